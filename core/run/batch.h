@@ -34,7 +34,7 @@ struct sampling {
     uint64_t seed;
     int32_t n_top;       /* alternatives wanted with log-probabilities; -1 = no log-probs */
     uint32_t n_bias;
-    const struct logit_bias *bias; /* [n_bias], lives as long as the request */
+    struct logit_bias *bias; /* [n_bias], lives as long as the request */
     bool ban_eog;        /* filled per step by the loop: min_tokens not reached, or ignore_eos */
 };
 
