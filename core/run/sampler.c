@@ -119,13 +119,15 @@ static int32_t largest(const float *x, uint32_t n)
     return (int32_t)best;
 }
 
-/* No cut at all: sums of blocks find the block, then the weights inside it decide. */
+/* No cut at all: sums of blocks find the block, then the weights inside it decide. The two sums
+ * round differently, so the walk may run out of the block: then its last token with any weight
+ * is the answer, never a banned one. */
 static int32_t draw_from_all(const struct kern_table *kern, struct sampler_scratch *s,
                              const float *x, float max, float scale, double u)
 {
     const uint32_t n_blocks = (s->n_vocab + BLOCK - 1) / BLOCK;
     double total = 0, at;
-    uint32_t b = 0, i, end;
+    uint32_t b = 0, end, last;
 
     for (uint32_t j = 0; j < n_blocks; j++) {
         const uint32_t n = s->n_vocab - j * BLOCK < BLOCK ? s->n_vocab - j * BLOCK : BLOCK;
@@ -136,12 +138,15 @@ static int32_t draw_from_all(const struct kern_table *kern, struct sampler_scrat
     for (at = u * total; b + 1 < n_blocks && at >= (double)s->weights[b]; b++)
         at -= (double)s->weights[b];
     end = (b + 1) * BLOCK < s->n_vocab ? (b + 1) * BLOCK : s->n_vocab;
-    for (i = b * BLOCK; i + 1 < end; i++) {
-        at -= (double)kern_exp((x[i] - max) * scale);
-        if (at < 0)
-            break;
+    last = b * BLOCK;
+    for (uint32_t i = b * BLOCK; i < end && at >= 0; i++) {
+        const float w = kern_exp((x[i] - max) * scale);
+
+        if (w > 0)
+            last = i;
+        at -= (double)w;
     }
-    return (int32_t)i;
+    return (int32_t)last;
 }
 
 static void sift_down(struct candidate *heap, uint32_t n, uint32_t i)
@@ -202,7 +207,7 @@ static uint32_t pop_kept(struct sampler_scratch *s, uint32_t n, const struct cut
         const struct candidate c = pop(s->heap, n - kept);
         const float w = kern_exp((c.logit - cut->max) * cut->scale);
 
-        if (kept > 0 && w < cut->min_p)
+        if (kept > 0 && (w < cut->min_p || w == 0))
             break;
         s->weights[kept++] = w;
         *sum += (double)w;
