@@ -1,0 +1,54 @@
+/* config/config.h - every setting once, read-only after start.
+ *
+ * defaults < file < environment (QUIRE_KV_MEMORY) < flags (--kv-memory). The list is
+ * options.inc; this struct, the parser, the range errors, --help and the check of quire.conf all
+ * come from it.
+ *
+ * Thread: loaded once by main(), then const.
+ * Memory: strings are owned; config_release() frees them.
+ * Errors: one sentence naming key, value and what is allowed; the caller exits with 2.
+ */
+#ifndef CONFIG_CONFIG_H
+#define CONFIG_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct config {
+#define STR(name, def, help) char *name;
+#define INT(name, def, min, max, help) int64_t name;
+#define SIZE(name, def, min, max, help) uint64_t name;
+#define ENUM(name, def, words, help) char *name;
+#include "config/options.inc"
+#undef STR
+#undef INT
+#undef SIZE
+#undef ENUM
+    struct config_source *source; /* private: where each value came from */
+};
+
+enum config_action { /* what the command line asked for besides settings */
+    CONFIG_RUN = 0,
+    CONFIG_HELP,
+    CONFIG_PRINT, /* --print-config */
+    CONFIG_VERSION,
+};
+
+/* Read everything. argv[0] is skipped; `--config FILE` names the file (QUIRE_CONFIG too; a named
+ * file must exist). Flags are --name value or --name=value. ERR_INVAL with a sentence. */
+int config_load(struct config *c, int argc, char *const *argv, enum config_action *action, char *err,
+                size_t err_len);
+void config_release(struct config *c);
+
+/* name = value    # source, one line a setting. */
+void config_print(const struct config *c, FILE *out);
+
+/* The options part of --help. */
+void config_print_help(FILE *out);
+
+/* "512m" -> bytes (k, m, g, t: powers of 1024). ERR_INVAL, ERR_RANGE. */
+int config_parse_size(const char *text, uint64_t *out);
+
+#endif

@@ -1,0 +1,33 @@
+/* core/base/hist.h - a histogram with fixed bounds, as Prometheus counts them.
+ *
+ * Plain data, copied by value; zero plus hist_init() is an empty one.
+ *
+ * Thread: one owner; copies travel.
+ * Memory: none.
+ */
+#ifndef CORE_BASE_HIST_H
+#define CORE_BASE_HIST_H
+
+#include <stdint.h>
+
+#define HIST_MAX 28
+
+struct hist {
+    uint32_t n;              /* bounds in use */
+    double bounds[HIST_MAX]; /* upper bounds, ascending */
+    uint64_t count[HIST_MAX + 1]; /* per bucket, not cumulative; the last one is above all bounds */
+    double sum;
+};
+
+/* n <= HIST_MAX ascending bounds; empties the counts. */
+void hist_init(struct hist *h, const double *bounds, uint32_t n);
+void hist_add(struct hist *h, double value);
+uint64_t hist_total(const struct hist *h);
+
+/* The bounds that vLLM's dashboards expect, by what is measured. */
+void hist_init_ttft(struct hist *h);    /* seconds to the first token */
+void hist_init_itl(struct hist *h);     /* seconds between tokens */
+void hist_init_latency(struct hist *h); /* seconds of a request or a phase of it */
+void hist_init_tokens(struct hist *h);  /* 1-2-5 decades up to 100,000 */
+
+#endif

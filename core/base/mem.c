@@ -1,0 +1,177 @@
+/* core/base/mem.c - see mem.h. */
+#include "core/base/mem.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+/* Allocations still allowed before failing on purpose; negative = no failure wanted. */
+static atomic_int_fast64_t fail_countdown = -1;
+static atomic_int has_failed;
+
+void mem_fail_after(int64_t n)
+{
+    atomic_store(&has_failed, 0);
+    atomic_store(&fail_countdown, n);
+}
+
+int mem_has_failed(void)
+{
+    return atomic_load(&has_failed);
+}
+
+static int must_fail(void)
+{
+    if (atomic_load_explicit(&fail_countdown, memory_order_relaxed) < 0)
+        return 0;
+    if (atomic_fetch_sub(&fail_countdown, 1) > 0)
+        return 0;
+    atomic_store(&fail_countdown, 0);
+    atomic_store(&has_failed, 1);
+    return 1;
+}
+
+void *mem_alloc(size_t bytes)
+{
+    return must_fail() ? NULL : malloc(bytes > 0 ? bytes : 1);
+}
+
+void *mem_calloc(size_t count, size_t bytes)
+{
+    return must_fail() ? NULL : calloc(count > 0 ? count : 1, bytes > 0 ? bytes : 1);
+}
+
+void *mem_realloc(void *p, size_t bytes)
+{
+    return must_fail() ? NULL : realloc(p, bytes > 0 ? bytes : 1);
+}
+
+void mem_free(void *p)
+{
+    free(p);
+}
+
+void *mem_dup(const void *p, size_t bytes)
+{
+    void *copy = mem_alloc(bytes);
+
+    if (copy != NULL && bytes > 0)
+        memcpy(copy, p, bytes);
+    return copy;
+}
+
+char *mem_strdup(const char *s)
+{
+    return mem_dup(s, strlen(s) + 1);
+}
+
+void *mem_aligned(size_t count, size_t bytes)
+{
+    size_t total;
+    void *p = NULL;
+
+    if (must_fail() || __builtin_mul_overflow(count, bytes, &total))
+        return NULL;
+    if (posix_memalign(&p, 64, total > 0 ? total : 64) != 0)
+        return NULL;
+    return memset(p, 0, total);
+}
+
+/* Map one huge page more than asked for and give the unaligned ends back. */
+void *mem_map(size_t bytes)
+{
+    size_t size, head;
+    char *p;
+
+    if (must_fail() || bytes == 0 || bytes > SIZE_MAX - 2 * HUGE_PAGE)
+        return NULL;
+    size = (bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+    p = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    head = (HUGE_PAGE - ((uintptr_t)p & (HUGE_PAGE - 1))) & (HUGE_PAGE - 1);
+    if (head > 0)
+        munmap(p, head);
+    munmap(p + head + size, HUGE_PAGE - head);
+    p += head;
+    (void)madvise(p, size, MADV_HUGEPAGE); /* a hint: refused on kernels without it */
+    return p;
+}
+
+void mem_unmap(void *p, size_t bytes)
+{
+    if (p != NULL)
+        munmap(p, (bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1));
+}
+
+#ifdef QUIRE_DEBUG
+static _Thread_local const char *guard_phase;
+
+void mem_guard_begin(const char *phase)
+{
+    guard_phase = phase;
+}
+
+void mem_guard_end(void)
+{
+    guard_phase = NULL;
+}
+
+static void guard_check(void)
+{
+    const char *phase = guard_phase;
+    char line[160];
+    int n;
+    ssize_t written;
+
+    if (phase == NULL)
+        return;
+    guard_phase = NULL; /* whatever prints below may allocate */
+    n = snprintf(line, sizeof(line), "mem: an allocation inside '%s', which promises none\n", phase);
+    written = write(STDERR_FILENO, line, (size_t)n);
+    (void)written;
+    abort();
+}
+
+/* With a sanitizer its own allocator must stay in place; the guard then sees mem_* only. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+extern void *__libc_malloc(size_t);
+extern void *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t);
+void *malloc(size_t n);
+void *calloc(size_t c, size_t n);
+void *realloc(void *p, size_t n);
+
+__attribute__((visibility("default"))) void *malloc(size_t n)
+{
+    guard_check();
+    return __libc_malloc(n);
+}
+
+__attribute__((visibility("default"))) void *calloc(size_t c, size_t n)
+{
+    guard_check();
+    return __libc_calloc(c, n);
+}
+
+__attribute__((visibility("default"))) void *realloc(void *p, size_t n)
+{
+    guard_check();
+    return __libc_realloc(p, n);
+}
+#endif
+#else
+void mem_guard_begin(const char *phase)
+{
+    (void)phase;
+}
+
+void mem_guard_end(void)
+{
+}
+#endif

@@ -1,0 +1,8 @@
+/* core/base/version.h - what this build calls itself. */
+#ifndef CORE_BASE_VERSION_H
+#define CORE_BASE_VERSION_H
+
+/* `git describe` at build time, or "unknown". */
+const char *quire_version(void);
+
+#endif

@@ -1,0 +1,58 @@
+/* core/gguf/blocks.h - the block formats of GGUF tensors, as definitions.
+ *
+ * A row of a tensor is a sequence of blocks; a block holds `elems` numbers in `bytes` bytes.
+ * block_decode() is the definition of what the numbers are (fp32 arithmetic in the order of the
+ * format's formula); packed kernels are tested against it. Encoders exist for what fixtures, the
+ * benches and the demo model need.
+ *
+ * Thread: any.
+ * Memory: none.
+ * Source: the format descriptions in github.com/ggml-org/ggml (docs/gguf.md, type list).
+ */
+#ifndef CORE_GGUF_BLOCKS_H
+#define CORE_GGUF_BLOCKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum block_type { /* the tensor types that we define, with the numbers of the file format */
+    BLOCK_F32 = 0,
+    BLOCK_F16 = 1,
+    BLOCK_Q4_0 = 2,
+    BLOCK_Q4_1 = 3,
+    BLOCK_Q5_0 = 6,
+    BLOCK_Q5_1 = 7,
+    BLOCK_Q8_0 = 8,
+    BLOCK_Q2_K = 10,
+    BLOCK_Q3_K = 11,
+    BLOCK_Q4_K = 12,
+    BLOCK_Q5_K = 13,
+    BLOCK_Q6_K = 14,
+    BLOCK_BF16 = 30,
+};
+
+struct block_format {
+    const char *name; /* "Q4_K" */
+    uint32_t elems;   /* numbers in a block: 1, 32 or 256 */
+    uint32_t bytes;   /* bytes of a block */
+};
+
+/* The format of a file's type number, or NULL when it is none of ours. */
+const struct block_format *block_format(uint32_t type);
+
+/* Decode n numbers (a multiple of the format's elems) from `src` (any alignment). */
+void block_decode(enum block_type type, const void *src, float *dst, size_t n);
+
+/* Encode n numbers; false when there is no encoder for the type (there is one for F32, F16,
+ * BF16, Q8_0, Q4_0, Q4_K and Q6_K). Rounds to nearest; K formats choose scales by minimum and
+ * maximum, without search. */
+bool block_encode(enum block_type type, const float *src, void *dst, size_t n);
+
+/* IEEE half and bfloat16, round to nearest even; NaN stays NaN. */
+float block_f16_to_f32(uint16_t h);
+uint16_t block_f32_to_f16(float f);
+float block_bf16_to_f32(uint16_t h);
+uint16_t block_f32_to_bf16(float f);
+
+#endif

@@ -1,0 +1,111 @@
+/* core/gguf/gguf.h - a GGUF file (versions 2 and 3), mapped and checked.
+ *
+ * The file is the enemy: every count, length, offset, type and alignment is checked against
+ * the bytes that are there before it is used, and nothing is allocated in proportion to a number
+ * that the file merely claims. After gguf_open() returns 0 every key, string, array and tensor
+ * lies inside the mapping, names are unique, tensors are aligned, whole and do not overlap, so
+ * readers need no further bounds checks.
+ *
+ * Thread: gguf_open/close anywhere; reading an open file from any thread.
+ * Memory: the directory is allocated, the data stays in the mapping; every pointer given out
+ *         lives until gguf_close().
+ * Errors: `err` receives one sentence that names the file and the key or tensor, and says
+ *         what was found.
+ * Source: github.com/ggml-org/ggml, docs/gguf.md (the format description).
+ */
+#ifndef CORE_GGUF_GGUF_H
+#define CORE_GGUF_GGUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/gguf/blocks.h"
+
+#define GGUF_MAX_DIMS 4
+#define GGUF_MAX_NAME 128 /* longest tensor name or key that is accepted: 127 bytes */
+
+enum gguf_type { /* the metadata types, with the numbers of the file format */
+    GGUF_U8 = 0,
+    GGUF_I8 = 1,
+    GGUF_U16 = 2,
+    GGUF_I16 = 3,
+    GGUF_U32 = 4,
+    GGUF_I32 = 5,
+    GGUF_F32 = 6,
+    GGUF_BOOL = 7,
+    GGUF_STRING = 8,
+    GGUF_ARRAY = 9,
+    GGUF_U64 = 10,
+    GGUF_I64 = 11,
+    GGUF_F64 = 12,
+};
+
+struct gguf_str { /* not NUL-terminated; may hold any bytes */
+    const char *data;
+    size_t len;
+};
+
+struct gguf_kv {
+    struct gguf_str key;
+    enum gguf_type type;
+    enum gguf_type elem;   /* of an array; nested arrays are refused at open */
+    uint64_t count;        /* of an array, else 1 */
+    const uint8_t *data;   /* the value, or the first element: little-endian, unaligned */
+    const uint64_t *index; /* arrays of strings: [count + 1] offsets of elements from `data` */
+};
+
+struct gguf_tensor {
+    struct gguf_str name;
+    enum block_type type;
+    uint32_t n_dims;
+    uint64_t dims[GGUF_MAX_DIMS]; /* dims[0] is contiguous (row length); unused ones are 1 */
+    uint64_t bytes;
+    const void *data; /* aligned to the file's alignment (at least 8) */
+};
+
+struct gguf;
+
+/* Map and check the file. On failure *out is NULL and `err` holds the sentence.
+ * ERR_IO (cannot open or read), ERR_FORMAT (malformed), ERR_UNSUPPORTED (another version, byte
+ * order or tensor type), ERR_NOMEM. */
+int gguf_open(struct gguf **out, const char *path, char *err, size_t err_len);
+
+/* The same for bytes in memory (borrowed until gguf_close); `name` stands for the path in
+ * messages. `data` needs 8-byte alignment. */
+int gguf_open_memory(struct gguf **out, const char *name, const void *data, size_t bytes, char *err,
+                     size_t err_len);
+void gguf_close(struct gguf **g);
+
+const char *gguf_name(const struct gguf *g); /* path or name as given */
+uint32_t gguf_version(const struct gguf *g);
+uint64_t gguf_file_bytes(const struct gguf *g);
+
+uint64_t gguf_n_kv(const struct gguf *g);
+const struct gguf_kv *gguf_kv_at(const struct gguf *g, uint64_t i);
+const struct gguf_kv *gguf_find(const struct gguf *g, const char *key); /* or NULL */
+
+uint64_t gguf_n_tensors(const struct gguf *g);
+const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, uint64_t i);
+const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *name); /* or NULL */
+
+/* Typed look-ups. 0 with *out set; ERR_NOENT when the key is absent (*out untouched, no
+ * sentence); ERR_FORMAT with a sentence when it has another type or does not fit the range.
+ * Any integer type is accepted for u32, any integer or float type for f32. */
+int gguf_get_u32(const struct gguf *g, const char *key, uint32_t *out, char *err, size_t err_len);
+int gguf_get_f32(const struct gguf *g, const char *key, float *out, char *err, size_t err_len);
+int gguf_get_bool(const struct gguf *g, const char *key, bool *out, char *err, size_t err_len);
+int gguf_get_str(const struct gguf *g, const char *key, struct gguf_str *out, char *err,
+                 size_t err_len);
+/* An array whose elements have type `elem`: *out is the pair. */
+int gguf_get_array(const struct gguf *g, const char *key, enum gguf_type elem,
+                   const struct gguf_kv **out, char *err, size_t err_len);
+
+/* Elements of arrays; i < kv->count and the element type are the caller's to know. */
+struct gguf_str gguf_array_str(const struct gguf_kv *kv, uint64_t i);
+float gguf_array_f32(const struct gguf_kv *kv, uint64_t i);
+int64_t gguf_array_int(const struct gguf_kv *kv, uint64_t i); /* any integer type or bool */
+
+const char *gguf_type_name(enum gguf_type type);
+
+#endif

@@ -1,0 +1,103 @@
+/* core/run/batch.h - plain data between the scheduler's loop and the runner.
+ *
+ * A batch is a flat list of token rows, cut into spans: a span is a run of consecutive positions
+ * of one sequence. Decode is a span of one row; a prompt chunk is a longer one. There are no
+ * phases. Outputs name the rows whose logits are wanted and what to do with them.
+ *
+ * Thread: built by the engine loop, read by the runner and its workers, results written in place.
+ * Memory: arrays of fixed capacity, taken at start by batch_create().
+ */
+#ifndef CORE_RUN_BATCH_H
+#define CORE_RUN_BATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SAMPLING_MAX_TOP 20   /* most alternatives reported beside a token */
+#define SAMPLING_MAX_BIAS 300 /* most logit_bias entries */
+
+struct logit_bias {
+    int32_t id;
+    float bias; /* added to the logit; -inf bans */
+};
+
+/* How to choose a token. Filled by the server, immutable afterwards. */
+struct sampling {
+    float temperature; /* 0 = greedy, ties to the lowest id */
+    float top_p;       /* 1 = off */
+    float min_p;       /* 0 = off */
+    int32_t top_k;     /* 0 = off */
+    float repetition_penalty; /* 1 = off: logit > 0 ? logit / p : logit * p */
+    float frequency_penalty;  /* 0 = off: logit -= p * count among generated tokens */
+    float presence_penalty;   /* 0 = off: logit -= p if generated before */
+    uint64_t seed;
+    int32_t n_top;       /* alternatives wanted with log-probabilities; -1 = no log-probs */
+    uint32_t n_bias;
+    struct logit_bias *bias; /* [n_bias], lives as long as the request */
+    bool ban_eog;        /* filled per step by the loop: min_tokens not reached, or ignore_eos */
+};
+
+struct top_logprob {
+    int32_t id;
+    float logprob;
+};
+
+/* How often each token stands in a sequence: open addressing, sized at the request's birth. */
+struct token_count {
+    int32_t id; /* -1 = empty */
+    uint32_t n_prompt, n_generated;
+};
+
+struct batch_span {
+    uint32_t row0, n_row; /* rows row0 .. row0 + n_row - 1 */
+    uint32_t pos0;        /* position of the first one */
+    const uint32_t *table; /* block table: position p is in block table[p / 16] */
+};
+
+enum batch_want {
+    BATCH_SAMPLE = 0, /* choose the next token */
+    BATCH_SCORE = 1,  /* log-probability of `token`, which is known (echo) */
+};
+
+struct batch_output {
+    /* filled by the loop */
+    uint32_t row;
+    enum batch_want want;
+    const struct sampling *sampling;
+    uint32_t pos; /* position of the token chosen or scored: the row's position + 1 */
+    const struct token_count *counts; /* [n_counts], power of two; NULL when no penalty is on */
+    uint32_t n_counts;
+    bool ban_eog;
+    uint32_t seq; /* the loop's own mark: index into the plan */
+    /* in for SCORE, out for SAMPLE */
+    int32_t token;
+    /* out, when sampling->n_top >= 0: log-softmax of the raw logits, before any
+     * temperature, penalty or filter */
+    float logprob;
+    uint32_t n_top;
+    struct top_logprob top[SAMPLING_MAX_TOP]; /* best first */
+};
+
+struct batch {
+    uint32_t max_rows, max_spans, max_outputs;
+    uint32_t n_rows, n_spans, n_outputs;
+    int32_t *ids;        /* [n_rows] */
+    uint32_t *pos;       /* [n_rows] */
+    uint32_t *span_of;   /* [n_rows] index of the row's span */
+    struct batch_span *spans;
+    struct batch_output *outputs;
+};
+
+int batch_create(struct batch **out, uint32_t max_rows, uint32_t max_spans, uint32_t max_outputs);
+void batch_destroy(struct batch **b);
+void batch_clear(struct batch *b);
+
+/* Append a span; ids are copied. The capacities are the caller's to respect (asserted). Returns
+ * the row index of the first token. */
+uint32_t batch_add_span(struct batch *b, const int32_t *ids, uint32_t n, uint32_t pos0,
+                        const uint32_t *table);
+/* Append an output for a row; the rest of it is the caller's to fill (zeroed here). */
+struct batch_output *batch_add_output(struct batch *b, uint32_t row);
+
+#endif

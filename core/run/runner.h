@@ -1,0 +1,43 @@
+/* core/run/runner.h - one forward pass over a mixed batch, and the tokens that come out.
+ *
+ * runner_step() computes every row of a batch through all layers, writes keys and values into
+ * the KV store, and for the rows named in batch->outputs computes logits and samples or scores.
+ * What a row yields depends on its sequence alone: not on the batch, the chunk or the threads.
+ *
+ * Thread: called by the engine thread; the worker team's threads work inside.
+ * Memory: all scratch is taken in runner_create() from the options; a step allocates nothing.
+ */
+#ifndef CORE_RUN_RUNNER_H
+#define CORE_RUN_RUNNER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/run/batch.h"
+#include "kernels/kernels.h"
+
+struct model;
+struct kv_store;
+struct runner;
+
+struct runner_options {
+    const struct model *model;  /* borrowed */
+    struct kv_store *kv;        /* borrowed */
+    enum kern_isa isa;
+    uint32_t threads;           /* >= 1, the calling thread included */
+    uint32_t max_rows;          /* most rows in a batch */
+    const int32_t *eog;         /* ids that end a generation, for ban_eog; copied */
+    size_t n_eog;
+};
+
+int runner_create(struct runner **out, const struct runner_options *options, char *err,
+                  size_t err_len);
+void runner_destroy(struct runner **r);
+
+/* Compute the batch and fill its outputs. Cannot fail. */
+void runner_step(struct runner *r, struct batch *b);
+
+/* Bytes of scratch taken at creation. */
+size_t runner_scratch_bytes(const struct runner *r);
+
+#endif

@@ -1,0 +1,83 @@
+/* core/text/tokenizer.h - text to token ids and back, as a GGUF file's metadata says.
+ *
+ * Two families: SentencePiece with scores and byte fallback ("llama"), and byte-level BPE with
+ * merges and a pre-split pattern ("gpt2" with gpt-2, llama-bpe, qwen2, smollm). Encoding costs
+ * O(n log n) in the bytes of the text, whatever they are.
+ *
+ * Thread: a tokenizer is read-only after creation and may be used by any number of threads; a
+ *         struct detok belongs to one.
+ * Memory: the tokenizer copies what it needs, so the gguf may be closed. Encoding allocates
+ *         scratch in proportion to the text.
+ * Errors: creation gives a sentence naming the file and the key; encoding gives numbers.
+ */
+#ifndef CORE_TEXT_TOKENIZER_H
+#define CORE_TEXT_TOKENIZER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gguf;
+struct tokenizer;
+
+#define TOKEN_NONE (-1)
+
+enum tokenizer_flags {
+    TOKENIZER_ADD_SPECIAL = 1u << 0,   /* BOS (and EOS) where the model's metadata wants them */
+    TOKENIZER_PARSE_SPECIAL = 1u << 1, /* control tokens written in the text become their ids */
+};
+
+struct token_list { /* zero is a valid empty list */
+    int32_t *ids;
+    size_t n;
+    size_t cap;
+};
+void token_list_release(struct token_list *list);
+
+int tokenizer_create(struct tokenizer **out, const struct gguf *g, char *err, size_t err_len);
+void tokenizer_destroy(struct tokenizer **t);
+
+/* Append the ids of text[0..n) to `out`. The text may be any bytes: what is not UTF-8 becomes
+ * byte tokens. At most `max` ids may stand in the list afterwards: ERR_LIMIT when there are
+ * more, ERR_NOMEM; then `out` is as it was. */
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
+                     size_t max, struct token_list *out);
+
+int32_t tokenizer_n_vocab(const struct tokenizer *t);
+int32_t tokenizer_bos(const struct tokenizer *t); /* or TOKEN_NONE */
+int32_t tokenizer_eos(const struct tokenizer *t); /* or TOKEN_NONE */
+bool tokenizer_adds_bos(const struct tokenizer *t);
+
+/* Ids that end a generation (EOS, EOT and their like), ascending. */
+const int32_t *tokenizer_eog(const struct tokenizer *t, size_t *n);
+
+/* Is it a control token (never part of visible text)? */
+bool tokenizer_is_control(const struct tokenizer *t, int32_t id);
+
+/* The bytes a token stands for (a space for U+2581, raw bytes for byte-level pieces; control
+ * tokens: their name, "<s>"). Borrowed; may be any bytes; not NUL-terminated. id in range. */
+const char *tokenizer_piece(const struct tokenizer *t, int32_t id, size_t *n);
+
+/* The model's chat template (Jinja source), or NULL; NUL-terminated. */
+const char *tokenizer_chat_template(const struct tokenizer *t);
+
+/* Incremental decoding. Feed ids in order; each call appends to `out` the bytes that are
+ * certain: complete UTF-8 sequences only, with U+FFFD for bytes that can become nothing valid.
+ * Control tokens add nothing unless `show_control`. */
+struct detok {
+    const struct tokenizer *t;
+    bool show_control;
+    bool strip_space;   /* the next visible piece loses one leading space (SPM, start of text) */
+    uint8_t tail[4];    /* the bytes of an unfinished sequence */
+    uint8_t n_tail;
+};
+struct buf;
+
+/* `at_start`: does the output begin a text (then SPM's added prefix space is dropped), or does
+ * it continue a prompt? */
+void detok_init(struct detok *d, const struct tokenizer *t, bool at_start);
+int detok_feed(struct detok *d, int32_t id, struct buf *out);
+/* The end: an unfinished sequence becomes U+FFFD. */
+int detok_finish(struct detok *d, struct buf *out);
+
+#endif

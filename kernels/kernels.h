@@ -1,0 +1,171 @@
+/* kernels/kernels.h - the arithmetic, as one table of function pointers.
+ *
+ * Kernels are pure: pointers and sizes in, numbers out. They know no model, sequence or request.
+ * The `_scalar` body of each defines the answer to the bit; `_avx2` and `_avx512` bodies must
+ * equal it (tests/check). From that follows promise P1: an output element depends on its own
+ * inputs only, never on how many rows are in the call, how the rows were cut, or the ISA.
+ *
+ * Weights lie in panels of 16 output rows, interleaved so that a vector lane is an output row;
+ * activations are broadcast. Each output element is one chain of fp32 FMAs over k in ascending
+ * order, so there is no horizontal sum and nothing to split differently.
+ *
+ * Terms: fma(a,b,c) rounds once. `rne` rounds to nearest even. All other operations round
+ * after each step (-ffp-contract=off). f16 and bf16 are widened exactly.
+ *
+ * Thread: any. A caller with n threads gives each one its own range of panels, rows or heads.
+ * Memory: none is taken and none is kept. `out` never overlaps an input unless said.
+ * Alignment: panels 64 bytes (kern_panel_bytes() is a multiple of 32: panels after the first may
+ *         stand at 32); everything else the natural alignment of its type.
+ */
+#ifndef KERNELS_KERNELS_H
+#define KERNELS_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define KERN_LANES 16       /* output rows in a panel */
+#define KERN_GROUP 32       /* activation codes that share a scale */
+#define KERN_BLOCK 16       /* tokens in a KV block */
+#define KERN_SEGMENT 256    /* tokens in a softmax segment, counted from position 0 */
+#define KERN_MAX_HEAD 256   /* largest head_dim; head_dim is a multiple of 8 */
+
+enum kern_isa { KERN_ISA_SCALAR = 0, KERN_ISA_AVX2 = 1, KERN_ISA_AVX512 = 2 };
+
+/* Packed weight types. Bytes of a panel for k columns (each within 5 % of the GGUF bytes):
+ *   F32   k x 16 floats, [k][16 lanes]
+ *   F16, BF16   the same with 2-byte elements
+ *   Q8_0  per group of 32: 16 f16 scales d, then codes u8 = q + 128 as [8 quads][16 lanes][4 k]
+ *         (544 bytes)
+ *   Q4_0  per group of 32: 16 f16 scales d, then [4][16 lanes][4 k] bytes: low nibble = code of
+ *         quad r, high nibble = code of quad r + 4, code = q + 8 in 0..15 (288 bytes)
+ *   Q4_K  per 256: 16 f16 d, 16 f16 dmin, sc[8 groups][16 lanes] u8, mn[8][16] u8, then per group
+ *         of 32 the nibbles as in Q4_0 (2368 bytes)
+ *   Q6_K  per 256: 16 f16 d, sc[16 halves][16 lanes] i8, then per group of 32 low nibbles as in
+ *         Q4_0 (256 bytes) and high pairs [2][16 lanes][4 k] bytes: bits 2j.. of row r belong to
+ *         quad 4r + j (128 bytes); code = q + 32 in 0..63 (3360 bytes)
+ * A quad is 4 consecutive k: quad j of a group holds k = 4j .. 4j+3. Rows past the matrix are zero
+ * rows (scales 0, codes at the offset). */
+enum kern_weight {
+    KERN_F32 = 0,
+    KERN_F16,
+    KERN_BF16,
+    KERN_Q8_0,
+    KERN_Q4_0,
+    KERN_Q4_K,
+    KERN_Q6_K,
+    KERN_N_WEIGHT,
+};
+
+/* Does the product take quantised activation rows (kern.quantise) instead of float rows? */
+bool kern_weight_is_quantised(enum kern_weight w);
+/* k must be a multiple of this: 1, 32 or 256. */
+size_t kern_weight_group(enum kern_weight w);
+const char *kern_weight_name(enum kern_weight w);
+
+size_t kern_panel_bytes(enum kern_weight w, size_t k);
+
+/* Interleave 16 rows, each in the GGUF block format of the same name with k columns, into a panel;
+ * rows[i] == NULL is a zero row. Load time only. */
+void kern_pack(enum kern_weight w, void *panel, const void *const rows[KERN_LANES], size_t k);
+
+/* The float values of row `lane` of a panel (embedding look-up); equals decoding the row's
+ * GGUF blocks, bit for bit. */
+void kern_unpack_row(enum kern_weight w, const void *panel, size_t lane, float *out, size_t k);
+
+/* A quantised activation row of k numbers (k % 32 == 0): codes int8[k], then scale float[k/32],
+ * then sum int32[k/16] (sums of 16 codes each), padded to a multiple of 64 bytes. */
+size_t kern_qrow_bytes(size_t k);
+
+/* Attention of a run of query rows of one sequence over one KV head. */
+struct kern_attn {
+    const float *q;   /* row i, head h of the group at q + i * q_stride + h * head_dim */
+    float *out;       /* the same shape, out_stride */
+    size_t q_stride;
+    size_t out_stride;
+    const uint16_t *keys;   /* f16; block b's keys of this head, [head_dim][16], at b * block_stride */
+    const uint16_t *values; /* f16; [16][head_dim], likewise */
+    size_t block_stride;    /* in elements */
+    const uint32_t *table;  /* token t lies in block table[t / 16], slot t % 16 */
+    uint32_t pos0;          /* row i is at position pos0 + i and sees tokens 0 .. pos0 + i */
+    uint32_t n_row;
+    uint32_t n_head;        /* query heads sharing this KV head */
+    uint32_t head_dim;
+    float scale;
+    float *scratch;         /* kern_attn_scratch() bytes, 64-byte aligned */
+};
+size_t kern_attn_scratch(uint32_t n_head, uint32_t head_dim);
+
+struct kern_table {
+    /* out[i * out_stride + 16 p + lane] = x[i] . w[16 p + lane], for i < m, p < n_panels.
+     * x: float rows (x_stride bytes apart) for float weights, quantised rows otherwise.
+     *  float weights: s = 0; per 256 columns (the last may be shorter): c = 0, then
+     *    c = fma(x[j], w[j], c) for j ascending, then s = s + c.
+     *  Q8_0, Q4_0: per group g ascending: n = integer sum of (code - offset) * x code over the
+     *    group; s = fma((float)n, d * xs[g], s).
+     *  Q4_K: per group: n = sum of code * x code; s = fma((float)n, (d * sc) * xs[g], s); then
+     *    s = fma(-(dmin * mn), xs[g] * (float)(sum of the group's x codes), s).
+     *  Q6_K: per group: n = sc[2g] * (sum over its first 16) + sc[2g+1] * (sum over its last 16),
+     *    of (code - 32) * x code; s = fma((float)n, d * xs[g], s).
+     * Any m >= 1; out_stride >= 16 * n_panels. */
+    void (*gemm[KERN_N_WEIGHT])(float *out, size_t out_stride, const void *x, size_t x_stride,
+                                size_t m, const void *panels, size_t n_panels, size_t k);
+
+    /* Quantise one row: per group of 32: a = max |x|; scale = a / 127; code = rne(x * (127 / a)),
+     * all zero when a == 0. Inputs are finite. */
+    void (*quantise)(void *qrow, const float *x, size_t k);
+
+    /* out[i] = (x[i] * r) * w[i], r = 1 / sqrt(ss / n + eps); ss: 16 virtual lanes, lane j =
+     * fma chain of squares over i = j, j+16, ...; then the tree of kern_lanes_sum. out may be x. */
+    void (*rmsnorm)(float *out, const float *x, const float *w, size_t n, float eps);
+
+    /* Rotate the first n_rot dimensions of each of n_head heads, in place. Pair j (of n_rot/2) is
+     * (2j, 2j+1), or (j, j + n_rot/2) when neox. a' = fma(a, c, -(b * s)); b' = fma(a, s, b * c). */
+    void (*rope)(float *x, size_t n_head, size_t head_dim, size_t n_rot, const float *cos,
+                 const float *sin, bool neox);
+
+    /* Scores: fma chain over head_dim ascending from 0, then * scale. Per segment of 256 absolute
+     * positions: m = max of the visible scores; e[t] = exp(score[t] - m); l = sum of e in 16
+     * virtual lanes (lane t % 16, ascending) then kern_lanes_sum; o[d] = fma chain over visible t
+     * ascending from 0 of e[t] * v[t][d]. Segments merge ascending into (M, L, O), the first one
+     * copied: M' = max(M, m); a = exp(M - M'), b = exp(m - M'); L' = fma(L, a, l * b);
+     * O' = fma(O, a, o * b). Result O / L. Only visible tokens are ever added. */
+    void (*attn)(const struct kern_attn *a);
+
+    /* Store one token's keys and values (f16, rne) into slot `slot` of a block's layer:
+     * keys [n_kv][head_dim][16], values [n_kv][16][head_dim]; k, v: [n_kv][head_dim]. */
+    void (*kv_write)(uint16_t *keys, uint16_t *values, size_t slot, const float *k, const float *v,
+                     size_t n_kv, size_t head_dim);
+
+    /* out[i] = silu(gate[i]) * up[i], silu(g) = g / (1 + kern_exp(-g)). out may be gate. */
+    void (*silu_mul)(float *out, const float *gate, const float *up, size_t n);
+
+    /* out[i] = out[i] + x[i]. */
+    void (*add)(float *out, const float *x, size_t n);
+
+    /* max of x[0..n), n >= 1; NaN elements are passed over (all NaN: -inf). */
+    float (*max)(const float *x, size_t n);
+
+    /* sum of kern_exp((x[i] - max) * scale) in 16 virtual lanes, then kern_lanes_sum. */
+    float (*sum_exp)(const float *x, size_t n, float max, float scale);
+};
+
+/* The best level this CPU and OS allow (checks XCR0 as well as CPUID). */
+enum kern_isa kern_isa_best(void);
+/* "scalar", "avx2", "avx512" -> level, -1 when unknown. "auto" is the caller's business. */
+int kern_isa_parse(const char *name);
+const char *kern_isa_name(enum kern_isa isa);
+
+/* Fill the table with the best bodies up to `isa` (at most kern_isa_best()). Scalar first, then
+ * overwritten upwards, so no member is ever NULL. */
+void kern_init(struct kern_table *t, enum kern_isa isa);
+
+/* The definitions that other code needs too. */
+/* e^x: x < -87.33 gives 0, x > 88.72 gives +inf, NaN gives NaN; |error| < 2 ulp else. */
+float kern_exp(float x);
+/* Natural logarithm in double from an explicit sequence; x > 0 and finite. */
+double kern_log(double x);
+/* The fixed tree over 16 lanes: l[i]+l[i+8], then +4, +2, +1. */
+float kern_lanes_sum(const float l[KERN_LANES]);
+
+#endif

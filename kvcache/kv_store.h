@@ -1,0 +1,48 @@
+/* kvcache/kv_store.h - the bytes of the KV cache: one arena, sized once.
+ *
+ * Layout, in f16 elements: [block][layer][ keys [kv_head][head_dim][16] | values
+ * [kv_head][16][head_dim] ]. Keys are dimension-major so that a vector lane is a token. A block's
+ * bytes for all layers are contiguous: a copy or a swap is one memcpy. Block 0 exists in the
+ * address space and is never touched.
+ *
+ * Thread: the runner's threads write disjoint slots; everything else is the engine thread's.
+ * Memory: one huge-page advised mapping, taken at creation; pages cost RAM when first written.
+ */
+#ifndef KVCACHE_KV_STORE_H
+#define KVCACHE_KV_STORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvcache/block_pool.h"
+
+struct kv_shape {
+    uint32_t n_layer, n_kv_head, head_dim;
+};
+
+struct kv_store {              /* read-only for others */
+    struct kv_shape shape;
+    uint32_t n_blocks;         /* usable blocks, ids 1..n_blocks */
+    uint16_t *data;            /* f16 bits */
+    size_t layer_stride;       /* elements from a block's layer to the next */
+    size_t block_stride;       /* elements from a block to the next */
+    size_t bytes;              /* of the mapping */
+};
+
+/* Bytes of one block over all layers. */
+size_t kv_store_block_bytes(const struct kv_shape *shape);
+
+/* Whole blocks that fit into a budget (0 when not even one does), at most UINT32_MAX / 2. */
+uint32_t kv_store_blocks_for(const struct kv_shape *shape, size_t budget_bytes);
+
+int kv_store_create(struct kv_store **out, const struct kv_shape *shape, uint32_t n_blocks);
+void kv_store_destroy(struct kv_store **s);
+
+/* First element of the keys / values of a block's layer (all KV heads). */
+uint16_t *kv_store_keys(const struct kv_store *s, block_id block, uint32_t layer);
+uint16_t *kv_store_values(const struct kv_store *s, block_id block, uint32_t layer);
+
+/* Copy a whole block, every layer: the data half of copy-on-write. */
+void kv_store_copy_block(struct kv_store *s, block_id from, block_id to);
+
+#endif

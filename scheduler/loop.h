@@ -1,0 +1,38 @@
+/* scheduler/loop.h - the engine thread: drain, plan, build the batch, run, commit, emit.
+ *
+ * loop_run() turns until the queue is closed and nothing is left. A step allocates nothing and
+ * never waits for the network or a disk; with nothing to do the thread sleeps on the queue.
+ *
+ * Thread: loop_start() makes the engine thread; loop_join() waits for its end.
+ * Memory: taken in loop_create(); everything in the options is borrowed.
+ */
+#ifndef SCHEDULER_LOOP_H
+#define SCHEDULER_LOOP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "scheduler/sched.h"
+
+struct journal;
+struct runner;
+struct loop;
+
+struct loop_options {
+    struct queue *queue;
+    struct sched_options sched;
+    struct runner *runner;
+    uint32_t step_target_ms; /* prompt chunks shrink so that a step with running streams stays
+                              * within this; 0 = no limit */
+    const int32_t *eog;      /* ids that end a generation; copied */
+    size_t n_eog;
+    struct journal *journal; /* receives one line per plan, or NULL */
+};
+
+int loop_create(struct loop **out, const struct loop_options *options);
+void loop_destroy(struct loop **l);
+
+int loop_start(struct loop *l); /* ERR_INTERNAL when no thread can be made */
+void loop_join(struct loop *l);
+
+#endif

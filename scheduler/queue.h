@@ -1,0 +1,120 @@
+/* scheduler/queue.h - the only two roads between the I/O thread and the engine thread.
+ *
+ * In: requests, cancels, stop. Out: events, and a copy of the engine's statistics. Both are
+ * bounded rings under one mutex that is held for copying only. Nothing else is shared.
+ *
+ * A request is outstanding from a successful post until its EVENT_END has been taken; at most
+ * `max_outstanding` are. Every posted request yields exactly one EVENT_END (P2).
+ *
+ * Thread: functions say whose they are. Lock order: the one mutex is a leaf.
+ * Memory: everything is taken in queue_create().
+ */
+#ifndef SCHEDULER_QUEUE_H
+#define SCHEDULER_QUEUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/hist.h"
+#include "scheduler/request.h"
+
+enum event_kind {
+    EVENT_TOKEN = 0, /* one generated token, in order */
+    EVENT_SCORE,     /* log-probability of prompt token `pos` (score_prompt), in order */
+    EVENT_END,       /* the last event of its request; no token */
+};
+
+struct event_times { /* microseconds of the request's life; sum = end - arrival */
+    uint64_t queue_us;     /* from arrival to the first step */
+    uint64_t prefill_us;   /* from there to the first token */
+    uint64_t decode_us;    /* from there to the end, without preempted_us */
+    uint64_t preempted_us; /* waiting after a preemption */
+    uint32_t n_preempted;
+    uint32_t n_cached;     /* prompt tokens that came from the prefix cache */
+};
+
+struct event {
+    uint64_t request;
+    enum event_kind kind;
+    enum finish finish;  /* EVENT_END only */
+    int32_t token;       /* TOKEN, SCORE; an end-of-generation token is reported too */
+    uint32_t pos;        /* TOKEN: index among the generated ones; SCORE: index in the prompt */
+    bool is_eog;         /* TOKEN: it ends the generation and is no text */
+    float logprob;       /* when sampling.n_top >= 0 */
+    uint32_t n_top;
+    union {
+        struct top_logprob top[SAMPLING_MAX_TOP]; /* TOKEN, SCORE */
+        struct event_times times;                 /* END */
+    };
+};
+
+struct engine_stats { /* copied out by value */
+    uint32_t n_running, n_preempted;
+    uint32_t n_waiting[PRIORITY_COUNT];
+    uint32_t blocks_total, blocks_free, blocks_held, blocks_cached;
+    uint64_t prompt_tokens, generation_tokens, recomputed_tokens, cached_tokens;
+    uint64_t preemptions_recompute, iterations;
+    uint64_t last_step_us; /* clock_us() at the end of the last step, 0 before the first */
+    bool busy;             /* inside a step now: with last_step_us it shows a wedged engine */
+    struct hist iteration_tokens, iteration_seconds, batch_sequences;
+};
+
+struct queue_options {
+    uint32_t max_outstanding; /* requests posted and not ended */
+    uint32_t max_events;      /* events waiting for the I/O thread */
+    void (*wake)(void *ud);   /* called (engine thread) when events wait and none did before */
+    void *wake_ud;
+};
+
+struct queue;
+
+int queue_create(struct queue **out, const struct queue_options *options);
+/* Destroys requests that were posted and never drained. */
+void queue_destroy(struct queue **q);
+
+/* ---- I/O thread ---- */
+
+/* Hand a request over. 0: taken, the engine's now. ERR_AGAIN: max_outstanding reached, ERR_CANCELED:
+ * queue_close() was called; then it is still the caller's. */
+int queue_post(struct queue *q, struct request *r);
+
+/* Ask for the end of a request. Never fails; an unknown or ended id is ignored. At most one
+ * call per request. Its EVENT_END still comes. */
+void queue_cancel(struct queue *q, uint64_t id);
+
+/* No more posts; the engine finishes what it has, then its thread ends. With `now`, everything
+ * outstanding is cancelled first. May be called again to add `now`. */
+void queue_close(struct queue *q, bool now);
+
+/* Move up to n events into `out`, in order; returns how many. */
+size_t queue_take_events(struct queue *q, struct event *out, size_t n);
+
+void queue_get_stats(struct queue *q, struct engine_stats *out);
+uint32_t queue_n_outstanding(struct queue *q);
+
+/* ---- engine thread ---- */
+
+struct queue_news { /* valid until the next queue_drain */
+    struct request *const *posted;
+    uint32_t n_posted;
+    const uint64_t *cancelled;
+    uint32_t n_cancelled;
+    bool closed; /* queue_close() was called: stop when nothing is left */
+    bool cancel_all;
+};
+
+/* Everything that came in since the last call. The requests are the caller's now. */
+void queue_drain(struct queue *q, struct queue_news *out);
+
+/* Sleep until there is news (or, with wait_room, until the event ring has room for n_events). */
+void queue_wait_news(struct queue *q);
+void queue_wait_room(struct queue *q, uint32_t n_events);
+
+/* Append an event; the room was made sure of before (asserted). */
+void queue_emit(struct queue *q, const struct event *e);
+
+/* Publish statistics, and wake the I/O thread once if events were emitted since the last call. */
+void queue_publish(struct queue *q, const struct engine_stats *stats);
+
+#endif

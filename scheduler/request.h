@@ -1,0 +1,66 @@
+/* scheduler/request.h - a request as the engine knows it: an immutable wish, and room for its tokens.
+ *
+ * The server fills it, posts it, and knows it by id from then on. All that a request will ever
+ * need is allocated here, before the post, so that the engine allocates nothing: `ids` has room
+ * for the prompt and every token it may generate.
+ *
+ * Thread: the server's until queue_post() returns 0, then the engine's.
+ * Memory: one allocation; request_destroy() frees it (the engine does, at the terminal event).
+ */
+#ifndef SCHEDULER_REQUEST_H
+#define SCHEDULER_REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/run/batch.h"
+
+enum priority { PRIORITY_LOW = 0, PRIORITY_NORMAL, PRIORITY_HIGH, PRIORITY_CRITICAL };
+#define PRIORITY_COUNT 4
+#define REQUEST_MAX_STOP_IDS 64
+
+enum finish { /* why a request ended */
+    FINISH_NONE = 0,
+    FINISH_STOP,      /* end-of-generation token or stop_token_ids */
+    FINISH_LENGTH,    /* max_tokens or the context */
+    FINISH_CANCELLED, /* by the server: client gone, stop string, shutdown */
+    FINISH_TIMEOUT,   /* deadline passed, in the queue or running */
+    FINISH_ERROR,     /* the engine could not go on with it */
+};
+
+struct request {
+    uint64_t id;          /* unique in the process, never 0 */
+    uint64_t arrival_us;  /* clock_us() when the server accepted it */
+    uint64_t deadline_us; /* clock_us() at which it is given up; 0 = never */
+    enum priority priority;
+    uint32_t n_prompt;    /* tokens in ids[] at the start, >= 1 */
+    uint32_t max_tokens;  /* >= 0; with 0 the prompt is only scored */
+    uint32_t min_tokens;  /* no end-of-generation token before so many */
+    bool ignore_eos;      /* end-of-generation tokens are never chosen */
+    bool score_prompt;    /* EVENT_SCORE for prompt tokens 1 .. n_prompt-1 */
+    uint32_t n_stop_ids;
+    int32_t stop_ids[REQUEST_MAX_STOP_IDS];
+    struct sampling sampling; /* sampling.bias points behind the request's own memory */
+    int32_t *ids;             /* [n_prompt + max_tokens] */
+    struct token_count *counts; /* [n_counts]; NULL when no penalty is set; kept by the scheduler */
+    uint32_t n_counts;          /* a power of two > 2 * (n_prompt + max_tokens), or 0 */
+};
+
+struct request_size {
+    uint32_t n_prompt, max_tokens, n_bias;
+    bool penalties; /* any of the three is on */
+};
+
+/* Allocate with room for everything; ids, sampling.bias and counts are set up, counts empty, the
+ * sampling set to greedy without log-probs. ERR_NOMEM, ERR_LIMIT (2^31 tokens and more). */
+int request_create(struct request **out, const struct request_size *size);
+void request_destroy(struct request **r);
+
+/* Is one of the three penalties on? */
+bool sampling_has_penalty(const struct sampling *s);
+
+const char *priority_name(enum priority p); /* "normal" */
+const char *finish_name(enum finish f);     /* "length" */
+
+#endif
