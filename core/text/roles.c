@@ -18,10 +18,15 @@ static const char *const end_names[] = {
     "<|end_of_turn|>", "<|END_OF_TURN_TOKEN|>", "<EOT>", "<|return|>",    "<|EOT|>",
 };
 
+static bool is_text(struct gguf_str s, const char *text)
+{
+    return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
+}
+
 static bool is_end_name(struct gguf_str s)
 {
     for (size_t i = 0; i < sizeof(end_names) / sizeof(end_names[0]); i++) {
-        if (strlen(end_names[i]) == s.len && memcmp(end_names[i], s.data, s.len) == 0)
+        if (is_text(s, end_names[i]))
             return true;
     }
     return false;
@@ -56,8 +61,7 @@ static bool has_pre(const struct gguf *g, const char *name)
 {
     struct gguf_str pre;
 
-    return gguf_get_str(g, "tokenizer.ggml.pre", &pre, NULL, 0) == 0 && pre.len == strlen(name) &&
-           memcmp(pre.data, name, pre.len) == 0;
+    return gguf_get_str(g, "tokenizer.ggml.pre", &pre, NULL, 0) == 0 && is_text(pre, name);
 }
 
 static int read_flags(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
@@ -138,15 +142,25 @@ static int collect_ends(struct vocab *v, const struct gguf *g, const int32_t *na
     return 0;
 }
 
+static int32_t id_if_named(const struct vocab *v, const struct gguf *g, int32_t id,
+                           const char *name)
+{
+    const struct gguf_kv *tokens = gguf_find(g, "tokenizer.ggml.tokens");
+
+    if (id >= v->n || !is_text(gguf_array_str(tokens, (uint64_t)id), name))
+        return TOKEN_NONE;
+    return id;
+}
+
 int vocab_load_roles(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
 {
     int32_t ends[3] = {TOKEN_NONE, TOKEN_NONE, TOKEN_NONE}; /* EOS, EOT, EOM */
     int rc;
 
-    if (v->model == VOCAB_SPM && v->n > 2) { /* the ids of every SentencePiece model but a few */
-        v->unknown = 0;
-        v->bos = 1;
-        ends[0] = 2;
+    if (v->model == VOCAB_SPM) { /* where SentencePiece has them if nobody says otherwise */
+        v->unknown = id_if_named(v, g, 0, "<unk>");
+        v->bos = id_if_named(v, g, 1, "<s>");
+        ends[0] = id_if_named(v, g, 2, "</s>");
     }
     rc = read_id(v, g, "tokenizer.ggml.bos_token_id", &v->bos, err, err_len);
     if (rc == 0)
