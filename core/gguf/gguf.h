@@ -61,7 +61,7 @@ struct gguf_tensor {
     uint32_t n_dims;
     uint64_t dims[GGUF_MAX_DIMS]; /* dims[0] is contiguous (row length); unused ones are 1 */
     uint64_t bytes;
-    const void *data; /* aligned to the file's alignment (at least 8) */
+    const void *data; /* 8-byte aligned */
 };
 
 struct gguf;

@@ -4,11 +4,13 @@
  * sticky: the calls may be made in a row and the result checked once, at the end.
  *
  * Thread: one owner.
- * Memory: everything added is copied.
+ * Memory: everything added is copied, but for the tensors of gguf_writer_tensor_fill(), whose
+ *         bytes are made when the file is laid out.
  */
 #ifndef CORE_GGUF_GGUF_WRITE_H
 #define CORE_GGUF_GGUF_WRITE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,11 +34,19 @@ void gguf_writer_i32_array(struct gguf_writer *w, const char *key, const int32_t
 void gguf_writer_tensor(struct gguf_writer *w, const char *name, enum block_type type,
                         uint32_t n_dims, const uint64_t *dims, const float *values);
 
+/* Add a tensor whose encoded bytes `fill` makes, piece by piece from offset 0 on, each piece whole
+ * blocks. `fill` and `ud` are borrowed until gguf_writer_destroy(). */
+typedef void gguf_writer_fill(void *ud, uint64_t offset, uint8_t *dst, size_t n);
+void gguf_writer_tensor_fill(struct gguf_writer *w, const char *name, enum block_type type,
+                             uint32_t n_dims, const uint64_t *dims, gguf_writer_fill *fill,
+                             void *ud);
+
 /* The file's bytes (8-byte aligned; free with mem_free). 0, or the first error of any call above:
- * ERR_NOMEM, ERR_INVAL (row length no multiple of the block), ERR_UNSUPPORTED (no encoder). */
+ * ERR_NOMEM, ERR_INVAL (row length no multiple of the block, a dimension of 0, a name that no
+ * reader takes, a "general.alignment" that is none), ERR_UNSUPPORTED (no encoder). */
 int gguf_writer_finish(struct gguf_writer *w, uint8_t **data, size_t *bytes);
 
-/* gguf_writer_finish() into a file. */
+/* The same into a file, in bounded memory; ERR_IO, and no file, when it cannot be written. */
 int gguf_writer_save(struct gguf_writer *w, const char *path);
 
 #endif

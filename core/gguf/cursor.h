@@ -1,0 +1,52 @@
+/* core/gguf/cursor.h - reading a file's bytes in order, each step checked against its end.
+ *
+ * All numbers are little-endian and unaligned. The subject says what is being read, so that a
+ * failure is told in one sentence, FILE: SUBJECT: WHAT WAS FOUND.
+ *
+ * Private to core/gguf.
+ * Thread: one owner.
+ * Memory: none; what is taken points into the bytes.
+ * Errors: ERR_FORMAT with a sentence in `err`; outputs are then untouched.
+ */
+#ifndef CORE_GGUF_CURSOR_H
+#define CORE_GGUF_CURSOR_H
+
+#include "core/gguf/gguf.h"
+
+struct cursor {
+    const char *file; /* how the file is called in sentences */
+    const uint8_t *base;
+    uint64_t bytes;
+    uint64_t at; /* offset of the next byte; never past `bytes` */
+    char *err;
+    size_t err_len;
+    char subject[GGUF_MAX_NAME + 16]; /* "key 'general.name'" */
+};
+
+uint64_t cursor_left(const struct cursor *p);
+
+/* The next n bytes; `what` begins the sentence that says that they are cut off. */
+int cursor_take(struct cursor *p, uint64_t n, const char *what, const uint8_t **bytes);
+int cursor_take_u32(struct cursor *p, const char *what, uint32_t *v);
+int cursor_take_u64(struct cursor *p, const char *what, uint64_t *v);
+int cursor_take_str(struct cursor *p, const char *what, struct gguf_str *s);
+
+/* A key or a tensor's name: 1 .. 127 printable ASCII characters, so that it may stand in
+ * messages and logs as it is. It becomes the subject, after `kind`: "key" or "tensor". */
+int cursor_take_name(struct cursor *p, const char *kind, struct gguf_str *s);
+
+/* Are n things of at least `each` bytes believable: at most `max`, and room for them left? */
+int cursor_check_count(struct cursor *p, const char *what, uint64_t n, uint64_t max, uint64_t each);
+
+/* Set what the next sentences are about. */
+void cursor_subject(struct cursor *p, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Write the sentence; returns rc. */
+int cursor_fail(struct cursor *p, int rc, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+uint32_t gguf_load_u32(const uint8_t *p);
+uint64_t gguf_load_u64(const uint8_t *p);
+
+#endif

@@ -1,0 +1,49 @@
+/* core/gguf/gguf_parse.h - the inside of struct gguf, and the walk over the bytes that fills it.
+ *
+ * Private to core/gguf.
+ *
+ * Thread: see gguf.h.
+ * Memory: gguf_parse() allocates into the struct; gguf_close() frees, also after a failure.
+ * Errors: as gguf_open().
+ */
+#ifndef CORE_GGUF_GGUF_PARSE_H
+#define CORE_GGUF_GGUF_PARSE_H
+
+#include "core/gguf/gguf.h"
+#include "core/gguf/name_index.h"
+
+/* More than any model has by far (1024 layers have about 12,000 tensors); they bound what a file
+ * of nothing but tiny entries can make us allocate. */
+#define GGUF_MAX_KV (1u << 16)
+#define GGUF_MAX_TENSORS (1u << 17)
+
+/* The least that a tensor's entry takes: the name's length and one byte of it, the number of
+ * dimensions, one dimension, type, offset. */
+#define GGUF_MIN_TENSOR_BYTES (8 + 1 + 4 + 8 + 4 + 8)
+
+struct cursor;
+
+struct gguf {
+    char *name;
+    const uint8_t *base;
+    uint64_t bytes;
+    void *mapping; /* NULL when the bytes are borrowed */
+    uint32_t version;
+    uint64_t alignment; /* of tensor data: a power of two, 8 .. 65536 */
+    struct gguf_kv *kv;
+    struct gguf_tensor *tensors;
+    uint32_t n_kv; /* parsed so far, hence with an index to free */
+    uint32_t n_tensors;
+    struct name_index kv_index;
+    struct name_index tensor_index;
+};
+
+int gguf_parse(struct gguf *g, char *err, size_t err_len);
+
+/* Bytes of a scalar metadata type; 0 for strings, arrays and unknown numbers. */
+size_t gguf_scalar_bytes(uint32_t type);
+
+/* The n tensor infos at the cursor, then where their data is: inside the file, apart. */
+int gguf_parse_tensors(struct gguf *g, struct cursor *p, uint32_t n);
+
+#endif

@@ -1,0 +1,138 @@
+/* core/text/merge.c - see merge.h. */
+#include "core/text/merge.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+struct run {
+    struct merge *m;
+    const char *text;
+    merge_rank_fn rank_of;
+    const void *model;
+};
+
+int merge_reserve(struct merge *m, size_t n)
+{
+    if (n <= m->cap)
+        return 0;
+    merge_release(m);
+    n += n / 2 + 64;
+    if (n > UINT32_MAX / 4)
+        return ERR_NOMEM;
+    m->symbols = mem_alloc(n * sizeof(*m->symbols));
+    m->heap = mem_alloc(n * 2 * sizeof(*m->heap));
+    if (m->symbols == NULL || m->heap == NULL) {
+        merge_release(m);
+        return ERR_NOMEM;
+    }
+    m->cap = n;
+    return 0;
+}
+
+void merge_release(struct merge *m)
+{
+    mem_free(m->symbols);
+    mem_free(m->heap);
+    *m = (struct merge){0};
+}
+
+static void sift_down(uint64_t *heap, size_t n, size_t i)
+{
+    const uint64_t item = heap[i];
+
+    for (size_t child = 2 * i + 1; child < n; child = 2 * i + 1) {
+        if (child + 1 < n && heap[child + 1] < heap[child])
+            child++;
+        if (item <= heap[child])
+            break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = item;
+}
+
+static void push(struct merge *m, uint64_t item)
+{
+    size_t i = m->n_heap++;
+
+    while (i > 0 && item < m->heap[(i - 1) / 2]) {
+        m->heap[i] = m->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    m->heap[i] = item;
+}
+
+static uint64_t pop(struct merge *m)
+{
+    const uint64_t top = m->heap[0];
+
+    m->heap[0] = m->heap[--m->n_heap];
+    if (m->n_heap > 1)
+        sift_down(m->heap, m->n_heap, 0);
+    return top;
+}
+
+/* Look at symbol i and its right neighbour anew: can they be joined, and when? */
+static uint32_t look(const struct run *r, uint32_t i)
+{
+    struct symbol *s = &r->m->symbols[i];
+
+    s->rank = RANK_NONE;
+    if (s->next != SYMBOL_NONE)
+        s->rank = r->rank_of(r->model, r->text, s, &r->m->symbols[s->next], &s->joined);
+    return s->rank;
+}
+
+static void look_and_push(const struct run *r, uint32_t i)
+{
+    const uint32_t rank = look(r, i);
+
+    if (rank != RANK_NONE)
+        push(r->m, (uint64_t)rank << 32 | i);
+}
+
+static void join(const struct run *r, uint32_t i)
+{
+    struct symbol *left = &r->m->symbols[i];
+    struct symbol *right = &r->m->symbols[left->next];
+
+    left->len += right->len;
+    left->id = left->joined;
+    left->next = right->next;
+    right->rank = RANK_NONE; /* what the heap still says of it is stale */
+    if (left->next != SYMBOL_NONE)
+        r->m->symbols[left->next].prev = i;
+    look_and_push(r, i);
+    if (left->prev != SYMBOL_NONE)
+        look_and_push(r, left->prev);
+}
+
+/* An entry of the heap is current if its symbol still has that rank: then joining it now is right
+ * even if the entry was made for an earlier pair. Each join removes at least one entry and adds at
+ * most two, so twice the symbols is room enough. */
+void merge_run(struct merge *m, size_t n, const char *text, merge_rank_fn rank_of,
+               const void *model)
+{
+    const struct run r = {.m = m, .text = text, .rank_of = rank_of, .model = model};
+
+    m->n_heap = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        m->symbols[i].prev = i > 0 ? i - 1 : SYMBOL_NONE;
+        m->symbols[i].next = i + 1 < n ? i + 1 : SYMBOL_NONE;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t rank = look(&r, i);
+
+        if (rank != RANK_NONE)
+            m->heap[m->n_heap++] = (uint64_t)rank << 32 | i;
+    }
+    for (size_t i = m->n_heap / 2; i-- > 0;)
+        sift_down(m->heap, m->n_heap, i);
+    while (m->n_heap > 0) {
+        const uint64_t top = pop(m);
+        const uint32_t i = (uint32_t)top;
+
+        if (m->symbols[i].rank == (uint32_t)(top >> 32))
+            join(&r, i);
+    }
+}

@@ -1,0 +1,47 @@
+/* core/text/merge.h - join neighbours, best first, until no pair can be joined.
+ *
+ * Both tokenizer families are this loop and differ only in which pairs may be joined and in what
+ * order: by merge rank (BPE) or by the joined piece's score (SentencePiece). Equal ranks go left
+ * to right. A binary heap keeps it at O(n log n) for any text.
+ *
+ * Thread: one owner.
+ * Memory: two arrays that grow with the longest run and are kept between runs.
+ */
+#ifndef CORE_TEXT_MERGE_H
+#define CORE_TEXT_MERGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SYMBOL_NONE UINT32_MAX
+#define RANK_NONE UINT32_MAX
+
+struct symbol {
+    uint32_t at, len;    /* the bytes of the text that it covers */
+    uint32_t prev, next; /* neighbours, or SYMBOL_NONE */
+    int32_t id;          /* its token, or TOKEN_NONE */
+    uint32_t rank;       /* of joining it with `next`, lowest first, or RANK_NONE */
+    int32_t joined;      /* the token of that pair */
+};
+
+struct merge { /* zero is valid and empty */
+    struct symbol *symbols;
+    uint64_t *heap; /* rank << 32 | left symbol */
+    size_t n_heap;
+    size_t cap; /* symbols; the heap has room for twice as many */
+};
+
+/* The rank at which `left` and `right` may be joined, with the token that gives, or RANK_NONE. */
+typedef uint32_t (*merge_rank_fn)(const void *model, const char *text, const struct symbol *left,
+                                  const struct symbol *right, int32_t *joined);
+
+/* Room for a run of n symbols; the old contents are lost. 0 or ERR_NOMEM. */
+int merge_reserve(struct merge *m, size_t n);
+void merge_release(struct merge *m);
+
+/* Join symbols[0..n), of which at, len and id are set. Those that remain hang together by `next`
+ * from symbols[0] on. n >= 1. */
+void merge_run(struct merge *m, size_t n, const char *text, merge_rank_fn rank_of,
+               const void *model);
+
+#endif

@@ -1,0 +1,184 @@
+/* core/text/roles.c - which tokens begin and end texts, and the flags that go with them. */
+#include "core/text/vocab.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/gguf/gguf.h"
+#include "core/text/tokenizer.h"
+
+#include <string.h>
+
+#define MAX_TEMPLATE (1u << 20) /* the longest in use are 20 KiB */
+
+/* Names under which models end a turn or a text; a special token of such a name ends a
+ * generation even where the metadata forgets to say so. */
+static const char *const end_names[] = {
+    "<|eot_id|>",      "<|im_end|>",      "<|end|>",     "<|endoftext|>", "<|end_of_text|>",
+    "<|eom_id|>",      "<end_of_turn>",   "</s>",        "<eos>",         "<|eos|>",
+    "<|end_of_turn|>", "<|END_OF_TURN_TOKEN|>", "<EOT>", "<|return|>",    "<|EOT|>",
+};
+
+static bool is_text(struct gguf_str s, const char *text)
+{
+    return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
+}
+
+static bool is_end_name(struct gguf_str s)
+{
+    for (size_t i = 0; i < sizeof(end_names) / sizeof(end_names[0]); i++) {
+        if (is_text(s, end_names[i]))
+            return true;
+    }
+    return false;
+}
+
+/* *id keeps its value when the key is absent. */
+static int read_id(const struct vocab *v, const struct gguf *g, const char *key, int32_t *id,
+                   char *err, size_t err_len)
+{
+    uint32_t value;
+    const int rc = gguf_get_u32(g, key, &value, err, err_len);
+
+    if (rc == ERR_NOENT)
+        return 0;
+    if (rc != 0)
+        return rc;
+    if (value >= (uint32_t)v->n)
+        return text_fail(g, ERR_FORMAT, err, err_len, "%s is %u but there are %d tokens", key,
+                         (unsigned)value, (int)v->n);
+    *id = (int32_t)value;
+    return 0;
+}
+
+static int read_flag(const struct gguf *g, const char *key, bool *flag, char *err, size_t err_len)
+{
+    const int rc = gguf_get_bool(g, key, flag, err, err_len);
+
+    return rc == ERR_NOENT ? 0 : rc;
+}
+
+static bool has_pre(const struct gguf *g, const char *name)
+{
+    struct gguf_str pre;
+
+    return gguf_get_str(g, "tokenizer.ggml.pre", &pre, NULL, 0) == 0 && is_text(pre, name);
+}
+
+static int read_flags(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
+{
+    int rc;
+
+    v->add_bos = v->model == VOCAB_SPM || has_pre(g, "llama-bpe");
+    v->add_space_prefix = v->model == VOCAB_SPM;
+    rc = read_flag(g, "tokenizer.ggml.add_bos_token", &v->add_bos, err, err_len);
+    if (rc == 0)
+        rc = read_flag(g, "tokenizer.ggml.add_eos_token", &v->add_eos, err, err_len);
+    if (rc == 0)
+        rc = read_flag(g, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix, err, err_len);
+    v->add_bos = v->add_bos && v->bos != TOKEN_NONE;
+    v->add_eos = v->add_eos && v->eos != TOKEN_NONE;
+    v->add_space_prefix = v->add_space_prefix && v->model == VOCAB_SPM;
+    return rc;
+}
+
+static int read_template(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
+{
+    static const char key[] = "tokenizer.chat_template";
+    struct gguf_str s;
+    const int rc = gguf_get_str(g, key, &s, err, err_len);
+
+    if (rc == ERR_NOENT)
+        return 0;
+    if (rc != 0)
+        return rc;
+    if (s.len > MAX_TEMPLATE || memchr(s.data, '\0', s.len) != NULL)
+        return text_fail(g, ERR_FORMAT, err, err_len,
+                         "%s has a NUL byte or is longer than %u bytes", key, MAX_TEMPLATE);
+    v->chat_template = mem_alloc(s.len + 1);
+    if (v->chat_template == NULL)
+        return text_fail(g, ERR_NOMEM, err, err_len, "no memory for %s", key);
+    memcpy(v->chat_template, s.data, s.len);
+    v->chat_template[s.len] = '\0';
+    return 0;
+}
+
+/* Without types in the file, the tokens that have a role are the control tokens. */
+static void guess_types(struct vocab *v)
+{
+    if (v->bos != TOKEN_NONE)
+        v->type[v->bos] = TOKEN_CONTROL;
+    if (v->eos != TOKEN_NONE)
+        v->type[v->eos] = TOKEN_CONTROL;
+    if (v->unknown != TOKEN_NONE && v->unknown != v->bos && v->unknown != v->eos)
+        v->type[v->unknown] = TOKEN_UNKNOWN;
+}
+
+static bool ends_generation(const struct vocab *v, const struct gguf_kv *tokens, int32_t id,
+                            const int32_t *named, size_t n_named)
+{
+    for (size_t i = 0; i < n_named; i++) {
+        if (named[i] == id)
+            return true;
+    }
+    return (v->type[id] == TOKEN_CONTROL || v->type[id] == TOKEN_USER_DEFINED) &&
+           is_end_name(gguf_array_str(tokens, (uint64_t)id));
+}
+
+static int collect_ends(struct vocab *v, const struct gguf *g, const int32_t *named,
+                        size_t n_named, char *err, size_t err_len)
+{
+    const struct gguf_kv *tokens = gguf_find(g, "tokenizer.ggml.tokens");
+    const size_t most = n_named + sizeof(end_names) / sizeof(end_names[0]);
+
+    v->eog = mem_calloc(most, sizeof(*v->eog));
+    if (v->eog == NULL)
+        return text_fail(g, ERR_NOMEM, err, err_len, "no memory for the tokens' roles");
+    for (int32_t id = 0; id < v->n && v->n_eog < most; id++) {
+        if (ends_generation(v, tokens, id, named, n_named)) {
+            v->eog[v->n_eog++] = id;
+            v->type[id] = TOKEN_CONTROL;
+        }
+    }
+    return 0;
+}
+
+static int32_t id_if_named(const struct vocab *v, const struct gguf *g, int32_t id,
+                           const char *name)
+{
+    const struct gguf_kv *tokens = gguf_find(g, "tokenizer.ggml.tokens");
+
+    if (id >= v->n || !is_text(gguf_array_str(tokens, (uint64_t)id), name))
+        return TOKEN_NONE;
+    return id;
+}
+
+int vocab_load_roles(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
+{
+    int32_t ends[3] = {TOKEN_NONE, TOKEN_NONE, TOKEN_NONE}; /* EOS, EOT, EOM */
+    int rc;
+
+    if (v->model == VOCAB_SPM) { /* where SentencePiece has them if nobody says otherwise */
+        v->unknown = id_if_named(v, g, 0, "<unk>");
+        v->bos = id_if_named(v, g, 1, "<s>");
+        ends[0] = id_if_named(v, g, 2, "</s>");
+    }
+    rc = read_id(v, g, "tokenizer.ggml.bos_token_id", &v->bos, err, err_len);
+    if (rc == 0)
+        rc = read_id(v, g, "tokenizer.ggml.unknown_token_id", &v->unknown, err, err_len);
+    if (rc == 0)
+        rc = read_id(v, g, "tokenizer.ggml.eos_token_id", &ends[0], err, err_len);
+    if (rc == 0)
+        rc = read_id(v, g, "tokenizer.ggml.eot_token_id", &ends[1], err, err_len);
+    if (rc == 0)
+        rc = read_id(v, g, "tokenizer.ggml.eom_token_id", &ends[2], err, err_len);
+    v->eos = ends[0];
+    if (rc == 0)
+        rc = read_flags(v, g, err, err_len);
+    if (rc == 0)
+        rc = read_template(v, g, err, err_len);
+    if (rc != 0)
+        return rc;
+    if (gguf_find(g, "tokenizer.ggml.token_type") == NULL)
+        guess_types(v);
+    return collect_ends(v, g, ends, 3, err, err_len);
+}

@@ -1,0 +1,45 @@
+/* core/text/special.h - find the tokens that are written out in a text, such as <|im_end|>.
+ *
+ * A trie over the names of control and user-defined tokens, walked from each byte that can begin
+ * one; the leftmost match wins, and of those the longest. The names' length is bounded, so the
+ * cost is linear in the text.
+ *
+ * Thread: read-only once loaded.
+ * Memory: owns its tables.
+ */
+#ifndef CORE_TEXT_SPECIAL_H
+#define CORE_TEXT_SPECIAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gguf;
+struct vocab;
+
+struct special { /* zero is valid and finds nothing */
+    struct special_edge *edges; /* open addressing by (node, byte) */
+    uint32_t mask;
+    int32_t *ends; /* [n_nodes] the token whose name ends here, or TOKEN_NONE */
+    uint32_t n_nodes;
+    bool begins[2][256]; /* can a name begin so? [1]: control tokens count too */
+    const struct vocab *vocab;
+};
+
+struct special_match {
+    size_t at;
+    size_t len;
+    int32_t id;
+};
+
+/* `vocab` is borrowed as long as the result lives. */
+int special_load(struct special *s, const struct vocab *v, const struct gguf *g, char *err,
+                 size_t err_len);
+void special_release(struct special *s);
+
+/* The first match at or after `from`; user-defined tokens always, control tokens (and the unknown
+ * one) only if `control`. */
+bool special_find(const struct special *s, const char *text, size_t n, size_t from, bool control,
+                  struct special_match *match);
+
+#endif

@@ -1,0 +1,146 @@
+/* core/text/spm.c - SentencePiece: join characters into the pieces of the best score. */
+#include "core/text/private.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/text/tokenizer.h"
+#include "core/text/utf8.h"
+
+#include <string.h>
+
+/* A float's bits, turned so that they compare as the number does, then over so that the highest
+ * score is the lowest rank. No number but a NaN gives RANK_NONE. */
+static uint32_t rank_of_score(float score)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &score, sizeof(bits));
+    bits = bits >> 31 ? ~bits : bits | 0x80000000u;
+    return ~bits;
+}
+
+static uint32_t rank_pair(const void *model, const char *text, const struct symbol *left,
+                          const struct symbol *right, int32_t *joined)
+{
+    const struct vocab *v = model;
+
+    *joined = vocab_find(v, text + left->at, (size_t)left->len + right->len);
+    return *joined == TOKEN_NONE ? RANK_NONE : rank_of_score(v->score[*joined]);
+}
+
+/* Where every piece has its spaces in front, no join can cross from a letter to a space: then the
+ * words can be taken one by one, which keeps the heap small. */
+bool spm_words_are_apart(const struct vocab *v)
+{
+    for (int32_t id = 0; id < v->n; id++) {
+        size_t n;
+        const char *piece = vocab_piece(v, id, &n);
+
+        if (v->type[id] != TOKEN_NORMAL && v->type[id] != TOKEN_USER_DEFINED)
+            continue;
+        for (size_t i = 1; i < n; i++) {
+            if (piece[i] == ' ' && piece[i - 1] != ' ')
+                return false;
+        }
+    }
+    return true;
+}
+
+static size_t split_characters(struct encoder *e, const char *text, size_t n)
+{
+    size_t n_symbols = 0;
+
+    for (size_t at = 0; at < n;) {
+        size_t len = utf8_len((const uint8_t *)text + at, n - at);
+
+        if (len == 0) /* no UTF-8: a symbol of one byte */
+            len = 1;
+        e->merge.symbols[n_symbols++] = (struct symbol){
+            .at = (uint32_t)at,
+            .len = (uint32_t)len,
+            .id = vocab_find(&e->t->vocab, text + at, len),
+        };
+        at += len;
+    }
+    return n_symbols;
+}
+
+static int push_bytes(struct encoder *e, const char *bytes, size_t n)
+{
+    const struct vocab *v = &e->t->vocab;
+    int rc = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (v->byte_id[(uint8_t)bytes[i]] == TOKEN_NONE)
+            return v->unknown == TOKEN_NONE ? 0 : encoder_push(e, v->unknown);
+    }
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = encoder_push(e, v->byte_id[(uint8_t)bytes[i]]);
+    return rc;
+}
+
+static int encode_run(struct encoder *e, const char *text, size_t n)
+{
+    int rc = merge_reserve(&e->merge, n);
+    const struct symbol *symbols = e->merge.symbols;
+
+    if (rc != 0)
+        return rc;
+    merge_run(&e->merge, split_characters(e, text, n), text, rank_pair, &e->t->vocab);
+    for (uint32_t i = 0; rc == 0 && i != SYMBOL_NONE; i = symbols[i].next) {
+        if (symbols[i].id != TOKEN_NONE)
+            rc = encoder_push(e, symbols[i].id);
+        else
+            rc = push_bytes(e, text + symbols[i].at, symbols[i].len);
+    }
+    return rc;
+}
+
+/* The end of the word (its spaces, then what is none) that begins at `from`. */
+static size_t word_end(const char *text, size_t n, size_t from)
+{
+    size_t i = from;
+
+    while (i < n && text[i] == ' ')
+        i++;
+    while (i < n && text[i] != ' ')
+        i++;
+    return i;
+}
+
+/* Copy with U+2581 as the space for which SentencePiece takes it; the number of bytes. */
+static size_t unescape(const char *text, size_t n, char *out)
+{
+    size_t len = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (i + 3 <= n && memcmp(text + i, "\xE2\x96\x81", 3) == 0) {
+            out[len++] = ' ';
+            i += 2;
+        } else {
+            out[len++] = text[i];
+        }
+    }
+    return len;
+}
+
+int spm_encode(struct encoder *e, const char *text, size_t n, bool prefix)
+{
+    char *copy = mem_alloc(n + 1);
+    size_t len = 0;
+    int rc = 0;
+
+    if (copy == NULL)
+        return ERR_NOMEM;
+    if (prefix && e->t->vocab.add_space_prefix)
+        copy[len++] = ' ';
+    len += unescape(text, n, copy + len);
+    for (size_t at = 0; rc == 0 && at < len;) {
+        const size_t end = e->t->words_are_apart ? word_end(copy, len, at) : len;
+
+        rc = encode_run(e, copy + at, end - at);
+        at = end;
+    }
+    mem_free(copy);
+    return rc;
+}

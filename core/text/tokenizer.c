@@ -1,0 +1,174 @@
+/* core/text/tokenizer.c - see tokenizer.h. */
+#include "core/text/tokenizer.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/gguf/gguf.h"
+#include "core/text/private.h"
+
+#include <assert.h>
+
+void token_list_release(struct token_list *list)
+{
+    mem_free(list->ids);
+    *list = (struct token_list){0};
+}
+
+static int load(struct tokenizer *t, const struct gguf *g, char *err, size_t err_len)
+{
+    int rc = vocab_load(&t->vocab, g, err, err_len);
+
+    if (rc == 0)
+        rc = special_load(&t->special, &t->vocab, g, err, err_len);
+    if (rc == 0 && t->vocab.model == VOCAB_BPE)
+        rc = bpe_create(&t->bpe, &t->vocab, g, err, err_len);
+    if (rc == 0 && t->vocab.model == VOCAB_SPM)
+        t->words_are_apart = spm_words_are_apart(&t->vocab);
+    return rc;
+}
+
+int tokenizer_create(struct tokenizer **out, const struct gguf *g, char *err, size_t err_len)
+{
+    struct tokenizer *t = mem_calloc(1, sizeof(*t));
+    int rc;
+
+    *out = NULL;
+    if (t == NULL)
+        return text_fail(g, ERR_NOMEM, err, err_len, "no memory for the tokenizer");
+    rc = load(t, g, err, err_len);
+    if (rc != 0) {
+        tokenizer_destroy(&t);
+        return rc;
+    }
+    *out = t;
+    return 0;
+}
+
+void tokenizer_destroy(struct tokenizer **tokenizer)
+{
+    struct tokenizer *t = tokenizer != NULL ? *tokenizer : NULL;
+
+    if (t == NULL)
+        return;
+    bpe_destroy(&t->bpe);
+    special_release(&t->special);
+    vocab_release(&t->vocab);
+    mem_free(t);
+    *tokenizer = NULL;
+}
+
+/* ---- encoding */
+
+int encoder_push(struct encoder *e, int32_t id)
+{
+    struct token_list *list = e->out;
+
+    if (list->n >= e->max)
+        return ERR_LIMIT;
+    if (list->n == list->cap) {
+        const size_t cap = list->cap > 0 ? list->cap * 2 : 64;
+        int32_t *ids = mem_realloc(list->ids, cap * sizeof(*ids));
+
+        if (ids == NULL)
+            return ERR_NOMEM;
+        list->ids = ids;
+        list->cap = cap;
+    }
+    list->ids[list->n++] = id;
+    return 0;
+}
+
+static int encode_text(struct encoder *e, const char *text, size_t n, bool behind_special)
+{
+    if (n == 0)
+        return 0;
+    if (e->t->vocab.model == VOCAB_SPM)
+        return spm_encode(e, text, n, behind_special);
+    return bpe_encode(e, text, n);
+}
+
+/* Special tokens cut the text; what is between them is encoded piece by piece. */
+static int encode_all(struct encoder *e, const char *text, size_t n, bool control)
+{
+    bool behind_special = true; /* SentencePiece counts the start of the text, too */
+    int rc = 0;
+
+    for (size_t at = 0; rc == 0 && at < n;) {
+        struct special_match match;
+        const bool found = special_find(&e->t->special, text, n, at, control, &match);
+        const size_t end = found ? match.at : n;
+
+        rc = encode_text(e, text + at, end - at, behind_special);
+        behind_special = found;
+        if (rc == 0 && found)
+            rc = encoder_push(e, match.id);
+        at = found ? match.at + match.len : n;
+    }
+    return rc;
+}
+
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
+                     size_t max, struct token_list *out)
+{
+    struct encoder e = {.t = t, .out = out, .max = max};
+    const size_t n_before = out->n;
+    int rc = 0;
+
+    if (n > UINT32_MAX / 4)
+        return ERR_LIMIT;
+    if ((flags & TOKENIZER_ADD_SPECIAL) && t->vocab.add_bos)
+        rc = encoder_push(&e, t->vocab.bos);
+    if (rc == 0)
+        rc = encode_all(&e, text, n, (flags & TOKENIZER_PARSE_SPECIAL) != 0);
+    if (rc == 0 && (flags & TOKENIZER_ADD_SPECIAL) && t->vocab.add_eos)
+        rc = encoder_push(&e, t->vocab.eos);
+    if (rc != 0)
+        out->n = n_before;
+    merge_release(&e.merge);
+    return rc;
+}
+
+/* ---- what is known of the tokens */
+
+int32_t tokenizer_n_vocab(const struct tokenizer *t)
+{
+    return t->vocab.n;
+}
+
+int32_t tokenizer_bos(const struct tokenizer *t)
+{
+    return t->vocab.bos;
+}
+
+int32_t tokenizer_eos(const struct tokenizer *t)
+{
+    return t->vocab.eos;
+}
+
+bool tokenizer_adds_bos(const struct tokenizer *t)
+{
+    return t->vocab.add_bos;
+}
+
+const int32_t *tokenizer_eog(const struct tokenizer *t, size_t *n)
+{
+    *n = t->vocab.n_eog;
+    return t->vocab.eog;
+}
+
+bool tokenizer_is_control(const struct tokenizer *t, int32_t id)
+{
+    assert(id >= 0 && id < t->vocab.n);
+    return t->vocab.type[id] == TOKEN_CONTROL;
+}
+
+const char *tokenizer_piece(const struct tokenizer *t, int32_t id, size_t *n)
+{
+    assert(id >= 0 && id < t->vocab.n);
+    return vocab_piece(&t->vocab, id, n);
+}
+
+const char *tokenizer_chat_template(const struct tokenizer *t)
+{
+    return t->vocab.chat_template;
+}

@@ -1,0 +1,73 @@
+/* core/text/vocab.h - the tokens of a model: their bytes, kinds, scores and special roles.
+ *
+ * Private to core/text. A piece is kept as the bytes that it stands for (U+2581 is a space,
+ * byte-level letters are the bytes behind them), and text is looked up by those bytes. Only
+ * normal and user-defined pieces can be looked up, so plain text never becomes a control token.
+ *
+ * Thread: read-only once loaded.
+ * Memory: owns copies of everything.
+ * Errors: loading gives a sentence naming the file and the key.
+ */
+#ifndef CORE_TEXT_VOCAB_H
+#define CORE_TEXT_VOCAB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gguf;
+struct gguf_kv;
+
+enum vocab_model { VOCAB_SPM = 0, VOCAB_BPE };
+
+enum token_type { /* the numbers of tokenizer.ggml.token_type */
+    TOKEN_NORMAL = 1,
+    TOKEN_UNKNOWN = 2,
+    TOKEN_CONTROL = 3,
+    TOKEN_USER_DEFINED = 4,
+    TOKEN_UNUSED = 5,
+    TOKEN_BYTE = 6,
+};
+
+struct vocab {
+    enum vocab_model model;
+    int32_t n;
+    char *bytes;   /* all pieces, one after the other */
+    uint32_t *at;  /* [n + 1] where each begins */
+    uint8_t *type; /* [n] enum token_type */
+    float *score;  /* [n], SPM only */
+    uint32_t *slots; /* open addressing: id + 1, 0 = empty */
+    uint32_t mask;
+    uint32_t longest; /* bytes of the longest piece that can be looked up */
+    int32_t byte_id[256]; /* the token of a single byte, or TOKEN_NONE */
+    int32_t bos, eos, unknown; /* or TOKEN_NONE */
+    bool add_bos, add_eos, add_space_prefix;
+    int32_t *eog; /* ascending */
+    size_t n_eog;
+    char *chat_template; /* or NULL */
+};
+
+int vocab_load(struct vocab *v, const struct gguf *g, char *err, size_t err_len);
+void vocab_release(struct vocab *v);
+
+/* The id of the piece with exactly these bytes, or TOKEN_NONE. */
+int32_t vocab_find(const struct vocab *v, const char *bytes, size_t n);
+
+static inline const char *vocab_piece(const struct vocab *v, int32_t id, size_t *n)
+{
+    *n = v->at[id + 1] - v->at[id];
+    return v->bytes + v->at[id];
+}
+
+/* The roles: BOS, EOS, what ends a generation, the flags and the chat template (roles.c). */
+int vocab_load_roles(struct vocab *v, const struct gguf *g, char *err, size_t err_len);
+
+/* The bytes behind a byte-level piece, written to out[0..len): their number, or -1 if the text
+ * has a character that stands for no byte. */
+int64_t letters_to_bytes(const char *text, size_t len, char *out);
+
+/* Write the sentence "FILE: ..." and return `code`. */
+int text_fail(const struct gguf *g, int code, char *err, size_t err_len, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+#endif
