@@ -36,8 +36,8 @@ struct request {
     enum priority priority;
     uint32_t n_prompt;    /* tokens in ids[] at the start, >= 1 */
     uint32_t max_tokens;  /* >= 0; with 0 the prompt is only scored */
-    uint32_t min_tokens;  /* no end-of-generation token before so many */
-    bool ignore_eos;      /* end-of-generation tokens are never chosen */
+    uint32_t min_tokens;  /* no end-of-generation token or stop id ends it before so many */
+    bool ignore_eos;      /* end-of-generation tokens do not end it */
     bool score_prompt;    /* EVENT_SCORE for prompt tokens 1 .. n_prompt-1 */
     uint32_t n_stop_ids;
     int32_t stop_ids[REQUEST_MAX_STOP_IDS];

@@ -34,8 +34,7 @@ struct sampling {
     uint64_t seed;
     int32_t n_top;       /* alternatives wanted with log-probabilities; -1 = no log-probs */
     uint32_t n_bias;
-    const struct logit_bias *bias; /* [n_bias], lives as long as the request */
-    bool ban_eog;        /* filled per step by the loop: min_tokens not reached, or ignore_eos */
+    struct logit_bias *bias; /* [n_bias], lives as long as the request */
 };
 
 struct top_logprob {
@@ -68,7 +67,7 @@ struct batch_output {
     uint32_t pos; /* position of the token chosen or scored: the row's position + 1 */
     const struct token_count *counts; /* [n_counts], power of two; NULL when no penalty is on */
     uint32_t n_counts;
-    bool ban_eog;
+    bool ban_eog;  /* min_tokens is not reached: end-of-generation tokens may not be chosen */
     uint32_t seq; /* the loop's own mark: index into the plan */
     /* in for SCORE, out for SAMPLE */
     int32_t token;

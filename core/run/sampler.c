@@ -1,0 +1,303 @@
+/* core/run/sampler.c - see sampler.h. */
+#include "core/run/sampler.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/run/random.h"
+
+#include <math.h>
+#include <string.h>
+
+#define GREEDY_BELOW 1e-6f /* 1/temperature stays finite and exact enough above */
+#define BLOCK 1024         /* tokens whose weights are summed before the draw looks inside */
+
+int sampler_scratch_create(struct sampler_scratch *s, uint32_t n_vocab)
+{
+    *s = (struct sampler_scratch){.n_vocab = n_vocab};
+    s->logits = mem_aligned(n_vocab, sizeof(*s->logits));
+    s->heap = mem_aligned(n_vocab, sizeof(*s->heap));
+    s->weights = mem_aligned(n_vocab, sizeof(*s->weights));
+    if (s->logits == NULL || s->heap == NULL || s->weights == NULL) {
+        sampler_scratch_release(s);
+        return ERR_NOMEM;
+    }
+    return 0;
+}
+
+void sampler_scratch_release(struct sampler_scratch *s)
+{
+    mem_free(s->logits);
+    mem_free(s->heap);
+    mem_free(s->weights);
+    *s = (struct sampler_scratch){0};
+}
+
+/* ---- log-probabilities ---- */
+
+static bool is_before(struct candidate a, struct candidate b)
+{
+    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+}
+
+/* The best n of the row, best first, by insertion: n is small and few elements pass. */
+static void find_top(const float *x, uint32_t n_vocab, uint32_t n, struct batch_output *o,
+                     double log_sum)
+{
+    struct candidate best[SAMPLING_MAX_TOP];
+    uint32_t have = 0;
+
+    for (uint32_t id = 0; id < n_vocab; id++) {
+        const struct candidate c = {x[id], (int32_t)id};
+        uint32_t i;
+
+        if (have == n && !is_before(c, best[n - 1]))
+            continue;
+        i = have < n ? have++ : n - 1;
+        for (; i > 0 && is_before(c, best[i - 1]); i--)
+            best[i] = best[i - 1];
+        best[i] = c;
+    }
+    o->n_top = have;
+    for (uint32_t i = 0; i < have; i++)
+        o->top[i] = (struct top_logprob){best[i].id, (float)((double)best[i].logit - log_sum)};
+}
+
+/* log of the sum of exp over the row, and the alternatives when wanted. */
+static double log_sum_exp(const struct kern_table *kern, const float *x, uint32_t n)
+{
+    const float max = kern->max(x, n);
+
+    return (double)max + kern_log((double)kern->sum_exp(x, n, max, 1.0f));
+}
+
+/* ---- changes to the logits ---- */
+
+static bool needs_changes(const struct batch_output *o)
+{
+    return o->sampling->n_bias > 0 || o->ban_eog || o->n_counts > 0;
+}
+
+static void apply_penalties(const struct batch_output *o, float *x)
+{
+    const struct sampling *p = o->sampling;
+
+    for (uint32_t i = 0; i < o->n_counts; i++) {
+        const struct token_count *c = &o->counts[i];
+
+        if (c->id < 0)
+            continue;
+        x[c->id] = x[c->id] > 0 ? x[c->id] / p->repetition_penalty
+                                : x[c->id] * p->repetition_penalty;
+        if (c->n_generated > 0)
+            x[c->id] -= p->frequency_penalty * (float)c->n_generated + p->presence_penalty;
+    }
+}
+
+static const float *changed_logits(struct sampler_scratch *s, const float *logits,
+                                   const int32_t *eog, size_t n_eog, const struct batch_output *o)
+{
+    if (!needs_changes(o))
+        return logits;
+    memcpy(s->logits, logits, s->n_vocab * sizeof(*logits));
+    for (uint32_t i = 0; i < o->sampling->n_bias; i++)
+        s->logits[o->sampling->bias[i].id] += o->sampling->bias[i].bias;
+    apply_penalties(o, s->logits);
+    for (size_t i = 0; i < n_eog && o->ban_eog; i++)
+        s->logits[eog[i]] = -INFINITY;
+    return s->logits;
+}
+
+/* ---- choosing ---- */
+
+static int32_t largest(const float *x, uint32_t n)
+{
+    uint32_t best = 0;
+
+    for (uint32_t i = 1; i < n; i++)
+        if (x[i] > x[best] || (isnan(x[best]) && !isnan(x[i])))
+            best = i;
+    return (int32_t)best;
+}
+
+/* No cut at all: sums of blocks find the block, then the weights inside it decide. */
+static int32_t draw_from_all(const struct kern_table *kern, struct sampler_scratch *s,
+                             const float *x, float max, float scale, double u)
+{
+    const uint32_t n_blocks = (s->n_vocab + BLOCK - 1) / BLOCK;
+    double total = 0, at;
+    uint32_t b = 0, i, end;
+
+    for (uint32_t j = 0; j < n_blocks; j++) {
+        const uint32_t n = s->n_vocab - j * BLOCK < BLOCK ? s->n_vocab - j * BLOCK : BLOCK;
+
+        s->weights[j] = kern->sum_exp(x + (size_t)j * BLOCK, n, max, scale);
+        total += (double)s->weights[j];
+    }
+    for (at = u * total; b + 1 < n_blocks && at >= (double)s->weights[b]; b++)
+        at -= (double)s->weights[b];
+    end = (b + 1) * BLOCK < s->n_vocab ? (b + 1) * BLOCK : s->n_vocab;
+    for (i = b * BLOCK; i + 1 < end; i++) {
+        at -= (double)kern_exp((x[i] - max) * scale);
+        if (at < 0)
+            break;
+    }
+    return (int32_t)i;
+}
+
+static void sift_down(struct candidate *heap, uint32_t n, uint32_t i)
+{
+    const struct candidate c = heap[i];
+
+    for (uint32_t child = 2 * i + 1; child < n; child = 2 * i + 1) {
+        if (child + 1 < n && is_before(heap[child + 1], heap[child]))
+            child++;
+        if (!is_before(heap[child], c))
+            break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = c;
+}
+
+/* All tokens whose logit is at least `floor`, as a heap with the best on top. */
+static uint32_t build_heap(struct sampler_scratch *s, const float *x, float floor)
+{
+    uint32_t n = 0;
+
+    for (uint32_t id = 0; id < s->n_vocab; id++)
+        if (x[id] >= floor)
+            s->heap[n++] = (struct candidate){x[id], (int32_t)id};
+    for (uint32_t i = n / 2; i-- > 0;)
+        sift_down(s->heap, n, i);
+    return n;
+}
+
+/* Take the best off the heap; it moves behind the shrunken heap, so that the k-th best ends up at
+ * heap[n - k]. */
+static struct candidate pop(struct candidate *heap, uint32_t n)
+{
+    const struct candidate best = heap[0];
+
+    heap[0] = heap[n - 1];
+    heap[n - 1] = best;
+    sift_down(heap, n - 1, 0);
+    return best;
+}
+
+struct cut {
+    float max, scale;
+    uint32_t most;   /* top_k, or the vocabulary */
+    float min_p;
+    double mass;     /* weight to reach (top_p of the total), or infinity */
+};
+
+/* Pop in descending order until a limit is met; weights[] receives them. Returns how many, with
+ * their sum. */
+static uint32_t pop_kept(struct sampler_scratch *s, uint32_t n, const struct cut *cut, double *sum)
+{
+    uint32_t kept = 0;
+
+    *sum = 0;
+    while (kept < n && kept < cut->most && *sum < cut->mass) {
+        const struct candidate c = pop(s->heap, n - kept);
+        const float w = kern_exp((c.logit - cut->max) * cut->scale);
+
+        if (kept > 0 && w < cut->min_p)
+            break;
+        s->weights[kept++] = w;
+        *sum += (double)w;
+    }
+    return kept;
+}
+
+/* How far below the maximum to look: doubled until the tokens above hold enough of the weight, so
+ * that a peaked distribution never builds a heap of the whole vocabulary. */
+static uint32_t gather(struct sampler_scratch *s, const float *x, const struct cut *cut)
+{
+    for (float depth = 8; depth < 1e4f; depth *= 2) {
+        const uint32_t n = build_heap(s, x, cut->max - depth / cut->scale);
+        double sum = 0;
+
+        if (n >= cut->most)
+            return n;
+        for (uint32_t i = 0; i < n && cut->mass < INFINITY; i++)
+            sum += (double)kern_exp((s->heap[i].logit - cut->max) * cut->scale);
+        /* The heap's order is not the order of the exact sum: leave a margin. */
+        if (sum * (1 - 1e-6) >= cut->mass)
+            return n;
+        if (cut->min_p > 0 && kern_exp(-depth) < cut->min_p)
+            return n;
+    }
+    return build_heap(s, x, -INFINITY);
+}
+
+/* The k-th best popped of n stands at heap[n - k] (see pop). */
+static int32_t draw_kept(const struct sampler_scratch *s, uint32_t n, uint32_t kept, double at)
+{
+    uint32_t i = 0;
+
+    while (i + 1 < kept && at >= (double)s->weights[i])
+        at -= (double)s->weights[i++];
+    return s->heap[n - 1 - i].id;
+}
+
+/* Under top_k the nucleus is a share of the k kept, otherwise of everything. */
+static uint32_t cut_nucleus(const struct sampler_scratch *s, uint32_t kept, float top_p,
+                            double *sum)
+{
+    const double mass = (double)top_p * *sum;
+    uint32_t n = 0;
+
+    for (*sum = 0; n < kept && *sum < mass; n++)
+        *sum += (double)s->weights[n];
+    return n > 0 ? n : 1;
+}
+
+static int32_t draw(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
+                    const struct sampling *p, double u)
+{
+    const bool has_k = p->top_k > 0 && (uint32_t)p->top_k < s->n_vocab;
+    struct cut cut = {.max = kern->max(x, s->n_vocab), .scale = 1.0f / p->temperature};
+    uint32_t n, kept;
+    double sum;
+
+    if (!isfinite(cut.max))
+        return largest(x, s->n_vocab);
+    if (!has_k && p->top_p >= 1.0f && p->min_p <= 0.0f)
+        return draw_from_all(kern, s, x, cut.max, cut.scale, u);
+    cut.most = has_k ? (uint32_t)p->top_k : s->n_vocab;
+    cut.min_p = p->min_p;
+    cut.mass = INFINITY;
+    if (!has_k && p->top_p < 1.0f)
+        cut.mass = (double)p->top_p *
+                   (double)kern->sum_exp(x, s->n_vocab, cut.max, cut.scale);
+    n = gather(s, x, &cut);
+    kept = pop_kept(s, n, &cut, &sum);
+    if (kept == 0)
+        return largest(x, s->n_vocab);
+    if (has_k && p->top_p < 1.0f)
+        kept = cut_nucleus(s, kept, p->top_p, &sum);
+    return draw_kept(s, n, kept, u * sum);
+}
+
+void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, const float *logits,
+                  const int32_t *eog, size_t n_eog, struct batch_output *o)
+{
+    const struct sampling *p = o->sampling;
+
+    if (o->want == BATCH_SAMPLE) {
+        const float *x = changed_logits(s, logits, eog, n_eog, o);
+
+        if (p->temperature < GREEDY_BELOW)
+            o->token = largest(x, s->n_vocab);
+        else
+            o->token = draw(kern, s, x, p, random_uniform(p->seed, o->pos));
+    }
+    if (p->n_top >= 0 || o->want == BATCH_SCORE) {
+        const double log_sum = log_sum_exp(kern, logits, s->n_vocab);
+
+        o->logprob = (float)((double)logits[o->token] - log_sum);
+        if (p->n_top > 0)
+            find_top(logits, s->n_vocab, (uint32_t)p->n_top, o, log_sum);
+    }
+}

@@ -1,0 +1,41 @@
+/* core/run/sampler.h - logits -> a token and its log-probabilities.
+ *
+ * Order: log-probabilities are those of the raw logits. Then logit_bias, penalties and bans
+ * change the logits; temperature 0 (or below 1e-6) takes the largest, ties to the lowest id;
+ * otherwise weights are exp((logit - max) / temperature) and are cut by top_k, then top_p of what
+ * is left, then min_p of the largest; one token is drawn with random_uniform(seed, pos).
+ * Every sum is taken in one fixed order, so the answer is a function of the logits and the
+ * request alone.
+ *
+ * Thread: any; a struct sampler_scratch belongs to one thread.
+ * Memory: the scratch is taken at creation.
+ */
+#ifndef CORE_RUN_SAMPLER_H
+#define CORE_RUN_SAMPLER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/run/batch.h"
+#include "kernels/kernels.h"
+
+struct candidate {
+    float logit;
+    int32_t id;
+};
+
+struct sampler_scratch {
+    uint32_t n_vocab;
+    float *logits;          /* [n_vocab] when they have to be changed */
+    struct candidate *heap; /* [n_vocab] */
+    float *weights;         /* [n_vocab] of tokens in descending order, or block sums */
+};
+
+int sampler_scratch_create(struct sampler_scratch *s, uint32_t n_vocab);
+void sampler_scratch_release(struct sampler_scratch *s);
+
+/* Fill the outputs of `o` from its row of logits [n_vocab]; eog are the ids that ban_eog bans. */
+void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, const float *logits,
+                  const int32_t *eog, size_t n_eog, struct batch_output *o);
+
+#endif

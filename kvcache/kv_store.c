@@ -1,0 +1,79 @@
+/* kvcache/kv_store.c - see kv_store.h. */
+#include "kvcache/kv_store.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Elements of the keys (or the values) of one layer of one block. */
+static size_t half_layer(const struct kv_shape *s)
+{
+    return (size_t)s->n_kv_head * s->head_dim * BLOCK_TOKENS;
+}
+
+size_t kv_store_block_bytes(const struct kv_shape *shape)
+{
+    return 2 * half_layer(shape) * shape->n_layer * sizeof(uint16_t);
+}
+
+uint32_t kv_store_blocks_for(const struct kv_shape *shape, size_t budget_bytes)
+{
+    const size_t n = budget_bytes / kv_store_block_bytes(shape);
+
+    return n > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)n;
+}
+
+int kv_store_create(struct kv_store **out, const struct kv_shape *shape, uint32_t n_blocks)
+{
+    struct kv_store *s;
+    size_t bytes;
+
+    *out = NULL;
+    if (n_blocks == 0 || kv_store_block_bytes(shape) == 0)
+        return ERR_INVAL;
+    if (__builtin_mul_overflow((size_t)n_blocks + 1, kv_store_block_bytes(shape), &bytes))
+        return ERR_NOMEM;
+    s = mem_calloc(1, sizeof(*s));
+    if (s == NULL)
+        return ERR_NOMEM;
+    s->shape = *shape;
+    s->n_blocks = n_blocks;
+    s->layer_stride = 2 * half_layer(shape);
+    s->block_stride = s->layer_stride * shape->n_layer;
+    s->bytes = bytes;
+    s->data = mem_map(bytes);
+    if (s->data == NULL) {
+        mem_free(s);
+        return ERR_NOMEM;
+    }
+    *out = s;
+    return 0;
+}
+
+void kv_store_destroy(struct kv_store **s)
+{
+    if (s == NULL || *s == NULL)
+        return;
+    mem_unmap((*s)->data, (*s)->bytes);
+    mem_free(*s);
+    *s = NULL;
+}
+
+uint16_t *kv_store_keys(const struct kv_store *s, block_id block, uint32_t layer)
+{
+    assert(block <= s->n_blocks && layer < s->shape.n_layer);
+    return s->data + block * s->block_stride + layer * s->layer_stride;
+}
+
+uint16_t *kv_store_values(const struct kv_store *s, block_id block, uint32_t layer)
+{
+    return kv_store_keys(s, block, layer) + half_layer(&s->shape);
+}
+
+void kv_store_copy_block(struct kv_store *s, block_id from, block_id to)
+{
+    assert(from != BLOCK_NONE && to != BLOCK_NONE && from != to);
+    memcpy(kv_store_keys(s, to, 0), kv_store_keys(s, from, 0), s->block_stride * sizeof(*s->data));
+}

@@ -1,0 +1,235 @@
+/* scheduler/queue.c - see queue.h.
+ *
+ * One mutex protects everything below it in struct queue; nothing is called while it is held. Each
+ * direction has a condition for the engine only: the I/O thread never sleeps here, it is woken
+ * through its own loop.
+ */
+#include "scheduler/queue.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include <assert.h>
+#include <pthread.h>
+
+struct queue {
+    struct queue_options opt;
+    struct request **drained_posts; /* engine's half of the double buffer */
+    uint64_t *drained_cancels;
+
+    pthread_mutex_t lock;
+    pthread_cond_t news; /* posts, cancels or a close came in */
+    pthread_cond_t room; /* events were taken */
+    struct request **posts;
+    uint32_t n_posts;
+    uint64_t *cancels;
+    uint32_t n_cancels;
+    uint32_t n_outstanding;
+    bool closed, cancel_all, close_is_new;
+    struct event *events; /* ring */
+    uint32_t event_head, n_events;
+    bool wake_due; /* the ring was empty when the last burst began */
+    struct engine_stats stats;
+};
+
+static int create_arrays(struct queue *q)
+{
+    const size_t n = q->opt.max_outstanding;
+
+    q->posts = mem_calloc(n, sizeof(struct request *));
+    q->drained_posts = mem_calloc(n, sizeof(struct request *));
+    q->cancels = mem_calloc(n, sizeof(*q->cancels));
+    q->drained_cancels = mem_calloc(n, sizeof(*q->cancels));
+    q->events = mem_calloc(q->opt.max_events, sizeof(*q->events));
+    if (q->posts == NULL || q->drained_posts == NULL || q->cancels == NULL ||
+        q->drained_cancels == NULL || q->events == NULL)
+        return ERR_NOMEM;
+    return 0;
+}
+
+int queue_create(struct queue **out, const struct queue_options *options)
+{
+    struct queue *q;
+
+    *out = NULL;
+    if (options->max_outstanding == 0 || options->max_events == 0)
+        return ERR_INVAL;
+    q = mem_calloc(1, sizeof(*q));
+    if (q == NULL)
+        return ERR_NOMEM;
+    q->opt = *options;
+    pthread_mutex_init(&q->lock, NULL);
+    pthread_cond_init(&q->news, NULL);
+    pthread_cond_init(&q->room, NULL);
+    if (create_arrays(q) < 0) {
+        queue_destroy(&q);
+        return ERR_NOMEM;
+    }
+    *out = q;
+    return 0;
+}
+
+void queue_destroy(struct queue **queue)
+{
+    struct queue *q = queue != NULL ? *queue : NULL;
+
+    if (q == NULL)
+        return;
+    for (uint32_t i = 0; i < q->n_posts; i++)
+        request_destroy(&q->posts[i]);
+    mem_free(q->posts);
+    mem_free(q->drained_posts);
+    mem_free(q->cancels);
+    mem_free(q->drained_cancels);
+    mem_free(q->events);
+    pthread_cond_destroy(&q->room);
+    pthread_cond_destroy(&q->news);
+    pthread_mutex_destroy(&q->lock);
+    mem_free(q);
+    *queue = NULL;
+}
+
+int queue_post(struct queue *q, struct request *r)
+{
+    int rc = 0;
+
+    pthread_mutex_lock(&q->lock);
+    if (q->closed) {
+        rc = ERR_CANCELED;
+    } else if (q->n_outstanding == q->opt.max_outstanding) {
+        rc = ERR_AGAIN;
+    } else {
+        q->posts[q->n_posts++] = r;
+        q->n_outstanding++;
+        pthread_cond_signal(&q->news);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return rc;
+}
+
+/* At most one cancel per outstanding request, so the array cannot overflow unless the contract is
+ * broken; then the surplus is dropped: the request still ends by itself. */
+void queue_cancel(struct queue *q, uint64_t id)
+{
+    pthread_mutex_lock(&q->lock);
+    if (q->n_cancels < q->opt.max_outstanding) {
+        q->cancels[q->n_cancels++] = id;
+        pthread_cond_signal(&q->news);
+    }
+    pthread_mutex_unlock(&q->lock);
+}
+
+void queue_close(struct queue *q, bool now)
+{
+    pthread_mutex_lock(&q->lock);
+    q->closed = true;
+    q->cancel_all = q->cancel_all || now;
+    q->close_is_new = true;
+    pthread_cond_signal(&q->news);
+    pthread_cond_signal(&q->room);
+    pthread_mutex_unlock(&q->lock);
+}
+
+size_t queue_take_events(struct queue *q, struct event *out, size_t n)
+{
+    size_t i;
+
+    pthread_mutex_lock(&q->lock);
+    for (i = 0; i < n && q->n_events > 0; i++) {
+        out[i] = q->events[q->event_head];
+        q->event_head = q->event_head + 1 == q->opt.max_events ? 0 : q->event_head + 1;
+        q->n_events--;
+        if (out[i].kind == EVENT_END)
+            q->n_outstanding--;
+    }
+    if (i > 0)
+        pthread_cond_signal(&q->room);
+    pthread_mutex_unlock(&q->lock);
+    return i;
+}
+
+void queue_get_stats(struct queue *q, struct engine_stats *out)
+{
+    pthread_mutex_lock(&q->lock);
+    *out = q->stats;
+    pthread_mutex_unlock(&q->lock);
+}
+
+uint32_t queue_n_outstanding(struct queue *q)
+{
+    uint32_t n;
+
+    pthread_mutex_lock(&q->lock);
+    n = q->n_outstanding;
+    pthread_mutex_unlock(&q->lock);
+    return n;
+}
+
+void queue_drain(struct queue *q, struct queue_news *out)
+{
+    struct request **posts;
+    uint64_t *cancels;
+
+    pthread_mutex_lock(&q->lock);
+    *out = (struct queue_news){
+        .posted = q->posts,
+        .n_posted = q->n_posts,
+        .cancelled = q->cancels,
+        .n_cancelled = q->n_cancels,
+        .closed = q->closed,
+        .cancel_all = q->cancel_all,
+    };
+    posts = q->posts;
+    cancels = q->cancels;
+    q->posts = q->drained_posts;
+    q->cancels = q->drained_cancels;
+    q->drained_posts = posts;
+    q->drained_cancels = cancels;
+    q->n_posts = q->n_cancels = 0;
+    q->close_is_new = false;
+    pthread_mutex_unlock(&q->lock);
+}
+
+void queue_wait_news(struct queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    while (q->n_posts == 0 && q->n_cancels == 0 && !q->close_is_new)
+        pthread_cond_wait(&q->news, &q->lock);
+    pthread_mutex_unlock(&q->lock);
+}
+
+void queue_wait_room(struct queue *q, uint32_t n_events)
+{
+    assert(n_events <= q->opt.max_events);
+    pthread_mutex_lock(&q->lock);
+    while (q->opt.max_events - q->n_events < n_events)
+        pthread_cond_wait(&q->room, &q->lock);
+    pthread_mutex_unlock(&q->lock);
+}
+
+void queue_emit(struct queue *q, const struct event *e)
+{
+    uint64_t tail;
+
+    pthread_mutex_lock(&q->lock);
+    assert(q->n_events < q->opt.max_events);
+    if (q->n_events == 0)
+        q->wake_due = true;
+    tail = (uint64_t)q->event_head + q->n_events;
+    q->events[tail >= q->opt.max_events ? tail - q->opt.max_events : tail] = *e;
+    q->n_events++;
+    pthread_mutex_unlock(&q->lock);
+}
+
+void queue_publish(struct queue *q, const struct engine_stats *stats)
+{
+    bool wake;
+
+    pthread_mutex_lock(&q->lock);
+    q->stats = *stats;
+    wake = q->wake_due;
+    q->wake_due = false;
+    pthread_mutex_unlock(&q->lock);
+    if (wake && q->opt.wake != NULL)
+        q->opt.wake(q->opt.wake_ud);
+}

@@ -1,0 +1,163 @@
+/* scheduler/seq.c - see seq.h. */
+#include "scheduler/seq.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include <assert.h>
+
+static bool is_legal_edge(enum seq_state from, enum seq_state to)
+{
+    switch (from) {
+    case SEQ_NONE:
+        return to == SEQ_PENDING;
+    case SEQ_PENDING:
+        return to == SEQ_RUNNING || to == SEQ_CANCELLED || to == SEQ_FAILED;
+    case SEQ_RUNNING:
+        return to == SEQ_PREEMPTED || to == SEQ_COMPLETED || to == SEQ_CANCELLED ||
+               to == SEQ_FAILED;
+    case SEQ_PREEMPTED:
+        return to == SEQ_RUNNING || to == SEQ_CANCELLED || to == SEQ_FAILED;
+    case SEQ_COMPLETED:
+    case SEQ_CANCELLED:
+    case SEQ_FAILED:
+        return to == SEQ_NONE;
+    }
+    return false;
+}
+
+void seq_set_state(struct seq *s, enum seq_state state)
+{
+    assert(is_legal_edge(s->state, state));
+    s->state = state;
+}
+
+static struct token_count *find_count(const struct request *r, int32_t token)
+{
+    const uint32_t mask = r->n_counts - 1;
+    uint32_t i = ((uint32_t)token * 2654435761u) & mask; /* Knuth's multiplicative hash */
+
+    while (r->counts[i].id != -1 && r->counts[i].id != token)
+        i = (i + 1) & mask;
+    r->counts[i].id = token;
+    return &r->counts[i];
+}
+
+void seq_append(struct seq *s, int32_t token)
+{
+    struct request *r = s->request;
+
+    r->ids[s->n_known++] = token;
+    if (r->counts != NULL)
+        find_count(r, token)->n_generated++;
+}
+
+void seq_count_prompt(struct seq *s)
+{
+    const struct request *r = s->request;
+
+    if (r->counts == NULL)
+        return;
+    for (uint32_t i = 0; i < r->n_prompt; i++)
+        find_count(r, r->ids[i])->n_prompt++;
+}
+
+void seq_end_preemption(struct seq *s, uint64_t now_us)
+{
+    const uint64_t away = now_us - s->preempted_at_us;
+
+    if (s->first_token_us == 0)
+        s->preempted_before_us += away;
+    else
+        s->preempted_after_us += away;
+}
+
+struct event_times seq_times(const struct seq *s, uint64_t now_us)
+{
+    const uint64_t arrival = s->request->arrival_us;
+    const uint64_t started = s->started_us != 0 ? s->started_us : now_us;
+    const uint64_t first = s->first_token_us != 0 ? s->first_token_us : now_us;
+
+    return (struct event_times){
+        .queue_us = started - arrival,
+        .prefill_us = first - started - s->preempted_before_us,
+        .decode_us = now_us - first - s->preempted_after_us,
+        .preempted_us = s->preempted_before_us + s->preempted_after_us,
+        .n_preempted = s->n_preempted,
+    };
+}
+
+int seq_set_create(struct seq_set *set, uint32_t cap)
+{
+    *set = (struct seq_set){.cap = cap, .n_bucket = 16};
+    while (set->n_bucket < cap)
+        set->n_bucket *= 2;
+    set->all = mem_calloc(cap, sizeof(*set->all));
+    set->bucket = mem_calloc(set->n_bucket, sizeof(struct seq *));
+    if (set->all == NULL || set->bucket == NULL) {
+        seq_set_release(set);
+        return ERR_NOMEM;
+    }
+    for (uint32_t i = cap; i-- > 0;) {
+        set->all[i].hash_next = set->free;
+        set->free = &set->all[i];
+    }
+    return 0;
+}
+
+void seq_set_release(struct seq_set *set)
+{
+    for (uint32_t i = 0; set->all != NULL && i < set->cap; i++)
+        request_destroy(&set->all[i].request);
+    mem_free(set->all);
+    mem_free(set->bucket);
+    *set = (struct seq_set){0};
+}
+
+/* Ids count upwards, so the low bits spread them well. */
+static struct seq **bucket_of(const struct seq_set *set, uint64_t id)
+{
+    return &set->bucket[id & (set->n_bucket - 1)];
+}
+
+struct seq *seq_set_take(struct seq_set *set, struct request *r)
+{
+    struct seq *s = set->free;
+    struct seq **bucket;
+
+    if (s == NULL)
+        return NULL;
+    set->free = s->hash_next;
+    set->n++;
+    bucket = bucket_of(set, r->id);
+    *s = (struct seq){
+        .request = r,
+        .n_known = r->n_prompt,
+        .slot = SEQ_NO_SLOT,
+        .item = SEQ_NO_ITEM,
+        .hash_next = *bucket,
+    };
+    *bucket = s;
+    return s;
+}
+
+void seq_set_give(struct seq_set *set, struct seq *s)
+{
+    struct seq **link = bucket_of(set, s->request->id);
+
+    while (*link != s)
+        link = &(*link)->hash_next;
+    *link = s->hash_next;
+    *s = (struct seq){.hash_next = set->free};
+    set->free = s;
+    set->n--;
+}
+
+struct seq *seq_set_find(const struct seq_set *set, uint64_t id)
+{
+    struct seq *s = *bucket_of(set, id);
+
+    while (s != NULL && s->request->id != id)
+        s = s->hash_next;
+    return s;
+}

@@ -1,0 +1,99 @@
+/* scheduler/seq.h - a request in progress: tokens known, tokens computed, blocks held.
+ *
+ * Private to scheduler/. The states and their legal edges:
+ *
+ *   PENDING --> RUNNING <--> PREEMPTED
+ *      \           |            /
+ *       `--> COMPLETED | CANCELLED | FAILED
+ *
+ * PENDING and PREEMPTED sequences are in the waiting heap, RUNNING ones in the running list.
+ *
+ * Thread: engine thread only.
+ * Memory: a fixed array of seqs is taken at start; a seq owns its request.
+ */
+#ifndef SCHEDULER_SEQ_H
+#define SCHEDULER_SEQ_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kvcache/block_table.h"
+#include "scheduler/queue.h"
+#include "scheduler/request.h"
+
+enum seq_state {
+    SEQ_NONE = 0, /* not in use */
+    SEQ_PENDING,
+    SEQ_RUNNING,
+    SEQ_PREEMPTED,
+    SEQ_COMPLETED,
+    SEQ_CANCELLED,
+    SEQ_FAILED,
+};
+
+#define SEQ_NO_ITEM UINT32_MAX
+#define SEQ_NO_SLOT UINT32_MAX
+
+struct seq {
+    struct request *request;
+    enum seq_state state;
+    uint64_t ticket;   /* order of arrival in the scheduler */
+    uint32_t n_known;  /* tokens in request->ids */
+    uint32_t n_done;   /* of them computed, with keys and values in the blocks */
+    uint32_t n_peak;   /* most n_done ever was: below it work is recomputation */
+    uint32_t n_scored; /* prompt rows whose score was reported */
+    uint32_t slot;     /* while running, else SEQ_NO_SLOT */
+    uint32_t item;     /* index in the plan being made, or SEQ_NO_ITEM */
+    struct block_table table;
+    uint32_t heap_waiting, heap_deadline; /* positions, kept by struct heap */
+    struct seq *hash_next;                /* chain of the id table, or the free list */
+    /* times */
+    uint64_t started_us, first_token_us, preempted_at_us;
+    uint64_t preempted_before_us, preempted_after_us; /* before and after the first token */
+    uint32_t n_preempted;
+};
+
+/* Assert the edge and take it. */
+void seq_set_state(struct seq *s, enum seq_state state);
+
+/* Tokens still to be computed before a new one can be chosen. */
+static inline uint32_t seq_behind(const struct seq *s)
+{
+    return s->n_known - s->n_done;
+}
+
+static inline uint32_t seq_n_generated(const struct seq *s)
+{
+    return s->n_known - s->request->n_prompt;
+}
+
+/* Append a chosen token, and count it where penalties want that. */
+void seq_append(struct seq *s, int32_t token);
+
+/* Enter the prompt into the request's count table (none: nothing). */
+void seq_count_prompt(struct seq *s);
+
+/* Add the time since the preemption to the right account. */
+void seq_end_preemption(struct seq *s, uint64_t now_us);
+
+/* The accounts; their sum is now - arrival. */
+struct event_times seq_times(const struct seq *s, uint64_t now_us);
+
+/* ---- all seqs of a scheduler ---- */
+
+struct seq_set {
+    struct seq *all;     /* [cap] */
+    uint32_t cap, n;
+    struct seq *free;    /* chained by hash_next */
+    struct seq **bucket; /* [n_bucket], by request id */
+    uint32_t n_bucket;   /* a power of two */
+};
+
+int seq_set_create(struct seq_set *set, uint32_t cap);
+void seq_set_release(struct seq_set *set); /* destroys the requests still inside */
+/* A cleared seq for the request, findable by its id; NULL when all are in use. */
+struct seq *seq_set_take(struct seq_set *set, struct request *r);
+void seq_set_give(struct seq_set *set, struct seq *s); /* the request is the caller's */
+struct seq *seq_set_find(const struct seq_set *set, uint64_t id);
+
+#endif
