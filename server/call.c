@@ -88,8 +88,8 @@ static void on_hangup(uv_poll_t *poll, int status, int events)
     if (status == 0 && (events & UV_DISCONNECT) == 0)
         return;
     uv_poll_stop(poll); /* it is level-triggered and would fire for ever */
-    if (w->call == NULL)
-        return;
+    if (w->call == NULL || w->call->state == CALL_REPLIED || w->call->state == CALL_ENDED)
+        return; /* the answer is complete: a client that only half-closed may have it */
     struct http *h = w->call->http;
     call_lose(w->call);
     http_kick(h);
