@@ -24,11 +24,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KERN_LANES 16       /* output rows in a panel */
-#define KERN_GROUP 32       /* activation codes that share a scale */
-#define KERN_BLOCK 16       /* tokens in a KV block */
-#define KERN_SEGMENT 256    /* tokens in a softmax segment, counted from position 0 */
-#define KERN_MAX_HEAD 256   /* largest head_dim; head_dim is a multiple of 8 */
+#define KERN_LANES 16     /* output rows in a panel */
+#define KERN_GROUP 32     /* activation codes that share a scale */
+#define KERN_BLOCK 16     /* tokens in a KV block */
+#define KERN_SEGMENT 256  /* tokens in a softmax segment, counted from position 0 */
+#define KERN_MAX_HEAD 256 /* largest head_dim; head_dim is a multiple of 8 */
 
 enum kern_isa { KERN_ISA_SCALAR = 0, KERN_ISA_AVX2 = 1, KERN_ISA_AVX512 = 2 };
 
@@ -79,20 +79,21 @@ size_t kern_qrow_bytes(size_t k);
 
 /* Attention of a run of query rows of one sequence over one KV head. */
 struct kern_attn {
-    const float *q;   /* row i, head h of the group at q + i * q_stride + h * head_dim */
-    float *out;       /* the same shape, out_stride */
+    const float *q; /* row i, head h of the group at q + i * q_stride + h * head_dim */
+    float *out;     /* the same shape, out_stride */
     size_t q_stride;
     size_t out_stride;
-    const uint16_t *keys;   /* f16; block b's keys of this head, [head_dim][16], at b * block_stride */
+    const uint16_t
+        *keys; /* f16; block b's keys of this head, [head_dim][16], at b * block_stride */
     const uint16_t *values; /* f16; [16][head_dim], likewise */
     size_t block_stride;    /* in elements */
     const uint32_t *table;  /* token t lies in block table[t / 16], slot t % 16 */
     uint32_t pos0;          /* row i is at position pos0 + i and sees tokens 0 .. pos0 + i */
     uint32_t n_row;
-    uint32_t n_head;        /* query heads sharing this KV head */
+    uint32_t n_head; /* query heads sharing this KV head */
     uint32_t head_dim;
     float scale;
-    float *scratch;         /* kern_attn_scratch() bytes, 64-byte aligned */
+    float *scratch; /* kern_attn_scratch() bytes, 64-byte aligned */
 };
 size_t kern_attn_scratch(uint32_t n_head, uint32_t head_dim);
 
@@ -112,7 +113,7 @@ struct kern_table {
                                 size_t m, const void *panels, size_t n_panels, size_t k);
 
     /* Quantise one row: per group of 32: a = max |x|; scale = a / 127; code = rne(x * (127 / a)),
-     * all zero when a == 0. Inputs are finite. */
+     * all zero when a < 2^-100 (127 / a might overflow). Inputs are finite. */
     void (*quantise)(void *qrow, const float *x, size_t k);
 
     /* out[i] = (x[i] * r) * w[i], r = 1 / sqrt(ss / n + eps); ss: 16 virtual lanes, lane j =
@@ -120,7 +121,8 @@ struct kern_table {
     void (*rmsnorm)(float *out, const float *x, const float *w, size_t n, float eps);
 
     /* Rotate the first n_rot dimensions of each of n_head heads, in place. Pair j (of n_rot/2) is
-     * (2j, 2j+1), or (j, j + n_rot/2) when neox. a' = fma(a, c, -(b * s)); b' = fma(a, s, b * c). */
+     * (2j, 2j+1), or (j, j + n_rot/2) when neox. a' = fma(a, c, -(b * s)); b' = fma(a, s, b * c).
+     */
     void (*rope)(float *x, size_t n_head, size_t head_dim, size_t n_rot, const float *cos,
                  const float *sin, bool neox);
 
@@ -143,7 +145,7 @@ struct kern_table {
     /* out[i] = out[i] + x[i]. */
     void (*add)(float *out, const float *x, size_t n);
 
-    /* max of x[0..n), n >= 1; NaN elements are passed over (all NaN: -inf). */
+    /* max of x[0..n), n >= 1; NaN elements are passed over (all NaN: -inf); a zero is +0. */
     float (*max)(const float *x, size_t n);
 
     /* sum of kern_exp((x[i] - max) * scale) in 16 virtual lanes, then kern_lanes_sum. */

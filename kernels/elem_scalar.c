@@ -1,0 +1,105 @@
+/* kernels/elem_scalar.c - everything between the products: the definitions. */
+#include "kernels/kern_internal.h"
+#include "kernels/kern_math.h"
+
+/* Adding 1.5 * 2^23 rounds |v| < 2^22 to an integer, to even. */
+static int8_t round_code(float v)
+{
+    return (int8_t)(kern_bits(v + KERN_EXP_MAGIC) - KERN_EXP_MAGIC_BITS);
+}
+
+static float quantise_group(int8_t code[32], int32_t sum[2], const float x[32])
+{
+    float a = 0;
+
+    for (int i = 0; i < 32; i++)
+        a = fabsf(x[i]) > a ? fabsf(x[i]) : a;
+    const bool tiny = a < KERN_QUANT_TINY;
+    const float inverse = tiny ? 0 : 127 / a;
+    sum[0] = sum[1] = 0;
+    for (int i = 0; i < 32; i++) {
+        code[i] = round_code(x[i] * inverse);
+        sum[i / 16] += code[i];
+    }
+    return tiny ? 0 : a / 127;
+}
+
+void kern_quantise_scalar(void *qrow, const float *x, size_t k)
+{
+    int8_t *code = qrow;
+    float *scale = (float *)(void *)(code + k);
+    int32_t *sum = (int32_t *)(void *)(scale + k / KERN_GROUP);
+
+    for (size_t g = 0; g < k / KERN_GROUP; g++)
+        scale[g] = quantise_group(code + 32 * g, sum + 2 * g, x + 32 * g);
+}
+
+void kern_rmsnorm_scalar(float *out, const float *x, const float *w, size_t n, float eps)
+{
+    float lane[KERN_LANES] = {0};
+
+    for (size_t i = 0; i < n; i++)
+        lane[i % KERN_LANES] = fmaf(x[i], x[i], lane[i % KERN_LANES]);
+    const float r = 1.0f / sqrtf(kern_lanes_sum_inline(lane) / (float)n + eps);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (x[i] * r) * w[i];
+}
+
+void kern_rope_scalar(float *x, size_t n_head, size_t head_dim, size_t n_rot, const float *cos,
+                      const float *sin, bool neox)
+{
+    const size_t n_pair = n_rot / 2;
+
+    for (size_t h = 0; h < n_head; h++, x += head_dim)
+        for (size_t j = 0; j < n_pair; j++) {
+            float *pa = neox ? x + j : x + 2 * j;
+            float *pb = neox ? x + j + n_pair : x + 2 * j + 1;
+            const float a = *pa;
+            const float b = *pb;
+
+            *pa = fmaf(a, cos[j], -(b * sin[j]));
+            *pb = fmaf(a, sin[j], b * cos[j]);
+        }
+}
+
+void kern_kv_write_scalar(uint16_t *keys, uint16_t *values, size_t slot, const float *k,
+                          const float *v, size_t n_kv, size_t head_dim)
+{
+    for (size_t h = 0; h < n_kv; h++)
+        for (size_t d = 0; d < head_dim; d++) {
+            const size_t i = h * head_dim + d;
+
+            keys[i * KERN_BLOCK + slot] = kern_f32_to_f16(k[i]);
+            values[(h * KERN_BLOCK + slot) * head_dim + d] = kern_f32_to_f16(v[i]);
+        }
+}
+
+void kern_silu_mul_scalar(float *out, const float *gate, const float *up, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = gate[i] / (1.0f + kern_exp_inline(-gate[i])) * up[i];
+}
+
+void kern_add_scalar(float *out, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = out[i] + x[i];
+}
+
+float kern_max_scalar(const float *x, size_t n)
+{
+    float m = -INFINITY;
+
+    for (size_t i = 0; i < n; i++)
+        m = x[i] > m ? x[i] : m;
+    return m + 0.0f; /* one zero only: which of -0 and +0 comes first must not matter */
+}
+
+float kern_sum_exp_scalar(const float *x, size_t n, float max, float scale)
+{
+    float lane[KERN_LANES] = {0};
+
+    for (size_t i = 0; i < n; i++)
+        lane[i % KERN_LANES] += kern_exp_inline((x[i] - max) * scale);
+    return kern_lanes_sum_inline(lane);
+}

@@ -1,0 +1,70 @@
+/* kernels/kern_internal.h - what the bodies share: prototypes, layouts, the quantised row.
+ *
+ * Every prototype comes from kernels.inc, so a body whose signature drifts does not compile.
+ *
+ * Thread: any.
+ * Memory: none.
+ */
+#ifndef KERNELS_KERN_INTERNAL_H
+#define KERNELS_KERN_INTERNAL_H
+
+#include "kernels/kernels.h"
+
+#define KERN_GEMM_PARAMS                                                                           \
+    (float *out, size_t out_stride, const void *x, size_t x_stride, size_t m, const void *panels,  \
+     size_t n_panels, size_t k)
+
+#define KERN_GEMM(weight, name)                                                                    \
+    void kern_gemm_##name##_scalar KERN_GEMM_PARAMS;                                               \
+    void kern_gemm_##name##_avx2 KERN_GEMM_PARAMS;                                                 \
+    void kern_gemm_##name##_avx512 KERN_GEMM_PARAMS;
+#define KERN_OP(member, result, params)                                                            \
+    result kern_##member##_scalar params;                                                          \
+    result kern_##member##_avx2 params;                                                            \
+    result kern_##member##_avx512 params;
+#include "kernels/kernels.inc"
+
+/* Each line fills one pointer of the table; a member without a line changes its size. */
+enum {
+#define KERN_GEMM(weight, name) KERN_LINE_gemm_##name,
+#define KERN_OP(member, result, params) KERN_LINE_##member,
+#include "kernels/kernels.inc"
+    KERN_N_LINE
+};
+_Static_assert(sizeof(struct kern_table) == KERN_N_LINE * sizeof(void (*)(void)),
+               "kernels.inc and struct kern_table list different kernels");
+
+/* Bytes of one group of 32 (Q8_0, Q4_0) or 256 (K formats) columns of a panel, and where the
+ * parts of a K group start. kernels.h draws the layouts. */
+#define KERN_Q8_0_GROUP 544
+#define KERN_Q4_0_GROUP 288
+#define KERN_Q4_K_GROUP 2368
+#define KERN_Q4_K_DMIN 32
+#define KERN_Q4_K_SC 64
+#define KERN_Q4_K_MN 192
+#define KERN_Q4_K_CODES 320
+#define KERN_Q6_K_GROUP 3360
+#define KERN_Q6_K_SC 32
+#define KERN_Q6_K_CODES 288
+#define KERN_Q6_K_HIGH 256 /* from the start of a group of 32 */
+#define KERN_Q6_K_SUB 384  /* bytes of a group of 32 */
+
+/* Query heads x rows that one pass over the keys serves, at most. */
+#define KERN_ATTN_TILE 16
+
+/* The parts of a quantised activation row. */
+struct kern_qrow {
+    const int8_t *code; /* [k] */
+    const float *scale; /* [k / 32] */
+    const int32_t *sum; /* [k / 16] */
+};
+
+static inline struct kern_qrow kern_qrow(const void *row, size_t k)
+{
+    const int8_t *code = row;
+    const float *scale = (const float *)(const void *)(code + k);
+
+    return (struct kern_qrow){code, scale, (const int32_t *)(const void *)(scale + k / KERN_GROUP)};
+}
+
+#endif

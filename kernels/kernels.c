@@ -1,0 +1,117 @@
+/* kernels/kernels.c - what the CPU allows, and the table that follows from it. */
+#include "kernels/kernels.h"
+
+#include <cpuid.h>
+#include <string.h>
+
+#include "kernels/kern_internal.h"
+#include "kernels/kern_math.h"
+
+static const char *const ISA_NAME[] = {"scalar", "avx2", "avx512"};
+
+/* The states that the OS saves at a thread switch; 0 when it does not use XSAVE. */
+static uint32_t saved_states(void)
+{
+    uint32_t a, b, c, d;
+
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE))
+        return 0;
+    __asm__("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
+    return a;
+}
+
+enum kern_isa kern_isa_best(void)
+{
+    const uint32_t ymm = 0x6;  /* XCR0: xmm and upper halves of ymm */
+    const uint32_t zmm = 0xe6; /* and mask registers, upper halves of zmm0-15, zmm16-31 */
+    const uint32_t need_1c = bit_FMA | bit_AVX | bit_F16C;
+    const uint32_t need_7b = bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
+    const uint32_t states = saved_states();
+    uint32_t a, b, c, d;
+
+    if ((states & ymm) != ymm || !__get_cpuid(1, &a, &b, &c, &d) || (c & need_1c) != need_1c)
+        return KERN_ISA_SCALAR;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2))
+        return KERN_ISA_SCALAR;
+    if ((states & zmm) != zmm || (b & need_7b) != need_7b || !(c & bit_AVX512VNNI))
+        return KERN_ISA_AVX2;
+    return KERN_ISA_AVX512;
+}
+
+int kern_isa_parse(const char *name)
+{
+    for (int i = 0; i <= KERN_ISA_AVX512; i++)
+        if (strcmp(name, ISA_NAME[i]) == 0)
+            return i;
+    return -1;
+}
+
+const char *kern_isa_name(enum kern_isa isa)
+{
+    return ISA_NAME[isa];
+}
+
+void kern_init(struct kern_table *t, enum kern_isa isa)
+{
+    const enum kern_isa best = kern_isa_best();
+
+    if (isa > best)
+        isa = best;
+#define KERN_GEMM(weight, name) t->gemm[weight] = kern_gemm_##name##_scalar;
+#define KERN_OP(member, result, params) t->member = kern_##member##_scalar;
+#include "kernels/kernels.inc"
+}
+
+size_t kern_qrow_bytes(size_t k)
+{
+    const size_t raw = k + k / KERN_GROUP * sizeof(float) + k / 16 * sizeof(int32_t);
+
+    return (raw + 63) & ~(size_t)63;
+}
+
+size_t kern_attn_scratch(uint32_t n_head, uint32_t head_dim)
+{
+    /* Scores of a segment, the queries and the segment's output, for a tile: independent of how
+     * many heads share the keys, since a tile takes as many (row, head) pairs as it holds. */
+    (void)n_head;
+    return KERN_ATTN_TILE * sizeof(float) * (KERN_SEGMENT + 2 * (size_t)((head_dim + 15) & ~15u));
+}
+
+float kern_exp(float x)
+{
+    return kern_exp_inline(x);
+}
+
+double kern_log(double x)
+{
+    const double ln2_hi = 0x1.62e42fefa38p-1; /* 42 bits: times an exponent is exact */
+    const double ln2_lo = 0x1.ef35793c7673p-45;
+    int e = 0;
+    uint64_t u;
+
+    if (x < 0x1p-1022) { /* subnormal */
+        x *= 0x1p54;
+        e = -54;
+    }
+    memcpy(&u, &x, sizeof u);
+    e += (int)(u >> 52) - 1023;
+    u = (u & 0xfffffffffffffu) | 0x3ff0000000000000u;
+    memcpy(&x, &u, sizeof x);
+    if (x > 0x1.6a09e667f3bcdp0) { /* sqrt(2): keep the mantissa around 1 */
+        x *= 0.5;
+        e++;
+    }
+
+    /* log x = 2 atanh(f), f = (x - 1) / (x + 1), |f| < 0.1716; odd terms up to f^23. */
+    const double f = (x - 1) / (x + 1);
+    const double f2 = f * f;
+    double p = 1.0 / 23;
+    for (int n = 21; n >= 3; n -= 2)
+        p = p * f2 + 1.0 / n;
+    return e * ln2_hi + (2 * f + (2 * f * f2 * p + e * ln2_lo));
+}
+
+float kern_lanes_sum(const float l[KERN_LANES])
+{
+    return kern_lanes_sum_inline(l);
+}

@@ -1,0 +1,200 @@
+/* server/cmd_generate.c - `quire generate`: continue a text on the terminal.
+ *
+ * It takes the same road as a request over HTTP: a posted request, the engine thread, events.
+ */
+#include "server/command.h"
+
+#include "config/config.h"
+#include "core/base/buf.h"
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/text/tokenizer.h"
+#include "scheduler/loop.h"
+#include "server/engine.h"
+
+#include <semaphore.h>
+#include <stdio.h>
+#include <string.h>
+
+struct wish {
+    const char *prompt;
+    int64_t max_tokens, top_k, seed;
+    double temperature, top_p, min_p;
+};
+
+static void print_help(void)
+{
+    fputs("quire generate --prompt TEXT [settings]\n"
+          "  --max-tokens N    most tokens to write [256]\n"
+          "  --temperature T   0 takes the likeliest token [0.8]\n"
+          "  --top-p P         [0.95]\n"
+          "  --top-k K         0: off [0]\n"
+          "  --min-p P         [0]\n"
+          "  --seed N          [0]\n"
+          "Prints the continuation as it comes, and the speed on standard error.\n"
+          "Settings as for quire serve, --model first of all.\n",
+          stdout);
+}
+
+static bool read_wish(int *argc, char **argv, struct wish *w)
+{
+    *w = (struct wish){.max_tokens = 256, .temperature = 0.8, .top_p = 0.95};
+    return command_take_value(argc, argv, "--prompt", &w->prompt) &&
+           command_take_int(argc, argv, "--max-tokens", 1, INT32_MAX / 16, &w->max_tokens) &&
+           command_take_float(argc, argv, "--temperature", 0, 2, &w->temperature) &&
+           command_take_float(argc, argv, "--top-p", 0, 1, &w->top_p) &&
+           command_take_int(argc, argv, "--top-k", 0, INT32_MAX, &w->top_k) &&
+           command_take_float(argc, argv, "--min-p", 0, 1, &w->min_p) &&
+           command_take_int(argc, argv, "--seed", INT64_MIN, INT64_MAX, &w->seed);
+}
+
+/* The prompt as a request; *out is NULL on failure, which was told. */
+static void make_request(const struct engine *e, const struct wish *w, struct request **out)
+{
+    struct token_list ids = {0};
+    struct request_size size = {0};
+    const uint32_t room = e->sched.max_context;
+    int rc = tokenizer_encode(e->tokenizer, w->prompt, strlen(w->prompt),
+                              TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, room, &ids);
+
+    *out = NULL;
+    if (rc == 0 && (ids.n == 0 || ids.n >= room))
+        rc = ERR_LIMIT;
+    if (rc == 0) {
+        size.n_prompt = (uint32_t)ids.n;
+        size.max_tokens = (uint32_t)w->max_tokens;
+        if (size.max_tokens > room - size.n_prompt)
+            size.max_tokens = room - size.n_prompt;
+        rc = request_create(out, &size);
+    }
+    if (rc == 0) {
+        struct request *r = *out;
+
+        r->id = 1;
+        r->arrival_us = clock_us();
+        memcpy(r->ids, ids.ids, ids.n * sizeof(*ids.ids));
+        r->sampling.temperature = (float)w->temperature;
+        r->sampling.top_p = (float)w->top_p;
+        r->sampling.top_k = (int32_t)w->top_k;
+        r->sampling.min_p = (float)w->min_p;
+        r->sampling.seed = (uint64_t)w->seed;
+    } else {
+        command_fail(EXIT_FAILED, "the prompt (%zu tokens, context %u): %s", ids.n, room,
+                     err_text(rc));
+    }
+    token_list_release(&ids);
+}
+
+static void on_wake(void *ud)
+{
+    sem_post(ud);
+}
+
+static void print_token(struct detok *d, struct buf *text, const struct event *e)
+{
+    if (e->is_eog || detok_feed(d, e->token, text) < 0)
+        return;
+    fwrite(text->data, 1, text->len, stdout);
+    fflush(stdout);
+    buf_clear(text);
+}
+
+/* Print events until the end; returns how the request ended. */
+static enum finish follow(const struct engine *e, struct queue *q, sem_t *wake)
+{
+    enum finish finish = FINISH_NONE;
+    struct event events[16];
+    uint64_t first_us = 0;
+    uint32_t n_tokens = 0;
+    struct detok detok;
+    struct buf text;
+
+    detok_init(&detok, e->tokenizer, false);
+    buf_init(&text, 1 << 20);
+    while (finish == FINISH_NONE) {
+        const size_t n = queue_take_events(q, events, 16);
+
+        for (size_t i = 0; i < n; i++) {
+            if (events[i].kind == EVENT_END) {
+                finish = events[i].finish;
+                continue;
+            }
+            first_us = n_tokens++ == 0 ? clock_us() : first_us;
+            print_token(&detok, &text, &events[i]);
+        }
+        if (n == 0)
+            sem_wait(wake);
+    }
+    if (detok_finish(&detok, &text) == 0 && text.len > 0)
+        fwrite(text.data, 1, text.len, stdout);
+    putchar('\n');
+    buf_release(&text);
+    if (n_tokens > 1)
+        fprintf(stderr, "%u tokens, %.1f a second, finish: %s\n", n_tokens,
+                (n_tokens - 1) * 1e6 / (double)(clock_us() - first_us), finish_name(finish));
+    return finish;
+}
+
+static int run(struct engine *e, const struct config *c, struct request *r)
+{
+    struct loop_options options = {.sched = e->sched, .runner = e->runner};
+    struct queue *queue = NULL;
+    struct loop *loop = NULL;
+    sem_t wake;
+    const struct queue_options qo = {
+        .max_outstanding = e->sched.max_requests,
+        .max_events = e->sched.max_batch_tokens + 16,
+        .wake = on_wake,
+        .wake_ud = &wake,
+    };
+    enum finish finish = FINISH_ERROR;
+
+    sem_init(&wake, 0, 0);
+    options.step_target_ms = (uint32_t)c->step_target_ms;
+    options.eog = tokenizer_eog(e->tokenizer, &options.n_eog);
+    if (queue_create(&queue, &qo) == 0) {
+        options.queue = queue;
+        if (loop_create(&loop, &options) == 0 && loop_start(loop) == 0) {
+            if (queue_post(queue, r) == 0) {
+                r = NULL; /* the engine's now */
+                finish = follow(e, queue, &wake);
+            }
+            queue_close(queue, true);
+            loop_join(loop);
+        }
+    }
+    request_destroy(&r);
+    loop_destroy(&loop);
+    queue_destroy(&queue);
+    sem_destroy(&wake);
+    return finish == FINISH_ERROR ? command_fail(EXIT_FAILED, "the engine could not be started")
+                                  : EXIT_OK;
+}
+
+int cmd_generate(int argc, char **argv)
+{
+    struct config config;
+    struct engine engine;
+    struct request *request;
+    struct wish wish;
+    char err[512];
+    bool done;
+    int code;
+
+    if (!read_wish(&argc, argv, &wish))
+        return EXIT_USAGE;
+    code = command_config(&config, argc, argv, print_help, &done);
+    if (done)
+        return code;
+    if (wish.prompt == NULL)
+        code = command_fail(EXIT_USAGE, "generate wants --prompt TEXT (quire generate --help)");
+    else if ((code = engine_init(&engine, &config, err, sizeof(err))) != EXIT_OK)
+        command_fail(code, "%s", err);
+    else {
+        make_request(&engine, &wish, &request);
+        code = request != NULL ? run(&engine, &config, request) : EXIT_FAILED;
+        engine_release(&engine);
+    }
+    config_release(&config);
+    return code;
+}

@@ -1,0 +1,113 @@
+/* server/cmd_inspect.c - `quire inspect FILE`: what is in a GGUF file. */
+#include "server/command.h"
+
+#include "core/gguf/gguf.h"
+#include "server/engine.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SHOWN_ELEMENTS 4
+#define SHOWN_BYTES 72
+
+/* Control bytes as dots, long strings cut. */
+static void print_text(struct gguf_str s)
+{
+    const size_t n = s.len < SHOWN_BYTES ? s.len : SHOWN_BYTES;
+
+    putchar('"');
+    for (size_t i = 0; i < n; i++)
+        putchar((unsigned char)s.data[i] < 0x20 ? '.' : s.data[i]);
+    printf(s.len > n ? "…\" (%zu bytes)" : "\"", s.len);
+}
+
+static void print_element(const struct gguf_kv *kv, uint64_t i)
+{
+    switch (kv->elem) {
+    case GGUF_STRING:
+        print_text(gguf_array_str(kv, i));
+        break;
+    case GGUF_F32:
+    case GGUF_F64:
+        printf("%g", (double)gguf_array_f32(kv, i));
+        break;
+    default:
+        printf("%" PRId64, gguf_array_int(kv, i));
+        break;
+    }
+}
+
+static void print_value(const struct gguf *g, const struct gguf_kv *kv)
+{
+    struct gguf_kv scalar = *kv;
+    struct gguf_str text;
+    char key[GGUF_MAX_NAME], err[8];
+
+    if (kv->type == GGUF_ARRAY) {
+        printf("%s[%" PRIu64 "] ", gguf_type_name(kv->elem), kv->count);
+        for (uint64_t i = 0; i < kv->count && i < SHOWN_ELEMENTS; i++) {
+            fputs(i > 0 ? ", " : "", stdout);
+            print_element(kv, i);
+        }
+        fputs(kv->count > SHOWN_ELEMENTS ? ", …" : "", stdout);
+    } else if (kv->type == GGUF_STRING) {
+        snprintf(key, sizeof(key), "%.*s", (int)kv->key.len, kv->key.data);
+        if (gguf_get_str(g, key, &text, err, sizeof(err)) == 0)
+            print_text(text);
+    } else {
+        scalar.elem = kv->type;
+        print_element(&scalar, 0);
+    }
+}
+
+static uint64_t print_tensors(const struct gguf *g)
+{
+    uint64_t n_params = 0;
+
+    for (uint64_t i = 0; i < gguf_n_tensors(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        uint64_t n = 1;
+
+        printf("  %-36.*s %-5s", (int)t->name.len, t->name.data, block_format(t->type)->name);
+        for (uint32_t d = 0; d < t->n_dims; d++) {
+            printf("%s%" PRIu64, d > 0 ? " x " : " ", t->dims[d]);
+            n *= t->dims[d];
+        }
+        printf("  (%" PRIu64 " bytes)\n", t->bytes);
+        n_params += n;
+    }
+    return n_params;
+}
+
+int cmd_inspect(int argc, char **argv)
+{
+    struct gguf *g;
+    char err[512];
+    uint64_t n_params;
+
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        puts("quire inspect FILE   print the keys and tensors of a GGUF file, after checking it\n"
+             "                     (an empty name, '', is the built-in demo model)");
+        return EXIT_OK;
+    }
+    if (argc != 2)
+        return command_fail(EXIT_USAGE, "usage: quire inspect FILE");
+    if (engine_open_gguf(&g, argv[1], err, sizeof(err)) < 0)
+        return command_fail(EXIT_FAILED, "%s", err);
+    printf("%s: GGUF version %u, %" PRIu64 " bytes\n", gguf_name(g), gguf_version(g),
+           gguf_file_bytes(g));
+    printf("%" PRIu64 " keys\n", gguf_n_kv(g));
+    for (uint64_t i = 0; i < gguf_n_kv(g); i++) {
+        const struct gguf_kv *kv = gguf_kv_at(g, i);
+
+        printf("  %-36.*s ", (int)kv->key.len, kv->key.data);
+        print_value(g, kv);
+        putchar('\n');
+    }
+    printf("%" PRIu64 " tensors\n", gguf_n_tensors(g));
+    n_params = print_tensors(g);
+    printf("%" PRIu64 " parameters\n", n_params);
+    gguf_close(&g);
+    return EXIT_OK;
+}

@@ -1,0 +1,169 @@
+/* server/cmd_serve.c - `quire serve`: build everything in order, serve, tear down in reverse. */
+#include "server/command.h"
+
+#include "config/config.h"
+#include "core/base/err.h"
+#include "core/base/log.h"
+#include "core/model/model.h"
+#include "core/text/tokenizer.h"
+#include "scheduler/journal.h"
+#include "scheduler/loop.h"
+#include "server/engine.h"
+#include "server/server.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define JOURNAL_BYTES ((size_t)4 << 20)
+#define SPARE_EVENTS 4096 /* beyond what one step can emit: endings come in bursts */
+
+struct service {
+    struct config config;
+    struct engine engine;
+    struct server *server;
+    struct queue *queue;
+    struct journal *journal;
+    struct loop *loop;
+};
+
+static void print_help(void)
+{
+    fputs("quire - HTTP inference server for GGUF language models on CPUs\n"
+          "\n"
+          "  quire [serve] [settings]             serve a model over HTTP\n"
+          "  quire generate --prompt TEXT         continue a text on the terminal\n"
+          "  quire score --ids F.json | --text F  mean negative log-likelihood of a text\n"
+          "  quire inspect FILE                   what is in a GGUF file\n"
+          "  quire tokenize [--ids]               standard input as tokens\n"
+          "\n"
+          "Settings; also NAME = value in a file, or QUIRE_NAME in the environment:\n",
+          stdout);
+    config_print_help(stdout);
+    fputs("  --config            file of settings (config/quire.conf is a commented sample)\n"
+          "  --print-config      print every setting with its value and source, and stop\n"
+          "  --version, --help\n",
+          stdout);
+}
+
+static int make_server(struct service *s, char *err, size_t err_len)
+{
+    const struct config *c = &s->config;
+    const struct model *m = s->engine.model;
+    const struct server_options options = {
+        .host = c->host,
+        .port = (uint16_t)c->port,
+        .max_body = c->max_body,
+        .max_sequences = s->engine.sched.max_sequences,
+        .max_outstanding = s->engine.sched.max_requests,
+        .request_timeout_s = (uint32_t)c->request_timeout,
+        .model = {
+            .id = m->name,
+            .arch = m->arch,
+            .ftype = m->ftype,
+            .created = (int64_t)time(NULL),
+            .n_vocab = m->shape.n_vocab,
+            .n_ctx_train = m->shape.n_ctx_train,
+            .n_embd = m->shape.n_embd,
+            .max_context = s->engine.sched.max_context,
+            .max_kv_tokens = block_pool_stats(s->engine.pool).n_blocks * BLOCK_TOKENS,
+            .n_params = m->n_params,
+            .size = m->file_bytes,
+        },
+        .tokenizer = s->engine.tokenizer,
+        .journal_path = c->journal[0] != '\0' ? c->journal : NULL,
+        .journal = s->journal,
+        .isa = kern_isa_name(s->engine.isa),
+    };
+
+    return server_create(&s->server, &options, err, err_len);
+}
+
+static int make_loop(struct service *s)
+{
+    struct loop_options options = {
+        .sched = s->engine.sched,
+        .runner = s->engine.runner,
+        .step_target_ms = (uint32_t)s->config.step_target_ms,
+        .journal = s->journal,
+    };
+    const struct queue_options queue = {
+        .max_outstanding = s->engine.sched.max_requests,
+        .max_events = 2 * s->engine.sched.max_batch_tokens + SPARE_EVENTS,
+        .wake = server_wake,
+        .wake_ud = s->server,
+    };
+    int rc = queue_create(&s->queue, &queue);
+
+    if (rc < 0)
+        return rc;
+    options.queue = s->queue;
+    options.eog = tokenizer_eog(s->engine.tokenizer, &options.n_eog);
+    return loop_create(&s->loop, &options);
+}
+
+static int build(struct service *s, char *err, size_t err_len)
+{
+    int rc = 0;
+
+    if (s->config.journal[0] != '\0')
+        rc = journal_create(&s->journal, JOURNAL_BYTES);
+    if (rc == 0)
+        rc = make_server(s, err, err_len);
+    if (rc < 0)
+        return rc;
+    rc = make_loop(s);
+    if (rc == 0)
+        rc = loop_start(s->loop);
+    if (rc < 0)
+        snprintf(err, err_len, "cannot start the engine: %s", err_text(rc));
+    return rc;
+}
+
+static void tear_down(struct service *s)
+{
+    server_destroy(&s->server);
+    loop_destroy(&s->loop);
+    queue_destroy(&s->queue);
+    journal_destroy(&s->journal);
+    engine_release(&s->engine);
+    config_release(&s->config);
+}
+
+static int serve(struct service *s)
+{
+    const bool is_ipv6 = strchr(s->config.host, ':') != NULL;
+    int rc;
+
+    printf("listening on http://%s%s%s:%u (model %s)\n", is_ipv6 ? "[" : "", s->config.host,
+           is_ipv6 ? "]" : "", server_port(s->server), s->engine.model->name);
+    fflush(stdout);
+    server_attach(s->server, s->queue);
+    rc = server_run(s->server);
+    queue_close(s->queue, true); /* whatever ended the loop: the engine thread must end too */
+    loop_join(s->loop);
+    log_info("main", "stopped=1");
+    return rc < 0 ? EXIT_FAILED : EXIT_OK;
+}
+
+int cmd_serve(int argc, char **argv)
+{
+    struct service s = {0};
+    char err[512] = "no memory";
+    bool done;
+    int code = command_config(&s.config, argc, argv, print_help, &done);
+
+    if (done)
+        return code;
+    code = engine_init(&s.engine, &s.config, err, sizeof(err));
+    if (code != EXIT_OK) {
+        config_release(&s.config);
+        return command_fail(code, "%s", err);
+    }
+    if (build(&s, err, sizeof(err)) < 0)
+        code = command_fail(EXIT_FAILED, "%s", err);
+    else
+        code = serve(&s);
+    tear_down(&s);
+    return code;
+}

@@ -1,0 +1,98 @@
+/* server/cmd_tokenize.c - `quire tokenize`: standard input as tokens. */
+#include "server/command.h"
+
+#include "core/base/buf.h"
+#include "core/base/err.h"
+#include "core/gguf/gguf.h"
+#include "core/text/tokenizer.h"
+#include "server/engine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_INPUT ((size_t)1 << 30)
+
+static int read_all(FILE *in, struct buf *out)
+{
+    char chunk[65536];
+    size_t n;
+    int rc = 0;
+
+    while (rc == 0 && (n = fread(chunk, 1, sizeof(chunk), in)) > 0)
+        rc = buf_add(out, chunk, n);
+    return rc < 0 ? rc : ferror(in) ? ERR_IO : 0;
+}
+
+static void print_tokens(const struct tokenizer *t, const struct token_list *list, bool only_ids)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        size_t n;
+        const char *piece = tokenizer_piece(t, list->ids[i], &n);
+
+        if (only_ids)
+            printf(i > 0 ? " %d" : "%d", list->ids[i]);
+        else
+            printf("%8d  '%.*s'\n", list->ids[i], (int)n, piece);
+    }
+    if (only_ids)
+        putchar('\n');
+}
+
+static int tokenize(const char *path, bool only_ids, unsigned flags)
+{
+    struct gguf *g = NULL;
+    struct tokenizer *t = NULL;
+    struct token_list list = {0};
+    struct buf text;
+    char err[512];
+    int rc, code = EXIT_FAILED;
+
+    buf_init(&text, MAX_INPUT);
+    rc = engine_open_gguf(&g, path, err, sizeof(err));
+    if (rc == 0)
+        rc = tokenizer_create(&t, g, err, sizeof(err));
+    if (rc < 0) {
+        command_fail(EXIT_FAILED, "%s", err);
+        goto done;
+    }
+    rc = read_all(stdin, &text);
+    if (rc == 0)
+        rc = tokenizer_encode(t, text.data != NULL ? text.data : "", text.len, flags, SIZE_MAX,
+                              &list);
+    if (rc < 0) {
+        command_fail(EXIT_FAILED, "standard input: %s", err_text(rc));
+        goto done;
+    }
+    print_tokens(t, &list, only_ids);
+    code = EXIT_OK;
+
+done:
+    token_list_release(&list);
+    buf_release(&text);
+    tokenizer_destroy(&t);
+    gguf_close(&g);
+    return code;
+}
+
+int cmd_tokenize(int argc, char **argv)
+{
+    const char *path = "";
+    bool only_ids, no_special;
+
+    if (command_take_switch(&argc, argv, "--help") || command_take_switch(&argc, argv, "-h")) {
+        puts("quire tokenize [--model FILE] [--ids] [--no-special] < TEXT\n"
+             "  --model FILE   GGUF with a vocabulary, tensors or not; default: the demo model\n"
+             "  --ids          only the ids, separated by spaces\n"
+             "  --no-special   add no BOS or EOS, and read special tokens as plain text");
+        return EXIT_OK;
+    }
+    only_ids = command_take_switch(&argc, argv, "--ids");
+    no_special = command_take_switch(&argc, argv, "--no-special");
+    if (!command_take_value(&argc, argv, "--model", &path))
+        return EXIT_USAGE;
+    if (argc != 1)
+        return command_fail(EXIT_USAGE, "unexpected argument '%s'; see quire tokenize --help",
+                            argv[1]);
+    return tokenize(path, only_ids,
+                    no_special ? 0 : TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL);
+}

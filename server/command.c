@@ -1,0 +1,134 @@
+/* server/command.c - what the commands share; see command.h. */
+#include "server/command.h"
+
+#include "config/config.h"
+#include "core/base/log.h"
+#include "core/base/version.h"
+#include "server/engine.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int command_fail(int code, const char *format, ...)
+{
+    va_list args;
+
+    fputs("quire: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return code;
+}
+
+static void drop(int *argc, char **argv, int at, int n)
+{
+    for (int i = at; i + n <= *argc; i++)
+        argv[i] = argv[i + n];
+    *argc -= n;
+}
+
+bool command_take_value(int *argc, char **argv, const char *name, const char **value)
+{
+    const size_t n = strlen(name);
+
+    for (int i = 1; i < *argc; i++) {
+        if (strncmp(argv[i], name, n) == 0 && argv[i][n] == '=') {
+            *value = argv[i] + n + 1;
+            drop(argc, argv, i--, 1);
+        } else if (strcmp(argv[i], name) == 0) {
+            if (i + 1 == *argc) {
+                command_fail(EXIT_USAGE, "%s wants a value", name);
+                return false;
+            }
+            *value = argv[i + 1];
+            drop(argc, argv, i--, 2);
+        }
+    }
+    return true;
+}
+
+bool command_take_switch(int *argc, char **argv, const char *name)
+{
+    for (int i = 1; i < *argc; i++)
+        if (strcmp(argv[i], name) == 0) {
+            drop(argc, argv, i, 1);
+            return true;
+        }
+    return false;
+}
+
+bool command_take_int(int *argc, char **argv, const char *name, int64_t min, int64_t max,
+                      int64_t *value)
+{
+    const char *text = NULL;
+    char *end;
+
+    if (!command_take_value(argc, argv, name, &text))
+        return false;
+    if (text == NULL)
+        return true;
+    errno = 0;
+    *value = strtoll(text, &end, 10);
+    if (end != text && *end == '\0' && errno == 0 && *value >= min && *value <= max)
+        return true;
+    command_fail(EXIT_USAGE, "%s must be a whole number from %" PRId64 " to %" PRId64 ", got '%s'",
+                 name, min, max, text);
+    return false;
+}
+
+bool command_take_float(int *argc, char **argv, const char *name, double min, double max,
+                        double *value)
+{
+    const char *text = NULL;
+    char *end;
+
+    if (!command_take_value(argc, argv, name, &text))
+        return false;
+    if (text == NULL)
+        return true;
+    *value = strtod(text, &end);
+    if (end != text && *end == '\0' && *value >= min && *value <= max)
+        return true;
+    command_fail(EXIT_USAGE, "%s must be a number from %g to %g, got '%s'", name, min, max, text);
+    return false;
+}
+
+static enum log_level parse_level(const char *name)
+{
+    static const char *const names[] = {"debug", "info", "warn", "error", "off"};
+    int level = 0;
+
+    while (strcmp(names[level], name) != 0)
+        level++;
+    return (enum log_level)level;
+}
+
+int command_config(struct config *c, int argc, char **argv, void (*help)(void), bool *done)
+{
+    enum config_action action;
+    char err[512];
+
+    *done = true;
+    if (config_load(c, argc, argv, &action, err, sizeof(err)) < 0)
+        return command_fail(EXIT_USAGE, "%s", err);
+    log_setup(parse_level(c->log_level), strcmp(c->log_format, "json") == 0, STDERR_FILENO);
+    if (action == CONFIG_HELP)
+        help();
+    else if (action == CONFIG_VERSION)
+        printf("quire %s\n", quire_version());
+    else if (action == CONFIG_PRINT)
+        config_print(c, stdout);
+    else {
+        *done = false;
+        return EXIT_OK;
+    }
+    config_release(c);
+    return EXIT_OK;
+}

@@ -1,0 +1,40 @@
+/* server/command.h - the commands of the program, each a small main of its own.
+ *
+ * argv[0] is the command's name. A command prints its own errors ("quire: ...", on standard
+ * error) and returns the exit code (engine.h): 0, 1 for what went wrong, 2 for wrong usage.
+ *
+ * Thread: the main thread.
+ * Memory: each command frees what it took.
+ */
+#ifndef SERVER_COMMAND_H
+#define SERVER_COMMAND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+int cmd_serve(int argc, char **argv);
+int cmd_generate(int argc, char **argv);
+int cmd_score(int argc, char **argv);
+int cmd_inspect(int argc, char **argv);
+int cmd_tokenize(int argc, char **argv);
+
+/* Take `--name value` (or --name=value) out of the arguments; *value stays as it was when it is
+ * not there. False, with a message, when the value is missing. */
+bool command_take_value(int *argc, char **argv, const char *name, const char **value);
+/* Take `--name` out; was it there? */
+bool command_take_switch(int *argc, char **argv, const char *name);
+/* The same for numbers in a range; false, with a message, for anything else. */
+bool command_take_int(int *argc, char **argv, const char *name, int64_t min, int64_t max,
+                      int64_t *value);
+bool command_take_float(int *argc, char **argv, const char *name, double min, double max,
+                        double *value);
+
+/* "quire: <message>" on standard error; returns `code`. */
+int command_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+struct config;
+/* config_load() for a command: --help, --version and --print-config are answered here (then *done
+ * is true and the return value is the exit code). */
+int command_config(struct config *c, int argc, char **argv, void (*help)(void), bool *done);
+
+#endif

@@ -1,0 +1,49 @@
+/* server/engine.h - everything between a model file and tokens, put together from the settings.
+ *
+ * The one place that knows how the parts fit: file, tokenizer, model, KV store, block pool, runner.
+ * The commands (serve, generate, score) share it. Part of the program's top, like main.c: it may
+ * include everything.
+ *
+ * Thread: the one that starts the program.
+ * Memory: owns all its parts; engine_release() tears down in reverse.
+ * Errors: a sentence in `err`; the caller prints it and exits.
+ */
+#ifndef SERVER_ENGINE_H
+#define SERVER_ENGINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+#include "scheduler/sched.h"
+
+struct config;
+struct block_pool;
+struct kv_store;
+struct model;
+struct runner;
+struct tokenizer;
+
+struct engine {
+    struct tokenizer *tokenizer;
+    struct model *model;
+    struct kv_store *kv;
+    struct block_pool *pool;
+    struct runner *runner;
+    enum kern_isa isa;
+    uint32_t threads;
+    struct sched_options sched; /* ready for loop_create() */
+};
+
+/* Exit codes of the program. */
+enum exit_code { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+/* Fill `e` from the settings: loads, packs and allocates everything. Returns an exit_code. */
+int engine_init(struct engine *e, const struct config *c, char *err, size_t err_len);
+void engine_release(struct engine *e);
+
+struct gguf;
+/* The file named by `path`, or the demo model for "". */
+int engine_open_gguf(struct gguf **out, const char *path, char *err, size_t err_len);
+
+#endif

@@ -1,0 +1,31 @@
+/* server/main.c - which command; everything else is in the commands. */
+#include "server/command.h"
+#include "server/engine.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    {"serve", cmd_serve},
+    {"generate", cmd_generate},
+    {"score", cmd_score},
+    {"inspect", cmd_inspect},
+    {"tokenize", cmd_tokenize},
+};
+
+/* `quire --port 80` is `quire serve --port 80`. */
+int main(int argc, char **argv)
+{
+    if (argc < 2 || argv[1][0] == '-')
+        return cmd_serve(argc, argv);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    return command_fail(EXIT_USAGE,
+                        "unknown command '%s'; the commands are serve, generate, score, inspect and "
+                        "tokenize (quire --help)",
+                        argv[1]);
+}
