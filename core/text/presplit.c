@@ -15,7 +15,8 @@
 /* The characters of Unicode's White_Space, for use in a class. PCRE2's own \s has U+180E too,
  * which left that property in Unicode 6.3 and which the models' tokenizers do not count. */
 #define WS                                                                                         \
-    "\\t-\\r \\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
+    "\\t-\\r "                                                                                     \
+    "\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
 #define SPACES "[" WS "]+"
 #define LAST_SPACES SPACES "(?![^" WS "])|" SPACES
 #define MARKS " ?[^" WS "\\p{L}\\p{N}]+"
@@ -183,8 +184,7 @@ int presplit_next(struct presplit_run *run, const char *text, size_t n, size_t f
     } else if (rc == PCRE2_ERROR_NOMATCH) { /* the patterns cover all, but stay moving */
         *end = from + utf8_len((const uint8_t *)text + from, n - from);
     } else {
-        return rc == PCRE2_ERROR_NOMEMORY || rc == PCRE2_ERROR_HEAPLIMIT ? ERR_NOMEM
-                                                                         : ERR_INTERNAL;
+        return rc == PCRE2_ERROR_NOMEMORY || rc == PCRE2_ERROR_HEAPLIMIT ? ERR_NOMEM : ERR_INTERNAL;
     }
     return *end > from ? 0 : ERR_INTERNAL;
 }

@@ -22,8 +22,8 @@ struct token_list;
 struct tokenizer {
     struct vocab vocab;
     struct special special;
-    struct bpe *bpe;       /* byte-level BPE only */
-    bool words_are_apart;  /* SPM: no piece reaches from a word into the next space */
+    struct bpe *bpe;      /* byte-level BPE only */
+    bool words_are_apart; /* SPM: no piece reaches from a word into the next space */
 };
 
 struct encoder {

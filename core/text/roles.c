@@ -13,9 +13,10 @@
 /* Names under which models end a turn or a text; a special token of such a name ends a
  * generation even where the metadata forgets to say so. */
 static const char *const end_names[] = {
-    "<|eot_id|>",      "<|im_end|>",      "<|end|>",     "<|endoftext|>", "<|end_of_text|>",
-    "<|eom_id|>",      "<end_of_turn>",   "</s>",        "<eos>",         "<|eos|>",
-    "<|end_of_turn|>", "<|END_OF_TURN_TOKEN|>", "<EOT>", "<|return|>",    "<|EOT|>",
+    "<|eot_id|>",      "<|im_end|>", "<|end|>",         "<|endoftext|>",
+    "<|end_of_text|>", "<|eom_id|>", "<end_of_turn>",   "</s>",
+    "<eos>",           "<|eos|>",    "<|end_of_turn|>", "<|END_OF_TURN_TOKEN|>",
+    "<EOT>",           "<|return|>", "<|EOT|>",
 };
 
 static bool is_text(struct gguf_str s, const char *text)
@@ -124,8 +125,8 @@ static bool ends_generation(const struct vocab *v, const struct gguf_kv *tokens,
            is_end_name(gguf_array_str(tokens, (uint64_t)id));
 }
 
-static int collect_ends(struct vocab *v, const struct gguf *g, const int32_t *named,
-                        size_t n_named, char *err, size_t err_len)
+static int collect_ends(struct vocab *v, const struct gguf *g, const int32_t *named, size_t n_named,
+                        char *err, size_t err_len)
 {
     const struct gguf_kv *tokens = gguf_find(g, "tokenizer.ggml.tokens");
     const size_t most = n_named + sizeof(end_names) / sizeof(end_names[0]);

@@ -17,7 +17,7 @@
 struct gguf;
 struct vocab;
 
-struct special { /* zero is valid and finds nothing */
+struct special {                /* zero is valid and finds nothing */
     struct special_edge *edges; /* open addressing by (node, byte) */
     uint32_t mask;
     int32_t *ends; /* [n_nodes] the token whose name ends here, or TOKEN_NONE */

@@ -67,8 +67,8 @@ const char *tokenizer_chat_template(const struct tokenizer *t);
 struct detok {
     const struct tokenizer *t;
     bool show_control;
-    bool strip_space;   /* the next visible piece loses one leading space (SPM, start of text) */
-    uint8_t tail[4];    /* the bytes of an unfinished sequence */
+    bool strip_space; /* the next visible piece loses one leading space (SPM, start of text) */
+    uint8_t tail[4];  /* the bytes of an unfinished sequence */
     uint8_t n_tail;
 };
 struct buf;

@@ -296,8 +296,7 @@ static int index_pieces(const struct load *l)
     if (v->slots == NULL)
         return text_fail(l->g, ERR_NOMEM, l->err, l->err_len, "no memory for " KEY_TOKENS);
     for (int32_t id = 0; id < v->n; id++) {
-        const bool found_by_text =
-            v->type[id] == TOKEN_NORMAL || v->type[id] == TOKEN_USER_DEFINED;
+        const bool found_by_text = v->type[id] == TOKEN_NORMAL || v->type[id] == TOKEN_USER_DEFINED;
         const int rc = found_by_text ? insert(l, id) : 0;
 
         if (rc != 0)

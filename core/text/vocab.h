@@ -21,25 +21,25 @@ struct gguf_kv;
 enum vocab_model { VOCAB_SPM = 0, VOCAB_BPE };
 
 enum token_type { /* the numbers of tokenizer.ggml.token_type */
-    TOKEN_NORMAL = 1,
-    TOKEN_UNKNOWN = 2,
-    TOKEN_CONTROL = 3,
-    TOKEN_USER_DEFINED = 4,
-    TOKEN_UNUSED = 5,
-    TOKEN_BYTE = 6,
+                  TOKEN_NORMAL = 1,
+                  TOKEN_UNKNOWN = 2,
+                  TOKEN_CONTROL = 3,
+                  TOKEN_USER_DEFINED = 4,
+                  TOKEN_UNUSED = 5,
+                  TOKEN_BYTE = 6,
 };
 
 struct vocab {
     enum vocab_model model;
     int32_t n;
-    char *bytes;   /* all pieces, one after the other */
-    uint32_t *at;  /* [n + 1] where each begins */
-    uint8_t *type; /* [n] enum token_type */
-    float *score;  /* [n], SPM only */
+    char *bytes;     /* all pieces, one after the other */
+    uint32_t *at;    /* [n + 1] where each begins */
+    uint8_t *type;   /* [n] enum token_type */
+    float *score;    /* [n], SPM only */
     uint32_t *slots; /* open addressing: id + 1, 0 = empty */
     uint32_t mask;
-    uint32_t longest; /* bytes of the longest piece that can be looked up */
-    int32_t byte_id[256]; /* the token of a single byte, or TOKEN_NONE */
+    uint32_t longest;          /* bytes of the longest piece that can be looked up */
+    int32_t byte_id[256];      /* the token of a single byte, or TOKEN_NONE */
     int32_t bos, eos, unknown; /* or TOKEN_NONE */
     bool add_bos, add_eos, add_space_prefix;
     int32_t *eog; /* ascending */

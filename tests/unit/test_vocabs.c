@@ -1,6 +1,7 @@
 /* tests/unit/test_vocabs.c - the tokenizers on real vocabularies, id by id, and on the demo's.
  *
- * The real ones lie in $QUIRE_DATA (default ../shared/data); without them those tests are skipped. */
+ * The real ones lie in $QUIRE_DATA (default ../shared/data); without them those tests are skipped.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -172,9 +173,24 @@ static void encode_big(const struct tokenizer *t, const char *unit)
 static void a_mebibyte_of_anything_is_quick(void **state)
 {
     static const char *const units[] = {
-        "a",  " ",         "word ",       "0123456789", "\n",        " \n",
-        "\t", "ab",        "\xC3\xA9",    "!",          "<|",        "  x",
-        "'s", "\xF0\x9F\x98\x80", "tokenization", "<|im_start|", " \r", "x\xE2\x80\x83",
+        "a",
+        " ",
+        "word ",
+        "0123456789",
+        "\n",
+        " \n",
+        "\t",
+        "ab",
+        "\xC3\xA9",
+        "!",
+        "<|",
+        "  x",
+        "'s",
+        "\xF0\x9F\x98\x80",
+        "tokenization",
+        "<|im_start|",
+        " \r",
+        "x\xE2\x80\x83",
     };
     char path[512];
 
@@ -193,8 +209,8 @@ static int32_t only_id(const struct tokenizer *t, const char *text)
     struct token_list list = {0};
     int32_t id = TOKEN_NONE;
 
-    assert_int_equal(
-        tokenizer_encode(t, text, strlen(text), TOKENIZER_PARSE_SPECIAL, 64, &list), 0);
+    assert_int_equal(tokenizer_encode(t, text, strlen(text), TOKENIZER_PARSE_SPECIAL, 64, &list),
+                     0);
     if (list.n == 1)
         id = list.ids[0];
     token_list_release(&list);

@@ -1,0 +1,639 @@
+/* tests/unit/test_tokenizer.c - both tokenizer families on small vocabularies made here. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/gguf/gguf.h"
+#include "core/gguf/gguf_write.h"
+#include "core/text/tokenizer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_TOKENS 320
+#define N_SPECIAL 4
+#define BYTE(b) (N_SPECIAL + (b)) /* the token of a byte in both vocabularies */
+#define FIRST (N_SPECIAL + 256)   /* the first piece behind them */
+
+enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER = 4, UNUSED = 5, RAW_BYTE = 6 };
+
+/* A vocabulary to be written as GGUF; tests change it before. NULL or 0 leaves a key out. */
+struct toy {
+    const char *model, *pre;
+    char text[MAX_TOKENS][16];
+    const char *longer; /* instead of the last token's text */
+    int32_t types[MAX_TOKENS];
+    float scores[MAX_TOKENS];
+    size_t n, n_types, n_scores;
+    const char *merges[16];
+    size_t n_merges;
+    uint32_t eos;
+    const char *odd_key; /* a key that gets a string, whatever it should be */
+    uint32_t eot;
+    int no_bos;
+    int no_prefix;
+};
+
+static int32_t toy_add(struct toy *v, const char *text, int32_t type, float score)
+{
+    snprintf(v->text[v->n], sizeof(v->text[0]), "%s", text);
+    v->types[v->n] = type;
+    v->scores[v->n] = score;
+    v->n_types = v->n_scores = v->n + 1;
+    return (int32_t)v->n++;
+}
+
+static struct toy spm_toy(void)
+{
+    static const char *const pieces[] = {
+        "\xE2\x96\x81", "h", "e", "l", "o", "he", "ll", "llo", "hello", "\xE2\x96\x81hello", "lo",
+    };
+    struct toy v = {.model = "llama", .eos = 2};
+
+    toy_add(&v, "<unk>", UNKNOWN, 0);
+    toy_add(&v, "<s>", CONTROL, 0);
+    toy_add(&v, "</s>", CONTROL, 0);
+    toy_add(&v, "<sep>", USER, 0);
+    for (int b = 0; b < 256; b++) {
+        char name[8];
+
+        snprintf(name, sizeof(name), "<0x%02X>", b);
+        toy_add(&v, name, RAW_BYTE, 0);
+    }
+    for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++)
+        toy_add(&v, pieces[i], NORMAL, -(float)i);
+    return v;
+}
+
+/* GPT-2's letter for a byte: itself where that is visible in Latin-1, else the next from U+0100. */
+static const char *letter(int byte)
+{
+    static char text[3];
+    int c = byte, hidden = 0;
+
+    for (int b = 0; b <= byte; b++) {
+        const int visible = (b > 32 && b < 127) || (b > 160 && b != 173);
+
+        c = visible ? b : 256 + hidden++;
+    }
+    snprintf(text, sizeof(text), "%c%c", c < 128 ? c : 0xC0 | c >> 6,
+             c < 128 ? 0 : 0x80 | (c & 63));
+    return text;
+}
+
+static struct toy bpe_toy(const char *pre)
+{
+    static const char *const merges[] = {"h e", "l l", "he ll", "hell o", "\xC4\xA0 w"};
+    struct toy v = {.model = "gpt2", .pre = pre};
+
+    toy_add(&v, "<|endoftext|>", CONTROL, 0);
+    toy_add(&v, "<|im_end|>", CONTROL, 0);
+    toy_add(&v, "<tag>", USER, 0);
+    toy_add(&v, "<tag>>", USER, 0);
+    for (int b = 0; b < 256; b++)
+        toy_add(&v, letter(b), NORMAL, 0);
+    for (size_t i = 0; i < sizeof(merges) / sizeof(merges[0]); i++) {
+        char joined[16];
+        const char *space = strchr(merges[i], ' ');
+
+        snprintf(joined, sizeof(joined), "%.*s%s", (int)(space - merges[i]), merges[i], space + 1);
+        toy_add(&v, joined, NORMAL, 0);
+        v.merges[v.n_merges++] = merges[i];
+    }
+    return v;
+}
+
+static void write_arrays(struct gguf_writer *w, const struct toy *v)
+{
+    struct gguf_str tokens[MAX_TOKENS], merges[16];
+
+    for (size_t i = 0; i < v->n; i++)
+        tokens[i] = (struct gguf_str){v->text[i], strlen(v->text[i])};
+    if (v->longer != NULL)
+        tokens[v->n - 1] = (struct gguf_str){v->longer, strlen(v->longer)};
+    for (size_t i = 0; i < v->n_merges; i++)
+        merges[i] = (struct gguf_str){v->merges[i], strlen(v->merges[i])};
+    gguf_writer_str_array(w, "tokenizer.ggml.tokens", tokens, v->n);
+    if (v->n_types > 0)
+        gguf_writer_i32_array(w, "tokenizer.ggml.token_type", v->types, v->n_types);
+    if (v->n_scores > 0)
+        gguf_writer_f32_array(w, "tokenizer.ggml.scores", v->scores, v->n_scores);
+    if (v->n_merges > 0)
+        gguf_writer_str_array(w, "tokenizer.ggml.merges", merges, v->n_merges);
+}
+
+static uint8_t *toy_write(const struct toy *v, size_t *bytes)
+{
+    struct gguf_writer *w;
+    uint8_t *data;
+
+    assert_int_equal(gguf_writer_create(&w), 0);
+    if (v->model != NULL)
+        gguf_writer_str(w, "tokenizer.ggml.model", v->model);
+    if (v->pre != NULL)
+        gguf_writer_str(w, "tokenizer.ggml.pre", v->pre);
+    if (v->n > 0)
+        write_arrays(w, v);
+    gguf_writer_u32(w, "tokenizer.ggml.eos_token_id", v->eos);
+    if (v->eot != 0)
+        gguf_writer_u32(w, "tokenizer.ggml.eot_token_id", v->eot);
+    if (v->no_bos)
+        gguf_writer_bool(w, "tokenizer.ggml.add_bos_token", false);
+    if (v->no_prefix)
+        gguf_writer_bool(w, "tokenizer.ggml.add_space_prefix", false);
+    if (v->odd_key != NULL)
+        gguf_writer_str(w, v->odd_key, "odd");
+    assert_int_equal(gguf_writer_finish(w, &data, bytes), 0);
+    gguf_writer_destroy(&w);
+    return data;
+}
+
+static int toy_try(const struct toy *v, struct tokenizer **t, char *err, size_t err_len)
+{
+    size_t bytes;
+    uint8_t *data = toy_write(v, &bytes);
+    struct gguf *g;
+    int rc;
+
+    assert_int_equal(gguf_open_memory(&g, "toy", data, bytes, err, err_len), 0);
+    rc = tokenizer_create(t, g, err, err_len);
+    gguf_close(&g);
+    mem_free(data);
+    return rc;
+}
+
+static struct tokenizer *toy_create(const struct toy *v)
+{
+    struct tokenizer *t;
+    char err[256] = "";
+
+    if (toy_try(v, &t, err, sizeof(err)) != 0)
+        fail_msg("%s", err);
+    return t;
+}
+
+#define N_IDS(...) (sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
+#define ENCODES(t, text, flags, ...)                                                               \
+    encodes(t, text, strlen(text), flags, (int32_t[]){__VA_ARGS__}, N_IDS(__VA_ARGS__))
+
+static void encodes(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
+                    const int32_t *ids, size_t n_ids)
+{
+    struct token_list list = {0};
+
+    assert_int_equal(tokenizer_encode(t, text, n, flags, 1000, &list), 0);
+    for (size_t i = 0; i < list.n && i < n_ids; i++) {
+        if (list.ids[i] != ids[i])
+            fail_msg("\"%s\": id %zu is %d, expected %d", text, i, (int)list.ids[i], (int)ids[i]);
+    }
+    assert_int_equal(list.n, n_ids);
+    token_list_release(&list);
+}
+
+/* ---- SentencePiece */
+
+static void spm_joins_by_score(void **state)
+{
+    struct toy v = spm_toy();
+    struct tokenizer *t = toy_create(&v);
+
+    (void)state;
+    ENCODES(t, "hello", 0, FIRST + 9);
+    /* "ll" scores above "lo", so "o" stays alone once "llo" is out of reach */
+    v.scores[FIRST + 7] = v.scores[FIRST + 8] = v.scores[FIRST + 9] = -100;
+    snprintf(v.text[FIRST + 7], sizeof(v.text[0]), "zz");
+    tokenizer_destroy(&t);
+    t = toy_create(&v);
+    ENCODES(t, "hello", 0, FIRST, FIRST + 5, FIRST + 6, FIRST + 4);
+    tokenizer_destroy(&t);
+}
+
+static void spm_falls_back_to_bytes(void **state)
+{
+    struct toy v = spm_toy();
+    struct tokenizer *t = toy_create(&v);
+
+    (void)state;
+    ENCODES(t, "h\xC3\xA9", 0, FIRST, FIRST + 1, BYTE(0xC3), BYTE(0xA9));
+    ENCODES(t, "\xFF\xC3", 0, FIRST, BYTE(0xFF), BYTE(0xC3));
+    ENCODES(t, "<0x41>", 0, FIRST, BYTE('<'), BYTE('0'), BYTE('x'), BYTE('4'), BYTE('1'),
+            BYTE('>'));
+    encodes(t, "\0", 1, 0, (int32_t[]){FIRST, BYTE(0)}, 2);
+    tokenizer_destroy(&t);
+    v.types[BYTE('x')] = UNUSED; /* no token for the byte: the unknown one */
+    t = toy_create(&v);
+    ENCODES(t, "x", 0, FIRST, 0);
+    tokenizer_destroy(&t);
+}
+
+static void spm_puts_one_space_in_front(void **state)
+{
+    struct toy v = spm_toy();
+    struct tokenizer *t = toy_create(&v);
+    struct token_list list = {0};
+
+    (void)state;
+    ENCODES(t, " o", 0, FIRST, FIRST, FIRST + 4);
+    ENCODES(t, "\xE2\x96\x81o", 0, FIRST, FIRST, FIRST + 4); /* U+2581 is a space here */
+    ENCODES(t, "o</s>o", TOKENIZER_PARSE_SPECIAL, FIRST, FIRST + 4, 2, FIRST, FIRST + 4);
+    assert_int_equal(tokenizer_encode(t, "", 0, 0, 10, &list), 0);
+    assert_int_equal(list.n, 0);
+    tokenizer_destroy(&t);
+    v.no_prefix = 1;
+    t = toy_create(&v);
+    ENCODES(t, "o", 0, FIRST + 4);
+    tokenizer_destroy(&t);
+}
+
+static void adds_what_the_metadata_wants(void **state)
+{
+    struct toy v = spm_toy();
+    struct tokenizer *t = toy_create(&v);
+
+    (void)state;
+    ENCODES(t, "hello", TOKENIZER_ADD_SPECIAL, 1, FIRST + 9);
+    assert_true(tokenizer_adds_bos(t));
+    tokenizer_destroy(&t);
+    v.no_bos = 1;
+    t = toy_create(&v);
+    ENCODES(t, "hello", TOKENIZER_ADD_SPECIAL, FIRST + 9);
+    tokenizer_destroy(&t);
+}
+
+/* ---- byte-level BPE */
+
+static void bpe_joins_by_rank(void **state)
+{
+    const struct toy v = bpe_toy("gpt-2");
+    struct tokenizer *t = toy_create(&v);
+
+    (void)state;
+    ENCODES(t, "hello w", 0, FIRST + 3, FIRST + 4);
+    ENCODES(t, "hhell", 0, BYTE('h'), FIRST + 2);
+    ENCODES(t, "lll", 0, FIRST + 1, BYTE('l'));
+    ENCODES(t, "\xC3\xA9\xFF", 0, BYTE(0xC3), BYTE(0xA9), BYTE(0xFF));
+    ENCODES(t, "he\xE2\x82he", 0, FIRST, BYTE(0xE2), BYTE(0x82), FIRST);
+    tokenizer_destroy(&t);
+}
+
+static void bpe_takes_whole_words_for_llama3_only(void **state)
+{
+    struct toy v = bpe_toy("llama-bpe");
+    const int32_t whole = toy_add(&v, "ohell", NORMAL, 0); /* no merge leads to it */
+    struct tokenizer *t = toy_create(&v);
+
+    (void)state;
+    ENCODES(t, "ohell", 0, whole);
+    tokenizer_destroy(&t);
+    v.pre = "gpt-2";
+    t = toy_create(&v);
+    ENCODES(t, "ohell", 0, BYTE('o'), FIRST + 2);
+    tokenizer_destroy(&t);
+}
+
+/* A merge that would join two digits, or a digit and its space, shows where the pattern cuts. */
+static void patterns_cut_as_named(void **state)
+{
+    static const struct {
+        const char *pre;
+        size_t n_digits; /* ids of "1111" */
+        size_t n_spaced; /* ids of "  1" */
+    } cases[] = {{"gpt-2", 2, 3}, {"llama-bpe", 3, 3}, {"qwen2", 4, 3}, {"smollm", 4, 2}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct toy v = bpe_toy(cases[i].pre);
+        struct token_list list = {0};
+        struct tokenizer *t;
+
+        toy_add(&v, "11", NORMAL, 0);
+        toy_add(&v, "\xC4\xA0\xC4\xA0", NORMAL, 0);
+        v.merges[v.n_merges++] = "1 1";
+        v.merges[v.n_merges++] = "\xC4\xA0 \xC4\xA0";
+        t = toy_create(&v);
+        assert_int_equal(tokenizer_encode(t, "1111", 4, 0, 10, &list), 0);
+        assert_int_equal(list.n, cases[i].n_digits);
+        list.n = 0;
+        assert_int_equal(tokenizer_encode(t, "  1", 3, 0, 10, &list), 0);
+        assert_int_equal(list.n, cases[i].n_spaced);
+        token_list_release(&list);
+        tokenizer_destroy(&t);
+    }
+}
+
+/* ---- special tokens */
+
+static void control_tokens_need_the_flag(void **state)
+{
+    const struct toy v = bpe_toy("gpt-2");
+    struct tokenizer *t = toy_create(&v);
+    struct token_list list = {0};
+
+    (void)state;
+    ENCODES(t, "he<|im_end|>he", TOKENIZER_PARSE_SPECIAL, FIRST, 1, FIRST);
+    assert_int_equal(tokenizer_encode(t, "<|im_end|>", 10, 0, 100, &list), 0);
+    assert_int_equal(list.n, 10);
+    token_list_release(&list);
+    tokenizer_destroy(&t);
+}
+
+static void user_defined_tokens_are_always_found(void **state)
+{
+    const struct toy v = bpe_toy("gpt-2");
+    struct tokenizer *t = toy_create(&v);
+
+    (void)state;
+    ENCODES(t, "he<tag>he", 0, FIRST, 2, FIRST);
+    ENCODES(t, "<tag>>", 0, 3); /* the longest wins */
+    ENCODES(t, "<ta<tag>", 0, BYTE('<'), BYTE('t'), BYTE('a'), 2);
+    ENCODES(t, "<tag", 0, BYTE('<'), BYTE('t'), BYTE('a'), BYTE('g'));
+    tokenizer_destroy(&t);
+}
+
+static void names_and_keys_end_a_generation(void **state)
+{
+    struct toy v = bpe_toy("gpt-2");
+    struct tokenizer *t;
+    const int32_t *eog;
+    size_t n;
+
+    (void)state;
+    v.eot = 2;
+    t = toy_create(&v);
+    eog = tokenizer_eog(t, &n);
+    assert_int_equal(n, 3); /* EOS, the name <|im_end|>, the EOT key */
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(eog[i], i);
+    assert_true(tokenizer_is_control(t, 2));
+    assert_int_equal(tokenizer_bos(t), TOKEN_NONE);
+    tokenizer_destroy(&t);
+}
+
+/* ---- limits and failures */
+
+static void refuses_more_ids_than_the_limit(void **state)
+{
+    const struct toy v = bpe_toy("gpt-2");
+    struct tokenizer *t = toy_create(&v);
+    struct token_list list = {0};
+
+    (void)state;
+    assert_int_equal(tokenizer_encode(t, "hello", 5, 0, 10, &list), 0);
+    assert_int_equal(list.n, 1);
+    assert_int_equal(tokenizer_encode(t, "xyz", 3, 0, 3, &list), ERR_LIMIT);
+    assert_int_equal(list.n, 1);
+    assert_int_equal(tokenizer_encode(t, "xyz", 3, 0, 4, &list), 0);
+    assert_int_equal(list.n, 4);
+    token_list_release(&list);
+    tokenizer_destroy(&t);
+}
+
+static void failing_allocations(const struct toy *v)
+{
+    size_t bytes;
+    uint8_t *data = toy_write(v, &bytes);
+    struct token_list list = {0};
+    struct tokenizer *t = NULL;
+    struct gguf *g;
+    char err[256];
+    int64_t n = 0, n_failed = 0;
+
+    assert_int_equal(gguf_open_memory(&g, "toy", data, bytes, err, sizeof(err)), 0);
+    for (int failed = 1; failed; n++) {
+        mem_fail_after(n);
+        const int rc = tokenizer_create(&t, g, err, sizeof(err));
+        failed = mem_has_failed();
+        mem_fail_after(-1);
+        assert_true(rc == 0 || (rc == ERR_NOMEM && t == NULL));
+        n_failed += rc != 0;
+        if (failed)
+            tokenizer_destroy(&t);
+    }
+    assert_true(n_failed > 5);
+    n_failed = 0;
+    n = 0;
+    for (int failed = 1; failed; n++) {
+        mem_fail_after(n);
+        list.n = 0;
+        const int rc = tokenizer_encode(t, "hello hello", 11, TOKENIZER_ADD_SPECIAL, 99, &list);
+        failed = mem_has_failed();
+        mem_fail_after(-1);
+        assert_true(rc == 0 ? list.n > 1 : rc == ERR_NOMEM && list.n == 0);
+        n_failed += rc != 0;
+        token_list_release(&list);
+    }
+    assert_true(n_failed > 1);
+    tokenizer_destroy(&t);
+    gguf_close(&g);
+    mem_free(data);
+}
+
+static void survives_every_failing_allocation(void **state)
+{
+    const struct toy spm = spm_toy();
+    const struct toy bpe = bpe_toy("qwen2");
+
+    (void)state;
+    failing_allocations(&spm);
+    failing_allocations(&bpe);
+}
+
+/* Each fault is one change to a good vocabulary; the sentence must name the key. */
+static void break_model(struct toy *v)
+{
+    v->model = "wordpiece";
+}
+static void drop_model(struct toy *v)
+{
+    v->model = NULL;
+}
+static void break_pre(struct toy *v)
+{
+    v->pre = "superb-bpe";
+}
+static void drop_pre(struct toy *v)
+{
+    v->pre = NULL;
+}
+static void drop_tokens(struct toy *v)
+{
+    v->n = 0;
+}
+static void cut_types(struct toy *v)
+{
+    v->n_types--;
+}
+static void odd_type(struct toy *v)
+{
+    v->types[FIRST] = 9;
+}
+static void negative_type(struct toy *v)
+{
+    v->types[FIRST] = -1;
+}
+static void cut_scores(struct toy *v)
+{
+    v->n_scores--;
+}
+static void drop_scores(struct toy *v)
+{
+    v->n_scores = 0;
+}
+static void nan_score(struct toy *v)
+{
+    v->scores[FIRST] = __builtin_nanf("");
+}
+static void big_eos(struct toy *v)
+{
+    v->eos = (uint32_t)v->n;
+}
+static void huge_eot(struct toy *v)
+{
+    v->eot = UINT32_MAX;
+}
+static void odd_bos(struct toy *v)
+{
+    v->odd_key = "tokenizer.ggml.bos_token_id";
+}
+static void odd_flag(struct toy *v)
+{
+    v->odd_key = "tokenizer.ggml.add_eos_token";
+}
+static void twin_token(struct toy *v)
+{
+    memcpy(v->text[FIRST + 1], v->text[FIRST], 16);
+}
+static void twin_special(struct toy *v)
+{
+    memcpy(v->text[1], v->text[0], 16);
+}
+static void bad_byte(struct toy *v)
+{
+    memcpy(v->text[BYTE(3)], "<0xZZ>", 7);
+}
+static void no_merges(struct toy *v)
+{
+    v->n_merges = 0;
+}
+static void unspaced_merge(struct toy *v)
+{
+    v->merges[1] = "ll";
+}
+static void leading_space(struct toy *v)
+{
+    v->merges[1] = " l";
+}
+static void empty_merge(struct toy *v)
+{
+    v->merges[1] = "";
+}
+static void unknown_merge(struct toy *v)
+{
+    v->merges[1] = "q q";
+}
+static void odd_letters(struct toy *v)
+{
+    v->merges[1] = "l \xE2\x82\xAC";
+}
+static void split_letter(struct toy *v)
+{
+    v->merges[1] = "l \xC4";
+}
+static void long_special(struct toy *v)
+{
+    static char name[400];
+
+    memset(name, 'x', sizeof(name) - 1);
+    v->longer = name;
+    v->types[v->n - 1] = CONTROL;
+}
+
+static void refuses_hostile_vocabularies(void **state)
+{
+    static const struct {
+        int bpe;
+        void (*change)(struct toy *v);
+        const char *says;
+    } faults[] = {
+        {0, break_model, "tokenizer.ggml.model is \"wordpiece\""},
+        {0, drop_model, "tokenizer.ggml.model is missing"},
+        {1, break_pre, "tokenizer.ggml.pre is \"superb-bpe\""},
+        {1, drop_pre, "tokenizer.ggml.pre is missing"},
+        {0, drop_tokens, "tokenizer.ggml.tokens is missing"},
+        {0, cut_types, "tokenizer.ggml.token_type has"},
+        {0, odd_type, "tokenizer.ggml.token_type: token 260"},
+        {0, negative_type, "tokenizer.ggml.token_type: token 260"},
+        {0, cut_scores, "tokenizer.ggml.scores has"},
+        {0, drop_scores, "tokenizer.ggml.scores is missing"},
+        {0, nan_score, "tokenizer.ggml.scores: the score of token 260"},
+        {0, big_eos, "tokenizer.ggml.eos_token_id is"},
+        {1, huge_eot, "tokenizer.ggml.eot_token_id is 4294967295"},
+        {1, odd_bos, "tokenizer.ggml.bos_token_id"},
+        {1, odd_flag, "tokenizer.ggml.add_eos_token"},
+        {0, twin_token, "tokenizer.ggml.tokens: tokens 260 and 261"},
+        {1, twin_token, "tokenizer.ggml.tokens: tokens 260 and 261"},
+        {1, twin_special, "tokenizer.ggml.tokens: special tokens 0 and 1"},
+        {0, bad_byte, "tokenizer.ggml.tokens: token 7 is a byte"},
+        {1, no_merges, "tokenizer.ggml.merges is missing"},
+        {1, unspaced_merge, "tokenizer.ggml.merges: element 1 has no space"},
+        {1, leading_space, "tokenizer.ggml.merges: element 1 has no space"},
+        {1, empty_merge, "tokenizer.ggml.merges: element 1 has no space"},
+        {1, unknown_merge, "tokenizer.ggml.merges: element 1 joins or gives"},
+        {1, odd_letters, "tokenizer.ggml.merges: element 1 has a character"},
+        {1, split_letter, "tokenizer.ggml.merges: element 1 has a character"},
+        {1, long_special, "tokenizer.ggml.tokens: the special token"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        struct toy v = faults[i].bpe ? bpe_toy("gpt-2") : spm_toy();
+        struct tokenizer *t = (void *)&v;
+        char err[256] = "";
+
+        faults[i].change(&v);
+        assert_true(toy_try(&v, &t, err, sizeof(err)) < 0);
+        assert_null(t);
+        if (strstr(err, faults[i].says) == NULL || strstr(err, "toy") == NULL)
+            fail_msg("\"%s\" does not say \"%s\"", err, faults[i].says);
+    }
+}
+
+static void works_without_types(void **state)
+{
+    struct toy v = spm_toy();
+    struct tokenizer *t;
+
+    (void)state;
+    v.n_types = 0;
+    t = toy_create(&v);
+    ENCODES(t, "hello\n</s>", TOKENIZER_PARSE_SPECIAL, FIRST + 9, BYTE('\n'), 2);
+    assert_true(tokenizer_is_control(t, 1));
+    tokenizer_destroy(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(spm_joins_by_score),
+        cmocka_unit_test(spm_falls_back_to_bytes),
+        cmocka_unit_test(spm_puts_one_space_in_front),
+        cmocka_unit_test(adds_what_the_metadata_wants),
+        cmocka_unit_test(bpe_joins_by_rank),
+        cmocka_unit_test(bpe_takes_whole_words_for_llama3_only),
+        cmocka_unit_test(patterns_cut_as_named),
+        cmocka_unit_test(control_tokens_need_the_flag),
+        cmocka_unit_test(user_defined_tokens_are_always_found),
+        cmocka_unit_test(names_and_keys_end_a_generation),
+        cmocka_unit_test(refuses_more_ids_than_the_limit),
+        cmocka_unit_test(survives_every_failing_allocation),
+        cmocka_unit_test(refuses_hostile_vocabularies),
+        cmocka_unit_test(works_without_types),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
