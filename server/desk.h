@@ -21,13 +21,15 @@
 #include "server/server.h"
 
 struct completion;
+struct http;
 struct http_call;
 
 struct desk { /* open to completion.c, which is its other half */
     const struct server_options *opt; /* borrowed */
     uv_loop_t *loop;
     struct metrics *metrics;
-    struct queue *queue;
+    struct queue *queue; /* attached later, as is http */
+    struct http *http;
     bool is_draining;
     bool is_stopping;       /* the second signal came: cancellations are ours */
     uint32_t n_completions; /* alive, also those whose client has gone */

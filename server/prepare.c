@@ -100,6 +100,10 @@ static int make_prompt(struct prepared *p, const struct server_options *opt, uin
 
     if (rc < 0)
         return rc;
+    if (!p->params.echo) {
+        mem_free(prompt->text);
+        prompt->text = NULL;
+    }
     prompt->at_start = true;
     for (size_t k = 0; k < prompt->ids.n; k++)
         prompt->at_start =
