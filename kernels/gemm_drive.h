@@ -107,7 +107,7 @@ static inline void gemm_drive(const struct gemm_kind *kind, float *out, size_t o
     }
 
 /* The accumulators that a tile of T rows spreads over panels: as many panels as `acc` allows. */
-#define GEMM_PANELS(T, acc) ((acc) / (T) >= 4 ? 4 : (acc) / (T))
+#define GEMM_PANELS(T, acc) ((acc) >= 4 * (T) ? 4 : (acc) >= (T) ? (acc) / (T) : 1)
 
 #define GEMM_TILES_4(name, acc)                                                                    \
     GEMM_TILE(name, 1, GEMM_PANELS(1, acc))                                                        \
