@@ -1,7 +1,9 @@
 # Quire - `make help` lists the targets; `make run` and `make test` are the two a newcomer needs.
 BUILD   ?= build
 CC      ?= cc
-CFLAGS  ?= -O2 -g
+CFLAGS  ?= -O2 -g -DNDEBUG
+PREFIX  ?= /usr/local
+PYTHON  ?= $(firstword $(wildcard /usr/bin/python3) python3)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 PKGS    := libmicrohttpd libuv libcjson libpcre2-8 libxxhash
 BASE    := -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -ffp-contract=off -fvisibility=hidden \
@@ -63,6 +65,96 @@ define link_test
 	$(Q)$(CC) $(CFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS) -lcmocka
 endef
 
+# The kinds of build other than the release, each in its own folder, so that nothing needs `clean`.
+DEBUG := BUILD=build/debug CFLAGS='-O2 -g -DQUIRE_DEBUG'
+ASAN  := BUILD=build/asan CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=address,undefined \
+         -fno-sanitize-recover=all -fno-omit-frame-pointer'
+TSAN  := BUILD=build/tsan CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=thread'
+
+run: deps-build ## build, and serve the demo model (or MODEL=file.gguf) on 127.0.0.1:8080; ARGS= adds flags
+	@$(MAKE) --no-print-directory $(BUILD)/quire
+	$(BUILD)/quire serve $(if $(MODEL),--model $(MODEL)) $(ARGS)
+
+test: deps-test ## everything a change must pass: unit, check, sim, golden, end to end (minutes)
+	@$(MAKE) --no-print-directory test-unit
+	@$(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory test-sim
+	@$(MAKE) --no-print-directory golden
+	@$(MAKE) --no-print-directory e2e
+
+test-unit: ## one test per module, in the debug build (asserts, allocation guard)
+	@$(MAKE) --no-print-directory $(DEBUG) unit-here
+test-sim: ## the scheduler without a model: scripted and random traffic
+	@$(MAKE) --no-print-directory $(DEBUG) sim-here
+golden: ## real weights, real vocabularies, and promise P1: the same bits in any batch
+	@$(MAKE) --no-print-directory $(DEBUG) golden-here
+check: $(CHECK) ## every kernel of every instruction set against its definition
+	@$(CHECK)
+e2e: $(BUILD)/quire $(TOOLS) ## the server over loopback, release and debug build
+	@$(MAKE) --no-print-directory $(DEBUG) build/debug/quire
+	@QUIRE_BIN=$(BUILD)/quire QUIRE_DEBUG_BIN=build/debug/quire QUIRE_TOOLS=$(BUILD)/tools \
+	    $(PYTHON) -m pytest -q -p no:cacheprovider tests/e2e
+
+# These run in whatever build BUILD and CFLAGS say; the targets above choose.
+unit-here: $(UNIT)
+	@sh tests/run.sh unit $(UNIT)
+sim-here: $(SIM)
+	@sh tests/run.sh sim $(SIM)
+golden-here: $(GOLD)
+	@sh tests/run.sh golden $(GOLD)
+
+asan: ## the same tests under the address and undefined-behaviour sanitizers
+	@$(MAKE) --no-print-directory $(ASAN) unit-here check sim-here golden-here build/asan/quire
+	@QUIRE_BIN=build/asan/quire QUIRE_DEBUG_BIN=build/asan/quire QUIRE_TOOLS=$(BUILD)/tools \
+	    $(PYTHON) -m pytest -q -p no:cacheprovider tests/e2e
+tsan: ## threads: unit, simulation, and the server under load, with the thread sanitizer
+	@$(MAKE) --no-print-directory $(TSAN) unit-here golden-here build/tsan/quire
+	@QUIRE_BIN=build/tsan/quire QUIRE_DEBUG_BIN=build/tsan/quire QUIRE_TOOLS=$(BUILD)/tools \
+	    $(PYTHON) -m pytest -q -p no:cacheprovider tests/e2e -m threads
+
+bench: $(BENCH) $(TOOLS) ## speed of the kernels and of the whole engine, beside the machine's limits
+	@for b in $(BENCH); do $$b || exit 1; done
+
+lint: deps-lint ## include table, lone headers, banned functions, layout, cppcheck
+	@CC='$(CC)' sh tests/lint/lint.sh
+format: ## clang-format in place
+	clang-format -i $(shell git ls-files '*.c' '*.h')
+
+fuzz: ## build the libFuzzer targets into build/fuzz (run: build/fuzz/fuzz_gguf -max_total_time=60)
+	@$(MAKE) --no-print-directory BUILD=build/fuzz CC=clang \
+	    CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=fuzzer-no-link,address,undefined' fuzz-here
+FUZZ := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
+fuzz-here: $(FUZZ)
+$(FUZZ): $(BUILD)/%: $(BUILD)/tests/fuzz/%.o $(LIB)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) -fsanitize=fuzzer -o $@ $< $(LIB) $(LIBS)
+
+install: $(BUILD)/quire ## into $(DESTDIR)$(PREFIX), with the sample configuration
+	install -D -m 755 $(BUILD)/quire $(DESTDIR)$(PREFIX)/bin/quire
+	install -D -m 644 config/quire.conf $(DESTDIR)$(PREFIX)/share/quire/quire.conf
+uninstall: ## remove what install put there
+	rm -f $(DESTDIR)$(PREFIX)/bin/quire $(DESTDIR)$(PREFIX)/share/quire/quire.conf
+docker: ## the container image
+	docker build -f docker/Dockerfile -t quire .
+clean: ## remove everything built
+	rm -rf build
+
+# Debian packages: what is missing is installed when that is allowed, else the command is printed.
+DEB_BUILD := gcc pkg-config libmicrohttpd-dev libuv1-dev libcjson-dev libpcre2-dev libxxhash-dev \
+             libinih-dev
+DEB_TEST  := $(DEB_BUILD) libcmocka-dev python3 python3-pytest prometheus
+DEB_LINT  := cppcheck
+deps: deps-test deps-lint ## make sure that all Debian packages are there
+deps-build: ; @sh tests/deps.sh $(DEB_BUILD)
+deps-test:  ; @sh tests/deps.sh $(DEB_TEST)
+deps-lint:  ; @sh tests/deps.sh $(DEB_LINT)
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sort | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
+	    awk -F'\t' '{printf "  make %-11s %s\n", $$1, $$2}'
+
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: all
+.PHONY: all run test test-unit test-sim golden check e2e unit-here sim-here golden-here asan tsan \
+        bench lint format fuzz fuzz-here install uninstall docker clean deps deps-build deps-test \
+        deps-lint help

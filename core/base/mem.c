@@ -122,6 +122,8 @@ void mem_guard_end(void)
     guard_phase = NULL;
 }
 
+/* With a sanitizer its own allocator must stay in place: the guard is off there. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 static void guard_check(void)
 {
     const char *phase = guard_phase;
@@ -138,8 +140,6 @@ static void guard_check(void)
     abort();
 }
 
-/* With a sanitizer its own allocator must stay in place; the guard then sees mem_* only. */
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);

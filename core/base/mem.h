@@ -3,7 +3,8 @@
  * All of Quire's own allocations go through here. In a debug build (QUIRE_DEBUG) the whole
  * process's malloc family is interposed, so that an allocation hidden in a library is caught
  * too: between mem_guard_begin() and mem_guard_end() of a thread any allocation by that thread
- * prints the phase and aborts. Tests make the n-th allocation fail with mem_fail_after().
+ * prints the phase and aborts. (Not under a sanitizer, which has an allocator of its own.) Tests
+ * make the n-th allocation fail with mem_fail_after().
  *
  * Thread: any; the guard is per thread, the failure counter is process-wide (tests only).
  * Memory: the caller's; free with mem_free() or, for mem_map(), mem_unmap().

@@ -201,7 +201,7 @@ static void test_arrays(void **arg)
     (void)arg;
     raw_header(&b, 0, 9 + 3);
     for (int i = 0; i < 9; i++) {
-        char key[8];
+        char key[16];
 
         snprintf(key, sizeof(key), "a%d", i);
         raw_array(&b, key, ints[i], 3);
@@ -221,7 +221,7 @@ static void test_arrays(void **arg)
 
     for (int i = 0; i < 9; i++) {
         static const int64_t last[] = {254, -2, 65534, -2, 4294967294, -2, -2, -2, 1};
-        char key[8];
+        char key[16];
 
         snprintf(key, sizeof(key), "a%d", i);
         assert_int_equal(gguf_get_array(g, key, (enum gguf_type)ints[i], &kv, err, sizeof(err)), 0);

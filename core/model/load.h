@@ -1,0 +1,65 @@
+/* core/model/load.h - what the steps of model_load() share.
+ *
+ * Private to core/model. The steps, each leaving what the next one needs in the struct:
+ * shape (shape.c), the tensors found and checked (weights.c), room for them, panels packed
+ * (pack.c), vectors and rope tables (rope.c).
+ *
+ * Thread: the loading thread.
+ * Memory: see each step.
+ * Errors: load_fail() writes the sentence, FILE: SUBJECT: WHAT WAS FOUND.
+ */
+#ifndef CORE_MODEL_LOAD_H
+#define CORE_MODEL_LOAD_H
+
+#include "core/gguf/gguf.h"
+#include "core/model/model.h"
+#include "core/model/rope.h"
+#include "core/model/traits.h"
+
+/* A tensor of the file and the matrix that it becomes. */
+struct matrix_job {
+    const struct gguf_tensor *src;
+    struct matrix *dst;
+    uint64_t at; /* of the panels in their mapping */
+};
+
+/* A tensor of the file, or none, and the floats that it becomes. */
+struct vector_job {
+    const struct gguf_tensor *src;
+    const float **dst;
+    size_t at; /* in floats */
+};
+
+struct load {
+    const struct gguf *g;
+    const struct traits *traits;
+    struct model *m;
+    struct rope_options rope; /* divisors: once the vectors are decoded */
+    const float *divisors;    /* of rope_freqs.weight, or NULL */
+    struct matrix_job *matrices;
+    size_t n_matrices;
+    struct vector_job *vectors;
+    size_t n_vectors;
+    size_t n_floats;      /* of all vectors */
+    uint64_t panel_bytes; /* of all matrices */
+    bool *used;           /* [tensors of the file] */
+    char *err;
+    size_t err_len;
+};
+
+int load_fail(struct load *l, int rc, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Copy a text of the file for messages and names: what is not printable ASCII becomes "?". */
+void load_printable(char *dst, size_t size, struct gguf_str s);
+
+/* Metadata -> l->traits, l->rope and l->m->shape, all in proven ranges; n_vocab from the embedding.
+ */
+int load_shape(struct load *l, uint32_t n_ctx);
+
+/* Find every tensor that the shape asks for, check it, and list it in l->matrices and
+ * l->vectors with its place; refuse files that lack one or have another. */
+int load_weights(struct load *l);
+void load_weights_release(struct load *l);
+
+#endif

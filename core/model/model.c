@@ -1,0 +1,243 @@
+/* core/model/model.c - loading a model, step by step (see load.h), and what there is to free. */
+#include "core/model/model.h"
+
+#include "core/base/err.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/model/load.h"
+#include "core/model/pack.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct arena {
+    void *panels;
+    size_t panel_bytes;
+    float *floats; /* vectors, then the rope tables */
+    size_t float_bytes;
+};
+
+int load_fail(struct load *l, int rc, const char *format, ...)
+{
+    va_list args;
+    const int n = snprintf(l->err, l->err_len, "%s: ", gguf_name(l->g));
+
+    va_start(args, format);
+    if (n >= 0 && (size_t)n < l->err_len)
+        vsnprintf(l->err + n, l->err_len - (size_t)n, format, args);
+    va_end(args);
+    return rc;
+}
+
+void load_printable(char *dst, size_t size, struct gguf_str s)
+{
+    size_t n = 0;
+
+    for (; n < s.len && n + 1 < size; n++)
+        dst[n] = s.data[n] >= 0x20 && s.data[n] <= 0x7e ? s.data[n] : '?';
+    dst[n] = '\0';
+}
+
+/* general.name, or the file's name without folder and ".gguf". */
+static int set_name(struct load *l)
+{
+    struct gguf_str name = {0};
+    const int rc = gguf_get_str(l->g, "general.name", &name, l->err, l->err_len);
+    const char *slash;
+
+    if (rc < 0 && rc != ERR_NOENT)
+        return rc;
+    if (name.len == 0) {
+        slash = strrchr(gguf_name(l->g), '/');
+        name.data = slash != NULL ? slash + 1 : gguf_name(l->g);
+        name.len = strlen(name.data);
+        if (name.len > 5 && strcmp(name.data + name.len - 5, ".gguf") == 0)
+            name.len -= 5;
+    }
+    load_printable(l->m->name, sizeof(l->m->name), name);
+    return 0;
+}
+
+static void set_totals(struct load *l)
+{
+    static const enum block_type types[] = {
+        BLOCK_F32,  BLOCK_F16,  BLOCK_BF16, BLOCK_Q4_0, BLOCK_Q4_1, BLOCK_Q5_0, BLOCK_Q5_1,
+        BLOCK_Q8_0, BLOCK_Q2_K, BLOCK_Q3_K, BLOCK_Q4_K, BLOCK_Q5_K, BLOCK_Q6_K};
+    struct model *m = l->m;
+    uint64_t most = 0;
+
+    for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
+        uint64_t bytes = 0;
+
+        for (size_t i = 0; i < l->n_matrices; i++)
+            bytes += l->matrices[i].src->type == types[t] ? l->matrices[i].src->bytes : 0;
+        if (bytes > most)
+            snprintf(m->ftype, sizeof(m->ftype), "%s", block_format(types[t])->name);
+        most = bytes > most ? bytes : most;
+    }
+    for (uint64_t i = 0; i < gguf_n_tensors(l->g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(l->g, i);
+
+        m->n_params += t->dims[0] * t->dims[1];
+    }
+    m->file_bytes = gguf_file_bytes(l->g);
+    m->weight_bytes = l->panel_bytes + (uint64_t)l->n_floats * sizeof(float);
+}
+
+static void warn_expanded(const struct load *l)
+{
+    unsigned n = 0;
+    uint64_t file = 0, packed = 0;
+
+    for (size_t i = 0; i < l->n_matrices; i++) {
+        const struct matrix_job *job = &l->matrices[i];
+
+        if (!pack_is_expanded(job->src->type))
+            continue;
+        n++;
+        file += job->src->bytes;
+        packed += (uint64_t)job->dst->n_panels * job->dst->panel_bytes;
+    }
+    if (n > 0)
+        log_warn("model", "event=expanded-to-f32 tensors=%u file_bytes=%llu packed_bytes=%llu", n,
+                 (unsigned long long)file, (unsigned long long)packed);
+}
+
+/* Take the two mappings and tell every matrix and vector its place in them. */
+static int take_arena(struct load *l)
+{
+    struct model *m = l->m;
+    const size_t tables = (size_t)m->shape.n_ctx * (m->shape.n_rot / 2);
+    struct arena *a = mem_calloc(1, sizeof(*a));
+
+    m->arena = a;
+    if (a == NULL)
+        return load_fail(l, ERR_NOMEM, "out of memory");
+    a->panel_bytes = (size_t)l->panel_bytes;
+    a->float_bytes = (l->n_floats + 2 * tables) * sizeof(float);
+    a->panels = mem_map(a->panel_bytes);
+    a->floats = mem_map(a->float_bytes);
+    if (a->panels == NULL || a->floats == NULL)
+        return load_fail(l, ERR_NOMEM, "no memory for %zu bytes of weights and %zu of tables",
+                         a->panel_bytes, a->float_bytes);
+    for (size_t i = 0; i < l->n_matrices; i++)
+        l->matrices[i].dst->data = (const uint8_t *)a->panels + l->matrices[i].at;
+    for (size_t i = 0; i < l->n_vectors; i++)
+        *l->vectors[i].dst = a->floats + l->vectors[i].at;
+    if (m->output.data == NULL)
+        m->output = m->embed; /* tied */
+    m->rope_cos = a->floats + l->n_floats;
+    m->rope_sin = m->rope_cos + tables;
+    return 0;
+}
+
+static int fail_not_finite(struct load *l, const struct gguf_tensor *t)
+{
+    return load_fail(l, ERR_FORMAT, "tensor '%.*s': holds a number that is not finite",
+                     (int)t->name.len, t->name.data);
+}
+
+static int decode_vectors(struct load *l)
+{
+    const struct arena *a = l->m->arena;
+
+    for (size_t i = 0; i < l->n_vectors; i++) {
+        const struct gguf_tensor *t = l->vectors[i].src;
+        float *dst = a->floats + l->vectors[i].at;
+
+        block_decode(t->type, t->data, dst, (size_t)t->dims[0]);
+        for (uint64_t j = 0; j < t->dims[0]; j++)
+            if (!isfinite(dst[j]))
+                return fail_not_finite(l, t);
+    }
+    return 0;
+}
+
+static int fill_rope(struct load *l)
+{
+    const struct arena *a = l->m->arena;
+    const size_t tables = (size_t)l->rope.n_ctx * (l->rope.n_rot / 2);
+
+    for (uint32_t j = 0; l->divisors != NULL && j < l->rope.n_rot / 2; j++)
+        if (!(l->divisors[j] > 0.0f))
+            return load_fail(l, ERR_FORMAT,
+                             "tensor 'rope_freqs.weight': holds %g, but must be above 0",
+                             (double)l->divisors[j]);
+    l->rope.divisors = l->divisors;
+    rope_tables(&l->rope, a->floats + l->n_floats, a->floats + l->n_floats + tables);
+    return 0;
+}
+
+static int pack(struct load *l, const struct model_options *options)
+{
+    size_t bad = 0;
+    const int rc = pack_matrices(l->matrices, l->n_matrices, options, &bad);
+
+    if (rc == ERR_FORMAT)
+        return fail_not_finite(l, l->matrices[bad].src);
+    return rc < 0 ? load_fail(l, rc, "out of memory") : 0;
+}
+
+static int load(struct load *l, const struct model_options *options)
+{
+    int rc = load_shape(l, options->n_ctx);
+
+    if (rc == 0)
+        rc = set_name(l);
+    if (rc == 0)
+        rc = load_weights(l);
+    if (rc == 0)
+        rc = take_arena(l);
+    if (rc == 0)
+        rc = decode_vectors(l);
+    if (rc == 0)
+        rc = fill_rope(l);
+    if (rc == 0)
+        rc = pack(l, options);
+    if (rc < 0)
+        return rc;
+    set_totals(l);
+    warn_expanded(l);
+    return 0;
+}
+
+int model_load(struct model **out, const struct gguf *g, const struct model_options *options,
+               char *err, size_t err_len)
+{
+    struct load l = {.g = g, .err = err, .err_len = err_len};
+    int rc;
+
+    *out = NULL;
+    l.m = mem_calloc(1, sizeof(*l.m));
+    if (l.m == NULL)
+        return load_fail(&l, ERR_NOMEM, "out of memory");
+    rc = load(&l, options);
+    load_weights_release(&l);
+    if (rc < 0) {
+        model_destroy(&l.m);
+        return rc;
+    }
+    *out = l.m;
+    return 0;
+}
+
+void model_destroy(struct model **mp)
+{
+    struct model *m = mp != NULL ? *mp : NULL;
+    struct arena *a;
+
+    if (m == NULL)
+        return;
+    a = m->arena;
+    if (a != NULL) {
+        mem_unmap(a->panels, a->panel_bytes);
+        mem_unmap(a->floats, a->float_bytes);
+    }
+    mem_free(a);
+    mem_free(m->layers);
+    mem_free(m);
+    *mp = NULL;
+}

@@ -1,0 +1,78 @@
+/* server/choice.h - one choice of a completion: tokens in, text out.
+ *
+ * A choice is what the engine knows as a request. It turns events into decoded text, looks for
+ * stop strings, and keeps what has not been sent yet: everything for a plain answer, the delta
+ * since the last frame for a stream. Offsets count characters of prompt + completion.
+ *
+ * Thread: the loop's.
+ * Memory: text and logprobs are bounded; see HTTP_MAX_REPLY.
+ */
+#ifndef SERVER_CHOICE_H
+#define SERVER_CHOICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/text/tokenizer.h"
+#include "scheduler/queue.h"
+#include "server/logprobs.h"
+#include "server/stop.h"
+
+struct prompt { /* one prompt of the request, shared by its n choices */
+    char *text;             /* as it was given, or decoded from ids; only for echo */
+    size_t n_text;
+    struct token_list ids;
+    bool is_text;           /* was given as a string */
+    bool has_added_bos;     /* ids[0] was not written by the client */
+    bool at_start;          /* nothing in it is text: the completion begins one */
+};
+
+struct choice_rules { /* the same for all choices of a request */
+    const struct tokenizer *tokenizer;
+    const struct stop_list *stop;
+    bool echo, wants_logprobs, wants_ids;
+    uint32_t min_tokens; /* stop strings count from here on */
+};
+
+struct choice {
+    uint32_t index;
+    const struct prompt *prompt;
+    const struct choice_rules *rules;
+    struct detok detok, echo_detok;
+    struct stop stop;
+    struct buf text;          /* certain, not yet sent */
+    struct logprobs logprobs; /* not yet sent */
+    struct buf ids;           /* "1,2,3", not yet sent */
+    uint64_t n_chars;         /* decoded so far, sent or not */
+    uint32_t n_scores_due;    /* prompt tokens whose score has not come: until then nothing goes out */
+    uint32_t n_tokens;
+    bool has_stopped;         /* a stop string was found: what still comes is not wanted */
+    bool has_prompt_ids_sent;
+    enum finish finish;       /* FINISH_NONE until the end */
+};
+
+/* The prompt must outlive the choice. With echo its text and first token stand ready. */
+void choice_init(struct choice *c, uint32_t index, const struct prompt *prompt,
+                 const struct choice_rules *rules);
+void choice_release(struct choice *c);
+
+/* A prompt token's log-probability. */
+void choice_score(struct choice *c, const struct event *e);
+
+/* A generated token. `scratch` is emptied and used. Returns true when it completed a stop string:
+ * the engine may be told to stop. */
+bool choice_token(struct choice *c, const struct event *e, struct buf *scratch);
+
+/* No more tokens come: held-back text goes out. */
+void choice_end(struct choice *c, enum finish finish, struct buf *scratch);
+
+/* Is there something that a frame should carry now? */
+bool choice_has_news(const struct choice *c);
+
+/* {"index":0,"text":"…","finish_reason":null,"logprobs":null}, and forget what it carried. */
+void choice_render(struct choice *c, struct buf *out);
+
+/* The first error of any buffer: the answer would be incomplete. */
+int choice_error(const struct choice *c);
+
+#endif

@@ -1,0 +1,27 @@
+/* server/error.h - a refusal as clients read it: HTTP status and OpenAI's error object.
+ *
+ * Thread: any; plain data.
+ * Memory: none but the rendered buffer.
+ */
+#ifndef SERVER_ERROR_H
+#define SERVER_ERROR_H
+
+#include "core/base/buf.h"
+
+struct api_error { /* status 0 = no error */
+    int status;
+    const char *type; /* static */
+    const char *code; /* static, or NULL for null */
+    char param[32];   /* the field at fault, or "" for null */
+    char message[256];
+};
+
+/* Fill *e with the type that belongs to the status. Returns a negative ERR_* so that a parser can
+ * return it at once. `param` and `code` may be NULL. */
+int api_error_set(struct api_error *e, int status, const char *param, const char *code,
+                  const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* {"error":{"message":…,"type":…,"param":…,"code":…}} */
+void api_error_render(const struct api_error *e, struct buf *out);
+
+#endif

@@ -1,0 +1,127 @@
+/* server/facts.c - see facts.h. */
+#include "server/facts.h"
+
+#include "core/base/clock.h"
+#include "core/base/version.h"
+#include "server/desk.h"
+#include "server/http.h"
+#include "server/json.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define JSON "application/json"
+
+static void reply(struct http_call *call, struct buf *body)
+{
+    http_call_reply(call, 200, JSON, body);
+}
+
+void facts_health(struct http_call *call)
+{
+    struct buf b;
+
+    buf_init(&b, 64);
+    buf_add_str(&b, "{\"status\":\"ok\"}");
+    reply(call, &b);
+}
+
+bool facts_is_wedged(const struct engine_stats *s, uint64_t now_us)
+{
+    return s->busy && s->last_step_us > 0 && now_us > s->last_step_us &&
+           now_us - s->last_step_us > FACTS_WEDGED_US;
+}
+
+void facts_ready(struct desk *d, struct http_call *call)
+{
+    struct engine_stats stats = {0};
+    struct api_error e;
+
+    if (d->queue != NULL)
+        queue_get_stats(d->queue, &stats);
+    if (d->queue == NULL)
+        api_error_set(&e, 503, NULL, NULL, "the server is starting");
+    else if (d->is_draining)
+        api_error_set(&e, 503, NULL, NULL, "the server is draining");
+    else if (facts_is_wedged(&stats, clock_us()))
+        api_error_set(&e, 503, NULL, NULL, "the engine has made no step for a minute");
+    else {
+        facts_health(call);
+        return;
+    }
+    http_call_reply_error(call, &e);
+}
+
+void facts_version(struct http_call *call)
+{
+    struct buf b;
+
+    buf_init(&b, 256);
+    buf_add_str(&b, "{\"version\":");
+    json_add_cstring(&b, quire_version());
+    buf_add_char(&b, '}');
+    reply(call, &b);
+}
+
+static void add_model(struct buf *b, const struct server_model *m)
+{
+    buf_add_str(b, "{\"id\":");
+    json_add_cstring(b, m->id);
+    buf_printf(b, ",\"object\":\"model\",\"created\":%" PRId64 ",\"owned_by\":\"quire\"", m->created);
+    buf_printf(b, ",\"max_model_len\":%u,\"root\":", m->max_context);
+    json_add_cstring(b, m->id);
+    buf_printf(b,
+               ",\"parent\":null,\"meta\":{\"n_vocab\":%u,\"n_ctx_train\":%u,\"n_embd\":%u,"
+               "\"n_params\":%" PRIu64 ",\"size\":%" PRIu64 "}}",
+               m->n_vocab, m->n_ctx_train, m->n_embd, m->n_params, m->size);
+}
+
+void facts_models(struct desk *d, struct http_call *call)
+{
+    struct buf b;
+
+    buf_init(&b, (size_t)64 << 10);
+    buf_add_str(&b, "{\"object\":\"list\",\"data\":[");
+    add_model(&b, &d->opt->model);
+    buf_add_str(&b, "]}");
+    reply(call, &b);
+}
+
+void facts_model(struct desk *d, struct http_call *call)
+{
+    struct api_error e;
+    struct buf b;
+
+    if (strcmp(http_call_tail(call), d->opt->model.id) != 0) {
+        api_error_set(&e, 404, "model", "model_not_found", "the model '%.100s' does not exist here",
+                      http_call_tail(call));
+        e.type = "invalid_request_error"; /* OpenAI's type for this 404 */
+        http_call_reply_error(call, &e);
+        return;
+    }
+    buf_init(&b, (size_t)64 << 10);
+    add_model(&b, &d->opt->model);
+    reply(call, &b);
+}
+
+void facts_metrics(struct desk *d, struct http_call *call, struct metrics_scene *scene)
+{
+    const struct server_model *m = &d->opt->model;
+    struct engine_stats stats = {0};
+    struct buf b;
+
+    if (d->queue != NULL)
+        queue_get_stats(d->queue, &stats);
+    scene->stats = &stats;
+    scene->model = m->id;
+    scene->arch = m->arch;
+    scene->ftype = m->ftype;
+    scene->isa = d->opt->isa;
+    scene->version = quire_version();
+    scene->max_context = m->max_context;
+    scene->n_params = m->n_params;
+    scene->model_bytes = m->size;
+    buf_init(&b, (size_t)1 << 20);
+    metrics_render(d->metrics, scene, &b);
+    http_call_reply(call, 200, "text/plain; version=0.0.4; charset=utf-8", &b);
+}

@@ -1,0 +1,85 @@
+/* server/field.c - see field.h. */
+#include "server/field.h"
+
+#include "core/base/err.h"
+
+#include <math.h>
+#include <string.h>
+
+bool field_is_int(const cJSON *v, double min, double max)
+{
+    return cJSON_IsNumber(v) && isfinite(v->valuedouble) && v->valuedouble == floor(v->valuedouble) &&
+           v->valuedouble >= min && v->valuedouble <= max;
+}
+
+const cJSON *field_find(const cJSON *object, const char *name)
+{
+    const cJSON *found = NULL;
+
+    if (!cJSON_IsObject(object))
+        return NULL;
+    for (const cJSON *v = object->child; v != NULL; v = v->next)
+        if (strcmp(v->string, name) == 0)
+            found = v;
+    return cJSON_IsNull(found) ? NULL : found;
+}
+
+int field_bool(const cJSON *v, const char *name, bool *out, struct api_error *e)
+{
+    if (!cJSON_IsBool(v))
+        return api_error_set(e, 400, name, NULL, "'%s' must be true or false", name);
+    *out = cJSON_IsTrue(v);
+    return 0;
+}
+
+int field_uint(const cJSON *v, const char *name, uint32_t min, uint32_t max, uint32_t *out,
+               struct api_error *e)
+{
+    if (!cJSON_IsNumber(v))
+        return api_error_set(e, 400, name, NULL, "'%s' must be an integer", name);
+    if (!field_is_int(v, min, max))
+        return api_error_set(e, 400, name, NULL, "'%s' must be an integer between %u and %u, got %.17g",
+                             name, min, max, v->valuedouble);
+    *out = (uint32_t)v->valuedouble;
+    return 0;
+}
+
+int field_float(const cJSON *v, const char *name, double min, double max, float *out,
+                struct api_error *e)
+{
+    if (!cJSON_IsNumber(v))
+        return api_error_set(e, 400, name, NULL, "'%s' must be a number", name);
+    if (!(v->valuedouble >= min && v->valuedouble <= max)) /* a NaN is in no range */
+        return api_error_set(e, 400, name, NULL, "'%s' must be between %g and %g, got %.17g", name, min,
+                             max, v->valuedouble);
+    *out = (float)v->valuedouble;
+    return 0;
+}
+
+int field_seed(const cJSON *v, const char *name, uint64_t *out, struct api_error *e)
+{
+    if (!field_is_int(v, -0x1p63, 0x1p64))
+        return api_error_set(e, 400, name, NULL, "'%s' must be an integer of 64 bits", name);
+    if (v->valuedouble >= 0x1p64) /* 2^64 - 1 is rounded up to it when it is read */
+        *out = UINT64_MAX;
+    else
+        *out = v->valuedouble < 0 ? (uint64_t)(int64_t)v->valuedouble : (uint64_t)v->valuedouble;
+    return 0;
+}
+
+int field_ids(const cJSON *v, const char *name, int32_t n_vocab, uint32_t max, int32_t *ids,
+              uint32_t *n, struct api_error *e)
+{
+    *n = 0;
+    if (!cJSON_IsArray(v))
+        return api_error_set(e, 400, name, NULL, "'%s' must be an array of token ids", name);
+    for (const cJSON *it = v->child; it != NULL; it = it->next) {
+        if (!field_is_int(it, 0, n_vocab - 1))
+            return api_error_set(e, 400, name, NULL, "'%s' must hold token ids between 0 and %d", name,
+                                 n_vocab - 1);
+        if (*n == max)
+            return api_error_set(e, 400, name, NULL, "'%s' must hold at most %u token ids", name, max);
+        ids[(*n)++] = (int32_t)it->valuedouble;
+    }
+    return 0;
+}

@@ -1,0 +1,34 @@
+/* server/field.h - reading one JSON value as a type and range, or saying what is wrong with it.
+ *
+ * Every function gives 0, or a negative ERR_* with a 400 in *e that names the field.
+ *
+ * Thread: any.
+ * Memory: none.
+ */
+#ifndef SERVER_FIELD_H
+#define SERVER_FIELD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/error.h"
+#include "server/json.h"
+
+int field_bool(const cJSON *v, const char *name, bool *out, struct api_error *e);
+int field_uint(const cJSON *v, const char *name, uint32_t min, uint32_t max, uint32_t *out,
+               struct api_error *e);
+int field_float(const cJSON *v, const char *name, double min, double max, float *out,
+                struct api_error *e);
+/* Any integer of 64 bits, signed or not; beyond 2^53 JSON numbers are rounded, as everywhere. */
+int field_seed(const cJSON *v, const char *name, uint64_t *out, struct api_error *e);
+/* An array of at most `max` token ids below n_vocab. */
+int field_ids(const cJSON *v, const char *name, int32_t n_vocab, uint32_t max, int32_t *ids,
+              uint32_t *n, struct api_error *e);
+
+/* Is the value a whole number in min..max? */
+bool field_is_int(const cJSON *v, double min, double max);
+
+/* The last member of that name that is not null, or NULL. */
+const cJSON *field_find(const cJSON *object, const char *name);
+
+#endif

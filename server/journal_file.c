@@ -1,0 +1,99 @@
+/* server/journal_file.c - see journal_file.h. */
+#include "server/journal_file.h"
+
+#include "core/base/err.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "scheduler/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct journal_file {
+    struct journal *journal;
+    int fd;
+    bool is_busy, has_failed;
+    uv_fs_t write;
+    uv_loop_t *loop;
+    size_t n, done; /* bytes in the chunk, and of them in the file */
+    char chunk[JOURNAL_FILE_CHUNK];
+};
+
+int journal_file_open(struct journal_file **out, const char *path, struct journal *j, char *err,
+                      size_t err_len)
+{
+    struct journal_file *f = mem_calloc(1, sizeof(*f));
+
+    *out = NULL;
+    if (f == NULL)
+        return snprintf(err, err_len, "out of memory"), ERR_NOMEM;
+    f->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (f->fd < 0) {
+        snprintf(err, err_len, "cannot open the journal %s: %s", path, strerror(errno));
+        mem_free(f);
+        return ERR_IO;
+    }
+    f->journal = j;
+    *out = f;
+    return 0;
+}
+
+void journal_file_close(struct journal_file **file)
+{
+    struct journal_file *f = file != NULL ? *file : NULL;
+
+    if (f == NULL)
+        return;
+    close(f->fd);
+    mem_free(f);
+    *file = NULL;
+}
+
+static void write_rest(struct journal_file *f);
+
+static void on_written(uv_fs_t *request)
+{
+    struct journal_file *f = request->data;
+    const ssize_t result = request->result;
+
+    uv_fs_req_cleanup(request);
+    f->is_busy = false;
+    if (result < 0) {
+        f->has_failed = true;
+        log_error("journal", "event=write_failed reason=%s", uv_err_name((int)result));
+        return;
+    }
+    f->done += (size_t)result;
+    if (f->done < f->n)
+        write_rest(f);
+    else
+        journal_file_kick(f, f->loop);
+}
+
+static void write_rest(struct journal_file *f)
+{
+    const uv_buf_t buf = uv_buf_init(f->chunk + f->done, (unsigned int)(f->n - f->done));
+
+    f->write.data = f;
+    f->is_busy = uv_fs_write(f->loop, &f->write, f->fd, &buf, 1, -1, on_written) == 0;
+    f->has_failed = !f->is_busy;
+}
+
+void journal_file_kick(struct journal_file *f, uv_loop_t *loop)
+{
+    if (f == NULL || f->is_busy || f->has_failed)
+        return;
+    f->loop = loop;
+    f->n = journal_take(f->journal, f->chunk, sizeof(f->chunk));
+    f->done = 0;
+    if (f->n > 0)
+        write_rest(f);
+}
+
+bool journal_file_is_idle(const struct journal_file *f)
+{
+    return f == NULL || !f->is_busy;
+}

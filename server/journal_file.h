@@ -1,0 +1,31 @@
+/* server/journal_file.h - the journal's lines on their way into the file.
+ *
+ * What the engine appended is taken on each wake and written by the loop's thread pool, one write
+ * at a time, so neither thread waits for the disk. A write that fails ends the journal, with one
+ * line in the log.
+ *
+ * Thread: the loop's.
+ * Memory: one buffer of JOURNAL_FILE_CHUNK bytes.
+ */
+#ifndef SERVER_JOURNAL_FILE_H
+#define SERVER_JOURNAL_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <uv.h>
+
+#define JOURNAL_FILE_CHUNK ((size_t)64 << 10)
+
+struct journal;
+struct journal_file;
+
+/* Append to `path`, which is made if it is not there. A sentence in `err` when that fails. */
+int journal_file_open(struct journal_file **out, const char *path, struct journal *j, char *err,
+                      size_t err_len);
+void journal_file_close(struct journal_file **f); /* only when it is idle */
+
+/* Begin a write if there is something and none is under way. */
+void journal_file_kick(struct journal_file *f, uv_loop_t *loop);
+bool journal_file_is_idle(const struct journal_file *f);
+
+#endif

@@ -1,0 +1,189 @@
+/* server/json.c - see json.h. */
+#include "server/json.h"
+
+#include "core/base/err.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Length of the UTF-8 sequence at s, 0 when it is none (overlong, surrogate, too high, cut). */
+static size_t utf8_len(const unsigned char *s, size_t n)
+{
+    uint32_t c = s[0];
+    size_t len;
+
+    if (c < 0x80)
+        return 1;
+    if (c < 0xc2 || c > 0xf4)
+        return 0;
+    len = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+    if (len > n)
+        return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    if ((c == 0xe0 && s[1] < 0xa0) || (c == 0xed && s[1] > 0x9f) || (c == 0xf0 && s[1] < 0x90) ||
+        (c == 0xf4 && s[1] > 0x8f))
+        return 0;
+    return len;
+}
+
+bool json_is_utf8(const char *text, size_t n)
+{
+    const unsigned char *s = (const unsigned char *)text;
+
+    for (size_t i = 0; i < n;) {
+        const size_t len = utf8_len(s + i, n - i);
+
+        if (len == 0)
+            return false;
+        i += len;
+    }
+    return true;
+}
+
+size_t json_n_chars(const char *text, size_t n)
+{
+    size_t chars = 0;
+
+    for (size_t i = 0; i < n; i++)
+        chars += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return chars;
+}
+
+/* Skip a string; i stands behind its opening quote. Returns the index behind the closing one, n
+ * when there is none, SIZE_MAX for a \u0000. */
+static size_t skip_string(const char *s, size_t n, size_t i)
+{
+    while (i < n && s[i] != '"') {
+        if (s[i] == '\0')
+            return SIZE_MAX;
+        if (s[i] == '\\') {
+            if (n - i >= 6 && memcmp(s + i, "\\u0000", 6) == 0)
+                return SIZE_MAX;
+            i++;
+        }
+        i++;
+    }
+    return i < n ? i + 1 : n;
+}
+
+/* Depth and number of values, without building anything. */
+static int check_size(const char *s, size_t n, const char **why)
+{
+    size_t depth = 0, values = 1;
+
+    for (size_t i = 0; i < n;) {
+        const char c = s[i++];
+
+        if (c == '"') {
+            i = skip_string(s, n, i);
+            if (i == SIZE_MAX)
+                return *why = "the body has a NUL character in a string", ERR_INVAL;
+        } else if (c == '[' || c == '{') {
+            values++;
+            if (++depth > JSON_MAX_DEPTH)
+                return *why = "the body is nested too deeply", ERR_LIMIT;
+        } else if ((c == ']' || c == '}') && depth > 0) {
+            depth--;
+        } else if (c == ',') {
+            values++;
+        }
+        if (values > JSON_MAX_VALUES)
+            return *why = "the body has too many values", ERR_LIMIT;
+    }
+    return 0;
+}
+
+static bool is_blank(const char *s, const char *end)
+{
+    while (s < end && (*s == ' ' || *s == '\t' || *s == '\n' || *s == '\r'))
+        s++;
+    return s == end;
+}
+
+int json_parse(const char *text, size_t n, cJSON **out, const char **why)
+{
+    const char *end = NULL;
+    int rc;
+
+    *out = NULL;
+    if (n == 0)
+        return *why = "the body is empty; a JSON object is expected", ERR_INVAL;
+    if (!json_is_utf8(text, n))
+        return *why = "the body is not valid UTF-8", ERR_INVAL;
+    rc = check_size(text, n, why);
+    if (rc < 0)
+        return rc;
+    *out = cJSON_ParseWithLengthOpts(text, n, &end, 0);
+    if (*out != NULL && is_blank(end, text + n))
+        return 0;
+    *why = *out == NULL ? "the body is not valid JSON" : "something follows the JSON value";
+    cJSON_Delete(*out);
+    *out = NULL;
+    return ERR_INVAL;
+}
+
+static void add_escaped(struct buf *b, unsigned char c)
+{
+    switch (c) {
+    case '"':
+        buf_add(b, "\\\"", 2);
+        break;
+    case '\\':
+        buf_add(b, "\\\\", 2);
+        break;
+    case '\n':
+        buf_add(b, "\\n", 2);
+        break;
+    case '\r':
+        buf_add(b, "\\r", 2);
+        break;
+    case '\t':
+        buf_add(b, "\\t", 2);
+        break;
+    default:
+        buf_printf(b, "\\u%04x", c);
+    }
+}
+
+void json_add_string(struct buf *b, const char *text, size_t n)
+{
+    size_t done = 0;
+
+    buf_add_char(b, '"');
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char c = (unsigned char)text[i];
+
+        if (c >= 0x20 && c != '"' && c != '\\')
+            continue;
+        buf_add(b, text + done, i - done);
+        add_escaped(b, c);
+        done = i + 1;
+    }
+    if (n > done)
+        buf_add(b, text + done, n - done);
+    buf_add_char(b, '"');
+}
+
+void json_add_cstring(struct buf *b, const char *text)
+{
+    json_add_string(b, text, strlen(text));
+}
+
+void json_add_float(struct buf *b, float value)
+{
+    char text[32];
+
+    if (!isfinite(value))
+        value = value > 0 ? 9999.0f : -9999.0f;
+    for (int digits = 6; digits <= 9; digits++) { /* 9 always read back: IEEE 754 binary32 */
+        snprintf(text, sizeof(text), "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value)
+            break;
+    }
+    buf_add_str(b, text);
+}

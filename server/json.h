@@ -1,0 +1,39 @@
+/* server/json.h - JSON at the edge: a checked parse, and writing into a buffer.
+ *
+ * cJSON builds the tree. What it would let through or choke on is refused before: bytes that are
+ * no UTF-8, nesting, an absurd number of values (each costs a node), and \u0000, which would end
+ * a C string early. Answers are written by hand into a struct buf, so their key order is ours.
+ *
+ * Thread: any. cJSON keeps the place of its last error in two static words that nobody here
+ *         reads; parsing on several threads is otherwise free of shared state.
+ * Memory: the tree is the caller's, freed by cJSON_Delete().
+ */
+#ifndef SERVER_JSON_H
+#define SERVER_JSON_H
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/base/buf.h"
+
+#define JSON_MAX_DEPTH 32           /* no known field nests deeper than 3 */
+#define JSON_MAX_VALUES (1u << 20)  /* a token-id prompt has one value a token */
+
+/* Parse exactly one value that fills text[0..n). 0; ERR_INVAL or ERR_LIMIT with a sentence
+ * (static) in *why and *out = NULL. */
+int json_parse(const char *text, size_t n, cJSON **out, const char **why);
+
+bool json_is_utf8(const char *text, size_t n);
+
+/* Code points in text[0..n), which is UTF-8. */
+size_t json_n_chars(const char *text, size_t n);
+
+/* "text" with quotes and everything that JSON wants escaped; the text is UTF-8. */
+void json_add_string(struct buf *b, const char *text, size_t n);
+void json_add_cstring(struct buf *b, const char *text);
+
+/* The shortest decimal that reads back as the same float; infinities become +-9999, since JSON has none. */
+void json_add_float(struct buf *b, float value);
+
+#endif

@@ -1,0 +1,130 @@
+/* server/logprobs.c - see logprobs.h. */
+#include "server/logprobs.h"
+
+#include "core/text/tokenizer.h"
+#include "server/http.h"
+#include "server/json.h"
+
+#include <string.h>
+
+void logprobs_init(struct logprobs *l)
+{
+    l->n = 0;
+    buf_init(&l->tokens, HTTP_MAX_REPLY / 4);
+    buf_init(&l->values, HTTP_MAX_REPLY / 4);
+    buf_init(&l->tops, HTTP_MAX_REPLY);
+    buf_init(&l->offsets, HTTP_MAX_REPLY / 4);
+}
+
+void logprobs_release(struct logprobs *l)
+{
+    buf_release(&l->tokens);
+    buf_release(&l->values);
+    buf_release(&l->tops);
+    buf_release(&l->offsets);
+}
+
+void logprobs_clear(struct logprobs *l)
+{
+    l->n = 0;
+    buf_clear(&l->tokens);
+    buf_clear(&l->values);
+    buf_clear(&l->tops);
+    buf_clear(&l->offsets);
+}
+
+void logprobs_add_token(struct buf *b, const struct tokenizer *t, int32_t id)
+{
+    size_t n = 0;
+    const char *piece = tokenizer_piece(t, id, &n);
+
+    if (json_is_utf8(piece, n)) {
+        json_add_string(b, piece, n);
+        return;
+    }
+    buf_add_str(b, "\"bytes:");
+    for (size_t i = 0; i < n; i++)
+        buf_printf(b, "\\\\x%02x", (unsigned char)piece[i]);
+    buf_add_char(b, '"');
+}
+
+/* Two ids may have the same text; a JSON object should have each key once. */
+static bool has_same_text(const struct tokenizer *t, int32_t a, int32_t b)
+{
+    size_t n_a = 0, n_b = 0;
+    const char *text_a = tokenizer_piece(t, a, &n_a);
+    const char *text_b = tokenizer_piece(t, b, &n_b);
+
+    return n_a == n_b && memcmp(text_a, text_b, n_a) == 0;
+}
+
+static void add_member(struct buf *b, const struct tokenizer *t, int32_t id, float logprob)
+{
+    if (b->data[b->len - 1] != '{')
+        buf_add_char(b, ',');
+    logprobs_add_token(b, t, id);
+    buf_add_char(b, ':');
+    json_add_float(b, logprob);
+}
+
+/* The alternatives, best first, and the token itself if it is none of them. */
+static void add_top(struct buf *b, const struct tokenizer *t, const struct logprob_entry *e)
+{
+    bool seen = false;
+
+    if (buf_add_char(b, '{') < 0)
+        return;
+    for (uint32_t i = 0; i < e->n_top; i++) {
+        bool is_duplicate = false;
+
+        if (e->top[i].id != e->id && has_same_text(t, e->top[i].id, e->id))
+            continue; /* the key belongs to the token that was chosen */
+        for (uint32_t k = 0; k < i; k++)
+            is_duplicate = is_duplicate || has_same_text(t, e->top[i].id, e->top[k].id);
+        if (is_duplicate)
+            continue;
+        seen = seen || e->top[i].id == e->id;
+        add_member(b, t, e->top[i].id, e->top[i].logprob);
+    }
+    if (!seen)
+        add_member(b, t, e->id, *e->logprob);
+    buf_add_char(b, '}');
+}
+
+void logprobs_add(struct logprobs *l, const struct tokenizer *t, const struct logprob_entry *e)
+{
+    if (l->n++ > 0) {
+        buf_add_char(&l->tokens, ',');
+        buf_add_char(&l->values, ',');
+        buf_add_char(&l->tops, ',');
+        buf_add_char(&l->offsets, ',');
+    }
+    logprobs_add_token(&l->tokens, t, e->id);
+    buf_printf(&l->offsets, "%llu", (unsigned long long)e->offset);
+    if (e->logprob == NULL) {
+        buf_add_str(&l->values, "null");
+        buf_add_str(&l->tops, "null");
+        return;
+    }
+    json_add_float(&l->values, *e->logprob);
+    add_top(&l->tops, t, e);
+}
+
+static void add_array(struct buf *out, const char *key, const struct buf *items)
+{
+    buf_add_str(out, key);
+    buf_add_char(out, '[');
+    buf_add(out, items->data, items->len);
+    buf_add_char(out, ']');
+    if (items->err < 0)
+        out->err = items->err;
+}
+
+void logprobs_render(const struct logprobs *l, struct buf *out)
+{
+    add_array(out, "{\"tokens\":", &l->tokens);
+    add_array(out, ",\"token_logprobs\":", &l->values);
+    add_array(out, ",\"top_logprobs\":", &l->tops);
+    add_array(out, ",\"text_offset\":", &l->offsets);
+    buf_add_char(out, '}');
+}

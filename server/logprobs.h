@@ -1,0 +1,43 @@
+/* server/logprobs.h - the four parallel arrays of the legacy "logprobs" object.
+ *
+ * Kept as JSON text that grows by one entry a token, so that nothing has to be stored twice.
+ *
+ * Thread: one owner.
+ * Memory: bounded by HTTP_MAX_REPLY together.
+ */
+#ifndef SERVER_LOGPROBS_H
+#define SERVER_LOGPROBS_H
+
+#include <stdint.h>
+
+#include "core/base/buf.h"
+#include "core/run/batch.h"
+
+struct tokenizer;
+
+struct logprobs {
+    uint32_t n; /* entries since the last clear */
+    struct buf tokens, values, tops, offsets;
+};
+
+struct logprob_entry {
+    int32_t id;
+    const float *logprob; /* NULL for the first prompt token: null in the arrays */
+    const struct top_logprob *top; /* [n_top], best first */
+    uint32_t n_top;
+    uint64_t offset; /* characters before it */
+};
+
+void logprobs_init(struct logprobs *l);
+void logprobs_release(struct logprobs *l);
+void logprobs_clear(struct logprobs *l);
+
+void logprobs_add(struct logprobs *l, const struct tokenizer *t, const struct logprob_entry *entry);
+
+/* {"tokens":[…],"token_logprobs":[…],"top_logprobs":[…],"text_offset":[…]} */
+void logprobs_render(const struct logprobs *l, struct buf *out);
+
+/* A token as a JSON string: its text, or "bytes:\\xe2\\x82" where that is no UTF-8. */
+void logprobs_add_token(struct buf *b, const struct tokenizer *t, int32_t id);
+
+#endif

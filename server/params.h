@@ -1,0 +1,56 @@
+/* server/params.h - the body of POST /v1/completions as a checked struct.
+ *
+ * A JSON null counts as absent, of duplicate keys the last one holds, unknown fields are counted
+ * and ignored, and a known field of the wrong type or range is a 400 that names it. What comes
+ * out has proven ranges; only the tokens of the prompts are checked later, when they exist.
+ *
+ * Thread: any.
+ * Memory: prompts are borrowed from the JSON tree, which must live as long as they are used.
+ */
+#ifndef SERVER_PARAMS_H
+#define SERVER_PARAMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "scheduler/request.h"
+#include "server/error.h"
+#include "server/json.h"
+#include "server/stop.h"
+
+#define PARAMS_MAX_CHOICES 128 /* prompts x n of one HTTP request */
+#define PARAMS_MAX_LOGPROBS SAMPLING_MAX_TOP
+
+struct params {
+    bool stream, include_usage, echo, ignore_eos, return_token_ids;
+    bool has_seed, has_priority;
+    uint32_t n_prompts, n; /* n_prompts * n <= PARAMS_MAX_CHOICES */
+    uint32_t max_tokens, min_tokens;
+    uint64_t deadline_ms; /* 0 = none */
+    enum priority priority;
+    struct sampling sampling; /* n_top -1 = no logprobs; bias and seed as below */
+    struct logit_bias bias[SAMPLING_MAX_BIAS];
+    uint32_t n_stop_ids;
+    int32_t stop_ids[REQUEST_MAX_STOP_IDS];
+    struct stop_list stop;
+    uint32_t n_unknown;   /* fields that nobody knows */
+    const cJSON *prompt;  /* string, [string], [int] or [[int]] */
+};
+
+struct params_limits {
+    const char *model; /* the served name */
+    int32_t n_vocab;
+};
+
+/* 0, or a negative ERR_* with *e filled. params_release() in both cases. */
+int params_parse(struct params *p, const cJSON *body, const struct params_limits *limits,
+                 struct api_error *e);
+void params_release(struct params *p);
+
+/* The i-th prompt: a string or an array of ids, each an integer within the vocabulary. */
+const cJSON *params_prompt(const struct params *p, uint32_t i);
+
+/* "high", "2" or 2 -> PRIORITY_HIGH; false when it is none. */
+bool params_priority(const char *text, enum priority *out);
+
+#endif

@@ -1,0 +1,235 @@
+/* server/prepare.c - see prepare.h. */
+#include "server/prepare.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/text/tokenizer.h"
+#include "server/http.h"
+
+#include <string.h>
+#include <sys/random.h>
+
+static int out_of_memory(struct prepared *p)
+{
+    return api_error_set(&p->error, 500, NULL, NULL, "out of memory");
+}
+
+static int too_long(struct prepared *p, const struct server_options *opt)
+{
+    p->reason = REJECTION_CONTEXT;
+    return api_error_set(&p->error, 400, "prompt", "context_length_exceeded",
+                         "this model's context is %u tokens, and the prompt leaves no room in it",
+                         opt->model.max_context);
+}
+
+static int encode_text(struct prepared *p, const struct server_options *opt, struct prompt *prompt,
+                       const cJSON *v)
+{
+    const struct tokenizer *t = opt->tokenizer;
+    const int32_t bos = tokenizer_bos(t);
+    int rc;
+
+    prompt->is_text = true;
+    prompt->n_text = strlen(v->valuestring);
+    prompt->text = mem_strdup(v->valuestring);
+    if (prompt->text == NULL)
+        return out_of_memory(p);
+    rc = tokenizer_encode(t, prompt->text, prompt->n_text,
+                          TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, opt->model.max_context,
+                          &prompt->ids);
+    if (rc == ERR_LIMIT)
+        return too_long(p, opt);
+    if (rc < 0)
+        return out_of_memory(p);
+    if (prompt->ids.n == 0) { /* something must come before the first token */
+        if (bos == TOKEN_NONE)
+            return api_error_set(&p->error, 400, "prompt", NULL,
+                                 "the prompt is empty and this model has no token to begin with");
+        prompt->ids.ids = mem_dup(&bos, sizeof(bos));
+        if (prompt->ids.ids == NULL)
+            return out_of_memory(p);
+        prompt->ids.n = prompt->ids.cap = 1;
+        prompt->has_added_bos = true;
+    } else {
+        prompt->has_added_bos = tokenizer_adds_bos(t) && prompt->ids.ids[0] == bos;
+    }
+    return 0;
+}
+
+/* The text of an echoed list of ids; control tokens are no text. */
+static int decode_ids(struct prepared *p, const struct tokenizer *t, struct prompt *prompt)
+{
+    struct detok d;
+    struct buf text;
+
+    buf_init(&text, HTTP_MAX_REPLY / 4);
+    detok_init(&d, t, true);
+    for (size_t i = 0; i < prompt->ids.n; i++)
+        detok_feed(&d, prompt->ids.ids[i], &text);
+    detok_finish(&d, &text);
+    if (text.err < 0) {
+        buf_release(&text);
+        return out_of_memory(p);
+    }
+    prompt->text = buf_detach(&text, &prompt->n_text);
+    return 0;
+}
+
+/* The ids were checked against the vocabulary by params_parse(). */
+static int take_ids(struct prepared *p, const struct server_options *opt, struct prompt *prompt,
+                    const cJSON *v)
+{
+    const size_t n = (size_t)cJSON_GetArraySize(v);
+
+    if (n > opt->model.max_context)
+        return too_long(p, opt);
+    prompt->ids.ids = mem_calloc(n, sizeof(*prompt->ids.ids));
+    if (prompt->ids.ids == NULL)
+        return out_of_memory(p);
+    for (const cJSON *it = v->child; it != NULL; it = it->next)
+        prompt->ids.ids[prompt->ids.n++] = (int32_t)it->valuedouble;
+    prompt->ids.cap = n;
+    return p->params.echo ? decode_ids(p, opt->tokenizer, prompt) : 0;
+}
+
+static int make_prompt(struct prepared *p, const struct server_options *opt, uint32_t i)
+{
+    const cJSON *v = params_prompt(&p->params, i);
+    struct prompt *prompt = &p->prompts[i];
+    const int rc = cJSON_IsString(v) ? encode_text(p, opt, prompt, v) : take_ids(p, opt, prompt, v);
+
+    if (rc < 0)
+        return rc;
+    if (!p->params.echo) {
+        mem_free(prompt->text);
+        prompt->text = NULL;
+    }
+    prompt->at_start = true;
+    for (size_t k = 0; k < prompt->ids.n; k++)
+        prompt->at_start =
+            prompt->at_start && tokenizer_is_control(opt->tokenizer, prompt->ids.ids[k]);
+    return 0;
+}
+
+/* What was asked for, cut to what the context leaves. */
+static int fit_tokens(struct prepared *p, const struct server_options *opt, uint32_t n_prompt,
+                      uint32_t *max_tokens)
+{
+    const uint32_t room = opt->model.max_context - n_prompt;
+
+    *max_tokens = p->params.max_tokens < room ? p->params.max_tokens : room;
+    if (room == 0 && p->params.max_tokens > 0)
+        return too_long(p, opt);
+    if ((uint64_t)n_prompt + *max_tokens <= opt->model.max_kv_tokens)
+        return 0;
+    p->reason = REJECTION_CONTEXT;
+    return api_error_set(&p->error, 400, "max_tokens", "context_length_exceeded",
+                         "prompt and completion take %u tokens, and the whole KV cache holds %u",
+                         n_prompt + *max_tokens, opt->model.max_kv_tokens);
+}
+
+/* Choices of one prompt differ by their seeds; the same seed gives the same n choices. */
+static void fill_request(struct request *r, const struct params *p, const struct prompt *prompt,
+                         uint32_t k)
+{
+    struct logit_bias *bias = (struct logit_bias *)r->sampling.bias;
+
+    memcpy(r->ids, prompt->ids.ids, prompt->ids.n * sizeof(*r->ids));
+    if (p->sampling.n_bias > 0)
+        memcpy(bias, p->bias, p->sampling.n_bias * sizeof(*bias));
+    r->sampling = p->sampling;
+    r->sampling.bias = bias;
+    r->sampling.seed += k;
+    r->priority = p->priority;
+    r->min_tokens = p->min_tokens;
+    r->ignore_eos = p->ignore_eos;
+    r->score_prompt = p->echo && p->sampling.n_top >= 0;
+    r->n_stop_ids = p->n_stop_ids;
+    memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof(*r->stop_ids));
+}
+
+static int make_requests(struct prepared *p, const struct server_options *opt)
+{
+    const struct params *params = &p->params;
+
+    for (uint32_t i = 0; i < p->n_choices; i++) {
+        const struct prompt *prompt = &p->prompts[i / params->n];
+        struct request_size size = {.n_prompt = (uint32_t)prompt->ids.n,
+                                    .n_bias = params->sampling.n_bias,
+                                    .penalties = sampling_has_penalty(&params->sampling)};
+
+        if (fit_tokens(p, opt, size.n_prompt, &size.max_tokens) < 0)
+            return ERR_INVAL;
+        if (request_create(&p->requests[i], &size) < 0)
+            return out_of_memory(p);
+        fill_request(p->requests[i], params, prompt, i % params->n);
+    }
+    return 0;
+}
+
+static int take_priority(struct prepared *p, const char *header)
+{
+    if (header == NULL || p->params.has_priority)
+        return 0;
+    if (params_priority(header, &p->params.priority))
+        return 0;
+    return api_error_set(&p->error, 400, "X-Priority", NULL,
+                         "the header X-Priority must be low, normal, high, critical or 0 to 3");
+}
+
+static int take_seed(struct prepared *p)
+{
+    if (p->params.has_seed)
+        return 0;
+    if (getrandom(&p->params.sampling.seed, sizeof(p->params.sampling.seed), 0) < 0)
+        return api_error_set(&p->error, 500, NULL, NULL, "the system gives no random numbers");
+    return 0;
+}
+
+static int build(struct prepared *p, const struct server_options *opt, const cJSON *body,
+                 const char *priority)
+{
+    const struct params_limits limits = {opt->model.id, tokenizer_n_vocab(opt->tokenizer)};
+
+    if (params_parse(&p->params, body, &limits, &p->error) < 0 || take_priority(p, priority) < 0 ||
+        take_seed(p) < 0)
+        return ERR_INVAL;
+    p->n_choices = p->params.n_prompts * p->params.n;
+    p->prompts = mem_calloc(p->params.n_prompts, sizeof(*p->prompts));
+    p->requests = mem_calloc(p->n_choices, sizeof(struct request *));
+    if (p->prompts == NULL || p->requests == NULL)
+        return out_of_memory(p);
+    for (uint32_t i = 0; i < p->params.n_prompts; i++)
+        if (make_prompt(p, opt, i) < 0)
+            return ERR_INVAL;
+    return make_requests(p, opt);
+}
+
+void prepare(struct prepared *p, const struct server_options *opt, const struct buf *body,
+             const char *priority)
+{
+    const char *why = NULL;
+    cJSON *json = NULL;
+
+    p->reason = REJECTION_INVALID;
+    if (json_parse(body->data, body->len, &json, &why) < 0)
+        api_error_set(&p->error, 400, NULL, NULL, "%s", why);
+    else
+        build(p, opt, json, priority);
+    p->params.prompt = NULL; /* it was the tree's */
+    cJSON_Delete(json);
+}
+
+void prepare_release(struct prepared *p)
+{
+    for (uint32_t i = 0; p->requests != NULL && i < p->n_choices; i++)
+        request_destroy(&p->requests[i]);
+    for (uint32_t i = 0; p->prompts != NULL && i < p->params.n_prompts; i++) {
+        mem_free(p->prompts[i].text);
+        token_list_release(&p->prompts[i].ids);
+    }
+    mem_free(p->requests);
+    mem_free(p->prompts);
+    params_release(&p->params);
+    *p = (struct prepared){0};
+}

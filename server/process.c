@@ -1,0 +1,68 @@
+/* server/process.c - see process.h. */
+#include "server/process.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+/* /proc/self/stat: the fields after the command's name, which may itself hold blanks. */
+static void read_stat(struct process_facts *out)
+{
+    const double hz = (double)sysconf(_SC_CLK_TCK);
+    unsigned long utime = 0, stime = 0, vsize = 0;
+    unsigned long long start = 0;
+    struct timespec up, now;
+    char text[1024];
+    const char *rest;
+    long rss = 0;
+    FILE *f = fopen("/proc/self/stat", "re");
+    size_t n;
+
+    if (f == NULL)
+        return;
+    n = fread(text, 1, sizeof(text) - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    rest = strrchr(text, ')');
+    /* state ppid pgrp session tty tpgid flags minflt cminflt majflt cmajflt, utime stime, cutime
+     * cstime priority nice threads itrealvalue, starttime vsize rss */
+    if (rest == NULL ||
+        sscanf(rest + 1,
+               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %*d %*d %*d %*d %*d %*d %llu %lu %ld",
+               &utime, &stime, &start, &vsize, &rss) != 5)
+        return;
+    clock_gettime(CLOCK_BOOTTIME, &up);
+    clock_gettime(CLOCK_REALTIME, &now);
+    out->cpu_seconds = (double)(utime + stime) / hz;
+    out->start_time_seconds = (double)now.tv_sec - (double)up.tv_sec + (double)start / hz;
+    out->virtual_bytes = vsize;
+    out->resident_bytes = (uint64_t)rss * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The directory stream that counts is itself one of those counted. */
+static uint64_t count_fds(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    uint64_t n = 0;
+
+    if (d == NULL)
+        return 0;
+    for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d))
+        n += e->d_name[0] != '.';
+    closedir(d);
+    return n > 0 ? n - 1 : 0;
+}
+
+void process_read(struct process_facts *out)
+{
+    struct rlimit r;
+
+    *out = (struct process_facts){0};
+    read_stat(out);
+    out->open_fds = count_fds();
+    if (getrlimit(RLIMIT_NOFILE, &r) == 0)
+        out->max_fds = r.rlim_cur;
+}

@@ -1,0 +1,21 @@
+/* server/process.h - what the kernel knows about this process, for the process_* metrics.
+ *
+ * Thread: any.
+ * Memory: none.
+ */
+#ifndef SERVER_PROCESS_H
+#define SERVER_PROCESS_H
+
+#include <stdint.h>
+
+struct process_facts {
+    double cpu_seconds;        /* user and system */
+    double start_time_seconds; /* Unix */
+    uint64_t resident_bytes, virtual_bytes;
+    uint64_t open_fds, max_fds;
+};
+
+/* From /proc; what cannot be read stays 0. */
+void process_read(struct process_facts *out);
+
+#endif

@@ -1,0 +1,299 @@
+/* server/server.c - see server.h: builds the parts, runs the loop, and ends in order.
+ *
+ * The end: the first signal closes the desk, so that posts are refused and the engine finishes
+ * what it has. When the last completion and the last HTTP exchange are over, HTTP stops, the
+ * handles close and the loop runs out.
+ */
+#include "server/server.h"
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "server/completion.h"
+#include "server/desk.h"
+#include "server/facts.h"
+#include "server/http.h"
+#include "server/journal_file.h"
+#include "server/tokens.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Connections beyond the requests that may be outstanding: health checks, metrics, keep-alive. */
+#define EXTRA_CONNECTIONS 256
+#define IDLE_TIMEOUT_S 60
+/* While draining: how often the end is looked for, and, after the second signal, how long clients
+ * get to read their last bytes. */
+#define DRAIN_TICK_MS 20
+#define FLUSH_US 2000000u
+
+struct server {
+    struct server_options opt;
+    uv_loop_t loop;
+    uv_async_t wake;
+    uv_signal_t on_term, on_int;
+    uv_timer_t tick;
+    struct http *http;
+    struct desk *desk;
+    struct metrics metrics;
+    struct journal_file *journal;
+    uint64_t start_us;
+    uint64_t stopped_us; /* when everything was cancelled; 0 before */
+    bool has_loop;
+};
+
+/* ---- routes ---- */
+
+static void on_completions(void *ud, struct http_call *call)
+{
+    completion_start(((struct server *)ud)->desk, call);
+}
+
+static void on_tokenize(void *ud, struct http_call *call)
+{
+    tokens_encode(((struct server *)ud)->desk, call);
+}
+
+static void on_detokenize(void *ud, struct http_call *call)
+{
+    tokens_decode(((struct server *)ud)->desk, call);
+}
+
+static void on_models(void *ud, struct http_call *call)
+{
+    facts_models(((struct server *)ud)->desk, call);
+}
+
+static void on_model(void *ud, struct http_call *call)
+{
+    facts_model(((struct server *)ud)->desk, call);
+}
+
+static void on_health(void *ud, struct http_call *call)
+{
+    (void)ud;
+    facts_health(call);
+}
+
+static void on_ready(void *ud, struct http_call *call)
+{
+    facts_ready(((struct server *)ud)->desk, call);
+}
+
+static void on_version(void *ud, struct http_call *call)
+{
+    (void)ud;
+    facts_version(call);
+}
+
+static void on_metrics(void *ud, struct http_call *call);
+
+static const struct http_route routes[] = {
+    {"/v1/completions", HTTP_POST, on_completions},
+    {"/v1/models", HTTP_GET, on_models},
+    {"/v1/models/", HTTP_GET, on_model},
+    {"/health", HTTP_GET, on_health},
+    {"/ready", HTTP_GET, on_ready},
+    {"/metrics", HTTP_GET, on_metrics},
+    {"/version", HTTP_GET, on_version},
+    {"/tokenize", HTTP_POST, on_tokenize},
+    {"/detokenize", HTTP_POST, on_detokenize},
+};
+#define N_ROUTES (sizeof(routes) / sizeof(routes[0]))
+_Static_assert(N_ROUTES < METRICS_MAX_ROUTES, "each route is a label, and so is the lack of one");
+
+static void on_metrics(void *ud, struct http_call *call)
+{
+    struct server *s = ud;
+    const char *labels[N_ROUTES + 1];
+    struct metrics_scene scene = {.routes = labels,
+                                  .n_routes = N_ROUTES + 1,
+                                  .n_connections = http_n_connections(s->http),
+                                  .uptime_s = (double)(clock_us() - s->start_us) / 1e6};
+
+    for (size_t i = 0; i < N_ROUTES; i++)
+        labels[i] = routes[i].path;
+    labels[N_ROUTES] = "other";
+    facts_metrics(s->desk, call, &scene);
+}
+
+static void on_done(void *ud, size_t route, int status)
+{
+    metrics_http(&((struct server *)ud)->metrics, route, status);
+}
+
+/* ---- ending ---- */
+
+static void end_loop(struct server *s)
+{
+    http_stop(s->http);
+    uv_close((uv_handle_t *)&s->wake, NULL);
+    uv_close((uv_handle_t *)&s->on_term, NULL);
+    uv_close((uv_handle_t *)&s->on_int, NULL);
+    uv_close((uv_handle_t *)&s->tick, NULL);
+}
+
+/* Everybody has an answer, or had time enough to read it. */
+static bool is_over(const struct server *s)
+{
+    if (s->desk->n_completions > 0 || !journal_file_is_idle(s->journal))
+        return false;
+    if (s->desk->queue != NULL && queue_n_outstanding(s->desk->queue) > 0)
+        return false;
+    if (http_n_calls(s->http) == 0)
+        return true;
+    return s->stopped_us > 0 && clock_us() - s->stopped_us > FLUSH_US;
+}
+
+static void on_tick(uv_timer_t *tick)
+{
+    struct server *s = tick->data;
+
+    journal_file_kick(s->journal, &s->loop);
+    if (is_over(s))
+        end_loop(s);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    struct server *s = handle->data;
+    const bool is_first = !s->desk->is_draining;
+
+    log_info("server", "event=%s signal=%s outstanding=%u", is_first ? "draining" : "stopping",
+             number == SIGINT ? "INT" : "TERM",
+             s->desk->queue != NULL ? queue_n_outstanding(s->desk->queue) : 0);
+    desk_close(s->desk, !is_first);
+    if (!is_first && s->stopped_us == 0)
+        s->stopped_us = clock_us();
+    http_drain(s->http);
+    uv_timer_start(&s->tick, on_tick, 0, DRAIN_TICK_MS);
+}
+
+/* ---- life ---- */
+
+static void on_wake(uv_async_t *wake)
+{
+    struct server *s = wake->data;
+
+    desk_take_events(s->desk);
+    http_kick(s->http);
+    journal_file_kick(s->journal, &s->loop);
+}
+
+void server_wake(void *ud)
+{
+    uv_async_send(&((struct server *)ud)->wake);
+}
+
+static int init_loop(struct server *s)
+{
+    if (uv_loop_init(&s->loop) != 0)
+        return ERR_INTERNAL;
+    s->has_loop = true;
+    if (uv_async_init(&s->loop, &s->wake, on_wake) != 0 ||
+        uv_signal_init(&s->loop, &s->on_term) != 0 || uv_signal_init(&s->loop, &s->on_int) != 0 ||
+        uv_timer_init(&s->loop, &s->tick) != 0)
+        return ERR_INTERNAL;
+    s->wake.data = s->on_term.data = s->on_int.data = s->tick.data = s;
+    return 0;
+}
+
+static int open_parts(struct server *s, char *err, size_t err_len)
+{
+    const struct http_options http = {
+        .loop = &s->loop,
+        .host = s->opt.host,
+        .port = s->opt.port,
+        .max_body = s->opt.max_body,
+        .max_connections = s->opt.max_outstanding + EXTRA_CONNECTIONS,
+        .idle_timeout_s = IDLE_TIMEOUT_S,
+        .routes = routes,
+        .n_routes = N_ROUTES,
+        .ud = s,
+        .done = on_done,
+    };
+    int rc = 0;
+
+    if (s->opt.journal_path != NULL && s->opt.journal != NULL)
+        rc = journal_file_open(&s->journal, s->opt.journal_path, s->opt.journal, err, err_len);
+    if (rc == 0)
+        rc = http_create(&s->http, &http, err, err_len);
+    return rc;
+}
+
+int server_create(struct server **out, const struct server_options *options, char *err,
+                  size_t err_len)
+{
+    struct server *s = mem_calloc(1, sizeof(*s));
+    int rc;
+
+    *out = NULL;
+    if (s == NULL)
+        return snprintf(err, err_len, "out of memory"), ERR_NOMEM;
+    s->opt = *options;
+    s->start_us = clock_us();
+    metrics_init(&s->metrics);
+    rc = init_loop(s);
+    if (rc == 0)
+        rc = desk_create(&s->desk, &s->opt, &s->loop, &s->metrics);
+    if (rc < 0)
+        snprintf(err, err_len, "the event loop cannot be set up: %s", err_text(rc));
+    else
+        rc = open_parts(s, err, err_len);
+    if (rc < 0) {
+        server_destroy(&s);
+        return rc;
+    }
+    s->desk->http = s->http;
+    *out = s;
+    return 0;
+}
+
+void server_attach(struct server *s, struct queue *q)
+{
+    desk_attach(s->desk, q);
+}
+
+uint16_t server_port(const struct server *s)
+{
+    return http_port(s->http);
+}
+
+int server_run(struct server *s)
+{
+    if (uv_signal_start(&s->on_term, on_signal, SIGTERM) != 0 ||
+        uv_signal_start(&s->on_int, on_signal, SIGINT) != 0)
+        return ERR_INTERNAL;
+    http_start(s->http);
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+    return 0;
+}
+
+static void close_handle(uv_handle_t *handle, void *ud)
+{
+    (void)ud;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+void server_destroy(struct server **server)
+{
+    struct server *s = server != NULL ? *server : NULL;
+
+    if (s == NULL)
+        return;
+    if (s->http != NULL)
+        http_stop(s->http);
+    if (s->has_loop) { /* whatever was set up before a failure, or never ran */
+        uv_walk(&s->loop, close_handle, NULL);
+        uv_run(&s->loop, UV_RUN_DEFAULT);
+        uv_loop_close(&s->loop);
+    }
+    http_destroy(&s->http);
+    desk_destroy(&s->desk);
+    journal_file_close(&s->journal);
+    mem_free(s);
+    *server = NULL;
+}

@@ -1,0 +1,104 @@
+/* server/stop.c - see stop.h. */
+#include "server/stop.h"
+
+#include "core/base/mem.h"
+
+#include <string.h>
+
+void stop_list_release(struct stop_list *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        mem_free(list->text[i]);
+    *list = (struct stop_list){0};
+}
+
+void stop_init(struct stop *s, const struct stop_list *list)
+{
+    s->list = list;
+    buf_init(&s->held, (size_t)1 << 20); /* a stop string and one token's text, with much room */
+}
+
+void stop_release(struct stop *s)
+{
+    buf_release(&s->held);
+}
+
+/* Where the stop string that is complete first begins; false when there is none. */
+static bool find(const struct stop *s, size_t *start)
+{
+    size_t best_end = 0;
+    bool found = false;
+
+    for (size_t i = 0; i < s->list->n; i++) {
+        const size_t len = strlen(s->list->text[i]);
+        const char *at = memmem(s->held.data, s->held.len, s->list->text[i], len);
+        size_t at_start, at_end;
+
+        if (at == NULL)
+            continue;
+        at_start = (size_t)(at - s->held.data);
+        at_end = at_start + len;
+        if (!found || at_end < best_end || (at_end == best_end && at_start < *start)) {
+            best_end = at_end;
+            *start = at_start;
+        }
+        found = true;
+    }
+    return found;
+}
+
+/* Length of the longest tail that is the beginning of a stop string. */
+static size_t tail_len(const struct stop *s)
+{
+    size_t longest = 0;
+
+    for (size_t i = 0; i < s->list->n; i++) {
+        size_t n = strlen(s->list->text[i]) - 1;
+
+        if (n > s->held.len)
+            n = s->held.len;
+        while (n > longest && memcmp(s->held.data + s->held.len - n, s->list->text[i], n) != 0)
+            n--;
+        if (n > longest)
+            longest = n;
+    }
+    return longest;
+}
+
+static void release_front(struct stop *s, size_t n, struct buf *out)
+{
+    if (n == 0)
+        return;
+    buf_add(out, s->held.data, n);
+    buf_consume(&s->held, n);
+}
+
+bool stop_feed(struct stop *s, const char *text, size_t n, bool is_armed, struct buf *out)
+{
+    size_t start = 0;
+
+    if (s->list->n == 0 || !is_armed) {
+        stop_flush(s, out);
+        if (n > 0)
+            buf_add(out, text, n);
+        return false;
+    }
+    if (n == 0)
+        return false;
+    if (buf_add(&s->held, text, n) < 0) {
+        out->err = s->held.err; /* the caller checks its own buffer once */
+        return false;
+    }
+    if (find(s, &start)) {
+        release_front(s, start, out);
+        buf_clear(&s->held);
+        return true;
+    }
+    release_front(s, s->held.len - tail_len(s), out);
+    return false;
+}
+
+void stop_flush(struct stop *s, struct buf *out)
+{
+    release_front(s, s->held.len, out);
+}

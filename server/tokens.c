@@ -1,0 +1,214 @@
+/* server/tokens.c - see tokens.h. */
+#include "server/tokens.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/text/tokenizer.h"
+#include "server/desk.h"
+#include "server/field.h"
+#include "server/http.h"
+#include "server/json.h"
+
+#include <string.h>
+#include <uv.h>
+
+#define INLINE_BODY ((size_t)8 << 10) /* as for completions */
+
+struct job {
+    struct desk *desk;
+    struct http_call *call; /* NULL once the client has gone */
+    uv_work_t work;
+    struct buf body, out;
+    struct api_error error; /* status 0: `out` is the answer */
+    void (*run)(struct job *j, const cJSON *body);
+};
+
+/* ---- /tokenize ---- */
+
+static int read_flag(const cJSON *body, const char *name, bool *out, struct api_error *e)
+{
+    const cJSON *v = field_find(body, name);
+
+    return v != NULL ? field_bool(v, name, out, e) : 0;
+}
+
+static void add_piece(struct buf *out, const struct tokenizer *t, int32_t id)
+{
+    size_t n = 0;
+    const char *piece = tokenizer_piece(t, id, &n);
+
+    buf_printf(out, "{\"id\":%d,\"piece\":", id);
+    if (json_is_utf8(piece, n)) {
+        json_add_string(out, piece, n);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            buf_printf(out, "%c%u", i > 0 ? ',' : '[', (unsigned char)piece[i]);
+        buf_add_char(out, ']');
+    }
+    buf_add_char(out, '}');
+}
+
+static void add_tokens(struct job *j, const struct token_list *list, bool with_pieces)
+{
+    buf_add_str(&j->out, "\"tokens\":[");
+    for (size_t i = 0; i < list->n; i++) {
+        if (i > 0)
+            buf_add_char(&j->out, ',');
+        if (with_pieces)
+            add_piece(&j->out, j->desk->opt->tokenizer, list->ids[i]);
+        else
+            buf_printf(&j->out, "%d", list->ids[i]);
+    }
+    buf_add_str(&j->out, "]}");
+}
+
+static void encode(struct job *j, const cJSON *body)
+{
+    const cJSON *content = field_find(body, "content"), *prompt = field_find(body, "prompt");
+    const bool is_vllm = content == NULL && prompt != NULL;
+    const cJSON *text = is_vllm ? prompt : content;
+    const char *name = is_vllm ? "prompt" : "content";
+    bool add_special = is_vllm, parse_special = true, with_pieces = false;
+    struct token_list list = {0};
+    unsigned flags;
+
+    if (!cJSON_IsString(text)) {
+        api_error_set(&j->error, 400, name, NULL, "'%s' must be a string", name);
+        return;
+    }
+    if (read_flag(body, "add_special", &add_special, &j->error) < 0 ||
+        read_flag(body, "add_special_tokens", &add_special, &j->error) < 0 ||
+        read_flag(body, "parse_special", &parse_special, &j->error) < 0 ||
+        read_flag(body, "with_pieces", &with_pieces, &j->error) < 0)
+        return;
+    flags = (add_special ? TOKENIZER_ADD_SPECIAL : 0u) | (parse_special ? TOKENIZER_PARSE_SPECIAL : 0u);
+    /* A token stands for at least a byte; BOS, EOS and a prefix space may be added. */
+    if (tokenizer_encode(j->desk->opt->tokenizer, text->valuestring, strlen(text->valuestring), flags,
+                         4 * j->desk->opt->max_body, &list) < 0) {
+        api_error_set(&j->error, 500, NULL, NULL, "out of memory");
+        return;
+    }
+    buf_add_char(&j->out, '{');
+    if (is_vllm)
+        buf_printf(&j->out, "\"count\":%zu,\"max_model_len\":%u,", list.n,
+                   j->desk->opt->model.max_context);
+    add_tokens(j, &list, with_pieces);
+    token_list_release(&list);
+}
+
+/* ---- /detokenize ---- */
+
+static void decode(struct job *j, const cJSON *body)
+{
+    const struct tokenizer *t = j->desk->opt->tokenizer;
+    const cJSON *tokens = field_find(body, "tokens");
+    const int32_t n_vocab = tokenizer_n_vocab(t);
+    struct detok d;
+    struct buf text;
+
+    if (!cJSON_IsArray(tokens)) {
+        api_error_set(&j->error, 400, "tokens", NULL, "'tokens' must be an array of token ids");
+        return;
+    }
+    buf_init(&text, HTTP_MAX_REPLY / 8);
+    detok_init(&d, t, true);
+    d.show_control = true;
+    for (const cJSON *it = tokens->child; it != NULL; it = it->next) {
+        if (!field_is_int(it, 0, n_vocab - 1)) {
+            api_error_set(&j->error, 400, "tokens", NULL,
+                          "'tokens' must hold token ids between 0 and %d", n_vocab - 1);
+            break;
+        }
+        detok_feed(&d, (int32_t)it->valuedouble, &text);
+    }
+    detok_finish(&d, &text);
+    buf_add_str(&j->out, field_find(body, "model") != NULL ? "{\"prompt\":" : "{\"content\":");
+    json_add_string(&j->out, text.data, text.len);
+    buf_add_char(&j->out, '}');
+    if (text.err < 0)
+        j->out.err = text.err;
+    buf_release(&text);
+}
+
+/* ---- both ---- */
+
+static void run(struct job *j)
+{
+    const char *why = NULL;
+    cJSON *body = NULL;
+
+    if (json_parse(j->body.data, j->body.len, &body, &why) < 0)
+        api_error_set(&j->error, 400, NULL, NULL, "%s", why);
+    else if (!cJSON_IsObject(body))
+        api_error_set(&j->error, 400, NULL, NULL, "the body must be a JSON object");
+    else
+        j->run(j, body);
+    cJSON_Delete(body);
+}
+
+static void answer(struct job *j)
+{
+    if (j->call != NULL && j->error.status != 0)
+        http_call_reply_error(j->call, &j->error);
+    else if (j->call != NULL)
+        http_call_reply(j->call, 200, "application/json", &j->out);
+    buf_release(&j->out);
+    buf_release(&j->body);
+    j->desk->n_completions--;
+    mem_free(j);
+}
+
+static void on_work(uv_work_t *work)
+{
+    run(work->data);
+}
+
+static void after_work(uv_work_t *work, int status)
+{
+    struct job *j = work->data;
+    struct http *http = j->desk->http;
+
+    (void)status; /* nobody cancels it */
+    answer(j);
+    http_kick(http);
+}
+
+static void on_gone(void *ud)
+{
+    struct job *j = ud;
+
+    j->call = NULL;
+}
+
+static void start(struct desk *d, struct http_call *call,
+                  void (*what)(struct job *j, const cJSON *body))
+{
+    struct job *j = mem_calloc(1, sizeof(*j));
+    struct api_error e;
+
+    if (j == NULL) {
+        api_error_set(&e, 500, NULL, NULL, "out of memory");
+        http_call_reply_error(call, &e);
+        return;
+    }
+    *j = (struct job){.desk = d, .call = call, .run = what};
+    d->n_completions++;
+    j->body = http_call_take_body(call);
+    buf_init(&j->out, HTTP_MAX_REPLY);
+    http_call_on_gone(call, on_gone, j);
+    j->work.data = j;
+    if (j->body.len > INLINE_BODY && uv_queue_work(d->loop, &j->work, on_work, after_work) == 0)
+        return;
+    run(j);
+    answer(j);
+}
+
+void tokens_encode(struct desk *d, struct http_call *call)
+{
+    start(d, call, encode);
+}
+
+void tokens_decode(struct desk *d, struct http_call *call)
+{
+    start(d, call, decode);
+}

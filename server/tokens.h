@@ -1,0 +1,19 @@
+/* server/tokens.h - POST /tokenize and /detokenize, in llama-server's and vLLM's shapes.
+ *
+ * {"content":…} -> {"tokens":[…]}; {"prompt":…} -> {"count":…,"max_model_len":…,"tokens":[…]}.
+ * {"tokens":[…]} -> {"content":…}, or {"prompt":…} when the request names a model, as vLLM's do.
+ * Long bodies are worked on in the thread pool.
+ *
+ * Thread: the loop's.
+ * Memory: bounded by max_body.
+ */
+#ifndef SERVER_TOKENS_H
+#define SERVER_TOKENS_H
+
+struct desk;
+struct http_call;
+
+void tokens_encode(struct desk *d, struct http_call *call);
+void tokens_decode(struct desk *d, struct http_call *call);
+
+#endif

@@ -1,0 +1,50 @@
+#!/bin/sh
+# tests/lint/lint.sh - what the compiler does not check: who includes whom, that headers stand
+# alone, banned functions, layout of the text, cppcheck. Prints every finding; fails on any.
+cd "$(dirname "$0")/../.." || exit 1
+bad=0
+
+echo "lint: include table"
+python3 tests/lint/includes.py || bad=1
+
+echo "lint: headers compile alone"
+for h in $(git ls-files '*.h'); do
+    ${CC:-cc} -std=c11 -D_GNU_SOURCE -I. -Wall -Wextra -Werror -fsyntax-only -x c "$h" || bad=1
+done
+
+echo "lint: banned functions"
+banned='strcpy|strcat|strncpy|sprintf|vsprintf|strtok|atoi|atol|atof|gets|localtime|gmtime|ctime|asctime|rand|srand|alloca|system|popen'
+if git grep -nE "(^|[^a-zA-Z0-9_.>])($banned)\(" -- '*.c' '*.h'; then
+    echo "banned functions (see above)"
+    bad=1
+fi
+# Allocation goes through core/base/mem.h, so that tests can make it fail.
+if git grep -nE '(^|[^a-zA-Z0-9_])(malloc|calloc|realloc|free|strdup)\(' -- 'core/*.c' 'kernels/*.c' 'kvcache/*.c' \
+    'scheduler/*.c' 'server/*.c' 'config/*.c' ':!core/base/mem.c' | grep -vE '/\*.*alloc|\* .*alloc'; then
+    echo "allocation outside core/base/mem.h (see above)"
+    bad=1
+fi
+if git grep -nE '(^|[^a-zA-Z0-9_])(exp|expf|log|logf|tanh|tanhf|sinf|cosf|powf|lrintf|rintf)\(' -- 'kernels/*.c' core/run/*.c \
+    scheduler/*.c; then
+    echo "libm in the step (see above)"
+    bad=1
+fi
+
+echo "lint: text layout"
+if git grep -nP '\t| +$' -- '*.c' '*.h' '*.inc' '*.py' '*.sh'; then
+    echo "tabs or trailing blanks (see above)"
+    bad=1
+fi
+if git grep -nE '^.{101,}$' -- '*.c' '*.h'; then
+    echo "lines over 100 columns (see above)"
+    bad=1
+fi
+
+echo "lint: cppcheck"
+cppcheck --quiet --std=c11 --language=c -I. -D_GNU_SOURCE -DQUIRE_VERSION='"x"' -j "$(nproc)" \
+    --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
+    --suppress=missingIncludeSystem --suppress=unknownMacro --suppress=normalCheckLevelMaxBranches \
+    --suppress='*:tests/*' core kvcache scheduler server config || bad=1
+
+[ $bad = 0 ] && echo "lint: clean"
+exit $bad

@@ -1,0 +1,568 @@
+/* tests/sim/sim_sched.c - the scheduler without a model: scripted arrivals, made-up tokens.
+ *
+ * Every run goes through step(), which checks the whole scheduler after each plan and commit:
+ * blocks add up (P3), positions follow one another (S2.5, T2), no running stream is left out of a
+ * step unless it was preempted (P7), every request ends exactly once (P2).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/err.h"
+#include "scheduler/journal.h"
+#include "scheduler/pace.h"
+#include "scheduler/sched.h"
+
+#define MAX_REQUESTS 4096
+#define EOG 7
+
+struct record { /* what the simulator knows of a request, by id */
+    uint32_t n_prompt, max_tokens;
+    enum priority priority;
+    uint32_t next_pos;     /* position that must be computed next */
+    uint32_t n_tokens;     /* tokens it got */
+    uint32_t n_preempted;
+    uint32_t ends;
+    enum finish finish;
+    bool running, cancelled;
+    uint64_t end_step, first_step;
+};
+
+struct sim {
+    struct block_pool *pool;
+    struct sched *sched;
+    struct sched_options opt;
+    struct record rec[MAX_REQUESTS + 1];
+    uint64_t n_ids;
+    uint64_t now, steps;
+    uint64_t rng;
+    uint64_t hash; /* of all plans */
+    uint32_t n_ended;
+    int32_t tokens[MAX_REQUESTS];
+    uint64_t last_items[MAX_REQUESTS];
+    uint32_t n_last;
+    uint32_t eog_percent;
+};
+
+static uint32_t rnd(struct sim *s, uint32_t n)
+{
+    s->rng = s->rng * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((s->rng >> 33) % n);
+}
+
+static struct sim *sim_new(uint32_t n_blocks, uint32_t max_sequences, uint32_t batch, uint32_t chunk,
+                           enum sched_policy policy)
+{
+    struct sim *s = calloc(1, sizeof(*s));
+
+    assert_non_null(s);
+    assert_int_equal(block_pool_create(&s->pool, n_blocks), 0);
+    s->opt = (struct sched_options){.pool = s->pool, .policy = policy, .max_sequences = max_sequences,
+                                    .max_requests = MAX_REQUESTS, .max_context = 4096,
+                                    .max_batch_tokens = batch, .prefill_chunk = chunk};
+    assert_int_equal(sched_create(&s->sched, &s->opt), 0);
+    s->rng = 1;
+    s->now = 1000;
+    return s;
+}
+
+static void sim_free(struct sim *s)
+{
+    assert_int_equal(block_pool_stats(s->pool).n_held, 0);
+    sched_destroy(&s->sched);
+    block_pool_destroy(&s->pool);
+    free(s);
+}
+
+static uint64_t add(struct sim *s, uint32_t n_prompt, uint32_t max_tokens, enum priority priority)
+{
+    const struct request_size size = {.n_prompt = n_prompt, .max_tokens = max_tokens};
+    struct request *r;
+
+    assert_int_equal(request_create(&r, &size), 0);
+    r->id = ++s->n_ids;
+    r->arrival_us = s->now;
+    r->priority = priority;
+    assert_int_equal(sched_add(s->sched, r, s->now), 0);
+    s->rec[r->id] = (struct record){.n_prompt = n_prompt, .max_tokens = max_tokens,
+                                    .priority = priority};
+    return r->id;
+}
+
+static void take_ends(struct sim *s)
+{
+    struct sched_end end;
+
+    while (sched_next_end(s->sched, &end)) {
+        struct record *rec = &s->rec[end.request->id];
+        const struct event_times *t = &end.times;
+
+        rec->ends++;
+        rec->running = false;
+        rec->finish = end.finish;
+        rec->end_step = s->steps;
+        s->n_ended++;
+        assert_int_equal(rec->ends, 1);
+        assert_int_equal(t->queue_us + t->prefill_us + t->decode_us + t->preempted_us,
+                         s->now - end.request->arrival_us);
+        assert_int_equal(t->n_preempted, rec->n_preempted);
+        request_destroy(&end.request);
+    }
+}
+
+static bool is_eog(void *ud, int32_t token)
+{
+    (void)ud;
+    return token == EOG;
+}
+
+static void mix(struct sim *s, uint64_t v)
+{
+    s->hash = (s->hash ^ v) * 1099511628211u;
+}
+
+static void check_preempted(struct sim *s, const struct plan *p)
+{
+    for (uint32_t i = 0; i < p->n_preempted; i++) {
+        struct record *rec = &s->rec[p->preempted[i]];
+
+        rec->running = false;
+        rec->next_pos = 0;
+        rec->n_preempted++;
+    }
+}
+
+static void check_item(struct sim *s, const struct plan_item *item)
+{
+    struct record *rec = &s->rec[item->request->id];
+    const uint32_t known = rec->n_prompt + rec->n_tokens;
+
+    assert_int_equal(item->first, rec->next_pos); /* each position once, in order */
+    assert_true(item->n > 0 && item->first + item->n <= known);
+    assert_int_equal(item->wants_token, item->first + item->n == known && rec->max_tokens > 0);
+    for (uint32_t b = 0; b <= (item->first + item->n - 1) / BLOCK_TOKENS; b++)
+        assert_int_equal(block_pool_holders(s->pool, item->table[b]), 1);
+    rec->next_pos += item->n;
+    rec->running = true;
+    if (rec->first_step == 0)
+        rec->first_step = s->steps + 1;
+    rec->n_tokens += item->wants_token;
+    mix(s, item->request->id);
+    mix(s, item->first);
+    mix(s, item->n);
+}
+
+/* P7: who decoded before decodes again, unless it ended or was preempted. */
+static void check_no_stall(struct sim *s, const struct plan *p)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < s->n_last; i++) {
+        const struct record *rec = &s->rec[s->last_items[i]];
+        bool found = rec->ends > 0 || !rec->running;
+
+        for (uint32_t j = 0; j < p->n_items && !found; j++)
+            found = p->items[j].request->id == s->last_items[i];
+        assert_true(found);
+    }
+    for (uint32_t j = 0; j < p->n_items; j++)
+        if (p->items[j].wants_token)
+            s->last_items[n++] = p->items[j].request->id;
+    s->n_last = n;
+}
+
+/* One turn; false when there was nothing to do. */
+static bool step(struct sim *s, uint32_t budget)
+{
+    const struct plan *p;
+
+    s->now += 1000;
+    p = sched_plan(s->sched, s->now, budget);
+    take_ends(s);
+    check_preempted(s, p);
+    assert_true(sched_check(s->sched));
+    assert_true(p->n_tokens <= s->opt.max_batch_tokens);
+    assert_true(p->n_prefill_tokens <= s->opt.prefill_chunk);
+    check_no_stall(s, p);
+    for (uint32_t i = 0; i < p->n_items; i++) {
+        check_item(s, &p->items[i]);
+        s->tokens[i] = rnd(s, 100) < s->eog_percent ? EOG : 100;
+    }
+    if (p->n_items == 0)
+        return false;
+    sched_commit(s->sched, s->tokens, is_eog, NULL, s->now);
+    s->steps++;
+    assert_true(sched_check(s->sched));
+    take_ends(s);
+    return true;
+}
+
+static void run_dry(struct sim *s, uint64_t limit)
+{
+    for (uint64_t i = 0; i < limit && !sched_is_idle(s->sched); i++)
+        assert_true(step(s, UINT32_MAX)); /* something waits or runs, so something is planned */
+    assert_true(sched_is_idle(s->sched));
+    assert_int_equal(s->n_ended, s->n_ids);
+}
+
+/* D2.1: prompts around and far over the chunk are computed whole, in chunks. */
+static void long_prompts_are_chunked(void **state)
+{
+    static const uint32_t lengths[] = {1, 15, 16, 17, 511, 512, 513, 1500, 4000};
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        struct sim *s = sim_new(300, 4, 600, 512, SCHED_PRIORITY);
+        const uint64_t id = add(s, lengths[i], 5, PRIORITY_NORMAL);
+
+        run_dry(s, 1000);
+        assert_int_equal(s->rec[id].n_tokens, 5);
+        assert_int_equal(s->rec[id].finish, FINISH_LENGTH);
+        assert_int_equal(s->steps, (lengths[i] + 511) / 512 + 4);
+        sim_free(s);
+    }
+}
+
+/* S2.9: a decode follows a prefill without a gap, and a second request joins while one runs. */
+static void requests_join_running_batches(void **state)
+{
+    struct sim *s = sim_new(100, 8, 64, 32, SCHED_PRIORITY);
+    (void)state;
+
+    add(s, 10, 20, PRIORITY_NORMAL);
+    assert_true(step(s, UINT32_MAX));
+    assert_true(step(s, UINT32_MAX));
+    add(s, 12, 20, PRIORITY_NORMAL);
+    assert_true(step(s, UINT32_MAX));
+    assert_int_equal(s->rec[1].n_tokens, 3);
+    assert_int_equal(s->rec[2].n_tokens, 1);
+    run_dry(s, 100);
+    sim_free(s);
+}
+
+/* D2.2: blocks are taken as tokens come, not for max_tokens. */
+static void blocks_are_taken_on_demand(void **state)
+{
+    struct sim *s = sim_new(100, 4, 64, 32, SCHED_PRIORITY);
+    (void)state;
+
+    add(s, 16, 1000, PRIORITY_NORMAL);
+    assert_true(step(s, UINT32_MAX));
+    assert_int_equal(block_pool_stats(s->pool).n_held, 1);
+    assert_true(step(s, UINT32_MAX));
+    assert_int_equal(block_pool_stats(s->pool).n_held, 2);
+    sched_cancel(s->sched, 1, FINISH_CANCELLED, s->now);
+    take_ends(s);
+    assert_int_equal(block_pool_stats(s->pool).n_held, 0);
+    sim_free(s);
+}
+
+/* S2.19, T6: high before low; within a level first come, first served. */
+static void priorities_order_admission(void **state)
+{
+    struct sim *s = sim_new(100, 1, 64, 32, SCHED_PRIORITY);
+    (void)state;
+
+    add(s, 8, 2, PRIORITY_NORMAL); /* 1 runs first: nothing else is there */
+    assert_true(step(s, UINT32_MAX));
+    add(s, 8, 2, PRIORITY_LOW);    /* 2 */
+    add(s, 8, 2, PRIORITY_NORMAL); /* 3 */
+    add(s, 8, 2, PRIORITY_NORMAL); /* 4 */
+    run_dry(s, 100);
+    assert_true(s->rec[1].end_step < s->rec[3].end_step);
+    assert_true(s->rec[3].end_step < s->rec[4].end_step);
+    assert_true(s->rec[4].end_step < s->rec[2].end_step);
+    sim_free(s);
+}
+
+static void fcfs_ignores_priorities(void **state)
+{
+    struct sim *s = sim_new(100, 1, 64, 32, SCHED_FCFS);
+    (void)state;
+
+    add(s, 8, 2, PRIORITY_LOW);
+    add(s, 8, 2, PRIORITY_CRITICAL);
+    run_dry(s, 100);
+    assert_true(s->rec[1].end_step < s->rec[2].end_step);
+    assert_int_equal(s->rec[1].n_preempted, 0);
+    sim_free(s);
+}
+
+/* S2.21: a strictly higher priority takes the slot of a lower one, which comes back. */
+static void critical_preempts_low(void **state)
+{
+    struct sim *s = sim_new(100, 1, 64, 32, SCHED_PRIORITY);
+    (void)state;
+
+    add(s, 8, 50, PRIORITY_LOW);
+    for (int i = 0; i < 10; i++)
+        assert_true(step(s, UINT32_MAX));
+    add(s, 8, 5, PRIORITY_CRITICAL);
+    assert_true(step(s, UINT32_MAX));
+    assert_int_equal(s->rec[1].n_preempted, 1);
+    assert_int_equal(s->rec[2].n_tokens, 1);
+    run_dry(s, 200);
+    assert_int_equal(s->rec[1].n_tokens, 50);
+    assert_int_equal(s->rec[1].n_preempted, 1);
+    sim_free(s);
+}
+
+/* D2.6, T6: equal priorities never push each other out for a slot; all finish. */
+static void equals_wait_for_slots(void **state)
+{
+    struct sim *s = sim_new(1000, 4, 64, 32, SCHED_PRIORITY);
+    (void)state;
+
+    for (int i = 0; i < 40; i++)
+        add(s, 20, 30, PRIORITY_NORMAL);
+    run_dry(s, 2000);
+    for (uint64_t id = 1; id <= 40; id++)
+        assert_int_equal(s->rec[id].n_preempted, 0);
+    sim_free(s);
+}
+
+/* T5, D2.7: the pool holds a quarter of what runs; everybody finishes with all tokens, victims
+ * longer than the prefill budget included, and the oldest is never a victim. */
+static void small_pool_preempts_and_finishes(void **state)
+{
+    struct sim *s = sim_new(20, 8, 40, 16, SCHED_PRIORITY);
+    uint32_t n_preempted = 0;
+    (void)state;
+
+    for (int i = 0; i < 8; i++)
+        add(s, 20 + (uint32_t)i, 200, PRIORITY_NORMAL);
+    run_dry(s, 20000);
+    for (uint64_t id = 1; id <= 8; id++) {
+        assert_int_equal(s->rec[id].n_tokens, 200);
+        n_preempted += s->rec[id].n_preempted;
+    }
+    assert_true(n_preempted > 0);
+    assert_int_equal(s->rec[1].n_preempted, 0);
+    sim_free(s);
+}
+
+/* T7, D2.8: what can never fit is refused, and says so before it is posted. */
+static void too_large_is_refused(void **state)
+{
+    struct sim *s = sim_new(10, 2, 64, 32, SCHED_PRIORITY);
+    const struct request_size size = {.n_prompt = 100, .max_tokens = 61};
+    struct request *r;
+    (void)state;
+
+    assert_false(sched_can_ever_fit(&s->opt, 100, 61));
+    assert_true(sched_can_ever_fit(&s->opt, 100, 60));
+    assert_false(sched_can_ever_fit(&s->opt, 0, 5));
+    assert_int_equal(request_create(&r, &size), 0);
+    r->id = 99;
+    assert_int_equal(sched_add(s->sched, r, s->now), ERR_RANGE);
+    request_destroy(&r);
+    add(s, 100, 60, PRIORITY_NORMAL);
+    run_dry(s, 1000);
+    sim_free(s);
+}
+
+static void deadlines_end_requests(void **state)
+{
+    struct sim *s = sim_new(100, 1, 64, 32, SCHED_PRIORITY);
+    const struct request_size size = {.n_prompt = 8, .max_tokens = 1000};
+    struct request *r;
+    (void)state;
+
+    for (uint64_t i = 0; i < 2; i++) { /* one expires running, one waiting */
+        assert_int_equal(request_create(&r, &size), 0);
+        r->id = ++s->n_ids;
+        r->arrival_us = s->now;
+        r->deadline_us = s->now + 20000;
+        s->rec[r->id] = (struct record){.n_prompt = 8, .max_tokens = 1000};
+        assert_int_equal(sched_add(s->sched, r, s->now), 0);
+    }
+    for (int i = 0; i < 30; i++)
+        step(s, UINT32_MAX);
+    assert_int_equal(s->rec[1].finish, FINISH_TIMEOUT);
+    assert_int_equal(s->rec[2].finish, FINISH_TIMEOUT);
+    assert_int_equal(s->rec[2].n_tokens, 0);
+    sim_free(s);
+}
+
+/* max_tokens 0: the prompt is computed and nothing is generated. min_tokens and ignore_eos. */
+static void stops_follow_the_request(void **state)
+{
+    struct sim *s = sim_new(100, 4, 64, 32, SCHED_PRIORITY);
+    const struct request_size size = {.n_prompt = 8, .max_tokens = 20};
+    struct request *r;
+    (void)state;
+
+    s->eog_percent = 100;
+    add(s, 40, 0, PRIORITY_NORMAL);
+    add(s, 8, 20, PRIORITY_NORMAL);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(request_create(&r, &size), 0);
+        r->id = ++s->n_ids;
+        r->arrival_us = s->now;
+        r->min_tokens = i == 0 ? 5 : 0;
+        r->ignore_eos = i == 1;
+        s->rec[r->id] = (struct record){.n_prompt = 8, .max_tokens = 20};
+        assert_int_equal(sched_add(s->sched, r, s->now), 0);
+    }
+    run_dry(s, 100);
+    assert_int_equal(s->rec[1].n_tokens, 0);
+    assert_int_equal(s->rec[1].finish, FINISH_LENGTH);
+    assert_int_equal(s->rec[2].n_tokens, 1);
+    assert_int_equal(s->rec[2].finish, FINISH_STOP);
+    assert_int_equal(s->rec[3].n_tokens, 6);
+    assert_int_equal(s->rec[4].n_tokens, 20);
+    assert_int_equal(s->rec[4].finish, FINISH_LENGTH);
+    sim_free(s);
+}
+
+/* Random arrivals, lengths, priorities, budgets and cancels at every moment. */
+static void storm(struct sim *s, uint64_t seed, uint32_t n_requests)
+{
+    s->rng = seed;
+    s->eog_percent = 1;
+    while (s->n_ids < n_requests || !sched_is_idle(s->sched)) {
+        for (uint32_t k = rnd(s, 4); k > 0 && s->n_ids < n_requests; k--) {
+            const uint32_t prompt = 1 + rnd(s, rnd(s, 10) == 0 ? 300 : 40);
+
+            add(s, prompt, rnd(s, 60), (enum priority)rnd(s, PRIORITY_COUNT));
+        }
+        if (s->n_ids > 0 && rnd(s, 8) == 0)
+            sched_cancel(s->sched, 1 + rnd(s, (uint32_t)s->n_ids), FINISH_CANCELLED, s->now);
+        take_ends(s);
+        assert_true(sched_check(s->sched));
+        step(s, rnd(s, 3) == 0 ? rnd(s, 20) : UINT32_MAX);
+        assert_true(s->steps < 200000);
+    }
+    for (uint64_t id = 1; id <= s->n_ids; id++)
+        assert_int_equal(s->rec[id].ends, 1);
+}
+
+static void random_traffic_loses_nothing(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        struct sim *s = sim_new(24 + 8 * (uint32_t)seed, 2 + (uint32_t)seed, 48, 8 + (uint32_t)seed,
+                                seed % 3 == 0 ? SCHED_FCFS : SCHED_PRIORITY);
+
+        storm(s, seed, 2000);
+        sim_free(s);
+    }
+}
+
+/* The same arrivals give the same plans: what a journal replays. */
+static void plans_are_reproducible(void **state)
+{
+    uint64_t hash[2];
+    (void)state;
+
+    for (int i = 0; i < 2; i++) {
+        struct sim *s = sim_new(40, 8, 48, 16, SCHED_PRIORITY);
+
+        storm(s, 42, 1000);
+        hash[i] = s->hash;
+        sim_free(s);
+    }
+    assert_true(hash[0] == hash[1]);
+}
+
+static void cancel_all_frees_everything(void **state)
+{
+    struct sim *s = sim_new(60, 4, 64, 32, SCHED_PRIORITY);
+    (void)state;
+
+    for (int i = 0; i < 30; i++)
+        add(s, 30, 30, PRIORITY_NORMAL);
+    for (int i = 0; i < 5; i++)
+        step(s, UINT32_MAX);
+    sched_cancel_all(s->sched, FINISH_CANCELLED, s->now);
+    take_ends(s);
+    assert_true(sched_is_idle(s->sched));
+    assert_int_equal(s->n_ended, 30);
+    sched_cancel(s->sched, 3, FINISH_CANCELLED, s->now); /* unknown by now: ignored */
+    sim_free(s);
+}
+
+/* P7: the budget beside running streams follows from measured times. */
+static void pace_keeps_the_target(void **state)
+{
+    struct pace p;
+    (void)state;
+
+    pace_init(&p, 100);
+    assert_int_equal(pace_budget(&p, 0), UINT32_MAX);
+    assert_int_equal(pace_budget(&p, 3), PACE_MIN_TOKENS);
+    for (int i = 0; i < 50; i++) {
+        pace_observe(&p, 20000, 0, 3);             /* decodes alone: 20 ms */
+        pace_observe(&p, 20000 + 64 * 500, 64, 3); /* half a millisecond a prompt token */
+    }
+    assert_in_range(pace_budget(&p, 3), 155, 165); /* (100 - 20) / 0.5 */
+    for (int i = 0; i < 50; i++)
+        pace_observe(&p, 150000, 0, 3); /* the machine got slow */
+    assert_int_equal(pace_budget(&p, 3), PACE_MIN_TOKENS);
+    pace_init(&p, 0);
+    assert_int_equal(pace_budget(&p, 3), UINT32_MAX);
+}
+
+static void journal_holds_whole_lines(void **state)
+{
+    struct sim *s = sim_new(100, 4, 64, 32, SCHED_PRIORITY);
+    struct sched_end end;
+    struct journal *j;
+    char text[4096];
+    size_t n;
+    (void)state;
+
+    assert_int_equal(journal_create(&j, 160), 0);
+    add(s, 8, 2, PRIORITY_NORMAL);
+    journal_plan(j, sched_plan(s->sched, s->now, UINT32_MAX));
+    n = journal_take(j, text, sizeof(text) - 1);
+    text[n] = '\0';
+    assert_string_equal(text, "{\"step\":0,\"tokens\":8,\"admitted\":[1],\"preempted\":[],"
+                              "\"items\":[[1,0,8,1]]}\n");
+    for (int i = 0; i < 5; i++) { /* two fit, three are dropped whole; reading wraps around */
+        const struct plan_item item = {.request = &(struct request){.id = 5}, .first = 1, .n = 1};
+        const struct plan plan = {.n_items = 1, .items = &item};
+
+        journal_plan(j, &plan);
+    }
+    assert_int_equal(journal_n_dropped(j), 3);
+    n = journal_take(j, text, sizeof(text));
+    assert_int_equal(n % 2, 0);
+    assert_memory_equal(text, text + n / 2, n / 2);
+    journal_destroy(&j);
+    s->tokens[0] = 1;
+    sched_commit(s->sched, s->tokens, NULL, NULL, s->now);
+    sched_cancel_all(s->sched, FINISH_CANCELLED, s->now);
+    while (sched_next_end(s->sched, &end))
+        request_destroy(&end.request);
+    sim_free(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_prompts_are_chunked),
+        cmocka_unit_test(requests_join_running_batches),
+        cmocka_unit_test(blocks_are_taken_on_demand),
+        cmocka_unit_test(priorities_order_admission),
+        cmocka_unit_test(fcfs_ignores_priorities),
+        cmocka_unit_test(critical_preempts_low),
+        cmocka_unit_test(equals_wait_for_slots),
+        cmocka_unit_test(small_pool_preempts_and_finishes),
+        cmocka_unit_test(too_large_is_refused),
+        cmocka_unit_test(deadlines_end_requests),
+        cmocka_unit_test(stops_follow_the_request),
+        cmocka_unit_test(random_traffic_loses_nothing),
+        cmocka_unit_test(plans_are_reproducible),
+        cmocka_unit_test(cancel_all_frees_everything),
+        cmocka_unit_test(pace_keeps_the_target),
+        cmocka_unit_test(journal_holds_whole_lines),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

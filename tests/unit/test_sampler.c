@@ -1,0 +1,376 @@
+/* tests/unit/test_sampler.c - random numbers, the team, and choosing tokens. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "core/base/mem.h"
+#include "core/run/batch.h"
+#include "core/run/random.h"
+#include "core/run/sampler.h"
+#include "core/run/team.h"
+
+/* Known answers of Philox 4x32-10 (the Random123 distribution's test vectors). */
+static void philox_gives_known_answers(void **state)
+{
+    static const uint32_t zero[4] = {0}, ones[4] = {~0u, ~0u, ~0u, ~0u};
+    static const uint32_t want0[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
+    static const uint32_t want1[4] = {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd};
+    uint32_t out[4];
+    (void)state;
+
+    random_philox(zero, zero, out);
+    assert_memory_equal(out, want0, sizeof(out));
+    random_philox(ones, ones, out);
+    assert_memory_equal(out, want1, sizeof(out));
+}
+
+static void uniform_is_uniform(void **state)
+{
+    uint32_t bucket[16] = {0};
+    (void)state;
+
+    for (uint32_t pos = 0; pos < 160000; pos++) {
+        const double u = random_uniform(42, pos);
+
+        assert_true(u >= 0 && u < 1);
+        bucket[(int)(u * 16)]++;
+    }
+    for (int i = 0; i < 16; i++)
+        assert_in_range(bucket[i], 9600, 10400); /* 4 standard deviations are 390 */
+    assert_true(random_uniform(1, 5) != random_uniform(2, 5));
+    assert_true(random_uniform(1, 5) == random_uniform(1, 5));
+}
+
+/* ---- the sampler ---- */
+
+#define V 3000
+
+struct fixture {
+    struct kern_table kern;
+    struct sampler_scratch scratch;
+    float logits[V];
+    struct sampling sampling;
+    struct batch_output out;
+};
+
+static struct fixture *setup(void)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+
+    kern_init(&f->kern, kern_isa_best());
+    assert_int_equal(sampler_scratch_create(&f->scratch, V), 0);
+    for (int i = 0; i < V; i++)
+        f->logits[i] = (float)((i * 7919) % 1000) / 100.0f - 5.0f;
+    f->sampling = (struct sampling){.top_p = 1, .repetition_penalty = 1, .n_top = -1};
+    f->out.sampling = &f->sampling;
+    return f;
+}
+
+static void teardown(struct fixture *f)
+{
+    sampler_scratch_release(&f->scratch);
+    free(f);
+}
+
+static int32_t pick(struct fixture *f, uint32_t pos)
+{
+    static const int32_t eog[] = {2, 2999};
+
+    f->out.pos = pos;
+    sampler_pick(&f->kern, &f->scratch, f->logits, eog, 2, &f->out);
+    return f->out.token;
+}
+
+static void greedy_takes_the_lowest_of_equals(void **state)
+{
+    struct fixture *f = setup();
+    (void)state;
+
+    f->logits[700] = f->logits[41] = f->logits[1900] = 50;
+    assert_int_equal(pick(f, 1), 41);
+    f->logits[40] = NAN;
+    assert_int_equal(pick(f, 1), 41);
+    f->logits[0] = NAN;
+    assert_int_equal(pick(f, 1), 41);
+    teardown(f);
+}
+
+static void bias_and_bans_come_first(void **state)
+{
+    struct fixture *f = setup();
+    struct logit_bias bias[] = {{41, -INFINITY}, {9, 100}};
+    (void)state;
+
+    f->logits[41] = 60;
+    f->logits[2] = 55;
+    f->logits[100] = 54;
+    f->sampling.bias = bias;
+    f->sampling.n_bias = 1;
+    assert_int_equal(pick(f, 1), 2);
+    f->out.ban_eog = true;
+    assert_int_equal(pick(f, 1), 100);
+    f->sampling.n_bias = 2;
+    assert_int_equal(pick(f, 1), 9);
+    assert_true(f->logits[41] == 60); /* the row itself is not changed */
+    teardown(f);
+}
+
+static void penalties_follow_the_counts(void **state)
+{
+    struct fixture *f = setup();
+    struct token_count counts[4] = {{41, 1, 0}, {-1, 0, 0}, {50, 0, 3}, {-1, 0, 0}};
+    (void)state;
+
+    f->logits[41] = 20; /* in the prompt only: repetition penalty applies, the others do not */
+    f->logits[50] = 19; /* generated three times */
+    f->logits[60] = 15;
+    f->out.counts = counts;
+    f->out.n_counts = 4;
+    assert_int_equal(pick(f, 1), 41);
+    f->sampling.repetition_penalty = 1.2f; /* 16.7, 15.8 */
+    assert_int_equal(pick(f, 1), 41);
+    f->sampling.repetition_penalty = 1.4f; /* 14.3, 13.6 */
+    assert_int_equal(pick(f, 1), 60);
+    f->sampling.repetition_penalty = 1.0f;
+    f->logits[41] = 0;
+    f->sampling.frequency_penalty = 1.0f; /* 19 - 3 */
+    assert_int_equal(pick(f, 1), 50);
+    f->sampling.presence_penalty = 1.5f; /* 19 - 4.5 */
+    assert_int_equal(pick(f, 1), 60);
+    teardown(f);
+}
+
+/* Naive reference: sort everything, cut, and add up weights in double. */
+struct ranked {
+    double logit;
+    int32_t id;
+};
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+
+    if (x->logit != y->logit)
+        return x->logit > y->logit ? -1 : 1;
+    return x->id < y->id ? -1 : 1;
+}
+
+static size_t naive_nucleus(const struct fixture *f, struct ranked *r)
+{
+    const struct sampling *p = &f->sampling;
+    const size_t k = p->top_k > 0 ? (size_t)p->top_k : V;
+    double total = 0, sum = 0;
+    size_t n = 0;
+
+    for (int32_t i = 0; i < V; i++)
+        r[i] = (struct ranked){f->logits[i], i};
+    qsort(r, V, sizeof(*r), by_rank);
+    for (size_t i = 0; i < k; i++)
+        total += exp((r[i].logit - r[0].logit) / p->temperature);
+    while (n < k && (n == 0 || (sum < p->top_p * total &&
+                                exp((r[n].logit - r[0].logit) / p->temperature) >= p->min_p)))
+        sum += exp((r[n++].logit - r[0].logit) / p->temperature);
+    return n;
+}
+
+static void cuts_keep_exactly_the_nucleus(void **state)
+{
+    static const struct sampling cases[] = {
+        {.temperature = 1, .top_p = 0.5f},
+        {.temperature = 0.3f, .top_p = 0.9f},
+        {.temperature = 1, .top_p = 1, .top_k = 40},
+        {.temperature = 1, .top_p = 0.35f, .top_k = 7},
+        {.temperature = 1, .top_p = 1, .min_p = 0.3f},
+        {.temperature = 2, .top_p = 0.999f, .min_p = 0.05f},
+        {.temperature = 1, .top_p = 1, .top_k = 1},
+    };
+    struct ranked *ranked = calloc(V, sizeof(*ranked));
+    (void)state;
+
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        struct fixture *f = setup();
+        uint8_t *seen = calloc(V, 1);
+        size_t n, hits = 0;
+
+        for (int i = 0; i < V; i++) /* all different, so that the nucleus is one set */
+            f->logits[i] = (float)((i * 7919) % V) / 300.0f;
+        f->sampling = cases[c];
+        f->sampling.repetition_penalty = 1;
+        f->sampling.n_top = -1;
+        n = naive_nucleus(f, ranked);
+        for (uint32_t pos = 0; pos < 4000; pos++)
+            seen[pick(f, pos)] = 1;
+        for (size_t i = 0; i < V; i++)
+            hits += seen[ranked[i].id];
+        for (size_t i = n; i < V; i++)
+            assert_false(seen[ranked[i].id]);
+        if (n < 100) /* small enough that every member comes up */
+            assert_int_equal(hits, n);
+        free(seen);
+        teardown(f);
+    }
+    free(ranked);
+}
+
+static void frequencies_match_the_weights(void **state)
+{
+    struct fixture *f = setup();
+    uint32_t n[3] = {0};
+    (void)state;
+
+    for (int i = 0; i < V; i++)
+        f->logits[i] = -INFINITY;
+    f->logits[1500] = 0;
+    f->logits[2500] = logf(2);
+    f->logits[10] = logf(5);
+    f->sampling.temperature = 1;
+    for (uint32_t pos = 0; pos < 40000; pos++) {
+        const int32_t id = pick(f, pos);
+
+        assert_true(id == 1500 || id == 2500 || id == 10); /* never one of weight zero */
+        n[id == 1500 ? 0 : id == 2500 ? 1 : 2]++;
+    }
+    assert_in_range(n[0], 4700, 5300);
+    assert_in_range(n[1], 9600, 10400);
+    assert_in_range(n[2], 24600, 25400);
+    teardown(f);
+}
+
+static void logprobs_are_those_of_the_raw_row(void **state)
+{
+    struct fixture *f = setup();
+    struct logit_bias bias = {41, 100};
+    double sum = 0;
+    (void)state;
+
+    for (int i = 0; i < V; i++)
+        sum += exp((double)f->logits[i]);
+    f->sampling.bias = &bias;
+    f->sampling.n_bias = 1;
+    f->sampling.n_top = 3;
+    assert_int_equal(pick(f, 1), 41);
+    assert_true(fabs((double)f->out.logprob - ((double)f->logits[41] - log(sum))) < 1e-5);
+    assert_int_equal(f->out.n_top, 3);
+    for (int i = 0; i < 3; i++)
+        assert_true(fabs((double)f->out.top[i].logprob -
+                         ((double)f->logits[f->out.top[i].id] - log(sum))) < 1e-5);
+    assert_true(f->out.top[0].logprob >= f->out.top[1].logprob);
+    assert_true(f->out.top[0].logprob == f->out.top[1].logprob
+                    ? f->out.top[0].id < f->out.top[1].id
+                    : true);
+    f->out.want = BATCH_SCORE;
+    f->out.token = 77;
+    f->sampling.n_top = 0;
+    pick(f, 2);
+    assert_true(fabs((double)f->out.logprob - ((double)f->logits[77] - log(sum))) < 1e-5);
+    teardown(f);
+}
+
+/* Degenerate rows must give some token, not a crash or a hang. */
+static void bad_rows_give_a_token(void **state)
+{
+    struct fixture *f = setup();
+    const float fills[] = {NAN, INFINITY, -INFINITY, 0, 3e38f};
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(fills) / sizeof(fills[0]); i++)
+        for (int mode = 0; mode < 4; mode++) {
+            for (int j = 0; j < V; j++)
+                f->logits[j] = fills[i];
+            f->sampling.temperature = mode == 0 ? 0 : 1e-5f;
+            f->sampling.top_p = mode == 1 ? 0.5f : 1;
+            f->sampling.top_k = mode == 2 ? 5 : 0;
+            assert_in_range(pick(f, 1), 0, V - 1);
+        }
+    teardown(f);
+}
+
+/* ---- the team ---- */
+
+struct work {
+    uint32_t done[1000];
+    uint64_t sum;
+};
+
+static void add_up(void *ud, struct team_worker *w)
+{
+    struct work *work = ud;
+    uint32_t from, to;
+
+    for (int region = 0; region < 5; region++) {
+        while (team_take(w, 1000, 7, &from, &to))
+            for (uint32_t i = from; i < to; i++)
+                work->done[i]++;
+        team_barrier(w);
+    }
+    if (w->index == 0)
+        for (uint32_t i = 0; i < 1000; i++)
+            work->sum += work->done[i];
+    team_barrier(w);
+}
+
+static void team_does_each_item_once(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 4; n++) {
+        struct team *t;
+        struct work work = {0};
+
+        assert_int_equal(team_create(&t, n), 0);
+        assert_int_equal(team_n_threads(t), n);
+        for (int run = 0; run < 200; run++)
+            team_run(t, add_up, &work);
+        for (uint32_t i = 0; i < 1000; i++)
+            assert_int_equal(work.done[i], 1000);
+        assert_int_equal(work.sum, 1000ull * 5 * (200 * 201 / 2));
+        team_destroy(&t);
+        assert_null(t);
+    }
+}
+
+static void batch_lays_rows_out(void **state)
+{
+    struct batch *b;
+    const int32_t ids[] = {5, 6, 7};
+    const uint32_t table[] = {1};
+    (void)state;
+
+    assert_int_equal(batch_create(&b, 8, 2, 8), 0);
+    assert_int_equal(batch_add_span(b, ids, 1, 40, table), 0);
+    assert_int_equal(batch_add_span(b, ids, 3, 9, table), 1);
+    assert_int_equal(b->n_rows, 4);
+    assert_int_equal(b->pos[0], 40);
+    assert_int_equal(b->pos[3], 11);
+    assert_int_equal(b->ids[3], 7);
+    assert_int_equal(b->span_of[0], 0);
+    assert_int_equal(b->span_of[1], 1);
+    assert_int_equal(batch_add_output(b, 3)->row, 3);
+    batch_clear(b);
+    assert_int_equal(b->n_rows + b->n_spans + b->n_outputs, 0);
+    batch_destroy(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(philox_gives_known_answers),
+        cmocka_unit_test(uniform_is_uniform),
+        cmocka_unit_test(greedy_takes_the_lowest_of_equals),
+        cmocka_unit_test(bias_and_bans_come_first),
+        cmocka_unit_test(penalties_follow_the_counts),
+        cmocka_unit_test(cuts_keep_exactly_the_nucleus),
+        cmocka_unit_test(frequencies_match_the_weights),
+        cmocka_unit_test(logprobs_are_those_of_the_raw_row),
+        cmocka_unit_test(bad_rows_give_a_token),
+        cmocka_unit_test(team_does_each_item_once),
+        cmocka_unit_test(batch_lays_rows_out),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
