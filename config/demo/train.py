@@ -167,10 +167,10 @@ class Model(torch.nn.Module):
 
 # ---- training
 
-def make_data(args):
+def make_data(args, tok):
     docs = [doc for _, doc in zip(range(args.documents), stories.documents(args.seed))]
     flat = lambda doc: doc if isinstance(doc, str) else "\n".join(text for _, text in doc)
-    tok = Tokenizer.learn(map(flat, docs[:8000]), SHAPE["vocab"])
+    tok = tok or Tokenizer.learn(map(flat, docs[:8000]), SHAPE["vocab"])
     encoded = [tok.document(doc) for doc in docs]
     starts = np.cumsum([0] + [len(e) for e in encoded])
     return tok, np.concatenate([np.array(e, dtype=np.uint16) for e in encoded]), starts
@@ -201,8 +201,8 @@ def optimizers(model, lr):
 
 def train(args):
     torch.manual_seed(args.seed)
-    tok, data, starts = make_data(args)
-    model = Model(SHAPE)
+    model, tok = load(args.resume) if args.resume else (Model(SHAPE), None)
+    tok, data, starts = make_data(args, tok)
     print(f"{len(data):,} tokens, {sum(p.numel() for p in model.parameters()):,} parameters", flush=True)
     forward = torch.compile(model) if args.compile else model
     optims, began, saved, mean = optimizers(model, args.lr), time.time(), time.time(), None
@@ -356,6 +356,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=50, help="how long to train (default 50; 0: only use the checkpoint)")
     parser.add_argument("--out", default=here / "quire-demo.gguf", help="the GGUF file to write")
     parser.add_argument("--checkpoint", default="quire-demo.pt", help="where to keep the weights meanwhile (default quire-demo.pt)")
+    parser.add_argument("--resume", metavar="PATH", help="begin with this checkpoint's weights and vocabulary")
     parser.add_argument("--documents", type=int, default=80000, help="how many stories and chats to train on (default 80000)")
     parser.add_argument("--batch", type=int, default=4096, help="tokens a step (default 4096)")
     parser.add_argument("--lr", type=float, default=3e-3, help="highest learning rate (default 3e-3)")
