@@ -36,7 +36,8 @@
 #define LAYERS 4
 #define CONTEXT 1024
 #define N_REQUESTS 24
-#define MAX_NEW 24
+#define MAX_NEW 96
+#define SHORT_NEW 24 /* tokens of requests with long prompts */
 #define N_TOP 3
 #define EOG 5
 
@@ -140,11 +141,16 @@ struct answer {
     uint32_t n_ends;
 };
 
+static uint32_t most_tokens(uint32_t n_prompt)
+{
+    return n_prompt <= 64 ? MAX_NEW : SHORT_NEW;
+}
+
 static struct request *make_request(uint32_t i)
 {
     static const uint32_t lengths[N_REQUESTS] = {1,  2,  15, 16,  17,  31,  33,  48,  64,  100, 128, 129,
                                                  5,  7,  255, 256, 257, 300, 400, 511, 513, 640, 777, 900};
-    const struct request_size size = {.n_prompt = lengths[i], .max_tokens = MAX_NEW,
+    const struct request_size size = {.n_prompt = lengths[i], .max_tokens = most_tokens(lengths[i]),
                                       .penalties = i % 6 == 5};
     uint64_t rng = 1000 + i;
     struct request *r;
@@ -327,7 +333,7 @@ static void answers_are_not_trivial(void **state)
         const struct answer *a = &shared.want[i];
 
         n_stop += a->finish == FINISH_STOP;
-        assert_true(a->n_tokens > 0 && (a->finish == FINISH_STOP || a->n_tokens == MAX_NEW));
+        assert_true(a->n_tokens > 0 && (a->finish == FINISH_STOP || a->n_tokens >= SHORT_NEW));
         for (uint32_t t = 1; t < a->n_tokens; t++)
             n_distinct += a->tokens[t] != a->tokens[t - 1];
         for (uint32_t t = 0; t < a->n_tokens; t++)
@@ -376,19 +382,19 @@ static void any_number_of_threads(void **state)
     }
 }
 
-/* 64 blocks hold the longest request and a few short ones. */
+/* 59 blocks hold the longest request and hardly more. */
 static void preempted(void **state)
 {
     struct setup s = best();
     uint64_t n;
     (void)state;
 
-    s.n_blocks = 64;
+    s.n_blocks = 59;
     s.chunk = 100;
     n = run_all(shared.model, &s, shared.got);
     compare("preempted");
     printf("note: %u preemptions in the small pool\n", (unsigned)n);
-    assert_true(n > 0);
+    assert_true(n > 2);
 }
 
 static void any_instruction_set(void **state)
