@@ -119,6 +119,18 @@ FEARS = words("""the dark, thunder, deep water, loud noises, high places, the wi
     monsters, flying, swimming, ghosts, storms, new friends, school, the doctor, snakes, shadows, snow, fire""")
 ABILITIES = words("""swim, fly, whistle, ride a bike, dance, sing, skate, juggle, read, climb, jump rope, paint, cook, play
     the flute, play the drum, play the piano, ski, surf, write, count, tie knots, do a somersault, skip, run fast, draw""")
+DEEDS = words("""bought, built, saw, loved, painted, borrowed, won, carried, opened, drew, washed, fixed, had, made, cleaned,
+    brought, got, caught, kept, pulled, wore, used, picked, invented, liked, took, ordered, collected, discovered, chose""")
+# nouns for requests only, so that the model learns to take any noun from a request
+RARE_KINDS = words("""platypus, walrus, ostrich, armadillo, sloth, hyena, gorilla, leopard, jaguar, falcon, pelican, toucan, weasel,
+    ferret, porcupine, chipmunk, gecko, iguana, salamander, tortoise, lobster, shrimp, starfish, jellyfish, shark, salmon, moth,
+    grasshopper, beetle, wasp, vampire, zombie, detective, programmer, nurse, policeman, firefighter, captain, musician, dancer,
+    student, professor, scientist, carpenter, plumber, waiter, librarian, mailman, grandmother, grandfather, king crab, computer,
+    car, train, tree, cloud, star, teapot, pumpkin, tractor, truck, dentist, lawyer, hunter, singer, magician, ogre, cyclops""")
+RARE_THINGS = words("""submarine, computer, piano, sandcastle, helicopter, laptop, keyboard, table, window, wheel, tower, garden, spaceship,
+    banana, cheese, lemon, sausage, newspaper, pumpkin, cannon, saddle, helmet, anchor, trophy, medal, statue, fountain, carpet,
+    curtain, sofa, fridge, toaster, kettle, fork, knife, needle, button box, calendar, dictionary, microscope, battery, lightbulb,
+    parachute, skateboard, trampoline, tambourine, harp, trombone, pyramid, tent pole, suitcase, backpack, wallet, ruler, eraser""")
 PLANTS = words("sunflower, pumpkin, apple tree, rose, beanstalk, cherry tree, tulip, strawberry plant, oak tree, lemon tree")
 LURES = words("""a blue butterfly, a trail of shiny stones, a golden bird, a red balloon, a strange song, a tiny light,
     a big green beetle, the smell of honey, a rolling ball, a white feather, a rainbow, a shooting star""")
@@ -150,6 +162,8 @@ ENDINGS = {
               "sleep in {h.his} own warm bed.",
     "effort": "{h} learned that you must never give up./And from that day on, they practiced together every day./{h} was very proud, and "
               "{g} was proud too.",
+    "together": "{h} and {k} [were friends forever|were never lonely again]./And everybody knew: where {h} is, {k} is not far away./It does "
+                "not matter who you are, if you have a good heart.",
     "patient": "{h} learned that good things need time./From that day on, {h} was never in a hurry again./And every spring, {h} planted a new "
                "seed with {h.his} friends."}
 MEETINGS = """just then, {g.intro} came by./{g.intro} heard {h} and came closer./then {h} met {g.intro}./after a while, {g.intro} came down
@@ -227,6 +241,11 @@ def invented(rng):
     return ("".join(syllables) + rng.choice(words("n, x, l, m, s, bo, by, ny, , , ,"))).capitalize()
 
 
+def rare(rng, nouns):
+    """A noun that is in no story without a request: a rare one, or one that does not exist."""
+    return rng.choice(nouns) if rng.random() < 0.5 else invented(rng).lower()
+
+
 def choose(rng, text):
     """Replaces every [a|b|c], innermost first, by one of its parts."""
     while "[" in text:
@@ -259,14 +278,17 @@ def load_plots():
     return plots
 
 
-def cast(rng):
-    """Everything a plot may name. The helper's skill fits the place of the trouble."""
+def cast(rng, odd):
+    """Everything a plot may name. The helper's skill fits the place of the trouble. `odd`: rare nouns."""
     kinds = ANIMALS + list(PEOPLE) if rng.random() < 0.8 else words("girl, boy, fox, rabbit, bear, mouse, cat, dog")
     helpers, spots, rescue = rng.choice(SKILLS)
     hero, friend = rng.sample(list(dict.fromkeys(kinds)), 2)
     helper = rng.choice([k for k in words(helpers) if k not in (hero, friend)])
-    c = {"h": Who(rng, hero, rng.random() < 0.85, MOODS), "k": Who(rng, friend, rng.random() < 0.5, MOODS),
-         "g": Who(rng, helper, rng.random() < 0.25, HELPER_MOODS), "o": Thing(rng, rng.choice(THINGS), LOOKS),
+    hero = rare(rng, RARE_KINDS) if odd and rng.random() < 0.6 else hero
+    friend = rare(rng, RARE_KINDS) if odd and rng.random() < 0.4 else friend
+    thing = rare(rng, RARE_THINGS) if odd and rng.random() < 0.7 else rng.choice(THINGS + FOODS[:15])
+    c = {"odd": odd, "h": Who(rng, hero, rng.random() < 0.85, MOODS), "k": Who(rng, friend, rng.random() < 0.5, MOODS),
+         "g": Who(rng, helper, rng.random() < 0.25, HELPER_MOODS), "o": Thing(rng, thing, LOOKS),
          "s": Place(rng, rng.choice(list(PLACES))), "t": rng.choice(spots.split("/")), "rescue": choose(rng, rescue)}
     while c["k"].name and c["k"].name == c["h"].name:
         c["k"].name = None
@@ -275,7 +297,7 @@ def cast(rng):
     c["m"], c["plant"] = Thing(rng, what, LOOKS), Thing(rng, rng.choice(PLANTS), LOOKS)
     c["m"].need, c["m"].part, c["m"].use = c["need"], c["part"], c["use"].replace("{m}", what)
     c["junk"], c["junk2"] = rng.sample(JUNK, 2)
-    c |= {"fear": rng.choice(FEARS), "skill": rng.choice(ABILITIES), "lure": rng.choice(LURES), "day": rng.choice(DAYS),
+    c |= {"fear": rng.choice(FEARS), "skill": rng.choice(ABILITIES), "lure": rng.choice(LURES), "day": rng.choice(DAYS), "did": rng.choice(DEEDS),
           "chore": rng.choice(CHORES), "baby": rng.choice([a for a in ANIMALS if a not in (hero, friend, helper)])}
     c["meet"], c["guide"] = pick(rng, MEETINGS), pick(rng, GUIDES)
     c |= {name: pick(rng, text) for name, text in ENDINGS.items()}
@@ -291,9 +313,9 @@ def fill(text, c):
     return polish(text)
 
 
-def story(rng, plots):
+def story(rng, plots, odd=False):
     """(cast, plot, text)"""
-    c, plot = cast(rng), rng.choice(plots)
+    c, plot = cast(rng, odd), rng.choice(plots)
     text = fill(choose(rng, plot["text"]), c)
     return c, plot, text if rng.random() < 0.85 else text.replace("\n\n", " ")
 
@@ -301,11 +323,14 @@ def story(rng, plots):
 def wanted(rng, c, plot):
     """What a request says of a story: always the hero, often the plot, sometimes name, place, thing or helper."""
     h, roll = c["h"], rng.random()
+    telling = [topic for topic in plot["topic"] if "{o" in topic or "{k" in topic]
     who = f"a {h.kind}" if rng.random() < 0.75 or not h.mood else f"a {h.mood} {h.kind}"
     if h.name and rng.random() < 0.3:
         who += rng.choice([" named ", " called "]) + h.name
     about = " " + rng.choice(plot["topic"]) if roll < 0.65 else ""
-    if 0.65 <= roll < 0.8 and ("{o}" in plot["text"] or "{o." in plot["text"]):
+    if c["odd"] and telling:
+        about = " " + rng.choice(telling)
+    elif (c["odd"] or 0.65 <= roll < 0.8) and ("{o}" in plot["text"] or "{o." in plot["text"]):
         about = " and {o.a}"
     elif 0.8 <= roll < 0.88:
         about = " and {g.a}"
@@ -313,7 +338,7 @@ def wanted(rng, c, plot):
         about = " who lived {s.at}"
     elif rng.random() < 0.15:
         about += " {s.at}"
-    if h.name and rng.random() < 0.05:
+    if h.name and not c["odd"] and rng.random() < 0.05:
         who = h.name
     return who + about
 
@@ -339,8 +364,9 @@ def chat(rng, plots):
     """A list of [role, text]."""
     turns = [smalltalk(rng)] if rng.random() < 0.1 else []
     if not turns or rng.random() < 0.5:
-        c, plot, text = story(rng, plots)
-        turns.append([request(rng, SHORT_ASKS if rng.random() < 0.1 else ASKS, c, plot), text])
+        odd = rng.random() < 0.25
+        c, plot, text = story(rng, plots, odd)
+        turns.append([request(rng, SHORT_ASKS if not odd and rng.random() < 0.12 else ASKS, c, plot), text])
         if rng.random() < 0.35:
             turns += questions(rng, c, plot)
         if rng.random() < 0.1:

@@ -6,6 +6,7 @@ are made here, with numpy and PyTorch (2.9 or later) only. The checkpoint keeps 
 """
 import argparse
 import collections
+import json
 import math
 import pathlib
 import re
@@ -166,10 +167,10 @@ class Model(torch.nn.Module):
 
 # ---- training
 
-def make_data(args):
+def make_data(args, tok):
     docs = [doc for _, doc in zip(range(args.documents), stories.documents(args.seed))]
     flat = lambda doc: doc if isinstance(doc, str) else "\n".join(text for _, text in doc)
-    tok = Tokenizer.learn(map(flat, docs[:8000]), SHAPE["vocab"])
+    tok = tok or Tokenizer.learn(map(flat, docs[:8000]), SHAPE["vocab"])
     encoded = [tok.document(doc) for doc in docs]
     starts = np.cumsum([0] + [len(e) for e in encoded])
     return tok, np.concatenate([np.array(e, dtype=np.uint16) for e in encoded]), starts
@@ -200,8 +201,8 @@ def optimizers(model, lr):
 
 def train(args):
     torch.manual_seed(args.seed)
-    tok, data, starts = make_data(args)
-    model = Model(SHAPE)
+    model, tok = load(args.resume) if args.resume else (Model(SHAPE), None)
+    tok, data, starts = make_data(args, tok)
     print(f"{len(data):,} tokens, {sum(p.numel() for p in model.parameters()):,} parameters", flush=True)
     forward = torch.compile(model) if args.compile else model
     optims, began, saved, mean = optimizers(model, args.lr), time.time(), time.time(), None
@@ -298,19 +299,23 @@ def metadata(tok):
 
 
 def q8_0(x):
-    """Blocks of 32: a half-precision scale, then 32 signed bytes."""
+    """Blocks of 32: a half-precision scale and 32 signed bytes."""
     x = x.reshape(-1, 32)
     scale = (np.abs(x).max(axis=1, keepdims=True) / 127).astype(np.float16)
     wide = scale.astype(np.float32)
     codes = np.clip(np.round(np.divide(x, wide, out=np.zeros_like(x), where=wide > 0)), -127, 127).astype(np.int8)
-    return np.concatenate([scale.view(np.uint8), codes.view(np.uint8)], axis=1).tobytes()
+    return scale, codes
+
+
+def q8_0_bytes(x):
+    return np.concatenate([part.view(np.uint8) for part in q8_0(x)], axis=1).tobytes()
 
 
 def export(path, model, tok):
     keys, infos, blob = metadata(tok), [], b""
     for name, p in model.named_parameters():
         x = p.detach().numpy().astype(np.float32)
-        kind, raw = (TENSOR_Q8_0, q8_0(x)) if x.ndim == 2 else (TENSOR_F32, x.tobytes())
+        kind, raw = (TENSOR_Q8_0, q8_0_bytes(x)) if x.ndim == 2 else (TENSOR_F32, x.tobytes())
         dims = x.shape[::-1]  # the fastest-running dimension comes first
         infos.append(gguf_string(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, len(blob)))
         blob += raw + bytes(-len(raw) % 32)
@@ -324,12 +329,25 @@ FIXTURE = ["", "Once upon a time", "Tell me a story about a fox who lost a key."
            "こんにちは世界", "🦊🔑 fox & key", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "          ", "BRABANBO Zaquiny...", "\n", "a\n b\n  c"]
 
 
-def write_fixture(path, tok):
+def write_tokens(path, tok):
     """One case a line: the ids, a tab, the text with its line breaks escaped."""
     with open(path, "w", encoding="utf-8", newline="\n") as out:
         for text in FIXTURE:
             shown = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
             out.write(" ".join(map(str, tok.encode(text))) + "\t" + shown + "\n")
+
+
+@torch.no_grad()
+def write_score(path, model, tok):
+    """A chat's ids and their mean negative log-likelihood under the file's weights, in double precision."""
+    for p in model.parameters():
+        if p.dim() == 2:
+            scale, codes = q8_0(p.numpy())
+            p.copy_(torch.from_numpy(scale.astype(np.float32) * codes).view_as(p))
+    ids = tok.document(next(doc for doc in stories.documents(2) if not isinstance(doc, str) and len(doc) > 3))
+    logits = model.double()(torch.tensor([ids]))[0]
+    score = F.cross_entropy(logits[:-1], torch.tensor(ids[1:])).item()
+    pathlib.Path(path).write_text(json.dumps({"ids": ids, "nll": round(score, 6)}) + "\n")
 
 
 def main():
@@ -338,6 +356,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=50, help="how long to train (default 50; 0: only use the checkpoint)")
     parser.add_argument("--out", default=here / "quire-demo.gguf", help="the GGUF file to write")
     parser.add_argument("--checkpoint", default="quire-demo.pt", help="where to keep the weights meanwhile (default quire-demo.pt)")
+    parser.add_argument("--resume", metavar="PATH", help="begin with this checkpoint's weights and vocabulary")
     parser.add_argument("--documents", type=int, default=80000, help="how many stories and chats to train on (default 80000)")
     parser.add_argument("--batch", type=int, default=4096, help="tokens a step (default 4096)")
     parser.add_argument("--lr", type=float, default=3e-3, help="highest learning rate (default 3e-3)")
@@ -345,18 +364,19 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="of the stories and of the training order (default 1)")
     parser.add_argument("--threads", type=int, default=2, help="processor threads (default 2)")
     parser.add_argument("--sample", action="append", default=[], metavar="TEXT", help="also print what the model answers; repeatable")
-    parser.add_argument("--fixture", metavar="PATH", help="also write texts and their token ids for the tokenizer's tests")
+    parser.add_argument("--fixtures", metavar="FOLDER", type=pathlib.Path, help="also write demo_tokens.txt and demo_score.json, for tests")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     if args.minutes > 0:
         train(args)
     model, tok = load(args.checkpoint)
     export(args.out, model, tok)
-    if args.fixture:
-        write_fixture(args.fixture, tok)
     torch.manual_seed(args.seed)
     for text in args.sample:
         print(f"\n> {text}\n{sample(model, tok, text)}")
+    if args.fixtures:
+        write_tokens(args.fixtures / "demo_tokens.txt", tok)
+        write_score(args.fixtures / "demo_score.json", model, tok)
 
 
 if __name__ == "__main__":
