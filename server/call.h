@@ -38,6 +38,7 @@ struct http_call {
     enum call_state state;
     bool is_suspended;
     bool is_queued;        /* MHD has the response */
+    bool is_owed;          /* counted: the request is complete, the answer is not */
     bool is_discarding;    /* the body is of no interest: a refusal waits for its end */
     int status;
     char type[64];
@@ -62,6 +63,8 @@ void call_destroy(struct http_call *c);
 /* Hand the response to MHD; the state is REPLIED or later. */
 enum MHD_Result call_queue_response(struct http_call *c);
 
+/* Have the loop look for the client's end; may be called again. */
+void call_watch(struct http_call *c);
 void call_suspend(struct http_call *c);
 void call_resume(struct http_call *c);
 

@@ -34,7 +34,7 @@ struct http {
     uv_poll_t poll;
     uv_timer_t timer;
     struct list calls;
-    uint32_t n_calls, n_connections;
+    uint32_t n_owed, n_connections;
     bool is_inside, is_due; /* MHD_run() is on the stack; it has to run (again) */
     bool is_started, is_draining, is_stopping;
     uint64_t body_bytes; /* of all calls, kept until each is completed */
@@ -60,9 +60,9 @@ uint32_t http_n_connections(const struct http *h)
     return h->n_connections;
 }
 
-uint32_t http_n_calls(const struct http *h)
+uint32_t http_n_owed(const struct http *h)
 {
-    return h->n_calls;
+    return h->n_owed;
 }
 
 /* ---- the loop drives MHD ---- */
@@ -209,9 +209,10 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *mhd, const c
         return MHD_NO;
     *slot = c;
     list_push_back(&h->calls, &c->link);
-    h->n_calls++;
     buf_init(&c->body, h->opt.max_body);
     check_head(h, c, url, method);
+    if (strcmp(method, "POST") == 0) /* MHD would wait for the rest of a body until the timeout */
+        call_watch(c);
     return must_answer_now(h, c) ? call_queue_response(c) : MHD_YES;
 }
 
@@ -249,6 +250,8 @@ static enum MHD_Result on_access(void *ud, struct MHD_Connection *mhd, const cha
     }
     if (c->state == CALL_RECEIVING) {
         c->state = CALL_WAITING;
+        c->is_owed = true;
+        h->n_owed++;
         h->opt.routes[c->route].handle(h->opt.ud, c);
     }
     if (c->state == CALL_DEAD)
@@ -275,7 +278,7 @@ static void on_completed(void *ud, struct MHD_Connection *mhd, void **slot,
         c->gone(c->gone_ud);
     h->opt.done(h->opt.ud, c->route, c->is_queued ? c->status : 499);
     h->body_bytes -= c->n_kept;
-    h->n_calls--;
+    h->n_owed -= c->is_owed;
     call_destroy(c);
 }
 

@@ -79,7 +79,7 @@ void http_destroy(struct http **h);
 void http_kick(struct http *h);
 
 uint32_t http_n_connections(const struct http *h);
-uint32_t http_n_calls(const struct http *h); /* exchanges not yet completed */
+uint32_t http_n_owed(const struct http *h); /* complete requests whose answers are not */
 
 /* ---- one exchange ---- */
 

@@ -142,7 +142,7 @@ static bool is_over(const struct server *s)
         return false;
     if (s->desk->queue != NULL && queue_n_outstanding(s->desk->queue) > 0)
         return false;
-    if (http_n_calls(s->http) == 0)
+    if (http_n_owed(s->http) == 0)
         return true;
     return s->stopped_us > 0 && clock_us() - s->stopped_us > FLUSH_US;
 }
