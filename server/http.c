@@ -336,8 +336,8 @@ static int start_daemon(struct http *h)
         MHD_OPTION_LISTEN_SOCKET, (MHD_socket)h->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned int)h->opt.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned int)h->opt.idle_timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, POOL_BYTES,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
-        MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+        h, MHD_OPTION_END);
     return h->daemon != NULL ? 0 : ERR_INTERNAL;
 }
 
@@ -396,9 +396,9 @@ void http_stop(struct http *h)
     if (h->daemon == NULL)
         return;
     h->is_stopping = true;
-    list_each (it, &h->calls)
-        call_lose(list_entry(it, struct http_call, link));
-    if (h->is_started) { /* MHD refuses to stop with suspended connections: let it see them resumed */
+    list_each(it, &h->calls) call_lose(list_entry(it, struct http_call, link));
+    if (h->is_started) { /* MHD refuses to stop with suspended connections: let it see them resumed
+                          */
         MHD_run(h->daemon);
         uv_close((uv_handle_t *)&h->poll, NULL);
         uv_close((uv_handle_t *)&h->timer, NULL);
