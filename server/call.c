@@ -243,6 +243,8 @@ struct buf http_call_take_body(struct http_call *c)
 {
     struct buf body = c->body;
 
+    http_forget_bytes(c->http, c->n_kept);
+    c->n_kept = 0;
     buf_init(&c->body, body.max);
     return body;
 }

@@ -37,12 +37,17 @@ struct http {
     uint32_t n_owed, n_connections;
     bool is_inside, is_due; /* MHD_run() is on the stack; it has to run (again) */
     bool is_started, is_draining, is_stopping;
-    uint64_t body_bytes; /* of all calls, kept until each is completed */
+    uint64_t body_bytes; /* of all bodies that are being received */
 };
 
 void http_mark_due(struct http *h)
 {
     h->is_due = true;
+}
+
+void http_forget_bytes(struct http *h, uint64_t n)
+{
+    h->body_bytes -= n;
 }
 
 uv_loop_t *http_loop(struct http *h)
@@ -277,7 +282,7 @@ static void on_completed(void *ud, struct MHD_Connection *mhd, void **slot,
     if (c->gone != NULL)
         c->gone(c->gone_ud);
     h->opt.done(h->opt.ud, c->route, c->is_queued ? c->status : 499);
-    h->body_bytes -= c->n_kept;
+    http_forget_bytes(h, c->n_kept);
     h->n_owed -= c->is_owed;
     call_destroy(c);
 }
