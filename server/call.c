@@ -97,7 +97,7 @@ static void on_hangup(uv_poll_t *poll, int status, int events)
     if (status == 0 && (events & UV_DISCONNECT) == 0)
         return;
     if (status == 0 && w->call != NULL && w->call->state == CALL_RECEIVING && has_unread(w->call))
-        return; /* MHD reads it in this turn or the next; then we are called again */
+        return;         /* MHD reads it in this turn or the next; then we are called again */
     uv_poll_stop(poll); /* it is level-triggered and would fire for ever */
     if (w->call == NULL || w->call->state == CALL_REPLIED || w->call->state == CALL_ENDED)
         return; /* the answer is complete: a client that only half-closed may have it */
@@ -243,6 +243,8 @@ struct buf http_call_take_body(struct http_call *c)
 {
     struct buf body = c->body;
 
+    http_forget_bytes(c->http, c->n_kept);
+    c->n_kept = 0;
     buf_init(&c->body, body.max);
     return body;
 }

@@ -37,12 +37,17 @@ struct http {
     uint32_t n_owed, n_connections;
     bool is_inside, is_due; /* MHD_run() is on the stack; it has to run (again) */
     bool is_started, is_draining, is_stopping;
-    uint64_t body_bytes; /* of all calls, kept until each is completed */
+    uint64_t body_bytes; /* of all bodies that are being received */
 };
 
 void http_mark_due(struct http *h)
 {
     h->is_due = true;
+}
+
+void http_forget_bytes(struct http *h, uint64_t n)
+{
+    h->body_bytes -= n;
 }
 
 uv_loop_t *http_loop(struct http *h)
@@ -277,7 +282,7 @@ static void on_completed(void *ud, struct MHD_Connection *mhd, void **slot,
     if (c->gone != NULL)
         c->gone(c->gone_ud);
     h->opt.done(h->opt.ud, c->route, c->is_queued ? c->status : 499);
-    h->body_bytes -= c->n_kept;
+    http_forget_bytes(h, c->n_kept);
     h->n_owed -= c->is_owed;
     call_destroy(c);
 }
@@ -336,8 +341,8 @@ static int start_daemon(struct http *h)
         MHD_OPTION_LISTEN_SOCKET, (MHD_socket)h->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned int)h->opt.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned int)h->opt.idle_timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, POOL_BYTES,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
-        MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+        h, MHD_OPTION_END);
     return h->daemon != NULL ? 0 : ERR_INTERNAL;
 }
 
@@ -396,9 +401,9 @@ void http_stop(struct http *h)
     if (h->daemon == NULL)
         return;
     h->is_stopping = true;
-    list_each (it, &h->calls)
-        call_lose(list_entry(it, struct http_call, link));
-    if (h->is_started) { /* MHD refuses to stop with suspended connections: let it see them resumed */
+    list_each(it, &h->calls) call_lose(list_entry(it, struct http_call, link));
+    if (h->is_started) { /* MHD refuses to stop with suspended connections: let it see them resumed
+                          */
         MHD_run(h->daemon);
         uv_close((uv_handle_t *)&h->poll, NULL);
         uv_close((uv_handle_t *)&h->timer, NULL);
