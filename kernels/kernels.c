@@ -60,6 +60,16 @@ void kern_init(struct kern_table *t, enum kern_isa isa)
 #define KERN_GEMM(weight, name) t->gemm[weight] = kern_gemm_##name##_scalar;
 #define KERN_OP(member, result, params) t->member = kern_##member##_scalar;
 #include "kernels/kernels.inc"
+    if (isa < KERN_ISA_AVX2)
+        return;
+#define KERN_GEMM(weight, name) t->gemm[weight] = kern_gemm_##name##_avx2;
+#define KERN_OP(member, result, params) t->member = kern_##member##_avx2;
+#include "kernels/kernels.inc"
+    if (isa < KERN_ISA_AVX512)
+        return;
+#define KERN_GEMM(weight, name) t->gemm[weight] = kern_gemm_##name##_avx512;
+#define KERN_OP(member, result, params) t->member = kern_##member##_avx512;
+#include "kernels/kernels.inc"
 }
 
 size_t kern_qrow_bytes(size_t k)

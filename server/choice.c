@@ -144,7 +144,7 @@ void choice_render(struct choice *c, struct buf *out)
         buf_add_str(out, ",\"finish_reason\":null,\"logprobs\":");
     else
         buf_printf(out, ",\"finish_reason\":\"%s\",\"logprobs\":", finish_name(c->finish));
-    if (c->rules->wants_logprobs)
+    if (c->logprobs.n > 0)
         logprobs_render(&c->logprobs, out);
     else
         buf_add_str(out, "null");

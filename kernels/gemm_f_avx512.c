@@ -1,0 +1,8 @@
+/* kernels/gemm_f_avx512.c - products with float weights. */
+#include "kernels/v16_avx512.inc"
+
+#define NAME(op) kern_##op##_avx512
+#define F_ACC 12
+#define F_TILES GEMM_TILES_12
+#define F_NAMES GEMM_NAMES_12
+#include "kernels/gemm_f_body.inc"

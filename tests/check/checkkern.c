@@ -1,0 +1,267 @@
+/* tests/check/checkkern.c - check every kernel on every ISA of this machine.
+ *
+ * usage: checkkern [--list] [--isa scalar|avx2|avx512] [--seed N] [NAME...]
+ * A NAME selects the checks whose name contains it. Exit 1 when a check fails.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/check/check.h"
+
+#define GUARD 256 /* bytes before an output */
+#define PATTERN 0xa5
+#define MAX_SHOWN 5
+#define MAX_MAPS 4096
+
+const size_t check_sizes[] = {1,  2,  3,  5,  7,   8,   15,  16,  17,  31,  32,
+                              33, 63, 64, 65, 127, 129, 255, 257, 896, 1023};
+const size_t check_n_sizes = CHECK_COUNT(check_sizes);
+
+static struct {
+    void *base;
+    size_t bytes;
+} maps[MAX_MAPS];
+static size_t n_maps;
+static const char *current = "";
+
+static uint8_t *map_before_hole(size_t bytes, size_t align)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t body = (bytes + align + page - 1) / page * page;
+    uint8_t *base =
+        mmap(NULL, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (base == MAP_FAILED || n_maps == MAX_MAPS || mprotect(base + body, page, PROT_NONE) != 0) {
+        perror("checkkern: mmap");
+        exit(2);
+    }
+    maps[n_maps].base = base;
+    maps[n_maps++].bytes = body + page;
+    return base + (body - bytes) / align * align;
+}
+
+void *check_alloc(size_t bytes, size_t align)
+{
+    return map_before_hole(bytes, align);
+}
+
+void *check_out(size_t bytes, size_t align)
+{
+    uint8_t *p = map_before_hole(bytes + GUARD, align);
+
+    /* The room must keep the alignment, so it is a multiple of every one that is asked for. */
+    check_refill(p + GUARD, bytes);
+    return p + GUARD;
+}
+
+void check_refill(void *out, size_t bytes)
+{
+    memset((uint8_t *)out - GUARD, PATTERN, GUARD + bytes);
+}
+
+bool check_untouched(const void *p, size_t bytes)
+{
+    const uint8_t *b = p;
+
+    for (size_t i = 0; i < bytes; i++)
+        if (b[i] != PATTERN)
+            return false;
+    return true;
+}
+
+bool check_guard(const void *out)
+{
+    return check_untouched((const uint8_t *)out - GUARD, GUARD);
+}
+
+void check_free_all(void)
+{
+    while (n_maps > 0) {
+        n_maps--;
+        munmap(maps[n_maps].base, maps[n_maps].bytes);
+    }
+}
+
+uint32_t check_rand(struct check *c) /* splitmix64, upper half */
+{
+    uint64_t z = c->rng += 0x9e3779b97f4a7c15u;
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return (uint32_t)((z ^ (z >> 31)) >> 32);
+}
+
+uint32_t check_below(struct check *c, uint32_t n)
+{
+    return (uint32_t)((uint64_t)check_rand(c) * n >> 32);
+}
+
+float check_uniform(struct check *c, float lo, float hi)
+{
+    return lo + (hi - lo) * ((float)(check_rand(c) >> 8) * 0x1p-24f);
+}
+
+float check_normal(struct check *c)
+{
+    float s = 0;
+
+    for (int i = 0; i < 6; i++)
+        s += check_uniform(c, -1, 1);
+    return s * 0.70710678f;
+}
+
+void check_fill(struct check *c, float *x, size_t n, float scale)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = check_normal(c) * scale;
+}
+
+bool check_that(struct check *c, bool ok, const char *fmt, ...)
+{
+    va_list args;
+
+    if (ok)
+        return true;
+    if (c->n_fail++ >= MAX_SHOWN)
+        return false;
+    printf("  %s %s: ", current, kern_isa_name(c->isa));
+    va_start(args, fmt);
+    vprintf(fmt, args);
+    va_end(args);
+    putchar('\n');
+    return false;
+}
+
+size_t check_diff(const float *a, const float *b, size_t n)
+{
+    size_t i = 0;
+
+    while (i < n && (memcmp(&a[i], &b[i], sizeof *a) == 0 || (a[i] != a[i] && b[i] != b[i])))
+        i++;
+    return i;
+}
+
+/* What runs: a line of the registry or an extra, each with one of the two signatures. */
+struct line {
+    const char *name;
+    void (*gemm)(struct check *c, enum kern_weight w);
+    void (*op)(struct check *c);
+    enum kern_weight weight;
+    bool scalar_only;
+};
+
+static const struct line LINES[] = {
+#define KERN_GEMM(weight, name) {"gemm_" #name, check_gemm, NULL, weight, false},
+#define KERN_OP(member, result, params) {#member, NULL, check_##member, 0, false},
+#include "kernels/kernels.inc"
+#define KERN_GEMM(weight, name) {"pack_" #name, check_pack, NULL, weight, true},
+#define KERN_OP(member, result, params)
+#include "kernels/kernels.inc"
+    {"exp", NULL, check_exp, 0, true},
+    {"log", NULL, check_log, 0, true},
+    {"isa", NULL, check_isa, 0, true},
+};
+
+struct options {
+    int isa; /* -1: all */
+    uint64_t seed;
+    bool list;
+    char **names;
+    int n_names;
+};
+
+static int usage(void)
+{
+    fputs("usage: checkkern [--list] [--isa scalar|avx2|avx512] [--seed N] [NAME...]\n", stderr);
+    return 2;
+}
+
+static bool parse(struct options *o, int argc, char **argv)
+{
+    int i;
+
+    for (i = 1; i < argc && argv[i][0] == '-'; i++) {
+        if (strcmp(argv[i], "--list") == 0) {
+            o->list = true;
+        } else if (strcmp(argv[i], "--isa") == 0 && i + 1 < argc) {
+            o->isa = kern_isa_parse(argv[++i]);
+            if (o->isa < 0 || o->isa > (int)kern_isa_best())
+                return false;
+        } else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc) {
+            o->seed = strtoull(argv[++i], NULL, 0);
+        } else {
+            return false;
+        }
+    }
+    o->names = argv + i;
+    o->n_names = argc - i;
+    return true;
+}
+
+static bool selected(const struct options *o, const char *name)
+{
+    for (int i = 0; i < o->n_names; i++)
+        if (strstr(name, o->names[i]))
+            return true;
+    return o->n_names == 0;
+}
+
+static bool run(const struct line *l, enum kern_isa isa, uint64_t seed)
+{
+    struct kern_table ref;
+    struct kern_table test;
+    struct check c = {.ref = &ref, .test = &test, .isa = isa, .rng = seed};
+
+    kern_init(&ref, KERN_ISA_SCALAR);
+    kern_init(&test, isa);
+    current = l->name;
+    if (l->gemm)
+        l->gemm(&c, l->weight);
+    else
+        l->op(&c);
+    check_free_all();
+    printf("%-4s %-12s %s\n", c.n_fail ? "FAIL" : "ok", l->name, kern_isa_name(isa));
+    fflush(stdout);
+    return c.n_fail == 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = {.isa = -1, .seed = 20240229};
+    unsigned passed = 0;
+    unsigned failed = 0;
+
+    if (!parse(&o, argc, argv))
+        return usage();
+    if (!o.list)
+        printf("checkkern: best isa %s, seed %llu\n", kern_isa_name(kern_isa_best()),
+               (unsigned long long)o.seed);
+    for (size_t i = 0; i < CHECK_COUNT(LINES); i++) {
+        if (!selected(&o, LINES[i].name))
+            continue;
+        if (o.list) {
+            puts(LINES[i].name);
+            continue;
+        }
+        for (int isa = 0; isa <= (int)kern_isa_best(); isa++) {
+            if ((o.isa >= 0 && isa != o.isa) || (LINES[i].scalar_only && isa != 0))
+                continue;
+            if (run(&LINES[i], (enum kern_isa)isa, o.seed))
+                passed++;
+            else
+                failed++;
+        }
+    }
+    if (o.list)
+        return 0;
+    if (passed + failed == 0) {
+        fputs("checkkern: nothing selected\n", stderr);
+        return 2;
+    }
+    printf("%u passed, %u failed\n", passed, failed);
+    return failed != 0;
+}

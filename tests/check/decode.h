@@ -1,0 +1,31 @@
+/* tests/check/decode.h - the block formats of GGUF, decoded independently of kernels/.
+ *
+ * Thread: any.
+ * Memory: none.
+ */
+#ifndef TESTS_CHECK_DECODE_H
+#define TESTS_CHECK_DECODE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+
+struct decode_format {
+    size_t elems;
+    size_t bytes;
+    size_t n_scale;     /* f16 scales in a block */
+    size_t scale_at[2]; /* and where they lie */
+};
+extern const struct decode_format decode_formats[KERN_N_WEIGHT];
+
+/* k numbers exactly; size[j] bounds the magnitudes that were added to make number j. */
+void decode_row(enum kern_weight w, const uint8_t *row, double *out, double *size, size_t k);
+/* The same as the floats that the format defines: each is rounded once at most. */
+void decode_row_float(enum kern_weight w, const uint8_t *row, float *out, size_t k);
+
+/* Round to nearest even. */
+uint16_t check_to_half(float f);
+uint16_t check_to_bf16(float f);
+
+#endif

@@ -1,0 +1,194 @@
+"""A server process and a client for it, made of the standard library."""
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+BIN = os.environ.get("QUIRE_BIN", "build/quire")
+MODEL = os.environ.get("QUIRE_TEST_MODEL", "")
+JSON = {"Content-Type": "application/json"}
+
+
+class Reply:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def text(self):
+        return self.json["choices"][0]["text"]
+
+
+class Server:
+    """quire serve on a free port; its log goes to a file."""
+
+    def __init__(self, *flags, model=None):
+        model = MODEL if model is None else model
+        args = [BIN, "serve", "--port", "0", *([] if not model else ["--model", str(model)]), *flags]
+        self.log = tempfile.NamedTemporaryFile(prefix="quire-e2e-", suffix=".log")
+        self.process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        line = self.process.stdout.readline()
+        found = re.match(r"listening on http://[^ ]+:(\d+)", line)
+        assert found, f"no port in {line!r}; log: {self.read_log()}"
+        self.port = int(found.group(1))
+        self.pid = self.process.pid
+
+    def read_log(self):
+        with open(self.log.name, encoding="utf-8") as f:
+            return f.read()
+
+    def stop(self, sig=signal.SIGTERM, timeout=30):
+        """Stop and return the exit status; the log must show no sanitizer report."""
+        if self.process.poll() is None:
+            self.process.send_signal(sig)
+        try:
+            status = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+        log = self.read_log()
+        assert "Sanitizer" not in log and "runtime error" not in log, log[-4000:]
+        return status
+
+    def connect(self, timeout=60):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+
+    def socket(self, timeout=60):
+        return socket.create_connection(("127.0.0.1", self.port), timeout)
+
+    def request(self, method, path, body=None, headers=None, timeout=60):
+        c = self.connect(timeout)
+        try:
+            if isinstance(body, (dict, list)):
+                body, headers = json.dumps(body), {**JSON, **(headers or {})}
+            c.request(method, path, body, headers or {})
+            r = c.getresponse()
+            return Reply(r.status, r.headers, r.read())
+        finally:
+            c.close()
+
+    def get(self, path, **kw):
+        return self.request("GET", path, **kw)
+
+    def post(self, path, body, **kw):
+        return self.request("POST", path, body, **kw)
+
+    def complete(self, prompt, **fields):
+        """Status 200 is expected; the Reply."""
+        r = self.post("/v1/completions", {"prompt": prompt, **fields})
+        assert r.status == 200, r.body
+        return r
+
+    def stream(self, prompt, headers=None, **fields):
+        return Stream(self, {"prompt": prompt, "stream": True, **fields}, headers)
+
+    def metrics(self):
+        """{'quire_x{a="b"}': value}"""
+        out = {}
+        for line in self.get("/metrics").body.decode().splitlines():
+            if line and not line.startswith("#"):
+                name, value = line.rsplit(" ", 1)
+                out[name] = float(value)
+        return out
+
+    def held_blocks(self):
+        return self.metrics()['quire_kv_blocks{state="held"}']
+
+    def wait_until(self, question, timeout=20, what="condition"):
+        """Ask question(metrics) until it is true; returns the seconds that took."""
+        begin = time.monotonic()
+        while True:
+            if question(self.metrics()):
+                return time.monotonic() - begin
+            assert time.monotonic() - begin < timeout, f"{what} not reached: {self.metrics()}"
+            time.sleep(0.01)
+
+    def wait_idle(self, timeout=20):
+        """Nothing runs or waits, and every block is back."""
+        return self.wait_until(is_idle, timeout, "idle")
+
+    def n_fds(self):
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def cpu_seconds(self):
+        fields = open(f"/proc/{self.pid}/stat").read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def is_idle(m):
+    waiting = sum(v for k, v in m.items() if k.startswith("quire_requests_waiting"))
+    return (m["quire_requests_running"] == 0 and waiting == 0 and m["quire_requests_preempted"] == 0
+            and m['quire_kv_blocks{state="held"}'] == 0)
+
+
+class Stream:
+    """A streamed completion; iterate over its frames as dicts, [DONE] is checked at the end."""
+
+    def __init__(self, server, body, headers=None):
+        self.connection = server.connect()
+        self.connection.request("POST", "/v1/completions", json.dumps(body), {**JSON, **(headers or {})})
+        self.reply = self.connection.getresponse()
+        self.status, self.headers = self.reply.status, self.reply.headers
+        self.raw = b""
+        self.done = False
+
+    def __iter__(self):
+        while True:
+            line = self.reply.readline()
+            if not line:
+                return
+            self.raw += line
+            if line == b"data: [DONE]\n":
+                self.done = True
+                self.raw += self.reply.read()
+                return
+            if line != b"\n":
+                assert line.startswith(b"data: "), line
+                yield json.loads(line[6:].decode("utf-8"))
+
+    def text(self, index=0):
+        """Read to the end; the joined text of one choice."""
+        parts = []
+        for frame in self:
+            parts += [c["text"] for c in frame.get("choices", []) if c["index"] == index]
+        return "".join(parts)
+
+    def close(self):
+        self.connection.close()
+
+    def reset(self):
+        """RST instead of FIN."""
+        s = self.connection.sock or self.reply.fp.raw._sock
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        self.reply.close()
+        self.connection.close()
+
+
+def in_threads(jobs):
+    """Run callables in parallel; their results in order, the first exception raised."""
+    results, errors = [None] * len(jobs), []
+
+    def run(i):
+        try:
+            results[i] = jobs[i]()
+        except BaseException as e:  # noqa: BLE001 - handed to the test
+            errors.append(e)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(jobs))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if errors:
+        raise errors[0]
+    return results

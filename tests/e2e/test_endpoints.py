@@ -1,0 +1,158 @@
+"""Everything that is not a completion."""
+import shutil
+import subprocess
+
+import pytest
+
+
+def test_health(server):
+    r = server.get("/health")
+    assert (r.status, r.json) == (200, {"status": "ok"})
+    assert r.headers["Content-Type"] == "application/json"
+
+
+def test_ready(server):
+    assert server.get("/ready").status == 200
+
+
+def test_version(server):
+    assert list(server.get("/version").json) == ["version"]
+    assert server.get("/version").json["version"] not in ("", "unknown")
+
+
+def test_models(server):
+    r = server.get("/v1/models").json
+    assert r["object"] == "list" and len(r["data"]) == 1
+    m = r["data"][0]
+    assert m["object"] == "model" and m["owned_by"] and m["created"] > 1_600_000_000
+    assert m["max_model_len"] > 0 and m["root"] == m["id"] and m["parent"] is None
+    assert m["meta"]["n_vocab"] > 0 and m["meta"]["n_params"] > 0 and m["meta"]["size"] > 0
+
+
+def test_one_model(server):
+    m = server.get("/v1/models").json["data"][0]
+    path = "/v1/models/" + m["id"].replace(" ", "%20")
+    assert server.get(path).json == m
+    r = server.get("/v1/models/nobody")
+    assert r.status == 404
+    assert r.json["error"]["code"] == "model_not_found"
+
+
+def test_head_is_get_without_a_body(server):
+    for path in ("/health", "/v1/models", "/metrics"):
+        r = server.request("HEAD", path)
+        assert r.status == 200 and r.body == b""
+        assert int(r.headers["Content-Length"]) > 0
+
+
+def test_request_id_is_echoed_or_made(server):
+    assert server.get("/health", headers={"X-Request-Id": "abc-1"}).headers["X-Request-Id"] == "abc-1"
+    made = {server.get("/health").headers["X-Request-Id"] for _ in range(20)}
+    assert len(made) == 20 and all(made)
+    bad = "x" * 500
+    assert server.get("/health", headers={"X-Request-Id": bad}).headers["X-Request-Id"] != bad
+    assert server.get("/health", headers={"X-Request-Id": "a b"}).headers["X-Request-Id"] != "a b"
+
+
+TEXTS = ["Hello world", "a", " ", "  two  spaces ", "é€😀 ünï", "line\nbreak\ttab", "<s></s>", "日本語"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_tokenize_round_trip(server, text):
+    tokens = server.post("/tokenize", {"content": text, "parse_special": False}).json["tokens"]
+    assert tokens and all(isinstance(t, int) for t in tokens)
+    assert server.post("/detokenize", {"tokens": tokens}).json == {"content": text}
+
+
+def test_tokenize_pieces(server):
+    r = server.post("/tokenize", {"content": "Hello é", "with_pieces": True}).json["tokens"]
+    joined = b"".join(t["piece"].encode() if isinstance(t["piece"], str) else bytes(t["piece"]) for t in r)
+    assert joined.strip() == "Hello é".encode()
+    plain = server.post("/tokenize", {"content": "Hello é"}).json["tokens"]
+    assert [t["id"] for t in r] == plain
+
+
+def test_tokenize_vllm_shape(server):
+    length = server.get("/v1/models").json["data"][0]["max_model_len"]
+    r = server.post("/tokenize", {"model": "default", "prompt": "Hello", "add_special_tokens": False}).json
+    assert set(r) == {"count", "max_model_len", "tokens"}
+    assert r["count"] == len(r["tokens"]) and r["max_model_len"] == length
+    assert r["tokens"] == server.post("/tokenize", {"content": "Hello"}).json["tokens"]
+    back = server.post("/detokenize", {"model": "default", "tokens": r["tokens"]}).json
+    assert back == {"prompt": "Hello"}
+
+
+def test_tokenize_special(server):
+    plain = server.post("/tokenize", {"content": "Hi"}).json["tokens"]
+    special = server.post("/tokenize", {"content": "Hi", "add_special": True}).json["tokens"]
+    assert special == plain or special[1:] == plain or special[1:-1] == plain
+
+
+def test_tokenize_long_text(server):
+    text = "The quick brown fox. " * 20000
+    tokens = server.post("/tokenize", {"content": text}).json["tokens"]
+    assert server.post("/detokenize", {"tokens": tokens}).json["content"] == text
+
+
+@pytest.mark.parametrize("path,body,param", [
+    ("/tokenize", {}, "content"),
+    ("/tokenize", {"content": 5}, "content"),
+    ("/tokenize", {"prompt": ["a"]}, "prompt"),
+    ("/tokenize", {"content": "a", "add_special": "yes"}, "add_special"),
+    ("/detokenize", {}, "tokens"),
+    ("/detokenize", {"tokens": "a"}, "tokens"),
+    ("/detokenize", {"tokens": [-1]}, "tokens"),
+    ("/detokenize", {"tokens": [1e9]}, "tokens"),
+    ("/detokenize", {"tokens": [1.5]}, "tokens"),
+])
+def test_tokenize_errors(server, path, body, param):
+    r = server.post(path, body)
+    assert r.status == 400
+    assert r.json["error"]["param"] == param and r.json["error"]["type"] == "invalid_request_error"
+
+
+def test_metrics_format(server):
+    r = server.get("/metrics")
+    assert r.status == 200
+    assert r.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    tool = shutil.which("promtool")
+    if tool is None:
+        pytest.skip("skip: promtool absent")
+    check = subprocess.run([tool, "check", "metrics"], input=r.body, capture_output=True, check=False)
+    assert check.returncode == 0 and check.stderr == b"", check.stderr + check.stdout
+
+
+def test_metrics_count_what_happened(start):
+    s = start()
+    before = s.metrics()
+    s.complete("Hello there", max_tokens=7, ignore_eos=True, nonsense=1, more=2)
+    s.post("/v1/completions", {"prompt": "x", "temperature": "hot"})
+    s.get("/nowhere")
+    s.wait_idle()
+    after = s.metrics()
+
+    def grown(name):
+        return after.get(name, 0) - before.get(name, 0)
+
+    n_prompt = len(s.post("/tokenize", {"content": "Hello there", "add_special": True}).json["tokens"])
+    assert grown("quire_prompt_tokens_total") == n_prompt
+    assert grown("quire_generation_tokens_total") == 7
+    assert grown("quire_unknown_fields_total") == 2
+    assert grown('quire_requests_total{endpoint="completions",outcome="length"}') == 1
+    assert grown('quire_requests_total{endpoint="completions",outcome="rejected"}') == 1
+    assert grown('quire_rejections_total{reason="invalid"}') == 1
+    assert grown('quire_http_requests_total{route="/v1/completions",code="200"}') == 1
+    assert grown('quire_http_requests_total{route="/v1/completions",code="400"}') == 1
+    assert grown('quire_http_requests_total{route="other",code="404"}') == 1
+    assert grown("quire_time_to_first_token_seconds_count") == 1
+    assert grown("quire_inter_token_latency_seconds_count") == 6
+    assert grown("quire_e2e_request_latency_seconds_count") == 1
+    assert grown("quire_request_queue_time_seconds_count") == 1
+    assert grown("quire_request_prefill_time_seconds_count") == 1
+    assert grown("quire_request_decode_time_seconds_count") == 1
+    assert grown("quire_request_prompt_tokens_sum") == n_prompt
+    assert grown("quire_request_generation_tokens_sum") == 7
+    assert grown("quire_iterations_total") >= 7
+    assert after["process_open_fds"] > 5 and after["process_resident_memory_bytes"] > 1 << 20
+    assert after["process_start_time_seconds"] > 1_600_000_000
+    assert after["quire_kv_blocks_total"] > 0
