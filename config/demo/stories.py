@@ -16,34 +16,35 @@ def words(text):
     return [" ".join(w.split()) for w in text.split(",")]
 
 
-ANIMALS = words("""fox, rabbit, bear, mouse, cat, dog, duck, frog, hedgehog, owl, squirrel, turtle, pig, goat,
-    sheep, cow, horse, hen, goose, swan, otter, beaver, badger, mole, deer, wolf, lion, tiger, elephant, giraffe,
-    zebra, monkey, panda, koala, kangaroo, penguin, seal, whale, dolphin, crab, snail, bee, ant, ladybug,
-    butterfly, cricket, spider, bat, crow, robin, sparrow, parrot, peacock, rooster, donkey, pony, camel, llama,
-    raccoon, skunk, hamster, puppy, kitten, chick, lamb, bunny, crocodile, hippo, lizard, snake, toad, fish, moose,
-    dinosaur, octopus, worm, caterpillar, firefly, eagle, flamingo, pigeon, piglet, calf, cub, rat, ox""")
+ANIMALS = words("""fox, rabbit, bear, mouse, cat, dog, duck, frog, hedgehog, owl, squirrel, turtle, pig, goat, sheep, cow, horse,
+    hen, goose, swan, otter, beaver, badger, mole, deer, wolf, lion, tiger, elephant, giraffe, zebra, monkey,
+    panda, koala, kangaroo, penguin, seal, whale, dolphin, crab, snail, bee, ant, ladybug, butterfly, cricket,
+    spider, bat, crow, robin, sparrow, parrot, peacock, rooster, donkey, pony, camel, llama, raccoon, skunk,
+    hamster, puppy, kitten, chick, lamb, bunny, crocodile, hippo, lizard, snake, toad, fish, moose, dinosaur,
+    octopus, worm, caterpillar, firefly, eagle, flamingo, pigeon, piglet, calf, cub, rat, ox""")
 PEOPLE = {"girl": "f", "boy": "m", "king": "m", "queen": "f", "princess": "f", "prince": "m", "witch": "f",
           "wizard": "m", "knight": "m", "farmer": "", "baker": "", "sailor": "", "pirate": "", "robot": "", "dragon": "",
           "unicorn": "", "giant": "", "fairy": "f", "mermaid": "f", "troll": "", "elf": "", "snowman": "m", "monster": "",
           "ghost": "", "astronaut": "", "painter": "", "teacher": "", "doctor": "", "gardener": "", "alien": "",
           "fisherman": "m", "clown": "", "gnome": "m", "scarecrow": "m", "toy bear": "", "doll": "f", "cook": "",
           "child": "", "shepherd": "", "tailor": "", "miller": "", "train driver": "", "ninja": ""}
-HERS = words("""Lily, Mia, Anna, Rosie, Daisy, Lucy, Molly, Bella, Ruby, Poppy, Nina, Emma, Sara, Lulu, Tilly, Hazel,
-    Ivy, Maya, Zoe, Clara, Ella, Dot, Penny, Luna, Amy, Kate, Sue, Mimi, Olive, Pearl, Nora, Greta, Holly, Jane""")
-HISES = words("""Tom, Tim, Max, Ben, Sam, Leo, Jack, Finn, Oliver, Charlie, Pip, Toby, Oscar, Bruno, Hugo, Felix,
-    Gus, Milo, Otto, Rex, Jasper, Benny, Freddy, Barnaby, Theo, Noah, Bob, Dan, Henry, Fred, Spike, Ned, Billy, Paul""")
-THINGS = words("""key, ball, hat, kite, book, drum, ring, bell, doll, cup, scarf, shoe, boot, mitten, coat, button, coin,
-    spoon, map, lamp, lantern, umbrella, basket, bag, box, blanket, pillow, teddy bear, toy car, toy boat, toy train,
-    flute, whistle, trumpet, violin, guitar, crown, necklace, bracelet, feather, shell, stone, pebble, marble, pearl,
-    star, letter, pencil, crayon, paintbrush, picture, watch, clock, compass, telescope, mirror, comb, ribbon, balloon,
-    rope, shovel, bucket, hammer, broom, wand, sword, shield, flag, ticket, card, puzzle, bike, scooter, sled, skate,
-    wagon, boat, tooth, sock, glove, vase, plate, jar, bottle, candle, diamond, treasure map, magnet, ladder, chair,
-    cookie, acorn, nut, bone, carrot, egg, flower, leaf, rocket, robot, camera, phone, radio, tent, jacket, sweater""")
-FOODS = words("""cookie, apple, pie, sandwich, cake, muffin, bun, pear, peach, carrot, banana, pancake, waffle, melon,
-    orange, plum, bowl of soup, piece of cheese, slice of bread, cupcake, honey cake, berry tart, pizza, donut,
+HERS = words("""Lily, Mia, Anna, Rosie, Daisy, Lucy, Molly, Bella, Ruby, Poppy, Nina, Emma, Sara, Lulu, Tilly, Hazel, Ivy,
+    Maya, Zoe, Clara, Ella, Dot, Penny, Luna, Amy, Kate, Sue, Mimi, Olive, Pearl, Nora, Greta, Holly, Jane""")
+HISES = words("""Tom, Tim, Max, Ben, Sam, Leo, Jack, Finn, Oliver, Charlie, Pip, Toby, Oscar, Bruno, Hugo, Felix, Gus, Milo,
+    Otto, Rex, Jasper, Benny, Freddy, Barnaby, Theo, Noah, Bob, Dan, Henry, Fred, Spike, Ned, Billy, Paul""")
+THINGS = words("""key, ball, hat, kite, book, drum, ring, bell, doll, cup, scarf, shoe, boot, mitten, coat, button, coin, spoon,
+    map, lamp, lantern, umbrella, basket, bag, box, blanket, pillow, teddy bear, toy car, toy boat, toy train,
+    flute, whistle, trumpet, violin, guitar, crown, necklace, bracelet, feather, shell, stone, pebble, marble,
+    pearl, star, letter, pencil, crayon, paintbrush, picture, watch, clock, compass, telescope, mirror, comb,
+    ribbon, balloon, rope, shovel, bucket, hammer, broom, wand, sword, shield, flag, ticket, card, puzzle,
+    bike, scooter, sled, skate, wagon, boat, tooth, sock, glove, vase, plate, jar, bottle, candle, diamond,
+    treasure map, magnet, ladder, chair, cookie, acorn, nut, bone, carrot, egg, flower, leaf, rocket, robot,
+    camera, phone, radio, tent, jacket, sweater""")
+FOODS = words("""cookie, apple, pie, sandwich, cake, muffin, bun, pear, peach, carrot, banana, pancake, waffle, melon, orange,
+    plum, bowl of soup, piece of cheese, slice of bread, cupcake, honey cake, berry tart, pizza, donut,
     chocolate bar, bag of nuts, potato, lollipop, jar of honey, jar of jam""")
-LOOKS = words("""red, blue, green, yellow, golden, silver, shiny, tiny, little, big, old, new, round, pretty, purple,
-    pink, white, soft, wooden, special, bright, beautiful, striped, small, lovely, sparkling, orange""")
+LOOKS = words("""red, blue, green, yellow, golden, silver, shiny, tiny, little, big, old, new, round, pretty, purple, pink,
+    white, soft, wooden, special, bright, beautiful, striped, small, lovely, sparkling, orange""")
 TASTES = words("big, sweet, warm, fresh, yummy, juicy, tasty, delicious, little, crunchy, huge, golden")
 MOODS = words("""little, small, young, kind, happy, brave, shy, curious, clever, gentle, cheerful, tiny, funny, lazy, quiet,
     lonely, friendly, playful, busy, hungry, grumpy, silly, sleepy, big, proud, polite""")
@@ -117,28 +118,32 @@ MAKES = [  # what, what one has, what is missing, what one does with it in the e
     ("robot", "metal and screws", "oil", "danced with the {m}"), ("pizza", "flour and tomatoes", "cheese", "ate the {m}")]
 FEARS = words("""the dark, thunder, deep water, loud noises, high places, the wind, spiders, the forest, big dogs, the night,
     monsters, flying, swimming, ghosts, storms, new friends, school, the doctor, snakes, shadows, snow, fire""")
-ABILITIES = words("""swim, fly, whistle, ride a bike, dance, sing, skate, juggle, read, climb, jump rope, paint, cook, play
-    the flute, play the drum, play the piano, ski, surf, write, count, tie knots, do a somersault, skip, run fast, draw""")
+ABILITIES = words("""swim, fly, whistle, ride a bike, dance, sing, skate, juggle, read, climb, jump rope, paint, cook, play the
+    flute, play the drum, play the piano, ski, surf, write, count, tie knots, do a somersault, skip, run fast,
+    draw""")
 DEEDS = words("""bought, built, saw, loved, painted, borrowed, won, carried, opened, drew, washed, fixed, had, made, cleaned,
-    brought, got, caught, kept, pulled, wore, used, picked, invented, liked, took, ordered, collected, discovered, chose""")
+    brought, got, caught, kept, pulled, wore, used, picked, invented, liked, took, ordered, collected,
+    discovered, chose""")
 # nouns for requests only, so that the model learns to take any noun from a request
 RARE_KINDS = words("""platypus, walrus, ostrich, armadillo, sloth, hyena, gorilla, leopard, jaguar, falcon, pelican, toucan, weasel,
-    ferret, porcupine, chipmunk, gecko, iguana, salamander, tortoise, lobster, shrimp, starfish, jellyfish, shark, salmon, moth,
-    grasshopper, beetle, wasp, vampire, zombie, detective, programmer, nurse, policeman, firefighter, captain, musician, dancer,
-    student, professor, scientist, carpenter, plumber, waiter, librarian, mailman, grandmother, grandfather, king crab, computer,
-    car, train, tree, cloud, star, teapot, pumpkin, tractor, truck, dentist, lawyer, hunter, singer, magician, ogre, cyclops""")
-RARE_THINGS = words("""submarine, computer, piano, sandcastle, helicopter, laptop, keyboard, table, window, wheel, tower, garden, spaceship,
-    banana, cheese, lemon, sausage, newspaper, pumpkin, cannon, saddle, helmet, anchor, trophy, medal, statue, fountain, carpet,
-    curtain, sofa, fridge, toaster, kettle, fork, knife, needle, button box, calendar, dictionary, microscope, battery, lightbulb,
-    parachute, skateboard, trampoline, tambourine, harp, trombone, pyramid, tent pole, suitcase, backpack, wallet, ruler, eraser""")
+    ferret, porcupine, chipmunk, gecko, iguana, salamander, tortoise, lobster, shrimp, starfish, jellyfish,
+    shark, salmon, moth, grasshopper, beetle, wasp, vampire, zombie, detective, programmer, nurse, policeman,
+    firefighter, captain, musician, dancer, student, professor, scientist, carpenter, plumber, waiter,
+    librarian, mailman, grandmother, grandfather, king crab, computer, car, train, tree, cloud, star, teapot,
+    pumpkin, tractor, truck, dentist, lawyer, hunter, singer, magician, ogre, cyclops""")
+RARE_THINGS = words("""submarine, computer, piano, sandcastle, helicopter, laptop, keyboard, table, window, wheel, tower, garden,
+    spaceship, banana, cheese, lemon, sausage, newspaper, pumpkin, cannon, saddle, helmet, anchor, trophy,
+    medal, statue, fountain, carpet, curtain, sofa, fridge, toaster, kettle, fork, knife, needle, button box,
+    calendar, dictionary, microscope, battery, lightbulb, parachute, skateboard, trampoline, tambourine, harp,
+    trombone, pyramid, tent pole, suitcase, backpack, wallet, ruler, eraser""")
 PLANTS = words("sunflower, pumpkin, apple tree, rose, beanstalk, cherry tree, tulip, strawberry plant, oak tree, lemon tree")
-LURES = words("""a blue butterfly, a trail of shiny stones, a golden bird, a red balloon, a strange song, a tiny light,
-    a big green beetle, the smell of honey, a rolling ball, a white feather, a rainbow, a shooting star""")
-JUNK = words("""an old leaf, a sleepy snail, some dust, an empty nest, a muddy puddle, a round stone, some sticks, an old shoe,
-    a broken cup, a rusty nail, a spider web, a pile of leaves, a few feathers, a busy ant""")
+LURES = words("""a blue butterfly, a trail of shiny stones, a golden bird, a red balloon, a strange song, a tiny light, a big
+    green beetle, the smell of honey, a rolling ball, a white feather, a rainbow, a shooting star""")
+JUNK = words("""an old leaf, a sleepy snail, some dust, an empty nest, a muddy puddle, a round stone, some sticks, an old
+    shoe, a broken cup, a rusty nail, a spider web, a pile of leaves, a few feathers, a busy ant""")
 DAYS = words("""one day, one sunny morning, one windy day, one cold winter day, one rainy afternoon, one evening, one spring
-    morning, one summer day, one quiet afternoon, early one morning, one autumn day, one snowy day, one warm day, one foggy
-    morning, on a bright Sunday, one fine day""")
+    morning, one summer day, one quiet afternoon, early one morning, one autumn day, one snowy day, one warm
+    day, one foggy morning, on a bright Sunday, one fine day""")
 CHORES = words("""clean the house, carry water, pick berries, wash the dishes, feed the chickens, sweep the floor, chop wood,
     water the flowers, find a lost shoe, paint the fence, fold the blankets, gather nuts, dig a hole""")
 OPENINGS = [
@@ -166,21 +171,26 @@ ENDINGS = {
                 "not matter who you are, if you have a good heart.",
     "patient": "{h} learned that good things need time./From that day on, {h} was never in a hurry again./And every spring, {h} planted a new "
                "seed with {h.his} friends."}
-MEETINGS = """just then, {g.intro} came by./{g.intro} heard {h} and came closer./then {h} met {g.intro}./after a while, {g.intro} came down
-    the path./suddenly, {h} heard a soft voice. It was {g.intro}./{g.intro} was sitting nearby and saw everything."""
-GUIDES = """they walked [past the tall trees|over the hill|along the stream], and {g} sang a song all the way./{g} went first, and {h} stayed
-    close behind./they went over a bridge and through a field, and {g} knew every step of the way./{g} held a lamp, and they walked
-    side by side under the stars."""
-ASKS = """[Tell me|Please tell me|Can you tell me|Could you tell me|I want to hear|I would like to hear|Write me] [a story|a short story|a
-    little story|a bedtime story|a nice story] about {w}{p}/[Tell me|Write|Please write|Make up|Give me|tell me|write] a [story|short story|
-    tale] about {w}{p}/[A story|Story|story] about {w}{please}{p}/[Do you know|Can you write|can you tell me] a story about {w}?/Once upon a
-    time there was {w}. What happened?/[Tell me|tell me] about {w}{p}/[Hello!|Hi!|Hi,|Hello.] [Tell|tell] me a story about {w}{p}"""
-SHORT_ASKS = """[Tell me|tell me|Please tell me|Write|write|I want|Can you tell me] a [story|short story|bedtime story|nice story|fairy tale|
-    story for children|funny story|happy story]{p}/Story{please}{p}/Tell me something{p}/I can not sleep. Tell me a story{p}/Write a story
-    for my [son|daughter|child|friend]{p}/Once upon a time/Surprise me with a story{p}"""
+MEETINGS = """just then, {g.intro} came by./{g.intro} heard {h} and came closer./then {h} met {g.intro}./after a while,
+    {g.intro} came down the path./suddenly, {h} heard a soft voice. It was {g.intro}./{g.intro} was sitting
+    nearby and saw everything."""
+GUIDES = """they walked [past the tall trees|over the hill|along the stream], and {g} sang a song all the way./{g} went
+    first, and {h} stayed close behind./they went over a bridge and through a field, and {g} knew every step
+    of the way./{g} held a lamp, and they walked side by side under the stars."""
+ASKS = """[Tell me|Please tell me|Can you tell me|Could you tell me|I want to hear|I would like to hear|Write me] [a
+    story|a short story|a little story|a bedtime story|a nice story] about {w}{p}/[Tell me|Write|Please
+    write|Make up|Give me|tell me|write] a [story|short story| tale] about {w}{p}/[A story|Story|story] about
+    {w}{please}{p}/[Do you know|Can you write|can you tell me] a story about {w}?/Once upon a time there was
+    {w}. What happened?/[Tell me|tell me] about {w}{p}/[Hello!|Hi!|Hi,|Hello.] [Tell|tell] me a story about
+    {w}{p}"""
+SHORT_ASKS = """[Tell me|tell me|Please tell me|Write|write|I want|Can you tell me] a [story|short story|bedtime story|nice
+    story|fairy tale| story for children|funny story|happy story]{p}/Story{please}{p}/Tell me something{p}/I
+    can not sleep. Tell me a story{p}/Write a story for my [son|daughter|child|friend]{p}/Once upon a
+    time/Surprise me with a story{p}"""
 AGAIN = "Tell me another story about {w}{p}/Now tell me a story about {w}{p}/Another one, about {w}{p}/Great! And now a story about {w}{p}"
-SYSTEMS = """You are a storyteller for children./You are a helpful assistant./You tell short stories./You are Quire, a friendly storyteller./
-    Answer with a story./You are a kind teacher who tells stories./Be brief and friendly./You are a helpful, honest assistant."""
+SYSTEMS = """You are a storyteller for children./You are a helpful assistant./You tell short stories./You are Quire, a
+    friendly storyteller./ Answer with a story./You are a kind teacher who tells stories./Be brief and
+    friendly./You are a helpful, honest assistant."""
 SMALLTALK = [
     ("Hello/Hi/Hello!/Hi there/Good morning/hey/Hi, how are you?/How are you?", "Hello! [I am fine.|It is nice to meet you.|How nice to see "
      "you.] [Shall I tell you a story?|I know many stories. What should the story be about?]"),
