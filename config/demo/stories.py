@@ -136,7 +136,8 @@ def characters(rng, odd):
     helper = rng.choice([k for k in words(helpers) if k not in (hero, friend)])
     hero = rare(rng, "rare_kinds") if odd and rng.random() < 0.6 else hero
     friend = rare(rng, "rare_kinds") if odd and rng.random() < 0.4 else friend
-    c = {"h": Who(rng, hero, rng.random() < 0.85, nouns("moods")), "k": Who(rng, friend, rng.random() < 0.5, nouns("moods")),
+    c = {"h": Who(rng, hero, rng.random() < 0.85, nouns("moods")),
+         "k": Who(rng, friend, rng.random() < 0.5, nouns("moods")),
          "g": Who(rng, helper, rng.random() < 0.25, nouns("helper_moods"))}
     while c["k"].name and c["k"].name == c["h"].name:
         c["k"].name = None
@@ -145,7 +146,8 @@ def characters(rng, odd):
 
 def things(rng, odd):
     """The things of all plots, and the single words that some plots turn on."""
-    thing = rare(rng, "rare_things") if odd and rng.random() < 0.7 else rng.choice(nouns("things") + nouns("foods")[:15])
+    thing = rng.choice(nouns("things") + nouns("foods")[:15])
+    thing = rare(rng, "rare_things") if odd and rng.random() < 0.7 else thing
     c = {"o": Thing(rng, thing, nouns("looks")), "plant": Thing(rng, rng.choice(nouns("plants")), nouns("looks"))}
     c["f"], c["f2"] = (Thing(rng, food, nouns("tastes")) for food in rng.sample(nouns("foods"), 2))
     what, need, part, use = rng.choice(rows("makes"))
@@ -204,13 +206,15 @@ def wanted(rng, c, plot):
 
 
 def request(rng, name, c, plot):
-    c = c | {"w": wanted(rng, c, plot), "please": rng.choice(["", ", please"]), "p": rng.choice([".", ".", ".", "", "!"])}
+    c = c | {"w": wanted(rng, c, plot), "please": rng.choice(["", ", please"])}
+    c["p"] = rng.choice([".", ".", ".", "", "!"])
     text = re.sub(r"\b([Aa]) (?=[aeiou](?!ni|ne ))", r"\1n ", fill(pick(rng, name), c))
     return text.lower() if rng.random() < 0.06 else text
 
 
 def questions(rng, c, plot):
-    general = [["Who was the story about?", "The story was about {h.intro}."], ["Where did {h} live?", "{h} lived {s.at}."]]
+    general = [["Who was the story about?", "The story was about {h.intro}."],
+               ["Where did {h} live?", "{h} lived {s.at}."]]
     return [[fill(q, c), fill(a, c)] for q, a in rng.sample(general + plot["ask"], rng.choice([1, 1, 2, 3]))]
 
 
