@@ -178,7 +178,8 @@ static struct request *make_request(uint32_t i)
 struct setup {
     uint32_t chunk, threads, n_blocks, max_sequences;
     enum kern_isa isa;
-    bool alone; /* one request after the other */
+    bool alone;     /* one request after the other */
+    bool two_waves; /* the second half comes when the first is decoding */
 };
 
 static void on_wake(void *ud)
@@ -210,16 +211,19 @@ static void take_event(struct answer *answers, const struct event *e, uint32_t *
     }
 }
 
-static void wait_for(struct queue *q, sem_t *wake, struct answer *answers, uint32_t n)
+/* Take events until n requests have ended in all, or any has n_tokens tokens. */
+static void wait_for(struct queue *q, sem_t *wake, struct answer *answers, uint32_t *n_ended,
+                     uint32_t n, uint32_t n_tokens)
 {
     struct event events[32];
-    uint32_t n_ended = 0;
 
-    while (n_ended < n) {
+    while (*n_ended < n) {
         const size_t got = queue_take_events(q, events, 32);
 
         for (size_t i = 0; i < got; i++)
-            take_event(answers, &events[i], &n_ended);
+            take_event(answers, &events[i], n_ended);
+        if (got > 0 && events[0].kind == EVENT_TOKEN && events[0].pos >= n_tokens)
+            return;
         if (got == 0)
             sem_wait(wake);
     }
@@ -281,16 +285,18 @@ static uint64_t run_all(const struct model *model, const struct setup *s, struct
 {
     struct engine_stats stats;
     struct machine m;
+    uint32_t n_ended = 0;
 
     memset(answers, 0, N_REQUESTS * sizeof(*answers));
     build_machine(&m, model, s);
     for (uint32_t i = 0; i < N_REQUESTS; i++) {
         assert_int_equal(queue_post(m.queue, make_request(i)), 0);
         if (s->alone)
-            wait_for(m.queue, &m.wake, answers, 1);
+            wait_for(m.queue, &m.wake, answers, &n_ended, i + 1, UINT32_MAX);
+        else if (s->two_waves && i == N_REQUESTS / 2)
+            wait_for(m.queue, &m.wake, answers, &n_ended, i, 4);
     }
-    if (!s->alone)
-        wait_for(m.queue, &m.wake, answers, N_REQUESTS);
+    wait_for(m.queue, &m.wake, answers, &n_ended, N_REQUESTS, UINT32_MAX);
     queue_get_stats(m.queue, &stats);
     tear_down(&m);
     return stats.preemptions_recompute;
@@ -390,6 +396,7 @@ static void preempted(void **state)
     (void)state;
 
     s.n_blocks = 59;
+    s.two_waves = true;
     s.chunk = 100;
     n = run_all(shared.model, &s, shared.got);
     compare("preempted");
