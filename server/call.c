@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
@@ -81,12 +82,22 @@ static int socket_of(const struct http_call *c)
     return info != NULL ? info->connect_fd : -1;
 }
 
+/* Is there a part of the request that MHD has not read yet? */
+static bool has_unread(const struct http_call *c)
+{
+    int n = 0;
+
+    return ioctl(socket_of(c), FIONREAD, &n) == 0 && n > 0;
+}
+
 static void on_hangup(uv_poll_t *poll, int status, int events)
 {
     struct call_watch *w = poll->data;
 
     if (status == 0 && (events & UV_DISCONNECT) == 0)
         return;
+    if (status == 0 && w->call != NULL && w->call->state == CALL_RECEIVING && has_unread(w->call))
+        return;         /* MHD reads it in this turn or the next; then we are called again */
     uv_poll_stop(poll); /* it is level-triggered and would fire for ever */
     if (w->call == NULL || w->call->state == CALL_REPLIED || w->call->state == CALL_ENDED)
         return; /* the answer is complete: a client that only half-closed may have it */
@@ -96,7 +107,7 @@ static void on_hangup(uv_poll_t *poll, int status, int events)
 }
 
 /* Failing to watch is survivable: the end is noticed at the next write. */
-static void start_watch(struct http_call *c)
+void call_watch(struct http_call *c)
 {
     struct call_watch *w;
 
@@ -117,7 +128,7 @@ static void start_watch(struct http_call *c)
 
 void call_suspend(struct http_call *c)
 {
-    start_watch(c);
+    call_watch(c);
     MHD_suspend_connection(c->mhd);
     c->is_suspended = true;
 }
@@ -232,6 +243,8 @@ struct buf http_call_take_body(struct http_call *c)
 {
     struct buf body = c->body;
 
+    http_forget_bytes(c->http, c->n_kept);
+    c->n_kept = 0;
     buf_init(&c->body, body.max);
     return body;
 }

@@ -34,15 +34,20 @@ struct http {
     uv_poll_t poll;
     uv_timer_t timer;
     struct list calls;
-    uint32_t n_calls, n_connections;
+    uint32_t n_owed, n_connections;
     bool is_inside, is_due; /* MHD_run() is on the stack; it has to run (again) */
     bool is_started, is_draining, is_stopping;
-    uint64_t body_bytes; /* of all calls, kept until each is completed */
+    uint64_t body_bytes; /* of all bodies that are being received */
 };
 
 void http_mark_due(struct http *h)
 {
     h->is_due = true;
+}
+
+void http_forget_bytes(struct http *h, uint64_t n)
+{
+    h->body_bytes -= n;
 }
 
 uv_loop_t *http_loop(struct http *h)
@@ -60,9 +65,9 @@ uint32_t http_n_connections(const struct http *h)
     return h->n_connections;
 }
 
-uint32_t http_n_calls(const struct http *h)
+uint32_t http_n_owed(const struct http *h)
 {
-    return h->n_calls;
+    return h->n_owed;
 }
 
 /* ---- the loop drives MHD ---- */
@@ -209,9 +214,10 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *mhd, const c
         return MHD_NO;
     *slot = c;
     list_push_back(&h->calls, &c->link);
-    h->n_calls++;
     buf_init(&c->body, h->opt.max_body);
     check_head(h, c, url, method);
+    if (strcmp(method, "POST") == 0) /* MHD would wait for the rest of a body until the timeout */
+        call_watch(c);
     return must_answer_now(h, c) ? call_queue_response(c) : MHD_YES;
 }
 
@@ -249,6 +255,8 @@ static enum MHD_Result on_access(void *ud, struct MHD_Connection *mhd, const cha
     }
     if (c->state == CALL_RECEIVING) {
         c->state = CALL_WAITING;
+        c->is_owed = true;
+        h->n_owed++;
         h->opt.routes[c->route].handle(h->opt.ud, c);
     }
     if (c->state == CALL_DEAD)
@@ -274,8 +282,8 @@ static void on_completed(void *ud, struct MHD_Connection *mhd, void **slot,
     if (c->gone != NULL)
         c->gone(c->gone_ud);
     h->opt.done(h->opt.ud, c->route, c->is_queued ? c->status : 499);
-    h->body_bytes -= c->n_kept;
-    h->n_calls--;
+    http_forget_bytes(h, c->n_kept);
+    h->n_owed -= c->is_owed;
     call_destroy(c);
 }
 
@@ -333,8 +341,8 @@ static int start_daemon(struct http *h)
         MHD_OPTION_LISTEN_SOCKET, (MHD_socket)h->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned int)h->opt.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned int)h->opt.idle_timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, POOL_BYTES,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
-        MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+        h, MHD_OPTION_END);
     return h->daemon != NULL ? 0 : ERR_INTERNAL;
 }
 
@@ -393,9 +401,9 @@ void http_stop(struct http *h)
     if (h->daemon == NULL)
         return;
     h->is_stopping = true;
-    list_each (it, &h->calls)
-        call_lose(list_entry(it, struct http_call, link));
-    if (h->is_started) { /* MHD refuses to stop with suspended connections: let it see them resumed */
+    list_each(it, &h->calls) call_lose(list_entry(it, struct http_call, link));
+    if (h->is_started) { /* MHD refuses to stop with suspended connections: let it see them resumed
+                          */
         MHD_run(h->daemon);
         uv_close((uv_handle_t *)&h->poll, NULL);
         uv_close((uv_handle_t *)&h->timer, NULL);

@@ -30,9 +30,10 @@
 #include "core/base/buf.h"
 #include "server/error.h"
 
-#define HTTP_MAX_HEADER ((size_t)16 << 10)  /* request line and headers; more is a 431 */
-#define HTTP_MAX_BACKLOG ((size_t)1 << 20)  /* unsent bytes after which a reader is too slow */
-#define HTTP_MAX_REPLY ((size_t)256 << 20)  /* a single reply: echo of a long prompt with logprobs */
+#define HTTP_MAX_HEADER ((size_t)16 << 10) /* request line and headers; more is a 431 */
+#define HTTP_MAX_BACKLOG ((size_t)1 << 20) /* unsent bytes after which a reader is too slow */
+#define HTTP_MAX_REPLY ((size_t)256 << 20) /* a single reply: echo of a long prompt with logprobs  \
+                                            */
 
 enum http_methods {
     HTTP_GET = 1u << 0, /* and HEAD */
@@ -52,8 +53,8 @@ struct http_options {
     const char *host;
     uint16_t port;
     size_t max_body;
-    uint32_t max_connections; /* lowered to what the descriptor limit allows */
-    uint32_t idle_timeout_s;  /* a connection on which nothing moves */
+    uint32_t max_connections;        /* lowered to what the descriptor limit allows */
+    uint32_t idle_timeout_s;         /* a connection on which nothing moves */
     const struct http_route *routes; /* [n_routes], borrowed */
     size_t n_routes;
     void *ud; /* for the handlers and done() */
@@ -79,7 +80,7 @@ void http_destroy(struct http **h);
 void http_kick(struct http *h);
 
 uint32_t http_n_connections(const struct http *h);
-uint32_t http_n_calls(const struct http *h); /* exchanges not yet completed */
+uint32_t http_n_owed(const struct http *h); /* complete requests whose answers are not */
 
 /* ---- one exchange ---- */
 
@@ -98,7 +99,8 @@ void http_call_set_header(struct http_call *c, const char *name, const char *val
 void http_call_on_gone(struct http_call *c, void (*gone)(void *ud), void *ud);
 
 /* Answer with a whole body. The call is over for the handler. */
-void http_call_reply(struct http_call *c, int status, const char *type, struct buf *body /* takes */);
+void http_call_reply(struct http_call *c, int status, const char *type,
+                     struct buf *body /* takes */);
 void http_call_reply_error(struct http_call *c, const struct api_error *e);
 
 /* Answer with a stream: 200, then writes, then the end. */

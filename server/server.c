@@ -38,6 +38,7 @@ struct server {
     struct http *http;
     struct desk *desk;
     struct metrics metrics;
+    struct facts_watchdog watchdog;
     struct journal_file *journal;
     uint64_t start_us;
     uint64_t stopped_us; /* when everything was cancelled; 0 before */
@@ -79,7 +80,9 @@ static void on_health(void *ud, struct http_call *call)
 
 static void on_ready(void *ud, struct http_call *call)
 {
-    facts_ready(((struct server *)ud)->desk, call);
+    struct server *s = ud;
+
+    facts_ready(s->desk, call, &s->watchdog);
 }
 
 static void on_version(void *ud, struct http_call *call)
@@ -142,7 +145,7 @@ static bool is_over(const struct server *s)
         return false;
     if (s->desk->queue != NULL && queue_n_outstanding(s->desk->queue) > 0)
         return false;
-    if (http_n_calls(s->http) == 0)
+    if (http_n_owed(s->http) == 0)
         return true;
     return s->stopped_us > 0 && clock_us() - s->stopped_us > FLUSH_US;
 }

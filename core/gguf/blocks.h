@@ -17,19 +17,19 @@
 #include <stdint.h>
 
 enum block_type { /* the tensor types that we define, with the numbers of the file format */
-    BLOCK_F32 = 0,
-    BLOCK_F16 = 1,
-    BLOCK_Q4_0 = 2,
-    BLOCK_Q4_1 = 3,
-    BLOCK_Q5_0 = 6,
-    BLOCK_Q5_1 = 7,
-    BLOCK_Q8_0 = 8,
-    BLOCK_Q2_K = 10,
-    BLOCK_Q3_K = 11,
-    BLOCK_Q4_K = 12,
-    BLOCK_Q5_K = 13,
-    BLOCK_Q6_K = 14,
-    BLOCK_BF16 = 30,
+                  BLOCK_F32 = 0,
+                  BLOCK_F16 = 1,
+                  BLOCK_Q4_0 = 2,
+                  BLOCK_Q4_1 = 3,
+                  BLOCK_Q5_0 = 6,
+                  BLOCK_Q5_1 = 7,
+                  BLOCK_Q8_0 = 8,
+                  BLOCK_Q2_K = 10,
+                  BLOCK_Q3_K = 11,
+                  BLOCK_Q4_K = 12,
+                  BLOCK_Q5_K = 13,
+                  BLOCK_Q6_K = 14,
+                  BLOCK_BF16 = 30,
 };
 
 struct block_format {

@@ -26,19 +26,19 @@
 #define GGUF_MAX_NAME 128 /* longest tensor name or key that is accepted: 127 bytes */
 
 enum gguf_type { /* the metadata types, with the numbers of the file format */
-    GGUF_U8 = 0,
-    GGUF_I8 = 1,
-    GGUF_U16 = 2,
-    GGUF_I16 = 3,
-    GGUF_U32 = 4,
-    GGUF_I32 = 5,
-    GGUF_F32 = 6,
-    GGUF_BOOL = 7,
-    GGUF_STRING = 8,
-    GGUF_ARRAY = 9,
-    GGUF_U64 = 10,
-    GGUF_I64 = 11,
-    GGUF_F64 = 12,
+                 GGUF_U8 = 0,
+                 GGUF_I8 = 1,
+                 GGUF_U16 = 2,
+                 GGUF_I16 = 3,
+                 GGUF_U32 = 4,
+                 GGUF_I32 = 5,
+                 GGUF_F32 = 6,
+                 GGUF_BOOL = 7,
+                 GGUF_STRING = 8,
+                 GGUF_ARRAY = 9,
+                 GGUF_U64 = 10,
+                 GGUF_I64 = 11,
+                 GGUF_F64 = 12,
 };
 
 struct gguf_str { /* not NUL-terminated; may hold any bytes */

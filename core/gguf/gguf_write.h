@@ -46,7 +46,8 @@ void gguf_writer_tensor_fill(struct gguf_writer *w, const char *name, enum block
  * reader takes, a "general.alignment" that is none), ERR_UNSUPPORTED (no encoder). */
 int gguf_writer_finish(struct gguf_writer *w, uint8_t **data, size_t *bytes);
 
-/* The same into a file, in bounded memory; ERR_IO, and no file, when it cannot be written. */
+/* The same into a file, without a second copy of the data; ERR_IO, and no file, when it cannot be
+ * written. */
 int gguf_writer_save(struct gguf_writer *w, const char *path);
 
 #endif

@@ -29,22 +29,22 @@ struct matrix {
 };
 
 struct model_layer {
-    const float *attn_norm; /* [n_embd] */
-    struct matrix q, k, v;  /* [n_head*head_dim | n_kv_head*head_dim][n_embd] */
+    const float *attn_norm;                /* [n_embd] */
+    struct matrix q, k, v;                 /* [n_head*head_dim | n_kv_head*head_dim][n_embd] */
     const float *q_bias, *k_bias, *v_bias; /* [n_out] or NULL */
     const float *q_norm, *k_norm;          /* [head_dim] or NULL: RMS norm per head before rope */
-    struct matrix attn_out; /* [n_embd][n_head*head_dim] */
-    const float *ffn_norm;  /* [n_embd] */
-    struct matrix gate, up; /* [n_ff][n_embd] */
-    struct matrix down;     /* [n_embd][n_ff] */
+    struct matrix attn_out;                /* [n_embd][n_head*head_dim] */
+    const float *ffn_norm;                 /* [n_embd] */
+    struct matrix gate, up;                /* [n_ff][n_embd] */
+    struct matrix down;                    /* [n_embd][n_ff] */
 };
 
 struct model_shape {
     uint32_t n_vocab, n_embd, n_layer, n_ff;
     uint32_t n_head, n_kv_head, head_dim;
-    uint32_t n_rot;     /* dimensions that rope turns, <= head_dim, even */
+    uint32_t n_rot; /* dimensions that rope turns, <= head_dim, even */
     uint32_t n_ctx_train;
-    uint32_t n_ctx;     /* positions this instance serves: rope tables reach this far */
+    uint32_t n_ctx; /* positions this instance serves: rope tables reach this far */
     float norm_eps;
     bool rope_neox;
 };
@@ -52,16 +52,16 @@ struct model_shape {
 struct model {
     struct model_shape shape;
     char arch[32];
-    char name[128];     /* general.name, or the file's base name without .gguf */
-    char ftype[32];     /* the most common matrix type by bytes: "Q8_0" */
+    char name[128]; /* general.name, or the file's base name without .gguf */
+    char ftype[32]; /* the most common matrix type by bytes: "Q8_0" */
     uint64_t n_params;
     uint64_t file_bytes, weight_bytes; /* in the file; packed */
-    struct matrix embed;  /* [n_vocab][n_embd]; row look-up by kern_unpack_row */
-    struct matrix output; /* shares embed's panels when tied */
+    struct matrix embed;               /* [n_vocab][n_embd]; row look-up by kern_unpack_row */
+    struct matrix output;              /* shares embed's panels when tied */
     const float *output_norm;
-    struct model_layer *layers;   /* [n_layer] */
+    struct model_layer *layers;       /* [n_layer] */
     const float *rope_cos, *rope_sin; /* [n_ctx][n_rot/2] */
-    void *arena; /* private: the mappings behind the pointers above */
+    void *arena;                      /* private: the mappings behind the pointers above */
 };
 
 struct model_options {

@@ -28,7 +28,7 @@ static const struct traits table[] = {
         .offset = offsetof(struct model_layer, member)                                             \
     }
 
-const struct layer_tensor_row layer_tensors[] = {
+static const struct layer_tensor_row layer_tensors[] = {
     [LAYER_ATTN_NORM] = VECTOR("attn_norm.weight", EMBD, attn_norm),
     [LAYER_Q] = MATRIX("attn_q.weight", EMBD, Q, q),
     [LAYER_K] = MATRIX("attn_k.weight", EMBD, KV, k),
@@ -58,6 +58,11 @@ const struct traits *traits_find(struct gguf_str arch)
 const char *traits_names(void)
 {
     return "llama, qwen2, qwen3";
+}
+
+const struct layer_tensor_row *traits_layer_tensor(enum layer_tensor t)
+{
+    return &layer_tensors[t];
 }
 
 uint32_t traits_dim(const struct model_shape *s, enum dim dim)

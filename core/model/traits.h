@@ -44,9 +44,6 @@ struct layer_tensor_row {
     size_t offset; /* in struct model_layer */
 };
 
-/* [LAYER_N_TENSOR], by enum layer_tensor. */
-extern const struct layer_tensor_row layer_tensors[];
-
 struct traits {
     const char *arch;  /* general.architecture, and the prefix of its keys */
     uint32_t required; /* bits of enum layer_tensor */
@@ -61,6 +58,7 @@ const struct traits *traits_find(struct gguf_str arch);
 /* "llama, qwen2, qwen3", for the sentence that refuses another. */
 const char *traits_names(void);
 
+const struct layer_tensor_row *traits_layer_tensor(enum layer_tensor t);
 uint32_t traits_dim(const struct model_shape *s, enum dim dim);
 
 #endif

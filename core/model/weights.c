@@ -114,7 +114,7 @@ static int add_layer(struct load *l, uint32_t i)
     int rc = 0;
 
     for (int t = 0; t < LAYER_N_TENSOR && rc == 0; t++) {
-        const struct layer_tensor_row *row = &layer_tensors[t];
+        const struct layer_tensor_row *row = traits_layer_tensor((enum layer_tensor)t);
         const uint32_t n_in = traits_dim(s, row->n_in);
         void *dst = layer + row->offset;
         int need = TENSOR_REQUIRED;

@@ -101,6 +101,10 @@ class Server:
                 out[name] = float(value)
         return out
 
+    def gauges(self):
+        """The metrics that a failure message should show."""
+        return {k: v for k, v in self.metrics().items() if v and "bucket" not in k and "info" not in k}
+
     def held_blocks(self):
         return self.metrics()['quire_kv_blocks{state="held"}']
 
@@ -110,7 +114,7 @@ class Server:
         while True:
             if question(self.metrics()):
                 return time.monotonic() - begin
-            assert time.monotonic() - begin < timeout, f"{what} not reached: {self.metrics()}"
+            assert time.monotonic() - begin < timeout, f"{what} not reached: {self.gauges()}"
             time.sleep(0.01)
 
     def wait_idle(self, timeout=20):

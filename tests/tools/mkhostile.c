@@ -2,7 +2,8 @@
  *
  *   mkhostile FOLDER
  *
- * They are called 0000.gguf upwards; the file `index` says in each line what is wrong with one.
+ * They are called 0000.gguf upwards. Each line of the file `index` is about one of them: its name,
+ * who has to refuse it (`reader` or, as it is a well-formed file, `loader`), and what is wrong.
  */
 #include "tests/tools/hostile.h"
 
@@ -14,6 +15,20 @@ struct folder {
     int n;
     bool failed;
 };
+
+/* Does the reader refuse it already? */
+static bool is_malformed(const uint8_t *bytes, size_t n)
+{
+    uint8_t *aligned = mem_dup(bytes, n);
+    struct gguf *g = NULL;
+    char err[256];
+    const bool refused =
+        aligned != NULL && gguf_open_memory(&g, "", aligned, n, err, sizeof(err)) < 0;
+
+    gguf_close(&g);
+    mem_free(aligned);
+    return refused;
+}
 
 static void save(void *ud, const char *what, const uint8_t *bytes, size_t n)
 {
@@ -27,7 +42,8 @@ static void save(void *ud, const char *what, const uint8_t *bytes, size_t n)
         f->failed = true;
     if (file != NULL && fclose(file) != 0)
         f->failed = true;
-    if (fprintf(f->index, "%04d.gguf %s\n", f->n, what) < 0)
+    if (fprintf(f->index, "%04d.gguf %s %s\n", f->n, is_malformed(bytes, n) ? "reader" : "loader",
+                what) < 0)
         f->failed = true;
     f->n++;
 }

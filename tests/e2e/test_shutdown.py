@@ -1,0 +1,109 @@
+"""The end of a server: drain on the first signal, stop on the second."""
+import signal
+import threading
+import time
+
+import pytest
+
+LONG = dict(max_tokens=100000, ignore_eos=True, temperature=0)
+
+
+def test_idle_server_ends_at_once(start):
+    for sig in (signal.SIGTERM, signal.SIGINT):
+        s = start()
+        keep = s.connect()
+        keep.request("GET", "/health")
+        keep.getresponse().read()
+        begin = time.monotonic()
+        assert s.stop(sig) == 0
+        assert time.monotonic() - begin < 3
+        keep.close()
+
+
+@pytest.mark.threads
+def test_sigterm_lets_streams_finish(start):
+    s = start()
+    expected = s.complete("Once", max_tokens=300, ignore_eos=True, temperature=0).text
+    streams = [s.stream("Once", max_tokens=300, ignore_eos=True, temperature=0) for _ in range(4)]
+    plain = {}
+    t = threading.Thread(target=lambda: plain.update(r=s.complete("Once", max_tokens=300, ignore_eos=True,
+                                                                  temperature=0)))
+    t.start()
+    s.wait_until(lambda m: m["quire_requests_running"] == 5, what="running")
+    s.process.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + 5
+    while s.get("/ready").status != 503:
+        assert time.monotonic() < deadline
+    r = s.post("/v1/completions", {"prompt": "Once"})
+    assert (r.status, r.json["error"]["type"]) == (503, "unavailable_error")
+    assert int(r.headers["Retry-After"]) >= 1 and r.headers["Connection"].lower() == "close"
+    assert s.get("/health").status == 200, "alive until the end"
+    assert [x.text() for x in streams] == [expected] * 4 and all(x.done for x in streams)
+    t.join()
+    assert plain["r"].text == expected
+    assert s.process.wait(10) == 0
+
+
+@pytest.mark.threads
+def test_second_signal_stops_now(start):
+    s = start("--max-sequences", "2")
+    streams = [s.stream("Once", **LONG) for _ in range(3)]
+    answers = []
+    t = threading.Thread(target=lambda: answers.append(s.post("/v1/completions", {"prompt": "Once", **LONG})))
+    t.start()
+    s.wait_until(lambda m: m['quire_requests_waiting{priority="normal"}'] == 2, what="waiting")
+    s.process.send_signal(signal.SIGINT)
+    time.sleep(0.1)
+    assert s.process.poll() is None
+    begin = time.monotonic()
+    s.process.send_signal(signal.SIGTERM)
+    for stream in streams:
+        last = list(stream)[-1]
+        assert last["error"]["type"] == "unavailable_error" and stream.done
+    t.join()
+    assert answers[0].status == 503 and answers[0].json["error"]["type"] == "unavailable_error"
+    assert s.process.wait(10) == 0
+    assert time.monotonic() - begin < 5
+
+
+def test_clients_that_never_read_do_not_hold_up_the_end(start):
+    import json
+    import socket
+    s = start()
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    slow.connect(("127.0.0.1", s.port))
+    body = json.dumps({"prompt": "Once", "n": 16, "stream": True, "logprobs": 20, **LONG}).encode()
+    slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    s.wait_until(lambda m: m["quire_requests_running"] == 16, what="running")
+    s.process.send_signal(signal.SIGTERM)
+    time.sleep(0.1)
+    assert s.stop() == 0
+    slow.close()
+
+
+def test_journal(start, tmp_path):
+    import json
+    path = tmp_path / "journal"
+    s = start("--journal", str(path))
+    s.complete("Once", max_tokens=20, ignore_eos=True)
+    s.complete("Twice", max_tokens=5, ignore_eos=True)
+    assert s.stop() == 0
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(lines[0]["step"], lines[0]["step"] + len(lines)))
+    assert len(lines) >= 25
+    assert sum(len(line["admitted"]) for line in lines) == 2
+
+
+def test_log_has_one_line_a_request_and_no_texts(start):
+    s = start()
+    s.request("POST", "/v1/completions", {"prompt": "secretword", "max_tokens": 3, "ignore_eos": True},
+              headers={"X-Request-Id": "my-id"})
+    s.wait_idle()
+    s.stop()
+    log = s.read_log()
+    lines = [line for line in log.splitlines() if 'id="my-id"' in line]
+    assert len(lines) == 1
+    for part in ("completion_tokens=3", "finish=length", "ttft_ms=", "tok_s=", "queue_ms=", "prompt_tokens="):
+        assert part in lines[0]
+    assert "secretword" not in log

@@ -1,0 +1,453 @@
+/* tests/unit/test_api.c - bodies to requests, and events to choices, with a byte tokenizer. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "server/choice.h"
+#include "server/prepare.h"
+#include "tests/unit/byte_tokenizer.inc"
+
+static struct tokenizer tokenizer = {.has_bos = true};
+
+static struct server_options options(void)
+{
+    return (struct server_options){
+        .max_body = 1 << 20,
+        .model = {.id = "m", .max_context = 64, .max_kv_tokens = 60},
+        .tokenizer = &tokenizer,
+    };
+}
+
+static void prepare_text(struct prepared *p, const char *body, const char *priority)
+{
+    const struct server_options opt = options();
+    const struct buf b = {.data = (char *)body, .len = strlen(body), .max = SIZE_MAX};
+
+    *p = (struct prepared){0};
+    prepare(p, &opt, &b, priority);
+}
+
+/* ---- requests ---- */
+
+static void defaults_are_openais(void **state)
+{
+    struct prepared p;
+    (void)state;
+
+    prepare_text(&p, "{\"prompt\":\"hello world\"}", NULL);
+    assert_int_equal(p.error.status, 0);
+    assert_int_equal(p.n_choices, 1);
+    const struct request *r = p.requests[0];
+    assert_int_equal(r->n_prompt, 3);
+    assert_int_equal(r->ids[0], BYTE_BOS);
+    assert_int_equal(r->ids[1], BYTE_WORDS);
+    assert_int_equal(r->ids[2], BYTE_WORDS + 1);
+    assert_int_equal(r->max_tokens, 16);
+    assert_int_equal(r->priority, PRIORITY_NORMAL);
+    assert_true(r->sampling.temperature == 1 && r->sampling.top_p == 1);
+    assert_true(r->sampling.repetition_penalty == 1 && r->sampling.min_p == 0);
+    assert_int_equal(r->sampling.n_top, -1);
+    assert_int_equal(r->n_counts, 0);
+    assert_false(r->score_prompt || r->ignore_eos);
+    prepare_release(&p);
+}
+
+static void every_field_arrives(void **state)
+{
+    struct prepared p;
+    (void)state;
+
+    prepare_text(
+        &p,
+        "{\"model\":\"m\",\"prompt\":[[4,5],[6]],\"n\":2,\"max_tokens\":9,\"min_tokens\":3,"
+        "\"temperature\":0.5,\"top_p\":0.9,\"top_k\":40,\"min_p\":0.25,\"seed\":77,"
+        "\"repetition_penalty\":1.5,\"frequency_penalty\":-1,\"presence_penalty\":2,"
+        "\"logit_bias\":{\"3\":-100,\"9\":5,\"3\":7},\"stop\":[\"x\",\"yy\"],"
+        "\"stop_token_ids\":[8,9],\"logprobs\":4,\"echo\":true,\"ignore_eos\":true,"
+        "\"return_token_ids\":true,\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+        "\"priority\":\"critical\",\"deadline_ms\":5000,\"user\":\"u\",\"what\":1,\"ever\":{}}",
+        "low");
+    assert_int_equal(p.error.status, 0);
+    assert_int_equal(p.n_choices, 4);
+    assert_int_equal(p.params.n_unknown, 2);
+    assert_int_equal(p.params.deadline_ms, 5000);
+    assert_true(p.params.stream && p.params.include_usage && p.params.echo);
+    assert_true(p.params.return_token_ids);
+    assert_int_equal(p.params.stop.n, 2);
+    assert_string_equal(p.params.stop.text[1], "yy");
+    for (uint32_t i = 0; i < 4; i++) {
+        const struct request *r = p.requests[i];
+
+        assert_int_equal(r->n_prompt, i < 2 ? 2 : 1);
+        assert_int_equal(r->ids[0], i < 2 ? 4 : 6);
+        assert_int_equal(r->max_tokens, 9);
+        assert_int_equal(r->min_tokens, 3);
+        assert_true(r->sampling.temperature == 0.5f && r->sampling.top_p == 0.9f);
+        assert_true(r->sampling.min_p == 0.25f && r->sampling.top_k == 40);
+        assert_true(r->sampling.repetition_penalty == 1.5f);
+        assert_true(r->sampling.frequency_penalty == -1 && r->sampling.presence_penalty == 2);
+        assert_int_equal(r->sampling.seed, 77 + i % 2);
+        assert_int_equal(r->sampling.n_bias, 2);
+        assert_int_equal(r->sampling.bias[0].id, 3);
+        assert_true(r->sampling.bias[0].bias == 7 && r->sampling.bias[1].bias == 5);
+        assert_int_equal(r->n_stop_ids, 2);
+        assert_int_equal(r->stop_ids[1], 9);
+        assert_int_equal(r->sampling.n_top, 4);
+        assert_true(r->score_prompt && r->ignore_eos);
+        assert_int_equal(r->priority, PRIORITY_CRITICAL);
+        assert_true(r->n_counts > 0);
+    }
+    prepare_release(&p);
+}
+
+static void lengths_are_fitted_or_refused(void **state)
+{
+    char text[128], body[256];
+    struct prepared p;
+    (void)state;
+
+    memset(text, 'x', sizeof(text));
+    for (uint32_t n = 1; n < 100; n++) {
+        snprintf(body, sizeof(body), "{\"prompt\":\"%.*s\",\"max_tokens\":5}", (int)n, text);
+        prepare_text(&p, body, NULL);
+        if (n + 1 + 5 <= 60) {
+            assert_int_equal(p.error.status, 0);
+            assert_int_equal(p.requests[0]->max_tokens, 5);
+        } else {
+            assert_int_equal(p.error.status, 400);
+            assert_string_equal(p.error.code, "context_length_exceeded");
+            assert_int_equal(p.reason, REJECTION_CONTEXT);
+        }
+        prepare_release(&p);
+    }
+    struct server_options opt = options();
+    opt.model.max_kv_tokens = 1000;
+    struct buf b = {.data = (char *)"{\"prompt\":\"0123456789\",\"max_tokens\":1000}",
+                    .len = 41,
+                    .max = SIZE_MAX};
+    p = (struct prepared){0};
+    prepare(&p, &opt, &b, NULL);
+    assert_int_equal(p.error.status, 0);
+    assert_int_equal(p.requests[0]->max_tokens, 64 - 11);
+    prepare_release(&p);
+}
+
+static void an_empty_prompt_needs_a_bos(void **state)
+{
+    struct prepared p;
+    (void)state;
+
+    prepare_text(&p, "{\"prompt\":\"\"}", NULL);
+    assert_int_equal(p.error.status, 0);
+    assert_int_equal(p.requests[0]->n_prompt, 1);
+    assert_int_equal(p.requests[0]->ids[0], BYTE_BOS);
+    assert_true(p.prompts[0].at_start && p.prompts[0].has_added_bos);
+    prepare_release(&p);
+    tokenizer.has_bos = false;
+    prepare_text(&p, "{\"prompt\":\"\"}", NULL);
+    assert_int_equal(p.error.status, 400);
+    assert_string_equal(p.error.param, "prompt");
+    prepare_release(&p);
+    tokenizer.has_bos = true;
+}
+
+static void priorities_come_from_the_body_or_the_header(void **state)
+{
+    static const struct {
+        const char *body, *header;
+        int expected; /* -1: refused */
+    } cases[] = {
+        {"{\"prompt\":\"a\"}", NULL, PRIORITY_NORMAL},
+        {"{\"prompt\":\"a\"}", "high", PRIORITY_HIGH},
+        {"{\"prompt\":\"a\"}", "0", PRIORITY_LOW},
+        {"{\"prompt\":\"a\"}", "4", -1},
+        {"{\"prompt\":\"a\",\"priority\":3}", "low", PRIORITY_CRITICAL},
+        {"{\"prompt\":\"a\",\"priority\":\"1\"}", NULL, PRIORITY_NORMAL},
+        {"{\"prompt\":\"a\",\"priority\":null}", "low", PRIORITY_LOW},
+        {"{\"prompt\":\"a\",\"priority\":4}", NULL, -1},
+    };
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct prepared p;
+
+        prepare_text(&p, cases[i].body, cases[i].header);
+        assert_int_equal(p.error.status, cases[i].expected < 0 ? 400 : 0);
+        if (cases[i].expected >= 0)
+            assert_int_equal(p.requests[0]->priority, cases[i].expected);
+        prepare_release(&p);
+    }
+}
+
+static void without_a_seed_every_request_has_its_own(void **state)
+{
+    struct prepared a, b;
+    (void)state;
+
+    prepare_text(&a, "{\"prompt\":\"a\"}", NULL);
+    prepare_text(&b, "{\"prompt\":\"a\"}", NULL);
+    assert_true(a.requests[0]->sampling.seed != b.requests[0]->sampling.seed);
+    prepare_release(&a);
+    prepare_release(&b);
+}
+
+/* Each allocation fails once: an answer every time, and nothing is lost (the sanitizer looks). */
+static void survives_failing_allocations(void **state)
+{
+    static const char body[] =
+        "{\"prompt\":[\"hello\",\"x\"],\"n\":2,\"stop\":[\"a\",\"b\"],\"echo\":true,"
+        "\"presence_penalty\":1,\"logprobs\":1}";
+    int64_t n = 0;
+    bool failed;
+    (void)state;
+
+    do {
+        struct prepared p;
+
+        mem_fail_after(n++);
+        prepare_text(&p, body, NULL);
+        failed = mem_has_failed();
+        mem_fail_after(-1);
+        assert_true((p.error.status != 0) == failed);
+        if (failed)
+            assert_int_equal(p.error.status, 500);
+        prepare_release(&p);
+    } while (failed);
+    assert_true(n > 8);
+}
+
+/* ---- choices ---- */
+
+struct stage { /* a choice with everything that it borrows */
+    struct prompt prompt;
+    struct stop_list stop;
+    struct choice_rules rules;
+    struct choice choice;
+    struct buf scratch, out;
+};
+
+static void set_up(struct stage *s, const char *prompt, const char *stop)
+{
+    *s = (struct stage){.rules = {.tokenizer = &tokenizer, .stop = &s->stop}};
+    s->prompt = (struct prompt){.text = mem_strdup(prompt),
+                                .n_text = strlen(prompt),
+                                .is_text = true,
+                                .has_added_bos = true};
+    tokenizer_encode(&tokenizer, prompt, strlen(prompt),
+                     TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, SIZE_MAX, &s->prompt.ids);
+    if (stop != NULL)
+        s->stop.text[s->stop.n++] = mem_strdup(stop);
+    buf_init(&s->scratch, 1 << 20);
+    buf_init(&s->out, 1 << 20);
+}
+
+static void tear_down(struct stage *s)
+{
+    choice_release(&s->choice);
+    mem_free(s->prompt.text);
+    token_list_release(&s->prompt.ids);
+    stop_list_release(&s->stop);
+    buf_release(&s->scratch);
+    buf_release(&s->out);
+}
+
+static struct event token(int32_t id)
+{
+    return (struct event){.kind = EVENT_TOKEN,
+                          .token = id,
+                          .is_eog = id == BYTE_EOS,
+                          .logprob = -0.5f,
+                          .n_top = 1,
+                          .top = {{.id = BYTE_0 + 'z', .logprob = -0.25f}}};
+}
+
+static bool feed(struct stage *s, int32_t id)
+{
+    const struct event e = token(id);
+
+    return choice_token(&s->choice, &e, &s->scratch);
+}
+
+static const char *render(struct stage *s)
+{
+    buf_clear(&s->out);
+    choice_render(&s->choice, &s->out);
+    assert_int_equal(choice_error(&s->choice), 0);
+    return s->out.data;
+}
+
+static void text_and_finish(void **state)
+{
+    struct stage s;
+    (void)state;
+
+    set_up(&s, "hi", NULL);
+    choice_init(&s.choice, 3, &s.prompt, &s.rules);
+    assert_false(choice_has_news(&s.choice));
+    assert_false(feed(&s, BYTE_WORDS));
+    assert_true(choice_has_news(&s.choice));
+    assert_string_equal(
+        render(&s), "{\"index\":3,\"text\":\"hello\",\"finish_reason\":null,\"logprobs\":null}");
+    assert_false(choice_has_news(&s.choice));
+    feed(&s, BYTE_WORDS + 1);
+    feed(&s, BYTE_EOS);
+    choice_end(&s.choice, FINISH_STOP, &s.scratch);
+    assert_string_equal(
+        render(&s),
+        "{\"index\":3,\"text\":\" world\",\"finish_reason\":\"stop\",\"logprobs\":null}");
+    assert_int_equal(s.choice.n_tokens, 3);
+    tear_down(&s);
+}
+
+/* A character that comes in bytes appears whole or as U+FFFD, never in part. */
+static void characters_are_whole(void **state)
+{
+    struct stage s;
+    (void)state;
+
+    set_up(&s, "hi", NULL);
+    choice_init(&s.choice, 0, &s.prompt, &s.rules);
+    feed(&s, BYTE_0 + 0xe2);
+    feed(&s, BYTE_0 + 0x82);
+    assert_false(choice_has_news(&s.choice));
+    feed(&s, BYTE_0 + 0xac);
+    assert_string_equal(
+        render(&s),
+        "{\"index\":0,\"text\":\"\xe2\x82\xac\",\"finish_reason\":null,\"logprobs\":null}");
+    feed(&s, BYTE_0 + 0xe2);
+    choice_end(&s.choice, FINISH_LENGTH, &s.scratch);
+    assert_string_equal(
+        render(&s),
+        "{\"index\":0,\"text\":\"\xef\xbf\xbd\",\"finish_reason\":\"length\",\"logprobs\":null}");
+    tear_down(&s);
+}
+
+static void stop_ends_over_token_boundaries(void **state)
+{
+    struct stage s;
+    (void)state;
+
+    set_up(&s, "hi", "lo w");
+    choice_init(&s.choice, 0, &s.prompt, &s.rules);
+    assert_false(feed(&s, BYTE_WORDS)); /* "hello": "lo" is held back */
+    assert_string_equal(s.choice.text.data, "hel");
+    assert_true(feed(&s, BYTE_WORDS + 1));
+    assert_false(feed(&s, BYTE_WORDS)); /* what the engine had still made is not wanted */
+    choice_end(&s.choice, FINISH_CANCELLED, &s.scratch);
+    assert_string_equal(
+        render(&s), "{\"index\":0,\"text\":\"hel\",\"finish_reason\":\"stop\",\"logprobs\":null}");
+    assert_int_equal(s.choice.n_tokens, 2);
+    tear_down(&s);
+}
+
+static void stop_waits_for_min_tokens(void **state)
+{
+    struct stage s;
+    (void)state;
+
+    set_up(&s, "hi", "hello");
+    s.rules.min_tokens = 3;
+    choice_init(&s.choice, 0, &s.prompt, &s.rules);
+    assert_false(feed(&s, BYTE_WORDS));
+    assert_false(feed(&s, BYTE_WORDS));
+    assert_true(feed(&s, BYTE_WORDS));
+    assert_string_equal(s.choice.text.data, "hellohello");
+    tear_down(&s);
+}
+
+static void logprobs_are_parallel_arrays(void **state)
+{
+    struct stage s;
+    (void)state;
+
+    set_up(&s, "hi", NULL);
+    s.rules.wants_logprobs = s.rules.wants_ids = true;
+    choice_init(&s.choice, 0, &s.prompt, &s.rules);
+    feed(&s, BYTE_WORDS);
+    feed(&s, BYTE_0 + 0xc3);
+    feed(&s, BYTE_0 + 0xa9);
+    feed(&s, BYTE_0 + 'z');
+    feed(&s, BYTE_EOS);
+    choice_end(&s.choice, FINISH_STOP, &s.scratch);
+    assert_string_equal(
+        render(&s),
+        "{\"index\":0,\"text\":\"hello\xc3\xa9z\",\"finish_reason\":\"stop\",\"logprobs\":{"
+        "\"tokens\":[\"hello\",\"bytes:\\\\xc3\",\"bytes:\\\\xa9\",\"z\",\"</s>\"],"
+        "\"token_logprobs\":[-0.5,-0.5,-0.5,-0.5,-0.5],"
+        "\"top_logprobs\":[{\"z\":-0.25,\"hello\":-0.5},{\"z\":-0.25,\"bytes:\\\\xc3\":-0.5},"
+        "{\"z\":-0.25,\"bytes:\\\\xa9\":-0.5},{\"z\":-0.25},{\"z\":-0.25,\"</s>\":-0.5}],"
+        "\"text_offset\":[0,5,5,6,7]},\"token_ids\":[259,198,172,125,1],\"prompt_token_ids\":[0,"
+        "107,108]}");
+    tear_down(&s);
+}
+
+static void echo_comes_first_with_its_scores(void **state)
+{
+    struct event e = token(0);
+    struct stage s;
+    (void)state;
+
+    set_up(&s, "<|x|>hello\xc3\xa9", NULL);
+    assert_int_equal(s.prompt.ids.n, 5);
+    s.rules.wants_logprobs = s.rules.echo = true;
+    choice_init(&s.choice, 0, &s.prompt, &s.rules);
+    e.kind = EVENT_SCORE;
+    for (uint32_t pos = 1; pos < 5; pos++) {
+        assert_false(choice_has_news(&s.choice));
+        e.token = s.prompt.ids.ids[pos];
+        e.pos = pos;
+        choice_score(&s.choice, &e);
+    }
+    assert_true(choice_has_news(&s.choice));
+    feed(&s, BYTE_0 + '!');
+    assert_string_equal(
+        render(&s),
+        "{\"index\":0,\"text\":\"<|x|>hello\xc3\xa9!\",\"finish_reason\":null,\"logprobs\":{"
+        "\"tokens\":[\"<s>\",\"<|x|>\",\"hello\",\"bytes:\\\\xc3\",\"bytes:\\\\xa9\",\"!\"],"
+        "\"token_logprobs\":[null,-0.5,-0.5,-0.5,-0.5,-0.5],"
+        "\"top_logprobs\":[null,{\"z\":-0.25,\"<|x|>\":-0.5},{\"z\":-0.25,\"hello\":-0.5},"
+        "{\"z\":-0.25,\"bytes:\\\\xc3\":-0.5},{\"z\":-0.25,\"bytes:\\\\xa9\":-0.5},"
+        "{\"z\":-0.25,\"!\":-0.5}],"
+        "\"text_offset\":[0,0,5,10,10,11]}}");
+    tear_down(&s);
+}
+
+static void echo_without_logprobs_waits_for_nothing(void **state)
+{
+    struct stage s;
+    (void)state;
+
+    set_up(&s, "hello", NULL);
+    s.rules.echo = true;
+    choice_init(&s.choice, 0, &s.prompt, &s.rules);
+    assert_true(choice_has_news(&s.choice));
+    assert_string_equal(s.choice.text.data, "hello");
+    tear_down(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_openais),
+        cmocka_unit_test(every_field_arrives),
+        cmocka_unit_test(lengths_are_fitted_or_refused),
+        cmocka_unit_test(an_empty_prompt_needs_a_bos),
+        cmocka_unit_test(priorities_come_from_the_body_or_the_header),
+        cmocka_unit_test(without_a_seed_every_request_has_its_own),
+        cmocka_unit_test(survives_failing_allocations),
+        cmocka_unit_test(text_and_finish),
+        cmocka_unit_test(characters_are_whole),
+        cmocka_unit_test(stop_ends_over_token_boundaries),
+        cmocka_unit_test(stop_waits_for_min_tokens),
+        cmocka_unit_test(logprobs_are_parallel_arrays),
+        cmocka_unit_test(echo_comes_first_with_its_scores),
+        cmocka_unit_test(echo_without_logprobs_waits_for_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,251 @@
+/* tests/unit/test_json.c - JSON at the edge, error objects, what to tell a client that waits, the watchdog. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <float.h>
+#include <math.h>
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "server/error.h"
+#include "server/facts.h"
+#include "server/field.h"
+#include "server/json.h"
+#include "server/tempo.h"
+
+static int parse(const char *text, size_t n)
+{
+    const char *why = NULL;
+    cJSON *v = NULL;
+    const int rc = json_parse(text, n, &v, &why);
+
+    assert_true((rc == 0) == (v != NULL));
+    assert_true((rc == 0) == (why == NULL));
+    cJSON_Delete(v);
+    return rc;
+}
+
+#define PARSE(literal) parse(literal, sizeof(literal) - 1)
+
+static void parses_one_value(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE("{\"a\":[1,2,{\"b\":null}]} \r\n\t"), 0);
+    assert_int_equal(PARSE("  5"), 0);
+    assert_int_equal(PARSE("\"\\\\u0000\""), 0); /* an escaped backslash, not a NUL */
+    assert_int_equal(PARSE("\"\xf0\x9f\x98\x80\""), 0);
+    assert_int_equal(PARSE(""), ERR_INVAL);
+    assert_int_equal(PARSE("{"), ERR_INVAL);
+    assert_int_equal(PARSE("{} {}"), ERR_INVAL);
+    assert_int_equal(PARSE("{}\0"), ERR_INVAL);
+    assert_int_equal(PARSE("\"a\\u0000b\""), ERR_INVAL);
+    assert_int_equal(PARSE("\"a\0b\""), ERR_INVAL);
+    assert_int_equal(PARSE("\"open"), ERR_INVAL);
+    assert_int_equal(PARSE("\"open\\"), ERR_INVAL);
+}
+
+static void refuses_what_is_no_utf8(void **state)
+{
+    static const char *const bad[] = {"\x80",
+                                      "\xc0\x80",
+                                      "\xc3",
+                                      "\xe2\x82",
+                                      "\xed\xa0\x80",
+                                      "\xf4\x90\x80\x80",
+                                      "\xf8\x88\x80\x80\x80",
+                                      "\xff",
+                                      "\xe0\x80\x80",
+                                      "\xf0\x80\x80\x80"};
+    char text[32];
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        snprintf(text, sizeof(text), "\"%s\"", bad[i]);
+        assert_int_equal(parse(text, strlen(text)), ERR_INVAL);
+        assert_false(json_is_utf8(bad[i], strlen(bad[i])));
+    }
+    assert_true(json_is_utf8("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\xf4\x8f\xbf\xbf", 14));
+    assert_int_equal(json_n_chars("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", 10), 4);
+}
+
+static void bounds_depth_and_size(void **state)
+{
+    char text[2 * JSON_MAX_DEPTH + 4];
+    char *long_list = malloc(2 * (size_t)JSON_MAX_VALUES + 8);
+    (void)state;
+
+    memset(text, '[', JSON_MAX_DEPTH);
+    memset(text + JSON_MAX_DEPTH, ']', JSON_MAX_DEPTH);
+    assert_int_equal(parse(text, 2 * JSON_MAX_DEPTH), 0);
+    memset(text, '[', JSON_MAX_DEPTH + 1);
+    memset(text + JSON_MAX_DEPTH + 1, ']', JSON_MAX_DEPTH + 1);
+    assert_int_equal(parse(text, 2 * JSON_MAX_DEPTH + 2), ERR_LIMIT);
+    assert_non_null(long_list);
+    long_list[0] = '[';
+    for (size_t i = 0; i < JSON_MAX_VALUES; i++)
+        memcpy(long_list + 1 + 2 * i, "1,", 2);
+    memcpy(long_list + 1 + 2 * (size_t)JSON_MAX_VALUES, "1]", 2);
+    assert_int_equal(parse(long_list, 2 * (size_t)JSON_MAX_VALUES + 3), ERR_LIMIT);
+    free(long_list);
+}
+
+static void assert_string(const char *text, size_t n, const char *expected)
+{
+    struct buf b;
+
+    buf_init(&b, 1000);
+    json_add_string(&b, text, n);
+    assert_string_equal(b.data, expected);
+    buf_release(&b);
+}
+
+static void escapes_strings(void **state)
+{
+    (void)state;
+    assert_string("", 0, "\"\"");
+    assert_string("a\"b\\c/d", 7, "\"a\\\"b\\\\c/d\"");
+    assert_string("\n\r\t\x01\x1f\x7f", 6, "\"\\n\\r\\t\\u0001\\u001f\x7f\"");
+    assert_string("\xc3\xa9", 2, "\"\xc3\xa9\"");
+    assert_string("a\0b", 3, "\"a\\u0000b\"");
+}
+
+/* Every float reads back as itself: streamed log-probabilities are compared bit by bit. */
+static void writes_floats_that_read_back(void **state)
+{
+    static const float values[] = {0.0f,    -0.25f, -0.31f,    1e-30f,      -123456.7f, FLT_MAX,
+                                   FLT_MIN, 0.1f,   -1.0f / 3, 16777216.0f, -1e-7f,     3.4e-45f};
+    struct buf b;
+    (void)state;
+
+    buf_init(&b, 100);
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        buf_clear(&b);
+        json_add_float(&b, values[i]);
+        assert_true(strtof(b.data, NULL) == values[i]);
+    }
+    buf_clear(&b);
+    json_add_float(&b, -0.31f);
+    assert_string_equal(b.data, "-0.31");
+    buf_clear(&b);
+    json_add_float(&b, -INFINITY);
+    assert_string_equal(b.data, "-9999");
+    buf_release(&b);
+}
+
+static void renders_errors(void **state)
+{
+    struct api_error e;
+    struct buf b;
+    (void)state;
+
+    buf_init(&b, 1000);
+    assert_true(api_error_set(&e, 400, "temperature", NULL, "'%s' must be %d", "temperature", 1) <
+                0);
+    api_error_render(&e, &b);
+    assert_string_equal(b.data,
+                        "{\"error\":{\"message\":\"'temperature' must be 1\",\"type\":"
+                        "\"invalid_request_error\",\"param\":\"temperature\",\"code\":null}}");
+    buf_clear(&b);
+    api_error_set(&e, 429, NULL, "queue_full", "full");
+    api_error_render(&e, &b);
+    assert_string_equal(b.data, "{\"error\":{\"message\":\"full\",\"type\":\"rate_limit_error\","
+                                "\"param\":null,\"code\":\"queue_full\"}}");
+    buf_release(&b);
+}
+
+/* A message is cut where it is too long, but never inside a character. */
+static void cuts_messages_between_characters(void **state)
+{
+    char text[400];
+    struct api_error e;
+    (void)state;
+
+    for (size_t shift = 0; shift < 3; shift++) {
+        memset(text, 'x', shift);
+        for (size_t i = shift; i + 3 < sizeof(text); i += 3)
+            memcpy(text + i, "\xe2\x82\xac", 4);
+        api_error_set(&e, 400, NULL, NULL, "%s", text);
+        assert_true(json_is_utf8(e.message, strlen(e.message)));
+        assert_true(strlen(e.message) > 250);
+    }
+}
+
+static void finds_the_last_of_a_name(void **state)
+{
+    cJSON *v = cJSON_Parse("{\"a\":1,\"b\":2,\"a\":3,\"c\":5,\"c\":null}");
+    (void)state;
+
+    assert_int_equal(field_find(v, "a")->valueint, 3);
+    assert_null(field_find(v, "c"));
+    assert_null(field_find(v, "d"));
+    cJSON_Delete(v);
+}
+
+static void tempo_tells_when_to_come_back(void **state)
+{
+    struct tempo p;
+    uint64_t now = 1000000;
+    (void)state;
+
+    tempo_start(&p, now);
+    assert_int_equal(tempo_wait_ms(&p, 1, now), TEMPO_MAX_WAIT_MS);
+    for (int i = 0; i < 1000; i++) /* ten a second, for longer than the window */
+        tempo_end(&p, now += 100000);
+    assert_true(fabs(tempo_rate(&p, now) - 10) < 0.5);
+    assert_true(tempo_wait_ms(&p, 20, now) > 1900 && tempo_wait_ms(&p, 20, now) < 2100);
+    assert_int_equal(tempo_wait_ms(&p, 0, now), TEMPO_MIN_WAIT_MS);
+    assert_int_equal(tempo_wait_ms(&p, 1000000, now), TEMPO_MAX_WAIT_MS);
+    now += 150000000; /* ten windows of silence */
+    assert_true(tempo_rate(&p, now) < 0.01);
+    tempo_start(&p, now);
+    for (int i = 0; i < 10; i++) /* a young estimate is not too low */
+        tempo_end(&p, now += 100000);
+    assert_true(fabs(tempo_rate(&p, now) - 10) < 1);
+}
+
+/* A step is wedged when it was seen under way for a minute, not when the engine slept before it. */
+static void watchdog_sees_a_stuck_step_only(void **state)
+{
+    struct engine_stats s = {.last_step_us = 5, .busy = false};
+    struct facts_watchdog w = {0};
+    uint64_t now = 1000 * (uint64_t)FACTS_WEDGED_US;
+    (void)state;
+
+    assert_false(facts_is_wedged(&w, &s, now));
+    s.busy = true;
+    assert_false(facts_is_wedged(&w, &s, now += FACTS_WEDGED_US + 1));
+    assert_false(facts_is_wedged(&w, &s, now += FACTS_WEDGED_US));
+    assert_true(facts_is_wedged(&w, &s, now += 1));
+    s.last_step_us = now;
+    assert_false(facts_is_wedged(&w, &s, now));
+    assert_true(facts_is_wedged(&w, &s, now += FACTS_WEDGED_US + 1));
+    s.busy = false;
+    assert_false(facts_is_wedged(&w, &s, now));
+    s.busy = true;
+    assert_false(facts_is_wedged(&w, &s, now += FACTS_WEDGED_US + 1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parses_one_value),
+        cmocka_unit_test(refuses_what_is_no_utf8),
+        cmocka_unit_test(bounds_depth_and_size),
+        cmocka_unit_test(escapes_strings),
+        cmocka_unit_test(writes_floats_that_read_back),
+        cmocka_unit_test(renders_errors),
+        cmocka_unit_test(cuts_messages_between_characters),
+        cmocka_unit_test(finds_the_last_of_a_name),
+        cmocka_unit_test(watchdog_sees_a_stuck_step_only),
+        cmocka_unit_test(tempo_tells_when_to_come_back),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,363 @@
+/* tests/unit/test_model_refused.c - files that are no model of ours: each with its sentence. */
+#include "model_file.h"
+
+/* What the loader says to a fixture without `skip` and with what `more` adds. */
+static void refuse(struct fixture f, const char *skip, more_fn *more, int rc, const char *sentence)
+{
+    struct file file;
+    struct model *m;
+
+    f.skip = skip;
+    build(&file, f, more);
+    err[0] = '\0';
+    assert_int_equal(model_load(&m, file.g, &plain, err, sizeof(err)), rc);
+    assert_string_equal(err, sentence);
+    assert_null(m);
+    drop(&file);
+}
+
+/* Refusals. Each `more` adds what is wrong. */
+
+#define MORE_U32(name, key, value)                                                                 \
+    static void name(struct gguf_writer *w)                                                        \
+    {                                                                                              \
+        gguf_writer_u32(w, key, value);                                                            \
+    }
+#define MORE_F32(name, key, value)                                                                 \
+    static void name(struct gguf_writer *w)                                                        \
+    {                                                                                              \
+        gguf_writer_f32(w, key, value);                                                            \
+    }
+#define MORE_STR(name, key, value)                                                                 \
+    static void name(struct gguf_writer *w)                                                        \
+    {                                                                                              \
+        gguf_writer_str(w, key, value);                                                            \
+    }
+
+MORE_STR(arch_bert, "general.architecture", "bert\n")
+MORE_U32(arch_number, "general.architecture", 7)
+MORE_U32(layers_0, "llama.block_count", 0)
+MORE_U32(layers_1025, "llama.block_count", 1025)
+MORE_U32(layers_3, "llama.block_count", 3)
+MORE_U32(layers_1, "llama.block_count", 1)
+MORE_STR(layers_text, "llama.block_count", "two")
+MORE_U32(embd_0, "llama.embedding_length", 0)
+MORE_U32(embd_128, "llama.embedding_length", 128)
+MORE_U32(ff_big, "llama.feed_forward_length", 4000000000u)
+MORE_U32(ctx_0, "llama.context_length", 0)
+MORE_U32(heads_0, "llama.attention.head_count", 0)
+MORE_U32(heads_8, "llama.attention.head_count", 8)
+MORE_U32(kv_3, "llama.attention.head_count_kv", 3)
+MORE_U32(kv_0, "llama.attention.head_count_kv", 0)
+MORE_U32(key_60, "llama.attention.key_length", 60)
+MORE_U32(value_32, "llama.attention.value_length", 32)
+MORE_U32(rot_65, "llama.rope.dimension_count", 65)
+MORE_U32(rot_33, "llama.rope.dimension_count", 33)
+MORE_F32(eps_0, "llama.attention.layer_norm_rms_epsilon", 0.0f)
+MORE_F32(eps_nan, "llama.attention.layer_norm_rms_epsilon", NAN)
+MORE_F32(base_minus, "llama.rope.freq_base", -1.0f)
+MORE_STR(yarn, "llama.rope.scaling.type", "yarn")
+MORE_F32(factor_0, "llama.rope.scaling.factor", 0.0f)
+MORE_U32(experts, "llama.expert_count", 8)
+MORE_F32(logits, "llama.logit_scale", 0.5f)
+MORE_U32(split, "split.count", 3)
+MORE_U32(window, "llama.attention.sliding_window", 127)
+MORE_U32(no_name, "general.name", 1)
+
+#define L(text) "file: " text
+#define KEY(k) "file: key 'llama." k "': "
+
+static void test_refused_keys(void **arg)
+{
+    const struct fixture f = fixture_small();
+
+    (void)arg;
+    refuse(f, "general.architecture", NULL, ERR_FORMAT, L("key 'general.architecture' is missing"));
+    refuse(f, "general.architecture", arch_bert, ERR_UNSUPPORTED,
+           L("architecture 'bert?' is not supported (these are: llama, qwen2, qwen3)"));
+    refuse(f, "general.architecture", arch_number, ERR_FORMAT,
+           L("key 'general.architecture': has type u32, but string is wanted"));
+    refuse(f, "general.name", no_name, ERR_FORMAT,
+           L("key 'general.name': has type u32, but string is wanted"));
+    refuse(f, "llama.block_count", NULL, ERR_FORMAT, L("key 'llama.block_count' is missing"));
+    refuse(f, "llama.block_count", layers_0, ERR_FORMAT,
+           KEY("block_count") "is 0, but 1 to 1024 is supported");
+    refuse(f, "llama.block_count", layers_1025, ERR_FORMAT,
+           KEY("block_count") "is 1025, but 1 to 1024 is supported");
+    refuse(f, "llama.block_count", layers_text, ERR_FORMAT,
+           KEY("block_count") "has type string, but an integer is wanted");
+    refuse(f, "llama.embedding_length", NULL, ERR_FORMAT,
+           L("key 'llama.embedding_length' is missing"));
+    refuse(f, "llama.embedding_length", embd_0, ERR_FORMAT,
+           KEY("embedding_length") "is 0, but 1 to 131072 is supported");
+    refuse(f, "llama.feed_forward_length", NULL, ERR_FORMAT,
+           L("key 'llama.feed_forward_length' is missing"));
+    refuse(f, "llama.feed_forward_length", ff_big, ERR_FORMAT,
+           KEY("feed_forward_length") "is 4000000000, but 1 to 1048576 is supported");
+    refuse(f, "llama.context_length", NULL, ERR_FORMAT, L("key 'llama.context_length' is missing"));
+    refuse(f, "llama.context_length", ctx_0, ERR_FORMAT,
+           KEY("context_length") "is 0, but 1 to 4294967295 is supported");
+    refuse(f, "llama.attention.layer_norm_rms_epsilon", NULL, ERR_FORMAT,
+           L("key 'llama.attention.layer_norm_rms_epsilon' is missing"));
+    refuse(f, "llama.attention.layer_norm_rms_epsilon", eps_0, ERR_FORMAT,
+           KEY("attention.layer_norm_rms_epsilon") "is 0, but must be above 0");
+    refuse(f, "llama.attention.layer_norm_rms_epsilon", eps_nan, ERR_FORMAT,
+           KEY("attention.layer_norm_rms_epsilon") "nan is no finite 32-bit number");
+    refuse(f, NULL, experts, ERR_UNSUPPORTED,
+           KEY("expert_count") "is 8, but mixtures of experts are not supported");
+    refuse(f, NULL, logits, ERR_UNSUPPORTED,
+           KEY("logit_scale") "is 0.5, but scaled logits are not supported");
+    refuse(f, NULL, split, ERR_UNSUPPORTED,
+           L("is one of 3 parts of a split model, which is not supported: merge them"));
+}
+
+static void test_refused_heads_and_rope(void **arg)
+{
+    const struct fixture f = fixture_small();
+
+    (void)arg;
+    refuse(f, "llama.attention.head_count", NULL, ERR_FORMAT,
+           L("key 'llama.attention.head_count' is missing"));
+    refuse(f, "llama.attention.head_count", heads_0, ERR_FORMAT,
+           KEY("attention.head_count") "is 0, but 1 to 1024 is supported");
+    refuse(f, "llama.attention.head_count_kv", kv_3, ERR_FORMAT,
+           L("4 heads cannot share 3 KV heads equally"));
+    refuse(f, "llama.attention.head_count_kv", kv_0, ERR_FORMAT,
+           KEY("attention.head_count_kv") "is 0, but 1 to 1024 is supported");
+    refuse(f, "llama.attention.value_length", value_32, ERR_UNSUPPORTED,
+           L("heads have keys of 64 and values of 32 numbers, but only equal lengths are "
+             "supported"));
+    refuse(f, "llama.attention.key_length", key_60, ERR_UNSUPPORTED,
+           L("heads have keys of 60 and values of 64 numbers, but only equal lengths are "
+             "supported"));
+    refuse(f, "llama.rope.dimension_count", rot_65, ERR_FORMAT,
+           KEY("rope.dimension_count") "is 65, but 2 to 64 is supported");
+    refuse(f, "llama.rope.dimension_count", rot_33, ERR_FORMAT,
+           KEY("rope.dimension_count") "is 33, but must be even");
+    refuse(f, "llama.rope.freq_base", base_minus, ERR_FORMAT,
+           KEY("rope.freq_base") "is -1, but must be above 0");
+    refuse(f, NULL, yarn, ERR_UNSUPPORTED,
+           KEY("rope.scaling.type") "is 'yarn', but only none and linear are supported");
+    refuse(f, NULL, factor_0, ERR_FORMAT, KEY("rope.scaling.factor") "is 0, but must be above 0");
+    refuse(f, NULL, window, ERR_UNSUPPORTED,
+           KEY("attention.sliding_window") "is 127, and a context of 128 reaches beyond it, which "
+                                           "is not supported: ask for a context of at most 127");
+}
+
+static void test_head_dim_limits(void **arg)
+{
+    struct fixture f = fixture_small();
+
+    (void)arg;
+    f.head_dim = 60;
+    refuse(f, NULL, NULL, ERR_UNSUPPORTED,
+           L("heads have 60 dimensions, but only multiples of 8 up to 256 are supported"));
+    f.head_dim = 264;
+    refuse(f, NULL, NULL, ERR_UNSUPPORTED,
+           L("heads have 264 dimensions, but only multiples of 8 up to 256 are supported"));
+}
+
+/* A window that the context stays within changes nothing. */
+static void test_window_wide_enough(void **arg)
+{
+    struct model_options o = {.n_ctx = 127, .threads = 1};
+    struct file file;
+    struct model *m;
+
+    (void)arg;
+    build(&file, fixture_small(), window);
+    m = load(file.g, &o);
+    assert_int_equal(m->shape.n_ctx, 127);
+    model_destroy(&m);
+    drop(&file);
+}
+
+static const float zeros[256 * 300];
+
+static void add_tensor(struct gguf_writer *w, const char *name, enum block_type type, uint64_t n_in,
+                       uint64_t n_out)
+{
+    const uint64_t dims[2] = {n_in, n_out};
+
+    gguf_writer_tensor(w, name, type, 2, dims, zeros);
+}
+
+static void bad_q(struct gguf_writer *w)
+{
+    add_tensor(w, "blk.0.attn_q.weight", BLOCK_F32, 256, 255);
+}
+
+static void bad_norm(struct gguf_writer *w)
+{
+    add_tensor(w, "blk.1.ffn_norm.weight", BLOCK_F32, 256, 2);
+}
+
+static void quantised_norm(struct gguf_writer *w)
+{
+    add_tensor(w, "output_norm.weight", BLOCK_Q8_0, 256, 1);
+}
+
+static void extra(struct gguf_writer *w)
+{
+    add_tensor(w, "blk.0.attn_output.bias", BLOCK_F32, 256, 1);
+}
+
+static void extra_layer(struct gguf_writer *w)
+{
+    add_tensor(w, "blk.2.attn_q.weight", BLOCK_F32, 256, 256);
+}
+
+static void q_norm_in_llama(struct gguf_writer *w)
+{
+    add_tensor(w, "blk.0.attn_q_norm.weight", BLOCK_F32, 64, 1);
+}
+
+static void three_dims(struct gguf_writer *w)
+{
+    static const uint64_t dims[3] = {256, 128, 2};
+
+    gguf_writer_tensor(w, "blk.0.attn_k.weight", BLOCK_F32, 3, dims, zeros);
+}
+
+static void zero_divisors(struct gguf_writer *w)
+{
+    add_tensor(w, "rope_freqs.weight", BLOCK_F32, 32, 1);
+}
+
+static void wrong_divisors(struct gguf_writer *w)
+{
+    add_tensor(w, "rope_freqs.weight", BLOCK_F32, 64, 1);
+}
+
+static void few_tokens(struct gguf_writer *w)
+{
+    static const struct gguf_str words[3] = {{"a", 1}, {"b", 1}, {"c", 1}};
+
+    gguf_writer_str_array(w, "tokenizer.ggml.tokens", words, 3);
+}
+
+static void test_refused_tensors(void **arg)
+{
+    struct fixture f = fixture_small();
+    char sentence[256];
+
+    (void)arg;
+    static const char *const needed[] = {
+        "token_embd.weight",        "output_norm.weight",    "blk.0.attn_norm.weight",
+        "blk.0.attn_q.weight",      "blk.1.attn_k.weight",   "blk.0.attn_v.weight",
+        "blk.1.attn_output.weight", "blk.0.ffn_norm.weight", "blk.1.ffn_gate.weight",
+        "blk.1.ffn_up.weight",      "blk.1.ffn_down.weight"};
+    for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+        snprintf(sentence, sizeof(sentence), "file: tensor '%s' is missing", needed[i]);
+        refuse(f, needed[i], NULL, ERR_FORMAT, sentence);
+    }
+    refuse(f, "blk.0.attn_q.weight", bad_q, ERR_FORMAT,
+           L("tensor 'blk.0.attn_q.weight': has dimensions 256 x 255 x 1 x 1, but 256 x 256 is "
+             "wanted"));
+    refuse(f, "blk.0.attn_k.weight", three_dims, ERR_FORMAT,
+           L("tensor 'blk.0.attn_k.weight': has dimensions 256 x 128 x 2 x 1, but 256 x 128 is "
+             "wanted"));
+    refuse(f, "blk.1.ffn_norm.weight", bad_norm, ERR_FORMAT,
+           L("tensor 'blk.1.ffn_norm.weight': has dimensions 256 x 2 x 1 x 1, but 256 x 1 is "
+             "wanted"));
+    refuse(f, "output_norm.weight", quantised_norm, ERR_UNSUPPORTED,
+           L("tensor 'output_norm.weight': has type Q8_0, but a vector must be F32, F16 or BF16"));
+    refuse(f, NULL, extra, ERR_UNSUPPORTED,
+           L("tensor 'blk.0.attn_output.bias' is no part of architecture llama as we compute it"));
+    refuse(f, NULL, extra_layer, ERR_UNSUPPORTED,
+           L("tensor 'blk.2.attn_q.weight' is no part of architecture llama as we compute it"));
+    refuse(f, NULL, q_norm_in_llama, ERR_UNSUPPORTED,
+           L("tensor 'blk.0.attn_q_norm.weight' is no part of architecture llama as we compute "
+             "it"));
+    refuse(f, NULL, zero_divisors, ERR_FORMAT,
+           L("tensor 'rope_freqs.weight': holds 0, but must be above 0"));
+    refuse(f, NULL, wrong_divisors, ERR_FORMAT,
+           L("tensor 'rope_freqs.weight': has dimensions 64 x 1 x 1 x 1, but 32 x 1 is wanted"));
+    refuse(f, "llama.block_count", layers_3, ERR_FORMAT,
+           L("tensor 'blk.2.attn_norm.weight' is missing"));
+    refuse(f, "llama.block_count", layers_1, ERR_UNSUPPORTED,
+           L("tensor 'blk.1.attn_norm.weight' is no part of architecture llama as we compute it"));
+    refuse(f, "llama.embedding_length", embd_128, ERR_FORMAT,
+           L("tensor 'token_embd.weight': has dimensions 256 x 300 x 1 x 1, but 128 x 300 is "
+             "wanted"));
+    refuse(f, "llama.attention.head_count", heads_8, ERR_FORMAT,
+           L("tensor 'blk.0.attn_q.weight': has dimensions 256 x 256 x 1 x 1, but 256 x 512 is "
+             "wanted"));
+    f.n_vocab = 200; /* without a tokenizer of its own */
+    refuse(f, NULL, few_tokens, ERR_FORMAT,
+           L("tensor 'token_embd.weight': has 200 rows, but the tokenizer has 3 tokens"));
+}
+
+static void test_refused_by_architecture(void **arg)
+{
+    struct fixture f = fixture_small();
+
+    (void)arg;
+    f.arch = "qwen2";
+    refuse(f, "blk.1.attn_k.bias", NULL, ERR_FORMAT, L("tensor 'blk.1.attn_k.bias' is missing"));
+    f.arch = "qwen3";
+    refuse(f, "blk.0.attn_q_norm.weight", NULL, ERR_FORMAT,
+           L("tensor 'blk.0.attn_q_norm.weight' is missing"));
+    f.q_bias = true;
+    refuse(f, NULL, NULL, ERR_UNSUPPORTED,
+           L("tensor 'blk.0.attn_q.bias' is no part of architecture qwen3 as we compute it"));
+}
+
+/* One number or scale of a matrix made infinite, in the file's bytes. */
+static void test_refused_infinities(void **arg)
+{
+    static const struct {
+        enum block_type type;
+        int at, n;
+        uint8_t bytes[4];
+    } cases[] = {
+        {BLOCK_F32, 4, 4, {0, 0, 0x80, 0x7f}}, {BLOCK_F16, 6, 2, {1, 0x7c}},
+        {BLOCK_BF16, 6, 2, {0xc0, 0xff}},      {BLOCK_Q8_0, 34, 2, {0, 0x7c}},
+        {BLOCK_Q4_0, 18, 2, {0, 0xfc}},        {BLOCK_Q5_0, 22, 2, {0, 0x7c}},
+        {BLOCK_Q4_K, 0, 2, {0, 0x7c}},         {BLOCK_Q4_K, 2, 2, {0, 0x7e}},
+        {BLOCK_Q6_K, 208, 2, {0, 0x7c}},       {BLOCK_Q4_1, 2, 2, {0, 0x7c}},
+        {BLOCK_Q5_1, 0, 2, {0, 0x7c}},         {BLOCK_Q2_K, 82, 2, {0, 0x7c}},
+        {BLOCK_Q3_K, 108, 2, {0, 0x7e}},       {BLOCK_Q5_K, 0, 2, {0, 0x7c}},
+    };
+
+    (void)arg;
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        struct fixture f = fixture_small();
+        const struct gguf_tensor *t;
+        struct file file;
+        struct model *m;
+
+        f.type = cases[c].type;
+        build(&file, f, NULL);
+        t = gguf_tensor_find(file.g, "blk.1.ffn_up.weight");
+        memcpy((uint8_t *)t->data + t->bytes - t->bytes / t->dims[1] + cases[c].at, cases[c].bytes,
+               (size_t)cases[c].n);
+        assert_int_equal(model_load(&m, file.g, &plain, err, sizeof(err)), ERR_FORMAT);
+        assert_string_equal(
+            err, "file: tensor 'blk.1.ffn_up.weight': holds a number that is not finite");
+        assert_null(m);
+        drop(&file);
+    }
+    struct file file;
+    struct model *m;
+    const float inf = INFINITY;
+
+    build(&file, fixture_small(), NULL);
+    memcpy((uint8_t *)gguf_tensor_find(file.g, "output_norm.weight")->data + 8, &inf, 4);
+    assert_int_equal(model_load(&m, file.g, &plain, err, sizeof(err)), ERR_FORMAT);
+    assert_string_equal(err,
+                        "file: tensor 'output_norm.weight': holds a number that is not finite");
+    drop(&file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refused_keys),       cmocka_unit_test(test_refused_heads_and_rope),
+        cmocka_unit_test(test_head_dim_limits),    cmocka_unit_test(test_window_wide_enough),
+        cmocka_unit_test(test_refused_tensors),    cmocka_unit_test(test_refused_by_architecture),
+        cmocka_unit_test(test_refused_infinities),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
