@@ -110,7 +110,7 @@ def pick(rng, name):
 def polish(text):
     """Articles before vowels, capitals at the start of sentences."""
     text = re.sub(r"\b([Aa]) (?=[aeiou](?!ni|ne ))", r"\1n ", text)
-    return re.sub(r"(^|\n|[.!?] |\.\" )([a-z])", lambda m: m[1] + m[2].upper(), text)
+    return re.sub(r"(^|\n|[.!?] |\.\" |[!?]\" (?=the |an? ))([a-z])", lambda m: m[1] + m[2].upper(), text)
 
 
 def load_plots():
