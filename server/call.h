@@ -13,6 +13,7 @@
 
 #include "core/base/list.h"
 #include "server/http.h"
+#include "server/peer.h"
 
 #define CALL_MAX_HEADERS 8
 
@@ -23,11 +24,6 @@ enum call_state {
     CALL_STREAMING,     /* more may come */
     CALL_ENDED,         /* nothing more will come */
     CALL_DEAD,          /* the connection is to be closed */
-};
-
-struct call_watch { /* outlives its call until the loop has closed the handle */
-    uv_poll_t poll;
-    struct http_call *call;
 };
 
 struct http_call {
@@ -54,7 +50,7 @@ struct http_call {
     } headers[CALL_MAX_HEADERS];
     void (*gone)(void *ud);
     void *gone_ud;
-    struct call_watch *watch;
+    struct peer *peer; /* NULL when it is not watched */
 };
 
 struct http_call *call_create(struct http *h, struct MHD_Connection *mhd);
@@ -63,8 +59,6 @@ void call_destroy(struct http_call *c);
 /* Hand the response to MHD; the state is REPLIED or later. */
 enum MHD_Result call_queue_response(struct http_call *c);
 
-/* Have the loop look for the client's end; may be called again. */
-void call_watch(struct http_call *c);
 void call_suspend(struct http_call *c);
 void call_resume(struct http_call *c);
 
@@ -75,6 +69,5 @@ void call_lose(struct http_call *c);
 void http_mark_due(struct http *h);
 void http_forget_bytes(struct http *h, uint64_t n); /* of a body that has found an owner */
 bool http_is_draining(const struct http *h);
-uv_loop_t *http_loop(struct http *h);
 
 #endif

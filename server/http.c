@@ -50,11 +50,6 @@ void http_forget_bytes(struct http *h, uint64_t n)
     h->body_bytes -= n;
 }
 
-uv_loop_t *http_loop(struct http *h)
-{
-    return h->opt.loop;
-}
-
 uint16_t http_port(const struct http *h)
 {
     return h->port;
@@ -216,8 +211,6 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *mhd, const c
     list_push_back(&h->calls, &c->link);
     buf_init(&c->body, h->opt.max_body);
     check_head(h, c, url, method);
-    if (strcmp(method, "POST") == 0) /* MHD would wait for the rest of a body until the timeout */
-        call_watch(c);
     return must_answer_now(h, c) ? call_queue_response(c) : MHD_YES;
 }
 
@@ -292,12 +285,17 @@ static void on_connection(void *ud, struct MHD_Connection *mhd, void **slot,
 {
     struct http *h = ud;
 
-    (void)mhd;
-    (void)slot;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+
         h->n_connections++;
-    else
+        *slot = peer_open(h, h->opt.loop, info->connect_fd);
+    } else {
         h->n_connections--;
+        peer_close(*slot);
+        *slot = NULL;
+    }
 }
 
 /* MHD's own complaints are about single connections: nobody has to act on them. */

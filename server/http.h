@@ -2,8 +2,8 @@
  *
  * MHD has no thread here. Its epoll descriptor is polled by the loop, its timeout is a loop timer,
  * and a connection that has nothing to say is suspended: it costs nothing until something resumes
- * it. A suspended connection does not notice its client's end, so the loop watches the socket
- * itself, from the moment a request waits for the engine until MHD has completed it.
+ * it. A suspended connection does not notice its client's end, so the loop watches every socket
+ * itself (peer.h).
  *
  * What counts as gone: a reset, and the end of the client's sending side (EPOLLRDHUP). Half-closed
  * and closed look the same to a server that has not yet sent anything, and clients that half-close
@@ -32,8 +32,9 @@
 
 #define HTTP_MAX_HEADER ((size_t)16 << 10) /* request line and headers; more is a 431 */
 #define HTTP_MAX_BACKLOG ((size_t)1 << 20) /* unsent bytes after which a reader is too slow */
-#define HTTP_MAX_REPLY ((size_t)256 << 20) /* a single reply: echo of a long prompt with logprobs  \
-                                            */
+#define HTTP_MAX_REPLY                                                                             \
+    ((size_t)256 << 20) /* a single reply: echo of a long prompt with logprobs                     \
+                         */
 
 enum http_methods {
     HTTP_GET = 1u << 0, /* and HEAD */
