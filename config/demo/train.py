@@ -328,8 +328,8 @@ def export(path, model, tok):
         blob += raw + bytes(-len(raw) % 32)
     head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(keys))
     head += b"".join(gguf_key(*key) for key in keys) + b"".join(infos)
-    pathlib.Path(path).write_bytes(head + bytes(-len(head) % 32) + blob)
-    print(f"{path}: {len(head) + len(blob):,} bytes")
+    size = pathlib.Path(path).write_bytes(head + bytes(-len(head) % 32) + blob)
+    print(f"{path}: {size:,} bytes")
 
 
 FIXTURE = ["", "Once upon a time", "Tell me a story about a fox who lost a key.", " leading and trailing  ",
