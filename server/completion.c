@@ -5,18 +5,13 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/base/version.h"
 #include "server/desk.h"
 #include "server/http.h"
-#include "server/json.h"
 #include "server/prepare.h"
+#include "server/render.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/random.h>
-#include <time.h>
 
 /* A body up to here is read and tokenised on the loop: far below a millisecond. */
 #define INLINE_BODY ((size_t)8 << 10)
@@ -114,9 +109,7 @@ static void fail(struct completion *c, const struct api_error *e)
         return;
     }
     buf_clear(frame);
-    buf_add_str(frame, "data: ");
-    api_error_render(e, frame);
-    buf_add_str(frame, "\n\ndata: [DONE]\n\n");
+    render_failure(frame, e);
     if (http_call_write(call, frame->data, frame->len) < 0)
         http_call_abort(call);
     else
@@ -125,39 +118,15 @@ static void fail(struct completion *c, const struct api_error *e)
 
 /* ---- answering ---- */
 
-static int make_head(struct completion *c)
+static struct render_usage usage_of(const struct completion *c)
 {
-    unsigned char random[12];
-    struct buf *b = &c->head;
-
-    if (getrandom(random, sizeof(random), 0) < 0)
-        memset(random, 0, sizeof(random));
-    buf_init(b, (size_t)64 << 10);
-    buf_add_str(b, "{\"id\":\"cmpl-");
-    for (size_t i = 0; i < sizeof(random); i++)
-        buf_printf(b, "%02x", random[i]);
-    buf_printf(b, "\",\"object\":\"text_completion\",\"created\":%" PRId64 ",\"model\":",
-               (int64_t)time(NULL));
-    json_add_cstring(b, c->desk->opt->model.id);
-    buf_add_str(b, ",\"system_fingerprint\":\"quire-");
-    buf_add_str(b, quire_version());
-    buf_add_str(b, "\",\"choices\":[");
-    return b->err;
-}
-
-static void add_usage(const struct completion *c, struct buf *out)
-{
-    uint64_t prompt = 0, completion = 0;
+    struct render_usage u = {.cached = c->n_cached};
 
     for (uint32_t i = 0; i < c->prepared.params.n_prompts; i++)
-        prompt += c->prepared.prompts[i].ids.n;
+        u.prompt += c->prepared.prompts[i].ids.n;
     for (uint32_t i = 0; i < c->n_choices; i++)
-        completion += c->choices[i].n_tokens;
-    buf_printf(out,
-               "\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64
-               ",\"total_tokens\":%" PRIu64 ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu64
-               "}}",
-               prompt, completion, prompt + completion, c->n_cached);
+        u.completion += c->choices[i].n_tokens;
+    return u;
 }
 
 /* Send what is in the desk's frame; a reader that is too slow loses its connection. */
@@ -177,32 +146,18 @@ static void send_frame(struct completion *c)
 
 static void send_choice(struct completion *c, struct choice *choice)
 {
-    struct buf *frame = &c->desk->frame;
-
-    buf_clear(frame);
-    buf_add_str(frame, "data: ");
-    buf_add(frame, c->head.data, c->head.len);
-    if (choice_error(choice) < 0)
-        frame->err = choice_error(choice);
-    choice_render(choice, frame);
-    buf_add_str(frame, c->prepared.params.include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
+    buf_clear(&c->desk->frame);
+    render_frame(&c->desk->frame, &c->head, choice, c->prepared.params.include_usage);
     send_frame(c);
 }
 
 static void finish_stream(struct completion *c)
 {
-    struct buf *frame = &c->desk->frame;
+    const struct render_usage usage = usage_of(c);
     struct http_call *call;
 
-    buf_clear(frame);
-    if (c->prepared.params.include_usage) {
-        buf_add_str(frame, "data: ");
-        buf_add(frame, c->head.data, c->head.len);
-        buf_add_str(frame, "],");
-        add_usage(c, frame);
-        buf_add_str(frame, "}\n\n");
-    }
-    buf_add_str(frame, "data: [DONE]\n\n");
+    buf_clear(&c->desk->frame);
+    render_done(&c->desk->frame, &c->head, c->prepared.params.include_usage ? &usage : NULL);
     send_frame(c);
     call = c->call;
     c->call = NULL;
@@ -212,21 +167,12 @@ static void finish_stream(struct completion *c)
 
 static void finish_whole(struct completion *c)
 {
+    const struct render_usage usage = usage_of(c);
     struct http_call *call = c->call;
     struct buf out;
 
     buf_init(&out, HTTP_MAX_REPLY);
-    buf_add(&out, c->head.data, c->head.len);
-    for (uint32_t i = 0; i < c->n_choices; i++) {
-        if (i > 0)
-            buf_add_char(&out, ',');
-        if (choice_error(&c->choices[i]) < 0)
-            out.err = choice_error(&c->choices[i]);
-        choice_render(&c->choices[i], &out);
-    }
-    buf_add_str(&out, "],");
-    add_usage(c, &out);
-    buf_add_char(&out, '}');
+    render_whole(&out, &c->head, c->choices, c->n_choices, &usage);
     c->call = NULL;
     http_call_reply(call, 200, "application/json", &out);
 }
@@ -390,7 +336,7 @@ static int make_choices(struct completion *c)
     for (uint32_t i = 0; i < n; i++)
         choice_init(&c->choices[i], i, &c->prepared.prompts[i / p->n], &c->rules);
     c->n_choices = n;
-    return make_head(c);
+    return render_head(&c->head, c->desk->opt->model.id);
 }
 
 static void begin_stream(struct completion *c)

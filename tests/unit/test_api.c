@@ -10,6 +10,7 @@
 
 #include "server/choice.h"
 #include "server/prepare.h"
+#include "server/render.h"
 #include "tests/unit/byte_tokenizer.inc"
 
 static struct tokenizer tokenizer = {.has_bos = true};
@@ -430,6 +431,88 @@ static void echo_without_logprobs_waits_for_nothing(void **state)
     tear_down(&s);
 }
 
+/* ---- answers ---- */
+
+/* The frames of a stream, byte for byte, after the head. */
+static void frames_to_the_letter(void **state)
+{
+    const struct render_usage usage = {.prompt = 5, .completion = 2, .cached = 1};
+    struct api_error e;
+    struct buf head;
+    struct stage s;
+    (void)state;
+
+    set_up(&s, "hi", NULL);
+    choice_init(&s.choice, 0, &s.prompt, &s.rules);
+    buf_init(&head, 100);
+    buf_add_str(&head, "{\"id\":\"x\",\"choices\":[");
+    feed(&s, BYTE_0 + '\n');
+    render_frame(&s.out, &head, &s.choice, false);
+    feed(&s, BYTE_WORDS);
+    render_frame(&s.out, &head, &s.choice, true);
+    render_done(&s.out, &head, &usage);
+    assert_string_equal(
+        s.out.data,
+        "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"text\":\"\\n\",\"finish_reason\":null,"
+        "\"logprobs\":null}]}\n\n"
+        "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"text\":\"hello\",\"finish_reason\":null,"
+        "\"logprobs\":null}],\"usage\":null}\n\n"
+        "data: {\"id\":\"x\",\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2,"
+        "\"total_tokens\":7,\"prompt_tokens_details\":{\"cached_tokens\":1}}}\n\n"
+        "data: [DONE]\n\n");
+    buf_clear(&s.out);
+    render_done(&s.out, &head, NULL);
+    assert_string_equal(s.out.data, "data: [DONE]\n\n");
+    buf_clear(&s.out);
+    api_error_set(&e, 408, NULL, "deadline_exceeded", "late");
+    render_failure(&s.out, &e);
+    assert_string_equal(s.out.data,
+                        "data: {\"error\":{\"message\":\"late\",\"type\":\"timeout_error\","
+                        "\"param\":null,\"code\":\"deadline_exceeded\"}}\n\ndata: [DONE]\n\n");
+    buf_release(&head);
+    tear_down(&s);
+}
+
+static void the_head_is_json(void **state)
+{
+    const char *why = NULL;
+    struct buf head;
+    cJSON *v;
+    (void)state;
+
+    assert_int_equal(render_head(&head, "a \"model\""), 0);
+    buf_add_str(&head, "]}");
+    assert_int_equal(json_parse(head.data, head.len, &v, &why), 0);
+    assert_string_equal(cJSON_GetObjectItem(v, "model")->valuestring, "a \"model\"");
+    assert_string_equal(cJSON_GetObjectItem(v, "object")->valuestring, "text_completion");
+    assert_int_equal(strlen(cJSON_GetObjectItem(v, "id")->valuestring), 5 + 24);
+    cJSON_Delete(v);
+    buf_release(&head);
+}
+
+/* An answer that lost a part is an error, not a shorter answer. */
+static void lost_text_is_an_error(void **state)
+{
+    struct stage s;
+    struct buf head;
+    (void)state;
+
+    set_up(&s, "hi", NULL);
+    choice_init(&s.choice, 0, &s.prompt, &s.rules);
+    buf_init(&head, 100);
+    buf_add_str(&head, "[");
+    s.choice.text.max = 12;
+    feed(&s, BYTE_WORDS);
+    feed(&s, BYTE_WORDS);
+    assert_int_equal(choice_error(&s.choice), 0);
+    feed(&s, BYTE_WORDS);
+    assert_int_equal(choice_error(&s.choice), ERR_LIMIT);
+    render_whole(&s.out, &head, &s.choice, 1, &(struct render_usage){0});
+    assert_int_equal(s.out.err, ERR_LIMIT);
+    buf_release(&head);
+    tear_down(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -447,6 +530,9 @@ int main(void)
         cmocka_unit_test(logprobs_are_parallel_arrays),
         cmocka_unit_test(echo_comes_first_with_its_scores),
         cmocka_unit_test(echo_without_logprobs_waits_for_nothing),
+        cmocka_unit_test(frames_to_the_letter),
+        cmocka_unit_test(the_head_is_json),
+        cmocka_unit_test(lost_text_is_an_error),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

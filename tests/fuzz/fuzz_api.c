@@ -1,0 +1,71 @@
+/* tests/fuzz/fuzz_api.c - libFuzzer: any bytes as the body of POST /v1/completions.
+ *
+ * What is accepted must keep its promises: ids within the vocabulary, lengths within the limits,
+ * finite sampling parameters. What is refused must have an error that renders as valid JSON. The
+ * byte tokenizer stands in for a real one, so that the corpus is about the body.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "server/prepare.h"
+#include "tests/unit/byte_tokenizer.inc"
+
+#define CONTEXT 512
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void require(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+static void check_request(const struct request *r)
+{
+    const struct sampling *s = &r->sampling;
+
+    require(r->n_prompt >= 1 && r->n_prompt + r->max_tokens <= CONTEXT);
+    for (uint32_t i = 0; i < r->n_prompt; i++)
+        require(r->ids[i] >= 0 && r->ids[i] < BYTE_WORDS + BYTE_N_WORDS);
+    for (uint32_t i = 0; i < s->n_bias; i++)
+        require(s->bias[i].id >= 0 && s->bias[i].id < BYTE_WORDS + BYTE_N_WORDS &&
+                fabsf(s->bias[i].bias) <= 100);
+    require(s->temperature >= 0 && s->temperature <= 2 && s->top_p > 0 && s->top_p <= 1);
+    require(s->min_p >= 0 && s->min_p <= 1 && s->top_k >= 0 && s->n_top <= SAMPLING_MAX_TOP);
+    require(s->repetition_penalty > 0 && isfinite(s->repetition_penalty));
+    require(r->n_stop_ids <= REQUEST_MAX_STOP_IDS && r->priority < PRIORITY_COUNT);
+}
+
+static void check_error(const struct api_error *e)
+{
+    const char *why = NULL;
+    cJSON *v = NULL;
+    struct buf b;
+
+    buf_init(&b, 4096);
+    api_error_render(e, &b);
+    require(json_parse(b.data, b.len, &v, &why) == 0);
+    cJSON_Delete(v);
+    buf_release(&b);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    static struct tokenizer tokenizer = {.has_bos = true};
+    const struct server_options opt = {
+        .model = {.id = "m", .max_context = CONTEXT, .max_kv_tokens = CONTEXT},
+        .tokenizer = &tokenizer,
+    };
+    char *text = mem_dup(data, n); /* its own block: the sanitizer sees a read past the end */
+    const struct buf body = {.data = text, .len = n, .cap = n, .max = n};
+    struct prepared p = {0};
+
+    prepare(&p, &opt, &body, NULL);
+    for (uint32_t i = 0; p.error.status == 0 && i < p.n_choices; i++)
+        check_request(p.requests[i]);
+    if (p.error.status != 0)
+        check_error(&p.error);
+    prepare_release(&p);
+    mem_free(text);
+    return 0;
+}
