@@ -112,8 +112,11 @@ tsan: ## threads: unit, simulation, and the server under load, with the thread s
 	@QUIRE_BIN=build/tsan/quire QUIRE_DEBUG_BIN=build/tsan/quire QUIRE_TOOLS=$(BUILD)/tools \
 	    $(PYTHON) -m pytest -q -p no:cacheprovider tests/e2e -m threads
 
-bench: $(BENCH) $(TOOLS) ## speed of the kernels and of the whole engine, beside the machine's limits
-	@for b in $(BENCH); do $$b || exit 1; done
+BENCH_MODEL := $(BUILD)/bench/qwen2.5-0.5b-shape.Q8_0.gguf
+bench: $(BENCH) $(TOOLS) ## kernels beside the machine's limits, then a whole model of 0.5B parameters
+	@$(BUILD)/bench/bench_kern --quick
+	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
+	@$(BUILD)/bench/bench_engine --model $(BENCH_MODEL) --context 2048
 
 lint: deps-lint ## include table, lone headers, banned functions, layout, cppcheck
 	@CC='$(CC)' sh tests/lint/lint.sh

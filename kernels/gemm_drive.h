@@ -20,8 +20,8 @@
 #define GEMM_UNROLL _Pragma("GCC unroll 32")
 
 #define GEMM_X_BYTES (24 * 1024)  /* of repacked activations: most of the first-level cache */
-#define GEMM_W_BYTES (256 * 1024) /* of panels: half of the smallest second-level cache */
-#define GEMM_MAX_TILE 12
+#define GEMM_W_BYTES (256 * 1024) /* of panels: at most half of any second-level cache we meet */
+#define GEMM_MIN_CHUNK 512        /* columns */
 
 /* One tile of rows against a run of panels, over one chunk of columns. */
 struct gemm_tile {
@@ -32,7 +32,8 @@ struct gemm_tile {
     size_t panel_bytes;
     size_t n_panels;
     size_t cols;
-    bool first; /* the sums start at zero, not at `out` */
+    bool first;  /* the sums start at zero, not at `out` */
+    bool stream; /* the first to read these panels: they come from memory */
 };
 
 struct gemm_rows {
@@ -52,9 +53,39 @@ struct gemm_kind {
     void (*const *tile)(const struct gemm_tile *t); /* by number of rows - 1 */
 };
 
+/* While one group of a panel is multiplied, ask for the same group of the panels that come next.
+ * Later tiles find the panels in the cache; they ask for what they are reading, which is cheap. */
+GEMM_INLINE uintptr_t gemm_ahead(const struct gemm_tile *t, const uint8_t *w, const size_t P)
+{
+    return (uintptr_t)w + (t->stream ? P * t->panel_bytes : 0);
+}
+
+GEMM_INLINE void gemm_fetch(uintptr_t ahead, size_t panel_bytes, size_t bytes, const size_t P)
+{
+    GEMM_UNROLL
+    for (size_t i = 0; i < P; i++)
+        GEMM_UNROLL
+    for (size_t j = 0; j < (bytes + 63) / 64; j++)
+        __builtin_prefetch((const void *)(ahead + i * panel_bytes + 64 * j), 0, 2);
+}
+
 static inline size_t gemm_min(size_t a, size_t b)
 {
     return a < b ? a : b;
+}
+
+/* Columns of a chunk. Every run of panels repacks all rows: with several tiles a chunk is short
+ * enough for all panels to be one run, but not so short that the sums' rest in `out` costs. */
+static inline size_t gemm_chunk(const struct gemm_kind *kind, size_t n_tile, size_t tallest,
+                                size_t n_panels, size_t k)
+{
+    const size_t fits = GEMM_X_BYTES / (kind->x_bytes * tallest) * 32 / 256 * 256;
+    const size_t narrow = n_panels * kern_panel_bytes(kind->weight, 256);
+    const size_t one_run = GEMM_W_BYTES / narrow * 256;
+
+    if (n_tile == 1 || one_run >= fits)
+        return gemm_min(fits, k);
+    return gemm_min(gemm_min(one_run > GEMM_MIN_CHUNK ? one_run : GEMM_MIN_CHUNK, fits), k);
 }
 
 static inline void gemm_drive(const struct gemm_kind *kind, float *out, size_t out_stride,
@@ -64,8 +95,7 @@ static inline void gemm_drive(const struct gemm_kind *kind, float *out, size_t o
     alignas(64) uint8_t packed[GEMM_X_BYTES];
     const size_t n_tile = (m + kind->max_tile - 1) / kind->max_tile;
     const size_t tallest = (m + n_tile - 1) / n_tile;
-    const size_t fits = GEMM_X_BYTES / (kind->x_bytes * tallest) * 32 / 256 * 256;
-    const size_t chunk = gemm_min(fits, k);
+    const size_t chunk = gemm_chunk(kind, n_tile, tallest, n_panels, k);
     const size_t in_cache = GEMM_W_BYTES / kern_panel_bytes(kind->weight, chunk) + 1;
     const size_t run = n_tile == 1 ? n_panels : gemm_min((in_cache + 3) & ~(size_t)3, n_panels);
     struct gemm_tile t = {
@@ -90,6 +120,7 @@ static inline void gemm_drive(const struct gemm_kind *kind, float *out, size_t o
                 t.n_panels = gemm_min(run, n_panels - p);
                 t.cols = src.cols;
                 t.first = c0 == 0;
+                t.stream = i == 0;
                 kind->tile[rows - 1](&t);
             }
 }

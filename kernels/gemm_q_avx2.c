@@ -52,6 +52,14 @@ GEMM_INLINE __m256i load_i8(const uint8_t *p)
     return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
 }
 
+/* The compiler may reorder integer sums, and does: all products first, spilled, then a tree of
+ * additions. So each sum passes through here on its way. */
+GEMM_INLINE __m256i in_order(__m256i sum)
+{
+    __asm__("" : "+x"(sum));
+    return sum;
+}
+
 GEMM_INLINE float *sum_at(const struct gemm_tile *t, float *out, size_t i, const size_t P)
 {
     return out + i / 2 / P * t->out_stride + 16 * (i / 2 % P) + 8 * (i % 2);
@@ -96,21 +104,27 @@ GEMM_INLINE void add_scaled(__m256 *s, const __m256i *n, const __m256 *d, const 
 GEMM_INLINE void dot_wide(__m256i *acc, const uint8_t *w, size_t panel_bytes, const uint8_t *x,
                           size_t j, const size_t T, const size_t P)
 {
-    const __m256i byte = _mm256_set1_epi16(255);
+    __m256i even[4];
+    __m256i odd[4];
 
     GEMM_UNROLL
     for (size_t i = 0; i < 2 * P; i++) {
         const __m256i code = load_256(w + i / 2 * panel_bytes + 64 * j + 32 * (i % 2));
-        const __m256i even = _mm256_and_si256(code, byte);
-        const __m256i odd = _mm256_srli_epi16(code, 8);
+
+        even[i] = _mm256_and_si256(code, _mm256_set1_epi16(255));
+        odd[i] = _mm256_srli_epi16(code, 8);
+    }
+    GEMM_UNROLL
+    for (size_t r = 0; r < T; r++) {
+        const __m256i x0 = all_lanes(x + 64 * r + 8 * j);
+        const __m256i x1 = all_lanes(x + 64 * r + 8 * j + 4);
 
         GEMM_UNROLL
-        for (size_t r = 0; r < T; r++) {
+        for (size_t i = 0; i < 2 * P; i++) {
             __m256i *a = &acc[2 * P * r + i];
-            const uint8_t *xr = x + 64 * r + 8 * j;
 
-            *a = _mm256_add_epi32(*a, _mm256_madd_epi16(even, all_lanes(xr)));
-            *a = _mm256_add_epi32(*a, _mm256_madd_epi16(odd, all_lanes(xr + 4)));
+            *a = in_order(_mm256_add_epi32(*a, _mm256_madd_epi16(even[i], x0)));
+            *a = in_order(_mm256_add_epi32(*a, _mm256_madd_epi16(odd[i], x1)));
         }
     }
 }
@@ -124,6 +138,7 @@ GEMM_INLINE void q8_0_run(const struct gemm_tile *t, size_t p, const size_t T, c
 
     load_sums(s, t, out, T, P);
     for (size_t g = 0; g < t->cols / 32; g++, x += 72 * T, w += KERN_Q8_0_GROUP) {
+        gemm_fetch(gemm_ahead(t, w, P), t->panel_bytes, KERN_Q8_0_GROUP, P);
         __m256i acc[ACC];
         __m256 d[4];
 
@@ -150,19 +165,27 @@ GEMM_INLINE void dot_nibbles(__m256i *acc, const uint8_t *w, size_t panel_bytes,
         acc[i] = _mm256_setzero_si256();
     GEMM_UNROLL
     for (size_t j = 0; j < 4; j++) {
+        __m256i lo[4];
+        __m256i hi[4];
+
         GEMM_UNROLL
         for (size_t i = 0; i < 2 * P; i++) {
             const __m256i both = load_256(w + i / 2 * panel_bytes + 64 * j + 32 * (i % 2));
-            const __m256i lo = _mm256_and_si256(both, low);
-            const __m256i hi = _mm256_and_si256(_mm256_srli_epi16(both, 4), low);
+
+            lo[i] = _mm256_and_si256(both, low);
+            hi[i] = _mm256_and_si256(_mm256_srli_epi16(both, 4), low);
+        }
+        GEMM_UNROLL
+        for (size_t r = 0; r < T; r++) {
+            const __m256i x0 = all_lanes(x + 32 * r + 4 * j);
+            const __m256i x1 = all_lanes(x + 32 * r + 4 * j + 16);
 
             GEMM_UNROLL
-            for (size_t r = 0; r < T; r++) {
+            for (size_t i = 0; i < 2 * P; i++) {
                 __m256i *a = &acc[2 * P * r + i];
-                const uint8_t *xr = x + 32 * r + 4 * j;
 
-                *a = _mm256_add_epi16(*a, _mm256_maddubs_epi16(lo, all_lanes(xr)));
-                *a = _mm256_add_epi16(*a, _mm256_maddubs_epi16(hi, all_lanes(xr + 16)));
+                *a = in_order(_mm256_add_epi16(*a, _mm256_maddubs_epi16(lo[i], x0)));
+                *a = in_order(_mm256_add_epi16(*a, _mm256_maddubs_epi16(hi[i], x1)));
             }
         }
     }
@@ -180,6 +203,7 @@ GEMM_INLINE void q4_0_run(const struct gemm_tile *t, size_t p, const size_t T, c
 
     load_sums(s, t, out, T, P);
     for (size_t g = 0; g < t->cols / 32; g++, x += 40 * T, w += KERN_Q4_0_GROUP) {
+        gemm_fetch(gemm_ahead(t, w, P), t->panel_bytes, KERN_Q4_0_GROUP, P);
         __m256i acc[ACC];
         __m256 d[4];
 
@@ -228,9 +252,15 @@ GEMM_INLINE void q4_k_run(const struct gemm_tile *t, size_t p, const size_t T, c
     __m256 s[ACC];
 
     load_sums(s, t, out, T, P);
-    for (size_t b = 0; b < t->cols / 256; b++, w += KERN_Q4_K_GROUP)
-        for (size_t g = 0; g < 8; g++, x += 40 * T)
+    for (size_t b = 0; b < t->cols / 256; b++, w += KERN_Q4_K_GROUP) {
+        const uintptr_t ahead = gemm_ahead(t, w, P);
+
+        gemm_fetch(ahead, t->panel_bytes, KERN_Q4_K_CODES, P);
+        for (size_t g = 0; g < 8; g++, x += 40 * T) {
+            gemm_fetch(ahead + KERN_Q4_K_CODES + 256 * g, t->panel_bytes, 256, P);
             q4_k_group(s, w, g, t->panel_bytes, x, T, P);
+        }
+    }
     store_sums(s, t, out, T, P);
 }
 
@@ -265,7 +295,7 @@ GEMM_INLINE void dot_q6_half(__m256i *n, size_t step, const uint8_t *w, __m256i 
             const __m256i two = _mm256_add_epi16(_mm256_maddubs_epi16(c0, all_lanes(xr)),
                                                  _mm256_maddubs_epi16(c1, all_lanes(xr + 4)));
 
-            n[step * r] = _mm256_add_epi32(n[step * r], _mm256_madd_epi16(two, pair));
+            n[step * r] = in_order(_mm256_add_epi32(n[step * r], _mm256_madd_epi16(two, pair)));
         }
     }
 }
@@ -303,9 +333,16 @@ GEMM_INLINE void q6_k_run(const struct gemm_tile *t, size_t p, const size_t T, c
     __m256 s[ACC];
 
     load_sums(s, t, out, T, P);
-    for (size_t b = 0; b < t->cols / 256; b++, w += KERN_Q6_K_GROUP)
-        for (size_t g = 0; g < 8; g++, x += 44 * T)
+    for (size_t b = 0; b < t->cols / 256; b++, w += KERN_Q6_K_GROUP) {
+        const uintptr_t ahead = gemm_ahead(t, w, P);
+
+        gemm_fetch(ahead, t->panel_bytes, KERN_Q6_K_CODES, P);
+        for (size_t g = 0; g < 8; g++, x += 44 * T) {
+            gemm_fetch(ahead + KERN_Q6_K_CODES + KERN_Q6_K_SUB * g, t->panel_bytes, KERN_Q6_K_SUB,
+                       P);
             q6_k_group(s, w, g, t->panel_bytes, x, T, P);
+        }
+    }
     store_sums(s, t, out, T, P);
 }
 

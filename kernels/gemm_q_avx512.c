@@ -135,6 +135,7 @@ GEMM_INLINE void q8_0_run(const struct gemm_tile *t, size_t p, const size_t T, c
 
     load_sums(s, t, out, T, P);
     for (size_t g = 0; g < t->cols / 32; g++, x += 40 * T, w += KERN_Q8_0_GROUP) {
+        gemm_fetch(gemm_ahead(t, w, P), t->panel_bytes, KERN_Q8_0_GROUP, P);
         __m512i acc[ACC];
         __m512 d[4];
 
@@ -165,6 +166,7 @@ GEMM_INLINE void q4_0_run(const struct gemm_tile *t, size_t p, const size_t T, c
 
     load_sums(s, t, out, T, P);
     for (size_t g = 0; g < t->cols / 32; g++, x += 40 * T, w += KERN_Q4_0_GROUP) {
+        gemm_fetch(gemm_ahead(t, w, P), t->panel_bytes, KERN_Q4_0_GROUP, P);
         __m512i acc[ACC];
         __m512 d[4];
 
@@ -213,9 +215,15 @@ GEMM_INLINE void q4_k_run(const struct gemm_tile *t, size_t p, const size_t T, c
     __m512 s[ACC];
 
     load_sums(s, t, out, T, P);
-    for (size_t b = 0; b < t->cols / 256; b++, w += KERN_Q4_K_GROUP)
-        for (size_t g = 0; g < 8; g++, x += 40 * T)
+    for (size_t b = 0; b < t->cols / 256; b++, w += KERN_Q4_K_GROUP) {
+        const uintptr_t ahead = gemm_ahead(t, w, P);
+
+        gemm_fetch(ahead, t->panel_bytes, KERN_Q4_K_CODES, P);
+        for (size_t g = 0; g < 8; g++, x += 40 * T) {
+            gemm_fetch(ahead + KERN_Q4_K_CODES + 256 * g, t->panel_bytes, 256, P);
             q4_k_group(s, w, g, t->panel_bytes, x, T, P);
+        }
+    }
     store_sums(s, t, out, T, P);
 }
 
@@ -279,9 +287,16 @@ GEMM_INLINE void q6_k_run(const struct gemm_tile *t, size_t p, const size_t T, c
     __m512 s[ACC];
 
     load_sums(s, t, out, T, P);
-    for (size_t b = 0; b < t->cols / 256; b++, w += KERN_Q6_K_GROUP)
-        for (size_t g = 0; g < 8; g++, x += 44 * T)
+    for (size_t b = 0; b < t->cols / 256; b++, w += KERN_Q6_K_GROUP) {
+        const uintptr_t ahead = gemm_ahead(t, w, P);
+
+        gemm_fetch(ahead, t->panel_bytes, KERN_Q6_K_CODES, P);
+        for (size_t g = 0; g < 8; g++, x += 44 * T) {
+            gemm_fetch(ahead + KERN_Q6_K_CODES + KERN_Q6_K_SUB * g, t->panel_bytes, KERN_Q6_K_SUB,
+                       P);
             q6_k_group(s, w, g, t->panel_bytes, x, T, P);
+        }
+    }
     store_sums(s, t, out, T, P);
 }
 

@@ -296,6 +296,7 @@ static void *loop_main(void *ud)
 
 int loop_start(struct loop *l)
 {
+    publish(l); /* whoever asks before the first turn is told of the real blocks */
     return pthread_create(&l->thread, NULL, loop_main, l) == 0 ? 0 : ERR_INTERNAL;
 }
 

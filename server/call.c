@@ -1,4 +1,4 @@
-/* server/call.c - one exchange: answers, streams, and the watch for a client that hangs up. */
+/* server/call.c - one exchange: answers and streams. */
 #include "server/call.h"
 
 #include "core/base/err.h"
@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
@@ -37,6 +36,14 @@ static void choose_id(struct http_call *c)
         n += (size_t)snprintf(c->id + n, sizeof(c->id) - n, "%02x", random[i]);
 }
 
+static struct peer *peer_of(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+    return info != NULL ? info->socket_context : NULL;
+}
+
 struct http_call *call_create(struct http *h, struct MHD_Connection *mhd)
 {
     struct http_call *c = mem_calloc(1, sizeof(*c));
@@ -45,29 +52,18 @@ struct http_call *call_create(struct http *h, struct MHD_Connection *mhd)
         return NULL;
     c->http = h;
     c->mhd = mhd;
+    c->peer = peer_of(mhd);
+    if (c->peer != NULL)
+        c->peer->call = c;
     list_init(&c->link);
     buf_init(&c->out, HTTP_MAX_REPLY);
     choose_id(c);
     return c;
 }
 
-static void on_watch_closed(uv_handle_t *handle)
-{
-    mem_free(handle->data);
-}
-
-static void stop_watch(struct http_call *c)
-{
-    if (c->watch == NULL)
-        return;
-    c->watch->call = NULL;
-    uv_close((uv_handle_t *)&c->watch->poll, on_watch_closed);
-    c->watch = NULL;
-}
-
 void call_destroy(struct http_call *c)
 {
-    stop_watch(c);
+    peer_forget_call(c->peer);
     list_unlink(&c->link);
     buf_release(&c->body);
     buf_release(&c->out);
@@ -82,53 +78,8 @@ static int socket_of(const struct http_call *c)
     return info != NULL ? info->connect_fd : -1;
 }
 
-/* Is there a part of the request that MHD has not read yet? */
-static bool has_unread(const struct http_call *c)
-{
-    int n = 0;
-
-    return ioctl(socket_of(c), FIONREAD, &n) == 0 && n > 0;
-}
-
-static void on_hangup(uv_poll_t *poll, int status, int events)
-{
-    struct call_watch *w = poll->data;
-
-    if (status == 0 && (events & UV_DISCONNECT) == 0)
-        return;
-    if (status == 0 && w->call != NULL && w->call->state == CALL_RECEIVING && has_unread(w->call))
-        return; /* MHD reads it in this turn or the next; then we are called again */
-    uv_poll_stop(poll); /* it is level-triggered and would fire for ever */
-    if (w->call == NULL || w->call->state == CALL_REPLIED || w->call->state == CALL_ENDED)
-        return; /* the answer is complete: a client that only half-closed may have it */
-    struct http *h = w->call->http;
-    call_lose(w->call);
-    http_kick(h);
-}
-
-/* Failing to watch is survivable: the end is noticed at the next write. */
-void call_watch(struct http_call *c)
-{
-    struct call_watch *w;
-
-    if (c->watch != NULL)
-        return;
-    w = mem_calloc(1, sizeof(*w));
-    if (w == NULL)
-        return;
-    w->call = c;
-    if (uv_poll_init(http_loop(c->http), &w->poll, socket_of(c)) != 0) {
-        mem_free(w);
-        return;
-    }
-    w->poll.data = w;
-    c->watch = w;
-    uv_poll_start(&w->poll, UV_DISCONNECT, on_hangup);
-}
-
 void call_suspend(struct http_call *c)
 {
-    call_watch(c);
     MHD_suspend_connection(c->mhd);
     c->is_suspended = true;
 }
@@ -243,6 +194,8 @@ struct buf http_call_take_body(struct http_call *c)
 {
     struct buf body = c->body;
 
+    http_forget_bytes(c->http, c->n_kept);
+    c->n_kept = 0;
     buf_init(&c->body, body.max);
     return body;
 }

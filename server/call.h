@@ -13,6 +13,7 @@
 
 #include "core/base/list.h"
 #include "server/http.h"
+#include "server/peer.h"
 
 #define CALL_MAX_HEADERS 8
 
@@ -25,36 +26,31 @@ enum call_state {
     CALL_DEAD,          /* the connection is to be closed */
 };
 
-struct call_watch { /* outlives its call until the loop has closed the handle */
-    uv_poll_t poll;
-    struct http_call *call;
-};
-
 struct http_call {
     struct list link;
     struct http *http;
     struct MHD_Connection *mhd;
-    size_t route;          /* n_routes when there is none */
+    size_t route; /* n_routes when there is none */
     enum call_state state;
     bool is_suspended;
-    bool is_queued;        /* MHD has the response */
-    bool is_owed;          /* counted: the request is complete, the answer is not */
-    bool is_discarding;    /* the body is of no interest: a refusal waits for its end */
+    bool is_queued;     /* MHD has the response */
+    bool is_owed;       /* counted: the request is complete, the answer is not */
+    bool is_discarding; /* the body is of no interest: a refusal waits for its end */
     int status;
     char type[64];
     char id[132];
     char tail[260]; /* cut where no name is that long */
     struct buf body, out;
-    size_t out_pos;        /* bytes of out that MHD has */
-    uint64_t n_received;   /* body bytes so far, kept or not */
-    uint64_t n_kept;       /* of them in memory */
+    size_t out_pos;      /* bytes of out that MHD has */
+    uint64_t n_received; /* body bytes so far, kept or not */
+    uint64_t n_kept;     /* of them in memory */
     size_t n_headers;
     struct {
         char name[32], value[160];
     } headers[CALL_MAX_HEADERS];
     void (*gone)(void *ud);
     void *gone_ud;
-    struct call_watch *watch;
+    struct peer *peer; /* NULL when it is not watched */
 };
 
 struct http_call *call_create(struct http *h, struct MHD_Connection *mhd);
@@ -63,8 +59,6 @@ void call_destroy(struct http_call *c);
 /* Hand the response to MHD; the state is REPLIED or later. */
 enum MHD_Result call_queue_response(struct http_call *c);
 
-/* Have the loop look for the client's end; may be called again. */
-void call_watch(struct http_call *c);
 void call_suspend(struct http_call *c);
 void call_resume(struct http_call *c);
 
@@ -73,7 +67,7 @@ void call_lose(struct http_call *c);
 
 /* in http.c: something has to be done by MHD soon */
 void http_mark_due(struct http *h);
+void http_forget_bytes(struct http *h, uint64_t n); /* of a body that has found an owner */
 bool http_is_draining(const struct http *h);
-uv_loop_t *http_loop(struct http *h);
 
 #endif

@@ -160,9 +160,12 @@ void choice_render(struct choice *c, struct buf *out)
 
 int choice_error(const struct choice *c)
 {
-    const struct buf *bufs[] = {&c->text,          &c->ids,
-                                &c->logprobs.tokens, &c->logprobs.values,
-                                &c->logprobs.tops, &c->logprobs.offsets};
+    const struct buf *bufs[] = {&c->text,
+                                &c->ids,
+                                &c->logprobs.tokens,
+                                &c->logprobs.values,
+                                &c->logprobs.tops,
+                                &c->logprobs.offsets};
 
     for (size_t i = 0; i < sizeof(bufs) / sizeof(bufs[0]); i++)
         if (bufs[i]->err < 0)

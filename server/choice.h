@@ -19,12 +19,12 @@
 #include "server/stop.h"
 
 struct prompt { /* one prompt of the request, shared by its n choices */
-    char *text;             /* as it was given, or decoded from ids; only for echo */
+    char *text; /* as it was given, or decoded from ids; only for echo */
     size_t n_text;
     struct token_list ids;
-    bool is_text;           /* was given as a string */
-    bool has_added_bos;     /* ids[0] was not written by the client */
-    bool at_start;          /* nothing in it is text: the completion begins one */
+    bool is_text;       /* was given as a string */
+    bool has_added_bos; /* ids[0] was not written by the client */
+    bool at_start;      /* nothing in it is text: the completion begins one */
 };
 
 struct choice_rules { /* the same for all choices of a request */
@@ -44,11 +44,11 @@ struct choice {
     struct logprobs logprobs; /* not yet sent */
     struct buf ids;           /* "1,2,3", not yet sent */
     uint64_t n_chars;         /* decoded so far, sent or not */
-    uint32_t n_scores_due;    /* prompt tokens whose score has not come: until then nothing goes out */
+    uint32_t n_scores_due; /* prompt tokens whose score has not come: until then nothing goes out */
     uint32_t n_tokens;
-    bool has_stopped;         /* a stop string was found: what still comes is not wanted */
+    bool has_stopped; /* a stop string was found: what still comes is not wanted */
     bool has_prompt_ids_sent;
-    enum finish finish;       /* FINISH_NONE until the end */
+    enum finish finish; /* FINISH_NONE until the end */
 };
 
 /* The prompt must outlive the choice. With echo its text and first token stand ready. */

@@ -58,7 +58,7 @@ static int make_server(struct service *s, char *err, size_t err_len)
         .max_outstanding = s->engine.sched.max_requests,
         .request_timeout_s = (uint32_t)c->request_timeout,
         .model = {
-            .id = m->name,
+            .id = s->engine.id,
             .arch = m->arch,
             .ftype = m->ftype,
             .created = (int64_t)time(NULL),
@@ -136,7 +136,7 @@ static int serve(struct service *s)
     int rc;
 
     printf("listening on http://%s%s%s:%u (model %s)\n", is_ipv6 ? "[" : "", s->config.host,
-           is_ipv6 ? "]" : "", server_port(s->server), s->engine.model->name);
+           is_ipv6 ? "]" : "", server_port(s->server), s->engine.id);
     fflush(stdout);
     server_attach(s->server, s->queue);
     rc = server_run(s->server);

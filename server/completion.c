@@ -21,8 +21,8 @@
 /* A body up to here is read and tokenised on the loop: far below a millisecond. */
 #define INLINE_BODY ((size_t)8 << 10)
 
-struct progress { /* the engine's side of a choice */
-    uint64_t id;  /* 0 before the post and after the end */
+struct progress {               /* the engine's side of a choice */
+    uint64_t id;                /* 0 before the post and after the end */
     uint64_t first_us, last_us; /* first and latest token */
     bool is_cancelled;
 };

@@ -6,7 +6,7 @@
 #include "core/base/mem.h"
 #include "server/completion.h"
 #include "server/http.h"
-#include "server/pace.h"
+#include "server/tempo.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ struct slot {
 };
 
 struct desk_private {
-    struct pace pace;
+    struct tempo tempo;
     uint64_t n_posted; /* ever: ids ascend with it */
     uint32_t n_slots, first_free;
     struct event events[EVENTS_AT_ONCE];
@@ -50,7 +50,7 @@ int desk_create(struct desk **out, const struct server_options *options, uv_loop
         return ERR_NOMEM;
     }
     init_slots(d->priv, n);
-    pace_start(&d->priv->pace, clock_us());
+    tempo_start(&d->priv->tempo, clock_us());
     d->opt = options;
     d->loop = loop;
     d->metrics = metrics;
@@ -104,7 +104,7 @@ static void take_event(struct desk *d, const struct event *e)
     owner = s->owner;
     if (e->kind == EVENT_END) {
         give_slot(d->priv, s);
-        pace_end(&d->priv->pace, clock_us());
+        tempo_end(&d->priv->tempo, clock_us());
     }
     completion_event(owner, s->choice, e);
 }
@@ -135,8 +135,9 @@ int desk_check_room(struct desk *d, uint32_t n, struct api_error *e)
     if (d->is_draining || d->queue == NULL)
         return api_error_set(e, 503, NULL, NULL, "the server is shutting down");
     if (n > d->priv->n_slots)
-        return api_error_set(e, 400, "n", NULL, "%u choices are more than the queue can ever hold (%u)",
-                             n, d->priv->n_slots);
+        return api_error_set(e, 400, "n", NULL,
+                             "%u choices are more than the queue can ever hold (%u)", n,
+                             d->priv->n_slots);
     if (queue_n_outstanding(d->queue) + n <= d->priv->n_slots)
         return 0;
     return api_error_set(e, 429, NULL, "queue_full", "the queue is full (%u requests)",
@@ -154,7 +155,7 @@ void desk_set_retry_headers(struct desk *d, struct http_call *call, int status, 
         return;
     if (!is_full && d->queue != NULL)
         n = queue_n_outstanding(d->queue);
-    ms = n > 0 ? pace_wait_ms(&d->priv->pace, n, clock_us()) : PACE_MIN_WAIT_MS;
+    ms = n > 0 ? tempo_wait_ms(&d->priv->tempo, n, clock_us()) : TEMPO_MIN_WAIT_MS;
     snprintf(text, sizeof(text), "%u", (ms + 999) / 1000);
     http_call_set_header(call, "Retry-After", text);
     snprintf(text, sizeof(text), "%u", ms);

@@ -24,7 +24,7 @@ struct completion;
 struct http;
 struct http_call;
 
-struct desk { /* open to completion.c, which is its other half */
+struct desk {                         /* open to completion.c, which is its other half */
     const struct server_options *opt; /* borrowed */
     uv_loop_t *loop;
     struct metrics *metrics;

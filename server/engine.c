@@ -73,6 +73,18 @@ static uint32_t count_cores(void)
     return 1;
 }
 
+static void name_model(struct engine *e, const char *path)
+{
+    const char *base = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
+    size_t n = strlen(base);
+
+    if (n == 0)
+        base = "quire-demo", n = strlen(base);
+    else if (n > 5 && strcmp(base + n - 5, ".gguf") == 0)
+        n -= 5;
+    snprintf(e->id, sizeof(e->id), "%.*s", (int)n, base);
+}
+
 static int load_model(struct engine *e, const struct config *c, char *err, size_t err_len)
 {
     struct progress progress = {.start_ms = clock_ms(), .shown = -1};
@@ -154,12 +166,12 @@ static int make_runner(struct engine *e, char *err, size_t err_len)
 static void log_sizes(const struct engine *e, uint64_t load_ms)
 {
     const struct model *m = e->model;
-    char name[160];
+    char id[160], name[160];
 
     log_info("engine",
-             "model=%s arch=%s type=%s params=%" PRIu64 " weights_bytes=%" PRIu64
+             "model=%s name=%s arch=%s type=%s params=%" PRIu64 " weights_bytes=%" PRIu64
              " load_ms=%" PRIu64,
-             log_quote(name, sizeof(name), m->name), m->arch, m->ftype, m->n_params,
+             log_quote(id, sizeof(id), e->id), log_quote(name, sizeof(name), m->name), m->arch, m->ftype, m->n_params,
              m->weight_bytes, load_ms);
     log_info("engine",
              "isa=%s threads=%u kv_blocks=%u kv_bytes=%zu context=%u scratch_bytes=%zu",
@@ -173,6 +185,7 @@ int engine_init(struct engine *e, const struct config *c, char *err, size_t err_
     int code = EXIT_FAILED;
 
     memset(e, 0, sizeof(*e));
+    name_model(e, c->model);
     e->threads = c->threads > 0 ? (uint32_t)c->threads : count_cores();
     if (choose_isa(e, c->isa, err, err_len) < 0)
         return EXIT_USAGE;

@@ -30,6 +30,7 @@ struct engine {
     struct kv_store *kv;
     struct block_pool *pool;
     struct runner *runner;
+    char id[128]; /* the model's name on the wire: the file's without .gguf, or quire-demo */
     enum kern_isa isa;
     uint32_t threads;
     struct sched_options sched; /* ready for loop_create() */

@@ -26,13 +26,18 @@ void facts_health(struct http_call *call)
     reply(call, &b);
 }
 
-bool facts_is_wedged(const struct engine_stats *s, uint64_t now_us)
+bool facts_is_wedged(struct facts_watchdog *w, const struct engine_stats *s, uint64_t now_us)
 {
-    return s->busy && s->last_step_us > 0 && now_us > s->last_step_us &&
-           now_us - s->last_step_us > FACTS_WEDGED_US;
+    if (!s->busy) {
+        w->since_us = 0;
+        return false;
+    }
+    if (w->since_us == 0 || w->last_step_us != s->last_step_us)
+        *w = (struct facts_watchdog){.last_step_us = s->last_step_us, .since_us = now_us};
+    return now_us - w->since_us > FACTS_WEDGED_US;
 }
 
-void facts_ready(struct desk *d, struct http_call *call)
+void facts_ready(struct desk *d, struct http_call *call, struct facts_watchdog *w)
 {
     struct engine_stats stats = {0};
     struct api_error e;
@@ -43,7 +48,7 @@ void facts_ready(struct desk *d, struct http_call *call)
         api_error_set(&e, 503, NULL, NULL, "the server is starting");
     else if (d->is_draining)
         api_error_set(&e, 503, NULL, NULL, "the server is draining");
-    else if (facts_is_wedged(&stats, clock_us()))
+    else if (facts_is_wedged(w, &stats, clock_us()))
         api_error_set(&e, 503, NULL, NULL, "the engine has made no step for a minute");
     else {
         facts_health(call);
@@ -67,7 +72,8 @@ static void add_model(struct buf *b, const struct server_model *m)
 {
     buf_add_str(b, "{\"id\":");
     json_add_cstring(b, m->id);
-    buf_printf(b, ",\"object\":\"model\",\"created\":%" PRId64 ",\"owned_by\":\"quire\"", m->created);
+    buf_printf(b, ",\"object\":\"model\",\"created\":%" PRId64 ",\"owned_by\":\"quire\"",
+               m->created);
     buf_printf(b, ",\"max_model_len\":%u,\"root\":", m->max_context);
     json_add_cstring(b, m->id);
     buf_printf(b,
@@ -107,12 +113,10 @@ void facts_model(struct desk *d, struct http_call *call)
 void facts_metrics(struct desk *d, struct http_call *call, struct metrics_scene *scene)
 {
     const struct server_model *m = &d->opt->model;
-    struct engine_stats stats = {0};
     struct buf b;
 
     if (d->queue != NULL)
-        queue_get_stats(d->queue, &stats);
-    scene->stats = &stats;
+        queue_get_stats(d->queue, &scene->stats);
     scene->model = m->id;
     scene->arch = m->arch;
     scene->ftype = m->ftype;

@@ -17,15 +17,22 @@ struct http_call;
 /* A step that takes longer is a wedged engine: no step that is planned comes near. */
 #define FACTS_WEDGED_US 60000000u
 
+/* Remembers the step that was seen under way. Zero is the start. */
+struct facts_watchdog {
+    uint64_t last_step_us; /* of the statistics then */
+    uint64_t since_us;     /* when that step was first seen; 0 = none was */
+};
+
 void facts_health(struct http_call *call);
-void facts_ready(struct desk *d, struct http_call *call);
+void facts_ready(struct desk *d, struct http_call *call, struct facts_watchdog *w);
 void facts_version(struct http_call *call);
 void facts_models(struct desk *d, struct http_call *call);
 void facts_model(struct desk *d, struct http_call *call); /* the name is the call's tail */
 /* `scene` lacks the engine's statistics and the model; they are filled in here. */
 void facts_metrics(struct desk *d, struct http_call *call, struct metrics_scene *scene);
 
-/* Is the engine inside a step that began too long ago? */
-bool facts_is_wedged(const struct engine_stats *s, uint64_t now_us);
+/* Has the engine been inside one and the same step for too long? What counts is the time since it was
+ * first seen there, since before a step the engine may have slept. */
+bool facts_is_wedged(struct facts_watchdog *w, const struct engine_stats *s, uint64_t now_us);
 
 #endif

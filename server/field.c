@@ -8,8 +8,9 @@
 
 bool field_is_int(const cJSON *v, double min, double max)
 {
-    return cJSON_IsNumber(v) && isfinite(v->valuedouble) && v->valuedouble == floor(v->valuedouble) &&
-           v->valuedouble >= min && v->valuedouble <= max;
+    return cJSON_IsNumber(v) && isfinite(v->valuedouble) &&
+           v->valuedouble == floor(v->valuedouble) && v->valuedouble >= min &&
+           v->valuedouble <= max;
 }
 
 const cJSON *field_find(const cJSON *object, const char *name)
@@ -38,8 +39,9 @@ int field_uint(const cJSON *v, const char *name, uint32_t min, uint32_t max, uin
     if (!cJSON_IsNumber(v))
         return api_error_set(e, 400, name, NULL, "'%s' must be an integer", name);
     if (!field_is_int(v, min, max))
-        return api_error_set(e, 400, name, NULL, "'%s' must be an integer between %u and %u, got %.17g",
-                             name, min, max, v->valuedouble);
+        return api_error_set(e, 400, name, NULL,
+                             "'%s' must be an integer between %u and %u, got %.17g", name, min, max,
+                             v->valuedouble);
     *out = (uint32_t)v->valuedouble;
     return 0;
 }
@@ -50,8 +52,8 @@ int field_float(const cJSON *v, const char *name, double min, double max, float 
     if (!cJSON_IsNumber(v))
         return api_error_set(e, 400, name, NULL, "'%s' must be a number", name);
     if (!(v->valuedouble >= min && v->valuedouble <= max)) /* a NaN is in no range */
-        return api_error_set(e, 400, name, NULL, "'%s' must be between %g and %g, got %.17g", name, min,
-                             max, v->valuedouble);
+        return api_error_set(e, 400, name, NULL, "'%s' must be between %g and %g, got %.17g", name,
+                             min, max, v->valuedouble);
     *out = (float)v->valuedouble;
     return 0;
 }
@@ -75,10 +77,11 @@ int field_ids(const cJSON *v, const char *name, int32_t n_vocab, uint32_t max, i
         return api_error_set(e, 400, name, NULL, "'%s' must be an array of token ids", name);
     for (const cJSON *it = v->child; it != NULL; it = it->next) {
         if (!field_is_int(it, 0, n_vocab - 1))
-            return api_error_set(e, 400, name, NULL, "'%s' must hold token ids between 0 and %d", name,
-                                 n_vocab - 1);
+            return api_error_set(e, 400, name, NULL, "'%s' must hold token ids between 0 and %d",
+                                 name, n_vocab - 1);
         if (*n == max)
-            return api_error_set(e, 400, name, NULL, "'%s' must hold at most %u token ids", name, max);
+            return api_error_set(e, 400, name, NULL, "'%s' must hold at most %u token ids", name,
+                                 max);
         ids[(*n)++] = (int32_t)it->valuedouble;
     }
     return 0;

@@ -37,7 +37,7 @@ struct http {
     uint32_t n_owed, n_connections;
     bool is_inside, is_due; /* MHD_run() is on the stack; it has to run (again) */
     bool is_started, is_draining, is_stopping;
-    uint64_t body_bytes; /* of all calls, kept until each is completed */
+    uint64_t body_bytes; /* of all bodies that are being received */
 };
 
 void http_mark_due(struct http *h)
@@ -45,9 +45,9 @@ void http_mark_due(struct http *h)
     h->is_due = true;
 }
 
-uv_loop_t *http_loop(struct http *h)
+void http_forget_bytes(struct http *h, uint64_t n)
 {
-    return h->opt.loop;
+    h->body_bytes -= n;
 }
 
 uint16_t http_port(const struct http *h)
@@ -211,8 +211,6 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *mhd, const c
     list_push_back(&h->calls, &c->link);
     buf_init(&c->body, h->opt.max_body);
     check_head(h, c, url, method);
-    if (strcmp(method, "POST") == 0) /* MHD would wait for the rest of a body until the timeout */
-        call_watch(c);
     return must_answer_now(h, c) ? call_queue_response(c) : MHD_YES;
 }
 
@@ -277,7 +275,7 @@ static void on_completed(void *ud, struct MHD_Connection *mhd, void **slot,
     if (c->gone != NULL)
         c->gone(c->gone_ud);
     h->opt.done(h->opt.ud, c->route, c->is_queued ? c->status : 499);
-    h->body_bytes -= c->n_kept;
+    http_forget_bytes(h, c->n_kept);
     h->n_owed -= c->is_owed;
     call_destroy(c);
 }
@@ -287,12 +285,17 @@ static void on_connection(void *ud, struct MHD_Connection *mhd, void **slot,
 {
     struct http *h = ud;
 
-    (void)mhd;
-    (void)slot;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+
         h->n_connections++;
-    else
+        *slot = peer_open(h, h->opt.loop, info->connect_fd);
+    } else {
         h->n_connections--;
+        peer_close(*slot);
+        *slot = NULL;
+    }
 }
 
 /* MHD's own complaints are about single connections: nobody has to act on them. */
@@ -336,8 +339,8 @@ static int start_daemon(struct http *h)
         MHD_OPTION_LISTEN_SOCKET, (MHD_socket)h->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned int)h->opt.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned int)h->opt.idle_timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, POOL_BYTES,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
-        MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+        h, MHD_OPTION_END);
     return h->daemon != NULL ? 0 : ERR_INTERNAL;
 }
 
@@ -396,9 +399,9 @@ void http_stop(struct http *h)
     if (h->daemon == NULL)
         return;
     h->is_stopping = true;
-    list_each (it, &h->calls)
-        call_lose(list_entry(it, struct http_call, link));
-    if (h->is_started) { /* MHD refuses to stop with suspended connections: let it see them resumed */
+    list_each(it, &h->calls) call_lose(list_entry(it, struct http_call, link));
+    if (h->is_started) { /* MHD refuses to stop with suspended connections: let it see them resumed
+                          */
         MHD_run(h->daemon);
         uv_close((uv_handle_t *)&h->poll, NULL);
         uv_close((uv_handle_t *)&h->timer, NULL);

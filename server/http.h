@@ -2,8 +2,8 @@
  *
  * MHD has no thread here. Its epoll descriptor is polled by the loop, its timeout is a loop timer,
  * and a connection that has nothing to say is suspended: it costs nothing until something resumes
- * it. A suspended connection does not notice its client's end, so the loop watches the socket
- * itself, from the moment a request waits for the engine until MHD has completed it.
+ * it. A suspended connection does not notice its client's end, so the loop watches every socket
+ * itself (peer.h).
  *
  * What counts as gone: a reset, and the end of the client's sending side (EPOLLRDHUP). Half-closed
  * and closed look the same to a server that has not yet sent anything, and clients that half-close
@@ -30,9 +30,11 @@
 #include "core/base/buf.h"
 #include "server/error.h"
 
-#define HTTP_MAX_HEADER ((size_t)16 << 10)  /* request line and headers; more is a 431 */
-#define HTTP_MAX_BACKLOG ((size_t)1 << 20)  /* unsent bytes after which a reader is too slow */
-#define HTTP_MAX_REPLY ((size_t)256 << 20)  /* a single reply: echo of a long prompt with logprobs */
+#define HTTP_MAX_HEADER ((size_t)16 << 10) /* request line and headers; more is a 431 */
+#define HTTP_MAX_BACKLOG ((size_t)1 << 20) /* unsent bytes after which a reader is too slow */
+#define HTTP_MAX_REPLY                                                                             \
+    ((size_t)256 << 20) /* a single reply: echo of a long prompt with logprobs                     \
+                         */
 
 enum http_methods {
     HTTP_GET = 1u << 0, /* and HEAD */
@@ -52,8 +54,8 @@ struct http_options {
     const char *host;
     uint16_t port;
     size_t max_body;
-    uint32_t max_connections; /* lowered to what the descriptor limit allows */
-    uint32_t idle_timeout_s;  /* a connection on which nothing moves */
+    uint32_t max_connections;        /* lowered to what the descriptor limit allows */
+    uint32_t idle_timeout_s;         /* a connection on which nothing moves */
     const struct http_route *routes; /* [n_routes], borrowed */
     size_t n_routes;
     void *ud; /* for the handlers and done() */
@@ -98,7 +100,8 @@ void http_call_set_header(struct http_call *c, const char *name, const char *val
 void http_call_on_gone(struct http_call *c, void (*gone)(void *ud), void *ud);
 
 /* Answer with a whole body. The call is over for the handler. */
-void http_call_reply(struct http_call *c, int status, const char *type, struct buf *body /* takes */);
+void http_call_reply(struct http_call *c, int status, const char *type,
+                     struct buf *body /* takes */);
 void http_call_reply_error(struct http_call *c, const struct api_error *e);
 
 /* Answer with a stream: 200, then writes, then the end. */

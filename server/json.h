@@ -17,8 +17,8 @@
 
 #include "core/base/buf.h"
 
-#define JSON_MAX_DEPTH 32           /* no known field nests deeper than 3 */
-#define JSON_MAX_VALUES (1u << 20)  /* a token-id prompt has one value a token */
+#define JSON_MAX_DEPTH 32          /* no known field nests deeper than 3 */
+#define JSON_MAX_VALUES (1u << 20) /* a token-id prompt has one value a token */
 
 /* Parse exactly one value that fills text[0..n). 0; ERR_INVAL or ERR_LIMIT with a sentence
  * (static) in *why and *out = NULL. */
@@ -33,7 +33,8 @@ size_t json_n_chars(const char *text, size_t n);
 void json_add_string(struct buf *b, const char *text, size_t n);
 void json_add_cstring(struct buf *b, const char *text);
 
-/* The shortest decimal that reads back as the same float; infinities become +-9999, since JSON has none. */
+/* The shortest decimal that reads back as the same float; infinities become +-9999, since JSON has
+ * none. */
 void json_add_float(struct buf *b, float value);
 
 #endif

@@ -42,7 +42,8 @@ static uint16_t port_of(int fd)
     return ntohs(((struct sockaddr_in *)&a)->sin_port);
 }
 
-int listen_open(const char *host, uint16_t port, int *fd, uint16_t *bound, char *err, size_t err_len)
+int listen_open(const char *host, uint16_t port, int *fd, uint16_t *bound, char *err,
+                size_t err_len)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *list = NULL;

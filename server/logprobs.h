@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "core/base/buf.h"
-#include "core/run/batch.h"
+#include "scheduler/request.h"
 
 struct tokenizer;
 
@@ -22,7 +22,7 @@ struct logprobs {
 
 struct logprob_entry {
     int32_t id;
-    const float *logprob; /* NULL for the first prompt token: null in the arrays */
+    const float *logprob;          /* NULL for the first prompt token: null in the arrays */
     const struct top_logprob *top; /* [n_top], best first */
     uint32_t n_top;
     uint64_t offset; /* characters before it */

@@ -169,10 +169,12 @@ static void add_server_hists(struct buf *b, const struct metrics *m)
     add_hist(b, "inter_token_latency_seconds", &m->itl, "Between two tokens of a request.");
     add_hist(b, "e2e_request_latency_seconds", &m->e2e, "From arrival to the end.");
     add_hist(b, "request_queue_time_seconds", &m->queue, "From arrival to the first step.");
-    add_hist(b, "request_prefill_time_seconds", &m->prefill, "From the first step to the first token.");
+    add_hist(b, "request_prefill_time_seconds", &m->prefill,
+             "From the first step to the first token.");
     add_hist(b, "request_decode_time_seconds", &m->decode, "From the first token to the end.");
     add_hist(b, "request_prompt_tokens", &m->prompt_tokens, "Tokens of a prompt.");
-    add_hist(b, "request_generation_tokens", &m->generation_tokens, "Tokens generated for a request.");
+    add_hist(b, "request_generation_tokens", &m->generation_tokens,
+             "Tokens generated for a request.");
 }
 
 static void add_process(struct buf *b)
@@ -209,8 +211,8 @@ void metrics_render(const struct metrics *m, const struct metrics_scene *scene, 
     add_infos(out, scene);
     add_number(out, "uptime_seconds", scene->uptime_s, "Since the server was ready.");
     add_count(out, "connections", "gauge", scene->n_connections, "Open client connections.");
-    add_engine_gauges(out, scene->stats);
-    add_engine_counters(out, scene->stats);
+    add_engine_gauges(out, &scene->stats);
+    add_engine_counters(out, &scene->stats);
     add_server_counters(out, m, scene);
     add_server_hists(out, m);
     add_process(out);

@@ -20,13 +20,13 @@
 #define METRICS_MAX_ROUTES 16
 
 enum outcome { /* of one choice, or of one refused HTTP request */
-    OUTCOME_STOP = 0,
-    OUTCOME_LENGTH,
-    OUTCOME_CANCELLED,
-    OUTCOME_ERROR,
-    OUTCOME_REJECTED,
-    OUTCOME_TIMEOUT,
-    OUTCOME_COUNT,
+               OUTCOME_STOP = 0,
+               OUTCOME_LENGTH,
+               OUTCOME_CANCELLED,
+               OUTCOME_ERROR,
+               OUTCOME_REJECTED,
+               OUTCOME_TIMEOUT,
+               OUTCOME_COUNT,
 };
 
 enum rejection {
@@ -38,13 +38,12 @@ enum rejection {
 };
 
 #define METRICS_CODES(XX)                                                                          \
-    XX(200) XX(400) XX(404) XX(405) XX(408) XX(413) XX(415) XX(429) XX(431) XX(499) XX(500)        \
-    XX(503)
+    XX(200) XX(400) XX(404) XX(405) XX(408) XX(413) XX(415) XX(429) XX(431) XX(499) XX(500) XX(503)
 enum metrics_code {
 #define XX(code) METRICS_CODE_##code,
     METRICS_CODES(XX)
 #undef XX
-    METRICS_CODE_COUNT
+        METRICS_CODE_COUNT
 };
 
 struct metrics {
@@ -58,8 +57,8 @@ struct metrics {
 void metrics_init(struct metrics *m);
 void metrics_http(struct metrics *m, size_t route, int status);
 
-struct metrics_scene { /* everything else that the text needs; borrowed */
-    const struct engine_stats *stats;
+struct metrics_scene {         /* everything else that the text needs; pointers are borrowed */
+    struct engine_stats stats; /* one copy: its gauges add up */
     const char *const *routes; /* [n_routes] labels */
     size_t n_routes;
     const char *model, *arch, *ftype, *isa, *version;

@@ -96,9 +96,10 @@ static int parse_prompt(const struct field_args *a)
     if (cJSON_IsString(a->v))
         return 0;
     if (!cJSON_IsArray(a->v) || a->v->child == NULL)
-        return api_error_set(a->e, 400, a->name, NULL,
-                             "'prompt' must be a string, a list of strings, a list of token ids or a "
-                             "list of lists of token ids");
+        return api_error_set(
+            a->e, 400, a->name, NULL,
+            "'prompt' must be a string, a list of strings, a list of token ids or a "
+            "list of lists of token ids");
     return cJSON_IsNumber(a->v->child) ? check_id_list(a, a->v) : check_prompt_list(a);
 }
 
@@ -111,7 +112,8 @@ static int parse_best_of(const struct field_args *a)
 {
     if (field_is_int(a->v, a->p->n, a->p->n))
         return 0;
-    return api_error_set(a->e, 400, a->name, NULL, "'best_of' is supported only when it equals 'n'");
+    return api_error_set(a->e, 400, a->name, NULL,
+                         "'best_of' is supported only when it equals 'n'");
 }
 
 static int parse_suffix(const struct field_args *a)
@@ -149,7 +151,8 @@ static int parse_top_p(const struct field_args *a)
 static int parse_top_k(const struct field_args *a)
 {
     if (!field_is_int(a->v, -1, INT32_MAX))
-        return api_error_set(a->e, 400, a->name, NULL, "'top_k' must be an integer, -1 or 0 for off");
+        return api_error_set(a->e, 400, a->name, NULL,
+                             "'top_k' must be an integer, -1 or 0 for off");
     a->p->sampling.top_k = a->v->valuedouble < 0 ? 0 : (int32_t)a->v->valuedouble;
     return 0;
 }
@@ -227,8 +230,8 @@ static int parse_logit_bias(const struct field_args *a)
             return ERR_INVAL;
         slot = bias_slot(a->p, id);
         if (slot == NULL)
-            return api_error_set(a->e, 400, a->name, NULL, "'logit_bias' must have at most %d entries",
-                                 SAMPLING_MAX_BIAS);
+            return api_error_set(a->e, 400, a->name, NULL,
+                                 "'logit_bias' must have at most %d entries", SAMPLING_MAX_BIAS);
         *slot = bias;
     }
     return 0;
@@ -240,13 +243,15 @@ static int add_stop(const struct field_args *a, const cJSON *v)
     size_t len;
 
     if (!cJSON_IsString(v))
-        return api_error_set(a->e, 400, a->name, NULL, "'stop' must be a string or a list of strings");
+        return api_error_set(a->e, 400, a->name, NULL,
+                             "'stop' must be a string or a list of strings");
     len = strlen(v->valuestring);
     if (len == 0 || len > STOP_MAX_BYTES)
-        return api_error_set(a->e, 400, a->name, NULL, "a stop string must have 1 to %d bytes, got %zu",
-                             STOP_MAX_BYTES, len);
+        return api_error_set(a->e, 400, a->name, NULL,
+                             "a stop string must have 1 to %d bytes, got %zu", STOP_MAX_BYTES, len);
     if (list->n == STOP_MAX)
-        return api_error_set(a->e, 400, a->name, NULL, "'stop' must hold at most %d strings", STOP_MAX);
+        return api_error_set(a->e, 400, a->name, NULL, "'stop' must hold at most %d strings",
+                             STOP_MAX);
     list->text[list->n] = mem_strdup(v->valuestring);
     if (list->text[list->n] == NULL)
         return api_error_set(a->e, 500, NULL, NULL, "out of memory");
@@ -393,8 +398,8 @@ static void collect(struct params *p, const cJSON *body, const cJSON *found[FIEL
 static void set_defaults(struct params *p)
 {
     *p = (struct params){.n = 1, .max_tokens = 16, .priority = PRIORITY_NORMAL};
-    p->sampling = (struct sampling){
-        .temperature = 1, .top_p = 1, .repetition_penalty = 1, .n_top = -1};
+    p->sampling =
+        (struct sampling){.temperature = 1, .top_p = 1, .repetition_penalty = 1, .n_top = -1};
 }
 
 int params_parse(struct params *p, const cJSON *body, const struct params_limits *limits,

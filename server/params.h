@@ -33,8 +33,8 @@ struct params {
     uint32_t n_stop_ids;
     int32_t stop_ids[REQUEST_MAX_STOP_IDS];
     struct stop_list stop;
-    uint32_t n_unknown;   /* fields that nobody knows */
-    const cJSON *prompt;  /* string, [string], [int] or [[int]] */
+    uint32_t n_unknown;  /* fields that nobody knows */
+    const cJSON *prompt; /* string, [string], [int] or [[int]] */
 };
 
 struct params_limits {

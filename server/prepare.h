@@ -19,8 +19,8 @@ struct prepared { /* zero is empty */
     struct request **requests; /* [n_choices] id, arrival and deadline still to be filled; an
                                 * element that was posted is set to NULL by whoever posted it */
     uint32_t n_choices;
-    struct api_error error;    /* status 0 when all is well */
-    enum rejection reason;     /* when it is not */
+    struct api_error error; /* status 0 when all is well */
+    enum rejection reason;  /* when it is not */
 };
 
 /* `priority` is the X-Priority header or NULL. */

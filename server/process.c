@@ -29,10 +29,10 @@ static void read_stat(struct process_facts *out)
     rest = strrchr(text, ')');
     /* state ppid pgrp session tty tpgid flags minflt cminflt majflt cmajflt, utime stime, cutime
      * cstime priority nice threads itrealvalue, starttime vsize rss */
-    if (rest == NULL ||
-        sscanf(rest + 1,
-               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %*d %*d %*d %*d %*d %*d %llu %lu %ld",
-               &utime, &stime, &start, &vsize, &rss) != 5)
+    if (rest == NULL || sscanf(rest + 1,
+                               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %*d %*d %*d "
+                               "%*d %*d %*d %llu %lu %ld",
+                               &utime, &stime, &start, &vsize, &rss) != 5)
         return;
     clock_gettime(CLOCK_BOOTTIME, &up);
     clock_gettime(CLOCK_REALTIME, &now);

@@ -38,6 +38,7 @@ struct server {
     struct http *http;
     struct desk *desk;
     struct metrics metrics;
+    struct facts_watchdog watchdog;
     struct journal_file *journal;
     uint64_t start_us;
     uint64_t stopped_us; /* when everything was cancelled; 0 before */
@@ -79,7 +80,9 @@ static void on_health(void *ud, struct http_call *call)
 
 static void on_ready(void *ud, struct http_call *call)
 {
-    facts_ready(((struct server *)ud)->desk, call);
+    struct server *s = ud;
+
+    facts_ready(s->desk, call, &s->watchdog);
 }
 
 static void on_version(void *ud, struct http_call *call)

@@ -20,11 +20,11 @@ struct journal;
 struct server_model { /* facts for /v1/models, /metrics and the edge checks */
     const char *id;   /* name on the wire */
     const char *arch, *ftype;
-    int64_t created;  /* Unix seconds */
+    int64_t created; /* Unix seconds */
     uint32_t n_vocab, n_ctx_train, n_embd;
-    uint32_t max_context;      /* longest prompt + completion that can be served */
-    uint32_t max_kv_tokens;    /* tokens that fit into the whole KV cache */
-    uint64_t n_params, size;   /* parameters; bytes of the file */
+    uint32_t max_context;    /* longest prompt + completion that can be served */
+    uint32_t max_kv_tokens;  /* tokens that fit into the whole KV cache */
+    uint64_t n_params, size; /* parameters; bytes of the file */
 };
 
 struct server_options {
@@ -32,13 +32,13 @@ struct server_options {
     uint16_t port;
     size_t max_body;
     uint32_t max_sequences;
-    uint32_t max_outstanding;  /* as given to the queue */
+    uint32_t max_outstanding; /* as given to the queue */
     uint32_t request_timeout_s;
     struct server_model model;
     const struct tokenizer *tokenizer;
-    const char *journal_path;  /* or NULL */
-    struct journal *journal;   /* or NULL */
-    const char *isa;           /* for quire_build_info */
+    const char *journal_path; /* or NULL */
+    struct journal *journal;  /* or NULL */
+    const char *isa;          /* for quire_build_info */
 };
 
 struct server;

@@ -81,10 +81,11 @@ static void encode(struct job *j, const cJSON *body)
         read_flag(body, "parse_special", &parse_special, &j->error) < 0 ||
         read_flag(body, "with_pieces", &with_pieces, &j->error) < 0)
         return;
-    flags = (add_special ? TOKENIZER_ADD_SPECIAL : 0u) | (parse_special ? TOKENIZER_PARSE_SPECIAL : 0u);
+    flags =
+        (add_special ? TOKENIZER_ADD_SPECIAL : 0u) | (parse_special ? TOKENIZER_PARSE_SPECIAL : 0u);
     /* A token stands for at least a byte; BOS, EOS and a prefix space may be added. */
-    if (tokenizer_encode(j->desk->opt->tokenizer, text->valuestring, strlen(text->valuestring), flags,
-                         4 * j->desk->opt->max_body, &list) < 0) {
+    if (tokenizer_encode(j->desk->opt->tokenizer, text->valuestring, strlen(text->valuestring),
+                         flags, 4 * j->desk->opt->max_body, &list) < 0) {
         api_error_set(&j->error, 500, NULL, NULL, "out of memory");
         return;
     }

@@ -21,9 +21,11 @@ import stories
 
 SPECIALS = ["<|begin|>", "<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>"]
 BOS, EOS, END = 0, 1, 5
-CHAT_TEMPLATE = ("{{ bos_token }}{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] | trim"
-                 " + '<|end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}")
-SHAPE = {"vocab": 2048, "dim": 256, "layers": 5, "heads": 4, "kv_heads": 2, "ffn": 512, "context": 1024, "eps": 1e-5, "theta": 10000.0}
+CHAT_TEMPLATE = ("{{ bos_token }}{% for message in messages %}{{ '<|' + message['role'] + '|>' + "
+                 "message['content'] | trim + '<|end|>' }}{% endfor %}"
+                 "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}")
+SHAPE = {"vocab": 2048, "dim": 256, "layers": 5, "heads": 4, "kv_heads": 2, "ffn": 512, "context": 1024,
+         "eps": 1e-5, "theta": 10000.0}
 
 
 # ---- vocabulary: byte-level BPE with the pre-split of GPT-2
@@ -124,7 +126,8 @@ class Block(torch.nn.Module):
         linear = lambda n_in, n_out: torch.nn.Linear(n_in, n_out, bias=False)
         self.heads, self.kv_heads = s["heads"], s["kv_heads"]
         self.attn_norm, self.ffn_norm = (torch.nn.RMSNorm(dim, eps=s["eps"]) for _ in range(2))
-        self.attn_q, self.attn_k, self.attn_v, self.attn_output = linear(dim, dim), linear(dim, kv), linear(dim, kv), linear(dim, dim)
+        self.attn_q, self.attn_k = linear(dim, dim), linear(dim, kv)
+        self.attn_v, self.attn_output = linear(dim, kv), linear(dim, dim)
         self.ffn_gate, self.ffn_up, self.ffn_down = linear(dim, s["ffn"]), linear(dim, s["ffn"]), linear(s["ffn"], dim)
 
     def forward(self, x, cos, sin):
@@ -194,8 +197,8 @@ def optimizers(model, lr):
     matrices = [p for p in model.blk.parameters() if p.dim() == 2]
     norms = [p for p in model.parameters() if p.dim() == 1]
     muon = torch.optim.Muon(matrices, lr=lr, weight_decay=0.05, momentum=0.95, adjust_lr_fn="match_rms_adamw")
-    adam = torch.optim.AdamW([{"params": [model.token_embd.weight], "weight_decay": 0.01}, {"params": norms, "weight_decay": 0.0}],
-                             lr=lr, betas=(0.9, 0.95))
+    adam = torch.optim.AdamW([{"params": [model.token_embd.weight], "weight_decay": 0.01},
+                              {"params": norms, "weight_decay": 0.0}], lr=lr, betas=(0.9, 0.95))
     return [muon, adam]
 
 
@@ -246,8 +249,9 @@ def load(path):
 
 @torch.no_grad()
 def sample(model, tok, text, temperature=0.7, top_p=0.9, limit=500):
-    """Text after a chat request, or after a plain beginning if it starts with a capital 'O' for "Once upon a time"."""
-    ids = tok.document(text)[:-1] if text.startswith("Once") else tok.document([["user", text]]) + [tok.ids["<|assistant|>"]]
+    """The answer to a request, or the rest of a story that begins with "Once"."""
+    ids = tok.document([["user", text]]) + [tok.ids["<|assistant|>"]]
+    ids = tok.document(text)[:-1] if text.startswith("Once") else ids
     given = len(ids)
     while len(ids) - given < limit and (len(ids) == given or ids[-1] not in (EOS, END)):
         p = torch.softmax(model(torch.tensor([ids]))[0, -1] / temperature, -1).sort(descending=True)
@@ -283,19 +287,22 @@ def gguf_key(key, kind, value):
 def metadata(tok):
     s = SHAPE
     kinds = [3] * len(SPECIALS) + [1] * (len(tok.tokens) - len(SPECIALS))
-    return [("general.architecture", STRING, "llama"), ("general.name", STRING, "Quire demo stories"), ("general.type", STRING, "model"),
-            ("general.license", STRING, "MIT"), ("general.alignment", U32, 32), ("general.file_type", U32, 7),
-            ("general.quantization_version", U32, 2), ("llama.vocab_size", U32, s["vocab"]),
-            ("llama.context_length", U32, s["context"]), ("llama.embedding_length", U32, s["dim"]), ("llama.block_count", U32, s["layers"]),
-            ("llama.feed_forward_length", U32, s["ffn"]), ("llama.attention.head_count", U32, s["heads"]),
-            ("llama.attention.head_count_kv", U32, s["kv_heads"]), ("llama.attention.layer_norm_rms_epsilon", F32, s["eps"]),
-            ("llama.rope.dimension_count", U32, s["dim"] // s["heads"]), ("llama.rope.freq_base", F32, s["theta"]),
-            ("tokenizer.ggml.model", STRING, "gpt2"), ("tokenizer.ggml.pre", STRING, "gpt-2"),
-            ("tokenizer.ggml.tokens", STRING, tok.tokens), ("tokenizer.ggml.token_type", I32, kinds),
-            ("tokenizer.ggml.merges", STRING, [f"{a} {b}" for a, b in tok.merges]),
-            ("tokenizer.ggml.bos_token_id", U32, BOS), ("tokenizer.ggml.eos_token_id", U32, EOS), ("tokenizer.ggml.eot_token_id", U32, END),
-            ("tokenizer.ggml.add_bos_token", BOOL, True), ("tokenizer.ggml.add_eos_token", BOOL, False),
-            ("tokenizer.chat_template", STRING, CHAT_TEMPLATE)]
+    return [
+        ("general.architecture", STRING, "llama"), ("general.name", STRING, "Quire demo stories"),
+        ("general.type", STRING, "model"), ("general.license", STRING, "MIT"), ("general.alignment", U32, 32),
+        ("general.file_type", U32, 7), ("general.quantization_version", U32, 2),
+        ("llama.vocab_size", U32, s["vocab"]), ("llama.context_length", U32, s["context"]),
+        ("llama.embedding_length", U32, s["dim"]), ("llama.block_count", U32, s["layers"]),
+        ("llama.feed_forward_length", U32, s["ffn"]), ("llama.attention.head_count", U32, s["heads"]),
+        ("llama.attention.head_count_kv", U32, s["kv_heads"]),
+        ("llama.attention.layer_norm_rms_epsilon", F32, s["eps"]),
+        ("llama.rope.dimension_count", U32, s["dim"] // s["heads"]), ("llama.rope.freq_base", F32, s["theta"]),
+        ("tokenizer.ggml.model", STRING, "gpt2"), ("tokenizer.ggml.pre", STRING, "gpt-2"),
+        ("tokenizer.ggml.tokens", STRING, tok.tokens), ("tokenizer.ggml.token_type", I32, kinds),
+        ("tokenizer.ggml.merges", STRING, [f"{a} {b}" for a, b in tok.merges]),
+        ("tokenizer.ggml.bos_token_id", U32, BOS), ("tokenizer.ggml.eos_token_id", U32, EOS),
+        ("tokenizer.ggml.eot_token_id", U32, END), ("tokenizer.ggml.add_bos_token", BOOL, True),
+        ("tokenizer.ggml.add_eos_token", BOOL, False), ("tokenizer.chat_template", STRING, CHAT_TEMPLATE)]
 
 
 def q8_0(x):
@@ -319,14 +326,16 @@ def export(path, model, tok):
         dims = x.shape[::-1]  # the fastest-running dimension comes first
         infos.append(gguf_string(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, len(blob)))
         blob += raw + bytes(-len(raw) % 32)
-    head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(keys)) + b"".join(gguf_key(*k) for k in keys) + b"".join(infos)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(keys))
+    head += b"".join(gguf_key(*key) for key in keys) + b"".join(infos)
     pathlib.Path(path).write_bytes(head + bytes(-len(head) % 32) + blob)
     print(f"{path}: {len(head) + len(blob):,} bytes")
 
 
-FIXTURE = ["", "Once upon a time", "Tell me a story about a fox who lost a key.", " leading and trailing  ", "line one\n\n\tline two\r\n",
-           "It's 1234567 o'clock, isn't it? we'll see!", "snake_case __init__ (a[i] += 3); // C", "Müller aß 3 Äpfel für 5 €.",
-           "こんにちは世界", "🦊🔑 fox & key", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "          ", "BRABANBO Zaquiny...", "\n", "a\n b\n  c"]
+FIXTURE = ["", "Once upon a time", "Tell me a story about a fox who lost a key.", " leading and trailing  ",
+           "line one\n\n\tline two\r\n", "It's 1234567 o'clock, isn't it? we'll see!",
+           "snake_case __init__ (a[i] += 3); // C", "Müller aß 3 Äpfel für 5 €.", "こんにちは世界", "🦊🔑 fox & key",
+           "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "          ", "BRABANBO Zaquiny...", "\n", "a\n b\n  c"]
 
 
 def write_tokens(path, tok):
@@ -353,18 +362,20 @@ def write_score(path, model, tok):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     here = pathlib.Path(__file__).parent
-    parser.add_argument("--minutes", type=float, default=50, help="how long to train (default 50; 0: only use the checkpoint)")
-    parser.add_argument("--out", default=here / "quire-demo.gguf", help="the GGUF file to write")
-    parser.add_argument("--checkpoint", default="quire-demo.pt", help="where to keep the weights meanwhile (default quire-demo.pt)")
-    parser.add_argument("--resume", metavar="PATH", help="begin with this checkpoint's weights and vocabulary")
-    parser.add_argument("--documents", type=int, default=80000, help="how many stories and chats to train on (default 80000)")
-    parser.add_argument("--batch", type=int, default=4096, help="tokens a step (default 4096)")
-    parser.add_argument("--lr", type=float, default=3e-3, help="highest learning rate (default 3e-3)")
-    parser.add_argument("--compile", action="store_true", help="let PyTorch compile the network: a quarter faster, needs g++")
-    parser.add_argument("--seed", type=int, default=1, help="of the stories and of the training order (default 1)")
-    parser.add_argument("--threads", type=int, default=2, help="processor threads (default 2)")
-    parser.add_argument("--sample", action="append", default=[], metavar="TEXT", help="also print what the model answers; repeatable")
-    parser.add_argument("--fixtures", metavar="FOLDER", type=pathlib.Path, help="also write demo_tokens.txt and demo_score.json, for tests")
+    option = parser.add_argument
+    option("--minutes", type=float, default=50, help="how long to train (default 50; 0: only use the checkpoint)")
+    option("--out", default=here / "quire-demo.gguf", help="the GGUF file to write")
+    option("--checkpoint", default="quire-demo.pt", help="where to keep the weights (default quire-demo.pt)")
+    option("--resume", metavar="PATH", help="begin with this checkpoint's weights and vocabulary")
+    option("--documents", type=int, default=80000, help="how many stories and chats (default 80000)")
+    option("--batch", type=int, default=4096, help="tokens a step (default 4096)")
+    option("--lr", type=float, default=3e-3, help="highest learning rate (default 3e-3)")
+    option("--compile", action="store_true", help="let PyTorch compile the network: a quarter faster, needs g++")
+    option("--seed", type=int, default=1, help="of the stories and of the training order (default 1)")
+    option("--threads", type=int, default=2, help="processor threads (default 2)")
+    option("--sample", action="append", default=[], metavar="TEXT", help="print what the model answers; repeatable")
+    option("--fixtures", metavar="FOLDER", type=pathlib.Path,
+           help="also write demo_tokens.txt and demo_score.json, for the tests")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     if args.minutes > 0:

@@ -4,6 +4,8 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 
+#define MIN_SYMBOLS 256 /* longer than nearly all words */
+
 struct run {
     struct merge *m;
     const char *text;
@@ -16,7 +18,7 @@ int merge_reserve(struct merge *m, size_t n)
     if (n <= m->cap)
         return 0;
     merge_release(m);
-    n += n / 2 + 64;
+    n = n > MIN_SYMBOLS ? n : MIN_SYMBOLS;
     if (n > UINT32_MAX / 4)
         return ERR_NOMEM;
     m->symbols = mem_alloc(n * sizeof(*m->symbols));

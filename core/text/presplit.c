@@ -34,6 +34,7 @@ static const struct {
     {"gpt-2", SHORT_FORMS "| ?\\p{L}+| ?\\p{N}+|" MARKS "|" LAST_SPACES},
     {"llama-bpe", NEWER_WORDS "|\\p{N}{1,3}|" NEWER_MARKS},
     {"qwen2", NEWER_WORDS "|\\p{N}|" NEWER_MARKS},
+    {"deepseek-r1-qwen", NEWER_WORDS "|\\p{N}|" NEWER_MARKS},
     {"smollm", SHORT_FORMS "| ?\\p{L}+|\\p{N}|" MARKS "|" SPACES "(?![^" WS "\\p{N}])|" SPACES},
 };
 

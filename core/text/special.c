@@ -7,8 +7,6 @@
 #include "core/text/tokenizer.h"
 #include "core/text/vocab.h"
 
-#define MAX_NAME 256 /* the longest in use have 50 bytes */
-
 struct special_edge {
     uint64_t key; /* (node << 8 | byte) + 1; 0 = empty */
     uint32_t to;
@@ -81,11 +79,11 @@ static int count_bytes(const struct vocab *v, const struct gguf *g, const struct
 
         if (!is_special(v, id))
             continue;
-        if (name.len > MAX_NAME)
+        if (name.len > SPECIAL_MAX_NAME)
             return text_fail(g, ERR_FORMAT, err, err_len,
                              "tokenizer.ggml.tokens: the special token %d has %zu bytes, at most "
                              "%d are supported",
-                             (int)id, name.len, MAX_NAME);
+                             (int)id, name.len, SPECIAL_MAX_NAME);
         *total += name.len;
     }
     if (*total > UINT32_MAX / 4)

@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define SPECIAL_MAX_NAME 256 /* bytes; the longest in use have 50 */
+
 struct gguf;
 struct vocab;
 

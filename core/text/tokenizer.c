@@ -107,6 +107,20 @@ static int encode_all(struct encoder *e, const char *text, size_t n, bool contro
     return rc;
 }
 
+/* Can a text of n bytes fit at all? No token stands for more than the longest piece or name, in
+ * which U+2581 (3 bytes) may stand for each space, unless bytes can be left out. */
+static bool is_hopeless(const struct encoder *e, size_t n)
+{
+    const struct vocab *v = &e->t->vocab;
+    const size_t most = v->longest > SPECIAL_MAX_NAME ? v->longest : SPECIAL_MAX_NAME;
+
+    for (int b = 0; b < 256; b++) {
+        if (v->byte_id[b] == TOKEN_NONE)
+            return false;
+    }
+    return e->max < e->out->n || n / (3 * most) > e->max - e->out->n;
+}
+
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
                      size_t max, struct token_list *out)
 {
@@ -114,7 +128,7 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsi
     const size_t n_before = out->n;
     int rc = 0;
 
-    if (n > UINT32_MAX / 4)
+    if (n > UINT32_MAX / 4 || is_hopeless(&e, n))
         return ERR_LIMIT;
     if ((flags & TOKENIZER_ADD_SPECIAL) && t->vocab.add_bos)
         rc = encoder_push(&e, t->vocab.bos);

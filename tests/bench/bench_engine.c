@@ -3,7 +3,9 @@
  *   bench_engine --model FILE [--threads N] [--isa NAME] [--prefill 512] [--decode 64] [--batch 1,4,16]
  *
  * Prints tokens a second: one prompt of --prefill tokens (median of 3), then decoding for each
- * batch size after prompts of 128 tokens (median over the steps).
+ * batch size after prompts of 128 tokens (median over the steps). Beside them what the products
+ * alone amount to: arithmetic in the prefill, bytes of weights read in a decode step. bench_kern
+ * prints the machine's limits for both.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +84,15 @@ static void forget(struct engine *e, struct stream *s)
     memset(s, 0, sizeof(*s));
 }
 
+/* Parameters of the layers' matrices: what every prompt token is multiplied with. */
+static uint64_t layer_params(const struct model *m)
+{
+    const struct model_shape *s = &m->shape;
+    const uint64_t attn = 2 * (uint64_t)(s->n_head + s->n_kv_head) * s->head_dim * s->n_embd;
+
+    return s->n_layer * (attn + 3 * (uint64_t)s->n_ff * s->n_embd);
+}
+
 static void bench_prefill(struct engine *e, struct batch *b, uint32_t n)
 {
     double seconds[3];
@@ -97,7 +108,10 @@ static void bench_prefill(struct engine *e, struct batch *b, uint32_t n)
             seconds[i] = step(e, b);
         forget(e, &s);
     }
-    printf("prefill %4u tokens            %8.1f tok/s\n", n, n / median(seconds, 3));
+    const double rate = n / median(seconds, 3);
+
+    printf("prefill %5u tokens   %8.1f tok/s   %6.0f Gop/s\n", n, rate,
+           2 * rate * (double)layer_params(e->model) / 1e9);
 }
 
 static void bench_decode(struct engine *e, struct batch *b, uint32_t n_streams, uint32_t n_steps)
@@ -116,8 +130,10 @@ static void bench_decode(struct engine *e, struct batch *b, uint32_t n_streams, 
             add_span(e, b, &streams[i], 1);
         seconds[t] = step(e, b);
     }
-    printf("decode  %4u streams           %8.1f tok/s in all\n", n_streams,
-           n_streams / median(seconds, n_steps));
+    const double steps = 1 / median(seconds, n_steps);
+
+    printf("decode  %5u streams  %8.1f tok/s   %6.1f GB/s\n", n_streams, n_streams * steps,
+           steps * (double)e->model->weight_bytes / 1e9);
     for (uint32_t i = 0; i < n_streams; i++)
         forget(e, &streams[i]);
     free(streams);

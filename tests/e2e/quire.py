@@ -11,6 +11,7 @@ import threading
 import time
 
 BIN = os.environ.get("QUIRE_BIN", "build/quire")
+DEBUG_BIN = os.environ.get("QUIRE_DEBUG_BIN", "build/debug/quire")
 MODEL = os.environ.get("QUIRE_TEST_MODEL", "")
 JSON = {"Content-Type": "application/json"}
 
@@ -31,9 +32,9 @@ class Reply:
 class Server:
     """quire serve on a free port; its log goes to a file."""
 
-    def __init__(self, *flags, model=None):
+    def __init__(self, *flags, model=None, binary=BIN):
         model = MODEL if model is None else model
-        args = [BIN, "serve", "--port", "0", *([] if not model else ["--model", str(model)]), *flags]
+        args = [binary, "serve", "--port", "0", *([] if not model else ["--model", str(model)]), *flags]
         self.log = tempfile.NamedTemporaryFile(prefix="quire-e2e-", suffix=".log")
         self.process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=self.log, text=True)
         line = self.process.stdout.readline()

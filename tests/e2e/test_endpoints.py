@@ -156,3 +156,29 @@ def test_metrics_count_what_happened(start):
     assert after["process_open_fds"] > 5 and after["process_resident_memory_bytes"] > 1 << 20
     assert after["process_start_time_seconds"] > 1_600_000_000
     assert after["quire_kv_blocks_total"] > 0
+
+
+def test_where_to_listen(start):
+    import subprocess
+    from quire import BIN
+    s = start()
+    taken = subprocess.run([BIN, "serve", "--port", str(s.port)], capture_output=True, text=True, timeout=60,
+                           check=False)
+    assert taken.returncode != 0 and f"cannot listen on 127.0.0.1:{s.port}: " in taken.stderr
+    nowhere = subprocess.run([BIN, "serve", "--host", "no.such.name.invalid"], capture_output=True, text=True,
+                             timeout=60, check=False)
+    assert nowhere.returncode != 0 and "cannot listen on no.such.name.invalid" in nowhere.stderr
+
+
+def test_ipv6(start):
+    import http.client
+    import socket
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("skip: no IPv6 here")
+    s = start("--host", "::1")
+    c = http.client.HTTPConnection("::1", s.port, timeout=20)
+    c.request("GET", "/health")
+    assert c.getresponse().status == 200
+    c.close()

@@ -21,7 +21,7 @@
 
 struct live {
     struct request *r;
-    uint32_t n_done;      /* tokens generated */
+    uint32_t n_done; /* tokens generated */
     uint64_t started_us, first_us;
     bool cancelled;
 };
@@ -56,8 +56,8 @@ static void fill_top(struct event *e, const struct sampling *s)
 {
     e->logprob = -0.25f;
     for (int32_t k = 0; k < s->n_top; k++)
-        e->top[e->n_top++] =
-            (struct top_logprob){(e->token + k) % (BYTE_WORDS + BYTE_N_WORDS), -0.25f - 1.5f * (float)k};
+        e->top[e->n_top++] = (struct top_logprob){(e->token + k) % (BYTE_WORDS + BYTE_N_WORDS),
+                                                  -0.25f - 1.5f * (float)k};
 }
 
 static void score(struct fake *f, const struct request *r)
@@ -191,8 +191,15 @@ int main(int argc, char **argv)
         .max_sequences = fake.slots,
         .max_outstanding = fake.slots + 64,
         .request_timeout_s = 60,
-        .model = {.id = "fake", .arch = "none", .ftype = "none", .created = 1, .n_vocab = 266,
-                  .n_ctx_train = 4096, .n_embd = 1, .max_context = 4096, .max_kv_tokens = 65536},
+        .model = {.id = "fake",
+                  .arch = "none",
+                  .ftype = "none",
+                  .created = 1,
+                  .n_vocab = 266,
+                  .n_ctx_train = 4096,
+                  .n_embd = 1,
+                  .max_context = 4096,
+                  .max_kv_tokens = 65536},
         .tokenizer = t,
         .isa = "none",
     };

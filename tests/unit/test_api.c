@@ -62,15 +62,16 @@ static void every_field_arrives(void **state)
     struct prepared p;
     (void)state;
 
-    prepare_text(&p,
-                 "{\"model\":\"m\",\"prompt\":[[4,5],[6]],\"n\":2,\"max_tokens\":9,\"min_tokens\":3,"
-                 "\"temperature\":0.5,\"top_p\":0.9,\"top_k\":40,\"min_p\":0.25,\"seed\":77,"
-                 "\"repetition_penalty\":1.5,\"frequency_penalty\":-1,\"presence_penalty\":2,"
-                 "\"logit_bias\":{\"3\":-100,\"9\":5,\"3\":7},\"stop\":[\"x\",\"yy\"],"
-                 "\"stop_token_ids\":[8,9],\"logprobs\":4,\"echo\":true,\"ignore_eos\":true,"
-                 "\"return_token_ids\":true,\"stream\":true,\"stream_options\":{\"include_usage\":true},"
-                 "\"priority\":\"critical\",\"deadline_ms\":5000,\"user\":\"u\",\"what\":1,\"ever\":{}}",
-                 "low");
+    prepare_text(
+        &p,
+        "{\"model\":\"m\",\"prompt\":[[4,5],[6]],\"n\":2,\"max_tokens\":9,\"min_tokens\":3,"
+        "\"temperature\":0.5,\"top_p\":0.9,\"top_k\":40,\"min_p\":0.25,\"seed\":77,"
+        "\"repetition_penalty\":1.5,\"frequency_penalty\":-1,\"presence_penalty\":2,"
+        "\"logit_bias\":{\"3\":-100,\"9\":5,\"3\":7},\"stop\":[\"x\",\"yy\"],"
+        "\"stop_token_ids\":[8,9],\"logprobs\":4,\"echo\":true,\"ignore_eos\":true,"
+        "\"return_token_ids\":true,\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+        "\"priority\":\"critical\",\"deadline_ms\":5000,\"user\":\"u\",\"what\":1,\"ever\":{}}",
+        "low");
     assert_int_equal(p.error.status, 0);
     assert_int_equal(p.n_choices, 4);
     assert_int_equal(p.params.n_unknown, 2);
@@ -126,7 +127,8 @@ static void lengths_are_fitted_or_refused(void **state)
     }
     struct server_options opt = options();
     opt.model.max_kv_tokens = 1000;
-    struct buf b = {.data = (char *)"{\"prompt\":\"0123456789\",\"max_tokens\":1000}", .len = 41,
+    struct buf b = {.data = (char *)"{\"prompt\":\"0123456789\",\"max_tokens\":1000}",
+                    .len = 41,
                     .max = SIZE_MAX};
     p = (struct prepared){0};
     prepare(&p, &opt, &b, NULL);
@@ -197,8 +199,9 @@ static void without_a_seed_every_request_has_its_own(void **state)
 /* Each allocation fails once: an answer every time, and nothing is lost (the sanitizer looks). */
 static void survives_failing_allocations(void **state)
 {
-    static const char body[] = "{\"prompt\":[\"hello\",\"x\"],\"n\":2,\"stop\":[\"a\",\"b\"],\"echo\":true,"
-                               "\"presence_penalty\":1,\"logprobs\":1}";
+    static const char body[] =
+        "{\"prompt\":[\"hello\",\"x\"],\"n\":2,\"stop\":[\"a\",\"b\"],\"echo\":true,"
+        "\"presence_penalty\":1,\"logprobs\":1}";
     int64_t n = 0;
     bool failed;
     (void)state;
@@ -231,10 +234,12 @@ struct stage { /* a choice with everything that it borrows */
 static void set_up(struct stage *s, const char *prompt, const char *stop)
 {
     *s = (struct stage){.rules = {.tokenizer = &tokenizer, .stop = &s->stop}};
-    s->prompt = (struct prompt){.text = mem_strdup(prompt), .n_text = strlen(prompt), .is_text = true,
+    s->prompt = (struct prompt){.text = mem_strdup(prompt),
+                                .n_text = strlen(prompt),
+                                .is_text = true,
                                 .has_added_bos = true};
-    tokenizer_encode(&tokenizer, prompt, strlen(prompt), TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL,
-                     SIZE_MAX, &s->prompt.ids);
+    tokenizer_encode(&tokenizer, prompt, strlen(prompt),
+                     TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, SIZE_MAX, &s->prompt.ids);
     if (stop != NULL)
         s->stop.text[s->stop.n++] = mem_strdup(stop);
     buf_init(&s->scratch, 1 << 20);
@@ -253,8 +258,12 @@ static void tear_down(struct stage *s)
 
 static struct event token(int32_t id)
 {
-    return (struct event){.kind = EVENT_TOKEN, .token = id, .is_eog = id == BYTE_EOS, .logprob = -0.5f,
-                          .n_top = 1, .top = {{.id = BYTE_0 + 'z', .logprob = -0.25f}}};
+    return (struct event){.kind = EVENT_TOKEN,
+                          .token = id,
+                          .is_eog = id == BYTE_EOS,
+                          .logprob = -0.5f,
+                          .n_top = 1,
+                          .top = {{.id = BYTE_0 + 'z', .logprob = -0.25f}}};
 }
 
 static bool feed(struct stage *s, int32_t id)
@@ -282,14 +291,15 @@ static void text_and_finish(void **state)
     assert_false(choice_has_news(&s.choice));
     assert_false(feed(&s, BYTE_WORDS));
     assert_true(choice_has_news(&s.choice));
-    assert_string_equal(render(&s),
-                        "{\"index\":3,\"text\":\"hello\",\"finish_reason\":null,\"logprobs\":null}");
+    assert_string_equal(
+        render(&s), "{\"index\":3,\"text\":\"hello\",\"finish_reason\":null,\"logprobs\":null}");
     assert_false(choice_has_news(&s.choice));
     feed(&s, BYTE_WORDS + 1);
     feed(&s, BYTE_EOS);
     choice_end(&s.choice, FINISH_STOP, &s.scratch);
-    assert_string_equal(render(&s),
-                        "{\"index\":3,\"text\":\" world\",\"finish_reason\":\"stop\",\"logprobs\":null}");
+    assert_string_equal(
+        render(&s),
+        "{\"index\":3,\"text\":\" world\",\"finish_reason\":\"stop\",\"logprobs\":null}");
     assert_int_equal(s.choice.n_tokens, 3);
     tear_down(&s);
 }
@@ -306,8 +316,9 @@ static void characters_are_whole(void **state)
     feed(&s, BYTE_0 + 0x82);
     assert_false(choice_has_news(&s.choice));
     feed(&s, BYTE_0 + 0xac);
-    assert_string_equal(render(&s),
-                        "{\"index\":0,\"text\":\"\xe2\x82\xac\",\"finish_reason\":null,\"logprobs\":null}");
+    assert_string_equal(
+        render(&s),
+        "{\"index\":0,\"text\":\"\xe2\x82\xac\",\"finish_reason\":null,\"logprobs\":null}");
     feed(&s, BYTE_0 + 0xe2);
     choice_end(&s.choice, FINISH_LENGTH, &s.scratch);
     assert_string_equal(
@@ -328,8 +339,8 @@ static void stop_ends_over_token_boundaries(void **state)
     assert_true(feed(&s, BYTE_WORDS + 1));
     assert_false(feed(&s, BYTE_WORDS)); /* what the engine had still made is not wanted */
     choice_end(&s.choice, FINISH_CANCELLED, &s.scratch);
-    assert_string_equal(render(&s),
-                        "{\"index\":0,\"text\":\"hel\",\"finish_reason\":\"stop\",\"logprobs\":null}");
+    assert_string_equal(
+        render(&s), "{\"index\":0,\"text\":\"hel\",\"finish_reason\":\"stop\",\"logprobs\":null}");
     assert_int_equal(s.choice.n_tokens, 2);
     tear_down(&s);
 }
@@ -370,7 +381,8 @@ static void logprobs_are_parallel_arrays(void **state)
         "\"token_logprobs\":[-0.5,-0.5,-0.5,-0.5,-0.5],"
         "\"top_logprobs\":[{\"z\":-0.25,\"hello\":-0.5},{\"z\":-0.25,\"bytes:\\\\xc3\":-0.5},"
         "{\"z\":-0.25,\"bytes:\\\\xa9\":-0.5},{\"z\":-0.25},{\"z\":-0.25,\"</s>\":-0.5}],"
-        "\"text_offset\":[0,5,5,6,7]},\"token_ids\":[259,198,172,125,1],\"prompt_token_ids\":[0,107,108]}");
+        "\"text_offset\":[0,5,5,6,7]},\"token_ids\":[259,198,172,125,1],\"prompt_token_ids\":[0,"
+        "107,108]}");
     tear_down(&s);
 }
 

@@ -1,4 +1,4 @@
-/* tests/unit/test_json.c - JSON at the edge, error objects, histograms of the pace. */
+/* tests/unit/test_json.c - JSON at the edge, error objects, what to tell a client that waits, the watchdog. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,9 +15,10 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "server/error.h"
+#include "server/facts.h"
 #include "server/field.h"
 #include "server/json.h"
-#include "server/pace.h"
+#include "server/tempo.h"
 
 static int parse(const char *text, size_t n)
 {
@@ -52,9 +53,16 @@ static void parses_one_value(void **state)
 
 static void refuses_what_is_no_utf8(void **state)
 {
-    static const char *const bad[] = {"\x80",     "\xc0\x80",     "\xc3",         "\xe2\x82",
-                                      "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\xff",
-                                      "\xe0\x80\x80", "\xf0\x80\x80\x80"};
+    static const char *const bad[] = {"\x80",
+                                      "\xc0\x80",
+                                      "\xc3",
+                                      "\xe2\x82",
+                                      "\xed\xa0\x80",
+                                      "\xf4\x90\x80\x80",
+                                      "\xf8\x88\x80\x80\x80",
+                                      "\xff",
+                                      "\xe0\x80\x80",
+                                      "\xf0\x80\x80\x80"};
     char text[32];
     (void)state;
 
@@ -111,8 +119,8 @@ static void escapes_strings(void **state)
 /* Every float reads back as itself: streamed log-probabilities are compared bit by bit. */
 static void writes_floats_that_read_back(void **state)
 {
-    static const float values[] = {0.0f,    -0.25f,  -0.31f,   1e-30f,      -123456.7f, FLT_MAX,
-                                   FLT_MIN, 0.1f,    -1.0f / 3, 16777216.0f, -1e-7f,     3.4e-45f};
+    static const float values[] = {0.0f,    -0.25f, -0.31f,    1e-30f,      -123456.7f, FLT_MAX,
+                                   FLT_MIN, 0.1f,   -1.0f / 3, 16777216.0f, -1e-7f,     3.4e-45f};
     struct buf b;
     (void)state;
 
@@ -138,10 +146,12 @@ static void renders_errors(void **state)
     (void)state;
 
     buf_init(&b, 1000);
-    assert_true(api_error_set(&e, 400, "temperature", NULL, "'%s' must be %d", "temperature", 1) < 0);
+    assert_true(api_error_set(&e, 400, "temperature", NULL, "'%s' must be %d", "temperature", 1) <
+                0);
     api_error_render(&e, &b);
-    assert_string_equal(b.data, "{\"error\":{\"message\":\"'temperature' must be 1\",\"type\":"
-                                "\"invalid_request_error\",\"param\":\"temperature\",\"code\":null}}");
+    assert_string_equal(b.data,
+                        "{\"error\":{\"message\":\"'temperature' must be 1\",\"type\":"
+                        "\"invalid_request_error\",\"param\":\"temperature\",\"code\":null}}");
     buf_clear(&b);
     api_error_set(&e, 429, NULL, "queue_full", "full");
     api_error_render(&e, &b);
@@ -178,26 +188,48 @@ static void finds_the_last_of_a_name(void **state)
     cJSON_Delete(v);
 }
 
-static void pace_tells_when_to_come_back(void **state)
+static void tempo_tells_when_to_come_back(void **state)
 {
-    struct pace p;
+    struct tempo p;
     uint64_t now = 1000000;
     (void)state;
 
-    pace_start(&p, now);
-    assert_int_equal(pace_wait_ms(&p, 1, now), PACE_MAX_WAIT_MS);
+    tempo_start(&p, now);
+    assert_int_equal(tempo_wait_ms(&p, 1, now), TEMPO_MAX_WAIT_MS);
     for (int i = 0; i < 1000; i++) /* ten a second, for longer than the window */
-        pace_end(&p, now += 100000);
-    assert_true(fabs(pace_rate(&p, now) - 10) < 0.5);
-    assert_true(pace_wait_ms(&p, 20, now) > 1900 && pace_wait_ms(&p, 20, now) < 2100);
-    assert_int_equal(pace_wait_ms(&p, 0, now), PACE_MIN_WAIT_MS);
-    assert_int_equal(pace_wait_ms(&p, 1000000, now), PACE_MAX_WAIT_MS);
+        tempo_end(&p, now += 100000);
+    assert_true(fabs(tempo_rate(&p, now) - 10) < 0.5);
+    assert_true(tempo_wait_ms(&p, 20, now) > 1900 && tempo_wait_ms(&p, 20, now) < 2100);
+    assert_int_equal(tempo_wait_ms(&p, 0, now), TEMPO_MIN_WAIT_MS);
+    assert_int_equal(tempo_wait_ms(&p, 1000000, now), TEMPO_MAX_WAIT_MS);
     now += 150000000; /* ten windows of silence */
-    assert_true(pace_rate(&p, now) < 0.01);
-    pace_start(&p, now);
+    assert_true(tempo_rate(&p, now) < 0.01);
+    tempo_start(&p, now);
     for (int i = 0; i < 10; i++) /* a young estimate is not too low */
-        pace_end(&p, now += 100000);
-    assert_true(fabs(pace_rate(&p, now) - 10) < 1);
+        tempo_end(&p, now += 100000);
+    assert_true(fabs(tempo_rate(&p, now) - 10) < 1);
+}
+
+/* A step is wedged when it was seen under way for a minute, not when the engine slept before it. */
+static void watchdog_sees_a_stuck_step_only(void **state)
+{
+    struct engine_stats s = {.last_step_us = 5, .busy = false};
+    struct facts_watchdog w = {0};
+    uint64_t now = 1000 * (uint64_t)FACTS_WEDGED_US;
+    (void)state;
+
+    assert_false(facts_is_wedged(&w, &s, now));
+    s.busy = true;
+    assert_false(facts_is_wedged(&w, &s, now += FACTS_WEDGED_US + 1));
+    assert_false(facts_is_wedged(&w, &s, now += FACTS_WEDGED_US));
+    assert_true(facts_is_wedged(&w, &s, now += 1));
+    s.last_step_us = now;
+    assert_false(facts_is_wedged(&w, &s, now));
+    assert_true(facts_is_wedged(&w, &s, now += FACTS_WEDGED_US + 1));
+    s.busy = false;
+    assert_false(facts_is_wedged(&w, &s, now));
+    s.busy = true;
+    assert_false(facts_is_wedged(&w, &s, now += FACTS_WEDGED_US + 1));
 }
 
 int main(void)
@@ -211,7 +243,8 @@ int main(void)
         cmocka_unit_test(renders_errors),
         cmocka_unit_test(cuts_messages_between_characters),
         cmocka_unit_test(finds_the_last_of_a_name),
-        cmocka_unit_test(pace_tells_when_to_come_back),
+        cmocka_unit_test(watchdog_sees_a_stuck_step_only),
+        cmocka_unit_test(tempo_tells_when_to_come_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,8 +42,12 @@ static void same_for_every_cut(void **state)
         {"abc", {"abc"}, "", true},
         {"one two three", {"two three", "two"}, "one ", true},
         {"one two three", {"wo t", "two th"}, "one t", true}, /* complete first */
-        {"xabcd", {"bcd", "abcd"}, "x", true},               /* together: the longer one */
-        {"a\xe2\x82\xac" "b", {"\xe2\x82\xac"}, "a", true},
+        {"xabcd", {"bcd", "abcd"}, "x", true},                /* together: the longer one */
+        {"a\xe2\x82\xac"
+         "b",
+         {"\xe2\x82\xac"},
+         "a",
+         true},
         {"", {"a"}, "", false},
     };
     struct buf out;

@@ -1,0 +1,32 @@
+/* server/tempo.h - how fast requests end: a moving estimate for Retry-After.
+ *
+ * Each end counts 1 and fades with a time constant of TEMPO_TAU_S, so the estimate follows the load
+ * of about the last half minute. Time comes in as an argument.
+ *
+ * Thread: one owner.
+ * Memory: none.
+ */
+#ifndef SERVER_TEMPO_H
+#define SERVER_TEMPO_H
+
+#include <stdint.h>
+
+#define TEMPO_TAU_S 15.0
+#define TEMPO_MAX_WAIT_MS 60000u /* nobody is told to wait longer: by then the estimate is stale */
+#define TEMPO_MIN_WAIT_MS 50u
+
+struct tempo {
+    uint64_t start_us, last_us; /* start 0: nothing measured yet */
+    double weight;              /* faded count of ends at last_us */
+};
+
+void tempo_start(struct tempo *p, uint64_t now_us);
+void tempo_end(struct tempo *p, uint64_t now_us); /* a request ended now */
+
+/* Ends per second. */
+double tempo_rate(const struct tempo *p, uint64_t now_us);
+
+/* Milliseconds until n more requests will have ended, within the two bounds. */
+uint32_t tempo_wait_ms(const struct tempo *p, uint32_t n, uint64_t now_us);
+
+#endif
