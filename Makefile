@@ -139,7 +139,7 @@ install: $(BUILD)/quire ## into $(DESTDIR)$(PREFIX), with the sample configurati
 uninstall: ## remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/quire $(DESTDIR)$(PREFIX)/share/quire/quire.conf
 docker: ## the container image
-	docker build -f docker/Dockerfile -t quire .
+	docker build -f docker/Dockerfile --build-arg VERSION=$(VERSION) -t quire .
 clean: ## remove everything built
 	rm -rf build
 

@@ -25,11 +25,14 @@ struct option {
 };
 
 static const struct option options[] = {
-#define STR(n, d, h) {.name = #n, .type = OPTION_STR, .offset = offsetof(struct config, n), .def = d, .help = h},
-#define INT(n, d, lo, hi, h) {.name = #n, .type = OPTION_INT, .offset = offsetof(struct config, n), .num = d, .min = lo, .max = hi, .help = h},
-#define SIZE(n, d, lo, hi, h) {.name = #n, .type = OPTION_SIZE, .offset = offsetof(struct config, n), .num = d, .min = lo, .max = hi, .help = h},
-#define ENUM(n, d, w, h) {.name = #n, .type = OPTION_ENUM, .offset = offsetof(struct config, n), .def = d, .words = w, .help = h},
+#define ROW(n, t, h, ...)                                                                          \
+    {.name = #n, .type = t, .offset = offsetof(struct config, n), .help = h, __VA_ARGS__},
+#define STR(n, d, h) ROW(n, OPTION_STR, h, .def = d)
+#define INT(n, d, lo, hi, h) ROW(n, OPTION_INT, h, .num = d, .min = lo, .max = hi)
+#define SIZE(n, d, lo, hi, h) ROW(n, OPTION_SIZE, h, .num = d, .min = lo, .max = hi)
+#define ENUM(n, d, w, h) ROW(n, OPTION_ENUM, h, .def = d, .words = w)
 #include "config/options.inc"
+#undef ROW
 #undef STR
 #undef INT
 #undef SIZE
@@ -89,8 +92,10 @@ static int parse_int(const char *text, int64_t *out)
 
 static bool has_word(const char *words, const char *word)
 {
-    const size_t n = strlen(word);
+    const size_t n = strcspn(word, "|");
 
+    if (word[n] != '\0')
+        return false;
     for (const char *w = words; w != NULL; w = strchr(w, '|') != NULL ? strchr(w, '|') + 1 : NULL)
         if (n > 0 && strncmp(w, word, n) == 0 && (w[n] == '|' || w[n] == '\0'))
             return true;
@@ -241,30 +246,43 @@ struct file_state {
     struct setting setting;
 };
 
-/* inih reads through this: it counts lines and refuses one that would be cut in two. */
+/* inih reads through this: it counts lines, refuses one that would be cut in two, and drops leading
+ * blanks, which inih would take for the continuation of the line before. */
 static char *read_line(char *buf, int size, void *stream)
 {
     struct file_state *f = stream;
     char *line = fgets(buf, size, f->file);
+    size_t blanks;
 
     f->line++;
-    if (line != NULL && strchr(line, '\n') == NULL && (int)strlen(line) == size - 1) {
+    if (line == NULL && ferror(f->file)) { /* a directory, for one */
+        snprintf(f->setting.err, f->setting.err_len, "cannot read the configuration file '%s': %s",
+                 f->path, strerror(errno));
+        f->rc = ERR_INVAL;
+    }
+    if (line == NULL)
+        return NULL;
+    if (strchr(line, '\n') == NULL && (int)strlen(line) == size - 1) {
         snprintf(f->setting.err, f->setting.err_len, "%s:%d: the line is longer than %d bytes",
                  f->path, f->line, size - 2);
         f->rc = ERR_INVAL;
         return NULL;
     }
+    blanks = strspn(line, " \t");
+    memmove(line, line + blanks, strlen(line + blanks) + 1);
     return line;
 }
 
 static int on_pair(void *user, const char *section, const char *name, const char *value)
 {
     struct file_state *f = user;
+    const size_t n = strlen(f->path);
     char where[140];
 
     if (f->rc < 0)
         return 0;
-    snprintf(where, sizeof(where), "%s:%d", f->path, f->line);
+    /* Of a long path the end is kept: the line number must survive. */
+    snprintf(where, sizeof(where), "%s:%d", n > 120 ? f->path + n - 120 : f->path, f->line);
     f->setting.where = where;
     if (section[0] != '\0') {
         snprintf(f->setting.err, f->setting.err_len,
@@ -290,7 +308,7 @@ static int load_file(const struct setting *s, const char *path)
     }
     bad_line = ini_parse_stream(read_line, &f, on_pair, &f);
     fclose(f.file);
-    if (f.rc == 0 && bad_line != 0) {
+    if (f.rc == 0 && bad_line > 0) {
         snprintf(s->err, s->err_len, "%s:%d: not a line of the form name = value", path, bad_line);
         f.rc = ERR_INVAL;
     }
@@ -400,6 +418,11 @@ static int check_together(const struct config *c, char *err, size_t err_len)
                  c->max_batch_tokens, c->max_sequences);
         return ERR_INVAL;
     }
+    if (c->swap_file[0] != '\0') {
+        snprintf(err, err_len, "'swap_file' must be empty, got '%s': this version has no swap tiers",
+                 c->swap_file);
+        return ERR_INVAL;
+    }
     return 0;
 }
 
@@ -408,6 +431,7 @@ int config_load(struct config *c, int argc, char *const *argv, enum config_actio
 {
     struct setting s = {.config = c, .err = err, .err_len = err_len};
     const char *file = getenv("QUIRE_CONFIG");
+    bool is_question;
     int rc;
 
     *action = CONFIG_RUN;
@@ -418,10 +442,12 @@ int config_load(struct config *c, int argc, char *const *argv, enum config_actio
     s.where = "command line";
     if (rc == 0)
         rc = load_flags(&s, argc, argv, action, &file);
-    if (rc == 0 && file != NULL && *action != CONFIG_HELP && *action != CONFIG_VERSION)
+    /* A broken file or variable must not keep --help from answering. */
+    is_question = *action == CONFIG_HELP || *action == CONFIG_VERSION;
+    if (rc == 0 && file != NULL && !is_question)
         rc = load_file(&s, file);
     s.where = "environment";
-    if (rc == 0)
+    if (rc == 0 && !is_question)
         rc = load_environment(&s);
     s.where = "command line";
     if (rc == 0)
@@ -444,49 +470,80 @@ void config_release(struct config *c)
 
 /* ---- printing ---- */
 
-static void format_value(const struct config *c, const struct option *o, char *buf, size_t size)
+/* The value as text: in `buf`, or the string itself, which may be longer. */
+static const char *show_value(const struct config *c, const struct option *o, char *buf, size_t size)
 {
     const void *at = (const char *)c + o->offset;
 
+    if (o->type == OPTION_STR || o->type == OPTION_ENUM)
+        return *(char *const *)at;
     if (o->type == OPTION_INT)
         snprintf(buf, size, "%" PRId64, *(const int64_t *)at);
-    else if (o->type == OPTION_SIZE)
-        format_size(buf, size, *(const uint64_t *)at);
     else
-        snprintf(buf, size, "%s", *(char *const *)at);
+        format_size(buf, size, *(const uint64_t *)at);
+    return buf;
 }
 
 void config_print(const struct config *c, FILE *out)
 {
     for (size_t i = 0; i < N_OPTIONS; i++) {
-        char value[512];
+        char buf[32];
 
-        format_value(c, &options[i], value, sizeof(value));
-        fprintf(out, "%-17s = %-12s # %s\n", options[i].name, value, c->source->text[i]);
+        fprintf(out, "%-17s = %-12s # %s\n", options[i].name,
+                show_value(c, &options[i], buf, sizeof(buf)), c->source->text[i]);
     }
+}
+
+#define HELP_COLUMN 22
+#define HELP_WIDTH 80
+
+/* The text from HELP_COLUMN on, broken between words. */
+static void print_wrapped(const char *text, FILE *out)
+{
+    size_t column = HELP_COLUMN;
+
+    while (*text != '\0') {
+        const size_t n = strcspn(text, " ");
+
+        if (column > HELP_COLUMN && column + n > HELP_WIDTH) {
+            fprintf(out, "\n%*s", HELP_COLUMN, "");
+            column = HELP_COLUMN;
+        }
+        fprintf(out, "%.*s", (int)n, text);
+        column += n;
+        text += n;
+        if (*text == ' ') {
+            text++;
+            if (column + 1 + strcspn(text, " ") <= HELP_WIDTH)
+                fputc(' ', out);
+            column++;
+        }
+    }
+    fputc('\n', out);
 }
 
 void config_print_help(FILE *out)
 {
     struct config c = {0};
     struct config_source source;
+    int rc;
 
     c.source = &source;
-    if (load_defaults(&c) < 0)
-        return;
-    for (size_t i = 0; i < N_OPTIONS; i++) {
-        char flag[64], value[64];
-        int n = snprintf(flag, sizeof(flag), "--%s", options[i].name);
+    rc = load_defaults(&c);
+    c.source = NULL;
+    for (size_t i = 0; rc == 0 && i < N_OPTIONS; i++) {
+        const struct option *o = &options[i];
+        char flag[64], buf[32], text[300];
+        const char *value = show_value(&c, o, buf, sizeof(buf));
+        const int n = snprintf(flag, sizeof(flag), "--%s", o->name);
 
         for (int j = 2; j < n; j++)
             flag[j] = flag[j] == '_' ? '-' : flag[j];
-        format_value(&c, &options[i], value, sizeof(value));
-        fprintf(out, "  %-19s %s%s%s%s", flag, options[i].help, value[0] != '\0' ? " [" : "", value,
-                value[0] != '\0' ? "]" : "");
-        if (options[i].type == OPTION_ENUM)
-            fprintf(out, " (%s)", options[i].words);
-        fputc('\n', out);
+        snprintf(text, sizeof(text), "%s%s%s%s%s%s%s", o->help, value[0] != '\0' ? " [" : "", value,
+                 value[0] != '\0' ? "]" : "", o->words != NULL ? " (" : "",
+                 o->words != NULL ? o->words : "", o->words != NULL ? ")" : "");
+        fprintf(out, "  %-19s ", flag);
+        print_wrapped(text, out);
     }
-    c.source = NULL;
     config_release(&c);
 }

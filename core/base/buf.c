@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,6 +40,8 @@ int buf_reserve(struct buf *b, size_t more)
         return b->err = ERR_LIMIT;
     if (b->len + more < b->cap)
         return 0;
+    if (b->len + more > SIZE_MAX / 2) /* doubling would overflow */
+        return b->err = ERR_NOMEM;
     while (cap <= b->len + more)
         cap *= 2;
     data = mem_realloc(b->data, cap);

@@ -1,6 +1,7 @@
 /* core/base/mem.c - see mem.h. */
 #include "core/base/mem.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,6 +111,14 @@ void mem_unmap(void *p, size_t bytes)
 }
 
 #ifdef QUIRE_DEBUG
+#ifdef __has_feature /* clang's way to say which sanitizer is on */
+#if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
+#define __SANITIZE_ADDRESS__ 1
+#elif __has_feature(thread_sanitizer) && !defined(__SANITIZE_THREAD__)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+
 static _Thread_local const char *guard_phase;
 
 void mem_guard_begin(const char *phase)
@@ -143,9 +152,11 @@ static void guard_check(void)
 extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
+extern void *__libc_memalign(size_t, size_t);
 void *malloc(size_t n);
 void *calloc(size_t c, size_t n);
 void *realloc(void *p, size_t n);
+int posix_memalign(void **out, size_t alignment, size_t n);
 
 __attribute__((visibility("default"))) void *malloc(size_t n)
 {
@@ -163,6 +174,13 @@ __attribute__((visibility("default"))) void *realloc(void *p, size_t n)
 {
     guard_check();
     return __libc_realloc(p, n);
+}
+
+__attribute__((visibility("default"))) int posix_memalign(void **out, size_t alignment, size_t n)
+{
+    guard_check();
+    *out = __libc_memalign(alignment, n);
+    return *out != NULL ? 0 : ENOMEM;
 }
 #endif
 #else

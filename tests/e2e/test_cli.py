@@ -1,0 +1,252 @@
+"""The commands on the terminal: what they print, and how they refuse."""
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from quire import BIN
+
+ROOT = pathlib.Path(__file__).parents[2]
+TOOLS = os.environ.get("QUIRE_TOOLS", "build/tools")
+SETTINGS = re.findall(r"^(?:STR|INT|SIZE|ENUM)\((\w+)", (ROOT / "config/options.inc").read_text(), re.M)
+SCORES = {  # mean negative log-likelihood in float64, from the data's README
+    "stories260K.f16": 1.745705, "stories260K-x256-llama.F16": 1.745749,
+    "stories260K-x256-llama.BF16": 1.744835, "stories260K-x256-llama.Q8_0": 1.745663,
+    "stories260K-x256-llama.Q6_K": 1.752522, "stories260K-x256-llama.Q4_K_M": 1.763520,
+    "stories260K-x256-llama.Q4_0": 1.782620,
+}
+
+
+def quire(*args, stdin=b"", env=None, timeout=120):
+    """Run it to the end; the environment holds no settings but `env`."""
+    clean = {k: v for k, v in os.environ.items()
+             if k != "QUIRE_CONFIG" and k.removeprefix("QUIRE_").lower() not in SETTINGS}
+    run = subprocess.run([BIN, *map(str, args)], input=stdin, capture_output=True, timeout=timeout,
+                         env={**clean, **(env or {})}, check=False)
+    run.out, run.err = run.stdout.decode(), run.stderr.decode()
+    assert "Sanitizer" not in run.err and "runtime error" not in run.err, run.err
+    return run
+
+
+def refused(run, code, *words):
+    """Nothing but one sentence, which holds the words."""
+    assert run.returncode == code, run.err
+    assert run.out == ""
+    assert run.err.startswith("quire: ") and run.err.count("\n") == 1, run.err
+    for word in words:
+        assert str(word) in run.err
+
+
+def printed_config(*args, env=None):
+    run = quire("--print-config", *args, env=env)
+    assert run.returncode == 0, run.err
+    rows = [re.fullmatch(r"(\w+) += (.*?) +# (.*)", line) for line in run.out.splitlines()]
+    assert all(rows), run.out
+    return {r[1]: (r[2].strip(), r[3]) for r in rows}
+
+
+# ---- help and settings
+
+@pytest.mark.parametrize("args", [["--help"], ["-h"], ["serve", "--help"]])
+def test_help(args):
+    run = quire(*args, env={"QUIRE_PORT": "nonsense"})
+    assert run.returncode == 0 and run.err == ""
+    assert all(len(line) <= 100 for line in run.out.splitlines())
+    assert len(SETTINGS) > 20
+    for name in [*SETTINGS, "config", "print-config", "version"]:
+        assert "--" + name.replace("_", "-") in run.out
+    for command in ["generate", "score", "inspect", "tokenize"]:
+        assert "quire " + command in run.out
+
+
+@pytest.mark.parametrize("command", ["generate", "score", "inspect", "tokenize"])
+def test_help_of_a_command(command):
+    run = quire(command, "--help")
+    assert run.returncode == 0 and run.err == ""
+    assert run.out.startswith("quire " + command)
+    assert all(len(line) <= 100 for line in run.out.splitlines())
+
+
+def test_version():
+    run = quire("--version")
+    assert run.returncode == 0 and re.fullmatch(r"quire \S+\n", run.out)
+
+
+def test_print_config(tmp_path):
+    rows = printed_config()
+    assert list(rows) == SETTINGS
+    assert {source for _, source in rows.values()} == {"default"}
+    file = tmp_path / "q.conf"
+    file.write_text("port = 1\nkv_memory = 2g\nthreads = 3\n")
+    rows = printed_config("--config", file, "--port", "2", env={"QUIRE_THREADS": "4"})
+    assert rows["port"] == ("2", "command line")
+    assert rows["threads"] == ("4", "environment")
+    assert rows["kv_memory"][0] == "2g" and rows["kv_memory"][1].endswith(":2")
+    assert rows["host"] == ("127.0.0.1", "default")
+    assert printed_config("--config", ROOT / "config/quire.conf")["host"][1] == "default"
+
+
+# ---- wrong usage is 2, what went wrong is 1
+
+@pytest.mark.parametrize("args, words", [
+    (["serv"], ["'serv'", "serve"]),
+    (["--port", "65536"], ["--port", "0 to 65535", "65536"]),
+    (["--kv-memory", "12q"], ["--kv-memory", "1m to 1t", "12q"]),
+    (["--policy", "fcfs|priority"], ["--policy", "fcfs|priority"]),
+    (["--prot", "1"], ["--prot"]),
+    (["--port"], ["--port", "value"]),
+    (["--isa", "avx9"], ["--isa", "avx9", "auto|scalar|avx2|avx512"]),
+    (["generate"], ["--prompt"]),
+    (["generate", "--prompt"], ["--prompt", "value"]),
+    (["generate", "--prompt", "x", "--temperature", "nan"], ["--temperature", "nan"]),
+    (["generate", "--prompt", "x", "--max-tokens", "0"], ["--max-tokens", "from 1"]),
+    (["score"], ["--ids", "--text"]),
+    (["score", "--ids", "a", "--text", "b"], ["--ids", "--text"]),
+    (["inspect"], ["inspect FILE"]),
+    (["tokenize", "extra"], ["extra"]),
+])
+def test_wrong_usage(args, words):
+    refused(quire(*args), 2, *words)
+
+
+def test_isa_that_is_not_there():
+    flags = re.search(r"^flags\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)[1].split()
+    needs = {"avx2": ["avx2", "fma", "f16c"], "avx512": ["avx512f", "avx512bw", "avx512vl", "avx512_vnni"]}
+    for isa, wanted in needs.items():
+        run = quire("generate", "--prompt", "A", "--max-tokens", "1", "--isa", isa)
+        if all(f in flags for f in wanted):
+            assert run.returncode == 0, run.err
+        else:
+            refused(run, 2, isa, "not available")
+
+
+@pytest.mark.parametrize("args", [["serve", "--port", "0"], ["generate", "--prompt", "x"],
+                                  ["score", "--ids", "/nonexistent.json"], ["tokenize"]])
+def test_missing_model(args):
+    refused(quire(*args, "--model", "/nonexistent/m.gguf"), 1, "/nonexistent/m.gguf", "No such file")
+
+
+def test_missing_files():
+    refused(quire("inspect", "/nonexistent/m.gguf"), 1, "/nonexistent/m.gguf")
+    run = quire("score", "--ids", "/nonexistent.json", "--log-level", "off")
+    refused(run, 1, "/nonexistent.json")
+
+
+def test_port_in_use():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen()
+        port = s.getsockname()[1]
+        refused(quire("serve", "--port", port, "--log-level", "off"), 1, f"127.0.0.1:{port}", "in use")
+
+
+def test_kv_memory_too_small(tmp_path):
+    """A shape whose block of 16 tokens is larger than the least kv_memory."""
+    model = tmp_path / "wide.gguf"
+    subprocess.run([f"{TOOLS}/mkmodel", "--arch", "llama", "--embd", "64", "--layers", "24", "--heads", "8",
+                    "--kv-heads", "8", "--head-dim", "128", "--ff", "64", "--vocab", "300",
+                    "--type", "Q8_0", "--out", model], check=True, capture_output=True)
+    refused(quire("serve", "--port", "0", "--model", model, "--kv-memory", "1m", "--log-level", "off"), 2,
+            "kv_memory", "too small", "16 tokens")
+
+
+# ---- inspect and tokenize
+
+def test_inspect_the_demo():
+    run = quire("inspect", "")
+    assert run.returncode == 0 and run.err == ""
+    for word in ["demo model", "general.architecture", "tokenizer.ggml.tokens", "token_embd.weight", "Q8_0"]:
+        assert word in run.out
+    assert int(re.search(r"^(\d+) parameters$", run.out, re.M)[1]) > 1_000_000
+
+
+def test_inspect_reference_files(data):
+    for name in SCORES:
+        path = data / "weights" / f"{name}.gguf"
+        run = quire("inspect", path)
+        assert run.returncode == 0 and run.err == ""
+        assert f"{path.stat().st_size} bytes" in run.out.splitlines()[0]
+        assert re.search(r'^  general.architecture +"llama"$', run.out, re.M)
+        tensors = int(re.search(r"^(\d+) tensors$", run.out, re.M)[1])
+        assert len(re.findall(r"^  \S+ +\w+ [\dx ]+ \(\d+ bytes\)$", run.out, re.M)) == tensors > 40
+
+
+@pytest.mark.parametrize("vocab", ["llama-spm", "gpt-2", "llama-bpe", "qwen2"])
+def test_tokenize_reference_lines(data, vocab):
+    path = data / "vocabs" / f"ggml-vocab-{vocab}.gguf"
+    texts = pathlib.Path(f"{path}.inp").read_bytes().split(b"\n__ggml_vocab_test__\n")[:-1]
+    lines = pathlib.Path(f"{path}.out").read_text().splitlines()
+    assert len(texts) == len(lines) > 40
+    for text, expected in zip(texts, lines):
+        run = quire("tokenize", "--model", path, "--ids", "--no-special", stdin=text)
+        assert run.returncode == 0 and run.out.split() == expected.split(), text
+
+
+def test_tokenize_the_demo():
+    ids = quire("tokenize", "--ids", stdin=b"Once upon a time").out.split()
+    plain = quire("tokenize", "--ids", "--no-special", stdin=b"Once upon a time").out.split()
+    assert ids[1:] == plain and len(plain) > 2
+    rows = quire("tokenize", "--no-special", stdin=b"Once upon a time").out.splitlines()
+    assert [r.split()[0] for r in rows] == plain
+
+
+# ---- score and generate
+
+@pytest.mark.parametrize("name", SCORES)
+def test_score(data, name):
+    run = quire("score", "--model", data / "weights" / f"{name}.gguf",
+                "--ids", data / "weights" / "eval_ids.json", "--log-level", "warn")
+    assert run.returncode == 0 and run.err == "", run.err
+    found = re.fullmatch(r"mean_nll (\d+\.\d+) tokens 499\n", run.out)
+    assert found and abs(float(found[1]) - SCORES[name]) < 0.01
+
+
+def test_score_a_text_longer_than_the_context(data, tmp_path):
+    text = tmp_path / "t.txt"
+    text.write_text("Once upon a time, there was a little girl named Lily. " * 100)
+    run = quire("score", "--model", data / "weights" / "stories260K.f16.gguf", "--text", text,
+                "--log-level", "warn")
+    found = re.fullmatch(r"mean_nll (\d+\.\d+) tokens (\d+)\n", run.out)
+    assert run.returncode == 0 and int(found[2]) > 1000 and 0 < float(found[1]) < 2
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1, 2", "[1]", "[1, -1]", "[1, 512]", "[1, 1.5]", '[1, "2"]'])
+def test_score_refuses_bad_ids(data, tmp_path, content):
+    ids = tmp_path / "ids.json"
+    ids.write_text(content)
+    refused(quire("score", "--model", data / "weights" / "stories260K.f16.gguf", "--ids", ids,
+                  "--log-level", "off"), 1, ids)
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_generate_the_golden_text(data, k):
+    folder = data / "weights"
+    prompt = (folder / f"prompt{k}.txt").read_text().rstrip("\n")
+    run = quire("generate", "--model", folder / "stories260K.f16.gguf", "--prompt", prompt,
+                "--temperature", "0", "--max-tokens", "128", "--log-level", "warn")
+    assert run.returncode == 0, run.err
+    text = " " + prompt + run.out.removesuffix("\n")
+    expected = (folder / f"prompt{k}.stories260K.greedy128.txt").read_text()
+    assert len(text) > 250
+    assert expected.startswith(text) and expected[len(text):].strip() == ""
+
+
+def test_generate_repeats_itself_with_a_seed():
+    run = [quire("generate", "--prompt", "Once", "--max-tokens", "20", "--seed", s).out for s in (5, 5, 6)]
+    assert run[0] == run[1] != run[2]
+
+
+# ---- broken model files
+
+@pytest.mark.parametrize("command", [["--reader-only", BIN, "inspect", "{}"],
+                                     [BIN, "score", "--model", "{}", "--text", "/dev/null",
+                                      "--log-level", "off"]])
+def test_hostile_files(command):
+    run = subprocess.run([sys.executable, ROOT / "tests/fixtures/hostile_gguf.py", "--make",
+                          f"{TOOLS}/mkhostile", *command], capture_output=True, text=True, check=False)
+    found = re.fullmatch(r"(\d+) distinct broken files refused, 0 not\n", run.stdout)
+    assert run.returncode == 0 and found and int(found[1]) >= 200, run.stdout + run.stderr[-3000:]

@@ -1,0 +1,623 @@
+/* tests/unit/test_config.c - four layers, one table: every row of options.inc is tried. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "config/config.h"
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The table once more, as text, so that nothing here has to be kept in step with it. */
+struct row {
+    const char *name, *type, *def, *words;
+    int64_t num, min;
+    uint64_t max;
+};
+
+static const struct row rows[] = {
+#define STR(n, d, h) {.name = #n, .type = "text", .def = d},
+#define INT(n, d, lo, hi, h) {.name = #n, .type = "int", .num = d, .min = lo, .max = hi},
+#define SIZE(n, d, lo, hi, h) {.name = #n, .type = "size", .num = d, .min = lo, .max = hi},
+#define ENUM(n, d, w, h) {.name = #n, .type = "enum", .def = d, .words = w},
+#include "config/options.inc"
+#undef STR
+#undef INT
+#undef SIZE
+#undef ENUM
+};
+#define N_ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static struct config config;
+static enum config_action action;
+static char err[512];
+static char file_path[64];
+
+static int load(int argc, const char **argv)
+{
+    err[0] = '\0';
+    return config_load(&config, argc, (char *const *)argv, &action, err, sizeof(err));
+}
+
+#define LOAD(...) load_list(__VA_ARGS__, NULL)
+static int load_list(const char *first, ...)
+{
+    const char *argv[16] = {"quire", first};
+    int argc = first != NULL ? 2 : 1;
+    va_list list;
+
+    va_start(list, first);
+    while (first != NULL && argc < 15 && (argv[argc] = va_arg(list, const char *)) != NULL)
+        argc++;
+    va_end(list);
+    return load(argc, argv);
+}
+
+static void assert_ok(int rc)
+{
+    if (rc != 0)
+        fail_msg("%s", err);
+    config_release(&config);
+}
+
+/* Refused, and the sentence holds all of the words. */
+#define assert_refused(rc, ...) assert_refused_with((rc), (const char *const[]){__VA_ARGS__, NULL})
+static void assert_refused_with(int rc, const char *const *words)
+{
+    assert_int_equal(rc, ERR_INVAL);
+    assert_null(config.source);
+    for (; *words != NULL; words++)
+        if (strstr(err, *words) == NULL)
+            fail_msg("'%s' is not in: %s", *words, err);
+}
+
+static void write_file(const char *text)
+{
+    FILE *f;
+
+    snprintf(file_path, sizeof(file_path), "/tmp/quire-config-%d.conf", (int)getpid());
+    f = fopen(file_path, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static char *flag_name(const char *name, char *out, size_t size)
+{
+    snprintf(out, size, "--%s", name);
+    for (char *p = out; *p != '\0'; p++)
+        *p = *p == '_' ? '-' : *p;
+    return out;
+}
+
+static char *variable_name(const char *name, char *out, size_t size)
+{
+    snprintf(out, size, "QUIRE_%s", name);
+    for (char *p = out; *p != '\0'; p++)
+        *p = (char)toupper((unsigned char)*p);
+    return out;
+}
+
+/* `name = value # source` of --print-config, blanks squeezed, for one name. */
+static void printed(const char *name, char *out, size_t size)
+{
+    char *text = NULL;
+    size_t bytes, n = 0;
+    FILE *f = open_memstream(&text, &bytes);
+
+    assert_non_null(f);
+    config_print(&config, f);
+    fclose(f);
+    for (const char *line = text; *line != '\0'; line = strchr(line, '\n') + 1) {
+        if (strncmp(line, name, strlen(name)) != 0 || line[strlen(name)] != ' ')
+            continue;
+        for (; *line != '\n' && n + 1 < size; line++)
+            if (*line != ' ' || n == 0 || out[n - 1] != ' ')
+                out[n++] = *line;
+        break;
+    }
+    out[n] = '\0';
+    free(text);
+}
+
+static void assert_printed(const char *name, const char *expected)
+{
+    char line[256];
+
+    printed(name, line, sizeof(line));
+    assert_string_equal(line, expected);
+}
+
+static void has_the_defaults_of_the_table(void **state)
+{
+    (void)state;
+    assert_int_equal(LOAD(NULL), 0);
+    assert_int_equal(action, CONFIG_RUN);
+#define STR(n, d, h) assert_string_equal(config.n, d);
+#define INT(n, d, lo, hi, h) assert_int_equal(config.n, d);
+#define SIZE(n, d, lo, hi, h) assert_int_equal(config.n, d);
+#define ENUM(n, d, w, h) assert_string_equal(config.n, d);
+#include "config/options.inc"
+#undef STR
+#undef INT
+#undef SIZE
+#undef ENUM
+    assert_printed("kv_memory", "kv_memory = 1g # default");
+    assert_printed("port", "port = 8080 # default");
+    assert_printed("model", "model = # default");
+    config_release(&config);
+}
+
+static void later_layers_win(void **state)
+{
+    char line[128];
+
+    (void)state;
+    write_file("port = 1001\nthreads = 3\n# a comment\n\n  ; another\nkv_memory: 512m\nisa=scalar\n");
+    setenv("QUIRE_THREADS", "4", 1);
+    setenv("QUIRE_ISA", "avx2", 1);
+    assert_int_equal(LOAD("--config", file_path, "--isa", "auto", "--print-config"), 0);
+    assert_int_equal(action, CONFIG_PRINT);
+    assert_int_equal(config.port, 1001);
+    assert_int_equal(config.threads, 4);
+    assert_int_equal(config.kv_memory, (uint64_t)512 << 20);
+    assert_string_equal(config.isa, "auto");
+    snprintf(line, sizeof(line), "port = 1001 # %s:1", file_path);
+    assert_printed("port", line);
+    snprintf(line, sizeof(line), "kv_memory = 512m # %s:6", file_path);
+    assert_printed("kv_memory", line);
+    assert_printed("threads", "threads = 4 # environment");
+    assert_printed("isa", "isa = auto # command line");
+    assert_printed("host", "host = 127.0.0.1 # default");
+    config_release(&config);
+    unsetenv("QUIRE_THREADS");
+    unsetenv("QUIRE_ISA");
+
+    /* The file may be named by the environment; a flag names another. */
+    setenv("QUIRE_CONFIG", file_path, 1);
+    assert_int_equal(LOAD(NULL), 0);
+    assert_int_equal(config.port, 1001);
+    config_release(&config);
+    assert_refused(LOAD("--config=/nonexistent/x.conf"), "/nonexistent/x.conf", "No such file");
+    unsetenv("QUIRE_CONFIG");
+}
+
+static void a_flag_may_be_written_in_four_ways(void **state)
+{
+    (void)state;
+    assert_int_equal(LOAD("--kv-memory", "2g"), 0);
+    assert_int_equal(config.kv_memory, (uint64_t)2 << 30);
+    config_release(&config);
+    assert_int_equal(LOAD("--kv-memory=2G", "--kv_memory", "3m", "--kv_memory=1048577"), 0);
+    assert_int_equal(config.kv_memory, 1048577);
+    assert_printed("kv_memory", "kv_memory = 1048577 # command line");
+    config_release(&config);
+    assert_int_equal(LOAD("--model=a=b c"), 0);
+    assert_string_equal(config.model, "a=b c");
+    config_release(&config);
+}
+
+static void refuses_what_it_does_not_know(void **state)
+{
+    (void)state;
+    assert_refused(LOAD("--portt", "1"), "command line", "--portt", "unknown setting");
+    assert_refused(LOAD("--portt"), "--portt", "unknown setting");
+    assert_refused(LOAD("extra"), "'extra'");
+    assert_refused(LOAD("-p", "1"), "'-p'");
+    assert_refused(LOAD("--", "1"), "'--'");
+    assert_refused(LOAD("--port"), "--port", "wants a value");
+    assert_refused(LOAD("--config"), "--config", "wants a value");
+    write_file("port = 80\nporrt = 81\n");
+    assert_refused(LOAD("--config", file_path), file_path, ":2: ", "'porrt'", "unknown setting");
+    write_file("\n[server]\nport = 80\n");
+    assert_refused(LOAD("--config", file_path), file_path, ":3: ", "[server]");
+    write_file("port = 80\njust words\n");
+    assert_refused(LOAD("--config", file_path), file_path, ":2: ", "name = value");
+}
+
+static void reads_a_file_to_the_letter(void **state)
+{
+    char text[600];
+
+    (void)state;
+    assert_refused(LOAD("--config", "/tmp"), "'/tmp'", "directory");
+    /* An indented line is a line, not the continuation of the one before. */
+    write_file("model = x.gguf\n   port = 81\n\thost = ::1\n");
+    assert_int_equal(LOAD("--config", file_path), 0);
+    assert_string_equal(config.model, "x.gguf");
+    assert_int_equal(config.port, 81);
+    assert_string_equal(config.host, "::1");
+    config_release(&config);
+    /* The longest line that fits, and one byte more. */
+    snprintf(text, sizeof(text), "port = 82\nmodel = %0190d\nthreads = 2\n", 7);
+    write_file(text);
+    assert_int_equal(LOAD("--config", file_path), 0);
+    assert_int_equal(strlen(config.model), 190);
+    assert_int_equal(config.threads, 2);
+    config_release(&config);
+    snprintf(text, sizeof(text), "port = 82\nmodel = %0191d\nthreads = 2\n", 7);
+    write_file(text);
+    assert_refused(LOAD("--config", file_path), file_path, ":2: ", "longer than 198 bytes");
+    /* No line end at the end. */
+    write_file("port = 83");
+    assert_int_equal(LOAD("--config", file_path), 0);
+    assert_int_equal(config.port, 83);
+    config_release(&config);
+}
+
+static void parses_sizes(void **state)
+{
+    static const struct {
+        const char *text;
+        int rc;
+        uint64_t bytes;
+    } cases[] = {
+        {"0", 0, 0},
+        {"1", 0, 1},
+        {"1k", 0, 1024},
+        {"512m", 0, 536870912},
+        {"4g", 0, 4294967296},
+        {"4G", 0, 4294967296},
+        {"2t", 0, 2199023255552},
+        {"18446744073709551615", 0, UINT64_MAX},
+        {"18446744073709551616", ERR_RANGE, 0},
+        {"16777216t", ERR_RANGE, 0},
+        {"18014398509481984k", ERR_RANGE, 0},
+        {"99999999999999999999g", ERR_RANGE, 0},
+        {"", ERR_INVAL, 0},
+        {"m", ERR_INVAL, 0},
+        {"-1", ERR_INVAL, 0},
+        {"+1", ERR_INVAL, 0},
+        {" 1", ERR_INVAL, 0},
+        {"1 m", ERR_INVAL, 0},
+        {"1mb", ERR_INVAL, 0},
+        {"1.5g", ERR_INVAL, 0},
+        {"0x10", ERR_INVAL, 0},
+        {"1p", ERR_INVAL, 0},
+    };
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint64_t n = 0;
+        const int rc = config_parse_size(cases[i].text, &n);
+
+        if (rc != cases[i].rc || n != cases[i].bytes)
+            fail_msg("'%s': %d, %" PRIu64, cases[i].text, rc, n);
+    }
+}
+
+/* ---- every row, from every layer */
+
+/* Give `value` to a setting by flag, variable and file; each must be refused in its own words. */
+static void refuse_everywhere(const struct row *r, const char *value, const char *allowed)
+{
+    char flag[64], variable[64], text[200], quoted[120];
+
+    snprintf(quoted, sizeof(quoted), "got '%s'", value);
+    flag_name(r->name, flag, sizeof(flag));
+    variable_name(r->name, variable, sizeof(variable));
+    assert_refused(LOAD(flag, value), "command line", flag, allowed, quoted);
+    setenv(variable, value, 1);
+    assert_refused(LOAD(NULL), "environment", variable, allowed, quoted);
+    /* ... but the help answers, whatever the environment says. */
+    assert_ok(LOAD("--help"));
+    assert_int_equal(action, CONFIG_HELP);
+    unsetenv(variable);
+    snprintf(text, sizeof(text), "%s = %s\n", r->name, value);
+    write_file(text);
+    assert_refused(LOAD("--config", file_path), file_path, ":1: ", r->name, allowed, quoted);
+}
+
+/* The pair that has to fit together is kept apart here. */
+static int load_one(const char *name, const char *value)
+{
+    char flag[64];
+
+    flag_name(name, flag, sizeof(flag));
+    if (strcmp(name, "max_sequences") == 0)
+        return LOAD("--max-batch-tokens", "65536", flag, value);
+    return LOAD("--max-sequences", "1", flag, value);
+}
+
+static void keeps_to_the_range_of_every_number(void **state)
+{
+    static const char *const junk[] = {"", "x", "1.5", "1x", "99999999999999999999999"};
+    char value[40], allowed[80];
+    size_t n_tried = 0;
+
+    (void)state;
+    for (size_t i = 0; i < N_ROWS; i++) {
+        const struct row *r = &rows[i];
+        const bool is_size = strcmp(r->type, "size") == 0;
+
+        if (!is_size && strcmp(r->type, "int") != 0)
+            continue;
+        n_tried++;
+        snprintf(value, sizeof(value), "%" PRId64, r->min);
+        assert_ok(load_one(r->name, value));
+        snprintf(value, sizeof(value), "%" PRIu64, r->max);
+        assert_ok(load_one(r->name, value));
+        if (is_size)
+            snprintf(allowed, sizeof(allowed), "a size from ");
+        else
+            snprintf(allowed, sizeof(allowed), "a whole number from %" PRId64 " to %" PRIu64,
+                     r->min, r->max);
+        snprintf(value, sizeof(value), "%" PRId64, r->min - 1);
+        refuse_everywhere(r, value, allowed);
+        snprintf(value, sizeof(value), "%" PRIu64, r->max + 1);
+        refuse_everywhere(r, value, allowed);
+        for (size_t j = 0; j < sizeof(junk) / sizeof(junk[0]); j++)
+            refuse_everywhere(r, junk[j], allowed);
+    }
+    assert_true(n_tried > 10);
+}
+
+static void knows_the_words_of_every_enum(void **state)
+{
+    size_t n_tried = 0;
+
+    (void)state;
+    for (size_t i = 0; i < N_ROWS; i++) {
+        char words[80], allowed[120], *rest = words, *word;
+
+        if (rows[i].words == NULL)
+            continue;
+        snprintf(words, sizeof(words), "%s", rows[i].words);
+        snprintf(allowed, sizeof(allowed), "one of %s", rows[i].words);
+        while ((word = strsep(&rest, "|")) != NULL) {
+            assert_ok(load_one(rows[i].name, word));
+            word[strlen(word) - 1] = '\0'; /* a prefix is no word */
+            refuse_everywhere(&rows[i], word, allowed);
+            n_tried++;
+        }
+        refuse_everywhere(&rows[i], "", allowed);
+        refuse_everywhere(&rows[i], "AUTO", allowed);
+        if (strchr(rows[i].words, '|') != NULL) /* two words with the bar between */
+            refuse_everywhere(&rows[i], rows[i].words, allowed);
+    }
+    assert_true(n_tried > 10);
+}
+
+static void settings_must_fit_together(void **state)
+{
+    (void)state;
+    assert_refused(LOAD("--max-batch-tokens", "100", "--max-sequences", "101"), "max_batch_tokens",
+                   "100", "max_sequences", "101");
+    assert_ok(LOAD("--max-batch-tokens", "101", "--max-sequences", "101"));
+    assert_refused(LOAD("--swap-file", "/tmp/x"), "swap_file", "/tmp/x", "empty");
+}
+
+/* ---- the sample file */
+
+static char *read_sample(void)
+{
+    FILE *f = fopen("config/quire.conf", "r");
+    char *text = calloc(1, 1 << 16);
+
+    assert_non_null(f);
+    assert_non_null(text);
+    assert_true(fread(text, 1, (1 << 16) - 1, f) > 1000);
+    fclose(f);
+    return text;
+}
+
+/* "# name = value" -> name and value; prose is not of that form. */
+static bool is_setting(const char *line, char *name, size_t size, char *value)
+{
+    const char *p = strncmp(line, "# ", 2) == 0 ? line + 2 : line;
+    const size_t n = strspn(p, "abcdefghijklmnopqrstuvwxyz_");
+
+    if (n == 0 || n >= size || strncmp(p + n, " =", 2) != 0)
+        return false;
+    memcpy(name, p, n);
+    name[n] = '\0';
+    p += n + 2;
+    p += *p == ' ';
+    memcpy(value, p, strlen(p) + 1);
+    return true;
+}
+
+static void size_text(char *out, size_t size, uint64_t n)
+{
+    const char *units[] = {"", "k", "m", "g", "t"};
+    int u = 0;
+
+    for (; u < 4 && n >= 1024 && n % 1024 == 0; u++)
+        n /= 1024;
+    snprintf(out, size, "%" PRIu64 "%s", n, units[u]);
+}
+
+/* What the paragraph above a setting has to say. */
+static void check_paragraph(const struct row *r, const char *paragraph, const char *value)
+{
+    char expected[120], lo[32], hi[32], words[80], *rest = words, *word;
+
+    if (strcmp(r->type, "int") == 0) {
+        snprintf(expected, sizeof(expected), "A whole number from %" PRId64 " to %" PRIu64, r->min,
+                 r->max);
+        snprintf(lo, sizeof(lo), "%" PRId64, r->num);
+    } else if (strcmp(r->type, "size") == 0) {
+        size_text(lo, sizeof(lo), (uint64_t)r->min);
+        size_text(hi, sizeof(hi), r->max);
+        snprintf(expected, sizeof(expected), "A size from %s to %s", lo, hi);
+        size_text(lo, sizeof(lo), (uint64_t)r->num);
+    } else {
+        expected[0] = '\0';
+        snprintf(lo, sizeof(lo), "%s", r->def);
+    }
+    if (strstr(paragraph, expected) == NULL)
+        fail_msg("%s: '%s' is not in: %s", r->name, expected, paragraph);
+    assert_string_equal(value, lo);
+    snprintf(words, sizeof(words), "%s", r->words != NULL ? r->words : "");
+    while ((word = strsep(&rest, "|")) != NULL)
+        if (strstr(paragraph, word) == NULL)
+            fail_msg("%s: '%s' is not in: %s", r->name, word, paragraph);
+}
+
+static const struct row *find_row(const char *name)
+{
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return &rows[i];
+    fail_msg("config/quire.conf documents '%s', which is no setting", name);
+    return NULL;
+}
+
+/* Every key, no other, in the order of the table, with its range and its default; and the file with
+ * every key uncommented is a good one that changes nothing. */
+static void the_sample_documents_every_key(void **state)
+{
+    char *text = read_sample(), *rest = text, *line;
+    char paragraph[1024] = "", active[4096] = "";
+    char name[64], value[128];
+    size_t n_found = 0, used = 0;
+
+    (void)state;
+    while ((line = strsep(&rest, "\n")) != NULL) {
+        const size_t len = strlen(paragraph);
+
+        assert_true(strlen(line) <= 100);
+        assert_true(line[0] == '\0' || line[0] == '#');
+        if (line[0] == '\0') {
+            paragraph[0] = '\0';
+        } else if (!is_setting(line, name, sizeof(name), value)) {
+            snprintf(paragraph + len, sizeof(paragraph) - len, "%s%s", len > 0 ? " " : "",
+                     line[1] == ' ' ? line + 2 : line + 1);
+        } else {
+            const struct row *r = find_row(name);
+
+            assert_true(n_found < N_ROWS);
+            assert_string_equal(rows[n_found].name, name);
+            assert_true(len > 20);
+            check_paragraph(r, paragraph, value);
+            used += (size_t)snprintf(active + used, sizeof(active) - used, "%s = %s\n", name, value);
+            n_found++;
+        }
+    }
+    assert_int_equal(n_found, N_ROWS);
+    free(text);
+    assert_ok(LOAD("--config", "config/quire.conf"));
+    write_file(active);
+    assert_int_equal(LOAD("--config", file_path), 0);
+    for (size_t i = 0; i < N_ROWS; i++) {
+        char was[256], is[256];
+        struct config from_file = config;
+
+        printed(rows[i].name, is, sizeof(is));
+        assert_non_null(strstr(is, file_path));
+        assert_int_equal(LOAD(NULL), 0);
+        printed(rows[i].name, was, sizeof(was));
+        config_release(&config);
+        config = from_file;
+        assert_int_equal(strcspn(was, "#"), strcspn(is, "#"));
+        assert_memory_equal(was, is, strcspn(was, "#"));
+    }
+    config_release(&config);
+}
+
+/* ---- the rest */
+
+static void the_help_is_narrow_and_complete(void **state)
+{
+    char *text = NULL, flag[64];
+    size_t bytes;
+    FILE *f = open_memstream(&text, &bytes);
+
+    (void)state;
+    config_print_help(f);
+    fclose(f);
+    for (const char *line = text; *line != '\0'; line = strchr(line, '\n') + 1) {
+        assert_true(strcspn(line, "\n") <= 80);
+        assert_true(line[strcspn(line, "\n") - 1] != ' ');
+    }
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (strstr(text, flag_name(rows[i].name, flag, sizeof(flag))) == NULL)
+            fail_msg("%s is not in the help", flag);
+    free(text);
+}
+
+static void survives_a_failure_of_any_allocation(void **state)
+{
+    int n = 0;
+
+    (void)state;
+    write_file("port = 84\nmodel = a\nhost = b\n");
+    setenv("QUIRE_ISA", "scalar", 1);
+    for (;; n++) {
+        int rc;
+
+        mem_fail_after(n);
+        rc = LOAD("--config", file_path, "--model", "c", "--log-level", "debug");
+        if (!mem_has_failed()) {
+            mem_fail_after(-1);
+            assert_int_equal(rc, 0);
+            break;
+        }
+        mem_fail_after(-1);
+        assert_int_equal(rc, ERR_NOMEM);
+        assert_non_null(strstr(err, "no memory"));
+        assert_null(config.source);
+        assert_null(config.model);
+    }
+    assert_string_equal(config.model, "c");
+    config_release(&config);
+    unsetenv("QUIRE_ISA");
+    assert_true(n > 10);
+    for (int i = 0; i < n; i++) { /* prints less, and leaks nothing (asan) */
+        char *text = NULL;
+        size_t bytes;
+        FILE *f = open_memstream(&text, &bytes);
+
+        mem_fail_after(i);
+        config_print_help(f);
+        mem_fail_after(-1);
+        fclose(f);
+        free(text);
+    }
+}
+
+static int clean_environment(void **state)
+{
+    char variable[64];
+
+    (void)state;
+    for (size_t i = 0; i < N_ROWS; i++)
+        unsetenv(variable_name(rows[i].name, variable, sizeof(variable)));
+    unsetenv("QUIRE_CONFIG");
+    return 0;
+}
+
+static int remove_file(void **state)
+{
+    (void)state;
+    unlink(file_path);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(has_the_defaults_of_the_table),
+        cmocka_unit_test(later_layers_win),
+        cmocka_unit_test(a_flag_may_be_written_in_four_ways),
+        cmocka_unit_test(refuses_what_it_does_not_know),
+        cmocka_unit_test(reads_a_file_to_the_letter),
+        cmocka_unit_test(parses_sizes),
+        cmocka_unit_test(keeps_to_the_range_of_every_number),
+        cmocka_unit_test(knows_the_words_of_every_enum),
+        cmocka_unit_test(settings_must_fit_together),
+        cmocka_unit_test(the_sample_documents_every_key),
+        cmocka_unit_test(the_help_is_narrow_and_complete),
+        cmocka_unit_test(survives_a_failure_of_any_allocation),
+    };
+
+    return cmocka_run_group_tests(tests, clean_environment, remove_file);
+}
