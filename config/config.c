@@ -419,15 +419,16 @@ static int check_together(const struct config *c, char *err, size_t err_len)
         return ERR_INVAL;
     }
     if (c->swap_file[0] != '\0') {
-        snprintf(err, err_len, "'swap_file' must be empty, got '%s': this version has no swap tiers",
+        snprintf(err, err_len,
+                 "'swap_file' must be empty, got '%s': this version has no swap tiers",
                  c->swap_file);
         return ERR_INVAL;
     }
     return 0;
 }
 
-int config_load(struct config *c, int argc, char *const *argv, enum config_action *action, char *err,
-                size_t err_len)
+int config_load(struct config *c, int argc, char *const *argv, enum config_action *action,
+                char *err, size_t err_len)
 {
     struct setting s = {.config = c, .err = err, .err_len = err_len};
     const char *file = getenv("QUIRE_CONFIG");
@@ -471,7 +472,8 @@ void config_release(struct config *c)
 /* ---- printing ---- */
 
 /* The value as text: in `buf`, or the string itself, which may be longer. */
-static const char *show_value(const struct config *c, const struct option *o, char *buf, size_t size)
+static const char *show_value(const struct config *c, const struct option *o, char *buf,
+                              size_t size)
 {
     const void *at = (const char *)c + o->offset;
 

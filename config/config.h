@@ -38,8 +38,8 @@ enum config_action { /* what the command line asked for besides settings */
 
 /* Read everything. argv[0] is skipped; `--config FILE` names the file (QUIRE_CONFIG too; a named
  * file must exist). Flags are --name value or --name=value. ERR_INVAL with a sentence. */
-int config_load(struct config *c, int argc, char *const *argv, enum config_action *action, char *err,
-                size_t err_len);
+int config_load(struct config *c, int argc, char *const *argv, enum config_action *action,
+                char *err, size_t err_len);
 void config_release(struct config *c);
 
 /* name = value    # source, one line a setting. */

@@ -75,8 +75,8 @@ void queue_destroy(struct queue **q);
 
 /* ---- I/O thread ---- */
 
-/* Hand a request over. 0: taken, the engine's now. ERR_AGAIN: max_outstanding reached, ERR_CANCELED:
- * queue_close() was called; then it is still the caller's. */
+/* Hand a request over. 0: taken, the engine's now. ERR_AGAIN: max_outstanding reached,
+ * ERR_CANCELED: queue_close() was called; then it is still the caller's. */
 int queue_post(struct queue *q, struct request *r);
 
 /* Ask for the end of a request. Never fails; an unknown or ended id is ignored. At most one

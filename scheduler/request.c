@@ -35,7 +35,8 @@ int request_create(struct request **out, const struct request_size *size)
     r->max_tokens = size->max_tokens;
     r->n_counts = n_counts;
     r->counts = n_counts > 0 ? (struct token_count *)(r + 1) : NULL;
-    r->sampling.bias = (struct logit_bias *)(void *)((struct token_count *)(void *)(r + 1) + n_counts);
+    r->sampling.bias =
+        (struct logit_bias *)(void *)((struct token_count *)(void *)(r + 1) + n_counts);
     r->sampling.n_bias = size->n_bias;
     r->ids = (int32_t *)(r->sampling.bias + size->n_bias);
     for (uint32_t i = 0; i < n_counts; i++)

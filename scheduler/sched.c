@@ -1,4 +1,5 @@
-/* scheduler/sched.c - arrivals, the lists, progress, ends; see sched.h. The plan is in sched_plan.c.
+/* scheduler/sched.c - arrivals, the lists, progress, ends; see sched.h. The plan is in
+ * sched_plan.c.
  */
 #include "scheduler/sched_state.h"
 
@@ -240,7 +241,8 @@ static bool is_stop_id(const struct request *r, int32_t token)
 static void count_rows(struct sched *s, struct seq *seq, const struct plan_item *item)
 {
     const uint32_t end = item->first + item->n;
-    const uint32_t fresh_from = seq->n_peak > item->first ? sched_min(seq->n_peak, end) : item->first;
+    const uint32_t fresh_from =
+        seq->n_peak > item->first ? sched_min(seq->n_peak, end) : item->first;
     const uint32_t n_prompt = seq->request->n_prompt;
 
     s->recomputed_tokens += fresh_from - item->first;
@@ -250,8 +252,8 @@ static void count_rows(struct sched *s, struct seq *seq, const struct plan_item 
         seq->n_peak = end;
 }
 
-/* Append the token; why the sequence ends with it, or FINISH_NONE. Before min_tokens neither kind of
- * stop counts (the sampler bans end-of-generation tokens there, but not stop_ids). */
+/* Append the token; why the sequence ends with it, or FINISH_NONE. Before min_tokens neither kind
+ * of stop counts (the sampler bans end-of-generation tokens there, but not stop_ids). */
 static enum finish take_token(struct sched *s, struct seq *seq, int32_t token, bool is_eog,
                               uint64_t now_us)
 {

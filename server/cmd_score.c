@@ -24,12 +24,13 @@
 
 static void print_help(void)
 {
-    fputs("quire score --ids FILE.json | --text FILE [settings]\n"
-          "  --ids FILE.json   a JSON array of token ids\n"
-          "  --text FILE       text, tokenised with the model's BOS\n"
-          "Prints the mean negative log-likelihood (natural logarithm) of all tokens but the first,\n"
-          "and their number. Settings as for quire serve, --model first of all.\n",
-          stdout);
+    fputs(
+        "quire score --ids FILE.json | --text FILE [settings]\n"
+        "  --ids FILE.json   a JSON array of token ids\n"
+        "  --text FILE       text, tokenised with the model's BOS\n"
+        "Prints the mean negative log-likelihood (natural logarithm) of all tokens but the first,\n"
+        "and their number. Settings as for quire serve, --model first of all.\n",
+        stdout);
 }
 
 static int read_file(const char *path, struct buf *out)

@@ -171,8 +171,8 @@ static void log_sizes(const struct engine *e, uint64_t load_ms)
     log_info("engine",
              "model=%s name=%s arch=%s type=%s params=%" PRIu64 " weights_bytes=%" PRIu64
              " load_ms=%" PRIu64,
-             log_quote(id, sizeof(id), e->id), log_quote(name, sizeof(name), m->name), m->arch, m->ftype, m->n_params,
-             m->weight_bytes, load_ms);
+             log_quote(id, sizeof(id), e->id), log_quote(name, sizeof(name), m->name), m->arch,
+             m->ftype, m->n_params, m->weight_bytes, load_ms);
     log_info("engine",
              "isa=%s threads=%u kv_blocks=%u kv_bytes=%zu context=%u scratch_bytes=%zu",
              kern_isa_name(e->isa), e->threads, e->kv->n_blocks, e->kv->bytes,

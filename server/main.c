@@ -24,8 +24,9 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
-    return command_fail(EXIT_USAGE,
-                        "unknown command '%s'; the commands are serve, generate, score, inspect and "
-                        "tokenize (quire --help)",
-                        argv[1]);
+    return command_fail(
+        EXIT_USAGE,
+        "unknown command '%s'; the commands are serve, generate, score, inspect and "
+        "tokenize (quire --help)",
+        argv[1]);
 }

@@ -143,7 +143,8 @@ static void guard_check(void)
     if (phase == NULL)
         return;
     guard_phase = NULL; /* whatever prints below may allocate */
-    n = snprintf(line, sizeof(line), "mem: an allocation inside '%s', which promises none\n", phase);
+    n = snprintf(line, sizeof(line), "mem: an allocation inside '%s', which promises none\n",
+                 phase);
     written = write(STDERR_FILENO, line, (size_t)n);
     (void)written;
     abort();

@@ -77,7 +77,8 @@ static void set_strides(struct runner *r)
     r->ff_stride = panels(s->n_ff);
     r->vocab_stride = panels(s->n_vocab);
     r->qrow_stride = kern_qrow_bytes(panels(max_size(max_size(s->n_embd, s->n_ff), q)) + 16);
-    r->attn_scratch_bytes = (kern_attn_scratch(s->n_head / s->n_kv_head, s->head_dim) + 63) / 64 * 64;
+    r->attn_scratch_bytes =
+        (kern_attn_scratch(s->n_head / s->n_kv_head, s->head_dim) + 63) / 64 * 64;
 }
 
 static float *take_rows(struct runner *r, size_t rows, size_t stride)

@@ -1,6 +1,7 @@
 /* tests/bench/bench_engine.c - prefill and decode of a whole model, without HTTP.
  *
- *   bench_engine --model FILE [--threads N] [--isa NAME] [--prefill 512] [--decode 64] [--batch 1,4,16]
+ *   bench_engine --model FILE [--threads N] [--isa NAME] [--prefill 512] [--decode 64]
+ *                [--batch 1,4,16]
  *
  * Prints tokens a second: one prompt of --prefill tokens (median of 3), then decoding for each
  * batch size after prompts of 128 tokens (median over the steps). Beside them what the products

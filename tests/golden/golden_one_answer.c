@@ -148,8 +148,9 @@ static uint32_t most_tokens(uint32_t n_prompt)
 
 static struct request *make_request(uint32_t i)
 {
-    static const uint32_t lengths[N_REQUESTS] = {1,  2,  15, 16,  17,  31,  33,  48,  64,  100, 128, 129,
-                                                 5,  7,  255, 256, 257, 300, 400, 511, 513, 640, 777, 900};
+    static const uint32_t lengths[N_REQUESTS] = {1,   2,   15,  16,  17,  31,  33,  48,
+                                                 64,  100, 128, 129, 5,   7,   255, 256,
+                                                 257, 300, 400, 511, 513, 640, 777, 900};
     const struct request_size size = {.n_prompt = lengths[i], .max_tokens = most_tokens(lengths[i]),
                                       .penalties = i % 6 == 5};
     uint64_t rng = 1000 + i;

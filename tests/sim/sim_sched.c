@@ -55,16 +55,20 @@ static uint32_t rnd(struct sim *s, uint32_t n)
     return (uint32_t)((s->rng >> 33) % n);
 }
 
-static struct sim *sim_new(uint32_t n_blocks, uint32_t max_sequences, uint32_t batch, uint32_t chunk,
-                           enum sched_policy policy)
+static struct sim *sim_new(uint32_t n_blocks, uint32_t max_sequences, uint32_t batch,
+                           uint32_t chunk, enum sched_policy policy)
 {
     struct sim *s = calloc(1, sizeof(*s));
 
     assert_non_null(s);
     assert_int_equal(block_pool_create(&s->pool, n_blocks), 0);
-    s->opt = (struct sched_options){.pool = s->pool, .policy = policy, .max_sequences = max_sequences,
-                                    .max_requests = MAX_REQUESTS, .max_context = 4096,
-                                    .max_batch_tokens = batch, .prefill_chunk = chunk};
+    s->opt = (struct sched_options){.pool = s->pool,
+                                    .policy = policy,
+                                    .max_sequences = max_sequences,
+                                    .max_requests = MAX_REQUESTS,
+                                    .max_context = 4096,
+                                    .max_batch_tokens = batch,
+                                    .prefill_chunk = chunk};
     assert_int_equal(sched_create(&s->sched, &s->opt), 0);
     s->rng = 1;
     s->now = 1000;

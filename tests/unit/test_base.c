@@ -377,9 +377,9 @@ static void log_writes_json_that_parses(void **state)
 
     (void)state;
     log_begin(LOG_INFO, true);
-    log_info("http", "n=%d t=-0.5 bare=abc name=%s zero=0 octal=007 dot=1. huge=%s on path=C:\\x q=a\"b",
-             7, log_quote(quoted, sizeof(quoted), "a \"b\" \\ \n\x01 \xc3\xa9"),
-             "12345678901234567890");
+    log_info(
+        "http", "n=%d t=-0.5 bare=abc name=%s zero=0 octal=007 dot=1. huge=%s on path=C:\\x q=a\"b",
+        7, log_quote(quoted, sizeof(quoted), "a \"b\" \\ \n\x01 \xc3\xa9"), "12345678901234567890");
     o = parse_line(log_end());
     assert_string_equal(text_of(o, "level"), "info");
     assert_string_equal(text_of(o, "module"), "http");

@@ -161,7 +161,8 @@ static void later_layers_win(void **state)
     char line[128];
 
     (void)state;
-    write_file("port = 1001\nthreads = 3\n# a comment\n\n  ; another\nkv_memory: 512m\nisa=scalar\n");
+    write_file(
+        "port = 1001\nthreads = 3\n# a comment\n\n  ; another\nkv_memory: 512m\nisa=scalar\n");
     setenv("QUIRE_THREADS", "4", 1);
     setenv("QUIRE_ISA", "avx2", 1);
     assert_int_equal(LOAD("--config", file_path, "--isa", "auto", "--print-config"), 0);
@@ -498,7 +499,8 @@ static void the_sample_documents_every_key(void **state)
             assert_string_equal(rows[n_found].name, name);
             assert_true(len > 20);
             check_paragraph(r, paragraph, value);
-            used += (size_t)snprintf(active + used, sizeof(active) - used, "%s = %s\n", name, value);
+            used +=
+                (size_t)snprintf(active + used, sizeof(active) - used, "%s = %s\n", name, value);
             n_found++;
         }
     }

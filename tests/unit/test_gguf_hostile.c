@@ -115,7 +115,7 @@ static void test_the_original_is_accepted(void **arg)
 static void test_random_bytes(void **arg)
 {
     const char *rounds = getenv("QUIRE_HOSTILE_ROUNDS");
-    const long n = rounds != NULL ? atol(rounds) : 3000;
+    const long n = rounds != NULL ? strtol(rounds, NULL, 10) : 3000;
     uint64_t state = 20261120;
     size_t bytes, n_refused = 0;
     uint8_t *data, *copy;
