@@ -32,7 +32,7 @@ void facts_model(struct desk *d, struct http_call *call); /* the name is the cal
 void facts_metrics(struct desk *d, struct http_call *call, struct metrics_scene *scene);
 
 /* Has the engine been inside one and the same step for too long? What counts is the time since it
- * was first seen there, since before a step the engine may have slept. */
+ * was first seen there, because before a step the engine may have slept. */
 bool facts_is_wedged(struct facts_watchdog *w, const struct engine_stats *s, uint64_t now_us);
 
 #endif

@@ -1,5 +1,4 @@
-/* tests/unit/test_json.c - JSON at the edge, error objects, what to tell a client that waits, the
- * watchdog. */
+/* tests/unit/test_json.c - JSON at the edge, error objects, the tempo, the watchdog. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
