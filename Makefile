@@ -144,7 +144,7 @@ clean: ## remove everything built
 	rm -rf build
 
 # Debian packages: what is missing is installed when that is allowed, else the command is printed.
-DEB_BUILD := gcc pkg-config libmicrohttpd-dev libuv1-dev libcjson-dev libpcre2-dev libxxhash-dev \
+DEB_BUILD := gcc libc6-dev pkg-config libmicrohttpd-dev libuv1-dev libcjson-dev libpcre2-dev libxxhash-dev \
              libinih-dev
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev python3 python3-pytest prometheus
 DEB_LINT  := cppcheck
