@@ -11,6 +11,9 @@ BASE    := -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -ffp-contract=off -fvisibi
            $(if $(CI),-Werror) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -linih -lm -pthread
 Q       := $(if $(V),,@)
+ifeq ($(filter -j%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc)
+endif
 say      = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
 
 # Everything but main.c goes into one archive that the binary and every test link.
@@ -105,15 +108,20 @@ golden-here: $(GOLD)
 	@sh tests/run.sh golden $(GOLD)
 
 asan: ## the same tests under the address and undefined-behaviour sanitizers
-	@$(MAKE) --no-print-directory $(ASAN) unit-here check sim-here golden-here build/asan/quire
+	@$(MAKE) --no-print-directory $(ASAN) unit-here
+	@$(MAKE) --no-print-directory $(ASAN) check
+	@$(MAKE) --no-print-directory $(ASAN) sim-here
+	@$(MAKE) --no-print-directory $(ASAN) golden-here
+	@$(MAKE) --no-print-directory $(ASAN) build/asan/quire
+	@$(MAKE) --no-print-directory $(TOOLS)
 	@QUIRE_BIN=build/asan/quire QUIRE_DEBUG_BIN=build/asan/quire QUIRE_TOOLS=$(BUILD)/tools \
 	    $(PYTHON) -m pytest -q -p no:cacheprovider tests/e2e
-tsan: ## threads: unit, simulation, and the server under load, with the thread sanitizer
-	@$(MAKE) --no-print-directory $(TSAN) unit-here golden-here build/tsan/quire
+tsan: ## threads: the queue, the team, and the server under load, with the thread sanitizer
+	@$(MAKE) --no-print-directory $(TSAN) UNIT='$$(BUILD)/tests/test_queue $$(BUILD)/tests/test_sampler' unit-here
+	@$(MAKE) --no-print-directory $(TSAN) build/tsan/quire
 	@QUIRE_BIN=build/tsan/quire QUIRE_DEBUG_BIN=build/tsan/quire QUIRE_TOOLS=$(BUILD)/tools \
 	    $(PYTHON) -m pytest -q -p no:cacheprovider tests/e2e -m threads
 
-BENCH_MODEL := $(BUILD)/bench/qwen2.5-0.5b-shape.Q8_0.gguf
 bench: $(BENCH) $(TOOLS) ## kernels beside the machine's limits, then a whole model of 0.5B parameters
 	@$(BUILD)/bench/bench_kern --quick
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
