@@ -17,7 +17,11 @@
 #include "kernels/kern_internal.h"
 
 #define GEMM_INLINE static inline __attribute__((always_inline))
+#ifdef __SANITIZE_ADDRESS__ /* unrolled bodies with every access checked compile for minutes */
+#define GEMM_UNROLL
+#else
 #define GEMM_UNROLL _Pragma("GCC unroll 32")
+#endif
 
 #define GEMM_X_BYTES (24 * 1024)  /* of repacked activations: most of the first-level cache */
 #define GEMM_W_BYTES (256 * 1024) /* of panels: at most half of any second-level cache we meet */

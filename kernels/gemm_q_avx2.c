@@ -277,27 +277,33 @@ GEMM_INLINE __m256i q6_codes(const uint8_t *w, const size_t h, const size_t j, c
                            _mm256_and_si256(top, _mm256_set1_epi8(48)));
 }
 
-/* n += sc * (half h of a group), for lanes 8i .. 8i + 7 of one panel and T rows. */
+/* n += sc * (quads 4h + j and 4h + j + 1), for lanes 8i .. 8i + 7 of one panel and T rows. */
+GEMM_INLINE void dot_q6_quads(__m256i *n, size_t step, const uint8_t *w, __m256i sc_pair,
+                              const uint8_t *x, const size_t h, const size_t j, const size_t i,
+                              const size_t T)
+{
+    const __m256i c0 = q6_codes(w, h, j, i);
+    const __m256i c1 = q6_codes(w, h, j + 1, i);
+
+    GEMM_UNROLL
+    for (size_t r = 0; r < T; r++) {
+        const uint8_t *xr = x + 32 * r + 16 * h + 4 * j;
+        const __m256i two = _mm256_add_epi16(_mm256_maddubs_epi16(c0, all_lanes(xr)),
+                                             _mm256_maddubs_epi16(c1, all_lanes(xr + 4)));
+
+        n[step * r] = in_order(_mm256_add_epi32(n[step * r], _mm256_madd_epi16(two, sc_pair)));
+    }
+}
+
+/* n += sc * (half h of a group). */
 GEMM_INLINE void dot_q6_half(__m256i *n, size_t step, const uint8_t *w, __m256i sc,
                              const uint8_t *x, const size_t h, const size_t i, const size_t T)
 {
     const __m256i pair =
         _mm256_or_si256(_mm256_and_si256(sc, _mm256_set1_epi32(0xffff)), _mm256_slli_epi32(sc, 16));
 
-    GEMM_UNROLL
-    for (size_t j = 0; j < 4; j += 2) {
-        const __m256i c0 = q6_codes(w, h, j, i);
-        const __m256i c1 = q6_codes(w, h, j + 1, i);
-
-        GEMM_UNROLL
-        for (size_t r = 0; r < T; r++) {
-            const uint8_t *xr = x + 32 * r + 16 * h + 4 * j;
-            const __m256i two = _mm256_add_epi16(_mm256_maddubs_epi16(c0, all_lanes(xr)),
-                                                 _mm256_maddubs_epi16(c1, all_lanes(xr + 4)));
-
-            n[step * r] = in_order(_mm256_add_epi32(n[step * r], _mm256_madd_epi16(two, pair)));
-        }
-    }
+    dot_q6_quads(n, step, w, pair, x, h, 0, i, T);
+    dot_q6_quads(n, step, w, pair, x, h, 2, i, T);
 }
 
 GEMM_INLINE void q6_k_group(__m256 *s, const uint8_t *w, size_t g, size_t panel_bytes,

@@ -227,29 +227,34 @@ GEMM_INLINE void q4_k_run(const struct gemm_tile *t, size_t p, const size_t T, c
     store_sums(s, t, out, T, P);
 }
 
-/* Quads 4h .. 4h + 3 of a group at w: nibbles h of each row, topped by two bits. */
+/* Quad 4h + j of a group at w: nibbles h of row j, topped by two bits. */
+GEMM_INLINE void dot_q6_quad(__m512i *acc, const uint8_t *w, size_t panel_bytes, const size_t h,
+                             const size_t j, const uint8_t *x, const size_t T, const size_t P)
+{
+    __m512i code[4];
+
+    GEMM_UNROLL
+    for (size_t i = 0; i < P; i++) {
+        const __m512i both = load_512(w + i * panel_bytes + 64 * j);
+        const __m512i bits = load_512(w + i * panel_bytes + KERN_Q6_K_HIGH + 64 * h);
+        const __m512i nib = h ? _mm512_srli_epi16(both, 4) : both;
+        const __m512i top = j < 2 ? _mm512_slli_epi16(bits, (unsigned)(4 - 2 * j) & 15)
+                                  : _mm512_srli_epi16(bits, (unsigned)(2 * j - 4) & 15);
+
+        code[i] = _mm512_or_si512(_mm512_and_si512(nib, _mm512_set1_epi8(15)),
+                                  _mm512_and_si512(top, _mm512_set1_epi8(48)));
+    }
+    dot_quad(acc, code, x, 4 * h + j, T, P);
+}
+
+/* Half h of a group: 16 columns, which share a scale. */
 GEMM_INLINE void dot_q6_half(__m512i *acc, const uint8_t *w, size_t panel_bytes, const size_t h,
                              const uint8_t *x, const size_t T, const size_t P)
 {
-    const __m512i low = _mm512_set1_epi8(15);
-    const __m512i pair = _mm512_set1_epi8(48);
-
-    GEMM_UNROLL
-    for (size_t j = 0; j < 4; j++) {
-        __m512i code[4];
-
-        GEMM_UNROLL
-        for (size_t i = 0; i < P; i++) {
-            const __m512i both = load_512(w + i * panel_bytes + 64 * j);
-            const __m512i bits = load_512(w + i * panel_bytes + KERN_Q6_K_HIGH + 64 * h);
-            const __m512i nib = h ? _mm512_srli_epi16(both, 4) : both;
-            const __m512i top = j < 2 ? _mm512_slli_epi16(bits, (unsigned)(4 - 2 * j) & 15)
-                                      : _mm512_srli_epi16(bits, (unsigned)(2 * j - 4) & 15);
-
-            code[i] = _mm512_or_si512(_mm512_and_si512(nib, low), _mm512_and_si512(top, pair));
-        }
-        dot_quad(acc, code, x, 4 * h + j, T, P);
-    }
+    dot_q6_quad(acc, w, panel_bytes, h, 0, x, T, P);
+    dot_q6_quad(acc, w, panel_bytes, h, 1, x, T, P);
+    dot_q6_quad(acc, w, panel_bytes, h, 2, x, T, P);
+    dot_q6_quad(acc, w, panel_bytes, h, 3, x, T, P);
 }
 
 /* n = sc0 * a + sc1 * b stays below 2^24, so float arithmetic gives the integer exactly. */

@@ -83,8 +83,7 @@ struct kern_attn {
     float *out;     /* the same shape, out_stride */
     size_t q_stride;
     size_t out_stride;
-    const uint16_t
-        *keys; /* f16; block b's keys of this head, [head_dim][16], at b * block_stride */
+    const uint16_t *keys;   /* f16; block b, [head_dim][16] of this head, at b * block_stride */
     const uint16_t *values; /* f16; [16][head_dim], likewise */
     size_t block_stride;    /* in elements */
     const uint32_t *table;  /* token t lies in block table[t / 16], slot t % 16 */
