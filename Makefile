@@ -11,7 +11,7 @@ BASE    := -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -ffp-contract=off -fvisibi
            $(if $(CI),-Werror) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -linih -lm -pthread
 Q       := $(if $(V),,@)
-ifeq ($(filter -j%,$(MAKEFLAGS)),)
+ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += -j$(shell nproc)
 endif
 say      = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
