@@ -214,7 +214,7 @@ struct product {
 static uint32_t grain_for(const struct runner *r, uint32_t n_items)
 {
     const uint32_t n_threads = team_n_threads(r->team);
-    const uint32_t grain = n_items / (n_threads * 8);
+    const uint32_t grain = n_items / (n_threads * 4);
 
     if (n_threads == 1)
         return n_items > 0 ? n_items : 1;
