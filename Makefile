@@ -42,6 +42,13 @@ $(BUILD)/%.o: %.c
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(BASE) $(CFLAGS) $(OPT) $(ISA) $(DEFS) -MMD -MP -c -o $@ $<
 
+# The version changes without any source changing: a stamp tells make.
+$(BUILD)/version.stamp: FORCE
+	$(Q)mkdir -p $(@D)
+	$(Q)echo '$(VERSION)' | cmp -s - $@ || echo '$(VERSION)' >$@
+$(BUILD)/core/base/version.o: $(BUILD)/version.stamp
+FORCE:
+
 $(BUILD)/%.o: %.S config/demo/quire-demo.gguf
 	$(call say,AS,$<)
 	$(Q)mkdir -p $(@D)
@@ -169,4 +176,4 @@ help: ## this list
 .SECONDARY:
 .PHONY: all run test test-unit test-sim golden check e2e unit-here sim-here golden-here asan tsan \
         bench lint format fuzz fuzz-here install uninstall docker clean deps deps-build deps-test \
-        deps-lint help
+        deps-lint help FORCE

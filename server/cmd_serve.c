@@ -16,7 +16,6 @@
 #include <time.h>
 
 #define JOURNAL_BYTES ((size_t)4 << 20)
-#define SPARE_EVENTS 4096 /* beyond what one step can emit: endings come in bursts */
 
 struct service {
     struct config config;
@@ -89,7 +88,8 @@ static int make_loop(struct service *s)
     };
     const struct queue_options queue = {
         .max_outstanding = s->engine.sched.max_requests,
-        .max_events = 2 * s->engine.sched.max_batch_tokens + SPARE_EVENTS,
+        /* Room for a step, and for the end of everything at once when nobody reads any more. */
+        .max_events = 2 * s->engine.sched.max_batch_tokens + s->engine.sched.max_requests,
         .wake = server_wake,
         .wake_ud = s->server,
     };
