@@ -32,11 +32,14 @@ def test_no_step_allocates(start, flags):
         else:
             s.complete(prompt, **fields)
 
+    if "1m" in flags:  # 25 blocks: a low request that holds ten, a critical one that wants fifteen
+        low = s.stream([40] * 150, max_tokens=200, ignore_eos=True, priority="low")
+        next(iter(low))
+        s.complete([41] * 230, max_tokens=5, ignore_eos=True, priority="critical")
+        assert s.metrics()['quire_preemptions_total{mode="recompute"}'] > 0
+        assert len(list(low)) > 0 and low.done
     for _ in range(2):
         in_threads([lambda i=i: client(i) for i in range(60)])
     s.wait_idle()
-    m = s.metrics()
-    assert m["quire_iterations_total"] > 20
-    if "1m" in flags:
-        assert m['quire_preemptions_total{mode="recompute"}'] > 0
+    assert s.metrics()["quire_iterations_total"] > 20
     assert s.stop() == 0, s.read_log()[-2000:]
