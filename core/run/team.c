@@ -88,7 +88,9 @@ static void *worker_main(void *arg)
         if (atomic_load(&t->stop))
             return NULL;
         w.region = 0;
+        mem_guard_begin("a worker's part of the step");
         t->fn(t->ud, &w);
+        mem_guard_end();
         team_barrier(&w); /* the end of the run */
     }
 }

@@ -13,7 +13,7 @@
  *
  * Thread: team_run() by one thread at a time. A waiting thread spins for some microseconds and
  *         then sleeps in the kernel, so an idle team costs nothing.
- * Memory: taken in team_create().
+ * Memory: taken in team_create(); fn may not allocate (the debug build's guard watches).
  */
 #ifndef CORE_RUN_TEAM_H
 #define CORE_RUN_TEAM_H
