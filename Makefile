@@ -129,6 +129,7 @@ tsan: ## threads: the queue, the team, and the server under load, with the threa
 	@QUIRE_BIN=build/tsan/quire QUIRE_DEBUG_BIN=build/tsan/quire QUIRE_TOOLS=$(BUILD)/tools \
 	    $(PYTHON) -m pytest -q -p no:cacheprovider tests/e2e -m threads
 
+BENCH_MODEL := $(BUILD)/bench/qwen2.5-0.5b-shape.Q8_0.gguf
 bench: $(BENCH) $(TOOLS) ## kernels beside the machine's limits, then a whole model of 0.5B parameters
 	@$(BUILD)/bench/bench_kern --quick
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
