@@ -104,7 +104,7 @@ check: $(CHECK) ## every kernel of every instruction set against its definition
 e2e: $(BUILD)/quire $(TOOLS) ## the server over loopback, release and debug build
 	@$(MAKE) --no-print-directory $(DEBUG) build/debug/quire
 	@QUIRE_BIN=$(BUILD)/quire QUIRE_DEBUG_BIN=build/debug/quire QUIRE_TOOLS=$(BUILD)/tools \
-	    $(PYTHON) -m pytest -q -p no:cacheprovider tests/e2e
+	    $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/e2e
 
 # These run in whatever build BUILD and CFLAGS say; the targets above choose.
 unit-here: $(UNIT)
@@ -122,12 +122,12 @@ asan: ## the same tests under the address and undefined-behaviour sanitizers
 	@$(MAKE) --no-print-directory $(ASAN) build/asan/quire
 	@$(MAKE) --no-print-directory $(TOOLS)
 	@QUIRE_BIN=build/asan/quire QUIRE_DEBUG_BIN=build/asan/quire QUIRE_TOOLS=$(BUILD)/tools \
-	    $(PYTHON) -m pytest -q -p no:cacheprovider tests/e2e
+	    $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/e2e
 tsan: ## threads: the queue, the team, and the server under load, with the thread sanitizer
 	@$(MAKE) --no-print-directory $(TSAN) UNIT='$$(BUILD)/tests/test_queue $$(BUILD)/tests/test_sampler' unit-here
 	@$(MAKE) --no-print-directory $(TSAN) build/tsan/quire
 	@QUIRE_BIN=build/tsan/quire QUIRE_DEBUG_BIN=build/tsan/quire QUIRE_TOOLS=$(BUILD)/tools \
-	    $(PYTHON) -m pytest -q -p no:cacheprovider tests/e2e -m threads
+	    $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/e2e -m threads
 
 BENCH_MODEL := $(BUILD)/bench/qwen2.5-0.5b-shape.Q8_0.gguf
 bench: $(BENCH) $(TOOLS) ## kernels beside the machine's limits, then a whole model of 0.5B parameters
