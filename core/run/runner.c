@@ -461,6 +461,18 @@ static void feed_forward(struct runner *r, struct team_worker *w, const struct m
     products(r, w, &out, 1, r->gate, r->ff_stride, r->batch->n_rows);
 }
 
+/* After the last layer nobody norms all rows: only what is left in delta is added. */
+static void add_delta(struct runner *r, struct team_worker *w)
+{
+    uint32_t from, to;
+
+    while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
+        for (uint32_t i = from; i < to; i++)
+            r->kern.add(r->x + i * r->embd_stride, r->delta + i * r->embd_stride,
+                        r->model->shape.n_embd);
+    team_barrier(w);
+}
+
 /* ---- outputs ---- */
 
 static void norm_outputs(struct runner *r, struct team_worker *w)
@@ -528,12 +540,7 @@ static void forward(void *ud, struct team_worker *w)
         add_and_norm(r, w, true, l->ffn_norm, any_quantised(&l->gate, &l->up, NULL));
         feed_forward(r, w, l);
     }
-    uint32_t from, to;
-
-    while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
-        for (uint32_t i = from; i < to; i++)
-            r->kern.add(r->x + i * r->embd_stride, r->delta + i * r->embd_stride, m->shape.n_embd);
-    team_barrier(w);
+    add_delta(r, w);
     outputs(r, w);
 }
 
