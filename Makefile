@@ -140,7 +140,7 @@ lint: deps-lint ## include table, lone headers, banned functions, layout, cppche
 format: ## clang-format in place
 	clang-format -i $(shell git ls-files '*.c' '*.h')
 
-fuzz: ## build the libFuzzer targets into build/fuzz (run: build/fuzz/fuzz_gguf -max_total_time=60)
+fuzz: deps-fuzz ## build the libFuzzer targets into build/fuzz (run: build/fuzz/fuzz_gguf -max_total_time=60)
 	@$(MAKE) --no-print-directory BUILD=build/fuzz CC=clang \
 	    CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=fuzzer-no-link,address,undefined' fuzz-here
 FUZZ := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
@@ -164,10 +164,12 @@ DEB_BUILD := gcc libc6-dev pkg-config libmicrohttpd-dev libuv1-dev libcjson-dev 
              libinih-dev
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev python3 python3-pytest prometheus
 DEB_LINT  := cppcheck
+DEB_FUZZ  := clang libclang-rt-14-dev
 deps: deps-test deps-lint ## make sure that all Debian packages are there
 deps-build: ; @sh tests/deps.sh $(DEB_BUILD)
 deps-test:  ; @sh tests/deps.sh $(DEB_TEST)
 deps-lint:  ; @sh tests/deps.sh $(DEB_LINT)
+deps-fuzz:  ; @sh tests/deps.sh $(DEB_BUILD) $(DEB_FUZZ)
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sort | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
@@ -177,4 +179,4 @@ help: ## this list
 .SECONDARY:
 .PHONY: all run test test-unit test-sim golden check e2e unit-here sim-here golden-here asan tsan \
         bench lint format fuzz fuzz-here install uninstall docker clean deps deps-build deps-test \
-        deps-lint help FORCE
+        deps-lint deps-fuzz help FORCE
