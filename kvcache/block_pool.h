@@ -4,7 +4,23 @@
  * indices is all that the scheduler passes around. Blocks are counted so that sequences can
  * share them. Id 0 is never handed out: it means "unmapped", so zeroed tables are safe.
  *
- * Invariant (P3): n_free + n_held == n_blocks after every call.
+ * A block is in one of three states:
+ *
+ *   FREE --take--> HELD --give of the last holder--> FREE, or CACHED if it was marked with keep
+ *   CACHED --ref--> HELD,  CACHED --evict--> FREE
+ *
+ * Cached blocks have no holder but content that somebody may ask for again; they stand in the
+ * order of their last use. A held or cached block can be pinned besides: then it is neither given
+ * back nor evicted until it is unpinned (the source of a copy, while room for the copy is made).
+ *
+ * Placement, that is, which of the free blocks are handed out (S1.2; the tests hold the exact ids):
+ *   first fit    the lowest free ids
+ *   round robin  the next free ids after the last one handed out, wrapping at the end
+ *   best fit     the blocks right after `after` while they are free; for the rest the smallest
+ *                run of free neighbours that holds it all, the lowest among equals; when there is
+ *                none the largest run first
+ *
+ * Invariant (P3): n_free + n_held + n_cached == n_blocks after every call.
  *
  * Thread: engine thread only; there are no locks inside.
  * Memory: everything is taken in block_pool_create(); nothing below allocates.
@@ -20,38 +36,60 @@ typedef uint32_t block_id;
 #define BLOCK_NONE 0u   /* "unmapped" */
 #define BLOCK_TOKENS 16 /* tokens in a block; KERN_BLOCK of the kernels */
 
+enum block_state { BLOCK_FREE = 0, BLOCK_HELD, BLOCK_CACHED };
+enum block_placement { BLOCK_FIRST_FIT = 0, BLOCK_BEST_FIT, BLOCK_ROUND_ROBIN };
+
 struct block_pool;
 
 struct block_pool_stats {
-    uint32_t n_blocks, n_free, n_held;
+    uint32_t n_blocks, n_free, n_held, n_cached; /* these add up */
+    uint32_t n_pinned;                           /* of the held and cached ones */
     uint32_t peak_held;
-    uint64_t n_taken, n_given; /* blocks handed out and returned since creation */
+    uint64_t n_taken, n_given, n_evicted; /* blocks, since creation */
 };
 
 /* A pool of n_blocks free blocks, ids 1..n_blocks. ERR_INVAL for 0, ERR_NOMEM. */
-int block_pool_create(struct block_pool **out, uint32_t n_blocks);
+int block_pool_create(struct block_pool **out, uint32_t n_blocks, enum block_placement placement);
 
 /* Blocks still held are the caller's leak: debug builds assert. NULL is allowed. */
 void block_pool_destroy(struct block_pool **pool);
 
-/* Take n blocks, one holder each, into ids[0..n-1]: all or nothing; the longest-free ones first.
- * 0, or ERR_AGAIN with pool and ids[] untouched. Running out is an answer, not a fault. */
-int block_pool_take(struct block_pool *pool, uint32_t n, block_id *ids);
+/* Take n free blocks, one holder each, into ids[0..n-1]: all or nothing. `after` is the last block
+ * of the sequence they are for, or BLOCK_NONE; only best fit looks at it. 0, or ERR_AGAIN with pool
+ * and ids[] untouched. Cost: O(n) for first fit and round robin (amortised, whatever the size of
+ * the pool), O(n_blocks / 64) for best fit. */
+int block_pool_take(struct block_pool *pool, uint32_t n, block_id after, block_id *ids);
 
-/* Add a holder to each of n held blocks. ERR_INVAL (id 0, out of range, or free). */
+/* Add a holder to each of n held or cached blocks. ERR_INVAL (id 0, out of range, or free). */
 int block_pool_ref(struct block_pool *pool, const block_id *ids, uint32_t n);
 
-/* Remove a holder from each of n blocks; at the last one the block is free. ERR_INVAL when any id
- * is 0, out of range or free, or stands twice in the list: nothing has changed then. */
+/* Remove a holder from each of n blocks; at the last one the block is free, or cached if it is kept.
+ * Of several that become cached at once the last in the list is the first to be evicted, so a
+ * prefix outlives what follows it. ERR_INVAL when any id is 0, out of range, not held, stands twice
+ * in the list, or would lose its last holder while pinned: nothing has changed then. */
 int block_pool_give(struct block_pool *pool, const block_id *ids, uint32_t n);
 
-/* Holders of a block; 0 when free or no such id. */
+/* The content of a held block is worth keeping after its last holder (or not any more). A cached
+ * block that is no longer kept becomes free, and counts as evicted. ERR_INVAL: not held or cached,
+ * or pinned and cached. */
+int block_pool_keep(struct block_pool *pool, block_id id, bool keep);
+
+/* The cached block that was used longest ago and is not pinned, or BLOCK_NONE. O(pinned). */
+block_id block_pool_oldest(const struct block_pool *pool);
+
+/* Pins are counted. ERR_INVAL: free or no such block; not pinned. */
+int block_pool_pin(struct block_pool *pool, block_id id);
+int block_pool_unpin(struct block_pool *pool, block_id id);
+
+/* Holders of a block; 0 when free, cached, or no such id. */
 uint32_t block_pool_holders(const struct block_pool *pool, block_id id);
+enum block_state block_pool_state(const struct block_pool *pool, block_id id); /* FREE if no such */
+bool block_pool_is_pinned(const struct block_pool *pool, block_id id);
 
 uint32_t block_pool_n_free(const struct block_pool *pool);
 struct block_pool_stats block_pool_stats(const struct block_pool *pool);
 
-/* free + held == total and the free list holds each free block once. O(n). */
+/* The sums, the free set, the cached list and the counts agree with each other. O(n_blocks). */
 bool block_pool_check(const struct block_pool *pool);
 
 #endif

@@ -1,0 +1,170 @@
+/* kvcache/kv_manager.h - the paged cache as the scheduler sees it: sequences, not blocks.
+ *
+ * Puts pool, prefix index and swap tiers together. A sequence has a table of blocks that hold the
+ * keys and values of its first n_done tokens; full blocks are shared through the index, also with
+ * sequences that come later; a block is written only by a sequence that alone holds it. Nothing
+ * here touches bytes: copies are written down as moves and carried out before the step's
+ * arithmetic; reads and writes of the swap file are handed out as I/O.
+ *
+ * Cached blocks are as good as free ones: whenever blocks are taken and too few are free, the ones
+ * used longest ago are forgotten (they have no followers in the index: a prefix is always used at
+ * least as recently as what follows it).
+ *
+ * All-or-nothing everywhere: a call that does not return 0 has changed nothing.
+ *
+ * Thread: engine thread only.
+ * Memory: taken in kv_manager_create(); tables and hashes belong to the caller.
+ */
+#ifndef KVCACHE_KV_MANAGER_H
+#define KVCACHE_KV_MANAGER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kvcache/block_pool.h"
+#include "kvcache/block_table.h"
+#include "kvcache/kv_move.h"
+#include "kvcache/prefix_index.h"
+#include "kvcache/swap.h"
+
+struct kv_manager_options {
+    uint32_t n_blocks;
+    enum block_placement placement;
+    bool prefix_cache;       /* keep and share what has been computed */
+    uint32_t n_ram, n_file;  /* swap slots; 0 and 0: no swapping */
+    uint32_t max_sequences;  /* swapped at a time */
+    uint32_t max_table;      /* blocks in a table */
+    uint32_t low_percent, critical_percent; /* watermarks of kv_manager_pressure() */
+};
+
+/* A sequence's part; {0} with swap = SWAP_NONE is empty (kv_seq_init). */
+struct kv_seq {
+    struct block_table table;
+    uint32_t n_indexed; /* leading blocks that are in the index */
+    uint32_t swap;      /* its copy in the tiers, or SWAP_NONE */
+};
+
+void kv_seq_init(struct kv_seq *kv, block_id *blocks, uint32_t cap);
+
+/* What a sequence's tokens are, and room for the hashes of its full blocks: those of the first
+ * n_hashed are filled in, by kv_key_extend() alone. Belongs to the request. */
+struct kv_key {
+    const int32_t *ids;
+    uint64_t salt;
+    struct prefix_hash *hashes; /* [tokens / 16] */
+    uint32_t n_hashed;
+};
+
+/* Fill in the hashes of all blocks that are full with n_tokens. */
+void kv_key_extend(struct kv_key *key, uint32_t n_tokens);
+
+enum kv_pressure { KV_RELAXED = 0, KV_LOW, KV_CRITICAL }; /* by the share of available blocks */
+
+struct kv_manager_stats {
+    struct block_pool_stats pool;
+    struct swap_stats swap;
+    uint32_t n_indexed;
+    uint64_t n_copied;        /* blocks: copy on write and reuse of a part */
+    uint64_t query_tokens;    /* tokens that kv_manager_attach() was asked for */
+    uint64_t hit_tokens;      /* and those it found */
+};
+
+struct kv_manager;
+
+int kv_manager_create(struct kv_manager **out, const struct kv_manager_options *options);
+void kv_manager_destroy(struct kv_manager **m);
+
+/* Blocks that can be taken: free and cached. */
+uint32_t kv_manager_n_available(const struct kv_manager *m);
+uint32_t kv_manager_n_blocks(const struct kv_manager *m);
+enum kv_pressure kv_manager_pressure(const struct kv_manager *m);
+
+/* ---- prefixes ---- */
+
+struct kv_match {
+    uint32_t n_tokens; /* found, at most `limit` */
+    uint32_t n_blocks; /* whole blocks among them, which would be shared */
+    uint32_t n_held;   /* of these: held by others already, so they cost nothing */
+};
+
+/* How much of the key's first `limit` tokens is there. O(blocks found). Changes nothing. */
+struct kv_match kv_manager_match(const struct kv_manager *m, const struct kv_key *key,
+                                 uint32_t limit);
+
+/* Give an empty sequence everything that is there of its first `limit` tokens: whole blocks shared,
+ * a part of one copied if a block can be taken for it. Returns how many tokens that is. The caller
+ * passes at most n_known - 1: the last token is always computed. */
+uint32_t kv_manager_attach(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
+                           uint32_t limit);
+
+/* Let an empty sequence share the first n_tokens of another one's blocks, the last one included
+ * even when it is not full: the first of the two that writes into it gets a copy. */
+void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv_seq *parent,
+                     uint32_t n_tokens);
+
+/* ---- growth ---- */
+
+/* Make positions from .. to-1 of a sequence writable: blocks are added, and the one that `from`
+ * falls into is replaced by a copy if others hold it. ERR_AGAIN: too few blocks; ERR_RANGE: the
+ * table is too short. */
+int kv_manager_grow(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint32_t to);
+/* Blocks that kv_manager_grow() would take. */
+uint32_t kv_manager_missing(const struct kv_manager *m, const struct kv_seq *kv, uint32_t from,
+                            uint32_t to);
+
+/* The first n_done tokens are computed: full blocks enter the index. Where an equal block is there
+ * already, that one is shared and the sequence's own given back (P1: their bytes are equal). */
+void kv_manager_commit(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
+                       uint32_t n_done);
+
+/* Give everything back, a swapped copy too; the sequence is empty then. Full blocks stay cached. */
+void kv_manager_release(struct kv_manager *m, struct kv_seq *kv);
+
+/* Blocks that nobody else holds: what giving the sequence back makes available. O(blocks). */
+uint32_t kv_manager_n_exclusive(const struct kv_manager *m, const struct kv_seq *kv);
+
+/* ---- swapping ---- */
+
+/* Copy the blocks of the first n_done tokens into the RAM tier and give all blocks back. ERR_AGAIN:
+ * no room there (or no tier). The sequence has an empty table and a copy then. */
+int kv_manager_swap_out(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done);
+
+/* Could a copy of so many blocks be made now? */
+bool kv_manager_can_swap_out(const struct kv_manager *m, uint32_t n_blocks);
+
+/* The reverse: shared blocks where the index has them, loads for the rest. ERR_AGAIN: too few
+ * blocks; ERR_BUSY: the copy is in the file or on its way (kv_manager_fetch); ERR_IO: lost; the
+ * copy is whole in the first two cases and still to be released in the third. */
+int kv_manager_swap_in(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
+                       uint32_t n_done);
+
+/* Start to read a copy that is in the file. 0: in RAM, or on its way; ERR_AGAIN: cannot be started
+ * now; ERR_IO: lost. */
+int kv_manager_fetch(struct kv_manager *m, struct kv_seq *kv);
+enum swap_place kv_manager_where(const struct kv_manager *m, const struct kv_seq *kv);
+/* Drop the copy, if there is one. */
+void kv_manager_forget(struct kv_manager *m, struct kv_seq *kv);
+bool kv_manager_is_freeing(const struct kv_manager *m); /* see swap_is_freeing() */
+
+/* ---- for whoever owns the bytes ---- */
+
+/* The moves written down since kv_manager_moves_done(), to be carried out in order. */
+const struct kv_move *kv_manager_moves(const struct kv_manager *m, uint32_t *n);
+void kv_manager_moves_done(struct kv_manager *m);
+
+/* The next I/O to start; only when no moves are outstanding (asserted). */
+bool kv_manager_next_io(struct kv_manager *m, struct swap_io *out);
+void kv_manager_io_done(struct kv_manager *m, uint32_t copy, int rc);
+uint32_t kv_manager_n_io(const struct kv_manager *m);
+
+/* ---- inspection ---- */
+
+struct kv_manager_stats kv_manager_stats(const struct kv_manager *m);
+/* One character a block, states[0 .. n_blocks-1] for ids 1 .. n_blocks: 'f' free, 'h' held by one,
+ * 's' shared, 'c' cached; upper case: pinned. */
+void kv_manager_map(const struct kv_manager *m, char *states);
+const struct block_pool *kv_manager_pool(const struct kv_manager *m);
+/* Everything below agrees. O(everything). */
+bool kv_manager_check(const struct kv_manager *m);
+
+#endif

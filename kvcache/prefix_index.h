@@ -1,0 +1,67 @@
+/* kvcache/prefix_index.h - which block holds the keys and values of which tokens.
+ *
+ * A full block is known by the hash of everything up to its end: hash(hash of the block before,
+ * its 16 tokens), starting from a root that depends on the salt. A hit needs the same hash, the
+ * same 16 tokens and the same block before it, so a collision costs a miss and never a wrong
+ * answer. Requests with different salts (tenants) never meet.
+ *
+ * Besides, the blocks that follow a given one are chained, so that the first tokens of a block can
+ * be found too (they are reused by copying it). Of a long chain only the most recent
+ * PREFIX_MAX_SIBLINGS are looked at: bounded work, at the price of a miss.
+ *
+ * The index only knows ids and tokens; who holds a block is block_pool's affair.
+ *
+ * Thread: engine thread only (prefix_hash_* : any).
+ * Memory: taken in prefix_index_create(): about 120 bytes a block.
+ */
+#ifndef KVCACHE_PREFIX_INDEX_H
+#define KVCACHE_PREFIX_INDEX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kvcache/block_pool.h"
+
+#define PREFIX_MAX_SIBLINGS 32
+
+struct prefix_hash { /* 128 bits of XXH3 */
+    uint64_t lo, hi;
+};
+
+/* Where every chain of a salt begins. */
+struct prefix_hash prefix_hash_root(uint64_t salt);
+/* The hash of the block with these 16 tokens that follows `before`. */
+struct prefix_hash prefix_hash_next(struct prefix_hash before, const int32_t *tokens);
+
+struct prefix_index;
+
+int prefix_index_create(struct prefix_index **out, uint32_t n_blocks);
+void prefix_index_destroy(struct prefix_index **x);
+
+/* The block with this hash and these 16 tokens that follows block `before` (BLOCK_NONE: the first),
+ * or BLOCK_NONE. O(1). */
+block_id prefix_index_find(const struct prefix_index *x, struct prefix_hash hash, block_id before,
+                           const int32_t *tokens);
+
+/* Of the blocks that follow the chain with hash `before_hash` and end block `before`, the one whose
+ * tokens have most in common with tokens[0 .. n-1] from the start; *n_common of them, >= 1. Or
+ * BLOCK_NONE. */
+block_id prefix_index_find_partial(const struct prefix_index *x, struct prefix_hash before_hash,
+                                   block_id before, const int32_t *tokens, uint32_t n,
+                                   uint32_t *n_common);
+
+/* Enter a block. ERR_INVAL: it is in already, or `before` is not (and not BLOCK_NONE); ERR_AGAIN:
+ * another block with the same content is. */
+int prefix_index_insert(struct prefix_index *x, block_id block, struct prefix_hash before_hash,
+                        struct prefix_hash hash, block_id before, const int32_t *tokens);
+
+/* Take a block out. Nothing may follow it any more (asserted): evicting in the pool's order keeps
+ * that true. A block that is not in is ignored. */
+void prefix_index_remove(struct prefix_index *x, block_id block);
+
+bool prefix_index_has(const struct prefix_index *x, block_id block);
+uint32_t prefix_index_n(const struct prefix_index *x);
+/* Chains, parents and counts agree. O(n_blocks). */
+bool prefix_index_check(const struct prefix_index *x);
+
+#endif

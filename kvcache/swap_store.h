@@ -1,0 +1,42 @@
+/* kvcache/swap_store.h - the bytes of swapped blocks: an arena in RAM and a file.
+ *
+ * Which slot means what is swap.h's affair. Slots hold one block, all layers. Each file slot's
+ * checksum (XXH3, 64 bits) is kept in memory: what is read back is what was written, or an error.
+ *
+ * The file begins with a page that says whose it is. It is locked while in use and removed by
+ * swap_store_close(). One left behind by a process that was killed is recognised by that page and
+ * by the lock being free, and is replaced; any other file at that path is left alone, and is an
+ * error. The file is sparse: a full disk shows when writing.
+ *
+ * Thread: save and load: engine thread; write and read: any, one at a time per slot.
+ * Memory: the arena is mapped at opening; pages cost RAM when first used.
+ */
+#ifndef KVCACHE_SWAP_STORE_H
+#define KVCACHE_SWAP_STORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct swap_store_options {
+    size_t block_bytes;
+    uint32_t n_ram, n_file;
+    const char *path; /* of the file; used when n_file > 0 */
+};
+
+struct swap_store;
+
+/* A sentence in `err` names the path. ERR_IO, ERR_BUSY (another process uses it), ERR_FORMAT (not a
+ * swap file), ERR_NOMEM. */
+int swap_store_open(struct swap_store **out, const struct swap_store_options *options, char *err,
+                    size_t err_len);
+void swap_store_close(struct swap_store **s);
+
+void swap_store_save(struct swap_store *s, uint32_t ram, const void *block);
+void swap_store_load(const struct swap_store *s, uint32_t ram, void *block);
+
+/* Blocking. ERR_IO: disk full, failure, short transfer, wrong checksum; errno is logged once a
+ * minute at most. */
+int swap_store_write(struct swap_store *s, uint32_t n, const uint32_t *ram, const uint32_t *file);
+int swap_store_read(struct swap_store *s, uint32_t n, const uint32_t *ram, const uint32_t *file);
+
+#endif
