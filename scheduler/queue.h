@@ -36,6 +36,11 @@ struct event_times { /* microseconds of the request's life; sum = end - arrival 
     uint32_t n_cached;     /* prompt tokens that came from the prefix cache */
 };
 
+struct event_probe { /* FINISH_DRY_RUN */
+    uint32_t n_cached; /* prompt tokens that are in the prefix cache now */
+    uint32_t n_ahead;  /* waiting requests that would go first */
+};
+
 struct event {
     uint64_t request;
     enum event_kind kind;
@@ -48,6 +53,7 @@ struct event {
     union {
         struct top_logprob top[SAMPLING_MAX_TOP]; /* TOKEN, SCORE */
         struct event_times times;                 /* END */
+        struct event_probe probe;                 /* END with FINISH_DRY_RUN */
     };
 };
 

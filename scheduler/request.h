@@ -31,6 +31,7 @@ enum finish { /* why a request ended */
     FINISH_TIMEOUT,   /* deadline passed, in the queue or running */
     FINISH_QUEUE_TIMEOUT, /* queue_until passed before the first step */
     FINISH_ERROR,     /* the engine could not go on with it */
+    FINISH_DRY_RUN,   /* the question of a dry run was answered */
 };
 
 struct request {
@@ -48,6 +49,7 @@ struct request {
     uint32_t min_tokens;  /* no end-of-generation token or stop id ends it before so many */
     bool ignore_eos;      /* end-of-generation tokens do not end it */
     bool score_prompt;    /* EVENT_SCORE for prompt tokens 1 .. n_prompt-1 */
+    bool is_dry_run;      /* only asks: its one event is an EVENT_END with `probe` filled in */
     uint32_t n_stop_ids;
     int32_t stop_ids[REQUEST_MAX_STOP_IDS];
     struct sampling sampling; /* sampling.bias points behind the request's own memory */

@@ -125,6 +125,9 @@ bool sched_can_ever_fit(const struct sched_options *options, uint32_t n_prompt,
 /* 0: taken. ERR_AGAIN: max_requests reached, ERR_RANGE: can never fit; still the caller's. */
 int sched_add(struct sched *s, struct request *r, uint64_t now_us);
 
+/* What a request would find if it came now. */
+struct event_probe sched_probe(const struct sched *s, struct request *r, uint64_t now_us);
+
 /* End a request wherever it is; its blocks are free when this returns. Unknown: ignored. */
 void sched_cancel(struct sched *s, uint64_t id, enum finish why, uint64_t now_us);
 void sched_cancel_all(struct sched *s, enum finish why, uint64_t now_us);
