@@ -13,6 +13,7 @@
 #include "core/run/runner.h"
 #include "core/text/tokenizer.h"
 #include "kvcache/block_table.h"
+#include "kvcache/kv_store.h"
 #include "server/engine.h"
 
 #include <cjson/cJSON.h>
@@ -128,15 +129,18 @@ static int score_all(struct engine *e, const struct token_list *list, double *su
     const uint32_t cap = block_table_needed(window);
     const bool show = isatty(STDERR_FILENO);
     block_id *blocks = mem_calloc(cap, sizeof(*blocks));
+    struct block_pool *pool = NULL; /* nobody else uses the store here */
     struct block_table table;
     struct batch *b = NULL;
     int rc = blocks == NULL ? ERR_NOMEM : 0;
 
     if (rc == 0)
+        rc = block_pool_create(&pool, e->kv->n_blocks, BLOCK_FIRST_FIT);
+    if (rc == 0)
         rc = batch_create(&b, e->sched.max_batch_tokens, 1, e->sched.max_batch_tokens);
     if (rc == 0) {
         block_table_init(&table, blocks, cap);
-        rc = block_table_grow(&table, e->pool, window);
+        rc = block_table_grow(&table, pool, window);
     }
     for (size_t at = 0; rc == 0 && at + 1 < list->n; at += window - 1) {
         const size_t left = list->n - at;
@@ -148,7 +152,8 @@ static int score_all(struct engine *e, const struct token_list *list, double *su
     if (show)
         fputs("\r\033[K", stderr);
     if (rc == 0)
-        block_table_clear(&table, e->pool);
+        block_table_clear(&table, pool);
+    block_pool_destroy(&pool);
     batch_destroy(&b);
     mem_free(blocks);
     return rc;
@@ -190,7 +195,7 @@ int cmd_score(int argc, char **argv)
         config_release(&config);
         return command_fail(EXIT_USAGE, "give either --ids FILE.json or --text FILE");
     }
-    code = engine_init(&engine, &config, err, sizeof(err));
+    code = engine_init(&engine, &config, 0, err, sizeof(err));
     config_release(&config);
     if (code != EXIT_OK)
         return command_fail(code, "%s", err);

@@ -18,6 +18,7 @@
 #include "core/model/model.h"
 #include "core/run/runner.h"
 #include "kvcache/block_table.h"
+#include "kvcache/kv_store.h"
 #include "server/command.h"
 #include "server/engine.h"
 
@@ -36,6 +37,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static struct block_pool *pool; /* of the engine's store, which nobody else uses here */
+
 static double median(double *v, size_t n)
 {
     qsort(v, n, sizeof(*v), by_value);
@@ -49,7 +52,7 @@ static void grow(struct engine *e, struct stream *s, uint32_t n_tokens)
 
         block_table_init(&s->table, calloc(cap, sizeof(block_id)), cap);
     }
-    if (block_table_grow(&s->table, e->pool, n_tokens) < 0) {
+    if (block_table_grow(&s->table, pool, n_tokens) < 0) {
         fprintf(stderr, "bench_engine: the KV cache or the context is too small\n");
         exit(EXIT_FAILED);
     }
@@ -78,9 +81,9 @@ static double step(struct engine *e, struct batch *b)
     return (double)(clock_us() - from) / 1e6;
 }
 
-static void forget(struct engine *e, struct stream *s)
+static void forget(struct stream *s)
 {
-    block_table_clear(&s->table, e->pool);
+    block_table_clear(&s->table, pool);
     free(s->table.blocks);
     memset(s, 0, sizeof(*s));
 }
@@ -107,7 +110,7 @@ static void bench_prefill(struct engine *e, struct batch *b, uint32_t n)
             step(e, b);
         else
             seconds[i] = step(e, b);
-        forget(e, &s);
+        forget(&s);
     }
     const double rate = n / median(seconds, 3);
 
@@ -136,7 +139,7 @@ static void bench_decode(struct engine *e, struct batch *b, uint32_t n_streams, 
     printf("decode  %5u streams  %8.1f tok/s   %6.1f GB/s\n", n_streams, n_streams * steps,
            steps * (double)e->model->weight_bytes / 1e9);
     for (uint32_t i = 0; i < n_streams; i++)
-        forget(e, &streams[i]);
+        forget(&streams[i]);
     free(streams);
 }
 
@@ -157,9 +160,10 @@ int main(int argc, char **argv)
     if (command_config(&config, argc, argv, NULL, &done) != EXIT_OK || done)
         return EXIT_USAGE;
     log_setup(LOG_WARN, false, 2);
-    if (engine_init(&e, &config, err, sizeof(err)) != EXIT_OK)
+    if (engine_init(&e, &config, 0, err, sizeof(err)) != EXIT_OK)
         return command_fail(EXIT_FAILED, "%s", err);
-    if (batch_create(&b, e.sched.max_batch_tokens, 4096, 4096) < 0)
+    if (batch_create(&b, e.sched.max_batch_tokens, 4096, 4096) < 0 ||
+        block_pool_create(&pool, e.kv->n_blocks, BLOCK_FIRST_FIT) < 0)
         return command_fail(EXIT_FAILED, "no memory");
     printf("model %s (%s, %s), isa %s, %u threads\n", e.model->name, e.model->arch, e.model->ftype,
            kern_isa_name(e.isa), e.threads);
@@ -168,6 +172,7 @@ int main(int argc, char **argv)
     for (const char *p = batches; p != NULL; p = strchr(p, ',') != NULL ? strchr(p, ',') + 1 : NULL)
         bench_decode(&e, b, (uint32_t)strtoul(p, NULL, 10), (uint32_t)decode);
     batch_destroy(&b);
+    block_pool_destroy(&pool);
     engine_release(&e);
     config_release(&config);
     return EXIT_OK;
