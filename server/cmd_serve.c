@@ -15,8 +15,6 @@
 #include <string.h>
 #include <time.h>
 
-#define JOURNAL_BYTES ((size_t)4 << 20)
-
 struct service {
     struct config config;
     struct engine engine;
