@@ -3,11 +3,18 @@
  * time = a + b * prompt rows + c * decode rows + d * keys read by decode rows
  *          + e * keys read by prompt rows
  *
- * The five coefficients are fitted online: recursive least squares with forgetting (about the
- * last 200 steps), none below zero, and an outlier (a step that was interrupted) moves them no
- * further than a moderate error would. Nothing is kept over a restart. Planning wants integers:
+ * The five coefficients are fitted online by recursive least squares on relative errors, none below
+ * zero. The memory is about the last 200 steps; it shortens to about 10 while the errors all have
+ * one sign (the machine has become slower or faster), and a coefficient whose feature does not
+ * occur is not forgotten (unless predictions are off by more than half: then all starts afresh). An error beyond three times the usual one (a step that was interrupted)
+ * counts as three times the usual one. Nothing is kept over a restart. Planning wants integers:
  * step_costs is the model rounded, the only thing that sched.c sees, and it is written into the
  * journal with every plan.
+ *
+ * Known means: four steps were seen, with prompt rows in one at least and decode rows in one at
+ * least; before that every field is 0 but the swap times. Until both kinds of rows were seen in one
+ * step, prompt rows are said to cost half as much again as they did alone, so that the first chunk
+ * beside a stream is a cautious one.
  *
  * Thread: engine thread only; step_costs_* are pure.
  * Memory: none.
@@ -36,10 +43,11 @@ struct step_costs {
     uint64_t file_ns;       /* a block between RAM tier and file, one way; 0 = not known */
 };
 
-/* Predicted time in nanoseconds. */
+/* Predicted time in nanoseconds. Exact for all coefficients of cost_get(), whatever the work. */
 uint64_t step_costs_ns(const struct step_costs *c, const struct step_work *w);
 
-/* Rows of a chunk that starts at position `pos`, at most `max`, that add no more than room_ns. */
+/* Rows of a chunk that starts at position `pos`, at most `max`, that add no more than room_ns: the
+ * largest such number. Positions up to 2^20. */
 uint32_t step_costs_chunk(const struct step_costs *c, uint32_t pos, uint32_t max,
                           uint64_t room_ns);
 
@@ -49,11 +57,13 @@ uint64_t step_costs_chunk_ns(const struct step_costs *c, uint32_t pos, uint32_t 
 #define COST_TERMS 5
 
 struct cost_model {
-    double coef[COST_TERMS];           /* ns per scaled feature */
-    double cov[COST_TERMS][COST_TERMS];
-    double spread;                     /* running mean of |error|, ns */
+    double coef[COST_TERMS];             /* ns per unit of each feature */
+    double info[COST_TERMS][COST_TERMS]; /* how firmly they are known: the inverse of covariance */
+    double spread;                       /* running mean of the relative |error| */
+    double drift;                        /* short running mean of the relative error */
     uint64_t n_steps;
-    double swap_ns, file_ns;           /* running means */
+    bool has_prefill, has_decode, has_mixed; /* kinds of steps seen */
+    double swap_ns, file_ns;             /* running means */
 };
 
 void cost_init(struct cost_model *m);

@@ -15,8 +15,6 @@
 #include <string.h>
 #include <time.h>
 
-#define JOURNAL_BYTES ((size_t)4 << 20)
-
 struct service {
     struct config config;
     struct engine engine;
@@ -94,6 +92,7 @@ static int make_loop(struct service *s)
     struct loop_options options = {
         .sched = s->engine.sched,
         .runner = s->engine.runner,
+        .kv_options = &s->engine.cache,
         .kv = s->engine.kv,
         .swap = s->engine.swap,
         .step_target_ms = (uint32_t)s->config.step_target_ms,

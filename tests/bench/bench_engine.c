@@ -17,8 +17,7 @@
 #include "core/base/log.h"
 #include "core/model/model.h"
 #include "core/run/runner.h"
-#include "kvcache/block_table.h"
-#include "kvcache/kv_store.h"
+#include "kvcache/kv_manager.h"
 #include "server/command.h"
 #include "server/engine.h"
 
@@ -26,7 +25,7 @@
 #define MAX_STEPS 4096
 
 struct stream {
-    struct block_table table;
+    struct kv_seq kv;
     uint32_t n; /* tokens computed */
 };
 
@@ -37,8 +36,6 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static struct block_pool *pool; /* of the engine's store, which nobody else uses here */
-
 static double median(double *v, size_t n)
 {
     qsort(v, n, sizeof(*v), by_value);
@@ -47,12 +44,12 @@ static double median(double *v, size_t n)
 
 static void grow(struct engine *e, struct stream *s, uint32_t n_tokens)
 {
-    if (s->table.blocks == NULL) {
+    if (s->kv.table.blocks == NULL) {
         const uint32_t cap = block_table_needed(e->sched.max_context);
 
-        block_table_init(&s->table, calloc(cap, sizeof(block_id)), cap);
+        kv_seq_init(&s->kv, calloc(cap, sizeof(block_id)), cap);
     }
-    if (block_table_grow(&s->table, pool, n_tokens) < 0) {
+    if (kv_manager_grow(e->manager, &s->kv, s->n, n_tokens) < 0) {
         fprintf(stderr, "bench_engine: the KV cache or the context is too small\n");
         exit(EXIT_FAILED);
     }
@@ -68,7 +65,7 @@ static void add_span(struct engine *e, struct batch *b, struct stream *s, uint32
     for (uint32_t i = 0; i < n; i++)
         ids[i] = (int32_t)((s->n + i) * 7919 % e->model->shape.n_vocab);
     grow(e, s, s->n + n);
-    row = batch_add_span(b, ids, n, s->n, s->table.blocks);
+    row = batch_add_span(b, ids, n, s->n, s->kv.table.blocks);
     s->n += n;
     batch_add_output(b, row + n - 1)->sampling = &greedy;
 }
@@ -81,10 +78,12 @@ static double step(struct engine *e, struct batch *b)
     return (double)(clock_us() - from) / 1e6;
 }
 
-static void forget(struct stream *s)
+static void forget(struct engine *e, struct stream *s)
 {
-    block_table_clear(&s->table, pool);
-    free(s->table.blocks);
+    block_id *blocks = s->kv.table.blocks;
+
+    kv_manager_release(e->manager, &s->kv);
+    free(blocks);
     memset(s, 0, sizeof(*s));
 }
 
@@ -110,7 +109,7 @@ static void bench_prefill(struct engine *e, struct batch *b, uint32_t n)
             step(e, b);
         else
             seconds[i] = step(e, b);
-        forget(&s);
+        forget(e, &s);
     }
     const double rate = n / median(seconds, 3);
 
@@ -139,7 +138,7 @@ static void bench_decode(struct engine *e, struct batch *b, uint32_t n_streams, 
     printf("decode  %5u streams  %8.1f tok/s   %6.1f GB/s\n", n_streams, n_streams * steps,
            steps * (double)e->model->weight_bytes / 1e9);
     for (uint32_t i = 0; i < n_streams; i++)
-        forget(&streams[i]);
+        forget(e, &streams[i]);
     free(streams);
 }
 
@@ -162,8 +161,7 @@ int main(int argc, char **argv)
     log_setup(LOG_WARN, false, 2);
     if (engine_init(&e, &config, 0, err, sizeof(err)) != EXIT_OK)
         return command_fail(EXIT_FAILED, "%s", err);
-    if (batch_create(&b, e.sched.max_batch_tokens, 4096, 4096) < 0 ||
-        block_pool_create(&pool, e.kv->n_blocks, BLOCK_FIRST_FIT) < 0)
+    if (batch_create(&b, e.sched.max_batch_tokens, 4096, 4096) < 0)
         return command_fail(EXIT_FAILED, "no memory");
     printf("model %s (%s, %s), isa %s, %u threads\n", e.model->name, e.model->arch, e.model->ftype,
            kern_isa_name(e.isa), e.threads);
@@ -172,7 +170,6 @@ int main(int argc, char **argv)
     for (const char *p = batches; p != NULL; p = strchr(p, ',') != NULL ? strchr(p, ',') + 1 : NULL)
         bench_decode(&e, b, (uint32_t)strtoul(p, NULL, 10), (uint32_t)decode);
     batch_destroy(&b);
-    block_pool_destroy(&pool);
     engine_release(&e);
     config_release(&config);
     return EXIT_OK;
