@@ -266,30 +266,36 @@ static struct crowd unseen_ahead(const struct desk *d, const struct engine_stats
     return crowd;
 }
 
+/* Whoever the engine lets wait waits for memory or a place: only without such are places free. */
+static uint32_t position(const struct desk *d, const struct engine_stats *s, uint32_t n_waiting,
+                         uint32_t n_coming)
+{
+    const uint32_t max = d->opt->max_sequences;
+    uint32_t places = 0;
+
+    if (n_waiting == 0 && s->n_running < max)
+        places = max - s->n_running;
+    return n_coming < places ? 0 : n_waiting + n_coming - places + 1;
+}
+
 uint32_t desk_position(struct desk *d, enum priority p)
 {
     struct engine_stats s;
-    uint32_t seen, unseen, places = 0;
+    uint32_t n_waiting;
 
     queue_get_stats(d->queue, &s);
-    unseen = unseen_ahead(d, &s, p).n;
-    seen = s.n_preempted;
+    n_waiting = s.n_preempted;
     for (int i = (int)p; i < PRIORITY_COUNT; i++)
-        seen += s.n_waiting[i];
-    /* Whoever the engine lets wait waits for memory or a place; only without such are places free. */
-    if (seen == 0 && s.n_running < d->opt->max_sequences)
-        places = d->opt->max_sequences - s.n_running;
-    return seen + unseen < places ? 0 : seen + unseen - places + 1;
+        n_waiting += s.n_waiting[i];
+    return position(d, &s, n_waiting, unseen_ahead(d, &s, p).n);
 }
 
-uint32_t desk_position_behind(struct desk *d, uint32_t n_ahead)
+uint32_t desk_position_behind(struct desk *d, uint32_t n_ahead, uint32_t n_more)
 {
     struct engine_stats s;
 
     queue_get_stats(d->queue, &s);
-    if (n_ahead == 0 && s.n_preempted == 0 && s.n_running < d->opt->max_sequences)
-        return 0;
-    return n_ahead + 1;
+    return position(d, &s, n_ahead, n_more);
 }
 
 static struct forecast_ask ask_for(const struct desk *d, const struct request *r, uint32_t n_cached)

@@ -70,8 +70,9 @@ void desk_say_when(struct http_call *call, uint32_t ms);
 
 /* The place in the queue of a request that arrives now: 1 is the next; 0: it need not wait. */
 uint32_t desk_position(struct desk *d, enum priority p);
-/* The same when the engine has said how many would go first. */
-uint32_t desk_position_behind(struct desk *d, uint32_t n_ahead);
+/* The same when the engine has said how many of those it has waiting would go first, and n_more
+ * are still to be posted before. */
+uint32_t desk_position_behind(struct desk *d, uint32_t n_ahead, uint32_t n_more);
 
 /* When the turn of such a request would come; n_cached of its prompt's tokens are there, and those
  * of `ahead` other prompt tokens go first beside what the desk knows. */

@@ -58,7 +58,7 @@ static void add_prompt(const struct plan_job *j, uint32_t i, uint64_t ahead, str
                "\"blocks_total\":%u,\"queue_position\":%u",
                r->n_prompt, r->max_tokens, found->n_cached,
                (n_tokens + m->block_tokens - 1) / m->block_tokens,
-               m->max_kv_tokens / m->block_tokens, desk_position_behind(d, found->n_ahead + i));
+               m->max_kv_tokens / m->block_tokens, desk_position_behind(d, found->n_ahead, i));
     add_forecast(out, &f);
     buf_add_str(out, ",\"fits\":true}");
 }
