@@ -80,9 +80,14 @@ bool sched_claim_before(const struct sched *s, const struct seq *a, const struct
     return a->ticket < b->ticket;
 }
 
-bool sched_outranks(const struct sched *s, const struct seq *a, const struct seq *b)
+bool sched_is_above(const struct sched *s, const struct seq *a, const struct seq *b)
 {
     return has_levels(s) && a->request->priority > b->request->priority;
+}
+
+bool sched_outranks(const struct sched *s, const struct seq *a, const struct seq *b)
+{
+    return sched_is_above(s, a, b) && order_key_before(&a->node.key, &b->node.key);
 }
 
 /* Priority raised by whole levels of waiting, for the comparison between tenants. */
