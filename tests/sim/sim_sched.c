@@ -943,8 +943,8 @@ static void lost_copies_are_recomputed(void **state)
         add(s, 10 + rnd(s, 60), 100 + rnd(s, 200), PRIORITY_NORMAL);
     run_dry(s, 40000);
     sched_fill_stats(s->sched, &stats);
-    printf("note: %u writes and %u reads failed, %u fallbacks\n",
-           (unsigned)stats.swap.n_write_errors, (unsigned)stats.swap.n_read_errors,
+    printf("note: %u swapped, %u writes and %u reads failed, %u fallbacks\n",
+           (unsigned)stats.preemptions_swap, (unsigned)stats.swap.n_write_errors, (unsigned)stats.swap.n_read_errors,
            (unsigned)stats.swap_fallbacks);
     assert_true(stats.swap.n_write_errors > 0 && stats.swap.n_read_errors > 0);
     assert_true(stats.swap_fallbacks > 0 && stats.recomputed_tokens > 0);
