@@ -1,44 +1,49 @@
-/* kvcache/block_pool.c - counters per block and a first-in-first-out ring of free ids. */
+/* kvcache/block_pool.c - a set of free ids, a list of cached ones, counters for the rest. */
 #include "kvcache/block_pool.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "kvcache/id_set.h"
 
 #include <assert.h>
 #include <stddef.h>
-#include <string.h>
 
-struct block_pool {
-    uint32_t n_blocks;
-    uint32_t n_free;
-    uint32_t head;      /* ring position of the next id to hand out */
-    uint32_t peak_held;
-    uint64_t n_taken, n_given;
-    uint32_t *ring;     /* [n_blocks] free ids, from head on */
-    uint32_t *holders;  /* [n_blocks + 1] by id; [0] unused */
-    uint32_t *mark;     /* [n_blocks + 1] scratch of give and check, all zero between calls */
+struct block {
+    uint32_t holders;
+    uint32_t pins;
+    block_id older, newer; /* neighbours among the cached ones; BLOCK_NONE closes the ring */
+    bool is_kept;
+    bool is_marked;        /* scratch of block_pool_give(), false between calls */
 };
 
-int block_pool_create(struct block_pool **out, uint32_t n_blocks)
+struct block_pool {
+    enum block_placement placement;
+    uint32_t n_blocks, n_held, n_cached, n_pinned, peak_held;
+    block_id last; /* handed out last; round robin goes on behind it */
+    uint64_t n_taken, n_given, n_evicted;
+    struct id_set free;
+    struct block *blocks; /* [n_blocks + 1] by id; [0] heads the ring: newer = the oldest */
+};
+
+int block_pool_create(struct block_pool **out, uint32_t n_blocks, enum block_placement placement)
 {
     struct block_pool *p;
 
     *out = NULL;
-    if (n_blocks == 0 || n_blocks > UINT32_MAX / 2)
+    if (n_blocks == 0 || n_blocks > UINT32_MAX / 2 || placement > BLOCK_ROUND_ROBIN)
         return ERR_INVAL;
     p = mem_calloc(1, sizeof(*p));
     if (p == NULL)
         return ERR_NOMEM;
-    p->n_blocks = p->n_free = n_blocks;
-    p->ring = mem_calloc(n_blocks, sizeof(*p->ring));
-    p->holders = mem_calloc((size_t)n_blocks + 1, sizeof(*p->holders));
-    p->mark = mem_calloc((size_t)n_blocks + 1, sizeof(*p->mark));
-    if (p->ring == NULL || p->holders == NULL || p->mark == NULL) {
+    p->n_blocks = n_blocks;
+    p->placement = placement;
+    p->blocks = mem_calloc((size_t)n_blocks + 1, sizeof(*p->blocks));
+    if (p->blocks == NULL || id_set_init(&p->free, n_blocks + 1) < 0) {
         block_pool_destroy(&p);
         return ERR_NOMEM;
     }
-    for (uint32_t i = 0; i < n_blocks; i++)
-        p->ring[i] = i + 1;
+    for (block_id id = 1; id <= n_blocks; id++)
+        id_set_add(&p->free, id);
     *out = p;
     return 0;
 }
@@ -49,114 +54,296 @@ void block_pool_destroy(struct block_pool **pool)
 
     if (p == NULL)
         return;
-    assert(p->n_free == p->n_blocks);
-    mem_free(p->ring);
-    mem_free(p->holders);
-    mem_free(p->mark);
+    assert(p->n_held == 0);
+    id_set_release(&p->free);
+    mem_free(p->blocks);
     mem_free(p);
     *pool = NULL;
 }
 
-int block_pool_take(struct block_pool *p, uint32_t n, block_id *ids)
+/* ---- states ---- */
+
+enum block_state block_pool_state(const struct block_pool *p, block_id id)
 {
-    if (n > p->n_free)
-        return ERR_AGAIN;
+    if (id == BLOCK_NONE || id > p->n_blocks || id_set_has(&p->free, id))
+        return BLOCK_FREE;
+    return p->blocks[id].holders > 0 ? BLOCK_HELD : BLOCK_CACHED;
+}
+
+static void count_held(struct block_pool *p)
+{
+    p->n_held++;
+    if (p->n_held > p->peak_held)
+        p->peak_held = p->n_held;
+}
+
+static void enter_cached(struct block_pool *p, block_id id)
+{
+    struct block *b = p->blocks;
+
+    b[id].newer = BLOCK_NONE;
+    b[id].older = b[BLOCK_NONE].older;
+    b[b[id].older].newer = id;
+    b[BLOCK_NONE].older = id;
+    p->n_cached++;
+}
+
+static void leave_cached(struct block_pool *p, block_id id)
+{
+    struct block *b = p->blocks;
+
+    b[b[id].older].newer = b[id].newer;
+    b[b[id].newer].older = b[id].older;
+    p->n_cached--;
+}
+
+/* ---- placement ---- */
+
+static void take_one(struct block_pool *p, block_id id)
+{
+    id_set_remove(&p->free, id);
+    p->blocks[id].holders = 1;
+    p->blocks[id].is_kept = false;
+    p->last = id;
+    count_held(p);
+}
+
+static void take_run(struct block_pool *p, block_id first, uint32_t n, block_id *ids)
+{
     for (uint32_t i = 0; i < n; i++) {
-        ids[i] = p->ring[p->head];
-        p->head = p->head + 1 == p->n_blocks ? 0 : p->head + 1;
-        p->holders[ids[i]] = 1;
+        ids[i] = first + i;
+        take_one(p, ids[i]);
     }
-    p->n_free -= n;
+}
+
+/* First fit and round robin: the next free ones from `from` on, wrapping. */
+static void take_next(struct block_pool *p, uint32_t n, block_id from, block_id *ids)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        ids[i] = id_set_next(&p->free, from);
+        if (ids[i] == ID_SET_NONE)
+            ids[i] = id_set_next(&p->free, 1);
+        take_one(p, ids[i]);
+        from = ids[i] + 1;
+    }
+}
+
+/* The smallest run that holds n, else the largest; the lowest among equals. *len is its length. */
+static block_id best_run(const struct block_pool *p, uint32_t n, uint32_t *len)
+{
+    block_id best = BLOCK_NONE;
+    uint32_t next = id_set_next(&p->free, 1);
+
+    *len = 0;
+    while (next != ID_SET_NONE) {
+        const uint32_t run = id_set_run(&p->free, next, p->n_blocks);
+
+        if (run != *len && (run < *len ? run >= n : *len < n)) {
+            best = next;
+            *len = run;
+        }
+        next = id_set_next(&p->free, next + run);
+    }
+    return best;
+}
+
+static void take_best(struct block_pool *p, uint32_t n, block_id after, block_id *ids)
+{
+    uint32_t done = 0;
+
+    if (after != BLOCK_NONE && after < p->n_blocks) {
+        done = id_set_run(&p->free, after + 1, n);
+        take_run(p, after + 1, done, ids);
+    }
+    while (done < n) {
+        uint32_t run;
+        const block_id first = best_run(p, n - done, &run);
+
+        run = run < n - done ? run : n - done;
+        take_run(p, first, run, ids + done);
+        done += run;
+    }
+}
+
+int block_pool_take(struct block_pool *p, uint32_t n, block_id after, block_id *ids)
+{
+    if (n > p->free.count)
+        return ERR_AGAIN;
+    switch (p->placement) {
+    case BLOCK_FIRST_FIT:
+        take_next(p, n, 1, ids);
+        break;
+    case BLOCK_ROUND_ROBIN:
+        take_next(p, n, p->last + 1, ids);
+        break;
+    case BLOCK_BEST_FIT:
+        take_best(p, n, after, ids);
+        break;
+    }
     p->n_taken += n;
-    if (p->n_blocks - p->n_free > p->peak_held)
-        p->peak_held = p->n_blocks - p->n_free;
     return 0;
 }
 
-static bool is_held(const struct block_pool *p, block_id id)
-{
-    return id != BLOCK_NONE && id <= p->n_blocks && p->holders[id] > 0;
-}
+/* ---- holders ---- */
 
 int block_pool_ref(struct block_pool *p, const block_id *ids, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (!is_held(p, ids[i]))
+        if (block_pool_state(p, ids[i]) == BLOCK_FREE)
             return ERR_INVAL;
     for (uint32_t i = 0; i < n; i++)
-        p->holders[ids[i]]++;
+        if (p->blocks[ids[i]].holders++ == 0) {
+            leave_cached(p, ids[i]);
+            count_held(p);
+        }
     return 0;
 }
 
-static void free_block(struct block_pool *p, block_id id)
+static bool can_give(const struct block_pool *p, block_id id)
 {
-    const uint64_t tail = (uint64_t)p->head + p->n_free;
+    const struct block *b = &p->blocks[id];
 
-    p->ring[tail >= p->n_blocks ? tail - p->n_blocks : tail] = id;
-    p->n_free++;
-    p->n_given++;
+    return block_pool_state(p, id) == BLOCK_HELD && !b->is_marked &&
+           (b->holders > 1 || b->pins == 0);
 }
 
-/* All ids held and none twice? Leaves mark[] zeroed. */
-static bool is_distinct_held(struct block_pool *p, const block_id *ids, uint32_t n)
+/* All of them can be given, and none stands there twice? Leaves no mark behind. */
+static bool can_give_all(struct block_pool *p, const block_id *ids, uint32_t n)
 {
     uint32_t seen = 0;
 
-    while (seen < n && is_held(p, ids[seen]) && p->mark[ids[seen]] == 0)
-        p->mark[ids[seen++]] = 1;
+    while (seen < n && ids[seen] <= p->n_blocks && can_give(p, ids[seen]))
+        p->blocks[ids[seen++]].is_marked = true;
     for (uint32_t i = 0; i < seen; i++)
-        p->mark[ids[i]] = 0;
+        p->blocks[ids[i]].is_marked = false;
     return seen == n;
+}
+
+static void give_last(struct block_pool *p, block_id id)
+{
+    p->n_held--;
+    p->n_given++;
+    if (p->blocks[id].is_kept)
+        enter_cached(p, id);
+    else
+        id_set_add(&p->free, id);
 }
 
 int block_pool_give(struct block_pool *p, const block_id *ids, uint32_t n)
 {
-    if (!is_distinct_held(p, ids, n))
+    if (!can_give_all(p, ids, n))
         return ERR_INVAL;
-    for (uint32_t i = 0; i < n; i++)
-        if (--p->holders[ids[i]] == 0)
-            free_block(p, ids[i]);
+    /* Backwards: what is cached first is evicted first, and followers stand behind in the list. */
+    for (uint32_t i = n; i-- > 0;)
+        if (--p->blocks[ids[i]].holders == 0)
+            give_last(p, ids[i]);
     return 0;
+}
+
+int block_pool_keep(struct block_pool *p, block_id id, bool keep)
+{
+    const enum block_state state = block_pool_state(p, id);
+
+    if (state == BLOCK_FREE || (state == BLOCK_CACHED && !keep && p->blocks[id].pins > 0))
+        return ERR_INVAL;
+    p->blocks[id].is_kept = keep;
+    if (state == BLOCK_CACHED && !keep) {
+        leave_cached(p, id);
+        id_set_add(&p->free, id);
+        p->n_evicted++;
+    }
+    return 0;
+}
+
+block_id block_pool_oldest(const struct block_pool *p)
+{
+    block_id id = p->blocks[BLOCK_NONE].newer;
+
+    while (id != BLOCK_NONE && p->blocks[id].pins > 0)
+        id = p->blocks[id].newer;
+    return id;
+}
+
+int block_pool_pin(struct block_pool *p, block_id id)
+{
+    if (block_pool_state(p, id) == BLOCK_FREE)
+        return ERR_INVAL;
+    if (p->blocks[id].pins++ == 0)
+        p->n_pinned++;
+    return 0;
+}
+
+int block_pool_unpin(struct block_pool *p, block_id id)
+{
+    if (!block_pool_is_pinned(p, id))
+        return ERR_INVAL;
+    if (--p->blocks[id].pins == 0)
+        p->n_pinned--;
+    return 0;
+}
+
+/* ---- inspection ---- */
+
+bool block_pool_is_pinned(const struct block_pool *p, block_id id)
+{
+    return id <= p->n_blocks && p->blocks[id].pins > 0;
 }
 
 uint32_t block_pool_holders(const struct block_pool *p, block_id id)
 {
-    return id <= p->n_blocks ? p->holders[id] : 0;
+    return id <= p->n_blocks ? p->blocks[id].holders : 0;
 }
 
 uint32_t block_pool_n_free(const struct block_pool *p)
 {
-    return p->n_free;
+    return p->free.count;
 }
 
 struct block_pool_stats block_pool_stats(const struct block_pool *p)
 {
     return (struct block_pool_stats){
         .n_blocks = p->n_blocks,
-        .n_free = p->n_free,
-        .n_held = p->n_blocks - p->n_free,
+        .n_free = p->free.count,
+        .n_held = p->n_held,
+        .n_cached = p->n_cached,
+        .n_pinned = p->n_pinned,
         .peak_held = p->peak_held,
         .n_taken = p->n_taken,
         .n_given = p->n_given,
+        .n_evicted = p->n_evicted,
     };
+}
+
+/* The ring visits as many blocks as are cached, each of them cached, and closes. */
+static bool check_cached(const struct block_pool *p)
+{
+    block_id at = BLOCK_NONE;
+
+    for (uint32_t i = 0; i < p->n_cached; i++) {
+        const block_id next = p->blocks[at].newer;
+
+        if (p->blocks[next].older != at || block_pool_state(p, next) != BLOCK_CACHED ||
+            !p->blocks[next].is_kept)
+            return false;
+        at = next;
+    }
+    return p->blocks[at].newer == BLOCK_NONE && p->blocks[BLOCK_NONE].older == at;
 }
 
 bool block_pool_check(const struct block_pool *p)
 {
-    uint32_t n_held = 0, n_listed = 0;
-    bool ok = p->holders[0] == 0 && p->n_free <= p->n_blocks;
+    const struct block *zero = &p->blocks[BLOCK_NONE];
+    uint32_t n_held = 0, n_pinned = 0;
 
-    for (uint32_t id = 1; id <= p->n_blocks; id++)
-        n_held += p->holders[id] > 0;
-    for (uint32_t i = 0; i < p->n_free && ok; i++) {
-        const uint32_t id = p->ring[(p->head + (uint64_t)i) % p->n_blocks];
+    for (block_id id = 1; id <= p->n_blocks; id++) {
+        const struct block *b = &p->blocks[id];
 
-        ok = id != BLOCK_NONE && id <= p->n_blocks && p->holders[id] == 0 && p->mark[id] == 0;
-        if (ok) {
-            p->mark[id] = 1;
-            n_listed++;
-        }
+        if (b->is_marked || (id_set_has(&p->free, id) && (b->holders > 0 || b->pins > 0)))
+            return false;
+        n_held += b->holders > 0;
+        n_pinned += b->pins > 0;
     }
-    memset(p->mark, 0, ((size_t)p->n_blocks + 1) * sizeof(*p->mark));
-    return ok && n_listed == p->n_free && n_held + p->n_free == p->n_blocks;
+    return zero->holders == 0 && zero->pins == 0 && !id_set_has(&p->free, BLOCK_NONE) &&
+           n_held == p->n_held && n_pinned == p->n_pinned && id_set_check(&p->free) &&
+           p->free.count + p->n_held + p->n_cached == p->n_blocks && check_cached(p);
 }

@@ -45,7 +45,8 @@ struct block_pool_stats {
     uint32_t n_blocks, n_free, n_held, n_cached; /* these add up */
     uint32_t n_pinned;                           /* of the held and cached ones */
     uint32_t peak_held;
-    uint64_t n_taken, n_given, n_evicted; /* blocks, since creation */
+    /* Blocks, since creation: handed out free, left by their last holder, cached made free. */
+    uint64_t n_taken, n_given, n_evicted;
 };
 
 /* A pool of n_blocks free blocks, ids 1..n_blocks. ERR_INVAL for 0, ERR_NOMEM. */
@@ -57,7 +58,7 @@ void block_pool_destroy(struct block_pool **pool);
 /* Take n free blocks, one holder each, into ids[0..n-1]: all or nothing. `after` is the last block
  * of the sequence they are for, or BLOCK_NONE; only best fit looks at it. 0, or ERR_AGAIN with pool
  * and ids[] untouched. Cost: O(n) for first fit and round robin (amortised, whatever the size of
- * the pool), O(n_blocks / 64) for best fit. */
+ * the pool), O(n_blocks / 64) a run of neighbours for best fit. */
 int block_pool_take(struct block_pool *pool, uint32_t n, block_id after, block_id *ids);
 
 /* Add a holder to each of n held or cached blocks. ERR_INVAL (id 0, out of range, or free). */
@@ -71,7 +72,7 @@ int block_pool_give(struct block_pool *pool, const block_id *ids, uint32_t n);
 
 /* The content of a held block is worth keeping after its last holder (or not any more). A cached
  * block that is no longer kept becomes free, and counts as evicted. ERR_INVAL: not held or cached,
- * or pinned and cached. */
+ * or it would become free while pinned. */
 int block_pool_keep(struct block_pool *pool, block_id id, bool keep);
 
 /* The cached block that was used longest ago and is not pinned, or BLOCK_NONE. O(pinned). */

@@ -1,10 +1,6 @@
 /* kvcache/block_table.c - see block_table.h. */
 #include "kvcache/block_table.h"
 
-#include "core/base/err.h"
-
-#include <assert.h>
-#include <stddef.h>
 #include <string.h>
 
 void block_table_init(struct block_table *t, block_id *blocks, uint32_t cap)
@@ -18,30 +14,6 @@ uint32_t block_table_missing(const struct block_table *t, uint32_t n_tokens)
     const uint32_t needed = block_table_needed(n_tokens);
 
     return needed > t->n ? needed - t->n : 0;
-}
-
-int block_table_grow(struct block_table *t, struct block_pool *pool, uint32_t n_tokens)
-{
-    const uint32_t missing = block_table_missing(t, n_tokens);
-    int rc;
-
-    if (missing > t->cap - t->n)
-        return ERR_RANGE;
-    rc = block_pool_take(pool, missing, t->blocks + t->n);
-    if (rc < 0)
-        return rc;
-    t->n += missing;
-    return 0;
-}
-
-void block_table_clear(struct block_table *t, struct block_pool *pool)
-{
-    const int rc = block_pool_give(pool, t->blocks, t->n);
-
-    assert(rc == 0);
-    (void)rc;
-    memset(t->blocks, 0, t->n * sizeof(*t->blocks));
-    t->n = 0;
 }
 
 bool block_table_locate(const struct block_table *t, uint32_t pos, block_id *block, uint32_t *slot)

@@ -1,7 +1,7 @@
 /* kvcache/block_table.h - a sequence's list of blocks: logical position -> physical block.
  *
  * One table serves all layers. Position p lies in blocks[p / 16], slot p % 16. The table never
- * holds a block that the pool does not count it for.
+ * holds a block that the pool does not count it for: kv_manager alone fills and empties it.
  *
  * Thread: engine thread only.
  * Memory: `blocks` is the caller's array of `cap` entries (block_table_init borrows it).
@@ -30,12 +30,6 @@ static inline uint32_t block_table_needed(uint32_t n_tokens)
 
 /* Blocks to be taken before n_tokens fit; 0 when they do. */
 uint32_t block_table_missing(const struct block_table *t, uint32_t n_tokens);
-
-/* Take blocks until n_tokens fit: all or nothing. ERR_AGAIN (pool), ERR_RANGE (table too short). */
-int block_table_grow(struct block_table *t, struct block_pool *pool, uint32_t n_tokens);
-
-/* Give all blocks back and zero the entries. */
-void block_table_clear(struct block_table *t, struct block_pool *pool);
 
 /* Block and slot of a position; false when it is unmapped. */
 bool block_table_locate(const struct block_table *t, uint32_t pos, block_id *block,

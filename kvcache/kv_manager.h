@@ -87,7 +87,8 @@ struct kv_match {
     uint32_t n_held;   /* of these: held by others already, so they cost nothing */
 };
 
-/* How much of the key's first `limit` tokens is there. O(blocks found). Changes nothing. */
+/* How much of the key's first `limit` tokens is there. O(blocks found). Changes nothing; hashes that
+ * the key lacks are computed and forgotten. */
 struct kv_match kv_manager_match(const struct kv_manager *m, const struct kv_key *key,
                                  uint32_t limit);
 
@@ -105,15 +106,16 @@ void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv
 /* ---- growth ---- */
 
 /* Make positions from .. to-1 of a sequence writable: blocks are added, and the one that `from`
- * falls into is replaced by a copy if others hold it. ERR_AGAIN: too few blocks; ERR_RANGE: the
- * table is too short. */
+ * falls into is replaced by a copy if others hold it or it is in the index (and so is what stands
+ * behind it: `from` may go back). ERR_AGAIN: too few blocks; ERR_RANGE: the table is too short. */
 int kv_manager_grow(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint32_t to);
 /* Blocks that kv_manager_grow() would take. */
 uint32_t kv_manager_missing(const struct kv_manager *m, const struct kv_seq *kv, uint32_t from,
                             uint32_t to);
 
 /* The first n_done tokens are computed: full blocks enter the index. Where an equal block is there
- * already, that one is shared and the sequence's own given back (P1: their bytes are equal). */
+ * already, that one is shared and the sequence's own given back (P1: their bytes are equal), unless
+ * a fork holds the own one too; indexing stops there then and goes on in a later call. */
 void kv_manager_commit(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
                        uint32_t n_done);
 
@@ -125,8 +127,8 @@ uint32_t kv_manager_n_exclusive(const struct kv_manager *m, const struct kv_seq 
 
 /* ---- swapping ---- */
 
-/* Copy the blocks of the first n_done tokens into the RAM tier and give all blocks back. ERR_AGAIN:
- * no room there (or no tier). The sequence has an empty table and a copy then. */
+/* Copy the blocks of the first n_done tokens into the RAM tier and give all blocks back: the
+ * sequence has an empty table and a copy then. ERR_AGAIN: no room there, no tier, or n_done is 0. */
 int kv_manager_swap_out(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done);
 
 /* Could a copy of so many blocks be made now? */

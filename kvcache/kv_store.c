@@ -72,8 +72,14 @@ uint16_t *kv_store_values(const struct kv_store *s, block_id block, uint32_t lay
     return kv_store_keys(s, block, layer) + half_layer(&s->shape);
 }
 
+void *kv_store_block(const struct kv_store *s, block_id block)
+{
+    assert(block != BLOCK_NONE);
+    return kv_store_keys(s, block, 0);
+}
+
 void kv_store_copy_block(struct kv_store *s, block_id from, block_id to)
 {
-    assert(from != BLOCK_NONE && to != BLOCK_NONE && from != to);
-    memcpy(kv_store_keys(s, to, 0), kv_store_keys(s, from, 0), s->block_stride * sizeof(*s->data));
+    assert(from != to);
+    memcpy(kv_store_block(s, to), kv_store_block(s, from), s->block_stride * sizeof(*s->data));
 }

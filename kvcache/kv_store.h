@@ -42,6 +42,9 @@ void kv_store_destroy(struct kv_store **s);
 uint16_t *kv_store_keys(const struct kv_store *s, block_id block, uint32_t layer);
 uint16_t *kv_store_values(const struct kv_store *s, block_id block, uint32_t layer);
 
+/* All bytes of a block, every layer: kv_store_block_bytes() of them. */
+void *kv_store_block(const struct kv_store *s, block_id block);
+
 /* Copy a whole block, every layer: the data half of copy-on-write. */
 void kv_store_copy_block(struct kv_store *s, block_id from, block_id to);
 

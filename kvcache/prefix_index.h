@@ -12,7 +12,7 @@
  * The index only knows ids and tokens; who holds a block is block_pool's affair.
  *
  * Thread: engine thread only (prefix_hash_* : any).
- * Memory: taken in prefix_index_create(): about 120 bytes a block.
+ * Memory: taken in prefix_index_create(): about 130 bytes a block.
  */
 #ifndef KVCACHE_PREFIX_INDEX_H
 #define KVCACHE_PREFIX_INDEX_H
@@ -60,6 +60,8 @@ int prefix_index_insert(struct prefix_index *x, block_id block, struct prefix_ha
 void prefix_index_remove(struct prefix_index *x, block_id block);
 
 bool prefix_index_has(const struct prefix_index *x, block_id block);
+/* Are there blocks in the index that follow this one? */
+bool prefix_index_has_followers(const struct prefix_index *x, block_id block);
 uint32_t prefix_index_n(const struct prefix_index *x);
 /* Chains, parents and counts agree. O(n_blocks). */
 bool prefix_index_check(const struct prefix_index *x);

@@ -35,7 +35,7 @@ struct swap_stats {
     uint32_t n_copies;
     uint32_t ram_slots, ram_used, file_slots, file_used; /* used: reserved ones too */
     uint64_t blocks_out[2], blocks_in[2]; /* moved, by tier: 0 RAM, 1 file */
-    uint64_t n_refused;                   /* swap_out without room */
+    uint64_t n_refused;                   /* swap_add() without room */
     uint64_t n_write_errors, n_read_errors; /* copies, not blocks */
 };
 
@@ -51,6 +51,9 @@ struct swap;
 int swap_create(struct swap **out, const struct swap_options *options);
 void swap_destroy(struct swap **s);
 
+/* Would swap_add() of n blocks find room? */
+bool swap_can_add(const struct swap *s, uint32_t n);
+
 /* Reserve RAM for a copy of n blocks; *ram is its slots [n]. Returns the copy (>= 0), or ERR_AGAIN
  * (counted) with nothing changed. */
 int64_t swap_add(struct swap *s, uint32_t n, const uint32_t **ram);
@@ -65,8 +68,9 @@ uint32_t swap_n_blocks(const struct swap *s, uint32_t copy);
 void swap_used(struct swap *s, uint32_t copy, uint32_t n_loaded);
 void swap_drop(struct swap *s, uint32_t copy);
 
-/* Ask for a copy in the file to be read. 0: it is in RAM or on its way; ERR_AGAIN: no RAM slots or
- * too much I/O under way (try again later); ERR_IO: lost. */
+/* Ask for a copy in the file to be read. 0: it is in RAM or on its way there, and stays until it is
+ * used or dropped; ERR_AGAIN: no RAM slots or too much I/O under way (try again later); ERR_IO:
+ * lost. */
 int swap_fetch(struct swap *s, uint32_t copy);
 
 /* Is there something under way or due that will free RAM slots? */

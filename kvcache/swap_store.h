@@ -5,8 +5,8 @@
  *
  * The file begins with a page that says whose it is. It is locked while in use and removed by
  * swap_store_close(). One left behind by a process that was killed is recognised by that page and
- * by the lock being free, and is replaced; any other file at that path is left alone, and is an
- * error. The file is sparse: a full disk shows when writing.
+ * by the lock being free, and is replaced, and so is an empty one; any other file at that path is
+ * left alone, and is an error. The file is sparse: a full disk shows when writing.
  *
  * Thread: save and load: engine thread; write and read: any, one at a time per slot.
  * Memory: the arena is mapped at opening; pages cost RAM when first used.

@@ -1,9 +1,8 @@
-/* tests/unit/test_block_pool.c - pool, table and store of the KV cache. */
+/* tests/unit/test_block_pool.c - states, counts and placement of KV blocks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -11,44 +10,129 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "kvcache/block_pool.h"
-#include "kvcache/block_table.h"
-#include "kvcache/kv_store.h"
 
-static struct block_pool *new_pool(uint32_t n)
+static struct block_pool *new_pool(uint32_t n, enum block_placement placement)
 {
     struct block_pool *p;
 
-    assert_int_equal(block_pool_create(&p, n), 0);
+    assert_int_equal(block_pool_create(&p, n, placement), 0);
     return p;
 }
 
-/* S4.1, S5.3: ids start at 1, come in order, and the longest free one is reused first. */
-static void takes_in_order_all_or_nothing(void **state)
+static void give(struct block_pool *p, uint32_t n, const block_id *ids)
 {
-    struct block_pool *p = new_pool(10);
-    block_id a[5], b[5], c[3], one;
+    assert_int_equal(block_pool_give(p, ids, n), 0);
+    assert_true(block_pool_check(p));
+}
+
+static void expect_take(struct block_pool *p, uint32_t n, block_id after, const block_id *want)
+{
+    block_id ids[32];
+
+    assert_int_equal(block_pool_take(p, n, after, ids), 0);
+    assert_memory_equal(ids, want, n * sizeof(*want));
+    assert_true(block_pool_check(p));
+}
+
+#define IDS(...) (const block_id[]){__VA_ARGS__}
+
+/* ---- placement ---- */
+
+/* One script for all three: only the last three answers differ. */
+static void play(enum block_placement placement, const block_id *two, const block_id *three,
+                 block_id one)
+{
+    struct block_pool *p = new_pool(12, placement);
+
+    expect_take(p, 4, BLOCK_NONE, IDS(1, 2, 3, 4));
+    expect_take(p, 4, 4, IDS(5, 6, 7, 8));
+    give(p, 3, IDS(2, 3, 6));
+    expect_take(p, 2, 5, two);
+    expect_take(p, 3, 8, three);
+    give(p, 1, IDS(1));
+    expect_take(p, 1, BLOCK_NONE, &one);
+    for (block_id id = 1; id <= 12; id++)
+        if (block_pool_holders(p, id) > 0)
+            give(p, 1, &id);
+    block_pool_destroy(&p);
+}
+
+/* S1.2, T10, D1.1: the lowest free ids. */
+static void first_fit_takes_the_lowest(void **state)
+{
+    (void)state;
+    play(BLOCK_FIRST_FIT, IDS(2, 3), IDS(6, 9, 10), 1);
+}
+
+/* S1.2, T10, D1.1: on from the one handed out last, wrapping. */
+static void round_robin_goes_round(void **state)
+{
+    (void)state;
+    play(BLOCK_ROUND_ROBIN, IDS(9, 10), IDS(11, 12, 2), 3);
+}
+
+/* S1.2, T10, D1.1: behind the sequence's last block, then the smallest run that is enough. */
+static void best_fit_extends_the_run(void **state)
+{
+    (void)state;
+    play(BLOCK_BEST_FIT, IDS(6, 2), IDS(9, 10, 11), 1);
+}
+
+/* S1.2: runs of 2, 3 and 4. The smallest that holds the request; none does: the largest first. */
+static void best_fit_chooses_among_runs(void **state)
+{
+    struct block_pool *p = new_pool(12, BLOCK_BEST_FIT);
+    block_id all[12];
     (void)state;
 
-    assert_int_equal(block_pool_take(p, 5, a), 0);
-    assert_int_equal(block_pool_take(p, 5, b), 0);
-    for (uint32_t i = 0; i < 5; i++) {
-        assert_int_equal(a[i], i + 1);
-        assert_int_equal(b[i], i + 6);
-    }
-    one = 77;
-    assert_int_equal(block_pool_take(p, 1, &one), ERR_AGAIN);
+    assert_int_equal(block_pool_take(p, 12, BLOCK_NONE, all), 0);
+    give(p, 9, IDS(1, 2, 4, 5, 6, 8, 9, 10, 11));
+    expect_take(p, 3, BLOCK_NONE, IDS(4, 5, 6));
+    give(p, 3, IDS(4, 5, 6));
+    expect_take(p, 2, 3, IDS(4, 5)); /* `after` comes first, though 1 and 2 fit better */
+    give(p, 2, IDS(4, 5));
+    expect_take(p, 2, 6, IDS(1, 2)); /* 7 is held: nothing to extend */
+    give(p, 2, IDS(1, 2));
+    expect_take(p, 9, 12, IDS(8, 9, 10, 11, 4, 5, 6, 1, 2));
+    give(p, 12, all);
+    block_pool_destroy(&p);
+}
+
+/* S1.2: equal runs: the lowest; `after` at the end of the pool. */
+static void best_fit_breaks_ties_low(void **state)
+{
+    struct block_pool *p = new_pool(9, BLOCK_BEST_FIT);
+    block_id all[9];
+    (void)state;
+
+    assert_int_equal(block_pool_take(p, 9, BLOCK_NONE, all), 0);
+    give(p, 4, IDS(2, 3, 6, 7));
+    expect_take(p, 2, 9, IDS(2, 3));
+    give(p, 2, IDS(2, 3));
+    expect_take(p, 3, 9, IDS(2, 3, 6));
+    give(p, 8, IDS(1, 2, 3, 4, 5, 6, 8, 9));
+    block_pool_destroy(&p);
+}
+
+/* ---- all or nothing ---- */
+
+/* S1.7, S1.8, S4.1, S4.4, S5.3: ids start at 1; too many: refused, nothing touched. */
+static void takes_all_or_nothing(void **state)
+{
+    struct block_pool *p = new_pool(10, BLOCK_FIRST_FIT);
+    block_id one = 77;
+    (void)state;
+
+    expect_take(p, 5, BLOCK_NONE, IDS(1, 2, 3, 4, 5));
+    expect_take(p, 5, BLOCK_NONE, IDS(6, 7, 8, 9, 10));
+    assert_int_equal(block_pool_take(p, 1, BLOCK_NONE, &one), ERR_AGAIN);
     assert_int_equal(one, 77);
-    assert_int_equal(block_pool_take(p, 0, &one), 0);
-    assert_int_equal(block_pool_give(p, a, 3), 0);
-    assert_int_equal(block_pool_take(p, 4, c), ERR_AGAIN);
-    assert_int_equal(block_pool_take(p, 3, c), 0);
-    assert_int_equal(c[0], 1);
-    assert_int_equal(c[2], 3);
-    assert_true(block_pool_check(p));
-    assert_int_equal(block_pool_give(p, b, 5), 0);
-    assert_int_equal(block_pool_give(p, c, 3), 0);
-    assert_int_equal(block_pool_give(p, a + 3, 2), 0);
-    assert_int_equal(block_pool_stats(p).n_free, 10);
+    assert_int_equal(block_pool_take(p, 0, BLOCK_NONE, &one), 0);
+    give(p, 3, IDS(1, 2, 3));
+    assert_int_equal(block_pool_take(p, 4, BLOCK_NONE, &one), ERR_AGAIN);
+    assert_int_equal(block_pool_n_free(p), 3);
+    expect_take(p, 3, BLOCK_NONE, IDS(1, 2, 3)); /* S4: the same ids again */
+    give(p, 10, IDS(1, 2, 3, 4, 5, 6, 7, 8, 9, 10));
     assert_int_equal(block_pool_stats(p).peak_held, 10);
     assert_int_equal(block_pool_stats(p).n_taken, 13);
     assert_int_equal(block_pool_stats(p).n_given, 13);
@@ -56,204 +140,255 @@ static void takes_in_order_all_or_nothing(void **state)
     assert_null(p);
 }
 
-/* T11: double free, bad ids and duplicates in one call change nothing. */
+/* S3 memory_fragmentation: ten out, the eleventh not; every other one back, as many out again. */
+static void survives_fragmentation(void **state)
+{
+    struct block_pool *p = new_pool(10, BLOCK_ROUND_ROBIN);
+    block_id ids[10], one;
+    (void)state;
+
+    assert_int_equal(block_pool_take(p, 10, BLOCK_NONE, ids), 0);
+    assert_int_equal(block_pool_take(p, 1, BLOCK_NONE, &one), ERR_AGAIN);
+    give(p, 5, IDS(1, 3, 5, 7, 9));
+    expect_take(p, 5, BLOCK_NONE, IDS(1, 3, 5, 7, 9));
+    give(p, 10, ids);
+    assert_int_equal(block_pool_n_free(p), 10);
+    block_pool_destroy(&p);
+}
+
+/* S4.5, D4.3: all of a fresh pool can be handed out. */
+static void fresh_pool_is_free(void **state)
+{
+    struct block_pool *p = new_pool(7, BLOCK_FIRST_FIT);
+    const struct block_pool_stats s = block_pool_stats(p);
+    (void)state;
+
+    assert_int_equal(s.n_blocks, 7);
+    assert_int_equal(s.n_free, 7);
+    assert_int_equal(s.n_held + s.n_cached + s.n_pinned + s.peak_held, 0);
+    block_pool_destroy(&p);
+}
+
+/* T11, S1.9, S3.1, S4.3, S4.4, S5.3, D1.1, D3.2: refused, and nothing has changed. */
 static void refuses_bad_ids(void **state)
 {
-    struct block_pool *p = new_pool(4);
-    block_id a[2], bad[][2] = {{0, 1}, {1, 5}, {1, 1}, {2, 3}, {UINT32_MAX, 1}};
+    static const block_id bad[][3] = {{0, 1, 2}, {1, 2, 5}, {1, 2, 1}, {1, 1, 2},
+                                      {2, 1, 3}, {1, UINT32_MAX, 2}};
+    struct block_pool *p = new_pool(4, BLOCK_FIRST_FIT);
     (void)state;
 
-    assert_int_equal(block_pool_take(p, 2, a), 0);
+    expect_take(p, 2, BLOCK_NONE, IDS(1, 2));
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        assert_int_equal(block_pool_give(p, bad[i], 2), ERR_INVAL);
+        assert_int_equal(block_pool_give(p, bad[i], 3), ERR_INVAL);
         assert_int_equal(block_pool_n_free(p), 2);
+        assert_int_equal(block_pool_holders(p, 1), 1);
+        assert_int_equal(block_pool_holders(p, 2), 1);
         assert_true(block_pool_check(p));
     }
-    assert_int_equal(block_pool_ref(p, bad[1], 2), ERR_INVAL);
-    assert_int_equal(block_pool_holders(p, 1), 1);
-    assert_int_equal(block_pool_give(p, a, 2), 0);
-    assert_int_equal(block_pool_give(p, a, 1), ERR_INVAL);
+    assert_int_equal(block_pool_ref(p, IDS(1, 2, 3), 3), ERR_INVAL); /* 3 is free */
+    assert_int_equal(block_pool_ref(p, IDS(1, 0), 2), ERR_INVAL);
+    assert_int_equal(block_pool_ref(p, IDS(2, 5), 2), ERR_INVAL);
+    assert_int_equal(block_pool_holders(p, 1) + block_pool_holders(p, 2), 2);
+    give(p, 2, IDS(1, 2));
+    assert_int_equal(block_pool_give(p, IDS(1), 1), ERR_INVAL); /* twice */
+    assert_int_equal(block_pool_keep(p, 1, true), ERR_INVAL);
+    assert_int_equal(block_pool_keep(p, 0, true), ERR_INVAL);
+    assert_int_equal(block_pool_pin(p, 1), ERR_INVAL);
+    assert_int_equal(block_pool_unpin(p, 1), ERR_INVAL);
+    assert_int_equal(block_pool_holders(p, 99), 0);
+    assert_int_equal(block_pool_state(p, 99), BLOCK_FREE);
+    assert_false(block_pool_is_pinned(p, 99));
+    assert_true(block_pool_check(p));
     block_pool_destroy(&p);
-    assert_int_equal(block_pool_create(&p, 0), ERR_INVAL);
-    assert_null(p);
 }
 
-/* S3.1: shared blocks come back with their last holder. */
+/* ---- states ---- */
+
+/* S3.1 allocator_basic: shared blocks come back with their last holder. */
 static void counts_holders(void **state)
 {
-    struct block_pool *p = new_pool(2);
-    block_id id;
+    struct block_pool *p = new_pool(4, BLOCK_FIRST_FIT);
     (void)state;
 
-    assert_int_equal(block_pool_take(p, 1, &id), 0);
-    assert_int_equal(block_pool_ref(p, &id, 1), 0);
-    assert_int_equal(block_pool_holders(p, id), 2);
-    assert_int_equal(block_pool_give(p, &id, 1), 0);
-    assert_int_equal(block_pool_holders(p, id), 1);
-    assert_int_equal(block_pool_n_free(p), 1);
-    assert_int_equal(block_pool_give(p, &id, 1), 0);
+    expect_take(p, 2, BLOCK_NONE, IDS(1, 2));
+    assert_int_equal(block_pool_ref(p, IDS(1), 1), 0);
+    assert_int_equal(block_pool_holders(p, 1), 2);
+    give(p, 1, IDS(1));
+    assert_int_equal(block_pool_holders(p, 1), 1);
     assert_int_equal(block_pool_n_free(p), 2);
+    give(p, 1, IDS(1));
+    assert_int_equal(block_pool_n_free(p), 3);
+    give(p, 1, IDS(2));
     block_pool_destroy(&p);
 }
 
-/* Random calls against a naive model: an array of counters. */
-static void agrees_with_a_naive_model(void **state)
+/* S4.6, D4.1: kept blocks without a holder are cached; the ones used longest ago go first. */
+static void evicts_the_oldest(void **state)
 {
-    enum { N = 37 };
-    struct block_pool *p = new_pool(N);
-    uint32_t model[N + 2] = {0}, n_free = N;
+    struct block_pool *p = new_pool(4, BLOCK_FIRST_FIT);
+    block_id one;
     (void)state;
 
-    srandom(3);
-    for (int op = 0; op < 200000; op++) {
-        block_id ids[8];
-        const uint32_t n = (uint32_t)random() % 8;
-        bool legal = true;
+    expect_take(p, 4, BLOCK_NONE, IDS(1, 2, 3, 4));
+    for (block_id id = 1; id <= 3; id++)
+        assert_int_equal(block_pool_keep(p, id, true), 0);
+    give(p, 1, IDS(2));
+    give(p, 1, IDS(1));
+    give(p, 1, IDS(3));
+    give(p, 1, IDS(4));
+    assert_int_equal(block_pool_state(p, 2), BLOCK_CACHED);
+    assert_int_equal(block_pool_state(p, 4), BLOCK_FREE);
+    assert_int_equal(block_pool_stats(p).n_cached, 3);
+    assert_int_equal(block_pool_oldest(p), 2);
+    assert_int_equal(block_pool_ref(p, IDS(2), 1), 0); /* used again */
+    assert_int_equal(block_pool_state(p, 2), BLOCK_HELD);
+    assert_int_equal(block_pool_oldest(p), 1);
+    give(p, 1, IDS(2));
+    assert_int_equal(block_pool_keep(p, 1, false), 0);
+    assert_int_equal(block_pool_oldest(p), 3);
+    assert_int_equal(block_pool_n_free(p), 2);
+    assert_int_equal(block_pool_stats(p).n_evicted, 1);
+    assert_int_equal(block_pool_take(p, 3, BLOCK_NONE, &one), ERR_AGAIN); /* cached is not free */
+    assert_int_equal(block_pool_keep(p, 3, false), 0);
+    assert_int_equal(block_pool_keep(p, 2, false), 0);
+    assert_int_equal(block_pool_oldest(p), BLOCK_NONE);
+    assert_true(block_pool_check(p));
+    block_pool_destroy(&p);
+}
 
-        if (random() % 2 == 0) {
-            const int rc = block_pool_take(p, n, ids);
+/* Of a table given back at once the end goes first, the beginning last. */
+static void a_prefix_outlives_its_tail(void **state)
+{
+    struct block_pool *p = new_pool(4, BLOCK_FIRST_FIT);
+    (void)state;
 
-            assert_int_equal(rc, n <= n_free ? 0 : ERR_AGAIN);
-            for (uint32_t i = 0; rc == 0 && i < n; i++)
-                assert_int_equal(model[ids[i]]++, 0);
-            n_free -= rc == 0 ? n : 0;
-        } else {
-            const bool ref = random() % 4 == 0;
-
-            for (uint32_t i = 0; i < n; i++) {
-                ids[i] = (uint32_t)random() % (N + 2);
-                legal = legal && ids[i] >= 1 && ids[i] <= N && model[ids[i]] > 0;
-                for (uint32_t j = 0; j < i && !ref; j++)
-                    legal = legal && ids[j] != ids[i];
-            }
-            assert_int_equal(ref ? block_pool_ref(p, ids, n) : block_pool_give(p, ids, n),
-                             legal ? 0 : ERR_INVAL);
-            for (uint32_t i = 0; legal && i < n; i++) {
-                model[ids[i]] += ref ? 1 : (uint32_t)-1;
-                n_free += model[ids[i]] == 0;
-            }
-        }
-        assert_int_equal(block_pool_n_free(p), n_free);
-        if (op % 64 == 0)
-            assert_true(block_pool_check(p));
+    expect_take(p, 3, BLOCK_NONE, IDS(1, 2, 3));
+    for (block_id id = 1; id <= 3; id++)
+        assert_int_equal(block_pool_keep(p, id, true), 0);
+    give(p, 3, IDS(1, 2, 3));
+    for (block_id id = 3; id >= 1; id--) {
+        assert_int_equal(block_pool_oldest(p), id);
+        assert_int_equal(block_pool_keep(p, id, false), 0);
     }
-    for (block_id id = 1; id <= N; id++)
-        while (model[id]-- > 0)
-            assert_int_equal(block_pool_give(p, &id, 1), 0);
     block_pool_destroy(&p);
 }
 
-/* S3.2, S5.4: positions to (block, slot). */
-static void table_locates_positions(void **state)
+/* A held block that is no longer kept becomes free with its last holder; a new one is not kept. */
+static void keeping_can_be_revoked(void **state)
 {
-    struct block_pool *p = new_pool(8);
-    struct block_table t;
-    block_id blocks[4], block;
-    uint32_t slot;
+    struct block_pool *p = new_pool(1, BLOCK_FIRST_FIT);
     (void)state;
 
-    block_table_init(&t, blocks, 4);
-    assert_false(block_table_locate(&t, 0, &block, &slot));
-    assert_int_equal(block_table_grow(&t, p, 17), 0);
-    assert_int_equal(t.n, 2);
-    assert_true(block_table_locate(&t, 15, &block, &slot));
-    assert_int_equal(block, 1);
-    assert_int_equal(slot, 15);
-    assert_true(block_table_locate(&t, 16, &block, &slot));
-    assert_int_equal(block, 2);
-    assert_int_equal(slot, 0);
-    assert_false(block_table_locate(&t, 32, &block, &slot));
-    assert_int_equal(block_table_missing(&t, 32), 0);
-    assert_int_equal(block_table_missing(&t, 33), 1);
-    assert_int_equal(block_table_grow(&t, p, 65), ERR_RANGE);
-    assert_int_equal(t.n, 2);
-    block_table_clear(&t, p);
-    assert_int_equal(t.n, 0);
-    assert_int_equal(blocks[0], BLOCK_NONE);
+    expect_take(p, 1, BLOCK_NONE, IDS(1));
+    assert_int_equal(block_pool_keep(p, 1, true), 0);
+    assert_int_equal(block_pool_keep(p, 1, false), 0);
+    give(p, 1, IDS(1));
+    assert_int_equal(block_pool_state(p, 1), BLOCK_FREE);
+    expect_take(p, 1, BLOCK_NONE, IDS(1));
+    assert_int_equal(block_pool_keep(p, 1, true), 0);
+    give(p, 1, IDS(1));
+    assert_int_equal(block_pool_keep(p, 1, false), 0);
+    expect_take(p, 1, BLOCK_NONE, IDS(1));
+    give(p, 1, IDS(1));
+    assert_int_equal(block_pool_state(p, 1), BLOCK_FREE);
+    assert_int_equal(block_pool_stats(p).n_evicted, 1);
     block_pool_destroy(&p);
 }
 
-static void table_grows_all_or_nothing(void **state)
+/* S4.2: what is pinned is neither given back nor evicted. */
+static void pinned_blocks_stay(void **state)
 {
-    struct block_pool *p = new_pool(3);
-    struct block_table t, u;
-    block_id tb[8], ub[8];
+    struct block_pool *p = new_pool(3, BLOCK_FIRST_FIT);
     (void)state;
 
-    block_table_init(&t, tb, 8);
-    block_table_init(&u, ub, 8);
-    assert_int_equal(block_table_grow(&t, p, 20), 0);
-    assert_int_equal(block_table_grow(&u, p, 20), ERR_AGAIN);
-    assert_int_equal(u.n, 0);
-    assert_int_equal(block_table_grow(&u, p, 16), 0);
-    block_table_clear(&t, p);
-    block_table_clear(&u, p);
+    expect_take(p, 3, BLOCK_NONE, IDS(1, 2, 3));
+    assert_int_equal(block_pool_keep(p, 1, true), 0);
+    assert_int_equal(block_pool_keep(p, 2, true), 0);
+    give(p, 2, IDS(2, 1));
+    assert_int_equal(block_pool_pin(p, 1), 0);
+    assert_int_equal(block_pool_pin(p, 1), 0);
+    assert_int_equal(block_pool_oldest(p), 2); /* 1 is older, and pinned */
+    assert_int_equal(block_pool_keep(p, 1, false), ERR_INVAL);
+    assert_int_equal(block_pool_keep(p, 1, true), 0);
+    assert_int_equal(block_pool_stats(p).n_pinned, 1);
+    assert_int_equal(block_pool_unpin(p, 1), 0);
+    assert_true(block_pool_is_pinned(p, 1));
+    assert_int_equal(block_pool_unpin(p, 1), 0);
+    assert_int_equal(block_pool_unpin(p, 1), ERR_INVAL);
+    assert_int_equal(block_pool_oldest(p), 1);
+
+    assert_int_equal(block_pool_pin(p, 3), 0);
+    assert_int_equal(block_pool_give(p, IDS(3), 1), ERR_INVAL); /* would be the last holder */
+    assert_int_equal(block_pool_ref(p, IDS(3), 1), 0);
+    give(p, 1, IDS(3)); /* the last but one */
+    assert_int_equal(block_pool_unpin(p, 3), 0);
+    give(p, 1, IDS(3));
+    assert_true(block_pool_check(p));
     block_pool_destroy(&p);
 }
 
-/* S3.5, S5.1: blocks and layers do not overlap, and a copy carries every layer. */
-static void store_keeps_blocks_apart(void **state)
+/* A million blocks: full, and half of them scattered. */
+static void large_pools_work(void **state)
 {
-    const struct kv_shape shape = {3, 2, 8};
-    struct kv_store *s;
-    const size_t half = 2 * 8 * 16;
+    enum { N = 1 << 20 };
+    struct block_pool *p = new_pool(N, BLOCK_ROUND_ROBIN);
+    block_id *ids = mem_calloc(N, sizeof(*ids)), id;
     (void)state;
 
-    assert_int_equal(kv_store_block_bytes(&shape), 2 * 3 * half * 2);
-    assert_int_equal(kv_store_blocks_for(&shape, 10 * kv_store_block_bytes(&shape) + 5), 10);
-    assert_int_equal(kv_store_blocks_for(&shape, 5), 0);
-    assert_int_equal(kv_store_create(&s, &shape, 4), 0);
-    for (block_id b = 1; b <= 4; b++)
-        for (uint32_t l = 0; l < 3; l++)
-            for (size_t i = 0; i < half; i++) {
-                kv_store_keys(s, b, l)[i] = (uint16_t)(b * 1000 + l * 10);
-                kv_store_values(s, b, l)[i] = (uint16_t)(b * 1000 + l * 10 + 1);
-            }
-    kv_store_copy_block(s, 2, 4);
-    for (block_id b = 1; b <= 4; b++)
-        for (uint32_t l = 0; l < 3; l++)
-            for (size_t i = 0; i < half; i++) {
-                const block_id from = b == 4 ? 2 : b;
-
-                assert_int_equal(kv_store_keys(s, b, l)[i], from * 1000 + l * 10);
-                assert_int_equal(kv_store_values(s, b, l)[i], from * 1000 + l * 10 + 1);
-            }
-    kv_store_destroy(&s);
-    assert_null(s);
+    assert_int_equal(block_pool_take(p, N, BLOCK_NONE, ids), 0);
+    for (uint32_t i = 0; i < N; i++)
+        assert_int_equal(ids[i], i + 1);
+    for (id = 2; id <= N; id += 2)
+        assert_int_equal(block_pool_give(p, &id, 1), 0);
+    assert_int_equal(block_pool_take(p, N / 2, BLOCK_NONE, ids), 0);
+    assert_int_equal(ids[0], 2);
+    assert_int_equal(ids[N / 2 - 1], N);
+    assert_true(block_pool_check(p));
+    for (id = 1; id <= N; id++)
+        assert_int_equal(block_pool_give(p, &id, 1), 0);
+    mem_free(ids);
+    block_pool_destroy(&p);
 }
 
 static void creation_survives_lack_of_memory(void **state)
 {
-    const struct kv_shape shape = {1, 1, 8};
     struct block_pool *p;
-    struct kv_store *s;
     int64_t n = 0;
     (void)state;
 
     do {
         mem_fail_after(n++);
-        if (block_pool_create(&p, 5) == 0)
+        if (block_pool_create(&p, 5, BLOCK_FIRST_FIT) == 0)
             block_pool_destroy(&p);
         assert_null(p);
-        if (kv_store_create(&s, &shape, 5) == 0)
-            kv_store_destroy(&s);
-        assert_null(s);
     } while (mem_has_failed());
     mem_fail_after(-1);
-    assert_true(n > 4);
-    assert_int_equal(kv_store_create(&s, &shape, 0), ERR_INVAL);
+    assert_true(n > 3);
+    assert_int_equal(block_pool_create(&p, 0, BLOCK_FIRST_FIT), ERR_INVAL); /* S4.4 */
+    assert_int_equal(block_pool_create(&p, 1, (enum block_placement)3), ERR_INVAL);
+    assert_null(p);
+    block_pool_destroy(&p);
+    block_pool_destroy(NULL);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_in_order_all_or_nothing),
+        cmocka_unit_test(first_fit_takes_the_lowest),
+        cmocka_unit_test(round_robin_goes_round),
+        cmocka_unit_test(best_fit_extends_the_run),
+        cmocka_unit_test(best_fit_chooses_among_runs),
+        cmocka_unit_test(best_fit_breaks_ties_low),
+        cmocka_unit_test(takes_all_or_nothing),
+        cmocka_unit_test(survives_fragmentation),
+        cmocka_unit_test(fresh_pool_is_free),
         cmocka_unit_test(refuses_bad_ids),
         cmocka_unit_test(counts_holders),
-        cmocka_unit_test(agrees_with_a_naive_model),
-        cmocka_unit_test(table_locates_positions),
-        cmocka_unit_test(table_grows_all_or_nothing),
-        cmocka_unit_test(store_keeps_blocks_apart),
+        cmocka_unit_test(evicts_the_oldest),
+        cmocka_unit_test(a_prefix_outlives_its_tail),
+        cmocka_unit_test(keeping_can_be_revoked),
+        cmocka_unit_test(pinned_blocks_stay),
+        cmocka_unit_test(large_pools_work),
         cmocka_unit_test(creation_survives_lack_of_memory),
     };
 

@@ -1,0 +1,264 @@
+/* kvcache/prefix_index.c - a hash table of blocks, and for each block the chain of its followers. */
+#include "kvcache/prefix_index.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <string.h>
+#include <xxhash.h>
+
+struct entry {
+    struct prefix_hash before_hash, hash;
+    int32_t tokens[BLOCK_TOKENS];
+    block_id before;
+    block_id in_bucket;   /* the next one of its bucket */
+    block_id follower;    /* the most recent block that follows this one */
+    block_id newer, older; /* neighbours among those with the same `before` */
+    bool is_in;
+};
+
+struct prefix_index {
+    uint32_t n_blocks, n;
+    uint32_t mask;     /* buckets - 1 */
+    block_id *buckets; /* by hash */
+    block_id *roots;   /* by before_hash: the most recent of the first blocks */
+    struct entry *entries; /* [n_blocks + 1] by id */
+};
+
+/* ---- hashes ---- */
+
+static struct prefix_hash from_xxh(XXH128_hash_t h)
+{
+    return (struct prefix_hash){.lo = h.low64, .hi = h.high64};
+}
+
+struct prefix_hash prefix_hash_root(uint64_t salt)
+{
+    return from_xxh(XXH3_128bits(&salt, sizeof(salt)));
+}
+
+struct prefix_hash prefix_hash_next(struct prefix_hash before, const int32_t *tokens)
+{
+    struct {
+        struct prefix_hash before;
+        int32_t tokens[BLOCK_TOKENS];
+    } input;
+
+    _Static_assert(sizeof(input) == 16 + 4 * BLOCK_TOKENS, "padding would be hashed");
+    input.before = before;
+    memcpy(input.tokens, tokens, sizeof(input.tokens));
+    return from_xxh(XXH3_128bits(&input, sizeof(input)));
+}
+
+static bool is_same(struct prefix_hash a, struct prefix_hash b)
+{
+    return a.lo == b.lo && a.hi == b.hi;
+}
+
+/* ---- creation ---- */
+
+int prefix_index_create(struct prefix_index **out, uint32_t n_blocks)
+{
+    struct prefix_index *x;
+    size_t n_buckets = 1;
+
+    *out = NULL;
+    if (n_blocks == 0 || n_blocks > UINT32_MAX / 2)
+        return ERR_INVAL;
+    while (n_buckets < n_blocks)
+        n_buckets *= 2;
+    x = mem_calloc(1, sizeof(*x));
+    if (x == NULL)
+        return ERR_NOMEM;
+    x->n_blocks = n_blocks;
+    x->mask = (uint32_t)(n_buckets - 1);
+    x->buckets = mem_calloc(n_buckets, sizeof(*x->buckets));
+    x->roots = mem_calloc(n_buckets, sizeof(*x->roots));
+    x->entries = mem_calloc((size_t)n_blocks + 1, sizeof(*x->entries));
+    if (x->buckets == NULL || x->roots == NULL || x->entries == NULL) {
+        prefix_index_destroy(&x);
+        return ERR_NOMEM;
+    }
+    *out = x;
+    return 0;
+}
+
+void prefix_index_destroy(struct prefix_index **index)
+{
+    struct prefix_index *x = index != NULL ? *index : NULL;
+
+    if (x == NULL)
+        return;
+    mem_free(x->buckets);
+    mem_free(x->roots);
+    mem_free(x->entries);
+    mem_free(x);
+    *index = NULL;
+}
+
+/* ---- looking up ---- */
+
+bool prefix_index_has(const struct prefix_index *x, block_id block)
+{
+    return block <= x->n_blocks && x->entries[block].is_in;
+}
+
+bool prefix_index_has_followers(const struct prefix_index *x, block_id block)
+{
+    return prefix_index_has(x, block) && x->entries[block].follower != BLOCK_NONE;
+}
+
+block_id prefix_index_find(const struct prefix_index *x, struct prefix_hash hash, block_id before,
+                           const int32_t *tokens)
+{
+    block_id id = x->buckets[hash.lo & x->mask];
+
+    for (; id != BLOCK_NONE; id = x->entries[id].in_bucket) {
+        const struct entry *e = &x->entries[id];
+
+        if (is_same(e->hash, hash) && e->before == before &&
+            memcmp(e->tokens, tokens, sizeof(e->tokens)) == 0)
+            break;
+    }
+    return id;
+}
+
+/* Where the chain of what follows `before` begins. */
+static block_id *chain_of(const struct prefix_index *x, struct prefix_hash before_hash,
+                          block_id before)
+{
+    return before != BLOCK_NONE ? &x->entries[before].follower
+                                : &x->roots[before_hash.lo & x->mask];
+}
+
+static uint32_t common(const int32_t *a, const int32_t *b, uint32_t n)
+{
+    uint32_t i = 0;
+
+    while (i < n && a[i] == b[i])
+        i++;
+    return i;
+}
+
+block_id prefix_index_find_partial(const struct prefix_index *x, struct prefix_hash before_hash,
+                                   block_id before, const int32_t *tokens, uint32_t n,
+                                   uint32_t *n_common)
+{
+    block_id best = BLOCK_NONE, id = BLOCK_NONE;
+
+    *n_common = 0;
+    n = n < BLOCK_TOKENS ? n : BLOCK_TOKENS;
+    if (before == BLOCK_NONE || prefix_index_has(x, before))
+        id = *chain_of(x, before_hash, before);
+    for (uint32_t i = 0; i < PREFIX_MAX_SIBLINGS && id != BLOCK_NONE; i++) {
+        const struct entry *e = &x->entries[id];
+        const uint32_t have = is_same(e->before_hash, before_hash) ? common(e->tokens, tokens, n) : 0;
+
+        if (have > *n_common) {
+            *n_common = have;
+            best = id;
+        }
+        id = e->older;
+    }
+    return best;
+}
+
+/* ---- changing ---- */
+
+int prefix_index_insert(struct prefix_index *x, block_id block, struct prefix_hash before_hash,
+                        struct prefix_hash hash, block_id before, const int32_t *tokens)
+{
+    block_id *const bucket = &x->buckets[hash.lo & x->mask], *chain;
+    struct entry *e = &x->entries[block];
+
+    assert(block != BLOCK_NONE && block <= x->n_blocks);
+    if (e->is_in || (before != BLOCK_NONE && !prefix_index_has(x, before)))
+        return ERR_INVAL;
+    if (prefix_index_find(x, hash, before, tokens) != BLOCK_NONE)
+        return ERR_AGAIN;
+    chain = chain_of(x, before_hash, before);
+    *e = (struct entry){.before_hash = before_hash, .hash = hash, .before = before, .is_in = true,
+                        .in_bucket = *bucket, .older = *chain};
+    memcpy(e->tokens, tokens, sizeof(e->tokens));
+    if (e->older != BLOCK_NONE)
+        x->entries[e->older].newer = block;
+    *bucket = *chain = block;
+    x->n++;
+    return 0;
+}
+
+void prefix_index_remove(struct prefix_index *x, block_id block)
+{
+    struct entry *e = &x->entries[block];
+    block_id *link;
+
+    if (!prefix_index_has(x, block))
+        return;
+    assert(e->follower == BLOCK_NONE);
+    link = &x->buckets[e->hash.lo & x->mask];
+    while (*link != block)
+        link = &x->entries[*link].in_bucket;
+    *link = e->in_bucket;
+    link = e->newer != BLOCK_NONE ? &x->entries[e->newer].older
+                                  : chain_of(x, e->before_hash, e->before);
+    *link = e->older;
+    if (e->older != BLOCK_NONE)
+        x->entries[e->older].newer = e->newer;
+    e->is_in = false;
+    x->n--;
+}
+
+/* ---- inspection ---- */
+
+uint32_t prefix_index_n(const struct prefix_index *x)
+{
+    return x->n;
+}
+
+/* The chain that begins at *head: links agree both ways. Returns its length, or UINT32_MAX. */
+static uint32_t check_chain(const struct prefix_index *x, const block_id *head, block_id before)
+{
+    block_id newer = BLOCK_NONE;
+    uint32_t n = 0;
+
+    for (block_id id = *head; id != BLOCK_NONE; id = x->entries[id].older) {
+        const struct entry *e = &x->entries[id];
+
+        if (!e->is_in || e->before != before || e->newer != newer || n++ == x->n ||
+            chain_of(x, e->before_hash, before) != head)
+            return UINT32_MAX;
+        newer = id;
+    }
+    return n;
+}
+
+static bool check_entry(const struct prefix_index *x, block_id id)
+{
+    const struct entry *e = &x->entries[id];
+
+    if (e->before != BLOCK_NONE && (!prefix_index_has(x, e->before) ||
+                                    !is_same(x->entries[e->before].hash, e->before_hash)))
+        return false;
+    return is_same(prefix_hash_next(e->before_hash, e->tokens), e->hash) &&
+           prefix_index_find(x, e->hash, e->before, e->tokens) == id;
+}
+
+bool prefix_index_check(const struct prefix_index *x)
+{
+    uint64_t n_chained = 0;
+    uint32_t n = 0;
+
+    for (block_id id = 1; id <= x->n_blocks; id++) {
+        if (!x->entries[id].is_in)
+            continue;
+        n++;
+        if (!check_entry(x, id))
+            return false;
+        n_chained += check_chain(x, &x->entries[id].follower, id);
+    }
+    for (size_t i = 0; i <= x->mask; i++)
+        n_chained += check_chain(x, &x->roots[i], BLOCK_NONE);
+    return n == x->n && n_chained == n;
+}
