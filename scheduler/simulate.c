@@ -4,6 +4,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "scheduler/cost.h"
+#include "scheduler/journal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,8 @@
 #define END_TOKEN INT32_MAX /* ends a generation; no made-up token is this one */
 #define VOCABULARY 32000    /* of made-up tokens */
 #define ITL_BUCKETS 1920
+
+static const int32_t end_token = END_TOKEN;
 
 struct transfer {
     bool is_used;
@@ -60,6 +63,7 @@ int simulate_create(struct simulate **out, const struct simulate_options *option
     if (rc < 0)
         goto fail;
     cost_init(&s->cost);
+    journal_start(s->opt.journal, &s->opt.sched, &s->opt.kv, &end_token, 1);
     *out = s;
     return 0;
 
@@ -245,7 +249,10 @@ static void arrive(struct simulate *s, size_t i)
     r = make_request(s, i);
     if (r == NULL) {
         s->rc = ERR_NOMEM;
-    } else if (sched_add(s->sched, r, s->now_us) < 0) {
+        return;
+    }
+    journal_post(s->opt.journal, r, s->now_us);
+    if (sched_add(s->sched, r, s->now_us) < 0) {
         request_destroy(&r);
         note_end(s, i, FINISH_ERROR);
     } else if (s->arrivals[i].leave_us > 0) {
@@ -261,6 +268,7 @@ static void take_io_ends(struct simulate *s)
         if (!t->is_used || t->due_us > s->now_us)
             continue;
         t->is_used = false;
+        journal_io_done(s->opt.journal, t->copy, 0);
         cost_observe_swap(&s->cost, t->n, t->took_us, true);
         sched_io_done(s->sched, t->copy, 0);
     }
@@ -271,9 +279,12 @@ static void take_news(struct simulate *s)
     take_io_ends(s);
     while (s->n_coming > 0 && due(s, s->coming, 0) <= s->now_us)
         arrive(s, heap_take(s, s->coming, &s->n_coming));
-    while (s->n_leaving > 0 && due(s, s->leaving, 0) <= s->now_us)
-        sched_cancel(s->sched, heap_take(s, s->leaving, &s->n_leaving) + 1, FINISH_CANCELLED,
-                     s->now_us);
+    while (s->n_leaving > 0 && due(s, s->leaving, 0) <= s->now_us) {
+        const uint64_t id = heap_take(s, s->leaving, &s->n_leaving) + 1;
+
+        journal_cancel(s->opt.journal, id, FINISH_CANCELLED, s->now_us);
+        sched_cancel(s->sched, id, FINISH_CANCELLED, s->now_us);
+    }
     take_ends(s);
 }
 
@@ -287,6 +298,7 @@ static uint64_t move_blocks(struct simulate *s, const struct plan *plan)
 
     if (n > 0) {
         cost_observe_swap(&s->cost, n, us, false);
+        journal_moves_done(s->opt.journal);
         sched_moves_done(s->sched);
     }
     return us;
@@ -301,6 +313,7 @@ static void start_io(struct simulate *s)
         const uint64_t took_us = io.n * s->opt.truth.file_ns / 1000 + 1;
         int i = 0;
 
+        journal_io_start(s->opt.journal, &io);
         while (i + 1 < SWAP_MAX_IO && s->io[i].is_used)
             i++;
         if (s->disk_free_us < s->now_us)
@@ -391,6 +404,7 @@ static void compute(struct simulate *s, const struct plan *plan, uint64_t moves_
     s->now_us += us;
     cost_observe(&s->cost, &plan->work, us);
     note_items(s, plan, from);
+    journal_commit(s->opt.journal, plan, s->tokens, s->now_us);
     sched_commit(s->sched, s->tokens, is_end_token, NULL, s->now_us);
     s->n_steps++;
     if (s->opt.check_every > 0 && s->n_steps % s->opt.check_every == 0 && !sched_check(s->sched))
@@ -437,6 +451,7 @@ static bool turn(struct simulate *s)
     s->limits = (struct sched_limits){.target_us = s->opt.target_us,
                                       .costs = cost_get(&s->cost)};
     plan = sched_plan(s->sched, s->now_us, &s->limits);
+    journal_plan(s->opt.journal, plan, s->now_us, &s->limits);
     take_ends(s);
     moves_us = move_blocks(s, plan);
     start_io(s);

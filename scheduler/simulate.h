@@ -17,6 +17,7 @@
 
 #include "scheduler/sched.h"
 
+struct journal;
 struct simulate;
 
 struct simulate_arrival {
@@ -56,6 +57,7 @@ struct simulate_options {
     uint32_t noise_percent;       /* steps take up to so much more or less */
     uint64_t seed;                /* of the noise */
     uint32_t check_every;         /* steps between two sched_check(); 0 = never */
+    struct journal *journal;      /* gets what the loop's would get; may be NULL */
     /* Called before the scheduler gets an arrival, and after one has ended; may be NULL. May add
      * arrivals. */
     void (*on_arrive)(void *ud, struct simulate *s, size_t i);
