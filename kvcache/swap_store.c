@@ -112,11 +112,11 @@ static int open_locked(const char *path, char *err, size_t err_len)
 
 static int write_header(const struct swap_store *s)
 {
-    const struct header h = {.version = 1, .pid = (uint32_t)getpid(), .block_bytes = s->block_bytes};
+    struct header h = {.version = 1, .pid = (uint32_t)getpid(), .block_bytes = s->block_bytes};
     char page[HEADER_BYTES] = {0};
 
+    memcpy(h.magic, magic, sizeof(magic));
     memcpy(page, &h, sizeof(h));
-    memcpy(page, magic, sizeof(magic));
     if (ftruncate(s->fd, 0) < 0)
         return -1;
     return pwrite(s->fd, page, sizeof(page), 0) == (ssize_t)sizeof(page) ? 0 : -1;
@@ -126,17 +126,14 @@ static int open_file(struct swap_store *s, const char *path, char *err, size_t e
 {
     int fd = ERR_AGAIN;
 
+    s->path = mem_strdup(path); /* before there is a file to be removed */
+    if (s->path == NULL)
+        return fail(ERR_NOMEM, err, err_len, "no memory for the path of %s", path);
     for (int i = 0; i < OPEN_TRIALS && fd == ERR_AGAIN; i++)
         fd = open_locked(path, err, err_len);
     if (fd < 0)
         return fd == ERR_AGAIN ? ERR_BUSY : fd;
     s->fd = fd;
-    s->path = mem_strdup(path);
-    if (s->path == NULL) {
-        close(fd); /* what was there is still whole */
-        s->fd = -1;
-        return fail(ERR_NOMEM, err, err_len, "no memory for the path of %s", path);
-    }
     if (write_header(s) < 0)
         return fail(ERR_IO, err, err_len, "cannot write %s: %s", path, strerror(errno));
     return 0;

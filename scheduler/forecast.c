@@ -38,7 +38,7 @@ static void count_ahead(struct road *road, const struct engine_stats *s,
         road->n_waiting += s->n_waiting[p];
         road->tokens += s->waiting_tokens[p];
     }
-    road->n_waiting += s->n_preempted + (ask->tokens_ahead > 0);
+    road->n_waiting += ask->tokens_ahead > 0;
     road->n_prompts = road->n_waiting + (s->n_running > n_streams ? s->n_running - n_streams : 0);
 }
 

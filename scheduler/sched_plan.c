@@ -4,6 +4,7 @@
 #include "core/base/err.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* ---- items ---- */
 
@@ -247,8 +248,10 @@ static const struct seq *fork_parent(const struct sched *s, const struct seq *se
         r->leader != 0 && seq->n_peak == 0 ? seq_set_find(&s->set, r->leader) : NULL;
 
     if (leader == NULL || leader->state != SEQ_RUNNING || leader->n_done < r->n_prompt ||
-        leader->request->n_prompt != r->n_prompt || r->score_prompt)
+        r->score_prompt)
         return NULL;
+    assert(leader->request->n_prompt == r->n_prompt && leader->request->key.salt == r->key.salt &&
+           memcmp(leader->request->ids, r->ids, r->n_prompt * sizeof(*r->ids)) == 0);
     return leader;
 }
 
@@ -335,6 +338,9 @@ static void start_seq(struct sched *s, struct seq *seq)
     if (parent != NULL) {
         kv_manager_fork(s->kv, &seq->kv, &parent->kv, r->n_prompt - 1);
         seq->n_done = r->n_prompt - 1;
+        /* Part at once: the parent may write into the last block in this very step. The block for
+         * that was counted; should it be missing all the same, plan_chunk() tries again. */
+        (void)kv_manager_grow(s->kv, &seq->kv, seq->n_done, seq->n_done + 1);
     } else {
         seq->n_done = kv_manager_attach(s->kv, &seq->kv, &r->key, reusable(seq));
     }
