@@ -350,6 +350,7 @@ static void indexed_blocks_are_never_written(void **state)
     indexed = a.blocks[1];
     kv_manager_fork(m, &b.kv, &a.kv, 20);
     b.n_done = 20;
+    assert_int_equal(b.kv.n_indexed, 1);
     release(m, &a);
     assert_int_equal(block_pool_holders(kv_manager_pool(m), indexed), 1);
     assert_int_equal(grow(m, &b, 21), 0);
@@ -692,29 +693,65 @@ static void swap_in_waits_for_the_file(void **state)
     kv_manager_destroy(&m);
 }
 
-/* The log has an end: ERR_AGAIN instead of an overflow, and nothing has changed. */
+/* The log has an end: ERR_AGAIN instead of an overflow, and nothing has changed. Out is two moves,
+ * in is one for the long sequence, whose first block is shared; one and one for the short one. */
 static void moves_have_a_limit(void **state)
 {
-    struct kv_manager *m = new_manager(4, 2, 0);
-    struct seq a;
-    uint32_t n, rounds = 0;
+    struct kv_manager *m = new_manager(4, 2, 0); /* twelve */
+    struct seq a, b;
     (void)state;
 
     seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, 0, 99);
     compute(m, &a, 20);
-    while (kv_manager_swap_out(m, &a.kv, 20) == 0) {
-        check(m);
-        assert_int_equal(kv_manager_swap_in(m, &a.kv, &a.key, 20), 0);
-        assert_true(++rounds < 100);
+    compute(m, &b, 10);
+    assert_int_equal(kv_manager_swap_out(m, &a.kv, 20), 0);
+    assert_int_equal(kv_manager_swap_in(m, &a.kv, &a.key, 20), 0);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(kv_manager_swap_out(m, &b.kv, 10), 0);
+        assert_int_equal(kv_manager_swap_in(m, &b.kv, &b.key, 10), 0);
     }
-    (void)kv_manager_moves(m, &n);
-    assert_true(n <= 12 && n > 10);
+    assert_false(kv_manager_can_swap_out(m, 2)); /* eleven */
+    assert_int_equal(kv_manager_swap_out(m, &a.kv, 20), ERR_AGAIN);
     assert_int_equal(a.kv.table.n, 2);
-    assert_false(kv_manager_can_swap_out(m, 2));
+    assert_int_equal(kv_manager_swap_out(m, &b.kv, 10), 0);
+    assert_int_equal(kv_manager_swap_in(m, &b.kv, &b.key, 10), ERR_AGAIN);
+    assert_int_equal(kv_manager_where(m, &b.kv), SWAP_RAM);
+    assert_int_equal(b.kv.table.n, 0);
     check(m);
     kv_manager_moves_done(m);
-    assert_true(kv_manager_can_swap_out(m, 2));
+    assert_int_equal(kv_manager_swap_in(m, &b.kv, &b.key, 10), 0);
     release(m, &a);
+    release(m, &b);
+    kv_manager_destroy(&m);
+}
+
+/* A full log: copies have to wait as well, and parts are computed instead. */
+static void copies_need_a_move(void **state)
+{
+    struct kv_manager *m = new_manager(2, 0, 0); /* four */
+    struct seq a, b;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, MAX_TOKENS, 0);
+    compute(m, &a, 16);
+    release(m, &a);
+    for (int i = 0; i < 4; i++) {
+        compute(m, &b, 1);
+        release(m, &b);
+        assert_int_equal(attach(m, &a, 10), 10);
+        release(m, &a);
+    }
+    assert_int_equal(attach(m, &a, 10), 0);
+    compute(m, &a, 5);
+    kv_manager_fork(m, &b.kv, &a.kv, 5);
+    b.n_done = 5;
+    assert_int_equal(grow(m, &b, 6), ERR_AGAIN);
+    kv_manager_moves_done(m);
+    assert_int_equal(grow(m, &b, 6), 0);
+    release(m, &a);
+    release(m, &b);
     kv_manager_destroy(&m);
 }
 
@@ -772,6 +809,7 @@ int main(void)
         cmocka_unit_test(failed_swap_in_changes_nothing),
         cmocka_unit_test(swap_in_waits_for_the_file),
         cmocka_unit_test(moves_have_a_limit),
+        cmocka_unit_test(copies_need_a_move),
         cmocka_unit_test(creation_survives_lack_of_memory),
     };
 
