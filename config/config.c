@@ -1,6 +1,7 @@
 /* config/config.c - defaults < file < environment < flags; see config.h. */
 #include "config/config.h"
 
+#include "config/together.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
 
@@ -409,24 +410,6 @@ static int load_flags(const struct setting *s, int argc, char *const *argv,
     return 0;
 }
 
-static int check_together(const struct config *c, char *err, size_t err_len)
-{
-    if (c->max_batch_tokens < c->max_sequences) {
-        snprintf(err, err_len,
-                 "'max_batch_tokens' (%" PRId64 ") must be at least 'max_sequences' (%" PRId64
-                 "): every running sequence gets a row in each step",
-                 c->max_batch_tokens, c->max_sequences);
-        return ERR_INVAL;
-    }
-    if (c->swap_file[0] != '\0') {
-        snprintf(err, err_len,
-                 "'swap_file' must be empty, got '%s': this version has no swap tiers",
-                 c->swap_file);
-        return ERR_INVAL;
-    }
-    return 0;
-}
-
 int config_load(struct config *c, int argc, char *const *argv, enum config_action *action,
                 char *err, size_t err_len)
 {
@@ -454,7 +437,7 @@ int config_load(struct config *c, int argc, char *const *argv, enum config_actio
     if (rc == 0)
         rc = load_flags(&s, argc, argv, action, NULL);
     if (rc == 0)
-        rc = check_together(c, err, err_len);
+        rc = config_check_together(c, err, err_len);
     if (rc < 0)
         config_release(c);
     return rc;
@@ -491,12 +474,12 @@ void config_print(const struct config *c, FILE *out)
     for (size_t i = 0; i < N_OPTIONS; i++) {
         char buf[32];
 
-        fprintf(out, "%-17s = %-12s # %s\n", options[i].name,
+        fprintf(out, "%-19s = %-12s # %s\n", options[i].name,
                 show_value(c, &options[i], buf, sizeof(buf)), c->source->text[i]);
     }
 }
 
-#define HELP_COLUMN 22
+#define HELP_COLUMN 25
 #define HELP_WIDTH 80
 
 /* The text from HELP_COLUMN on, broken between words. */
@@ -544,7 +527,7 @@ void config_print_help(FILE *out)
         snprintf(text, sizeof(text), "%s%s%s%s%s%s%s", o->help, value[0] != '\0' ? " [" : "", value,
                  value[0] != '\0' ? "]" : "", o->words != NULL ? " (" : "",
                  o->words != NULL ? o->words : "", o->words != NULL ? ")" : "");
-        fprintf(out, "  %-19s ", flag);
+        fprintf(out, "  %-22s ", flag);
         print_wrapped(text, out);
     }
     config_release(&c);

@@ -5,17 +5,16 @@
 #include "core/base/mem.h"
 #include "scheduler/sched.h"
 
-#include <inttypes.h>
+#include <assert.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
 struct journal {
-    char *line; /* engine's scratch, as large as the ring */
+    char *line; /* engine's scratch, as large as the ring; line_len > cap: it does not fit */
     size_t line_len;
     size_t cap;
+    uint64_t n_missing; /* dropped and not yet told in the journal itself */
     pthread_mutex_t lock;
     char *ring;
     size_t head, len;
@@ -52,42 +51,94 @@ void journal_destroy(struct journal **j)
     *j = NULL;
 }
 
-/* Numbers and punctuation only; what does not fit is noticed by the final length check. */
-__attribute__((format(printf, 2, 3))) static void put(struct journal *j, const char *format, ...)
-{
-    va_list args;
-    int n;
+/* ---- composing: numbers and punctuation only, so nothing has to be escaped ---- */
 
-    if (j->line_len >= j->cap)
+static void put(struct journal *j, const char *text, size_t n)
+{
+    if (j->line_len > j->cap || n > j->cap - j->line_len) {
+        j->line_len = j->cap + 1;
         return;
-    va_start(args, format);
-    n = vsnprintf(j->line + j->line_len, j->cap - j->line_len, format, args);
-    va_end(args);
-    j->line_len += n > 0 ? (size_t)n : 0;
+    }
+    memcpy(j->line + j->line_len, text, n);
+    j->line_len += n;
 }
 
-static void put_ids(struct journal *j, const char *name, const uint64_t *ids, uint32_t n)
+static void put_text(struct journal *j, const char *text)
 {
-    put(j, ",\"%s\":[", name);
-    for (uint32_t i = 0; i < n; i++)
-        put(j, "%s%" PRIu64, i > 0 ? "," : "", ids[i]);
-    put(j, "]");
+    put(j, text, strlen(text));
 }
 
-static void compose(struct journal *j, const struct plan *p)
+static void put_number(struct journal *j, uint64_t v, uint32_t base)
+{
+    char digits[24];
+    size_t at = sizeof(digits);
+
+    do {
+        digits[--at] = "0123456789abcdef"[v % base];
+        v /= base;
+    } while (v > 0);
+    put(j, digits + at, sizeof(digits) - at);
+}
+
+static void put_signed(struct journal *j, int64_t v)
+{
+    if (v < 0)
+        put_text(j, "-");
+    put_number(j, v < 0 ? -(uint64_t)v : (uint64_t)v, 10);
+}
+
+static void put_key(struct journal *j, const char *name)
+{
+    put_text(j, ",\"");
+    put_text(j, name);
+    put_text(j, "\":");
+}
+
+static void put_value(struct journal *j, const char *name, uint64_t v)
+{
+    put_key(j, name);
+    put_number(j, v, 10);
+}
+
+static void put_nonzero(struct journal *j, const char *name, uint64_t v)
+{
+    if (v != 0)
+        put_value(j, name, v);
+}
+
+static void put_tokens(struct journal *j, const char *name, const int32_t *tokens, size_t n)
+{
+    put_key(j, name);
+    for (size_t i = 0; i < n; i++) {
+        put_text(j, i > 0 ? "," : "[");
+        put_signed(j, tokens[i]);
+    }
+    put_text(j, n > 0 ? "]" : "[]");
+}
+
+static void put_numbers(struct journal *j, const char *name, const uint64_t *v, size_t n)
+{
+    put_key(j, name);
+    for (size_t i = 0; i < n; i++) {
+        put_text(j, i > 0 ? "," : "[");
+        put_number(j, v[i], 10);
+    }
+    put_text(j, n > 0 ? "]" : "[]");
+}
+
+/* {"kind":value, and what is missing before it */
+static void begin(struct journal *j, const char *kind, uint64_t value)
 {
     j->line_len = 0;
-    put(j, "{\"step\":%" PRIu64 ",\"tokens\":%u", p->step, p->n_tokens);
-    put_ids(j, "admitted", p->admitted, p->n_admitted);
-    put_ids(j, "preempted", p->preempted, p->n_preempted);
-    put(j, ",\"items\":[");
-    for (uint32_t i = 0; i < p->n_items; i++) {
-        const struct plan_item *item = &p->items[i];
-
-        put(j, "%s[%" PRIu64 ",%u,%u,%d]", i > 0 ? "," : "", item->request->id, item->first,
-            item->n, item->wants_token);
+    if (j->n_missing > 0) {
+        put_text(j, "{\"dropped\":");
+        put_number(j, j->n_missing, 10);
+        put_text(j, "}\n");
     }
-    put(j, "]}\n");
+    put_text(j, "{\"");
+    put_text(j, kind);
+    put_text(j, "\":");
+    put_number(j, value, 10);
 }
 
 static void append_line(struct journal *j)
@@ -100,16 +151,205 @@ static void append_line(struct journal *j)
     j->len += j->line_len;
 }
 
-void journal_plan(struct journal *j, const struct plan *plan)
+static void end(struct journal *j)
 {
-    compose(j, plan);
+    put_text(j, "}\n");
     pthread_mutex_lock(&j->lock);
-    if (j->line_len < j->cap && j->line_len <= j->cap - j->len)
+    if (j->line_len <= j->cap - j->len) {
         append_line(j);
-    else
+        j->n_missing = 0;
+    } else {
+        j->n_missing++;
         j->n_dropped++;
+    }
     pthread_mutex_unlock(&j->lock);
 }
+
+/* ---- the lines ---- */
+
+static void put_sched(struct journal *j, const struct sched_options *o)
+{
+    put_text(j, ",\"sched\":{\"policy\":");
+    put_number(j, o->policy, 10);
+    put_value(j, "preemption", o->preemption);
+    put_value(j, "aging_milli", o->aging_milli);
+    put_value(j, "max_wait_ms", o->max_wait_ms);
+    put_value(j, "max_preemptions", o->max_preemptions);
+    put_value(j, "max_tenants", o->max_tenants);
+    put_value(j, "max_sequences", o->max_sequences);
+    put_value(j, "max_requests", o->max_requests);
+    put_value(j, "max_context", o->max_context);
+    put_value(j, "max_batch_tokens", o->max_batch_tokens);
+    put_value(j, "prefill_chunk", o->prefill_chunk);
+    put_text(j, "}");
+}
+
+static void put_kv(struct journal *j, const struct kv_manager_options *o)
+{
+    put_text(j, ",\"kv\":{\"n_blocks\":");
+    put_number(j, o->n_blocks, 10);
+    put_value(j, "placement", o->placement);
+    put_value(j, "prefix_cache", o->prefix_cache);
+    put_value(j, "n_ram", o->n_ram);
+    put_value(j, "n_file", o->n_file);
+    put_value(j, "max_sequences", o->max_sequences);
+    put_value(j, "max_table", o->max_table);
+    put_value(j, "low_percent", o->low_percent);
+    put_value(j, "critical_percent", o->critical_percent);
+    put_text(j, "}");
+}
+
+void journal_start(struct journal *j, const struct sched_options *sched,
+                   const struct kv_manager_options *kv, const int32_t *eog, size_t n_eog)
+{
+    if (j == NULL)
+        return;
+    begin(j, "start", 1);
+    put_sched(j, sched);
+    put_kv(j, kv);
+    put_tokens(j, "eog", eog, n_eog);
+    end(j);
+}
+
+void journal_post(struct journal *j, const struct request *r, uint64_t now_us)
+{
+    if (j == NULL)
+        return;
+    assert(!r->is_dry_run);
+    begin(j, "post", r->id);
+    put_value(j, "now", now_us);
+    put_value(j, "arrival", r->arrival_us);
+    put_nonzero(j, "deadline", r->deadline_us);
+    put_nonzero(j, "queue_until", r->queue_until_us);
+    put_nonzero(j, "leader", r->leader);
+    put_value(j, "priority", r->priority);
+    put_nonzero(j, "tenant", r->tenant);
+    put_value(j, "weight", r->weight);
+    put_text(j, ",\"salt\":\""); /* 64 bits: more than a JSON number holds everywhere */
+    put_number(j, r->key.salt, 16);
+    put_text(j, "\"");
+    put_nonzero(j, "max_tokens", r->max_tokens);
+    put_nonzero(j, "min_tokens", r->min_tokens);
+    put_nonzero(j, "ignore_eos", r->ignore_eos);
+    put_nonzero(j, "score_prompt", r->score_prompt);
+    if (r->n_stop_ids > 0)
+        put_tokens(j, "stop", r->stop_ids, r->n_stop_ids);
+    put_tokens(j, "prompt", r->ids, r->n_prompt);
+    end(j);
+}
+
+void journal_cancel(struct journal *j, uint64_t id, enum finish why, uint64_t now_us)
+{
+    if (j == NULL)
+        return;
+    begin(j, "cancel", id);
+    put_value(j, "why", why);
+    put_value(j, "now", now_us);
+    end(j);
+}
+
+void journal_cancel_all(struct journal *j, enum finish why, uint64_t now_us)
+{
+    if (j == NULL)
+        return;
+    begin(j, "cancel_all", why);
+    put_value(j, "now", now_us);
+    end(j);
+}
+
+static void put_limits(struct journal *j, const struct sched_limits *l)
+{
+    const struct step_costs *c = &l->costs;
+    const uint64_t costs[] = {c->is_known,     c->step_ns,       c->prefill_ns, c->decode_ns,
+                              c->kv_decode_ps, c->kv_prefill_ps, c->swap_ns,    c->file_ns};
+
+    put_value(j, "target", l->target_us);
+    put_numbers(j, "costs", costs, sizeof(costs) / sizeof(costs[0]));
+}
+
+static void put_items(struct journal *j, const struct plan *p)
+{
+    put_key(j, "items");
+    for (uint32_t i = 0; i < p->n_items; i++) {
+        const struct plan_item *item = &p->items[i];
+
+        put_text(j, i > 0 ? ",[" : "[[");
+        put_number(j, item->request->id, 10);
+        put_text(j, ",");
+        put_number(j, item->first, 10);
+        put_text(j, ",");
+        put_number(j, item->n, 10);
+        put_text(j, item->wants_token ? ",1]" : ",0]");
+    }
+    put_text(j, p->n_items > 0 ? "]" : "[]");
+}
+
+void journal_plan(struct journal *j, const struct plan *p, uint64_t now_us,
+                  const struct sched_limits *limits)
+{
+    if (j == NULL)
+        return;
+    begin(j, "plan", p->step);
+    put_value(j, "now", now_us);
+    put_limits(j, limits);
+    put_items(j, p);
+    put_numbers(j, "admitted", p->admitted, p->n_admitted);
+    put_numbers(j, "preempted", p->preempted, p->n_preempted);
+    put_numbers(j, "swapped_out", p->swapped_out, p->n_swapped_out);
+    put_numbers(j, "swapped_in", p->swapped_in, p->n_swapped_in);
+    put_value(j, "moves", p->n_moves);
+    end(j);
+}
+
+void journal_moves_done(struct journal *j)
+{
+    if (j == NULL)
+        return;
+    begin(j, "moves_done", 1);
+    end(j);
+}
+
+void journal_io_start(struct journal *j, const struct swap_io *io)
+{
+    if (j == NULL)
+        return;
+    begin(j, "io_start", io->copy);
+    put_value(j, "write", io->is_write);
+    put_value(j, "n", io->n);
+    end(j);
+}
+
+void journal_io_done(struct journal *j, uint32_t copy, int rc)
+{
+    if (j == NULL)
+        return;
+    begin(j, "io_done", copy);
+    put_key(j, "rc");
+    put_signed(j, rc);
+    end(j);
+}
+
+void journal_commit(struct journal *j, const struct plan *p, const int32_t *tokens, uint64_t now_us)
+{
+    bool any = false;
+
+    if (j == NULL)
+        return;
+    begin(j, "commit", p->step);
+    put_value(j, "now", now_us);
+    put_key(j, "tokens");
+    for (uint32_t i = 0; i < p->n_items; i++) {
+        if (!p->items[i].wants_token)
+            continue;
+        put_text(j, any ? "," : "[");
+        put_signed(j, tokens[i]);
+        any = true;
+    }
+    put_text(j, any ? "]" : "[]");
+    end(j);
+}
+
+/* ---- the other thread ---- */
 
 size_t journal_take(struct journal *j, char *out, size_t n)
 {

@@ -1,12 +1,30 @@
-/* scheduler/journal.h - a bounded ring of lines, one per plan, on their way to a file.
+/* scheduler/journal.h - everything that the scheduler was told and what it answered, as lines on
+ * their way to a file.
+ *
+ * The scheduler is pure: the same calls at the same times give the same plans. So a run can be made
+ * again from a list of its calls, and `quire replay` does that. One line per call, in the order of
+ * the calls, each a JSON object with its kind as first key:
+ *
+ *   {"start":1,"sched":{...},"kv":{...},"eog":[7]}               options; a new run begins
+ *   {"post":9,"now":..,"arrival":..,"max_tokens":..,"prompt":[..],...}
+ *   {"cancel":9,"why":3,"now":..}   {"cancel_all":3,"now":..}
+ *   {"plan":7,"now":..,"target":..,"costs":[known,a,b,c,d,e,swap,file],"items":[[9,0,32,1]],
+ *    "admitted":[9],"preempted":[],"swapped_out":[],"swapped_in":[],"moves":0}
+ *   {"moves_done":1}   {"io_start":copy,"write":1,"n":8}   {"io_done":copy,"rc":0}
+ *   {"commit":7,"now":..,"tokens":[..]}
+ *   {"dropped":3}
+ *
+ * An item is [request, first position, tokens, wants a token]; a commit has one token for each item
+ * that wants one. Times are clock_us(). Keys with the value 0 are left out of posts.
  *
  * The engine appends, the I/O thread takes and writes, so the engine never waits for a disk. When
- * the ring is full whole lines are dropped and counted. A line is a JSON object:
- * {"step":7,"tokens":35,"admitted":[3],"preempted":[],"items":[[3,0,32,1],[1,40,1,1]]}, an
- * item being [request id, first position, tokens, wants a token].
+ * the ring is full whole lines are dropped and counted, and the next line that fits is preceded by
+ * {"dropped":n}: what follows cannot be replayed, and the replay says so there.
  *
- * Thread: journal_plan() engine thread; journal_take() one other thread.
- * Memory: taken in journal_create().
+ * The journal holds the token ids of prompts and answers: it is as confidential as the texts.
+ *
+ * Thread: journal_take() one other thread; the rest the engine thread.
+ * Memory: taken in journal_create(): twice `bytes`.
  */
 #ifndef SCHEDULER_JOURNAL_H
 #define SCHEDULER_JOURNAL_H
@@ -14,13 +32,44 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "scheduler/request.h"
+
+#define JOURNAL_BYTES ((size_t)8 << 20) /* a prompt of a million tokens fits into one line */
+
+struct kv_manager_options;
 struct plan;
+struct sched_limits;
+struct sched_options;
+struct swap_io;
 struct journal;
 
 int journal_create(struct journal **out, size_t bytes);
 void journal_destroy(struct journal **j);
 
-void journal_plan(struct journal *j, const struct plan *plan);
+/* ---- engine thread: one call for each call of the scheduler; j may be NULL ---- */
+
+/* After sched_create(), before anything else. */
+void journal_start(struct journal *j, const struct sched_options *sched,
+                   const struct kv_manager_options *kv, const int32_t *eog, size_t n_eog);
+
+/* Before sched_add() (which may take the request), whatever it answers. Not for dry runs. */
+void journal_post(struct journal *j, const struct request *r, uint64_t now_us);
+void journal_cancel(struct journal *j, uint64_t id, enum finish why, uint64_t now_us);
+void journal_cancel_all(struct journal *j, enum finish why, uint64_t now_us);
+
+/* After every sched_plan(), also one without items. */
+void journal_plan(struct journal *j, const struct plan *plan, uint64_t now_us,
+                  const struct sched_limits *limits);
+/* Beside sched_moves_done(); for each sched_next_io() that returned true; beside sched_io_done(). */
+void journal_moves_done(struct journal *j);
+void journal_io_start(struct journal *j, const struct swap_io *io);
+void journal_io_done(struct journal *j, uint32_t copy, int rc);
+
+/* Before sched_commit(), with the same arguments. */
+void journal_commit(struct journal *j, const struct plan *plan, const int32_t *tokens,
+                    uint64_t now_us);
+
+/* ---- the other thread ---- */
 
 /* Move up to n bytes out, in order; 0 when there is nothing. */
 size_t journal_take(struct journal *j, char *out, size_t n);

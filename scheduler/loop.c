@@ -1,6 +1,6 @@
 /* scheduler/loop.c - one turn of the engine; see loop.h.
  *
- * Data goes one way: queue -> sched -> plan -> batch -> tokens -> events.
+ * Data goes one way: queue -> sched -> plan -> moves, batch -> tokens -> events.
  */
 #include "scheduler/loop.h"
 
@@ -10,8 +10,9 @@
 #include "core/base/mem.h"
 #include "core/run/batch.h"
 #include "core/run/runner.h"
+#include "kvcache/kv_store.h"
+#include "scheduler/cost.h"
 #include "scheduler/journal.h"
-#include "scheduler/pace.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -24,9 +25,12 @@ struct loop {
     struct batch *batch;
     int32_t *tokens; /* [max_sequences] by plan item */
     int32_t *eog;    /* [n_eog] */
-    struct pace pace;
+    struct cost_model cost;
+    struct sched_limits limits;
     struct engine_stats stats;
-    uint32_t n_streams; /* decode rows of the last plan */
+    struct step_info steps[SNAPSHOT_STEPS]; /* ring of the last ones, for snapshots */
+    uint64_t n_steps;
+    uint64_t epoch_us; /* clock at creation */
     bool closed;
     pthread_t thread;
 };
@@ -51,11 +55,16 @@ int loop_create(struct loop **out, const struct loop_options *options)
     rc = sched_create(&l->sched, so);
     if (rc < 0)
         goto fail;
-    pace_init(&l->pace, options->step_target_ms);
+    cost_init(&l->cost);
+    l->epoch_us = clock_us();
+    l->stats.target_us = (uint64_t)options->step_target_ms * 1000;
+    l->stats.block_bytes = kv_store_block_bytes(&options->kv->shape);
+    hist_init_ratio(&l->stats.cost_error);
     hist_init_tokens(&l->stats.iteration_tokens);
     hist_init_itl(&l->stats.iteration_seconds);
     hist_init_tokens(&l->stats.batch_sequences);
     sched_fill_stats(l->sched, &l->stats);
+    journal_start(options->journal, so, options->kv_options, l->eog, l->opt.n_eog);
     *out = l;
     return 0;
 
@@ -196,7 +205,7 @@ static void build_batch(struct loop *l, const struct plan *plan)
     }
 }
 
-/* ---- the turn ---- */
+/* ---- what comes in ---- */
 
 static void refuse(struct loop *l, struct request *r, int rc)
 {
@@ -207,40 +216,175 @@ static void refuse(struct loop *l, struct request *r, int rc)
     request_destroy(&r);
 }
 
+/* A question is answered at once, between two steps. */
+static void answer_dry_run(struct loop *l, struct request *r, uint64_t now)
+{
+    const struct event e = {
+        .request = r->id,
+        .kind = EVENT_END,
+        .finish = FINISH_DRY_RUN,
+        .token = -1,
+        .probe = sched_probe(l->sched, r, now),
+    };
+
+    queue_wait_room(l->opt.queue, 1);
+    queue_emit(l->opt.queue, &e);
+    queue_publish(l->opt.queue, &l->stats);
+    request_destroy(&r);
+}
+
+static void take_post(struct loop *l, struct request *r, uint64_t now)
+{
+    int rc;
+
+    if (r->is_dry_run) {
+        answer_dry_run(l, r, now);
+        return;
+    }
+    journal_post(l->opt.journal, r, now);
+    rc = sched_add(l->sched, r, now);
+    if (rc < 0)
+        refuse(l, r, rc);
+}
+
+static void take_io_ends(struct loop *l, const struct queue_news *news)
+{
+    for (uint32_t i = 0; i < news->n_io; i++) {
+        const struct queue_io_end *io = &news->io[i];
+
+        if (io->rc == 0)
+            cost_observe_swap(&l->cost, io->n_blocks, io->us, true);
+        journal_io_done(l->opt.journal, io->copy, io->rc);
+        sched_io_done(l->sched, io->copy, io->rc);
+    }
+}
+
 static void take_news(struct loop *l, uint64_t now)
 {
     struct queue_news news;
 
     queue_drain(l->opt.queue, &news);
-    for (uint32_t i = 0; i < news.n_posted; i++) {
-        struct request *r = news.posted[i];
-        const int rc = sched_add(l->sched, r, now);
-
-        if (rc < 0)
-            refuse(l, r, rc);
-    }
-    for (uint32_t i = 0; i < news.n_cancelled; i++)
+    take_io_ends(l, &news);
+    for (uint32_t i = 0; i < news.n_posted; i++)
+        take_post(l, news.posted[i], now);
+    for (uint32_t i = 0; i < news.n_cancelled; i++) {
+        journal_cancel(l->opt.journal, news.cancelled[i], FINISH_CANCELLED, now);
         sched_cancel(l->sched, news.cancelled[i], FINISH_CANCELLED, now);
-    if (news.cancel_all)
+    }
+    if (news.cancel_all) {
+        journal_cancel_all(l->opt.journal, FINISH_CANCELLED, now);
         sched_cancel_all(l->sched, FINISH_CANCELLED, now);
+    }
     l->closed = news.closed;
     emit_ends(l);
 }
 
-static void observe(struct loop *l, const struct plan *plan, uint64_t from, uint64_t to)
-{
-    const uint64_t us = to - from;
+/* ---- blocks ---- */
 
-    l->n_streams = plan->n_tokens - plan->n_prefill_tokens;
-    pace_observe(&l->pace, us, plan->n_prefill_tokens, l->n_streams);
+/* Saves and loads are timed as one; copies within the cache are as fast, and rare. */
+static void move_blocks(struct loop *l, const struct plan *plan)
+{
+    const uint32_t n = plan->n_moves;
+    const uint64_t from = clock_us();
+
+    if (n > 0) {
+        kv_move_run(plan->moves, n, l->opt.kv, l->opt.swap);
+        cost_observe_swap(&l->cost, n, clock_us() - from, false);
+        journal_moves_done(l->opt.journal);
+        sched_moves_done(l->sched);
+    }
+}
+
+static void start_io(struct loop *l)
+{
+    struct swap_io io;
+
+    while (sched_next_io(l->sched, &io)) {
+        journal_io_start(l->opt.journal, &io);
+        queue_emit_io(l->opt.queue, &io);
+    }
+}
+
+/* ---- looking back ---- */
+
+static void remember(struct loop *l, const struct plan *plan, uint32_t n_moves, uint64_t from,
+                     uint64_t us)
+{
+    l->steps[l->n_steps++ % SNAPSHOT_STEPS] = (struct step_info){
+        .step = plan->step,
+        .at_us = from - l->epoch_us,
+        .work = plan->work,
+        .n_sequences = plan->n_items,
+        .n_admitted = plan->n_admitted,
+        .n_preempted = plan->n_preempted,
+        .n_swapped_out = plan->n_swapped_out,
+        .n_swapped_in = plan->n_swapped_in,
+        .n_moves = n_moves,
+        .predicted_us = plan->predicted_ns / 1000,
+        .took_us = us,
+    };
+}
+
+static void observe(struct loop *l, const struct plan *plan, uint64_t us)
+{
+    const double error = cost_observe(&l->cost, &plan->work, us);
+
+    if (error >= 0)
+        hist_add(&l->stats.cost_error, error);
     hist_add(&l->stats.iteration_tokens, plan->n_tokens);
     hist_add(&l->stats.iteration_seconds, (double)us / 1e6);
     hist_add(&l->stats.batch_sequences, plan->n_items);
-    l->stats.last_step_us = to;
     if (log_is_on(LOG_DEBUG))
         log_debug("sched", "step=%" PRIu64 " seqs=%u tok=%u prefill=%u free=%u us=%" PRIu64,
-                  plan->step, plan->n_items, plan->n_tokens, plan->n_prefill_tokens,
+                  plan->step, plan->n_items, plan->n_tokens, plan->work.n_prefill,
                   l->stats.blocks_free, us);
+}
+
+static void give_snapshot(struct loop *l)
+{
+    struct snapshot *out = queue_begin_snapshot(l->opt.queue);
+    const uint64_t n = l->n_steps < SNAPSHOT_STEPS ? l->n_steps : SNAPSHOT_STEPS;
+
+    if (out == NULL)
+        return;
+    sched_fill_snapshot(l->sched, out, clock_us());
+    out->costs = l->limits.costs;
+    out->n_steps = (uint32_t)n;
+    for (uint64_t i = 0; i < n; i++)
+        out->steps[i] = l->steps[(l->n_steps - n + i) % SNAPSHOT_STEPS];
+    queue_end_snapshot(l->opt.queue);
+    queue_publish(l->opt.queue, &l->stats);
+}
+
+/* ---- the turn ---- */
+
+static const struct plan *make_plan(struct loop *l, uint64_t now)
+{
+    const struct plan *plan;
+
+    l->limits = (struct sched_limits){.target_us = l->stats.target_us, .costs = cost_get(&l->cost)};
+    l->stats.costs = l->limits.costs;
+    plan = sched_plan(l->sched, now, &l->limits);
+    journal_plan(l->opt.journal, plan, now, &l->limits);
+    emit_ends(l); /* expired while waiting */
+    return plan;
+}
+
+static void compute(struct loop *l, const struct plan *plan)
+{
+    build_batch(l, plan);
+    runner_step(l->opt.runner, l->batch);
+    queue_wait_room(l->opt.queue, l->batch->n_outputs);
+    emit_outputs(l, plan);
+}
+
+static void commit(struct loop *l, const struct plan *plan)
+{
+    const uint64_t now = clock_us();
+
+    journal_commit(l->opt.journal, plan, l->tokens, now);
+    sched_commit(l->sched, l->tokens, is_eog, l, now);
+    assert(sched_check(l->sched));
 }
 
 /* 0, or ERR_AGAIN when there is nothing to do until news comes. */
@@ -248,26 +392,23 @@ static int loop_step(struct loop *l)
 {
     const uint64_t from = clock_us();
     const struct plan *plan;
+    uint32_t n_moves;
 
     take_news(l, from);
-    plan = sched_plan(l->sched, from, pace_budget(&l->pace, l->n_streams));
-    emit_ends(l); /* expired while waiting */
-    if (plan->n_items == 0) {
-        l->n_streams = 0;
-        publish(l);
-        return ERR_AGAIN;
-    }
-    l->stats.busy = true;
+    plan = make_plan(l, from);
+    l->stats.busy = plan->n_items > 0;
+    n_moves = plan->n_moves;
+    move_blocks(l, plan);
+    start_io(l);
     publish(l);
-    if (l->opt.journal != NULL)
-        journal_plan(l->opt.journal, plan);
-    build_batch(l, plan);
-    runner_step(l->opt.runner, l->batch);
-    queue_wait_room(l->opt.queue, l->batch->n_outputs);
-    emit_outputs(l, plan);
-    observe(l, plan, from, clock_us());
-    sched_commit(l->sched, l->tokens, is_eog, l, clock_us());
-    assert(sched_check(l->sched));
+    give_snapshot(l);
+    if (plan->n_items == 0)
+        return ERR_AGAIN;
+    compute(l, plan);
+    l->stats.last_step_us = clock_us();
+    observe(l, plan, l->stats.last_step_us - from);
+    remember(l, plan, n_moves, from, l->stats.last_step_us - from);
+    commit(l, plan);
     l->stats.busy = false;
     publish(l);
     emit_ends(l);

@@ -1,4 +1,5 @@
-/* scheduler/loop.h - the engine thread: drain, plan, build the batch, run, commit, emit.
+/* scheduler/loop.h - the engine thread: drain, plan, move blocks, build the batch, run, commit,
+ * emit.
  *
  * loop_run() turns until the queue is closed and nothing is left. A step allocates nothing and
  * never waits for the network or a disk; with nothing to do the thread sleeps on the queue.
@@ -15,18 +16,23 @@
 #include "scheduler/sched.h"
 
 struct journal;
-struct runner;
+struct kv_store;
 struct loop;
+struct runner;
+struct swap_store;
 
 struct loop_options {
     struct queue *queue;
     struct sched_options sched;
+    const struct kv_manager_options *kv_options; /* what sched.kv was made from: for the journal */
+    struct kv_store *kv;
+    struct swap_store *swap; /* NULL without swap tiers */
     struct runner *runner;
     uint32_t step_target_ms; /* prompt chunks shrink so that a step with running streams stays
                               * within this; 0 = no limit */
     const int32_t *eog;      /* ids that end a generation; copied */
     size_t n_eog;
-    struct journal *journal; /* receives one line per plan, or NULL */
+    struct journal *journal; /* receives everything that a replay needs, or NULL */
 };
 
 int loop_create(struct loop **out, const struct loop_options *options);

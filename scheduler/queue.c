@@ -11,6 +11,14 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <string.h>
+
+enum snapshot_step { /* of the one snapshot, and whose it is */
+    SNAPSHOT_IDLE = 0, /* nobody's */
+    SNAPSHOT_ASKED,    /* nobody's; the engine is to fill it */
+    SNAPSHOT_FILLING,  /* the engine's */
+    SNAPSHOT_READY,    /* the I/O thread's until it is released */
+};
 
 struct queue {
     struct queue_options opt;
@@ -18,7 +26,7 @@ struct queue {
     uint64_t *drained_cancels;
 
     pthread_mutex_t lock;
-    pthread_cond_t news; /* posts, cancels or a close came in */
+    pthread_cond_t news; /* posts, cancels, ends of transfers, a wish for a snapshot, a close */
     pthread_cond_t room; /* events were taken */
     struct request **posts;
     uint32_t n_posts;
@@ -28,8 +36,16 @@ struct queue {
     bool closed, cancel_all, close_is_new;
     struct event *events; /* ring */
     uint32_t event_head, n_events;
-    bool wake_due; /* the ring was empty when the last burst began */
+    bool wake_due; /* something was handed over that the I/O thread has not been told of */
     struct engine_stats stats;
+    struct swap_io transfers[SWAP_MAX_IO]; /* to be carried out, in order */
+    uint32_t n_transfers;
+    struct queue_io_end ends[SWAP_MAX_IO]; /* carried out, and the engine not told yet */
+    uint32_t n_ends;
+    uint32_t n_io; /* handed over by the engine and not drained: bounds both arrays */
+    enum snapshot_step snapshot_step;
+    struct snapshot *snapshot; /* its contents are outside the lock: they belong to whom the step
+                                * says */
 };
 
 static int create_arrays(struct queue *q)
@@ -44,7 +60,8 @@ static int create_arrays(struct queue *q)
     if (q->posts == NULL || q->drained_posts == NULL || q->cancels == NULL ||
         q->drained_cancels == NULL || q->events == NULL)
         return ERR_NOMEM;
-    return 0;
+    return snapshot_create(&q->snapshot, q->opt.max_outstanding, q->opt.max_tenants,
+                           q->opt.n_blocks);
 }
 
 int queue_create(struct queue **out, const struct queue_options *options)
@@ -82,6 +99,7 @@ void queue_destroy(struct queue **queue)
     mem_free(q->cancels);
     mem_free(q->drained_cancels);
     mem_free(q->events);
+    snapshot_destroy(&q->snapshot);
     pthread_cond_destroy(&q->room);
     pthread_cond_destroy(&q->news);
     pthread_mutex_destroy(&q->lock);
@@ -165,6 +183,96 @@ uint32_t queue_n_outstanding(struct queue *q)
     return n;
 }
 
+/* ---- transfers and snapshots ---- */
+
+bool queue_take_io(struct queue *q, struct swap_io *out)
+{
+    bool found;
+
+    pthread_mutex_lock(&q->lock);
+    found = q->n_transfers > 0;
+    if (found) {
+        *out = q->transfers[0];
+        q->n_transfers--;
+        memmove(q->transfers, q->transfers + 1, q->n_transfers * sizeof(q->transfers[0]));
+    }
+    pthread_mutex_unlock(&q->lock);
+    return found;
+}
+
+void queue_io_done(struct queue *q, uint32_t copy, int rc, uint32_t n_blocks, uint64_t us)
+{
+    pthread_mutex_lock(&q->lock);
+    assert(q->n_ends + q->n_transfers < q->n_io); /* it was taken */
+    q->ends[q->n_ends++] =
+        (struct queue_io_end){.copy = copy, .rc = rc, .n_blocks = n_blocks, .us = us};
+    pthread_cond_signal(&q->news);
+    pthread_mutex_unlock(&q->lock);
+}
+
+void queue_emit_io(struct queue *q, const struct swap_io *io)
+{
+    pthread_mutex_lock(&q->lock);
+    assert(q->n_io < SWAP_MAX_IO);
+    if (q->n_transfers == 0)
+        q->wake_due = true;
+    q->transfers[q->n_transfers++] = *io;
+    q->n_io++;
+    pthread_mutex_unlock(&q->lock);
+}
+
+void queue_ask_snapshot(struct queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    if (q->snapshot_step == SNAPSHOT_IDLE) {
+        q->snapshot_step = SNAPSHOT_ASKED;
+        pthread_cond_signal(&q->news);
+    }
+    pthread_mutex_unlock(&q->lock);
+}
+
+const struct snapshot *queue_take_snapshot(struct queue *q)
+{
+    bool ready;
+
+    pthread_mutex_lock(&q->lock);
+    ready = q->snapshot_step == SNAPSHOT_READY;
+    pthread_mutex_unlock(&q->lock);
+    return ready ? q->snapshot : NULL;
+}
+
+/* From one step to the next if it is the one; true then. */
+static bool move_snapshot(struct queue *q, enum snapshot_step from, enum snapshot_step to)
+{
+    bool moved;
+
+    pthread_mutex_lock(&q->lock);
+    moved = q->snapshot_step == from;
+    if (moved)
+        q->snapshot_step = to;
+    if (moved && to == SNAPSHOT_READY)
+        q->wake_due = true;
+    pthread_mutex_unlock(&q->lock);
+    return moved;
+}
+
+void queue_release_snapshot(struct queue *q)
+{
+    move_snapshot(q, SNAPSHOT_READY, SNAPSHOT_IDLE);
+}
+
+struct snapshot *queue_begin_snapshot(struct queue *q)
+{
+    return move_snapshot(q, SNAPSHOT_ASKED, SNAPSHOT_FILLING) ? q->snapshot : NULL;
+}
+
+void queue_end_snapshot(struct queue *q)
+{
+    move_snapshot(q, SNAPSHOT_FILLING, SNAPSHOT_READY);
+}
+
+/* ---- the engine's side ---- */
+
 void queue_drain(struct queue *q, struct queue_news *out)
 {
     struct request **posts;
@@ -177,8 +285,12 @@ void queue_drain(struct queue *q, struct queue_news *out)
         .cancelled = q->cancels,
         .n_cancelled = q->n_cancels,
         .closed = q->closed,
+        .n_io = q->n_ends,
         .cancel_all = q->cancel_all,
     };
+    memcpy(out->io, q->ends, q->n_ends * sizeof(q->ends[0]));
+    q->n_io -= q->n_ends;
+    q->n_ends = 0;
     posts = q->posts;
     cancels = q->cancels;
     q->posts = q->drained_posts;
@@ -193,7 +305,8 @@ void queue_drain(struct queue *q, struct queue_news *out)
 void queue_wait_news(struct queue *q)
 {
     pthread_mutex_lock(&q->lock);
-    while (q->n_posts == 0 && q->n_cancels == 0 && !q->close_is_new)
+    while (q->n_posts == 0 && q->n_cancels == 0 && !q->close_is_new && q->n_ends == 0 &&
+           q->snapshot_step != SNAPSHOT_ASKED)
         pthread_cond_wait(&q->news, &q->lock);
     pthread_mutex_unlock(&q->lock);
 }

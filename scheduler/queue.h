@@ -1,6 +1,7 @@
 /* scheduler/queue.h - the only two roads between the I/O thread and the engine thread.
  *
- * In: requests, cancels, stop. Out: events, and a copy of the engine's statistics. Both are
+ * In: requests, cancels, stop, ends of transfers. Out: events, transfers between the swap
+ * tiers, and a copy of the engine's statistics. All are
  * bounded rings under one mutex that is held for copying only. Nothing else is shared.
  *
  * A request is outstanding from a successful post until its EVENT_END has been taken; at most
@@ -18,6 +19,7 @@
 
 #include "core/base/hist.h"
 #include "scheduler/request.h"
+#include "scheduler/snapshot.h"
 
 enum event_kind {
     EVENT_TOKEN = 0, /* one generated token, in order */
@@ -34,6 +36,11 @@ struct event_times { /* microseconds of the request's life; sum = end - arrival 
     uint32_t n_cached;     /* prompt tokens that came from the prefix cache */
 };
 
+struct event_probe { /* FINISH_DRY_RUN */
+    uint32_t n_cached; /* prompt tokens that are in the prefix cache now */
+    uint32_t n_ahead;  /* waiting requests that would go first */
+};
+
 struct event {
     uint64_t request;
     enum event_kind kind;
@@ -46,22 +53,40 @@ struct event {
     union {
         struct top_logprob top[SAMPLING_MAX_TOP]; /* TOKEN, SCORE */
         struct event_times times;                 /* END */
+        struct event_probe probe;                 /* END with FINISH_DRY_RUN */
     };
 };
 
 struct engine_stats { /* copied out by value */
-    uint32_t n_running, n_preempted;
+    uint32_t n_running, n_preempted; /* preempted: waiting to come back */
+    uint32_t n_swapped;              /* of these: with a copy in a swap tier */
     uint32_t n_waiting[PRIORITY_COUNT];
-    uint32_t blocks_total, blocks_free, blocks_held, blocks_cached;
-    uint64_t prompt_tokens, generation_tokens, recomputed_tokens, cached_tokens;
-    uint64_t preemptions_recompute, iterations;
+    uint32_t blocks_total, blocks_free, blocks_held, blocks_cached, blocks_pinned;
+    enum kv_pressure pressure;
+    uint64_t prompt_tokens, generation_tokens, recomputed_tokens;
+    uint64_t cached_tokens; /* prompt tokens that were not computed */
+    uint64_t preemptions_recompute, preemptions_swap, iterations;
+    uint64_t prefix_queries, prefix_hits, prefix_evictions, blocks_copied; /* tokens, tokens,
+                                                                            * blocks, blocks */
+    uint64_t block_bytes;
+    struct swap_stats swap;  /* in blocks */
+    uint64_t swap_fallbacks; /* copies lost or refused, computed again instead */
+    /* what lies ahead, for forecasts */
+    uint64_t waiting_tokens[PRIORITY_COUNT]; /* prompt tokens of the waiting, still to compute */
+    uint64_t running_prefill;  /* tokens the running are still behind, beyond one each */
+    uint64_t running_left;     /* tokens the running may still generate at most */
+    struct step_work streams;  /* a step of nothing but the present streams */
+    struct step_costs costs;
+    uint64_t target_us;
     uint64_t last_step_us; /* clock_us() at the end of the last step, 0 before the first */
     bool busy;             /* inside a step now: with last_step_us it shows a wedged engine */
-    struct hist iteration_tokens, iteration_seconds, batch_sequences;
+    struct hist iteration_tokens, iteration_seconds, batch_sequences, cost_error;
 };
 
 struct queue_options {
     uint32_t max_outstanding; /* requests posted and not ended */
+    uint32_t max_tenants;     /* in a snapshot */
+    uint32_t n_blocks;        /* in a snapshot */
     uint32_t max_events;      /* events waiting for the I/O thread */
     void (*wake)(void *ud);   /* called (engine thread) when events wait and none did before */
     void *wake_ud;
@@ -93,13 +118,33 @@ size_t queue_take_events(struct queue *q, struct event *out, size_t n);
 void queue_get_stats(struct queue *q, struct engine_stats *out);
 uint32_t queue_n_outstanding(struct queue *q);
 
+/* Ask for a snapshot; `wake` is called when it is there. Asking again meanwhile is harmless. */
+void queue_ask_snapshot(struct queue *q);
+/* The snapshot that was asked for, or NULL while it is not there. The caller's until released. */
+const struct snapshot *queue_take_snapshot(struct queue *q);
+void queue_release_snapshot(struct queue *q);
+
+/* The next transfer between the swap tiers to carry out; false: none. Its arrays stay valid until
+ * queue_io_done(). `us` is the time it took, rc 0 or what went wrong. */
+bool queue_take_io(struct queue *q, struct swap_io *out);
+void queue_io_done(struct queue *q, uint32_t copy, int rc, uint32_t n_blocks, uint64_t us);
+
 /* ---- engine thread ---- */
+
+struct queue_io_end {
+    uint32_t copy;
+    int rc;
+    uint32_t n_blocks;
+    uint64_t us;
+};
 
 struct queue_news { /* valid until the next queue_drain */
     struct request *const *posted;
     uint32_t n_posted;
     const uint64_t *cancelled;
     uint32_t n_cancelled;
+    struct queue_io_end io[SWAP_MAX_IO];
+    uint32_t n_io;
     bool closed; /* queue_close() was called: stop when nothing is left */
     bool cancel_all;
 };
@@ -114,7 +159,15 @@ void queue_wait_room(struct queue *q, uint32_t n_events);
 /* Append an event; the room was made sure of before (asserted). */
 void queue_emit(struct queue *q, const struct event *e);
 
-/* Publish statistics, and wake the I/O thread once if events were emitted since the last call. */
+/* Hand a transfer to the I/O thread: at most SWAP_MAX_IO are under way (asserted). */
+void queue_emit_io(struct queue *q, const struct swap_io *io);
+
+/* The snapshot to fill when one was asked for, else NULL; done() hands it over. */
+struct snapshot *queue_begin_snapshot(struct queue *q);
+void queue_end_snapshot(struct queue *q);
+
+/* Publish statistics, and wake the I/O thread once if events, transfers or a snapshot were handed
+ * over since the last call. */
 void queue_publish(struct queue *q, const struct engine_stats *stats);
 
 #endif

@@ -15,33 +15,46 @@ static uint32_t counts_for(const struct request_size *size)
     return n;
 }
 
+/* The arrays lie behind the struct, in descending order of what they must be aligned to. */
+static void place_arrays(struct request *r, size_t n_hashes)
+{
+    struct token_count *counts;
+
+    r->key.hashes = (struct prefix_hash *)(void *)(r + 1);
+    counts = (struct token_count *)(void *)(r->key.hashes + n_hashes);
+    r->counts = r->n_counts > 0 ? counts : NULL;
+    r->sampling.bias = (struct logit_bias *)(void *)(counts + r->n_counts);
+    r->ids = (int32_t *)(void *)(r->sampling.bias + r->sampling.n_bias);
+    r->key.ids = r->ids;
+}
+
 int request_create(struct request **out, const struct request_size *size)
 {
     const uint64_t n_ids = (uint64_t)size->n_prompt + size->max_tokens;
     struct request *r;
     uint32_t n_counts;
-    size_t bytes;
+    size_t n_hashes, bytes;
 
     *out = NULL;
     if (n_ids >= UINT32_MAX / 8 || size->n_bias > SAMPLING_MAX_BIAS)
         return ERR_LIMIT;
     n_counts = counts_for(size);
-    bytes = sizeof(*r) + n_counts * sizeof(struct token_count) +
-            size->n_bias * sizeof(struct logit_bias) + n_ids * sizeof(int32_t);
+    n_hashes = (size_t)(n_ids / BLOCK_TOKENS);
+    bytes = sizeof(*r) + n_hashes * sizeof(struct prefix_hash) +
+            n_counts * sizeof(struct token_count) + size->n_bias * sizeof(struct logit_bias) +
+            n_ids * sizeof(int32_t);
     r = mem_calloc(1, bytes);
     if (r == NULL)
         return ERR_NOMEM;
     r->n_prompt = size->n_prompt;
     r->max_tokens = size->max_tokens;
     r->n_counts = n_counts;
-    r->counts = n_counts > 0 ? (struct token_count *)(r + 1) : NULL;
-    r->sampling.bias =
-        (struct logit_bias *)(void *)((struct token_count *)(void *)(r + 1) + n_counts);
     r->sampling.n_bias = size->n_bias;
-    r->ids = (int32_t *)(r->sampling.bias + size->n_bias);
+    place_arrays(r, n_hashes);
     for (uint32_t i = 0; i < n_counts; i++)
         r->counts[i].id = -1;
     r->priority = PRIORITY_NORMAL;
+    r->weight = 1;
     r->sampling.top_p = 1.0f;
     r->sampling.repetition_penalty = 1.0f;
     r->sampling.n_top = -1;
@@ -72,7 +85,16 @@ const char *priority_name(enum priority p)
 
 const char *finish_name(enum finish f)
 {
-    static const char *const names[] = {"none", "stop", "length", "cancelled", "timeout", "error"};
+    static const char *const names[] = {
+        [FINISH_NONE] = "none",
+        [FINISH_STOP] = "stop",
+        [FINISH_LENGTH] = "length",
+        [FINISH_CANCELLED] = "cancelled",
+        [FINISH_TIMEOUT] = "timeout",
+        [FINISH_QUEUE_TIMEOUT] = "queue_timeout",
+        [FINISH_ERROR] = "error",
+        [FINISH_DRY_RUN] = "dry_run",
+    };
 
     return names[f];
 }

@@ -16,10 +16,12 @@
 #include <stdint.h>
 
 #include "core/run/batch.h"
+#include "kvcache/kv_manager.h"
 
 enum priority { PRIORITY_LOW = 0, PRIORITY_NORMAL, PRIORITY_HIGH, PRIORITY_CRITICAL };
 #define PRIORITY_COUNT 4
 #define REQUEST_MAX_STOP_IDS 64
+#define REQUEST_MAX_WEIGHT 1000
 
 enum finish { /* why a request ended */
     FINISH_NONE = 0,
@@ -27,23 +29,32 @@ enum finish { /* why a request ended */
     FINISH_LENGTH,    /* max_tokens or the context */
     FINISH_CANCELLED, /* by the server: client gone, stop string, shutdown */
     FINISH_TIMEOUT,   /* deadline passed, in the queue or running */
+    FINISH_QUEUE_TIMEOUT, /* queue_until passed before the first step */
     FINISH_ERROR,     /* the engine could not go on with it */
+    FINISH_DRY_RUN,   /* the question of a dry run was answered */
 };
 
 struct request {
     uint64_t id;          /* unique in the process, never 0 */
     uint64_t arrival_us;  /* clock_us() when the server accepted it */
     uint64_t deadline_us; /* clock_us() at which it is given up; 0 = never */
+    uint64_t queue_until_us; /* the same, but only until its first step; 0 = never */
+    uint64_t leader;      /* id of an earlier request with the same prompt and salt whose blocks it
+                           * shares: it starts once that one's prompt is computed; 0 = none */
     enum priority priority;
+    uint32_t tenant;      /* whose it is: < sched_options.max_tenants */
+    uint32_t weight;      /* of that tenant, 1 .. REQUEST_MAX_WEIGHT */
     uint32_t n_prompt;    /* tokens in ids[] at the start, >= 1 */
     uint32_t max_tokens;  /* >= 0; with 0 the prompt is only scored */
     uint32_t min_tokens;  /* no end-of-generation token or stop id ends it before so many */
     bool ignore_eos;      /* end-of-generation tokens do not end it */
     bool score_prompt;    /* EVENT_SCORE for prompt tokens 1 .. n_prompt-1 */
+    bool is_dry_run;      /* only asks: its one event is an EVENT_END with `probe` filled in */
     uint32_t n_stop_ids;
     int32_t stop_ids[REQUEST_MAX_STOP_IDS];
     struct sampling sampling; /* sampling.bias points behind the request's own memory */
     int32_t *ids;             /* [n_prompt + max_tokens] */
+    struct kv_key key;        /* key.salt is the server's to fill; the rest is set up */
     struct token_count *counts; /* [n_counts]; NULL when no penalty is set; kept by the scheduler */
     uint32_t n_counts;          /* a power of two > 2 * (n_prompt + max_tokens), or 0 */
 };
@@ -53,8 +64,8 @@ struct request_size {
     bool penalties; /* any of the three is on */
 };
 
-/* Allocate with room for everything; ids, sampling.bias and counts are set up, counts empty, the
- * sampling set to greedy without log-probs. ERR_NOMEM, ERR_LIMIT (2^31 tokens and more). */
+/* Allocate with room for everything; ids, key, sampling.bias and counts are set up, counts empty,
+ * priority normal, tenant 0 of weight 1, the sampling set to greedy without log-probs. ERR_NOMEM, ERR_LIMIT (2^31 tokens and more). */
 int request_create(struct request **out, const struct request_size *size);
 void request_destroy(struct request **r);
 

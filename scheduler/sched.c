@@ -1,6 +1,4 @@
-/* scheduler/sched.c - arrivals, the lists, progress, ends; see sched.h. The plan is in
- * sched_plan.c.
- */
+/* scheduler/sched.c - arrivals, the lists, progress, ends; see sched.h. */
 #include "scheduler/sched_state.h"
 
 #include "core/base/err.h"
@@ -9,60 +7,76 @@
 #include <assert.h>
 #include <string.h>
 
-/* ---- claims ---- */
-
-static bool before_fcfs(const struct seq *a, const struct seq *b)
+static bool before_expiry(const struct seq *a, const struct seq *b)
 {
-    return a->ticket < b->ticket;
-}
-
-static bool before_priority(const struct seq *a, const struct seq *b)
-{
-    if (a->request->priority != b->request->priority)
-        return a->request->priority > b->request->priority;
-    return a->ticket < b->ticket;
-}
-
-static bool before_deadline(const struct seq *a, const struct seq *b)
-{
-    return a->request->deadline_us < b->request->deadline_us;
+    return a->expiry_us < b->expiry_us;
 }
 
 /* ---- life ---- */
 
-static int create_arrays(struct sched *s)
+void sched_options_default(struct sched_options *o)
+{
+    *o = (struct sched_options){
+        .policy = SCHED_PRIORITY,
+        .preemption = SCHED_AUTO,
+        .aging_milli = 100,
+        .max_wait_ms = 30000,
+        .max_preemptions = 3,
+        .max_tenants = 1,
+        .max_sequences = 256,
+        .max_requests = 1280,
+        .max_context = 4096,
+        .max_batch_tokens = 1024,
+        .prefill_chunk = 512,
+    };
+}
+
+static bool take_arrays(struct sched *s)
 {
     const struct sched_options *o = &s->opt;
     const size_t n = o->max_sequences;
 
+    s->tenants = mem_calloc(o->max_tenants, sizeof(*s->tenants));
     s->running = mem_calloc(n, sizeof(struct seq *));
     s->slots = mem_calloc(n, sizeof(*s->slots));
     s->tables = mem_calloc(n * s->table_cap, sizeof(*s->tables));
-    s->ends = mem_calloc(o->max_requests, sizeof(*s->ends));
     s->items = mem_calloc(n, sizeof(*s->items));
     s->item_seq = mem_calloc(n, sizeof(struct seq *));
+    s->ends = mem_calloc(o->max_requests, sizeof(*s->ends));
     s->preempted = mem_calloc(o->max_requests, sizeof(*s->preempted));
+    s->swapped_out = mem_calloc(o->max_requests, sizeof(*s->swapped_out));
+    s->swapped_in = mem_calloc(o->max_requests, sizeof(*s->swapped_in));
     s->admitted = mem_calloc(o->max_requests, sizeof(*s->admitted));
-    if (s->running == NULL || s->slots == NULL || s->tables == NULL || s->ends == NULL ||
-        s->items == NULL || s->item_seq == NULL || s->preempted == NULL || s->admitted == NULL)
+    return s->tenants != NULL && s->running != NULL && s->slots != NULL && s->tables != NULL &&
+           s->items != NULL && s->item_seq != NULL && s->ends != NULL && s->preempted != NULL &&
+           s->swapped_out != NULL && s->swapped_in != NULL && s->admitted != NULL;
+}
+
+static int set_up(struct sched *s)
+{
+    const uint32_t n = s->opt.max_sequences;
+
+    if (seq_set_create(&s->set, s->opt.max_requests) < 0 ||
+        heap_create(&s->expiry, s->opt.max_requests, offsetof(struct seq, heap_expiry),
+                    before_expiry) < 0 ||
+        !take_arrays(s))
         return ERR_NOMEM;
     for (uint32_t i = 0; i < n; i++)
-        s->slots[i] = (uint32_t)n - 1 - i;
-    s->n_slots = (uint32_t)n;
+        s->slots[i] = n - 1 - i;
+    s->n_slots = n;
+    s->plan.items = s->items;
+    s->plan.preempted = s->preempted;
+    s->plan.swapped_out = s->swapped_out;
+    s->plan.swapped_in = s->swapped_in;
+    s->plan.admitted = s->admitted;
     return 0;
 }
 
-static int create_heaps(struct sched *s)
+static bool is_sane(const struct sched_options *o)
 {
-    const uint32_t n = s->opt.max_requests;
-    int rc = seq_set_create(&s->set, n);
-
-    if (rc == 0)
-        rc = heap_create(&s->waiting, n, offsetof(struct seq, heap_waiting),
-                         s->opt.policy == SCHED_FCFS ? before_fcfs : before_priority);
-    if (rc == 0)
-        rc = heap_create(&s->deadline, n, offsetof(struct seq, heap_deadline), before_deadline);
-    return rc;
+    return o->max_sequences > 0 && o->max_requests >= o->max_sequences &&
+           o->max_batch_tokens >= o->max_sequences && o->prefill_chunk > 0 &&
+           o->max_context > 0 && o->max_tenants > 0;
 }
 
 int sched_create(struct sched **out, const struct sched_options *options)
@@ -70,22 +84,18 @@ int sched_create(struct sched **out, const struct sched_options *options)
     struct sched *s;
 
     *out = NULL;
-    if (options->max_sequences == 0 || options->max_requests < options->max_sequences ||
-        options->max_batch_tokens < options->max_sequences || options->prefill_chunk == 0 ||
-        options->max_context == 0)
+    if (!is_sane(options))
         return ERR_INVAL;
     s = mem_calloc(1, sizeof(*s));
     if (s == NULL)
         return ERR_NOMEM;
     s->opt = *options;
+    s->kv = options->kv;
     s->table_cap = block_table_needed(options->max_context);
-    if (create_heaps(s) < 0 || create_arrays(s) < 0) {
+    if (set_up(s) < 0) {
         sched_destroy(&s);
         return ERR_NOMEM;
     }
-    s->plan.items = s->items;
-    s->plan.preempted = s->preempted;
-    s->plan.admitted = s->admitted;
     *out = s;
     return 0;
 }
@@ -96,20 +106,23 @@ void sched_destroy(struct sched **sched)
 
     if (s == NULL)
         return;
-    for (uint32_t i = 0; i < s->n_running; i++)
-        block_table_clear(&s->running[i]->table, s->opt.pool);
+    for (uint32_t i = 0; s->set.all != NULL && i < s->set.cap; i++)
+        if (s->set.all[i].request != NULL)
+            kv_manager_release(s->kv, &s->set.all[i].kv);
     for (uint32_t i = 0; i < s->n_ends; i++)
         request_destroy(&s->ends[(s->end_head + i) % s->opt.max_requests].request);
     seq_set_release(&s->set);
-    heap_release(&s->waiting);
-    heap_release(&s->deadline);
+    heap_release(&s->expiry);
+    mem_free(s->tenants);
     mem_free(s->running);
     mem_free(s->slots);
     mem_free(s->tables);
-    mem_free(s->ends);
     mem_free(s->items);
     mem_free(s->item_seq);
+    mem_free(s->ends);
     mem_free(s->preempted);
+    mem_free(s->swapped_out);
+    mem_free(s->swapped_in);
     mem_free(s->admitted);
     mem_free(s);
     *sched = NULL;
@@ -117,18 +130,43 @@ void sched_destroy(struct sched **sched)
 
 /* ---- moving sequences between the lists ---- */
 
+static void count_waiting(struct sched *s, const struct seq *seq, bool enters)
+{
+    const enum priority p = seq->request->priority;
+    const uint32_t sign = enters ? 1 : UINT32_MAX; /* modulo 2^32: plus or minus one */
+    const uint64_t behind = seq_behind(seq);
+
+    s->n_waiting[p] += sign;
+    s->n_waiting_all += sign;
+    s->waiting_tokens[p] += enters ? behind : 0 - behind;
+    if (seq->state == SEQ_PREEMPTED)
+        s->n_preempted += sign;
+}
+
 void sched_enter_waiting(struct sched *s, struct seq *seq)
 {
-    heap_push(&s->waiting, seq);
-    s->n_waiting[seq->request->priority]++;
-    s->n_preempted += seq->state == SEQ_PREEMPTED;
+    count_waiting(s, seq, true);
+    order_insert(&s->tenants[seq->request->tenant].waiting, seq);
+}
+
+static void unlink_follower(struct sched *s, struct seq *seq)
+{
+    struct seq **link = &seq->leader->followers;
+
+    while (*link != seq)
+        link = &(*link)->next_follower;
+    *link = seq->next_follower;
+    seq->leader = seq->next_follower = NULL;
+    s->tenants[seq->request->tenant].n_held_back--;
 }
 
 void sched_leave_waiting(struct sched *s, struct seq *seq)
 {
-    heap_remove(&s->waiting, seq);
-    s->n_waiting[seq->request->priority]--;
-    s->n_preempted -= seq->state == SEQ_PREEMPTED;
+    count_waiting(s, seq, false);
+    if (seq->leader != NULL)
+        unlink_follower(s, seq);
+    else
+        order_remove(&s->tenants[seq->request->tenant].waiting, seq);
 }
 
 void sched_enter_running(struct sched *s, struct seq *seq)
@@ -136,10 +174,11 @@ void sched_enter_running(struct sched *s, struct seq *seq)
     uint32_t i = s->n_running++;
 
     seq->slot = s->slots[--s->n_slots];
-    block_table_init(&seq->table, s->tables + (size_t)seq->slot * s->table_cap, s->table_cap);
-    for (; i > 0 && s->waiting.before(seq, s->running[i - 1]); i--)
+    block_table_init(&seq->kv.table, s->tables + (size_t)seq->slot * s->table_cap, s->table_cap);
+    for (; i > 0 && sched_claim_before(s, seq, s->running[i - 1]); i--)
         s->running[i] = s->running[i - 1];
     s->running[i] = seq;
+    s->tenants[seq->request->tenant].n_running++;
 }
 
 void sched_leave_running(struct sched *s, struct seq *seq)
@@ -150,27 +189,62 @@ void sched_leave_running(struct sched *s, struct seq *seq)
         ;
     memmove(s->running + i, s->running + i + 1, (s->n_running - i - 1) * sizeof(struct seq *));
     s->n_running--;
-    block_table_clear(&seq->table, s->opt.pool);
+    if (seq->kv.swap == SWAP_NONE)
+        kv_manager_release(s->kv, &seq->kv);
+    block_table_init(&seq->kv.table, NULL, 0);
     s->slots[s->n_slots++] = seq->slot;
     seq->slot = SEQ_NO_SLOT;
+    s->tenants[seq->request->tenant].n_running--;
+}
+
+/* The first of them leads the rest when the prompt is still to be computed by somebody. */
+void sched_free_followers(struct sched *s, struct seq *leader)
+{
+    const bool is_computed = leader->n_peak >= leader->request->n_prompt;
+    struct seq *f = leader->followers, *next, *new_leader = NULL;
+
+    leader->followers = NULL;
+    for (; f != NULL; f = next) {
+        next = f->next_follower;
+        f->leader = new_leader;
+        f->next_follower = NULL;
+        if (new_leader != NULL) {
+            f->request->leader = new_leader->request->id;
+            f->next_follower = new_leader->followers;
+            new_leader->followers = f;
+            continue;
+        }
+        s->tenants[f->request->tenant].n_held_back--;
+        order_insert(&s->tenants[f->request->tenant].waiting, f);
+        if (!is_computed)
+            new_leader = f;
+    }
+}
+
+void sched_set_expiry(struct sched *s, struct seq *seq, uint64_t at_us)
+{
+    if (seq->expiry_us != 0)
+        heap_remove(&s->expiry, seq);
+    seq->expiry_us = at_us;
+    if (at_us != 0)
+        heap_push(&s->expiry, seq);
 }
 
 static void end_seq(struct sched *s, struct seq *seq, enum seq_state state, enum finish why,
                     uint64_t now_us)
 {
-    struct request *r = seq->request;
-
     if (seq->state == SEQ_RUNNING)
         sched_leave_running(s, seq);
     else
         sched_leave_waiting(s, seq);
     if (seq->state == SEQ_PREEMPTED)
         seq_end_preemption(seq, now_us);
-    if (r->deadline_us != 0)
-        heap_remove(&s->deadline, seq);
+    kv_manager_forget(s->kv, &seq->kv);
+    sched_free_followers(s, seq);
+    sched_set_expiry(s, seq, 0);
     seq_set_state(seq, state);
-    s->ends[(s->end_head + s->n_ends++) % s->opt.max_requests] =
-        (struct sched_end){.request = r, .finish = why, .times = seq_times(seq, now_us)};
+    s->ends[(s->end_head + s->n_ends++) % s->opt.max_requests] = (struct sched_end){
+        .request = seq->request, .finish = why, .times = seq_times(seq, now_us)};
     seq_set_give(&s->set, seq);
 }
 
@@ -179,15 +253,48 @@ static void end_seq(struct sched *s, struct seq *seq, enum seq_state state, enum
 bool sched_can_ever_fit(const struct sched_options *o, uint32_t n_prompt, uint32_t max_tokens)
 {
     const uint64_t n = (uint64_t)n_prompt + max_tokens;
-    const struct block_pool_stats pool = block_pool_stats(o->pool);
 
-    return n_prompt > 0 && n <= o->max_context && block_table_needed((uint32_t)n) <= pool.n_blocks;
+    return n_prompt > 0 && n <= o->max_context &&
+           block_table_needed((uint32_t)n) <= kv_manager_n_blocks(o->kv);
+}
+
+static uint64_t first_expiry(const struct request *r)
+{
+    if (r->deadline_us == 0 || (r->queue_until_us != 0 && r->queue_until_us < r->deadline_us))
+        return r->queue_until_us;
+    return r->deadline_us;
+}
+
+/* A follower waits for its leader's prompt, unless it must compute the whole prompt itself (scores)
+ * or the leader is past it. */
+static struct seq *find_leader(const struct sched *s, const struct request *r)
+{
+    struct seq *leader = r->leader != 0 ? seq_set_find(&s->set, r->leader) : NULL;
+
+    while (leader != NULL && leader->leader != NULL)
+        leader = leader->leader;
+    if (leader == NULL || r->score_prompt || leader->n_peak >= leader->request->n_prompt)
+        return NULL;
+    return leader;
+}
+
+static void hold_back(struct sched *s, struct seq *seq, struct seq *leader)
+{
+    struct seq **link = &leader->followers;
+
+    count_waiting(s, seq, true);
+    while (*link != NULL)
+        link = &(*link)->next_follower;
+    *link = seq;
+    seq->leader = leader;
+    s->tenants[seq->request->tenant].n_held_back++;
 }
 
 int sched_add(struct sched *s, struct request *r, uint64_t now_us)
 {
-    struct seq *seq;
+    struct seq *seq, *leader;
 
+    assert(r->tenant < s->opt.max_tenants);
     if (!sched_can_ever_fit(&s->opt, r->n_prompt, r->max_tokens))
         return ERR_RANGE;
     if (s->set.n + s->n_ends >= s->opt.max_requests)
@@ -196,11 +303,19 @@ int sched_add(struct sched *s, struct request *r, uint64_t now_us)
     if (r->arrival_us > now_us)
         r->arrival_us = now_us;
     seq->ticket = s->next_ticket++;
+    seq->node.key = sched_key(s, r, seq->ticket);
     seq_count_prompt(seq);
+    kv_key_extend(&r->key, r->n_prompt);
+    if (r->tenant >= s->n_tenants)
+        s->n_tenants = r->tenant + 1;
+    tenant_arrive(s->tenants, s->n_tenants, r->tenant, r->weight);
     seq_set_state(seq, SEQ_PENDING);
-    if (r->deadline_us != 0)
-        heap_push(&s->deadline, seq);
-    sched_enter_waiting(s, seq);
+    sched_set_expiry(s, seq, first_expiry(r));
+    leader = find_leader(s, r);
+    if (leader != NULL)
+        hold_back(s, seq, leader);
+    else
+        sched_enter_waiting(s, seq);
     return 0;
 }
 
@@ -214,18 +329,24 @@ void sched_cancel(struct sched *s, uint64_t id, enum finish why, uint64_t now_us
 
 void sched_cancel_all(struct sched *s, enum finish why, uint64_t now_us)
 {
+    struct seq *seq;
+
     while (s->n_running > 0)
         end_seq(s, s->running[s->n_running - 1], SEQ_CANCELLED, why, now_us);
-    while (heap_top(&s->waiting) != NULL)
-        end_seq(s, heap_top(&s->waiting), SEQ_CANCELLED, why, now_us);
+    while ((seq = sched_next_waiting(s)) != NULL)
+        end_seq(s, seq, SEQ_CANCELLED, why, now_us);
 }
 
 void sched_end_expired(struct sched *s, uint64_t now_us)
 {
     struct seq *seq;
 
-    while ((seq = heap_top(&s->deadline)) != NULL && seq->request->deadline_us <= now_us)
-        end_seq(s, seq, SEQ_FAILED, FINISH_TIMEOUT, now_us);
+    while ((seq = heap_top(&s->expiry)) != NULL && seq->expiry_us <= now_us) {
+        const uint64_t deadline = seq->request->deadline_us;
+        const bool is_over = deadline != 0 && deadline <= now_us;
+
+        end_seq(s, seq, SEQ_FAILED, is_over ? FINISH_TIMEOUT : FINISH_QUEUE_TIMEOUT, now_us);
+    }
 }
 
 /* ---- progress ---- */
@@ -250,6 +371,8 @@ static void count_rows(struct sched *s, struct seq *seq, const struct plan_item 
         s->prompt_tokens += sched_min(end, n_prompt) - fresh_from;
     if (end > seq->n_peak)
         seq->n_peak = end;
+    if (seq->followers != NULL && end >= n_prompt)
+        sched_free_followers(s, seq);
 }
 
 /* Append the token; why the sequence ends with it, or FINISH_NONE. Before min_tokens neither kind
@@ -264,6 +387,7 @@ static enum finish take_token(struct sched *s, struct seq *seq, int32_t token, b
         seq->first_token_us = now_us;
     seq_append(seq, token);
     s->generation_tokens++;
+    tenant_charge(&s->tenants[r->tenant], 1);
     if (may_stop && ((is_eog && !r->ignore_eos) || is_stop_id(r, token)))
         return FINISH_STOP;
     if (seq_n_generated(seq) == r->max_tokens || seq->n_known == s->opt.max_context)
@@ -283,6 +407,7 @@ void sched_commit(struct sched *s, const int32_t *tokens, bool (*is_eog)(void *u
         seq->item = SEQ_NO_ITEM;
         count_rows(s, seq, item);
         seq->n_done += item->n;
+        kv_manager_commit(s->kv, &seq->kv, &seq->request->key, seq->n_done);
         if (sched_min(seq->n_done, n_prompt - 1) > seq->n_scored)
             seq->n_scored = sched_min(seq->n_done, n_prompt - 1);
         if (item->wants_token)
@@ -305,63 +430,7 @@ bool sched_next_end(struct sched *s, struct sched_end *out)
     return true;
 }
 
-/* ---- inspection ---- */
-
 bool sched_is_idle(const struct sched *s)
 {
-    return s->n_running == 0 && s->waiting.n == 0;
-}
-
-void sched_fill_stats(const struct sched *s, struct engine_stats *out)
-{
-    const struct block_pool_stats pool = block_pool_stats(s->opt.pool);
-
-    out->n_running = s->n_running;
-    out->n_preempted = s->n_preempted;
-    memcpy(out->n_waiting, s->n_waiting, sizeof(out->n_waiting));
-    out->blocks_total = pool.n_blocks;
-    out->blocks_free = pool.n_free;
-    out->blocks_held = pool.n_held;
-    out->prompt_tokens = s->prompt_tokens;
-    out->generation_tokens = s->generation_tokens;
-    out->recomputed_tokens = s->recomputed_tokens;
-    out->preemptions_recompute = s->preemptions;
-    out->iterations = s->iterations;
-}
-
-static bool check_running(const struct sched *s, uint32_t *n_held)
-{
-    for (uint32_t i = 0; i < s->n_running; i++) {
-        const struct seq *seq = s->running[i];
-
-        if (seq->state != SEQ_RUNNING || seq->n_done > seq->n_known ||
-            block_table_missing(&seq->table, seq->n_done) > 0 ||
-            (i > 0 && s->waiting.before(seq, s->running[i - 1])))
-            return false;
-        for (uint32_t b = 0; b < seq->table.n; b++)
-            if (block_pool_holders(s->opt.pool, seq->table.blocks[b]) != 1)
-                return false;
-        *n_held += seq->table.n;
-    }
-    return true;
-}
-
-bool sched_check(const struct sched *s)
-{
-    const struct block_pool_stats pool = block_pool_stats(s->opt.pool);
-    uint32_t n_held = 0, n_preempted = 0;
-
-    if (!check_running(s, &n_held) || !heap_check(&s->waiting) || !heap_check(&s->deadline))
-        return false;
-    for (uint32_t i = 0; i < s->waiting.n; i++) {
-        const struct seq *seq = s->waiting.items[i];
-
-        if ((seq->state != SEQ_PENDING && seq->state != SEQ_PREEMPTED) || seq->n_done != 0 ||
-            seq->slot != SEQ_NO_SLOT)
-            return false;
-        n_preempted += seq->state == SEQ_PREEMPTED;
-    }
-    return n_held == pool.n_held && pool.n_free + pool.n_held == pool.n_blocks &&
-           n_preempted == s->n_preempted && s->n_running + s->n_slots == s->opt.max_sequences &&
-           s->set.n == s->n_running + s->waiting.n && block_pool_check(s->opt.pool);
+    return s->n_running == 0 && s->n_waiting_all == 0;
 }

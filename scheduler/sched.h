@@ -1,15 +1,39 @@
-/* scheduler/sched.h - who runs in the next step, and on which blocks.
+/* scheduler/sched.h - who computes what in the next step.
  *
- * There are no phases. A sequence has tokens known and tokens computed; a plan hands out tokens
- * until the second meets the first. The order inside a plan: a decode token for every running
- * sequence, then running prefills, then admissions from the waiting heap, all in order of claim
- * (priority, then arrival) under the token budget. Blocks are taken as tokens come. When a
- * running sequence cannot get its next block, or a strictly higher priority waits and there is no
- * room for it, the lowest claim is preempted by recompute: its blocks are freed and it goes back to
- * the heap under its old claim. So the oldest highest claim always progresses, and equal claims
- * never preempt each other back and forth.
+ * There are no phases. A sequence has tokens known and tokens computed; each step hands out tokens
+ * until the second meets the first. A prompt in chunks, a prefix hit, a resume after preemption
+ * and decoding are the same code path.
  *
- * Pure: no thread, no clock (time is an argument), no floats. A simulator drives it as it is.
+ * One plan: decode rows for everyone who is one token behind -> the next chunks of running
+ * prefills -> admissions from the waiting order. Memory short: a running sequence that cannot get
+ * its next block takes it from a lower claim, or yields itself if it is the lowest; a waiting one
+ * takes from strictly lower priorities only. Nobody is thrown out for an equal.
+ *
+ * Claims. Among running sequences: priority (policies priority and adaptive), then arrival. The
+ * order of the waiting is the policy's; every key is fixed at arrival, so one ordered set serves
+ * all policies, and ageing is built in: what waits is overtaken only by what arrives within a
+ * bounded time after it.
+ *   fcfs      arrival
+ *   sjf       prompt + max_tokens; a second of waiting counts as `aging_milli` tokens
+ *   priority  due time: the deadline, or arrival + max_wait; a level of priority brings it
+ *             1 / aging seconds forward (at most max_wait); with aging 0 levels are strict
+ *   adaptive  the same, and 2,048 tokens of length (prompt + max_tokens) push it back by a level,
+ *             at most by max_wait
+ * Several tenants (S: fairness): level first (priority raised by ageing, in whole steps), then the
+ * tenant that has had least service: tokens computed for it / its weight. Service starts, for a
+ * tenant that was idle, at the least of those that are busy (Sheng et al., "Fairness in Serving
+ * Large Language Models", 2024). Running prefills share the step in the same order.
+ *
+ * Victims: of the lower claims the lowest priority, then the one that is cheapest to bring back, by
+ * swapping or by computing again, whichever is cheaper for it. One that has been thrown out
+ * max_preemptions times is spared by its equals, and let in again only when all it may ever need is
+ * there beside what the others may need.
+ *
+ * Time. Beside running streams a step takes as many prompt rows as the predicted time allows
+ * (at least SCHED_MIN_CHUNK); without streams there is no limit.
+ *
+ * Pure: no thread, no clock (time is an argument), no floats. A simulator drives it as it is, and
+ * the same arguments give the same plans.
  *
  * Thread: engine thread only.
  * Memory: taken in sched_create(); requests are taken by sched_add() and given back by
@@ -22,23 +46,38 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kvcache/block_pool.h"
+#include "kvcache/kv_manager.h"
+#include "scheduler/cost.h"
 #include "scheduler/queue.h"
 #include "scheduler/request.h"
+#include "scheduler/snapshot.h"
 
-enum sched_policy {
-    SCHED_FCFS = 0, /* arrival only; priorities are ignored */
-    SCHED_PRIORITY, /* priority, then arrival */
-};
+#define SCHED_MIN_CHUNK 16 /* prompt rows granted in any step, so that a prompt ends anywhere */
+
+enum sched_policy { SCHED_FCFS = 0, SCHED_SJF, SCHED_PRIORITY, SCHED_ADAPTIVE };
+enum sched_preemption { SCHED_AUTO = 0, SCHED_RECOMPUTE, SCHED_SWAP };
 
 struct sched_options {
-    struct block_pool *pool;    /* borrowed */
+    struct kv_manager *kv;      /* borrowed */
     enum sched_policy policy;
+    enum sched_preemption preemption; /* SWAP: whenever there is room for the copy */
+    uint32_t aging_milli;       /* thousandths of a priority level per second waited; 0 = none */
+    uint32_t max_wait_ms;       /* see above */
+    uint32_t max_preemptions;   /* of one sequence for the sake of its equals */
+    uint32_t max_tenants;
     uint32_t max_sequences;     /* running at a time */
     uint32_t max_requests;      /* running and waiting */
     uint32_t max_context;       /* tokens a sequence may reach */
     uint32_t max_batch_tokens;  /* rows in a step, >= max_sequences */
     uint32_t prefill_chunk;     /* prompt tokens in a step, over all sequences */
+};
+
+/* Fill in what matters to nobody in particular: adaptive values of the seeds (S2.15). */
+void sched_options_default(struct sched_options *o);
+
+struct sched_limits {        /* of one step */
+    uint64_t target_us;      /* 0 = none */
+    struct step_costs costs;
 };
 
 struct plan_item {
@@ -54,12 +93,17 @@ struct plan {
     uint64_t step;
     uint32_t n_items;
     uint32_t n_tokens;         /* rows in all */
-    uint32_t n_prefill_tokens; /* rows of sequences that were more than one token behind */
+    struct step_work work;     /* rows and keys, for the cost model */
+    uint64_t predicted_ns;     /* 0: unknown */
     const struct plan_item *items;
-    const uint64_t *preempted; /* request ids thrown out while planning */
-    uint32_t n_preempted;
-    const uint64_t *admitted;  /* request ids that got a slot */
-    uint32_t n_admitted;
+    const struct kv_move *moves; /* to be carried out first, in order, also when n_items is 0 */
+    uint32_t n_moves;
+    /* request ids, in the order in which it happened; an id may stand in several */
+    const uint64_t *preempted, *swapped_out, *swapped_in, *admitted;
+    uint32_t n_preempted;      /* thrown out, in either way */
+    uint32_t n_swapped_out;    /* of these: with a copy */
+    uint32_t n_swapped_in;     /* of the admitted: from a copy */
+    uint32_t n_admitted;       /* got a slot */
 };
 
 struct sched_end {
@@ -81,14 +125,22 @@ bool sched_can_ever_fit(const struct sched_options *options, uint32_t n_prompt,
 /* 0: taken. ERR_AGAIN: max_requests reached, ERR_RANGE: can never fit; still the caller's. */
 int sched_add(struct sched *s, struct request *r, uint64_t now_us);
 
+/* What a request would find if it came now. */
+struct event_probe sched_probe(const struct sched *s, struct request *r, uint64_t now_us);
+
 /* End a request wherever it is; its blocks are free when this returns. Unknown: ignored. */
 void sched_cancel(struct sched *s, uint64_t id, enum finish why, uint64_t now_us);
 void sched_cancel_all(struct sched *s, enum finish why, uint64_t now_us);
 
-/* Plan one step. `prefill_budget` caps prompt tokens further (the loop's time model), at least 1
- * is granted when nothing else runs. Expired requests end here. Valid until the next call of
- * sched_plan; the plan must be committed first. An empty plan means: nothing to do now. */
-const struct plan *sched_plan(struct sched *s, uint64_t now_us, uint32_t prefill_budget);
+/* Plan one step. Expired requests end here. Valid until the next call; the plan must be committed
+ * first when it has items. No items: nothing to compute now (sched_is_idle(): nothing at all;
+ * otherwise I/O is awaited). */
+const struct plan *sched_plan(struct sched *s, uint64_t now_us, const struct sched_limits *limits);
+
+/* The plan's moves were carried out: I/O may start. */
+void sched_moves_done(struct sched *s);
+bool sched_next_io(struct sched *s, struct swap_io *out);
+void sched_io_done(struct sched *s, uint32_t copy, int rc);
 
 /* The plan was computed; tokens[i] is the token of item i where it wants one. is_eog tells
  * whether a token ends a generation (NULL: none does). */
@@ -102,6 +154,8 @@ bool sched_is_idle(const struct sched *s); /* nothing running, nothing waiting *
 
 /* Fill the scheduler's part of the statistics. */
 void sched_fill_stats(const struct sched *s, struct engine_stats *out);
+/* Fill requests, tenants and the block map. */
+void sched_fill_snapshot(const struct sched *s, struct snapshot *out, uint64_t now_us);
 
 /* Every invariant: blocks held = blocks in tables, states and lists agree. O(everything). */
 bool sched_check(const struct sched *s);

@@ -1,7 +1,9 @@
-/* scheduler/sched_state.h - the scheduler's inside, shared by sched.c and sched_plan.c.
+/* scheduler/sched_state.h - the scheduler's inside, shared by sched.c (life, progress),
+ * sched_claim.c (who goes first), sched_plan.c (one step), sched_preempt.c (who has to go) and
+ * sched_inspect.c.
  *
- * Private to scheduler/. `running` is sorted by claim, so the plan walks it forwards and victims
- * come from its end; everything else waits in a heap.
+ * Private to scheduler/. `running` is sorted by claim, so lower claims stand behind; everything
+ * else is in a tenant's waiting order, or held back by its leader.
  *
  * Thread: engine thread only.
  * Memory: as in sched.h.
@@ -10,15 +12,21 @@
 #define SCHEDULER_SCHED_STATE_H
 
 #include "scheduler/heap.h"
+#include "scheduler/order.h"
 #include "scheduler/sched.h"
 #include "scheduler/seq.h"
+#include "scheduler/tenant.h"
+
+#define SCHED_NO_LIMIT UINT64_MAX
 
 struct sched {
     struct sched_options opt;
+    struct kv_manager *kv;
     struct seq_set set;
-    struct heap waiting;  /* by claim */
-    struct heap deadline; /* every seq with a deadline */
-    struct seq **running; /* [max_sequences], by claim */
+    struct tenant *tenants; /* [max_tenants] */
+    uint32_t n_tenants;     /* those up to the highest one seen */
+    struct heap expiry;     /* every seq that will be given up at some time */
+    struct seq **running;   /* [max_sequences], by claim */
     uint32_t n_running;
     uint32_t *slots; /* [max_sequences] stack of free slots */
     uint32_t n_slots;
@@ -27,26 +35,69 @@ struct sched {
     uint64_t next_ticket;
     struct sched_end *ends; /* ring [max_requests] */
     uint32_t end_head, n_ends;
-    uint32_t n_waiting[PRIORITY_COUNT], n_preempted;
+    uint32_t n_waiting[PRIORITY_COUNT], n_preempted, n_waiting_all;
+    uint64_t waiting_tokens[PRIORITY_COUNT]; /* still to compute, as of when they began to wait */
     /* the plan */
     struct plan plan;
-    struct plan_item *items;  /* [max_sequences] */
-    struct seq **item_seq;    /* [max_sequences] */
-    uint64_t *preempted;      /* [max_sequences] */
-    uint64_t *admitted;       /* [max_requests]: a slot may be given twice in one plan */
+    uint64_t now_us;
+    const struct sched_limits *limits;
+    struct plan_item *items; /* [max_sequences] */
+    struct seq **item_seq;   /* [max_sequences] */
+    uint64_t *preempted, *swapped_out, *swapped_in, *admitted; /* [max_requests] */
     uint32_t rows_left, prefill_left; /* budgets of the plan being made */
+    uint64_t room_ns;                 /* time left in it for prompt rows, or SCHED_NO_LIMIT */
+    uint32_t n_streams;               /* decode rows planned */
     /* counters */
-    uint64_t prompt_tokens, generation_tokens, recomputed_tokens, preemptions, iterations;
+    uint64_t prompt_tokens, generation_tokens, recomputed_tokens, cached_tokens;
+    uint64_t preemptions, preemptions_swap, swap_fallbacks, iterations;
 };
+
+/* ---- sched_claim.c ---- */
+
+/* The key in its tenant's waiting order; fixed at arrival. */
+struct order_key sched_key(const struct sched *s, const struct request *r, uint64_t ticket);
+/* Does a go before b among the running? Priority where the policy has any, then arrival. */
+bool sched_claim_before(const struct sched *s, const struct seq *a, const struct seq *b);
+/* A strictly higher level of priority. */
+bool sched_is_above(const struct sched *s, const struct seq *a, const struct seq *b);
+/* That, and it also goes first in the waiting order, so that what has waited long is not thrown out
+ * as soon as it runs: the only claim that may throw out for an admission. */
+bool sched_outranks(const struct sched *s, const struct seq *a, const struct seq *b);
+/* The order between tenants: level, service, key. */
+bool sched_is_due_before(const struct sched *s, const struct seq *a, const struct seq *b);
+/* The waiting sequence that is to be admitted next, or NULL. */
+struct seq *sched_next_waiting(const struct sched *s);
+
+/* ---- sched.c ---- */
 
 /* Between the lists; the state of the sequence is the caller's to set. */
 void sched_enter_waiting(struct sched *s, struct seq *seq);
 void sched_leave_waiting(struct sched *s, struct seq *seq);
 void sched_enter_running(struct sched *s, struct seq *seq); /* takes a slot: there is one */
 void sched_leave_running(struct sched *s, struct seq *seq); /* gives slot and blocks back */
-
-/* End every request whose deadline has passed. */
+void sched_set_expiry(struct sched *s, struct seq *seq, uint64_t at_us); /* 0 = never */
+/* End every request whose time is over. */
 void sched_end_expired(struct sched *s, uint64_t now_us);
+/* The leader's prompt is computed, or it is gone: its followers may go. */
+void sched_free_followers(struct sched *s, struct seq *leader);
+
+/* ---- sched_preempt.c ---- */
+
+/* Throw out, with a copy if that is cheaper to bring back and there is room for it. */
+void sched_preempt(struct sched *s, struct seq *victim);
+/* Make positions n_done .. to-1 of a running sequence writable, preempting lower claims; false when
+ * it had to yield itself. */
+bool sched_make_room(struct sched *s, struct seq *seq, uint32_t to);
+/* One running sequence of lower priority that may go for the sake of a newcomer, or NULL. */
+struct seq *sched_victim_for(const struct sched *s, const struct seq *newcomer);
+/* The lowest claim among the others, whatever its protection: for when nothing else moves. */
+struct seq *sched_last_but(const struct sched *s, const struct seq *seq);
+bool sched_is_spared(const struct sched *s, const struct seq *seq);
+
+/* ---- sched_plan.c ---- */
+
+/* Take the sequence out of the plan that is being made. */
+void sched_drop_item(struct sched *s, struct seq *seq);
 
 static inline uint32_t sched_min(uint32_t a, uint32_t b)
 {

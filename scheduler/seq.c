@@ -87,6 +87,7 @@ struct event_times seq_times(const struct seq *s, uint64_t now_us)
         .decode_us = now_us - first - s->preempted_after_us,
         .preempted_us = s->preempted_before_us + s->preempted_after_us,
         .n_preempted = s->n_preempted,
+        .n_cached = s->n_cached,
     };
 }
 
@@ -138,6 +139,7 @@ struct seq *seq_set_take(struct seq_set *set, struct request *r)
         .n_known = r->n_prompt,
         .slot = SEQ_NO_SLOT,
         .item = SEQ_NO_ITEM,
+        .kv = {.swap = SWAP_NONE},
         .hash_next = *bucket,
     };
     *bucket = s;

@@ -6,7 +6,8 @@
  *      \           |            /
  *       `--> COMPLETED | CANCELLED | FAILED
  *
- * PENDING and PREEMPTED sequences are in the waiting heap, RUNNING ones in the running list.
+ * PENDING and PREEMPTED sequences are in their tenant's waiting order (a follower, until its
+ * leader's prompt is computed, in the leader's list instead), RUNNING ones in the running list.
  *
  * Thread: engine thread only.
  * Memory: a fixed array of seqs is taken at start; a seq owns its request.
@@ -17,7 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kvcache/block_table.h"
+#include "kvcache/kv_manager.h"
+#include "scheduler/order.h"
 #include "scheduler/queue.h"
 #include "scheduler/request.h"
 
@@ -39,14 +41,21 @@ struct seq {
     enum seq_state state;
     uint64_t ticket;   /* order of arrival in the scheduler */
     uint32_t n_known;  /* tokens in request->ids */
-    uint32_t n_done;   /* of them computed, with keys and values in the blocks */
+    uint32_t n_done;   /* of them computed, with keys and values in the blocks or in a swapped copy */
     uint32_t n_peak;   /* most n_done ever was: below it work is recomputation */
     uint32_t n_scored; /* prompt rows whose score was reported */
     uint32_t slot;     /* while running, else SEQ_NO_SLOT */
     uint32_t item;     /* index in the plan being made, or SEQ_NO_ITEM */
-    struct block_table table;
-    uint32_t heap_waiting, heap_deadline; /* positions, kept by struct heap */
-    struct seq *hash_next;                /* chain of the id table, or the free list */
+    bool is_prefill;   /* the item is a chunk, not a decode row */
+    struct kv_seq kv;  /* the table is set up while running */
+    struct order_node node;
+    struct seq *leader;        /* while held back: in its list */
+    struct seq *followers;     /* held back until this one's prompt is computed */
+    struct seq *next_follower;
+    uint64_t expiry_us;    /* when it is given up; 0 = never */
+    uint32_t heap_expiry;  /* position, kept by struct heap */
+    uint32_t n_cached;     /* prompt tokens that were there at the first admission */
+    struct seq *hash_next; /* chain of the id table, or the free list */
     /* times */
     uint64_t started_us, first_token_us, preempted_at_us;
     uint64_t preempted_before_us, preempted_after_us; /* before and after the first token */

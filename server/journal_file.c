@@ -30,7 +30,7 @@ int journal_file_open(struct journal_file **out, const char *path, struct journa
     *out = NULL;
     if (f == NULL)
         return snprintf(err, err_len, "out of memory"), ERR_NOMEM;
-    f->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    f->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (f->fd < 0) {
         snprintf(err, err_len, "cannot open the journal %s: %s", path, strerror(errno));
         mem_free(f);

@@ -14,6 +14,7 @@ static const struct command {
     {"score", cmd_score},
     {"inspect", cmd_inspect},
     {"tokenize", cmd_tokenize},
+    {"replay", cmd_replay},
 };
 
 /* `quire --port 80` is `quire serve --port 80`. */
@@ -26,7 +27,7 @@ int main(int argc, char **argv)
             return commands[i].run(argc - 1, argv + 1);
     return command_fail(
         EXIT_USAGE,
-        "unknown command '%s'; the commands are serve, generate, score, inspect and "
-        "tokenize (quire --help)",
+        "unknown command '%s'; the commands are serve, generate, score, inspect, "
+        "tokenize and replay (quire --help)",
         argv[1]);
 }

@@ -17,7 +17,7 @@
 #include "core/base/log.h"
 #include "core/model/model.h"
 #include "core/run/runner.h"
-#include "kvcache/block_table.h"
+#include "kvcache/kv_manager.h"
 #include "server/command.h"
 #include "server/engine.h"
 
@@ -25,7 +25,7 @@
 #define MAX_STEPS 4096
 
 struct stream {
-    struct block_table table;
+    struct kv_seq kv;
     uint32_t n; /* tokens computed */
 };
 
@@ -44,12 +44,12 @@ static double median(double *v, size_t n)
 
 static void grow(struct engine *e, struct stream *s, uint32_t n_tokens)
 {
-    if (s->table.blocks == NULL) {
+    if (s->kv.table.blocks == NULL) {
         const uint32_t cap = block_table_needed(e->sched.max_context);
 
-        block_table_init(&s->table, calloc(cap, sizeof(block_id)), cap);
+        kv_seq_init(&s->kv, calloc(cap, sizeof(block_id)), cap);
     }
-    if (block_table_grow(&s->table, e->pool, n_tokens) < 0) {
+    if (kv_manager_grow(e->manager, &s->kv, s->n, n_tokens) < 0) {
         fprintf(stderr, "bench_engine: the KV cache or the context is too small\n");
         exit(EXIT_FAILED);
     }
@@ -65,7 +65,7 @@ static void add_span(struct engine *e, struct batch *b, struct stream *s, uint32
     for (uint32_t i = 0; i < n; i++)
         ids[i] = (int32_t)((s->n + i) * 7919 % e->model->shape.n_vocab);
     grow(e, s, s->n + n);
-    row = batch_add_span(b, ids, n, s->n, s->table.blocks);
+    row = batch_add_span(b, ids, n, s->n, s->kv.table.blocks);
     s->n += n;
     batch_add_output(b, row + n - 1)->sampling = &greedy;
 }
@@ -80,8 +80,10 @@ static double step(struct engine *e, struct batch *b)
 
 static void forget(struct engine *e, struct stream *s)
 {
-    block_table_clear(&s->table, e->pool);
-    free(s->table.blocks);
+    block_id *blocks = s->kv.table.blocks;
+
+    kv_manager_release(e->manager, &s->kv);
+    free(blocks);
     memset(s, 0, sizeof(*s));
 }
 
@@ -157,7 +159,7 @@ int main(int argc, char **argv)
     if (command_config(&config, argc, argv, NULL, &done) != EXIT_OK || done)
         return EXIT_USAGE;
     log_setup(LOG_WARN, false, 2);
-    if (engine_init(&e, &config, err, sizeof(err)) != EXIT_OK)
+    if (engine_init(&e, &config, 0, err, sizeof(err)) != EXIT_OK)
         return command_fail(EXIT_FAILED, "%s", err);
     if (batch_create(&b, e.sched.max_batch_tokens, 4096, 4096) < 0)
         return command_fail(EXIT_FAILED, "no memory");

@@ -6,140 +6,12 @@
  * chunks of 1 to 512, with 1 and 2 threads, in a pool so small that sequences are preempted, and
  * on every instruction set that the machine has. Prompt scoring (echo) is compared as well.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/golden/machine.h"
 
-#include <cmocka.h>
-#include <math.h>
-#include <semaphore.h>
-
-#include "core/base/clock.h"
-#include "core/base/mem.h"
-#include "core/gguf/gguf.h"
-#include "core/gguf/gguf_write.h"
-#include "core/model/model.h"
-#include "core/run/runner.h"
-#include "kvcache/kv_store.h"
-#include "scheduler/loop.h"
-
-#define EMBD 256
-#define HEADS 8
-#define KV_HEADS 2
-#define HEAD_DIM 32
-#define FF 256
-#define VOCAB 331
-#define LAYERS 4
-#define CONTEXT 1024
 #define N_REQUESTS 24
-#define MAX_NEW 96
 #define SHORT_NEW 24 /* tokens of requests with long prompts */
-#define N_TOP 3
-#define EOG 5
 
-/* ---- the model ---- */
-
-static float normal(uint64_t *rng)
-{
-    float sum = 0;
-
-    for (int i = 0; i < 4; i++) {
-        *rng = *rng * 6364136223846793005u + 1442695040888963407u;
-        sum += (float)(*rng >> 40) / 16777216.0f - 0.5f;
-    }
-    return sum * 1.7320508f; /* variance 1 */
-}
-
-static void add_tensor(struct gguf_writer *w, const char *name, enum block_type type, uint64_t cols,
-                       uint64_t rows, float scale, float offset)
-{
-    const uint64_t dims[2] = {cols, rows};
-    float *values = malloc(cols * rows * sizeof(*values));
-    uint64_t rng = 88172645463325252u;
-
-    for (const char *c = name; *c != '\0'; c++)
-        rng = rng * 31 + (uint64_t)*c;
-    for (uint64_t i = 0; i < cols * rows; i++)
-        values[i] = normal(&rng) * scale + offset;
-    gguf_writer_tensor(w, name, type, rows > 1 ? 2 : 1, dims, values);
-    free(values);
-}
-
-static void add_layer(struct gguf_writer *w, int layer)
-{
-    static const enum block_type types[] = {BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q6_K, BLOCK_F16,
-                                            BLOCK_Q4_0, BLOCK_BF16, BLOCK_F32};
-    static const struct {
-        const char *name;
-        uint64_t cols, rows;
-    } matrices[] = {
-        {"attn_q", EMBD, HEADS * HEAD_DIM},      {"attn_k", EMBD, KV_HEADS * HEAD_DIM},
-        {"attn_v", EMBD, KV_HEADS * HEAD_DIM},   {"attn_output", HEADS * HEAD_DIM, EMBD},
-        {"ffn_gate", EMBD, FF},                  {"ffn_up", EMBD, FF},
-        {"ffn_down", FF, EMBD},
-    };
-    char name[64];
-
-    for (int i = 0; i < 7; i++) {
-        snprintf(name, sizeof(name), "blk.%d.%s.weight", layer, matrices[i].name);
-        add_tensor(w, name, types[(i + 2 * layer) % 7], matrices[i].cols, matrices[i].rows,
-                   2.0f / sqrtf(EMBD), 0);
-    }
-    snprintf(name, sizeof(name), "blk.%d.attn_norm.weight", layer);
-    add_tensor(w, name, BLOCK_F32, EMBD, 1, 0.1f, 1);
-    snprintf(name, sizeof(name), "blk.%d.ffn_norm.weight", layer);
-    add_tensor(w, name, BLOCK_F32, EMBD, 1, 0.1f, 1);
-}
-
-static struct model *build_model(void)
-{
-    const struct model_options options = {.threads = 2};
-    struct gguf_writer *w;
-    struct gguf *g;
-    struct model *m;
-    uint8_t *data;
-    size_t bytes;
-    char err[512];
-
-    assert_int_equal(gguf_writer_create(&w), 0);
-    gguf_writer_str(w, "general.architecture", "llama");
-    gguf_writer_u32(w, "llama.block_count", LAYERS);
-    gguf_writer_u32(w, "llama.context_length", CONTEXT);
-    gguf_writer_u32(w, "llama.embedding_length", EMBD);
-    gguf_writer_u32(w, "llama.feed_forward_length", FF);
-    gguf_writer_u32(w, "llama.attention.head_count", HEADS);
-    gguf_writer_u32(w, "llama.attention.head_count_kv", KV_HEADS);
-    gguf_writer_f32(w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
-    add_tensor(w, "token_embd.weight", BLOCK_Q8_0, EMBD, VOCAB, 1, 0);
-    add_tensor(w, "output_norm.weight", BLOCK_F32, EMBD, 1, 0.1f, 1);
-    add_tensor(w, "output.weight", BLOCK_Q6_K, EMBD, VOCAB, 3.0f / sqrtf(EMBD), 0);
-    for (int i = 0; i < LAYERS; i++)
-        add_layer(w, i);
-    assert_int_equal(gguf_writer_finish(w, &data, &bytes), 0);
-    gguf_writer_destroy(&w);
-    if (gguf_open_memory(&g, "random model", data, bytes, err, sizeof(err)) < 0 ||
-        model_load(&m, g, &options, err, sizeof(err)) < 0)
-        fail_msg("%s", err);
-    gguf_close(&g);
-    mem_free(data);
-    return m;
-}
-
-/* ---- the requests and what they yield ---- */
-
-struct answer {
-    uint32_t n_tokens, n_scores;
-    int32_t tokens[MAX_NEW];
-    float logprobs[MAX_NEW];
-    struct top_logprob top[MAX_NEW][N_TOP];
-    float scores[CONTEXT];
-    enum finish finish;
-    uint32_t n_ends;
-};
+/* ---- the requests ---- */
 
 static uint32_t most_tokens(uint32_t n_prompt)
 {
@@ -176,131 +48,25 @@ static struct request *make_request(uint32_t i)
     return r;
 }
 
-struct setup {
-    uint32_t chunk, threads, n_blocks, max_sequences;
-    enum kern_isa isa;
-    bool alone;     /* one request after the other */
-    bool two_waves; /* the second half comes when the first is decoding */
-};
-
-static void on_wake(void *ud)
-{
-    sem_post(ud);
-}
-
-static void take_event(struct answer *answers, const struct event *e, uint32_t *n_ended)
-{
-    struct answer *a = &answers[e->request - 1];
-
-    switch (e->kind) {
-    case EVENT_TOKEN:
-        assert_int_equal(e->pos, a->n_tokens); /* in order, none twice (T5) */
-        a->tokens[a->n_tokens] = e->token;
-        a->logprobs[a->n_tokens] = e->logprob;
-        assert_int_equal(e->n_top, N_TOP);
-        memcpy(a->top[a->n_tokens++], e->top, sizeof(a->top[0]));
-        break;
-    case EVENT_SCORE:
-        assert_int_equal(e->pos, ++a->n_scores);
-        a->scores[e->pos] = e->logprob;
-        break;
-    case EVENT_END:
-        a->finish = e->finish;
-        a->n_ends++;
-        (*n_ended)++;
-        break;
-    }
-}
-
-/* Take events until n requests have ended in all, or any has n_tokens tokens. */
-static void wait_for(struct queue *q, sem_t *wake, struct answer *answers, uint32_t *n_ended,
-                     uint32_t n, uint32_t n_tokens)
-{
-    struct event events[32];
-
-    while (*n_ended < n) {
-        const size_t got = queue_take_events(q, events, 32);
-
-        for (size_t i = 0; i < got; i++)
-            take_event(answers, &events[i], n_ended);
-        if (got > 0 && events[0].kind == EVENT_TOKEN && events[0].pos >= n_tokens)
-            return;
-        if (got == 0)
-            sem_wait(wake);
-    }
-}
-
-struct machine {
-    struct kv_store *kv;
-    struct block_pool *pool;
-    struct runner *runner;
-    struct queue *queue;
-    struct loop *loop;
-    sem_t wake;
-};
-
-static void build_machine(struct machine *m, const struct model *model, const struct setup *s)
-{
-    static const int32_t eog[] = {EOG};
-    const struct kv_shape shape = {LAYERS, KV_HEADS, HEAD_DIM};
-    struct runner_options ro = {.model = model, .isa = s->isa, .threads = s->threads,
-                                .max_rows = 600, .eog = eog, .n_eog = 1};
-    struct loop_options lo = {.eog = eog, .n_eog = 1, .step_target_ms = 0};
-    struct queue_options qo = {.max_outstanding = 64, .max_events = 4096, .wake = on_wake};
-    char err[256];
-
-    sem_init(&m->wake, 0, 0);
-    assert_int_equal(kv_store_create(&m->kv, &shape, s->n_blocks), 0);
-    memset(m->kv->data, 0xff, m->kv->bytes); /* NaN wherever nothing was written */
-    assert_int_equal(block_pool_create(&m->pool, s->n_blocks), 0);
-    ro.kv = m->kv;
-    assert_int_equal(runner_create(&m->runner, &ro, err, sizeof(err)), 0);
-    qo.wake_ud = &m->wake;
-    assert_int_equal(queue_create(&m->queue, &qo), 0);
-    lo.queue = m->queue;
-    lo.runner = m->runner;
-    lo.sched = (struct sched_options){.pool = m->pool, .policy = SCHED_PRIORITY,
-                                      .max_sequences = s->max_sequences, .max_requests = 64,
-                                      .max_context = CONTEXT, .max_batch_tokens = 600,
-                                      .prefill_chunk = s->chunk};
-    assert_int_equal(loop_create(&m->loop, &lo), 0);
-    assert_int_equal(loop_start(m->loop), 0);
-}
-
-static void tear_down(struct machine *m)
-{
-    queue_close(m->queue, false);
-    loop_join(m->loop);
-    assert_int_equal(block_pool_stats(m->pool).n_held, 0);
-    assert_true(block_pool_check(m->pool));
-    loop_destroy(&m->loop);
-    queue_destroy(&m->queue);
-    runner_destroy(&m->runner);
-    block_pool_destroy(&m->pool);
-    kv_store_destroy(&m->kv);
-    sem_destroy(&m->wake);
-}
-
 /* Run all requests; returns how often a sequence was preempted. */
 static uint64_t run_all(const struct model *model, const struct setup *s, struct answer *answers)
 {
     struct engine_stats stats;
     struct machine m;
-    uint32_t n_ended = 0;
 
     memset(answers, 0, N_REQUESTS * sizeof(*answers));
-    build_machine(&m, model, s);
+    build_machine(&m, model, s, answers);
     for (uint32_t i = 0; i < N_REQUESTS; i++) {
         assert_int_equal(queue_post(m.queue, make_request(i)), 0);
         if (s->alone)
-            wait_for(m.queue, &m.wake, answers, &n_ended, i + 1, UINT32_MAX);
+            wait_for(&m, i + 1, UINT32_MAX);
         else if (s->two_waves && i == N_REQUESTS / 2)
-            wait_for(m.queue, &m.wake, answers, &n_ended, i, 4);
+            wait_for(&m, i, 4);
     }
-    wait_for(m.queue, &m.wake, answers, &n_ended, N_REQUESTS, UINT32_MAX);
+    wait_for(&m, N_REQUESTS, UINT32_MAX);
     queue_get_stats(m.queue, &stats);
     tear_down(&m);
-    return stats.preemptions_recompute;
+    return stats.preemptions_recompute + stats.preemptions_swap;
 }
 
 static struct {
@@ -309,7 +75,8 @@ static struct {
 } shared;
 
 static const struct setup usual = {.chunk = 512, .threads = 2, .n_blocks = 1200,
-                                   .max_sequences = 24, .isa = KERN_ISA_SCALAR};
+                                   .max_sequences = 24, .isa = KERN_ISA_SCALAR,
+                                   .preemption = SCHED_RECOMPUTE};
 
 static void compare(const char *what)
 {

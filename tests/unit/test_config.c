@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "config/config.h"
+#include "config/weights.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
 
@@ -317,7 +318,7 @@ static void refuse_everywhere(const struct row *r, const char *value, const char
     assert_refused(LOAD("--config", file_path), file_path, ":1: ", r->name, allowed, quoted);
 }
 
-/* The pair that has to fit together is kept apart here. */
+/* The pairs that have to fit together are kept apart here. */
 static int load_one(const char *name, const char *value)
 {
     char flag[64];
@@ -325,6 +326,10 @@ static int load_one(const char *name, const char *value)
     flag_name(name, flag, sizeof(flag));
     if (strcmp(name, "max_sequences") == 0)
         return LOAD("--max-batch-tokens", "65536", flag, value);
+    if (strcmp(name, "kv_critical_percent") == 0)
+        return LOAD("--kv-low-percent", "100", flag, value);
+    if (strcmp(name, "kv_low_percent") == 0)
+        return LOAD("--kv-critical-percent", "0", flag, value);
     return LOAD("--max-sequences", "1", flag, value);
 }
 
@@ -393,7 +398,70 @@ static void settings_must_fit_together(void **state)
     assert_refused(LOAD("--max-batch-tokens", "100", "--max-sequences", "101"), "max_batch_tokens",
                    "100", "max_sequences", "101");
     assert_ok(LOAD("--max-batch-tokens", "101", "--max-sequences", "101"));
-    assert_refused(LOAD("--swap-file", "/tmp/x"), "swap_file", "/tmp/x", "empty");
+    assert_refused(LOAD("--kv-low-percent", "9"), "kv_critical_percent", "(10)", "kv_low_percent",
+                   "(9)");
+}
+
+static void swapping_needs_a_place(void **state)
+{
+    (void)state;
+    assert_refused(LOAD("--swap-file", "/tmp/x"), "swap_file_size", "/tmp/x", "above 0");
+    assert_ok(LOAD("--swap-file", "/tmp/x", "--swap-file-size", "1m"));
+    assert_ok(LOAD("--preemption", "swap"));
+    assert_refused(LOAD("--preemption", "swap", "--swap-ram", "0"), "preemption", "swap_ram",
+                   "swap_file");
+    assert_ok(LOAD("--preemption", "swap", "--swap-ram", "0", "--swap-file", "/tmp/x",
+                   "--swap-file-size", "1m"));
+    assert_ok(LOAD("--preemption", "auto", "--swap-ram", "0"));
+}
+
+/* ---- tenants */
+
+static void reads_weights(void **state)
+{
+    const char *text = " alice=4, bob=1000 ,c/d@e=1";
+    struct weight w;
+    (void)state;
+
+    assert_int_equal(weights_next(&text, &w), 1);
+    assert_string_equal(w.name, "alice");
+    assert_int_equal(w.value, 4);
+    assert_int_equal(weights_next(&text, &w), 1);
+    assert_string_equal(w.name, "bob");
+    assert_int_equal(w.value, 1000);
+    assert_int_equal(weights_next(&text, &w), 1);
+    assert_string_equal(w.name, "c/d@e");
+    assert_int_equal(w.value, 1);
+    assert_int_equal(weights_next(&text, &w), 0);
+    text = "  ";
+    assert_int_equal(weights_next(&text, &w), 0);
+}
+
+static void tenants_must_make_sense(void **state)
+{
+    static const char *const bad[] = {"alice",   "alice=",     "=4",     "alice=0",   "alice=1001",
+                                      "alice=x", "alice=4x",   "a b=4",  "alice=4,",  ",alice=4",
+                                      "a=1,,b=2", "alice=-1",  "a=1 b=2", "alice=4;b=1",
+                                      "alice=99999999999999999999"};
+    char name[128];
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_refused(LOAD("--tenant-header", "X-Tenant", "--tenant-weights", bad[i]),
+                       "tenant_weights", "name=weight", "got '");
+    assert_ok(LOAD("--tenant-header", "X-Tenant", "--tenant-weights", "alice=4,bob=1"));
+    assert_refused(LOAD("--tenant-weights", "alice=4"), "tenant_weights", "tenant_header");
+    assert_refused(LOAD("--tenant-header", "X-T", "--tenant-weights", "a=4,b=1,a=2"),
+                   "tenant_weights", "'a' twice");
+    assert_refused(LOAD("--tenant-header", "X-T", "--tenant-weights", "a=1,b=2", "--max-tenants",
+                        "3"),
+                   "max_tenants", "4", "got 3");
+    assert_refused(LOAD("--tenant-header", "X Tenant"), "tenant_header", "'X Tenant'");
+    assert_refused(LOAD("--tenant-header", "X-Tenant:"), "tenant_header");
+    snprintf(name, sizeof(name), "%064d=1", 7);
+    assert_ok(LOAD("--tenant-header", "X-T", "--tenant-weights", name));
+    snprintf(name, sizeof(name), "%065d=1", 7);
+    assert_refused(LOAD("--tenant-header", "X-T", "--tenant-weights", name), "tenant_weights");
 }
 
 /* ---- the sample file */
@@ -616,6 +684,9 @@ int main(void)
         cmocka_unit_test(keeps_to_the_range_of_every_number),
         cmocka_unit_test(knows_the_words_of_every_enum),
         cmocka_unit_test(settings_must_fit_together),
+        cmocka_unit_test(swapping_needs_a_place),
+        cmocka_unit_test(reads_weights),
+        cmocka_unit_test(tenants_must_make_sense),
         cmocka_unit_test(the_sample_documents_every_key),
         cmocka_unit_test(the_help_is_narrow_and_complete),
         cmocka_unit_test(survives_a_failure_of_any_allocation),

@@ -146,6 +146,185 @@ static void cancels_are_bounded(void **state)
     queue_destroy(&q);
 }
 
+/* ---- transfers between the swap tiers ---- */
+
+static const uint32_t ram_slots[2] = {3, 9}, file_slots[2] = {1, 2};
+
+static struct swap_io transfer(uint32_t copy)
+{
+    return (struct swap_io){
+        .copy = copy, .is_write = copy % 2 == 0, .n = 2, .ram = ram_slots, .file = file_slots};
+}
+
+static void transfers_go_out_and_come_back(void **state)
+{
+    atomic_int wakes = 0;
+    struct queue *q = new_queue(2, 8, &wakes);
+    const struct engine_stats stats = {0};
+    struct queue_news news;
+    struct swap_io io;
+    (void)state;
+
+    assert_false(queue_take_io(q, &io));
+    for (uint32_t copy = 4; copy < 7; copy++)
+        queue_emit_io(q, &(struct swap_io){.copy = copy, .n = 2, .ram = ram_slots});
+    queue_publish(q, &stats);
+    queue_publish(q, &stats);
+    assert_int_equal(wakes, 1);
+    assert_true(queue_take_io(q, &io)); /* in order */
+    assert_int_equal(io.copy, 4);
+    assert_ptr_equal(io.ram, ram_slots);
+    assert_true(queue_take_io(q, &io));
+    assert_int_equal(io.copy, 5);
+    queue_io_done(q, 5, ERR_IO, 2, 70);
+    queue_io_done(q, 4, 0, 2, 50);
+    queue_wait_news(q); /* returns: an end is news */
+    queue_drain(q, &news);
+    assert_int_equal(news.n_io, 2);
+    assert_int_equal(news.io[0].copy, 5);
+    assert_int_equal(news.io[0].rc, ERR_IO);
+    assert_int_equal(news.io[1].copy, 4);
+    assert_int_equal(news.io[1].n_blocks, 2);
+    assert_int_equal(news.io[1].us, 50);
+    queue_drain(q, &news);
+    assert_int_equal(news.n_io, 0);
+    assert_true(queue_take_io(q, &io));
+    assert_int_equal(io.copy, 6);
+    assert_false(queue_take_io(q, &io));
+    queue_destroy(&q);
+}
+
+/* A transfer wakes although events that nobody has taken wait already, and the other way round. */
+static void each_kind_wakes_for_itself(void **state)
+{
+    atomic_int wakes = 0;
+    struct queue *q = new_queue(2, 8, &wakes);
+    const struct engine_stats stats = {0};
+    const struct swap_io io = transfer(1);
+    (void)state;
+
+    queue_emit(q, &(struct event){.request = 1, .kind = EVENT_TOKEN});
+    queue_publish(q, &stats);
+    assert_int_equal(wakes, 1);
+    queue_emit_io(q, &io);
+    queue_publish(q, &stats);
+    assert_int_equal(wakes, 2);
+    queue_emit_io(q, &io); /* the first one has not been taken: whoever takes it sees this one */
+    queue_publish(q, &stats);
+    assert_int_equal(wakes, 2);
+    queue_destroy(&q);
+}
+
+/* The engine keeps SWAP_MAX_IO transfers of its own under way, the other thread carries them out
+ * in any order: each comes back once, with its own numbers. */
+static void *carry_out(void *ud)
+{
+    struct queue *q = ud;
+    struct swap_io io[2];
+
+    for (uint32_t n = 0, held = 0; n < 20000 || held > 0;) {
+        if (held < 2 && n < 20000 && queue_take_io(q, &io[held])) {
+            held++;
+            n++;
+        } else if (held > 0) {
+            held--;
+            queue_io_done(q, io[held].copy, 0, io[held].n, io[held].copy + 1);
+        } else {
+            sched_yield();
+        }
+    }
+    return NULL;
+}
+
+static void transfers_cross_the_threads(void **state)
+{
+    enum { N = 20000 };
+    struct queue *q = new_queue(2, 8, NULL);
+    static uint8_t seen[N];
+    uint32_t sent = 0, back = 0;
+    pthread_t io_thread;
+    (void)state;
+
+    assert_int_equal(pthread_create(&io_thread, NULL, carry_out, q), 0);
+    while (back < N) {
+        struct queue_news news;
+
+        for (; sent < N && sent - back < SWAP_MAX_IO; sent++) {
+            const struct swap_io io = transfer(sent);
+
+            queue_emit_io(q, &io);
+        }
+        queue_wait_news(q);
+        queue_drain(q, &news);
+        assert_true(news.n_io >= 1 && news.n_io <= SWAP_MAX_IO);
+        for (uint32_t i = 0; i < news.n_io; i++) {
+            assert_int_equal(news.io[i].us, news.io[i].copy + 1);
+            assert_int_equal(seen[news.io[i].copy]++, 0);
+        }
+        back += news.n_io;
+    }
+    pthread_join(io_thread, NULL);
+    queue_destroy(&q);
+}
+
+/* ---- snapshots ---- */
+
+static void a_snapshot_changes_hands(void **state)
+{
+    atomic_int wakes = 0;
+    const struct queue_options o = {.max_outstanding = 3, .max_events = 2, .max_tenants = 4,
+                                    .n_blocks = 5, .wake = count_wake, .wake_ud = &wakes};
+    const struct engine_stats stats = {0};
+    const struct snapshot *seen;
+    struct snapshot *s;
+    struct queue *q;
+    (void)state;
+
+    assert_int_equal(queue_create(&q, &o), 0);
+    assert_null(queue_begin_snapshot(q)); /* nobody asked */
+    assert_null(queue_take_snapshot(q));
+    queue_ask_snapshot(q);
+    queue_ask_snapshot(q);
+    queue_wait_news(q); /* returns: the wish is news */
+    s = queue_begin_snapshot(q);
+    assert_non_null(s);
+    assert_true(s->max_seqs == 3 && s->max_tenants == 4 && s->n_blocks == 5);
+    assert_null(queue_begin_snapshot(q)); /* once for all who asked */
+    assert_null(queue_take_snapshot(q));
+    memset(s->map, 'f', 5);
+    memset(s->seqs, 0, 3 * sizeof(*s->seqs));
+    memset(s->tenants, 0, 4 * sizeof(*s->tenants));
+    s->n_seqs = 2;
+    queue_ask_snapshot(q); /* one is being made */
+    queue_end_snapshot(q);
+    queue_publish(q, &stats);
+    assert_int_equal(wakes, 1);
+    seen = queue_take_snapshot(q);
+    assert_ptr_equal(seen, s);
+    assert_int_equal(seen->n_seqs, 2);
+    queue_ask_snapshot(q); /* the reader has it: nothing happens */
+    assert_null(queue_begin_snapshot(q));
+    queue_release_snapshot(q);
+    assert_null(queue_take_snapshot(q));
+    assert_null(queue_begin_snapshot(q));
+    queue_ask_snapshot(q);
+    assert_ptr_equal(queue_begin_snapshot(q), s);
+    queue_destroy(&q);
+}
+
+static void an_empty_snapshot_has_arrays(void **state)
+{
+    struct snapshot *s;
+    (void)state;
+
+    assert_int_equal(snapshot_create(&s, 0, 0, 0), 0);
+    assert_true(s->seqs != NULL && s->tenants != NULL && s->map != NULL);
+    snapshot_destroy(&s);
+    assert_null(s);
+    snapshot_destroy(&s);
+    snapshot_destroy(NULL);
+}
+
 /* A small engine: every request gets 3 tokens and an end, through a ring of 7 events. */
 static void *tiny_engine(void *ud)
 {
@@ -218,12 +397,17 @@ static void requests_have_room(void **state)
     assert_true(r->n_counts > 2 * 32 && (r->n_counts & (r->n_counts - 1)) == 0);
     for (uint32_t i = 0; i < r->n_counts; i++)
         assert_int_equal(r->counts[i].id, -1);
+    memset(r->key.hashes, 0x44, 2 * sizeof(*r->key.hashes));
     memset(r->ids, 0x11, 32 * sizeof(*r->ids));
     memset(r->sampling.bias, 0x22, 5 * sizeof(*r->sampling.bias));
     memset(r->counts, 0x33, r->n_counts * sizeof(*r->counts));
     assert_int_equal(r->ids[0], 0x11111111);
     assert_int_equal(r->sampling.bias[4].id, 0x22222222);
+    assert_true(r->key.hashes[1].hi == 0x4444444444444444 && r->key.ids == r->ids);
+    assert_true(r->counts[0].id == 0x33333333 && r->key.n_hashed == 0 && r->key.salt == 0);
     assert_int_equal(r->n_prompt, 9);
+    assert_true(r->weight == 1 && r->tenant == 0 && r->priority == PRIORITY_NORMAL);
+    assert_true(r->sampling.n_top == -1 && r->leader == 0 && !r->is_dry_run);
     request_destroy(&r);
     assert_int_equal(request_create(&r, &huge), ERR_LIMIT);
     assert_null(r);
@@ -231,6 +415,16 @@ static void requests_have_room(void **state)
     assert_int_equal(request_create(&r, &size), ERR_NOMEM);
     mem_fail_after(-1);
     assert_null(r);
+}
+
+static void every_end_has_a_name(void **state)
+{
+    (void)state;
+    for (int f = FINISH_NONE; f <= FINISH_DRY_RUN; f++)
+        for (int g = FINISH_NONE; g < f; g++)
+            assert_string_not_equal(finish_name((enum finish)f), finish_name((enum finish)g));
+    assert_string_equal(finish_name(FINISH_QUEUE_TIMEOUT), "queue_timeout");
+    assert_string_equal(finish_name(FINISH_ERROR), "error");
 }
 
 static void creation_survives_lack_of_memory(void **state)
@@ -247,7 +441,7 @@ static void creation_survives_lack_of_memory(void **state)
         assert_null(q);
     } while (mem_has_failed());
     mem_fail_after(-1);
-    assert_true(n > 5);
+    assert_true(n > 9);
 }
 
 int main(void)
@@ -257,8 +451,14 @@ int main(void)
         cmocka_unit_test(closing_refuses_posts),
         cmocka_unit_test(wakes_once_a_burst),
         cmocka_unit_test(cancels_are_bounded),
+        cmocka_unit_test(transfers_go_out_and_come_back),
+        cmocka_unit_test(each_kind_wakes_for_itself),
+        cmocka_unit_test(transfers_cross_the_threads),
+        cmocka_unit_test(a_snapshot_changes_hands),
+        cmocka_unit_test(an_empty_snapshot_has_arrays),
         cmocka_unit_test(two_threads_lose_nothing),
         cmocka_unit_test(requests_have_room),
+        cmocka_unit_test(every_end_has_a_name),
         cmocka_unit_test(creation_survives_lack_of_memory),
     };
 

@@ -1,0 +1,121 @@
+/* config/together.c - see together.h. */
+#include "config/together.h"
+
+#include "config/config.h"
+#include "config/weights.h"
+#include "core/base/err.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static int check_batch(const struct config *c, char *err, size_t err_len)
+{
+    if (c->max_batch_tokens >= c->max_sequences)
+        return 0;
+    snprintf(err, err_len,
+             "'max_batch_tokens' (%" PRId64 ") must be at least 'max_sequences' (%" PRId64
+             "): every running sequence gets a row in each step",
+             c->max_batch_tokens, c->max_sequences);
+    return ERR_INVAL;
+}
+
+static int check_swap(const struct config *c, char *err, size_t err_len)
+{
+    if (c->swap_file[0] != '\0' && c->swap_file_size == 0) {
+        snprintf(err, err_len,
+                 "'swap_file_size' must be above 0 when 'swap_file' is set, got 0 for '%s'",
+                 c->swap_file);
+        return ERR_INVAL;
+    }
+    if (strcmp(c->preemption, "swap") == 0 && c->swap_ram == 0 && c->swap_file[0] == '\0') {
+        snprintf(err, err_len,
+                 "'preemption' is swap, but there is nowhere to swap to: set 'swap_ram' above 0, "
+                 "or 'swap_file' and 'swap_file_size'");
+        return ERR_INVAL;
+    }
+    return 0;
+}
+
+static int check_watermarks(const struct config *c, char *err, size_t err_len)
+{
+    if (c->kv_critical_percent <= c->kv_low_percent)
+        return 0;
+    snprintf(err, err_len,
+             "'kv_critical_percent' (%" PRId64 ") must not be above 'kv_low_percent' (%" PRId64 ")",
+             c->kv_critical_percent, c->kv_low_percent);
+    return ERR_INVAL;
+}
+
+/* A header's name as RFC 9110 has it. */
+static int check_header(const struct config *c, char *err, size_t err_len)
+{
+    for (const char *p = c->tenant_header; *p != '\0'; p++) {
+        if (*p > ' ' && *p < 0x7f && strchr("\"(),/:;<=>?@[\\]{}", *p) == NULL)
+            continue;
+        snprintf(err, err_len, "'tenant_header' must be the name of an HTTP header, got '%s'",
+                 c->tenant_header);
+        return ERR_INVAL;
+    }
+    return 0;
+}
+
+/* Does the name stand once more behind `text`? */
+static bool is_repeated(const char *text, const char *name)
+{
+    struct weight w;
+
+    while (weights_next(&text, &w) > 0)
+        if (strcmp(w.name, name) == 0)
+            return true;
+    return false;
+}
+
+static int check_weights(const struct config *c, char *err, size_t err_len)
+{
+    const char *text = c->tenant_weights;
+    struct weight w;
+    int64_t n = 0;
+    int rc;
+
+    while ((rc = weights_next(&text, &w)) > 0) {
+        n++;
+        if (is_repeated(text, w.name)) {
+            snprintf(err, err_len, "'tenant_weights' has '%s' twice", w.name);
+            return ERR_INVAL;
+        }
+    }
+    if (rc < 0) {
+        snprintf(err, err_len,
+                 "'tenant_weights' must be pairs name=weight with commas between, names of 1 to %d "
+                 "bytes and weights from 1 to %d, got '%s'",
+                 WEIGHTS_MAX_NAME, WEIGHTS_MAX_VALUE, text);
+        return ERR_INVAL;
+    }
+    if (n > 0 && c->tenant_header[0] == '\0') {
+        snprintf(err, err_len,
+                 "'tenant_weights' has no effect without 'tenant_header', which names the header "
+                 "that says whose a request is");
+        return ERR_INVAL;
+    }
+    /* One place is for requests without a name, one for the names that find no place. */
+    if (n > 0 && n + 2 > c->max_tenants) {
+        snprintf(err, err_len,
+                 "'max_tenants' must be at least %" PRId64 " for the %" PRId64
+                 " names in 'tenant_weights', got %" PRId64,
+                 n + 2, n, c->max_tenants);
+        return ERR_INVAL;
+    }
+    return 0;
+}
+
+int config_check_together(const struct config *c, char *err, size_t err_len)
+{
+    static int (*const checks[])(const struct config *c, char *err, size_t err_len) = {
+        check_batch, check_swap, check_watermarks, check_header, check_weights,
+    };
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < sizeof(checks) / sizeof(checks[0]); i++)
+        rc = checks[i](c, err, err_len);
+    return rc;
+}

@@ -1,0 +1,18 @@
+/* config/together.h - what the settings must fulfil among each other.
+ *
+ * Each alone is within its range already (options.inc).
+ *
+ * Thread: any.
+ * Memory: none.
+ */
+#ifndef CONFIG_TOGETHER_H
+#define CONFIG_TOGETHER_H
+
+#include <stddef.h>
+
+struct config;
+
+/* 0, or ERR_INVAL with a sentence that names the settings and their values. */
+int config_check_together(const struct config *c, char *err, size_t err_len);
+
+#endif

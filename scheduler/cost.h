@@ -1,0 +1,80 @@
+/* scheduler/cost.h - what a step costs, learnt from the steps that were made.
+ *
+ * time = a + b * prompt rows + c * decode rows + d * keys read by decode rows
+ *          + e * keys read by prompt rows
+ *
+ * The five coefficients are fitted online by recursive least squares on relative errors, none below
+ * zero. The memory is about the last 200 steps; it shortens to about 10 while the errors all have
+ * one sign (the machine has become slower or faster), and a coefficient whose feature does not
+ * occur is not forgotten (unless predictions are off by more than half: then all starts afresh). An error beyond three times the usual one (a step that was interrupted)
+ * counts as three times the usual one. Nothing is kept over a restart. Planning wants integers:
+ * step_costs is the model rounded, the only thing that sched.c sees, and it is written into the
+ * journal with every plan.
+ *
+ * Known means: four steps were seen, with prompt rows in one at least and decode rows in one at
+ * least; before that every field is 0 but the swap times. Until both kinds of rows were seen in one
+ * step, prompt rows are said to cost half as much again as they did alone, so that the first chunk
+ * beside a stream is a cautious one.
+ *
+ * Thread: engine thread only; step_costs_* are pure.
+ * Memory: none.
+ */
+#ifndef SCHEDULER_COST_H
+#define SCHEDULER_COST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct step_work { /* what a step computes */
+    uint32_t n_prefill;   /* rows of sequences more than one token behind */
+    uint32_t n_decode;    /* rows of the others */
+    uint64_t kv_decode;   /* positions read by decode rows: the sum of pos + 1 */
+    uint64_t kv_prefill;  /* and by prefill rows */
+};
+
+struct step_costs {
+    bool is_known;          /* false: too few steps yet; the rest is 0 then */
+    uint64_t step_ns;       /* a */
+    uint64_t prefill_ns;    /* b: per row */
+    uint64_t decode_ns;     /* c: per row */
+    uint64_t kv_decode_ps;  /* d: per position, in picoseconds */
+    uint64_t kv_prefill_ps; /* e */
+    uint64_t swap_ns;       /* a block between cache and RAM tier, one way; measured apart */
+    uint64_t file_ns;       /* a block between RAM tier and file, one way; 0 = not known */
+};
+
+/* Predicted time in nanoseconds. Exact for all coefficients of cost_get(), whatever the work. */
+uint64_t step_costs_ns(const struct step_costs *c, const struct step_work *w);
+
+/* Rows of a chunk that starts at position `pos`, at most `max`, that add no more than room_ns: the
+ * largest such number. Positions up to 2^20. */
+uint32_t step_costs_chunk(const struct step_costs *c, uint32_t pos, uint32_t max,
+                          uint64_t room_ns);
+
+/* Time of a chunk of n rows from position `pos`. */
+uint64_t step_costs_chunk_ns(const struct step_costs *c, uint32_t pos, uint32_t n);
+
+#define COST_TERMS 5
+
+struct cost_model {
+    double coef[COST_TERMS];             /* ns per unit of each feature */
+    double info[COST_TERMS][COST_TERMS]; /* how firmly they are known: the inverse of covariance */
+    double spread;                       /* running mean of the relative |error| */
+    double drift;                        /* short running mean of the relative error */
+    uint64_t n_steps;
+    bool has_prefill, has_decode, has_mixed; /* kinds of steps seen */
+    double swap_ns, file_ns;             /* running means */
+};
+
+void cost_init(struct cost_model *m);
+
+/* A step took so long. Returns the relative error of the prediction made before learning from it,
+ * |predicted - us| / us, or a negative number when there was none. */
+double cost_observe(struct cost_model *m, const struct step_work *w, uint64_t us);
+
+/* n blocks moved between cache and RAM tier (or, with `file`, between RAM tier and file). */
+void cost_observe_swap(struct cost_model *m, uint32_t n_blocks, uint64_t us, bool file);
+
+struct step_costs cost_get(const struct cost_model *m);
+
+#endif

@@ -1,0 +1,163 @@
+/* scheduler/forecast.c - see forecast.h. */
+#include "scheduler/forecast.h"
+
+#include "kvcache/block_table.h"
+#include "scheduler/sched.h"
+
+struct road { /* what lies before the one who asks */
+    uint32_t n_prompts; /* not computed yet, the running ones too */
+    uint32_t n_waiting; /* of these: without a slot */
+    uint64_t tokens;    /* of all their prompts, still to compute */
+    uint64_t base_ns;   /* a step of the streams, those included that join on the way */
+    uint32_t rows;      /* prompt rows in a step beside them */
+};
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t ceil_div(uint64_t n, uint64_t d)
+{
+    return n / d + (n % d > 0);
+}
+
+/* Those of a lower priority go later, whatever they asked for; ageing is not looked at. */
+static void count_ahead(struct road *road, const struct engine_stats *s,
+                        const struct forecast_ask *ask)
+{
+    const uint32_t n_streams = s->streams.n_decode;
+
+    road->tokens = s->running_prefill + ask->tokens_ahead;
+    for (uint32_t p = ask->priority; p < PRIORITY_COUNT; p++) {
+        road->n_waiting += s->n_waiting[p];
+        road->tokens += s->waiting_tokens[p];
+    }
+    road->n_waiting += ask->tokens_ahead > 0;
+    road->n_prompts = road->n_waiting + (s->n_running > n_streams ? s->n_running - n_streams : 0);
+}
+
+/* Prompt rows beside the streams: what the scheduler would grant in the middle of this prompt. */
+static uint32_t rows_beside(const struct engine_stats *s, const struct forecast_ask *ask,
+                            uint64_t base_ns, uint32_t n_streams)
+{
+    const uint32_t pos = ask->n_cached + (ask->n_prompt - ask->n_cached) / 2;
+    const uint64_t target_ns = s->target_us * 1000;
+    const uint64_t rows = most(1, least(ask->prefill_chunk, ask->max_batch_tokens -
+                                            least(n_streams, ask->max_batch_tokens - 1)));
+
+    if (n_streams == 0 || target_ns == 0)
+        return (uint32_t)rows;
+    return (uint32_t)least(rows, most(SCHED_MIN_CHUNK,
+                                      step_costs_chunk(&s->costs, pos, (uint32_t)rows,
+                                                       target_ns - least(base_ns, target_ns))));
+}
+
+/* Half of the prompts ahead have become streams, on average, while they are all computed. */
+static struct road look(const struct engine_stats *s, const struct forecast_ask *ask)
+{
+    struct road road = {0};
+    uint64_t joining;
+
+    count_ahead(&road, s, ask);
+    joining = least(road.n_prompts / 2, ask->max_sequences - least(s->streams.n_decode,
+                                                                   ask->max_sequences));
+    road.base_ns = step_costs_ns(&s->costs, &s->streams) + joining * s->costs.decode_ns;
+    road.rows = rows_beside(s, ask, road.base_ns, s->streams.n_decode + (uint32_t)joining);
+    return road;
+}
+
+/* All prompts ahead, as if they were of one length. */
+static uint64_t ahead_ns(const struct road *road, const struct engine_stats *s)
+{
+    const uint64_t n = most(1, road->n_prompts);
+    const uint64_t length = least(road->tokens / n, 1 << 20);
+
+    return ceil_div(road->tokens, road->rows) * road->base_ns +
+           n * step_costs_chunk_ns(&s->costs, 0, (uint32_t)length);
+}
+
+/* Steps until n of the running have ended: what they have left lies evenly between nothing and
+ * twice the mean. */
+static uint64_t steps_to_ends(const struct engine_stats *s, uint64_t n)
+{
+    if (n == 0 || s->n_running == 0)
+        return 0;
+    return ceil_div(2 * s->running_left * n, (uint64_t)s->n_running * (s->n_running + 1));
+}
+
+static uint64_t ends_for_slots(const struct road *road, const struct engine_stats *s,
+                               const struct forecast_ask *ask)
+{
+    const uint64_t wanted = (uint64_t)s->n_running + road->n_waiting + 1;
+
+    return wanted - least(wanted, ask->max_sequences);
+}
+
+/* Each end gives back an even share of what is held. */
+static uint64_t ends_for_blocks(const struct road *road, const struct engine_stats *s,
+                                const struct forecast_ask *ask)
+{
+    const uint64_t own = ceil_div(ask->n_prompt - ask->n_cached + 1, BLOCK_TOKENS);
+    const uint64_t wanted = ceil_div(road->tokens, BLOCK_TOKENS) + own;
+    const uint64_t there = (uint64_t)s->blocks_free + s->blocks_cached;
+
+    if (wanted <= there || s->n_running == 0)
+        return 0;
+    return ceil_div(wanted - there, most(1, s->blocks_held / s->n_running));
+}
+
+/* A step under way has, on average, half of its time left. */
+static uint64_t under_way_ns(const struct road *road, const struct engine_stats *s)
+{
+    const uint32_t n = (uint32_t)least(road->tokens, road->rows);
+
+    return s->busy ? (road->base_ns + step_costs_chunk_ns(&s->costs, 0, n)) / 2 : 0;
+}
+
+/* A step of its decoding: beside everybody who was ahead, at the middle of its answer. */
+static uint64_t decode_ns(const struct road *road, const struct engine_stats *s,
+                          const struct forecast_ask *ask)
+{
+    const uint64_t n = least((uint64_t)s->streams.n_decode + road->n_prompts + 1,
+                             most(1, ask->max_sequences));
+    const struct step_work own = {
+        .n_decode = (uint32_t)(n - least(n, s->streams.n_decode)),
+        .kv_decode = s->streams.kv_decode + ask->n_prompt + ask->max_tokens / 2,
+    };
+
+    return step_costs_ns(&s->costs, &own) + s->streams.n_decode * s->costs.decode_ns;
+}
+
+struct forecast forecast_make(const struct engine_stats *s, const struct forecast_ask *ask)
+{
+    struct road road;
+    uint64_t start, first, ends;
+
+    if (!s->costs.is_known)
+        return (struct forecast){0};
+    road = look(s, ask);
+    ends = most(ends_for_slots(&road, s, ask), ends_for_blocks(&road, s, ask));
+    start = under_way_ns(&road, s) +
+            most(ahead_ns(&road, s), steps_to_ends(s, ends) * road.base_ns);
+    first = start + ceil_div(ask->n_prompt - ask->n_cached, road.rows) * road.base_ns +
+            step_costs_chunk_ns(&s->costs, ask->n_cached, ask->n_prompt - ask->n_cached);
+    return (struct forecast){
+        .is_known = true,
+        .start_us = start / 1000,
+        .first_us = first / 1000,
+        .finish_us = (first + (most(ask->max_tokens, 1) - 1) * decode_ns(&road, s, ask)) / 1000,
+    };
+}
+
+uint64_t forecast_room_us(const struct engine_stats *s)
+{
+    const uint64_t step_ns = step_costs_ns(&s->costs, &s->streams);
+
+    return most(steps_to_ends(s, 1), 1) * step_ns / 1000;
+}

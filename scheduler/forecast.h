@@ -1,0 +1,39 @@
+/* scheduler/forecast.h - when would it be my turn: a prediction from the published statistics.
+ *
+ * Behind Retry-After, X-Queue-Position's companion times, POST /v1/plan and the refusal of
+ * deadlines that cannot be met. Pure arithmetic on one engine_stats; it counts the tokens that go
+ * first, the rows that fit into a step beside the present streams, and the blocks that must become
+ * free, and multiplies by the cost model.
+ *
+ * Thread: any.
+ * Memory: none.
+ */
+#ifndef SCHEDULER_FORECAST_H
+#define SCHEDULER_FORECAST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "scheduler/queue.h"
+
+struct forecast_ask {
+    uint32_t n_prompt, n_cached; /* cached: of the prompt, already computed */
+    uint32_t max_tokens;
+    enum priority priority;
+    uint64_t tokens_ahead;       /* prompt tokens posted but not in the statistics yet */
+    uint32_t max_batch_tokens, prefill_chunk, max_sequences;
+};
+
+struct forecast {
+    bool is_known;      /* false: the engine has not made enough steps to tell */
+    uint64_t start_us;  /* until its first step */
+    uint64_t first_us;  /* until its first token */
+    uint64_t finish_us; /* until max_tokens tokens are there */
+};
+
+struct forecast forecast_make(const struct engine_stats *s, const struct forecast_ask *ask);
+
+/* Until one more request would be let into a queue that is full: the time of the next end. */
+uint64_t forecast_room_us(const struct engine_stats *s);
+
+#endif

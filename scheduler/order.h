@@ -1,0 +1,45 @@
+/* scheduler/order.h - the waiting sequences of a tenant, in the order in which they are to go.
+ *
+ * A treap: a search tree by key that is a heap by a pseudo-random number drawn from the ticket, so
+ * it stays balanced whatever comes. The links are in the sequences themselves; any number of
+ * orders needs no memory of its own. Everything is O(log n) expected.
+ *
+ * Private to scheduler/. Source: Seidel and Aragon, "Randomized Search Trees", 1996.
+ *
+ * Thread: engine thread only.
+ * Memory: none.
+ */
+#ifndef SCHEDULER_ORDER_H
+#define SCHEDULER_ORDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct seq;
+
+struct order_key { /* the smaller goes first */
+    uint64_t major, minor;
+    uint64_t ticket; /* unique */
+};
+
+struct order_node { /* inside struct seq */
+    struct order_key key;
+    struct seq *left, *right;
+    uint32_t size; /* of the subtree; 0 = in no order */
+};
+
+struct order { /* zero is empty */
+    struct seq *root;
+};
+
+bool order_key_before(const struct order_key *a, const struct order_key *b);
+
+void order_insert(struct order *o, struct seq *s); /* s->node.key is set, s is in no order */
+void order_remove(struct order *o, struct seq *s); /* it is in */
+uint32_t order_n(const struct order *o);
+struct seq *order_first(const struct order *o);                           /* or NULL */
+struct seq *order_next(const struct order *o, const struct order_key *k); /* first after k, or NULL */
+uint32_t order_rank(const struct order *o, const struct order_key *k);    /* how many before k */
+bool order_check(const struct order *o);
+
+#endif

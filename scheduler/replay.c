@@ -1,0 +1,544 @@
+/* scheduler/replay.c - see replay.h. */
+#include "scheduler/replay.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Bounds of believable options: a journal must not make us take all memory. */
+#define MAX_REQUESTS (1u << 20)
+#define MAX_TOKENS (1u << 24)
+#define MAX_BLOCKS (1u << 26)
+
+struct known { /* a request that was posted in this run */
+    uint64_t id; /* 0 = empty */
+    size_t i;    /* its arrival */
+};
+
+struct output { /* tokens that came out; ids only when they are collected */
+    uint32_t n, cap;
+    int32_t *ids;
+};
+
+struct replay {
+    bool collect;
+    struct kv_manager_options kv_options;
+    struct sched_options options;
+    struct kv_manager *kv;
+    struct sched *sched;
+    int32_t *eog;
+    uint32_t n_eog;
+    uint64_t now_us;
+    const struct plan *plan;     /* to be committed, or NULL */
+    bool has_moves;              /* the latest plan's are outstanding */
+    struct sched_limits limits;
+    int32_t *tokens;             /* [max_sequences] by item */
+    bool io_used[SWAP_MAX_IO];
+    uint32_t io[SWAP_MAX_IO];    /* copies under way */
+    struct known *known;         /* open addressing, n_slots a power of two */
+    size_t n_slots, n_known;
+    struct simulate_arrival *arrivals; /* [cap_arrivals], n_known in use */
+    struct output *outputs;            /* [cap_arrivals] beside them */
+    size_t cap_arrivals;
+    struct step_costs costs;     /* the latest that were known */
+    struct replay_stats stats;
+};
+
+void replay_record_release(struct replay_record *r)
+{
+    request_destroy(&r->request);
+    mem_free(r->items);
+    mem_free(r->tokens);
+    for (int i = 0; i < REPLAY_LISTS; i++)
+        mem_free(r->lists[i].ids);
+    memset(r, 0, sizeof(*r));
+}
+
+int replay_create(struct replay **out, bool collect)
+{
+    *out = mem_calloc(1, sizeof(**out));
+    if (*out == NULL)
+        return ERR_NOMEM;
+    (*out)->collect = collect;
+    return 0;
+}
+
+static void end_run(struct replay *r)
+{
+    sched_destroy(&r->sched);
+    kv_manager_destroy(&r->kv);
+    for (size_t i = 0; i < r->n_known; i++) {
+        mem_free((void *)r->arrivals[i].prompt);
+        mem_free(r->outputs[i].ids);
+    }
+    mem_free(r->arrivals);
+    mem_free(r->outputs);
+    mem_free(r->known);
+    mem_free(r->eog);
+    mem_free(r->tokens);
+    *r = (struct replay){.collect = r->collect, .stats = r->stats};
+}
+
+void replay_destroy(struct replay **r)
+{
+    if (r == NULL || *r == NULL)
+        return;
+    end_run(*r);
+    mem_free(*r);
+    *r = NULL;
+}
+
+__attribute__((format(printf, 4, 5))) static int fail(int rc, char *err, size_t err_len,
+                                                      const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(err, err_len, format, args);
+    va_end(args);
+    return rc;
+}
+
+static int no_memory(char *err, size_t err_len)
+{
+    return fail(ERR_NOMEM, err, err_len, "out of memory");
+}
+
+/* ---- requests by id ---- */
+
+static struct known *slot_of(const struct replay *r, uint64_t id)
+{
+    size_t i = (size_t)(id * 0x9e3779b97f4a7c15u >> 20) & (r->n_slots - 1);
+
+    while (r->known[i].id != 0 && r->known[i].id != id)
+        i = (i + 1) & (r->n_slots - 1);
+    return &r->known[i];
+}
+
+static bool is_known(const struct replay *r, uint64_t id)
+{
+    return r->n_slots > 0 && slot_of(r, id)->id == id;
+}
+
+static int grow_known(struct replay *r)
+{
+    struct replay larger = *r;
+
+    larger.n_slots = r->n_slots > 0 ? 2 * r->n_slots : 256;
+    larger.known = mem_calloc(larger.n_slots, sizeof(*larger.known));
+    if (larger.known == NULL)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < r->n_slots; i++)
+        if (r->known[i].id != 0)
+            *slot_of(&larger, r->known[i].id) = r->known[i];
+    mem_free(r->known);
+    r->known = larger.known;
+    r->n_slots = larger.n_slots;
+    return 0;
+}
+
+static int grow_arrivals(struct replay *r)
+{
+    const size_t cap = r->cap_arrivals > 0 ? 2 * r->cap_arrivals : 256;
+    void *p = mem_realloc(r->arrivals, cap * sizeof(*r->arrivals));
+
+    if (p == NULL)
+        return ERR_NOMEM;
+    r->arrivals = p;
+    p = mem_realloc(r->outputs, cap * sizeof(*r->outputs));
+    if (p == NULL)
+        return ERR_NOMEM;
+    r->outputs = p;
+    r->cap_arrivals = cap;
+    return 0;
+}
+
+static uint64_t number_of(const struct replay *r, uint64_t id)
+{
+    return is_known(r, id) ? slot_of(r, id)->i + 1 : 0;
+}
+
+/* Until it ends, it is taken to go on for ever. */
+static int collect_arrival(struct replay *r, const struct request *q)
+{
+    int32_t *prompt = NULL;
+
+    if (2 * r->n_known >= r->n_slots && grow_known(r) < 0)
+        return ERR_NOMEM;
+    if (r->n_known == r->cap_arrivals && grow_arrivals(r) < 0)
+        return ERR_NOMEM;
+    if (r->collect) {
+        prompt = mem_dup(q->ids, q->n_prompt * sizeof(*q->ids));
+        if (prompt == NULL)
+            return ERR_NOMEM;
+    }
+    memset(&r->outputs[r->n_known], 0, sizeof(*r->outputs));
+    r->arrivals[r->n_known] = (struct simulate_arrival){
+        .at_us = q->arrival_us,
+        .n_prompt = q->n_prompt,
+        .max_tokens = q->max_tokens,
+        .n_output = q->max_tokens,
+        .prompt = prompt,
+        .seed = q->id,
+        .priority = q->priority,
+        .tenant = q->tenant,
+        .weight = q->weight,
+        .salt = q->key.salt,
+        .deadline_us = q->deadline_us,
+        .queue_until_us = q->queue_until_us,
+        .leader = q->leader != 0 ? number_of(r, q->leader) : 0,
+        .score_prompt = q->score_prompt,
+    };
+    *slot_of(r, q->id) = (struct known){.id = q->id, .i = r->n_known};
+    r->n_known++;
+    return 0;
+}
+
+static int collect_token(struct replay *r, uint64_t id, int32_t token)
+{
+    const size_t i = slot_of(r, id)->i;
+    const uint32_t n = r->outputs[i].n, cap = n > 0 ? 2 * n : 16;
+
+    if (r->collect && n == r->outputs[i].cap) {
+        int32_t *ids = mem_realloc(r->outputs[i].ids, cap * sizeof(*ids));
+
+        if (ids == NULL)
+            return ERR_NOMEM;
+        r->outputs[i].ids = ids;
+        r->outputs[i].cap = cap;
+    }
+    if (r->collect)
+        r->outputs[i].ids[n] = token;
+    r->outputs[i].n++;
+    return 0;
+}
+
+static void collect_end(struct replay *r, const struct sched_end *end)
+{
+    const size_t i = slot_of(r, end->request->id)->i;
+    struct simulate_arrival *a = &r->arrivals[i];
+    const bool stopped = end->finish == FINISH_STOP || end->finish == FINISH_LENGTH ||
+                         (end->finish == FINISH_CANCELLED && r->outputs[i].n > 0);
+
+    if (stopped)
+        a->n_output = r->outputs[i].n;
+    else if (end->finish == FINISH_CANCELLED)
+        a->leave_us = r->now_us;
+}
+
+static void take_ends(struct replay *r)
+{
+    struct sched_end end;
+
+    while (sched_next_end(r->sched, &end)) {
+        collect_end(r, &end);
+        request_destroy(&end.request);
+        r->stats.n_ends++;
+    }
+}
+
+/* ---- a new run ---- */
+
+static bool is_believable(const struct replay_record *rec)
+{
+    const struct sched_options *s = &rec->sched;
+    const struct kv_manager_options *k = &rec->kv;
+
+    return s->policy <= SCHED_ADAPTIVE && s->preemption <= SCHED_SWAP && s->max_tenants > 0 &&
+           s->max_tenants <= MAX_REQUESTS && s->max_sequences > 0 &&
+           s->max_sequences <= s->max_requests && s->max_requests <= MAX_REQUESTS &&
+           s->max_context > 0 && s->max_context <= MAX_TOKENS && s->prefill_chunk > 0 &&
+           s->max_sequences <= s->max_batch_tokens && s->max_batch_tokens <= MAX_TOKENS &&
+           k->n_blocks > 0 && k->n_blocks <= MAX_BLOCKS && k->n_ram <= MAX_BLOCKS &&
+           k->n_file <= MAX_BLOCKS && (k->n_file == 0 || k->n_ram > 0) &&
+           k->max_sequences <= MAX_REQUESTS && k->max_table <= MAX_BLOCKS &&
+           k->max_table >= (s->max_context - 1) / BLOCK_TOKENS + 1 &&
+           (uint64_t)s->max_sequences * k->max_table <= 1u << 30 &&
+           (uint64_t)k->max_sequences * k->max_table <= 1u << 30 && k->critical_percent <= 100 &&
+           k->low_percent <= 100 && k->placement <= BLOCK_ROUND_ROBIN;
+}
+
+static int take_start(struct replay *r, struct replay_record *rec, char *err, size_t err_len)
+{
+    if (!is_believable(rec))
+        return fail(ERR_FORMAT, err, err_len, "the options make no sense");
+    end_run(r);
+    r->options = rec->sched;
+    r->kv_options = rec->kv;
+    r->eog = rec->tokens;
+    r->n_eog = rec->n_tokens;
+    rec->tokens = NULL;
+    r->stats.n_runs++;
+    r->tokens = mem_calloc(r->options.max_sequences, sizeof(*r->tokens));
+    if (r->tokens == NULL || kv_manager_create(&r->kv, &r->kv_options) < 0)
+        return no_memory(err, err_len);
+    r->options.kv = r->kv;
+    if (sched_create(&r->sched, &r->options) < 0)
+        return no_memory(err, err_len);
+    return 0;
+}
+
+/* ---- what the scheduler is told ---- */
+
+static int advance(struct replay *r, uint64_t now_us, char *err, size_t err_len)
+{
+    if (now_us < r->now_us)
+        return fail(ERR_FORMAT, err, err_len, "time goes backwards, from %" PRIu64 " to %" PRIu64,
+                    r->now_us, now_us);
+    r->now_us = now_us;
+    return 0;
+}
+
+static int take_post(struct replay *r, struct replay_record *rec, char *err, size_t err_len)
+{
+    const struct request *q = rec->request;
+
+    if (q->tenant >= r->options.max_tenants || q->arrival_us > rec->now_us)
+        return fail(ERR_FORMAT, err, err_len, "request %" PRIu64 " makes no sense", q->id);
+    if (q->id == 0 || is_known(r, q->id))
+        return fail(ERR_FORMAT, err, err_len, "request %" PRIu64 " is posted twice", q->id);
+    if (collect_arrival(r, q) < 0)
+        return no_memory(err, err_len);
+    r->stats.n_posts++;
+    if (sched_add(r->sched, rec->request, rec->now_us) == 0)
+        rec->request = NULL; /* else it was refused then, too: no plan has it */
+    return 0;
+}
+
+static int take_io_start(struct replay *r, const struct replay_record *rec, char *err,
+                         size_t err_len)
+{
+    struct swap_io io;
+    int i = 0;
+
+    if (r->has_moves)
+        return fail(ERR_FORMAT, err, err_len, "a transfer starts before the moves were done");
+    if (!sched_next_io(r->sched, &io))
+        return fail(ERR_INVAL, err, err_len, "a transfer of copy %" PRIu64
+                    " was started; the replay starts none", rec->id);
+    if (io.copy != rec->id || io.is_write != rec->is_write || io.n != rec->n_blocks)
+        return fail(ERR_INVAL, err, err_len, "the %s of copy %" PRIu64 " (%u blocks) was started; "
+                    "the replay starts the %s of copy %u (%u blocks)",
+                    rec->is_write ? "write" : "read", rec->id, rec->n_blocks,
+                    io.is_write ? "write" : "read", io.copy, io.n);
+    while (i + 1 < SWAP_MAX_IO && r->io_used[i])
+        i++;
+    r->io_used[i] = true;
+    r->io[i] = io.copy;
+    return 0;
+}
+
+static int take_io_done(struct replay *r, const struct replay_record *rec, char *err,
+                        size_t err_len)
+{
+    for (int i = 0; i < SWAP_MAX_IO; i++)
+        if (r->io_used[i] && r->io[i] == rec->id) {
+            r->io_used[i] = false;
+            sched_io_done(r->sched, r->io[i], rec->rc);
+            return 0;
+        }
+    return fail(ERR_FORMAT, err, err_len, "no transfer of copy %" PRIu64 " is under way", rec->id);
+}
+
+static bool is_eog(void *ud, int32_t token)
+{
+    const struct replay *r = ud;
+
+    for (uint32_t i = 0; i < r->n_eog; i++)
+        if (r->eog[i] == token)
+            return true;
+    return false;
+}
+
+static int take_commit(struct replay *r, const struct replay_record *rec, char *err,
+                       size_t err_len)
+{
+    uint32_t n = 0;
+
+    if (r->plan == NULL || r->plan->step != rec->id)
+        return fail(ERR_FORMAT, err, err_len, "step %" PRIu64 " is committed without a plan",
+                    rec->id);
+    for (uint32_t i = 0; i < r->plan->n_items; i++) {
+        const struct plan_item *item = &r->plan->items[i];
+
+        if (!item->wants_token)
+            continue;
+        if (n == rec->n_tokens)
+            return fail(ERR_FORMAT, err, err_len, "step %" PRIu64 " has too few tokens", rec->id);
+        r->tokens[i] = rec->tokens[n++];
+        if (collect_token(r, item->request->id, r->tokens[i]) < 0)
+            return no_memory(err, err_len);
+    }
+    if (n != rec->n_tokens)
+        return fail(ERR_FORMAT, err, err_len, "step %" PRIu64 " has too many tokens", rec->id);
+    r->plan = NULL;
+    r->stats.n_tokens += n;
+    sched_commit(r->sched, r->tokens, is_eog, r, rec->now_us);
+    return 0;
+}
+
+/* ---- plans ---- */
+
+static int compare_items(const struct plan *p, const struct replay_record *rec, char *err,
+                         size_t err_len)
+{
+    for (uint32_t i = 0; i < p->n_items && i < rec->n_items; i++) {
+        const struct plan_item *a = &p->items[i];
+        const struct replay_item *b = &rec->items[i];
+
+        if (a->request->id != b->request || a->first != b->first || a->n != b->n ||
+            a->wants_token != b->wants_token)
+            return fail(ERR_INVAL, err, err_len, "step %" PRIu64 ", item %u: the journal has %u "
+                        "tokens of request %" PRIu64 " from position %u, the replay %u of request "
+                        "%" PRIu64 " from position %u", rec->id, i, b->n, b->request, b->first,
+                        a->n, a->request->id, a->first);
+    }
+    if (p->n_items != rec->n_items)
+        return fail(ERR_INVAL, err, err_len, "step %" PRIu64 ": the journal has %u items, the "
+                    "replay %u", rec->id, rec->n_items, p->n_items);
+    return 0;
+}
+
+static int compare_lists(const struct plan *p, const struct replay_record *rec, char *err,
+                         size_t err_len)
+{
+    static const char *const names[] = {"admits", "preempts", "swaps out", "swaps in"};
+    const uint64_t *const ids[] = {p->admitted, p->preempted, p->swapped_out, p->swapped_in};
+    const uint32_t n[] = {p->n_admitted, p->n_preempted, p->n_swapped_out, p->n_swapped_in};
+
+    for (int k = 0; k < REPLAY_LISTS; k++) {
+        const struct replay_ids *list = &rec->lists[k];
+
+        if (n[k] != list->n)
+            return fail(ERR_INVAL, err, err_len, "step %" PRIu64 ": the journal %s %u, the replay "
+                        "%u", rec->id, names[k], list->n, n[k]);
+        for (uint32_t i = 0; i < n[k]; i++)
+            if (ids[k][i] != list->ids[i])
+                return fail(ERR_INVAL, err, err_len, "step %" PRIu64 ": the journal %s request %"
+                            PRIu64 ", the replay request %" PRIu64, rec->id, names[k],
+                            list->ids[i], ids[k][i]);
+    }
+    return 0;
+}
+
+static int take_plan(struct replay *r, const struct replay_record *rec, char *err, size_t err_len)
+{
+    const struct plan *p;
+    int rc;
+
+    if (r->plan != NULL)
+        return fail(ERR_FORMAT, err, err_len, "step %" PRIu64 " was not committed", r->plan->step);
+    if (r->has_moves)
+        return fail(ERR_FORMAT, err, err_len, "the moves of the plan before were not done");
+    r->limits = rec->limits;
+    if (rec->limits.costs.is_known)
+        r->costs = rec->limits.costs;
+    p = sched_plan(r->sched, rec->now_us, &r->limits);
+    rc = compare_items(p, rec, err, err_len);
+    if (rc == 0)
+        rc = compare_lists(p, rec, err, err_len);
+    if (rc < 0)
+        return rc;
+    if (p->step != rec->id)
+        return fail(ERR_INVAL, err, err_len, "the journal has step %" PRIu64 ", the replay step %"
+                    PRIu64, rec->id, p->step);
+    if (p->n_moves != rec->n_moves)
+        return fail(ERR_INVAL, err, err_len, "step %" PRIu64 ": the journal has %u moves, the "
+                    "replay %u", rec->id, rec->n_moves, p->n_moves);
+    r->plan = p->n_items > 0 ? p : NULL;
+    r->has_moves = p->n_moves > 0;
+    r->stats.n_plans++;
+    return 0;
+}
+
+/* ---- all of them ---- */
+
+static int take(struct replay *r, struct replay_record *rec, char *err, size_t err_len)
+{
+    switch (rec->kind) {
+    case REPLAY_START:
+        return take_start(r, rec, err, err_len);
+    case REPLAY_POST:
+        return take_post(r, rec, err, err_len);
+    case REPLAY_CANCEL:
+        r->stats.n_cancels++;
+        sched_cancel(r->sched, rec->id, rec->why, rec->now_us);
+        return 0;
+    case REPLAY_CANCEL_ALL:
+        r->stats.n_cancels++;
+        sched_cancel_all(r->sched, rec->why, rec->now_us);
+        return 0;
+    case REPLAY_PLAN:
+        return take_plan(r, rec, err, err_len);
+    case REPLAY_MOVES_DONE:
+        r->has_moves = false;
+        sched_moves_done(r->sched);
+        return 0;
+    case REPLAY_IO_START:
+        return take_io_start(r, rec, err, err_len);
+    case REPLAY_IO_DONE:
+        return take_io_done(r, rec, err, err_len);
+    case REPLAY_COMMIT:
+        return take_commit(r, rec, err, err_len);
+    case REPLAY_DROPPED:
+        return fail(ERR_FORMAT, err, err_len, "%" PRIu64 " lines are missing here: the journal's "
+                    "buffer was full; the run cannot be replayed any further", rec->id);
+    }
+    return fail(ERR_FORMAT, err, err_len, "unknown kind");
+}
+
+static bool has_time(enum replay_kind kind)
+{
+    return kind == REPLAY_POST || kind == REPLAY_CANCEL || kind == REPLAY_CANCEL_ALL ||
+           kind == REPLAY_PLAN || kind == REPLAY_COMMIT;
+}
+
+int replay_take(struct replay *r, struct replay_record *rec, char *err, size_t err_len)
+{
+    int rc = 0;
+
+    if (r->sched == NULL && rec->kind != REPLAY_START)
+        return fail(ERR_FORMAT, err, err_len, "the journal does not begin with a start");
+    if (r->plan != NULL && rec->kind != REPLAY_START && rec->kind != REPLAY_COMMIT &&
+        rec->kind != REPLAY_MOVES_DONE && rec->kind != REPLAY_IO_START &&
+        rec->kind != REPLAY_DROPPED)
+        return fail(ERR_FORMAT, err, err_len, "step %" PRIu64 " was not committed", r->plan->step);
+    if (has_time(rec->kind))
+        rc = advance(r, rec->now_us, err, err_len);
+    if (rc == 0)
+        rc = take(r, rec, err, err_len);
+    if (rc == 0)
+        take_ends(r);
+    return rc;
+}
+
+struct replay_stats replay_stats(const struct replay *r)
+{
+    return r->stats;
+}
+
+bool replay_traffic(struct replay *r, struct simulate_options *options,
+                    const struct simulate_arrival **arrivals, size_t *n)
+{
+    if (r->n_known == 0 || !r->costs.is_known)
+        return false;
+    for (size_t i = 0; i < r->n_known; i++) {
+        const struct output *o = &r->outputs[i];
+
+        r->arrivals[i].output = o->n == r->arrivals[i].n_output ? o->ids : NULL;
+    }
+    *options = (struct simulate_options){
+        .sched = r->options,
+        .kv = r->kv_options,
+        .truth = r->costs,
+        .target_us = r->limits.target_us,
+    };
+    options->sched.kv = NULL;
+    *arrivals = r->arrivals;
+    *n = r->n_known;
+    return true;
+}

@@ -1,0 +1,104 @@
+/* scheduler/replay.h - a run made again from its journal, plan by plan.
+ *
+ * A fresh scheduler and a fresh manager of blocks get the same calls at the same times, and every
+ * plan is compared with the one in the journal. The records are typed here; whoever reads the file
+ * makes them (server/cmd_replay_line.c). A record is checked before it is believed: a journal may
+ * have been edited or cut.
+ *
+ * Beside that the replay collects what a simulation of the same traffic needs: who came when, with
+ * which prompt, and what came out.
+ *
+ * Thread: any, one at a time.
+ * Memory: grows with the number of requests and, when arrivals are collected, with their tokens.
+ */
+#ifndef SCHEDULER_REPLAY_H
+#define SCHEDULER_REPLAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "scheduler/sched.h"
+#include "scheduler/simulate.h"
+
+enum replay_kind {
+    REPLAY_START = 0,
+    REPLAY_POST,
+    REPLAY_CANCEL,
+    REPLAY_CANCEL_ALL,
+    REPLAY_PLAN,
+    REPLAY_MOVES_DONE,
+    REPLAY_IO_START,
+    REPLAY_IO_DONE,
+    REPLAY_COMMIT,
+    REPLAY_DROPPED,
+};
+
+enum replay_list { /* of request ids, in a plan */
+    REPLAY_ADMITTED = 0,
+    REPLAY_PREEMPTED,
+    REPLAY_SWAPPED_OUT,
+    REPLAY_SWAPPED_IN,
+};
+#define REPLAY_LISTS 4
+
+struct replay_item {
+    uint64_t request;
+    uint32_t first, n;
+    bool wants_token;
+};
+
+struct replay_ids {
+    uint64_t *ids;
+    uint32_t n;
+};
+
+struct replay_record { /* which fields count depends on the kind; zero is the empty value */
+    enum replay_kind kind;
+    uint64_t id;     /* CANCEL: request; PLAN, COMMIT: step; IO_*: copy; DROPPED: how many */
+    uint64_t now_us; /* POST, CANCEL*, PLAN, COMMIT */
+    struct sched_options sched;   /* START */
+    struct kv_manager_options kv; /* START */
+    struct request *request;      /* POST */
+    enum finish why;              /* CANCEL* */
+    struct sched_limits limits;   /* PLAN */
+    struct replay_item *items;    /* PLAN */
+    uint32_t n_items;
+    struct replay_ids lists[REPLAY_LISTS]; /* PLAN */
+    uint32_t n_moves;             /* PLAN */
+    bool is_write;                /* IO_START */
+    uint32_t n_blocks;            /* IO_START */
+    int rc;                       /* IO_DONE */
+    int32_t *tokens;              /* START: ends of generation; COMMIT */
+    uint32_t n_tokens;
+};
+
+/* Frees what the record holds, and makes it empty. */
+void replay_record_release(struct replay_record *r);
+
+struct replay_stats {
+    uint64_t n_runs, n_posts, n_cancels, n_plans, n_tokens, n_ends;
+};
+
+struct replay;
+
+int replay_create(struct replay **out, bool collect);
+void replay_destroy(struct replay **r);
+
+/* Take the next record (its request and tokens may be taken out of it). A sentence in `err` with
+ * ERR_FORMAT: the record makes no sense here; ERR_INVAL: the plan is another one; ERR_NOMEM.
+ * After a failure the replay is only good for being destroyed. */
+int replay_take(struct replay *r, struct replay_record *record, char *err, size_t err_len);
+
+struct replay_stats replay_stats(const struct replay *r);
+
+/* Of the latest run, for a simulation: its options (truth = the latest costs that were known), and
+ * the arrivals, which stay the replay's. False: nothing to go by yet (no costs, no arrivals).
+ *
+ * A request that ended by itself yields the same tokens. One that timed out, or was still going on,
+ * would have gone on to max_tokens. One that was cancelled stops after the tokens it had; if it had
+ * none, its client leaves at the same time. */
+bool replay_traffic(struct replay *r, struct simulate_options *options,
+                    const struct simulate_arrival **arrivals, size_t *n);
+
+#endif

@@ -1,0 +1,128 @@
+/* scheduler/sched_claim.c - who goes first; see sched.h for the policies in words. */
+#include "scheduler/sched_state.h"
+
+#define TOKENS_PER_LEVEL 2048 /* adaptive: length that weighs as much as a level of priority */
+
+static bool has_levels(const struct sched *s)
+{
+    return s->opt.policy == SCHED_PRIORITY || s->opt.policy == SCHED_ADAPTIVE;
+}
+
+static uint64_t max_wait_us(const struct sched *s)
+{
+    return (uint64_t)s->opt.max_wait_ms * 1000;
+}
+
+static uint64_t min64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Microseconds of waiting that are worth n thousandths of a level. With ageing on. */
+static uint64_t worth_us(const struct sched *s, uint64_t n_milli)
+{
+    return min64(n_milli * 1000000 / s->opt.aging_milli, max_wait_us(s));
+}
+
+static uint64_t length_of(const struct request *r)
+{
+    return (uint64_t)r->n_prompt + r->max_tokens;
+}
+
+static struct order_key key_by_length(const struct sched *s, const struct request *r)
+{
+    const uint64_t n = length_of(r);
+
+    if (s->opt.aging_milli == 0)
+        return (struct order_key){.major = n};
+    return (struct order_key){.major = r->arrival_us + worth_us(s, n * 1000), .minor = n};
+}
+
+/* max_wait is added where a level is taken off, so that nothing goes below zero. */
+static struct order_key key_by_level(const struct sched *s, const struct request *r)
+{
+    const uint64_t levels = (uint64_t)(PRIORITY_CRITICAL - r->priority);
+    uint64_t due = r->deadline_us != 0 ? r->deadline_us : r->arrival_us + max_wait_us(s);
+
+    if (s->opt.aging_milli == 0) {
+        if (s->opt.policy == SCHED_ADAPTIVE)
+            due += length_of(r) * 1000;
+        return (struct order_key){.major = levels, .minor = due};
+    }
+    if (s->opt.policy == SCHED_ADAPTIVE)
+        due += worth_us(s, length_of(r) * 1000 / TOKENS_PER_LEVEL);
+    return (struct order_key){.major = due + worth_us(s, levels * 1000)};
+}
+
+struct order_key sched_key(const struct sched *s, const struct request *r, uint64_t ticket)
+{
+    struct order_key key = {0};
+
+    switch (s->opt.policy) {
+    case SCHED_FCFS:
+        break;
+    case SCHED_SJF:
+        key = key_by_length(s, r);
+        break;
+    case SCHED_PRIORITY:
+    case SCHED_ADAPTIVE:
+        key = key_by_level(s, r);
+        break;
+    }
+    key.ticket = ticket;
+    return key;
+}
+
+bool sched_claim_before(const struct sched *s, const struct seq *a, const struct seq *b)
+{
+    if (has_levels(s) && a->request->priority != b->request->priority)
+        return a->request->priority > b->request->priority;
+    return a->ticket < b->ticket;
+}
+
+bool sched_is_above(const struct sched *s, const struct seq *a, const struct seq *b)
+{
+    return has_levels(s) && a->request->priority > b->request->priority;
+}
+
+bool sched_outranks(const struct sched *s, const struct seq *a, const struct seq *b)
+{
+    return sched_is_above(s, a, b) && order_key_before(&a->node.key, &b->node.key);
+}
+
+/* Priority raised by whole levels of waiting, for the comparison between tenants. */
+static uint64_t level_of(const struct sched *s, const struct seq *seq)
+{
+    const struct request *r = seq->request;
+    const uint64_t waited = s->now_us > r->arrival_us ? s->now_us - r->arrival_us : 0;
+
+    if (!has_levels(s))
+        return 0;
+    return min64(r->priority + waited * s->opt.aging_milli / 1000000000, PRIORITY_CRITICAL);
+}
+
+bool sched_is_due_before(const struct sched *s, const struct seq *a, const struct seq *b)
+{
+    const uint64_t level_a = level_of(s, a), level_b = level_of(s, b);
+    const uint64_t service_a = s->tenants[a->request->tenant].service;
+    const uint64_t service_b = s->tenants[b->request->tenant].service;
+
+    if (level_a != level_b)
+        return level_a > level_b;
+    if (service_a != service_b)
+        return service_a < service_b;
+    return order_key_before(&a->node.key, &b->node.key);
+}
+
+struct seq *sched_next_waiting(const struct sched *s)
+{
+    struct seq *best = NULL;
+
+    for (uint32_t i = 0; i < s->n_tenants; i++) {
+        struct seq *first = order_first(&s->tenants[i].waiting);
+
+        if (first != NULL && (best == NULL || sched_is_due_before(s, first, best)))
+            best = first;
+    }
+    return best;
+}

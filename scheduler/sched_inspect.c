@@ -1,0 +1,212 @@
+/* scheduler/sched_inspect.c - what goes on inside, for statistics, /debug and checks. */
+#include "scheduler/sched_state.h"
+
+#include <string.h>
+
+/* ---- a request's outlook ---- */
+
+struct event_probe sched_probe(const struct sched *s, struct request *r, uint64_t now_us)
+{
+    const struct order_key key = sched_key(s, r, s->next_ticket);
+    const struct tenant *own = &s->tenants[r->tenant];
+    struct event_probe probe = {0};
+    uint32_t rank = order_rank(&own->waiting, &key) + own->n_held_back;
+
+    (void)now_us;
+    kv_key_extend(&r->key, r->n_prompt);
+    probe.n_cached = kv_manager_match(s->kv, &r->key, r->n_prompt - 1).n_tokens;
+    probe.n_ahead = rank;
+    for (uint32_t i = 0; i < s->n_tenants; i++) /* others take turns with it */
+        if (&s->tenants[i] != own)
+            probe.n_ahead += sched_min(order_n(&s->tenants[i].waiting), rank + 1);
+    return probe;
+}
+
+/* ---- statistics ---- */
+
+static void fill_kv(const struct sched *s, struct engine_stats *out)
+{
+    const struct kv_manager_stats kv = kv_manager_stats(s->kv);
+
+    out->blocks_total = kv.pool.n_blocks;
+    out->blocks_free = kv.pool.n_free;
+    out->blocks_held = kv.pool.n_held;
+    out->blocks_cached = kv.pool.n_cached;
+    out->blocks_pinned = kv.pool.n_pinned;
+    out->pressure = kv_manager_pressure(s->kv);
+    out->prefix_queries = kv.query_tokens;
+    out->prefix_hits = kv.hit_tokens;
+    out->prefix_evictions = kv.pool.n_evicted;
+    out->blocks_copied = kv.n_copied;
+    out->swap = kv.swap;
+}
+
+static void fill_running(const struct sched *s, struct engine_stats *out)
+{
+    out->running_prefill = out->running_left = 0;
+    out->streams = (struct step_work){0};
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        const struct seq *seq = s->running[i];
+        const struct request *r = seq->request;
+
+        out->running_prefill += seq_behind(seq) - 1;
+        out->running_left += r->n_prompt + r->max_tokens - seq->n_known;
+        if (seq_behind(seq) == 1) {
+            out->streams.n_decode++;
+            out->streams.kv_decode += seq->n_known;
+        }
+    }
+}
+
+void sched_fill_stats(const struct sched *s, struct engine_stats *out)
+{
+    out->n_running = s->n_running;
+    out->n_preempted = s->n_preempted;
+    out->n_swapped = kv_manager_stats(s->kv).swap.n_copies;
+    memcpy(out->n_waiting, s->n_waiting, sizeof(out->n_waiting));
+    memcpy(out->waiting_tokens, s->waiting_tokens, sizeof(out->waiting_tokens));
+    fill_kv(s, out);
+    fill_running(s, out);
+    out->prompt_tokens = s->prompt_tokens;
+    out->generation_tokens = s->generation_tokens;
+    out->recomputed_tokens = s->recomputed_tokens;
+    out->cached_tokens = s->cached_tokens;
+    out->preemptions_recompute = s->preemptions;
+    out->preemptions_swap = s->preemptions_swap;
+    out->swap_fallbacks = s->swap_fallbacks;
+    out->iterations = s->iterations;
+}
+
+/* ---- snapshots ---- */
+
+static enum snapshot_state state_of(const struct seq *seq)
+{
+    if (seq->state == SEQ_RUNNING)
+        return SNAPSHOT_RUNNING;
+    if (seq->state == SEQ_PREEMPTED)
+        return SNAPSHOT_PREEMPTED;
+    return seq->leader != NULL ? SNAPSHOT_FOLLOWING : SNAPSHOT_WAITING;
+}
+
+static void add_seq(const struct sched *s, const struct seq *seq, struct snapshot *out)
+{
+    const struct request *r = seq->request;
+    const uint64_t now = out->now_us;
+
+    if (out->n_seqs == out->max_seqs)
+        return;
+    out->seqs[out->n_seqs++] = (struct seq_info){
+        .id = r->id,
+        .state = state_of(seq),
+        .priority = r->priority,
+        .tenant = r->tenant,
+        .n_prompt = r->n_prompt,
+        .max_tokens = r->max_tokens,
+        .n_known = seq->n_known,
+        .n_done = seq->n_done,
+        .n_cached = seq->n_cached,
+        .n_blocks = seq->kv.table.n,
+        .n_preempted = seq->n_preempted,
+        .place = seq->kv.swap == SWAP_NONE ? -1 : (int)kv_manager_where(s->kv, &seq->kv),
+        .age_us = now > r->arrival_us ? now - r->arrival_us : 0,
+        .waited_us = seq_times(seq, now > r->arrival_us ? now : r->arrival_us).queue_us,
+        .deadline_in_us = r->deadline_us > now ? r->deadline_us - now : 0,
+    };
+}
+
+static void add_tenant(const struct tenant *t, uint32_t i, struct snapshot *out)
+{
+    if (t->weight == 0 || out->n_tenants == out->max_tenants)
+        return;
+    out->tenants[out->n_tenants++] = (struct tenant_info){
+        .tenant = i,
+        .weight = t->weight,
+        .n_running = t->n_running,
+        .n_waiting = order_n(&t->waiting) + t->n_held_back,
+        .service = t->n_tokens,
+    };
+}
+
+void sched_fill_snapshot(const struct sched *s, struct snapshot *out, uint64_t now_us)
+{
+    out->now_us = now_us;
+    out->n_seqs = out->n_tenants = 0;
+    for (uint32_t i = 0; i < s->n_running; i++)
+        add_seq(s, s->running[i], out);
+    for (uint32_t i = 0; i < s->n_tenants; i++) {
+        const struct order *o = &s->tenants[i].waiting;
+
+        add_tenant(&s->tenants[i], i, out);
+        for (struct seq *q = order_first(o); q != NULL; q = order_next(o, &q->node.key))
+            add_seq(s, q, out);
+    }
+    for (uint32_t i = 0; i < s->set.cap; i++)
+        if (s->set.all[i].request != NULL && s->set.all[i].leader != NULL)
+            add_seq(s, &s->set.all[i], out);
+    out->pressure = kv_manager_pressure(s->kv);
+    out->kv = kv_manager_stats(s->kv);
+    if (out->n_blocks == kv_manager_n_blocks(s->kv))
+        kv_manager_map(s->kv, out->map);
+}
+
+/* ---- checks ---- */
+
+static bool check_running(const struct sched *s)
+{
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        const struct seq *seq = s->running[i];
+
+        if (seq->state != SEQ_RUNNING || seq->n_done > seq->n_known ||
+            seq->kv.swap != SWAP_NONE || block_table_missing(&seq->kv.table, seq->n_done) > 0 ||
+            (i > 0 && sched_claim_before(s, seq, s->running[i - 1])))
+            return false;
+    }
+    return true;
+}
+
+/* A waiting sequence has no blocks, and computed tokens only where it has a copy. */
+static bool check_waiting(const struct sched *s, uint32_t *n_waiting, uint32_t *n_preempted)
+{
+    for (uint32_t i = 0; i < s->set.cap; i++) {
+        const struct seq *seq = &s->set.all[i];
+
+        if (seq->request == NULL || seq->state == SEQ_RUNNING)
+            continue;
+        if ((seq->state != SEQ_PENDING && seq->state != SEQ_PREEMPTED) ||
+            seq->slot != SEQ_NO_SLOT || seq->kv.table.n != 0 ||
+            (seq->n_done > 0) != (seq->kv.swap != SWAP_NONE) ||
+            (seq->node.size == 0) != (seq->leader != NULL))
+            return false;
+        ++*n_waiting;
+        *n_preempted += seq->state == SEQ_PREEMPTED;
+    }
+    return true;
+}
+
+/* The sum of all references in tables is the sum of holders, block by block. */
+static bool check_holders(const struct sched *s)
+{
+    const struct block_pool *pool = kv_manager_pool(s->kv);
+    uint64_t n_refs = 0, n_holders = 0;
+
+    for (uint32_t i = 0; i < s->n_running; i++)
+        n_refs += s->running[i]->kv.table.n;
+    for (block_id b = 1; b <= kv_manager_n_blocks(s->kv); b++)
+        n_holders += block_pool_holders(pool, b);
+    return n_refs == n_holders;
+}
+
+bool sched_check(const struct sched *s)
+{
+    uint32_t n_waiting = 0, n_preempted = 0, n_ordered = 0;
+
+    for (uint32_t i = 0; i < s->n_tenants; i++) {
+        n_ordered += order_n(&s->tenants[i].waiting) + s->tenants[i].n_held_back;
+        if (!order_check(&s->tenants[i].waiting))
+            return false;
+    }
+    return check_running(s) && check_waiting(s, &n_waiting, &n_preempted) &&
+           heap_check(&s->expiry) && n_waiting == s->n_waiting_all && n_waiting == n_ordered &&
+           n_preempted == s->n_preempted && s->n_running + s->n_slots == s->opt.max_sequences &&
+           s->set.n == s->n_running + n_waiting && check_holders(s) && kv_manager_check(s->kv);
+}

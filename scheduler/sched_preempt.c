@@ -1,0 +1,149 @@
+/* scheduler/sched_preempt.c - who has to go when memory is short, and how; see sched.h. */
+#include "scheduler/sched_state.h"
+
+#include <assert.h>
+
+/* ---- what it costs to bring a sequence back ---- */
+
+static uint64_t swap_back_ns(const struct sched *s, const struct seq *seq)
+{
+    const struct step_costs *c = &s->limits->costs;
+
+    return 2 * c->swap_ns * block_table_needed(seq->n_done);
+}
+
+/* Shared blocks stay with the others who hold them, so they are found again. */
+static uint64_t recompute_ns(const struct sched *s, const struct seq *seq)
+{
+    const struct step_costs *c = &s->limits->costs;
+    const uint32_t n = sched_min(kv_manager_n_exclusive(s->kv, &seq->kv) * BLOCK_TOKENS,
+                                 seq->n_done);
+
+    return step_costs_chunk_ns(c, seq->n_done - n, n);
+}
+
+/* Until something has been measured a copy is taken to be the cheaper way: it nearly always is. */
+static bool prefers_swap(const struct sched *s, const struct seq *seq)
+{
+    if (s->opt.preemption == SCHED_RECOMPUTE || seq->n_done == 0)
+        return false;
+    if (s->opt.preemption == SCHED_SWAP || !s->limits->costs.is_known)
+        return true;
+    return swap_back_ns(s, seq) <= recompute_ns(s, seq);
+}
+
+static uint64_t return_cost(const struct sched *s, const struct seq *seq)
+{
+    const bool can_swap = kv_manager_can_swap_out(s->kv, block_table_needed(seq->n_done));
+
+    if (!s->limits->costs.is_known)
+        return seq->n_done;
+    return can_swap && prefers_swap(s, seq) ? swap_back_ns(s, seq) : recompute_ns(s, seq);
+}
+
+/* ---- victims ---- */
+
+bool sched_is_spared(const struct sched *s, const struct seq *seq)
+{
+    return seq->n_preempted >= s->opt.max_preemptions;
+}
+
+/* The better victim: lower priority first, then the cheaper one, then the younger. Both are
+ * candidates, and `a` may be NULL. */
+static struct seq *better_victim(const struct sched *s, struct seq *a, struct seq *b)
+{
+    uint64_t cost_a, cost_b;
+
+    if (a == NULL)
+        return b;
+    if (sched_is_above(s, a, b) || sched_is_above(s, b, a))
+        return sched_is_above(s, a, b) ? b : a;
+    cost_a = return_cost(s, a);
+    cost_b = return_cost(s, b);
+    if (cost_a != cost_b)
+        return cost_a < cost_b ? a : b;
+    return sched_claim_before(s, a, b) ? b : a;
+}
+
+struct seq *sched_victim_for(const struct sched *s, const struct seq *newcomer)
+{
+    struct seq *best = NULL;
+
+    for (uint32_t i = s->n_running; i-- > 0 && sched_is_above(s, newcomer, s->running[i]);)
+        if (!sched_is_spared(s, s->running[i]) && sched_outranks(s, newcomer, s->running[i]))
+            best = better_victim(s, best, s->running[i]);
+    return best;
+}
+
+/* Who gives a block to a running sequence: a lower claim; one that is spared only to a strictly
+ * higher priority; nobody whose going makes no block available. */
+static struct seq *victim_below(const struct sched *s, const struct seq *seq)
+{
+    struct seq *best = NULL;
+
+    for (uint32_t i = s->n_running; i-- > 0 && s->running[i] != seq;) {
+        struct seq *v = s->running[i];
+
+        if (sched_is_spared(s, v) && !sched_outranks(s, seq, v))
+            continue;
+        if (kv_manager_n_exclusive(s->kv, &v->kv) > 0)
+            best = better_victim(s, best, v);
+    }
+    return best;
+}
+
+struct seq *sched_last_but(const struct sched *s, const struct seq *seq)
+{
+    for (uint32_t i = s->n_running; i-- > 0;)
+        if (s->running[i] != seq)
+            return s->running[i];
+    return NULL;
+}
+
+/* ---- the deed ---- */
+
+static void note(uint64_t *ids, uint32_t *n, uint32_t max, uint64_t id)
+{
+    if (*n < max)
+        ids[(*n)++] = id;
+}
+
+void sched_preempt(struct sched *s, struct seq *victim)
+{
+    const uint64_t id = victim->request->id;
+    const bool wants_swap = prefers_swap(s, victim);
+    bool swapped;
+
+    sched_drop_item(s, victim);
+    swapped = wants_swap && kv_manager_swap_out(s->kv, &victim->kv, victim->n_done) == 0;
+    sched_leave_running(s, victim);
+    if (swapped) {
+        s->preemptions_swap++;
+        note(s->swapped_out, &s->plan.n_swapped_out, s->opt.max_requests, id);
+    } else {
+        victim->n_done = 0;
+        s->preemptions++;
+        s->swap_fallbacks += wants_swap && s->opt.preemption != SCHED_RECOMPUTE &&
+                             kv_manager_stats(s->kv).swap.ram_slots > 0;
+    }
+    victim->n_preempted++;
+    victim->preempted_at_us = s->now_us;
+    seq_set_state(victim, SEQ_PREEMPTED);
+    sched_enter_waiting(s, victim);
+    note(s->preempted, &s->plan.n_preempted, s->opt.max_requests, id);
+}
+
+bool sched_make_room(struct sched *s, struct seq *seq, uint32_t to)
+{
+    while (kv_manager_grow(s->kv, &seq->kv, seq->n_done, to) < 0) {
+        struct seq *victim = victim_below(s, seq);
+
+        if (victim == NULL && s->running[0] == seq)
+            victim = sched_last_but(s, seq);
+        assert(victim != NULL || s->n_running > 1 || seq != s->running[0]);
+        sched_preempt(s, victim != NULL ? victim : seq);
+        if (victim == NULL)
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,100 @@
+/* scheduler/simulate.h - the scheduler in virtual time: what would have happened if.
+ *
+ * Takes the place of the loop and of the machine: the real sched.c with the real bookkeeping of
+ * blocks, steps that take what a given cost model says, transfers that take their modelled time,
+ * and the measured times fed back through cost.c as the loop does. No bytes are moved and nothing
+ * is computed. The same options and arrivals give the same results.
+ *
+ * Thread: any, one at a time.
+ * Memory: grows with the number of arrivals; prompts exist only while their request does.
+ */
+#ifndef SCHEDULER_SIMULATE_H
+#define SCHEDULER_SIMULATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "scheduler/sched.h"
+
+struct journal;
+struct simulate;
+
+struct simulate_arrival {
+    uint64_t at_us;
+    uint32_t n_prompt;
+    uint32_t max_tokens;
+    uint32_t n_output;     /* tokens that come: fewer than max_tokens means that it stops itself */
+    const int32_t *prompt; /* [n_prompt], or NULL: made up from `seed`; borrowed */
+    const int32_t *output; /* [n_output], or NULL; borrowed */
+    uint64_t seed;
+    uint64_t shared_seed;  /* the first n_shared made-up tokens come from this one */
+    uint32_t n_shared;
+    enum priority priority;
+    uint32_t tenant, weight; /* weight 0 counts as 1 */
+    uint64_t salt;
+    uint64_t deadline_us, queue_until_us; /* as in struct request */
+    uint64_t leave_us;     /* the client goes away at that time; 0 = never */
+    uint64_t leader;       /* 1 + the number of an earlier arrival, or 0 */
+    bool score_prompt;
+};
+
+struct simulate_result {
+    uint32_t n_ends;      /* 1 once it has ended; never more */
+    enum finish finish;   /* FINISH_ERROR also when the scheduler refused it */
+    uint64_t arrival_us;
+    uint64_t start_us, first_us, finish_us; /* since arrival; 0 = never, start and first */
+    uint64_t last_us;     /* time of the latest token */
+    uint64_t itl_max_us;
+    uint32_t n_tokens, n_preempted, n_cached;
+};
+
+struct simulate_options {
+    struct sched_options sched;   /* its kv is set by simulate_create() */
+    struct kv_manager_options kv;
+    struct step_costs truth;      /* what steps really take */
+    uint64_t target_us;
+    uint32_t noise_percent;       /* steps take up to so much more or less */
+    uint64_t seed;                /* of the noise */
+    uint32_t check_every;         /* steps between two sched_check(); 0 = never */
+    struct journal *journal;      /* gets what the loop's would get; may be NULL */
+    /* Called before the scheduler gets an arrival, and after one has ended; may be NULL. May add
+     * arrivals. */
+    void (*on_arrive)(void *ud, struct simulate *s, size_t i);
+    void (*on_end)(void *ud, struct simulate *s, size_t i);
+    void *ud;
+};
+
+int simulate_create(struct simulate **out, const struct simulate_options *options);
+void simulate_destroy(struct simulate **s);
+
+/* Returns the number of the arrival, from 0, or ERR_NOMEM. One that is in the past comes now. */
+int64_t simulate_add(struct simulate *s, const struct simulate_arrival *a);
+
+/* Run until everything has ended, or until that time. ERR_INTERNAL: an invariant was violated, or
+ * nothing moves although something waits; ERR_NOMEM. */
+int simulate_run(struct simulate *s, uint64_t until_us);
+
+uint64_t simulate_now(const struct simulate *s);
+size_t simulate_n(const struct simulate *s);
+const struct simulate_arrival *simulate_arrival(const struct simulate *s, size_t i);
+const struct simulate_result *simulate_result(const struct simulate *s, size_t i);
+/* Rows computed for a tenant so far. */
+uint64_t simulate_tenant_rows(const struct simulate *s, uint32_t tenant);
+/* As the loop publishes them, but for the histograms. */
+void simulate_stats(const struct simulate *s, struct engine_stats *out);
+
+struct simulate_summary {
+    size_t n_ended, n_timeout;
+    uint64_t ttft_p50_us, ttft_p99_us; /* of those that got a token */
+    uint64_t itl_p50_us, itl_p99_us;
+    uint64_t finish_us;                /* from the first arrival to the last end */
+    uint64_t n_preempted, n_recomputed; /* preemptions, tokens */
+    /* Jain's index over tenants of tokens per second of waiting: what a tenant got, divided by the
+     * times that its requests took, divided by its weight; in thousandths. */
+    uint32_t jain_milli;
+};
+
+int simulate_summarise(const struct simulate *s, struct simulate_summary *out); /* ERR_NOMEM */
+
+#endif

@@ -1,0 +1,70 @@
+/* scheduler/snapshot.h - a picture of the engine between two steps, for /debug.
+ *
+ * Taken only when somebody asks (queue_ask_snapshot). Plain data; the arrays belong to the queue.
+ *
+ * Thread: filled by the engine thread, then the I/O thread's until released.
+ * Memory: taken in snapshot_create().
+ */
+#ifndef SCHEDULER_SNAPSHOT_H
+#define SCHEDULER_SNAPSHOT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "scheduler/cost.h"
+#include "scheduler/request.h"
+
+#define SNAPSHOT_STEPS 128 /* plans that are remembered */
+
+enum snapshot_state { SNAPSHOT_WAITING = 0, SNAPSHOT_FOLLOWING, SNAPSHOT_RUNNING,
+                      SNAPSHOT_PREEMPTED };
+
+struct seq_info {
+    uint64_t id;
+    enum snapshot_state state; /* FOLLOWING: until the prompt of its leader is computed */
+    enum priority priority;
+    uint32_t tenant;
+    uint32_t n_prompt, max_tokens;
+    uint32_t n_known, n_done; /* tokens known, tokens computed (and kept, in blocks or swapped) */
+    uint32_t n_cached;        /* of the prompt, from the prefix cache */
+    uint32_t n_blocks;
+    uint32_t n_preempted;
+    int place;                /* enum swap_place of its copy, or -1 */
+    uint64_t age_us;          /* since arrival */
+    uint64_t waited_us;       /* of it in the queue */
+    uint64_t deadline_in_us;  /* 0 = none */
+};
+
+struct tenant_info {
+    uint32_t tenant, weight, n_running, n_waiting;
+    uint64_t service; /* tokens computed for it, cached ones not counted */
+};
+
+struct step_info {
+    uint64_t step, at_us; /* when it was planned, since the start of the engine's clock */
+    struct step_work work;
+    uint32_t n_sequences, n_admitted, n_preempted, n_swapped_out, n_swapped_in, n_moves;
+    uint64_t predicted_us, took_us; /* predicted 0: unknown */
+};
+
+struct snapshot {
+    uint64_t now_us;
+    uint32_t max_seqs, n_seqs;
+    struct seq_info *seqs; /* running ones first, by claim; the waiting ones in their order as far
+                            * as a single tenant goes */
+    uint32_t max_tenants, n_tenants;
+    struct tenant_info *tenants; /* those that have asked for anything yet */
+    uint32_t n_steps;
+    struct step_info steps[SNAPSHOT_STEPS]; /* oldest first */
+    struct step_costs costs;
+    uint32_t n_blocks;
+    char *map; /* [n_blocks], see kv_manager_map() */
+    enum kv_pressure pressure;
+    struct kv_manager_stats kv;
+};
+
+int snapshot_create(struct snapshot **out, uint32_t max_seqs, uint32_t max_tenants,
+                    uint32_t n_blocks);
+void snapshot_destroy(struct snapshot **s);
+
+#endif

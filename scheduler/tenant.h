@@ -1,0 +1,39 @@
+/* scheduler/tenant.h - a tenant's waiting requests, and how much has been done for it.
+ *
+ * Service is virtual time: tokens computed, divided by the weight, in units small enough for the
+ * largest weight. Whoever has had least goes first. A tenant that was idle starts at the least of
+ * the busy ones: idleness is not saved up (VTC: Sheng et al., "Fairness in Serving Large Language
+ * Models", 2024).
+ *
+ * Private to scheduler/.
+ *
+ * Thread: engine thread only.
+ * Memory: plain data.
+ */
+#ifndef SCHEDULER_TENANT_H
+#define SCHEDULER_TENANT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "scheduler/order.h"
+
+#define TENANT_UNIT 1048576u /* service of one token at weight 1 */
+
+struct tenant {
+    struct order waiting;
+    uint32_t n_running;
+    uint32_t n_held_back; /* followers that wait for their leader */
+    uint32_t weight;      /* of its latest request; 0 = never seen */
+    uint64_t service;
+    uint64_t n_tokens; /* computed for it */
+};
+
+bool tenant_is_busy(const struct tenant *t);
+
+/* A request of tenants[i] comes in: note the weight and lift the service if it was idle. */
+void tenant_arrive(struct tenant *tenants, uint32_t n, uint32_t i, uint32_t weight);
+
+void tenant_charge(struct tenant *t, uint32_t n_tokens);
+
+#endif

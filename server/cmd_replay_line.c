@@ -1,0 +1,361 @@
+/* server/cmd_replay_line.c - see cmd_replay_line.h; the format is in scheduler/journal.h. */
+#include "server/cmd_replay_line.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "scheduler/replay.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_EXACT ((uint64_t)1 << 53) /* a JSON number is a double */
+#define MAX_COST 1000000000000000u    /* keeps the sums of step_costs_ns within 64 bits */
+#define MAX_KV_COST 10000000000u
+
+struct line { /* the first thing that is wrong is kept */
+    int rc;
+    char *err;
+    size_t err_len;
+};
+
+static void wrong(struct line *l, const char *key, const char *what)
+{
+    if (l->rc < 0)
+        return;
+    l->rc = ERR_FORMAT;
+    snprintf(l->err, l->err_len, "\"%s\" %s", key, what);
+}
+
+static uint64_t value_of(struct line *l, const cJSON *v, const char *key, uint64_t max)
+{
+    const double d = cJSON_IsNumber(v) ? v->valuedouble : -1;
+    char what[64];
+
+    if (d >= 0 && d <= (double)max && d <= (double)MAX_EXACT && (double)(uint64_t)d == d)
+        return (uint64_t)d;
+    snprintf(what, sizeof(what), "is not a whole number from 0 to %" PRIu64,
+             max < MAX_EXACT ? max : MAX_EXACT);
+    wrong(l, key, what);
+    return 0;
+}
+
+static uint64_t want(struct line *l, const cJSON *o, const char *key, uint64_t max)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
+
+    if (v != NULL)
+        return value_of(l, v, key, max);
+    wrong(l, key, "is missing");
+    return 0;
+}
+
+static uint64_t may(struct line *l, const cJSON *o, const char *key, uint64_t max)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
+
+    return v != NULL ? value_of(l, v, key, max) : 0;
+}
+
+static uint32_t want32(struct line *l, const cJSON *o, const char *key)
+{
+    return (uint32_t)want(l, o, key, UINT32_MAX);
+}
+
+static const cJSON *want_array(struct line *l, const cJSON *o, const char *key)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
+
+    if (cJSON_IsArray(v))
+        return v;
+    wrong(l, key, "is not a list");
+    return NULL;
+}
+
+/* Room for the list's elements (one at least); NULL when something is wrong. */
+static void *room_for(struct line *l, const cJSON *array, size_t bytes, uint32_t *n)
+{
+    void *p;
+
+    *n = 0;
+    if (l->rc < 0)
+        return NULL;
+    *n = (uint32_t)cJSON_GetArraySize(array);
+    p = mem_calloc((size_t)*n + 1, bytes);
+    if (p == NULL)
+        l->rc = ERR_NOMEM;
+    return p;
+}
+
+static int32_t token_of(struct line *l, const cJSON *v, const char *key)
+{
+    const double d = cJSON_IsNumber(v) ? v->valuedouble : 0.5;
+
+    if (d >= INT32_MIN && d <= INT32_MAX && (double)(int32_t)d == d)
+        return (int32_t)d;
+    wrong(l, key, "holds something that is not a token");
+    return 0;
+}
+
+static int32_t *want_tokens(struct line *l, const cJSON *o, const char *key, uint32_t *n)
+{
+    const cJSON *array = want_array(l, o, key), *v = NULL;
+    int32_t *tokens = room_for(l, array, sizeof(*tokens), n);
+    uint32_t i = 0;
+
+    if (tokens != NULL)
+        cJSON_ArrayForEach(v, array)
+            tokens[i++] = token_of(l, v, key);
+    return tokens;
+}
+
+static void want_ids(struct line *l, const cJSON *o, const char *key, struct replay_ids *out)
+{
+    const cJSON *array = want_array(l, o, key), *v = NULL;
+    uint32_t i = 0;
+
+    out->ids = room_for(l, array, sizeof(*out->ids), &out->n);
+    if (out->ids != NULL)
+        cJSON_ArrayForEach(v, array)
+            out->ids[i++] = value_of(l, v, key, UINT64_MAX);
+}
+
+/* ---- the kinds ---- */
+
+static void parse_sched(struct line *l, const cJSON *o, struct sched_options *s)
+{
+    s->policy = (enum sched_policy)want(l, o, "policy", SCHED_ADAPTIVE);
+    s->preemption = (enum sched_preemption)want(l, o, "preemption", SCHED_SWAP);
+    s->aging_milli = want32(l, o, "aging_milli");
+    s->max_wait_ms = want32(l, o, "max_wait_ms");
+    s->max_preemptions = want32(l, o, "max_preemptions");
+    s->max_tenants = want32(l, o, "max_tenants");
+    s->max_sequences = want32(l, o, "max_sequences");
+    s->max_requests = want32(l, o, "max_requests");
+    s->max_context = want32(l, o, "max_context");
+    s->max_batch_tokens = want32(l, o, "max_batch_tokens");
+    s->prefill_chunk = want32(l, o, "prefill_chunk");
+}
+
+static void parse_kv(struct line *l, const cJSON *o, struct kv_manager_options *k)
+{
+    k->n_blocks = want32(l, o, "n_blocks");
+    k->placement = (enum block_placement)want(l, o, "placement", BLOCK_ROUND_ROBIN);
+    k->prefix_cache = want(l, o, "prefix_cache", 1) == 1;
+    k->n_ram = want32(l, o, "n_ram");
+    k->n_file = want32(l, o, "n_file");
+    k->max_sequences = want32(l, o, "max_sequences");
+    k->max_table = want32(l, o, "max_table");
+    k->low_percent = want32(l, o, "low_percent");
+    k->critical_percent = want32(l, o, "critical_percent");
+}
+
+static void parse_start(struct line *l, const cJSON *o, struct replay_record *r)
+{
+    if (r->id != 1)
+        wrong(l, "start", "is not 1: another version's journal");
+    parse_sched(l, cJSON_GetObjectItemCaseSensitive(o, "sched"), &r->sched);
+    parse_kv(l, cJSON_GetObjectItemCaseSensitive(o, "kv"), &r->kv);
+    r->tokens = want_tokens(l, o, "eog", &r->n_tokens);
+}
+
+static uint64_t parse_salt(struct line *l, const cJSON *o)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, "salt");
+    const char *text = cJSON_IsString(v) ? v->valuestring : "";
+    char *end;
+    uint64_t salt;
+
+    salt = strtoull(text, &end, 16);
+    if (*text == '\0' || *text == '-' || *end != '\0')
+        wrong(l, "salt", "is not a hexadecimal number");
+    return salt;
+}
+
+static void parse_stop(struct line *l, const cJSON *o, struct request *q)
+{
+    int32_t *stop = NULL;
+    uint32_t n = 0;
+
+    if (cJSON_HasObjectItem(o, "stop"))
+        stop = want_tokens(l, o, "stop", &n);
+    if (n > REQUEST_MAX_STOP_IDS)
+        wrong(l, "stop", "is too long");
+    else if (n > 0)
+        memcpy(q->stop_ids, stop, n * sizeof(*stop));
+    q->n_stop_ids = n;
+    mem_free(stop);
+}
+
+static void parse_request(struct line *l, const cJSON *o, struct request *q)
+{
+    q->arrival_us = want(l, o, "arrival", MAX_EXACT);
+    q->deadline_us = may(l, o, "deadline", MAX_EXACT);
+    q->queue_until_us = may(l, o, "queue_until", MAX_EXACT);
+    q->leader = may(l, o, "leader", MAX_EXACT);
+    q->priority = (enum priority)want(l, o, "priority", PRIORITY_CRITICAL);
+    q->tenant = (uint32_t)may(l, o, "tenant", UINT32_MAX);
+    q->weight = (uint32_t)want(l, o, "weight", REQUEST_MAX_WEIGHT);
+    q->key.salt = parse_salt(l, o);
+    q->min_tokens = (uint32_t)may(l, o, "min_tokens", UINT32_MAX);
+    q->ignore_eos = may(l, o, "ignore_eos", 1) == 1;
+    q->score_prompt = may(l, o, "score_prompt", 1) == 1;
+    parse_stop(l, o, q);
+}
+
+static void parse_post(struct line *l, const cJSON *o, struct replay_record *r)
+{
+    struct request_size size = {0};
+    int32_t *prompt = want_tokens(l, o, "prompt", &size.n_prompt);
+
+    size.max_tokens = (uint32_t)may(l, o, "max_tokens", INT32_MAX);
+    r->now_us = want(l, o, "now", MAX_EXACT);
+    if (size.n_prompt == 0)
+        wrong(l, "prompt", "is empty");
+    /* A line does not make us take much more memory than it has itself. */
+    if (size.max_tokens > 1u << 24)
+        wrong(l, "max_tokens", "is too large");
+    if (l->rc == 0)
+        l->rc = request_create(&r->request, &size);
+    if (l->rc == 0) {
+        memcpy(r->request->ids, prompt, size.n_prompt * sizeof(*prompt));
+        r->request->id = r->id;
+        parse_request(l, o, r->request);
+    }
+    mem_free(prompt);
+}
+
+static void parse_cancel(struct line *l, const cJSON *o, struct replay_record *r)
+{
+    const bool all = r->kind == REPLAY_CANCEL_ALL;
+
+    r->now_us = want(l, o, "now", MAX_EXACT);
+    r->why = (enum finish)(all ? r->id : want(l, o, "why", FINISH_ERROR));
+    if (r->why == FINISH_NONE || r->why > FINISH_ERROR)
+        wrong(l, "why", "is no reason to end");
+}
+
+static void parse_limits(struct line *l, const cJSON *o, struct sched_limits *out)
+{
+    const cJSON *costs = want_array(l, o, "costs");
+    uint64_t v[8];
+
+    out->target_us = want(l, o, "target", MAX_COST);
+    if (cJSON_GetArraySize(costs) != 8)
+        wrong(l, "costs", "does not hold 8 numbers");
+    for (int i = 0; i < 8 && l->rc == 0; i++)
+        v[i] = value_of(l, cJSON_GetArrayItem(costs, i), "costs",
+                        i == 0 ? 1 : i == 4 || i == 5 ? MAX_KV_COST : i == 1 ? MAX_COST
+                                                                             : 100000000000);
+    if (l->rc == 0)
+        out->costs = (struct step_costs){v[0] == 1, v[1], v[2], v[3], v[4], v[5], v[6], v[7]};
+}
+
+static void parse_item(struct line *l, const cJSON *array, struct replay_item *out)
+{
+    if (!cJSON_IsArray(array) || cJSON_GetArraySize(array) != 4) {
+        wrong(l, "items", "holds something that is no list of 4 numbers");
+        return;
+    }
+    out->request = value_of(l, cJSON_GetArrayItem(array, 0), "items", MAX_EXACT);
+    out->first = (uint32_t)value_of(l, cJSON_GetArrayItem(array, 1), "items", UINT32_MAX);
+    out->n = (uint32_t)value_of(l, cJSON_GetArrayItem(array, 2), "items", UINT32_MAX);
+    out->wants_token = value_of(l, cJSON_GetArrayItem(array, 3), "items", 1) == 1;
+}
+
+static void parse_plan(struct line *l, const cJSON *o, struct replay_record *r)
+{
+    const cJSON *items = want_array(l, o, "items"), *v = NULL;
+    uint32_t i = 0;
+
+    r->now_us = want(l, o, "now", MAX_EXACT);
+    parse_limits(l, o, &r->limits);
+    r->items = room_for(l, items, sizeof(*r->items), &r->n_items);
+    if (r->items != NULL)
+        cJSON_ArrayForEach(v, items)
+            parse_item(l, v, &r->items[i++]);
+    want_ids(l, o, "admitted", &r->lists[REPLAY_ADMITTED]);
+    want_ids(l, o, "preempted", &r->lists[REPLAY_PREEMPTED]);
+    want_ids(l, o, "swapped_out", &r->lists[REPLAY_SWAPPED_OUT]);
+    want_ids(l, o, "swapped_in", &r->lists[REPLAY_SWAPPED_IN]);
+    r->n_moves = want32(l, o, "moves");
+}
+
+static void parse_io_start(struct line *l, const cJSON *o, struct replay_record *r)
+{
+    r->is_write = want(l, o, "write", 1) == 1;
+    r->n_blocks = want32(l, o, "n");
+}
+
+static void parse_io_done(struct line *l, const cJSON *o, struct replay_record *r)
+{
+    const cJSON *rc = cJSON_GetObjectItemCaseSensitive(o, "rc");
+
+    r->rc = token_of(l, rc, "rc");
+    if (r->rc > 0)
+        wrong(l, "rc", "is above 0");
+}
+
+static void parse_commit(struct line *l, const cJSON *o, struct replay_record *r)
+{
+    r->now_us = want(l, o, "now", MAX_EXACT);
+    r->tokens = want_tokens(l, o, "tokens", &r->n_tokens);
+}
+
+static const struct {
+    const char *key;
+    void (*parse)(struct line *l, const cJSON *o, struct replay_record *r); /* NULL: no more keys */
+} kinds[] = {
+    [REPLAY_START] = {"start", parse_start},
+    [REPLAY_POST] = {"post", parse_post},
+    [REPLAY_CANCEL] = {"cancel", parse_cancel},
+    [REPLAY_CANCEL_ALL] = {"cancel_all", parse_cancel},
+    [REPLAY_PLAN] = {"plan", parse_plan},
+    [REPLAY_MOVES_DONE] = {"moves_done", NULL},
+    [REPLAY_IO_START] = {"io_start", parse_io_start},
+    [REPLAY_IO_DONE] = {"io_done", parse_io_done},
+    [REPLAY_COMMIT] = {"commit", parse_commit},
+    [REPLAY_DROPPED] = {"dropped", NULL},
+};
+
+/* The first key is the kind. */
+static void parse_object(struct line *l, const cJSON *o, struct replay_record *out)
+{
+    const char *key = cJSON_IsObject(o) && o->child != NULL ? o->child->string : "";
+
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+        if (strcmp(kinds[k].key, key) != 0)
+            continue;
+        out->kind = (enum replay_kind)k;
+        out->id = value_of(l, o->child, key, MAX_EXACT);
+        if (kinds[k].parse != NULL && l->rc == 0)
+            kinds[k].parse(l, o, out);
+        return;
+    }
+    l->rc = ERR_FORMAT;
+    snprintf(l->err, l->err_len, "this is no line of a journal");
+}
+
+int replay_line_parse(struct replay_record *out, const char *text, size_t n, char *err,
+                      size_t err_len)
+{
+    struct line l = {.err = err, .err_len = err_len};
+    const char *end = NULL;
+    cJSON *o = cJSON_ParseWithLengthOpts(text, n, &end, 0);
+
+    memset(out, 0, sizeof(*out));
+    if (o == NULL || end != text + n) {
+        l.rc = ERR_FORMAT;
+        snprintf(err, err_len, "this is no JSON object");
+    } else {
+        parse_object(&l, o, out);
+    }
+    cJSON_Delete(o);
+    if (l.rc == ERR_NOMEM || l.rc == ERR_LIMIT)
+        snprintf(err, err_len, "out of memory");
+    if (l.rc < 0)
+        replay_record_release(out);
+    return l.rc;
+}

@@ -1,0 +1,21 @@
+/* server/cmd_replay_line.h - a line of the journal as a typed record.
+ *
+ * Everything is checked for type and range; whether it makes sense where it stands is replay.h's
+ * affair.
+ *
+ * Thread: any.
+ * Memory: the record owns what it holds (replay_record_release).
+ */
+#ifndef SERVER_CMD_REPLAY_LINE_H
+#define SERVER_CMD_REPLAY_LINE_H
+
+#include <stddef.h>
+
+struct replay_record;
+
+/* The line without its newline. ERR_FORMAT with a sentence in `err`, or ERR_NOMEM; *out is empty
+ * then. */
+int replay_line_parse(struct replay_record *out, const char *text, size_t n, char *err,
+                      size_t err_len);
+
+#endif

@@ -1,0 +1,315 @@
+/* tests/golden/machine.h - a small random model and a whole engine around it, for tests of P1.
+ *
+ * The model has 4 layers with GQA, and its matrices use every packed weight type. The machine is
+ * what the program runs: queue, loop, scheduler, cache manager, swap tiers, runner. The test
+ * plays the I/O thread: it takes events and carries out the transfers of the swap tiers.
+ */
+#ifndef TESTS_GOLDEN_MACHINE_H
+#define TESTS_GOLDEN_MACHINE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <semaphore.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/gguf/gguf.h"
+#include "core/gguf/gguf_write.h"
+#include "core/model/model.h"
+#include "core/run/runner.h"
+#include "kvcache/kv_manager.h"
+#include "kvcache/kv_store.h"
+#include "kvcache/swap_store.h"
+#include "scheduler/loop.h"
+
+#define EMBD 256
+#define HEADS 8
+#define KV_HEADS 2
+#define HEAD_DIM 32
+#define FF 256
+#define VOCAB 331
+#define LAYERS 4
+#define CONTEXT 1024
+#define MAX_NEW 96
+#define N_TOP 3
+#define EOG 5
+#define MAX_ANSWERS 64
+
+/* ---- the model ---- */
+
+static float normal(uint64_t *rng)
+{
+    float sum = 0;
+
+    for (int i = 0; i < 4; i++) {
+        *rng = *rng * 6364136223846793005u + 1442695040888963407u;
+        sum += (float)(*rng >> 40) / 16777216.0f - 0.5f;
+    }
+    return sum * 1.7320508f; /* variance 1 */
+}
+
+static void add_tensor(struct gguf_writer *w, const char *name, enum block_type type, uint64_t cols,
+                       uint64_t rows, float scale, float offset)
+{
+    const uint64_t dims[2] = {cols, rows};
+    float *values = malloc(cols * rows * sizeof(*values));
+    uint64_t rng = 88172645463325252u;
+
+    for (const char *c = name; *c != '\0'; c++)
+        rng = rng * 31 + (uint64_t)*c;
+    for (uint64_t i = 0; i < cols * rows; i++)
+        values[i] = normal(&rng) * scale + offset;
+    gguf_writer_tensor(w, name, type, rows > 1 ? 2 : 1, dims, values);
+    free(values);
+}
+
+static void add_layer(struct gguf_writer *w, int layer)
+{
+    static const enum block_type types[] = {BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q6_K, BLOCK_F16,
+                                            BLOCK_Q4_0, BLOCK_BF16, BLOCK_F32};
+    static const struct {
+        const char *name;
+        uint64_t cols, rows;
+    } matrices[] = {
+        {"attn_q", EMBD, HEADS * HEAD_DIM},      {"attn_k", EMBD, KV_HEADS * HEAD_DIM},
+        {"attn_v", EMBD, KV_HEADS * HEAD_DIM},   {"attn_output", HEADS * HEAD_DIM, EMBD},
+        {"ffn_gate", EMBD, FF},                  {"ffn_up", EMBD, FF},
+        {"ffn_down", FF, EMBD},
+    };
+    char name[64];
+
+    for (int i = 0; i < 7; i++) {
+        snprintf(name, sizeof(name), "blk.%d.%s.weight", layer, matrices[i].name);
+        add_tensor(w, name, types[(i + 2 * layer) % 7], matrices[i].cols, matrices[i].rows,
+                   2.0f / sqrtf(EMBD), 0);
+    }
+    snprintf(name, sizeof(name), "blk.%d.attn_norm.weight", layer);
+    add_tensor(w, name, BLOCK_F32, EMBD, 1, 0.1f, 1);
+    snprintf(name, sizeof(name), "blk.%d.ffn_norm.weight", layer);
+    add_tensor(w, name, BLOCK_F32, EMBD, 1, 0.1f, 1);
+}
+
+static struct model *build_model(void)
+{
+    const struct model_options options = {.threads = 2};
+    struct gguf_writer *w;
+    struct gguf *g;
+    struct model *m;
+    uint8_t *data;
+    size_t bytes;
+    char err[512];
+
+    assert_int_equal(gguf_writer_create(&w), 0);
+    gguf_writer_str(w, "general.architecture", "llama");
+    gguf_writer_u32(w, "llama.block_count", LAYERS);
+    gguf_writer_u32(w, "llama.context_length", CONTEXT);
+    gguf_writer_u32(w, "llama.embedding_length", EMBD);
+    gguf_writer_u32(w, "llama.feed_forward_length", FF);
+    gguf_writer_u32(w, "llama.attention.head_count", HEADS);
+    gguf_writer_u32(w, "llama.attention.head_count_kv", KV_HEADS);
+    gguf_writer_f32(w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    add_tensor(w, "token_embd.weight", BLOCK_Q8_0, EMBD, VOCAB, 1, 0);
+    add_tensor(w, "output_norm.weight", BLOCK_F32, EMBD, 1, 0.1f, 1);
+    add_tensor(w, "output.weight", BLOCK_Q6_K, EMBD, VOCAB, 3.0f / sqrtf(EMBD), 0);
+    for (int i = 0; i < LAYERS; i++)
+        add_layer(w, i);
+    assert_int_equal(gguf_writer_finish(w, &data, &bytes), 0);
+    gguf_writer_destroy(&w);
+    if (gguf_open_memory(&g, "random model", data, bytes, err, sizeof(err)) < 0 ||
+        model_load(&m, g, &options, err, sizeof(err)) < 0)
+        fail_msg("%s", err);
+    gguf_close(&g);
+    mem_free(data);
+    return m;
+}
+
+/* ---- what a request yields ---- */
+
+struct answer {
+    uint32_t n_tokens, n_scores;
+    int32_t tokens[MAX_NEW];
+    float logprobs[MAX_NEW];
+    struct top_logprob top[MAX_NEW][N_TOP];
+    float scores[CONTEXT];
+    enum finish finish;
+    uint32_t n_ends;
+    uint32_t n_cached;
+};
+
+/* ---- the machine ---- */
+
+struct setup {
+    uint32_t chunk, threads, n_blocks, max_sequences;
+    enum kern_isa isa;
+    bool alone;         /* one request after the other */
+    bool two_waves;     /* the second half comes when the first is decoding */
+    bool prefix_cache;
+    enum sched_preemption preemption;
+    uint32_t n_ram, n_file; /* swap slots */
+    uint32_t n_writes_ok;   /* transfers to the file that succeed before the disk is "full" */
+};
+
+struct machine {
+    struct setup setup;
+    struct kv_manager_options kv_options;
+    struct kv_manager *manager;
+    struct kv_store *kv;
+    struct swap_store *swap;
+    uint32_t n_writes;
+    char path[64];
+    struct runner *runner;
+    struct queue *queue;
+    struct loop *loop;
+    sem_t wake;
+    struct answer *answers; /* by request id - 1 */
+    uint32_t n_ended;
+};
+
+static void on_wake(void *ud)
+{
+    sem_post(ud);
+}
+
+static void take_event(struct machine *m, const struct event *e)
+{
+    struct answer *a = &m->answers[e->request - 1];
+
+    switch (e->kind) {
+    case EVENT_TOKEN:
+        assert_int_equal(e->pos, a->n_tokens); /* in order, none twice (T5) */
+        a->tokens[a->n_tokens] = e->token;
+        a->logprobs[a->n_tokens] = e->logprob;
+        assert_int_equal(e->n_top, N_TOP);
+        memcpy(a->top[a->n_tokens++], e->top, sizeof(a->top[0]));
+        break;
+    case EVENT_SCORE:
+        assert_int_equal(e->pos, ++a->n_scores);
+        a->scores[e->pos] = e->logprob;
+        break;
+    case EVENT_END:
+        a->finish = e->finish;
+        a->n_ends++;
+        a->n_cached = e->times.n_cached;
+        m->n_ended++;
+        break;
+    }
+}
+
+/* What the I/O thread does with libuv's pool; a full disk is played here. */
+static void carry_out(struct machine *m)
+{
+    struct swap_io io;
+
+    while (queue_take_io(m->queue, &io)) {
+        const uint64_t from = clock_us();
+        int rc;
+
+        if (io.is_write && m->n_writes++ >= m->setup.n_writes_ok)
+            rc = ERR_IO;
+        else if (io.is_write)
+            rc = swap_store_write(m->swap, io.n, io.ram, io.file);
+        else
+            rc = swap_store_read(m->swap, io.n, io.ram, io.file);
+        queue_io_done(m->queue, io.copy, rc, io.n, clock_us() - from);
+    }
+}
+
+/* Take events until n requests have ended in all, or any has n_tokens tokens. */
+static void wait_for(struct machine *m, uint32_t n, uint32_t n_tokens)
+{
+    struct event events[32];
+
+    while (m->n_ended < n) {
+        const size_t got = queue_take_events(m->queue, events, 32);
+
+        carry_out(m);
+        for (size_t i = 0; i < got; i++)
+            take_event(m, &events[i]);
+        if (got > 0 && events[0].kind == EVENT_TOKEN && events[0].pos >= n_tokens)
+            return;
+        if (got == 0)
+            sem_wait(&m->wake);
+    }
+}
+
+static void build_cache(struct machine *m)
+{
+    const struct setup *s = &m->setup;
+    const struct kv_shape shape = {LAYERS, KV_HEADS, HEAD_DIM};
+    struct swap_store_options so = {.block_bytes = kv_store_block_bytes(&shape),
+                                    .n_ram = s->n_ram, .n_file = s->n_file, .path = m->path};
+    char err[256];
+
+    m->kv_options = (struct kv_manager_options){
+        .n_blocks = s->n_blocks, .prefix_cache = s->prefix_cache, .n_ram = s->n_ram,
+        .n_file = s->n_file, .max_sequences = 64, .max_table = CONTEXT / BLOCK_TOKENS,
+        .low_percent = 30, .critical_percent = 10};
+    assert_int_equal(kv_manager_create(&m->manager, &m->kv_options), 0);
+    assert_int_equal(kv_store_create(&m->kv, &shape, s->n_blocks), 0);
+    memset(m->kv->data, 0xff, m->kv->bytes); /* NaN wherever nothing was written */
+    snprintf(m->path, sizeof(m->path), "/tmp/quire-golden-%d.swap", (int)getpid());
+    if (s->n_ram > 0 && swap_store_open(&m->swap, &so, err, sizeof(err)) < 0)
+        fail_msg("%s", err);
+}
+
+static void build_machine(struct machine *m, const struct model *model, const struct setup *s,
+                          struct answer *answers)
+{
+    static const int32_t eog[] = {EOG};
+    struct runner_options ro = {.model = model, .isa = s->isa, .threads = s->threads,
+                                .max_rows = 600, .eog = eog, .n_eog = 1};
+    struct loop_options lo = {.eog = eog, .n_eog = 1, .step_target_ms = 0};
+    struct queue_options qo = {.max_outstanding = 64, .max_events = 4096, .max_tenants = 1,
+                               .n_blocks = s->n_blocks, .wake = on_wake, .wake_ud = &m->wake};
+    char err[256];
+
+    *m = (struct machine){.setup = *s, .answers = answers};
+    sem_init(&m->wake, 0, 0);
+    build_cache(m);
+    ro.kv = m->kv;
+    assert_int_equal(runner_create(&m->runner, &ro, err, sizeof(err)), 0);
+    assert_int_equal(queue_create(&m->queue, &qo), 0);
+    lo.queue = m->queue;
+    lo.runner = m->runner;
+    lo.kv = m->kv;
+    lo.swap = m->swap;
+    lo.kv_options = &m->kv_options;
+    sched_options_default(&lo.sched);
+    lo.sched.kv = m->manager;
+    lo.sched.preemption = s->preemption;
+    lo.sched.max_sequences = s->max_sequences;
+    lo.sched.max_requests = 64;
+    lo.sched.max_context = CONTEXT;
+    lo.sched.max_batch_tokens = 600;
+    lo.sched.prefill_chunk = s->chunk;
+    assert_int_equal(loop_create(&m->loop, &lo), 0);
+    assert_int_equal(loop_start(m->loop), 0);
+}
+
+static void tear_down(struct machine *m)
+{
+    queue_close(m->queue, false);
+    loop_join(m->loop);
+    assert_int_equal(kv_manager_stats(m->manager).pool.n_held, 0);
+    assert_true(kv_manager_check(m->manager));
+    carry_out(m);
+    loop_destroy(&m->loop);
+    queue_destroy(&m->queue);
+    runner_destroy(&m->runner);
+    kv_manager_destroy(&m->manager);
+    kv_store_destroy(&m->kv);
+    swap_store_close(&m->swap);
+    sem_destroy(&m->wake);
+}
+
+#endif
