@@ -412,6 +412,28 @@ static void forks_keep_their_blocks(void **state)
     kv_manager_destroy(&m);
 }
 
+/* Blocks that a fork shared before they were entered count as entered for both. */
+static void forks_enter_together(void **state)
+{
+    struct kv_manager *m = new_manager(8, 0, 0);
+    struct seq a, b;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, MAX_TOKENS, 0);
+    assert_int_equal(grow(m, &a, 32), 0);
+    kv_manager_fork(m, &b.kv, &a.kv, 32);
+    kv_manager_commit(m, &a.kv, &a.key, 32);
+    assert_int_equal(a.kv.n_indexed, 2);
+    kv_manager_commit(m, &b.kv, &b.key, 32);
+    assert_int_equal(b.kv.n_indexed, 2);
+    assert_memory_equal(a.blocks, b.blocks, 2 * sizeof(block_id));
+    assert_int_equal(kv_manager_stats(m).n_indexed, 2);
+    release(m, &a);
+    release(m, &b);
+    kv_manager_destroy(&m);
+}
+
 /* Going back behind what is in the index: everything from there on is replaced. */
 static void writing_may_go_back(void **state)
 {
@@ -755,6 +777,43 @@ static void copies_need_a_move(void **state)
     kv_manager_destroy(&m);
 }
 
+/* P5: nothing below kv_manager_create() allocates; in a debug build the guard would abort. */
+static void steps_allocate_nothing(void **state)
+{
+    struct kv_manager *m = new_manager(6, 4, 4);
+    struct seq a, b;
+    struct swap_io io;
+    int rc[4];
+    bool has_io;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, 20, 99);
+    mem_guard_begin("kvcache");
+    rc[0] = kv_manager_grow(m, &a.kv, 0, 48);
+    kv_manager_commit(m, &a.kv, &a.key, 48);
+    b.n_done = kv_manager_attach(m, &b.kv, &b.key, 40);
+    rc[1] = kv_manager_swap_out(m, &a.kv, 48);
+    rc[2] = kv_manager_grow(m, &b.kv, b.n_done, 96);
+    kv_manager_moves_done(m);
+    has_io = kv_manager_next_io(m, &io);
+    kv_manager_io_done(m, io.copy, 0);
+    kv_manager_release(m, &b.kv);
+    kv_manager_fetch(m, &a.kv);
+    has_io = has_io && kv_manager_next_io(m, &io);
+    kv_manager_io_done(m, io.copy, 0);
+    rc[3] = kv_manager_swap_in(m, &a.kv, &a.key, 48);
+    kv_manager_fork(m, &b.kv, &a.kv, 40);
+    kv_manager_release(m, &a.kv);
+    kv_manager_release(m, &b.kv);
+    mem_guard_end();
+    assert_true(has_io);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(rc[i], 0);
+    check(m);
+    kv_manager_destroy(&m);
+}
+
 static void creation_survives_lack_of_memory(void **state)
 {
     struct kv_manager_options o = {.n_blocks = 4, .prefix_cache = true, .n_ram = 2,
@@ -798,6 +857,7 @@ int main(void)
         cmocka_unit_test(indexed_blocks_are_never_written),
         cmocka_unit_test(copy_on_write_needs_a_block),
         cmocka_unit_test(forks_keep_their_blocks),
+        cmocka_unit_test(forks_enter_together),
         cmocka_unit_test(writing_may_go_back),
         cmocka_unit_test(grows_all_or_nothing),
         cmocka_unit_test(evicts_tails_first),
@@ -810,6 +870,7 @@ int main(void)
         cmocka_unit_test(swap_in_waits_for_the_file),
         cmocka_unit_test(moves_have_a_limit),
         cmocka_unit_test(copies_need_a_move),
+        cmocka_unit_test(steps_allocate_nothing),
         cmocka_unit_test(creation_survives_lack_of_memory),
     };
 
