@@ -26,10 +26,10 @@ static uint32_t rnd(uint32_t n)
     return sim_rnd(&rng, n);
 }
 
-/* Every operation of a short run is followed by a whole check, every 16th of a long one. */
+/* Every operation is followed by a whole check, in runs of many millions every 16th. */
 static bool is_check_due(uint64_t ops)
 {
-    return ops < 1000000 || rnd(16) == 0;
+    return ops < 5000000 || rnd(16) == 0;
 }
 
 /* ---- pool ---- */
