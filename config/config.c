@@ -479,7 +479,7 @@ void config_print(const struct config *c, FILE *out)
     }
 }
 
-#define HELP_COLUMN 22
+#define HELP_COLUMN 25
 #define HELP_WIDTH 80
 
 /* The text from HELP_COLUMN on, broken between words. */
@@ -527,7 +527,7 @@ void config_print_help(FILE *out)
         snprintf(text, sizeof(text), "%s%s%s%s%s%s%s", o->help, value[0] != '\0' ? " [" : "", value,
                  value[0] != '\0' ? "]" : "", o->words != NULL ? " (" : "",
                  o->words != NULL ? o->words : "", o->words != NULL ? ")" : "");
-        fprintf(out, "  %-19s ", flag);
+        fprintf(out, "  %-22s ", flag);
         print_wrapped(text, out);
     }
     config_release(&c);

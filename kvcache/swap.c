@@ -18,6 +18,7 @@ struct copy {
     struct list link; /* in one of the lists of struct swap, or in none */
     enum swap_place place;
     uint32_t n;         /* blocks; 0: not in use */
+    uint64_t age;       /* counts up with swap_add() */
     bool is_dropped;    /* exists only until its I/O has ended */
     bool is_wanted;     /* asked for by swap_fetch(): stays in RAM */
     uint32_t *ram, *file; /* [n] slots, as far as `place` says that it has some */
@@ -33,6 +34,7 @@ struct swap {
     uint32_t n_to_read, n_under_way;
     uint32_t n_leaving;      /* RAM slots of copies that are being written */
     uint32_t pause;          /* swap_add() calls until writing is tried again */
+    uint64_t last_age;
     struct copy *copies;     /* [max_copies] */
     uint32_t *slots;         /* the copies' slot lists, one allocation */
     uint8_t *seen;           /* [n_ram + n_file] scratch of swap_check() */
@@ -175,6 +177,7 @@ int64_t swap_add(struct swap *s, uint32_t n, const uint32_t **ram)
     id_set_remove(&s->free_copies, (uint32_t)(c - s->copies));
     c->n = n;
     c->place = SWAP_RAM;
+    c->age = ++s->last_age;
     take_slots(&s->free_ram, n, c->ram);
     list_push_back(&s->in_ram, &c->link);
     s->stats.n_copies++;
@@ -311,8 +314,17 @@ bool swap_next_io(struct swap *s, struct swap_io *out)
     return start_io(s, c, out);
 }
 
-/* A copy that stays in RAM after a write that failed is still the oldest; one that was asked for
- * is not written again. */
+/* Back among those that may be written, by its age: nearly always it is the oldest. */
+static void enter_in_ram(struct swap *s, struct copy *c)
+{
+    struct list *at = s->in_ram.next;
+
+    while (at != &s->in_ram && list_entry(at, struct copy, link)->age < c->age)
+        at = at->next;
+    list_push_back(at, &c->link);
+}
+
+/* A copy that was asked for stays in RAM and is not written again. */
 static void write_done(struct swap *s, struct copy *c, bool failed)
 {
     s->n_leaving -= c->n;
@@ -332,7 +344,7 @@ static void write_done(struct swap *s, struct copy *c, bool failed)
     give_slots(&s->free_file, c->n, c->file);
     c->place = SWAP_RAM;
     if (!c->is_wanted)
-        list_push_front(&s->in_ram, &c->link);
+        enter_in_ram(s, c);
 }
 
 static void read_done(struct swap *s, struct copy *c, bool failed)

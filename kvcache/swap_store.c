@@ -126,17 +126,14 @@ static int open_file(struct swap_store *s, const char *path, char *err, size_t e
 {
     int fd = ERR_AGAIN;
 
+    s->path = mem_strdup(path); /* before there is a file to be removed */
+    if (s->path == NULL)
+        return fail(ERR_NOMEM, err, err_len, "no memory for the path of %s", path);
     for (int i = 0; i < OPEN_TRIALS && fd == ERR_AGAIN; i++)
         fd = open_locked(path, err, err_len);
     if (fd < 0)
         return fd == ERR_AGAIN ? ERR_BUSY : fd;
     s->fd = fd;
-    s->path = mem_strdup(path);
-    if (s->path == NULL) {
-        close(fd); /* what was there is still whole */
-        s->fd = -1;
-        return fail(ERR_NOMEM, err, err_len, "no memory for the path of %s", path);
-    }
     if (write_header(s) < 0)
         return fail(ERR_IO, err, err_len, "cannot write %s: %s", path, strerror(errno));
     return 0;

@@ -80,9 +80,14 @@ bool sched_claim_before(const struct sched *s, const struct seq *a, const struct
     return a->ticket < b->ticket;
 }
 
-bool sched_outranks(const struct sched *s, const struct seq *a, const struct seq *b)
+bool sched_is_above(const struct sched *s, const struct seq *a, const struct seq *b)
 {
     return has_levels(s) && a->request->priority > b->request->priority;
+}
+
+bool sched_outranks(const struct sched *s, const struct seq *a, const struct seq *b)
+{
+    return sched_is_above(s, a, b) && order_key_before(&a->node.key, &b->node.key);
 }
 
 /* Priority raised by whole levels of waiting, for the comparison between tenants. */
@@ -98,16 +103,14 @@ static uint64_t level_of(const struct sched *s, const struct seq *seq)
 
 bool sched_is_due_before(const struct sched *s, const struct seq *a, const struct seq *b)
 {
-    const struct tenant *ta = &s->tenants[a->request->tenant], *tb = &s->tenants[b->request->tenant];
+    const uint64_t level_a = level_of(s, a), level_b = level_of(s, b);
+    const uint64_t service_a = s->tenants[a->request->tenant].service;
+    const uint64_t service_b = s->tenants[b->request->tenant].service;
 
-    if (ta != tb) {
-        const uint64_t la = level_of(s, a), lb = level_of(s, b);
-
-        if (la != lb)
-            return la > lb;
-        if (ta->service != tb->service)
-            return ta->service < tb->service;
-    }
+    if (level_a != level_b)
+        return level_a > level_b;
+    if (service_a != service_b)
+        return service_a < service_b;
     return order_key_before(&a->node.key, &b->node.key);
 }
 

@@ -335,6 +335,9 @@ static void start_seq(struct sched *s, struct seq *seq)
     if (parent != NULL) {
         kv_manager_fork(s->kv, &seq->kv, &parent->kv, r->n_prompt - 1);
         seq->n_done = r->n_prompt - 1;
+        /* Part at once: the parent may write into the last block in this very step. The block for
+         * that was counted; should it be missing all the same, plan_chunk() tries again. */
+        (void)kv_manager_grow(s->kv, &seq->kv, seq->n_done, seq->n_done + 1);
     } else {
         seq->n_done = kv_manager_attach(s->kv, &seq->kv, &r->key, reusable(seq));
     }

@@ -56,8 +56,8 @@ static struct seq *better_victim(const struct sched *s, struct seq *a, struct se
 
     if (a == NULL)
         return b;
-    if (sched_outranks(s, a, b) || sched_outranks(s, b, a))
-        return sched_outranks(s, a, b) ? b : a;
+    if (sched_is_above(s, a, b) || sched_is_above(s, b, a))
+        return sched_is_above(s, a, b) ? b : a;
     cost_a = return_cost(s, a);
     cost_b = return_cost(s, b);
     if (cost_a != cost_b)
@@ -69,8 +69,8 @@ struct seq *sched_victim_for(const struct sched *s, const struct seq *newcomer)
 {
     struct seq *best = NULL;
 
-    for (uint32_t i = s->n_running; i-- > 0 && sched_outranks(s, newcomer, s->running[i]);)
-        if (!sched_is_spared(s, s->running[i]))
+    for (uint32_t i = s->n_running; i-- > 0 && sched_is_above(s, newcomer, s->running[i]);)
+        if (!sched_is_spared(s, s->running[i]) && sched_outranks(s, newcomer, s->running[i]))
             best = better_victim(s, best, s->running[i]);
     return best;
 }

@@ -58,7 +58,10 @@ struct sched {
 struct order_key sched_key(const struct sched *s, const struct request *r, uint64_t ticket);
 /* Does a go before b among the running? Priority where the policy has any, then arrival. */
 bool sched_claim_before(const struct sched *s, const struct seq *a, const struct seq *b);
-/* Strictly higher priority, the only claim that may throw out for an admission. */
+/* A strictly higher level of priority. */
+bool sched_is_above(const struct sched *s, const struct seq *a, const struct seq *b);
+/* That, and it also goes first in the waiting order, so that what has waited long is not thrown out
+ * as soon as it runs: the only claim that may throw out for an admission. */
 bool sched_outranks(const struct sched *s, const struct seq *a, const struct seq *b);
 /* The order between tenants: level, service, key. */
 bool sched_is_due_before(const struct sched *s, const struct seq *a, const struct seq *b);

@@ -136,6 +136,30 @@ static void render_prompt_ids(struct choice *c, struct buf *out)
     buf_add_char(out, ']');
 }
 
+static double ms(uint64_t us)
+{
+    return (double)us / 1e3;
+}
+
+/* Where the time went. What is left over is the way between the engine and here; the parts add up
+ * to the total. */
+static void render_timings(const struct choice *c, struct buf *out)
+{
+    const struct event_times *t = &c->times;
+    const uint64_t known = t->queue_us + t->prefill_us + t->decode_us + t->preempted_us;
+    const uint64_t total = c->total_us > known ? c->total_us : known;
+
+    buf_printf(out,
+               ",\"timings\":{\"queue_ms\":%.3f,\"prefill_ms\":%.3f,\"decode_ms\":%.3f,"
+               "\"preempted_ms\":%.3f,\"delivery_ms\":%.3f,\"total_ms\":%.3f,",
+               ms(t->queue_us), ms(t->prefill_us), ms(t->decode_us), ms(t->preempted_us),
+               ms(total - known), ms(total));
+    buf_printf(out,
+               "\"n_preempted\":%u,\"prompt_tokens\":%zu,\"cached_tokens\":%u,"
+               "\"completion_tokens\":%u}",
+               t->n_preempted, c->prompt->ids.n, t->n_cached, c->n_tokens);
+}
+
 void choice_render(struct choice *c, struct buf *out)
 {
     buf_printf(out, "{\"index\":%u,\"text\":", c->index);
@@ -152,6 +176,8 @@ void choice_render(struct choice *c, struct buf *out)
         buf_printf(out, ",\"token_ids\":[%s]", c->ids.len > 0 ? c->ids.data : "");
         render_prompt_ids(c, out);
     }
+    if (c->rules->wants_timings && c->finish != FINISH_NONE)
+        render_timings(c, out);
     buf_add_char(out, '}');
     buf_clear(&c->text);
     buf_clear(&c->ids);

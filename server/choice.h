@@ -25,12 +25,14 @@ struct prompt { /* one prompt of the request, shared by its n choices */
     bool is_text;       /* was given as a string */
     bool has_added_bos; /* ids[0] was not written by the client */
     bool at_start;      /* nothing in it is text: the completion begins one */
+    uint64_t hash;      /* of the ids */
+    uint32_t twin;      /* the first prompt of the request with the same ids: itself, if none is */
 };
 
 struct choice_rules { /* the same for all choices of a request */
     const struct tokenizer *tokenizer;
     const struct stop_list *stop;
-    bool echo, wants_logprobs, wants_ids;
+    bool echo, wants_logprobs, wants_ids, wants_timings;
     uint32_t min_tokens; /* stop strings count from here on */
 };
 
@@ -49,6 +51,8 @@ struct choice {
     bool has_stopped; /* a stop string was found: what still comes is not wanted */
     bool has_prompt_ids_sent;
     enum finish finish; /* FINISH_NONE until the end */
+    struct event_times times; /* after the end, with wants_timings */
+    uint64_t total_us;        /* from arrival until the end was heard of */
 };
 
 /* The prompt must outlive the choice. With echo its text and first token stand ready. */

@@ -137,12 +137,12 @@ static enum finish follow(const struct engine *e, struct queue *q, sem_t *wake)
 
 static int run(struct engine *e, const struct config *c, struct request *r)
 {
-    struct loop_options options = {.sched = e->sched, .runner = e->runner};
+    struct loop_options options = {.sched = e->sched, .runner = e->runner, .kv_options = &e->cache, .kv = e->kv};
     struct queue *queue = NULL;
     struct loop *loop = NULL;
     sem_t wake;
     const struct queue_options qo = {
-        .max_outstanding = e->sched.max_requests,
+        .max_outstanding = 1,
         .max_events = e->sched.max_batch_tokens + 16,
         .wake = on_wake,
         .wake_ud = &wake,
@@ -188,7 +188,7 @@ int cmd_generate(int argc, char **argv)
         return code;
     if (wish.prompt == NULL)
         code = command_fail(EXIT_USAGE, "generate wants --prompt TEXT (quire generate --help)");
-    else if ((code = engine_init(&engine, &config, err, sizeof(err))) != EXIT_OK)
+    else if ((code = engine_init(&engine, &config, 0, err, sizeof(err))) != EXIT_OK)
         command_fail(code, "%s", err);
     else {
         make_request(&engine, &wish, &request);

@@ -12,7 +12,7 @@
 #include "core/run/batch.h"
 #include "core/run/runner.h"
 #include "core/text/tokenizer.h"
-#include "kvcache/block_table.h"
+#include "kvcache/kv_manager.h"
 #include "server/engine.h"
 
 #include <cjson/cJSON.h>
@@ -98,7 +98,7 @@ static int load_ids(const struct tokenizer *t, const char *ids_path, const char 
 }
 
 /* Score ids[1..n) of one window in chunks; adds to *sum. */
-static void score_window(struct engine *e, struct batch *b, struct block_table *table,
+static void score_window(struct engine *e, struct batch *b, const struct block_table *table,
                          const int32_t *ids, uint32_t n, double *sum)
 {
     const struct sampling sampling = {.n_top = 0};
@@ -128,27 +128,26 @@ static int score_all(struct engine *e, const struct token_list *list, double *su
     const uint32_t cap = block_table_needed(window);
     const bool show = isatty(STDERR_FILENO);
     block_id *blocks = mem_calloc(cap, sizeof(*blocks));
-    struct block_table table;
     struct batch *b = NULL;
+    struct kv_seq kv;
     int rc = blocks == NULL ? ERR_NOMEM : 0;
 
+    kv_seq_init(&kv, blocks, cap);
     if (rc == 0)
         rc = batch_create(&b, e->sched.max_batch_tokens, 1, e->sched.max_batch_tokens);
-    if (rc == 0) {
-        block_table_init(&table, blocks, cap);
-        rc = block_table_grow(&table, e->pool, window);
-    }
+    if (rc == 0)
+        rc = kv_manager_grow(e->manager, &kv, 0, window);
     for (size_t at = 0; rc == 0 && at + 1 < list->n; at += window - 1) {
         const size_t left = list->n - at;
 
         if (show)
             fprintf(stderr, "\rscoring %zu of %zu tokens", at, list->n);
-        score_window(e, b, &table, list->ids + at, left < window ? (uint32_t)left : window, sum);
+        score_window(e, b, &kv.table, list->ids + at, left < window ? (uint32_t)left : window,
+                     sum);
     }
     if (show)
         fputs("\r\033[K", stderr);
-    if (rc == 0)
-        block_table_clear(&table, e->pool);
+    kv_manager_release(e->manager, &kv);
     batch_destroy(&b);
     mem_free(blocks);
     return rc;
@@ -190,7 +189,7 @@ int cmd_score(int argc, char **argv)
         config_release(&config);
         return command_fail(EXIT_USAGE, "give either --ids FILE.json or --text FILE");
     }
-    code = engine_init(&engine, &config, err, sizeof(err));
+    code = engine_init(&engine, &config, 0, err, sizeof(err));
     config_release(&config);
     if (code != EXIT_OK)
         return command_fail(code, "%s", err);

@@ -52,8 +52,16 @@ static int make_server(struct service *s, char *err, size_t err_len)
         .port = (uint16_t)c->port,
         .max_body = c->max_body,
         .max_sequences = s->engine.sched.max_sequences,
+        .max_batch_tokens = s->engine.sched.max_batch_tokens,
+        .prefill_chunk = s->engine.sched.prefill_chunk,
         .max_outstanding = s->engine.sched.max_requests,
         .request_timeout_s = (uint32_t)c->request_timeout,
+        .max_queue_ms = (uint32_t)c->max_queue_ms,
+        .shares_prefixes = s->engine.cache.prefix_cache,
+        .tenant_header = c->tenant_header,
+        .tenant_weights = c->tenant_weights,
+        .max_tenants = (uint32_t)c->max_tenants,
+        .tenant_limit = (uint32_t)c->tenant_limit,
         .model = {
             .id = s->engine.id,
             .arch = m->arch,
@@ -63,13 +71,15 @@ static int make_server(struct service *s, char *err, size_t err_len)
             .n_ctx_train = m->shape.n_ctx_train,
             .n_embd = m->shape.n_embd,
             .max_context = s->engine.sched.max_context,
-            .max_kv_tokens = block_pool_stats(s->engine.pool).n_blocks * BLOCK_TOKENS,
+            .max_kv_tokens = s->engine.cache.n_blocks * BLOCK_TOKENS,
+            .block_tokens = BLOCK_TOKENS,
             .n_params = m->n_params,
             .size = m->file_bytes,
         },
         .tokenizer = s->engine.tokenizer,
         .journal_path = c->journal[0] != '\0' ? c->journal : NULL,
         .journal = s->journal,
+        .swap = s->engine.swap,
         .isa = kern_isa_name(s->engine.isa),
     };
 
@@ -78,16 +88,22 @@ static int make_server(struct service *s, char *err, size_t err_len)
 
 static int make_loop(struct service *s)
 {
+    const uint32_t max_outstanding = s->engine.sched.max_requests + SERVER_DRY_RUNS;
     struct loop_options options = {
         .sched = s->engine.sched,
         .runner = s->engine.runner,
+        .kv_options = &s->engine.cache,
+        .kv = s->engine.kv,
+        .swap = s->engine.swap,
         .step_target_ms = (uint32_t)s->config.step_target_ms,
         .journal = s->journal,
     };
     const struct queue_options queue = {
-        .max_outstanding = s->engine.sched.max_requests,
+        .max_outstanding = max_outstanding,
+        .max_tenants = s->engine.sched.max_tenants,
+        .n_blocks = s->engine.cache.n_blocks,
         /* Room for a step, and for the end of everything at once when nobody reads any more. */
-        .max_events = 2 * s->engine.sched.max_batch_tokens + s->engine.sched.max_requests,
+        .max_events = 2 * s->engine.sched.max_batch_tokens + max_outstanding,
         .wake = server_wake,
         .wake_ud = s->server,
     };
@@ -153,7 +169,7 @@ int cmd_serve(int argc, char **argv)
 
     if (done)
         return code;
-    code = engine_init(&s.engine, &s.config, err, sizeof(err));
+    code = engine_init(&s.engine, &s.config, ENGINE_SWAP, err, sizeof(err));
     if (code != EXIT_OK) {
         config_release(&s.config);
         return command_fail(code, "%s", err);

@@ -4,25 +4,37 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "server/completion.h"
 #include "server/http.h"
 #include "server/tempo.h"
+#include "server/tenants.h"
 
 #include <assert.h>
 #include <stdio.h>
 
 #define EVENTS_AT_ONCE 64 /* copied out of the queue under its lock in one go */
+/* Posts that are remembered: the engine's statistics lag behind by what came during one step. */
+#define RECENT 256
 
 struct slot {
     uint64_t id; /* of the request that has the slot; 0 = free */
-    struct completion *owner;
-    uint32_t choice;
+    struct desk_client *client;
+    uint32_t part, tenant;
+    bool is_dry;
     uint32_t next_free;
+};
+
+struct post {
+    enum priority priority;
+    uint32_t n_prompt;
 };
 
 struct desk_private {
     struct tempo tempo;
     uint64_t n_posted; /* ever: ids ascend with it */
+    uint64_t n_recent; /* posts that were no dry runs, ever */
+    struct post recent[RECENT];
+    uint32_t max_requests; /* the rest of the slots is for dry runs */
+    uint32_t n_open, n_dry; /* requests and dry runs whose end has not been handed on */
     uint32_t n_slots, first_free;
     struct event events[EVENTS_AT_ONCE];
     struct slot slots[];
@@ -38,18 +50,24 @@ static void init_slots(struct desk_private *p, uint32_t n)
 int desk_create(struct desk **out, const struct server_options *options, uv_loop_t *loop,
                 struct metrics *metrics)
 {
-    const uint32_t n = options->max_outstanding;
+    const uint32_t n = options->max_outstanding + SERVER_DRY_RUNS;
+    const struct tenants_options tenants = {
+        .max = options->max_tenants,
+        .limit = options->tenant_limit,
+        .weights = options->tenant_weights,
+    };
     struct desk *d = mem_calloc(1, sizeof(*d));
 
     *out = NULL;
     if (d == NULL)
         return ERR_NOMEM;
     d->priv = mem_calloc(1, sizeof(*d->priv) + n * sizeof(struct slot));
-    if (d->priv == NULL) {
-        mem_free(d);
+    if (d->priv == NULL || tenants_create(&d->tenants, &tenants) < 0) {
+        desk_destroy(&d);
         return ERR_NOMEM;
     }
     init_slots(d->priv, n);
+    d->priv->max_requests = options->max_outstanding;
     tempo_start(&d->priv->tempo, clock_us());
     d->opt = options;
     d->loop = loop;
@@ -73,6 +91,7 @@ void desk_destroy(struct desk **desk)
         return;
     buf_release(&d->scratch);
     buf_release(&d->frame);
+    tenants_destroy(&d->tenants);
     mem_free(d->priv);
     mem_free(d);
     *desk = NULL;
@@ -89,7 +108,7 @@ static struct slot *find_slot(struct desk_private *p, uint64_t id)
 static void give_slot(struct desk_private *p, struct slot *s)
 {
     s->id = 0;
-    s->owner = NULL;
+    s->client = NULL;
     s->next_free = p->first_free;
     p->first_free = (uint32_t)(s - p->slots);
 }
@@ -97,16 +116,22 @@ static void give_slot(struct desk_private *p, struct slot *s)
 static void take_event(struct desk *d, const struct event *e)
 {
     struct slot *s = find_slot(d->priv, e->request);
-    struct completion *owner;
+    struct desk_client *client;
 
     if (s == NULL)
         return;
-    owner = s->owner;
+    client = s->client;
     if (e->kind == EVENT_END) {
         give_slot(d->priv, s);
-        tempo_end(&d->priv->tempo, clock_us());
+        if (s->is_dry) {
+            d->priv->n_dry--;
+        } else {
+            d->priv->n_open--;
+            tenants_end(d->tenants, s->tenant);
+            tempo_end(&d->priv->tempo, clock_us());
+        }
     }
-    completion_event(owner, s->choice, e);
+    client->event(client, s->part, e);
 }
 
 void desk_take_events(struct desk *d)
@@ -130,32 +155,66 @@ void desk_close(struct desk *d, bool now)
         queue_close(d->queue, now);
 }
 
-int desk_check_room(struct desk *d, uint32_t n, struct api_error *e)
+/* ---- room ---- */
+
+static int check_open(struct desk *d, struct api_error *e)
 {
-    if (d->is_draining || d->queue == NULL)
+    if (d->is_draining)
         return api_error_set(e, 503, NULL, NULL, "the server is shutting down");
-    if (n > d->priv->n_slots)
-        return api_error_set(e, 400, "n", NULL,
-                             "%u choices are more than the queue can ever hold (%u)", n,
-                             d->priv->n_slots);
-    if (queue_n_outstanding(d->queue) + n <= d->priv->n_slots)
-        return 0;
-    return api_error_set(e, 429, NULL, "queue_full", "the queue is full (%u requests)",
-                         d->priv->n_slots);
+    if (d->queue == NULL)
+        return api_error_set(e, 503, NULL, NULL, "the server is starting");
+    return 0;
 }
 
-/* While draining nothing comes back before the last request has ended. */
-void desk_set_retry_headers(struct desk *d, struct http_call *call, int status, uint32_t n)
+int desk_check_room(struct desk *d, uint32_t n, struct api_error *e)
 {
-    const bool is_full = status == 429;
-    char text[16];
-    uint32_t ms;
+    const uint32_t max = d->priv->max_requests;
 
-    if (!is_full && status != 503)
-        return;
-    if (!is_full && d->queue != NULL)
-        n = queue_n_outstanding(d->queue);
-    ms = n > 0 ? tempo_wait_ms(&d->priv->tempo, n, clock_us()) : TEMPO_MIN_WAIT_MS;
+    if (check_open(d, e) < 0)
+        return ERR_CANCELED;
+    if (n > max)
+        return api_error_set(e, 400, "n", NULL,
+                             "%u choices are more than the queue can ever hold (%u)", n, max);
+    if (d->priv->n_open + n <= max)
+        return 0;
+    return api_error_set(e, 429, NULL, "queue_full", "the queue is full (%u requests)", max);
+}
+
+int desk_check_dry_room(struct desk *d, uint32_t n, struct api_error *e)
+{
+    if (check_open(d, e) < 0)
+        return ERR_CANCELED;
+    if (d->priv->n_dry + n <= SERVER_DRY_RUNS)
+        return 0;
+    return api_error_set(e, 429, NULL, "queue_full", "too many plans are asked for at the moment");
+}
+
+/* ---- when ---- */
+
+/* The next end makes room for one request; for further ones the pace of the last half minute must
+ * do, as it must while nothing is known of the engine's. */
+static uint32_t wait_ms(struct desk *d, uint32_t n)
+{
+    struct engine_stats s;
+    uint64_t ms;
+
+    if (n == 0 || d->queue == NULL)
+        return TEMPO_MIN_WAIT_MS;
+    queue_get_stats(d->queue, &s);
+    ms = forecast_room_us(&s) / 1000;
+    if (ms == 0)
+        return tempo_wait_ms(&d->priv->tempo, n, clock_us());
+    if (n > 1)
+        ms += tempo_wait_ms(&d->priv->tempo, n - 1, clock_us());
+    if (ms < TEMPO_MIN_WAIT_MS)
+        return TEMPO_MIN_WAIT_MS;
+    return ms < TEMPO_MAX_WAIT_MS ? (uint32_t)ms : TEMPO_MAX_WAIT_MS;
+}
+
+void desk_say_when(struct http_call *call, uint32_t ms)
+{
+    char text[16];
+
     snprintf(text, sizeof(text), "%u", (ms + 999) / 1000);
     http_call_set_header(call, "Retry-After", text);
     snprintf(text, sizeof(text), "%u", ms);
@@ -163,40 +222,151 @@ void desk_set_retry_headers(struct desk *d, struct http_call *call, int status, 
     http_call_set_header(call, "x-should-retry", "true");
 }
 
-uint32_t desk_position(struct desk *d, enum priority p)
+/* While draining nothing comes back before the last request has ended. */
+void desk_set_retry_headers(struct desk *d, struct http_call *call, int status, uint32_t n)
 {
-    const uint32_t outstanding = queue_n_outstanding(d->queue);
-    struct engine_stats s;
-    uint32_t known, ahead = 0;
-
-    queue_get_stats(d->queue, &s);
-    known = s.n_running + s.n_preempted;
-    for (int i = 0; i < PRIORITY_COUNT; i++) {
-        known += s.n_waiting[i];
-        if (i >= (int)p)
-            ahead += s.n_waiting[i];
-    }
-    if (outstanding > known) /* posted, and not yet seen by the engine */
-        ahead += outstanding - known;
-    if (ahead == 0 && s.n_running < d->opt->max_sequences)
-        return 0;
-    return s.n_running + ahead < d->opt->max_sequences ? 0 : ahead + 1;
+    if (status == 503)
+        n = d->priv->n_open;
+    if (status == 429 || status == 503)
+        desk_say_when(call, wait_ms(d, n));
 }
 
-uint64_t desk_post(struct desk *d, struct request *r, struct completion *owner, uint32_t choice)
+/* Posts that the statistics do not know of yet: the last so many. */
+static uint32_t n_unseen(const struct desk *d, const struct engine_stats *s)
 {
-    struct desk_private *p = d->priv;
+    const uint32_t all = d->priv->n_open;
+    uint32_t known = s->n_running + s->n_preempted;
+
+    for (int i = 0; i < PRIORITY_COUNT; i++)
+        known += s->n_waiting[i];
+    return all > known ? all - known : 0;
+}
+
+struct crowd { /* what goes first, of the unseen */
+    uint32_t n;
+    uint64_t n_tokens; /* of their prompts */
+};
+
+static struct crowd unseen_ahead(const struct desk *d, const struct engine_stats *s, enum priority p)
+{
+    const struct desk_private *priv = d->priv;
+    const uint32_t n = n_unseen(d, s);
+    struct crowd crowd = {0};
+
+    for (uint32_t i = 1; i <= n && i <= RECENT && i <= priv->n_recent; i++) {
+        const struct post *post = &priv->recent[(priv->n_recent - i) % RECENT];
+
+        if (post->priority < p)
+            continue;
+        crowd.n++;
+        crowd.n_tokens += post->n_prompt;
+    }
+    if (n > RECENT) /* nobody remembers: count them all */
+        crowd.n += n - RECENT;
+    return crowd;
+}
+
+/* Whoever the engine lets wait waits for memory or a place: only without such are places free. */
+static uint32_t position(const struct desk *d, const struct engine_stats *s, uint32_t n_waiting,
+                         uint32_t n_coming)
+{
+    const uint32_t max = d->opt->max_sequences;
+    uint32_t places = 0;
+
+    if (n_waiting == 0 && s->n_running < max)
+        places = max - s->n_running;
+    return n_coming < places ? 0 : n_waiting + n_coming - places + 1;
+}
+
+uint32_t desk_position(struct desk *d, enum priority p)
+{
+    struct engine_stats s;
+    uint32_t n_waiting;
+
+    queue_get_stats(d->queue, &s);
+    n_waiting = s.n_preempted;
+    for (int i = (int)p; i < PRIORITY_COUNT; i++)
+        n_waiting += s.n_waiting[i];
+    return position(d, &s, n_waiting, unseen_ahead(d, &s, p).n);
+}
+
+uint32_t desk_position_behind(struct desk *d, uint32_t n_ahead, uint32_t n_more)
+{
+    struct engine_stats s;
+
+    queue_get_stats(d->queue, &s);
+    return position(d, &s, n_ahead, n_more);
+}
+
+static struct forecast_ask ask_for(const struct desk *d, const struct request *r, uint32_t n_cached)
+{
+    return (struct forecast_ask){
+        .n_prompt = r->n_prompt,
+        .n_cached = n_cached,
+        .max_tokens = r->max_tokens,
+        .priority = r->priority,
+        .max_batch_tokens = d->opt->max_batch_tokens,
+        .prefill_chunk = d->opt->prefill_chunk,
+        .max_sequences = d->opt->max_sequences,
+    };
+}
+
+struct forecast desk_forecast(struct desk *d, const struct request *r, uint32_t n_cached,
+                              uint64_t ahead)
+{
+    struct forecast_ask ask = ask_for(d, r, n_cached);
+    struct engine_stats s;
+
+    queue_get_stats(d->queue, &s);
+    ask.tokens_ahead = unseen_ahead(d, &s, r->priority).n_tokens + ahead;
+    return forecast_make(&s, &ask);
+}
+
+struct forecast desk_forecast_idle(struct desk *d, const struct request *r, uint32_t n_cached)
+{
+    const struct forecast_ask ask = ask_for(d, r, n_cached);
+    struct engine_stats s, idle = {0};
+
+    queue_get_stats(d->queue, &s);
+    idle.blocks_total = idle.blocks_free = s.blocks_total;
+    idle.block_bytes = s.block_bytes;
+    idle.costs = s.costs;
+    idle.target_us = s.target_us;
+    return forecast_make(&idle, &ask);
+}
+
+/* ---- posting ---- */
+
+static struct slot *take_slot(struct desk_private *p, struct request *r)
+{
     struct slot *s;
-    int rc;
 
     assert(p->first_free < p->n_slots);
     s = &p->slots[p->first_free];
     r->id = ++p->n_posted * p->n_slots + p->first_free;
     p->first_free = s->next_free;
     s->id = r->id;
-    s->owner = owner;
-    s->choice = choice;
+    s->is_dry = r->is_dry_run;
+    s->tenant = r->tenant;
+    return s;
+}
+
+uint64_t desk_post(struct desk *d, struct request *r, struct desk_client *client, uint32_t part)
+{
+    struct desk_private *p = d->priv;
+    struct slot *s = take_slot(p, r);
     const uint64_t id = r->id; /* once posted, the request is the engine's */
+    int rc;
+
+    s->client = client;
+    s->part = part;
+    if (r->is_dry_run) {
+        p->n_dry++;
+    } else {
+        p->n_open++;
+        tenants_begin(d->tenants, r->tenant);
+        p->recent[p->n_recent++ % RECENT] = (struct post){r->priority, r->n_prompt};
+    }
     rc = queue_post(d->queue, r);
     assert(rc == 0); /* there was room, and only this thread posts or closes */
     (void)rc;
@@ -207,4 +377,11 @@ void desk_cancel(struct desk *d, uint64_t id)
 {
     if (find_slot(d->priv, id) != NULL)
         queue_cancel(d->queue, id);
+}
+
+const char *desk_request_id(struct desk *d, uint64_t id)
+{
+    const struct slot *s = find_slot(d->priv, id);
+
+    return s != NULL ? s->client->request_id : NULL;
 }

@@ -10,8 +10,9 @@
 #include "core/model/model.h"
 #include "core/run/runner.h"
 #include "core/text/tokenizer.h"
-#include "kvcache/block_pool.h"
+#include "kvcache/kv_manager.h"
 #include "kvcache/kv_store.h"
+#include "kvcache/swap_store.h"
 
 #include <inttypes.h>
 #include <sched.h>
@@ -111,7 +112,7 @@ static int load_model(struct engine *e, const struct config *c, char *err, size_
     return rc;
 }
 
-static int make_cache(struct engine *e, const struct config *c, char *err, size_t err_len)
+static int make_store(struct engine *e, const struct config *c, char *err, size_t err_len)
 {
     const struct model_shape *s = &e->model->shape;
     const struct kv_shape shape = {s->n_layer, s->n_kv_head, s->head_dim};
@@ -125,12 +126,133 @@ static int make_cache(struct engine *e, const struct config *c, char *err, size_
         return ERR_RANGE;
     }
     rc = kv_store_create(&e->kv, &shape, n_blocks);
-    if (rc == 0)
-        rc = block_pool_create(&e->pool, n_blocks);
     if (rc < 0)
         snprintf(err, err_len, "cannot reserve %" PRIu64 " bytes for the KV cache: %s",
                  c->kv_memory, err_text(rc));
     return rc;
+}
+
+/* ---- swapping ---- */
+
+static uint32_t slots_for(uint64_t bytes, size_t block_bytes)
+{
+    const uint64_t n = bytes / block_bytes;
+
+    return n < UINT32_MAX / 2 ? (uint32_t)n : UINT32_MAX / 2;
+}
+
+/* Copies go through RAM on their way to the file. Where no RAM was granted, take what one sequence
+ * may need, and enough for a few short ones. */
+static uint32_t staging_slots(const struct engine *e)
+{
+    const uint32_t longest = block_table_needed(e->sched.max_context);
+
+    return longest > 16 ? longest : 16;
+}
+
+static int size_swap(struct engine *e, const struct config *c, char *err, size_t err_len)
+{
+    const size_t block_bytes = kv_store_block_bytes(&e->kv->shape);
+    const bool has_file = c->swap_file[0] != '\0';
+
+    e->cache.n_ram = slots_for(c->swap_ram, block_bytes);
+    e->cache.n_file = has_file ? slots_for(c->swap_file_size, block_bytes) : 0;
+    if (has_file && e->cache.n_file == 0) {
+        snprintf(err, err_len,
+                 "swap_file_size %" PRIu64 " is too small: one block of 16 tokens takes %zu bytes",
+                 c->swap_file_size, block_bytes);
+        return ERR_RANGE;
+    }
+    if (has_file && e->cache.n_ram == 0)
+        e->cache.n_ram = staging_slots(e);
+    return 0;
+}
+
+static int open_swap(struct engine *e, const struct config *c, char *err, size_t err_len)
+{
+    const struct swap_store_options options = {
+        .block_bytes = kv_store_block_bytes(&e->kv->shape),
+        .n_ram = e->cache.n_ram,
+        .n_file = e->cache.n_file,
+        .path = c->swap_file,
+    };
+
+    return options.n_ram > 0 ? swap_store_open(&e->swap, &options, err, err_len) : 0;
+}
+
+/* ---- who holds what ---- */
+
+static enum block_placement placement_of(const char *name)
+{
+    if (strcmp(name, "best_fit") == 0)
+        return BLOCK_BEST_FIT;
+    return strcmp(name, "round_robin") == 0 ? BLOCK_ROUND_ROBIN : BLOCK_FIRST_FIT;
+}
+
+/* Each priority may have thrown out a batch of the one below it; more copies than slots are never
+ * needed. */
+static uint32_t max_copies(const struct engine *e)
+{
+    const uint64_t slots = (uint64_t)e->cache.n_ram + e->cache.n_file;
+    const uint64_t wanted = (uint64_t)PRIORITY_COUNT * e->sched.max_sequences;
+
+    return (uint32_t)(slots < wanted ? slots : wanted);
+}
+
+static int make_manager(struct engine *e, const struct config *c, char *err, size_t err_len)
+{
+    int rc;
+
+    e->cache.n_blocks = e->kv->n_blocks;
+    e->cache.placement = placement_of(c->placement);
+    e->cache.prefix_cache = strcmp(c->prefix_cache, "on") == 0;
+    e->cache.max_sequences = max_copies(e);
+    e->cache.max_table = block_table_needed(e->sched.max_context);
+    e->cache.low_percent = (uint32_t)c->kv_low_percent;
+    e->cache.critical_percent = (uint32_t)c->kv_critical_percent;
+    rc = kv_manager_create(&e->manager, &e->cache);
+    if (rc < 0)
+        snprintf(err, err_len, "cannot set up the KV cache of %u blocks: %s", e->kv->n_blocks,
+                 err_text(rc));
+    return rc;
+}
+
+static int make_cache(struct engine *e, const struct config *c, unsigned flags, char *err,
+                      size_t err_len)
+{
+    int rc = 0;
+
+    if ((flags & ENGINE_SWAP) != 0)
+        rc = size_swap(e, c, err, err_len);
+    if (rc == 0)
+        rc = open_swap(e, c, err, err_len);
+    if (rc == 0)
+        rc = make_manager(e, c, err, err_len);
+    return rc;
+}
+
+/* ---- the scheduler's options ---- */
+
+static enum sched_policy policy_of(const char *name)
+{
+    static const char *const names[] = {
+        [SCHED_FCFS] = "fcfs",
+        [SCHED_SJF] = "sjf",
+        [SCHED_PRIORITY] = "priority",
+        [SCHED_ADAPTIVE] = "adaptive",
+    };
+    int i = SCHED_ADAPTIVE;
+
+    while (i > SCHED_FCFS && strcmp(names[i], name) != 0)
+        i--;
+    return (enum sched_policy)i;
+}
+
+static enum sched_preemption preemption_of(const char *name)
+{
+    if (strcmp(name, "swap") == 0)
+        return SCHED_SWAP;
+    return strcmp(name, "recompute") == 0 ? SCHED_RECOMPUTE : SCHED_AUTO;
 }
 
 static void fill_sched_options(struct engine *e, const struct config *c)
@@ -139,8 +261,12 @@ static void fill_sched_options(struct engine *e, const struct config *c)
     const uint32_t n_ctx = e->model->shape.n_ctx;
 
     e->sched = (struct sched_options){
-        .pool = e->pool,
-        .policy = strcmp(c->policy, "fcfs") == 0 ? SCHED_FCFS : SCHED_PRIORITY,
+        .policy = policy_of(c->policy),
+        .preemption = preemption_of(c->preemption),
+        .aging_milli = (uint32_t)c->aging,
+        .max_wait_ms = (uint32_t)c->max_wait_ms,
+        .max_preemptions = (uint32_t)c->max_preemptions,
+        .max_tenants = (uint32_t)c->max_tenants,
         .max_sequences = (uint32_t)c->max_sequences,
         .max_requests = (uint32_t)(c->max_sequences + c->queue_limit),
         .max_context = kv_tokens < n_ctx ? (uint32_t)kv_tokens : n_ctx,
@@ -163,7 +289,20 @@ static int make_runner(struct engine *e, char *err, size_t err_len)
     return runner_create(&e->runner, &options, err, err_len);
 }
 
-static void log_sizes(const struct engine *e, uint64_t load_ms)
+static void log_swap(const struct engine *e, const struct config *c)
+{
+    const size_t block_bytes = kv_store_block_bytes(&e->kv->shape);
+    char path[300]; /* a longer one is cut */
+
+    log_info("engine",
+             "swap_ram_blocks=%u swap_ram_bytes=%" PRIu64 " swap_ram_use=%s swap_file_blocks=%u "
+             "swap_file_bytes=%" PRIu64 " swap_file=%s",
+             e->cache.n_ram, (uint64_t)e->cache.n_ram * block_bytes,
+             c->swap_ram == 0 ? "staging_for_the_file" : "copies", e->cache.n_file,
+             (uint64_t)e->cache.n_file * block_bytes, log_quote(path, sizeof(path), c->swap_file));
+}
+
+static void log_sizes(const struct engine *e, const struct config *c, uint64_t load_ms)
 {
     const struct model *m = e->model;
     char id[160], name[160];
@@ -177,9 +316,11 @@ static void log_sizes(const struct engine *e, uint64_t load_ms)
              "isa=%s threads=%u kv_blocks=%u kv_bytes=%zu context=%u scratch_bytes=%zu",
              kern_isa_name(e->isa), e->threads, e->kv->n_blocks, e->kv->bytes,
              e->sched.max_context, runner_scratch_bytes(e->runner));
+    if (e->swap != NULL)
+        log_swap(e, c);
 }
 
-int engine_init(struct engine *e, const struct config *c, char *err, size_t err_len)
+int engine_init(struct engine *e, const struct config *c, unsigned flags, char *err, size_t err_len)
 {
     const uint64_t start = clock_ms();
     int code = EXIT_FAILED;
@@ -191,14 +332,19 @@ int engine_init(struct engine *e, const struct config *c, char *err, size_t err_
         return EXIT_USAGE;
     if (load_model(e, c, err, err_len) < 0)
         goto fail;
-    if (make_cache(e, c, err, err_len) < 0) {
+    if (make_store(e, c, err, err_len) < 0) {
         code = EXIT_USAGE;
         goto fail;
     }
     fill_sched_options(e, c);
+    if (make_cache(e, c, flags, err, err_len) < 0) {
+        code = EXIT_USAGE;
+        goto fail;
+    }
+    e->sched.kv = e->manager;
     if (make_runner(e, err, err_len) < 0)
         goto fail;
-    log_sizes(e, clock_ms() - start);
+    log_sizes(e, c, clock_ms() - start);
     return EXIT_OK;
 
 fail:
@@ -209,7 +355,8 @@ fail:
 void engine_release(struct engine *e)
 {
     runner_destroy(&e->runner);
-    block_pool_destroy(&e->pool);
+    kv_manager_destroy(&e->manager);
+    swap_store_close(&e->swap);
     kv_store_destroy(&e->kv);
     model_destroy(&e->model);
     tokenizer_destroy(&e->tokenizer);

@@ -1,7 +1,7 @@
 /* server/engine.h - everything between a model file and tokens, put together from the settings.
  *
- * The one place that knows how the parts fit: file, tokenizer, model, KV store, block pool, runner.
- * The commands (serve, generate, score) share it. Part of the program's top, like main.c: it may
+ * The one place that knows how the parts fit: file, tokenizer, model, KV store, cache manager, swap
+ * tiers, runner. The commands (serve, generate, score) share it. Part of the program's top, like main.c: it may
  * include everything.
  *
  * Thread: the one that starts the program.
@@ -18,17 +18,23 @@
 #include "scheduler/sched.h"
 
 struct config;
-struct block_pool;
 struct kv_store;
 struct model;
 struct runner;
+struct swap_store;
 struct tokenizer;
+
+enum engine_flags {
+    ENGINE_SWAP = 1u << 0, /* with the swap tiers of the settings: somebody carries out the I/O */
+};
 
 struct engine {
     struct tokenizer *tokenizer;
     struct model *model;
     struct kv_store *kv;
-    struct block_pool *pool;
+    struct swap_store *swap; /* NULL: no tiers */
+    struct kv_manager_options cache;
+    struct kv_manager *manager;
     struct runner *runner;
     char id[128]; /* the model's name on the wire: the file's without .gguf, or quire-demo */
     enum kern_isa isa;
@@ -39,8 +45,10 @@ struct engine {
 /* Exit codes of the program. */
 enum exit_code { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-/* Fill `e` from the settings: loads, packs and allocates everything. Returns an exit_code. */
-int engine_init(struct engine *e, const struct config *c, char *err, size_t err_len);
+/* Fill `e` from the settings: loads, packs and allocates everything; `flags` are engine_flags.
+ * Returns an exit_code. */
+int engine_init(struct engine *e, const struct config *c, unsigned flags, char *err,
+                size_t err_len);
 void engine_release(struct engine *e);
 
 struct gguf;

@@ -106,6 +106,8 @@ static void add_engine_gauges(struct buf *b, const struct engine_stats *s)
                    priority_name((enum priority)p), s->n_waiting[p]);
     add_count(b, "requests_preempted", "gauge", s->n_preempted,
               "Requests that lost their place and wait to come back.");
+    add_count(b, "requests_swapped", "gauge", s->n_swapped,
+              "Of the preempted ones: those of which there is a copy.");
     head(b, "kv_blocks", "gauge", "Blocks of the KV cache by state.");
     buf_printf(b, "quire_kv_blocks{state=\"free\"} %u\n", s->blocks_free);
     buf_printf(b, "quire_kv_blocks{state=\"cached\"} %u\n", s->blocks_cached);
@@ -115,6 +117,56 @@ static void add_engine_gauges(struct buf *b, const struct engine_stats *s)
     add_number(b, "kv_usage_ratio",
                s->blocks_total > 0 ? (double)s->blocks_held / s->blocks_total : 0,
                "Part of the KV cache's blocks that requests hold, 0 to 1.");
+    add_count(b, "kv_pressure", "gauge", (uint64_t)s->pressure,
+              "Memory pressure by the watermarks: 0 relaxed, 1 low, 2 critical.");
+}
+
+/* Slots are of a block each. */
+static void add_swap_gauges(struct buf *b, const struct engine_stats *s)
+{
+    const struct swap_stats *w = &s->swap;
+
+    head(b, "swap_bytes", "gauge", "Bytes of swapped copies by tier.");
+    buf_printf(b, "quire_swap_bytes{tier=\"ram\"} %" PRIu64 "\n", w->ram_used * s->block_bytes);
+    buf_printf(b, "quire_swap_bytes{tier=\"file\"} %" PRIu64 "\n", w->file_used * s->block_bytes);
+    head(b, "swap_capacity_bytes", "gauge", "Most bytes of swapped copies by tier.");
+    buf_printf(b, "quire_swap_capacity_bytes{tier=\"ram\"} %" PRIu64 "\n",
+               w->ram_slots * s->block_bytes);
+    buf_printf(b, "quire_swap_capacity_bytes{tier=\"file\"} %" PRIu64 "\n",
+               w->file_slots * s->block_bytes);
+}
+
+static void add_swap_counters(struct buf *b, const struct engine_stats *s)
+{
+    static const char *const tiers[] = {"ram", "file"};
+    const struct swap_stats *w = &s->swap;
+
+    head(b, "swap_blocks_total", "counter", "Blocks moved out to a tier and in from it.");
+    for (int t = 0; t < 2; t++) {
+        buf_printf(b, "quire_swap_blocks_total{direction=\"out\",tier=\"%s\"} %" PRIu64 "\n",
+                   tiers[t], w->blocks_out[t]);
+        buf_printf(b, "quire_swap_blocks_total{direction=\"in\",tier=\"%s\"} %" PRIu64 "\n",
+                   tiers[t], w->blocks_in[t]);
+    }
+    head(b, "swap_errors_total", "counter", "Copies that could not be written or read back.");
+    buf_printf(b, "quire_swap_errors_total{direction=\"out\"} %" PRIu64 "\n", w->n_write_errors);
+    buf_printf(b, "quire_swap_errors_total{direction=\"in\"} %" PRIu64 "\n", w->n_read_errors);
+    add_count(b, "swap_refusals_total", "counter", w->n_refused,
+              "Copies that were not made for want of room.");
+    add_count(b, "swap_fallbacks_total", "counter", s->swap_fallbacks,
+              "Sequences computed again because their copy was refused or lost.");
+}
+
+static void add_prefix_counters(struct buf *b, const struct engine_stats *s)
+{
+    add_count(b, "prefix_cache_queries_tokens_total", "counter", s->prefix_queries,
+              "Tokens that were looked up in the prefix cache.");
+    add_count(b, "prefix_cache_hits_tokens_total", "counter", s->prefix_hits,
+              "Tokens of these that were found.");
+    add_count(b, "prefix_evictions_total", "counter", s->prefix_evictions,
+              "Cached blocks that were given up for others.");
+    add_count(b, "kv_blocks_copied_total", "counter", s->blocks_copied,
+              "Blocks copied because they were shared and about to be written, or used in part.");
 }
 
 static void add_engine_counters(struct buf *b, const struct engine_stats *s)
@@ -128,6 +180,9 @@ static void add_engine_counters(struct buf *b, const struct engine_stats *s)
     head(b, "preemptions_total", "counter", "Preemptions by the way the request comes back.");
     buf_printf(b, "quire_preemptions_total{mode=\"recompute\"} %" PRIu64 "\n",
                s->preemptions_recompute);
+    buf_printf(b, "quire_preemptions_total{mode=\"swap\"} %" PRIu64 "\n", s->preemptions_swap);
+    add_swap_counters(b, s);
+    add_prefix_counters(b, s);
     add_count(b, "iterations_total", "counter", s->iterations, "Steps of the engine.");
     if (s->iteration_tokens.n > 0)
         add_hist(b, "iteration_tokens", &s->iteration_tokens, "Tokens computed in one step.");
@@ -135,6 +190,9 @@ static void add_engine_counters(struct buf *b, const struct engine_stats *s)
         add_hist(b, "iteration_seconds", &s->iteration_seconds, "Duration of one step.");
     if (s->batch_sequences.n > 0)
         add_hist(b, "batch_sequences", &s->batch_sequences, "Sequences in one step.");
+    if (s->cost_error.n > 0)
+        add_hist(b, "cost_model_error_ratio", &s->cost_error,
+                 "Error of a step's predicted duration, relative to the measured one.");
 }
 
 static void add_server_counters(struct buf *b, const struct metrics *m,
@@ -142,8 +200,15 @@ static void add_server_counters(struct buf *b, const struct metrics *m,
 {
     static const char *const outcomes[OUTCOME_COUNT] = {"stop",  "length",   "cancelled",
                                                         "error", "rejected", "timeout"};
-    static const char *const reasons[REJECTION_COUNT] = {"invalid", "context_length", "queue_full",
-                                                         "draining"};
+    static const char *const reasons[REJECTION_COUNT] = {
+        [REJECTION_INVALID] = "invalid",
+        [REJECTION_CONTEXT] = "context_length",
+        [REJECTION_QUEUE_FULL] = "queue_full",
+        [REJECTION_DRAINING] = "draining",
+        [REJECTION_DEADLINE] = "deadline_unreachable",
+        [REJECTION_TENANT_LIMIT] = "tenant_limit",
+        [REJECTION_QUEUE_TIMEOUT] = "queue_timeout",
+    };
 
     head(b, "requests_total", "counter", "Choices that ended and requests that were refused.");
     for (int i = 0; i < OUTCOME_COUNT; i++)
@@ -211,7 +276,11 @@ void metrics_render(const struct metrics *m, const struct metrics_scene *scene, 
     add_infos(out, scene);
     add_number(out, "uptime_seconds", scene->uptime_s, "Since the server was ready.");
     add_count(out, "connections", "gauge", scene->n_connections, "Open client connections.");
+    add_count(out, "tenants", "gauge", scene->n_tenants, "Tenants that are told apart.");
+    add_count(out, "tenants_shared_total", "counter", scene->n_tenants_shared,
+              "Requests of tenants for which there was no place: they share one.");
     add_engine_gauges(out, &scene->stats);
+    add_swap_gauges(out, &scene->stats);
     add_engine_counters(out, &scene->stats);
     add_server_counters(out, m, scene);
     add_server_hists(out, m);

@@ -1,8 +1,7 @@
 /* server/metrics.h - what the server counts, and the text of GET /metrics.
  *
  * Counters and histograms are fed by events; gauges come from one copy of the engine's statistics,
- * so that they add up at any moment. Labels are enums: their number is bounded. A quantity that
- * this version cannot measure (swap, cost model, prefix cache) has no metric.
+ * so that they add up at any moment. Labels are enums: their number is bounded.
  *
  * Thread: the loop's.
  * Memory: none but the text.
@@ -34,6 +33,9 @@ enum rejection {
     REJECTION_CONTEXT,     /* longer than can be served */
     REJECTION_QUEUE_FULL,
     REJECTION_DRAINING,
+    REJECTION_DEADLINE,      /* cannot be met */
+    REJECTION_TENANT_LIMIT,
+    REJECTION_QUEUE_TIMEOUT, /* accepted, and not begun in time */
     REJECTION_COUNT,
 };
 
@@ -64,7 +66,8 @@ struct metrics_scene {         /* everything else that the text needs; pointers 
     const char *model, *arch, *ftype, *isa, *version;
     uint32_t max_context;
     uint64_t n_params, model_bytes;
-    uint32_t n_connections;
+    uint32_t n_connections, n_tenants;
+    uint64_t n_tenants_shared;
     double uptime_s;
 };
 

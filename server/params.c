@@ -35,6 +35,9 @@
     XX(stream_options)                                                                             \
     XX(priority)                                                                                   \
     XX(deadline_ms)                                                                                \
+    XX(max_queue_ms)                                                                               \
+    XX(cache_salt)                                                                                 \
+    XX(timings)                                                                                    \
     XX(user)
 
 struct field_args { /* what a parse function gets */
@@ -355,6 +358,35 @@ static int parse_deadline_ms(const struct field_args *a)
 
     a->p->deadline_ms = ms;
     return rc;
+}
+
+static int parse_max_queue_ms(const struct field_args *a)
+{
+    uint32_t ms = 0;
+    const int rc = field_uint(a->v, a->name, 1, UINT32_MAX, &ms, a->e);
+
+    a->p->max_queue_ms = ms;
+    return rc;
+}
+
+static int parse_cache_salt(const struct field_args *a)
+{
+    size_t n;
+
+    if (!cJSON_IsString(a->v))
+        return api_error_set(a->e, 400, a->name, NULL, "'cache_salt' must be a string");
+    n = strlen(a->v->valuestring);
+    if (n > PARAMS_MAX_SALT)
+        return api_error_set(a->e, 400, a->name, NULL,
+                             "'cache_salt' must have at most %d bytes, got %zu", PARAMS_MAX_SALT,
+                             n);
+    memcpy(a->p->cache_salt, a->v->valuestring, n + 1);
+    return 0;
+}
+
+static int parse_timings(const struct field_args *a)
+{
+    return field_bool(a->v, a->name, &a->p->timings, a->e);
 }
 
 /* A name for the caller's own end user: of no effect here. */

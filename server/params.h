@@ -20,19 +20,22 @@
 
 #define PARAMS_MAX_CHOICES 128 /* prompts x n of one HTTP request */
 #define PARAMS_MAX_LOGPROBS SAMPLING_MAX_TOP
+#define PARAMS_MAX_SALT 256 /* bytes */
 
 struct params {
-    bool stream, include_usage, echo, ignore_eos, return_token_ids;
+    bool stream, include_usage, echo, ignore_eos, return_token_ids, timings;
     bool has_seed, has_priority;
     uint32_t n_prompts, n; /* n_prompts * n <= PARAMS_MAX_CHOICES */
     uint32_t max_tokens, min_tokens;
-    uint64_t deadline_ms; /* 0 = none */
+    uint64_t deadline_ms;  /* 0 = none */
+    uint64_t max_queue_ms; /* 0 = what the settings say */
     enum priority priority;
     struct sampling sampling; /* n_top -1 = no logprobs; bias and seed as below */
     struct logit_bias bias[SAMPLING_MAX_BIAS];
     uint32_t n_stop_ids;
     int32_t stop_ids[REQUEST_MAX_STOP_IDS];
     struct stop_list stop;
+    char cache_salt[PARAMS_MAX_SALT + 1]; /* "" = none */
     uint32_t n_unknown;  /* fields that nobody knows */
     const cJSON *prompt; /* string, [string], [int] or [[int]] */
 };

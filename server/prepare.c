@@ -1,6 +1,7 @@
 /* server/prepare.c - see prepare.h. */
 #include "server/prepare.h"
 
+#include "config/weights.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/text/tokenizer.h"
@@ -8,6 +9,7 @@
 
 #include <string.h>
 #include <sys/random.h>
+#include <xxhash.h>
 
 static int out_of_memory(struct prepared *p)
 {
@@ -128,9 +130,38 @@ static int fit_tokens(struct prepared *p, const struct server_options *opt, uint
                          n_prompt + *max_tokens, opt->model.max_kv_tokens);
 }
 
+/* The first prompt with the same tokens; the prompts before it are complete. */
+static void find_twin(struct prepared *p, uint32_t i)
+{
+    struct prompt *prompt = &p->prompts[i];
+
+    prompt->hash = XXH3_64bits(prompt->ids.ids, prompt->ids.n * sizeof(*prompt->ids.ids));
+    for (prompt->twin = 0; prompt->twin < i; prompt->twin++) {
+        const struct prompt *other = &p->prompts[prompt->twin];
+
+        if (other->hash == prompt->hash && other->ids.n == prompt->ids.n &&
+            memcmp(other->ids.ids, prompt->ids.ids, prompt->ids.n * sizeof(*prompt->ids.ids)) == 0)
+            return;
+    }
+}
+
+/* Cached prefixes are shared by requests of the same tenant with the same salt. The name ends where
+ * the salt begins, and the seed is secret, so that nobody can make his salt meet another's. */
+static uint64_t salt_of(const struct prepared *p, const struct server_options *opt,
+                        const struct prepare_headers *headers)
+{
+    char text[WEIGHTS_MAX_NAME + PARAMS_MAX_SALT + 2] = "";
+    const char *tenant = headers->tenant != NULL ? headers->tenant : "";
+    const size_t n = strlen(tenant) + 1, n_salt = strlen(p->params.cache_salt);
+
+    memcpy(text, tenant, n);
+    memcpy(text + n, p->params.cache_salt, n_salt);
+    return XXH3_64bits_withSeed(text, n + n_salt, opt->salt_seed);
+}
+
 /* Choices of one prompt differ by their seeds; the same seed gives the same n choices. */
 static void fill_request(struct request *r, const struct params *p, const struct prompt *prompt,
-                         uint32_t k)
+                         uint32_t k, uint64_t salt)
 {
     struct logit_bias *bias = (struct logit_bias *)r->sampling.bias;
 
@@ -140,6 +171,7 @@ static void fill_request(struct request *r, const struct params *p, const struct
     r->sampling = p->sampling;
     r->sampling.bias = bias;
     r->sampling.seed += k;
+    r->key.salt = salt;
     r->priority = p->priority;
     r->min_tokens = p->min_tokens;
     r->ignore_eos = p->ignore_eos;
@@ -148,9 +180,11 @@ static void fill_request(struct request *r, const struct params *p, const struct
     memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof(*r->stop_ids));
 }
 
-static int make_requests(struct prepared *p, const struct server_options *opt)
+static int make_requests(struct prepared *p, const struct server_options *opt,
+                         const struct prepare_headers *headers)
 {
     const struct params *params = &p->params;
+    const uint64_t salt = salt_of(p, opt, headers);
 
     for (uint32_t i = 0; i < p->n_choices; i++) {
         const struct prompt *prompt = &p->prompts[i / params->n];
@@ -162,7 +196,7 @@ static int make_requests(struct prepared *p, const struct server_options *opt)
             return ERR_INVAL;
         if (request_create(&p->requests[i], &size) < 0)
             return out_of_memory(p);
-        fill_request(p->requests[i], params, prompt, i % params->n);
+        fill_request(p->requests[i], params, prompt, i % params->n, salt);
     }
     return 0;
 }
@@ -177,6 +211,21 @@ static int take_priority(struct prepared *p, const char *header)
                          "the header X-Priority must be low, normal, high, critical or 0 to 3");
 }
 
+static int check_tenant(struct prepared *p, const struct server_options *opt, const char *name)
+{
+    size_t n = 0;
+
+    if (name == NULL)
+        return 0;
+    while (name[n] > ' ' && name[n] < 0x7f)
+        n++;
+    if (name[n] == '\0' && n <= WEIGHTS_MAX_NAME)
+        return 0;
+    return api_error_set(&p->error, 400, opt->tenant_header, NULL,
+                         "the header %s must be a name of at most %d visible characters",
+                         opt->tenant_header, WEIGHTS_MAX_NAME);
+}
+
 static int take_seed(struct prepared *p)
 {
     if (p->params.has_seed)
@@ -187,27 +236,30 @@ static int take_seed(struct prepared *p)
 }
 
 static int build(struct prepared *p, const struct server_options *opt, const cJSON *body,
-                 const char *priority)
+                 const struct prepare_headers *headers)
 {
     const struct params_limits limits = {opt->model.id, tokenizer_n_vocab(opt->tokenizer)};
 
-    if (params_parse(&p->params, body, &limits, &p->error) < 0 || take_priority(p, priority) < 0 ||
-        take_seed(p) < 0)
+    if (params_parse(&p->params, body, &limits, &p->error) < 0 || take_priority(p, headers->priority) < 0 ||
+        check_tenant(p, opt, headers->tenant) < 0 || take_seed(p) < 0)
         return ERR_INVAL;
     p->n_choices = p->params.n_prompts * p->params.n;
     p->prompts = mem_calloc(p->params.n_prompts, sizeof(*p->prompts));
     p->requests = mem_calloc(p->n_choices, sizeof(struct request *));
     if (p->prompts == NULL || p->requests == NULL)
         return out_of_memory(p);
-    for (uint32_t i = 0; i < p->params.n_prompts; i++)
+    for (uint32_t i = 0; i < p->params.n_prompts; i++) {
         if (make_prompt(p, opt, i) < 0)
             return ERR_INVAL;
-    return make_requests(p, opt);
+        find_twin(p, i);
+    }
+    return make_requests(p, opt, headers);
 }
 
 void prepare(struct prepared *p, const struct server_options *opt, const struct buf *body,
-             const char *priority)
+             const struct prepare_headers *headers)
 {
+    static const struct prepare_headers none = {0};
     const char *why = NULL;
     cJSON *json = NULL;
 
@@ -215,7 +267,7 @@ void prepare(struct prepared *p, const struct server_options *opt, const struct 
     if (json_parse(body->data, body->len, &json, &why) < 0)
         api_error_set(&p->error, 400, NULL, NULL, "%s", why);
     else
-        build(p, opt, json, priority);
+        build(p, opt, json, headers != NULL ? headers : &none);
     p->params.prompt = NULL; /* it was the tree's */
     cJSON_Delete(json);
 }
@@ -232,4 +284,19 @@ void prepare_release(struct prepared *p)
     mem_free(p->prompts);
     params_release(&p->params);
     *p = (struct prepared){0};
+}
+
+int prepare_dry_run(struct request **out, const struct request *like)
+{
+    const struct request_size size = {.n_prompt = like->n_prompt, .max_tokens = like->max_tokens};
+
+    if (request_create(out, &size) < 0)
+        return ERR_NOMEM;
+    memcpy((*out)->ids, like->ids, like->n_prompt * sizeof(*like->ids));
+    (*out)->key.salt = like->key.salt;
+    (*out)->priority = like->priority;
+    (*out)->tenant = like->tenant;
+    (*out)->weight = like->weight;
+    (*out)->is_dry_run = true;
+    return 0;
 }

@@ -13,19 +13,27 @@
 #include "server/params.h"
 #include "server/server.h"
 
+struct prepare_headers { /* NULL where there is none */
+    const char *priority; /* X-Priority */
+    const char *tenant;   /* the header that the settings name */
+};
+
 struct prepared { /* zero is empty */
     struct params params;
     struct prompt *prompts;    /* [params.n_prompts] */
-    struct request **requests; /* [n_choices] id, arrival and deadline still to be filled; an
+    struct request **requests; /* [n_choices] id, leader, tenant and times still to be filled; an
                                 * element that was posted is set to NULL by whoever posted it */
     uint32_t n_choices;
     struct api_error error; /* status 0 when all is well */
     enum rejection reason;  /* when it is not */
 };
 
-/* `priority` is the X-Priority header or NULL. */
+/* `headers` may be NULL. */
 void prepare(struct prepared *p, const struct server_options *opt, const struct buf *body,
-             const char *priority);
+             const struct prepare_headers *headers);
 void prepare_release(struct prepared *p);
+
+/* A request that only asks what `like` would find. 0, or ERR_NOMEM. */
+int prepare_dry_run(struct request **out, const struct request *like);
 
 #endif

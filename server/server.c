@@ -11,15 +11,20 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "server/completion.h"
+#include "server/debug.h"
 #include "server/desk.h"
 #include "server/facts.h"
 #include "server/http.h"
 #include "server/journal_file.h"
+#include "server/plan.h"
+#include "server/swapper.h"
+#include "server/tenants.h"
 #include "server/tokens.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 /* Connections beyond the requests that may be outstanding: health checks, metrics, keep-alive. */
 #define EXTRA_CONNECTIONS 256
@@ -40,6 +45,8 @@ struct server {
     struct metrics metrics;
     struct facts_watchdog watchdog;
     struct journal_file *journal;
+    struct debug debug;
+    struct swapper swapper;
     uint64_t start_us;
     uint64_t stopped_us; /* when everything was cancelled; 0 before */
     bool has_loop;
@@ -50,6 +57,26 @@ struct server {
 static void on_completions(void *ud, struct http_call *call)
 {
     completion_start(((struct server *)ud)->desk, call);
+}
+
+static void on_plan(void *ud, struct http_call *call)
+{
+    plan_start(((struct server *)ud)->desk, call);
+}
+
+static void on_debug_requests(void *ud, struct http_call *call)
+{
+    debug_ask(&((struct server *)ud)->debug, call, DEBUG_REQUESTS);
+}
+
+static void on_debug_iterations(void *ud, struct http_call *call)
+{
+    debug_ask(&((struct server *)ud)->debug, call, DEBUG_ITERATIONS);
+}
+
+static void on_debug_kv(void *ud, struct http_call *call)
+{
+    debug_ask(&((struct server *)ud)->debug, call, DEBUG_KV);
 }
 
 static void on_tokenize(void *ud, struct http_call *call)
@@ -95,6 +122,7 @@ static void on_metrics(void *ud, struct http_call *call);
 
 static const struct http_route routes[] = {
     {"/v1/completions", HTTP_POST, on_completions},
+    {"/v1/plan", HTTP_POST, on_plan},
     {"/v1/models", HTTP_GET, on_models},
     {"/v1/models/", HTTP_GET, on_model},
     {"/health", HTTP_GET, on_health},
@@ -103,6 +131,9 @@ static const struct http_route routes[] = {
     {"/version", HTTP_GET, on_version},
     {"/tokenize", HTTP_POST, on_tokenize},
     {"/detokenize", HTTP_POST, on_detokenize},
+    {"/debug/requests", HTTP_GET, on_debug_requests},
+    {"/debug/iterations", HTTP_GET, on_debug_iterations},
+    {"/debug/kv", HTTP_GET, on_debug_kv},
 };
 #define N_ROUTES (sizeof(routes) / sizeof(routes[0]))
 _Static_assert(N_ROUTES < METRICS_MAX_ROUTES, "each route is a label, and so is the lack of one");
@@ -114,6 +145,8 @@ static void on_metrics(void *ud, struct http_call *call)
     struct metrics_scene scene = {.routes = labels,
                                   .n_routes = N_ROUTES + 1,
                                   .n_connections = http_n_connections(s->http),
+                                  .n_tenants = tenants_n(s->desk->tenants),
+                                  .n_tenants_shared = tenants_n_shared(s->desk->tenants),
                                   .uptime_s = (double)(clock_us() - s->start_us) / 1e6};
 
     for (size_t i = 0; i < N_ROUTES; i++)
@@ -141,7 +174,8 @@ static void end_loop(struct server *s)
 /* Everybody has an answer, or had time enough to read it. */
 static bool is_over(const struct server *s)
 {
-    if (s->desk->n_completions > 0 || !journal_file_is_idle(s->journal))
+    if (s->desk->n_jobs > 0 || !journal_file_is_idle(s->journal) ||
+        !swapper_is_idle(&s->swapper))
         return false;
     if (s->desk->queue != NULL && queue_n_outstanding(s->desk->queue) > 0)
         return false;
@@ -155,6 +189,7 @@ static void on_tick(uv_timer_t *tick)
     struct server *s = tick->data;
 
     journal_file_kick(s->journal, &s->loop);
+    swapper_kick(&s->swapper);
     if (is_over(s))
         end_loop(s);
 }
@@ -168,6 +203,7 @@ static void on_signal(uv_signal_t *handle, int number)
              number == SIGINT ? "INT" : "TERM",
              s->desk->queue != NULL ? queue_n_outstanding(s->desk->queue) : 0);
     desk_close(s->desk, !is_first);
+    debug_close(&s->debug);
     if (!is_first && s->stopped_us == 0)
         s->stopped_us = clock_us();
     http_drain(s->http);
@@ -180,7 +216,9 @@ static void on_wake(uv_async_t *wake)
 {
     struct server *s = wake->data;
 
+    swapper_kick(&s->swapper);
     desk_take_events(s->desk);
+    debug_take(&s->debug);
     http_kick(s->http);
     journal_file_kick(s->journal, &s->loop);
 }
@@ -239,6 +277,8 @@ int server_create(struct server **out, const struct server_options *options, cha
     s->start_us = clock_us();
     metrics_init(&s->metrics);
     rc = init_loop(s);
+    if (rc == 0 && getrandom(&s->opt.salt_seed, sizeof(s->opt.salt_seed), 0) < 0)
+        rc = ERR_IO;
     if (rc == 0)
         rc = desk_create(&s->desk, &s->opt, &s->loop, &s->metrics);
     if (rc < 0)
@@ -250,6 +290,9 @@ int server_create(struct server **out, const struct server_options *options, cha
         return rc;
     }
     s->desk->http = s->http;
+    debug_init(&s->debug, s->desk);
+    s->swapper.loop = &s->loop;
+    s->swapper.store = s->opt.swap;
     *out = s;
     return 0;
 }
@@ -257,6 +300,7 @@ int server_create(struct server **out, const struct server_options *options, cha
 void server_attach(struct server *s, struct queue *q)
 {
     desk_attach(s->desk, q);
+    s->swapper.queue = q;
 }
 
 uint16_t server_port(const struct server *s)

@@ -10,10 +10,15 @@
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+/* Questions that may be on their way to the engine beside the requests. */
+#define SERVER_DRY_RUNS 128
+
 struct queue;
+struct swap_store;
 struct tokenizer;
 struct journal;
 
@@ -24,6 +29,7 @@ struct server_model { /* facts for /v1/models, /metrics and the edge checks */
     uint32_t n_vocab, n_ctx_train, n_embd;
     uint32_t max_context;    /* longest prompt + completion that can be served */
     uint32_t max_kv_tokens;  /* tokens that fit into the whole KV cache */
+    uint32_t block_tokens;   /* tokens in one of its blocks */
     uint64_t n_params, size; /* parameters; bytes of the file */
 };
 
@@ -31,13 +37,20 @@ struct server_options {
     const char *host;
     uint16_t port;
     size_t max_body;
-    uint32_t max_sequences;
-    uint32_t max_outstanding; /* as given to the queue */
+    uint32_t max_sequences, max_batch_tokens, prefill_chunk; /* as given to the scheduler */
+    uint32_t max_outstanding; /* requests; the queue has room for SERVER_DRY_RUNS more */
     uint32_t request_timeout_s;
+    uint32_t max_queue_ms; /* for requests that say nothing; 0 = no limit */
+    bool shares_prefixes;
+    const char *tenant_header;  /* "" = everybody is one tenant */
+    const char *tenant_weights; /* checked */
+    uint32_t max_tenants, tenant_limit;
+    uint64_t salt_seed; /* filled in by server_create() */
     struct server_model model;
     const struct tokenizer *tokenizer;
     const char *journal_path; /* or NULL */
     struct journal *journal;  /* or NULL */
+    struct swap_store *swap;  /* or NULL; closed by its owner after server_run() */
     const char *isa;          /* for quire_build_info */
 };
 

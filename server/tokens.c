@@ -155,7 +155,7 @@ static void answer(struct job *j)
         http_call_reply(j->call, 200, "application/json", &j->out);
     buf_release(&j->out);
     buf_release(&j->body);
-    j->desk->n_completions--;
+    j->desk->n_jobs--;
     mem_free(j);
 }
 
@@ -193,7 +193,7 @@ static void start(struct desk *d, struct http_call *call,
         return;
     }
     *j = (struct job){.desk = d, .call = call, .run = what};
-    d->n_completions++;
+    d->n_jobs++;
     j->body = http_call_take_body(call);
     buf_init(&j->out, HTTP_MAX_REPLY);
     http_call_on_gone(call, on_gone, j);

@@ -159,7 +159,7 @@ int main(int argc, char **argv)
     if (command_config(&config, argc, argv, NULL, &done) != EXIT_OK || done)
         return EXIT_USAGE;
     log_setup(LOG_WARN, false, 2);
-    if (engine_init(&e, &config, err, sizeof(err)) != EXIT_OK)
+    if (engine_init(&e, &config, 0, err, sizeof(err)) != EXIT_OK)
         return command_fail(EXIT_FAILED, "%s", err);
     if (batch_create(&b, e.sched.max_batch_tokens, 4096, 4096) < 0)
         return command_fail(EXIT_FAILED, "no memory");

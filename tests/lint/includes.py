@@ -13,12 +13,15 @@ MAY = {
     "core": ["core/", "kernels/", "kvcache/"],
     "scheduler": ["scheduler/", "core/base/", "kvcache/", "core/run/batch.h"],
     "server": ["server/", "core/base/", "config/", "scheduler/request.h", "scheduler/queue.h",
-               "scheduler/journal.h", "core/text/"],
+               "scheduler/forecast.h", "scheduler/journal.h", "scheduler/snapshot.h",
+               "core/text/"],
     "tests": [""],
 }
 # The few files that put everything together.
 EXTRA = {
     "scheduler/loop.c": ["core/run/runner.h"],
+    "server/swapper.h": ["kvcache/swap.h"],
+    "server/swapper.c": ["kvcache/swap_store.h"],
     "server/main.c": [""], "server/engine.c": [""], "server/engine.h": [""],
 }
 

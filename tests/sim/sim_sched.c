@@ -63,7 +63,6 @@ struct sim {
     uint32_t n_last;
     uint32_t eog_percent;
     uint32_t n_words; /* of the made-up vocabulary */
-    bool chunk_limit;
 };
 
 static uint32_t rnd(struct sim *s, uint32_t n)
@@ -602,38 +601,488 @@ static void stops_follow_the_request(void **state)
     sim_free(s);
 }
 
+/* ---- sharing ---- */
+
+/* A request that begins with the first `shared` tokens of text number `text`. */
+static struct request *make_like(struct sim *s, uint32_t text, uint32_t shared, uint32_t n_prompt,
+                                 uint32_t max_tokens)
+{
+    struct request *r = make(s, n_prompt, max_tokens, PRIORITY_NORMAL);
+
+    for (uint32_t i = 0; i < shared && i < n_prompt; i++)
+        r->ids[i] = (int32_t)(10 + (text * 7919 + i * i * 31 + i) % 900);
+    return r;
+}
+
+static struct sim *sim_shared(uint32_t n_blocks, uint32_t max_sequences)
+{
+    return sim_open(&(struct sim_options){.n_blocks = n_blocks, .max_sequences = max_sequences,
+                                          .batch = 600, .chunk = 512, .prefix_cache = true,
+                                          .policy = SCHED_PRIORITY});
+}
+
+/* T9: equal prompts share full blocks and never the last token; a part of a block is copied. The
+ * number of cached tokens is exact for every length. */
+static void cached_tokens_are_exact(void **state)
+{
+    (void)state;
+    for (uint32_t n = 0; n <= 100; n++) {
+        struct sim *s = sim_shared(200, 4);
+        uint64_t id;
+
+        post(s, make_like(s, 1, 100, 100, 8)); /* 107 tokens are computed, 96 in full blocks */
+        run_dry(s, 100);
+        id = post(s, make_like(s, 1, n, 101, 2));
+        run_dry(s, 100);
+        assert_int_equal(s->rec[id].n_cached, n < 96 ? n : 96);
+        id = post(s, make_like(s, 1, n, n > 0 ? n : 1, 2)); /* nothing but what is cached */
+        run_dry(s, 100);
+        assert_int_equal(s->rec[id].n_cached, n <= 1 ? 0 : n - 1 < 96 ? n - 1 : 96);
+        sim_free(s);
+    }
+}
+
+/* Other salts (tenants) do not see it. */
+static void salts_keep_apart(void **state)
+{
+    struct sim *s = sim_shared(200, 4);
+    struct request *r;
+    uint64_t id;
+    (void)state;
+
+    post(s, make_like(s, 1, 100, 100, 2));
+    run_dry(s, 100);
+    r = make_like(s, 1, 100, 100, 2);
+    r->key.salt = 5;
+    id = post(s, r);
+    run_dry(s, 100);
+    assert_int_equal(s->rec[id].n_cached, 0);
+    sim_free(s);
+}
+
+/* A cancelled prefill leaves its complete blocks and nothing else. */
+static void cancelled_prefill_leaves_full_blocks(void **state)
+{
+    struct sim *s = sim_open(&(struct sim_options){.n_blocks = 200, .max_sequences = 4,
+                                                   .batch = 64, .chunk = 40, .prefix_cache = true});
+    uint64_t id;
+    (void)state;
+
+    id = post(s, make_like(s, 1, 300, 300, 2));
+    assert_true(step(s, NO_BUDGET)); /* 40 tokens: two blocks and a half */
+    sched_cancel(s->sched, id, FINISH_CANCELLED, s->now);
+    take_ends(s);
+    assert_int_equal(n_held(s), 0);
+    assert_int_equal(kv_manager_stats(s->kv).pool.n_cached, 2);
+    id = post(s, make_like(s, 1, 300, 300, 2));
+    run_dry(s, 100);
+    assert_int_equal(s->rec[id].n_cached, 32);
+    sim_free(s);
+}
+
+/* Parallel choices: the first computes the prompt, the others take over its blocks, the partial one
+ * too, and part from it at the first write (S3.7, T9). */
+static void choices_fork(void **state)
+{
+    struct sim *s = sim_shared(200, 8);
+    uint64_t first;
+    (void)state;
+
+    first = post(s, make_like(s, 3, 100, 100, 20));
+    for (int i = 0; i < 3; i++) {
+        struct request *r = make_like(s, 3, 100, 100, 20);
+
+        r->leader = first;
+        post(s, r);
+    }
+    assert_true(step(s, NO_BUDGET));
+    assert_int_equal(n_held(s), 7);
+    assert_true(step(s, NO_BUDGET)); /* the others: six shared blocks, one of their own each */
+    assert_int_equal(n_held(s), 6 + 4);
+    run_dry(s, 100);
+    for (uint64_t id = first + 1; id <= first + 3; id++)
+        assert_int_equal(s->rec[id].n_cached, 99);
+    sim_free(s);
+}
+
+/* The leader goes while its prompt is computed: the next one leads. */
+static void followers_outlive_their_leader(void **state)
+{
+    struct sim *s = sim_open(&(struct sim_options){.n_blocks = 200, .max_sequences = 8,
+                                                   .batch = 64, .chunk = 32, .prefix_cache = true});
+    uint64_t first;
+    (void)state;
+
+    first = post(s, make_like(s, 3, 100, 100, 5));
+    for (int i = 0; i < 3; i++) {
+        struct request *r = make_like(s, 3, 100, 100, 5);
+
+        r->leader = first;
+        post(s, r);
+    }
+    assert_true(step(s, NO_BUDGET));
+    sched_cancel(s->sched, first + 2, FINISH_CANCELLED, s->now); /* one that is held back */
+    sched_cancel(s->sched, first, FINISH_CANCELLED, s->now);
+    take_ends(s);
+    assert_true(sched_check(s->sched));
+    run_dry(s, 100);
+    assert_int_equal(s->rec[first + 1].n_tokens, 5);
+    assert_int_equal(s->rec[first + 3].n_tokens, 5);
+    assert_int_equal(s->rec[first + 3].n_cached, 99);
+    sim_free(s);
+}
+
+/* ---- policies ---- */
+
+/* Order in which requests that all wait get their first step. */
+static void assert_order(struct sim *s, const uint64_t *ids, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        assert_true(s->rec[ids[i - 1]].first_step < s->rec[ids[i]].first_step);
+}
+
+/* S2.14: shortest prompt + max_tokens first, equals by arrival. */
+static void sjf_takes_the_shortest(void **state)
+{
+    struct sim *s = sim_new(100, 1, 64, 64, SCHED_SJF);
+    (void)state;
+
+    add(s, 30, 30, PRIORITY_NORMAL);
+    add(s, 8, 20, PRIORITY_LOW);
+    add(s, 20, 4, PRIORITY_NORMAL);
+    add(s, 4, 20, PRIORITY_CRITICAL);
+    run_dry(s, 200);
+    assert_order(s, (const uint64_t[]){3, 4, 2, 1}, 4);
+    sim_free(s);
+}
+
+/* S2.14, D2.9: adaptive is neither fcfs nor priority: length counts too. */
+static void adaptive_weighs_length(void **state)
+{
+    struct sim *s = sim_new(300, 1, 64, 64, SCHED_ADAPTIVE);
+    (void)state;
+
+    add(s, 30, 3000, PRIORITY_NORMAL); /* one level and a half */
+    add(s, 10, 5, PRIORITY_NORMAL);
+    add(s, 10, 5, PRIORITY_HIGH);
+    run_dry(s, 4000);
+    assert_order(s, (const uint64_t[]){3, 2, 1}, 3);
+    sim_free(s);
+}
+
+/* T6: with a level worth ten seconds, a low request that has waited thirty goes before a fresh
+ * critical one; with ageing off it never does. */
+static void ageing_lifts_the_low(void **state)
+{
+    (void)state;
+    for (int aging = 0; aging < 2; aging++) {
+        struct sim *s = sim_new(100, 1, 64, 64, SCHED_PRIORITY);
+
+        sched_destroy(&s->sched);
+        s->opt.aging_milli = aging ? 100 : 0;
+        assert_int_equal(sched_create(&s->sched, &s->opt), 0);
+        add(s, 8, 4, PRIORITY_CRITICAL); /* has the slot */
+        assert_true(step(s, NO_BUDGET));
+        add(s, 8, 2, PRIORITY_LOW);
+        s->now += 31 * 1000000;
+        add(s, 8, 2, PRIORITY_CRITICAL);
+        run_dry(s, 100);
+        assert_int_equal(s->rec[2].first_step < s->rec[3].first_step, aging);
+        sim_free(s);
+    }
+}
+
+/* Among equals the earliest deadline goes first; without one, max_wait after the arrival. */
+static void earliest_deadline_first(void **state)
+{
+    static const uint64_t seconds[] = {0, 20, 5, 10, 0, 100};
+    struct sim *s = sim_new(100, 1, 64, 64, SCHED_PRIORITY);
+    (void)state;
+
+    for (int i = 0; i < 6; i++) {
+        struct request *r = make(s, 8, 2, PRIORITY_NORMAL);
+
+        r->deadline_us = seconds[i] != 0 ? s->now + seconds[i] * 1000000 : 0;
+        post(s, r);
+    }
+    run_dry(s, 100);
+    assert_order(s, (const uint64_t[]){3, 4, 2, 1, 5, 6}, 6);
+    sim_free(s);
+}
+
+/* max_queue_ms: only the wait counts. */
+static void queue_limit_ends_the_waiting(void **state)
+{
+    struct sim *s = sim_new(100, 1, 64, 64, SCHED_PRIORITY);
+    (void)state;
+
+    for (int i = 0; i < 2; i++) {
+        struct request *r = make(s, 8, 50, PRIORITY_NORMAL);
+
+        r->queue_until_us = s->now + 10000;
+        post(s, r);
+    }
+    run_dry(s, 100);
+    assert_int_equal(s->rec[1].n_tokens, 50);
+    assert_int_equal(s->rec[2].finish, FINISH_QUEUE_TIMEOUT);
+    assert_int_equal(s->rec[2].n_tokens, 0);
+    sim_free(s);
+}
+
+/* Two tenants, one slot: turns by tokens served over weight, not by who asks more. */
+static void tenants_take_turns(void **state)
+{
+    struct sim *s = sim_open(&(struct sim_options){.n_blocks = 100, .max_sequences = 1,
+                                                   .batch = 64, .chunk = 64, .max_tenants = 2,
+                                                   .policy = SCHED_PRIORITY});
+    uint32_t n[2] = {0, 0};
+    (void)state;
+
+    for (uint32_t i = 0; i < 100; i++) {
+        struct request *r = make(s, 10, 10, PRIORITY_NORMAL);
+
+        r->tenant = i < 80 ? 0 : 1;
+        r->weight = i < 80 ? 1 : 3;
+        post(s, r);
+    }
+    while (s->n_ended < 24)
+        assert_true(step(s, NO_BUDGET));
+    for (uint64_t id = 1; id <= 100; id++)
+        n[id > 80] += s->rec[id].ends;
+    assert_in_range(n[0], 5, 7);
+    assert_in_range(n[1], 17, 19);
+    run_dry(s, 4000);
+    sim_free(s);
+}
+
+/* ---- preemption ---- */
+
+/* With room for copies nothing is computed twice (S2.29). */
+static void swapping_recomputes_nothing(void **state)
+{
+    struct sim *s = sim_open(&(struct sim_options){.n_blocks = 20, .max_sequences = 8, .batch = 40,
+                                                   .chunk = 16, .preemption = SCHED_SWAP,
+                                                   .policy = SCHED_PRIORITY, .n_ram = 200});
+    struct engine_stats stats = {0};
+    (void)state;
+
+    for (int i = 0; i < 8; i++)
+        add(s, 20 + (uint32_t)i, 200, PRIORITY_NORMAL);
+    run_dry(s, 20000);
+    sched_fill_stats(s->sched, &stats);
+    assert_true(stats.preemptions_swap > 0);
+    assert_int_equal(stats.preemptions_recompute, 0);
+    assert_int_equal(stats.recomputed_tokens, 0);
+    assert_int_equal(stats.swap.ram_used, 0);
+    sim_free(s);
+}
+
+/* The way back that costs less is taken: computing again when the tier is slow. */
+static void mode_follows_cost(void **state)
+{
+    (void)state;
+    for (int slow = 0; slow < 2; slow++) {
+        struct sim *s = sim_open(&(struct sim_options){.n_blocks = 40, .max_sequences = 8,
+                                                       .batch = 64, .chunk = 64, .n_ram = 200,
+                                                       .policy = SCHED_PRIORITY});
+        const struct sched_limits limits = {
+            .costs = {.is_known = true, .prefill_ns = 1000, .swap_ns = slow ? 1000000 : 1000}};
+        const struct plan *p;
+
+        add(s, 300, 10, PRIORITY_LOW);
+        while (s->rec[1].n_tokens == 0)
+            assert_true(step(s, NO_BUDGET));
+        add(s, 600, 10, PRIORITY_HIGH); /* needs nearly all blocks */
+        p = sched_plan(s->sched, s->now += 1000, &limits);
+        assert_int_equal(p->n_preempted, 1);
+        assert_int_equal(p->n_swapped_out, slow ? 0 : 1);
+        check_preempted(s, p);
+        run_moves(s, p);
+        for (uint32_t i = 0; i < p->n_items; i++) {
+            check_item(s, &p->items[i]);
+            compute(s, &p->items[i]);
+            s->tokens[i] = 11;
+        }
+        sched_commit(s->sched, s->tokens, NULL, NULL, s->now);
+        run_dry(s, 200);
+        sim_free(s);
+    }
+}
+
+/* D2.6, T6: equal priorities, a pool that holds one and a half: everybody ends, nobody is thrown
+ * out more often than the bound says. */
+static void preemptions_are_bounded(void **state)
+{
+    (void)state;
+    for (int swap = 0; swap < 2; swap++) {
+        struct sim *s = sim_open(&(struct sim_options){
+            .n_blocks = 30, .max_sequences = 16, .batch = 64, .chunk = 32, .n_ram = swap ? 400 : 0,
+            .preemption = swap ? SCHED_SWAP : SCHED_RECOMPUTE, .policy = SCHED_PRIORITY});
+
+        for (int i = 0; i < 60; i++)
+            add(s, 10 + rnd(s, 60), 100 + rnd(s, 200), PRIORITY_NORMAL);
+        run_dry(s, 40000);
+        for (uint64_t id = 1; id <= 60; id++)
+            assert_in_range(s->rec[id].n_preempted, 0, s->opt.max_preemptions);
+        assert_int_equal(s->rec[1].n_preempted, 0);
+        sim_free(s);
+    }
+}
+
+/* A copy that the disk does not give back is computed again. */
+static void lost_copies_are_recomputed(void **state)
+{
+    struct sim *s = sim_open(&(struct sim_options){
+        .n_blocks = 120, .max_sequences = 16, .batch = 64, .chunk = 64, .n_ram = 40, .n_file = 400,
+        .preemption = SCHED_SWAP, .policy = SCHED_PRIORITY});
+    struct engine_stats stats = {0};
+    (void)state;
+
+    s->io_fail_percent = 50;
+    for (int i = 0; i < 60; i++)
+        add(s, 10 + rnd(s, 60), 100 + rnd(s, 200), PRIORITY_NORMAL);
+    run_dry(s, 40000);
+    sched_fill_stats(s->sched, &stats);
+    printf("note: %u swapped, %u writes and %u reads failed, %u fallbacks\n",
+           (unsigned)stats.preemptions_swap, (unsigned)stats.swap.n_write_errors, (unsigned)stats.swap.n_read_errors,
+           (unsigned)stats.swap_fallbacks);
+    assert_true(stats.swap.n_write_errors > 0 && stats.swap.n_read_errors > 0);
+    assert_true(stats.swap_fallbacks > 0 && stats.recomputed_tokens > 0);
+    sim_free(s);
+}
+
+/* ---- time ---- */
+
+/* P7, T8: beside a stream a chunk takes no longer than the step target leaves; alone it may. */
+static void chunks_fit_into_the_step(void **state)
+{
+    struct sim *s = sim_new(300, 4, 600, 512, SCHED_PRIORITY);
+    const struct sched_limits limits = {
+        .target_us = 50000,
+        .costs = {.is_known = true, .step_ns = 5000000, .prefill_ns = 500000,
+                  .decode_ns = 1000000, .kv_prefill_ps = 1000000}};
+    const struct plan *p;
+    (void)state;
+
+    add(s, 8, 200, PRIORITY_NORMAL);
+    assert_true(step(s, NO_BUDGET));
+    add(s, 1500, 5, PRIORITY_NORMAL);
+    for (int i = 0; i < 50; i++) {
+        p = sched_plan(s->sched, s->now += 1000, &limits);
+        check_preempted(s, p);
+        assert_true(p->predicted_ns <= 50000000);
+        assert_true(p->work.n_prefill == 0 || p->work.n_prefill >= SCHED_MIN_CHUNK ||
+                    s->rec[2].next_pos + p->work.n_prefill == 1500);
+        assert_int_equal(p->items[0].request->id, 1);
+        for (uint32_t k = 0; k < p->n_items; k++) {
+            check_item(s, &p->items[k]);
+            compute(s, &p->items[k]);
+            s->tokens[k] = 11;
+        }
+        sched_commit(s->sched, s->tokens, NULL, NULL, s->now);
+        take_ends(s);
+    }
+    assert_true(s->rec[2].n_tokens > 0);
+    run_dry(s, 1000);
+    sim_free(s);
+}
+
+/* ---- everything at once ---- */
+
+static void add_at_random(struct sim *s)
+{
+    const uint32_t n = 1 + rnd(s, rnd(s, 10) == 0 ? 300 : 40);
+    struct request *r = make_like(s, rnd(s, 3), rnd(s, 2) * rnd(s, n + 1), n, rnd(s, 60));
+    uint64_t id;
+
+    r->priority = (enum priority)rnd(s, PRIORITY_COUNT);
+    r->tenant = rnd(s, s->opt.max_tenants);
+    r->weight = 1 + r->tenant;
+    r->score_prompt = rnd(s, 10) == 0;
+    if (rnd(s, 20) == 0)
+        r->deadline_us = s->now + rnd(s, 200000);
+    if (rnd(s, 20) == 0)
+        r->queue_until_us = s->now + rnd(s, 100000);
+    id = post(s, r);
+    for (uint32_t k = rnd(s, 6) == 0 ? rnd(s, 4) : 0; k > 0; k--) {
+        struct request *twin = make(s, n, 1 + rnd(s, 60), PRIORITY_NORMAL);
+
+        memcpy(twin->ids, r->ids, n * sizeof(*twin->ids));
+        twin->leader = id;
+        twin->tenant = r->tenant;
+        twin->weight = r->weight;
+        post(s, twin);
+    }
+}
+
 /* Random arrivals, lengths, priorities, budgets and cancels at every moment. */
 static void storm(struct sim *s, uint64_t seed, uint32_t n_requests)
 {
+    uint64_t idle = 0;
+
     s->rng = seed;
     s->eog_percent = 1;
     while (s->n_ids < n_requests || !sched_is_idle(s->sched)) {
-        for (uint32_t k = rnd(s, 4); k > 0 && s->n_ids < n_requests; k--) {
-            const uint32_t prompt = 1 + rnd(s, rnd(s, 10) == 0 ? 300 : 40);
-
-            add(s, prompt, rnd(s, 60), (enum priority)rnd(s, PRIORITY_COUNT));
-        }
+        for (uint32_t k = rnd(s, 4); k > 0 && s->n_ids < n_requests; k--)
+            add_at_random(s);
         if (s->n_ids > 0 && rnd(s, 8) == 0)
             sched_cancel(s->sched, 1 + rnd(s, (uint32_t)s->n_ids), FINISH_CANCELLED, s->now);
         take_ends(s);
         assert_true(sched_check(s->sched));
-        step(s, rnd(s, 3) == 0 ? rnd(s, 20) : NO_BUDGET);
-        assert_true(s->steps < 200000);
+        idle = step(s, rnd(s, 3) == 0 ? rnd(s, 20) : NO_BUDGET) ? 0 : idle + 1;
+        assert_true(idle == 0 || s->n_io > 0 || sched_is_idle(s->sched));
+        assert_true(idle < 1000 && s->steps < 200000);
     }
     for (uint64_t id = 1; id <= s->n_ids; id++)
         assert_int_equal(s->rec[id].ends, 1);
+    while (s->n_io > 0)
+        end_io(s, 0);
+    assert_int_equal(kv_manager_stats(s->kv).swap.ram_used, 0);
+    assert_int_equal(kv_manager_stats(s->kv).swap.file_used, 0);
 }
 
+static struct sim_options storm_options(uint32_t seed)
+{
+    return (struct sim_options){
+        .n_blocks = 24 + 8 * seed,
+        .max_sequences = 2 + seed,
+        .batch = 48,
+        .chunk = 8 + seed,
+        .policy = (enum sched_policy)(seed % 4),
+        .preemption = (enum sched_preemption)(seed / 2 % 3),
+        .prefix_cache = seed % 3 != 0,
+        .n_ram = seed % 5 == 0 ? 0 : 12 * (seed % 5),
+        .n_file = seed % 5 > 2 ? 60 : 0,
+        .max_tenants = 1 + seed % 3,
+    };
+}
+
+/* T3, T6: every policy, way of preemption, tier and sharing. QUIRE_STORMS sets how many. */
 static void random_traffic_loses_nothing(void **state)
 {
+    const char *n = getenv("QUIRE_STORMS");
+    const uint32_t n_storms = n != NULL ? (uint32_t)atoi(n) : 30;
+    uint64_t preempted = 0, swapped = 0, cached = 0, from_file = 0;
     (void)state;
-    for (uint64_t seed = 1; seed <= 12; seed++) {
-        struct sim *s = sim_new(24 + 8 * (uint32_t)seed, 2 + (uint32_t)seed, 48, 8 + (uint32_t)seed,
-                                seed % 3 == 0 ? SCHED_FCFS : SCHED_PRIORITY);
 
-        storm(s, seed, 2000);
+    for (uint32_t seed = 1; seed <= n_storms; seed++) {
+        struct sim_options o = storm_options(seed % 40);
+        struct sim *s = sim_open(&o);
+        struct engine_stats stats = {0};
+
+        s->io_fail_percent = seed % 4 == 0 ? 20 : 0;
+        storm(s, seed, 1000);
+        sched_fill_stats(s->sched, &stats);
+        preempted += stats.preemptions_recompute;
+        swapped += stats.preemptions_swap;
+        cached += stats.cached_tokens;
+        from_file += stats.swap.blocks_in[1];
         sim_free(s);
     }
+    printf("note: %u storms: %u preempted, %u swapped, %u tokens cached, %u blocks from file\n",
+           n_storms, (unsigned)preempted, (unsigned)swapped, (unsigned)cached,
+           (unsigned)from_file);
+    assert_true(preempted > 0 && swapped > 0 && cached > 0 && from_file > 0);
 }
 
 /* The same arrivals give the same plans: what a journal replays. */
@@ -643,7 +1092,8 @@ static void plans_are_reproducible(void **state)
     (void)state;
 
     for (int i = 0; i < 2; i++) {
-        struct sim *s = sim_new(40, 8, 48, 16, SCHED_PRIORITY);
+        struct sim_options o = storm_options(23);
+        struct sim *s = sim_open(&o);
 
         storm(s, 42, 1000);
         hash[i] = s->hash;
@@ -683,6 +1133,22 @@ int main(void)
         cmocka_unit_test(too_large_is_refused),
         cmocka_unit_test(deadlines_end_requests),
         cmocka_unit_test(stops_follow_the_request),
+        cmocka_unit_test(cached_tokens_are_exact),
+        cmocka_unit_test(salts_keep_apart),
+        cmocka_unit_test(cancelled_prefill_leaves_full_blocks),
+        cmocka_unit_test(choices_fork),
+        cmocka_unit_test(followers_outlive_their_leader),
+        cmocka_unit_test(sjf_takes_the_shortest),
+        cmocka_unit_test(adaptive_weighs_length),
+        cmocka_unit_test(ageing_lifts_the_low),
+        cmocka_unit_test(earliest_deadline_first),
+        cmocka_unit_test(queue_limit_ends_the_waiting),
+        cmocka_unit_test(tenants_take_turns),
+        cmocka_unit_test(swapping_recomputes_nothing),
+        cmocka_unit_test(mode_follows_cost),
+        cmocka_unit_test(preemptions_are_bounded),
+        cmocka_unit_test(lost_copies_are_recomputed),
+        cmocka_unit_test(chunks_fit_into_the_step),
         cmocka_unit_test(random_traffic_loses_nothing),
         cmocka_unit_test(plans_are_reproducible),
         cmocka_unit_test(cancel_all_frees_everything),

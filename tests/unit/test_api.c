@@ -21,16 +21,29 @@ static struct server_options options(void)
         .max_body = 1 << 20,
         .model = {.id = "m", .max_context = 64, .max_kv_tokens = 60},
         .tokenizer = &tokenizer,
+        .tenant_header = "X-Tenant",
+        .salt_seed = 5,
     };
+}
+
+static void prepare_for(struct prepared *p, const char *body, const char *tenant)
+{
+    const struct server_options opt = options();
+    const struct buf b = {.data = (char *)body, .len = strlen(body), .max = SIZE_MAX};
+    const struct prepare_headers headers = {.tenant = tenant};
+
+    *p = (struct prepared){0};
+    prepare(p, &opt, &b, &headers);
 }
 
 static void prepare_text(struct prepared *p, const char *body, const char *priority)
 {
     const struct server_options opt = options();
     const struct buf b = {.data = (char *)body, .len = strlen(body), .max = SIZE_MAX};
+    const struct prepare_headers headers = {.priority = priority};
 
     *p = (struct prepared){0};
-    prepare(p, &opt, &b, priority);
+    prepare(p, &opt, &b, &headers);
 }
 
 /* ---- requests ---- */
@@ -71,12 +84,16 @@ static void every_field_arrives(void **state)
         "\"logit_bias\":{\"3\":-100,\"9\":5,\"3\":7},\"stop\":[\"x\",\"yy\"],"
         "\"stop_token_ids\":[8,9],\"logprobs\":4,\"echo\":true,\"ignore_eos\":true,"
         "\"return_token_ids\":true,\"stream\":true,\"stream_options\":{\"include_usage\":true},"
-        "\"priority\":\"critical\",\"deadline_ms\":5000,\"user\":\"u\",\"what\":1,\"ever\":{}}",
+        "\"priority\":\"critical\",\"deadline_ms\":5000,\"max_queue_ms\":700,"
+        "\"cache_salt\":\"s\",\"timings\":true,\"user\":\"u\",\"what\":1,\"ever\":{}}",
         "low");
     assert_int_equal(p.error.status, 0);
     assert_int_equal(p.n_choices, 4);
     assert_int_equal(p.params.n_unknown, 2);
     assert_int_equal(p.params.deadline_ms, 5000);
+    assert_int_equal(p.params.max_queue_ms, 700);
+    assert_true(p.params.timings);
+    assert_string_equal(p.params.cache_salt, "s");
     assert_true(p.params.stream && p.params.include_usage && p.params.echo);
     assert_true(p.params.return_token_ids);
     assert_int_equal(p.params.stop.n, 2);
@@ -183,6 +200,102 @@ static void priorities_come_from_the_body_or_the_header(void **state)
             assert_int_equal(p.requests[0]->priority, cases[i].expected);
         prepare_release(&p);
     }
+}
+
+/* ---- sharing ---- */
+
+static uint64_t salt_for(const char *tenant, const char *salt)
+{
+    struct prepared p;
+    char body[400];
+    uint64_t found;
+
+    snprintf(body, sizeof(body), "{\"prompt\":\"x\",\"cache_salt\":\"%s\"}", salt);
+    prepare_for(&p, body, tenant);
+    assert_int_equal(p.error.status, 0);
+    found = p.requests[0]->key.salt;
+    prepare_release(&p);
+    return found;
+}
+
+/* What is shared depends on tenant and salt together, and on where one ends and the other begins. */
+static void salts_keep_tenants_apart(void **state)
+{
+    const char *const pairs[][2] = {{NULL, ""},      {NULL, "ab"}, {"a", ""},   {"ab", ""},
+                                    {"a", "b"},      {"b", "a"},   {"abc", ""}, {NULL, "abc"},
+                                    {"a", "bc"},     {"ab", "c"}};
+    const size_t n = sizeof(pairs) / sizeof(pairs[0]);
+    (void)state;
+
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < n; k++)
+            assert_int_equal(salt_for(pairs[i][0], pairs[i][1]) ==
+                                 salt_for(pairs[k][0], pairs[k][1]),
+                             i == k);
+    assert_true(salt_for(NULL, "") == salt_for("", "")); /* nobody in particular */
+}
+
+static void salts_and_tenants_are_checked(void **state)
+{
+    char body[400], name[80];
+    struct prepared p;
+    (void)state;
+
+    snprintf(body, sizeof(body), "{\"prompt\":\"x\",\"cache_salt\":\"%0256d\"}", 1);
+    prepare_text(&p, body, NULL);
+    assert_int_equal(p.error.status, 0);
+    prepare_release(&p);
+    snprintf(body, sizeof(body), "{\"prompt\":\"x\",\"cache_salt\":\"%0257d\"}", 1);
+    prepare_text(&p, body, NULL);
+    assert_int_equal(p.error.status, 400);
+    assert_string_equal(p.error.param, "cache_salt");
+    prepare_release(&p);
+    snprintf(name, sizeof(name), "%064d", 1);
+    prepare_for(&p, "{\"prompt\":\"x\"}", name);
+    assert_int_equal(p.error.status, 0);
+    prepare_release(&p);
+    const char *const bad[] = {"%065d", "a b", "\xc3\xa9", "a\t", "\x7f"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        snprintf(name, sizeof(name), "%065d", 1);
+        prepare_for(&p, "{\"prompt\":\"x\"}", i == 0 ? name : bad[i]);
+        assert_int_equal(p.error.status, 400);
+        assert_string_equal(p.error.param, "X-Tenant");
+        prepare_release(&p);
+    }
+}
+
+static void equal_prompts_know_each_other(void **state)
+{
+    static const uint32_t twins[] = {0, 1, 0, 3, 1, 0};
+    struct prepared p;
+    (void)state;
+
+    prepare_text(&p, "{\"prompt\":[[4,5],[6],[4,5],[4,5,6],[6],[4,5]],\"n\":2}", NULL);
+    assert_int_equal(p.error.status, 0);
+    for (uint32_t i = 0; i < 6; i++)
+        assert_int_equal(p.prompts[i].twin, twins[i]);
+    prepare_release(&p);
+}
+
+static void a_dry_run_asks_for_the_same(void **state)
+{
+    struct prepared p;
+    struct request *dry;
+    (void)state;
+
+    prepare_for(&p, "{\"prompt\":[7,8,9],\"max_tokens\":21,\"priority\":\"high\"}", "t");
+    p.requests[0]->tenant = 3;
+    p.requests[0]->weight = 9;
+    assert_int_equal(prepare_dry_run(&dry, p.requests[0]), 0);
+    assert_true(dry->is_dry_run && dry->n_prompt == 3 && dry->max_tokens == 21);
+    assert_true(dry->ids[2] == 9 && dry->priority == PRIORITY_HIGH);
+    assert_true(dry->key.salt == p.requests[0]->key.salt && dry->key.salt != 0);
+    assert_true(dry->tenant == 3 && dry->weight == 9);
+    request_destroy(&dry);
+    mem_fail_after(0);
+    assert_int_equal(prepare_dry_run(&dry, p.requests[0]), ERR_NOMEM);
+    mem_fail_after(-1);
+    prepare_release(&p);
 }
 
 static void without_a_seed_every_request_has_its_own(void **state)
@@ -302,6 +415,34 @@ static void text_and_finish(void **state)
         render(&s),
         "{\"index\":3,\"text\":\" world\",\"finish_reason\":\"stop\",\"logprobs\":null}");
     assert_int_equal(s.choice.n_tokens, 3);
+    tear_down(&s);
+}
+
+/* In the last frame only, and the parts make up the total. */
+static void timings_come_with_the_end(void **state)
+{
+    struct stage s;
+    (void)state;
+
+    set_up(&s, "hi", NULL);
+    s.rules.wants_timings = true;
+    choice_init(&s.choice, 0, &s.prompt, &s.rules);
+    feed(&s, BYTE_WORDS);
+    assert_null(strstr(render(&s), "timings"));
+    s.choice.times = (struct event_times){.queue_us = 1000,
+                                          .prefill_us = 2500,
+                                          .decode_us = 30001,
+                                          .preempted_us = 4,
+                                          .n_preempted = 2,
+                                          .n_cached = 1};
+    s.choice.total_us = 33600;
+    choice_end(&s.choice, FINISH_LENGTH, &s.scratch);
+    assert_string_equal(
+        render(&s),
+        "{\"index\":0,\"text\":\"\",\"finish_reason\":\"length\",\"logprobs\":null,\"timings\":{"
+        "\"queue_ms\":1.000,\"prefill_ms\":2.500,\"decode_ms\":30.001,\"preempted_ms\":0.004,"
+        "\"delivery_ms\":0.095,\"total_ms\":33.600,\"n_preempted\":2,\"prompt_tokens\":3,"
+        "\"cached_tokens\":1,\"completion_tokens\":1}}");
     tear_down(&s);
 }
 
@@ -521,9 +662,14 @@ int main(void)
         cmocka_unit_test(lengths_are_fitted_or_refused),
         cmocka_unit_test(an_empty_prompt_needs_a_bos),
         cmocka_unit_test(priorities_come_from_the_body_or_the_header),
+        cmocka_unit_test(salts_keep_tenants_apart),
+        cmocka_unit_test(salts_and_tenants_are_checked),
+        cmocka_unit_test(equal_prompts_know_each_other),
+        cmocka_unit_test(a_dry_run_asks_for_the_same),
         cmocka_unit_test(without_a_seed_every_request_has_its_own),
         cmocka_unit_test(survives_failing_allocations),
         cmocka_unit_test(text_and_finish),
+        cmocka_unit_test(timings_come_with_the_end),
         cmocka_unit_test(characters_are_whole),
         cmocka_unit_test(stop_ends_over_token_boundaries),
         cmocka_unit_test(stop_waits_for_min_tokens),

@@ -1,0 +1,92 @@
+/* server/deadline.c - see deadline.h. */
+#include "server/deadline.h"
+
+#include "core/base/clock.h"
+#include "server/desk.h"
+#include "server/http.h"
+#include "server/intake.h"
+#include "server/tempo.h"
+
+#include <inttypes.h>
+
+enum cached { CACHED_NONE = 0, CACHED_ALL, CACHED_FOUND }; /* how much of the prompts */
+
+static uint32_t n_cached(const struct request *r, enum cached cached, const struct event_probe *e)
+{
+    switch (cached) {
+    case CACHED_NONE:
+        return 0;
+    case CACHED_ALL:
+        return r->n_prompt - 1;
+    case CACHED_FOUND:
+        return e->n_cached;
+    }
+    return 0;
+}
+
+/* Microseconds until everything is there; 0 when nobody knows. */
+static uint64_t predict(const struct intake *in, enum cached cached,
+                        const struct event_probe *found, bool is_idle)
+{
+    const struct prepared *p = &in->prepared;
+    uint64_t last = 0, ahead = 0;
+
+    for (uint32_t i = 0; i < p->params.n_prompts; i++) {
+        const struct request *r = p->requests[i * p->params.n];
+        const uint32_t n = n_cached(r, cached, found != NULL ? &found[i] : NULL);
+        const struct forecast f = is_idle ? desk_forecast_idle(in->desk, r, n)
+                                          : desk_forecast(in->desk, r, n, ahead);
+
+        if (!f.is_known)
+            return 0;
+        last = f.finish_us > last ? f.finish_us : last;
+        ahead += r->n_prompt - n;
+    }
+    return last > 0 ? last : 1;
+}
+
+struct deadline deadline_judge(const struct intake *in, const struct event_probe *found)
+{
+    const uint64_t wanted = in->prepared.params.deadline_ms * 1000;
+    const uint64_t spent = clock_us() - in->arrival_us;
+    enum cached cached = found != NULL ? CACHED_FOUND : CACHED_NONE;
+    struct deadline d = {DEADLINE_FINE, 0, 0};
+    uint64_t us;
+
+    if (wanted == 0)
+        return d;
+    us = predict(in, cached, found, false);
+    if (us == 0 || spent + us <= wanted)
+        return d;
+    if (cached == CACHED_NONE && in->desk->opt->shares_prefixes) {
+        cached = CACHED_ALL;
+        us = predict(in, cached, found, false);
+        d.verdict = DEADLINE_UNCLEAR;
+        if (spent + us <= wanted)
+            return d;
+    }
+    d.verdict = DEADLINE_HOPELESS;
+    d.predicted_ms = (spent + us + 999) / 1000;
+    if (predict(in, cached, found, true) <= wanted)
+        d.retry_ms = (spent + us - wanted + 999) / 1000;
+    return d;
+}
+
+/* A client whose wish this machine cannot fulfil even when it has nothing else to do need not come
+ * again; one that came at a bad time is told when the others will be done. */
+void deadline_refuse(struct intake *in, const struct deadline *d)
+{
+    const uint32_t max = TEMPO_MAX_WAIT_MS;
+    struct api_error e;
+
+    api_error_set(&e, 429, "deadline_ms", "deadline_unreachable",
+                  "'deadline_ms' is %" PRIu64 ", and the %u tokens asked for are predicted to take "
+                  "%" PRIu64 " ms",
+                  in->prepared.params.deadline_ms, in->prepared.requests[0]->max_tokens,
+                  d->predicted_ms);
+    if (d->retry_ms > 0)
+        desk_say_when(in->call, d->retry_ms < max ? (uint32_t)d->retry_ms : max);
+    else
+        http_call_set_header(in->call, "x-should-retry", "false");
+    intake_refuse_plainly(in, &e, REJECTION_DEADLINE);
+}

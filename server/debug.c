@@ -1,0 +1,123 @@
+/* server/debug.c - see debug.h. */
+#include "server/debug.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "server/debug_pages.h"
+#include "server/desk.h"
+#include "server/http.h"
+#include "server/tenants.h"
+
+struct asker {
+    struct list link;
+    struct http_call *call;
+    enum debug_page page;
+};
+
+void debug_init(struct debug *g, struct desk *d)
+{
+    g->desk = d;
+    list_init(&g->waiting);
+}
+
+static void forget(struct asker *a)
+{
+    list_unlink(&a->link);
+    mem_free(a);
+}
+
+static void on_gone(void *ud)
+{
+    forget(ud);
+}
+
+static void refuse(struct http_call *call, int status, const char *message)
+{
+    struct api_error e;
+
+    api_error_set(&e, status, NULL, NULL, "%s", message);
+    http_call_reply_error(call, &e);
+}
+
+void debug_ask(struct debug *g, struct http_call *call, enum debug_page page)
+{
+    struct asker *a;
+
+    if (g->desk->queue == NULL || g->desk->is_draining) {
+        refuse(call, 503, "there is no engine to ask: the server is starting or shutting down");
+        return;
+    }
+    a = mem_calloc(1, sizeof(*a));
+    if (a == NULL) {
+        refuse(call, 500, "out of memory");
+        return;
+    }
+    a->call = call;
+    a->page = page;
+    list_push_back(&g->waiting, &a->link);
+    http_call_on_gone(call, on_gone, a);
+    queue_ask_snapshot(g->desk->queue);
+}
+
+/* ---- answering ---- */
+
+static const char *tenant_name(void *ud, uint32_t tenant)
+{
+    return tenants_name(((struct desk *)ud)->tenants, tenant);
+}
+
+static const char *request_name(void *ud, uint64_t id)
+{
+    return desk_request_id(ud, id);
+}
+
+static void render(const struct debug *g, enum debug_page page, const struct snapshot *s,
+                   struct buf *out)
+{
+    const struct debug_names names = {tenant_name, request_name, g->desk};
+
+    switch (page) {
+    case DEBUG_REQUESTS:
+        debug_render_requests(s, &names, out);
+        break;
+    case DEBUG_ITERATIONS:
+        debug_render_iterations(s, out);
+        break;
+    case DEBUG_KV:
+        debug_render_kv(s, g->desk->opt->model.block_tokens, out);
+        break;
+    }
+}
+
+void debug_take(struct debug *g)
+{
+    const struct snapshot *s;
+
+    if (list_is_empty(&g->waiting))
+        return;
+    s = queue_take_snapshot(g->desk->queue);
+    if (s == NULL)
+        return;
+    list_each(it, &g->waiting)
+    {
+        struct asker *a = list_entry(it, struct asker, link);
+        struct buf out;
+
+        buf_init(&out, HTTP_MAX_REPLY);
+        render(g, a->page, s, &out);
+        http_call_reply(a->call, 200, "application/json", &out);
+        forget(a);
+    }
+    queue_release_snapshot(g->desk->queue);
+}
+
+void debug_close(struct debug *g)
+{
+    list_each(it, &g->waiting)
+    {
+        struct asker *a = list_entry(it, struct asker, link);
+
+        refuse(a->call, 503, "the server is shutting down");
+        forget(a);
+    }
+}

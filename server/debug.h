@@ -1,0 +1,35 @@
+/* server/debug.h - GET /debug/requests, /debug/iterations and /debug/kv: what the engine is doing.
+ *
+ * Who asks waits until the engine has filled a snapshot between two steps; all who wait then get
+ * the same one. Nothing is prepared while nobody asks.
+ *
+ * Thread: the loop's.
+ * Memory: one small allocation for each asker, and the replies.
+ */
+#ifndef SERVER_DEBUG_H
+#define SERVER_DEBUG_H
+
+#include "core/base/list.h"
+
+struct desk;
+struct http_call;
+
+enum debug_page { DEBUG_REQUESTS = 0, DEBUG_ITERATIONS, DEBUG_KV };
+
+struct debug {
+    struct desk *desk;
+    struct list waiting;
+};
+
+void debug_init(struct debug *g, struct desk *d);
+
+/* Answer when the snapshot comes. */
+void debug_ask(struct debug *g, struct http_call *call, enum debug_page page);
+
+/* Answer everybody if the snapshot is there. To be called on each wake. */
+void debug_take(struct debug *g);
+
+/* The engine is ending: 503 for those who wait. Nobody may ask afterwards. */
+void debug_close(struct debug *g);
+
+#endif

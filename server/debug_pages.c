@@ -1,0 +1,205 @@
+/* server/debug_pages.c - see debug_pages.h. */
+#include "server/debug_pages.h"
+
+#include "server/json.h"
+
+#include <inttypes.h>
+
+static double ms(uint64_t us)
+{
+    return (double)us / 1e3;
+}
+
+static void add_name(struct buf *out, const char *name)
+{
+    if (name != NULL)
+        json_add_cstring(out, name);
+    else
+        buf_add_str(out, "null");
+}
+
+/* A time of which 0 means that there is none. */
+static void add_time(struct buf *out, const char *key, uint64_t us)
+{
+    if (us > 0)
+        buf_printf(out, ",\"%s\":%.3f", key, ms(us));
+    else
+        buf_printf(out, ",\"%s\":null", key);
+}
+
+/* ---- requests ---- */
+
+static const char *state_name(enum snapshot_state state)
+{
+    static const char *const names[] = {
+        [SNAPSHOT_WAITING] = "waiting",
+        [SNAPSHOT_FOLLOWING] = "following",
+        [SNAPSHOT_RUNNING] = "running",
+        [SNAPSHOT_PREEMPTED] = "preempted",
+    };
+
+    return names[state];
+}
+
+/* Where a swapped copy is; NULL: there is none. */
+static const char *place_name(int place)
+{
+    static const char *const names[] = {
+        [SWAP_RAM] = "ram",         [SWAP_WRITING] = "writing", [SWAP_FILE] = "file",
+        [SWAP_READING] = "reading", [SWAP_LOST] = "lost",
+    };
+
+    return place < 0 ? NULL : names[place];
+}
+
+static void add_request(struct buf *out, const struct seq_info *q, const struct debug_names *names)
+{
+    buf_printf(out, "{\"id\":%" PRIu64 ",\"request_id\":", q->id);
+    add_name(out, names->request(names->ud, q->id));
+    buf_printf(out, ",\"state\":\"%s\",\"priority\":\"%s\",\"tenant\":", state_name(q->state),
+               priority_name(q->priority));
+    add_name(out, names->tenant(names->ud, q->tenant));
+    buf_printf(out,
+               ",\"prompt_tokens\":%u,\"max_tokens\":%u,\"known_tokens\":%u,"
+               "\"computed_tokens\":%u,\"cached_tokens\":%u,\"blocks\":%u,\"n_preempted\":%u,"
+               "\"swapped\":",
+               q->n_prompt, q->max_tokens, q->n_known, q->n_done, q->n_cached, q->n_blocks,
+               q->n_preempted);
+    add_name(out, place_name(q->place));
+    buf_printf(out, ",\"age_ms\":%.3f,\"queue_ms\":%.3f", ms(q->age_us), ms(q->waited_us));
+    add_time(out, "deadline_in_ms", q->deadline_in_us);
+    buf_add_char(out, '}');
+}
+
+static void add_tenant(struct buf *out, const struct tenant_info *t,
+                       const struct debug_names *names)
+{
+    buf_printf(out, "{\"tenant\":%u,\"name\":", t->tenant);
+    add_name(out, names->tenant(names->ud, t->tenant));
+    buf_printf(out,
+               ",\"weight\":%u,\"running\":%u,\"waiting\":%u,\"service_tokens\":%" PRIu64 "}",
+               t->weight, t->n_running, t->n_waiting, t->service);
+}
+
+static void count_states(const struct snapshot *s, uint32_t *count)
+{
+    for (uint32_t i = 0; i < s->n_seqs; i++)
+        count[s->seqs[i].state]++;
+}
+
+void debug_render_requests(const struct snapshot *s, const struct debug_names *names,
+                           struct buf *out)
+{
+    uint32_t count[SNAPSHOT_PREEMPTED + 1] = {0};
+
+    count_states(s, count);
+    buf_add_str(out, "{\"object\":\"debug.requests\"");
+    for (int i = 0; i <= SNAPSHOT_PREEMPTED; i++)
+        buf_printf(out, ",\"n_%s\":%u", state_name((enum snapshot_state)i), count[i]);
+    buf_add_str(out, ",\"requests\":[");
+    for (uint32_t i = 0; i < s->n_seqs && i < DEBUG_MAX_REQUESTS; i++) {
+        buf_add_str(out, i > 0 ? "," : "");
+        add_request(out, &s->seqs[i], names);
+    }
+    buf_add_str(out, "],\"tenants\":[");
+    for (uint32_t i = 0; i < s->n_tenants; i++) {
+        buf_add_str(out, i > 0 ? "," : "");
+        add_tenant(out, &s->tenants[i], names);
+    }
+    buf_add_str(out, "]}");
+}
+
+/* ---- iterations ---- */
+
+static void add_costs(struct buf *out, const struct step_costs *c)
+{
+    buf_printf(out,
+               "{\"is_known\":%s,\"step_ns\":%" PRIu64 ",\"prefill_row_ns\":%" PRIu64
+               ",\"decode_row_ns\":%" PRIu64 ",\"decode_key_ps\":%" PRIu64
+               ",\"prefill_key_ps\":%" PRIu64 ",\"swap_block_ns\":%" PRIu64
+               ",\"file_block_ns\":%" PRIu64 "}",
+               c->is_known ? "true" : "false", c->step_ns, c->prefill_ns, c->decode_ns,
+               c->kv_decode_ps, c->kv_prefill_ps, c->swap_ns, c->file_ns);
+}
+
+static void add_step(struct buf *out, const struct step_info *t)
+{
+    buf_printf(out,
+               "{\"step\":%" PRIu64 ",\"at_ms\":%.3f,\"sequences\":%u,\"prefill_rows\":%u,"
+               "\"decode_rows\":%u,\"prefill_keys\":%" PRIu64 ",\"decode_keys\":%" PRIu64 ",",
+               t->step, ms(t->at_us), t->n_sequences, t->work.n_prefill, t->work.n_decode,
+               t->work.kv_prefill, t->work.kv_decode);
+    buf_printf(out,
+               "\"admitted\":%u,\"preempted\":%u,\"swapped_out\":%u,\"swapped_in\":%u,"
+               "\"moves\":%u",
+               t->n_admitted, t->n_preempted, t->n_swapped_out, t->n_swapped_in, t->n_moves);
+    add_time(out, "predicted_ms", t->predicted_us);
+    buf_printf(out, ",\"took_ms\":%.3f}", ms(t->took_us));
+}
+
+void debug_render_iterations(const struct snapshot *s, struct buf *out)
+{
+    buf_add_str(out, "{\"object\":\"debug.iterations\",\"costs\":");
+    add_costs(out, &s->costs);
+    buf_add_str(out, ",\"iterations\":[");
+    for (uint32_t i = 0; i < s->n_steps; i++) {
+        buf_add_str(out, i > 0 ? "," : "");
+        add_step(out, &s->steps[i]);
+    }
+    buf_add_str(out, "]}");
+}
+
+/* ---- the cache ---- */
+
+static const char *pressure_name(enum kv_pressure pressure)
+{
+    static const char *const names[] = {
+        [KV_RELAXED] = "relaxed",
+        [KV_LOW] = "low",
+        [KV_CRITICAL] = "critical",
+    };
+
+    return names[pressure];
+}
+
+static void add_tier(struct buf *out, const struct swap_stats *s, int tier)
+{
+    buf_printf(out,
+               "\"%s\":{\"slots\":%u,\"used\":%u,\"blocks_out\":%" PRIu64 ",\"blocks_in\":%" PRIu64
+               "}",
+               tier == 0 ? "ram" : "file", tier == 0 ? s->ram_slots : s->file_slots,
+               tier == 0 ? s->ram_used : s->file_used, s->blocks_out[tier], s->blocks_in[tier]);
+}
+
+static void add_swap(struct buf *out, const struct swap_stats *s)
+{
+    buf_printf(out, "{\"copies\":%u,", s->n_copies);
+    add_tier(out, s, 0);
+    buf_add_char(out, ',');
+    add_tier(out, s, 1);
+    buf_printf(out,
+               ",\"n_refused\":%" PRIu64 ",\"n_write_errors\":%" PRIu64 ",\"n_read_errors\":%" PRIu64
+               "}",
+               s->n_refused, s->n_write_errors, s->n_read_errors);
+}
+
+void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct buf *out)
+{
+    const struct kv_manager_stats *k = &s->kv;
+    const struct block_pool_stats *p = &k->pool;
+
+    buf_printf(out,
+               "{\"object\":\"debug.kv\",\"block_tokens\":%u,\"blocks\":{\"total\":%u,\"free\":%u,"
+               "\"cached\":%u,\"held\":%u,\"pinned\":%u,\"peak_held\":%u},\"pressure\":\"%s\",",
+               block_tokens, p->n_blocks, p->n_free, p->n_cached, p->n_held, p->n_pinned,
+               p->peak_held, pressure_name(s->pressure));
+    buf_printf(out,
+               "\"prefix\":{\"indexed_blocks\":%u,\"query_tokens\":%" PRIu64
+               ",\"hit_tokens\":%" PRIu64 ",\"evicted_blocks\":%" PRIu64
+               ",\"copied_blocks\":%" PRIu64 "},\"swap\":",
+               k->n_indexed, k->query_tokens, k->hit_tokens, p->n_evicted, k->n_copied);
+    add_swap(out, &k->swap);
+    buf_add_str(out, ",\"map\":\"");
+    buf_add(out, s->map, s->n_blocks); /* letters only */
+    buf_add_str(out, "\"}");
+}

@@ -1,0 +1,26 @@
+/* server/debug_pages.h - a snapshot of the engine as JSON. Times are in milliseconds.
+ *
+ * Thread: any.
+ * Memory: appended to `out`.
+ */
+#ifndef SERVER_DEBUG_PAGES_H
+#define SERVER_DEBUG_PAGES_H
+
+#include "core/base/buf.h"
+#include "scheduler/snapshot.h"
+
+/* Requests that are listed; the counts are of all. */
+#define DEBUG_MAX_REQUESTS 10000
+
+struct debug_names { /* both may answer NULL */
+    const char *(*tenant)(void *ud, uint32_t tenant);
+    const char *(*request)(void *ud, uint64_t id); /* X-Request-Id */
+    void *ud;
+};
+
+void debug_render_requests(const struct snapshot *s, const struct debug_names *names,
+                           struct buf *out);
+void debug_render_iterations(const struct snapshot *s, struct buf *out);
+void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct buf *out);
+
+#endif

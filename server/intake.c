@@ -1,0 +1,127 @@
+/* server/intake.c - see intake.h. */
+#include "server/intake.h"
+
+#include "core/base/clock.h"
+#include "server/desk.h"
+#include "server/http.h"
+#include "server/tenants.h"
+
+#include <stdio.h>
+
+/* A body up to here is read and tokenised on the loop: far below a millisecond. */
+#define INLINE_BODY ((size_t)8 << 10)
+
+void intake_refuse_plainly(struct intake *in, const struct api_error *e, enum rejection reason)
+{
+    struct metrics *m = in->desk->metrics;
+
+    m->outcomes[OUTCOME_REJECTED]++;
+    m->rejections[reason]++;
+    if (in->call == NULL)
+        return;
+    http_call_reply_error(in->call, e);
+    in->call = NULL;
+}
+
+void intake_refuse(struct intake *in, const struct api_error *e, enum rejection reason)
+{
+    if (in->call != NULL)
+        desk_set_retry_headers(in->desk, in->call, e->status, in->prepared.n_choices);
+    intake_refuse_plainly(in, e, reason);
+}
+
+void intake_refuse_early(struct desk *d, struct http_call *call, const struct api_error *e)
+{
+    d->metrics->outcomes[OUTCOME_REJECTED]++;
+    if (e->status != 500) /* lack of memory is nobody's reason */
+        d->metrics->rejections[e->status == 429 ? REJECTION_QUEUE_FULL : REJECTION_DRAINING]++;
+    desk_set_retry_headers(d, call, e->status, 1);
+    http_call_reply_error(call, e);
+}
+
+uint32_t intake_assign_tenant(struct intake *in)
+{
+    struct tenants *t = in->desk->tenants;
+    const uint32_t place = tenants_place(t, in->tenant);
+
+    for (uint32_t i = 0; i < in->prepared.n_choices; i++) {
+        struct request *r = in->prepared.requests[i];
+
+        if (r == NULL)
+            continue;
+        r->tenant = place;
+        r->weight = tenants_weight(t, place);
+    }
+    return place;
+}
+
+/* ---- preparation ---- */
+
+static void after_prepare(struct intake *in)
+{
+    struct prepared *p = &in->prepared;
+
+    buf_release(&in->body);
+    in->desk->metrics->unknown_fields += p->params.n_unknown;
+    if (in->call != NULL && p->error.status != 0)
+        intake_refuse(in, &p->error, p->reason);
+    in->ready(in);
+}
+
+static void do_prepare(struct intake *in)
+{
+    prepare(&in->prepared, in->desk->opt, &in->body, &in->headers);
+}
+
+static void on_work(uv_work_t *work)
+{
+    do_prepare(work->data);
+}
+
+static void after_work(uv_work_t *work, int status)
+{
+    struct intake *in = work->data;
+    struct http *http = in->desk->http;
+
+    (void)status; /* nobody cancels it */
+    after_prepare(in);
+    http_kick(http);
+}
+
+/* Copies: the call may be gone before they are read. One that is cut stays too long. */
+static const char *copy_header(const struct http_call *call, const char *name, char *buf,
+                               size_t size)
+{
+    const char *value = name != NULL && name[0] != '\0' ? http_call_header(call, name) : NULL;
+
+    snprintf(buf, size, "%s", value != NULL ? value : "");
+    return value != NULL ? buf : NULL;
+}
+
+static void take_headers(struct intake *in)
+{
+    snprintf(in->request_id, sizeof(in->request_id), "%s", http_call_id(in->call));
+    in->headers.priority =
+        copy_header(in->call, "X-Priority", in->priority, sizeof(in->priority));
+    in->headers.tenant =
+        copy_header(in->call, in->desk->opt->tenant_header, in->tenant, sizeof(in->tenant));
+}
+
+void intake_start(struct intake *in, struct desk *d, struct http_call *call,
+                  void (*ready)(struct intake *in))
+{
+    *in = (struct intake){.desk = d, .call = call, .arrival_us = clock_us(), .ready = ready};
+    in->body = http_call_take_body(call);
+    take_headers(in);
+    in->work.data = in;
+    if (in->body.len > INLINE_BODY && uv_queue_work(d->loop, &in->work, on_work, after_work) == 0)
+        return;
+    do_prepare(in);
+    after_prepare(in);
+}
+
+void intake_release(struct intake *in)
+{
+    prepare_release(&in->prepared);
+    buf_release(&in->body);
+}

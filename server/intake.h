@@ -1,0 +1,56 @@
+/* server/intake.h - from the body of a call to checked requests: the first half of everything that
+ * is asked in the form of a completion.
+ *
+ * body -> JSON -> params -> tokens -> requests: a pure function of the body and two headers, done
+ * on the loop for short bodies and by uv_queue_work() for long ones. What is refused is answered
+ * here. Embedded as the first member of whoever goes on with it.
+ *
+ * Thread: the loop's, except the preparation.
+ * Memory: bounded by max_body, and by 128 choices of at most max_context tokens.
+ */
+#ifndef SERVER_INTAKE_H
+#define SERVER_INTAKE_H
+
+#include <stdint.h>
+#include <uv.h>
+
+#include "config/weights.h"
+#include "server/prepare.h"
+
+struct desk;
+struct http_call;
+
+struct intake {
+    struct desk *desk;
+    struct http_call *call; /* NULL once it is answered or its client has gone; whoever embeds
+                             * this clears it when told so */
+    uint64_t arrival_us;
+    char request_id[132];
+    struct prepared prepared;
+    /* private */
+    void (*ready)(struct intake *in);
+    uv_work_t work;
+    struct buf body;
+    char priority[16], tenant[WEIGHTS_MAX_NAME + 2];
+    struct prepare_headers headers;
+};
+
+/* Begin: `ready` is called on the loop's thread, perhaps before this returns. Then either
+ * in->call is NULL, and nothing is left to do but to end, or the requests are prepared. */
+void intake_start(struct intake *in, struct desk *d, struct http_call *call,
+                  void (*ready)(struct intake *in));
+void intake_release(struct intake *in);
+
+/* Give the requests the place and weight of their tenant; returns the place. Only good until the
+ * loop's next turn, unless they are posted. */
+uint32_t intake_assign_tenant(struct intake *in);
+
+/* Answer with a refusal, with the headers that belong to its status, and count it. */
+void intake_refuse(struct intake *in, const struct api_error *e, enum rejection reason);
+/* The same without such headers: they were set already. */
+void intake_refuse_plainly(struct intake *in, const struct api_error *e, enum rejection reason);
+
+/* Answer a call for which there is no intake yet. */
+void intake_refuse_early(struct desk *d, struct http_call *call, const struct api_error *e);
+
+#endif

@@ -1,0 +1,139 @@
+/* server/plan.c - see plan.h. */
+#include "server/plan.h"
+
+#include "core/base/list.h"
+#include "core/base/mem.h"
+#include "server/desk.h"
+#include "server/http.h"
+#include "server/intake.h"
+#include "server/json.h"
+#include "server/probe.h"
+
+struct plan_job {
+    struct intake in;
+    struct probe probe;
+};
+
+static void destroy(struct plan_job *j)
+{
+    j->in.desk->n_jobs--;
+    probe_release(&j->probe);
+    intake_release(&j->in);
+    mem_free(j);
+}
+
+static void on_gone(void *ud)
+{
+    struct plan_job *j = ud;
+
+    j->in.call = NULL;
+}
+
+static double ms(uint64_t us)
+{
+    return (double)us / 1e3;
+}
+
+static void add_forecast(struct buf *out, const struct forecast *f)
+{
+    buf_add_str(out, ",\"predicted_ms\":");
+    if (f->is_known)
+        buf_printf(out, "{\"start\":%.3f,\"first_token\":%.3f,\"finish\":%.3f}", ms(f->start_us),
+                   ms(f->first_us), ms(f->finish_us));
+    else
+        buf_add_str(out, "null");
+}
+
+static void add_prompt(const struct plan_job *j, uint32_t i, uint64_t ahead, struct buf *out)
+{
+    struct desk *d = j->in.desk;
+    const struct request *r = j->in.prepared.requests[i * j->in.prepared.params.n];
+    const struct event_probe *found = &j->probe.found[i];
+    const struct server_model *m = &d->opt->model;
+    const struct forecast f = desk_forecast(d, r, found->n_cached, ahead);
+    const uint32_t n_tokens = r->n_prompt + r->max_tokens;
+
+    buf_printf(out,
+               "{\"prompt_tokens\":%u,\"max_tokens\":%u,\"cached_tokens\":%u,\"blocks\":%u,"
+               "\"blocks_total\":%u,\"queue_position\":%u",
+               r->n_prompt, r->max_tokens, found->n_cached,
+               (n_tokens + m->block_tokens - 1) / m->block_tokens,
+               m->max_kv_tokens / m->block_tokens, desk_position_behind(d, found->n_ahead, i));
+    add_forecast(out, &f);
+    buf_add_str(out, ",\"fits\":true}");
+}
+
+static void answer(struct plan_job *j)
+{
+    const struct prepared *p = &j->in.prepared;
+    uint64_t ahead = 0;
+    struct buf out;
+
+    buf_init(&out, (size_t)1 << 20);
+    buf_add_str(&out, "{\"object\":\"plan\",\"model\":");
+    json_add_cstring(&out, j->in.desk->opt->model.id);
+    buf_add_str(&out, ",\"prompts\":[");
+    for (uint32_t i = 0; i < p->params.n_prompts; i++) {
+        if (i > 0)
+            buf_add_char(&out, ',');
+        add_prompt(j, i, ahead, &out);
+        ahead += p->requests[i * p->params.n]->n_prompt - j->probe.found[i].n_cached;
+    }
+    buf_add_str(&out, "]}");
+    http_call_reply(j->in.call, 200, "application/json", &out);
+    j->in.call = NULL;
+}
+
+static void on_probed(struct probe *p)
+{
+    struct plan_job *j = list_entry(p, struct plan_job, probe);
+    struct api_error e;
+
+    if (j->in.call != NULL && p->is_failed) {
+        api_error_set(&e, 503, NULL, NULL, "the server is shutting down");
+        intake_refuse(&j->in, &e, REJECTION_DRAINING);
+    } else if (j->in.call != NULL) {
+        answer(j);
+    }
+    destroy(j);
+}
+
+static void on_ready(struct intake *in)
+{
+    struct plan_job *j = list_entry(in, struct plan_job, in);
+    struct api_error e;
+
+    if (in->call == NULL) {
+        destroy(j);
+        return;
+    }
+    intake_assign_tenant(in);
+    if (desk_check_dry_room(in->desk, in->prepared.params.n_prompts, &e) < 0) {
+        intake_refuse(in, &e, e.status == 429 ? REJECTION_QUEUE_FULL : REJECTION_DRAINING);
+        destroy(j);
+    } else if (probe_start(&j->probe, in, on_probed) < 0) {
+        api_error_set(&e, 500, NULL, NULL, "out of memory");
+        http_call_reply_error(in->call, &e);
+        destroy(j);
+    }
+}
+
+void plan_start(struct desk *d, struct http_call *call)
+{
+    struct plan_job *j;
+    struct api_error e = {0};
+
+    if (desk_check_dry_room(d, 1, &e) < 0) {
+        intake_refuse_early(d, call, &e);
+        return;
+    }
+    j = mem_calloc(1, sizeof(*j));
+    if (j == NULL) {
+        api_error_set(&e, 500, NULL, NULL, "out of memory");
+        intake_refuse_early(d, call, &e);
+        return;
+    }
+    d->n_jobs++;
+    http_call_on_gone(call, on_gone, j);
+    intake_start(&j->in, d, call, on_ready);
+}

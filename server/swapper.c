@@ -1,0 +1,57 @@
+/* server/swapper.c - see swapper.h. */
+#include "server/swapper.h"
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "kvcache/swap_store.h"
+#include "scheduler/queue.h"
+
+static void on_work(uv_work_t *work)
+{
+    struct swapper_job *j = work->data;
+    const uint64_t start = clock_us();
+
+    if (j->io.is_write)
+        j->rc = swap_store_write(j->owner->store, j->io.n, j->io.ram, j->io.file);
+    else
+        j->rc = swap_store_read(j->owner->store, j->io.n, j->io.ram, j->io.file);
+    j->us = clock_us() - start;
+}
+
+static void after_work(uv_work_t *work, int status)
+{
+    struct swapper_job *j = work->data;
+    struct swapper *s = j->owner;
+
+    (void)status; /* nobody cancels it */
+    j->owner = NULL;
+    queue_io_done(s->queue, j->io.copy, j->rc, j->io.n, j->us);
+    swapper_kick(s);
+}
+
+static void begin(struct swapper *s, struct swapper_job *j)
+{
+    j->owner = s;
+    j->work.data = j;
+    if (uv_queue_work(s->loop, &j->work, on_work, after_work) == 0)
+        return;
+    j->owner = NULL;
+    queue_io_done(s->queue, j->io.copy, ERR_IO, j->io.n, 0);
+}
+
+void swapper_kick(struct swapper *s)
+{
+    if (s->queue == NULL || s->store == NULL)
+        return;
+    for (int i = 0; i < SWAPPER_JOBS; i++)
+        while (s->jobs[i].owner == NULL && queue_take_io(s->queue, &s->jobs[i].io))
+            begin(s, &s->jobs[i]);
+}
+
+bool swapper_is_idle(const struct swapper *s)
+{
+    for (int i = 0; i < SWAPPER_JOBS; i++)
+        if (s->jobs[i].owner != NULL)
+            return false;
+    return true;
+}

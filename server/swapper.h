@@ -1,0 +1,40 @@
+/* server/swapper.h - the transfers between the swap tiers, carried out in the loop's thread pool.
+ *
+ * The engine hands transfers out through the queue and never waits for a disk. Two are carried out
+ * at a time, so that of the pool's threads some are left for tokenising and for the journal.
+ *
+ * Thread: the loop's.
+ * Memory: none but the struct.
+ */
+#ifndef SERVER_SWAPPER_H
+#define SERVER_SWAPPER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "kvcache/swap.h"
+
+#define SWAPPER_JOBS 2
+
+struct queue;
+struct swap_store;
+
+struct swapper { /* zero, with `loop`, `queue` and `store` set, is ready */
+    uv_loop_t *loop;
+    struct queue *queue;
+    struct swap_store *store; /* must outlive the last transfer */
+    struct swapper_job {
+        struct swapper *owner; /* NULL: free */
+        uv_work_t work;
+        struct swap_io io;
+        int rc;
+        uint64_t us;
+    } jobs[SWAPPER_JOBS];
+};
+
+/* Begin what waits. To be called on each wake. */
+void swapper_kick(struct swapper *s);
+bool swapper_is_idle(const struct swapper *s);
+
+#endif

@@ -1,0 +1,177 @@
+/* server/tenants.c - see tenants.h. */
+#include "server/tenants.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "scheduler/request.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+_Static_assert(WEIGHTS_MAX_VALUE <= REQUEST_MAX_WEIGHT, "a weight of the settings is one of ours");
+
+struct tenant {
+    uint64_t hash; /* of the name: compared before it */
+    uint64_t used; /* when it was last asked for, in calls of tenants_place() */
+    uint32_t weight, n_open;
+    bool is_fixed; /* from the settings */
+    char name[WEIGHTS_MAX_NAME + 1];
+};
+
+struct tenants {
+    struct tenants_options opt;
+    uint64_t n_calls, n_shared;
+    uint32_t n;       /* places in use, the shared one not counted */
+    bool has_shared;  /* the last place has been given away */
+    struct tenant place[];
+};
+
+static uint64_t hash_name(const char *name)
+{
+    return XXH3_64bits(name, strlen(name));
+}
+
+static void settle(struct tenants *t, uint32_t i, const char *name, uint32_t weight)
+{
+    struct tenant *p = &t->place[i];
+
+    *p = (struct tenant){.hash = hash_name(name), .used = t->n_calls, .weight = weight};
+    memcpy(p->name, name, strlen(name) + 1);
+}
+
+static void take_weights(struct tenants *t)
+{
+    const char *text = t->opt.weights != NULL ? t->opt.weights : "";
+    struct weight w;
+
+    while (weights_next(&text, &w) > 0 && t->n + 1 < t->opt.max) {
+        settle(t, t->n, w.name, w.value);
+        t->place[t->n++].is_fixed = true;
+    }
+}
+
+int tenants_create(struct tenants **out, const struct tenants_options *options)
+{
+    const uint32_t max = options->max > 0 ? options->max : 1;
+    struct tenants *t = mem_calloc(1, sizeof(*t) + max * sizeof(struct tenant));
+
+    *out = NULL;
+    if (t == NULL)
+        return ERR_NOMEM;
+    t->opt = *options;
+    t->opt.max = max;
+    settle(t, 0, "", 1);
+    t->place[0].is_fixed = true;
+    t->n = 1;
+    take_weights(t);
+    if (max > 1)
+        settle(t, max - 1, "(others)", 1);
+    *out = t;
+    return 0;
+}
+
+void tenants_destroy(struct tenants **t)
+{
+    if (t == NULL)
+        return;
+    mem_free(*t);
+    *t = NULL;
+}
+
+/* The place to take over for a new name: the idle one that was used longest ago, or the last. */
+static uint32_t oldest_idle(const struct tenants *t)
+{
+    uint32_t best = t->opt.max - 1;
+
+    for (uint32_t i = 1; i < t->n; i++) {
+        const struct tenant *p = &t->place[i];
+
+        if (p->is_fixed || p->n_open > 0)
+            continue;
+        if (best == t->opt.max - 1 || p->used < t->place[best].used)
+            best = i;
+    }
+    return best;
+}
+
+static uint32_t give_place(struct tenants *t, const char *name)
+{
+    uint32_t i;
+
+    if (t->n + 1 < t->opt.max) {
+        i = t->n++;
+    } else {
+        i = oldest_idle(t);
+        if (i == t->opt.max - 1) {
+            t->n_shared++;
+            t->has_shared = i > 0;
+            return i;
+        }
+    }
+    settle(t, i, name, 1);
+    return i;
+}
+
+uint32_t tenants_place(struct tenants *t, const char *name)
+{
+    const uint64_t hash = hash_name(name);
+
+    t->n_calls++;
+    for (uint32_t i = 0; i < t->n; i++) {
+        struct tenant *p = &t->place[i];
+
+        if (p->hash == hash && strcmp(p->name, name) == 0) {
+            p->used = t->n_calls;
+            return i;
+        }
+    }
+    return give_place(t, name);
+}
+
+int tenants_check(const struct tenants *t, uint32_t place, uint32_t n, struct api_error *e)
+{
+    const uint32_t limit = t->opt.limit;
+    const struct tenant *p = &t->place[place];
+
+    if (limit == 0 || p->n_open + n <= limit)
+        return 0;
+    if (n > limit)
+        return api_error_set(e, 400, "n", NULL,
+                             "%u choices are more than a tenant may ever have at a time (%u)", n,
+                             limit);
+    return api_error_set(e, 429, NULL, "rate_limit_exceeded",
+                         "the tenant '%s' has %u requests under way, and its limit is %u", p->name,
+                         p->n_open, limit);
+}
+
+void tenants_begin(struct tenants *t, uint32_t place)
+{
+    t->place[place].n_open++;
+}
+
+void tenants_end(struct tenants *t, uint32_t place)
+{
+    t->place[place].n_open--;
+}
+
+uint32_t tenants_weight(const struct tenants *t, uint32_t place)
+{
+    return t->place[place].weight;
+}
+
+const char *tenants_name(const struct tenants *t, uint32_t place)
+{
+    if (place < t->n || (place == t->opt.max - 1 && t->has_shared))
+        return t->place[place].name;
+    return NULL;
+}
+
+uint32_t tenants_n(const struct tenants *t)
+{
+    return t->n + (t->has_shared ? 1 : 0);
+}
+
+uint64_t tenants_n_shared(const struct tenants *t)
+{
+    return t->n_shared;
+}

@@ -1,0 +1,628 @@
+/* tests/sim/sim_kv_manager.c - the KV manager with made-up bytes, against a naive model.
+ *
+ * The bytes of a token's keys and values are the hash of all tokens up to it, which is what they
+ * depend on in a real model. Every block, RAM slot and file slot is an array of 16 of them. Random
+ * rounds of planning are followed by the moves, the writing and the I/O, as in the engine; then
+ * each sequence must read its own tokens everywhere, a block that is written must be in one table
+ * only, and what the prefix cache finds is compared with a search through all that was entered.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/err.h"
+#include "kvcache/kv_manager.h"
+#include "tests/sim/sim_ops.h"
+
+enum {
+    MAX_BLOCKS = 320,
+    MAX_RAM = 24,
+    MAX_FILE = 32,
+    N_SEQ = 10,
+    CAP = 12,
+    MAX_TOKENS = CAP * BLOCK_TOKENS,
+    MAX_ENTERED = 4096,
+};
+
+struct seq {
+    struct kv_seq kv;
+    struct kv_key key;
+    block_id blocks[CAP];
+    int32_t ids[MAX_TOKENS];
+    struct prefix_hash hashes[CAP];
+    uint32_t n_done;   /* tokens whose bytes are there */
+    uint32_t to;       /* granted by grow in this round; n_done: none */
+    bool is_live;
+    bool is_planned;   /* was attached, grown or swapped in this round */
+};
+
+/* A block that was entered into the index: what it holds and what it follows. */
+struct entered {
+    uint64_t salt, before, chain;
+    int32_t ids[BLOCK_TOKENS];
+};
+
+struct io {
+    struct swap_io io;
+    bool is_late; /* transfers its bytes at its end, not its start */
+};
+
+struct sim {
+    struct kv_manager *m;
+    struct kv_manager_options o;
+    struct seq seq[N_SEQ];
+    uint64_t blocks[MAX_BLOCKS + 1][BLOCK_TOKENS];
+    uint64_t ram[MAX_RAM][BLOCK_TOKENS], file[MAX_FILE][BLOCK_TOKENS];
+    struct entered entered[MAX_ENTERED];
+    uint32_t n_entered;
+    struct io io[SWAP_MAX_IO];
+    uint32_t n_io;
+    uint64_t n_exact, n_partial, n_loaded, n_lost, n_forked, n_waited;
+};
+
+static struct sim sim;
+static uint64_t rng = 2;
+
+static uint32_t rnd(uint32_t n)
+{
+    return sim_rnd(&rng, n);
+}
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    h = (h ^ v) * UINT64_C(0x9E3779B97F4A7C15);
+    return h ^ h >> 29;
+}
+
+static uint64_t chain(const struct seq *q, uint32_t n)
+{
+    uint64_t h = 17;
+
+    for (uint32_t i = 0; i < n; i++)
+        h = mix(h, (uint64_t)q->ids[i] + 1);
+    return h;
+}
+
+/* ---- the model of what is found ---- */
+
+static const struct entered *find_entered(const struct sim *s, uint64_t salt, uint64_t h)
+{
+    for (uint32_t i = 0; i < s->n_entered; i++)
+        if (s->entered[i].salt == salt && s->entered[i].chain == h)
+            return &s->entered[i];
+    return NULL;
+}
+
+/* Note the blocks of a sequence that are in the index by now. */
+static void note_entered(struct sim *s, const struct seq *q)
+{
+    for (uint32_t b = 0; b < q->kv.n_indexed; b++) {
+        const uint64_t h = chain(q, (b + 1) * BLOCK_TOKENS);
+        struct entered *e = &s->entered[s->n_entered];
+
+        if (s->n_entered == MAX_ENTERED || find_entered(s, q->key.salt, h) != NULL)
+            continue;
+        e->salt = q->key.salt;
+        e->before = chain(q, b * BLOCK_TOKENS);
+        e->chain = h;
+        memcpy(e->ids, q->ids + b * BLOCK_TOKENS, sizeof(e->ids));
+        s->n_entered++;
+    }
+}
+
+static uint32_t in_common(const int32_t *a, const int32_t *b, uint32_t n)
+{
+    uint32_t i = 0;
+
+    while (i < n && a[i] == b[i])
+        i++;
+    return i;
+}
+
+/* The longest prefix that was ever entered: whole blocks and n_part tokens of another one, of which
+ * there are n_siblings (at the very beginning: of all salts). */
+struct found {
+    uint32_t n_blocks, n_part, n_siblings;
+};
+
+static struct found search(const struct sim *s, const struct seq *q, uint32_t limit)
+{
+    struct found f = {0};
+    uint32_t left;
+    uint64_t h;
+
+    while ((f.n_blocks + 1) * BLOCK_TOKENS <= limit &&
+           find_entered(s, q->key.salt, chain(q, (f.n_blocks + 1) * BLOCK_TOKENS)) != NULL)
+        f.n_blocks++;
+    h = chain(q, f.n_blocks * BLOCK_TOKENS);
+    left = limit - f.n_blocks * BLOCK_TOKENS;
+    left = left < BLOCK_TOKENS ? left : BLOCK_TOKENS;
+    for (uint32_t i = 0; i < s->n_entered; i++) {
+        const struct entered *e = &s->entered[i];
+        uint32_t n = 0;
+
+        f.n_siblings += e->before == h;
+        if (e->salt == q->key.salt && e->before == h)
+            n = in_common(e->ids, q->ids + f.n_blocks * BLOCK_TOKENS, left);
+        f.n_part = n > f.n_part ? n : f.n_part;
+    }
+    return f;
+}
+
+/* Never more than was ever entered; exactly that much while nothing has been evicted. */
+static void check_match(struct sim *s, const struct seq *q, uint32_t limit, struct kv_match match)
+{
+    const struct found f = search(s, q, limit);
+
+    assert_true(match.n_tokens <= limit && match.n_held <= match.n_blocks);
+    assert_true(match.n_tokens / BLOCK_TOKENS == match.n_blocks);
+    if (s->n_entered == MAX_ENTERED)
+        return;
+    assert_true(match.n_blocks <= f.n_blocks);
+    assert_true(match.n_blocks < f.n_blocks || match.n_tokens % BLOCK_TOKENS <= f.n_part);
+    if (kv_manager_stats(s->m).pool.n_evicted > 0)
+        return;
+    assert_int_equal(match.n_blocks, f.n_blocks);
+    if (f.n_siblings <= PREFIX_MAX_SIBLINGS)
+        assert_int_equal(match.n_tokens % BLOCK_TOKENS, f.n_part);
+    s->n_exact++;
+}
+
+/* ---- what nothing may change ---- */
+
+struct snapshot {
+    struct block_pool_stats pool;
+    uint32_t n_moves, ram_used, n_indexed;
+    struct kv_seq kv;
+    block_id blocks[CAP];
+    block_id oldest;
+};
+
+static struct snapshot snap(const struct sim *s, const struct seq *q)
+{
+    const struct kv_manager_stats stats = kv_manager_stats(s->m);
+    struct snapshot shot = {.pool = stats.pool, .ram_used = stats.swap.ram_used, .kv = q->kv,
+                            .oldest = block_pool_oldest(kv_manager_pool(s->m))};
+
+    (void)kv_manager_moves(s->m, &shot.n_moves);
+    shot.n_indexed = stats.n_indexed;
+    memcpy(shot.blocks, q->blocks, sizeof(shot.blocks));
+    return shot;
+}
+
+static void expect_unchanged(const struct sim *s, const struct seq *q, const struct snapshot *a)
+{
+    const struct snapshot b = snap(s, q);
+
+    assert_int_equal(b.pool.n_free, a->pool.n_free);
+    assert_int_equal(b.pool.n_held, a->pool.n_held);
+    assert_int_equal(b.pool.n_cached, a->pool.n_cached);
+    assert_int_equal(b.pool.n_taken, a->pool.n_taken);
+    assert_int_equal(b.pool.n_given, a->pool.n_given);
+    assert_int_equal(b.n_moves, a->n_moves);
+    assert_int_equal(b.ram_used, a->ram_used);
+    assert_int_equal(b.n_indexed, a->n_indexed);
+    assert_int_equal(b.oldest, a->oldest);
+    assert_int_equal(b.kv.table.n, a->kv.table.n);
+    assert_int_equal(b.kv.n_indexed, a->kv.n_indexed);
+    assert_int_equal(b.kv.swap, a->kv.swap);
+    assert_memory_equal(b.blocks, a->blocks, sizeof(a->blocks));
+}
+
+static bool has_moves(const struct sim *s, uint32_t n)
+{
+    uint32_t have;
+
+    (void)kv_manager_moves(s->m, &have);
+    return have + n <= 2 * (s->o.n_blocks + s->o.n_ram);
+}
+
+/* ---- planning ---- */
+
+/* One of a few documents up to a random place, then something of its own. */
+static void make_ids(struct seq *q)
+{
+    const uint32_t document = rnd(4), own = rnd(MAX_TOKENS + 1), word = rnd(3);
+
+    for (uint32_t i = 0; i < MAX_TOKENS; i++)
+        q->ids[i] = (int32_t)(i < own ? document * 100 + i % 7 : 1000 + word + rnd(2));
+}
+
+static void op_arrive(struct sim *s, struct seq *q)
+{
+    const uint32_t limit = rnd(MAX_TOKENS);
+    struct kv_match match;
+
+    kv_seq_init(&q->kv, q->blocks, CAP);
+    make_ids(q);
+    q->key = (struct kv_key){.ids = q->ids, .hashes = q->hashes, .salt = rnd(2)};
+    if (rnd(2) == 0)
+        kv_key_extend(&q->key, rnd(MAX_TOKENS));
+    match = kv_manager_match(s->m, &q->key, limit);
+    check_match(s, q, limit, match);
+    q->n_done = q->to = kv_manager_attach(s->m, &q->kv, &q->key, limit);
+    if (q->n_done != match.n_tokens)
+        assert_int_equal(q->n_done, match.n_blocks * BLOCK_TOKENS); /* no room for the part */
+    s->n_partial += q->n_done % BLOCK_TOKENS != 0;
+    assert_int_equal(q->kv.n_indexed, match.n_blocks);
+    assert_int_equal(q->kv.table.n, block_table_needed(q->n_done));
+    q->is_live = true;
+    q->is_planned = true;
+}
+
+static void op_grow(struct sim *s, struct seq *q)
+{
+    const uint32_t most = rnd(8) == 0 ? MAX_TOKENS + 20 - q->n_done : rnd(40);
+    const uint32_t to = q->n_done + most;
+    const uint32_t missing = kv_manager_missing(s->m, &q->kv, q->n_done, to);
+    const bool fits = missing <= kv_manager_n_available(s->m) && has_moves(s, missing);
+    const struct snapshot before = snap(s, q);
+    const int rc = kv_manager_grow(s->m, &q->kv, q->n_done, to);
+
+    if (to > MAX_TOKENS)
+        assert_int_equal(rc, ERR_RANGE);
+    else if (missing <= kv_manager_n_available(s->m) && !has_moves(s, missing))
+        assert_true(rc == 0 || rc == ERR_AGAIN); /* not all that is missing needs a move */
+    else
+        assert_int_equal(rc, fits ? 0 : ERR_AGAIN);
+    if (rc < 0) {
+        expect_unchanged(s, q, &before);
+        return;
+    }
+    assert_int_equal(kv_manager_stats(s->m).pool.n_taken, before.pool.n_taken + missing);
+    q->to = to;
+    q->is_planned = true;
+}
+
+/* Go back and do the rest differently. */
+static void op_rewind(struct seq *q)
+{
+    const uint32_t n = q->n_done > 0 ? rnd(q->n_done) : 0;
+
+    q->n_done = q->to = n;
+    for (uint32_t i = n; i < MAX_TOKENS; i++)
+        q->ids[i] = (int32_t)(2000 + rnd(2));
+    if (q->key.n_hashed > n / BLOCK_TOKENS)
+        q->key.n_hashed = n / BLOCK_TOKENS;
+}
+
+static void op_fork(struct sim *s, struct seq *child, const struct seq *parent)
+{
+    const uint32_t n = rnd(parent->n_done + 1);
+
+    *child = *parent;
+    kv_seq_init(&child->kv, child->blocks, CAP);
+    child->key.ids = child->ids;
+    child->key.hashes = child->hashes;
+    kv_manager_fork(s->m, &child->kv, &parent->kv, n);
+    child->n_done = child->to = n;
+    for (uint32_t i = n; i < MAX_TOKENS && rnd(3) == 0; i++)
+        child->ids[i] = (int32_t)(3000 + rnd(2));
+    child->key.n_hashed = n / BLOCK_TOKENS < child->key.n_hashed ? n / BLOCK_TOKENS
+                                                                 : child->key.n_hashed;
+    child->is_planned = true;
+    s->n_forked++;
+}
+
+static void op_release(struct sim *s, struct seq *q)
+{
+    kv_manager_release(s->m, &q->kv);
+    assert_int_equal(q->kv.table.n, 0);
+    assert_int_equal(q->kv.n_indexed, 0);
+    assert_int_equal(q->kv.swap, SWAP_NONE);
+    q->is_live = false;
+}
+
+static void op_swap_out(struct sim *s, struct seq *q)
+{
+    const uint32_t n = block_table_needed(q->n_done);
+    const bool can = kv_manager_can_swap_out(s->m, n);
+    const struct snapshot before = snap(s, q);
+    const int rc = kv_manager_swap_out(s->m, &q->kv, q->n_done);
+
+    assert_int_equal(rc, can ? 0 : ERR_AGAIN);
+    if (rc < 0) {
+        expect_unchanged(s, q, &before);
+        return;
+    }
+    assert_int_equal(q->kv.table.n, 0);
+    q->to = q->n_done;
+}
+
+static void op_swap_in(struct sim *s, struct seq *q)
+{
+    const enum swap_place place = kv_manager_where(s->m, &q->kv);
+    const struct kv_match match = kv_manager_match(s->m, &q->key, q->n_done / 16 * 16);
+    const uint32_t n_load = block_table_needed(q->n_done) - match.n_blocks;
+    const uint32_t n_cached = match.n_blocks - match.n_held;
+    const bool fits = n_load <= kv_manager_n_available(s->m) - n_cached && has_moves(s, n_load);
+    const struct snapshot before = snap(s, q);
+    const int rc = kv_manager_swap_in(s->m, &q->kv, &q->key, q->n_done);
+
+    if (place == SWAP_LOST)
+        assert_int_equal(rc, ERR_IO);
+    else if (place == SWAP_FILE || place == SWAP_READING)
+        assert_int_equal(rc, ERR_BUSY);
+    else
+        assert_int_equal(rc, fits ? 0 : ERR_AGAIN);
+    if (rc < 0) {
+        expect_unchanged(s, q, &before);
+        assert_int_equal(kv_manager_where(s->m, &q->kv), place);
+        if (place == SWAP_LOST) {
+            s->n_lost++;
+            op_release(s, q);
+        }
+        return;
+    }
+    assert_int_equal(q->kv.n_indexed, match.n_blocks);
+    s->n_loaded += n_load;
+    q->is_planned = true;
+}
+
+static void op_fetch(struct sim *s, struct seq *q)
+{
+    const enum swap_place place = kv_manager_where(s->m, &q->kv);
+    const int rc = kv_manager_fetch(s->m, &q->kv);
+
+    assert_true(place == SWAP_LOST ? rc == ERR_IO : rc == 0 || rc == ERR_AGAIN);
+    s->n_waited += place == SWAP_FILE;
+    if (rc == 0 && place == SWAP_FILE)
+        assert_int_equal(kv_manager_where(s->m, &q->kv), SWAP_READING);
+}
+
+static void plan_op(struct sim *s)
+{
+    struct seq *q = &s->seq[rnd(N_SEQ)], *other = &s->seq[rnd(N_SEQ)];
+    const uint32_t kind = rnd(32);
+
+    if (!q->is_live)
+        op_arrive(s, q);
+    else if (q->kv.swap != SWAP_NONE)
+        kind < 16 ? op_swap_in(s, q) : kind < 28 ? op_fetch(s, q) : op_release(s, q);
+    else if (q->is_planned && kind < 26)
+        return; /* once a round */
+    else if (kind < 18)
+        op_grow(s, q);
+    else if (kind < 22)
+        op_swap_out(s, q);
+    else if (kind < 23 && !q->is_planned)
+        op_rewind(q);
+    else if (kind < 26 && !other->is_live)
+        op_fork(s, other, q);
+    else if (kind >= 29)
+        op_release(s, q);
+}
+
+/* ---- carrying out ---- */
+
+static void run_moves(struct sim *s)
+{
+    uint32_t n;
+    const struct kv_move *moves = kv_manager_moves(s->m, &n);
+
+    for (uint32_t i = 0; i < n; i++) {
+        const struct kv_move *v = &moves[i];
+        uint64_t *to = v->kind == KV_SAVE ? s->ram[v->to] : s->blocks[v->to];
+        const uint64_t *from = v->kind == KV_LOAD ? s->ram[v->from] : s->blocks[v->from];
+
+        memcpy(to, from, sizeof(s->blocks[0]));
+    }
+    kv_manager_moves_done(s->m);
+}
+
+/* In how many tables a block stands. */
+static uint32_t n_tables(const struct sim *s, block_id id)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < N_SEQ; i++)
+        for (uint32_t b = 0; s->seq[i].is_live && b < s->seq[i].kv.table.n; b++)
+            n += s->seq[i].blocks[b] == id;
+    return n;
+}
+
+static void write_tokens(struct sim *s, struct seq *q)
+{
+    uint64_t h = chain(q, q->n_done);
+
+    for (uint32_t pos = q->n_done; pos < q->to; pos++) {
+        block_id block;
+        uint32_t slot;
+
+        assert_true(block_table_locate(&q->kv.table, pos, &block, &slot));
+        assert_int_equal(n_tables(s, block), 1);
+        h = mix(h, (uint64_t)q->ids[pos] + 1);
+        s->blocks[block][slot] = h;
+    }
+    q->n_done = q->to;
+    kv_manager_commit(s->m, &q->kv, &q->key, q->n_done);
+    note_entered(s, q);
+}
+
+static void transfer(struct sim *s, const struct swap_io *io, bool fails)
+{
+    for (uint32_t b = 0; b < io->n; b++) {
+        uint64_t *to = io->is_write ? s->file[io->file[b]] : s->ram[io->ram[b]];
+        const uint64_t *from = io->is_write ? s->ram[io->ram[b]] : s->file[io->file[b]];
+
+        if (fails)
+            memset(to, 0xdd, sizeof(s->ram[0]));
+        else
+            memcpy(to, from, sizeof(s->ram[0]));
+    }
+}
+
+static void start_io(struct sim *s)
+{
+    struct swap_io io;
+
+    while (rnd(4) != 0 && kv_manager_next_io(s->m, &io)) {
+        assert_true(s->n_io < SWAP_MAX_IO);
+        s->io[s->n_io] = (struct io){.io = io, .is_late = rnd(2) == 0};
+        if (!s->io[s->n_io].is_late)
+            transfer(s, &io, false);
+        s->n_io++;
+    }
+    assert_int_equal(kv_manager_n_io(s->m), s->n_io);
+}
+
+static void finish_io(struct sim *s)
+{
+    while (s->n_io > 0 && rnd(2) == 0) {
+        const uint32_t i = rnd(s->n_io);
+        const struct io io = s->io[i];
+        const bool fails = rnd(8) == 0;
+
+        if (fails || io.is_late)
+            transfer(s, &io.io, fails);
+        s->io[i] = s->io[--s->n_io];
+        kv_manager_io_done(s->m, io.io.copy, fails ? ERR_IO : 0);
+    }
+}
+
+/* ---- checking ---- */
+
+/* What a sequence would read is its own. */
+static void check_bytes(const struct sim *s, const struct seq *q)
+{
+    uint64_t h = chain(q, 0);
+
+    for (uint32_t pos = 0; q->kv.swap == SWAP_NONE && pos < q->n_done; pos++) {
+        h = mix(h, (uint64_t)q->ids[pos] + 1);
+        assert_true(s->blocks[q->blocks[pos / BLOCK_TOKENS]][pos % BLOCK_TOKENS] == h);
+    }
+}
+
+static void check_all(const struct sim *s)
+{
+    const struct kv_manager_stats stats = kv_manager_stats(s->m);
+    uint32_t exclusive = 0, n_copies = 0;
+    char map[MAX_BLOCKS];
+
+    kv_manager_map(s->m, map);
+    for (block_id id = 1; id <= s->o.n_blocks; id++) {
+        const uint32_t n = n_tables(s, id);
+
+        assert_int_equal(block_pool_holders(kv_manager_pool(s->m), id), n);
+        assert_true(n > 1 ? map[id - 1] == 's' : n == 1 ? map[id - 1] == 'h'
+                                                        : strchr("fc", map[id - 1]) != NULL);
+        exclusive += n == 1;
+    }
+    for (uint32_t i = 0; i < N_SEQ; i++) {
+        const struct seq *q = &s->seq[i];
+
+        if (!q->is_live)
+            continue;
+        exclusive -= kv_manager_n_exclusive(s->m, &q->kv);
+        n_copies += q->kv.swap != SWAP_NONE;
+    }
+    assert_int_equal(exclusive, 0);
+    assert_int_equal(stats.swap.n_copies, n_copies);
+    assert_int_equal(stats.pool.n_free + stats.pool.n_held + stats.pool.n_cached, s->o.n_blocks);
+    assert_int_equal(stats.pool.n_pinned, 0);
+    assert_true(kv_manager_check(s->m));
+}
+
+/* ---- episodes ---- */
+
+static uint32_t play_round(struct sim *s, bool is_check_due)
+{
+    const uint32_t n = 1 + rnd(12);
+
+    for (uint32_t i = 0; i < N_SEQ; i++)
+        s->seq[i].is_planned = false;
+    for (uint32_t i = 0; i < n; i++) {
+        plan_op(s);
+        if (is_check_due)
+            check_all(s);
+    }
+    run_moves(s);
+    for (uint32_t i = 0; i < N_SEQ; i++) {
+        struct seq *q = &s->seq[i];
+
+        if (!q->is_live)
+            continue;
+        if (is_check_due || rnd(8) == 0)
+            check_bytes(s, q);
+        if (q->to > q->n_done && q->kv.swap == SWAP_NONE)
+            write_tokens(s, q);
+    }
+    start_io(s);
+    finish_io(s);
+    return n;
+}
+
+static void begin(struct sim *s, bool is_large)
+{
+    *s = (struct sim){.o = {.n_blocks = is_large ? MAX_BLOCKS : 4 + rnd(40),
+                            .placement = rnd(3),
+                            .prefix_cache = rnd(8) != 0,
+                            .n_ram = rnd(4) == 0 ? 0 : 1 + rnd(MAX_RAM),
+                            .max_sequences = 1 + rnd(N_SEQ),
+                            .max_table = CAP}};
+    if (s->o.n_ram > 0 && rnd(4) != 0)
+        s->o.n_file = rnd(MAX_FILE + 1);
+    assert_int_equal(kv_manager_create(&s->m, &s->o), 0);
+}
+
+static void end(struct sim *s)
+{
+    for (uint32_t i = 0; i < N_SEQ; i++)
+        if (s->seq[i].is_live)
+            op_release(s, &s->seq[i]);
+    kv_manager_moves_done(s->m);
+    while (s->n_io > 0)
+        kv_manager_io_done(s->m, s->io[--s->n_io].io.copy, 0);
+    check_all(s);
+    assert_int_equal(kv_manager_n_available(s->m), s->o.n_blocks);
+    assert_int_equal(kv_manager_stats(s->m).swap.ram_used, 0);
+    assert_int_equal(kv_manager_stats(s->m).swap.file_used, 0);
+    kv_manager_destroy(&s->m);
+}
+
+/* P1, P3, S3.7, T3, T4, T9: see the top of the file. */
+static void manager_agrees_with_a_naive_model(void **state)
+{
+    const uint64_t ops = sim_ops(25);
+    uint64_t total[6] = {0};
+    (void)state;
+
+    for (uint64_t done = 0, episode = 0; done < ops; episode++) {
+        const bool is_large = episode % 4 == 0;
+        const uint64_t until = done + (is_large ? 300 : 3000);
+
+        begin(&sim, is_large);
+        while (done < until && done < ops)
+            done += play_round(&sim, ops < 250000 || rnd(16) == 0);
+        total[0] += sim.n_exact;
+        total[1] += sim.n_partial;
+        total[2] += sim.n_forked;
+        total[3] += sim.n_loaded;
+        total[4] += sim.n_waited;
+        total[5] += sim.n_lost;
+        end(&sim);
+    }
+    print_message("note: manager: %llu operations: %llu exact matches, %llu parts copied, %llu "
+                  "forks, %llu blocks loaded, %llu reads from the file, %llu lost\n",
+                  (unsigned long long)ops, (unsigned long long)total[0],
+                  (unsigned long long)total[1], (unsigned long long)total[2],
+                  (unsigned long long)total[3], (unsigned long long)total[4],
+                  (unsigned long long)total[5]);
+    for (int i = 0; i < 6 && ops >= 10000; i++)
+        assert_true(total[i] > 0); /* each path was taken */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(manager_agrees_with_a_naive_model),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,779 @@
+/* tests/unit/test_kv_manager.c - sequences, sharing, copy on write and swapping, without bytes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "kvcache/kv_manager.h"
+
+enum { CAP = 8, MAX_TOKENS = CAP * BLOCK_TOKENS };
+
+struct seq {
+    struct kv_seq kv;
+    struct kv_key key;
+    block_id blocks[CAP];
+    int32_t ids[MAX_TOKENS];
+    struct prefix_hash hashes[CAP];
+    uint32_t n_done;
+};
+
+static struct kv_manager *new_manager(uint32_t n_blocks, uint32_t n_ram, uint32_t n_file)
+{
+    const struct kv_manager_options o = {.n_blocks = n_blocks,
+                                         .prefix_cache = true,
+                                         .n_ram = n_ram,
+                                         .n_file = n_file,
+                                         .max_sequences = 4,
+                                         .max_table = CAP,
+                                         .low_percent = 30,
+                                         .critical_percent = 10};
+    struct kv_manager *m;
+
+    assert_int_equal(kv_manager_create(&m, &o), 0);
+    return m;
+}
+
+/* The tokens 1, 2, 3, ... but `other` at position `at` (MAX_TOKENS: nowhere). */
+static void seq_init(struct seq *s, uint32_t at, int32_t other)
+{
+    kv_seq_init(&s->kv, s->blocks, CAP);
+    s->key = (struct kv_key){.ids = s->ids, .hashes = s->hashes};
+    s->n_done = 0;
+    for (uint32_t i = 0; i < MAX_TOKENS; i++)
+        s->ids[i] = (int32_t)i + 1;
+    if (at < MAX_TOKENS)
+        s->ids[at] = other;
+}
+
+static void check(const struct kv_manager *m)
+{
+    const struct block_pool_stats p = kv_manager_stats(m).pool;
+
+    assert_int_equal(p.n_free + p.n_held + p.n_cached, p.n_blocks); /* P3 */
+    assert_true(kv_manager_check(m));
+}
+
+static int grow(struct kv_manager *m, struct seq *s, uint32_t to)
+{
+    const uint32_t missing = kv_manager_missing(m, &s->kv, s->n_done, to);
+    const uint64_t taken = kv_manager_stats(m).pool.n_taken;
+    const int rc = kv_manager_grow(m, &s->kv, s->n_done, to);
+
+    assert_int_equal(kv_manager_stats(m).pool.n_taken, taken + (rc == 0 ? missing : 0));
+    check(m);
+    return rc;
+}
+
+static void compute(struct kv_manager *m, struct seq *s, uint32_t to)
+{
+    assert_int_equal(grow(m, s, to), 0);
+    s->n_done = to;
+    kv_manager_commit(m, &s->kv, &s->key, to);
+    check(m);
+}
+
+static uint32_t attach(struct kv_manager *m, struct seq *s, uint32_t limit)
+{
+    const struct kv_match match = kv_manager_match(m, &s->key, limit);
+
+    s->n_done = kv_manager_attach(m, &s->kv, &s->key, limit);
+    assert_int_equal(s->kv.n_indexed, match.n_blocks);
+    assert_true(s->n_done == match.n_tokens || s->n_done == match.n_blocks * BLOCK_TOKENS);
+    check(m);
+    return s->n_done;
+}
+
+static void release(struct kv_manager *m, struct seq *s)
+{
+    kv_manager_release(m, &s->kv);
+    s->n_done = 0;
+    assert_int_equal(s->kv.table.n, 0);
+    assert_int_equal(s->blocks[0], BLOCK_NONE);
+    check(m);
+}
+
+static void expect_moves(struct kv_manager *m, uint32_t n, const struct kv_move *want)
+{
+    uint32_t got;
+    const struct kv_move *moves = kv_manager_moves(m, &got);
+
+    assert_int_equal(got, n);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(moves[i].kind, want[i].kind);
+        assert_int_equal(moves[i].from, want[i].from);
+        assert_int_equal(moves[i].to, want[i].to);
+    }
+    kv_manager_moves_done(m);
+}
+
+#define MOVES(...) (const struct kv_move[]){__VA_ARGS__}
+
+/* ---- sharing ---- */
+
+/* T9, S4.8, S5.6, D5.2: two equal prompts share whole blocks and never the unfinished one. */
+static void equal_prompts_share_full_blocks(void **state)
+{
+    struct kv_manager *m = new_manager(8, 0, 0);
+    struct seq a, b;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, MAX_TOKENS, 0);
+    assert_int_equal(attach(m, &a, 39), 0);
+    compute(m, &a, 40);
+    assert_int_equal(kv_manager_match(m, &b.key, 39).n_held, 2);
+    assert_int_equal(attach(m, &b, 39), 32);
+    assert_memory_equal(a.blocks, b.blocks, 2 * sizeof(block_id));
+    compute(m, &b, 40);
+    assert_int_not_equal(a.blocks[2], b.blocks[2]);
+    assert_int_equal(kv_manager_stats(m).pool.n_held, 4);
+    assert_int_equal(kv_manager_stats(m).query_tokens, 78);
+    assert_int_equal(kv_manager_stats(m).hit_tokens, 32);
+    assert_int_equal(kv_manager_n_exclusive(m, &a.kv), 1);
+    expect_moves(m, 0, NULL);
+    release(m, &a);
+    assert_int_equal(kv_manager_n_exclusive(m, &b.kv), 3);
+    release(m, &b);
+    assert_int_equal(kv_manager_stats(m).pool.n_cached, 2);
+    assert_int_equal(kv_manager_n_available(m), 8);
+    kv_manager_destroy(&m);
+}
+
+/* T9, D5.2: of a prompt that is there as a whole, the last token is still to be computed. */
+static void last_token_is_always_computed(void **state)
+{
+    struct kv_manager *m = new_manager(8, 0, 0);
+    struct seq a, b;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, MAX_TOKENS, 0);
+    compute(m, &a, 32);
+    assert_int_equal(attach(m, &b, 31), 31);
+    assert_int_equal(b.kv.n_indexed, 1);
+    assert_int_equal(b.blocks[0], a.blocks[0]);
+    expect_moves(m, 1, MOVES({KV_COPY, a.blocks[1], b.blocks[1]}));
+    assert_int_equal(kv_manager_missing(m, &b.kv, 31, 32), 0); /* the copy is its own */
+    compute(m, &b, 32);
+    assert_int_equal(b.blocks[1], a.blocks[1]); /* equal now: shared, the copy given back */
+    assert_int_equal(kv_manager_stats(m).pool.n_held, 2);
+    release(m, &a);
+    release(m, &b);
+    kv_manager_destroy(&m);
+}
+
+/* What two prompts have in common beyond whole blocks is copied; `limit` cuts it. */
+static void parts_are_copied(void **state)
+{
+    struct kv_manager *m = new_manager(8, 0, 0);
+    struct seq a, b, c;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, 16 + 5, 99);
+    seq_init(&c, MAX_TOKENS, 0);
+    compute(m, &a, 48);
+    assert_int_equal(attach(m, &b, 40), 21);
+    assert_int_equal(attach(m, &c, 19), 19);
+    expect_moves(m, 2, MOVES({KV_COPY, a.blocks[1], b.blocks[1]},
+                             {KV_COPY, a.blocks[1], c.blocks[1]}));
+    assert_int_equal(kv_manager_stats(m).n_copied, 2);
+    release(m, &a);
+    release(m, &b);
+    release(m, &c);
+    kv_manager_destroy(&m);
+}
+
+/* The room for the copy is made by forgetting another block, though the source is older. */
+static void source_of_a_copy_is_not_evicted(void **state)
+{
+    struct kv_manager *m = new_manager(3, 0, 0);
+    struct seq a, b, c;
+    block_id source, other;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, 0, 99);
+    seq_init(&c, 10, 99);
+    compute(m, &a, 16);
+    source = a.blocks[0];
+    release(m, &a);
+    compute(m, &b, 32);
+    other = b.blocks[1];
+    release(m, &b);
+    assert_int_equal(block_pool_oldest(kv_manager_pool(m)), source);
+    assert_int_equal(attach(m, &c, 20), 10);
+    expect_moves(m, 1, MOVES({KV_COPY, source, other}));
+    assert_int_equal(block_pool_stats(kv_manager_pool(m)).n_pinned, 0);
+    release(m, &c);
+    kv_manager_destroy(&m);
+}
+
+/* No block left but the source itself: then the part is computed again. */
+static void no_room_for_a_copy(void **state)
+{
+    struct kv_manager *m = new_manager(2, 0, 0);
+    struct seq a, b, c;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, 0, 99);
+    seq_init(&c, 10, 99);
+    compute(m, &a, 16);
+    release(m, &a);
+    compute(m, &b, 10);
+    assert_int_equal(kv_manager_match(m, &c.key, 20).n_tokens, 10);
+    assert_int_equal(attach(m, &c, 20), 0);
+    expect_moves(m, 0, NULL);
+    compute(m, &c, 3); /* evicts it */
+    assert_int_equal(kv_manager_match(m, &a.key, 20).n_tokens, 0);
+    release(m, &b);
+    release(m, &c);
+    kv_manager_destroy(&m);
+}
+
+/* Tenants with different salts do not see each other's blocks. */
+static void salts_do_not_share(void **state)
+{
+    struct kv_manager *m = new_manager(8, 0, 0);
+    struct seq a, b;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, MAX_TOKENS, 0);
+    a.key.salt = 1;
+    b.key.salt = 2;
+    compute(m, &a, 48);
+    assert_int_equal(attach(m, &b, 47), 0);
+    compute(m, &b, 48);
+    assert_int_equal(kv_manager_stats(m).pool.n_held, 6);
+    release(m, &a);
+    release(m, &b);
+    kv_manager_destroy(&m);
+}
+
+/* Two that computed the same at the same time end up with one copy of it. */
+static void equal_blocks_become_one(void **state)
+{
+    struct kv_manager *m = new_manager(8, 0, 0);
+    struct seq a, b;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, 40, 99);
+    assert_int_equal(grow(m, &a, 48), 0);
+    assert_int_equal(grow(m, &b, 48), 0);
+    assert_int_equal(kv_manager_stats(m).pool.n_held, 6);
+    compute(m, &a, 48);
+    compute(m, &b, 48);
+    assert_memory_equal(a.blocks, b.blocks, 2 * sizeof(block_id));
+    assert_int_not_equal(a.blocks[2], b.blocks[2]);
+    assert_int_equal(kv_manager_stats(m).pool.n_held, 4);
+    assert_int_equal(kv_manager_stats(m).n_indexed, 4);
+    release(m, &a);
+    release(m, &b);
+    kv_manager_destroy(&m);
+}
+
+/* Without the prefix cache nothing is kept, nothing shared. */
+static void prefix_cache_can_be_off(void **state)
+{
+    const struct kv_manager_options o = {.n_blocks = 4, .max_table = CAP};
+    struct kv_manager *m;
+    struct seq a, b;
+    (void)state;
+
+    assert_int_equal(kv_manager_create(&m, &o), 0);
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, MAX_TOKENS, 0);
+    compute(m, &a, 32);
+    assert_int_equal(attach(m, &b, 31), 0);
+    assert_int_equal(kv_manager_swap_out(m, &a.kv, 32), ERR_AGAIN);
+    assert_false(kv_manager_can_swap_out(m, 1));
+    assert_false(kv_manager_is_freeing(m));
+    assert_int_equal(kv_manager_n_io(m), 0);
+    assert_int_equal(a.kv.table.n, 2);
+    release(m, &a);
+    assert_int_equal(kv_manager_stats(m).pool.n_free, 4);
+    kv_manager_destroy(&m);
+}
+
+/* ---- copy on write ---- */
+
+/* S3.7, S3 copy_on_write, T9: the first of two that writes into a shared block gets a copy. */
+static void fork_copies_on_write(void **state)
+{
+    struct kv_manager *m = new_manager(8, 0, 0);
+    struct seq a, b;
+    block_id shared;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, 20, 99);
+    compute(m, &a, 20);
+    shared = a.blocks[1];
+    kv_manager_fork(m, &b.kv, &a.kv, 20);
+    b.n_done = 20;
+    assert_int_equal(block_pool_holders(kv_manager_pool(m), shared), 2);
+    assert_int_equal(kv_manager_missing(m, &a.kv, 20, 21), 1);
+    assert_int_equal(grow(m, &b, 21), 0);
+    assert_int_equal(a.blocks[1], shared);
+    assert_int_not_equal(b.blocks[1], shared);
+    expect_moves(m, 1, MOVES({KV_COPY, shared, b.blocks[1]}));
+    assert_int_equal(kv_manager_missing(m, &a.kv, 20, 21), 0); /* alone again */
+    assert_int_equal(grow(m, &a, 21), 0);
+    assert_int_equal(a.blocks[1], shared);
+    assert_int_equal(a.blocks[0], b.blocks[0]);
+    expect_moves(m, 0, NULL);
+    release(m, &a);
+    release(m, &b);
+    kv_manager_destroy(&m);
+}
+
+/* A fork in the middle of a finished block writes a copy too, even when it is the last holder: the
+ * block stays in the index as it is. */
+static void indexed_blocks_are_never_written(void **state)
+{
+    struct kv_manager *m = new_manager(8, 0, 0);
+    struct seq a, b;
+    block_id indexed;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, 20, 99);
+    compute(m, &a, 48);
+    indexed = a.blocks[1];
+    kv_manager_fork(m, &b.kv, &a.kv, 20);
+    b.n_done = 20;
+    release(m, &a);
+    assert_int_equal(block_pool_holders(kv_manager_pool(m), indexed), 1);
+    assert_int_equal(grow(m, &b, 21), 0);
+    expect_moves(m, 1, MOVES({KV_COPY, indexed, b.blocks[1]}));
+    assert_int_equal(block_pool_state(kv_manager_pool(m), indexed), BLOCK_CACHED);
+    assert_int_equal(kv_manager_match(m, &a.key, 48).n_blocks, 3);
+    release(m, &b);
+    kv_manager_destroy(&m);
+}
+
+/* No room for the copy: refused, and the two still share. */
+static void copy_on_write_needs_a_block(void **state)
+{
+    struct kv_manager *m = new_manager(2, 0, 0);
+    struct seq a, b;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, MAX_TOKENS, 0);
+    compute(m, &a, 20);
+    kv_manager_fork(m, &b.kv, &a.kv, 20);
+    b.n_done = 20;
+    assert_int_equal(grow(m, &b, 21), ERR_AGAIN);
+    assert_memory_equal(a.blocks, b.blocks, 2 * sizeof(block_id));
+    expect_moves(m, 0, NULL);
+    release(m, &a);
+    assert_int_equal(grow(m, &b, 21), 0);
+    expect_moves(m, 0, NULL);
+    release(m, &b);
+    kv_manager_destroy(&m);
+}
+
+/* While a fork holds the own block, an equal one in the index does not replace it. */
+static void forks_keep_their_blocks(void **state)
+{
+    struct kv_manager *m = new_manager(12, 0, 0);
+    struct seq a, b, c;
+    block_id first;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, MAX_TOKENS, 0);
+    seq_init(&c, MAX_TOKENS, 0);
+    assert_int_equal(grow(m, &a, 32), 0);
+    a.n_done = 32; /* computed, and not entered yet */
+    kv_manager_fork(m, &b.kv, &a.kv, 32);
+    compute(m, &c, 32);
+    first = a.blocks[0];
+    kv_manager_commit(m, &a.kv, &a.key, 32);
+    assert_int_equal(a.kv.n_indexed, 0);
+    assert_int_equal(a.blocks[0], first);
+    check(m);
+    release(m, &b);
+    kv_manager_commit(m, &a.kv, &a.key, 32);
+    assert_int_equal(a.kv.n_indexed, 2);
+    assert_memory_equal(a.blocks, c.blocks, 2 * sizeof(block_id));
+    release(m, &a);
+    release(m, &c);
+    kv_manager_destroy(&m);
+}
+
+/* Going back behind what is in the index: everything from there on is replaced. */
+static void writing_may_go_back(void **state)
+{
+    struct kv_manager *m = new_manager(8, 0, 0);
+    struct seq a;
+    block_id old[3];
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    compute(m, &a, 48);
+    memcpy(old, a.blocks, sizeof(old));
+    a.n_done = 20;
+    a.ids[20] = 99;
+    a.key.n_hashed = 1;
+    assert_int_equal(grow(m, &a, 21), 0);
+    assert_int_equal(a.kv.n_indexed, 1);
+    expect_moves(m, 2, MOVES({KV_COPY, old[1], a.blocks[1]}, {KV_COPY, old[2], a.blocks[2]}));
+    assert_int_equal(block_pool_oldest(kv_manager_pool(m)), old[2]);
+    compute(m, &a, 48);
+    assert_int_equal(kv_manager_stats(m).n_indexed, 5);
+    release(m, &a);
+    kv_manager_destroy(&m);
+}
+
+/* ---- growth ---- */
+
+/* S1.11, S1.12, S2.27, S3.4, S4.8, S5.5, D1.2, D2.2: only what is needed, all or nothing. */
+static void grows_all_or_nothing(void **state)
+{
+    struct kv_manager *m = new_manager(4, 0, 0);
+    struct seq a, b;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, 0, 99);
+    compute(m, &a, 1);
+    assert_int_equal(a.kv.table.n, 1);
+    compute(m, &a, 16);
+    assert_int_equal(a.kv.table.n, 1); /* from the first block on, none wasted */
+    compute(m, &a, 17);
+    assert_int_equal(a.kv.table.n, 2);
+    assert_int_equal(grow(m, &b, 33), ERR_AGAIN);
+    assert_int_equal(b.kv.table.n, 0);
+    assert_int_equal(kv_manager_n_available(m), 2);
+    assert_int_equal(grow(m, &b, 32), 0);
+    assert_int_equal(grow(m, &a, 33), ERR_AGAIN);
+    assert_int_equal(a.kv.table.n, 2);
+    assert_int_equal(kv_manager_grow(m, &a.kv, 17, MAX_TOKENS + 1), ERR_RANGE);
+    assert_int_equal(kv_manager_grow(m, &a.kv, 17, 17), 0);
+    release(m, &a);
+    release(m, &a); /* S1.10, S2.28: empty already: no-op */
+    release(m, &b);
+    kv_manager_destroy(&m);
+}
+
+/* S4.6, D4.1: the least recently used go first, a prefix after what follows it. */
+static void evicts_tails_first(void **state)
+{
+    struct kv_manager *m = new_manager(4, 0, 0);
+    struct seq a, b;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, 0, 99);
+    compute(m, &a, 64);
+    release(m, &a);
+    for (uint32_t n = 1; n <= 4; n++) {
+        assert_int_equal(kv_manager_match(m, &a.key, 64).n_blocks, 5 - n);
+        compute(m, &b, n * BLOCK_TOKENS);
+        assert_int_equal(kv_manager_match(m, &a.key, 64).n_blocks, 4 - n);
+    }
+    assert_int_equal(kv_manager_stats(m).pool.n_evicted, 4);
+    assert_int_equal(kv_manager_stats(m).n_indexed, 4);
+    release(m, &b);
+    kv_manager_destroy(&m);
+}
+
+/* What was used again outlives what was not, whenever it was first computed. */
+static void use_keeps_blocks(void **state)
+{
+    struct kv_manager *m = new_manager(4, 0, 0);
+    struct seq a, b, c;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, 0, 99);
+    seq_init(&c, 0, 98);
+    compute(m, &a, 32);
+    release(m, &a);
+    compute(m, &b, 32);
+    release(m, &b);
+    assert_int_equal(attach(m, &a, 32), 32);
+    release(m, &a);
+    compute(m, &c, 32);
+    assert_int_equal(kv_manager_match(m, &a.key, 32).n_blocks, 2);
+    assert_int_equal(kv_manager_match(m, &b.key, 32).n_blocks, 0);
+    release(m, &c);
+    kv_manager_destroy(&m);
+}
+
+/* S4.8, D4.3: by what can be taken; a fresh pool is relaxed, and so is one full of cached blocks. */
+static void pressure_follows_what_is_available(void **state)
+{
+    struct kv_manager *m = new_manager(8, 0, 0);
+    struct seq a, b;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, MAX_TOKENS, 0);
+    assert_int_equal(kv_manager_pressure(m), KV_RELAXED);
+    compute(m, &a, 80); /* 3 of 8 left: 37 % */
+    assert_int_equal(kv_manager_pressure(m), KV_RELAXED);
+    compute(m, &a, 96); /* 25 % */
+    assert_int_equal(kv_manager_pressure(m), KV_LOW);
+    compute(m, &a, 112); /* 12 % */
+    assert_int_equal(kv_manager_pressure(m), KV_LOW);
+    compute(m, &a, 128);
+    assert_int_equal(kv_manager_pressure(m), KV_CRITICAL);
+    release(m, &a);
+    assert_int_equal(kv_manager_stats(m).pool.n_cached, 8);
+    assert_int_equal(kv_manager_pressure(m), KV_RELAXED);
+    kv_manager_destroy(&m);
+}
+
+/* One letter a block. */
+static void maps_states(void **state)
+{
+    struct kv_manager *m = new_manager(5, 0, 0);
+    struct seq a, b;
+    char map[6] = {0};
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, 16, 99);
+    compute(m, &a, 48);
+    assert_int_equal(attach(m, &b, 47), 16);
+    release(m, &a);
+    compute(m, &b, 17);
+    kv_manager_map(m, map);
+    assert_string_equal(map, "hcchf");
+    assert_int_equal(attach(m, &a, 32), 32);
+    kv_manager_map(m, map);
+    assert_string_equal(map, "shchf");
+    release(m, &a);
+    release(m, &b);
+    kv_manager_destroy(&m);
+}
+
+/* ---- swapping ---- */
+
+/* S2.29, D2.4, D2.5: out and in again; the counts move both ways. */
+static void swaps_out_and_in(void **state)
+{
+    struct kv_manager *m = new_manager(4, 3, 0);
+    struct seq a, b;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, 0, 99);
+    compute(m, &a, 40);
+    assert_true(kv_manager_can_swap_out(m, 3));
+    assert_false(kv_manager_can_swap_out(m, 4));
+    assert_int_equal(kv_manager_swap_out(m, &a.kv, 40), 0);
+    check(m);
+    expect_moves(m, 3, MOVES({KV_SAVE, 1, 0}, {KV_SAVE, 2, 1}, {KV_SAVE, 3, 2}));
+    assert_int_equal(a.kv.table.n, 0);
+    assert_int_equal(kv_manager_where(m, &a.kv), SWAP_RAM);
+    assert_int_equal(kv_manager_stats(m).pool.n_cached, 2);
+    assert_int_equal(kv_manager_stats(m).swap.ram_used, 3);
+    compute(m, &b, 64); /* everything else is forgotten */
+    assert_int_equal(kv_manager_swap_in(m, &a.kv, &a.key, 40), ERR_AGAIN); /* D2.5: still whole */
+    assert_int_equal(kv_manager_where(m, &a.kv), SWAP_RAM);
+    check(m);
+    release(m, &b);
+    assert_int_equal(kv_manager_swap_in(m, &a.kv, &a.key, 40), 0);
+    check(m);
+    expect_moves(m, 3, MOVES({KV_LOAD, 0, a.blocks[0]}, {KV_LOAD, 1, a.blocks[1]},
+                             {KV_LOAD, 2, a.blocks[2]}));
+    assert_int_equal(a.kv.swap, SWAP_NONE);
+    assert_int_equal(kv_manager_stats(m).swap.ram_used, 0);
+    assert_int_equal(kv_manager_stats(m).swap.blocks_out[0], 3);
+    assert_int_equal(kv_manager_stats(m).swap.blocks_in[0], 3);
+    assert_int_equal(kv_manager_swap_out(m, &a.kv, 0), ERR_AGAIN); /* nothing to save */
+    release(m, &a);
+    kv_manager_destroy(&m);
+}
+
+/* Blocks that are still in the index are shared, only the rest is loaded, and making room for the
+ * rest forgets others, even younger ones. */
+static void swap_in_shares_first(void **state)
+{
+    struct kv_manager *m = new_manager(6, 4, 0);
+    struct seq a, b;
+    block_id before[2];
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, 0, 99);
+    compute(m, &a, 56);
+    memcpy(before, a.blocks, sizeof(before));
+    assert_int_equal(kv_manager_swap_out(m, &a.kv, 56), 0);
+    kv_manager_moves_done(m);
+    compute(m, &b, 64); /* two of its four come from the end of a's cached three */
+    release(m, &b);
+    assert_int_equal(kv_manager_match(m, &a.key, 56).n_blocks, 2);
+    assert_int_equal(kv_manager_swap_in(m, &a.kv, &a.key, 56), 0);
+    check(m);
+    assert_memory_equal(a.blocks, before, sizeof(before));
+    expect_moves(m, 2, MOVES({KV_LOAD, 2, a.blocks[2]}, {KV_LOAD, 3, a.blocks[3]}));
+    assert_int_equal(a.kv.n_indexed, 2);
+    kv_manager_commit(m, &a.kv, &a.key, 56);
+    assert_int_equal(a.kv.n_indexed, 3);
+    release(m, &a);
+    kv_manager_destroy(&m);
+}
+
+/* Too little room although some of it is there already: refused, and not even the order of use has
+ * changed. */
+static void failed_swap_in_changes_nothing(void **state)
+{
+    struct kv_manager *m = new_manager(4, 4, 0);
+    struct seq a, b;
+    block_id oldest;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, 0, 99);
+    compute(m, &a, 40);
+    assert_int_equal(kv_manager_swap_out(m, &a.kv, 40), 0);
+    kv_manager_moves_done(m);
+    compute(m, &b, 32);
+    compute(m, &b, 33); /* takes one of the two cached */
+    oldest = block_pool_oldest(kv_manager_pool(m));
+    assert_int_equal(kv_manager_match(m, &a.key, 40).n_blocks, 1);
+    assert_int_equal(kv_manager_swap_in(m, &a.kv, &a.key, 40), ERR_AGAIN);
+    assert_int_equal(block_pool_oldest(kv_manager_pool(m)), oldest);
+    assert_int_equal(block_pool_state(kv_manager_pool(m), oldest), BLOCK_CACHED);
+    expect_moves(m, 0, NULL);
+    check(m);
+    release(m, &b);
+    release(m, &a); /* S2.29, D2.5: frees its swap space and nothing else */
+    assert_int_equal(kv_manager_stats(m).swap.ram_used, 0);
+    assert_int_equal(kv_manager_n_available(m), 4);
+    kv_manager_destroy(&m);
+}
+
+/* Through the file: not before it has been fetched. A lost copy says so. */
+static void swap_in_waits_for_the_file(void **state)
+{
+    struct kv_manager *m = new_manager(4, 2, 2);
+    struct seq a;
+    struct swap_io io;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    compute(m, &a, 20);
+    assert_int_equal(kv_manager_swap_out(m, &a.kv, 20), 0);
+    kv_manager_moves_done(m);
+    assert_true(kv_manager_is_freeing(m));
+    assert_true(kv_manager_next_io(m, &io));
+    assert_true(io.is_write);
+    assert_int_equal(kv_manager_n_io(m), 1);
+    kv_manager_io_done(m, io.copy, 0);
+    assert_int_equal(kv_manager_where(m, &a.kv), SWAP_FILE);
+    assert_int_equal(kv_manager_swap_in(m, &a.kv, &a.key, 20), ERR_BUSY);
+    assert_int_equal(kv_manager_fetch(m, &a.kv), 0);
+    assert_int_equal(kv_manager_swap_in(m, &a.kv, &a.key, 20), ERR_BUSY);
+    assert_true(kv_manager_next_io(m, &io));
+    assert_false(io.is_write);
+    kv_manager_io_done(m, io.copy, ERR_IO);
+    assert_int_equal(kv_manager_where(m, &a.kv), SWAP_LOST);
+    assert_int_equal(kv_manager_fetch(m, &a.kv), ERR_IO);
+    assert_int_equal(kv_manager_swap_in(m, &a.kv, &a.key, 20), ERR_IO);
+    kv_manager_forget(m, &a.kv);
+    kv_manager_forget(m, &a.kv);
+    check(m);
+    assert_int_equal(kv_manager_stats(m).swap.n_copies, 0);
+    release(m, &a);
+    kv_manager_destroy(&m);
+}
+
+/* The log has an end: ERR_AGAIN instead of an overflow, and nothing has changed. */
+static void moves_have_a_limit(void **state)
+{
+    struct kv_manager *m = new_manager(4, 2, 0);
+    struct seq a;
+    uint32_t n, rounds = 0;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    compute(m, &a, 20);
+    while (kv_manager_swap_out(m, &a.kv, 20) == 0) {
+        check(m);
+        assert_int_equal(kv_manager_swap_in(m, &a.kv, &a.key, 20), 0);
+        assert_true(++rounds < 100);
+    }
+    (void)kv_manager_moves(m, &n);
+    assert_true(n <= 12 && n > 10);
+    assert_int_equal(a.kv.table.n, 2);
+    assert_false(kv_manager_can_swap_out(m, 2));
+    check(m);
+    kv_manager_moves_done(m);
+    assert_true(kv_manager_can_swap_out(m, 2));
+    release(m, &a);
+    kv_manager_destroy(&m);
+}
+
+static void creation_survives_lack_of_memory(void **state)
+{
+    struct kv_manager_options o = {.n_blocks = 4, .prefix_cache = true, .n_ram = 2,
+                                   .n_file = 2, .max_sequences = 2, .max_table = 4};
+    struct kv_manager *m;
+    int64_t n = 0;
+    (void)state;
+
+    do {
+        mem_fail_after(n++);
+        if (kv_manager_create(&m, &o) == 0)
+            kv_manager_destroy(&m);
+        assert_null(m);
+    } while (mem_has_failed());
+    mem_fail_after(-1);
+    assert_true(n > 10);
+    o.n_ram = 0;
+    assert_int_equal(kv_manager_create(&m, &o), ERR_INVAL); /* a file needs RAM to pass through */
+    o.n_file = o.max_table = 0;
+    assert_int_equal(kv_manager_create(&m, &o), ERR_INVAL);
+    o.max_table = 4;
+    o.n_blocks = 0;
+    assert_int_equal(kv_manager_create(&m, &o), ERR_INVAL);
+    assert_null(m);
+    kv_manager_destroy(&m);
+    kv_manager_destroy(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_prompts_share_full_blocks),
+        cmocka_unit_test(last_token_is_always_computed),
+        cmocka_unit_test(parts_are_copied),
+        cmocka_unit_test(source_of_a_copy_is_not_evicted),
+        cmocka_unit_test(no_room_for_a_copy),
+        cmocka_unit_test(salts_do_not_share),
+        cmocka_unit_test(equal_blocks_become_one),
+        cmocka_unit_test(prefix_cache_can_be_off),
+        cmocka_unit_test(fork_copies_on_write),
+        cmocka_unit_test(indexed_blocks_are_never_written),
+        cmocka_unit_test(copy_on_write_needs_a_block),
+        cmocka_unit_test(forks_keep_their_blocks),
+        cmocka_unit_test(writing_may_go_back),
+        cmocka_unit_test(grows_all_or_nothing),
+        cmocka_unit_test(evicts_tails_first),
+        cmocka_unit_test(use_keeps_blocks),
+        cmocka_unit_test(pressure_follows_what_is_available),
+        cmocka_unit_test(maps_states),
+        cmocka_unit_test(swaps_out_and_in),
+        cmocka_unit_test(swap_in_shares_first),
+        cmocka_unit_test(failed_swap_in_changes_nothing),
+        cmocka_unit_test(swap_in_waits_for_the_file),
+        cmocka_unit_test(moves_have_a_limit),
+        cmocka_unit_test(creation_survives_lack_of_memory),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
