@@ -64,8 +64,8 @@ int block_pool_take(struct block_pool *pool, uint32_t n, block_id after, block_i
 /* Add a holder to each of n held or cached blocks. ERR_INVAL (id 0, out of range, or free). */
 int block_pool_ref(struct block_pool *pool, const block_id *ids, uint32_t n);
 
-/* Remove a holder from each of n blocks; at the last one the block is free, or cached if it is kept.
- * Of several that become cached at once the last in the list is the first to be evicted, so a
+/* Remove a holder from each of n blocks; at the last one the block is free, or cached if it is
+ * kept. Of several that become cached at once the last in the list is the first to be evicted, so a
  * prefix outlives what follows it. ERR_INVAL when any id is 0, out of range, not held, stands twice
  * in the list, or would lose its last holder while pinned: nothing has changed then. */
 int block_pool_give(struct block_pool *pool, const block_id *ids, uint32_t n);

@@ -7,38 +7,19 @@
  * dropped only while nobody shares it.) So a block outlives its followers' holders, tables are
  * given back with the last block cached first, and a follower is never the younger one.
  */
-#include "kvcache/kv_manager.h"
+#include "kvcache/kv_manager_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
 
-#include <assert.h>
 #include <stddef.h>
 #include <string.h>
-
-struct kv_manager {
-    struct kv_manager_options opt;
-    struct block_pool *pool;
-    struct prefix_index *index; /* NULL: no prefix cache */
-    struct swap *swap;          /* NULL: no swapping */
-    struct kv_move *moves;      /* [max_moves] */
-    uint32_t n_moves, max_moves;
-    block_id *scratch;          /* [max_table] */
-    uint64_t n_copied, query_tokens, hit_tokens;
-};
-
-/* What must hold unless the cache's own books are wrong. */
-static void must(int rc)
-{
-    assert(rc == 0);
-    (void)rc;
-}
 
 /* ---- creation ---- */
 
 /* Between two kv_manager_moves_done() a sequence is attached and grown once, and each of the two
  * copies at most one block, into a block of its own; it is swapped out or in once, so each RAM slot
- * is loaded from and saved into at most once. Whoever calls more often is told ERR_AGAIN. */
+ * is loaded from and saved into at most once. Whoever does more may be told ERR_AGAIN. */
 static uint64_t most_moves(const struct kv_manager_options *o)
 {
     return 2 * ((uint64_t)o->n_blocks + o->n_ram);
@@ -104,11 +85,6 @@ void kv_seq_init(struct kv_seq *kv, block_id *blocks, uint32_t cap)
     block_table_init(&kv->table, blocks, cap);
 }
 
-static bool is_empty(const struct kv_seq *kv)
-{
-    return kv->table.n == 0 && kv->n_indexed == 0 && kv->swap == SWAP_NONE;
-}
-
 /* ---- room ---- */
 
 uint32_t kv_manager_n_available(const struct kv_manager *m)
@@ -132,163 +108,46 @@ enum kv_pressure kv_manager_pressure(const struct kv_manager *m)
     return share < (uint64_t)m->opt.low_percent * m->opt.n_blocks ? KV_LOW : KV_RELAXED;
 }
 
-/* Take n blocks, forgetting cached ones as needed. The caller has seen that there are as many. */
-static void take(struct kv_manager *m, uint32_t n, block_id after, block_id *ids)
+void kv_manager_take(struct kv_manager *m, uint32_t n, block_id after, block_id *ids)
 {
     while (block_pool_n_free(m->pool) < n) {
         const block_id oldest = block_pool_oldest(m->pool);
 
         prefix_index_remove(m->index, oldest);
-        must(block_pool_keep(m->pool, oldest, false));
+        kv_must(block_pool_keep(m->pool, oldest, false));
     }
-    must(block_pool_take(m->pool, n, after, ids));
+    kv_must(block_pool_take(m->pool, n, after, ids));
 }
 
-static bool has_moves(const struct kv_manager *m, uint32_t n)
+bool kv_manager_can_note(const struct kv_manager *m, uint32_t n)
 {
     return n <= m->max_moves - m->n_moves;
 }
 
-static void note(struct kv_manager *m, enum kv_move_kind kind, uint32_t from, uint32_t to)
+void kv_manager_note(struct kv_manager *m, enum kv_move_kind kind, uint32_t from, uint32_t to)
 {
     m->moves[m->n_moves++] = (struct kv_move){.kind = kind, .from = from, .to = to};
     m->n_copied += kind == KV_COPY;
 }
 
-static block_id last_block(const struct kv_seq *kv)
+block_id kv_manager_last(const struct kv_seq *kv)
 {
     return kv->table.n > 0 ? kv->table.blocks[kv->table.n - 1] : BLOCK_NONE;
 }
 
-/* ---- prefixes ---- */
-
-void kv_key_extend(struct kv_key *key, uint32_t n_tokens)
-{
-    for (; key->n_hashed < n_tokens / BLOCK_TOKENS; key->n_hashed++) {
-        const uint32_t b = key->n_hashed;
-        const struct prefix_hash before =
-            b > 0 ? key->hashes[b - 1] : prefix_hash_root(key->salt);
-
-        key->hashes[b] = prefix_hash_next(before, key->ids + (size_t)b * BLOCK_TOKENS);
-    }
-}
-
-/* A place in the index: behind `n` blocks of a key, the last of them `block`. */
-struct place {
-    const struct kv_key *key;
-    struct prefix_hash hash;
-    block_id block;
-    uint32_t n;
-};
-
-static struct place place_start(const struct kv_key *key)
-{
-    return (struct place){.key = key, .hash = prefix_hash_root(key->salt)};
-}
-
-static const int32_t *place_tokens(const struct place *p)
-{
-    return p->key->ids + (size_t)p->n * BLOCK_TOKENS;
-}
-
-/* Move on by a block, if that ends at `limit` tokens or before and is in the index. */
-static bool place_next(const struct kv_manager *m, struct place *p, uint32_t limit)
-{
-    const int32_t *tokens = place_tokens(p);
-    struct prefix_hash hash;
-    block_id block;
-
-    if (p->n >= limit / BLOCK_TOKENS)
-        return false;
-    hash = p->n < p->key->n_hashed ? p->key->hashes[p->n] : prefix_hash_next(p->hash, tokens);
-    block = prefix_index_find(m->index, hash, p->block, tokens);
-    if (block == BLOCK_NONE)
-        return false;
-    p->hash = hash;
-    p->block = block;
-    p->n++;
-    return true;
-}
-
-/* A block that begins as the next one of the key does, for *n tokens. */
-static block_id place_part(const struct kv_manager *m, const struct place *p, uint32_t limit,
-                           uint32_t *n)
-{
-    return prefix_index_find_partial(m->index, p->hash, p->block, place_tokens(p),
-                                     limit - p->n * BLOCK_TOKENS, n);
-}
-
-struct kv_match kv_manager_match(const struct kv_manager *m, const struct kv_key *key,
-                                 uint32_t limit)
-{
-    struct place p = place_start(key);
-    struct kv_match match = {0};
-    uint32_t n_part;
-
-    if (m->index == NULL)
-        return match;
-    while (place_next(m, &p, limit))
-        match.n_held += block_pool_holders(m->pool, p.block) > 0;
-    (void)place_part(m, &p, limit, &n_part);
-    match.n_blocks = p.n;
-    match.n_tokens = p.n * BLOCK_TOKENS + n_part;
-    return match;
-}
-
-/* The part of a block that is there as a copy; the source may be the next to be evicted, so it is
- * pinned while room is made. Returns the tokens in it. */
-static uint32_t attach_part(struct kv_manager *m, struct kv_seq *kv, const struct place *p,
-                            uint32_t limit)
-{
-    uint32_t n;
-    const block_id source = place_part(m, p, limit, &n);
-    const bool is_cached = block_pool_state(m->pool, source) == BLOCK_CACHED;
-    struct block_table *t = &kv->table;
-
-    if (source == BLOCK_NONE || kv_manager_n_available(m) <= is_cached || !has_moves(m, 1))
-        return 0;
-    must(block_pool_pin(m->pool, source));
-    take(m, 1, last_block(kv), &t->blocks[t->n]);
-    note(m, KV_COPY, source, t->blocks[t->n]);
-    t->n++;
-    must(block_pool_unpin(m->pool, source));
-    return n;
-}
-
-uint32_t kv_manager_attach(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
-                           uint32_t limit)
-{
-    struct place p = place_start(key);
-    uint32_t n;
-
-    assert(is_empty(kv) && block_table_needed(limit) <= kv->table.cap);
-    if (m->index == NULL)
-        return 0;
-    kv_key_extend(key, limit);
-    while (place_next(m, &p, limit)) {
-        must(block_pool_ref(m->pool, &p.block, 1));
-        kv->table.blocks[kv->table.n++] = p.block;
-    }
-    kv->n_indexed = p.n;
-    n = p.n * BLOCK_TOKENS + attach_part(m, kv, &p, limit);
-    m->query_tokens += limit;
-    m->hit_tokens += n;
-    return n;
-}
+/* ---- growth ---- */
 
 void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv_seq *parent,
                      uint32_t n_tokens)
 {
     const uint32_t n = block_table_needed(n_tokens), n_full = n_tokens / BLOCK_TOKENS;
 
-    assert(is_empty(child) && n <= child->table.cap && n <= parent->table.n);
-    must(block_pool_ref(m->pool, parent->table.blocks, n));
+    assert(kv_seq_is_empty(child) && n <= child->table.cap && n <= parent->table.n);
+    kv_must(block_pool_ref(m->pool, parent->table.blocks, n));
     memcpy(child->table.blocks, parent->table.blocks, n * sizeof(*child->table.blocks));
     child->table.n = n;
     child->n_indexed = parent->n_indexed < n_full ? parent->n_indexed : n_full;
 }
-
-/* ---- growth ---- */
 
 /* Held by nobody else, and nobody can come to share it through the index. */
 static bool is_writable(const struct kv_manager *m, block_id id)
@@ -324,11 +183,11 @@ static uint32_t copy_on_write(struct kv_manager *m, struct kv_seq *kv, uint32_t 
 
         if (is_writable(m, old))
             continue;
-        note(m, KV_COPY, old, ids[n]);
+        kv_manager_note(m, KV_COPY, old, ids[n]);
         kv->table.blocks[b] = ids[n];
         ids[n++] = old;
     }
-    must(block_pool_give(m->pool, ids, n));
+    kv_must(block_pool_give(m->pool, ids, n));
     if (kv->n_indexed > from / BLOCK_TOKENS)
         kv->n_indexed = from / BLOCK_TOKENS;
     return n;
@@ -345,9 +204,9 @@ int kv_manager_grow(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint
         return ERR_RANGE;
     if (n == 0)
         return 0;
-    if (n > kv_manager_n_available(m) || !has_moves(m, n - n_new))
+    if (n > kv_manager_n_available(m) || !kv_manager_can_note(m, n - n_new))
         return ERR_AGAIN;
-    take(m, n, last_block(kv), m->scratch);
+    kv_manager_take(m, n, kv_manager_last(kv), m->scratch);
     n_copies = copy_on_write(m, kv, from, m->scratch);
     memcpy(kv->table.blocks + kv->table.n, m->scratch + n_copies, n_new * sizeof(*m->scratch));
     kv->table.n += n_new;
@@ -368,8 +227,8 @@ static bool index_next(struct kv_manager *m, struct kv_seq *kv, const struct kv_
     if (there != BLOCK_NONE) {
         if (block_pool_holders(m->pool, *own) > 1)
             return false; /* a fork would go on with another block before the shared ones */
-        must(block_pool_ref(m->pool, &there, 1));
-        must(block_pool_give(m->pool, own, 1));
+        kv_must(block_pool_ref(m->pool, &there, 1));
+        kv_must(block_pool_give(m->pool, own, 1));
         *own = there;
         return true;
     }
@@ -377,7 +236,7 @@ static bool index_next(struct kv_manager *m, struct kv_seq *kv, const struct kv_
                             b > 0 ? key->hashes[b - 1] : prefix_hash_root(key->salt),
                             key->hashes[b], before, tokens) < 0)
         return false;
-    must(block_pool_keep(m->pool, *own, true));
+    kv_must(block_pool_keep(m->pool, *own, true));
     return true;
 }
 
@@ -392,9 +251,9 @@ void kv_manager_commit(struct kv_manager *m, struct kv_seq *kv, struct kv_key *k
         kv->n_indexed++;
 }
 
-static void give_table(struct kv_manager *m, struct kv_seq *kv)
+void kv_manager_give(struct kv_manager *m, struct kv_seq *kv)
 {
-    must(block_pool_give(m->pool, kv->table.blocks, kv->table.n));
+    kv_must(block_pool_give(m->pool, kv->table.blocks, kv->table.n));
     memset(kv->table.blocks, 0, kv->table.n * sizeof(*kv->table.blocks));
     kv->table.n = kv->n_indexed = 0;
 }
@@ -402,7 +261,7 @@ static void give_table(struct kv_manager *m, struct kv_seq *kv)
 void kv_manager_release(struct kv_manager *m, struct kv_seq *kv)
 {
     kv_manager_forget(m, kv);
-    give_table(m, kv);
+    kv_manager_give(m, kv);
 }
 
 uint32_t kv_manager_n_exclusive(const struct kv_manager *m, const struct kv_seq *kv)
@@ -412,129 +271,6 @@ uint32_t kv_manager_n_exclusive(const struct kv_manager *m, const struct kv_seq 
     for (uint32_t b = 0; b < kv->table.n; b++)
         n += block_pool_holders(m->pool, kv->table.blocks[b]) == 1;
     return n;
-}
-
-/* ---- swapping ---- */
-
-bool kv_manager_can_swap_out(const struct kv_manager *m, uint32_t n_blocks)
-{
-    return m->swap != NULL && swap_can_add(m->swap, n_blocks) && has_moves(m, n_blocks);
-}
-
-int kv_manager_swap_out(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done)
-{
-    const uint32_t n = block_table_needed(n_done);
-    const uint32_t *ram;
-    int64_t copy;
-
-    assert(kv->swap == SWAP_NONE && n <= kv->table.n);
-    if (m->swap == NULL || !has_moves(m, n))
-        return ERR_AGAIN;
-    copy = swap_add(m->swap, n, &ram);
-    if (copy < 0)
-        return ERR_AGAIN;
-    for (uint32_t b = 0; b < n; b++)
-        note(m, KV_SAVE, kv->table.blocks[b], ram[b]);
-    kv->swap = (uint32_t)copy;
-    give_table(m, kv);
-    return 0;
-}
-
-/* The leading whole blocks that are in the index, into ids[]; *n_cached of them without a holder. */
-static uint32_t find_shared(const struct kv_manager *m, struct kv_key *key, uint32_t n_done,
-                            block_id *ids, uint32_t *n_cached)
-{
-    struct place p = place_start(key);
-
-    *n_cached = 0;
-    if (m->index == NULL)
-        return 0;
-    kv_key_extend(key, n_done);
-    while (place_next(m, &p, n_done)) {
-        ids[p.n - 1] = p.block;
-        *n_cached += block_pool_state(m->pool, p.block) == BLOCK_CACHED;
-    }
-    return p.n;
-}
-
-int kv_manager_swap_in(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
-                       uint32_t n_done)
-{
-    struct block_table *t = &kv->table;
-    uint32_t n, n_shared, n_cached;
-    const uint32_t *ram;
-
-    assert(kv->swap != SWAP_NONE && t->n == 0 && block_table_needed(n_done) <= t->cap);
-    ram = swap_slots(m->swap, kv->swap, &n);
-    if (ram == NULL)
-        return kv_manager_where(m, kv) == SWAP_LOST ? ERR_IO : ERR_BUSY;
-    assert(n == block_table_needed(n_done));
-    n_shared = find_shared(m, key, n_done, m->scratch, &n_cached);
-    if (n - n_shared > kv_manager_n_available(m) - n_cached || !has_moves(m, n - n_shared))
-        return ERR_AGAIN;
-    must(block_pool_ref(m->pool, m->scratch, n_shared)); /* before take() could evict them */
-    memcpy(t->blocks, m->scratch, n_shared * sizeof(*t->blocks));
-    t->n = kv->n_indexed = n_shared;
-    take(m, n - n_shared, last_block(kv), t->blocks + n_shared);
-    t->n = n;
-    for (uint32_t b = n_shared; b < n; b++)
-        note(m, KV_LOAD, ram[b], t->blocks[b]);
-    swap_used(m->swap, kv->swap, n - n_shared);
-    kv->swap = SWAP_NONE;
-    return 0;
-}
-
-int kv_manager_fetch(struct kv_manager *m, struct kv_seq *kv)
-{
-    assert(kv->swap != SWAP_NONE);
-    return swap_fetch(m->swap, kv->swap);
-}
-
-enum swap_place kv_manager_where(const struct kv_manager *m, const struct kv_seq *kv)
-{
-    assert(kv->swap != SWAP_NONE);
-    return swap_where(m->swap, kv->swap);
-}
-
-void kv_manager_forget(struct kv_manager *m, struct kv_seq *kv)
-{
-    if (kv->swap != SWAP_NONE)
-        swap_drop(m->swap, kv->swap);
-    kv->swap = SWAP_NONE;
-}
-
-bool kv_manager_is_freeing(const struct kv_manager *m)
-{
-    return m->swap != NULL && swap_is_freeing(m->swap);
-}
-
-/* ---- for whoever owns the bytes ---- */
-
-const struct kv_move *kv_manager_moves(const struct kv_manager *m, uint32_t *n)
-{
-    *n = m->n_moves;
-    return m->moves;
-}
-
-void kv_manager_moves_done(struct kv_manager *m)
-{
-    m->n_moves = 0;
-}
-
-bool kv_manager_next_io(struct kv_manager *m, struct swap_io *out)
-{
-    assert(m->n_moves == 0); /* a write would read slots that are still to be saved into */
-    return m->swap != NULL && swap_next_io(m->swap, out);
-}
-
-void kv_manager_io_done(struct kv_manager *m, uint32_t copy, int rc)
-{
-    swap_io_done(m->swap, copy, rc);
-}
-
-uint32_t kv_manager_n_io(const struct kv_manager *m)
-{
-    return m->swap != NULL ? swap_n_io(m->swap) : 0;
 }
 
 /* ---- inspection ---- */

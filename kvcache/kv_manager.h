@@ -87,8 +87,8 @@ struct kv_match {
     uint32_t n_held;   /* of these: held by others already, so they cost nothing */
 };
 
-/* How much of the key's first `limit` tokens is there. O(blocks found). Changes nothing; hashes that
- * the key lacks are computed and forgotten. */
+/* How much of the key's first `limit` tokens is there. O(blocks found). Changes nothing; hashes
+ * that the key lacks are computed and forgotten. */
 struct kv_match kv_manager_match(const struct kv_manager *m, const struct kv_key *key,
                                  uint32_t limit);
 
@@ -128,7 +128,7 @@ uint32_t kv_manager_n_exclusive(const struct kv_manager *m, const struct kv_seq 
 /* ---- swapping ---- */
 
 /* Copy the blocks of the first n_done tokens into the RAM tier and give all blocks back: the
- * sequence has an empty table and a copy then. ERR_AGAIN: no room there, no tier, or n_done is 0. */
+ * sequence has an empty table and a copy then. ERR_AGAIN: no room there, no tier, or no tokens. */
 int kv_manager_swap_out(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done);
 
 /* Could a copy of so many blocks be made now? */

@@ -1,4 +1,4 @@
-/* kvcache/prefix_index.c - a hash table of blocks, and for each block the chain of its followers. */
+/* kvcache/prefix_index.c - a hash table of blocks, and a chain of the followers of each. */
 #include "kvcache/prefix_index.h"
 
 #include "core/base/err.h"
@@ -154,8 +154,10 @@ block_id prefix_index_find_partial(const struct prefix_index *x, struct prefix_h
         id = *chain_of(x, before_hash, before);
     for (uint32_t i = 0; i < PREFIX_MAX_SIBLINGS && id != BLOCK_NONE; i++) {
         const struct entry *e = &x->entries[id];
-        const uint32_t have = is_same(e->before_hash, before_hash) ? common(e->tokens, tokens, n) : 0;
+        uint32_t have = 0;
 
+        if (is_same(e->before_hash, before_hash))
+            have = common(e->tokens, tokens, n);
         if (have > *n_common) {
             *n_common = have;
             best = id;

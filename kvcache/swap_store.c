@@ -112,11 +112,11 @@ static int open_locked(const char *path, char *err, size_t err_len)
 
 static int write_header(const struct swap_store *s)
 {
-    const struct header h = {.version = 1, .pid = (uint32_t)getpid(), .block_bytes = s->block_bytes};
+    struct header h = {.version = 1, .pid = (uint32_t)getpid(), .block_bytes = s->block_bytes};
     char page[HEADER_BYTES] = {0};
 
+    memcpy(h.magic, magic, sizeof(magic));
     memcpy(page, &h, sizeof(h));
-    memcpy(page, magic, sizeof(magic));
     if (ftruncate(s->fd, 0) < 0)
         return -1;
     return pwrite(s->fd, page, sizeof(page), 0) == (ssize_t)sizeof(page) ? 0 : -1;

@@ -4,6 +4,7 @@
 #include "core/base/err.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* ---- items ---- */
 
@@ -247,8 +248,10 @@ static const struct seq *fork_parent(const struct sched *s, const struct seq *se
         r->leader != 0 && seq->n_peak == 0 ? seq_set_find(&s->set, r->leader) : NULL;
 
     if (leader == NULL || leader->state != SEQ_RUNNING || leader->n_done < r->n_prompt ||
-        leader->request->n_prompt != r->n_prompt || r->score_prompt)
+        r->score_prompt)
         return NULL;
+    assert(leader->request->n_prompt == r->n_prompt && leader->request->key.salt == r->key.salt &&
+           memcmp(leader->request->ids, r->ids, r->n_prompt * sizeof(*r->ids)) == 0);
     return leader;
 }
 

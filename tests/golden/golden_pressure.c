@@ -36,8 +36,8 @@ static struct request *make_request(uint32_t i)
     r->id = i + 1;
     r->arrival_us = clock_us();
     for (uint32_t t = 0; t < size.n_prompt; t++)
-        r->ids[t] = (int32_t)(i % 4 == 1 && t < SHARED ? rnd(&shared, VOCAB) : rnd(&rng, VOCAB));
-    r->priority = (enum priority)(i * 7 % PRIORITY_COUNT);
+        r->ids[t] = (int32_t)(!is_choice(i) && i % 4 == 1 && t < SHARED ? rnd(&shared, VOCAB) : rnd(&rng, VOCAB));
+    r->priority = (enum priority)(i < N_REQUESTS / 2 ? i % 2 : i * 7 % PRIORITY_COUNT);
     r->leader = is_choice(i) && i > 8 ? 9 : 0;
     r->sampling.n_top = N_TOP;
     r->sampling.seed = 5 + i;
@@ -143,7 +143,7 @@ static void by_swap_to_file(void **state)
         struct setup s = pressed(cache);
 
         s.preemption = SCHED_SWAP;
-        s.n_ram = 48;
+        s.n_ram = 26;
         s.n_file = 400;
         run(&s, shared.got);
         compare(cache ? "file, prefix cache" : "file");
@@ -152,16 +152,16 @@ static void by_swap_to_file(void **state)
     }
 }
 
-/* After three transfers the disk takes no more: the RAM tier fills up, the rest is recomputed. */
+/* After one transfer the disk takes no more: the RAM tier fills up, the rest is recomputed. */
 static void by_file_on_a_full_disk(void **state)
 {
     struct setup s = pressed(false);
     (void)state;
 
     s.preemption = SCHED_SWAP;
-    s.n_ram = 48;
+    s.n_ram = 26;
     s.n_file = 400;
-    s.n_writes_ok = 3;
+    s.n_writes_ok = 1;
     run(&s, shared.got);
     compare("file on a disk that gets full");
     assert_true(shared.stats.swap.n_write_errors > 0);

@@ -511,7 +511,7 @@ static void use_keeps_blocks(void **state)
     kv_manager_destroy(&m);
 }
 
-/* S4.8, D4.3: by what can be taken; a fresh pool is relaxed, and so is one full of cached blocks. */
+/* S4.8, D4.3: by what can be taken; a fresh pool is relaxed, and one full of cached blocks too. */
 static void pressure_follows_what_is_available(void **state)
 {
     struct kv_manager *m = new_manager(8, 0, 0);

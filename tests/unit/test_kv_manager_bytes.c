@@ -253,8 +253,8 @@ static void fill_pool(struct cache *c, struct seq *s)
     assert_int_equal(kv_manager_n_available(c->m), 0);
 }
 
-/* T4, S2.29, D2.5, D4.2: out, the pool filled, a swap in that fails and leaves the copy, a later one
- * that works: the bytes are the same. */
+/* T4, S2.29, D2.5, D4.2: out, the pool filled, a swap in that fails and leaves the copy, a later
+ * one that works: the bytes are the same. */
 static void bytes_survive_ram(void **state)
 {
     struct cache c;

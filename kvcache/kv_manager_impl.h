@@ -1,0 +1,58 @@
+/* kvcache/kv_manager_impl.h - what the files of the manager share, and nobody else sees.
+ *
+ * kv_manager.c: room, growth, commit. kv_manager_prefix.c: what is found in the index.
+ * kv_manager_swap.c: the tiers, the moves and the I/O.
+ *
+ * Thread: engine thread only.
+ * Memory: none of its own.
+ */
+#ifndef KVCACHE_KV_MANAGER_IMPL_H
+#define KVCACHE_KV_MANAGER_IMPL_H
+
+#include <assert.h>
+
+#include "kvcache/kv_manager.h"
+
+struct kv_manager {
+    struct kv_manager_options opt;
+    struct block_pool *pool;
+    struct prefix_index *index; /* NULL: no prefix cache */
+    struct swap *swap;          /* NULL: no swapping */
+    struct kv_move *moves;      /* [max_moves] */
+    uint32_t n_moves, max_moves;
+    block_id *scratch;          /* [max_table] */
+    uint64_t n_copied, query_tokens, hit_tokens;
+};
+
+/* What must hold unless the cache's own books are wrong. */
+static inline void kv_must(int rc)
+{
+    assert(rc == 0);
+    (void)rc;
+}
+
+/* An empty sequence, as kv_seq_init() makes it? Only asserted. */
+static inline bool kv_seq_is_empty(const struct kv_seq *kv)
+{
+    return kv->table.n == 0 && kv->n_indexed == 0 && kv->swap == SWAP_NONE;
+}
+
+/* Take n blocks, forgetting cached ones as needed. The caller has seen that there are as many. */
+void kv_manager_take(struct kv_manager *m, uint32_t n, block_id after, block_id *ids);
+
+/* Give all blocks of a table back. */
+void kv_manager_give(struct kv_manager *m, struct kv_seq *kv);
+
+/* The last block of a table, or BLOCK_NONE. */
+block_id kv_manager_last(const struct kv_seq *kv);
+
+/* Do n more moves fit into the log? */
+bool kv_manager_can_note(const struct kv_manager *m, uint32_t n);
+void kv_manager_note(struct kv_manager *m, enum kv_move_kind kind, uint32_t from, uint32_t to);
+
+/* The leading whole blocks of a key that are in the index, into ids[]; *n_cached of them have no
+ * holder. Returns how many. */
+uint32_t kv_manager_find_shared(const struct kv_manager *m, struct kv_key *key, uint32_t n_tokens,
+                                block_id *ids, uint32_t *n_cached);
+
+#endif
