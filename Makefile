@@ -132,6 +132,7 @@ tsan: ## threads: the queue, the team, and the server under load, with the threa
 BENCH_MODEL := $(BUILD)/bench/qwen2.5-0.5b-shape.Q8_0.gguf
 bench: $(BENCH) $(TOOLS) ## kernels beside the machine's limits, then a whole model of 0.5B parameters
 	@$(BUILD)/bench/bench_kern --quick
+	@$(BUILD)/bench/bench_plan
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
 	@$(BUILD)/bench/bench_engine --model $(BENCH_MODEL) --context 2048
 
