@@ -345,24 +345,6 @@ static void begin_stream(struct completion *c)
             send_choice(c, &c->choices[i]);
 }
 
-static uint64_t deadline_of(const struct completion *c)
-{
-    uint64_t ms = (uint64_t)c->in.desk->opt->request_timeout_s * 1000;
-
-    if (c->in.prepared.params.deadline_ms > 0 && c->in.prepared.params.deadline_ms < ms)
-        ms = c->in.prepared.params.deadline_ms;
-    return c->in.arrival_us + ms * 1000;
-}
-
-static uint64_t queue_until(const struct completion *c)
-{
-    uint64_t ms = c->in.prepared.params.max_queue_ms;
-
-    if (ms == 0)
-        ms = c->in.desk->opt->max_queue_ms;
-    return ms > 0 ? c->in.arrival_us + ms * 1000 : 0;
-}
-
 /* The choice whose prompt is the same and comes first: the others share its blocks. Scores want
  * every token of the prompt computed, so with them nothing is shared. */
 static uint64_t leader_of(const struct completion *c, uint32_t i)
@@ -379,9 +361,6 @@ static void post_all(struct completion *c)
     for (uint32_t i = 0; i < c->n_choices; i++) {
         struct request *r = c->in.prepared.requests[i];
 
-        r->arrival_us = c->in.arrival_us;
-        r->deadline_us = deadline_of(c);
-        r->queue_until_us = queue_until(c);
         r->leader = leader_of(c, i);
         c->in.prepared.requests[i] = NULL;
         c->progress[i].id = desk_post(c->in.desk, r, &c->client, i);
@@ -420,7 +399,7 @@ static void admit(struct completion *c)
 static bool has_room(struct completion *c)
 {
     const uint32_t n = c->in.prepared.n_choices;
-    const uint32_t tenant = intake_assign_tenant(&c->in);
+    const uint32_t tenant = intake_fill_requests(&c->in);
     struct api_error e;
 
     if (desk_check_room(c->in.desk, n, &e) < 0) {

@@ -39,7 +39,26 @@ void intake_refuse_early(struct desk *d, struct http_call *call, const struct ap
     http_call_reply_error(call, e);
 }
 
-uint32_t intake_assign_tenant(struct intake *in)
+static uint64_t deadline_of(const struct intake *in)
+{
+    const uint64_t wanted = in->prepared.params.deadline_ms;
+    uint64_t ms = (uint64_t)in->desk->opt->request_timeout_s * 1000;
+
+    if (wanted > 0 && wanted < ms)
+        ms = wanted;
+    return in->arrival_us + ms * 1000;
+}
+
+static uint64_t queue_until(const struct intake *in)
+{
+    uint64_t ms = in->prepared.params.max_queue_ms;
+
+    if (ms == 0)
+        ms = in->desk->opt->max_queue_ms;
+    return ms > 0 ? in->arrival_us + ms * 1000 : 0;
+}
+
+uint32_t intake_fill_requests(struct intake *in)
 {
     struct tenants *t = in->desk->tenants;
     const uint32_t place = tenants_place(t, in->tenant);
@@ -47,8 +66,9 @@ uint32_t intake_assign_tenant(struct intake *in)
     for (uint32_t i = 0; i < in->prepared.n_choices; i++) {
         struct request *r = in->prepared.requests[i];
 
-        if (r == NULL)
-            continue;
+        r->arrival_us = in->arrival_us;
+        r->deadline_us = deadline_of(in);
+        r->queue_until_us = queue_until(in);
         r->tenant = place;
         r->weight = tenants_weight(t, place);
     }

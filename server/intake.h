@@ -41,9 +41,9 @@ void intake_start(struct intake *in, struct desk *d, struct http_call *call,
                   void (*ready)(struct intake *in));
 void intake_release(struct intake *in);
 
-/* Give the requests the place and weight of their tenant; returns the place. Only good until the
- * loop's next turn, unless they are posted. */
-uint32_t intake_assign_tenant(struct intake *in);
+/* Fill in what the requests still lack but id and leader: times, and the place and weight of their
+ * tenant; returns the place. Only good until the loop's next turn, unless they are posted. */
+uint32_t intake_fill_requests(struct intake *in);
 
 /* Answer with a refusal, with the headers that belong to its status, and count it. */
 void intake_refuse(struct intake *in, const struct api_error *e, enum rejection reason);

@@ -107,7 +107,7 @@ static void on_ready(struct intake *in)
         destroy(j);
         return;
     }
-    intake_assign_tenant(in);
+    intake_fill_requests(in);
     if (desk_check_dry_room(in->desk, in->prepared.params.n_prompts, &e) < 0) {
         intake_refuse(in, &e, e.status == 429 ? REJECTION_QUEUE_FULL : REJECTION_DRAINING);
         destroy(j);

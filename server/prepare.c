@@ -293,6 +293,8 @@ int prepare_dry_run(struct request **out, const struct request *like)
     if (request_create(out, &size) < 0)
         return ERR_NOMEM;
     memcpy((*out)->ids, like->ids, like->n_prompt * sizeof(*like->ids));
+    (*out)->arrival_us = like->arrival_us;
+    (*out)->deadline_us = like->deadline_us;
     (*out)->key.salt = like->key.salt;
     (*out)->priority = like->priority;
     (*out)->tenant = like->tenant;

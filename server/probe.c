@@ -47,7 +47,6 @@ int probe_start(struct probe *p, const struct intake *in, void (*done)(struct pr
             request_destroy(&dry[i]);
             continue;
         }
-        dry[i]->arrival_us = in->arrival_us;
         desk_post(in->desk, dry[i], &p->client, i);
     }
     mem_free(dry);

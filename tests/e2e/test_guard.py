@@ -10,8 +10,9 @@ from quire import DEBUG_BIN, in_threads
 @pytest.mark.threads
 @pytest.mark.parametrize("flags", [
     ("--kv-memory", "1g"),
-    ("--kv-memory", "1m", "--max-sequences", "24", "--prefill-chunk", "40"),  # preempts
-], ids=["roomy", "narrow"])
+    ("--kv-memory", "1m", "--max-sequences", "24", "--prefill-chunk", "40", "--preemption", "recompute"),
+    ("--kv-memory", "1m", "--max-sequences", "24", "--prefill-chunk", "40", "--preemption", "swap"),
+], ids=["roomy", "recompute", "swap"])
 def test_no_step_allocates(start, flags):
     s = start(*flags, binary=DEBUG_BIN)
     rng = random.Random(5)
@@ -36,7 +37,7 @@ def test_no_step_allocates(start, flags):
         low = s.stream([40] * 150, max_tokens=200, ignore_eos=True, priority="low")
         next(iter(low))
         s.complete([41] * 230, max_tokens=5, ignore_eos=True, priority="critical")
-        assert s.metrics()['quire_preemptions_total{mode="recompute"}'] > 0
+        assert s.metrics()['quire_preemptions_total{mode="%s"}' % flags[-1]] > 0
         assert len(list(low)) > 0 and low.done
     for _ in range(2):
         in_threads([lambda i=i: client(i) for i in range(60)])

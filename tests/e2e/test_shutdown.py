@@ -90,9 +90,12 @@ def test_journal(start, tmp_path):
     s.complete("Twice", max_tokens=5, ignore_eos=True)
     assert s.stop() == 0
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [line["step"] for line in lines] == list(range(lines[0]["step"], lines[0]["step"] + len(lines)))
-    assert len(lines) >= 25
-    assert sum(len(line["admitted"]) for line in lines) == 2
+    assert "start" in lines[0] and sum("post" in line for line in lines) == 2
+    plans = [line for line in lines if "plan" in line]
+    steps = [line["plan"] for line in plans if line["items"]]
+    assert steps == list(range(steps[0], steps[0] + len(steps))) and len(steps) >= 25
+    assert sum(len(line["admitted"]) for line in plans) == 2
+    assert [line["commit"] for line in lines if "commit" in line] == steps
 
 
 def test_log_has_one_line_a_request_and_no_texts(start):
