@@ -431,7 +431,7 @@ static uint64_t ttft_beside(uint32_t n_clients)
     struct simulate *s;
     size_t n = 0;
 
-    o.sched.max_sequences = getenv("SLOTS")?atoi(getenv("SLOTS")):256;
+    o.sched.max_sequences = 256;
     o.on_end = ask_again;
     o.ud = &flood;
     s = new_sim(&o);
