@@ -129,9 +129,16 @@ tsan: ## threads: the queue, the team, and the server under load, with the threa
 	@QUIRE_BIN=build/tsan/quire QUIRE_DEBUG_BIN=build/tsan/quire QUIRE_TOOLS=$(BUILD)/tools \
 	    $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/e2e -m threads
 
+chaos: ## everything at once for two minutes under each of the two sanitizers (CHAOS_S=seconds)
+	@$(MAKE) --no-print-directory $(ASAN) build/asan/quire
+	@$(MAKE) --no-print-directory $(TSAN) build/tsan/quire
+	@for b in asan tsan; do QUIRE_CHAOS_S=$(or $(CHAOS_S),120) QUIRE_BIN=build/$$b/quire \
+	    $(PYTHON) -m pytest -q -s -p no:cacheprovider tests/e2e/test_chaos.py || exit 1; done
+
 BENCH_MODEL := $(BUILD)/bench/qwen2.5-0.5b-shape.Q8_0.gguf
 bench: $(BENCH) $(TOOLS) ## kernels beside the machine's limits, then a whole model of 0.5B parameters
 	@$(BUILD)/bench/bench_kern --quick
+	@$(BUILD)/bench/bench_plan
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
 	@$(BUILD)/bench/bench_engine --model $(BENCH_MODEL) --context 2048
 
@@ -177,6 +184,6 @@ help: ## this list
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: all run test test-unit test-sim golden check e2e unit-here sim-here golden-here asan tsan \
+.PHONY: all run chaos test test-unit test-sim golden check e2e unit-here sim-here golden-here asan tsan \
         bench lint format fuzz fuzz-here install uninstall docker clean deps deps-build deps-test \
         deps-lint deps-fuzz help FORCE
