@@ -138,6 +138,7 @@ chaos: ## everything at once for two minutes under each of the two sanitizers (C
 BENCH_MODEL := $(BUILD)/bench/qwen2.5-0.5b-shape.Q8_0.gguf
 bench: $(BENCH) $(TOOLS) ## kernels beside the machine's limits, then a whole model of 0.5B parameters
 	@$(BUILD)/bench/bench_kern --quick
+	@$(BUILD)/bench/bench_plan
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
 	@$(BUILD)/bench/bench_engine --model $(BENCH_MODEL) --context 2048
 

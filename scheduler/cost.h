@@ -5,11 +5,11 @@
  *
  * The five coefficients are fitted online by recursive least squares on relative errors, none below
  * zero. The memory is about the last 200 steps; it shortens to about 10 while the errors all have
- * one sign (the machine has become slower or faster), and a coefficient whose feature does not
- * occur is not forgotten (unless predictions are off by more than half: then all starts afresh). An error beyond three times the usual one (a step that was interrupted)
- * counts as three times the usual one. Nothing is kept over a restart. Planning wants integers:
- * step_costs is the model rounded, the only thing that sched.c sees, and it is written into the
- * journal with every plan.
+ * one sign (the machine has become slower or faster). A coefficient whose feature does not occur is
+ * not forgotten, unless predictions are off by more than half: then all starts afresh. An error
+ * beyond three times the usual one (a step that was interrupted) counts as three times the usual
+ * one. Nothing is kept over a restart. Planning wants integers: step_costs is the model rounded,
+ * the only thing that sched.c sees, and it is written into the journal with every plan.
  *
  * Known means: four steps were seen, with prompt rows in one at least and decode rows in one at
  * least; before that every field is 0 but the swap times. Until both kinds of rows were seen in one

@@ -60,7 +60,7 @@ void journal_cancel_all(struct journal *j, enum finish why, uint64_t now_us);
 /* After every sched_plan(), also one without items. */
 void journal_plan(struct journal *j, const struct plan *plan, uint64_t now_us,
                   const struct sched_limits *limits);
-/* Beside sched_moves_done(); for each sched_next_io() that returned true; beside sched_io_done(). */
+/* Beside sched_moves_done(); for each true sched_next_io(); beside sched_io_done(). */
 void journal_moves_done(struct journal *j);
 void journal_io_start(struct journal *j, const struct swap_io *io);
 void journal_io_done(struct journal *j, uint32_t copy, int rc);

@@ -15,8 +15,9 @@
 #define MAX_BLOCKS (1u << 26)
 
 struct known { /* a request that was posted in this run */
-    uint64_t id; /* 0 = empty */
-    size_t i;    /* its arrival */
+    uint64_t id;   /* 0 = empty */
+    size_t i;      /* its arrival */
+    uint64_t hash; /* of its prompt */
 };
 
 struct output { /* tokens that came out; ids only when they are collected */
@@ -162,6 +163,28 @@ static uint64_t number_of(const struct replay *r, uint64_t id)
     return is_known(r, id) ? slot_of(r, id)->i + 1 : 0;
 }
 
+/* FNV-1a over the tokens; enough to notice an edited journal. */
+static uint64_t hash_prompt(const struct request *q)
+{
+    uint64_t h = 14695981039346656037u;
+
+    for (uint32_t i = 0; i < q->n_prompt; i++)
+        h = (h ^ (uint32_t)q->ids[i]) * 1099511628211u;
+    return h;
+}
+
+/* The scheduler relies on that a leader has the same prompt. */
+static bool follows_an_equal(const struct replay *r, const struct request *q)
+{
+    const struct simulate_arrival *leader;
+
+    if (q->leader == 0 || !is_known(r, q->leader))
+        return true;
+    leader = &r->arrivals[slot_of(r, q->leader)->i];
+    return leader->n_prompt == q->n_prompt && leader->salt == q->key.salt &&
+           slot_of(r, q->leader)->hash == hash_prompt(q);
+}
+
 /* Until it ends, it is taken to go on for ever. */
 static int collect_arrival(struct replay *r, const struct request *q)
 {
@@ -193,7 +216,8 @@ static int collect_arrival(struct replay *r, const struct request *q)
         .leader = q->leader != 0 ? number_of(r, q->leader) : 0,
         .score_prompt = q->score_prompt,
     };
-    *slot_of(r, q->id) = (struct known){.id = q->id, .i = r->n_known};
+    *slot_of(r, q->id) = (struct known){
+        .id = q->id, .i = r->n_known, .hash = hash_prompt(q)};
     r->n_known++;
     return 0;
 }
@@ -297,10 +321,14 @@ static int take_post(struct replay *r, struct replay_record *rec, char *err, siz
 {
     const struct request *q = rec->request;
 
-    if (q->tenant >= r->options.max_tenants || q->arrival_us > rec->now_us)
-        return fail(ERR_FORMAT, err, err_len, "request %" PRIu64 " makes no sense", q->id);
+    if (q->tenant >= r->options.max_tenants)
+        return fail(ERR_FORMAT, err, err_len, "tenant %u is not below %u", q->tenant,
+                    r->options.max_tenants);
     if (q->id == 0 || is_known(r, q->id))
         return fail(ERR_FORMAT, err, err_len, "request %" PRIu64 " is posted twice", q->id);
+    if (!follows_an_equal(r, q))
+        return fail(ERR_FORMAT, err, err_len, "request %" PRIu64 " has another prompt than its "
+                    "leader", q->id);
     if (collect_arrival(r, q) < 0)
         return no_memory(err, err_len);
     r->stats.n_posts++;

@@ -47,6 +47,7 @@ struct seq {
     uint32_t slot;     /* while running, else SEQ_NO_SLOT */
     uint32_t item;     /* index in the plan being made, or SEQ_NO_ITEM */
     bool is_prefill;   /* the item is a chunk, not a decode row */
+    uint64_t tried;    /* serial of the plan in which a chunk was last thought about */
     struct kv_seq kv;  /* the table is set up while running */
     struct order_node node;
     struct seq *leader;        /* while held back: in its list */

@@ -232,7 +232,7 @@ static int help(void)
 {
     puts("quire replay FILE [--what-if SETTING=VALUE[,...]]...\n"
          "  FILE        a journal (quire serve --journal FILE)\n"
-         "  --what-if   simulate the same traffic with other settings, one row for each --what-if:\n"
+         "  --what-if   simulate the same traffic with other settings, one row for each:\n"
          "              policy, preemption, prefix_cache, aging, max_preemptions, max_sequences,\n"
          "              max_batch_tokens, prefill_chunk, step_target_ms, blocks\n"
          "Makes the scheduler's run again and compares every plan. 0: all are equal.\n"

@@ -53,6 +53,7 @@ static struct simulate_options crowded(enum sched_policy policy)
 
 static struct simulate_arrival some_arrival(uint64_t *t, uint32_t i)
 {
+    static struct simulate_arrival last;
     struct simulate_arrival a = {
         .at_us = *t += rnd(300000),
         .n_prompt = 1 + rnd(100),
@@ -65,9 +66,16 @@ static struct simulate_arrival some_arrival(uint64_t *t, uint32_t i)
         .weight = 1 + rnd(3),
         .salt = (uint64_t)rnd(2) << 63 | 12345,
         .score_prompt = rnd(10) == 0,
-        .leader = rnd(8) == 0 ? i : 0,
     };
 
+    if (rnd(8) == 0 && i > 0) { /* the same question again, as of a request with n = 2 */
+        const uint64_t at = last.at_us;
+
+        a = last;
+        a.leader = i;
+        a.at_us = *t = at + rnd(20000);
+    }
+    last = a;
     a.n_output = rnd(a.max_tokens + 1);
     if (rnd(10) == 0)
         a.deadline_us = a.at_us + rnd(3000000);
@@ -280,7 +288,9 @@ static void what_makes_no_sense_is_told(void **state)
         {"HEADPOST{\"cancel\":1,\"why\":3,\"now\":49}", "time goes backwards"},
         {"HEADPOST{\"cancel\":1,\"why\":0,\"now\":51}", "is no reason to end"},
         {"HEAD{\"post\":1,\"now\":50,\"arrival\":51,\"priority\":1,\"weight\":1,\"salt\":\"a\","
-         "\"prompt\":[5]}", "makes no sense"},
+         "\"tenant\":1,\"prompt\":[5]}", "tenant 1 is not below 1"},
+        {"HEADPOST{\"post\":2,\"now\":50,\"arrival\":50,\"leader\":1,\"priority\":1,\"weight\":1,"
+         "\"salt\":\"a\",\"prompt\":[6]}", "another prompt than its leader"},
         {"HEAD{\"post\":1,\"now\":50,\"arrival\":50,\"priority\":1,\"weight\":1,\"salt\":\"x\","
          "\"prompt\":[5]}", "\"salt\" is not a hexadecimal number"},
         {"HEAD{\"post\":1,\"now\":50,\"arrival\":50,\"priority\":4,\"weight\":1,\"salt\":\"0\","
