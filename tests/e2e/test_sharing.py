@@ -36,9 +36,10 @@ def test_every_prefix_length_is_found_exactly(big):
     """A second prompt that has exactly L tokens in common with the first finds L of them, as far as
     whole blocks of the first one were computed (its last token was not)."""
     first = tokens(700, seed=1)
-    n_generated = 4
+    n_generated = 21
     assert cached(big, first, max_tokens=n_generated) == 0
     computed = (len(first) + n_generated - 1) // BLOCK * BLOCK
+    assert computed == 720
     length, wrong = 0, []
     while length <= 700:
         other = [20 + (t - 19) % (N_VOCAB - 20) for t in first[length:length + 5]] or [21, 22]
@@ -48,6 +49,15 @@ def test_every_prefix_length_is_found_exactly(big):
             wrong.append((length, found))
         length += 1 if SLOW else 1 + length * 5 % 7
     assert not wrong, wrong
+
+
+def test_only_whole_blocks_are_kept(big):
+    """703 tokens were computed, 43 blocks and a part: that part is not found."""
+    first = tokens(700, seed=2)
+    for length in (671, 672, 687, 688, 689, 699, 700):
+        assert cached(big, first, max_tokens=4, cache_salt=str(length)) == 0
+        prompt = first[:length] + [20 + (first[length] - 19) % (N_VOCAB - 20) if length < 700 else 21, 22, 23]
+        assert cached(big, prompt, cache_salt=str(length)) == min(length, 688), length
 
 
 def test_the_same_prompt_again(big):
