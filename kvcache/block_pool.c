@@ -337,7 +337,8 @@ bool block_pool_check(const struct block_pool *p)
     for (block_id id = 1; id <= p->n_blocks; id++) {
         const struct block *b = &p->blocks[id];
 
-        if (b->is_marked || (id_set_has(&p->free, id) && (b->holders > 0 || b->pins > 0 || b->is_kept)))
+        if (b->is_marked ||
+            (id_set_has(&p->free, id) && (b->holders > 0 || b->pins > 0 || b->is_kept)))
             return false;
         n_held += b->holders > 0;
         n_pinned += b->pins > 0;

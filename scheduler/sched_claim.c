@@ -102,7 +102,8 @@ static bool has_caught_up(const struct sched *s, const struct seq *low, const st
 
 bool sched_is_due_before(const struct sched *s, const struct seq *a, const struct seq *b)
 {
-    const struct tenant *ta = &s->tenants[a->request->tenant], *tb = &s->tenants[b->request->tenant];
+    const struct tenant *ta = &s->tenants[a->request->tenant];
+    const struct tenant *tb = &s->tenants[b->request->tenant];
 
     if (ta == tb)
         return order_key_before(&a->node.key, &b->node.key);

@@ -41,7 +41,7 @@ struct seq {
     enum seq_state state;
     uint64_t ticket;   /* order of arrival in the scheduler */
     uint32_t n_known;  /* tokens in request->ids */
-    uint32_t n_done;   /* of them computed, with keys and values in the blocks or in a swapped copy */
+    uint32_t n_done;   /* of them computed, with keys and values in blocks or in a swapped copy */
     uint32_t n_peak;   /* most n_done ever was: below it work is recomputation */
     uint32_t n_scored; /* prompt rows whose score was reported */
     uint32_t slot;     /* while running, else SEQ_NO_SLOT */
