@@ -102,8 +102,7 @@ static void leave_cached(struct block_pool *p, block_id id)
 static void take_one(struct block_pool *p, block_id id)
 {
     id_set_remove(&p->free, id);
-    p->blocks[id].holders = 1;
-    p->blocks[id].is_kept = false;
+    p->blocks[id].holders = 1; /* and it is not kept: nothing that is free is */
     p->last = id;
     count_held(p);
 }
@@ -338,7 +337,8 @@ bool block_pool_check(const struct block_pool *p)
     for (block_id id = 1; id <= p->n_blocks; id++) {
         const struct block *b = &p->blocks[id];
 
-        if (b->is_marked || (id_set_has(&p->free, id) && (b->holders > 0 || b->pins > 0)))
+        if (b->is_marked ||
+            (id_set_has(&p->free, id) && (b->holders > 0 || b->pins > 0 || b->is_kept)))
             return false;
         n_held += b->holders > 0;
         n_pinned += b->pins > 0;

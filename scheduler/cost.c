@@ -16,7 +16,11 @@
 #define USELESS 0.5       /* a usual error above this: also what did not occur fades quickly */
 #define CLIP 3.0          /* errors count up to so many times the usual one */
 #define MIN_SPREAD 0.02   /* the usual error is never taken for less than 2 % */
-#define RIDGE 1e-4        /* keeps `info` well-conditioned when features go together */
+/* Stiffness that keeps `info` well-conditioned when features go together. Keys are a hundred times
+ * stiffer than rows: streams of one length explain a step by their number as well as by their keys,
+ * and of the two it is the number. */
+#define RIDGE_ROW 1e-4
+#define RIDGE_KEY 1e-2
 #define MIN_STEPS 4
 #define CAUTION 1.5       /* prompt rows that were never seen beside decode rows */
 
@@ -125,7 +129,7 @@ static void learn_info(struct cost_model *m, const double *x, bool drifting)
             m->info[i][j] *= (x[i] > 0 ? root : rest) * (x[j] > 0 ? root : rest);
             m->info[i][j] += x[i] * x[j];
         }
-        m->info[i][i] += RIDGE * x[i] * x[i];
+        m->info[i][i] += (i < 3 ? RIDGE_ROW : RIDGE_KEY) * x[i] * x[i];
     }
 }
 

@@ -37,9 +37,10 @@ bool order_key_before(const struct order_key *a, const struct order_key *b);
 void order_insert(struct order *o, struct seq *s); /* s->node.key is set, s is in no order */
 void order_remove(struct order *o, struct seq *s); /* it is in */
 uint32_t order_n(const struct order *o);
-struct seq *order_first(const struct order *o);                           /* or NULL */
-struct seq *order_next(const struct order *o, const struct order_key *k); /* first after k, or NULL */
-uint32_t order_rank(const struct order *o, const struct order_key *k);    /* how many before k */
+struct seq *order_first(const struct order *o); /* or NULL */
+/* The first after a key, or NULL. */
+struct seq *order_next(const struct order *o, const struct order_key *k);
+uint32_t order_rank(const struct order *o, const struct order_key *k); /* how many before it */
 bool order_check(const struct order *o);
 
 #endif

@@ -65,7 +65,8 @@ struct request_size {
 };
 
 /* Allocate with room for everything; ids, key, sampling.bias and counts are set up, counts empty,
- * priority normal, tenant 0 of weight 1, the sampling set to greedy without log-probs. ERR_NOMEM, ERR_LIMIT (2^31 tokens and more). */
+ * priority normal, tenant 0 of weight 1, the sampling set to greedy without log-probs. ERR_NOMEM,
+ * ERR_LIMIT (2^31 tokens and more). */
 int request_create(struct request **out, const struct request_size *size);
 void request_destroy(struct request **r);
 

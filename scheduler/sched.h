@@ -19,15 +19,16 @@
  *             1 / aging seconds forward (at most max_wait); with aging 0 levels are strict
  *   adaptive  the same, and 2,048 tokens of length (prompt + max_tokens) push it back by a level,
  *             at most by max_wait
- * Several tenants (S: fairness): level first (priority raised by ageing, in whole steps), then the
- * tenant that has had least service: tokens computed for it / its weight. Service starts, for a
- * tenant that was idle, at the least of those that are busy (Sheng et al., "Fairness in Serving
- * Large Language Models", 2024). Running prefills share the step in the same order.
+ * Several tenants: a higher priority goes first until the other request has waited so long that it
+ * is as high; among equals the tenant that has had least service: tokens computed for it / its
+ * weight. Service starts, for a tenant that was idle, at the least of those that are busy (Sheng
+ * et al., "Fairness in Serving Large Language Models", 2024). Running prefills share the step in
+ * the same order.
  *
  * Victims: of the lower claims the lowest priority, then the one that is cheapest to bring back, by
  * swapping or by computing again, whichever is cheaper for it. One that has been thrown out
- * max_preemptions times is spared by its equals, and let in again only when all it may ever need is
- * there beside what the others may need.
+ * max_preemptions times is spared, except by a higher priority that runs and lacks a block, and let
+ * in again only when all it may ever need is there beside all the others may need.
  *
  * Time. Beside running streams a step takes as many prompt rows as the predicted time allows
  * (at least SCHED_MIN_CHUNK); without streams there is no limit.

@@ -90,27 +90,29 @@ bool sched_outranks(const struct sched *s, const struct seq *a, const struct seq
     return sched_is_above(s, a, b) && order_key_before(&a->node.key, &b->node.key);
 }
 
-/* Priority raised by whole levels of waiting, for the comparison between tenants. */
-static uint64_t level_of(const struct sched *s, const struct seq *seq)
+/* Has waiting raised a sequence to the priority of another one, which was higher at the start? */
+static bool has_caught_up(const struct sched *s, const struct seq *low, const struct seq *high)
 {
-    const struct request *r = seq->request;
+    const struct request *r = low->request;
     const uint64_t waited = s->now_us > r->arrival_us ? s->now_us - r->arrival_us : 0;
+    const uint64_t gained = min64(waited, UINT32_MAX) * s->opt.aging_milli / 1000000000;
 
-    if (!has_levels(s))
-        return 0;
-    return min64(r->priority + waited * s->opt.aging_milli / 1000000000, PRIORITY_CRITICAL);
+    return r->priority + gained >= high->request->priority;
 }
 
 bool sched_is_due_before(const struct sched *s, const struct seq *a, const struct seq *b)
 {
-    const uint64_t level_a = level_of(s, a), level_b = level_of(s, b);
-    const uint64_t service_a = s->tenants[a->request->tenant].service;
-    const uint64_t service_b = s->tenants[b->request->tenant].service;
+    const struct tenant *ta = &s->tenants[a->request->tenant];
+    const struct tenant *tb = &s->tenants[b->request->tenant];
 
-    if (level_a != level_b)
-        return level_a > level_b;
-    if (service_a != service_b)
-        return service_a < service_b;
+    if (ta == tb)
+        return order_key_before(&a->node.key, &b->node.key);
+    if (sched_is_above(s, a, b) && !has_caught_up(s, b, a))
+        return true;
+    if (sched_is_above(s, b, a) && !has_caught_up(s, a, b))
+        return false;
+    if (ta->service != tb->service)
+        return ta->service < tb->service;
     return order_key_before(&a->node.key, &b->node.key);
 }
 

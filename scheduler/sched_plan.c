@@ -149,19 +149,15 @@ static void plan_chunk(struct sched *s, struct seq *seq)
     s->room_ns -= ns < s->room_ns ? ns : s->room_ns;
 }
 
-static bool wants_chunk(const struct seq *seq)
-{
-    return seq->item == SEQ_NO_ITEM && seq_behind(seq) > 1;
-}
-
-static struct seq *next_prefill(const struct sched *s, const struct seq *after)
+/* The running prefill whose turn it is, of those that had none in this plan. */
+static struct seq *next_prefill(const struct sched *s)
 {
     struct seq *best = NULL;
 
     for (uint32_t i = 0; i < s->n_running; i++) {
         struct seq *seq = s->running[i];
 
-        if (wants_chunk(seq) && (after == NULL || sched_is_due_before(s, after, seq)) &&
+        if (seq_behind(seq) > 1 && seq->tried != s->serial &&
             (best == NULL || sched_is_due_before(s, seq, best)))
             best = seq;
     }
@@ -177,15 +173,13 @@ static bool has_budget(const struct sched *s)
 /* A prefill without room takes blocks from lower priorities. */
 static void plan_prefills(struct sched *s)
 {
-    struct seq *seq = next_prefill(s, NULL);
+    struct seq *seq, *victim;
 
-    while (seq != NULL && has_budget(s)) {
-        struct seq *victim;
-
+    while (has_budget(s) && (seq = next_prefill(s)) != NULL) {
+        seq->tried = s->serial;
         while (tokens_that_fit(s, seq) == 0 && (victim = sched_victim_for(s, seq)) != NULL)
             sched_preempt(s, victim);
         plan_chunk(s, seq);
-        seq = next_prefill(s, seq);
     }
 }
 
@@ -444,6 +438,7 @@ static void begin(struct sched *s, uint64_t now_us, const struct sched_limits *l
     p->n_tokens = p->n_preempted = p->n_swapped_out = p->n_swapped_in = p->n_admitted = 0;
     p->work = (struct step_work){0};
     p->predicted_ns = 0;
+    s->serial++;
     s->now_us = now_us;
     s->limits = limits;
     s->rows_left = s->opt.max_batch_tokens;

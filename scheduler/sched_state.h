@@ -47,6 +47,7 @@ struct sched {
     uint32_t rows_left, prefill_left; /* budgets of the plan being made */
     uint64_t room_ns;                 /* time left in it for prompt rows, or SCHED_NO_LIMIT */
     uint32_t n_streams;               /* decode rows planned */
+    uint64_t serial;                  /* of the plan being made; marks who had a turn in it */
     /* counters */
     uint64_t prompt_tokens, generation_tokens, recomputed_tokens, cached_tokens;
     uint64_t preemptions, preemptions_swap, swap_fallbacks, iterations;
@@ -63,7 +64,8 @@ bool sched_is_above(const struct sched *s, const struct seq *a, const struct seq
 /* That, and it also goes first in the waiting order, so that what has waited long is not thrown out
  * as soon as it runs: the only claim that may throw out for an admission. */
 bool sched_outranks(const struct sched *s, const struct seq *a, const struct seq *b);
-/* The order between tenants: level, service, key. */
+/* Between tenants: a higher priority, unless the other one has waited until it is as high; then the
+ * one with less service. Within a tenant the key. Pairs only: three may go round in a circle. */
 bool sched_is_due_before(const struct sched *s, const struct seq *a, const struct seq *b);
 /* The waiting sequence that is to be admitted next, or NULL. */
 struct seq *sched_next_waiting(const struct sched *s);

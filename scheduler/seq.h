@@ -41,12 +41,13 @@ struct seq {
     enum seq_state state;
     uint64_t ticket;   /* order of arrival in the scheduler */
     uint32_t n_known;  /* tokens in request->ids */
-    uint32_t n_done;   /* of them computed, with keys and values in the blocks or in a swapped copy */
+    uint32_t n_done;   /* of them computed, with keys and values in blocks or in a swapped copy */
     uint32_t n_peak;   /* most n_done ever was: below it work is recomputation */
     uint32_t n_scored; /* prompt rows whose score was reported */
     uint32_t slot;     /* while running, else SEQ_NO_SLOT */
     uint32_t item;     /* index in the plan being made, or SEQ_NO_ITEM */
     bool is_prefill;   /* the item is a chunk, not a decode row */
+    uint64_t tried;    /* serial of the plan in which a chunk was last thought about */
     struct kv_seq kv;  /* the table is set up while running */
     struct order_node node;
     struct seq *leader;        /* while held back: in its list */

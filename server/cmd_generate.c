@@ -137,7 +137,8 @@ static enum finish follow(const struct engine *e, struct queue *q, sem_t *wake)
 
 static int run(struct engine *e, const struct config *c, struct request *r)
 {
-    struct loop_options options = {.sched = e->sched, .runner = e->runner, .kv_options = &e->cache, .kv = e->kv};
+    struct loop_options options = {
+        .sched = e->sched, .runner = e->runner, .kv_options = &e->cache, .kv = e->kv};
     struct queue *queue = NULL;
     struct loop *loop = NULL;
     sem_t wake;

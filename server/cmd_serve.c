@@ -11,6 +11,7 @@
 #include "server/engine.h"
 #include "server/server.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -33,6 +34,7 @@ static void print_help(void)
           "  quire score --ids F.json | --text F  mean negative log-likelihood of a text\n"
           "  quire inspect FILE                   what is in a GGUF file\n"
           "  quire tokenize [--ids]               standard input as tokens\n"
+          "  quire replay FILE                    plan a recorded journal again, or otherwise\n"
           "\n"
           "Settings; also NAME = value in a file, or QUIRE_NAME in the environment:\n",
           stdout);
@@ -152,6 +154,7 @@ static int serve(struct service *s)
     printf("listening on http://%s%s%s:%u (model %s)\n", is_ipv6 ? "[" : "", s->config.host,
            is_ipv6 ? "]" : "", server_port(s->server), s->engine.id);
     fflush(stdout);
+    signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files is a full disk, not an end */
     server_attach(s->server, s->queue);
     rc = server_run(s->server);
     queue_close(s->queue, true); /* whatever ended the loop: the engine thread must end too */

@@ -362,6 +362,8 @@ static void post_all(struct completion *c)
         struct request *r = c->in.prepared.requests[i];
 
         r->leader = leader_of(c, i);
+        if (r->leader != 0) /* its wait is for a prompt that is being computed */
+            r->queue_until_us = 0;
         c->in.prepared.requests[i] = NULL;
         c->progress[i].id = desk_post(c->in.desk, r, &c->client, i);
     }

@@ -178,8 +178,8 @@ static void add_swap(struct buf *out, const struct swap_stats *s)
     buf_add_char(out, ',');
     add_tier(out, s, 1);
     buf_printf(out,
-               ",\"n_refused\":%" PRIu64 ",\"n_write_errors\":%" PRIu64 ",\"n_read_errors\":%" PRIu64
-               "}",
+               ",\"n_refused\":%" PRIu64 ",\"n_write_errors\":%" PRIu64
+               ",\"n_read_errors\":%" PRIu64 "}",
                s->n_refused, s->n_write_errors, s->n_read_errors);
 }
 

@@ -247,7 +247,8 @@ struct crowd { /* what goes first, of the unseen */
     uint64_t n_tokens; /* of their prompts */
 };
 
-static struct crowd unseen_ahead(const struct desk *d, const struct engine_stats *s, enum priority p)
+static struct crowd unseen_ahead(const struct desk *d, const struct engine_stats *s,
+                                 enum priority p)
 {
     const struct desk_private *priv = d->priv;
     const uint32_t n = n_unseen(d, s);

@@ -1,8 +1,8 @@
 /* server/engine.h - everything between a model file and tokens, put together from the settings.
  *
  * The one place that knows how the parts fit: file, tokenizer, model, KV store, cache manager, swap
- * tiers, runner. The commands (serve, generate, score) share it. Part of the program's top, like main.c: it may
- * include everything.
+ * tiers, runner. The commands (serve, generate, score) share it. Part of the program's top, like
+ * main.c: it may include everything.
  *
  * Thread: the one that starts the program.
  * Memory: owns all its parts; engine_release() tears down in reverse.

@@ -9,6 +9,8 @@
 #include "server/json.h"
 #include "server/probe.h"
 
+_Static_assert(PARAMS_MAX_CHOICES <= SERVER_DRY_RUNS, "every plan has room when nobody else asks");
+
 struct plan_job {
     struct intake in;
     struct probe probe;

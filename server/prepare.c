@@ -219,7 +219,7 @@ static int check_tenant(struct prepared *p, const struct server_options *opt, co
         return 0;
     while (name[n] > ' ' && name[n] < 0x7f)
         n++;
-    if (name[n] == '\0' && n <= WEIGHTS_MAX_NAME)
+    if (n <= WEIGHTS_MAX_NAME && name[n] == '\0')
         return 0;
     return api_error_set(&p->error, 400, opt->tenant_header, NULL,
                          "the header %s must be a name of at most %d visible characters",
@@ -240,8 +240,9 @@ static int build(struct prepared *p, const struct server_options *opt, const cJS
 {
     const struct params_limits limits = {opt->model.id, tokenizer_n_vocab(opt->tokenizer)};
 
-    if (params_parse(&p->params, body, &limits, &p->error) < 0 || take_priority(p, headers->priority) < 0 ||
-        check_tenant(p, opt, headers->tenant) < 0 || take_seed(p) < 0)
+    if (params_parse(&p->params, body, &limits, &p->error) < 0 ||
+        take_priority(p, headers->priority) < 0 || check_tenant(p, opt, headers->tenant) < 0 ||
+        take_seed(p) < 0)
         return ERR_INVAL;
     p->n_choices = p->params.n_prompts * p->params.n;
     p->prompts = mem_calloc(p->params.n_prompts, sizeof(*p->prompts));

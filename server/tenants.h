@@ -42,7 +42,8 @@ uint32_t tenants_weight(const struct tenants *t, uint32_t place);
 /* "" for place 0, "(others)" for the shared one, NULL for one that nobody has had. */
 const char *tenants_name(const struct tenants *t, uint32_t place);
 
-uint32_t tenants_n(const struct tenants *t);        /* places that somebody has or had */
-uint64_t tenants_n_shared(const struct tenants *t); /* times that a name was given the shared place */
+uint32_t tenants_n(const struct tenants *t); /* places that somebody has or had */
+/* How often a name was given the shared place. */
+uint64_t tenants_n_shared(const struct tenants *t);
 
 #endif

@@ -124,6 +124,28 @@ def test_max_queue_ms(start):
     assert s.complete("a", max_tokens=2, max_queue_ms=60000).status == 200
 
 
+def test_choices_wait_for_their_prompt(start):
+    """Only the first of several choices waits in the queue; the others wait for its prompt."""
+    s = start("--isa", "scalar", "--prefill-chunk", "1")
+    r = s.post("/v1/completions", {"prompt": [40] * 200, "n": 4, "max_tokens": 2, "ignore_eos": True,
+                                   "max_queue_ms": 50})
+    assert r.status == 200 and len(r.json["choices"]) == 4, r.body
+
+
+def test_position_is_that_of_the_priority(start):
+    s = start(*SLOWLY)
+    streams = [busy(s, priority="critical")]
+    for priority, position in (("low", "1"), ("low", "2"), ("high", "1"), ("normal", "2"), ("critical", "1"),
+                               ("high", "3"), ("low", "7")):
+        streams.append(s.stream("Once", **LONG, priority=priority))
+        assert streams[-1].headers["X-Queue-Position"] == position, (priority, position)
+    page = s.get("/debug/requests").json["requests"]
+    waiting = [r["priority"] for r in page if r["state"] == "waiting"]
+    assert waiting == ["critical", "high", "high", "normal", "low", "low", "low"]
+    for stream in streams:
+        stream.close()
+
+
 def test_max_queue_ms_of_the_settings(start):
     s = start(*SLOWLY, "--max-queue-ms", "80")
     first = busy(s)

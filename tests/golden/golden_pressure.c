@@ -35,8 +35,11 @@ static struct request *make_request(uint32_t i)
     assert_int_equal(request_create(&r, &size), 0);
     r->id = i + 1;
     r->arrival_us = clock_us();
-    for (uint32_t t = 0; t < size.n_prompt; t++)
-        r->ids[t] = (int32_t)(!is_choice(i) && i % 4 == 1 && t < SHARED ? rnd(&shared, VOCAB) : rnd(&rng, VOCAB));
+    for (uint32_t t = 0; t < size.n_prompt; t++) {
+        const bool is_shared = !is_choice(i) && i % 4 == 1 && t < SHARED;
+
+        r->ids[t] = (int32_t)rnd(is_shared ? &shared : &rng, VOCAB);
+    }
     r->priority = (enum priority)(i < N_REQUESTS / 2 ? i % 2 : i * 7 % PRIORITY_COUNT);
     r->leader = is_choice(i) && i > 8 ? 9 : 0;
     r->sampling.n_top = N_TOP;

@@ -39,8 +39,9 @@
 #define FF 256
 #define VOCAB 331
 #define LAYERS 4
-#define CONTEXT 1024
+#define CONTEXT 2048
 #define MAX_NEW 96
+#define MAX_ROWS 1600 /* in a step */
 #define N_TOP 3
 #define EOG 5
 #define MAX_ANSWERS 64
@@ -267,7 +268,7 @@ static void build_machine(struct machine *m, const struct model *model, const st
 {
     static const int32_t eog[] = {EOG};
     struct runner_options ro = {.model = model, .isa = s->isa, .threads = s->threads,
-                                .max_rows = 600, .eog = eog, .n_eog = 1};
+                                .max_rows = MAX_ROWS, .eog = eog, .n_eog = 1};
     struct loop_options lo = {.eog = eog, .n_eog = 1, .step_target_ms = 0};
     struct queue_options qo = {.max_outstanding = 64, .max_events = 4096, .max_tenants = 1,
                                .n_blocks = s->n_blocks, .wake = on_wake, .wake_ud = &m->wake};
@@ -290,7 +291,7 @@ static void build_machine(struct machine *m, const struct model *model, const st
     lo.sched.max_sequences = s->max_sequences;
     lo.sched.max_requests = 64;
     lo.sched.max_context = CONTEXT;
-    lo.sched.max_batch_tokens = 600;
+    lo.sched.max_batch_tokens = MAX_ROWS;
     lo.sched.prefill_chunk = s->chunk;
     assert_int_equal(loop_create(&m->loop, &lo), 0);
     assert_int_equal(loop_start(m->loop), 0);

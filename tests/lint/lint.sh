@@ -6,6 +6,7 @@ bad=0
 
 echo "lint: include table"
 python3 tests/lint/includes.py || bad=1
+python3 tests/lint/coverage.py || bad=1
 
 echo "lint: headers compile alone"
 for h in $(git ls-files '*.h'); do

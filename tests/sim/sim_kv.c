@@ -26,10 +26,10 @@ static uint32_t rnd(uint32_t n)
     return sim_rnd(&rng, n);
 }
 
-/* Every operation of a short run is followed by a whole check, every 16th of a long one. */
+/* Every operation is followed by a whole check, in runs of many millions every 16th. */
 static bool is_check_due(uint64_t ops)
 {
-    return ops < 1000000 || rnd(16) == 0;
+    return ops < 5000000 || rnd(16) == 0;
 }
 
 /* ---- pool ---- */
@@ -43,6 +43,7 @@ struct pool_model {
     bool kept[POOL_MAX + 2], cached[POOL_MAX + 2];
     uint64_t used[POOL_MAX + 2]; /* when it was cached */
     uint64_t now;
+    uint32_t peak;
 };
 
 static bool is_free(const struct pool_model *m, uint32_t id)
@@ -206,6 +207,16 @@ static void pool_compare(const struct block_pool *p, const struct pool_model *m)
     assert_true(block_pool_check(p));
 }
 
+static void note_peak(const struct block_pool *p, struct pool_model *m)
+{
+    uint32_t held = 0;
+
+    for (uint32_t id = 1; id <= m->n; id++)
+        held += m->holders[id] > 0;
+    m->peak = held > m->peak ? held : m->peak;
+    assert_int_equal(block_pool_stats(p).peak_held, m->peak);
+}
+
 static void pool_op(struct block_pool *p, struct pool_model *m)
 {
     const uint32_t n = rnd(5), kind = rnd(16), id = rnd(m->n + 2);
@@ -223,6 +234,7 @@ static void pool_op(struct block_pool *p, struct pool_model *m)
         pool_keep(p, m, id, rnd(3) != 0);
     else
         pool_pin(p, m, id, rnd(2) == 0);
+    note_peak(p, m);
 }
 
 static void pool_empty(struct block_pool *p, struct pool_model *m)

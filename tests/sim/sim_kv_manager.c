@@ -301,6 +301,9 @@ static void op_fork(struct sim *s, struct seq *child, const struct seq *parent)
     child->key.ids = child->ids;
     child->key.hashes = child->hashes;
     kv_manager_fork(s->m, &child->kv, &parent->kv, n);
+    assert_int_equal(child->kv.table.n, block_table_needed(n));
+    assert_int_equal(child->kv.n_indexed, parent->kv.n_indexed < n / BLOCK_TOKENS
+                                              ? parent->kv.n_indexed : n / BLOCK_TOKENS);
     child->n_done = child->to = n;
     for (uint32_t i = n; i < MAX_TOKENS && rnd(3) == 0; i++)
         child->ids[i] = (int32_t)(3000 + rnd(2));

@@ -1065,7 +1065,7 @@ static struct sim_options storm_options(uint32_t seed)
 static void random_traffic_loses_nothing(void **state)
 {
     const char *n = getenv("QUIRE_STORMS");
-    const uint32_t n_storms = n != NULL ? (uint32_t)atoi(n) : 30;
+    const uint32_t n_storms = n != NULL ? (uint32_t)strtoul(n, NULL, 10) : 30;
     uint64_t preempted = 0, swapped = 0, cached = 0, from_file = 0;
     (void)state;
 

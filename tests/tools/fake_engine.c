@@ -2,7 +2,8 @@
  *
  * For work on server/: a thread plays the engine. Each step every running request gets a token
  * that repeats its prompt, byte token by byte token; a byte of 4 in the prompt (ctrl-D) is
- * answered by EOS. Blocks are counted as if each held 16 tokens.
+ * answered by EOS. Blocks are counted as if each held 16 tokens. A step is said to cost step_ms,
+ * nothing is cached, and no two requests share anything.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -18,6 +19,8 @@
 
 #define MAX_LIVE 2048
 #define TOTAL_BLOCKS 4096
+#define BLOCK 16
+#define MAX_TENANTS 8
 
 struct live {
     struct request *r;
@@ -110,13 +113,23 @@ static void count(struct fake *f)
 
     s->n_running = f->n < f->slots ? f->n : f->slots;
     memset(s->n_waiting, 0, sizeof(s->n_waiting));
+    memset(s->waiting_tokens, 0, sizeof(s->waiting_tokens));
     s->blocks_held = 0;
+    s->running_left = 0;
     for (uint32_t i = 0; i < f->n; i++) {
-        if (i >= f->slots)
-            s->n_waiting[f->live[i].r->priority]++;
-        else
-            s->blocks_held += (f->live[i].r->n_prompt + f->live[i].n_done + 15) / 16;
+        const struct request *r = f->live[i].r;
+
+        if (i >= f->slots) {
+            s->n_waiting[r->priority]++;
+            s->waiting_tokens[r->priority] += r->n_prompt;
+            continue;
+        }
+        s->blocks_held += (r->n_prompt + f->live[i].n_done + BLOCK - 1) / BLOCK;
+        s->running_left += r->max_tokens - f->live[i].n_done;
     }
+    s->streams.n_decode = s->n_running;
+    s->costs = (struct step_costs){.is_known = true, .step_ns = f->step_ms * (uint64_t)1000000};
+    s->block_bytes = 1024;
     s->blocks_total = TOTAL_BLOCKS;
     s->blocks_free = TOTAL_BLOCKS - s->blocks_held;
     s->busy = f->n > 0;
@@ -132,18 +145,83 @@ static bool is_cancelled(const struct queue_news *news, uint64_t id)
     return news->cancel_all;
 }
 
+static bool is_over_due(const struct request *r)
+{
+    return r->queue_until_us > 0 && r->queue_until_us < clock_us();
+}
+
+static uint32_t n_waiting(const struct fake *f)
+{
+    return f->n > f->slots ? f->n - f->slots : 0;
+}
+
+static void answer_dry_run(struct fake *f, struct request *r)
+{
+    const struct event e = {.request = r->id,
+                            .kind = EVENT_END,
+                            .finish = FINISH_DRY_RUN,
+                            .probe = {.n_ahead = n_waiting(f)}};
+
+    queue_wait_room(f->queue, 1);
+    queue_emit(f->queue, &e);
+    request_destroy(&r);
+}
+
 static void take_news(struct fake *f, const struct queue_news *news)
 {
-    for (uint32_t i = 0; i < news->n_posted; i++)
-        f->live[f->n++] = (struct live){.r = news->posted[i]};
+    for (uint32_t i = 0; i < news->n_posted; i++) {
+        if (news->posted[i]->is_dry_run)
+            answer_dry_run(f, news->posted[i]);
+        else
+            f->live[f->n++] = (struct live){.r = news->posted[i]};
+    }
     for (uint32_t i = 0; i < f->n;) {
         if (is_cancelled(news, f->live[i].r->id))
             end(f, i, FINISH_CANCELLED);
         else if (f->live[i].r->deadline_us < clock_us())
             end(f, i, FINISH_TIMEOUT);
+        else if (f->live[i].started_us == 0 && is_over_due(f->live[i].r))
+            end(f, i, FINISH_QUEUE_TIMEOUT);
         else
             i++;
     }
+}
+
+static void fill_snapshot(const struct fake *f, struct snapshot *s)
+{
+    s->now_us = clock_us();
+    s->n_seqs = 0;
+    for (uint32_t i = 0; i < f->n && s->n_seqs < s->max_seqs; i++) {
+        const struct live *l = &f->live[i];
+
+        s->seqs[s->n_seqs++] = (struct seq_info){
+            .id = l->r->id,
+            .state = l->started_us > 0 ? SNAPSHOT_RUNNING : SNAPSHOT_WAITING,
+            .priority = l->r->priority,
+            .tenant = l->r->tenant,
+            .n_prompt = l->r->n_prompt,
+            .max_tokens = l->r->max_tokens,
+            .n_known = l->r->n_prompt + l->n_done,
+            .place = -1,
+            .age_us = s->now_us - l->r->arrival_us,
+        };
+    }
+    memset(s->map, 'f', s->n_blocks);
+    memset(s->map, 'h', f->stats.blocks_held);
+    s->costs = f->stats.costs;
+    s->kv.pool = (struct block_pool_stats){.n_blocks = TOTAL_BLOCKS,
+                                           .n_free = f->stats.blocks_free,
+                                           .n_held = f->stats.blocks_held};
+}
+
+static void give_snapshot(const struct fake *f)
+{
+    struct snapshot *s = queue_begin_snapshot(f->queue);
+
+    if (s == NULL)
+        return;
+    fill_snapshot(f, s);
+    queue_end_snapshot(f->queue);
 }
 
 static void *run(void *ud)
@@ -161,6 +239,7 @@ static void *run(void *ud)
         for (uint32_t i = 0, left = f->slots; i < f->n && left > 0; left--)
             i += step_one(f, i) ? 0 : 1;
         count(f);
+        give_snapshot(f);
         queue_publish(f->queue, &f->stats);
         if (f->n > 0)
             nanosleep(&nap, NULL);
@@ -189,6 +268,10 @@ int main(int argc, char **argv)
         .port = argc > 1 ? (uint16_t)strtoul(argv[1], NULL, 10) : 0,
         .max_body = (size_t)1 << 20,
         .max_sequences = fake.slots,
+        .max_batch_tokens = 1024,
+        .prefill_chunk = 512,
+        .max_tenants = MAX_TENANTS,
+        .tenant_header = "X-Tenant",
         .max_outstanding = fake.slots + 64,
         .request_timeout_s = 60,
         .model = {.id = "fake",
@@ -199,13 +282,17 @@ int main(int argc, char **argv)
                   .n_ctx_train = 4096,
                   .n_embd = 1,
                   .max_context = 4096,
-                  .max_kv_tokens = 65536},
+                  .max_kv_tokens = TOTAL_BLOCKS * BLOCK,
+                  .block_tokens = BLOCK},
         .tokenizer = t,
         .isa = "none",
     };
     if (server_create(&server, &options, err, sizeof(err)) < 0)
         return fprintf(stderr, "%s\n", err), 1;
-    const struct queue_options queue = {.max_outstanding = options.max_outstanding,
+    const struct queue_options queue = {.max_outstanding =
+                                            options.max_outstanding + SERVER_DRY_RUNS,
+                                        .max_tenants = MAX_TENANTS,
+                                        .n_blocks = TOTAL_BLOCKS,
                                         .max_events = 4096,
                                         .wake = server_wake,
                                         .wake_ud = server};

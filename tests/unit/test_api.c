@@ -218,7 +218,8 @@ static uint64_t salt_for(const char *tenant, const char *salt)
     return found;
 }
 
-/* What is shared depends on tenant and salt together, and on where one ends and the other begins. */
+/* What is shared depends on tenant and salt together, and on where one ends and the other begins,
+ * so that no salt of one is that of another. */
 static void salts_keep_tenants_apart(void **state)
 {
     const char *const pairs[][2] = {{NULL, ""},      {NULL, "ab"}, {"a", ""},   {"ab", ""},

@@ -248,11 +248,30 @@ static void evicts_the_oldest(void **state)
     assert_int_equal(block_pool_oldest(p), 3);
     assert_int_equal(block_pool_n_free(p), 2);
     assert_int_equal(block_pool_stats(p).n_evicted, 1);
+    assert_int_equal(block_pool_stats(p).peak_held, 4);
     assert_int_equal(block_pool_take(p, 3, BLOCK_NONE, &one), ERR_AGAIN); /* cached is not free */
     assert_int_equal(block_pool_keep(p, 3, false), 0);
     assert_int_equal(block_pool_keep(p, 2, false), 0);
     assert_int_equal(block_pool_oldest(p), BLOCK_NONE);
     assert_true(block_pool_check(p));
+    block_pool_destroy(&p);
+}
+
+/* A cached block that is used again counts as held, in the peak too. */
+static void used_again_is_held(void **state)
+{
+    struct block_pool *p = new_pool(3, BLOCK_FIRST_FIT);
+    (void)state;
+
+    expect_take(p, 1, BLOCK_NONE, IDS(1));
+    assert_int_equal(block_pool_keep(p, 1, true), 0);
+    give(p, 1, IDS(1));
+    expect_take(p, 1, BLOCK_NONE, IDS(2));
+    assert_int_equal(block_pool_stats(p).peak_held, 1);
+    assert_int_equal(block_pool_ref(p, IDS(1), 1), 0);
+    assert_int_equal(block_pool_stats(p).n_held, 2);
+    assert_int_equal(block_pool_stats(p).peak_held, 2);
+    give(p, 2, IDS(1, 2));
     block_pool_destroy(&p);
 }
 
@@ -385,6 +404,7 @@ int main(void)
         cmocka_unit_test(refuses_bad_ids),
         cmocka_unit_test(counts_holders),
         cmocka_unit_test(evicts_the_oldest),
+        cmocka_unit_test(used_again_is_held),
         cmocka_unit_test(a_prefix_outlives_its_tail),
         cmocka_unit_test(keeping_can_be_revoked),
         cmocka_unit_test(pinned_blocks_stay),

@@ -350,6 +350,7 @@ static void indexed_blocks_are_never_written(void **state)
     indexed = a.blocks[1];
     kv_manager_fork(m, &b.kv, &a.kv, 20);
     b.n_done = 20;
+    assert_int_equal(b.kv.n_indexed, 1);
     release(m, &a);
     assert_int_equal(block_pool_holders(kv_manager_pool(m), indexed), 1);
     assert_int_equal(grow(m, &b, 21), 0);
@@ -408,6 +409,28 @@ static void forks_keep_their_blocks(void **state)
     assert_memory_equal(a.blocks, c.blocks, 2 * sizeof(block_id));
     release(m, &a);
     release(m, &c);
+    kv_manager_destroy(&m);
+}
+
+/* Blocks that a fork shared before they were entered count as entered for both. */
+static void forks_enter_together(void **state)
+{
+    struct kv_manager *m = new_manager(8, 0, 0);
+    struct seq a, b;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, MAX_TOKENS, 0);
+    assert_int_equal(grow(m, &a, 32), 0);
+    kv_manager_fork(m, &b.kv, &a.kv, 32);
+    kv_manager_commit(m, &a.kv, &a.key, 32);
+    assert_int_equal(a.kv.n_indexed, 2);
+    kv_manager_commit(m, &b.kv, &b.key, 32);
+    assert_int_equal(b.kv.n_indexed, 2);
+    assert_memory_equal(a.blocks, b.blocks, 2 * sizeof(block_id));
+    assert_int_equal(kv_manager_stats(m).n_indexed, 2);
+    release(m, &a);
+    release(m, &b);
     kv_manager_destroy(&m);
 }
 
@@ -692,29 +715,102 @@ static void swap_in_waits_for_the_file(void **state)
     kv_manager_destroy(&m);
 }
 
-/* The log has an end: ERR_AGAIN instead of an overflow, and nothing has changed. */
+/* The log has an end: ERR_AGAIN instead of an overflow, and nothing has changed. Out is two moves,
+ * in is one for the long sequence, whose first block is shared; one and one for the short one. */
 static void moves_have_a_limit(void **state)
 {
-    struct kv_manager *m = new_manager(4, 2, 0);
-    struct seq a;
-    uint32_t n, rounds = 0;
+    struct kv_manager *m = new_manager(4, 2, 0); /* twelve */
+    struct seq a, b;
     (void)state;
 
     seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, 0, 99);
     compute(m, &a, 20);
-    while (kv_manager_swap_out(m, &a.kv, 20) == 0) {
-        check(m);
-        assert_int_equal(kv_manager_swap_in(m, &a.kv, &a.key, 20), 0);
-        assert_true(++rounds < 100);
+    compute(m, &b, 10);
+    assert_int_equal(kv_manager_swap_out(m, &a.kv, 20), 0);
+    assert_int_equal(kv_manager_swap_in(m, &a.kv, &a.key, 20), 0);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(kv_manager_swap_out(m, &b.kv, 10), 0);
+        assert_int_equal(kv_manager_swap_in(m, &b.kv, &b.key, 10), 0);
     }
-    (void)kv_manager_moves(m, &n);
-    assert_true(n <= 12 && n > 10);
+    assert_false(kv_manager_can_swap_out(m, 2)); /* eleven */
+    assert_int_equal(kv_manager_swap_out(m, &a.kv, 20), ERR_AGAIN);
     assert_int_equal(a.kv.table.n, 2);
-    assert_false(kv_manager_can_swap_out(m, 2));
+    assert_int_equal(kv_manager_swap_out(m, &b.kv, 10), 0);
+    assert_int_equal(kv_manager_swap_in(m, &b.kv, &b.key, 10), ERR_AGAIN);
+    assert_int_equal(kv_manager_where(m, &b.kv), SWAP_RAM);
+    assert_int_equal(b.kv.table.n, 0);
     check(m);
     kv_manager_moves_done(m);
-    assert_true(kv_manager_can_swap_out(m, 2));
+    assert_int_equal(kv_manager_swap_in(m, &b.kv, &b.key, 10), 0);
     release(m, &a);
+    release(m, &b);
+    kv_manager_destroy(&m);
+}
+
+/* A full log: copies have to wait as well, and parts are computed instead. */
+static void copies_need_a_move(void **state)
+{
+    struct kv_manager *m = new_manager(2, 0, 0); /* four */
+    struct seq a, b;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, MAX_TOKENS, 0);
+    compute(m, &a, 16);
+    release(m, &a);
+    for (int i = 0; i < 4; i++) {
+        compute(m, &b, 1);
+        release(m, &b);
+        assert_int_equal(attach(m, &a, 10), 10);
+        release(m, &a);
+    }
+    assert_int_equal(attach(m, &a, 10), 0);
+    compute(m, &a, 5);
+    kv_manager_fork(m, &b.kv, &a.kv, 5);
+    b.n_done = 5;
+    assert_int_equal(grow(m, &b, 6), ERR_AGAIN);
+    kv_manager_moves_done(m);
+    assert_int_equal(grow(m, &b, 6), 0);
+    release(m, &a);
+    release(m, &b);
+    kv_manager_destroy(&m);
+}
+
+/* P5: nothing below kv_manager_create() allocates; in a debug build the guard would abort. */
+static void steps_allocate_nothing(void **state)
+{
+    struct kv_manager *m = new_manager(6, 4, 4);
+    struct seq a, b;
+    struct swap_io io;
+    int rc[4];
+    bool has_io;
+    (void)state;
+
+    seq_init(&a, MAX_TOKENS, 0);
+    seq_init(&b, 20, 99);
+    mem_guard_begin("kvcache");
+    rc[0] = kv_manager_grow(m, &a.kv, 0, 48);
+    kv_manager_commit(m, &a.kv, &a.key, 48);
+    b.n_done = kv_manager_attach(m, &b.kv, &b.key, 40);
+    rc[1] = kv_manager_swap_out(m, &a.kv, 48);
+    rc[2] = kv_manager_grow(m, &b.kv, b.n_done, 96);
+    kv_manager_moves_done(m);
+    has_io = kv_manager_next_io(m, &io);
+    kv_manager_io_done(m, io.copy, 0);
+    kv_manager_release(m, &b.kv);
+    kv_manager_fetch(m, &a.kv);
+    has_io = has_io && kv_manager_next_io(m, &io);
+    kv_manager_io_done(m, io.copy, 0);
+    rc[3] = kv_manager_swap_in(m, &a.kv, &a.key, 48);
+    kv_manager_fork(m, &b.kv, &a.kv, 40);
+    kv_manager_release(m, &a.kv);
+    kv_manager_release(m, &b.kv);
+    mem_guard_end();
+    assert_true(has_io);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(rc[i], 0);
+    check(m);
     kv_manager_destroy(&m);
 }
 
@@ -761,6 +857,7 @@ int main(void)
         cmocka_unit_test(indexed_blocks_are_never_written),
         cmocka_unit_test(copy_on_write_needs_a_block),
         cmocka_unit_test(forks_keep_their_blocks),
+        cmocka_unit_test(forks_enter_together),
         cmocka_unit_test(writing_may_go_back),
         cmocka_unit_test(grows_all_or_nothing),
         cmocka_unit_test(evicts_tails_first),
@@ -772,6 +869,8 @@ int main(void)
         cmocka_unit_test(failed_swap_in_changes_nothing),
         cmocka_unit_test(swap_in_waits_for_the_file),
         cmocka_unit_test(moves_have_a_limit),
+        cmocka_unit_test(copies_need_a_move),
+        cmocka_unit_test(steps_allocate_nothing),
         cmocka_unit_test(creation_survives_lack_of_memory),
     };
 

@@ -332,6 +332,46 @@ static void locked_files_are_refused(void **state)
     }
 }
 
+/* Open and close again and again; while it is open, the file must be there under its name. */
+static int come_and_go(void)
+{
+    uint32_t n_mine = 0;
+
+    for (int i = 0; i < 1500; i++) {
+        struct swap_store *s;
+        const int rc = open_at(&s, path);
+
+        if (rc != 0 && rc != ERR_BUSY)
+            return __LINE__;
+        if (rc == 0 && size_of(path) != HEADER)
+            return __LINE__;
+        n_mine += rc == 0;
+        swap_store_close(&s);
+    }
+    return n_mine > 0 ? 0 : __LINE__;
+}
+
+/* Processes that want the same path never both have it, though the owner removes the file while
+ * others may have opened it already. */
+static void owners_are_alone(void **state)
+{
+    pid_t children[3];
+    int status;
+    (void)state;
+
+    for (int i = 0; i < 3; i++) {
+        children[i] = fork();
+        assert_true(children[i] >= 0);
+        if (children[i] == 0)
+            _exit(come_and_go() != 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(size_of(path), -1);
+}
+
 /* The disk is full in the middle of the second block: an error, and what was written before is
  * whole; when there is room again, writing works. Returns 0 or the line that failed. */
 static int fill_the_disk(void)
@@ -498,6 +538,7 @@ int main(void)
         IN_FOLDER(errors_are_logged_once),
         IN_FOLDER(stale_files_are_replaced),
         IN_FOLDER(locked_files_are_refused),
+        IN_FOLDER(owners_are_alone),
         IN_FOLDER(full_disks_are_an_error),
         IN_FOLDER(foreign_files_are_left_alone),
         IN_FOLDER(only_regular_files_will_do),
