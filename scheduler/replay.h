@@ -93,7 +93,8 @@ int replay_take(struct replay *r, struct replay_record *record, char *err, size_
 struct replay_stats replay_stats(const struct replay *r);
 
 /* Of the latest run, for a simulation: its options (truth = the latest costs that were known), and
- * the arrivals, which stay the replay's. False: nothing to go by yet (no costs, no arrivals). See traffic.h. */
+ * the arrivals (traffic.h), which stay the replay's. False: nothing to go by yet, no costs or no
+ * arrivals. */
 bool replay_traffic(struct replay *r, struct simulate_options *options,
                     const struct simulate_arrival **arrivals, size_t *n);
 
