@@ -47,15 +47,14 @@ static uint32_t rows_beside(const struct engine_stats *s, const struct forecast_
                             uint64_t base_ns, uint32_t n_streams)
 {
     const uint32_t pos = ask->n_cached + (ask->n_prompt - ask->n_cached) / 2;
-    const uint64_t target_ns = s->target_us * 1000;
     const uint64_t rows = most(1, least(ask->prefill_chunk, ask->max_batch_tokens -
                                             least(n_streams, ask->max_batch_tokens - 1)));
 
-    if (n_streams == 0 || target_ns == 0)
+    if (n_streams == 0 || s->target_us == 0)
         return (uint32_t)rows;
     return (uint32_t)least(rows, most(SCHED_MIN_CHUNK,
                                       step_costs_chunk(&s->costs, pos, (uint32_t)rows,
-                                                       target_ns - least(base_ns, target_ns))));
+                                                       sched_room_ns(s->target_us, base_ns))));
 }
 
 /* Half of the prompts ahead have become streams, on average, while they are all computed. */

@@ -30,8 +30,10 @@
  * max_preemptions times is spared, except by a higher priority that runs and lacks a block, and let
  * in again only when all it may ever need is there beside all the others may need.
  *
- * Time. Beside running streams a step takes as many prompt rows as the predicted time allows
- * (at least SCHED_MIN_CHUNK); without streams there is no limit.
+ * Time. Beside running streams a step takes as many prompt rows as keep its predicted time within
+ * the target; when the streams alone take more than half of that, prompts still get half of it, or
+ * a full house would let nobody in. At least SCHED_MIN_CHUNK rows in any case; without streams
+ * there is no limit.
  *
  * Pure: no thread, no clock (time is an argument), no floats. A simulator drives it as it is, and
  * the same arguments give the same plans.
@@ -80,6 +82,14 @@ struct sched_limits {        /* of one step */
     uint64_t target_us;      /* 0 = none */
     struct step_costs costs;
 };
+
+/* Time for prompt rows in a step whose streams take used_ns. */
+static inline uint64_t sched_room_ns(uint64_t target_us, uint64_t used_ns)
+{
+    const uint64_t half = target_us * 500;
+
+    return used_ns < half ? 2 * half - used_ns : half;
+}
 
 struct plan_item {
     struct request *request;   /* its ids[first .. first + n) are computed in this step */

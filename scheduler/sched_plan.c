@@ -94,12 +94,12 @@ static void plan_decodes(struct sched *s)
 /* The time that is left beside the streams; without streams there is no limit. */
 static void set_room(struct sched *s)
 {
-    const uint64_t target_ns = s->limits->target_us * 1000;
+    const uint64_t target_us = s->limits->target_us;
     const uint64_t used = step_costs_ns(&s->limits->costs, &s->plan.work);
 
     s->room_ns = SCHED_NO_LIMIT;
-    if (target_ns > 0 && s->n_streams > 0)
-        s->room_ns = target_ns > used ? target_ns - used : 0;
+    if (target_us > 0 && s->n_streams > 0)
+        s->room_ns = sched_room_ns(target_us, used);
 }
 
 /* Tokens that could be computed with the blocks that are there. */
