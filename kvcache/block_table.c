@@ -6,7 +6,8 @@
 void block_table_init(struct block_table *t, block_id *blocks, uint32_t cap)
 {
     *t = (struct block_table){.blocks = blocks, .cap = cap};
-    memset(blocks, 0, cap * sizeof(*blocks));
+    if (cap > 0) /* a table without room may have no array */
+        memset(blocks, 0, cap * sizeof(*blocks));
 }
 
 uint32_t block_table_missing(const struct block_table *t, uint32_t n_tokens)

@@ -20,6 +20,7 @@ struct block_table {
     uint32_t cap; /* blocks that fit */
 };
 
+/* With cap 0 `blocks` may be NULL. */
 void block_table_init(struct block_table *t, block_id *blocks, uint32_t cap);
 
 /* Blocks that n tokens need: ceil(n / 16). */

@@ -253,6 +253,8 @@ void kv_manager_commit(struct kv_manager *m, struct kv_seq *kv, struct kv_key *k
 
 void kv_manager_give(struct kv_manager *m, struct kv_seq *kv)
 {
+    if (kv->table.n == 0)
+        return;
     kv_must(block_pool_give(m->pool, kv->table.blocks, kv->table.n));
     memset(kv->table.blocks, 0, kv->table.n * sizeof(*kv->table.blocks));
     kv->table.n = kv->n_indexed = 0;

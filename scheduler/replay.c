@@ -3,6 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "scheduler/traffic.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -14,19 +15,7 @@
 #define MAX_TOKENS (1u << 24)
 #define MAX_BLOCKS (1u << 26)
 
-struct known { /* a request that was posted in this run */
-    uint64_t id;   /* 0 = empty */
-    size_t i;      /* its arrival */
-    uint64_t hash; /* of its prompt */
-};
-
-struct output { /* tokens that came out; ids only when they are collected */
-    uint32_t n, cap;
-    int32_t *ids;
-};
-
 struct replay {
-    bool collect;
     struct kv_manager_options kv_options;
     struct sched_options options;
     struct kv_manager *kv;
@@ -40,11 +29,7 @@ struct replay {
     int32_t *tokens;             /* [max_sequences] by item */
     bool io_used[SWAP_MAX_IO];
     uint32_t io[SWAP_MAX_IO];    /* copies under way */
-    struct known *known;         /* open addressing, n_slots a power of two */
-    size_t n_slots, n_known;
-    struct simulate_arrival *arrivals; /* [cap_arrivals], n_known in use */
-    struct output *outputs;            /* [cap_arrivals] beside them */
-    size_t cap_arrivals;
+    struct traffic traffic;
     struct step_costs costs;     /* the latest that were known */
     struct replay_stats stats;
 };
@@ -64,7 +49,7 @@ int replay_create(struct replay **out, bool collect)
     *out = mem_calloc(1, sizeof(**out));
     if (*out == NULL)
         return ERR_NOMEM;
-    (*out)->collect = collect;
+    (*out)->traffic.keep_tokens = collect;
     return 0;
 }
 
@@ -72,16 +57,10 @@ static void end_run(struct replay *r)
 {
     sched_destroy(&r->sched);
     kv_manager_destroy(&r->kv);
-    for (size_t i = 0; i < r->n_known; i++) {
-        mem_free((void *)r->arrivals[i].prompt);
-        mem_free(r->outputs[i].ids);
-    }
-    mem_free(r->arrivals);
-    mem_free(r->outputs);
-    mem_free(r->known);
+    traffic_release(&r->traffic);
     mem_free(r->eog);
     mem_free(r->tokens);
-    *r = (struct replay){.collect = r->collect, .stats = r->stats};
+    *r = (struct replay){.traffic = r->traffic, .stats = r->stats};
 }
 
 void replay_destroy(struct replay **r)
@@ -109,157 +88,12 @@ static int no_memory(char *err, size_t err_len)
     return fail(ERR_NOMEM, err, err_len, "out of memory");
 }
 
-/* ---- requests by id ---- */
-
-static struct known *slot_of(const struct replay *r, uint64_t id)
-{
-    size_t i = (size_t)(id * 0x9e3779b97f4a7c15u >> 20) & (r->n_slots - 1);
-
-    while (r->known[i].id != 0 && r->known[i].id != id)
-        i = (i + 1) & (r->n_slots - 1);
-    return &r->known[i];
-}
-
-static bool is_known(const struct replay *r, uint64_t id)
-{
-    return r->n_slots > 0 && slot_of(r, id)->id == id;
-}
-
-static int grow_known(struct replay *r)
-{
-    struct replay larger = *r;
-
-    larger.n_slots = r->n_slots > 0 ? 2 * r->n_slots : 256;
-    larger.known = mem_calloc(larger.n_slots, sizeof(*larger.known));
-    if (larger.known == NULL)
-        return ERR_NOMEM;
-    for (size_t i = 0; i < r->n_slots; i++)
-        if (r->known[i].id != 0)
-            *slot_of(&larger, r->known[i].id) = r->known[i];
-    mem_free(r->known);
-    r->known = larger.known;
-    r->n_slots = larger.n_slots;
-    return 0;
-}
-
-static int grow_arrivals(struct replay *r)
-{
-    const size_t cap = r->cap_arrivals > 0 ? 2 * r->cap_arrivals : 256;
-    void *p = mem_realloc(r->arrivals, cap * sizeof(*r->arrivals));
-
-    if (p == NULL)
-        return ERR_NOMEM;
-    r->arrivals = p;
-    p = mem_realloc(r->outputs, cap * sizeof(*r->outputs));
-    if (p == NULL)
-        return ERR_NOMEM;
-    r->outputs = p;
-    r->cap_arrivals = cap;
-    return 0;
-}
-
-static uint64_t number_of(const struct replay *r, uint64_t id)
-{
-    return is_known(r, id) ? slot_of(r, id)->i + 1 : 0;
-}
-
-/* FNV-1a over the tokens; enough to notice an edited journal. */
-static uint64_t hash_prompt(const struct request *q)
-{
-    uint64_t h = 14695981039346656037u;
-
-    for (uint32_t i = 0; i < q->n_prompt; i++)
-        h = (h ^ (uint32_t)q->ids[i]) * 1099511628211u;
-    return h;
-}
-
-/* The scheduler relies on that a leader has the same prompt. */
-static bool follows_an_equal(const struct replay *r, const struct request *q)
-{
-    const struct simulate_arrival *leader;
-
-    if (q->leader == 0 || !is_known(r, q->leader))
-        return true;
-    leader = &r->arrivals[slot_of(r, q->leader)->i];
-    return leader->n_prompt == q->n_prompt && leader->salt == q->key.salt &&
-           slot_of(r, q->leader)->hash == hash_prompt(q);
-}
-
-/* Until it ends, it is taken to go on for ever. */
-static int collect_arrival(struct replay *r, const struct request *q)
-{
-    int32_t *prompt = NULL;
-
-    if (2 * r->n_known >= r->n_slots && grow_known(r) < 0)
-        return ERR_NOMEM;
-    if (r->n_known == r->cap_arrivals && grow_arrivals(r) < 0)
-        return ERR_NOMEM;
-    if (r->collect) {
-        prompt = mem_dup(q->ids, q->n_prompt * sizeof(*q->ids));
-        if (prompt == NULL)
-            return ERR_NOMEM;
-    }
-    memset(&r->outputs[r->n_known], 0, sizeof(*r->outputs));
-    r->arrivals[r->n_known] = (struct simulate_arrival){
-        .at_us = q->arrival_us,
-        .n_prompt = q->n_prompt,
-        .max_tokens = q->max_tokens,
-        .n_output = q->max_tokens,
-        .prompt = prompt,
-        .seed = q->id,
-        .priority = q->priority,
-        .tenant = q->tenant,
-        .weight = q->weight,
-        .salt = q->key.salt,
-        .deadline_us = q->deadline_us,
-        .queue_until_us = q->queue_until_us,
-        .leader = q->leader != 0 ? number_of(r, q->leader) : 0,
-        .score_prompt = q->score_prompt,
-    };
-    *slot_of(r, q->id) = (struct known){
-        .id = q->id, .i = r->n_known, .hash = hash_prompt(q)};
-    r->n_known++;
-    return 0;
-}
-
-static int collect_token(struct replay *r, uint64_t id, int32_t token)
-{
-    const size_t i = slot_of(r, id)->i;
-    const uint32_t n = r->outputs[i].n, cap = n > 0 ? 2 * n : 16;
-
-    if (r->collect && n == r->outputs[i].cap) {
-        int32_t *ids = mem_realloc(r->outputs[i].ids, cap * sizeof(*ids));
-
-        if (ids == NULL)
-            return ERR_NOMEM;
-        r->outputs[i].ids = ids;
-        r->outputs[i].cap = cap;
-    }
-    if (r->collect)
-        r->outputs[i].ids[n] = token;
-    r->outputs[i].n++;
-    return 0;
-}
-
-static void collect_end(struct replay *r, const struct sched_end *end)
-{
-    const size_t i = slot_of(r, end->request->id)->i;
-    struct simulate_arrival *a = &r->arrivals[i];
-    const bool stopped = end->finish == FINISH_STOP || end->finish == FINISH_LENGTH ||
-                         (end->finish == FINISH_CANCELLED && r->outputs[i].n > 0);
-
-    if (stopped)
-        a->n_output = r->outputs[i].n;
-    else if (end->finish == FINISH_CANCELLED)
-        a->leave_us = r->now_us;
-}
-
 static void take_ends(struct replay *r)
 {
     struct sched_end end;
 
     while (sched_next_end(r->sched, &end)) {
-        collect_end(r, &end);
+        traffic_end(&r->traffic, end.request->id, end.finish, r->now_us);
         request_destroy(&end.request);
         r->stats.n_ends++;
     }
@@ -324,12 +158,12 @@ static int take_post(struct replay *r, struct replay_record *rec, char *err, siz
     if (q->tenant >= r->options.max_tenants)
         return fail(ERR_FORMAT, err, err_len, "tenant %u is not below %u", q->tenant,
                     r->options.max_tenants);
-    if (q->id == 0 || is_known(r, q->id))
+    if (q->id == 0 || traffic_has(&r->traffic, q->id))
         return fail(ERR_FORMAT, err, err_len, "request %" PRIu64 " is posted twice", q->id);
-    if (!follows_an_equal(r, q))
+    if (!traffic_follows_an_equal(&r->traffic, q))
         return fail(ERR_FORMAT, err, err_len, "request %" PRIu64 " has another prompt than its "
                     "leader", q->id);
-    if (collect_arrival(r, q) < 0)
+    if (traffic_add(&r->traffic, q) < 0)
         return no_memory(err, err_len);
     r->stats.n_posts++;
     if (sched_add(r->sched, rec->request, rec->now_us) == 0)
@@ -398,7 +232,7 @@ static int take_commit(struct replay *r, const struct replay_record *rec, char *
         if (n == rec->n_tokens)
             return fail(ERR_FORMAT, err, err_len, "step %" PRIu64 " has too few tokens", rec->id);
         r->tokens[i] = rec->tokens[n++];
-        if (collect_token(r, item->request->id, r->tokens[i]) < 0)
+        if (traffic_add_token(&r->traffic, item->request->id, r->tokens[i]) < 0)
             return no_memory(err, err_len);
     }
     if (n != rec->n_tokens)
@@ -552,13 +386,8 @@ struct replay_stats replay_stats(const struct replay *r)
 bool replay_traffic(struct replay *r, struct simulate_options *options,
                     const struct simulate_arrival **arrivals, size_t *n)
 {
-    if (r->n_known == 0 || !r->costs.is_known)
+    if (r->traffic.n == 0 || !r->costs.is_known)
         return false;
-    for (size_t i = 0; i < r->n_known; i++) {
-        const struct output *o = &r->outputs[i];
-
-        r->arrivals[i].output = o->n == r->arrivals[i].n_output ? o->ids : NULL;
-    }
     *options = (struct simulate_options){
         .sched = r->options,
         .kv = r->kv_options,
@@ -566,7 +395,7 @@ bool replay_traffic(struct replay *r, struct simulate_options *options,
         .target_us = r->limits.target_us,
     };
     options->sched.kv = NULL;
-    *arrivals = r->arrivals;
-    *n = r->n_known;
+    *arrivals = traffic_arrivals(&r->traffic);
+    *n = r->traffic.n;
     return true;
 }

@@ -93,11 +93,8 @@ int replay_take(struct replay *r, struct replay_record *record, char *err, size_
 struct replay_stats replay_stats(const struct replay *r);
 
 /* Of the latest run, for a simulation: its options (truth = the latest costs that were known), and
- * the arrivals, which stay the replay's. False: nothing to go by yet (no costs, no arrivals).
- *
- * A request that ended by itself yields the same tokens. One that timed out, or was still going on,
- * would have gone on to max_tokens. One that was cancelled stops after the tokens it had; if it had
- * none, its client leaves at the same time. */
+ * the arrivals (traffic.h), which stay the replay's. False: nothing to go by yet, no costs or no
+ * arrivals. */
 bool replay_traffic(struct replay *r, struct simulate_options *options,
                     const struct simulate_arrival **arrivals, size_t *n);
 

@@ -35,7 +35,7 @@ static struct order_key key_by_length(const struct sched *s, const struct reques
 
     if (s->opt.aging_milli == 0)
         return (struct order_key){.major = n};
-    return (struct order_key){.major = r->arrival_us + worth_us(s, n * 1000), .minor = n};
+    return (struct order_key){.major = r->arrival_us + worth_us(s, n), .minor = n};
 }
 
 /* max_wait is added where a level is taken off, so that nothing goes below zero. */
@@ -113,6 +113,8 @@ bool sched_is_due_before(const struct sched *s, const struct seq *a, const struc
         return false;
     if (ta->service != tb->service)
         return ta->service < tb->service;
+    if (ta->n_running != tb->n_running) /* who has just come starts with the least of the busy */
+        return ta->n_running < tb->n_running;
     return order_key_before(&a->node.key, &b->node.key);
 }
 

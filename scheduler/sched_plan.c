@@ -164,10 +164,19 @@ static struct seq *next_prefill(const struct sched *s)
     return best;
 }
 
+/* Time for one row at least, or nobody would be let in for less than that. */
+static bool has_time(const struct sched *s)
+{
+    const struct step_costs *c = &s->limits->costs;
+
+    if (s->plan.work.n_prefill == 0 || s->room_ns == SCHED_NO_LIMIT)
+        return true;
+    return c->is_known && s->room_ns > 0 && step_costs_chunk_ns(c, 0, 1) <= s->room_ns;
+}
+
 static bool has_budget(const struct sched *s)
 {
-    return s->prefill_left > 0 && s->rows_left > 0 &&
-           (s->room_ns > 0 || s->plan.work.n_prefill == 0);
+    return s->prefill_left > 0 && s->rows_left > 0 && has_time(s);
 }
 
 /* A prefill without room takes blocks from lower priorities. */

@@ -5,13 +5,12 @@
 #include "core/base/mem.h"
 #include "scheduler/cost.h"
 #include "scheduler/journal.h"
+#include "scheduler/quantiles.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define END_TOKEN INT32_MAX /* ends a generation; no made-up token is this one */
 #define VOCABULARY 32000    /* of made-up tokens */
-#define ITL_BUCKETS 1920
 
 static const int32_t end_token = END_TOKEN;
 
@@ -37,7 +36,7 @@ struct simulate {
     uint64_t *rows;                    /* [max_tenants] computed */
     struct transfer io[SWAP_MAX_IO];
     int32_t *tokens;                   /* [max_sequences] */
-    uint64_t itl[ITL_BUCKETS];
+    struct quantiles itl;
     int rc; /* the first failure */
 };
 
@@ -332,24 +331,6 @@ static uint64_t duration_us(struct simulate *s, const struct plan *plan)
     return ns * (100 - noise + rnd(&s->rng, 2 * noise + 1)) / 100 / 1000 + 1;
 }
 
-static uint32_t itl_bucket(uint64_t us)
-{
-    uint32_t log = 0;
-
-    if (us < 64)
-        return (uint32_t)us;
-    while (us >> (log + 1) > 0)
-        log++;
-    return 64 + (log - 6) * 32 + (uint32_t)(us >> (log - 5) & 31);
-}
-
-static uint64_t itl_of_bucket(uint32_t i)
-{
-    const uint32_t log = (i - 64) / 32 + 6;
-
-    return i < 64 ? i : (uint64_t)(32 + (i - 64) % 32) << (log - 5);
-}
-
 static void note_token(struct simulate *s, struct simulate_result *result)
 {
     const uint64_t since = s->now_us - result->last_us;
@@ -357,7 +338,7 @@ static void note_token(struct simulate *s, struct simulate_result *result)
     if (result->n_tokens++ == 0) {
         result->first_us = s->now_us - result->arrival_us;
     } else {
-        s->itl[itl_bucket(since)]++;
+        quantiles_add(&s->itl, since);
         if (since > result->itl_max_us)
             result->itl_max_us = since;
     }
@@ -504,89 +485,7 @@ void simulate_stats(const struct simulate *s, struct engine_stats *out)
     out->last_step_us = s->now_us;
 }
 
-static int by_value(const void *a, const void *b)
+const struct quantiles *simulate_itl(const struct simulate *s)
 {
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-static int summarise_ttft(const struct simulate *s, struct simulate_summary *out)
-{
-    uint64_t *v = mem_alloc((s->n + 1) * sizeof(*v));
-    size_t n = 0;
-
-    if (v == NULL)
-        return ERR_NOMEM;
-    for (size_t i = 0; i < s->n; i++)
-        if (s->results[i].n_tokens > 0)
-            v[n++] = s->results[i].first_us;
-    qsort(v, n, sizeof(*v), by_value);
-    if (n > 0) {
-        out->ttft_p50_us = v[(n - 1) / 2];
-        out->ttft_p99_us = v[(n - 1) * 99 / 100];
-    }
-    mem_free(v);
-    return 0;
-}
-
-static uint64_t itl_quantile(const struct simulate *s, uint32_t percent)
-{
-    uint64_t n = 0, before = 0;
-    uint32_t i = 0;
-
-    for (i = 0; i < ITL_BUCKETS; i++)
-        n += s->itl[i];
-    if (n == 0)
-        return 0;
-    for (i = 0; before + s->itl[i] <= (n - 1) * percent / 100; i++)
-        before += s->itl[i];
-    return itl_of_bucket(i);
-}
-
-/* Jain's index: (sum x)^2 / (n * sum x^2). */
-static int summarise_tenants(const struct simulate *s, struct simulate_summary *out)
-{
-    const uint32_t n_tenants = s->opt.sched.max_tenants;
-    double *spent = mem_calloc(n_tenants, sizeof(*spent)), sum = 0, squares = 0;
-    uint32_t *weight = mem_calloc(n_tenants, sizeof(*weight)), n = 0;
-
-    for (size_t i = 0; spent != NULL && weight != NULL && i < s->n; i++) {
-        spent[s->arrivals[i].tenant] += (double)s->results[i].finish_us;
-        weight[s->arrivals[i].tenant] = s->arrivals[i].weight > 0 ? s->arrivals[i].weight : 1;
-    }
-    for (uint32_t t = 0; spent != NULL && weight != NULL && t < n_tenants; t++) {
-        const double x = spent[t] > 0 ? (double)s->rows[t] / spent[t] / weight[t] : 0;
-
-        n += x > 0;
-        sum += x;
-        squares += x * x;
-    }
-    out->jain_milli = n > 0 ? (uint32_t)(sum * sum / (n * squares) * 1000 + 0.5) : 1000;
-    mem_free(spent);
-    mem_free(weight);
-    return spent != NULL && weight != NULL ? 0 : ERR_NOMEM;
-}
-
-int simulate_summarise(const struct simulate *s, struct simulate_summary *out)
-{
-    uint64_t first = UINT64_MAX, last = 0;
-    struct engine_stats stats;
-
-    memset(out, 0, sizeof(*out));
-    simulate_stats(s, &stats);
-    out->n_recomputed = stats.recomputed_tokens;
-    out->itl_p50_us = itl_quantile(s, 50);
-    out->itl_p99_us = itl_quantile(s, 99);
-    for (size_t i = 0; i < s->n; i++) {
-        const struct simulate_result *r = &s->results[i];
-
-        out->n_ended += r->n_ends > 0;
-        out->n_timeout += r->finish == FINISH_TIMEOUT || r->finish == FINISH_QUEUE_TIMEOUT;
-        out->n_preempted += r->n_preempted;
-        first = r->arrival_us < first ? r->arrival_us : first;
-        last = r->arrival_us + r->finish_us > last ? r->arrival_us + r->finish_us : last;
-    }
-    out->finish_us = s->n > 0 ? last - first : 0;
-    return summarise_ttft(s, out) < 0 || summarise_tenants(s, out) < 0 ? ERR_NOMEM : 0;
+    return &s->itl;
 }

@@ -18,6 +18,7 @@
 #include "scheduler/sched.h"
 
 struct journal;
+struct quantiles;
 struct simulate;
 
 struct simulate_arrival {
@@ -84,6 +85,9 @@ uint64_t simulate_tenant_rows(const struct simulate *s, uint32_t tenant);
 /* As the loop publishes them, but for the histograms. */
 void simulate_stats(const struct simulate *s, struct engine_stats *out);
 
+/* Times between two tokens of a request, in microseconds. */
+const struct quantiles *simulate_itl(const struct simulate *s);
+
 struct simulate_summary {
     size_t n_ended, n_timeout;
     uint64_t ttft_p50_us, ttft_p99_us; /* of those that got a token */
@@ -95,6 +99,7 @@ struct simulate_summary {
     uint32_t jain_milli;
 };
 
+/* simulate_summary.c */
 int simulate_summarise(const struct simulate *s, struct simulate_summary *out); /* ERR_NOMEM */
 
 #endif

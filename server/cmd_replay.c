@@ -160,8 +160,8 @@ static int set_all(struct simulate_options *o, const char *text)
 
 static void print_row(const char *name, const struct simulate_summary *s)
 {
-    printf("%-28s %8zu %8zu %9.3f %9.3f %8.1f %8.1f %9.1f %8" PRIu64 " %9" PRIu64 " %6.3f\n", name,
-           s->n_ended, s->n_timeout, (double)s->ttft_p50_us / 1e6, (double)s->ttft_p99_us / 1e6,
+    printf("%-28s %8zu %8zu %9.1f %9.1f %8.1f %8.1f %9.1f %8" PRIu64 " %9" PRIu64 " %6.3f\n", name,
+           s->n_ended, s->n_timeout, (double)s->ttft_p50_us / 1e3, (double)s->ttft_p99_us / 1e3,
            (double)s->itl_p50_us / 1e3, (double)s->itl_p99_us / 1e3, (double)s->finish_us / 1e6,
            s->n_preempted, s->n_recomputed, s->jain_milli / 1e3);
 }
@@ -200,7 +200,7 @@ static void print_head(const struct simulate_options *o, size_t n)
            (double)c->kv_decode_ps / 1e3, (double)c->kv_prefill_ps / 1e3,
            (double)c->swap_ns / 1e6);
     printf("%-28s %8s %8s %9s %9s %8s %8s %9s %8s %9s %6s\n", "", "ended", "timeouts", "TTFT p50",
-           "p99, s", "ITL p50", "p99, ms", "finish, s", "preempt.", "recomput.", "Jain");
+           "p99, ms", "ITL p50", "p99, ms", "finish, s", "preempt.", "recomput.", "Jain");
 }
 
 static int what_if(struct replay *r, const char *const *texts, uint32_t n_texts)

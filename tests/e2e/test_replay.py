@@ -57,7 +57,7 @@ def test_what_if(journal):
     assert [row.split("  ")[0] for row in rows] == [
         "its own settings", "policy=sjf", "prefix_cache=off", "policy=fcfs,max_sequences=1"]
     ttft = [float(re.split(r"\s{2,}", row)[3]) for row in rows]
-    assert ttft[3] > ttft[0] > 0  # one at a time: later first tokens
+    assert ttft[3] > ttft[0] >= 0  # one at a time: later first tokens
 
 
 @pytest.mark.parametrize("text", ["policy=lifo", "policy", "speed=9", "max_sequences=-1", "blocks=",

@@ -420,6 +420,52 @@ static void tenants_share_by_weight(void **state)
                         (rows[0] + rows[1] + rows[2]) * 11 / 10);
 }
 
+/* Tenant B's 95th percentile of the time to the first token, one request at a time for five
+ * minutes, beside n clients of tenant A. */
+static uint64_t ttft_beside(uint32_t n_clients, uint32_t n_prompt, uint32_t max_tokens)
+{
+    struct simulate_options o = server(SCHED_PRIORITY);
+    struct flood flood = {.until_us = 300 * SECOND};
+    struct simulate_arrival a = an_arrival(0, n_prompt, max_tokens),
+                            b = an_arrival(SECOND, 200, 50);
+    static uint64_t ttft[2000];
+    struct simulate *s;
+    size_t n = 0;
+
+    o.sched.max_sequences = 256;
+    o.on_end = ask_again;
+    o.ud = &flood;
+    s = new_sim(&o);
+    start_clients(s, n_clients, &a);
+    b.tenant = 1;
+    add(s, &b);
+    finish(&s);
+    for (size_t i = 0; i < simulate_n(s); i++)
+        if (simulate_arrival(s, i)->tenant == 1 && n < 2000)
+            ttft[n++] = simulate_result(s, i)->first_us;
+    simulate_destroy(&s);
+    return quantile(ttft, n, 95);
+}
+
+/* Alone B needs 295 ms: one step. Beside A's streams a step is 200 ms and has time for half of B's
+ * prompt, the prompt that A is at goes first, and B arrives in the middle of a step. */
+static void a_flood_does_not_drown_the_others(void **state)
+{
+    static const struct {
+        uint32_t n_prompt, max_tokens, times;
+    } floods[] = {{100, 20, 3}, {300, 50, 4}};
+    const uint64_t alone = ttft_beside(0, 1, 1);
+    (void)state;
+
+    for (size_t i = 0; i < 2; i++) {
+        const uint64_t beside = ttft_beside(64, floods[i].n_prompt, floods[i].max_tokens);
+
+        print_message("TTFT p95 alone %.3f s, beside 64 clients %.3f s: %.2f times\n",
+                      (double)alone / 1e6, (double)beside / 1e6, (double)beside / (double)alone);
+        assert_true(beside <= floods[i].times * alone);
+    }
+}
+
 /* ---- policies ---- */
 
 /* One slot and n requests at once; order[i] is the place of request i. */
@@ -489,6 +535,39 @@ static void adaptive_looks_at_both(void **state)
     assert_int_equal(place[2], 0);
     assert_int_equal(place[1], 1);
     assert_int_equal(place[0], 2);
+}
+
+static double mean_ttft(enum sched_policy policy)
+{
+    struct simulate_options o = server(policy);
+    struct simulate *s;
+    uint64_t t = 0;
+    double sum = 0;
+
+    rng = 5;
+    o.sched.max_sequences = 4;
+    s = new_sim(&o);
+    for (uint32_t i = 0; i < 600; i++) {
+        const bool is_long = rnd(5) == 0;
+        const struct simulate_arrival a =
+            an_arrival(t += gap(600 * MS), is_long ? 1000 : 40, is_long ? 200 : 20);
+
+        add(s, &a);
+    }
+    finish(&s);
+    for (size_t i = 0; i < simulate_n(s); i++)
+        sum += (double)simulate_result(s, i)->first_us;
+    simulate_destroy(&s);
+    return sum / 600;
+}
+
+static void shortest_first_lowers_the_mean(void **state)
+{
+    const double fcfs = mean_ttft(SCHED_FCFS), sjf = mean_ttft(SCHED_SJF);
+    (void)state;
+
+    print_message("mean TTFT fcfs %.1f s, sjf %.1f s\n", fcfs / 1e6, sjf / 1e6);
+    assert_true(sjf < fcfs * 0.8);
 }
 
 /* 40 requests at once of which each has the time that it needs if those due earlier go first. How
@@ -602,8 +681,10 @@ int main(void)
         cmocka_unit_test(ageing_bounds_the_wait),
         cmocka_unit_test(a_tiny_pool_does_not_livelock),
         cmocka_unit_test(tenants_share_by_weight),
+        cmocka_unit_test(a_flood_does_not_drown_the_others),
         cmocka_unit_test(orders_are_exact),
         cmocka_unit_test(adaptive_looks_at_both),
+        cmocka_unit_test(shortest_first_lowers_the_mean),
         cmocka_unit_test(deadlines_that_can_be_met_are),
         cmocka_unit_test(forecasts_come_true),
     };

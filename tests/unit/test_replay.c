@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "core/base/err.h"
+#include "core/base/mem.h"
 #include "scheduler/journal.h"
 #include "scheduler/replay.h"
 #include "scheduler/simulate.h"
@@ -395,6 +396,32 @@ static void damaged_journals_are_survived(void **state)
     free(whole);
 }
 
+/* Every allocation fails once: a sentence, nothing lost (the sanitizer build counts). */
+static void running_out_of_memory_is_told(void **state)
+{
+    char *text = small_journal();
+    int rc = ERR_NOMEM;
+    (void)state;
+
+    for (int64_t n = 0; rc != 0; n += n < 300 ? 1 : 97) {
+        char err[256] = "";
+        struct replay *r;
+        uint32_t line;
+
+        mem_fail_after(-1);
+        assert_int_equal(replay_create(&r, true), 0);
+        mem_fail_after(n);
+        rc = replay(r, text, &line, err, sizeof(err));
+        if (mem_has_failed()) {
+            assert_int_equal(rc, ERR_NOMEM);
+            assert_string_equal(err, "out of memory");
+        }
+        mem_fail_after(-1);
+        replay_destroy(&r);
+    }
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -405,6 +432,7 @@ int main(void)
         cmocka_unit_test(what_makes_no_sense_is_told),
         cmocka_unit_test(absurd_options_are_refused),
         cmocka_unit_test(damaged_journals_are_survived),
+        cmocka_unit_test(running_out_of_memory_is_told),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,183 @@
+/* scheduler/traffic.c - see traffic.h. */
+#include "scheduler/traffic.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include <string.h>
+
+struct traffic_entry {
+    uint64_t id;   /* 0 = empty */
+    size_t i;      /* its arrival */
+    uint64_t hash; /* of its prompt */
+};
+
+struct traffic_output { /* tokens that came out; ids only when they are kept */
+    uint32_t n, cap;
+    int32_t *ids;
+};
+
+void traffic_release(struct traffic *t)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        mem_free((void *)t->arrivals[i].prompt);
+        mem_free(t->outputs[i].ids);
+    }
+    mem_free(t->arrivals);
+    mem_free(t->outputs);
+    mem_free(t->entries);
+    *t = (struct traffic){.keep_tokens = t->keep_tokens};
+}
+
+/* ---- by id ---- */
+
+static struct traffic_entry *slot_of(const struct traffic *t, uint64_t id)
+{
+    size_t i = (size_t)(id * 0x9e3779b97f4a7c15u >> 20) & (t->n_slots - 1);
+
+    while (t->entries[i].id != 0 && t->entries[i].id != id)
+        i = (i + 1) & (t->n_slots - 1);
+    return &t->entries[i];
+}
+
+bool traffic_has(const struct traffic *t, uint64_t id)
+{
+    return t->n_slots > 0 && slot_of(t, id)->id == id;
+}
+
+static int grow_entries(struct traffic *t)
+{
+    struct traffic larger = *t;
+
+    larger.n_slots = t->n_slots > 0 ? 2 * t->n_slots : 256;
+    larger.entries = mem_calloc(larger.n_slots, sizeof(*larger.entries));
+    if (larger.entries == NULL)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < t->n_slots; i++)
+        if (t->entries[i].id != 0)
+            *slot_of(&larger, t->entries[i].id) = t->entries[i];
+    mem_free(t->entries);
+    t->entries = larger.entries;
+    t->n_slots = larger.n_slots;
+    return 0;
+}
+
+static int grow_arrivals(struct traffic *t)
+{
+    const size_t cap = t->cap > 0 ? 2 * t->cap : 256;
+    void *p = mem_realloc(t->arrivals, cap * sizeof(*t->arrivals));
+
+    if (p == NULL)
+        return ERR_NOMEM;
+    t->arrivals = p;
+    p = mem_realloc(t->outputs, cap * sizeof(*t->outputs));
+    if (p == NULL)
+        return ERR_NOMEM;
+    t->outputs = p;
+    t->cap = cap;
+    return 0;
+}
+
+/* FNV-1a over the tokens; enough to notice an edited journal. */
+static uint64_t hash_prompt(const struct request *r)
+{
+    uint64_t h = 14695981039346656037u;
+
+    for (uint32_t i = 0; i < r->n_prompt; i++)
+        h = (h ^ (uint32_t)r->ids[i]) * 1099511628211u;
+    return h;
+}
+
+bool traffic_follows_an_equal(const struct traffic *t, const struct request *r)
+{
+    const struct simulate_arrival *leader;
+
+    if (r->leader == 0 || !traffic_has(t, r->leader))
+        return true;
+    leader = &t->arrivals[slot_of(t, r->leader)->i];
+    return leader->n_prompt == r->n_prompt && leader->salt == r->key.salt &&
+           slot_of(t, r->leader)->hash == hash_prompt(r);
+}
+
+/* ---- what happens ---- */
+
+/* Until it ends, it is taken to go on for ever. */
+static struct simulate_arrival arrival_of(const struct traffic *t, const struct request *r)
+{
+    return (struct simulate_arrival){
+        .at_us = r->arrival_us,
+        .n_prompt = r->n_prompt,
+        .max_tokens = r->max_tokens,
+        .n_output = r->max_tokens,
+        .seed = r->id,
+        .priority = r->priority,
+        .tenant = r->tenant,
+        .weight = r->weight,
+        .salt = r->key.salt,
+        .deadline_us = r->deadline_us,
+        .queue_until_us = r->queue_until_us,
+        .leader = r->leader != 0 && traffic_has(t, r->leader) ? slot_of(t, r->leader)->i + 1 : 0,
+        .score_prompt = r->score_prompt,
+    };
+}
+
+int traffic_add(struct traffic *t, const struct request *r)
+{
+    int32_t *prompt = NULL;
+
+    if (2 * t->n >= t->n_slots && grow_entries(t) < 0)
+        return ERR_NOMEM;
+    if (t->n == t->cap && grow_arrivals(t) < 0)
+        return ERR_NOMEM;
+    if (t->keep_tokens) {
+        prompt = mem_dup(r->ids, r->n_prompt * sizeof(*r->ids));
+        if (prompt == NULL)
+            return ERR_NOMEM;
+    }
+    t->outputs[t->n] = (struct traffic_output){0};
+    t->arrivals[t->n] = arrival_of(t, r);
+    t->arrivals[t->n].prompt = prompt;
+    *slot_of(t, r->id) = (struct traffic_entry){.id = r->id, .i = t->n, .hash = hash_prompt(r)};
+    t->n++;
+    return 0;
+}
+
+int traffic_add_token(struct traffic *t, uint64_t id, int32_t token)
+{
+    struct traffic_output *o = &t->outputs[slot_of(t, id)->i];
+    const uint32_t cap = o->cap > 0 ? 2 * o->cap : 16;
+
+    if (t->keep_tokens && o->n == o->cap) {
+        int32_t *ids = mem_realloc(o->ids, cap * sizeof(*ids));
+
+        if (ids == NULL)
+            return ERR_NOMEM;
+        o->ids = ids;
+        o->cap = cap;
+    }
+    if (t->keep_tokens)
+        o->ids[o->n] = token;
+    o->n++;
+    return 0;
+}
+
+void traffic_end(struct traffic *t, uint64_t id, enum finish finish, uint64_t now_us)
+{
+    const size_t i = slot_of(t, id)->i;
+
+    if (finish == FINISH_STOP || finish == FINISH_LENGTH ||
+        (finish == FINISH_CANCELLED && t->outputs[i].n > 0))
+        t->arrivals[i].n_output = t->outputs[i].n;
+    else if (finish == FINISH_CANCELLED)
+        t->arrivals[i].leave_us = now_us;
+}
+
+const struct simulate_arrival *traffic_arrivals(struct traffic *t)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        const struct traffic_output *o = &t->outputs[i];
+
+        t->arrivals[i].output = o->n == t->arrivals[i].n_output ? o->ids : NULL;
+    }
+    return t->arrivals;
+}

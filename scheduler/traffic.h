@@ -1,0 +1,48 @@
+/* scheduler/traffic.h - who came when, with which prompt, and what came out: collected from a
+ * replay, for a simulation.
+ *
+ * A request that ended by itself yields the same tokens again. One that timed out, or was still
+ * going on, would have gone on to max_tokens. One that was cancelled stops after the tokens it had;
+ * if it had none, its client leaves at the same time.
+ *
+ * Thread: any, one at a time.
+ * Memory: about 200 bytes a request; with `keep_tokens` prompts and answers too.
+ */
+#ifndef SCHEDULER_TRAFFIC_H
+#define SCHEDULER_TRAFFIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "scheduler/request.h"
+#include "scheduler/simulate.h"
+
+struct traffic_entry;
+struct traffic_output;
+
+struct traffic { /* {0} with keep_tokens set is empty */
+    bool keep_tokens;
+    struct traffic_entry *entries; /* hash table by id; n_slots a power of two */
+    size_t n_slots;
+    struct simulate_arrival *arrivals; /* [n] in the order of their coming */
+    struct traffic_output *outputs;    /* [n] */
+    size_t n, cap;
+};
+
+void traffic_release(struct traffic *t);
+
+bool traffic_has(const struct traffic *t, uint64_t id);
+/* Has its leader, if that is known, the same prompt and salt? The scheduler relies on it. */
+bool traffic_follows_an_equal(const struct traffic *t, const struct request *r);
+
+/* A request that is not there yet. ERR_NOMEM. */
+int traffic_add(struct traffic *t, const struct request *r);
+/* What became of one that is there. ERR_NOMEM. */
+int traffic_add_token(struct traffic *t, uint64_t id, int32_t token);
+void traffic_end(struct traffic *t, uint64_t id, enum finish finish, uint64_t now_us);
+
+/* The arrivals with what came out, [t->n]; the traffic's, until it changes. */
+const struct simulate_arrival *traffic_arrivals(struct traffic *t);
+
+#endif
