@@ -22,6 +22,7 @@
 #define RIDGE_ROW 1e-4
 #define RIDGE_KEY 1e-2
 #define MIN_STEPS 4
+#define MIN_ROWS 16 /* prompt rows in a step that tell what a long prompt will cost */
 #define CAUTION 1.5       /* prompt rows that were never seen beside decode rows */
 
 /* Largest values handed out: no sum of step_costs_ns overflows with them up to 2^20 positions. */
@@ -209,7 +210,7 @@ double cost_observe(struct cost_model *m, const struct step_work *w, uint64_t us
     learn_info(m, x, was_known && is_drifting(m));
     learn_coef(m, x, error);
     m->n_steps++;
-    m->has_prefill |= w->n_prefill > 0;
+    m->has_prefill |= w->n_prefill >= MIN_ROWS;
     m->has_decode |= w->n_decode > 0;
     m->has_mixed |= w->n_prefill > 0 && w->n_decode > 0;
     return was_known ? magnitude(ns - predicted) / ns : -1;

@@ -220,6 +220,7 @@ void journal_post(struct journal *j, const struct request *r, uint64_t now_us)
     put_value(j, "now", now_us);
     put_value(j, "arrival", r->arrival_us);
     put_nonzero(j, "deadline", r->deadline_us);
+    put_nonzero(j, "timeout", r->timeout_us);
     put_nonzero(j, "queue_until", r->queue_until_us);
     put_nonzero(j, "leader", r->leader);
     put_value(j, "priority", r->priority);

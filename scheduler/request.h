@@ -37,7 +37,8 @@ enum finish { /* why a request ended */
 struct request {
     uint64_t id;          /* unique in the process, never 0 */
     uint64_t arrival_us;  /* clock_us() when the server accepted it */
-    uint64_t deadline_us; /* clock_us() at which it is given up; 0 = never */
+    uint64_t deadline_us; /* the client's: given up then, and earlier ones go first; 0 = none */
+    uint64_t timeout_us;  /* the server's: given up then; 0 = never */
     uint64_t queue_until_us; /* the same, but only until its first step; 0 = never */
     uint64_t leader;      /* id of an earlier request with the same prompt and salt whose blocks it
                            * shares: it starts once that one's prompt is computed; 0 = none */

@@ -258,11 +258,15 @@ bool sched_can_ever_fit(const struct sched_options *o, uint32_t n_prompt, uint32
            block_table_needed((uint32_t)n) <= kv_manager_n_blocks(o->kv);
 }
 
-static uint64_t first_expiry(const struct request *r)
+/* The earlier of two times, of which 0 is never. */
+static uint64_t earlier(uint64_t a, uint64_t b)
 {
-    if (r->deadline_us == 0 || (r->queue_until_us != 0 && r->queue_until_us < r->deadline_us))
-        return r->queue_until_us;
-    return r->deadline_us;
+    return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
+uint64_t sched_end_of_time(const struct request *r)
+{
+    return earlier(r->deadline_us, r->timeout_us);
 }
 
 /* A follower waits for its leader's prompt, unless it must compute the whole prompt itself (scores)
@@ -310,7 +314,7 @@ int sched_add(struct sched *s, struct request *r, uint64_t now_us)
         s->n_tenants = r->tenant + 1;
     tenant_arrive(s->tenants, s->n_tenants, r->tenant, r->weight);
     seq_set_state(seq, SEQ_PENDING);
-    sched_set_expiry(s, seq, first_expiry(r));
+    sched_set_expiry(s, seq, earlier(sched_end_of_time(r), r->queue_until_us));
     leader = find_leader(s, r);
     if (leader != NULL)
         hold_back(s, seq, leader);
@@ -342,8 +346,8 @@ void sched_end_expired(struct sched *s, uint64_t now_us)
     struct seq *seq;
 
     while ((seq = heap_top(&s->expiry)) != NULL && seq->expiry_us <= now_us) {
-        const uint64_t deadline = seq->request->deadline_us;
-        const bool is_over = deadline != 0 && deadline <= now_us;
+        const uint64_t end = sched_end_of_time(seq->request);
+        const bool is_over = end != 0 && end <= now_us;
 
         end_seq(s, seq, SEQ_FAILED, is_over ? FINISH_TIMEOUT : FINISH_QUEUE_TIMEOUT, now_us);
     }

@@ -376,7 +376,7 @@ static void admit(struct sched *s, struct seq *seq)
     else
         seq->started_us = s->now_us;
     seq_set_state(seq, SEQ_RUNNING);
-    sched_set_expiry(s, seq, seq->request->deadline_us);
+    sched_set_expiry(s, seq, sched_end_of_time(seq->request));
     sched_enter_running(s, seq);
     bring_in(s, seq);
     note(s->admitted, &s->plan.n_admitted, s->opt.max_requests, seq->request->id);
@@ -393,20 +393,24 @@ static void give_up_copy(struct sched *s, struct seq *seq)
     s->swap_fallbacks++;
 }
 
+static bool is_in_file(const struct sched *s, const struct seq *seq)
+{
+    return seq->kv.swap != SWAP_NONE && kv_manager_where(s->kv, &seq->kv) == SWAP_FILE;
+}
+
 /* Is what the sequence had at hand, in RAM or nowhere? Otherwise it is fetched. */
 static bool is_at_hand(struct sched *s, struct seq *seq)
 {
-    int rc;
+    const bool is_in_ram = seq->kv.swap == SWAP_NONE ||
+                           kv_manager_where(s->kv, &seq->kv) == SWAP_RAM ||
+                           kv_manager_where(s->kv, &seq->kv) == SWAP_WRITING;
+    const int rc = is_in_ram ? 0 : kv_manager_fetch(s->kv, &seq->kv);
 
-    if (seq->kv.swap == SWAP_NONE)
-        return true;
-    rc = kv_manager_fetch(s->kv, &seq->kv);
     if (rc == ERR_IO || (rc == ERR_AGAIN && s->n_running == 0 && !kv_manager_is_freeing(s->kv))) {
         give_up_copy(s, seq);
         return true;
     }
-    return rc == 0 && (kv_manager_where(s->kv, &seq->kv) == SWAP_RAM ||
-                       kv_manager_where(s->kv, &seq->kv) == SWAP_WRITING);
+    return is_in_ram;
 }
 
 #define READ_AHEAD 2 /* sequences after the next one whose copies are read in time */
@@ -418,7 +422,7 @@ static void read_ahead(struct sched *s, const struct seq *next)
     for (int i = 0; i < READ_AHEAD && next != NULL; i++) {
         struct seq *seq = order_next(o, &next->node.key);
 
-        if (seq != NULL && seq->kv.swap != SWAP_NONE)
+        if (seq != NULL && is_in_file(s, seq))
             (void)kv_manager_fetch(s->kv, &seq->kv); /* lost or no room: seen when it is due */
         next = seq;
     }

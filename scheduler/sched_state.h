@@ -77,6 +77,7 @@ void sched_enter_waiting(struct sched *s, struct seq *seq);
 void sched_leave_waiting(struct sched *s, struct seq *seq);
 void sched_enter_running(struct sched *s, struct seq *seq); /* takes a slot: there is one */
 void sched_leave_running(struct sched *s, struct seq *seq); /* gives slot and blocks back */
+uint64_t sched_end_of_time(const struct request *r); /* when it is given up; 0 = never */
 void sched_set_expiry(struct sched *s, struct seq *seq, uint64_t at_us); /* 0 = never */
 /* End every request whose time is over. */
 void sched_end_expired(struct sched *s, uint64_t now_us);

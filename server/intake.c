@@ -42,11 +42,13 @@ void intake_refuse_early(struct desk *d, struct http_call *call, const struct ap
 static uint64_t deadline_of(const struct intake *in)
 {
     const uint64_t wanted = in->prepared.params.deadline_ms;
-    uint64_t ms = (uint64_t)in->desk->opt->request_timeout_s * 1000;
 
-    if (wanted > 0 && wanted < ms)
-        ms = wanted;
-    return in->arrival_us + ms * 1000;
+    return wanted > 0 ? in->arrival_us + wanted * 1000 : 0;
+}
+
+static uint64_t timeout_of(const struct intake *in)
+{
+    return in->arrival_us + (uint64_t)in->desk->opt->request_timeout_s * 1000000;
 }
 
 static uint64_t queue_until(const struct intake *in)
@@ -68,6 +70,7 @@ uint32_t intake_fill_requests(struct intake *in)
 
         r->arrival_us = in->arrival_us;
         r->deadline_us = deadline_of(in);
+        r->timeout_us = timeout_of(in);
         r->queue_until_us = queue_until(in);
         r->tenant = place;
         r->weight = tenants_weight(t, place);
