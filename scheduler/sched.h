@@ -4,8 +4,8 @@
  * until the second meets the first. A prompt in chunks, a prefix hit, a resume after preemption
  * and decoding are the same code path.
  *
- * One plan: decode rows for everyone who is one token behind -> the next chunks of running
- * prefills -> admissions from the waiting order. Memory short: a running sequence that cannot get
+ * One plan: decode rows for everyone who is one token behind -> prompt chunks, of running prefills
+ * and of newcomers, in one order (below). Memory short: a running sequence that cannot get
  * its next block takes it from a lower claim, or yields itself if it is the lowest; a waiting one
  * takes from strictly lower priorities only. Nobody is thrown out for an equal.
  *

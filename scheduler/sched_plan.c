@@ -180,16 +180,14 @@ static bool has_budget(const struct sched *s)
 }
 
 /* A prefill without room takes blocks from lower priorities. */
-static void plan_prefills(struct sched *s)
+static void continue_prefill(struct sched *s, struct seq *seq)
 {
-    struct seq *seq, *victim;
+    struct seq *victim;
 
-    while (has_budget(s) && (seq = next_prefill(s)) != NULL) {
-        seq->tried = s->serial;
-        while (tokens_that_fit(s, seq) == 0 && (victim = sched_victim_for(s, seq)) != NULL)
-            sched_preempt(s, victim);
-        plan_chunk(s, seq);
-    }
+    seq->tried = s->serial;
+    while (tokens_that_fit(s, seq) == 0 && (victim = sched_victim_for(s, seq)) != NULL)
+        sched_preempt(s, victim);
+    plan_chunk(s, seq);
 }
 
 /* Nothing moves although something runs: the highest claim takes what it needs, from anybody. */
@@ -370,6 +368,7 @@ static void bring_in(struct sched *s, struct seq *seq)
 
 static void admit(struct sched *s, struct seq *seq)
 {
+    seq->tried = s->serial;
     sched_leave_waiting(s, seq);
     if (seq->state == SEQ_PREEMPTED)
         seq_end_preemption(seq, s->now_us);
@@ -417,8 +416,11 @@ static bool is_at_hand(struct sched *s, struct seq *seq)
 
 static void read_ahead(struct sched *s, const struct seq *next)
 {
-    const struct order *o = &s->tenants[next->request->tenant].waiting;
+    const struct order *o;
 
+    if (next == NULL)
+        return;
+    o = &s->tenants[next->request->tenant].waiting;
     for (int i = 0; i < READ_AHEAD && next != NULL; i++) {
         struct seq *seq = order_next(o, &next->node.key);
 
@@ -428,17 +430,34 @@ static void read_ahead(struct sched *s, const struct seq *next)
     }
 }
 
-static void plan_admissions(struct sched *s)
+static bool try_admit(struct sched *s, struct seq *seq)
 {
-    struct seq *seq;
+    if (!is_at_hand(s, seq) || !clear_the_way(s, seq))
+        return false;
+    admit(s, seq);
+    return true;
+}
 
-    while ((seq = sched_next_waiting(s)) != NULL && has_budget(s)) {
-        if (!is_at_hand(s, seq) || !clear_the_way(s, seq))
+/* ---- prompts ---- */
+
+/* Running prefills and newcomers share what is left of the step in one order. Once a newcomer
+ * cannot come in, those behind it do not either. */
+static void plan_prompts(struct sched *s)
+{
+    bool is_open = true;
+
+    while (has_budget(s)) {
+        struct seq *prefill = next_prefill(s);
+        struct seq *waiting = is_open ? sched_next_waiting(s) : NULL;
+
+        if (waiting != NULL && (prefill == NULL || sched_is_due_before(s, waiting, prefill)))
+            is_open = try_admit(s, waiting);
+        else if (prefill != NULL)
+            continue_prefill(s, prefill);
+        else
             break;
-        admit(s, seq);
     }
-    if (seq != NULL)
-        read_ahead(s, seq);
+    read_ahead(s, sched_next_waiting(s));
 }
 
 /* ---- the plan ---- */
@@ -466,8 +485,7 @@ const struct plan *sched_plan(struct sched *s, uint64_t now_us, const struct sch
     sched_end_expired(s, now_us);
     plan_decodes(s);
     set_room(s);
-    plan_prefills(s);
-    plan_admissions(s);
+    plan_prompts(s);
     force_progress(s);
     p->moves = kv_manager_moves(s->kv, &p->n_moves);
     if (p->n_items > 0) {

@@ -6,18 +6,30 @@ bool tenant_is_busy(const struct tenant *t)
     return order_n(&t->waiting) > 0 || t->n_running > 0 || t->n_held_back > 0;
 }
 
-void tenant_arrive(struct tenant *tenants, uint32_t n, uint32_t i, uint32_t weight)
+/* What a tenant that was idle begins from: the least of the busy ones, or, when all were idle, the
+ * most of all: then nobody owes anybody anything. */
+static uint64_t level_of_service(const struct tenant *tenants, uint32_t n)
 {
-    uint64_t least = UINT64_MAX;
+    uint64_t least = UINT64_MAX, most = 0;
 
-    tenants[i].weight = weight > 0 ? weight : 1;
-    if (tenant_is_busy(&tenants[i]))
-        return;
-    for (uint32_t k = 0; k < n; k++)
+    for (uint32_t k = 0; k < n; k++) {
+        if (tenants[k].service > most)
+            most = tenants[k].service;
         if (tenant_is_busy(&tenants[k]) && tenants[k].service < least)
             least = tenants[k].service;
-    if (least != UINT64_MAX && tenants[i].service < least)
-        tenants[i].service = least;
+    }
+    return least != UINT64_MAX ? least : most;
+}
+
+void tenant_arrive(struct tenant *tenants, uint32_t n, uint32_t i, uint32_t weight)
+{
+    struct tenant *t = &tenants[i];
+    const uint64_t level = tenant_is_busy(t) ? 0 : level_of_service(tenants, n);
+    const uint64_t credit = (uint64_t)TENANT_CREDIT * TENANT_UNIT;
+
+    t->weight = weight > 0 ? weight : 1;
+    if (level > credit && t->service < level - credit)
+        t->service = level - credit;
 }
 
 void tenant_charge(struct tenant *t, uint32_t n_tokens)

@@ -1,9 +1,11 @@
 /* scheduler/tenant.h - a tenant's waiting requests, and how much has been done for it.
  *
  * Service is virtual time: tokens computed, divided by the weight, in units small enough for the
- * largest weight. Whoever has had least goes first. A tenant that was idle starts at the least of
- * the busy ones: idleness is not saved up (VTC: Sheng et al., "Fairness in Serving Large Language
- * Models", 2024).
+ * largest weight. Whoever has had least goes first. A tenant that was idle starts at most
+ * TENANT_CREDIT tokens below the least of the busy ones, or, when all were idle, below the most of
+ * all: idleness is not saved up (VTC: Sheng et al., "Fairness in Serving Large Language Models",
+ * 2024), but one who asks now and then for less than its share does not wait for those who always
+ * ask for more.
  *
  * Private to scheduler/.
  *
@@ -19,6 +21,7 @@
 #include "scheduler/order.h"
 
 #define TENANT_UNIT 1048576u /* service of one token at weight 1 */
+#define TENANT_CREDIT 2048   /* tokens at weight 1: a few prompts; what unfairness is bounded by */
 
 struct tenant {
     struct order waiting;
