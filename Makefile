@@ -142,6 +142,10 @@ bench: $(BENCH) $(TOOLS) ## kernels beside the machine's limits, then a whole mo
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
 	@$(BUILD)/bench/bench_engine --model $(BENCH_MODEL) --context 2048
 
+bench-serving: $(BUILD)/quire $(TOOLS) ## what clients feel: shared prefixes, a flooding tenant, a long prompt beside streams
+	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
+	@QUIRE_BIN=$(BUILD)/quire $(PYTHON) tests/bench/bench_serving.py $(BENCH_MODEL)
+
 lint: deps-lint ## include table, lone headers, banned functions, layout, cppcheck
 	@CC='$(CC)' sh tests/lint/lint.sh
 format: ## clang-format in place
@@ -184,6 +188,6 @@ help: ## this list
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: all run chaos test test-unit test-sim golden check e2e unit-here sim-here golden-here asan tsan \
+.PHONY: all run chaos bench-serving test test-unit test-sim golden check e2e unit-here sim-here golden-here asan tsan \
         bench lint format fuzz fuzz-here install uninstall docker clean deps deps-build deps-test \
         deps-lint deps-fuzz help FORCE
