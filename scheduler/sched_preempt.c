@@ -102,15 +102,8 @@ struct seq *sched_last_but(const struct sched *s, const struct seq *seq)
 
 /* ---- the deed ---- */
 
-static void note(uint64_t *ids, uint32_t *n, uint32_t max, uint64_t id)
-{
-    if (*n < max)
-        ids[(*n)++] = id;
-}
-
 void sched_preempt(struct sched *s, struct seq *victim)
 {
-    const uint64_t id = victim->request->id;
     const bool wants_swap = prefers_swap(s, victim);
     bool swapped;
 
@@ -119,7 +112,7 @@ void sched_preempt(struct sched *s, struct seq *victim)
     sched_leave_running(s, victim);
     if (swapped) {
         s->preemptions_swap++;
-        note(s->swapped_out, &s->plan.n_swapped_out, s->opt.max_requests, id);
+        sched_note(s, s->swapped_out, &s->plan.n_swapped_out, victim);
     } else {
         victim->n_done = 0;
         s->preemptions++;
@@ -130,7 +123,7 @@ void sched_preempt(struct sched *s, struct seq *victim)
     victim->preempted_at_us = s->now_us;
     seq_set_state(victim, SEQ_PREEMPTED);
     sched_enter_waiting(s, victim);
-    note(s->preempted, &s->plan.n_preempted, s->opt.max_requests, id);
+    sched_note(s, s->preempted, &s->plan.n_preempted, victim);
 }
 
 bool sched_make_room(struct sched *s, struct seq *seq, uint32_t to)

@@ -1,6 +1,6 @@
 /* scheduler/sched_state.h - the scheduler's inside, shared by sched.c (life, progress),
- * sched_claim.c (who goes first), sched_plan.c (one step), sched_preempt.c (who has to go) and
- * sched_inspect.c.
+ * sched_claim.c (who goes first), sched_plan.c (one step), sched_admit.c (who comes in),
+ * sched_preempt.c (who has to go) and sched_inspect.c.
  *
  * Private to scheduler/. `running` is sorted by claim, so lower claims stand behind; everything
  * else is in a tenant's waiting order, or held back by its leader.
@@ -101,6 +101,23 @@ bool sched_is_spared(const struct sched *s, const struct seq *seq);
 
 /* Take the sequence out of the plan that is being made. */
 void sched_drop_item(struct sched *s, struct seq *seq);
+/* The next chunk of a running prefill: as much as budgets and available blocks allow. */
+void sched_plan_chunk(struct sched *s, struct seq *seq);
+
+/* ---- sched_admit.c ---- */
+
+/* Let a waiting sequence in, if its copy is at hand and there is room or can be made. */
+bool sched_try_admit(struct sched *s, struct seq *seq);
+/* Have the copies read that come after `next` (or NULL) in its tenant's order. */
+void sched_read_ahead(struct sched *s, const struct seq *next);
+
+/* Note a request in one of the plan's lists. */
+static inline void sched_note(const struct sched *s, uint64_t *ids, uint32_t *n,
+                              const struct seq *seq)
+{
+    if (*n < s->opt.max_requests)
+        ids[(*n)++] = seq->request->id;
+}
 
 static inline uint32_t sched_min(uint32_t a, uint32_t b)
 {
