@@ -57,7 +57,7 @@ def test_in_decode(narrow, how, stream):
 @pytest.mark.parametrize("stream", [True, False])
 def test_in_prefill(narrow, how, stream):
     before = narrow.metrics()
-    s = begin(narrow, prompt=[7] * 400, stream=stream, **LONG)
+    s = begin(narrow, prompt=[7] * 400, stream=stream, cache_salt=f"{how}{stream}", **LONG)
     narrow.wait_until(lambda m: m['quire_kv_blocks{state="held"}'] >= 1, what="first blocks")
     leave(s, how)
     assert narrow.wait_idle(10) < 2
