@@ -94,6 +94,11 @@ uint32_t kv_manager_n_available(const struct kv_manager *m)
     return s.n_free + s.n_cached;
 }
 
+bool kv_manager_shares(const struct kv_manager *m)
+{
+    return m->index != NULL;
+}
+
 uint32_t kv_manager_n_blocks(const struct kv_manager *m)
 {
     return m->opt.n_blocks;

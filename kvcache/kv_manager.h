@@ -77,6 +77,7 @@ void kv_manager_destroy(struct kv_manager **m);
 /* Blocks that can be taken: free and cached. */
 uint32_t kv_manager_n_available(const struct kv_manager *m);
 uint32_t kv_manager_n_blocks(const struct kv_manager *m);
+bool kv_manager_shares(const struct kv_manager *m); /* options.prefix_cache */
 enum kv_pressure kv_manager_pressure(const struct kv_manager *m);
 
 /* ---- prefixes ---- */

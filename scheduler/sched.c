@@ -149,6 +149,18 @@ void sched_enter_waiting(struct sched *s, struct seq *seq)
     order_insert(&s->tenants[seq->request->tenant].waiting, seq);
 }
 
+void sched_hold_back(struct sched *s, struct seq *seq, struct seq *leader, uint32_t n_awaited)
+{
+    struct seq **link = &leader->followers;
+
+    while (*link != NULL)
+        link = &(*link)->next_follower;
+    *link = seq;
+    seq->leader = leader;
+    seq->n_awaited = n_awaited;
+    s->tenants[seq->request->tenant].n_held_back++;
+}
+
 static void unlink_follower(struct sched *s, struct seq *seq)
 {
     struct seq **link = &seq->leader->followers;
@@ -197,27 +209,43 @@ void sched_leave_running(struct sched *s, struct seq *seq)
     s->tenants[seq->request->tenant].n_running--;
 }
 
-/* The first of them leads the rest when the prompt is still to be computed by somebody. */
-void sched_free_followers(struct sched *s, struct seq *leader)
+/* Back into the waiting order; it has been counted as waiting all the time. */
+static void free_follower(struct sched *s, struct seq *seq)
 {
-    const bool is_computed = leader->n_peak >= leader->request->n_prompt;
-    struct seq *f = leader->followers, *next, *new_leader = NULL;
+    unlink_follower(s, seq);
+    order_insert(&s->tenants[seq->request->tenant].waiting, seq);
+}
 
-    leader->followers = NULL;
-    for (; f != NULL; f = next) {
+void sched_free_followers(struct sched *s, struct seq *leader, uint32_t n_done)
+{
+    struct seq *f, *next;
+
+    for (f = leader->followers; f != NULL; f = next) {
         next = f->next_follower;
-        f->leader = new_leader;
-        f->next_follower = NULL;
-        if (new_leader != NULL) {
-            f->request->leader = new_leader->request->id;
-            f->next_follower = new_leader->followers;
-            new_leader->followers = f;
+        if (f->n_awaited <= n_done)
+            free_follower(s, f);
+    }
+}
+
+/* Parallel choices find another leader in the first of them, the others fend for themselves. */
+void sched_leave_followers(struct sched *s, struct seq *leader, bool is_gone)
+{
+    struct seq *f, *next, *heir = NULL;
+
+    for (f = leader->followers; f != NULL; f = next) {
+        const bool is_choice = f->request->leader == leader->request->id;
+
+        next = f->next_follower;
+        if (is_choice && !is_gone)
+            continue;
+        if (!is_choice || heir == NULL) {
+            free_follower(s, f);
+            heir = is_choice ? f : heir;
             continue;
         }
-        s->tenants[f->request->tenant].n_held_back--;
-        order_insert(&s->tenants[f->request->tenant].waiting, f);
-        if (!is_computed)
-            new_leader = f;
+        unlink_follower(s, f);
+        f->request->leader = heir->request->id;
+        sched_hold_back(s, f, heir, f->request->n_prompt);
     }
 }
 
@@ -240,7 +268,7 @@ static void end_seq(struct sched *s, struct seq *seq, enum seq_state state, enum
     if (seq->state == SEQ_PREEMPTED)
         seq_end_preemption(seq, now_us);
     kv_manager_forget(s->kv, &seq->kv);
-    sched_free_followers(s, seq);
+    sched_leave_followers(s, seq, true);
     sched_set_expiry(s, seq, 0);
     seq_set_state(seq, state);
     s->ends[(s->end_head + s->n_ends++) % s->opt.max_requests] = (struct sched_end){
@@ -275,23 +303,9 @@ static struct seq *find_leader(const struct sched *s, const struct request *r)
 {
     struct seq *leader = r->leader != 0 ? seq_set_find(&s->set, r->leader) : NULL;
 
-    while (leader != NULL && leader->leader != NULL)
-        leader = leader->leader;
     if (leader == NULL || r->score_prompt || leader->n_peak >= leader->request->n_prompt)
         return NULL;
     return leader;
-}
-
-static void hold_back(struct sched *s, struct seq *seq, struct seq *leader)
-{
-    struct seq **link = &leader->followers;
-
-    count_waiting(s, seq, true);
-    while (*link != NULL)
-        link = &(*link)->next_follower;
-    *link = seq;
-    seq->leader = leader;
-    s->tenants[seq->request->tenant].n_held_back++;
 }
 
 int sched_add(struct sched *s, struct request *r, uint64_t now_us)
@@ -316,10 +330,12 @@ int sched_add(struct sched *s, struct request *r, uint64_t now_us)
     seq_set_state(seq, SEQ_PENDING);
     sched_set_expiry(s, seq, earlier(sched_end_of_time(r), r->queue_until_us));
     leader = find_leader(s, r);
-    if (leader != NULL)
-        hold_back(s, seq, leader);
-    else
+    if (leader == NULL) {
         sched_enter_waiting(s, seq);
+    } else {
+        count_waiting(s, seq, true);
+        sched_hold_back(s, seq, leader, r->n_prompt);
+    }
     return 0;
 }
 
@@ -375,8 +391,7 @@ static void count_rows(struct sched *s, struct seq *seq, const struct plan_item 
         s->prompt_tokens += sched_min(end, n_prompt) - fresh_from;
     if (end > seq->n_peak)
         seq->n_peak = end;
-    if (seq->followers != NULL && end >= n_prompt)
-        sched_free_followers(s, seq);
+    sched_free_followers(s, seq, end);
 }
 
 /* Append the token; why the sequence ends with it, or FINISH_NONE. Before min_tokens neither kind

@@ -25,6 +25,9 @@
  * et al., "Fairness in Serving Large Language Models", 2024). Running prefills share the step in
  * the same order.
  *
+ * Many who come at once with one long beginning: one computes it, the others are held back until
+ * that is done, and share it. So are parallel choices (request.leader).
+ *
  * Victims: of the lower claims the lowest priority, then the one that is cheapest to bring back, by
  * swapping or by computing again, whichever is cheaper for it. One that has been thrown out
  * max_preemptions times is spared, except by a higher priority that runs and lacks a block, and let

@@ -230,8 +230,67 @@ void sched_read_ahead(struct sched *s, const struct seq *next)
     }
 }
 
+/* ---- waiting for a prefix ---- */
+
+#define MIN_AWAITED 4 /* blocks that are worth waiting for */
+
+/* Whole blocks that two prompts begin with: chained hashes agree up to there and no further. */
+static uint32_t n_common(const struct request *a, const struct request *b, uint32_t from)
+{
+    const uint32_t most = (a->n_prompt - 1) / BLOCK_TOKENS;
+    uint32_t n = from;
+
+    while (n < most && n < b->key.n_hashed &&
+           memcmp(&a->key.hashes[n], &b->key.hashes[n], sizeof(a->key.hashes[n])) == 0)
+        n++;
+    return n;
+}
+
+/* The running prefill that is computing most of what the newcomer begins with and is not there yet;
+ * *n_awaited of its tokens are wanted. Nobody waits for a lower priority. */
+static struct seq *who_computes(const struct sched *s, const struct seq *seq, uint32_t *n_awaited)
+{
+    const struct request *r = seq->request;
+    const uint32_t there = kv_manager_match(s->kv, &r->key, reusable(seq)).n_blocks;
+    struct seq *best = NULL;
+    uint32_t most = there + MIN_AWAITED - 1;
+
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        struct seq *other = s->running[i];
+        const uint32_t n = seq_behind(other) > 1 && !sched_is_above(s, seq, other)
+                               ? n_common(r, other->request, there)
+                               : 0;
+
+        if (n > most && other->n_done < n * BLOCK_TOKENS) {
+            best = other;
+            most = n;
+        }
+    }
+    *n_awaited = most * BLOCK_TOKENS;
+    return best;
+}
+
+/* Many come at once with one long beginning: the first computes it, the others wait for that. */
+static bool waits_for_prefix(struct sched *s, struct seq *seq)
+{
+    const bool is_new = seq->n_peak == 0 && seq->kv.swap == SWAP_NONE;
+    struct seq *leader;
+    uint32_t n_awaited;
+
+    if (!is_new || seq->request->score_prompt || !kv_manager_shares(s->kv))
+        return false;
+    leader = who_computes(s, seq, &n_awaited);
+    if (leader == NULL)
+        return false;
+    order_remove(&s->tenants[seq->request->tenant].waiting, seq);
+    sched_hold_back(s, seq, leader, n_awaited);
+    return true;
+}
+
 bool sched_try_admit(struct sched *s, struct seq *seq)
 {
+    if (waits_for_prefix(s, seq))
+        return true;
     if (!is_at_hand(s, seq) || !clear_the_way(s, seq))
         return false;
     admit(s, seq);

@@ -119,6 +119,7 @@ void sched_preempt(struct sched *s, struct seq *victim)
         s->swap_fallbacks += wants_swap && s->opt.preemption != SCHED_RECOMPUTE &&
                              kv_manager_stats(s->kv).swap.ram_slots > 0;
     }
+    sched_leave_followers(s, victim, false);
     victim->n_preempted++;
     victim->preempted_at_us = s->now_us;
     seq_set_state(victim, SEQ_PREEMPTED);

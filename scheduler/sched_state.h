@@ -81,8 +81,12 @@ uint64_t sched_end_of_time(const struct request *r); /* when it is given up; 0 =
 void sched_set_expiry(struct sched *s, struct seq *seq, uint64_t at_us); /* 0 = never */
 /* End every request whose time is over. */
 void sched_end_expired(struct sched *s, uint64_t now_us);
-/* The leader's prompt is computed, or it is gone: its followers may go. */
-void sched_free_followers(struct sched *s, struct seq *leader);
+/* Make a sequence that is counted as waiting, and in no order, wait for another one's tokens. */
+void sched_hold_back(struct sched *s, struct seq *seq, struct seq *leader, uint32_t n_awaited);
+/* The leader has so many tokens: those who wait for no more may go. */
+void sched_free_followers(struct sched *s, struct seq *leader, uint32_t n_done);
+/* It has lost its place, or is gone for good. */
+void sched_leave_followers(struct sched *s, struct seq *leader, bool is_gone);
 
 /* ---- sched_preempt.c ---- */
 
@@ -106,7 +110,8 @@ void sched_plan_chunk(struct sched *s, struct seq *seq);
 
 /* ---- sched_admit.c ---- */
 
-/* Let a waiting sequence in, if its copy is at hand and there is room or can be made. */
+/* Let a waiting sequence in, if its copy is at hand and there is room or can be made, or make it wait
+ * for what another one is computing. False: it stays where it is, and so do those behind it. */
 bool sched_try_admit(struct sched *s, struct seq *seq);
 /* Have the copies read that come after `next` (or NULL) in its tenant's order. */
 void sched_read_ahead(struct sched *s, const struct seq *next);

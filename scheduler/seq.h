@@ -7,7 +7,8 @@
  *       `--> COMPLETED | CANCELLED | FAILED
  *
  * PENDING and PREEMPTED sequences are in their tenant's waiting order (a follower, until its
- * leader's prompt is computed, in the leader's list instead), RUNNING ones in the running list.
+ * leader has computed what they share, in the leader's list instead), RUNNING ones in the running
+ * list.
  *
  * Thread: engine thread only.
  * Memory: a fixed array of seqs is taken at start; a seq owns its request.
@@ -51,8 +52,9 @@ struct seq {
     struct kv_seq kv;  /* the table is set up while running */
     struct order_node node;
     struct seq *leader;        /* while held back: in its list */
-    struct seq *followers;     /* held back until this one's prompt is computed */
+    struct seq *followers;     /* held back until this one has computed what they share */
     struct seq *next_follower;
+    uint32_t n_awaited;        /* while held back: tokens that the leader is to have computed */
     uint64_t expiry_us;    /* when it is given up; 0 = never */
     uint32_t heap_expiry;  /* position, kept by struct heap */
     uint32_t n_cached;     /* prompt tokens that were there at the first admission */

@@ -49,6 +49,20 @@ def ask(server, prompt, max_tokens, headers=None):
     return first if first is not None else time.monotonic() - begin, gaps, usage
 
 
+def threads_of(job, n=8):
+    results = [None] * n
+
+    def run(i):
+        results[i] = job(i)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(n)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return results
+
+
 def prefix():
     server = Server(model=MODEL)
     ask(server, ids(64), 4)  # warm
@@ -63,18 +77,16 @@ def prefix():
     median = percentile(uncached, 0.5)
     print(f"prefix  uncached {median:.1f}  first {1000 * first:.1f}  after it {percentile(later, 0.5):.1f} "
           f"({100 * percentile(later, 0.5) / median:.1f} %)  worst {1000 * max(later):.1f}  cached_tokens {sorted(set(cached))}")
-    results = [None] * 8
-
-    def client(i):
-        results[i] = ask(server, shared + ids(32), 2)[0]
-
-    threads = [threading.Thread(target=client, args=(i,)) for i in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    print(f"prefix  8 clients at once: p50 {percentile(results, 0.5):.1f} "
-          f"({100 * percentile(results, 0.5) / median:.1f} %)  worst {1000 * max(results):.1f}")
+    results = threads_of(lambda i: ask(server, shared + ids(32), 2)[0])
+    print(f"prefix  8 clients at once: p50 {percentile(results, 0.5):.1f}  worst {1000 * max(results):.1f}")
+    shared = ids(512)
+    fresh = threads_of(lambda i: ask(server, shared + ids(32), 2)[0])
+    print(f"prefix  8 clients at once, nothing cached: p50 {percentile(fresh, 0.5):.1f}  worst {1000 * max(fresh):.1f}")
+    server.stop()
+    server = Server("--prefix-cache", "off", model=MODEL)
+    ask(server, ids(64), 4)
+    alone = threads_of(lambda i: ask(server, shared + ids(32), 2)[0])
+    print(f"prefix  the same with --prefix-cache off: p50 {percentile(alone, 0.5):.1f}  worst {1000 * max(alone):.1f}")
     server.stop()
 
 

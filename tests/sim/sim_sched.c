@@ -732,6 +732,47 @@ static void followers_outlive_their_leader(void **state)
     sim_free(s);
 }
 
+/* Eight come at once with 512 tokens in common: they are computed once. */
+static void a_stampede_computes_once(void **state)
+{
+    struct sim *s = sim_open(&(struct sim_options){.n_blocks = 400, .max_sequences = 16,
+                                                   .batch = 300, .chunk = 256,
+                                                   .prefix_cache = true});
+    struct engine_stats stats = {0};
+    (void)state;
+
+    for (int i = 0; i < 8; i++)
+        post(s, make_like(s, 5, 512, 544, 4));
+    assert_true(step(s, NO_BUDGET));
+    assert_true(step(s, NO_BUDGET)); /* the 512 are there, and nobody else has any */
+    assert_int_equal(n_held(s), 32);
+    run_dry(s, 100);
+    sched_fill_stats(s->sched, &stats);
+    assert_int_equal(stats.prompt_tokens, 512 + 8 * 32);
+    assert_int_equal(stats.cached_tokens, 7 * 512);
+    sim_free(s);
+}
+
+/* The one that computes it leaves half way: another one goes on from there. */
+static void a_stampede_outlives_its_first(void **state)
+{
+    struct sim *s = sim_open(&(struct sim_options){.n_blocks = 400, .max_sequences = 16,
+                                                   .batch = 300, .chunk = 256,
+                                                   .prefix_cache = true});
+    struct engine_stats stats = {0};
+    (void)state;
+
+    for (int i = 0; i < 8; i++)
+        post(s, make_like(s, 5, 512, 544, 4));
+    assert_true(step(s, NO_BUDGET));
+    sched_cancel(s->sched, 1, FINISH_CANCELLED, s->now);
+    take_ends(s);
+    run_dry(s, 100);
+    sched_fill_stats(s->sched, &stats);
+    assert_int_equal(stats.prompt_tokens, 512 + 7 * 32);
+    sim_free(s);
+}
+
 /* ---- policies ---- */
 
 /* Order in which requests that all wait get their first step. */
@@ -1142,6 +1183,8 @@ int main(void)
         cmocka_unit_test(cancelled_prefill_leaves_full_blocks),
         cmocka_unit_test(choices_fork),
         cmocka_unit_test(followers_outlive_their_leader),
+        cmocka_unit_test(a_stampede_computes_once),
+        cmocka_unit_test(a_stampede_outlives_its_first),
         cmocka_unit_test(sjf_takes_the_shortest),
         cmocka_unit_test(adaptive_weighs_length),
         cmocka_unit_test(ageing_lifts_the_low),
