@@ -110,8 +110,8 @@ void sched_plan_chunk(struct sched *s, struct seq *seq);
 
 /* ---- sched_admit.c ---- */
 
-/* Let a waiting sequence in, if its copy is at hand and there is room or can be made, or make it wait
- * for what another one is computing. False: it stays where it is, and so do those behind it. */
+/* Let a waiting sequence in, if its copy is at hand and there is room or can be made, or make it
+ * wait for what another one is computing. False: it stays where it is, as do those behind it. */
 bool sched_try_admit(struct sched *s, struct seq *seq);
 /* Have the copies read that come after `next` (or NULL) in its tenant's order. */
 void sched_read_ahead(struct sched *s, const struct seq *next);
