@@ -78,16 +78,17 @@ static uint64_t admission_blocks(const struct sched *s, const struct seq *seq)
 /* Admission wants room for all that the newcomer knows, for what is owed to the others, and for
  * one block more for each of them: otherwise it would soon be thrown out again, having computed for
  * nothing. Alone, it is always let in. */
-static bool is_admissible(const struct sched *s, const struct seq *seq, uint64_t need)
+static bool is_admissible(const struct sched *s, const struct seq *seq)
 {
     if (s->n_slots == 0 || s->n_running == 0)
         return s->n_slots > 0;
-    return kv_manager_n_available(s->kv) >=
-           need + blocks_owed(s, sched_is_spared(s, seq)) + s->n_running;
+    return kv_manager_n_available(s->kv) >= admission_blocks(s, seq) +
+                                                blocks_owed(s, sched_is_spared(s, seq)) +
+                                                s->n_running;
 }
 
 /* Would the newcomer fit if everyone were gone who may be thrown out for it? */
-static bool could_make_room(const struct sched *s, const struct seq *seq, uint64_t need)
+static bool could_make_room(const struct sched *s, const struct seq *seq)
 {
     uint64_t available = kv_manager_n_available(s->kv), owed = 0;
     uint32_t n_left = 0;
@@ -104,20 +105,19 @@ static bool could_make_room(const struct sched *s, const struct seq *seq, uint64
     }
     if (n_left == s->n_running)
         return false;
-    return n_left == 0 || available >= need + owed + n_left;
+    return n_left == 0 || available >= admission_blocks(s, seq) + owed + n_left;
 }
 
 /* Preempt lower priorities until the newcomer may come in; false: it may not. */
 static bool clear_the_way(struct sched *s, const struct seq *seq)
 {
-    const uint64_t need = admission_blocks(s, seq);
     struct seq *victim;
 
-    if (is_admissible(s, seq, need))
+    if (is_admissible(s, seq))
         return true;
-    if (!could_make_room(s, seq, need))
+    if (!could_make_room(s, seq))
         return false;
-    while (!is_admissible(s, seq, need)) {
+    while (!is_admissible(s, seq)) { /* what is shared with a victim is held by one fewer then */
         victim = sched_victim_for(s, seq);
         if (victim == NULL)
             return false;
