@@ -1,0 +1,408 @@
+/* tests/sim/sim.h - the scheduler without a model: scripted arrivals, made-up tokens.
+ *
+ * The cache's bytes are played by numbers: a slot of a block holds the hash of all tokens up to
+ * its position. Moves between blocks, RAM slots and file slots are carried out on them. So every
+ * run, through step(), checks after each plan and commit: blocks add up (P3, T3, S2.30), what a
+ * sequence reads is its own past wherever it came from (prefix hits, copies, swaps), positions
+ * follow one another and each row is written once, by a sequence that alone holds the block (T2,
+ * S2.5), no running stream is left out of a step unless it was preempted (P7), every request ends
+ * exactly once (P2).
+ */
+#ifndef TESTS_SIM_SIM_H
+#define TESTS_SIM_SIM_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/err.h"
+#include "scheduler/journal.h"
+#include "scheduler/sched.h"
+
+#define MAX_REQUESTS 4096
+#define MAX_BLOCKS 2048
+#define EOG 7
+#define NO_BUDGET UINT32_MAX
+
+struct record { /* what the simulator knows of a request, by id */
+    uint32_t n_prompt, max_tokens;
+    enum priority priority;
+    uint32_t next_pos;     /* position that must be computed next */
+    bool anywhere;         /* it may begin wherever its past is there */
+    uint32_t n_tokens;     /* tokens it got */
+    uint32_t n_preempted;
+    uint32_t n_cached;
+    uint32_t ends;
+    enum finish finish;
+    bool running;
+    uint64_t end_step, first_step;
+};
+
+typedef uint64_t cells[BLOCK_TOKENS];
+
+struct sim {
+    struct kv_manager *kv;
+    struct sched *sched;
+    struct sched_options opt;
+    struct sched_limits limits;
+    struct record rec[MAX_REQUESTS + 1];
+    cells blocks[MAX_BLOCKS + 1], ram[MAX_BLOCKS], file[MAX_BLOCKS];
+    struct swap_io io[SWAP_MAX_IO];
+    uint32_t n_io;
+    uint32_t io_fail_percent;
+    uint64_t n_ids;
+    uint64_t now, steps;
+    uint64_t rng;
+    uint64_t hash; /* of all plans */
+    uint32_t n_ended;
+    int32_t tokens[MAX_REQUESTS];
+    uint64_t last_items[MAX_REQUESTS];
+    uint32_t n_last;
+    uint32_t eog_percent;
+    uint32_t n_words; /* of the made-up vocabulary */
+};
+
+static inline uint32_t rnd(struct sim *s, uint32_t n)
+{
+    s->rng = s->rng * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((s->rng >> 33) % n);
+}
+
+struct sim_options {
+    uint32_t n_blocks, max_sequences, batch, chunk;
+    enum sched_policy policy;
+    enum sched_preemption preemption;
+    bool prefix_cache;
+    uint32_t n_ram, n_file, max_tenants;
+};
+
+static inline struct sim *sim_open(const struct sim_options *o)
+{
+    const struct kv_manager_options ko = {.n_blocks = o->n_blocks,
+                                          .prefix_cache = o->prefix_cache,
+                                          .n_ram = o->n_ram,
+                                          .n_file = o->n_file,
+                                          .max_sequences = MAX_REQUESTS,
+                                          .max_table = 4096 / BLOCK_TOKENS,
+                                          .low_percent = 30,
+                                          .critical_percent = 10};
+    struct sim *s = calloc(1, sizeof(*s));
+
+    assert_non_null(s);
+    assert_int_equal(kv_manager_create(&s->kv, &ko), 0);
+    sched_options_default(&s->opt);
+    s->opt.kv = s->kv;
+    s->opt.policy = o->policy;
+    s->opt.preemption = o->preemption;
+    s->opt.max_sequences = o->max_sequences;
+    s->opt.max_requests = MAX_REQUESTS;
+    s->opt.max_context = 4096;
+    s->opt.max_batch_tokens = o->batch;
+    s->opt.prefill_chunk = o->chunk;
+    s->opt.max_tenants = o->max_tenants > 0 ? o->max_tenants : 1;
+    assert_int_equal(sched_create(&s->sched, &s->opt), 0);
+    s->rng = 1;
+    s->now = 1000;
+    s->n_words = 1000;
+    return s;
+}
+
+static inline struct sim *sim_new(uint32_t n_blocks, uint32_t max_sequences, uint32_t batch,
+                           uint32_t chunk, enum sched_policy policy)
+{
+    return sim_open(&(struct sim_options){.n_blocks = n_blocks, .max_sequences = max_sequences,
+                                          .batch = batch, .chunk = chunk, .policy = policy,
+                                          .preemption = SCHED_RECOMPUTE});
+}
+
+static inline uint32_t n_held(const struct sim *s)
+{
+    return kv_manager_stats(s->kv).pool.n_held;
+}
+
+static inline void sim_free(struct sim *s)
+{
+    assert_int_equal(n_held(s), 0);
+    sched_destroy(&s->sched);
+    assert_true(kv_manager_check(s->kv));
+    kv_manager_destroy(&s->kv);
+    free(s);
+}
+
+static inline struct request *make(struct sim *s, uint32_t n_prompt, uint32_t max_tokens,
+                            enum priority priority)
+{
+    const struct request_size size = {.n_prompt = n_prompt, .max_tokens = max_tokens};
+    struct request *r;
+
+    assert_int_equal(request_create(&r, &size), 0);
+    r->id = ++s->n_ids;
+    r->arrival_us = s->now;
+    r->priority = priority;
+    for (uint32_t i = 0; i < n_prompt; i++)
+        r->ids[i] = (int32_t)(10 + rnd(s, s->n_words));
+    return r;
+}
+
+static inline uint64_t post(struct sim *s, struct request *r)
+{
+    s->rec[r->id] = (struct record){.n_prompt = r->n_prompt, .max_tokens = r->max_tokens,
+                                    .priority = r->priority, .anywhere = true};
+    assert_int_equal(sched_add(s->sched, r, s->now), 0);
+    return s->n_ids;
+}
+
+static inline uint64_t add(struct sim *s, uint32_t n_prompt, uint32_t max_tokens, enum priority priority)
+{
+    return post(s, make(s, n_prompt, max_tokens, priority));
+}
+
+static inline void take_ends(struct sim *s)
+{
+    struct sched_end end;
+
+    while (sched_next_end(s->sched, &end)) {
+        struct record *rec = &s->rec[end.request->id];
+        const struct event_times *t = &end.times;
+
+        rec->ends++;
+        rec->running = false;
+        rec->finish = end.finish;
+        rec->end_step = s->steps;
+        rec->n_cached = t->n_cached;
+        s->n_ended++;
+        assert_int_equal(rec->ends, 1);
+        assert_int_equal(t->queue_us + t->prefill_us + t->decode_us + t->preempted_us,
+                         s->now - end.request->arrival_us);
+        assert_int_equal(t->n_preempted, rec->n_preempted);
+        request_destroy(&end.request);
+    }
+}
+
+static inline bool is_eog(void *ud, int32_t token)
+{
+    (void)ud;
+    return token == EOG;
+}
+
+static inline void mix(struct sim *s, uint64_t v)
+{
+    s->hash = (s->hash ^ v) * 1099511628211u;
+}
+
+/* ---- bytes ---- */
+
+static inline void run_moves(struct sim *s, const struct plan *p)
+{
+    for (uint32_t i = 0; i < p->n_moves; i++) {
+        const struct kv_move *m = &p->moves[i];
+
+        switch (m->kind) {
+        case KV_COPY:
+            memcpy(s->blocks[m->to], s->blocks[m->from], sizeof(cells));
+            break;
+        case KV_SAVE:
+            memcpy(s->ram[m->to], s->blocks[m->from], sizeof(cells));
+            break;
+        case KV_LOAD:
+            memcpy(s->blocks[m->to], s->ram[m->from], sizeof(cells));
+            break;
+        }
+    }
+    if (p->n_moves > 0)
+        sched_moves_done(s->sched);
+}
+
+/* One transfer ends, well or not. */
+static inline void end_io(struct sim *s, uint32_t at)
+{
+    const struct swap_io io = s->io[at];
+    const bool ok = rnd(s, 100) >= s->io_fail_percent;
+
+    for (uint32_t i = 0; i < io.n && ok; i++) {
+        if (io.is_write)
+            memcpy(s->file[io.file[i]], s->ram[io.ram[i]], sizeof(cells));
+        else
+            memcpy(s->ram[io.ram[i]], s->file[io.file[i]], sizeof(cells));
+    }
+    s->io[at] = s->io[--s->n_io];
+    sched_io_done(s->sched, io.copy, ok ? 0 : ERR_IO);
+}
+
+static inline void run_io(struct sim *s)
+{
+    while (s->n_io < SWAP_MAX_IO && sched_next_io(s->sched, &s->io[s->n_io]))
+        s->n_io++;
+    if (s->n_io > 0 && rnd(s, 2) == 0)
+        end_io(s, rnd(s, s->n_io));
+}
+
+/* What a slot holds after the token at its position: a hash of all tokens so far. */
+static inline uint64_t cell_of(uint64_t before, int32_t token)
+{
+    return (before ^ (uint64_t)(uint32_t)token) * 0x9e3779b97f4a7c15u + 1;
+}
+
+/* Read the past, write the item's rows. */
+static inline void compute(struct sim *s, const struct plan_item *item)
+{
+    const struct request *r = item->request;
+    uint64_t cell = 0;
+
+    for (uint32_t pos = 0; pos < item->first + item->n; pos++) {
+        uint64_t *slot = &s->blocks[item->table[pos / BLOCK_TOKENS]][pos % BLOCK_TOKENS];
+
+        cell = cell_of(cell, r->ids[pos]);
+        if (pos < item->first)
+            assert_true(*slot == cell);
+        *slot = cell;
+    }
+}
+
+/* ---- plans ---- */
+
+static inline bool has(const uint64_t *ids, uint32_t n, uint64_t id)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (ids[i] == id)
+            return true;
+    return false;
+}
+
+static inline void check_preempted(struct sim *s, const struct plan *p)
+{
+    for (uint32_t i = 0; i < p->n_preempted; i++) {
+        struct record *rec = &s->rec[p->preempted[i]];
+
+        rec->running = false;
+        rec->anywhere = true;
+        rec->n_preempted++;
+    }
+    for (uint32_t i = 0; i < p->n_swapped_out; i++)
+        assert_true(has(p->preempted, p->n_preempted, p->swapped_out[i]));
+    for (uint32_t i = 0; i < p->n_swapped_in; i++)
+        assert_true(has(p->admitted, p->n_admitted, p->swapped_in[i]));
+}
+
+static inline void check_item(struct sim *s, const struct plan_item *item)
+{
+    struct record *rec = &s->rec[item->request->id];
+    const struct block_pool *pool = kv_manager_pool(s->kv);
+    const uint32_t known = rec->n_prompt + rec->n_tokens, end = item->first + item->n;
+
+    assert_true(rec->anywhere || item->first == rec->next_pos); /* each once, in order */
+    assert_true(item->n > 0 && end <= known);
+    assert_int_equal(item->wants_token, end == known && rec->max_tokens > 0);
+    for (uint32_t b = 0; b <= (end - 1) / BLOCK_TOKENS; b++) {
+        const uint32_t holders = block_pool_holders(pool, item->table[b]);
+
+        assert_true(b < item->first / BLOCK_TOKENS ? holders > 0 : holders == 1);
+    }
+    rec->next_pos = end;
+    rec->anywhere = false;
+    rec->running = true;
+    if (rec->first_step == 0)
+        rec->first_step = s->steps + 1;
+    rec->n_tokens += item->wants_token;
+    mix(s, item->request->id);
+    mix(s, item->first);
+    mix(s, item->n);
+}
+
+/* P7: who decoded before decodes again, unless it ended or was preempted. */
+static inline void check_no_stall(struct sim *s, const struct plan *p)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < s->n_last; i++) {
+        const struct record *rec = &s->rec[s->last_items[i]];
+        bool found = rec->ends > 0 || !rec->running;
+
+        for (uint32_t j = 0; j < p->n_items && !found; j++)
+            found = p->items[j].request->id == s->last_items[i];
+        assert_true(found);
+    }
+    for (uint32_t j = 0; j < p->n_items; j++)
+        if (p->items[j].wants_token)
+            s->last_items[n++] = p->items[j].request->id;
+    s->n_last = n;
+}
+
+/* The sums of the plan are those of its items. */
+static inline void check_sums(const struct sim *s, const struct plan *p)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < p->n_items; i++)
+        n += p->items[i].n;
+    assert_int_equal(n, p->n_tokens);
+    assert_int_equal(p->work.n_prefill + p->work.n_decode, n);
+    assert_true(n <= s->opt.max_batch_tokens && p->work.n_prefill <= s->opt.prefill_chunk);
+}
+
+/* Let beside streams only `rows` prompt rows fit into the time of a step. */
+static inline void set_budget(struct sim *s, uint32_t rows)
+{
+    s->limits = (struct sched_limits){0};
+    s->limits.costs = (struct step_costs){.is_known = true, .prefill_ns = 1000000,
+                                          .swap_ns = 1000};
+    if (rows != NO_BUDGET)
+        s->limits.target_us = (uint64_t)rows * 1000 + 1;
+}
+
+/* One turn; false when there was nothing to do. */
+static inline bool step(struct sim *s, uint32_t budget)
+{
+    const struct plan *p;
+
+    s->now += 1000;
+    set_budget(s, budget);
+    p = sched_plan(s->sched, s->now, &s->limits);
+    take_ends(s);
+    check_preempted(s, p);
+    check_sums(s, p);
+    assert_true(sched_check(s->sched));
+    check_no_stall(s, p);
+    run_moves(s, p);
+    run_io(s);
+    for (uint32_t i = 0; i < p->n_items; i++) {
+        check_item(s, &p->items[i]);
+        compute(s, &p->items[i]);
+        s->tokens[i] = rnd(s, 100) < s->eog_percent ? EOG : (int32_t)(10 + rnd(s, s->n_words));
+    }
+    if (p->n_items == 0)
+        return false;
+    sched_commit(s->sched, s->tokens, is_eog, NULL, s->now);
+    s->steps++;
+    assert_true(sched_check(s->sched));
+    take_ends(s);
+    return true;
+}
+
+static inline void run_dry(struct sim *s, uint64_t limit)
+{
+    for (uint64_t i = 0; i < limit && !sched_is_idle(s->sched); i++)
+        if (!step(s, NO_BUDGET)) /* something waits or runs: planned, or I/O is awaited */
+            assert_true(s->n_io > 0 || sched_is_idle(s->sched));
+    assert_true(sched_is_idle(s->sched));
+    assert_int_equal(s->n_ended, s->n_ids);
+}
+
+/* A request that begins with the first `shared` tokens of text number `text`. */
+static inline struct request *make_like(struct sim *s, uint32_t text, uint32_t shared, uint32_t n_prompt,
+                                 uint32_t max_tokens)
+{
+    struct request *r = make(s, n_prompt, max_tokens, PRIORITY_NORMAL);
+
+    for (uint32_t i = 0; i < shared && i < n_prompt; i++)
+        r->ids[i] = (int32_t)(10 + (text * 7919 + i * i * 31 + i) % 900);
+    return r;
+}
+
+#endif

@@ -1,0 +1,176 @@
+/* tests/sim/sim_share.c - what sequences have in common is computed once; see sim.h. */
+#include "tests/sim/sim.h"
+
+static struct sim *sim_shared(uint32_t n_blocks, uint32_t max_sequences)
+{
+    return sim_open(&(struct sim_options){.n_blocks = n_blocks, .max_sequences = max_sequences,
+                                          .batch = 600, .chunk = 512, .prefix_cache = true,
+                                          .policy = SCHED_PRIORITY});
+}
+
+/* T9: equal prompts share full blocks and never the last token; a part of a block is copied. The
+ * number of cached tokens is exact for every length. */
+static void cached_tokens_are_exact(void **state)
+{
+    (void)state;
+    for (uint32_t n = 0; n <= 100; n++) {
+        struct sim *s = sim_shared(200, 4);
+        uint64_t id;
+
+        post(s, make_like(s, 1, 100, 100, 8)); /* 107 tokens are computed, 96 in full blocks */
+        run_dry(s, 100);
+        id = post(s, make_like(s, 1, n, 101, 2));
+        run_dry(s, 100);
+        assert_int_equal(s->rec[id].n_cached, n < 96 ? n : 96);
+        id = post(s, make_like(s, 1, n, n > 0 ? n : 1, 2)); /* nothing but what is cached */
+        run_dry(s, 100);
+        assert_int_equal(s->rec[id].n_cached, n <= 1 ? 0 : n - 1 < 96 ? n - 1 : 96);
+        sim_free(s);
+    }
+}
+
+/* Other salts (tenants) do not see it. */
+static void salts_keep_apart(void **state)
+{
+    struct sim *s = sim_shared(200, 4);
+    struct request *r;
+    uint64_t id;
+    (void)state;
+
+    post(s, make_like(s, 1, 100, 100, 2));
+    run_dry(s, 100);
+    r = make_like(s, 1, 100, 100, 2);
+    r->key.salt = 5;
+    id = post(s, r);
+    run_dry(s, 100);
+    assert_int_equal(s->rec[id].n_cached, 0);
+    sim_free(s);
+}
+
+/* A cancelled prefill leaves its complete blocks and nothing else. */
+static void cancelled_prefill_leaves_full_blocks(void **state)
+{
+    struct sim *s = sim_open(&(struct sim_options){.n_blocks = 200, .max_sequences = 4,
+                                                   .batch = 64, .chunk = 40, .prefix_cache = true});
+    uint64_t id;
+    (void)state;
+
+    id = post(s, make_like(s, 1, 300, 300, 2));
+    assert_true(step(s, NO_BUDGET)); /* 40 tokens: two blocks and a half */
+    sched_cancel(s->sched, id, FINISH_CANCELLED, s->now);
+    take_ends(s);
+    assert_int_equal(n_held(s), 0);
+    assert_int_equal(kv_manager_stats(s->kv).pool.n_cached, 2);
+    id = post(s, make_like(s, 1, 300, 300, 2));
+    run_dry(s, 100);
+    assert_int_equal(s->rec[id].n_cached, 32);
+    sim_free(s);
+}
+
+/* Parallel choices: the first computes the prompt, the others take over its blocks, the partial one
+ * too, and part from it at the first write (S3.7, T9). */
+static void choices_fork(void **state)
+{
+    struct sim *s = sim_shared(200, 8);
+    uint64_t first;
+    (void)state;
+
+    first = post(s, make_like(s, 3, 100, 100, 20));
+    for (int i = 0; i < 3; i++) {
+        struct request *r = make_like(s, 3, 100, 100, 20);
+
+        r->leader = first;
+        post(s, r);
+    }
+    assert_true(step(s, NO_BUDGET));
+    assert_int_equal(n_held(s), 7);
+    assert_true(step(s, NO_BUDGET)); /* the others: six shared blocks, one of their own each */
+    assert_int_equal(n_held(s), 6 + 4);
+    run_dry(s, 100);
+    for (uint64_t id = first + 1; id <= first + 3; id++)
+        assert_int_equal(s->rec[id].n_cached, 99);
+    sim_free(s);
+}
+
+/* The leader goes while its prompt is computed: the next one leads. */
+static void followers_outlive_their_leader(void **state)
+{
+    struct sim *s = sim_open(&(struct sim_options){.n_blocks = 200, .max_sequences = 8,
+                                                   .batch = 64, .chunk = 32, .prefix_cache = true});
+    uint64_t first;
+    (void)state;
+
+    first = post(s, make_like(s, 3, 100, 100, 5));
+    for (int i = 0; i < 3; i++) {
+        struct request *r = make_like(s, 3, 100, 100, 5);
+
+        r->leader = first;
+        post(s, r);
+    }
+    assert_true(step(s, NO_BUDGET));
+    sched_cancel(s->sched, first + 2, FINISH_CANCELLED, s->now); /* one that is held back */
+    sched_cancel(s->sched, first, FINISH_CANCELLED, s->now);
+    take_ends(s);
+    assert_true(sched_check(s->sched));
+    run_dry(s, 100);
+    assert_int_equal(s->rec[first + 1].n_tokens, 5);
+    assert_int_equal(s->rec[first + 3].n_tokens, 5);
+    assert_int_equal(s->rec[first + 3].n_cached, 99);
+    sim_free(s);
+}
+
+/* Eight come at once with 512 tokens in common: they are computed once. */
+static void a_stampede_computes_once(void **state)
+{
+    struct sim *s = sim_open(&(struct sim_options){.n_blocks = 400, .max_sequences = 16,
+                                                   .batch = 300, .chunk = 256,
+                                                   .prefix_cache = true});
+    struct engine_stats stats = {0};
+    (void)state;
+
+    for (int i = 0; i < 8; i++)
+        post(s, make_like(s, 5, 512, 544, 4));
+    assert_true(step(s, NO_BUDGET));
+    assert_true(step(s, NO_BUDGET)); /* the 512 are there, and nobody else has any */
+    assert_int_equal(n_held(s), 32);
+    run_dry(s, 100);
+    sched_fill_stats(s->sched, &stats);
+    assert_int_equal(stats.prompt_tokens, 512 + 8 * 32);
+    assert_int_equal(stats.cached_tokens, 7 * 512);
+    sim_free(s);
+}
+
+/* The one that computes it leaves half way: another one goes on from there. */
+static void a_stampede_outlives_its_first(void **state)
+{
+    struct sim *s = sim_open(&(struct sim_options){.n_blocks = 400, .max_sequences = 16,
+                                                   .batch = 300, .chunk = 256,
+                                                   .prefix_cache = true});
+    struct engine_stats stats = {0};
+    (void)state;
+
+    for (int i = 0; i < 8; i++)
+        post(s, make_like(s, 5, 512, 544, 4));
+    assert_true(step(s, NO_BUDGET));
+    sched_cancel(s->sched, 1, FINISH_CANCELLED, s->now);
+    take_ends(s);
+    run_dry(s, 100);
+    sched_fill_stats(s->sched, &stats);
+    assert_int_equal(stats.prompt_tokens, 512 + 7 * 32);
+    sim_free(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cached_tokens_are_exact),
+        cmocka_unit_test(salts_keep_apart),
+        cmocka_unit_test(cancelled_prefill_leaves_full_blocks),
+        cmocka_unit_test(choices_fork),
+        cmocka_unit_test(followers_outlive_their_leader),
+        cmocka_unit_test(a_stampede_computes_once),
+        cmocka_unit_test(a_stampede_outlives_its_first),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
