@@ -158,7 +158,8 @@ static inline uint64_t post(struct sim *s, struct request *r)
     return s->n_ids;
 }
 
-static inline uint64_t add(struct sim *s, uint32_t n_prompt, uint32_t max_tokens, enum priority priority)
+static inline uint64_t add(struct sim *s, uint32_t n_prompt, uint32_t max_tokens,
+                           enum priority priority)
 {
     return post(s, make(s, n_prompt, max_tokens, priority));
 }
@@ -395,8 +396,8 @@ static inline void run_dry(struct sim *s, uint64_t limit)
 }
 
 /* A request that begins with the first `shared` tokens of text number `text`. */
-static inline struct request *make_like(struct sim *s, uint32_t text, uint32_t shared, uint32_t n_prompt,
-                                 uint32_t max_tokens)
+static inline struct request *make_like(struct sim *s, uint32_t text, uint32_t shared,
+                                        uint32_t n_prompt, uint32_t max_tokens)
 {
     struct request *r = make(s, n_prompt, max_tokens, PRIORITY_NORMAL);
 
