@@ -119,17 +119,25 @@ static void followers_outlive_their_leader(void **state)
     sim_free(s);
 }
 
-/* Eight come at once with 512 tokens in common: they are computed once. */
-static void a_stampede_computes_once(void **state)
+/* Eight requests at once, with 512 tokens in common and 32 of their own. */
+static struct sim *sim_stampede(void)
 {
     struct sim *s = sim_open(&(struct sim_options){.n_blocks = 400, .max_sequences = 16,
                                                    .batch = 300, .chunk = 256,
                                                    .prefix_cache = true});
-    struct engine_stats stats = {0};
-    (void)state;
 
     for (int i = 0; i < 8; i++)
         post(s, make_like(s, 5, 512, 544, 4));
+    return s;
+}
+
+/* What they have in common is computed once. */
+static void a_stampede_computes_once(void **state)
+{
+    struct sim *s = sim_stampede();
+    struct engine_stats stats = {0};
+    (void)state;
+
     assert_true(step(s, NO_BUDGET));
     assert_true(step(s, NO_BUDGET)); /* the 512 are there, and nobody else has any */
     assert_int_equal(n_held(s), 32);
@@ -143,14 +151,10 @@ static void a_stampede_computes_once(void **state)
 /* The one that computes it leaves half way: another one goes on from there. */
 static void a_stampede_outlives_its_first(void **state)
 {
-    struct sim *s = sim_open(&(struct sim_options){.n_blocks = 400, .max_sequences = 16,
-                                                   .batch = 300, .chunk = 256,
-                                                   .prefix_cache = true});
+    struct sim *s = sim_stampede();
     struct engine_stats stats = {0};
     (void)state;
 
-    for (int i = 0; i < 8; i++)
-        post(s, make_like(s, 5, 512, 544, 4));
     assert_true(step(s, NO_BUDGET));
     sched_cancel(s->sched, 1, FINISH_CANCELLED, s->now);
     take_ends(s);
