@@ -43,6 +43,7 @@ static struct softmax_state segment(const struct kern_attn *a, const float *q, s
     return (struct softmax_state){m, kern_lanes_sum_inline(lane)};
 }
 
+/* Fold a segment into what there is of those before it. */
 static void merge(struct softmax_state *s, float *out, struct softmax_state seg, const float *o,
                   size_t head_dim)
 {
@@ -56,22 +57,42 @@ static void merge(struct softmax_state *s, float *out, struct softmax_state seg,
         out[d] = fmaf(out[d], a, o[d] * b);
 }
 
-static void attend(const struct kern_attn *a, const float *q, float *out, size_t n_visible)
+static void divide(float *out, float sum, size_t head_dim)
+{
+    for (size_t d = 0; d < head_dim; d++)
+        out[d] = out[d] / sum;
+}
+
+static void keep_part(const struct kern_attn *a, size_t query, size_t seg, struct softmax_state s,
+                      const float *o)
+{
+    float *part = a->part + query * a->part_stride + seg * KERN_ATTN_PART(a->head_dim);
+
+    part[0] = s.max;
+    part[1] = s.sum;
+    memcpy(part + 2, o, a->head_dim * sizeof *o);
+}
+
+static void attend(const struct kern_attn *a, const float *q, float *out, size_t query,
+                   size_t n_visible)
 {
     float *e = a->scratch;
     float *o = e + KERN_SEGMENT;
     struct softmax_state s = {0};
 
-    for (size_t t0 = 0; t0 < n_visible; t0 += KERN_SEGMENT) {
+    for (size_t seg = a->seg0; seg < a->seg1 && seg * KERN_SEGMENT < n_visible; seg++) {
+        const size_t t0 = seg * KERN_SEGMENT;
         const size_t t1 = t0 + KERN_SEGMENT < n_visible ? t0 + KERN_SEGMENT : n_visible;
 
-        if (t0 == 0)
+        if (a->part)
+            keep_part(a, query, seg, segment(a, q, t0, t1, e, o), o);
+        else if (seg == 0)
             s = segment(a, q, t0, t1, e, out);
         else
             merge(&s, out, segment(a, q, t0, t1, e, o), o, a->head_dim);
     }
-    for (size_t d = 0; d < a->head_dim; d++)
-        out[d] = out[d] / s.sum;
+    if (!a->part)
+        divide(out, s.sum, a->head_dim);
 }
 
 void kern_attn_scalar(const struct kern_attn *a)
@@ -79,5 +100,18 @@ void kern_attn_scalar(const struct kern_attn *a)
     for (size_t i = 0; i < a->n_row; i++)
         for (size_t h = 0; h < a->n_head; h++)
             attend(a, a->q + i * a->q_stride + h * a->head_dim,
-                   a->out + i * a->out_stride + h * a->head_dim, (size_t)a->pos0 + i + 1);
+                   a->part ? NULL : a->out + i * a->out_stride + h * a->head_dim,
+                   i * a->n_head + h, (size_t)a->pos0 + i + 1);
+}
+
+void kern_attn_merge_scalar(float *out, const float *part, size_t n_seg, size_t head_dim)
+{
+    struct softmax_state s = {part[0], part[1]};
+
+    memcpy(out, part + 2, head_dim * sizeof *out);
+    for (size_t i = 1; i < n_seg; i++) {
+        part += KERN_ATTN_PART(head_dim);
+        merge(&s, out, (struct softmax_state){part[0], part[1]}, part + 2, head_dim);
+    }
+    divide(out, s.sum, head_dim);
 }

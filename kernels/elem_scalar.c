@@ -24,14 +24,14 @@ static float quantise_group(int8_t code[32], int32_t sum[2], const float x[32])
     return tiny ? 0 : a / 127;
 }
 
-void kern_quantise_scalar(void *qrow, const float *x, size_t k)
+void kern_quantise_scalar(void *qrow, size_t k, const float *x, size_t from, size_t n)
 {
     int8_t *code = qrow;
     float *scale = (float *)(void *)(code + k);
     int32_t *sum = (int32_t *)(void *)(scale + k / KERN_GROUP);
 
-    for (size_t g = 0; g < k / KERN_GROUP; g++)
-        scale[g] = quantise_group(code + 32 * g, sum + 2 * g, x + 32 * g);
+    for (size_t g = from / KERN_GROUP; g < (from + n) / KERN_GROUP; g++, x += 32)
+        scale[g] = quantise_group(code + 32 * g, sum + 2 * g, x);
 }
 
 void kern_rmsnorm_scalar(float *out, const float *x, const float *w, size_t n, float eps)

@@ -79,12 +79,13 @@ size_t kern_qrow_bytes(size_t k)
     return (raw + 63) & ~(size_t)63;
 }
 
-size_t kern_attn_scratch(uint32_t n_head, uint32_t head_dim)
+size_t kern_attn_scratch(uint32_t n_row, uint32_t n_head, uint32_t head_dim)
 {
-    /* Scores of a segment, the queries and the segment's output, for a tile: independent of how
-     * many heads share the keys, since a tile takes as many (row, head) pairs as it holds. */
-    (void)n_head;
-    return KERN_ATTN_TILE * sizeof(float) * (KERN_SEGMENT + 2 * (size_t)((head_dim + 15) & ~15u));
+    /* Scores of a segment and its output, for a tile; of every query its state and its numbers. */
+    const size_t tile = KERN_SEGMENT + ((head_dim + 15) & ~(size_t)15);
+
+    return sizeof(float) *
+           (KERN_ATTN_TILE * tile + (size_t)n_row * n_head * (2 + (size_t)head_dim));
 }
 
 float kern_exp(float x)

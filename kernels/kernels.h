@@ -92,9 +92,18 @@ struct kern_attn {
     uint32_t n_head; /* query heads sharing this KV head */
     uint32_t head_dim;
     float scale;
-    float *scratch; /* kern_attn_scratch() bytes, 64-byte aligned */
+    uint32_t seg0, seg1; /* the softmax segments to visit: seg0 .. seg1 - 1, those that exist */
+    /* NULL: all segments are visited (seg0 is 0) and `out` gets the result. Else `out` is not
+     * touched, and each query leaves the state of each segment that it sees, so that several
+     * calls may share the segments: query i * n_head + h at part + (i * n_head + h) * part_stride,
+     * segment s of it at s * KERN_ATTN_PART(head_dim): maximum, sum, then the head_dim weighted
+     * values. attn_merge makes the result of them. */
+    float *part;
+    size_t part_stride; /* floats */
+    float *scratch;     /* kern_attn_scratch() bytes, 64-byte aligned */
 };
-size_t kern_attn_scratch(uint32_t n_head, uint32_t head_dim);
+#define KERN_ATTN_PART(head_dim) ((size_t)(head_dim) + 2) /* floats */
+size_t kern_attn_scratch(uint32_t n_row, uint32_t n_head, uint32_t head_dim);
 
 struct kern_table {
     /* out[i * out_stride + 16 p + lane] = x[i] . w[16 p + lane], for i < m, p < n_panels.
@@ -111,9 +120,10 @@ struct kern_table {
     void (*gemm[KERN_N_WEIGHT])(float *out, size_t out_stride, const void *x, size_t x_stride,
                                 size_t m, const void *panels, size_t n_panels, size_t k);
 
-    /* Quantise one row: per group of 32: a = max |x|; scale = a / 127; code = rne(x * (127 / a)),
+    /* Quantise columns from .. from + n - 1 of a row of k, whose numbers are x[0..n); from and n
+     * are multiples of 32. Per group: a = max |x|; scale = a / 127; code = rne(x * (127 / a)),
      * all zero when a < 2^-100 (127 / a might overflow). Inputs are finite. */
-    void (*quantise)(void *qrow, const float *x, size_t k);
+    void (*quantise)(void *qrow, size_t k, const float *x, size_t from, size_t n);
 
     /* out[i] = (x[i] * r) * w[i], r = 1 / sqrt(ss / n + eps); ss: 16 virtual lanes, lane j =
      * fma chain of squares over i = j, j+16, ...; then the tree of kern_lanes_sum. out may be x. */
@@ -132,6 +142,10 @@ struct kern_table {
      * copied: M' = max(M, m); a = exp(M - M'), b = exp(m - M'); L' = fma(L, a, l * b);
      * O' = fma(O, a, o * b). Result O / L. Only visible tokens are ever added. */
     void (*attn)(const struct kern_attn *a);
+
+    /* The result of one query from the states of its segments 0 .. n_seg - 1 (see kern_attn.part);
+     * n_seg = (position / 256) + 1. Equals what attn writes without `part`. */
+    void (*attn_merge)(float *out, const float *part, size_t n_seg, size_t head_dim);
 
     /* Store one token's keys and values (f16, rne) into slot `slot` of a block's layer:
      * keys [n_kv][head_dim][16], values [n_kv][16][head_dim]; k, v: [n_kv][head_dim]. */

@@ -9,6 +9,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/model/model.h"
+#include "core/run/attn_cut.h"
 #include "core/run/sampler.h"
 #include "core/run/team.h"
 #include "kvcache/kv_store.h"
@@ -19,11 +20,6 @@
 #include <string.h>
 
 #define LOGIT_ROWS 32 /* outputs whose logits are in memory at a time */
-#define ATTN_ROWS 16  /* query rows of an attention item: their scores stay in the L2 cache */
-
-struct attn_item {
-    uint32_t span, from, n; /* rows from..from+n-1 of the span */
-};
 
 struct runner {
     const struct model *model;
@@ -34,14 +30,14 @@ struct runner {
     size_t n_eog;
     /* strides in floats, whole panels */
     size_t embd_stride, qkv_stride, k_at, v_at, att_stride, ff_stride, vocab_stride;
-    size_t qrow_stride; /* bytes of a quantised row of the widest input */
+    size_t qrow_stride, ff_row_stride; /* bytes of a quantised row */
     /* activations, [max_rows][stride] */
     float *x, *norm, *qkv, *att, *gate, *up, *delta;
-    uint8_t *qrows;
+    uint8_t *qrows;   /* [rows] of norm, or of att */
+    uint8_t *ff_rows; /* [rows] of gate */
     float *logits; /* [LOGIT_ROWS][vocab_stride] */
     float *lrows;  /* [LOGIT_ROWS][embd_stride] normed rows of outputs */
-    struct attn_item *attn_items;
-    uint32_t n_attn_items;
+    struct attn_cut cut;
     uint8_t *attn_scratch; /* [threads][attn_scratch_bytes] */
     size_t attn_scratch_bytes;
     struct sampler_scratch *samplers; /* [threads] */
@@ -76,15 +72,31 @@ static void set_strides(struct runner *r)
     r->att_stride = q;
     r->ff_stride = panels(s->n_ff);
     r->vocab_stride = panels(s->n_vocab);
-    r->qrow_stride = kern_qrow_bytes(panels(max_size(max_size(s->n_embd, s->n_ff), q)) + 16);
+    r->qrow_stride = kern_qrow_bytes(panels(max_size(s->n_embd, q)) + 16);
+    r->ff_row_stride = kern_qrow_bytes(r->ff_stride + 16);
     r->attn_scratch_bytes =
-        (kern_attn_scratch(s->n_head / s->n_kv_head, s->head_dim) + 63) / 64 * 64;
+        (kern_attn_scratch(ATTN_ROWS, s->n_head / s->n_kv_head, s->head_dim) + 63) / 64 * 64;
 }
 
 static float *take_rows(struct runner *r, size_t rows, size_t stride)
 {
     r->scratch_bytes += rows * stride * sizeof(float);
     return mem_aligned(rows * stride, sizeof(float));
+}
+
+static int create_cut(struct runner *r, const struct runner_options *o)
+{
+    const struct model_shape *s = &r->model->shape;
+    const struct attn_cut_options options = {
+        .max_rows = o->max_rows,
+        .threads = o->threads,
+        .n_ctx = s->n_ctx,
+        .n_head = s->n_head,
+        .n_kv_head = s->n_kv_head,
+        .head_dim = s->head_dim,
+    };
+
+    return attn_cut_create(&r->cut, &options);
 }
 
 static int create_buffers(struct runner *r, const struct runner_options *o)
@@ -101,15 +113,15 @@ static int create_buffers(struct runner *r, const struct runner_options *o)
     r->logits = take_rows(r, LOGIT_ROWS, r->vocab_stride);
     r->lrows = take_rows(r, LOGIT_ROWS, r->embd_stride);
     r->qrows = mem_aligned(max_size(n, LOGIT_ROWS), r->qrow_stride);
-    r->attn_items = mem_calloc(n, sizeof(*r->attn_items));
+    r->ff_rows = mem_aligned(n, r->ff_row_stride);
     r->attn_scratch = mem_aligned(o->threads, r->attn_scratch_bytes);
     r->samplers = mem_calloc(o->threads, sizeof(*r->samplers));
     r->eog = mem_dup(o->eog, o->n_eog * sizeof(*r->eog));
-    r->scratch_bytes += n * r->qrow_stride + o->threads * r->attn_scratch_bytes;
+    r->scratch_bytes += n * (r->qrow_stride + r->ff_row_stride) + o->threads * r->attn_scratch_bytes;
     if (r->x == NULL || r->norm == NULL || r->delta == NULL || r->qkv == NULL || r->att == NULL ||
         r->gate == NULL || r->up == NULL || r->logits == NULL || r->lrows == NULL ||
-        r->qrows == NULL || r->attn_items == NULL || r->attn_scratch == NULL ||
-        r->samplers == NULL || r->eog == NULL)
+        r->qrows == NULL || r->ff_rows == NULL || r->attn_scratch == NULL || r->samplers == NULL || r->eog == NULL ||
+        create_cut(r, o) < 0)
         return ERR_NOMEM;
     for (uint32_t i = 0; i < o->threads; i++)
         if (sampler_scratch_create(&r->samplers[i], r->model->shape.n_vocab) < 0)
@@ -189,7 +201,8 @@ void runner_destroy(struct runner **runner)
     mem_free(r->logits);
     mem_free(r->lrows);
     mem_free(r->qrows);
-    mem_free(r->attn_items);
+    mem_free(r->ff_rows);
+    attn_cut_release(&r->cut);
     mem_free(r->attn_scratch);
     mem_free(r->eog);
     mem_free(r);
@@ -209,6 +222,14 @@ struct product {
     size_t out_stride;
 };
 
+/* The rows that products take: as floats or quantised, as their weights want. */
+struct input {
+    const float *x;
+    size_t stride; /* floats */
+    const uint8_t *q;
+    size_t q_stride; /* bytes */
+};
+
 /* Panels one thread takes at a time: a few shares each, so that a thread that was interrupted
  * does not hold up the others for long. */
 static uint32_t grain_for(const struct runner *r, uint32_t n_items)
@@ -221,21 +242,21 @@ static uint32_t grain_for(const struct runner *r, uint32_t n_items)
     return grain > 0 ? grain : 1;
 }
 
-static void run_product(struct runner *r, const struct product *p, const float *x, size_t x_stride,
+static void run_product(struct runner *r, const struct product *p, const struct input *in,
                         uint32_t n_rows, uint32_t from, uint32_t to)
 {
     const struct matrix *w = p->w;
     const bool quantised = kern_weight_is_quantised(w->type);
-    const void *in = quantised ? (const void *)r->qrows : (const void *)x;
-    const size_t stride = quantised ? r->qrow_stride : x_stride * sizeof(float);
+    const void *rows = quantised ? (const void *)in->q : (const void *)in->x;
+    const size_t stride = quantised ? in->q_stride : in->stride * sizeof(float);
 
-    r->kern.gemm[w->type](p->out + (size_t)from * KERN_LANES, p->out_stride, in, stride, n_rows,
+    r->kern.gemm[w->type](p->out + (size_t)from * KERN_LANES, p->out_stride, rows, stride, n_rows,
                           w->data + (size_t)from * w->panel_bytes, to - from, w->n_in);
 }
 
-/* Several products of the same input as one region. The input's quantised rows are in r->qrows. */
+/* Several products of the same input as one region. */
 static void products(struct runner *r, struct team_worker *w, const struct product *p, uint32_t n,
-                     const float *x, size_t x_stride, uint32_t n_rows)
+                     const struct input *in, uint32_t n_rows)
 {
     uint32_t total = 0, from, to;
 
@@ -249,7 +270,7 @@ static void products(struct runner *r, struct team_worker *w, const struct produ
             const uint32_t a = from > first ? from : first, b = to < end ? to : end;
 
             if (a < b)
-                run_product(r, &p[i], x, x_stride, n_rows, a - first, b - first);
+                run_product(r, &p[i], in, n_rows, a - first, b - first);
         }
     }
     team_barrier(w);
@@ -272,7 +293,7 @@ static bool any_quantised(const struct matrix *a, const struct matrix *b, const 
 
 static void quantise_row(struct runner *r, uint32_t row, const float *x, size_t n)
 {
-    r->kern.quantise(r->qrows + row * r->qrow_stride, x, n);
+    r->kern.quantise(r->qrows + row * r->qrow_stride, n, x, 0, n);
 }
 
 /* ---- the steps of a layer ---- */
@@ -320,8 +341,9 @@ static void project_qkv(struct runner *r, struct team_worker *w, const struct mo
         {&l->k, r->qkv + r->k_at, r->qkv_stride},
         {&l->v, r->qkv + r->v_at, r->qkv_stride},
     };
+    const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
 
-    products(r, w, p, 3, r->norm, r->embd_stride, r->batch->n_rows);
+    products(r, w, p, 3, &in, r->batch->n_rows);
 }
 
 static void norm_heads(struct runner *r, float *x, uint32_t n_head, const float *weight)
@@ -371,6 +393,25 @@ static void finish_rows(struct runner *r, struct team_worker *w, const struct mo
     team_barrier(w);
 }
 
+/* The attention output of some heads of a row is done: the next product wants it quantised. */
+static void quantise_heads(struct runner *r, uint32_t row, uint32_t head, uint32_t n)
+{
+    const struct model_shape *s = &r->model->shape;
+    const size_t from = (size_t)head * s->head_dim;
+
+    r->kern.quantise(r->qrows + row * r->qrow_stride, (size_t)s->n_head * s->head_dim,
+                     r->att + row * r->att_stride + from, from, (size_t)n * s->head_dim);
+}
+
+/* Do the heads of a KV head fill whole groups, so that who computed them may quantise them? */
+static bool quantises_heads(const struct runner *r, const struct model_layer *l)
+{
+    const struct model_shape *s = &r->model->shape;
+
+    return kern_weight_is_quantised(l->attn_out.type) &&
+           s->n_head / s->n_kv_head * s->head_dim % KERN_GROUP == 0;
+}
+
 static void attend_item(struct runner *r, struct team_worker *w, uint32_t layer,
                         const struct attn_item *item, uint32_t kv_head)
 {
@@ -393,21 +434,49 @@ static void attend_item(struct runner *r, struct team_worker *w, uint32_t layer,
         .n_head = group,
         .head_dim = s->head_dim,
         .scale = 1.0f / sqrtf((float)s->head_dim),
+        .seg0 = item->seg0,
+        .seg1 = item->seg1,
+        .part = item->part != NULL ? item->part + kv_head * item->n * group * item->part_stride
+                                   : NULL,
+        .part_stride = item->part_stride,
         .scratch = (float *)(void *)(r->attn_scratch + w->index * r->attn_scratch_bytes),
     };
 
     r->kern.attn(&a);
+    if (item->part == NULL && quantises_heads(r, &r->model->layers[layer]))
+        for (uint32_t i = 0; i < item->n; i++)
+            quantise_heads(r, row + i, kv_head * group, group);
 }
 
-/* Items are (tile of rows) x (KV head); the longest contexts come last in a prompt, so single
- * items are handed out. */
+/* The heads of a KV head of a row whose segments were shared out. */
+static void merge_split(struct runner *r, uint32_t layer, const struct attn_split *split,
+                        uint32_t kv_head)
+{
+    const struct model_shape *s = &r->model->shape;
+    const uint32_t group = s->n_head / s->n_kv_head;
+    const float *part = split->part + kv_head * split->kv_head_stride;
+    float *out = r->att + split->row * r->att_stride + (size_t)kv_head * group * s->head_dim;
+
+    for (uint32_t h = 0; h < group; h++)
+        r->kern.attn_merge(out + h * s->head_dim, part + h * split->part_stride, split->n_seg,
+                           s->head_dim);
+    if (quantises_heads(r, &r->model->layers[layer]))
+        quantise_heads(r, split->row, kv_head * group, group);
+}
+
+/* The longest contexts come last in a prompt, so single items are handed out. */
 static void attend(struct runner *r, struct team_worker *w, uint32_t layer)
 {
     const uint32_t n_kv = r->model->shape.n_kv_head;
     uint32_t from, to;
 
-    while (team_take(w, r->n_attn_items * n_kv, 1, &from, &to))
-        attend_item(r, w, layer, &r->attn_items[from / n_kv], from % n_kv);
+    while (team_take(w, r->cut.n_items * n_kv, 1, &from, &to))
+        attend_item(r, w, layer, &r->cut.items[from / n_kv], from % n_kv);
+    team_barrier(w);
+    if (r->cut.n_splits == 0)
+        return;
+    while (team_take(w, r->cut.n_splits * n_kv, 1, &from, &to))
+        merge_split(r, layer, &r->cut.splits[from / n_kv], from % n_kv);
     team_barrier(w);
 }
 
@@ -425,40 +494,56 @@ static void quantise_rows(struct runner *r, struct team_worker *w, const float *
 static void project_out(struct runner *r, struct team_worker *w, const struct model_layer *l)
 {
     const struct product p = {&l->attn_out, r->delta, r->embd_stride};
+    const struct input in = {r->att, r->att_stride, r->qrows, r->qrow_stride};
 
-    if (kern_weight_is_quantised(l->attn_out.type))
+    if (kern_weight_is_quantised(l->attn_out.type) && !quantises_heads(r, l))
         quantise_rows(r, w, r->att, r->att_stride, l->attn_out.n_in);
-    products(r, w, &p, 1, r->att, r->att_stride, r->batch->n_rows);
+    products(r, w, &p, 1, &in, r->batch->n_rows);
 }
 
-static void activate(struct runner *r, struct team_worker *w, const struct model_layer *l)
+/* Columns from .. to - 1 of the gate and of what it lets pass, all rows; quantised for `down`. */
+static void activate(struct runner *r, const struct model_layer *l, size_t from, size_t to)
 {
     const size_t n_ff = r->model->shape.n_ff;
     const bool quantised = kern_weight_is_quantised(l->down.type);
+
+    to = to < n_ff ? to : n_ff;
+    for (uint32_t i = 0; i < r->batch->n_rows; i++) {
+        float *gate = r->gate + i * r->ff_stride + from;
+
+        r->kern.silu_mul(gate, gate, r->up + i * r->ff_stride + from, to - from);
+        if (quantised)
+            r->kern.quantise(r->ff_rows + i * r->ff_row_stride, n_ff, gate, from, to - from);
+    }
+}
+
+/* Whoever computed columns of both the gate and what it lets pass joins them, while they are in
+ * the cache. Items are two panels, a group of what `down` takes quantised. */
+static void gate_up(struct runner *r, struct team_worker *w, const struct model_layer *l)
+{
+    const struct product gate = {&l->gate, r->gate, r->ff_stride};
+    const struct product up = {&l->up, r->up, r->ff_stride};
+    const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
+    const uint32_t n_panels = l->gate.n_panels, n_items = (n_panels + 1) / 2;
     uint32_t from, to;
 
-    while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
-        for (uint32_t i = from; i < to; i++) {
-            float *gate = r->gate + i * r->ff_stride;
+    while (team_take(w, n_items, grain_for(r, n_items), &from, &to)) {
+        const uint32_t end = 2 * to < n_panels ? 2 * to : n_panels;
 
-            r->kern.silu_mul(gate, gate, r->up + i * r->ff_stride, n_ff);
-            if (quantised)
-                quantise_row(r, i, gate, n_ff);
-        }
+        run_product(r, &gate, &in, r->batch->n_rows, 2 * from, end);
+        run_product(r, &up, &in, r->batch->n_rows, 2 * from, end);
+        activate(r, l, (size_t)2 * from * KERN_LANES, (size_t)end * KERN_LANES);
+    }
     team_barrier(w);
 }
 
 static void feed_forward(struct runner *r, struct team_worker *w, const struct model_layer *l)
 {
-    const struct product in[2] = {
-        {&l->gate, r->gate, r->ff_stride},
-        {&l->up, r->up, r->ff_stride},
-    };
-    const struct product out = {&l->down, r->delta, r->embd_stride};
+    const struct product down = {&l->down, r->delta, r->embd_stride};
+    const struct input in = {r->gate, r->ff_stride, r->ff_rows, r->ff_row_stride};
 
-    products(r, w, in, 2, r->norm, r->embd_stride, r->batch->n_rows);
-    activate(r, w, l);
-    products(r, w, &out, 1, r->gate, r->ff_stride, r->batch->n_rows);
+    gate_up(r, w, l);
+    products(r, w, &down, 1, &in, r->batch->n_rows);
 }
 
 /* After the last layer nobody norms all rows: only what is left in delta is added. */
@@ -506,6 +591,7 @@ static void pick_outputs(struct runner *r, struct team_worker *w)
 static void outputs(struct runner *r, struct team_worker *w)
 {
     const struct product p = {&r->model->output, r->logits, r->vocab_stride};
+    const struct input in = {r->lrows, r->embd_stride, r->qrows, r->qrow_stride};
 
     for (uint32_t at = 0; at < r->batch->n_outputs; at += LOGIT_ROWS) {
         const uint32_t left = r->batch->n_outputs - at;
@@ -516,7 +602,7 @@ static void outputs(struct runner *r, struct team_worker *w)
         }
         team_barrier(w);
         norm_outputs(r, w);
-        products(r, w, &p, 1, r->lrows, r->embd_stride, r->n_out);
+        products(r, w, &p, 1, &in, r->n_out);
         pick_outputs(r, w);
     }
 }
@@ -544,25 +630,11 @@ static void forward(void *ud, struct team_worker *w)
     outputs(r, w);
 }
 
-static void cut_attention(struct runner *r)
-{
-    const struct batch *b = r->batch;
-
-    r->n_attn_items = 0;
-    for (uint32_t i = 0; i < b->n_spans; i++)
-        for (uint32_t from = 0; from < b->spans[i].n_row; from += ATTN_ROWS) {
-            const uint32_t left = b->spans[i].n_row - from;
-
-            r->attn_items[r->n_attn_items++] = (struct attn_item){
-                .span = i, .from = from, .n = left < ATTN_ROWS ? left : ATTN_ROWS};
-        }
-}
-
 void runner_step(struct runner *r, struct batch *b)
 {
     if (b->n_rows == 0)
         return;
     r->batch = b;
-    cut_attention(r);
+    attn_cut_make(&r->cut, b);
     team_run(r->team, forward, r);
 }

@@ -345,7 +345,7 @@ static void bench_shape(const struct bench *b, enum kern_weight w, size_t n, siz
         for (size_t j = 0; j < k; j++)
             x[j] = (float)next_random() * 0x1p-23f - 1;
         if (quantised)
-            b->t.quantise(p.x + i * p.x_stride, x, k);
+            b->t.quantise(p.x + i * p.x_stride, k, x, 0, k);
         else
             memcpy(p.x + i * p.x_stride, x, p.x_stride);
     }
@@ -447,7 +447,7 @@ static void bench_elem(const struct bench *b, const char *name, work_fn work, si
     }
 
 /* Bytes read and written per number. */
-ELEM(quantise, e->b->t.quantise(e->out, e->x, e->n), 4864, 5.4)
+ELEM(quantise, e->b->t.quantise(e->out, e->n, e->x, 0, e->n), 4864, 5.4)
 ELEM(rmsnorm, e->b->t.rmsnorm(e->z, e->x, e->y, e->n, 1e-6f), 896, 12)
 ELEM(rope, e->b->t.rope(e->x, e->n / 64, 64, 64, e->y, e->y + 32, true), 1024, 8)
 ELEM(kv_write, e->b->t.kv_write(e->keys, e->values, 5, e->x, e->y, e->n / 64, 64), 128, 12)
@@ -465,8 +465,10 @@ struct attention {
     const struct bench *b;
     size_t pos0;
     size_t n_row;
-    uint16_t *kv; /* [n_block][2][DIM * KERN_BLOCK] */
-    uint32_t *table;
+    size_t n_seq; /* sequences, taken in turn */
+    size_t n_block;
+    uint16_t *kv;    /* [n_seq][n_block][2][DIM * KERN_BLOCK] */
+    uint32_t *table; /* [n_seq][n_block] */
     float *q[MAX_THREADS];
     float *out[MAX_THREADS];
     float *scratch[MAX_THREADS];
@@ -482,36 +484,43 @@ static void call_attention(void *arg, unsigned i, unsigned n, size_t rep)
                                 .keys = t->kv,
                                 .values = t->kv + DIM * KERN_BLOCK,
                                 .block_stride = 2 * DIM * KERN_BLOCK,
-                                .table = t->table,
+                                .table = t->table + (rep * n + i) % t->n_seq * t->n_block,
                                 .pos0 = (uint32_t)t->pos0,
                                 .n_row = (uint32_t)t->n_row,
                                 .n_head = HEADS,
                                 .head_dim = DIM,
                                 .scale = 0.125f,
+                                .seg1 = UINT32_MAX,
                                 .scratch = t->scratch[i]};
 
-    (void)n;
-    (void)rep;
     t->b->t.attn(&a);
 }
 
-static void bench_length(const struct bench *b, size_t pos0, size_t n_row)
+static void make_sequences(struct attention *t, size_t n_seq)
+{
+    const size_t n = n_seq * t->n_block;
+
+    t->n_seq = n_seq;
+    t->kv = want(mem_map(n * 2 * DIM * KERN_BLOCK * sizeof *t->kv));
+    t->table = want(mem_aligned(n, sizeof *t->table));
+    for (size_t i = 0; i < n * 2 * DIM * KERN_BLOCK; i++)
+        t->kv[i] = (uint16_t)(0x3000 + next_random() % 0x800);
+    for (size_t i = 0; i < n; i++) /* neighbours in a sequence are not neighbours in memory */
+        t->table[i] = (uint32_t)(i % t->n_block * n_seq + i / t->n_block);
+}
+
+static void bench_length(const struct bench *b, size_t pos0, size_t n_row, size_t n_seq)
 {
     const size_t n_tok = pos0 + n_row;
-    const size_t n_block = (n_tok + KERN_BLOCK - 1) / KERN_BLOCK;
     const size_t width = HEADS * DIM;
     struct attention t = {.b = b, .pos0 = pos0, .n_row = n_row};
 
-    t.kv = want(mem_aligned(n_block * 2 * DIM * KERN_BLOCK, sizeof *t.kv));
-    t.table = want(mem_aligned(n_block, sizeof *t.table));
-    for (size_t i = 0; i < n_block * 2 * DIM * KERN_BLOCK; i++)
-        t.kv[i] = (uint16_t)(0x3000 + next_random() % 0x800);
-    for (size_t i = 0; i < n_block; i++)
-        t.table[i] = (uint32_t)(n_block - 1 - i);
+    t.n_block = (n_tok + KERN_BLOCK - 1) / KERN_BLOCK;
+    make_sequences(&t, n_seq);
     for (unsigned i = 0; i < b->n_thread; i++) {
         t.q[i] = want(mem_aligned(n_row * width, sizeof(float)));
         t.out[i] = want(mem_aligned(n_row * width, sizeof(float)));
-        t.scratch[i] = want(mem_aligned(kern_attn_scratch(HEADS, DIM), 1));
+        t.scratch[i] = want(mem_aligned(kern_attn_scratch((uint32_t)n_row, HEADS, DIM), 1));
         for (size_t j = 0; j < n_row * width; j++)
             t.q[i][j] = (float)next_random() * 0x1p-23f - 1;
     }
@@ -519,27 +528,59 @@ static void bench_length(const struct bench *b, size_t pos0, size_t n_row)
     const double seen = (double)n_row * (double)pos0 + (double)n_row * (double)(n_row + 1) / 2;
     const double flops = 4 * seen * HEADS * DIM * b->n_thread;
     const double bytes = (double)n_tok * 4 * DIM * b->n_thread;
-    printf("%8zu %6zu %10.1f %10.1f %3.0f%% %8.1f\n", pos0, n_row, s * 1e6, flops / s * 1e-9,
-           100 * flops / s * 1e-9 / b->peak_fma, bytes / s * 1e-9);
+    printf("%8zu %6zu %6s %10.1f %10.1f %3.0f%% %8.1f %3.0f%%\n", pos0, n_row,
+           n_seq > 1 ? "memory" : "cache", s * 1e6, flops / s * 1e-9,
+           100 * flops / s * 1e-9 / b->peak_fma, bytes / s * 1e-9,
+           100 * bytes / s * 1e-9 / b->read_rate);
     for (unsigned i = 0; i < b->n_thread; i++) {
         mem_free(t.q[i]);
         mem_free(t.out[i]);
         mem_free(t.scratch[i]);
     }
-    mem_free(t.kv);
+    mem_unmap(t.kv, n_seq * t.n_block * 2 * DIM * KERN_BLOCK * sizeof *t.kv);
     mem_free(t.table);
 }
 
 static void bench_attn(const struct bench *b)
 {
-    printf("\nattention, %d heads of %d, all threads\n%8s %6s %10s %10s %4s %8s\n", HEADS, DIM,
-           "pos0", "rows", "us", "Gflop/s", "peak", "KV GB/s");
-    bench_length(b, 127, 1);
-    bench_length(b, 1023, 1);
-    bench_length(b, 4095, 1);
-    bench_length(b, 1023, 8);
-    bench_length(b, 0, 512);
-    bench_length(b, 3584, 512);
+    printf("\nattention, %d heads of %d, all threads\n%8s %6s %6s %10s %10s %4s %8s %4s\n", HEADS,
+           DIM, "pos0", "rows", "KV in", "us", "Gflop/s", "peak", "KV GB/s", "read");
+    bench_length(b, 127, 1, 1);
+    bench_length(b, 1023, 1, 1);
+    bench_length(b, 4095, 1, 1);
+    bench_length(b, 127, 1, 4096);
+    bench_length(b, 511, 1, 1024);
+    bench_length(b, 4095, 1, 128);
+    bench_length(b, 1023, 8, 1);
+    bench_length(b, 3584, 24, 1);
+    bench_length(b, 3584, 24, 128);
+    bench_length(b, 0, 512, 1);
+    bench_length(b, 3584, 512, 1);
+}
+
+#define PARTS 16
+
+static void call_merge(void *arg, unsigned i, unsigned n, size_t rep)
+{
+    struct elem *e = arg;
+
+    (void)i;
+    (void)n;
+    (void)rep;
+    e->b->t.attn_merge(e->z, e->x, PARTS, DIM);
+}
+
+static void bench_attn_merge(const struct bench *b)
+{
+    struct elem e = {.b = b, .n = PARTS * KERN_ATTN_PART(DIM)};
+
+    e.x = want(mem_aligned(e.n, sizeof(float)));
+    e.z = want(mem_aligned(DIM, sizeof(float)));
+    for (size_t i = 0; i < e.n; i++)
+        e.x[i] = 1 + (float)i * 0x1p-10f;
+    printf("attn_merge, %d segments: %.0f ns\n", PARTS, 1e9 * measure(b, call_merge, &e, 1));
+    mem_free(e.x);
+    mem_free(e.z);
 }
 
 /* ---- the registry */

@@ -79,14 +79,14 @@ static void make_arena(struct check *c, struct arena *r, size_t n_head, size_t h
     r->q_stride = n_head * head_dim + check_below(c, 4);
     r->q = check_alloc(((n_tok - 1) * r->q_stride + n_head * head_dim) * sizeof *r->q, 4);
     check_fill(c, r->q, (n_tok - 1) * r->q_stride + n_head * head_dim, q_scale);
-    r->scratch = check_alloc(kern_attn_scratch((uint32_t)n_head, (uint32_t)head_dim), 64);
+    r->scratch = check_alloc(
+        kern_attn_scratch((uint32_t)n_tok, (uint32_t)n_head, (uint32_t)head_dim), 64);
 }
 
-/* Rows at positions [pos0, pos0 + n_row); out has width floats a row. */
-static void run(const struct kern_table *t, const struct arena *r, size_t pos0, size_t n_row,
-                float *out, size_t out_stride)
+static struct kern_attn call(const struct arena *r, size_t pos0, size_t n_row, float *out,
+                             size_t out_stride)
 {
-    const struct kern_attn a = {.q = r->q + pos0 * r->q_stride,
+    return (struct kern_attn){.q = r->q + pos0 * r->q_stride,
                                 .out = out,
                                 .q_stride = r->q_stride,
                                 .out_stride = out_stride,
@@ -99,9 +99,47 @@ static void run(const struct kern_table *t, const struct arena *r, size_t pos0, 
                                 .n_head = (uint32_t)r->n_head,
                                 .head_dim = (uint32_t)r->head_dim,
                                 .scale = 1 / sqrtf((float)r->head_dim),
+                                .seg1 = UINT32_MAX,
                                 .scratch = r->scratch};
+}
+
+/* Rows at positions [pos0, pos0 + n_row); out has width floats a row. */
+static void run(const struct kern_table *t, const struct arena *r, size_t pos0, size_t n_row,
+                float *out, size_t out_stride)
+{
+    const struct kern_attn a = call(r, pos0, n_row, out, out_stride);
 
     t->attn(&a);
+}
+
+/* The same in two calls that share the segments between them. */
+static void run_parts(struct check *c, const struct arena *r, size_t pos0, size_t n_row, float *out,
+                      size_t out_stride)
+{
+    const size_t n_seg = (pos0 + n_row + KERN_SEGMENT - 1) / KERN_SEGMENT;
+    const size_t stride = n_seg * KERN_ATTN_PART(r->head_dim) + check_below(c, 3);
+    const size_t n = n_row * r->n_head * stride;
+    float *part = check_out(n * sizeof *part, 4);
+    struct kern_attn a = call(r, pos0, n_row, NULL, 0);
+
+    a.part = part;
+    a.part_stride = stride;
+    a.seg0 = check_below(c, (uint32_t)n_seg + 1);
+    c->test->attn(&a);
+    a.seg1 = a.seg0;
+    a.seg0 = 0;
+    c->test->attn(&a);
+    check_that(c, check_guard(part), "wrote before part");
+    for (size_t i = 0; i < n_row * r->n_head; i++) {
+        const size_t seen = (pos0 + i / r->n_head) / KERN_SEGMENT + 1;
+        const size_t used = seen * KERN_ATTN_PART(r->head_dim);
+
+        check_that(c, check_untouched(part + i * stride + used, (stride - used) * 4),
+                   "heads=%zu dim=%zu pos0=%zu: wrote past the segments of query %zu", r->n_head,
+                   r->head_dim, pos0, i);
+        c->test->attn_merge(out + i / r->n_head * out_stride + i % r->n_head * r->head_dim,
+                            part + i * stride, seen, r->head_dim);
+    }
 }
 
 /* Plain softmax attention of one row and head, in double, from keys and values [t][head_dim]. */
@@ -160,7 +198,9 @@ static void check_formula(struct check *c, const struct arena *r, size_t pos0, s
     free(o);
 }
 
-/* Rows [pos0, pos0 + n_row) in one call, and again in two. */
+/* How rows are computed: in one call, in two calls of some rows each, in two of some segments. */
+enum way { WAY_WHOLE, WAY_ROWS, WAY_SEGMENTS, N_WAY };
+
 static void check_rows(struct check *c, const struct arena *r, size_t pos0, size_t n_row)
 {
     const size_t width = r->n_head * r->head_dim;
@@ -171,21 +211,24 @@ static void check_rows(struct check *c, const struct arena *r, size_t pos0, size
     float *got = check_out(n * sizeof *got, 4);
 
     run(c->ref, r, pos0, n_row, want, stride);
-    for (int chunked = 0; chunked < 2; chunked++) {
+    for (int way = 0; way < N_WAY; way++) {
         check_refill(got, n * sizeof *got);
-        if (chunked && cut)
+        if (way == WAY_ROWS && cut)
             run(c->test, r, pos0, cut, got, stride);
-        if (chunked)
+        if (way == WAY_ROWS)
             run(c->test, r, pos0 + cut, n_row - cut, got + cut * stride, stride);
-        else
+        if (way == WAY_WHOLE)
             run(c->test, r, pos0, n_row, got, stride);
+        if (way == WAY_SEGMENTS)
+            run_parts(c, r, pos0, n_row, got, stride);
         check_that(c, check_guard(got), "wrote before out");
         for (size_t i = 0; i < n_row; i++) {
             const size_t at = check_diff(got + i * stride, want + i * stride, width);
 
             check_that(c, at == width,
-                       "heads=%zu dim=%zu pos0=%zu rows=%zu cut=%zu: [%zu][%zu] %.9g, scalar %.9g",
-                       r->n_head, r->head_dim, pos0, n_row, chunked ? cut : 0, i, at,
+                       "heads=%zu dim=%zu pos0=%zu rows=%zu way=%d cut=%zu: [%zu][%zu] %.9g, "
+                       "scalar %.9g",
+                       r->n_head, r->head_dim, pos0, n_row, way, cut, i, at,
                        (double)got[i * stride + (at == width ? 0 : at)],
                        (double)want[i * stride + (at == width ? 0 : at)]);
             if (i + 1 < n_row)
@@ -256,4 +299,50 @@ void check_attn(struct check *c)
         check_blind(c, &r, 250);
         check_free_all();
     }
+}
+
+/* States of segments at random, folded in double. */
+static void check_merge_of(struct check *c, size_t n_seg, size_t dim)
+{
+    const size_t n = n_seg * KERN_ATTN_PART(dim);
+    float *part = check_alloc(n * sizeof *part, 4);
+    float *want = check_out(dim * sizeof *want, 4);
+    float *got = check_out(dim * sizeof *got, 4);
+    double top = -INFINITY;
+
+    check_fill(c, part, n, 1);
+    for (size_t s = 0; s < n_seg; s++) {
+        part[s * KERN_ATTN_PART(dim)] = check_uniform(c, -20, 20);
+        part[s * KERN_ATTN_PART(dim) + 1] = check_uniform(c, 1, 256);
+        top = fmax(top, (double)part[s * KERN_ATTN_PART(dim)]);
+    }
+    c->ref->attn_merge(want, part, n_seg, dim);
+    c->test->attn_merge(got, part, n_seg, dim);
+    check_that(c, check_guard(got) && check_diff(got, want, dim) == dim,
+               "segments=%zu dim=%zu differs from scalar", n_seg, dim);
+    for (size_t d = 0; d < dim && c->isa == KERN_ISA_SCALAR; d++) {
+        double sum = 0, o = 0, mass = 0;
+
+        for (size_t s = 0; s < n_seg; s++) {
+            const float *p = part + s * KERN_ATTN_PART(dim);
+            const double e = exp((double)p[0] - top);
+
+            sum += e * (double)p[1];
+            o += e * (double)p[2 + d];
+            mass += e * fabs((double)p[2 + d]);
+        }
+        check_that(c, fabs(got[d] - o / sum) <= 2e-6 * mass / sum + 1e-12,
+                   "segments=%zu dim=%zu: [%zu] %.9g, formula %.9g", n_seg, dim, d, (double)got[d],
+                   o / sum);
+    }
+    check_free_all();
+}
+
+void check_attn_merge(struct check *c)
+{
+    static const size_t DIMS[] = {8, 24, 64, 80, 256};
+
+    for (size_t d = 0; d < CHECK_COUNT(DIMS); d++)
+        for (size_t n_seg = 1; n_seg <= 9; n_seg++)
+            check_merge_of(c, n_seg, DIMS[d]);
 }

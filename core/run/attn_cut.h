@@ -1,0 +1,63 @@
+/* core/run/attn_cut.h - how a step's attention is cut into items that threads take.
+ *
+ * An item is a tile of query rows of one span, for each KV head, over a run of softmax segments.
+ * Usually that is all segments; but when few sequences with long contexts would leave threads
+ * idle, an item that is more than its share of the step is cut between segments. Its queries then
+ * leave one state a segment in `parts`, and somebody merges them in ascending order afterwards: a
+ * split never changes a result (kernels.h, kern_attn.part).
+ *
+ * Thread: attn_cut_make() by the engine thread; the cut is read-only during the step.
+ * Memory: taken in attn_cut_create(); `parts` is mapped, so pages cost RAM when first used.
+ */
+#ifndef CORE_RUN_ATTN_CUT_H
+#define CORE_RUN_ATTN_CUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct batch;
+
+/* Rows of an item. Times any number of heads it is whole tiles of 12 or of 6 queries, and their
+ * numbers stay in the second-level cache beside a segment's keys and values. */
+#define ATTN_ROWS 24
+
+struct attn_item {
+    uint32_t span, from, n;  /* rows from .. from + n - 1 of the span */
+    uint32_t seg0, seg1;     /* of their segments */
+    float *part;             /* [n_kv_head][n][heads of one] queries' states; NULL: not split */
+    size_t part_stride;      /* floats from one query to the next */
+};
+
+/* A row of the batch whose segments were split. */
+struct attn_split {
+    uint32_t row, n_seg;
+    const float *part;       /* the row's first query; the others of its KV head follow */
+    size_t part_stride;
+    size_t kv_head_stride;   /* floats from a KV head to the next */
+};
+
+struct attn_cut_options {
+    uint32_t max_rows, threads;
+    uint32_t n_ctx;           /* longest sequence */
+    uint32_t n_head, n_kv_head, head_dim;
+};
+
+struct attn_cut {
+    struct attn_item *items;
+    uint32_t n_items;
+    struct attn_split *splits;
+    uint32_t n_splits;
+    /* private */
+    struct attn_cut_options options;
+    float *parts;
+    size_t n_parts, parts_used; /* floats */
+};
+
+/* 0 or ERR_NOMEM with everything released. */
+int attn_cut_create(struct attn_cut *c, const struct attn_cut_options *options);
+void attn_cut_release(struct attn_cut *c);
+
+/* The items of this batch. */
+void attn_cut_make(struct attn_cut *c, const struct batch *b);
+
+#endif
