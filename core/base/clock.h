@@ -1,4 +1,4 @@
-/* core/base/clock.h - the monotonic clock, in the two units we use.
+/* core/base/clock.h - the monotonic clock, in the units we use.
  *
  * Thread: any.
  * Memory: none.
@@ -9,12 +9,17 @@
 #include <stdint.h>
 #include <time.h>
 
-static inline uint64_t clock_us(void)
+static inline uint64_t clock_ns(void)
 {
     struct timespec t;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t clock_us(void)
+{
+    return clock_ns() / 1000u;
 }
 
 static inline uint64_t clock_ms(void)

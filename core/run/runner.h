@@ -40,4 +40,28 @@ void runner_step(struct runner *r, struct batch *b);
 /* Bytes of scratch taken at creation. */
 size_t runner_scratch_bytes(const struct runner *r);
 
+/* Where the time of all steps so far went, as thread 0 saw it: a part ends when all threads have
+ * done theirs. */
+enum runner_part {
+    RUNNER_EMBED = 0,
+    RUNNER_NORM,      /* residual, norm, quantise */
+    RUNNER_QKV,
+    RUNNER_ROPE,      /* biases, head norms, rotation, the KV cache's new tokens */
+    RUNNER_ATTENTION,
+    RUNNER_ATTN_OUT,
+    RUNNER_GATE_UP,   /* and the activation */
+    RUNNER_DOWN,
+    RUNNER_LOGITS,
+    RUNNER_SAMPLE,
+    RUNNER_N_PART,
+};
+
+struct runner_times {
+    uint64_t n_steps;
+    uint64_t ns[RUNNER_N_PART];
+};
+
+const struct runner_times *runner_times(const struct runner *r);
+const char *runner_part_name(enum runner_part part);
+
 #endif
