@@ -123,6 +123,7 @@ static int take_arena(struct load *l)
     if (a->panels == NULL || a->floats == NULL)
         return load_fail(l, ERR_NOMEM, "no memory for %zu bytes of weights and %zu of tables",
                          a->panel_bytes, a->float_bytes);
+    (void)mem_spread(a->panels, a->panel_bytes);
     for (size_t i = 0; i < l->n_matrices; i++)
         l->matrices[i].dst->data = (const uint8_t *)a->panels + l->matrices[i].at;
     for (size_t i = 0; i < l->n_vectors; i++)
