@@ -47,9 +47,10 @@ GEMM_INLINE __m256 load_u8(const uint8_t *p)
         _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
 }
 
-GEMM_INLINE __m256i load_i8(const uint8_t *p)
+GEMM_INLINE __m256 load_i8(const uint8_t *p)
 {
-    return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+    return _mm256_cvtepi32_ps(
+        _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
 }
 
 /* The compiler may reorder integer sums, and does: all products first, spilled, then a tree of
@@ -277,10 +278,9 @@ GEMM_INLINE __m256i q6_codes(const uint8_t *w, const size_t h, const size_t j, c
                            _mm256_and_si256(top, _mm256_set1_epi8(48)));
 }
 
-/* n += sc * (quads 4h + j and 4h + j + 1), for lanes 8i .. 8i + 7 of one panel and T rows. */
-GEMM_INLINE void dot_q6_quads(__m256i *n, size_t step, const uint8_t *w, __m256i sc_pair,
-                              const uint8_t *x, const size_t h, const size_t j, const size_t i,
-                              const size_t T)
+/* n += quads 4h + j and 4h + j + 1, for lanes 8i .. 8i + 7 of one panel and T rows. */
+GEMM_INLINE void dot_q6_quads(__m256i *n, size_t step, const uint8_t *w, const uint8_t *x,
+                              const size_t h, const size_t j, const size_t i, const size_t T)
 {
     const __m256i c0 = q6_codes(w, h, j, i);
     const __m256i c1 = q6_codes(w, h, j + 1, i);
@@ -291,44 +291,48 @@ GEMM_INLINE void dot_q6_quads(__m256i *n, size_t step, const uint8_t *w, __m256i
         const __m256i two = _mm256_add_epi16(_mm256_maddubs_epi16(c0, all_lanes(xr)),
                                              _mm256_maddubs_epi16(c1, all_lanes(xr + 4)));
 
-        n[step * r] = in_order(_mm256_add_epi32(n[step * r], _mm256_madd_epi16(two, sc_pair)));
+        n[step * r] =
+            in_order(_mm256_add_epi32(n[step * r], _mm256_madd_epi16(two, _mm256_set1_epi16(1))));
     }
 }
 
-/* n += sc * (half h of a group). */
-GEMM_INLINE void dot_q6_half(__m256i *n, size_t step, const uint8_t *w, __m256i sc,
-                             const uint8_t *x, const size_t h, const size_t i, const size_t T)
+/* The sums of half h of a group, for lanes 8i .. 8i + 7 of one panel and T rows. */
+GEMM_INLINE void dot_q6_half(__m256i *n, size_t step, const uint8_t *w, const uint8_t *x,
+                             const size_t h, const size_t i, const size_t T)
 {
-    const __m256i pair =
-        _mm256_or_si256(_mm256_and_si256(sc, _mm256_set1_epi32(0xffff)), _mm256_slli_epi32(sc, 16));
-
-    dot_q6_quads(n, step, w, pair, x, h, 0, i, T);
-    dot_q6_quads(n, step, w, pair, x, h, 2, i, T);
+    GEMM_UNROLL
+    for (size_t r = 0; r < T; r++)
+        n[step * r] = all_lanes(x + 36 * T + 4 * T * h + 4 * r);
+    dot_q6_quads(n, step, w, x, h, 0, i, T);
+    dot_q6_quads(n, step, w, x, h, 2, i, T);
 }
 
 GEMM_INLINE void q6_k_group(__m256 *s, const uint8_t *w, size_t g, size_t panel_bytes,
                             const uint8_t *x, const size_t T, const size_t P)
 {
-    __m256i n[ACC];
-    __m256 d[4];
+    __m256i a[ACC];
+    __m256i b[ACC];
 
     GEMM_UNROLL
     for (size_t i = 0; i < 2 * P; i++) {
         const uint8_t *wi = w + i / 2 * panel_bytes;
         const uint8_t *codes = wi + KERN_Q6_K_CODES + KERN_Q6_K_SUB * g;
-        const __m256i sc0 = load_i8(wi + KERN_Q6_K_SC + 32 * g + 8 * (i % 2));
-        const __m256i sc1 = load_i8(wi + KERN_Q6_K_SC + 32 * g + 16 + 8 * (i % 2));
+        const uint8_t *sc = wi + KERN_Q6_K_SC + 32 * g + 8 * (i % 2);
+        const __m256 d = load_f16(wi + 16 * (i % 2));
+        const __m256 d0 = _mm256_mul_ps(d, load_i8(sc));
+        const __m256 d1 = _mm256_mul_ps(d, load_i8(sc + 16));
 
-        d[i] = load_f16(wi + 16 * (i % 2));
+        dot_q6_half(a + i, 2 * P, codes, x, 0, i % 2, T);
+        dot_q6_half(b + i, 2 * P, codes, x, 1, i % 2, T);
         GEMM_UNROLL
-        for (size_t r = 0; r < T; r++)
-            n[2 * P * r + i] =
-                _mm256_add_epi32(_mm256_mullo_epi32(sc0, all_lanes(x + 36 * T + 4 * r)),
-                                 _mm256_mullo_epi32(sc1, all_lanes(x + 40 * T + 4 * r)));
-        dot_q6_half(n + i, 2 * P, codes, sc0, x, 0, i % 2, T);
-        dot_q6_half(n + i, 2 * P, codes, sc1, x, 1, i % 2, T);
+        for (size_t r = 0; r < T; r++) {
+            const size_t at = 2 * P * r + i;
+            const __m256 last = _mm256_mul_ps(_mm256_cvtepi32_ps(b[at]), d1);
+            const __m256 t = _mm256_fmadd_ps(_mm256_cvtepi32_ps(a[at]), d0, last);
+
+            s[at] = _mm256_fmadd_ps(t, all_lanes_f(x + 32 * T + 4 * r), s[at]);
+        }
     }
-    add_scaled(s, n, d, x + 32 * T, T, P);
 }
 
 GEMM_INLINE void q6_k_run(const struct gemm_tile *t, size_t p, const size_t T, const size_t P)
@@ -410,3 +414,16 @@ QUANTISED_KIND(KERN_Q8_0, q8_0, 72)
 QUANTISED_KIND(KERN_Q4_0, q4_0, 40)
 QUANTISED_KIND(KERN_Q4_K, q4_k, 40)
 QUANTISED_KIND(KERN_Q6_K, q6_k, 44)
+
+/* NOT YET VECTORISED: each line goes when its type has a body. */
+#define BY_DEFINITION(name)                                                                        \
+    void kern_gemm_##name##_avx2 KERN_GEMM_PARAMS                                                  \
+    {                                                                                              \
+        kern_gemm_##name##_scalar(out, out_stride, x, x_stride, m, panels, n_panels, k);           \
+    }
+BY_DEFINITION(q4_1)
+BY_DEFINITION(q5_0)
+BY_DEFINITION(q5_1)
+BY_DEFINITION(q5_k)
+BY_DEFINITION(q3_k)
+BY_DEFINITION(q2_k)

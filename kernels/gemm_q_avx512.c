@@ -257,30 +257,31 @@ GEMM_INLINE void dot_q6_half(__m512i *acc, const uint8_t *w, size_t panel_bytes,
     dot_q6_quad(acc, w, panel_bytes, h, 3, x, T, P);
 }
 
-/* n = sc0 * a + sc1 * b stays below 2^24, so float arithmetic gives the integer exactly. */
 GEMM_INLINE void q6_k_group(__m512 *s, const uint8_t *w, size_t g, size_t panel_bytes,
                             const uint8_t *x, const size_t T, const size_t P)
 {
     const uint8_t *codes = w + KERN_Q6_K_CODES + KERN_Q6_K_SUB * g;
     __m512i acc[ACC];
-    __m512 n[ACC];
+    __m512 t[ACC];
 
-    start_at(acc, x + 36 * T, T, P);
-    dot_q6_half(acc, codes, panel_bytes, 0, x, T, P);
-    GEMM_UNROLL
-    for (size_t i = 0; i < T * P; i++)
-        n[i] = _mm512_mul_ps(_mm512_cvtepi32_ps(acc[i]),
-                             load_i8(w + i % P * panel_bytes + KERN_Q6_K_SC + 32 * g));
     start_at(acc, x + 40 * T, T, P);
     dot_q6_half(acc, codes, panel_bytes, 1, x, T, P);
     GEMM_UNROLL
     for (size_t i = 0; i < T * P; i++) {
         const uint8_t *wi = w + i % P * panel_bytes;
-        const __m512 sc = load_i8(wi + KERN_Q6_K_SC + 32 * g + 16);
-        const __m512 f = _mm512_mul_ps(load_f16(wi), all_lanes_f(x + 32 * T + 4 * (i / P)));
+        const __m512 sc = _mm512_mul_ps(load_f16(wi), load_i8(wi + KERN_Q6_K_SC + 32 * g + 16));
 
-        n[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[i]), sc, n[i]);
-        s[i] = _mm512_fmadd_ps(n[i], f, s[i]);
+        t[i] = _mm512_mul_ps(_mm512_cvtepi32_ps(acc[i]), sc);
+    }
+    start_at(acc, x + 36 * T, T, P);
+    dot_q6_half(acc, codes, panel_bytes, 0, x, T, P);
+    GEMM_UNROLL
+    for (size_t i = 0; i < T * P; i++) {
+        const uint8_t *wi = w + i % P * panel_bytes;
+        const __m512 sc = _mm512_mul_ps(load_f16(wi), load_i8(wi + KERN_Q6_K_SC + 32 * g));
+
+        t[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[i]), sc, t[i]);
+        s[i] = _mm512_fmadd_ps(t[i], all_lanes_f(x + 32 * T + 4 * (i / P)), s[i]);
     }
 }
 
@@ -338,3 +339,16 @@ QUANTISED_KIND(KERN_Q8_0, q8_0, 12, 12, 40)
 QUANTISED_KIND(KERN_Q4_0, q4_0, 12, 12, 40)
 QUANTISED_KIND(KERN_Q4_K, q4_k, 12, 12, 40)
 QUANTISED_KIND(KERN_Q6_K, q6_k, 8, 8, 44)
+
+/* NOT YET VECTORISED: each line goes when its type has a body. */
+#define BY_DEFINITION(name)                                                                        \
+    void kern_gemm_##name##_avx512 KERN_GEMM_PARAMS                                               \
+    {                                                                                              \
+        kern_gemm_##name##_scalar(out, out_stride, x, x_stride, m, panels, n_panels, k);           \
+    }
+BY_DEFINITION(q4_1)
+BY_DEFINITION(q5_0)
+BY_DEFINITION(q5_1)
+BY_DEFINITION(q5_k)
+BY_DEFINITION(q3_k)
+BY_DEFINITION(q2_k)

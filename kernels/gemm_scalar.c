@@ -2,87 +2,208 @@
 #include "kernels/kern_internal.h"
 #include "kernels/kern_math.h"
 
-/* One output element: quantised row x times lane `lane` of a panel with n_groups groups. */
-typedef float (*dot_fn)(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k);
+/* Code i of a group of 32 in a lane: how the types pack their codes. */
+typedef int (*code_fn)(const uint8_t *codes, size_t lane, size_t i);
 
-static int nibble(const uint8_t *codes, size_t lane, size_t i)
+static int code_8(const uint8_t *codes, size_t lane, size_t i)
+{
+    return codes[i / 4 * 64 + lane * 4 + i % 4];
+}
+
+static int code_4(const uint8_t *codes, size_t lane, size_t i)
 {
     const uint8_t b = codes[i % 16 / 4 * 64 + lane * 4 + i % 4];
 
     return i < 16 ? b & 15 : b >> 4;
 }
 
-static float dot_q8_0(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
+static int code_2(const uint8_t *codes, size_t lane, size_t i)
+{
+    return codes[i / 16 * 64 + lane * 4 + i % 4] >> (i % 16 / 4 * 2) & 3;
+}
+
+static int code_1(const uint8_t *codes, size_t lane, size_t i)
+{
+    return codes[lane * 4 + i % 4] >> (i / 4) & 1;
+}
+
+static int code_5(const uint8_t *codes, size_t lane, size_t i)
+{
+    return code_4(codes, lane, i) | code_1(codes + KERN_TOP, lane, i) << 4;
+}
+
+static int code_6(const uint8_t *codes, size_t lane, size_t i)
+{
+    return code_4(codes, lane, i) | code_2(codes + KERN_Q6_K_HIGH, lane, i) << 4;
+}
+
+static int code_3(const uint8_t *codes, size_t lane, size_t i)
+{
+    return code_2(codes, lane, i) | code_1(codes + KERN_Q3_K_TOP, lane, i) << 2;
+}
+
+/* Half h of group g: the sum of (code - offset) * x code. */
+static int32_t half_sum(const struct kern_qrow *x, size_t g, size_t h, code_fn code, int offset,
+                        const uint8_t *codes, size_t lane)
+{
+    int32_t n = 0;
+
+    for (size_t i = 16 * h; i < 16 * h + 16; i++)
+        n += (code(codes, lane, i) - offset) * x->code[32 * g + i];
+    return n;
+}
+
+static int32_t group_sum(const struct kern_qrow *x, size_t g, code_fn code, int offset,
+                         const uint8_t *codes, size_t lane)
+{
+    return half_sum(x, g, 0, code, offset, codes, lane) +
+           half_sum(x, g, 1, code, offset, codes, lane);
+}
+
+/* xs[g] times the sum of the group's x codes: what a minimum multiplies. */
+static float scaled_sum(const struct kern_qrow *x, size_t g)
+{
+    return x->scale[g] * (float)(x->sum[2 * g] + x->sum[2 * g + 1]);
+}
+
+/* One output element: quantised row x times lane `lane` of a panel of k columns. */
+typedef float (*dot_fn)(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k);
+
+/* Groups of 32 with a scale. */
+static float dot_scaled(const struct kern_qrow *x, const uint8_t *panel, size_t bytes, code_fn code,
+                        int offset, size_t lane, size_t k)
 {
     float s = 0;
 
-    for (size_t g = 0; g < k / 32; g++, panel += KERN_Q8_0_GROUP) {
+    for (size_t g = 0; g < k / 32; g++, panel += bytes) {
         const float d = kern_load_f16(panel + 2 * lane);
-        int32_t n = 0;
+        const int32_t n = group_sum(x, g, code, offset, panel + 32, lane);
 
-        for (size_t i = 0; i < 32; i++)
-            n += (panel[32 + i / 4 * 64 + lane * 4 + i % 4] - 128) * x->code[32 * g + i];
         s = fmaf((float)n, d * x->scale[g], s);
     }
     return s;
 }
 
+static float dot_q8_0(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
+{
+    return dot_scaled(x, panel, KERN_Q8_0_GROUP, code_8, 128, lane, k);
+}
+
 static float dot_q4_0(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
+{
+    return dot_scaled(x, panel, KERN_Q4_0_GROUP, code_4, 8, lane, k);
+}
+
+static float dot_q5_0(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
+{
+    return dot_scaled(x, panel, KERN_Q5_0_GROUP, code_5, 16, lane, k);
+}
+
+/* Groups of 32 with a scale and a minimum. */
+static float dot_minimum(const struct kern_qrow *x, const uint8_t *panel, size_t bytes,
+                         code_fn code, size_t lane, size_t k)
 {
     float s = 0;
 
-    for (size_t g = 0; g < k / 32; g++, panel += KERN_Q4_0_GROUP) {
+    for (size_t g = 0; g < k / 32; g++, panel += bytes) {
         const float d = kern_load_f16(panel + 2 * lane);
-        int32_t n = 0;
+        const float m = kern_load_f16(panel + KERN_Q4_1_MIN + 2 * lane);
+        const int32_t n = group_sum(x, g, code, 0, panel + KERN_Q4_1_CODES, lane);
 
-        for (size_t i = 0; i < 32; i++)
-            n += (nibble(panel + 32, lane, i) - 8) * x->code[32 * g + i];
         s = fmaf((float)n, d * x->scale[g], s);
+        s = fmaf(m, scaled_sum(x, g), s);
+    }
+    return s;
+}
+
+static float dot_q4_1(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
+{
+    return dot_minimum(x, panel, KERN_Q4_1_GROUP, code_4, lane, k);
+}
+
+static float dot_q5_1(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
+{
+    return dot_minimum(x, panel, KERN_Q5_1_GROUP, code_5, lane, k);
+}
+
+/* 256 columns: eight scales and eight minima, themselves scaled. */
+static float dot_k_minimum(const struct kern_qrow *x, const uint8_t *panel, size_t bytes,
+                           size_t sub_bytes, code_fn code, size_t lane, size_t k)
+{
+    float s = 0;
+
+    for (size_t g = 0; g < k / 32; g++) {
+        const uint8_t *super = panel + g / 8 * bytes;
+        const uint8_t *codes = super + KERN_Q4_K_CODES + g % 8 * sub_bytes;
+        const float d = kern_load_f16(super + 2 * lane);
+        const float dmin = kern_load_f16(super + KERN_Q4_K_DMIN + 2 * lane);
+        const float sc = super[KERN_Q4_K_SC + g % 8 * 16 + lane];
+        const float mn = super[KERN_Q4_K_MN + g % 8 * 16 + lane];
+        const int32_t n = group_sum(x, g, code, 0, codes, lane);
+
+        s = fmaf((float)n, (d * sc) * x->scale[g], s);
+        s = fmaf(-(dmin * mn), scaled_sum(x, g), s);
     }
     return s;
 }
 
 static float dot_q4_k(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
 {
+    return dot_k_minimum(x, panel, KERN_Q4_K_GROUP, KERN_Q4_K_SUB, code_4, lane, k);
+}
+
+static float dot_q5_k(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
+{
+    return dot_k_minimum(x, panel, KERN_Q5_K_GROUP, KERN_Q5_K_SUB, code_5, lane, k);
+}
+
+/* 256 columns: sixteen signed scales. */
+static float dot_halves(const struct kern_qrow *x, const uint8_t *panel, size_t bytes,
+                        size_t sub_bytes, code_fn code, int offset, size_t lane, size_t k)
+{
     float s = 0;
 
     for (size_t g = 0; g < k / 32; g++) {
-        const uint8_t *super = panel + g / 8 * KERN_Q4_K_GROUP;
-        const uint8_t *codes = super + KERN_Q4_K_CODES + g % 8 * 256;
+        const uint8_t *super = panel + g / 8 * bytes;
+        const uint8_t *codes = super + KERN_Q6_K_CODES + g % 8 * sub_bytes;
+        const uint8_t *sc = super + KERN_Q6_K_SC + g % 8 * 32 + lane;
         const float d = kern_load_f16(super + 2 * lane);
-        const float dmin = kern_load_f16(super + KERN_Q4_K_DMIN + 2 * lane);
-        const float sc = super[KERN_Q4_K_SC + g % 8 * 16 + lane];
-        const float mn = super[KERN_Q4_K_MN + g % 8 * 16 + lane];
-        const int32_t sum = x->sum[2 * g] + x->sum[2 * g + 1];
-        int32_t n = 0;
+        const float a = (float)half_sum(x, g, 0, code, offset, codes, lane);
+        const float b = (float)half_sum(x, g, 1, code, offset, codes, lane);
+        const float t = fmaf(a, d * (float)(int8_t)sc[0], b * (d * (float)(int8_t)sc[16]));
 
-        for (size_t i = 0; i < 32; i++)
-            n += nibble(codes, lane, i) * x->code[32 * g + i];
-        s = fmaf((float)n, (d * sc) * x->scale[g], s);
-        s = fmaf(-(dmin * mn), x->scale[g] * (float)sum, s);
+        s = fmaf(t, x->scale[g], s);
     }
     return s;
 }
 
 static float dot_q6_k(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
 {
+    return dot_halves(x, panel, KERN_Q6_K_GROUP, KERN_Q6_K_SUB, code_6, 32, lane, k);
+}
+
+static float dot_q3_k(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
+{
+    return dot_halves(x, panel, KERN_Q3_K_GROUP, KERN_Q3_K_SUB, code_3, 4, lane, k);
+}
+
+static float dot_q2_k(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
+{
     float s = 0;
 
     for (size_t g = 0; g < k / 32; g++) {
-        const uint8_t *super = panel + g / 8 * KERN_Q6_K_GROUP;
-        const uint8_t *codes = super + KERN_Q6_K_CODES + g % 8 * KERN_Q6_K_SUB;
-        const uint8_t *scales = super + KERN_Q6_K_SC + g % 8 * 32 + lane;
+        const uint8_t *super = panel + g / 8 * KERN_Q2_K_GROUP;
+        const uint8_t *codes = super + KERN_Q2_K_CODES + g % 8 * KERN_Q2_K_SUB;
+        const uint8_t *sm = super + KERN_Q2_K_SM + g % 8 * 32 + lane;
         const float d = kern_load_f16(super + 2 * lane);
-        int32_t n = 0;
+        const float dmin = kern_load_f16(super + KERN_Q2_K_DMIN + 2 * lane);
+        const int32_t n = (sm[0] & 15) * half_sum(x, g, 0, code_2, 0, codes, lane) +
+                          (sm[16] & 15) * half_sum(x, g, 1, code_2, 0, codes, lane);
 
-        for (size_t i = 0; i < 32; i++) {
-            const uint8_t high = codes[KERN_Q6_K_HIGH + i / 16 * 64 + lane * 4 + i % 4];
-            const int pair = high >> (i % 16 / 4 * 2) & 3;
-            const int code = (nibble(codes, lane, i) | pair << 4) - 32;
-
-            n += (int8_t)scales[i / 16 * 16] * code * x->code[32 * g + i];
-        }
         s = fmaf((float)n, d * x->scale[g], s);
+        for (size_t h = 0; h < 2; h++)
+            s = fmaf(-(dmin * (float)(sm[16 * h] >> 4)),
+                     x->scale[g] * (float)x->sum[2 * g + h], s);
     }
     return s;
 }
@@ -162,3 +283,9 @@ QUANTISED(KERN_Q8_0, q8_0)
 QUANTISED(KERN_Q4_0, q4_0)
 QUANTISED(KERN_Q4_K, q4_k)
 QUANTISED(KERN_Q6_K, q6_k)
+QUANTISED(KERN_Q4_1, q4_1)
+QUANTISED(KERN_Q5_0, q5_0)
+QUANTISED(KERN_Q5_1, q5_1)
+QUANTISED(KERN_Q5_K, q5_k)
+QUANTISED(KERN_Q3_K, q3_k)
+QUANTISED(KERN_Q2_K, q2_k)

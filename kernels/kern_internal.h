@@ -34,7 +34,7 @@ enum {
 _Static_assert(sizeof(struct kern_table) == KERN_N_LINE * sizeof(void (*)(void)),
                "kernels.inc and struct kern_table list different kernels");
 
-/* Bytes of one group of 32 (Q8_0, Q4_0) or 256 (K formats) columns of a panel, and where the
+/* Bytes of one group of 32 or 256 (K formats) columns of a panel, and where the
  * parts of a K group start. kernels.h draws the layouts. */
 #define KERN_Q8_0_GROUP 544
 #define KERN_Q4_0_GROUP 288
@@ -43,11 +43,29 @@ _Static_assert(sizeof(struct kern_table) == KERN_N_LINE * sizeof(void (*)(void))
 #define KERN_Q4_K_SC 64
 #define KERN_Q4_K_MN 192
 #define KERN_Q4_K_CODES 320
+#define KERN_Q4_K_SUB 256 /* bytes of a group of 32 */
 #define KERN_Q6_K_GROUP 3360
 #define KERN_Q6_K_SC 32
 #define KERN_Q6_K_CODES 288
 #define KERN_Q6_K_HIGH 256 /* from the start of a group of 32 */
-#define KERN_Q6_K_SUB 384  /* bytes of a group of 32 */
+#define KERN_Q6_K_SUB 384
+#define KERN_Q4_1_GROUP 320
+#define KERN_Q4_1_MIN 32 /* of Q5_1 too */
+#define KERN_Q4_1_CODES 64
+#define KERN_Q5_0_GROUP 352
+#define KERN_Q5_0_CODES 32
+#define KERN_Q5_1_GROUP 384
+#define KERN_TOP 256 /* the top bits of Q5_0, Q5_1 and Q5_K, from their nibbles */
+#define KERN_Q5_K_GROUP 2880 /* d, dmin, sc, mn as in Q4_K */
+#define KERN_Q5_K_SUB 320
+#define KERN_Q3_K_GROUP 1824 /* d, sc as in Q6_K */
+#define KERN_Q3_K_TOP 128    /* from the pairs */
+#define KERN_Q3_K_SUB 192
+#define KERN_Q2_K_GROUP 1344
+#define KERN_Q2_K_DMIN 32
+#define KERN_Q2_K_SM 64
+#define KERN_Q2_K_CODES 320
+#define KERN_Q2_K_SUB 128
 
 /* Query heads x rows that one pass over the keys serves, at most. */
 #define KERN_ATTN_TILE 16

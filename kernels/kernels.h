@@ -44,6 +44,17 @@ enum kern_isa { KERN_ISA_SCALAR = 0, KERN_ISA_AVX2 = 1, KERN_ISA_AVX512 = 2 };
  *   Q6_K  per 256: 16 f16 d, sc[16 halves][16 lanes] i8, then per group of 32 low nibbles as in
  *         Q4_0 (256 bytes) and high pairs [2][16 lanes][4 k] bytes: bits 2j.. of row r belong to
  *         quad 4r + j (128 bytes); code = q + 32 in 0..63 (3360 bytes)
+ *   Q4_1  per group of 32: 16 f16 d, 16 f16 m, nibbles as in Q4_0 (320 bytes)
+ *   Q5_0  per group of 32: 16 f16 d, nibbles, then top bits [16 lanes][4 k] bytes: bit j belongs
+ *         to quad j; code = q + 16 in 0..31 (352 bytes)
+ *   Q5_1  per group of 32: 16 f16 d, 16 f16 m, nibbles, top bits as in Q5_0 (384 bytes)
+ *   Q5_K  per 256: d, dmin, sc and mn as in Q4_K, then per group of 32 nibbles and top bits as in
+ *         Q5_0 (2880 bytes)
+ *   Q3_K  per 256: 16 f16 d, sc[16 halves][16 lanes] i8, then per group of 32 pairs as in Q6_K
+ *         (128 bytes) and top bits as in Q5_0 (64 bytes); code = q + 4 in 0..7 (1824 bytes)
+ *   Q2_K  per 256: 16 f16 d, 16 f16 dmin, [16 halves][16 lanes] u8 with the scale sc in the low
+ *         nibble and the minimum mn in the high one, then per group of 32 pairs as in Q6_K; code
+ *         in 0..3 (1344 bytes)
  * A quad is 4 consecutive k: quad j of a group holds k = 4j .. 4j+3. Rows past the matrix are zero
  * rows (scales 0, codes at the offset). */
 enum kern_weight {
@@ -54,6 +65,12 @@ enum kern_weight {
     KERN_Q4_0,
     KERN_Q4_K,
     KERN_Q6_K,
+    KERN_Q4_1,
+    KERN_Q5_0,
+    KERN_Q5_1,
+    KERN_Q5_K,
+    KERN_Q3_K,
+    KERN_Q2_K,
     KERN_N_WEIGHT,
 };
 
@@ -110,12 +127,17 @@ struct kern_table {
      * x: float rows (x_stride bytes apart) for float weights, quantised rows otherwise.
      *  float weights: s = 0; per 256 columns (the last may be shorter): c = 0, then
      *    c = fma(x[j], w[j], c) for j ascending, then s = s + c.
-     *  Q8_0, Q4_0: per group g ascending: n = integer sum of (code - offset) * x code over the
-     *    group; s = fma((float)n, d * xs[g], s).
-     *  Q4_K: per group: n = sum of code * x code; s = fma((float)n, (d * sc) * xs[g], s); then
-     *    s = fma(-(dmin * mn), xs[g] * (float)(sum of the group's x codes), s).
-     *  Q6_K: per group: n = sc[2g] * (sum over its first 16) + sc[2g+1] * (sum over its last 16),
-     *    of (code - 32) * x code; s = fma((float)n, d * xs[g], s).
+     *  Q8_0, Q4_0, Q5_0: per group g ascending: n = integer sum of (code - offset) * x code over
+     *    the group; s = fma((float)n, d * xs[g], s).
+     *  Q4_1, Q5_1: n = sum of code * x code; s = fma((float)n, d * xs[g], s); then
+     *    s = fma(m, xs[g] * (float)(sum of the group's x codes), s).
+     *  Q4_K, Q5_K: the same with d * sc for d and -(dmin * mn) for m.
+     *  Q6_K, Q3_K: a, b = the integer sums over the group's first and last 16 of (code - offset)
+     *    * x code; t = fma((float)a, d * sc[2g], (float)b * (d * sc[2g+1]));
+     *    s = fma(t, xs[g], s).
+     *  Q2_K: n = sc[2g] * (sum over the first 16 of code * x code) + sc[2g+1] * (over the last);
+     *    s = fma((float)n, d * xs[g], s); then for each half h, the first one first,
+     *    s = fma(-(dmin * mn[h]), xs[g] * (float)(sum of the half's x codes), s).
      * Any m >= 1; out_stride >= 16 * n_panels. */
     void (*gemm[KERN_N_WEIGHT])(float *out, size_t out_stride, const void *x, size_t x_stride,
                                 size_t m, const void *panels, size_t n_panels, size_t k);

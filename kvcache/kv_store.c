@@ -48,6 +48,7 @@ int kv_store_create(struct kv_store **out, const struct kv_shape *shape, uint32_
         mem_free(s);
         return ERR_NOMEM;
     }
+    (void)mem_spread(s->data, bytes); /* any thread may read any block */
     *out = s;
     return 0;
 }

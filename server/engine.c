@@ -4,6 +4,7 @@
 #include "config/config.h"
 #include "config/demo.h"
 #include "core/base/clock.h"
+#include "core/base/cpus.h"
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/gguf/gguf.h"
@@ -15,7 +16,6 @@
 #include "kvcache/swap_store.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -65,13 +65,12 @@ static int choose_isa(struct engine *e, const char *name, char *err, size_t err_
     return 0;
 }
 
-static uint32_t count_cores(void)
+static uint32_t auto_threads(void)
 {
-    cpu_set_t set;
+    struct cpus cpus;
 
-    if (sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0)
-        return (uint32_t)CPU_COUNT(&set);
-    return 1;
+    cpus_read(&cpus, "");
+    return cpus_threads(&cpus);
 }
 
 static void name_model(struct engine *e, const char *path)
@@ -275,13 +274,14 @@ static void fill_sched_options(struct engine *e, const struct config *c)
     };
 }
 
-static int make_runner(struct engine *e, char *err, size_t err_len)
+static int make_runner(struct engine *e, const struct config *c, char *err, size_t err_len)
 {
     struct runner_options options = {
         .model = e->model,
         .kv = e->kv,
         .isa = e->isa,
         .threads = e->threads,
+        .pin = strcmp(c->pin, "cores") == 0,
         .max_rows = e->sched.max_batch_tokens,
     };
 
@@ -327,7 +327,7 @@ int engine_init(struct engine *e, const struct config *c, unsigned flags, char *
 
     memset(e, 0, sizeof(*e));
     name_model(e, c->model);
-    e->threads = c->threads > 0 ? (uint32_t)c->threads : count_cores();
+    e->threads = c->threads > 0 ? (uint32_t)c->threads : auto_threads();
     if (choose_isa(e, c->isa, err, err_len) < 0)
         return EXIT_USAGE;
     if (load_model(e, c, err, err_len) < 0)
@@ -342,7 +342,7 @@ int engine_init(struct engine *e, const struct config *c, unsigned flags, char *
         goto fail;
     }
     e->sched.kv = e->manager;
-    if (make_runner(e, err, err_len) < 0)
+    if (make_runner(e, c, err, err_len) < 0)
         goto fail;
     log_sizes(e, c, clock_ms() - start);
     return EXIT_OK;

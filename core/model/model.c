@@ -87,25 +87,6 @@ static void set_totals(struct load *l)
     m->weight_bytes = l->panel_bytes + (uint64_t)l->n_floats * sizeof(float);
 }
 
-static void warn_expanded(const struct load *l)
-{
-    unsigned n = 0;
-    uint64_t file = 0, packed = 0;
-
-    for (size_t i = 0; i < l->n_matrices; i++) {
-        const struct matrix_job *job = &l->matrices[i];
-
-        if (!pack_is_expanded(job->src->type))
-            continue;
-        n++;
-        file += job->src->bytes;
-        packed += (uint64_t)job->dst->n_panels * job->dst->panel_bytes;
-    }
-    if (n > 0)
-        log_warn("model", "event=expanded-to-f32 tensors=%u file_bytes=%llu packed_bytes=%llu", n,
-                 (unsigned long long)file, (unsigned long long)packed);
-}
-
 /* Take the two mappings and tell every matrix and vector its place in them. */
 static int take_arena(struct load *l)
 {
@@ -123,6 +104,7 @@ static int take_arena(struct load *l)
     if (a->panels == NULL || a->floats == NULL)
         return load_fail(l, ERR_NOMEM, "no memory for %zu bytes of weights and %zu of tables",
                          a->panel_bytes, a->float_bytes);
+    (void)mem_spread(a->panels, a->panel_bytes);
     for (size_t i = 0; i < l->n_matrices; i++)
         l->matrices[i].dst->data = (const uint8_t *)a->panels + l->matrices[i].at;
     for (size_t i = 0; i < l->n_vectors; i++)
@@ -200,7 +182,6 @@ static int load(struct load *l, const struct model_options *options)
     if (rc < 0)
         return rc;
     set_totals(l);
-    warn_expanded(l);
     return 0;
 }
 

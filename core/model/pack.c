@@ -11,7 +11,6 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <string.h>
 
 #define CHUNK_BYTES ((size_t)1 << 20)
 
@@ -20,7 +19,6 @@ struct work {
     size_t n_jobs;
     uint64_t *first; /* [n_jobs + 1] the number of each job's first chunk */
     uint64_t total;  /* file bytes of all jobs */
-    size_t scratch;  /* bytes for 16 converted rows of any job */
     const struct model_options *options;
     /* Relaxed: threads hand over panels by being joined, these are counts only. */
     atomic_uint_fast64_t next; /* chunk to be taken */
@@ -31,44 +29,14 @@ struct work {
 struct worker {
     struct work *w;
     pthread_t thread;
-    uint8_t *scratch;
     bool reports;
 };
-
-bool pack_is_expanded(enum block_type type)
-{
-    return type == BLOCK_Q4_1 || type == BLOCK_Q5_1 || type == BLOCK_Q2_K || type == BLOCK_Q3_K ||
-           type == BLOCK_Q5_K;
-}
 
 static uint64_t row_bytes(const struct gguf_tensor *t)
 {
     const struct block_format *f = block_format(t->type);
 
     return t->dims[0] / f->elems * f->bytes;
-}
-
-/* Bytes of a converted row, 0 when rows are packed as they are. */
-static size_t converted_bytes(const struct gguf_tensor *t)
-{
-    if (t->type == BLOCK_Q5_0)
-        return (size_t)t->dims[0] / 32 * 34;
-    return pack_is_expanded(t->type) ? (size_t)t->dims[0] * sizeof(float) : 0;
-}
-
-/* 22 bytes (scale, fifth bits, nibbles) to 34 (scale, codes), 32 numbers a time. */
-static void widen_q5_0(const uint8_t *src, uint8_t *dst, size_t n_blocks)
-{
-    for (; n_blocks > 0; n_blocks--, src += 22, dst += 34) {
-        memcpy(dst, src, 2);
-        for (int j = 0; j < 16; j++) {
-            const int lo = (src[6 + j] & 15) | (src[2 + j / 8] >> j % 8 & 1) << 4;
-            const int hi = src[6 + j] >> 4 | (src[4 + j / 8] >> j % 8 & 1) << 4;
-
-            dst[2 + j] = (uint8_t)(lo - 16);
-            dst[18 + j] = (uint8_t)(hi - 16);
-        }
-    }
 }
 
 /* Finite numbers only: an infinity in a weight would become NaN in every answer. */
@@ -97,8 +65,7 @@ static bool bf16_are_finite(const uint8_t *p, size_t n)
     return true;
 }
 
-/* A row as the file has it; of quantised rows the scales count. Expanded types are checked as
- * floats after decoding. */
+/* A row as the file has it; of quantised rows the scales and minima count. */
 static bool row_is_finite(enum block_type type, const uint8_t *row, size_t n)
 {
     switch (type) {
@@ -119,44 +86,31 @@ static bool row_is_finite(enum block_type type, const uint8_t *row, size_t n)
     case BLOCK_Q6_K:
         return halves_are_finite(row + 208, 210, n / 256);
     case BLOCK_Q4_1:
+        return halves_are_finite(row, 20, n / 32) && halves_are_finite(row + 2, 20, n / 32);
     case BLOCK_Q5_1:
+        return halves_are_finite(row, 24, n / 32) && halves_are_finite(row + 2, 24, n / 32);
     case BLOCK_Q2_K:
+        return halves_are_finite(row + 80, 84, n / 256) && halves_are_finite(row + 82, 84, n / 256);
     case BLOCK_Q3_K:
+        return halves_are_finite(row + 108, 110, n / 256);
     case BLOCK_Q5_K:
-        return true;
+        return halves_are_finite(row, 176, n / 256) && halves_are_finite(row + 2, 176, n / 256);
     }
     return true;
 }
 
-/* One row in the format that kern_pack() wants: in place, or in `scratch`. NULL: not finite. */
-static const void *prepare_row(const struct gguf_tensor *t, uint64_t r, uint8_t *scratch)
+static bool pack_panel(const struct matrix_job *job, uint64_t p)
 {
-    const uint8_t *row = (const uint8_t *)t->data + r * row_bytes(t);
-    const size_t n = (size_t)t->dims[0];
-    float *floats = (float *)(void *)scratch;
-
-    if (!row_is_finite(t->type, row, n))
-        return NULL;
-    if (t->type == BLOCK_Q5_0) {
-        widen_q5_0(row, scratch, n / 32);
-        return scratch;
-    }
-    if (!pack_is_expanded(t->type))
-        return row;
-    block_decode(t->type, row, floats, n);
-    return floats_are_finite(floats, n) ? floats : NULL;
-}
-
-static bool pack_panel(const struct matrix_job *job, uint64_t p, uint8_t *scratch)
-{
+    const struct gguf_tensor *t = job->src;
     const struct matrix *m = job->dst;
-    const size_t converted = converted_bytes(job->src);
     const void *rows[KERN_LANES] = {0};
 
     for (uint64_t lane = 0; lane < KERN_LANES && p * KERN_LANES + lane < m->n_out; lane++) {
-        rows[lane] = prepare_row(job->src, p * KERN_LANES + lane, scratch + lane * converted);
-        if (rows[lane] == NULL)
+        const uint8_t *row = (const uint8_t *)t->data + (p * KERN_LANES + lane) * row_bytes(t);
+
+        if (!row_is_finite(t->type, row, (size_t)t->dims[0]))
             return false;
+        rows[lane] = row;
     }
     /* The panels are const for everybody after this. */
     kern_pack(m->type, (uint8_t *)m->data + p * m->panel_bytes, rows, m->n_in);
@@ -178,7 +132,7 @@ static void note_bad(struct work *w, size_t job)
         ;
 }
 
-static void pack_chunk(struct work *w, size_t i, uint64_t chunk, uint8_t *scratch)
+static void pack_chunk(struct work *w, size_t i, uint64_t chunk)
 {
     const struct matrix_job *job = &w->jobs[i];
     const uint64_t per = chunk_panels(job), begin = chunk * per;
@@ -186,7 +140,7 @@ static void pack_chunk(struct work *w, size_t i, uint64_t chunk, uint8_t *scratc
     uint64_t rows = job->dst->n_out;
 
     for (uint64_t p = begin; p < end; p++)
-        if (!pack_panel(job, p, scratch)) {
+        if (!pack_panel(job, p)) {
             note_bad(w, i);
             break;
         }
@@ -208,7 +162,7 @@ static void *run(void *arg)
             return NULL;
         while (c >= w->first[job + 1])
             job++;
-        pack_chunk(w, job, c - w->first[job], me->scratch);
+        pack_chunk(w, job, c - w->first[job]);
         if (me->reports)
             o->progress(o->progress_ud, atomic_load_explicit(&w->done, memory_order_relaxed),
                         w->total);
@@ -223,11 +177,9 @@ static int plan(struct work *w)
         return ERR_NOMEM;
     for (size_t i = 0; i < w->n_jobs; i++) {
         const uint64_t per = chunk_panels(&w->jobs[i]);
-        const size_t rows = KERN_LANES * converted_bytes(w->jobs[i].src);
 
         w->first[i + 1] = w->first[i] + (w->jobs[i].dst->n_panels + per - 1) / per;
         w->total += w->jobs[i].src->bytes;
-        w->scratch = rows > w->scratch ? rows : w->scratch;
     }
     return 0;
 }
@@ -247,12 +199,8 @@ static void run_all(struct worker *workers, uint32_t n)
 
 static int pack_on(struct work *w, struct worker *workers, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         workers[i].w = w;
-        workers[i].scratch = mem_aligned(1, w->scratch);
-        if (workers[i].scratch == NULL)
-            return ERR_NOMEM;
-    }
     workers[0].reports = w->options->progress != NULL;
     run_all(workers, n);
     if (workers[0].reports)
@@ -274,8 +222,6 @@ int pack_matrices(const struct matrix_job *jobs, size_t n, const struct model_op
     if (rc == 0)
         rc = pack_on(&w, workers, n_threads);
     *bad = atomic_load(&w.bad);
-    for (uint32_t i = 0; workers != NULL && i < n_threads; i++)
-        mem_free(workers[i].scratch);
     mem_free(workers);
     mem_free(w.first);
     return rc;

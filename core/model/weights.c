@@ -17,7 +17,6 @@
 
 enum { TENSOR_REQUIRED = 0, TENSOR_OPTIONAL = 1 };
 
-/* The packed type of a file's type: itself, or one that holds the same numbers. */
 static enum kern_weight packed_type(enum block_type type)
 {
     switch (type) {
@@ -26,7 +25,6 @@ static enum kern_weight packed_type(enum block_type type)
     case BLOCK_BF16:
         return KERN_BF16;
     case BLOCK_Q8_0:
-    case BLOCK_Q5_0: /* codes -16..15 fit into 8 bits, with the same scale */
         return KERN_Q8_0;
     case BLOCK_Q4_0:
         return KERN_Q4_0;
@@ -34,12 +32,19 @@ static enum kern_weight packed_type(enum block_type type)
         return KERN_Q4_K;
     case BLOCK_Q6_K:
         return KERN_Q6_K;
-    case BLOCK_F32:
     case BLOCK_Q4_1:
+        return KERN_Q4_1;
+    case BLOCK_Q5_0:
+        return KERN_Q5_0;
     case BLOCK_Q5_1:
-    case BLOCK_Q2_K:
-    case BLOCK_Q3_K:
+        return KERN_Q5_1;
     case BLOCK_Q5_K:
+        return KERN_Q5_K;
+    case BLOCK_Q3_K:
+        return KERN_Q3_K;
+    case BLOCK_Q2_K:
+        return KERN_Q2_K;
+    case BLOCK_F32:
         return KERN_F32;
     }
     return KERN_F32;

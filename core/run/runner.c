@@ -129,7 +129,7 @@ int runner_create(struct runner **out, const struct runner_options *o, char *err
     r->n_eog = o->n_eog;
     kern_init(&r->kern, o->isa);
     set_strides(r);
-    rc = team_create(&r->team, o->threads);
+    rc = team_create(&r->team, &(struct team_options){.n_threads = o->threads, .pin = o->pin});
     if (rc < 0)
         snprintf(err, err_len, "cannot start %u compute threads: %s", o->threads, err_text(rc));
     else

@@ -10,6 +10,7 @@
 #ifndef CORE_RUN_RUNNER_H
 #define CORE_RUN_RUNNER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,6 +26,7 @@ struct runner_options {
     struct kv_store *kv;        /* borrowed */
     enum kern_isa isa;
     uint32_t threads;           /* >= 1, the calling thread included */
+    bool pin;                   /* each on a CPU of its own (team.h) */
     uint32_t max_rows;          /* most rows in a batch */
     const int32_t *eog;         /* ids that end a generation, for ban_eog; copied */
     size_t n_eog;

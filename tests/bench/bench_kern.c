@@ -292,8 +292,15 @@ static uint32_t next_random(void)
 /* Rows with plausible scales, so that no product meets infinities or subnormals. */
 static void fill_panel(enum kern_weight w, uint8_t *panel, size_t k)
 {
-    static const size_t BLOCK[KERN_N_WEIGHT][2] = {{1, 4},   {1, 2},     {1, 2},    {32, 34},
-                                                   {32, 18}, {256, 144}, {256, 210}};
+    /* Of a block: numbers, bytes, where its scale lies. */
+    static const size_t BLOCK[KERN_N_WEIGHT][3] = {
+        [KERN_F32] = {1, 4},      [KERN_F16] = {1, 2},           [KERN_BF16] = {1, 2},
+        [KERN_Q8_0] = {32, 34},   [KERN_Q4_0] = {32, 18},        [KERN_Q4_K] = {256, 144},
+        [KERN_Q4_1] = {32, 20},   [KERN_Q6_K] = {256, 210, 208}, [KERN_Q5_0] = {32, 22},
+        [KERN_Q5_1] = {32, 24},   [KERN_Q5_K] = {256, 176},      [KERN_Q3_K] = {256, 110, 108},
+        [KERN_Q2_K] = {256, 84, 80}};
+    const bool has_minimum = w == KERN_Q4_K || w == KERN_Q5_K || w == KERN_Q2_K ||
+                             w == KERN_Q4_1 || w == KERN_Q5_1;
     const size_t bytes = k / BLOCK[w][0] * BLOCK[w][1];
     const uint16_t d = w == KERN_BF16 ? 0x3c00 : 0x2000; /* about 0.008 in either */
     uint8_t *row = mem_alloc(bytes);
@@ -304,9 +311,9 @@ static void fill_panel(enum kern_weight w, uint8_t *panel, size_t k)
     for (size_t i = 0; i < bytes; i += BLOCK[w][1]) {
         const float f = 0.008f;
 
-        memcpy(row + i + (w == KERN_Q6_K ? 208 : 0), &d, 2);
-        if (w == KERN_Q4_K)
-            memcpy(row + i + 2, &d, 2);
+        memcpy(row + i + BLOCK[w][2], &d, 2);
+        if (has_minimum)
+            memcpy(row + i + BLOCK[w][2] + 2, &d, 2);
         if (w == KERN_F32)
             memcpy(row + i, &f, 4);
     }

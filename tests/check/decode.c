@@ -7,10 +7,13 @@
 #include "tests/check/check.h"
 
 const struct decode_format decode_formats[KERN_N_WEIGHT] = {
-    [KERN_F32] = {1, 4, 0, {0}},        [KERN_F16] = {1, 2, 0, {0}},
-    [KERN_BF16] = {1, 2, 0, {0}},       [KERN_Q8_0] = {32, 34, 1, {0}},
-    [KERN_Q4_0] = {32, 18, 1, {0}},     [KERN_Q4_K] = {256, 144, 2, {0, 2}},
-    [KERN_Q6_K] = {256, 210, 1, {208}},
+    [KERN_F32] = {1, 4, 0, {0}},         [KERN_F16] = {1, 2, 0, {0}},
+    [KERN_BF16] = {1, 2, 0, {0}},        [KERN_Q8_0] = {32, 34, 1, {0}},
+    [KERN_Q4_0] = {32, 18, 1, {0}},      [KERN_Q4_K] = {256, 144, 2, {0, 2}},
+    [KERN_Q6_K] = {256, 210, 1, {208}},  [KERN_Q4_1] = {32, 20, 2, {0, 2}},
+    [KERN_Q5_0] = {32, 22, 1, {0}},      [KERN_Q5_1] = {32, 24, 2, {0, 2}},
+    [KERN_Q5_K] = {256, 176, 2, {0, 2}}, [KERN_Q3_K] = {256, 110, 1, {108}},
+    [KERN_Q2_K] = {256, 84, 2, {80, 82}},
 };
 
 double check_half(uint16_t h)
@@ -62,11 +65,11 @@ struct number {
     double minimum;
 };
 
-static struct number number_q4_k(const uint8_t *b, size_t i)
+/* Q4_K and Q5_K but for the code: d, dmin and 12 bytes of scales and minima come first. */
+static struct number number_45_k(const uint8_t *b, size_t i, int code)
 {
     const uint8_t *s = b + 4;
     const size_t g = i / 32;
-    const uint8_t byte = b[16 + i / 64 * 32 + i % 32];
     int sc = s[g % 4 + (g < 4 ? 0 : 8)];
     int mn = s[g % 4 + (g < 4 ? 4 : 8)];
 
@@ -77,8 +80,50 @@ static struct number number_q4_k(const uint8_t *b, size_t i)
         sc = (sc & 15) + 16 * (s[g - 4] >> 6);
         mn = (mn >> 4) + 16 * (s[g] >> 6);
     }
-    return (struct number){half_at(b) * sc, i % 64 < 32 ? byte & 15 : byte >> 4,
-                           half_at(b + 2) * mn};
+    return (struct number){half_at(b) * sc, code, half_at(b + 2) * mn};
+}
+
+static struct number number_q4_k(const uint8_t *b, size_t i)
+{
+    const uint8_t byte = b[16 + i / 64 * 32 + i % 32];
+
+    return number_45_k(b, i, i % 64 < 32 ? byte & 15 : byte >> 4);
+}
+
+static struct number number_q5_k(const uint8_t *b, size_t i)
+{
+    const uint8_t byte = b[48 + i / 64 * 32 + i % 32];
+    const int top = (b[16 + i % 32] & 1 << i / 32) != 0 ? 16 : 0;
+
+    return number_45_k(b, i, top + (i % 64 < 32 ? byte & 15 : byte >> 4));
+}
+
+/* Q5_0 and Q5_1: the word of fifth bits at qh, nibbles behind it. */
+static int code_5(const uint8_t *qh, size_t i)
+{
+    const uint32_t word = qh[0] | qh[1] << 8 | qh[2] << 16 | (uint32_t)qh[3] << 24;
+
+    return (int)(word >> i & 1) * 16 + (i < 16 ? qh[4 + i] & 15 : qh[4 + i - 16] >> 4);
+}
+
+static struct number number_q3_k(const uint8_t *b, size_t i)
+{
+    const uint8_t *s = b + 96; /* 16 scales of 6 bits: low nibbles of 0-7, high ones 8-15 */
+    const size_t j = i / 16;
+    const int low = j < 8 ? s[j] & 15 : s[j - 8] >> 4;
+    const int high = s[8 + j % 4] >> 2 * (j / 4) & 3;
+    const int two = b[32 + i / 128 * 32 + i % 32] >> 2 * (i % 128 / 32) & 3;
+    const bool third = b[i % 32] >> i / 32 & 1;
+
+    return (struct number){half_at(b + 108) * (low + 16 * high - 32), third ? two : two - 4, 0};
+}
+
+static struct number number_q2_k(const uint8_t *b, size_t i)
+{
+    const uint8_t both = b[i / 16];
+    const int code = b[16 + i / 128 * 32 + i % 32] >> 2 * (i % 128 / 32) & 3;
+
+    return (struct number){half_at(b + 80) * (both & 15), code, half_at(b + 82) * (both >> 4)};
 }
 
 static struct number number_q6_k(const uint8_t *b, size_t i)
@@ -115,6 +160,19 @@ static struct number number(enum kern_weight w, const uint8_t *b, size_t i)
         return number_q4_k(b, i);
     case KERN_Q6_K:
         return number_q6_k(b, i);
+    case KERN_Q4_1:
+        return (struct number){half_at(b), i < 16 ? b[4 + i] & 15 : b[4 + i - 16] >> 4,
+                               -half_at(b + 2)};
+    case KERN_Q5_0:
+        return (struct number){half_at(b), code_5(b + 2, i) - 16, 0};
+    case KERN_Q5_1:
+        return (struct number){half_at(b), code_5(b + 4, i), -half_at(b + 2)};
+    case KERN_Q5_K:
+        return number_q5_k(b, i);
+    case KERN_Q3_K:
+        return number_q3_k(b, i);
+    case KERN_Q2_K:
+        return number_q2_k(b, i);
     case KERN_N_WEIGHT:
         break;
     }
@@ -143,7 +201,7 @@ void decode_row_float(enum kern_weight w, const uint8_t *row, float *out, size_t
         const struct number n = number(w, row + j / f->elems * f->bytes, j % f->elems);
 
         out[j] = (float)(n.scale * n.code);
-        if (w == KERN_Q4_K)
+        if (f->n_scale == 2) /* with a minimum */
             out[j] -= (float)n.minimum;
     }
 }

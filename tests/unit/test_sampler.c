@@ -1,4 +1,4 @@
-/* tests/unit/test_sampler.c - random numbers, the team, and choosing tokens. */
+/* tests/unit/test_sampler.c - random numbers and choosing tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,6 @@
 #include "core/run/batch.h"
 #include "core/run/random.h"
 #include "core/run/sampler.h"
-#include "core/run/team.h"
 
 /* Known answers of Philox 4x32-10 (the Random123 distribution's test vectors). */
 static void philox_gives_known_answers(void **state)
@@ -291,49 +290,6 @@ static void bad_rows_give_a_token(void **state)
     teardown(f);
 }
 
-/* ---- the team ---- */
-
-struct work {
-    uint32_t done[1000];
-    uint64_t sum;
-};
-
-static void add_up(void *ud, struct team_worker *w)
-{
-    struct work *work = ud;
-    uint32_t from, to;
-
-    for (int region = 0; region < 5; region++) {
-        while (team_take(w, 1000, 7, &from, &to))
-            for (uint32_t i = from; i < to; i++)
-                work->done[i]++;
-        team_barrier(w);
-    }
-    if (w->index == 0)
-        for (uint32_t i = 0; i < 1000; i++)
-            work->sum += work->done[i];
-    team_barrier(w);
-}
-
-static void team_does_each_item_once(void **state)
-{
-    (void)state;
-    for (uint32_t n = 1; n <= 4; n++) {
-        struct team *t;
-        struct work work = {0};
-
-        assert_int_equal(team_create(&t, n), 0);
-        assert_int_equal(team_n_threads(t), n);
-        for (int run = 0; run < 200; run++)
-            team_run(t, add_up, &work);
-        for (uint32_t i = 0; i < 1000; i++)
-            assert_int_equal(work.done[i], 1000);
-        assert_int_equal(work.sum, 1000ull * 5 * (200 * 201 / 2));
-        team_destroy(&t);
-        assert_null(t);
-    }
-}
-
 static void batch_lays_rows_out(void **state)
 {
     struct batch *b;
@@ -368,7 +324,6 @@ int main(void)
         cmocka_unit_test(frequencies_match_the_weights),
         cmocka_unit_test(logprobs_are_those_of_the_raw_row),
         cmocka_unit_test(bad_rows_give_a_token),
-        cmocka_unit_test(team_does_each_item_once),
         cmocka_unit_test(batch_lays_rows_out),
     };
 

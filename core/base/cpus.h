@@ -1,0 +1,35 @@
+/* core/base/cpus.h - the processors that this process may use, and how many threads they are for.
+ *
+ * The affinity mask says which (containers narrow it with a cpuset), /sys says which of them share
+ * a core or a memory node, and the control group may grant less time than they have. One thread is
+ * right for each core: two on one core share its vector units, and quota that runs out stops
+ * everybody in the middle of a step.
+ *
+ * Thread: any.
+ * Memory: none; CPUs beyond the first CPUS_MAX of the mask are not counted.
+ * Errors: none; what cannot be read counts as one core a CPU, one node, no quota.
+ */
+#ifndef CORE_BASE_CPUS_H
+#define CORE_BASE_CPUS_H
+
+#include <stdint.h>
+
+#define CPUS_MAX 1024
+
+struct cpus {
+    uint32_t n;       /* CPUs in the affinity mask, at least 1 */
+    uint32_t n_cores; /* different cores among them */
+    uint32_t quota;   /* whole CPUs' worth of time that the control group grants; 0: no limit */
+    uint64_t nodes;   /* bit i: memory node i (of the first 64) has one of the CPUs */
+    uint16_t id[CPUS_MAX]; /* [n]: first one CPU of each core, then the cores' other CPUs */
+};
+
+/* `root` stands before /sys and /proc: "" for the machine, a folder in tests. */
+void cpus_read(struct cpus *c, const char *root);
+
+/* Compute threads for `threads = 0`: one a core, not more than the quota. The I/O thread shares the
+ * cores, since it needs some per cent of one; only beyond 32 cores without a second CPU each, where
+ * a core costs less than a team that waits for an interrupted member, one is left to it. */
+uint32_t cpus_threads(const struct cpus *c);
+
+#endif

@@ -1,0 +1,465 @@
+/* tests/unit/test_team.c - the worker team: every item once, whoever is slow; pinning; the CPUs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <ftw.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/cpus.h"
+#include "core/base/err.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/run/team.h"
+
+#define MAX_THREADS 8
+#define MAX_ITEMS 3000
+#define MAX_REGIONS 12
+
+static uint32_t random_below(uint32_t n)
+{
+    static uint64_t state = 88172645463325252u;
+
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (uint32_t)(state >> 32) % n;
+}
+
+static struct team *make(uint32_t n_threads)
+{
+    struct team *t;
+
+    assert_int_equal(team_create(&t, &(struct team_options){.n_threads = n_threads}), 0);
+    assert_int_equal(team_n_threads(t), n_threads);
+    return t;
+}
+
+/* ---- every item exactly once ---- */
+
+struct work {
+    uint32_t n_regions;
+    uint32_t n[MAX_REGIONS], grain[MAX_REGIONS];
+    bool takes[MAX_REGIONS];       /* some regions are a bare barrier */
+    uint32_t done[MAX_ITEMS];      /* not atomic: an item has one taker, and barriers order them */
+    uint32_t expected[MAX_ITEMS];
+    atomic_uint wrong;
+};
+
+static void region(struct work *work, struct team_worker *w, uint32_t r)
+{
+    uint32_t from, to;
+
+    while (work->takes[r] && team_take(w, work->n[r], work->grain[r], &from, &to)) {
+        if (from >= to || to > work->n[r] || to - from > work->grain[r])
+            atomic_fetch_add(&work->wrong, 1);
+        for (uint32_t i = from; i < to && i < MAX_ITEMS; i++)
+            work->done[i]++;
+    }
+    team_barrier(w);
+}
+
+static void all_regions(void *ud, struct team_worker *w)
+{
+    struct work *work = ud;
+
+    for (uint32_t r = 0; r < work->n_regions; r++)
+        region(work, w, r);
+}
+
+static void deal_random_work(struct work *work)
+{
+    work->n_regions = random_below(MAX_REGIONS + 1);
+    for (uint32_t r = 0; r < work->n_regions; r++) {
+        const bool few = random_below(2) == 0;
+
+        work->n[r] = random_below(few ? 12 : MAX_ITEMS);
+        work->grain[r] = 1 + random_below(few ? 4 : 200);
+        work->takes[r] = random_below(8) > 0;
+        for (uint32_t i = 0; work->takes[r] && i < work->n[r]; i++)
+            work->expected[i]++;
+    }
+}
+
+static void every_item_exactly_once(void **state)
+{
+    (void)state;
+    for (uint32_t n_threads = 1; n_threads <= MAX_THREADS; n_threads++) {
+        struct work *work = calloc(1, sizeof(*work));
+        struct team *t = make(n_threads);
+
+        for (int run = 0; run < 60; run++) {
+            deal_random_work(work);
+            team_run(t, all_regions, work);
+            assert_int_equal(atomic_load(&work->wrong), 0);
+            assert_memory_equal(work->done, work->expected, sizeof(work->done));
+        }
+        team_destroy(&t);
+        assert_null(t);
+        free(work);
+    }
+}
+
+/* ---- shares, and stealing from them ---- */
+
+#define ITEMS 400
+#define GRAIN 5
+
+struct race {
+    uint32_t slow;          /* this thread waits ... */
+    bool before_its_first;  /* ... before taking anything, or after its first take */
+    atomic_bool has_begun;  /* the slow thread has taken, or will wait before it does */
+    atomic_uint n_done;     /* items that are done */
+    atomic_bool timed_out;
+    uint32_t taker[ITEMS];
+};
+
+static void wait_for(struct race *race, uint32_t n_done)
+{
+    const uint64_t end = clock_ms() + 20000;
+
+    while (atomic_load(&race->n_done) < n_done && clock_ms() < end)
+        sched_yield();
+    if (atomic_load(&race->n_done) < n_done)
+        atomic_store(&race->timed_out, true);
+}
+
+/* The slow thread goes on only when the others have done everything else: without stealing
+ * from its share that never happens. */
+static void run_race(void *ud, struct team_worker *w)
+{
+    struct race *race = ud;
+    const bool is_slow = w->index == race->slow;
+    bool first = true;
+    uint32_t from, to;
+
+    if (is_slow && race->before_its_first) {
+        atomic_store(&race->has_begun, true);
+        wait_for(race, ITEMS);
+    }
+    while (!is_slow && !atomic_load(&race->has_begun))
+        sched_yield();
+    for (; team_take(w, ITEMS, GRAIN, &from, &to); first = false) {
+        if (is_slow && first) {
+            atomic_store(&race->has_begun, true);
+            wait_for(race, ITEMS - GRAIN);
+        }
+        for (uint32_t i = from; i < to; i++)
+            race->taker[i] = w->index;
+        atomic_fetch_add(&race->n_done, to - from);
+    }
+    team_barrier(w);
+}
+
+static void what_a_slow_thread_leaves_is_stolen(void **state)
+{
+    (void)state;
+    for (uint32_t n_threads = 2; n_threads <= MAX_THREADS; n_threads++)
+        for (uint32_t i = 0; i < 2 * n_threads; i++) {
+            struct race race = {.slow = i / 2, .before_its_first = i % 2 == 0};
+            struct team *t = make(n_threads);
+            uint32_t n_slow = 0;
+
+            team_run(t, run_race, &race);
+            assert_false(atomic_load(&race.timed_out));
+            assert_int_equal(atomic_load(&race.n_done), ITEMS);
+            for (uint32_t j = 0; j < ITEMS; j++)
+                n_slow += race.taker[j] == race.slow;
+            assert_int_equal(n_slow, race.before_its_first ? 0 : GRAIN);
+            team_destroy(&t);
+        }
+}
+
+/* All threads wait in their first take until everybody has taken: then nothing was stolen yet. */
+struct shares {
+    uint32_t n, n_threads;
+    atomic_uint n_taken;
+    uint32_t first[MAX_THREADS];
+};
+
+static void note_first(void *ud, struct team_worker *w)
+{
+    struct shares *s = ud;
+    uint32_t from, to;
+
+    if (team_take(w, s->n, 1, &from, &to))
+        s->first[w->index] = from;
+    atomic_fetch_add(&s->n_taken, 1);
+    while (atomic_load(&s->n_taken) < s->n_threads)
+        sched_yield();
+    while (team_take(w, s->n, 1, &from, &to))
+        ;
+    team_barrier(w);
+}
+
+static void shares_stay_where_they_were(void **state)
+{
+    (void)state;
+    for (uint32_t n_threads = 1; n_threads <= MAX_THREADS; n_threads++) {
+        struct team *t = make(n_threads);
+
+        for (int run = 0; run < 20; run++) {
+            struct shares s = {.n = n_threads + random_below(1000), .n_threads = n_threads};
+
+            team_run(t, note_first, &s);
+            for (uint32_t i = 0; i < n_threads; i++)
+                assert_int_equal(s.first[i], s.n * i / n_threads);
+        }
+        team_destroy(&t);
+    }
+}
+
+/* ---- life ---- */
+
+static void nothing(void *ud, struct team_worker *w)
+{
+    (void)ud;
+    (void)w;
+}
+
+static double cpu_seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void an_idle_team_sleeps(void **state)
+{
+    struct team *t = make(MAX_THREADS);
+    double before;
+    (void)state;
+
+    team_run(t, nothing, NULL);
+    before = cpu_seconds();
+    usleep(300000);
+    /* Seven waits of TEAM_SPIN_US, and what a sanitizer adds. */
+    assert_true(cpu_seconds() - before < 0.05);
+    team_run(t, nothing, NULL);
+    team_destroy(&t);
+}
+
+static void creation_survives_lack_of_memory(void **state)
+{
+    struct team *t;
+    (void)state;
+
+    assert_int_equal(team_create(&t, &(struct team_options){.n_threads = 0}), ERR_INVAL);
+    assert_null(t);
+    for (int64_t n = 0;; n++) {
+        int rc, failed;
+
+        mem_fail_after(n);
+        rc = team_create(&t, &(struct team_options){.n_threads = 3});
+        failed = mem_has_failed();
+        mem_fail_after(-1);
+        if (!failed) {
+            assert_int_equal(rc, 0);
+            break;
+        }
+        assert_int_equal(rc, ERR_NOMEM);
+        assert_null(t);
+    }
+    team_destroy(&t);
+    team_destroy(NULL);
+}
+
+/* ---- pinning ---- */
+
+struct places {
+    uint32_t n_cpus[MAX_THREADS]; /* that the thread may run on */
+    int cpu[MAX_THREADS];         /* the first of them */
+};
+
+static void note_place(void *ud, struct team_worker *w)
+{
+    struct places *p = ud;
+    cpu_set_t set;
+
+    p->cpu[w->index] = -1;
+    if (sched_getaffinity(0, sizeof(set), &set) != 0)
+        return;
+    p->n_cpus[w->index] = (uint32_t)CPU_COUNT(&set);
+    for (int cpu = 0; cpu < CPU_SETSIZE && p->cpu[w->index] < 0; cpu++)
+        if (CPU_ISSET(cpu, &set))
+            p->cpu[w->index] = cpu;
+}
+
+/* What the team wrote to the log meanwhile. */
+static void capture_log(int fds[2])
+{
+    assert_int_equal(pipe(fds), 0);
+    log_setup(LOG_WARN, false, fds[1]);
+}
+
+static void captured(int fds[2], char *text, size_t size)
+{
+    ssize_t n;
+
+    close(fds[1]);
+    n = read(fds[0], text, size - 1);
+    text[n > 0 ? n : 0] = '\0';
+    close(fds[0]);
+    log_setup(LOG_INFO, false, STDERR_FILENO);
+}
+
+static void pins_each_thread_to_a_cpu(void **state)
+{
+    const struct team_options options = {.n_threads = MAX_THREADS, .pin = true};
+    struct places p = {0};
+    struct cpus cpus;
+    cpu_set_t before;
+    struct team *t;
+    char said[1024];
+    int fds[2];
+    (void)state;
+
+    assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+    cpus_read(&cpus, "");
+    capture_log(fds);
+    assert_int_equal(team_create(&t, &options), 0);
+    team_run(t, note_place, &p);
+    team_destroy(&t);
+    captured(fds, said, sizeof(said));
+    assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
+    for (uint32_t i = 0; i < MAX_THREADS; i++) {
+        assert_int_equal(p.n_cpus[i], i < cpus.n ? 1 : cpus.n);
+        if (i < cpus.n)
+            assert_int_equal(p.cpu[i], cpus.id[i]);
+    }
+    if (cpus.n < MAX_THREADS)
+        assert_non_null(strstr(said, "cause=more-threads-than-cpus"));
+    else
+        assert_string_equal(said, "");
+}
+
+/* ---- cpus ---- */
+
+static char root[] = "/tmp/quire-cpus-XXXXXX";
+
+static void write_text(const char *path, const char *text)
+{
+    char full[512], *slash = full;
+    FILE *f;
+
+    snprintf(full, sizeof(full), "%s%s", root, path);
+    while ((slash = strchr(slash + 1, '/')) != NULL) {
+        *slash = '\0';
+        (void)mkdir(full, 0700);
+        *slash = '/';
+    }
+    f = fopen(full, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+/* A machine of folders: the process's own mask, but cores, nodes and quota as we like. */
+static void cpus_are_read_from_the_system(void **state)
+{
+    struct cpus real, c;
+    char path[128];
+    uint32_t quota;
+    (void)state;
+
+    cpus_read(&real, "");
+    assert_true(real.n >= 1 && real.n_cores >= 1 && real.n_cores <= real.n);
+    assert_true(cpus_threads(&real) >= 1 && cpus_threads(&real) <= real.n_cores);
+    assert_non_null(mkdtemp(root));
+
+    cpus_read(&c, root); /* nothing there: each CPU is a core, one node or none */
+    assert_int_equal(c.n, real.n);
+    assert_int_equal(c.n_cores, real.n);
+    assert_int_equal(c.nodes, 0);
+    assert_int_equal(c.quota, 0);
+
+    for (uint32_t i = 0; i < real.n; i++) { /* all CPUs on one core */
+        snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list",
+                 real.id[i]);
+        write_text(path, "0-8191\n");
+    }
+    write_text("/sys/devices/system/node/node0/cpulist", "0-8191\n");
+    write_text("/sys/devices/system/node/node5/cpulist", "0,2-8191\n");
+    write_text("/sys/devices/system/node/node7/cpulist", "\n"); /* memory only */
+    cpus_read(&c, root);
+    assert_int_equal(c.n, real.n);
+    assert_int_equal(c.n_cores, 1);
+    assert_int_equal(cpus_threads(&c), 1);
+    assert_int_equal(c.nodes & 1, 1);
+    assert_int_equal(c.nodes & ~(uint64_t)0x21, 0);
+
+    write_text("/proc/self/cgroup", "12:cpu:/old\n0::/a/b\n");
+    write_text("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+    cpus_read(&c, root);
+    assert_int_equal(c.quota, 0);
+    write_text("/sys/fs/cgroup/a/cpu.max", "750000 100000\n");
+    cpus_read(&c, root);
+    assert_int_equal(c.quota, 7);
+    write_text("/sys/fs/cgroup/cpu.max", "50000 100000\n");
+    cpus_read(&c, root);
+    assert_int_equal(c.quota, 1);
+    write_text("/sys/fs/cgroup/cpu.max", "900000 100000\n");
+    write_text("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+    write_text("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+    cpus_read(&c, root);
+    quota = c.quota;
+    write_text("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "300000\n");
+    cpus_read(&c, root);
+    assert_int_equal(quota, 7);
+    assert_int_equal(c.quota, 3);
+    assert_int_equal(nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+static void threads_follow_the_cores(void **state)
+{
+    static const struct {
+        uint32_t n, n_cores, quota, threads;
+    } cases[] = {
+        {1, 1, 0, 1},   {2, 2, 0, 2},    {4, 2, 0, 2},  {16, 16, 0, 16}, {32, 32, 0, 32},
+        {33, 33, 0, 32}, {128, 64, 0, 64}, {64, 64, 0, 63}, {8, 8, 3, 3},  {2, 2, 16, 2},
+    };
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct cpus c = {
+            .n = cases[i].n, .n_cores = cases[i].n_cores, .quota = cases[i].quota};
+
+        assert_int_equal(cpus_threads(&c), cases[i].threads);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_item_exactly_once),
+        cmocka_unit_test(what_a_slow_thread_leaves_is_stolen),
+        cmocka_unit_test(shares_stay_where_they_were),
+        cmocka_unit_test(an_idle_team_sleeps),
+        cmocka_unit_test(creation_survives_lack_of_memory),
+        cmocka_unit_test(pins_each_thread_to_a_cpu),
+        cmocka_unit_test(cpus_are_read_from_the_system),
+        cmocka_unit_test(threads_follow_the_cores),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
