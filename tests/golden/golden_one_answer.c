@@ -3,7 +3,7 @@
  * 24 requests (greedy and seeded sampling, prompts of 1 to 900 tokens) on a random-weight model
  * of 4 layers with GQA, whose matrices use every packed weight type. Each is first run alone; then
  * all tokens, log-probabilities and alternatives must be equal, bit for bit: all at once, with
- * chunks of 1 to 512, with 1 and 2 threads, in a pool so small that sequences are preempted, and
+ * chunks of 1 to 512, with 1 to 4 threads, in a pool so small that sequences are preempted, and
  * on every instruction set that the machine has. Prompt scoring (echo) is compared as well.
  */
 #include "tests/golden/machine.h"
@@ -156,6 +156,18 @@ static void any_number_of_threads(void **state)
     }
 }
 
+/* More threads than KV heads: a sequence alone is split between segments. */
+static void alone_on_many_threads(void **state)
+{
+    struct setup s = best();
+    (void)state;
+
+    s.alone = true;
+    s.threads = 4;
+    run_all(shared.model, &s, shared.got);
+    compare("alone on 4 threads");
+}
+
 /* 59 blocks hold the longest request and hardly more. */
 static void preempted(void **state)
 {
@@ -210,7 +222,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_not_trivial), cmocka_unit_test(all_at_once),
         cmocka_unit_test(any_chunk),               cmocka_unit_test(any_number_of_threads),
-        cmocka_unit_test(preempted),               cmocka_unit_test(any_instruction_set),
+        cmocka_unit_test(alone_on_many_threads),   cmocka_unit_test(preempted),
+        cmocka_unit_test(any_instruction_set),
     };
 
     return cmocka_run_group_tests(tests, prepare, finish);

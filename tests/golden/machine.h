@@ -31,6 +31,7 @@
 #include "kvcache/kv_store.h"
 #include "kvcache/swap_store.h"
 #include "scheduler/loop.h"
+#include "tests/tools/fixture.h"
 
 #define EMBD 256
 #define HEADS 8
@@ -74,10 +75,24 @@ static void add_tensor(struct gguf_writer *w, const char *name, enum block_type 
     free(values);
 }
 
+/* A matrix of any type, its blocks made at random: most types have no encoder here. */
+static void add_blocks(struct gguf_writer *w, const char *name, enum block_type type, uint64_t cols,
+                       uint64_t rows)
+{
+    static struct fixture_tensor made[7 * LAYERS]; /* borrowed by the writer */
+    static size_t n_made;
+    const uint64_t dims[2] = {cols, rows};
+    struct fixture_tensor *t = &made[n_made++ % (7 * LAYERS)];
+
+    *t = (struct fixture_tensor){.seed = n_made, .type = type, .std = 2.0f / sqrtf(EMBD)};
+    gguf_writer_tensor_fill(w, name, type, 2, dims, fixture_fill, t);
+}
+
 static void add_layer(struct gguf_writer *w, int layer)
 {
-    static const enum block_type types[] = {BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q6_K, BLOCK_F16,
-                                            BLOCK_Q4_0, BLOCK_BF16, BLOCK_F32};
+    static const enum block_type types[] = {BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q6_K, BLOCK_F16, BLOCK_Q4_0,
+                                            BLOCK_BF16, BLOCK_F32, BLOCK_Q5_0, BLOCK_Q4_1, BLOCK_Q5_1,
+                                            BLOCK_Q5_K, BLOCK_Q3_K, BLOCK_Q2_K};
     static const struct {
         const char *name;
         uint64_t cols, rows;
@@ -91,8 +106,7 @@ static void add_layer(struct gguf_writer *w, int layer)
 
     for (int i = 0; i < 7; i++) {
         snprintf(name, sizeof(name), "blk.%d.%s.weight", layer, matrices[i].name);
-        add_tensor(w, name, types[(i + 2 * layer) % 7], matrices[i].cols, matrices[i].rows,
-                   2.0f / sqrtf(EMBD), 0);
+        add_blocks(w, name, types[(i + 7 * layer) % 13], matrices[i].cols, matrices[i].rows);
     }
     snprintf(name, sizeof(name), "blk.%d.attn_norm.weight", layer);
     add_tensor(w, name, BLOCK_F32, EMBD, 1, 0.1f, 1);

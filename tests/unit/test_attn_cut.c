@@ -1,0 +1,216 @@
+/* tests/unit/test_attn_cut.c - every (row, KV head, segment) is computed once, and what is split
+ * is merged. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/run/attn_cut.h"
+#include "core/run/batch.h"
+#include "kernels/kernels.h"
+
+#define MAX_ROWS 300
+#define MAX_SPANS 12
+#define N_CTX 20000
+
+static uint32_t state = 1;
+
+static uint32_t below(uint32_t n)
+{
+    state = state * 1664525u + 1013904223u;
+    return (uint32_t)((uint64_t)state * n >> 32);
+}
+
+static uint32_t segments(uint32_t n_tokens)
+{
+    return (n_tokens + KERN_SEGMENT - 1) / KERN_SEGMENT;
+}
+
+static void make_batch(struct batch *b, uint32_t most_rows, uint32_t most_pos)
+{
+    static const int32_t ids[MAX_ROWS];
+    const uint32_t n_spans = 1 + below(MAX_SPANS);
+
+    batch_clear(b);
+    for (uint32_t i = 0; i < n_spans && b->n_rows < MAX_ROWS; i++) {
+        const uint32_t n = 1 + below(most_rows);
+        const uint32_t room = MAX_ROWS - b->n_rows;
+
+        batch_add_span(b, ids, n < room ? n : room, below(most_pos), NULL);
+    }
+}
+
+/* How many items compute segment `seg` of row `row` of the batch. */
+static uint32_t times_computed(const struct attn_cut *c, const struct batch *b, uint32_t row,
+                               uint32_t seg)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < c->n_items; i++) {
+        const struct attn_item *item = &c->items[i];
+        const uint32_t row0 = b->spans[item->span].row0 + item->from;
+
+        n += row >= row0 && row < row0 + item->n && seg >= item->seg0 && seg < item->seg1;
+    }
+    return n;
+}
+
+static void check_items(const struct attn_cut *c, const struct batch *b)
+{
+    for (uint32_t row = 0; row < b->n_rows; row++)
+        for (uint32_t seg = 0; seg < segments(b->pos[row] + 1); seg++)
+            assert_int_equal(times_computed(c, b, row, seg), 1);
+    for (uint32_t i = 0; i < c->n_items; i++) {
+        const struct attn_item *item = &c->items[i];
+
+        assert_true(item->n >= 1 && item->n <= ATTN_ROWS);
+        if (item->part == NULL)
+            assert_true(item->seg0 == 0 && item->seg1 == UINT32_MAX);
+    }
+}
+
+/* A split row is named once, where its item writes; rows of whole items are not. */
+static void check_splits(const struct attn_cut *c, const struct batch *b)
+{
+    const uint32_t group = c->options.n_head / c->options.n_kv_head;
+    uint32_t named[MAX_ROWS] = {0};
+
+    for (uint32_t i = 0; i < c->n_splits; i++) {
+        const struct attn_split *s = &c->splits[i];
+
+        named[s->row]++;
+        assert_int_equal(s->n_seg, segments(b->pos[s->row] + 1));
+    }
+    for (uint32_t i = 0; i < c->n_items; i++) {
+        const struct attn_item *item = &c->items[i];
+
+        for (uint32_t j = 0; j < item->n; j++) {
+            const uint32_t row = b->spans[item->span].row0 + item->from + j;
+            const struct attn_split *s = c->splits;
+
+            assert_int_equal(named[row], item->part != NULL);
+            if (item->part == NULL)
+                continue;
+            while (s->row != row)
+                s++;
+            assert_ptr_equal(s->part, item->part + j * group * item->part_stride);
+            assert_int_equal(s->part_stride, item->part_stride);
+            assert_int_equal(s->kv_head_stride, item->n * group * item->part_stride);
+        }
+    }
+}
+
+/* States of different queries never share memory, and all lie in the room that was taken. */
+static void check_parts(const struct attn_cut *c)
+{
+    const uint32_t n_kv = c->options.n_kv_head, group = c->options.n_head / n_kv;
+    const float *last = c->parts;
+
+    for (uint32_t i = 0; i < c->n_splits; i++) { /* in the order of the rows of an item */
+        const struct attn_split *s = &c->splits[i];
+        const size_t query = s->n_seg * KERN_ATTN_PART(c->options.head_dim);
+
+        assert_true(query <= s->part_stride);
+        assert_true(s->part >= last);
+        assert_true(s->part + (n_kv - 1) * s->kv_head_stride + group * s->part_stride <=
+                    c->parts + c->n_parts);
+        last = s->part + group * s->part_stride;
+    }
+}
+
+static void test_cover(void **unused)
+{
+    static const struct attn_cut_options shapes[] = {
+        {MAX_ROWS, 1, N_CTX, 14, 2, 64},  {MAX_ROWS, 2, N_CTX, 14, 2, 64},
+        {MAX_ROWS, 7, N_CTX, 8, 1, 128},  {MAX_ROWS, 16, N_CTX, 32, 8, 64},
+        {MAX_ROWS, 64, N_CTX, 4, 4, 256}, {MAX_ROWS, 3, 17, 3, 3, 8},
+    };
+    struct batch *b;
+
+    (void)unused;
+    assert_int_equal(batch_create(&b, MAX_ROWS, MAX_SPANS, 1), 0);
+    for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
+        struct attn_cut c;
+        uint32_t n_split = 0;
+
+        assert_int_equal(attn_cut_create(&c, &shapes[s]), 0);
+        for (int round = 0; round < 300; round++) {
+            const uint32_t rows = round % 3 == 0 ? 1 : 1 + below(round % 3 == 1 ? 60 : 4);
+            const uint32_t most = shapes[s].n_ctx > 400 ? shapes[s].n_ctx - 320 : 1;
+
+            make_batch(b, shapes[s].n_ctx > 400 ? rows : 1, 1 + below(most));
+            attn_cut_make(&c, b);
+            check_items(&c, b);
+            check_splits(&c, b);
+            check_parts(&c);
+            n_split += c.n_splits;
+        }
+        /* KV heads enough for all threads, or short sequences: no split is worth it. */
+        if (shapes[s].threads <= shapes[s].n_kv_head || shapes[s].n_ctx < 400)
+            assert_int_equal(n_split, 0);
+        else
+            assert_true(n_split > 0);
+        attn_cut_release(&c);
+    }
+    batch_destroy(&b);
+}
+
+/* One long sequence fills all threads: no item is more than a fair share of the work. */
+static void test_fair(void **unused)
+{
+    const struct attn_cut_options o = {MAX_ROWS, 8, N_CTX, 14, 2, 64};
+    const int32_t id = 0;
+    struct attn_cut c;
+    struct batch *b;
+
+    (void)unused;
+    assert_int_equal(batch_create(&b, MAX_ROWS, MAX_SPANS, 1), 0);
+    assert_int_equal(attn_cut_create(&c, &o), 0);
+    batch_clear(b);
+    batch_add_span(b, &id, 1, 16383, NULL);
+    batch_add_span(b, &id, 1, 100, NULL);
+    attn_cut_make(&c, b);
+    assert_true(c.n_items * 2 >= 8);
+    for (uint32_t i = 0; i < c.n_items; i++)
+        assert_true(c.items[i].part == NULL || c.items[i].seg1 - c.items[i].seg0 <= 16);
+    attn_cut_release(&c);
+    batch_destroy(&b);
+}
+
+static void test_no_memory(void **unused)
+{
+    const struct attn_cut_options o = {MAX_ROWS, 2, N_CTX, 14, 2, 64};
+    struct attn_cut c;
+
+    (void)unused;
+    for (int64_t n = 0;; n++) {
+        mem_fail_after(n);
+        const int rc = attn_cut_create(&c, &o);
+        const int failed = mem_has_failed();
+        mem_fail_after(-1);
+        if (!failed) {
+            assert_int_equal(rc, 0);
+            break;
+        }
+        assert_int_equal(rc, ERR_NOMEM);
+        assert_null(c.items);
+    }
+    attn_cut_release(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cover),
+        cmocka_unit_test(test_fair),
+        cmocka_unit_test(test_no_memory),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
