@@ -95,6 +95,15 @@ float kern_max_scalar(const float *x, size_t n)
     return m + 0.0f; /* one zero only: which of -0 and +0 comes first must not matter */
 }
 
+size_t kern_find_scalar(const float *x, size_t n, float value)
+{
+    size_t i = 0;
+
+    while (i < n && x[i] != value)
+        i++;
+    return i;
+}
+
 float kern_sum_exp_scalar(const float *x, size_t n, float max, float scale)
 {
     float lane[KERN_LANES] = {0};

@@ -183,6 +183,9 @@ struct kern_table {
     /* max of x[0..n), n >= 1; NaN elements are passed over (all NaN: -inf); a zero is +0. */
     float (*max)(const float *x, size_t n);
 
+    /* The first i with x[i] == value (so never a NaN; -0 == +0), or n. */
+    size_t (*find)(const float *x, size_t n, float value);
+
     /* sum of kern_exp((x[i] - max) * scale) in 16 virtual lanes, then kern_lanes_sum. */
     float (*sum_exp)(const float *x, size_t n, float max, float scale);
 };

@@ -10,6 +10,7 @@
 
 #define GREEDY_BELOW 1e-6f /* 1/temperature stays finite and exact enough above */
 #define BLOCK 1024         /* tokens whose weights are summed before the draw looks inside */
+#define LOOK 64            /* tokens passed over together when none of them is large enough */
 
 int sampler_scratch_create(struct sampler_scratch *s, uint32_t n_vocab)
 {
@@ -39,27 +40,41 @@ static bool is_before(struct candidate a, struct candidate b)
     return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-/* The best n of the row, best first, by insertion: n is small and few elements pass. */
-static void find_top(const float *x, uint32_t n_vocab, uint32_t n, struct batch_output *o,
-                     double log_sum)
+/* The alternatives found so far, best first. */
+struct best {
+    struct candidate at[SAMPLING_MAX_TOP];
+    uint32_t n, most;
+};
+
+static void insert(struct best *b, struct candidate c)
 {
-    struct candidate best[SAMPLING_MAX_TOP];
-    uint32_t have = 0;
+    uint32_t i;
 
-    for (uint32_t id = 0; id < n_vocab; id++) {
-        const struct candidate c = {x[id], (int32_t)id};
-        uint32_t i;
+    if (b->n == b->most && !is_before(c, b->at[b->n - 1]))
+        return;
+    i = b->n < b->most ? b->n++ : b->n - 1;
+    for (; i > 0 && is_before(c, b->at[i - 1]); i--)
+        b->at[i] = b->at[i - 1];
+    b->at[i] = c;
+}
 
-        if (have == n && !is_before(c, best[n - 1]))
+/* The best n of the row, by insertion: n is small and few elements pass. */
+static void find_top(const struct kern_table *kern, const float *x, uint32_t n_vocab, uint32_t n,
+                     struct batch_output *o, double log_sum)
+{
+    struct best best = {.most = n};
+
+    for (uint32_t from = 0; from < n_vocab; from += LOOK) {
+        const uint32_t end = n_vocab - from < LOOK ? n_vocab : from + LOOK;
+
+        if (best.n == n && kern->max(x + from, end - from) <= best.at[n - 1].logit)
             continue;
-        i = have < n ? have++ : n - 1;
-        for (; i > 0 && is_before(c, best[i - 1]); i--)
-            best[i] = best[i - 1];
-        best[i] = c;
+        for (uint32_t id = from; id < end; id++)
+            insert(&best, (struct candidate){x[id], (int32_t)id});
     }
-    o->n_top = have;
-    for (uint32_t i = 0; i < have; i++)
-        o->top[i] = (struct top_logprob){best[i].id, (float)((double)best[i].logit - log_sum)};
+    o->n_top = best.n;
+    for (uint32_t i = 0; i < best.n; i++)
+        o->top[i] = (struct top_logprob){best.at[i].id, (float)((double)best.at[i].logit - log_sum)};
 }
 
 /* log of the sum of exp over the row, and the alternatives when wanted. */
@@ -109,14 +124,12 @@ static const float *changed_logits(struct sampler_scratch *s, const float *logit
 
 /* ---- choosing ---- */
 
-static int32_t largest(const float *x, uint32_t n)
+/* The first of the largest; NaN is passed over. */
+static int32_t largest(const struct kern_table *kern, const float *x, uint32_t n)
 {
-    uint32_t best = 0;
+    const size_t at = kern->find(x, n, kern->max(x, n));
 
-    for (uint32_t i = 1; i < n; i++)
-        if (x[i] > x[best] || (isnan(x[best]) && !isnan(x[i])))
-            best = i;
-    return (int32_t)best;
+    return at < n ? (int32_t)at : 0;
 }
 
 /* No cut at all: sums of blocks find the block, then the weights inside it decide. The two sums
@@ -165,13 +178,20 @@ static void sift_down(struct candidate *heap, uint32_t n, uint32_t i)
 }
 
 /* All tokens whose logit is at least `floor`, as a heap with the best on top. */
-static uint32_t build_heap(struct sampler_scratch *s, const float *x, float floor)
+static uint32_t build_heap(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
+                           float floor)
 {
     uint32_t n = 0;
 
-    for (uint32_t id = 0; id < s->n_vocab; id++)
-        if (x[id] >= floor)
-            s->heap[n++] = (struct candidate){x[id], (int32_t)id};
+    for (uint32_t from = 0; from < s->n_vocab; from += LOOK) {
+        const uint32_t end = s->n_vocab - from < LOOK ? s->n_vocab : from + LOOK;
+
+        if (kern->max(x + from, end - from) < floor)
+            continue;
+        for (uint32_t id = from; id < end; id++)
+            if (x[id] >= floor)
+                s->heap[n++] = (struct candidate){x[id], (int32_t)id};
+    }
     for (uint32_t i = n / 2; i-- > 0;)
         sift_down(s->heap, n, i);
     return n;
@@ -217,10 +237,11 @@ static uint32_t pop_kept(struct sampler_scratch *s, uint32_t n, const struct cut
 
 /* How far below the maximum to look: doubled until the tokens above hold enough of the weight, so
  * that a peaked distribution never builds a heap of the whole vocabulary. */
-static uint32_t gather(struct sampler_scratch *s, const float *x, const struct cut *cut)
+static uint32_t gather(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
+                       const struct cut *cut)
 {
     for (float depth = 8; depth < 1e4f; depth *= 2) {
-        const uint32_t n = build_heap(s, x, cut->max - depth / cut->scale);
+        const uint32_t n = build_heap(kern, s, x, cut->max - depth / cut->scale);
         double sum = 0;
 
         if (n >= cut->most)
@@ -233,7 +254,7 @@ static uint32_t gather(struct sampler_scratch *s, const float *x, const struct c
         if (cut->min_p > 0 && kern_exp(-depth) < cut->min_p)
             return n;
     }
-    return build_heap(s, x, -INFINITY);
+    return build_heap(kern, s, x, -INFINITY);
 }
 
 /* The k-th best popped of n stands at heap[n - k] (see pop). */
@@ -267,7 +288,7 @@ static int32_t draw(const struct kern_table *kern, struct sampler_scratch *s, co
     double sum;
 
     if (!isfinite(cut.max))
-        return largest(x, s->n_vocab);
+        return largest(kern, x, s->n_vocab);
     if (!has_k && p->top_p >= 1.0f && p->min_p <= 0.0f)
         return draw_from_all(kern, s, x, cut.max, cut.scale, u);
     cut.most = has_k ? (uint32_t)p->top_k : s->n_vocab;
@@ -276,10 +297,10 @@ static int32_t draw(const struct kern_table *kern, struct sampler_scratch *s, co
     if (!has_k && p->top_p < 1.0f)
         cut.mass = (double)p->top_p *
                    (double)kern->sum_exp(x, s->n_vocab, cut.max, cut.scale);
-    n = gather(s, x, &cut);
+    n = gather(kern, s, x, &cut);
     kept = pop_kept(s, n, &cut, &sum);
     if (kept == 0)
-        return largest(x, s->n_vocab);
+        return largest(kern, x, s->n_vocab);
     if (has_k && p->top_p < 1.0f)
         kept = cut_nucleus(s, kept, p->top_p, &sum);
     return draw_kept(s, n, kept, u * sum);
@@ -294,7 +315,7 @@ void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, cons
         const float *x = changed_logits(s, logits, eog, n_eog, o);
 
         if (p->temperature < GREEDY_BELOW)
-            o->token = largest(x, s->n_vocab);
+            o->token = largest(kern, x, s->n_vocab);
         else
             o->token = draw(kern, s, x, p, random_uniform(p->seed, o->pos));
     }
@@ -303,6 +324,6 @@ void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, cons
 
         o->logprob = (float)((double)logits[o->token] - log_sum);
         if (p->n_top > 0)
-            find_top(logits, s->n_vocab, (uint32_t)p->n_top, o, log_sum);
+            find_top(kern, logits, s->n_vocab, (uint32_t)p->n_top, o, log_sum);
     }
 }

@@ -461,6 +461,7 @@ ELEM(kv_write, e->b->t.kv_write(e->keys, e->values, 5, e->x, e->y, e->n / 64, 64
 ELEM(silu_mul, e->b->t.silu_mul(e->z, e->x, e->y, e->n), 4864, 12)
 ELEM(add, e->b->t.add(e->z, e->x, e->n), 896, 12)
 ELEM(max, e->result = e->b->t.max(e->x, e->n), 102400, 4)
+ELEM(find, e->result = (float)e->b->t.find(e->x, e->n, 2), 102400, 4)
 ELEM(sum_exp, e->result = e->b->t.sum_exp(e->x, e->n, 1, 1), 102400, 4)
 
 /* ---- attention: one KV head of a group of 7, each thread its own */

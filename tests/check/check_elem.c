@@ -367,6 +367,28 @@ void check_max(struct check *c)
     }
 }
 
+/* Values few enough that most are there more than once, and some not at all. */
+void check_find(struct check *c)
+{
+    for (size_t s = 0; s < check_n_sizes * 8; s++) {
+        const size_t n = check_sizes[s / 8];
+        const float value = s % 8 == 7 ? -INFINITY : (float)check_below(c, 6) - 1;
+        float *x = floats(n);
+        size_t want = n;
+
+        for (size_t i = 0; i < n; i++) {
+            const uint32_t r = check_below(c, s % 8 == 0 ? 1000 : 7);
+
+            x[i] = r == 0 ? NAN : r == 1 ? -INFINITY : r == 2 ? -0.0f : (float)r - 2;
+        }
+        for (size_t i = n; i-- > 0;)
+            want = x[i] == value ? i : want;
+        check_that(c, c->test->find(x, n, value) == want, "kind %zu n=%zu: %g at %zu, want %zu",
+                   s % 8, n, (double)value, c->test->find(x, n, value), want);
+        check_that(c, c->test->find(x, n, NAN) == n, "n=%zu: found a NaN", n);
+    }
+}
+
 void check_sum_exp(struct check *c)
 {
     for (size_t s = 0; s < check_n_sizes * 4; s++) {
