@@ -41,16 +41,19 @@ struct input {
     size_t q_stride; /* bytes */
 };
 
-/* Panels one thread takes at a time: a few shares each, so that a thread that was interrupted
- * does not hold up the others for long. */
-static uint32_t grain_for(const struct runner *r, uint32_t n_items)
+/* Items that a thread takes in its n-th go at a region of products: most of its share, since each
+ * go costs a look at all rows, then little by little, so that a thread that was interrupted does
+ * not hold up the others for long. */
+static uint32_t grain_for(const struct runner *r, uint32_t n_items, uint32_t n)
 {
     const uint32_t n_threads = team_n_threads(r->team);
-    const uint32_t grain = n_items / (n_threads * 4);
+    const uint32_t eighth = n_items / (n_threads * 8);
 
     if (n_threads == 1)
         return n_items > 0 ? n_items : 1;
-    return grain > 0 ? grain : 1;
+    if (eighth == 0)
+        return 1;
+    return n == 0 ? 5 * eighth : eighth;
 }
 
 static void run_product(struct runner *r, const struct product *p, const struct input *in,
@@ -73,7 +76,7 @@ static void products(struct runner *r, struct team_worker *w, const struct produ
 
     for (uint32_t i = 0; i < n; i++)
         total += p[i].w->n_panels;
-    while (team_take(w, total, grain_for(r, total), &from, &to)) {
+    for (uint32_t go = 0; team_take(w, total, grain_for(r, total, go), &from, &to); go++) {
         uint32_t first = 0;
 
         for (uint32_t i = 0; i < n; first += p[i++].w->n_panels) {
@@ -338,7 +341,7 @@ static void gate_up(struct runner *r, struct team_worker *w, const struct model_
     const uint32_t n_panels = l->gate.n_panels, n_items = (n_panels + 1) / 2;
     uint32_t from, to;
 
-    while (team_take(w, n_items, grain_for(r, n_items), &from, &to)) {
+    for (uint32_t go = 0; team_take(w, n_items, grain_for(r, n_items, go), &from, &to); go++) {
         const uint32_t end = 2 * to < n_panels ? 2 * to : n_panels;
 
         run_product(r, &gate, &in, r->batch->n_rows, 2 * from, end);
