@@ -58,7 +58,8 @@ void bench_report_markdown(const struct bench_report *r, FILE *out)
             r->ftype, (double)r->n_params / 1e6, (double)r->weight_bytes / 1e6);
     fprintf(out, "Limits: int8 %.0f Gop/s, fp32 %.0f Gflop/s, reading %.1f GB/s.\n\n",
             r->limits.int8_gops, r->limits.fp32_gflops, r->limits.read_gbps);
-    fprintf(out, "| %-34s | tokens/s | ms a step | Gop/s | of peak | GB/s | of reading |\n", "test");
+    fprintf(out, "| %-34s | tokens/s | ms a step | Gop/s | of peak | GB/s | of reading |\n",
+            "test");
     fputs("|------------------------------------|---------:|----------:|------:|--------:|-----:|"
           "-----------:|\n",
           out);
@@ -69,8 +70,8 @@ void bench_report_markdown(const struct bench_report *r, FILE *out)
         fprintf(out, "| %-34s | %8.1f | %9.2f | %5.0f | %5.0f %% | %4.1f | %8.0f %% |\n", test,
                 v.tokens, v.ms, v.gops, 100 * v.peak_share, v.gbps, 100 * v.read_share);
     }
-    fputs("\nMedians. \"decode, 8 at 128\": 8 streams with 128 tokens each. Gop/s: matrix products; "
-          "GB/s: weights, keys\nand values that a step reads.\n",
+    fputs("\nMedians. \"decode, 8 at 128\": 8 streams with 128 tokens each. Gop/s: matrix "
+          "products; GB/s:\nweights, keys and values that a step reads.\n",
           out);
 }
 
