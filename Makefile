@@ -136,12 +136,14 @@ chaos: ## everything at once for two minutes under each of the two sanitizers (C
 	    $(PYTHON) -m pytest -q -s -p no:cacheprovider tests/e2e/test_chaos.py || exit 1; done
 
 BENCH_MODEL := $(BUILD)/bench/qwen2.5-0.5b-shape.Q8_0.gguf
-bench: $(BENCH) $(TOOLS) ## kernels beside the machine's limits, then a whole model of 0.5B parameters
+bench: $(BENCH) $(TOOLS) $(BUILD)/quire ## kernels, plans, threads and a whole model of 0.5B parameters beside the machine's limits
 	@$(BUILD)/bench/bench_kern --quick
 	@$(BUILD)/bench/bench_plan
 	@$(BUILD)/bench/bench_team
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
-	@$(BUILD)/bench/bench_engine --model $(BENCH_MODEL) --context 2048
+	@$(BUILD)/quire bench --model $(BENCH_MODEL) $(ARGS)
+bench-kern: $(BUILD)/bench/bench_kern ## single kernels beside the machine's limits; ARGS= adds flags and names
+	@$(BUILD)/bench/bench_kern $(ARGS)
 
 bench-serving: $(BUILD)/quire $(TOOLS) ## what clients feel: shared prefixes, a flooding tenant, a long prompt beside streams
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
@@ -189,6 +191,6 @@ help: ## this list
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: all run chaos bench-serving test test-unit test-sim golden check e2e unit-here sim-here golden-here asan tsan \
+.PHONY: all run chaos bench-serving bench-kern test test-unit test-sim golden check e2e unit-here sim-here golden-here asan tsan \
         bench lint format fuzz fuzz-here install uninstall docker clean deps deps-build deps-test \
         deps-lint deps-fuzz help FORCE

@@ -35,6 +35,7 @@ static void print_help(void)
           "  quire inspect FILE                   what is in a GGUF file\n"
           "  quire tokenize [--ids]               standard input as tokens\n"
           "  quire replay FILE                    plan a recorded journal again, or otherwise\n"
+          "  quire bench                          how fast a model is here, beside the limits\n"
           "\n"
           "Settings; also NAME = value in a file, or QUIRE_NAME in the environment:\n",
           stdout);

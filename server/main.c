@@ -15,6 +15,7 @@ static const struct command {
     {"inspect", cmd_inspect},
     {"tokenize", cmd_tokenize},
     {"replay", cmd_replay},
+    {"bench", cmd_bench},
 };
 
 /* `quire --port 80` is `quire serve --port 80`. */
@@ -28,6 +29,6 @@ int main(int argc, char **argv)
     return command_fail(
         EXIT_USAGE,
         "unknown command '%s'; the commands are serve, generate, score, inspect, "
-        "tokenize and replay (quire --help)",
+        "tokenize, replay and bench (quire --help)",
         argv[1]);
 }

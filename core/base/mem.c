@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define HUGE_PAGE ((size_t)2 << 20)
+#define LAZY_BYTES ((size_t)1 << 20) /* from here on zeroing by the page is worth a system call */
 
 /* Allocations still allowed before failing on purpose; negative = no failure wanted. */
 static atomic_int_fast64_t fail_countdown = -1;
@@ -76,6 +77,20 @@ char *mem_strdup(const char *s)
     return mem_dup(s, strlen(s) + 1);
 }
 
+/* The whole pages of something large are handed back: they read as zero, and cost memory only once
+ * they are written. */
+static void *zero(void *p, size_t bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)p;
+    const uintptr_t from = (at + page - 1) & ~(page - 1), to = (at + bytes) & ~(page - 1);
+
+    if (bytes < LAZY_BYTES || madvise((void *)from, to - from, MADV_DONTNEED) != 0)
+        return memset(p, 0, bytes);
+    memset(p, 0, from - at);
+    memset((void *)to, 0, at + bytes - to);
+    return p;
+}
+
 void *mem_aligned(size_t count, size_t bytes)
 {
     size_t total;
@@ -85,7 +100,7 @@ void *mem_aligned(size_t count, size_t bytes)
         return NULL;
     if (posix_memalign(&p, 64, total > 0 ? total : 64) != 0)
         return NULL;
-    return memset(p, 0, total);
+    return zero(p, total);
 }
 
 /* Map one huge page more than asked for and give the unaligned ends back. */

@@ -138,6 +138,26 @@ void gguf_close(struct gguf **gp)
     *gp = NULL;
 }
 
+/* Whole pages only: of those at the ends others may still want their part. */
+static void advise(const struct gguf *g, const void *data, uint64_t bytes, int advice)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)data;
+    const uintptr_t from = (at + page - 1) & ~(page - 1), to = (at + bytes) & ~(page - 1);
+
+    if (g->mapping != NULL && from < to)
+        (void)madvise((void *)from, to - from, advice);
+}
+
+void gguf_will_read(const struct gguf *g, const void *data, uint64_t bytes)
+{
+    advise(g, data, bytes, MADV_WILLNEED);
+}
+
+void gguf_has_read(const struct gguf *g, const void *data, uint64_t bytes)
+{
+    advise(g, data, bytes, MADV_DONTNEED);
+}
+
 const char *gguf_name(const struct gguf *g)
 {
     return g->name;

@@ -77,6 +77,12 @@ int gguf_open_memory(struct gguf **out, const char *name, const void *data, size
                      size_t err_len);
 void gguf_close(struct gguf **g);
 
+/* Hints about tensor data of this file: bytes that will be read soon (from the disk, ahead of the
+ * reader), and bytes that will not be read again (they leave the process's memory; reading them
+ * after all brings them back). Nothing for bytes in memory. Any thread. */
+void gguf_will_read(const struct gguf *g, const void *data, uint64_t bytes);
+void gguf_has_read(const struct gguf *g, const void *data, uint64_t bytes);
+
 const char *gguf_name(const struct gguf *g); /* path or name as given */
 uint32_t gguf_version(const struct gguf *g);
 uint64_t gguf_file_bytes(const struct gguf *g);

@@ -156,7 +156,7 @@ static int fill_rope(struct load *l)
 static int pack(struct load *l, const struct model_options *options)
 {
     size_t bad = 0;
-    const int rc = pack_matrices(l->matrices, l->n_matrices, options, &bad);
+    const int rc = pack_matrices(l->g, l->matrices, l->n_matrices, options, &bad);
 
     if (rc == ERR_FORMAT)
         return fail_not_finite(l, l->matrices[bad].src);

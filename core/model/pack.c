@@ -8,13 +8,15 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #define CHUNK_BYTES ((size_t)1 << 20)
+#define CHUNKS_AHEAD 16 /* that the disk is asked for before they are packed */
 
 struct work {
+    const struct gguf *g;
     const struct matrix_job *jobs;
     size_t n_jobs;
     uint64_t *first; /* [n_jobs + 1] the number of each job's first chunk */
@@ -49,20 +51,21 @@ static bool halves_are_finite(const uint8_t *p, size_t stride, size_t n)
     return true;
 }
 
-static bool floats_are_finite(const float *x, size_t n)
+/* Numbers side by side, eight bytes of them at a time: `exponent` has the exponents' bits set. When
+ * one has all of its own, adding `lowest` to it carries into the sign's place. */
+static bool all_finite(const uint8_t *p, size_t bytes, uint64_t exponent, uint64_t lowest)
 {
-    for (size_t i = 0; i < n; i++)
-        if (!isfinite(x[i]))
-            return false;
-    return true;
-}
+    uint64_t carries = 0, word = 0;
+    size_t i = 0;
 
-static bool bf16_are_finite(const uint8_t *p, size_t n)
-{
-    for (size_t i = 0; i < n; i++, p += 2)
-        if ((p[1] & 0x7f) == 0x7f && (p[0] & 0x80) != 0)
-            return false;
-    return true;
+    for (; i + 8 <= bytes; i += 8) {
+        memcpy(&word, p + i, 8);
+        carries |= (word & exponent) + lowest;
+    }
+    word = 0;
+    memcpy(&word, p + i, bytes - i);
+    carries |= (word & exponent) + lowest;
+    return (carries & ~exponent & (exponent << 1)) == 0;
 }
 
 /* A row as the file has it; of quantised rows the scales and minima count. */
@@ -70,11 +73,11 @@ static bool row_is_finite(enum block_type type, const uint8_t *row, size_t n)
 {
     switch (type) {
     case BLOCK_F32:
-        return floats_are_finite((const float *)(const void *)row, n);
+        return all_finite(row, 4 * n, 0x7f8000007f800000, 0x0080000000800000);
     case BLOCK_F16:
-        return halves_are_finite(row, 2, n);
+        return all_finite(row, 2 * n, 0x7c007c007c007c00, 0x0400040004000400);
     case BLOCK_BF16:
-        return bf16_are_finite(row, n);
+        return all_finite(row, 2 * n, 0x7f807f807f807f80, 0x0080008000800080);
     case BLOCK_Q4_0:
         return halves_are_finite(row, 18, n / 32);
     case BLOCK_Q5_0:
@@ -132,20 +135,45 @@ static void note_bad(struct work *w, size_t job)
         ;
 }
 
+/* The rows of a chunk in the file. */
+static const uint8_t *chunk_rows(const struct matrix_job *job, uint64_t chunk, uint64_t *bytes)
+{
+    const uint64_t per = chunk_panels(job) * KERN_LANES, begin = chunk * per;
+    const uint64_t end = begin + per < job->dst->n_out ? begin + per : job->dst->n_out;
+
+    *bytes = (end - begin) * row_bytes(job->src);
+    return (const uint8_t *)job->src->data + begin * row_bytes(job->src);
+}
+
 static void pack_chunk(struct work *w, size_t i, uint64_t chunk)
 {
     const struct matrix_job *job = &w->jobs[i];
     const uint64_t per = chunk_panels(job), begin = chunk * per;
     const uint64_t end = begin + per < job->dst->n_panels ? begin + per : job->dst->n_panels;
-    uint64_t rows = job->dst->n_out;
+    const uint8_t *rows;
+    uint64_t bytes;
 
     for (uint64_t p = begin; p < end; p++)
         if (!pack_panel(job, p)) {
             note_bad(w, i);
             break;
         }
-    rows = (rows < end * KERN_LANES ? rows : end * KERN_LANES) - begin * KERN_LANES;
-    atomic_fetch_add_explicit(&w->done, rows * row_bytes(job->src), memory_order_relaxed);
+    rows = chunk_rows(job, chunk, &bytes);
+    gguf_has_read(w->g, rows, bytes);
+    atomic_fetch_add_explicit(&w->done, bytes, memory_order_relaxed);
+}
+
+static void read_ahead(const struct work *w, size_t job, uint64_t c)
+{
+    const uint8_t *rows;
+    uint64_t bytes;
+
+    if (c >= w->first[w->n_jobs])
+        return;
+    while (c >= w->first[job + 1])
+        job++;
+    rows = chunk_rows(&w->jobs[job], c - w->first[job], &bytes);
+    gguf_will_read(w->g, rows, bytes);
 }
 
 static void *run(void *arg)
@@ -162,6 +190,7 @@ static void *run(void *arg)
             return NULL;
         while (c >= w->first[job + 1])
             job++;
+        read_ahead(w, job, c + CHUNKS_AHEAD);
         pack_chunk(w, job, c - w->first[job]);
         if (me->reports)
             o->progress(o->progress_ud, atomic_load_explicit(&w->done, memory_order_relaxed),
@@ -208,11 +237,11 @@ static int pack_on(struct work *w, struct worker *workers, uint32_t n)
     return atomic_load(&w->bad) < w->n_jobs ? ERR_FORMAT : 0;
 }
 
-int pack_matrices(const struct matrix_job *jobs, size_t n, const struct model_options *options,
-                  size_t *bad)
+int pack_matrices(const struct gguf *g, const struct matrix_job *jobs, size_t n,
+                  const struct model_options *options, size_t *bad)
 {
     const uint32_t n_threads = options->threads > 0 ? options->threads : 1;
-    struct work w = {.jobs = jobs, .n_jobs = n, .options = options};
+    struct work w = {.g = g, .jobs = jobs, .n_jobs = n, .options = options};
     struct worker *workers = mem_calloc(n_threads, sizeof(*workers));
     int rc = workers != NULL ? plan(&w) : ERR_NOMEM;
 

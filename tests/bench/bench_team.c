@@ -186,8 +186,8 @@ static void simulate(double barrier_us)
     const double alone = simulate_layer(1, barrier_us, 1);
 
     printf("\nsimulated: a layer of products of the 0.5B shape, one stream; a core for each worker "
-           "and enough memory\nbandwidth assumed, a barrier %.2f us for each worker but the first; the "
-           "speed-up, and with worker 0 at half\nspeed\n%7s %9s %10s %6s %14s %6s\n",
+           "and enough memory\nbandwidth assumed, a barrier %.2f us for each worker but the first; "
+           "the speed-up, and with worker 0 at\nhalf speed\n%7s %9s %10s %6s %14s %6s\n",
            barrier_us, "workers", "us", "speed-up", "of n", "one is slow", "of n");
     for (uint32_t n = 1; n <= MAX_WORKERS; n += n < 4 ? 1 : n < 8 ? 2 : 4) {
         const double us = simulate_layer(n, barrier_us, 1);

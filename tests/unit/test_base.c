@@ -529,6 +529,16 @@ static void mem_allocates_what_is_asked(void **state)
     for (int i = 0; i < 1000; i++)
         assert_true(table[i] == 0);
     mem_free(table);
+    for (int i = 0; i < 4; i++) { /* large ones are zeroed by the page, ends and reused memory too */
+        const size_t n = ((size_t)3 << 20) + 4097;
+        unsigned char *big = mem_aligned(n, 1), sum = 0;
+
+        for (size_t j = 0; j < n; j++)
+            sum |= big[j];
+        assert_int_equal(sum, 0);
+        memset(big, 0xff, n);
+        mem_free(big);
+    }
     assert_string_equal(text, "abc");
     assert_memory_equal(bytes, "a\0b", 3);
     mem_free(text);

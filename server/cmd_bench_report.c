@@ -1,0 +1,144 @@
+/* server/cmd_bench_report.c - see cmd_bench_report.h. */
+#include "server/cmd_bench_report.h"
+
+#include "core/base/err.h"
+#include "server/json.h"
+
+#include <inttypes.h>
+
+static const char *kind_name(enum bench_kind kind)
+{
+    static const char *const names[] = {
+        [BENCH_PREFILL] = "prefill", [BENCH_DECODE] = "decode", [BENCH_MIXED] = "mixed"};
+
+    return names[kind];
+}
+
+/* What both tables show of a result. */
+struct rates {
+    double tokens, ms, gops, peak_share, gbps, read_share;
+};
+
+static struct rates rates_of(const struct bench_report *r, const struct bench_result *b)
+{
+    const double gbps = b->read_bytes / b->median_s / 1e9;
+
+    return (struct rates){
+        .tokens = (b->n_prompt + b->n_streams) / b->median_s,
+        .ms = b->median_s * 1e3,
+        .gops = b->ops / b->median_s / 1e9,
+        .peak_share = b->limit_s / b->median_s,
+        .gbps = gbps,
+        .read_share = gbps / r->limits.read_gbps,
+    };
+}
+
+static void describe(const struct bench_result *b, char *text, size_t size)
+{
+    switch (b->kind) {
+    case BENCH_PREFILL:
+        snprintf(text, size, "prefill of %u", b->n_prompt);
+        return;
+    case BENCH_DECODE:
+        snprintf(text, size, "decode, %u at %u", b->n_streams, b->depth);
+        return;
+    case BENCH_MIXED:
+        snprintf(text, size, "%u of a prompt beside %u at %u", b->n_prompt, b->n_streams,
+                 b->depth);
+        return;
+    }
+}
+
+void bench_report_markdown(const struct bench_report *r, FILE *out)
+{
+    char test[64];
+
+    fprintf(out, "quire %s, %s, %s, %u threads\n\n", r->version, r->cpu, r->isa, r->threads);
+    fprintf(out, "Model %s (%s, %s): %.1f M parameters, %.1f MB packed.\n", r->model, r->arch,
+            r->ftype, (double)r->n_params / 1e6, (double)r->weight_bytes / 1e6);
+    fprintf(out, "Limits: int8 %.0f Gop/s, fp32 %.0f Gflop/s, reading %.1f GB/s.\n\n",
+            r->limits.int8_gops, r->limits.fp32_gflops, r->limits.read_gbps);
+    fprintf(out, "| %-34s | tokens/s | ms a step | Gop/s | of peak | GB/s | of reading |\n",
+            "test");
+    fputs("|------------------------------------|---------:|----------:|------:|--------:|-----:|"
+          "-----------:|\n",
+          out);
+    for (uint32_t i = 0; i < r->n_results; i++) {
+        const struct rates v = rates_of(r, &r->results[i]);
+
+        describe(&r->results[i], test, sizeof(test));
+        fprintf(out, "| %-34s | %8.1f | %9.2f | %5.0f | %5.0f %% | %4.1f | %8.0f %% |\n", test,
+                v.tokens, v.ms, v.gops, 100 * v.peak_share, v.gbps, 100 * v.read_share);
+    }
+    fputs("\nMedians. \"decode, 8 at 128\": 8 streams with 128 tokens each. Gop/s: matrix "
+          "products; GB/s:\nweights, keys and values that a step reads.\n",
+          out);
+}
+
+void bench_report_csv(const struct bench_report *r, FILE *out)
+{
+    fputs("version,cpu,isa,threads,model,ftype,test,prompt,streams,depth,samples,tokens_per_s,"
+          "median_ms,least_ms,most_ms,gops,peak_share,gbps,read_share\n",
+          out);
+    for (uint32_t i = 0; i < r->n_results; i++) {
+        const struct bench_result *b = &r->results[i];
+        const struct rates v = rates_of(r, b);
+
+        fprintf(out, "%s,\"%s\",%s,%u,\"%s\",%s,%s,%u,%u,%u,%u,", r->version, r->cpu, r->isa,
+                r->threads, r->model, r->ftype, kind_name(b->kind), b->n_prompt, b->n_streams,
+                b->depth, b->n_samples);
+        fprintf(out, "%.2f,%.3f,%.3f,%.3f,%.2f,%.4f,%.3f,%.4f\n", v.tokens, v.ms,
+                b->least_s * 1e3, b->most_s * 1e3, v.gops, v.peak_share, v.gbps, v.read_share);
+    }
+}
+
+static void add_result(cJSON *array, const struct bench_report *r, const struct bench_result *b)
+{
+    const struct rates v = rates_of(r, b);
+    cJSON *o = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(o, "test", kind_name(b->kind));
+    cJSON_AddNumberToObject(o, "prompt_tokens", b->n_prompt);
+    cJSON_AddNumberToObject(o, "streams", b->n_streams);
+    cJSON_AddNumberToObject(o, "depth", b->depth);
+    cJSON_AddNumberToObject(o, "samples", b->n_samples);
+    cJSON_AddNumberToObject(o, "tokens_per_s", v.tokens);
+    cJSON_AddNumberToObject(o, "median_ms", v.ms);
+    cJSON_AddNumberToObject(o, "least_ms", b->least_s * 1e3);
+    cJSON_AddNumberToObject(o, "most_ms", b->most_s * 1e3);
+    cJSON_AddNumberToObject(o, "gops", v.gops);
+    cJSON_AddNumberToObject(o, "peak_share", v.peak_share);
+    cJSON_AddNumberToObject(o, "gbps", v.gbps);
+    cJSON_AddNumberToObject(o, "read_share", v.read_share);
+    cJSON_AddItemToArray(array, o);
+}
+
+int bench_report_json(const struct bench_report *r, FILE *out)
+{
+    cJSON *o = cJSON_CreateObject(), *model = cJSON_AddObjectToObject(o, "model");
+    cJSON *limits = cJSON_AddObjectToObject(o, "limits");
+    cJSON *results = cJSON_AddArrayToObject(o, "results");
+    char *text;
+
+    cJSON_AddStringToObject(o, "version", r->version);
+    cJSON_AddStringToObject(o, "cpu", r->cpu);
+    cJSON_AddStringToObject(o, "isa", r->isa);
+    cJSON_AddNumberToObject(o, "threads", r->threads);
+    cJSON_AddStringToObject(model, "name", r->model);
+    cJSON_AddStringToObject(model, "arch", r->arch);
+    cJSON_AddStringToObject(model, "ftype", r->ftype);
+    cJSON_AddNumberToObject(model, "n_params", (double)r->n_params);
+    cJSON_AddNumberToObject(model, "weight_bytes", (double)r->weight_bytes);
+    cJSON_AddNumberToObject(limits, "int8_gops", r->limits.int8_gops);
+    cJSON_AddNumberToObject(limits, "fp32_gflops", r->limits.fp32_gflops);
+    cJSON_AddNumberToObject(limits, "read_gbps", r->limits.read_gbps);
+    for (uint32_t i = 0; i < r->n_results; i++)
+        add_result(results, r, &r->results[i]);
+    text = cJSON_Print(o); /* NULL also when an item above was not made */
+    cJSON_Delete(o);
+    if (text == NULL)
+        return ERR_NOMEM;
+    fprintf(out, "%s\n", text);
+    cJSON_free(text);
+    return 0;
+}

@@ -1,0 +1,49 @@
+/* server/cmd_bench_report.h - the figures of `quire bench` as Markdown, CSV or JSON.
+ *
+ * Rates follow from a test's shape and its median time: tokens a second; the arithmetic of the
+ * matrix products and the bytes of weights, keys and values that a step must read, both beside
+ * what the machine was measured to do at most.
+ *
+ * Thread: any.
+ * Memory: the struct is the caller's, texts are borrowed.
+ */
+#ifndef SERVER_CMD_BENCH_REPORT_H
+#define SERVER_CMD_BENCH_REPORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "core/run/limits.h"
+
+#define BENCH_MAX_RESULTS 40
+
+enum bench_kind { BENCH_PREFILL = 0, BENCH_DECODE, BENCH_MIXED };
+
+struct bench_result {
+    enum bench_kind kind;
+    uint32_t n_prompt;  /* prompt tokens of a step; 0: decoding only */
+    uint32_t n_streams; /* that get a token each; 0: a prompt only */
+    uint32_t depth;     /* tokens that each stream has when timing begins */
+    uint32_t n_samples; /* timed */
+    double median_s, least_s, most_s;
+    double ops;         /* of the matrix products, a multiplication and an addition counting two */
+    double limit_s;     /* the least time they can take at the machine's peaks */
+    double read_bytes;  /* weights once, and the keys and values that are attended to */
+};
+
+struct bench_report {
+    const char *version, *cpu, *isa, *model, *arch, *ftype;
+    uint32_t threads;
+    uint64_t n_params, weight_bytes;
+    struct limits limits;
+    uint32_t n_results;
+    struct bench_result results[BENCH_MAX_RESULTS];
+};
+
+void bench_report_markdown(const struct bench_report *r, FILE *out);
+void bench_report_csv(const struct bench_report *r, FILE *out);
+/* ERR_NOMEM. */
+int bench_report_json(const struct bench_report *r, FILE *out);
+
+#endif

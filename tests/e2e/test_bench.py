@@ -1,0 +1,95 @@
+"""quire bench: its shape. How fast anything is depends on the machine and is not tested."""
+import csv
+import io
+import json
+import subprocess
+
+import pytest
+
+from quire import BIN
+
+TINY = ["--prefill", "20", "--decode", "3", "--batch", "1,3", "--depth", "17", "--mixed", "2", "--chunk", "9",
+        "--repeat", "2", "--quick", "--kv-memory", "64m", "--threads", "2"]
+
+
+def bench(*args):
+    run = subprocess.run([BIN, "bench", *args], capture_output=True, text=True, timeout=300)
+    return run.returncode, run.stdout, run.stderr
+
+
+def rows(results):
+    return [(r["test"], r["prompt_tokens"], r["streams"], r["depth"], r["samples"]) for r in results]
+
+
+EXPECTED = [("prefill", 20, 0, 0, 2), ("decode", 0, 1, 17, 3), ("decode", 0, 3, 17, 3), ("mixed", 9, 2, 17, 2)]
+
+
+def test_json():
+    code, out, err = bench(*TINY, "--json")
+    assert code == 0 and err == "", err
+    report = json.loads(out)
+    assert report["threads"] == 2 and report["version"] and report["isa"] in ["scalar", "avx2", "avxvnni", "avx512"]
+    assert report["model"]["name"] and report["model"]["ftype"] == "Q8_0" and report["model"]["weight_bytes"] > 1e6
+    limits = report["limits"]
+    assert all(limits[k] > 0 for k in ["int8_gops", "fp32_gflops", "read_gbps"])
+    assert rows(report["results"]) == EXPECTED
+    for r in report["results"]:
+        assert 0 < r["least_ms"] <= r["median_ms"] <= r["most_ms"]
+        tokens = r["prompt_tokens"] + r["streams"]
+        assert r["tokens_per_s"] == pytest.approx(1000 * tokens / r["median_ms"], rel=1e-3)
+        assert r["read_share"] == pytest.approx(r["gbps"] / limits["read_gbps"], rel=1e-3)
+        assert 0 < r["peak_share"] < 2 and r["gops"] > 0
+
+
+def test_work_is_counted_by_the_shape():
+    """Twice the streams are twice the arithmetic; the weights are read once."""
+    _, out, _ = bench(*TINY, "--json", "--batch", "1,2,4", "--depth", "16", "--decode", "2")
+    one, two, four = [r for r in json.loads(out)["results"] if r["test"] == "decode"]
+    ops = [r["gops"] * r["median_ms"] for r in (one, two, four)]
+    read = [r["gbps"] * r["median_ms"] for r in (one, two, four)]
+    assert ops[1] == pytest.approx(2 * ops[0]) and ops[2] == pytest.approx(4 * ops[0])
+    assert read[0] < read[1] < 2 * read[0]
+    assert read[2] - read[1] == pytest.approx(2 * (read[1] - read[0]), rel=1e-3)  # keys and values
+
+
+def test_csv():
+    code, out, err = bench(*TINY, "--csv")
+    assert code == 0 and err == ""
+    table = list(csv.DictReader(io.StringIO(out)))
+    assert [(r["test"], int(r["prompt"]), int(r["streams"]), int(r["depth"]), int(r["samples"]))
+            for r in table] == EXPECTED
+    assert all(float(r["median_ms"]) > 0 for r in table)
+
+
+def test_markdown():
+    code, out, err = bench(*TINY)
+    assert code == 0 and err == ""
+    table = [line for line in out.splitlines() if line.startswith("|")]
+    assert len(table) == 2 + len(EXPECTED)
+    assert len({line.count("|") for line in table}) == 1
+    assert "prefill of 20" in out and "decode, 3 at 17" in out and "9 of a prompt beside 2 at 17" in out
+
+
+def test_a_long_prompt_takes_several_steps():
+    code, out, err = bench(*TINY, "--json", "--prefill", "50", "--max-batch-tokens", "16",
+                           "--max-sequences", "16", "--mixed", "0")
+    assert code == 0 and err == "", err
+    assert rows(json.loads(out)["results"])[0] == ("prefill", 50, 0, 0, 2)
+
+
+def test_what_does_not_fit_is_left_out():
+    code, out, err = bench(*TINY, "--json", "--batch", "1,1000", "--kv-memory", "4m")
+    assert code == 0
+    assert [r["streams"] for r in json.loads(out)["results"] if r["test"] == "decode"] == [1]
+    assert "decode of 1000 at 17 left out: it needs --kv-memory" in err
+    code, out, err = bench(*TINY, "--depth", "100000", "--prefill", "0", "--mixed", "0")
+    assert code == 1 and "more than the context" in err and "nothing was measured" in err
+
+
+@pytest.mark.parametrize("args, word", [
+    (["--batch", "1,,2"], "--batch"), (["--batch", "0"], "--batch"), (["--batch", "1x"], "--batch"),
+    (["--batch", ",".join(["1"] * 60)], "--batch"), (["--prefill", "-1"], "--prefill"),
+    (["--csv", "--json"], "either"), (["--nonsense", "1"], "nonsense")])
+def test_refusals(args, word):
+    code, out, err = bench(*args)
+    assert code == 2 and out == "" and word in err
