@@ -33,12 +33,13 @@ struct tile {
     float *out;
     size_t out_stride;
     const uint8_t *x;
-    const uint8_t *w; /* the first panel at the chunk's first column, or the ready one */
+    const uint8_t *w;     /* the first panel at the chunk's first column */
+    const uint8_t *ready; /* those columns unpacked, if they are */
     size_t panel_bytes;
     size_t cols;
-    bool first;       /* the sums start at zero, not at `out` */
-    uintptr_t ahead;  /* what to fetch meanwhile, of as many panels */
-    size_t share;     /* bytes of it for each group of 32 */
+    bool first;    /* the sums start at zero, not at `out` */
+    size_t turn;   /* of the groups of the next panel, this tile asks for number `turn`, ... */
+    size_t n_turn; /* ... and every n_turn-th after it */
 };
 
 GEMM_INLINE float *sum_at(const struct tile *t, size_t i, const size_t P)
@@ -67,26 +68,28 @@ GEMM_INLINE void run(const enum kern_weight w, const struct tile *t, const bool 
                      const size_t T, const size_t P)
 {
     const struct shape q = shape_of(w);
-    struct group v = {.ready = ready, .head = t->w, .panel_bytes = t->panel_bytes, .x = t->x};
-    uintptr_t ahead = t->ahead;
+    const uint8_t *packed = t->w;
+    const uint8_t *unpacked = t->ready;
+    struct group v = {.ready = ready, .panel_bytes = t->panel_bytes, .x = t->x};
+    size_t turn = t->turn;
     __m256 s[ACC];
 
     load_sums(s, t, T, P);
-    for (size_t c = 0; c < t->cols; c += 32, v.x += row_bytes(w) * T, ahead += t->share) {
-        for (size_t i = 0; i < P; i++)
-            for (size_t j = 0; j < t->share; j += 64)
-                __builtin_prefetch((const void *)(ahead + i * t->panel_bytes + j), 0, 2);
-        v.f = v.x + row_codes(w) * T;
-        if (ready) {
-            v.codes = v.head;
-            v.head += ready_codes(w);
+    for (size_t c = 0; c < t->cols; c += 32 * q.groups, packed += q.bytes) {
+        const uintptr_t next = (uintptr_t)packed + P * t->panel_bytes;
+
+        if (t->turn == 0)
+            gemm_fetch(next, t->panel_bytes, q.codes, P);
+        for (v.g = 0; v.g < q.groups; v.g++, v.x += row_bytes(w) * T) {
+            if (turn-- == 0) {
+                gemm_fetch(next + q.codes + q.step * v.g, t->panel_bytes, q.step, P);
+                turn = t->n_turn - 1;
+            }
+            v.codes = ready ? unpacked : packed + q.codes + q.step * v.g;
+            v.head = ready ? unpacked + ready_codes(w) : packed;
+            v.f = v.x + row_codes(w) * T;
             add_group(w, s, &v, T, P);
-            v.head += ready_bytes(w) - ready_codes(w);
-        } else {
-            v.codes = v.head + q.codes + q.step * v.g;
-            add_group(w, s, &v, T, P);
-            v.g = (v.g + 1) % q.groups;
-            v.head += v.g ? 0 : q.bytes;
+            unpacked += ready ? ready_bytes(w) : 0;
         }
     }
     store_sums(s, t, T, P);
@@ -138,21 +141,17 @@ static void pack_block(const struct job *b)
 /* All tiles of the block against the panels of `t`. */
 static void run_tiles(const struct job *b, struct tile t, size_t n_panels)
 {
-    const size_t bytes = kern_panel_bytes(b->kind->weight, t.cols);
-    const uintptr_t next = (uintptr_t)t.w + n_panels * t.panel_bytes;
     float *const out = t.out;
 
-    if (b->ready) {
+    if (b->ready)
         b->kind->make_ready(b->ready, t.w, t.cols);
-        t.w = b->ready;
-    }
-    t.share = (bytes / b->n_tile + t.cols / 32 - 1) / (t.cols / 32);
+    t.n_turn = b->n_tile;
     for (size_t i = 0; i < b->n_tile; i++) {
         const size_t rows = tile_start(b, i + 1) - tile_start(b, i);
 
         t.x = tile_x(b, i);
         t.out = out + tile_start(b, i) * t.out_stride;
-        t.ahead = next + i * (t.cols / 32) * t.share;
+        t.turn = i;
         if (b->ready)
             b->kind->ready[rows - 1](&t);
         else if (n_panels == 2)
@@ -169,6 +168,7 @@ static void run_block(const struct job *b, float *out, size_t out_stride, const 
     const size_t panel_bytes = kern_panel_bytes(b->kind->weight, b->rows.k);
     const size_t at_once = b->n_row <= MOST_PANELS ? 2 : 1;
     struct tile t = {.out_stride = out_stride,
+                     .ready = b->ready,
                      .panel_bytes = panel_bytes,
                      .cols = b->rows.cols,
                      .first = b->rows.c0 == 0};
