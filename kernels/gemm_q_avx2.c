@@ -5,311 +5,247 @@
  * 6 bits over a half of 16, because the sums start at what the codes' offset will add
  * (gemm_q_avx2_rows.inc); 8 bits do not even leave room for two products. So 8-bit weights are
  * widened to 16 bits, once for all rows of the tile, and meet activations that were widened when
- * repacked. A panel's 16 lanes are two registers: accumulators are [row][panel][lanes half].
+ * repacked. A panel's 16 lanes are two registers.
+ *
+ * Rows are repacked in blocks that stay in the second-level cache, in chunks of columns such that
+ * the part of one tile stays in the first. Few rows take a panel as it is; from READY_FROM rows on
+ * its columns are unpacked once for all tiles of the block. Either way each tile asks for its share
+ * of the panel that comes next. Between chunks the sums rest in `out`.
  */
 #include <immintrin.h>
 
 #include "kernels/gemm_drive.h"
-
-#define HEIGHT 4 /* rows: 8 accumulators, and as many registers for everything else */
-#define ACC (2 * HEIGHT)
-#define WIDE_PANELS 2 /* rows x panels while that is all a tile needs */
-
 #include "kernels/gemm_q_avx2_codes.inc"
 #include "kernels/gemm_q_avx2_rows.inc"
+#include "kernels/gemm_q_avx2_dot.inc"
 
-GEMM_INLINE __m256i all_lanes(const uint8_t *p)
+#define BLOCK_ROWS 96
+#define READY_FROM 17  /* rows: fewer do not earn the unpacking back */
+#define READY_COLS 512 /* of a ready panel: with the rows' part, the first-level cache */
+#define PACKED_ROWS 4  /* in a tile that unpacks as it goes; a ready one takes MOST_ROWS */
+#define PACKED_X (24 * 1024) /* bytes of repacked rows of such a tile */
+#define X_BYTES (BLOCK_ROWS * READY_COLS / 32 * 72)
+
+_Static_assert((READY_FROM - 1) / PACKED_ROWS * PACKED_X <= X_BYTES, "a block of few rows fits");
+
+/* One tile of rows against one panel or more, over one chunk of columns. */
+struct tile {
+    float *out;
+    size_t out_stride;
+    const uint8_t *x;
+    const uint8_t *w;     /* the first panel at the chunk's first column */
+    const uint8_t *ready; /* those columns unpacked, if they are */
+    size_t panel_bytes;
+    size_t cols;
+    bool first;    /* the sums start at zero, not at `out` */
+    size_t turn;   /* of the groups of the next panel, this tile asks for number `turn`, ... */
+    size_t n_turn; /* ... and every n_turn-th after it */
+};
+
+GEMM_INLINE float *sum_at(const struct tile *t, size_t i, const size_t P)
 {
-    int32_t quad;
-
-    memcpy(&quad, p, sizeof quad);
-    return _mm256_set1_epi32(quad);
+    return t->out + i / 2 / P * t->out_stride + 16 * (i / 2 % P) + 8 * (i % 2);
 }
 
-GEMM_INLINE __m256 all_lanes_f(const uint8_t *p)
-{
-    float f;
-
-    memcpy(&f, p, sizeof f);
-    return _mm256_set1_ps(f);
-}
-
-/* The compiler may reorder integer sums, and does: all products first, spilled, then a tree of
- * additions. So each sum passes through here on its way. */
-GEMM_INLINE __m256i in_order(__m256i sum)
-{
-    __asm__("" : "+x"(sum));
-    return sum;
-}
-
-GEMM_INLINE float *sum_at(const struct gemm_tile *t, float *out, size_t i, const size_t P)
-{
-    return out + i / 2 / P * t->out_stride + 16 * (i / 2 % P) + 8 * (i % 2);
-}
-
-GEMM_INLINE void load_sums(__m256 *s, const struct gemm_tile *t, float *out, const size_t T,
+GEMM_INLINE void load_sums(__m256 *s, const struct tile *t, const size_t T,
                            const size_t P)
 {
     GEMM_UNROLL
     for (size_t i = 0; i < 2 * T * P; i++)
-        s[i] = t->first ? _mm256_setzero_ps() : _mm256_loadu_ps(sum_at(t, out, i, P));
+        s[i] = t->first ? _mm256_setzero_ps() : _mm256_loadu_ps(sum_at(t, i, P));
 }
 
-GEMM_INLINE void store_sums(const __m256 *s, const struct gemm_tile *t, float *out, const size_t T,
+GEMM_INLINE void store_sums(const __m256 *s, const struct tile *t, const size_t T,
                             const size_t P)
 {
     GEMM_UNROLL
     for (size_t i = 0; i < 2 * T * P; i++)
-        _mm256_storeu_ps(sum_at(t, out, i, P), s[i]);
+        _mm256_storeu_ps(sum_at(t, i, P), s[i]);
 }
 
-/* A group of 32 columns of P panels against T rows. */
-struct group {
-    const uint8_t *head;  /* of the first panel: scales and minima */
-    const uint8_t *codes; /* of the first panel */
-    size_t panel_bytes;
-    size_t g;         /* number below the head */
-    const uint8_t *x; /* the rows' codes */
-    const uint8_t *f; /* the rows' fields */
-};
-
-/* Quad j of widened codes: even ones and odd ones of each lane, against pairs of int16. */
-GEMM_INLINE void dot_wide(__m256i *acc, const struct group *v, const size_t j, const size_t T,
-                          const size_t P)
-{
-    __m256i even[4];
-    __m256i odd[4];
-
-    GEMM_UNROLL
-    for (size_t i = 0; i < 2 * P; i++) {
-        const __m256i code = codes(KERN_Q8_0, v->codes + i / 2 * v->panel_bytes, j, i % 2);
-
-        even[i] = _mm256_and_si256(code, _mm256_set1_epi16(255));
-        odd[i] = _mm256_srli_epi16(code, 8);
-    }
-    GEMM_UNROLL
-    for (size_t r = 0; r < T; r++) {
-        const __m256i x0 = all_lanes(v->x + 64 * r + 8 * j);
-        const __m256i x1 = all_lanes(v->x + 64 * r + 8 * j + 4);
-
-        GEMM_UNROLL
-        for (size_t i = 0; i < 2 * P; i++) {
-            __m256i *a = &acc[2 * P * r + i];
-
-            *a = in_order(_mm256_add_epi32(*a, _mm256_madd_epi16(even[i], x0)));
-            *a = in_order(_mm256_add_epi32(*a, _mm256_madd_epi16(odd[i], x1)));
-        }
-    }
-}
-
-/* Quad j of codes of up to 7 bits, in 16 bits. */
-GEMM_INLINE void dot_quad(const enum kern_weight w, __m256i *acc, const struct group *v,
-                          const size_t j, const size_t T, const size_t P)
-{
-    __m256i code[4];
-
-    GEMM_UNROLL
-    for (size_t i = 0; i < 2 * P; i++)
-        code[i] = codes(w, v->codes + i / 2 * v->panel_bytes, j, i % 2);
-    GEMM_UNROLL
-    for (size_t r = 0; r < T; r++) {
-        const __m256i xr = all_lanes(v->x + 32 * r + 4 * j);
-
-        GEMM_UNROLL
-        for (size_t i = 0; i < 2 * P; i++) {
-            __m256i *a = &acc[2 * P * r + i];
-
-            *a = in_order(_mm256_add_epi16(*a, _mm256_maddubs_epi16(code[i], xr)));
-        }
-    }
-}
-
-/* Where the sums of a group, or of its half, start. */
-GEMM_INLINE void start(const enum kern_weight w, __m256i *acc, const struct group *v,
-                       const size_t half, const size_t T, const size_t P)
-{
-    const bool zero = w != KERN_Q8_0 && offset_of(w) == 0;
-    const uint8_t *at = v->f + 4 * T * (field_start(w) + half);
-
-    GEMM_UNROLL
-    for (size_t i = 0; i < 2 * T * P; i++)
-        acc[i] = zero ? _mm256_setzero_si256() : all_lanes(at + 4 * (i / 2 / P));
-}
-
-/* The sums of a group in 32 bits. Quads j and j + 4 of nibbles come from one load. */
-GEMM_INLINE void dot_group(const enum kern_weight w, __m256i *acc, const struct group *v,
-                           const size_t T, const size_t P)
-{
-    start(w, acc, v, 0, T, P);
-    GEMM_UNROLL
-    for (size_t j = 0; j < 8; j++)
-        if (w == KERN_Q8_0)
-            dot_wide(acc, v, j, T, P);
-        else
-            dot_quad(w, acc, v, j / 2 + j % 2 * 4, T, P);
-    GEMM_UNROLL
-    for (size_t i = 0; i < 2 * T * P; i++) {
-        if (w != KERN_Q8_0)
-            acc[i] = _mm256_madd_epi16(acc[i], _mm256_set1_epi16(1));
-        if (has_minimum(w) && offset_of(w))
-            acc[i] =
-                _mm256_add_epi32(acc[i], all_lanes(v->f + 4 * T * FIELD_BACK + 4 * (i / 2 / P)));
-    }
-}
-
-/* The sums of half `half` of a group, pairs of int16. */
-GEMM_INLINE void dot_half(const enum kern_weight w, __m256i *acc, const struct group *v,
-                          const size_t half, const size_t T, const size_t P)
-{
-    start(w, acc, v, half, T, P);
-    GEMM_UNROLL
-    for (size_t j = 0; j < 4; j++)
-        dot_quad(w, acc, v, 4 * half + j, T, P);
-}
-
-/* s = fma(n, d * scale, s); d is [panel][lanes half]. */
-GEMM_INLINE void add_scaled(__m256 *s, const __m256i *n, const __m256 *d, const struct group *v,
-                            const size_t T, const size_t P)
-{
-    GEMM_UNROLL
-    for (size_t i = 0; i < 2 * T * P; i++) {
-        const __m256 f = _mm256_mul_ps(d[i % (2 * P)], all_lanes_f(v->f + 4 * (i / 2 / P)));
-
-        s[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(n[i]), f, s[i]);
-    }
-}
-
-/* s = fma(minimum, sum, s), of the group or of its half. */
-GEMM_INLINE void add_minimum(const enum kern_weight w, __m256 *s, const struct group *v,
-                             const size_t half, const size_t T, const size_t P)
-{
-    __m256 m[4];
-
-    GEMM_UNROLL
-    for (size_t i = 0; i < 2 * P; i++)
-        m[i] = minimum_of(w, v->head + i / 2 * v->panel_bytes, v->g, half, i % 2);
-    GEMM_UNROLL
-    for (size_t i = 0; i < 2 * T * P; i++)
-        s[i] = _mm256_fmadd_ps(
-            m[i % (2 * P)], all_lanes_f(v->f + 4 * T * (FIELD_SUM + half) + 4 * (i / 2 / P)), s[i]);
-}
-
-GEMM_INLINE void scales(const enum kern_weight w, __m256 *d, const struct group *v,
-                        const size_t half, const size_t P)
-{
-    GEMM_UNROLL
-    for (size_t i = 0; i < 2 * P; i++)
-        d[i] = scale_of(w, v->head + i / 2 * v->panel_bytes, v->g, half, i % 2);
-}
-
-/* A group with one scale, and perhaps a minimum. */
-GEMM_INLINE void plain_group(const enum kern_weight w, __m256 *s, const struct group *v,
-                             const size_t T, const size_t P)
-{
-    __m256i acc[ACC];
-    __m256 d[4];
-
-    dot_group(w, acc, v, T, P);
-    scales(w, d, v, 0, P);
-    add_scaled(s, acc, d, v, T, P);
-    if (has_minimum(w))
-        add_minimum(w, s, v, 0, T, P);
-}
-
-/* Q6_K, Q3_K: each half has its scale, and the halves meet as floats. */
-GEMM_INLINE void halves_group(const enum kern_weight w, __m256 *s, const struct group *v,
-                              const size_t T, const size_t P)
-{
-    const __m256i ones = _mm256_set1_epi16(1);
-    __m256i a[ACC];
-    __m256i b[ACC];
-    __m256 da[4];
-    __m256 db[4];
-
-    dot_half(w, a, v, 0, T, P);
-    dot_half(w, b, v, 1, T, P);
-    scales(w, da, v, 0, P);
-    scales(w, db, v, 1, P);
-    GEMM_UNROLL
-    for (size_t i = 0; i < 2 * T * P; i++) {
-        const __m256 fa = _mm256_cvtepi32_ps(_mm256_madd_epi16(a[i], ones));
-        const __m256 fb = _mm256_cvtepi32_ps(_mm256_madd_epi16(b[i], ones));
-        const __m256 n =
-            _mm256_fmadd_ps(fa, da[i % (2 * P)], _mm256_mul_ps(fb, db[i % (2 * P)]));
-
-        s[i] = _mm256_fmadd_ps(n, all_lanes_f(v->f + 4 * (i / 2 / P)), s[i]);
-    }
-}
-
-/* Q2_K: each half has an integer scale and a minimum. */
-GEMM_INLINE void whole_halves_group(const enum kern_weight w, __m256 *s, const struct group *v,
-                                    const size_t T, const size_t P)
-{
-    __m256i a[ACC];
-    __m256i b[ACC];
-    __m256 d[4];
-
-    dot_half(w, a, v, 0, T, P);
-    dot_half(w, b, v, 1, T, P);
-    scales(w, d, v, 0, P);
-    GEMM_UNROLL
-    for (size_t i = 0; i < 2 * T * P; i++) {
-        const uint8_t *head = v->head + i / 2 % P * v->panel_bytes;
-
-        a[i] = _mm256_add_epi32(_mm256_madd_epi16(a[i], whole_scale(head, v->g, 0, i % 2)),
-                                _mm256_madd_epi16(b[i], whole_scale(head, v->g, 1, i % 2)));
-    }
-    add_scaled(s, a, d, v, T, P);
-    add_minimum(w, s, v, 0, T, P);
-    add_minimum(w, s, v, 1, T, P);
-}
-
-/* T rows, P panels from panel p on. */
-GEMM_INLINE void run(const enum kern_weight w, const struct gemm_tile *t, size_t p, const size_t T,
-                     const size_t P)
+/* T rows, P panels, or a ready one. */
+GEMM_INLINE void run(const enum kern_weight w, const struct tile *t, const bool ready,
+                     const size_t T, const size_t P)
 {
     const struct shape q = shape_of(w);
-    struct group v = {.head = t->w + p * t->panel_bytes, .panel_bytes = t->panel_bytes, .x = t->x};
-    float *out = t->out + 16 * p;
+    const uint8_t *packed = t->w;
+    const uint8_t *unpacked = t->ready;
+    struct group v = {.ready = ready, .panel_bytes = t->panel_bytes, .x = t->x};
+    size_t turn = t->turn;
     __m256 s[ACC];
 
-    load_sums(s, t, out, T, P);
-    for (size_t c = 0; c < t->cols; c += 32 * q.groups, v.head += q.bytes) {
-        const uintptr_t ahead = gemm_ahead(t, v.head, P);
+    load_sums(s, t, T, P);
+    for (size_t c = 0; c < t->cols; c += 32 * q.groups, packed += q.bytes) {
+        const uintptr_t next = (uintptr_t)packed + P * t->panel_bytes;
 
-        gemm_fetch(ahead, t->panel_bytes, q.codes, P);
+        if (t->turn == 0)
+            gemm_fetch(next, t->panel_bytes, q.codes, P);
         for (v.g = 0; v.g < q.groups; v.g++, v.x += row_bytes(w) * T) {
-            v.codes = v.head + q.codes + q.step * v.g;
+            if (turn-- == 0) {
+                gemm_fetch(next + q.codes + q.step * v.g, t->panel_bytes, q.step, P);
+                turn = t->n_turn - 1;
+            }
+            v.codes = ready ? unpacked : packed + q.codes + q.step * v.g;
+            v.head = ready ? unpacked + ready_codes(w) : packed;
             v.f = v.x + row_codes(w) * T;
-            gemm_fetch(ahead + q.codes + q.step * v.g, t->panel_bytes, q.step, P);
-            if (w == KERN_Q2_K)
-                whole_halves_group(w, s, &v, T, P);
-            else if (has_halves(w))
-                halves_group(w, s, &v, T, P);
-            else
-                plain_group(w, s, &v, T, P);
+            add_group(w, s, &v, T, P);
+            unpacked += ready ? ready_bytes(w) : 0;
         }
     }
-    store_sums(s, t, out, T, P);
+    store_sums(s, t, T, P);
 }
 
-#define QUANTISED_KIND(weight, name)                                                               \
-    GEMM_INLINE void name##_run(const struct gemm_tile *t, size_t p, const size_t T,               \
-                                const size_t P)                                                    \
+/* What differs between weight types. */
+struct kind {
+    enum kern_weight weight;
+    size_t x_bytes; /* of a repacked row's group */
+    void (*pack_x)(uint8_t *dst, const struct gemm_rows *rows);
+    void (*make_ready)(uint8_t *dst, const uint8_t *panel, size_t cols);
+    void (*packed[PACKED_ROWS])(const struct tile *t);    /* by number of rows - 1 */
+    void (*pair[2])(const struct tile *t);             /* the same for two panels */
+    void (*ready[MOST_ROWS])(const struct tile *t);
+};
+
+/* The block of rows that is repacked, and the products it takes part in. */
+struct job {
+    const struct kind *kind;
+    struct gemm_rows rows; /* all of them, and the chunk of columns */
+    size_t r0;             /* the block */
+    size_t n_row;
+    size_t n_tile;
+    uint8_t *x;
+    uint8_t *ready; /* NULL: few rows */
+};
+
+static size_t tile_start(const struct job *b, size_t i)
+{
+    return i * b->n_row / b->n_tile;
+}
+
+static uint8_t *tile_x(const struct job *b, size_t i)
+{
+    return b->x + tile_start(b, i) * (b->rows.cols / 32) * b->kind->x_bytes;
+}
+
+static void pack_block(const struct job *b)
+{
+    struct gemm_rows rows = b->rows;
+
+    for (size_t i = 0; i < b->n_tile; i++) {
+        rows.x = b->rows.x + (b->r0 + tile_start(b, i)) * rows.stride;
+        rows.m = tile_start(b, i + 1) - tile_start(b, i);
+        b->kind->pack_x(tile_x(b, i), &rows);
+    }
+}
+
+/* All tiles of the block against the panels of `t`. */
+static void run_tiles(const struct job *b, struct tile t, size_t n_panels)
+{
+    float *const out = t.out;
+
+    if (b->ready)
+        b->kind->make_ready(b->ready, t.w, t.cols);
+    t.n_turn = b->n_tile;
+    for (size_t i = 0; i < b->n_tile; i++) {
+        const size_t rows = tile_start(b, i + 1) - tile_start(b, i);
+
+        t.x = tile_x(b, i);
+        t.out = out + tile_start(b, i) * t.out_stride;
+        t.turn = i;
+        if (b->ready)
+            b->kind->ready[rows - 1](&t);
+        else if (n_panels == 2)
+            b->kind->pair[rows - 1](&t);
+        else
+            b->kind->packed[rows - 1](&t);
+    }
+}
+
+/* The block, one chunk, against all panels; rows that leave accumulators free take two at once. */
+static void run_block(const struct job *b, float *out, size_t out_stride, const uint8_t *panels,
+                      size_t n_panels)
+{
+    const size_t panel_bytes = kern_panel_bytes(b->kind->weight, b->rows.k);
+    const size_t at_once = b->n_row <= MOST_PANELS ? 2 : 1;
+    struct tile t = {.out_stride = out_stride,
+                     .ready = b->ready,
+                     .panel_bytes = panel_bytes,
+                     .cols = b->rows.cols,
+                     .first = b->rows.c0 == 0};
+
+    pack_block(b);
+    for (size_t p = 0; p < n_panels;) {
+        const size_t n = n_panels - p < at_once ? 1 : at_once;
+
+        t.w = panels + p * panel_bytes + kern_panel_bytes(b->kind->weight, b->rows.c0);
+        t.out = out + b->r0 * out_stride + 16 * p;
+        run_tiles(b, t, n);
+        p += n;
+    }
+}
+
+static void drive(const struct kind *kind, float *out, size_t out_stride, struct gemm_rows rows,
+                  const uint8_t *panels, size_t n_panels)
+{
+    alignas(64) uint8_t x[X_BYTES];
+    alignas(64) uint8_t ready[READY_COLS / 32 * (1024 + 64)];
+    const bool few = rows.m < READY_FROM;
+    const size_t height = few ? PACKED_ROWS : MOST_ROWS;
+    const size_t n_block = (rows.m + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    const size_t fits = PACKED_X / (kind->x_bytes * gemm_min(rows.m, PACKED_ROWS)) * 32 / 256 * 256;
+    const size_t chunk = few ? fits : READY_COLS;
+    struct job b = {.kind = kind, .x = x, .ready = few ? NULL : ready};
+
+    for (rows.c0 = 0; rows.c0 < rows.k; rows.c0 += chunk) {
+        rows.cols = gemm_min(chunk, rows.k - rows.c0);
+        for (size_t i = 0; i < n_block; i++) {
+            b.rows = rows;
+            b.r0 = i * rows.m / n_block;
+            b.n_row = (i + 1) * rows.m / n_block - b.r0;
+            b.n_tile = (b.n_row + height - 1) / height;
+            run_block(&b, out, out_stride, panels, n_panels);
+        }
+    }
+}
+
+#define TILE(name, type, form, is_ready, T, P)                                                     \
+    static void name##_##form##_##T(const struct tile *t)                                          \
     {                                                                                              \
-        run(weight, t, p, T, P);                                                                   \
+        run(type, t, is_ready, T, P);                                                              \
+    }
+
+#define QUANTISED_KIND(type, name)                                                                 \
+    TILE(name, type, packed, false, 1, 1)                                                          \
+    TILE(name, type, packed, false, 2, 1)                                                          \
+    TILE(name, type, packed, false, 3, 1)                                                          \
+    TILE(name, type, packed, false, 4, 1)                                                          \
+    TILE(name, type, pair, false, 1, 2)                                                            \
+    TILE(name, type, pair, false, 2, 2)                                                            \
+    TILE(name, type, ready, true, 4, 1)                                                            \
+    TILE(name, type, ready, true, 5, 1)                                                            \
+    TILE(name, type, ready, true, 6, 1)                                                            \
+    static void name##_pack(uint8_t *dst, const struct gemm_rows *rows)                            \
+    {                                                                                              \
+        pack_rows(type, dst, rows);                                                                \
     }                                                                                              \
-    GEMM_TILES_4(name, WIDE_PANELS)                                                                \
-    static void pack_##name(uint8_t *dst, const struct gemm_rows *rows)                            \
+    static void name##_ready(uint8_t *dst, const uint8_t *panel, size_t cols)                      \
     {                                                                                              \
-        pack_rows(weight, dst, rows);                                                              \
+        ready_panel(type, dst, panel, cols);                                                       \
     }                                                                                              \
     void kern_gemm_##name##_avx2 KERN_GEMM_PARAMS                                                  \
     {                                                                                              \
-        static void (*const tile[])(const struct gemm_tile *t) = {GEMM_NAMES_4(name)};             \
-        const struct gemm_kind kind = {weight, HEIGHT, row_bytes(weight), pack_##name, tile};      \
+        const struct kind kind = {                                                                 \
+            .weight = type,                                                                        \
+            .x_bytes = row_bytes(type),                                                            \
+            .pack_x = name##_pack,                                                                 \
+            .make_ready = name##_ready,                                                            \
+            .packed = {name##_packed_1, name##_packed_2, name##_packed_3, name##_packed_4},        \
+            .pair = {name##_pair_1, name##_pair_2},                                                \
+            .ready = {NULL, NULL, NULL, name##_ready_4, name##_ready_5, name##_ready_6},           \
+        };                                                                                         \
+        const struct gemm_rows rows = {.x = x, .stride = x_stride, .m = m, .k = k};                \
                                                                                                    \
-        gemm_drive(&kind, out, out_stride, x, x_stride, m, panels, n_panels, k);                   \
+        drive(&kind, out, out_stride, rows, panels, n_panels);                                     \
     }
 
 QUANTISED_KIND(KERN_Q8_0, q8_0)
