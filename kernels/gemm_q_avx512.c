@@ -2,29 +2,12 @@
 #include "kernels/vnni_512.inc"
 
 #define NAME(op) kern_##op##_avx512
-#ifndef ROWS
 #define ROWS 16
-#endif
-#ifndef IN_REGISTERS
-#define IN_REGISTERS 16
-#endif
-#define TILES(type, name)                                                                          \
-    VNNI_TILE(type, name, 1)                                                                       \
-    VNNI_TILE(type, name, 2)                                                                       \
-    VNNI_TILE(type, name, 3)                                                                       \
-    VNNI_TILE(type, name, 4)                                                                       \
-    VNNI_TILE(type, name, 5)                                                                       \
-    VNNI_TILE(type, name, 6)                                                                       \
-    VNNI_TILE(type, name, 7)                                                                       \
-    VNNI_TILE(type, name, 8)                                                                       \
-    VNNI_TILE(type, name, 9)                                                                       \
-    VNNI_TILE(type, name, 10)                                                                      \
-    VNNI_TILE(type, name, 11)                                                                      \
-    VNNI_TILE(type, name, 12)                                                                      \
-    VNNI_TILE(type, name, 13)                                                                      \
-    VNNI_TILE(type, name, 14)                                                                      \
-    VNNI_TILE(type, name, 15)                                                                      \
-    VNNI_TILE(type, name, 16)
-#define NAMES(name)                                                                                \
-    GEMM_NAMES_12(name), name##_13, name##_14, name##_15, name##_16
+#define IN_REGISTERS 16 /* 32 registers: the compiler finds a few rows to rest itself */
+/* Halves have two integer sums and Q2_K is dear to unpack: with the group's codes in registers a
+ * few rows at a time do. */
+#define BLOCK(type)                                                                                \
+    ((type) == KERN_Q6_K || (type) == KERN_Q3_K ? 2 : (type) == KERN_Q2_K ? 4 : ROWS)
+#define TILES VNNI_TILES_16
+#define NAMES VNNI_NAMES_16
 #include "kernels/gemm_q_vnni_body.inc"

@@ -17,10 +17,10 @@
 
 #include "kernels/gemm_drive.h"
 
-#define VNNI_X_BYTES (27 * 1024) /* of repacked activations: most of the first-level cache */
-#define VNNI_MAX_COLS 1024       /* of a chunk, where several tiles pass over it */
+#define VNNI_X_BYTES (27 * 1024)  /* of repacked activations: most of the first-level cache */
+#define VNNI_MAX_COLS 1024        /* of a chunk, where several tiles pass over it */
 #define VNNI_W_BYTES (256 * 1024) /* of a run of panels: half of the least second-level cache */
-#define VNNI_AHEAD 4096          /* bytes: twice the memory's latency times its rate */
+#define VNNI_AHEAD 4096           /* bytes: twice what memory sends while it answers a request */
 
 /* What a group's integer sums still need. */
 enum vnni_finish {
@@ -80,7 +80,7 @@ struct vnni_tile {
 #define VNNI_ROOM(T) (VNNI_X_BYTES / (44 * (T)) / 8 * 8)
 
 /* A tile of T rows: codes [group][T][32], then three arrays [T][VNNI_ROOM(T)] of what a group's
- * finish takes: scales; where the integer sums start, or scale * sum; the same of the other half. */
+ * finish takes: scales; where the integer sums start, or scale * sum; that of the other half. */
 GEMM_INLINE size_t vnni_extra(const size_t T, const size_t i)
 {
     return VNNI_ROOM(T) * T * (32 + 4 * i);
@@ -163,7 +163,10 @@ static inline struct vnni_ahead vnni_ahead(const struct vnni_tile *t, size_t col
                                            size_t n, const uint8_t *next)
 {
     struct vnni_ahead a = {
-        .whole = cols_bytes, .skip = t->panel_bytes - cols_bytes, .pace = cols_bytes / t->groups / n + 1};
+        .whole = cols_bytes,
+        .skip = t->panel_bytes - cols_bytes,
+        .pace = cols_bytes / t->groups / n + 1,
+    };
 
     if (n == 1) {
         a.p = t->w;

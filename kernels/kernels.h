@@ -183,7 +183,7 @@ struct kern_table {
 
 /* The best level this CPU and OS allow (checks XCR0 as well as CPUID). */
 enum kern_isa kern_isa_best(void);
-/* "scalar", "avx2", "avxvnni", "avx512" -> level, -1 when unknown. "auto" is the caller's business. */
+/* "scalar", "avx2", "avxvnni", "avx512" -> level, -1 when unknown; "auto" is for the caller. */
 int kern_isa_parse(const char *name);
 const char *kern_isa_name(enum kern_isa isa);
 

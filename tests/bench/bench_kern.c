@@ -220,7 +220,7 @@ static void cpu_name(char name[49])
     name[48] = 0;
 }
 
-/* The integer loop of a level. At avxvnni in the encoding that this CPU has, as kern_init() does. */
+/* The integer loop of a level; at avxvnni in the encoding that kern_init() takes. */
 static void (*peak_ints(enum kern_isa isa))(void)
 {
     uint32_t a, b, c, d;

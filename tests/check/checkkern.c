@@ -176,7 +176,8 @@ struct options {
 
 static int usage(void)
 {
-    fputs("usage: checkkern [--list] [--isa scalar|avx2|avxvnni|avx512] [--seed N] [NAME...]\n", stderr);
+    fputs("usage: checkkern [--list] [--isa scalar|avx2|avxvnni|avx512] [--seed N] [NAME...]\n",
+          stderr);
     return 2;
 }
 
