@@ -24,6 +24,7 @@
 #define READY_COLS 512 /* of a ready panel: with the rows' part, the first-level cache */
 #define PACKED_ROWS 4  /* in a tile that unpacks as it goes; a ready one takes MOST_ROWS */
 #define PACKED_X (24 * 1024) /* bytes of repacked rows of such a tile */
+#define WIDE(rows) (MOST_PANELS / (rows)) /* panels at once, where there are one or two rows */
 #define X_BYTES (BLOCK_ROWS * READY_COLS / 32 * 72)
 
 _Static_assert((READY_FROM - 1) / PACKED_ROWS * PACKED_X <= X_BYTES, "a block of few rows fits");
@@ -102,7 +103,7 @@ struct kind {
     void (*pack_x)(uint8_t *dst, const struct gemm_rows *rows);
     void (*make_ready)(uint8_t *dst, const uint8_t *panel, size_t cols);
     void (*packed[PACKED_ROWS])(const struct tile *t);    /* by number of rows - 1 */
-    void (*pair[2])(const struct tile *t);             /* the same for two panels */
+    void (*wide[2])(const struct tile *t);             /* the same for WIDE(rows) panels */
     void (*ready[MOST_ROWS])(const struct tile *t);
 };
 
@@ -154,8 +155,8 @@ static void run_tiles(const struct job *b, struct tile t, size_t n_panels)
         t.turn = i;
         if (b->ready)
             b->kind->ready[rows - 1](&t);
-        else if (n_panels == 2)
-            b->kind->pair[rows - 1](&t);
+        else if (n_panels > 1)
+            b->kind->wide[rows - 1](&t);
         else
             b->kind->packed[rows - 1](&t);
     }
@@ -166,7 +167,7 @@ static void run_block(const struct job *b, float *out, size_t out_stride, const 
                       size_t n_panels)
 {
     const size_t panel_bytes = kern_panel_bytes(b->kind->weight, b->rows.k);
-    const size_t at_once = b->n_row <= MOST_PANELS ? 2 : 1;
+    const size_t at_once = b->n_row <= 2 ? WIDE(b->n_row) : 1;
     struct tile t = {.out_stride = out_stride,
                      .ready = b->ready,
                      .panel_bytes = panel_bytes,
@@ -219,8 +220,8 @@ static void drive(const struct kind *kind, float *out, size_t out_stride, struct
     TILE(name, type, packed, false, 2, 1)                                                          \
     TILE(name, type, packed, false, 3, 1)                                                          \
     TILE(name, type, packed, false, 4, 1)                                                          \
-    TILE(name, type, pair, false, 1, 2)                                                            \
-    TILE(name, type, pair, false, 2, 2)                                                            \
+    TILE(name, type, wide, false, 1, WIDE(1))                                                      \
+    TILE(name, type, wide, false, 2, WIDE(2))                                                      \
     TILE(name, type, ready, true, 4, 1)                                                            \
     TILE(name, type, ready, true, 5, 1)                                                            \
     TILE(name, type, ready, true, 6, 1)                                                            \
@@ -240,7 +241,7 @@ static void drive(const struct kind *kind, float *out, size_t out_stride, struct
             .pack_x = name##_pack,                                                                 \
             .make_ready = name##_ready,                                                            \
             .packed = {name##_packed_1, name##_packed_2, name##_packed_3, name##_packed_4},        \
-            .pair = {name##_pair_1, name##_pair_2},                                                \
+            .wide = {name##_wide_1, name##_wide_2},                                                \
             .ready = {NULL, NULL, NULL, name##_ready_4, name##_ready_5, name##_ready_6},           \
         };                                                                                         \
         const struct gemm_rows rows = {.x = x, .stride = x_stride, .m = m, .k = k};                \
