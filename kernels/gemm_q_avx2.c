@@ -19,10 +19,10 @@
 #include "kernels/gemm_q_avx2_rows.inc"
 #include "kernels/gemm_q_avx2_dot.inc"
 
-#define BLOCK_ROWS 96
-#define READY_FROM 17  /* rows: fewer do not earn the unpacking back */
-#define READY_COLS 512 /* of a ready panel: with the rows' part, the first-level cache */
-#define PACKED_ROWS 4  /* in a tile that unpacks as it goes; a ready one takes MOST_ROWS */
+#define BLOCK_ROWS 96        /* of X_BYTES: less than half of any second-level cache we meet */
+#define READY_FROM 17        /* rows: fewer do not earn the unpacking back */
+#define READY_COLS 512       /* of a ready panel: with a tile's rows, the first-level cache */
+#define PACKED_ROWS 4        /* in a tile that unpacks as it goes; a ready one takes MOST_ROWS */
 #define PACKED_X (24 * 1024) /* bytes of repacked rows of such a tile */
 #define X_BYTES (BLOCK_ROWS * READY_COLS / 32 * 72)
 
@@ -47,16 +47,14 @@ GEMM_INLINE float *sum_at(const struct tile *t, size_t i, const size_t P)
     return t->out + i / 2 / P * t->out_stride + 16 * (i / 2 % P) + 8 * (i % 2);
 }
 
-GEMM_INLINE void load_sums(__m256 *s, const struct tile *t, const size_t T,
-                           const size_t P)
+GEMM_INLINE void load_sums(__m256 *s, const struct tile *t, const size_t T, const size_t P)
 {
     GEMM_UNROLL
     for (size_t i = 0; i < 2 * T * P; i++)
         s[i] = t->first ? _mm256_setzero_ps() : _mm256_loadu_ps(sum_at(t, i, P));
 }
 
-GEMM_INLINE void store_sums(const __m256 *s, const struct tile *t, const size_t T,
-                            const size_t P)
+GEMM_INLINE void store_sums(const __m256 *s, const struct tile *t, const size_t T, const size_t P)
 {
     GEMM_UNROLL
     for (size_t i = 0; i < 2 * T * P; i++)
@@ -101,9 +99,9 @@ struct kind {
     size_t x_bytes; /* of a repacked row's group */
     void (*pack_x)(uint8_t *dst, const struct gemm_rows *rows);
     void (*make_ready)(uint8_t *dst, const uint8_t *panel, size_t cols);
-    void (*packed[PACKED_ROWS])(const struct tile *t);    /* by number of rows - 1 */
-    void (*pair[2])(const struct tile *t);             /* the same for two panels */
-    void (*ready[MOST_ROWS])(const struct tile *t);
+    void (*packed[PACKED_ROWS])(const struct tile *t); /* by number of rows - 1 */
+    void (*pair)(const struct tile *t);                /* one row, two panels */
+    void (*ready[MOST_ROWS])(const struct tile *t);    /* 4 rows or more */
 };
 
 /* The block of rows that is repacked, and the products it takes part in. */
@@ -155,18 +153,19 @@ static void run_tiles(const struct job *b, struct tile t, size_t n_panels)
         if (b->ready)
             b->kind->ready[rows - 1](&t);
         else if (n_panels == 2)
-            b->kind->pair[rows - 1](&t);
+            b->kind->pair(&t);
         else
             b->kind->packed[rows - 1](&t);
     }
 }
 
-/* The block, one chunk, against all panels; rows that leave accumulators free take two at once. */
+/* The block, one chunk, against all panels. A single row takes two at once: with one, the sums
+ * would wait for each other. */
 static void run_block(const struct job *b, float *out, size_t out_stride, const uint8_t *panels,
                       size_t n_panels)
 {
     const size_t panel_bytes = kern_panel_bytes(b->kind->weight, b->rows.k);
-    const size_t at_once = b->n_row <= MOST_PANELS ? 2 : 1;
+    const size_t at_once = b->n_row == 1 ? 2 : 1;
     struct tile t = {.out_stride = out_stride,
                      .ready = b->ready,
                      .panel_bytes = panel_bytes,
@@ -184,6 +183,7 @@ static void run_block(const struct job *b, float *out, size_t out_stride, const 
     }
 }
 
+/* Takes 125 KiB of stack. */
 static void drive(const struct kind *kind, float *out, size_t out_stride, struct gemm_rows rows,
                   const uint8_t *panels, size_t n_panels)
 {
@@ -192,8 +192,8 @@ static void drive(const struct kind *kind, float *out, size_t out_stride, struct
     const bool few = rows.m < READY_FROM;
     const size_t height = few ? PACKED_ROWS : MOST_ROWS;
     const size_t n_block = (rows.m + BLOCK_ROWS - 1) / BLOCK_ROWS;
-    const size_t fits = PACKED_X / (kind->x_bytes * gemm_min(rows.m, PACKED_ROWS)) * 32 / 256 * 256;
-    const size_t chunk = few ? fits : READY_COLS;
+    const size_t few_groups = PACKED_X / (kind->x_bytes * gemm_min(rows.m, PACKED_ROWS));
+    const size_t chunk = few ? few_groups / 8 * 256 : READY_COLS;
     struct job b = {.kind = kind, .x = x, .ready = few ? NULL : ready};
 
     for (rows.c0 = 0; rows.c0 < rows.k; rows.c0 += chunk) {
@@ -220,7 +220,6 @@ static void drive(const struct kind *kind, float *out, size_t out_stride, struct
     TILE(name, type, packed, false, 3, 1)                                                          \
     TILE(name, type, packed, false, 4, 1)                                                          \
     TILE(name, type, pair, false, 1, 2)                                                            \
-    TILE(name, type, pair, false, 2, 2)                                                            \
     TILE(name, type, ready, true, 4, 1)                                                            \
     TILE(name, type, ready, true, 5, 1)                                                            \
     TILE(name, type, ready, true, 6, 1)                                                            \
@@ -240,7 +239,7 @@ static void drive(const struct kind *kind, float *out, size_t out_stride, struct
             .pack_x = name##_pack,                                                                 \
             .make_ready = name##_ready,                                                            \
             .packed = {name##_packed_1, name##_packed_2, name##_packed_3, name##_packed_4},        \
-            .pair = {name##_pair_1, name##_pair_2},                                                \
+            .pair = name##_pair_1,                                                                 \
             .ready = {NULL, NULL, NULL, name##_ready_4, name##_ready_5, name##_ready_6},           \
         };                                                                                         \
         const struct gemm_rows rows = {.x = x, .stride = x_stride, .m = m, .k = k};                \
