@@ -33,6 +33,8 @@ all: $(BUILD)/quire ## build the release binary, build/quire
 # A file's name says what it needs: foo_avx2.c is built with AVX2 and no other file is, so no wide
 # instruction can leak into code that runs unconditionally.
 $(BUILD)/%_avx2.o:   ISA = -mavx2 -mfma -mf16c $(VECTOR)
+$(BUILD)/%_avxvnni.o: ISA = -mavx2 -mfma -mf16c -mavxvnni $(VECTOR)
+$(BUILD)/%_avx512vl.o: ISA = -mavx2 -mfma -mf16c -mavx512vl -mavx512vnni -mprefer-vector-width=256 $(VECTOR)
 $(BUILD)/%_avx512.o: ISA = -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni $(VECTOR)
 $(BUILD)/kernels/%.o: OPT = -O3
 $(BUILD)/core/base/version.o: DEFS = -DQUIRE_VERSION='"$(VERSION)"'

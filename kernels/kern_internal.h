@@ -18,6 +18,10 @@
     void kern_gemm_##name##_scalar KERN_GEMM_PARAMS;                                               \
     void kern_gemm_##name##_avx2 KERN_GEMM_PARAMS;                                                 \
     void kern_gemm_##name##_avx512 KERN_GEMM_PARAMS;
+#define KERN_GEMM_Q(weight, name)                                                                  \
+    KERN_GEMM(weight, name)                                                                        \
+    void kern_gemm_##name##_avxvnni KERN_GEMM_PARAMS;                                              \
+    void kern_gemm_##name##_avx512vl KERN_GEMM_PARAMS;
 #define KERN_OP(member, result, params)                                                            \
     result kern_##member##_scalar params;                                                          \
     result kern_##member##_avx2 params;                                                            \

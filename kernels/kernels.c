@@ -7,7 +7,7 @@
 #include "kernels/kern_internal.h"
 #include "kernels/kern_math.h"
 
-static const char *const ISA_NAME[] = {"scalar", "avx2", "avx512"};
+static const char *const ISA_NAME[] = {"scalar", "avx2", "avxvnni", "avx512"};
 
 /* The states that the OS saves at a thread switch; 0 when it does not use XSAVE. */
 static uint32_t saved_states(void)
@@ -18,6 +18,14 @@ static uint32_t saved_states(void)
         return 0;
     __asm__("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
     return a;
+}
+
+/* CPUID 7.1 EAX bit 4; the state that it needs is AVX2's. */
+static bool has_avx_vnni(void)
+{
+    uint32_t a, b, c, d;
+
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
 }
 
 enum kern_isa kern_isa_best(void)
@@ -34,7 +42,7 @@ enum kern_isa kern_isa_best(void)
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2))
         return KERN_ISA_SCALAR;
     if ((states & zmm) != zmm || (b & need_7b) != need_7b || !(c & bit_AVX512VNNI))
-        return KERN_ISA_AVX2;
+        return has_avx_vnni() ? KERN_ISA_AVXVNNI : KERN_ISA_AVX2;
     return KERN_ISA_AVX512;
 }
 
@@ -51,6 +59,18 @@ const char *kern_isa_name(enum kern_isa isa)
     return ISA_NAME[isa];
 }
 
+/* The same body in the encoding that the CPU knows: at this level it has one or the other. */
+static void vnni_256(struct kern_table *t)
+{
+    const bool vex = has_avx_vnni();
+
+#define KERN_GEMM(weight, name)
+#define KERN_GEMM_Q(weight, name)                                                                  \
+    t->gemm[weight] = vex ? kern_gemm_##name##_avxvnni : kern_gemm_##name##_avx512vl;
+#define KERN_OP(member, result, params)
+#include "kernels/kernels.inc"
+}
+
 void kern_init(struct kern_table *t, enum kern_isa isa)
 {
     const enum kern_isa best = kern_isa_best();
@@ -65,6 +85,9 @@ void kern_init(struct kern_table *t, enum kern_isa isa)
 #define KERN_GEMM(weight, name) t->gemm[weight] = kern_gemm_##name##_avx2;
 #define KERN_OP(member, result, params) t->member = kern_##member##_avx2;
 #include "kernels/kernels.inc"
+    if (isa < KERN_ISA_AVXVNNI)
+        return;
+    vnni_256(t);
     if (isa < KERN_ISA_AVX512)
         return;
 #define KERN_GEMM(weight, name) t->gemm[weight] = kern_gemm_##name##_avx512;

@@ -1,7 +1,7 @@
 /* kernels/kernels.h - the arithmetic, as one table of function pointers.
  *
  * Kernels are pure: pointers and sizes in, numbers out. They know no model, sequence or request.
- * The `_scalar` body of each defines the answer to the bit; `_avx2` and `_avx512` bodies must
+ * The `_scalar` body of each defines the answer to the bit; the bodies of other levels must
  * equal it (tests/check). From that follows promise P1: an output element depends on its own
  * inputs only, never on how many rows are in the call, how the rows were cut, or the ISA.
  *
@@ -30,7 +30,15 @@
 #define KERN_SEGMENT 256  /* tokens in a softmax segment, counted from position 0 */
 #define KERN_MAX_HEAD 256 /* largest head_dim; head_dim is a multiple of 8 */
 
-enum kern_isa { KERN_ISA_SCALAR = 0, KERN_ISA_AVX2 = 1, KERN_ISA_AVX512 = 2 };
+/* AVXVNNI is AVX2 with vpdpbusd on 256 bits: the products with quantised weights are its own, all
+ * else is AVX2's. It has two builds of the same body: in AVX-VNNI's encoding, and in that of
+ * AVX-512VL, which kern_init() takes on a CPU that has AVX-512 VNNI but not AVX-VNNI. */
+enum kern_isa {
+    KERN_ISA_SCALAR = 0,
+    KERN_ISA_AVX2 = 1,
+    KERN_ISA_AVXVNNI = 2,
+    KERN_ISA_AVX512 = 3,
+};
 
 /* Packed weight types. Bytes of a panel for k columns (each within 5 % of the GGUF bytes):
  *   F32   k x 16 floats, [k][16 lanes]
@@ -175,7 +183,7 @@ struct kern_table {
 
 /* The best level this CPU and OS allow (checks XCR0 as well as CPUID). */
 enum kern_isa kern_isa_best(void);
-/* "scalar", "avx2", "avx512" -> level, -1 when unknown. "auto" is the caller's business. */
+/* "scalar", "avx2", "avxvnni", "avx512" -> level, -1 when unknown; "auto" is for the caller. */
 int kern_isa_parse(const char *name);
 const char *kern_isa_name(enum kern_isa isa);
 

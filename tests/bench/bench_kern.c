@@ -1,6 +1,6 @@
 /* tests/bench/bench_kern.c - every kernel of kernels.inc against the limits of this machine.
  *
- * usage: bench_kern [--quick] [--isa scalar|avx2|avx512] [--threads N] [NAME...]
+ * usage: bench_kern [--quick] [--isa scalar|avx2|avxvnni|avx512] [--threads N] [NAME...]
  * The limits are measured in the same run: integer and FMA rate from registers only, read rate
  * from memory. Weights are cycled through a region larger than the caches. A NAME selects the
  * lines whose name contains it. The best of several runs counts; wants a quiet machine.
@@ -146,6 +146,9 @@ static double measure(const struct bench *b, work_fn work, void *arg, unsigned n
 
 PEAK(int_avx512, "avx512f,avx512bw,avx512vnni", __m512i, _mm512_set1_epi16(1),
      _mm512_dpbusd_epi32(a[j], x, x))
+PEAK(int_avx512vl, "avx512vl,avx512vnni", __m256i, _mm256_set1_epi16(1),
+     _mm256_dpbusd_epi32(a[j], x, x))
+PEAK(int_avxvnni, "avxvnni", __m256i, _mm256_set1_epi16(1), _mm256_dpbusd_avx_epi32(a[j], x, x))
 PEAK(fma_avx512, "avx512f", __m512, _mm512_set1_ps(0.5f), _mm512_fmadd_ps(a[j], x, x))
 PEAK(fma_avx2, "avx2,fma", __m256, _mm256_set1_ps(0.5f), _mm256_fmadd_ps(a[j], x, x))
 
@@ -217,15 +220,32 @@ static void cpu_name(char name[49])
     name[48] = 0;
 }
 
+/* The integer loop of a level; at avxvnni in the encoding that kern_init() takes. */
+static void (*peak_ints(enum kern_isa isa))(void)
+{
+    uint32_t a, b, c, d;
+
+    switch (isa) {
+    case KERN_ISA_SCALAR:
+        return scalar_peak;
+    case KERN_ISA_AVX2:
+        return int_avx2;
+    case KERN_ISA_AVXVNNI:
+        return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1) ? int_avxvnni
+                                                                       : int_avx512vl;
+    case KERN_ISA_AVX512:
+        return int_avx512;
+    }
+    return scalar_peak;
+}
+
 static void limits(struct bench *b, bool quick)
 {
-    void (*const ints)(void) = b->isa == KERN_ISA_AVX512 ? int_avx512
-                               : b->isa == KERN_ISA_AVX2 ? int_avx2
-                                                         : scalar_peak;
-    void (*const fmas)(void) = b->isa == KERN_ISA_AVX512 ? fma_avx512
-                               : b->isa == KERN_ISA_AVX2 ? fma_avx2
-                                                         : scalar_peak;
-    const double lanes = b->isa == KERN_ISA_AVX512 ? 16 : b->isa == KERN_ISA_AVX2 ? 8 : 1;
+    void (*const ints)(void) = peak_ints(b->isa);
+    void (*const fmas)(void) = b->isa == KERN_ISA_AVX512   ? fma_avx512
+                               : b->isa == KERN_ISA_SCALAR ? scalar_peak
+                                                           : fma_avx2;
+    const double lanes = b->isa == KERN_ISA_AVX512 ? 16 : b->isa == KERN_ISA_SCALAR ? 1 : 8;
     const double dots = b->isa == KERN_ISA_SCALAR ? 1 : 4 * lanes;
     struct region r = {.bytes = quick ? (size_t)256 << 20 : (size_t)1 << 30};
     char name[49];

@@ -458,6 +458,7 @@ void check_isa(struct check *c)
 
     check_that(c, kern_isa_parse("scalar") == KERN_ISA_SCALAR, "scalar");
     check_that(c, kern_isa_parse("avx2") == KERN_ISA_AVX2, "avx2");
+    check_that(c, kern_isa_parse("avxvnni") == KERN_ISA_AVXVNNI, "avxvnni");
     check_that(c, kern_isa_parse("avx512") == KERN_ISA_AVX512, "avx512");
     check_that(c, kern_isa_parse("auto") < 0 && kern_isa_parse("") < 0, "unknown names");
     for (int isa = 0; isa <= KERN_ISA_AVX512; isa++) {

@@ -1,6 +1,6 @@
 /* tests/check/checkkern.c - check every kernel on every ISA of this machine.
  *
- * usage: checkkern [--list] [--isa scalar|avx2|avx512] [--seed N] [NAME...]
+ * usage: checkkern [--list] [--isa scalar|avx2|avxvnni|avx512] [--seed N] [NAME...]
  * A NAME selects the checks whose name contains it. Exit 1 when a check fails.
  */
 #include <stdarg.h>
@@ -176,7 +176,8 @@ struct options {
 
 static int usage(void)
 {
-    fputs("usage: checkkern [--list] [--isa scalar|avx2|avx512] [--seed N] [NAME...]\n", stderr);
+    fputs("usage: checkkern [--list] [--isa scalar|avx2|avxvnni|avx512] [--seed N] [NAME...]\n",
+          stderr);
     return 2;
 }
 
