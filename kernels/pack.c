@@ -1,7 +1,7 @@
 /* kernels/pack.c - between the GGUF rows of a file and the panels that the products read.
  *
- * A panel takes four codes (a quad) of each of its 16 lanes in turn. Load time only, and it must keep
- * up with a disk: more than 1.5 GB of rows a second on two cores.
+ * A panel takes four codes (a quad) of each of its 16 lanes in turn. Load time only, and it must
+ * keep up with a disk: more than 1.5 GB of rows a second on two cores.
  */
 #include <emmintrin.h>
 #include <string.h>

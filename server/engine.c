@@ -18,6 +18,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A bar on a terminal, redrawn at most at every whole per cent. */
@@ -85,12 +86,29 @@ static void name_model(struct engine *e, const char *path)
     snprintf(e->id, sizeof(e->id), "%.*s", (int)n, base);
 }
 
-static int load_model(struct engine *e, const struct config *c, char *err, size_t err_len)
+/* NULL: none; "": beside the model; else a folder, which must be there. */
+static int choose_weight_cache(const struct config *c, const char **out, char *err, size_t err_len)
+{
+    struct stat st;
+
+    *out = NULL;
+    if (strcmp(c->weight_cache, "off") == 0 || c->weight_cache[0] == '\0')
+        return 0;
+    *out = strcmp(c->weight_cache, "on") == 0 ? "" : c->weight_cache;
+    if ((*out)[0] == '\0' || (stat(*out, &st) == 0 && S_ISDIR(st.st_mode)))
+        return 0;
+    snprintf(err, err_len, "weight_cache '%s' is neither off, nor on, nor a folder", *out);
+    return ERR_INVAL;
+}
+
+static int load_model(struct engine *e, const struct config *c, const char *weight_cache, char *err,
+                      size_t err_len)
 {
     struct progress progress = {.start_ms = clock_ms(), .shown = -1};
     const struct model_options options = {
         .n_ctx = (uint32_t)c->context,
         .threads = e->threads,
+        .weight_cache = weight_cache,
         .progress = show_progress,
         .progress_ud = &progress,
     };
@@ -309,9 +327,9 @@ static void log_sizes(const struct engine *e, const struct config *c, uint64_t l
 
     log_info("engine",
              "model=%s name=%s arch=%s type=%s params=%" PRIu64 " weights_bytes=%" PRIu64
-             " load_ms=%" PRIu64,
+             " weights=%s load_ms=%" PRIu64,
              log_quote(id, sizeof(id), e->id), log_quote(name, sizeof(name), m->name), m->arch,
-             m->ftype, m->n_params, m->weight_bytes, load_ms);
+             m->ftype, m->n_params, m->weight_bytes, m->is_cached ? "cached" : "packed", load_ms);
     log_info("engine",
              "isa=%s threads=%u kv_blocks=%u kv_bytes=%zu context=%u scratch_bytes=%zu",
              kern_isa_name(e->isa), e->threads, e->kv->n_blocks, e->kv->bytes,
@@ -323,6 +341,7 @@ static void log_sizes(const struct engine *e, const struct config *c, uint64_t l
 int engine_init(struct engine *e, const struct config *c, unsigned flags, char *err, size_t err_len)
 {
     const uint64_t start = clock_ms();
+    const char *weight_cache;
     int code = EXIT_FAILED;
 
     memset(e, 0, sizeof(*e));
@@ -330,7 +349,9 @@ int engine_init(struct engine *e, const struct config *c, unsigned flags, char *
     e->threads = c->threads > 0 ? (uint32_t)c->threads : auto_threads();
     if (choose_isa(e, c->isa, err, err_len) < 0)
         return EXIT_USAGE;
-    if (load_model(e, c, err, err_len) < 0)
+    if (choose_weight_cache(c, &weight_cache, err, err_len) < 0)
+        return EXIT_USAGE;
+    if (load_model(e, c, weight_cache, err, err_len) < 0)
         goto fail;
     if (make_store(e, c, err, err_len) < 0) {
         code = EXIT_USAGE;

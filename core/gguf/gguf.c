@@ -49,6 +49,7 @@ static int map_fd(struct gguf *g, int fd, char *err, size_t err_len)
     g->mapping = p;
     g->base = p;
     g->bytes = (uint64_t)st.st_size;
+    g->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     return 0;
 }
 
@@ -136,6 +137,22 @@ void gguf_close(struct gguf **gp)
     mem_free(g->name);
     mem_free(g);
     *gp = NULL;
+}
+
+bool gguf_is_file(const struct gguf *g)
+{
+    return g->mapping != NULL;
+}
+
+int64_t gguf_mtime_ns(const struct gguf *g)
+{
+    return g->mtime_ns;
+}
+
+const void *gguf_bytes(const struct gguf *g, uint64_t *data_at)
+{
+    *data_at = g->data_at;
+    return g->base;
 }
 
 /* Whole pages only: of those at the ends others may still want their part. */

@@ -86,6 +86,10 @@ void gguf_has_read(const struct gguf *g, const void *data, uint64_t bytes);
 const char *gguf_name(const struct gguf *g); /* path or name as given */
 uint32_t gguf_version(const struct gguf *g);
 uint64_t gguf_file_bytes(const struct gguf *g);
+bool gguf_is_file(const struct gguf *g);     /* or bytes in memory */
+int64_t gguf_mtime_ns(const struct gguf *g); /* of the file when it was opened; 0 in memory */
+/* All gguf_file_bytes() of it; the tensors' data begins at *data_at. */
+const void *gguf_bytes(const struct gguf *g, uint64_t *data_at);
 
 uint64_t gguf_n_kv(const struct gguf *g);
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, uint64_t i);

@@ -28,6 +28,8 @@ struct gguf {
     const uint8_t *base;
     uint64_t bytes;
     void *mapping; /* NULL when the bytes are borrowed */
+    int64_t mtime_ns;
+    uint64_t data_at; /* of the tensors' data */
     uint32_t version;
     uint64_t alignment; /* of tensor data: a power of two, 8 .. 65536 */
     struct gguf_kv *kv;

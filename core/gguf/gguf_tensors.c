@@ -117,6 +117,7 @@ static int place(struct gguf *g, struct cursor *p, struct extent *e, uint32_t n)
     const struct gguf_tensor *before = NULL;
     uint64_t end = 0;
 
+    g->data_at = start < p->bytes ? start : p->bytes;
     qsort(e, n, sizeof(*e), by_offset);
     for (uint32_t i = 0; i < n; i++) {
         struct gguf_tensor *t = &g->tensors[e[i].tensor];

@@ -6,6 +6,7 @@
 #include "core/base/mem.h"
 #include "core/model/load.h"
 #include "core/model/pack.h"
+#include "core/model/weight_cache.h"
 
 #include <assert.h>
 #include <math.h>
@@ -18,6 +19,7 @@ struct arena {
     size_t panel_bytes;
     float *floats; /* vectors, then the rope tables */
     size_t float_bytes;
+    struct weight_cache_writer *writer; /* of the panels, or NULL */
 };
 
 int load_fail(struct load *l, int rc, const char *format, ...)
@@ -163,6 +165,31 @@ static int pack(struct load *l, const struct model_options *options)
     return rc < 0 ? load_fail(l, rc, "out of memory") : 0;
 }
 
+/* The panels from the cache, or packed and, when there is to be a cache, written to it. */
+static int pack_or_fetch(struct load *l, const struct model_options *options)
+{
+    struct arena *a = l->m->arena;
+    char path[WEIGHT_CACHE_MAX_PATH], cause[WEIGHT_CACHE_MAX_CAUSE], quoted[300], why[128];
+    struct weight_cache_id id;
+    int rc;
+
+    if (options->weight_cache == NULL || !gguf_is_file(l->g) ||
+        weight_cache_path(path, options->weight_cache, gguf_name(l->g)) < 0)
+        return pack(l, options);
+    weight_cache_identify(&id, l->g, l->matrices, l->n_matrices);
+    rc = weight_cache_load(path, &id, a->panels, a->panel_bytes, options->threads, cause);
+    l->m->is_cached = rc == 0;
+    if (rc == 0)
+        return 0;
+    if (rc != ERR_NOENT)
+        log_warn("model", "event=weight-cache-refused file=%s cause=%s",
+                 log_quote(quoted, sizeof(quoted), path), log_quote(why, sizeof(why), cause));
+    rc = pack(l, options);
+    if (rc == 0)
+        a->writer = weight_cache_write(path, &id, a->panels, a->panel_bytes);
+    return rc;
+}
+
 static int load(struct load *l, const struct model_options *options)
 {
     int rc = load_shape(l, options->n_ctx);
@@ -178,7 +205,7 @@ static int load(struct load *l, const struct model_options *options)
     if (rc == 0)
         rc = fill_rope(l);
     if (rc == 0)
-        rc = pack(l, options);
+        rc = pack_or_fetch(l, options);
     if (rc < 0)
         return rc;
     set_totals(l);
@@ -214,6 +241,7 @@ void model_destroy(struct model **mp)
         return;
     a = m->arena;
     if (a != NULL) {
+        weight_cache_writer_destroy(&a->writer);
         mem_unmap(a->panels, a->panel_bytes);
         mem_unmap(a->floats, a->float_bytes);
     }

@@ -2,7 +2,8 @@
  *
  * model_load() reads an open GGUF file, checks every dimension against the architecture's row in
  * the table of traits, and packs each matrix into panels of 16 rows (kernels.h) on `threads`
- * threads. Afterwards the file may be closed: the model owns all that it needs.
+ * threads, or takes the panels from the file that an earlier start has left. Afterwards the file
+ * may be closed: the model owns all that it needs.
  *
  * Thread: load from one thread; a loaded model is read-only.
  * Memory: one mapping for all panels, one for vectors and rope tables; model_destroy() frees.
@@ -61,12 +62,16 @@ struct model {
     const float *output_norm;
     struct model_layer *layers;       /* [n_layer] */
     const float *rope_cos, *rope_sin; /* [n_ctx][n_rot/2] */
+    bool is_cached;                   /* the panels came from the weight cache */
     void *arena;                      /* private: the mappings behind the pointers above */
 };
 
 struct model_options {
     uint32_t n_ctx;   /* wanted context; 0 = the model's own; never above the model's own */
     uint32_t threads; /* for packing, >= 1 */
+    /* Folder of the cache of packed weights (weight_cache.h), "" for the model's own; NULL: none.
+     * A model that is no file has none. What goes wrong with it is logged, and the model packed. */
+    const char *weight_cache;
     /* Called from the loading thread with bytes packed so far and in all; may be NULL. */
     void (*progress)(void *ud, uint64_t done, uint64_t total);
     void *progress_ud;

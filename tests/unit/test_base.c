@@ -529,7 +529,7 @@ static void mem_allocates_what_is_asked(void **state)
     for (int i = 0; i < 1000; i++)
         assert_true(table[i] == 0);
     mem_free(table);
-    for (int i = 0; i < 4; i++) { /* large ones are zeroed by the page, ends and reused memory too */
+    for (int i = 0; i < 4; i++) { /* large ones are zeroed by the page, reused memory too */
         const size_t n = ((size_t)3 << 20) + 4097;
         unsigned char *big = mem_aligned(n, 1), sum = 0;
 
