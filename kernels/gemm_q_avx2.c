@@ -31,6 +31,7 @@ _Static_assert((READY_FROM - 1) / PACKED_ROWS * PACKED_X <= X_BYTES, "a block of
 /* One tile of rows against one panel or more, over one chunk of columns. */
 struct tile {
     float *out;
+    const float *next_out; /* of the tile after this one */
     size_t out_stride;
     const uint8_t *x;
     const uint8_t *w;     /* the first panel at the chunk's first column */
@@ -61,6 +62,14 @@ GEMM_INLINE void store_sums(const __m256 *s, const struct tile *t, const size_t 
         _mm256_storeu_ps(sum_at(t, i, P), s[i]);
 }
 
+/* A block's sums are a line of each row: no hardware sees the next one coming. */
+GEMM_INLINE void fetch_sums(const struct tile *t, const size_t T)
+{
+    GEMM_UNROLL
+    for (size_t r = 0; r < T; r++)
+        __builtin_prefetch(t->next_out + r * t->out_stride, 1, 3);
+}
+
 /* T rows, P panels, or a ready one. */
 GEMM_INLINE void run(const enum kern_weight w, const struct tile *t, const bool ready,
                      const size_t T, const size_t P)
@@ -73,6 +82,7 @@ GEMM_INLINE void run(const enum kern_weight w, const struct tile *t, const bool 
     __m256 s[ACC];
 
     load_sums(s, t, T, P);
+    fetch_sums(t, T);
     for (size_t c = 0; c < t->cols; c += 32 * q.groups, packed += q.bytes) {
         const uintptr_t next = (uintptr_t)packed + P * t->panel_bytes;
 
@@ -149,6 +159,7 @@ static void run_tiles(const struct job *b, struct tile t, size_t n_panels)
 
         t.x = tile_x(b, i);
         t.out = out + tile_start(b, i) * t.out_stride;
+        t.next_out = i + 1 < b->n_tile ? t.out + rows * t.out_stride : out + 16 * n_panels;
         t.turn = i;
         if (b->ready)
             b->kind->ready[rows - 1](&t);
