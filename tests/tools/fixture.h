@@ -30,6 +30,7 @@ struct fixture {
     const char *arch; /* llama, qwen2 or qwen3 */
     uint32_t n_embd, n_layer, n_head, n_kv_head, head_dim, n_ff, n_vocab, n_ctx;
     enum block_type type; /* of the matrices */
+    bool mixed;           /* Q4_K_M: of the matrices of type Q4_K some are Q6_K */
     bool tied;
     bool q_bias; /* llama with QKV biases too (qwen2 has them anyway) */
     uint64_t seed;
@@ -200,20 +201,31 @@ static inline void fixture_tensor(struct fixture *f, struct gguf_writer *w, cons
 }
 
 /* Rows that no 256-wide block divides get what other tools give them. */
-static inline enum block_type fixture_type(const struct fixture *f, uint32_t n_in)
+static inline enum block_type fixture_type(enum block_type type, uint32_t n_in)
 {
-    if (block_format(f->type)->elems != 256 || n_in % 256 == 0)
-        return f->type;
-    return f->type == BLOCK_Q6_K ? BLOCK_Q8_0 : BLOCK_Q5_0;
+    if (block_format(type)->elems != 256 || n_in % 256 == 0)
+        return type;
+    return type == BLOCK_Q6_K ? BLOCK_Q8_0 : BLOCK_Q5_0;
+}
+
+/* The matrices that a Q4_K_M file has in Q6_K: the embedding and the output, and attn_v and
+ * ffn_down in the first and last eighth of the layers and in every third between. */
+static inline bool fixture_is_finer(const struct fixture *f, uint32_t layer, const char *suffix)
+{
+    const uint32_t eighth = f->n_layer / 8;
+
+    return f->mixed && (strcmp(suffix, "attn_v") == 0 || strcmp(suffix, "ffn_down") == 0) &&
+           (layer < eighth || layer >= 7 * f->n_layer / 8 || (layer - eighth) % 3 == 2);
 }
 
 static inline void fixture_matrix(struct fixture *f, struct gguf_writer *w, uint32_t layer,
                                   const char *suffix, uint32_t n_in, uint32_t n_out)
 {
+    const enum block_type type = fixture_is_finer(f, layer, suffix) ? BLOCK_Q6_K : f->type;
     char name[64];
 
     snprintf(name, sizeof(name), "blk.%u.%s.weight", layer, suffix);
-    fixture_tensor(f, w, name, fixture_type(f, n_in), n_in, n_out, 1.0f / sqrtf((float)n_in), 0);
+    fixture_tensor(f, w, name, fixture_type(type, n_in), n_in, n_out, 1.0f / sqrtf((float)n_in), 0);
 }
 
 static inline void fixture_vector(struct fixture *f, struct gguf_writer *w, uint32_t layer,
@@ -373,6 +385,7 @@ static inline int fixture_tokenizer(const struct fixture *f, struct gguf_writer 
 static inline int fixture_add(struct fixture *f, struct gguf_writer *w)
 {
     const float spread = f->tied ? 2.0f / sqrtf((float)f->n_embd) : 1.0f;
+    const enum block_type ends = fixture_type(f->mixed ? BLOCK_Q6_K : f->type, f->n_embd);
     int rc = 0;
 
     f->n_tensors = 0;
@@ -382,13 +395,12 @@ static inline int fixture_add(struct fixture *f, struct gguf_writer *w)
     fixture_keys(f, w);
     if (f->n_vocab > FIXTURE_FIRST_CHAR)
         rc = fixture_tokenizer(f, w);
-    fixture_tensor(f, w, "token_embd.weight", fixture_type(f, f->n_embd), f->n_embd, f->n_vocab,
-                   spread, 0.0f);
+    fixture_tensor(f, w, "token_embd.weight", ends, f->n_embd, f->n_vocab, spread, 0.0f);
     for (uint32_t i = 0; i < f->n_layer; i++)
         fixture_layer(f, w, i);
     fixture_tensor(f, w, "output_norm.weight", BLOCK_F32, f->n_embd, 1, 0.1f, 1.0f);
     if (!f->tied)
-        fixture_tensor(f, w, "output.weight", fixture_type(f, f->n_embd), f->n_embd, f->n_vocab,
+        fixture_tensor(f, w, "output.weight", ends, f->n_embd, f->n_vocab,
                        2.0f / sqrtf((float)f->n_embd), 0.0f);
     return rc;
 }

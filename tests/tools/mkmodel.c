@@ -3,6 +3,10 @@
  *   mkmodel --shape qwen2.5-0.5b --type Q4_0 --out model.gguf
  *   mkmodel --arch qwen3 --embd 256 --layers 4 --heads 4 --kv-heads 2 --head-dim 64 --ff 512
  *           --vocab 1000 --context 2048 --type F16 --seed 7 --out model.gguf
+ *
+ * Type Q4_K_M is the mix that quantisers make: Q4_K, but Q6_K in token_embd, output, and in some
+ * layers' attn_v and ffn_down. Matrices whose rows no block of 256 divides get Q5_0 for Q4_K and
+ * Q8_0 for Q6_K.
  */
 #include "tests/tools/fixture.h"
 
@@ -78,7 +82,9 @@ static void usage(void)
     fputs("usage: mkmodel [--shape qwen2.5-0.5b|llama-3.2-1b] [--arch llama|qwen2|qwen3]\n"
           "               [--embd N] [--layers N] [--heads N] [--kv-heads N] [--head-dim N]\n"
           "               [--ff N] [--vocab N] [--context N] [--tied] [--seed N]\n"
-          "               [--type F32|F16|BF16|Q8_0|Q4_0|Q4_K|Q6_K|Q5_0|...] --out FILE\n",
+          "               [--type F32|F16|BF16|Q8_0|Q4_0|Q4_K|Q6_K|Q5_0|...|Q4_K_M] --out FILE\n"
+          "Q4_K_M: Q4_K with Q6_K in token_embd, output and part of attn_v and ffn_down; where\n"
+          "256 does not divide a row, Q5_0 for Q4_K and Q8_0 for Q6_K.\n",
           stderr);
     exit(2);
 }
@@ -119,9 +125,11 @@ static void set_shape(struct fixture *f, const char *name)
         if (strcmp(shapes[i].name, name) == 0) {
             const enum block_type type = f->type;
             const uint64_t seed = f->seed;
+            const bool mixed = f->mixed;
 
             *f = shapes[i].f;
             f->type = type;
+            f->mixed = mixed;
             f->seed = seed;
             return;
         }
@@ -160,7 +168,8 @@ static void set(struct fixture *f, int id, const char *value, const char **out)
         f->n_ctx = number(value);
         break;
     case OPT_TYPE:
-        f->type = type_named(value);
+        f->mixed = strcmp(value, "Q4_K_M") == 0;
+        f->type = f->mixed ? BLOCK_Q4_K : type_named(value);
         break;
     case OPT_TIED:
         f->tied = true;
