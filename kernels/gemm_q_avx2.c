@@ -19,12 +19,12 @@
 #include "kernels/gemm_q_avx2_rows.inc"
 #include "kernels/gemm_q_avx2_dot.inc"
 
-#define BLOCK_ROWS 96        /* of X_BYTES: less than half of any second-level cache we meet */
 #define READY_FROM 17        /* rows: fewer do not earn the unpacking back */
-#define READY_COLS 512       /* of a ready panel: with a tile's rows, the first-level cache */
+#define READY_BYTES 18944    /* of a ready panel: with a tile's rows, the first-level cache */
+#define BLOCK_ROWS 96        /* of X_BYTES: half of any second-level cache we meet */
+#define X_BYTES (120 * 1024) /* 96 rows in the longest chunk: 32 groups of 40 bytes */
 #define PACKED_ROWS 4        /* in a tile that unpacks as it goes; a ready one takes MOST_ROWS */
 #define PACKED_X (24 * 1024) /* bytes of repacked rows of such a tile */
-#define X_BYTES (BLOCK_ROWS * READY_COLS / 32 * 72)
 
 _Static_assert((READY_FROM - 1) / PACKED_ROWS * PACKED_X <= X_BYTES, "a block of few rows fits");
 
@@ -106,7 +106,8 @@ GEMM_INLINE void run(const enum kern_weight w, const struct tile *t, const bool 
 /* What differs between weight types. */
 struct kind {
     enum kern_weight weight;
-    size_t x_bytes; /* of a repacked row's group */
+    size_t x_bytes;     /* of a repacked row's group */
+    size_t ready_bytes; /* of an unpacked group */
     void (*pack_x)(uint8_t *dst, const struct gemm_rows *rows);
     void (*make_ready)(uint8_t *dst, const uint8_t *panel, size_t cols);
     void (*packed[PACKED_ROWS])(const struct tile *t); /* by number of rows - 1 */
@@ -194,17 +195,19 @@ static void run_block(const struct job *b, float *out, size_t out_stride, const 
     }
 }
 
-/* Takes 125 KiB of stack. */
+/* Takes 139 KiB of stack. */
 static void drive(const struct kind *kind, float *out, size_t out_stride, struct gemm_rows rows,
                   const uint8_t *panels, size_t n_panels)
 {
     alignas(64) uint8_t x[X_BYTES];
-    alignas(64) uint8_t ready[READY_COLS / 32 * (1024 + 64)];
+    alignas(64) uint8_t ready[READY_BYTES];
     const bool few = rows.m < READY_FROM;
     const size_t height = few ? PACKED_ROWS : MOST_ROWS;
     const size_t n_block = (rows.m + BLOCK_ROWS - 1) / BLOCK_ROWS;
-    const size_t few_groups = PACKED_X / (kind->x_bytes * gemm_min(rows.m, PACKED_ROWS));
-    const size_t chunk = few ? few_groups / 8 * 256 : READY_COLS;
+    const size_t groups = few ? PACKED_X / (kind->x_bytes * gemm_min(rows.m, PACKED_ROWS))
+                              : gemm_min(READY_BYTES / kind->ready_bytes,
+                                         X_BYTES / BLOCK_ROWS / kind->x_bytes);
+    const size_t chunk = groups / 8 * 256;
     struct job b = {.kind = kind, .x = x, .ready = few ? NULL : ready};
 
     for (rows.c0 = 0; rows.c0 < rows.k; rows.c0 += chunk) {
@@ -247,6 +250,7 @@ static void drive(const struct kind *kind, float *out, size_t out_stride, struct
         const struct kind kind = {                                                                 \
             .weight = type,                                                                        \
             .x_bytes = row_bytes(type),                                                            \
+            .ready_bytes = ready_bytes(type),                                                      \
             .pack_x = name##_pack,                                                                 \
             .make_ready = name##_ready,                                                            \
             .packed = {name##_packed_1, name##_packed_2, name##_packed_3, name##_packed_4},        \
