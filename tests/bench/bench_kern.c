@@ -2,8 +2,9 @@
  *
  * usage: bench_kern [--quick] [--isa scalar|avx2|avxvnni|avx512] [--threads N] [NAME...]
  * The limits are measured in the same run: integer and FMA rate from registers only, read rate
- * from memory, and once more from the weights' own memory beside each product of one row. Weights are cycled through a region larger than the caches. A NAME selects the
- * lines whose name contains it. The best of several runs counts; wants a quiet machine.
+ * from memory, and once more from the weights' own memory beside each product of one row. Weights
+ * are cycled through a region larger than the caches. A NAME selects the lines whose name contains
+ * it. The best of several runs counts; wants a quiet machine.
  */
 #include <cpuid.h>
 #include <immintrin.h>
