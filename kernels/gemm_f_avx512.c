@@ -2,7 +2,7 @@
 #include "kernels/v16_avx512.inc"
 
 #define NAME(op) kern_##op##_avx512
-#define F_ACC 12
-#define F_TILES GEMM_TILES_12
-#define F_NAMES GEMM_NAMES_12
+#define F_ROWS 12
+#define F_TILES CUT_TILES_12
+#define F_NAMES CUT_NAMES_12
 #include "kernels/gemm_f_body.inc"

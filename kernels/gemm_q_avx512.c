@@ -8,6 +8,6 @@
  * few rows at a time do. */
 #define BLOCK(type)                                                                                \
     ((type) == KERN_Q6_K || (type) == KERN_Q3_K ? 2 : (type) == KERN_Q2_K ? 4 : ROWS)
-#define TILES VNNI_TILES_16
-#define NAMES VNNI_NAMES_16
+#define TILES CUT_TILES_16
+#define NAMES CUT_NAMES_16
 #include "kernels/gemm_q_vnni_body.inc"

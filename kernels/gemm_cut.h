@@ -1,0 +1,204 @@
+/* kernels/gemm_cut.h - how a product is cut into tiles that stream the weights.
+ *
+ * A tile is a few rows by one panel at a time, over a chunk of columns. The chunk's activations
+ * are repacked, so that all the broadcasts of a tile lie at fixed distances from one address, and
+ * stay in the first-level cache while a run of panels passes over them; the run stays in the
+ * second-level cache while every tile of rows passes over it. Between chunks the sums rest in
+ * `out`, so each element stays one chain and no cut shows in the result.
+ *
+ * Thread: any.
+ * Memory: 28 KiB of stack.
+ */
+#ifndef KERNELS_GEMM_CUT_H
+#define KERNELS_GEMM_CUT_H
+
+#include <stdalign.h>
+
+#include "kernels/gemm_drive.h"
+
+#define CUT_X_BYTES (27 * 1024)  /* of repacked activations: most of the first-level cache */
+#define CUT_MAX_COLS 1024        /* of a chunk, where several tiles pass over it */
+#define CUT_W_BYTES (256 * 1024) /* of a run of panels: half of the least second-level cache */
+#define CUT_AHEAD 4096           /* bytes: twice what memory sends while it answers a request */
+
+/* What is asked for while something else is multiplied: lines of one panel's columns after the
+ * other's. */
+struct cut_ahead {
+    const uint8_t *p;
+    const uint8_t *end; /* of the panel's columns */
+    size_t whole;       /* bytes of a panel's columns */
+    size_t skip;        /* from their end to the next panel's */
+    size_t due;         /* bytes that should have been asked for */
+    size_t pace;        /* bytes for each cut_kind.group columns that are multiplied */
+};
+
+/* One tile of rows against a run of panels, over one chunk of columns. */
+struct cut_tile {
+    float *out;
+    size_t out_stride;
+    const uint8_t *x; /* the rows' activations as the kind's pack laid them */
+    const uint8_t *w; /* the first panel, at the chunk's first column */
+    size_t panel_bytes;
+    size_t n_panels;
+    size_t cols;
+    bool first; /* the sums start at zero, not at `out` */
+    struct cut_ahead ahead;
+};
+
+struct cut_rows {
+    const uint8_t *x;
+    size_t stride; /* bytes */
+    size_t m;
+    size_t k;
+    size_t c0; /* the chunk */
+    size_t cols;
+};
+
+struct cut_kind {
+    enum kern_weight weight;
+    size_t group;    /* columns between two calls of cut_fetch() */
+    size_t max_tile; /* rows */
+    size_t (*room)(size_t m); /* columns of m rows that CUT_X_BYTES hold, a multiple of 256 */
+    void (*pack)(uint8_t *dst, enum kern_weight w, const struct cut_rows *rows);
+    void (*const *tile)(const struct cut_tile *t); /* by number of rows - 1 */
+};
+
+/* Ask for what is due when another group has been multiplied. A row or two take a panel's bytes as
+ * fast as they come, so they want theirs in the first-level cache. */
+GEMM_INLINE void cut_fetch(struct cut_ahead *a, const size_t T)
+{
+    size_t due = a->due + a->pace;
+
+    for (; due >= 64; due -= 64) {
+        __builtin_prefetch(a->p, 0, T <= 2 ? 3 : 2);
+        a->p += 64;
+        if (a->p >= a->end) {
+            a->p += a->skip;
+            a->end += a->whole + a->skip;
+        }
+    }
+    a->due = due;
+}
+
+/* A lone tile asks for what it will read itself a little later. Of several, which pass over the
+ * same panels, each asks for its share of those that come next, so that memory is busy all the
+ * time and not only while the first tile runs. */
+static inline struct cut_ahead cut_ahead(const struct cut_kind *kind, const struct cut_tile *t,
+                                         size_t i, size_t n, const uint8_t *next)
+{
+    const size_t cols_bytes = kern_panel_bytes(kind->weight, t->cols);
+    struct cut_ahead a = {
+        .whole = cols_bytes,
+        .skip = t->panel_bytes - cols_bytes,
+        .pace = kern_panel_bytes(kind->weight, 256) * kind->group / 256 / n + 1,
+    };
+
+    if (n == 1) {
+        a.p = t->w;
+        a.end = t->w + cols_bytes;
+        a.due = CUT_AHEAD;
+    } else {
+        const size_t from = i * t->n_panels * cols_bytes / n;
+        const uint8_t *panel = next + from / cols_bytes * t->panel_bytes;
+
+        a.p = panel + from % cols_bytes;
+        a.end = panel + cols_bytes;
+    }
+    return a;
+}
+
+/* All tiles of rows over one run of panels and one chunk of columns. */
+struct cut_pass {
+    const struct cut_kind *kind;
+    struct cut_rows x; /* all rows */
+    size_t n_tile;
+    struct cut_tile t;
+    const uint8_t *next; /* the first panel of the pass that follows, at its first column */
+};
+
+static inline void cut_pass(const struct cut_pass *pass)
+{
+    alignas(64) uint8_t packed[CUT_X_BYTES];
+    const size_t n = pass->n_tile;
+
+    for (size_t i = 0; i < n; i++) {
+        const size_t r0 = i * pass->x.m / n;
+        struct cut_rows rows = pass->x;
+        struct cut_tile t = pass->t;
+
+        rows.x += r0 * rows.stride;
+        rows.m = (i + 1) * pass->x.m / n - r0;
+        pass->kind->pack(packed, pass->kind->weight, &rows);
+        t.x = packed;
+        t.out += r0 * t.out_stride;
+        t.ahead = cut_ahead(pass->kind, &t, i, n, pass->next);
+        pass->kind->tile[rows.m - 1](&t);
+    }
+}
+
+static inline void cut_drive(const struct cut_kind *kind, float *out, size_t out_stride,
+                             const void *x, size_t x_stride, size_t m, const void *panels,
+                             size_t n_panels, size_t k)
+{
+    const size_t n_tile = (m + kind->max_tile - 1) / kind->max_tile;
+    const size_t fits = kind->room((m + n_tile - 1) / n_tile);
+    const size_t cols = gemm_min(n_tile > 1 ? gemm_min(fits, CUT_MAX_COLS) : fits, k);
+    const size_t in_cache = CUT_W_BYTES / kern_panel_bytes(kind->weight, cols) + 1;
+    const size_t run = n_tile == 1 ? n_panels : gemm_min(in_cache, n_panels);
+    const size_t panel_bytes = kern_panel_bytes(kind->weight, k);
+    struct cut_pass pass = {.kind = kind,
+                            .x = {.x = x, .stride = x_stride, .m = m, .k = k},
+                            .n_tile = n_tile,
+                            .t = {.out_stride = out_stride, .panel_bytes = panel_bytes}};
+
+    for (size_t p = 0; p < n_panels; p += run)
+        for (size_t c0 = 0; c0 < k; c0 += cols) {
+            const uint8_t *first = (const uint8_t *)panels + p * panel_bytes;
+
+            pass.x.c0 = c0;
+            pass.x.cols = gemm_min(cols, k - c0);
+            pass.t.out = out + 16 * p;
+            pass.t.w = first + kern_panel_bytes(kind->weight, c0);
+            pass.t.n_panels = gemm_min(run, n_panels - p);
+            pass.t.cols = pass.x.cols;
+            pass.t.first = c0 == 0;
+            pass.next = c0 + cols < k ? first + kern_panel_bytes(kind->weight, c0 + cols)
+                                      : first + run * panel_bytes;
+            cut_pass(&pass);
+        }
+}
+
+/* A kind's tiles up to a height, each `run` with the weight type and the rows known, and their
+ * names for its table. */
+#define CUT_TILE(run, type, name, T)                                                               \
+    static void name##_##T(const struct cut_tile *t)                                               \
+    {                                                                                              \
+        run(type, t, T);                                                                           \
+    }
+#define CUT_TILES_6(run, type, name)                                                               \
+    CUT_TILE(run, type, name, 1)                                                                   \
+    CUT_TILE(run, type, name, 2)                                                                   \
+    CUT_TILE(run, type, name, 3)                                                                   \
+    CUT_TILE(run, type, name, 4)                                                                   \
+    CUT_TILE(run, type, name, 5)                                                                   \
+    CUT_TILE(run, type, name, 6)
+#define CUT_TILES_12(run, type, name)                                                              \
+    CUT_TILES_6(run, type, name)                                                                   \
+    CUT_TILE(run, type, name, 7)                                                                   \
+    CUT_TILE(run, type, name, 8)                                                                   \
+    CUT_TILE(run, type, name, 9)                                                                   \
+    CUT_TILE(run, type, name, 10)                                                                  \
+    CUT_TILE(run, type, name, 11)                                                                  \
+    CUT_TILE(run, type, name, 12)
+#define CUT_TILES_16(run, type, name)                                                              \
+    CUT_TILES_12(run, type, name)                                                                  \
+    CUT_TILE(run, type, name, 13)                                                                  \
+    CUT_TILE(run, type, name, 14)                                                                  \
+    CUT_TILE(run, type, name, 15)                                                                  \
+    CUT_TILE(run, type, name, 16)
+#define CUT_NAMES_6(name) name##_1, name##_2, name##_3, name##_4, name##_5, name##_6
+#define CUT_NAMES_12(name)                                                                         \
+    CUT_NAMES_6(name), name##_7, name##_8, name##_9, name##_10, name##_11, name##_12
+#define CUT_NAMES_16(name) CUT_NAMES_12(name), name##_13, name##_14, name##_15, name##_16
+
+#endif
