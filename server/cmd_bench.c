@@ -56,7 +56,7 @@ static void print_help(void)
           "  --chunk N       tokens of that chunk [256]\n"
           "  --repeat N      timed prompts and mixed steps [5]\n"
           "  --csv, --json   instead of Markdown\n"
-          "  --quick         measure the limits on less memory\n"
+          "  --quick         limits on 128 MiB, which a large cache may hold\n"
           "Medians of wall time, on a machine that should be quiet. Settings as for quire serve,\n"
           "--model first of all; --kv-memory must hold all streams.\n",
           stdout);

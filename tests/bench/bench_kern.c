@@ -2,8 +2,9 @@
  *
  * usage: bench_kern [--quick] [--isa scalar|avx2|avxvnni|avx512] [--threads N] [NAME...]
  * The limits are measured in the same run: integer and FMA rate from registers only, read rate
- * from memory. Weights are cycled through a region larger than the caches. A NAME selects the
- * lines whose name contains it. The best of several runs counts; wants a quiet machine.
+ * from memory, and once more from the weights' own memory beside each product of one row. Weights
+ * are cycled through a region larger than the caches. A NAME selects the lines whose name contains
+ * it. The best of several runs counts; wants a quiet machine.
  */
 #include <cpuid.h>
 #include <immintrin.h>
@@ -270,7 +271,7 @@ static void limits(struct bench *b, bool quick)
 
 /* ---- matrix products */
 
-static const size_t M[] = {1, 4, 8, 12, 16, 64, 512};
+static const size_t M[] = {1, 4, 8, 12, 16, 32, 64, 512};
 static const struct {
     size_t n;
     size_t k;
@@ -357,7 +358,7 @@ static void bench_shape(const struct bench *b, enum kern_weight w, size_t n, siz
     const size_t panel_bytes = kern_panel_bytes(w, k);
     struct product p = {.b = b, .w = w, .n_panels = n / 16, .k = k};
     const size_t matrix = p.n_panels * panel_bytes;
-    const size_t m_max = n > 10000 ? 16 : 512;
+    const size_t m_max = n > 10000 ? 32 : 512;
     float *x = want(mem_alloc(k * sizeof *x));
 
     p.n_copy = b->weight_bytes / matrix + 1;
@@ -377,6 +378,8 @@ static void bench_shape(const struct bench *b, enum kern_weight w, size_t n, siz
             memcpy(p.x + i * p.x_stride, x, p.x_stride);
     }
 
+    struct region weights = {p.region, p.n_copy * matrix};
+
     printf("%-5s %6zu x %-4zu", kern_weight_name(w), n, k);
     for (size_t i = 0; i < COUNT(M) && M[i] <= m_max; i++) {
         p.m = M[i];
@@ -385,7 +388,7 @@ static void bench_shape(const struct bench *b, enum kern_weight w, size_t n, siz
         const double bytes = (double)matrix / s * 1e-9;
 
         if (p.m == 1)
-            printf(" %6.1f %3.0f%%", bytes, 100 * bytes / b->read_rate);
+            printf(" %6.1f %3.0f%%", bytes, 100 * bytes / read_rate(b, &weights, b->n_thread));
         else
             printf(" %6.0f %3.0f%%", rate, 100 * rate / (quantised ? b->peak_int : b->peak_fma));
         fflush(stdout);
