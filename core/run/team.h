@@ -34,7 +34,7 @@
 #include <stdint.h>
 
 /* Longest busy wait: longer than the gaps inside a step, shorter than what idle time would show. */
-#define TEAM_SPIN_US 60
+#define TEAM_SPIN_US 200
 
 struct team;
 
