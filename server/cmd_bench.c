@@ -42,6 +42,7 @@ struct bench {
     struct batch *batch;
     struct stream *streams; /* [MAX_STREAMS] */
     double *seconds;        /* [MAX_SAMPLES] */
+    struct runner_times before; /* the timed steps of a test */
     struct bench_report report;
 };
 
@@ -213,8 +214,26 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The warm-up is over. */
+static void begin_timing(struct bench *b)
+{
+    b->before = *runner_times(b->e.runner);
+}
+
+static void note_shares(const struct bench *b, struct bench_result *r)
+{
+    const struct runner_times *now = runner_times(b->e.runner);
+    double all = 0;
+
+    for (int i = 0; i < RUNNER_N_PART; i++)
+        all += (double)(now->ns[i] - b->before.ns[i]);
+    for (int i = 0; i < RUNNER_N_PART && all > 0; i++)
+        r->share[i] = (double)(now->ns[i] - b->before.ns[i]) / all;
+}
+
 static void note(struct bench *b, struct bench_result *r, uint32_t n)
 {
+    note_shares(b, r);
     qsort(b->seconds, n, sizeof(*b->seconds), by_value);
     r->n_samples = n;
     r->least_s = b->seconds[0];
@@ -272,6 +291,7 @@ static int bench_prefill(struct bench *b, const struct wish *w)
     if (!fits(b, "the prefill", 1, n))
         return 0;
     rc = one_prompt(b, n, &warm_up);
+    begin_timing(b);
     for (uint32_t i = 0; rc == 0 && i < repeat; i++)
         rc = one_prompt(b, n, &b->seconds[i]);
     if (rc == 0) {
@@ -329,6 +349,7 @@ static int bench_decode(struct bench *b, const struct wish *w, uint32_t n)
     rc = begin_streams(b, n, depth);
     if (rc == 0)
         rc = decode_once(b, n, &warm_up);
+    begin_timing(b);
     for (uint32_t i = 0; rc == 0 && i < steps; i++)
         rc = decode_once(b, n, &b->seconds[i]);
     end_streams(b, n);
@@ -376,6 +397,7 @@ static int bench_mixed(struct bench *b, const struct wish *w)
     rc = begin_streams(b, n, depth);
     if (rc == 0)
         rc = mixed_once(b, n, chunk, &warm_up);
+    begin_timing(b);
     for (uint32_t i = 0; rc == 0 && i < repeat; i++)
         rc = mixed_once(b, n, chunk, &b->seconds[i]);
     end_streams(b, n);

@@ -5,6 +5,7 @@
 #include "server/json.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static const char *kind_name(enum bench_kind kind)
 {
@@ -49,6 +50,27 @@ static void describe(const struct bench_result *b, char *text, size_t size)
     }
 }
 
+static void shares_markdown(const struct bench_report *r, FILE *out)
+{
+    char test[64];
+
+    fprintf(out, "\n| %-34s |", "where the time went, %");
+    for (int p = 0; p < RUNNER_N_PART; p++)
+        fprintf(out, " %s |", runner_part_name((enum runner_part)p));
+    fputs("\n|------------------------------------|", out);
+    for (int p = 0; p < RUNNER_N_PART; p++)
+        fprintf(out, "-%.*s:|", (int)strlen(runner_part_name((enum runner_part)p)), "------------");
+    fputc('\n', out);
+    for (uint32_t i = 0; i < r->n_results; i++) {
+        describe(&r->results[i], test, sizeof(test));
+        fprintf(out, "| %-34s |", test);
+        for (int p = 0; p < RUNNER_N_PART; p++)
+            fprintf(out, " %*.1f |", (int)strlen(runner_part_name((enum runner_part)p)),
+                    100 * r->results[i].share[p]);
+        fputc('\n', out);
+    }
+}
+
 void bench_report_markdown(const struct bench_report *r, FILE *out)
 {
     char test[64];
@@ -70,6 +92,7 @@ void bench_report_markdown(const struct bench_report *r, FILE *out)
         fprintf(out, "| %-34s | %8.1f | %9.2f | %5.0f | %5.0f %% | %4.1f | %8.0f %% |\n", test,
                 v.tokens, v.ms, v.gops, 100 * v.peak_share, v.gbps, 100 * v.read_share);
     }
+    shares_markdown(r, out);
     fputs("\nMedians. \"decode, 8 at 128\": 8 streams with 128 tokens each. Gop/s: matrix "
           "products; GB/s:\nweights, keys and values that a step reads.\n",
           out);
@@ -78,8 +101,11 @@ void bench_report_markdown(const struct bench_report *r, FILE *out)
 void bench_report_csv(const struct bench_report *r, FILE *out)
 {
     fputs("version,cpu,isa,threads,model,ftype,test,prompt,streams,depth,samples,tokens_per_s,"
-          "median_ms,least_ms,most_ms,gops,peak_share,gbps,read_share\n",
+          "median_ms,least_ms,most_ms,gops,peak_share,gbps,read_share",
           out);
+    for (int p = 0; p < RUNNER_N_PART; p++)
+        fprintf(out, ",%s_share", runner_part_name((enum runner_part)p));
+    fputc('\n', out);
     for (uint32_t i = 0; i < r->n_results; i++) {
         const struct bench_result *b = &r->results[i];
         const struct rates v = rates_of(r, b);
@@ -87,15 +113,18 @@ void bench_report_csv(const struct bench_report *r, FILE *out)
         fprintf(out, "%s,\"%s\",%s,%u,\"%s\",%s,%s,%u,%u,%u,%u,", r->version, r->cpu, r->isa,
                 r->threads, r->model, r->ftype, kind_name(b->kind), b->n_prompt, b->n_streams,
                 b->depth, b->n_samples);
-        fprintf(out, "%.2f,%.3f,%.3f,%.3f,%.2f,%.4f,%.3f,%.4f\n", v.tokens, v.ms,
+        fprintf(out, "%.2f,%.3f,%.3f,%.3f,%.2f,%.4f,%.3f,%.4f", v.tokens, v.ms,
                 b->least_s * 1e3, b->most_s * 1e3, v.gops, v.peak_share, v.gbps, v.read_share);
+        for (int p = 0; p < RUNNER_N_PART; p++)
+            fprintf(out, ",%.4f", b->share[p]);
+        fputc('\n', out);
     }
 }
 
 static void add_result(cJSON *array, const struct bench_report *r, const struct bench_result *b)
 {
     const struct rates v = rates_of(r, b);
-    cJSON *o = cJSON_CreateObject();
+    cJSON *o = cJSON_CreateObject(), *shares;
 
     cJSON_AddStringToObject(o, "test", kind_name(b->kind));
     cJSON_AddNumberToObject(o, "prompt_tokens", b->n_prompt);
@@ -110,6 +139,9 @@ static void add_result(cJSON *array, const struct bench_report *r, const struct 
     cJSON_AddNumberToObject(o, "peak_share", v.peak_share);
     cJSON_AddNumberToObject(o, "gbps", v.gbps);
     cJSON_AddNumberToObject(o, "read_share", v.read_share);
+    shares = cJSON_AddObjectToObject(o, "time_shares");
+    for (int p = 0; p < RUNNER_N_PART; p++)
+        cJSON_AddNumberToObject(shares, runner_part_name((enum runner_part)p), b->share[p]);
     cJSON_AddItemToArray(array, o);
 }
 

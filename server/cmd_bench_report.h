@@ -2,7 +2,7 @@
  *
  * Rates follow from a test's shape and its median time: tokens a second; the arithmetic of the
  * matrix products and the bytes of weights, keys and values that a step must read, both beside
- * what the machine was measured to do at most.
+ * what the machine was measured to do at most; and where the time of the steps went.
  *
  * Thread: any.
  * Memory: the struct is the caller's, texts are borrowed.
@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #include "core/run/limits.h"
+#include "core/run/runner.h"
 
 #define BENCH_MAX_RESULTS 40
 
@@ -30,6 +31,7 @@ struct bench_result {
     double ops;         /* of the matrix products, a multiplication and an addition counting two */
     double limit_s;     /* the least time they can take at the machine's peaks */
     double read_bytes;  /* weights once, and the keys and values that are attended to */
+    double share[RUNNER_N_PART]; /* of the time of all samples, 0 .. 1 */
 };
 
 struct bench_report {

@@ -21,6 +21,7 @@ def rows(results):
     return [(r["test"], r["prompt_tokens"], r["streams"], r["depth"], r["samples"]) for r in results]
 
 
+PARTS = ["embed", "norm", "qkv", "rope", "attention", "attn_out", "gate_up", "down", "logits", "sample"]
 EXPECTED = [("prefill", 20, 0, 0, 2), ("decode", 0, 1, 17, 3), ("decode", 0, 3, 17, 3), ("mixed", 9, 2, 17, 2)]
 
 
@@ -39,6 +40,9 @@ def test_json():
         assert r["tokens_per_s"] == pytest.approx(1000 * tokens / r["median_ms"], rel=1e-3)
         assert r["read_share"] == pytest.approx(r["gbps"] / limits["read_gbps"], rel=1e-3)
         assert 0 < r["peak_share"] < 2 and r["gops"] > 0
+        shares = r["time_shares"]
+        assert list(shares) == PARTS and sum(shares.values()) == pytest.approx(1)
+        assert all(0 <= share < 1 for share in shares.values())
 
 
 def test_work_is_counted_by_the_shape():
@@ -59,14 +63,16 @@ def test_csv():
     assert [(r["test"], int(r["prompt"]), int(r["streams"]), int(r["depth"]), int(r["samples"]))
             for r in table] == EXPECTED
     assert all(float(r["median_ms"]) > 0 for r in table)
+    assert all(sum(float(r[f"{part}_share"]) for part in PARTS) == pytest.approx(1, abs=0.01) for r in table)
 
 
 def test_markdown():
     code, out, err = bench(*TINY)
     assert code == 0 and err == ""
-    table = [line for line in out.splitlines() if line.startswith("|")]
-    assert len(table) == 2 + len(EXPECTED)
-    assert len({line.count("|") for line in table}) == 1
+    lines = [line for line in out.splitlines() if line.startswith("|")]
+    assert len(lines) == 2 * (2 + len(EXPECTED))
+    for table in lines[: len(lines) // 2], lines[len(lines) // 2 :]:
+        assert len({line.count("|") for line in table}) == 1
     assert "prefill of 20" in out and "decode, 3 at 17" in out and "9 of a prompt beside 2 at 17" in out
 
 
