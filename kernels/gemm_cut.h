@@ -18,7 +18,7 @@
 
 #define CUT_X_BYTES (27 * 1024)  /* of repacked activations: most of the first-level cache */
 #define CUT_MAX_COLS 1024        /* of a chunk, where several tiles pass over it */
-#define CUT_W_BYTES (256 * 1024) /* of a run of panels: half of the least second-level cache */
+#define CUT_W_BYTES (512 * 1024) /* of a run of panels: half of what a CPU with VNNI has nearby */
 #define CUT_AHEAD 4096           /* bytes: twice what memory sends while it answers a request */
 
 /* What is asked for while something else is multiplied: lines of one panel's columns after the
