@@ -36,7 +36,8 @@ $(BUILD)/%_avx2.o:   ISA = -mavx2 -mfma -mf16c $(VECTOR)
 $(BUILD)/%_avxvnni.o: ISA = -mavx2 -mfma -mf16c -mavxvnni $(VECTOR)
 $(BUILD)/%_avx512vl.o: ISA = -mavx2 -mfma -mf16c -mavx512vl -mavx512vnni -mprefer-vector-width=256 $(VECTOR)
 $(BUILD)/%_avx512.o: ISA = -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni $(VECTOR)
-$(BUILD)/kernels/%.o: OPT = -O3
+# Full debug information would double the time that the kernels take to compile.
+$(BUILD)/kernels/%.o: OPT = -O3 -g1
 $(BUILD)/core/base/version.o: DEFS = -DQUIRE_VERSION='"$(VERSION)"'
 
 $(BUILD)/%.o: %.c
