@@ -13,11 +13,11 @@
 
 #include "kernels/gemm_common.h"
 
-#define F_ACC 6                /* v16: 12 registers */
-#define F_ROWS 6               /* of the tallest tile */
-#define X_BYTES (24 * 1024)    /* of repacked activations: most of the first-level cache */
-#define W_BYTES (256 * 1024)   /* of panels: at most half of any second-level cache we meet */
-#define MIN_CHUNK 512          /* columns */
+#define F_ACC 6              /* v16: 12 registers */
+#define F_ROWS 6             /* of the tallest tile */
+#define X_BYTES (24 * 1024)  /* of repacked activations: most of the first-level cache */
+#define W_BYTES (256 * 1024) /* of panels: at most half of any second-level cache we meet */
+#define MIN_CHUNK 512        /* columns */
 
 /* One tile of rows against a run of panels, over one chunk of columns. */
 struct tile {
