@@ -13,7 +13,6 @@
 #define PEAK_LOOP 65536 /* turns of a run: a quarter of a millisecond or more */
 #define PEAK_RUNS 60
 #define READ_RUNS 30
-#define READ_AHEAD 4096 /* bytes: further than the hardware looks */
 
 /* Twelve independent accumulators hide the latency of any of these instructions. Each is made
  * unknown in every turn, so that nothing is folded and no two of its turns are mixed. */
@@ -112,11 +111,9 @@ void limits_run_read(const void *bytes, size_t n_bytes)
     const __m128i *end = at + n_bytes / 16;
     __m128i s[4] = {_mm_setzero_si128()};
 
-    for (; at < end; at += 4) {
-        __builtin_prefetch(at + READ_AHEAD / 16);
+    for (; at < end; at += 4)
         for (int i = 0; i < 4; i++)
             s[i] = _mm_xor_si128(s[i], _mm_load_si128(at + i));
-    }
     s[0] = _mm_xor_si128(_mm_xor_si128(s[0], s[1]), _mm_xor_si128(s[2], s[3]));
     __asm__ volatile("" : : "x"(s[0]));
 }

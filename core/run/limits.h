@@ -1,10 +1,11 @@
 /* core/run/limits.h - what this machine can do at most, measured: the yardstick of the benches.
  *
  * The integer and float peaks are loops over registers only, of the instruction that a product of
- * the instruction set uses: vpdpbusd where there is VNNI, where not vpmaddubsw, vpmaddwd and vpaddd,
+ * the instruction set uses: vpdpbusd where there is VNNI, else vpmaddubsw, vpmaddwd and vpaddd,
  * which products of codes of few bits may pass, since they need the second once for many of the
- * first. The reading rate is loads and prefetches over a region that no cache holds. The best of
- * many short runs counts, since a limit is what a quiet machine reaches. Takes about a second.
+ * first. The reading rate is plain loads over a region that no cache holds, so products that
+ * prefetch may pass it, too. The best of many short runs counts, since a limit is what a quiet
+ * machine reaches. Takes about a second.
  *
  * Thread: of limits_measure() the caller works too; the others are a team that ends with the
  *         call. The single loops: any.

@@ -25,8 +25,8 @@ static void bench_elem(const struct bench *b, const char *name, work_fn work, si
     struct elem e = {.b = b, .n = n};
 
     if (!headed)
-        printf("\nelementwise, one thread, in cache\n%-10s %8s %10s %10s %10s\n", "kernel", "n", "ns",
-               "cycles", "GB/s");
+        printf("\nelementwise, one thread, in cache\n%-10s %8s %10s %10s %10s\n", "kernel", "n",
+               "ns", "cycles", "GB/s");
     headed = true;
     e.x = want(mem_aligned(n, sizeof *e.x));
     e.y = want(mem_aligned(n, sizeof *e.y));
