@@ -25,7 +25,8 @@ UNIT  := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*
 SIM   := $(patsubst tests/sim/%.c,$(BUILD)/tests/%,$(wildcard tests/sim/sim_*.c))
 GOLD  := $(patsubst tests/golden/%.c,$(BUILD)/tests/%,$(wildcard tests/golden/golden_*.c))
 CHECK := $(BUILD)/tests/checkkern
-BENCH := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))
+BENCH := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(filter-out tests/bench/bench_kern_%, \
+           $(wildcard tests/bench/bench_*.c)))
 TOOLS := $(patsubst tests/tools/%.c,$(BUILD)/tools/%,$(wildcard tests/tools/*.c))
 
 all: $(BUILD)/quire ## build the release binary, build/quire
@@ -70,6 +71,7 @@ $(BUILD)/tests/test_%: $(BUILD)/tests/unit/test_%.o ; $(link_test)
 $(BUILD)/tests/sim_%: $(BUILD)/tests/sim/sim_%.o ; $(link_test)
 $(BUILD)/tests/golden_%: $(BUILD)/tests/golden/golden_%.o ; $(link_test)
 $(CHECK): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/check/*.c)) ; $(link_test)
+$(BUILD)/bench/bench_kern: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/bench_kern_*.c))
 $(BUILD)/bench/%: $(BUILD)/tests/bench/%.o $(LIB) ; $(link_test)
 $(BUILD)/tools/%: $(BUILD)/tests/tools/%.o $(LIB) ; $(link_test)
 define link_test

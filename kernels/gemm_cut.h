@@ -14,7 +14,7 @@
 
 #include <stdalign.h>
 
-#include "kernels/gemm_drive.h"
+#include "kernels/gemm_common.h"
 
 #define CUT_X_BYTES (27 * 1024)  /* of repacked activations: most of the first-level cache */
 #define CUT_MAX_COLS 1024        /* of a chunk, where several tiles pass over it */
@@ -45,21 +45,12 @@ struct cut_tile {
     struct cut_ahead ahead;
 };
 
-struct cut_rows {
-    const uint8_t *x;
-    size_t stride; /* bytes */
-    size_t m;
-    size_t k;
-    size_t c0; /* the chunk */
-    size_t cols;
-};
-
 struct cut_kind {
     enum kern_weight weight;
     size_t group;    /* columns between two calls of cut_fetch() */
     size_t max_tile; /* rows */
     size_t (*room)(size_t m); /* columns of m rows that CUT_X_BYTES hold, a multiple of 256 */
-    void (*pack)(uint8_t *dst, enum kern_weight w, const struct cut_rows *rows);
+    void (*pack)(uint8_t *dst, enum kern_weight w, const struct gemm_rows *rows);
     void (*const *tile)(const struct cut_tile *t); /* by number of rows - 1 */
 };
 
@@ -110,7 +101,7 @@ static inline struct cut_ahead cut_ahead(const struct cut_kind *kind, const stru
 /* All tiles of rows over one run of panels and one chunk of columns. */
 struct cut_pass {
     const struct cut_kind *kind;
-    struct cut_rows x; /* all rows */
+    struct gemm_rows x; /* all rows */
     size_t n_tile;
     struct cut_tile t;
     const uint8_t *next; /* the first panel of the pass that follows, at its first column */
@@ -123,7 +114,7 @@ static inline void cut_pass(const struct cut_pass *pass)
 
     for (size_t i = 0; i < n; i++) {
         const size_t r0 = i * pass->x.m / n;
-        struct cut_rows rows = pass->x;
+        struct gemm_rows rows = pass->x;
         struct cut_tile t = pass->t;
 
         rows.x += r0 * rows.stride;

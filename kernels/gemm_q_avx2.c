@@ -13,8 +13,10 @@
  * of the panel that comes next. Between chunks the sums rest in `out`.
  */
 #include <immintrin.h>
+#include <stdalign.h>
+#include <string.h>
 
-#include "kernels/gemm_drive.h"
+#include "kernels/gemm_common.h"
 #include "kernels/gemm_q_avx2_codes.inc"
 #include "kernels/gemm_q_avx2_rows.inc"
 #include "kernels/gemm_q_avx2_dot.inc"

@@ -57,7 +57,7 @@ static inline size_t vnni_room(size_t m)
 }
 
 static inline void vnni_pack_numbers(uint8_t *dst, const struct vnni_type *type,
-                                     const struct kern_qrow *row, const struct cut_rows *rows,
+                                     const struct kern_qrow *row, const struct gemm_rows *rows,
                                      size_t t)
 {
     const size_t room = VNNI_ROOM(rows->m);
@@ -96,7 +96,7 @@ static inline void vnni_pack_numbers(uint8_t *dst, const struct vnni_type *type,
     }
 }
 
-static inline void vnni_pack(uint8_t *dst, enum kern_weight w, const struct cut_rows *rows)
+static inline void vnni_pack(uint8_t *dst, enum kern_weight w, const struct gemm_rows *rows)
 {
     const size_t m = rows->m;
 

@@ -71,6 +71,9 @@ _Static_assert(sizeof(struct kern_table) == KERN_N_LINE * sizeof(void (*)(void))
 #define KERN_Q2_K_CODES 320
 #define KERN_Q2_K_SUB 128
 
+/* Bytes of a GGUF row of k columns, as kern_pack() reads it. */
+size_t kern_row_bytes(enum kern_weight w, size_t k);
+
 /* Query heads x rows that one pass over the keys serves, at most. */
 #define KERN_ATTN_TILE 16
 

@@ -1,4 +1,4 @@
-/* kernels/pack.c - between the GGUF rows of a file and the panels that the products read.
+/* kernels/pack.c - the GGUF rows of a file into the panels that the products read.
  *
  * A panel takes four codes (a quad) of each of its 16 lanes in turn. Load time only, and it must
  * keep up with a disk: more than 1.5 GB of rows a second on two cores.
@@ -7,55 +7,8 @@
 #include <string.h>
 
 #include "kernels/kern_internal.h"
-#include "kernels/kern_math.h"
 
-struct weight_format {
-    const char *name;
-    bool quantised;
-    uint16_t group;       /* columns that pack together */
-    uint16_t block_bytes; /* of the GGUF row, per group */
-    uint16_t panel_bytes; /* of the panel, per group */
-};
-
-static const struct weight_format FORMAT[KERN_N_WEIGHT] = {
-    [KERN_F32] = {"F32", false, 1, 4, 64},
-    [KERN_F16] = {"F16", false, 1, 2, 32},
-    [KERN_BF16] = {"BF16", false, 1, 2, 32},
-    [KERN_Q8_0] = {"Q8_0", true, 32, 34, KERN_Q8_0_GROUP},
-    [KERN_Q4_0] = {"Q4_0", true, 32, 18, KERN_Q4_0_GROUP},
-    [KERN_Q4_K] = {"Q4_K", true, 256, 144, KERN_Q4_K_GROUP},
-    [KERN_Q6_K] = {"Q6_K", true, 256, 210, KERN_Q6_K_GROUP},
-    [KERN_Q4_1] = {"Q4_1", true, 32, 20, KERN_Q4_1_GROUP},
-    [KERN_Q5_0] = {"Q5_0", true, 32, 22, KERN_Q5_0_GROUP},
-    [KERN_Q5_1] = {"Q5_1", true, 32, 24, KERN_Q5_1_GROUP},
-    [KERN_Q5_K] = {"Q5_K", true, 256, 176, KERN_Q5_K_GROUP},
-    [KERN_Q3_K] = {"Q3_K", true, 256, 110, KERN_Q3_K_GROUP},
-    [KERN_Q2_K] = {"Q2_K", true, 256, 84, KERN_Q2_K_GROUP},
-};
-
-bool kern_weight_is_quantised(enum kern_weight w)
-{
-    return FORMAT[w].quantised;
-}
-
-size_t kern_weight_group(enum kern_weight w)
-{
-    return FORMAT[w].group;
-}
-
-const char *kern_weight_name(enum kern_weight w)
-{
-    return FORMAT[w].name;
-}
-
-size_t kern_panel_bytes(enum kern_weight w, size_t k)
-{
-    return k / FORMAT[w].group * FORMAT[w].panel_bytes;
-}
-
-/* ---- packing ----
- *
- * A panel's rows of 64 bytes hold a quad of each lane. The quads of GGUF rows are 32-bit words that
+/* A panel's rows of 64 bytes hold a quad of each lane. The quads of GGUF rows are 32-bit words that
  * are moved, and cut where two groups or two kinds of bits share a byte, four codes at a time. */
 
 static uint32_t load_quad(const uint8_t *src, size_t j)
@@ -350,18 +303,21 @@ struct sources {
 
 static struct sources sources_of(enum kern_weight w, const void *const rows[KERN_LANES])
 {
+    const size_t step = kern_row_bytes(w, kern_weight_group(w));
     struct sources s;
 
     for (size_t lane = 0; lane < KERN_LANES; lane++) {
         s.at[lane] = rows[lane] ? rows[lane] : zero_block(w);
-        s.step[lane] = rows[lane] ? FORMAT[w].block_bytes : 0;
+        s.step[lane] = rows[lane] ? step : 0;
     }
     return s;
 }
 
 static void pack_quantised(enum kern_weight w, uint8_t *dst, struct sources s, size_t n_groups)
 {
-    for (size_t g = 0; g < n_groups; g++, dst += FORMAT[w].panel_bytes) {
+    const size_t bytes = kern_panel_bytes(w, kern_weight_group(w));
+
+    for (size_t g = 0; g < n_groups; g++, dst += bytes) {
         pack_group(w, dst, s.at);
         for (size_t lane = 0; lane < KERN_LANES; lane++)
             s.at[lane] += s.step[lane];
@@ -432,197 +388,8 @@ void kern_pack(enum kern_weight w, void *panel, const void *const rows[KERN_LANE
 {
     const struct sources s = sources_of(w, rows);
 
-    if (FORMAT[w].quantised)
-        pack_quantised(w, panel, s, k / FORMAT[w].group);
+    if (kern_weight_is_quantised(w))
+        pack_quantised(w, panel, s, k / kern_weight_group(w));
     else
-        pack_floats(panel, &s, k, FORMAT[w].block_bytes);
-}
-
-/* ---- unpacking: load time and embedding rows ---- */
-
-static uint8_t nibble_at(const uint8_t *src, size_t lane, size_t i)
-{
-    const uint8_t b = src[i % 16 / 4 * 64 + lane * 4 + i % 4];
-
-    return i < 16 ? b & 15 : b >> 4;
-}
-
-static uint8_t pair_at(const uint8_t *src, size_t lane, size_t i)
-{
-    return src[i / 16 * 64 + lane * 4 + i % 4] >> (i % 16 / 4 * 2) & 3;
-}
-
-static uint8_t top_at(const uint8_t *src, size_t lane, size_t i)
-{
-    return src[lane * 4 + i % 4] >> (i / 4) & 1;
-}
-
-/* One group of one lane, as floats. */
-
-static void unpack_q8_0(float *out, const uint8_t *src, size_t lane)
-{
-    const float d = kern_load_f16(src + 2 * lane);
-
-    for (size_t i = 0; i < 32; i++)
-        out[i] = d * (float)(src[32 + i / 4 * 64 + lane * 4 + i % 4] - 128);
-}
-
-static void unpack_q4_0(float *out, const uint8_t *src, size_t lane)
-{
-    const float d = kern_load_f16(src + 2 * lane);
-
-    for (size_t i = 0; i < 32; i++)
-        out[i] = d * (float)(nibble_at(src + 32, lane, i) - 8);
-}
-
-static void unpack_q4_k(float *out, const uint8_t *src, size_t lane)
-{
-    const float d = kern_load_f16(src + 2 * lane);
-    const float dmin = kern_load_f16(src + KERN_Q4_K_DMIN + 2 * lane);
-
-    for (size_t i = 0; i < 256; i++) {
-        const size_t g = i / 32;
-        const float sc = d * (float)src[KERN_Q4_K_SC + 16 * g + lane];
-        const float mn = dmin * (float)src[KERN_Q4_K_MN + 16 * g + lane];
-
-        out[i] = sc * (float)nibble_at(src + KERN_Q4_K_CODES + 256 * g, lane, i % 32) - mn;
-    }
-}
-
-static void unpack_q6_k(float *out, const uint8_t *src, size_t lane)
-{
-    const float d = kern_load_f16(src + 2 * lane);
-
-    for (size_t i = 0; i < 256; i++) {
-        const uint8_t *codes = src + KERN_Q6_K_CODES + KERN_Q6_K_SUB * (i / 32);
-        const int pair = pair_at(codes + KERN_Q6_K_HIGH, lane, i % 32);
-        const float sc = d * (float)(int8_t)src[KERN_Q6_K_SC + 16 * (i / 16) + lane];
-
-        out[i] = sc * (float)((nibble_at(codes, lane, i % 32) | pair << 4) - 32);
-    }
-}
-
-static void unpack_q4_1(float *out, const uint8_t *src, size_t lane)
-{
-    const float d = kern_load_f16(src + 2 * lane);
-    const float m = kern_load_f16(src + KERN_Q4_1_MIN + 2 * lane);
-
-    for (size_t i = 0; i < 32; i++)
-        out[i] = d * (float)nibble_at(src + KERN_Q4_1_CODES, lane, i) + m;
-}
-
-static int code_5_bits(const uint8_t *codes, size_t lane, size_t i)
-{
-    return nibble_at(codes, lane, i) | top_at(codes + KERN_TOP, lane, i) << 4;
-}
-
-static void unpack_q5_0(float *out, const uint8_t *src, size_t lane)
-{
-    const float d = kern_load_f16(src + 2 * lane);
-
-    for (size_t i = 0; i < 32; i++)
-        out[i] = d * (float)(code_5_bits(src + KERN_Q5_0_CODES, lane, i) - 16);
-}
-
-static void unpack_q5_1(float *out, const uint8_t *src, size_t lane)
-{
-    const float d = kern_load_f16(src + 2 * lane);
-    const float m = kern_load_f16(src + KERN_Q4_1_MIN + 2 * lane);
-
-    for (size_t i = 0; i < 32; i++)
-        out[i] = d * (float)code_5_bits(src + KERN_Q4_1_CODES, lane, i) + m;
-}
-
-static void unpack_q5_k(float *out, const uint8_t *src, size_t lane)
-{
-    const float d = kern_load_f16(src + 2 * lane);
-    const float dmin = kern_load_f16(src + KERN_Q4_K_DMIN + 2 * lane);
-
-    for (size_t i = 0; i < 256; i++) {
-        const size_t g = i / 32;
-        const uint8_t *codes = src + KERN_Q4_K_CODES + KERN_Q5_K_SUB * g;
-        const float sc = d * (float)src[KERN_Q4_K_SC + 16 * g + lane];
-        const float mn = dmin * (float)src[KERN_Q4_K_MN + 16 * g + lane];
-
-        out[i] = sc * (float)code_5_bits(codes, lane, i % 32) - mn;
-    }
-}
-
-static void unpack_q3_k(float *out, const uint8_t *src, size_t lane)
-{
-    const float d = kern_load_f16(src + 2 * lane);
-
-    for (size_t i = 0; i < 256; i++) {
-        const uint8_t *codes = src + KERN_Q6_K_CODES + KERN_Q3_K_SUB * (i / 32);
-        const int top = top_at(codes + KERN_Q3_K_TOP, lane, i % 32);
-        const float sc = d * (float)(int8_t)src[KERN_Q6_K_SC + 16 * (i / 16) + lane];
-
-        out[i] = sc * (float)((pair_at(codes, lane, i % 32) | top << 2) - 4);
-    }
-}
-
-static void unpack_q2_k(float *out, const uint8_t *src, size_t lane)
-{
-    const float d = kern_load_f16(src + 2 * lane);
-    const float dmin = kern_load_f16(src + KERN_Q2_K_DMIN + 2 * lane);
-
-    for (size_t i = 0; i < 256; i++) {
-        const uint8_t *codes = src + KERN_Q2_K_CODES + KERN_Q2_K_SUB * (i / 32);
-        const uint8_t sm = src[KERN_Q2_K_SM + 16 * (i / 16) + lane];
-
-        out[i] = d * (float)(sm & 15) * (float)pair_at(codes, lane, i % 32) -
-                 dmin * (float)(sm >> 4);
-    }
-}
-
-void kern_unpack_row(enum kern_weight w, const void *panel, size_t lane, float *out, size_t k)
-{
-    const struct weight_format *f = &FORMAT[w];
-    const uint8_t *src = panel;
-
-    for (size_t i = 0; i < k; i += f->group, src += f->panel_bytes) {
-        switch (w) {
-        case KERN_F32:
-            memcpy(out + i, src + 4 * lane, sizeof *out);
-            break;
-        case KERN_F16:
-            out[i] = kern_load_f16(src + 2 * lane);
-            break;
-        case KERN_BF16:
-            out[i] = kern_bf16_to_f32(kern_load16(src + 2 * lane));
-            break;
-        case KERN_Q8_0:
-            unpack_q8_0(out + i, src, lane);
-            break;
-        case KERN_Q4_0:
-            unpack_q4_0(out + i, src, lane);
-            break;
-        case KERN_Q4_K:
-            unpack_q4_k(out + i, src, lane);
-            break;
-        case KERN_Q6_K:
-            unpack_q6_k(out + i, src, lane);
-            break;
-        case KERN_Q4_1:
-            unpack_q4_1(out + i, src, lane);
-            break;
-        case KERN_Q5_0:
-            unpack_q5_0(out + i, src, lane);
-            break;
-        case KERN_Q5_1:
-            unpack_q5_1(out + i, src, lane);
-            break;
-        case KERN_Q5_K:
-            unpack_q5_k(out + i, src, lane);
-            break;
-        case KERN_Q3_K:
-            unpack_q3_k(out + i, src, lane);
-            break;
-        case KERN_Q2_K:
-            unpack_q2_k(out + i, src, lane);
-            break;
-        case KERN_N_WEIGHT:
-            break;
-        }
-    }
+        pack_floats(panel, &s, k, kern_row_bytes(w, 1));
 }

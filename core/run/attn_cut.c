@@ -72,7 +72,8 @@ static uint64_t total_work(const struct batch *b)
     return work;
 }
 
-static void note_splits(struct attn_cut *c, const struct batch_span *s, const struct attn_item *item)
+static void note_splits(struct attn_cut *c, const struct batch_span *s,
+                        const struct attn_item *item)
 {
     const size_t row_stride = c->options.n_head / c->options.n_kv_head * item->part_stride;
 

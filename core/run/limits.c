@@ -10,31 +10,33 @@
 #include <string.h>
 #include <time.h>
 
-#define PEAK_LOOP 65536 /* turns of a run: a millisecond or two */
+#define PEAK_LOOP 65536 /* turns of a run: a quarter of a millisecond or more */
 #define PEAK_RUNS 60
 #define READ_RUNS 30
 
-/* Twelve independent accumulators hide the latency of any of these instructions. The factor is
- * made unknown in every turn, so that nothing can be folded; the results are used at the end. */
+/* Twelve independent accumulators hide the latency of any of these instructions. Each is made
+ * unknown in every turn, so that nothing is folded and no two of its turns are mixed. */
 #define PEAK(name, isa, type, start, step)                                                         \
     __attribute__((target(isa))) static void name(void)                                            \
     {                                                                                              \
-        const type ones = start;                                                                   \
+        const type x = start;                                                                      \
         type a[12];                                                                                \
-        type x = start;                                                                            \
                                                                                                    \
-        for (int j = 0; j < 12; j++)                                                               \
-            a[j] = x;                                                                              \
-        for (int i = 0; i < PEAK_LOOP; i++) {                                                      \
-            __asm__ volatile("" : "+v"(x));                                                        \
-            _Pragma("GCC unroll 12") for (int j = 0; j < 12; j++) a[j] = step;                     \
-        }                                                                                          \
-        for (int j = 0; j < 12; j++)                                                               \
-            __asm__ volatile("" : : "v"(a[j]), "v"(ones));                                         \
+        _Pragma("GCC unroll 12") for (int j = 0; j < 12; j++) a[j] = x;                            \
+        for (int i = 0; i < PEAK_LOOP; i++)                                                        \
+            _Pragma("GCC unroll 12") for (int j = 0; j < 12; j++)                                  \
+            {                                                                                      \
+                __asm__ volatile("" : "+v"(a[j]));                                                 \
+                a[j] = step;                                                                       \
+            }                                                                                      \
+        _Pragma("GCC unroll 12") for (int j = 0; j < 12; j++)                                      \
+            __asm__ volatile("" : : "v"(a[j]));                                                    \
     }
 
 PEAK(int_avx512, "avx512f,avx512bw,avx512vnni", __m512i, _mm512_set1_epi16(1),
      _mm512_dpbusd_epi32(a[j], x, x))
+PEAK(int_avx512vl, "avx2,avx512vl,avx512vnni", __m256i, _mm256_set1_epi16(1),
+     _mm256_dpbusd_epi32(a[j], x, x))
 PEAK(int_avxvnni, "avx2,avxvnni", __m256i, _mm256_set1_epi16(1),
      _mm256_dpbusd_avx_epi32(a[j], x, x))
 PEAK(fma_avx512, "avx512f", __m512, _mm512_set1_ps(0.5f), _mm512_fmadd_ps(a[j], x, x))
@@ -42,7 +44,7 @@ PEAK(fma_avx2, "avx2,fma", __m256, _mm256_set1_ps(0.5f), _mm256_fmadd_ps(a[j], x
 
 /* Without VNNI a dot takes three instructions; each accumulator gets its own products. */
 PEAK(int_avx2, "avx2", __m256i, _mm256_set1_epi16(1),
-     _mm256_add_epi32(a[j], _mm256_madd_epi16(_mm256_maddubs_epi16(x, a[j]), ones)))
+     _mm256_add_epi32(a[j], _mm256_madd_epi16(_mm256_maddubs_epi16(x, a[j]), x)))
 
 /* No vector limit to compare with: one multiplication and addition after another. */
 static void scalar_peak(void)
@@ -70,21 +72,59 @@ static const struct level {
     {"avx512", int_avx512, fma_avx512, 64, 16},
 };
 
+/* The level below 512 bits, where the instruction exists in AVX-512's encoding only. */
+static const struct level AVX512VL = {"avxvnni", int_avx512vl, fma_avx2, 32, 8};
+
+static bool has_avx_vnni(void)
+{
+    uint32_t a, b, c, d;
+
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+}
+
 static const struct level *level_of(enum kern_isa isa)
 {
     const size_t n = sizeof(LEVELS) / sizeof(LEVELS[0]);
 
+    if (isa == KERN_ISA_AVXVNNI && !has_avx_vnni())
+        return &AVX512VL;
     for (size_t i = 0; i < n; i++)
         if (strcmp(LEVELS[i].isa, kern_isa_name(isa)) == 0)
             return &LEVELS[i];
     return &LEVELS[0];
 }
 
+double limits_run_peak(enum kern_isa isa, enum limits_peak which)
+{
+    const struct level *level = level_of(isa);
+
+    if (which == LIMITS_INT8)
+        level->ints();
+    else
+        level->fmas();
+    return 2.0 * 12 * PEAK_LOOP * (which == LIMITS_INT8 ? level->dots : level->lanes);
+}
+
+void limits_run_read(const void *bytes, size_t n_bytes)
+{
+    const __m128i *at = bytes;
+    const __m128i *end = at + n_bytes / 16;
+    __m128i s[4] = {_mm_setzero_si128()};
+
+    for (; at < end; at += 4)
+        for (int i = 0; i < 4; i++)
+            s[i] = _mm_xor_si128(s[i], _mm_load_si128(at + i));
+    s[0] = _mm_xor_si128(_mm_xor_si128(s[0], s[1]), _mm_xor_si128(s[2], s[3]));
+    __asm__ volatile("" : : "x"(s[0]));
+}
+
 struct probe {
-    void (*peak)(void);   /* or, when NULL, reading: */
-    const uint8_t *bytes; /* [n_bytes], 64-byte aligned */
+    enum kern_isa isa;
+    enum limits_peak which;
+    const uint8_t *bytes; /* not NULL: reading, [n_bytes], 64-byte aligned */
     size_t n_bytes;
     int n_runs;
+    double ops;  /* of a thread in a run */
     double best; /* seconds of a run */
 };
 
@@ -99,19 +139,10 @@ static double now(void)
 /* 64 KiB at a time, in the order of memory: the shares are contiguous. */
 static void read_share(const struct probe *p, struct team_worker *w)
 {
-    __m128i s[4] = {_mm_setzero_si128()};
     uint32_t from, to;
 
-    while (team_take(w, (uint32_t)(p->n_bytes >> 16), 64, &from, &to)) {
-        const __m128i *at = (const __m128i *)(const void *)(p->bytes + ((size_t)from << 16));
-        const __m128i *end = at + ((size_t)(to - from) << 12);
-
-        for (; at < end; at += 4)
-            for (int i = 0; i < 4; i++)
-                s[i] = _mm_xor_si128(s[i], _mm_load_si128(at + i));
-    }
-    s[0] = _mm_xor_si128(_mm_xor_si128(s[0], s[1]), _mm_xor_si128(s[2], s[3]));
-    __asm__ volatile("" : : "x"(s[0]));
+    while (team_take(w, (uint32_t)(p->n_bytes >> 16), 64, &from, &to))
+        limits_run_read(p->bytes + ((size_t)from << 16), (size_t)(to - from) << 16);
 }
 
 static void run_probe(void *ud, struct team_worker *w)
@@ -119,33 +150,35 @@ static void run_probe(void *ud, struct team_worker *w)
     struct probe *p = ud;
 
     for (int i = 0; i < p->n_runs; i++) {
-        double begin, seconds;
+        double begin, seconds, ops = 0;
 
         team_barrier(w);
         begin = now();
-        if (p->peak != NULL)
-            p->peak();
-        else
+        if (p->bytes != NULL)
             read_share(p, w);
+        else
+            ops = limits_run_peak(p->isa, p->which);
         team_barrier(w);
         seconds = now() - begin;
-        if (w->index == 0 && (i == 0 || seconds < p->best))
+        if (w->index == 0 && (i == 0 || seconds < p->best)) {
             p->best = seconds;
+            p->ops = ops;
+        }
     }
 }
 
-/* Operations a second of one instruction with `lanes` products, in 10^9. */
-static double peak_rate(struct team *t, void (*peak)(void), double lanes)
+/* Operations a second, in 10^9. */
+static double peak_rate(struct team *t, enum kern_isa isa, enum limits_peak which)
 {
-    struct probe p = {.peak = peak, .n_runs = PEAK_RUNS};
+    struct probe p = {.isa = isa, .which = which, .n_runs = PEAK_RUNS};
 
     team_run(t, run_probe, &p);
-    return 2 * lanes * 12 * PEAK_LOOP * team_n_threads(t) / p.best * 1e-9;
+    return p.ops * team_n_threads(t) / p.best * 1e-9;
 }
 
 static int measure_reading(struct limits *l, struct team *t, bool quick)
 {
-    const size_t bytes = (size_t)(quick ? 128 : 1024) << 20;
+    const size_t bytes = (size_t)(quick ? 512 : 1024) << 20;
     uint8_t *region = mem_map(bytes);
     struct probe p = {.bytes = region, .n_bytes = bytes, .n_runs = READ_RUNS};
 
@@ -161,15 +194,14 @@ static int measure_reading(struct limits *l, struct team *t, bool quick)
 
 int limits_measure(struct limits *l, enum kern_isa isa, uint32_t threads, bool quick)
 {
-    const struct level *level = level_of(isa);
     struct team *t;
     int rc = team_create(&t, &(struct team_options){.n_threads = threads});
 
     memset(l, 0, sizeof(*l));
     if (rc < 0)
         return rc;
-    l->int8_gops = peak_rate(t, level->ints, level->dots);
-    l->fp32_gflops = peak_rate(t, level->fmas, level->lanes);
+    l->int8_gops = peak_rate(t, isa, LIMITS_INT8);
+    l->fp32_gflops = peak_rate(t, isa, LIMITS_FP32);
     rc = measure_reading(l, t, quick);
     team_destroy(&t);
     return rc;

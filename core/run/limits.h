@@ -1,17 +1,21 @@
 /* core/run/limits.h - what this machine can do at most, measured: the yardstick of the benches.
  *
  * The integer and float peaks are loops over registers only, of the instruction that a product of
- * the instruction set uses (vpdpbusd where there is VNNI, three AVX2 instructions where not); the
- * reading rate is plain loads over a region that no cache holds. The best of many short runs
- * counts, since a limit is what a quiet machine reaches. Takes about a second.
+ * the instruction set uses: vpdpbusd where there is VNNI, else vpmaddubsw, vpmaddwd and vpaddd,
+ * which products of codes of few bits may pass, since they need the second once for many of the
+ * first. The reading rate is plain loads over a region that no cache holds, so products that
+ * prefetch may pass it, too. The best of many short runs counts, since a limit is what a quiet
+ * machine reaches. Takes about a second.
  *
- * Thread: the caller works too; the others are a team that ends with the call.
- * Memory: a region of 1 GiB (or 128 MiB when `quick`) for the duration of the call.
+ * Thread: of limits_measure() the caller works too; the others are a team that ends with the
+ *         call. The single loops: any.
+ * Memory: a region of 1 GiB (or 512 MiB when `quick`) for the duration of limits_measure().
  */
 #ifndef CORE_RUN_LIMITS_H
 #define CORE_RUN_LIMITS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "kernels/kernels.h"
@@ -24,6 +28,13 @@ struct limits {
 
 /* All `threads` at work at once. ERR_NOMEM, or what team_create() says. */
 int limits_measure(struct limits *l, enum kern_isa isa, uint32_t threads, bool quick);
+
+/* The single loops, on the calling thread, for a bench that runs them beside what it measures.
+ * Of a peak: the answer is how many operations were done (in less than a millisecond). Of reading:
+ * bytes 64-byte aligned, n_bytes a multiple of 64. */
+enum limits_peak { LIMITS_INT8 = 0, LIMITS_FP32 };
+double limits_run_peak(enum kern_isa isa, enum limits_peak which);
+void limits_run_read(const void *bytes, size_t n_bytes);
 
 /* The processor's own name, "" when it has none. */
 void limits_cpu_name(char name[49]);

@@ -74,7 +74,8 @@ static void find_top(const struct kern_table *kern, const float *x, uint32_t n_v
     }
     o->n_top = best.n;
     for (uint32_t i = 0; i < best.n; i++)
-        o->top[i] = (struct top_logprob){best.at[i].id, (float)((double)best.at[i].logit - log_sum)};
+        o->top[i] =
+            (struct top_logprob){best.at[i].id, (float)((double)best.at[i].logit - log_sum)};
 }
 
 /* log of the sum of exp over the row, and the alternatives when wanted. */

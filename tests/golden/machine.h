@@ -90,9 +90,9 @@ static void add_blocks(struct gguf_writer *w, const char *name, enum block_type 
 
 static void add_layer(struct gguf_writer *w, int layer)
 {
-    static const enum block_type types[] = {BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q6_K, BLOCK_F16, BLOCK_Q4_0,
-                                            BLOCK_BF16, BLOCK_F32, BLOCK_Q5_0, BLOCK_Q4_1, BLOCK_Q5_1,
-                                            BLOCK_Q5_K, BLOCK_Q3_K, BLOCK_Q2_K};
+    static const enum block_type types[] = {
+        BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q6_K, BLOCK_F16,  BLOCK_Q4_0, BLOCK_BF16, BLOCK_F32,
+        BLOCK_Q5_0, BLOCK_Q4_1, BLOCK_Q5_1, BLOCK_Q5_K, BLOCK_Q3_K, BLOCK_Q2_K};
     static const struct {
         const char *name;
         uint64_t cols, rows;

@@ -1,0 +1,43 @@
+/* kernels/gemm_common.h - what the vector bodies of products and attention are written with.
+ *
+ * Thread: any.
+ * Memory: none.
+ */
+#ifndef KERNELS_GEMM_COMMON_H
+#define KERNELS_GEMM_COMMON_H
+
+#include "kernels/kern_internal.h"
+
+#define GEMM_INLINE static inline __attribute__((always_inline))
+#ifdef __SANITIZE_ADDRESS__ /* unrolled bodies with every access checked compile for minutes */
+#define GEMM_UNROLL
+#else
+#define GEMM_UNROLL _Pragma("GCC unroll 32")
+#endif
+
+/* Activation rows of a product, and the chunk of their columns that is to be repacked. */
+struct gemm_rows {
+    const uint8_t *x;
+    size_t stride; /* bytes */
+    size_t m;
+    size_t k;
+    size_t c0; /* the chunk */
+    size_t cols;
+};
+
+/* Ask for `bytes` at `at` and at as much in each of the P - 1 panels after it. */
+GEMM_INLINE void gemm_fetch(uintptr_t at, size_t panel_bytes, size_t bytes, const size_t P)
+{
+    GEMM_UNROLL
+    for (size_t i = 0; i < P; i++)
+        GEMM_UNROLL
+    for (size_t j = 0; j < (bytes + 63) / 64; j++)
+        __builtin_prefetch((const void *)(at + i * panel_bytes + 64 * j), 0, 2);
+}
+
+static inline size_t gemm_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+#endif

@@ -1,0 +1,51 @@
+/* kernels/weight.c - the weight types: their names, and the sizes of their rows and panels. */
+#include "kernels/kern_internal.h"
+
+struct weight_format {
+    const char *name;
+    bool quantised;
+    uint16_t group;       /* columns that pack together */
+    uint16_t block_bytes; /* of the GGUF row, per group */
+    uint16_t panel_bytes; /* of the panel, per group */
+};
+
+static const struct weight_format FORMAT[KERN_N_WEIGHT] = {
+    [KERN_F32] = {"F32", false, 1, 4, 64},
+    [KERN_F16] = {"F16", false, 1, 2, 32},
+    [KERN_BF16] = {"BF16", false, 1, 2, 32},
+    [KERN_Q8_0] = {"Q8_0", true, 32, 34, KERN_Q8_0_GROUP},
+    [KERN_Q4_0] = {"Q4_0", true, 32, 18, KERN_Q4_0_GROUP},
+    [KERN_Q4_K] = {"Q4_K", true, 256, 144, KERN_Q4_K_GROUP},
+    [KERN_Q6_K] = {"Q6_K", true, 256, 210, KERN_Q6_K_GROUP},
+    [KERN_Q4_1] = {"Q4_1", true, 32, 20, KERN_Q4_1_GROUP},
+    [KERN_Q5_0] = {"Q5_0", true, 32, 22, KERN_Q5_0_GROUP},
+    [KERN_Q5_1] = {"Q5_1", true, 32, 24, KERN_Q5_1_GROUP},
+    [KERN_Q5_K] = {"Q5_K", true, 256, 176, KERN_Q5_K_GROUP},
+    [KERN_Q3_K] = {"Q3_K", true, 256, 110, KERN_Q3_K_GROUP},
+    [KERN_Q2_K] = {"Q2_K", true, 256, 84, KERN_Q2_K_GROUP},
+};
+
+bool kern_weight_is_quantised(enum kern_weight w)
+{
+    return FORMAT[w].quantised;
+}
+
+size_t kern_weight_group(enum kern_weight w)
+{
+    return FORMAT[w].group;
+}
+
+const char *kern_weight_name(enum kern_weight w)
+{
+    return FORMAT[w].name;
+}
+
+size_t kern_row_bytes(enum kern_weight w, size_t k)
+{
+    return k / FORMAT[w].group * FORMAT[w].block_bytes;
+}
+
+size_t kern_panel_bytes(enum kern_weight w, size_t k)
+{
+    return k / FORMAT[w].group * FORMAT[w].panel_bytes;
+}
