@@ -74,6 +74,10 @@ _Static_assert(sizeof(struct kern_table) == KERN_N_LINE * sizeof(void (*)(void))
 /* Query heads x rows that one pass over the keys serves, at most. */
 #define KERN_ATTN_TILE 16
 
+/* One head of a Q8_0 KV block: keys are KERN_Q8_0_GROUP bytes for every 32 dimensions. */
+#define KERN_KV_Q8_CODES 32      /* after the scales: of a group of keys, of all values */
+#define KERN_KV_Q8_MOST 65504.0f /* the largest f16 */
+
 /* The parts of a quantised activation row. */
 struct kern_qrow {
     const int8_t *code; /* [k] */
