@@ -1,4 +1,5 @@
 """Everything that is not a completion."""
+import re
 import shutil
 import subprocess
 
@@ -183,3 +184,19 @@ def test_ipv6(start):
     c.request("GET", "/health")
     assert c.getresponse().status == 200
     c.close()
+
+
+def test_keys_and_values_in_8_bits(start):
+    """As many more tokens fit; the answer does not depend on who else is there."""
+    usual = start("--kv-memory", "64m")
+    s = start("--kv-memory", "64m", "--kv-type", "q8_0")
+    assert s.get("/v1/models").json["data"][0]["meta"]["kv_type"] == "q8_0"
+    body = {"prompt": "Once upon a time", "max_tokens": 60, "temperature": 0}
+    alone = s.post("/v1/completions", body)
+    assert alone.status == 200 and alone.json["usage"]["completion_tokens"] == 60
+    many = s.post("/v1/completions", {**body, "prompt": ["A", "Once upon a time", "The dog"] * 4})
+    texts = [c["text"] for c in many.json["choices"]]
+    assert texts[1::3] == [alone.json["choices"][0]["text"]] * 4
+    total = re.compile(r"^quire_kv_blocks_total\S* (\d+)", re.M)
+    blocks = [int(total.search(x.get("/metrics").text)[1]) for x in (usual, s)]
+    assert 1.7 * blocks[0] < blocks[1] < 2 * blocks[0]
