@@ -98,8 +98,10 @@ static void values_q8(const struct kern_attn *a, size_t t0, size_t t1, float *e,
     float row[KERN_SEGMENT * 3 / 2 / sizeof(float)]; /* codes, scales, sums */
     const struct kern_qrow codes = kern_qrow(row, KERN_SEGMENT);
 
-    for (size_t t = t0; t < t0 + KERN_SEGMENT; t++)
-        e[t - t0] = t < t1 ? e[t - t0] * kern_load_f16(value_block(a, t) + 2 * (t % KERN_BLOCK)) : 0;
+    for (size_t t = t0; t < t1; t++)
+        e[t - t0] *= kern_load_f16(value_block(a, t) + 2 * (t % KERN_BLOCK));
+    for (size_t t = t1; t < t0 + KERN_SEGMENT; t++)
+        e[t - t0] = 0;
     kern_quantise_scalar(row, KERN_SEGMENT, e, 0, KERN_SEGMENT);
     for (size_t d = 0; d < a->head_dim; d++)
         o[d] = 0;

@@ -98,6 +98,7 @@ static uint16_t store_q8(uint8_t *code, const float *x, size_t n)
 void kern_kv_write_q8_scalar(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
                              const float *v, size_t n_kv, size_t head_dim)
 {
+    const size_t value_bytes = kern_kv_value_bytes(KERN_KV_Q8_0, (uint32_t)head_dim);
     uint8_t code[KERN_MAX_HEAD];
 
     for (size_t g = 0; g < n_kv * head_dim / KERN_GROUP; g++, keys += KERN_Q8_0_GROUP) {
@@ -105,7 +106,7 @@ void kern_kv_write_q8_scalar(uint8_t *keys, uint8_t *values, size_t slot, const 
         for (size_t d = 0; d < KERN_GROUP; d++)
             keys[KERN_KV_Q8_CODES + (d / 4 * KERN_BLOCK + slot) * 4 + d % 4] = code[d];
     }
-    for (size_t h = 0; h < n_kv; h++, values += kern_kv_value_bytes(KERN_KV_Q8_0, (uint32_t)head_dim)) {
+    for (size_t h = 0; h < n_kv; h++, values += value_bytes) {
         ((uint16_t *)(void *)values)[slot] = store_q8(code, v + h * head_dim, head_dim);
         for (size_t d = 0; d < head_dim; d++)
             values[KERN_KV_Q8_CODES + (slot / 4 * head_dim + d) * 4 + slot % 4] = code[d];

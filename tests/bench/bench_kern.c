@@ -588,8 +588,8 @@ static void bench_store(const struct bench *b, enum kern_kv kv)
 
     printf("\nattention, %d heads of %d, %s keys and values, all threads\n"
            "%8s %6s %6s %10s %10s %4s %8s %4s\n",
-           HEADS, DIM, kern_kv_name(kv), "pos0", "rows", "KV in", "us", "Gflop/s", "peak", "KV GB/s",
-           "read");
+           HEADS, DIM, kern_kv_name(kv), "pos0", "rows", "KV in", "us", "Gflop/s", "peak",
+           "KV GB/s", "read");
     for (size_t i = 0; i < COUNT(CASES); i++)
         bench_length(b, kv, CASES[i][0], CASES[i][1], CASES[i][2]);
 }

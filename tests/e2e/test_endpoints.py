@@ -198,5 +198,5 @@ def test_keys_and_values_in_8_bits(start):
     texts = [c["text"] for c in many.json["choices"]]
     assert texts[1::3] == [alone.json["choices"][0]["text"]] * 4
     total = re.compile(r"^quire_kv_blocks_total\S* (\d+)", re.M)
-    blocks = [int(total.search(x.get("/metrics").text)[1]) for x in (usual, s)]
+    blocks = [int(total.search(x.get("/metrics").body.decode())[1]) for x in (usual, s)]
     assert 1.7 * blocks[0] < blocks[1] < 2 * blocks[0]

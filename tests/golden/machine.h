@@ -284,7 +284,8 @@ static void build_machine(struct machine *m, const struct model *model, const st
 {
     static const int32_t eog[] = {EOG};
     struct runner_options ro = {.model = model, .isa = s->isa, .threads = s->threads,
-                                .kv_type = s->kv_type, .max_rows = MAX_ROWS, .eog = eog, .n_eog = 1};
+                                .kv_type = s->kv_type, .max_rows = MAX_ROWS,
+                                .eog = eog, .n_eog = 1};
     struct loop_options lo = {.eog = eog, .n_eog = 1, .step_target_ms = 0};
     struct queue_options qo = {.max_outstanding = 64, .max_events = 4096, .max_tenants = 1,
                                .n_blocks = s->n_blocks, .wake = on_wake, .wake_ud = &m->wake};
