@@ -62,16 +62,55 @@ void kern_rope_scalar(float *x, size_t n_head, size_t head_dim, size_t n_rot, co
         }
 }
 
-void kern_kv_write_scalar(uint16_t *keys, uint16_t *values, size_t slot, const float *k,
+void kern_kv_write_scalar(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
                           const float *v, size_t n_kv, size_t head_dim)
 {
+    uint16_t *key = (uint16_t *)(void *)keys;
+    uint16_t *value = (uint16_t *)(void *)values;
+
     for (size_t h = 0; h < n_kv; h++)
         for (size_t d = 0; d < head_dim; d++) {
             const size_t i = h * head_dim + d;
 
-            keys[i * KERN_BLOCK + slot] = kern_f32_to_f16(k[i]);
-            values[(h * KERN_BLOCK + slot) * head_dim + d] = kern_f32_to_f16(v[i]);
+            key[i * KERN_BLOCK + slot] = kern_f32_to_f16(k[i]);
+            value[(h * KERN_BLOCK + slot) * head_dim + d] = kern_f32_to_f16(v[i]);
         }
+}
+
+/* The numbers that share a scale: the scale, and codes + 128. */
+static uint16_t store_q8(uint8_t *code, const float *x, size_t n)
+{
+    float a = 0;
+
+    for (size_t i = 0; i < n; i++)
+        a = fabsf(x[i]) > a ? fabsf(x[i]) : a;
+    a = a / 127 < KERN_KV_Q8_MOST ? a / 127 : KERN_KV_Q8_MOST;
+    const uint16_t d = kern_f32_to_f16(a);
+    const float inverse = d ? 1 / kern_f16_to_f32(d) : 0;
+    for (size_t i = 0; i < n; i++) {
+        const float y = x[i] * inverse;
+
+        code[i] = (uint8_t)(128 + round_code(y > 127 ? 127 : y < -127 ? -127 : y));
+    }
+    return d;
+}
+
+void kern_kv_write_q8_scalar(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
+                             const float *v, size_t n_kv, size_t head_dim)
+{
+    const size_t value_bytes = kern_kv_value_bytes(KERN_KV_Q8_0, (uint32_t)head_dim);
+    uint8_t code[KERN_MAX_HEAD];
+
+    for (size_t g = 0; g < n_kv * head_dim / KERN_GROUP; g++, keys += KERN_Q8_0_GROUP) {
+        ((uint16_t *)(void *)keys)[slot] = store_q8(code, k + g * KERN_GROUP, KERN_GROUP);
+        for (size_t d = 0; d < KERN_GROUP; d++)
+            keys[KERN_KV_Q8_CODES + (d / 4 * KERN_BLOCK + slot) * 4 + d % 4] = code[d];
+    }
+    for (size_t h = 0; h < n_kv; h++, values += value_bytes) {
+        ((uint16_t *)(void *)values)[slot] = store_q8(code, v + h * head_dim, head_dim);
+        for (size_t d = 0; d < head_dim; d++)
+            values[KERN_KV_Q8_CODES + (slot / 4 * head_dim + d) * 4 + slot % 4] = code[d];
+    }
 }
 
 void kern_silu_mul_scalar(float *out, const float *gate, const float *up, size_t n)

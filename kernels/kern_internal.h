@@ -77,6 +77,10 @@ size_t kern_row_bytes(enum kern_weight w, size_t k);
 /* Query heads x rows that one pass over the keys serves, at most. */
 #define KERN_ATTN_TILE 16
 
+/* One head of a Q8_0 KV block: keys are KERN_Q8_0_GROUP bytes for every 32 dimensions. */
+#define KERN_KV_Q8_CODES 32      /* after the scales: of a group of keys, of all values */
+#define KERN_KV_Q8_MOST 65504.0f /* the largest f16 */
+
 /* The parts of a quantised activation row. */
 struct kern_qrow {
     const int8_t *code; /* [k] */

@@ -8,6 +8,7 @@
 #include "kernels/kern_math.h"
 
 static const char *const ISA_NAME[] = {"scalar", "avx2", "avxvnni", "avx512"};
+static const char *const KV_NAME[KERN_N_KV] = {[KERN_KV_F16] = "f16", [KERN_KV_Q8_0] = "q8_0"};
 
 /* The states that the OS saves at a thread switch; 0 when it does not use XSAVE. */
 static uint32_t saved_states(void)
@@ -100,6 +101,38 @@ size_t kern_qrow_bytes(size_t k)
     const size_t raw = k + k / KERN_GROUP * sizeof(float) + k / 16 * sizeof(int32_t);
 
     return (raw + 63) & ~(size_t)63;
+}
+
+int kern_kv_parse(const char *name)
+{
+    for (int i = 0; i < KERN_N_KV; i++)
+        if (strcmp(name, KV_NAME[i]) == 0)
+            return i;
+    return -1;
+}
+
+const char *kern_kv_name(enum kern_kv kv)
+{
+    return KV_NAME[kv];
+}
+
+uint32_t kern_kv_group(enum kern_kv kv)
+{
+    return kv == KERN_KV_Q8_0 ? KERN_GROUP : 1;
+}
+
+size_t kern_kv_key_bytes(enum kern_kv kv, uint32_t head_dim)
+{
+    if (kv == KERN_KV_Q8_0)
+        return (size_t)head_dim / KERN_GROUP * KERN_Q8_0_GROUP;
+    return (size_t)head_dim * KERN_BLOCK * sizeof(uint16_t);
+}
+
+size_t kern_kv_value_bytes(enum kern_kv kv, uint32_t head_dim)
+{
+    if (kv == KERN_KV_Q8_0)
+        return KERN_KV_Q8_CODES + (size_t)head_dim * KERN_BLOCK;
+    return (size_t)head_dim * KERN_BLOCK * sizeof(uint16_t);
 }
 
 size_t kern_attn_scratch(uint32_t n_row, uint32_t n_head, uint32_t head_dim)

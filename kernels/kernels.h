@@ -102,16 +102,38 @@ void kern_unpack_row(enum kern_weight w, const void *panel, size_t lane, float *
  * then sum int32[k/16] (sums of 16 codes each), padded to a multiple of 64 bytes. */
 size_t kern_qrow_bytes(size_t k);
 
+/* How keys and values are stored. A token's slot in a KV block is t % 16; of one block and head:
+ *   F16   keys [head_dim][16 tokens], values [16 tokens][head_dim], f16
+ *   Q8_0  keys: per 32 dimensions a group of a Q8_0 panel whose lanes are the tokens (16 f16
+ *         scales, then codes u8 = q + 128 as [8 quads][16 tokens][4 dims]); values: 16 f16 scales,
+ *         one a token, then codes u8 = q + 128 as [4 token quads][head_dim][4 tokens].
+ *         head_dim % 32 == 0 */
+enum kern_kv {
+    KERN_KV_F16 = 0,
+    KERN_KV_Q8_0,
+    KERN_N_KV,
+};
+
+/* "f16", "q8_0" -> type, -1 when unknown. */
+int kern_kv_parse(const char *name);
+const char *kern_kv_name(enum kern_kv kv);
+/* head_dim must be a multiple of this. */
+uint32_t kern_kv_group(enum kern_kv kv);
+/* Bytes of the keys, and of the values, of one head of a block. */
+size_t kern_kv_key_bytes(enum kern_kv kv, uint32_t head_dim);
+size_t kern_kv_value_bytes(enum kern_kv kv, uint32_t head_dim);
+
 /* Attention of a run of query rows of one sequence over one KV head. */
 struct kern_attn {
     const float *q; /* row i, head h of the group at q + i * q_stride + h * head_dim */
     float *out;     /* the same shape, out_stride */
     size_t q_stride;
     size_t out_stride;
-    const uint16_t *keys;   /* f16; block b, [head_dim][16] of this head, at b * block_stride */
-    const uint16_t *values; /* f16; [16][head_dim], likewise */
-    size_t block_stride;    /* in elements */
-    const uint32_t *table;  /* token t lies in block table[t / 16], slot t % 16 */
+    const uint8_t *keys;   /* of this head: those of block b at b * block_stride */
+    const uint8_t *values; /* likewise */
+    size_t block_stride;   /* bytes */
+    const uint32_t *table; /* token t lies in block table[t / 16], slot t % 16; entries of blocks
+                              past the last visible token are not looked at */
     uint32_t pos0;          /* row i is at position pos0 + i and sees tokens 0 .. pos0 + i */
     uint32_t n_row;
     uint32_t n_head; /* query heads sharing this KV head */
@@ -170,17 +192,32 @@ struct kern_table {
      * virtual lanes (lane t % 16, ascending) then kern_lanes_sum; o[d] = fma chain over visible t
      * ascending from 0 of e[t] * v[t][d]. Segments merge ascending into (M, L, O), the first one
      * copied: M' = max(M, m); a = exp(M - M'), b = exp(m - M'); L' = fma(L, a, l * b);
-     * O' = fma(O, a, o * b). Result O / L. Only visible tokens are ever added. */
+     * O' = fma(O, a, o * b). Result O / L. Only visible tokens are ever added. F16 store. */
     void (*attn)(const struct kern_attn *a);
+
+    /* The same on a Q8_0 store, but for the products. Scores: q[d] * scale quantised per 32
+     * dimensions as by `quantise` (codes, qs); per group g ascending: n = integer sum of
+     * (key code - 128) * query code; s = fma((float)n, ks[t] * qs[g], s) from 0. Values:
+     * e[t] * vs[t] of the visible t, 0 for the others, quantised per 32 tokens (counted from the
+     * segment's first) as by `quantise` (codes, es); o[d]: per group g that has a visible token
+     * ascending: n = integer sum over visible t of (value code - 128) * e's code;
+     * o = fma((float)n, es[g], o) from 0. ks and vs are the stored scales, widened. */
+    void (*attn_q8)(const struct kern_attn *a);
 
     /* The result of one query from the states of its segments 0 .. n_seg - 1 (see kern_attn.part);
      * n_seg = (position / 256) + 1. Equals what attn writes without `part`. */
     void (*attn_merge)(float *out, const float *part, size_t n_seg, size_t head_dim);
 
-    /* Store one token's keys and values (f16, rne) into slot `slot` of a block's layer:
-     * keys [n_kv][head_dim][16], values [n_kv][16][head_dim]; k, v: [n_kv][head_dim]. */
-    void (*kv_write)(uint16_t *keys, uint16_t *values, size_t slot, const float *k, const float *v,
+    /* Store one token's keys and values (f16, rne) into slot `slot` of a block's layer: the heads'
+     * keys one after the other, and their values; k, v: [n_kv][head_dim]. */
+    void (*kv_write)(uint8_t *keys, uint8_t *values, size_t slot, const float *k, const float *v,
                      size_t n_kv, size_t head_dim);
+
+    /* The same into a Q8_0 store. Of 32 dimensions of a key, or all of a value: a = max |x|;
+     * d = f16(a / 127), at most 65504; code = rne(x * (1 / d)), kept within -127 .. 127, all zero
+     * when d is 0. Inputs are finite. */
+    void (*kv_write_q8)(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
+                        const float *v, size_t n_kv, size_t head_dim);
 
     /* out[i] = silu(gate[i]) * up[i], silu(g) = g / (1 + kern_exp(-g)). out may be gate. */
     void (*silu_mul)(float *out, const float *gate, const float *up, size_t n);

@@ -7,15 +7,14 @@
 #include <assert.h>
 #include <string.h>
 
-/* Elements of the keys (or the values) of one layer of one block. */
-static size_t half_layer(const struct kv_shape *s)
+static size_t layer_bytes(const struct kv_shape *s)
 {
-    return (size_t)s->n_kv_head * s->head_dim * BLOCK_TOKENS;
+    return s->n_kv_head * (s->key_bytes + s->value_bytes);
 }
 
 size_t kv_store_block_bytes(const struct kv_shape *shape)
 {
-    return 2 * half_layer(shape) * shape->n_layer * sizeof(uint16_t);
+    return layer_bytes(shape) * shape->n_layer;
 }
 
 uint32_t kv_store_blocks_for(const struct kv_shape *shape, size_t budget_bytes)
@@ -40,8 +39,8 @@ int kv_store_create(struct kv_store **out, const struct kv_shape *shape, uint32_
         return ERR_NOMEM;
     s->shape = *shape;
     s->n_blocks = n_blocks;
-    s->layer_stride = 2 * half_layer(shape);
-    s->block_stride = s->layer_stride * shape->n_layer;
+    s->layer_stride = layer_bytes(shape);
+    s->block_stride = kv_store_block_bytes(shape);
     s->bytes = bytes;
     s->data = mem_map(bytes);
     if (s->data == NULL) {
@@ -62,15 +61,15 @@ void kv_store_destroy(struct kv_store **s)
     *s = NULL;
 }
 
-uint16_t *kv_store_keys(const struct kv_store *s, block_id block, uint32_t layer)
+uint8_t *kv_store_keys(const struct kv_store *s, block_id block, uint32_t layer)
 {
     assert(block <= s->n_blocks && layer < s->shape.n_layer);
     return s->data + block * s->block_stride + layer * s->layer_stride;
 }
 
-uint16_t *kv_store_values(const struct kv_store *s, block_id block, uint32_t layer)
+uint8_t *kv_store_values(const struct kv_store *s, block_id block, uint32_t layer)
 {
-    return kv_store_keys(s, block, layer) + half_layer(&s->shape);
+    return kv_store_keys(s, block, layer) + s->shape.n_kv_head * s->shape.key_bytes;
 }
 
 void *kv_store_block(const struct kv_store *s, block_id block)
@@ -82,5 +81,5 @@ void *kv_store_block(const struct kv_store *s, block_id block)
 void kv_store_copy_block(struct kv_store *s, block_id from, block_id to)
 {
     assert(from != to);
-    memcpy(kv_store_block(s, to), kv_store_block(s, from), s->block_stride * sizeof(*s->data));
+    memcpy(kv_store_block(s, to), kv_store_block(s, from), s->block_stride);
 }

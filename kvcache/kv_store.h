@@ -1,9 +1,9 @@
 /* kvcache/kv_store.h - the bytes of the KV cache: one arena, sized once.
  *
- * Layout, in f16 elements: [block][layer][ keys [kv_head][head_dim][16] | values
- * [kv_head][16][head_dim] ]. Keys are dimension-major so that a vector lane is a token. A block's
- * bytes for all layers are contiguous: a copy or a swap is one memcpy. Block 0 exists in the
- * address space and is never touched.
+ * Layout: [block][layer][ keys of each KV head | values of each KV head ]. What the bytes of a head
+ * mean is the kernels' business (kern_kv in kernels.h). A block's bytes for all layers are
+ * contiguous: a copy or a swap is one memcpy. Block 0 exists in the address space and is never
+ * touched.
  *
  * Thread: the runner's threads write disjoint slots; everything else is the engine thread's.
  * Memory: one huge-page advised mapping, taken at creation; pages cost RAM when first written.
@@ -17,15 +17,16 @@
 #include "kvcache/block_pool.h"
 
 struct kv_shape {
-    uint32_t n_layer, n_kv_head, head_dim;
+    uint32_t n_layer, n_kv_head;
+    size_t key_bytes, value_bytes; /* of one KV head of one block: those of kern_kv_key_bytes() */
 };
 
 struct kv_store {              /* read-only for others */
     struct kv_shape shape;
     uint32_t n_blocks;         /* usable blocks, ids 1..n_blocks */
-    uint16_t *data;            /* f16 bits */
-    size_t layer_stride;       /* elements from a block's layer to the next */
-    size_t block_stride;       /* elements from a block to the next */
+    uint8_t *data;
+    size_t layer_stride;       /* bytes from a block's layer to the next */
+    size_t block_stride;       /* bytes from a block to the next */
     size_t bytes;              /* of the mapping */
 };
 
@@ -38,9 +39,9 @@ uint32_t kv_store_blocks_for(const struct kv_shape *shape, size_t budget_bytes);
 int kv_store_create(struct kv_store **out, const struct kv_shape *shape, uint32_t n_blocks);
 void kv_store_destroy(struct kv_store **s);
 
-/* First element of the keys / values of a block's layer (all KV heads). */
-uint16_t *kv_store_keys(const struct kv_store *s, block_id block, uint32_t layer);
-uint16_t *kv_store_values(const struct kv_store *s, block_id block, uint32_t layer);
+/* The keys / values of a block's layer (all KV heads). */
+uint8_t *kv_store_keys(const struct kv_store *s, block_id block, uint32_t layer);
+uint8_t *kv_store_values(const struct kv_store *s, block_id block, uint32_t layer);
 
 /* All bytes of a block, every layer: kv_store_block_bytes() of them. */
 void *kv_store_block(const struct kv_store *s, block_id block);

@@ -78,6 +78,7 @@ static int make_server(struct service *s, char *err, size_t err_len)
             .block_tokens = BLOCK_TOKENS,
             .n_params = m->n_params,
             .size = m->file_bytes,
+            .kv_type = kern_kv_name(s->engine.kv_type),
         },
         .tokenizer = s->engine.tokenizer,
         .journal_path = c->journal[0] != '\0' ? c->journal : NULL,

@@ -129,10 +129,27 @@ static int load_model(struct engine *e, const struct config *c, const char *weig
     return rc;
 }
 
+/* What the keys and values are stored as; some types want heads of certain sizes. */
+static int choose_kv_type(struct engine *e, const struct config *c, char *err, size_t err_len)
+{
+    const uint32_t head_dim = e->model->shape.head_dim;
+
+    e->kv_type = (enum kern_kv)kern_kv_parse(c->kv_type);
+    if (head_dim % kern_kv_group(e->kv_type) == 0)
+        return 0;
+    snprintf(err, err_len,
+             "kv_type '%s' needs a head_dim that is a multiple of %u; this model's is %u: use "
+             "kv_type 'f16'",
+             c->kv_type, kern_kv_group(e->kv_type), head_dim);
+    return ERR_UNSUPPORTED;
+}
+
 static int make_store(struct engine *e, const struct config *c, char *err, size_t err_len)
 {
     const struct model_shape *s = &e->model->shape;
-    const struct kv_shape shape = {s->n_layer, s->n_kv_head, s->head_dim};
+    const struct kv_shape shape = {s->n_layer, s->n_kv_head,
+                                   kern_kv_key_bytes(e->kv_type, s->head_dim),
+                                   kern_kv_value_bytes(e->kv_type, s->head_dim)};
     const uint32_t n_blocks = kv_store_blocks_for(&shape, c->kv_memory);
     int rc;
 
@@ -297,6 +314,7 @@ static int make_runner(struct engine *e, const struct config *c, char *err, size
     struct runner_options options = {
         .model = e->model,
         .kv = e->kv,
+        .kv_type = e->kv_type,
         .isa = e->isa,
         .threads = e->threads,
         .pin = strcmp(c->pin, "cores") == 0,
@@ -331,8 +349,9 @@ static void log_sizes(const struct engine *e, const struct config *c, uint64_t l
              log_quote(id, sizeof(id), e->id), log_quote(name, sizeof(name), m->name), m->arch,
              m->ftype, m->n_params, m->weight_bytes, m->is_cached ? "cached" : "packed", load_ms);
     log_info("engine",
-             "isa=%s threads=%u kv_blocks=%u kv_bytes=%zu context=%u scratch_bytes=%zu",
-             kern_isa_name(e->isa), e->threads, e->kv->n_blocks, e->kv->bytes,
+             "isa=%s threads=%u kv_type=%s kv_blocks=%u kv_bytes=%zu context=%u scratch_bytes=%zu",
+             kern_isa_name(e->isa), e->threads, kern_kv_name(e->kv_type), e->kv->n_blocks,
+             e->kv->bytes,
              e->sched.max_context, runner_scratch_bytes(e->runner));
     if (e->swap != NULL)
         log_swap(e, c);
@@ -353,7 +372,7 @@ int engine_init(struct engine *e, const struct config *c, unsigned flags, char *
         return EXIT_USAGE;
     if (load_model(e, c, weight_cache, err, err_len) < 0)
         goto fail;
-    if (make_store(e, c, err, err_len) < 0) {
+    if (choose_kv_type(e, c, err, err_len) < 0 || make_store(e, c, err, err_len) < 0) {
         code = EXIT_USAGE;
         goto fail;
     }

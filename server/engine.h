@@ -38,6 +38,7 @@ struct engine {
     struct runner *runner;
     char id[128]; /* the model's name on the wire: the file's without .gguf, or quire-demo */
     enum kern_isa isa;
+    enum kern_kv kv_type;
     uint32_t threads;
     struct sched_options sched; /* ready for loop_create() */
 };

@@ -78,8 +78,8 @@ static void add_model(struct buf *b, const struct server_model *m)
     json_add_cstring(b, m->id);
     buf_printf(b,
                ",\"parent\":null,\"meta\":{\"n_vocab\":%u,\"n_ctx_train\":%u,\"n_embd\":%u,"
-               "\"n_params\":%" PRIu64 ",\"size\":%" PRIu64 "}}",
-               m->n_vocab, m->n_ctx_train, m->n_embd, m->n_params, m->size);
+               "\"n_params\":%" PRIu64 ",\"size\":%" PRIu64 ",\"kv_type\":\"%s\"}}",
+               m->n_vocab, m->n_ctx_train, m->n_embd, m->n_params, m->size, m->kv_type);
 }
 
 void facts_models(struct desk *d, struct http_call *call)

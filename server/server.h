@@ -31,6 +31,7 @@ struct server_model { /* facts for /v1/models, /metrics and the edge checks */
     uint32_t max_kv_tokens;  /* tokens that fit into the whole KV cache */
     uint32_t block_tokens;   /* tokens in one of its blocks */
     uint64_t n_params, size; /* parameters; bytes of the file */
+    const char *kv_type;     /* what keys and values are stored as */
 };
 
 struct server_options {

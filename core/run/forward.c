@@ -192,8 +192,9 @@ static void finish_row(struct runner *r, const struct model_layer *l, uint32_t l
         norm_heads(r, k, s->n_kv_head, l->k_norm);
     r->kern.rope(q, s->n_head, s->head_dim, s->n_rot, cos, sin, s->rope_neox);
     r->kern.rope(k, s->n_kv_head, s->head_dim, s->n_rot, cos, sin, s->rope_neox);
-    r->kern.kv_write(kv_store_keys(r->kv, block, layer), kv_store_values(r->kv, block, layer),
-                     pos % BLOCK_TOKENS, k, v, s->n_kv_head, s->head_dim);
+    (r->kv_type == KERN_KV_Q8_0 ? r->kern.kv_write_q8 : r->kern.kv_write)(
+        kv_store_keys(r->kv, block, layer), kv_store_values(r->kv, block, layer),
+        pos % BLOCK_TOKENS, k, v, s->n_kv_head, s->head_dim);
 }
 
 static void finish_rows(struct runner *r, struct team_worker *w, const struct model_layer *l,
@@ -232,15 +233,14 @@ static void attend_item(struct runner *r, struct team_worker *w, uint32_t layer,
     const struct model_shape *s = &r->model->shape;
     const struct batch_span *span = &r->batch->spans[item->span];
     const uint32_t row = span->row0 + item->from, group = s->n_head / s->n_kv_head;
-    const size_t head = (size_t)kv_head * s->head_dim * BLOCK_TOKENS;
     const size_t q_at = (size_t)kv_head * group * s->head_dim;
     const struct kern_attn a = {
         .q = r->qkv + row * r->qkv_stride + q_at,
         .out = r->att + row * r->att_stride + q_at,
         .q_stride = r->qkv_stride,
         .out_stride = r->att_stride,
-        .keys = kv_store_keys(r->kv, 0, layer) + head,
-        .values = kv_store_values(r->kv, 0, layer) + head,
+        .keys = kv_store_keys(r->kv, 0, layer) + kv_head * r->kv->shape.key_bytes,
+        .values = kv_store_values(r->kv, 0, layer) + kv_head * r->kv->shape.value_bytes,
         .block_stride = r->kv->block_stride,
         .table = span->table,
         .pos0 = span->pos0 + item->from,
@@ -256,7 +256,7 @@ static void attend_item(struct runner *r, struct team_worker *w, uint32_t layer,
         .scratch = (float *)(void *)(r->attn_scratch + w->index * r->attn_scratch_bytes),
     };
 
-    r->kern.attn(&a);
+    (r->kv_type == KERN_KV_Q8_0 ? r->kern.attn_q8 : r->kern.attn)(&a);
     if (item->part == NULL && quantises_heads(r, &r->model->layers[layer]))
         for (uint32_t i = 0; i < item->n; i++)
             quantise_heads(r, row + i, kv_head * group, group);

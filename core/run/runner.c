@@ -98,7 +98,10 @@ static int check_options(const struct runner_options *o, char *err, size_t err_l
     const struct model_shape *s = &o->model->shape;
     const struct kv_shape *kv = &o->kv->shape;
 
-    if (kv->n_layer != s->n_layer || kv->n_kv_head != s->n_kv_head || kv->head_dim != s->head_dim) {
+    if (s->head_dim % kern_kv_group(o->kv_type) != 0 || kv->n_layer != s->n_layer ||
+        kv->n_kv_head != s->n_kv_head ||
+        kv->key_bytes != kern_kv_key_bytes(o->kv_type, s->head_dim) ||
+        kv->value_bytes != kern_kv_value_bytes(o->kv_type, s->head_dim)) {
         snprintf(err, err_len, "the KV store's shape is not the model's");
         return ERR_INVAL;
     }
@@ -126,6 +129,7 @@ int runner_create(struct runner **out, const struct runner_options *o, char *err
         return ERR_NOMEM;
     r->model = o->model;
     r->kv = o->kv;
+    r->kv_type = o->kv_type;
     r->n_eog = o->n_eog;
     kern_init(&r->kern, o->isa);
     set_strides(r);

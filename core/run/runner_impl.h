@@ -21,6 +21,7 @@ struct team_worker;
 struct runner {
     const struct model *model;
     struct kv_store *kv;
+    enum kern_kv kv_type;
     struct kern_table kern;
     struct team *team;
     int32_t *eog;

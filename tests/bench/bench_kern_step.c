@@ -1,5 +1,6 @@
 /* tests/bench/bench_kern_step.c - attention and the elementwise kernels: the rest of a step. */
 #include <stdio.h>
+#include <string.h>
 
 #include "core/base/mem.h"
 #include "tests/bench/bench_kern.h"
@@ -13,8 +14,8 @@ struct elem {
     float *y;
     float *z;
     void *out;
-    uint16_t *keys;
-    uint16_t *values;
+    uint8_t *keys;
+    uint8_t *values;
     float result;
 };
 
@@ -32,8 +33,8 @@ static void bench_elem(const struct bench *b, const char *name, work_fn work, si
     e.y = want(mem_aligned(n, sizeof *e.y));
     e.z = want(mem_aligned(n, sizeof *e.z));
     e.out = want(mem_aligned(n, 2 * sizeof *e.x));
-    e.keys = want(mem_aligned(n * KERN_BLOCK, sizeof *e.keys));
-    e.values = want(mem_aligned(n * KERN_BLOCK, sizeof *e.values));
+    e.keys = want(mem_aligned(n * KERN_BLOCK, sizeof(uint16_t)));
+    e.values = want(mem_aligned(n * KERN_BLOCK, sizeof(uint16_t)));
     for (size_t i = 0; i < n; i++) {
         e.x[i] = (float)next_random() * 0x1p-23f - 1;
         e.y[i] = (float)next_random() * 0x1p-23f - 1;
@@ -69,6 +70,7 @@ ELEM(quantise, e->b->t.quantise(e->out, e->n, e->x, 0, e->n), 4864, 5.4)
 ELEM(rmsnorm, e->b->t.rmsnorm(e->z, e->x, e->y, e->n, 1e-6f), 896, 12)
 ELEM(rope, e->b->t.rope(e->x, e->n / 64, 64, 64, e->y, e->y + 32, true), 1024, 8)
 ELEM(kv_write, e->b->t.kv_write(e->keys, e->values, 5, e->x, e->y, e->n / 64, 64), 128, 12)
+ELEM(kv_write_q8, e->b->t.kv_write_q8(e->keys, e->values, 5, e->x, e->y, e->n / 64, 64), 128, 10)
 ELEM(silu_mul, e->b->t.silu_mul(e->z, e->x, e->y, e->n), 4864, 12)
 ELEM(add, e->b->t.add(e->z, e->x, e->n), 896, 12)
 ELEM(max, e->result = e->b->t.max(e->x, e->n), 102400, 4)
@@ -82,11 +84,14 @@ ELEM(sum_exp, e->result = e->b->t.sum_exp(e->x, e->n, 1, 1), 102400, 4)
 
 struct attention {
     const struct bench *b;
+    enum kern_kv kv_type;
+    size_t key_bytes;
+    size_t block_bytes;
     size_t pos0;
     size_t n_row;
     size_t n_seq; /* sequences, taken in turn */
     size_t n_block;
-    uint16_t *kv;    /* [n_seq][n_block][2][DIM * KERN_BLOCK] */
+    uint8_t *kv;     /* [n_seq][n_block][block_bytes] */
     uint32_t *table; /* [n_seq][n_block] */
     float *q[MAX_THREADS];
     float *out[MAX_THREADS];
@@ -101,8 +106,8 @@ static void call_attention(void *arg, uint32_t i, uint32_t n, size_t rep)
                                 .q_stride = HEADS * DIM,
                                 .out_stride = HEADS * DIM,
                                 .keys = t->kv,
-                                .values = t->kv + DIM * KERN_BLOCK,
-                                .block_stride = 2 * DIM * KERN_BLOCK,
+                                .values = t->kv + t->key_bytes,
+                                .block_stride = t->block_bytes,
                                 .table = t->table + (rep * n + i) % t->n_seq * t->n_block,
                                 .pos0 = (uint32_t)t->pos0,
                                 .n_row = (uint32_t)t->n_row,
@@ -112,7 +117,7 @@ static void call_attention(void *arg, uint32_t i, uint32_t n, size_t rep)
                                 .seg1 = UINT32_MAX,
                                 .scratch = t->scratch[i]};
 
-    t->b->t.attn(&a);
+    (t->kv_type == KERN_KV_F16 ? t->b->t.attn : t->b->t.attn_q8)(&a);
 }
 
 static void make_sequences(struct attention *t, size_t n_seq)
@@ -120,21 +125,27 @@ static void make_sequences(struct attention *t, size_t n_seq)
     const size_t n = n_seq * t->n_block;
 
     t->n_seq = n_seq;
-    t->kv = want(mem_map(n * 2 * DIM * KERN_BLOCK * sizeof *t->kv));
+    t->kv = want(mem_map(n * t->block_bytes));
     t->table = want(mem_aligned(n, sizeof *t->table));
-    for (size_t i = 0; i < n * 2 * DIM * KERN_BLOCK; i++)
-        t->kv[i] = (uint16_t)(0x3000 + next_random() % 0x800);
+    for (size_t i = 0; i < n * t->block_bytes; i += 2) { /* halves from 1/8 to 1/2, or codes */
+        const uint16_t half = (uint16_t)(0x3000 + next_random() % 0x800);
+
+        memcpy(t->kv + i, &half, sizeof half);
+    }
     for (size_t i = 0; i < n; i++) /* neighbours in a sequence are not neighbours in memory */
         t->table[i] = (uint32_t)(i % t->n_block * n_seq + i / t->n_block);
 }
 
-static void bench_length(const struct bench *b, size_t pos0, size_t n_row, size_t n_seq)
+static void bench_length(const struct bench *b, enum kern_kv kv, size_t pos0, size_t n_row,
+                         size_t n_seq)
 {
     const size_t n_tok = pos0 + n_row;
     const size_t width = HEADS * DIM;
-    struct attention t = {.b = b, .pos0 = pos0, .n_row = n_row};
+    struct attention t = {.b = b, .kv_type = kv, .pos0 = pos0, .n_row = n_row};
 
     t.n_block = (n_tok + KERN_BLOCK - 1) / KERN_BLOCK;
+    t.key_bytes = kern_kv_key_bytes(kv, DIM);
+    t.block_bytes = t.key_bytes + kern_kv_value_bytes(kv, DIM);
     make_sequences(&t, n_seq);
     for (uint32_t i = 0; i < b->n_thread; i++) {
         t.q[i] = want(mem_aligned(n_row * width, sizeof(float)));
@@ -144,7 +155,7 @@ static void bench_length(const struct bench *b, size_t pos0, size_t n_row, size_
             t.q[i][j] = (float)next_random() * 0x1p-23f - 1;
     }
     const double seen = (double)n_row * (double)pos0 + (double)n_row * (double)(n_row + 1) / 2;
-    const double bytes = (double)n_tok * 4 * DIM * b->n_thread;
+    const double bytes = (double)n_tok / KERN_BLOCK * (double)t.block_bytes * b->n_thread;
     struct work work = {
         .call = call_attention, .arg = &t, .units = 4 * seen * HEADS * DIM * b->n_thread};
     struct work peak = b->peak[LIMITS_FP32];
@@ -159,26 +170,32 @@ static void bench_length(const struct bench *b, size_t pos0, size_t n_row, size_
         mem_free(t.out[i]);
         mem_free(t.scratch[i]);
     }
-    mem_unmap(t.kv, n_seq * t.n_block * 2 * DIM * KERN_BLOCK * sizeof *t.kv);
+    mem_unmap(t.kv, n_seq * t.n_block * t.block_bytes);
     mem_free(t.table);
+}
+
+static void bench_store(const struct bench *b, enum kern_kv kv)
+{
+    static const size_t CASES[][3] = {{127, 1, 1},    {1023, 1, 1},  {4095, 1, 1},    {127, 1, 4096},
+                                      {511, 1, 1024}, {4095, 1, 128}, {1023, 8, 1},    {3584, 24, 1},
+                                      {3584, 24, 128}, {0, 512, 1},   {3584, 512, 1}};
+
+    printf("\nattention, %d heads of %d, %s keys and values, all threads\n"
+           "%8s %6s %6s %10s %10s %10s %4s %8s %4s\n",
+           HEADS, DIM, kern_kv_name(kv), "pos0", "rows", "KV in", "us", "1000 cyc", "Gflop/s",
+           "peak", "KV GB/s", "read");
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        bench_length(b, kv, CASES[i][0], CASES[i][1], CASES[i][2]);
 }
 
 void bench_attn(const struct bench *b)
 {
-    printf("\nattention, %d heads of %d, all threads\n%8s %6s %6s %10s %10s %10s %4s %8s %4s\n",
-           HEADS, DIM, "pos0", "rows", "KV in", "us", "1000 cyc", "Gflop/s", "peak", "KV GB/s",
-           "read");
-    bench_length(b, 127, 1, 1);
-    bench_length(b, 1023, 1, 1);
-    bench_length(b, 4095, 1, 1);
-    bench_length(b, 127, 1, 4096);
-    bench_length(b, 511, 1, 1024);
-    bench_length(b, 4095, 1, 128);
-    bench_length(b, 1023, 8, 1);
-    bench_length(b, 3584, 24, 1);
-    bench_length(b, 3584, 24, 128);
-    bench_length(b, 0, 512, 1);
-    bench_length(b, 3584, 512, 1);
+    bench_store(b, KERN_KV_F16);
+}
+
+void bench_attn_q8(const struct bench *b)
+{
+    bench_store(b, KERN_KV_Q8_0);
 }
 
 #define PARTS 16

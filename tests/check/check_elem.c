@@ -230,6 +230,14 @@ static float random_any(struct check *c)
     return check_normal(c);
 }
 
+static uint16_t half_of(const uint8_t *halves, size_t i)
+{
+    uint16_t h;
+
+    memcpy(&h, halves + 2 * i, sizeof h);
+    return h;
+}
+
 void check_kv_write(struct check *c)
 {
     static const size_t DIMS[] = {8, 24, 64, 80, 128};
@@ -242,8 +250,8 @@ void check_kv_write(struct check *c)
         const size_t bytes = n * KERN_BLOCK * sizeof(uint16_t);
         float *k = floats(n);
         float *v = floats(n);
-        uint16_t *want[2] = {check_out(bytes, 2), check_out(bytes, 2)};
-        uint16_t *got[2] = {check_out(bytes, 2), check_out(bytes, 2)};
+        uint8_t *want[2] = {check_out(bytes, 2), check_out(bytes, 2)};
+        uint8_t *got[2] = {check_out(bytes, 2), check_out(bytes, 2)};
 
         for (size_t j = 0; j < n; j++) {
             k[j] = random_any(c);
@@ -263,8 +271,8 @@ void check_kv_write(struct check *c)
                 for (size_t t = 0; t < KERN_BLOCK; t++) {
                     const float fk = k[h * head_dim + d];
                     const float fv = v[h * head_dim + d];
-                    const uint16_t hk = want[0][(h * head_dim + d) * KERN_BLOCK + t];
-                    const uint16_t hv = want[1][(h * KERN_BLOCK + t) * head_dim + d];
+                    const uint16_t hk = half_of(want[0], (h * head_dim + d) * KERN_BLOCK + t);
+                    const uint16_t hv = half_of(want[1], (h * KERN_BLOCK + t) * head_dim + d);
                     const bool here = t == slot;
 
                     check_that(c, fk != fk || hk == (here ? check_to_half(fk) : 0xa5a5),
@@ -273,6 +281,98 @@ void check_kv_write(struct check *c)
                                "value %.9g slot %zu of %zu: %04x", (double)fv, t, slot, hv);
                     check_that(c, !here || fk == fk || (hk & 0x7fff) > 0x7c00, "lost a NaN");
                 }
+        check_free_all();
+    }
+}
+
+/* Numbers that share a scale: of any size, also such that the scale is nothing, or the largest. */
+static void random_group(struct check *c, float *x, size_t n)
+{
+    static const float SIZES[] = {1, 1, 1, 300, 1e-6f, 1e-7f, 1e-9f, 6e6f, 9e6f, 1e30f, 0};
+    const float size = SIZES[check_below(c, CHECK_COUNT(SIZES))];
+
+    check_fill(c, x, n, size);
+    if (check_below(c, 3) == 0) /* halfway between two codes */
+        for (size_t i = 0; i < n; i++)
+            x[i] = i ? size * (0.5f + (float)check_below(c, 127)) : size * 127;
+}
+
+/* The scale and the codes [n] of numbers, at places that differ by the strides. */
+static void check_codes(struct check *c, const float *x, size_t n, uint16_t scale,
+                        const uint8_t *const *code)
+{
+    float a = 0;
+
+    for (size_t i = 0; i < n; i++)
+        a = fmaxf(a, fabsf(x[i]));
+    const uint16_t d = check_to_half(fminf(a / 127, 65504));
+    check_that(c, scale == d, "scale of %.9g: %04x, not %04x", (double)a, scale, d);
+    const float inverse = d ? 1 / (float)check_half(d) : 0;
+    for (size_t i = 0; i < n; i++) {
+        const double rounded = rint((double)(x[i] * inverse));
+        const double q = fmin(fmax(rounded, -127), 127);
+
+        check_that(c, *code[i] == q + 128, "code of %.9g with scale %04x: %d", (double)x[i], scale,
+                   *code[i] - 128);
+    }
+}
+
+static void check_stored_q8(struct check *c, uint8_t *const *block, size_t slot, const float *k,
+                            const float *v, size_t n_kv, size_t head_dim)
+{
+    const uint8_t *code[256];
+
+    for (size_t g = 0; g < n_kv * head_dim / 32; g++) {
+        const uint8_t *group = block[0] + g * 544;
+
+        for (size_t d = 0; d < 32; d++)
+            code[d] = group + 32 + d / 4 * 64 + slot * 4 + d % 4;
+        check_codes(c, k + 32 * g, 32, half_of(group, slot), code);
+    }
+    for (size_t h = 0; h < n_kv; h++) {
+        const uint8_t *head = block[1] + h * (32 + 16 * head_dim);
+
+        for (size_t d = 0; d < head_dim; d++)
+            code[d] = head + 32 + slot / 4 * head_dim * 4 + d * 4 + slot % 4;
+        check_codes(c, v + h * head_dim, head_dim, half_of(head, slot), code);
+    }
+}
+
+void check_kv_write_q8(struct check *c)
+{
+    static const size_t DIMS[] = {32, 64, 96, 128, 256};
+
+    for (size_t i = 0; i < CHECK_COUNT(DIMS) * 32; i++) {
+        const size_t head_dim = DIMS[i / 32];
+        const size_t slot = i % 16;
+        const size_t n_kv = 1 + check_below(c, 3);
+        const size_t n = n_kv * head_dim;
+        const size_t bytes[2] = {n_kv * kern_kv_key_bytes(KERN_KV_Q8_0, (uint32_t)head_dim),
+                                 n_kv * kern_kv_value_bytes(KERN_KV_Q8_0, (uint32_t)head_dim)};
+        float *k = floats(n);
+        float *v = floats(n);
+        uint8_t *want[2] = {check_out(bytes[0], 2), check_out(bytes[1], 2)};
+        uint8_t *got[2] = {check_out(bytes[0], 2), check_out(bytes[1], 2)};
+
+        for (size_t j = 0; j < n; j += 32)
+            random_group(c, k + j, 32);
+        for (size_t j = 0; j < n; j += head_dim)
+            random_group(c, v + j, head_dim);
+        c->ref->kv_write_q8(want[0], want[1], slot, k, v, n_kv, head_dim);
+        c->test->kv_write_q8(got[0], got[1], slot, k, v, n_kv, head_dim);
+        for (int half = 0; half < 2; half++) {
+            size_t n_touched = 0;
+
+            check_that(c, check_guard(got[half]), "wrote before a block");
+            check_that(c, memcmp(got[half], want[half], bytes[half]) == 0,
+                       "%s: dim=%zu slot=%zu", half ? "values" : "keys", head_dim, slot);
+            for (size_t j = 0; j < bytes[half]; j++)
+                n_touched += !check_untouched(got[half] + j, 1);
+            check_that(c, n_touched <= bytes[half] / KERN_BLOCK, "touched %zu bytes of %zu",
+                       n_touched, bytes[half]);
+        }
+        if (c->isa == KERN_ISA_SCALAR)
+            check_stored_q8(c, want, slot, k, v, n_kv, head_dim);
         check_free_all();
     }
 }

@@ -1,4 +1,5 @@
 """Everything that is not a completion."""
+import re
 import shutil
 import subprocess
 
@@ -27,6 +28,7 @@ def test_models(server):
     assert m["object"] == "model" and m["owned_by"] and m["created"] > 1_600_000_000
     assert m["max_model_len"] > 0 and m["root"] == m["id"] and m["parent"] is None
     assert m["meta"]["n_vocab"] > 0 and m["meta"]["n_params"] > 0 and m["meta"]["size"] > 0
+    assert m["meta"]["kv_type"] == "f16"
 
 
 def test_one_model(server):
@@ -182,3 +184,19 @@ def test_ipv6(start):
     c.request("GET", "/health")
     assert c.getresponse().status == 200
     c.close()
+
+
+def test_keys_and_values_in_8_bits(start):
+    """As many more tokens fit; the answer does not depend on who else is there."""
+    usual = start("--kv-memory", "64m")
+    s = start("--kv-memory", "64m", "--kv-type", "q8_0")
+    assert s.get("/v1/models").json["data"][0]["meta"]["kv_type"] == "q8_0"
+    body = {"prompt": "Once upon a time", "max_tokens": 60, "temperature": 0}
+    alone = s.post("/v1/completions", body)
+    assert alone.status == 200 and alone.json["usage"]["completion_tokens"] == 60
+    many = s.post("/v1/completions", {**body, "prompt": ["A", "Once upon a time", "The dog"] * 4})
+    texts = [c["text"] for c in many.json["choices"]]
+    assert texts[1::3] == [alone.json["choices"][0]["text"]] * 4
+    total = re.compile(r"^quire_kv_blocks_total\S* (\d+)", re.M)
+    blocks = [int(total.search(x.get("/metrics").body.decode())[1]) for x in (usual, s)]
+    assert 1.7 * blocks[0] < blocks[1] < 2 * blocks[0]

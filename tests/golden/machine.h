@@ -166,6 +166,7 @@ struct answer {
 struct setup {
     uint32_t chunk, threads, n_blocks, max_sequences;
     enum kern_isa isa;
+    enum kern_kv kv_type;
     bool alone;         /* one request after the other */
     bool two_waves;     /* the second half comes when the first is decoding */
     bool prefix_cache;
@@ -260,7 +261,8 @@ static void wait_for(struct machine *m, uint32_t n, uint32_t n_tokens)
 static void build_cache(struct machine *m)
 {
     const struct setup *s = &m->setup;
-    const struct kv_shape shape = {LAYERS, KV_HEADS, HEAD_DIM};
+    const struct kv_shape shape = {LAYERS, KV_HEADS, kern_kv_key_bytes(s->kv_type, HEAD_DIM),
+                                   kern_kv_value_bytes(s->kv_type, HEAD_DIM)};
     struct swap_store_options so = {.block_bytes = kv_store_block_bytes(&shape),
                                     .n_ram = s->n_ram, .n_file = s->n_file, .path = m->path};
     char err[256];
@@ -282,7 +284,8 @@ static void build_machine(struct machine *m, const struct model *model, const st
 {
     static const int32_t eog[] = {EOG};
     struct runner_options ro = {.model = model, .isa = s->isa, .threads = s->threads,
-                                .max_rows = MAX_ROWS, .eog = eog, .n_eog = 1};
+                                .kv_type = s->kv_type, .max_rows = MAX_ROWS,
+                                .eog = eog, .n_eog = 1};
     struct loop_options lo = {.eog = eog, .n_eog = 1, .step_target_ms = 0};
     struct queue_options qo = {.max_outstanding = 64, .max_events = 4096, .max_tenants = 1,
                                .n_blocks = s->n_blocks, .wake = on_wake, .wake_ud = &m->wake};

@@ -19,7 +19,9 @@
 
 enum { CAP = 6, N_BLOCKS = 6, N_RAM = 6, N_FILE = 8 };
 
-static const struct kv_shape shape = {3, 2, 8};
+enum { HEAD_DIM = 8, HALF = HEAD_DIM * BLOCK_TOKENS }; /* of a head: elements of 2 bytes */
+
+static const struct kv_shape shape = {3, 2, HALF * sizeof(uint16_t), HALF * sizeof(uint16_t)};
 
 struct seq {
     struct kv_seq kv;
@@ -86,20 +88,28 @@ static uint16_t value_of(int32_t token, uint32_t layer, uint32_t i, uint32_t hal
     return (uint16_t)(token * 977 + (int32_t)(layer * 131 + i * 7 + half));
 }
 
+static uint16_t *keys(const struct kv_store *s, block_id block, uint32_t layer)
+{
+    return (uint16_t *)(void *)kv_store_keys(s, block, layer);
+}
+
+static uint16_t *values(const struct kv_store *s, block_id block, uint32_t layer)
+{
+    return (uint16_t *)(void *)kv_store_values(s, block, layer);
+}
+
 /* Element i of a token's keys (dimension-major) or values (token-major) in a layer. */
 static uint16_t *at(const struct cache *c, const struct seq *s, uint32_t pos, uint32_t layer,
                     uint32_t i, uint32_t half)
 {
-    const uint32_t head = i / shape.head_dim, dim = i % shape.head_dim;
+    const uint32_t head = i / HEAD_DIM, dim = i % HEAD_DIM;
     block_id block;
     uint32_t slot;
 
     assert_true(block_table_locate(&s->kv.table, pos, &block, &slot));
     if (half == 0)
-        return kv_store_keys(c->kv, block, layer) + (head * shape.head_dim + dim) * BLOCK_TOKENS +
-               slot;
-    return kv_store_values(c->kv, block, layer) + (head * BLOCK_TOKENS + slot) * shape.head_dim +
-           dim;
+        return keys(c->kv, block, layer) + (head * HEAD_DIM + dim) * BLOCK_TOKENS + slot;
+    return values(c->kv, block, layer) + (head * BLOCK_TOKENS + slot) * HEAD_DIM + dim;
 }
 
 static void each_element(const struct cache *c, const struct seq *s, uint32_t from, uint32_t to,
@@ -107,7 +117,7 @@ static void each_element(const struct cache *c, const struct seq *s, uint32_t fr
 {
     for (uint32_t pos = from; pos < to; pos++)
         for (uint32_t layer = 0; layer < shape.n_layer; layer++)
-            for (uint32_t i = 0; i < 2 * shape.n_kv_head * shape.head_dim; i++) {
+            for (uint32_t i = 0; i < 2 * shape.n_kv_head * HEAD_DIM; i++) {
                 const uint32_t half = i % 2;
                 uint16_t *p = at(c, s, pos, layer, i / 2, half);
 
@@ -145,13 +155,13 @@ static void store_keeps_blocks_apart(void **state)
     for (block_id b = 1; b <= 4; b++) {
         assert_ptr_equal(kv_store_block(s, b), kv_store_keys(s, b, 0));
         for (size_t i = 0; i < 3 * half * 2; i++) /* S1.3, S4.7: zeroed */
-            assert_int_equal(kv_store_keys(s, b, 0)[i], 0);
+            assert_int_equal(keys(s, b, 0)[i], 0);
     }
     for (block_id b = 1; b <= 4; b++)
         for (uint32_t l = 0; l < 3; l++)
             for (size_t i = 0; i < half; i++) {
-                kv_store_keys(s, b, l)[i] = (uint16_t)(b * 1000 + l * 10);
-                kv_store_values(s, b, l)[i] = (uint16_t)(b * 1000 + l * 10 + 1);
+                keys(s, b, l)[i] = (uint16_t)(b * 1000 + l * 10);
+                values(s, b, l)[i] = (uint16_t)(b * 1000 + l * 10 + 1);
             }
     kv_store_copy_block(s, 2, 4);
     for (block_id b = 1; b <= 4; b++)
@@ -159,11 +169,26 @@ static void store_keeps_blocks_apart(void **state)
             for (size_t i = 0; i < half; i++) {
                 const block_id from = b == 4 ? 2 : b;
 
-                assert_int_equal(kv_store_keys(s, b, l)[i], from * 1000 + l * 10);
-                assert_int_equal(kv_store_values(s, b, l)[i], from * 1000 + l * 10 + 1);
+                assert_int_equal(keys(s, b, l)[i], from * 1000 + l * 10);
+                assert_int_equal(values(s, b, l)[i], from * 1000 + l * 10 + 1);
             }
     kv_store_destroy(&s);
     assert_null(s);
+}
+
+/* Keys and values of different lengths: each layer's halves side by side, nothing between. */
+static void halves_may_differ(void **state)
+{
+    const struct kv_shape s8 = {3, 2, 544, 48};
+    struct kv_store *s;
+    (void)state;
+
+    assert_int_equal(kv_store_block_bytes(&s8), 3 * 2 * (544 + 48));
+    assert_int_equal(kv_store_create(&s, &s8, 2), 0);
+    assert_int_equal(kv_store_values(s, 1, 0) - kv_store_keys(s, 1, 0), 2 * 544);
+    assert_int_equal(kv_store_keys(s, 1, 1) - kv_store_values(s, 1, 0), 2 * 48);
+    assert_int_equal(kv_store_keys(s, 2, 0) - kv_store_values(s, 1, 2), 2 * 48);
+    kv_store_destroy(&s);
 }
 
 /* S2.24, S3.5, S5.3: bytes of a block, blocks of a budget. */
@@ -390,6 +415,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(store_keeps_blocks_apart),
+        cmocka_unit_test(halves_may_differ),
         cmocka_unit_test(budgets_become_blocks),
         cmocka_unit_test(copies_diverge),
         cmocka_unit_test(prefix_hits_read_the_same),
