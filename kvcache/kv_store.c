@@ -7,6 +7,9 @@
 #include <assert.h>
 #include <string.h>
 
+#define LINE 64             /* bytes of a cache line */
+#define SPREAD_FROM 0x10000 /* bytes of a block */
+
 static size_t layer_bytes(const struct kv_shape *s)
 {
     return s->n_kv_head * (s->key_bytes + s->value_bytes);
@@ -17,9 +20,19 @@ size_t kv_store_block_bytes(const struct kv_shape *shape)
     return layer_bytes(shape) * shape->n_layer;
 }
 
+/* Bytes from a block to the next. When that is a multiple of what a way of a cache holds, the keys
+ * of all blocks compete for the same few sets: a little room between blocks spreads them. Small
+ * blocks, of which the room would be a noticeable part, do without. */
+static size_t stride_of(const struct kv_shape *shape)
+{
+    const size_t bytes = kv_store_block_bytes(shape);
+
+    return bytes >= SPREAD_FROM && bytes % (LINE * 32) == 0 ? bytes + LINE * 33 : bytes;
+}
+
 uint32_t kv_store_blocks_for(const struct kv_shape *shape, size_t budget_bytes)
 {
-    const size_t n = budget_bytes / kv_store_block_bytes(shape);
+    const size_t n = budget_bytes / stride_of(shape);
 
     return n > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)n;
 }
@@ -32,7 +45,7 @@ int kv_store_create(struct kv_store **out, const struct kv_shape *shape, uint32_
     *out = NULL;
     if (n_blocks == 0 || kv_store_block_bytes(shape) == 0)
         return ERR_INVAL;
-    if (__builtin_mul_overflow((size_t)n_blocks + 1, kv_store_block_bytes(shape), &bytes))
+    if (__builtin_mul_overflow((size_t)n_blocks + 1, stride_of(shape), &bytes))
         return ERR_NOMEM;
     s = mem_calloc(1, sizeof(*s));
     if (s == NULL)
@@ -40,7 +53,7 @@ int kv_store_create(struct kv_store **out, const struct kv_shape *shape, uint32_
     s->shape = *shape;
     s->n_blocks = n_blocks;
     s->layer_stride = layer_bytes(shape);
-    s->block_stride = kv_store_block_bytes(shape);
+    s->block_stride = stride_of(shape);
     s->bytes = bytes;
     s->data = mem_map(bytes);
     if (s->data == NULL) {
@@ -81,5 +94,5 @@ void *kv_store_block(const struct kv_store *s, block_id block)
 void kv_store_copy_block(struct kv_store *s, block_id from, block_id to)
 {
     assert(from != to);
-    memcpy(kv_store_block(s, to), kv_store_block(s, from), s->block_stride);
+    memcpy(kv_store_block(s, to), kv_store_block(s, from), kv_store_block_bytes(&s->shape));
 }

@@ -26,7 +26,7 @@ struct kv_store {              /* read-only for others */
     uint32_t n_blocks;         /* usable blocks, ids 1..n_blocks */
     uint8_t *data;
     size_t layer_stride;       /* bytes from a block's layer to the next */
-    size_t block_stride;       /* bytes from a block to the next */
+    size_t block_stride;       /* bytes from a block to the next: its own, and some room */
     size_t bytes;              /* of the mapping */
 };
 

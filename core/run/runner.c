@@ -80,11 +80,12 @@ static int create_buffers(struct runner *r, const struct runner_options *o)
     r->attn_scratch = mem_aligned(o->threads, r->attn_scratch_bytes);
     r->samplers = mem_calloc(o->threads, sizeof(*r->samplers));
     r->eog = mem_dup(o->eog, o->n_eog * sizeof(*r->eog));
-    r->scratch_bytes += n * (r->qrow_stride + r->ff_row_stride) + o->threads * r->attn_scratch_bytes;
+    r->scratch_bytes += n * (r->qrow_stride + r->ff_row_stride);
+    r->scratch_bytes += o->threads * r->attn_scratch_bytes;
     if (r->x == NULL || r->norm == NULL || r->delta == NULL || r->qkv == NULL || r->att == NULL ||
         r->gate == NULL || r->up == NULL || r->logits == NULL || r->lrows == NULL ||
-        r->qrows == NULL || r->ff_rows == NULL || r->attn_scratch == NULL || r->samplers == NULL || r->eog == NULL ||
-        create_cut(r, o) < 0)
+        r->qrows == NULL || r->ff_rows == NULL || r->attn_scratch == NULL ||
+        r->samplers == NULL || r->eog == NULL || create_cut(r, o) < 0)
         return ERR_NOMEM;
     for (uint32_t i = 0; i < o->threads; i++)
         if (sampler_scratch_create(&r->samplers[i], r->model->shape.n_vocab) < 0)

@@ -22,7 +22,7 @@ EXTRA = {
     "scheduler/loop.c": ["core/run/runner.h"],
     "server/swapper.h": ["kvcache/swap.h"],
     "server/swapper.c": ["kvcache/swap_store.h"],
-    "server/cmd_bench_report.h": ["core/run/limits.h"],
+    "server/cmd_bench_report.h": ["core/run/limits.h", "core/run/runner.h"],
     "server/main.c": [""], "server/engine.c": [""], "server/engine.h": [""],
 }
 
