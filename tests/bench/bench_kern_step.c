@@ -177,8 +177,10 @@ static void bench_length(const struct bench *b, enum kern_kv kv, size_t pos0, si
 static void bench_store(const struct bench *b, enum kern_kv kv)
 {
     static const size_t CASES[][3] = {
-        {127, 1, 1},  {1023, 1, 1},  {4095, 1, 1},    {127, 1, 4096}, {511, 1, 1024}, {4095, 1, 128},
-        {1023, 8, 1}, {3584, 24, 1}, {3584, 24, 128}, {0, 512, 1},    {3584, 512, 1}};
+        {127, 1, 1},     {1023, 1, 1},  {4095, 1, 1}, /* position, rows, sequences */
+        {127, 1, 4096},  {511, 1, 1024}, {4095, 1, 128}, {1023, 8, 1},
+        {3584, 24, 1},   {3584, 24, 128}, {0, 512, 1}, {3584, 512, 1},
+    };
 
     printf("\nattention, %d heads of %d, %s keys and values, all threads\n"
            "%8s %6s %6s %10s %10s %10s %4s %8s %4s\n",
