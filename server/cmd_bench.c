@@ -457,6 +457,7 @@ static int bench(struct bench *b, const struct wish *w)
     b->report.version = quire_version();
     b->report.cpu = cpu;
     b->report.isa = kern_isa_name(b->e.isa);
+    b->report.kv_type = kern_kv_name(b->e.kv_type);
     b->report.threads = b->e.threads;
     b->report.model = m->name;
     b->report.arch = m->arch;

@@ -76,8 +76,8 @@ void bench_report_markdown(const struct bench_report *r, FILE *out)
     char test[64];
 
     fprintf(out, "quire %s, %s, %s, %u threads\n\n", r->version, r->cpu, r->isa, r->threads);
-    fprintf(out, "Model %s (%s, %s): %.1f M parameters, %.1f MB packed.\n", r->model, r->arch,
-            r->ftype, (double)r->n_params / 1e6, (double)r->weight_bytes / 1e6);
+    fprintf(out, "Model %s (%s, %s): %.1f M parameters, %.1f MB packed; KV cache in %s.\n", r->model,
+            r->arch, r->ftype, (double)r->n_params / 1e6, (double)r->weight_bytes / 1e6, r->kv_type);
     fprintf(out, "Limits: int8 %.0f Gop/s, fp32 %.0f Gflop/s, reading %.1f GB/s.\n\n",
             r->limits.int8_gops, r->limits.fp32_gflops, r->limits.read_gbps);
     fprintf(out, "| %-34s | tokens/s | ms a step | Gop/s | of peak | GB/s | of reading |\n",
@@ -100,7 +100,7 @@ void bench_report_markdown(const struct bench_report *r, FILE *out)
 
 void bench_report_csv(const struct bench_report *r, FILE *out)
 {
-    fputs("version,cpu,isa,threads,model,ftype,test,prompt,streams,depth,samples,tokens_per_s,"
+    fputs("version,cpu,isa,threads,kv_type,model,ftype,test,prompt,streams,depth,samples,tokens_per_s,"
           "median_ms,least_ms,most_ms,gops,peak_share,gbps,read_share",
           out);
     for (int p = 0; p < RUNNER_N_PART; p++)
@@ -110,8 +110,8 @@ void bench_report_csv(const struct bench_report *r, FILE *out)
         const struct bench_result *b = &r->results[i];
         const struct rates v = rates_of(r, b);
 
-        fprintf(out, "%s,\"%s\",%s,%u,\"%s\",%s,%s,%u,%u,%u,%u,", r->version, r->cpu, r->isa,
-                r->threads, r->model, r->ftype, kind_name(b->kind), b->n_prompt, b->n_streams,
+        fprintf(out, "%s,\"%s\",%s,%u,%s,\"%s\",%s,%s,%u,%u,%u,%u,", r->version, r->cpu, r->isa,
+                r->threads, r->kv_type, r->model, r->ftype, kind_name(b->kind), b->n_prompt, b->n_streams,
                 b->depth, b->n_samples);
         fprintf(out, "%.2f,%.3f,%.3f,%.3f,%.2f,%.4f,%.3f,%.4f", v.tokens, v.ms,
                 b->least_s * 1e3, b->most_s * 1e3, v.gops, v.peak_share, v.gbps, v.read_share);
@@ -156,6 +156,7 @@ int bench_report_json(const struct bench_report *r, FILE *out)
     cJSON_AddStringToObject(o, "cpu", r->cpu);
     cJSON_AddStringToObject(o, "isa", r->isa);
     cJSON_AddNumberToObject(o, "threads", r->threads);
+    cJSON_AddStringToObject(o, "kv_type", r->kv_type);
     cJSON_AddStringToObject(model, "name", r->model);
     cJSON_AddStringToObject(model, "arch", r->arch);
     cJSON_AddStringToObject(model, "ftype", r->ftype);

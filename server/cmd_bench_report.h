@@ -35,7 +35,7 @@ struct bench_result {
 };
 
 struct bench_report {
-    const char *version, *cpu, *isa, *model, *arch, *ftype;
+    const char *version, *cpu, *isa, *kv_type, *model, *arch, *ftype;
     uint32_t threads;
     uint64_t n_params, weight_bytes;
     struct limits limits;

@@ -220,8 +220,10 @@ static double number_at(const struct arena *r, const uint8_t *at, double scale)
 {
     uint16_t half;
 
+    if (r->kv == KERN_KV_Q8_0)
+        return (*at - 128) * scale;
     memcpy(&half, at, sizeof half);
-    return r->kv == KERN_KV_F16 ? check_half(half) : (*at - 128) * scale;
+    return check_half(half);
 }
 
 static void read_numbers(const struct arena *r, size_t n_tok, struct numbers *n)

@@ -30,6 +30,7 @@ def test_json():
     assert code == 0 and err == "", err
     report = json.loads(out)
     assert report["threads"] == 2 and report["version"] and report["isa"] in ["scalar", "avx2", "avxvnni", "avx512"]
+    assert report["kv_type"] == "f16"
     assert report["model"]["name"] and report["model"]["ftype"] == "Q8_0" and report["model"]["weight_bytes"] > 1e6
     limits = report["limits"]
     assert all(limits[k] > 0 for k in ["int8_gops", "fp32_gflops", "read_gbps"])
