@@ -76,8 +76,9 @@ void bench_report_markdown(const struct bench_report *r, FILE *out)
     char test[64];
 
     fprintf(out, "quire %s, %s, %s, %u threads\n\n", r->version, r->cpu, r->isa, r->threads);
-    fprintf(out, "Model %s (%s, %s): %.1f M parameters, %.1f MB packed; KV cache in %s.\n", r->model,
-            r->arch, r->ftype, (double)r->n_params / 1e6, (double)r->weight_bytes / 1e6, r->kv_type);
+    fprintf(out, "Model %s (%s, %s): %.1f M parameters, %.1f MB packed; KV in %s.\n", r->model,
+            r->arch, r->ftype, (double)r->n_params / 1e6, (double)r->weight_bytes / 1e6,
+            r->kv_type);
     fprintf(out, "Limits: int8 %.0f Gop/s, fp32 %.0f Gflop/s, reading %.1f GB/s.\n\n",
             r->limits.int8_gops, r->limits.fp32_gflops, r->limits.read_gbps);
     fprintf(out, "| %-34s | tokens/s | ms a step | Gop/s | of peak | GB/s | of reading |\n",
@@ -100,8 +101,8 @@ void bench_report_markdown(const struct bench_report *r, FILE *out)
 
 void bench_report_csv(const struct bench_report *r, FILE *out)
 {
-    fputs("version,cpu,isa,threads,kv_type,model,ftype,test,prompt,streams,depth,samples,tokens_per_s,"
-          "median_ms,least_ms,most_ms,gops,peak_share,gbps,read_share",
+    fputs("version,cpu,isa,threads,kv_type,model,ftype,test,prompt,streams,depth,samples,"
+          "tokens_per_s,median_ms,least_ms,most_ms,gops,peak_share,gbps,read_share",
           out);
     for (int p = 0; p < RUNNER_N_PART; p++)
         fprintf(out, ",%s_share", runner_part_name((enum runner_part)p));
@@ -111,8 +112,8 @@ void bench_report_csv(const struct bench_report *r, FILE *out)
         const struct rates v = rates_of(r, b);
 
         fprintf(out, "%s,\"%s\",%s,%u,%s,\"%s\",%s,%s,%u,%u,%u,%u,", r->version, r->cpu, r->isa,
-                r->threads, r->kv_type, r->model, r->ftype, kind_name(b->kind), b->n_prompt, b->n_streams,
-                b->depth, b->n_samples);
+                r->threads, r->kv_type, r->model, r->ftype, kind_name(b->kind), b->n_prompt,
+                b->n_streams, b->depth, b->n_samples);
         fprintf(out, "%.2f,%.3f,%.3f,%.3f,%.2f,%.4f,%.3f,%.4f", v.tokens, v.ms,
                 b->least_s * 1e3, b->most_s * 1e3, v.gops, v.peak_share, v.gbps, v.read_share);
         for (int p = 0; p < RUNNER_N_PART; p++)
