@@ -207,13 +207,13 @@ def test_streamed_choices_are_interleaved(server):
     assert order != sorted(order)
 
 
-def test_frames_arrive_one_by_one(start):
-    import time
+def test_frames_arrive_while_the_rest_is_computed(start):
+    """Whoever reads the first frame finds the others still being made, however fast the model is."""
     s = start()
-    stream = s.stream(PROMPT, max_tokens=200, **GREEDY)
-    times = [time.monotonic() for _ in stream]
-    assert times[-1] - times[0] > 5 * (times[1] - times[0]) or times[-1] - times[0] > 0.02
-    assert len(times) > 100
+    stream = s.stream(PROMPT, n=8, max_tokens=300, temperature=1, ignore_eos=True)
+    next(iter(stream))
+    assert s.metrics()["quire_requests_running"] > 0
+    assert sum(1 for _ in stream) > 8 * 100
 
 
 # ---- stop ----
