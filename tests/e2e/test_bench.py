@@ -40,7 +40,8 @@ def test_json():
         tokens = r["prompt_tokens"] + r["streams"]
         assert r["tokens_per_s"] == pytest.approx(1000 * tokens / r["median_ms"], rel=1e-3)
         assert r["read_share"] == pytest.approx(r["gbps"] / limits["read_gbps"], rel=1e-3)
-        assert 0 < r["peak_share"] < 2 and r["gops"] > 0
+        peak = limits["fp32_gflops" if r.get("kind") == "float" else "int8_gops"]
+        assert r["gops"] > 0 and r["peak_share"] == pytest.approx(r["gops"] / peak, rel=1e-3)
         shares = r["time_shares"]
         assert list(shares) == PARTS and sum(shares.values()) == pytest.approx(1)
         assert all(0 <= share < 1 for share in shares.values())
