@@ -8,6 +8,7 @@
 #include "core/text/tokenizer.h"
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
+#include "server/chat.h"
 #include "server/engine.h"
 #include "server/server.h"
 
@@ -19,6 +20,7 @@
 struct service {
     struct config config;
     struct engine engine;
+    struct chat *chat;
     struct server *server;
     struct queue *queue;
     struct journal *journal;
@@ -81,6 +83,7 @@ static int make_server(struct service *s, char *err, size_t err_len)
             .kv_type = kern_kv_name(s->engine.kv_type),
         },
         .tokenizer = s->engine.tokenizer,
+        .chat = s->chat,
         .journal_path = c->journal[0] != '\0' ? c->journal : NULL,
         .journal = s->journal,
         .swap = s->engine.swap,
@@ -120,11 +123,26 @@ static int make_loop(struct service *s)
     return loop_create(&s->loop, &options);
 }
 
+static int make_chat(struct service *s, char *err, size_t err_len)
+{
+    const int rc =
+        chat_create(&s->chat, s->config.chat_template, s->engine.tokenizer, err, err_len);
+
+    if (rc < 0)
+        return rc;
+    if (chat_complaint(s->chat) != NULL)
+        log_warn("main", "chat_template=\"%s\" unusable=\"%s\"", chat_origin(s->chat),
+                 chat_complaint(s->chat));
+    else
+        log_info("main", "chat_template=\"%s\"", chat_origin(s->chat));
+    return 0;
+}
+
 static int build(struct service *s, char *err, size_t err_len)
 {
-    int rc = 0;
+    int rc = make_chat(s, err, err_len);
 
-    if (s->config.journal[0] != '\0')
+    if (rc == 0 && s->config.journal[0] != '\0')
         rc = journal_create(&s->journal, JOURNAL_BYTES);
     if (rc == 0)
         rc = make_server(s, err, err_len);
@@ -144,6 +162,7 @@ static void tear_down(struct service *s)
     loop_destroy(&s->loop);
     queue_destroy(&s->queue);
     journal_destroy(&s->journal);
+    chat_destroy(&s->chat);
     engine_release(&s->engine);
     config_release(&s->config);
 }

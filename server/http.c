@@ -119,6 +119,13 @@ static void refuse(struct http_call *c, int status, const char *code, const char
     http_call_reply_error(c, &e);
 }
 
+const struct http_route *http_route_of(const struct http_call *c)
+{
+    const struct http *h = c->http;
+
+    return c->route < h->opt.n_routes ? &h->opt.routes[c->route] : NULL;
+}
+
 static bool find_route(struct http *h, struct http_call *c, const char *url)
 {
     for (c->route = 0; c->route < h->opt.n_routes; c->route++) {

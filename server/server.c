@@ -10,6 +10,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "server/answer.h"
 #include "server/completion.h"
 #include "server/debug.h"
 #include "server/desk.h"
@@ -17,6 +18,7 @@
 #include "server/http.h"
 #include "server/journal_file.h"
 #include "server/plan.h"
+#include "server/prompting.h"
 #include "server/swapper.h"
 #include "server/tenants.h"
 #include "server/tokens.h"
@@ -56,7 +58,32 @@ struct server {
 
 static void on_completions(void *ud, struct http_call *call)
 {
-    completion_start(((struct server *)ud)->desk, call);
+    completion_start(((struct server *)ud)->desk, call, dialect_text());
+}
+
+static void on_chat(void *ud, struct http_call *call)
+{
+    completion_start(((struct server *)ud)->desk, call, dialect_chat());
+}
+
+static void on_responses(void *ud, struct http_call *call)
+{
+    completion_start(((struct server *)ud)->desk, call, dialect_responses());
+}
+
+static void on_messages(void *ud, struct http_call *call)
+{
+    completion_start(((struct server *)ud)->desk, call, dialect_messages());
+}
+
+static void on_count_tokens(void *ud, struct http_call *call)
+{
+    prompting_count(((struct server *)ud)->desk, call);
+}
+
+static void on_apply_template(void *ud, struct http_call *call)
+{
+    prompting_apply(((struct server *)ud)->desk, call);
 }
 
 static void on_plan(void *ud, struct http_call *call)
@@ -121,19 +148,24 @@ static void on_version(void *ud, struct http_call *call)
 static void on_metrics(void *ud, struct http_call *call);
 
 static const struct http_route routes[] = {
-    {"/v1/completions", HTTP_POST, on_completions},
-    {"/v1/plan", HTTP_POST, on_plan},
-    {"/v1/models", HTTP_GET, on_models},
-    {"/v1/models/", HTTP_GET, on_model},
-    {"/health", HTTP_GET, on_health},
-    {"/ready", HTTP_GET, on_ready},
-    {"/metrics", HTTP_GET, on_metrics},
-    {"/version", HTTP_GET, on_version},
-    {"/tokenize", HTTP_POST, on_tokenize},
-    {"/detokenize", HTTP_POST, on_detokenize},
-    {"/debug/requests", HTTP_GET, on_debug_requests},
-    {"/debug/iterations", HTTP_GET, on_debug_iterations},
-    {"/debug/kv", HTTP_GET, on_debug_kv},
+    {"/v1/completions", HTTP_POST, on_completions, NULL},
+    {"/v1/chat/completions", HTTP_POST, on_chat, NULL},
+    {"/v1/responses", HTTP_POST, on_responses, NULL},
+    {"/v1/messages", HTTP_POST, on_messages, dialect_messages_error},
+    {"/v1/messages/count_tokens", HTTP_POST, on_count_tokens, dialect_messages_error},
+    {"/apply-template", HTTP_POST, on_apply_template, NULL},
+    {"/v1/plan", HTTP_POST, on_plan, NULL},
+    {"/v1/models", HTTP_GET, on_models, NULL},
+    {"/v1/models/", HTTP_GET, on_model, NULL},
+    {"/health", HTTP_GET, on_health, NULL},
+    {"/ready", HTTP_GET, on_ready, NULL},
+    {"/metrics", HTTP_GET, on_metrics, NULL},
+    {"/version", HTTP_GET, on_version, NULL},
+    {"/tokenize", HTTP_POST, on_tokenize, NULL},
+    {"/detokenize", HTTP_POST, on_detokenize, NULL},
+    {"/debug/requests", HTTP_GET, on_debug_requests, NULL},
+    {"/debug/iterations", HTTP_GET, on_debug_iterations, NULL},
+    {"/debug/kv", HTTP_GET, on_debug_kv, NULL},
 };
 #define N_ROUTES (sizeof(routes) / sizeof(routes[0]))
 _Static_assert(N_ROUTES < METRICS_MAX_ROUTES, "each route is a label, and so is the lack of one");

@@ -17,6 +17,7 @@
 /* Questions that may be on their way to the engine beside the requests. */
 #define SERVER_DRY_RUNS 128
 
+struct chat;
 struct queue;
 struct swap_store;
 struct tokenizer;
@@ -49,6 +50,7 @@ struct server_options {
     uint64_t salt_seed; /* filled in by server_create() */
     struct server_model model;
     const struct tokenizer *tokenizer;
+    const struct chat *chat;
     const char *journal_path; /* or NULL */
     struct journal *journal;  /* or NULL */
     struct swap_store *swap;  /* or NULL; closed by its owner after server_run() */
