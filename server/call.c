@@ -15,6 +15,8 @@
 
 /* Copied out of a stream's backlog in one go at most; larger answers are cut into such blocks. */
 #define STREAM_BLOCK ((size_t)16 << 10)
+/* Bytes of a request id that is echoed. */
+#define MAX_GIVEN_ID 128
 /* A drained backlog larger than this is given back instead of kept for the next write. */
 #define BACKLOG_KEEP ((size_t)64 << 10)
 
@@ -27,7 +29,7 @@ static void choose_id(struct http_call *c)
 
     while (given != NULL && given[n] > 0x20 && given[n] < 0x7f)
         n++;
-    if (n > 0 && n < sizeof(c->id) && given[n] == '\0') {
+    if (n > 0 && n <= MAX_GIVEN_ID && given[n] == '\0') {
         memcpy(c->id, given, n + 1);
         return;
     }
