@@ -32,9 +32,10 @@ struct intake {
     struct access_work report; /* for the log, filled by whoever does the work; */
     bool has_report;           /* then this says so */
     /* private */
-    struct key *key;         /* held; NULL = nobody needs one */
+    struct key *key; /* held; NULL = nobody needs one */
     struct key_use use;
     struct access *access;
+    enum params_form form;
     void (*ready)(struct intake *in);
     uv_work_t work;
     struct buf body;
@@ -44,7 +45,7 @@ struct intake {
 
 /* Begin: `ready` is called on the loop's thread, perhaps before this returns. Then either
  * in->call is NULL, and nothing is left to do but to end, or the requests are prepared. */
-void intake_start(struct intake *in, struct desk *d, struct http_call *call,
+void intake_start(struct intake *in, struct desk *d, struct http_call *call, enum params_form form,
                   void (*ready)(struct intake *in));
 void intake_release(struct intake *in);
 
