@@ -132,22 +132,19 @@ static void on_version(void *ud, struct http_call *call)
     facts_version(call);
 }
 
+static void on_openapi(void *ud, struct http_call *call)
+{
+    (void)ud;
+    facts_openapi(call);
+}
+
 static void on_metrics(void *ud, struct http_call *call);
 
 static const struct http_route routes[] = {
-    {"/v1/completions", HTTP_POST, on_completions, GATE_WORK},
-    {"/v1/plan", HTTP_POST, on_plan, GATE_WORK},
-    {"/v1/models", HTTP_GET, on_models, 0},
-    {"/v1/models/", HTTP_GET, on_model, 0},
-    {"/health", HTTP_GET, on_health, GATE_OPEN | GATE_EARLY},
-    {"/ready", HTTP_GET, on_ready, GATE_OPEN | GATE_EARLY},
-    {"/metrics", HTTP_GET, on_metrics, GATE_METRICS},
-    {"/version", HTTP_GET, on_version, GATE_OPEN},
-    {"/tokenize", HTTP_POST, on_tokenize, GATE_WORK},
-    {"/detokenize", HTTP_POST, on_detokenize, GATE_WORK},
-    {"/debug/requests", HTTP_GET, on_debug_requests, GATE_ADMIN},
-    {"/debug/iterations", HTTP_GET, on_debug_iterations, GATE_ADMIN},
-    {"/debug/kv", HTTP_GET, on_debug_kv, GATE_ADMIN},
+#define ROUTE(path, tail, method, handler, flags, body, reply, text)                               \
+    {path, method, on_##handler, flags},
+#include "server/routes.inc"
+#undef ROUTE
 };
 #define N_ROUTES (sizeof(routes) / sizeof(routes[0]))
 _Static_assert(N_ROUTES < METRICS_MAX_ROUTES, "each route is a label, and so is the lack of one");
