@@ -5,7 +5,7 @@ CFLAGS  ?= -O2 -g -DNDEBUG
 PREFIX  ?= /usr/local
 PYTHON  ?= $(firstword $(wildcard /usr/bin/python3) python3)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-PKGS    := libmicrohttpd libuv libcjson libpcre2-8 libxxhash
+PKGS    := libmicrohttpd gnutls libuv libcjson libpcre2-8 libxxhash
 BASE    := -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -ffp-contract=off -fvisibility=hidden \
            -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 \
            $(if $(CI),-Werror) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
@@ -179,9 +179,10 @@ clean: ## remove everything built
 	rm -rf build
 
 # Debian packages: what is missing is installed when that is allowed, else the command is printed.
-DEB_BUILD := gcc libc6-dev pkg-config libmicrohttpd-dev libuv1-dev libcjson-dev libpcre2-dev libxxhash-dev \
+DEB_BUILD := gcc libc6-dev pkg-config libmicrohttpd-dev libgnutls28-dev libuv1-dev libcjson-dev libpcre2-dev libxxhash-dev \
              libinih-dev
-DEB_TEST  := $(DEB_BUILD) libcmocka-dev python3 python3-pytest prometheus
+DEB_TEST  := $(DEB_BUILD) libcmocka-dev python3 python3-pytest python3-jsonschema prometheus \
+             openssl curl
 DEB_LINT  := cppcheck
 DEB_FUZZ  := clang libclang-rt-14-dev
 deps: deps-test deps-lint ## make sure that all Debian packages are there

@@ -60,6 +60,7 @@ struct choice {
     enum finish finish; /* FINISH_NONE until the end */
     struct event_times times; /* after the end, with wants_timings */
     uint64_t total_us;        /* from arrival until the end was heard of */
+    uint64_t blocked_us;      /* of what came after the engine's end: spent before a full socket */
 };
 
 /* The prompt must outlive the choice. With echo its text and first token stand ready. */

@@ -16,6 +16,7 @@
 #include "server/tenants.h"
 
 #include <stdio.h>
+#include <string.h>
 
 struct progress {               /* the engine's side of a choice */
     uint64_t id;                /* 0 before the post and after the end */
@@ -41,6 +42,7 @@ static void destroy(struct completion *c)
 {
     for (uint32_t i = 0; c->choices != NULL && i < c->n_choices; i++)
         choice_release(&c->choices[i]);
+    c->in.report.ready_us = clock_us();
     mem_free(c->choices);
     mem_free(c->progress);
     probe_release(&c->probe);
@@ -48,6 +50,24 @@ static void destroy(struct completion *c)
     answer_release(&c->answer);
     c->in.desk->n_jobs--;
     mem_free(c);
+}
+
+/* What has been said so far, for the log. */
+static void note_end(struct completion *c, const struct choice *choice, uint64_t first_us,
+                     const struct event_times *t)
+{
+    struct access_work *w = &c->in.report;
+    const char *finish = finish_name(choice->finish);
+
+    w->finish = w->finish == NULL || strcmp(w->finish, finish) == 0 ? finish : "mixed";
+    w->completion_tokens += choice->n_tokens;
+    w->n_preempted += t->n_preempted;
+    if (first_us > 0 && (w->first_us == 0 || first_us < w->first_us))
+        w->first_us = first_us;
+    w->queue_us = t->queue_us;
+    w->prefill_us = t->prefill_us;
+    w->decode_us = t->decode_us; /* the engine's: events come here in bursts */
+    w->preempted_us = t->preempted_us;
 }
 
 static void cancel(struct completion *c, uint32_t i)
@@ -140,7 +160,6 @@ static void finish_stream(struct completion *c)
 {
     struct http_call *call;
 
-    count_usage(c);
     buf_clear(&c->in.desk->frame);
     c->answer.dialect->close(&c->answer, &c->in.desk->frame);
     send_frame(c);
@@ -155,7 +174,6 @@ static void finish_whole(struct completion *c)
     struct http_call *call = c->in.call;
     struct buf out;
 
-    count_usage(c);
     buf_init(&out, HTTP_MAX_REPLY);
     c->answer.dialect->whole(&c->answer, &out);
     c->in.call = NULL;
@@ -218,26 +236,16 @@ static void count_end(struct completion *c, uint32_t i, const struct event_times
     hist_add(&m->generation_tokens, choice->n_tokens);
 }
 
-static void log_end(const struct completion *c, uint32_t i, const struct event_times *t)
+/* Of the time since the engine's end: how long what was sent before has been waiting for the
+ * client's socket. */
+static uint64_t blocked_us(const struct completion *c, const struct event_times *t, uint64_t now)
 {
-    const struct choice *choice = &c->choices[i];
-    const struct progress *p = &c->progress[i];
-    const uint64_t decode_us = t->decode_us; /* the engine's: events come here in bursts */
-    char quoted[160];
+    const uint64_t engine_end = c->in.arrival_us + t->queue_us + t->prefill_us + t->decode_us +
+                                t->preempted_us;
+    const uint64_t since = c->in.call != NULL ? http_call_blocked_since(c->in.call) : 0;
+    const uint64_t from = since > engine_end ? since : engine_end;
 
-    if (!log_is_on(LOG_INFO))
-        return;
-    log_info("http",
-             "event=finished id=%s choice=%u priority=%s prompt_tokens=%zu completion_tokens=%u "
-             "cached_tokens=%u queue_ms=%.1f prefill_ms=%.1f ttft_ms=%.1f tok_s=%.1f total_ms=%.1f "
-             "preemptions=%u finish=%s",
-             log_quote(quoted, sizeof(quoted), c->in.request_id), choice->index,
-             priority_name(c->in.prepared.params.priority), choice->prompt->ids.n, choice->n_tokens,
-             t->n_cached, (double)t->queue_us / 1e3, (double)t->prefill_us / 1e3,
-             p->first_us > 0 ? (double)(p->first_us - c->in.arrival_us) / 1e3 : 0,
-             decode_us > 0 ? (choice->n_tokens - 1) / ((double)decode_us / 1e6) : 0,
-             (double)(clock_us() - c->in.arrival_us) / 1e3, t->n_preempted,
-             finish_name(choice->finish));
+    return since > 0 && now > from ? now - from : 0;
 }
 
 /* Did the choice end in a way that its client has to be told as an error? */
@@ -271,7 +279,9 @@ static bool is_failure(const struct completion *c, const struct choice *choice, 
 
 static void on_end(struct completion *c, uint32_t i, const struct event *e)
 {
+    const struct answer_usage *u = &c->answer.usage;
     struct choice *choice = &c->choices[i];
+    const uint64_t now = clock_us();
     struct api_error error;
 
     c->progress[i].id = 0;
@@ -279,20 +289,24 @@ static void on_end(struct completion *c, uint32_t i, const struct event *e)
     if (i % c->in.prepared.params.n == 0) /* usage counts each prompt once */
         c->n_cached += e->times.n_cached;
     choice->times = e->times;
-    choice->total_us = clock_us() - c->in.arrival_us;
+    choice->total_us = now - c->in.arrival_us;
+    choice->blocked_us = blocked_us(c, &e->times, now);
     choice_end(choice, e->finish, &c->in.desk->scratch);
     count_end(c, i, &e->times);
-    log_end(c, i, &e->times);
+    note_end(c, choice, c->progress[i].first_us, &e->times);
     if (c->in.call != NULL && is_failure(c, choice, &error))
         fail(c, &error);
     if (c->in.call != NULL && c->in.prepared.params.stream)
         send_choice(c, choice);
     if (c->n_open > 0)
         return;
+    count_usage(c);
     if (c->in.call != NULL && c->in.prepared.params.stream)
         finish_stream(c);
     else if (c->in.call != NULL)
         finish_whole(c);
+    c->in.report.cached_tokens = c->n_cached;
+    intake_end_key(&c->in, u->prompt * c->in.prepared.params.n + u->completion);
     destroy(c);
 }
 
@@ -373,9 +387,21 @@ static uint64_t leader_of(const struct completion *c, uint32_t i)
     return first == i || c->in.prepared.requests[i]->score_prompt ? 0 : c->progress[first].id;
 }
 
+static void note_begin(struct completion *c)
+{
+    c->in.has_report = true;
+    c->in.report.priority = priority_name(c->in.prepared.params.priority);
+    c->in.report.n_choices = c->n_choices;
+    c->in.report.arrival_us = c->in.arrival_us;
+    count_usage(c);
+    c->in.report.prompt_tokens = c->answer.usage.prompt;
+}
+
 static void post_all(struct completion *c)
 {
     c->n_open = c->n_choices;
+    intake_begin_key(&c->in);
+    note_begin(c);
     for (uint32_t i = 0; i < c->n_choices; i++) {
         struct request *r = c->in.prepared.requests[i];
 
@@ -433,7 +459,7 @@ static bool has_room(struct completion *c)
         intake_refuse(&c->in, &e, e.status == 429 ? REJECTION_TENANT_LIMIT : REJECTION_INVALID);
         return false;
     }
-    return true;
+    return intake_check_key(&c->in);
 }
 
 static void on_probed(struct probe *p);

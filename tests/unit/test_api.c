@@ -443,12 +443,14 @@ static void timings_come_with_the_end(void **state)
                                           .n_preempted = 2,
                                           .n_cached = 1};
     s.choice.total_us = 33600;
+    s.choice.blocked_us = 55;
     choice_end(&s.choice, FINISH_LENGTH, &s.scratch);
     assert_string_equal(
         render(&s),
         "{\"index\":0,\"text\":\"\",\"finish_reason\":\"length\",\"logprobs\":null,\"timings\":{"
         "\"queue_ms\":1.000,\"prefill_ms\":2.500,\"decode_ms\":30.001,\"preempted_ms\":0.004,"
-        "\"delivery_ms\":0.095,\"total_ms\":33.600,\"n_preempted\":2,\"prompt_tokens\":3,"
+        "\"delivery_ms\":0.040,\"write_blocked_ms\":0.055,\"total_ms\":33.600,"
+        "\"n_preempted\":2,\"prompt_tokens\":3,"
         "\"cached_tokens\":1,\"completion_tokens\":1}}");
     tear_down(&s);
 }
