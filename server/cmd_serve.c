@@ -130,9 +130,10 @@ static void load(void *ud)
                                   sizeof(s->err));
     if (s->code != EXIT_OK)
         return;
-    s->code = EXIT_FAILED;
-    if (make_chat(s, s->err, sizeof(s->err)) < 0)
+    if (make_chat(s, s->err, sizeof(s->err)) < 0) {
+        s->code = EXIT_FAILED;
         return;
+    }
     rc = make_loop(s);
     if (rc == 0)
         rc = loop_start(s->loop);
