@@ -25,7 +25,7 @@ static void print_help(void)
 {
     fputs("quire key --name NAME [options] >> FILE\n"
           "\n"
-          "Makes an API key. The key goes to standard error, once: nothing keeps it but its owner.\n"
+          "Makes an API key. It goes to standard error, once: nobody keeps it but its owner.\n"
           "Its entry for the file of keys (setting api_keys) goes to standard output.\n"
           "\n"
           "  --name                 the key's name, for logs\n"

@@ -16,6 +16,11 @@
  * allow, and what is between gets our 431 instead of MHD's page. */
 #define POOL_BYTES ((size_t)64 << 10)
 
+/* While a handshake waits for the client's next message, MHD holds its connection for readable and
+ * wants to run without a pause, for as long as the client likes. What does come in is told by epoll
+ * at once, so little is lost by a pause of a millisecond then. */
+#define HANDSHAKE_PAUSE_MS 1
+
 /* ---- the loop drives MHD ---- */
 
 static void on_timer(uv_timer_t *timer)
@@ -52,7 +57,8 @@ void door_remind(struct door *d)
     if (d->is_due && d->is_started) /* a handler answered at once: MHD goes on in the next turn */
         uv_timer_start(&d->timer, on_timer, 0, 0);
     else if (d->has_run && MHD_get_timeout(d->daemon, &ms) == MHD_YES)
-        uv_timer_start(&d->timer, on_timer, ms, 0);
+        uv_timer_start(&d->timer, on_timer,
+                       ms == 0 && d->n_fresh > 0 ? HANDSHAKE_PAUSE_MS : ms, 0);
     else if (d->has_run)
         uv_timer_stop(&d->timer);
     d->has_run = false;

@@ -39,6 +39,7 @@ struct door { /* zero is closed */
     struct MHD_Daemon *daemon;
     uv_poll_t poll;
     uv_timer_t timer;
+    uint32_t n_fresh; /* connections over TLS that have not asked anything yet */
     bool is_started;
     bool is_due;  /* MHD has to run */
     bool has_run; /* since the last reminder */

@@ -10,13 +10,11 @@
 #include "server/listen.h"
 #include "server/tls.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 /* A refused body is read to its end, so that the client gets to see the answer instead of a
  * reset, up to so many times the limit. */
@@ -71,6 +69,56 @@ void http_kick(struct http *h)
     h->is_inside = false;
     for (size_t i = 0; i < h->n_doors; i++)
         door_remind(&h->doors[i]);
+}
+
+/* ---- connections ---- */
+
+static struct gnutls_session_int *session_of(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+
+    return info != NULL ? info->tls_session : NULL;
+}
+
+/* A session begins. */
+static void secure(struct door *d, struct peer *p, struct MHD_Connection *mhd)
+{
+    p->credentials = tls_begin(d->tls, session_of(mhd));
+    p->is_fresh = true;
+    d->n_fresh++;
+}
+
+/* It has asked something, or ends. */
+static void forget_fresh(struct door *d, struct peer *p)
+{
+    if (p == NULL || !p->is_fresh)
+        return;
+    p->is_fresh = false;
+    d->n_fresh--;
+}
+
+static void on_connection(void *ud, struct MHD_Connection *mhd, void **slot,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    struct door *d = ud;
+    struct http *h = d->http;
+
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+        struct peer *peer = peer_open(h, h->opt.loop, info->connect_fd);
+
+        h->n_connections++;
+        if (peer != NULL && d->tls != NULL)
+            secure(d, peer, mhd);
+        *slot = peer;
+    } else {
+        h->n_connections--;
+        forget_fresh(d, *slot);
+        peer_close(*slot);
+        *slot = NULL;
+    }
 }
 
 /* ---- one request ---- */
@@ -189,6 +237,7 @@ static enum MHD_Result begin(struct door *d, struct MHD_Connection *mhd, const c
     if (c == NULL)
         return MHD_NO;
     *slot = c;
+    forget_fresh(d, c->peer);
     list_push_back(&h->calls, &c->link);
     buf_init(&c->body, h->opt.max_body);
     check_head(h, c, url, method);
@@ -264,36 +313,6 @@ static void on_completed(void *ud, struct MHD_Connection *mhd, void **slot,
     http_forget_bytes(h, c->n_kept);
     h->n_owed -= c->is_owed;
     call_destroy(c);
-}
-
-static struct gnutls_session_int *session_of(struct MHD_Connection *mhd)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
-
-    return info != NULL ? info->tls_session : NULL;
-}
-
-static void on_connection(void *ud, struct MHD_Connection *mhd, void **slot,
-                          enum MHD_ConnectionNotificationCode code)
-{
-    struct door *d = ud;
-    struct http *h = d->http;
-
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        const union MHD_ConnectionInfo *info =
-            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-        struct peer *peer = peer_open(h, h->opt.loop, info->connect_fd);
-
-        h->n_connections++;
-        if (peer != NULL && d->tls != NULL)
-            peer->credentials = tls_begin(d->tls, session_of(mhd));
-        *slot = peer;
-    } else {
-        h->n_connections--;
-        peer_close(*slot);
-        *slot = NULL;
-    }
 }
 
 /* ---- life ---- */

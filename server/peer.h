@@ -25,6 +25,7 @@ struct peer {
     int fd;                 /* MHD's; open until peer_close() */
     bool has_ended;         /* the client has closed or half-closed */
     struct tls_credentials *credentials; /* of its session, held; or NULL */
+    bool is_fresh;                       /* counted as such by its door (door.h) */
 };
 
 /* Watch a new connection. NULL when that is impossible: then its end is noticed late. */

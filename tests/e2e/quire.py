@@ -175,6 +175,13 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def admitted(journal):
+    """The posts of a journal, in the order in which their requests got their places."""
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    posts = {line["post"]: line for line in lines if "post" in line}
+    return [posts[i] for line in lines for i in line.get("admitted", [])]
+
+
 def is_idle(m):
     waiting = sum(v for k, v in m.items() if k.startswith("quire_requests_waiting"))
     return (m["quire_requests_running"] == 0 and waiting == 0 and m["quire_requests_preempted"] == 0

@@ -169,6 +169,20 @@ def test_disconnect_in_the_handshake(secure):
     secure.wait_until(lambda m: secure.n_fds() <= before + 1, what="descriptors back")
 
 
+def test_waiting_burns_nothing(secure, one):
+    """Neither a connection that says nothing nor half a handshake keeps the loop busy."""
+    idle = secure.socket()
+    half = [socket.create_connection(("127.0.0.1", secure.port), 20) for _ in range(3)]
+    for s in half:
+        s.sendall(b"\x16\x03\x01\x02\x00\x01")
+    time.sleep(0.2)
+    before = secure.cpu_seconds()
+    time.sleep(2)
+    assert secure.cpu_seconds() - before < 0.5, "a quarter of a core is far above a look now and then"
+    for s in (idle, *half):
+        s.close()
+
+
 def test_slow_reader_is_cut_off(one, start):
     import json
     s = start("--max-sequences", "64", "--tls-certificate", str(one[0]), "--tls-key", str(one[1]),

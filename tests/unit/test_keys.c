@@ -1,5 +1,5 @@
-/* tests/unit/test_keys.c - secrets, limits per minute, the file of keys, and the table that survives
- * a reload; and the list of web origins. */
+/* tests/unit/test_keys.c - secrets, limits per minute, the file of keys, the table that survives a
+ * reload; and the list of web origins. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -115,7 +115,7 @@ static void test_bucket_fills_evenly(void **state)
     assert_int_equal(bucket_wait_us(&b, 1, 1000 + S / 2), S / 2);
     assert_int_equal(bucket_wait_us(&b, 1, 1000 + S), 0);
     assert_int_equal(bucket_wait_us(&b, 60, 1000 + MINUTE), 0);
-    assert_int_equal(bucket_wait_us(&b, 60, 1000 + 1000000 * MINUTE), 0); /* and no more than that */
+    assert_int_equal(bucket_wait_us(&b, 60, 1000 + 1000000 * MINUTE), 0); /* never more */
     bucket_take(&b, 60, 1000 + 1000000 * MINUTE);
     assert_int_equal(bucket_wait_us(&b, 1, 1000 + 1000000 * MINUTE), S);
 }
