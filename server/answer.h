@@ -1,14 +1,14 @@
 /* server/answer.h - the bytes of a completion's answer: one JSON object, or the frames of a stream.
  *
- * What is asked and answered is the same for every endpoint; how it is put is a dialect. A dialect's
- * body is that of /v1/completions or /v1/chat/completions, or is turned into one by `convert`. Then
+ * What is asked and answered is the same for every endpoint; how it is put is a dialect. Its bodies
+ * are those of /v1/completions or /v1/chat/completions, or are turned into such by `convert`. Then
  * the completion calls `frame` whenever a choice has something new or has ended, and `close` when
  * all have; or `whole` at the end. An error in a buffer of a choice becomes an error of the output,
  * so that no answer is sent in part.
  *
  * Thread: any.
- * Memory: an answer owns its head; what is rendered is appended to `out`; rendering a choice empties
- *         what it carried.
+ * Memory: an answer owns its heads; what is rendered is appended to `out`; rendering a choice
+ *         empties what it carried.
  */
 #ifndef SERVER_ANSWER_H
 #define SERVER_ANSWER_H

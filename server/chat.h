@@ -6,7 +6,7 @@
  *
  * Templates see what they see under Hugging Face's tokenizers: messages, tools, documents (none),
  * add_generation_prompt, bos_token, eos_token, and the members of chat_template_kwargs. Parts of a
- * content are joined by line ends; arguments of tool calls are objects; a developer is called system
+ * content are joined by line ends; arguments of tool calls are objects; a developer is a system
  * where the template knows no developer; reasoning_effort "none" is also enable_thinking false.
  *
  * Thread: struct chat is read-only after creation; any number of threads may render.
@@ -33,7 +33,7 @@ int chat_create(struct chat **out, const char *setting, const struct tokenizer *
                 size_t err_len);
 void chat_destroy(struct chat **c);
 
-/* "the model's own", "plain", "chatml" or the file, for the log; and why it cannot be used, or NULL */
+/* "the model's own", "plain", "chatml" or the file, for the log; why it cannot be used, or NULL */
 const char *chat_origin(const struct chat *c);
 const char *chat_complaint(const struct chat *c);
 

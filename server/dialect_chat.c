@@ -1,6 +1,6 @@
 /* server/dialect_chat.c - answers of POST /v1/chat/completions.
  *
- * A stream opens each choice with its role, then come deltas that each carry one kind of thing, then
+ * A stream opens each choice with its role; then come deltas that each carry one kind of thing, and
  * one without content that names the reason for the end.
  */
 #include "server/answer.h"
@@ -130,8 +130,8 @@ static void add_call_deltas(struct answer *a, struct choice *c, uint32_t i, stru
     const struct speech_call *call = &c->speech.calls[i];
 
     open_delta(a, c, out);
-    buf_printf(out, "\"tool_calls\":[{\"index\":%u,\"id\":\"%s\",\"type\":\"function\",", i, call->id);
-    buf_add_str(out, "\"function\":{\"name\":");
+    buf_printf(out, "\"tool_calls\":[{\"index\":%u,\"id\":\"%s\",", i, call->id);
+    buf_add_str(out, "\"type\":\"function\",\"function\":{\"name\":");
     json_add_cstring(out, call->name);
     buf_add_str(out, ",\"arguments\":\"\"}}]");
     close_delta(a, c, out);
@@ -195,7 +195,15 @@ static void failure(const struct api_error *e, struct buf *out)
 
 const struct dialect *dialect_chat(void)
 {
-    static const struct dialect chat = {"chatcmpl-", PARAMS_CHAT, NULL, false, begin, whole, frame, end, failure};
+    static const struct dialect chat = {
+        .id_prefix = "chatcmpl-",
+        .form = PARAMS_CHAT,
+        .begin = begin,
+        .whole = whole,
+        .frame = frame,
+        .close = end,
+        .failure = failure,
+    };
 
     return &chat;
 }

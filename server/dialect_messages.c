@@ -251,7 +251,15 @@ static void failure(const struct api_error *e, struct buf *out)
 const struct dialect *dialect_messages(void)
 {
     static const struct dialect messages = {
-        "msg_", PARAMS_CHAT, messages_to_chat, false, begin, whole, frame, end, failure};
+        .id_prefix = "msg_",
+        .form = PARAMS_CHAT,
+        .convert = messages_to_chat,
+        .begin = begin,
+        .whole = whole,
+        .frame = frame,
+        .close = end,
+        .failure = failure,
+    };
 
     return &messages;
 }

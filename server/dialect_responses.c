@@ -111,7 +111,8 @@ static void add_response(const struct answer *a, bool is_over, struct buf *out)
     buf_add_str(out, ",\"output\":[");
     if (is_over && a->items.len > 0)
         buf_add(out, a->items.data, a->items.len);
-    buf_add_str(out, "],\"previous_response_id\":null,\"store\":false,\"service_tier\":\"default\"");
+    buf_add_str(out, "],\"previous_response_id\":null,\"store\":false,"
+                     "\"service_tier\":\"default\"");
     buf_add(out, a->echo->data, a->echo->len);
     if (is_over)
         add_usage(a, out);
@@ -298,7 +299,15 @@ static void failure(const struct api_error *e, struct buf *out)
 const struct dialect *dialect_responses(void)
 {
     static const struct dialect responses = {
-        "resp_", PARAMS_CHAT, responses_to_chat, false, begin, whole, frame, end, failure};
+        .id_prefix = "resp_",
+        .form = PARAMS_CHAT,
+        .convert = responses_to_chat,
+        .begin = begin,
+        .whole = whole,
+        .frame = frame,
+        .close = end,
+        .failure = failure,
+    };
 
     return &responses;
 }

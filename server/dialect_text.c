@@ -8,8 +8,8 @@
 
 static void begin(struct answer *a)
 {
-    buf_printf(&a->head, "{\"id\":\"%s\",\"object\":\"text_completion\",\"created\":%" PRId64, a->id,
-               a->created);
+    buf_printf(&a->head, "{\"id\":\"%s\",\"object\":\"text_completion\",\"created\":%" PRId64,
+               a->id, a->created);
     buf_add_str(&a->head, ",\"model\":");
     json_add_cstring(&a->head, a->model);
     buf_add_str(&a->head, ",\"system_fingerprint\":");
@@ -76,7 +76,15 @@ static void failure(const struct api_error *e, struct buf *out)
 
 const struct dialect *dialect_text(void)
 {
-    static const struct dialect text = {"cmpl-", PARAMS_TEXT, NULL, false, begin, whole, frame, end, failure};
+    static const struct dialect text = {
+        .id_prefix = "cmpl-",
+        .form = PARAMS_TEXT,
+        .begin = begin,
+        .whole = whole,
+        .frame = frame,
+        .close = end,
+        .failure = failure,
+    };
 
     return &text;
 }

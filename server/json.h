@@ -24,8 +24,8 @@
  * (static) in *why and *out = NULL. */
 int json_parse(const char *text, size_t n, cJSON **out, const char **why);
 
-/* Where in the text of a valid object the value of its last member `key` stands, or in that of a valid
- * list element i: as it was written, which a number may be only there. False when there is none. */
+/* Where in the text of a valid object the value of its last member `key` stands, or in that of a
+ * valid list element i: as it was written, as no tree has it. False when there is none. */
 bool json_member_text(const char *text, size_t n, const char *key, const char **value, size_t *len);
 bool json_element_text(const char *text, size_t n, size_t i, const char **value, size_t *len);
 

@@ -1,5 +1,5 @@
-/* server/logprobs.h - the four parallel arrays of the legacy "logprobs" object, and the entries of a
- * chat's.
+/* server/logprobs.h - the four parallel arrays of the legacy "logprobs" object, and the entries of
+ * a chat's.
  *
  * Kept as JSON text that grows by one entry a token, so that nothing has to be stored twice.
  *

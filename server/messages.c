@@ -299,7 +299,8 @@ static int add_tool_choice(cJSON *chat, const cJSON *choice, struct api_error *e
         }
     if (type == NULL || strcmp(type, "tool") != 0 || name == NULL)
         return api_error_set(e, 400, "tool_choice", NULL,
-                             "'tool_choice' must have the type auto, any, none, or tool and a name");
+                             "'tool_choice' must have the type auto, any, none, or tool with a "
+                             "name");
     to = cJSON_AddObjectToObject(chat, "tool_choice");
     cJSON_AddStringToObject(to, "type", "function");
     cJSON_AddStringToObject(cJSON_AddObjectToObject(to, "function"), "name", name);

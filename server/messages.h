@@ -14,7 +14,8 @@
 #include "server/error.h"
 #include "server/json.h"
 
-/* Nothing is echoed. 0, or a negative ERR_* with *e filled. The second is for count_tokens: it wants no max_tokens. */
+/* Nothing is echoed. 0, or a negative ERR_* with *e filled. The second is for count_tokens, which
+ * wants no max_tokens. */
 int messages_to_chat(cJSON *body, struct buf *echo, struct api_error *e);
 int messages_to_counted_chat(cJSON *body, struct buf *echo, struct api_error *e);
 

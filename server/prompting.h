@@ -1,5 +1,5 @@
-/* server/prompting.h - POST /apply-template and POST /v1/messages/count_tokens: the prompt that a chat
- * would have, without computing anything.
+/* server/prompting.h - POST /apply-template and POST /v1/messages/count_tokens: the prompt that a
+ * chat would have, without computing anything.
  *
  * Bodies are those of /v1/chat/completions and /v1/messages, read and checked in the same way;
  * {"prompt":"…"} and {"input_tokens":…}.

@@ -23,7 +23,7 @@
 
 enum speech_syntax { /* of tool calls */
     SPEECH_HERMES = 0, /* <tool_call>{"name":…,"arguments":{…}}</tool_call>, also when unknown */
-    SPEECH_LLAMA3,     /* all of it is {"name":…,"parameters":{…}}, or what follows <|python_tag|> */
+    SPEECH_LLAMA3,     /* all of it, or what follows <|python_tag|>: {"name":…,"parameters":…} */
     SPEECH_MISTRAL,    /* [TOOL_CALLS][{"name":…,"arguments":{…}}] to the end */
     SPEECH_GRANITE,    /* <|tool_call|>[{"name":…,"arguments":{…}}] to the end */
     SPEECH_DEEPSEEK,   /* <｜tool▁calls▁begin｜>, calls with a fenced JSON block */

@@ -30,7 +30,8 @@ static struct slice trim(struct slice s)
  * nothing but the nine. */
 static void make_id(const struct speech *s, struct speech_call *call)
 {
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789xy";
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                  "0123456789xy";
     unsigned char random[9] = {0};
     char text[10] = "";
 

@@ -16,8 +16,8 @@ struct speech_marks { /* NULL where the style has none */
 
 const struct speech_marks *speech_marks(enum speech_syntax syntax);
 
-/* The calls in the body that stood between the marks. False, with nothing added, when it is not what
- * the syntax wants; the body is taken as it is, blanks around it do not matter. */
+/* The calls in the body that stood between the marks. False, with nothing added, when it is not
+ * what the syntax wants; the body is taken as it is, blanks around it do not matter. */
 bool speech_add_calls(struct speech *s, const char *body, size_t n);
 
 #endif

@@ -97,8 +97,8 @@ static const struct scene scenes[] = {
     {SPEECH_LLAMA3, false, true, false, "{\"answer\": 42} is it", "", "{\"answer\": 42} is it", ""},
     {SPEECH_LLAMA3, false, true, false, "A set: {1, 2}", "", "A set: {1, 2}", ""},
     {SPEECH_MISTRAL, false, true, false,
-     "[TOOL_CALLS][{\"name\":\"f\",\"arguments\":{\"a\":[]}},{\"name\":\"g\",\"arguments\":{}}]", "",
-     "", "f({\"a\":[]});g({});"},
+     "[TOOL_CALLS][{\"name\":\"f\",\"arguments\":{\"a\":[]}},{\"name\":\"g\",\"arguments\":{}}]",
+     "", "", "f({\"a\":[]});g({});"},
     {SPEECH_GRANITE, true, true, false, "<|tool_call|>[{\"name\":\"f\",\"arguments\":{}}]", "", "",
      "f({});"},
     {SPEECH_GRANITE, true, true, false, "<|tool_call|>[]", "", "<|tool_call|>[]", ""},
@@ -256,9 +256,12 @@ static void lack_of_memory_shows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scenes_in_any_cut),          cmocka_unit_test(text_comes_at_once),
-        cmocka_unit_test(ids_suit_the_template),      cmocka_unit_test(styles_are_read_off_templates),
-        cmocka_unit_test(json_parts),                 cmocka_unit_test(lack_of_memory_shows),
+        cmocka_unit_test(scenes_in_any_cut),
+        cmocka_unit_test(text_comes_at_once),
+        cmocka_unit_test(ids_suit_the_template),
+        cmocka_unit_test(styles_are_read_off_templates),
+        cmocka_unit_test(json_parts),
+        cmocka_unit_test(lack_of_memory_shows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
