@@ -9,7 +9,7 @@ PKGS    := libmicrohttpd gnutls libuv libcjson libpcre2-8 libxxhash
 BASE    := -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -ffp-contract=off -fvisibility=hidden \
            -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 \
            $(if $(CI),-Werror) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
-LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -linih -lm -pthread
+LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -linih -lunistring -lm -pthread
 Q       := $(if $(V),,@)
 ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += -j$(shell nproc)
@@ -180,7 +180,7 @@ clean: ## remove everything built
 
 # Debian packages: what is missing is installed when that is allowed, else the command is printed.
 DEB_BUILD := gcc libc6-dev pkg-config libmicrohttpd-dev libgnutls28-dev libuv1-dev libcjson-dev libpcre2-dev libxxhash-dev \
-             libinih-dev
+             libinih-dev libunistring-dev
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev python3 python3-pytest python3-jsonschema prometheus \
              openssl curl
 DEB_LINT  := cppcheck

@@ -271,10 +271,14 @@ void http_call_reply(struct http_call *c, int status, const char *type, struct b
 
 void http_call_reply_error(struct http_call *c, const struct api_error *e)
 {
+    const struct http_route *route = http_route_of(c);
     struct buf body;
 
     buf_init(&body, HTTP_MAX_REPLY);
-    api_error_render(e, &body);
+    if (route != NULL && route->render_error != NULL)
+        route->render_error(e, &body);
+    else
+        api_error_render(e, &body);
     http_call_reply(c, e->status, "application/json", &body);
 }
 

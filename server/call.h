@@ -73,6 +73,7 @@ void call_resume(struct http_call *c);
 void call_lose(struct http_call *c);
 
 /* in http.c */
+const struct http_route *http_route_of(const struct http_call *c); /* or NULL */
 void http_forget_bytes(struct http *h, uint64_t n); /* of a body that has found an owner */
 bool http_is_draining(const struct http *h);
 

@@ -8,6 +8,7 @@
 #include "core/text/tokenizer.h"
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
+#include "server/chat.h"
 #include "server/engine.h"
 #include "server/server.h"
 
@@ -23,6 +24,7 @@
 struct service {
     struct config config;
     struct engine engine;
+    struct chat *chat;
     struct engine_progress progress;
     char model_id[sizeof(((struct engine *)0)->id)];
     struct server *server;
@@ -87,6 +89,21 @@ static int make_loop(struct service *s)
     return loop_create(&s->loop, &options);
 }
 
+static int make_chat(struct service *s, char *err, size_t err_len)
+{
+    const int rc =
+        chat_create(&s->chat, s->config.chat_template, s->engine.tokenizer, err, err_len);
+
+    if (rc < 0)
+        return rc;
+    if (chat_complaint(s->chat) != NULL)
+        log_warn("main", "chat_template=\"%s\" unusable=\"%s\"", chat_origin(s->chat),
+                 chat_complaint(s->chat));
+    else
+        log_info("main", "chat_template=\"%s\"", chat_origin(s->chat));
+    return 0;
+}
+
 #ifdef QUIRE_DEBUG
 /* For tests of what is answered meanwhile: wait until somebody opens the named FIFO to write. */
 static void hold_load(void)
@@ -113,6 +130,10 @@ static void load(void *ud)
                                   sizeof(s->err));
     if (s->code != EXIT_OK)
         return;
+    if (make_chat(s, s->err, sizeof(s->err)) < 0) {
+        s->code = EXIT_FAILED;
+        return;
+    }
     rc = make_loop(s);
     if (rc == 0)
         rc = loop_start(s->loop);
@@ -145,7 +166,8 @@ static void tell_server(struct service *s)
         .kv_type = kern_kv_name(e->kv_type),
     };
 
-    server_set_engine(s->server, &facts, e->tokenizer, e->swap, kern_isa_name(e->isa));
+    server_set_engine(s->server, &facts, e->tokenizer, s->chat, e->swap,
+                      kern_isa_name(e->isa));
     server_attach(s->server, s->queue);
 }
 
@@ -217,6 +239,7 @@ static void tear_down(struct service *s)
     loop_destroy(&s->loop);
     queue_destroy(&s->queue);
     journal_destroy(&s->journal);
+    chat_destroy(&s->chat);
     engine_release(&s->engine);
     config_release(&s->config);
 }

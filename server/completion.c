@@ -6,12 +6,13 @@
 #include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "server/answer.h"
+#include "server/chat.h"
 #include "server/deadline.h"
 #include "server/desk.h"
 #include "server/http.h"
 #include "server/intake.h"
 #include "server/probe.h"
-#include "server/render.h"
 #include "server/tenants.h"
 
 #include <stdio.h>
@@ -32,7 +33,7 @@ struct completion {
     struct progress *progress; /* [n_choices] */
     uint32_t n_choices, n_open;
     uint64_t n_cached;
-    struct buf head; /* {"id":…,"choices":[ */
+    struct answer answer;
 };
 
 /* ---- life ---- */
@@ -46,7 +47,7 @@ static void destroy(struct completion *c)
     mem_free(c->progress);
     probe_release(&c->probe);
     intake_release(&c->in);
-    buf_release(&c->head);
+    answer_release(&c->answer);
     c->in.desk->n_jobs--;
     mem_free(c);
 }
@@ -111,7 +112,7 @@ static void fail(struct completion *c, const struct api_error *e)
         return;
     }
     buf_clear(frame);
-    render_failure(frame, e);
+    c->in.dialect->failure(e, frame);
     if (http_call_write(call, frame->data, frame->len) < 0)
         http_call_abort(call);
     else
@@ -120,15 +121,17 @@ static void fail(struct completion *c, const struct api_error *e)
 
 /* ---- answering ---- */
 
-static struct render_usage usage_of(const struct completion *c)
+static void count_usage(struct completion *c)
 {
-    struct render_usage u = {.cached = c->n_cached};
+    struct answer_usage *u = &c->answer.usage;
 
+    *u = (struct answer_usage){.cached = c->n_cached};
     for (uint32_t i = 0; i < c->in.prepared.params.n_prompts; i++)
-        u.prompt += c->in.prepared.prompts[i].ids.n;
-    for (uint32_t i = 0; i < c->n_choices; i++)
-        u.completion += c->choices[i].n_tokens;
-    return u;
+        u->prompt += c->in.prepared.prompts[i].ids.n;
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        u->completion += c->choices[i].n_tokens;
+        u->thinking += c->choices[i].n_thinking;
+    }
 }
 
 /* Send what is in the desk's frame; a reader that is too slow loses its connection. */
@@ -149,17 +152,16 @@ static void send_frame(struct completion *c)
 static void send_choice(struct completion *c, struct choice *choice)
 {
     buf_clear(&c->in.desk->frame);
-    render_frame(&c->in.desk->frame, &c->head, choice, c->in.prepared.params.include_usage);
+    c->answer.dialect->frame(&c->answer, choice, &c->in.desk->frame);
     send_frame(c);
 }
 
 static void finish_stream(struct completion *c)
 {
-    const struct render_usage usage = usage_of(c);
     struct http_call *call;
 
     buf_clear(&c->in.desk->frame);
-    render_done(&c->in.desk->frame, &c->head, c->in.prepared.params.include_usage ? &usage : NULL);
+    c->answer.dialect->close(&c->answer, &c->in.desk->frame);
     send_frame(c);
     call = c->in.call;
     c->in.call = NULL;
@@ -169,12 +171,11 @@ static void finish_stream(struct completion *c)
 
 static void finish_whole(struct completion *c)
 {
-    const struct render_usage usage = usage_of(c);
     struct http_call *call = c->in.call;
     struct buf out;
 
     buf_init(&out, HTTP_MAX_REPLY);
-    render_whole(&out, &c->head, c->choices, c->n_choices, &usage);
+    c->answer.dialect->whole(&c->answer, &out);
     c->in.call = NULL;
     http_call_reply(call, 200, "application/json", &out);
 }
@@ -278,6 +279,7 @@ static bool is_failure(const struct completion *c, const struct choice *choice, 
 
 static void on_end(struct completion *c, uint32_t i, const struct event *e)
 {
+    const struct answer_usage *u = &c->answer.usage;
     struct choice *choice = &c->choices[i];
     const uint64_t now = clock_us();
     struct api_error error;
@@ -298,12 +300,13 @@ static void on_end(struct completion *c, uint32_t i, const struct event *e)
         send_choice(c, choice);
     if (c->n_open > 0)
         return;
+    count_usage(c);
     if (c->in.call != NULL && c->in.prepared.params.stream)
         finish_stream(c);
     else if (c->in.call != NULL)
         finish_whole(c);
     c->in.report.cached_tokens = c->n_cached;
-    intake_end_key(&c->in, usage_of(c).prompt * c->in.prepared.params.n + usage_of(c).completion);
+    intake_end_key(&c->in, u->prompt * c->in.prepared.params.n + u->completion);
     destroy(c);
 }
 
@@ -328,10 +331,9 @@ static void on_event(struct desk_client *client, uint32_t i, const struct event 
 
 /* ---- admission ---- */
 
-static int make_choices(struct completion *c)
+static void make_rules(struct completion *c)
 {
     const struct params *p = &c->in.prepared.params;
-    const uint32_t n = c->in.prepared.n_choices;
 
     c->rules = (struct choice_rules){.tokenizer = c->in.desk->opt->tokenizer,
                                      .stop = &p->stop,
@@ -340,6 +342,19 @@ static int make_choices(struct completion *c)
                                      .wants_ids = p->return_token_ids,
                                      .wants_timings = p->timings,
                                      .min_tokens = p->min_tokens};
+    if (p->form != PARAMS_CHAT)
+        return;
+    c->rules.style = chat_style(c->in.desk->opt->chat);
+    c->rules.finds_calls = p->tools != NULL && p->tool_choice != TOOL_CHOICE_NONE;
+}
+
+static int make_choices(struct completion *c)
+{
+    const struct params *p = &c->in.prepared.params;
+    const uint32_t n = c->in.prepared.n_choices;
+    int rc;
+
+    make_rules(c);
     c->choices = mem_calloc(n, sizeof(*c->choices));
     c->progress = mem_calloc(n, sizeof(*c->progress));
     if (c->choices == NULL || c->progress == NULL)
@@ -347,7 +362,10 @@ static int make_choices(struct completion *c)
     for (uint32_t i = 0; i < n; i++)
         choice_init(&c->choices[i], i, &c->in.prepared.prompts[i / p->n], &c->rules);
     c->n_choices = n;
-    return render_head(&c->head, c->in.desk->opt->model.id);
+    rc = answer_init(&c->answer, c->in.dialect, c->in.desk->opt->model.id, c->choices, n);
+    c->answer.include_usage = p->include_usage;
+    c->answer.echo = &c->in.prepared.echo;
+    return rc;
 }
 
 static void begin_stream(struct completion *c)
@@ -375,7 +393,8 @@ static void note_begin(struct completion *c)
     c->in.report.priority = priority_name(c->in.prepared.params.priority);
     c->in.report.n_choices = c->n_choices;
     c->in.report.arrival_us = c->in.arrival_us;
-    c->in.report.prompt_tokens = usage_of(c).prompt;
+    count_usage(c);
+    c->in.report.prompt_tokens = c->answer.usage.prompt;
 }
 
 static void post_all(struct completion *c)
@@ -492,7 +511,7 @@ static void on_ready(struct intake *in)
         consider(c, NULL);
 }
 
-void completion_start(struct desk *d, struct http_call *call)
+void completion_start(struct desk *d, struct http_call *call, const struct dialect *dialect)
 {
     struct completion *c;
     struct api_error e = {0};
@@ -510,5 +529,5 @@ void completion_start(struct desk *d, struct http_call *call)
     d->n_jobs++;
     c->client = (struct desk_client){.event = on_event, .request_id = c->in.request_id};
     http_call_on_gone(call, on_gone, c);
-    intake_start(&c->in, d, call, PARAMS_TEXT, on_ready);
+    intake_start(&c->in, d, call, dialect, on_ready);
 }

@@ -23,6 +23,7 @@ enum gate_flags {              /* of a route */
     GATE_ADMIN = 1u << 2,      /* needs a key with admin rights */
     GATE_WORK = 1u << 3,       /* counts against the key's limits */
     GATE_EARLY = 1u << 4,      /* answered before the model is there */
+    GATE_ANTHROPIC = 1u << 5,  /* errors have Anthropic's shape */
 };
 
 struct gate {

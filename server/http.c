@@ -73,12 +73,12 @@ void http_kick(struct http *h)
 
 /* ---- connections ---- */
 
-static gnutls_session_t session_of(struct MHD_Connection *mhd)
+static struct gnutls_session_int *session_of(struct MHD_Connection *mhd)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
 
-    return info != NULL ? (gnutls_session_t)info->tls_session : NULL;
+    return info != NULL ? info->tls_session : NULL;
 }
 
 /* A session begins. */
@@ -130,6 +130,13 @@ static void refuse(struct http_call *c, int status, const char *code, const char
     api_error_set(&e, status, NULL, code, "%s", message);
     c->is_discarding = true;
     http_call_reply_error(c, &e);
+}
+
+const struct http_route *http_route_of(const struct http_call *c)
+{
+    const struct http *h = c->http;
+
+    return c->route < h->opt.n_routes ? &h->opt.routes[c->route] : NULL;
 }
 
 static bool find_route(struct http *h, struct http_call *c, const char *url)

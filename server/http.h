@@ -50,6 +50,8 @@ struct http_route {
     const char *path; /* "/v1/models"; with a slash at the end it takes whatever follows */
     enum http_methods method;
     void (*handle)(void *ud, struct http_call *call);
+    /* How its errors look; NULL: as everybody's (api_error_render). */
+    void (*render_error)(const struct api_error *e, struct buf *out);
     unsigned flags; /* for admit() */
 };
 

@@ -155,7 +155,7 @@ static void after_prepare(struct intake *in)
 
 static void do_prepare(struct intake *in)
 {
-    prepare(&in->prepared, in->desk->opt, in->form, &in->body, &in->headers);
+    prepare(&in->prepared, in->desk->opt, in->dialect, &in->body, &in->headers);
 }
 
 static void on_work(uv_work_t *work)
@@ -197,11 +197,11 @@ static void take_headers(struct intake *in)
     in->headers.tenant = in->tenant;
 }
 
-void intake_start(struct intake *in, struct desk *d, struct http_call *call, enum params_form form,
-                  void (*ready)(struct intake *in))
+void intake_start(struct intake *in, struct desk *d, struct http_call *call,
+                  const struct dialect *dialect, void (*ready)(struct intake *in))
 {
     *in = (struct intake){
-        .desk = d, .call = call, .form = form, .arrival_us = clock_us(), .ready = ready};
+        .desk = d, .call = call, .dialect = dialect, .arrival_us = clock_us(), .ready = ready};
     in->key = key_ref(http_call_key(call));
     in->access = access_ref(http_call_access(call));
     in->body = http_call_take_body(call);

@@ -20,6 +20,7 @@
 #include "server/prepare.h"
 
 struct desk;
+struct dialect;
 struct http_call;
 
 struct intake {
@@ -29,13 +30,13 @@ struct intake {
     uint64_t arrival_us;
     char request_id[132];
     struct prepared prepared;
+    const struct dialect *dialect;
     struct access_work report; /* for the log, filled by whoever does the work; */
     bool has_report;           /* then this says so */
     /* private */
     struct key *key; /* held; NULL = nobody needs one */
     struct key_use use;
     struct access *access;
-    enum params_form form;
     void (*ready)(struct intake *in);
     uv_work_t work;
     struct buf body;
@@ -45,8 +46,8 @@ struct intake {
 
 /* Begin: `ready` is called on the loop's thread, perhaps before this returns. Then either
  * in->call is NULL, and nothing is left to do but to end, or the requests are prepared. */
-void intake_start(struct intake *in, struct desk *d, struct http_call *call, enum params_form form,
-                  void (*ready)(struct intake *in));
+void intake_start(struct intake *in, struct desk *d, struct http_call *call,
+                  const struct dialect *dialect, void (*ready)(struct intake *in));
 void intake_release(struct intake *in);
 
 /* Fill in what the requests still lack but id and leader: times, and the place and weight of their

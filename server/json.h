@@ -17,12 +17,17 @@
 
 #include "core/base/buf.h"
 
-#define JSON_MAX_DEPTH 32          /* no known field nests deeper than 3 */
+#define JSON_MAX_DEPTH 200         /* schemas of tools nest; no other field does beyond 4 */
 #define JSON_MAX_VALUES (1u << 20) /* a token-id prompt has one value a token */
 
 /* Parse exactly one value that fills text[0..n). 0; ERR_INVAL or ERR_LIMIT with a sentence
  * (static) in *why and *out = NULL. */
 int json_parse(const char *text, size_t n, cJSON **out, const char **why);
+
+/* Where in the text of a valid object the value of its last member `key` stands, or in that of a
+ * valid list element i: as it was written, as no tree has it. False when there is none. */
+bool json_member_text(const char *text, size_t n, const char *key, const char **value, size_t *len);
+bool json_element_text(const char *text, size_t n, size_t i, const char **value, size_t *len);
 
 bool json_is_utf8(const char *text, size_t n);
 

@@ -16,7 +16,7 @@
 #include "core/base/hist.h"
 #include "scheduler/queue.h"
 
-#define METRICS_MAX_ROUTES 32
+#define METRICS_MAX_ROUTES 48
 
 enum outcome { /* of one choice, or of one refused HTTP request */
                OUTCOME_STOP = 0,

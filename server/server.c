@@ -13,6 +13,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "server/answer.h"
 #include "server/completion.h"
 #include "server/debug.h"
 #include "server/desk.h"
@@ -22,6 +23,7 @@
 #include "server/journal_file.h"
 #include "server/keys.h"
 #include "server/plan.h"
+#include "server/prompting.h"
 #include "server/swapper.h"
 #include "server/tenants.h"
 #include "server/tls.h"
@@ -67,7 +69,32 @@ struct server {
 
 static void on_completions(void *ud, struct http_call *call)
 {
-    completion_start(((struct server *)ud)->desk, call);
+    completion_start(((struct server *)ud)->desk, call, dialect_text());
+}
+
+static void on_chat(void *ud, struct http_call *call)
+{
+    completion_start(((struct server *)ud)->desk, call, dialect_chat());
+}
+
+static void on_responses(void *ud, struct http_call *call)
+{
+    completion_start(((struct server *)ud)->desk, call, dialect_responses());
+}
+
+static void on_messages(void *ud, struct http_call *call)
+{
+    completion_start(((struct server *)ud)->desk, call, dialect_messages());
+}
+
+static void on_count_tokens(void *ud, struct http_call *call)
+{
+    prompting_count(((struct server *)ud)->desk, call);
+}
+
+static void on_apply_template(void *ud, struct http_call *call)
+{
+    prompting_apply(((struct server *)ud)->desk, call);
 }
 
 static void on_plan(void *ud, struct http_call *call)
@@ -140,9 +167,11 @@ static void on_openapi(void *ud, struct http_call *call)
 
 static void on_metrics(void *ud, struct http_call *call);
 
+#define ERRORS(flags) ((flags) & GATE_ANTHROPIC ? dialect_messages_error : NULL)
+
 static const struct http_route routes[] = {
 #define ROUTE(path, tail, method, handler, flags, body, reply, text)                               \
-    {path, method, on_##handler, flags},
+    {path, method, on_##handler, ERRORS(flags), flags},
 #include "server/routes.inc"
 #undef ROUTE
 };
@@ -402,10 +431,12 @@ int server_create(struct server **out, const struct server_options *options, cha
 }
 
 void server_set_engine(struct server *s, const struct server_model *model,
-                       const struct tokenizer *tokenizer, struct swap_store *swap, const char *isa)
+                       const struct tokenizer *tokenizer, const struct chat *chat,
+                       struct swap_store *swap, const char *isa)
 {
     s->opt.model = *model;
     s->opt.tokenizer = tokenizer;
+    s->opt.chat = chat;
     s->opt.swap = s->swapper.store = swap;
     s->opt.isa = isa;
 }

@@ -17,6 +17,7 @@
 /* Questions that may be on their way to the engine beside the requests. */
 #define SERVER_DRY_RUNS 128
 
+struct chat;
 struct queue;
 struct swap_store;
 struct tokenizer;
@@ -64,7 +65,8 @@ struct server_options {
     uint32_t max_tenants, tenant_limit;
     uint64_t salt_seed; /* filled in by server_create() */
     struct server_model model; /* but for the id: not needed before server_attach() */
-    const struct tokenizer *tokenizer; /* nor this, nor swap and isa */
+    const struct tokenizer *tokenizer; /* nor this, nor chat, swap and isa */
+    const struct chat *chat;
     const char *journal_path; /* or NULL */
     struct journal *journal;  /* or NULL */
     struct swap_store *swap;  /* or NULL; closed by its owner after server_run() */
@@ -85,7 +87,8 @@ void server_wake(void *ud);
 
 /* What was not known when the server was made. Pointers are borrowed. */
 void server_set_engine(struct server *s, const struct server_model *model,
-                       const struct tokenizer *tokenizer, struct swap_store *swap, const char *isa);
+                       const struct tokenizer *tokenizer, const struct chat *chat,
+                       struct swap_store *swap, const char *isa);
 
 /* Attach the queue: from now on requests are taken. */
 void server_attach(struct server *s, struct queue *q);

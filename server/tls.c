@@ -4,6 +4,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 
+#include <gnutls/gnutls.h>
 #include <stdint.h>
 #include <stdio.h>
 

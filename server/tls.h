@@ -10,12 +10,12 @@
 #ifndef SERVER_TLS_H
 #define SERVER_TLS_H
 
-#include <gnutls/gnutls.h>
 #include <stddef.h>
 
 /* What a daemon offers: GnuTLS's own choice, without the versions that are no longer safe. */
 #define TLS_PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
 
+struct gnutls_session_int; /* gnutls_session_t points to it; its header takes too many names */
 struct tls;
 struct tls_credentials;
 
@@ -28,7 +28,7 @@ int tls_reload(struct tls *t, char *err, size_t err_len);
 
 /* A session begins: give it the credentials in force, and hold them until tls_end(). NULL when
  * that fails: then the handshake will. */
-struct tls_credentials *tls_begin(struct tls *t, gnutls_session_t session);
+struct tls_credentials *tls_begin(struct tls *t, struct gnutls_session_int *session);
 void tls_end(struct tls_credentials *c); /* NULL is allowed */
 
 #endif

@@ -182,10 +182,17 @@ def test_bodies_that_are_refused_are_not(doc, server, body):
 # ---- answers
 
 def test_answers_are_as_described(doc, server):
+    chat = [{"role": "user", "content": "Once"}]
     bodies = {
         "/v1/completions": [{"prompt": "Once", "max_tokens": 3},
                             {"prompt": ["Once", "Twice"], "n": 2, "max_tokens": 3, "logprobs": 2, "timings": True,
                              "return_token_ids": True}],
+        "/v1/chat/completions": [{"messages": chat, "max_tokens": 3},
+                                 {"messages": chat, "max_tokens": 3, "logprobs": True, "top_logprobs": 2}],
+        "/v1/responses": [{"input": "Once", "max_output_tokens": 3}],
+        "/v1/messages": [{"messages": chat, "max_tokens": 3}],
+        "/v1/messages/count_tokens": [{"messages": chat}],
+        "/apply-template": [{"messages": chat}],
         "/v1/plan": [{"prompt": "Once"}],
         "/tokenize": [{"content": "a b"}, {"content": "é", "with_pieces": True}, {"prompt": "a"}],
         "/detokenize": [{"tokens": [5]}, {"tokens": [5], "model": "default"}],
