@@ -58,6 +58,7 @@ struct http_call *call_create(struct door *d, struct MHD_Connection *mhd, const 
     c->http = d->http;
     c->door = d;
     c->mhd = mhd;
+    c->is_head = strcmp(method, "HEAD") == 0;
     c->peer = peer_of(mhd);
     if (c->peer != NULL)
         c->peer->call = c;
@@ -158,7 +159,7 @@ static struct MHD_Response *make_response(struct http_call *c)
     if (c->state != CALL_REPLIED)
         return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_out, c, NULL);
     bytes = buf_detach(&c->out, &n);
-    c->n_sent = n;
+    c->n_sent = c->is_head ? 0 : n;
     r = MHD_create_response_from_buffer_with_free_callback(n, bytes, mem_free);
     if (r == NULL)
         mem_free(bytes);

@@ -38,6 +38,7 @@ struct http_call {
     enum call_state state;
     bool is_suspended;
     bool is_queued;     /* MHD has the response */
+    bool is_head;       /* the answer goes out without its body */
     bool is_owed;       /* counted: the request is complete, the answer is not */
     bool is_discarding; /* the body is of no interest: a refusal waits for its end */
     int status;

@@ -60,6 +60,8 @@ def test_simple_exchanges(logged):
     assert (line["method"], line["route"], line["status"]) == ("GET", "/health", "200")
     assert int(line["bytes"]) == len(r.body) and float(line["duration_ms"]) >= 0
     assert "finish" not in line and "key" not in line
+    assert len(ask(logged, "head", "HEAD", "/health").body) == 0
+    assert (lines_of(logged, "head")["method"], lines_of(logged, "head")["bytes"]) == ("HEAD", "0")
     ask(logged, "lost", "GET", "/no/such/secret-path")
     line = lines_of(logged, "lost")
     assert (line["route"], line["status"]) == ("other", "404")

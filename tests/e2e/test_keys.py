@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from quire import BIN, is_idle
+from quire import BIN, admitted, is_idle
 
 REJECTED = 'quire_rejections_total{reason="%s"}'
 BODY = {"prompt": "Once", "max_tokens": 2, "ignore_eos": True}
@@ -153,6 +153,18 @@ def test_tenant_of_the_key_is_the_identity(keys, start):
 
     assert cached(a) == 0 and cached(b) > 0
     assert cached(c) == 0 and cached(c) > 0
+
+
+def test_weight_of_the_key(keys, start, tmp_path):
+    """The key's own wins over tenant_weights; without one those hold."""
+    journal = tmp_path / "journal"
+    a, b = keys.add("a", "--tenant", "one", "--weight", "7"), keys.add("b", "--tenant", "two")
+    c = keys.add("c")
+    s = start("--api-keys", str(keys.path), "--tenant-weights", "one=2,two=3", "--journal", str(journal))
+    for key in (a, b, c):
+        assert s.post("/v1/completions", BODY, headers={"X-Api-Key": key}).status == 200
+    assert s.stop() == 0
+    assert [post["weight"] for post in admitted(journal)] == [7, 3, 1]
 
 
 def test_priority_is_lowered_to_the_ceiling(keys, start):
