@@ -1,0 +1,47 @@
+/* core/text/token_trie.h - all texts that tokens stand for, with common beginnings shared.
+ *
+ * Nodes lie in the order of a walk that goes down before it goes on: node i's subtree is nodes i to
+ * nodes[i].end - 1, and leaving it out is one step. A node is one byte; texts that end there have
+ * their ids in ids[nodes[i].first] and on, as many as nodes[i].n says.
+ *
+ * Thread: read-only once made.
+ * Memory: about 14 bytes for each distinct beginning.
+ */
+#ifndef CORE_TEXT_TOKEN_TRIE_H
+#define CORE_TEXT_TOKEN_TRIE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TOKEN_TRIE_MAX_BYTES 128 /* longer texts are left out */
+
+struct tokenizer;
+
+struct trie_node {
+    uint32_t end;   /* the first node behind the subtree */
+    uint32_t first; /* where its ids begin; those of the subtree follow */
+    uint16_t n;     /* how many texts end here */
+    uint8_t byte;
+    uint8_t depth; /* 1 for the first byte */
+};
+
+struct token_trie {
+    uint32_t n_nodes, n_ids, n_vocab;
+    struct trie_node *nodes;
+    int32_t *ids;
+    uint64_t has_byte[4]; /* bit b: a text is the byte b alone */
+};
+
+struct trie_text {
+    const char *bytes;
+    uint32_t n;
+    int32_t id;
+};
+
+/* From texts in any order, which are sorted in place; empty and too long ones are left out. */
+int token_trie_create(struct token_trie **out, struct trie_text *texts, size_t n);
+/* From all tokens that are text: not those that control, end a generation or are unused. */
+int token_trie_of(struct token_trie **out, const struct tokenizer *t);
+void token_trie_destroy(struct token_trie **t);
+
+#endif
