@@ -440,7 +440,7 @@ static void definition(struct reader *r)
     skip(r, false);
     take(r, "::=");
     skip(r, true);
-    grammar_define(r->b, rule, alternatives(r));
+    grammar_define(r->b, rule, alternatives(r)); /* `rule` exists before those it mentions */
     if (!has_failed(r) && peek(r) == ')')
         fail(r, ERR_INVAL, "a parenthesis that was not opened");
 }
