@@ -485,5 +485,5 @@ void completion_start(struct desk *d, struct http_call *call)
     d->n_jobs++;
     c->client = (struct desk_client){.event = on_event, .request_id = c->in.request_id};
     http_call_on_gone(call, on_gone, c);
-    intake_start(&c->in, d, call, on_ready);
+    intake_start(&c->in, d, call, PARAMS_TEXT, on_ready);
 }

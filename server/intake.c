@@ -93,7 +93,7 @@ static void after_prepare(struct intake *in)
 
 static void do_prepare(struct intake *in)
 {
-    prepare(&in->prepared, in->desk->opt, &in->body, &in->headers);
+    prepare(&in->prepared, in->desk->opt, in->form, &in->body, &in->headers);
 }
 
 static void on_work(uv_work_t *work)
@@ -130,10 +130,11 @@ static void take_headers(struct intake *in)
         copy_header(in->call, in->desk->opt->tenant_header, in->tenant, sizeof(in->tenant));
 }
 
-void intake_start(struct intake *in, struct desk *d, struct http_call *call,
+void intake_start(struct intake *in, struct desk *d, struct http_call *call, enum params_form form,
                   void (*ready)(struct intake *in))
 {
-    *in = (struct intake){.desk = d, .call = call, .arrival_us = clock_us(), .ready = ready};
+    *in = (struct intake){
+        .desk = d, .call = call, .form = form, .arrival_us = clock_us(), .ready = ready};
     in->body = http_call_take_body(call);
     take_headers(in);
     in->work.data = in;

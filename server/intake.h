@@ -28,6 +28,7 @@ struct intake {
     char request_id[132];
     struct prepared prepared;
     /* private */
+    enum params_form form;
     void (*ready)(struct intake *in);
     uv_work_t work;
     struct buf body;
@@ -37,7 +38,7 @@ struct intake {
 
 /* Begin: `ready` is called on the loop's thread, perhaps before this returns. Then either
  * in->call is NULL, and nothing is left to do but to end, or the requests are prepared. */
-void intake_start(struct intake *in, struct desk *d, struct http_call *call,
+void intake_start(struct intake *in, struct desk *d, struct http_call *call, enum params_form form,
                   void (*ready)(struct intake *in));
 void intake_release(struct intake *in);
 

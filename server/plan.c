@@ -137,5 +137,5 @@ void plan_start(struct desk *d, struct http_call *call)
     }
     d->n_jobs++;
     http_call_on_gone(call, on_gone, j);
-    intake_start(&j->in, d, call, on_ready);
+    intake_start(&j->in, d, call, PARAMS_TEXT, on_ready);
 }

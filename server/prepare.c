@@ -235,12 +235,12 @@ static int take_seed(struct prepared *p)
     return 0;
 }
 
-static int build(struct prepared *p, const struct server_options *opt, const cJSON *body,
-                 const struct prepare_headers *headers)
+static int build(struct prepared *p, const struct server_options *opt, enum params_form form,
+                 const cJSON *body, const struct prepare_headers *headers)
 {
     const struct params_limits limits = {opt->model.id, tokenizer_n_vocab(opt->tokenizer)};
 
-    if (params_parse(&p->params, body, &limits, &p->error) < 0 ||
+    if (params_parse(&p->params, form, body, &limits, &p->error) < 0 ||
         take_priority(p, headers->priority) < 0 || check_tenant(p, opt, headers->tenant) < 0 ||
         take_seed(p) < 0)
         return ERR_INVAL;
@@ -257,8 +257,8 @@ static int build(struct prepared *p, const struct server_options *opt, const cJS
     return make_requests(p, opt, headers);
 }
 
-void prepare(struct prepared *p, const struct server_options *opt, const struct buf *body,
-             const struct prepare_headers *headers)
+void prepare(struct prepared *p, const struct server_options *opt, enum params_form form,
+             const struct buf *body, const struct prepare_headers *headers)
 {
     static const struct prepare_headers none = {0};
     const char *why = NULL;
@@ -268,7 +268,7 @@ void prepare(struct prepared *p, const struct server_options *opt, const struct 
     if (json_parse(body->data, body->len, &json, &why) < 0)
         api_error_set(&p->error, 400, NULL, NULL, "%s", why);
     else
-        build(p, opt, json, headers != NULL ? headers : &none);
+        build(p, opt, form, json, headers != NULL ? headers : &none);
     p->params.prompt = NULL; /* it was the tree's */
     cJSON_Delete(json);
 }

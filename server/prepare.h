@@ -29,8 +29,8 @@ struct prepared { /* zero is empty */
 };
 
 /* `headers` may be NULL. */
-void prepare(struct prepared *p, const struct server_options *opt, const struct buf *body,
-             const struct prepare_headers *headers);
+void prepare(struct prepared *p, const struct server_options *opt, enum params_form form,
+             const struct buf *body, const struct prepare_headers *headers);
 void prepare_release(struct prepared *p);
 
 /* A request that only asks what `like` would find. 0, or ERR_NOMEM. */

@@ -33,7 +33,7 @@ static void prepare_for(struct prepared *p, const char *body, const char *tenant
     const struct prepare_headers headers = {.tenant = tenant};
 
     *p = (struct prepared){0};
-    prepare(p, &opt, &b, &headers);
+    prepare(p, &opt, PARAMS_TEXT, &b, &headers);
 }
 
 static void prepare_text(struct prepared *p, const char *body, const char *priority)
@@ -43,7 +43,7 @@ static void prepare_text(struct prepared *p, const char *body, const char *prior
     const struct prepare_headers headers = {.priority = priority};
 
     *p = (struct prepared){0};
-    prepare(p, &opt, &b, &headers);
+    prepare(p, &opt, PARAMS_TEXT, &b, &headers);
 }
 
 /* ---- requests ---- */
@@ -149,7 +149,7 @@ static void lengths_are_fitted_or_refused(void **state)
                     .len = 41,
                     .max = SIZE_MAX};
     p = (struct prepared){0};
-    prepare(&p, &opt, &b, NULL);
+    prepare(&p, &opt, PARAMS_TEXT, &b, NULL);
     assert_int_equal(p.error.status, 0);
     assert_int_equal(p.requests[0]->max_tokens, 64 - 11);
     prepare_release(&p);
