@@ -92,6 +92,7 @@ bool choice_token(struct choice *c, const struct event *e, struct buf *scratch)
         add_logprob(c, e);
     if (e->is_eog)
         return false;
+    c->is_complete = e->is_complete;
     buf_clear(scratch);
     detok_feed(&c->detok, e->token, scratch);
     c->n_chars += json_n_chars(scratch->data, scratch->len);
@@ -106,7 +107,8 @@ void choice_end(struct choice *c, enum finish finish, struct buf *scratch)
         c->finish = FINISH_STOP;
         return;
     }
-    c->finish = finish;
+    /* Complete with the very last token: nothing was cut off. */
+    c->finish = finish == FINISH_LENGTH && c->is_complete ? FINISH_STOP : finish;
     buf_clear(scratch);
     detok_finish(&c->detok, scratch);
     if (stop_feed(&c->stop, scratch->data, scratch->len, true, &c->text)) {

@@ -49,6 +49,7 @@ struct choice {
     uint32_t n_scores_due; /* prompt tokens whose score has not come: until then nothing goes out */
     uint32_t n_tokens;
     bool has_stopped; /* a stop string was found: what still comes is not wanted */
+    bool is_complete; /* the latest token completed what a constraint asks for */
     bool has_prompt_ids_sent;
     enum finish finish; /* FINISH_NONE until the end */
     struct event_times times; /* after the end, with wants_timings */

@@ -17,7 +17,7 @@
 
 #include "core/base/buf.h"
 
-#define JSON_MAX_DEPTH 32          /* no known field nests deeper than 3 */
+#define JSON_MAX_DEPTH 128         /* schemas nest; no other known field deeper than 3 */
 #define JSON_MAX_VALUES (1u << 20) /* a token-id prompt has one value a token */
 
 /* Parse exactly one value that fills text[0..n). 0; ERR_INVAL or ERR_LIMIT with a sentence

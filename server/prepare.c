@@ -4,6 +4,7 @@
 #include "config/weights.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/text/constraint.h"
 #include "core/text/tokenizer.h"
 #include "server/http.h"
 
@@ -110,6 +111,8 @@ static int make_prompt(struct prepared *p, const struct server_options *opt, uin
     for (size_t k = 0; k < prompt->ids.n; k++)
         prompt->at_start =
             prompt->at_start && tokenizer_is_control(opt->tokenizer, prompt->ids.ids[k]);
+    if (p->constraint != NULL) /* a blank that was asked for is not the tokenizer's own */
+        prompt->at_start = false;
     return 0;
 }
 
@@ -180,6 +183,16 @@ static void fill_request(struct request *r, const struct params *p, const struct
     memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof(*r->stop_ids));
 }
 
+/* Each choice has a state of its own; the requests keep what it is a state of. */
+static void constrain_request(struct request *r, struct constraint *c)
+{
+    if (c == NULL)
+        return;
+    constraint_state_init(r->constraint, c);
+    r->constraint_of = constraint_ref(c);
+    r->drop_constraint = constraint_unref;
+}
+
 static int make_requests(struct prepared *p, const struct server_options *opt,
                          const struct prepare_headers *headers)
 {
@@ -192,11 +205,14 @@ static int make_requests(struct prepared *p, const struct server_options *opt,
                                     .n_bias = params->sampling.n_bias,
                                     .penalties = sampling_has_penalty(&params->sampling)};
 
+        if (p->constraint != NULL)
+            size.constraint_bytes = constraint_state_bytes();
         if (fit_tokens(p, opt, size.n_prompt, &size.max_tokens) < 0)
             return ERR_INVAL;
         if (request_create(&p->requests[i], &size) < 0)
             return out_of_memory(p);
         fill_request(p->requests[i], params, prompt, i % params->n, salt);
+        constrain_request(p->requests[i], p->constraint);
     }
     return 0;
 }
@@ -235,6 +251,15 @@ static int take_seed(struct prepared *p)
     return 0;
 }
 
+static int take_constraint(struct prepared *p, const struct server_options *opt)
+{
+    const struct constrain_wish *wish = &p->params.constraint;
+
+    if (wish->kind == CONSTRAIN_NONE)
+        return 0;
+    return constrain_get(opt->constrain, wish, &p->constraint, &p->error);
+}
+
 static int build(struct prepared *p, const struct server_options *opt, enum params_form form,
                  const cJSON *body, const struct prepare_headers *headers)
 {
@@ -242,7 +267,7 @@ static int build(struct prepared *p, const struct server_options *opt, enum para
 
     if (params_parse(&p->params, form, body, &limits, &p->error) < 0 ||
         take_priority(p, headers->priority) < 0 || check_tenant(p, opt, headers->tenant) < 0 ||
-        take_seed(p) < 0)
+        take_seed(p) < 0 || take_constraint(p, opt) < 0)
         return ERR_INVAL;
     p->n_choices = p->params.n_prompts * p->params.n;
     p->prompts = mem_calloc(p->params.n_prompts, sizeof(*p->prompts));
@@ -270,6 +295,7 @@ void prepare(struct prepared *p, const struct server_options *opt, enum params_f
     else
         build(p, opt, form, json, headers != NULL ? headers : &none);
     p->params.prompt = NULL; /* it was the tree's */
+    p->params.constraint.value = NULL;
     cJSON_Delete(json);
 }
 
@@ -283,6 +309,7 @@ void prepare_release(struct prepared *p)
     }
     mem_free(p->requests);
     mem_free(p->prompts);
+    constraint_unref(&p->constraint);
     params_release(&p->params);
     *p = (struct prepared){0};
 }

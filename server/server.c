@@ -11,6 +11,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "server/completion.h"
+#include "server/constrain.h"
 #include "server/debug.h"
 #include "server/desk.h"
 #include "server/facts.h"
@@ -53,6 +54,10 @@ struct server {
 };
 
 /* ---- routes ---- */
+
+/* Compiled constraints that are kept: some of a megabyte each with a large vocabulary. */
+#define CONSTRAIN_ENTRIES 256
+#define CONSTRAIN_BYTES ((size_t)128 << 20)
 
 static void on_completions(void *ud, struct http_call *call)
 {
@@ -267,6 +272,9 @@ static int open_parts(struct server *s, char *err, size_t err_len)
 int server_create(struct server **out, const struct server_options *options, char *err,
                   size_t err_len)
 {
+    const struct constrain_options constrain = {.tokenizer = options->tokenizer,
+                                                .max_entries = CONSTRAIN_ENTRIES,
+                                                .max_bytes = CONSTRAIN_BYTES};
     struct server *s = mem_calloc(1, sizeof(*s));
     int rc;
 
@@ -279,6 +287,8 @@ int server_create(struct server **out, const struct server_options *options, cha
     rc = init_loop(s);
     if (rc == 0 && getrandom(&s->opt.salt_seed, sizeof(s->opt.salt_seed), 0) < 0)
         rc = ERR_IO;
+    if (rc == 0)
+        rc = constrain_create(&s->opt.constrain, &constrain);
     if (rc == 0)
         rc = desk_create(&s->desk, &s->opt, &s->loop, &s->metrics);
     if (rc < 0)
@@ -340,6 +350,7 @@ void server_destroy(struct server **server)
     }
     http_destroy(&s->http);
     desk_destroy(&s->desk);
+    constrain_destroy(&s->opt.constrain);
     journal_file_close(&s->journal);
     mem_free(s);
     *server = NULL;

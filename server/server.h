@@ -21,6 +21,7 @@ struct queue;
 struct swap_store;
 struct tokenizer;
 struct journal;
+struct constrain;
 
 struct server_model { /* facts for /v1/models, /metrics and the edge checks */
     const char *id;   /* name on the wire */
@@ -47,6 +48,7 @@ struct server_options {
     const char *tenant_weights; /* checked */
     uint32_t max_tenants, tenant_limit;
     uint64_t salt_seed; /* filled in by server_create() */
+    struct constrain *constrain; /* the same */
     struct server_model model;
     const struct tokenizer *tokenizer;
     const char *journal_path; /* or NULL */

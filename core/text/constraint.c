@@ -221,6 +221,16 @@ enum constraint_status constraint_advance(struct constraint_state *s,
     return can_go_on(w) ? CONSTRAINT_OPEN : CONSTRAINT_DONE;
 }
 
+enum constraint_status constraint_take(struct constraint_state *s, struct constraint_scratch *w,
+                                       int32_t id)
+{
+    const struct token_trie *t = s->c->trie;
+
+    if (t->text[id] == NULL)
+        return CONSTRAINT_BROKEN;
+    return constraint_advance(s, w, t->text[id], t->len[id]);
+}
+
 bool constraint_may_end(const struct constraint_state *s, struct constraint_scratch *scratch)
 {
     constraint_load(s, scratch->walk);

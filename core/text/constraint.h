@@ -65,9 +65,11 @@ enum constraint_status {
     CONSTRAINT_DONE,     /* the text is complete, and nothing may follow */
     CONSTRAINT_BROKEN,   /* the token was not allowed; the state is as it was */
 };
-/* Go on behind these bytes; those of a token that the mask allowed never break. */
+/* Go on behind these bytes, or behind a token's; what the mask allowed never breaks. */
 enum constraint_status constraint_advance(struct constraint_state *s, struct constraint_scratch *w,
                                           const char *bytes, size_t n);
+enum constraint_status constraint_take(struct constraint_state *s, struct constraint_scratch *w,
+                                       int32_t id);
 /* May the text end here? */
 bool constraint_may_end(const struct constraint_state *s, struct constraint_scratch *w);
 

@@ -157,16 +157,16 @@ int places_list(struct place_map *map, const struct grammar *g)
 
 /* ---- what follows ---- */
 
-/* "What follows rule `from` follows `to` as well." */
+/* "What follows rule `from` follows `to` as well." Either may be the rule's last iteration. */
 struct passes_on {
     uint32_t from, to;
-    bool to_loop;
+    bool from_loop, to_loop;
 };
 
 struct following {
     const struct grammar *g;
     struct byte_set *rule, *loop;
-    struct passes_on *edges; /* [n_nodes] */
+    struct passes_on *edges; /* [2 * n_nodes] */
     uint32_t n_edges;
     uint8_t *seen;
     uint32_t *todo;
@@ -179,7 +179,14 @@ static void note(struct following *f, uint32_t rule, uint32_t next, uint32_t to,
 
     grammar_first(f->g, next, to_loop ? &f->loop[to] : &f->rule[to], &nullable, f->seen, f->todo);
     if (nullable)
-        f->edges[f->n_edges++] = (struct passes_on){rule, to, to_loop};
+        f->edges[f->n_edges++] = (struct passes_on){rule, to, false, to_loop};
+}
+
+/* The end of a body is followed by another iteration, or by what follows the last one. */
+static void note_body(struct following *f, uint32_t body)
+{
+    byte_set_merge(&f->rule[body], &f->g->rules[body].first);
+    f->edges[f->n_edges++] = (struct passes_on){body, body, true, false};
 }
 
 static void note_all(struct following *f)
@@ -189,10 +196,12 @@ static void note_all(struct following *f)
     for (uint32_t i = 0; i < g->first_probe; i++) {
         const struct grammar_node *n = &g->nodes[i];
 
-        if (n->kind == GRAMMAR_CALL)
+        if (n->kind == GRAMMAR_CALL) {
             note(f, n->rule, n->next, n->arg, false);
-        else if (n->kind == GRAMMAR_LOOP)
+        } else if (n->kind == GRAMMAR_LOOP) {
             note(f, n->rule, n->next, g->repeats[n->arg].body, true);
+            note_body(f, g->repeats[n->arg].body);
+        }
     }
 }
 
@@ -209,7 +218,7 @@ static void hand_on(struct following *f)
 
             to = e->to_loop ? &f->loop[e->to] : &f->rule[e->to];
             before = *to;
-            byte_set_merge(to, &f->rule[e->from]);
+            byte_set_merge(to, e->from_loop ? &f->loop[e->from] : &f->rule[e->from]);
             changed = changed || memcmp(&before, to, sizeof(before)) != 0;
         }
     }
@@ -219,16 +228,13 @@ static void hand_on(struct following *f)
     memset(f->loop, 0xFF, f->g->n_rules * sizeof(*f->loop));
 }
 
-/* A rule that is repeated and ends is followed by itself, too, but then it has not been left: its
- * last iteration is followed by what is behind the loop. A rule called at the end of a body is
- * left only with the loop. */
 int places_follow(const struct grammar *g, struct byte_set *behind_rule,
                   struct byte_set *behind_loop)
 {
     struct following f = {.g = g, .rule = behind_rule, .loop = behind_loop};
     int rc = ERR_NOMEM;
 
-    f.edges = mem_calloc(g->n_nodes, sizeof(*f.edges));
+    f.edges = mem_calloc(2 * (size_t)g->n_nodes, sizeof(*f.edges));
     f.seen = mem_calloc(g->n_nodes, 1);
     f.todo = mem_calloc(g->n_nodes, sizeof(*f.todo));
     if (f.edges != NULL && f.seen != NULL && f.todo != NULL) {

@@ -433,7 +433,7 @@ static int keep_rests(struct place *place, const struct probe *p)
         place->out_ids[i] = p->rests[i].token.id;
         place->out_more[i] = (uint8_t)p->rests[i].token.more;
     }
-    rc = token_trie_create(&place->rest, texts, p->n_rests);
+    rc = token_trie_create(&place->rest, texts, p->n_rests, 0);
     mem_free(texts);
     return rc;
 }

@@ -45,8 +45,8 @@ static void add_text(struct token_trie *t, const struct trie_text *text, uint32_
             .first = t->n_ids, .byte = (uint8_t)text->bytes[k], .depth = (uint8_t)(k + 1)};
     }
     t->ids[t->n_ids++] = text->id;
-    if ((uint32_t)text->id >= t->n_vocab)
-        t->n_vocab = (uint32_t)text->id + 1;
+    t->text[text->id] = text->bytes;
+    t->len[text->id] = (uint8_t)text->n;
     t->nodes[path[text->n - 1]].n++;
     for (uint32_t k = 0; k < text->n; k++)
         t->nodes[path[k]].end = t->n_nodes;
@@ -81,19 +81,30 @@ static size_t count_nodes(const struct trie_text *texts, size_t n)
     return sum;
 }
 
-int token_trie_create(struct token_trie **out, struct trie_text *texts, size_t n)
+static int allocate(struct token_trie *t, const struct trie_text *texts, size_t n)
+{
+    const size_t n_nodes = count_nodes(texts, n);
+
+    for (size_t i = 0; i < n; i++)
+        if ((uint32_t)texts[i].id >= t->n_vocab)
+            t->n_vocab = (uint32_t)texts[i].id + 1;
+    t->nodes = n_nodes < UINT32_MAX ? mem_calloc(n_nodes + 1, sizeof(*t->nodes)) : NULL;
+    t->ids = mem_calloc(n + 1, sizeof(*t->ids));
+    t->text = mem_calloc((size_t)t->n_vocab + 1, sizeof(*t->text));
+    t->len = mem_calloc((size_t)t->n_vocab + 1, 1);
+    return t->nodes != NULL && t->ids != NULL && t->text != NULL && t->len != NULL ? 0 : ERR_NOMEM;
+}
+
+int token_trie_create(struct token_trie **out, struct trie_text *texts, size_t n, uint32_t n_vocab)
 {
     struct token_trie *t = mem_calloc(1, sizeof(*t));
-    size_t n_nodes;
 
     *out = NULL;
     if (t == NULL)
         return ERR_NOMEM;
+    t->n_vocab = n_vocab;
     qsort(texts, n, sizeof(*texts), compare);
-    n_nodes = count_nodes(texts, n);
-    t->nodes = n_nodes < UINT32_MAX ? mem_calloc(n_nodes + 1, sizeof(*t->nodes)) : NULL;
-    t->ids = mem_calloc(n + 1, sizeof(*t->ids));
-    if (t->nodes == NULL || t->ids == NULL) {
+    if (allocate(t, texts, n) < 0) {
         token_trie_destroy(&t);
         return ERR_NOMEM;
     }
@@ -119,9 +130,7 @@ int token_trie_of(struct token_trie **out, const struct tokenizer *t)
         texts[n].n = len <= TOKEN_TRIE_MAX_BYTES ? (uint32_t)len : 0;
         texts[n++].id = id;
     }
-    rc = token_trie_create(out, texts, n);
-    if (rc == 0)
-        (*out)->n_vocab = (uint32_t)n_vocab;
+    rc = token_trie_create(out, texts, n, (uint32_t)n_vocab);
     mem_free(texts);
     return rc;
 }
@@ -134,6 +143,8 @@ void token_trie_destroy(struct token_trie **trie)
         return;
     mem_free(t->nodes);
     mem_free(t->ids);
+    mem_free(t->text);
+    mem_free(t->len);
     mem_free(t);
     *trie = NULL;
 }

@@ -5,7 +5,7 @@
  * their ids in ids[nodes[i].first] and on, as many as nodes[i].n says.
  *
  * Thread: read-only once made.
- * Memory: about 14 bytes for each distinct beginning.
+ * Memory: about 14 bytes for each distinct beginning. The texts' bytes are borrowed.
  */
 #ifndef CORE_TEXT_TOKEN_TRIE_H
 #define CORE_TEXT_TOKEN_TRIE_H
@@ -30,6 +30,8 @@ struct token_trie {
     struct trie_node *nodes;
     int32_t *ids;
     uint64_t has_byte[4]; /* bit b: a text is the byte b alone */
+    const char **text;    /* [n_vocab] the bytes behind an id, borrowed; NULL when it is left out */
+    uint8_t *len;         /* [n_vocab] */
 };
 
 struct trie_text {
@@ -38,8 +40,10 @@ struct trie_text {
     int32_t id;
 };
 
-/* From texts in any order, which are sorted in place; empty and too long ones are left out. */
-int token_trie_create(struct token_trie **out, struct trie_text *texts, size_t n);
+/* From texts in any order, which are sorted in place; empty and too long ones are left out. Ids
+ * are below n_vocab, or below the largest one + 1 where that is more. */
+int token_trie_create(struct token_trie **out, struct trie_text *texts, size_t n,
+                      uint32_t n_vocab);
 /* From all tokens that are text: not those that control, end a generation or are unused. */
 int token_trie_of(struct token_trie **out, const struct tokenizer *t);
 void token_trie_destroy(struct token_trie **t);
