@@ -125,6 +125,7 @@ bool choice_token(struct choice *c, const struct event *e, struct buf *scratch)
         add_logprob(c, e);
     if (e->is_eog)
         return false;
+    c->is_complete = e->is_complete;
     buf_clear(scratch);
     show_marks(c, e->token);
     detok_feed(&c->detok, e->token, scratch);
@@ -150,6 +151,8 @@ static enum finish finish_text(struct choice *c, enum finish finish, struct buf 
 
 void choice_end(struct choice *c, enum finish finish, struct buf *scratch)
 {
+    if (finish == FINISH_LENGTH && c->is_complete) /* with the very last token: nothing was cut */
+        finish = FINISH_STOP;
     c->finish = finish_text(c, finish, scratch);
     pass_on(c);
     if (c->rules->style != NULL)

@@ -56,6 +56,7 @@ struct choice {
     uint32_t n_tokens, n_thinking; /* generated; of them inside thoughts */
     bool has_opened;               /* its first frame was sent */
     bool has_stopped; /* a stop string was found: what still comes is not wanted */
+    bool is_complete; /* the latest token completed what a constraint asks for */
     bool has_prompt_ids_sent;
     enum finish finish; /* FINISH_NONE until the end */
     struct event_times times; /* after the end, with wants_timings */
