@@ -44,7 +44,9 @@ void choice_init(struct choice *c, uint32_t index, const struct prompt *prompt,
     buf_init(&c->text, HTTP_MAX_REPLY / 4);
     buf_init(&c->ids, HTTP_MAX_REPLY / 4);
     buf_init(&c->entries, HTTP_MAX_REPLY);
-    if (rules->style != NULL)
+    if (rules->style != NULL && rules->has_forced_call)
+        speech_init_forced(&c->speech, rules->forced_name);
+    else if (rules->style != NULL)
         speech_init(&c->speech, rules->style, rules->finds_calls, prompt->thinks);
     if (rules->echo)
         begin_echo(c);

@@ -36,6 +36,8 @@ struct choice_rules { /* the same for all choices of a request */
     const struct stop_list *stop;
     const struct speech_style *style; /* of a chat; NULL: the text is not taken apart */
     bool finds_calls;                 /* tools were offered */
+    bool has_forced_call;             /* nothing but a call may come */
+    const char *forced_name;          /* of the function, NULL: of any */
     bool echo, wants_logprobs, wants_ids, wants_timings;
     uint32_t min_tokens; /* stop strings count from here on */
 };

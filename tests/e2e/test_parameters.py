@@ -53,6 +53,18 @@ FIELDS = {
     "max_queue_ms": (BOTH, [1000, 2**32 - 1], INTS + [0, -1, 2**32]),
     "cache_salt": (BOTH, ["", "a", "x" * 256], STRINGS + ["x" * 257]),
     "timings": (BOTH, [True, False], BOOLS),
+    "grammar": (BOTH, ["", 'root ::= "a"'], [1, True, [], {}, "root ::=", "x ::= \"a\"", "root ::= " + "(" * 60000]),
+    "json_schema": (BOTH, [{}, True, {"type": "null"}, '{"type":"null"}'], [1, [], "x", {"type": "x"}, {"not": {}}]),
+    "response_format": (BOTH, [{"type": "text"}, {"type": "json_object"},
+                               {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "null"}}}],
+                        ["json", 1, [], {}, {"type": "x"}, {"type": "json_schema"},
+                         {"type": "json_schema", "json_schema": {"schema": {"type": 5}}}]),
+    "structured_outputs": (BOTH, [{"choice": ["a", "b"]}, {"regex": "a+"}, {"json": {"type": "null"}}],
+                           ["x", 1, [], {"choice": []}, {"regex": "("}, {"json": 5}, {"choice": ["a"], "regex": "a"}]),
+    "guided_json": (BOTH, [{"type": "null"}, '{"type":"null"}'], [1, [], "x", {"type": "x"}]),
+    "guided_regex": (BOTH, ["a|b"], [1, True, [], {}, "(", "(?=a)", "(" * 60000]),
+    "guided_choice": (BOTH, [["a"], ["a", "b"]], ["a", 1, {}, [], [1]]),
+    "guided_grammar": (BOTH, ['root ::= "a"'], [1, True, [], {}, "root ::="]),
     "user": (BOTH, ["a", 1, {}], ANY),
 }
 SPLIT = {  # the same name, another meaning
