@@ -154,6 +154,7 @@ static void add_schemas(struct buf *out)
         add(out, schemas[i].schema);
     }
     add_params(out, &first, "CompletionRequest", PARAMS_TEXT, "prompt");
+    add_params(out, &first, "EmbeddingRequest", PARAMS_EMBED, "input");
     add_params(out, &first, "ChatCompletionRequest", PARAMS_CHAT, "messages");
     add_bodies(out, &first);
 }
