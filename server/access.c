@@ -84,7 +84,7 @@ static void format_work(const struct access *a, char *out, size_t size)
 
 static void unref(struct access *a)
 {
-    char work[440] = "", id[280], key[120] = "", name[110];
+    char work[640] = "", id[280], key[120] = "", name[110];
 
     if (--a->n_refs > 0)
         return;
