@@ -140,6 +140,7 @@ static void emit_output(struct loop *l, const struct batch_output *o, const stru
         .pos = o->want == BATCH_SAMPLE ? o->pos - r->n_prompt : o->pos,
         .logprob = o->logprob,
         .n_top = o->n_top,
+        .is_complete = o->is_complete,
     };
 
     e.is_eog = o->want == BATCH_SAMPLE && !r->ignore_eos && is_eog(l, o->token);
@@ -187,6 +188,9 @@ static void add_sample(struct loop *l, const struct plan_item *item, uint32_t i_
     o->counts = r->counts;
     o->n_counts = r->n_counts;
     o->ban_eog = o->pos - r->n_prompt < r->min_tokens;
+    o->constraint = r->constraint;
+    if (r->constraint != NULL && r->ignore_eos) /* it goes on until nothing may follow */
+        o->ban_eog = true;
     o->seq = i_item;
 }
 
@@ -378,12 +382,32 @@ static void compute(struct loop *l, const struct plan *plan)
     emit_outputs(l, plan);
 }
 
+/* Where a constraint lets nothing follow there is nothing to wait for. The plan's requests live
+ * until their ends are emitted. To the journal it is a
+ * cancel: a replay knows tokens and no grammars. */
+static void end_complete(struct loop *l, const struct plan *plan, uint64_t now)
+{
+    for (uint32_t i = 0; i < l->batch->n_outputs; i++) {
+        const struct batch_output *o = &l->batch->outputs[i];
+        const uint64_t id = plan->items[o->seq].request->id;
+        const enum finish why = o->is_broken ? FINISH_ERROR : FINISH_STOP;
+
+        if (!o->is_complete && !o->is_broken)
+            continue;
+        if (o->is_broken)
+            log_error("loop", "request=%" PRIu64 " event=constraint_broken token=%d", id, o->token);
+        journal_cancel(l->opt.journal, id, why, now);
+        sched_cancel(l->sched, id, why, now);
+    }
+}
+
 static void commit(struct loop *l, const struct plan *plan)
 {
     const uint64_t now = clock_us();
 
     journal_commit(l->opt.journal, plan, l->tokens, now);
     sched_commit(l->sched, l->tokens, is_eog, l, now);
+    end_complete(l, plan, now);
     assert(sched_check(l->sched));
 }
 

@@ -49,6 +49,7 @@ struct event {
     int32_t token;       /* TOKEN, SCORE; an end-of-generation token is reported too */
     uint32_t pos;        /* TOKEN: index among the generated ones; SCORE: index in the prompt */
     bool is_eog;         /* TOKEN: it ends the generation and is no text */
+    bool is_complete;    /* TOKEN: the request's constraint lets nothing follow */
     float logprob;       /* when sampling.n_top >= 0 */
     uint32_t n_top;
     union {

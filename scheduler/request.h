@@ -58,16 +58,20 @@ struct request {
     struct kv_key key;        /* key.salt is the server's to fill; the rest is set up */
     struct token_count *counts; /* [n_counts]; NULL when no penalty is set; kept by the scheduler */
     uint32_t n_counts;          /* a power of two > 2 * (n_prompt + max_tokens), or 0 */
+    struct constraint_state *constraint; /* what may be generated, or NULL; kept by the sampler */
+    struct constraint *constraint_of; /* what that state is a state of: counted */
+    void (*drop_constraint)(struct constraint **c); /* called with it at the end, if not NULL */
 };
 
 struct request_size {
     uint32_t n_prompt, max_tokens, n_bias;
     bool penalties; /* any of the three is on */
+    size_t constraint_bytes; /* of the state; 0 = there is none */
 };
 
-/* Allocate with room for everything; ids, key, sampling.bias and counts are set up, counts empty,
- * priority normal, tenant 0 of weight 1, the sampling set to greedy without log-probs. ERR_NOMEM,
- * ERR_LIMIT (2^31 tokens and more). */
+/* Allocate with room for everything; ids, key, sampling.bias and counts are set up, counts empty, a
+ * constraint's state zeroed, priority normal, tenant 0 of weight 1, the sampling set to greedy
+ * without log-probs. ERR_NOMEM, ERR_LIMIT (2^31 tokens and more). */
 int request_create(struct request **out, const struct request_size *size);
 void request_destroy(struct request **r);
 

@@ -44,7 +44,9 @@ void choice_init(struct choice *c, uint32_t index, const struct prompt *prompt,
     buf_init(&c->text, HTTP_MAX_REPLY / 4);
     buf_init(&c->ids, HTTP_MAX_REPLY / 4);
     buf_init(&c->entries, HTTP_MAX_REPLY);
-    if (rules->style != NULL)
+    if (rules->style != NULL && rules->has_forced_call)
+        speech_init_forced(&c->speech, rules->forced_name);
+    else if (rules->style != NULL)
         speech_init(&c->speech, rules->style, rules->finds_calls, prompt->thinks);
     if (rules->echo)
         begin_echo(c);
@@ -125,6 +127,7 @@ bool choice_token(struct choice *c, const struct event *e, struct buf *scratch)
         add_logprob(c, e);
     if (e->is_eog)
         return false;
+    c->is_complete = e->is_complete;
     buf_clear(scratch);
     show_marks(c, e->token);
     detok_feed(&c->detok, e->token, scratch);
@@ -150,6 +153,8 @@ static enum finish finish_text(struct choice *c, enum finish finish, struct buf 
 
 void choice_end(struct choice *c, enum finish finish, struct buf *scratch)
 {
+    if (finish == FINISH_LENGTH && c->is_complete) /* with the very last token: nothing was cut */
+        finish = FINISH_STOP;
     c->finish = finish_text(c, finish, scratch);
     pass_on(c);
     if (c->rules->style != NULL)

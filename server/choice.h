@@ -36,6 +36,8 @@ struct choice_rules { /* the same for all choices of a request */
     const struct stop_list *stop;
     const struct speech_style *style; /* of a chat; NULL: the text is not taken apart */
     bool finds_calls;                 /* tools were offered */
+    bool has_forced_call;             /* nothing but a call may come */
+    const char *forced_name;          /* of the function, NULL: of any */
     bool echo, wants_logprobs, wants_ids, wants_timings;
     uint32_t min_tokens; /* stop strings count from here on */
 };
@@ -56,6 +58,7 @@ struct choice {
     uint32_t n_tokens, n_thinking; /* generated; of them inside thoughts */
     bool has_opened;               /* its first frame was sent */
     bool has_stopped; /* a stop string was found: what still comes is not wanted */
+    bool is_complete; /* the latest token completed what a constraint asks for */
     bool has_prompt_ids_sent;
     enum finish finish; /* FINISH_NONE until the end */
     struct event_times times; /* after the end, with wants_timings */

@@ -9,6 +9,7 @@
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
 #include "server/chat.h"
+#include "server/constrain.h"
 #include "server/engine.h"
 #include "server/server.h"
 
@@ -21,10 +22,15 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Compiled constraints that are kept: some of a megabyte each with a large vocabulary. */
+#define CONSTRAIN_ENTRIES 256
+#define CONSTRAIN_BYTES ((size_t)128 << 20)
+
 struct service {
     struct config config;
     struct engine engine;
     struct chat *chat;
+    struct constrain *constrain;
     struct engine_progress progress;
     char model_id[sizeof(((struct engine *)0)->id)];
     struct server *server;
@@ -104,6 +110,15 @@ static int make_chat(struct service *s, char *err, size_t err_len)
     return 0;
 }
 
+static int make_constrain(struct service *s)
+{
+    const struct constrain_options options = {.tokenizer = s->engine.tokenizer,
+                                              .max_entries = CONSTRAIN_ENTRIES,
+                                              .max_bytes = CONSTRAIN_BYTES};
+
+    return constrain_create(&s->constrain, &options);
+}
+
 #ifdef QUIRE_DEBUG
 /* For tests of what is answered meanwhile: wait until somebody opens the named FIFO to write. */
 static void hold_load(void)
@@ -134,7 +149,9 @@ static void load(void *ud)
         s->code = EXIT_FAILED;
         return;
     }
-    rc = make_loop(s);
+    rc = make_constrain(s);
+    if (rc == 0)
+        rc = make_loop(s);
     if (rc == 0)
         rc = loop_start(s->loop);
     if (rc == 0)
@@ -166,8 +183,12 @@ static void tell_server(struct service *s)
         .kv_type = kern_kv_name(e->kv_type),
     };
 
-    server_set_engine(s->server, &facts, e->tokenizer, s->chat, e->swap,
-                      kern_isa_name(e->isa));
+    server_set_engine(s->server, &(struct server_engine){.model = &facts,
+                                                         .tokenizer = e->tokenizer,
+                                                         .chat = s->chat,
+                                                         .constrain = s->constrain,
+                                                         .swap = e->swap,
+                                                         .isa = kern_isa_name(e->isa)});
     server_attach(s->server, s->queue);
 }
 
@@ -239,6 +260,7 @@ static void tear_down(struct service *s)
     loop_destroy(&s->loop);
     queue_destroy(&s->queue);
     journal_destroy(&s->journal);
+    constrain_destroy(&s->constrain);
     chat_destroy(&s->chat);
     engine_release(&s->engine);
     config_release(&s->config);

@@ -347,6 +347,9 @@ static void make_rules(struct completion *c)
         return;
     c->rules.style = chat_style(c->in.desk->opt->chat);
     c->rules.finds_calls = p->tools != NULL && p->tool_choice != TOOL_CHOICE_NONE;
+    c->rules.has_forced_call =
+        p->tool_choice == TOOL_CHOICE_REQUIRED || p->tool_choice == TOOL_CHOICE_NAMED;
+    c->rules.forced_name = p->tool_choice == TOOL_CHOICE_NAMED ? p->tool_name : NULL;
 }
 
 static int make_choices(struct completion *c)

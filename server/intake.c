@@ -2,6 +2,7 @@
 #include "server/intake.h"
 
 #include "core/base/clock.h"
+#include "server/constrain.h"
 #include "server/desk.h"
 #include "server/http.h"
 #include "server/tenants.h"
@@ -207,7 +208,8 @@ void intake_start(struct intake *in, struct desk *d, struct http_call *call,
     in->body = http_call_take_body(call);
     take_headers(in);
     in->work.data = in;
-    if (in->body.len > INLINE_BODY && uv_queue_work(d->loop, &in->work, on_work, after_work) == 0)
+    if ((in->body.len > INLINE_BODY || constrain_is_mentioned(in->body.data, in->body.len)) &&
+        uv_queue_work(d->loop, &in->work, on_work, after_work) == 0)
         return;
     do_prepare(in);
     after_prepare(in);

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "scheduler/request.h"
+#include "server/constrain.h"
 #include "server/error.h"
 #include "server/json.h"
 #include "server/stop.h"
@@ -53,6 +54,7 @@ struct params {
     int32_t stop_ids[REQUEST_MAX_STOP_IDS];
     struct stop_list stop;
     char cache_salt[PARAMS_MAX_SALT + 1]; /* "" = none */
+    struct constrain_wish constraint; /* NONE where there is none; its value is the tree's */
     uint32_t n_unknown;  /* fields that nobody knows */
     const cJSON *prompt; /* TEXT: string, [string], [int] or [[int]] */
     /* CHAT; all were checked */
@@ -62,6 +64,7 @@ struct params {
     char reasoning_effort[16];    /* "" = not given */
     enum tool_choice tool_choice;
     char tool_name[PARAMS_MAX_TOOL_NAME + 1];
+    cJSON *forced_schema; /* what a call that is insisted on must be; owned */
     bool parallel_tool_calls, add_generation_prompt, continue_final_message;
 };
 

@@ -4,6 +4,7 @@
 #include "config/weights.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/text/constraint.h"
 #include "core/text/tokenizer.h"
 #include "server/answer.h"
 #include "server/chat.h"
@@ -146,6 +147,8 @@ static int make_prompt(struct prepared *p, const struct server_options *opt, uin
     for (size_t k = 0; k < prompt->ids.n; k++)
         prompt->at_start =
             prompt->at_start && tokenizer_is_control(opt->tokenizer, prompt->ids.ids[k]);
+    if (p->constraint != NULL) /* a blank that was asked for is not the tokenizer's own */
+        prompt->at_start = false;
     return 0;
 }
 
@@ -219,6 +222,16 @@ static void fill_request(struct request *r, const struct params *p, const struct
     memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof(*r->stop_ids));
 }
 
+/* Each choice has a state of its own; the requests keep what it is a state of. */
+static void constrain_request(struct request *r, struct constraint *c)
+{
+    if (c == NULL)
+        return;
+    constraint_state_init(r->constraint, c);
+    r->constraint_of = constraint_ref(c);
+    r->drop_constraint = constraint_unref;
+}
+
 static int make_requests(struct prepared *p, const struct server_options *opt,
                          const struct prepare_headers *headers)
 {
@@ -231,11 +244,14 @@ static int make_requests(struct prepared *p, const struct server_options *opt,
                                     .n_bias = params->sampling.n_bias,
                                     .penalties = sampling_has_penalty(&params->sampling)};
 
+        if (p->constraint != NULL)
+            size.constraint_bytes = constraint_state_bytes();
         if (fit_tokens(p, opt, size.n_prompt, &size.max_tokens) < 0)
             return ERR_INVAL;
         if (request_create(&p->requests[i], &size) < 0)
             return out_of_memory(p);
         fill_request(p->requests[i], params, prompt, i % params->n, salt);
+        constrain_request(p->requests[i], p->constraint);
     }
     return 0;
 }
@@ -274,6 +290,15 @@ static int take_seed(struct prepared *p)
     return 0;
 }
 
+static int take_constraint(struct prepared *p, const struct server_options *opt)
+{
+    const struct constrain_wish *wish = &p->params.constraint;
+
+    if (wish->kind == CONSTRAIN_NONE)
+        return 0;
+    return constrain_get(opt->constrain, wish, &p->constraint, &p->error);
+}
+
 static int build(struct prepared *p, const struct server_options *opt, cJSON *body,
                  const struct prepare_headers *headers)
 {
@@ -283,7 +308,7 @@ static int build(struct prepared *p, const struct server_options *opt, cJSON *bo
         return ERR_INVAL;
     if (params_parse(&p->params, p->dialect->form, body, &limits, &p->error) < 0 ||
         take_priority(p, headers->priority) < 0 || check_tenant(p, opt, headers->tenant) < 0 ||
-        take_seed(p) < 0)
+        take_seed(p) < 0 || take_constraint(p, opt) < 0)
         return ERR_INVAL;
     p->n_choices = p->params.n_prompts * p->params.n;
     p->prompts = mem_calloc(p->params.n_prompts, sizeof(*p->prompts));
@@ -313,6 +338,7 @@ void prepare(struct prepared *p, const struct server_options *opt, const struct 
     else
         build(p, opt, json, headers != NULL ? headers : &none);
     p->params.prompt = NULL; /* it was the tree's */
+    p->params.constraint.value = NULL;
     cJSON_Delete(json);
 }
 
@@ -326,6 +352,7 @@ void prepare_release(struct prepared *p)
     }
     mem_free(p->requests);
     mem_free(p->prompts);
+    constraint_unref(&p->constraint);
     params_release(&p->params);
     buf_release(&p->echo);
     *p = (struct prepared){0};

@@ -28,6 +28,7 @@ struct prepared { /* zero is empty */
     struct request **requests; /* [n_choices] id, leader, tenant and times still to be filled; an
                                 * element that was posted is set to NULL by whoever posted it */
     uint32_t n_choices;
+    struct constraint *constraint; /* counted, or NULL */
     struct api_error error; /* status 0 when all is well */
     enum rejection reason;  /* when it is not */
 };

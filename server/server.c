@@ -15,6 +15,7 @@
 #include "core/base/mem.h"
 #include "server/answer.h"
 #include "server/completion.h"
+#include "server/constrain.h"
 #include "server/debug.h"
 #include "server/desk.h"
 #include "server/facts.h"
@@ -430,15 +431,14 @@ int server_create(struct server **out, const struct server_options *options, cha
     return 0;
 }
 
-void server_set_engine(struct server *s, const struct server_model *model,
-                       const struct tokenizer *tokenizer, const struct chat *chat,
-                       struct swap_store *swap, const char *isa)
+void server_set_engine(struct server *s, const struct server_engine *engine)
 {
-    s->opt.model = *model;
-    s->opt.tokenizer = tokenizer;
-    s->opt.chat = chat;
-    s->opt.swap = s->swapper.store = swap;
-    s->opt.isa = isa;
+    s->opt.model = *engine->model;
+    s->opt.tokenizer = engine->tokenizer;
+    s->opt.chat = engine->chat;
+    s->opt.constrain = engine->constrain;
+    s->opt.swap = s->swapper.store = engine->swap;
+    s->opt.isa = engine->isa;
 }
 
 void server_attach(struct server *s, struct queue *q)

@@ -22,6 +22,7 @@ struct queue;
 struct swap_store;
 struct tokenizer;
 struct journal;
+struct constrain;
 
 struct server_model { /* facts for /v1/models, /metrics and the edge checks */
     const char *id;   /* name on the wire */
@@ -45,6 +46,15 @@ struct server_load {
     void *ud;
 };
 
+struct server_engine { /* what is known once the model is loaded; borrowed */
+    const struct server_model *model;
+    const struct tokenizer *tokenizer;
+    const struct chat *chat;
+    struct constrain *constrain;
+    struct swap_store *swap;
+    const char *isa;
+};
+
 struct server_options {
     const char *host; /* "" = no TCP */
     uint16_t port;
@@ -65,8 +75,9 @@ struct server_options {
     uint32_t max_tenants, tenant_limit;
     uint64_t salt_seed; /* filled in by server_create() */
     struct server_model model; /* but for the id: not needed before server_attach() */
-    const struct tokenizer *tokenizer; /* nor this, nor chat, swap and isa */
+    const struct tokenizer *tokenizer; /* nor this, nor chat, constrain, swap and isa */
     const struct chat *chat;
+    struct constrain *constrain;
     const char *journal_path; /* or NULL */
     struct journal *journal;  /* or NULL */
     struct swap_store *swap;  /* or NULL; closed by its owner after server_run() */
@@ -86,9 +97,7 @@ int server_create(struct server **out, const struct server_options *options, cha
 void server_wake(void *ud);
 
 /* What was not known when the server was made. Pointers are borrowed. */
-void server_set_engine(struct server *s, const struct server_model *model,
-                       const struct tokenizer *tokenizer, const struct chat *chat,
-                       struct swap_store *swap, const char *isa);
+void server_set_engine(struct server *s, const struct server_engine *engine);
 
 /* Attach the queue: from now on requests are taken. */
 void server_attach(struct server *s, struct queue *q);

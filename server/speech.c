@@ -5,6 +5,7 @@
 #include "core/base/mem.h"
 #include "server/http.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define MAX_MARKS 3
@@ -26,6 +27,15 @@ void speech_init(struct speech *s, const struct speech_style *style, bool finds_
     buf_init(&s->held, HTTP_MAX_REPLY / 4);
     buf_init(&s->thought, HTTP_MAX_REPLY / 4);
     buf_init(&s->text, HTTP_MAX_REPLY / 4);
+}
+
+void speech_init_forced(struct speech *s, const char *name)
+{
+    const struct speech_style style = {name != NULL ? SPEECH_FORCED_NAMED : SPEECH_FORCED, false};
+
+    speech_init(s, &style, true, false);
+    s->part = SPEECH_CALL;
+    snprintf(s->recipient, sizeof(s->recipient), "%s", name != NULL ? name : "");
 }
 
 void speech_release(struct speech *s)

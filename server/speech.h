@@ -28,6 +28,9 @@ enum speech_syntax { /* of tool calls */
     SPEECH_GRANITE,    /* <|tool_call|>[{"name":…,"arguments":{…}}] to the end */
     SPEECH_DEEPSEEK,   /* <｜tool▁calls▁begin｜>, calls with a fenced JSON block */
     SPEECH_HARMONY,    /* channels: analysis, final, and commentary to=functions.NAME */
+    /* Calls that the client insists on: a constraint sees to it that there is nothing else. */
+    SPEECH_FORCED,       /* [{"name":…,"arguments":{…}}] */
+    SPEECH_FORCED_NAMED, /* the arguments of a function that is known */
 };
 
 struct speech_style {
@@ -64,12 +67,15 @@ struct speech {
     struct buf held;          /* not sorted yet: a possible mark, white space, the body of a call */
     size_t n_searched;        /* bytes of it in which no mark begins */
     struct buf thought, text; /* sorted, not yet sent; the sender clears them */
-    char recipient[160];      /* HARMONY: whom a call is for */
+    char recipient[160];      /* HARMONY, FORCED_NAMED: whom a call is for */
     uint32_t n_calls, n_sent; /* the sender counts n_sent up */
     struct speech_call *calls; /* [SPEECH_MAX_CALLS] from the first one on */
     int err;
 };
 
+/* For styles that are forced: the text is one call's arguments, or a list of calls. `name` is the
+ * function's, NULL for SPEECH_FORCED. */
+void speech_init_forced(struct speech *s, const char *name);
 /* With `finds_calls` false marks of tool calls are text: none were offered. `thinks`: it begins
  * inside a thought. */
 void speech_init(struct speech *s, const struct speech_style *style, bool finds_calls, bool thinks);

@@ -185,7 +185,8 @@ static bool add_deepseek(struct speech *s, struct slice body)
     return n > 0;
 }
 
-static bool add_harmony(struct speech *s, struct slice body)
+/* An object that is the arguments of the recipient. */
+static bool add_arguments(struct speech *s, struct slice body)
 {
     const char *why = NULL;
     cJSON *json = NULL;
@@ -220,6 +221,7 @@ bool speech_add_calls(struct speech *s, const char *text, size_t n)
     case SPEECH_HERMES:
     case SPEECH_MISTRAL:
     case SPEECH_GRANITE:
+    case SPEECH_FORCED:
         fine = add_json(s, body);
         break;
     case SPEECH_LLAMA3: /* a semicolon may also stand in a string: then it is one object */
@@ -233,7 +235,8 @@ bool speech_add_calls(struct speech *s, const char *text, size_t n)
         fine = add_deepseek(s, body);
         break;
     case SPEECH_HARMONY:
-        fine = add_harmony(s, body);
+    case SPEECH_FORCED_NAMED:
+        fine = add_arguments(s, body);
         break;
     }
     if (!fine)

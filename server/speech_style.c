@@ -16,6 +16,8 @@ static const struct speech_marks marks[] = {
     [SPEECH_HARMONY] = {.header_open = "<|channel|>",
                         .header_close = "<|message|>",
                         .part_close = "<|end|>"},
+    [SPEECH_FORCED] = {NULL},
+    [SPEECH_FORCED_NAMED] = {NULL},
 };
 
 /* The first that is found in the template tells the syntax. */

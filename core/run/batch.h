@@ -54,6 +54,8 @@ struct batch_span {
     const uint32_t *table; /* block table: position p is in block table[p / 16] */
 };
 
+struct constraint_state; /* core/text/constraint.h */
+
 enum batch_want {
     BATCH_SAMPLE = 0, /* choose the next token */
     BATCH_SCORE = 1,  /* log-probability of `token`, which is known (echo) */
@@ -68,9 +70,13 @@ struct batch_output {
     const struct token_count *counts; /* [n_counts], power of two; NULL when no penalty is on */
     uint32_t n_counts;
     bool ban_eog;  /* min_tokens is not reached: end-of-generation tokens may not be chosen */
+    struct constraint_state *constraint; /* what may follow, or NULL; goes on behind the token */
     uint32_t seq; /* the loop's own mark: index into the plan */
     /* in for SCORE, out for SAMPLE */
     int32_t token;
+    /* out, with a constraint */
+    bool is_complete; /* the text is, with this token, and nothing may follow */
+    bool is_broken;   /* no token was allowed: a bug, for the loop to report */
     /* out, when sampling->n_top >= 0: log-softmax of the raw logits, before any
      * temperature, penalty or filter */
     float logprob;

@@ -4,7 +4,9 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/run/random.h"
+#include "core/text/constraint.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +20,9 @@ int sampler_scratch_create(struct sampler_scratch *s, uint32_t n_vocab)
     s->logits = mem_aligned(n_vocab, sizeof(*s->logits));
     s->heap = mem_aligned(n_vocab, sizeof(*s->heap));
     s->weights = mem_aligned(n_vocab, sizeof(*s->weights));
-    if (s->logits == NULL || s->heap == NULL || s->weights == NULL) {
+    s->mask = mem_aligned(n_vocab / 32 + 1, sizeof(*s->mask));
+    if (s->logits == NULL || s->heap == NULL || s->weights == NULL || s->mask == NULL ||
+        constraint_scratch_create(&s->walk) < 0) {
         sampler_scratch_release(s);
         return ERR_NOMEM;
     }
@@ -30,6 +34,8 @@ void sampler_scratch_release(struct sampler_scratch *s)
     mem_free(s->logits);
     mem_free(s->heap);
     mem_free(s->weights);
+    mem_free(s->mask);
+    constraint_scratch_destroy(&s->walk);
     *s = (struct sampler_scratch){0};
 }
 
@@ -90,7 +96,7 @@ static double log_sum_exp(const struct kern_table *kern, const float *x, uint32_
 
 static bool needs_changes(const struct batch_output *o)
 {
-    return o->sampling->n_bias > 0 || o->ban_eog || o->n_counts > 0;
+    return o->sampling->n_bias > 0 || o->ban_eog || o->n_counts > 0 || o->constraint != NULL;
 }
 
 static void apply_penalties(const struct batch_output *o, float *x)
@@ -109,6 +115,44 @@ static void apply_penalties(const struct batch_output *o, float *x)
     }
 }
 
+/* Take what the mask's zeros stand for out of 32 logits. Most words are nearly full or nearly
+ * empty. */
+static void keep_allowed(float *x, const float *from, uint32_t word)
+{
+    if (__builtin_popcount(word) > 16) {
+        for (uint32_t gone = ~word; gone != 0; gone &= gone - 1)
+            x[__builtin_ctz(gone)] = -INFINITY;
+        return;
+    }
+    for (int i = 0; i < 32; i++)
+        x[i] = -INFINITY;
+    for (; word != 0; word &= word - 1)
+        x[__builtin_ctz(word)] = from[__builtin_ctz(word)];
+}
+
+static void apply_constraint(struct sampler_scratch *s, const int32_t *eog, size_t n_eog,
+                             const struct batch_output *o)
+{
+    const uint32_t n = s->n_vocab;
+    float last[32];
+    uint32_t i;
+
+    if (constraint_mask(o->constraint, s->walk, s->mask, n) && !o->ban_eog)
+        for (size_t k = 0; k < n_eog; k++)
+            s->mask[eog[k] >> 5] |= (uint32_t)1 << (eog[k] & 31);
+    for (i = 0; i + 32 <= n; i += 32) {
+        const uint32_t word = s->mask[i >> 5];
+
+        if (word == UINT32_MAX)
+            continue;
+        memcpy(last, s->logits + i, sizeof(last));
+        keep_allowed(s->logits + i, last, word);
+    }
+    for (; i < n; i++)
+        if (!(s->mask[i >> 5] >> (i & 31) & 1))
+            s->logits[i] = -INFINITY;
+}
+
 static const float *changed_logits(struct sampler_scratch *s, const float *logits,
                                    const int32_t *eog, size_t n_eog, const struct batch_output *o)
 {
@@ -120,6 +164,8 @@ static const float *changed_logits(struct sampler_scratch *s, const float *logit
     apply_penalties(o, s->logits);
     for (size_t i = 0; i < n_eog && o->ban_eog; i++)
         s->logits[eog[i]] = -INFINITY;
+    if (o->constraint != NULL)
+        apply_constraint(s, eog, n_eog, o);
     return s->logits;
 }
 
@@ -255,7 +301,7 @@ static uint32_t gather(const struct kern_table *kern, struct sampler_scratch *s,
         if (cut->min_p > 0 && kern_exp(-depth) < cut->min_p)
             return n;
     }
-    return build_heap(kern, s, x, -INFINITY);
+    return build_heap(kern, s, x, -FLT_MAX); /* all but what is banned */
 }
 
 /* The k-th best popped of n stands at heap[n - k] (see pop). */
@@ -307,6 +353,27 @@ static int32_t draw(const struct kern_table *kern, struct sampler_scratch *s, co
     return draw_kept(s, n, kept, u * sum);
 }
 
+static bool is_among(int32_t id, const int32_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] == id)
+            return true;
+    return false;
+}
+
+/* Where nothing was allowed the token is any one, and breaks the constraint. */
+static void go_on(struct sampler_scratch *s, const int32_t *eog, size_t n_eog,
+                  struct batch_output *o)
+{
+    const bool ends = is_among(o->token, eog, n_eog);
+    enum constraint_status status = CONSTRAINT_OPEN;
+
+    if (!ends)
+        status = constraint_take(o->constraint, s->walk, o->token);
+    o->is_complete = status == CONSTRAINT_DONE;
+    o->is_broken = status == CONSTRAINT_BROKEN || (ends && o->ban_eog);
+}
+
 void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, const float *logits,
                   const int32_t *eog, size_t n_eog, struct batch_output *o)
 {
@@ -319,6 +386,8 @@ void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, cons
             o->token = largest(kern, x, s->n_vocab);
         else
             o->token = draw(kern, s, x, p, random_uniform(p->seed, o->pos));
+        if (o->constraint != NULL)
+            go_on(s, eog, n_eog, o);
     }
     if (p->n_top >= 0 || o->want == BATCH_SCORE) {
         const double log_sum = log_sum_exp(kern, logits, s->n_vocab);

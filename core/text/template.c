@@ -209,8 +209,17 @@ struct value template_piece(struct value s, size_t from, size_t to)
 
 void template_put(struct render *r, struct value v, struct buf *out)
 {
-    const int rc = value_str(v, out);
+    int rc;
 
+    if (v.kind == VALUE_LOOP) { /* how long it is may have to be found out */
+        bool found;
+        const struct value n = template_loop_attr(r, v, value_text("length"), &found);
+        const struct value i = template_loop_attr(r, v, value_text("index"), &found);
+
+        buf_printf(out, "<LoopContext %lld/%lld>", (long long)i.i, (long long)n.i);
+        return;
+    }
+    rc = value_str(v, out);
     if (rc == ERR_LIMIT && out->err == 0)
         template_limit(r, "a value is nested too deep to be printed");
 }

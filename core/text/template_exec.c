@@ -181,6 +181,15 @@ static enum flow exec_set_block(struct render *r, const struct node *node, struc
     return FLOW_NEXT;
 }
 
+/* Unlike {{ }} blocks print strings only. */
+static void put_text(struct render *r, struct value v)
+{
+    if (r->rc == 0 && v.kind != VALUE_STRING)
+        template_fail(r, "a block gives a value of type '%s', not text", value_type_name(v));
+    else if (r->rc == 0)
+        buf_add(r->out, v.s, v.n);
+}
+
 static enum flow exec_filter_block(struct render *r, const struct node *node, struct frame *f)
 {
     struct frame *inside = template_frame(r, node->scope, f);
@@ -192,9 +201,7 @@ static enum flow exec_filter_block(struct render *r, const struct node *node, st
     v = capture(r, &node->list, inside, &flow);
     if (flow != FLOW_NEXT)
         return flow;
-    v = template_eval_filter(r, node->a, v, inside);
-    if (r->rc == 0)
-        template_put(r, v, r->out);
+    put_text(r, template_eval_filter(r, node->a, v, inside));
     return FLOW_NEXT;
 }
 
@@ -224,8 +231,7 @@ static void exec_call_block(struct render *r, const struct node *node, struct fr
         args.kw[args.n_kw++] = (struct kwarg){value_text("caller"), caller};
         v = template_call(r, callee, &args);
     }
-    if (r->rc == 0)
-        template_put(r, v, r->out);
+    put_text(r, v);
 }
 
 static enum flow exec_one(struct render *r, const struct node *node, struct frame *f)

@@ -518,7 +518,7 @@ static struct node *parse_primary(struct parser *p, bool with_nsref)
         return constant(p, p->now.v);
     case TOKEN_LPAREN:
         template_advance(p);
-        node = template_parse_tuple(p, TUPLE_BRACKETS, NULL);
+        node = template_parse_tuple(p, TUPLE_BRACKETS);
         template_expect(p, TOKEN_RPAREN);
         return node;
     case TOKEN_LBRACKET:
@@ -534,10 +534,10 @@ static struct node *parse_primary(struct parser *p, bool with_nsref)
     }
 }
 
-static bool is_tuple_end(const struct parser *p, const char *end_word)
+static bool is_tuple_end(const struct parser *p)
 {
     return template_is(p, TOKEN_VARIABLE_END) || template_is(p, TOKEN_BLOCK_END) ||
-           template_is(p, TOKEN_RPAREN) || (end_word != NULL && template_is_word(p, end_word));
+           template_is(p, TOKEN_RPAREN);
 }
 
 static struct node *parse_tuple_item(struct parser *p, unsigned flags)
@@ -548,7 +548,7 @@ static struct node *parse_tuple_item(struct parser *p, unsigned flags)
 }
 
 /* One expression, or several with commas between as a tuple. */
-static struct node *parse_tuple(struct parser *p, unsigned flags, const char *end_word)
+static struct node *parse_tuple(struct parser *p, unsigned flags)
 {
     struct node *tuple = template_node(p, NODE_TUPLE, p->now.line);
     bool is_tuple = false;
@@ -556,7 +556,7 @@ static struct node *parse_tuple(struct parser *p, unsigned flags, const char *en
     while (tuple != NULL && p->lex.rc == 0) {
         if (tuple->list.n > 0)
             template_expect(p, TOKEN_COMMA);
-        if (is_tuple_end(p, end_word))
+        if (is_tuple_end(p))
             break;
         template_node_add(p, &tuple->list, parse_tuple_item(p, flags));
         if (!template_is(p, TOKEN_COMMA))
@@ -572,12 +572,12 @@ static struct node *parse_tuple(struct parser *p, unsigned flags, const char *en
     return template_node_done(p, tuple);
 }
 
-struct node *template_parse_tuple(struct parser *p, unsigned flags, const char *end_word)
+struct node *template_parse_tuple(struct parser *p, unsigned flags)
 {
     struct node *node = NULL;
 
     if (template_enter(p))
-        node = parse_tuple(p, flags, end_word);
+        node = parse_tuple(p, flags);
     template_leave(p);
     return node;
 }

@@ -39,7 +39,7 @@ struct value filter_last(struct render *r, struct value v, const struct value *a
     struct value list;
 
     (void)a;
-    if (v.kind == VALUE_UNDEFINED || v.kind == VALUE_GENERATOR || !template_iterable(v))
+    if (v.kind == VALUE_GENERATOR || !template_iterable(v))
         return template_fail(r, "'%s' object is not reversible", value_type_name(v));
     if (v.kind == VALUE_STRING && v.n > 0)
         return template_getitem(r, v, value_int(-1));
@@ -49,15 +49,59 @@ struct value filter_last(struct render *r, struct value v, const struct value *a
     return template_undefined_hint("No last item, sequence was empty.");
 }
 
-struct value filter_items(struct render *r, struct value v, const struct value *a)
+/* A generator whose items are all computed when the first is asked for: what is wrong with the
+ * input does not matter where nobody asks. */
+struct later {
+    struct value (*compute)(struct render *r, struct value v, const struct value *a);
+    struct value v, a[TEMPLATE_MAX_PARAMS];
+    struct value_list *list; /* NULL until then */
+    uint32_t i;
+};
+
+static bool pull_later(struct render *r, void *state, struct value *item)
+{
+    struct later *l = state;
+
+    if (l->list == NULL) {
+        const struct value list = l->compute(r, l->v, l->a);
+
+        if (!template_step(r, 0))
+            return false;
+        l->list = list.list;
+    }
+    if (l->i == l->list->n)
+        return false;
+    *item = l->list->at[l->i++];
+    return true;
+}
+
+static struct value later(struct render *r, struct value v, const struct value *a,
+                          struct value (*compute)(struct render *r, struct value v,
+                                                  const struct value *a))
+{
+    struct later *l = value_pool_alloc(r->pool, sizeof(*l));
+
+    if (l == NULL)
+        return value_int(template_step(r, 0));
+    l->compute = compute;
+    l->v = v;
+    memcpy(l->a, a, sizeof(l->a));
+    return template_new_pull(r, pull_later, l);
+}
+
+static struct value items(struct render *r, struct value v, const struct value *a)
 {
     (void)a;
     if (v.kind == VALUE_UNDEFINED)
-        return template_new_generator(r, value_list(r->pool));
+        return value_list(r->pool);
     if (v.kind != VALUE_DICT)
         return template_fail(r, "Can only get item pairs from a mapping.");
-    v = template_listed(r, template_new_view(r, v, TEMPLATE_ITEMS));
-    return template_new_generator(r, v);
+    return template_listed(r, template_new_view(r, v, TEMPLATE_ITEMS));
+}
+
+struct value filter_items(struct render *r, struct value v, const struct value *a)
+{
+    return later(r, v, a, items);
 }
 
 struct value filter_join(struct render *r, struct value v, const struct value *a)
@@ -117,7 +161,7 @@ struct value filter_sum(struct render *r, struct value v, const struct value *a)
 }
 
 /* Cut into lists of `size`; the last one filled up. */
-struct value filter_batch(struct render *r, struct value v, const struct value *a)
+static struct value batch(struct render *r, struct value v, const struct value *a)
 {
     const struct value all = value_list(r->pool);
     struct value part = value_list(r->pool), item;
@@ -138,11 +182,16 @@ struct value filter_batch(struct render *r, struct value v, const struct value *
             value_list_add(r->pool, part, a[1]);
         value_list_add(r->pool, all, part);
     }
-    return template_new_generator(r, all);
+    return all;
+}
+
+struct value filter_batch(struct render *r, struct value v, const struct value *a)
+{
+    return later(r, v, a, batch);
 }
 
 /* Cut into so many lists; the first ones longer by one, or the others filled up. */
-struct value filter_slice(struct render *r, struct value v, const struct value *a)
+static struct value slice(struct render *r, struct value v, const struct value *a)
 {
     const struct value all = value_list(r->pool), list = template_listed(r, v);
     int64_t n, at = 0;
@@ -164,7 +213,12 @@ struct value filter_slice(struct render *r, struct value v, const struct value *
             value_list_add(r->pool, part, a[1]);
         value_list_add(r->pool, all, part);
     }
-    return template_new_generator(r, all);
+    return all;
+}
+
+struct value filter_slice(struct render *r, struct value v, const struct value *a)
+{
+    return later(r, v, a, slice);
 }
 
 /* --- keys to compare by --- */
@@ -262,7 +316,7 @@ struct value filter_dictsort(struct render *r, struct value v, const struct valu
     return items_of(r, sorted(r, &by, false, list, value_truth(a[2])), list.list->n);
 }
 
-struct value filter_unique(struct render *r, struct value v, const struct value *a)
+static struct value unique(struct render *r, struct value v, const struct value *a)
 {
     const struct by by = by_args(a[0], a[1]);
     const struct value seen = value_dict(r->pool), list = value_list(r->pool);
@@ -281,7 +335,12 @@ struct value filter_unique(struct render *r, struct value v, const struct value 
             return template_fail(r, "unhashable type: '%s'", value_type_name(key));
         value_list_add(r->pool, list, item);
     }
-    return template_new_generator(r, list);
+    return list;
+}
+
+struct value filter_unique(struct render *r, struct value v, const struct value *a)
+{
+    return later(r, v, a, unique);
 }
 
 /* The first of the smallest, or of the largest. */

@@ -304,7 +304,7 @@ struct value filter_truncate(struct render *r, struct value v, const struct valu
     struct value end = a[2].kind == VALUE_MISSING ? value_text("...") : a[2];
     int64_t length = 255, leeway = 5, n_end;
 
-    if (!is_text(r, v) || !is_text(r, end))
+    if (!is_text(r, end))
         return value_null();
     if (a[0].kind != VALUE_MISSING && !template_index(r, a[0], &length))
         return value_null();
@@ -316,6 +316,8 @@ struct value filter_truncate(struct render *r, struct value v, const struct valu
                              (long long)n_end);
     if (template_length(r, v) - leeway <= length)
         return v;
+    if (!is_text(r, v))
+        return value_null();
     v = template_piece(v, 0, unicode_offset(v.s, v.n, (size_t)(length - n_end)));
     if (!value_truth(a[1]))
         v = without_last_word(v);

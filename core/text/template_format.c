@@ -286,7 +286,8 @@ struct value template_percent(struct render *r, struct value f, struct value wit
     if (r->rc == 0 && named == NULL &&
         (with.kind == VALUE_TUPLE ? from.i < with.list->n && from.i != 1 + with.list->n
                                   : from.i == 0 && with.kind != VALUE_DICT &&
-                                        with.kind != VALUE_LIST && with.kind != VALUE_RANGE))
+                                        with.kind != VALUE_LIST && with.kind != VALUE_RANGE &&
+                                        with.kind != VALUE_UNDEFINED))
         template_fail(r, "not all arguments converted during string formatting");
     out = template_take(r, &b);
     out.flags = f.flags;

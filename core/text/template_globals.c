@@ -75,6 +75,8 @@ static struct value new_dict(struct render *r, const char *name, const struct ar
 
     if (args->n > 1)
         return template_fail(r, "%s expected at most 1 argument, got %u", name, args->n);
+    if (args->n == 1 && args->at[0].kind == VALUE_UNDEFINED)
+        return template_fail_undefined(r, args->at[0]);
     if (args->n == 1 && args->at[0].kind == VALUE_DICT) {
         const struct value_dict *from = args->at[0].dict;
 

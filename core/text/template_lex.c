@@ -166,12 +166,16 @@ static struct token lex_raw(struct lexer *lex, size_t pos)
             return t;
         }
     }
-    template_lex_fail(lex, line, ERR_FORMAT, "missing end of raw block");
+    if (lex->pos < lex->n) /* where nothing follows nothing is missing */
+        template_lex_fail(lex, line, ERR_FORMAT, "missing end of raw block");
     return (struct token){TOKEN_END, line, {0}};
 }
 
 static bool skip_comment(struct lexer *lex, size_t pos)
 {
+    const uint32_t line = lex->line;
+    const size_t from = pos;
+
     for (; pos < lex->n; pos++) {
         const size_t end = tag_end(lex, pos, "#}");
 
@@ -180,7 +184,9 @@ static bool skip_comment(struct lexer *lex, size_t pos)
             return true;
         }
     }
-    template_lex_fail(lex, lex->line, ERR_FORMAT, "missing end of comment");
+    read_to(lex, pos);
+    if (from < lex->n)
+        template_lex_fail(lex, line, ERR_FORMAT, "missing end of comment");
     return false;
 }
 

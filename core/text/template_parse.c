@@ -203,10 +203,9 @@ static void make_target(struct parser *p, struct node *node, enum name_use use)
     }
 }
 
-static struct node *parse_target(struct parser *p, unsigned flags, const char *end_word,
-                                 enum name_use use)
+static struct node *parse_target(struct parser *p, unsigned flags, enum name_use use)
 {
-    struct node *node = template_parse_tuple(p, TUPLE_SIMPLE | flags, end_word);
+    struct node *node = template_parse_tuple(p, TUPLE_SIMPLE | flags);
 
     make_target(p, node, use);
     return node;
@@ -220,12 +219,12 @@ static struct node *parse_set(struct parser *p)
     struct node *node = template_node(p, NODE_SET, p->now.line), *target;
 
     template_advance(p);
-    target = parse_target(p, TUPLE_NSREF, NULL, NAME_STORE);
+    target = parse_target(p, TUPLE_NSREF, NAME_STORE);
     if (node == NULL)
         return NULL;
     node->a = target;
     if (template_accept(p, TOKEN_ASSIGN)) {
-        node->b = template_parse_tuple(p, 0, NULL);
+        node->b = template_parse_tuple(p, 0);
         return template_node_done(p, node);
     }
     node->type = NODE_SET_BLOCK;
@@ -244,9 +243,9 @@ static struct node *parse_for(struct parser *p)
     template_advance(p);
     if (node == NULL)
         return NULL;
-    node->a = parse_target(p, 0, "in", NAME_STORE);
+    node->a = parse_target(p, 0, NAME_STORE);
     template_expect_word(p, "in");
-    node->b = template_parse_tuple(p, TUPLE_NO_COND, "recursive");
+    node->b = template_parse_tuple(p, TUPLE_NO_COND);
     if (template_accept_word(p, "if"))
         node->c = template_parse_expression(p);
     node->recursive = template_accept_word(p, "recursive");
@@ -268,7 +267,7 @@ static struct node *parse_if(struct parser *p)
 
     template_advance(p);
     while (node != NULL && p->lex.rc == 0) {
-        node->a = template_parse_tuple(p, TUPLE_NO_COND, NULL);
+        node->a = template_parse_tuple(p, TUPLE_NO_COND);
         node->list = parse_body(p, ends);
         if (template_is_word(p, "elif")) {
             struct node *other = template_node(p, NODE_IF, p->now.line);
@@ -310,7 +309,7 @@ static struct node *parse_with(struct parser *p)
     while (!template_is(p, TOKEN_BLOCK_END) && p->lex.rc == 0) {
         if (node->list.n > 0)
             template_expect(p, TOKEN_COMMA);
-        template_node_add(p, &node->list, parse_target(p, 0, NULL, NAME_PARAM));
+        template_node_add(p, &node->list, parse_target(p, 0, NAME_PARAM));
         template_expect(p, TOKEN_ASSIGN);
         template_node_add(p, &node->c->list, template_parse_expression(p));
     }
@@ -485,7 +484,7 @@ static struct node *parse_output(struct parser *p)
             template_node_add(p, &node->list, data);
             template_advance(p);
         } else if (template_accept(p, TOKEN_VARIABLE_BEGIN)) {
-            template_node_add(p, &node->list, template_parse_tuple(p, 0, NULL));
+            template_node_add(p, &node->list, template_parse_tuple(p, 0));
             template_expect(p, TOKEN_VARIABLE_END);
         } else {
             break;

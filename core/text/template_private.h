@@ -206,7 +206,7 @@ enum tuple_flags {
     TUPLE_BRACKETS = 1u << 2, /* stands in parentheses: may be empty */
     TUPLE_NSREF = 1u << 3,    /* namespace.member is allowed */
 };
-struct node *template_parse_tuple(struct parser *p, unsigned flags, const char *end_word);
+struct node *template_parse_tuple(struct parser *p, unsigned flags);
 struct node *template_parse_expression(struct parser *p);
 /* Filters one after the other; node may be NULL (a filter block). */
 struct node *template_parse_filters(struct parser *p, struct node *node, bool at_name);

@@ -299,7 +299,7 @@ static void add(struct render *r, struct value list, struct value v, size_t from
 /* Blanks in any number part the words. */
 static struct value split_blanks(struct render *r, struct value v, int64_t max)
 {
-    const struct value list = value_list(r->pool), none = {.kind = VALUE_MISSING};
+    const struct value list = value_list(r->pool);
     size_t from = 0, len;
 
     while (r->rc == 0) {
@@ -310,8 +310,7 @@ static struct value split_blanks(struct render *r, struct value v, int64_t max)
         if (from == v.n)
             break;
         if (max-- == 0) {
-            value_list_add(r->pool, list,
-                           filter_strip(r, template_piece(v, from, v.n), none, false, true));
+            add(r, list, v, from, v.n);
             break;
         }
         for (to = from; to < v.n && !unicode_is_space(unicode_at(v.s + to, v.n - to, &len));)
@@ -331,7 +330,7 @@ static struct value rsplit_blanks(struct render *r, struct value v, int64_t max)
         size_t from = rest.n, len;
 
         if (max-- == 0) {
-            value_list_add(r->pool, list, filter_strip(r, rest, none, true, false));
+            add(r, list, rest, 0, rest.n);
             break;
         }
         while (from > 0) {

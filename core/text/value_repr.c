@@ -82,9 +82,15 @@ static void repr_string(struct value v, struct buf *out)
         buf_add_char(out, ')');
 }
 
-static int repr(struct value v, struct buf *out, int depth);
+struct nest { /* what is being printed around a value */
+    const struct nest *up;
+    const struct value_dict *namespace; /* or NULL: only a namespace can hold itself */
+    int depth;
+};
 
-static int repr_list(struct value v, struct buf *out, int depth)
+static int repr(struct value v, struct buf *out, const struct nest *up);
+
+static int repr_list(struct value v, struct buf *out, const struct nest *in)
 {
     const bool tuple = v.kind == VALUE_TUPLE;
 
@@ -92,7 +98,7 @@ static int repr_list(struct value v, struct buf *out, int depth)
     for (uint32_t i = 0; i < v.list->n; i++) {
         if (i > 0)
             buf_add_str(out, ", ");
-        if (repr(v.list->at[i], out, depth + 1) < 0)
+        if (repr(v.list->at[i], out, in) < 0)
             return out->err < 0 ? out->err : ERR_LIMIT;
     }
     if (tuple && v.list->n == 1)
@@ -100,22 +106,22 @@ static int repr_list(struct value v, struct buf *out, int depth)
     return buf_add_char(out, tuple ? ')' : ']');
 }
 
-static int repr_dict(const struct value_dict *d, struct buf *out, int depth)
+static int repr_dict(const struct value_dict *d, struct buf *out, const struct nest *in)
 {
     buf_add_char(out, '{');
     for (uint32_t i = 0; i < d->n; i++) {
         if (i > 0)
             buf_add_str(out, ", ");
-        if (repr(d->at[i].key, out, depth + 1) < 0)
+        if (repr(d->at[i].key, out, in) < 0)
             return ERR_LIMIT;
         buf_add_str(out, ": ");
-        if (repr(d->at[i].value, out, depth + 1) < 0)
+        if (repr(d->at[i].value, out, in) < 0)
             return ERR_LIMIT;
     }
     return buf_add_char(out, '}');
 }
 
-static int repr_view(struct value v, struct buf *out, int depth)
+static int repr_view(struct value v, struct buf *out, const struct nest *in)
 {
     static const char *const names[] = {"dict_keys([", "dict_values([", "dict_items(["};
     const struct value_dict *d = template_view_dict(v);
@@ -127,11 +133,11 @@ static int repr_view(struct value v, struct buf *out, int depth)
             buf_add_str(out, ", ");
         if (what == TEMPLATE_ITEMS)
             buf_add_char(out, '(');
-        if (what != TEMPLATE_VALUES && repr(d->at[i].key, out, depth + 1) < 0)
+        if (what != TEMPLATE_VALUES && repr(d->at[i].key, out, in) < 0)
             return ERR_LIMIT;
         if (what == TEMPLATE_ITEMS)
             buf_add_str(out, ", ");
-        if (what != TEMPLATE_KEYS && repr(d->at[i].value, out, depth + 1) < 0)
+        if (what != TEMPLATE_KEYS && repr(d->at[i].value, out, in) < 0)
             return ERR_LIMIT;
         if (what == TEMPLATE_ITEMS)
             buf_add_char(out, ')');
@@ -139,9 +145,24 @@ static int repr_view(struct value v, struct buf *out, int depth)
     return buf_add_str(out, "])");
 }
 
-static int repr(struct value v, struct buf *out, int depth)
+static int repr_namespace(struct value v, struct buf *out, const struct nest *in)
 {
-    if (depth > VALUE_MAX_DEPTH)
+    for (const struct nest *up = in->up; up != NULL; up = up->up)
+        if (up->namespace == v.dict)
+            return buf_add_str(out, "<Namespace {...}>");
+    buf_add_str(out, "<Namespace ");
+    if (repr_dict(v.dict, out, in) < 0)
+        return ERR_LIMIT;
+    return buf_add_char(out, '>');
+}
+
+static int repr(struct value v, struct buf *out, const struct nest *up)
+{
+    const struct nest nest = {.up = up, .depth = up != NULL ? up->depth + 1 : 0,
+                              .namespace = v.kind == VALUE_NAMESPACE ? v.dict : NULL};
+    const struct nest *in = &nest;
+
+    if (nest.depth > VALUE_MAX_DEPTH)
         return ERR_LIMIT;
     switch ((enum value_kind)v.kind) {
     case VALUE_UNDEFINED:
@@ -160,16 +181,13 @@ static int repr(struct value v, struct buf *out, int depth)
         break;
     case VALUE_LIST:
     case VALUE_TUPLE:
-        return repr_list(v, out, depth);
+        return repr_list(v, out, in);
     case VALUE_DICT:
-        return repr_dict(v.dict, out, depth);
+        return repr_dict(v.dict, out, in);
     case VALUE_NAMESPACE:
-        buf_add_str(out, "<Namespace ");
-        if (repr_dict(v.dict, out, depth + 1) < 0)
-            return ERR_LIMIT;
-        return buf_add_char(out, '>');
+        return repr_namespace(v, out, in);
     case VALUE_VIEW:
-        return repr_view(v, out, depth);
+        return repr_view(v, out, in);
     default:
         return template_repr_object(v, out);
     }
@@ -178,7 +196,7 @@ static int repr(struct value v, struct buf *out, int depth)
 
 int value_repr(struct value v, struct buf *out)
 {
-    return repr(v, out, 0);
+    return repr(v, out, NULL);
 }
 
 int value_str(struct value v, struct buf *out)
@@ -187,5 +205,5 @@ int value_str(struct value v, struct buf *out)
         return buf_add(out, v.s, v.n);
     if (v.kind == VALUE_UNDEFINED)
         return out->err;
-    return repr(v, out, 0);
+    return repr(v, out, NULL);
 }

@@ -57,6 +57,18 @@ test("blocks, tool uses and results are taken", async () => {
   assert.ok(answer.usage.input_tokens > 0);
 });
 
+test("a tool use, whole and streamed", async () => {
+  const ask = { ...wish, max_tokens: 200, temperature: 1, seed: 4, tool_choice: { type: "any", disable_parallel_tool_use: true },
+    tools: [{ name: "clock", input_schema: { type: "object", properties: { zone: { type: "integer", minimum: -12, maximum: 12 } },
+      required: ["zone"], additionalProperties: false } }] };
+  const whole = await client.messages.create(ask);
+  assert.equal(whole.stop_reason, "tool_use");
+  assert.equal(whole.content[0].name, "clock");
+  assert.ok(Number.isInteger(whole.content[0].input.zone));
+  const final = await client.messages.stream(ask).finalMessage();
+  assert.deepEqual(final.content[0].input, whole.content[0].input);
+});
+
 test("errors have the package's classes", async () => {
   await assert.rejects(client.messages.create({ ...wish, temperature: 9 }), Anthropic.BadRequestError);
   await assert.rejects(client.messages.create({ ...wish, model: "other" }), Anthropic.NotFoundError);

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { HumanMessage, SystemMessage } from "@langchain/core/messages";
 import { ChatOpenAI, OpenAI } from "@langchain/openai";
+import { z } from "zod";
 import { startQuire } from "./server.mjs";
 
 let quire, options;
@@ -24,6 +25,15 @@ test("a chat, whole and streamed", async () => {
   let text = "";
   for await (const chunk of await chat.stream(messages)) text += chunk.content;
   assert.equal(text, whole.content);
+});
+
+test("a tool call and structured output", async () => {
+  const schema = z.object({ zone: z.number().int().min(-12).max(12) });
+  const chat = new ChatOpenAI({ ...options, maxTokens: 200 });
+  const answer = await chat.bindTools([{ name: "clock", description: "The time.", schema }], { tool_choice: "clock" }).invoke("Noon?");
+  assert.equal(answer.tool_calls[0].name, "clock");
+  schema.parse(answer.tool_calls[0].args);
+  schema.parse(await chat.withStructuredOutput(schema, { name: "zone", method: "jsonSchema" }).invoke("Noon?"));
 });
 
 test("a completion", async () => {

@@ -2,6 +2,8 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import OpenAI from "openai";
+import { zodResponseFormat } from "openai/helpers/zod";
+import { z } from "zod";
 import { startQuire, until } from "./server.mjs";
 
 const STORY = "Once upon a time";
@@ -88,6 +90,35 @@ test("errors have the package's classes and name the field", async () => {
   await assert.rejects(bad, (e) => e instanceof OpenAI.BadRequestError && e.param === "temperature");
   const nobody = client.chat.completions.create({ model: "other", messages: [{ role: "user", content: "x" }] });
   await assert.rejects(nobody, (e) => e instanceof OpenAI.NotFoundError && e.code === "model_not_found");
+});
+
+const CLOCK = { type: "function", function: { name: "clock", strict: true, parameters: { type: "object",
+  properties: { zone: { type: "integer", minimum: -12, maximum: 12 } }, required: ["zone"], additionalProperties: false } } };
+
+test("a tool call, whole and streamed", async () => {
+  const wish = { model: "quire-demo", messages: [{ role: "user", content: "What time is it?" }], tools: [CLOCK],
+    tool_choice: "required", parallel_tool_calls: false, seed: 4 };
+  const { message, finish_reason } = (await client.chat.completions.create(wish)).choices[0];
+  assert.equal(finish_reason, "tool_calls");
+  const [call] = message.tool_calls;
+  assert.equal(call.function.name, "clock");
+  assert.ok(Number.isInteger(JSON.parse(call.function.arguments).zone));
+  const final = await client.chat.completions.stream(wish).finalChatCompletion();
+  assert.equal(final.choices[0].message.tool_calls[0].function.arguments, call.function.arguments);
+  assert.equal(final.choices[0].finish_reason, "tool_calls");
+  const next = await client.chat.completions.create({ ...wish, tool_choice: "none", max_tokens: 4,
+    messages: [...wish.messages, message, { role: "tool", tool_call_id: call.id, content: "Noon." }] });
+  assert.equal(next.usage.completion_tokens, 4);
+});
+
+test("structured output", async () => {
+  const Person = z.object({ name: z.string().max(12), age: z.number().int().min(0).max(120), tags: z.array(z.enum(["a", "b"])).max(3) });
+  const answer = await client.chat.completions.parse({
+    model: "quire-demo", messages: [{ role: "user", content: "Who?" }], response_format: zodResponseFormat(Person, "person"),
+  });
+  const { message, finish_reason } = answer.choices[0];
+  assert.equal(finish_reason, "stop");
+  Person.parse(message.parsed);
 });
 
 test("responses, whole and streamed", async () => {

@@ -68,7 +68,7 @@ class Renderer:
                                       text=True, encoding="utf-8")
 
     def ask(self, template, variables):
-        """The answer: {"text", "bytes"} or {"error", "code"}."""
+        """The answer: {"text", "code"} or {"error", "code"}."""
         job = {"template": template, "globals": variables, "now": NOW}
         self.child.stdin.write(json.dumps(job, ensure_ascii=False) + "\n")
         self.child.stdin.flush()

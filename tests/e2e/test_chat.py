@@ -1,9 +1,10 @@
 """POST /v1/chat/completions and the routes that share its template."""
 import json
 
+import jsonschema
 import pytest
 
-from quire import Stream, in_threads
+from quire import in_threads
 
 ONCE = [{"role": "user", "content": "Once upon a time"}]
 CHAT = "/v1/chat/completions"
@@ -296,3 +297,97 @@ def test_responses(server):
 def test_bad_responses(server, param, fields):
     r = server.post("/v1/responses", {"input": "x", "max_output_tokens": 2, **fields})
     assert r.status == 400 and r.json["error"]["param"] == param, r.body
+
+
+# ---- calls that are insisted on ----
+
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string", "maxLength": 12}, "unit": {"$ref": "#/$defs/unit"}},
+    "required": ["city", "unit"], "additionalProperties": False, "$defs": {"unit": {"enum": ["C", "F"]}}}}}
+CLOCK = {"type": "function", "function": {"name": "clock", "parameters": {
+    "type": "object", "properties": {"zone": {"type": "integer", "minimum": -12, "maximum": 12}},
+    "required": ["zone"], "additionalProperties": False}}}
+SCHEMAS = {t["function"]["name"]: t["function"]["parameters"] for t in (WEATHER, CLOCK)}
+
+
+def check_calls(calls):
+    for call in calls:
+        assert call["type"] == "function" and call["id"]
+        jsonschema.validate(json.loads(call["function"]["arguments"]), SCHEMAS[call["function"]["name"]])
+
+
+def joined(got):
+    """The tool calls of a stream, put together as clients do."""
+    calls = {}
+    for f in got:
+        for c in f["choices"]:
+            for part in c["delta"].get("tool_calls", []):
+                call = calls.setdefault(part["index"], {"function": {"name": "", "arguments": ""}})
+                call.update({k: v for k, v in part.items() if k in ("id", "type")})
+                for k, v in part["function"].items():
+                    call["function"][k] += v
+    return [calls[i] for i in sorted(calls)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_required_calls(server, seed):
+    fields = {"tools": [WEATHER, CLOCK], "tool_choice": "required", "seed": seed}
+    c = chat(server, **fields)["choices"][0]
+    assert c["finish_reason"] == "tool_calls" and c["message"]["content"] is None
+    check_calls(c["message"]["tool_calls"])
+    got = frames(server, messages=ONCE, **fields)
+    assert got[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    plain = [call["function"] for call in c["message"]["tool_calls"]]
+    assert [call["function"] for call in joined(got)] == plain
+    [one] = chat(server, **fields, parallel_tool_calls=False)["choices"][0]["message"]["tool_calls"]
+    check_calls([one])
+
+
+def test_a_named_call(server):
+    for tool in (WEATHER, CLOCK):
+        name = tool["function"]["name"]
+        choice = {"type": "function", "function": {"name": name}}
+        [call] = chat(server, tools=[WEATHER, CLOCK], tool_choice=choice)["choices"][0]["message"]["tool_calls"]
+        assert call["function"]["name"] == name
+        check_calls([call])
+
+
+def test_calls_in_the_other_shapes(server):
+    r = server.post("/v1/messages", {
+        "messages": ONCE, "max_tokens": 400, "tool_choice": {"type": "tool", "name": "clock"},
+        "tools": [{"name": "clock", "input_schema": SCHEMAS["clock"]}]}).json
+    [use] = r["content"]
+    assert (use["type"], use["name"], r["stop_reason"]) == ("tool_use", "clock", "tool_use")
+    jsonschema.validate(use["input"], SCHEMAS["clock"])
+    r = server.post("/v1/responses", {
+        "input": "x", "tool_choice": {"type": "function", "name": "clock"},
+        "tools": [{"type": "function", "name": "clock", "parameters": SCHEMAS["clock"]}]}).json
+    [call] = r["output"]
+    assert (call["type"], call["name"], r["status"]) == ("function_call", "clock", "completed")
+    jsonschema.validate(json.loads(call["arguments"]), SCHEMAS["clock"])
+
+
+def test_a_call_that_is_cut_is_text(server):
+    c = chat(server, tools=[WEATHER], tool_choice="required", max_tokens=4)["choices"][0]
+    assert c["finish_reason"] == "length" and "tool_calls" not in c["message"]
+    assert c["message"]["content"].startswith("[")
+
+
+def test_tools_that_cannot_be_insisted_on(server):
+    bad = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {
+        "a": {"type": "string", "contentEncoding": "base64", "not": {}}}}}}
+    e = chat(server, status=400, tools=[bad], tool_choice="required")["error"]
+    assert e["param"] == "tools" and "'not'" in e["message"]
+    chat(server, tools=[bad], max_tokens=1)  # a choice of the model's is not constrained
+
+
+@pytest.mark.parametrize("path,body", [
+    (CHAT, {"messages": ONCE, "response_format": {"type": "json_schema", "json_schema": {
+        "name": "w", "schema": SCHEMAS["weather"]}}}),
+    ("/v1/responses", {"input": "x", "text": {"format": {"type": "json_schema", "name": "w",
+                                                        "schema": SCHEMAS["weather"]}}}),
+])
+def test_structured_output(server, path, body):
+    r = server.post(path, body).json
+    text = r["choices"][0]["message"]["content"] if path == CHAT else r["output"][0]["content"][0]["text"]
+    jsonschema.validate(json.loads(text), SCHEMAS["weather"])

@@ -1,7 +1,7 @@
 /* tests/tools/render.c - renders chat templates for the tests that compare with Python's jinja2.
  *
  * Reads one JSON object a line: {"template": "...", "globals": {...}, "now": seconds}. Prints one
- * line for each: {"text": "..."}, or {"error": "...", "code": "INVAL"}.
+ * line for each: {"text": "...", "code": "OK"}, or {"error": "...", "code": "INVAL"}.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,29 +63,37 @@ static int render(const cJSON *job, struct value_pool *pool, struct buf *out, ch
     return rc;
 }
 
+/* Any text is a JSON string: it may hold NULs. */
+static void print_reply(struct value_pool *pool, int rc, const char *text, size_t n)
+{
+    const struct value_json how = {.item_separator = value_text(", "),
+                                   .key_separator = value_text(": ")};
+    const struct value reply = value_dict(pool);
+    struct value culprit;
+    struct buf line;
+
+    value_dict_set(pool, reply, rc == 0 ? "text" : "error", value_borrow(text, n));
+    value_dict_set(pool, reply, "code", value_text(rc == 0 ? "OK" : err_name(rc)));
+    buf_init(&line, SIZE_MAX / 4);
+    value_to_json(reply, &how, &line, &culprit);
+    puts(line.data);
+    fflush(stdout);
+    buf_release(&line);
+}
+
 static void answer(const cJSON *job)
 {
-    cJSON *reply = cJSON_CreateObject();
-    struct value_pool pool;
+    struct value_pool pool, reply_pool;
     struct buf out;
-    char err[512], *text;
+    char err[512];
     int rc;
 
     value_pool_init(&pool, VALUE_POOL_MAX);
     buf_init(&out, MAX_OUTPUT);
     rc = render(job, &pool, &out, err, sizeof(err));
-    if (rc == 0) {
-        cJSON_AddStringToObject(reply, "text", out.data != NULL ? out.data : "");
-        cJSON_AddNumberToObject(reply, "bytes", (double)out.len);
-    } else {
-        cJSON_AddStringToObject(reply, "error", err);
-        cJSON_AddStringToObject(reply, "code", err_name(rc));
-    }
-    text = cJSON_PrintUnformatted(reply);
-    puts(text);
-    fflush(stdout);
-    cJSON_free(text);
-    cJSON_Delete(reply);
+    value_pool_init(&reply_pool, 1 << 20);
+    print_reply(&reply_pool, rc, rc == 0 ? out.data : err, rc == 0 ? out.len : strlen(err));
+    value_pool_release(&reply_pool);
     buf_release(&out);
     value_pool_release(&pool);
 }
