@@ -87,9 +87,9 @@ static double ms(uint64_t us)
     return (double)us / 1e3;
 }
 
-/* Where the time went: preempted is with nothing kept, swapped with a copy. What is left over is the
- * way between the engine and here, and what of that was spent waiting for the client to read; the
- * parts add up to the total. */
+/* Where the time went: preempted is with nothing kept, swapped with a copy. What is left over is
+ * the way between the engine and here, and what of that was spent waiting for the client to read;
+ * the parts add up to the total. */
 static void render_timings(const struct choice *c, struct buf *out)
 {
     const struct event_times *t = &c->times;
