@@ -68,6 +68,7 @@ static void note_end(struct completion *c, const struct choice *choice, uint64_t
     w->prefill_us = t->prefill_us;
     w->decode_us = t->decode_us; /* the engine's: events come here in bursts */
     w->preempted_us = t->preempted_us;
+    w->swapped_us = t->swapped_us;
 }
 
 static void cancel(struct completion *c, uint32_t i)

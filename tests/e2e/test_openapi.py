@@ -134,6 +134,21 @@ def test_fields_of_the_tokenizer(doc):
         assert known and set(doc["components"]["schemas"][name]["properties"]) == known
 
 
+@pytest.mark.parametrize("name,file,hidden", [("MessagesRequest", "messages.c", set()),
+                                              ("CountTokensRequest", "messages.c", set()),
+                                              ("ResponsesRequest", "responses.c", {"messages"})])
+def test_fields_of_translated_bodies(doc, name, file, hidden):
+    """What the translation looks at or drops, and the fields of a chat, which stay as they are."""
+    text = source(file)
+    known = set(re.findall(r'field_find\(body, "(\w+)"\)', text))
+    for function in ("is_translated", "refuse_memory"):
+        for body in re.findall(rf"^static \w+ {function}\(.*?^}}", text, re.M | re.S):
+            known |= set(re.findall(r'"(\w+)"', body))
+    assert len(known) > 8
+    chat = set(doc["components"]["schemas"]["ChatCompletionRequest"]["properties"])
+    assert set(doc["components"]["schemas"][name]["properties"]) == (known | chat) - hidden
+
+
 def test_ranges_are_those_that_are_checked(doc, server):
     """Beyond a documented bound the field is refused by name; at the bound it is not."""
     n = 0
@@ -211,4 +226,10 @@ def test_answers_are_as_described(doc, server):
     assert seen > 12
     for frame in server.stream("Once", max_tokens=3, stream_options={"include_usage": True}, logprobs=1):
         validate(doc, "Completion", frame)
+    for path, method, o in operations(doc):
+        if method == "POST":
+            wrong = server.request(method, path, [])
+            assert wrong.status == 400
+            error = o["responses"]["default"]["content"]["application/json"]["schema"]["$ref"]
+            validate(doc, error.rsplit("/", 1)[1], wrong.json)
     validate(doc, "Error", server.get("/nowhere").json)
