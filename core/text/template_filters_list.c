@@ -39,7 +39,7 @@ struct value filter_last(struct render *r, struct value v, const struct value *a
     struct value list;
 
     (void)a;
-    if (v.kind == VALUE_GENERATOR || !template_iterable(v))
+    if (v.kind == VALUE_GENERATOR || v.kind == VALUE_LOOP || !template_iterable(v))
         return template_fail(r, "'%s' object is not reversible", value_type_name(v));
     if (v.kind == VALUE_STRING && v.n > 0)
         return template_getitem(r, v, value_int(-1));
@@ -135,6 +135,8 @@ struct value filter_reverse(struct render *r, struct value v, const struct value
     if (!template_iterable(v))
         return template_fail(r, "argument must be iterable");
     list = template_reversed(r, v);
+    if (v.kind == VALUE_GENERATOR || v.kind == VALUE_LOOP)
+        return list;
     if (v.kind != VALUE_STRING)
         return template_new_generator(r, list);
     template_text(r, &b);

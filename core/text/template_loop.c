@@ -56,6 +56,18 @@ static bool advance(struct render *r, struct loop *l)
     return true;
 }
 
+bool template_loop_next(struct render *r, struct value loop, struct value *item)
+{
+    struct loop *l = loop_of(loop);
+
+    if (!advance(r, l))
+        return false;
+    *item = value_tuple(r->pool);
+    value_list_add(r->pool, *item, l->current);
+    value_list_add(r->pool, *item, loop);
+    return template_step(r, 1);
+}
+
 /* Look at the item after this one; VALUE_MISSING at the end. */
 static struct value peek(struct render *r, struct loop *l)
 {

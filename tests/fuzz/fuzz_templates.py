@@ -401,10 +401,12 @@ class Generator:
 
 ADDRESSES = (" at 0x", "<class ", "<generator", "<built-in", "<bound method", "<function")
 
-# Numbers of more than 64 bits, complex numbers; what jinja2 never looks at because it computes with constants while
+# Numbers of more than 64 bits, complex numbers; list.pop(), which older versions of jinja2 let
+# through; what jinja2 never looks at because it computes with constants while
 # compiling, where 5[:] is undefined and the other side of `or` need not even exist.
 OURS = ("64 bits", "object is not subscriptable", "no filter named", "no test named",
-        "not a real number")
+        "not a real number", "unhashable type: 'slice'", "no attribute 'pop'",
+        "no attribute 'clear'")
 
 
 def disagreement(renderer, template, variables):
