@@ -212,11 +212,8 @@ void template_put(struct render *r, struct value v, struct buf *out)
     int rc;
 
     if (v.kind == VALUE_LOOP) { /* how long it is may have to be found out */
-        bool found;
-        const struct value n = template_loop_attr(r, v, value_text("length"), &found);
-        const struct value i = template_loop_attr(r, v, value_text("index"), &found);
-
-        buf_printf(out, "<LoopContext %lld/%lld>", (long long)i.i, (long long)n.i);
+        template_length(r, v);
+        template_repr_loop(v, out);
         return;
     }
     rc = value_str(v, out);

@@ -69,6 +69,8 @@ int template_repr_object(struct value v, struct buf *out)
         if (step != 1)
             buf_printf(out, ", %lld", (long long)step);
         return buf_add_char(out, ')');
+    case VALUE_LOOP:
+        return template_repr_loop(v, out);
     case VALUE_MACRO:
         name = template_macro_name(v);
         buf_add_str(out, "<Macro ");

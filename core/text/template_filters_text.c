@@ -304,8 +304,6 @@ struct value filter_truncate(struct render *r, struct value v, const struct valu
     struct value end = a[2].kind == VALUE_MISSING ? value_text("...") : a[2];
     int64_t length = 255, leeway = 5, n_end;
 
-    if (!is_text(r, end))
-        return value_null();
     if (a[0].kind != VALUE_MISSING && !template_index(r, a[0], &length))
         return value_null();
     if (a[3].kind != VALUE_MISSING && a[3].kind != VALUE_NULL && !template_index(r, a[3], &leeway))

@@ -294,6 +294,7 @@ enum flow template_exec_for(struct render *r, const struct node *node, struct fr
 struct value template_loop_attr(struct render *r, struct value loop, struct value name, bool *found);
 /* What walking over `loop` gives, which takes the items away from the loop: (item, loop). */
 bool template_loop_next(struct render *r, struct value loop, struct value *item);
+int template_repr_loop(struct value v, struct buf *out);
 struct value template_loop_call(struct render *r, struct value loop, const struct args *args);
 struct value template_loop_cycle(struct render *r, struct value loop, const struct args *args);
 struct value template_loop_changed(struct render *r, struct value loop, const struct args *args);
