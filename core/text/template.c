@@ -121,6 +121,18 @@ int template_render(const struct template *t, struct value_pool *pool, const str
     return r.rc;
 }
 
+void template_trim_sentence(char *err, size_t err_len)
+{
+    size_t n = err_len > 0 ? strlen(err) : 0, back = 1;
+
+    if (n + 1 < err_len || n == 0) /* not cut off */
+        return;
+    while (back < 4 && back < n && ((uint8_t)err[n - back] & 0xC0) == 0x80)
+        back++;
+    if (utf8_len((const uint8_t *)err + n - back, back) != back)
+        err[n - back] = '\0';
+}
+
 struct value template_fail(struct render *r, const char *format, ...)
 {
     va_list args;
@@ -135,6 +147,7 @@ struct value template_fail(struct render *r, const char *format, ...)
     va_start(args, format);
     vsnprintf(r->err + n, r->err_len - (size_t)n, format, args);
     va_end(args);
+    template_trim_sentence(r->err, r->err_len);
     return value_null();
 }
 

@@ -249,6 +249,17 @@ static void bind_given(const struct node *node, const struct args *args, struct 
     }
 }
 
+static struct value not_provided(struct render *r, struct value name)
+{
+    struct buf b;
+
+    template_text(r, &b);
+    buf_printf(&b, "parameter '%.*s' was not provided", (int)name.n, name.s);
+    name = template_take(r, &b);
+    name.kind = VALUE_UNDEFINED; /* its text says why */
+    return name;
+}
+
 static void bind_defaults(struct render *r, const struct node *node, struct frame *f)
 {
     const uint32_t first = node->list.n - node->c->list.n;
@@ -259,7 +270,7 @@ static void bind_defaults(struct render *r, const struct node *node, struct fram
         if (f->slots[param->slot].kind != VALUE_MISSING)
             continue;
         f->slots[param->slot] = i >= first ? template_eval(r, node->c->list.at[i - first], f)
-                                           : template_undefined_hint("a parameter was not provided");
+                                           : not_provided(r, param->v);
     }
 }
 

@@ -461,7 +461,8 @@ struct value filter_striptags(struct render *r, struct value v, const struct val
 
 static void put_quoted(struct value s, bool query, struct buf *out)
 {
-    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~";
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                "abcdefghijklmnopqrstuvwxyz0123456789_.-~";
 
     for (uint32_t i = 0; i < s.n; i++) {
         const char c = s.s[i];

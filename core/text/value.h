@@ -96,7 +96,7 @@ struct value_pool {
     int err;
 };
 
-#define VALUE_POOL_MAX (256u << 20) /* default for `max`: a long chat, copied some dozens of times */
+#define VALUE_POOL_MAX (256u << 20) /* default for `max`: a long chat, dozens of times */
 #define VALUE_MAX_DEPTH 200 /* of lists in lists where values are compared or printed */
 
 void value_pool_init(struct value_pool *pool, size_t max);
@@ -135,8 +135,8 @@ const struct value *value_dict_get(struct value dict, const char *key, size_t n)
 struct value value_concat(struct value_pool *pool, struct value a, struct value b);
 
 /* As Python's bool(), ==, <, hash(). Equality and order give 0 or 1, ERR_LIMIT past
- * VALUE_MAX_DEPTH; the order ERR_INVAL where the two kinds have none. value_hash: ERR_INVAL for what
- * may not be a key. */
+ * VALUE_MAX_DEPTH; the order ERR_INVAL where the two kinds have none. value_hash: ERR_INVAL for
+ * what may not be a key. */
 bool value_truth(struct value v);
 int value_equal(struct value a, struct value b);
 int value_less(struct value a, struct value b, bool or_equal);

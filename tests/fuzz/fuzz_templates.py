@@ -401,7 +401,7 @@ class Generator:
 
 
 # What Python prints of an object is not the same from run to run. Filters may have gone over it.
-ADDRESSES = re.compile("|".join(".{0,3}".join(word) for word in (
+ADDRESSES = re.compile("|".join(".{0,9}".join(word) for word in (
     "generator", "object", "function", "method", "class", "rotareneg", "noitcnuf")), re.I | re.S)
 
 # Numbers of more than 64 bits, complex numbers; list.pop(), which older versions of jinja2 let

@@ -168,8 +168,8 @@ static void statements(void **state)
            "231");
     expect("{% set s = namespace(n=0) %}{% for i in [1, 2] %}{% set s.n = s.n + i %}{% endfor %}"
            "{{ s.n }}", "3");
-    expect("{% macro m(a, b=2) %}{{ a }}{{ b }}{{ varargs }}{% endmacro %}{{ m(1) }}{{ m(3, 4, 5) }}",
-           "12()34(5,)");
+    expect("{% macro m(a, b=2) %}{{ a }}{{ b }}{{ varargs }}{% endmacro %}{{ m(1) }}"
+           "{{ m(3, 4, 5) }}", "12()34(5,)");
     expect("{% macro m() %}<{{ caller(7) }}>{% endmacro %}{% call(x) m() %}{{ x }}{% endcall %}",
            "<7>");
     expect("{% filter upper %}abc{% endfilter %}{% set t %}x{{ n }}{% endset %}{{ t }}", "ABCx3");
@@ -226,6 +226,30 @@ static void functions(void **state)
     refuse("{{ range(100001) }}", ERR_INVAL,
            "line 1: Range too big. The sandbox blocks ranges larger than MAX_RANGE (100000).");
     expect("{% set range = 5 %}{{ range }}", "5");
+}
+
+/* However short the room for the sentence: it holds whole characters. */
+static void errors_are_utf8(void **state)
+{
+    const char source[] = "{{ raise_exception('\xc3\xa9\xc3\xa9\xc3\xa9') }}";
+    struct value_pool pool;
+    struct value globals;
+    struct template *t;
+    struct buf out;
+    char err[20];
+
+    (void)state;
+    value_pool_init(&pool, 1 << 20);
+    globals = value_dict(&pool);
+    buf_init(&out, 100);
+    assert_int_equal(template_create(&t, source, strlen(source), err, sizeof(err)), 0);
+    for (size_t n = 9; n < 16; n++) {
+        template_render(t, &pool, &globals, NULL, &out, err, n);
+        assert_int_equal(strlen(err), 8 + (n - 9) / 2 * 2);
+    }
+    template_destroy(&t);
+    buf_release(&out);
+    value_pool_release(&pool);
 }
 
 static void syntax_errors(void **state)
@@ -371,8 +395,8 @@ static void limits_can_be_set(void **state)
 {
     const struct template_limits limits = {.max_steps = 100, .max_depth = 20};
     const char loop[] = "{% for i in range(50) %}{{ i }}{% endfor %}";
-    const char deep[] = "{{ ((((((((((((1 + 1) + 1) + 1) + 1) + 1) + 1) + 1) + 1) + 1) + 1) + 1) + 1)"
-                        " + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 }}";
+    const char deep[] = "{{ 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1"
+                        " + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 }}";
     struct result res;
 
     (void)state;
@@ -627,6 +651,7 @@ int main(void)
         cmocka_unit_test(blanks),
         cmocka_unit_test(filters),
         cmocka_unit_test(functions),
+        cmocka_unit_test(errors_are_utf8),
         cmocka_unit_test(syntax_errors),
         cmocka_unit_test(deep_sources),
         cmocka_unit_test(size_of_source),
