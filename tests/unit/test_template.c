@@ -449,6 +449,10 @@ static void deep_values(void **state)
 #define DEEP                                                                                       \
     "{% set s = namespace(v=[], w=[], t=()) %}{% for i in range(50000) %}"                         \
     "{% set s.v = [s.v] %}{% set s.w = [s.w] %}{% set s.t = (s.t,) %}{% endfor %}"
+/* Not deep, but two to the power of 100 values when walked. */
+#define WIDE                                                                                       \
+    "{% set s = namespace(v=[], w=[], t=()) %}{% for i in range(100) %}"                           \
+    "{% set s.v = [s.v, s.v] %}{% set s.w = [s.w, s.w] %}{% set s.t = (s.t, s.t) %}{% endfor %}"
     (void)state;
     refuse(DEEP "{{ s.v }}", ERR_LIMIT, "line 1: a value is nested too deep to be printed");
     refuse(DEEP "{{ s.v | string }}", ERR_LIMIT,
@@ -457,6 +461,13 @@ static void deep_values(void **state)
            "line 1: values are nested too deep to be compared");
     refuse(DEEP "{{ s.v < s.w }}", ERR_LIMIT, "line 1: values are nested too deep to be compared");
     refuse(DEEP "{{ s.v | tojson }}", ERR_LIMIT, "line 1: a value is nested too deep for JSON");
+    refuse(WIDE "{{ s.v == s.w }}", ERR_LIMIT, "line 1: the template takes too many steps");
+    refuse(WIDE "{{ s.v < s.w }}", ERR_LIMIT, "line 1: the template takes too many steps");
+    refuse(WIDE "{{ [1, s.v] in [[1, s.w]] }}", ERR_LIMIT,
+           "line 1: the template takes too many steps");
+    refuse(WIDE "{{ s.v | tojson }}", ERR_LIMIT, "line 1: the template needs too much memory");
+    refuse(WIDE "{{ s.v }}", ERR_LIMIT, "line 1: the template prints too much");
+    refuse(WIDE "{{ {s.t: 1} }}", ERR_INVAL, "line 1: unhashable type: 'tuple'");
     refuse(DEEP "{{ {s.t: 1} }}", ERR_INVAL, "line 1: unhashable type: 'tuple'");
     refuse(DEEP "{{ '%r' % s }}", ERR_LIMIT, "line 1: a value is nested too deep to be printed");
     expect("{% set s = namespace() %}{% set s.s = s %}{{ s }}",
