@@ -19,10 +19,23 @@ static int out_of_memory(struct prepared *p)
     return api_error_set(&p->error, 500, NULL, NULL, "out of memory");
 }
 
+/* What the client called the text. */
+static const char *text_field(const struct prepared *p)
+{
+    switch (p->params.form) {
+    case PARAMS_CHAT:
+        return "messages";
+    case PARAMS_EMBED:
+        return "input";
+    default:
+        return "prompt";
+    }
+}
+
 static int too_long(struct prepared *p, const struct server_options *opt)
 {
     p->reason = REJECTION_CONTEXT;
-    return api_error_set(&p->error, 400, "prompt", "context_length_exceeded",
+    return api_error_set(&p->error, 400, text_field(p), "context_length_exceeded",
                          "this model's context is %u tokens, and the prompt leaves no room in it",
                          opt->model.max_context);
 }
