@@ -434,14 +434,37 @@ static void check_exclusive(struct schema *s, const struct schema_place *at,
 
 #define MAX_BRANCHES 256
 
-/* Each branch with all that stands beside the union. A branch that is a plain reference stays one,
- * so that recursion goes through a rule. */
+/* Did merging leave no type or no value? */
+static bool is_impossible(const cJSON *merged)
+{
+    const cJSON *type = schema_get(merged, "type"), *values = schema_get(merged, "enum");
+
+    return (cJSON_IsArray(type) && type->child == NULL) ||
+           (cJSON_IsArray(values) && values->child == NULL);
+}
+
+/* A branch with all that stands beside the union, or as it is: a plain reference stays one, so that
+ * recursion goes through a rule. */
+static const cJSON *merge_branch(struct schema *s, struct schema_place *in, const cJSON *base,
+                                 bool exclusive)
+{
+    const cJSON *branch = in->schema, *merged = NULL;
+
+    if (exclusive || base->child != NULL || schema_get(branch, "allOf") != NULL)
+        merged = schema_merge_two(s, in, branch, base);
+    if (merged != NULL && (base->child != NULL || schema_get(branch, "allOf") != NULL))
+        in->schema = merged;
+    return merged;
+}
+
+/* Branches that contradict what stands beside them are left out. */
 static struct grammar_piece write_union(struct schema *s, const struct schema_place *at,
                                         const cJSON *list, const char *keyword, bool exclusive)
 {
     const cJSON *base = without(s, at, keyword), *it, **merged;
     struct grammar_piece p = {0}, q;
     uint32_t n = 0;
+    bool any = false;
 
     if (base == NULL)
         return p;
@@ -457,13 +480,17 @@ static struct grammar_piece write_union(struct schema *s, const struct schema_pl
 
         snprintf(index, sizeof(index), "%u", n);
         in = schema_in(at, it, keyword, index);
-        if (exclusive || base->child != NULL)
-            merged[n] = schema_merge_two(s, &in, it, base);
-        if (base->child != NULL && merged[n] != NULL)
-            in.schema = merged[n];
+        merged[n] = merge_branch(s, &in, base, exclusive);
+        if (merged[n] != NULL && is_impossible(merged[n])) {
+            merged[n] = NULL;
+            continue;
+        }
         q = schema_write(s, &in);
-        p = n == 0 ? q : grammar_or(s->b, p, q);
+        p = any ? grammar_or(s->b, p, q) : q;
+        any = true;
     }
+    if (!any && !schema_has_failed(s))
+        schema_refuse(s, at, "no branch of '%s' is possible", keyword);
     if (exclusive && !schema_has_failed(s))
         check_exclusive(s, at, merged, n);
     mem_free(merged);
