@@ -181,7 +181,7 @@ clean: ## remove everything built
 # Debian packages: what is missing is installed when that is allowed, else the command is printed.
 DEB_BUILD := gcc libc6-dev pkg-config libmicrohttpd-dev libuv1-dev libcjson-dev libpcre2-dev libxxhash-dev \
              libinih-dev
-DEB_TEST  := $(DEB_BUILD) libcmocka-dev python3 python3-pytest prometheus
+DEB_TEST  := $(DEB_BUILD) libcmocka-dev python3 python3-pytest python3-jsonschema prometheus
 DEB_LINT  := cppcheck
 DEB_FUZZ  := clang libclang-rt-14-dev
 deps: deps-test deps-lint ## make sure that all Debian packages are there

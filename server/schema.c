@@ -624,7 +624,7 @@ static void write_rules(struct schema *s)
 
 static int create(struct schema *s, const cJSON *root)
 {
-    *s = (struct schema){.root = root, .character = -1, .value = -1};
+    *s = (struct schema){.root = root, .character = -1, .value = -1, .plain = -1};
     s->rules = mem_calloc(SCHEMA_MAX_RULES, sizeof(*s->rules));
     s->merged = mem_calloc(SCHEMA_MAX_MERGED, sizeof(*s->merged));
     if (s->rules == NULL || s->merged == NULL)

@@ -48,7 +48,7 @@ struct schema {
     cJSON **merged; /* [SCHEMA_MAX_MERGED] to be deleted in the end */
     uint32_t n_merged;
     /* rules of any JSON, made when first wanted; -1 before */
-    int32_t character, value;
+    int32_t character, value, plain;
 };
 
 struct schema_place { /* a schema within the whole */

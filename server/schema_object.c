@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define MAX_PROPERTIES 1000
+#define OTHER_KEY_CHARS 64 /* that a key beyond `properties` has at most, about */
 #define MAX_KEY 128 /* bytes, where keys have to be told apart from all others */
 
 struct member {
@@ -219,11 +220,13 @@ static void plain_chars(struct char_class *c)
 static struct grammar_piece any_plain(struct schema *s)
 {
     struct char_class c = {.n = 0};
-    struct grammar_piece p;
 
-    plain_chars(&c);
-    p = grammar_chars(s->b, c.at, c.n);
-    return grammar_repeat(s->b, p, 0, GRAMMAR_NO_LIMIT);
+    if (s->plain < 0) {
+        plain_chars(&c);
+        s->plain = (int32_t)grammar_rule(s->b, "a character of a key");
+        grammar_define(s->b, (uint32_t)s->plain, grammar_chars(s->b, c.at, c.n));
+    }
+    return grammar_repeat_rule(s->b, (uint32_t)s->plain, 0, OTHER_KEY_CHARS);
 }
 
 /* What may follow the first `at` bytes of names[from .. to - 1], which they share, so that in the
