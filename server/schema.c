@@ -20,11 +20,12 @@ static const char *const annotations[] = {
 };
 /* Keywords that are handled, here or by those who write values. */
 static const char *const handled[] = {
-    "type",      "enum",      "const",    "properties",       "required",         "items",
-    "minItems",  "maxItems",  "pattern",  "additionalProperties", "prefixItems",  "minLength",
-    "maxLength", "format",    "minimum",  "maximum",          "exclusiveMinimum", "exclusiveMaximum",
-    "anyOf",     "oneOf",     "allOf",    "$ref",             "multipleOf",       "uniqueItems",
-    "minProperties",          "maxProperties",
+    "type",      "enum",     "const",            "properties",       "required",
+    "items",     "minItems", "maxItems",         "pattern",          "additionalProperties",
+    "minLength", "format",   "maxLength",        "prefixItems",      "minimum",
+    "maximum",   "anyOf",    "exclusiveMinimum", "exclusiveMaximum", "oneOf",
+    "allOf",     "$ref",     "multipleOf",       "uniqueItems",      "minProperties",
+    "maxProperties",
 };
 
 static const char *const type_names[] = {"null",   "boolean", "integer", "number",
@@ -178,7 +179,8 @@ static uint32_t rule_of(struct schema *s, const struct schema_place *at, const c
         return 0;
     }
     snprintf(quoted, sizeof(quoted), "the schema '%.80s'", name);
-    s->rules[s->n_rules] = (struct schema_rule){.schema = target, .rule = grammar_rule(s->b, quoted)};
+    s->rules[s->n_rules].schema = target;
+    s->rules[s->n_rules].rule = grammar_rule(s->b, quoted);
     snprintf(s->rules[s->n_rules].pointer, SCHEMA_MAX_POINTER, "%s", name);
     return s->rules[s->n_rules++].rule;
 }
@@ -585,7 +587,8 @@ struct grammar_piece schema_write(struct schema *s, const struct schema_place *a
     if (schema_has_failed(s))
         return none;
     if (at->depth > SCHEMA_MAX_DEPTH)
-        return schema_refuse(s, at, "schemas are nested too deeply, or refer to each other for ever");
+        return schema_refuse(s, at,
+                             "schemas are nested too deeply, or refer to each other for ever");
     if (cJSON_IsTrue(at->schema))
         return grammar_call(s->b, schema_value_rule(s));
     if (!cJSON_IsObject(at->schema))

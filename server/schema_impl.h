@@ -1,7 +1,7 @@
 /* server/schema_impl.h - what the files of the schema compiler share.
  *
- * schema.c goes through a schema, schema_merge.c makes one schema of several, schema_disjoint.c says
- * whether two exclude each other, schema_object.c, schema_array.c, schema_string.c and
+ * schema.c goes through a schema, schema_merge.c makes one schema of several, schema_disjoint.c
+ * says whether two exclude each other, schema_object.c, schema_array.c, schema_string.c and
  * schema_number.c write values. A schema that others refer to is a rule; rules are written one
  * after the other from a list, so the depth of the calls is that of the JSON text.
  *

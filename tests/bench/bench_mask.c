@@ -47,9 +47,11 @@ static void make_text(char *out, uint32_t n)
                                                            : letters[below(below(52) + 1)];
     if (kind > 5)
         out[0] = ' ';
-    if (kind == 9 && n >= 3) /* and other scripts */
-        for (uint32_t i = 0; i + 3 <= n; i += 3)
-            memcpy(out + i, (char[]){(char)0xE4, (char)(0x80 + below(64)), (char)(0x80 + below(64))}, 3);
+    for (uint32_t i = 0; kind == 9 && i + 3 <= n; i += 3) { /* and other scripts */
+        out[i] = (char)0xE4;
+        out[i + 1] = (char)(0x80 + below(64));
+        out[i + 2] = (char)(0x80 + below(64));
+    }
 }
 
 static struct token_trie *made_up(void)
@@ -95,12 +97,12 @@ static const struct {
 } cases[] = {
     {"schema: strings and numbers", SCHEMA,
      "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":"
-     "\"integer\"},\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},\"note\":{\"type\":"
-     "[\"string\",\"null\"]}},\"required\":[\"name\",\"age\",\"tags\",\"note\"]}"},
+     "\"integer\"},\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},\"note\":{"
+     "\"type\":[\"string\",\"null\"]}},\"required\":[\"name\",\"age\",\"tags\",\"note\"]}"},
     {"schema: lengths, enums, unions", SCHEMA,
      "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\",\"maxLength\":40},\"kind\":{"
-     "\"enum\":[\"a\",\"bb\",\"ccc\"]},\"text\":{\"type\":\"string\",\"minLength\":20,\"maxLength\":"
-     "200},\"v\":{\"anyOf\":[{\"type\":\"number\"},{\"type\":\"string\"},{\"type\":\"object\","
+     "\"enum\":[\"a\",\"bb\",\"ccc\"]},\"text\":{\"type\":\"string\",\"minLength\":20,"
+     "\"maxLength\":200},\"v\":{\"anyOf\":[{\"type\":\"number\"},{\"type\":\"string\"},{\"type\":\"object\","
      "\"properties\":{\"x\":{\"type\":\"number\"}},\"required\":[\"x\"]}]}},\"required\":[\"id\","
      "\"kind\",\"text\",\"v\"]}"},
     {"schema: recursive", SCHEMA,
