@@ -198,12 +198,15 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
         if (fields[i].parse(&args) < 0)
             return ERR_INVAL;
     }
-    return check_together(p, e);
+    if (check_together(p, e) < 0)
+        return ERR_INVAL;
+    return form == PARAMS_CHAT ? params_force_call(p, e) : 0;
 }
 
 void params_release(struct params *p)
 {
     stop_list_release(&p->stop);
+    cJSON_Delete(p->forced_schema);
 }
 
 const cJSON *params_prompt(const struct params *p, uint32_t i)

@@ -64,6 +64,7 @@ struct params {
     char reasoning_effort[16];    /* "" = not given */
     enum tool_choice tool_choice;
     char tool_name[PARAMS_MAX_TOOL_NAME + 1];
+    cJSON *forced_schema; /* what a call that is insisted on must be; owned */
     bool parallel_tool_calls, add_generation_prompt, continue_final_message;
 };
 

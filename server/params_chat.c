@@ -150,7 +150,8 @@ int params_parse_messages(const struct field_args *a)
 
 static int check_name(const struct place *p, const cJSON *name)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "0123456789_-.";
     size_t n;
 
     if (!cJSON_IsString(name))

@@ -23,5 +23,7 @@ struct field_args { /* what a parse function gets */
 
 /* The fields of a chat against each other. */
 int params_check_chat(const struct params *p, struct api_error *e);
+/* Tools and tool_choice are known to fit: where a call is insisted on, constrain to it. */
+int params_force_call(struct params *p, struct api_error *e);
 
 #endif

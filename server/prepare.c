@@ -6,6 +6,8 @@
 #include "core/base/mem.h"
 #include "core/text/constraint.h"
 #include "core/text/tokenizer.h"
+#include "server/answer.h"
+#include "server/chat.h"
 #include "server/http.h"
 
 #include <string.h>
@@ -25,21 +27,16 @@ static int too_long(struct prepared *p, const struct server_options *opt)
                          opt->model.max_context);
 }
 
+/* prompt->text as ids; `flags` are tokenizer_flags. */
 static int encode_text(struct prepared *p, const struct server_options *opt, struct prompt *prompt,
-                       const cJSON *v)
+                       unsigned flags)
 {
     const struct tokenizer *t = opt->tokenizer;
     const int32_t bos = tokenizer_bos(t);
-    int rc;
+    const int rc = tokenizer_encode(t, prompt->text, prompt->n_text, flags,
+                                    opt->model.max_context, &prompt->ids);
 
     prompt->is_text = true;
-    prompt->n_text = strlen(v->valuestring);
-    prompt->text = mem_strdup(v->valuestring);
-    if (prompt->text == NULL)
-        return out_of_memory(p);
-    rc = tokenizer_encode(t, prompt->text, prompt->n_text,
-                          TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, opt->model.max_context,
-                          &prompt->ids);
     if (rc == ERR_LIMIT)
         return too_long(p, opt);
     if (rc < 0)
@@ -95,15 +92,54 @@ static int take_ids(struct prepared *p, const struct server_options *opt, struct
     return p->params.echo ? decode_ids(p, opt->tokenizer, prompt) : 0;
 }
 
+static int take_text(struct prepared *p, const struct server_options *opt, struct prompt *prompt,
+                     const cJSON *v)
+{
+    prompt->n_text = strlen(v->valuestring);
+    prompt->text = mem_strdup(v->valuestring);
+    if (prompt->text == NULL)
+        return out_of_memory(p);
+    return encode_text(p, opt, prompt, TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL);
+}
+
+/* A template writes the special tokens out, the first one as well. */
+static int take_chat(struct prepared *p, const struct server_options *opt, struct prompt *prompt)
+{
+    struct buf text;
+    int rc;
+
+    buf_init(&text, CHAT_MAX_PROMPT);
+    rc = chat_render(opt->chat, &p->params, &text, &p->error);
+    if (rc == 0 && text.data == NULL)
+        rc = buf_add_str(&text, "");
+    if (rc < 0) {
+        buf_release(&text);
+        return rc;
+    }
+    prompt->thinks = speech_prompt_thinks(chat_style(opt->chat), text.data, text.len);
+    prompt->text = buf_detach(&text, &prompt->n_text);
+    return encode_text(p, opt, prompt, TOKENIZER_PARSE_SPECIAL);
+}
+
+static int take_prompt(struct prepared *p, const struct server_options *opt, uint32_t i)
+{
+    const cJSON *v;
+
+    if (p->params.form == PARAMS_CHAT)
+        return take_chat(p, opt, &p->prompts[i]);
+    v = params_prompt(&p->params, i);
+    return cJSON_IsString(v) ? take_text(p, opt, &p->prompts[i], v)
+                             : take_ids(p, opt, &p->prompts[i], v);
+}
+
 static int make_prompt(struct prepared *p, const struct server_options *opt, uint32_t i)
 {
-    const cJSON *v = params_prompt(&p->params, i);
     struct prompt *prompt = &p->prompts[i];
-    const int rc = cJSON_IsString(v) ? encode_text(p, opt, prompt, v) : take_ids(p, opt, prompt, v);
+    const int rc = take_prompt(p, opt, i);
 
     if (rc < 0)
         return rc;
-    if (!p->params.echo) {
+    if (!p->params.echo && !p->dialect->keeps_text) {
         mem_free(prompt->text);
         prompt->text = NULL;
     }
@@ -125,6 +161,9 @@ static int fit_tokens(struct prepared *p, const struct server_options *opt, uint
     *max_tokens = p->params.max_tokens < room ? p->params.max_tokens : room;
     if (room == 0 && p->params.max_tokens > 0)
         return too_long(p, opt);
+    if (p->params.max_tokens == PARAMS_NO_LIMIT && n_prompt < opt->model.max_kv_tokens &&
+        *max_tokens > opt->model.max_kv_tokens - n_prompt)
+        *max_tokens = opt->model.max_kv_tokens - n_prompt;
     if ((uint64_t)n_prompt + *max_tokens <= opt->model.max_kv_tokens)
         return 0;
     p->reason = REJECTION_CONTEXT;
@@ -260,12 +299,14 @@ static int take_constraint(struct prepared *p, const struct server_options *opt)
     return constrain_get(opt->constrain, wish, &p->constraint, &p->error);
 }
 
-static int build(struct prepared *p, const struct server_options *opt, enum params_form form,
-                 const cJSON *body, const struct prepare_headers *headers)
+static int build(struct prepared *p, const struct server_options *opt, cJSON *body,
+                 const struct prepare_headers *headers)
 {
     const struct params_limits limits = {opt->model.id, tokenizer_n_vocab(opt->tokenizer)};
 
-    if (params_parse(&p->params, form, body, &limits, &p->error) < 0 ||
+    if (p->dialect->convert != NULL && p->dialect->convert(body, &p->echo, &p->error) < 0)
+        return ERR_INVAL;
+    if (params_parse(&p->params, p->dialect->form, body, &limits, &p->error) < 0 ||
         take_priority(p, headers->priority) < 0 || check_tenant(p, opt, headers->tenant) < 0 ||
         take_seed(p) < 0 || take_constraint(p, opt) < 0)
         return ERR_INVAL;
@@ -282,18 +323,20 @@ static int build(struct prepared *p, const struct server_options *opt, enum para
     return make_requests(p, opt, headers);
 }
 
-void prepare(struct prepared *p, const struct server_options *opt, enum params_form form,
+void prepare(struct prepared *p, const struct server_options *opt, const struct dialect *dialect,
              const struct buf *body, const struct prepare_headers *headers)
 {
     static const struct prepare_headers none = {0};
     const char *why = NULL;
     cJSON *json = NULL;
 
+    p->dialect = dialect;
+    buf_init(&p->echo, body->max);
     p->reason = REJECTION_INVALID;
     if (json_parse(body->data, body->len, &json, &why) < 0)
         api_error_set(&p->error, 400, NULL, NULL, "%s", why);
     else
-        build(p, opt, form, json, headers != NULL ? headers : &none);
+        build(p, opt, json, headers != NULL ? headers : &none);
     p->params.prompt = NULL; /* it was the tree's */
     p->params.constraint.value = NULL;
     cJSON_Delete(json);
@@ -311,6 +354,7 @@ void prepare_release(struct prepared *p)
     mem_free(p->prompts);
     constraint_unref(&p->constraint);
     params_release(&p->params);
+    buf_release(&p->echo);
     *p = (struct prepared){0};
 }
 

@@ -13,6 +13,8 @@
 #include "server/params.h"
 #include "server/server.h"
 
+struct dialect;
+
 struct prepare_headers { /* NULL where there is none */
     const char *priority; /* X-Priority */
     const char *tenant;   /* the header that the settings name */
@@ -20,6 +22,8 @@ struct prepare_headers { /* NULL where there is none */
 
 struct prepared { /* zero is empty */
     struct params params;
+    const struct dialect *dialect;
+    struct buf echo;          /* of the body, for the answer */
     struct prompt *prompts;    /* [params.n_prompts] */
     struct request **requests; /* [n_choices] id, leader, tenant and times still to be filled; an
                                 * element that was posted is set to NULL by whoever posted it */
@@ -30,7 +34,7 @@ struct prepared { /* zero is empty */
 };
 
 /* `headers` may be NULL. */
-void prepare(struct prepared *p, const struct server_options *opt, enum params_form form,
+void prepare(struct prepared *p, const struct server_options *opt, const struct dialect *dialect,
              const struct buf *body, const struct prepare_headers *headers);
 void prepare_release(struct prepared *p);
 

@@ -1,0 +1,245 @@
+/* core/text/template.c - see template.h. Creation and rendering as a whole, and what every part of
+ * the evaluator uses: failing, counting steps, building text. */
+#include "core/text/template_private.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/text/unicode.h"
+#include "core/text/utf8.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct template {
+    struct value_pool pool;
+    struct node_list body;
+    struct scope *scope;
+};
+
+static int check_source(const char *source, size_t n, char *err, size_t err_len)
+{
+    uint32_t line = 1;
+    size_t len;
+
+    if (n > TEMPLATE_MAX_SOURCE) {
+        snprintf(err, err_len, "line 1: the template has %zu bytes, more than %u", n,
+                 TEMPLATE_MAX_SOURCE);
+        return ERR_LIMIT;
+    }
+    for (size_t i = 0; i < n; i += len) {
+        len = utf8_len((const uint8_t *)source + i, n - i);
+        if (len == 0) {
+            snprintf(err, err_len, "line %u: the template is not UTF-8", line);
+            return ERR_FORMAT;
+        }
+        line += source[i] == '\n';
+    }
+    return 0;
+}
+
+static int parse(struct template *t, const char *source, size_t n, char *err, size_t err_len)
+{
+    struct parser p = {.pool = &t->pool};
+
+    if (template_lex_init(&p.lex, &t->pool, source, n, err, err_len) == 0) {
+        t->body = template_parse(&p);
+        if (p.lex.rc == 0)
+            template_resolve(&p, t->body, &t->scope);
+    }
+    if (p.lex.rc == 0 && t->pool.err < 0)
+        p.lex.rc = t->pool.err;
+    if (p.lex.rc < 0 && err_len > 0 && err[0] == '\0')
+        snprintf(err, err_len, "line 1: %s", err_text(p.lex.rc));
+    return p.lex.rc;
+}
+
+int template_create(struct template **out, const char *source, size_t n, char *err, size_t err_len)
+{
+    struct template *t;
+    int rc;
+
+    *out = NULL;
+    if (err_len > 0)
+        err[0] = '\0';
+    rc = check_source(source, n, err, err_len);
+    if (rc < 0)
+        return rc;
+    t = mem_calloc(1, sizeof(*t));
+    if (t == NULL) {
+        snprintf(err, err_len, "line 1: %s", err_text(ERR_NOMEM));
+        return ERR_NOMEM;
+    }
+    value_pool_init(&t->pool, TEMPLATE_MAX_MEMORY);
+    rc = parse(t, source, n, err, err_len);
+    if (rc < 0)
+        template_destroy(&t);
+    *out = t;
+    return rc;
+}
+
+void template_destroy(struct template **t)
+{
+    if (t == NULL || *t == NULL)
+        return;
+    value_pool_release(&(*t)->pool);
+    mem_free(*t);
+    *t = NULL;
+}
+
+static void apply_defaults(struct template_limits *limits)
+{
+    if (limits->max_steps == 0)
+        limits->max_steps = TEMPLATE_MAX_STEPS;
+    if (limits->max_depth == 0)
+        limits->max_depth = TEMPLATE_MAX_DEPTH;
+}
+
+int template_render(const struct template *t, struct value_pool *pool, const struct value *globals,
+                    const struct template_limits *limits, struct buf *out, char *err,
+                    size_t err_len)
+{
+    const size_t before = out->len;
+    struct render r = {.pool = pool, .globals = globals, .out = out, .line = 1, .err = err,
+                       .err_len = err_len};
+    struct frame *f;
+
+    if (limits != NULL)
+        r.limits = *limits;
+    apply_defaults(&r.limits);
+    if (err_len > 0)
+        err[0] = '\0';
+    f = template_frame(&r, t->scope, NULL);
+    if (f != NULL)
+        template_exec(&r, &t->body, f);
+    template_step(&r, 0); /* notes what pool and output have met */
+    if (r.rc < 0 && out->data != NULL) {
+        out->len = before;
+        out->data[before] = '\0';
+        out->err = 0;
+    }
+    return r.rc;
+}
+
+struct value template_fail(struct render *r, const char *format, ...)
+{
+    va_list args;
+    int n;
+
+    if (r->rc < 0)
+        return value_null();
+    r->rc = ERR_INVAL;
+    n = snprintf(r->err, r->err_len, "line %u: ", r->line);
+    if (n < 0 || (size_t)n >= r->err_len)
+        return value_null();
+    va_start(args, format);
+    vsnprintf(r->err + n, r->err_len - (size_t)n, format, args);
+    va_end(args);
+    return value_null();
+}
+
+struct value template_limit(struct render *r, const char *what)
+{
+    template_fail(r, "%s", what);
+    if (r->rc == ERR_INVAL)
+        r->rc = ERR_LIMIT;
+    return value_null();
+}
+
+static void note(struct render *r, int err, const char *what)
+{
+    if (r->rc < 0)
+        return;
+    template_fail(r, "%s", err == ERR_NOMEM ? "out of memory" : what);
+    r->rc = err;
+}
+
+bool template_step(struct render *r, uint64_t n)
+{
+    r->steps += n;
+    if (r->rc < 0)
+        return false;
+    if (r->pool->err < 0)
+        note(r, r->pool->err, "the template needs too much memory");
+    else if (r->out->err < 0)
+        note(r, r->out->err, "the template prints too much");
+    else if (r->steps > r->limits.max_steps)
+        template_limit(r, "the template takes too many steps");
+    return r->rc == 0;
+}
+
+bool template_push(struct render *r)
+{
+    if (r->depth >= r->limits.max_depth) {
+        template_limit(r, "calls and loops are nested too deep");
+        return false;
+    }
+    r->depth++;
+    return template_step(r, 1);
+}
+
+void template_pop(struct render *r)
+{
+    r->depth--;
+}
+
+void template_text(struct render *r, struct buf *b)
+{
+    buf_init(b, r->pool->max);
+}
+
+struct value template_take(struct render *r, struct buf *b)
+{
+    struct value v = value_text("");
+
+    if (b->err < 0)
+        note(r, b->err, "the template needs too much memory");
+    else if (r->rc == 0 && template_step(r, b->len / 64))
+        v = value_string(r->pool, b->data != NULL ? b->data : "", b->len);
+    buf_release(b);
+    return v;
+}
+
+struct value template_piece(struct value s, size_t from, size_t to)
+{
+    s.s += from;
+    s.n = (uint32_t)(to - from);
+    return s;
+}
+
+void template_put(struct render *r, struct value v, struct buf *out)
+{
+    int rc;
+
+    if (v.kind == VALUE_LOOP) { /* how long it is may have to be found out */
+        bool found;
+        const struct value n = template_loop_attr(r, v, value_text("length"), &found);
+        const struct value i = template_loop_attr(r, v, value_text("index"), &found);
+
+        buf_printf(out, "<LoopContext %lld/%lld>", (long long)i.i, (long long)n.i);
+        return;
+    }
+    rc = value_str(v, out);
+    if (rc == ERR_LIMIT && out->err == 0)
+        template_limit(r, "a value is nested too deep to be printed");
+}
+
+struct value template_str(struct render *r, struct value v)
+{
+    struct buf b;
+
+    if (v.kind == VALUE_STRING)
+        return v;
+    if (v.kind == VALUE_UNDEFINED)
+        return value_text("");
+    template_text(r, &b);
+    template_put(r, v, &b);
+    return template_take(r, &b);
+}
+
+struct value template_plain(struct render *r, struct value v)
+{
+    v = template_str(r, v);
+    v.flags = 0;
+    return v;
+}

@@ -1,0 +1,59 @@
+/* core/text/template.h - chat templates: Jinja, as Hugging Face's tokenizers render it.
+ *
+ * A model's chat template is a program in the Jinja language. It is parsed once, when the model is
+ * loaded, and rendered for each chat. The text that comes out is, byte for byte, what Python's
+ * jinja2 prints with Hugging Face's settings: sandboxed and immutable, trim_blocks, lstrip_blocks,
+ * break and continue, {% generation %} (which only groups), raise_exception(), strftime_now() and
+ * the tojson filter that is json.dumps() without escaping HTML.
+ *
+ * Left out, each refused by name: include, import, from, extends, block, autoescape, the filters
+ * random and urlize, lipsum(), the methods encode, translate and maketrans. Integers have 64 bits:
+ * what would need more is an error. Filters that give Python a generator give one here, too: it
+ * can be walked once, has no length and is true; only its address is not printed.
+ *
+ * Thread: a template is read-only after creation: any number of threads may render it at once,
+ *         each with a pool of its own. Neither call uses more than 2 MiB of stack.
+ * Memory: the template copies its source. Rendering takes its values from the caller's pool and
+ *         nothing else that outlives the call.
+ * Errors: sentences that begin with "line N: ", numbers as below.
+ */
+#ifndef CORE_TEXT_TEMPLATE_H
+#define CORE_TEXT_TEMPLATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/text/value.h"
+
+struct buf;
+struct template;
+
+#define TEMPLATE_MAX_SOURCE (1u << 20) /* the largest known template has 20 KB */
+#define TEMPLATE_MAX_NESTING 150 /* of brackets and blocks in the source; Python stops near 100 */
+#define TEMPLATE_MAX_HEIGHT 600  /* of one expression, a + b + c + ... being 3 high */
+#define TEMPLATE_MAX_MEMORY (64u << 20) /* of a parsed template */
+
+#define TEMPLATE_MAX_STEPS 10000000 /* some hundred times what a long chat takes; about a second */
+#define TEMPLATE_MAX_DEPTH 1500 /* of calls, loops and expressions at once while rendering */
+#define TEMPLATE_MAX_RANGE 100000 /* numbers in a range(), jinja's own limit */
+
+struct template_limits { /* zero means the default above */
+    uint64_t max_steps;
+    uint32_t max_depth;
+    int64_t now; /* what strftime_now() prints in local time, in seconds since 1970 */
+};
+
+/* Parse source[0..n). ERR_FORMAT: it is not Jinja, or uses what is left out; ERR_LIMIT: too long,
+ * too deep; ERR_NOMEM. */
+int template_create(struct template **out, const char *source, size_t n, char *err, size_t err_len);
+void template_destroy(struct template **t);
+
+/* Append to `out` what the template prints for these variables (a dict, which is only read). Values
+ * come from `pool`, and stay there. `limits` may be NULL. ERR_INVAL: the template refuses or fails,
+ * and the sentence says why; ERR_LIMIT: too many steps, too deep, more text than `out` may hold,
+ * more memory than `pool` may hold; ERR_NOMEM. `out` is then as long as it was. */
+int template_render(const struct template *t, struct value_pool *pool, const struct value *globals,
+                    const struct template_limits *limits, struct buf *out, char *err,
+                    size_t err_len);
+
+#endif

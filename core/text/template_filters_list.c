@@ -1,0 +1,587 @@
+/* core/text/template_filters_list.c - the filters of lists and dicts. */
+#include "core/text/template_filters.h"
+
+#include "core/base/err.h"
+
+#include <string.h>
+
+static bool given(struct value v)
+{
+    return v.kind != VALUE_MISSING && v.kind != VALUE_NULL;
+}
+
+static struct value or_null(struct value v)
+{
+    return v.kind == VALUE_MISSING ? value_null() : v;
+}
+
+struct value filter_list(struct render *r, struct value v, const struct value *a)
+{
+    (void)a;
+    return template_listed(r, v);
+}
+
+struct value filter_first(struct render *r, struct value v, const struct value *a)
+{
+    struct value item;
+    struct iter it;
+
+    (void)a;
+    if (!template_iter(r, &it, v))
+        return value_null();
+    if (template_iter_next(r, &it, &item))
+        return item;
+    return template_undefined_hint("No first item, sequence was empty.");
+}
+
+struct value filter_last(struct render *r, struct value v, const struct value *a)
+{
+    struct value list;
+
+    (void)a;
+    if (v.kind == VALUE_GENERATOR || !template_iterable(v))
+        return template_fail(r, "'%s' object is not reversible", value_type_name(v));
+    if (v.kind == VALUE_STRING && v.n > 0)
+        return template_getitem(r, v, value_int(-1));
+    list = template_listed(r, v);
+    if (r->rc == 0 && list.list->n > 0)
+        return list.list->at[list.list->n - 1];
+    return template_undefined_hint("No last item, sequence was empty.");
+}
+
+/* A generator whose items are all computed when the first is asked for: what is wrong with the
+ * input does not matter where nobody asks. */
+struct later {
+    struct value (*compute)(struct render *r, struct value v, const struct value *a);
+    struct value v, a[TEMPLATE_MAX_PARAMS];
+    struct value_list *list; /* NULL until then */
+    uint32_t i;
+};
+
+static bool pull_later(struct render *r, void *state, struct value *item)
+{
+    struct later *l = state;
+
+    if (l->list == NULL) {
+        const struct value list = l->compute(r, l->v, l->a);
+
+        if (!template_step(r, 0))
+            return false;
+        l->list = list.list;
+    }
+    if (l->i == l->list->n)
+        return false;
+    *item = l->list->at[l->i++];
+    return true;
+}
+
+static struct value later(struct render *r, struct value v, const struct value *a,
+                          struct value (*compute)(struct render *r, struct value v,
+                                                  const struct value *a))
+{
+    struct later *l = value_pool_alloc(r->pool, sizeof(*l));
+
+    if (l == NULL)
+        return value_int(template_step(r, 0));
+    l->compute = compute;
+    l->v = v;
+    memcpy(l->a, a, sizeof(l->a));
+    return template_new_pull(r, pull_later, l);
+}
+
+static struct value items(struct render *r, struct value v, const struct value *a)
+{
+    (void)a;
+    if (v.kind == VALUE_UNDEFINED)
+        return value_list(r->pool);
+    if (v.kind != VALUE_DICT)
+        return template_fail(r, "Can only get item pairs from a mapping.");
+    return template_listed(r, template_new_view(r, v, TEMPLATE_ITEMS));
+}
+
+struct value filter_items(struct render *r, struct value v, const struct value *a)
+{
+    return later(r, v, a, items);
+}
+
+struct value filter_join(struct render *r, struct value v, const struct value *a)
+{
+    const struct value d = a[0].kind == VALUE_MISSING ? value_text("") : template_plain(r, a[0]);
+    bool first = true;
+    struct value item;
+    struct iter it;
+    struct buf b;
+
+    if (!template_iter(r, &it, v))
+        return value_null();
+    template_text(r, &b);
+    while (template_iter_next(r, &it, &item)) {
+        if (!first)
+            buf_add(&b, d.s, d.n);
+        first = false;
+        item = filter_member(r, item, a[1], (struct value){.kind = VALUE_MISSING});
+        if (r->rc == 0)
+            template_put(r, item, &b);
+    }
+    return template_take(r, &b);
+}
+
+struct value filter_reverse(struct render *r, struct value v, const struct value *a)
+{
+    struct value list;
+    struct buf b;
+
+    (void)a;
+    if (!template_iterable(v))
+        return template_fail(r, "argument must be iterable");
+    list = template_reversed(r, v);
+    if (v.kind != VALUE_STRING)
+        return template_new_generator(r, list);
+    template_text(r, &b);
+    for (uint32_t i = 0; r->rc == 0 && i < list.list->n; i++)
+        buf_add(&b, list.list->at[i].s, list.list->at[i].n);
+    list = template_take(r, &b);
+    list.flags = v.flags;
+    return list;
+}
+
+struct value filter_sum(struct render *r, struct value v, const struct value *a)
+{
+    struct value sum = a[1].kind == VALUE_MISSING ? value_int(0) : a[1], item;
+    struct iter it;
+
+    if (sum.kind == VALUE_STRING)
+        return template_fail(r, "sum() can't sum strings [use ''.join(seq) instead]");
+    if (template_iter(r, &it, v))
+        while (template_iter_next(r, &it, &item)) {
+            item = filter_member(r, item, a[0], (struct value){.kind = VALUE_MISSING});
+            sum = r->rc == 0 ? template_binary(r, TOKEN_ADD, sum, item) : sum;
+        }
+    return sum;
+}
+
+/* Cut into lists of `size`; the last one filled up. */
+static struct value batch(struct render *r, struct value v, const struct value *a)
+{
+    const struct value all = value_list(r->pool);
+    struct value part = value_list(r->pool), item;
+    int64_t size;
+    struct iter it;
+
+    if (!template_index(r, a[0], &size) || !template_iter(r, &it, v))
+        return value_null();
+    while (template_iter_next(r, &it, &item)) {
+        if (part.list->n == size) {
+            value_list_add(r->pool, all, part);
+            part = value_list(r->pool);
+        }
+        value_list_add(r->pool, part, item);
+    }
+    if (template_step(r, 0) && part.list->n > 0) {
+        while (given(a[1]) && part.list->n < size && template_step(r, 1))
+            value_list_add(r->pool, part, a[1]);
+        value_list_add(r->pool, all, part);
+    }
+    return all;
+}
+
+struct value filter_batch(struct render *r, struct value v, const struct value *a)
+{
+    return later(r, v, a, batch);
+}
+
+/* Cut into so many lists; the first ones longer by one, or the others filled up. */
+static struct value slice(struct render *r, struct value v, const struct value *a)
+{
+    const struct value all = value_list(r->pool), list = template_listed(r, v);
+    int64_t n, at = 0;
+
+    if (r->rc < 0 || !template_index(r, a[0], &n))
+        return value_null();
+    if (n == 0)
+        return template_fail(r, "integer division or modulo by zero");
+    for (int64_t i = 0; i < n && template_step(r, 1); i++) {
+        const struct value part = value_list(r->pool);
+        const bool extra = i < list.list->n % n;
+        const int64_t end = at + list.list->n / n + extra;
+
+        if (!template_step(r, 0))
+            return value_null();
+        for (; at < end; at++)
+            value_list_add(r->pool, part, list.list->at[at]);
+        if (given(a[1]) && !extra)
+            value_list_add(r->pool, part, a[1]);
+        value_list_add(r->pool, all, part);
+    }
+    return all;
+}
+
+struct value filter_slice(struct render *r, struct value v, const struct value *a)
+{
+    return later(r, v, a, slice);
+}
+
+/* --- keys to compare by --- */
+
+struct by { /* what to compare items by */
+    struct value path, otherwise;
+    bool fold; /* strings without case */
+};
+
+static struct value key_of(struct render *r, const struct by *by, struct value v)
+{
+    v = filter_member(r, v, by->path, by->otherwise);
+    return by->fold && r->rc == 0 ? filter_fold(r, v) : v;
+}
+
+/* "a,b": a list of keys. */
+static struct value keys_of(struct render *r, const struct by *by, struct value v)
+{
+    const struct value keys = value_list(r->pool), path = by->path;
+    struct by one = *by;
+    size_t from = 0;
+
+    if (path.kind != VALUE_STRING) {
+        value_list_add(r->pool, keys, key_of(r, by, v));
+        return keys;
+    }
+    for (size_t i = 0; i <= path.n && r->rc == 0; i++) {
+        if (i < path.n && path.s[i] != ',')
+            continue;
+        one.path = value_borrow(path.s + from, i - from);
+        value_list_add(r->pool, keys, key_of(r, &one, v));
+        from = i + 1;
+    }
+    return keys;
+}
+
+static struct by by_args(struct value case_sensitive, struct value path)
+{
+    return (struct by){.path = path, .otherwise = {.kind = VALUE_MISSING},
+                       .fold = !value_truth(case_sensitive)};
+}
+
+/* The items with their keys, sorted; NULL: failed. */
+static struct sort_item *sorted(struct render *r, const struct by *by, bool several,
+                                struct value list, bool reverse)
+{
+    const uint32_t n = list.list->n;
+    struct sort_item *at = value_pool_alloc(r->pool, ((size_t)n + 1) * sizeof(*at));
+
+    if (!template_step(r, n))
+        return NULL;
+    for (uint32_t i = 0; i < n && r->rc == 0; i++) {
+        at[i].item = list.list->at[i];
+        at[i].key = several ? keys_of(r, by, at[i].item) : key_of(r, by, at[i].item);
+    }
+    return r->rc == 0 && template_sort(r, at, n, reverse) ? at : NULL;
+}
+
+static struct value items_of(struct render *r, const struct sort_item *at, uint32_t n)
+{
+    const struct value list = value_list(r->pool);
+
+    for (uint32_t i = 0; at != NULL && i < n; i++)
+        value_list_add(r->pool, list, at[i].item);
+    return list;
+}
+
+struct value filter_sort(struct render *r, struct value v, const struct value *a)
+{
+    const struct by by = by_args(a[1], a[2]);
+    const struct value list = template_listed(r, v);
+
+    if (r->rc < 0)
+        return list;
+    return items_of(r, sorted(r, &by, true, list, value_truth(a[0])), list.list->n);
+}
+
+struct value filter_dictsort(struct render *r, struct value v, const struct value *a)
+{
+    struct by by = by_args(a[0], value_int(0));
+    struct value list;
+
+    if (a[1].kind != VALUE_MISSING && !value_is_text(a[1], "key")) {
+        if (!value_is_text(a[1], "value"))
+            return template_fail(r, "You can only sort by either \"key\" or \"value\"");
+        by.path = value_int(1);
+    }
+    if (v.kind == VALUE_UNDEFINED)
+        return template_fail_undefined(r, v);
+    if (v.kind != VALUE_DICT)
+        return template_fail(r, "'%s' object has no attribute 'items'", value_type_name(v));
+    list = template_listed(r, template_new_view(r, v, TEMPLATE_ITEMS));
+    if (r->rc < 0)
+        return list;
+    return items_of(r, sorted(r, &by, false, list, value_truth(a[2])), list.list->n);
+}
+
+static struct value unique(struct render *r, struct value v, const struct value *a)
+{
+    const struct by by = by_args(a[0], a[1]);
+    const struct value seen = value_dict(r->pool), list = value_list(r->pool);
+    struct value item, key;
+    struct iter it;
+
+    if (!template_iter(r, &it, v))
+        return value_null();
+    while (template_iter_next(r, &it, &item)) {
+        key = key_of(r, &by, item);
+        if (!template_step(r, 1))
+            break;
+        if (value_dict_find(seen, key) != NULL)
+            continue;
+        if (value_dict_put(r->pool, seen, key, value_null()) < 0)
+            return template_fail(r, "unhashable type: '%s'", value_type_name(key));
+        value_list_add(r->pool, list, item);
+    }
+    return list;
+}
+
+struct value filter_unique(struct render *r, struct value v, const struct value *a)
+{
+    return later(r, v, a, unique);
+}
+
+/* The first of the smallest, or of the largest. */
+static struct value extreme(struct render *r, struct value v, const struct value *a,
+                            enum token_type op)
+{
+    const struct by by = by_args(a[0], a[1]);
+    struct value best, best_key, item, key;
+    struct iter it;
+
+    if (!template_iter(r, &it, v))
+        return value_null();
+    if (!template_iter_next(r, &it, &best))
+        return template_undefined_hint("No aggregated item, sequence was empty.");
+    best_key = key_of(r, &by, best);
+    while (r->rc == 0 && template_iter_next(r, &it, &item)) {
+        key = key_of(r, &by, item);
+        if (r->rc == 0 && template_less(r, key, best_key, op)) {
+            best = item;
+            best_key = key;
+        }
+    }
+    return best;
+}
+
+struct value filter_min(struct render *r, struct value v, const struct value *a)
+{
+    return extreme(r, v, a, TOKEN_LT);
+}
+
+struct value filter_max(struct render *r, struct value v, const struct value *a)
+{
+    return extreme(r, v, a, TOKEN_GT);
+}
+
+/* (grouper, [items]) for the items from `from` to `to`. */
+static struct value group(struct render *r, const struct by *by, const struct sort_item *at,
+                          uint32_t from, uint32_t to)
+{
+    struct value tuple = value_tuple(r->pool), list = value_list(r->pool);
+    struct by as_written = *by;
+
+    as_written.fold = false;
+    for (uint32_t i = from; i < to; i++)
+        value_list_add(r->pool, list, at[i].item);
+    value_list_add(r->pool, tuple, key_of(r, &as_written, at[from].item));
+    value_list_add(r->pool, tuple, list);
+    tuple.flags |= TEMPLATE_GROUP;
+    return tuple;
+}
+
+struct value filter_groupby(struct render *r, struct value v, const struct value *a)
+{
+    const struct value groups = value_list(r->pool), list = template_listed(r, v);
+    struct by by = by_args(a[2], a[0]);
+    struct sort_item *at;
+    uint32_t from = 0;
+
+    by.otherwise = a[1];
+    at = r->rc == 0 ? sorted(r, &by, false, list, false) : NULL;
+    for (uint32_t i = 1; at != NULL && i <= list.list->n && template_step(r, 1); i++) {
+        if (i < list.list->n && template_equal(r, at[i].key, at[from].key))
+            continue;
+        value_list_add(r->pool, groups, group(r, &by, at, from, i));
+        from = i;
+    }
+    return groups;
+}
+
+/* --- filters that compute each item when it is asked for --- */
+
+struct lazy {
+    struct iter it;
+    struct args args;
+    const struct template_builtin *builtin; /* of map or the test; NULL: none yet */
+    struct value path;                      /* of map(attribute=...), selectattr */
+    struct value otherwise;
+    bool keep;    /* what passes the test, or what does not */
+    bool by_path; /* look at a member */
+    bool begun;
+};
+
+static bool begin_map(struct render *r, struct lazy *z)
+{
+    for (uint32_t i = 0; z->args.n == 0 && i < z->args.n_kw; i++)
+        if (value_is_text(z->args.kw[i].name, "attribute"))
+            z->by_path = true;
+    for (uint32_t i = 0; z->by_path && i < z->args.n_kw; i++) {
+        const struct kwarg *kw = &z->args.kw[i];
+
+        if (value_is_text(kw->name, "attribute"))
+            z->path = kw->value;
+        else if (value_is_text(kw->name, "default"))
+            z->otherwise = kw->value;
+        else
+            template_fail(r, "Unexpected keyword argument '%.*s'", (int)kw->name.n, kw->name.s);
+    }
+    if (!z->by_path && z->args.n == 0)
+        template_fail(r, "map requires a filter argument");
+    if (r->rc < 0 || z->by_path)
+        return r->rc == 0;
+    z->builtin = template_filter(z->args.at[0]);
+    if (z->builtin == NULL)
+        template_fail(r, "No filter named '%.*s'.", (int)z->args.at[0].n,
+                      z->args.at[0].kind == VALUE_STRING ? z->args.at[0].s : "");
+    z->args.at++;
+    z->args.n--;
+    return r->rc == 0;
+}
+
+static bool pull_map(struct render *r, void *state, struct value *item)
+{
+    struct lazy *z = state;
+
+    if (!template_iter_next(r, &z->it, item))
+        return false;
+    if (!z->begun && !begin_map(r, z))
+        return false;
+    z->begun = true;
+    *item = z->by_path ? filter_member(r, *item, z->path, z->otherwise)
+                       : template_call_builtin(r, z->builtin, *item, &z->args);
+    return r->rc == 0;
+}
+
+static bool begin_select(struct render *r, struct lazy *z)
+{
+    if (z->by_path) {
+        if (z->args.n == 0) {
+            template_fail(r, "Missing parameter for attribute name");
+            return false;
+        }
+        z->path = z->args.at[0];
+        z->args.at++;
+        z->args.n--;
+    }
+    if (z->args.n == 0)
+        return true;
+    z->builtin = template_test(z->args.at[0]);
+    if (z->builtin == NULL)
+        template_fail(r, "No test named '%.*s'.", (int)z->args.at[0].n,
+                      z->args.at[0].kind == VALUE_STRING ? z->args.at[0].s : "");
+    z->args.at++;
+    z->args.n--;
+    return r->rc == 0;
+}
+
+static bool pull_select(struct render *r, void *state, struct value *item)
+{
+    struct lazy *z = state;
+
+    while (template_iter_next(r, &z->it, item)) {
+        struct value v = *item;
+
+        if (!z->begun && !begin_select(r, z))
+            return false;
+        z->begun = true;
+        if (z->by_path)
+            v = filter_member(r, v, z->path, z->otherwise);
+        if (r->rc == 0 && z->builtin != NULL)
+            v = template_call_builtin(r, z->builtin, v, &z->args);
+        if (r->rc < 0)
+            return false;
+        if (value_truth(v) == z->keep)
+            return true;
+    }
+    return false;
+}
+
+/* Something that is not true (none, "") needs not even be a list. */
+static struct value lazy(struct render *r, struct value v, const struct args *args,
+                         template_pull pull, bool keep, bool by_path)
+{
+    struct lazy *z = value_pool_alloc(r->pool, sizeof(*z));
+
+    if (!value_truth(v))
+        return template_new_generator(r, value_list(r->pool));
+    if (z == NULL)
+        return value_int(template_step(r, 0));
+    *z = (struct lazy){.it = {.of = v}, .args = *args, .path = {.kind = VALUE_MISSING},
+                       .otherwise = {.kind = VALUE_MISSING}, .keep = keep, .by_path = by_path};
+    if (!template_iterable(v))
+        return template_fail(r, "'%s' object is not iterable", value_type_name(v));
+    return template_new_pull(r, pull, z);
+}
+
+struct value filter_map(struct render *r, struct value v, const struct args *args)
+{
+    return lazy(r, v, args, pull_map, true, false);
+}
+
+struct value filter_select(struct render *r, struct value v, const struct args *args)
+{
+    return lazy(r, v, args, pull_select, true, false);
+}
+
+struct value filter_reject(struct render *r, struct value v, const struct args *args)
+{
+    return lazy(r, v, args, pull_select, false, false);
+}
+
+struct value filter_selectattr(struct render *r, struct value v, const struct args *args)
+{
+    return lazy(r, v, args, pull_select, true, true);
+}
+
+struct value filter_rejectattr(struct render *r, struct value v, const struct args *args)
+{
+    return lazy(r, v, args, pull_select, false, true);
+}
+
+struct value filter_tojson(struct render *r, struct value v, const struct value *a)
+{
+    struct value_json how = {.item_separator = value_text(", "), .key_separator = value_text(": "),
+                             .indent = or_null(a[1]), .ascii = value_truth(a[0]),
+                             .sort_keys = value_truth(a[3])};
+    struct value culprit = value_null();
+    struct buf b;
+    int64_t n;
+    int rc;
+
+    if (how.indent.kind != VALUE_NULL)
+        how.item_separator = value_text(",");
+    if (how.indent.kind != VALUE_NULL && how.indent.kind != VALUE_STRING) {
+        if (!template_index(r, how.indent, &n))
+            return value_null();
+        how.indent = template_binary(r, TOKEN_MUL, value_text(" "), value_int(n));
+    }
+    if (given(a[2])) {
+        const struct value list = template_listed(r, a[2]);
+
+        if (r->rc < 0 || list.list->n != 2 || list.list->at[0].kind != VALUE_STRING ||
+            list.list->at[1].kind != VALUE_STRING)
+            return template_fail(r, "separators must be two strings");
+        how.item_separator = list.list->at[0];
+        how.key_separator = list.list->at[1];
+    }
+    template_text(r, &b);
+    rc = r->rc == 0 ? value_to_json(v, &how, &b, &culprit) : 0;
+    if (rc == ERR_INVAL)
+        template_fail(r, "Object of type %s is not JSON serializable", value_type_name(culprit));
+    else if (rc == ERR_LIMIT && b.err == 0)
+        template_limit(r, "a value is nested too deep for JSON");
+    return template_take(r, &b);
+}

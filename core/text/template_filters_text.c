@@ -1,0 +1,558 @@
+/* core/text/template_filters_text.c - the filters of text. */
+#include "core/text/template_filters.h"
+
+#include "core/base/err.h"
+#include "core/text/unicode.h"
+
+#include <math.h>
+#include <string.h>
+
+struct value filter_case(struct render *r, struct value v, int to)
+{
+    struct value out;
+    struct buf b;
+
+    template_text(r, &b);
+    unicode_change_case(v.s, v.n, (enum unicode_case)to, &b);
+    out = template_take(r, &b);
+    out.flags = v.flags;
+    return out;
+}
+
+struct value filter_upper(struct render *r, struct value v, const struct value *a)
+{
+    (void)a;
+    return filter_case(r, template_str(r, v), UNICODE_UPPER);
+}
+
+struct value filter_lower(struct render *r, struct value v, const struct value *a)
+{
+    (void)a;
+    return filter_case(r, template_str(r, v), UNICODE_LOWER);
+}
+
+struct value filter_capitalize(struct render *r, struct value v, const struct value *a)
+{
+    (void)a;
+    return filter_case(r, template_str(r, v), UNICODE_CAPITAL);
+}
+
+static bool begins_word(uint32_t cp)
+{
+    return cp == '-' || cp == '(' || cp == '{' || cp == '[' || cp == '<' || unicode_is_space(cp);
+}
+
+/* Other words than str.title() knows: only blanks, dashes and opening brackets part them. */
+struct value filter_title(struct render *r, struct value v, const struct value *a)
+{
+    size_t from = 0, len;
+    struct buf b;
+
+    (void)a;
+    v = template_str(r, v);
+    template_text(r, &b);
+    while (from < v.n) {
+        const bool apart = begins_word(unicode_at(v.s + from, v.n - from, &len));
+        const size_t first = len;
+        size_t to = from + len;
+
+        while (to < v.n && begins_word(unicode_at(v.s + to, v.n - to, &len)) == apart)
+            to += len;
+        unicode_change_case(v.s + from, first, UNICODE_UPPER, &b);
+        unicode_change_case(v.s + from + first, to - from - first, UNICODE_LOWER, &b);
+        from = to;
+    }
+    return template_take(r, &b);
+}
+
+struct value filter_string(struct render *r, struct value v, const struct value *a)
+{
+    (void)a;
+    return template_str(r, v);
+}
+
+struct value filter_safe(struct render *r, struct value v, const struct value *a)
+{
+    (void)a;
+    v = template_str(r, v);
+    v.flags |= VALUE_SAFE;
+    return v;
+}
+
+struct value filter_escape(struct render *r, struct value v, const struct value *a)
+{
+    (void)a;
+    return template_escaped(r, v);
+}
+
+struct value filter_forceescape(struct render *r, struct value v, const struct value *a)
+{
+    (void)a;
+    return template_escaped(r, template_plain(r, v));
+}
+
+static bool in_set(struct value chars, const char *s, size_t len)
+{
+    return len <= chars.n && memmem(chars.s, chars.n, s, len) != NULL;
+}
+
+struct value filter_strip(struct render *r, struct value v, struct value chars, bool left,
+                          bool right)
+{
+    const bool blanks = chars.kind == VALUE_MISSING || chars.kind == VALUE_NULL;
+    size_t from = 0, to = v.n, len;
+
+    if (!blanks && chars.kind != VALUE_STRING)
+        return template_fail(r, "strip arg must be None or str");
+    template_step(r, v.n / 256);
+    while (left && from < to) {
+        const uint32_t cp = unicode_at(v.s + from, to - from, &len);
+
+        if (blanks ? !unicode_is_space(cp) : !in_set(chars, v.s + from, len))
+            break;
+        from += len;
+    }
+    while (right && to > from) {
+        const size_t last = unicode_last(v.s + from, to - from);
+        const uint32_t cp = unicode_at(v.s + to - last, last, &len);
+
+        if (blanks ? !unicode_is_space(cp) : !in_set(chars, v.s + to - last, last))
+            break;
+        to -= last;
+    }
+    return template_piece(v, from, to);
+}
+
+struct value filter_trim(struct render *r, struct value v, const struct value *a)
+{
+    return filter_strip(r, template_str(r, v), a[0], true, true);
+}
+
+/* An empty `old` stands before every character and at the end. */
+static void replace_empty(struct value s, struct value by, int64_t count, struct buf *b)
+{
+    size_t len;
+
+    for (size_t i = 0; i <= s.n; i += len) {
+        if (count != 0)
+            buf_add(b, by.s, by.n);
+        count -= count > 0;
+        if (i == s.n)
+            break;
+        unicode_at(s.s + i, s.n - i, &len);
+        buf_add(b, s.s + i, len);
+    }
+}
+
+struct value filter_replace_text(struct render *r, struct value s, struct value old,
+                                 struct value by, int64_t count)
+{
+    size_t from = 0;
+    struct buf b;
+
+    if (!template_step(r, s.n / 64))
+        return s;
+    if (count == 0 || (old.n > 0 && (s.n == 0 || memmem(s.s, s.n, old.s, old.n) == NULL)))
+        return s;
+    template_text(r, &b);
+    if (old.n == 0) {
+        replace_empty(s, by, count, &b);
+        return template_take(r, &b);
+    }
+    while (count != 0) {
+        const char *at = memmem(s.s + from, s.n - from, old.s, old.n);
+
+        if (at == NULL)
+            break;
+        buf_add(&b, s.s + from, (size_t)(at - s.s) - from);
+        buf_add(&b, by.s, by.n);
+        from = (size_t)(at - s.s) + old.n;
+        count -= count > 0;
+    }
+    buf_add(&b, s.s + from, s.n - from);
+    return template_take(r, &b);
+}
+
+struct value filter_replace(struct render *r, struct value v, const struct value *a)
+{
+    int64_t count = -1;
+
+    if (a[2].kind != VALUE_MISSING && a[2].kind != VALUE_NULL && !template_index(r, a[2], &count))
+        return value_null();
+    return filter_replace_text(r, template_plain(r, v), template_plain(r, a[0]),
+                               template_plain(r, a[1]), count);
+}
+
+/* Blanks, or `fill`, around s until it is `width` characters wide. left_share: 0 none on the left,
+ * 1 as str.center() shares them, 2 all on the left. */
+struct value filter_pad(struct render *r, struct value s, int64_t width, struct value fill,
+                        int left_share)
+{
+    const int64_t n = (int64_t)unicode_count(s.s, s.n), all = width - n;
+    const int64_t left = left_share == 0   ? 0
+                         : left_share == 2 ? all
+                                           : all / 2 + (all & width & 1);
+    struct value out;
+    struct buf b;
+
+    if (fill.kind == VALUE_MISSING)
+        fill = value_text(" ");
+    if (fill.kind != VALUE_STRING || unicode_count(fill.s, fill.n) != 1)
+        return template_fail(r, "the fill character must be exactly one character long");
+    if (all <= 0)
+        return s;
+    if (!template_step(r, (uint64_t)all / 64))
+        return s;
+    template_text(r, &b);
+    for (int64_t i = 0; i < left; i++)
+        buf_add(&b, fill.s, fill.n);
+    buf_add(&b, s.s, s.n);
+    for (int64_t i = left; i < all && b.err == 0; i++)
+        buf_add(&b, fill.s, fill.n);
+    out = template_take(r, &b);
+    out.flags = s.flags;
+    return out;
+}
+
+struct value filter_center(struct render *r, struct value v, const struct value *a)
+{
+    int64_t width = 80;
+
+    if (a[0].kind != VALUE_MISSING && !template_index(r, a[0], &width))
+        return value_null();
+    return filter_pad(r, template_str(r, v), width, (struct value){.kind = VALUE_MISSING}, 1);
+}
+
+struct value filter_split_lines(struct render *r, struct value s, bool keep_ends)
+{
+    const struct value lines = value_list(r->pool);
+    size_t from = 0, len;
+
+    template_step(r, s.n / 64);
+    for (size_t i = 0; i < s.n && r->rc == 0;) {
+        const uint32_t cp = unicode_at(s.s + i, s.n - i, &len);
+        const size_t end = i;
+
+        i += len;
+        if (!unicode_is_line_end(cp))
+            continue;
+        if (cp == '\r' && i < s.n && s.s[i] == '\n')
+            i++;
+        value_list_add(r->pool, lines, template_piece(s, from, keep_ends ? i : end));
+        from = i;
+    }
+    if (from < s.n)
+        value_list_add(r->pool, lines, template_piece(s, from, s.n));
+    return lines;
+}
+
+/* A string is what most filters of text insist on. */
+static bool is_text(struct render *r, struct value v)
+{
+    if (v.kind == VALUE_UNDEFINED)
+        template_fail_undefined(r, v);
+    else if (v.kind != VALUE_STRING)
+        template_fail(r, "the filter needs a string, not '%s'", value_type_name(v));
+    return r->rc == 0;
+}
+
+struct value filter_indent(struct render *r, struct value v, const struct value *a)
+{
+    struct value by = value_text("    "), lines;
+    int64_t width = 4;
+    struct buf b;
+
+    if (!is_text(r, v))
+        return value_null();
+    if (a[0].kind == VALUE_STRING)
+        by = a[0];
+    else if (a[0].kind != VALUE_MISSING) {
+        if (!template_index(r, a[0], &width))
+            return value_null();
+        by = template_binary(r, TOKEN_MUL, value_text(" "), value_int(width));
+    }
+    lines = filter_split_lines(r, value_concat(r->pool, v, value_text("\n")), false);
+    if (!template_step(r, 0))
+        return value_null();
+    template_text(r, &b);
+    for (uint32_t i = 0; i < lines.list->n; i++) {
+        const struct value line = lines.list->at[i];
+        const bool blank = value_truth(a[2]);
+
+        if (i > 0)
+            buf_add_char(&b, '\n');
+        if (i == 0 ? value_truth(a[1]) : blank || line.n > 0)
+            buf_add(&b, by.s, by.n);
+        buf_add(&b, line.s, line.n);
+    }
+    lines = template_take(r, &b);
+    lines.flags = v.flags;
+    return lines;
+}
+
+/* Up to the last blank, if there is one. */
+static struct value without_last_word(struct value s)
+{
+    for (size_t i = s.n; i > 0; i--)
+        if (s.s[i - 1] == ' ')
+            return template_piece(s, 0, i - 1);
+    return s;
+}
+
+struct value filter_truncate(struct render *r, struct value v, const struct value *a)
+{
+    struct value end = a[2].kind == VALUE_MISSING ? value_text("...") : a[2];
+    int64_t length = 255, leeway = 5, n_end;
+
+    if (!is_text(r, end))
+        return value_null();
+    if (a[0].kind != VALUE_MISSING && !template_index(r, a[0], &length))
+        return value_null();
+    if (a[3].kind != VALUE_MISSING && a[3].kind != VALUE_NULL && !template_index(r, a[3], &leeway))
+        return value_null();
+    n_end = template_length(r, end);
+    if (length < n_end || leeway < 0)
+        return template_fail(r, "truncate() needs a length of at least %lld and leeway >= 0",
+                             (long long)n_end);
+    if (template_length(r, v) - leeway <= length)
+        return v;
+    if (!is_text(r, v))
+        return value_null();
+    v = template_piece(v, 0, unicode_offset(v.s, v.n, (size_t)(length - n_end)));
+    if (!value_truth(a[1]))
+        v = without_last_word(v);
+    return template_binary(r, TOKEN_ADD, v, end);
+}
+
+struct value filter_wordcount(struct render *r, struct value v, const struct value *a)
+{
+    bool inside = false;
+    int64_t n = 0;
+    size_t len;
+
+    (void)a;
+    v = template_str(r, v);
+    template_step(r, v.n / 64);
+    for (size_t i = 0; i < v.n; i += len) {
+        const uint32_t cp = unicode_at(v.s + i, v.n - i, &len);
+        const bool word = cp == '_' || unicode_is_alnum(cp);
+
+        n += word && !inside;
+        inside = word;
+    }
+    return value_int(n);
+}
+
+struct value filter_wordwrap(struct render *r, struct value v, const struct value *a)
+{
+    const bool break_long = a[1].kind == VALUE_MISSING || value_truth(a[1]);
+    const bool hyphens = a[3].kind == VALUE_MISSING || value_truth(a[3]);
+    struct value newline = a[2].kind == VALUE_MISSING ? value_null() : a[2], lines;
+    int64_t width = 79;
+    struct buf b;
+
+    if (newline.kind == VALUE_NULL)
+        newline = value_text("\n");
+    if (!is_text(r, v) || !is_text(r, newline))
+        return value_null();
+    if (a[0].kind != VALUE_MISSING && !template_index(r, a[0], &width))
+        return value_null();
+    lines = filter_split_lines(r, v, false);
+    template_text(r, &b);
+    for (uint32_t i = 0; r->rc == 0 && i < lines.list->n; i++) {
+        if (i > 0)
+            buf_add(&b, newline.s, newline.n);
+        filter_wrap_line(r, lines.list->at[i], width, break_long, hyphens, newline, &b);
+    }
+    return template_take(r, &b);
+}
+
+struct value filter_filesizeformat(struct render *r, struct value v, const struct value *a)
+{
+    static const char units[] = "kMGTPEZY";
+    const bool binary = value_truth(a[0]);
+    const double base = binary ? 1024 : 1000;
+    double bytes, unit;
+    struct buf b;
+    int i = 0;
+    bool ok;
+
+    v = template_to_float(r, v, &ok);
+    if (!ok)
+        return template_fail(r, "could not convert to float");
+    bytes = v.f;
+    template_text(r, &b);
+    if (bytes == 1) {
+        buf_add_str(&b, "1 Byte");
+    } else if (bytes < base) {
+        buf_printf(&b, "%lld Bytes", (long long)bytes);
+    } else {
+        for (unit = base * base; i < 7 && bytes >= unit; i++)
+            unit *= base;
+        buf_printf(&b, "%.1f %c%sB", base * bytes / unit, binary && i == 0 ? 'K' : units[i],
+                   binary ? "i" : "");
+    }
+    return template_take(r, &b);
+}
+
+/* --- HTML and URLs --- */
+
+/* Comments and tags away, runs of blanks as one, entities as what they stand for. */
+static void skip_markup(struct value v, struct buf *out)
+{
+    for (uint32_t i = 0; i < v.n;) {
+        const char *rest = v.s + i, *end = NULL;
+
+        if (v.n - i >= 4 && memcmp(rest, "<!--", 4) == 0) {
+            end = memmem(rest + 4, v.n - i - 4, "-->", 3);
+            end = end != NULL ? end + 3 : NULL;
+        } else if (*rest == '<') {
+            end = memchr(rest, '>', v.n - i);
+            end = end != NULL ? end + 1 : NULL;
+        }
+        if (end != NULL)
+            i += (uint32_t)(end - rest);
+        else
+            buf_add_char(out, v.s[i++]);
+    }
+}
+
+static uint32_t entity_at(const char *s, size_t n, size_t *len)
+{
+    static const struct {
+        const char *text;
+        char means;
+    } known[] = {{"&amp;", '&'}, {"&lt;", '<'}, {"&gt;", '>'}, {"&#34;", '"'},
+                 {"&#39;", '\''}, {"&quot;", '"'}};
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        *len = strlen(known[i].text);
+        if (*len <= n && memcmp(s, known[i].text, *len) == 0)
+            return (uint32_t)known[i].means;
+    }
+    return unicode_at(s, n, len);
+}
+
+struct value filter_striptags(struct render *r, struct value v, const struct value *a)
+{
+    struct buf bare, out;
+    bool blank = false;
+    size_t len;
+
+    (void)a;
+    v = template_plain(r, v);
+    template_text(r, &bare);
+    template_text(r, &out);
+    skip_markup(v, &bare);
+    for (size_t i = 0; i < bare.len; i += len) {
+        const uint32_t raw = unicode_at(bare.data + i, bare.len - i, &len);
+
+        if (unicode_is_space(raw)) {
+            blank = out.len > 0;
+            continue;
+        }
+        if (blank)
+            buf_add_char(&out, ' ');
+        blank = false;
+        unicode_put(&out, entity_at(bare.data + i, bare.len - i, &len));
+    }
+    v = template_take(r, &out);
+    template_take(r, &bare);
+    return v;
+}
+
+static void put_quoted(struct value s, bool query, struct buf *out)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~";
+
+    for (uint32_t i = 0; i < s.n; i++) {
+        const char c = s.s[i];
+
+        if ((c != '\0' && strchr(plain, c) != NULL) || (c == '/' && !query))
+            buf_add_char(out, c);
+        else if (c == ' ' && query)
+            buf_add_char(out, '+');
+        else
+            buf_printf(out, "%%%02X", (unsigned)(uint8_t)c);
+    }
+}
+
+static bool put_pair(struct render *r, struct value pair, bool first, struct buf *out)
+{
+    struct value list;
+
+    if (pair.kind == VALUE_UNDEFINED || !template_iterable(pair))
+        return template_fail(r, "urlencode() needs pairs").b;
+    list = template_listed(r, pair);
+    if (r->rc == 0 && list.list->n != 2)
+        template_fail(r, "urlencode() needs pairs");
+    if (r->rc < 0)
+        return false;
+    if (!first)
+        buf_add_char(out, '&');
+    put_quoted(template_str(r, list.list->at[0]), true, out);
+    buf_add_char(out, '=');
+    put_quoted(template_str(r, list.list->at[1]), true, out);
+    return r->rc == 0;
+}
+
+struct value filter_urlencode(struct render *r, struct value v, const struct value *a)
+{
+    struct value item;
+    bool first = true;
+    struct iter it;
+    struct buf b;
+
+    (void)a;
+    template_text(r, &b);
+    if (v.kind == VALUE_STRING || !template_iterable(v)) {
+        put_quoted(template_str(r, v), false, &b);
+        return template_take(r, &b);
+    }
+    if (v.kind == VALUE_DICT)
+        v = template_new_view(r, v, TEMPLATE_ITEMS);
+    if (r->rc == 0 && template_iter(r, &it, v))
+        while (template_iter_next(r, &it, &item) && put_pair(r, item, first, &b))
+            first = false;
+    return template_take(r, &b);
+}
+
+static bool is_attribute_name(struct value key)
+{
+    for (uint32_t i = 0; i < key.n; i++)
+        if (strchr(" \t\n\r\f\v/>=", key.s[i]) != NULL && key.s[i] != '\0')
+            return false;
+    return true;
+}
+
+struct value filter_xmlattr(struct render *r, struct value v, const struct value *a)
+{
+    const bool space = a[0].kind == VALUE_MISSING || value_truth(a[0]);
+    struct buf b;
+
+    if (v.kind == VALUE_UNDEFINED)
+        return template_fail_undefined(r, v);
+    if (v.kind != VALUE_DICT)
+        return template_fail(r, "'%s' object has no attribute 'items'", value_type_name(v));
+    template_text(r, &b);
+    for (uint32_t i = 0; i < v.dict->n && template_step(r, 1); i++) {
+        const struct value_pair *pair = &v.dict->at[i];
+        struct value text;
+
+        if (pair->value.kind == VALUE_NULL || pair->value.kind == VALUE_UNDEFINED)
+            continue;
+        if (pair->key.kind != VALUE_STRING || !is_attribute_name(pair->key)) {
+            template_fail(r, "Invalid character in attribute name");
+            break;
+        }
+        if (b.len > 0 || space)
+            buf_add_char(&b, ' ');
+        text = template_escaped(r, pair->key);
+        buf_add(&b, text.s, text.n);
+        text = template_escaped(r, pair->value);
+        buf_add_str(&b, "=\"");
+        buf_add(&b, text.s, text.n);
+        buf_add_char(&b, '"');
+    }
+    return template_take(r, &b);
+}

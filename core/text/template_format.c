@@ -1,0 +1,447 @@
+/* core/text/template_format.c - the two ways of Python to put values into text: "%5d" % x and
+ * "{:5d}".format(x). */
+#include "core/text/template_private.h"
+
+#include "core/base/err.h"
+#include "core/text/unicode.h"
+
+#include <string.h>
+
+/* --- "%" --- */
+
+struct percent { /* one conversion */
+    bool left, plus, blank, other, zero; /* flags - + space # 0 */
+    int64_t width, precision;            /* -1: none */
+    char type;
+    struct value v;
+};
+
+struct source { /* where the values come from */
+    struct value with;        /* a tuple, a dict or a single value */
+    const struct args *named; /* of the format filter; or NULL */
+    uint32_t i;
+};
+
+static struct value next_value(struct render *r, struct source *from)
+{
+    if (from->with.kind == VALUE_TUPLE && from->i < from->with.list->n)
+        return from->with.list->at[from->i++];
+    if (from->with.kind != VALUE_TUPLE && from->i++ == 0)
+        return from->with;
+    return template_fail(r, "not enough arguments for format string");
+}
+
+static struct value named_value(struct render *r, struct source *from, struct value name)
+{
+    const struct value *v = NULL;
+
+    from->i = 1; /* a mapping counts as used */
+    if (from->named != NULL) {
+        for (uint32_t i = 0; i < from->named->n_kw; i++)
+            if (value_equal(from->named->kw[i].name, name) == 1)
+                v = &from->named->kw[i].value;
+    } else if (from->with.kind != VALUE_DICT) {
+        return template_fail(r, "format requires a mapping");
+    } else {
+        v = value_dict_find(from->with, name);
+    }
+    return v != NULL ? *v : template_fail(r, "no value named '%.*s'", (int)name.n, name.s);
+}
+
+/* A number in the format, or "*": from the values. */
+static int64_t read_number(struct render *r, struct value f, size_t *i, struct source *from)
+{
+    int64_t n = 0;
+
+    if (*i < f.n && f.s[*i] == '*') {
+        (*i)++;
+        template_index(r, next_value(r, from), &n);
+        return n;
+    }
+    for (; *i < f.n && f.s[*i] >= '0' && f.s[*i] <= '9'; (*i)++)
+        n = n < 1000000 ? 10 * n + (f.s[*i] - '0') : n;
+    return n;
+}
+
+static void read_flags(struct value f, size_t *i, struct percent *p)
+{
+    for (; *i < f.n; (*i)++) {
+        switch (f.s[*i]) {
+        case '-':
+            p->left = true;
+            break;
+        case '+':
+            p->plus = true;
+            break;
+        case ' ':
+            p->blank = true;
+            break;
+        case '#':
+            p->other = true;
+            break;
+        case '0':
+            p->zero = true;
+            break;
+        default:
+            return;
+        }
+    }
+}
+
+/* What stands between "%" and the type, and the type. */
+static bool read_percent(struct render *r, struct value f, size_t *i, struct source *from,
+                         struct percent *p, bool *has_name)
+{
+    *p = (struct percent){.width = -1, .precision = -1};
+    *has_name = false;
+    if (*i < f.n && f.s[*i] == '(') {
+        const char *end = memchr(f.s + *i, ')', f.n - *i);
+
+        if (end == NULL) {
+            template_fail(r, "incomplete format key");
+            return false;
+        }
+        p->v = named_value(r, from, template_piece(f, *i + 1, (size_t)(end - f.s)));
+        *has_name = true;
+        *i = (size_t)(end - f.s) + 1;
+    }
+    read_flags(f, i, p);
+    p->width = read_number(r, f, i, from);
+    if (p->width < 0) {
+        p->left = true;
+        p->width = -p->width;
+    }
+    if (*i < f.n && f.s[*i] == '.') {
+        (*i)++;
+        p->precision = read_number(r, f, i, from);
+        p->precision = p->precision < 0 ? 0 : p->precision;
+    }
+    while (*i < f.n && (f.s[*i] == 'l' || f.s[*i] == 'h' || f.s[*i] == 'L'))
+        (*i)++;
+    if (*i == f.n)
+        template_fail(r, "incomplete format");
+    p->type = *i < f.n ? f.s[(*i)++] : '\0';
+    return r->rc == 0;
+}
+
+/* The same as a specification of format(). */
+static void put_number(struct render *r, const struct percent *p, char type, struct buf *out)
+{
+    struct buf b;
+
+    buf_init(&b, 64);
+    if (p->left)
+        buf_add_char(&b, '<');
+    else if (!p->zero)
+        buf_add_char(&b, '>');
+    if (p->plus || p->blank)
+        buf_add_char(&b, p->plus ? '+' : ' ');
+    if (p->other)
+        buf_add_char(&b, '#');
+    if (p->zero && !p->left)
+        buf_add_char(&b, '0');
+    if (p->width > 0)
+        buf_printf(&b, "%lld", (long long)p->width);
+    if (p->precision >= 0 && strchr("eEfFgG", type) != NULL)
+        buf_printf(&b, ".%lld", (long long)p->precision);
+    buf_add_char(&b, type);
+    template_format_spec(r, p->v, b.data, b.len, out);
+    buf_release(&b);
+}
+
+static void put_padded(struct value text, const struct percent *p, struct buf *out)
+{
+    int64_t n;
+
+    if (p->precision >= 0)
+        text = template_piece(text, 0, unicode_offset(text.s, text.n, (size_t)p->precision));
+    n = (int64_t)unicode_count(text.s, text.n);
+    for (; !p->left && n < p->width && out->err == 0; n++)
+        buf_add_char(out, ' ');
+    buf_add(out, text.s, text.n);
+    for (; n < p->width && out->err == 0; n++)
+        buf_add_char(out, ' ');
+}
+
+static struct value repr_of(struct render *r, struct value v)
+{
+    struct buf b;
+
+    template_text(r, &b);
+    if (value_repr(v, &b) == ERR_LIMIT && b.err == 0)
+        template_limit(r, "a value is nested too deep to be printed");
+    return template_take(r, &b);
+}
+
+static void put_char(struct render *r, const struct percent *p, struct buf *out)
+{
+    struct value text = p->v;
+    struct buf b;
+
+    if (value_is_int(p->v)) {
+        const int64_t cp = value_as_int(p->v);
+
+        if (cp < 0 || cp > 0x10FFFF || (cp >= 0xD800 && cp <= 0xDFFF)) {
+            template_fail(r, "%%c arg not in range(0x110000)");
+            return;
+        }
+        template_text(r, &b);
+        unicode_put(&b, (uint32_t)cp);
+        text = template_take(r, &b);
+    } else if (text.kind != VALUE_STRING || unicode_count(text.s, text.n) != 1) {
+        template_fail(r, "%%c requires int or char");
+        return;
+    }
+    put_padded(text, p, out);
+}
+
+/* With a precision integers get zeros in front up to so many digits. */
+static void put_int(struct render *r, struct percent *p, struct buf *out)
+{
+    const bool decimal = strchr("diu", p->type) != NULL;
+    bool ok;
+
+    if (decimal && p->v.kind == VALUE_FLOAT)
+        p->v = template_to_int(r, p->v, 10, &ok);
+    else if (!value_is_int(p->v))
+        template_fail(r, "%%%c format: a%s number is required, not %s", p->type,
+                      decimal ? " real" : "n integer", value_type_name(p->v));
+    if (r->rc < 0)
+        return;
+    if (p->precision >= 0)
+        template_fail(r, "%%.%lldd is not supported", (long long)p->precision);
+    if (value_is_int(p->v))
+        p->v = value_int(value_as_int(p->v));
+    put_number(r, p, decimal ? 'd' : p->type, out);
+}
+
+static void put_percent(struct render *r, struct percent *p, struct buf *out)
+{
+    switch (p->type) {
+    case 's':
+        put_padded(template_str(r, p->v), p, out);
+        break;
+    case 'r':
+    case 'a':
+        put_padded(repr_of(r, p->v), p, out);
+        break;
+    case 'c':
+        put_char(r, p, out);
+        break;
+    case 'd':
+    case 'i':
+    case 'u':
+    case 'x':
+    case 'X':
+    case 'o':
+        put_int(r, p, out);
+        break;
+    case 'e':
+    case 'E':
+    case 'f':
+    case 'F':
+    case 'g':
+    case 'G':
+        if (!value_is_number(p->v)) {
+            template_fail(r, "must be real number, not %s", value_type_name(p->v));
+            break;
+        }
+        p->v = value_float(value_as_double(p->v));
+        put_number(r, p, p->type, out);
+        break;
+    default:
+        template_fail(r, "unsupported format character '%c'", p->type);
+    }
+}
+
+struct value template_percent(struct render *r, struct value f, struct value with,
+                              const struct args *named)
+{
+    struct source from = {.with = with, .named = named};
+    struct value out;
+    struct buf b;
+
+    template_text(r, &b);
+    for (size_t i = 0; i < f.n && r->rc == 0;) {
+        const char *at = memchr(f.s + i, '%', f.n - i);
+        const size_t next = at != NULL ? (size_t)(at - f.s) : f.n;
+        struct percent p;
+        bool has_name;
+
+        buf_add(&b, f.s + i, next - i);
+        i = next + 1;
+        if (at == NULL || !read_percent(r, f, &i, &from, &p, &has_name))
+            break;
+        if (p.type == '%') {
+            buf_add_char(&b, '%');
+            continue;
+        }
+        if (!has_name)
+            p.v = next_value(r, &from);
+        if ((f.flags & VALUE_SAFE) != 0 && p.v.kind == VALUE_STRING)
+            p.v = template_escaped(r, p.v);
+        if (template_step(r, p.width > 0 ? (uint64_t)p.width / 16 : 1))
+            put_percent(r, &p, &b);
+    }
+    if (r->rc == 0 && named == NULL &&
+        (with.kind == VALUE_TUPLE ? from.i < with.list->n && from.i != 1 + with.list->n
+                                  : from.i == 0 && with.kind != VALUE_DICT &&
+                                        with.kind != VALUE_LIST && with.kind != VALUE_RANGE &&
+                                        with.kind != VALUE_UNDEFINED))
+        template_fail(r, "not all arguments converted during string formatting");
+    out = template_take(r, &b);
+    out.flags = f.flags;
+    return out;
+}
+
+/* --- "{}" --- */
+
+struct fields { /* which of the arguments come next */
+    const struct args *args;
+    int64_t next; /* of "{}"; -1 after "{0}" */
+    bool automatic;
+};
+
+static struct value argument(struct render *r, struct fields *fields, struct value name)
+{
+    int64_t i = 0;
+
+    for (uint32_t k = 0; k < name.n; k++) {
+        if (name.s[k] < '0' || name.s[k] > '9') {
+            for (k = 0; k < fields->args->n_kw; k++)
+                if (value_equal(fields->args->kw[k].name, name) == 1)
+                    return fields->args->kw[k].value;
+            return template_fail(r, "no value named '%.*s'", (int)name.n, name.s);
+        }
+        i = i < 1000000 ? 10 * i + (name.s[k] - '0') : i;
+    }
+    if (name.n == 0 ? fields->next < 0 : fields->automatic)
+        return template_fail(r, "cannot switch between numbered and automatic fields");
+    if (name.n == 0) {
+        fields->automatic = true;
+        i = fields->next++;
+    } else {
+        fields->next = -1;
+    }
+    if (i >= fields->args->n)
+        return template_fail(r, "Replacement index %lld out of range for positional args tuple",
+                             (long long)i);
+    return fields->args->at[i];
+}
+
+static struct value index_of(struct value text)
+{
+    int64_t i = 0;
+
+    for (uint32_t k = 0; k < text.n; k++) {
+        if (text.s[k] < '0' || text.s[k] > '9' || i > INT64_MAX / 20)
+            return text;
+        i = 10 * i + (text.s[k] - '0');
+    }
+    return text.n > 0 ? value_int(i) : text;
+}
+
+/* name.member[index] */
+static struct value field_value(struct render *r, struct fields *fields, struct value path)
+{
+    size_t i = 0, from;
+    struct value v;
+
+    while (i < path.n && path.s[i] != '.' && path.s[i] != '[')
+        i++;
+    v = argument(r, fields, template_piece(path, 0, i));
+    while (i < path.n && r->rc == 0) {
+        const bool bracket = path.s[i++] == '[';
+
+        from = i;
+        while (i < path.n && (bracket ? path.s[i] != ']' : path.s[i] != '.' && path.s[i] != '['))
+            i++;
+        if (i == from || (bracket && i == path.n))
+            return template_fail(r, "Empty attribute in format string");
+        v = bracket ? template_getitem(r, v, index_of(template_piece(path, from, i)))
+                    : template_getattr(r, v, template_piece(path, from, i));
+        i += bracket;
+        if (bracket && i < path.n && path.s[i] != '.' && path.s[i] != '[')
+            return template_fail(r, "Only '.' or '[' may follow ']' in format field specifier");
+    }
+    return v;
+}
+
+/* The inside of { }: path!conversion:specification. The specification may hold fields itself. */
+static void put_field(struct render *r, struct fields *fields, struct value field, struct buf *out)
+{
+    size_t i = 0, depth = 0;
+    struct value v, spec = value_text("");
+    char conversion = '\0';
+
+    while (i < field.n && (depth > 0 || (field.s[i] != '!' && field.s[i] != ':'))) {
+        depth += field.s[i] == '[';
+        depth -= field.s[i] == ']' && depth > 0;
+        i++;
+    }
+    v = field_value(r, fields, template_piece(field, 0, i));
+    if (i < field.n && field.s[i] == '!') {
+        conversion = i + 1 < field.n ? field.s[i + 1] : '\0';
+        i += 2;
+        if (i < field.n && field.s[i] != ':')
+            template_fail(r, "expected ':' after conversion specifier");
+    }
+    if (i < field.n)
+        spec = template_piece(field, i + 1, field.n);
+    if (r->rc < 0)
+        return;
+    if (conversion == 'r' || conversion == 'a')
+        v = repr_of(r, v);
+    else if (conversion == 's')
+        v = template_str(r, v);
+    else if (conversion != '\0' || i > field.n)
+        template_fail(r, "unknown conversion specifier");
+    if (spec.n > 0 && memchr(spec.s, '{', spec.n) != NULL)
+        template_fail(r, "fields inside of a format specification are not supported");
+    if (r->rc == 0)
+        template_format_spec(r, v, spec.s, spec.n, out);
+}
+
+/* The "}" that ends the field which begins at i; f.n: there is none. */
+static size_t field_end(struct value f, size_t i)
+{
+    for (size_t depth = 1; i < f.n; i++) {
+        depth += f.s[i] == '{';
+        if (f.s[i] == '}' && --depth == 0)
+            break;
+    }
+    return i;
+}
+
+struct value template_format(struct render *r, struct value f, const struct args *args)
+{
+    struct fields fields = {.args = args};
+    struct value out;
+    struct buf b;
+
+    template_text(r, &b);
+    for (size_t i = 0; i < f.n && template_step(r, 1); i++) {
+        const char c = f.s[i];
+        size_t end;
+
+        if (c != '{' && c != '}') {
+            buf_add_char(&b, c);
+            continue;
+        }
+        if (i + 1 < f.n && f.s[i + 1] == c) {
+            buf_add_char(&b, c);
+            i++;
+            continue;
+        }
+        end = c == '{' ? field_end(f, i + 1) : f.n;
+        if (end == f.n) {
+            template_fail(r, "Single '%c' encountered in format string", c);
+            break;
+        }
+        put_field(r, &fields, template_piece(f, i + 1, end), &b);
+        i = end;
+    }
+    out = template_take(r, &b);
+    out.flags = f.flags;
+    return out;
+}

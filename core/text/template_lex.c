@@ -1,0 +1,499 @@
+/* core/text/template_lex.c - the source of a template as tokens.
+ *
+ * Outside of tags everything is data. A tag may take blanks around it away: "-" all of them,
+ * trim_blocks the line end after a block, lstrip_blocks the blanks before it on its line; "+"
+ * prevents the last two.
+ */
+#include "core/text/template_private.h"
+
+#include "core/base/err.h"
+#include "core/text/unicode.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int template_lex_fail(struct lexer *lex, uint32_t line, int rc, const char *format, ...)
+{
+    va_list args;
+    int n;
+
+    if (lex->rc < 0)
+        return lex->rc;
+    lex->rc = rc;
+    n = snprintf(lex->err, lex->err_len, "line %u: ", line);
+    if (n < 0 || (size_t)n >= lex->err_len)
+        return rc;
+    va_start(args, format);
+    vsnprintf(lex->err + n, lex->err_len - (size_t)n, format, args);
+    va_end(args);
+    return rc;
+}
+
+int template_lex_init(struct lexer *lex, struct value_pool *pool, const char *source, size_t n,
+                      char *err, size_t err_len)
+{
+    char *s = value_pool_text(pool, n + 1);
+    size_t len = 0;
+
+    *lex = (struct lexer){.pool = pool, .line = 1, .err = err, .err_len = err_len};
+    lex->line_starting = true;
+    lex->brackets = value_pool_text(pool, TEMPLATE_MAX_NESTING + 1);
+    if (s == NULL || lex->brackets == NULL)
+        return lex->rc = pool->err;
+    for (size_t i = 0; i < n; i++) {
+        if (source[i] == '\r' && i + 1 < n && source[i + 1] == '\n')
+            continue;
+        s[len++] = source[i] == '\r' ? '\n' : source[i];
+    }
+    if (len > 0 && s[len - 1] == '\n')
+        len--;
+    s[len] = '\0';
+    lex->s = s;
+    lex->n = len;
+    return 0;
+}
+
+static void count_lines(struct lexer *lex, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++)
+        lex->line += lex->s[i] == '\n';
+}
+
+/* Everything up to `to` has been read. */
+static void read_to(struct lexer *lex, size_t to)
+{
+    count_lines(lex, lex->pos, to);
+    if (to > lex->pos)
+        lex->line_starting = lex->s[to - 1] == '\n';
+    lex->pos = to;
+}
+
+static bool has(const struct lexer *lex, size_t pos, const char *text)
+{
+    const size_t n = strlen(text);
+
+    return pos <= lex->n && lex->n - pos >= n && memcmp(lex->s + pos, text, n) == 0;
+}
+
+static size_t skip_spaces(const struct lexer *lex, size_t pos)
+{
+    size_t len;
+
+    while (pos < lex->n && unicode_is_space(unicode_at(lex->s + pos, lex->n - pos, &len)))
+        pos += len;
+    return pos;
+}
+
+static size_t back_over_spaces(const struct lexer *lex, size_t from, size_t to)
+{
+    while (to > from) {
+        const size_t len = unicode_last(lex->s + from, to - from);
+        size_t got;
+
+        if (!unicode_is_space(unicode_at(lex->s + to - len, len, &got)))
+            break;
+        to -= len;
+    }
+    return to;
+}
+
+/* Where the data ends before a tag at `tag` whose sign is `sign`. */
+static size_t data_end(const struct lexer *lex, size_t tag, char sign, bool is_variable)
+{
+    size_t line = tag;
+
+    if (sign == '-')
+        return back_over_spaces(lex, lex->pos, tag);
+    if (sign == '+' || is_variable)
+        return tag;
+    while (line > lex->pos && lex->s[line - 1] != '\n')
+        line--;
+    if (line == lex->pos && !lex->line_starting)
+        return tag;
+    return skip_spaces(lex, line) >= tag ? line : tag;
+}
+
+/* After the end of a block or comment at pos: the position behind what it swallows; 0: no end. */
+static size_t tag_end(const struct lexer *lex, size_t pos, const char *end)
+{
+    if (pos >= lex->n)
+        return 0;
+    if (lex->s[pos] == '+' && has(lex, pos + 1, end))
+        return pos + 3;
+    if (lex->s[pos] == '-' && has(lex, pos + 1, end))
+        return skip_spaces(lex, pos + 3);
+    if (!has(lex, pos, end))
+        return 0;
+    return pos + 2 < lex->n && lex->s[pos + 2] == '\n' ? pos + 3 : pos + 2;
+}
+
+static char sign_at(const struct lexer *lex, size_t pos)
+{
+    return pos < lex->n && (lex->s[pos] == '-' || lex->s[pos] == '+') ? lex->s[pos] : '\0';
+}
+
+/* Is there "{% word %}" at pos, however spaced? The position behind the word and its blanks. */
+static size_t block_word(const struct lexer *lex, size_t pos, const char *word)
+{
+    pos += 2;
+    pos += sign_at(lex, pos) != '\0';
+    pos = skip_spaces(lex, pos);
+    return has(lex, pos, word) ? skip_spaces(lex, pos + strlen(word)) : 0;
+}
+
+static struct token data_token(const struct lexer *lex, size_t to)
+{
+    return (struct token){TOKEN_DATA, lex->line, value_borrow(lex->s + lex->pos, to - lex->pos)};
+}
+
+/* A raw block whose content begins at `pos`: all of it is data. */
+static struct token lex_raw(struct lexer *lex, size_t pos)
+{
+    const uint32_t line = lex->line;
+
+    read_to(lex, pos);
+    for (; pos < lex->n; pos++) {
+        const size_t behind = has(lex, pos, "{%") ? block_word(lex, pos, "endraw") : 0;
+        const size_t end = behind > 0 ? tag_end(lex, behind, "%}") : 0;
+
+        if (end > 0) {
+            const struct token t =
+                data_token(lex, data_end(lex, pos, sign_at(lex, pos + 2), false));
+
+            read_to(lex, end);
+            return t;
+        }
+    }
+    if (lex->pos < lex->n) /* where nothing follows nothing is missing */
+        template_lex_fail(lex, line, ERR_FORMAT, "missing end of raw block");
+    return (struct token){TOKEN_END, line, {0}};
+}
+
+static bool skip_comment(struct lexer *lex, size_t pos)
+{
+    const uint32_t line = lex->line;
+    const size_t from = pos;
+
+    for (; pos < lex->n; pos++) {
+        const size_t end = tag_end(lex, pos, "#}");
+
+        if (end > 0) {
+            read_to(lex, end);
+            return true;
+        }
+    }
+    read_to(lex, pos);
+    if (from < lex->n)
+        template_lex_fail(lex, line, ERR_FORMAT, "missing end of comment");
+    return false;
+}
+
+static size_t find_tag(const struct lexer *lex)
+{
+    for (size_t i = lex->pos; i + 1 < lex->n; i++)
+        if (lex->s[i] == '{' &&
+            (lex->s[i + 1] == '%' || lex->s[i + 1] == '{' || lex->s[i + 1] == '#'))
+            return i;
+    return lex->n;
+}
+
+/* "{% raw %}": the position of its content, else 0. Its end swallows no line end. */
+static size_t raw_content(const struct lexer *lex, size_t tag)
+{
+    const size_t pos = lex->s[tag + 1] == '%' ? block_word(lex, tag, "raw") : 0;
+
+    if (pos == 0)
+        return 0;
+    if (has(lex, pos, "-%}"))
+        return skip_spaces(lex, pos + 3);
+    return has(lex, pos, "%}") ? pos + 2 : 0;
+}
+
+/* The tag at `tag` was found; the data before it has been given. */
+static struct token begin_tag(struct lexer *lex, size_t tag)
+{
+    const bool is_variable = lex->s[tag + 1] == '{';
+    size_t pos;
+
+    read_to(lex, tag);
+    pos = raw_content(lex, tag);
+    if (pos > 0)
+        return lex_raw(lex, pos);
+    pos = tag + 2 + (sign_at(lex, tag + 2) != '\0');
+    if (lex->s[tag + 1] == '#') {
+        if (!skip_comment(lex, pos))
+            return (struct token){TOKEN_END, lex->line, {0}};
+        return data_token(lex, lex->pos);
+    }
+    read_to(lex, pos);
+    lex->state = is_variable ? LEX_VARIABLE : LEX_BLOCK;
+    return (struct token){
+        is_variable ? TOKEN_VARIABLE_BEGIN : TOKEN_BLOCK_BEGIN, lex->line, {0}};
+}
+
+static struct token lex_data(struct lexer *lex)
+{
+    size_t tag = find_tag(lex);
+    struct token t;
+
+    if (lex->pos >= lex->n)
+        return (struct token){TOKEN_END, lex->line, {0}};
+    if (tag == lex->n) {
+        t = data_token(lex, tag);
+        read_to(lex, tag);
+        return t;
+    }
+    t = data_token(lex, data_end(lex, tag, sign_at(lex, tag + 2), lex->s[tag + 1] == '{'));
+    lex->pending = begin_tag(lex, tag);
+    lex->has_pending = lex->rc == 0;
+    return t;
+}
+
+static const struct {
+    char text[3];
+    enum token_type type;
+} operators[] = { /* the longer ones first */
+    {"//", TOKEN_FLOORDIV}, {"**", TOKEN_POW},     {"==", TOKEN_EQ},      {"!=", TOKEN_NE},
+    {">=", TOKEN_GE},       {"<=", TOKEN_LE},      {"+", TOKEN_ADD},      {"-", TOKEN_SUB},
+    {"/", TOKEN_DIV},       {"*", TOKEN_MUL},      {"%", TOKEN_MOD},      {"~", TOKEN_TILDE},
+    {"[", TOKEN_LBRACKET},  {"]", TOKEN_RBRACKET}, {"(", TOKEN_LPAREN},   {")", TOKEN_RPAREN},
+    {"{", TOKEN_LBRACE},    {"}", TOKEN_RBRACE},   {">", TOKEN_GT},       {"<", TOKEN_LT},
+    {"=", TOKEN_ASSIGN},    {".", TOKEN_DOT},      {":", TOKEN_COLON},    {"|", TOKEN_PIPE},
+    {",", TOKEN_COMMA},     {";", TOKEN_SEMICOLON},
+};
+
+static void balance(struct lexer *lex, char c)
+{
+    static const char opening[] = "([{", closing[] = ")]}";
+    const char *open = strchr(opening, c);
+
+    if (open != NULL) {
+        if (lex->n_brackets > TEMPLATE_MAX_NESTING)
+            template_lex_fail(lex, lex->line, ERR_LIMIT, "brackets are nested more than %d deep",
+                              TEMPLATE_MAX_NESTING);
+        else
+            lex->brackets[lex->n_brackets++] = closing[open - opening];
+    } else if (strchr(closing, c) != NULL) {
+        if (lex->n_brackets == 0)
+            template_lex_fail(lex, lex->line, ERR_FORMAT, "unexpected '%c'", c);
+        else if (lex->brackets[--lex->n_brackets] != c)
+            template_lex_fail(lex, lex->line, ERR_FORMAT, "unexpected '%c', expected '%c'", c,
+                              lex->brackets[lex->n_brackets]);
+    }
+}
+
+static struct token lex_operator(struct lexer *lex)
+{
+    size_t len;
+
+    for (size_t i = 0; i < sizeof(operators) / sizeof(operators[0]); i++) {
+        struct token t = {operators[i].type, lex->line, value_text(operators[i].text)};
+
+        if (!has(lex, lex->pos, operators[i].text))
+            continue;
+        balance(lex, operators[i].text[0]);
+        read_to(lex, lex->pos + t.v.n);
+        if (lex->rc < 0)
+            t.type = TOKEN_END;
+        return t;
+    }
+    unicode_at(lex->s + lex->pos, lex->n - lex->pos, &len);
+    template_lex_fail(lex, lex->line, ERR_FORMAT, "unexpected character '%.*s'", (int)len,
+                      lex->s + lex->pos);
+    return (struct token){TOKEN_END, lex->line, {0}};
+}
+
+/* Digits with single "_" between them; the position behind, or `pos`. */
+static size_t digits(const struct lexer *lex, size_t pos, const char *set, bool may_begin_low)
+{
+    const size_t from = pos;
+
+    while (pos < lex->n) {
+        const size_t at = pos + (lex->s[pos] == '_' && (pos > from || may_begin_low));
+
+        if (at >= lex->n || lex->s[at] == '\0' || strchr(set, lex->s[at]) == NULL)
+            break;
+        pos = at + 1;
+    }
+    return pos;
+}
+
+static const char decimal[] = "0123456789";
+
+/* A float needs a fraction or an exponent; the position behind it, or 0. */
+static size_t float_end(const struct lexer *lex)
+{
+    size_t pos = digits(lex, lex->pos, decimal, false), more;
+    bool real = false;
+
+    if (lex->pos > 0 && lex->s[lex->pos - 1] == '.')
+        return 0;
+    if (pos < lex->n && lex->s[pos] == '.') {
+        more = digits(lex, pos + 1, decimal, false);
+        real = more > pos + 1;
+        if (real)
+            pos = more;
+    }
+    if (pos < lex->n && (lex->s[pos] | 32) == 'e') {
+        const size_t sign = pos + 1 + (sign_at(lex, pos + 1) != '\0');
+
+        more = digits(lex, sign, decimal, false);
+        if (more > sign) {
+            real = true;
+            pos = more;
+        }
+    }
+    return real ? pos : 0;
+}
+
+static size_t int_end(const struct lexer *lex, int *base)
+{
+    static const struct {
+        char mark;
+        int base;
+        const char *set;
+    } kinds[] = {{'b', 2, "01"}, {'o', 8, "01234567"}, {'x', 16, "0123456789abcdefABCDEF"}};
+    const size_t pos = lex->pos;
+
+    *base = 10;
+    if (lex->s[pos] != '0')
+        return digits(lex, pos, decimal, false);
+    for (int i = 0; i < 3; i++) {
+        const size_t end = digits(lex, pos + 2, kinds[i].set, true);
+
+        if (pos + 1 < lex->n && (lex->s[pos + 1] | 32) == kinds[i].mark && end > pos + 2) {
+            *base = kinds[i].base;
+            return end;
+        }
+    }
+    return digits(lex, pos, "0", false);
+}
+
+static struct token lex_number(struct lexer *lex)
+{
+    struct token t = {TOKEN_FLOAT, lex->line, {0}};
+    size_t end = float_end(lex), n = 0;
+    char text[64];
+    int base = 10;
+
+    if (end == 0) {
+        t.type = TOKEN_INT;
+        end = int_end(lex, &base);
+    }
+    for (size_t i = lex->pos + (base != 10 ? 2 : 0); i < end; i++) {
+        if (lex->s[i] == '_')
+            continue;
+        if (n + 1 == sizeof(text)) {
+            template_lex_fail(lex, lex->line, ERR_FORMAT, "a number has too many digits");
+            return (struct token){TOKEN_END, lex->line, {0}};
+        }
+        text[n++] = lex->s[i];
+    }
+    text[n] = '\0';
+    if (t.type == TOKEN_FLOAT) {
+        t.v = value_float(strtod(text, NULL));
+    } else {
+        const unsigned long long i = strtoull(text, NULL, base);
+
+        if (i > INT64_MAX) {
+            template_lex_fail(lex, lex->line, ERR_FORMAT, "an integer needs more than 64 bits");
+            t.type = TOKEN_END;
+        }
+        t.v = value_int((int64_t)i);
+    }
+    read_to(lex, end);
+    return t;
+}
+
+static struct token lex_word(struct lexer *lex)
+{
+    size_t end = lex->pos, len;
+    struct token t = {TOKEN_WORD, lex->line, {0}};
+
+    while (end < lex->n && unicode_is_name(unicode_at(lex->s + end, lex->n - end, &len), false))
+        end += len;
+    t.v = value_borrow(lex->s + lex->pos, end - lex->pos);
+    read_to(lex, end);
+    return t;
+}
+
+static struct token lex_quoted(struct lexer *lex)
+{
+    const char quote = lex->s[lex->pos];
+    struct token t = {TOKEN_STRING, lex->line, {0}};
+    size_t end = lex->pos + 1;
+
+    while (end < lex->n && lex->s[end] != quote)
+        end += lex->s[end] == '\\' ? 2 : 1;
+    if (end >= lex->n) {
+        template_lex_fail(lex, lex->line, ERR_FORMAT, "a string is not closed");
+        t.type = TOKEN_END;
+        return t;
+    }
+    t.v = template_lex_string(lex, lex->s + lex->pos + 1, end - lex->pos - 1);
+    read_to(lex, end + 1);
+    if (lex->rc < 0)
+        t.type = TOKEN_END;
+    return t;
+}
+
+/* The end of the tag that is open: 0 when it does not stand here. */
+static size_t open_tag_end(const struct lexer *lex)
+{
+    if (lex->n_brackets > 0)
+        return 0;
+    if (lex->state == LEX_BLOCK)
+        return tag_end(lex, lex->pos, "%}");
+    if (has(lex, lex->pos, "-}}"))
+        return skip_spaces(lex, lex->pos + 3);
+    return has(lex, lex->pos, "}}") ? lex->pos + 2 : 0;
+}
+
+static struct token lex_tag(struct lexer *lex)
+{
+    struct token t = {TOKEN_END, 0, {0}};
+    size_t end, len;
+    char c;
+
+    end = open_tag_end(lex);
+    if (end == 0) {
+        read_to(lex, skip_spaces(lex, lex->pos));
+        end = open_tag_end(lex);
+    }
+    t.line = lex->line;
+    if (end > 0) {
+        t.type = lex->state == LEX_BLOCK ? TOKEN_BLOCK_END : TOKEN_VARIABLE_END;
+        lex->state = LEX_DATA;
+        read_to(lex, end);
+        return t;
+    }
+    if (lex->pos >= lex->n)
+        return t;
+    c = lex->s[lex->pos];
+    if (c >= '0' && c <= '9')
+        return lex_number(lex);
+    if (c == '"' || c == '\'')
+        return lex_quoted(lex);
+    if (unicode_is_name(unicode_at(lex->s + lex->pos, lex->n - lex->pos, &len), true))
+        return lex_word(lex);
+    return lex_operator(lex);
+}
+
+struct token template_lex_next(struct lexer *lex)
+{
+    struct token t;
+
+    do {
+        if (lex->rc < 0)
+            return (struct token){TOKEN_END, lex->line, {0}};
+        if (lex->has_pending) {
+            t = lex->pending;
+            lex->has_pending = false;
+        } else {
+            t = lex->state == LEX_DATA ? lex_data(lex) : lex_tag(lex);
+        }
+    } while (t.type == TOKEN_DATA && t.v.n == 0);
+    return t;
+}

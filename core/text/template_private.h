@@ -1,0 +1,398 @@
+/* core/text/template_private.h - what the parts of the template engine know of each other.
+ *
+ * template_lex.c cuts the source into tokens, template_parse.c and template_expr.c make nodes of
+ * them, template_scope.c finds out which variable each name means, template_exec.c and
+ * template_eval.c walk the nodes. A failure while rendering is noted once in the render (its `rc`);
+ * whoever gets a value back looks there before it goes on.
+ *
+ * Thread: nodes are read-only while rendering; a render belongs to one call.
+ * Memory: nodes live in the template's pool, everything else in the render's.
+ */
+#ifndef CORE_TEXT_TEMPLATE_PRIVATE_H
+#define CORE_TEXT_TEMPLATE_PRIVATE_H
+
+#include "core/base/buf.h"
+#include "core/text/template.h"
+
+/* --- tokens --- */
+
+enum token_type {
+    TOKEN_END = 0, /* of the source */
+    TOKEN_DATA,
+    TOKEN_VARIABLE_BEGIN,
+    TOKEN_VARIABLE_END,
+    TOKEN_BLOCK_BEGIN,
+    TOKEN_BLOCK_END,
+    TOKEN_WORD,
+    TOKEN_STRING,
+    TOKEN_INT,
+    TOKEN_FLOAT,
+    TOKEN_ADD,
+    TOKEN_SUB,
+    TOKEN_DIV,
+    TOKEN_FLOORDIV,
+    TOKEN_MUL,
+    TOKEN_MOD,
+    TOKEN_POW,
+    TOKEN_TILDE,
+    TOKEN_LBRACKET,
+    TOKEN_RBRACKET,
+    TOKEN_LPAREN,
+    TOKEN_RPAREN,
+    TOKEN_LBRACE,
+    TOKEN_RBRACE,
+    TOKEN_EQ,
+    TOKEN_NE,
+    TOKEN_GT,
+    TOKEN_GE,
+    TOKEN_LT,
+    TOKEN_LE,
+    TOKEN_ASSIGN,
+    TOKEN_DOT,
+    TOKEN_COLON,
+    TOKEN_PIPE,
+    TOKEN_COMMA,
+    TOKEN_SEMICOLON,
+};
+
+struct token {
+    enum token_type type;
+    uint32_t line;
+    struct value v; /* data, word, string, int, float; an operator's own text */
+};
+
+enum lex_state { LEX_DATA = 0, LEX_BLOCK, LEX_VARIABLE };
+
+struct lexer {
+    struct value_pool *pool;
+    const char *s; /* with \n as the only line end, without the last of them */
+    size_t n, pos;
+    uint32_t line;
+    enum lex_state state;
+    bool line_starting;  /* the last thing read ended with a line end */
+    char *brackets;      /* the closing brackets that are due */
+    uint32_t n_brackets;
+    struct token pending; /* the tag that comes after the data just given */
+    bool has_pending;
+    int rc;
+    char *err;
+    size_t err_len;
+};
+
+/* The source is copied with its line ends made alike. */
+int template_lex_init(struct lexer *lex, struct value_pool *pool, const char *source, size_t n,
+                      char *err, size_t err_len);
+/* The next token; TOKEN_END at the end and after an error (lex->rc). */
+struct token template_lex_next(struct lexer *lex);
+/* Note the first error, as "line N: ...". Returns `rc`. */
+int template_lex_fail(struct lexer *lex, uint32_t line, int rc, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* The characters that a string literal between its quotes stands for. */
+struct value template_lex_string(struct lexer *lex, const char *s, size_t n);
+
+/* --- nodes --- */
+
+enum node_type {
+    NODE_CONST = 0,
+    NODE_NAME,
+    NODE_NSREF, /* namespace.member as the target of a set */
+    NODE_TUPLE,
+    NODE_LIST,
+    NODE_DICT,
+    NODE_COND,
+    NODE_AND,
+    NODE_OR,
+    NODE_NOT,
+    NODE_COMPARE,
+    NODE_OPERAND,
+    NODE_BINARY,
+    NODE_UNARY,
+    NODE_CONCAT,
+    NODE_FILTER,
+    NODE_TEST,
+    NODE_CALL,
+    NODE_KEYWORD,
+    NODE_ATTR,
+    NODE_ITEM,
+    NODE_SLICE,
+    NODE_OUTPUT,
+    NODE_FOR,
+    NODE_IF,
+    NODE_MACRO,
+    NODE_CALL_BLOCK,
+    NODE_FILTER_BLOCK,
+    NODE_SET,
+    NODE_SET_BLOCK,
+    NODE_WITH,
+    NODE_BREAK,
+    NODE_CONTINUE,
+};
+
+enum name_use { NAME_LOAD = 0, NAME_STORE, NAME_PARAM };
+
+enum operand { OPERAND_IN = 100, OPERAND_NOT_IN }; /* beside the comparing tokens */
+
+struct node;
+struct node_list {
+    struct node **at;
+    uint32_t n, cap;
+};
+
+struct scope;
+struct node { /* what a, b, c and the lists are stands at the function that makes the node */
+    uint8_t type; /* enum node_type */
+    uint8_t op;   /* a token, an operand, a name_use */
+    uint16_t height;
+    uint32_t line;
+    struct node *a, *b, *c;
+    struct node_list list, list2;
+    struct value v; /* constant or name */
+    uint32_t up, slot; /* of names: scopes outwards, place there */
+    struct scope *scope;
+    const struct template_builtin *builtin; /* of filters and tests; NULL: no such name */
+    bool recursive, takes_caller, takes_kwargs, takes_varargs;
+    struct value w; /* NSREF: the member */
+    struct node *d; /* FOR: the target once more, for the condition */
+};
+
+/* How a variable gets its value when its scope is entered. */
+enum load_kind { LOAD_NONE = 0, LOAD_PARAM, LOAD_GLOBAL, LOAD_OUTER, LOAD_MISSING };
+
+struct scope_load {
+    uint8_t kind; /* enum load_kind */
+    uint32_t slot;
+    uint32_t up, from; /* LOAD_OUTER: where */
+    struct value name; /* LOAD_GLOBAL: which */
+};
+
+struct scope {
+    uint32_t n_slots;
+    uint32_t n_loads;
+    struct scope_load *loads;
+    uint32_t loop, caller, kwargs, varargs; /* slots of the special names */
+    struct scope *other, *test;             /* of loops: else branch, condition */
+};
+
+struct parser {
+    struct lexer lex;
+    struct token now, next;
+    struct value_pool *pool;
+    uint32_t depth, n_loops; /* loops around this place that break may leave */
+};
+
+/* template_parse.c */
+struct node *template_node(struct parser *p, enum node_type type, uint32_t line);
+void template_node_add(struct parser *p, struct node_list *list, struct node *child);
+/* The height of a node is known once its children are in place. Returns the node. */
+struct node *template_node_done(struct parser *p, struct node *node);
+struct node_list template_parse(struct parser *p);
+/* The parser's current token. */
+void template_advance(struct parser *p);
+bool template_is(const struct parser *p, enum token_type type);
+bool template_is_word(const struct parser *p, const char *word);
+bool template_accept(struct parser *p, enum token_type type);
+bool template_accept_word(struct parser *p, const char *word);
+struct token template_expect(struct parser *p, enum token_type type);
+void template_expect_word(struct parser *p, const char *word);
+void template_fail_at(struct parser *p, uint32_t line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+bool template_enter(struct parser *p); /* one level deeper; false: too deep, noted */
+void template_leave(struct parser *p);
+
+/* template_expr.c */
+enum tuple_flags {
+    TUPLE_SIMPLE = 1u << 0,   /* names and literals only: the target of an assignment */
+    TUPLE_NO_COND = 1u << 1,  /* no inline if */
+    TUPLE_BRACKETS = 1u << 2, /* stands in parentheses: may be empty */
+    TUPLE_NSREF = 1u << 3,    /* namespace.member is allowed */
+};
+struct node *template_parse_tuple(struct parser *p, unsigned flags);
+struct node *template_parse_expression(struct parser *p);
+/* Filters one after the other; node may be NULL (a filter block). */
+struct node *template_parse_filters(struct parser *p, struct node *node, bool at_name);
+
+/* template_scope.c: fill in scopes, places of names, builtins. Fails through the lexer's error. */
+int template_resolve(struct parser *p, struct node_list body, struct scope **root);
+
+/* --- rendering --- */
+
+struct frame { /* the variables of one scope */
+    struct frame *up;
+    struct value *slots;
+};
+
+struct render {
+    struct value_pool *pool;
+    const struct value *globals;
+    struct template_limits limits;
+    struct buf *out;
+    uint64_t steps;
+    uint32_t depth, line;
+    int rc;
+    char *err;
+    size_t err_len;
+};
+
+struct kwarg {
+    struct value name, value;
+};
+struct args {
+    struct value *at;
+    struct kwarg *kw;
+    uint32_t n, n_kw;
+};
+
+#define TEMPLATE_MAX_PARAMS 6 /* of a builtin */
+
+/* A filter, a test or a method: with `params` its arguments come bound to those names, in order,
+ * VALUE_MISSING where not given; without they come as they are. */
+struct template_builtin {
+    const char *name;
+    struct value (*call)(struct render *r, struct value v, const struct value *a);
+    const char *params; /* "old new count" */
+    uint8_t n_required;
+    struct value (*call_raw)(struct render *r, struct value v, const struct args *args);
+};
+
+const struct template_builtin *template_filter(struct value name);
+const struct template_builtin *template_test(struct value name);
+struct value template_call_builtin(struct render *r, const struct template_builtin *b,
+                                   struct value v, const struct args *args);
+/* Put arguments into a[] by name. */
+bool template_bind(struct render *r, const char *name, const char *params, uint8_t n_required,
+                   const struct args *args, struct value *a);
+
+/* template.c. fail() notes the first failure and returns a value to return. */
+struct value template_fail(struct render *r, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+struct value template_limit(struct render *r, const char *what);
+/* n more steps; false when there are none left, or something has failed. */
+bool template_step(struct render *r, uint64_t n);
+bool template_push(struct render *r); /* one level deeper */
+void template_pop(struct render *r);
+/* A buffer for text that becomes a value; release it by template_take(). */
+void template_text(struct render *r, struct buf *b);
+struct value template_take(struct render *r, struct buf *b);
+/* A piece of a string's bytes, with its flags. */
+struct value template_piece(struct value s, size_t from, size_t to);
+/* Append str(v). */
+void template_put(struct render *r, struct value v, struct buf *out);
+struct value template_str(struct render *r, struct value v); /* as a string value; safe stays safe */
+struct value template_plain(struct render *r, struct value v); /* str(v): not safe */
+
+/* template_exec.c */
+enum flow { FLOW_NEXT = 0, FLOW_BREAK, FLOW_CONTINUE };
+struct frame *template_frame(struct render *r, const struct scope *scope, struct frame *up);
+void template_frame_fill(struct render *r, const struct scope *scope, struct frame *f);
+enum flow template_exec(struct render *r, const struct node_list *body, struct frame *f);
+/* What the statements print, as a string instead. */
+struct value template_capture(struct render *r, const struct node_list *body, struct frame *f);
+void template_assign(struct render *r, const struct node *target, struct value v, struct frame *f);
+
+/* template_loop.c */
+enum flow template_exec_for(struct render *r, const struct node *node, struct frame *f);
+struct value template_loop_attr(struct render *r, struct value loop, struct value name, bool *found);
+struct value template_loop_call(struct render *r, struct value loop, const struct args *args);
+struct value template_loop_cycle(struct render *r, struct value loop, const struct args *args);
+struct value template_loop_changed(struct render *r, struct value loop, const struct args *args);
+
+/* template_eval.c */
+struct value template_eval(struct render *r, const struct node *node, struct frame *f);
+bool template_eval_args(struct render *r, const struct node *node, struct frame *f,
+                        struct args *args);
+struct value template_eval_filter(struct render *r, const struct node *node, struct value v,
+                                  struct frame *f);
+
+/* template_ops.c */
+struct value template_binary(struct render *r, enum token_type op, struct value a, struct value b);
+struct value template_unary(struct render *r, enum token_type op, struct value a);
+bool template_compare(struct render *r, int op, struct value a, struct value b);
+bool template_contains(struct render *r, struct value seq, struct value item);
+bool template_equal(struct render *r, struct value a, struct value b);
+bool template_less(struct render *r, struct value a, struct value b, enum token_type op);
+
+/* template_attr.c */
+struct value template_getattr(struct render *r, struct value v, struct value name);
+struct value template_getitem(struct render *r, struct value v, struct value key);
+struct value template_slice(struct render *r, struct value v, struct value start, struct value stop,
+                            struct value step);
+/* name = "'x' is undefined", as failing says it */
+struct value template_undefined_name(struct value name);
+struct value template_undefined_hint(const char *hint); /* a literal */
+struct value template_fail_undefined(struct render *r, struct value undefined);
+int64_t template_length(struct render *r, struct value v); /* len(v) */
+/* A number for an index or a count: an int or bool; else fails. */
+bool template_index(struct render *r, struct value v, int64_t *i);
+
+/* template_iter.c */
+struct iter {
+    struct value of;
+    uint64_t i;
+};
+bool template_iter(struct render *r, struct iter *it, struct value v);
+bool template_iterable(struct value v);
+bool template_iter_next(struct render *r, struct iter *it, struct value *item);
+struct value template_listed(struct render *r, struct value v); /* list(v) */
+struct value template_reversed(struct render *r, struct value v);
+
+enum template_view { TEMPLATE_KEYS = 0, TEMPLATE_VALUES, TEMPLATE_ITEMS };
+struct value template_new_view(struct render *r, struct value dict, enum template_view what);
+const struct value_dict *template_view_dict(struct value v);
+enum template_view template_view_kind(struct value v);
+
+struct value template_new_range(struct render *r, int64_t start, int64_t stop, int64_t step);
+int64_t template_range_length(struct value v);
+int64_t template_range_at(struct value v, int64_t i);
+void template_range_bounds(struct value v, int64_t *start, int64_t *stop, int64_t *step);
+bool template_range_equal(struct value a, struct value b);
+
+/* A generator over the items of a list, or one that computes each item when it is asked for. */
+struct value template_new_generator(struct render *r, struct value list);
+typedef bool (*template_pull)(struct render *r, void *state, struct value *item);
+struct value template_new_pull(struct render *r, template_pull pull, void *state);
+
+/* template_call.c */
+struct template_object; /* each kind of object begins with nothing in common */
+struct value template_call(struct render *r, struct value callee, const struct args *args);
+struct value template_new_macro(struct render *r, const struct node *node, struct frame *f);
+struct value template_macro_name(struct value v);
+struct value template_new_method(struct render *r, struct value of,
+                                 const struct template_builtin *method);
+int template_repr_object(struct value v, struct buf *out);
+
+/* template_globals.c */
+const struct value *template_global(struct value name);
+struct value template_call_function(struct render *r, struct value v, const struct args *args);
+const char *template_function_name(struct value v);
+struct value template_cycler_attr(struct render *r, struct value v, struct value name, bool *found);
+struct value template_cycler_next(struct value v, bool reset); /* reset: back to the first */
+struct value template_joiner_call(struct render *r, struct value v);
+
+/* template_methods.c: the method of that name, or NULL; *exists tells that Python has one which a
+ * template may not use. */
+const struct template_builtin *template_method(struct value v, struct value name, bool *exists);
+
+/* template_format.c: "%d" % x, and "{}".format(x) */
+struct value template_percent(struct render *r, struct value format, struct value with,
+                              const struct args *named);
+struct value template_format(struct render *r, struct value format, const struct args *args);
+/* template_spec.c: one value by a format specification, as format(v, spec). */
+void template_format_spec(struct render *r, struct value v, const char *spec, size_t n,
+                          struct buf *out);
+
+/* template_number.c */
+struct value template_to_int(struct render *r, struct value v, int64_t base, bool *ok);
+struct value template_to_float(struct render *r, struct value v, bool *ok);
+struct value template_round(struct render *r, struct value v, int64_t digits);
+
+/* template_escape.c */
+void template_escape(struct value s, struct buf *out);
+struct value template_escaped(struct render *r, struct value v); /* str(v), escaped if not safe */
+
+/* template_sort.c: stable; `key` gives what to compare. */
+struct sort_item {
+    struct value key, item;
+};
+bool template_sort(struct render *r, struct sort_item *at, uint32_t n, bool reverse);
+
+#endif

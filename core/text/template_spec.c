@@ -1,0 +1,304 @@
+/* core/text/template_spec.c - format specifications: [[fill]align][sign][#][0][width][,][.n][type] */
+#include "core/text/template_private.h"
+
+#include "core/base/err.h"
+#include "core/text/unicode.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_WIDTH 100000 /* of a field, and of its digits: far more than a line */
+
+struct spec {
+    char fill[4];
+    size_t n_fill;
+    char align; /* < > ^ =, 0: none given */
+    char sign, group, type;
+    bool other; /* # */
+    int64_t width, precision; /* -1: none */
+};
+
+static bool is_align(char c)
+{
+    return c != '\0' && strchr("<>^=", c) != NULL;
+}
+
+static int64_t number(const char *s, size_t n, size_t *i)
+{
+    int64_t value = 0;
+
+    for (; *i < n && s[*i] >= '0' && s[*i] <= '9'; (*i)++)
+        value = value <= MAX_WIDTH ? 10 * value + (s[*i] - '0') : value;
+    return value;
+}
+
+static bool read_spec(struct render *r, const char *s, size_t n, struct spec *spec)
+{
+    size_t i = 0, len = 0;
+
+    *spec = (struct spec){.fill = " ", .n_fill = 1, .width = -1, .precision = -1};
+    if (n > 0)
+        unicode_at(s, n, &len);
+    if (n > len && is_align(s[len])) {
+        memcpy(spec->fill, s, len);
+        spec->n_fill = len;
+        spec->align = s[len];
+        i = len + 1;
+    } else if (n > 0 && is_align(s[0])) {
+        spec->align = s[i++];
+    }
+    if (i < n && strchr("+- ", s[i]) != NULL && s[i] != '\0')
+        spec->sign = s[i++];
+    spec->other = i < n && s[i] == '#';
+    i += spec->other;
+    if (i < n && s[i] == '0') {
+        if (spec->align == '\0') {
+            spec->fill[0] = '0';
+            spec->n_fill = 1;
+            spec->align = '=';
+        }
+        i++;
+    }
+    if (i < n && s[i] >= '0' && s[i] <= '9')
+        spec->width = number(s, n, &i);
+    if (i < n && (s[i] == ',' || s[i] == '_'))
+        spec->group = s[i++];
+    if (i < n && s[i] == '.') {
+        const size_t from = ++i;
+
+        spec->precision = number(s, n, &i);
+        if (i == from)
+            template_fail(r, "Format specifier missing precision");
+    }
+    if (i < n)
+        spec->type = s[i++];
+    if (i < n)
+        template_fail(r, "Invalid format specifier");
+    if (spec->width > MAX_WIDTH || spec->precision > MAX_WIDTH)
+        template_fail(r, "a width or precision is too large");
+    return r->rc == 0;
+}
+
+/* `head` (sign and prefix) and `body`, with fill where the alignment says. */
+static void put_aligned(const struct spec *spec, char align, struct value head, struct value body,
+                        struct buf *out)
+{
+    const int64_t n = (int64_t)(unicode_count(head.s, head.n) + unicode_count(body.s, body.n));
+    const int64_t all = spec->width > n ? spec->width - n : 0;
+    const int64_t left = align == '<' ? 0 : align == '^' ? all / 2 : all;
+
+    if (align == '=')
+        buf_add(out, head.s, head.n);
+    for (int64_t i = 0; i < left; i++)
+        buf_add(out, spec->fill, spec->n_fill);
+    if (align != '=')
+        buf_add(out, head.s, head.n);
+    buf_add(out, body.s, body.n);
+    for (int64_t i = left; i < all; i++)
+        buf_add(out, spec->fill, spec->n_fill);
+}
+
+/* Copy digits with a mark between groups of `size`; with "=" and zeros the zeros are grouped too,
+ * up to `least` characters. What stands behind the digits is copied as it is. */
+static void put_groups(const struct spec *spec, const char *digits, size_t n, int size,
+                       int64_t least, struct buf *out)
+{
+    const size_t n_int = strspn(digits, size == 3 ? "0123456789" : "0123456789abcdefABCDEF");
+    size_t zeros = 0, total;
+
+    if (spec->group == '\0')
+        size = 1 << 20;
+    while (spec->group != '\0' && spec->align == '=' && spec->fill[0] == '0') {
+        total = n_int + zeros;
+        if ((int64_t)(total + (total - 1) / (size_t)size + (n - n_int)) >= least)
+            break;
+        zeros++;
+    }
+    total = n_int + zeros;
+    for (size_t i = 0; i < total; i++) {
+        if (i > 0 && (total - i) % (size_t)size == 0)
+            buf_add_char(out, spec->group);
+        buf_add_char(out, i < zeros ? '0' : digits[i - zeros]);
+    }
+    buf_add(out, digits + n_int, n - n_int);
+}
+
+static void put_signed(struct render *r, const struct spec *spec, bool negative,
+                       const char *prefix, const char *digits, int group_size, struct buf *out)
+{
+    char head[8];
+    struct buf body;
+
+    snprintf(head, sizeof(head), "%s%s",
+             negative ? "-" : spec->sign == '+' ? "+" : spec->sign == ' ' ? " " : "", prefix);
+    template_text(r, &body);
+    put_groups(spec, digits, strlen(digits), group_size, spec->width - (int64_t)strlen(head),
+               &body);
+    put_aligned(spec, spec->align != '\0' ? spec->align : '>', value_text(head),
+                value_borrow(body.data != NULL ? body.data : "", body.len), out);
+    buf_release(&body);
+}
+
+static void put_float(struct render *r, const struct spec *spec, double f, struct buf *out);
+
+static void put_int(struct render *r, const struct spec *spec, int64_t i, struct buf *out)
+{
+    const uint64_t u = i < 0 ? -(uint64_t)i : (uint64_t)i;
+    const char *prefix = "";
+    char digits[80];
+
+    if (spec->type != '\0' && strchr("eEfFgG%", spec->type) != NULL) {
+        put_float(r, spec, (double)i, out);
+        return;
+    }
+    if (spec->precision >= 0) {
+        template_fail(r, "Precision not allowed in integer format specifier");
+        return;
+    }
+    switch (spec->type) {
+    case '\0':
+    case 'd':
+    case 'n':
+        snprintf(digits, sizeof(digits), "%" PRIu64, u);
+        break;
+    case 'x':
+        snprintf(digits, sizeof(digits), "%" PRIx64, u);
+        prefix = spec->other ? "0x" : "";
+        break;
+    case 'X':
+        snprintf(digits, sizeof(digits), "%" PRIX64, u);
+        prefix = spec->other ? "0X" : "";
+        break;
+    case 'o':
+        snprintf(digits, sizeof(digits), "%" PRIo64, u);
+        prefix = spec->other ? "0o" : "";
+        break;
+    case 'b': {
+        int n = 0;
+
+        for (int bit = 63; bit >= 0; bit--)
+            if (bit == 0 || u >> bit != 0)
+                digits[n++] = (char)('0' + (u >> bit & 1));
+        digits[n] = '\0';
+        prefix = spec->other ? "0b" : "";
+        break;
+    }
+    default:
+        template_fail(r, "Unknown format code '%c' for object of type 'int'", spec->type);
+        return;
+    }
+    if (spec->group == ',' && *prefix != '\0')
+        template_fail(r, "Cannot specify ',' with '%c'.", spec->type);
+    put_signed(r, spec, i < 0, prefix, digits,
+               spec->type == '\0' || spec->type == 'd' || spec->type == 'n' ? 3 : 4, out);
+}
+
+/* The digits without a sign. */
+static void float_digits(const struct spec *spec, double f, struct buf *b)
+{
+    const int precision = spec->precision >= 0 ? (int)spec->precision : 6;
+
+    f = fabs(f);
+    if (isnan(f) || isinf(f)) {
+        const bool upper = spec->type == 'E' || spec->type == 'F' || spec->type == 'G';
+
+        buf_add_str(b, isnan(f) ? upper ? "NAN" : "nan" : upper ? "INF" : "inf");
+        if (spec->type == '%')
+            buf_add_char(b, '%');
+        return;
+    }
+    switch (spec->type) {
+    case 'e':
+        buf_printf(b, spec->other ? "%#.*e" : "%.*e", precision, f);
+        break;
+    case 'E':
+        buf_printf(b, spec->other ? "%#.*E" : "%.*E", precision, f);
+        break;
+    case 'f':
+    case 'F':
+        buf_printf(b, spec->other ? "%#.*f" : "%.*f", precision, f);
+        break;
+    case 'g':
+    case 'n':
+        buf_printf(b, spec->other ? "%#.*g" : "%.*g", precision, f);
+        break;
+    case 'G':
+        buf_printf(b, spec->other ? "%#.*G" : "%.*G", precision, f);
+        break;
+    case '%':
+        buf_printf(b, "%.*f%%", precision, f * 100);
+        break;
+    default:
+        if (spec->precision < 0)
+            value_repr_float(f, b);
+        else
+            buf_printf(b, "%.*g", precision, f);
+    }
+}
+
+/* Without a type a number in general form still shows that it is no integer. */
+static void show_point(const struct spec *spec, struct buf *b)
+{
+    if (spec->type == '\0' && spec->precision >= 0 && strpbrk(b->data, ".en") == NULL)
+        buf_add_str(b, ".0");
+}
+
+static void put_float(struct render *r, const struct spec *spec, double f, struct buf *out)
+{
+    struct buf b;
+
+    if (spec->type != '\0' && strchr("eEfFgGn%", spec->type) == NULL) {
+        template_fail(r, "Unknown format code '%c' for object of type 'float'", spec->type);
+        return;
+    }
+    template_text(r, &b);
+    float_digits(spec, f, &b);
+    if (b.err == 0) {
+        show_point(spec, &b);
+        put_signed(r, spec, signbit(f) && !isnan(f), "", b.data, 3, out);
+    }
+    buf_release(&b);
+}
+
+static void put_text(struct render *r, const struct spec *spec, struct value v, struct buf *out)
+{
+    if (spec->type != '\0' && spec->type != 's') {
+        template_fail(r, "Unknown format code '%c' for object of type 'str'", spec->type);
+        return;
+    }
+    if (spec->sign != '\0' || spec->other || spec->group != '\0' || spec->align == '=') {
+        if (!(spec->align == '=' && spec->fill[0] == '0' && spec->sign == '\0' && !spec->other &&
+              spec->group == '\0')) {
+            template_fail(r, "sign, '=', '#' and ',' are not allowed for strings");
+            return;
+        }
+    }
+    if (spec->precision >= 0)
+        v = template_piece(v, 0, unicode_offset(v.s, v.n, (size_t)spec->precision));
+    put_aligned(spec, spec->align != '\0' && spec->align != '=' ? spec->align : '<',
+                value_text(""), v, out);
+}
+
+void template_format_spec(struct render *r, struct value v, const char *s, size_t n,
+                          struct buf *out)
+{
+    struct spec spec;
+
+    if (n == 0) {
+        template_put(r, v, out);
+        return;
+    }
+    if (!read_spec(r, s, n, &spec))
+        return;
+    template_step(r, spec.width > 0 ? (uint64_t)spec.width / 16 : 1);
+    if (v.kind == VALUE_STRING)
+        put_text(r, &spec, v, out);
+    else if (value_is_int(v))
+        put_int(r, &spec, value_as_int(v), out);
+    else if (v.kind == VALUE_FLOAT)
+        put_float(r, &spec, v.f, out);
+    else
+        template_fail(r, "unsupported format string passed to %s.__format__", value_type_name(v));
+}

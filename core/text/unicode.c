@@ -1,0 +1,242 @@
+/* core/text/unicode.c - see unicode.h. The tables are libunistring's. */
+#include "core/text/unicode.h"
+
+#include "core/base/buf.h"
+#include "core/text/utf8.h"
+
+#include <unicase.h>
+#include <unictype.h>
+
+#define REPLACEMENT 0xFFFD
+#define CAPITAL_SIGMA 0x3A3 /* its small form depends on where it stands */
+#define FINAL_SIGMA 0x3C2
+#define SMALL_SIGMA 0x3C3
+
+uint32_t unicode_at(const char *s, size_t n, size_t *len)
+{
+    const uint8_t *u = (const uint8_t *)s;
+
+    *len = u[0] < 0x80 ? 1 : utf8_len(u, n);
+    switch (*len) {
+    case 1:
+        return u[0];
+    case 2:
+        return (u[0] & 0x1Fu) << 6 | (u[1] & 0x3Fu);
+    case 3:
+        return (u[0] & 0x0Fu) << 12 | (u[1] & 0x3Fu) << 6 | (u[2] & 0x3Fu);
+    case 4:
+        return (u[0] & 0x07u) << 18 | (u[1] & 0x3Fu) << 12 | (u[2] & 0x3Fu) << 6 | (u[3] & 0x3Fu);
+    default:
+        *len = 1;
+        return REPLACEMENT;
+    }
+}
+
+size_t unicode_last(const char *s, size_t n)
+{
+    for (size_t back = 1; back <= 4 && back <= n; back++)
+        if (utf8_len((const uint8_t *)s + n - back, back) == back)
+            return back;
+    return 1;
+}
+
+size_t unicode_count(const char *s, size_t n)
+{
+    size_t count = 0, len;
+
+    for (size_t i = 0; i < n; i += len, count++)
+        unicode_at(s + i, n - i, &len);
+    return count;
+}
+
+size_t unicode_offset(const char *s, size_t n, size_t k)
+{
+    size_t i = 0, len;
+
+    for (; i < n && k > 0; i += len, k--)
+        unicode_at(s + i, n - i, &len);
+    return i;
+}
+
+int unicode_put(struct buf *out, uint32_t cp)
+{
+    char b[4];
+
+    if (cp < 0x80) {
+        b[0] = (char)cp;
+        return buf_add(out, b, 1);
+    }
+    if (cp < 0x800) {
+        b[0] = (char)(0xC0 | cp >> 6);
+        b[1] = (char)(0x80 | (cp & 0x3F));
+        return buf_add(out, b, 2);
+    }
+    if (cp < 0x10000) {
+        b[0] = (char)(0xE0 | cp >> 12);
+        b[1] = (char)(0x80 | (cp >> 6 & 0x3F));
+        b[2] = (char)(0x80 | (cp & 0x3F));
+        return buf_add(out, b, 3);
+    }
+    b[0] = (char)(0xF0 | cp >> 18);
+    b[1] = (char)(0x80 | (cp >> 12 & 0x3F));
+    b[2] = (char)(0x80 | (cp >> 6 & 0x3F));
+    b[3] = (char)(0x80 | (cp & 0x3F));
+    return buf_add(out, b, 4);
+}
+
+bool unicode_is_space(uint32_t cp)
+{
+    if (cp < 0x80)
+        return (cp >= 9 && cp <= 13) || (cp >= 28 && cp <= 32);
+    return cp == 0x85 || cp == 0xA0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) ||
+           cp == 0x2028 || cp == 0x2029 || cp == 0x202F || cp == 0x205F || cp == 0x3000;
+}
+
+bool unicode_is_line_end(uint32_t cp)
+{
+    return (cp >= 10 && cp <= 13) || (cp >= 28 && cp <= 30) || cp == 0x85 || cp == 0x2028 ||
+           cp == 0x2029;
+}
+
+static bool is_any(uint32_t cp, uint32_t mask)
+{
+    return uc_is_general_category_withtable(cp, mask);
+}
+
+bool unicode_is_printable(uint32_t cp)
+{
+    if (cp < 0x7F)
+        return cp >= 0x20;
+    return !is_any(cp, UC_CATEGORY_MASK_C | UC_CATEGORY_MASK_Z);
+}
+
+bool unicode_is_alpha(uint32_t cp)
+{
+    return is_any(cp, UC_CATEGORY_MASK_L);
+}
+
+bool unicode_is_decimal(uint32_t cp)
+{
+    return uc_decimal_value(cp) >= 0;
+}
+
+bool unicode_is_digit(uint32_t cp)
+{
+    return uc_digit_value(cp) >= 0;
+}
+
+bool unicode_is_numeric(uint32_t cp)
+{
+    return uc_numeric_value(cp).denominator != 0;
+}
+
+bool unicode_is_alnum(uint32_t cp)
+{
+    return unicode_is_alpha(cp) || unicode_is_digit(cp) || unicode_is_numeric(cp);
+}
+
+bool unicode_is_upper(uint32_t cp)
+{
+    return uc_is_property_uppercase(cp);
+}
+
+bool unicode_is_lower(uint32_t cp)
+{
+    return uc_is_property_lowercase(cp);
+}
+
+bool unicode_is_title(uint32_t cp)
+{
+    return is_any(cp, UC_CATEGORY_MASK_Lt);
+}
+
+int unicode_decimal_value(uint32_t cp)
+{
+    return uc_decimal_value(cp);
+}
+
+bool unicode_is_name(uint32_t cp, bool first)
+{
+    if (cp == '_')
+        return true;
+    return first ? uc_is_property_xid_start(cp) : uc_is_property_xid_continue(cp);
+}
+
+/* One character in upper, lower or title case: up to three characters, so the room suffices and
+ * the library allocates nothing. */
+static int put_case(struct buf *out, const char *s, size_t len, enum unicode_case to)
+{
+    uint8_t room[32];
+    size_t n = sizeof(room);
+    const uint8_t *from = (const uint8_t *)s;
+
+    if ((uint8_t)s[0] < 0x80) {
+        const char c = s[0];
+
+        if (to == UNICODE_LOWER || to == UNICODE_FOLD)
+            return buf_add_char(out, c >= 'A' && c <= 'Z' ? (char)(c + 32) : c);
+        return buf_add_char(out, c >= 'a' && c <= 'z' ? (char)(c - 32) : c);
+    }
+    if (utf8_len(from, len) != len) /* no character: nothing to change */
+        return buf_add(out, s, len);
+    if (to == UNICODE_UPPER)
+        from = u8_toupper(from, len, NULL, NULL, room, &n);
+    else if (to == UNICODE_LOWER)
+        from = u8_tolower(from, len, NULL, NULL, room, &n);
+    else if (to == UNICODE_FOLD)
+        from = u8_casefold(from, len, NULL, NULL, room, &n);
+    else
+        from = u8_totitle(from, len, NULL, NULL, room, &n);
+    return from == room ? buf_add(out, room, n) : buf_add(out, s, len);
+}
+
+/* Is the sigma at s[i] the last letter of a word? Then some letter stands before it and none after
+ * it, not counting apostrophes and the like. */
+static bool is_final_sigma(const char *s, size_t n, size_t i)
+{
+    size_t len, j = i;
+    uint32_t cp = 0;
+
+    while (j > 0) {
+        len = unicode_last(s, j);
+        cp = unicode_at(s + j - len, len, &len);
+        if (!uc_is_property_case_ignorable(cp))
+            break;
+        j -= len;
+    }
+    if (j == 0 || !uc_is_property_cased(cp))
+        return false;
+    for (j = i + 2; j < n; j += len) {
+        cp = unicode_at(s + j, n - j, &len);
+        if (!uc_is_property_case_ignorable(cp))
+            return !uc_is_property_cased(cp);
+    }
+    return true;
+}
+
+int unicode_change_case(const char *s, size_t n, enum unicode_case to, struct buf *out)
+{
+    bool in_word = false;
+    size_t len;
+
+    for (size_t i = 0; i < n; i += len) {
+        const uint32_t cp = unicode_at(s + i, n - i, &len);
+        enum unicode_case here = to;
+
+        if (to == UNICODE_CAPITAL)
+            here = i == 0 ? UNICODE_TITLE : UNICODE_LOWER;
+        else if (to == UNICODE_SWAP)
+            here = unicode_is_upper(cp) ? UNICODE_LOWER : UNICODE_UPPER;
+        else if (to == UNICODE_TITLE) {
+            here = in_word ? UNICODE_LOWER : UNICODE_TITLE;
+            in_word = uc_is_property_cased(cp);
+        }
+        if (to == UNICODE_SWAP && !unicode_is_upper(cp) && !unicode_is_lower(cp))
+            buf_add(out, s + i, len);
+        else if (here == UNICODE_LOWER && cp == CAPITAL_SIGMA)
+            unicode_put(out, is_final_sigma(s, n, i) ? FINAL_SIGMA : SMALL_SIGMA);
+        else
+            put_case(out, s + i, len, here);
+    }
+    return out->err;
+}

@@ -1,0 +1,55 @@
+/* core/text/unicode.h - code points in UTF-8 text: walking, classes and case, as Python sees them.
+ *
+ * Text is walked without trust: a byte that begins no well-formed character counts as one character
+ * (U+FFFD), so no position ever lies outside the text.
+ *
+ * Thread: any.
+ * Memory: none of its own; results are appended to a buf.
+ * Errors: the buf's (sticky).
+ */
+#ifndef CORE_TEXT_UNICODE_H
+#define CORE_TEXT_UNICODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf;
+
+/* The character at s (n >= 1) and its bytes. */
+uint32_t unicode_at(const char *s, size_t n, size_t *len);
+/* Bytes of the character that ends right before s + n; n >= 1. */
+size_t unicode_last(const char *s, size_t n);
+size_t unicode_count(const char *s, size_t n);
+/* The byte at which character number `k` begins; n when there are fewer. */
+size_t unicode_offset(const char *s, size_t n, size_t k);
+/* Append a character; cp is no surrogate and at most U+10FFFF. */
+int unicode_put(struct buf *out, uint32_t cp);
+
+/* str.isspace() and friends, of one character. */
+bool unicode_is_space(uint32_t cp);
+bool unicode_is_line_end(uint32_t cp); /* where str.splitlines() splits */
+bool unicode_is_printable(uint32_t cp);
+bool unicode_is_alpha(uint32_t cp);
+bool unicode_is_decimal(uint32_t cp);
+bool unicode_is_digit(uint32_t cp);
+bool unicode_is_numeric(uint32_t cp);
+bool unicode_is_alnum(uint32_t cp);
+bool unicode_is_upper(uint32_t cp);
+bool unicode_is_lower(uint32_t cp);
+bool unicode_is_title(uint32_t cp);
+int unicode_decimal_value(uint32_t cp); /* 0..9, or -1 */
+/* May it begin, or go on in, an identifier? */
+bool unicode_is_name(uint32_t cp, bool first);
+
+enum unicode_case {
+    UNICODE_UPPER = 0,
+    UNICODE_LOWER,
+    UNICODE_CAPITAL, /* the first character in title case, the rest in lower case */
+    UNICODE_TITLE,   /* the same for each run of letters */
+    UNICODE_SWAP,
+    UNICODE_FOLD, /* for comparing without case */
+};
+int unicode_change_case(const char *s, size_t n, enum unicode_case to, struct buf *out);
+
+#endif

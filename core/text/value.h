@@ -1,0 +1,169 @@
+/* core/text/value.h - the values that a chat template works on, in an arena with a byte limit.
+ *
+ * A value is passed by value, like a number: sixteen bytes that say what kind it is and hold it or
+ * point to it. Whatever it points to lives in a value_pool and dies with it; nothing is freed one
+ * by one. Strings are UTF-8 with a length (they may hold NULs) and, like lists and dicts, do not
+ * change once they are built: so they are shared freely. Only the caller that builds a list or dict
+ * adds to it, before anybody else sees it.
+ *
+ *   struct value message = value_dict(pool);
+ *   value_dict_set(pool, message, "role", value_string(pool, "user", 4));
+ *
+ * A pool that has run out (of its limit, or of memory) remembers the first error: constructors then
+ * give value_null() and additions do nothing, so the caller checks pool->err once, at the end.
+ *
+ * Integers have 64 bits.
+ *
+ * Thread: a pool and what is in it belong to one thread at a time; values that nobody builds on any
+ *         more may be read by many.
+ * Memory: value_pool_init() takes nothing; chunks are taken as needed, up to `max` bytes.
+ * Errors: pool->err is ERR_LIMIT past the limit, ERR_NOMEM.
+ */
+#ifndef CORE_TEXT_VALUE_H
+#define CORE_TEXT_VALUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum value_kind {
+    VALUE_UNDEFINED = 0, /* a name or member that was not there */
+    VALUE_NULL,
+    VALUE_BOOL,
+    VALUE_INT,
+    VALUE_FLOAT,
+    VALUE_STRING,
+    VALUE_LIST,
+    VALUE_TUPLE,
+    VALUE_DICT,
+    /* The rest comes into being only while a template runs. */
+    VALUE_NAMESPACE,
+    VALUE_RANGE,
+    VALUE_VIEW,      /* dict.keys(), .values(), .items() */
+    VALUE_GENERATOR, /* what filters like map give: can be walked once */
+    VALUE_LOOP,
+    VALUE_MACRO,
+    VALUE_FUNCTION, /* a global function */
+    VALUE_METHOD,   /* "text".upper before it is called */
+    VALUE_CYCLER,
+    VALUE_JOINER,
+    VALUE_MISSING, /* internal: a variable without a value, an argument that was not given */
+};
+
+struct value_list { /* also of tuples */
+    struct value *at;
+    uint32_t n, cap;
+};
+
+struct value {
+    uint8_t kind;  /* enum value_kind */
+    uint8_t flags; /* of strings: VALUE_SAFE; of undefined: what `s` is */
+    uint32_t n;    /* of strings: bytes */
+    union {
+        bool b;
+        int64_t i;
+        double f;
+        const char *s; /* not NUL-terminated */
+        struct value_list *list;
+        struct value_dict *dict; /* also of namespaces */
+        struct template_object *object;
+    };
+};
+_Static_assert(sizeof(struct value) == 16, "values travel in two registers");
+
+enum value_flags {
+    VALUE_SAFE = 1u << 0,     /* strings: safe HTML, joining it with other text escapes that */
+    TEMPLATE_GROUP = 1u << 1, /* tuples: a group that the groupby filter has made */
+};
+
+struct value_pair {
+    struct value key, value;
+    uint64_t hash;
+};
+
+struct value_dict { /* in the order of insertion */
+    struct value_pair *at;
+    uint32_t n, cap;
+    uint32_t *slots; /* open addressing, number of the pair + 1; NULL while the dict is small */
+    uint32_t n_slots;
+};
+
+struct value_chunk;
+struct value_pool {
+    struct value_chunk *chunks;
+    char *top, *end; /* of the free room in the newest chunk */
+    size_t used, max;
+    int err;
+};
+
+#define VALUE_POOL_MAX (256u << 20) /* default for `max`: a long chat, copied some dozens of times */
+#define VALUE_MAX_DEPTH 200 /* of lists in lists where values are compared or printed */
+
+void value_pool_init(struct value_pool *pool, size_t max);
+void value_pool_release(struct value_pool *pool);
+/* Zeroed room, aligned for any value; NULL when there is none (pool->err says why). */
+void *value_pool_alloc(struct value_pool *pool, size_t bytes);
+/* Room for text, unaligned and not zeroed. */
+char *value_pool_text(struct value_pool *pool, size_t bytes);
+
+struct value value_null(void);
+struct value value_bool(bool b);
+struct value value_int(int64_t i);
+struct value value_float(double f);
+/* n bytes of UTF-8. The first copies them, the second borrows them for the pool's lifetime. */
+struct value value_string(struct value_pool *pool, const char *bytes, size_t n);
+struct value value_borrow(const char *bytes, size_t n);
+struct value value_text(const char *literal); /* a C string that outlives the pool */
+
+struct value value_list(struct value_pool *pool);
+struct value value_tuple(struct value_pool *pool);
+void value_list_add(struct value_pool *pool, struct value list, struct value item);
+
+struct value value_dict(struct value_pool *pool);
+/* A later value for the same key takes the place of the earlier one. The key is copied. */
+void value_dict_set(struct value_pool *pool, struct value dict, const char *key,
+                    struct value value);
+/* The same with any key that has a hash (see value_hash), which is not copied. 0, or ERR_INVAL
+ * for a list or dict as the key. */
+int value_dict_put(struct value_pool *pool, struct value dict, struct value key,
+                   struct value value);
+/* The value, or NULL. A key without a hash is in no dict. */
+const struct value *value_dict_find(struct value dict, struct value key);
+const struct value *value_dict_get(struct value dict, const char *key, size_t n);
+
+/* a and b as one string; where `a` is the newest text of the pool it grows in place. */
+struct value value_concat(struct value_pool *pool, struct value a, struct value b);
+
+/* As Python's bool(), ==, <, hash(). Equality and order give 0 or 1, ERR_LIMIT past
+ * VALUE_MAX_DEPTH; the order ERR_INVAL where the two kinds have none. value_hash: ERR_INVAL for what
+ * may not be a key. */
+bool value_truth(struct value v);
+int value_equal(struct value a, struct value b);
+int value_less(struct value a, struct value b, bool or_equal);
+int value_hash(struct value v, uint64_t *hash);
+bool value_is_number(struct value v);    /* bool, int or float */
+bool value_is_int(struct value v);       /* bool or int */
+int64_t value_as_int(struct value v);    /* of a bool or int */
+double value_as_double(struct value v);  /* of a number */
+bool value_is_text(struct value v, const char *text); /* the string `text`? */
+
+struct buf;
+/* Append what Python's str() and repr() give. ERR_LIMIT past VALUE_MAX_DEPTH or the buffer. */
+int value_str(struct value v, struct buf *out);
+int value_repr(struct value v, struct buf *out);
+void value_repr_float(double f, struct buf *out);
+
+struct value_json {
+    struct value item_separator, key_separator; /* strings */
+    struct value indent;                        /* a string to indent by; else null */
+    bool ascii;                                 /* escape everything else */
+    bool sort_keys;
+};
+/* Append what Python's json.dumps() gives. ERR_INVAL: *culprit is what has no JSON. */
+int value_to_json(struct value v, const struct value_json *how, struct buf *out,
+                  struct value *culprit);
+
+/* "str", "dict", "NoneType": the name of the kind in Python. */
+const char *value_type_name(struct value v);
+
+#endif

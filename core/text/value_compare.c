@@ -1,0 +1,249 @@
+/* core/text/value_compare.c - see value.h. Truth, equality, order and hash, as in Python. */
+#include "core/text/template_private.h"
+
+#include "core/base/err.h"
+
+#include <math.h>
+#include <string.h>
+#include <xxhash.h>
+
+bool value_is_int(struct value v)
+{
+    return v.kind == VALUE_INT || v.kind == VALUE_BOOL;
+}
+
+bool value_is_number(struct value v)
+{
+    return value_is_int(v) || v.kind == VALUE_FLOAT;
+}
+
+int64_t value_as_int(struct value v)
+{
+    return v.i;
+}
+
+double value_as_double(struct value v)
+{
+    return v.kind == VALUE_FLOAT ? v.f : (double)v.i;
+}
+
+bool value_is_text(struct value v, const char *text)
+{
+    return v.kind == VALUE_STRING && v.n == strlen(text) && memcmp(v.s, text, v.n) == 0;
+}
+
+bool value_truth(struct value v)
+{
+    switch ((enum value_kind)v.kind) {
+    case VALUE_UNDEFINED:
+    case VALUE_NULL:
+    case VALUE_MISSING:
+        return false;
+    case VALUE_BOOL:
+    case VALUE_INT:
+        return v.i != 0;
+    case VALUE_FLOAT:
+        return v.f != 0;
+    case VALUE_STRING:
+        return v.n > 0;
+    case VALUE_LIST:
+    case VALUE_TUPLE:
+        return v.list->n > 0;
+    case VALUE_DICT:
+        return v.dict->n > 0;
+    case VALUE_RANGE:
+        return template_range_length(v) > 0;
+    case VALUE_VIEW:
+        return template_view_dict(v)->n > 0;
+    case VALUE_LOOP: /* a loop in progress has a length of at least one */
+    case VALUE_NAMESPACE:
+    case VALUE_GENERATOR:
+    case VALUE_MACRO:
+    case VALUE_FUNCTION:
+    case VALUE_METHOD:
+    case VALUE_CYCLER:
+    case VALUE_JOINER:
+        break;
+    }
+    return true;
+}
+
+static int equal(struct value a, struct value b, int depth);
+
+static int equal_lists(const struct value_list *a, const struct value_list *b, int depth)
+{
+    if (a == b)
+        return 1;
+    if (a->n != b->n)
+        return 0;
+    for (uint32_t i = 0; i < a->n; i++) {
+        const int rc = equal(a->at[i], b->at[i], depth + 1);
+
+        if (rc != 1)
+            return rc;
+    }
+    return 1;
+}
+
+static int equal_dicts(struct value a, struct value b, int depth)
+{
+    if (a.dict == b.dict)
+        return 1;
+    if (a.dict->n != b.dict->n)
+        return 0;
+    for (uint32_t i = 0; i < a.dict->n; i++) {
+        const struct value *other = value_dict_find(b, a.dict->at[i].key);
+        const int rc = other == NULL ? 0 : equal(a.dict->at[i].value, *other, depth + 1);
+
+        if (rc != 1)
+            return rc;
+    }
+    return 1;
+}
+
+/* long double has 64 bits of mantissa at least: all integers and doubles are exact. */
+static long double exact(struct value v)
+{
+    return v.kind == VALUE_FLOAT ? (long double)v.f : (long double)v.i;
+}
+
+static int equal(struct value a, struct value b, int depth)
+{
+    if (depth > VALUE_MAX_DEPTH)
+        return ERR_LIMIT;
+    if (value_is_number(a) && value_is_number(b))
+        return exact(a) == exact(b);
+    if (a.kind != b.kind)
+        return 0;
+    switch ((enum value_kind)a.kind) {
+    case VALUE_UNDEFINED:
+    case VALUE_NULL:
+        return 1;
+    case VALUE_STRING:
+        return a.n == b.n && (a.n == 0 || memcmp(a.s, b.s, a.n) == 0);
+    case VALUE_LIST:
+    case VALUE_TUPLE:
+        return equal_lists(a.list, b.list, depth);
+    case VALUE_DICT:
+        return equal_dicts(a, b, depth);
+    case VALUE_RANGE:
+        return template_range_equal(a, b);
+    default:
+        return a.object == b.object;
+    }
+}
+
+int value_equal(struct value a, struct value b)
+{
+    return equal(a, b, 0);
+}
+
+static int less(struct value a, struct value b, bool or_equal, int depth);
+
+/* Elements that are equal need no order; the first two that differ decide. */
+static int less_lists(const struct value_list *a, const struct value_list *b, bool or_equal,
+                      int depth)
+{
+    for (uint32_t i = 0; i < a->n && i < b->n; i++) {
+        const int same = equal(a->at[i], b->at[i], depth + 1);
+
+        if (same < 0)
+            return same;
+        if (same == 0)
+            return less(a->at[i], b->at[i], or_equal, depth + 1);
+    }
+    return or_equal ? a->n <= b->n : a->n < b->n;
+}
+
+static int less(struct value a, struct value b, bool or_equal, int depth)
+{
+    if (depth > VALUE_MAX_DEPTH)
+        return ERR_LIMIT;
+    if (value_is_number(a) && value_is_number(b))
+        return or_equal ? exact(a) <= exact(b) : exact(a) < exact(b);
+    if (a.kind == VALUE_STRING && b.kind == VALUE_STRING) {
+        /* UTF-8 sorts like code points */
+        const uint32_t n = a.n < b.n ? a.n : b.n;
+        const int c = n > 0 ? memcmp(a.s, b.s, n) : 0;
+
+        if (c != 0)
+            return c < 0;
+        return or_equal ? a.n <= b.n : a.n < b.n;
+    }
+    if (a.kind == b.kind && (a.kind == VALUE_LIST || a.kind == VALUE_TUPLE))
+        return less_lists(a.list, b.list, or_equal, depth);
+    return ERR_INVAL;
+}
+
+int value_less(struct value a, struct value b, bool or_equal)
+{
+    return less(a, b, or_equal, 0);
+}
+
+static uint64_t mix(uint64_t h, uint64_t x)
+{
+    return (h ^ x) * 0x9E3779B97F4A7C15u + (h >> 29);
+}
+
+static int hash_at(struct value v, uint64_t *hash, int depth)
+{
+    uint64_t h, item;
+
+    switch ((enum value_kind)v.kind) {
+    case VALUE_FLOAT: /* equal numbers hash alike, whatever their kind */
+        if (v.f >= -9e18 && v.f <= 9e18 && v.f == floor(v.f))
+            v.i = (int64_t)v.f;
+        *hash = mix(1, (uint64_t)v.i);
+        return 0;
+    case VALUE_BOOL:
+    case VALUE_INT:
+        *hash = mix(1, (uint64_t)v.i);
+        return 0;
+    case VALUE_STRING:
+        /* where the code lies is not known outside: nobody can choose keys that collide */
+        *hash = XXH3_64bits_withSeed(v.s, v.n, (uint64_t)(uintptr_t)&hash_at);
+        return 0;
+    case VALUE_TUPLE:
+        h = 3;
+        for (uint32_t i = 0; i < v.list->n; i++) {
+            if (depth > VALUE_MAX_DEPTH || hash_at(v.list->at[i], &item, depth + 1) < 0)
+                return ERR_INVAL;
+            h = mix(h, item);
+        }
+        *hash = h;
+        return 0;
+    case VALUE_LIST:
+    case VALUE_DICT:
+        return ERR_INVAL;
+    case VALUE_UNDEFINED:
+    case VALUE_NULL:
+        *hash = mix(2, v.kind);
+        return 0;
+    default:
+        *hash = mix(4, (uint64_t)(uintptr_t)v.object);
+        return 0;
+    }
+}
+
+int value_hash(struct value v, uint64_t *hash)
+{
+    return hash_at(v, hash, 0);
+}
+
+const char *value_type_name(struct value v)
+{
+    static const char *const names[] = {
+        [VALUE_UNDEFINED] = "Undefined",  [VALUE_NULL] = "NoneType",
+        [VALUE_BOOL] = "bool",            [VALUE_INT] = "int",
+        [VALUE_FLOAT] = "float",          [VALUE_STRING] = "str",
+        [VALUE_LIST] = "list",            [VALUE_TUPLE] = "tuple",
+        [VALUE_DICT] = "dict",            [VALUE_NAMESPACE] = "Namespace",
+        [VALUE_RANGE] = "range",          [VALUE_VIEW] = "dict_view",
+        [VALUE_GENERATOR] = "generator",  [VALUE_LOOP] = "LoopContext",
+        [VALUE_MACRO] = "Macro",          [VALUE_FUNCTION] = "function",
+        [VALUE_METHOD] = "method",        [VALUE_CYCLER] = "Cycler",
+        [VALUE_JOINER] = "Joiner",        [VALUE_MISSING] = "missing",
+    };
+
+    return names[v.kind];
+}
