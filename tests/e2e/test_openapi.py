@@ -6,7 +6,8 @@ import jsonschema
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-FORMS = {"CompletionRequest": "PARAMS_TEXT", "ChatCompletionRequest": "PARAMS_CHAT"}
+FORMS = {"CompletionRequest": "PARAMS_TEXT", "ChatCompletionRequest": "PARAMS_CHAT",
+         "EmbeddingRequest": "PARAMS_EMBED"}
 
 
 def source(name):
