@@ -179,7 +179,7 @@ static void add_scores(struct loop *l, const struct plan_item *item, uint32_t i_
 
 static void add_sample(struct loop *l, const struct plan_item *item, uint32_t i_item, uint32_t row)
 {
-    const struct request *r = item->request;
+    struct request *r = item->request;
     struct batch_output *o = batch_add_output(l->batch, row);
 
     o->want = BATCH_SAMPLE;
@@ -189,6 +189,8 @@ static void add_sample(struct loop *l, const struct plan_item *item, uint32_t i_
     o->n_counts = r->n_counts;
     o->ban_eog = o->pos - r->n_prompt < r->min_tokens;
     o->constraint = r->constraint;
+    o->history = r->ids;
+    o->mirostat_mu = &r->mirostat_mu;
     if (r->constraint != NULL && r->ignore_eos) /* it goes on until nothing may follow */
         o->ban_eog = true;
     o->seq = i_item;

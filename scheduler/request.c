@@ -59,6 +59,7 @@ int request_create(struct request **out, const struct request_size *size)
     r->priority = PRIORITY_NORMAL;
     r->weight = 1;
     r->sampling.top_p = 1.0f;
+    r->sampling.typical_p = 1.0f;
     r->sampling.repetition_penalty = 1.0f;
     r->sampling.n_top = -1;
     *out = r;

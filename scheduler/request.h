@@ -65,6 +65,7 @@ struct request {
     uint32_t n_stop_ids;
     int32_t stop_ids[REQUEST_MAX_STOP_IDS];
     struct sampling sampling; /* sampling.bias points behind the request's own memory */
+    float mirostat_mu;        /* state of mirostat; 2 tau at the start */
     int32_t *ids;             /* [n_prompt + max_tokens] */
     struct kv_key key;        /* key.salt is the server's to fill; the rest is set up */
     struct token_count *counts; /* [n_counts]; NULL when no penalty is set; kept by the scheduler */

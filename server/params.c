@@ -165,6 +165,7 @@ static void set_defaults(struct params *p, enum params_form form)
     p->parallel_tool_calls = true;
     p->sampling =
         (struct sampling){.temperature = 1, .top_p = 1, .repetition_penalty = 1, .n_top = -1};
+    params_set_sampling_defaults(p);
 }
 
 /* What no field can be judged by alone. */
@@ -200,6 +201,7 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
         if (fields[i].parse(&args) < 0)
             return ERR_INVAL;
     }
+    params_settle_sampling(p);
     if (check_together(p, e) < 0)
         return ERR_INVAL;
     return form == PARAMS_CHAT ? params_force_call(p, e) : 0;

@@ -22,6 +22,8 @@
 
 #define PARAMS_MAX_CHOICES 128 /* prompts x n of one HTTP request */
 #define PARAMS_MAX_LOGPROBS SAMPLING_MAX_TOP
+#define PARAMS_MAX_BREAKERS 16
+#define PARAMS_MAX_BREAKER 40 /* bytes */
 #define PARAMS_MAX_SALT 256 /* bytes */
 #define PARAMS_MAX_TOOL_NAME 128
 #define PARAMS_NO_LIMIT UINT32_MAX /* max_tokens: as many as there is room for */
@@ -52,6 +54,9 @@ struct params {
     enum priority priority;
     struct sampling sampling; /* n_top -1 = no logprobs; bias and seed as below */
     struct logit_bias bias[SAMPLING_MAX_BIAS];
+    bool has_mirostat;
+    uint32_t n_breakers; /* texts that DRY does not look across */
+    char breakers[PARAMS_MAX_BREAKERS][PARAMS_MAX_BREAKER + 1];
     uint32_t n_stop_ids;
     int32_t stop_ids[REQUEST_MAX_STOP_IDS];
     struct stop_list stop;

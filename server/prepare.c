@@ -226,6 +226,7 @@ static void fill_request(struct request *r, const struct params *p, const struct
     r->sampling = p->sampling;
     r->sampling.bias = bias;
     r->sampling.seed += k;
+    r->mirostat_mu = 2 * p->sampling.mirostat_tau;
     r->key.salt = salt;
     r->priority = p->priority;
     r->min_tokens = p->min_tokens;
@@ -314,6 +315,35 @@ static int take_seed(struct prepared *p)
     return 0;
 }
 
+static bool has_breaker(const struct params *p, const char *piece, size_t n)
+{
+    for (uint32_t i = 0; i < p->n_breakers; i++)
+        if (memmem(piece, n, p->breakers[i], strlen(p->breakers[i])) != NULL)
+            return true;
+    return false;
+}
+
+/* Which tokens have one of DRY's breakers in their text? */
+static int find_breakers(struct prepared *p, const struct tokenizer *t)
+{
+    const int32_t n_vocab = tokenizer_n_vocab(t);
+
+    if (p->params.n_breakers == 0)
+        return 0;
+    p->breakers = mem_calloc((size_t)n_vocab / 32 + 1, sizeof(*p->breakers));
+    if (p->breakers == NULL)
+        return out_of_memory(p);
+    for (int32_t id = 0; id < n_vocab; id++) {
+        size_t n;
+        const char *piece = tokenizer_piece(t, id, &n);
+
+        if (has_breaker(&p->params, piece, n))
+            p->breakers[id >> 5] |= (uint32_t)1 << (id & 31);
+    }
+    p->params.sampling.dry_breakers = p->breakers;
+    return 0;
+}
+
 static int take_constraint(struct prepared *p, const struct server_options *opt)
 {
     const struct constrain_wish *wish = &p->params.constraint;
@@ -334,7 +364,7 @@ static int build(struct prepared *p, const struct server_options *opt, cJSON *bo
         return ERR_INVAL;
     if (params_parse(&p->params, p->dialect->form, body, &limits, &p->error) < 0 ||
         take_priority(p, headers->priority) < 0 || check_tenant(p, opt, headers->tenant) < 0 ||
-        take_seed(p) < 0 || take_constraint(p, opt) < 0)
+        take_seed(p) < 0 || take_constraint(p, opt) < 0 || find_breakers(p, opt->tokenizer) < 0)
         return ERR_INVAL;
     p->n_choices = p->params.n_prompts * p->params.n;
     p->prompts = mem_calloc(p->params.n_prompts, sizeof(*p->prompts));
@@ -379,6 +409,7 @@ void prepare_release(struct prepared *p)
     }
     mem_free(p->requests);
     mem_free(p->prompts);
+    mem_free(p->breakers);
     constraint_unref(&p->constraint);
     params_release(&p->params);
     buf_release(&p->echo);

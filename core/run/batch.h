@@ -31,6 +31,12 @@ struct sampling {
     float repetition_penalty; /* 1 = off: logit > 0 ? logit / p : logit * p */
     float frequency_penalty;  /* 0 = off: logit -= p * count among generated tokens */
     float presence_penalty;   /* 0 = off: logit -= p if generated before */
+    float typical_p;          /* 0 and 1 = off */
+    float xtc_probability, xtc_threshold; /* probability 0 = off */
+    float mirostat_tau, mirostat_eta;     /* tau 0 = off; then top_k and what follows it are not used */
+    float dry_multiplier, dry_base;       /* multiplier 0 = off */
+    uint32_t dry_allowed_length, dry_last_n;
+    const uint32_t *dry_breakers; /* bits by token id, lives as long as the request */
     uint64_t seed;
     int32_t n_top;       /* alternatives wanted with log-probabilities; -1 = no log-probs */
     uint32_t n_bias;
@@ -69,6 +75,8 @@ struct batch_output {
     uint32_t pos; /* position of the token chosen or scored: the row's position + 1 */
     const struct token_count *counts; /* [n_counts], power of two; NULL when no penalty is on */
     uint32_t n_counts;
+    const int32_t *history; /* [pos] tokens before it */
+    float *mirostat_mu;     /* the request's state; moved on by each choice */
     bool ban_eog;  /* min_tokens is not reached: end-of-generation tokens may not be chosen */
     struct constraint_state *constraint; /* what may follow, or NULL; goes on behind the token */
     uint32_t seq; /* the loop's own mark: index into the plan */
