@@ -194,6 +194,21 @@ static void add_sample(struct loop *l, const struct plan_item *item, uint32_t i_
     o->seq = i_item;
 }
 
+/* The rows of the item that are to be pooled and have not been, before a preemption. */
+static void add_pool(struct loop *l, const struct plan_item *item, uint32_t row0)
+{
+    const struct request *r = item->request;
+    uint32_t from = item->first > item->score_from ? item->first : item->score_from;
+    uint32_t to = item->first + item->n < r->n_prompt ? item->first + item->n : r->n_prompt;
+
+    if (r->pooling == POOLING_LAST && from < r->n_prompt - 1)
+        from = r->n_prompt - 1;
+    if (r->pooling == POOLING_FIRST && to > 1)
+        to = 1;
+    if (r->pooling != POOLING_NONE && from < to)
+        batch_add_pool(l->batch, row0 + from - item->first, to - from, r->pooled);
+}
+
 static void build_batch(struct loop *l, const struct plan *plan)
 {
     batch_clear(l->batch);
@@ -204,6 +219,7 @@ static void build_batch(struct loop *l, const struct plan *plan)
 
         if (item->request->score_prompt)
             add_scores(l, item, i, row0);
+        add_pool(l, item, row0);
         if (item->wants_token)
             add_sample(l, item, i, row0 + item->n - 1);
     }

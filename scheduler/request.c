@@ -75,6 +75,11 @@ void request_destroy(struct request **r)
     *r = NULL;
 }
 
+bool request_wants_rows(const struct request *r)
+{
+    return r->score_prompt || r->pooling == POOLING_MEAN || r->pooling == POOLING_FIRST;
+}
+
 bool sampling_has_penalty(const struct sampling *s)
 {
     return s->repetition_penalty != 1.0f || s->frequency_penalty != 0.0f ||

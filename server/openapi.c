@@ -84,6 +84,7 @@ static const struct request_doc {
 } requests[] = {
     {"CompletionRequest", "", PARAMS_TEXT, "['prompt']"},
     {"ChatCompletionRequest", "", PARAMS_CHAT, "['messages']"},
+    {"EmbeddingRequest", "", PARAMS_EMBED, "['input']"},
     {"ResponsesRequest", "ResponsesRequest", PARAMS_CHAT, "['input']"},
     {"MessagesRequest", "MessagesRequest", PARAMS_CHAT, "['messages','max_tokens']"},
     {"CountTokensRequest", "MessagesRequest", PARAMS_CHAT, "['messages']"},

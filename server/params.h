@@ -29,7 +29,9 @@
 enum params_form { /* whose body it is */
     PARAMS_TEXT = 1u << 0,
     PARAMS_CHAT = 1u << 1,
+    PARAMS_EMBED = 1u << 2,
     PARAMS_ALL = PARAMS_TEXT | PARAMS_CHAT,
+    PARAMS_EVERY = PARAMS_ALL | PARAMS_EMBED,
 };
 
 enum tool_choice {
@@ -56,7 +58,9 @@ struct params {
     char cache_salt[PARAMS_MAX_SALT + 1]; /* "" = none */
     struct constrain_wish constraint; /* NONE where there is none; its value is the tree's */
     uint32_t n_unknown;  /* fields that nobody knows */
-    const cJSON *prompt; /* TEXT: string, [string], [int] or [[int]] */
+    const cJSON *prompt; /* TEXT, EMBED: string, [string], [int] or [[int]] */
+    uint32_t dimensions; /* EMBED: 0 = all */
+    bool as_base64;
     /* CHAT; all were checked */
     const cJSON *messages;        /* [object with a known role] */
     const cJSON *tools;           /* NULL or [{"type":"function","function":{…}}], not empty */
@@ -69,6 +73,7 @@ struct params {
 };
 
 struct params_limits {
+    uint32_t n_embd;
     const char *model; /* the served name */
     int32_t n_vocab;
 };
@@ -78,7 +83,7 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
                  const struct params_limits *limits, struct api_error *e);
 void params_release(struct params *p);
 
-/* The i-th prompt of PARAMS_TEXT: a string or an array of ids, each within the vocabulary. */
+/* The i-th prompt of PARAMS_TEXT or PARAMS_EMBED: a string or an array of ids, each within the vocabulary. */
 const cJSON *params_prompt(const struct params *p, uint32_t i);
 
 /* "high", "2" or 2 -> PRIORITY_HIGH; false when it is none. */

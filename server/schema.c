@@ -20,11 +20,12 @@ static const char *const annotations[] = {
 };
 /* Keywords that are handled, here or by those who write values. */
 static const char *const handled[] = {
-    "type",      "enum",      "const",    "properties",       "required",         "items",
-    "minItems",  "maxItems",  "pattern",  "additionalProperties", "prefixItems",  "minLength",
-    "maxLength", "format",    "minimum",  "maximum",          "exclusiveMinimum", "exclusiveMaximum",
-    "anyOf",     "oneOf",     "allOf",    "$ref",             "multipleOf",       "uniqueItems",
-    "minProperties",          "maxProperties",
+    "type",      "enum",     "const",            "properties",       "required",
+    "items",     "minItems", "maxItems",         "pattern",          "additionalProperties",
+    "minLength", "format",   "maxLength",        "prefixItems",      "minimum",
+    "maximum",   "anyOf",    "exclusiveMinimum", "exclusiveMaximum", "oneOf",
+    "allOf",     "$ref",     "multipleOf",       "uniqueItems",      "minProperties",
+    "maxProperties",
 };
 
 static const char *const type_names[] = {"null",   "boolean", "integer", "number",
@@ -178,7 +179,8 @@ static uint32_t rule_of(struct schema *s, const struct schema_place *at, const c
         return 0;
     }
     snprintf(quoted, sizeof(quoted), "the schema '%.80s'", name);
-    s->rules[s->n_rules] = (struct schema_rule){.schema = target, .rule = grammar_rule(s->b, quoted)};
+    s->rules[s->n_rules].schema = target;
+    s->rules[s->n_rules].rule = grammar_rule(s->b, quoted);
     snprintf(s->rules[s->n_rules].pointer, SCHEMA_MAX_POINTER, "%s", name);
     return s->rules[s->n_rules++].rule;
 }
@@ -434,14 +436,37 @@ static void check_exclusive(struct schema *s, const struct schema_place *at,
 
 #define MAX_BRANCHES 256
 
-/* Each branch with all that stands beside the union. A branch that is a plain reference stays one,
- * so that recursion goes through a rule. */
+/* Did merging leave no type or no value? */
+static bool is_impossible(const cJSON *merged)
+{
+    const cJSON *type = schema_get(merged, "type"), *values = schema_get(merged, "enum");
+
+    return (cJSON_IsArray(type) && type->child == NULL) ||
+           (cJSON_IsArray(values) && values->child == NULL);
+}
+
+/* A branch with all that stands beside the union, or as it is: a plain reference stays one, so that
+ * recursion goes through a rule. */
+static const cJSON *merge_branch(struct schema *s, struct schema_place *in, const cJSON *base,
+                                 bool exclusive)
+{
+    const cJSON *branch = in->schema, *merged = NULL;
+
+    if (exclusive || base->child != NULL || schema_get(branch, "allOf") != NULL)
+        merged = schema_merge_two(s, in, branch, base);
+    if (merged != NULL && (base->child != NULL || schema_get(branch, "allOf") != NULL))
+        in->schema = merged;
+    return merged;
+}
+
+/* Branches that contradict what stands beside them are left out. */
 static struct grammar_piece write_union(struct schema *s, const struct schema_place *at,
                                         const cJSON *list, const char *keyword, bool exclusive)
 {
     const cJSON *base = without(s, at, keyword), *it, **merged;
     struct grammar_piece p = {0}, q;
     uint32_t n = 0;
+    bool any = false;
 
     if (base == NULL)
         return p;
@@ -457,13 +482,17 @@ static struct grammar_piece write_union(struct schema *s, const struct schema_pl
 
         snprintf(index, sizeof(index), "%u", n);
         in = schema_in(at, it, keyword, index);
-        if (exclusive || base->child != NULL)
-            merged[n] = schema_merge_two(s, &in, it, base);
-        if (base->child != NULL && merged[n] != NULL)
-            in.schema = merged[n];
+        merged[n] = merge_branch(s, &in, base, exclusive);
+        if (merged[n] != NULL && is_impossible(merged[n])) {
+            merged[n] = NULL;
+            continue;
+        }
         q = schema_write(s, &in);
-        p = n == 0 ? q : grammar_or(s->b, p, q);
+        p = any ? grammar_or(s->b, p, q) : q;
+        any = true;
     }
+    if (!any && !schema_has_failed(s))
+        schema_refuse(s, at, "no branch of '%s' is possible", keyword);
     if (exclusive && !schema_has_failed(s))
         check_exclusive(s, at, merged, n);
     mem_free(merged);
@@ -558,7 +587,8 @@ struct grammar_piece schema_write(struct schema *s, const struct schema_place *a
     if (schema_has_failed(s))
         return none;
     if (at->depth > SCHEMA_MAX_DEPTH)
-        return schema_refuse(s, at, "schemas are nested too deeply, or refer to each other for ever");
+        return schema_refuse(s, at,
+                             "schemas are nested too deeply, or refer to each other for ever");
     if (cJSON_IsTrue(at->schema))
         return grammar_call(s->b, schema_value_rule(s));
     if (!cJSON_IsObject(at->schema))
@@ -597,7 +627,7 @@ static void write_rules(struct schema *s)
 
 static int create(struct schema *s, const cJSON *root)
 {
-    *s = (struct schema){.root = root, .character = -1, .value = -1};
+    *s = (struct schema){.root = root, .character = -1, .value = -1, .plain = -1};
     s->rules = mem_calloc(SCHEMA_MAX_RULES, sizeof(*s->rules));
     s->merged = mem_calloc(SCHEMA_MAX_MERGED, sizeof(*s->merged));
     if (s->rules == NULL || s->merged == NULL)

@@ -3,8 +3,9 @@
  * Draft 2020-12. What comes out always validates; where a schema allows more than is useful to
  * write, less is written:
  *   - members stand in the order of `properties`; optional ones may be left out;
- *   - members beyond `properties` come only where additionalProperties is true or a schema, or where
- *     there are no properties at all, and their keys have no escapes;
+ *   - members beyond `properties` come only where additionalProperties is true or a schema, or
+ *     where there are no properties at all, and their keys have no escapes and some 64 characters
+ *     at most;
  *   - all of prefixItems are written, and what comes behind them only where `items` is given;
  *   - a schema without `type` that has keywords of one type is of that type;
  *   - integers have up to 16 digits, and behind ',' and ':' one blank at most may stand.

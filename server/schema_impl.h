@@ -1,7 +1,7 @@
 /* server/schema_impl.h - what the files of the schema compiler share.
  *
- * schema.c goes through a schema, schema_merge.c makes one schema of several, schema_disjoint.c says
- * whether two exclude each other, schema_object.c, schema_array.c, schema_string.c and
+ * schema.c goes through a schema, schema_merge.c makes one schema of several, schema_disjoint.c
+ * says whether two exclude each other, schema_object.c, schema_array.c, schema_string.c and
  * schema_number.c write values. A schema that others refer to is a rule; rules are written one
  * after the other from a list, so the depth of the calls is that of the JSON text.
  *
@@ -48,7 +48,7 @@ struct schema {
     cJSON **merged; /* [SCHEMA_MAX_MERGED] to be deleted in the end */
     uint32_t n_merged;
     /* rules of any JSON, made when first wanted; -1 before */
-    int32_t character, value;
+    int32_t character, value, plain;
 };
 
 struct schema_place { /* a schema within the whole */

@@ -1,8 +1,8 @@
 /* server/schema_merge.c - one schema that says what several say together.
  *
- * A merged schema is a new object whose members are references into the client's tree, or new where
- * two say different things. It has no $ref and no allOf at its top; below, those that it had to make
- * itself are left for later.
+ * A merged schema is a new object whose members are references into the client's tree, or new
+ * where two say different things. It has no $ref and no allOf at its top; below, those that it had
+ * to make itself are left for later.
  */
 #include "server/schema_impl.h"
 

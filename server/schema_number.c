@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST 9999999999999999   /* of a whole number: a double tells all of them apart, and 16 digits */
-#define MOST_WHOLE 999999999999 /* of what stands before a point, where a range has ends */
-#define MAX_PLACES 6            /* digits behind the point */
+#define MOST 999999999999999   /* of a whole number: below 2^53, so a double has all of them */
+#define MOST_WHOLE 99999999999 /* of what stands before a point */
+#define MAX_PLACES 6           /* digits behind it; with those before they fit into 64 bits */
 
 /* ---- digits ---- */
 
@@ -249,16 +249,14 @@ static uint32_t places_for(const struct bounds *b)
 static struct grammar_piece bounded(struct schema *s, const struct schema_place *at,
                                     const struct bounds *b, bool integers)
 {
-    const int64_t far = MOST / 10;
     const uint32_t places = places_for(b);
     struct sum_of sum = {.any = false};
 
-    if (b->low > (double)far || b->high < (double)-far)
-        return schema_refuse(s, at, "bounds beyond %lld are not supported", (long long)far);
-    add_range(s, &sum, lowest(b, 0, far), highest(b, 0, far), 0);
+    if (b->low > (double)MOST || b->high < (double)-MOST)
+        return schema_refuse(s, at, "bounds beyond %lld are not supported", (long long)MOST);
+    add_range(s, &sum, lowest(b, 0, MOST), highest(b, 0, MOST), 0);
     if (!integers && b->low <= MOST_WHOLE && b->high >= -(double)MOST_WHOLE)
-        add_range(s, &sum, lowest(b, places, MOST_WHOLE / 10), highest(b, places, MOST_WHOLE / 10),
-                  places);
+        add_range(s, &sum, lowest(b, places, MOST_WHOLE), highest(b, places, MOST_WHOLE), places);
     if (!sum.any)
         return schema_refuse(s, at, "no number is within the bounds");
     return sum.p;

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define MAX_PROPERTIES 1000
+#define OTHER_KEY_CHARS 64 /* that a key beyond `properties` has at most, about */
 #define MAX_KEY 128 /* bytes, where keys have to be told apart from all others */
 
 struct member {
@@ -219,11 +220,13 @@ static void plain_chars(struct char_class *c)
 static struct grammar_piece any_plain(struct schema *s)
 {
     struct char_class c = {.n = 0};
-    struct grammar_piece p;
 
-    plain_chars(&c);
-    p = grammar_chars(s->b, c.at, c.n);
-    return grammar_repeat(s->b, p, 0, GRAMMAR_NO_LIMIT);
+    if (s->plain < 0) {
+        plain_chars(&c);
+        s->plain = (int32_t)grammar_rule(s->b, "a character of a key");
+        grammar_define(s->b, (uint32_t)s->plain, grammar_chars(s->b, c.at, c.n));
+    }
+    return grammar_repeat_rule(s->b, (uint32_t)s->plain, 0, OTHER_KEY_CHARS);
 }
 
 /* What may follow the first `at` bytes of names[from .. to - 1], which they share, so that in the
@@ -260,39 +263,39 @@ static struct grammar_piece other_ends(const struct other_keys *k, uint32_t from
     return p;
 }
 
-/* A key with escapes, or too long, cannot be told apart here. */
-static bool is_plain_key(const char *name)
+/* The keys made here have no escapes, so a name that needs some is told apart by itself. */
+static bool needs_escapes(const char *name)
 {
-    const size_t n = strlen(name);
+    for (; *name != '\0'; name++)
+        if ((uint8_t)*name < 0x20 || *name == '"' || *name == '\\')
+            return true;
+    return false;
+}
 
-    for (size_t i = 0; i < n; i++)
-        if ((uint8_t)name[i] < 0x20 || name[i] == '"' || name[i] == '\\')
-            return false;
-    return n <= MAX_KEY;
+static void avoid(struct other_keys *k, const struct schema_place *at, const char *name)
+{
+    if (needs_escapes(name))
+        return;
+    if (strlen(name) > MAX_KEY || k->n == MAX_PROPERTIES)
+        schema_refuse(k->s, at, "additionalProperties beside the property '%.40s' is not supported",
+                      name);
+    else
+        k->names[k->n++] = name;
 }
 
 static struct grammar_piece other_key(struct schema *s, const struct schema_place *at,
                                       const struct object *o)
 {
     struct other_keys k = {.s = s};
-    const cJSON *properties = schema_get(at->schema, "properties"), *it;
     struct grammar_piece p = grammar_text(s->b, "\"");
 
-    k.names = mem_calloc((size_t)MAX_PROPERTIES + 1, sizeof(*k.names));
+    k.names = mem_calloc(MAX_PROPERTIES, sizeof(*k.names));
     if (k.names == NULL) {
         grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
         return p;
     }
-    for (uint32_t i = 0; i < o->n; i++)
-        k.names[k.n++] = o->members[i].name;
-    cJSON_ArrayForEach(it, properties) {
-        if (cJSON_IsFalse(it) && k.n < MAX_PROPERTIES)
-            k.names[k.n++] = it->string;
-    }
-    for (uint32_t i = 0; i < k.n; i++)
-        if (!is_plain_key(k.names[i]))
-            schema_refuse(s, at, "additionalProperties beside the property '%.40s' is not supported",
-                          k.names[i]);
+    for (uint32_t i = 0; i < o->n; i++) /* those that are forbidden, too */
+        avoid(&k, at, o->members[i].name);
     qsort(k.names, k.n, sizeof(*k.names), compare_names);
     if (!schema_has_failed(s))
         p = grammar_then(s->b, p, k.n > 0 ? other_ends(&k, 0, k.n, 0) : any_plain(s));

@@ -84,14 +84,23 @@ struct batch_output {
     struct top_logprob top[SAMPLING_MAX_TOP]; /* best first */
 };
 
+/* Rows of one span whose last hidden states, normed as for the output matrix, are added to `sum`
+ * in ascending order: so a sum does not depend on how its rows were cut into batches. */
+struct batch_pool {
+    uint32_t row0, n_row; /* n_row >= 1 */
+    float *sum;           /* [n_embd] */
+};
+
 struct batch {
     uint32_t max_rows, max_spans, max_outputs;
     uint32_t n_rows, n_spans, n_outputs;
+    uint32_t n_pools; /* at most one for each span */
     int32_t *ids;        /* [n_rows] */
     uint32_t *pos;       /* [n_rows] */
     uint32_t *span_of;   /* [n_rows] index of the row's span */
     struct batch_span *spans;
     struct batch_output *outputs;
+    struct batch_pool *pools;
 };
 
 int batch_create(struct batch **out, uint32_t max_rows, uint32_t max_spans, uint32_t max_outputs);
@@ -104,5 +113,6 @@ uint32_t batch_add_span(struct batch *b, const int32_t *ids, uint32_t n, uint32_
                         const uint32_t *table);
 /* Append an output for a row; the rest of it is the caller's to fill (zeroed here). */
 struct batch_output *batch_add_output(struct batch *b, uint32_t row);
+void batch_add_pool(struct batch *b, uint32_t row0, uint32_t n_row, float *sum);
 
 #endif

@@ -2,7 +2,8 @@
  *
  * Order: log-probabilities are those of the raw logits. Then logit_bias, penalties and bans
  * change the logits, and tokens that a constraint forbids are gone, whatever their bias; where its
- * text may end, end-of-generation tokens are allowed unless they are banned. Temperature 0 (or below 1e-6) takes the largest, ties to the lowest id;
+ * text may end, end-of-generation tokens are allowed unless they are banned. Temperature 0 (or
+ * below 1e-6) takes the largest, ties to the lowest id;
  * otherwise weights are exp((logit - max) / temperature) and are cut by top_k, then top_p of what
  * is left, then min_p of the largest; one token is drawn with random_uniform(seed, pos).
  * Every sum is taken in one fixed order, so the answer is a function of the logits and the

@@ -7,7 +7,7 @@
  * and a stack. A mask is then a copy, and a walk along the few beginnings that depend on the stack.
  *
  * What holds for every text whose tokens were all allowed:
- *   - it can be completed: a reading that cannot be ended within CONSTRAINT_MAX_DEPTH is no reading;
+ *   - it can be completed: a reading that cannot be ended within CONSTRAINT_MAX_DEPTH is none;
  *   - some token is always allowed, or the end is, where the vocabulary has a token for each single
  *     byte that the grammar cannot do without (else creation fails);
  *   - the answer depends on the grammar, the vocabulary and the tokens so far, and on nothing else.

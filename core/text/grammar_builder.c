@@ -206,7 +206,8 @@ struct grammar_piece grammar_or(struct grammar_builder *b, struct grammar_piece 
 
 /* ---- repetition ---- */
 
-/* The piece's nodes once more, behind everything. Its end leads nowhere yet, nor does the copy's. */
+/* The piece's nodes once more, behind everything. Its end leads nowhere yet, nor does the
+ * copy's. */
 static struct grammar_piece copy(struct grammar_builder *b, const struct grammar_piece *p)
 {
     const uint32_t from = b->n_nodes, shift = from - p->from;

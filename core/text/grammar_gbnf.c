@@ -1,5 +1,5 @@
-/* core/text/grammar_gbnf.c - see grammar_gbnf.h. A parser by descent: each function reads what it is
- * named after, from where the reader stands. */
+/* core/text/grammar_gbnf.c - see grammar_gbnf.h. A parser by descent: each function reads what it
+ * is named after, from where the reader stands. */
 #include "core/text/grammar_gbnf.h"
 
 #include "core/base/err.h"

@@ -360,7 +360,9 @@ static struct grammar_piece atom(struct regex *r)
         fail(r, ERR_INVAL, "there is nothing to repeat");
     if (peek(r) == '^' || peek(r) == '$')
         fail(r, ERR_UNSUPPORTED, "an anchor inside an expression is not supported");
-    return has_failed(r) ? (struct grammar_piece){0} : char_piece(r, read_char(r));
+    if (has_failed(r))
+        return grammar_empty(r->b);
+    return char_piece(r, read_char(r));
 }
 
 /* ---- repetition ---- */

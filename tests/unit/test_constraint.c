@@ -1,4 +1,4 @@
-/* tests/unit/test_constraint.c - masks of tokens against a recogniser that shares no code with them.
+/* tests/unit/test_constraint.c - masks of tokens, against a recogniser that shares no code.
  *
  * Random expressions are written as GBNF and compiled, and matched naively as trees. Along random
  * texts every token of a random vocabulary is asked about: the mask must allow exactly those after
@@ -50,8 +50,10 @@ static int n_rules;
 
 static struct expr *random_expr(int depth)
 {
-    static const char *const words[] = {"a", "b", "ab", "ba", "\xC3\xA9", "abc", "c", "\xE2\x82\xAC"};
-    static const char *const classes[] = {"a", "ab", "abc", "\xC3\xA9", "a\xC3\xA9", "c\xE2\x82\xAC"};
+    static const char *const words[] = {"a",        "b",   "ab", "ba",
+                                        "\xC3\xA9", "abc", "c",  "\xE2\x82\xAC"};
+    static const char *const classes[] = {"a",        "ab",        "abc",
+                                          "\xC3\xA9", "a\xC3\xA9", "c\xE2\x82\xAC"};
     struct expr *e = &pool[n_pool++];
 
     *e = (struct expr){.kind = depth == 0 ? (enum kind)below(2) : (enum kind)below(KINDS)};
