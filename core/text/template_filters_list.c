@@ -167,20 +167,19 @@ static struct value batch(struct render *r, struct value v, const struct value *
 {
     const struct value all = value_list(r->pool);
     struct value part = value_list(r->pool), item;
-    int64_t size;
     struct iter it;
 
-    if (!template_index(r, a[0], &size) || !template_iter(r, &it, v))
+    if (!template_iter(r, &it, v))
         return value_null();
     while (template_iter_next(r, &it, &item)) {
-        if (part.list->n == size) {
+        if (value_equal(value_int(part.list->n), a[0]) == 1) {
             value_list_add(r->pool, all, part);
             part = value_list(r->pool);
         }
         value_list_add(r->pool, part, item);
     }
     if (template_step(r, 0) && part.list->n > 0) {
-        while (given(a[1]) && part.list->n < size && template_step(r, 1))
+        while (given(a[1]) && template_less(r, value_int(part.list->n), a[0], TOKEN_LT))
             value_list_add(r->pool, part, a[1]);
         value_list_add(r->pool, all, part);
     }
