@@ -5,7 +5,7 @@ CFLAGS  ?= -O2 -g -DNDEBUG
 PREFIX  ?= /usr/local
 PYTHON  ?= $(firstword $(wildcard /usr/bin/python3) python3)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-PKGS    := libmicrohttpd libuv libcjson libpcre2-8 libxxhash
+PKGS    := libmicrohttpd gnutls libuv libcjson libpcre2-8 libxxhash
 BASE    := -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -ffp-contract=off -fvisibility=hidden \
            -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 \
            $(if $(CI),-Werror) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
@@ -111,6 +111,13 @@ e2e: $(BUILD)/quire $(TOOLS) ## the server over loopback, release and debug buil
 	@QUIRE_BIN=$(BUILD)/quire QUIRE_DEBUG_BIN=build/debug/quire QUIRE_TOOLS=$(BUILD)/tools \
 	    $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/e2e
 
+# The packages are installed beside copies of the tests, so that nothing but build/ is written to.
+CLIENTS := $(BUILD)/clients
+test-clients: deps-clients $(BUILD)/quire ## the npm clients that people use, locked versions, against a running server
+	@mkdir -p $(CLIENTS) && cp tests/clients/*.json tests/clients/*.mjs $(CLIENTS)
+	@cd $(CLIENTS) && npm ci --silent --no-audit --no-fund --no-update-notifier
+	@cd $(CLIENTS) && QUIRE_BIN=$(abspath $(BUILD))/quire node --test --test-timeout 120000
+
 # These run in whatever build BUILD and CFLAGS say; the targets above choose.
 unit-here: $(UNIT)
 	@sh tests/run.sh unit $(UNIT)
@@ -181,23 +188,26 @@ clean: ## remove everything built
 	rm -rf build
 
 # Debian packages: what is missing is installed when that is allowed, else the command is printed.
-DEB_BUILD := gcc libc6-dev pkg-config libmicrohttpd-dev libuv1-dev libcjson-dev libpcre2-dev libxxhash-dev \
+DEB_BUILD := gcc libc6-dev pkg-config libmicrohttpd-dev libgnutls28-dev libuv1-dev libcjson-dev libpcre2-dev libxxhash-dev \
              libinih-dev libunistring-dev
-DEB_TEST  := $(DEB_BUILD) libcmocka-dev python3 python3-pytest python3-jinja2 prometheus
+DEB_TEST  := $(DEB_BUILD) libcmocka-dev python3 python3-pytest python3-jsonschema python3-jinja2 prometheus \
+             openssl curl
 DEB_LINT  := cppcheck
+DEB_CLIENTS := nodejs npm
 DEB_FUZZ  := clang libclang-rt-14-dev
 deps: deps-test deps-lint ## make sure that all Debian packages are there
 deps-build: ; @sh tests/deps.sh $(DEB_BUILD)
 deps-test:  ; @sh tests/deps.sh $(DEB_TEST)
 deps-lint:  ; @sh tests/deps.sh $(DEB_LINT)
+deps-clients: ; @command -v npm >/dev/null || sh tests/deps.sh $(DEB_CLIENTS)
 deps-fuzz:  ; @sh tests/deps.sh $(DEB_BUILD) $(DEB_FUZZ)
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sort | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
-	    awk -F'\t' '{printf "  make %-11s %s\n", $$1, $$2}'
+	    awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: all run chaos bench-serving bench-kern test test-unit test-sim golden check e2e unit-here sim-here golden-here asan tsan \
+.PHONY: all run chaos test-clients deps-clients bench-serving bench-kern test test-unit test-sim golden check e2e unit-here sim-here golden-here asan tsan \
         bench lint format fuzz fuzz-here fuzz-templates install uninstall docker clean deps deps-build deps-test \
         deps-lint deps-fuzz help FORCE

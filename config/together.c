@@ -2,6 +2,7 @@
 #include "config/together.h"
 
 #include "config/config.h"
+#include "config/origins.h"
 #include "config/weights.h"
 #include "core/base/err.h"
 
@@ -91,10 +92,10 @@ static int check_weights(const struct config *c, char *err, size_t err_len)
                  WEIGHTS_MAX_NAME, WEIGHTS_MAX_VALUE, text);
         return ERR_INVAL;
     }
-    if (n > 0 && c->tenant_header[0] == '\0') {
+    if (n > 0 && c->tenant_header[0] == '\0' && c->api_keys[0] == '\0') {
         snprintf(err, err_len,
                  "'tenant_weights' has no effect without 'tenant_header', which names the header "
-                 "that says whose a request is");
+                 "that says whose a request is, or 'api_keys'");
         return ERR_INVAL;
     }
     /* One place is for requests without a name, one for the names that find no place. */
@@ -108,10 +109,48 @@ static int check_weights(const struct config *c, char *err, size_t err_len)
     return 0;
 }
 
+static int check_listen(const struct config *c, char *err, size_t err_len)
+{
+    const char *mode = c->unix_socket_mode;
+
+    if (c->host[0] == '\0' && c->unix_socket[0] == '\0') {
+        snprintf(err, err_len, "'host' is empty, and so is 'unix_socket': nobody could call");
+        return ERR_INVAL;
+    }
+    if (strlen(mode) < 3 || strlen(mode) > 4 || strspn(mode, "01234567") != strlen(mode)) {
+        snprintf(err, err_len,
+                 "'unix_socket_mode' must be three or four octal digits, such as 660, got '%s'",
+                 mode);
+        return ERR_INVAL;
+    }
+    return 0;
+}
+
+static int check_tls(const struct config *c, char *err, size_t err_len)
+{
+    if ((c->tls_certificate[0] == '\0') == (c->tls_key[0] == '\0'))
+        return 0;
+    snprintf(err, err_len, "'tls_certificate' and 'tls_key' need each other; only '%s' is set",
+             c->tls_key[0] == '\0' ? "tls_certificate" : "tls_key");
+    return ERR_INVAL;
+}
+
+static int check_origins(const struct config *c, char *err, size_t err_len)
+{
+    if (c->cors_origins[0] == '\0' || origins_are_valid(c->cors_origins))
+        return 0;
+    snprintf(err, err_len,
+             "'cors_origins' must be * or origins such as https://a.example:8443 with commas "
+             "between, without paths and blanks, got '%s'",
+             c->cors_origins);
+    return ERR_INVAL;
+}
+
 int config_check_together(const struct config *c, char *err, size_t err_len)
 {
     static int (*const checks[])(const struct config *c, char *err, size_t err_len) = {
         check_batch, check_swap, check_watermarks, check_header, check_weights,
+        check_listen, check_tls, check_origins,
     };
     int rc = 0;
 

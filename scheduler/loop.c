@@ -140,6 +140,7 @@ static void emit_output(struct loop *l, const struct batch_output *o, const stru
         .pos = o->want == BATCH_SAMPLE ? o->pos - r->n_prompt : o->pos,
         .logprob = o->logprob,
         .n_top = o->n_top,
+        .is_complete = o->is_complete,
     };
 
     e.is_eog = o->want == BATCH_SAMPLE && !r->ignore_eos && is_eog(l, o->token);
@@ -178,7 +179,7 @@ static void add_scores(struct loop *l, const struct plan_item *item, uint32_t i_
 
 static void add_sample(struct loop *l, const struct plan_item *item, uint32_t i_item, uint32_t row)
 {
-    const struct request *r = item->request;
+    struct request *r = item->request;
     struct batch_output *o = batch_add_output(l->batch, row);
 
     o->want = BATCH_SAMPLE;
@@ -187,7 +188,27 @@ static void add_sample(struct loop *l, const struct plan_item *item, uint32_t i_
     o->counts = r->counts;
     o->n_counts = r->n_counts;
     o->ban_eog = o->pos - r->n_prompt < r->min_tokens;
+    o->constraint = r->constraint;
+    o->history = r->ids;
+    o->mirostat_mu = &r->mirostat_mu;
+    if (r->constraint != NULL && r->ignore_eos) /* it goes on until nothing may follow */
+        o->ban_eog = true;
     o->seq = i_item;
+}
+
+/* The rows of the item that are to be pooled and have not been, before a preemption. */
+static void add_pool(struct loop *l, const struct plan_item *item, uint32_t row0)
+{
+    const struct request *r = item->request;
+    uint32_t from = item->first > item->score_from ? item->first : item->score_from;
+    uint32_t to = item->first + item->n < r->n_prompt ? item->first + item->n : r->n_prompt;
+
+    if (r->pooling == POOLING_LAST && from < r->n_prompt - 1)
+        from = r->n_prompt - 1;
+    if (r->pooling == POOLING_FIRST && to > 1)
+        to = 1;
+    if (r->pooling != POOLING_NONE && from < to)
+        batch_add_pool(l->batch, row0 + from - item->first, to - from, r->pooled);
 }
 
 static void build_batch(struct loop *l, const struct plan *plan)
@@ -200,6 +221,7 @@ static void build_batch(struct loop *l, const struct plan *plan)
 
         if (item->request->score_prompt)
             add_scores(l, item, i, row0);
+        add_pool(l, item, row0);
         if (item->wants_token)
             add_sample(l, item, i, row0 + item->n - 1);
     }
@@ -378,12 +400,32 @@ static void compute(struct loop *l, const struct plan *plan)
     emit_outputs(l, plan);
 }
 
+/* Where a constraint lets nothing follow there is nothing to wait for. The plan's requests live
+ * until their ends are emitted. To the journal it is a
+ * cancel: a replay knows tokens and no grammars. */
+static void end_complete(struct loop *l, const struct plan *plan, uint64_t now)
+{
+    for (uint32_t i = 0; i < l->batch->n_outputs; i++) {
+        const struct batch_output *o = &l->batch->outputs[i];
+        const uint64_t id = plan->items[o->seq].request->id;
+        const enum finish why = o->is_broken ? FINISH_ERROR : FINISH_STOP;
+
+        if (!o->is_complete && !o->is_broken)
+            continue;
+        if (o->is_broken)
+            log_error("loop", "request=%" PRIu64 " event=constraint_broken token=%d", id, o->token);
+        journal_cancel(l->opt.journal, id, why, now);
+        sched_cancel(l->sched, id, why, now);
+    }
+}
+
 static void commit(struct loop *l, const struct plan *plan)
 {
     const uint64_t now = clock_us();
 
     journal_commit(l->opt.journal, plan, l->tokens, now);
     sched_commit(l->sched, l->tokens, is_eog, l, now);
+    end_complete(l, plan, now);
     assert(sched_check(l->sched));
 }
 

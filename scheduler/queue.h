@@ -32,6 +32,7 @@ struct event_times { /* microseconds of the request's life; sum = end - arrival 
     uint64_t prefill_us;   /* from there to the first token */
     uint64_t decode_us;    /* from there to the end, without preempted_us */
     uint64_t preempted_us; /* waiting after a preemption */
+    uint64_t swapped_us;   /* of that: with a copy in a swap tier */
     uint32_t n_preempted;
     uint32_t n_cached;     /* prompt tokens that came from the prefix cache */
 };
@@ -48,6 +49,7 @@ struct event {
     int32_t token;       /* TOKEN, SCORE; an end-of-generation token is reported too */
     uint32_t pos;        /* TOKEN: index among the generated ones; SCORE: index in the prompt */
     bool is_eog;         /* TOKEN: it ends the generation and is no text */
+    bool is_complete;    /* TOKEN: the request's constraint lets nothing follow */
     float logprob;       /* when sampling.n_top >= 0 */
     uint32_t n_top;
     union {

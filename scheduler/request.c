@@ -16,11 +16,13 @@ static uint32_t counts_for(const struct request_size *size)
 }
 
 /* The arrays lie behind the struct, in descending order of what they must be aligned to. */
-static void place_arrays(struct request *r, size_t n_hashes)
+static void place_arrays(struct request *r, size_t n_hashes, size_t state_bytes)
 {
+    uint8_t *const behind = (uint8_t *)(r + 1);
     struct token_count *counts;
 
-    r->key.hashes = (struct prefix_hash *)(void *)(r + 1);
+    r->constraint = state_bytes > 0 ? (struct constraint_state *)(void *)behind : NULL;
+    r->key.hashes = (struct prefix_hash *)(void *)(behind + state_bytes);
     counts = (struct token_count *)(void *)(r->key.hashes + n_hashes);
     r->counts = r->n_counts > 0 ? counts : NULL;
     r->sampling.bias = (struct logit_bias *)(void *)(counts + r->n_counts);
@@ -33,6 +35,7 @@ int request_create(struct request **out, const struct request_size *size)
     const uint64_t n_ids = (uint64_t)size->n_prompt + size->max_tokens;
     struct request *r;
     uint32_t n_counts;
+    const size_t state_bytes = (size->constraint_bytes + 15) / 16 * 16;
     size_t n_hashes, bytes;
 
     *out = NULL;
@@ -40,7 +43,7 @@ int request_create(struct request **out, const struct request_size *size)
         return ERR_LIMIT;
     n_counts = counts_for(size);
     n_hashes = (size_t)(n_ids / BLOCK_TOKENS);
-    bytes = sizeof(*r) + n_hashes * sizeof(struct prefix_hash) +
+    bytes = sizeof(*r) + state_bytes + n_hashes * sizeof(struct prefix_hash) +
             n_counts * sizeof(struct token_count) + size->n_bias * sizeof(struct logit_bias) +
             n_ids * sizeof(int32_t);
     r = mem_calloc(1, bytes);
@@ -50,12 +53,13 @@ int request_create(struct request **out, const struct request_size *size)
     r->max_tokens = size->max_tokens;
     r->n_counts = n_counts;
     r->sampling.n_bias = size->n_bias;
-    place_arrays(r, n_hashes);
+    place_arrays(r, n_hashes, state_bytes);
     for (uint32_t i = 0; i < n_counts; i++)
         r->counts[i].id = -1;
     r->priority = PRIORITY_NORMAL;
     r->weight = 1;
     r->sampling.top_p = 1.0f;
+    r->sampling.typical_p = 1.0f;
     r->sampling.repetition_penalty = 1.0f;
     r->sampling.n_top = -1;
     *out = r;
@@ -64,10 +68,17 @@ int request_create(struct request **out, const struct request_size *size)
 
 void request_destroy(struct request **r)
 {
-    if (r == NULL)
+    if (r == NULL || *r == NULL)
         return;
+    if ((*r)->drop_constraint != NULL)
+        (*r)->drop_constraint(&(*r)->constraint_of);
     mem_free(*r);
     *r = NULL;
+}
+
+bool request_wants_rows(const struct request *r)
+{
+    return r->score_prompt || r->pooling == POOLING_MEAN || r->pooling == POOLING_FIRST;
 }
 
 bool sampling_has_penalty(const struct sampling *s)

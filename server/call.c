@@ -1,9 +1,12 @@
 /* server/call.c - one exchange: answers and streams. */
 #include "server/call.h"
 
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "server/access.h"
+#include "server/keys.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +15,8 @@
 
 /* Copied out of a stream's backlog in one go at most; larger answers are cut into such blocks. */
 #define STREAM_BLOCK ((size_t)16 << 10)
+/* Bytes of a request id that is echoed. */
+#define MAX_GIVEN_ID 128
 /* A drained backlog larger than this is given back instead of kept for the next write. */
 #define BACKLOG_KEEP ((size_t)64 << 10)
 
@@ -24,7 +29,7 @@ static void choose_id(struct http_call *c)
 
     while (given != NULL && given[n] > 0x20 && given[n] < 0x7f)
         n++;
-    if (n > 0 && n < sizeof(c->id) && given[n] == '\0') {
+    if (n > 0 && n <= MAX_GIVEN_ID && given[n] == '\0') {
         memcpy(c->id, given, n + 1);
         return;
     }
@@ -44,20 +49,23 @@ static struct peer *peer_of(struct MHD_Connection *mhd)
     return info != NULL ? info->socket_context : NULL;
 }
 
-struct http_call *call_create(struct http *h, struct MHD_Connection *mhd)
+struct http_call *call_create(struct door *d, struct MHD_Connection *mhd, const char *method)
 {
     struct http_call *c = mem_calloc(1, sizeof(*c));
 
     if (c == NULL)
         return NULL;
-    c->http = h;
+    c->http = d->http;
+    c->door = d;
     c->mhd = mhd;
+    c->is_head = strcmp(method, "HEAD") == 0;
     c->peer = peer_of(mhd);
     if (c->peer != NULL)
         c->peer->call = c;
     list_init(&c->link);
     buf_init(&c->out, HTTP_MAX_REPLY);
     choose_id(c);
+    c->access = access_begin(c->id, method);
     return c;
 }
 
@@ -67,6 +75,7 @@ void call_destroy(struct http_call *c)
     list_unlink(&c->link);
     buf_release(&c->body);
     buf_release(&c->out);
+    key_unref(c->key);
     mem_free(c);
 }
 
@@ -90,7 +99,7 @@ void call_resume(struct http_call *c)
         return;
     c->is_suspended = false;
     MHD_resume_connection(c->mhd);
-    http_mark_due(c->http);
+    c->door->is_due = true;
 }
 
 /* The shutdown makes MHD see an error even where it waits for room in the socket's buffer. */
@@ -129,8 +138,10 @@ static ssize_t read_out(void *ud, uint64_t pos, char *buf, size_t max)
         n = max;
     memcpy(buf, c->out.data + c->out_pos, n);
     c->out_pos += n;
+    c->n_sent += n;
     if (c->out_pos == c->out.len) {
         c->out_pos = 0;
+        c->blocked_us = 0;
         if (c->out.cap > BACKLOG_KEEP)
             buf_release(&c->out);
         else
@@ -148,6 +159,7 @@ static struct MHD_Response *make_response(struct http_call *c)
     if (c->state != CALL_REPLIED)
         return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_out, c, NULL);
     bytes = buf_detach(&c->out, &n);
+    c->n_sent = c->is_head ? 0 : n;
     r = MHD_create_response_from_buffer_with_free_callback(n, bytes, mem_free);
     if (r == NULL)
         mem_free(bytes);
@@ -162,7 +174,8 @@ enum MHD_Result call_queue_response(struct http_call *c)
     if (r == NULL)
         return MHD_NO;
     c->is_queued = true;
-    MHD_add_response_header(r, "Content-Type", c->type);
+    if (c->type[0] != '\0')
+        MHD_add_response_header(r, "Content-Type", c->type);
     MHD_add_response_header(r, "X-Request-Id", c->id);
     if (http_is_draining(c->http))
         MHD_add_response_header(r, "Connection", "close");
@@ -188,6 +201,29 @@ const char *http_call_header(const struct http_call *c, const char *name)
 const char *http_call_tail(const struct http_call *c)
 {
     return c->tail;
+}
+
+void http_call_set_key(struct http_call *c, struct key *key)
+{
+    key_unref(c->key);
+    c->key = key_ref(key);
+    if (key != NULL)
+        access_set_key(c->access, key->spec.name);
+}
+
+struct key *http_call_key(const struct http_call *c)
+{
+    return c->key;
+}
+
+struct access *http_call_access(const struct http_call *c)
+{
+    return c->access;
+}
+
+uint64_t http_call_blocked_since(const struct http_call *c)
+{
+    return c->blocked_us;
 }
 
 struct buf http_call_take_body(struct http_call *c)
@@ -235,10 +271,14 @@ void http_call_reply(struct http_call *c, int status, const char *type, struct b
 
 void http_call_reply_error(struct http_call *c, const struct api_error *e)
 {
+    const struct http_route *route = http_route_of(c);
     struct buf body;
 
     buf_init(&body, HTTP_MAX_REPLY);
-    api_error_render(e, &body);
+    if (route != NULL && route->render_error != NULL)
+        route->render_error(e, &body);
+    else
+        api_error_render(e, &body);
     http_call_reply(c, e->status, "application/json", &body);
 }
 
@@ -260,6 +300,8 @@ int http_call_write(struct http_call *c, const void *bytes, size_t n)
     }
     if (buf_add(&c->out, bytes, n) < 0)
         return c->out.err;
+    if (c->blocked_us == 0)
+        c->blocked_us = clock_us();
     call_resume(c);
     return 0;
 }

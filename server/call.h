@@ -12,10 +12,11 @@
 #include <microhttpd.h>
 
 #include "core/base/list.h"
+#include "server/door.h"
 #include "server/http.h"
 #include "server/peer.h"
 
-#define CALL_MAX_HEADERS 8
+#define CALL_MAX_HEADERS 16
 
 enum call_state {
     CALL_RECEIVING = 0, /* headers or body */
@@ -29,11 +30,15 @@ enum call_state {
 struct http_call {
     struct list link;
     struct http *http;
+    struct door *door;
     struct MHD_Connection *mhd;
+    struct key *key;       /* held, or NULL */
+    struct access *access; /* its side of the log's line, or NULL */
     size_t route; /* n_routes when there is none */
     enum call_state state;
     bool is_suspended;
     bool is_queued;     /* MHD has the response */
+    bool is_head;       /* the answer goes out without its body */
     bool is_owed;       /* counted: the request is complete, the answer is not */
     bool is_discarding; /* the body is of no interest: a refusal waits for its end */
     int status;
@@ -44,6 +49,8 @@ struct http_call {
     size_t out_pos;      /* bytes of out that MHD has */
     uint64_t n_received; /* body bytes so far, kept or not */
     uint64_t n_kept;     /* of them in memory */
+    uint64_t n_sent;     /* body bytes of the answer that MHD has */
+    uint64_t blocked_us; /* since when `out` has not been empty; 0 = it is */
     size_t n_headers;
     struct {
         char name[32], value[160];
@@ -53,7 +60,7 @@ struct http_call {
     struct peer *peer; /* NULL when it is not watched */
 };
 
-struct http_call *call_create(struct http *h, struct MHD_Connection *mhd);
+struct http_call *call_create(struct door *d, struct MHD_Connection *mhd, const char *method);
 void call_destroy(struct http_call *c);
 
 /* Hand the response to MHD; the state is REPLIED or later. */
@@ -65,8 +72,8 @@ void call_resume(struct http_call *c);
 /* Tell the handler, if it still cares, and have the connection closed. */
 void call_lose(struct http_call *c);
 
-/* in http.c: something has to be done by MHD soon */
-void http_mark_due(struct http *h);
+/* in http.c */
+const struct http_route *http_route_of(const struct http_call *c); /* or NULL */
 void http_forget_bytes(struct http *h, uint64_t n); /* of a body that has found an owner */
 bool http_is_draining(const struct http *h);
 

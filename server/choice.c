@@ -43,6 +43,11 @@ void choice_init(struct choice *c, uint32_t index, const struct prompt *prompt,
     logprobs_init(&c->logprobs);
     buf_init(&c->text, HTTP_MAX_REPLY / 4);
     buf_init(&c->ids, HTTP_MAX_REPLY / 4);
+    buf_init(&c->entries, HTTP_MAX_REPLY);
+    if (rules->style != NULL && rules->has_forced_call)
+        speech_init_forced(&c->speech, rules->forced_name);
+    else if (rules->style != NULL)
+        speech_init(&c->speech, rules->style, rules->finds_calls, prompt->thinks);
     if (rules->echo)
         begin_echo(c);
 }
@@ -51,8 +56,10 @@ void choice_release(struct choice *c)
 {
     stop_release(&c->stop);
     logprobs_release(&c->logprobs);
+    speech_release(&c->speech);
     buf_release(&c->text);
     buf_release(&c->ids);
+    buf_release(&c->entries);
 }
 
 static void add_logprob(struct choice *c, const struct event *e)
@@ -63,7 +70,10 @@ static void add_logprob(struct choice *c, const struct event *e)
                                         .n_top = e->n_top,
                                         .offset = c->n_chars};
 
-    logprobs_add(&c->logprobs, c->rules->tokenizer, &entry);
+    if (c->rules->style != NULL)
+        logprobs_add_entry(&c->entries, c->rules->tokenizer, &entry);
+    else
+        logprobs_add(&c->logprobs, c->rules->tokenizer, &entry);
 }
 
 void choice_score(struct choice *c, const struct event *e)
@@ -82,112 +92,109 @@ static void add_id(struct choice *c, int32_t id)
         buf_printf(&c->ids, c->ids.len > 0 ? ",%d" : "%d", id);
 }
 
+/* Control tokens are no text, but a model may mark its thoughts and calls with some. */
+static void show_marks(struct choice *c, int32_t token)
+{
+    const struct tokenizer *t = c->rules->tokenizer;
+    const char *piece;
+    size_t n;
+
+    if (c->rules->style == NULL || !tokenizer_is_control(t, token))
+        return;
+    piece = tokenizer_piece(t, token, &n);
+    c->detok.show_control = speech_is_mark(c->rules->style, piece, n);
+}
+
+/* What is certain goes on to be taken apart. */
+static void pass_on(struct choice *c)
+{
+    if (c->rules->style == NULL)
+        return;
+    speech_feed(&c->speech, c->text.data, c->text.len);
+    if (c->text.err == 0)
+        buf_clear(&c->text);
+}
+
 bool choice_token(struct choice *c, const struct event *e, struct buf *scratch)
 {
     if (c->has_stopped)
         return false;
     c->n_tokens++;
+    if (c->rules->style != NULL && speech_is_thinking(&c->speech))
+        c->n_thinking++;
     add_id(c, e->token);
     if (c->rules->wants_logprobs)
         add_logprob(c, e);
     if (e->is_eog)
         return false;
+    c->is_complete = e->is_complete;
     buf_clear(scratch);
+    show_marks(c, e->token);
     detok_feed(&c->detok, e->token, scratch);
     c->n_chars += json_n_chars(scratch->data, scratch->len);
     c->has_stopped = stop_feed(&c->stop, scratch->data, scratch->len,
                                c->n_tokens >= c->rules->min_tokens, &c->text);
+    pass_on(c);
     return c->has_stopped;
+}
+
+/* The text's last bytes; a stop string may end in them. */
+static enum finish finish_text(struct choice *c, enum finish finish, struct buf *scratch)
+{
+    if (c->has_stopped)
+        return FINISH_STOP;
+    buf_clear(scratch);
+    detok_finish(&c->detok, scratch);
+    if (stop_feed(&c->stop, scratch->data, scratch->len, true, &c->text))
+        return FINISH_STOP;
+    stop_flush(&c->stop, &c->text);
+    return finish;
 }
 
 void choice_end(struct choice *c, enum finish finish, struct buf *scratch)
 {
-    if (c->has_stopped) {
-        c->finish = FINISH_STOP;
-        return;
-    }
-    c->finish = finish;
-    buf_clear(scratch);
-    detok_finish(&c->detok, scratch);
-    if (stop_feed(&c->stop, scratch->data, scratch->len, true, &c->text)) {
-        c->finish = FINISH_STOP;
-        return;
-    }
-    stop_flush(&c->stop, &c->text);
+    if (finish == FINISH_LENGTH && c->is_complete) /* with the very last token: nothing was cut */
+        finish = FINISH_STOP;
+    c->finish = finish_text(c, finish, scratch);
+    pass_on(c);
+    if (c->rules->style != NULL)
+        speech_end(&c->speech);
 }
 
 bool choice_has_news(const struct choice *c)
 {
+    if (c->rules->style != NULL)
+        return speech_has_news(&c->speech);
     return c->n_scores_due == 0 && c->text.len > 0;
 }
 
-static void render_prompt_ids(struct choice *c, struct buf *out)
+void choice_clear(struct choice *c)
 {
-    const struct token_list *ids = &c->prompt->ids;
-
-    buf_add_str(out, ",\"prompt_token_ids\":");
-    if (c->has_prompt_ids_sent) {
-        buf_add_str(out, "null");
-        return;
-    }
-    c->has_prompt_ids_sent = true;
-    for (size_t i = 0; i < ids->n; i++)
-        buf_printf(out, "%c%d", i > 0 ? ',' : '[', ids->ids[i]);
-    buf_add_char(out, ']');
-}
-
-static double ms(uint64_t us)
-{
-    return (double)us / 1e3;
-}
-
-/* Where the time went. What is left over is the way between the engine and here; the parts add up
- * to the total. */
-static void render_timings(const struct choice *c, struct buf *out)
-{
-    const struct event_times *t = &c->times;
-    const uint64_t known = t->queue_us + t->prefill_us + t->decode_us + t->preempted_us;
-    const uint64_t total = c->total_us > known ? c->total_us : known;
-
-    buf_printf(out,
-               ",\"timings\":{\"queue_ms\":%.3f,\"prefill_ms\":%.3f,\"decode_ms\":%.3f,"
-               "\"preempted_ms\":%.3f,\"delivery_ms\":%.3f,\"total_ms\":%.3f,",
-               ms(t->queue_us), ms(t->prefill_us), ms(t->decode_us), ms(t->preempted_us),
-               ms(total - known), ms(total));
-    buf_printf(out,
-               "\"n_preempted\":%u,\"prompt_tokens\":%zu,\"cached_tokens\":%u,"
-               "\"completion_tokens\":%u}",
-               t->n_preempted, c->prompt->ids.n, t->n_cached, c->n_tokens);
-}
-
-void choice_render(struct choice *c, struct buf *out)
-{
-    buf_printf(out, "{\"index\":%u,\"text\":", c->index);
-    json_add_string(out, c->text.data, c->text.len);
-    if (c->finish == FINISH_NONE)
-        buf_add_str(out, ",\"finish_reason\":null,\"logprobs\":");
-    else
-        buf_printf(out, ",\"finish_reason\":\"%s\",\"logprobs\":", finish_name(c->finish));
-    if (c->logprobs.n > 0)
-        logprobs_render(&c->logprobs, out);
-    else
-        buf_add_str(out, "null");
-    if (c->rules->wants_ids) {
-        buf_printf(out, ",\"token_ids\":[%s]", c->ids.len > 0 ? c->ids.data : "");
-        render_prompt_ids(c, out);
-    }
-    if (c->rules->wants_timings && c->finish != FINISH_NONE)
-        render_timings(c, out);
-    buf_add_char(out, '}');
     buf_clear(&c->text);
     buf_clear(&c->ids);
+    buf_clear(&c->entries);
     logprobs_clear(&c->logprobs);
+    if (c->rules->style != NULL) {
+        buf_clear(&c->speech.text);
+        buf_clear(&c->speech.thought);
+        c->speech.n_sent = c->speech.n_calls;
+    }
+}
+
+const char *choice_finish_name(const struct choice *c)
+{
+    if (c->finish == FINISH_NONE)
+        return NULL;
+    if (c->finish == FINISH_STOP && c->speech.n_calls > 0)
+        return "tool_calls";
+    return finish_name(c->finish);
 }
 
 int choice_error(const struct choice *c)
 {
     const struct buf *bufs[] = {&c->text,
                                 &c->ids,
+                                &c->entries,
                                 &c->logprobs.tokens,
                                 &c->logprobs.values,
                                 &c->logprobs.tops,
@@ -196,5 +203,5 @@ int choice_error(const struct choice *c)
     for (size_t i = 0; i < sizeof(bufs) / sizeof(bufs[0]); i++)
         if (bufs[i]->err < 0)
             return bufs[i]->err;
-    return 0;
+    return c->rules->style != NULL ? speech_error(&c->speech) : 0;
 }

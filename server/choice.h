@@ -16,6 +16,7 @@
 #include "core/text/tokenizer.h"
 #include "scheduler/queue.h"
 #include "server/logprobs.h"
+#include "server/speech.h"
 #include "server/stop.h"
 
 struct prompt { /* one prompt of the request, shared by its n choices */
@@ -25,6 +26,8 @@ struct prompt { /* one prompt of the request, shared by its n choices */
     bool is_text;       /* was given as a string */
     bool has_added_bos; /* ids[0] was not written by the client */
     bool at_start;      /* nothing in it is text: the completion begins one */
+    float *pooled;      /* [n_embd] of an embedding, the engine's until its end */
+    bool thinks;        /* a chat's prompt that ends inside a thought */
     uint64_t hash;      /* of the ids */
     uint32_t twin;      /* the first prompt of the request with the same ids: itself, if none is */
 };
@@ -32,6 +35,10 @@ struct prompt { /* one prompt of the request, shared by its n choices */
 struct choice_rules { /* the same for all choices of a request */
     const struct tokenizer *tokenizer;
     const struct stop_list *stop;
+    const struct speech_style *style; /* of a chat; NULL: the text is not taken apart */
+    bool finds_calls;                 /* tools were offered */
+    bool has_forced_call;             /* nothing but a call may come */
+    const char *forced_name;          /* of the function, NULL: of any */
     bool echo, wants_logprobs, wants_ids, wants_timings;
     uint32_t min_tokens; /* stop strings count from here on */
 };
@@ -42,17 +49,22 @@ struct choice {
     const struct choice_rules *rules;
     struct detok detok, echo_detok;
     struct stop stop;
-    struct buf text;          /* certain, not yet sent */
+    struct buf text;          /* certain, not yet sent; of a chat it is in `speech` */
+    struct speech speech;     /* chat only */
     struct logprobs logprobs; /* not yet sent */
+    struct buf entries;       /* the same as a chat has them: "{…},{…}" */
     struct buf ids;           /* "1,2,3", not yet sent */
     uint64_t n_chars;         /* decoded so far, sent or not */
     uint32_t n_scores_due; /* prompt tokens whose score has not come: until then nothing goes out */
-    uint32_t n_tokens;
+    uint32_t n_tokens, n_thinking; /* generated; of them inside thoughts */
+    bool has_opened;               /* its first frame was sent */
     bool has_stopped; /* a stop string was found: what still comes is not wanted */
+    bool is_complete; /* the latest token completed what a constraint asks for */
     bool has_prompt_ids_sent;
     enum finish finish; /* FINISH_NONE until the end */
     struct event_times times; /* after the end, with wants_timings */
     uint64_t total_us;        /* from arrival until the end was heard of */
+    uint64_t blocked_us;      /* of what came after the engine's end: spent before a full socket */
 };
 
 /* The prompt must outlive the choice. With echo its text and first token stand ready. */
@@ -73,8 +85,11 @@ void choice_end(struct choice *c, enum finish finish, struct buf *scratch);
 /* Is there something that a frame should carry now? */
 bool choice_has_news(const struct choice *c);
 
-/* {"index":0,"text":"…","finish_reason":null,"logprobs":null}, and forget what it carried. */
-void choice_render(struct choice *c, struct buf *out);
+/* Forget what was gathered: it was sent. */
+void choice_clear(struct choice *c);
+
+/* "length", or NULL before the end. */
+const char *choice_finish_name(const struct choice *c);
 
 /* The first error of any buffer: the answer would be incomplete. */
 int choice_error(const struct choice *c);

@@ -6,15 +6,17 @@
 #include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "server/answer.h"
+#include "server/chat.h"
 #include "server/deadline.h"
 #include "server/desk.h"
 #include "server/http.h"
 #include "server/intake.h"
 #include "server/probe.h"
-#include "server/render.h"
 #include "server/tenants.h"
 
 #include <stdio.h>
+#include <string.h>
 
 struct progress {               /* the engine's side of a choice */
     uint64_t id;                /* 0 before the post and after the end */
@@ -31,7 +33,7 @@ struct completion {
     struct progress *progress; /* [n_choices] */
     uint32_t n_choices, n_open;
     uint64_t n_cached;
-    struct buf head; /* {"id":…,"choices":[ */
+    struct answer answer;
 };
 
 /* ---- life ---- */
@@ -40,13 +42,33 @@ static void destroy(struct completion *c)
 {
     for (uint32_t i = 0; c->choices != NULL && i < c->n_choices; i++)
         choice_release(&c->choices[i]);
+    c->in.report.ready_us = clock_us();
     mem_free(c->choices);
     mem_free(c->progress);
     probe_release(&c->probe);
     intake_release(&c->in);
-    buf_release(&c->head);
+    answer_release(&c->answer);
     c->in.desk->n_jobs--;
     mem_free(c);
+}
+
+/* What has been said so far, for the log. */
+static void note_end(struct completion *c, const struct choice *choice, uint64_t first_us,
+                     const struct event_times *t)
+{
+    struct access_work *w = &c->in.report;
+    const char *finish = finish_name(choice->finish);
+
+    w->finish = w->finish == NULL || strcmp(w->finish, finish) == 0 ? finish : "mixed";
+    w->completion_tokens += choice->n_tokens;
+    w->n_preempted += t->n_preempted;
+    if (first_us > 0 && (w->first_us == 0 || first_us < w->first_us))
+        w->first_us = first_us;
+    w->queue_us = t->queue_us;
+    w->prefill_us = t->prefill_us;
+    w->decode_us = t->decode_us; /* the engine's: events come here in bursts */
+    w->preempted_us = t->preempted_us;
+    w->swapped_us = t->swapped_us;
 }
 
 static void cancel(struct completion *c, uint32_t i)
@@ -91,7 +113,7 @@ static void fail(struct completion *c, const struct api_error *e)
         return;
     }
     buf_clear(frame);
-    render_failure(frame, e);
+    c->in.dialect->failure(e, frame);
     if (http_call_write(call, frame->data, frame->len) < 0)
         http_call_abort(call);
     else
@@ -100,15 +122,17 @@ static void fail(struct completion *c, const struct api_error *e)
 
 /* ---- answering ---- */
 
-static struct render_usage usage_of(const struct completion *c)
+static void count_usage(struct completion *c)
 {
-    struct render_usage u = {.cached = c->n_cached};
+    struct answer_usage *u = &c->answer.usage;
 
+    *u = (struct answer_usage){.cached = c->n_cached};
     for (uint32_t i = 0; i < c->in.prepared.params.n_prompts; i++)
-        u.prompt += c->in.prepared.prompts[i].ids.n;
-    for (uint32_t i = 0; i < c->n_choices; i++)
-        u.completion += c->choices[i].n_tokens;
-    return u;
+        u->prompt += c->in.prepared.prompts[i].ids.n;
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        u->completion += c->choices[i].n_tokens;
+        u->thinking += c->choices[i].n_thinking;
+    }
 }
 
 /* Send what is in the desk's frame; a reader that is too slow loses its connection. */
@@ -129,17 +153,16 @@ static void send_frame(struct completion *c)
 static void send_choice(struct completion *c, struct choice *choice)
 {
     buf_clear(&c->in.desk->frame);
-    render_frame(&c->in.desk->frame, &c->head, choice, c->in.prepared.params.include_usage);
+    c->answer.dialect->frame(&c->answer, choice, &c->in.desk->frame);
     send_frame(c);
 }
 
 static void finish_stream(struct completion *c)
 {
-    const struct render_usage usage = usage_of(c);
     struct http_call *call;
 
     buf_clear(&c->in.desk->frame);
-    render_done(&c->in.desk->frame, &c->head, c->in.prepared.params.include_usage ? &usage : NULL);
+    c->answer.dialect->close(&c->answer, &c->in.desk->frame);
     send_frame(c);
     call = c->in.call;
     c->in.call = NULL;
@@ -149,12 +172,11 @@ static void finish_stream(struct completion *c)
 
 static void finish_whole(struct completion *c)
 {
-    const struct render_usage usage = usage_of(c);
     struct http_call *call = c->in.call;
     struct buf out;
 
     buf_init(&out, HTTP_MAX_REPLY);
-    render_whole(&out, &c->head, c->choices, c->n_choices, &usage);
+    c->answer.dialect->whole(&c->answer, &out);
     c->in.call = NULL;
     http_call_reply(call, 200, "application/json", &out);
 }
@@ -215,26 +237,16 @@ static void count_end(struct completion *c, uint32_t i, const struct event_times
     hist_add(&m->generation_tokens, choice->n_tokens);
 }
 
-static void log_end(const struct completion *c, uint32_t i, const struct event_times *t)
+/* Of the time since the engine's end: how long what was sent before has been waiting for the
+ * client's socket. */
+static uint64_t blocked_us(const struct completion *c, const struct event_times *t, uint64_t now)
 {
-    const struct choice *choice = &c->choices[i];
-    const struct progress *p = &c->progress[i];
-    const uint64_t decode_us = t->decode_us; /* the engine's: events come here in bursts */
-    char quoted[160];
+    const uint64_t engine_end = c->in.arrival_us + t->queue_us + t->prefill_us + t->decode_us +
+                                t->preempted_us;
+    const uint64_t since = c->in.call != NULL ? http_call_blocked_since(c->in.call) : 0;
+    const uint64_t from = since > engine_end ? since : engine_end;
 
-    if (!log_is_on(LOG_INFO))
-        return;
-    log_info("http",
-             "event=finished id=%s choice=%u priority=%s prompt_tokens=%zu completion_tokens=%u "
-             "cached_tokens=%u queue_ms=%.1f prefill_ms=%.1f ttft_ms=%.1f tok_s=%.1f total_ms=%.1f "
-             "preemptions=%u finish=%s",
-             log_quote(quoted, sizeof(quoted), c->in.request_id), choice->index,
-             priority_name(c->in.prepared.params.priority), choice->prompt->ids.n, choice->n_tokens,
-             t->n_cached, (double)t->queue_us / 1e3, (double)t->prefill_us / 1e3,
-             p->first_us > 0 ? (double)(p->first_us - c->in.arrival_us) / 1e3 : 0,
-             decode_us > 0 ? (choice->n_tokens - 1) / ((double)decode_us / 1e6) : 0,
-             (double)(clock_us() - c->in.arrival_us) / 1e3, t->n_preempted,
-             finish_name(choice->finish));
+    return since > 0 && now > from ? now - from : 0;
 }
 
 /* Did the choice end in a way that its client has to be told as an error? */
@@ -268,7 +280,9 @@ static bool is_failure(const struct completion *c, const struct choice *choice, 
 
 static void on_end(struct completion *c, uint32_t i, const struct event *e)
 {
+    const struct answer_usage *u = &c->answer.usage;
     struct choice *choice = &c->choices[i];
+    const uint64_t now = clock_us();
     struct api_error error;
 
     c->progress[i].id = 0;
@@ -276,20 +290,24 @@ static void on_end(struct completion *c, uint32_t i, const struct event *e)
     if (i % c->in.prepared.params.n == 0) /* usage counts each prompt once */
         c->n_cached += e->times.n_cached;
     choice->times = e->times;
-    choice->total_us = clock_us() - c->in.arrival_us;
+    choice->total_us = now - c->in.arrival_us;
+    choice->blocked_us = blocked_us(c, &e->times, now);
     choice_end(choice, e->finish, &c->in.desk->scratch);
     count_end(c, i, &e->times);
-    log_end(c, i, &e->times);
+    note_end(c, choice, c->progress[i].first_us, &e->times);
     if (c->in.call != NULL && is_failure(c, choice, &error))
         fail(c, &error);
     if (c->in.call != NULL && c->in.prepared.params.stream)
         send_choice(c, choice);
     if (c->n_open > 0)
         return;
+    count_usage(c);
     if (c->in.call != NULL && c->in.prepared.params.stream)
         finish_stream(c);
     else if (c->in.call != NULL)
         finish_whole(c);
+    c->in.report.cached_tokens = c->n_cached;
+    intake_end_key(&c->in, u->prompt * c->in.prepared.params.n + u->completion);
     destroy(c);
 }
 
@@ -314,10 +332,9 @@ static void on_event(struct desk_client *client, uint32_t i, const struct event 
 
 /* ---- admission ---- */
 
-static int make_choices(struct completion *c)
+static void make_rules(struct completion *c)
 {
     const struct params *p = &c->in.prepared.params;
-    const uint32_t n = c->in.prepared.n_choices;
 
     c->rules = (struct choice_rules){.tokenizer = c->in.desk->opt->tokenizer,
                                      .stop = &p->stop,
@@ -326,6 +343,22 @@ static int make_choices(struct completion *c)
                                      .wants_ids = p->return_token_ids,
                                      .wants_timings = p->timings,
                                      .min_tokens = p->min_tokens};
+    if (p->form != PARAMS_CHAT)
+        return;
+    c->rules.style = chat_style(c->in.desk->opt->chat);
+    c->rules.finds_calls = p->tools != NULL && p->tool_choice != TOOL_CHOICE_NONE;
+    c->rules.has_forced_call =
+        p->tool_choice == TOOL_CHOICE_REQUIRED || p->tool_choice == TOOL_CHOICE_NAMED;
+    c->rules.forced_name = p->tool_choice == TOOL_CHOICE_NAMED ? p->tool_name : NULL;
+}
+
+static int make_choices(struct completion *c)
+{
+    const struct params *p = &c->in.prepared.params;
+    const uint32_t n = c->in.prepared.n_choices;
+    int rc;
+
+    make_rules(c);
     c->choices = mem_calloc(n, sizeof(*c->choices));
     c->progress = mem_calloc(n, sizeof(*c->progress));
     if (c->choices == NULL || c->progress == NULL)
@@ -333,7 +366,12 @@ static int make_choices(struct completion *c)
     for (uint32_t i = 0; i < n; i++)
         choice_init(&c->choices[i], i, &c->in.prepared.prompts[i / p->n], &c->rules);
     c->n_choices = n;
-    return render_head(&c->head, c->in.desk->opt->model.id);
+    rc = answer_init(&c->answer, c->in.dialect, c->in.desk->opt->model.id, c->choices, n);
+    c->answer.include_usage = p->include_usage;
+    c->answer.echo = &c->in.prepared.echo;
+    c->answer.params = p;
+    c->answer.n_embd = c->in.desk->opt->model.n_embd;
+    return rc;
 }
 
 static void begin_stream(struct completion *c)
@@ -352,12 +390,24 @@ static uint64_t leader_of(const struct completion *c, uint32_t i)
     const struct params *p = &c->in.prepared.params;
     const uint32_t first = c->in.prepared.prompts[i / p->n].twin * p->n;
 
-    return first == i || c->in.prepared.requests[i]->score_prompt ? 0 : c->progress[first].id;
+    return first == i || request_wants_rows(c->in.prepared.requests[i]) ? 0 : c->progress[first].id;
+}
+
+static void note_begin(struct completion *c)
+{
+    c->in.has_report = true;
+    c->in.report.priority = priority_name(c->in.prepared.params.priority);
+    c->in.report.n_choices = c->n_choices;
+    c->in.report.arrival_us = c->in.arrival_us;
+    count_usage(c);
+    c->in.report.prompt_tokens = c->answer.usage.prompt;
 }
 
 static void post_all(struct completion *c)
 {
     c->n_open = c->n_choices;
+    intake_begin_key(&c->in);
+    note_begin(c);
     for (uint32_t i = 0; i < c->n_choices; i++) {
         struct request *r = c->in.prepared.requests[i];
 
@@ -415,7 +465,7 @@ static bool has_room(struct completion *c)
         intake_refuse(&c->in, &e, e.status == 429 ? REJECTION_TENANT_LIMIT : REJECTION_INVALID);
         return false;
     }
-    return true;
+    return intake_check_key(&c->in);
 }
 
 static void on_probed(struct probe *p);
@@ -467,7 +517,7 @@ static void on_ready(struct intake *in)
         consider(c, NULL);
 }
 
-void completion_start(struct desk *d, struct http_call *call)
+void completion_start(struct desk *d, struct http_call *call, const struct dialect *dialect)
 {
     struct completion *c;
     struct api_error e = {0};
@@ -485,5 +535,5 @@ void completion_start(struct desk *d, struct http_call *call)
     d->n_jobs++;
     c->client = (struct desk_client){.event = on_event, .request_id = c->in.request_id};
     http_call_on_gone(call, on_gone, c);
-    intake_start(&c->in, d, call, on_ready);
+    intake_start(&c->in, d, call, dialect, on_ready);
 }

@@ -1,4 +1,4 @@
-/* server/completion.h - POST /v1/completions, from the body to the last byte.
+/* server/completion.h - POST /v1/completions and its like, from the body to the last byte.
  *
  * intake.h makes requests of the body; then all of them are posted or none. Events come back
  * through the desk until every choice has ended; a completion outlives its client until then,
@@ -11,9 +11,10 @@
 #define SERVER_COMPLETION_H
 
 struct desk;
+struct dialect;
 struct http_call;
 
 /* The body of the call is complete: answer it, now or later. */
-void completion_start(struct desk *d, struct http_call *call);
+void completion_start(struct desk *d, struct http_call *call, const struct dialect *dialect);
 
 #endif

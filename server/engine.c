@@ -16,6 +16,7 @@
 #include "kvcache/swap_store.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -25,6 +26,7 @@
 struct progress {
     uint64_t start_ms;
     int shown;
+    struct engine_progress *told; /* or NULL */
 };
 
 static void show_progress(void *ud, uint64_t done, uint64_t total)
@@ -34,6 +36,9 @@ static void show_progress(void *ud, uint64_t done, uint64_t total)
     const int percent = total > 0 ? (int)(done * 100 / total) : 100;
     const int n = percent * 30 / 100;
 
+    if (p->told != NULL && total > 0)
+        atomic_store_explicit(&p->told->permille, (uint32_t)((double)done * 1000 / (double)total),
+                              memory_order_relaxed); /* a number for people: nothing hangs on it */
     if (percent == p->shown || !isatty(STDERR_FILENO) || clock_ms() - p->start_ms < 200)
         return;
     p->shown = percent;
@@ -74,7 +79,7 @@ static uint32_t auto_threads(void)
     return cpus_threads(&cpus);
 }
 
-static void name_model(struct engine *e, const char *path)
+void engine_name_model(const char *path, char *id, size_t size)
 {
     const char *base = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
     size_t n = strlen(base);
@@ -83,7 +88,7 @@ static void name_model(struct engine *e, const char *path)
         base = "quire-demo", n = strlen(base);
     else if (n > 5 && strcmp(base + n - 5, ".gguf") == 0)
         n -= 5;
-    snprintf(e->id, sizeof(e->id), "%.*s", (int)n, base);
+    snprintf(id, size, "%.*s", (int)n, base);
 }
 
 /* NULL: none; "": beside the model; else a folder, which must be there. */
@@ -101,10 +106,10 @@ static int choose_weight_cache(const struct config *c, const char **out, char *e
     return ERR_INVAL;
 }
 
-static int load_model(struct engine *e, const struct config *c, const char *weight_cache, char *err,
-                      size_t err_len)
+static int load_model(struct engine *e, const struct config *c, const char *weight_cache,
+                      struct engine_progress *told, char *err, size_t err_len)
 {
-    struct progress progress = {.start_ms = clock_ms(), .shown = -1};
+    struct progress progress = {.start_ms = clock_ms(), .shown = -1, .told = told};
     const struct model_options options = {
         .n_ctx = (uint32_t)c->context,
         .threads = e->threads,
@@ -359,18 +364,24 @@ static void log_sizes(const struct engine *e, const struct config *c, uint64_t l
 
 int engine_init(struct engine *e, const struct config *c, unsigned flags, char *err, size_t err_len)
 {
+    return engine_init_watched(e, c, flags, NULL, err, err_len);
+}
+
+int engine_init_watched(struct engine *e, const struct config *c, unsigned flags,
+                        struct engine_progress *progress, char *err, size_t err_len)
+{
     const uint64_t start = clock_ms();
     const char *weight_cache;
     int code = EXIT_FAILED;
 
     memset(e, 0, sizeof(*e));
-    name_model(e, c->model);
+    engine_name_model(c->model, e->id, sizeof(e->id));
     e->threads = c->threads > 0 ? (uint32_t)c->threads : auto_threads();
     if (choose_isa(e, c->isa, err, err_len) < 0)
         return EXIT_USAGE;
     if (choose_weight_cache(c, &weight_cache, err, err_len) < 0)
         return EXIT_USAGE;
-    if (load_model(e, c, weight_cache, err, err_len) < 0)
+    if (load_model(e, c, weight_cache, progress, err, err_len) < 0)
         goto fail;
     if (choose_kv_type(e, c, err, err_len) < 0 || make_store(e, c, err, err_len) < 0) {
         code = EXIT_USAGE;

@@ -43,6 +43,11 @@ struct engine {
     struct sched_options sched; /* ready for loop_create() */
 };
 
+/* How far engine_init() has come, in thousandths, for another thread. */
+struct engine_progress {
+    _Atomic uint32_t permille;
+};
+
 /* Exit codes of the program. */
 enum exit_code { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -50,6 +55,11 @@ enum exit_code { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
  * Returns an exit_code. */
 int engine_init(struct engine *e, const struct config *c, unsigned flags, char *err,
                 size_t err_len);
+/* The same, telling `progress` meanwhile. */
+int engine_init_watched(struct engine *e, const struct config *c, unsigned flags,
+                        struct engine_progress *progress, char *err, size_t err_len);
+/* The model's name on the wire, known without opening its file. */
+void engine_name_model(const char *path, char *id, size_t size);
 void engine_release(struct engine *e);
 
 struct gguf;

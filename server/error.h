@@ -12,7 +12,7 @@ struct api_error { /* status 0 = no error */
     int status;
     const char *type; /* static */
     const char *code; /* static, or NULL for null */
-    char param[32];   /* the field at fault, or "" for null */
+    char param[64];   /* the field at fault, or "" for null */
     char message[256];
 };
 

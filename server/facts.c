@@ -6,6 +6,7 @@
 #include "server/desk.h"
 #include "server/http.h"
 #include "server/json.h"
+#include "server/openapi.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -65,6 +66,15 @@ void facts_version(struct http_call *call)
     buf_add_str(&b, "{\"version\":");
     json_add_cstring(&b, quire_version());
     buf_add_char(&b, '}');
+    reply(call, &b);
+}
+
+void facts_openapi(struct http_call *call)
+{
+    struct buf b;
+
+    buf_init(&b, (size_t)1 << 20);
+    openapi_render(&b);
     reply(call, &b);
 }
 

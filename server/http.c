@@ -1,23 +1,21 @@
-/* server/http.c - MHD inside the loop, routing, limits; see http.h. */
+/* server/http.c - routing, limits, what MHD calls back; see http.h. */
 #include "server/http.h"
 
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "server/access.h"
 #include "server/call.h"
+#include "server/cors.h"
 #include "server/listen.h"
+#include "server/tls.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-/* Of MHD's memory for a connection half may hold the request's head; 16 KiB of it are ours to
- * allow, and what is between gets our 431 instead of MHD's page. */
-#define POOL_BYTES ((size_t)64 << 10)
 /* A refused body is read to its end, so that the client gets to see the answer instead of a
  * reset, up to so many times the limit. */
 #define DISCARD_FACTOR 4
@@ -26,24 +24,19 @@
 /* Descriptors for the model, logs, the loop's own and the thread pool's files. */
 #define SPARE_FDS 64
 
+#define MAX_DOORS 2
+
 struct http {
     struct http_options opt;
     uint16_t port;
-    int listen_fd;
-    struct MHD_Daemon *daemon;
-    uv_poll_t poll;
-    uv_timer_t timer;
+    struct door doors[MAX_DOORS]; /* [n_doors] */
+    size_t n_doors;
     struct list calls;
     uint32_t n_owed, n_connections;
-    bool is_inside, is_due; /* MHD_run() is on the stack; it has to run (again) */
-    bool is_started, is_draining, is_stopping;
+    bool is_inside; /* MHD_run() is on the stack */
+    bool is_draining, is_stopping;
     uint64_t body_bytes; /* of all bodies that are being received */
 };
-
-void http_mark_due(struct http *h)
-{
-    h->is_due = true;
-}
 
 void http_forget_bytes(struct http *h, uint64_t n)
 {
@@ -65,47 +58,67 @@ uint32_t http_n_owed(const struct http *h)
     return h->n_owed;
 }
 
-/* ---- the loop drives MHD ---- */
-
-static void on_timer(uv_timer_t *timer)
-{
-    struct http *h = timer->data;
-
-    h->is_due = true;
-    http_kick(h);
-}
-
-static void on_readable(uv_poll_t *poll, int status, int events)
-{
-    struct http *h = poll->data;
-
-    (void)status;
-    (void)events;
-    h->is_due = true;
-    http_kick(h);
-}
-
-static void set_timer(struct http *h)
-{
-    MHD_UNSIGNED_LONG_LONG ms = 0;
-
-    if (MHD_get_timeout(h->daemon, &ms) == MHD_YES)
-        uv_timer_start(&h->timer, on_timer, ms, 0);
-    else
-        uv_timer_stop(&h->timer);
-}
-
+/* What a door's handlers do may concern another door that has had its turn: its timer wakes it. */
 void http_kick(struct http *h)
 {
-    if (h->is_inside || !h->is_due || h->is_stopping)
+    if (h->is_inside || h->is_stopping)
         return;
     h->is_inside = true;
-    h->is_due = false;
-    MHD_run(h->daemon);
+    for (size_t i = 0; i < h->n_doors; i++)
+        door_run(&h->doors[i]);
     h->is_inside = false;
-    set_timer(h);
-    if (h->is_due) /* a handler answered at once: MHD goes on in the next turn */
-        uv_timer_start(&h->timer, on_timer, 0, 0);
+    for (size_t i = 0; i < h->n_doors; i++)
+        door_remind(&h->doors[i]);
+}
+
+/* ---- connections ---- */
+
+static struct gnutls_session_int *session_of(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+
+    return info != NULL ? info->tls_session : NULL;
+}
+
+/* A session begins. */
+static void secure(struct door *d, struct peer *p, struct MHD_Connection *mhd)
+{
+    p->credentials = tls_begin(d->tls, session_of(mhd));
+    p->is_fresh = true;
+    d->n_fresh++;
+}
+
+/* It has asked something, or ends. */
+static void forget_fresh(struct door *d, struct peer *p)
+{
+    if (p == NULL || !p->is_fresh)
+        return;
+    p->is_fresh = false;
+    d->n_fresh--;
+}
+
+static void on_connection(void *ud, struct MHD_Connection *mhd, void **slot,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    struct door *d = ud;
+    struct http *h = d->http;
+
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+        struct peer *peer = peer_open(h, h->opt.loop, info->connect_fd);
+
+        h->n_connections++;
+        if (peer != NULL && d->tls != NULL)
+            secure(d, peer, mhd);
+        *slot = peer;
+    } else {
+        h->n_connections--;
+        forget_fresh(d, *slot);
+        peer_close(*slot);
+        *slot = NULL;
+    }
 }
 
 /* ---- one request ---- */
@@ -117,6 +130,13 @@ static void refuse(struct http_call *c, int status, const char *code, const char
     api_error_set(&e, status, NULL, code, "%s", message);
     c->is_discarding = true;
     http_call_reply_error(c, &e);
+}
+
+const struct http_route *http_route_of(const struct http_call *c)
+{
+    const struct http *h = c->http;
+
+    return c->route < h->opt.n_routes ? &h->opt.routes[c->route] : NULL;
 }
 
 static bool find_route(struct http *h, struct http_call *c, const char *url)
@@ -177,14 +197,22 @@ static void check_head(struct http *h, struct http_call *c, const char *url, con
 {
     const bool found = find_route(h, c, url);
     const struct http_route *route = &h->opt.routes[found ? c->route : 0];
+    const bool has_cors = h->opt.cors_origins[0] != '\0';
 
+    if (has_cors)
+        cors_add_headers(h->opt.cors_origins, c);
     if (header_bytes(c) > HTTP_MAX_HEADER) {
         refuse(c, 431, NULL, "the request's headers are too large");
+    } else if (has_cors && cors_is_preflight(c, method)) { /* the path is the request's matter */
+        cors_answer(h->opt.cors_origins, c);
+        c->is_discarding = true;
     } else if (!found) {
         refuse(c, 404, NULL, "there is no such path");
     } else if (!method_fits(route->method, method)) {
         http_call_set_header(c, "Allow", route->method == HTTP_GET ? "GET, HEAD" : "POST");
         refuse(c, 405, NULL, "the method is not allowed here");
+    } else if (h->opt.admit(h->opt.ud, c, route->flags) < 0) {
+        c->is_discarding = true;
     } else if (content_length(c) > h->opt.max_body) {
         refuse(c, 413, NULL, "the request's body is too large");
     } else if (route->method == HTTP_POST && !is_json_type(http_call_header(c, "Content-Type"))) {
@@ -200,14 +228,16 @@ static bool must_answer_now(const struct http *h, const struct http_call *c)
                                 content_length(c) / DISCARD_FACTOR > h->opt.max_body);
 }
 
-static enum MHD_Result begin(struct http *h, struct MHD_Connection *mhd, const char *url,
+static enum MHD_Result begin(struct door *d, struct MHD_Connection *mhd, const char *url,
                              const char *method, void **slot)
 {
-    struct http_call *c = call_create(h, mhd);
+    struct http *h = d->http;
+    struct http_call *c = call_create(d, mhd, method);
 
     if (c == NULL)
         return MHD_NO;
     *slot = c;
+    forget_fresh(d, c->peer);
     list_push_back(&h->calls, &c->link);
     buf_init(&c->body, h->opt.max_body);
     check_head(h, c, url, method);
@@ -234,13 +264,14 @@ static enum MHD_Result on_access(void *ud, struct MHD_Connection *mhd, const cha
                                  const char *method, const char *version, const char *bytes,
                                  size_t *n_bytes, void **slot)
 {
-    struct http *h = ud;
+    struct door *d = ud;
+    struct http *h = d->http;
     struct http_call *c = *slot;
     enum MHD_Result rc;
 
     (void)version;
     if (c == NULL)
-        return begin(h, mhd, url, method, slot);
+        return begin(d, mhd, url, method, slot);
     if (*n_bytes > 0) {
         rc = receive(h, c, bytes, *n_bytes);
         *n_bytes = 0;
@@ -264,8 +295,9 @@ static enum MHD_Result on_access(void *ud, struct MHD_Connection *mhd, const cha
 static void on_completed(void *ud, struct MHD_Connection *mhd, void **slot,
                          enum MHD_RequestTerminationCode code)
 {
-    struct http *h = ud;
+    struct http *h = ((struct door *)ud)->http;
     struct http_call *c = *slot;
+    int status;
 
     (void)mhd;
     (void)code;
@@ -274,113 +306,96 @@ static void on_completed(void *ud, struct MHD_Connection *mhd, void **slot,
     *slot = NULL;
     if (c->gone != NULL)
         c->gone(c->gone_ud);
-    h->opt.done(h->opt.ud, c->route, c->is_queued ? c->status : 499);
+    status = c->is_queued ? c->status : 499;
+    h->opt.done(h->opt.ud, c->route, status);
+    access_end(c->access, c->route < h->opt.n_routes ? h->opt.routes[c->route].path : "other",
+               status, c->n_sent);
     http_forget_bytes(h, c->n_kept);
     h->n_owed -= c->is_owed;
     call_destroy(c);
 }
 
-static void on_connection(void *ud, struct MHD_Connection *mhd, void **slot,
-                          enum MHD_ConnectionNotificationCode code)
-{
-    struct http *h = ud;
-
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        const union MHD_ConnectionInfo *info =
-            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-
-        h->n_connections++;
-        *slot = peer_open(h, h->opt.loop, info->connect_fd);
-    } else {
-        h->n_connections--;
-        peer_close(*slot);
-        *slot = NULL;
-    }
-}
-
-/* MHD's own complaints are about single connections: nobody has to act on them. */
-static void on_mhd_log(void *ud, const char *format, va_list args)
-{
-    char text[200], quoted[240];
-
-    (void)ud;
-    if (!log_is_on(LOG_DEBUG))
-        return;
-    vsnprintf(text, sizeof(text), format, args);
-    text[strcspn(text, "\n")] = '\0';
-    log_debug("http", "event=mhd text=%s", log_quote(quoted, sizeof(quoted), text));
-}
-
 /* ---- life ---- */
 
-/* Each connection is a descriptor. Raise the soft limit as far as needed and allowed. */
-static uint32_t fit_connections(uint32_t wanted)
+/* Each connection is a descriptor. Raise the soft limit as far as needed and allowed; the result
+ * is what each of the doors may have. */
+static uint32_t fit_connections(uint32_t wanted, uint32_t n_doors)
 {
+    const rlim_t needed = (rlim_t)wanted * n_doors + SPARE_FDS;
     struct rlimit r;
 
     if (getrlimit(RLIMIT_NOFILE, &r) < 0)
         return wanted;
-    if (r.rlim_cur < (rlim_t)wanted + SPARE_FDS) {
-        r.rlim_cur = r.rlim_max < (rlim_t)wanted + SPARE_FDS ? r.rlim_max : wanted + SPARE_FDS;
+    if (r.rlim_cur < needed) {
+        r.rlim_cur = r.rlim_max < needed ? r.rlim_max : needed;
         setrlimit(RLIMIT_NOFILE, &r);
         getrlimit(RLIMIT_NOFILE, &r);
     }
-    if (r.rlim_cur >= (rlim_t)wanted + SPARE_FDS)
+    if (r.rlim_cur >= needed)
         return wanted;
-    return r.rlim_cur > 2 * SPARE_FDS ? (uint32_t)r.rlim_cur - SPARE_FDS : SPARE_FDS;
+    return (r.rlim_cur > 2 * SPARE_FDS ? (uint32_t)r.rlim_cur - SPARE_FDS : SPARE_FDS) / n_doors;
 }
 
-static int start_daemon(struct http *h)
+static int add_door(struct http *h, int fd, const struct listen_place *place, struct tls *tls,
+                    char *err, size_t err_len)
 {
-    const unsigned int flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    const struct door_options options = {
+        .http = h,
+        .loop = h->opt.loop,
+        .max_connections = h->opt.max_connections,
+        .idle_timeout_s = h->opt.idle_timeout_s,
+        .tls = tls,
+        .access = on_access,
+        .completed = on_completed,
+        .connection = on_connection,
+    };
+    const int rc = door_open(&h->doors[h->n_doors], &options, fd, place, err, err_len);
 
-    h->daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, on_access, h, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, NULL,
-        MHD_OPTION_LISTEN_SOCKET, (MHD_socket)h->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned int)h->opt.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned int)h->opt.idle_timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, POOL_BYTES,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
-        h, MHD_OPTION_END);
-    return h->daemon != NULL ? 0 : ERR_INTERNAL;
+    h->n_doors += rc == 0;
+    return rc;
+}
+
+static int open_doors(struct http *h, char *err, size_t err_len)
+{
+    struct listen_place place;
+    int fd, rc = 0;
+
+    if (h->opt.host[0] != '\0') {
+        rc = listen_open(h->opt.host, h->opt.port, &fd, &h->port, err, err_len);
+        if (rc == 0)
+            rc = add_door(h, fd, NULL, h->opt.tls, err, err_len);
+    }
+    if (rc == 0 && h->opt.unix_path[0] != '\0') {
+        rc = listen_unix(h->opt.unix_path, h->opt.unix_mode, &fd, &place, err, err_len);
+        if (rc == 0)
+            rc = add_door(h, fd, &place, NULL, err, err_len);
+    }
+    return rc;
 }
 
 int http_create(struct http **out, const struct http_options *options, char *err, size_t err_len)
 {
     struct http *h = mem_calloc(1, sizeof(*h));
+    const bool has_both = options->host[0] != '\0' && options->unix_path[0] != '\0';
     int rc;
 
     *out = NULL;
     if (h == NULL)
         return snprintf(err, err_len, "out of memory"), ERR_NOMEM;
     h->opt = *options;
-    h->opt.max_connections = fit_connections(options->max_connections);
+    h->opt.max_connections = fit_connections(options->max_connections, has_both ? 2 : 1);
     list_init(&h->calls);
-    rc = listen_open(options->host, options->port, &h->listen_fd, &h->port, err, err_len);
+    rc = open_doors(h, err, err_len);
     if (rc < 0)
-        goto fail;
-    rc = start_daemon(h);
-    if (rc < 0) {
-        snprintf(err, err_len, "the HTTP daemon cannot be started");
-        close(h->listen_fd);
-        goto fail;
-    }
+        http_destroy(&h);
     *out = h;
-    return 0;
-fail:
-    mem_free(h);
     return rc;
 }
 
 void http_start(struct http *h)
 {
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
-
-    uv_timer_init(h->opt.loop, &h->timer);
-    uv_poll_init(h->opt.loop, &h->poll, info->epoll_fd);
-    h->timer.data = h->poll.data = h;
-    uv_poll_start(&h->poll, UV_READABLE, on_readable);
-    h->is_started = true;
-    h->is_due = true;
+    for (size_t i = 0; i < h->n_doors; i++)
+        door_start(&h->doors[i]);
     http_kick(h);
 }
 
@@ -396,18 +411,10 @@ bool http_is_draining(const struct http *h)
 
 void http_stop(struct http *h)
 {
-    if (h->daemon == NULL)
-        return;
     h->is_stopping = true;
     list_each(it, &h->calls) call_lose(list_entry(it, struct http_call, link));
-    if (h->is_started) { /* MHD refuses to stop with suspended connections: let it see them resumed
-                          */
-        MHD_run(h->daemon);
-        uv_close((uv_handle_t *)&h->poll, NULL);
-        uv_close((uv_handle_t *)&h->timer, NULL);
-    }
-    MHD_stop_daemon(h->daemon);
-    h->daemon = NULL;
+    for (size_t i = 0; i < h->n_doors; i++)
+        door_close(&h->doors[i]);
 }
 
 void http_destroy(struct http **http)

@@ -1,9 +1,8 @@
-/* server/http.h - HTTP/1.1: libmicrohttpd inside the server's libuv loop.
+/* server/http.h - HTTP/1.1, plain or over TLS: libmicrohttpd inside the server's libuv loop.
  *
- * MHD has no thread here. Its epoll descriptor is polled by the loop, its timeout is a loop timer,
- * and a connection that has nothing to say is suspended: it costs nothing until something resumes
- * it. A suspended connection does not notice its client's end, so the loop watches every socket
- * itself (peer.h).
+ * MHD has no thread here (door.h). A connection that has nothing to say is suspended: it costs
+ * nothing until something resumes it. A suspended connection does not notice its client's end, so
+ * the loop watches every socket itself (peer.h).
  *
  * What counts as gone: a reset, and the end of the client's sending side (EPOLLRDHUP). Half-closed
  * and closed look the same to a server that has not yet sent anything, and clients that half-close
@@ -18,6 +17,7 @@
  * Thread: the loop's.
  * Memory: per connection 64 KiB of MHD's pool, a body of at most max_body, and what waits to be
  *         sent: one reply, or a backlog that ends the stream once it exceeds HTTP_MAX_BACKLOG.
+ *         A connection over TLS has some 40 KiB of GnuTLS's beside.
  */
 #ifndef SERVER_HTTP_H
 #define SERVER_HTTP_H
@@ -41,24 +41,37 @@ enum http_methods {
     HTTP_POST = 1u << 1,
 };
 
+struct access;
 struct http_call;
+struct key;
+struct tls;
 
 struct http_route {
     const char *path; /* "/v1/models"; with a slash at the end it takes whatever follows */
     enum http_methods method;
     void (*handle)(void *ud, struct http_call *call);
+    /* How its errors look; NULL: as everybody's (api_error_render). */
+    void (*render_error)(const struct api_error *e, struct buf *out);
+    unsigned flags; /* for admit() */
 };
 
 struct http_options {
     uv_loop_t *loop;
-    const char *host;
+    const char *host; /* "" = no TCP */
     uint16_t port;
+    struct tls *tls;       /* for TCP; NULL = plain */
+    const char *unix_path; /* a Unix socket beside it or instead; "" = none */
+    unsigned unix_mode;    /* its permissions */
     size_t max_body;
-    uint32_t max_connections;        /* lowered to what the descriptor limit allows */
+    uint32_t max_connections;        /* of each socket, lowered to what the descriptors allow */
     uint32_t idle_timeout_s;         /* a connection on which nothing moves */
     const struct http_route *routes; /* [n_routes], borrowed */
     size_t n_routes;
-    void *ud; /* for the handlers and done() */
+    const char *cors_origins; /* checked; "" = no web page may call (cors.h) */
+    void *ud;                 /* for the handlers, admit() and done() */
+    /* May the call go on, as far as its head shows? If not, a refusal has been given as the answer
+     * and the result is negative. */
+    int (*admit)(void *ud, struct http_call *call, unsigned flags);
     /* An exchange is over; route n_routes stands for a path that nobody has. */
     void (*done)(void *ud, size_t route, int status);
 };
@@ -67,7 +80,7 @@ struct http;
 
 /* Bind and listen. A sentence in `err` when that fails. */
 int http_create(struct http **out, const struct http_options *options, char *err, size_t err_len);
-uint16_t http_port(const struct http *h);
+uint16_t http_port(const struct http *h); /* of TCP; 0 = there is none */
 
 /* Start and stop taking part in the loop. http_stop() ends every connection, answered or not; the
  * loop must run once more before http_destroy(). */
@@ -92,14 +105,26 @@ const char *http_call_tail(const struct http_call *c); /* what follows the route
 /* The body, empty afterwards; the caller releases it. */
 struct buf http_call_take_body(struct http_call *c);
 
-/* Add a header to the answer to come (at most 8; both are copied). */
+/* Whose exchange it is: NULL while nobody has said, or nobody needs to. The call holds its own
+ * reference; the log names the key. */
+void http_call_set_key(struct http_call *c, struct key *key);
+struct key *http_call_key(const struct http_call *c);
+
+/* The exchange's line in the log, which whoever does the work may hold (access.h); or NULL. */
+struct access *http_call_access(const struct http_call *c);
+
+/* Since when the client's socket has not taken all that was written, clock_us(); 0: it has. */
+uint64_t http_call_blocked_since(const struct http_call *c);
+
+/* Add a header to the answer to come (at most 16; both are copied). */
 void http_call_set_header(struct http_call *c, const char *name, const char *value);
 
 /* `gone` is called once if the client is gone before the answer is complete; then the call must
  * not be used any more. */
 void http_call_on_gone(struct http_call *c, void (*gone)(void *ud), void *ud);
 
-/* Answer with a whole body. The call is over for the handler. */
+/* Answer with a whole body; `type` may be "" where there is none. The call is over for the
+ * handler. */
 void http_call_reply(struct http_call *c, int status, const char *type,
                      struct buf *body /* takes */);
 void http_call_reply_error(struct http_call *c, const struct api_error *e);

@@ -2,6 +2,7 @@
 #include "server/intake.h"
 
 #include "core/base/clock.h"
+#include "server/constrain.h"
 #include "server/desk.h"
 #include "server/http.h"
 #include "server/tenants.h"
@@ -60,6 +61,55 @@ static uint64_t queue_until(const struct intake *in)
     return ms > 0 ? in->arrival_us + ms * 1000 : 0;
 }
 
+/* ---- the key ---- */
+
+/* What they may take at most. */
+static uint64_t n_tokens(const struct intake *in)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < in->prepared.n_choices; i++)
+        n += (uint64_t)in->prepared.requests[i]->n_prompt + in->prepared.requests[i]->max_tokens;
+    return n;
+}
+
+bool intake_check_key(struct intake *in)
+{
+    struct api_error e;
+    uint64_t wait = 0;
+
+    if (in->key == NULL ||
+        key_check(in->key, in->prepared.n_choices, n_tokens(in), clock_us(), &wait, &e) == 0)
+        return true;
+    if (wait > 0) {
+        desk_say_when(in->call, (uint32_t)((wait + 999) / 1000));
+        intake_refuse_plainly(in, &e, REJECTION_RATE_LIMIT);
+    } else {
+        intake_refuse(in, &e, e.status == 429 ? REJECTION_RATE_LIMIT : REJECTION_INVALID);
+    }
+    return false;
+}
+
+void intake_begin_key(struct intake *in)
+{
+    if (in->key != NULL)
+        key_begin(in->key, in->prepared.n_choices, n_tokens(in), clock_us(), &in->use);
+}
+
+void intake_end_key(struct intake *in, uint64_t n)
+{
+    key_end(&in->use, n, clock_us());
+}
+
+/* ---- requests ---- */
+
+static uint32_t weight_of(const struct intake *in, uint32_t place)
+{
+    if (in->key != NULL && in->key->spec.weight > 0)
+        return in->key->spec.weight;
+    return tenants_weight(in->desk->tenants, place);
+}
+
 uint32_t intake_fill_requests(struct intake *in)
 {
     struct tenants *t = in->desk->tenants;
@@ -73,18 +123,31 @@ uint32_t intake_fill_requests(struct intake *in)
         r->timeout_us = timeout_of(in);
         r->queue_until_us = queue_until(in);
         r->tenant = place;
-        r->weight = tenants_weight(t, place);
+        r->weight = weight_of(in, place);
     }
     return place;
 }
 
 /* ---- preparation ---- */
 
+/* A wish above the key's ceiling is lowered to it, not refused. */
+static void lower_priority(struct prepared *p, enum priority most)
+{
+    if (p->params.priority <= most)
+        return;
+    p->params.priority = most;
+    for (uint32_t i = 0; p->requests != NULL && i < p->n_choices; i++)
+        if (p->requests[i] != NULL)
+            p->requests[i]->priority = most;
+}
+
 static void after_prepare(struct intake *in)
 {
     struct prepared *p = &in->prepared;
 
     buf_release(&in->body);
+    if (in->key != NULL)
+        lower_priority(p, in->key->spec.max_priority);
     in->desk->metrics->unknown_fields += p->params.n_unknown;
     if (in->call != NULL && p->error.status != 0)
         intake_refuse(in, &p->error, p->reason);
@@ -93,7 +156,7 @@ static void after_prepare(struct intake *in)
 
 static void do_prepare(struct intake *in)
 {
-    prepare(&in->prepared, in->desk->opt, &in->body, &in->headers);
+    prepare(&in->prepared, in->desk->opt, in->dialect, &in->body, &in->headers);
 }
 
 static void on_work(uv_work_t *work)
@@ -126,18 +189,27 @@ static void take_headers(struct intake *in)
     snprintf(in->request_id, sizeof(in->request_id), "%s", http_call_id(in->call));
     in->headers.priority =
         copy_header(in->call, "X-Priority", in->priority, sizeof(in->priority));
-    in->headers.tenant =
-        copy_header(in->call, in->desk->opt->tenant_header, in->tenant, sizeof(in->tenant));
+    if (in->key == NULL) {
+        in->headers.tenant =
+            copy_header(in->call, in->desk->opt->tenant_header, in->tenant, sizeof(in->tenant));
+        return;
+    }
+    snprintf(in->tenant, sizeof(in->tenant), "%s", in->key->spec.tenant);
+    in->headers.tenant = in->tenant;
 }
 
 void intake_start(struct intake *in, struct desk *d, struct http_call *call,
-                  void (*ready)(struct intake *in))
+                  const struct dialect *dialect, void (*ready)(struct intake *in))
 {
-    *in = (struct intake){.desk = d, .call = call, .arrival_us = clock_us(), .ready = ready};
+    *in = (struct intake){
+        .desk = d, .call = call, .dialect = dialect, .arrival_us = clock_us(), .ready = ready};
+    in->key = key_ref(http_call_key(call));
+    in->access = access_ref(http_call_access(call));
     in->body = http_call_take_body(call);
     take_headers(in);
     in->work.data = in;
-    if (in->body.len > INLINE_BODY && uv_queue_work(d->loop, &in->work, on_work, after_work) == 0)
+    if ((in->body.len > INLINE_BODY || constrain_is_mentioned(in->body.data, in->body.len)) &&
+        uv_queue_work(d->loop, &in->work, on_work, after_work) == 0)
         return;
     do_prepare(in);
     after_prepare(in);
@@ -147,4 +219,7 @@ void intake_release(struct intake *in)
 {
     prepare_release(&in->prepared);
     buf_release(&in->body);
+    intake_end_key(in, 0);
+    key_unref(in->key);
+    access_work_end(in->access, in->has_report ? &in->report : NULL);
 }

@@ -15,9 +15,12 @@
 #include <uv.h>
 
 #include "config/weights.h"
+#include "server/access.h"
+#include "server/keys.h"
 #include "server/prepare.h"
 
 struct desk;
+struct dialect;
 struct http_call;
 
 struct intake {
@@ -27,7 +30,13 @@ struct intake {
     uint64_t arrival_us;
     char request_id[132];
     struct prepared prepared;
+    const struct dialect *dialect;
+    struct access_work report; /* for the log, filled by whoever does the work; */
+    bool has_report;           /* then this says so */
     /* private */
+    struct key *key; /* held; NULL = nobody needs one */
+    struct key_use use;
+    struct access *access;
     void (*ready)(struct intake *in);
     uv_work_t work;
     struct buf body;
@@ -38,12 +47,18 @@ struct intake {
 /* Begin: `ready` is called on the loop's thread, perhaps before this returns. Then either
  * in->call is NULL, and nothing is left to do but to end, or the requests are prepared. */
 void intake_start(struct intake *in, struct desk *d, struct http_call *call,
-                  void (*ready)(struct intake *in));
+                  const struct dialect *dialect, void (*ready)(struct intake *in));
 void intake_release(struct intake *in);
 
 /* Fill in what the requests still lack but id and leader: times, and the place and weight of their
  * tenant; returns the place. Only good until the loop's next turn, unless they are posted. */
 uint32_t intake_fill_requests(struct intake *in);
+
+/* May the requests begin, as far as the limits of their key go? If not, they have been refused. */
+bool intake_check_key(struct intake *in);
+/* They begin, at once after that, and have all ended, with so many tokens in truth. */
+void intake_begin_key(struct intake *in);
+void intake_end_key(struct intake *in, uint64_t n_tokens);
 
 /* Answer with a refusal, with the headers that belong to its status, and count it. */
 void intake_refuse(struct intake *in, const struct api_error *e, enum rejection reason);

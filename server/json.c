@@ -71,6 +71,37 @@ static size_t skip_string(const char *s, size_t n, size_t i)
     return i < n ? i + 1 : n;
 }
 
+static size_t skip_digits(const char *s, size_t n, size_t i)
+{
+    while (i < n && s[i] >= '0' && s[i] <= '9')
+        i++;
+    return i;
+}
+
+/* Behind the number at i, which begins with a sign or a digit; SIZE_MAX when it is none as JSON
+ * writes them. cJSON would take 1. and 01 as well. */
+static size_t skip_number(const char *s, size_t n, size_t i)
+{
+    size_t from = i += s[i] == '-', end = skip_digits(s, n, i);
+
+    if (end == from || (s[from] == '0' && end > from + 1))
+        return SIZE_MAX;
+    if (end < n && s[end] == '.') {
+        from = end + 1;
+        end = skip_digits(s, n, from);
+        if (end == from)
+            return SIZE_MAX;
+    }
+    if (end < n && (s[end] == 'e' || s[end] == 'E')) {
+        from = end + 1;
+        from += from < n && (s[from] == '+' || s[from] == '-');
+        end = skip_digits(s, n, from);
+        if (end == from)
+            return SIZE_MAX;
+    }
+    return end;
+}
+
 /* Depth and number of values, without building anything. */
 static int check_size(const char *s, size_t n, const char **why)
 {
@@ -91,6 +122,10 @@ static int check_size(const char *s, size_t n, const char **why)
             depth--;
         } else if (c == ',') {
             values++;
+        } else if (c == '-' || (c >= '0' && c <= '9')) {
+            i = skip_number(s, n, i - 1);
+            if (i == SIZE_MAX)
+                return *why = "the body has a number that JSON does not know", ERR_INVAL;
         }
         if (values > JSON_MAX_VALUES)
             return *why = "the body has too many values", ERR_LIMIT;

@@ -1,8 +1,9 @@
 /* server/json.h - JSON at the edge: a checked parse, and writing into a buffer.
  *
  * cJSON builds the tree. What it would let through or choke on is refused before: bytes that are
- * no UTF-8, nesting, an absurd number of values (each costs a node), and \u0000, which would end
- * a C string early. Answers are written by hand into a struct buf, so their key order is ours.
+ * no UTF-8, numbers that JSON does not know, nesting, an absurd number of values (each costs a
+ * node), and \u0000, which would end a C string early. Answers are written by hand into a struct buf,
+ * so their key order is ours.
  *
  * Thread: any. cJSON keeps the place of its last error in two static words that nobody here
  *         reads; parsing on several threads is otherwise free of shared state.
@@ -17,12 +18,17 @@
 
 #include "core/base/buf.h"
 
-#define JSON_MAX_DEPTH 32          /* no known field nests deeper than 3 */
+#define JSON_MAX_DEPTH 200         /* schemas of tools nest; no other field does beyond 4 */
 #define JSON_MAX_VALUES (1u << 20) /* a token-id prompt has one value a token */
 
 /* Parse exactly one value that fills text[0..n). 0; ERR_INVAL or ERR_LIMIT with a sentence
  * (static) in *why and *out = NULL. */
 int json_parse(const char *text, size_t n, cJSON **out, const char **why);
+
+/* Where in the text of a valid object the value of its last member `key` stands, or in that of a
+ * valid list element i: as it was written, as no tree has it. False when there is none. */
+bool json_member_text(const char *text, size_t n, const char *key, const char **value, size_t *len);
+bool json_element_text(const char *text, size_t n, size_t i, const char **value, size_t *len);
 
 bool json_is_utf8(const char *text, size_t n);
 

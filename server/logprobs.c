@@ -128,3 +128,33 @@ void logprobs_render(const struct logprobs *l, struct buf *out)
     add_array(out, ",\"text_offset\":", &l->offsets);
     buf_add_char(out, '}');
 }
+
+static void add_chat_token(struct buf *b, const struct tokenizer *t, int32_t id, float logprob)
+{
+    size_t n = 0;
+    const char *piece = tokenizer_piece(t, id, &n);
+
+    buf_add_str(b, "{\"token\":");
+    logprobs_add_token(b, t, id);
+    buf_add_str(b, ",\"logprob\":");
+    json_add_float(b, logprob);
+    buf_add_str(b, ",\"bytes\":[");
+    for (size_t i = 0; i < n; i++)
+        buf_printf(b, i > 0 ? ",%u" : "%u", (unsigned char)piece[i]);
+    buf_add_char(b, ']');
+}
+
+void logprobs_add_entry(struct buf *b, const struct tokenizer *t, const struct logprob_entry *e)
+{
+    if (b->len > 0)
+        buf_add_char(b, ',');
+    add_chat_token(b, t, e->id, *e->logprob);
+    buf_add_str(b, ",\"top_logprobs\":[");
+    for (uint32_t i = 0; i < e->n_top; i++) {
+        if (i > 0)
+            buf_add_char(b, ',');
+        add_chat_token(b, t, e->top[i].id, e->top[i].logprob);
+        buf_add_char(b, '}');
+    }
+    buf_add_str(b, "]}");
+}

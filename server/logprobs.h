@@ -1,4 +1,5 @@
-/* server/logprobs.h - the four parallel arrays of the legacy "logprobs" object.
+/* server/logprobs.h - the four parallel arrays of the legacy "logprobs" object, and the entries of
+ * a chat's.
  *
  * Kept as JSON text that grows by one entry a token, so that nothing has to be stored twice.
  *
@@ -36,6 +37,11 @@ void logprobs_add(struct logprobs *l, const struct tokenizer *t, const struct lo
 
 /* {"tokens":[…],"token_logprobs":[…],"top_logprobs":[…],"text_offset":[…]} */
 void logprobs_render(const struct logprobs *l, struct buf *out);
+
+/* Append the entry as a chat has it, with a comma before it unless `b` is empty:
+ * {"token":…,"logprob":…,"bytes":[…],"top_logprobs":[…]} */
+void logprobs_add_entry(struct buf *b, const struct tokenizer *t,
+                        const struct logprob_entry *entry);
 
 /* A token as a JSON string: its text, or "bytes:\\xe2\\x82" where that is no UTF-8. */
 void logprobs_add_token(struct buf *b, const struct tokenizer *t, int32_t id);

@@ -16,6 +16,7 @@ static const struct command {
     {"tokenize", cmd_tokenize},
     {"replay", cmd_replay},
     {"bench", cmd_bench},
+    {"key", cmd_key},
 };
 
 /* `quire --port 80` is `quire serve --port 80`. */
@@ -29,6 +30,6 @@ int main(int argc, char **argv)
     return command_fail(
         EXIT_USAGE,
         "unknown command '%s'; the commands are serve, generate, score, inspect, "
-        "tokenize, replay and bench (quire --help)",
+        "tokenize, replay, bench and key (quire --help)",
         argv[1]);
 }

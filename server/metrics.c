@@ -208,6 +208,9 @@ static void add_server_counters(struct buf *b, const struct metrics *m,
         [REJECTION_DEADLINE] = "deadline_unreachable",
         [REJECTION_TENANT_LIMIT] = "tenant_limit",
         [REJECTION_QUEUE_TIMEOUT] = "queue_timeout",
+        [REJECTION_UNAUTHORIZED] = "unauthorized",
+        [REJECTION_FORBIDDEN] = "forbidden",
+        [REJECTION_RATE_LIMIT] = "rate_limit",
     };
 
     head(b, "requests_total", "counter", "Choices that ended and requests that were refused.");

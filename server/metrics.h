@@ -16,7 +16,7 @@
 #include "core/base/hist.h"
 #include "scheduler/queue.h"
 
-#define METRICS_MAX_ROUTES 16
+#define METRICS_MAX_ROUTES 48
 
 enum outcome { /* of one choice, or of one refused HTTP request */
                OUTCOME_STOP = 0,
@@ -36,11 +36,15 @@ enum rejection {
     REJECTION_DEADLINE,      /* cannot be met */
     REJECTION_TENANT_LIMIT,
     REJECTION_QUEUE_TIMEOUT, /* accepted, and not begun in time */
+    REJECTION_UNAUTHORIZED,  /* no key, or none that is known */
+    REJECTION_FORBIDDEN,     /* a key that may not do this */
+    REJECTION_RATE_LIMIT,    /* of a key: requests or tokens a minute, or at a time */
     REJECTION_COUNT,
 };
 
 #define METRICS_CODES(XX)                                                                          \
-    XX(200) XX(400) XX(404) XX(405) XX(408) XX(413) XX(415) XX(429) XX(431) XX(499) XX(500) XX(503)
+    XX(200) XX(204) XX(400) XX(401) XX(403) XX(404) XX(405) XX(408) XX(413) XX(415) XX(429)        \
+    XX(431) XX(499) XX(500) XX(503)
 enum metrics_code {
 #define XX(code) METRICS_CODE_##code,
     METRICS_CODES(XX)

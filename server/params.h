@@ -1,11 +1,12 @@
-/* server/params.h - the body of POST /v1/completions as a checked struct.
+/* server/params.h - the body of POST /v1/completions or /v1/chat/completions as a checked struct.
  *
  * A JSON null counts as absent, of duplicate keys the last one holds, unknown fields are counted
  * and ignored, and a known field of the wrong type or range is a 400 that names it. What comes
  * out has proven ranges; only the tokens of the prompts are checked later, when they exist.
  *
  * Thread: any.
- * Memory: prompts are borrowed from the JSON tree, which must live as long as they are used.
+ * Memory: prompts, messages and tools are borrowed from the JSON tree, which must live as long as
+ *         they are used.
  */
 #ifndef SERVER_PARAMS_H
 #define SERVER_PARAMS_H
@@ -14,15 +15,36 @@
 #include <stdint.h>
 
 #include "scheduler/request.h"
+#include "server/constrain.h"
 #include "server/error.h"
 #include "server/json.h"
 #include "server/stop.h"
 
 #define PARAMS_MAX_CHOICES 128 /* prompts x n of one HTTP request */
 #define PARAMS_MAX_LOGPROBS SAMPLING_MAX_TOP
+#define PARAMS_MAX_BREAKERS 16
+#define PARAMS_MAX_BREAKER 40 /* bytes */
 #define PARAMS_MAX_SALT 256 /* bytes */
+#define PARAMS_MAX_TOOL_NAME 128
+#define PARAMS_NO_LIMIT UINT32_MAX /* max_tokens: as many as there is room for */
+
+enum params_form { /* whose body it is */
+    PARAMS_TEXT = 1u << 0,
+    PARAMS_CHAT = 1u << 1,
+    PARAMS_EMBED = 1u << 2,
+    PARAMS_ALL = PARAMS_TEXT | PARAMS_CHAT,
+    PARAMS_EVERY = PARAMS_ALL | PARAMS_EMBED,
+};
+
+enum tool_choice {
+    TOOL_CHOICE_AUTO = 0,
+    TOOL_CHOICE_NONE,
+    TOOL_CHOICE_REQUIRED, /* some call */
+    TOOL_CHOICE_NAMED,    /* a call of tool_name */
+};
 
 struct params {
+    enum params_form form;
     bool stream, include_usage, echo, ignore_eos, return_token_ids, timings;
     bool has_seed, has_priority;
     uint32_t n_prompts, n; /* n_prompts * n <= PARAMS_MAX_CHOICES */
@@ -32,25 +54,41 @@ struct params {
     enum priority priority;
     struct sampling sampling; /* n_top -1 = no logprobs; bias and seed as below */
     struct logit_bias bias[SAMPLING_MAX_BIAS];
+    bool has_mirostat;
+    uint32_t n_breakers; /* texts that DRY does not look across */
+    char breakers[PARAMS_MAX_BREAKERS][PARAMS_MAX_BREAKER + 1];
     uint32_t n_stop_ids;
     int32_t stop_ids[REQUEST_MAX_STOP_IDS];
     struct stop_list stop;
     char cache_salt[PARAMS_MAX_SALT + 1]; /* "" = none */
+    struct constrain_wish constraint; /* NONE where there is none; its value is the tree's */
     uint32_t n_unknown;  /* fields that nobody knows */
-    const cJSON *prompt; /* string, [string], [int] or [[int]] */
+    const cJSON *prompt; /* TEXT, EMBED: string, [string], [int] or [[int]] */
+    uint32_t dimensions; /* EMBED: 0 = all */
+    bool as_base64;
+    /* CHAT; all were checked */
+    const cJSON *messages;        /* [object with a known role] */
+    const cJSON *tools;           /* NULL or [{"type":"function","function":{…}}], not empty */
+    const cJSON *template_kwargs; /* NULL or an object */
+    char reasoning_effort[16];    /* "" = not given */
+    enum tool_choice tool_choice;
+    char tool_name[PARAMS_MAX_TOOL_NAME + 1];
+    cJSON *forced_schema; /* what a call that is insisted on must be; owned */
+    bool parallel_tool_calls, add_generation_prompt, continue_final_message;
 };
 
 struct params_limits {
+    uint32_t n_embd;
     const char *model; /* the served name */
     int32_t n_vocab;
 };
 
 /* 0, or a negative ERR_* with *e filled. params_release() in both cases. */
-int params_parse(struct params *p, const cJSON *body, const struct params_limits *limits,
-                 struct api_error *e);
+int params_parse(struct params *p, enum params_form form, const cJSON *body,
+                 const struct params_limits *limits, struct api_error *e);
 void params_release(struct params *p);
 
-/* The i-th prompt: a string or an array of ids, each an integer within the vocabulary. */
+/* The i-th prompt of PARAMS_TEXT or PARAMS_EMBED: a string or an array of ids, each within the vocabulary. */
 const cJSON *params_prompt(const struct params *p, uint32_t i);
 
 /* "high", "2" or 2 -> PRIORITY_HIGH; false when it is none. */

@@ -3,6 +3,7 @@
 
 #include "core/base/mem.h"
 #include "server/call.h"
+#include "server/tls.h"
 
 #include <sys/socket.h>
 
@@ -55,8 +56,10 @@ static void on_closed(uv_handle_t *handle)
 
 void peer_close(struct peer *p)
 {
-    if (p != NULL)
-        uv_close((uv_handle_t *)&p->poll, on_closed);
+    if (p == NULL)
+        return;
+    tls_end(p->credentials);
+    uv_close((uv_handle_t *)&p->poll, on_closed);
 }
 
 void peer_forget_call(struct peer *p)

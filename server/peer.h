@@ -16,6 +16,7 @@
 
 struct http;
 struct http_call;
+struct tls_credentials;
 
 struct peer {
     uv_poll_t poll;
@@ -23,6 +24,8 @@ struct peer {
     struct http_call *call; /* the exchange under way, or NULL */
     int fd;                 /* MHD's; open until peer_close() */
     bool has_ended;         /* the client has closed or half-closed */
+    struct tls_credentials *credentials; /* of its session, held; or NULL */
+    bool is_fresh;                       /* counted as such by its door (door.h) */
 };
 
 /* Watch a new connection. NULL when that is impossible: then its end is noticed late. */

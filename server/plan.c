@@ -3,6 +3,7 @@
 
 #include "core/base/list.h"
 #include "core/base/mem.h"
+#include "server/answer.h"
 #include "server/desk.h"
 #include "server/http.h"
 #include "server/intake.h"
@@ -137,5 +138,5 @@ void plan_start(struct desk *d, struct http_call *call)
     }
     d->n_jobs++;
     http_call_on_gone(call, on_gone, j);
-    intake_start(&j->in, d, call, on_ready);
+    intake_start(&j->in, d, call, dialect_text(), on_ready);
 }

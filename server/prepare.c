@@ -4,7 +4,10 @@
 #include "config/weights.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/text/constraint.h"
 #include "core/text/tokenizer.h"
+#include "server/answer.h"
+#include "server/chat.h"
 #include "server/http.h"
 
 #include <string.h>
@@ -16,29 +19,37 @@ static int out_of_memory(struct prepared *p)
     return api_error_set(&p->error, 500, NULL, NULL, "out of memory");
 }
 
+/* What the client called the text. */
+static const char *text_field(const struct prepared *p)
+{
+    switch (p->params.form) {
+    case PARAMS_CHAT:
+        return "messages";
+    case PARAMS_EMBED:
+        return "input";
+    default:
+        return "prompt";
+    }
+}
+
 static int too_long(struct prepared *p, const struct server_options *opt)
 {
     p->reason = REJECTION_CONTEXT;
-    return api_error_set(&p->error, 400, "prompt", "context_length_exceeded",
+    return api_error_set(&p->error, 400, text_field(p), "context_length_exceeded",
                          "this model's context is %u tokens, and the prompt leaves no room in it",
                          opt->model.max_context);
 }
 
+/* prompt->text as ids; `flags` are tokenizer_flags. */
 static int encode_text(struct prepared *p, const struct server_options *opt, struct prompt *prompt,
-                       const cJSON *v)
+                       unsigned flags)
 {
     const struct tokenizer *t = opt->tokenizer;
     const int32_t bos = tokenizer_bos(t);
-    int rc;
+    const int rc = tokenizer_encode(t, prompt->text, prompt->n_text, flags,
+                                    opt->model.max_context, &prompt->ids);
 
     prompt->is_text = true;
-    prompt->n_text = strlen(v->valuestring);
-    prompt->text = mem_strdup(v->valuestring);
-    if (prompt->text == NULL)
-        return out_of_memory(p);
-    rc = tokenizer_encode(t, prompt->text, prompt->n_text,
-                          TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, opt->model.max_context,
-                          &prompt->ids);
     if (rc == ERR_LIMIT)
         return too_long(p, opt);
     if (rc < 0)
@@ -94,15 +105,54 @@ static int take_ids(struct prepared *p, const struct server_options *opt, struct
     return p->params.echo ? decode_ids(p, opt->tokenizer, prompt) : 0;
 }
 
+static int take_text(struct prepared *p, const struct server_options *opt, struct prompt *prompt,
+                     const cJSON *v)
+{
+    prompt->n_text = strlen(v->valuestring);
+    prompt->text = mem_strdup(v->valuestring);
+    if (prompt->text == NULL)
+        return out_of_memory(p);
+    return encode_text(p, opt, prompt, TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL);
+}
+
+/* A template writes the special tokens out, the first one as well. */
+static int take_chat(struct prepared *p, const struct server_options *opt, struct prompt *prompt)
+{
+    struct buf text;
+    int rc;
+
+    buf_init(&text, CHAT_MAX_PROMPT);
+    rc = chat_render(opt->chat, &p->params, &text, &p->error);
+    if (rc == 0 && text.data == NULL)
+        rc = buf_add_str(&text, "");
+    if (rc < 0) {
+        buf_release(&text);
+        return rc;
+    }
+    prompt->thinks = speech_prompt_thinks(chat_style(opt->chat), text.data, text.len);
+    prompt->text = buf_detach(&text, &prompt->n_text);
+    return encode_text(p, opt, prompt, TOKENIZER_PARSE_SPECIAL);
+}
+
+static int take_prompt(struct prepared *p, const struct server_options *opt, uint32_t i)
+{
+    const cJSON *v;
+
+    if (p->params.form == PARAMS_CHAT)
+        return take_chat(p, opt, &p->prompts[i]);
+    v = params_prompt(&p->params, i);
+    return cJSON_IsString(v) ? take_text(p, opt, &p->prompts[i], v)
+                             : take_ids(p, opt, &p->prompts[i], v);
+}
+
 static int make_prompt(struct prepared *p, const struct server_options *opt, uint32_t i)
 {
-    const cJSON *v = params_prompt(&p->params, i);
     struct prompt *prompt = &p->prompts[i];
-    const int rc = cJSON_IsString(v) ? encode_text(p, opt, prompt, v) : take_ids(p, opt, prompt, v);
+    const int rc = take_prompt(p, opt, i);
 
     if (rc < 0)
         return rc;
-    if (!p->params.echo) {
+    if (!p->params.echo && !p->dialect->keeps_text) {
         mem_free(prompt->text);
         prompt->text = NULL;
     }
@@ -110,6 +160,8 @@ static int make_prompt(struct prepared *p, const struct server_options *opt, uin
     for (size_t k = 0; k < prompt->ids.n; k++)
         prompt->at_start =
             prompt->at_start && tokenizer_is_control(opt->tokenizer, prompt->ids.ids[k]);
+    if (p->constraint != NULL) /* a blank that was asked for is not the tokenizer's own */
+        prompt->at_start = false;
     return 0;
 }
 
@@ -122,6 +174,9 @@ static int fit_tokens(struct prepared *p, const struct server_options *opt, uint
     *max_tokens = p->params.max_tokens < room ? p->params.max_tokens : room;
     if (room == 0 && p->params.max_tokens > 0)
         return too_long(p, opt);
+    if (p->params.max_tokens == PARAMS_NO_LIMIT && n_prompt < opt->model.max_kv_tokens &&
+        *max_tokens > opt->model.max_kv_tokens - n_prompt)
+        *max_tokens = opt->model.max_kv_tokens - n_prompt;
     if ((uint64_t)n_prompt + *max_tokens <= opt->model.max_kv_tokens)
         return 0;
     p->reason = REJECTION_CONTEXT;
@@ -171,6 +226,7 @@ static void fill_request(struct request *r, const struct params *p, const struct
     r->sampling = p->sampling;
     r->sampling.bias = bias;
     r->sampling.seed += k;
+    r->mirostat_mu = 2 * p->sampling.mirostat_tau;
     r->key.salt = salt;
     r->priority = p->priority;
     r->min_tokens = p->min_tokens;
@@ -180,6 +236,25 @@ static void fill_request(struct request *r, const struct params *p, const struct
     memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof(*r->stop_ids));
 }
 
+/* Each choice has a state of its own; the requests keep what it is a state of. */
+static void constrain_request(struct request *r, struct constraint *c)
+{
+    if (c == NULL)
+        return;
+    constraint_state_init(r->constraint, c);
+    r->constraint_of = constraint_ref(c);
+    r->drop_constraint = constraint_unref;
+}
+
+/* The engine adds to what belongs to the prompt, which outlives the request. */
+static int pool_request(struct request *r, struct prompt *prompt, const struct server_model *m)
+{
+    prompt->pooled = mem_calloc(m->n_embd, sizeof(*prompt->pooled));
+    r->pooling = m->pooling;
+    r->pooled = prompt->pooled;
+    return prompt->pooled != NULL ? 0 : ERR_NOMEM;
+}
+
 static int make_requests(struct prepared *p, const struct server_options *opt,
                          const struct prepare_headers *headers)
 {
@@ -187,16 +262,21 @@ static int make_requests(struct prepared *p, const struct server_options *opt,
     const uint64_t salt = salt_of(p, opt, headers);
 
     for (uint32_t i = 0; i < p->n_choices; i++) {
-        const struct prompt *prompt = &p->prompts[i / params->n];
+        struct prompt *prompt = &p->prompts[i / params->n];
         struct request_size size = {.n_prompt = (uint32_t)prompt->ids.n,
                                     .n_bias = params->sampling.n_bias,
                                     .penalties = sampling_has_penalty(&params->sampling)};
 
+        if (p->constraint != NULL)
+            size.constraint_bytes = constraint_state_bytes();
         if (fit_tokens(p, opt, size.n_prompt, &size.max_tokens) < 0)
             return ERR_INVAL;
         if (request_create(&p->requests[i], &size) < 0)
             return out_of_memory(p);
         fill_request(p->requests[i], params, prompt, i % params->n, salt);
+        constrain_request(p->requests[i], p->constraint);
+        if (params->form == PARAMS_EMBED && pool_request(p->requests[i], prompt, &opt->model) < 0)
+            return out_of_memory(p);
     }
     return 0;
 }
@@ -235,14 +315,56 @@ static int take_seed(struct prepared *p)
     return 0;
 }
 
-static int build(struct prepared *p, const struct server_options *opt, const cJSON *body,
+static bool has_breaker(const struct params *p, const char *piece, size_t n)
+{
+    for (uint32_t i = 0; i < p->n_breakers; i++)
+        if (memmem(piece, n, p->breakers[i], strlen(p->breakers[i])) != NULL)
+            return true;
+    return false;
+}
+
+/* Which tokens have one of DRY's breakers in their text? */
+static int find_breakers(struct prepared *p, const struct tokenizer *t)
+{
+    const int32_t n_vocab = tokenizer_n_vocab(t);
+
+    if (p->params.n_breakers == 0)
+        return 0;
+    p->breakers = mem_calloc((size_t)n_vocab / 32 + 1, sizeof(*p->breakers));
+    if (p->breakers == NULL)
+        return out_of_memory(p);
+    for (int32_t id = 0; id < n_vocab; id++) {
+        size_t n;
+        const char *piece = tokenizer_piece(t, id, &n);
+
+        if (has_breaker(&p->params, piece, n))
+            p->breakers[id >> 5] |= (uint32_t)1 << (id & 31);
+    }
+    p->params.sampling.dry_breakers = p->breakers;
+    return 0;
+}
+
+static int take_constraint(struct prepared *p, const struct server_options *opt)
+{
+    const struct constrain_wish *wish = &p->params.constraint;
+
+    if (wish->kind == CONSTRAIN_NONE)
+        return 0;
+    return constrain_get(opt->constrain, wish, &p->constraint, &p->error);
+}
+
+static int build(struct prepared *p, const struct server_options *opt, cJSON *body,
                  const struct prepare_headers *headers)
 {
-    const struct params_limits limits = {opt->model.id, tokenizer_n_vocab(opt->tokenizer)};
+    const struct params_limits limits = {.model = opt->model.id,
+                                         .n_embd = opt->model.n_embd,
+                                         .n_vocab = tokenizer_n_vocab(opt->tokenizer)};
 
-    if (params_parse(&p->params, body, &limits, &p->error) < 0 ||
+    if (p->dialect->convert != NULL && p->dialect->convert(body, &p->echo, &p->error) < 0)
+        return ERR_INVAL;
+    if (params_parse(&p->params, p->dialect->form, body, &limits, &p->error) < 0 ||
         take_priority(p, headers->priority) < 0 || check_tenant(p, opt, headers->tenant) < 0 ||
-        take_seed(p) < 0)
+        take_seed(p) < 0 || take_constraint(p, opt) < 0 || find_breakers(p, opt->tokenizer) < 0)
         return ERR_INVAL;
     p->n_choices = p->params.n_prompts * p->params.n;
     p->prompts = mem_calloc(p->params.n_prompts, sizeof(*p->prompts));
@@ -257,19 +379,22 @@ static int build(struct prepared *p, const struct server_options *opt, const cJS
     return make_requests(p, opt, headers);
 }
 
-void prepare(struct prepared *p, const struct server_options *opt, const struct buf *body,
-             const struct prepare_headers *headers)
+void prepare(struct prepared *p, const struct server_options *opt, const struct dialect *dialect,
+             const struct buf *body, const struct prepare_headers *headers)
 {
     static const struct prepare_headers none = {0};
     const char *why = NULL;
     cJSON *json = NULL;
 
+    p->dialect = dialect;
+    buf_init(&p->echo, body->max);
     p->reason = REJECTION_INVALID;
     if (json_parse(body->data, body->len, &json, &why) < 0)
         api_error_set(&p->error, 400, NULL, NULL, "%s", why);
     else
         build(p, opt, json, headers != NULL ? headers : &none);
     p->params.prompt = NULL; /* it was the tree's */
+    p->params.constraint.value = NULL;
     cJSON_Delete(json);
 }
 
@@ -279,11 +404,15 @@ void prepare_release(struct prepared *p)
         request_destroy(&p->requests[i]);
     for (uint32_t i = 0; p->prompts != NULL && i < p->params.n_prompts; i++) {
         mem_free(p->prompts[i].text);
+        mem_free(p->prompts[i].pooled);
         token_list_release(&p->prompts[i].ids);
     }
     mem_free(p->requests);
     mem_free(p->prompts);
+    mem_free(p->breakers);
+    constraint_unref(&p->constraint);
     params_release(&p->params);
+    buf_release(&p->echo);
     *p = (struct prepared){0};
 }
 

@@ -13,6 +13,8 @@
 #include "server/params.h"
 #include "server/server.h"
 
+struct dialect;
+
 struct prepare_headers { /* NULL where there is none */
     const char *priority; /* X-Priority */
     const char *tenant;   /* the header that the settings name */
@@ -20,17 +22,21 @@ struct prepare_headers { /* NULL where there is none */
 
 struct prepared { /* zero is empty */
     struct params params;
+    const struct dialect *dialect;
+    uint32_t *breakers;       /* bits of the tokens that end a repetition; NULL without DRY */
+    struct buf echo;          /* of the body, for the answer */
     struct prompt *prompts;    /* [params.n_prompts] */
     struct request **requests; /* [n_choices] id, leader, tenant and times still to be filled; an
                                 * element that was posted is set to NULL by whoever posted it */
     uint32_t n_choices;
+    struct constraint *constraint; /* counted, or NULL */
     struct api_error error; /* status 0 when all is well */
     enum rejection reason;  /* when it is not */
 };
 
 /* `headers` may be NULL. */
-void prepare(struct prepared *p, const struct server_options *opt, const struct buf *body,
-             const struct prepare_headers *headers);
+void prepare(struct prepared *p, const struct server_options *opt, const struct dialect *dialect,
+             const struct buf *body, const struct prepare_headers *headers);
 void prepare_release(struct prepared *p);
 
 /* A request that only asks what `like` would find. 0, or ERR_NOMEM. */

@@ -1,5 +1,8 @@
 /* server/server.c - see server.h: builds the parts, runs the loop, and ends in order.
  *
+ * The start: the sockets are bound first. While a thread of the pool loads the model, whoever calls
+ * is told so (gate.h).
+ *
  * The end: the first signal closes the desk, so that posts are refused and the engine finishes
  * what it has. When the last completion and the last HTTP exchange are over, HTTP stops, the
  * handles close and the loop runs out.
@@ -10,15 +13,21 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "server/answer.h"
 #include "server/completion.h"
+#include "server/constrain.h"
 #include "server/debug.h"
 #include "server/desk.h"
 #include "server/facts.h"
+#include "server/gate.h"
 #include "server/http.h"
 #include "server/journal_file.h"
+#include "server/keys.h"
 #include "server/plan.h"
+#include "server/prompting.h"
 #include "server/swapper.h"
 #include "server/tenants.h"
+#include "server/tls.h"
 #include "server/tokens.h"
 
 #include <signal.h>
@@ -38,8 +47,12 @@ struct server {
     struct server_options opt;
     uv_loop_t loop;
     uv_async_t wake;
-    uv_signal_t on_term, on_int;
+    uv_signal_t on_term, on_int, on_hup;
     uv_timer_t tick;
+    uv_work_t load;
+    struct gate gate;
+    struct keys *keys; /* or NULL */
+    struct tls *tls;   /* or NULL */
     struct http *http;
     struct desk *desk;
     struct metrics metrics;
@@ -50,13 +63,44 @@ struct server {
     uint64_t start_us;
     uint64_t stopped_us; /* when everything was cancelled; 0 before */
     bool has_loop;
+    bool has_abandoned_load;
 };
 
 /* ---- routes ---- */
 
 static void on_completions(void *ud, struct http_call *call)
 {
-    completion_start(((struct server *)ud)->desk, call);
+    completion_start(((struct server *)ud)->desk, call, dialect_text());
+}
+
+static void on_chat(void *ud, struct http_call *call)
+{
+    completion_start(((struct server *)ud)->desk, call, dialect_chat());
+}
+
+static void on_embeddings(void *ud, struct http_call *call)
+{
+    completion_start(((struct server *)ud)->desk, call, dialect_embeddings());
+}
+
+static void on_responses(void *ud, struct http_call *call)
+{
+    completion_start(((struct server *)ud)->desk, call, dialect_responses());
+}
+
+static void on_messages(void *ud, struct http_call *call)
+{
+    completion_start(((struct server *)ud)->desk, call, dialect_messages());
+}
+
+static void on_count_tokens(void *ud, struct http_call *call)
+{
+    prompting_count(((struct server *)ud)->desk, call);
+}
+
+static void on_apply_template(void *ud, struct http_call *call)
+{
+    prompting_apply(((struct server *)ud)->desk, call);
 }
 
 static void on_plan(void *ud, struct http_call *call)
@@ -109,7 +153,10 @@ static void on_ready(void *ud, struct http_call *call)
 {
     struct server *s = ud;
 
-    facts_ready(s->desk, call, &s->watchdog);
+    if (s->gate.is_loading)
+        gate_answer_ready(&s->gate, call);
+    else
+        facts_ready(s->desk, call, &s->watchdog);
 }
 
 static void on_version(void *ud, struct http_call *call)
@@ -118,22 +165,21 @@ static void on_version(void *ud, struct http_call *call)
     facts_version(call);
 }
 
+static void on_openapi(void *ud, struct http_call *call)
+{
+    (void)ud;
+    facts_openapi(call);
+}
+
 static void on_metrics(void *ud, struct http_call *call);
 
+#define ERRORS(flags) ((flags) & GATE_ANTHROPIC ? dialect_messages_error : NULL)
+
 static const struct http_route routes[] = {
-    {"/v1/completions", HTTP_POST, on_completions},
-    {"/v1/plan", HTTP_POST, on_plan},
-    {"/v1/models", HTTP_GET, on_models},
-    {"/v1/models/", HTTP_GET, on_model},
-    {"/health", HTTP_GET, on_health},
-    {"/ready", HTTP_GET, on_ready},
-    {"/metrics", HTTP_GET, on_metrics},
-    {"/version", HTTP_GET, on_version},
-    {"/tokenize", HTTP_POST, on_tokenize},
-    {"/detokenize", HTTP_POST, on_detokenize},
-    {"/debug/requests", HTTP_GET, on_debug_requests},
-    {"/debug/iterations", HTTP_GET, on_debug_iterations},
-    {"/debug/kv", HTTP_GET, on_debug_kv},
+#define ROUTE(path, tail, method, handler, flags, body, reply, text)                               \
+    {path, method, on_##handler, ERRORS(flags), flags},
+#include "server/routes.inc"
+#undef ROUTE
 };
 #define N_ROUTES (sizeof(routes) / sizeof(routes[0]))
 _Static_assert(N_ROUTES < METRICS_MAX_ROUTES, "each route is a label, and so is the lack of one");
@@ -160,6 +206,11 @@ static void on_done(void *ud, size_t route, int status)
     metrics_http(&((struct server *)ud)->metrics, route, status);
 }
 
+static int on_admit(void *ud, struct http_call *call, unsigned flags)
+{
+    return gate_admit(&((struct server *)ud)->gate, call, flags);
+}
+
 /* ---- ending ---- */
 
 static void end_loop(struct server *s)
@@ -168,6 +219,7 @@ static void end_loop(struct server *s)
     uv_close((uv_handle_t *)&s->wake, NULL);
     uv_close((uv_handle_t *)&s->on_term, NULL);
     uv_close((uv_handle_t *)&s->on_int, NULL);
+    uv_close((uv_handle_t *)&s->on_hup, NULL);
     uv_close((uv_handle_t *)&s->tick, NULL);
 }
 
@@ -194,11 +246,25 @@ static void on_tick(uv_timer_t *tick)
         end_loop(s);
 }
 
+/* Nobody waits for an answer but to the question whether it is ready. The work cannot be called
+ * off: the loop is left while it goes on. */
+static void abandon_load(struct server *s, int number)
+{
+    log_info("server", "event=stopping signal=%s outstanding=0", number == SIGINT ? "INT" : "TERM");
+    s->has_abandoned_load = true;
+    http_stop(s->http);
+    uv_stop(&s->loop);
+}
+
 static void on_signal(uv_signal_t *handle, int number)
 {
     struct server *s = handle->data;
     const bool is_first = !s->desk->is_draining;
 
+    if (s->gate.is_loading) {
+        abandon_load(s, number);
+        return;
+    }
     log_info("server", "event=%s signal=%s outstanding=%u", is_first ? "draining" : "stopping",
              number == SIGINT ? "INT" : "TERM",
              s->desk->queue != NULL ? queue_n_outstanding(s->desk->queue) : 0);
@@ -210,12 +276,39 @@ static void on_signal(uv_signal_t *handle, int number)
     uv_timer_start(&s->tick, on_tick, 0, DRAIN_TICK_MS);
 }
 
+/* ---- reading files again ---- */
+
+static void log_reload(const char *what, int rc, const char *err)
+{
+    char quoted[400];
+
+    if (rc < 0)
+        log_error("server", "event=reload_failed what=%s kept=old reason=%s", what,
+                  log_quote(quoted, sizeof(quoted), err));
+    else
+        log_info("server", "event=reloaded what=%s", what);
+}
+
+static void on_hangup(uv_signal_t *handle, int number)
+{
+    struct server *s = handle->data;
+    char err[300] = "";
+
+    (void)number;
+    if (s->keys != NULL)
+        log_reload("keys", keys_reload(s->keys, clock_us(), err, sizeof(err)), err);
+    if (s->tls != NULL)
+        log_reload("certificate", tls_reload(s->tls, err, sizeof(err)), err);
+}
+
 /* ---- life ---- */
 
 static void on_wake(uv_async_t *wake)
 {
     struct server *s = wake->data;
 
+    if (s->gate.is_loading) /* the engine's first words may come before it is attached */
+        return;
     swapper_kick(&s->swapper);
     desk_take_events(s->desk);
     debug_take(&s->debug);
@@ -235,10 +328,45 @@ static int init_loop(struct server *s)
     s->has_loop = true;
     if (uv_async_init(&s->loop, &s->wake, on_wake) != 0 ||
         uv_signal_init(&s->loop, &s->on_term) != 0 || uv_signal_init(&s->loop, &s->on_int) != 0 ||
-        uv_timer_init(&s->loop, &s->tick) != 0)
+        uv_signal_init(&s->loop, &s->on_hup) != 0 || uv_timer_init(&s->loop, &s->tick) != 0)
         return ERR_INTERNAL;
-    s->wake.data = s->on_term.data = s->on_int.data = s->tick.data = s;
+    s->wake.data = s->on_term.data = s->on_int.data = s->on_hup.data = s->tick.data = s;
     return 0;
+}
+
+static int take_signals(struct server *s)
+{
+    if (uv_signal_start(&s->on_term, on_signal, SIGTERM) != 0 ||
+        uv_signal_start(&s->on_int, on_signal, SIGINT) != 0 ||
+        uv_signal_start(&s->on_hup, on_hangup, SIGHUP) != 0)
+        return ERR_INTERNAL;
+    return 0;
+}
+
+static const char *or_empty(const char *text)
+{
+    return text != NULL ? text : "";
+}
+
+/* What strangers have to get past. */
+static int open_locks(struct server *s, char *err, size_t err_len)
+{
+    int rc = 0;
+
+    if (or_empty(s->opt.api_keys)[0] != '\0')
+        rc = keys_open(&s->keys, s->opt.api_keys, clock_us(), err, err_len);
+    if (rc == 0 && or_empty(s->opt.tls_certificate)[0] != '\0')
+        rc = tls_open(&s->tls, s->opt.tls_certificate, s->opt.tls_key, err, err_len);
+    s->gate = (struct gate){
+        .keys = s->keys,
+        .has_open_metrics = s->opt.has_open_metrics,
+        .metrics = &s->metrics,
+        .is_loading = s->opt.load.work != NULL,
+        .load_permille = s->opt.load.permille,
+        .load_ud = s->opt.load.ud,
+        .load_start_us = s->start_us,
+    };
+    return rc;
 }
 
 static int open_parts(struct server *s, char *err, size_t err_len)
@@ -247,12 +375,17 @@ static int open_parts(struct server *s, char *err, size_t err_len)
         .loop = &s->loop,
         .host = s->opt.host,
         .port = s->opt.port,
+        .tls = s->tls,
+        .unix_path = or_empty(s->opt.unix_socket),
+        .unix_mode = s->opt.unix_socket_mode,
+        .cors_origins = or_empty(s->opt.cors_origins),
         .max_body = s->opt.max_body,
         .max_connections = s->opt.max_outstanding + EXTRA_CONNECTIONS,
         .idle_timeout_s = IDLE_TIMEOUT_S,
         .routes = routes,
         .n_routes = N_ROUTES,
         .ud = s,
+        .admit = on_admit,
         .done = on_done,
     };
     int rc = 0;
@@ -284,7 +417,13 @@ int server_create(struct server **out, const struct server_options *options, cha
     if (rc < 0)
         snprintf(err, err_len, "the event loop cannot be set up: %s", err_text(rc));
     else
+        rc = open_locks(s, err, err_len);
+    if (rc == 0)
         rc = open_parts(s, err, err_len);
+    if (rc == 0 && take_signals(s) < 0) {
+        snprintf(err, err_len, "the signals cannot be taken over");
+        rc = ERR_INTERNAL;
+    }
     if (rc < 0) {
         server_destroy(&s);
         return rc;
@@ -297,10 +436,28 @@ int server_create(struct server **out, const struct server_options *options, cha
     return 0;
 }
 
+void server_set_engine(struct server *s, const struct server_engine *engine)
+{
+    s->opt.model = *engine->model;
+    s->opt.tokenizer = engine->tokenizer;
+    s->opt.chat = engine->chat;
+    s->opt.constrain = engine->constrain;
+    s->opt.swap = s->swapper.store = engine->swap;
+    s->opt.isa = engine->isa;
+}
+
 void server_attach(struct server *s, struct queue *q)
 {
     desk_attach(s->desk, q);
     s->swapper.queue = q;
+    s->gate.is_loading = false;
+    log_info("server", "event=ready ms=%.1f", (double)(clock_us() - s->start_us) / 1e3);
+}
+
+void server_fail(struct server *s)
+{
+    s->gate.is_loading = false;
+    end_loop(s);
 }
 
 uint16_t server_port(const struct server *s)
@@ -308,14 +465,29 @@ uint16_t server_port(const struct server *s)
     return http_port(s->http);
 }
 
+static void on_load(uv_work_t *work)
+{
+    const struct server *s = work->data;
+
+    s->opt.load.work(s->opt.load.ud);
+}
+
+static void after_load(uv_work_t *work, int status)
+{
+    const struct server *s = work->data;
+
+    (void)status; /* nobody cancels it */
+    s->opt.load.done(s->opt.load.ud);
+}
+
 int server_run(struct server *s)
 {
-    if (uv_signal_start(&s->on_term, on_signal, SIGTERM) != 0 ||
-        uv_signal_start(&s->on_int, on_signal, SIGINT) != 0)
+    s->load.data = s;
+    if (s->gate.is_loading && uv_queue_work(&s->loop, &s->load, on_load, after_load) != 0)
         return ERR_INTERNAL;
     http_start(s->http);
     uv_run(&s->loop, UV_RUN_DEFAULT);
-    return 0;
+    return s->has_abandoned_load ? ERR_BUSY : 0;
 }
 
 static void close_handle(uv_handle_t *handle, void *ud)
@@ -340,6 +512,8 @@ void server_destroy(struct server **server)
     }
     http_destroy(&s->http);
     desk_destroy(&s->desk);
+    keys_close(&s->keys);
+    tls_close(&s->tls);
     journal_file_close(&s->journal);
     mem_free(s);
     *server = NULL;

@@ -14,13 +14,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "scheduler/request.h"
+
 /* Questions that may be on their way to the engine beside the requests. */
 #define SERVER_DRY_RUNS 128
 
+struct chat;
 struct queue;
 struct swap_store;
 struct tokenizer;
 struct journal;
+struct constrain;
 
 struct server_model { /* facts for /v1/models, /metrics and the edge checks */
     const char *id;   /* name on the wire */
@@ -32,11 +36,37 @@ struct server_model { /* facts for /v1/models, /metrics and the edge checks */
     uint32_t block_tokens;   /* tokens in one of its blocks */
     uint64_t n_params, size; /* parameters; bytes of the file */
     const char *kv_type;     /* what keys and values are stored as */
+    enum pooling pooling;    /* of embeddings */
+};
+
+/* What has to be done before there is an engine, while the port is open already. */
+struct server_load {
+    void (*work)(void *ud);     /* on a thread of the loop's pool; NULL = nothing, and
+                                 * server_attach() comes before server_run() */
+    void (*done)(void *ud);     /* afterwards, on the loop's thread: calls server_set_engine() and
+                                 * server_attach(), or server_fail() */
+    uint32_t (*permille)(void *ud); /* how far it has come; on the loop's thread */
+    void *ud;
+};
+
+struct server_engine { /* what is known once the model is loaded; borrowed */
+    const struct server_model *model;
+    const struct tokenizer *tokenizer;
+    const struct chat *chat;
+    struct constrain *constrain;
+    struct swap_store *swap;
+    const char *isa;
 };
 
 struct server_options {
-    const char *host;
+    const char *host; /* "" = no TCP */
     uint16_t port;
+    const char *tls_certificate, *tls_key; /* paths; NULL or "" = plain HTTP */
+    const char *unix_socket;               /* path; NULL or "" = none */
+    unsigned unix_socket_mode;
+    const char *api_keys; /* path; NULL or "" = everybody may do everything */
+    bool has_open_metrics;
+    const char *cors_origins; /* checked; NULL or "" = none */
     size_t max_body;
     uint32_t max_sequences, max_batch_tokens, prefill_chunk; /* as given to the scheduler */
     uint32_t max_outstanding; /* requests; the queue has room for SERVER_DRY_RUNS more */
@@ -47,33 +77,47 @@ struct server_options {
     const char *tenant_weights; /* checked */
     uint32_t max_tenants, tenant_limit;
     uint64_t salt_seed; /* filled in by server_create() */
-    struct server_model model;
-    const struct tokenizer *tokenizer;
+    struct server_model model; /* but for the id: not needed before server_attach() */
+    const struct tokenizer *tokenizer; /* nor this, nor chat, constrain, swap and isa */
+    const struct chat *chat;
+    struct constrain *constrain;
     const char *journal_path; /* or NULL */
     struct journal *journal;  /* or NULL */
     struct swap_store *swap;  /* or NULL; closed by its owner after server_run() */
     const char *isa;          /* for quire_build_info */
+    struct server_load load;
 };
 
 struct server;
 
-/* Bind and get ready; `err` receives a sentence ("cannot listen on 127.0.0.1:80: …"). The queue
- * does not exist yet: the server is what the queue's wake callback points at. */
+/* Bind and get ready, and take SIGTERM, SIGINT and SIGHUP over; `err` receives a sentence ("cannot
+ * listen on 127.0.0.1:80: …"). The queue does not exist yet: the server is what the queue's wake
+ * callback points at. */
 int server_create(struct server **out, const struct server_options *options, char *err,
                   size_t err_len);
 
 /* Thread-safe: call it from the queue's wake callback (it is uv_async_send). `ud` is the server. */
 void server_wake(void *ud);
 
-/* Attach the queue, before server_run(). */
+/* What was not known when the server was made. Pointers are borrowed. */
+void server_set_engine(struct server *s, const struct server_engine *engine);
+
+/* Attach the queue: from now on requests are taken. */
 void server_attach(struct server *s, struct queue *q);
 
-/* The port that was bound (for port 0). */
+/* There will be no engine: server_run() returns. */
+void server_fail(struct server *s);
+
+/* The port that was bound (for port 0); 0 when there is no TCP. */
 uint16_t server_port(const struct server *s);
 
 /* Serve until told to stop: the first SIGTERM or SIGINT refuses new requests and drains, the
  * second cancels what is left. Returns when every connection has been answered and the queue's
- * requests have ended; the engine thread ends by itself after queue_close(). */
+ * requests have ended; the engine thread ends by itself after queue_close(). SIGHUP reads the
+ * files of keys and certificates again.
+ *
+ * ERR_BUSY: told to stop while the load's work is still going on. The sockets are closed; nothing
+ * may be freed, and the process should end. */
 int server_run(struct server *s);
 void server_destroy(struct server **s);
 

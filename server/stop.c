@@ -24,7 +24,7 @@ void stop_release(struct stop *s)
 }
 
 /* Where the stop string that is complete first begins; false when there is none. */
-static bool find(const struct stop *s, size_t *start)
+static bool find(struct stop *s, size_t *start)
 {
     size_t best_end = 0;
     bool found = false;
@@ -41,6 +41,7 @@ static bool find(const struct stop *s, size_t *start)
         if (!found || at_end < best_end || (at_end == best_end && at_start < *start)) {
             best_end = at_end;
             *start = at_start;
+            s->found = s->list->text[i];
         }
         found = true;
     }

@@ -27,6 +27,7 @@ void stop_list_release(struct stop_list *list);
 struct stop {
     const struct stop_list *list; /* borrowed */
     struct buf held;
+    const char *found; /* the string that was found, or NULL */
 };
 
 void stop_init(struct stop *s, const struct stop_list *list);

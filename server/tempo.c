@@ -2,6 +2,7 @@
 #include "server/tempo.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 void tempo_start(struct tempo *p, uint64_t now_us)
 {
@@ -31,8 +32,8 @@ double tempo_rate(const struct tempo *p, uint64_t now_us)
 
 uint32_t tempo_wait_ms(const struct tempo *p, uint32_t n, uint64_t now_us)
 {
-    const double rate = tempo_rate(p, now_us);
-    const double ms = rate > 0 ? n / rate * 1000 : TEMPO_MAX_WAIT_MS;
+    const bool is_known = faded(p, now_us) >= 0.5;
+    const double ms = is_known ? n / tempo_rate(p, now_us) * 1000 : TEMPO_GUESS_MS;
 
     if (ms >= TEMPO_MAX_WAIT_MS)
         return TEMPO_MAX_WAIT_MS;

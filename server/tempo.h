@@ -14,6 +14,7 @@
 #define TEMPO_TAU_S 15.0
 #define TEMPO_MAX_WAIT_MS 60000u /* nobody is told to wait longer: by then the estimate is stale */
 #define TEMPO_MIN_WAIT_MS 50u
+#define TEMPO_GUESS_MS 1000u /* when nothing has ended lately: one who asks again learns more */
 
 struct tempo {
     uint64_t start_us, last_us; /* start 0: nothing measured yet */

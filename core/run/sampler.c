@@ -4,7 +4,10 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/run/random.h"
+#include "core/run/sampler_impl.h"
+#include "core/text/constraint.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +21,11 @@ int sampler_scratch_create(struct sampler_scratch *s, uint32_t n_vocab)
     s->logits = mem_aligned(n_vocab, sizeof(*s->logits));
     s->heap = mem_aligned(n_vocab, sizeof(*s->heap));
     s->weights = mem_aligned(n_vocab, sizeof(*s->weights));
-    if (s->logits == NULL || s->heap == NULL || s->weights == NULL) {
+    s->picks = mem_calloc(2 * SAMPLER_PICKS, sizeof(*s->picks));
+    s->repeats = mem_calloc(n_vocab, sizeof(*s->repeats));
+    s->mask = mem_aligned(n_vocab / 32 + 1, sizeof(*s->mask));
+    if (s->logits == NULL || s->heap == NULL || s->weights == NULL || s->mask == NULL ||
+        s->picks == NULL || s->repeats == NULL || constraint_scratch_create(&s->walk) < 0) {
         sampler_scratch_release(s);
         return ERR_NOMEM;
     }
@@ -30,6 +37,10 @@ void sampler_scratch_release(struct sampler_scratch *s)
     mem_free(s->logits);
     mem_free(s->heap);
     mem_free(s->weights);
+    mem_free(s->picks);
+    mem_free(s->repeats);
+    mem_free(s->mask);
+    constraint_scratch_destroy(&s->walk);
     *s = (struct sampler_scratch){0};
 }
 
@@ -90,7 +101,8 @@ static double log_sum_exp(const struct kern_table *kern, const float *x, uint32_
 
 static bool needs_changes(const struct batch_output *o)
 {
-    return o->sampling->n_bias > 0 || o->ban_eog || o->n_counts > 0;
+    return o->sampling->n_bias > 0 || o->ban_eog || o->n_counts > 0 || o->constraint != NULL ||
+           o->sampling->dry_multiplier > 0;
 }
 
 static void apply_penalties(const struct batch_output *o, float *x)
@@ -109,6 +121,44 @@ static void apply_penalties(const struct batch_output *o, float *x)
     }
 }
 
+/* Take what the mask's zeros stand for out of 32 logits. Most words are nearly full or nearly
+ * empty. */
+static void keep_allowed(float *x, const float *from, uint32_t word)
+{
+    if (__builtin_popcount(word) > 16) {
+        for (uint32_t gone = ~word; gone != 0; gone &= gone - 1)
+            x[__builtin_ctz(gone)] = -INFINITY;
+        return;
+    }
+    for (int i = 0; i < 32; i++)
+        x[i] = -INFINITY;
+    for (; word != 0; word &= word - 1)
+        x[__builtin_ctz(word)] = from[__builtin_ctz(word)];
+}
+
+static void apply_constraint(struct sampler_scratch *s, const int32_t *eog, size_t n_eog,
+                             const struct batch_output *o)
+{
+    const uint32_t n = s->n_vocab;
+    float last[32];
+    uint32_t i;
+
+    if (constraint_mask(o->constraint, s->walk, s->mask, n) && !o->ban_eog)
+        for (size_t k = 0; k < n_eog; k++)
+            s->mask[eog[k] >> 5] |= (uint32_t)1 << (eog[k] & 31);
+    for (i = 0; i + 32 <= n; i += 32) {
+        const uint32_t word = s->mask[i >> 5];
+
+        if (word == UINT32_MAX)
+            continue;
+        memcpy(last, s->logits + i, sizeof(last));
+        keep_allowed(s->logits + i, last, word);
+    }
+    for (; i < n; i++)
+        if (!(s->mask[i >> 5] >> (i & 31) & 1))
+            s->logits[i] = -INFINITY;
+}
+
 static const float *changed_logits(struct sampler_scratch *s, const float *logits,
                                    const int32_t *eog, size_t n_eog, const struct batch_output *o)
 {
@@ -118,8 +168,12 @@ static const float *changed_logits(struct sampler_scratch *s, const float *logit
     for (uint32_t i = 0; i < o->sampling->n_bias; i++)
         s->logits[o->sampling->bias[i].id] += o->sampling->bias[i].bias;
     apply_penalties(o, s->logits);
+    if (o->sampling->dry_multiplier > 0)
+        sampler_dry(s->repeats, o, s->logits);
     for (size_t i = 0; i < n_eog && o->ban_eog; i++)
         s->logits[eog[i]] = -INFINITY;
+    if (o->constraint != NULL)
+        apply_constraint(s, eog, n_eog, o);
     return s->logits;
 }
 
@@ -215,6 +269,7 @@ struct cut {
     uint32_t most;   /* top_k, or the vocabulary */
     float min_p;
     double mass;     /* weight to reach (top_p of the total), or infinity */
+    float nucleus;   /* top_p of what top_k leaves; 0 and 1 = off */
 };
 
 /* Pop in descending order until a limit is met; weights[] receives them. Returns how many, with
@@ -255,7 +310,7 @@ static uint32_t gather(const struct kern_table *kern, struct sampler_scratch *s,
         if (cut->min_p > 0 && kern_exp(-depth) < cut->min_p)
             return n;
     }
-    return build_heap(kern, s, x, -INFINITY);
+    return build_heap(kern, s, x, -FLT_MAX); /* all but what is banned */
 }
 
 /* The k-th best popped of n stands at heap[n - k] (see pop). */
@@ -280,31 +335,83 @@ static uint32_t cut_nucleus(const struct sampler_scratch *s, uint32_t kept, floa
     return n > 0 ? n : 1;
 }
 
-static int32_t draw(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
-                    const struct sampling *p, double u)
+/* The kept ones as shares of their sum. */
+static uint32_t take_picks(struct sampler_scratch *s, uint32_t n, uint32_t kept, double sum)
 {
-    const bool has_k = p->top_k > 0 && (uint32_t)p->top_k < s->n_vocab;
+    for (uint32_t i = 0; i < kept; i++)
+        s->picks[i] = (struct pick){s->heap[n - 1 - i].id, (float)((double)s->weights[i] / sum)};
+    return kept;
+}
+
+/* Are more cuts wanted than those that pop_kept() makes? */
+static bool picks_on(const struct sampling *p)
+{
+    return sampler_is_typical(p) || p->xtc_probability > 0.0f || p->mirostat_tau > 0.0f;
+}
+
+static struct cut cut_of(const struct kern_table *kern, const struct sampler_scratch *s,
+                         const float *x, const struct sampling *p)
+{
+    const bool mirostat = p->mirostat_tau > 0.0f;
+    const bool has_k = p->top_k > 0 && (uint32_t)p->top_k < s->n_vocab && !mirostat;
     struct cut cut = {.max = kern->max(x, s->n_vocab), .scale = 1.0f / p->temperature};
+
+    cut.most = has_k ? (uint32_t)p->top_k : s->n_vocab;
+    if (picks_on(p) && cut.most > SAMPLER_PICKS)
+        cut.most = SAMPLER_PICKS;
+    cut.mass = INFINITY;
+    if (mirostat)
+        return cut;
+    cut.min_p = p->min_p;
+    if (!has_k && p->top_p < 1.0f)
+        cut.mass = (double)p->top_p *
+                   (double)kern->sum_exp(x, s->n_vocab, cut.max, cut.scale);
+    cut.nucleus = has_k ? p->top_p : 1.0f;
+    return cut;
+}
+
+static int32_t draw(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
+                    const struct batch_output *o, double u)
+{
+    const struct sampling *p = o->sampling;
+    const struct cut cut = cut_of(kern, s, x, p);
     uint32_t n, kept;
     double sum;
 
     if (!isfinite(cut.max))
         return largest(kern, x, s->n_vocab);
-    if (!has_k && p->top_p >= 1.0f && p->min_p <= 0.0f)
+    if (cut.most == s->n_vocab && cut.mass == INFINITY && cut.min_p <= 0.0f)
         return draw_from_all(kern, s, x, cut.max, cut.scale, u);
-    cut.most = has_k ? (uint32_t)p->top_k : s->n_vocab;
-    cut.min_p = p->min_p;
-    cut.mass = INFINITY;
-    if (!has_k && p->top_p < 1.0f)
-        cut.mass = (double)p->top_p *
-                   (double)kern->sum_exp(x, s->n_vocab, cut.max, cut.scale);
     n = gather(kern, s, x, &cut);
     kept = pop_kept(s, n, &cut, &sum);
     if (kept == 0)
         return largest(kern, x, s->n_vocab);
-    if (has_k && p->top_p < 1.0f)
-        kept = cut_nucleus(s, kept, p->top_p, &sum);
+    if (cut.nucleus > 0 && cut.nucleus < 1.0f)
+        kept = cut_nucleus(s, kept, cut.nucleus, &sum);
+    if (picks_on(p))
+        return sampler_draw_picks(s->picks, take_picks(s, n, kept, sum), o, u);
     return draw_kept(s, n, kept, u * sum);
+}
+
+static bool is_among(int32_t id, const int32_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] == id)
+            return true;
+    return false;
+}
+
+/* Where nothing was allowed the token is any one, and breaks the constraint. */
+static void go_on(struct sampler_scratch *s, const int32_t *eog, size_t n_eog,
+                  struct batch_output *o)
+{
+    const bool ends = is_among(o->token, eog, n_eog);
+    enum constraint_status status = CONSTRAINT_OPEN;
+
+    if (!ends)
+        status = constraint_take(o->constraint, s->walk, o->token);
+    o->is_complete = status == CONSTRAINT_DONE;
+    o->is_broken = status == CONSTRAINT_BROKEN || (ends && o->ban_eog);
 }
 
 void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, const float *logits,
@@ -318,7 +425,9 @@ void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, cons
         if (p->temperature < GREEDY_BELOW)
             o->token = largest(kern, x, s->n_vocab);
         else
-            o->token = draw(kern, s, x, p, random_uniform(p->seed, o->pos));
+            o->token = draw(kern, s, x, o, random_uniform(p->seed, o->pos));
+        if (o->constraint != NULL)
+            go_on(s, eog, n_eog, o);
     }
     if (p->n_top >= 0 || o->want == BATCH_SCORE) {
         const double log_sum = log_sum_exp(kern, logits, s->n_vocab);

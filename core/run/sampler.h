@@ -1,9 +1,13 @@
 /* core/run/sampler.h - logits -> a token and its log-probabilities.
  *
  * Order: log-probabilities are those of the raw logits. Then logit_bias, penalties and bans
- * change the logits; temperature 0 (or below 1e-6) takes the largest, ties to the lowest id;
+ * change the logits, and tokens that a constraint forbids are gone, whatever their bias; where its
+ * text may end, end-of-generation tokens are allowed unless they are banned. Temperature 0 (or
+ * below 1e-6) takes the largest, ties to the lowest id;
  * otherwise weights are exp((logit - max) / temperature) and are cut by top_k, then top_p of what
- * is left, then min_p of the largest; one token is drawn with random_uniform(seed, pos).
+ * is left, then min_p of the largest, then typical_p, then XTC; one token is drawn with
+ * random_uniform(seed, pos). Mirostat takes the place of all those cuts. typical_p, XTC and mirostat
+ * look at the SAMPLER_PICKS likeliest tokens at most.
  * Every sum is taken in one fixed order, so the answer is a function of the logits and the
  * request alone.
  *
@@ -24,17 +28,29 @@ struct candidate {
     int32_t id;
 };
 
+#define SAMPLER_PICKS 1024
+
+struct pick {
+    int32_t id;
+    float p; /* its share of all weights that were left */
+};
+
 struct sampler_scratch {
     uint32_t n_vocab;
     float *logits;          /* [n_vocab] when they have to be changed */
     struct candidate *heap; /* [n_vocab] */
     float *weights;         /* [n_vocab] of tokens in descending order, or block sums */
+    struct pick *picks;     /* [2 * SAMPLER_PICKS], best first */
+    uint16_t *repeats;      /* [n_vocab] of DRY; zero between calls */
+    uint32_t *mask;         /* [n_vocab / 32 + 1] tokens that a constraint allows */
+    struct constraint_scratch *walk;
 };
 
 int sampler_scratch_create(struct sampler_scratch *s, uint32_t n_vocab);
 void sampler_scratch_release(struct sampler_scratch *s);
 
-/* Fill the outputs of `o` from its row of logits [n_vocab]; eog are the ids that ban_eog bans. */
+/* Fill the outputs of `o` from its row of logits [n_vocab]; eog are the ids that ban_eog bans. A
+ * constraint is moved on behind the token. */
 void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, const float *logits,
                   const int32_t *eog, size_t n_eog, struct batch_output *o);
 

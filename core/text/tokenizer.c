@@ -176,6 +176,30 @@ bool tokenizer_is_control(const struct tokenizer *t, int32_t id)
     return t->vocab.type[id] == TOKEN_CONTROL;
 }
 
+static bool ends_generation(const struct vocab *v, int32_t id)
+{
+    for (size_t i = 0; i < v->n_eog; i++)
+        if (v->eog[i] == id)
+            return true;
+    return false;
+}
+
+bool tokenizer_is_text(const struct tokenizer *t, int32_t id)
+{
+    assert(id >= 0 && id < t->vocab.n);
+    switch ((enum token_type)t->vocab.type[id]) {
+    case TOKEN_NORMAL:
+    case TOKEN_USER_DEFINED:
+    case TOKEN_BYTE:
+        return !ends_generation(&t->vocab, id);
+    case TOKEN_UNKNOWN:
+    case TOKEN_CONTROL:
+    case TOKEN_UNUSED:
+        break;
+    }
+    return false;
+}
+
 const char *tokenizer_piece(const struct tokenizer *t, int32_t id, size_t *n)
 {
     assert(id >= 0 && id < t->vocab.n);

@@ -54,6 +54,9 @@ const int32_t *tokenizer_eog(const struct tokenizer *t, size_t *n);
 /* Is it a control token (never part of visible text)? */
 bool tokenizer_is_control(const struct tokenizer *t, int32_t id);
 
+/* Is it part of visible text: no control token, none that ends a generation, none without a use? */
+bool tokenizer_is_text(const struct tokenizer *t, int32_t id);
+
 /* The bytes a token stands for (a space for U+2581, raw bytes for byte-level pieces; control
  * tokens: their name, "<s>"). Borrowed; may be any bytes; not NUL-terminated. id in range. */
 const char *tokenizer_piece(const struct tokenizer *t, int32_t id, size_t *n);

@@ -29,19 +29,50 @@ class Reply:
         return self.json["choices"][0]["text"]
 
 
-class Server:
-    """quire serve on a free port; its log goes to a file."""
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
 
-    def __init__(self, *flags, model=None, binary=BIN):
+    def __init__(self, path, timeout):
+        super().__init__("localhost", timeout=timeout)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+class Server:
+    """quire serve on a free port; its log goes to a file.
+
+    tls: an SSL context for clients, where the flags make it speak TLS. key: what requests present
+    when they say nothing else. ready: wait until the model is there."""
+
+    def __init__(self, *flags, model=None, binary=BIN, tls=None, key=None, ready=True, env=None):
         model = MODEL if model is None else model
         args = [binary, "serve", "--port", "0", *([] if not model else ["--model", str(model)]), *flags]
         self.log = tempfile.NamedTemporaryFile(prefix="quire-e2e-", suffix=".log")
-        self.process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=self.log, text=True)
-        line = self.process.stdout.readline()
-        found = re.match(r"listening on http://[^ ]+:(\d+)", line)
-        assert found, f"no port in {line!r}; log: {self.read_log()}"
-        self.port = int(found.group(1))
+        self.tls, self.key, self.unix = tls, key, None
+        self.process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=self.log, text=True,
+                                        env={**os.environ, **(env or {})})
         self.pid = self.process.pid
+        line = self.process.stdout.readline()
+        found = re.match(r"listening on (https?)://([^ ]+):(\d+) |listening on unix:(.*) \(", line)
+        assert found, f"no port in {line!r}; log: {self.read_log()}"
+        self.unix = found.group(4)
+        self.host = (found.group(2) or "").strip("[]")
+        self.port = int(found.group(3) or 0)
+        assert (found.group(1) == "https") == (tls is not None)
+        if ready:
+            self.wait_ready()
+
+    def wait_ready(self, timeout=120):
+        """Until the model is there; a process that ended instead is an error."""
+        begin = time.monotonic()
+        while self.get("/ready").status != 200:
+            assert self.process.poll() is None, self.read_log()
+            assert time.monotonic() - begin < timeout, self.read_log()
+            time.sleep(0.01)
 
     def read_log(self):
         with open(self.log.name, encoding="utf-8") as f:
@@ -61,22 +92,36 @@ class Server:
         assert "Sanitizer" not in log and "runtime error" not in log, log[-4000:]
         return status
 
+    def address(self):
+        return self.host if self.host not in ("", "0.0.0.0") else "127.0.0.1"
+
     def connect(self, timeout=60):
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        if self.unix:
+            return UnixConnection(self.unix, timeout)
+        if self.tls:
+            return http.client.HTTPSConnection(self.address(), self.port, timeout=timeout, context=self.tls)
+        return http.client.HTTPConnection(self.address(), self.port, timeout=timeout)
 
     def socket(self, timeout=60):
-        return socket.create_connection(("127.0.0.1", self.port), timeout)
+        s = socket.create_connection((self.address(), self.port), timeout)
+        return self.tls.wrap_socket(s, server_hostname=self.host) if self.tls else s
 
     def request(self, method, path, body=None, headers=None, timeout=60):
         c = self.connect(timeout)
         try:
             if isinstance(body, (dict, list)):
                 body, headers = json.dumps(body), {**JSON, **(headers or {})}
-            c.request(method, path, body, headers or {})
+            c.request(method, path, body, self.with_key(headers))
             r = c.getresponse()
             return Reply(r.status, r.headers, r.read())
         finally:
             c.close()
+
+    def with_key(self, headers):
+        headers = dict(headers or {})
+        if self.key and not {"Authorization", "X-Api-Key"} & set(headers):
+            headers["Authorization"] = f"Bearer {self.key}"
+        return headers
 
     def get(self, path, **kw):
         return self.request("GET", path, **kw)
@@ -130,6 +175,13 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def admitted(journal):
+    """The posts of a journal, in the order in which their requests got their places."""
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    posts = {line["post"]: line for line in lines if "post" in line}
+    return [posts[i] for line in lines for i in line.get("admitted", [])]
+
+
 def is_idle(m):
     waiting = sum(v for k, v in m.items() if k.startswith("quire_requests_waiting"))
     return (m["quire_requests_running"] == 0 and waiting == 0 and m["quire_requests_preempted"] == 0
@@ -141,7 +193,8 @@ class Stream:
 
     def __init__(self, server, body, headers=None):
         self.connection = server.connect()
-        self.connection.request("POST", "/v1/completions", json.dumps(body), {**JSON, **(headers or {})})
+        self.connection.request("POST", "/v1/completions", json.dumps(body),
+                                server.with_key({**JSON, **(headers or {})}))
         self.reply = self.connection.getresponse()
         self.status, self.headers = self.reply.status, self.reply.headers
         self.raw = b""

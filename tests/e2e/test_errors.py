@@ -125,7 +125,7 @@ BAD_BODIES = [
     b"", b"{", b"[", b"nonsense", b'{"prompt":"a"} x', b'{"prompt":"a",}', b'{"prompt":"\xff\xfe"}',
     b'{"prompt":"\xc3"}', b'{"prompt":"\xed\xa0\x80"}', b'{"prompt":"\\ud800"}', b'{"prompt":"a\\u0000b"}',
     b'{"prompt":"a\x00b"}', b"\x00", b"null", b"5", b'"text"', b"[1,2]",
-    b"[" * 100000, b'{"a":' * 50000 + b"1" + b"}" * 50000, b'{"prompt":"a","x":' + b"[" * 40 + b"]" * 40 + b"}",
+    b"[" * 100000, b'{"a":' * 50000 + b"1" + b"}" * 50000, b'{"prompt":"a","x":' + b"[" * 300 + b"]" * 300 + b"}",
     b'{"prompt":' + b"[1," * 2000000 + b"1]}",
 ]
 

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "server/answer.h"
 #include "server/prepare.h"
 #include "tests/unit/byte_tokenizer.inc"
 
@@ -60,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     const struct buf body = {.data = text, .len = n, .cap = n, .max = n};
     struct prepared p = {0};
 
-    prepare(&p, &opt, &body, NULL);
+    prepare(&p, &opt, dialect_text(), &body, NULL);
     for (uint32_t i = 0; p.error.status == 0 && i < p.n_choices; i++)
         check_request(p.requests[i]);
     if (p.error.status != 0)

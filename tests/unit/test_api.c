@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "server/choice.h"
+#include "server/answer.h"
 #include "server/prepare.h"
-#include "server/render.h"
 #include "tests/unit/byte_tokenizer.inc"
 
 static struct tokenizer tokenizer = {.has_bos = true};
@@ -33,7 +33,7 @@ static void prepare_for(struct prepared *p, const char *body, const char *tenant
     const struct prepare_headers headers = {.tenant = tenant};
 
     *p = (struct prepared){0};
-    prepare(p, &opt, &b, &headers);
+    prepare(p, &opt, dialect_text(), &b, &headers);
 }
 
 static void prepare_text(struct prepared *p, const char *body, const char *priority)
@@ -43,7 +43,7 @@ static void prepare_text(struct prepared *p, const char *body, const char *prior
     const struct prepare_headers headers = {.priority = priority};
 
     *p = (struct prepared){0};
-    prepare(p, &opt, &b, &headers);
+    prepare(p, &opt, dialect_text(), &b, &headers);
 }
 
 /* ---- requests ---- */
@@ -149,7 +149,7 @@ static void lengths_are_fitted_or_refused(void **state)
                     .len = 41,
                     .max = SIZE_MAX};
     p = (struct prepared){0};
-    prepare(&p, &opt, &b, NULL);
+    prepare(&p, &opt, dialect_text(), &b, NULL);
     assert_int_equal(p.error.status, 0);
     assert_int_equal(p.requests[0]->max_tokens, 64 - 11);
     prepare_release(&p);
@@ -390,9 +390,15 @@ static bool feed(struct stage *s, int32_t id)
 
 static const char *render(struct stage *s)
 {
+    static const char before[] = "data: ", behind[] = "]}\n\n";
+    struct answer a = {.dialect = dialect_text()};
+
     buf_clear(&s->out);
-    choice_render(&s->choice, &s->out);
-    assert_int_equal(choice_error(&s->choice), 0);
+    a.dialect->frame(&a, &s->choice, &s->out);
+    assert_int_equal(s->out.err, 0);
+    buf_consume(&s->out, strlen(before));
+    s->out.len -= strlen(behind);
+    s->out.data[s->out.len] = '\0';
     return s->out.data;
 }
 
@@ -434,15 +440,19 @@ static void timings_come_with_the_end(void **state)
                                           .prefill_us = 2500,
                                           .decode_us = 30001,
                                           .preempted_us = 4,
+                                          .swapped_us = 3,
                                           .n_preempted = 2,
                                           .n_cached = 1};
     s.choice.total_us = 33600;
+    s.choice.blocked_us = 55;
     choice_end(&s.choice, FINISH_LENGTH, &s.scratch);
     assert_string_equal(
         render(&s),
         "{\"index\":0,\"text\":\"\",\"finish_reason\":\"length\",\"logprobs\":null,\"timings\":{"
-        "\"queue_ms\":1.000,\"prefill_ms\":2.500,\"decode_ms\":30.001,\"preempted_ms\":0.004,"
-        "\"delivery_ms\":0.095,\"total_ms\":33.600,\"n_preempted\":2,\"prompt_tokens\":3,"
+        "\"queue_ms\":1.000,\"prefill_ms\":2.500,\"decode_ms\":30.001,\"preempted_ms\":0.001,"
+        "\"swapped_ms\":0.003,"
+        "\"delivery_ms\":0.040,\"write_blocked_ms\":0.055,\"total_ms\":33.600,"
+        "\"n_preempted\":2,\"prompt_tokens\":3,"
         "\"cached_tokens\":1,\"completion_tokens\":1}}");
     tear_down(&s);
 }
@@ -575,24 +585,34 @@ static void echo_without_logprobs_waits_for_nothing(void **state)
 
 /* ---- answers ---- */
 
+/* An answer of one choice whose id, time and version are known. */
+static void begin_answer(struct stage *s, struct answer *a, const struct dialect *dialect)
+{
+    assert_int_equal(answer_init(a, dialect, "a \"model\"", &s->choice, 1), 0);
+    buf_clear(&a->head);
+    buf_clear(&a->frame_head);
+    buf_add_str(&a->head, "{\"id\":\"x\",\"choices\":[");
+    buf_add_str(&a->frame_head, "{\"id\":\"x\",\"choices\":[");
+}
+
 /* The frames of a stream, byte for byte, after the head. */
 static void frames_to_the_letter(void **state)
 {
-    const struct render_usage usage = {.prompt = 5, .completion = 2, .cached = 1};
     struct api_error e;
-    struct buf head;
+    struct answer a;
     struct stage s;
     (void)state;
 
     set_up(&s, "hi", NULL);
     choice_init(&s.choice, 0, &s.prompt, &s.rules);
-    buf_init(&head, 100);
-    buf_add_str(&head, "{\"id\":\"x\",\"choices\":[");
+    begin_answer(&s, &a, dialect_text());
     feed(&s, BYTE_0 + '\n');
-    render_frame(&s.out, &head, &s.choice, false);
+    a.dialect->frame(&a, &s.choice, &s.out);
     feed(&s, BYTE_WORDS);
-    render_frame(&s.out, &head, &s.choice, true);
-    render_done(&s.out, &head, &usage);
+    a.include_usage = true;
+    a.usage = (struct answer_usage){.prompt = 5, .completion = 2, .cached = 1};
+    a.dialect->frame(&a, &s.choice, &s.out);
+    a.dialect->close(&a, &s.out);
     assert_string_equal(
         s.out.data,
         "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"text\":\"\\n\",\"finish_reason\":null,"
@@ -603,55 +623,55 @@ static void frames_to_the_letter(void **state)
         "\"total_tokens\":7,\"prompt_tokens_details\":{\"cached_tokens\":1}}}\n\n"
         "data: [DONE]\n\n");
     buf_clear(&s.out);
-    render_done(&s.out, &head, NULL);
+    a.include_usage = false;
+    a.dialect->close(&a, &s.out);
     assert_string_equal(s.out.data, "data: [DONE]\n\n");
     buf_clear(&s.out);
     api_error_set(&e, 408, NULL, "deadline_exceeded", "late");
-    render_failure(&s.out, &e);
+    a.dialect->failure(&e, &s.out);
     assert_string_equal(s.out.data,
                         "data: {\"error\":{\"message\":\"late\",\"type\":\"timeout_error\","
                         "\"param\":null,\"code\":\"deadline_exceeded\"}}\n\ndata: [DONE]\n\n");
-    buf_release(&head);
+    answer_release(&a);
     tear_down(&s);
 }
 
 static void the_head_is_json(void **state)
 {
     const char *why = NULL;
-    struct buf head;
+    struct answer a;
     cJSON *v;
     (void)state;
 
-    assert_int_equal(render_head(&head, "a \"model\""), 0);
-    buf_add_str(&head, "]}");
-    assert_int_equal(json_parse(head.data, head.len, &v, &why), 0);
+    assert_int_equal(answer_init(&a, dialect_text(), "a \"model\"", NULL, 0), 0);
+    buf_add_str(&a.head, "]}");
+    assert_int_equal(json_parse(a.head.data, a.head.len, &v, &why), 0);
     assert_string_equal(cJSON_GetObjectItem(v, "model")->valuestring, "a \"model\"");
     assert_string_equal(cJSON_GetObjectItem(v, "object")->valuestring, "text_completion");
     assert_int_equal(strlen(cJSON_GetObjectItem(v, "id")->valuestring), 5 + 24);
     cJSON_Delete(v);
-    buf_release(&head);
+    answer_release(&a);
 }
 
 /* An answer that lost a part is an error, not a shorter answer. */
 static void lost_text_is_an_error(void **state)
 {
+    struct answer a;
     struct stage s;
-    struct buf head;
     (void)state;
 
     set_up(&s, "hi", NULL);
     choice_init(&s.choice, 0, &s.prompt, &s.rules);
-    buf_init(&head, 100);
-    buf_add_str(&head, "[");
+    begin_answer(&s, &a, dialect_text());
     s.choice.text.max = 12;
     feed(&s, BYTE_WORDS);
     feed(&s, BYTE_WORDS);
     assert_int_equal(choice_error(&s.choice), 0);
     feed(&s, BYTE_WORDS);
     assert_int_equal(choice_error(&s.choice), ERR_LIMIT);
-    render_whole(&s.out, &head, &s.choice, 1, &(struct render_usage){0});
+    a.dialect->whole(&a, &s.out);
     assert_int_equal(s.out.err, ERR_LIMIT);
-    buf_release(&head);
+    answer_release(&a);
     tear_down(&s);
 }
 

@@ -1,0 +1,21 @@
+/* config/origins.h - a list of web origins as text: "https://a.example,http://localhost:3000", or
+ * "*" for all of them.
+ *
+ * Thread: any.
+ * Memory: none.
+ */
+#ifndef CONFIG_ORIGINS_H
+#define CONFIG_ORIGINS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define ORIGINS_MAX_BYTES 150 /* of one origin */
+
+/* Is it "*", or scheme://host or scheme://host:port with commas between, without blanks? */
+bool origins_are_valid(const char *text);
+
+/* Does a valid list name the origin that a browser sends? */
+bool origins_have(const char *text, const char *origin);
+
+#endif

@@ -1,0 +1,32 @@
+/* core/text/char_class.h - a set of characters as ranges of code points.
+ *
+ * Thread: one owner.
+ * Memory: a fixed number of ranges; what is more sets `is_full`, for the caller to refuse.
+ */
+#ifndef CORE_TEXT_CHAR_CLASS_H
+#define CORE_TEXT_CHAR_CLASS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/text/grammar_builder.h"
+
+#define CHAR_CLASS_MAX 256
+#define CHAR_LAST 0x10FFFFu
+
+struct char_class { /* zero is the empty class */
+    struct char_range at[CHAR_CLASS_MAX];
+    uint32_t n;
+    bool is_full;
+};
+
+void char_class_add(struct char_class *c, uint32_t from, uint32_t to);
+void char_class_merge(struct char_class *c, const struct char_class *more);
+/* Ascending, with no two ranges that touch. */
+void char_class_sort(struct char_class *c);
+/* All other characters. */
+void char_class_negate(struct char_class *c);
+void char_class_remove(struct char_class *c, uint32_t from, uint32_t to);
+bool char_class_has(const struct char_class *c, uint32_t character);
+
+#endif

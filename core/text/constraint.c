@@ -1,0 +1,239 @@
+/* core/text/constraint.c - the life of constraints and states; see constraint.h. */
+#include "core/text/constraint.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/text/constraint_impl.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Steps of a walk that is not worth being done beforehand: it takes some 20 us. */
+#define WORTH_IT 150
+
+/* ---- constraints ---- */
+
+static void destroy(struct constraint *c)
+{
+    for (uint32_t i = 0; i < c->n_places; i++)
+        place_release(&c->places[i]);
+    mem_free(c->places);
+    places_release(&c->map);
+    mem_free(c->needs);
+    grammar_destroy(&c->g);
+    mem_free(c);
+}
+
+/* A deep enough stack must do, with the bytes that there are. */
+static int check_needs(struct constraint *c, char *err, size_t err_len)
+{
+    const uint16_t need = c->needs[c->g->rules[0].start];
+
+    if (need == GRAMMAR_HOPELESS) {
+        snprintf(err, err_len, "it needs bytes for which the model has no tokens");
+        return ERR_UNSUPPORTED;
+    }
+    if (need > CONSTRAINT_MAX_DEPTH) {
+        snprintf(err, err_len, "its shortest text is nested deeper than %d", CONSTRAINT_MAX_DEPTH);
+        return ERR_LIMIT;
+    }
+    return 0;
+}
+
+static int prepare(struct constraint *c, uint32_t worth_it, char *err, size_t err_len)
+{
+    int rc;
+
+    c->needs = mem_calloc(c->g->n_nodes, sizeof(*c->needs));
+    if (c->needs == NULL)
+        return ERR_NOMEM;
+    rc = grammar_needs(c->g, &c->bytes, c->needs);
+    if (rc == 0)
+        rc = check_needs(c, err, err_len);
+    if (rc == 0)
+        rc = places_list(&c->map, c->g);
+    if (rc == 0)
+        rc = probe_places(c, worth_it, err, err_len);
+    return rc;
+}
+
+int constraint_make(struct constraint **out, struct grammar *g, const struct token_trie *trie,
+                    uint32_t worth_it, char *err, size_t err_len)
+{
+    struct constraint *c = mem_calloc(1, sizeof(*c));
+    int rc;
+
+    *out = NULL;
+    snprintf(err, err_len, "out of memory");
+    if (c == NULL)
+        return ERR_NOMEM;
+    atomic_init(&c->n_refs, 1);
+    c->g = g;
+    c->trie = trie;
+    memcpy(c->bytes.bits, trie->has_byte, sizeof(c->bytes.bits));
+    rc = prepare(c, worth_it, err, err_len);
+    if (rc < 0) {
+        if (rc == ERR_NOMEM)
+            snprintf(err, err_len, "out of memory");
+        c->g = NULL;
+        destroy(c);
+        return rc;
+    }
+    c->bytes_used += sizeof(*c) + g->n_nodes * (sizeof(*g->nodes) + sizeof(*c->needs)) +
+                     g->n_rules * sizeof(*g->rules) + c->map.cap * sizeof(*c->map.slots);
+    *out = c;
+    return 0;
+}
+
+int constraint_create(struct constraint **out, struct grammar *g, const struct token_trie *trie,
+                      char *err, size_t err_len)
+{
+    return constraint_make(out, g, trie, WORTH_IT, err, err_len);
+}
+
+struct constraint *constraint_ref(struct constraint *c)
+{
+    atomic_fetch_add_explicit(&c->n_refs, 1, memory_order_relaxed);
+    return c;
+}
+
+/* Whoever frees must see what the others did before they let go: release by each, acquire by the
+ * last. */
+void constraint_unref(struct constraint **constraint)
+{
+    struct constraint *c = constraint != NULL ? *constraint : NULL;
+
+    if (c == NULL)
+        return;
+    *constraint = NULL;
+    if (atomic_fetch_sub_explicit(&c->n_refs, 1, memory_order_acq_rel) == 1)
+        destroy(c);
+}
+
+size_t constraint_bytes(const struct constraint *c)
+{
+    return c->bytes_used;
+}
+
+uint32_t constraint_n_places(const struct constraint *c)
+{
+    return c->n_places;
+}
+
+/* ---- scratch ---- */
+
+int constraint_scratch_create(struct constraint_scratch **out)
+{
+    struct constraint_scratch *s = mem_calloc(1, sizeof(*s));
+
+    *out = NULL;
+    if (s == NULL)
+        return ERR_NOMEM;
+    if (walk_create(&s->walk) < 0) {
+        mem_free(s);
+        return ERR_NOMEM;
+    }
+    *out = s;
+    return 0;
+}
+
+void constraint_scratch_destroy(struct constraint_scratch **s)
+{
+    if (s == NULL || *s == NULL)
+        return;
+    walk_destroy(&(*s)->walk);
+    mem_free(*s);
+    *s = NULL;
+}
+
+/* ---- states ---- */
+
+size_t constraint_state_bytes(void)
+{
+    return sizeof(struct constraint_state);
+}
+
+void constraint_state_init(struct constraint_state *s, const struct constraint *c)
+{
+    memset(s, 0, sizeof(*s));
+    s->c = c;
+    s->n_frames = 1;
+    s->n_readings = 1;
+    s->readings[0] = (struct reading){.node = c->g->rules[0].start};
+}
+
+void constraint_load(const struct constraint_state *s, struct walk *w)
+{
+    walk_begin(w, s->c->g, s->c->needs, &s->c->bytes);
+    memcpy(w->frames, s->frames, s->n_frames * sizeof(*w->frames));
+    memcpy(w->readings, s->readings, s->n_readings * sizeof(*w->readings));
+    w->n_frames = s->n_frames;
+    w->n_readings = s->n_readings;
+}
+
+static void save(struct constraint_state *s, const struct walk *w)
+{
+    assert(w->n_frames <= STATE_MAX_FRAMES && w->n_readings <= CONSTRAINT_MAX_READINGS);
+    memcpy(s->frames, w->frames, w->n_frames * sizeof(*w->frames));
+    memcpy(s->readings, w->readings, w->n_readings * sizeof(*w->readings));
+    s->n_frames = w->n_frames;
+    s->n_readings = w->n_readings;
+}
+
+/* Each step's readings are moved to the front once room gets short. */
+static bool advance_bytes(struct walk *w, const char *bytes, size_t n)
+{
+    uint32_t from = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t to = w->n_readings;
+
+        walk_step(w, from, to, (uint8_t)bytes[i]);
+        if (w->n_readings == to)
+            return false;
+        from = to;
+        if (w->n_frames > WALK_MAX_FRAMES / 2 || w->n_readings > WALK_MAX_READINGS / 2) {
+            walk_keep(w, from, WALK_MAX_FRAMES / 4);
+            from = 0;
+        }
+    }
+    walk_keep(w, from, STATE_MAX_FRAMES);
+    return w->n_readings > 0;
+}
+
+static bool can_go_on(const struct walk *w)
+{
+    return (w->first.bits[0] | w->first.bits[1] | w->first.bits[2] | w->first.bits[3]) != 0;
+}
+
+enum constraint_status constraint_advance(struct constraint_state *s,
+                                          struct constraint_scratch *scratch, const char *bytes,
+                                          size_t n)
+{
+    struct walk *w = scratch->walk;
+
+    constraint_load(s, w);
+    if (!advance_bytes(w, bytes, n))
+        return CONSTRAINT_BROKEN;
+    save(s, w);
+    walk_look(w, 0, w->n_readings);
+    return can_go_on(w) ? CONSTRAINT_OPEN : CONSTRAINT_DONE;
+}
+
+enum constraint_status constraint_take(struct constraint_state *s, struct constraint_scratch *w,
+                                       int32_t id)
+{
+    const struct token_trie *t = s->c->trie;
+
+    if (t->text[id] == NULL)
+        return CONSTRAINT_BROKEN;
+    return constraint_advance(s, w, t->text[id], t->len[id]);
+}
+
+bool constraint_may_end(const struct constraint_state *s, struct constraint_scratch *scratch)
+{
+    constraint_load(s, scratch->walk);
+    walk_look(scratch->walk, 0, s->n_readings);
+    return scratch->walk->may_end;
+}

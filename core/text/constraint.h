@@ -1,0 +1,76 @@
+/* core/text/constraint.h - a grammar over a vocabulary: which tokens may come next.
+ *
+ * A constraint is a grammar and a trie of tokens, together with what could be found out before the
+ * first token: for each place of the grammar at which many tokens fit, the tokens that fit whatever
+ * the stack below holds, and those that reach out of the rule, by what is left of them when they
+ * do. A state is where one text stands: the readings of it that are still possible, each a node
+ * and a stack. A mask is then a copy, and a walk along the few beginnings that depend on the stack.
+ *
+ * What holds for every text whose tokens were all allowed:
+ *   - it can be completed: a reading that cannot be ended within CONSTRAINT_MAX_DEPTH is none;
+ *   - some token is always allowed, or the end is, where the vocabulary has a token for each single
+ *     byte that the grammar cannot do without (else creation fails);
+ *   - the answer depends on the grammar, the vocabulary and the tokens so far, and on nothing else.
+ * What may be left out, so that every mask has a bounded cost: readings beyond the
+ * CONSTRAINT_MAX_READINGS first, and, in a mask that would take more than CONSTRAINT_MAX_WORK
+ * steps, tokens of several bytes.
+ *
+ * Thread: a constraint is read-only and counted; a state and a scratch belong to one thread.
+ * Memory: a state has a fixed size, a constraint at most CONSTRAINT_MAX_BYTES beside its grammar.
+ * Errors: creation writes a sentence without a subject ("it is ..."), for a caller to complete.
+ */
+#ifndef CORE_TEXT_CONSTRAINT_H
+#define CORE_TEXT_CONSTRAINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CONSTRAINT_MAX_DEPTH 256
+#define CONSTRAINT_MAX_READINGS 256
+#define CONSTRAINT_MAX_WORK 200000
+#define CONSTRAINT_MAX_BYTES ((size_t)64 << 20)
+
+struct constraint;
+struct constraint_state;
+struct constraint_scratch;
+struct grammar;
+struct token_trie;
+
+/* The grammar is the constraint's afterwards; of a failure, still the caller's. The trie is
+ * borrowed. ERR_LIMIT, ERR_UNSUPPORTED (the vocabulary cannot spell it), ERR_NOMEM. */
+int constraint_create(struct constraint **out, struct grammar *g /* takes */,
+                      const struct token_trie *trie, char *err, size_t err_len);
+struct constraint *constraint_ref(struct constraint *c);
+void constraint_unref(struct constraint **c); /* NULL is allowed; frees when it was the last */
+size_t constraint_bytes(const struct constraint *c);
+uint32_t constraint_n_places(const struct constraint *c); /* with tokens found out before */
+
+/* Where masks and steps are computed: one for each thread that does. */
+int constraint_scratch_create(struct constraint_scratch **out);
+void constraint_scratch_destroy(struct constraint_scratch **s);
+
+/* A state is memory of the caller's, of this size, aligned as any pointer. It holds no count: the
+ * constraint must outlive it. States may be copied byte by byte. */
+size_t constraint_state_bytes(void);
+void constraint_state_init(struct constraint_state *s, const struct constraint *c);
+
+/* Set bit `id` of bits[0 .. n_vocab / 32] for each text token that may come next, clear all
+ * others. Returns whether the text may end here. */
+bool constraint_mask(const struct constraint_state *s, struct constraint_scratch *w,
+                     uint32_t *bits, uint32_t n_vocab);
+
+enum constraint_status {
+    CONSTRAINT_OPEN = 0, /* something may follow */
+    CONSTRAINT_DONE,     /* the text is complete, and nothing may follow */
+    CONSTRAINT_BROKEN,   /* the token was not allowed; the state is as it was */
+};
+/* Go on behind these bytes, or behind a token's; what the mask allowed never breaks. */
+enum constraint_status constraint_advance(struct constraint_state *s, struct constraint_scratch *w,
+                                          const char *bytes, size_t n);
+enum constraint_status constraint_take(struct constraint_state *s, struct constraint_scratch *w,
+                                       int32_t id);
+/* May the text end here? */
+bool constraint_may_end(const struct constraint_state *s, struct constraint_scratch *w);
+
+#endif

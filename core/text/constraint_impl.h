@@ -1,0 +1,105 @@
+/* core/text/constraint_impl.h - what the files of a constraint share.
+ *
+ * constraint_places.c lists the places of a grammar, constraint_probe.c finds out which tokens fit
+ * there, constraint_mask.c makes masks of that, constraint.c is the life of it all.
+ *
+ * A place is a node and what the stack has on top: nothing that matters (the rule was called, or is
+ * where the text begins), or the count of a loop, whose body the node then belongs to. All loops
+ * over one body share its places: what is found out there is said for the count at which a token
+ * begins, and how many iterations more it begins.
+ *
+ * Thread, Memory: see constraint.h.
+ */
+#ifndef CORE_TEXT_CONSTRAINT_IMPL_H
+#define CORE_TEXT_CONSTRAINT_IMPL_H
+
+#include <stdatomic.h>
+
+#include "core/text/constraint.h"
+#include "core/text/constraint_walk.h"
+#include "core/text/grammar.h"
+#include "core/text/token_trie.h"
+
+#define PLACE_NO_LOOP UINT32_MAX
+#define PLACE_LEVELS 17   /* fewer iterations left than this: a mask for each number */
+#define PLACE_FEW 1024    /* so many tokens are kept as a list alone */
+#define PLACE_MANY 60000  /* so many that leave a rule are too many to look at */
+#define STATE_MAX_FRAMES 1024
+
+/* What fits at a place. A token that begins `more` further iterations fits where as many are left;
+ * ids are in ascending order of that. */
+struct place {
+    uint32_t n_ids, n_words;
+    int32_t *ids;                      /* [n_ids] */
+    uint32_t upto[TOKEN_TRIE_MAX_BYTES + 1]; /* ids that need so many iterations or fewer */
+    uint32_t *all;                     /* [n_words] mask of all of them, or NULL: a list alone */
+    uint32_t *levels;                  /* [PLACE_LEVELS][n_words] where a count matters, or NULL */
+    /* What is left of tokens that leave the rule: the trie's ids are indices of out_*. */
+    struct token_trie *rest;           /* or NULL */
+    int32_t *out_ids;
+    uint8_t *out_more;
+};
+
+struct place_key {
+    uint32_t node, loop; /* the body's rule, or PLACE_NO_LOOP */
+};
+
+struct place_entry {
+    struct place_key key;
+    uint32_t place; /* index + 1 in constraint.places, 0 = none */
+    bool is_used, is_target;
+};
+
+/* All places by key: open addressing. */
+struct place_map {
+    struct place_entry *slots;
+    uint32_t n, cap;
+};
+
+struct constraint {
+    _Atomic uint32_t n_refs;
+    struct grammar *g;
+    const struct token_trie *trie;
+    struct byte_set bytes; /* that the vocabulary has as tokens */
+    uint16_t *needs;       /* [n_nodes] */
+    struct place_map map;
+    struct place *places;
+    uint32_t n_places, cap_places;
+    uint32_t deepest; /* room on the stack that any token at a place needs */
+    size_t bytes_used;
+};
+
+struct constraint_state {
+    const struct constraint *c;
+    uint32_t n_readings, n_frames;
+    struct reading readings[CONSTRAINT_MAX_READINGS];
+    struct frame frames[STATE_MAX_FRAMES];
+};
+
+struct constraint_scratch {
+    struct walk *walk;
+};
+
+/* constraint_create() with a say in which places are looked at beforehand. */
+int constraint_make(struct constraint **out, struct grammar *g, const struct token_trie *trie,
+                    uint32_t worth_it, char *err, size_t err_len);
+
+/* The state's readings and frames, at the beginning of the walk's. */
+void constraint_load(const struct constraint_state *s, struct walk *w);
+
+/* List all places that a text can come to. ERR_NOMEM, ERR_LIMIT. */
+int places_list(struct place_map *map, const struct grammar *g);
+void places_release(struct place_map *map);
+struct place_entry *places_find(const struct place_map *map, struct place_key key);
+
+/* Which bytes can follow the end of each rule [n_rules], and of the last iteration of each rule
+ * that is repeated [n_rules]; at least those. */
+int places_follow(const struct grammar *g, struct byte_set *behind_rule,
+                  struct byte_set *behind_loop);
+
+/* Find out what fits at each place from which a walk along all tokens takes `worth_it` steps or
+ * more. ERR_NOMEM, ERR_LIMIT. */
+int probe_places(struct constraint *c, uint32_t worth_it, char *err, size_t err_len);
+void place_release(struct place *p);
+
+#endif

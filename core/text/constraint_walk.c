@@ -1,0 +1,339 @@
+/* core/text/constraint_walk.c - see constraint_walk.h. */
+#include "core/text/constraint_walk.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include <string.h>
+
+#define NO_BYTE (-1)
+
+int walk_create(struct walk **out)
+{
+    struct walk *w = mem_calloc(1, sizeof(*w));
+
+    *out = NULL;
+    if (w == NULL)
+        return ERR_NOMEM;
+    w->frames = mem_calloc(WALK_MAX_FRAMES, sizeof(*w->frames));
+    w->readings = mem_calloc(WALK_MAX_READINGS, sizeof(*w->readings));
+    w->moved = mem_calloc(WALK_MAX_FRAMES, sizeof(*w->moved));
+    if (w->frames == NULL || w->readings == NULL || w->moved == NULL) {
+        walk_destroy(&w);
+        return ERR_NOMEM;
+    }
+    *out = w;
+    return 0;
+}
+
+void walk_destroy(struct walk **walk)
+{
+    struct walk *w = walk != NULL ? *walk : NULL;
+
+    if (w == NULL)
+        return;
+    mem_free(w->frames);
+    mem_free(w->readings);
+    mem_free(w->moved);
+    mem_free(w);
+    *walk = NULL;
+}
+
+void walk_begin(struct walk *w, const struct grammar *g, const uint16_t *needs,
+                const struct byte_set *bytes)
+{
+    w->g = g;
+    w->needs = needs;
+    w->bytes = bytes;
+    w->frames[0] = (struct frame){0};
+    w->n_frames = 1;
+    w->n_readings = 0;
+    w->work = 0;
+    w->deepest = 0;
+    w->dropped = false;
+}
+
+/* ---- sets of readings ---- */
+
+static bool is_loop(const struct walk *w, uint32_t node)
+{
+    return w->g->nodes[node].kind == GRAMMAR_LOOP;
+}
+
+struct reading walk_settle(const struct walk *w, struct reading r)
+{
+    while (w->g->nodes[r.node].kind == GRAMMAR_END && r.top != 0) {
+        const struct frame *f = &w->frames[r.top];
+
+        r.node = f->node;
+        if (is_loop(w, f->node))
+            break;
+        r.top = f->parent;
+    }
+    return r;
+}
+
+static bool same_stack(const struct walk *w, uint32_t a, uint32_t b)
+{
+    while (a != b) {
+        const struct frame *x = &w->frames[a], *y = &w->frames[b];
+
+        if (x->node != y->node || x->count != y->count || x->depth != y->depth)
+            return false;
+        a = x->parent;
+        b = y->parent;
+    }
+    return true;
+}
+
+void walk_add(struct walk *w, uint32_t from, struct reading r)
+{
+    const uint32_t n = w->n_readings - from;
+
+    w->work += n / 4;
+    for (uint32_t i = from; i < w->n_readings; i++)
+        if (w->readings[i].node == r.node && same_stack(w, w->readings[i].top, r.top))
+            return;
+    if (n == CONSTRAINT_MAX_READINGS || w->n_readings == WALK_MAX_READINGS)
+        w->dropped = true;
+    else
+        w->readings[w->n_readings++] = r;
+}
+
+/* ---- what a reading leads to without a byte ---- */
+
+static void put(struct walk *w, uint32_t node, uint32_t top)
+{
+    if (w->n_todo == WALK_MAX_TODO)
+        w->dropped = true;
+    else
+        w->todo[w->n_todo++] = (struct reading){node, top};
+}
+
+/* Put a frame on the stack `parent` and go on at `node`. */
+static void put_above(struct walk *w, uint32_t node, uint32_t back, uint32_t count, uint32_t parent)
+{
+    if (w->n_frames == WALK_MAX_FRAMES) {
+        w->dropped = true;
+        return;
+    }
+    w->frames[w->n_frames] = (struct frame){
+        .node = back, .count = count, .parent = parent, .depth = w->frames[parent].depth + 1};
+    put(w, node, w->n_frames++);
+}
+
+/* A loop's head is gone through once for each stack: coming back means that nothing was taken. */
+static bool is_first_visit(struct walk *w, struct reading r)
+{
+    for (uint32_t i = 0; i < w->n_heads; i++)
+        if (w->heads[i].node == r.node && w->heads[i].top == r.top)
+            return false;
+    if (w->n_heads == WALK_MAX_HEADS) {
+        w->dropped = true;
+        return false;
+    }
+    w->heads[w->n_heads++] = r;
+    return true;
+}
+
+static bool can_begin(const struct grammar_rule *rule, int byte)
+{
+    return byte == NO_BYTE || byte_set_has(&rule->first, (uint8_t)byte);
+}
+
+static void go_call(struct walk *w, const struct grammar_node *n, uint32_t top, int byte)
+{
+    const struct grammar_rule *rule = &w->g->rules[n->arg];
+
+    if (!can_begin(rule, byte) && !rule->is_nullable)
+        return;
+    if (n->flags & GRAMMAR_IS_TAIL)
+        put(w, n->other, top);
+    else
+        put_above(w, n->other, n->next, 0, top);
+}
+
+static void go_repeat(struct walk *w, const struct grammar_node *n, uint32_t top, int byte)
+{
+    const struct grammar_repeat *repeat = &w->g->repeats[w->g->nodes[n->other].arg];
+
+    if (repeat->min == 0 || can_begin(&w->g->rules[repeat->body], byte))
+        put_above(w, n->other, n->other, 0, top);
+}
+
+static void leave_loop(struct walk *w, uint32_t node, const struct frame *f)
+{
+    if (node < w->g->first_probe)
+        put(w, w->g->nodes[node].next, f->parent);
+    else if (w->n_exits == WALK_MAX_EXITS)
+        w->too_many_exits = true;
+    else
+        w->exits[w->n_exits++] = f->count;
+}
+
+/* A count without an upper limit stops at the lower one, where it has nothing more to say. */
+static void go_loop(struct walk *w, uint32_t node, uint32_t top, int byte)
+{
+    const struct grammar_node *n = &w->g->nodes[node];
+    const struct grammar_repeat *repeat = &w->g->repeats[n->arg];
+    const struct frame f = w->frames[top];
+    const bool is_full = repeat->max == GRAMMAR_NO_LIMIT && f.count >= repeat->min;
+
+    if (f.count >= repeat->min)
+        leave_loop(w, node, &f);
+    if (f.count < repeat->max && can_begin(&w->g->rules[repeat->body], byte))
+        put_above(w, n->other, node, is_full ? f.count : f.count + 1, f.parent);
+}
+
+/* An iteration that ends in the step in which it began was empty, and counts for nothing. */
+static void go_end(struct walk *w, uint32_t top)
+{
+    const struct frame *f = &w->frames[top];
+
+    if (top == 0)
+        w->may_end = true;
+    else if (!is_loop(w, f->node))
+        put(w, f->node, f->parent);
+    else if (top < w->born)
+        put(w, f->node, top);
+}
+
+static bool is_viable(struct walk *w, struct reading r)
+{
+    const uint32_t depth = w->frames[r.top].depth + w->needs[r.node];
+
+    if (depth > CONSTRAINT_MAX_DEPTH)
+        return false;
+    if (depth > w->deepest)
+        w->deepest = depth;
+    return true;
+}
+
+/* Everything that r leads to: with a byte, the readings behind it join the set that begins at
+ * `to`; without one, `first` gathers what could come. */
+static void follow(struct walk *w, struct reading start, int byte, uint32_t to)
+{
+    w->n_todo = 0;
+    w->n_heads = 0;
+    put(w, start.node, start.top);
+    while (w->n_todo > 0) {
+        const struct reading r = w->todo[--w->n_todo];
+        const struct grammar_node *n = &w->g->nodes[r.node];
+
+        w->work++;
+        if (!is_viable(w, r))
+            continue;
+        switch ((enum grammar_kind)n->kind) {
+        case GRAMMAR_BYTE:
+            if (byte == NO_BYTE)
+                byte_set_merge(&w->first, &w->g->sets[n->arg]);
+            else if (byte_set_has(&w->g->sets[n->arg], (uint8_t)byte))
+                walk_add(w, to, walk_settle(w, (struct reading){n->next, r.top}));
+            break;
+        case GRAMMAR_SPLIT:
+            if ((n->flags & GRAMMAR_IS_HEAD) && !is_first_visit(w, r))
+                break;
+            put(w, n->other, r.top);
+            put(w, n->next, r.top);
+            break;
+        case GRAMMAR_CALL:
+            go_call(w, n, r.top, byte);
+            break;
+        case GRAMMAR_REPEAT:
+            go_repeat(w, n, r.top, byte);
+            break;
+        case GRAMMAR_LOOP:
+            go_loop(w, r.node, r.top, byte);
+            break;
+        case GRAMMAR_END:
+            go_end(w, r.top);
+            break;
+        case GRAMMAR_JUMP:
+            break;
+        }
+    }
+}
+
+void walk_step(struct walk *w, uint32_t from, uint32_t to, uint8_t byte)
+{
+    const uint32_t at = w->n_readings;
+
+    w->born = w->n_frames;
+    w->n_exits = 0;
+    for (uint32_t i = from; i < to; i++)
+        follow(w, w->readings[i], byte, at);
+    if (w->n_readings == at)
+        w->n_frames = w->born;
+}
+
+void walk_look(struct walk *w, uint32_t from, uint32_t to)
+{
+    w->born = w->n_frames;
+    w->first = (struct byte_set){{0}};
+    w->may_end = false;
+    w->too_many_exits = false;
+    w->n_exits = 0;
+    for (uint32_t i = from; i < to; i++)
+        follow(w, w->readings[i], NO_BYTE, 0);
+    for (int i = 0; i < 4; i++)
+        w->first.bits[i] &= w->bytes->bits[i];
+    w->n_frames = w->born;
+}
+
+/* ---- keeping ---- */
+
+/* A frame that is needed is marked by its depth's top bit; parents lie before their children, so
+ * one pass up marks the chains and one pass down moves them together. */
+#define KEPT 0x80000000u
+
+static uint32_t mark_stack(struct walk *w, uint32_t top, uint32_t room)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = top; i != 0 && !(w->frames[i].depth & KEPT); i = w->frames[i].parent)
+        n++;
+    if (n > room)
+        return n;
+    for (uint32_t i = top; i != 0 && !(w->frames[i].depth & KEPT); i = w->frames[i].parent)
+        w->frames[i].depth |= KEPT;
+    return n;
+}
+
+/* No frame goes behind its old place, so none is overwritten before it has been moved. */
+static void move_frames(struct walk *w)
+{
+    uint32_t n = 1;
+
+    for (uint32_t i = 1; i < w->n_frames; i++) {
+        struct frame f = w->frames[i];
+
+        if (!(f.depth & KEPT))
+            continue;
+        f.depth &= ~KEPT;
+        f.parent = f.parent != 0 ? w->moved[f.parent] : 0;
+        w->moved[i] = n;
+        w->frames[n++] = f;
+    }
+    w->n_frames = n;
+}
+
+void walk_keep(struct walk *w, uint32_t from, uint32_t max_frames)
+{
+    uint32_t n = 0, used = 1;
+
+    for (uint32_t i = from; i < w->n_readings; i++) {
+        const uint32_t more = mark_stack(w, w->readings[i].top, max_frames - used);
+
+        if (used + more > max_frames) {
+            w->dropped = true;
+            continue;
+        }
+        used += more;
+        w->readings[n++] = w->readings[i];
+    }
+    w->n_readings = n;
+    move_frames(w);
+    for (uint32_t i = 0; i < n; i++)
+        if (w->readings[i].top != 0)
+            w->readings[i].top = w->moved[w->readings[i].top];
+}

@@ -1,0 +1,75 @@
+/* core/text/constraint_walk.h - following a grammar byte by byte, on all of its readings at once.
+ *
+ * A stack is a chain of frames, each pointing at the one below, so that readings share what lies
+ * below them and putting something on top never copies. Frame 0 is the empty stack. Frames are only
+ * ever added; who goes back forgets the latest ones by setting n_frames.
+ *
+ * Thread: one owner.
+ * Memory: fixed, taken at creation; what does not fit is dropped, and `dropped` says so.
+ */
+#ifndef CORE_TEXT_CONSTRAINT_WALK_H
+#define CORE_TEXT_CONSTRAINT_WALK_H
+
+#include "core/text/constraint.h"
+#include "core/text/grammar.h"
+
+#define WALK_MAX_FRAMES 16384
+#define WALK_MAX_READINGS 16384
+#define WALK_MAX_TODO 1024
+#define WALK_MAX_HEADS 64
+#define WALK_MAX_EXITS 4
+
+struct frame {
+    uint32_t node;  /* where to go on: a LOOP, with a count, or what is behind a CALL */
+    uint32_t count; /* of a LOOP: how often its body was begun */
+    uint32_t parent;
+    uint32_t depth; /* frames below and with this one */
+};
+
+struct reading {
+    uint32_t node, top;
+};
+
+struct walk {
+    const struct grammar *g;
+    const uint16_t *needs;
+    const struct byte_set *bytes; /* that the vocabulary has */
+    struct frame *frames;         /* [WALK_MAX_FRAMES] */
+    uint32_t n_frames;
+    struct reading *readings; /* [WALK_MAX_READINGS] */
+    uint32_t n_readings;
+    uint32_t work;     /* nodes looked at */
+    uint32_t deepest;  /* largest depth with what is still needed */
+    bool dropped;      /* something did not fit */
+    /* what a look ahead found */
+    struct byte_set first;
+    bool may_end; /* an END with nothing below */
+    uint32_t n_exits, exits[WALK_MAX_EXITS]; /* counts at which a probe was left, the first ones */
+    bool too_many_exits;
+    /* private */
+    uint32_t *moved; /* [WALK_MAX_FRAMES] where walk_keep() has put a frame */
+    uint32_t born; /* frames from here on are new in this step */
+    uint32_t n_todo, n_heads;
+    struct reading todo[WALK_MAX_TODO];
+    struct reading heads[WALK_MAX_HEADS];
+};
+
+int walk_create(struct walk **out);
+void walk_destroy(struct walk **w);
+/* Forget everything and walk this grammar. */
+void walk_begin(struct walk *w, const struct grammar *g, const uint16_t *needs,
+                const struct byte_set *bytes);
+
+/* A reading behind all ENDs that lead on in one way. */
+struct reading walk_settle(const struct walk *w, struct reading r);
+/* Add a reading unless the set from readings[from] on has it. */
+void walk_add(struct walk *w, uint32_t from, struct reading r);
+/* The readings that follow readings[from .. to - 1] over a byte are added at the end. */
+void walk_step(struct walk *w, uint32_t from, uint32_t to, uint8_t byte);
+/* Which bytes can follow them, and whether the text may end: first, may_end, exits. */
+void walk_look(struct walk *w, uint32_t from, uint32_t to);
+/* Keep readings[from .. n_readings - 1] and the frames that they need, and nothing else. The
+ * readings that need more than `max_frames` are dropped. */
+void walk_keep(struct walk *w, uint32_t from, uint32_t max_frames);
+
+#endif

@@ -1,0 +1,105 @@
+/* core/text/grammar.h - which texts are allowed, as an automaton over bytes with a stack.
+ *
+ * A grammar is a list of nodes. A rule is entered at its first node and left at an END; in between
+ * nodes take a byte of a set, branch, call a rule, or repeat one a counted number of times, so that
+ * x{0,10000} is as small as x{0,3}. Characters are spelled as UTF-8, so any text that matches is
+ * well formed. Three properties hold for each grammar that exists:
+ *   - no rule can come back to itself without taking a byte (left recursion is refused), so what
+ *     is reached without a byte is finite;
+ *   - every rule is defined, and the first one matches some text that is not empty;
+ *   - what repeats a counted number of times and may be empty has a least count of 0.
+ *
+ * Thread: read-only once made; counted, so that threads can share it.
+ * Memory: bounded by GRAMMAR_MAX_NODES.
+ */
+#ifndef CORE_TEXT_GRAMMAR_H
+#define CORE_TEXT_GRAMMAR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GRAMMAR_MAX_NODES (1u << 17)
+#define GRAMMAR_MAX_RULES (1u << 14)
+#define GRAMMAR_MAX_REPEAT 100000u /* largest count that may be written down */
+#define GRAMMAR_NO_LIMIT UINT32_MAX
+
+enum grammar_kind {
+    GRAMMAR_BYTE = 0, /* a byte of byte_sets[arg], then next */
+    GRAMMAR_SPLIT,    /* next or other */
+    GRAMMAR_CALL,     /* the rule that begins at other, then next */
+    GRAMMAR_REPEAT,   /* the loop at other, with a count of 0 on the stack */
+    GRAMMAR_LOOP,     /* the count on the stack: once more from other, or off the stack and next */
+    GRAMMAR_END,      /* off the stack */
+    GRAMMAR_JUMP,     /* next; only while a grammar is being built */
+};
+
+enum grammar_flags {
+    GRAMMAR_IS_HEAD = 1u << 0, /* a SPLIT that closes a loop */
+    GRAMMAR_IS_TAIL = 1u << 1, /* a CALL behind which the rule ends: nothing goes on the stack */
+};
+
+struct grammar_node {
+    uint8_t kind;  /* enum grammar_kind */
+    uint8_t flags; /* enum grammar_flags */
+    uint16_t rule; /* whose node it is */
+    uint32_t arg;  /* BYTE: index of the set; CALL: the rule; LOOP: index of the repetition */
+    uint32_t next, other;
+};
+
+struct byte_set {
+    uint64_t bits[4];
+};
+
+struct grammar_repeat {
+    uint32_t min, max; /* max may be GRAMMAR_NO_LIMIT */
+    uint32_t body;     /* the rule that is repeated */
+};
+
+struct grammar_rule {
+    uint32_t start;        /* its first node */
+    struct byte_set first; /* bytes that a text of the rule can begin with */
+    bool is_nullable;      /* does the empty text match? */
+    uint32_t probe; /* where it is repeated: a LOOP of it without limits that nothing leads to, and
+                     * that leads out to nothing. GRAMMAR_NO_LIMIT where it is not. */
+};
+
+struct grammar {
+    uint32_t n_nodes, n_sets, n_rules, n_repeats;
+    uint32_t first_probe; /* nodes from here on are the probes */
+    struct grammar_node *nodes;
+    struct byte_set *sets;
+    struct grammar_rule *rules; /* the first is where a text begins */
+    struct grammar_repeat *repeats;
+};
+
+void grammar_destroy(struct grammar **g);
+
+static inline bool byte_set_has(const struct byte_set *s, uint8_t byte)
+{
+    return s->bits[byte >> 6] >> (byte & 63) & 1;
+}
+
+static inline void byte_set_add(struct byte_set *s, uint8_t byte)
+{
+    s->bits[byte >> 6] |= (uint64_t)1 << (byte & 63);
+}
+
+static inline void byte_set_merge(struct byte_set *to, const struct byte_set *from)
+{
+    for (int i = 0; i < 4; i++)
+        to->bits[i] |= from->bits[i];
+}
+
+/* What can come next from a node, without leaving its rule: the bytes, and whether the rule may
+ * end here. Adds to *first and *nullable. `seen` is n_nodes zeros, and zeros again afterwards;
+ * `todo` has n_nodes entries. */
+void grammar_first(const struct grammar *g, uint32_t node, struct byte_set *first, bool *nullable,
+                   uint8_t *seen, uint32_t *todo);
+
+/* For each node, how many entries the stack must have room for above it so that its rule can be
+ * ended, spelling with `bytes` alone; GRAMMAR_HOPELESS when it cannot. ERR_NOMEM. */
+#define GRAMMAR_HOPELESS UINT16_MAX
+int grammar_needs(const struct grammar *g, const struct byte_set *bytes, uint16_t *needs);
+
+#endif

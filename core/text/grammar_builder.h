@@ -1,0 +1,77 @@
+/* core/text/grammar_builder.h - putting a grammar together, piece by piece.
+ *
+ * A piece is a run of nodes with one entry and one exit. Each function makes a new piece, and uses
+ * up the pieces that it is given: every piece is used exactly once. Pieces are joined in the order
+ * in which they were made, so a parser of a notation calls these as it reads. The first error
+ * sticks: everything afterwards does nothing, and grammar_builder_finish() reports it.
+ *
+ * Thread: one owner.
+ * Memory: bounded by GRAMMAR_MAX_NODES and GRAMMAR_MAX_RULES.
+ * Errors: ERR_LIMIT (too large), ERR_NOMEM, ERR_INVAL, each with a sentence from finish().
+ */
+#ifndef CORE_TEXT_GRAMMAR_BUILDER_H
+#define CORE_TEXT_GRAMMAR_BUILDER_H
+
+#include "core/text/grammar.h"
+
+struct grammar_builder;
+
+struct grammar_piece {
+    uint32_t from;       /* its nodes are from .. to - 1 */
+    uint32_t to;
+    uint32_t start, end; /* `end` is a JUMP that leads nowhere yet */
+};
+
+struct char_range { /* code points, both ends included */
+    uint32_t from, to;
+};
+
+int grammar_builder_create(struct grammar_builder **out);
+void grammar_builder_destroy(struct grammar_builder **b);
+
+/* The first error so far, or 0. */
+int grammar_builder_error(const struct grammar_builder *b);
+/* Make it fail with a sentence of one's own. */
+void grammar_builder_fail(struct grammar_builder *b, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+struct grammar_piece grammar_empty(struct grammar_builder *b);
+struct grammar_piece grammar_bytes(struct grammar_builder *b, const void *bytes, size_t n);
+struct grammar_piece grammar_text(struct grammar_builder *b, const char *text);
+struct grammar_piece grammar_one_of(struct grammar_builder *b, const struct byte_set *set);
+/* One character of any of the ranges, as UTF-8. Surrogates and what is beyond U+10FFFF are left
+ * out; what remains must not be empty (ERR_INVAL). */
+struct grammar_piece grammar_chars(struct grammar_builder *b, const struct char_range *ranges,
+                                   size_t n);
+struct grammar_piece grammar_call(struct grammar_builder *b, uint32_t rule);
+
+/* p then q; p or q. */
+struct grammar_piece grammar_then(struct grammar_builder *b, struct grammar_piece p,
+                                  struct grammar_piece q);
+struct grammar_piece grammar_or(struct grammar_builder *b, struct grammar_piece p,
+                                struct grammar_piece q);
+/* p, min to max times; max may be GRAMMAR_NO_LIMIT. p must be the piece made last. */
+struct grammar_piece grammar_repeat(struct grammar_builder *b, struct grammar_piece p, uint32_t min,
+                                    uint32_t max);
+/* The same for a rule, which all its repetitions then share, whatever their counts. */
+struct grammar_piece grammar_repeat_rule(struct grammar_builder *b, uint32_t rule, uint32_t min,
+                                         uint32_t max);
+
+/* One of the texts (bytes; they are sorted in place), with common beginnings shared. */
+struct text_ref {
+    const char *bytes;
+    size_t n;
+};
+struct grammar_piece grammar_choice(struct grammar_builder *b, struct text_ref *texts, size_t n);
+
+/* A new rule; the first one made is where a text begins. `name` appears in errors: a copy. */
+uint32_t grammar_rule(struct grammar_builder *b, const char *name);
+void grammar_define(struct grammar_builder *b, uint32_t rule, struct grammar_piece p);
+bool grammar_is_defined(const struct grammar_builder *b, uint32_t rule);
+
+/* Everything is defined: check and make the grammar. 0, or a negative ERR_* with a sentence. The
+ * builder is still the caller's to destroy. */
+int grammar_builder_finish(struct grammar_builder *b, struct grammar **out, char *err,
+                           size_t err_len);
+
+#endif

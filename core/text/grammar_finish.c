@@ -1,0 +1,336 @@
+/* core/text/grammar_finish.c - from loose nodes to a grammar that is known to be sound.
+ *
+ * JUMPs go, and so does everything that no rule leads to; each rule's nodes lie together. Then the
+ * rules are gone through in the order in which they can begin with each other: whoever meets a rule
+ * that is still being looked at has found left recursion.
+ */
+#include "core/text/grammar_builder.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/text/grammar_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- laying out ---- */
+
+struct layout {
+    struct grammar_builder *b;
+    struct grammar *g;
+    uint32_t *place; /* [b->n_nodes] new index + 1 of a node, 0 = none yet */
+    uint32_t *old;   /* [b->n_nodes] and back */
+};
+
+static uint32_t behind_jumps(const struct grammar_builder *b, uint32_t node)
+{
+    while (b->nodes[node].kind == GRAMMAR_JUMP)
+        node = b->nodes[node].next;
+    return node;
+}
+
+static uint32_t place_of(struct layout *l, uint32_t node)
+{
+    node = behind_jumps(l->b, node);
+    if (l->place[node] == 0) {
+        l->old[l->g->n_nodes] = node;
+        l->place[node] = ++l->g->n_nodes;
+    }
+    return l->place[node] - 1;
+}
+
+/* All nodes that are reached from the rule's start, in the order in which they are found: the list
+ * of found nodes is the list of what is still to be done. */
+static void lay_out_rule(struct layout *l, uint32_t rule)
+{
+    struct grammar *g = l->g;
+    uint32_t at = g->n_nodes;
+
+    g->rules[rule].start = place_of(l, l->b->rules[rule].start);
+    for (; at < g->n_nodes && g->n_nodes <= GRAMMAR_MAX_NODES; at++) {
+        struct grammar_node n = l->b->nodes[l->old[at]];
+
+        n.rule = (uint16_t)rule;
+        if (n.kind != GRAMMAR_END)
+            n.next = place_of(l, n.next);
+        if (n.kind == GRAMMAR_SPLIT || n.kind == GRAMMAR_REPEAT)
+            n.other = place_of(l, n.other);
+        g->nodes[at] = n;
+    }
+}
+
+/* Rules have starts now. */
+static void link_calls(struct grammar *g)
+{
+    for (uint32_t i = 0; i < g->n_nodes; i++) {
+        struct grammar_node *n = &g->nodes[i];
+
+        if (n->kind == GRAMMAR_CALL) {
+            n->other = g->rules[n->arg].start;
+            if (g->nodes[n->next].kind == GRAMMAR_END)
+                n->flags |= GRAMMAR_IS_TAIL;
+        } else if (n->kind == GRAMMAR_LOOP) {
+            n->other = g->rules[g->repeats[n->arg].body].start;
+        }
+    }
+}
+
+static int lay_out(struct grammar_builder *b, struct grammar *g)
+{
+    struct layout l = {.b = b, .g = g};
+    int rc = 0;
+
+    l.place = mem_calloc(b->n_nodes, sizeof(*l.place));
+    l.old = mem_calloc(b->n_nodes, sizeof(*l.old));
+    if (l.place == NULL || l.old == NULL) {
+        rc = ERR_NOMEM;
+    } else {
+        for (uint32_t i = 0; i < g->n_rules && g->n_nodes <= GRAMMAR_MAX_NODES; i++)
+            lay_out_rule(&l, i);
+        if (g->n_nodes > GRAMMAR_MAX_NODES)
+            rc = ERR_LIMIT;
+        else
+            link_calls(g);
+    }
+    mem_free(l.place);
+    mem_free(l.old);
+    return rc;
+}
+
+/* One for each rule that is repeated. Counts end where GRAMMAR_NO_LIMIT would begin. */
+static void add_probes(struct grammar *g)
+{
+    const uint32_t n_repeats = g->n_repeats;
+
+    g->first_probe = g->n_nodes;
+    for (uint32_t i = 0; i < g->n_rules; i++)
+        g->rules[i].probe = GRAMMAR_NO_LIMIT;
+    for (uint32_t i = 0; i < n_repeats; i++) {
+        struct grammar_rule *rule = &g->rules[g->repeats[i].body];
+
+        if (rule->probe != GRAMMAR_NO_LIMIT)
+            continue;
+        rule->probe = g->n_nodes;
+        g->nodes[g->n_nodes] = (struct grammar_node){.kind = GRAMMAR_LOOP,
+                                                     .arg = g->n_repeats,
+                                                     .next = g->n_nodes,
+                                                     .other = rule->start};
+        g->n_nodes++;
+        g->repeats[g->n_repeats++] = (struct grammar_repeat){
+            .min = 0, .max = GRAMMAR_NO_LIMIT - 1, .body = g->repeats[i].body};
+    }
+}
+
+/* ---- what rules begin with ---- */
+
+enum progress { RULE_UNKNOWN = 0, RULE_OPEN, RULE_KNOWN };
+
+struct opening { /* a rule that is being looked at */
+    uint32_t rule;
+    uint32_t n_todo; /* where its part of the list begins */
+};
+
+struct firsts {
+    struct grammar *g;
+    uint8_t *progress; /* [n_rules] */
+    uint8_t *seen;     /* [n_nodes] */
+    uint32_t *todo;    /* [2 * n_nodes] */
+    uint32_t n_todo;
+    struct opening *open; /* [n_rules] each was met in the one before */
+    uint32_t n_open;
+};
+
+static void enter_rule(struct firsts *f, uint32_t rule)
+{
+    f->progress[rule] = RULE_OPEN;
+    f->open[f->n_open++] = (struct opening){.rule = rule, .n_todo = f->n_todo};
+    f->todo[f->n_todo++] = f->g->rules[rule].start;
+}
+
+static void go_on(struct firsts *f, uint32_t node)
+{
+    if (!f->seen[node])
+        f->todo[f->n_todo++] = node;
+}
+
+/* A rule is called whose beginnings are known. */
+static void go_over(struct firsts *f, struct grammar_rule *into, const struct grammar_node *n)
+{
+    struct grammar *g = f->g;
+
+    if (n->kind == GRAMMAR_CALL) {
+        byte_set_merge(&into->first, &g->rules[n->arg].first);
+        if (g->rules[n->arg].is_nullable)
+            go_on(f, n->next);
+    } else {
+        struct grammar_repeat *repeat = &g->repeats[g->nodes[n->other].arg];
+
+        byte_set_merge(&into->first, &g->rules[repeat->body].first);
+        if (g->rules[repeat->body].is_nullable)
+            repeat->min = 0;
+        if (repeat->min == 0)
+            go_on(f, g->nodes[n->other].next);
+    }
+}
+
+/* One node of the rule that was opened last. 0, or ERR_INVAL: left recursion. */
+static int look_at_node(struct firsts *f, uint32_t node)
+{
+    struct grammar_rule *rule = &f->g->rules[f->open[f->n_open - 1].rule];
+    const struct grammar_node *n = &f->g->nodes[node];
+    uint32_t callee;
+
+    if (n->kind == GRAMMAR_CALL || n->kind == GRAMMAR_REPEAT) {
+        callee = n->arg; /* a REPEAT names its body here too */
+        if (f->progress[callee] == RULE_OPEN)
+            return ERR_INVAL;
+        if (f->progress[callee] == RULE_UNKNOWN) {
+            f->todo[f->n_todo++] = node; /* again, once that is known */
+            enter_rule(f, callee);
+            return 0;
+        }
+    }
+    if (f->seen[node])
+        return 0;
+    f->seen[node] = 1;
+    if (n->kind == GRAMMAR_BYTE) {
+        byte_set_merge(&rule->first, &f->g->sets[n->arg]);
+    } else if (n->kind == GRAMMAR_SPLIT) {
+        go_on(f, n->other);
+        go_on(f, n->next);
+    } else if (n->kind == GRAMMAR_END) {
+        rule->is_nullable = true;
+    } else {
+        go_over(f, rule, n);
+    }
+    return 0;
+}
+
+static int find_first(struct firsts *f, uint32_t rule)
+{
+    int rc = 0;
+
+    enter_rule(f, rule);
+    while (rc == 0 && f->n_open > 0) {
+        const struct opening *top = &f->open[f->n_open - 1];
+
+        if (f->n_todo > top->n_todo) {
+            rc = look_at_node(f, f->todo[--f->n_todo]);
+        } else {
+            f->progress[top->rule] = RULE_KNOWN;
+            f->n_open--;
+        }
+    }
+    return rc;
+}
+
+static int find_firsts(struct grammar_builder *b, struct grammar *g)
+{
+    struct firsts f = {.g = g};
+    int rc = ERR_NOMEM;
+
+    f.progress = mem_calloc(g->n_rules, 1);
+    f.seen = mem_calloc(g->n_nodes, 1);
+    f.todo = mem_calloc(3 * (size_t)g->n_nodes + g->n_rules, sizeof(*f.todo));
+    f.open = mem_calloc(g->n_rules, sizeof(*f.open));
+    if (f.progress != NULL && f.seen != NULL && f.todo != NULL && f.open != NULL) {
+        rc = 0;
+        for (uint32_t i = 0; rc == 0 && i < g->n_rules; i++)
+            if (f.progress[i] == RULE_UNKNOWN)
+                rc = find_first(&f, i);
+    }
+    if (rc == ERR_INVAL)
+        grammar_builder_fail(b, ERR_INVAL, "%s refers to itself before it takes a character",
+                             b->rules[f.open[f.n_open - 1].rule].name);
+    mem_free(f.progress);
+    mem_free(f.seen);
+    mem_free(f.todo);
+    mem_free(f.open);
+    return rc;
+}
+
+/* ---- finishing ---- */
+
+static int check_rules(struct grammar_builder *b)
+{
+    for (uint32_t i = 0; i < b->n_rules && b->error == 0; i++)
+        if (b->rules[i].start == NOWHERE)
+            grammar_builder_fail(b, ERR_INVAL, "%.100s is not defined", b->rules[i].name);
+    if (b->error == 0 && b->n_rules == 0)
+        grammar_builder_fail(b, ERR_INVAL, "there is no rule");
+    return b->error;
+}
+
+/* Some text matches, and not the empty one alone. */
+static int check_texts(struct grammar_builder *b, const struct grammar *g)
+{
+    static const struct byte_set all = {{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX}};
+    uint16_t *needs = mem_calloc(g->n_nodes, sizeof(*needs));
+    const struct byte_set *first = &g->rules[0].first;
+    const int rc = needs != NULL ? grammar_needs(g, &all, needs) : ERR_NOMEM;
+
+    if (rc < 0)
+        grammar_builder_fail(b, rc, "out of memory");
+    else if (needs[g->rules[0].start] == GRAMMAR_HOPELESS)
+        grammar_builder_fail(b, ERR_INVAL, "no text of finite length matches");
+    else if ((first->bits[0] | first->bits[1] | first->bits[2] | first->bits[3]) == 0)
+        grammar_builder_fail(b, ERR_INVAL, "only the empty text matches");
+    mem_free(needs);
+    return b->error;
+}
+
+static struct grammar *allocate(const struct grammar_builder *b)
+{
+    struct grammar *g = mem_calloc(1, sizeof(*g));
+
+    if (g == NULL)
+        return NULL;
+    g->n_sets = b->n_sets;
+    g->n_rules = b->n_rules;
+    g->n_repeats = b->n_repeats;
+    g->nodes = mem_calloc((size_t)b->n_nodes + b->n_repeats, sizeof(*g->nodes));
+    g->rules = mem_calloc(b->n_rules, sizeof(*g->rules));
+    g->sets = mem_dup(b->sets, (b->n_sets > 0 ? b->n_sets : 1) * sizeof(*g->sets));
+    g->repeats = mem_calloc(2 * (size_t)b->n_repeats + 1, sizeof(*g->repeats));
+    if (g->nodes == NULL || g->sets == NULL || g->rules == NULL || g->repeats == NULL)
+        grammar_destroy(&g);
+    else if (b->n_repeats > 0)
+        memcpy(g->repeats, b->repeats, b->n_repeats * sizeof(*g->repeats));
+    return g;
+}
+
+static int make(struct grammar_builder *b, struct grammar **out)
+{
+    struct grammar *g;
+    int rc = check_rules(b);
+
+    if (rc < 0)
+        return rc;
+    g = allocate(b);
+    rc = g != NULL ? lay_out(b, g) : ERR_NOMEM;
+    if (rc == 0) {
+        add_probes(g);
+        rc = find_firsts(b, g);
+    }
+    if (rc == 0)
+        rc = check_texts(b, g);
+    if (rc == ERR_LIMIT)
+        grammar_builder_fail(b, rc, "it is too large: more than %u nodes", GRAMMAR_MAX_NODES);
+    if (rc == ERR_NOMEM)
+        grammar_builder_fail(b, rc, "out of memory");
+    if (rc < 0)
+        grammar_destroy(&g);
+    *out = g;
+    return rc;
+}
+
+int grammar_builder_finish(struct grammar_builder *b, struct grammar **out, char *err,
+                           size_t err_len)
+{
+    *out = NULL;
+    if (b->error == 0)
+        make(b, out);
+    if (b->error != 0)
+        snprintf(err, err_len, "%s", b->sentence);
+    return b->error;
+}

@@ -1,0 +1,26 @@
+/* core/text/grammar_gbnf.h - grammars in GBNF, the notation of llama.cpp.
+ *
+ *     root  ::= "yes" | "no" | list     # a text begins with the rule `root`
+ *     list  ::= "[" item ("," item)* "]"
+ *     item  ::= [a-z]{1,8} | [^,\]\x00-\x1F]+ | .
+ *
+ * Literals and classes know \n \r \t \\ \" \[ \] \- \xNN \uNNNN \UNNNNNNNN (code points). A dot is
+ * any character. * + ? {n} {n,} {,m} {n,m} repeat what is before them. A rule ends with its line,
+ * unless a parenthesis is open, an alternative has just begun, or the next line begins with |.
+ * Left recursion and references to single tokens (<...>) are refused.
+ *
+ * Thread: any. Memory: the grammar's.
+ * Errors: ERR_INVAL, ERR_LIMIT, ERR_UNSUPPORTED, ERR_NOMEM with a sentence that names the line.
+ */
+#ifndef CORE_TEXT_GRAMMAR_GBNF_H
+#define CORE_TEXT_GRAMMAR_GBNF_H
+
+#include <stddef.h>
+
+struct grammar;
+
+#define GBNF_MAX_NESTING 128 /* parentheses within each other */
+
+int grammar_from_gbnf(struct grammar **out, const char *text, size_t n, char *err, size_t err_len);
+
+#endif

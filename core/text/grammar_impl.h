@@ -1,0 +1,51 @@
+/* core/text/grammar_impl.h - what the files that put a grammar together share.
+ *
+ * grammar_builder.c makes pieces, grammar_chars.c spells characters, grammar_finish.c checks the
+ * whole and lays it out.
+ *
+ * Thread: one owner.
+ * Memory: see grammar_builder.h.
+ */
+#ifndef CORE_TEXT_GRAMMAR_IMPL_H
+#define CORE_TEXT_GRAMMAR_IMPL_H
+
+#include "core/text/grammar_builder.h"
+
+/* JUMPs and what nothing leads to any more are dropped at the end. */
+#define BUILD_MAX_NODES (4 * GRAMMAR_MAX_NODES)
+#define BUILD_MAX_SETS 4096
+#define BUILD_SET_SLOTS (2 * BUILD_MAX_SETS)
+#define NOWHERE UINT32_MAX
+
+struct built_rule {
+    char *name;
+    uint32_t start; /* NOWHERE until it is defined */
+};
+
+struct grammar_builder {
+    struct grammar_node *nodes;
+    uint32_t n_nodes, cap_nodes;
+    struct byte_set sets[BUILD_MAX_SETS];
+    uint32_t n_sets;
+    uint32_t slots[BUILD_SET_SLOTS]; /* open addressing: index + 1 of a set, 0 = empty */
+    struct built_rule *rules;
+    uint32_t n_rules, cap_rules;
+    struct grammar_repeat *repeats;
+    uint32_t n_repeats, cap_repeats;
+    int error;
+    char sentence[200];
+};
+
+/* A node, or node 0 after an error. */
+uint32_t builder_node(struct grammar_builder *b, enum grammar_kind kind, uint32_t arg,
+                      uint32_t next, uint32_t other);
+/* The index of the set. */
+uint32_t builder_set(struct grammar_builder *b, const struct byte_set *set);
+/* The piece of everything made since `from`. */
+struct grammar_piece builder_piece(struct grammar_builder *b, uint32_t from, uint32_t start,
+                                   uint32_t end);
+/* Room for one more in an array that doubles. */
+int builder_grow(struct grammar_builder *b, void **array, uint32_t n, uint32_t *cap, size_t bytes,
+                 uint32_t max, const char *what);
+
+#endif

@@ -1,0 +1,150 @@
+/* core/text/token_trie.c - see token_trie.h. */
+#include "core/text/token_trie.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/text/tokenizer.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int compare(const void *a, const void *b)
+{
+    const struct trie_text *x = a, *y = b;
+    const int order = memcmp(x->bytes, y->bytes, x->n < y->n ? x->n : y->n);
+
+    if (order != 0)
+        return order;
+    if (x->n != y->n)
+        return x->n < y->n ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static uint32_t common(const struct trie_text *a, const struct trie_text *b)
+{
+    uint32_t n = 0;
+
+    while (n < a->n && n < b->n && a->bytes[n] == b->bytes[n])
+        n++;
+    return n;
+}
+
+static bool is_usable(const struct trie_text *t)
+{
+    return t->n > 0 && t->n <= TOKEN_TRIE_MAX_BYTES;
+}
+
+/* Sorted texts: each adds the nodes that it does not share with the one before. */
+static void add_text(struct token_trie *t, const struct trie_text *text, uint32_t shared,
+                     uint32_t *path)
+{
+    for (uint32_t k = shared; k < text->n; k++) {
+        path[k] = t->n_nodes;
+        t->nodes[t->n_nodes++] = (struct trie_node){
+            .first = t->n_ids, .byte = (uint8_t)text->bytes[k], .depth = (uint8_t)(k + 1)};
+    }
+    t->ids[t->n_ids++] = text->id;
+    t->text[text->id] = text->bytes;
+    t->len[text->id] = (uint8_t)text->n;
+    t->nodes[path[text->n - 1]].n++;
+    for (uint32_t k = 0; k < text->n; k++)
+        t->nodes[path[k]].end = t->n_nodes;
+    if (text->n == 1)
+        t->has_byte[(uint8_t)text->bytes[0] >> 6] |= (uint64_t)1 << (text->bytes[0] & 63);
+}
+
+static void fill(struct token_trie *t, const struct trie_text *texts, size_t n)
+{
+    uint32_t path[TOKEN_TRIE_MAX_BYTES];
+    const struct trie_text *before = NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!is_usable(&texts[i]))
+            continue;
+        add_text(t, &texts[i], before != NULL ? common(before, &texts[i]) : 0, path);
+        before = &texts[i];
+    }
+}
+
+static size_t count_nodes(const struct trie_text *texts, size_t n)
+{
+    const struct trie_text *before = NULL;
+    size_t sum = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!is_usable(&texts[i]))
+            continue;
+        sum += texts[i].n - (before != NULL ? common(before, &texts[i]) : 0);
+        before = &texts[i];
+    }
+    return sum;
+}
+
+static int allocate(struct token_trie *t, const struct trie_text *texts, size_t n)
+{
+    const size_t n_nodes = count_nodes(texts, n);
+
+    for (size_t i = 0; i < n; i++)
+        if ((uint32_t)texts[i].id >= t->n_vocab)
+            t->n_vocab = (uint32_t)texts[i].id + 1;
+    t->nodes = n_nodes < UINT32_MAX ? mem_calloc(n_nodes + 1, sizeof(*t->nodes)) : NULL;
+    t->ids = mem_calloc(n + 1, sizeof(*t->ids));
+    t->text = mem_calloc((size_t)t->n_vocab + 1, sizeof(*t->text));
+    t->len = mem_calloc((size_t)t->n_vocab + 1, 1);
+    return t->nodes != NULL && t->ids != NULL && t->text != NULL && t->len != NULL ? 0 : ERR_NOMEM;
+}
+
+int token_trie_create(struct token_trie **out, struct trie_text *texts, size_t n, uint32_t n_vocab)
+{
+    struct token_trie *t = mem_calloc(1, sizeof(*t));
+
+    *out = NULL;
+    if (t == NULL)
+        return ERR_NOMEM;
+    t->n_vocab = n_vocab;
+    qsort(texts, n, sizeof(*texts), compare);
+    if (allocate(t, texts, n) < 0) {
+        token_trie_destroy(&t);
+        return ERR_NOMEM;
+    }
+    fill(t, texts, n);
+    *out = t;
+    return 0;
+}
+
+int token_trie_of(struct token_trie **out, const struct tokenizer *t)
+{
+    const int32_t n_vocab = tokenizer_n_vocab(t);
+    struct trie_text *texts = mem_calloc((size_t)n_vocab, sizeof(*texts));
+    size_t n = 0, len;
+    int rc;
+
+    *out = NULL;
+    if (texts == NULL)
+        return ERR_NOMEM;
+    for (int32_t id = 0; id < n_vocab; id++) {
+        if (!tokenizer_is_text(t, id))
+            continue;
+        texts[n].bytes = tokenizer_piece(t, id, &len);
+        texts[n].n = len <= TOKEN_TRIE_MAX_BYTES ? (uint32_t)len : 0;
+        texts[n++].id = id;
+    }
+    rc = token_trie_create(out, texts, n, (uint32_t)n_vocab);
+    mem_free(texts);
+    return rc;
+}
+
+void token_trie_destroy(struct token_trie **trie)
+{
+    struct token_trie *t = trie != NULL ? *trie : NULL;
+
+    if (t == NULL)
+        return;
+    mem_free(t->nodes);
+    mem_free(t->ids);
+    mem_free(t->text);
+    mem_free(t->len);
+    mem_free(t);
+    *trie = NULL;
+}

@@ -1,0 +1,51 @@
+/* core/text/token_trie.h - all texts that tokens stand for, with common beginnings shared.
+ *
+ * Nodes lie in the order of a walk that goes down before it goes on: node i's subtree is nodes i to
+ * nodes[i].end - 1, and leaving it out is one step. A node is one byte; texts that end there have
+ * their ids in ids[nodes[i].first] and on, as many as nodes[i].n says.
+ *
+ * Thread: read-only once made.
+ * Memory: about 14 bytes for each distinct beginning. The texts' bytes are borrowed.
+ */
+#ifndef CORE_TEXT_TOKEN_TRIE_H
+#define CORE_TEXT_TOKEN_TRIE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TOKEN_TRIE_MAX_BYTES 128 /* longer texts are left out */
+
+struct tokenizer;
+
+struct trie_node {
+    uint32_t end;   /* the first node behind the subtree */
+    uint32_t first; /* where its ids begin; those of the subtree follow */
+    uint16_t n;     /* how many texts end here */
+    uint8_t byte;
+    uint8_t depth; /* 1 for the first byte */
+};
+
+struct token_trie {
+    uint32_t n_nodes, n_ids, n_vocab;
+    struct trie_node *nodes;
+    int32_t *ids;
+    uint64_t has_byte[4]; /* bit b: a text is the byte b alone */
+    const char **text;    /* [n_vocab] the bytes behind an id, borrowed; NULL when it is left out */
+    uint8_t *len;         /* [n_vocab] */
+};
+
+struct trie_text {
+    const char *bytes;
+    uint32_t n;
+    int32_t id;
+};
+
+/* From texts in any order, which are sorted in place; empty and too long ones are left out. Ids
+ * are below n_vocab, or below the largest one + 1 where that is more. */
+int token_trie_create(struct token_trie **out, struct trie_text *texts, size_t n,
+                      uint32_t n_vocab);
+/* From all tokens that are text: not those that control, end a generation or are unused. */
+int token_trie_of(struct token_trie **out, const struct tokenizer *t);
+void token_trie_destroy(struct token_trie **t);
+
+#endif

@@ -1,0 +1,144 @@
+/* server/answer.c - see answer.h: what the dialects share. */
+#include "server/answer.h"
+
+#include "server/http.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#define HEAD_MAX ((size_t)64 << 10) /* a model's name is the only part without a fixed length */
+
+void answer_random_hex(char out[25])
+{
+    unsigned char random[12] = {0};
+
+    (void)!getrandom(random, sizeof(random), 0);
+    for (size_t i = 0; i < sizeof(random); i++)
+        snprintf(out + 2 * i, 3, "%02x", random[i]);
+}
+
+int answer_init(struct answer *a, const struct dialect *dialect, const char *model,
+                struct choice *choices, uint32_t n_choices)
+{
+    char hex[25];
+
+    *a = (struct answer){.dialect = dialect, .model = model, .choices = choices};
+    a->n_choices = n_choices;
+    a->created = (int64_t)time(NULL);
+    answer_random_hex(hex);
+    snprintf(a->id, sizeof(a->id), "%s%s", dialect->id_prefix, hex);
+    buf_init(&a->head, HEAD_MAX);
+    buf_init(&a->frame_head, HEAD_MAX);
+    buf_init(&a->piece, HTTP_MAX_REPLY / 4);
+    buf_init(&a->items, HTTP_MAX_REPLY / 4);
+    dialect->begin(a);
+    return a->head.err < 0 ? a->head.err : a->frame_head.err;
+}
+
+void answer_release(struct answer *a)
+{
+    buf_release(&a->head);
+    buf_release(&a->frame_head);
+    buf_release(&a->piece);
+    buf_release(&a->items);
+}
+
+void answer_begin_frame(const struct answer *a, struct buf *out)
+{
+    buf_add_str(out, "data: ");
+    buf_add(out, a->frame_head.data, a->frame_head.len);
+}
+
+void answer_end_frame(struct buf *out)
+{
+    buf_add_str(out, "\n\n");
+}
+
+void answer_add_finish(struct buf *out, const struct choice *c)
+{
+    const char *name = choice_finish_name(c);
+
+    if (name == NULL)
+        buf_add_str(out, ",\"finish_reason\":null");
+    else
+        buf_printf(out, ",\"finish_reason\":\"%s\"", name);
+}
+
+static void render_prompt_ids(struct choice *c, struct buf *out)
+{
+    const struct token_list *ids = &c->prompt->ids;
+
+    buf_add_str(out, ",\"prompt_token_ids\":");
+    if (c->has_prompt_ids_sent) {
+        buf_add_str(out, "null");
+        return;
+    }
+    c->has_prompt_ids_sent = true;
+    for (size_t i = 0; i < ids->n; i++)
+        buf_printf(out, "%c%d", i > 0 ? ',' : '[', ids->ids[i]);
+    buf_add_char(out, ']');
+}
+
+static double ms(uint64_t us)
+{
+    return (double)us / 1e3;
+}
+
+/* Where the time went: preempted is with nothing kept, swapped with a copy. What is left over is
+ * the way between the engine and here, and what of that was spent waiting for the client to read;
+ * the parts add up to the total. */
+static void render_timings(const struct choice *c, struct buf *out)
+{
+    const struct event_times *t = &c->times;
+    const uint64_t known = t->queue_us + t->prefill_us + t->decode_us + t->preempted_us;
+    const uint64_t total = c->total_us > known ? c->total_us : known;
+    const uint64_t rest = total - known;
+    const uint64_t blocked = c->blocked_us < rest ? c->blocked_us : rest;
+
+    buf_printf(out,
+               ",\"timings\":{\"queue_ms\":%.3f,\"prefill_ms\":%.3f,\"decode_ms\":%.3f,"
+               "\"preempted_ms\":%.3f,\"swapped_ms\":%.3f,\"delivery_ms\":%.3f,"
+               "\"write_blocked_ms\":%.3f,\"total_ms\":%.3f,",
+               ms(t->queue_us), ms(t->prefill_us), ms(t->decode_us),
+               ms(t->preempted_us - t->swapped_us), ms(t->swapped_us), ms(rest - blocked),
+               ms(blocked), ms(total));
+    buf_printf(out,
+               "\"n_preempted\":%u,\"prompt_tokens\":%zu,\"cached_tokens\":%u,"
+               "\"completion_tokens\":%u}",
+               t->n_preempted, c->prompt->ids.n, t->n_cached, c->n_tokens);
+}
+
+void answer_add_extras(struct buf *out, struct choice *c)
+{
+    if (c->rules->wants_ids) {
+        buf_printf(out, ",\"token_ids\":[%s]", c->ids.len > 0 ? c->ids.data : "");
+        render_prompt_ids(c, out);
+    }
+    if (c->rules->wants_timings && c->finish != FINISH_NONE)
+        render_timings(c, out);
+}
+
+void answer_add_usage(struct buf *out, const struct answer_usage *u, bool has_thoughts)
+{
+    buf_printf(out,
+               "\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64
+               ",\"total_tokens\":%" PRIu64 ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu64
+               "}",
+               u->prompt, u->completion, u->prompt + u->completion, u->cached);
+    if (has_thoughts)
+        buf_printf(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%" PRIu64 "}",
+                   u->thinking);
+    buf_add_char(out, '}');
+}
+
+void answer_pass_choice(struct buf *out, struct choice *c)
+{
+    const int rc = choice_error(c);
+
+    choice_clear(c);
+    if (rc < 0)
+        out->err = rc;
+}

@@ -1,0 +1,71 @@
+/* server/bucket.c - see bucket.h. */
+#include "server/bucket.h"
+
+#define PARTS 60000000 /* of one: the microseconds of a minute */
+/* Most that is taken or given at a time: far above any request, and no product overflows. */
+#define MAX_AMOUNT 4000000000u
+
+static int64_t parts_of(uint64_t n)
+{
+    return (int64_t)(n < MAX_AMOUNT ? n : MAX_AMOUNT) * PARTS;
+}
+
+static int64_t level_at(const struct bucket *b, uint64_t now_us)
+{
+    const int64_t full = parts_of(b->per_minute), room = full - b->level;
+    const uint64_t elapsed = now_us > b->at_us ? now_us - b->at_us : 0;
+
+    if (room <= 0 || b->per_minute == 0)
+        return full;
+    if (elapsed > (uint64_t)room / b->per_minute)
+        return full;
+    return b->level + (int64_t)(elapsed * b->per_minute);
+}
+
+static void settle(struct bucket *b, int64_t level, uint64_t now_us)
+{
+    const int64_t full = parts_of(b->per_minute), least = -parts_of(MAX_AMOUNT);
+
+    b->level = level > full ? full : level < least ? least : level;
+    b->at_us = now_us;
+}
+
+void bucket_init(struct bucket *b, uint32_t per_minute, uint64_t now_us)
+{
+    b->per_minute = per_minute;
+    settle(b, parts_of(per_minute), now_us);
+}
+
+void bucket_set_rate(struct bucket *b, uint32_t per_minute, uint64_t now_us)
+{
+    const int64_t level = level_at(b, now_us);
+
+    if (b->per_minute == 0 || per_minute == 0) {
+        bucket_init(b, per_minute, now_us);
+        return;
+    }
+    b->per_minute = per_minute;
+    settle(b, level, now_us);
+}
+
+uint64_t bucket_wait_us(const struct bucket *b, uint64_t n, uint64_t now_us)
+{
+    const int64_t wanted = parts_of(n < b->per_minute ? n : b->per_minute);
+    const int64_t level = level_at(b, now_us);
+
+    if (b->per_minute == 0 || level >= wanted)
+        return 0;
+    return ((uint64_t)(wanted - level) + b->per_minute - 1) / b->per_minute;
+}
+
+void bucket_take(struct bucket *b, uint64_t n, uint64_t now_us)
+{
+    if (b->per_minute > 0)
+        settle(b, level_at(b, now_us) - parts_of(n), now_us);
+}
+
+void bucket_give(struct bucket *b, uint64_t n, uint64_t now_us)
+{
+    if (b->per_minute > 0)
+        settle(b, level_at(b, now_us) + parts_of(n), now_us);
+}

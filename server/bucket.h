@@ -1,0 +1,37 @@
+/* server/bucket.h - a limit per minute: a bucket that holds a minute's worth and fills evenly.
+ *
+ * What is taken may be more than is there: the bucket then owes, and nothing can be taken before
+ * it has been filled again. A wish for more than the whole bucket is granted when it is full, so
+ * that no wish waits for ever, and on average the rate still holds.
+ *
+ * Thread: none of its own; the time comes in as an argument and may not go back.
+ * Memory: plain data; zero is a bucket without a limit.
+ */
+#ifndef SERVER_BUCKET_H
+#define SERVER_BUCKET_H
+
+#include <stdint.h>
+
+#define BUCKET_MAX_RATE 1000000000u /* per minute */
+
+struct bucket {
+    uint32_t per_minute; /* 0 = no limit */
+    int64_t level;       /* in parts: 60 million make one, so that each microsecond adds the rate */
+    uint64_t at_us;      /* when the level was so */
+};
+
+/* A full one. */
+void bucket_init(struct bucket *b, uint32_t per_minute, uint64_t now_us);
+
+/* Another rate; what is owed stays owed, what is there stays there as far as it fits. */
+void bucket_set_rate(struct bucket *b, uint32_t per_minute, uint64_t now_us);
+
+/* Microseconds until n may be taken; 0: now. */
+uint64_t bucket_wait_us(const struct bucket *b, uint64_t n, uint64_t now_us);
+
+void bucket_take(struct bucket *b, uint64_t n, uint64_t now_us);
+
+/* Of what was taken n were not used. */
+void bucket_give(struct bucket *b, uint64_t n, uint64_t now_us);
+
+#endif

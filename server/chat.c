@@ -1,0 +1,215 @@
+/* server/chat.c - see chat.h. */
+#include "server/chat.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/text/template.h"
+#include "core/text/tokenizer.h"
+#include "server/chat_values.h"
+#include "server/field.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static const char plain[] = "{% for message in messages %}{{ message.content }}\n{% endfor %}";
+
+static const char chatml[] =
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message.role + '\\n' + (message.content or '') + '<|im_end|>\\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+struct chat {
+    char *source, *origin;
+    char complaint[256]; /* "" = none */
+    struct template *template;
+    struct speech_style style;
+    struct chat_tokens tokens;
+    bool knows_developer;
+};
+
+static int read_file(const char *path, char **out, char *err, size_t err_len)
+{
+    FILE *f = fopen(path, "rb");
+    char *text = f != NULL ? mem_alloc(TEMPLATE_MAX_SOURCE + 2) : NULL;
+    size_t n;
+
+    if (text == NULL) {
+        snprintf(err, err_len, "chat_template %s: %s", path,
+                 f == NULL ? strerror(errno) : "out of memory");
+        if (f != NULL)
+            fclose(f);
+        return ERR_IO;
+    }
+    n = fread(text, 1, TEMPLATE_MAX_SOURCE + 1, f);
+    text[n] = '\0';
+    fclose(f);
+    *out = text;
+    if (n <= TEMPLATE_MAX_SOURCE && strlen(text) == n)
+        return 0;
+    snprintf(err, err_len, "chat_template %s: %s", path,
+             n > TEMPLATE_MAX_SOURCE ? "it is larger than a mebibyte" : "it is no text");
+    return ERR_FORMAT;
+}
+
+static int find_source(struct chat *c, const char *setting, const struct tokenizer *t, char *err,
+                       size_t err_len)
+{
+    const char *own = tokenizer_chat_template(t), *text = NULL, *origin = setting;
+
+    if (setting[0] == '\0' && own != NULL) {
+        text = own;
+        origin = "the model's own";
+    } else if (setting[0] == '\0' || strcmp(setting, "plain") == 0) {
+        text = plain;
+        origin = "plain";
+    } else if (strcmp(setting, "chatml") == 0) {
+        text = chatml;
+    } else if (read_file(setting, &c->source, err, err_len) < 0) {
+        return ERR_IO;
+    }
+    if (text != NULL)
+        c->source = mem_strdup(text);
+    c->origin = mem_strdup(origin);
+    if (c->source != NULL && c->origin != NULL)
+        return 0;
+    snprintf(err, err_len, "chat template: out of memory");
+    return ERR_NOMEM;
+}
+
+static struct chat_text token_text(const struct tokenizer *t, int32_t id)
+{
+    struct chat_text text = {"", 0};
+
+    if (id != TOKEN_NONE)
+        text.bytes = tokenizer_piece(t, id, &text.n);
+    return text;
+}
+
+int chat_create(struct chat **out, const char *setting, const struct tokenizer *t, char *err,
+                size_t err_len)
+{
+    struct chat *c = mem_calloc(1, sizeof(*c));
+    int rc;
+
+    *out = NULL;
+    if (c == NULL) {
+        snprintf(err, err_len, "chat template: out of memory");
+        return ERR_NOMEM;
+    }
+    rc = find_source(c, setting, t, err, err_len);
+    if (rc < 0) {
+        chat_destroy(&c);
+        return rc;
+    }
+    c->style = speech_style_find(c->source);
+    c->tokens.bos = token_text(t, tokenizer_bos(t));
+    c->tokens.eos = token_text(t, tokenizer_eos(t));
+    c->knows_developer = strstr(c->source, "developer") != NULL;
+    if (template_create(&c->template, c->source, strlen(c->source), c->complaint,
+                        sizeof(c->complaint)) == 0)
+        c->complaint[0] = '\0';
+    *out = c;
+    return 0;
+}
+
+void chat_destroy(struct chat **c)
+{
+    if (c == NULL || *c == NULL)
+        return;
+    template_destroy(&(*c)->template);
+    mem_free((*c)->source);
+    mem_free((*c)->origin);
+    mem_free(*c);
+    *c = NULL;
+}
+
+const char *chat_origin(const struct chat *c)
+{
+    return c->origin;
+}
+
+const char *chat_complaint(const struct chat *c)
+{
+    return c->complaint[0] != '\0' ? c->complaint : NULL;
+}
+
+const char *chat_source(const struct chat *c)
+{
+    return c->source;
+}
+
+const struct speech_style *chat_style(const struct chat *c)
+{
+    return &c->style;
+}
+
+/* ---- rendering ---- */
+
+/* The prompt ends where the last message's content does: what the template puts behind it goes. */
+static int cut_behind_content(const struct params *p, struct buf *out, size_t from,
+                              struct api_error *e)
+{
+    const cJSON *last = p->messages->child;
+    struct buf text;
+    size_t n, at = 0;
+    const char *s;
+
+    while (last->next != NULL)
+        last = last->next;
+    buf_init(&text, CHAT_MAX_PROMPT);
+    chat_join_content(field_find(last, "content"), &text);
+    s = text.data != NULL ? text.data : "";
+    n = text.len;
+    while (n > 0 && strchr(" \t\r\n", s[n - 1]) != NULL)
+        n--;
+    while (n > 0 && strchr(" \t\r\n", *s) != NULL) {
+        s++;
+        n--;
+    }
+    for (size_t i = from; n > 0 && i + n <= out->len; i++)
+        if (memcmp(out->data + i, s, n) == 0)
+            at = i + n;
+    buf_release(&text);
+    if (at == 0)
+        return api_error_set(e, 400, "continue_final_message", NULL,
+                             "the chat template does not print the last message's content, so it "
+                             "cannot be continued");
+    out->len = at;
+    out->data[at] = '\0';
+    return 0;
+}
+
+static int refuse(int rc, const char *why, struct api_error *e)
+{
+    if (rc == ERR_NOMEM)
+        return api_error_set(e, 500, NULL, NULL, "out of memory");
+    return api_error_set(e, 400, "messages", NULL, "the chat template refuses this: %.200s", why);
+}
+
+int chat_render(const struct chat *c, const struct params *p, struct buf *out, struct api_error *e)
+{
+    const struct template_limits limits = {.now = (int64_t)time(NULL)};
+    const size_t from = out->len;
+    struct value_pool pool;
+    struct value globals;
+    char why[256] = "";
+    int rc;
+
+    if (c->template == NULL)
+        return api_error_set(e, 400, NULL, NULL, "the chat template cannot be used: %.200s",
+                             c->complaint);
+    value_pool_init(&pool, VALUE_POOL_MAX);
+    globals = chat_values(&pool, p, &c->tokens, c->knows_developer);
+    rc = pool.err;
+    if (rc == 0)
+        rc = template_render(c->template, &pool, &globals, &limits, out, why, sizeof(why));
+    else
+        snprintf(why, sizeof(why), "the conversation is too large");
+    value_pool_release(&pool);
+    if (rc < 0)
+        return refuse(rc, why, e);
+    return p->continue_final_message ? cut_behind_content(p, out, from, e) : 0;
+}

@@ -1,0 +1,32 @@
+/* server/chat_values.h - a chat's JSON as the variables of its template.
+ *
+ * Thread: any.
+ * Memory: everything is in the pool, or borrowed from the tokens and params.
+ * Errors: pool->err.
+ */
+#ifndef SERVER_CHAT_VALUES_H
+#define SERVER_CHAT_VALUES_H
+
+#include <stdbool.h>
+
+#include "core/base/buf.h"
+#include "core/text/value.h"
+#include "server/params.h"
+
+struct chat_text {
+    const char *bytes; /* borrowed */
+    size_t n;
+};
+
+struct chat_tokens {
+    struct chat_text bos, eos;
+};
+
+/* The dict of a template's variables. */
+struct value chat_values(struct value_pool *pool, const struct params *p,
+                         const struct chat_tokens *tokens, bool knows_developer);
+
+/* A message's content as one text: a string, or parts with line ends between them. */
+void chat_join_content(const cJSON *content, struct buf *out);
+
+#endif

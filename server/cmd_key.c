@@ -1,0 +1,115 @@
+/* server/cmd_key.c - `quire key`: make an API key, and its entry for the file of keys. */
+#include "server/command.h"
+
+#include "core/base/err.h"
+#include "server/engine.h"
+#include "server/key_file.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The options of the command are the fields of the file, with dashes. */
+static const char *const fields[] = {
+    "tenant",         "weight", "max_priority", "requests_per_minute", "tokens_per_minute",
+    "max_concurrent",
+};
+#define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
+
+struct wish {
+    const char *name;
+    const char *value[N_FIELDS];
+    bool is_admin;
+};
+
+static void print_help(void)
+{
+    fputs("quire key --name NAME [options] >> FILE\n"
+          "\n"
+          "Makes an API key. It goes to standard error, once: nobody keeps it but its owner.\n"
+          "Its entry for the file of keys (setting api_keys) goes to standard output.\n"
+          "\n"
+          "  --name                 the key's name, for logs\n"
+          "  --tenant               whose requests these are [the key's name]\n"
+          "  --weight               the tenant's share, from 1 to 1000 [as in tenant_weights]\n"
+          "  --max-priority         higher wishes are lowered to it [critical]\n"
+          "  --requests-per-minute  0: no limit [0]\n"
+          "  --tokens-per-minute    0: no limit [0]\n"
+          "  --max-concurrent       requests at a time; each choice counts; 0: no limit [0]\n"
+          "  --admin                may also ask /debug\n",
+          stdout);
+}
+
+static bool take_fields(struct wish *w, int *argc, char **argv)
+{
+    bool ok = command_take_value(argc, argv, "--name", &w->name);
+
+    for (size_t i = 0; ok && i < N_FIELDS; i++) {
+        char flag[40];
+
+        snprintf(flag, sizeof(flag), "--%s", fields[i]);
+        for (char *p = flag + 2; *p != '\0'; p++)
+            *p = *p == '_' ? '-' : *p;
+        ok = command_take_value(argc, argv, flag, &w->value[i]);
+    }
+    w->is_admin = command_take_switch(argc, argv, "--admin");
+    return ok;
+}
+
+/* The file's own rules, so that what is printed can be read. */
+static int check(const struct wish *w)
+{
+    struct key_spec spec = {0};
+    const char *allowed;
+
+    if (w->name == NULL || !key_file_is_name(w->name, KEY_NAME_MAX))
+        return command_fail(EXIT_USAGE,
+                            "--name must be a name of 1 to %d visible characters other than "
+                            "[]\";#,=",
+                            KEY_NAME_MAX);
+    for (size_t i = 0; i < N_FIELDS; i++)
+        if (w->value[i] != NULL && key_spec_set(&spec, fields[i], w->value[i], &allowed) < 0)
+            return command_fail(EXIT_USAGE, "the key's %s must be %s, got '%s'", fields[i], allowed,
+                                w->value[i]);
+    return EXIT_OK;
+}
+
+static void print_entry(const struct wish *w, const struct secret_hash *hash)
+{
+    char hex[SECRET_HEX];
+
+    secret_to_hex(hash, hex);
+    printf("[%s]\nhash = %s\n", w->name, hex);
+    for (size_t i = 0; i < N_FIELDS; i++)
+        if (w->value[i] != NULL)
+            printf("%s = %s\n", fields[i], w->value[i]);
+    if (w->is_admin)
+        puts("admin = yes");
+}
+
+int cmd_key(int argc, char **argv)
+{
+    struct wish wish = {0};
+    struct secret_hash hash;
+    char secret[SECRET_TEXT];
+    int code;
+
+    if (command_take_switch(&argc, argv, "--help") || command_take_switch(&argc, argv, "-h")) {
+        print_help();
+        return EXIT_OK;
+    }
+    if (!take_fields(&wish, &argc, argv))
+        return EXIT_USAGE;
+    if (argc > 1)
+        return command_fail(EXIT_USAGE, "unexpected '%s'; quire key --help says what is possible",
+                            argv[1]);
+    code = check(&wish);
+    if (code != EXIT_OK)
+        return code;
+    if (secret_make(secret) < 0 || secret_hash(secret, strlen(secret), &hash) < 0)
+        return command_fail(EXIT_FAILED, "the system gives no random numbers");
+    print_entry(&wish, &hash);
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return command_fail(EXIT_FAILED, "the entry could not be written: no key was made");
+    fprintf(stderr, "%s\n", secret);
+    return EXIT_OK;
+}

@@ -1,0 +1,346 @@
+/* server/constrain.c - see constrain.h. */
+#include "server/constrain.h"
+
+#include "core/base/err.h"
+#include "core/base/list.h"
+#include "core/base/mem.h"
+#include "core/text/constraint.h"
+#include "core/text/grammar.h"
+#include "core/text/grammar_builder.h"
+#include "core/text/grammar_gbnf.h"
+#include "core/text/grammar_regex.h"
+#include "core/text/token_trie.h"
+#include "server/schema.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+struct entry {
+    struct list link; /* the one used last comes first */
+    enum constrain_kind kind;
+    char *text;
+    size_t n;
+    uint64_t hash;
+    struct constraint *constraint;
+    size_t bytes;
+};
+
+struct constrain {
+    struct constrain_options opt;
+    struct token_trie *trie;
+    pthread_mutex_t lock; /* guards what follows; nothing else is locked under it */
+    struct list entries;
+    struct constrain_stats stats;
+};
+
+int constrain_create(struct constrain **out, const struct constrain_options *options)
+{
+    struct constrain *c = mem_calloc(1, sizeof(*c));
+
+    *out = NULL;
+    if (c == NULL)
+        return ERR_NOMEM;
+    c->opt = *options;
+    list_init(&c->entries);
+    if (token_trie_of(&c->trie, options->tokenizer) < 0) {
+        mem_free(c);
+        return ERR_NOMEM;
+    }
+    pthread_mutex_init(&c->lock, NULL);
+    *out = c;
+    return 0;
+}
+
+/* ---- entries ---- */
+
+static void drop(struct constrain *c, struct entry *e)
+{
+    list_unlink(&e->link);
+    c->stats.n_entries--;
+    c->stats.bytes -= e->bytes;
+    constraint_unref(&e->constraint);
+    mem_free(e->text);
+    mem_free(e);
+}
+
+void constrain_destroy(struct constrain **constrain)
+{
+    struct constrain *c = constrain != NULL ? *constrain : NULL;
+
+    if (c == NULL)
+        return;
+    list_each(it, &c->entries)
+        drop(c, list_entry(it, struct entry, link));
+    pthread_mutex_destroy(&c->lock);
+    token_trie_destroy(&c->trie);
+    mem_free(c);
+    *constrain = NULL;
+}
+
+struct key {
+    enum constrain_kind kind;
+    char *text; /* owned */
+    size_t n;
+    uint64_t hash;
+};
+
+static struct entry *find(struct constrain *c, const struct key *key)
+{
+    list_each(it, &c->entries)
+    {
+        struct entry *e = list_entry(it, struct entry, link);
+
+        if (e->hash == key->hash && e->kind == key->kind && e->n == key->n &&
+            memcmp(e->text, key->text, key->n) == 0)
+            return e;
+    }
+    return NULL;
+}
+
+/* The constraint of the key, with a count of its own for the caller, or NULL. */
+static struct constraint *look_up(struct constrain *c, const struct key *key)
+{
+    struct constraint *found = NULL;
+    struct entry *e;
+
+    pthread_mutex_lock(&c->lock);
+    e = find(c, key);
+    if (e != NULL) {
+        list_unlink(&e->link);
+        list_push_front(&c->entries, &e->link);
+        found = constraint_ref(e->constraint);
+        c->stats.n_hits++;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return found;
+}
+
+/* Old ones go until there is room again; the newest always stays. */
+static void make_room(struct constrain *c)
+{
+    while (c->stats.n_entries > 1 &&
+           (c->stats.n_entries > c->opt.max_entries || c->stats.bytes > c->opt.max_bytes))
+        drop(c, list_entry(c->entries.prev, struct entry, link));
+}
+
+/* Two threads may have compiled the same: both keep what they have, one is remembered. Takes the
+ * key's text. */
+static void remember(struct constrain *c, struct key *key, struct constraint *made)
+{
+    struct entry *e = mem_calloc(1, sizeof(*e));
+
+    if (e == NULL)
+        return; /* it works without */
+    *e = (struct entry){.kind = key->kind, .text = key->text, .n = key->n, .hash = key->hash};
+    e->constraint = constraint_ref(made);
+    e->bytes = constraint_bytes(made) + key->n;
+    key->text = NULL;
+    pthread_mutex_lock(&c->lock);
+    c->stats.n_compiled++;
+    list_push_front(&c->entries, &e->link);
+    c->stats.n_entries++;
+    c->stats.bytes += e->bytes;
+    make_room(c);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- compiling ---- */
+
+static int choice_grammar(struct grammar **out, const cJSON *list, char *err, size_t err_len)
+{
+    struct grammar_builder *b;
+    struct text_ref *texts;
+    const cJSON *it;
+    uint32_t rule;
+    size_t n = 0;
+    int rc;
+
+    texts = mem_calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof(*texts));
+    rc = texts != NULL ? grammar_builder_create(&b) : ERR_NOMEM;
+    if (rc == 0) {
+        cJSON_ArrayForEach(it, list)
+            texts[n++] = (struct text_ref){it->valuestring, strlen(it->valuestring)};
+        rule = grammar_rule(b, "the choice");
+        grammar_define(b, rule, grammar_choice(b, texts, n));
+        rc = grammar_builder_finish(b, out, err, err_len);
+        grammar_builder_destroy(&b);
+    } else {
+        snprintf(err, err_len, "out of memory");
+    }
+    mem_free(texts);
+    return rc;
+}
+
+static int schema_grammar(struct grammar **out, const cJSON *value, char *err, size_t err_len)
+{
+    const char *why = NULL;
+    cJSON *parsed;
+    int rc;
+
+    if (!cJSON_IsString(value))
+        return schema_to_grammar(out, value, err, err_len);
+    rc = json_parse(value->valuestring, strlen(value->valuestring), &parsed, &why);
+    if (rc < 0) {
+        snprintf(err, err_len, "it holds no JSON Schema");
+        return rc;
+    }
+    rc = schema_to_grammar(out, parsed, err, err_len);
+    cJSON_Delete(parsed);
+    return rc;
+}
+
+static int make_grammar(struct grammar **out, const struct constrain_wish *w, char *err,
+                        size_t err_len)
+{
+    switch (w->kind) {
+    case CONSTRAIN_GRAMMAR:
+        return grammar_from_gbnf(out, w->value->valuestring, strlen(w->value->valuestring), err,
+                                 err_len);
+    case CONSTRAIN_REGEX:
+        return grammar_from_regex(out, w->value->valuestring, strlen(w->value->valuestring), err,
+                                  err_len);
+    case CONSTRAIN_CHOICE:
+        return choice_grammar(out, w->value, err, err_len);
+    case CONSTRAIN_SCHEMA:
+        return schema_grammar(out, w->value, err, err_len);
+    case CONSTRAIN_JSON:
+    case CONSTRAIN_NONE:
+        break;
+    }
+    return schema_any_object(out, err, err_len);
+}
+
+static int compile(struct constrain *c, const struct constrain_wish *w, struct constraint **out,
+                   char *err, size_t err_len)
+{
+    struct grammar *g = NULL;
+    int rc = make_grammar(&g, w, err, err_len);
+
+    if (rc == 0)
+        rc = constraint_create(out, g, c->trie, err, err_len);
+    if (rc < 0)
+        grammar_destroy(&g);
+    return rc;
+}
+
+/* ---- wishes ---- */
+
+static int refuse(const struct constrain_wish *w, struct api_error *e, const char *what)
+{
+    return api_error_set(e, 400, w->field, NULL, "'%s' %s", w->field, what);
+}
+
+static int check_choices(const struct constrain_wish *w, struct api_error *e)
+{
+    const cJSON *it;
+    uint32_t n = 0;
+
+    cJSON_ArrayForEach(it, w->value) {
+        if (!cJSON_IsString(it) || ++n > CONSTRAIN_MAX_CHOICES)
+            return refuse(w, e, "must be a list of at most 10000 strings");
+    }
+    return n > 0 ? 0 : refuse(w, e, "must hold at least one string");
+}
+
+static int check_wish(const struct constrain_wish *w, struct api_error *e)
+{
+    switch (w->kind) {
+    case CONSTRAIN_GRAMMAR:
+    case CONSTRAIN_REGEX:
+        return cJSON_IsString(w->value) ? 0 : refuse(w, e, "must be a string");
+    case CONSTRAIN_CHOICE:
+        return cJSON_IsArray(w->value) ? check_choices(w, e)
+                                       : refuse(w, e, "must be a list of strings");
+    case CONSTRAIN_SCHEMA:
+        if (cJSON_IsObject(w->value) || cJSON_IsBool(w->value) || cJSON_IsString(w->value))
+            return 0;
+        return refuse(w, e, "must be a JSON Schema");
+    case CONSTRAIN_JSON:
+    case CONSTRAIN_NONE:
+        break;
+    }
+    return 0;
+}
+
+static int make_key(struct key *key, const struct constrain_wish *w, struct api_error *e)
+{
+    char *printed;
+
+    *key = (struct key){.kind = w->kind};
+    if (w->kind == CONSTRAIN_JSON) {
+        key->text = mem_strdup("");
+    } else if (cJSON_IsString(w->value)) {
+        key->text = mem_strdup(w->value->valuestring);
+    } else {
+        printed = cJSON_PrintUnformatted(w->value);
+        key->text = printed != NULL ? mem_strdup(printed) : NULL;
+        cJSON_free(printed);
+    }
+    if (key->text == NULL)
+        return api_error_set(e, 500, NULL, NULL, "out of memory");
+    key->n = strlen(key->text);
+    key->hash = XXH3_64bits(key->text, key->n);
+    return key->n <= CONSTRAIN_MAX_TEXT ? 0 : refuse(w, e, "is larger than 256 KiB");
+}
+
+static int compile_and_remember(struct constrain *c, const struct constrain_wish *w,
+                                struct key *key, struct constraint **out, struct api_error *e)
+{
+    char why[220];
+    const int rc = compile(c, w, out, why, sizeof(why));
+
+    if (rc == 0) {
+        remember(c, key, *out);
+        return 0;
+    }
+    pthread_mutex_lock(&c->lock);
+    c->stats.n_refused++;
+    pthread_mutex_unlock(&c->lock);
+    if (rc == ERR_NOMEM)
+        return api_error_set(e, 500, NULL, NULL, "out of memory");
+    return api_error_set(e, 400, w->field, NULL, "'%s' is not usable: %s", w->field, why);
+}
+
+int constrain_get(struct constrain *c, const struct constrain_wish *wish, struct constraint **out,
+                  struct api_error *e)
+{
+    struct key key;
+    int rc = check_wish(wish, e);
+
+    *out = NULL;
+    if (rc < 0)
+        return rc;
+    rc = make_key(&key, wish, e);
+    if (rc == 0) {
+        *out = look_up(c, &key);
+        if (*out == NULL)
+            rc = compile_and_remember(c, wish, &key, out, e);
+    }
+    mem_free(key.text);
+    return rc;
+}
+
+struct constrain_stats constrain_stats(struct constrain *c)
+{
+    struct constrain_stats stats;
+
+    pthread_mutex_lock(&c->lock);
+    stats = c->stats;
+    pthread_mutex_unlock(&c->lock);
+    return stats;
+}
+
+bool constrain_is_mentioned(const char *body, size_t n)
+{
+    static const char *const words[] = {"\"grammar\"",         "\"json_schema\"",
+                                        "\"response_format\"", "\"structured_outputs\"",
+                                        "\"guided_",           "\"tool_choice\"",
+                                        "\"dry_multiplier\""};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (memmem(body, n, words[i], strlen(words[i])) != NULL)
+            return true;
+    return false;
+}

@@ -1,0 +1,67 @@
+/* server/constrain.h - the constraints that clients ask for, compiled once each.
+ *
+ * A cache of the latest ones, found by kind and text; texts are compared, so no two can be taken
+ * for one another. What is evicted lives on while requests use it.
+ *
+ * Thread: any; a mutex guards the list, and is not held while a constraint is compiled.
+ * Memory: the trie of the vocabulary, and constraints up to the options' limits.
+ * Errors: a 400 that names the field and the place in it, or a 500 without memory.
+ */
+#ifndef SERVER_CONSTRAIN_H
+#define SERVER_CONSTRAIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+#include "server/error.h"
+#include "server/json.h"
+
+#define CONSTRAIN_MAX_TEXT ((size_t)256 << 10) /* of a grammar or schema */
+#define CONSTRAIN_MAX_CHOICES 10000
+
+struct constrain;
+struct constraint;
+struct tokenizer;
+
+enum constrain_kind {
+    CONSTRAIN_NONE = 0,
+    CONSTRAIN_GRAMMAR, /* a string: GBNF */
+    CONSTRAIN_REGEX,   /* a string */
+    CONSTRAIN_CHOICE,  /* a list of strings */
+    CONSTRAIN_SCHEMA,  /* a JSON Schema, or a string that holds one */
+    CONSTRAIN_JSON,    /* any JSON object; no value */
+};
+
+struct constrain_wish {
+    enum constrain_kind kind;
+    const char *field;  /* static: what the client called it */
+    const cJSON *value; /* borrowed from the body */
+};
+
+struct constrain_options {
+    const struct tokenizer *tokenizer; /* borrowed */
+    uint32_t max_entries;
+    size_t max_bytes;
+};
+
+struct constrain_stats {
+    uint64_t n_hits, n_compiled, n_refused;
+    uint32_t n_entries;
+    size_t bytes;
+};
+
+int constrain_create(struct constrain **out, const struct constrain_options *options);
+void constrain_destroy(struct constrain **c);
+
+/* A counted constraint for the wish, which is not NONE. 0, or a negative ERR_* with *e filled. */
+int constrain_get(struct constrain *c, const struct constrain_wish *wish, struct constraint **out,
+                  struct api_error *e);
+struct constrain_stats constrain_stats(struct constrain *c);
+
+/* Might the body ask for a constraint? Then it is not prepared on the loop: compiling takes
+ * milliseconds. */
+bool constrain_is_mentioned(const char *body, size_t n);
+
+#endif

@@ -1,0 +1,209 @@
+/* server/dialect_chat.c - answers of POST /v1/chat/completions.
+ *
+ * A stream opens each choice with its role; then come deltas that each carry one kind of thing, and
+ * one without content that names the reason for the end.
+ */
+#include "server/answer.h"
+
+#include "core/base/version.h"
+#include "server/json.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void add_head(const struct answer *a, struct buf *out, const char *object)
+{
+    buf_printf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%" PRId64 ",\"model\":", a->id,
+               object, a->created);
+    json_add_cstring(out, a->model);
+    buf_add_str(out, ",\"system_fingerprint\":");
+    json_add_cstring(out, quire_version());
+    buf_add_str(out, ",\"choices\":[");
+}
+
+static void begin(struct answer *a)
+{
+    add_head(a, &a->head, "chat.completion");
+    add_head(a, &a->frame_head, "chat.completion.chunk");
+}
+
+static void add_logprobs(struct buf *out, const struct choice *c)
+{
+    buf_add_str(out, ",\"logprobs\":");
+    if (!c->rules->wants_logprobs || c->entries.len == 0) {
+        buf_add_str(out, "null");
+        return;
+    }
+    buf_add_str(out, "{\"content\":[");
+    buf_add(out, c->entries.data, c->entries.len);
+    buf_add_str(out, "],\"refusal\":null}");
+}
+
+/* ---- whole ---- */
+
+static void add_call(struct buf *out, const struct speech_call *call)
+{
+    buf_printf(out, "{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", call->id);
+    json_add_cstring(out, call->name);
+    buf_add_str(out, ",\"arguments\":");
+    json_add_cstring(out, call->arguments);
+    buf_add_str(out, "}}");
+}
+
+static void add_message(struct buf *out, const struct speech *s)
+{
+    buf_add_str(out, "{\"role\":\"assistant\",\"content\":");
+    if (s->text.len == 0 && s->n_calls > 0)
+        buf_add_str(out, "null");
+    else
+        json_add_string(out, s->text.data, s->text.len);
+    buf_add_str(out, ",\"refusal\":null");
+    if (s->thought.len > 0) {
+        buf_add_str(out, ",\"reasoning_content\":");
+        json_add_string(out, s->thought.data, s->thought.len);
+    }
+    for (uint32_t i = 0; i < s->n_calls; i++) {
+        buf_add_str(out, i == 0 ? ",\"tool_calls\":[" : ",");
+        add_call(out, &s->calls[i]);
+    }
+    buf_add_str(out, s->n_calls > 0 ? "]}" : "}");
+}
+
+static void add_choice(struct buf *out, struct choice *c)
+{
+    buf_printf(out, "{\"index\":%u,\"message\":", c->index);
+    add_message(out, &c->speech);
+    add_logprobs(out, c);
+    answer_add_finish(out, c);
+    answer_add_extras(out, c);
+    buf_add_char(out, '}');
+    answer_pass_choice(out, c);
+}
+
+static void whole(struct answer *a, struct buf *out)
+{
+    buf_add(out, a->head.data, a->head.len);
+    for (uint32_t i = 0; i < a->n_choices; i++) {
+        if (i > 0)
+            buf_add_char(out, ',');
+        add_choice(out, &a->choices[i]);
+    }
+    buf_add_str(out, "],");
+    answer_add_usage(out, &a->usage, true);
+    buf_add_char(out, '}');
+}
+
+/* ---- frames ---- */
+
+static void open_delta(struct answer *a, const struct choice *c, struct buf *out)
+{
+    answer_begin_frame(a, out);
+    buf_printf(out, "{\"index\":%u,\"delta\":{", c->index);
+}
+
+/* With the log-probabilities that have not been sent yet, in whichever frame comes first. */
+static void close_delta(struct answer *a, struct choice *c, struct buf *out)
+{
+    buf_add_char(out, '}');
+    add_logprobs(out, c);
+    buf_add_str(out, ",\"finish_reason\":null}");
+    buf_add_str(out, a->include_usage ? "],\"usage\":null}" : "]}");
+    answer_end_frame(out);
+    if (c->entries.err == 0)
+        buf_clear(&c->entries);
+}
+
+static void add_text_delta(struct answer *a, struct choice *c, const char *member,
+                           const struct buf *text, struct buf *out)
+{
+    if (text->len == 0)
+        return;
+    open_delta(a, c, out);
+    json_add_cstring(out, member);
+    buf_add_char(out, ':');
+    json_add_string(out, text->data, text->len);
+    close_delta(a, c, out);
+}
+
+static void add_call_deltas(struct answer *a, struct choice *c, uint32_t i, struct buf *out)
+{
+    const struct speech_call *call = &c->speech.calls[i];
+
+    open_delta(a, c, out);
+    buf_printf(out, "\"tool_calls\":[{\"index\":%u,\"id\":\"%s\",", i, call->id);
+    buf_add_str(out, "\"type\":\"function\",\"function\":{\"name\":");
+    json_add_cstring(out, call->name);
+    buf_add_str(out, ",\"arguments\":\"\"}}]");
+    close_delta(a, c, out);
+    open_delta(a, c, out);
+    buf_printf(out, "\"tool_calls\":[{\"index\":%u,\"function\":{\"arguments\":", i);
+    json_add_cstring(out, call->arguments);
+    buf_add_str(out, "}}]");
+    close_delta(a, c, out);
+}
+
+static void add_end(struct answer *a, struct choice *c, struct buf *out)
+{
+    open_delta(a, c, out);
+    buf_add_char(out, '}');
+    add_logprobs(out, c);
+    answer_add_finish(out, c);
+    answer_add_extras(out, c);
+    buf_add_str(out, a->include_usage ? "}],\"usage\":null}" : "}]}");
+    answer_end_frame(out);
+}
+
+static void add_opening(struct answer *a, struct choice *c, struct buf *out)
+{
+    open_delta(a, c, out);
+    buf_add_str(out, "\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
+                     "\"finish_reason\":null}");
+    buf_add_str(out, a->include_usage ? "],\"usage\":null}" : "]}");
+    answer_end_frame(out);
+    c->has_opened = true;
+}
+
+static void frame(struct answer *a, struct choice *c, struct buf *out)
+{
+    if (!c->has_opened)
+        add_opening(a, c, out);
+    add_text_delta(a, c, "reasoning_content", &c->speech.thought, out);
+    add_text_delta(a, c, "content", &c->speech.text, out);
+    for (uint32_t i = c->speech.n_sent; i < c->speech.n_calls; i++)
+        add_call_deltas(a, c, i, out);
+    if (c->finish != FINISH_NONE)
+        add_end(a, c, out);
+    answer_pass_choice(out, c);
+}
+
+static void end(struct answer *a, struct buf *out)
+{
+    if (a->include_usage) {
+        answer_begin_frame(a, out);
+        buf_add_str(out, "],");
+        answer_add_usage(out, &a->usage, true);
+        buf_add_char(out, '}');
+        answer_end_frame(out);
+    }
+    buf_add_str(out, "data: [DONE]\n\n");
+}
+
+static void failure(const struct api_error *e, struct buf *out)
+{
+    dialect_text()->failure(e, out);
+}
+
+const struct dialect *dialect_chat(void)
+{
+    static const struct dialect chat = {
+        .id_prefix = "chatcmpl-",
+        .form = PARAMS_CHAT,
+        .begin = begin,
+        .whole = whole,
+        .frame = frame,
+        .close = end,
+        .failure = failure,
+    };
+
+    return &chat;
+}

@@ -1,0 +1,265 @@
+/* server/dialect_messages.c - answers of POST /v1/messages, in Anthropic's shape.
+ *
+ * The answer is a list of blocks: a thought, text, tool uses. A stream has an event for the start,
+ * the pieces and the end of each of them.
+ */
+#include "server/answer.h"
+
+#include "core/base/buf.h"
+#include "server/json.h"
+#include "server/messages.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum piece { PIECE_NONE = 0, PIECE_THOUGHT, PIECE_TEXT, PIECE_CALL };
+
+static void begin(struct answer *a)
+{
+    buf_printf(&a->head, "{\"id\":\"%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":",
+               a->id);
+    json_add_cstring(&a->head, a->model);
+}
+
+static const char *stop_reason(const struct choice *c)
+{
+    const char *finish = choice_finish_name(c);
+
+    if (strcmp(finish, "tool_calls") == 0)
+        return "tool_use";
+    if (strcmp(finish, "length") == 0)
+        return "max_tokens";
+    return c->stop.found != NULL ? "stop_sequence" : "end_turn";
+}
+
+/* "stop_reason":"end_turn","stop_sequence":null */
+static void add_stop(struct buf *out, const struct choice *c)
+{
+    buf_printf(out, "\"stop_reason\":\"%s\",\"stop_sequence\":", stop_reason(c));
+    if (c->stop.found != NULL)
+        json_add_cstring(out, c->stop.found);
+    else
+        buf_add_str(out, "null");
+}
+
+/* What came from the cache is counted apart from the input. */
+static void add_usage(struct buf *out, const struct answer_usage *u)
+{
+    buf_printf(out,
+               ",\"usage\":{\"input_tokens\":%" PRIu64 ",\"cache_creation_input_tokens\":0,"
+               "\"cache_read_input_tokens\":%" PRIu64 ",\"output_tokens\":%" PRIu64 "}",
+               u->prompt - u->cached, u->cached, u->completion);
+}
+
+/* ---- whole ---- */
+
+static void add_separator(struct buf *out, uint32_t *n)
+{
+    if ((*n)++ > 0)
+        buf_add_char(out, ',');
+}
+
+static void add_blocks(struct buf *out, const struct speech *s)
+{
+    uint32_t n = 0;
+
+    if (s->thought.len > 0) {
+        add_separator(out, &n);
+        buf_add_str(out, "{\"type\":\"thinking\",\"thinking\":");
+        json_add_string(out, s->thought.data, s->thought.len);
+        buf_add_str(out, ",\"signature\":\"\"}");
+    }
+    if (s->text.len > 0) {
+        add_separator(out, &n);
+        buf_add_str(out, "{\"type\":\"text\",\"text\":");
+        json_add_string(out, s->text.data, s->text.len);
+        buf_add_char(out, '}');
+    }
+    for (uint32_t i = 0; i < s->n_calls; i++) {
+        add_separator(out, &n);
+        buf_printf(out, "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":", s->calls[i].id);
+        json_add_cstring(out, s->calls[i].name);
+        buf_add_str(out, ",\"input\":");
+        buf_add_str(out, s->calls[i].arguments);
+        buf_add_char(out, '}');
+    }
+}
+
+static void whole(struct answer *a, struct buf *out)
+{
+    struct choice *c = &a->choices[0];
+
+    buf_add(out, a->head.data, a->head.len);
+    buf_add_str(out, ",\"content\":[");
+    add_blocks(out, &c->speech);
+    buf_add_str(out, "],");
+    add_stop(out, c);
+    add_usage(out, &a->usage);
+    buf_add_char(out, '}');
+    answer_pass_choice(out, c);
+}
+
+/* ---- events ---- */
+
+static void open_event(struct buf *out, const char *name)
+{
+    buf_printf(out, "event: %s\ndata: {\"type\":\"%s\"", name, name);
+}
+
+static void close_event(struct buf *out)
+{
+    buf_add_str(out, "}\n\n");
+}
+
+static void start_message(struct answer *a, const struct choice *c, struct buf *out)
+{
+    open_event(out, "message_start");
+    buf_add_str(out, ",\"message\":");
+    buf_add(out, a->head.data, a->head.len);
+    buf_printf(out,
+               ",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{"
+               "\"input_tokens\":%zu,\"cache_creation_input_tokens\":0,"
+               "\"cache_read_input_tokens\":0,\"output_tokens\":0}}",
+               c->prompt->ids.n);
+    close_event(out);
+}
+
+static void close_block(struct answer *a, struct buf *out)
+{
+    if (a->open_block == PIECE_NONE)
+        return;
+    a->open_block = PIECE_NONE;
+    open_event(out, "content_block_stop");
+    buf_printf(out, ",\"index\":%u", a->n_blocks - 1);
+    close_event(out);
+}
+
+static void open_block(struct answer *a, struct buf *out)
+{
+    open_event(out, "content_block_start");
+    buf_printf(out, ",\"index\":%u,\"content_block\":", a->n_blocks++);
+}
+
+static void begin_delta(struct answer *a, const char *type, const char *member, struct buf *out)
+{
+    open_event(out, "content_block_delta");
+    buf_printf(out, ",\"index\":%u,\"delta\":{\"type\":\"%s\",\"%s\":", a->n_blocks - 1, type,
+               member);
+}
+
+static void add_piece(struct answer *a, enum piece block, const struct buf *text, struct buf *out)
+{
+    const bool is_text = block == PIECE_TEXT;
+
+    if (text->len == 0)
+        return;
+    if (a->open_block != block) {
+        close_block(a, out);
+        open_block(a, out);
+        buf_add_str(out, is_text ? "{\"type\":\"text\",\"text\":\"\"}"
+                                 : "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
+        close_event(out);
+        a->open_block = block;
+    }
+    begin_delta(a, is_text ? "text_delta" : "thinking_delta", is_text ? "text" : "thinking", out);
+    json_add_string(out, text->data, text->len);
+    buf_add_char(out, '}');
+    close_event(out);
+}
+
+static void add_tool_use(struct answer *a, const struct speech_call *call, struct buf *out)
+{
+    close_block(a, out);
+    open_block(a, out);
+    buf_printf(out, "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":", call->id);
+    json_add_cstring(out, call->name);
+    buf_add_str(out, ",\"input\":{}}");
+    close_event(out);
+    begin_delta(a, "input_json_delta", "partial_json", out);
+    json_add_cstring(out, call->arguments);
+    buf_add_char(out, '}');
+    close_event(out);
+    a->open_block = PIECE_CALL;
+    close_block(a, out);
+}
+
+static void frame(struct answer *a, struct choice *c, struct buf *out)
+{
+    if (!c->has_opened)
+        start_message(a, c, out);
+    c->has_opened = true;
+    add_piece(a, PIECE_THOUGHT, &c->speech.thought, out);
+    add_piece(a, PIECE_TEXT, &c->speech.text, out);
+    for (uint32_t i = c->speech.n_sent; i < c->speech.n_calls; i++)
+        add_tool_use(a, &c->speech.calls[i], out);
+    answer_pass_choice(out, c);
+}
+
+static void end(struct answer *a, struct buf *out)
+{
+    close_block(a, out);
+    open_event(out, "message_delta");
+    buf_add_str(out, ",\"delta\":{");
+    add_stop(out, &a->choices[0]);
+    buf_add_char(out, '}');
+    add_usage(out, &a->usage);
+    close_event(out);
+    open_event(out, "message_stop");
+    close_event(out);
+}
+
+/* ---- errors ---- */
+
+static const char *error_type(int status)
+{
+    switch (status) {
+    case 401:
+        return "authentication_error";
+    case 403:
+        return "permission_error";
+    case 404:
+        return "not_found_error";
+    case 413:
+        return "request_too_large";
+    case 408:
+    case 504:
+        return "timeout_error";
+    case 429:
+        return "rate_limit_error";
+    case 503:
+        return "overloaded_error";
+    default:
+        return status >= 500 ? "api_error" : "invalid_request_error";
+    }
+}
+
+void dialect_messages_error(const struct api_error *e, struct buf *out)
+{
+    buf_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":",
+               error_type(e->status));
+    json_add_cstring(out, e->message);
+    buf_add_str(out, "}}");
+}
+
+static void failure(const struct api_error *e, struct buf *out)
+{
+    buf_add_str(out, "event: error\ndata: ");
+    dialect_messages_error(e, out);
+    buf_add_str(out, "\n\n");
+}
+
+const struct dialect *dialect_messages(void)
+{
+    static const struct dialect messages = {
+        .id_prefix = "msg_",
+        .form = PARAMS_CHAT,
+        .convert = messages_to_chat,
+        .begin = begin,
+        .whole = whole,
+        .frame = frame,
+        .close = end,
+        .failure = failure,
+    };
+
+    return &messages;
+}

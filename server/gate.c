@@ -1,0 +1,131 @@
+/* server/gate.c - see gate.h. */
+#include "server/gate.h"
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "server/desk.h"
+#include "server/http.h"
+#include "server/keys.h"
+#include "server/tempo.h"
+
+#include <string.h>
+#include <strings.h>
+
+/* How long to wait is said from what is left of the load, at its pace so far; while nothing is
+ * known of that, a second. */
+#define LOADING_MS 1000u
+
+static int refuse(struct gate *g, struct http_call *call, const struct api_error *e,
+                  enum rejection reason)
+{
+    g->metrics->rejections[reason]++;
+    http_call_reply_error(call, e);
+    return ERR_CANCELED;
+}
+
+/* ---- loading ---- */
+
+static uint32_t loading_ms(const struct gate *g)
+{
+    const uint64_t elapsed_ms = (clock_us() - g->load_start_us) / 1000;
+    const uint32_t done = g->load_permille != NULL ? g->load_permille(g->load_ud) : 0;
+    uint64_t left;
+
+    if (done == 0 || done > 1000)
+        return LOADING_MS;
+    left = elapsed_ms * (1000 - done) / done;
+    if (left < TEMPO_MIN_WAIT_MS)
+        return TEMPO_MIN_WAIT_MS;
+    return left < TEMPO_MAX_WAIT_MS ? (uint32_t)left : TEMPO_MAX_WAIT_MS;
+}
+
+static int refuse_loading(const struct gate *g, struct http_call *call)
+{
+    struct api_error e;
+
+    api_error_set(&e, 503, NULL, "loading", "Loading model");
+    desk_say_when(call, loading_ms(g));
+    http_call_reply_error(call, &e);
+    return ERR_BUSY;
+}
+
+void gate_answer_ready(const struct gate *g, struct http_call *call)
+{
+    struct buf body;
+
+    buf_init(&body, 256);
+    buf_add_str(&body, "{\"error\":{\"code\":503,\"message\":\"Loading model\","
+                       "\"type\":\"unavailable_error\"}}");
+    desk_say_when(call, loading_ms(g));
+    http_call_reply(call, 503, "application/json", &body);
+}
+
+/* ---- keys ---- */
+
+/* The secret that the client presents, or NULL. */
+static const char *secret_of(const struct http_call *call)
+{
+    static const char scheme[] = "Bearer ";
+    const char *text = http_call_header(call, "Authorization");
+
+    if (text == NULL || strncasecmp(text, scheme, sizeof(scheme) - 1) != 0)
+        return http_call_header(call, "X-Api-Key");
+    text += sizeof(scheme) - 1;
+    return text + strspn(text, " ");
+}
+
+/* Neither answer tells whether a key like the one presented exists. */
+static int refuse_stranger(struct gate *g, struct http_call *call, bool has_secret)
+{
+    struct api_error e;
+
+    if (has_secret)
+        api_error_set(&e, 401, NULL, "invalid_api_key", "the API key is not valid");
+    else
+        api_error_set(&e, 401, NULL, "invalid_api_key",
+                      "an API key is needed: send Authorization: Bearer KEY, or X-Api-Key: KEY");
+    http_call_set_header(call, "WWW-Authenticate",
+                         has_secret ? "Bearer realm=\"quire\", error=\"invalid_token\""
+                                    : "Bearer realm=\"quire\"");
+    return refuse(g, call, &e, REJECTION_UNAUTHORIZED);
+}
+
+static int check_rate(struct gate *g, struct http_call *call, struct key *key)
+{
+    const uint64_t wait = key_take_request(key, clock_us());
+    struct api_error e;
+
+    if (wait == 0)
+        return 0;
+    api_error_set(&e, 429, NULL, "rate_limit_exceeded",
+                  "this key has a limit of %u requests a minute", key->requests.per_minute);
+    desk_say_when(call, (uint32_t)((wait + 999) / 1000));
+    return refuse(g, call, &e, REJECTION_RATE_LIMIT);
+}
+
+static int check_key(struct gate *g, struct http_call *call, unsigned flags)
+{
+    const char *secret = secret_of(call);
+    struct key *key = secret != NULL ? keys_find(g->keys, secret) : NULL;
+    struct api_error e;
+
+    if (key == NULL)
+        return refuse_stranger(g, call, secret != NULL);
+    http_call_set_key(call, key);
+    if ((flags & GATE_ADMIN) != 0 && !key->spec.is_admin) {
+        api_error_set(&e, 403, NULL, "insufficient_permissions",
+                      "this needs a key with admin rights");
+        return refuse(g, call, &e, REJECTION_FORBIDDEN);
+    }
+    return (flags & GATE_WORK) != 0 ? check_rate(g, call, key) : 0;
+}
+
+int gate_admit(struct gate *g, struct http_call *call, unsigned flags)
+{
+    const bool is_open =
+        (flags & GATE_OPEN) != 0 || ((flags & GATE_METRICS) != 0 && g->has_open_metrics);
+
+    if (g->keys != NULL && !is_open && check_key(g, call, flags) < 0)
+        return ERR_CANCELED;
+    return g->is_loading && (flags & GATE_EARLY) == 0 ? refuse_loading(g, call) : 0;
+}

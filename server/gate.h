@@ -1,0 +1,46 @@
+/* server/gate.h - who may pass: decided on the head of a request, before its body is read.
+ *
+ * While the model is loaded only the answers about that are given. With keys, every route but the
+ * open ones wants one: `Authorization: Bearer KEY` or `X-Api-Key: KEY`. A POST counts against the
+ * key's requests per minute.
+ *
+ * Thread: the loop's.
+ * Memory: none.
+ */
+#ifndef SERVER_GATE_H
+#define SERVER_GATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct http_call;
+struct keys;
+struct metrics;
+
+enum gate_flags {              /* of a route */
+    GATE_OPEN = 1u << 0,       /* needs no key */
+    GATE_METRICS = 1u << 1,    /* open or not, as the settings say */
+    GATE_ADMIN = 1u << 2,      /* needs a key with admin rights */
+    GATE_WORK = 1u << 3,       /* counts against the key's limits */
+    GATE_EARLY = 1u << 4,      /* answered before the model is there */
+    GATE_ANTHROPIC = 1u << 5,  /* errors have Anthropic's shape */
+};
+
+struct gate {
+    struct keys *keys; /* NULL = everybody may do everything */
+    bool has_open_metrics;
+    struct metrics *metrics;
+    bool is_loading;
+    uint64_t load_start_us;
+    /* How much has been loaded, in thousandths; NULL = nobody knows. */
+    uint32_t (*load_permille)(void *ud);
+    void *load_ud;
+};
+
+/* 0, or a negative ERR_*: then the call has been answered. */
+int gate_admit(struct gate *g, struct http_call *call, unsigned flags);
+
+/* /ready while the model is loaded: in the shape of llama-server, whose probes read it. */
+void gate_answer_ready(const struct gate *g, struct http_call *call);
+
+#endif

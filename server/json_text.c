@@ -1,0 +1,101 @@
+/* server/json_text.c - the parts of a JSON text as they were written; see json.h. The text has been
+ * parsed before, so it is known to be valid.
+ */
+#include "server/json.h"
+
+#include <string.h>
+
+static size_t skip_blanks(const char *s, size_t n, size_t i)
+{
+    while (i < n && strchr(" \t\r\n", s[i]) != NULL)
+        i++;
+    return i;
+}
+
+static size_t skip_string(const char *s, size_t n, size_t i)
+{
+    for (i++; i < n && s[i] != '"'; i++)
+        if (s[i] == '\\')
+            i++;
+    return i + 1;
+}
+
+/* Behind the value that begins at i. */
+static size_t skip_value(const char *s, size_t n, size_t i)
+{
+    size_t depth = 0;
+
+    while (i < n) {
+        if (s[i] == '"') {
+            i = skip_string(s, n, i);
+        } else if (s[i] == '{' || s[i] == '[') {
+            depth++;
+            i++;
+        } else if (s[i] == '}' || s[i] == ']') {
+            if (depth == 0)
+                return i;
+            depth--;
+            i++;
+        } else if (depth == 0 && (s[i] == ',' || strchr(" \t\r\n", s[i]) != NULL)) {
+            return i;
+        } else {
+            i++;
+            continue;
+        }
+        if (depth == 0)
+            return i;
+    }
+    return n;
+}
+
+/* Does the string literal s[from..to), with its quotes, stand for `key`? */
+static bool is_key(const char *s, size_t from, size_t to, const char *key)
+{
+    cJSON *v = cJSON_ParseWithLength(s + from, to - from);
+    const bool same = cJSON_IsString(v) && strcmp(v->valuestring, key) == 0;
+
+    cJSON_Delete(v);
+    return same;
+}
+
+bool json_member_text(const char *s, size_t n, const char *key, const char **value, size_t *len)
+{
+    bool found = false;
+    size_t i = skip_blanks(s, n, 0) + 1;
+
+    for (i = skip_blanks(s, n, i); i < n && s[i] != '}'; i = skip_blanks(s, n, i)) {
+        const size_t name = i, behind = skip_string(s, n, i);
+        const size_t colon = skip_blanks(s, n, behind);
+
+        i = skip_blanks(s, n, colon + 1);
+        const size_t end = skip_value(s, n, i);
+        if (is_key(s, name, behind, key)) {
+            *value = s + i;
+            *len = end - i;
+            found = true;
+        }
+        i = skip_blanks(s, n, end);
+        if (i < n && s[i] == ',')
+            i++;
+    }
+    return found;
+}
+
+bool json_element_text(const char *s, size_t n, size_t k, const char **value, size_t *len)
+{
+    size_t i = skip_blanks(s, n, 0) + 1;
+
+    for (i = skip_blanks(s, n, i); i < n && s[i] != ']'; i = skip_blanks(s, n, i)) {
+        const size_t end = skip_value(s, n, i);
+
+        if (k-- == 0) {
+            *value = s + i;
+            *len = end - i;
+            return true;
+        }
+        i = skip_blanks(s, n, end);
+        if (i < n && s[i] == ',')
+            i++;
+    }
+    return false;
+}

@@ -1,0 +1,296 @@
+/* server/key_file.c - see key_file.h. */
+#include "server/key_file.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "server/bucket.h"
+#include "server/params.h"
+
+#include <errno.h>
+#include <ini.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- fields ---- */
+
+bool key_file_is_name(const char *text, size_t max)
+{
+    size_t n = 0;
+
+    while (text[n] > ' ' && text[n] < 0x7f && strchr("[]\";#,=", text[n]) == NULL)
+        n++;
+    return n > 0 && n <= max && text[n] == '\0';
+}
+
+static int parse_number(const char *text, uint32_t max, uint32_t *out)
+{
+    char *end;
+    unsigned long long n;
+
+    if (*text < '0' || *text > '9')
+        return ERR_INVAL;
+    errno = 0;
+    n = strtoull(text, &end, 10);
+    if (*end != '\0' || errno == ERANGE || n > max)
+        return ERR_INVAL;
+    *out = (uint32_t)n;
+    return 0;
+}
+
+static int set_hash(struct key_spec *k, const char *value)
+{
+    const int rc = secret_from_hex(&k->hash, value);
+
+    k->has_hash = rc == 0;
+    return rc;
+}
+
+static int set_tenant(struct key_spec *k, const char *value)
+{
+    if (!key_file_is_name(value, KEY_TENANT_MAX))
+        return ERR_INVAL;
+    memcpy(k->tenant, value, strlen(value) + 1);
+    return 0;
+}
+
+static int set_weight(struct key_spec *k, const char *value)
+{
+    return parse_number(value, WEIGHTS_MAX_VALUE, &k->weight) < 0 || k->weight == 0 ? ERR_INVAL : 0;
+}
+
+static int set_priority(struct key_spec *k, const char *value)
+{
+    return params_priority(value, &k->max_priority) ? 0 : ERR_INVAL;
+}
+
+static int set_requests(struct key_spec *k, const char *value)
+{
+    return parse_number(value, BUCKET_MAX_RATE, &k->requests_per_minute);
+}
+
+static int set_tokens(struct key_spec *k, const char *value)
+{
+    return parse_number(value, BUCKET_MAX_RATE, &k->tokens_per_minute);
+}
+
+static int set_concurrent(struct key_spec *k, const char *value)
+{
+    return parse_number(value, 1000000, &k->max_concurrent);
+}
+
+static int set_admin(struct key_spec *k, const char *value)
+{
+    k->is_admin = strcmp(value, "yes") == 0;
+    return k->is_admin || strcmp(value, "no") == 0 ? 0 : ERR_INVAL;
+}
+
+static const struct {
+    const char *name;
+    int (*set)(struct key_spec *k, const char *value);
+    const char *allowed;
+} fields[] = {
+    {"hash", set_hash, "64 hexadecimal digits"},
+    {"tenant", set_tenant, "a name of at most 64 visible characters"},
+    {"weight", set_weight, "a whole number from 1 to 1000"},
+    {"max_priority", set_priority, "low, normal, high or critical"},
+    {"requests_per_minute", set_requests, "a whole number from 0 to 1000000000"},
+    {"tokens_per_minute", set_tokens, "a whole number from 0 to 1000000000"},
+    {"max_concurrent", set_concurrent, "a whole number from 0 to 1000000"},
+    {"admin", set_admin, "yes or no"},
+};
+_Static_assert(KEY_TENANT_MAX == 64 && WEIGHTS_MAX_VALUE == 1000 && BUCKET_MAX_RATE == 1000000000,
+               "the sentences above name these");
+
+int key_spec_set(struct key_spec *k, const char *field, const char *value, const char **allowed)
+{
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        if (strcmp(fields[i].name, field) != 0)
+            continue;
+        *allowed = fields[i].allowed;
+        return fields[i].set(k, value);
+    }
+    *allowed = NULL;
+    return ERR_NOENT;
+}
+
+/* ---- the file ---- */
+
+struct reader {
+    FILE *file;
+    const char *path;
+    struct key_list *list;
+    uint32_t cap;
+    int line, rc;
+    bool has_section; /* a section has begun, and none of its fields has come */
+    char *err;
+    size_t err_len;
+};
+
+static int fail(struct reader *r, int rc, const char *what)
+{
+    if (r->rc == 0)
+        snprintf(r->err, r->err_len, "%s:%d: %s", r->path, r->line, what);
+    r->rc = rc;
+    return rc;
+}
+
+/* inih reads through this: it counts lines, refuses one that would be cut in two, drops leading
+ * blanks, which inih would take for a continuation, and notices sections, of which inih says
+ * nothing before their first field. */
+static char *read_line(char *buf, int size, void *stream)
+{
+    struct reader *r = stream;
+    char *line = r->rc == 0 ? fgets(buf, size, r->file) : NULL;
+    size_t blanks;
+
+    if (r->rc == 0 && line == NULL && ferror(r->file))
+        fail(r, ERR_INVAL, strerror(errno)); /* a directory, for one */
+    if (line == NULL)
+        return NULL;
+    r->line++;
+    if (strchr(line, '\n') == NULL && (int)strlen(line) == size - 1)
+        return fail(r, ERR_INVAL, "the line is too long"), NULL;
+    blanks = strspn(line, " \t");
+    memmove(line, line + blanks, strlen(line + blanks) + 1);
+    if (line[0] == '[') {
+        if (r->has_section)
+            return fail(r, ERR_INVAL, "the section before this one is empty"), NULL;
+        r->has_section = true;
+    }
+    return line;
+}
+
+static int begin_key(struct reader *r, const char *name)
+{
+    struct key_list *l = r->list;
+    struct key_spec *k;
+
+    if (!key_file_is_name(name, KEY_NAME_MAX))
+        return fail(r, ERR_INVAL,
+                    "a key's name must have 1 to 48 visible characters other than []\";#,=");
+    for (uint32_t i = 0; i < l->n; i++)
+        if (strcmp(l->keys[i].name, name) == 0)
+            return fail(r, ERR_INVAL, "there is a key of this name already");
+    if (l->n == KEY_FILE_MAX)
+        return fail(r, ERR_LIMIT, "more keys than the 4096 that are possible");
+    if (l->n == r->cap) {
+        const uint32_t cap = r->cap > 0 ? 2 * r->cap : 16;
+        struct key_spec *grown = mem_realloc(l->keys, cap * sizeof(*grown));
+
+        if (grown == NULL)
+            return fail(r, ERR_NOMEM, "out of memory");
+        l->keys = grown;
+        r->cap = cap;
+    }
+    k = &l->keys[l->n++];
+    *k = (struct key_spec){.max_priority = PRIORITY_CRITICAL};
+    memcpy(k->name, name, strlen(name) + 1);
+    memcpy(k->tenant, name, strlen(name) + 1);
+    return 0;
+}
+
+static int on_field(void *user, const char *section, const char *name, const char *value)
+{
+    struct reader *r = user;
+    const char *allowed;
+    char what[200];
+    int rc;
+
+    if (r->rc < 0)
+        return 0;
+    if (section[0] == '\0')
+        return fail(r, ERR_INVAL, "a field before the first [name of a key]"), 0;
+    if (r->has_section && begin_key(r, section) < 0)
+        return 0;
+    r->has_section = false;
+    rc = key_spec_set(&r->list->keys[r->list->n - 1], name, value, &allowed);
+    if (rc == 0)
+        return 1;
+    if (allowed == NULL)
+        snprintf(what, sizeof(what), "a key has no field '%.60s'", name);
+    else
+        snprintf(what, sizeof(what), "'%s' must be %s", name, allowed);
+    fail(r, ERR_INVAL, what);
+    return 0;
+}
+
+/* A share belongs to the tenant: its keys may not tell different ones. */
+static const struct key_spec *find_other_weight(const struct key_list *l, const struct key_spec *k)
+{
+    for (uint32_t i = 0; i < l->n && &l->keys[i] != k; i++) {
+        const struct key_spec *other = &l->keys[i];
+
+        if (other->weight > 0 && other->weight != k->weight &&
+            strcmp(other->tenant, k->tenant) == 0)
+            return other;
+    }
+    return NULL;
+}
+
+static int check_key(struct reader *r, const struct key_spec *k)
+{
+    const struct key_spec *other = k->weight > 0 ? find_other_weight(r->list, k) : NULL;
+
+    if (!k->has_hash) {
+        snprintf(r->err, r->err_len, "%s: the key '%s' has no hash", r->path, k->name);
+        return ERR_INVAL;
+    }
+    if (other != NULL) {
+        snprintf(r->err, r->err_len, "%s: the keys '%s' and '%s' give the tenant '%s' two weights",
+                 r->path, other->name, k->name, k->tenant);
+        return ERR_INVAL;
+    }
+    for (uint32_t i = 0; &r->list->keys[i] != k; i++)
+        if (memcmp(&r->list->keys[i].hash, &k->hash, sizeof(k->hash)) == 0) {
+            snprintf(r->err, r->err_len, "%s: '%s' and '%s' are the same key", r->path,
+                     r->list->keys[i].name, k->name);
+            return ERR_INVAL;
+        }
+    return 0;
+}
+
+static int check_list(struct reader *r)
+{
+    if (r->list->n == 0) {
+        snprintf(r->err, r->err_len, "%s: there is no key in it", r->path);
+        return ERR_INVAL;
+    }
+    for (uint32_t i = 0; i < r->list->n; i++)
+        if (check_key(r, &r->list->keys[i]) < 0)
+            return ERR_INVAL;
+    return 0;
+}
+
+int key_file_read(struct key_list *out, const char *path, char *err, size_t err_len)
+{
+    struct reader r = {.path = path, .list = out, .err = err, .err_len = err_len};
+    int bad_line;
+
+    *out = (struct key_list){0};
+    r.file = fopen(path, "re");
+    if (r.file == NULL) {
+        snprintf(err, err_len, "cannot open the file of keys '%s': %s", path, strerror(errno));
+        return ERR_INVAL;
+    }
+    bad_line = ini_parse_stream(read_line, &r, on_field, &r);
+    fclose(r.file);
+    if (r.rc == 0 && bad_line != 0) {
+        r.line = bad_line > 0 ? bad_line : r.line;
+        fail(&r, ERR_INVAL, "not a line of the form name = value");
+    }
+    if (r.rc == 0 && r.has_section)
+        fail(&r, ERR_INVAL, "the last section is empty");
+    if (r.rc == 0)
+        r.rc = check_list(&r);
+    if (r.rc < 0)
+        key_list_release(out);
+    return r.rc;
+}
+
+void key_list_release(struct key_list *list)
+{
+    mem_free(list->keys);
+    *list = (struct key_list){0};
+}

@@ -1,0 +1,61 @@
+/* server/key_file.h - the file of API keys.
+ *
+ *     [alice]                        ; the key's name, for logs
+ *     hash = 64 hexadecimal digits   ; SHA-256 of the key; `quire key` writes it
+ *     tenant = team-a                ; whose requests these are; without: the key's name
+ *     weight = 2                     ; the tenant's share; without: as in tenant_weights
+ *     max_priority = normal          ; higher wishes are lowered to it; without: critical
+ *     requests_per_minute = 60       ; 0 or without: no limit, as for the next two
+ *     tokens_per_minute = 20000
+ *     max_concurrent = 4             ; requests at a time; each choice counts
+ *     admin = no                     ; yes: may also ask /debug
+ *
+ * Everything is checked; a file is good as a whole or not at all.
+ *
+ * Thread: any.
+ * Memory: the list owns its keys; at most KEY_FILE_MAX of them.
+ * Errors: a sentence with file, line and what was found there; never a hash.
+ */
+#ifndef SERVER_KEY_FILE_H
+#define SERVER_KEY_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "config/weights.h"
+#include "scheduler/request.h"
+#include "server/secret.h"
+
+#define KEY_FILE_MAX 4096
+#define KEY_NAME_MAX 48
+#define KEY_TENANT_MAX WEIGHTS_MAX_NAME
+
+struct key_spec {
+    char name[KEY_NAME_MAX + 1];
+    char tenant[KEY_TENANT_MAX + 1];
+    struct secret_hash hash;
+    uint32_t weight; /* 0 = not said */
+    enum priority max_priority;
+    uint32_t requests_per_minute, tokens_per_minute, max_concurrent; /* 0 = no limit */
+    bool is_admin;
+    bool has_hash;
+};
+
+struct key_list { /* zero is empty */
+    struct key_spec *keys; /* [n] */
+    uint32_t n;
+};
+
+/* ERR_INVAL, ERR_NOMEM or ERR_LIMIT with a sentence; the list is empty then. */
+int key_file_read(struct key_list *out, const char *path, char *err, size_t err_len);
+void key_list_release(struct key_list *list);
+
+/* May it be the name of a key or a tenant: 1 to `max` visible characters other than brackets,
+ * quotes, semicolons and hashes? */
+bool key_file_is_name(const char *text, size_t max);
+
+/* Set one field from its text, as a line of the file would. ERR_INVAL; *allowed says what is. */
+int key_spec_set(struct key_spec *k, const char *field, const char *value, const char **allowed);
+
+#endif

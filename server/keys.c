@@ -1,0 +1,252 @@
+/* server/keys.c - see keys.h. A table of slots, found by the first bytes of the secret's hash. */
+#include "server/keys.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct table {
+    uint32_t mask, n;
+    struct key *slot[]; /* [mask + 1], at most half of them used */
+};
+
+struct keys {
+    char *path;
+    struct table *table;
+};
+
+/* The hash of a random secret is as random: any of its bytes will do. */
+static uint32_t start_of(const struct table *t, const struct secret_hash *h)
+{
+    uint32_t n;
+
+    memcpy(&n, h->bytes, sizeof(n));
+    return n & t->mask;
+}
+
+static struct key *find_hash(const struct table *t, const struct secret_hash *h)
+{
+    for (uint32_t i = start_of(t, h); t->slot[i] != NULL; i = (i + 1) & t->mask)
+        if (secret_is_equal(&t->slot[i]->spec.hash, h))
+            return t->slot[i];
+    return NULL;
+}
+
+static struct key *find_name(const struct table *t, const char *name)
+{
+    for (uint32_t i = 0; t != NULL && i <= t->mask; i++)
+        if (t->slot[i] != NULL && strcmp(t->slot[i]->spec.name, name) == 0)
+            return t->slot[i];
+    return NULL;
+}
+
+static void insert(struct table *t, struct key *key)
+{
+    uint32_t i = start_of(t, &key->spec.hash);
+
+    while (t->slot[i] != NULL)
+        i = (i + 1) & t->mask;
+    t->slot[i] = key;
+    t->n++;
+}
+
+static struct table *make_table(uint32_t n)
+{
+    uint32_t size = 16;
+    struct table *t;
+
+    while (size < 2 * n)
+        size *= 2;
+    t = mem_calloc(1, sizeof(*t) + size * sizeof(t->slot[0]));
+    if (t != NULL)
+        t->mask = size - 1;
+    return t;
+}
+
+static void drop_table(struct table *t)
+{
+    for (uint32_t i = 0; t != NULL && i <= t->mask; i++)
+        key_unref(t->slot[i]);
+    mem_free(t);
+}
+
+static struct key *make_key(const struct key_spec *spec, uint64_t now_us)
+{
+    struct key *key = mem_calloc(1, sizeof(*key));
+
+    if (key == NULL)
+        return NULL;
+    key->n_refs = 1;
+    key->spec = *spec;
+    bucket_init(&key->requests, spec->requests_per_minute, now_us);
+    bucket_init(&key->tokens, spec->tokens_per_minute, now_us);
+    return key;
+}
+
+static void change_key(struct key *key, const struct key_spec *spec, uint64_t now_us)
+{
+    key->spec = *spec;
+    bucket_set_rate(&key->requests, spec->requests_per_minute, now_us);
+    bucket_set_rate(&key->tokens, spec->tokens_per_minute, now_us);
+}
+
+/* A table of new keys only; what stays of the old ones is put in by adopt(). */
+static struct table *build(const struct key_list *list, uint64_t now_us)
+{
+    struct table *t = make_table(list->n);
+
+    for (uint32_t i = 0; t != NULL && i < list->n; i++) {
+        struct key *key = make_key(&list->keys[i], now_us);
+
+        if (key == NULL) {
+            drop_table(t);
+            return NULL;
+        }
+        insert(t, key);
+    }
+    return t;
+}
+
+/* Nothing can fail any more: keys whose name was there before take their newcomer's slot. */
+static void adopt(struct table *t, const struct table *old, uint64_t now_us)
+{
+    for (uint32_t i = 0; i <= t->mask; i++) {
+        struct key *fresh = t->slot[i];
+        struct key *known = fresh != NULL ? find_name(old, fresh->spec.name) : NULL;
+
+        if (known == NULL)
+            continue;
+        change_key(known, &fresh->spec, now_us);
+        t->slot[i] = key_ref(known);
+        key_unref(fresh);
+    }
+}
+
+int keys_reload(struct keys *k, uint64_t now_us, char *err, size_t err_len)
+{
+    struct key_list list;
+    struct table *t;
+    const int rc = key_file_read(&list, k->path, err, err_len);
+
+    if (rc < 0)
+        return rc;
+    t = build(&list, now_us);
+    key_list_release(&list);
+    if (t == NULL)
+        return snprintf(err, err_len, "out of memory"), ERR_NOMEM;
+    adopt(t, k->table, now_us);
+    drop_table(k->table);
+    k->table = t;
+    return 0;
+}
+
+int keys_open(struct keys **out, const char *path, uint64_t now_us, char *err, size_t err_len)
+{
+    struct keys *k = mem_calloc(1, sizeof(*k));
+    int rc = ERR_NOMEM;
+
+    *out = NULL;
+    snprintf(err, err_len, "out of memory");
+    if (k != NULL)
+        k->path = mem_strdup(path);
+    if (k != NULL && k->path != NULL)
+        rc = keys_reload(k, now_us, err, err_len);
+    if (rc < 0)
+        keys_close(&k);
+    *out = k;
+    return rc;
+}
+
+void keys_close(struct keys **keys)
+{
+    struct keys *k = keys != NULL ? *keys : NULL;
+
+    if (k == NULL)
+        return;
+    drop_table(k->table);
+    mem_free(k->path);
+    mem_free(k);
+    *keys = NULL;
+}
+
+struct key *keys_find(const struct keys *k, const char *secret)
+{
+    const size_t n = strnlen(secret, SECRET_MAX + 1);
+    struct secret_hash h;
+
+    if (n == 0 || n > SECRET_MAX || secret_hash(secret, n, &h) < 0)
+        return NULL;
+    return find_hash(k->table, &h);
+}
+
+uint32_t keys_n(const struct keys *k)
+{
+    return k->table->n;
+}
+
+struct key *key_ref(struct key *key)
+{
+    if (key != NULL)
+        key->n_refs++;
+    return key;
+}
+
+void key_unref(struct key *key)
+{
+    if (key != NULL && --key->n_refs == 0)
+        mem_free(key);
+}
+
+/* ---- limits ---- */
+
+uint64_t key_take_request(struct key *key, uint64_t now_us)
+{
+    const uint64_t wait = bucket_wait_us(&key->requests, 1, now_us);
+
+    if (wait == 0)
+        bucket_take(&key->requests, 1, now_us);
+    return wait;
+}
+
+int key_check(const struct key *key, uint32_t n_choices, uint64_t n_tokens, uint64_t now_us,
+              uint64_t *wait_us, struct api_error *e)
+{
+    const uint32_t most = key->spec.max_concurrent;
+
+    *wait_us = 0;
+    if (most > 0 && n_choices > most)
+        return api_error_set(e, 400, "n", NULL,
+                             "%u choices are more than this key may ever have at a time (%u)",
+                             n_choices, most);
+    if (most > 0 && key->n_open + n_choices > most)
+        return api_error_set(e, 429, NULL, "rate_limit_exceeded",
+                             "this key has %u requests under way, and its limit is %u", key->n_open,
+                             most);
+    *wait_us = bucket_wait_us(&key->tokens, n_tokens, now_us);
+    if (*wait_us > 0)
+        return api_error_set(e, 429, NULL, "rate_limit_exceeded",
+                             "this key has a limit of %u tokens a minute",
+                             key->tokens.per_minute);
+    return 0;
+}
+
+void key_begin(struct key *key, uint32_t n_choices, uint64_t n_tokens, uint64_t now_us,
+               struct key_use *use)
+{
+    bucket_take(&key->tokens, n_tokens, now_us);
+    key->n_open += n_choices;
+    *use = (struct key_use){key_ref(key), n_choices, n_tokens};
+}
+
+void key_end(struct key_use *use, uint64_t n_tokens, uint64_t now_us)
+{
+    if (use->key == NULL)
+        return;
+    use->key->n_open -= use->n_choices;
+    if (n_tokens < use->n_tokens)
+        bucket_give(&use->key->tokens, use->n_tokens - n_tokens, now_us);
+    key_unref(use->key);
+    *use = (struct key_use){0};
+}

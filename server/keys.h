@@ -1,0 +1,62 @@
+/* server/keys.h - the API keys in force: who a secret belongs to, and what its owner may do now.
+ *
+ * A key lives as long as the file names it or an exchange holds it. When the file is read again, a
+ * key whose name stays keeps its identity: what it has under way and what its buckets owe go on
+ * under the new rules. One that has gone admits nobody any more, and what it began ends in peace.
+ *
+ * Limits work in two steps: keys_check() says whether a request may begin, keys_begin() takes for
+ * it, and keys_end() gives back what it did not use. Nothing may come between the first two.
+ *
+ * Thread: the loop's; the time comes in as an argument.
+ * Memory: one table and one allocation for each key.
+ */
+#ifndef SERVER_KEYS_H
+#define SERVER_KEYS_H
+
+#include "server/bucket.h"
+#include "server/error.h"
+#include "server/key_file.h"
+
+struct keys;
+
+struct key { /* read it; only keys.c writes */
+    struct key_spec spec;
+    struct bucket requests, tokens;
+    uint32_t n_open; /* choices under way */
+    uint32_t n_refs;
+};
+
+struct key_use { /* what a request has taken; zero is nothing */
+    struct key *key;
+    uint32_t n_choices;
+    uint64_t n_tokens;
+};
+
+/* Read the file. A sentence in `err` when it cannot be used. */
+int keys_open(struct keys **out, const char *path, uint64_t now_us, char *err, size_t err_len);
+void keys_close(struct keys **keys);
+
+/* Read it again. On failure everything stays as it was. */
+int keys_reload(struct keys *k, uint64_t now_us, char *err, size_t err_len);
+
+/* The key of a secret as a client presents it, or NULL. Borrowed until the next reload, unless
+ * key_ref() is called. */
+struct key *keys_find(const struct keys *k, const char *secret);
+uint32_t keys_n(const struct keys *k);
+
+struct key *key_ref(struct key *key); /* NULL gives NULL */
+void key_unref(struct key *key);      /* NULL is allowed */
+
+/* One more exchange: 0, or the microseconds until there may be one. */
+uint64_t key_take_request(struct key *key, uint64_t now_us);
+
+/* May a request with so many choices and tokens (prompts and the most that may be generated)
+ * begin? 0, or a negative ERR_* with *e filled, and *wait_us, if the time is known, else 0. */
+int key_check(const struct key *key, uint32_t n_choices, uint64_t n_tokens, uint64_t now_us,
+              uint64_t *wait_us, struct api_error *e);
+void key_begin(struct key *key, uint32_t n_choices, uint64_t n_tokens, uint64_t now_us,
+               struct key_use *use);
+/* It is over, and took n_tokens in truth. Once for each use; nothing happens for an empty one. */
+void key_end(struct key_use *use, uint64_t n_tokens, uint64_t now_us);
+
+#endif

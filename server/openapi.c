@@ -1,0 +1,294 @@
+/* server/openapi.c - see openapi.h. */
+#include "server/openapi.h"
+
+#include "core/base/version.h"
+#include "server/gate.h"
+#include "server/http.h"
+#include "server/json.h"
+#include "server/params.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SCHEMAS "#/components/schemas/"
+
+/* ---- the tables ---- */
+
+static const struct {
+    const char *path, *tail;
+    enum http_methods method;
+    unsigned flags;
+    const char *name, *body, *reply, *text;
+} routes[] = {
+#define ROUTE(path, tail, method, handler, flags, body, reply, text)                               \
+    {path, tail, method, flags, #handler, body, reply, text},
+#include "server/routes.inc"
+#undef ROUTE
+};
+#define N_ROUTES (sizeof(routes) / sizeof(routes[0]))
+
+struct doc {
+    const char *schema, *text;
+};
+
+enum doc_rows {
+#define DOC(parse, schema, text) DOC_##parse,
+#include "server/openapi_fields.inc"
+#undef DOC
+    N_DOCS
+};
+
+static const struct doc docs[] = {
+#define DOC(parse, schema, text) {schema, text},
+#include "server/openapi_fields.inc"
+#undef DOC
+};
+
+static const struct {
+    const char *name;
+    unsigned forms;
+    enum doc_rows doc;
+} fields[] = {
+#define FIELD(name, forms, parse) {#name, forms, DOC_##parse},
+#include "server/params_fields.inc"
+#undef FIELD
+};
+#define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
+_Static_assert(N_FIELDS == N_DOCS, "each line of openapi_fields.inc belongs to a field");
+
+static const struct {
+    const char *schema, *name, *type, *text;
+} bodies[] = {
+#define BODY(schema, name, type, text) {schema, name, type, text},
+#include "server/openapi_bodies.inc"
+#undef BODY
+};
+#define N_BODIES (sizeof(bodies) / sizeof(bodies[0]))
+
+static const struct {
+    const char *name, *schema;
+} schemas[] = {
+#define SCHEMA(name, schema) {#name, schema},
+#include "server/openapi_schemas.inc"
+#undef SCHEMA
+};
+#define N_SCHEMAS (sizeof(schemas) / sizeof(schemas[0]))
+
+/* The bodies: whose rows of openapi_bodies.inc they have, which of the completions' fields beside
+ * them, and what must be there. */
+static const struct request_doc {
+    const char *name, *rows;
+    unsigned forms; /* enum params_form */
+    const char *required;
+} requests[] = {
+    {"CompletionRequest", "", PARAMS_TEXT, "['prompt']"},
+    {"ChatCompletionRequest", "", PARAMS_CHAT, "['messages']"},
+    {"EmbeddingRequest", "", PARAMS_EMBED, "['input']"},
+    {"ResponsesRequest", "ResponsesRequest", PARAMS_CHAT, "['input']"},
+    {"MessagesRequest", "MessagesRequest", PARAMS_CHAT, "['messages','max_tokens']"},
+    {"CountTokensRequest", "MessagesRequest", PARAMS_CHAT, "['messages']"},
+    {"TokenizeRequest", "TokenizeRequest", 0, "[]"},
+    {"DetokenizeRequest", "DetokenizeRequest", 0, "['tokens']"},
+};
+#define N_REQUESTS (sizeof(requests) / sizeof(requests[0]))
+
+/* Replies that come in frames when the body says "stream": true. */
+static const char *const streamed[] = {"Completion", "ChatCompletion", "Response",
+                                       "AnthropicMessage"};
+
+/* ---- writing ---- */
+
+/* JSON with ' for ", as it stands in the tables. */
+static void add(struct buf *out, const char *text)
+{
+    for (; *text != '\0'; text++)
+        buf_add_char(out, *text == '\'' ? '"' : *text);
+}
+
+/* ,"name": - the comma unless it is the first. */
+static void add_name(struct buf *out, bool *is_first, const char *name)
+{
+    if (!*is_first)
+        buf_add_char(out, ',');
+    *is_first = false;
+    json_add_cstring(out, name);
+    buf_add_char(out, ':');
+}
+
+static void add_ref(struct buf *out, const char *schema)
+{
+    buf_printf(out, "{\"$ref\":\"" SCHEMAS "%s\"}", schema);
+}
+
+/* A property: its schema, with the text as its description. */
+static void add_property(struct buf *out, bool *is_first, const char *name, const char *schema,
+                         const char *text)
+{
+    add_name(out, is_first, name);
+    buf_add_str(out, "{\"description\":");
+    json_add_cstring(out, text);
+    if (strcmp(schema, "{}") != 0)
+        buf_add_char(out, ',');
+    add(out, schema + 1);
+}
+
+/* ---- schemas ---- */
+
+static bool is_same(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+/* Is the field described by a row of openapi_bodies.inc? */
+static bool has_row(const char *rows, const char *field)
+{
+    for (size_t i = 0; i < N_BODIES; i++)
+        if (is_same(bodies[i].schema, rows) && is_same(bodies[i].name, field))
+            return true;
+    return false;
+}
+
+/* A body's own rows, and then what it takes of the completions' fields. */
+static void add_request(struct buf *out, bool *is_first, const struct request_doc *r)
+{
+    bool first = true;
+
+    add_name(out, is_first, r->name);
+    buf_add_str(out, "{\"type\":\"object\",\"required\":");
+    add(out, r->required);
+    buf_add_str(out, ",\"properties\":{");
+    for (size_t i = 0; i < N_BODIES; i++)
+        if (is_same(bodies[i].schema, r->rows) && bodies[i].type[0] != '\0')
+            add_property(out, &first, bodies[i].name, bodies[i].type, bodies[i].text);
+    for (size_t i = 0; i < N_FIELDS; i++)
+        if ((fields[i].forms & r->forms) != 0 && !has_row(r->rows, fields[i].name))
+            add_property(out, &first, fields[i].name, docs[fields[i].doc].schema,
+                         docs[fields[i].doc].text);
+    buf_add_str(out, "}}");
+}
+
+static void add_schemas(struct buf *out)
+{
+    bool first = true;
+
+    for (size_t i = 0; i < N_SCHEMAS; i++) {
+        add_name(out, &first, schemas[i].name);
+        add(out, schemas[i].schema);
+    }
+    for (size_t i = 0; i < N_REQUESTS; i++)
+        add_request(out, &first, &requests[i]);
+}
+
+/* ---- paths ---- */
+
+static bool takes_priority(const char *body)
+{
+    for (size_t i = 0; i < N_REQUESTS; i++)
+        if (is_same(requests[i].name, body))
+            return requests[i].forms != 0;
+    return false;
+}
+
+static bool is_streamed(const char *reply)
+{
+    for (size_t i = 0; i < sizeof(streamed) / sizeof(streamed[0]); i++)
+        if (is_same(streamed[i], reply))
+            return true;
+    return false;
+}
+
+static void add_parameters(struct buf *out, size_t i)
+{
+    buf_add_str(out, ",\"parameters\":[{\"$ref\":\"#/components/parameters/X-Request-Id\"}");
+    if (takes_priority(routes[i].body))
+        buf_add_str(out, ",{\"$ref\":\"#/components/parameters/X-Priority\"}");
+    if (routes[i].tail[0] != '\0')
+        buf_printf(out,
+                   ",{\"name\":\"%s\",\"in\":\"path\",\"required\":true,"
+                   "\"schema\":{\"type\":\"string\"}}",
+                   routes[i].tail);
+    buf_add_char(out, ']');
+}
+
+static void add_body(struct buf *out, const char *schema)
+{
+    if (schema[0] == '\0')
+        return;
+    add(out, ",'requestBody':{'required':true,'content':{'application/json':{'schema':");
+    add_ref(out, schema);
+    buf_add_str(out, "}}}");
+}
+
+static void add_responses(struct buf *out, size_t i)
+{
+    const char *reply = routes[i].reply;
+
+    add(out, ",'responses':{'200':{'description':'The answer.','content':{");
+    if (reply[0] == '\0') {
+        add(out, "'text/plain':{'schema':{'type':'string'}}");
+    } else {
+        add(out, "'application/json':{'schema':");
+        add_ref(out, reply);
+        buf_add_char(out, '}');
+    }
+    if (is_streamed(reply))
+        add(out, ",'text/event-stream':{'schema':{'type':'string','description':'With stream: the "
+                 "frames of the API that the answer has the shape of.'}}");
+    add(out, "}},'default':{'description':'A refusal; 429 and 503 say in Retry-After and "
+             "retry-after-ms when to come back.','content':{'application/json':{'schema':");
+    add_ref(out, (routes[i].flags & GATE_ANTHROPIC) != 0 ? "AnthropicError" : "Error");
+    buf_add_str(out, "}}}}");
+}
+
+static void add_path(struct buf *out, bool *is_first, size_t i)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), routes[i].tail[0] != '\0' ? "%s{%s}" : "%s%s", routes[i].path,
+             routes[i].tail);
+    add_name(out, is_first, path);
+    buf_printf(out, "{\"%s\":{\"operationId\":\"%s\",\"summary\":",
+               routes[i].method == HTTP_GET ? "get" : "post", routes[i].name);
+    json_add_cstring(out, routes[i].text);
+    if ((routes[i].flags & GATE_OPEN) != 0)
+        buf_add_str(out, ",\"security\":[]");
+    add_parameters(out, i);
+    add_body(out, routes[i].body);
+    add_responses(out, i);
+    buf_add_str(out, "}}");
+}
+
+/* ---- all of it ---- */
+
+static void add_components(struct buf *out)
+{
+    add(out, "'components':{'securitySchemes':{"
+             "'bearer':{'type':'http','scheme':'bearer'},"
+             "'header':{'type':'apiKey','in':'header','name':'X-Api-Key'}},"
+             "'parameters':{"
+             "'X-Request-Id':{'name':'X-Request-Id','in':'header','description':'At most 128 "
+             "visible characters: the answer has it too.','schema':{'type':'string',"
+             "'maxLength':128}},"
+             "'X-Priority':{'name':'X-Priority','in':'header','description':'The same as the field "
+             "priority, which wins.','schema':{'type':'string'}}},"
+             "'schemas':{");
+    add_schemas(out);
+    buf_add_str(out, "}}");
+}
+
+void openapi_render(struct buf *out)
+{
+    bool first = true;
+
+    add(out, "{'openapi':'3.1.0','info':{'title':'Quire','description':'HTTP inference server for "
+             "GGUF language models on CPUs. A null stands for an absent field; unknown fields are "
+             "ignored; keys are needed only where the server has some.','version':");
+    json_add_cstring(out, quire_version());
+    add(out, "},'servers':[{'url':'/'}],'security':[{},{'bearer':[]},{'header':[]}],'paths':{");
+    for (size_t i = 0; i < N_ROUTES; i++)
+        add_path(out, &first, i);
+    buf_add_str(out, "},");
+    add_components(out);
+    buf_add_char(out, '}');
+}

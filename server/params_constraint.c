@@ -1,0 +1,124 @@
+/* server/params_constraint.c - the fields that constrain what is generated: those of llama-server,
+ * of OpenAI, and of vLLM under its new and its old names. One of them at most may be set. */
+#include "server/params_impl.h"
+
+#include "core/base/err.h"
+#include "server/field.h"
+
+#include <string.h>
+
+static int wish_for(const struct field_args *a, const char *field, enum constrain_kind kind,
+                    const cJSON *value)
+{
+    struct constrain_wish *w = &a->p->constraint;
+
+    if (w->kind != CONSTRAIN_NONE)
+        return api_error_set(a->e, 400, field, NULL, "'%s' and '%s' exclude each other", w->field,
+                             field);
+    *w = (struct constrain_wish){kind, field, value};
+    return 0;
+}
+
+/* llama-server takes "" for none. */
+int params_parse_grammar(const struct field_args *a)
+{
+    if (cJSON_IsString(a->v) && a->v->valuestring[0] == '\0')
+        return 0;
+    return wish_for(a, "grammar", CONSTRAIN_GRAMMAR, a->v);
+}
+
+int params_parse_json_schema(const struct field_args *a)
+{
+    return wish_for(a, "json_schema", CONSTRAIN_SCHEMA, a->v);
+}
+
+int params_parse_guided_json(const struct field_args *a)
+{
+    return wish_for(a, "guided_json", CONSTRAIN_SCHEMA, a->v);
+}
+
+int params_parse_guided_regex(const struct field_args *a)
+{
+    return wish_for(a, "guided_regex", CONSTRAIN_REGEX, a->v);
+}
+
+int params_parse_guided_choice(const struct field_args *a)
+{
+    return wish_for(a, "guided_choice", CONSTRAIN_CHOICE, a->v);
+}
+
+int params_parse_guided_grammar(const struct field_args *a)
+{
+    return wish_for(a, "guided_grammar", CONSTRAIN_GRAMMAR, a->v);
+}
+
+static int any_object(const struct field_args *a, const char *field, const cJSON *wanted)
+{
+    bool is_wanted = false;
+
+    if (field_bool(wanted, field, &is_wanted, a->e) < 0)
+        return ERR_INVAL;
+    return is_wanted ? wish_for(a, field, CONSTRAIN_JSON, NULL) : 0;
+}
+
+int params_parse_structured_outputs(const struct field_args *a)
+{
+    static const struct {
+        const char *name, *field;
+        enum constrain_kind kind;
+    } members[] = {
+        {"json", "structured_outputs.json", CONSTRAIN_SCHEMA},
+        {"regex", "structured_outputs.regex", CONSTRAIN_REGEX},
+        {"choice", "structured_outputs.choice", CONSTRAIN_CHOICE},
+        {"grammar", "structured_outputs.grammar", CONSTRAIN_GRAMMAR},
+    };
+    const cJSON *v;
+    int rc = 0;
+
+    if (!cJSON_IsObject(a->v))
+        return api_error_set(a->e, 400, a->name, NULL, "'structured_outputs' must be an object");
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]) && rc == 0; i++) {
+        v = field_find(a->v, members[i].name);
+        if (v != NULL)
+            rc = wish_for(a, members[i].field, members[i].kind, v);
+    }
+    v = field_find(a->v, "json_object");
+    if (rc == 0 && v != NULL)
+        rc = any_object(a, "structured_outputs.json_object", v);
+    v = field_find(a->v, "structural_tag");
+    if (rc == 0 && v != NULL)
+        rc = api_error_set(a->e, 400, a->name, NULL,
+                           "'structured_outputs.structural_tag' is not supported");
+    return rc;
+}
+
+/* OpenAI puts the schema into json_schema.schema; llama-server takes it beside the type, too. */
+static int parse_schema_format(const struct field_args *a)
+{
+    const cJSON *outer = field_find(a->v, "json_schema");
+    const cJSON *schema = field_find(cJSON_IsObject(outer) ? outer : a->v, "schema");
+
+    if (schema == NULL)
+        return api_error_set(a->e, 400, a->name, NULL,
+                             "'response_format.json_schema.schema' is required");
+    return wish_for(a, "response_format", CONSTRAIN_SCHEMA, schema);
+}
+
+int params_parse_response_format(const struct field_args *a)
+{
+    const cJSON *type = cJSON_IsObject(a->v) ? field_find(a->v, "type") : NULL;
+    const char *name = cJSON_IsString(type) ? type->valuestring : "";
+
+    if (strcmp(name, "text") == 0)
+        return 0;
+    if (strcmp(name, "json_schema") == 0)
+        return parse_schema_format(a);
+    if (strcmp(name, "json_object") == 0) {
+        if (field_find(a->v, "schema") != NULL)
+            return parse_schema_format(a);
+        return wish_for(a, "response_format", CONSTRAIN_JSON, NULL);
+    }
+    return api_error_set(a->e, 400, a->name, NULL,
+                         "'response_format' must be an object whose type is text, json_object or "
+                         "json_schema");
+}

@@ -1,0 +1,19 @@
+/* server/prompting.h - POST /apply-template and POST /v1/messages/count_tokens: the prompt that a
+ * chat would have, without computing anything.
+ *
+ * Bodies are those of /v1/chat/completions and /v1/messages, read and checked in the same way;
+ * {"prompt":"…"} and {"input_tokens":…}.
+ *
+ * Thread: the loop's.
+ * Memory: as for an intake.
+ */
+#ifndef SERVER_PROMPTING_H
+#define SERVER_PROMPTING_H
+
+struct desk;
+struct http_call;
+
+void prompting_apply(struct desk *d, struct http_call *call);
+void prompting_count(struct desk *d, struct http_call *call);
+
+#endif

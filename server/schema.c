@@ -1,0 +1,674 @@
+/* server/schema.c - see schema.h. */
+#include "server/schema.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/text/char_class.h"
+#include "core/text/grammar_regex.h"
+#include "server/schema_impl.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Keywords that say nothing about which texts are valid. */
+static const char *const annotations[] = {
+    "title",    "description", "default",   "examples",       "$schema",     "$id",
+    "$comment", "deprecated",  "readOnly",  "writeOnly",      "$defs",       "definitions",
+    "$anchor",  "id",          "example",   "discriminator",  "$vocabulary", "contentEncoding",
+    "contentMediaType",        "contentSchema",
+};
+/* Keywords that are handled, here or by those who write values. */
+static const char *const handled[] = {
+    "type",      "enum",     "const",            "properties",       "required",
+    "items",     "minItems", "maxItems",         "pattern",          "additionalProperties",
+    "minLength", "format",   "maxLength",        "prefixItems",      "minimum",
+    "maximum",   "anyOf",    "exclusiveMinimum", "exclusiveMaximum", "oneOf",
+    "allOf",     "$ref",     "multipleOf",       "uniqueItems",      "minProperties",
+    "maxProperties",
+};
+
+static const char *const type_names[] = {"null",   "boolean", "integer", "number",
+                                         "string", "array",   "object"};
+
+static bool is_among(const char *word, const char *const *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(word, list[i]) == 0)
+            return true;
+    return false;
+}
+
+#define IS_AMONG(word, list) is_among(word, list, sizeof(list) / sizeof((list)[0]))
+
+bool schema_is_annotation(const char *keyword)
+{
+    return IS_AMONG(keyword, annotations) || strncmp(keyword, "x-", 2) == 0;
+}
+
+bool schema_has_failed(const struct schema *s)
+{
+    return grammar_builder_error(s->b) != 0;
+}
+
+struct grammar_piece schema_refuse(struct schema *s, const struct schema_place *at,
+                                   const char *format, ...)
+{
+    char what[160];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(what, sizeof(what), format, args);
+    va_end(args);
+    grammar_builder_fail(s->b, ERR_UNSUPPORTED, "at '%.90s': %s", at->pointer, what);
+    return (struct grammar_piece){0};
+}
+
+const cJSON *schema_get(const cJSON *schema, const char *keyword)
+{
+    return cJSON_GetObjectItemCaseSensitive(schema, keyword);
+}
+
+/* ---- places ---- */
+
+/* A name in a JSON pointer has ~ and / escaped. */
+static void add_step(char *pointer, const char *name)
+{
+    size_t n = strlen(pointer);
+
+    if (n + 1 < SCHEMA_MAX_POINTER)
+        pointer[n++] = '/';
+    for (; *name != '\0' && n + 2 < SCHEMA_MAX_POINTER; name++) {
+        if (*name == '~' || *name == '/') {
+            pointer[n++] = '~';
+            pointer[n++] = *name == '~' ? '0' : '1';
+        } else {
+            pointer[n++] = *name;
+        }
+    }
+    pointer[n < SCHEMA_MAX_POINTER ? n : SCHEMA_MAX_POINTER - 1] = '\0';
+}
+
+struct schema_place schema_in(const struct schema_place *at, const cJSON *schema,
+                              const char *keyword, const char *name)
+{
+    struct schema_place in = {.schema = schema, .depth = at->depth + 1};
+
+    memcpy(in.pointer, at->pointer, sizeof(in.pointer));
+    add_step(in.pointer, keyword);
+    if (name != NULL)
+        add_step(in.pointer, name);
+    return in;
+}
+
+/* ---- $ref ---- */
+
+static int hex(char c)
+{
+    const char lower = (char)(c | 0x20);
+
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+/* One step of a JSON pointer in a URI fragment; returns what is behind it. */
+static const char *read_step(const char *at, char *name, size_t size)
+{
+    size_t n = 0;
+
+    for (; *at != '\0' && *at != '/' && n + 1 < size; at++) {
+        if (*at == '~' && (at[1] == '0' || at[1] == '1')) {
+            name[n++] = *++at == '0' ? '~' : '/';
+        } else if (*at == '%' && hex(at[1]) >= 0 && hex(at[2]) >= 0) {
+            name[n++] = (char)(hex(at[1]) << 4 | hex(at[2]));
+            at += 2;
+        } else {
+            name[n++] = *at;
+        }
+    }
+    name[n] = '\0';
+    return at;
+}
+
+static const cJSON *step_into(const cJSON *v, const char *name)
+{
+    uint32_t index = 0;
+
+    if (!cJSON_IsArray(v))
+        return schema_get(v, name);
+    if (*name == '\0')
+        return NULL;
+    for (; *name >= '0' && *name <= '9' && index < 1000000; name++)
+        index = index * 10 + (uint32_t)(*name - '0');
+    return *name == '\0' ? cJSON_GetArrayItem(v, (int)index) : NULL;
+}
+
+const cJSON *schema_target(struct schema *s, const struct schema_place *at)
+{
+    const cJSON *ref = schema_get(at->schema, "$ref"), *v = s->root;
+    const char *p = cJSON_IsString(ref) ? ref->valuestring : "";
+    char name[256];
+
+    if (p[0] != '#' || (p[1] != '\0' && p[1] != '/')) {
+        schema_refuse(s, at, "$ref must be \"#\" or begin with \"#/\", got '%.60s'", p);
+        return NULL;
+    }
+    for (p++; *p == '/' && v != NULL;) {
+        p = read_step(p + 1, name, sizeof(name));
+        v = step_into(v, name);
+    }
+    if (v == NULL || *p != '\0') {
+        schema_refuse(s, at, "$ref '%.80s' leads nowhere", ref->valuestring);
+        return NULL;
+    }
+    return v;
+}
+
+/* The rule of a schema that is referred to; written later. */
+static uint32_t rule_of(struct schema *s, const struct schema_place *at, const cJSON *target,
+                        const char *name)
+{
+    char quoted[120];
+
+    for (uint32_t i = 0; i < s->n_rules; i++)
+        if (s->rules[i].schema == target)
+            return s->rules[i].rule;
+    if (s->n_rules == SCHEMA_MAX_RULES) {
+        schema_refuse(s, at, "more than %d schemas are referred to", SCHEMA_MAX_RULES);
+        return 0;
+    }
+    snprintf(quoted, sizeof(quoted), "the schema '%.80s'", name);
+    s->rules[s->n_rules].schema = target;
+    s->rules[s->n_rules].rule = grammar_rule(s->b, quoted);
+    snprintf(s->rules[s->n_rules].pointer, SCHEMA_MAX_POINTER, "%s", name);
+    return s->rules[s->n_rules++].rule;
+}
+
+/* ---- any JSON ---- */
+
+struct grammar_piece schema_comma(struct schema *s)
+{
+    struct grammar_piece comma = grammar_text(s->b, ",");
+
+    return grammar_then(s->b, comma, grammar_repeat(s->b, grammar_text(s->b, " "), 0, 1));
+}
+
+struct grammar_piece schema_colon(struct schema *s)
+{
+    struct grammar_piece colon = grammar_text(s->b, ":");
+
+    return grammar_then(s->b, colon, grammar_repeat(s->b, grammar_text(s->b, " "), 0, 1));
+}
+
+uint32_t schema_char_rule(struct schema *s)
+{
+    struct char_class all = {.n = 0};
+
+    if (s->character < 0) {
+        s->character = (int32_t)grammar_rule(s->b, "a character");
+        char_class_add(&all, 1, CHAR_LAST);
+        grammar_define(s->b, (uint32_t)s->character, grammar_json_char(s->b, &all));
+    }
+    return (uint32_t)s->character;
+}
+
+/* open item (, item)* close, or open close */
+static struct grammar_piece list_of(struct schema *s, uint32_t item, const char *open,
+                                    const char *close)
+{
+    struct grammar_piece p = grammar_text(s->b, open), items, more;
+
+    items = grammar_call(s->b, item);
+    more = schema_comma(s);
+    more = grammar_then(s->b, more, grammar_call(s->b, item));
+    more = grammar_repeat(s->b, more, 0, GRAMMAR_NO_LIMIT);
+    items = grammar_repeat(s->b, grammar_then(s->b, items, more), 0, 1);
+    p = grammar_then(s->b, p, items);
+    return grammar_then(s->b, p, grammar_text(s->b, close));
+}
+
+static uint32_t member_rule(struct schema *s, uint32_t value)
+{
+    const uint32_t rule = grammar_rule(s->b, "a member");
+    struct grammar_piece p = schema_any_string(s, 0, GRAMMAR_NO_LIMIT);
+
+    p = grammar_then(s->b, p, schema_colon(s));
+    grammar_define(s->b, rule, grammar_then(s->b, p, grammar_call(s->b, value)));
+    return rule;
+}
+
+uint32_t schema_value_rule(struct schema *s)
+{
+    struct text_ref words[] = {{"null", 4}, {"true", 4}, {"false", 5}};
+    struct grammar_piece p;
+    uint32_t value, member;
+
+    if (s->value >= 0)
+        return (uint32_t)s->value;
+    value = grammar_rule(s->b, "a value");
+    s->value = (int32_t)value;
+    schema_char_rule(s);
+    member = member_rule(s, value);
+    p = list_of(s, member, "{", "}");
+    p = grammar_or(s->b, p, list_of(s, value, "[", "]"));
+    p = grammar_or(s->b, p, schema_any_string(s, 0, GRAMMAR_NO_LIMIT));
+    p = grammar_or(s->b, p, schema_any_number(s));
+    p = grammar_or(s->b, p, grammar_choice(s->b, words, 3));
+    grammar_define(s->b, value, p);
+    return value;
+}
+
+/* ---- types ---- */
+
+static unsigned type_named(const cJSON *v)
+{
+    for (unsigned i = 0; cJSON_IsString(v) && i < 7; i++)
+        if (strcmp(v->valuestring, type_names[i]) == 0)
+            return 1u << i | (1u << i == SCHEMA_NUMBER ? SCHEMA_INTEGER : 0u);
+    return 0;
+}
+
+unsigned schema_types(struct schema *s, const struct schema_place *at)
+{
+    const cJSON *type = schema_get(at->schema, "type"), *it;
+    unsigned types = type_named(type);
+
+    if (type == NULL)
+        return SCHEMA_ANY;
+    if (cJSON_IsArray(type) && type->child != NULL) {
+        cJSON_ArrayForEach(it, type) {
+            if (type_named(it) == 0)
+                types = UINT32_MAX;
+            types |= type_named(it);
+        }
+    }
+    if (types != 0 && types != UINT32_MAX)
+        return types;
+    schema_refuse(s, at, "'type' must be the name of a type or a list of names");
+    return 0;
+}
+
+static bool has_any(const cJSON *schema, const char *const *keywords, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (schema_get(schema, keywords[i]) != NULL)
+            return true;
+    return false;
+}
+
+#define HAS_ANY(schema, ...)                                                                       \
+    has_any(schema, (const char *const[]){__VA_ARGS__},                                            \
+            sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
+
+unsigned schema_written_types(struct schema *s, const struct schema_place *at)
+{
+    const cJSON *schema = at->schema;
+    unsigned types = 0;
+
+    if (schema_get(schema, "type") != NULL)
+        return schema_types(s, at);
+    if (HAS_ANY(schema, "properties", "required", "additionalProperties", "minProperties",
+                "maxProperties"))
+        types |= SCHEMA_OBJECT;
+    if (HAS_ANY(schema, "items", "prefixItems", "minItems", "maxItems", "uniqueItems"))
+        types |= SCHEMA_ARRAY;
+    if (HAS_ANY(schema, "minLength", "maxLength", "pattern", "format"))
+        types |= SCHEMA_STRING;
+    if (HAS_ANY(schema, "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+                "multipleOf"))
+        types |= SCHEMA_NUMBER | SCHEMA_INTEGER;
+    return types != 0 ? types : SCHEMA_ANY;
+}
+
+uint32_t schema_count(struct schema *s, const struct schema_place *at, const char *keyword,
+                      uint32_t otherwise)
+{
+    const cJSON *v = schema_get(at->schema, keyword);
+
+    if (v == NULL)
+        return otherwise;
+    if (cJSON_IsNumber(v) && v->valuedouble >= 0 && v->valuedouble <= GRAMMAR_MAX_REPEAT &&
+        v->valuedouble == (uint32_t)v->valuedouble)
+        return (uint32_t)v->valuedouble;
+    schema_refuse(s, at, "'%s' must be an integer between 0 and %u", keyword, GRAMMAR_MAX_REPEAT);
+    return otherwise;
+}
+
+/* ---- enum and const ---- */
+
+static unsigned type_of(const cJSON *v)
+{
+    if (cJSON_IsNumber(v))
+        return v->valuedouble == (double)(int64_t)v->valuedouble ? SCHEMA_INTEGER : SCHEMA_NUMBER;
+    return cJSON_IsNull(v)     ? SCHEMA_NULL
+           : cJSON_IsBool(v)   ? SCHEMA_BOOLEAN
+           : cJSON_IsString(v) ? SCHEMA_STRING
+           : cJSON_IsArray(v)  ? SCHEMA_ARRAY
+                               : SCHEMA_OBJECT;
+}
+
+/* Values are written as they stand; what else the schema says cannot be checked against them. */
+static void check_values_alone(struct schema *s, const struct schema_place *at)
+{
+    const cJSON *it;
+
+    cJSON_ArrayForEach(it, at->schema) {
+        if (schema_is_annotation(it->string) || strcmp(it->string, "enum") == 0 ||
+            strcmp(it->string, "const") == 0 || strcmp(it->string, "type") == 0)
+            continue;
+        schema_refuse(s, at, "'%.40s' beside enum or const is not supported", it->string);
+    }
+}
+
+static struct grammar_piece write_texts(struct schema *s, const struct schema_place *at,
+                                        const cJSON *list, const cJSON *only)
+{
+    const unsigned types = schema_types(s, at);
+    const uint32_t n = list != NULL ? (uint32_t)cJSON_GetArraySize(list) : 1;
+    struct text_ref *texts = mem_calloc(n > 0 ? n : 1, sizeof(*texts));
+    struct grammar_piece p = {0};
+    uint32_t n_texts = 0;
+
+    for (const cJSON *v = list != NULL ? list->child : only; texts != NULL && v != NULL;
+         v = list != NULL ? v->next : NULL) {
+        char *text = (type_of(v) & types) != 0 && (only == NULL || cJSON_Compare(v, only, true))
+                         ? cJSON_PrintUnformatted(v)
+                         : NULL;
+
+        if (text != NULL)
+            texts[n_texts++] = (struct text_ref){text, strlen(text)};
+    }
+    if (texts == NULL)
+        grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
+    else if (n_texts == 0)
+        schema_refuse(s, at, "no value of enum or const is allowed by the rest");
+    else
+        p = grammar_choice(s->b, texts, n_texts);
+    for (uint32_t i = 0; i < n_texts; i++)
+        cJSON_free((void *)(uintptr_t)texts[i].bytes);
+    mem_free(texts);
+    return p;
+}
+
+static struct grammar_piece write_values(struct schema *s, const struct schema_place *at)
+{
+    const cJSON *list = schema_get(at->schema, "enum");
+
+    check_values_alone(s, at);
+    if (list != NULL && (!cJSON_IsArray(list) || list->child == NULL))
+        return schema_refuse(s, at, "'enum' must be a list with at least one value");
+    return write_texts(s, at, list, schema_get(at->schema, "const"));
+}
+
+/* ---- unions ---- */
+
+/* The schema without its anyOf or oneOf. */
+static const cJSON *without(struct schema *s, const struct schema_place *at, const char *keyword)
+{
+    cJSON *copy = cJSON_CreateObject();
+    const cJSON *it;
+
+    if (copy == NULL || s->n_merged == SCHEMA_MAX_MERGED) {
+        cJSON_Delete(copy);
+        schema_refuse(s, at, "too many schemas have to be combined");
+        return NULL;
+    }
+    s->merged[s->n_merged++] = copy;
+    cJSON_ArrayForEach(it, at->schema) {
+        if (strcmp(it->string, keyword) != 0 && !schema_is_annotation(it->string))
+            cJSON_AddItemReferenceToObject(copy, it->string, (cJSON *)(uintptr_t)it);
+    }
+    return copy;
+}
+
+static void check_exclusive(struct schema *s, const struct schema_place *at,
+                            const cJSON *const *branches, uint32_t n)
+{
+    for (uint32_t i = 0; i < n && !schema_has_failed(s); i++)
+        for (uint32_t k = 0; k < n && !schema_has_failed(s); k++)
+            if (i != k && !schema_excludes(s, at, branches[i], branches[k]))
+                schema_refuse(s, at,
+                              "oneOf is supported where no value can match two branches, and "
+                              "branches %u and %u may match one",
+                              i < k ? i : k, i < k ? k : i);
+}
+
+#define MAX_BRANCHES 256
+
+/* Did merging leave no type or no value? */
+static bool is_impossible(const cJSON *merged)
+{
+    const cJSON *type = schema_get(merged, "type"), *values = schema_get(merged, "enum");
+
+    return (cJSON_IsArray(type) && type->child == NULL) ||
+           (cJSON_IsArray(values) && values->child == NULL);
+}
+
+/* A branch with all that stands beside the union, or as it is: a plain reference stays one, so that
+ * recursion goes through a rule. */
+static const cJSON *merge_branch(struct schema *s, struct schema_place *in, const cJSON *base,
+                                 bool exclusive)
+{
+    const cJSON *branch = in->schema, *merged = NULL;
+
+    if (exclusive || base->child != NULL || schema_get(branch, "allOf") != NULL)
+        merged = schema_merge_two(s, in, branch, base);
+    if (merged != NULL && (base->child != NULL || schema_get(branch, "allOf") != NULL))
+        in->schema = merged;
+    return merged;
+}
+
+/* Branches that contradict what stands beside them are left out. */
+static struct grammar_piece write_union(struct schema *s, const struct schema_place *at,
+                                        const cJSON *list, const char *keyword, bool exclusive)
+{
+    const cJSON *base = without(s, at, keyword), *it, **merged;
+    struct grammar_piece p = {0}, q;
+    uint32_t n = 0;
+    bool any = false;
+
+    if (base == NULL)
+        return p;
+    if (!cJSON_IsArray(list) || list->child == NULL || cJSON_GetArraySize(list) > MAX_BRANCHES)
+        return schema_refuse(s, at, "'%s' must be a list of 1 to %d schemas", keyword,
+                             MAX_BRANCHES);
+    merged = mem_calloc(MAX_BRANCHES, sizeof(*merged));
+    if (merged == NULL)
+        grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
+    for (it = list->child; it != NULL && !schema_has_failed(s); it = it->next, n++) {
+        char index[12];
+        struct schema_place in;
+
+        snprintf(index, sizeof(index), "%u", n);
+        in = schema_in(at, it, keyword, index);
+        merged[n] = merge_branch(s, &in, base, exclusive);
+        if (merged[n] != NULL && is_impossible(merged[n])) {
+            merged[n] = NULL;
+            continue;
+        }
+        q = schema_write(s, &in);
+        p = any ? grammar_or(s->b, p, q) : q;
+        any = true;
+    }
+    if (!any && !schema_has_failed(s))
+        schema_refuse(s, at, "no branch of '%s' is possible", keyword);
+    if (exclusive && !schema_has_failed(s))
+        check_exclusive(s, at, merged, n);
+    mem_free(merged);
+    return p;
+}
+
+/* ---- a schema ---- */
+
+static void check_keywords(struct schema *s, const struct schema_place *at)
+{
+    const cJSON *it;
+
+    cJSON_ArrayForEach(it, at->schema) {
+        if (!schema_is_annotation(it->string) && !IS_AMONG(it->string, handled))
+            schema_refuse(s, at, "the keyword '%.40s' is not supported", it->string);
+    }
+}
+
+static struct grammar_piece write_type(struct schema *s, const struct schema_place *at,
+                                       unsigned type)
+{
+    struct text_ref words[] = {{"true", 4}, {"false", 5}};
+
+    switch ((enum schema_type)type) {
+    case SCHEMA_NULL:
+        return grammar_text(s->b, "null");
+    case SCHEMA_BOOLEAN:
+        return grammar_choice(s->b, words, 2);
+    case SCHEMA_INTEGER:
+        return schema_number(s, at, true);
+    case SCHEMA_NUMBER:
+        return schema_number(s, at, false);
+    case SCHEMA_STRING:
+        return schema_string(s, at);
+    case SCHEMA_ARRAY:
+        return schema_array(s, at);
+    case SCHEMA_OBJECT:
+    case SCHEMA_ANY:
+        break;
+    }
+    return schema_object(s, at);
+}
+
+static struct grammar_piece write_types(struct schema *s, const struct schema_place *at)
+{
+    unsigned types = schema_written_types(s, at);
+    struct grammar_piece p = {0}, q;
+    bool any = false;
+
+    if (types == SCHEMA_ANY && !HAS_ANY(at->schema, "type"))
+        return grammar_call(s->b, schema_value_rule(s));
+    if (types & SCHEMA_NUMBER) /* integers are among them */
+        types &= ~(unsigned)SCHEMA_INTEGER;
+    for (unsigned i = 0; i < 7 && !schema_has_failed(s); i++) {
+        if (!(types >> i & 1))
+            continue;
+        q = write_type(s, at, 1u << i);
+        p = any ? grammar_or(s->b, p, q) : q;
+        any = true;
+    }
+    return p;
+}
+
+static bool is_plain_reference(const cJSON *schema)
+{
+    const cJSON *it;
+
+    cJSON_ArrayForEach(it, schema) {
+        if (strcmp(it->string, "$ref") != 0 && !schema_is_annotation(it->string))
+            return false;
+    }
+    return schema_get(schema, "$ref") != NULL;
+}
+
+static struct grammar_piece write_reference(struct schema *s, const struct schema_place *at)
+{
+    const cJSON *target = schema_target(s, at);
+    uint32_t rule;
+
+    if (target == NULL)
+        return (struct grammar_piece){0};
+    rule = rule_of(s, at, target, schema_get(at->schema, "$ref")->valuestring);
+    return grammar_call(s->b, rule);
+}
+
+struct grammar_piece schema_write(struct schema *s, const struct schema_place *at)
+{
+    const struct grammar_piece none = {0};
+    struct schema_place here = *at;
+    const cJSON *any;
+
+    if (schema_has_failed(s))
+        return none;
+    if (at->depth > SCHEMA_MAX_DEPTH)
+        return schema_refuse(s, at,
+                             "schemas are nested too deeply, or refer to each other for ever");
+    if (cJSON_IsTrue(at->schema))
+        return grammar_call(s->b, schema_value_rule(s));
+    if (!cJSON_IsObject(at->schema))
+        return schema_refuse(s, at, cJSON_IsFalse(at->schema) ? "nothing matches false"
+                                                              : "a schema must be an object");
+    check_keywords(s, at);
+    if (is_plain_reference(at->schema))
+        return write_reference(s, at);
+    if (HAS_ANY(at->schema, "$ref", "allOf")) {
+        here.schema = schema_merge(s, at);
+        here.depth++;
+        return here.schema != NULL ? schema_write(s, &here) : none;
+    }
+    any = schema_get(at->schema, "anyOf");
+    if (any != NULL)
+        return write_union(s, at, any, "anyOf", false);
+    any = schema_get(at->schema, "oneOf");
+    if (any != NULL)
+        return write_union(s, at, any, "oneOf", true);
+    if (HAS_ANY(at->schema, "enum", "const"))
+        return write_values(s, at);
+    return write_types(s, at);
+}
+
+/* ---- the whole ---- */
+
+static void write_rules(struct schema *s)
+{
+    for (uint32_t i = 0; i < s->n_rules && !schema_has_failed(s); i++) {
+        struct schema_place at = {.schema = s->rules[i].schema};
+
+        memcpy(at.pointer, s->rules[i].pointer, sizeof(at.pointer));
+        grammar_define(s->b, s->rules[i].rule, schema_write(s, &at));
+    }
+}
+
+static int create(struct schema *s, const cJSON *root)
+{
+    *s = (struct schema){.root = root, .character = -1, .value = -1, .plain = -1};
+    s->rules = mem_calloc(SCHEMA_MAX_RULES, sizeof(*s->rules));
+    s->merged = mem_calloc(SCHEMA_MAX_MERGED, sizeof(*s->merged));
+    if (s->rules == NULL || s->merged == NULL)
+        return ERR_NOMEM;
+    return grammar_builder_create(&s->b);
+}
+
+static void release(struct schema *s)
+{
+    for (uint32_t i = 0; s->merged != NULL && i < s->n_merged; i++)
+        cJSON_Delete(s->merged[i]);
+    mem_free(s->merged);
+    mem_free(s->rules);
+    grammar_builder_destroy(&s->b);
+}
+
+int schema_to_grammar(struct grammar **out, const cJSON *schema, char *err, size_t err_len)
+{
+    const struct schema_place at = {.schema = schema, .pointer = "#"};
+    struct schema s;
+    int rc = create(&s, schema);
+
+    *out = NULL;
+    snprintf(err, err_len, "out of memory");
+    if (rc == 0) {
+        rule_of(&s, &at, schema, "#");
+        write_rules(&s);
+        rc = grammar_builder_finish(s.b, out, err, err_len);
+    }
+    release(&s);
+    return rc;
+}
+
+int schema_any_object(struct grammar **out, char *err, size_t err_len)
+{
+    static const char text[] = "{\"type\":\"object\"}";
+    cJSON *schema = cJSON_Parse(text);
+    const int rc = schema != NULL ? schema_to_grammar(out, schema, err, err_len) : ERR_NOMEM;
+
+    if (schema == NULL)
+        snprintf(err, err_len, "out of memory");
+    cJSON_Delete(schema);
+    return rc;
+}

@@ -1,0 +1,105 @@
+/* server/schema_impl.h - what the files of the schema compiler share.
+ *
+ * schema.c goes through a schema, schema_merge.c makes one schema of several, schema_disjoint.c
+ * says whether two exclude each other, schema_object.c, schema_array.c, schema_string.c and
+ * schema_number.c write values. A schema that others refer to is a rule; rules are written one
+ * after the other from a list, so the depth of the calls is that of the JSON text.
+ *
+ * Thread: one owner. Memory: see schema.h.
+ */
+#ifndef SERVER_SCHEMA_IMPL_H
+#define SERVER_SCHEMA_IMPL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+#include "core/text/grammar_builder.h"
+#include "server/json.h"
+
+#define SCHEMA_MAX_RULES 8192
+#define SCHEMA_MAX_DEPTH 200    /* of schemas within schemas, merged ones included */
+#define SCHEMA_MAX_MERGED 4096  /* schemas made of several */
+#define SCHEMA_MAX_POINTER 160  /* bytes of a place that are kept for errors */
+
+enum schema_type {
+    SCHEMA_NULL = 1u << 0,
+    SCHEMA_BOOLEAN = 1u << 1,
+    SCHEMA_INTEGER = 1u << 2,
+    SCHEMA_NUMBER = 1u << 3, /* that is no integer */
+    SCHEMA_STRING = 1u << 4,
+    SCHEMA_ARRAY = 1u << 5,
+    SCHEMA_OBJECT = 1u << 6,
+    SCHEMA_ANY = (1u << 7) - 1,
+};
+
+struct schema_rule { /* a schema that is referred to */
+    const cJSON *schema;
+    uint32_t rule;
+    bool is_written;
+    char pointer[SCHEMA_MAX_POINTER];
+};
+
+struct schema {
+    struct grammar_builder *b;
+    const cJSON *root;
+    struct schema_rule *rules;
+    uint32_t n_rules;
+    cJSON **merged; /* [SCHEMA_MAX_MERGED] to be deleted in the end */
+    uint32_t n_merged;
+    /* rules of any JSON, made when first wanted; -1 before */
+    int32_t character, value, plain;
+};
+
+struct schema_place { /* a schema within the whole */
+    const cJSON *schema;
+    uint32_t depth;
+    char pointer[SCHEMA_MAX_POINTER];
+};
+
+/* ---- schema.c ---- */
+
+struct grammar_piece schema_write(struct schema *s, const struct schema_place *at);
+/* The place of a member of the schema, or of a member of that (`name` may be NULL). */
+struct schema_place schema_in(const struct schema_place *at, const cJSON *schema,
+                              const char *keyword, const char *name);
+struct grammar_piece schema_refuse(struct schema *s, const struct schema_place *at,
+                                   const char *format, ...) __attribute__((format(printf, 3, 4)));
+bool schema_has_failed(const struct schema *s);
+/* The types that a schema allows by its `type`, or all; a malformed one is refused. */
+unsigned schema_types(struct schema *s, const struct schema_place *at);
+/* The types that are written for it. */
+unsigned schema_written_types(struct schema *s, const struct schema_place *at);
+/* A member that holds a count, or `otherwise`. */
+uint32_t schema_count(struct schema *s, const struct schema_place *at, const char *keyword,
+                      uint32_t otherwise);
+/* The rule of any JSON value, and of a character of a string. */
+uint32_t schema_value_rule(struct schema *s);
+uint32_t schema_char_rule(struct schema *s);
+struct grammar_piece schema_comma(struct schema *s);
+struct grammar_piece schema_colon(struct schema *s);
+/* What the schema refers to with $ref, or NULL with an error. */
+const cJSON *schema_target(struct schema *s, const struct schema_place *at);
+const cJSON *schema_get(const cJSON *schema, const char *keyword);
+bool schema_is_annotation(const char *keyword);
+
+/* ---- the others ---- */
+
+/* One schema with all that the schema says, its $ref and allOf resolved; NULL with an error. */
+const cJSON *schema_merge(struct schema *s, const struct schema_place *at);
+/* And with what `also` says. */
+const cJSON *schema_merge_two(struct schema *s, const struct schema_place *at, const cJSON *schema,
+                              const cJSON *also);
+/* Does no text that is written for `a` validate against `b`? Both are merged. */
+bool schema_excludes(struct schema *s, const struct schema_place *at, const cJSON *a,
+                     const cJSON *b);
+
+struct grammar_piece schema_object(struct schema *s, const struct schema_place *at);
+struct grammar_piece schema_array(struct schema *s, const struct schema_place *at);
+struct grammar_piece schema_string(struct schema *s, const struct schema_place *at);
+struct grammar_piece schema_any_string(struct schema *s, uint32_t min, uint32_t max);
+/* Integers only, or all numbers. */
+struct grammar_piece schema_number(struct schema *s, const struct schema_place *at, bool integers);
+struct grammar_piece schema_any_number(struct schema *s);
+
+#endif

@@ -1,0 +1,304 @@
+/* server/schema_merge.c - one schema that says what several say together.
+ *
+ * A merged schema is a new object whose members are references into the client's tree, or new
+ * where two say different things. It has no $ref and no allOf at its top; below, those that it had
+ * to make itself are left for later.
+ */
+#include "server/schema_impl.h"
+
+#include "core/base/err.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_PRODUCT 64 /* branches of two unions in one */
+
+static cJSON *new_schema(struct schema *s, const struct schema_place *at)
+{
+    cJSON *made = s->n_merged < SCHEMA_MAX_MERGED ? cJSON_CreateObject() : NULL;
+
+    if (made == NULL)
+        schema_refuse(s, at, "too many schemas have to be combined");
+    else
+        s->merged[s->n_merged++] = made;
+    return made;
+}
+
+static void add(cJSON *to, const char *name, const cJSON *v)
+{
+    cJSON_AddItemReferenceToObject(to, name, (cJSON *)(uintptr_t)v);
+}
+
+/* {"allOf":[a,b]}, to be merged when it is come to. */
+static cJSON *both(const cJSON *a, const cJSON *b)
+{
+    cJSON *made = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(made, "allOf");
+
+    cJSON_AddItemReferenceToArray(list, (cJSON *)(uintptr_t)a);
+    cJSON_AddItemReferenceToArray(list, (cJSON *)(uintptr_t)b);
+    return made;
+}
+
+static void add_both(cJSON *to, const char *name, const cJSON *a, const cJSON *b)
+{
+    if (cJSON_IsFalse(a) || cJSON_IsFalse(b))
+        cJSON_AddItemToObject(to, name, cJSON_CreateFalse());
+    else if (cJSON_IsTrue(a) || a == b)
+        add(to, name, b);
+    else if (cJSON_IsTrue(b))
+        add(to, name, a);
+    else
+        cJSON_AddItemToObject(to, name, both(a, b));
+}
+
+/* ---- keywords that both have ---- */
+
+static bool is_one_of(const char *keyword, const char *const *list)
+{
+    for (; *list != NULL; list++)
+        if (strcmp(keyword, *list) == 0)
+            return true;
+    return false;
+}
+
+static const char *const lower_bounds[] = {"minimum",   "exclusiveMinimum", "minLength",
+                                           "minItems",  "minProperties",    NULL};
+static const char *const upper_bounds[] = {"maximum",   "exclusiveMaximum", "maxLength",
+                                           "maxItems",  "maxProperties",    NULL};
+static const char *const schemas[] = {"items", "additionalProperties", NULL};
+static const char *const unions[] = {"anyOf", "oneOf", NULL};
+
+static bool names_type(const cJSON *types, const char *name)
+{
+    const cJSON *it;
+
+    if (cJSON_IsString(types))
+        return strcmp(types->valuestring, name) == 0;
+    cJSON_ArrayForEach(it, types) {
+        if (cJSON_IsString(it) && strcmp(it->valuestring, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void merge_types(cJSON *to, const cJSON *a, const cJSON *b)
+{
+    static const char *const names[] = {"null", "boolean", "string", "array", "object", "number"};
+    cJSON *list = cJSON_AddArrayToObject(to, "type");
+
+    for (int i = 0; i < 6; i++)
+        if (names_type(a, names[i]) && names_type(b, names[i]))
+            cJSON_AddItemToArray(list, cJSON_CreateString(names[i]));
+    if ((names_type(a, "integer") || names_type(a, "number")) &&
+        (names_type(b, "integer") || names_type(b, "number")) &&
+        !(names_type(a, "number") && names_type(b, "number")))
+        cJSON_AddItemToArray(list, cJSON_CreateString("integer"));
+}
+
+static void merge_enums(cJSON *to, const cJSON *a, const cJSON *b)
+{
+    cJSON *list = cJSON_AddArrayToObject(to, "enum");
+    const cJSON *x, *y;
+
+    cJSON_ArrayForEach(x, a) {
+        for (y = b->child; y != NULL && !cJSON_Compare(x, y, true); y = y->next)
+            ;
+        if (y != NULL)
+            cJSON_AddItemReferenceToArray(list, (cJSON *)(uintptr_t)x);
+    }
+}
+
+static void merge_required(cJSON *to, const cJSON *a, const cJSON *b)
+{
+    cJSON *list = cJSON_AddArrayToObject(to, "required");
+    const cJSON *it;
+
+    cJSON_ArrayForEach(it, a)
+        cJSON_AddItemReferenceToArray(list, (cJSON *)(uintptr_t)it);
+    cJSON_ArrayForEach(it, b)
+        cJSON_AddItemReferenceToArray(list, (cJSON *)(uintptr_t)it);
+}
+
+static void merge_unions(struct schema *s, const struct schema_place *at, cJSON *to,
+                         const char *keyword, const cJSON *a, const cJSON *b)
+{
+    cJSON *list = cJSON_AddArrayToObject(to, keyword);
+    const cJSON *x, *y;
+
+    if (cJSON_GetArraySize(a) * (int64_t)cJSON_GetArraySize(b) > MAX_PRODUCT) {
+        schema_refuse(s, at, "two '%s' together have too many branches", keyword);
+        return;
+    }
+    cJSON_ArrayForEach(x, a) {
+        cJSON_ArrayForEach(y, b)
+            cJSON_AddItemToArray(list, both(x, y));
+    }
+}
+
+/* A property that only one side names must obey the other side's additionalProperties. */
+static void add_property(cJSON *to, const cJSON *p, const cJSON *other)
+{
+    const cJSON *additional = schema_get(other, "additionalProperties");
+
+    if (additional == NULL)
+        add(to, p->string, p);
+    else
+        add_both(to, p->string, p, additional);
+}
+
+static void merge_properties(cJSON *to, const cJSON *a, const cJSON *b)
+{
+    const cJSON *of_a = schema_get(a, "properties"), *of_b = schema_get(b, "properties"), *p;
+    cJSON *made = cJSON_AddObjectToObject(to, "properties");
+
+    cJSON_ArrayForEach(p, of_a) {
+        if (of_b != NULL && schema_get(of_b, p->string) != NULL)
+            add_both(made, p->string, p, schema_get(of_b, p->string));
+        else
+            add_property(made, p, b);
+    }
+    cJSON_ArrayForEach(p, of_b) {
+        if (of_a == NULL || schema_get(of_a, p->string) == NULL)
+            add_property(made, p, a);
+    }
+}
+
+static void merge_keyword(struct schema *s, const struct schema_place *at, cJSON *to,
+                          const cJSON *a, const cJSON *b)
+{
+    const char *keyword = a->string;
+    const bool numbers = cJSON_IsNumber(a) && cJSON_IsNumber(b);
+    const bool lists = cJSON_IsArray(a) && cJSON_IsArray(b);
+
+    if (strcmp(keyword, "type") == 0)
+        merge_types(to, a, b);
+    else if (lists && strcmp(keyword, "enum") == 0)
+        merge_enums(to, a, b);
+    else if (lists && strcmp(keyword, "required") == 0)
+        merge_required(to, a, b);
+    else if (numbers && is_one_of(keyword, lower_bounds))
+        add(to, keyword, a->valuedouble > b->valuedouble ? a : b);
+    else if (numbers && is_one_of(keyword, upper_bounds))
+        add(to, keyword, a->valuedouble < b->valuedouble ? a : b);
+    else if (is_one_of(keyword, schemas))
+        add_both(to, keyword, a, b);
+    else if (lists && is_one_of(keyword, unions))
+        merge_unions(s, at, to, keyword, a, b);
+    else if (cJSON_Compare(a, b, true))
+        add(to, keyword, a);
+    else
+        schema_refuse(s, at, "two different '%.40s' for one value are not supported", keyword);
+}
+
+static bool is_special(const char *keyword)
+{
+    return strcmp(keyword, "properties") == 0 || strcmp(keyword, "$ref") == 0 ||
+           strcmp(keyword, "allOf") == 0 || schema_is_annotation(keyword);
+}
+
+static const cJSON *combine(struct schema *s, const struct schema_place *at, const cJSON *a,
+                            const cJSON *b)
+{
+    cJSON *to = new_schema(s, at);
+    const cJSON *it;
+
+    if (to == NULL || a == NULL || b == NULL)
+        return NULL;
+    if (schema_get(a, "properties") != NULL || schema_get(b, "properties") != NULL)
+        merge_properties(to, a, b);
+    cJSON_ArrayForEach(it, a) {
+        const cJSON *other = schema_get(b, it->string);
+
+        if (is_special(it->string))
+            continue;
+        if (other != NULL)
+            merge_keyword(s, at, to, it, other);
+        else
+            add(to, it->string, it);
+    }
+    cJSON_ArrayForEach(it, b) {
+        if (!is_special(it->string) && schema_get(a, it->string) == NULL)
+            add(to, it->string, it);
+    }
+    return to;
+}
+
+/* ---- $ref and allOf ---- */
+
+/* What the schema itself says. */
+static const cJSON *own(struct schema *s, const struct schema_place *at)
+{
+    cJSON *to = new_schema(s, at);
+    const cJSON *it;
+
+    if (to == NULL)
+        return NULL;
+    cJSON_ArrayForEach(it, at->schema) {
+        if (strcmp(it->string, "properties") == 0 || !is_special(it->string))
+            add(to, it->string, it);
+    }
+    return to;
+}
+
+static const cJSON *merge_all_of(struct schema *s, const struct schema_place *at,
+                                 const cJSON *merged)
+{
+    const cJSON *list = schema_get(at->schema, "allOf"), *it;
+    uint32_t n = 0;
+
+    if (list != NULL && (!cJSON_IsArray(list) || list->child == NULL)) {
+        schema_refuse(s, at, "'allOf' must be a list with at least one schema");
+        return NULL;
+    }
+    cJSON_ArrayForEach(it, list) {
+        char index[12];
+        struct schema_place in;
+
+        snprintf(index, sizeof(index), "%u", n++);
+        in = schema_in(at, it, "allOf", index);
+        merged = combine(s, at, merged, schema_merge(s, &in));
+        if (merged == NULL || schema_has_failed(s))
+            return NULL;
+    }
+    return merged;
+}
+
+const cJSON *schema_merge(struct schema *s, const struct schema_place *at)
+{
+    struct schema_place in = *at;
+    const cJSON *merged;
+
+    if (schema_has_failed(s))
+        return NULL;
+    if (at->depth > SCHEMA_MAX_DEPTH) {
+        schema_refuse(s, at, "schemas are nested too deeply, or refer to each other for ever");
+        return NULL;
+    }
+    if (cJSON_IsTrue(at->schema))
+        return new_schema(s, at);
+    if (!cJSON_IsObject(at->schema)) {
+        schema_refuse(s, at, cJSON_IsFalse(at->schema) ? "nothing matches false"
+                                                       : "a schema must be an object");
+        return NULL;
+    }
+    merged = own(s, at);
+    if (schema_get(at->schema, "$ref") != NULL) {
+        in.schema = schema_target(s, at);
+        in.depth++;
+        merged = in.schema != NULL ? combine(s, at, merged, schema_merge(s, &in)) : NULL;
+    }
+    return merged != NULL ? merge_all_of(s, at, merged) : NULL;
+}
+
+const cJSON *schema_merge_two(struct schema *s, const struct schema_place *at, const cJSON *schema,
+                              const cJSON *also)
+{
+    struct schema_place one = *at, two = *at;
+    const cJSON *a;
+
+    one.schema = schema;
+    two.schema = also;
+    two.depth++;
+    a = schema_merge(s, &one);
+    return a != NULL ? combine(s, at, a, schema_merge(s, &two)) : NULL;
+}

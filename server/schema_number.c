@@ -1,0 +1,292 @@
+/* server/schema_number.c - JSON numbers of a schema.
+ *
+ * A range becomes the decimal numbers in it, written without an exponent: whole numbers, and those
+ * with a fixed number of digits behind the point, as whole numbers of tenths, hundredths and so on.
+ */
+#include "server/schema_impl.h"
+
+#include "core/text/grammar_regex.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST 999999999999999   /* of a whole number: below 2^53, so a double has all of them */
+#define MOST_WHOLE 99999999999 /* of what stands before a point */
+#define MAX_PLACES 6           /* digits behind it; with those before they fit into 64 bits */
+
+/* ---- digits ---- */
+
+static struct grammar_piece digits(struct schema *s, char from, char to, uint32_t n)
+{
+    struct byte_set set = {{0}};
+    struct grammar_piece p;
+
+    for (char c = from; c <= to; c++)
+        byte_set_add(&set, (uint8_t)c);
+    p = grammar_one_of(s->b, &set);
+    return n == 1 ? p : grammar_repeat(s->b, p, n, n);
+}
+
+struct digits_range {
+    char low[24], high[24]; /* of the same length */
+    uint32_t n;
+    uint32_t point; /* digits before it; n = there is none */
+};
+
+/* What stands before digit `at`: the point, or nothing. */
+static struct grammar_piece point(struct schema *s, const struct digits_range *r, uint32_t at)
+{
+    return grammar_text(s->b, at == r->point && at < r->n ? "." : "");
+}
+
+static struct grammar_piece any_behind(struct schema *s, const struct digits_range *r, uint32_t at)
+{
+    struct grammar_piece p = grammar_empty(s->b);
+
+    for (; at < r->n; at++) {
+        p = grammar_then(s->b, p, point(s, r, at));
+        p = grammar_then(s->b, p, digits(s, '0', '9', 1));
+    }
+    return p;
+}
+
+/* Digits from `at` on that are not below low's (or not above high's). */
+static struct grammar_piece bound_behind(struct schema *s, const struct digits_range *r,
+                                         uint32_t at, bool is_low)
+{
+    const char edge = is_low ? r->low[at] : r->high[at];
+    struct grammar_piece p = point(s, r, at), on_edge, beside;
+
+    if (at == r->n)
+        return p;
+    on_edge = digits(s, edge, edge, 1);
+    on_edge = grammar_then(s->b, on_edge, bound_behind(s, r, at + 1, is_low));
+    if (edge != (is_low ? '9' : '0')) {
+        beside = is_low ? digits(s, (char)(edge + 1), '9', 1) : digits(s, '0', (char)(edge - 1), 1);
+        beside = grammar_then(s->b, beside, any_behind(s, r, at + 1));
+        on_edge = grammar_or(s->b, on_edge, beside);
+    }
+    return grammar_then(s->b, p, on_edge);
+}
+
+/* Where both ends part: the lower end's digit, those between, the upper end's. */
+static struct grammar_piece parting(struct schema *s, const struct digits_range *r, uint32_t at)
+{
+    const char low = r->low[at], high = r->high[at];
+    struct grammar_piece p = digits(s, low, low, 1), q;
+
+    p = grammar_then(s->b, p, bound_behind(s, r, at + 1, true));
+    q = digits(s, high, high, 1);
+    q = grammar_then(s->b, q, bound_behind(s, r, at + 1, false));
+    p = grammar_or(s->b, p, q);
+    if (high - low < 2)
+        return p;
+    q = digits(s, (char)(low + 1), (char)(high - 1), 1);
+    q = grammar_then(s->b, q, any_behind(s, r, at + 1));
+    return grammar_or(s->b, p, q);
+}
+
+static struct grammar_piece behind(struct schema *s, const struct digits_range *r, uint32_t at)
+{
+    struct grammar_piece p = point(s, r, at);
+
+    if (at == r->n)
+        return p;
+    if (r->low[at] != r->high[at])
+        return grammar_then(s->b, p, parting(s, r, at));
+    p = grammar_then(s->b, p, digits(s, r->low[at], r->low[at], 1));
+    return grammar_then(s->b, p, behind(s, r, at + 1));
+}
+
+/* ---- whole numbers of 10^-places ---- */
+
+struct sum_of { /* alternatives, of which there may be none */
+    struct grammar_piece p;
+    bool any;
+};
+
+static void add(struct schema *s, struct sum_of *sum, struct grammar_piece p)
+{
+    sum->p = sum->any ? grammar_or(s->b, sum->p, p) : p;
+    sum->any = true;
+}
+
+static int64_t power_of_ten(uint32_t n)
+{
+    int64_t power = 1;
+
+    while (n-- > 0)
+        power *= 10;
+    return power;
+}
+
+/* Numbers low .. high, 0 <= low: one alternative for each length. At least one digit stands before
+ * the point. */
+static void add_positive(struct schema *s, struct sum_of *sum, const char *sign, int64_t low,
+                         int64_t high, uint32_t places)
+{
+    for (uint32_t n = places + 1; n <= 18 && low <= high; n++) {
+        const int64_t last = power_of_ten(n) - 1, end = high < last ? high : last;
+        struct digits_range r = {.n = n, .point = n - places};
+        struct grammar_piece p;
+
+        if (low > last)
+            continue;
+        snprintf(r.low, sizeof(r.low), "%0*lld", (int)n, (long long)low);
+        snprintf(r.high, sizeof(r.high), "%0*lld", (int)n, (long long)end);
+        p = grammar_text(s->b, sign);
+        add(s, sum, grammar_then(s->b, p, behind(s, &r, 0)));
+        low = end + 1;
+    }
+}
+
+static void add_range(struct schema *s, struct sum_of *sum, int64_t low, int64_t high,
+                      uint32_t places)
+{
+    if (low < 0)
+        add_positive(s, sum, "-", high < 0 ? -high : 1, -low, places);
+    if (high >= 0)
+        add_positive(s, sum, "", low > 0 ? low : 0, high, places);
+}
+
+/* ---- bounds ---- */
+
+struct bounds {
+    double low, high; /* infinite where there is none */
+    bool low_is_out, high_is_out;
+    bool any;
+};
+
+static double bound(struct schema *s, const struct schema_place *at, const char *keyword,
+                    double otherwise)
+{
+    const cJSON *v = schema_get(at->schema, keyword);
+
+    if (v == NULL)
+        return otherwise;
+    if (!cJSON_IsNumber(v) || !isfinite(v->valuedouble)) {
+        schema_refuse(s, at, "'%s' must be a number", keyword);
+        return otherwise;
+    }
+    return v->valuedouble;
+}
+
+static struct bounds read_bounds(struct schema *s, const struct schema_place *at)
+{
+    struct bounds b = {.low = bound(s, at, "minimum", -INFINITY),
+                       .high = bound(s, at, "maximum", INFINITY)};
+    const double above = bound(s, at, "exclusiveMinimum", -INFINITY);
+    const double beneath = bound(s, at, "exclusiveMaximum", INFINITY);
+
+    if (above >= b.low && isfinite(above)) {
+        b.low = above;
+        b.low_is_out = true;
+    }
+    if (beneath <= b.high && isfinite(beneath)) {
+        b.high = beneath;
+        b.high_is_out = true;
+    }
+    b.any = isfinite(b.low) || isfinite(b.high);
+    return b;
+}
+
+/* The number as whole 10^-places, rounded; *exact when nothing was rounded. Far numbers become the
+ * limit. */
+static int64_t scaled(double v, uint32_t places, int64_t limit, bool *exact)
+{
+    char text[400], *dot;
+    int64_t n;
+
+    *exact = true;
+    if (v >= (double)limit)
+        return limit * power_of_ten(places);
+    if (v <= (double)-limit)
+        return -limit * power_of_ten(places);
+    snprintf(text, sizeof(text), "%.*f", (int)places, v);
+    *exact = strtod(text, NULL) == v;
+    dot = strchr(text, '.');
+    if (dot != NULL)
+        memmove(dot, dot + 1, strlen(dot));
+    n = strtoll(text, NULL, 10);
+    return n;
+}
+
+static int64_t lowest(const struct bounds *b, uint32_t places, int64_t limit)
+{
+    bool exact;
+    const int64_t n = scaled(b->low, places, limit, &exact);
+
+    /* Rounding may have gone below: one further is inside in any case. */
+    return n + ((exact ? b->low_is_out : true) && isfinite(b->low) ? 1 : 0);
+}
+
+static int64_t highest(const struct bounds *b, uint32_t places, int64_t limit)
+{
+    bool exact;
+    const int64_t n = scaled(b->high, places, limit, &exact);
+
+    return n - ((exact ? b->high_is_out : true) && isfinite(b->high) ? 1 : 0);
+}
+
+/* Digits behind the point that tell the bounds apart from their neighbours: two at least. */
+static uint32_t places_for(const struct bounds *b)
+{
+    for (uint32_t places = 2; places < MAX_PLACES; places++) {
+        bool low = true, high = true;
+
+        if (isfinite(b->low))
+            scaled(b->low, places, MOST_WHOLE, &low);
+        if (isfinite(b->high))
+            scaled(b->high, places, MOST_WHOLE, &high);
+        if (low && high)
+            return places;
+    }
+    return MAX_PLACES;
+}
+
+static struct grammar_piece bounded(struct schema *s, const struct schema_place *at,
+                                    const struct bounds *b, bool integers)
+{
+    const uint32_t places = places_for(b);
+    struct sum_of sum = {.any = false};
+
+    if (b->low > (double)MOST || b->high < (double)-MOST)
+        return schema_refuse(s, at, "bounds beyond %lld are not supported", (long long)MOST);
+    add_range(s, &sum, lowest(b, 0, MOST), highest(b, 0, MOST), 0);
+    if (!integers && b->low <= MOST_WHOLE && b->high >= -(double)MOST_WHOLE)
+        add_range(s, &sum, lowest(b, places, MOST_WHOLE), highest(b, places, MOST_WHOLE), places);
+    if (!sum.any)
+        return schema_refuse(s, at, "no number is within the bounds");
+    return sum.p;
+}
+
+/* ---- without bounds ---- */
+
+static struct grammar_piece whole(struct schema *s)
+{
+    static const char regex[] = "-?(0|[1-9][0-9]{0,15})";
+
+    return grammar_regex(s->b, regex, sizeof(regex) - 1, 0);
+}
+
+struct grammar_piece schema_any_number(struct schema *s)
+{
+    static const char regex[] = "-?(0|[1-9][0-9]{0,15})(\\.[0-9]{1,16})?([eE][+-]?[0-9]{1,2})?";
+
+    return grammar_regex(s->b, regex, sizeof(regex) - 1, 0);
+}
+
+struct grammar_piece schema_number(struct schema *s, const struct schema_place *at, bool integers)
+{
+    const cJSON *of = schema_get(at->schema, "multipleOf");
+    const struct bounds b = read_bounds(s, at);
+
+    if (of != NULL && !(cJSON_IsNumber(of) && of->valuedouble == 1.0))
+        return schema_refuse(s, at, "'multipleOf' is supported only as 1");
+    integers = integers || of != NULL;
+    if (b.any)
+        return bounded(s, at, &b, integers);
+    return integers ? whole(s) : schema_any_number(s);
+}

@@ -1,0 +1,100 @@
+/* server/schema_string.c - JSON strings of a schema: lengths, patterns, formats. */
+#include "server/schema_impl.h"
+
+#include "core/text/grammar_regex.h"
+
+#include <string.h>
+
+#define TWO_DIGITS_24 "([01][0-9]|2[0-3])"
+#define DATE                                                                                       \
+    "[12][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|"   \
+    "02-(0[1-9]|1[0-9]|2[0-8]))"
+#define TIME                                                                                       \
+    TWO_DIGITS_24 ":[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?(Z|[+-]" TWO_DIGITS_24 ":[0-5][0-9])"
+#define BYTE "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+#define LABEL "[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?"
+#define HOST LABEL "(\\." LABEL "){0,3}"
+#define HEX4 "[0-9a-f]{1,4}"
+#define WORD "[A-Za-z0-9_~-]{0,40}"
+
+/* Each is a part of what the format allows, in a common spelling. */
+static const struct {
+    const char *name, *regex;
+} formats[] = {
+    {"date", DATE},
+    {"time", TIME},
+    {"date-time", DATE "T" TIME},
+    {"duration", "P([1-9][0-9]{0,3}[DW]|T[1-9][0-9]{0,3}[HMS])"},
+    {"uuid", "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"},
+    {"email", "[A-Za-z0-9_+-]{1,32}(\\.[A-Za-z0-9_+-]{1,16}){0,2}@" LABEL "(\\." LABEL
+              "){0,2}\\.[a-z]{2,8}"},
+    {"ipv4", BYTE "(\\." BYTE "){3}"},
+    {"ipv6", HEX4 "(:" HEX4 "){7}"},
+    {"hostname", HOST},
+    {"uri", "https?://" HOST "(/" WORD "){0,6}"},
+};
+
+struct grammar_piece schema_any_string(struct schema *s, uint32_t min, uint32_t max)
+{
+    const uint32_t character = schema_char_rule(s);
+    struct grammar_piece p = grammar_text(s->b, "\"");
+
+    if (max > 0)
+        p = grammar_then(s->b, p, grammar_repeat_rule(s->b, character, min, max));
+    return grammar_then(s->b, p, grammar_text(s->b, "\""));
+}
+
+static struct grammar_piece quoted(struct schema *s, const char *regex, unsigned flags)
+{
+    struct grammar_piece p = grammar_text(s->b, "\"");
+
+    p = grammar_then(s->b, p, grammar_regex(s->b, regex, strlen(regex), flags | REGEX_JSON));
+    return grammar_then(s->b, p, grammar_text(s->b, "\""));
+}
+
+static struct grammar_piece with_format(struct schema *s, const struct schema_place *at,
+                                        const cJSON *format)
+{
+    if (!cJSON_IsString(format))
+        return schema_refuse(s, at, "'format' must be a string");
+    for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
+        if (strcmp(formats[i].name, format->valuestring) == 0)
+            return quoted(s, formats[i].regex, 0);
+    return schema_refuse(s, at, "the format '%.40s' is not supported", format->valuestring);
+}
+
+/* An expression's error is told with its place. */
+static void check_pattern(struct schema *s, const struct schema_place *at, const char *pattern)
+{
+    struct grammar *g = NULL;
+    char err[120];
+
+    if (grammar_from_regex(&g, pattern, strlen(pattern), err, sizeof(err)) < 0 &&
+        strstr(err, "at character") != NULL)
+        schema_refuse(s, at, "'pattern': %s", err);
+    grammar_destroy(&g);
+}
+
+struct grammar_piece schema_string(struct schema *s, const struct schema_place *at)
+{
+    const cJSON *pattern = schema_get(at->schema, "pattern");
+    const cJSON *format = schema_get(at->schema, "format");
+    const uint32_t min = schema_count(s, at, "minLength", 0);
+    const uint32_t max = schema_count(s, at, "maxLength", GRAMMAR_NO_LIMIT);
+    const bool has_length = min > 0 || max != GRAMMAR_NO_LIMIT;
+
+    if ((pattern != NULL) + (format != NULL) + has_length > 1)
+        return schema_refuse(s, at, "only one of pattern, format and lengths is supported");
+    if (min > max)
+        return schema_refuse(s, at, "minLength is above maxLength");
+    if (format != NULL)
+        return with_format(s, at, format);
+    if (pattern == NULL)
+        return schema_any_string(s, min, max);
+    if (!cJSON_IsString(pattern))
+        return schema_refuse(s, at, "'pattern' must be a string");
+    check_pattern(s, at, pattern->valuestring);
+    if (schema_has_failed(s))
+        return (struct grammar_piece){0};
+    return quoted(s, pattern->valuestring, REGEX_SEARCH);
+}

@@ -1,0 +1,314 @@
+/* server/speech.c - see speech.h. */
+#include "server/speech_impl.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "server/http.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_MARKS 3
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+static bool is_harmony(const struct speech *s)
+{
+    return s->style.syntax == SPEECH_HARMONY;
+}
+
+void speech_init(struct speech *s, const struct speech_style *style, bool finds_calls, bool thinks)
+{
+    *s = (struct speech){.style = *style, .finds_calls = finds_calls};
+    s->part = thinks ? SPEECH_THOUGHT : SPEECH_TEXT;
+    buf_init(&s->held, HTTP_MAX_REPLY / 4);
+    buf_init(&s->thought, HTTP_MAX_REPLY / 4);
+    buf_init(&s->text, HTTP_MAX_REPLY / 4);
+}
+
+void speech_init_forced(struct speech *s, const char *name)
+{
+    const struct speech_style style = {name != NULL ? SPEECH_FORCED_NAMED : SPEECH_FORCED, false};
+
+    speech_init(s, &style, true, false);
+    s->part = SPEECH_CALL;
+    snprintf(s->recipient, sizeof(s->recipient), "%s", name != NULL ? name : "");
+}
+
+void speech_release(struct speech *s)
+{
+    for (uint32_t i = 0; i < s->n_calls; i++) {
+        mem_free(s->calls[i].name);
+        mem_free(s->calls[i].arguments);
+    }
+    mem_free(s->calls);
+    buf_release(&s->held);
+    buf_release(&s->thought);
+    buf_release(&s->text);
+}
+
+bool speech_has_news(const struct speech *s)
+{
+    return s->text.len > 0 || s->thought.len > 0 || s->n_sent < s->n_calls;
+}
+
+bool speech_is_thinking(const struct speech *s)
+{
+    return s->part == SPEECH_THOUGHT;
+}
+
+int speech_error(const struct speech *s)
+{
+    const int rc[] = {s->err, s->held.err, s->thought.err, s->text.err};
+
+    for (size_t i = 0; i < sizeof(rc) / sizeof(rc[0]); i++)
+        if (rc[i] < 0)
+            return rc[i];
+    return 0;
+}
+
+/* ---- sorting ---- */
+
+/* A part that follows a mark begins with its first letter. */
+static bool skips_blanks(const struct speech *s)
+{
+    return !s->has_begun && !is_harmony(s) &&
+           (s->part == SPEECH_THOUGHT || s->has_thought || s->n_calls > 0);
+}
+
+static void put(struct speech *s, const char *text, size_t n)
+{
+    if (skips_blanks(s))
+        while (n > 0 && is_blank(*text)) {
+            text++;
+            n--;
+        }
+    if (n == 0)
+        return;
+    s->has_begun = true;
+    if (s->part == SPEECH_THOUGHT) {
+        buf_add(&s->thought, text, n);
+        return;
+    }
+    s->has_text = true;
+    buf_add(&s->text, text, n);
+}
+
+static void enter(struct speech *s, enum speech_part part)
+{
+    s->part = part;
+    s->has_begun = false;
+}
+
+/* Only the very first thing said can open a thought: does what is held begin, as far as it goes,
+ * with that mark? */
+static bool may_open_thought(const struct speech *s)
+{
+    const char *mark = speech_marks(s->style.syntax)->think_open;
+    const size_t len = strlen(mark);
+    size_t i = 0;
+
+    if (!s->style.has_thoughts || s->has_text)
+        return false;
+    while (i < s->held.len && is_blank(s->held.data[i]))
+        i++;
+    return memcmp(s->held.data + i, mark, s->held.len - i < len ? s->held.len - i : len) == 0;
+}
+
+/* The marks that end the present part; what each leads to is in next_part(). */
+static size_t marks_here(const struct speech *s, const char *marks[MAX_MARKS])
+{
+    const struct speech_marks *m = speech_marks(s->style.syntax);
+    size_t n = 0;
+
+    if (s->part == SPEECH_HEADER) {
+        marks[n++] = m->header_close;
+    } else if (is_harmony(s)) {
+        marks[n++] = m->part_close;
+        marks[n++] = m->header_open;
+    } else if (s->part == SPEECH_THOUGHT) {
+        marks[n++] = m->think_close;
+    } else if (s->part == SPEECH_CALL) {
+        if (m->call_close != NULL)
+            marks[n++] = m->call_close;
+    } else {
+        if (may_open_thought(s))
+            marks[n++] = m->think_open;
+        if (s->finds_calls)
+            marks[n++] = m->call_open;
+    }
+    return n;
+}
+
+static bool starts_with(const struct buf *b, size_t at, const char *mark)
+{
+    const size_t n = strlen(mark);
+
+    return at + n <= b->len && memcmp(b->data + at, mark, n) == 0;
+}
+
+/* The first mark in what is held from `from` on: its place, or SIZE_MAX. */
+static size_t find(const struct buf *held, size_t from, const char *const *marks, size_t n,
+                   size_t *which)
+{
+    for (size_t at = from; at < held->len; at++)
+        for (*which = 0; *which < n; ++*which)
+            if (starts_with(held, at, marks[*which]))
+                return at;
+    return SIZE_MAX;
+}
+
+/* How many of the last bytes may be the beginning of a mark. */
+static size_t undecided(const struct buf *held, const char *const *marks, size_t n)
+{
+    size_t most = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const size_t len = strlen(marks[i]);
+
+        for (size_t k = len - 1 < held->len ? len - 1 : held->len; k > most; k--)
+            if (memcmp(held->data + held->len - k, marks[i], k) == 0)
+                most = k;
+    }
+    return most;
+}
+
+/* Of text[0..n) what is left without the white space at its end. */
+static size_t without_blanks(const char *text, size_t n)
+{
+    while (n > 0 && is_blank(text[n - 1]))
+        n--;
+    return n;
+}
+
+/* The whole text of a Llama is a call when it begins with a brace. */
+static bool begins_bare_call(struct speech *s)
+{
+    size_t i = 0;
+
+    if (s->style.syntax != SPEECH_LLAMA3 || !s->finds_calls || s->part != SPEECH_TEXT ||
+        s->has_text)
+        return false;
+    while (i < s->held.len && is_blank(s->held.data[i]))
+        i++;
+    return i < s->held.len && s->held.data[i] == '{';
+}
+
+/* The call whose body is the first n bytes of what is held is complete; `mark` ended it, NULL: the
+ * end of everything. */
+static void finish_call(struct speech *s, size_t n, const char *mark)
+{
+    const char *open = speech_marks(s->style.syntax)->call_open;
+    char *body = s->held.data;
+
+    if (speech_add_calls(s, body, n)) {
+        enter(s, SPEECH_TEXT);
+        return;
+    }
+    enter(s, SPEECH_TEXT);
+    s->has_begun = true; /* it is text as it stands */
+    if (s->is_marked_call)
+        put(s, open, strlen(open));
+    put(s, body, n);
+    if (mark != NULL)
+        put(s, mark, strlen(mark));
+}
+
+/* "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json" */
+static void enter_channel(struct speech *s, const char *header, size_t n)
+{
+    static const char to[] = "to=functions.";
+    size_t k = 0;
+
+    enter(s, SPEECH_TEXT);
+    for (size_t i = 0; i + sizeof(to) - 1 <= n; i++)
+        if (memcmp(header + i, to, sizeof(to) - 1) == 0 && s->finds_calls) {
+            for (i += sizeof(to) - 1; i < n && k + 1 < sizeof(s->recipient); i++) {
+                if (is_blank(header[i]) || header[i] == '<')
+                    break;
+                s->recipient[k++] = header[i];
+            }
+            s->recipient[k] = '\0';
+            enter(s, SPEECH_CALL);
+            return;
+        }
+    for (size_t i = 0; i + 8 <= n; i++)
+        if (memcmp(header + i, "analysis", 8) == 0)
+            enter(s, SPEECH_THOUGHT);
+}
+
+/* The part ends at held[at], where `mark` stands. */
+static void pass_mark(struct speech *s, size_t at, const char *mark)
+{
+    const struct speech_marks *m = speech_marks(s->style.syntax);
+    const bool trims = !is_harmony(s);
+
+    if (s->part == SPEECH_CALL)
+        finish_call(s, at, is_harmony(s) ? NULL : mark);
+    else if (s->part == SPEECH_HEADER)
+        enter_channel(s, s->held.data, at);
+    else
+        put(s, s->held.data, trims ? without_blanks(s->held.data, at) : at);
+    if (mark == m->think_open) {
+        enter(s, SPEECH_THOUGHT);
+    } else if (mark == m->think_close) {
+        enter(s, SPEECH_TEXT);
+        s->has_thought = true;
+    } else if (mark == m->call_open) {
+        enter(s, SPEECH_CALL);
+        s->is_marked_call = true;
+    } else if (mark == m->part_close || mark == m->header_open) {
+        enter(s, SPEECH_HEADER);
+    }
+    buf_consume(&s->held, at + strlen(mark));
+    s->n_searched = 0;
+}
+
+/* Everything that is certain comes out. */
+static void sort_held(struct speech *s)
+{
+    const char *marks[MAX_MARKS];
+    size_t n, which = 0, at, keep;
+
+    for (;;) {
+        if (begins_bare_call(s)) {
+            enter(s, SPEECH_CALL);
+            s->is_marked_call = false;
+        }
+        n = marks_here(s, marks);
+        at = find(&s->held, s->n_searched, marks, n, &which);
+        if (at == SIZE_MAX)
+            break;
+        pass_mark(s, at, marks[which]);
+    }
+    keep = undecided(&s->held, marks, n);
+    s->n_searched = s->held.len - keep;
+    if (s->part == SPEECH_CALL || s->part == SPEECH_HEADER)
+        return;
+    if (n > 0 && !is_harmony(s))
+        keep = s->held.len - without_blanks(s->held.data, s->held.len - keep);
+    put(s, s->held.data, s->held.len - keep);
+    buf_consume(&s->held, s->held.len - keep);
+    s->n_searched = 0;
+}
+
+void speech_feed(struct speech *s, const char *text, size_t n)
+{
+    if (n == 0 || buf_add(&s->held, text, n) < 0)
+        return;
+    sort_held(s);
+}
+
+void speech_end(struct speech *s)
+{
+    if (s->held.len == 0)
+        return;
+    if (s->part == SPEECH_CALL)
+        finish_call(s, s->held.len, NULL);
+    else if (s->part != SPEECH_HEADER)
+        put(s, s->held.data, s->held.len);
+    buf_clear(&s->held);
+}

@@ -1,0 +1,207 @@
+"""Constrained output: whatever is asked for, the text parses and validates, from a model of random
+weights at temperature 1; what cannot be done is refused with the keyword and the place."""
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import time
+
+import jsonschema
+import pytest
+
+import schemas
+from quire import Server
+
+TOOLS = os.environ.get("QUIRE_TOOLS", "build/tools")
+FIXTURES = json.loads((pathlib.Path(__file__).parent.parent / "fixtures/schemas.json").read_text("utf-8"))
+SLOW = os.environ.get("QUIRE_SLOW") == "1"
+N_MADE = (3000 if SLOW else 300) - len(FIXTURES["accepted"])
+AMPLE = 7000
+
+
+@pytest.fixture(scope="module")
+def random_model():
+    """A server of a small model that has learnt nothing: its texts show the constraint alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "random.gguf"
+        subprocess.run([f"{TOOLS}/mkmodel", "--embd", "64", "--layers", "1", "--heads", "2", "--kv-heads", "1",
+                        "--head-dim", "32", "--ff", "64", "--vocab", "2000", "--context", "8192",
+                        "--type", "F32", "--out", str(path)], check=True, stdout=subprocess.DEVNULL)
+        s = Server(model=path)
+        yield s
+        s.stop()
+
+
+def ask(server, fields, prompt="x"):
+    return server.post("/v1/completions", {"prompt": prompt, "temperature": 1, "max_tokens": AMPLE, **fields},
+                       timeout=600)
+
+
+def check_schema(server, schema, seed):
+    r = ask(server, {"json_schema": schema, "seed": seed})
+    assert r.status == 200, (schema, r.body)
+    choice = r.json["choices"][0]
+    assert choice["finish_reason"] == "stop", (schema, choice["text"][-200:])
+    value = json.loads(choice["text"])
+    jsonschema.validate(value, schema, cls=jsonschema.Draft202012Validator)
+    return choice["text"]
+
+
+def check_all(server, wanted):
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        return list(pool.map(lambda i: check_schema(server, wanted[i], i), range(len(wanted))))
+
+
+def test_schemas_by_hand(random_model):
+    texts = check_all(random_model, FIXTURES["accepted"])
+    assert len(set(texts)) > len(texts) / 2
+
+
+def test_schemas_made_up(random_model):
+    check_all(random_model, [schemas.make(seed) for seed in range(N_MADE)])
+
+
+def test_a_trained_model_too(server):
+    """Real words meet the ends of strings and numbers in other ways than random tokens."""
+    for seed, schema in enumerate(FIXTURES["accepted"]):
+        r = server.post("/v1/completions", {"prompt": "Once upon a time", "temperature": 1, "seed": seed,
+                                            "max_tokens": 900, "json_schema": schema}, timeout=600)
+        assert r.status == 200, r.body
+        choice = r.json["choices"][0]
+        if choice["finish_reason"] == "stop":
+            jsonschema.validate(json.loads(choice["text"]), schema, cls=jsonschema.Draft202012Validator)
+
+
+@pytest.mark.parametrize("schema, word, place", FIXTURES["refused"], ids=str)
+def test_refused_by_name(server, schema, word, place):
+    r = ask(server, {"json_schema": schema})
+    assert r.status == 400, r.body
+    error = r.json["error"]
+    assert error["param"] == "json_schema" and word in error["message"], error
+    assert place in error["message"], error
+
+
+@pytest.mark.parametrize("fields, expected", [
+    ({"guided_choice": ["yes", "no", "maybe so"]}, "yes|no|maybe so"),
+    ({"structured_outputs": {"choice": ["a", "ab", "abc"]}}, "a|ab|abc"),
+    ({"guided_regex": r"[A-Z]{3}-\d{4}(é|ß)?"}, r"[A-Z]{3}-\d{4}(é|ß)?"),
+    ({"structured_outputs": {"regex": "^(0|[1-9][0-9]{0,3})$"}}, "(0|[1-9][0-9]{0,3})"),
+    ({"grammar": 'root ::= "<" [a-z]{2,5} (" " root)? ">"'}, r"(<[a-z]{2,5} ?)+>+"),
+    ({"guided_grammar": 'root ::= [^a-zA-Z\\x00-\\x1f]{3} # three'}, r"[^a-zA-Z\x00-\x1f]{3}"),
+    ({"structured_outputs": {"grammar": 'root ::= x+\nx ::= "ja" | "nein"\n  | "\\u20ac" "."', "json": None}},
+     r"(ja|nein|€\.)+"),
+    ({"guided_json": '{"type": "integer"}'}, "-?[0-9]+"),
+    ({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"const": [1]}}}}, r"\[1\]"),
+    ({"response_format": {"type": "json_object", "schema": {"type": "null"}}}, "null"),
+])
+def test_every_field(random_model, fields, expected):
+    for seed in range(5):
+        r = ask(random_model, {**fields, "seed": seed})
+        assert r.status == 200, r.body
+        assert r.json["choices"][0]["finish_reason"] == "stop"
+        assert re.fullmatch(expected, r.text), r.text
+
+
+def test_json_mode(server):
+    r = ask(server, {"response_format": {"type": "json_object"}, "temperature": 0, "max_tokens": 400},
+            prompt="One day")
+    assert r.text.startswith("{")
+    if r.json["choices"][0]["finish_reason"] == "stop":
+        assert isinstance(json.loads(r.text), dict)
+    assert ask(server, {"response_format": {"type": "text"}, "max_tokens": 5}, "Once").status == 200
+    assert ask(server, {"structured_outputs": {"json_object": False}, "max_tokens": 5}, "Once").status == 200
+
+
+@pytest.mark.parametrize("fields, param", [
+    ({"grammar": 5}, "grammar"),
+    ({"grammar": 'root ::= "a'}, "grammar"),
+    ({"grammar": 'root ::= other'}, "grammar"),
+    ({"grammar": 'root ::= root "a" | "b"'}, "grammar"),
+    ({"grammar": 'root ::= ""'}, "grammar"),
+    ({"grammar": 'root ::= "a" root'}, "grammar"),
+    ({"guided_regex": "(?=a)"}, "guided_regex"),
+    ({"guided_regex": "a++"}, "guided_regex"),
+    ({"guided_choice": []}, "guided_choice"),
+    ({"guided_choice": [1]}, "guided_choice"),
+    ({"structured_outputs": 1}, "structured_outputs"),
+    ({"structured_outputs": {"structural_tag": "x"}}, "structured_outputs"),
+    ({"response_format": {"type": "yaml"}}, "response_format"),
+    ({"response_format": {"type": "json_schema"}}, "response_format"),
+    ({"guided_json": "{"}, "guided_json"),
+    ({"grammar": 'root ::= "a"', "json_schema": {}}, "json_schema"),
+    ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs.choice"),
+])
+def test_malformed(server, fields, param):
+    r = ask(server, fields)
+    assert r.status == 400, r.body
+    assert r.json["error"]["param"] == param, r.body
+
+
+def test_hostile(server):
+    """Deep, long and tangled: a quick 400 each, and the server goes on."""
+    deep = "(" * 60000
+    n = 45000
+    hostile = [
+        {"grammar": f'root ::= {deep}"a"{")" * 60000}'},
+        {"guided_regex": f'{deep}a{")" * 60000}'},
+        {"grammar": "root ::= " + "a " * 400000},
+        {"json_schema": {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(n)}}},
+        {"json_schema": {"$ref": "#/$defs/d0", "$defs": {f"d{i}": {"$ref": f"#/$defs/d{(i + 1) % 5000}"}
+                                                         for i in range(5000)}}},
+        {"json_schema": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}},
+        {"json_schema": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}], "minLength": 1}},
+        {"grammar": "root ::= a0\n" + "".join(f"a{i} ::= a{i + 1}? a{i + 1}\n" for i in range(9000)) + 'a9000 ::= "x"'},
+        {"grammar": "root ::= x{100001}\nx ::= [a]"},
+        {"guided_regex": "a{2,1}"},
+    ]
+    for fields in hostile:
+        body = json.dumps({"prompt": "x", **fields})
+        begin = time.monotonic()
+        r = server.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+        took = time.monotonic() - begin
+        assert r.status == 400 or "a9000" in body, (body[:80], r.status)
+        assert took < 30, (body[:80], took)
+    assert server.complete("Once", max_tokens=2).status == 200
+
+
+def test_choices_streams_and_limits(random_model):
+    s = random_model
+    schema = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 999}, "minItems": 5, "maxItems": 9}
+    r = ask(s, {"json_schema": schema, "n": 8, "seed": 5})
+    texts = [c["text"] for c in r.json["choices"]]
+    assert len(set(texts)) > 1
+    for i, text in enumerate(texts):  # each choice by itself gives the same
+        jsonschema.validate(json.loads(text), schema)
+        assert ask(s, {"json_schema": schema, "seed": 5 + i}).text == text
+    stream = s.stream("x", json_schema=schema, temperature=1, max_tokens=AMPLE, seed=5)
+    assert stream.text() == texts[0]
+    cut = ask(s, {"json_schema": schema, "max_tokens": 3, "seed": 5}).json["choices"][0]
+    assert cut["finish_reason"] == "length" and texts[0].startswith(cut["text"])
+    exact = ask(s, {"guided_regex": "[a-c]{7}", "logprobs": 2}).json
+    assert exact["choices"][0]["finish_reason"] == "stop"
+    fits = ask(s, {"guided_regex": "[a-c]{7}", "max_tokens": exact["usage"]["completion_tokens"], "ignore_eos": True})
+    assert fits.json["choices"][0]["finish_reason"] == "stop"
+
+
+def test_bias_and_stops(random_model):
+    s = random_model
+    bias = {str(i): -100 for i in range(3, 400)}
+    assert re.fullmatch("[xy]{4}", ask(s, {"guided_regex": "[xy]{4}", "logit_bias": dict(list(bias.items())[:200])}).text)
+    assert ask(s, {"guided_regex": "abcdef", "stop": ["cd"]}).text == "ab"
+    long = ask(s, {"guided_regex": "[xy]*", "min_tokens": 12}).json
+    assert long["usage"]["completion_tokens"] >= 12
+    assert ask(s, {"guided_regex": "ab", "min_tokens": 50}).text == "ab"
+
+
+def test_deeply_nested(random_model):
+    grammar = 'root ::= v\nv ::= "[" (v | "1") "]"'
+    forced = 'root ::= ' + '"[" ' * 64 + 'v' + ' "]"' * 64 + '\nv ::= "[" v "]" | "1"'
+    assert json.loads(ask(random_model, {"grammar": forced}).text)
+    assert json.loads(ask(random_model, {"grammar": grammar}).text)
+    """At the limit of the stack a way back is all that is left."""
+    only_down = 'root ::= v\nv ::= "a" v "b" | "a" v "c" | "x"'
+    text = ask(random_model, {"grammar": only_down, "logit_bias": {}}).text
+    assert re.fullmatch("a*x[bc]*", text)

@@ -1,0 +1,237 @@
+"""/openapi.json: what it says is what is served, and nothing that is served is missing."""
+import pathlib
+import re
+
+import jsonschema
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+FORMS = {"CompletionRequest": "PARAMS_TEXT", "ChatCompletionRequest": "PARAMS_CHAT",
+         "EmbeddingRequest": "PARAMS_EMBED"}
+
+
+def source(name):
+    return (ROOT / "server" / name).read_text()
+
+
+@pytest.fixture(scope="module")
+def doc(server):
+    r = server.get("/openapi.json")
+    assert r.status == 200 and r.headers["Content-Type"] == "application/json"
+    return r.json
+
+
+def schema(doc, name):
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": f"#/components/schemas/{name}",
+            "components": doc["components"]}
+
+
+def validate(doc, name, value):
+    jsonschema.Draft202012Validator(schema(doc, name)).validate(value)
+
+
+def operations(doc):
+    for path, methods in doc["paths"].items():
+        for method, operation in methods.items():
+            yield path, method.upper(), operation
+
+
+# ---- the document itself
+
+def test_it_is_openapi(doc):
+    assert doc["openapi"] == "3.1.0" and doc["info"]["title"] == "Quire" and doc["info"]["version"]
+    names = [o["operationId"] for _, _, o in operations(doc)]
+    assert len(set(names)) == len(names)
+    for path, _, o in operations(doc):
+        assert o["summary"].endswith(".") and {"200", "default"} <= set(o["responses"])
+        in_path = {p["name"] for p in o["parameters"] if p.get("in") == "path"}
+        assert in_path == set(re.findall(r"{(\w+)}", path))
+
+
+def test_references_lead_somewhere(doc):
+    def walk(node):
+        if isinstance(node, dict):
+            if isinstance(node.get("$ref"), str):
+                yield node["$ref"]
+            for v in node.values():
+                yield from walk(v)
+        elif isinstance(node, list):
+            for v in node:
+                yield from walk(v)
+
+    refs = set(walk(doc))
+    assert refs
+    for ref in refs:
+        at = doc
+        for part in ref.removeprefix("#/").split("/"):
+            at = at[part]
+
+
+def test_schemas_are_schemas(doc):
+    for name, body in doc["components"]["schemas"].items():
+        jsonschema.Draft202012Validator.check_schema(body)
+        for field, value in body.get("properties", {}).items():
+            assert not name.endswith("Request") or value["description"].endswith("."), (name, field)
+
+
+# ---- routes
+
+def test_every_route_and_no_other(doc):
+    rows = re.findall(r'^ROUTE\("([^"]+)", "(\w*)", HTTP_(\w+), ', source("routes.inc"), re.M)
+    assert len(rows) == source("routes.inc").count("\nROUTE(") > 10
+    assert {(path + (f"{{{tail}}}" if tail else ""), method) for path, tail, method in rows} == {
+        (path, method) for path, method, _ in operations(doc)}
+    assert re.findall(r"static const struct http_route routes\[\] = \{\n#define ROUTE.*\n.*\n#include", source("server.c")), \
+        "the server has no routes but those of the list"
+
+
+def test_routes_are_served(doc, server):
+    for path, method, _ in operations(doc):
+        path = path.replace("{model}", "quire-demo")
+        other = "POST" if method == "GET" else "GET"
+        r = server.request(method, path, {} if method == "POST" else None)
+        assert r.status in (200, 400), (method, path, r.status)
+        r = server.request(other, path, {} if other == "POST" else None)
+        assert r.status == 405 and method in r.headers["Allow"].split(", ")
+
+
+def test_open_routes_need_no_key(doc, start, tmp_path):
+    import subprocess
+    from quire import BIN
+    run = subprocess.run([BIN, "key", "--name", "a"], capture_output=True, text=True, check=True)
+    keys = tmp_path / "keys.ini"
+    keys.write_text(run.stdout)
+    s = start("--api-keys", str(keys), "--metrics-open", "off")
+    for path, method, o in operations(doc):
+        r = s.request(method, path.replace("{model}", "x"), {} if method == "POST" else None)
+        assert r.status == (200 if o.get("security") == [] else 401), path
+
+
+# ---- fields
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_field_and_no_other(doc, name):
+    rows = re.findall(r"^FIELD\((\w+), (PARAMS_\w+), (\w+)\)", source("params_fields.inc"), re.M)
+    assert len(rows) == source("params_fields.inc").count("\nFIELD(") > 30
+    known = {field for field, form, _ in rows if form in (FORMS[name], "PARAMS_EVERY", *([] if "EMBED" in FORMS[name] else ["PARAMS_ALL"]))}
+    assert set(doc["components"]["schemas"][name]["properties"]) == known
+
+
+def test_documented_fields_are_known(doc, server):
+    """A null is an absent field, but of a known name."""
+    fields = {f: None for f in doc["components"]["schemas"]["CompletionRequest"]["properties"]}
+    before = server.metrics()["quire_unknown_fields_total"]
+    server.complete(**{**fields, "prompt": "Once", "max_tokens": 1})
+    assert server.metrics()["quire_unknown_fields_total"] == before
+    server.complete("Once", max_tokens=1, no_such_field=None)
+    assert server.metrics()["quire_unknown_fields_total"] == before + 1
+
+
+def test_fields_of_the_tokenizer(doc):
+    text = source("tokens.c")
+    for name, function in (("TokenizeRequest", "encode"), ("DetokenizeRequest", "decode")):
+        body = re.search(rf"^static void {function}\(.*?^}}", text, re.M | re.S)[0]
+        known = set(re.findall(r'(?:field_find|read_flag)\(body, "(\w+)"', body))
+        assert known and set(doc["components"]["schemas"][name]["properties"]) == known
+
+
+@pytest.mark.parametrize("name,file,hidden", [("MessagesRequest", "messages.c", set()),
+                                              ("CountTokensRequest", "messages.c", set()),
+                                              ("ResponsesRequest", "responses.c", {"messages"})])
+def test_fields_of_translated_bodies(doc, name, file, hidden):
+    """What the translation looks at or drops, and the fields of a chat, which stay as they are."""
+    text = source(file)
+    known = set(re.findall(r'field_find\(body, "(\w+)"\)', text))
+    for function in ("is_translated", "refuse_memory"):
+        for body in re.findall(rf"^static \w+ {function}\(.*?^}}", text, re.M | re.S):
+            known |= set(re.findall(r'"(\w+)"', body))
+    assert len(known) > 8
+    chat = set(doc["components"]["schemas"]["ChatCompletionRequest"]["properties"])
+    assert set(doc["components"]["schemas"][name]["properties"]) == (known | chat) - hidden
+
+
+def test_ranges_are_those_that_are_checked(doc, server):
+    """Beyond a documented bound the field is refused by name; at the bound it is not."""
+    n = 0
+    for field, s in doc["components"]["schemas"]["CompletionRequest"]["properties"].items():
+        step = 1 if "integer" in s.get("type", []) else 0.001
+        cases = []
+        if "minimum" in s:
+            cases += [(s["minimum"] - step, False), (s["minimum"], True)]
+        if "exclusiveMinimum" in s:
+            cases += [(s["exclusiveMinimum"], False), (s["exclusiveMinimum"] + step, True)]
+        if "maximum" in s:
+            cases += [(s["maximum"] + step, False), (s["maximum"], True)]
+        if "maxLength" in s:
+            cases += [("x" * (s["maxLength"] + 1), False), ("x" * s["maxLength"], True)]
+        for value, is_fine in cases:
+            # A dry run: nothing is computed, however much is asked for.
+            r = server.post("/v1/plan", {"prompt": "Once", "max_tokens": 1, field: value})
+            is_refused = r.status == 400 and r.json["error"]["param"] == field
+            if field == "min_tokens" and r.status == 400:  # beyond max_tokens, which is another rule
+                is_refused = "above" not in r.json["error"]["message"]
+            assert is_refused != is_fine, (field, value, r.body)
+            n += 1
+    assert n > 40
+
+
+@pytest.mark.parametrize("body", [
+    {"prompt": "a"}, {"prompt": ["a", "b"]}, {"prompt": [1, 2]}, {"prompt": [[1], [2]], "n": 2},
+    {"prompt": "a", "stop": ["x"], "priority": "high", "logit_bias": {"5": 1.5}, "seed": 5, "timings": True},
+    {"prompt": "a", "priority": 2, "stop": "x", "stream": True, "stream_options": {"include_usage": True}},
+])
+def test_bodies_that_are_taken_are_valid(doc, server, body):
+    validate(doc, "CompletionRequest", body)
+    assert server.post("/v1/completions", {**body, "max_tokens": 1}).status == 200
+
+
+@pytest.mark.parametrize("body", [{}, {"prompt": 5}, {"prompt": []}, {"prompt": "a", "stop": 5},
+                                  {"prompt": "a", "priority": "urgent"}, {"prompt": "a", "temperature": 3}])
+def test_bodies_that_are_refused_are_not(doc, server, body):
+    with pytest.raises(jsonschema.ValidationError):
+        validate(doc, "CompletionRequest", body)
+    r = server.post("/v1/completions", body)
+    assert r.status == 400
+    validate(doc, "Error", r.json)
+
+
+# ---- answers
+
+def test_answers_are_as_described(doc, server):
+    chat = [{"role": "user", "content": "Once"}]
+    bodies = {
+        "/v1/completions": [{"prompt": "Once", "max_tokens": 3},
+                            {"prompt": ["Once", "Twice"], "n": 2, "max_tokens": 3, "logprobs": 2, "timings": True,
+                             "return_token_ids": True}],
+        "/v1/chat/completions": [{"messages": chat, "max_tokens": 3},
+                                 {"messages": chat, "max_tokens": 3, "logprobs": True, "top_logprobs": 2}],
+        "/v1/embeddings": [{"input": "Once"}, {"input": ["a", "b"], "encoding_format": "base64", "dimensions": 3}],
+        "/v1/responses": [{"input": "Once", "max_output_tokens": 3}],
+        "/v1/messages": [{"messages": chat, "max_tokens": 3}],
+        "/v1/messages/count_tokens": [{"messages": chat}],
+        "/apply-template": [{"messages": chat}],
+        "/v1/plan": [{"prompt": "Once"}],
+        "/tokenize": [{"content": "a b"}, {"content": "é", "with_pieces": True}, {"prompt": "a"}],
+        "/detokenize": [{"tokens": [5]}, {"tokens": [5], "model": "default"}],
+    }
+    seen = 0
+    for path, method, o in operations(doc):
+        content = o["responses"]["200"]["content"]
+        for body in bodies.get(path, [None]):
+            assert (method == "POST") == (body is not None), f"{path} needs a body here"
+            r = server.request(method, path.replace("{model}", "quire-demo"), body)
+            assert r.status == 200, (path, r.body)
+            assert r.headers["Content-Type"].split(";")[0] in content
+            if "application/json" in content:
+                validate(doc, content["application/json"]["schema"]["$ref"].rsplit("/", 1)[1], r.json)
+                seen += 1
+    assert seen > 12
+    for frame in server.stream("Once", max_tokens=3, stream_options={"include_usage": True}, logprobs=1):
+        validate(doc, "Completion", frame)
+    for path, method, o in operations(doc):
+        if method == "POST":
+            wrong = server.request(method, path, [])
+            assert wrong.status == 400
+            error = o["responses"]["default"]["content"]["application/json"]["schema"]["$ref"]
+            validate(doc, error.rsplit("/", 1)[1], wrong.json)
+    validate(doc, "Error", server.get("/nowhere").json)

@@ -1,0 +1,148 @@
+"""Every field of the bodies: what is taken, what is refused by its name, and that nothing of it
+harms the next request."""
+import json
+
+import pytest
+
+TEXT, CHAT = "/v1/completions", "/v1/chat/completions"
+BOTH = (TEXT, CHAT)
+ANY = object()  # no value is wrong
+INTS = ["1", True, [], {}, 0.5, -1e300]
+NUMBERS = ["1", True, [], {}]
+BOOLS = ["true", 1, [], {}]
+STRINGS = [1, True, [], {}]
+BIG = 2**31 - 1
+
+# name: (endpoints, what is taken, what is refused)
+FIELDS = {
+    "model": (BOTH, ["quire-demo", "default"], STRINGS),
+    "prompt": ((TEXT,), ["a", ["a"], [1, 2], [[1], [2, 3]]], [1, True, {}, [], [[]], ["a", 1], [1.5], [-1], [10**9]]),
+    "messages": ((CHAT,), [[{"role": "user", "content": "a"}]], ["a", 1, {}, [], [1], [{}]]),
+    "tools": ((CHAT,), [[], [{"type": "function", "function": {"name": "f"}}]], ["a", 1, {}, [1], [{}]]),
+    "tool_choice": ((CHAT,), ["auto", "none"], ["x", 1, [], {}, "required"]),
+    "parallel_tool_calls": ((CHAT,), [True, False], BOOLS),
+    "add_generation_prompt": ((CHAT,), [True, False], BOOLS),
+    "continue_final_message": ((CHAT,), [False], BOOLS + [True]),
+    "chat_template_kwargs": ((CHAT,), [{}, {"a": [1]}], ["a", 1, [], {"messages": 1}]),
+    "reasoning_effort": ((CHAT,), ["none", "low", "high"], ["x", 1, [], {}]),
+    "n": (BOTH, [1, 2, 128], INTS + [0, 129]),
+    "best_of": ((TEXT,), [1], ["1", True, [], {}, 0]),
+    "suffix": ((TEXT,), [""], STRINGS),
+    "max_tokens": (BOTH, [1, BIG], INTS + [-1, BIG + 1]),
+    "max_completion_tokens": ((CHAT,), [1, BIG], INTS + [-1, BIG + 1]),
+    "min_tokens": (BOTH, [0, 1], INTS + [-1, BIG + 1]),
+    "temperature": (BOTH, [0, 1e-9, 0.5, 2], NUMBERS + [-0.01, 2.01, -1, 999999, 1e300]),
+    "top_p": (BOTH, [1e-9, 0.5, 1], NUMBERS + [0, -1, 1.01]),
+    "top_k": (BOTH, [-1, 0, 1, BIG], INTS + [-2]),
+    "min_p": (BOTH, [0, 0.5, 1], NUMBERS + [-0.01, 1.01]),
+    "typical_p": (BOTH, [1e-9, 0.5, 1], NUMBERS + [0, -1, 1.01]),
+    "xtc_probability": (BOTH, [0, 0.5, 1], NUMBERS + [-0.01, 1.01]),
+    "xtc_threshold": (BOTH, [0, 0.5, 1], NUMBERS + [-0.01, 1.01]),
+    "mirostat": (BOTH, [0, 2], INTS + [1, -1, 3]),
+    "mirostat_tau": (BOTH, [0.1, 5, 100], NUMBERS + [0, -1, 101]),
+    "mirostat_eta": (BOTH, [0, 0.1, 1], NUMBERS + [-0.01, 1.01]),
+    "dry_multiplier": (BOTH, [0, 0.8, 100], NUMBERS + [-0.01, 101]),
+    "dry_base": (BOTH, [1, 1.75, 100], NUMBERS + [0.9, 101]),
+    "dry_allowed_length": (BOTH, [1, 2, 1000], INTS + [0, 1001]),
+    "dry_penalty_last_n": (BOTH, [-1, 0, 64, BIG], INTS + [-2]),
+    "dry_sequence_breakers": (BOTH, [[], ["\n", "é"], ["x"] * 16], ["a", 1, {}, [""], [1], ["x"] * 17, ["x" * 41]]),
+    "seed": (BOTH, [0, -1, 2**63 - 1, -2**63, 2**64 - 1], ["1", True, [], {}, 0.5, 1e30]),
+    "repetition_penalty": (BOTH, [0.01, 1, 10], NUMBERS + [0, -1, 10.1]),
+    "frequency_penalty": (BOTH, [-2, 0, 2], NUMBERS + [-2.01, 2.01]),
+    "presence_penalty": (BOTH, [-2, 0, 2], NUMBERS + [-2.01, 2.01]),
+    "logit_bias": (BOTH, [{}, {"0": -100, "5": 100}], ["a", 1, [], {"x": 1}, {"-1": 1}, {"5": "a"}, {"5": 101},
+                                                     {"99999999999999999999": 1}, {"05": 1}, {"": 1}]),
+    "stop": (BOTH, ["a", [], ["a", "é"], ["x"] * 16], [1, True, {}, "", [""], [1], ["x"] * 17, "x" * 513]),
+    "stop_token_ids": (BOTH, [[], [1], list(range(64))], ["a", 1, {}, ["a"], [-1], [10**9], [0.5], list(range(65))]),
+    "echo": ((TEXT,), [True, False], BOOLS),
+    "ignore_eos": (BOTH, [True, False], BOOLS),
+    "return_token_ids": (BOTH, [True, False], BOOLS),
+    "stream": (BOTH, [True, False], BOOLS),
+    "stream_options": (BOTH, [], ["a", 1, [], {}]),  # without stream
+    "priority": (BOTH, ["low", "normal", "high", "critical", 0, 3], ["x", -1, 4, 0.5, True, [], {}]),
+    "deadline_ms": (BOTH, [60000, 2**32 - 1], INTS + [0, -1, 2**32]),
+    "max_queue_ms": (BOTH, [1000, 2**32 - 1], INTS + [0, -1, 2**32]),
+    "cache_salt": (BOTH, ["", "a", "x" * 256], STRINGS + ["x" * 257]),
+    "timings": (BOTH, [True, False], BOOLS),
+    "grammar": (BOTH, ["", 'root ::= "a"'], [1, True, [], {}, "root ::=", "x ::= \"a\"", "root ::= " + "(" * 60000]),
+    "json_schema": (BOTH, [{}, True, {"type": "null"}, '{"type":"null"}'], [1, [], "x", {"type": "x"}, {"not": {}}]),
+    "response_format": (BOTH, [{"type": "text"}, {"type": "json_object"},
+                               {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "null"}}}],
+                        ["json", 1, [], {}, {"type": "x"}, {"type": "json_schema"},
+                         {"type": "json_schema", "json_schema": {"schema": {"type": 5}}}]),
+    "structured_outputs": (BOTH, [{"choice": ["a", "b"]}, {"regex": "a+"}, {"json": {"type": "null"}}],
+                           ["x", 1, [], {"choice": []}, {"regex": "("}, {"json": 5}, {"choice": ["a"], "regex": "a"}]),
+    "guided_json": (BOTH, [{"type": "null"}, '{"type":"null"}'], [1, [], "x", {"type": "x"}]),
+    "guided_regex": (BOTH, ["a|b"], [1, True, [], {}, "(", "(?=a)", "(" * 60000]),
+    "guided_choice": (BOTH, [["a"], ["a", "b"]], ["a", 1, {}, [], [1]]),
+    "guided_grammar": (BOTH, ['root ::= "a"'], [1, True, [], {}, "root ::="]),
+    "user": (BOTH, ["a", 1, {}], ANY),
+}
+SPLIT = {  # the same name, another meaning
+    "logprobs": {TEXT: ([0, 5, 20, False], ["1", True, [], {}, -1, 21, 0.5]), CHAT: ([True, False], BOOLS)},
+    "top_logprobs": {CHAT: ([], ["1", True, [], {}, -1, 21, 0])},  # without logprobs
+}
+
+
+def rows():
+    for name, (paths, good, bad) in FIELDS.items():
+        for path in paths:
+            yield path, name, good, [] if bad is ANY else bad
+    for name, paths in SPLIT.items():
+        for path, (good, bad) in paths.items():
+            yield path, name, good, bad
+
+
+def ask(server, path, name, value, raw=False):
+    body = {"prompt": "a"} if path == TEXT else {"messages": [{"role": "user", "content": "a"}]}
+    body = {**body, "max_tokens": 1, name: 12345.678 if raw else value}
+    text = json.dumps(body)
+    if raw:
+        text = text.replace("12345.678", value)
+    return server.post(path, text, headers={"Content-Type": "application/json"})
+
+
+def names(r):
+    """The field that the refusal is about, at its top level."""
+    return r.json["error"]["param"].split("[")[0].split(".")[0]
+
+
+def is_fine(server):
+    assert server.get("/health").status == 200
+    r = server.post(TEXT, {"prompt": "Once upon a time", "max_tokens": 4, "temperature": 0})
+    assert r.status == 200 and r.json["usage"]["completion_tokens"] == 4
+
+
+@pytest.mark.parametrize("path,name,good,bad", rows(), ids=lambda v: v if isinstance(v, str) else "")
+def test_field(server, path, name, good, bad):
+    for value in good:
+        r = ask(server, path, name, value)
+        assert r.status == 200, (value, r.body)
+    for value in bad:
+        r = ask(server, path, name, value)
+        assert r.status in (400, 404) and r.json["error"]["type"] == "invalid_request_error", (value, r.body)
+        assert names(r) == name and name in r.json["error"]["message"], (value, r.body)
+    if name not in ("prompt", "messages"):
+        assert ask(server, path, name, None).status == 200
+    is_fine(server)
+
+
+@pytest.mark.parametrize("path,name,good,bad", rows(), ids=lambda v: v if isinstance(v, str) else "")
+def test_no_number(server, path, name, good, bad):
+    for text in ("NaN", "Infinity", "-Infinity", "nan", "1e", "0x10", "1.", ".5", "+1"):
+        assert ask(server, path, name, text, raw=True).status == 400, text
+    for text in ("1e999", "-1e999", "1e-999"):
+        r = ask(server, path, name, text, raw=True)
+        assert r.status in (200, 400), (text, r.body)
+        if r.status == 400:
+            assert names(r) == name, (text, r.body)
+        elif bad and text != "1e-999":
+            pytest.fail(f"{text} was taken")
+    is_fine(server)
+
+
+def test_the_table_is_whole(server):
+    """Each documented field has a row here, and each row is documented."""
+    schemas = server.get("/openapi.json").json["components"]["schemas"]
+    for path, schema in ((TEXT, "CompletionRequest"), (CHAT, "ChatCompletionRequest")):
+        assert set(schemas[schema]["properties"]) == {name for p, name, *_ in rows() if p == path}
