@@ -24,6 +24,12 @@ static uint32_t n_cached(const struct request *r, enum cached cached, const stru
     return 0;
 }
 
+/* Who names no length is promised no more than a beginning. */
+static uint64_t time_of(const struct params *p, const struct forecast *f)
+{
+    return p->max_tokens == PARAMS_NO_LIMIT ? f->first_us : f->finish_us;
+}
+
 /* Microseconds until everything is there; 0 when nobody knows. */
 static uint64_t predict(const struct intake *in, enum cached cached,
                         const struct event_probe *found, bool is_idle)
@@ -39,7 +45,7 @@ static uint64_t predict(const struct intake *in, enum cached cached,
 
         if (!f.is_known)
             return 0;
-        last = f.finish_us > last ? f.finish_us : last;
+        last = time_of(&p->params, &f) > last ? time_of(&p->params, &f) : last;
         ahead += r->n_prompt - n;
     }
     return last > 0 ? last : 1;
@@ -80,9 +86,10 @@ void deadline_refuse(struct intake *in, const struct deadline *d)
     struct api_error e;
 
     api_error_set(&e, 429, "deadline_ms", "deadline_unreachable",
-                  "'deadline_ms' is %" PRIu64 ", and the %u tokens asked for are predicted to take "
-                  "%" PRIu64 " ms",
-                  in->prepared.params.deadline_ms, in->prepared.requests[0]->max_tokens,
+                  "'deadline_ms' is %" PRIu64 ", and %s predicted to take %" PRIu64 " ms",
+                  in->prepared.params.deadline_ms,
+                  in->prepared.params.max_tokens == PARAMS_NO_LIMIT ? "the first token is"
+                                                                    : "what is asked for is",
                   d->predicted_ms);
     if (d->retry_ms > 0)
         desk_say_when(in->call, d->retry_ms < max ? (uint32_t)d->retry_ms : max);
