@@ -8,6 +8,7 @@
 #include "server/tempo.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 enum cached { CACHED_NONE = 0, CACHED_ALL, CACHED_FOUND }; /* how much of the prompts */
 
@@ -83,14 +84,15 @@ struct deadline deadline_judge(const struct intake *in, const struct event_probe
 void deadline_refuse(struct intake *in, const struct deadline *d)
 {
     const uint32_t max = TEMPO_MAX_WAIT_MS;
+    char what[48] = "the first token is";
     struct api_error e;
 
+    if (in->prepared.params.max_tokens != PARAMS_NO_LIMIT)
+        snprintf(what, sizeof(what), "the %u tokens asked for are",
+                 in->prepared.requests[0]->max_tokens);
     api_error_set(&e, 429, "deadline_ms", "deadline_unreachable",
                   "'deadline_ms' is %" PRIu64 ", and %s predicted to take %" PRIu64 " ms",
-                  in->prepared.params.deadline_ms,
-                  in->prepared.params.max_tokens == PARAMS_NO_LIMIT ? "the first token is"
-                                                                    : "what is asked for is",
-                  d->predicted_ms);
+                  in->prepared.params.deadline_ms, what, d->predicted_ms);
     if (d->retry_ms > 0)
         desk_say_when(in->call, d->retry_ms < max ? (uint32_t)d->retry_ms : max);
     else
