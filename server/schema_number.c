@@ -192,8 +192,8 @@ static struct bounds read_bounds(struct schema *s, const struct schema_place *at
     return b;
 }
 
-/* The number as whole 10^-places, rounded; *side is where that lies: below the number (-1), on it or
- * above it. Far numbers become the limit. */
+/* The number as whole 10^-places, rounded; *side is where that lies: below the number (-1), on it
+ * or above it. Far numbers become the limit. */
 static int64_t scaled(double v, uint32_t places, int64_t limit, int *side)
 {
     char text[400], *dot;
