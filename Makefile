@@ -169,6 +169,8 @@ format: ## clang-format in place
 fuzz: deps-fuzz ## build the libFuzzer targets into build/fuzz (run: build/fuzz/fuzz_gguf -max_total_time=60)
 	@$(MAKE) --no-print-directory BUILD=build/fuzz CC=clang \
 	    CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=fuzzer-no-link,address,undefined' fuzz-here
+fuzz-templates: deps-test $(BUILD)/tools/render ## random chat templates against jinja2 (ARGS='--seconds 600')
+	@$(PYTHON) tests/fuzz/fuzz_templates.py --render $(BUILD)/tools/render $(ARGS)
 FUZZ := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
 fuzz-here: $(FUZZ)
 $(FUZZ): $(BUILD)/%: $(BUILD)/tests/fuzz/%.o $(LIB)
@@ -188,7 +190,7 @@ clean: ## remove everything built
 # Debian packages: what is missing is installed when that is allowed, else the command is printed.
 DEB_BUILD := gcc libc6-dev pkg-config libmicrohttpd-dev libgnutls28-dev libuv1-dev libcjson-dev libpcre2-dev libxxhash-dev \
              libinih-dev libunistring-dev
-DEB_TEST  := $(DEB_BUILD) libcmocka-dev python3 python3-pytest python3-jsonschema prometheus \
+DEB_TEST  := $(DEB_BUILD) libcmocka-dev python3 python3-pytest python3-jsonschema python3-jinja2 prometheus \
              openssl curl
 DEB_LINT  := cppcheck
 DEB_CLIENTS := nodejs npm
@@ -207,5 +209,5 @@ help: ## this list
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 .SECONDARY:
 .PHONY: all run chaos test-clients deps-clients bench-serving bench-kern test test-unit test-sim golden check e2e unit-here sim-here golden-here asan tsan \
-        bench lint format fuzz fuzz-here install uninstall docker clean deps deps-build deps-test \
+        bench lint format fuzz fuzz-here fuzz-templates install uninstall docker clean deps deps-build deps-test \
         deps-lint deps-fuzz help FORCE

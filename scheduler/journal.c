@@ -232,7 +232,7 @@ void journal_post(struct journal *j, const struct request *r, uint64_t now_us)
     put_nonzero(j, "max_tokens", r->max_tokens);
     put_nonzero(j, "min_tokens", r->min_tokens);
     put_nonzero(j, "ignore_eos", r->ignore_eos);
-    put_nonzero(j, "score_prompt", r->score_prompt);
+    put_nonzero(j, "score_prompt", request_wants_rows(r));
     if (r->n_stop_ids > 0)
         put_tokens(j, "stop", r->stop_ids, r->n_stop_ids);
     put_tokens(j, "prompt", r->ids, r->n_prompt);

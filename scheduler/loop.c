@@ -179,7 +179,7 @@ static void add_scores(struct loop *l, const struct plan_item *item, uint32_t i_
 
 static void add_sample(struct loop *l, const struct plan_item *item, uint32_t i_item, uint32_t row)
 {
-    const struct request *r = item->request;
+    struct request *r = item->request;
     struct batch_output *o = batch_add_output(l->batch, row);
 
     o->want = BATCH_SAMPLE;
@@ -189,9 +189,26 @@ static void add_sample(struct loop *l, const struct plan_item *item, uint32_t i_
     o->n_counts = r->n_counts;
     o->ban_eog = o->pos - r->n_prompt < r->min_tokens;
     o->constraint = r->constraint;
+    o->history = r->ids;
+    o->mirostat_mu = &r->mirostat_mu;
     if (r->constraint != NULL && r->ignore_eos) /* it goes on until nothing may follow */
         o->ban_eog = true;
     o->seq = i_item;
+}
+
+/* The rows of the item that are to be pooled and have not been, before a preemption. */
+static void add_pool(struct loop *l, const struct plan_item *item, uint32_t row0)
+{
+    const struct request *r = item->request;
+    uint32_t from = item->first > item->score_from ? item->first : item->score_from;
+    uint32_t to = item->first + item->n < r->n_prompt ? item->first + item->n : r->n_prompt;
+
+    if (r->pooling == POOLING_LAST && from < r->n_prompt - 1)
+        from = r->n_prompt - 1;
+    if (r->pooling == POOLING_FIRST && to > 1)
+        to = 1;
+    if (r->pooling != POOLING_NONE && from < to)
+        batch_add_pool(l->batch, row0 + from - item->first, to - from, r->pooled);
 }
 
 static void build_batch(struct loop *l, const struct plan *plan)
@@ -204,6 +221,7 @@ static void build_batch(struct loop *l, const struct plan *plan)
 
         if (item->request->score_prompt)
             add_scores(l, item, i, row0);
+        add_pool(l, item, row0);
         if (item->wants_token)
             add_sample(l, item, i, row0 + item->n - 1);
     }

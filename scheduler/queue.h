@@ -32,6 +32,7 @@ struct event_times { /* microseconds of the request's life; sum = end - arrival 
     uint64_t prefill_us;   /* from there to the first token */
     uint64_t decode_us;    /* from there to the end, without preempted_us */
     uint64_t preempted_us; /* waiting after a preemption */
+    uint64_t swapped_us;   /* of that: with a copy in a swap tier */
     uint32_t n_preempted;
     uint32_t n_cached;     /* prompt tokens that came from the prefix cache */
 };

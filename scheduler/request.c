@@ -59,6 +59,7 @@ int request_create(struct request **out, const struct request_size *size)
     r->priority = PRIORITY_NORMAL;
     r->weight = 1;
     r->sampling.top_p = 1.0f;
+    r->sampling.typical_p = 1.0f;
     r->sampling.repetition_penalty = 1.0f;
     r->sampling.n_top = -1;
     *out = r;
@@ -73,6 +74,11 @@ void request_destroy(struct request **r)
         (*r)->drop_constraint(&(*r)->constraint_of);
     mem_free(*r);
     *r = NULL;
+}
+
+bool request_wants_rows(const struct request *r)
+{
+    return r->score_prompt || r->pooling == POOLING_MEAN || r->pooling == POOLING_FIRST;
 }
 
 bool sampling_has_penalty(const struct sampling *s)

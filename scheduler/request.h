@@ -23,6 +23,14 @@ enum priority { PRIORITY_LOW = 0, PRIORITY_NORMAL, PRIORITY_HIGH, PRIORITY_CRITI
 #define REQUEST_MAX_STOP_IDS 64
 #define REQUEST_MAX_WEIGHT 1000
 
+/* What becomes of the last hidden states of the prompt. */
+enum pooling {
+    POOLING_NONE = 0,
+    POOLING_MEAN, /* their sum: who asked divides */
+    POOLING_FIRST,
+    POOLING_LAST,
+};
+
 enum finish { /* why a request ended */
     FINISH_NONE = 0,
     FINISH_STOP,      /* end-of-generation token or stop_token_ids */
@@ -50,10 +58,14 @@ struct request {
     uint32_t min_tokens;  /* no end-of-generation token or stop id ends it before so many */
     bool ignore_eos;      /* end-of-generation tokens do not end it */
     bool score_prompt;    /* EVENT_SCORE for prompt tokens 1 .. n_prompt-1 */
+    enum pooling pooling;
+    float *pooled;        /* [n_embd], zeroed; the server's, which keeps it until the end: the engine
+                           * adds to it */
     bool is_dry_run;      /* only asks: its one event is an EVENT_END with `probe` filled in */
     uint32_t n_stop_ids;
     int32_t stop_ids[REQUEST_MAX_STOP_IDS];
     struct sampling sampling; /* sampling.bias points behind the request's own memory */
+    float mirostat_mu;        /* state of mirostat; 2 tau at the start */
     int32_t *ids;             /* [n_prompt + max_tokens] */
     struct kv_key key;        /* key.salt is the server's to fill; the rest is set up */
     struct token_count *counts; /* [n_counts]; NULL when no penalty is set; kept by the scheduler */
@@ -74,6 +86,9 @@ struct request_size {
  * without log-probs. ERR_NOMEM, ERR_LIMIT (2^31 tokens and more). */
 int request_create(struct request **out, const struct request_size *size);
 void request_destroy(struct request **r);
+
+/* Must every row of the prompt be computed for it, whatever is cached? */
+bool request_wants_rows(const struct request *r);
 
 /* Is one of the three penalties on? */
 bool sampling_has_penalty(const struct sampling *s);

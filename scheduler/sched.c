@@ -303,7 +303,7 @@ static struct seq *find_leader(const struct sched *s, const struct request *r)
 {
     struct seq *leader = r->leader != 0 ? seq_set_find(&s->set, r->leader) : NULL;
 
-    if (leader == NULL || r->score_prompt || leader->n_peak >= leader->request->n_prompt)
+    if (leader == NULL || request_wants_rows(r) || leader->n_peak >= leader->request->n_prompt)
         return NULL;
     return leader;
 }

@@ -38,7 +38,7 @@ static uint32_t reusable(const struct seq *seq)
 {
     const struct request *r = seq->request;
 
-    if (r->score_prompt && seq->n_scored + 1 < r->n_prompt)
+    if (request_wants_rows(r) && seq->n_scored + 1 < r->n_prompt)
         return seq->n_scored;
     return seq->n_known - 1;
 }
@@ -51,7 +51,7 @@ static const struct seq *fork_parent(const struct sched *s, const struct seq *se
         r->leader != 0 && seq->n_peak == 0 ? seq_set_find(&s->set, r->leader) : NULL;
 
     if (leader == NULL || leader->state != SEQ_RUNNING || leader->n_done < r->n_prompt ||
-        r->score_prompt)
+        request_wants_rows(r))
         return NULL;
     assert(leader->request->n_prompt == r->n_prompt && leader->request->key.salt == r->key.salt &&
            memcmp(leader->request->ids, r->ids, r->n_prompt * sizeof(*r->ids)) == 0);
@@ -277,7 +277,7 @@ static bool waits_for_prefix(struct sched *s, struct seq *seq)
     struct seq *leader;
     uint32_t n_awaited;
 
-    if (!is_new || seq->request->score_prompt || !kv_manager_shares(s->kv))
+    if (!is_new || request_wants_rows(seq->request) || !kv_manager_shares(s->kv))
         return false;
     leader = who_computes(s, seq, &n_awaited);
     if (leader == NULL)

@@ -73,6 +73,8 @@ void seq_end_preemption(struct seq *s, uint64_t now_us)
         s->preempted_before_us += away;
     else
         s->preempted_after_us += away;
+    if (s->kv.swap != SWAP_NONE)
+        s->swapped_us += away;
 }
 
 struct event_times seq_times(const struct seq *s, uint64_t now_us)
@@ -86,6 +88,7 @@ struct event_times seq_times(const struct seq *s, uint64_t now_us)
         .prefill_us = first - started - s->preempted_before_us,
         .decode_us = now_us - first - s->preempted_after_us,
         .preempted_us = s->preempted_before_us + s->preempted_after_us,
+        .swapped_us = s->swapped_us,
         .n_preempted = s->n_preempted,
         .n_cached = s->n_cached,
     };

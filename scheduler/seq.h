@@ -62,6 +62,7 @@ struct seq {
     /* times */
     uint64_t started_us, first_token_us, preempted_at_us;
     uint64_t preempted_before_us, preempted_after_us; /* before and after the first token */
+    uint64_t swapped_us;                              /* of both: with a copy */
     uint32_t n_preempted;
 };
 
@@ -85,7 +86,8 @@ void seq_append(struct seq *s, int32_t token);
 /* Enter the prompt into the request's count table (none: nothing). */
 void seq_count_prompt(struct seq *s);
 
-/* Add the time since the preemption to the right account. */
+/* Add the time since the preemption to the right accounts; the copy is still there, if there is
+ * one. */
 void seq_end_preemption(struct seq *s, uint64_t now_us);
 
 /* The accounts; their sum is now - arrival. */

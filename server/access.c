@@ -71,11 +71,12 @@ static void format_work(const struct access *a, char *out, size_t size)
     snprintf(out, size,
              " priority=%s choices=%u prompt_tokens=%" PRIu64 " completion_tokens=%" PRIu64
              " cached_tokens=%" PRIu64 " receive_ms=%.3f queue_ms=%.3f prefill_ms=%.3f"
-             " decode_ms=%.3f preempted_ms=%.3f delivery_ms=%.3f write_blocked_ms=%.3f ttft_ms=%.3f"
-             " tok_s=%.1f preemptions=%u finish=%s",
+             " decode_ms=%.3f preempted_ms=%.3f swapped_ms=%.3f delivery_ms=%.3f"
+             " write_blocked_ms=%.3f ttft_ms=%.3f tok_s=%.1f preemptions=%u finish=%s",
              w->priority, w->n_choices, w->prompt_tokens, w->completion_tokens, w->cached_tokens,
              ms(after(w->arrival_us, a->begin_us)), ms(w->queue_us), ms(w->prefill_us),
-             ms(w->decode_us), ms(w->preempted_us), ms(ready - engine_end),
+             ms(w->decode_us), ms(after(w->preempted_us, w->swapped_us)), ms(w->swapped_us),
+             ms(ready - engine_end),
              ms(after(a->end_us, ready)), ms(after(w->first_us, w->arrival_us)),
              w->decode_us > 0 ? (double)n_gaps / ((double)w->decode_us / 1e6) : 0, w->n_preempted,
              w->finish);
@@ -83,7 +84,7 @@ static void format_work(const struct access *a, char *out, size_t size)
 
 static void unref(struct access *a)
 {
-    char work[440] = "", id[280], key[120] = "", name[110];
+    char work[640] = "", id[280], key[120] = "", name[110];
 
     if (--a->n_refs > 0)
         return;

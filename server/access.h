@@ -5,8 +5,9 @@
  * and times. Each holds the record; the line is written when both have let go.
  *
  * The times of a line add up to its duration: receive (head to the end of the body), queue,
- * prefill, decode, preempted, delivery (from the engine's end to the whole answer being ready to
- * send), write-blocked (from there until the client's socket had taken it).
+ * prefill, decode, preempted (with nothing kept), swapped (preempted with a copy), delivery (from
+ * the engine's end to the whole answer being ready to send), write-blocked (from there until the
+ * client's socket had taken it).
  *
  * Thread: the loop's.
  * Memory: one small allocation for each exchange; the names are borrowed where it says so.
@@ -21,7 +22,8 @@ struct access_work { /* the engine's side, of all choices together */
     uint32_t n_choices, n_preempted;
     uint64_t prompt_tokens, cached_tokens, completion_tokens;
     uint64_t arrival_us, first_us; /* body complete; first token, 0 = none came */
-    uint64_t queue_us, prefill_us, decode_us, preempted_us; /* of the choice that ended last */
+    /* of the choice that ended last; swapped is a part of preempted */
+    uint64_t queue_us, prefill_us, decode_us, preempted_us, swapped_us;
     uint64_t ready_us;                                      /* the answer was complete */
 };
 

@@ -87,8 +87,9 @@ static double ms(uint64_t us)
     return (double)us / 1e3;
 }
 
-/* Where the time went. What is left over is the way between the engine and here, and what of that
- * was spent waiting for the client to read; the parts add up to the total. */
+/* Where the time went: preempted is with nothing kept, swapped with a copy. What is left over is
+ * the way between the engine and here, and what of that was spent waiting for the client to read;
+ * the parts add up to the total. */
 static void render_timings(const struct choice *c, struct buf *out)
 {
     const struct event_times *t = &c->times;
@@ -99,10 +100,11 @@ static void render_timings(const struct choice *c, struct buf *out)
 
     buf_printf(out,
                ",\"timings\":{\"queue_ms\":%.3f,\"prefill_ms\":%.3f,\"decode_ms\":%.3f,"
-               "\"preempted_ms\":%.3f,\"delivery_ms\":%.3f,\"write_blocked_ms\":%.3f,"
-               "\"total_ms\":%.3f,",
-               ms(t->queue_us), ms(t->prefill_us), ms(t->decode_us), ms(t->preempted_us),
-               ms(rest - blocked), ms(blocked), ms(total));
+               "\"preempted_ms\":%.3f,\"swapped_ms\":%.3f,\"delivery_ms\":%.3f,"
+               "\"write_blocked_ms\":%.3f,\"total_ms\":%.3f,",
+               ms(t->queue_us), ms(t->prefill_us), ms(t->decode_us),
+               ms(t->preempted_us - t->swapped_us), ms(t->swapped_us), ms(rest - blocked),
+               ms(blocked), ms(total));
     buf_printf(out,
                "\"n_preempted\":%u,\"prompt_tokens\":%zu,\"cached_tokens\":%u,"
                "\"completion_tokens\":%u}",

@@ -56,6 +56,8 @@ struct answer {
     uint32_t open_block;       /* what the last of them is, 0 = it was closed */
     uint32_t n_events;         /* for dialects that number those */
     struct buf piece, items;   /* for dialects that repeat everything at the end of a stream */
+    const struct params *params; /* borrowed */
+    uint32_t n_embd;
     const struct buf *echo;    /* what `convert` left for the answer; borrowed */
     bool include_usage;        /* in a stream */
     struct answer_usage usage; /* complete before close() and whole() */
@@ -68,6 +70,7 @@ void answer_release(struct answer *a);
 
 const struct dialect *dialect_text(void);     /* /v1/completions */
 const struct dialect *dialect_chat(void);     /* /v1/chat/completions */
+const struct dialect *dialect_embeddings(void); /* /v1/embeddings: no stream */
 const struct dialect *dialect_messages(void); /* /v1/messages */
 const struct dialect *dialect_responses(void); /* /v1/responses */
 

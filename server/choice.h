@@ -26,6 +26,7 @@ struct prompt { /* one prompt of the request, shared by its n choices */
     bool is_text;       /* was given as a string */
     bool has_added_bos; /* ids[0] was not written by the client */
     bool at_start;      /* nothing in it is text: the completion begins one */
+    float *pooled;      /* [n_embd] of an embedding, the engine's until its end */
     bool thinks;        /* a chat's prompt that ends inside a thought */
     uint64_t hash;      /* of the ids */
     uint32_t twin;      /* the first prompt of the request with the same ids: itself, if none is */

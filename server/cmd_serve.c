@@ -163,6 +163,16 @@ static void load(void *ud)
 
 /* ---- on the loop's thread ---- */
 
+/* The setting, else what the file says. */
+static enum pooling pooling_of(const char *setting, uint32_t type)
+{
+    if (strcmp(setting, "mean") == 0 || (strcmp(setting, "auto") == 0 && type == 1))
+        return POOLING_MEAN;
+    if (strcmp(setting, "first") == 0 || (strcmp(setting, "auto") == 0 && type == 2))
+        return POOLING_FIRST;
+    return POOLING_LAST;
+}
+
 static void tell_server(struct service *s)
 {
     const struct engine *e = &s->engine;
@@ -181,6 +191,7 @@ static void tell_server(struct service *s)
         .n_params = m->n_params,
         .size = m->file_bytes,
         .kv_type = kern_kv_name(e->kv_type),
+        .pooling = pooling_of(s->config.pooling, m->shape.pooling_type),
     };
 
     server_set_engine(s->server, &(struct server_engine){.model = &facts,

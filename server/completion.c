@@ -68,6 +68,7 @@ static void note_end(struct completion *c, const struct choice *choice, uint64_t
     w->prefill_us = t->prefill_us;
     w->decode_us = t->decode_us; /* the engine's: events come here in bursts */
     w->preempted_us = t->preempted_us;
+    w->swapped_us = t->swapped_us;
 }
 
 static void cancel(struct completion *c, uint32_t i)
@@ -368,6 +369,8 @@ static int make_choices(struct completion *c)
     rc = answer_init(&c->answer, c->in.dialect, c->in.desk->opt->model.id, c->choices, n);
     c->answer.include_usage = p->include_usage;
     c->answer.echo = &c->in.prepared.echo;
+    c->answer.params = p;
+    c->answer.n_embd = c->in.desk->opt->model.n_embd;
     return rc;
 }
 
@@ -387,7 +390,7 @@ static uint64_t leader_of(const struct completion *c, uint32_t i)
     const struct params *p = &c->in.prepared.params;
     const uint32_t first = c->in.prepared.prompts[i / p->n].twin * p->n;
 
-    return first == i || c->in.prepared.requests[i]->score_prompt ? 0 : c->progress[first].id;
+    return first == i || request_wants_rows(c->in.prepared.requests[i]) ? 0 : c->progress[first].id;
 }
 
 static void note_begin(struct completion *c)

@@ -336,7 +336,8 @@ bool constrain_is_mentioned(const char *body, size_t n)
 {
     static const char *const words[] = {"\"grammar\"",         "\"json_schema\"",
                                         "\"response_format\"", "\"structured_outputs\"",
-                                        "\"guided_",           "\"tool_choice\""};
+                                        "\"guided_",           "\"tool_choice\"",
+                                        "\"dry_multiplier\""};
 
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (memmem(body, n, words[i], strlen(words[i])) != NULL)

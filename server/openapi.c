@@ -75,6 +75,28 @@ static const struct {
 };
 #define N_SCHEMAS (sizeof(schemas) / sizeof(schemas[0]))
 
+/* The bodies: whose rows of openapi_bodies.inc they have, which of the completions' fields beside
+ * them, and what must be there. */
+static const struct request_doc {
+    const char *name, *rows;
+    unsigned forms; /* enum params_form */
+    const char *required;
+} requests[] = {
+    {"CompletionRequest", "", PARAMS_TEXT, "['prompt']"},
+    {"ChatCompletionRequest", "", PARAMS_CHAT, "['messages']"},
+    {"EmbeddingRequest", "", PARAMS_EMBED, "['input']"},
+    {"ResponsesRequest", "ResponsesRequest", PARAMS_CHAT, "['input']"},
+    {"MessagesRequest", "MessagesRequest", PARAMS_CHAT, "['messages','max_tokens']"},
+    {"CountTokensRequest", "MessagesRequest", PARAMS_CHAT, "['messages']"},
+    {"TokenizeRequest", "TokenizeRequest", 0, "[]"},
+    {"DetokenizeRequest", "DetokenizeRequest", 0, "['tokens']"},
+};
+#define N_REQUESTS (sizeof(requests) / sizeof(requests[0]))
+
+/* Replies that come in frames when the body says "stream": true. */
+static const char *const streamed[] = {"Completion", "ChatCompletion", "Response",
+                                       "AnthropicMessage"};
+
 /* ---- writing ---- */
 
 /* JSON with ' for ", as it stands in the tables. */
@@ -113,36 +135,37 @@ static void add_property(struct buf *out, bool *is_first, const char *name, cons
 
 /* ---- schemas ---- */
 
-/* The bodies of completions, from the table that parses them. */
-static void add_params(struct buf *out, bool *is_first, const char *name, enum params_form form,
-                       const char *required)
+static bool is_same(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+/* Is the field described by a row of openapi_bodies.inc? */
+static bool has_row(const char *rows, const char *field)
+{
+    for (size_t i = 0; i < N_BODIES; i++)
+        if (is_same(bodies[i].schema, rows) && is_same(bodies[i].name, field))
+            return true;
+    return false;
+}
+
+/* A body's own rows, and then what it takes of the completions' fields. */
+static void add_request(struct buf *out, bool *is_first, const struct request_doc *r)
 {
     bool first = true;
 
-    add_name(out, is_first, name);
-    buf_printf(out, "{\"type\":\"object\",\"required\":[\"%s\"],\"properties\":{", required);
+    add_name(out, is_first, r->name);
+    buf_add_str(out, "{\"type\":\"object\",\"required\":");
+    add(out, r->required);
+    buf_add_str(out, ",\"properties\":{");
+    for (size_t i = 0; i < N_BODIES; i++)
+        if (is_same(bodies[i].schema, r->rows) && bodies[i].type[0] != '\0')
+            add_property(out, &first, bodies[i].name, bodies[i].type, bodies[i].text);
     for (size_t i = 0; i < N_FIELDS; i++)
-        if ((fields[i].forms & form) != 0)
+        if ((fields[i].forms & r->forms) != 0 && !has_row(r->rows, fields[i].name))
             add_property(out, &first, fields[i].name, docs[fields[i].doc].schema,
                          docs[fields[i].doc].text);
     buf_add_str(out, "}}");
-}
-
-/* The other bodies: their rows stand together. */
-static void add_bodies(struct buf *out, bool *is_first)
-{
-    size_t i = 0;
-
-    while (i < N_BODIES) {
-        const char *schema = bodies[i].schema;
-        bool first = true;
-
-        add_name(out, is_first, schema);
-        buf_add_str(out, "{\"type\":\"object\",\"properties\":{");
-        for (; i < N_BODIES && strcmp(bodies[i].schema, schema) == 0; i++)
-            add_property(out, &first, bodies[i].name, bodies[i].type, bodies[i].text);
-        buf_add_str(out, "}}");
-    }
 }
 
 static void add_schemas(struct buf *out)
@@ -153,17 +176,32 @@ static void add_schemas(struct buf *out)
         add_name(out, &first, schemas[i].name);
         add(out, schemas[i].schema);
     }
-    add_params(out, &first, "CompletionRequest", PARAMS_TEXT, "prompt");
-    add_params(out, &first, "ChatCompletionRequest", PARAMS_CHAT, "messages");
-    add_bodies(out, &first);
+    for (size_t i = 0; i < N_REQUESTS; i++)
+        add_request(out, &first, &requests[i]);
 }
 
 /* ---- paths ---- */
 
+static bool takes_priority(const char *body)
+{
+    for (size_t i = 0; i < N_REQUESTS; i++)
+        if (is_same(requests[i].name, body))
+            return requests[i].forms != 0;
+    return false;
+}
+
+static bool is_streamed(const char *reply)
+{
+    for (size_t i = 0; i < sizeof(streamed) / sizeof(streamed[0]); i++)
+        if (is_same(streamed[i], reply))
+            return true;
+    return false;
+}
+
 static void add_parameters(struct buf *out, size_t i)
 {
     buf_add_str(out, ",\"parameters\":[{\"$ref\":\"#/components/parameters/X-Request-Id\"}");
-    if (strstr(routes[i].body, "CompletionRequest") != NULL)
+    if (takes_priority(routes[i].body))
         buf_add_str(out, ",{\"$ref\":\"#/components/parameters/X-Priority\"}");
     if (routes[i].tail[0] != '\0')
         buf_printf(out,
@@ -194,12 +232,12 @@ static void add_responses(struct buf *out, size_t i)
         add_ref(out, reply);
         buf_add_char(out, '}');
     }
-    if (strstr(reply, "Completion") != NULL)
-        add(out, ",'text/event-stream':{'schema':{'type':'string','description':'With stream: "
-                 "frames of the same kind, data: {...}, and data: [DONE] at the end.'}}");
+    if (is_streamed(reply))
+        add(out, ",'text/event-stream':{'schema':{'type':'string','description':'With stream: the "
+                 "frames of the API that the answer has the shape of.'}}");
     add(out, "}},'default':{'description':'A refusal; 429 and 503 say in Retry-After and "
              "retry-after-ms when to come back.','content':{'application/json':{'schema':");
-    add_ref(out, "Error");
+    add_ref(out, (routes[i].flags & GATE_ANTHROPIC) != 0 ? "AnthropicError" : "Error");
     buf_add_str(out, "}}}}");
 }
 

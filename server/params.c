@@ -160,18 +160,21 @@ static void collect(struct params *p, const cJSON *body, const cJSON *found[FIEL
 static void set_defaults(struct params *p, enum params_form form)
 {
     *p = (struct params){.form = form, .n = 1, .n_prompts = 1, .priority = PRIORITY_NORMAL};
-    p->max_tokens = form == PARAMS_TEXT ? 16 : PARAMS_NO_LIMIT;
+    p->max_tokens = form == PARAMS_TEXT ? 16 : form == PARAMS_EMBED ? 0 : PARAMS_NO_LIMIT;
     p->add_generation_prompt = true;
     p->parallel_tool_calls = true;
     p->sampling =
         (struct sampling){.temperature = 1, .top_p = 1, .repetition_penalty = 1, .n_top = -1};
+    params_set_sampling_defaults(p);
 }
 
 /* What no field can be judged by alone. */
 static int check_together(const struct params *p, struct api_error *e)
 {
-    if (p->form == PARAMS_TEXT && p->prompt == NULL)
-        return api_error_set(e, 400, "prompt", NULL, "'prompt' is required");
+    const char *name = p->form == PARAMS_EMBED ? "input" : "prompt";
+
+    if (p->form != PARAMS_CHAT && p->prompt == NULL)
+        return api_error_set(e, 400, name, NULL, "'%s' is required", name);
     if (p->n_prompts * p->n > PARAMS_MAX_CHOICES)
         return api_error_set(e, 400, "n", NULL, "%u prompts times n = %u is more than %d choices",
                              p->n_prompts, p->n, PARAMS_MAX_CHOICES);
@@ -198,6 +201,7 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
         if (fields[i].parse(&args) < 0)
             return ERR_INVAL;
     }
+    params_settle_sampling(p);
     if (check_together(p, e) < 0)
         return ERR_INVAL;
     return form == PARAMS_CHAT ? params_force_call(p, e) : 0;

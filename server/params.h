@@ -22,6 +22,8 @@
 
 #define PARAMS_MAX_CHOICES 128 /* prompts x n of one HTTP request */
 #define PARAMS_MAX_LOGPROBS SAMPLING_MAX_TOP
+#define PARAMS_MAX_BREAKERS 16
+#define PARAMS_MAX_BREAKER 40 /* bytes */
 #define PARAMS_MAX_SALT 256 /* bytes */
 #define PARAMS_MAX_TOOL_NAME 128
 #define PARAMS_NO_LIMIT UINT32_MAX /* max_tokens: as many as there is room for */
@@ -29,7 +31,9 @@
 enum params_form { /* whose body it is */
     PARAMS_TEXT = 1u << 0,
     PARAMS_CHAT = 1u << 1,
+    PARAMS_EMBED = 1u << 2,
     PARAMS_ALL = PARAMS_TEXT | PARAMS_CHAT,
+    PARAMS_EVERY = PARAMS_ALL | PARAMS_EMBED,
 };
 
 enum tool_choice {
@@ -50,13 +54,18 @@ struct params {
     enum priority priority;
     struct sampling sampling; /* n_top -1 = no logprobs; bias and seed as below */
     struct logit_bias bias[SAMPLING_MAX_BIAS];
+    bool has_mirostat;
+    uint32_t n_breakers; /* texts that DRY does not look across */
+    char breakers[PARAMS_MAX_BREAKERS][PARAMS_MAX_BREAKER + 1];
     uint32_t n_stop_ids;
     int32_t stop_ids[REQUEST_MAX_STOP_IDS];
     struct stop_list stop;
     char cache_salt[PARAMS_MAX_SALT + 1]; /* "" = none */
     struct constrain_wish constraint; /* NONE where there is none; its value is the tree's */
     uint32_t n_unknown;  /* fields that nobody knows */
-    const cJSON *prompt; /* TEXT: string, [string], [int] or [[int]] */
+    const cJSON *prompt; /* TEXT, EMBED: string, [string], [int] or [[int]] */
+    uint32_t dimensions; /* EMBED: 0 = all */
+    bool as_base64;
     /* CHAT; all were checked */
     const cJSON *messages;        /* [object with a known role] */
     const cJSON *tools;           /* NULL or [{"type":"function","function":{…}}], not empty */
@@ -69,6 +78,7 @@ struct params {
 };
 
 struct params_limits {
+    uint32_t n_embd;
     const char *model; /* the served name */
     int32_t n_vocab;
 };
@@ -78,7 +88,7 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
                  const struct params_limits *limits, struct api_error *e);
 void params_release(struct params *p);
 
-/* The i-th prompt of PARAMS_TEXT: a string or an array of ids, each within the vocabulary. */
+/* The i-th prompt of PARAMS_TEXT or PARAMS_EMBED: a string or an array of ids, each within the vocabulary. */
 const cJSON *params_prompt(const struct params *p, uint32_t i);
 
 /* "high", "2" or 2 -> PRIORITY_HIGH; false when it is none. */

@@ -21,6 +21,11 @@ struct field_args { /* what a parse function gets */
 #include "server/params_fields.inc"
 #undef FIELD
 
+/* What llama-server takes for the knobs of XTC, mirostat and DRY. */
+void params_set_sampling_defaults(struct params *p);
+/* Knobs of what is not on do nothing. */
+void params_settle_sampling(struct params *p);
+
 /* The fields of a chat against each other. */
 int params_check_chat(const struct params *p, struct api_error *e);
 /* Tools and tool_choice are known to fit: where a call is insisted on, constrain to it. */

@@ -1,4 +1,4 @@
-/* server/params_prompt.c - the fields that only POST /v1/completions has. */
+/* server/params_prompt.c - prompts, and the other fields that chats do not have. */
 #include "server/params_impl.h"
 
 #include "core/base/err.h"
@@ -9,11 +9,11 @@
 static int check_id_list(const struct field_args *a, const cJSON *list)
 {
     if (list->child == NULL)
-        return api_error_set(a->e, 400, a->name, NULL, "'prompt' has an empty list of token ids");
+        return api_error_set(a->e, 400, a->name, NULL, "'%s' has an empty list of token ids", a->name);
     for (const cJSON *it = list->child; it != NULL; it = it->next)
         if (!field_is_int(it, 0, a->limits->n_vocab - 1))
             return api_error_set(a->e, 400, a->name, NULL,
-                                 "'prompt' must hold token ids between 0 and %d",
+                                 "'%s' must hold token ids between 0 and %d", a->name,
                                  a->limits->n_vocab - 1);
     return 0;
 }
@@ -26,10 +26,10 @@ static int check_prompt_list(const struct field_args *a)
 
     for (const cJSON *it = a->v->child; it != NULL; it = it->next) {
         if (++n > PARAMS_MAX_CHOICES)
-            return api_error_set(a->e, 400, a->name, NULL, "'prompt' must hold at most %d prompts",
-                                 PARAMS_MAX_CHOICES);
+            return api_error_set(a->e, 400, a->name, NULL, "'%s' must hold at most %d prompts",
+                                 a->name, PARAMS_MAX_CHOICES);
         if (strings ? !cJSON_IsString(it) : !cJSON_IsArray(it))
-            return api_error_set(a->e, 400, a->name, NULL, "'prompt' mixes kinds of prompts");
+            return api_error_set(a->e, 400, a->name, NULL, "'%s' mixes kinds of prompts", a->name);
         if (!strings && check_id_list(a, it) < 0)
             return ERR_INVAL;
     }
@@ -46,8 +46,9 @@ int params_parse_prompt(const struct field_args *a)
     if (!cJSON_IsArray(a->v) || a->v->child == NULL)
         return api_error_set(
             a->e, 400, a->name, NULL,
-            "'prompt' must be a string, a list of strings, a list of token ids or a "
-            "list of lists of token ids");
+            "'%s' must be a string, a list of strings, a list of token ids or a list of lists of "
+            "token ids",
+            a->name);
     return cJSON_IsNumber(a->v->child) ? check_id_list(a, a->v) : check_prompt_list(a);
 }
 
@@ -82,4 +83,22 @@ int params_parse_logprobs(const struct field_args *a)
 int params_parse_echo(const struct field_args *a)
 {
     return field_bool(a->v, a->name, &a->p->echo, a->e);
+}
+
+int params_parse_input(const struct field_args *a)
+{
+    return params_parse_prompt(a);
+}
+
+int params_parse_dimensions(const struct field_args *a)
+{
+    return field_uint(a->v, a->name, 1, a->limits->n_embd, &a->p->dimensions, a->e);
+}
+
+int params_parse_encoding_format(const struct field_args *a)
+{
+    a->p->as_base64 = cJSON_IsString(a->v) && strcmp(a->v->valuestring, "base64") == 0;
+    if (a->p->as_base64 || (cJSON_IsString(a->v) && strcmp(a->v->valuestring, "float") == 0))
+        return 0;
+    return api_error_set(a->e, 400, a->name, NULL, "'encoding_format' must be float or base64");
 }

@@ -19,10 +19,23 @@ static int out_of_memory(struct prepared *p)
     return api_error_set(&p->error, 500, NULL, NULL, "out of memory");
 }
 
+/* What the client called the text. */
+static const char *text_field(const struct prepared *p)
+{
+    switch (p->params.form) {
+    case PARAMS_CHAT:
+        return "messages";
+    case PARAMS_EMBED:
+        return "input";
+    default:
+        return "prompt";
+    }
+}
+
 static int too_long(struct prepared *p, const struct server_options *opt)
 {
     p->reason = REJECTION_CONTEXT;
-    return api_error_set(&p->error, 400, "prompt", "context_length_exceeded",
+    return api_error_set(&p->error, 400, text_field(p), "context_length_exceeded",
                          "this model's context is %u tokens, and the prompt leaves no room in it",
                          opt->model.max_context);
 }
@@ -213,6 +226,7 @@ static void fill_request(struct request *r, const struct params *p, const struct
     r->sampling = p->sampling;
     r->sampling.bias = bias;
     r->sampling.seed += k;
+    r->mirostat_mu = 2 * p->sampling.mirostat_tau;
     r->key.salt = salt;
     r->priority = p->priority;
     r->min_tokens = p->min_tokens;
@@ -232,6 +246,15 @@ static void constrain_request(struct request *r, struct constraint *c)
     r->drop_constraint = constraint_unref;
 }
 
+/* The engine adds to what belongs to the prompt, which outlives the request. */
+static int pool_request(struct request *r, struct prompt *prompt, const struct server_model *m)
+{
+    prompt->pooled = mem_calloc(m->n_embd, sizeof(*prompt->pooled));
+    r->pooling = m->pooling;
+    r->pooled = prompt->pooled;
+    return prompt->pooled != NULL ? 0 : ERR_NOMEM;
+}
+
 static int make_requests(struct prepared *p, const struct server_options *opt,
                          const struct prepare_headers *headers)
 {
@@ -239,7 +262,7 @@ static int make_requests(struct prepared *p, const struct server_options *opt,
     const uint64_t salt = salt_of(p, opt, headers);
 
     for (uint32_t i = 0; i < p->n_choices; i++) {
-        const struct prompt *prompt = &p->prompts[i / params->n];
+        struct prompt *prompt = &p->prompts[i / params->n];
         struct request_size size = {.n_prompt = (uint32_t)prompt->ids.n,
                                     .n_bias = params->sampling.n_bias,
                                     .penalties = sampling_has_penalty(&params->sampling)};
@@ -252,6 +275,8 @@ static int make_requests(struct prepared *p, const struct server_options *opt,
             return out_of_memory(p);
         fill_request(p->requests[i], params, prompt, i % params->n, salt);
         constrain_request(p->requests[i], p->constraint);
+        if (params->form == PARAMS_EMBED && pool_request(p->requests[i], prompt, &opt->model) < 0)
+            return out_of_memory(p);
     }
     return 0;
 }
@@ -290,6 +315,35 @@ static int take_seed(struct prepared *p)
     return 0;
 }
 
+static bool has_breaker(const struct params *p, const char *piece, size_t n)
+{
+    for (uint32_t i = 0; i < p->n_breakers; i++)
+        if (memmem(piece, n, p->breakers[i], strlen(p->breakers[i])) != NULL)
+            return true;
+    return false;
+}
+
+/* Which tokens have one of DRY's breakers in their text? */
+static int find_breakers(struct prepared *p, const struct tokenizer *t)
+{
+    const int32_t n_vocab = tokenizer_n_vocab(t);
+
+    if (p->params.n_breakers == 0)
+        return 0;
+    p->breakers = mem_calloc((size_t)n_vocab / 32 + 1, sizeof(*p->breakers));
+    if (p->breakers == NULL)
+        return out_of_memory(p);
+    for (int32_t id = 0; id < n_vocab; id++) {
+        size_t n;
+        const char *piece = tokenizer_piece(t, id, &n);
+
+        if (has_breaker(&p->params, piece, n))
+            p->breakers[id >> 5] |= (uint32_t)1 << (id & 31);
+    }
+    p->params.sampling.dry_breakers = p->breakers;
+    return 0;
+}
+
 static int take_constraint(struct prepared *p, const struct server_options *opt)
 {
     const struct constrain_wish *wish = &p->params.constraint;
@@ -302,13 +356,15 @@ static int take_constraint(struct prepared *p, const struct server_options *opt)
 static int build(struct prepared *p, const struct server_options *opt, cJSON *body,
                  const struct prepare_headers *headers)
 {
-    const struct params_limits limits = {opt->model.id, tokenizer_n_vocab(opt->tokenizer)};
+    const struct params_limits limits = {.model = opt->model.id,
+                                         .n_embd = opt->model.n_embd,
+                                         .n_vocab = tokenizer_n_vocab(opt->tokenizer)};
 
     if (p->dialect->convert != NULL && p->dialect->convert(body, &p->echo, &p->error) < 0)
         return ERR_INVAL;
     if (params_parse(&p->params, p->dialect->form, body, &limits, &p->error) < 0 ||
         take_priority(p, headers->priority) < 0 || check_tenant(p, opt, headers->tenant) < 0 ||
-        take_seed(p) < 0 || take_constraint(p, opt) < 0)
+        take_seed(p) < 0 || take_constraint(p, opt) < 0 || find_breakers(p, opt->tokenizer) < 0)
         return ERR_INVAL;
     p->n_choices = p->params.n_prompts * p->params.n;
     p->prompts = mem_calloc(p->params.n_prompts, sizeof(*p->prompts));
@@ -348,10 +404,12 @@ void prepare_release(struct prepared *p)
         request_destroy(&p->requests[i]);
     for (uint32_t i = 0; p->prompts != NULL && i < p->params.n_prompts; i++) {
         mem_free(p->prompts[i].text);
+        mem_free(p->prompts[i].pooled);
         token_list_release(&p->prompts[i].ids);
     }
     mem_free(p->requests);
     mem_free(p->prompts);
+    mem_free(p->breakers);
     constraint_unref(&p->constraint);
     params_release(&p->params);
     buf_release(&p->echo);

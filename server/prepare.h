@@ -23,6 +23,7 @@ struct prepare_headers { /* NULL where there is none */
 struct prepared { /* zero is empty */
     struct params params;
     const struct dialect *dialect;
+    uint32_t *breakers;       /* bits of the tokens that end a repetition; NULL without DRY */
     struct buf echo;          /* of the body, for the answer */
     struct prompt *prompts;    /* [params.n_prompts] */
     struct request **requests; /* [n_choices] id, leader, tenant and times still to be filled; an

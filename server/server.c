@@ -78,6 +78,11 @@ static void on_chat(void *ud, struct http_call *call)
     completion_start(((struct server *)ud)->desk, call, dialect_chat());
 }
 
+static void on_embeddings(void *ud, struct http_call *call)
+{
+    completion_start(((struct server *)ud)->desk, call, dialect_embeddings());
+}
+
 static void on_responses(void *ud, struct http_call *call)
 {
     completion_start(((struct server *)ud)->desk, call, dialect_responses());

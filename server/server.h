@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "scheduler/request.h"
+
 /* Questions that may be on their way to the engine beside the requests. */
 #define SERVER_DRY_RUNS 128
 
@@ -34,6 +36,7 @@ struct server_model { /* facts for /v1/models, /metrics and the edge checks */
     uint32_t block_tokens;   /* tokens in one of its blocks */
     uint64_t n_params, size; /* parameters; bytes of the file */
     const char *kv_type;     /* what keys and values are stored as */
+    enum pooling pooling;    /* of embeddings */
 };
 
 /* What has to be done before there is an engine, while the port is open already. */

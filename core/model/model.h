@@ -46,6 +46,7 @@ struct model_shape {
     uint32_t n_rot; /* dimensions that rope turns, <= head_dim, even */
     uint32_t n_ctx_train;
     uint32_t n_ctx; /* positions this instance serves: rope tables reach this far */
+    uint32_t pooling_type; /* of embeddings, as the file numbers it: 1 mean, 2 first, 3 last */
     float norm_eps;
     bool rope_neox;
 };

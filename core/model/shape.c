@@ -146,6 +146,8 @@ static int read_sizes(struct load *l)
     if (rc == 0)
         rc = read_u32(l, "context_length", KEY_REQUIRED, 1, UINT32_MAX, &s->n_ctx_train);
     if (rc == 0)
+        rc = read_u32(l, "pooling_type", KEY_OPTIONAL, 0, 4, &s->pooling_type);
+    if (rc == 0)
         rc = read_positive(l, "attention.layer_norm_rms_epsilon", KEY_REQUIRED, &s->norm_eps);
     return rc;
 }

@@ -22,8 +22,9 @@ int batch_create(struct batch **out, uint32_t max_rows, uint32_t max_spans, uint
     b->span_of = mem_calloc(max_rows, sizeof(*b->span_of));
     b->spans = mem_calloc(max_spans, sizeof(*b->spans));
     b->outputs = mem_calloc(max_outputs, sizeof(*b->outputs));
+    b->pools = mem_calloc(max_spans, sizeof(*b->pools));
     if (b->ids == NULL || b->pos == NULL || b->span_of == NULL || b->spans == NULL ||
-        b->outputs == NULL) {
+        b->outputs == NULL || b->pools == NULL) {
         batch_destroy(&b);
         return ERR_NOMEM;
     }
@@ -42,13 +43,14 @@ void batch_destroy(struct batch **batch)
     mem_free(b->span_of);
     mem_free(b->spans);
     mem_free(b->outputs);
+    mem_free(b->pools);
     mem_free(b);
     *batch = NULL;
 }
 
 void batch_clear(struct batch *b)
 {
-    b->n_rows = b->n_spans = b->n_outputs = 0;
+    b->n_rows = b->n_spans = b->n_outputs = b->n_pools = 0;
 }
 
 uint32_t batch_add_span(struct batch *b, const int32_t *ids, uint32_t n, uint32_t pos0,
@@ -76,4 +78,10 @@ struct batch_output *batch_add_output(struct batch *b, uint32_t row)
     memset(o, 0, sizeof(*o));
     o->row = row;
     return o;
+}
+
+void batch_add_pool(struct batch *b, uint32_t row0, uint32_t n_row, float *sum)
+{
+    assert(b->n_pools < b->max_spans && n_row > 0 && row0 + n_row <= b->n_rows);
+    b->pools[b->n_pools++] = (struct batch_pool){row0, n_row, sum};
 }

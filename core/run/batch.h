@@ -31,6 +31,12 @@ struct sampling {
     float repetition_penalty; /* 1 = off: logit > 0 ? logit / p : logit * p */
     float frequency_penalty;  /* 0 = off: logit -= p * count among generated tokens */
     float presence_penalty;   /* 0 = off: logit -= p if generated before */
+    float typical_p;          /* 0 and 1 = off */
+    float xtc_probability, xtc_threshold; /* probability 0 = off */
+    float mirostat_tau, mirostat_eta;     /* tau 0 = off; then top_k and what follows it are not used */
+    float dry_multiplier, dry_base;       /* multiplier 0 = off */
+    uint32_t dry_allowed_length, dry_last_n;
+    const uint32_t *dry_breakers; /* bits by token id, lives as long as the request */
     uint64_t seed;
     int32_t n_top;       /* alternatives wanted with log-probabilities; -1 = no log-probs */
     uint32_t n_bias;
@@ -69,6 +75,8 @@ struct batch_output {
     uint32_t pos; /* position of the token chosen or scored: the row's position + 1 */
     const struct token_count *counts; /* [n_counts], power of two; NULL when no penalty is on */
     uint32_t n_counts;
+    const int32_t *history; /* [pos] tokens before it */
+    float *mirostat_mu;     /* the request's state; moved on by each choice */
     bool ban_eog;  /* min_tokens is not reached: end-of-generation tokens may not be chosen */
     struct constraint_state *constraint; /* what may follow, or NULL; goes on behind the token */
     uint32_t seq; /* the loop's own mark: index into the plan */
@@ -84,14 +92,23 @@ struct batch_output {
     struct top_logprob top[SAMPLING_MAX_TOP]; /* best first */
 };
 
+/* Rows of one span whose last hidden states, normed as for the output matrix, are added to `sum`
+ * in ascending order: so a sum does not depend on how its rows were cut into batches. */
+struct batch_pool {
+    uint32_t row0, n_row; /* n_row >= 1 */
+    float *sum;           /* [n_embd] */
+};
+
 struct batch {
     uint32_t max_rows, max_spans, max_outputs;
     uint32_t n_rows, n_spans, n_outputs;
+    uint32_t n_pools; /* at most one for each span */
     int32_t *ids;        /* [n_rows] */
     uint32_t *pos;       /* [n_rows] */
     uint32_t *span_of;   /* [n_rows] index of the row's span */
     struct batch_span *spans;
     struct batch_output *outputs;
+    struct batch_pool *pools;
 };
 
 int batch_create(struct batch **out, uint32_t max_rows, uint32_t max_spans, uint32_t max_outputs);
@@ -104,5 +121,6 @@ uint32_t batch_add_span(struct batch *b, const int32_t *ids, uint32_t n, uint32_
                         const uint32_t *table);
 /* Append an output for a row; the rest of it is the caller's to fill (zeroed here). */
 struct batch_output *batch_add_output(struct batch *b, uint32_t row);
+void batch_add_pool(struct batch *b, uint32_t row0, uint32_t n_row, float *sum);
 
 #endif

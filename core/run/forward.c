@@ -392,6 +392,27 @@ static void norm_outputs(struct runner *r, struct team_worker *w)
     end_region(r, w, RUNNER_NORM);
 }
 
+static void pool_rows(struct runner *r, struct team_worker *w)
+{
+    const struct model_shape *s = &r->model->shape;
+    uint32_t from, to;
+
+    if (r->batch->n_pools == 0)
+        return;
+    while (team_take(w, r->batch->n_pools, 1, &from, &to)) {
+        const struct batch_pool *p = &r->batch->pools[from];
+
+        for (uint32_t i = p->row0; i < p->row0 + p->n_row; i++) {
+            float *norm = r->norm + i * r->embd_stride;
+
+            r->kern.rmsnorm(norm, r->x + i * r->embd_stride, r->model->output_norm, s->n_embd,
+                            s->norm_eps);
+            r->kern.add(p->sum, norm, s->n_embd);
+        }
+    }
+    end_region(r, w, RUNNER_NORM);
+}
+
 static void pick_outputs(struct runner *r, struct team_worker *w)
 {
     uint32_t from, to;
@@ -441,5 +462,6 @@ void runner_forward(void *ud, struct team_worker *w)
         feed_forward(r, w, l);
     }
     add_delta(r, w);
+    pool_rows(r, w);
     outputs(r, w);
 }

@@ -22,12 +22,22 @@ void random_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
         out[i] = c[i];
 }
 
-double random_uniform(uint64_t seed, uint32_t pos)
+static double uniform(uint64_t seed, uint32_t pos, uint32_t stream)
 {
-    const uint32_t counter[4] = {pos, 0, 0, 0};
+    const uint32_t counter[4] = {pos, stream, 0, 0};
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     uint32_t bits[4];
 
     random_philox(counter, key, bits);
     return (double)(((uint64_t)bits[0] << 21) ^ (bits[1] >> 11)) * 0x1p-53;
+}
+
+double random_uniform(uint64_t seed, uint32_t pos)
+{
+    return uniform(seed, pos, 0);
+}
+
+double random_uniform_second(uint64_t seed, uint32_t pos)
+{
+    return uniform(seed, pos, 1);
 }

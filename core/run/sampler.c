@@ -4,6 +4,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/run/random.h"
+#include "core/run/sampler_impl.h"
 #include "core/text/constraint.h"
 
 #include <float.h>
@@ -20,9 +21,11 @@ int sampler_scratch_create(struct sampler_scratch *s, uint32_t n_vocab)
     s->logits = mem_aligned(n_vocab, sizeof(*s->logits));
     s->heap = mem_aligned(n_vocab, sizeof(*s->heap));
     s->weights = mem_aligned(n_vocab, sizeof(*s->weights));
+    s->picks = mem_calloc(2 * SAMPLER_PICKS, sizeof(*s->picks));
+    s->repeats = mem_calloc(n_vocab, sizeof(*s->repeats));
     s->mask = mem_aligned(n_vocab / 32 + 1, sizeof(*s->mask));
     if (s->logits == NULL || s->heap == NULL || s->weights == NULL || s->mask == NULL ||
-        constraint_scratch_create(&s->walk) < 0) {
+        s->picks == NULL || s->repeats == NULL || constraint_scratch_create(&s->walk) < 0) {
         sampler_scratch_release(s);
         return ERR_NOMEM;
     }
@@ -34,6 +37,8 @@ void sampler_scratch_release(struct sampler_scratch *s)
     mem_free(s->logits);
     mem_free(s->heap);
     mem_free(s->weights);
+    mem_free(s->picks);
+    mem_free(s->repeats);
     mem_free(s->mask);
     constraint_scratch_destroy(&s->walk);
     *s = (struct sampler_scratch){0};
@@ -96,7 +101,8 @@ static double log_sum_exp(const struct kern_table *kern, const float *x, uint32_
 
 static bool needs_changes(const struct batch_output *o)
 {
-    return o->sampling->n_bias > 0 || o->ban_eog || o->n_counts > 0 || o->constraint != NULL;
+    return o->sampling->n_bias > 0 || o->ban_eog || o->n_counts > 0 || o->constraint != NULL ||
+           o->sampling->dry_multiplier > 0;
 }
 
 static void apply_penalties(const struct batch_output *o, float *x)
@@ -162,6 +168,8 @@ static const float *changed_logits(struct sampler_scratch *s, const float *logit
     for (uint32_t i = 0; i < o->sampling->n_bias; i++)
         s->logits[o->sampling->bias[i].id] += o->sampling->bias[i].bias;
     apply_penalties(o, s->logits);
+    if (o->sampling->dry_multiplier > 0)
+        sampler_dry(s->repeats, o, s->logits);
     for (size_t i = 0; i < n_eog && o->ban_eog; i++)
         s->logits[eog[i]] = -INFINITY;
     if (o->constraint != NULL)
@@ -261,6 +269,7 @@ struct cut {
     uint32_t most;   /* top_k, or the vocabulary */
     float min_p;
     double mass;     /* weight to reach (top_p of the total), or infinity */
+    float nucleus;   /* top_p of what top_k leaves; 0 and 1 = off */
 };
 
 /* Pop in descending order until a limit is met; weights[] receives them. Returns how many, with
@@ -326,30 +335,61 @@ static uint32_t cut_nucleus(const struct sampler_scratch *s, uint32_t kept, floa
     return n > 0 ? n : 1;
 }
 
-static int32_t draw(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
-                    const struct sampling *p, double u)
+/* The kept ones as shares of their sum. */
+static uint32_t take_picks(struct sampler_scratch *s, uint32_t n, uint32_t kept, double sum)
 {
-    const bool has_k = p->top_k > 0 && (uint32_t)p->top_k < s->n_vocab;
+    for (uint32_t i = 0; i < kept; i++)
+        s->picks[i] = (struct pick){s->heap[n - 1 - i].id, (float)((double)s->weights[i] / sum)};
+    return kept;
+}
+
+/* Are more cuts wanted than those that pop_kept() makes? */
+static bool picks_on(const struct sampling *p)
+{
+    return sampler_is_typical(p) || p->xtc_probability > 0.0f || p->mirostat_tau > 0.0f;
+}
+
+static struct cut cut_of(const struct kern_table *kern, const struct sampler_scratch *s,
+                         const float *x, const struct sampling *p)
+{
+    const bool mirostat = p->mirostat_tau > 0.0f;
+    const bool has_k = p->top_k > 0 && (uint32_t)p->top_k < s->n_vocab && !mirostat;
     struct cut cut = {.max = kern->max(x, s->n_vocab), .scale = 1.0f / p->temperature};
+
+    cut.most = has_k ? (uint32_t)p->top_k : s->n_vocab;
+    if (picks_on(p) && cut.most > SAMPLER_PICKS)
+        cut.most = SAMPLER_PICKS;
+    cut.mass = INFINITY;
+    if (mirostat)
+        return cut;
+    cut.min_p = p->min_p;
+    if (!has_k && p->top_p < 1.0f)
+        cut.mass = (double)p->top_p *
+                   (double)kern->sum_exp(x, s->n_vocab, cut.max, cut.scale);
+    cut.nucleus = has_k ? p->top_p : 1.0f;
+    return cut;
+}
+
+static int32_t draw(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
+                    const struct batch_output *o, double u)
+{
+    const struct sampling *p = o->sampling;
+    const struct cut cut = cut_of(kern, s, x, p);
     uint32_t n, kept;
     double sum;
 
     if (!isfinite(cut.max))
         return largest(kern, x, s->n_vocab);
-    if (!has_k && p->top_p >= 1.0f && p->min_p <= 0.0f)
+    if (cut.most == s->n_vocab && cut.mass == INFINITY && cut.min_p <= 0.0f)
         return draw_from_all(kern, s, x, cut.max, cut.scale, u);
-    cut.most = has_k ? (uint32_t)p->top_k : s->n_vocab;
-    cut.min_p = p->min_p;
-    cut.mass = INFINITY;
-    if (!has_k && p->top_p < 1.0f)
-        cut.mass = (double)p->top_p *
-                   (double)kern->sum_exp(x, s->n_vocab, cut.max, cut.scale);
     n = gather(kern, s, x, &cut);
     kept = pop_kept(s, n, &cut, &sum);
     if (kept == 0)
         return largest(kern, x, s->n_vocab);
-    if (has_k && p->top_p < 1.0f)
-        kept = cut_nucleus(s, kept, p->top_p, &sum);
+    if (cut.nucleus > 0 && cut.nucleus < 1.0f)
+        kept = cut_nucleus(s, kept, cut.nucleus, &sum);
+    if (picks_on(p))
+        return sampler_draw_picks(s->picks, take_picks(s, n, kept, sum), o, u);
     return draw_kept(s, n, kept, u * sum);
 }
 
@@ -385,7 +425,7 @@ void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, cons
         if (p->temperature < GREEDY_BELOW)
             o->token = largest(kern, x, s->n_vocab);
         else
-            o->token = draw(kern, s, x, p, random_uniform(p->seed, o->pos));
+            o->token = draw(kern, s, x, o, random_uniform(p->seed, o->pos));
         if (o->constraint != NULL)
             go_on(s, eog, n_eog, o);
     }

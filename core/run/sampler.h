@@ -5,7 +5,9 @@
  * text may end, end-of-generation tokens are allowed unless they are banned. Temperature 0 (or
  * below 1e-6) takes the largest, ties to the lowest id;
  * otherwise weights are exp((logit - max) / temperature) and are cut by top_k, then top_p of what
- * is left, then min_p of the largest; one token is drawn with random_uniform(seed, pos).
+ * is left, then min_p of the largest, then typical_p, then XTC; one token is drawn with
+ * random_uniform(seed, pos). Mirostat takes the place of all those cuts. typical_p, XTC and mirostat
+ * look at the SAMPLER_PICKS likeliest tokens at most.
  * Every sum is taken in one fixed order, so the answer is a function of the logits and the
  * request alone.
  *
@@ -26,11 +28,20 @@ struct candidate {
     int32_t id;
 };
 
+#define SAMPLER_PICKS 1024
+
+struct pick {
+    int32_t id;
+    float p; /* its share of all weights that were left */
+};
+
 struct sampler_scratch {
     uint32_t n_vocab;
     float *logits;          /* [n_vocab] when they have to be changed */
     struct candidate *heap; /* [n_vocab] */
     float *weights;         /* [n_vocab] of tokens in descending order, or block sums */
+    struct pick *picks;     /* [2 * SAMPLER_PICKS], best first */
+    uint16_t *repeats;      /* [n_vocab] of DRY; zero between calls */
     uint32_t *mask;         /* [n_vocab / 32 + 1] tokens that a constraint allows */
     struct constraint_scratch *walk;
 };

@@ -121,6 +121,18 @@ int template_render(const struct template *t, struct value_pool *pool, const str
     return r.rc;
 }
 
+void template_trim_sentence(char *err, size_t err_len)
+{
+    size_t n = err_len > 0 ? strlen(err) : 0, back = 1;
+
+    if (n + 1 < err_len || n == 0) /* not cut off */
+        return;
+    while (back < 4 && back < n && ((uint8_t)err[n - back] & 0xC0) == 0x80)
+        back++;
+    if (utf8_len((const uint8_t *)err + n - back, back) != back)
+        err[n - back] = '\0';
+}
+
 struct value template_fail(struct render *r, const char *format, ...)
 {
     va_list args;
@@ -135,6 +147,7 @@ struct value template_fail(struct render *r, const char *format, ...)
     va_start(args, format);
     vsnprintf(r->err + n, r->err_len - (size_t)n, format, args);
     va_end(args);
+    template_trim_sentence(r->err, r->err_len);
     return value_null();
 }
 
@@ -212,11 +225,8 @@ void template_put(struct render *r, struct value v, struct buf *out)
     int rc;
 
     if (v.kind == VALUE_LOOP) { /* how long it is may have to be found out */
-        bool found;
-        const struct value n = template_loop_attr(r, v, value_text("length"), &found);
-        const struct value i = template_loop_attr(r, v, value_text("index"), &found);
-
-        buf_printf(out, "<LoopContext %lld/%lld>", (long long)i.i, (long long)n.i);
+        template_length(r, v);
+        template_repr_loop(v, out);
         return;
     }
     rc = value_str(v, out);

@@ -69,6 +69,8 @@ int template_repr_object(struct value v, struct buf *out)
         if (step != 1)
             buf_printf(out, ", %lld", (long long)step);
         return buf_add_char(out, ')');
+    case VALUE_LOOP:
+        return template_repr_loop(v, out);
     case VALUE_MACRO:
         name = template_macro_name(v);
         buf_add_str(out, "<Macro ");
@@ -247,6 +249,17 @@ static void bind_given(const struct node *node, const struct args *args, struct 
     }
 }
 
+static struct value not_provided(struct render *r, struct value name)
+{
+    struct buf b;
+
+    template_text(r, &b);
+    buf_printf(&b, "parameter '%.*s' was not provided", (int)name.n, name.s);
+    name = template_take(r, &b);
+    name.kind = VALUE_UNDEFINED; /* its text says why */
+    return name;
+}
+
 static void bind_defaults(struct render *r, const struct node *node, struct frame *f)
 {
     const uint32_t first = node->list.n - node->c->list.n;
@@ -257,7 +270,7 @@ static void bind_defaults(struct render *r, const struct node *node, struct fram
         if (f->slots[param->slot].kind != VALUE_MISSING)
             continue;
         f->slots[param->slot] = i >= first ? template_eval(r, node->c->list.at[i - first], f)
-                                           : template_undefined_hint("a parameter was not provided");
+                                           : not_provided(r, param->v);
     }
 }
 

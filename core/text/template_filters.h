@@ -71,7 +71,8 @@
 TEXT_FILTERS(XX)
 LIST_FILTERS(XX)
 #undef XX
-#define XX(name) struct value filter_##name(struct render *r, struct value v, const struct args *args);
+#define XX(name)                                                                                   \
+    struct value filter_##name(struct render *r, struct value v, const struct args *args);
 RAW_FILTERS(XX)
 #undef XX
 

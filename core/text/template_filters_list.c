@@ -39,7 +39,7 @@ struct value filter_last(struct render *r, struct value v, const struct value *a
     struct value list;
 
     (void)a;
-    if (v.kind == VALUE_GENERATOR || !template_iterable(v))
+    if (v.kind == VALUE_GENERATOR || v.kind == VALUE_LOOP || !template_iterable(v))
         return template_fail(r, "'%s' object is not reversible", value_type_name(v));
     if (v.kind == VALUE_STRING && v.n > 0)
         return template_getitem(r, v, value_int(-1));
@@ -135,6 +135,8 @@ struct value filter_reverse(struct render *r, struct value v, const struct value
     if (!template_iterable(v))
         return template_fail(r, "argument must be iterable");
     list = template_reversed(r, v);
+    if (v.kind == VALUE_GENERATOR || v.kind == VALUE_LOOP)
+        return list;
     if (v.kind != VALUE_STRING)
         return template_new_generator(r, list);
     template_text(r, &b);
@@ -290,15 +292,17 @@ struct value filter_sort(struct render *r, struct value v, const struct value *a
 {
     const struct by by = by_args(a[1], a[2]);
     const struct value list = template_listed(r, v);
+    int64_t reverse = 0;
 
-    if (r->rc < 0)
+    if (r->rc < 0 || (a[0].kind != VALUE_MISSING && !template_index(r, a[0], &reverse)))
         return list;
-    return items_of(r, sorted(r, &by, true, list, value_truth(a[0])), list.list->n);
+    return items_of(r, sorted(r, &by, true, list, reverse != 0), list.list->n);
 }
 
 struct value filter_dictsort(struct render *r, struct value v, const struct value *a)
 {
     struct by by = by_args(a[0], value_int(0));
+    int64_t reverse = 0;
     struct value list;
 
     if (a[1].kind != VALUE_MISSING && !value_is_text(a[1], "key")) {
@@ -311,9 +315,9 @@ struct value filter_dictsort(struct render *r, struct value v, const struct valu
     if (v.kind != VALUE_DICT)
         return template_fail(r, "'%s' object has no attribute 'items'", value_type_name(v));
     list = template_listed(r, template_new_view(r, v, TEMPLATE_ITEMS));
-    if (r->rc < 0)
+    if (r->rc < 0 || (a[2].kind != VALUE_MISSING && !template_index(r, a[2], &reverse)))
         return list;
-    return items_of(r, sorted(r, &by, false, list, value_truth(a[2])), list.list->n);
+    return items_of(r, sorted(r, &by, false, list, reverse != 0), list.list->n);
 }
 
 static struct value unique(struct render *r, struct value v, const struct value *a)

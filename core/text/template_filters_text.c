@@ -91,8 +91,9 @@ struct value filter_forceescape(struct render *r, struct value v, const struct v
     return template_escaped(r, template_plain(r, v));
 }
 
-static bool in_set(struct value chars, const char *s, size_t len)
+static bool in_set(struct render *r, struct value chars, const char *s, size_t len)
 {
+    template_step(r, chars.n / 64);
     return len <= chars.n && memmem(chars.s, chars.n, s, len) != NULL;
 }
 
@@ -105,18 +106,18 @@ struct value filter_strip(struct render *r, struct value v, struct value chars, 
     if (!blanks && chars.kind != VALUE_STRING)
         return template_fail(r, "strip arg must be None or str");
     template_step(r, v.n / 256);
-    while (left && from < to) {
+    while (left && from < to && r->rc == 0) {
         const uint32_t cp = unicode_at(v.s + from, to - from, &len);
 
-        if (blanks ? !unicode_is_space(cp) : !in_set(chars, v.s + from, len))
+        if (blanks ? !unicode_is_space(cp) : !in_set(r, chars, v.s + from, len))
             break;
         from += len;
     }
-    while (right && to > from) {
+    while (right && to > from && r->rc == 0) {
         const size_t last = unicode_last(v.s + from, to - from);
         const uint32_t cp = unicode_at(v.s + to - last, last, &len);
 
-        if (blanks ? !unicode_is_space(cp) : !in_set(chars, v.s + to - last, last))
+        if (blanks ? !unicode_is_space(cp) : !in_set(r, chars, v.s + to - last, last))
             break;
         to -= last;
     }
@@ -304,8 +305,6 @@ struct value filter_truncate(struct render *r, struct value v, const struct valu
     struct value end = a[2].kind == VALUE_MISSING ? value_text("...") : a[2];
     int64_t length = 255, leeway = 5, n_end;
 
-    if (!is_text(r, end))
-        return value_null();
     if (a[0].kind != VALUE_MISSING && !template_index(r, a[0], &length))
         return value_null();
     if (a[3].kind != VALUE_MISSING && a[3].kind != VALUE_NULL && !template_index(r, a[3], &leeway))
@@ -463,7 +462,8 @@ struct value filter_striptags(struct render *r, struct value v, const struct val
 
 static void put_quoted(struct value s, bool query, struct buf *out)
 {
-    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~";
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                "abcdefghijklmnopqrstuvwxyz0123456789_.-~";
 
     for (uint32_t i = 0; i < s.n; i++) {
         const char c = s.s[i];

@@ -123,6 +123,7 @@ bool template_iterable(struct value v)
     case VALUE_RANGE:
     case VALUE_VIEW:
     case VALUE_GENERATOR:
+    case VALUE_LOOP:
         return true;
     default:
         return false;
@@ -211,6 +212,8 @@ bool template_iter_next(struct render *r, struct iter *it, struct value *item)
         return true;
     case VALUE_GENERATOR:
         return next_of_generator(r, (struct generator *)it->of.object, item);
+    case VALUE_LOOP:
+        return template_loop_next(r, it->of, item);
     default:
         return false;
     }

@@ -28,6 +28,7 @@ int template_lex_fail(struct lexer *lex, uint32_t line, int rc, const char *form
     va_start(args, format);
     vsnprintf(lex->err + n, lex->err_len - (size_t)n, format, args);
     va_end(args);
+    template_trim_sentence(lex->err, lex->err_len);
     return rc;
 }
 

@@ -56,6 +56,18 @@ static bool advance(struct render *r, struct loop *l)
     return true;
 }
 
+bool template_loop_next(struct render *r, struct value loop, struct value *item)
+{
+    struct loop *l = loop_of(loop);
+
+    if (!advance(r, l))
+        return false;
+    *item = value_tuple(r->pool);
+    value_list_add(r->pool, *item, l->current);
+    value_list_add(r->pool, *item, loop);
+    return template_step(r, 1);
+}
+
 /* Look at the item after this one; VALUE_MISSING at the end. */
 static struct value peek(struct render *r, struct loop *l)
 {
@@ -86,6 +98,26 @@ static int64_t length(struct render *r, struct loop *l)
     return l->length;
 }
 
+/* The length of what says it without a walk; -1 otherwise. */
+static int64_t plain_length(const struct node *node, struct value over)
+{
+    if (node->c != NULL)
+        return -1;
+    switch ((enum value_kind)over.kind) {
+    case VALUE_LIST:
+    case VALUE_TUPLE:
+        return over.list->n;
+    case VALUE_DICT:
+        return over.dict->n;
+    case VALUE_VIEW:
+        return template_view_dict(over)->n;
+    case VALUE_RANGE:
+        return template_range_length(over);
+    default:
+        return -1;
+    }
+}
+
 static struct loop *new_loop(struct render *r, const struct node *node, struct frame *f,
                              struct value over, uint32_t depth0)
 {
@@ -97,7 +129,7 @@ static struct loop *new_loop(struct render *r, const struct node *node, struct f
     l->frame = f;
     l->after = l->changed = (struct value){.kind = VALUE_MISSING};
     l->index0 = -1;
-    l->length = -1;
+    l->length = plain_length(node, over);
     l->depth0 = depth0;
     if (node->c != NULL)
         l->test_frame = template_frame(r, node->scope->test, f);
@@ -166,6 +198,16 @@ struct value template_loop_call(struct render *r, struct value loop, const struc
     r->out->len = before;
     r->out->data[before] = '\0';
     return v;
+}
+
+int template_repr_loop(struct value v, struct buf *out)
+{
+    const struct loop *l = loop_of(v);
+
+    if (l->length < 0)
+        return buf_printf(out, "<LoopContext %lld/?>", (long long)l->index0 + 1);
+    return buf_printf(out, "<LoopContext %lld/%lld>", (long long)l->index0 + 1,
+                      (long long)l->length);
 }
 
 struct value template_loop_attr(struct render *r, struct value loop, struct value name, bool *found)

@@ -275,13 +275,29 @@ struct value template_unary(struct render *r, enum token_type op, struct value a
     return a.i == INT64_MIN ? too_large(r) : value_int(-a.i);
 }
 
+static uint64_t steps_left(const struct render *r)
+{
+    return r->steps < r->limits.max_steps ? r->limits.max_steps - r->steps : 0;
+}
+
+/* How a comparison ended that was given `before` steps and has `left` of them. */
+static void account(struct render *r, int rc, uint64_t before, uint64_t left)
+{
+    template_step(r, before - left);
+    if (rc == ERR_LIMIT)
+        template_limit(r, left == 0 ? "the template takes too many steps"
+                                    : "values are nested too deep to be compared");
+}
+
 bool template_equal(struct render *r, struct value a, struct value b)
 {
-    const int rc = value_equal(a, b);
+    const uint64_t before = steps_left(r);
+    uint64_t left = before;
+    const int rc = value_equal_within(a, b, &left);
 
-    template_step(r, a.kind == VALUE_STRING ? a.n / 256 : is_listy(a) ? a.list->n : 1);
-    if (rc < 0)
-        template_limit(r, "values are nested too deep to be compared");
+    account(r, rc, before, left);
+    if (a.kind == VALUE_STRING)
+        template_step(r, a.n / 256);
     return rc == 1;
 }
 
@@ -289,17 +305,19 @@ bool template_less(struct render *r, struct value a, struct value b, enum token_
 {
     const bool swap = op == TOKEN_GT || op == TOKEN_GE;
     const bool or_equal = op == TOKEN_LE || op == TOKEN_GE;
+    const uint64_t before = steps_left(r);
+    uint64_t left = before;
     int rc;
 
     if (a.kind == VALUE_UNDEFINED || b.kind == VALUE_UNDEFINED) {
         template_fail_undefined(r, a.kind == VALUE_UNDEFINED ? a : b);
         return false;
     }
-    template_step(r, a.kind == VALUE_STRING ? a.n / 256 : is_listy(a) ? a.list->n : 1);
-    rc = swap ? value_less(b, a, or_equal) : value_less(a, b, or_equal);
-    if (rc == ERR_LIMIT)
-        template_limit(r, "values are nested too deep to be compared");
-    else if (rc < 0)
+    rc = swap ? value_less(b, a, or_equal, &left) : value_less(a, b, or_equal, &left);
+    account(r, rc, before, left);
+    if (a.kind == VALUE_STRING)
+        template_step(r, a.n / 256);
+    if (rc == ERR_INVAL)
         template_fail(r, "'%s' not supported between instances of '%s' and '%s'", op_text(op),
                       value_type_name(a), value_type_name(b));
     return rc == 1;

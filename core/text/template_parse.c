@@ -239,6 +239,7 @@ static struct node *parse_for(struct parser *p)
 {
     static const char *const ends[] = {"endfor", "else", NULL}, *const last[] = {"endfor", NULL};
     struct node *node = template_node(p, NODE_FOR, p->now.line);
+    const uint32_t n_loops = p->n_loops;
 
     template_advance(p);
     if (node == NULL)
@@ -249,11 +250,14 @@ static struct node *parse_for(struct parser *p)
     if (template_accept_word(p, "if"))
         node->c = template_parse_expression(p);
     node->recursive = template_accept_word(p, "recursive");
-    p->n_loops++;
+    p->n_loops = n_loops + 1;
     node->list = parse_body(p, ends);
-    p->n_loops--;
+    p->n_loops = n_loops;
+    if (node->recursive) /* what runs again and again is a function of its own: no break leaves it */
+        p->n_loops = 0;
     if (template_accept_word(p, "else"))
         node->list2 = parse_body(p, last);
+    p->n_loops = n_loops;
     template_advance(p);
     return template_node_done(p, node);
 }

@@ -262,7 +262,9 @@ struct value template_call_builtin(struct render *r, const struct template_built
 bool template_bind(struct render *r, const char *name, const char *params, uint8_t n_required,
                    const struct args *args, struct value *a);
 
-/* template.c. fail() notes the first failure and returns a value to return. */
+/* template.c. A sentence that was cut off ends with a whole character. */
+void template_trim_sentence(char *err, size_t err_len);
+/* fail() notes the first failure and returns a value to return. */
 struct value template_fail(struct render *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 struct value template_limit(struct render *r, const char *what);
@@ -277,7 +279,7 @@ struct value template_take(struct render *r, struct buf *b);
 struct value template_piece(struct value s, size_t from, size_t to);
 /* Append str(v). */
 void template_put(struct render *r, struct value v, struct buf *out);
-struct value template_str(struct render *r, struct value v); /* as a string value; safe stays safe */
+struct value template_str(struct render *r, struct value v); /* as a string; safe stays safe */
 struct value template_plain(struct render *r, struct value v); /* str(v): not safe */
 
 /* template_exec.c */
@@ -291,7 +293,11 @@ void template_assign(struct render *r, const struct node *target, struct value v
 
 /* template_loop.c */
 enum flow template_exec_for(struct render *r, const struct node *node, struct frame *f);
-struct value template_loop_attr(struct render *r, struct value loop, struct value name, bool *found);
+struct value template_loop_attr(struct render *r, struct value loop, struct value name,
+                                bool *found);
+/* What walking over `loop` gives, which takes the items away from the loop: (item, loop). */
+bool template_loop_next(struct render *r, struct value loop, struct value *item);
+int template_repr_loop(struct value v, struct buf *out);
 struct value template_loop_call(struct render *r, struct value loop, const struct args *args);
 struct value template_loop_cycle(struct render *r, struct value loop, const struct args *args);
 struct value template_loop_changed(struct render *r, struct value loop, const struct args *args);

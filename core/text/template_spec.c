@@ -1,4 +1,5 @@
-/* core/text/template_spec.c - format specifications: [[fill]align][sign][#][0][width][,][.n][type] */
+/* core/text/template_spec.c - one value by a format specification:
+ * [[fill]align][sign][#][0][width][,][.precision][type] */
 #include "core/text/template_private.h"
 
 #include "core/base/err.h"

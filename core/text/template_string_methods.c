@@ -194,6 +194,12 @@ static struct value text_endswith(struct render *r, struct value v, const struct
 
 /* --- search --- */
 
+/* What looking for `what` from the end may cost. */
+static bool step_backwards(struct render *r, struct value v, struct value what)
+{
+    return template_step(r, v.n / 32 * (1 + (uint64_t)what.n / 64));
+}
+
 static const char *find_last(const char *s, size_t n, struct value what)
 {
     for (size_t i = n + 1; i-- > what.n;)
@@ -210,7 +216,7 @@ static int64_t search(struct render *r, struct value v, const struct value *a, b
 
     if (!is_text(r, a[0]) || !cut_part(r, v, a[1], a[2], &part) || !part.possible)
         return -1;
-    if (!template_step(r, part.v.n / 32 + (last ? (uint64_t)part.v.n * (a[0].n > 64) : 0)))
+    if (last ? !step_backwards(r, part.v, a[0]) : !template_step(r, part.v.n / 32))
         return -1;
     if (last)
         at = find_last(part.v.s, part.v.n, a[0]);
@@ -396,7 +402,9 @@ static struct value split(struct render *r, struct value v, const struct value *
         return value_null();
     if (a[0].n == 0)
         return template_fail(r, "empty separator");
-    return right ? rsplit_at(r, v, a[0], max) : split_at(r, v, a[0], max);
+    if (!right)
+        return split_at(r, v, a[0], max);
+    return step_backwards(r, v, a[0]) ? rsplit_at(r, v, a[0], max) : value_null();
 }
 
 static struct value text_split(struct render *r, struct value v, const struct value *a)
@@ -411,7 +419,11 @@ static struct value text_rsplit(struct render *r, struct value v, const struct v
 
 static struct value text_splitlines(struct render *r, struct value v, const struct value *a)
 {
-    return filter_split_lines(r, v, value_truth(a[0]));
+    int64_t keep = 0;
+
+    if (a[0].kind != VALUE_MISSING && !template_index(r, a[0], &keep))
+        return value_null();
+    return filter_split_lines(r, v, keep != 0);
 }
 
 static struct value partition(struct render *r, struct value v, const struct value *a, bool last)
@@ -424,7 +436,7 @@ static struct value partition(struct render *r, struct value v, const struct val
         return value_null();
     if (a[0].n == 0)
         return template_fail(r, "empty separator");
-    if (v.n >= a[0].n)
+    if (v.n >= a[0].n && step_backwards(r, v, a[0]))
         at = last ? find_last(v.s, v.n, a[0]) : memmem(v.s, v.n, a[0].s, a[0].n);
     i = at != NULL ? (size_t)(at - v.s) : 0;
     if (at == NULL && last) {

@@ -27,7 +27,7 @@ KIND_TEST(float, v.kind == VALUE_FLOAT)
 KIND_TEST(number, value_is_number(v))
 KIND_TEST(string, v.kind == VALUE_STRING)
 KIND_TEST(mapping, v.kind == VALUE_DICT)
-KIND_TEST(iterable, template_iterable(v) || v.kind == VALUE_LOOP)
+KIND_TEST(iterable, template_iterable(v))
 KIND_TEST(escaped, v.kind == VALUE_STRING && (v.flags & VALUE_SAFE) != 0)
 
 /* A name is looked up in a dict, so it must be something that could be a key. */

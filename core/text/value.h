@@ -96,7 +96,8 @@ struct value_pool {
     int err;
 };
 
-#define VALUE_POOL_MAX (256u << 20) /* default for `max`: a long chat, copied some dozens of times */
+#define VALUE_POOL_MAX (256u << 20) /* default for `max`: a long chat, dozens of times */
+#define VALUE_MAX_KEY 1000 /* values in one key of a dict, a tuple of tuples */
 #define VALUE_MAX_DEPTH 200 /* of lists in lists where values are compared or printed */
 
 void value_pool_init(struct value_pool *pool, size_t max);
@@ -134,12 +135,14 @@ const struct value *value_dict_get(struct value dict, const char *key, size_t n)
 /* a and b as one string; where `a` is the newest text of the pool it grows in place. */
 struct value value_concat(struct value_pool *pool, struct value a, struct value b);
 
-/* As Python's bool(), ==, <, hash(). Equality and order give 0 or 1, ERR_LIMIT past
- * VALUE_MAX_DEPTH; the order ERR_INVAL where the two kinds have none. value_hash: ERR_INVAL for what
- * may not be a key. */
+/* As Python's bool(), ==, <, hash(). Equality and order give 0 or 1; ERR_LIMIT past
+ * VALUE_MAX_DEPTH or when *budget, which each value looked at takes one of, is used up; the order
+ * ERR_INVAL where the two kinds have none. value_equal is for keys, VALUE_MAX_KEY being its budget.
+ * value_hash: ERR_INVAL for what may not be a key. */
 bool value_truth(struct value v);
 int value_equal(struct value a, struct value b);
-int value_less(struct value a, struct value b, bool or_equal);
+int value_equal_within(struct value a, struct value b, uint64_t *budget);
+int value_less(struct value a, struct value b, bool or_equal, uint64_t *budget);
 int value_hash(struct value v, uint64_t *hash);
 bool value_is_number(struct value v);    /* bool, int or float */
 bool value_is_int(struct value v);       /* bool or int */

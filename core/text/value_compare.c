@@ -68,16 +68,30 @@ bool value_truth(struct value v)
     return true;
 }
 
-static int equal(struct value a, struct value b, int depth);
+/* Values can hold one value many times over, and so on inwards: each look at one is counted. */
+struct work {
+    uint64_t *left;
+    int depth;
+};
 
-static int equal_lists(const struct value_list *a, const struct value_list *b, int depth)
+static bool spend(const struct work *w)
+{
+    if (*w->left == 0 || w->depth > VALUE_MAX_DEPTH)
+        return false;
+    --*w->left;
+    return true;
+}
+
+static int equal(struct value a, struct value b, struct work w);
+
+static int equal_lists(const struct value_list *a, const struct value_list *b, struct work w)
 {
     if (a == b)
         return 1;
     if (a->n != b->n)
         return 0;
     for (uint32_t i = 0; i < a->n; i++) {
-        const int rc = equal(a->at[i], b->at[i], depth + 1);
+        const int rc = equal(a->at[i], b->at[i], w);
 
         if (rc != 1)
             return rc;
@@ -85,7 +99,7 @@ static int equal_lists(const struct value_list *a, const struct value_list *b, i
     return 1;
 }
 
-static int equal_dicts(struct value a, struct value b, int depth)
+static int equal_dicts(struct value a, struct value b, struct work w)
 {
     if (a.dict == b.dict)
         return 1;
@@ -93,7 +107,7 @@ static int equal_dicts(struct value a, struct value b, int depth)
         return 0;
     for (uint32_t i = 0; i < a.dict->n; i++) {
         const struct value *other = value_dict_find(b, a.dict->at[i].key);
-        const int rc = other == NULL ? 0 : equal(a.dict->at[i].value, *other, depth + 1);
+        const int rc = other == NULL ? 0 : equal(a.dict->at[i].value, *other, w);
 
         if (rc != 1)
             return rc;
@@ -107,10 +121,11 @@ static long double exact(struct value v)
     return v.kind == VALUE_FLOAT ? (long double)v.f : (long double)v.i;
 }
 
-static int equal(struct value a, struct value b, int depth)
+static int equal(struct value a, struct value b, struct work w)
 {
-    if (depth > VALUE_MAX_DEPTH)
+    if (!spend(&w))
         return ERR_LIMIT;
+    w.depth++;
     if (value_is_number(a) && value_is_number(b))
         return exact(a) == exact(b);
     if (a.kind != b.kind)
@@ -123,9 +138,9 @@ static int equal(struct value a, struct value b, int depth)
         return a.n == b.n && (a.n == 0 || memcmp(a.s, b.s, a.n) == 0);
     case VALUE_LIST:
     case VALUE_TUPLE:
-        return equal_lists(a.list, b.list, depth);
+        return equal_lists(a.list, b.list, w);
     case VALUE_DICT:
-        return equal_dicts(a, b, depth);
+        return equal_dicts(a, b, w);
     case VALUE_RANGE:
         return template_range_equal(a, b);
     default:
@@ -133,32 +148,40 @@ static int equal(struct value a, struct value b, int depth)
     }
 }
 
-int value_equal(struct value a, struct value b)
+int value_equal_within(struct value a, struct value b, uint64_t *budget)
 {
-    return equal(a, b, 0);
+    return equal(a, b, (struct work){.left = budget});
 }
 
-static int less(struct value a, struct value b, bool or_equal, int depth);
+int value_equal(struct value a, struct value b)
+{
+    uint64_t budget = VALUE_MAX_KEY;
+
+    return value_equal_within(a, b, &budget);
+}
+
+static int less(struct value a, struct value b, bool or_equal, struct work w);
 
 /* Elements that are equal need no order; the first two that differ decide. */
 static int less_lists(const struct value_list *a, const struct value_list *b, bool or_equal,
-                      int depth)
+                      struct work w)
 {
     for (uint32_t i = 0; i < a->n && i < b->n; i++) {
-        const int same = equal(a->at[i], b->at[i], depth + 1);
+        const int same = equal(a->at[i], b->at[i], w);
 
         if (same < 0)
             return same;
         if (same == 0)
-            return less(a->at[i], b->at[i], or_equal, depth + 1);
+            return less(a->at[i], b->at[i], or_equal, w);
     }
     return or_equal ? a->n <= b->n : a->n < b->n;
 }
 
-static int less(struct value a, struct value b, bool or_equal, int depth)
+static int less(struct value a, struct value b, bool or_equal, struct work w)
 {
-    if (depth > VALUE_MAX_DEPTH)
+    if (!spend(&w))
         return ERR_LIMIT;
+    w.depth++;
     if (value_is_number(a) && value_is_number(b))
         return or_equal ? exact(a) <= exact(b) : exact(a) < exact(b);
     if (a.kind == VALUE_STRING && b.kind == VALUE_STRING) {
@@ -171,13 +194,13 @@ static int less(struct value a, struct value b, bool or_equal, int depth)
         return or_equal ? a.n <= b.n : a.n < b.n;
     }
     if (a.kind == b.kind && (a.kind == VALUE_LIST || a.kind == VALUE_TUPLE))
-        return less_lists(a.list, b.list, or_equal, depth);
+        return less_lists(a.list, b.list, or_equal, w);
     return ERR_INVAL;
 }
 
-int value_less(struct value a, struct value b, bool or_equal)
+int value_less(struct value a, struct value b, bool or_equal, uint64_t *budget)
 {
-    return less(a, b, or_equal, 0);
+    return less(a, b, or_equal, (struct work){.left = budget});
 }
 
 static uint64_t mix(uint64_t h, uint64_t x)
@@ -185,10 +208,13 @@ static uint64_t mix(uint64_t h, uint64_t x)
     return (h ^ x) * 0x9E3779B97F4A7C15u + (h >> 29);
 }
 
-static int hash_at(struct value v, uint64_t *hash, int depth)
+static int hash_at(struct value v, uint64_t *hash, struct work w)
 {
     uint64_t h, item;
 
+    if (!spend(&w))
+        return ERR_INVAL;
+    w.depth++;
     switch ((enum value_kind)v.kind) {
     case VALUE_FLOAT: /* equal numbers hash alike, whatever their kind */
         if (v.f >= -9e18 && v.f <= 9e18 && v.f == floor(v.f))
@@ -206,7 +232,7 @@ static int hash_at(struct value v, uint64_t *hash, int depth)
     case VALUE_TUPLE:
         h = 3;
         for (uint32_t i = 0; i < v.list->n; i++) {
-            if (depth > VALUE_MAX_DEPTH || hash_at(v.list->at[i], &item, depth + 1) < 0)
+            if (hash_at(v.list->at[i], &item, w) < 0)
                 return ERR_INVAL;
             h = mix(h, item);
         }
@@ -227,7 +253,9 @@ static int hash_at(struct value v, uint64_t *hash, int depth)
 
 int value_hash(struct value v, uint64_t *hash)
 {
-    return hash_at(v, hash, 0);
+    uint64_t budget = VALUE_MAX_KEY;
+
+    return hash_at(v, hash, (struct work){.left = &budget});
 }
 
 const char *value_type_name(struct value v)

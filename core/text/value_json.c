@@ -149,8 +149,10 @@ static int merge(const struct value_pair **from, const struct value_pair **to, s
     size_t a = lo, b = mid;
 
     for (size_t i = lo; i < hi; i++) {
-        const int right = a < mid && b < hi ? value_less(from[b]->key, from[a]->key, false)
-                                            : a >= mid;
+        uint64_t budget = VALUE_MAX_KEY;
+        const int right = a < mid && b < hi
+                              ? value_less(from[b]->key, from[a]->key, false, &budget)
+                              : a >= mid;
 
         if (right < 0)
             return right;

@@ -121,6 +121,15 @@ test("structured output", async () => {
   Person.parse(message.parsed);
 });
 
+test("embeddings, which the package asks for in base64", async () => {
+  const { data, usage } = await client.embeddings.create({ model: "quire-demo", input: ["one text", "another"] });
+  assert.equal(data.length, 2);
+  assert.ok(data.every((d) => Math.abs(Math.hypot(...d.embedding) - 1) < 1e-4));
+  const plain = await client.embeddings.create({ model: "quire-demo", input: "one text", encoding_format: "float" });
+  assert.ok(plain.data[0].embedding.every((x, i) => Math.abs(x - data[0].embedding[i]) < 1e-6));
+  assert.ok(usage.prompt_tokens > 0);
+});
+
 test("responses, whole and streamed", async () => {
   const wish = { model: "quire-demo", input: STORY, instructions: "Tell a story.", max_output_tokens: 10, temperature: 0 };
   const whole = await client.responses.create(wish);

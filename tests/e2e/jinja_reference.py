@@ -1,5 +1,6 @@
 """Python's jinja2 with the settings that Hugging Face's tokenizers use, and our renderer beside it."""
 import datetime
+import functools
 import json
 import os
 import pathlib
@@ -51,10 +52,15 @@ def environment():
 ENV = environment()
 
 
+@functools.lru_cache(maxsize=8)
+def compiled(template):
+    return ENV.from_string(template)
+
+
 def expected(template, variables):
     """What jinja2 prints: (text, None) or (None, error)."""
     try:
-        return ENV.from_string(template).render(**variables), None
+        return compiled(template).render(**variables), None
     except Exception as e:  # whatever a template can make Python raise, RecursionError included
         return None, f"{type(e).__name__}: {e}"
 

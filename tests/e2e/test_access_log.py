@@ -10,7 +10,7 @@ import pytest
 
 from quire import BIN
 
-PARTS = ("receive_ms", "queue_ms", "prefill_ms", "decode_ms", "preempted_ms", "delivery_ms", "write_blocked_ms")
+PARTS = ("receive_ms", "queue_ms", "prefill_ms", "decode_ms", "preempted_ms", "swapped_ms", "delivery_ms", "write_blocked_ms")
 
 
 def plain_lines(server):
@@ -128,6 +128,24 @@ def test_client_that_goes(start):
     line = lines_of(s, "gone")
     assert line["finish"] == "cancelled" and int(line["completion_tokens"]) > 0
     check_sum(line)
+
+
+@pytest.mark.parametrize("how,spent,unspent", [("swap", "swapped_ms", "preempted_ms"),
+                                               ("recompute", "preempted_ms", "swapped_ms")])
+def test_preempted(start, how, spent, unspent):
+    """25 blocks: a low request that holds ten of them makes room for a critical one that wants fifteen."""
+    s = start("--kv-memory", "1m", "--max-sequences", "24", "--prefill-chunk", "40", "--preemption", how)
+    low = s.stream([40] * 150, headers={"X-Request-Id": "low"}, max_tokens=200, ignore_eos=True, priority="low",
+                   timings=True)
+    frames = iter(low)
+    next(frames)
+    s.complete([41] * 230, max_tokens=5, ignore_eos=True, priority="critical")
+    timings = list(frames)[-1]["choices"][0]["timings"]
+    line = lines_of(s, "low")
+    check_sum(line)
+    assert int(line["preemptions"]) == timings["n_preempted"] >= 1
+    assert float(line[spent]) > 0 == float(line[unspent])
+    assert timings[spent] == float(line[spent]) and timings[unspent] == 0
 
 
 def test_json_and_keys(start, tmp_path):

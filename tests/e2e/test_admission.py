@@ -314,7 +314,7 @@ def test_timings_add_up(server):
     r = server.complete("Once upon a time", max_tokens=20, n=2, ignore_eos=True, timings=True).json
     for c in r["choices"]:
         t = c["timings"]
-        parts = sum(t[k] for k in ("queue_ms", "prefill_ms", "decode_ms", "preempted_ms", "delivery_ms",
+        parts = sum(t[k] for k in ("queue_ms", "prefill_ms", "decode_ms", "preempted_ms", "swapped_ms", "delivery_ms",
                                  "write_blocked_ms"))
         assert abs(parts - t["total_ms"]) < 0.01
         assert t["decode_ms"] > 0 and t["total_ms"] > 0 and t["n_preempted"] == 0

@@ -6,7 +6,8 @@ import jsonschema
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-FORMS = {"CompletionRequest": "PARAMS_TEXT", "ChatCompletionRequest": "PARAMS_CHAT"}
+FORMS = {"CompletionRequest": "PARAMS_TEXT", "ChatCompletionRequest": "PARAMS_CHAT",
+         "EmbeddingRequest": "PARAMS_EMBED"}
 
 
 def source(name):
@@ -112,7 +113,7 @@ def test_open_routes_need_no_key(doc, start, tmp_path):
 def test_every_field_and_no_other(doc, name):
     rows = re.findall(r"^FIELD\((\w+), (PARAMS_\w+), (\w+)\)", source("params_fields.inc"), re.M)
     assert len(rows) == source("params_fields.inc").count("\nFIELD(") > 30
-    known = {field for field, form, _ in rows if form in (FORMS[name], "PARAMS_ALL")}
+    known = {field for field, form, _ in rows if form in (FORMS[name], "PARAMS_EVERY", *([] if "EMBED" in FORMS[name] else ["PARAMS_ALL"]))}
     assert set(doc["components"]["schemas"][name]["properties"]) == known
 
 
@@ -132,6 +133,21 @@ def test_fields_of_the_tokenizer(doc):
         body = re.search(rf"^static void {function}\(.*?^}}", text, re.M | re.S)[0]
         known = set(re.findall(r'(?:field_find|read_flag)\(body, "(\w+)"', body))
         assert known and set(doc["components"]["schemas"][name]["properties"]) == known
+
+
+@pytest.mark.parametrize("name,file,hidden", [("MessagesRequest", "messages.c", set()),
+                                              ("CountTokensRequest", "messages.c", set()),
+                                              ("ResponsesRequest", "responses.c", {"messages"})])
+def test_fields_of_translated_bodies(doc, name, file, hidden):
+    """What the translation looks at or drops, and the fields of a chat, which stay as they are."""
+    text = source(file)
+    known = set(re.findall(r'field_find\(body, "(\w+)"\)', text))
+    for function in ("is_translated", "refuse_memory"):
+        for body in re.findall(rf"^static \w+ {function}\(.*?^}}", text, re.M | re.S):
+            known |= set(re.findall(r'"(\w+)"', body))
+    assert len(known) > 8
+    chat = set(doc["components"]["schemas"]["ChatCompletionRequest"]["properties"])
+    assert set(doc["components"]["schemas"][name]["properties"]) == (known | chat) - hidden
 
 
 def test_ranges_are_those_that_are_checked(doc, server):
@@ -189,6 +205,7 @@ def test_answers_are_as_described(doc, server):
                              "return_token_ids": True}],
         "/v1/chat/completions": [{"messages": chat, "max_tokens": 3},
                                  {"messages": chat, "max_tokens": 3, "logprobs": True, "top_logprobs": 2}],
+        "/v1/embeddings": [{"input": "Once"}, {"input": ["a", "b"], "encoding_format": "base64", "dimensions": 3}],
         "/v1/responses": [{"input": "Once", "max_output_tokens": 3}],
         "/v1/messages": [{"messages": chat, "max_tokens": 3}],
         "/v1/messages/count_tokens": [{"messages": chat}],
@@ -211,4 +228,10 @@ def test_answers_are_as_described(doc, server):
     assert seen > 12
     for frame in server.stream("Once", max_tokens=3, stream_options={"include_usage": True}, logprobs=1):
         validate(doc, "Completion", frame)
+    for path, method, o in operations(doc):
+        if method == "POST":
+            wrong = server.request(method, path, [])
+            assert wrong.status == 400
+            error = o["responses"]["default"]["content"]["application/json"]["schema"]["$ref"]
+            validate(doc, error.rsplit("/", 1)[1], wrong.json)
     validate(doc, "Error", server.get("/nowhere").json)

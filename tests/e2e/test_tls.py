@@ -250,6 +250,56 @@ def test_files_that_are_wrong(one, folder):
 
 
 @pytest.mark.threads
+def test_storm(folder, start, tmp_path):
+    """Clients of every kind at once, by TCP and by the Unix socket, while the certificate changes: whoever
+    stays gets the one answer, and nothing is left behind."""
+    import json
+    import random
+    from quire import UnixConnection
+    one, two = make_certificate(folder, "storm-a"), make_certificate(folder, "storm-b")
+    cert, key, path = tmp_path / "now.pem", tmp_path / "now.key", tmp_path / "quire.sock"
+    cert.write_bytes(one[0].read_bytes())
+    key.write_bytes(one[1].read_bytes())
+    s = start("--tls-certificate", str(cert), "--tls-key", str(key), "--unix-socket", str(path), "--log-level", "warn",
+              tls=trusting(one[0], two[0]))
+    fields = dict(max_tokens=40, temperature=0, ignore_eos=True)
+    expected = s.complete("Once", **fields).text
+    before = s.n_fds()
+
+    def client(i):
+        rng = random.Random(i)
+        for _ in range(4):
+            kind = rng.randrange(6)
+            if kind == 0:
+                assert s.complete("Once", **fields).text == expected
+            elif kind == 1:
+                assert s.stream("Once", **fields).text() == expected
+            elif kind == 2:
+                c = UnixConnection(str(path), 60)
+                c.request("POST", "/v1/completions", json.dumps({"prompt": "Once", **fields}))
+                assert json.loads(c.getresponse().read())["choices"][0]["text"] == expected
+                c.close()
+            elif kind == 3:
+                stream = s.stream("Once", **LONG)
+                next(iter(stream))
+                stream.close()
+            elif kind == 4:
+                raw = socket.create_connection(("127.0.0.1", s.port), 60)
+                raw.sendall(b"\x16\x03\x01\x02\x00" + bytes(rng.randrange(400)))
+                raw.close()
+            else:
+                names = rng.choice([one, two])
+                cert.write_bytes(names[0].read_bytes())
+                key.write_bytes(names[1].read_bytes())
+                s.process.send_signal(signal.SIGHUP)
+
+    in_threads([lambda i=i: client(i) for i in range(24)])
+    s.wait_idle(60)
+    s.wait_until(lambda m: s.n_fds() <= before + 1, what="descriptors back")
+    assert s.stop() == 0
+
+
+@pytest.mark.threads
 def test_drain(one, start):
     s = start("--tls-certificate", str(one[0]), "--tls-key", str(one[1]), tls=trusting(one[0]))
     streams = [s.stream("Once", max_tokens=200, temperature=0, ignore_eos=True) for _ in range(3)]

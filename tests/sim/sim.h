@@ -179,6 +179,7 @@ static inline void take_ends(struct sim *s)
         rec->n_cached = t->n_cached;
         s->n_ended++;
         assert_int_equal(rec->ends, 1);
+        assert_true(t->swapped_us <= t->preempted_us);
         assert_int_equal(t->queue_us + t->prefill_us + t->decode_us + t->preempted_us,
                          s->now - end.request->arrival_us);
         assert_int_equal(t->n_preempted, rec->n_preempted);

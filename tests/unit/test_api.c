@@ -440,6 +440,7 @@ static void timings_come_with_the_end(void **state)
                                           .prefill_us = 2500,
                                           .decode_us = 30001,
                                           .preempted_us = 4,
+                                          .swapped_us = 3,
                                           .n_preempted = 2,
                                           .n_cached = 1};
     s.choice.total_us = 33600;
@@ -448,7 +449,8 @@ static void timings_come_with_the_end(void **state)
     assert_string_equal(
         render(&s),
         "{\"index\":0,\"text\":\"\",\"finish_reason\":\"length\",\"logprobs\":null,\"timings\":{"
-        "\"queue_ms\":1.000,\"prefill_ms\":2.500,\"decode_ms\":30.001,\"preempted_ms\":0.004,"
+        "\"queue_ms\":1.000,\"prefill_ms\":2.500,\"decode_ms\":30.001,\"preempted_ms\":0.001,"
+        "\"swapped_ms\":0.003,"
         "\"delivery_ms\":0.040,\"write_blocked_ms\":0.055,\"total_ms\":33.600,"
         "\"n_preempted\":2,\"prompt_tokens\":3,"
         "\"cached_tokens\":1,\"completion_tokens\":1}}");

@@ -1,0 +1,48 @@
+/* core/run/sampler_dry.c - DRY; see sampler_impl.h. */
+#include "core/run/sampler_impl.h"
+
+#define MOST 1e30f /* a penalty stays finite */
+
+static bool is_breaker(const struct sampling *p, int32_t id)
+{
+    return p->dry_breakers != NULL && (p->dry_breakers[id >> 5] >> (id & 31) & 1);
+}
+
+/* How many tokens before h[end] equal those before the text's end at h[n], up to a breaker. */
+static uint32_t run_before(const struct sampling *p, const int32_t *h, uint32_t end, uint32_t n)
+{
+    uint32_t k = 0;
+
+    while (k < SAMPLER_MAX_REPEAT && k < end && h[end - 1 - k] == h[n - 1 - k] &&
+           !is_breaker(p, h[n - 1 - k]))
+        k++;
+    return k;
+}
+
+static float penalty(const struct sampling *p, uint32_t length)
+{
+    float x = p->dry_multiplier;
+
+    for (uint32_t i = p->dry_allowed_length; i < length && x < MOST; i++)
+        x *= p->dry_base;
+    return x < MOST ? x : MOST;
+}
+
+void sampler_dry(uint16_t *repeats, const struct batch_output *o, float *logits)
+{
+    const struct sampling *p = o->sampling;
+    const uint32_t seen = p->dry_last_n < o->pos ? p->dry_last_n : o->pos;
+    const int32_t *h = o->history + (o->pos - seen);
+
+    for (uint32_t end = 1; end < seen; end++) { /* h[end] followed such a run */
+        const uint32_t length = run_before(p, h, end, seen);
+
+        if (length >= p->dry_allowed_length && length > repeats[h[end]])
+            repeats[h[end]] = (uint16_t)length;
+    }
+    for (uint32_t end = 1; end < seen; end++) {
+        if (repeats[h[end]] > 0)
+            logits[h[end]] -= penalty(p, repeats[h[end]]);
+        repeats[h[end]] = 0;
+    }
+}

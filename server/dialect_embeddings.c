@@ -1,0 +1,97 @@
+/* server/dialect_embeddings.c - answers of POST /v1/embeddings: a vector of length one for each text.
+ *
+ * The engine has left the sum of the pooled states with the prompt. Its direction is the answer, cut
+ * to the dimensions that are wanted: so a mean need not be divided. Sums are taken in double and in
+ * one order, so equal texts have equal vectors, bit for bit.
+ */
+#include "server/answer.h"
+
+#include "core/base/mem.h"
+#include "server/json.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+static void begin(struct answer *a)
+{
+    (void)a;
+}
+
+static void add_floats(struct buf *out, const float *x, uint32_t n)
+{
+    buf_add_char(out, '[');
+    for (uint32_t i = 0; i < n; i++) {
+        if (i > 0)
+            buf_add_char(out, ',');
+        json_add_float(out, x[i]);
+    }
+    buf_add_char(out, ']');
+}
+
+/* Little-endian floats, as this machine has them. */
+static void add_base64(struct buf *out, const float *x, uint32_t n)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const uint8_t *p = (const uint8_t *)x;
+    const size_t n_bytes = n * sizeof(*x);
+
+    buf_add_char(out, '"');
+    for (size_t i = 0; i < n_bytes; i += 3) {
+        const size_t left = n_bytes - i;
+        const uint32_t v = (uint32_t)p[i] << 16 | (uint32_t)(left > 1 ? p[i + 1] : 0) << 8 |
+                           (uint32_t)(left > 2 ? p[i + 2] : 0);
+
+        buf_add_char(out, letters[v >> 18]);
+        buf_add_char(out, letters[v >> 12 & 63]);
+        buf_add_char(out, left > 1 ? letters[v >> 6 & 63] : '=');
+        buf_add_char(out, left > 2 ? letters[v & 63] : '=');
+    }
+    buf_add_char(out, '"');
+}
+
+/* The first n numbers with a length of one; a zero vector stays one. */
+static void normalise(float *x, uint32_t n)
+{
+    double sum = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    for (uint32_t i = 0; i < n && sum > 0; i++)
+        x[i] = (float)((double)x[i] / sqrt(sum));
+}
+
+static void whole(struct answer *a, struct buf *out)
+{
+    const uint32_t n = a->params->dimensions > 0 ? a->params->dimensions : a->n_embd;
+
+    buf_add_str(out, "{\"object\":\"list\",\"model\":");
+    json_add_cstring(out, a->model);
+    buf_add_str(out, ",\"data\":[");
+    for (uint32_t i = 0; i < a->n_choices; i++) {
+        float *x = a->choices[i].prompt->pooled;
+
+        normalise(x, n);
+        buf_printf(out, "%s{\"object\":\"embedding\",\"index\":%u,\"embedding\":", i > 0 ? "," : "",
+                   i);
+        if (a->params->as_base64)
+            add_base64(out, x, n);
+        else
+            add_floats(out, x, n);
+        buf_add_char(out, '}');
+    }
+    buf_printf(out, "],\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu}}",
+               (unsigned long long)a->usage.prompt, (unsigned long long)a->usage.prompt);
+}
+
+const struct dialect *dialect_embeddings(void)
+{
+    static const struct dialect embeddings = {
+        .id_prefix = "embd-",
+        .form = PARAMS_EMBED,
+        .begin = begin,
+        .whole = whole,
+    };
+
+    return &embeddings;
+}

@@ -1,0 +1,117 @@
+/* server/params_cuts.c - typical_p, XTC, mirostat and DRY, under llama-server's names. */
+#include "server/params_impl.h"
+
+#include "core/base/err.h"
+#include "server/field.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void params_set_sampling_defaults(struct params *p)
+{
+    static const char *const breakers[] = {"\n", ":", "\"", "*"};
+
+    p->sampling.xtc_threshold = 0.1f;
+    p->sampling.mirostat_tau = 5;
+    p->sampling.mirostat_eta = 0.1f;
+    p->sampling.dry_base = 1.75f;
+    p->sampling.dry_allowed_length = 2;
+    p->sampling.dry_last_n = UINT32_MAX;
+    for (size_t i = 0; i < sizeof(breakers) / sizeof(breakers[0]); i++)
+        snprintf(p->breakers[p->n_breakers++], sizeof(p->breakers[0]), "%s", breakers[i]);
+}
+
+void params_settle_sampling(struct params *p)
+{
+    if (!p->has_mirostat)
+        p->sampling.mirostat_tau = 0;
+    if (p->sampling.dry_multiplier == 0)
+        p->n_breakers = 0;
+}
+
+int params_parse_typical_p(const struct field_args *a)
+{
+    const int rc = field_float(a->v, a->name, 0, 1, &a->p->sampling.typical_p, a->e);
+
+    if (rc == 0 && a->p->sampling.typical_p <= 0)
+        return api_error_set(a->e, 400, a->name, NULL, "'typical_p' must be above 0");
+    return rc;
+}
+
+int params_parse_xtc_probability(const struct field_args *a)
+{
+    return field_float(a->v, a->name, 0, 1, &a->p->sampling.xtc_probability, a->e);
+}
+
+/* Above one half no two tokens reach it: then XTC does nothing. */
+int params_parse_xtc_threshold(const struct field_args *a)
+{
+    return field_float(a->v, a->name, 0, 1, &a->p->sampling.xtc_threshold, a->e);
+}
+
+int params_parse_mirostat(const struct field_args *a)
+{
+    if (!field_is_int(a->v, 0, 0) && !field_is_int(a->v, 2, 2))
+        return api_error_set(a->e, 400, a->name, NULL,
+                             "'mirostat' must be 0 for off or 2: the first version is not supported");
+    a->p->has_mirostat = a->v->valuedouble != 0;
+    return 0;
+}
+
+int params_parse_mirostat_tau(const struct field_args *a)
+{
+    const int rc = field_float(a->v, a->name, 0, 100, &a->p->sampling.mirostat_tau, a->e);
+
+    if (rc == 0 && a->p->sampling.mirostat_tau <= 0)
+        return api_error_set(a->e, 400, a->name, NULL, "'mirostat_tau' must be above 0");
+    return rc;
+}
+
+int params_parse_mirostat_eta(const struct field_args *a)
+{
+    return field_float(a->v, a->name, 0, 1, &a->p->sampling.mirostat_eta, a->e);
+}
+
+int params_parse_dry_multiplier(const struct field_args *a)
+{
+    return field_float(a->v, a->name, 0, 100, &a->p->sampling.dry_multiplier, a->e);
+}
+
+int params_parse_dry_base(const struct field_args *a)
+{
+    return field_float(a->v, a->name, 1, 100, &a->p->sampling.dry_base, a->e);
+}
+
+int params_parse_dry_allowed_length(const struct field_args *a)
+{
+    return field_uint(a->v, a->name, 1, 1000, &a->p->sampling.dry_allowed_length, a->e);
+}
+
+/* -1: the whole text; 0 turns DRY off. */
+int params_parse_dry_penalty_last_n(const struct field_args *a)
+{
+    if (!field_is_int(a->v, -1, INT32_MAX))
+        return api_error_set(a->e, 400, a->name, NULL,
+                             "'dry_penalty_last_n' must be an integer, -1 for the whole text");
+    a->p->sampling.dry_last_n = a->v->valuedouble < 0 ? UINT32_MAX : (uint32_t)a->v->valuedouble;
+    return 0;
+}
+
+int params_parse_dry_sequence_breakers(const struct field_args *a)
+{
+    if (!cJSON_IsArray(a->v))
+        return api_error_set(a->e, 400, a->name, NULL,
+                             "'dry_sequence_breakers' must be a list of strings");
+    a->p->n_breakers = 0;
+    for (const cJSON *it = a->v->child; it != NULL; it = it->next) {
+        const size_t n = cJSON_IsString(it) ? strlen(it->valuestring) : 0;
+
+        if (n == 0 || n > PARAMS_MAX_BREAKER || a->p->n_breakers == PARAMS_MAX_BREAKERS)
+            return api_error_set(a->e, 400, a->name, NULL,
+                                 "'dry_sequence_breakers' must hold at most %d strings of 1 to %d "
+                                 "bytes",
+                                 PARAMS_MAX_BREAKERS, PARAMS_MAX_BREAKER);
+        memcpy(a->p->breakers[a->p->n_breakers++], it->valuestring, n + 1);
+    }
+    return 0;
+}
