@@ -103,8 +103,8 @@ static const struct {
      "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\",\"maxLength\":40},\"kind\":{"
      "\"enum\":[\"a\",\"bb\",\"ccc\"]},\"text\":{\"type\":\"string\",\"minLength\":20,"
      "\"maxLength\":200},\"v\":{\"anyOf\":[{\"type\":\"number\"},{\"type\":\"string\"},{"
-     "\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"number\"}},\"required\":[\"x\"]}]}},\"required\":[\"id\","
-     "\"kind\",\"text\",\"v\"]}"},
+     "\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"number\"}},\"required\":[\"x\"]}]}},"
+     "\"required\":[\"id\",\"kind\",\"text\",\"v\"]}"},
     {"schema: recursive", SCHEMA,
      "{\"$defs\":{\"node\":{\"type\":\"object\",\"properties\":{\"label\":{\"type\":\"string\"},"
      "\"children\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/node\"}}},\"required\":["

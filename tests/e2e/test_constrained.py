@@ -197,12 +197,25 @@ def test_bias_and_stops(random_model):
     assert ask(s, {"guided_regex": "ab", "min_tokens": 50}).text == "ab"
 
 
+@pytest.mark.parametrize("fields", [
+    {"temperature": 0}, {"top_k": 1}, {"top_k": 40}, {"top_p": 0.1}, {"min_p": 0.5}, {"typical_p": 0.2},
+    {"xtc_probability": 0.5, "xtc_threshold": 0.01}, {"mirostat": 2, "mirostat_tau": 3},
+    {"dry_multiplier": 2, "dry_allowed_length": 1}, {"repetition_penalty": 1.5, "presence_penalty": 2},
+    {"temperature": 2, "top_p": 0.9, "top_k": 7, "min_p": 0.01},
+], ids=str)
+def test_every_way_to_choose(random_model, fields):
+    for seed in range(8):
+        r = ask(random_model, {"guided_regex": "[0-9]{3}([a-f]{2} ){4}x|y{30}", "seed": seed, **fields})
+        assert r.status == 200, r.body
+        assert re.fullmatch("[0-9]{3}([a-f]{2} ){4}x|y{30}", r.text), r.text
+
+
 def test_deeply_nested(random_model):
     grammar = 'root ::= v\nv ::= "[" (v | "1") "]"'
     forced = 'root ::= ' + '"[" ' * 64 + 'v' + ' "]"' * 64 + '\nv ::= "[" v "]" | "1"'
     assert json.loads(ask(random_model, {"grammar": forced}).text)
     assert json.loads(ask(random_model, {"grammar": grammar}).text)
-    """At the limit of the stack a way back is all that is left."""
+    # at the limit of the stack a way back is all that is left
     only_down = 'root ::= v\nv ::= "a" v "b" | "a" v "c" | "x"'
     text = ask(random_model, {"grammar": only_down, "logit_bias": {}}).text
     assert re.fullmatch("a*x[bc]*", text)
