@@ -331,29 +331,37 @@ static struct constraint_scratch *scratch;
 #define MAX_BITS 8192
 static uint32_t bits[MAX_BITS / 32 + 1];
 
+static uint32_t n_masks, n_cut;
+
 static bool is_allowed(int32_t id)
 {
     return bits[id >> 5] >> (id & 31) & 1;
 }
 
-/* Every token, and the end: as the recogniser says? Returns an allowed token, or -1. */
+/* Every token, and the end: as the recogniser says? Where the mask ran out of steps tokens may be
+ * missing, but none may be wrong. Returns an allowed token, or -1. */
 static int32_t check_mask(const struct expr *e, const struct constraint_state *s, const char *text,
                           size_t n, const char *gbnf)
 {
     const bool may_end = constraint_mask(s, scratch, bits, (uint32_t)vocab.n);
+    const bool is_cut = scratch->walk->work > CONSTRAINT_MAX_WORK;
     char longer[MAX_TEXT + 8];
     int32_t picked = -1;
     uint32_t n_allowed = 0;
 
+    n_masks++;
+    n_cut += is_cut;
     memcpy(longer, text, n);
     if (may_end != (match_text(e, text, n).ends >> n & 1))
         fail_msg("end after '%.*s' of\n%s", (int)n, text, gbnf);
     for (int32_t id = 0; id < vocab.n; id++) {
         struct match m;
+        bool fits;
 
         memcpy(longer + n, vocab.bytes[id], vocab.len[id]);
         m = match_text(e, longer, n + vocab.len[id]);
-        if (is_allowed(id) != (m.goes_on || (m.ends >> (n + vocab.len[id]) & 1) != 0))
+        fits = m.goes_on || (m.ends >> (n + vocab.len[id]) & 1) != 0;
+        if (is_allowed(id) ? !fits : fits && !(is_cut && vocab.len[id] > 1))
             fail_msg("'%.*s' then '%.*s' is %s, of\n%s", (int)n, text, (int)vocab.len[id],
                      vocab.bytes[id], is_allowed(id) ? "allowed" : "forbidden", gbnf);
         if (is_allowed(id) && below(++n_allowed) == 0)
@@ -447,7 +455,7 @@ static void random_grammars_agree_with_a_recogniser(void **state)
     for (uint32_t i = 0; i < n_times(120); i++)
         n_places += compare_random_grammar(1 + (int)below(5));
     printf("note: %u places\n", n_places);
-    assert_true(n_places > 100);
+    assert_true(n_places > 100 && n_cut < n_masks / 20);
     token_trie_destroy(&vocab.trie);
 }
 
