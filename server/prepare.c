@@ -130,6 +130,14 @@ static int take_chat(struct prepared *p, const struct server_options *opt, struc
         return rc;
     }
     prompt->thinks = speech_prompt_thinks(chat_style(opt->chat), text.data, text.len);
+    if (prompt->thinks && p->constraint != NULL) { /* what is constrained is said, not thought */
+        speech_close_thought(chat_style(opt->chat), &text);
+        prompt->thinks = false;
+    }
+    if (text.err < 0) {
+        buf_release(&text);
+        return out_of_memory(p);
+    }
     prompt->text = buf_detach(&text, &prompt->n_text);
     return encode_text(p, opt, prompt, TOKENIZER_PARSE_SPECIAL);
 }

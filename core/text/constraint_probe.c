@@ -328,7 +328,8 @@ static int probe_all(struct probe *p, char *err, size_t err_len)
         if (rc == ERR_RANGE) {
             snprintf(err, err_len, "it has too many alternatives at one place");
             rc = ERR_LIMIT;
-        } else if (rc == 0 && (p->n_steps + sets_n_steps(p->sets) > MAX_STEPS || c->bytes_used > CONSTRAINT_MAX_BYTES)) {
+        } else if (rc == 0 && (p->n_steps + sets_n_steps(p->sets) > MAX_STEPS ||
+                               c->bytes_used > CONSTRAINT_MAX_BYTES)) {
             snprintf(err, err_len, "it is too complex for a vocabulary of %u tokens",
                      c->trie->n_vocab);
             rc = ERR_LIMIT;

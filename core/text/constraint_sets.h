@@ -18,7 +18,7 @@ struct numbered {     /* a set of readings, and what is known of it */
     uint32_t from, n; /* where its readings are kept */
     uint32_t row;     /* index + 1 of its steps, 0 = none yet */
     uint8_t more;     /* iterations begun, of the reading with the fewest */
-    uint8_t n_exits, exits[WALK_MAX_EXITS]; /* iterations begun when the place's rule is left here */
+    uint8_t n_exits, exits[WALK_MAX_EXITS]; /* iterations begun where the rule is left here */
     bool is_vague;    /* there are more exits than that */
     struct byte_set first;
 };

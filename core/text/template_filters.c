@@ -238,3 +238,43 @@ struct value filter_format(struct render *r, struct value v, const struct args *
         return value_null();
     return template_percent(r, format, tuple, args->n_kw > 0 ? args : NULL);
 }
+
+static struct value or_null(struct value v)
+{
+    return v.kind == VALUE_MISSING ? value_null() : v;
+}
+
+struct value filter_tojson(struct render *r, struct value v, const struct value *a)
+{
+    struct value_json how = {.item_separator = value_text(", "), .key_separator = value_text(": "),
+                             .indent = or_null(a[1]), .ascii = value_truth(a[0]),
+                             .sort_keys = value_truth(a[3])};
+    struct value culprit = value_null();
+    struct buf b;
+    int64_t n;
+    int rc;
+
+    if (how.indent.kind != VALUE_NULL)
+        how.item_separator = value_text(",");
+    if (how.indent.kind != VALUE_NULL && how.indent.kind != VALUE_STRING) {
+        if (!template_index(r, how.indent, &n))
+            return value_null();
+        how.indent = template_binary(r, TOKEN_MUL, value_text(" "), value_int(n));
+    }
+    if (given(a[2])) {
+        const struct value list = template_listed(r, a[2]);
+
+        if (r->rc < 0 || list.list->n != 2 || list.list->at[0].kind != VALUE_STRING ||
+            list.list->at[1].kind != VALUE_STRING)
+            return template_fail(r, "separators must be two strings");
+        how.item_separator = list.list->at[0];
+        how.key_separator = list.list->at[1];
+    }
+    template_text(r, &b);
+    rc = r->rc == 0 ? value_to_json(v, &how, &b, &culprit) : 0;
+    if (rc == ERR_INVAL)
+        template_fail(r, "Object of type %s is not JSON serializable", value_type_name(culprit));
+    else if (rc == ERR_LIMIT && b.err == 0)
+        template_limit(r, "a value is nested too deep for JSON");
+    return template_take(r, &b);
+}

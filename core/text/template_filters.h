@@ -80,6 +80,11 @@ RAW_FILTERS(XX)
  * what is undefined on the way. */
 struct value filter_member(struct render *r, struct value v, struct value path,
                            struct value otherwise);
+/* A generator of the items that `compute` gives, which is not called before the first is asked for:
+ * what is wrong with the input does not matter where nobody asks. */
+struct value filter_later(struct render *r, struct value v, const struct value *a,
+                          struct value (*compute)(struct render *r, struct value v,
+                                                  const struct value *a));
 /* A string in lower case, anything else as it is. */
 struct value filter_fold(struct render *r, struct value v);
 /* text in another case; the flags stay */

@@ -10,11 +10,6 @@ static bool given(struct value v)
     return v.kind != VALUE_MISSING && v.kind != VALUE_NULL;
 }
 
-static struct value or_null(struct value v)
-{
-    return v.kind == VALUE_MISSING ? value_null() : v;
-}
-
 struct value filter_list(struct render *r, struct value v, const struct value *a)
 {
     (void)a;
@@ -49,46 +44,6 @@ struct value filter_last(struct render *r, struct value v, const struct value *a
     return template_undefined_hint("No last item, sequence was empty.");
 }
 
-/* A generator whose items are all computed when the first is asked for: what is wrong with the
- * input does not matter where nobody asks. */
-struct later {
-    struct value (*compute)(struct render *r, struct value v, const struct value *a);
-    struct value v, a[TEMPLATE_MAX_PARAMS];
-    struct value_list *list; /* NULL until then */
-    uint32_t i;
-};
-
-static bool pull_later(struct render *r, void *state, struct value *item)
-{
-    struct later *l = state;
-
-    if (l->list == NULL) {
-        const struct value list = l->compute(r, l->v, l->a);
-
-        if (!template_step(r, 0))
-            return false;
-        l->list = list.list;
-    }
-    if (l->i == l->list->n)
-        return false;
-    *item = l->list->at[l->i++];
-    return true;
-}
-
-static struct value later(struct render *r, struct value v, const struct value *a,
-                          struct value (*compute)(struct render *r, struct value v,
-                                                  const struct value *a))
-{
-    struct later *l = value_pool_alloc(r->pool, sizeof(*l));
-
-    if (l == NULL)
-        return value_int(template_step(r, 0));
-    l->compute = compute;
-    l->v = v;
-    memcpy(l->a, a, sizeof(l->a));
-    return template_new_pull(r, pull_later, l);
-}
-
 static struct value items(struct render *r, struct value v, const struct value *a)
 {
     (void)a;
@@ -101,7 +56,7 @@ static struct value items(struct render *r, struct value v, const struct value *
 
 struct value filter_items(struct render *r, struct value v, const struct value *a)
 {
-    return later(r, v, a, items);
+    return filter_later(r, v, a, items);
 }
 
 struct value filter_join(struct render *r, struct value v, const struct value *a)
@@ -167,20 +122,19 @@ static struct value batch(struct render *r, struct value v, const struct value *
 {
     const struct value all = value_list(r->pool);
     struct value part = value_list(r->pool), item;
-    int64_t size;
     struct iter it;
 
-    if (!template_index(r, a[0], &size) || !template_iter(r, &it, v))
+    if (!template_iter(r, &it, v))
         return value_null();
     while (template_iter_next(r, &it, &item)) {
-        if (part.list->n == size) {
+        if (value_equal(value_int(part.list->n), a[0]) == 1) {
             value_list_add(r->pool, all, part);
             part = value_list(r->pool);
         }
         value_list_add(r->pool, part, item);
     }
     if (template_step(r, 0) && part.list->n > 0) {
-        while (given(a[1]) && part.list->n < size && template_step(r, 1))
+        while (given(a[1]) && template_less(r, value_int(part.list->n), a[0], TOKEN_LT))
             value_list_add(r->pool, part, a[1]);
         value_list_add(r->pool, all, part);
     }
@@ -189,7 +143,7 @@ static struct value batch(struct render *r, struct value v, const struct value *
 
 struct value filter_batch(struct render *r, struct value v, const struct value *a)
 {
-    return later(r, v, a, batch);
+    return filter_later(r, v, a, batch);
 }
 
 /* Cut into so many lists; the first ones longer by one, or the others filled up. */
@@ -220,7 +174,7 @@ static struct value slice(struct render *r, struct value v, const struct value *
 
 struct value filter_slice(struct render *r, struct value v, const struct value *a)
 {
-    return later(r, v, a, slice);
+    return filter_later(r, v, a, slice);
 }
 
 /* --- keys to compare by --- */
@@ -344,7 +298,7 @@ static struct value unique(struct render *r, struct value v, const struct value 
 
 struct value filter_unique(struct render *r, struct value v, const struct value *a)
 {
-    return later(r, v, a, unique);
+    return filter_later(r, v, a, unique);
 }
 
 /* The first of the smallest, or of the largest. */
@@ -412,180 +366,4 @@ struct value filter_groupby(struct render *r, struct value v, const struct value
         from = i;
     }
     return groups;
-}
-
-/* --- filters that compute each item when it is asked for --- */
-
-struct lazy {
-    struct iter it;
-    struct args args;
-    const struct template_builtin *builtin; /* of map or the test; NULL: none yet */
-    struct value path;                      /* of map(attribute=...), selectattr */
-    struct value otherwise;
-    bool keep;    /* what passes the test, or what does not */
-    bool by_path; /* look at a member */
-    bool begun;
-};
-
-static bool begin_map(struct render *r, struct lazy *z)
-{
-    for (uint32_t i = 0; z->args.n == 0 && i < z->args.n_kw; i++)
-        if (value_is_text(z->args.kw[i].name, "attribute"))
-            z->by_path = true;
-    for (uint32_t i = 0; z->by_path && i < z->args.n_kw; i++) {
-        const struct kwarg *kw = &z->args.kw[i];
-
-        if (value_is_text(kw->name, "attribute"))
-            z->path = kw->value;
-        else if (value_is_text(kw->name, "default"))
-            z->otherwise = kw->value;
-        else
-            template_fail(r, "Unexpected keyword argument '%.*s'", (int)kw->name.n, kw->name.s);
-    }
-    if (!z->by_path && z->args.n == 0)
-        template_fail(r, "map requires a filter argument");
-    if (r->rc < 0 || z->by_path)
-        return r->rc == 0;
-    z->builtin = template_filter(z->args.at[0]);
-    if (z->builtin == NULL)
-        template_fail(r, "No filter named '%.*s'.", (int)z->args.at[0].n,
-                      z->args.at[0].kind == VALUE_STRING ? z->args.at[0].s : "");
-    z->args.at++;
-    z->args.n--;
-    return r->rc == 0;
-}
-
-static bool pull_map(struct render *r, void *state, struct value *item)
-{
-    struct lazy *z = state;
-
-    if (!template_iter_next(r, &z->it, item))
-        return false;
-    if (!z->begun && !begin_map(r, z))
-        return false;
-    z->begun = true;
-    *item = z->by_path ? filter_member(r, *item, z->path, z->otherwise)
-                       : template_call_builtin(r, z->builtin, *item, &z->args);
-    return r->rc == 0;
-}
-
-static bool begin_select(struct render *r, struct lazy *z)
-{
-    if (z->by_path) {
-        if (z->args.n == 0) {
-            template_fail(r, "Missing parameter for attribute name");
-            return false;
-        }
-        z->path = z->args.at[0];
-        z->args.at++;
-        z->args.n--;
-    }
-    if (z->args.n == 0)
-        return true;
-    z->builtin = template_test(z->args.at[0]);
-    if (z->builtin == NULL)
-        template_fail(r, "No test named '%.*s'.", (int)z->args.at[0].n,
-                      z->args.at[0].kind == VALUE_STRING ? z->args.at[0].s : "");
-    z->args.at++;
-    z->args.n--;
-    return r->rc == 0;
-}
-
-static bool pull_select(struct render *r, void *state, struct value *item)
-{
-    struct lazy *z = state;
-
-    while (template_iter_next(r, &z->it, item)) {
-        struct value v = *item;
-
-        if (!z->begun && !begin_select(r, z))
-            return false;
-        z->begun = true;
-        if (z->by_path)
-            v = filter_member(r, v, z->path, z->otherwise);
-        if (r->rc == 0 && z->builtin != NULL)
-            v = template_call_builtin(r, z->builtin, v, &z->args);
-        if (r->rc < 0)
-            return false;
-        if (value_truth(v) == z->keep)
-            return true;
-    }
-    return false;
-}
-
-/* Something that is not true (none, "") needs not even be a list. */
-static struct value lazy(struct render *r, struct value v, const struct args *args,
-                         template_pull pull, bool keep, bool by_path)
-{
-    struct lazy *z = value_pool_alloc(r->pool, sizeof(*z));
-
-    if (!value_truth(v))
-        return template_new_generator(r, value_list(r->pool));
-    if (z == NULL)
-        return value_int(template_step(r, 0));
-    *z = (struct lazy){.it = {.of = v}, .args = *args, .path = {.kind = VALUE_MISSING},
-                       .otherwise = {.kind = VALUE_MISSING}, .keep = keep, .by_path = by_path};
-    if (!template_iterable(v))
-        return template_fail(r, "'%s' object is not iterable", value_type_name(v));
-    return template_new_pull(r, pull, z);
-}
-
-struct value filter_map(struct render *r, struct value v, const struct args *args)
-{
-    return lazy(r, v, args, pull_map, true, false);
-}
-
-struct value filter_select(struct render *r, struct value v, const struct args *args)
-{
-    return lazy(r, v, args, pull_select, true, false);
-}
-
-struct value filter_reject(struct render *r, struct value v, const struct args *args)
-{
-    return lazy(r, v, args, pull_select, false, false);
-}
-
-struct value filter_selectattr(struct render *r, struct value v, const struct args *args)
-{
-    return lazy(r, v, args, pull_select, true, true);
-}
-
-struct value filter_rejectattr(struct render *r, struct value v, const struct args *args)
-{
-    return lazy(r, v, args, pull_select, false, true);
-}
-
-struct value filter_tojson(struct render *r, struct value v, const struct value *a)
-{
-    struct value_json how = {.item_separator = value_text(", "), .key_separator = value_text(": "),
-                             .indent = or_null(a[1]), .ascii = value_truth(a[0]),
-                             .sort_keys = value_truth(a[3])};
-    struct value culprit = value_null();
-    struct buf b;
-    int64_t n;
-    int rc;
-
-    if (how.indent.kind != VALUE_NULL)
-        how.item_separator = value_text(",");
-    if (how.indent.kind != VALUE_NULL && how.indent.kind != VALUE_STRING) {
-        if (!template_index(r, how.indent, &n))
-            return value_null();
-        how.indent = template_binary(r, TOKEN_MUL, value_text(" "), value_int(n));
-    }
-    if (given(a[2])) {
-        const struct value list = template_listed(r, a[2]);
-
-        if (r->rc < 0 || list.list->n != 2 || list.list->at[0].kind != VALUE_STRING ||
-            list.list->at[1].kind != VALUE_STRING)
-            return template_fail(r, "separators must be two strings");
-        how.item_separator = list.list->at[0];
-        how.key_separator = list.list->at[1];
-    }
-    template_text(r, &b);
-    rc = r->rc == 0 ? value_to_json(v, &how, &b, &culprit) : 0;
-    if (rc == ERR_INVAL)
-        template_fail(r, "Object of type %s is not JSON serializable", value_type_name(culprit));
-    else if (rc == ERR_LIMIT && b.err == 0)
-        template_limit(r, "a value is nested too deep for JSON");
-    return template_take(r, &b);
 }

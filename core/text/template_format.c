@@ -249,8 +249,9 @@ static void put_percent(struct render *r, struct percent *p, struct buf *out)
         p->v = value_float(value_as_double(p->v));
         put_number(r, p, p->type, out);
         break;
-    default:
-        template_fail(r, "unsupported format character '%c'", p->type);
+    default: /* it may be the first byte of a longer character */
+        template_fail(r, "unsupported format character '%c'",
+                      (uint8_t)p->type < 0x80 ? p->type : '?');
     }
 }
 

@@ -11,7 +11,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 int template_lex_fail(struct lexer *lex, uint32_t line, int rc, const char *format, ...)
@@ -306,108 +305,6 @@ static struct token lex_operator(struct lexer *lex)
     return (struct token){TOKEN_END, lex->line, {0}};
 }
 
-/* Digits with single "_" between them; the position behind, or `pos`. */
-static size_t digits(const struct lexer *lex, size_t pos, const char *set, bool may_begin_low)
-{
-    const size_t from = pos;
-
-    while (pos < lex->n) {
-        const size_t at = pos + (lex->s[pos] == '_' && (pos > from || may_begin_low));
-
-        if (at >= lex->n || lex->s[at] == '\0' || strchr(set, lex->s[at]) == NULL)
-            break;
-        pos = at + 1;
-    }
-    return pos;
-}
-
-static const char decimal[] = "0123456789";
-
-/* A float needs a fraction or an exponent; the position behind it, or 0. */
-static size_t float_end(const struct lexer *lex)
-{
-    size_t pos = digits(lex, lex->pos, decimal, false), more;
-    bool real = false;
-
-    if (lex->pos > 0 && lex->s[lex->pos - 1] == '.')
-        return 0;
-    if (pos < lex->n && lex->s[pos] == '.') {
-        more = digits(lex, pos + 1, decimal, false);
-        real = more > pos + 1;
-        if (real)
-            pos = more;
-    }
-    if (pos < lex->n && (lex->s[pos] | 32) == 'e') {
-        const size_t sign = pos + 1 + (sign_at(lex, pos + 1) != '\0');
-
-        more = digits(lex, sign, decimal, false);
-        if (more > sign) {
-            real = true;
-            pos = more;
-        }
-    }
-    return real ? pos : 0;
-}
-
-static size_t int_end(const struct lexer *lex, int *base)
-{
-    static const struct {
-        char mark;
-        int base;
-        const char *set;
-    } kinds[] = {{'b', 2, "01"}, {'o', 8, "01234567"}, {'x', 16, "0123456789abcdefABCDEF"}};
-    const size_t pos = lex->pos;
-
-    *base = 10;
-    if (lex->s[pos] != '0')
-        return digits(lex, pos, decimal, false);
-    for (int i = 0; i < 3; i++) {
-        const size_t end = digits(lex, pos + 2, kinds[i].set, true);
-
-        if (pos + 1 < lex->n && (lex->s[pos + 1] | 32) == kinds[i].mark && end > pos + 2) {
-            *base = kinds[i].base;
-            return end;
-        }
-    }
-    return digits(lex, pos, "0", false);
-}
-
-static struct token lex_number(struct lexer *lex)
-{
-    struct token t = {TOKEN_FLOAT, lex->line, {0}};
-    size_t end = float_end(lex), n = 0;
-    char text[64];
-    int base = 10;
-
-    if (end == 0) {
-        t.type = TOKEN_INT;
-        end = int_end(lex, &base);
-    }
-    for (size_t i = lex->pos + (base != 10 ? 2 : 0); i < end; i++) {
-        if (lex->s[i] == '_')
-            continue;
-        if (n + 1 == sizeof(text)) {
-            template_lex_fail(lex, lex->line, ERR_FORMAT, "a number has too many digits");
-            return (struct token){TOKEN_END, lex->line, {0}};
-        }
-        text[n++] = lex->s[i];
-    }
-    text[n] = '\0';
-    if (t.type == TOKEN_FLOAT) {
-        t.v = value_float(strtod(text, NULL));
-    } else {
-        const unsigned long long i = strtoull(text, NULL, base);
-
-        if (i > INT64_MAX) {
-            template_lex_fail(lex, lex->line, ERR_FORMAT, "an integer needs more than 64 bits");
-            t.type = TOKEN_END;
-        }
-        t.v = value_int((int64_t)i);
-    }
-    read_to(lex, end);
-    return t;
-}
-
 static struct token lex_word(struct lexer *lex)
 {
     size_t end = lex->pos, len;
@@ -473,8 +370,11 @@ static struct token lex_tag(struct lexer *lex)
     if (lex->pos >= lex->n)
         return t;
     c = lex->s[lex->pos];
-    if (c >= '0' && c <= '9')
-        return lex_number(lex);
+    if (c >= '0' && c <= '9') {
+        t = template_lex_number(lex, &end);
+        read_to(lex, end);
+        return t;
+    }
     if (c == '"' || c == '\'')
         return lex_quoted(lex);
     if (unicode_is_name(unicode_at(lex->s + lex->pos, lex->n - lex->pos, &len), true))

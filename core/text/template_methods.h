@@ -8,6 +8,21 @@
 
 #include "core/text/template_private.h"
 
+/* Those that look for something in a string; the arguments as in the table. */
+struct value method_startswith(struct render *r, struct value v, const struct value *a);
+struct value method_endswith(struct render *r, struct value v, const struct value *a);
+struct value method_find(struct render *r, struct value v, const struct value *a);
+struct value method_rfind(struct render *r, struct value v, const struct value *a);
+struct value method_index(struct render *r, struct value v, const struct value *a);
+struct value method_rindex(struct render *r, struct value v, const struct value *a);
+struct value method_count(struct render *r, struct value v, const struct value *a);
+struct value method_replace(struct render *r, struct value v, const struct value *a);
+struct value method_split(struct render *r, struct value v, const struct value *a);
+struct value method_rsplit(struct render *r, struct value v, const struct value *a);
+struct value method_splitlines(struct render *r, struct value v, const struct value *a);
+struct value method_partition(struct render *r, struct value v, const struct value *a);
+struct value method_rpartition(struct render *r, struct value v, const struct value *a);
+
 /* Ends with a row without a name. */
 const struct template_builtin *template_string_methods(void);
 

@@ -87,6 +87,8 @@ struct token template_lex_next(struct lexer *lex);
 /* Note the first error, as "line N: ...". Returns `rc`. */
 int template_lex_fail(struct lexer *lex, uint32_t line, int rc, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* template_literal.c: the number that begins here, and where it ends. */
+struct token template_lex_number(struct lexer *lex, size_t *behind);
 /* The characters that a string literal between its quotes stands for. */
 struct value template_lex_string(struct lexer *lex, const char *s, size_t n);
 
@@ -180,12 +182,14 @@ struct parser {
     uint32_t depth, n_loops; /* loops around this place that break may leave */
 };
 
-/* template_parse.c */
+/* template_node.c */
 struct node *template_node(struct parser *p, enum node_type type, uint32_t line);
 void template_node_add(struct parser *p, struct node_list *list, struct node *child);
 /* The height of a node is known once its children are in place. Returns the node. */
 struct node *template_node_done(struct parser *p, struct node *node);
-struct node_list template_parse(struct parser *p);
+/* A node of a and b, done. */
+struct node *template_node_two(struct parser *p, enum node_type type, uint8_t op, struct node *a,
+                               struct node *b);
 /* The parser's current token. */
 void template_advance(struct parser *p);
 bool template_is(const struct parser *p, enum token_type type);
@@ -199,6 +203,9 @@ void template_fail_at(struct parser *p, uint32_t line, const char *format, ...)
 bool template_enter(struct parser *p); /* one level deeper; false: too deep, noted */
 void template_leave(struct parser *p);
 
+/* template_parse.c */
+struct node_list template_parse(struct parser *p);
+
 /* template_expr.c */
 enum tuple_flags {
     TUPLE_SIMPLE = 1u << 0,   /* names and literals only: the target of an assignment */
@@ -208,6 +215,11 @@ enum tuple_flags {
 };
 struct node *template_parse_tuple(struct parser *p, unsigned flags);
 struct node *template_parse_expression(struct parser *p);
+
+/* template_operand.c */
+struct node *template_parse_primary(struct parser *p, bool with_nsref);
+struct node *template_parse_postfix(struct parser *p, struct node *node); /* members, calls */
+struct node *template_parse_suffixes(struct parser *p, struct node *node); /* filters, tests */
 /* Filters one after the other; node may be NULL (a filter block). */
 struct node *template_parse_filters(struct parser *p, struct node *node, bool at_name);
 

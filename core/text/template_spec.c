@@ -38,6 +38,7 @@ static int64_t number(const char *s, size_t n, size_t *i)
 static bool read_spec(struct render *r, const char *s, size_t n, struct spec *spec)
 {
     size_t i = 0, len = 0;
+    bool filled = false;
 
     *spec = (struct spec){.fill = " ", .n_fill = 1, .width = -1, .precision = -1};
     if (n > 0)
@@ -47,6 +48,7 @@ static bool read_spec(struct render *r, const char *s, size_t n, struct spec *sp
         spec->n_fill = len;
         spec->align = s[len];
         i = len + 1;
+        filled = true;
     } else if (n > 0 && is_align(s[0])) {
         spec->align = s[i++];
     }
@@ -54,12 +56,9 @@ static bool read_spec(struct render *r, const char *s, size_t n, struct spec *sp
         spec->sign = s[i++];
     spec->other = i < n && s[i] == '#';
     i += spec->other;
-    if (i < n && s[i] == '0') {
-        if (spec->align == '\0') {
-            spec->fill[0] = '0';
-            spec->n_fill = 1;
-            spec->align = '=';
-        }
+    if (i < n && s[i] == '0' && !filled) {
+        spec->fill[0] = '0';
+        spec->align = spec->align == '\0' ? '=' : spec->align;
         i++;
     }
     if (i < n && s[i] >= '0' && s[i] <= '9')

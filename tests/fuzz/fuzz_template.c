@@ -24,18 +24,19 @@ static void require(bool holds)
         abort();
 }
 
-static void check_error(int rc, const char *err)
-{
-    require(rc == ERR_FORMAT || rc == ERR_INVAL || rc == ERR_LIMIT || rc == ERR_NOMEM);
-    require(strncmp(err, "line ", 5) == 0 && strlen(err) > 8);
-}
-
 static void check_text(const char *text, size_t n)
 {
     for (size_t i = 0, len; i < n; i += len) {
         len = utf8_len((const uint8_t *)text + i, n - i);
         require(len > 0);
     }
+}
+
+static void check_error(int rc, const char *err)
+{
+    require(rc == ERR_FORMAT || rc == ERR_INVAL || rc == ERR_LIMIT || rc == ERR_NOMEM);
+    require(strncmp(err, "line ", 5) == 0);
+    check_text(err, strlen(err));
 }
 
 static struct value chat(struct value_pool *pool)

@@ -324,10 +324,10 @@ class Generator:
     def statement(self, depth):
         k = self.r.randrange(24)
         if depth <= 0 or k < 7:
-            return self.output(3)
+            return self.output(self.pick([1, 1, 2, 3]))
         if k < 10:
             return self.tag(f"set {self.target() if self.chance(0.2) else self.name_to_set()} = "
-                            f"{self.expr(3)}")
+                            f"{self.expr(self.pick([1, 2, 3]))}")
         if k < 13:
             return self.loop(depth)
         if k < 16:

@@ -95,6 +95,16 @@ static struct request *make_request(uint32_t i)
     r->sampling.top_p = i % 4 == 1 ? 0.9f : 1.0f;
     r->sampling.top_k = i % 5 == 2 ? 40 : 0;
     r->sampling.min_p = i % 7 == 3 ? 0.05f : 0.0f;
+    r->sampling.typical_p = i % 8 == 5 ? 0.8f : 1.0f;
+    r->sampling.xtc_probability = i % 6 == 1 ? 0.5f : 0.0f;
+    r->sampling.xtc_threshold = 0.01f;
+    r->sampling.mirostat_tau = i % 9 == 4 ? 4.0f : 0.0f;
+    r->sampling.mirostat_eta = 0.1f;
+    r->mirostat_mu = 2 * r->sampling.mirostat_tau;
+    r->sampling.dry_multiplier = i % 4 == 2 ? 1.0f : 0.0f;
+    r->sampling.dry_base = 1.75f;
+    r->sampling.dry_allowed_length = 1;
+    r->sampling.dry_last_n = UINT32_MAX;
     r->sampling.repetition_penalty = i % 6 == 5 ? 1.2f : 1.0f;
     r->ignore_eos = i % 2 == 0;
     r->score_prompt = i % 8 == 2;

@@ -497,8 +497,9 @@ static size_t counted_vocab(char (*bytes)[COUNTED_LONG + 2], struct trie_text *t
 }
 
 /* A token of k letters fits where k are left; one with a c where the count is reached, too. */
-static void check_count(const struct constraint_state *s, uint32_t n, char (*bytes)[COUNTED_LONG + 2],
-                        const uint32_t *len, size_t n_vocab, uint32_t min, uint32_t max)
+static void check_count(const struct constraint_state *s, uint32_t n,
+                        char (*bytes)[COUNTED_LONG + 2], const uint32_t *len, size_t n_vocab,
+                        uint32_t min, uint32_t max)
 {
     assert_false(constraint_mask(s, scratch, bits, (uint32_t)n_vocab));
     for (size_t id = 0; id < n_vocab; id++) {
