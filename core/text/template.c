@@ -112,6 +112,7 @@ int template_render(const struct template *t, struct value_pool *pool, const str
     f = template_frame(&r, t->scope, NULL);
     if (f != NULL)
         template_exec(&r, &t->body, f);
+    template_all_text(&r, 0);
     template_step(&r, 0); /* notes what pool and output have met */
     if (r.rc < 0 && out->data != NULL) {
         out->len = before;

@@ -177,6 +177,7 @@ enum flow template_exec_for(struct render *r, const struct node *node, struct fr
 struct value template_loop_call(struct render *r, struct value loop, const struct args *args)
 {
     const struct loop *outer = loop_of(loop);
+    const uint32_t n_not_text = r->n_not_text;
     const size_t before = r->out->len;
     struct value v = value_text("");
     struct loop *l;
@@ -192,7 +193,8 @@ struct value template_loop_call(struct render *r, struct value loop, const struc
             run(r, l);
     }
     template_pop(r);
-    if (!template_step(r, (r->out->len - before) / 64) || r->out->len == before)
+    if (!template_step(r, (r->out->len - before) / 64) || !template_all_text(r, n_not_text) ||
+        r->out->len == before)
         return v;
     v = value_string(r->pool, r->out->data + before, r->out->len - before);
     r->out->len = before;
