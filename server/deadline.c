@@ -39,7 +39,7 @@ static uint64_t predict(const struct intake *in, enum cached cached,
     uint64_t last = 0, ahead = 0;
 
     for (uint32_t i = 0; i < p->params.n_prompts; i++) {
-        const struct request *r = p->requests[i * p->params.n];
+        const struct request *r = p->requests[i * p->params.n_each];
         const uint32_t n = n_cached(r, cached, found != NULL ? &found[i] : NULL);
         const struct forecast f = is_idle ? desk_forecast_idle(in->desk, r, n)
                                           : desk_forecast(in->desk, r, n, ahead);
