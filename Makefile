@@ -152,6 +152,7 @@ bench: $(BENCH) $(TOOLS) $(BUILD)/quire ## kernels, plans, threads and a whole m
 	@$(BUILD)/bench/bench_kern --quick
 	@$(BUILD)/bench/bench_plan
 	@$(BUILD)/bench/bench_team
+	@$(BUILD)/bench/bench_mask
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
 	@$(BUILD)/quire bench --model $(BENCH_MODEL) $(ARGS)
 bench-kern: $(BUILD)/bench/bench_kern ## single kernels beside the machine's limits; ARGS= adds flags and names

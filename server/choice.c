@@ -120,6 +120,7 @@ bool choice_token(struct choice *c, const struct event *e, struct buf *scratch)
     if (c->has_stopped)
         return false;
     c->n_tokens++;
+    c->sum_logprob += (double)e->logprob;
     if (c->rules->style != NULL && speech_is_thinking(&c->speech))
         c->n_thinking++;
     add_id(c, e->token);

@@ -57,6 +57,7 @@ struct choice {
     uint64_t n_chars;         /* decoded so far, sent or not */
     uint32_t n_scores_due; /* prompt tokens whose score has not come: until then nothing goes out */
     uint32_t n_tokens, n_thinking; /* generated; of them inside thoughts */
+    double sum_logprob;            /* of those, where the engine was asked for it */
     bool has_opened;               /* its first frame was sent */
     bool has_stopped; /* a stop string was found: what still comes is not wanted */
     bool is_complete; /* the latest token completed what a constraint asks for */

@@ -339,7 +339,7 @@ bool constrain_is_mentioned(const char *body, size_t n)
                                         "\"guided_",           "\"tool_choice\"",
                                         "\"dry_multiplier\""};
 
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+    for (size_t i = 0; n > 0 && i < sizeof(words) / sizeof(words[0]); i++)
         if (memmem(body, n, words[i], strlen(words[i])) != NULL)
             return true;
     return false;

@@ -175,9 +175,15 @@ static int check_together(const struct params *p, struct api_error *e)
 
     if (p->form != PARAMS_CHAT && p->prompt == NULL)
         return api_error_set(e, 400, name, NULL, "'%s' is required", name);
-    if (p->n_prompts * p->n > PARAMS_MAX_CHOICES)
-        return api_error_set(e, 400, "n", NULL, "%u prompts times n = %u is more than %d choices",
-                             p->n_prompts, p->n, PARAMS_MAX_CHOICES);
+    if (p->n_prompts * p->n_each > PARAMS_MAX_CHOICES)
+        return api_error_set(e, 400, p->n_each > p->n ? "best_of" : "n", NULL,
+                             "%u prompts times %s = %u is more than %d choices", p->n_prompts,
+                             p->n_each > p->n ? "best_of" : "n", p->n_each, PARAMS_MAX_CHOICES);
+    if (p->n_each > p->n && p->stream)
+        return api_error_set(e, 400, "best_of", NULL,
+                             "'best_of' above 'n' is not for streams: the best comes last");
+    if (p->echo && p->infill.suffix != NULL)
+        return api_error_set(e, 400, "suffix", NULL, "'suffix' and 'echo' do not go together");
     if (p->min_tokens > p->max_tokens)
         return api_error_set(e, 400, "min_tokens", NULL, "'min_tokens' %u is above 'max_tokens' %u",
                              p->min_tokens, p->max_tokens);
@@ -202,6 +208,8 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
             return ERR_INVAL;
     }
     params_settle_sampling(p);
+    if (p->n_each == 0)
+        p->n_each = p->n;
     if (check_together(p, e) < 0)
         return ERR_INVAL;
     return form == PARAMS_CHAT ? params_force_call(p, e) : 0;

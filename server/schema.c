@@ -69,101 +69,7 @@ const cJSON *schema_get(const cJSON *schema, const char *keyword)
     return cJSON_GetObjectItemCaseSensitive(schema, keyword);
 }
 
-/* ---- places ---- */
-
-/* A name in a JSON pointer has ~ and / escaped. */
-static void add_step(char *pointer, const char *name)
-{
-    size_t n = strlen(pointer);
-
-    if (n + 1 < SCHEMA_MAX_POINTER)
-        pointer[n++] = '/';
-    for (; *name != '\0' && n + 2 < SCHEMA_MAX_POINTER; name++) {
-        if (*name == '~' || *name == '/') {
-            pointer[n++] = '~';
-            pointer[n++] = *name == '~' ? '0' : '1';
-        } else {
-            pointer[n++] = *name;
-        }
-    }
-    pointer[n < SCHEMA_MAX_POINTER ? n : SCHEMA_MAX_POINTER - 1] = '\0';
-}
-
-struct schema_place schema_in(const struct schema_place *at, const cJSON *schema,
-                              const char *keyword, const char *name)
-{
-    struct schema_place in = {.schema = schema, .depth = at->depth + 1};
-
-    memcpy(in.pointer, at->pointer, sizeof(in.pointer));
-    add_step(in.pointer, keyword);
-    if (name != NULL)
-        add_step(in.pointer, name);
-    return in;
-}
-
-/* ---- $ref ---- */
-
-static int hex(char c)
-{
-    const char lower = (char)(c | 0x20);
-
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
-/* One step of a JSON pointer in a URI fragment; returns what is behind it. */
-static const char *read_step(const char *at, char *name, size_t size)
-{
-    size_t n = 0;
-
-    for (; *at != '\0' && *at != '/' && n + 1 < size; at++) {
-        if (*at == '~' && (at[1] == '0' || at[1] == '1')) {
-            name[n++] = *++at == '0' ? '~' : '/';
-        } else if (*at == '%' && hex(at[1]) >= 0 && hex(at[2]) >= 0) {
-            name[n++] = (char)(hex(at[1]) << 4 | hex(at[2]));
-            at += 2;
-        } else {
-            name[n++] = *at;
-        }
-    }
-    name[n] = '\0';
-    return at;
-}
-
-static const cJSON *step_into(const cJSON *v, const char *name)
-{
-    uint32_t index = 0;
-
-    if (!cJSON_IsArray(v))
-        return schema_get(v, name);
-    if (*name == '\0')
-        return NULL;
-    for (; *name >= '0' && *name <= '9' && index < 1000000; name++)
-        index = index * 10 + (uint32_t)(*name - '0');
-    return *name == '\0' ? cJSON_GetArrayItem(v, (int)index) : NULL;
-}
-
-const cJSON *schema_target(struct schema *s, const struct schema_place *at)
-{
-    const cJSON *ref = schema_get(at->schema, "$ref"), *v = s->root;
-    const char *p = cJSON_IsString(ref) ? ref->valuestring : "";
-    char name[256];
-
-    if (p[0] != '#' || (p[1] != '\0' && p[1] != '/')) {
-        schema_refuse(s, at, "$ref must be \"#\" or begin with \"#/\", got '%.60s'", p);
-        return NULL;
-    }
-    for (p++; *p == '/' && v != NULL;) {
-        p = read_step(p + 1, name, sizeof(name));
-        v = step_into(v, name);
-    }
-    if (v == NULL || *p != '\0') {
-        schema_refuse(s, at, "$ref '%.80s' leads nowhere", ref->valuestring);
-        return NULL;
-    }
-    return v;
-}
+/* ---- references ---- */
 
 /* The rule of a schema that is referred to; written later. */
 static uint32_t rule_of(struct schema *s, const struct schema_place *at, const cJSON *target,
@@ -401,104 +307,6 @@ static struct grammar_piece write_values(struct schema *s, const struct schema_p
     return write_texts(s, at, list, schema_get(at->schema, "const"));
 }
 
-/* ---- unions ---- */
-
-/* The schema without its anyOf or oneOf. */
-static const cJSON *without(struct schema *s, const struct schema_place *at, const char *keyword)
-{
-    cJSON *copy = cJSON_CreateObject();
-    const cJSON *it;
-
-    if (copy == NULL || s->n_merged == SCHEMA_MAX_MERGED) {
-        cJSON_Delete(copy);
-        schema_refuse(s, at, "too many schemas have to be combined");
-        return NULL;
-    }
-    s->merged[s->n_merged++] = copy;
-    cJSON_ArrayForEach(it, at->schema) {
-        if (strcmp(it->string, keyword) != 0 && !schema_is_annotation(it->string))
-            cJSON_AddItemReferenceToObject(copy, it->string, (cJSON *)(uintptr_t)it);
-    }
-    return copy;
-}
-
-static void check_exclusive(struct schema *s, const struct schema_place *at,
-                            const cJSON *const *branches, uint32_t n)
-{
-    for (uint32_t i = 0; i < n && !schema_has_failed(s); i++)
-        for (uint32_t k = 0; k < n && !schema_has_failed(s); k++)
-            if (i != k && !schema_excludes(s, at, branches[i], branches[k]))
-                schema_refuse(s, at,
-                              "oneOf is supported where no value can match two branches, and "
-                              "branches %u and %u may match one",
-                              i < k ? i : k, i < k ? k : i);
-}
-
-#define MAX_BRANCHES 256
-
-/* Did merging leave no type or no value? */
-static bool is_impossible(const cJSON *merged)
-{
-    const cJSON *type = schema_get(merged, "type"), *values = schema_get(merged, "enum");
-
-    return (cJSON_IsArray(type) && type->child == NULL) ||
-           (cJSON_IsArray(values) && values->child == NULL);
-}
-
-/* A branch with all that stands beside the union, or as it is: a plain reference stays one, so that
- * recursion goes through a rule. */
-static const cJSON *merge_branch(struct schema *s, struct schema_place *in, const cJSON *base,
-                                 bool exclusive)
-{
-    const cJSON *branch = in->schema, *merged = NULL;
-
-    if (exclusive || base->child != NULL || schema_get(branch, "allOf") != NULL)
-        merged = schema_merge_two(s, in, branch, base);
-    if (merged != NULL && (base->child != NULL || schema_get(branch, "allOf") != NULL))
-        in->schema = merged;
-    return merged;
-}
-
-/* Branches that contradict what stands beside them are left out. */
-static struct grammar_piece write_union(struct schema *s, const struct schema_place *at,
-                                        const cJSON *list, const char *keyword, bool exclusive)
-{
-    const cJSON *base = without(s, at, keyword), *it, **merged;
-    struct grammar_piece p = {0}, q;
-    uint32_t n = 0;
-    bool any = false;
-
-    if (base == NULL)
-        return p;
-    if (!cJSON_IsArray(list) || list->child == NULL || cJSON_GetArraySize(list) > MAX_BRANCHES)
-        return schema_refuse(s, at, "'%s' must be a list of 1 to %d schemas", keyword,
-                             MAX_BRANCHES);
-    merged = mem_calloc(MAX_BRANCHES, sizeof(*merged));
-    if (merged == NULL)
-        grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
-    for (it = list->child; it != NULL && !schema_has_failed(s); it = it->next, n++) {
-        char index[12];
-        struct schema_place in;
-
-        snprintf(index, sizeof(index), "%u", n);
-        in = schema_in(at, it, keyword, index);
-        merged[n] = merge_branch(s, &in, base, exclusive);
-        if (merged[n] != NULL && is_impossible(merged[n])) {
-            merged[n] = NULL;
-            continue;
-        }
-        q = schema_write(s, &in);
-        p = any ? grammar_or(s->b, p, q) : q;
-        any = true;
-    }
-    if (!any && !schema_has_failed(s))
-        schema_refuse(s, at, "no branch of '%s' is possible", keyword);
-    if (exclusive && !schema_has_failed(s))
-        check_exclusive(s, at, merged, n);
-    mem_free(merged);
-    return p;
-}
-
 /* ---- a schema ---- */
 
 static void check_keywords(struct schema *s, const struct schema_place *at)
@@ -604,10 +412,10 @@ struct grammar_piece schema_write(struct schema *s, const struct schema_place *a
     }
     any = schema_get(at->schema, "anyOf");
     if (any != NULL)
-        return write_union(s, at, any, "anyOf", false);
+        return schema_union(s, at, any, "anyOf", false);
     any = schema_get(at->schema, "oneOf");
     if (any != NULL)
-        return write_union(s, at, any, "oneOf", true);
+        return schema_union(s, at, any, "oneOf", true);
     if (HAS_ANY(at->schema, "enum", "const"))
         return write_values(s, at);
     return write_types(s, at);

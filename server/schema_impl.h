@@ -1,8 +1,8 @@
 /* server/schema_impl.h - what the files of the schema compiler share.
  *
- * schema.c goes through a schema, schema_merge.c makes one schema of several, schema_disjoint.c
- * says whether two exclude each other, schema_object.c, schema_array.c, schema_string.c and
- * schema_number.c write values. A schema that others refer to is a rule; rules are written one
+ * schema.c goes through a schema, schema_ref.c knows places in it, schema_merge.c makes one schema
+ * of several, schema_disjoint.c says whether two exclude each other; schema_union.c and those named
+ * after types write values. A schema that others refer to is a rule; rules are written one
  * after the other from a list, so the depth of the calls is that of the JSON text.
  *
  * Thread: one owner. Memory: see schema.h.
@@ -60,9 +60,6 @@ struct schema_place { /* a schema within the whole */
 /* ---- schema.c ---- */
 
 struct grammar_piece schema_write(struct schema *s, const struct schema_place *at);
-/* The place of a member of the schema, or of a member of that (`name` may be NULL). */
-struct schema_place schema_in(const struct schema_place *at, const cJSON *schema,
-                              const char *keyword, const char *name);
 struct grammar_piece schema_refuse(struct schema *s, const struct schema_place *at,
                                    const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool schema_has_failed(const struct schema *s);
@@ -78,12 +75,16 @@ uint32_t schema_value_rule(struct schema *s);
 uint32_t schema_char_rule(struct schema *s);
 struct grammar_piece schema_comma(struct schema *s);
 struct grammar_piece schema_colon(struct schema *s);
-/* What the schema refers to with $ref, or NULL with an error. */
-const cJSON *schema_target(struct schema *s, const struct schema_place *at);
 const cJSON *schema_get(const cJSON *schema, const char *keyword);
 bool schema_is_annotation(const char *keyword);
 
 /* ---- the others ---- */
+
+/* The place of a member of the schema, or of a member of that (`name` may be NULL). */
+struct schema_place schema_in(const struct schema_place *at, const cJSON *schema,
+                              const char *keyword, const char *name);
+/* What the schema refers to with $ref, or NULL with an error. */
+const cJSON *schema_target(struct schema *s, const struct schema_place *at);
 
 /* One schema with all that the schema says, its $ref and allOf resolved; NULL with an error. */
 const cJSON *schema_merge(struct schema *s, const struct schema_place *at);
@@ -94,6 +95,9 @@ const cJSON *schema_merge_two(struct schema *s, const struct schema_place *at, c
 bool schema_excludes(struct schema *s, const struct schema_place *at, const cJSON *a,
                      const cJSON *b);
 
+/* The branches in `list`; exclusive: it is a oneOf. */
+struct grammar_piece schema_union(struct schema *s, const struct schema_place *at,
+                                  const cJSON *list, const char *keyword, bool exclusive);
 struct grammar_piece schema_object(struct schema *s, const struct schema_place *at);
 struct grammar_piece schema_array(struct schema *s, const struct schema_place *at);
 struct grammar_piece schema_string(struct schema *s, const struct schema_place *at);

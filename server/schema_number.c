@@ -192,55 +192,54 @@ static struct bounds read_bounds(struct schema *s, const struct schema_place *at
     return b;
 }
 
-/* The number as whole 10^-places, rounded; *exact when nothing was rounded. Far numbers become the
- * limit. */
-static int64_t scaled(double v, uint32_t places, int64_t limit, bool *exact)
+/* The number as whole 10^-places, rounded; *side is where that lies: below the number (-1), on it
+ * or above it. Far numbers become the limit. */
+static int64_t scaled(double v, uint32_t places, int64_t limit, int *side)
 {
     char text[400], *dot;
-    int64_t n;
+    double rounded;
 
-    *exact = true;
+    *side = 0;
     if (v >= (double)limit)
         return limit * power_of_ten(places);
     if (v <= (double)-limit)
         return -limit * power_of_ten(places);
     snprintf(text, sizeof(text), "%.*f", (int)places, v);
-    *exact = strtod(text, NULL) == v;
+    rounded = strtod(text, NULL);
+    *side = (rounded > v) - (rounded < v);
     dot = strchr(text, '.');
     if (dot != NULL)
         memmove(dot, dot + 1, strlen(dot));
-    n = strtoll(text, NULL, 10);
-    return n;
+    return strtoll(text, NULL, 10);
 }
 
 static int64_t lowest(const struct bounds *b, uint32_t places, int64_t limit)
 {
-    bool exact;
-    const int64_t n = scaled(b->low, places, limit, &exact);
+    int side;
+    const int64_t n = scaled(b->low, places, limit, &side);
 
-    /* Rounding may have gone below: one further is inside in any case. */
-    return n + ((exact ? b->low_is_out : true) && isfinite(b->low) ? 1 : 0);
+    return side < 0 || (side == 0 && b->low_is_out) ? n + 1 : n;
 }
 
 static int64_t highest(const struct bounds *b, uint32_t places, int64_t limit)
 {
-    bool exact;
-    const int64_t n = scaled(b->high, places, limit, &exact);
+    int side;
+    const int64_t n = scaled(b->high, places, limit, &side);
 
-    return n - ((exact ? b->high_is_out : true) && isfinite(b->high) ? 1 : 0);
+    return side > 0 || (side == 0 && b->high_is_out) ? n - 1 : n;
 }
 
 /* Digits behind the point that tell the bounds apart from their neighbours: two at least. */
 static uint32_t places_for(const struct bounds *b)
 {
     for (uint32_t places = 2; places < MAX_PLACES; places++) {
-        bool low = true, high = true;
+        int low = 0, high = 0;
 
         if (isfinite(b->low))
             scaled(b->low, places, MOST_WHOLE, &low);
         if (isfinite(b->high))
             scaled(b->high, places, MOST_WHOLE, &high);
-        if (low && high)
+        if (low == 0 && high == 0)
             return places;
     }
     return MAX_PLACES;

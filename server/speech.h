@@ -48,6 +48,9 @@ bool speech_is_mark(const struct speech_style *style, const char *name, size_t n
 /* Does the rendered prompt end inside a thought that the answer goes on with? */
 bool speech_prompt_thinks(const struct speech_style *style, const char *prompt, size_t n);
 
+/* Append the end of that thought, an empty one. */
+void speech_close_thought(const struct speech_style *style, struct buf *prompt);
+
 struct speech_call {
     char id[16];
     char *name;

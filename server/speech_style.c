@@ -88,3 +88,10 @@ bool speech_prompt_thinks(const struct speech_style *style, const char *prompt, 
         n--;
     return n >= len && memcmp(prompt + n - len, open, len) == 0;
 }
+
+void speech_close_thought(const struct speech_style *style, struct buf *prompt)
+{
+    buf_add_str(prompt, "\n");
+    buf_add_str(prompt, speech_marks(style->syntax)->think_close);
+    buf_add_str(prompt, "\n\n");
+}

@@ -380,7 +380,7 @@ static int32_t draw(const struct kern_table *kern, struct sampler_scratch *s, co
 
     if (!isfinite(cut.max))
         return largest(kern, x, s->n_vocab);
-    if (cut.most == s->n_vocab && cut.mass == INFINITY && cut.min_p <= 0.0f)
+    if (cut.most == s->n_vocab && cut.mass == INFINITY && cut.min_p <= 0.0f && !picks_on(p))
         return draw_from_all(kern, s, x, cut.max, cut.scale, u);
     n = gather(kern, s, x, &cut);
     kept = pop_kept(s, n, &cut, &sum);

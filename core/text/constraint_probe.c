@@ -1,37 +1,20 @@
 /* core/text/constraint_probe.c - which tokens fit at a place, whatever the stack below holds.
  *
- * The place is put on an empty stack and the whole trie is walked from it. Sets of readings that
- * turn up again (after most bytes of a text they do) are numbered, and their steps are looked up in
- * tables, so that a walk over a vocabulary takes a few milliseconds. Where the rule is left, what
- * remains of the token is noted for later, if it begins with a byte that can follow at all.
+ * The place is put on an empty stack and the whole trie is walked from it, which takes a few
+ * milliseconds (constraint_sets.h). Where the rule is left, what remains of the token is noted for
+ * later, if it begins with a byte that can follow at all.
  */
 #include "core/text/constraint_impl.h"
+
+#include "core/text/constraint_sets.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define MAX_SETS 8192
-#define SET_SLOTS (2 * MAX_SETS)
-#define MAX_POOL (4 * MAX_SETS)
-#define FRAME_SLOTS (2 * WALK_MAX_FRAMES)
-#define MAX_INTERNED (WALK_MAX_FRAMES / 2)
-#define UNKNOWN UINT16_MAX
-#define DEAD 0
 #define MAX_STEPS 200000000u /* of all walks: about a second */
-#define STEPS_PER_SET 64  /* what a new set costs, in steps */
-
-struct numbered { /* a set of readings, and what is known of it */
-    uint32_t from, n; /* in the pool */
-    uint32_t row;     /* index + 1 of its steps, 0 = none yet */
-    uint8_t more;     /* iterations begun, of the reading with the fewest */
-    uint8_t n_exits, exits[WALK_MAX_EXITS];
-    bool is_vague; /* there are more exits than that */
-    struct byte_set first;
-};
 
 struct found { /* a token and the iterations that it begins */
     int32_t id;
@@ -45,19 +28,9 @@ struct found_rest {
 
 struct probe {
     struct constraint *c;
-    struct walk *w; /* frames below n_interned are those of numbered sets */
-    uint32_t n_interned;
-    uint32_t *frame_slots, *set_slots;
-    struct frame *fresh;
-    struct numbered *sets;
-    uint32_t n_sets;
-    struct reading *pool;
-    uint32_t n_pool;
-    uint16_t *rows; /* [MAX_SETS][256] */
-    uint32_t n_rows;
-    bool is_full; /* the tables are: begin afresh */
+    struct sets *sets;
     struct byte_set *behind_rule, *behind_loop;
-    uint64_t n_steps;
+    uint64_t n_steps; /* beside those of the sets */
     uint32_t worth_it;
     /* the place at hand */
     struct found *fits; /* [trie->n_ids] */
@@ -71,181 +44,6 @@ struct probe {
 };
 
 #define MAX_TEXT (16 * PLACE_MANY)
-
-/* ---- numbering frames and sets ---- */
-
-static void begin_afresh(struct probe *p)
-{
-    memset(p->frame_slots, 0, FRAME_SLOTS * sizeof(*p->frame_slots));
-    memset(p->set_slots, 0, SET_SLOTS * sizeof(*p->set_slots));
-    p->n_interned = 1;
-    p->w->n_frames = 1;
-    p->n_sets = 1; /* 0 is the dead one */
-    p->n_pool = 0;
-    p->n_rows = 0;
-    p->is_full = false;
-}
-
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
-    return hash ^ hash >> 32;
-}
-
-static uint32_t intern_frame(struct probe *p, const struct frame *f)
-{
-    const uint64_t hash = mix(mix(mix(1, f->node), f->count), f->parent);
-    uint32_t at = (uint32_t)hash & (FRAME_SLOTS - 1);
-
-    for (; p->frame_slots[at] != 0; at = (at + 1) & (FRAME_SLOTS - 1)) {
-        const struct frame *g = &p->w->frames[p->frame_slots[at]];
-
-        if (g->node == f->node && g->count == f->count && g->parent == f->parent)
-            return p->frame_slots[at];
-    }
-    if (p->n_interned == MAX_INTERNED) {
-        p->is_full = true;
-        return 0;
-    }
-    p->w->frames[p->n_interned] = *f;
-    p->frame_slots[at] = p->n_interned;
-    return p->n_interned++;
-}
-
-/* The number of a stack whose latest frames are among the fresh ones, which begin at `base`. */
-static uint32_t intern_stack(struct probe *p, uint32_t top, uint32_t base)
-{
-    uint32_t chain[CONSTRAINT_MAX_DEPTH + 1], n = 0, below;
-
-    for (below = top; below >= base; below = p->fresh[below - base].parent)
-        chain[n++] = below;
-    while (n > 0) {
-        struct frame f = p->fresh[chain[--n] - base];
-
-        f.parent = below;
-        below = intern_frame(p, &f);
-    }
-    return below;
-}
-
-static int compare_readings(const void *a, const void *b)
-{
-    const struct reading *x = a, *y = b;
-
-    if (x->node != y->node)
-        return x->node < y->node ? -1 : 1;
-    return (x->top > y->top) - (x->top < y->top);
-}
-
-/* How many iterations the reading has begun, if the place is in a loop. */
-static uint32_t begun(const struct probe *p, struct reading r)
-{
-    const struct frame *f;
-
-    if (r.top == 0)
-        return 0;
-    f = &p->w->frames[r.top];
-    while (f->parent != 0)
-        f = &p->w->frames[f->parent];
-    return f->node >= p->c->g->first_probe ? f->count : 0;
-}
-
-/* What can be said of a new set, once and for all. */
-static void look_at_set(struct probe *p, struct numbered *set)
-{
-    struct walk *w = p->w;
-    uint32_t more = UINT8_MAX;
-
-    memcpy(w->readings, p->pool + set->from, set->n * sizeof(*w->readings));
-    w->n_readings = set->n;
-    w->n_frames = p->n_interned;
-    walk_look(w, 0, set->n);
-    set->first = w->first;
-    for (uint32_t i = 0; i < w->n_exits; i++)
-        set->exits[i] = (uint8_t)(w->exits[i] < UINT8_MAX ? w->exits[i] : UINT8_MAX);
-    set->n_exits = (uint8_t)w->n_exits;
-    set->is_vague = w->too_many_exits;
-    if (w->may_end && set->n_exits < WALK_MAX_EXITS) /* the place's own rule has ended */
-        set->exits[set->n_exits++] = 0;
-    for (uint32_t i = 0; i < set->n; i++)
-        if (begun(p, w->readings[i]) < more)
-            more = begun(p, w->readings[i]);
-    set->more = (uint8_t)more;
-}
-
-static uint16_t number_set(struct probe *p, struct reading *r, uint32_t n)
-{
-    uint64_t hash = n;
-    uint32_t at;
-
-    qsort(r, n, sizeof(*r), compare_readings);
-    for (uint32_t i = 0; i < n; i++)
-        hash = mix(hash, (uint64_t)r[i].node << 32 | r[i].top);
-    for (at = (uint32_t)hash & (SET_SLOTS - 1); p->set_slots[at] != 0;
-         at = (at + 1) & (SET_SLOTS - 1)) {
-        const struct numbered *s = &p->sets[p->set_slots[at]];
-
-        if (s->n == n && memcmp(p->pool + s->from, r, n * sizeof(*r)) == 0)
-            return (uint16_t)p->set_slots[at];
-    }
-    if (p->n_sets == MAX_SETS || p->n_pool + n > MAX_POOL) {
-        p->is_full = true;
-        return DEAD;
-    }
-    p->n_steps += STEPS_PER_SET;
-    memcpy(p->pool + p->n_pool, r, n * sizeof(*r));
-    p->sets[p->n_sets] = (struct numbered){.from = p->n_pool, .n = n};
-    p->n_pool += n;
-    p->set_slots[at] = p->n_sets;
-    look_at_set(p, &p->sets[p->n_sets]);
-    return (uint16_t)p->n_sets++;
-}
-
-/* Number what a step has left in readings[from ..]. */
-static uint16_t number_result(struct probe *p, uint32_t from)
-{
-    struct walk *w = p->w;
-    const uint32_t n = w->n_readings - from, base = p->n_interned;
-
-    if (n == 0)
-        return DEAD;
-    memcpy(p->fresh, w->frames + base, (w->n_frames - base) * sizeof(*p->fresh));
-    for (uint32_t i = from; i < w->n_readings && !p->is_full; i++)
-        w->readings[i].top = intern_stack(p, w->readings[i].top, base);
-    return p->is_full ? DEAD : number_set(p, w->readings + from, n);
-}
-
-static uint16_t compute_step(struct probe *p, const struct numbered *set, uint8_t byte)
-{
-    struct walk *w = p->w;
-
-    memcpy(w->readings, p->pool + set->from, set->n * sizeof(*w->readings));
-    w->n_readings = set->n;
-    w->n_frames = p->n_interned;
-    w->work = 0;
-    walk_step(w, 0, set->n, byte);
-    p->n_steps += w->work;
-    return number_result(p, set->n);
-}
-
-static uint16_t step(struct probe *p, uint16_t from, uint8_t byte)
-{
-    struct numbered *set = &p->sets[from];
-    uint16_t *cell, to;
-
-    if (!byte_set_has(&set->first, byte))
-        return DEAD;
-    if (set->row == 0) {
-        memset(p->rows + (size_t)p->n_rows * 256, 0xFF, 256 * sizeof(*p->rows));
-        set->row = ++p->n_rows;
-    }
-    cell = p->rows + (size_t)(set->row - 1) * 256 + byte;
-    if (*cell == UNKNOWN) {
-        to = compute_step(p, set, byte);
-        *cell = to;
-    }
-    return *cell;
-}
 
 /* ---- walking ---- */
 
@@ -296,7 +94,7 @@ static void note_rests(struct probe *p, uint32_t from, uint32_t end, uint32_t de
 static void note_exits(struct probe *p, uint16_t set, uint32_t from, uint32_t end, uint32_t depth,
                        const struct byte_set *behind)
 {
-    const struct numbered *s = &p->sets[set];
+    const struct numbered *s = sets_at(p->sets, set);
 
     p->too_many = p->too_many || s->is_vague;
     for (uint32_t k = 0; k < s->n_exits; k++)
@@ -316,36 +114,23 @@ static uint64_t walk_all(struct probe *p, uint16_t start, const struct byte_set 
     note_exits(p, start, 0, t->n_nodes, 0, behind);
     for (uint32_t i = 0; i < t->n_nodes && !p->too_many;) {
         const struct trie_node *n = &t->nodes[i];
-        const uint16_t set = step(p, at[n->depth - 1], n->byte);
+        const uint16_t set = sets_step(p->sets, at[n->depth - 1], n->byte);
 
-        if (p->is_full)
+        if (sets_are_full(p->sets))
             return 0;
-        if (set == DEAD) {
+        if (set == SETS_DEAD) {
             i = n->end;
             continue;
         }
         n_steps++;
         at[n->depth] = set;
         p->path[n->depth - 1] = n->byte;
-        note_fits(p, n, p->sets[set].more);
+        note_fits(p, n, sets_at(p->sets, set)->more);
         note_exits(p, set, i + 1, n->end, n->depth, behind);
         i++;
     }
     p->n_steps += n_steps;
     return n_steps;
-}
-
-/* The place on an empty stack, as a numbered set. */
-static uint16_t start_at(struct probe *p, struct place_key key)
-{
-    struct reading r = {.node = key.node};
-    struct frame loop = {.depth = 1};
-
-    if (key.loop != PLACE_NO_LOOP) {
-        loop.node = p->c->g->rules[key.loop].probe;
-        r.top = intern_frame(p, &loop);
-    }
-    return number_set(p, &r, 1);
 }
 
 /* ---- keeping what was found ---- */
@@ -515,15 +300,15 @@ static int probe_place(struct probe *p, struct place_entry *entry)
         uint16_t start;
 
         if (attempt > 0)
-            begin_afresh(p);
-        start = start_at(p, entry->key);
-        if (!p->is_full)
+            sets_clear(p->sets);
+        start = sets_start(p->sets, entry->key);
+        if (!sets_are_full(p->sets))
             n_steps = walk_all(p, start, behind(p, entry->key));
     }
-    if (p->w->dropped)
+    if (sets_walk(p->sets)->dropped)
         return ERR_RANGE;
-    if (p->is_full)
-        begin_afresh(p);
+    if (sets_are_full(p->sets))
+        sets_clear(p->sets);
     if (n_steps < p->worth_it || p->too_many)
         return 0;
     return add_place(p, entry);
@@ -543,13 +328,14 @@ static int probe_all(struct probe *p, char *err, size_t err_len)
         if (rc == ERR_RANGE) {
             snprintf(err, err_len, "it has too many alternatives at one place");
             rc = ERR_LIMIT;
-        } else if (rc == 0 && (p->n_steps > MAX_STEPS || c->bytes_used > CONSTRAINT_MAX_BYTES)) {
+        } else if (rc == 0 && (p->n_steps + sets_n_steps(p->sets) > MAX_STEPS ||
+                               c->bytes_used > CONSTRAINT_MAX_BYTES)) {
             snprintf(err, err_len, "it is too complex for a vocabulary of %u tokens",
                      c->trie->n_vocab);
             rc = ERR_LIMIT;
         }
     }
-    c->deepest = p->w->deepest;
+    c->deepest = sets_walk(p->sets)->deepest;
     return rc;
 }
 
@@ -557,33 +343,20 @@ static int allocate(struct probe *p)
 {
     const uint32_t n_rules = p->c->g->n_rules;
 
-    p->frame_slots = mem_calloc(FRAME_SLOTS, sizeof(*p->frame_slots));
-    p->set_slots = mem_calloc(SET_SLOTS, sizeof(*p->set_slots));
-    p->fresh = mem_calloc(WALK_MAX_FRAMES, sizeof(*p->fresh));
-    p->sets = mem_calloc(MAX_SETS, sizeof(*p->sets));
-    p->pool = mem_calloc(MAX_POOL, sizeof(*p->pool));
-    p->rows = mem_alloc((size_t)MAX_SETS * 256 * sizeof(*p->rows));
     p->behind_rule = mem_calloc(n_rules, sizeof(*p->behind_rule));
     p->behind_loop = mem_calloc(n_rules, sizeof(*p->behind_loop));
     p->fits = mem_calloc((size_t)p->c->trie->n_ids + 1, sizeof(*p->fits));
     p->rests = mem_calloc(PLACE_MANY, sizeof(*p->rests));
     p->text = mem_alloc(MAX_TEXT);
-    if (p->frame_slots == NULL || p->set_slots == NULL || p->fresh == NULL || p->sets == NULL ||
-        p->pool == NULL || p->rows == NULL || p->behind_rule == NULL || p->behind_loop == NULL ||
-        p->fits == NULL || p->rests == NULL || p->text == NULL)
+    if (p->behind_rule == NULL || p->behind_loop == NULL || p->fits == NULL || p->rests == NULL ||
+        p->text == NULL)
         return ERR_NOMEM;
-    return walk_create(&p->w);
+    return sets_create(&p->sets, p->c);
 }
 
 static void release(struct probe *p)
 {
-    walk_destroy(&p->w);
-    mem_free(p->frame_slots);
-    mem_free(p->set_slots);
-    mem_free(p->fresh);
-    mem_free(p->sets);
-    mem_free(p->pool);
-    mem_free(p->rows);
+    sets_destroy(&p->sets);
     mem_free(p->behind_rule);
     mem_free(p->behind_loop);
     mem_free(p->fits);
@@ -598,11 +371,8 @@ int probe_places(struct constraint *c, uint32_t worth_it, char *err, size_t err_
 
     snprintf(err, err_len, "out of memory");
     rc = allocate(&p);
-    if (rc == 0) {
-        walk_begin(p.w, c->g, c->needs, &c->bytes);
-        begin_afresh(&p);
+    if (rc == 0)
         rc = probe_all(&p, err, err_len);
-    }
     release(&p);
     return rc;
 }

@@ -102,9 +102,9 @@ static const struct {
     {"schema: lengths, enums, unions", SCHEMA,
      "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\",\"maxLength\":40},\"kind\":{"
      "\"enum\":[\"a\",\"bb\",\"ccc\"]},\"text\":{\"type\":\"string\",\"minLength\":20,"
-     "\"maxLength\":200},\"v\":{\"anyOf\":[{\"type\":\"number\"},{\"type\":\"string\"},{\"type\":\"object\","
-     "\"properties\":{\"x\":{\"type\":\"number\"}},\"required\":[\"x\"]}]}},\"required\":[\"id\","
-     "\"kind\",\"text\",\"v\"]}"},
+     "\"maxLength\":200},\"v\":{\"anyOf\":[{\"type\":\"number\"},{\"type\":\"string\"},{"
+     "\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"number\"}},\"required\":[\"x\"]}]}},"
+     "\"required\":[\"id\",\"kind\",\"text\",\"v\"]}"},
     {"schema: recursive", SCHEMA,
      "{\"$defs\":{\"node\":{\"type\":\"object\",\"properties\":{\"label\":{\"type\":\"string\"},"
      "\"children\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/node\"}}},\"required\":["

@@ -391,3 +391,26 @@ def test_structured_output(server, path, body):
     r = server.post(path, body).json
     text = r["choices"][0]["message"]["content"] if path == CHAT else r["output"][0]["content"][0]["text"]
     jsonschema.validate(json.loads(text), SCHEMAS["weather"])
+
+
+def test_what_is_constrained_is_not_thought(start, tmp_path):
+    """A template that opens a thought: an unconstrained answer thinks, a constrained one answers."""
+    file = tmp_path / "t.jinja"
+    file.write_text("{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}<think>\n{# </think> #}")
+    server = start("--chat-template", str(file))
+    a = chat(server, max_tokens=6, temperature=0)
+    m = a["choices"][0]["message"]
+    assert m["content"] == "" and m["reasoning_content"]
+    assert a["usage"]["completion_tokens_details"]["reasoning_tokens"] == 6
+    body = {"messages": ONCE, "max_tokens": 6, "temperature": 0}
+    deltas = [f["choices"][0]["delta"] for f in frames(server, **body)]
+    assert "".join(d.get("reasoning_content", "") for d in deltas) == m["reasoning_content"]
+    format = {"type": "json_schema", "json_schema": {"name": "w", "schema": SCHEMAS["weather"]}}
+    m = chat(server, response_format=format)["choices"][0]["message"]
+    jsonschema.validate(json.loads(m["content"]), SCHEMAS["weather"])
+    m = chat(server, tools=[CLOCK], tool_choice="required")["choices"][0]["message"]
+    check_calls(m["tool_calls"])
+    r = server.post("/v1/messages", {**body, "thinking": {"type": "enabled"}}).json
+    assert r["content"][0]["type"] == "thinking" and r["content"][0]["thinking"]
+    r = server.post("/v1/responses", {"input": ONCE, "max_output_tokens": 6, "temperature": 0}).json
+    assert r["output"][0]["type"] == "reasoning"

@@ -180,9 +180,10 @@ def test_choices_streams_and_limits(random_model):
     assert stream.text() == texts[0]
     cut = ask(s, {"json_schema": schema, "max_tokens": 3, "seed": 5}).json["choices"][0]
     assert cut["finish_reason"] == "length" and texts[0].startswith(cut["text"])
-    exact = ask(s, {"guided_regex": "[a-c]{7}", "logprobs": 2}).json
+    exact = ask(s, {"guided_regex": "[a-c]{7}", "logprobs": 2, "seed": 1}).json
     assert exact["choices"][0]["finish_reason"] == "stop"
-    fits = ask(s, {"guided_regex": "[a-c]{7}", "max_tokens": exact["usage"]["completion_tokens"], "ignore_eos": True})
+    fits = ask(s, {"guided_regex": "[a-c]{7}", "seed": 1, "ignore_eos": True,
+                   "max_tokens": exact["usage"]["completion_tokens"]})
     assert fits.json["choices"][0]["finish_reason"] == "stop"
 
 
@@ -191,9 +192,22 @@ def test_bias_and_stops(random_model):
     bias = {str(i): -100 for i in range(3, 400)}
     assert re.fullmatch("[xy]{4}", ask(s, {"guided_regex": "[xy]{4}", "logit_bias": dict(list(bias.items())[:200])}).text)
     assert ask(s, {"guided_regex": "abcdef", "stop": ["cd"]}).text == "ab"
-    long = ask(s, {"guided_regex": "[xy]*", "min_tokens": 12}).json
+    long = ask(s, {"guided_regex": "[xy]*", "min_tokens": 12, "max_tokens": 300}).json
     assert long["usage"]["completion_tokens"] >= 12
     assert ask(s, {"guided_regex": "ab", "min_tokens": 50}).text == "ab"
+
+
+@pytest.mark.parametrize("fields", [
+    {"temperature": 0}, {"top_k": 1}, {"top_k": 40}, {"top_p": 0.1}, {"min_p": 0.5}, {"typical_p": 0.2},
+    {"xtc_probability": 0.5, "xtc_threshold": 0.01}, {"mirostat": 2, "mirostat_tau": 3},
+    {"dry_multiplier": 2, "dry_allowed_length": 1}, {"repetition_penalty": 1.5, "presence_penalty": 2},
+    {"temperature": 2, "top_p": 0.9, "top_k": 7, "min_p": 0.01},
+], ids=str)
+def test_every_way_to_choose(random_model, fields):
+    for seed in range(8):
+        r = ask(random_model, {"guided_regex": "[0-9]{3}([a-f]{2} ){4}x|y{30}", "seed": seed, **fields})
+        assert r.status == 200, r.body
+        assert re.fullmatch("[0-9]{3}([a-f]{2} ){4}x|y{30}", r.text), r.text
 
 
 def test_deeply_nested(random_model):
@@ -201,7 +215,7 @@ def test_deeply_nested(random_model):
     forced = 'root ::= ' + '"[" ' * 64 + 'v' + ' "]"' * 64 + '\nv ::= "[" v "]" | "1"'
     assert json.loads(ask(random_model, {"grammar": forced}).text)
     assert json.loads(ask(random_model, {"grammar": grammar}).text)
-    """At the limit of the stack a way back is all that is left."""
+    # at the limit of the stack a way back is all that is left
     only_down = 'root ::= v\nv ::= "a" v "b" | "a" v "c" | "x"'
     text = ask(random_model, {"grammar": only_down, "logit_bias": {}}).text
     assert re.fullmatch("a*x[bc]*", text)

@@ -20,6 +20,20 @@ def test_transcript(server):
         assert any(f["choices"][0]["text"] == shown for f in frames)
 
 
+def shown(path):
+    """The body and the first line of the answer of the curl for a path."""
+    found = re.search(r"^\$ curl -s localhost:8080" + path + r" .*? -d '\n(.*?)' \| jq [^\n]*\n([^\n]*)$", README,
+                      re.S | re.M)
+    return json.loads(found[1]), found[2]
+
+
+def test_structured_transcripts(server):
+    body, line = shown("/v1/chat/completions")
+    assert server.post("/v1/chat/completions", body).json["choices"][0]["message"]["content"] == line
+    body, line = shown("/v1/messages")
+    assert server.post("/v1/messages", body).json["content"][0]["input"] == json.loads(line)
+
+
 def test_settings_table():
     """Each default of a number in the README's table is that of config/options.inc."""
     options = (pathlib.Path(__file__).parents[2] / "config/options.inc").read_text(encoding="utf-8")

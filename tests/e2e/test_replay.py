@@ -10,7 +10,8 @@ from test_cli import quire, refused
 
 @pytest.fixture(scope="module")
 def journal(start_module, tmp_path_factory):
-    """Streams in a cache that is too small for them, equal prompts, a client that leaves."""
+    """Streams in a cache that is too small for them, equal prompts, a client that leaves, texts that
+    end because nothing more is allowed."""
     path = tmp_path_factory.mktemp("replay") / "journal"
     s = start_module("--journal", path, "--kv-memory", "1m", "--max-sequences", "6",
                      "--prefill-chunk", "32")
@@ -19,7 +20,9 @@ def journal(start_module, tmp_path_factory):
     next(iter(gone))
     in_threads([lambda i=i: s.complete(long + "x" * (i % 3), max_tokens=20 + 5 * i, ignore_eos=True,
                                        priority=["low", "normal", "high"][i % 3])
-                for i in range(10)])
+                for i in range(10)] +
+               [lambda i=i: s.complete(long, max_tokens=60, seed=i, guided_regex="[a-m ]{9,40}[.]")
+                for i in range(4)])
     gone.close()
     s.wait_idle()
     assert s.stop() == 0
@@ -46,7 +49,7 @@ def test_all_plans_equal(journal):
         assert run.returncode == 0, run.err
         plans = sum('{"plan"' in line for line in journal.read_text().splitlines())
         assert f"all {plans} plans equal" in run.out
-        assert re.search(r"11 posts, [01] cancels, 11 ends", run.out)
+        assert re.search(r"15 posts, [45] cancels, 15 ends", run.out)
 
 
 def test_what_if(journal):

@@ -4,13 +4,63 @@
  * of 4 layers with GQA, whose matrices use every packed weight type. Each is first run alone; then
  * all tokens, log-probabilities and alternatives must be equal, bit for bit: all at once, with
  * chunks of 1 to 512, with 1 to 4 threads, in a pool so small that sequences are preempted, and
- * on every instruction set that the machine has. Prompt scoring (echo) is compared as well. With
- * keys and values in 8 bits the answers are others, and as steady: some of it is done again.
+ * on every instruction set that the machine has. Prompt scoring (echo) is compared as well, and
+ * every fourth request is bound to a grammar with counts and recursion. With keys and values in 8
+ * bits the answers are others, and as steady: some of it is done again.
  */
+#include "core/text/constraint.h"
+#include "core/text/grammar_gbnf.h"
+#include "core/text/token_trie.h"
 #include "tests/golden/machine.h"
 
 #define N_REQUESTS 24
 #define SHORT_NEW 24 /* tokens of requests with long prompts */
+
+/* ---- a constraint ---- */
+
+static struct {
+    char bytes[VOCAB][3];
+    struct token_trie *trie;
+    struct constraint *constraint;
+} language;
+
+/* Token b is the byte b, but for the end token; those beyond are pairs of what the grammar uses. */
+static void make_language(void)
+{
+    static const char gbnf[] = "root ::= value (\",\" value){40,200}\n"
+                               "value ::= \"[\" value? \"]\" | [a-z]{1,12} | \"\\\"\" [^\"]{0,6} "
+                               "\"\\\"\"";
+    static const char used[] = "[],\"abcxyz";
+    static struct trie_text texts[VOCAB];
+    struct grammar *g;
+    char err[200] = "";
+    size_t n = 0;
+
+    for (int32_t id = 0; id < VOCAB; id++) {
+        const uint32_t len = id < 256 ? 1 : 2;
+
+        language.bytes[id][0] = id < 256 ? (char)id : used[id % 10];
+        language.bytes[id][1] = used[id / 10 % 10];
+        if (id != EOG)
+            texts[n++] = (struct trie_text){language.bytes[id], len, id};
+    }
+    assert_int_equal(token_trie_create(&language.trie, texts, n, VOCAB), 0);
+    assert_int_equal(grammar_from_gbnf(&g, gbnf, strlen(gbnf), err, sizeof(err)), 0);
+    assert_int_equal(constraint_create(&language.constraint, g, language.trie, err, sizeof(err)),
+                     0);
+}
+
+static bool is_constrained(uint32_t i)
+{
+    return i % 4 == 3;
+}
+
+static void constrain(struct request *r)
+{
+    constraint_state_init(r->constraint, language.constraint);
+    r->constraint_of = constraint_ref(language.constraint);
+    r->drop_constraint = constraint_unref;
+}
 
 /* ---- the requests ---- */
 
@@ -25,7 +75,9 @@ static struct request *make_request(uint32_t i)
                                                  64,  100, 128, 129, 5,   7,   255, 256,
                                                  257, 300, 400, 511, 513, 640, 777, 900};
     const struct request_size size = {.n_prompt = lengths[i], .max_tokens = most_tokens(lengths[i]),
-                                      .penalties = i % 6 == 5};
+                                      .penalties = i % 6 == 5,
+                                      .constraint_bytes =
+                                          is_constrained(i) ? constraint_state_bytes() : 0};
     uint64_t rng = 1000 + i;
     struct request *r;
 
@@ -43,9 +95,21 @@ static struct request *make_request(uint32_t i)
     r->sampling.top_p = i % 4 == 1 ? 0.9f : 1.0f;
     r->sampling.top_k = i % 5 == 2 ? 40 : 0;
     r->sampling.min_p = i % 7 == 3 ? 0.05f : 0.0f;
+    r->sampling.typical_p = i % 8 == 5 ? 0.8f : 1.0f;
+    r->sampling.xtc_probability = i % 6 == 1 ? 0.5f : 0.0f;
+    r->sampling.xtc_threshold = 0.01f;
+    r->sampling.mirostat_tau = i % 9 == 4 ? 4.0f : 0.0f;
+    r->sampling.mirostat_eta = 0.1f;
+    r->mirostat_mu = 2 * r->sampling.mirostat_tau;
+    r->sampling.dry_multiplier = i % 4 == 2 ? 1.0f : 0.0f;
+    r->sampling.dry_base = 1.75f;
+    r->sampling.dry_allowed_length = 1;
+    r->sampling.dry_last_n = UINT32_MAX;
     r->sampling.repetition_penalty = i % 6 == 5 ? 1.2f : 1.0f;
     r->ignore_eos = i % 2 == 0;
     r->score_prompt = i % 8 == 2;
+    if (is_constrained(i))
+        constrain(r);
     return r;
 }
 
@@ -118,6 +182,27 @@ static void answers_are_not_trivial(void **state)
     }
     printf("note: %u requests ended by the end token, %u token changes\n", n_stop, n_distinct);
     assert_true(n_distinct > 100);
+}
+
+static void constrained_answers_keep_to_the_grammar(void **state)
+{
+    struct constraint_state *s = mem_alloc(constraint_state_bytes());
+    struct constraint_scratch *scratch;
+    (void)state;
+
+    assert_int_equal(constraint_scratch_create(&scratch), 0);
+    for (uint32_t i = 0; i < N_REQUESTS; i++) {
+        const struct answer *a = &shared.want[i];
+
+        if (!is_constrained(i))
+            continue;
+        constraint_state_init(s, language.constraint);
+        assert_true(a->n_tokens >= SHORT_NEW); /* 41 values are not said sooner */
+        for (uint32_t t = 0; t < a->n_tokens; t++)
+            assert_int_not_equal(constraint_take(s, scratch, a->tokens[t]), CONSTRAINT_BROKEN);
+    }
+    constraint_scratch_destroy(&scratch);
+    mem_free(s);
 }
 
 static void all_at_once(void **state)
@@ -219,6 +304,7 @@ static int prepare(void **state)
     s.alone = true;
     s.threads = 1;
     shared.model = build_model();
+    make_language();
     run_all(shared.model, &s, shared.want);
     return 0;
 }
@@ -233,6 +319,8 @@ static int finish(void **state)
 {
     (void)state;
     model_destroy(&shared.model);
+    constraint_unref(&language.constraint);
+    token_trie_destroy(&language.trie);
     return 0;
 }
 
@@ -243,12 +331,14 @@ int main(void)
         cmocka_unit_test(any_chunk),               cmocka_unit_test(any_number_of_threads),
         cmocka_unit_test(alone_on_many_threads),   cmocka_unit_test(preempted),
         cmocka_unit_test(any_instruction_set),
+        cmocka_unit_test(constrained_answers_keep_to_the_grammar),
     };
 
     const struct CMUnitTest tests_q8[] = {
         cmocka_unit_test(answers_are_not_trivial), cmocka_unit_test(all_at_once),
         cmocka_unit_test(odd_chunk),               cmocka_unit_test(alone_on_many_threads),
         cmocka_unit_test(preempted),               cmocka_unit_test(any_instruction_set),
+        cmocka_unit_test(constrained_answers_keep_to_the_grammar),
     };
     const int failed = cmocka_run_group_tests_name("f16", tests, prepare, finish);
 

@@ -13,6 +13,9 @@
 #include "core/run/batch.h"
 #include "core/run/random.h"
 #include "core/run/sampler.h"
+#include "core/text/constraint.h"
+#include "core/text/grammar_gbnf.h"
+#include "core/text/token_trie.h"
 
 /* Known answers of Philox 4x32-10 (the Random123 distribution's test vectors). */
 static void philox_gives_known_answers(void **state)
@@ -117,6 +120,89 @@ static void bias_and_bans_come_first(void **state)
     f->sampling.n_bias = 2;
     assert_int_equal(pick(f, 1), 9);
     assert_true(f->logits[41] == 60); /* the row itself is not changed */
+    teardown(f);
+}
+
+/* ---- constraints ---- */
+
+struct bound {
+    char bytes[V][2];
+    struct token_trie *trie;
+    struct constraint *constraint;
+};
+
+/* Token i is the byte i, for 32 <= i < 127; the others are no text. */
+static struct bound *bind(struct fixture *f, const char *gbnf)
+{
+    struct bound *b = calloc(1, sizeof(*b));
+    struct trie_text texts[127];
+    struct grammar *g;
+    char err[200];
+    size_t n = 0;
+
+    for (int32_t i = 32; i < 127; i++) {
+        b->bytes[i][0] = (char)i;
+        texts[n++] = (struct trie_text){b->bytes[i], 1, i};
+    }
+    assert_int_equal(token_trie_create(&b->trie, texts, n, V), 0);
+    assert_int_equal(grammar_from_gbnf(&g, gbnf, strlen(gbnf), err, sizeof(err)), 0);
+    assert_int_equal(constraint_create(&b->constraint, g, b->trie, err, sizeof(err)), 0);
+    f->out.constraint = malloc(constraint_state_bytes());
+    constraint_state_init(f->out.constraint, b->constraint);
+    return b;
+}
+
+static void unbind(struct fixture *f, struct bound *b)
+{
+    free(f->out.constraint);
+    constraint_unref(&b->constraint);
+    token_trie_destroy(&b->trie);
+    free(b);
+}
+
+static void constraints_leave_no_choice(void **state)
+{
+    struct fixture *f = setup();
+    struct bound *b = bind(f, "root ::= [ab]{2} [c-e]? \"!\"");
+    struct logit_bias bias[] = {{'z', 100}, {'b', 90}};
+    (void)state;
+
+    f->sampling.bias = bias;
+    f->sampling.n_bias = 2;
+    f->sampling.n_top = 2;
+    f->logits[700] = 50;
+    assert_int_equal(pick(f, 1), 'b'); /* neither the largest logit nor the largest bias */
+    assert_int_equal(f->out.top[0].id, 700); /* log-probabilities are those of the raw row */
+    f->sampling.temperature = 2;
+    f->sampling.top_k = 5;
+    pick(f, 2);
+    assert_true(f->out.token == 'a' || f->out.token == 'b');
+    assert_false(f->out.is_complete);
+    pick(f, 3);
+    assert_true(f->out.token == '!' || (f->out.token >= 'c' && f->out.token <= 'e'));
+    if (f->out.token != '!')
+        assert_int_equal(pick(f, 4), '!');
+    assert_true(f->out.is_complete);
+    assert_false(f->out.is_broken);
+    unbind(f, b);
+    teardown(f);
+}
+
+/* pick() knows the end tokens 2 and 100; the latter is text as well, and its logit the largest. */
+static void the_end_comes_where_it_may(void **state)
+{
+    struct fixture *f = setup();
+    struct bound *b = bind(f, "root ::= \"a\" \"b\"*");
+    (void)state;
+
+    f->logits[2] = 90;
+    assert_int_equal(pick(f, 1), 'a');
+    f->out.ban_eog = true;
+    assert_int_equal(pick(f, 2), 'b');
+    f->out.ban_eog = false;
+    assert_int_equal(pick(f, 3), 2);
+    assert_false(f->out.is_complete || f->out.is_broken);
+    unbind(f, b);
     teardown(f);
 }
 
@@ -319,6 +405,8 @@ int main(void)
         cmocka_unit_test(uniform_is_uniform),
         cmocka_unit_test(greedy_takes_the_lowest_of_equals),
         cmocka_unit_test(bias_and_bans_come_first),
+        cmocka_unit_test(constraints_leave_no_choice),
+        cmocka_unit_test(the_end_comes_where_it_may),
         cmocka_unit_test(penalties_follow_the_counts),
         cmocka_unit_test(cuts_keep_exactly_the_nucleus),
         cmocka_unit_test(frequencies_match_the_weights),

@@ -1,0 +1,42 @@
+/* core/text/constraint_sets.h - sets of readings by number, and where a byte leads from each.
+ *
+ * After most bytes of most texts the same few sets of readings turn up again. Here each gets a
+ * number, on a stack that knows nothing of what lies below it, and a step from a set is looked up
+ * once it has been taken: a walk along a whole vocabulary is a look into a table for each byte.
+ *
+ * Thread: one owner.
+ * Memory: fixed; when it is full the table is cleared and what was numbered forgotten.
+ */
+#ifndef CORE_TEXT_CONSTRAINT_SETS_H
+#define CORE_TEXT_CONSTRAINT_SETS_H
+
+#include "core/text/constraint_impl.h"
+
+#define SETS_DEAD 0 /* the empty set */
+
+struct numbered {     /* a set of readings, and what is known of it */
+    uint32_t from, n; /* where its readings are kept */
+    uint32_t row;     /* index + 1 of its steps, 0 = none yet */
+    uint8_t more;     /* iterations begun, of the reading with the fewest */
+    uint8_t n_exits, exits[WALK_MAX_EXITS]; /* iterations begun where the rule is left here */
+    bool is_vague;    /* there are more exits than that */
+    struct byte_set first;
+};
+
+struct sets;
+
+int sets_create(struct sets **out, const struct constraint *c);
+void sets_destroy(struct sets **s);
+void sets_clear(struct sets *s);
+
+/* The place alone, on an empty stack. */
+uint16_t sets_start(struct sets *s, struct place_key key);
+/* Where the byte leads; SETS_DEAD also when the table has become full. */
+uint16_t sets_step(struct sets *s, uint16_t set, uint8_t byte);
+
+const struct numbered *sets_at(const struct sets *s, uint16_t set);
+bool sets_are_full(const struct sets *s);
+uint64_t sets_n_steps(const struct sets *s); /* what filling the table has cost */
+const struct walk *sets_walk(const struct sets *s);
+
+#endif

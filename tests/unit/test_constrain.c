@@ -1,0 +1,239 @@
+/* tests/unit/test_constrain.c - the cache of constraints: what is found, what goes, what stays. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/text/constraint.h"
+#include "server/constrain.h"
+#include "tests/unit/byte_tokenizer.inc"
+
+static struct tokenizer *tokenizer;
+
+static struct constrain *cache(uint32_t max_entries, size_t max_bytes)
+{
+    const struct constrain_options options = {
+        .tokenizer = tokenizer, .max_entries = max_entries, .max_bytes = max_bytes};
+    struct constrain *c;
+
+    assert_int_equal(constrain_create(&c, &options), 0);
+    return c;
+}
+
+/* A counted constraint, which must come. */
+static struct constraint *get(struct constrain *c, enum constrain_kind kind, const char *json)
+{
+    cJSON *value = cJSON_Parse(json);
+    const struct constrain_wish wish = {kind, "field", value};
+    struct constraint *out;
+    struct api_error e = {0};
+
+    if (constrain_get(c, &wish, &out, &e) < 0)
+        fail_msg("%s: %s", json, e.message);
+    cJSON_Delete(value);
+    return out;
+}
+
+static void the_same_wish_is_compiled_once(void **state)
+{
+    struct constrain *c = cache(8, SIZE_MAX);
+    struct constraint *a = get(c, CONSTRAIN_REGEX, "\"[a-z]+\"");
+    struct constraint *b = get(c, CONSTRAIN_REGEX, "\"[a-z]+\"");
+    struct constraint *other = get(c, CONSTRAIN_REGEX, "\"[a-y]+\"");
+    struct constraint *schema = get(c, CONSTRAIN_SCHEMA, " { \"type\" : \"null\" } ");
+    struct constraint *same = get(c, CONSTRAIN_SCHEMA, "{\"type\":\"null\"}");
+    struct constrain_stats stats;
+    (void)state;
+
+    assert_ptr_equal(a, b);
+    assert_ptr_not_equal(a, other);
+    assert_ptr_equal(schema, same);
+    stats = constrain_stats(c);
+    assert_int_equal(stats.n_compiled, 3);
+    assert_int_equal(stats.n_hits, 2);
+    constrain_destroy(&c); /* what is in use lives on */
+    assert_true(constraint_bytes(a) > 0);
+    constraint_unref(&a);
+    constraint_unref(&b);
+    constraint_unref(&other);
+    constraint_unref(&schema);
+    constraint_unref(&same);
+    assert_null(a);
+}
+
+/* The same text means different things as a grammar, an expression and a choice. */
+static void kinds_are_told_apart(void **state)
+{
+    struct constrain *c = cache(8, SIZE_MAX);
+    struct constraint *regex = get(c, CONSTRAIN_REGEX, "\"[\\\"a\\\"]\"");
+    struct constraint *choice = get(c, CONSTRAIN_CHOICE, "[\"a\"]");
+    (void)state;
+
+    assert_ptr_not_equal(regex, choice);
+    assert_int_equal(constrain_stats(c).n_hits, 0);
+    constraint_unref(&regex);
+    constraint_unref(&choice);
+    constrain_destroy(&c);
+}
+
+static void the_longest_unused_goes_first(void **state)
+{
+    static const char *const texts[] = {"\"a\"", "\"b\"", "\"c\""};
+    struct constrain *c = cache(2, SIZE_MAX);
+    struct constraint *it;
+    (void)state;
+
+    for (int i = 0; i < 3; i++) {
+        it = get(c, CONSTRAIN_REGEX, texts[i]);
+        constraint_unref(&it);
+        it = get(c, CONSTRAIN_REGEX, texts[0]); /* used again and again */
+        constraint_unref(&it);
+    }
+    assert_int_equal(constrain_stats(c).n_entries, 2);
+    assert_int_equal(constrain_stats(c).n_compiled, 3);
+    it = get(c, CONSTRAIN_REGEX, texts[2]);
+    constraint_unref(&it);
+    assert_int_equal(constrain_stats(c).n_compiled, 3);
+    it = get(c, CONSTRAIN_REGEX, texts[1]);
+    constraint_unref(&it);
+    assert_int_equal(constrain_stats(c).n_compiled, 4);
+    constrain_destroy(&c);
+    c = cache(100, 1); /* one is always kept, however large */
+    for (int i = 0; i < 3; i++) {
+        it = get(c, CONSTRAIN_REGEX, texts[i]);
+        constraint_unref(&it);
+        assert_int_equal(constrain_stats(c).n_entries, 1);
+    }
+    constrain_destroy(&c);
+}
+
+static void refusals_name_the_field(void **state)
+{
+    static const struct {
+        enum constrain_kind kind;
+        const char *json, *words;
+    } refusals[] = {
+        {CONSTRAIN_GRAMMAR, "5", "must be a string"},
+        {CONSTRAIN_REGEX, "\"(\"", "not closed"},
+        {CONSTRAIN_CHOICE, "\"a\"", "list of strings"},
+        {CONSTRAIN_CHOICE, "[]", "at least one"},
+        {CONSTRAIN_CHOICE, "[1]", "strings"},
+        {CONSTRAIN_CHOICE, "[\"\"]", "empty text"},
+        {CONSTRAIN_SCHEMA, "[]", "JSON Schema"},
+        {CONSTRAIN_SCHEMA, "\"{\"", "no JSON Schema"},
+        {CONSTRAIN_SCHEMA, "{\"properties\":{\"a\":{\"not\":{}}}}", "'#/properties/a': "},
+    };
+    struct constrain *c = cache(8, SIZE_MAX);
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+        cJSON *value = cJSON_Parse(refusals[i].json);
+        const struct constrain_wish wish = {refusals[i].kind, "field", value};
+        struct constraint *out;
+        struct api_error e = {0};
+
+        assert_true(constrain_get(c, &wish, &out, &e) < 0);
+        assert_null(out);
+        assert_int_equal(e.status, 400);
+        assert_string_equal(e.param, "field");
+        if (strstr(e.message, refusals[i].words) == NULL)
+            fail_msg("%s: %s", refusals[i].json, e.message);
+        cJSON_Delete(value);
+    }
+    assert_int_equal(constrain_stats(c).n_entries, 0);
+    constrain_destroy(&c);
+}
+
+static void too_large_a_text(void **state)
+{
+    struct constrain *c = cache(8, SIZE_MAX);
+    char *text = calloc(CONSTRAIN_MAX_TEXT + 2, 1);
+    struct constrain_wish wish = {CONSTRAIN_GRAMMAR, "field", NULL};
+    struct constraint *out;
+    struct api_error e = {0};
+    cJSON *value;
+    (void)state;
+
+    memset(text, 'a', CONSTRAIN_MAX_TEXT + 1);
+    value = cJSON_CreateString(text);
+    wish.value = value;
+    assert_true(constrain_get(c, &wish, &out, &e) < 0);
+    assert_non_null(strstr(e.message, "larger than"));
+    cJSON_Delete(value);
+    free(text);
+    constrain_destroy(&c);
+}
+
+static void *ask_often(void *ud)
+{
+    static const char *const texts[] = {"\"[ab]+\"", "\"[bc]+\"", "\"[cd]+\"", "\"[de]+\""};
+    struct constrain *c = ud;
+
+    for (int i = 0; i < 40; i++) {
+        struct constraint *it = get(c, CONSTRAIN_REGEX, texts[(i * 7 + (i >> 2)) % 4]);
+
+        constraint_unref(&it);
+    }
+    return NULL;
+}
+
+static void threads_share_it(void **state)
+{
+    struct constrain *c = cache(2, SIZE_MAX);
+    pthread_t threads[4];
+    (void)state;
+
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_often, c), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(constrain_stats(c).n_hits + constrain_stats(c).n_compiled, 160);
+    assert_int_equal(constrain_stats(c).n_entries, 2);
+    constrain_destroy(&c);
+}
+
+static void bodies_that_mention_one(void **state)
+{
+    static const char plain[] = "{\"prompt\":\"a grammar\"}", asking[] = "{\"guided_regex\":\"a\"}";
+    (void)state;
+
+    assert_false(constrain_is_mentioned(plain, sizeof(plain) - 1));
+    assert_true(constrain_is_mentioned(asking, sizeof(asking) - 1));
+    assert_false(constrain_is_mentioned(NULL, 0));
+}
+
+static int set_up(void **state)
+{
+    char err[100];
+    (void)state;
+
+    return tokenizer_create(&tokenizer, NULL, err, sizeof(err));
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    tokenizer_destroy(&tokenizer);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_wish_is_compiled_once),
+        cmocka_unit_test(kinds_are_told_apart),
+        cmocka_unit_test(the_longest_unused_goes_first),
+        cmocka_unit_test(refusals_name_the_field),
+        cmocka_unit_test(too_large_a_text),
+        cmocka_unit_test(threads_share_it),
+        cmocka_unit_test(bodies_that_mention_one),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

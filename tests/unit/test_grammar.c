@@ -1,0 +1,436 @@
+/* tests/unit/test_grammar.c - the notations: what matches, what is refused and in which words.
+ *
+ * A text matches when a constraint over single bytes takes all of it and may end there. Hostile
+ * input is read on a thread with a small stack.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/buf.h"
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/text/constraint.h"
+#include "core/text/grammar.h"
+#include "core/text/grammar_builder.h"
+#include "core/text/grammar_gbnf.h"
+#include "core/text/grammar_regex.h"
+#include "core/text/token_trie.h"
+
+static struct token_trie *bytes; /* token b is the byte b */
+static struct constraint_scratch *scratch;
+static struct constraint_state *state_of_text;
+
+enum answer { WRONG = 0, PREFIX, MATCH };
+
+/* Takes the grammar. */
+static enum answer match(struct grammar *g, const char *text)
+{
+    struct constraint *c;
+    enum answer answer = WRONG;
+    char err[200];
+
+    if (constraint_create(&c, g, bytes, err, sizeof(err)) < 0)
+        fail_msg("%s", err);
+    constraint_state_init(state_of_text, c);
+    if (constraint_advance(state_of_text, scratch, text, strlen(text)) != CONSTRAINT_BROKEN)
+        answer = constraint_may_end(state_of_text, scratch) ? MATCH : PREFIX;
+    constraint_unref(&c);
+    return answer;
+}
+
+static enum answer match_gbnf(const char *gbnf, const char *text)
+{
+    struct grammar *g;
+    char err[200];
+
+    if (grammar_from_gbnf(&g, gbnf, strlen(gbnf), err, sizeof(err)) < 0)
+        fail_msg("%s: %s", gbnf, err);
+    return match(g, text);
+}
+
+static enum answer match_regex(const char *regex, const char *text)
+{
+    struct grammar *g;
+    char err[200];
+
+    if (grammar_from_regex(&g, regex, strlen(regex), err, sizeof(err)) < 0)
+        fail_msg("%s: %s", regex, err);
+    return match(g, text);
+}
+
+/* ---- what matches ---- */
+
+struct example {
+    const char *source, *text;
+    enum answer answer;
+};
+
+static void gbnf_says_what_it_says(void **state)
+{
+    static const struct example examples[] = {
+        {"root ::= \"ab\"", "ab", MATCH},
+        {"root ::= \"ab\"", "a", PREFIX},
+        {"root ::= \"ab\"", "b", WRONG},
+        {"root ::= \"a\" | \"b\" \"c\"", "bc", MATCH},
+        {"root ::= \"a\" | \"b\" \"c\"", "ac", WRONG},
+        {"root ::= (\"a\" | \"b\") \"c\"", "ac", MATCH},
+        {"root ::= [a-c]+", "abcabc", MATCH},
+        {"root ::= [^a-c]", "b", WRONG},
+        {"root ::= [^a-c]", "\xF0\x9F\x98\x80", MATCH},
+        {"root ::= [^a-c]", "\xF0\x9F", PREFIX},
+        {"root ::= [^a-c]", "\xED\xA0\x80", WRONG}, /* half of a character */
+        {"root ::= [^a-c]", "\xC0\x80", WRONG},     /* longer than need be */
+        {"root ::= [\\x41-\\x43\\u00e9\\U0001F600]{3}", "A\xC3\xA9\xF0\x9F\x98\x80", MATCH},
+        {"root ::= [a\\]\\-]*", "]-a", MATCH},
+        {"root ::= [a-]*", "-a", MATCH},
+        {"root ::= \"\\\"\\\\\\n\\t\\r\\x41\"", "\"\\\n\t\rA", MATCH},
+        {"root ::= .", "\n", MATCH},
+        {"root ::= \"a\"? \"b\"*", "bb", MATCH},
+        {"root ::= \"a\"{2}", "aa", MATCH},
+        {"root ::= \"a\"{2}", "aaa", WRONG},
+        {"root ::= \"a\"{2,}", "aaaaa", MATCH},
+        {"root ::= \"a\"{,2}\"b\"", "b", MATCH},
+        {"root ::= \"a\"{,2}\"b\"", "aaab", WRONG},
+        {"root ::= (\"a\" \"b\"){1,2}", "abab", MATCH},
+        {"root ::= (\"a\"?){3,5} \"b\"", "b", MATCH},
+        {"root ::= ((\"a\"*)*)* \"b\"", "aaab", MATCH},
+        {"root ::= x # a comment\n\n# another\nx ::= \"a\" |\n  \"b\"\n  | \"c\"\r\n", "c", MATCH},
+        {"root ::= (\n \"a\" # inside\n \"b\"\n)", "ab", MATCH},
+        {"root ::= a-1 b_2\na-1 ::= \"x\"\nb_2 ::= \"y\"", "xy", MATCH},
+        {"x ::= \"no\"\nroot ::= \"yes\"", "yes", MATCH},
+        {"root ::= \"(\" root? \")\"", "((()))", MATCH},
+        {"root ::= \"(\" root? \")\"", "(()))", WRONG},
+        {"root ::= \"a\" root | \"b\"", "aaaaaab", MATCH},
+        {"root ::= \"\" \"a\"", "a", MATCH},
+    };
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++)
+        if (match_gbnf(examples[i].source, examples[i].text) != examples[i].answer)
+            fail_msg("%s with '%s'", examples[i].source, examples[i].text);
+}
+
+static void regex_says_what_it_says(void **state)
+{
+    static const struct example examples[] = {
+        {"abc", "abc", MATCH},
+        {"^abc$", "abc", MATCH},
+        {"a|bc|", "", MATCH},
+        {"a|bc|", "bc", MATCH},
+        {"(ab)*c", "ababc", MATCH},
+        {"(?:ab){2,3}", "ab", PREFIX},
+        {"(?P<n>a)(?<m>b)", "ab", MATCH},
+        {"[0-9]{3}", "1234", WRONG},
+        {"\\d+\\.\\d*", "12.", MATCH},
+        {"\\w\\W\\s\\S", "a \tb", MATCH},
+        {"\\D", "5", WRONG},
+        {"\\W", "\xC3\xA9", WRONG}, /* a letter to some */
+        {"[^\\W]", "a", MATCH},
+        {"[^\\d]", "\xD9\xA3", WRONG}, /* a digit to some */
+        {"[\\d.-]+", "1-2.", MATCH},
+        {".", "\n", WRONG},
+        {".", "\xE2\x80\xA8", WRONG},
+        {"[^x]", "\n", MATCH},
+        {"a+?b*?c??", "aab", MATCH},
+        {"\\x41\\u00e9\\u{1F600}\\n", "A\xC3\xA9\xF0\x9F\x98\x80\n", MATCH},
+        {"\\(\\)\\[\\]\\{\\}\\.\\*\\+\\?\\^\\$\\|\\/\\-\\\\", "()[]{}.*+?^$|/-\\", MATCH},
+        {"a{0}b", "b", MATCH},
+        {"a{0,2000}", "aaaa", MATCH},
+        {"(a{2,40}b){2}", "aaabaab", MATCH},
+        {"\xC3\xA4+", "\xC3\xA4\xC3\xA4", MATCH},
+    };
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++)
+        if (match_regex(examples[i].source, examples[i].text) != examples[i].answer)
+            fail_msg("%s with '%s'", examples[i].source, examples[i].text);
+}
+
+static enum answer search_json(const char *regex, const char *text)
+{
+    struct grammar_builder *b;
+    struct grammar *g;
+    char err[200];
+    uint32_t rule;
+
+    assert_int_equal(grammar_builder_create(&b), 0);
+    rule = grammar_rule(b, "r");
+    grammar_define(b, rule,
+                   grammar_regex(b, regex, strlen(regex), REGEX_SEARCH | REGEX_JSON));
+    if (grammar_builder_finish(b, &g, err, sizeof(err)) < 0)
+        fail_msg("%s: %s", regex, err);
+    grammar_builder_destroy(&b);
+    return match(g, text);
+}
+
+static void patterns_search_and_escape(void **state)
+{
+    (void)state;
+    assert_int_equal(search_json("b", "abc"), MATCH);
+    assert_int_equal(search_json("^b", "abc"), WRONG);
+    assert_int_equal(search_json("^b", "bc"), MATCH);
+    assert_int_equal(search_json("b$", "ab"), MATCH);
+    assert_int_equal(search_json("b$", "bc"), PREFIX);
+    assert_int_equal(search_json("^a$|b", "xbx"), MATCH);
+    assert_int_equal(search_json("^\"$", "\\\""), MATCH);
+    assert_int_equal(search_json("^\"$", "\""), WRONG);
+    assert_int_equal(search_json("^\\\\$", "\\\\"), MATCH);
+    assert_int_equal(search_json("^[\\n]$", "\\n"), MATCH);
+    assert_int_equal(search_json("^[\\x01]$", "\\u0001"), MATCH);
+    assert_int_equal(search_json("^[^a]$", "\x01"), WRONG);
+}
+
+static void choices_share_beginnings(void **state)
+{
+    struct text_ref texts[] = {{"abc", 3}, {"ab", 2}, {"b", 1}, {"abd", 3}, {"ab", 2}};
+    static const char *const matching[] = {"abc", "ab", "b", "abd"};
+    (void)state;
+
+    for (int i = 0; i < 5; i++) {
+        struct grammar_builder *b;
+        struct grammar *g;
+        char err[200];
+        uint32_t rule;
+
+        assert_int_equal(grammar_builder_create(&b), 0);
+        rule = grammar_rule(b, "r");
+        grammar_define(b, rule, grammar_choice(b, texts, 5));
+        assert_int_equal(grammar_builder_finish(b, &g, err, sizeof(err)), 0);
+        grammar_builder_destroy(&b);
+        assert_int_equal(match(g, i < 4 ? matching[i] : "a"), i < 4 ? MATCH : PREFIX);
+    }
+}
+
+/* ---- what is refused ---- */
+
+static void gbnf_is_refused_in_words(void **state)
+{
+    static const struct {
+        const char *source, *words;
+    } refusals[] = {
+        {"", "no rule"},
+        {"# nothing", "no rule"},
+        {"root", "a rule is expected"},
+        {"root ::= \"a", "does not end"},
+        {"root ::= [a", "does not end"},
+        {"root ::= []", "without characters"},
+        {"root ::= [b-a]", "ends before it begins"},
+        {"root ::= (\"a\"", "not closed"},
+        {"root ::= \"a\")", "not opened"},
+        {"root ::= *", "element"},
+        {"root ::= x", "'x' is not defined"},
+        {"x ::= \"a\"", "'root' is not defined"},
+        {"root ::= \"a\"\nroot ::= \"b\"", "line 2"},
+        {"root ::= \"\\q\"", "unknown escape"},
+        {"root ::= \"\\ud800\"", "no character"},
+        {"root ::= \"\\x4\"", "too few"},
+        {"root ::= \"a\"{}", "repetition"},
+        {"root ::= \"a\"{2,1}", "below its least"},
+        {"root ::= \"a\"{100001}", "too large"},
+        {"root ::= <think>", "tokens"},
+        {"root ::= \"a\" root", "no text of finite length"},
+        {"root ::= \"\"", "empty text"},
+        {"root ::= root \"a\" | \"b\"", "'root' refers to itself"},
+        {"root ::= x\nx ::= y? x \"a\" | \"b\"\ny ::= \"c\"", "'x' refers to itself"},
+        {"root ::= x*\nx ::= (\"a\"? x){2,2000}", "refers to itself"},
+        {"root ::= \"\xFF\"", "UTF-8"},
+    };
+    struct grammar *g;
+    char err[200];
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+        const char *source = refusals[i].source;
+
+        assert_true(grammar_from_gbnf(&g, source, strlen(source), err, sizeof(err)) < 0);
+        assert_null(g);
+        if (strstr(err, refusals[i].words) == NULL)
+            fail_msg("%s: %s", source, err);
+    }
+}
+
+static void regex_is_refused_in_words(void **state)
+{
+    static const struct {
+        const char *source, *words;
+    } refusals[] = {
+        {"(?=a)b", "look-around"},   {"(?!a)b", "look-around"},
+        {"(?<=a)b", "look-around"},  {"(?<!a)b", "look-around"},
+        {"(a)\\1", "back-references"}, {"\\bword", "assertion"},
+        {"\\p{L}", "\\p"},           {"(?i)a", "kind of group"},
+        {"(?>a)", "kind of group"},  {"a++", "possessive"},
+        {"a**", "nothing to repeat"}, {"*a", "nothing to repeat"},
+        {"a^b", "anchor"},           {"a$b", "anchor"},
+        {"(^a)", "anchor"},          {"(a", "not closed"},
+        {"a)", "not opened"},        {"[a", "does not end"},
+        {"[^\\s\\S]", "without"},    {"a{2,1}", "below its least"},
+        {"a{999999}", "too large"},  {"a{,3}", "repetition"},
+        {"\\", "not supported"},     {"\\q", "not supported"},
+        {"\\ud83d", "halves"},       {"", "empty text"},
+    };
+    struct grammar *g;
+    char err[200];
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+        const char *source = refusals[i].source;
+
+        if (grammar_from_regex(&g, source, strlen(source), err, sizeof(err)) == 0)
+            fail_msg("%s is taken", source);
+        if (strstr(err, refusals[i].words) == NULL)
+            fail_msg("%s: %s", source, err);
+    }
+}
+
+/* ---- hostile input ---- */
+
+static char *many(const char *what, size_t n, const char *middle, const char *after)
+{
+    const size_t a = strlen(what), m = strlen(middle), z = strlen(after);
+    char *text = malloc(64 + n * (a + z) + m), *at = text;
+
+    memcpy(at, "root ::= ", 9);
+    at += 9;
+    for (size_t i = 0; i < n; i++, at += a)
+        memcpy(at, what, a);
+    memcpy(at, middle, m);
+    at += m;
+    for (size_t i = 0; i < n; i++, at += z)
+        memcpy(at, after, z);
+    *at = '\0';
+    return text;
+}
+
+static void *read_hostile(void *ud)
+{
+    static const struct {
+        const char *what, *middle, *after;
+        size_t n;
+    } texts[] = {
+        {"(", "\"a\"", ")", 60000},      {"(", "\"a\"", ")*", 60000},
+        {"\"a\" ", "\"b\"", "", 200000}, {"\"a\" | ", "\"b\"", "", 60000},
+        {"[", "", "", 60000},          {"x? ", "x\nx ::= \"a\"", "", 60000},
+    };
+    struct grammar *g;
+    char err[200];
+    (void)ud;
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        char *text = many(texts[i].what, texts[i].n, texts[i].middle, texts[i].after);
+
+        grammar_from_gbnf(&g, text, strlen(text), err, sizeof(err));
+        grammar_destroy(&g);
+        grammar_from_regex(&g, text + 9, strlen(text + 9), err, sizeof(err));
+        grammar_destroy(&g);
+        free(text);
+    }
+    return NULL;
+}
+
+static void hostile_texts_need_little_stack(void **state)
+{
+    pthread_attr_t small;
+    pthread_t thread;
+    (void)state;
+
+    pthread_attr_init(&small);
+    assert_int_equal(pthread_attr_setstacksize(&small, 256 << 10), 0);
+    assert_int_equal(pthread_create(&thread, &small, read_hostile, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    pthread_attr_destroy(&small);
+}
+
+/* Rules that begin with each other in long rows, and a tangle of them. */
+static void long_rows_of_rules(void **state)
+{
+    struct grammar *g;
+    struct buf text;
+    char err[200];
+    (void)state;
+
+    buf_init(&text, 1 << 20);
+    buf_add_str(&text, "root ::= r0 \"!\"\n");
+    for (int i = 0; i < 10000; i++)
+        buf_printf(&text, "r%d ::= r%d?\n", i, i + 1);
+    buf_add_str(&text, "r10000 ::= \"a\"\n");
+    assert_int_equal(grammar_from_gbnf(&g, text.data, text.len, err, sizeof(err)), 0);
+    assert_true(g->rules[g->nodes[g->rules[0].start].arg].is_nullable);
+    grammar_destroy(&g);
+    buf_release(&text);
+}
+
+/* Without memory there is a sentence and nothing is left behind. */
+static void out_of_memory(void **state)
+{
+    static const char gbnf[] = "root ::= (\"a\" [^b] x{2,900})*\nx ::= \"b\" | \"c\" root";
+    (void)state;
+
+    for (int64_t n = 0;; n++) {
+        struct grammar *g;
+        struct constraint *c = NULL;
+        char err[200] = "";
+        int rc;
+
+        mem_fail_after(n);
+        rc = grammar_from_gbnf(&g, gbnf, strlen(gbnf), err, sizeof(err));
+        if (rc == 0)
+            rc = constraint_create(&c, g, bytes, err, sizeof(err));
+        mem_fail_after(-1);
+        if (rc == 0) {
+            constraint_unref(&c);
+            assert_true(n > 20);
+            return;
+        }
+        assert_int_equal(rc, ERR_NOMEM);
+        assert_string_equal(err, "out of memory");
+        grammar_destroy(&g);
+    }
+}
+
+static int set_up(void **state)
+{
+    static char all[256];
+    struct trie_text texts[256];
+    (void)state;
+
+    for (int i = 0; i < 256; i++) {
+        all[i] = (char)i;
+        texts[i] = (struct trie_text){all + i, 1, i};
+    }
+    state_of_text = malloc(constraint_state_bytes());
+    return token_trie_create(&bytes, texts, 256, 0) + constraint_scratch_create(&scratch);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    token_trie_destroy(&bytes);
+    constraint_scratch_destroy(&scratch);
+    free(state_of_text);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gbnf_says_what_it_says),
+        cmocka_unit_test(regex_says_what_it_says),
+        cmocka_unit_test(patterns_search_and_escape),
+        cmocka_unit_test(choices_share_beginnings),
+        cmocka_unit_test(gbnf_is_refused_in_words),
+        cmocka_unit_test(regex_is_refused_in_words),
+        cmocka_unit_test(hostile_texts_need_little_stack),
+        cmocka_unit_test(long_rows_of_rules),
+        cmocka_unit_test(out_of_memory),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
