@@ -224,6 +224,7 @@ struct value template_piece(struct value s, size_t from, size_t to)
 void template_put(struct render *r, struct value v, struct buf *out)
 {
     const int rc = value_str(v, out);
+
     if (rc == ERR_LIMIT && out->err == 0)
         template_limit(r, "a value is nested too deep to be printed");
 }

@@ -125,7 +125,7 @@ bool unicode_is_digit(uint32_t cp)
     return uc_digit_value(cp) >= 0;
 }
 
-/* The ideographs that Unihan says are numbers: Python counts them, libunistring does not. */
+/* Ideographs that Unihan calls numbers: Python counts them, libunistring does not. Sorted. */
 static const uint32_t ideographs[] = {
     0x3405, 0x3483, 0x382A, 0x3B4D, 0x4E00, 0x4E03, 0x4E07, 0x4E09, 0x4E5D, 0x4E8C, 0x4E94,
     0x4E96, 0x4EBF, 0x4EC0, 0x4EDF, 0x4EE8, 0x4F0D, 0x4F70, 0x5104, 0x5146, 0x5169, 0x516B,

@@ -467,7 +467,8 @@ def main():
         generator = Generator(rng)
         template, variables = generator.program(), generator.variables()
         found = disagreement(renderer, template, variables)
-        n_text += "text" in renderer.ask(template, variables) if n % 50 == 0 else 0
+        if n % 50 == 0:
+            n_text += "text" in renderer.ask(template, variables)
         if found:
             n_bad += 1
             small = shrink(renderer, template, variables, random.Random(1))
@@ -477,7 +478,7 @@ def main():
                 break
         n, seed = n + 1, seed + 1
     print(f"fuzz_templates: {n} programs from seed {first}, {n_bad} differ "
-          f"(about {n_text * 5000 // max(n, 1)}% render)")
+          f"(about {n_text * 100 // max((n + 49) // 50, 1)}% render)")
     return 1 if n_bad else 0
 
 
