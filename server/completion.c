@@ -345,9 +345,14 @@ static void make_rules(struct completion *c)
                                      .stop = &p->stop,
                                      .echo = p->echo,
                                      .wants_logprobs = p->sampling.n_top >= 0,
+                                     .wants_prompt_scores = p->prompt_logprobs >= 0,
                                      .wants_ids = p->return_token_ids,
                                      .wants_timings = p->timings,
                                      .min_tokens = p->min_tokens};
+    if (c->rules.wants_logprobs)
+        c->rules.n_top = (uint32_t)p->sampling.n_top;
+    if (c->rules.wants_prompt_scores)
+        c->rules.n_prompt_top = (uint32_t)p->prompt_logprobs;
     if (p->form != PARAMS_CHAT)
         return;
     c->rules.style = chat_style(c->in.desk->opt->chat);

@@ -161,6 +161,7 @@ static void set_defaults(struct params *p, enum params_form form)
 {
     *p = (struct params){.form = form, .n = 1, .n_prompts = 1, .priority = PRIORITY_NORMAL};
     p->max_tokens = form == PARAMS_TEXT ? 16 : form == PARAMS_EMBED ? 0 : PARAMS_NO_LIMIT;
+    p->prompt_logprobs = -1;
     p->add_generation_prompt = true;
     p->parallel_tool_calls = true;
     p->sampling =
@@ -182,6 +183,9 @@ static int check_together(const struct params *p, struct api_error *e)
     if (p->n_each > p->n && p->stream)
         return api_error_set(e, 400, "best_of", NULL,
                              "'best_of' above 'n' is not for streams: the best comes last");
+    if (p->prompt_logprobs >= 0 && p->stream)
+        return api_error_set(e, 400, "prompt_logprobs", NULL,
+                             "'prompt_logprobs' is not for streams");
     if (p->echo && p->infill.suffix != NULL)
         return api_error_set(e, 400, "suffix", NULL, "'suffix' and 'echo' do not go together");
     if (p->min_tokens > p->max_tokens)

@@ -68,6 +68,7 @@ struct params {
     uint32_t n_unknown;  /* fields that nobody knows */
     const cJSON *prompt; /* TEXT, EMBED: string, [string], [int] or [[int]] */
     struct infill_wish infill;
+    int32_t prompt_logprobs; /* alternatives of the prompt's tokens; -1 = none is scored */
     uint32_t dimensions; /* EMBED: 0 = all */
     bool as_base64;
     /* CHAT; all were checked */

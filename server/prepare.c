@@ -248,13 +248,15 @@ static void fill_request(struct request *r, const struct params *p, const struct
     r->sampling.bias = bias;
     if (p->n_each > p->n && r->sampling.n_top < 0) /* which is the best? */
         r->sampling.n_top = 0;
+    if (p->prompt_logprobs > r->sampling.n_top)
+        r->sampling.n_top = p->prompt_logprobs;
     r->sampling.seed += k;
     r->mirostat_mu = 2 * p->sampling.mirostat_tau;
     r->key.salt = salt;
     r->priority = p->priority;
     r->min_tokens = p->min_tokens;
     r->ignore_eos = p->ignore_eos;
-    r->score_prompt = p->echo && p->sampling.n_top >= 0;
+    r->score_prompt = (p->echo && p->sampling.n_top >= 0) || p->prompt_logprobs >= 0;
     r->n_stop_ids = p->n_stop_ids;
     memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof(*r->stop_ids));
 }

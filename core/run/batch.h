@@ -88,6 +88,7 @@ struct batch_output {
     /* out, when sampling->n_top >= 0: log-softmax of the raw logits, before any
      * temperature, penalty or filter */
     float logprob;
+    uint32_t rank; /* SCORE: of `token` in that row, 1 is the likeliest; of equals the lower id's */
     uint32_t n_top;
     struct top_logprob top[SAMPLING_MAX_TOP]; /* best first */
 };

@@ -54,6 +54,7 @@ FIELDS = {
                                                      {"99999999999999999999": 1}, {"05": 1}, {"": 1}]),
     "stop": (BOTH, ["a", [], ["a", "é"], ["x"] * 16], [1, True, {}, "", [""], [1], ["x"] * 17, "x" * 513]),
     "stop_token_ids": (BOTH, [[], [1], list(range(64))], ["a", 1, {}, ["a"], [-1], [10**9], [0.5], list(range(65))]),
+    "prompt_logprobs": (BOTH, [0, 1, 20], INTS + [-1, 21]),
     "echo": ((TEXT,), [True, False], BOOLS),
     "ignore_eos": (BOTH, [True, False], BOOLS),
     "return_token_ids": (BOTH, [True, False], BOOLS),
