@@ -61,7 +61,10 @@ GEMM_INLINE void cut_fetch(struct cut_ahead *a, const size_t T)
     size_t due = a->due + a->pace;
 
     for (; due >= 64; due -= 64) {
-        __builtin_prefetch(a->p, 0, T <= 2 ? 3 : 2);
+        if (T <= 2) /* the level is an immediate */
+            __builtin_prefetch(a->p, 0, 3);
+        else
+            __builtin_prefetch(a->p, 0, 2);
         a->p += 64;
         if (a->p >= a->end) {
             a->p += a->skip;
