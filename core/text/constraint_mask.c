@@ -159,7 +159,7 @@ static void add_place(const struct mask *m, const struct place *p, struct readin
     add_fits(m, p, rule.left, is_only);
     if (p->rest == NULL || r.top == 0)
         return;
-    walk_add(w, from, walk_settle(w, behind));
+    walk_add(w, walk_settle(w, behind));
     walk_trie(m, p->rest, from, &rule, CONSTRAINT_MAX_WORK);
 }
 

@@ -9,7 +9,7 @@
 
 #define MAX_SETS 8192
 #define SET_SLOTS (2 * MAX_SETS)
-#define MAX_POOL (4 * MAX_SETS)
+#define MAX_POOL (32 * MAX_SETS)
 #define FRAME_SLOTS (2 * WALK_MAX_FRAMES)
 #define MAX_INTERNED (WALK_MAX_FRAMES / 2)
 #define UNKNOWN UINT16_MAX
@@ -175,7 +175,9 @@ static void look_at_set(struct sets *s, struct numbered *set)
     memcpy(w->readings, s->pool + set->from, set->n * sizeof(*w->readings));
     w->n_readings = set->n;
     w->n_frames = s->n_interned;
+    w->work = 0;
     walk_look(w, 0, set->n);
+    s->n_steps += 4 * (uint64_t)w->work;
     set->first = w->first;
     for (uint32_t i = 0; i < w->n_exits; i++)
         set->exits[i] = (uint8_t)(w->exits[i] < UINT8_MAX ? w->exits[i] : UINT8_MAX);
@@ -240,7 +242,7 @@ static uint16_t compute_step(struct sets *s, const struct numbered *set, uint8_t
     w->n_frames = s->n_interned;
     w->work = 0;
     walk_step(w, 0, set->n, byte);
-    s->n_steps += w->work;
+    s->n_steps += 4 * (uint64_t)w->work;
     return number_result(s, set->n);
 }
 

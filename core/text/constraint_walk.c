@@ -18,7 +18,8 @@ int walk_create(struct walk **out)
     w->frames = mem_calloc(WALK_MAX_FRAMES, sizeof(*w->frames));
     w->readings = mem_calloc(WALK_MAX_READINGS, sizeof(*w->readings));
     w->moved = mem_calloc(WALK_MAX_FRAMES, sizeof(*w->moved));
-    if (w->frames == NULL || w->readings == NULL || w->moved == NULL) {
+    w->in_set = mem_calloc(WALK_MAX_NODES, sizeof(*w->in_set));
+    if (w->in_set == NULL || w->frames == NULL || w->readings == NULL || w->moved == NULL) {
         walk_destroy(&w);
         return ERR_NOMEM;
     }
@@ -35,6 +36,7 @@ void walk_destroy(struct walk **walk)
     mem_free(w->frames);
     mem_free(w->readings);
     mem_free(w->moved);
+    mem_free(w->in_set);
     mem_free(w);
     *walk = NULL;
 }
@@ -86,18 +88,45 @@ static bool same_stack(const struct walk *w, uint32_t a, uint32_t b)
     return true;
 }
 
-void walk_add(struct walk *w, uint32_t from, struct reading r)
+/* Numbers of sets may come round again: then all marks are old. */
+static void begin_set(struct walk *w)
+{
+    if (++w->set != 0)
+        return;
+    memset(w->in_set, 0, WALK_MAX_NODES * sizeof(*w->in_set));
+    w->set = 1;
+}
+
+/* Is it in the set that begins at `from`? Most often no reading stands at its node. */
+static bool has_reading(struct walk *w, uint32_t from, struct reading r)
+{
+    if (w->in_set[r.node] != w->set) {
+        w->in_set[r.node] = w->set;
+        return false;
+    }
+    w->work += (w->n_readings - from) / 4;
+    for (uint32_t i = from; i < w->n_readings; i++)
+        if (w->readings[i].node == r.node && same_stack(w, w->readings[i].top, r.top))
+            return true;
+    return false;
+}
+
+static void add_to_set(struct walk *w, uint32_t from, struct reading r)
 {
     const uint32_t n = w->n_readings - from;
 
-    w->work += n / 4;
-    for (uint32_t i = from; i < w->n_readings; i++)
-        if (w->readings[i].node == r.node && same_stack(w, w->readings[i].top, r.top))
-            return;
+    if (has_reading(w, from, r))
+        return;
     if (n == CONSTRAINT_MAX_READINGS || w->n_readings == WALK_MAX_READINGS)
         w->dropped = true;
     else
         w->readings[w->n_readings++] = r;
+}
+
+void walk_add(struct walk *w, struct reading r)
+{
+    begin_set(w);
+    add_to_set(w, w->n_readings, r);
 }
 
 /* ---- what a reading leads to without a byte ---- */
@@ -228,7 +257,7 @@ static void follow(struct walk *w, struct reading start, int byte, uint32_t to)
             if (byte == NO_BYTE)
                 byte_set_merge(&w->first, &w->g->sets[n->arg]);
             else if (byte_set_has(&w->g->sets[n->arg], (uint8_t)byte))
-                walk_add(w, to, walk_settle(w, (struct reading){n->next, r.top}));
+                add_to_set(w, to, walk_settle(w, (struct reading){n->next, r.top}));
             break;
         case GRAMMAR_SPLIT:
             if ((n->flags & GRAMMAR_IS_HEAD) && !is_first_visit(w, r))
@@ -258,6 +287,7 @@ void walk_step(struct walk *w, uint32_t from, uint32_t to, uint8_t byte)
 {
     const uint32_t at = w->n_readings;
 
+    begin_set(w);
     w->born = w->n_frames;
     w->n_exits = 0;
     for (uint32_t i = from; i < to; i++)

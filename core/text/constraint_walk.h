@@ -13,6 +13,7 @@
 #include "core/text/constraint.h"
 #include "core/text/grammar.h"
 
+#define WALK_MAX_NODES (2 * GRAMMAR_MAX_NODES) /* with the probes, of which there are fewer */
 #define WALK_MAX_FRAMES 16384
 #define WALK_MAX_READINGS 16384
 #define WALK_MAX_TODO 1024
@@ -47,6 +48,8 @@ struct walk {
     uint32_t n_exits, exits[WALK_MAX_EXITS]; /* counts at which a probe was left, the first ones */
     bool too_many_exits;
     /* private */
+    uint32_t *in_set; /* [WALK_MAX_NODES] the latest set that has a reading at the node */
+    uint32_t set;     /* the number of the set that is being made */
     uint32_t *moved; /* [WALK_MAX_FRAMES] where walk_keep() has put a frame */
     uint32_t born; /* frames from here on are new in this step */
     uint32_t n_todo, n_heads;
@@ -62,8 +65,8 @@ void walk_begin(struct walk *w, const struct grammar *g, const uint16_t *needs,
 
 /* A reading behind all ENDs that lead on in one way. */
 struct reading walk_settle(const struct walk *w, struct reading r);
-/* Add a reading unless the set from readings[from] on has it. */
-void walk_add(struct walk *w, uint32_t from, struct reading r);
+/* Begin a set of its own with this reading, at the end. */
+void walk_add(struct walk *w, struct reading r);
 /* The readings that follow readings[from .. to - 1] over a byte are added at the end. */
 void walk_step(struct walk *w, uint32_t from, uint32_t to, uint8_t byte);
 /* Which bytes can follow them, and whether the text may end: first, may_end, exits. */
