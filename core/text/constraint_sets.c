@@ -249,7 +249,7 @@ static uint16_t compute_step(struct sets *s, const struct numbered *set, uint8_t
 uint16_t sets_step(struct sets *s, uint16_t from, uint8_t byte)
 {
     struct numbered *set = &s->at[from];
-    uint16_t *cell, to;
+    uint16_t *row, to;
 
     if (!byte_set_has(&set->first, byte))
         return SETS_DEAD;
@@ -257,12 +257,14 @@ uint16_t sets_step(struct sets *s, uint16_t from, uint8_t byte)
         memset(s->rows + (size_t)s->n_rows * 256, 0xFF, 256 * sizeof(*s->rows));
         set->row = ++s->n_rows;
     }
-    cell = s->rows + (size_t)(set->row - 1) * 256 + byte;
-    if (*cell == UNKNOWN) {
+    row = s->rows + (size_t)(set->row - 1) * 256;
+    if (row[byte] == UNKNOWN) {
         to = compute_step(s, set, byte);
-        *cell = to;
+        for (uint32_t b = 0; b < 256; b++)
+            if (byte_set_has(&s->w->same, (uint8_t)b))
+                row[b] = to;
     }
-    return *cell;
+    return row[byte];
 }
 
 uint16_t sets_start(struct sets *s, struct place_key key)

@@ -42,6 +42,7 @@ struct walk {
     uint32_t work;     /* nodes looked at */
     uint32_t deepest;  /* largest depth with what is still needed */
     bool dropped;      /* something did not fit */
+    struct byte_set same; /* bytes that the latest step could not tell from its own */
     /* what a look ahead found */
     struct byte_set first;
     bool may_end; /* an END with nothing below */
@@ -63,8 +64,9 @@ void walk_destroy(struct walk **w);
 void walk_begin(struct walk *w, const struct grammar *g, const uint16_t *needs,
                 const struct byte_set *bytes);
 
-/* A reading behind all ENDs that lead on in one way. */
-struct reading walk_settle(const struct walk *w, struct reading r);
+/* A reading behind what leads on in one way: ENDs, and the REPEATs that count the same body are one
+ * place then. May add a frame. */
+struct reading walk_settle(struct walk *w, struct reading r);
 /* Begin a set of its own with this reading, at the end. */
 void walk_add(struct walk *w, struct reading r);
 /* The readings that follow readings[from .. to - 1] over a byte are added at the end. */
