@@ -139,6 +139,7 @@ static void emit_output(struct loop *l, const struct batch_output *o, const stru
         .token = o->token,
         .pos = o->want == BATCH_SAMPLE ? o->pos - r->n_prompt : o->pos,
         .logprob = o->logprob,
+        .rank = o->rank,
         .n_top = o->n_top,
         .is_complete = o->is_complete,
     };

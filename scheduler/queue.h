@@ -51,6 +51,7 @@ struct event {
     bool is_eog;         /* TOKEN: it ends the generation and is no text */
     bool is_complete;    /* TOKEN: the request's constraint lets nothing follow */
     float logprob;       /* when sampling.n_top >= 0 */
+    uint32_t rank;       /* SCORE: 1 = no token was likelier */
     uint32_t n_top;
     union {
         struct top_logprob top[SAMPLING_MAX_TOP]; /* TOKEN, SCORE */

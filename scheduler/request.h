@@ -59,8 +59,8 @@ struct request {
     bool ignore_eos;      /* end-of-generation tokens do not end it */
     bool score_prompt;    /* EVENT_SCORE for prompt tokens 1 .. n_prompt-1 */
     enum pooling pooling;
-    float *pooled;        /* [n_embd], zeroed; the server's, which keeps it until the end: the engine
-                           * adds to it */
+    float *pooled;        /* [n_embd], zeroed; the server's, which keeps it until the end: the
+                           * engine adds to it */
     bool is_dry_run;      /* only asks: its one event is an EVENT_END with `probe` filled in */
     uint32_t n_stop_ids;
     int32_t stop_ids[REQUEST_MAX_STOP_IDS];

@@ -121,6 +121,15 @@ void answer_add_extras(struct buf *out, struct choice *c)
         render_timings(c, out);
 }
 
+void answer_add_prompt_scores(struct buf *out, const struct choice *c)
+{
+    if (!c->rules->wants_prompt_scores)
+        return;
+    buf_add_str(out, ",\"prompt_logprobs\":[");
+    buf_add(out, c->prompt_scores.data, c->prompt_scores.len);
+    buf_add_char(out, ']');
+}
+
 void answer_add_usage(struct buf *out, const struct answer_usage *u, bool has_thoughts)
 {
     buf_printf(out,

@@ -90,6 +90,8 @@ void answer_random_hex(char out[25]);
 void answer_add_finish(struct buf *out, const struct choice *c);
 /* ,"token_ids":[…],"prompt_token_ids":… and, at the end, ,"timings":{…}, where they are wanted */
 void answer_add_extras(struct buf *out, struct choice *c);
+/* ,"prompt_logprobs":[…], where they are wanted */
+void answer_add_prompt_scores(struct buf *out, const struct choice *c);
 /* "usage":{…}, with the thoughts' part when there may be any */
 void answer_add_usage(struct buf *out, const struct answer_usage *u, bool has_thoughts);
 /* An error of the choice is one of the output. Then the choice is empty. */

@@ -44,6 +44,9 @@ void choice_init(struct choice *c, uint32_t index, const struct prompt *prompt,
     buf_init(&c->text, HTTP_MAX_REPLY / 4);
     buf_init(&c->ids, HTTP_MAX_REPLY / 4);
     buf_init(&c->entries, HTTP_MAX_REPLY);
+    buf_init(&c->prompt_scores, HTTP_MAX_REPLY);
+    if (rules->wants_prompt_scores)
+        buf_add_str(&c->prompt_scores, "null");
     if (rules->style != NULL && rules->has_forced_call)
         speech_init_forced(&c->speech, rules->forced_name);
     else if (rules->style != NULL)
@@ -60,6 +63,12 @@ void choice_release(struct choice *c)
     buf_release(&c->text);
     buf_release(&c->ids);
     buf_release(&c->entries);
+    buf_release(&c->prompt_scores);
+}
+
+static uint32_t at_most(uint32_t n, uint32_t most)
+{
+    return n < most ? n : most;
 }
 
 static void add_logprob(struct choice *c, const struct event *e)
@@ -67,7 +76,7 @@ static void add_logprob(struct choice *c, const struct event *e)
     const struct logprob_entry entry = {.id = e->token,
                                         .logprob = &e->logprob,
                                         .top = e->top,
-                                        .n_top = e->n_top,
+                                        .n_top = at_most(e->n_top, c->rules->n_top),
                                         .offset = c->n_chars};
 
     if (c->rules->style != NULL)
@@ -76,8 +85,20 @@ static void add_logprob(struct choice *c, const struct event *e)
         logprobs_add(&c->logprobs, c->rules->tokenizer, &entry);
 }
 
+static void add_prompt_score(struct choice *c, const struct event *e)
+{
+    const struct logprob_entry entry = {.id = e->token,
+                                        .logprob = &e->logprob,
+                                        .top = e->top,
+                                        .n_top = at_most(e->n_top, c->rules->n_prompt_top)};
+
+    logprobs_add_ranked(&c->prompt_scores, c->rules->tokenizer, &entry, e->rank);
+}
+
 void choice_score(struct choice *c, const struct event *e)
 {
+    if (c->rules->wants_prompt_scores)
+        add_prompt_score(c, e);
     if (c->n_scores_due == 0)
         return;
     add_logprob(c, e);
@@ -120,6 +141,7 @@ bool choice_token(struct choice *c, const struct event *e, struct buf *scratch)
     if (c->has_stopped)
         return false;
     c->n_tokens++;
+    c->sum_logprob += (double)e->logprob;
     if (c->rules->style != NULL && speech_is_thinking(&c->speech))
         c->n_thinking++;
     add_id(c, e->token);
@@ -195,6 +217,7 @@ int choice_error(const struct choice *c)
     const struct buf *bufs[] = {&c->text,
                                 &c->ids,
                                 &c->entries,
+                                &c->prompt_scores,
                                 &c->logprobs.tokens,
                                 &c->logprobs.values,
                                 &c->logprobs.tops,

@@ -40,6 +40,9 @@ struct choice_rules { /* the same for all choices of a request */
     bool has_forced_call;             /* nothing but a call may come */
     const char *forced_name;          /* of the function, NULL: of any */
     bool echo, wants_logprobs, wants_ids, wants_timings;
+    uint32_t n_top;          /* alternatives of each token, with wants_logprobs */
+    bool wants_prompt_scores;
+    uint32_t n_prompt_top;   /* alternatives of the prompt's tokens, then */
     uint32_t min_tokens; /* stop strings count from here on */
 };
 
@@ -54,9 +57,11 @@ struct choice {
     struct logprobs logprobs; /* not yet sent */
     struct buf entries;       /* the same as a chat has them: "{…},{…}" */
     struct buf ids;           /* "1,2,3", not yet sent */
+    struct buf prompt_scores; /* "null,{…}", complete at the end */
     uint64_t n_chars;         /* decoded so far, sent or not */
     uint32_t n_scores_due; /* prompt tokens whose score has not come: until then nothing goes out */
     uint32_t n_tokens, n_thinking; /* generated; of them inside thoughts */
+    double sum_logprob;            /* of those, where the engine was asked for it */
     bool has_opened;               /* its first frame was sent */
     bool has_stopped; /* a stop string was found: what still comes is not wanted */
     bool is_complete; /* the latest token completed what a constraint asks for */

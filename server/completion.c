@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "server/answer.h"
+#include "server/best_of.h"
 #include "server/chat.h"
 #include "server/deadline.h"
 #include "server/desk.h"
@@ -172,9 +173,13 @@ static void finish_stream(struct completion *c)
 
 static void finish_whole(struct completion *c)
 {
+    const struct params *p = &c->in.prepared.params;
     struct http_call *call = c->in.call;
     struct buf out;
 
+    if (p->n_each > p->n)
+        best_of_take(c->choices, p->n_prompts, p->n_each, p->n);
+    c->answer.n_choices = p->n_prompts * p->n;
     buf_init(&out, HTTP_MAX_REPLY);
     c->answer.dialect->whole(&c->answer, &out);
     c->in.call = NULL;
@@ -287,7 +292,7 @@ static void on_end(struct completion *c, uint32_t i, const struct event *e)
 
     c->progress[i].id = 0;
     c->n_open--;
-    if (i % c->in.prepared.params.n == 0) /* usage counts each prompt once */
+    if (i % c->in.prepared.params.n_each == 0) /* usage counts each prompt once */
         c->n_cached += e->times.n_cached;
     choice->times = e->times;
     choice->total_us = now - c->in.arrival_us;
@@ -307,7 +312,7 @@ static void on_end(struct completion *c, uint32_t i, const struct event *e)
     else if (c->in.call != NULL)
         finish_whole(c);
     c->in.report.cached_tokens = c->n_cached;
-    intake_end_key(&c->in, u->prompt * c->in.prepared.params.n + u->completion);
+    intake_end_key(&c->in, u->prompt * c->in.prepared.params.n_each + u->completion);
     destroy(c);
 }
 
@@ -340,9 +345,14 @@ static void make_rules(struct completion *c)
                                      .stop = &p->stop,
                                      .echo = p->echo,
                                      .wants_logprobs = p->sampling.n_top >= 0,
+                                     .wants_prompt_scores = p->prompt_logprobs >= 0,
                                      .wants_ids = p->return_token_ids,
                                      .wants_timings = p->timings,
                                      .min_tokens = p->min_tokens};
+    if (c->rules.wants_logprobs)
+        c->rules.n_top = (uint32_t)p->sampling.n_top;
+    if (c->rules.wants_prompt_scores)
+        c->rules.n_prompt_top = (uint32_t)p->prompt_logprobs;
     if (p->form != PARAMS_CHAT)
         return;
     c->rules.style = chat_style(c->in.desk->opt->chat);
@@ -364,7 +374,7 @@ static int make_choices(struct completion *c)
     if (c->choices == NULL || c->progress == NULL)
         return ERR_NOMEM;
     for (uint32_t i = 0; i < n; i++)
-        choice_init(&c->choices[i], i, &c->in.prepared.prompts[i / p->n], &c->rules);
+        choice_init(&c->choices[i], i, &c->in.prepared.prompts[i / p->n_each], &c->rules);
     c->n_choices = n;
     rc = answer_init(&c->answer, c->in.dialect, c->in.desk->opt->model.id, c->choices, n);
     c->answer.include_usage = p->include_usage;
@@ -388,7 +398,7 @@ static void begin_stream(struct completion *c)
 static uint64_t leader_of(const struct completion *c, uint32_t i)
 {
     const struct params *p = &c->in.prepared.params;
-    const uint32_t first = c->in.prepared.prompts[i / p->n].twin * p->n;
+    const uint32_t first = c->in.prepared.prompts[i / p->n_each].twin * p->n_each;
 
     return first == i || request_wants_rows(c->in.prepared.requests[i]) ? 0 : c->progress[first].id;
 }

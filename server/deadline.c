@@ -8,6 +8,7 @@
 #include "server/tempo.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 enum cached { CACHED_NONE = 0, CACHED_ALL, CACHED_FOUND }; /* how much of the prompts */
 
@@ -24,6 +25,12 @@ static uint32_t n_cached(const struct request *r, enum cached cached, const stru
     return 0;
 }
 
+/* Who names no length is promised no more than a beginning. */
+static uint64_t time_of(const struct params *p, const struct forecast *f)
+{
+    return p->max_tokens == PARAMS_NO_LIMIT ? f->first_us : f->finish_us;
+}
+
 /* Microseconds until everything is there; 0 when nobody knows. */
 static uint64_t predict(const struct intake *in, enum cached cached,
                         const struct event_probe *found, bool is_idle)
@@ -32,14 +39,14 @@ static uint64_t predict(const struct intake *in, enum cached cached,
     uint64_t last = 0, ahead = 0;
 
     for (uint32_t i = 0; i < p->params.n_prompts; i++) {
-        const struct request *r = p->requests[i * p->params.n];
+        const struct request *r = p->requests[i * p->params.n_each];
         const uint32_t n = n_cached(r, cached, found != NULL ? &found[i] : NULL);
         const struct forecast f = is_idle ? desk_forecast_idle(in->desk, r, n)
                                           : desk_forecast(in->desk, r, n, ahead);
 
         if (!f.is_known)
             return 0;
-        last = f.finish_us > last ? f.finish_us : last;
+        last = time_of(&p->params, &f) > last ? time_of(&p->params, &f) : last;
         ahead += r->n_prompt - n;
     }
     return last > 0 ? last : 1;
@@ -77,13 +84,15 @@ struct deadline deadline_judge(const struct intake *in, const struct event_probe
 void deadline_refuse(struct intake *in, const struct deadline *d)
 {
     const uint32_t max = TEMPO_MAX_WAIT_MS;
+    char what[48] = "the first token is";
     struct api_error e;
 
+    if (in->prepared.params.max_tokens != PARAMS_NO_LIMIT)
+        snprintf(what, sizeof(what), "the %u tokens asked for are",
+                 in->prepared.requests[0]->max_tokens);
     api_error_set(&e, 429, "deadline_ms", "deadline_unreachable",
-                  "'deadline_ms' is %" PRIu64 ", and the %u tokens asked for are predicted to take "
-                  "%" PRIu64 " ms",
-                  in->prepared.params.deadline_ms, in->prepared.requests[0]->max_tokens,
-                  d->predicted_ms);
+                  "'deadline_ms' is %" PRIu64 ", and %s predicted to take %" PRIu64 " ms",
+                  in->prepared.params.deadline_ms, what, d->predicted_ms);
     if (d->retry_ms > 0)
         desk_say_when(in->call, d->retry_ms < max ? (uint32_t)d->retry_ms : max);
     else

@@ -1,7 +1,8 @@
 /* server/deadline.h - can it be done in time? Asked before a request with `deadline_ms` is posted.
  *
- * The forecast is for all of max_tokens. How much of a prompt is cached is known only to the
- * engine: when that decides the matter, the verdict is that it must be asked.
+ * The forecast is for all of max_tokens; for a chat that names no length, for its first token. How
+ * much of a prompt is cached is known only to the engine: when that decides the matter, the verdict
+ * is that it must be asked.
  *
  * Thread: the loop's.
  * Memory: none.

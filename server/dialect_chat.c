@@ -88,7 +88,9 @@ static void whole(struct answer *a, struct buf *out)
             buf_add_char(out, ',');
         add_choice(out, &a->choices[i]);
     }
-    buf_add_str(out, "],");
+    buf_add_char(out, ']');
+    answer_add_prompt_scores(out, &a->choices[0]); /* they have the same prompt */
+    buf_add_char(out, ',');
     answer_add_usage(out, &a->usage, true);
     buf_add_char(out, '}');
 }

@@ -1,8 +1,8 @@
-/* server/dialect_embeddings.c - answers of POST /v1/embeddings: a vector of length one for each text.
+/* server/dialect_embeddings.c - answers of POST /v1/embeddings: a vector of length one for a text.
  *
- * The engine has left the sum of the pooled states with the prompt. Its direction is the answer, cut
- * to the dimensions that are wanted: so a mean need not be divided. Sums are taken in double and in
- * one order, so equal texts have equal vectors, bit for bit.
+ * The engine has left the sum of the pooled states with the prompt. Its direction is the answer,
+ * cut to the dimensions that are wanted: so a mean need not be divided. Sums are taken in double
+ * and in one order, so equal texts have equal vectors, bit for bit.
  */
 #include "server/answer.h"
 
@@ -32,7 +32,8 @@ static void add_floats(struct buf *out, const float *x, uint32_t n)
 /* Little-endian floats, as this machine has them. */
 static void add_base64(struct buf *out, const float *x, uint32_t n)
 {
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                  "0123456789+/";
     const uint8_t *p = (const uint8_t *)x;
     const size_t n_bytes = n * sizeof(*x);
 

@@ -29,6 +29,7 @@ static void add_choice(struct buf *out, struct choice *c)
         logprobs_render(&c->logprobs, out);
     else
         buf_add_str(out, "null");
+    answer_add_prompt_scores(out, c);
     answer_add_extras(out, c);
     buf_add_char(out, '}');
     answer_pass_choice(out, c);

@@ -2,8 +2,8 @@
  *
  * cJSON builds the tree. What it would let through or choke on is refused before: bytes that are
  * no UTF-8, numbers that JSON does not know, nesting, an absurd number of values (each costs a
- * node), and \u0000, which would end a C string early. Answers are written by hand into a struct buf,
- * so their key order is ours.
+ * node), and \u0000, which would end a C string early. Answers are written by hand into a struct
+ * buf, so their key order is ours.
  *
  * Thread: any. cJSON keeps the place of its last error in two static words that nobody here
  *         reads; parsing on several threads is otherwise free of shared state.

@@ -158,3 +158,27 @@ void logprobs_add_entry(struct buf *b, const struct tokenizer *t, const struct l
     }
     buf_add_str(b, "]}");
 }
+
+static void add_ranked(struct buf *b, const struct tokenizer *t, struct top_logprob x,
+                       uint32_t rank)
+{
+    buf_printf(b, "\"%d\":{\"logprob\":", x.id);
+    json_add_float(b, x.logprob);
+    buf_printf(b, ",\"rank\":%u,\"decoded_token\":", rank);
+    logprobs_add_token(b, t, x.id);
+    buf_add_char(b, '}');
+}
+
+void logprobs_add_ranked(struct buf *b, const struct tokenizer *t, const struct logprob_entry *e,
+                         uint32_t rank)
+{
+    buf_add_str(b, ",{");
+    add_ranked(b, t, (struct top_logprob){e->id, *e->logprob}, rank);
+    for (uint32_t i = 0; i < e->n_top; i++) {
+        if (e->top[i].id == e->id)
+            continue;
+        buf_add_char(b, ',');
+        add_ranked(b, t, e->top[i], i + 1);
+    }
+    buf_add_char(b, '}');
+}

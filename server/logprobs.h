@@ -43,6 +43,11 @@ void logprobs_render(const struct logprobs *l, struct buf *out);
 void logprobs_add_entry(struct buf *b, const struct tokenizer *t,
                         const struct logprob_entry *entry);
 
+/* Append the entry of a prompt's token, and a comma before it: {"5":{"logprob":…,"rank":…,
+ * "decoded_token":…},…} by ids, the token itself first. */
+void logprobs_add_ranked(struct buf *b, const struct tokenizer *t,
+                         const struct logprob_entry *entry, uint32_t rank);
+
 /* A token as a JSON string: its text, or "bytes:\\xe2\\x82" where that is no UTF-8. */
 void logprobs_add_token(struct buf *b, const struct tokenizer *t, int32_t id);
 

@@ -161,6 +161,7 @@ static void set_defaults(struct params *p, enum params_form form)
 {
     *p = (struct params){.form = form, .n = 1, .n_prompts = 1, .priority = PRIORITY_NORMAL};
     p->max_tokens = form == PARAMS_TEXT ? 16 : form == PARAMS_EMBED ? 0 : PARAMS_NO_LIMIT;
+    p->prompt_logprobs = -1;
     p->add_generation_prompt = true;
     p->parallel_tool_calls = true;
     p->sampling =
@@ -175,9 +176,18 @@ static int check_together(const struct params *p, struct api_error *e)
 
     if (p->form != PARAMS_CHAT && p->prompt == NULL)
         return api_error_set(e, 400, name, NULL, "'%s' is required", name);
-    if (p->n_prompts * p->n > PARAMS_MAX_CHOICES)
-        return api_error_set(e, 400, "n", NULL, "%u prompts times n = %u is more than %d choices",
-                             p->n_prompts, p->n, PARAMS_MAX_CHOICES);
+    if (p->n_prompts * p->n_each > PARAMS_MAX_CHOICES)
+        return api_error_set(e, 400, p->n_each > p->n ? "best_of" : "n", NULL,
+                             "%u prompts times %s = %u is more than %d choices", p->n_prompts,
+                             p->n_each > p->n ? "best_of" : "n", p->n_each, PARAMS_MAX_CHOICES);
+    if (p->n_each > p->n && p->stream)
+        return api_error_set(e, 400, "best_of", NULL,
+                             "'best_of' above 'n' is not for streams: the best comes last");
+    if (p->prompt_logprobs >= 0 && p->stream)
+        return api_error_set(e, 400, "prompt_logprobs", NULL,
+                             "'prompt_logprobs' is not for streams");
+    if (p->echo && p->infill.suffix != NULL)
+        return api_error_set(e, 400, "suffix", NULL, "'suffix' and 'echo' do not go together");
     if (p->min_tokens > p->max_tokens)
         return api_error_set(e, 400, "min_tokens", NULL, "'min_tokens' %u is above 'max_tokens' %u",
                              p->min_tokens, p->max_tokens);
@@ -202,6 +212,8 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
             return ERR_INVAL;
     }
     params_settle_sampling(p);
+    if (p->n_each == 0)
+        p->n_each = p->n;
     if (check_together(p, e) < 0)
         return ERR_INVAL;
     return form == PARAMS_CHAT ? params_force_call(p, e) : 0;

@@ -17,6 +17,7 @@
 #include "scheduler/request.h"
 #include "server/constrain.h"
 #include "server/error.h"
+#include "server/infill.h"
 #include "server/json.h"
 #include "server/stop.h"
 
@@ -47,7 +48,9 @@ struct params {
     enum params_form form;
     bool stream, include_usage, echo, ignore_eos, return_token_ids, timings;
     bool has_seed, has_priority;
-    uint32_t n_prompts, n; /* n_prompts * n <= PARAMS_MAX_CHOICES */
+    uint32_t n_prompts, n;
+    uint32_t n_each; /* generated for each prompt, of which the best n are given: best_of, or n;
+                      * n_prompts * n_each <= PARAMS_MAX_CHOICES */
     uint32_t max_tokens, min_tokens;
     uint64_t deadline_ms;  /* 0 = none */
     uint64_t max_queue_ms; /* 0 = what the settings say */
@@ -64,6 +67,8 @@ struct params {
     struct constrain_wish constraint; /* NONE where there is none; its value is the tree's */
     uint32_t n_unknown;  /* fields that nobody knows */
     const cJSON *prompt; /* TEXT, EMBED: string, [string], [int] or [[int]] */
+    struct infill_wish infill;
+    int32_t prompt_logprobs; /* alternatives of the prompt's tokens; -1 = none is scored */
     uint32_t dimensions; /* EMBED: 0 = all */
     bool as_base64;
     /* CHAT; all were checked */
@@ -80,6 +85,7 @@ struct params {
 struct params_limits {
     uint32_t n_embd;
     const char *model; /* the served name */
+    bool can_infill;
     int32_t n_vocab;
 };
 
@@ -88,7 +94,8 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
                  const struct params_limits *limits, struct api_error *e);
 void params_release(struct params *p);
 
-/* The i-th prompt of PARAMS_TEXT or PARAMS_EMBED: a string or an array of ids, each within the vocabulary. */
+/* The i-th prompt of all but PARAMS_CHAT: a string or an array of ids, each within the
+ * vocabulary. */
 const cJSON *params_prompt(const struct params *p, uint32_t i);
 
 /* "high", "2" or 2 -> PRIORITY_HIGH; false when it is none. */

@@ -53,7 +53,8 @@ int params_parse_mirostat(const struct field_args *a)
 {
     if (!field_is_int(a->v, 0, 0) && !field_is_int(a->v, 2, 2))
         return api_error_set(a->e, 400, a->name, NULL,
-                             "'mirostat' must be 0 for off or 2: the first version is not supported");
+                             "'mirostat' must be 0 for off or 2: the first version is not "
+                             "supported");
     a->p->has_mirostat = a->v->valuedouble != 0;
     return 0;
 }

@@ -9,7 +9,8 @@
 static int check_id_list(const struct field_args *a, const cJSON *list)
 {
     if (list->child == NULL)
-        return api_error_set(a->e, 400, a->name, NULL, "'%s' has an empty list of token ids", a->name);
+        return api_error_set(a->e, 400, a->name, NULL, "'%s' has an empty list of token ids",
+                             a->name);
     for (const cJSON *it = list->child; it != NULL; it = it->next)
         if (!field_is_int(it, 0, a->limits->n_vocab - 1))
             return api_error_set(a->e, 400, a->name, NULL,
@@ -54,17 +55,27 @@ int params_parse_prompt(const struct field_args *a)
 
 int params_parse_best_of(const struct field_args *a)
 {
-    if (field_is_int(a->v, a->p->n, a->p->n))
+    if (field_uint(a->v, a->name, 1, PARAMS_MAX_CHOICES, &a->p->n_each, a->e) < 0)
+        return ERR_INVAL;
+    if (a->p->n_each >= a->p->n)
         return 0;
-    return api_error_set(a->e, 400, a->name, NULL,
-                         "'best_of' is supported only when it equals 'n'");
+    return api_error_set(a->e, 400, a->name, NULL, "'best_of' %u is below 'n' %u", a->p->n_each,
+                         a->p->n);
 }
 
+/* Editors send an empty one at the end of a file: there is no gap. */
 int params_parse_suffix(const struct field_args *a)
 {
-    if (cJSON_IsString(a->v) && a->v->valuestring[0] == '\0')
+    if (!cJSON_IsString(a->v))
+        return api_error_set(a->e, 400, a->name, NULL, "'suffix' must be a string");
+    if (a->v->valuestring[0] == '\0')
         return 0;
-    return api_error_set(a->e, 400, a->name, NULL, "'suffix' is not supported");
+    if (!a->limits->can_infill)
+        return api_error_set(a->e, 400, a->name, NULL,
+                             "'suffix' is not supported: this model's vocabulary has no tokens "
+                             "for filling gaps");
+    a->p->infill.suffix = a->v->valuestring;
+    return 0;
 }
 
 /* Some clients send false for "none". */

@@ -143,6 +143,16 @@ int params_parse_stop(const struct field_args *a)
     return 0;
 }
 
+int params_parse_prompt_logprobs(const struct field_args *a)
+{
+    uint32_t n = 0;
+
+    if (field_uint(a->v, a->name, 0, PARAMS_MAX_LOGPROBS, &n, a->e) < 0)
+        return ERR_INVAL;
+    a->p->prompt_logprobs = (int32_t)n;
+    return 0;
+}
+
 int params_parse_stop_token_ids(const struct field_args *a)
 {
     return field_ids(a->v, a->name, a->limits->n_vocab, REQUEST_MAX_STOP_IDS, a->p->stop_ids,

@@ -50,7 +50,7 @@ static void add_forecast(struct buf *out, const struct forecast *f)
 static void add_prompt(const struct plan_job *j, uint32_t i, uint64_t ahead, struct buf *out)
 {
     struct desk *d = j->in.desk;
-    const struct request *r = j->in.prepared.requests[i * j->in.prepared.params.n];
+    const struct request *r = j->in.prepared.requests[i * j->in.prepared.params.n_each];
     const struct event_probe *found = &j->probe.found[i];
     const struct server_model *m = &d->opt->model;
     const struct forecast f = desk_forecast(d, r, found->n_cached, ahead);
@@ -80,7 +80,7 @@ static void answer(struct plan_job *j)
         if (i > 0)
             buf_add_char(&out, ',');
         add_prompt(j, i, ahead, &out);
-        ahead += p->requests[i * p->params.n]->n_prompt - j->probe.found[i].n_cached;
+        ahead += p->requests[i * p->params.n_each]->n_prompt - j->probe.found[i].n_cached;
     }
     buf_add_str(&out, "]}");
     http_call_reply(j->in.call, 200, "application/json", &out);

@@ -142,6 +142,17 @@ static int take_chat(struct prepared *p, const struct server_options *opt, struc
     return encode_text(p, opt, prompt, TOKENIZER_PARSE_SPECIAL);
 }
 
+static int take_infill(struct prepared *p, const struct server_options *opt, struct prompt *prompt,
+                       const cJSON *v)
+{
+    const int rc = infill_encode(opt->tokenizer, &p->params.infill, v, opt->model.max_context,
+                                 &prompt->ids);
+
+    if (rc == ERR_LIMIT)
+        return too_long(p, opt);
+    return rc < 0 ? out_of_memory(p) : 0;
+}
+
 static int take_prompt(struct prepared *p, const struct server_options *opt, uint32_t i)
 {
     const cJSON *v;
@@ -149,6 +160,8 @@ static int take_prompt(struct prepared *p, const struct server_options *opt, uin
     if (p->params.form == PARAMS_CHAT)
         return take_chat(p, opt, &p->prompts[i]);
     v = params_prompt(&p->params, i);
+    if (p->params.infill.suffix != NULL)
+        return take_infill(p, opt, &p->prompts[i], v);
     return cJSON_IsString(v) ? take_text(p, opt, &p->prompts[i], v)
                              : take_ids(p, opt, &p->prompts[i], v);
 }
@@ -233,13 +246,17 @@ static void fill_request(struct request *r, const struct params *p, const struct
         memcpy(bias, p->bias, p->sampling.n_bias * sizeof(*bias));
     r->sampling = p->sampling;
     r->sampling.bias = bias;
+    if (p->n_each > p->n && r->sampling.n_top < 0) /* which is the best? */
+        r->sampling.n_top = 0;
+    if (p->prompt_logprobs > r->sampling.n_top)
+        r->sampling.n_top = p->prompt_logprobs;
     r->sampling.seed += k;
     r->mirostat_mu = 2 * p->sampling.mirostat_tau;
     r->key.salt = salt;
     r->priority = p->priority;
     r->min_tokens = p->min_tokens;
     r->ignore_eos = p->ignore_eos;
-    r->score_prompt = p->echo && p->sampling.n_top >= 0;
+    r->score_prompt = (p->echo && p->sampling.n_top >= 0) || p->prompt_logprobs >= 0;
     r->n_stop_ids = p->n_stop_ids;
     memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof(*r->stop_ids));
 }
@@ -270,7 +287,7 @@ static int make_requests(struct prepared *p, const struct server_options *opt,
     const uint64_t salt = salt_of(p, opt, headers);
 
     for (uint32_t i = 0; i < p->n_choices; i++) {
-        struct prompt *prompt = &p->prompts[i / params->n];
+        struct prompt *prompt = &p->prompts[i / params->n_each];
         struct request_size size = {.n_prompt = (uint32_t)prompt->ids.n,
                                     .n_bias = params->sampling.n_bias,
                                     .penalties = sampling_has_penalty(&params->sampling)};
@@ -281,7 +298,7 @@ static int make_requests(struct prepared *p, const struct server_options *opt,
             return ERR_INVAL;
         if (request_create(&p->requests[i], &size) < 0)
             return out_of_memory(p);
-        fill_request(p->requests[i], params, prompt, i % params->n, salt);
+        fill_request(p->requests[i], params, prompt, i % params->n_each, salt);
         constrain_request(p->requests[i], p->constraint);
         if (params->form == PARAMS_EMBED && pool_request(p->requests[i], prompt, &opt->model) < 0)
             return out_of_memory(p);
@@ -365,6 +382,7 @@ static int build(struct prepared *p, const struct server_options *opt, cJSON *bo
                  const struct prepare_headers *headers)
 {
     const struct params_limits limits = {.model = opt->model.id,
+                                         .can_infill = infill_is_known(opt->tokenizer),
                                          .n_embd = opt->model.n_embd,
                                          .n_vocab = tokenizer_n_vocab(opt->tokenizer)};
 
@@ -374,7 +392,7 @@ static int build(struct prepared *p, const struct server_options *opt, cJSON *bo
         take_priority(p, headers->priority) < 0 || check_tenant(p, opt, headers->tenant) < 0 ||
         take_seed(p) < 0 || take_constraint(p, opt) < 0 || find_breakers(p, opt->tokenizer) < 0)
         return ERR_INVAL;
-    p->n_choices = p->params.n_prompts * p->params.n;
+    p->n_choices = p->params.n_prompts * p->params.n_each;
     p->prompts = mem_calloc(p->params.n_prompts, sizeof(*p->prompts));
     p->requests = mem_calloc(p->n_choices, sizeof(struct request *));
     if (p->prompts == NULL || p->requests == NULL)
@@ -402,6 +420,7 @@ void prepare(struct prepared *p, const struct server_options *opt, const struct 
     else
         build(p, opt, json, headers != NULL ? headers : &none);
     p->params.prompt = NULL; /* it was the tree's */
+    p->params.infill = (struct infill_wish){0};
     p->params.constraint.value = NULL;
     cJSON_Delete(json);
 }

@@ -26,7 +26,7 @@ static int make_all(struct request **dry, const struct prepared *from)
     int rc = 0;
 
     for (uint32_t i = 0; rc == 0 && i < from->params.n_prompts; i++)
-        rc = prepare_dry_run(&dry[i], from->requests[i * from->params.n]);
+        rc = prepare_dry_run(&dry[i], from->requests[i * from->params.n_each]);
     return rc;
 }
 

@@ -33,7 +33,7 @@ struct sampling {
     float presence_penalty;   /* 0 = off: logit -= p if generated before */
     float typical_p;          /* 0 and 1 = off */
     float xtc_probability, xtc_threshold; /* probability 0 = off */
-    float mirostat_tau, mirostat_eta;     /* tau 0 = off; then top_k and what follows it are not used */
+    float mirostat_tau, mirostat_eta;     /* tau 0 = off, else top_k and the cuts behind it are */
     float dry_multiplier, dry_base;       /* multiplier 0 = off */
     uint32_t dry_allowed_length, dry_last_n;
     const uint32_t *dry_breakers; /* bits by token id, lives as long as the request */
@@ -88,6 +88,7 @@ struct batch_output {
     /* out, when sampling->n_top >= 0: log-softmax of the raw logits, before any
      * temperature, penalty or filter */
     float logprob;
+    uint32_t rank; /* SCORE: of `token` in that row, 1 is the likeliest; of equals the lower id's */
     uint32_t n_top;
     struct top_logprob top[SAMPLING_MAX_TOP]; /* best first */
 };

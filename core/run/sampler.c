@@ -89,6 +89,19 @@ static void find_top(const struct kern_table *kern, const float *x, uint32_t n_v
             (struct top_logprob){best.at[i].id, (float)((double)best.at[i].logit - log_sum)};
 }
 
+/* How many come before the token, and itself. */
+static uint32_t rank_of(const float *x, uint32_t n_vocab, int32_t token)
+{
+    const float own = x[token];
+    uint32_t n = 1;
+
+    for (uint32_t id = 0; id < (uint32_t)token; id++)
+        n += x[id] >= own;
+    for (uint32_t id = (uint32_t)token + 1; id < n_vocab; id++)
+        n += x[id] > own;
+    return n;
+}
+
 /* log of the sum of exp over the row, and the alternatives when wanted. */
 static double log_sum_exp(const struct kern_table *kern, const float *x, uint32_t n)
 {
@@ -433,6 +446,8 @@ void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, cons
         const double log_sum = log_sum_exp(kern, logits, s->n_vocab);
 
         o->logprob = (float)((double)logits[o->token] - log_sum);
+        if (o->want == BATCH_SCORE)
+            o->rank = rank_of(logits, s->n_vocab, o->token);
         if (p->n_top > 0)
             find_top(kern, logits, s->n_vocab, (uint32_t)p->n_top, o, log_sum);
     }

@@ -6,8 +6,8 @@
  * below 1e-6) takes the largest, ties to the lowest id;
  * otherwise weights are exp((logit - max) / temperature) and are cut by top_k, then top_p of what
  * is left, then min_p of the largest, then typical_p, then XTC; one token is drawn with
- * random_uniform(seed, pos). Mirostat takes the place of all those cuts. typical_p, XTC and mirostat
- * look at the SAMPLER_PICKS likeliest tokens at most.
+ * random_uniform(seed, pos). Mirostat takes the place of all those cuts. typical_p, XTC and
+ * mirostat look at the SAMPLER_PICKS likeliest tokens at most.
  * Every sum is taken in one fixed order, so the answer is a function of the logits and the
  * request alone.
  *

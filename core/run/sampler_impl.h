@@ -8,9 +8,10 @@
 
 #include "core/run/sampler.h"
 
-/* DRY ("don't repeat yourself"): a token that would make the end of the text repeat an earlier run of
- * n >= dry_allowed_length tokens loses dry_multiplier * dry_base^(n - dry_allowed_length). Runs are
- * looked for in the last dry_last_n tokens, end at a breaker, and count up to SAMPLER_MAX_REPEAT.
+/* DRY ("don't repeat yourself"): a token that would make the end of the text repeat an earlier run
+ * of n >= dry_allowed_length tokens loses dry_multiplier * dry_base^(n - dry_allowed_length). Runs
+ * are looked for in the last dry_last_n tokens, end at a breaker, and count up to
+ * SAMPLER_MAX_REPEAT.
  * repeats: [n_vocab], all zero before and after. */
 #define SAMPLER_MAX_REPEAT 50
 void sampler_dry(uint16_t *repeats, const struct batch_output *o, float *logits);

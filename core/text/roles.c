@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#define N_ENDS 6
 #define MAX_TEMPLATE (1u << 20) /* the longest in use are 20 KiB */
 
 /* Names under which models end a turn or a text; a special token of such a name ends a
@@ -33,9 +34,8 @@ static bool is_end_name(struct gguf_str s)
     return false;
 }
 
-/* *id keeps its value when the key is absent. */
-static int read_id(const struct vocab *v, const struct gguf *g, const char *key, int32_t *id,
-                   char *err, size_t err_len)
+int vocab_read_id(const struct vocab *v, const struct gguf *g, const char *key, int32_t *id,
+                  char *err, size_t err_len)
 {
     uint32_t value;
     const int rc = gguf_get_u32(g, key, &value, err, err_len);
@@ -155,7 +155,7 @@ static int32_t id_if_named(const struct vocab *v, const struct gguf *g, int32_t 
 
 int vocab_load_roles(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
 {
-    int32_t ends[3] = {TOKEN_NONE, TOKEN_NONE, TOKEN_NONE}; /* EOS, EOT, EOM */
+    int32_t ends[N_ENDS] = {TOKEN_NONE, TOKEN_NONE, TOKEN_NONE}; /* EOS, EOT, EOM, infill's */
     int rc;
 
     if (v->model == VOCAB_SPM) { /* where SentencePiece has them if nobody says otherwise */
@@ -163,15 +163,15 @@ int vocab_load_roles(struct vocab *v, const struct gguf *g, char *err, size_t er
         v->bos = id_if_named(v, g, 1, "<s>");
         ends[0] = id_if_named(v, g, 2, "</s>");
     }
-    rc = read_id(v, g, "tokenizer.ggml.bos_token_id", &v->bos, err, err_len);
+    rc = vocab_read_id(v, g, "tokenizer.ggml.bos_token_id", &v->bos, err, err_len);
     if (rc == 0)
-        rc = read_id(v, g, "tokenizer.ggml.unknown_token_id", &v->unknown, err, err_len);
+        rc = vocab_read_id(v, g, "tokenizer.ggml.unknown_token_id", &v->unknown, err, err_len);
     if (rc == 0)
-        rc = read_id(v, g, "tokenizer.ggml.eos_token_id", &ends[0], err, err_len);
+        rc = vocab_read_id(v, g, "tokenizer.ggml.eos_token_id", &ends[0], err, err_len);
     if (rc == 0)
-        rc = read_id(v, g, "tokenizer.ggml.eot_token_id", &ends[1], err, err_len);
+        rc = vocab_read_id(v, g, "tokenizer.ggml.eot_token_id", &ends[1], err, err_len);
     if (rc == 0)
-        rc = read_id(v, g, "tokenizer.ggml.eom_token_id", &ends[2], err, err_len);
+        rc = vocab_read_id(v, g, "tokenizer.ggml.eom_token_id", &ends[2], err, err_len);
     v->eos = ends[0];
     if (rc == 0)
         rc = read_flags(v, g, err, err_len);
@@ -181,5 +181,11 @@ int vocab_load_roles(struct vocab *v, const struct gguf *g, char *err, size_t er
         return rc;
     if (gguf_find(g, "tokenizer.ggml.token_type") == NULL)
         guess_types(v);
-    return collect_ends(v, g, ends, 3, err, err_len);
+    rc = vocab_load_infill(v, g, err, err_len);
+    if (rc != 0)
+        return rc;
+    ends[3] = v->infill.pad; /* none of these is part of what fills a gap */
+    ends[4] = v->infill.repository;
+    ends[5] = v->infill.file;
+    return collect_ends(v, g, ends, N_ENDS, err, err_len);
 }

@@ -112,6 +112,7 @@ int template_render(const struct template *t, struct value_pool *pool, const str
     f = template_frame(&r, t->scope, NULL);
     if (f != NULL)
         template_exec(&r, &t->body, f);
+    template_all_text(&r, 0);
     template_step(&r, 0); /* notes what pool and output have met */
     if (r.rc < 0 && out->data != NULL) {
         out->len = before;
@@ -222,14 +223,8 @@ struct value template_piece(struct value s, size_t from, size_t to)
 
 void template_put(struct render *r, struct value v, struct buf *out)
 {
-    int rc;
+    const int rc = value_str(v, out);
 
-    if (v.kind == VALUE_LOOP) { /* how long it is may have to be found out */
-        template_length(r, v);
-        template_repr_loop(v, out);
-        return;
-    }
-    rc = value_str(v, out);
     if (rc == ERR_LIMIT && out->err == 0)
         template_limit(r, "a value is nested too deep to be printed");
 }

@@ -138,15 +138,27 @@ static enum flow exec_if(struct render *r, const struct node *node, struct frame
     return template_exec(r, &node->list2, f);
 }
 
+bool template_all_text(struct render *r, uint32_t before)
+{
+    if (r->rc == 0 && r->n_not_text > before)
+        template_fail(r, "a block gives a value that is not text");
+    return r->rc == 0;
+}
+
 /* What body prints is cut off the output again. *flow tells whether it left a loop. */
 static struct value capture(struct render *r, const struct node_list *body, struct frame *f,
                             enum flow *flow)
 {
+    const uint32_t n_not_text = r->n_not_text;
     const size_t before = r->out->len;
     struct value v = value_text("");
 
     *flow = template_exec(r, body, f);
     if (!template_step(r, (r->out->len - before) / 64))
+        return v;
+    if (*flow != FLOW_NEXT)
+        r->n_not_text = n_not_text;
+    else if (!template_all_text(r, n_not_text))
         return v;
     if (r->out->len > before) {
         if (*flow == FLOW_NEXT)
@@ -185,7 +197,7 @@ static enum flow exec_set_block(struct render *r, const struct node *node, struc
 static void put_text(struct render *r, struct value v)
 {
     if (r->rc == 0 && v.kind != VALUE_STRING)
-        template_fail(r, "a block gives a value of type '%s', not text", value_type_name(v));
+        r->n_not_text++;
     else if (r->rc == 0)
         buf_add(r->out, v.s, v.n);
 }

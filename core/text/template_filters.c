@@ -143,6 +143,7 @@ struct value filter_int(struct render *r, struct value v, const struct value *a)
     if (ok || r->rc < 0)
         return i;
     f = template_to_float(r, v, &ok);
+    ok = ok && !isinf(f.f); /* jinja before 3.1.5 fails for "inf" */
     if (ok)
         i = template_to_int(r, f, 10, &ok);
     if (ok)

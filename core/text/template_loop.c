@@ -6,6 +6,7 @@
 #include <string.h>
 
 struct loop {
+    struct render *r; /* to find out the length where it is printed */
     const struct node *node; /* for a recursive call */
     struct frame *frame;     /* around the loop */
     struct iter it;
@@ -98,26 +99,6 @@ static int64_t length(struct render *r, struct loop *l)
     return l->length;
 }
 
-/* The length of what says it without a walk; -1 otherwise. */
-static int64_t plain_length(const struct node *node, struct value over)
-{
-    if (node->c != NULL)
-        return -1;
-    switch ((enum value_kind)over.kind) {
-    case VALUE_LIST:
-    case VALUE_TUPLE:
-        return over.list->n;
-    case VALUE_DICT:
-        return over.dict->n;
-    case VALUE_VIEW:
-        return template_view_dict(over)->n;
-    case VALUE_RANGE:
-        return template_range_length(over);
-    default:
-        return -1;
-    }
-}
-
 static struct loop *new_loop(struct render *r, const struct node *node, struct frame *f,
                              struct value over, uint32_t depth0)
 {
@@ -125,11 +106,12 @@ static struct loop *new_loop(struct render *r, const struct node *node, struct f
 
     if (l == NULL || !template_iter(r, &l->it, over))
         return NULL;
+    l->r = r;
     l->node = node;
     l->frame = f;
     l->after = l->changed = (struct value){.kind = VALUE_MISSING};
     l->index0 = -1;
-    l->length = plain_length(node, over);
+    l->length = -1;
     l->depth0 = depth0;
     if (node->c != NULL)
         l->test_frame = template_frame(r, node->scope->test, f);
@@ -177,6 +159,7 @@ enum flow template_exec_for(struct render *r, const struct node *node, struct fr
 struct value template_loop_call(struct render *r, struct value loop, const struct args *args)
 {
     const struct loop *outer = loop_of(loop);
+    const uint32_t n_not_text = r->n_not_text;
     const size_t before = r->out->len;
     struct value v = value_text("");
     struct loop *l;
@@ -192,7 +175,8 @@ struct value template_loop_call(struct render *r, struct value loop, const struc
             run(r, l);
     }
     template_pop(r);
-    if (!template_step(r, (r->out->len - before) / 64) || r->out->len == before)
+    if (!template_step(r, (r->out->len - before) / 64) || !template_all_text(r, n_not_text) ||
+        r->out->len == before)
         return v;
     v = value_string(r->pool, r->out->data + before, r->out->len - before);
     r->out->len = before;
@@ -202,12 +186,10 @@ struct value template_loop_call(struct render *r, struct value loop, const struc
 
 int template_repr_loop(struct value v, struct buf *out)
 {
-    const struct loop *l = loop_of(v);
+    struct loop *l = loop_of(v);
+    const int64_t n = length(l->r, l);
 
-    if (l->length < 0)
-        return buf_printf(out, "<LoopContext %lld/?>", (long long)l->index0 + 1);
-    return buf_printf(out, "<LoopContext %lld/%lld>", (long long)l->index0 + 1,
-                      (long long)l->length);
+    return buf_printf(out, "<LoopContext %lld/%lld>", (long long)l->index0 + 1, (long long)n);
 }
 
 struct value template_loop_attr(struct render *r, struct value loop, struct value name, bool *found)

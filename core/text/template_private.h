@@ -240,6 +240,7 @@ struct render {
     struct buf *out;
     uint64_t steps;
     uint32_t depth, line;
+    uint32_t n_not_text; /* values that blocks gave instead of text, in what is being captured */
     int rc;
     char *err;
     size_t err_len;
@@ -299,6 +300,9 @@ enum flow { FLOW_NEXT = 0, FLOW_BREAK, FLOW_CONTINUE };
 struct frame *template_frame(struct render *r, const struct scope *scope, struct frame *up);
 void template_frame_fill(struct render *r, const struct scope *scope, struct frame *f);
 enum flow template_exec(struct render *r, const struct node_list *body, struct frame *f);
+/* Blocks may give values that are no text; that fails when what they stand in is put together, and
+ * not when it is left by a break before. `before`: n_not_text when it began. */
+bool template_all_text(struct render *r, uint32_t before);
 /* What the statements print, as a string instead. */
 struct value template_capture(struct render *r, const struct node_list *body, struct frame *f);
 void template_assign(struct render *r, const struct node *target, struct value v, struct frame *f);

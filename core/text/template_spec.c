@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_WIDTH 100000 /* of a field, and of its digits: far more than a line */
@@ -195,6 +196,33 @@ static void put_int(struct render *r, const struct spec *spec, int64_t i, struct
                spec->type == '\0' || spec->type == 'd' || spec->type == 'n' ? 3 : 4, out);
 }
 
+/* Without a type as many digits as the precision says, but with an exponent where no digit behind
+ * the point would be left. */
+static void general_digits(int precision, double f, struct buf *b)
+{
+    char text[80]; /* 60 digits and what stands around them */
+    char *e;
+    size_t n;
+
+    precision = precision < 1 ? 1 : precision;
+    if (precision > 60) { /* no double has that many digits before the point that it counts */
+        buf_printf(b, "%.*g", precision, f);
+        return;
+    }
+    snprintf(text, sizeof(text), "%.*e", precision - 1, f);
+    e = strchr(text, 'e');
+    if (strtol(e + 1, NULL, 10) < precision - 1) {
+        buf_printf(b, "%.*g", precision, f);
+        return;
+    }
+    n = (size_t)(e - text);
+    while (precision > 1 && text[n - 1] == '0')
+        n--;
+    n -= text[n - 1] == '.';
+    buf_add(b, text, n);
+    buf_add_str(b, e);
+}
+
 /* The digits without a sign. */
 static void float_digits(const struct spec *spec, double f, struct buf *b)
 {
@@ -234,7 +262,7 @@ static void float_digits(const struct spec *spec, double f, struct buf *b)
         if (spec->precision < 0)
             value_repr_float(f, b);
         else
-            buf_printf(b, "%.*g", precision, f);
+            general_digits(precision, f, b);
     }
 }
 

@@ -59,11 +59,9 @@ void tokenizer_destroy(struct tokenizer **tokenizer)
 
 /* ---- encoding */
 
-int encoder_push(struct encoder *e, int32_t id)
+int token_list_add(struct token_list *list, int32_t id, size_t max)
 {
-    struct token_list *list = e->out;
-
-    if (list->n >= e->max)
+    if (list->n >= max)
         return ERR_LIMIT;
     if (list->n == list->cap) {
         const size_t cap = list->cap > 0 ? list->cap * 2 : 64;
@@ -76,6 +74,11 @@ int encoder_push(struct encoder *e, int32_t id)
     }
     list->ids[list->n++] = id;
     return 0;
+}
+
+int encoder_push(struct encoder *e, int32_t id)
+{
+    return token_list_add(e->out, id, e->max);
 }
 
 static int encode_text(struct encoder *e, const char *text, size_t n, bool behind_special)
@@ -204,6 +207,11 @@ const char *tokenizer_piece(const struct tokenizer *t, int32_t id, size_t *n)
 {
     assert(id >= 0 && id < t->vocab.n);
     return vocab_piece(&t->vocab, id, n);
+}
+
+const struct infill_tokens *tokenizer_infill(const struct tokenizer *t)
+{
+    return &t->vocab.infill;
 }
 
 const char *tokenizer_chat_template(const struct tokenizer *t)

@@ -33,6 +33,8 @@ struct token_list { /* zero is a valid empty list */
     size_t cap;
 };
 void token_list_release(struct token_list *list);
+/* Append one id: at most `max` may stand in the list. ERR_LIMIT, ERR_NOMEM. */
+int token_list_add(struct token_list *list, int32_t id, size_t max);
 
 int tokenizer_create(struct tokenizer **out, const struct gguf *g, char *err, size_t err_len);
 void tokenizer_destroy(struct tokenizer **t);
@@ -50,6 +52,14 @@ bool tokenizer_adds_bos(const struct tokenizer *t);
 
 /* Ids that end a generation (EOS, EOT and their like), ascending. */
 const int32_t *tokenizer_eog(const struct tokenizer *t, size_t *n);
+
+/* The tokens that stand around a gap in a text, or TOKEN_NONE. A prompt for what is missing is
+ * prefix, text before, suffix, text after, middle; before these, `repository` and `file` may each
+ * precede a name. */
+struct infill_tokens {
+    int32_t prefix, suffix, middle, pad, repository, file;
+};
+const struct infill_tokens *tokenizer_infill(const struct tokenizer *t);
 
 /* Is it a control token (never part of visible text)? */
 bool tokenizer_is_control(const struct tokenizer *t, int32_t id);

@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/text/tokenizer.h"
+
 struct gguf;
 struct gguf_kv;
 
@@ -42,6 +44,7 @@ struct vocab {
     int32_t byte_id[256];      /* the token of a single byte, or TOKEN_NONE */
     int32_t bos, eos, unknown; /* or TOKEN_NONE */
     bool add_bos, add_eos, add_space_prefix;
+    struct infill_tokens infill;
     int32_t *eog; /* ascending */
     size_t n_eog;
     char *chat_template; /* or NULL */
@@ -61,6 +64,13 @@ static inline const char *vocab_piece(const struct vocab *v, int32_t id, size_t 
 
 /* The roles: BOS, EOS, what ends a generation, the flags and the chat template (roles.c). */
 int vocab_load_roles(struct vocab *v, const struct gguf *g, char *err, size_t err_len);
+
+/* v->infill; what is found by its name is a control token from then on (infill.c). */
+int vocab_load_infill(struct vocab *v, const struct gguf *g, char *err, size_t err_len);
+
+/* The token that a key names; *id keeps its value when the key is absent. */
+int vocab_read_id(const struct vocab *v, const struct gguf *g, const char *key, int32_t *id,
+                  char *err, size_t err_len);
 
 /* The bytes behind a byte-level piece, written to out[0..len): their number, or -1 if the text
  * has a character that stands for no byte. */

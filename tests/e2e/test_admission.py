@@ -44,6 +44,18 @@ def test_expired_deadline(start):
     assert s.metrics()['quire_requests_total{endpoint="completions",outcome="timeout"}'] == 2
 
 
+def test_a_chat_without_a_length_is_promised_its_beginning(start):
+    """All that it might say would take much longer."""
+    s = start("--max-sequences", "1")
+    warm(s)
+    body = {"prompt": "a", "max_tokens": 1000, "ignore_eos": True}
+    refusal = s.post("/v1/completions", {**body, "deadline_ms": 1}).json["error"]
+    half = int(re.search(r"take (\d+) ms", refusal["message"])[1]) // 2
+    assert s.post("/v1/completions", {**body, "deadline_ms": half}).json["error"]["code"] == "deadline_unreachable"
+    chat = {"messages": [{"role": "user", "content": "a"}], "deadline_ms": half, "stop": ["e"]}
+    assert s.post("/v1/chat/completions", chat).status == 200
+
+
 def test_unreachable_deadline(start):
     s = start("--max-sequences", "1")
     warm(s)

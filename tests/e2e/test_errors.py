@@ -33,7 +33,7 @@ BAD_FIELDS = [
     ("logit_bias", []), ("logit_bias", {"x": 1}), ("logit_bias", {"-1": 1}), ("logit_bias", {"1": 101}),
     ("logit_bias", {"1": "x"}), ("logit_bias", {"999999999": 1}), ("logit_bias", {"": 1}),
     ("logit_bias", {"01": 1}),
-    ("best_of", 2), ("best_of", "x"), ("suffix", "end"), ("suffix", 5),
+    ("best_of", 129), ("best_of", "x"), ("suffix", "end"), ("suffix", 5),
     ("deadline_ms", 0), ("deadline_ms", -5), ("deadline_ms", "x"),
     ("max_queue_ms", 0), ("max_queue_ms", -1), ("max_queue_ms", "x"), ("max_queue_ms", 1.5),
     ("cache_salt", 5), ("cache_salt", "x" * 257), ("cache_salt", []), ("timings", 1), ("timings", "yes"),
@@ -67,7 +67,7 @@ def test_null_means_absent(server):
 
 
 def test_accepted_oddities(server):
-    for fields in ({"suffix": ""}, {"best_of": 1}, {"n": 2, "best_of": 2}, {"seed": -1}, {"seed": 2**64 - 1},
+    for fields in ({"suffix": ""}, {"best_of": 1}, {"n": 2, "best_of": 3}, {"seed": -1}, {"seed": 2**64 - 1},
                    {"top_k": -1}, {"stop": []}, {"logit_bias": {}}, {"user": "me"}, {"priority": "high"},
                    {"priority": 0}, {"temperature": 2}, {"temperature": 0, "top_p": 0.5}):
         server.complete("hi", max_tokens=1, **fields)

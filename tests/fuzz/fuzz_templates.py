@@ -411,6 +411,10 @@ OURS = ("64 bits", "object is not subscriptable", "no filter named", "no test na
         "not a real number", "unhashable type: 'slice'", "no attribute 'pop'",
         "no attribute 'clear'")
 
+# How deep Python gets; halves of UTF-16, which we refuse to make; what jinja2 before 3.1.5 does not
+# catch in |int.
+THEIRS = ("RecursionError", "surrogates", "infinity to integer")
+
 
 def disagreement(renderer, template, variables):
     """The two answers where they differ for no accepted reason, else None."""
@@ -424,7 +428,7 @@ def disagreement(renderer, template, variables):
         return None
     if error is None and any(text in got.get("error", "") for text in OURS):
         return None
-    if error is not None and ("RecursionError" in error or "surrogates" in error):
+    if error is not None and any(text in error for text in THEIRS):
         return None
     return f"jinja2: {want if error is None else error!r}\nquire:  {got.get('text', got.get('error'))!r}"
 
@@ -463,7 +467,8 @@ def main():
         generator = Generator(rng)
         template, variables = generator.program(), generator.variables()
         found = disagreement(renderer, template, variables)
-        n_text += "text" in renderer.ask(template, variables) if n % 50 == 0 else 0
+        if n % 50 == 0:
+            n_text += "text" in renderer.ask(template, variables)
         if found:
             n_bad += 1
             small = shrink(renderer, template, variables, random.Random(1))
@@ -473,7 +478,7 @@ def main():
                 break
         n, seed = n + 1, seed + 1
     print(f"fuzz_templates: {n} programs from seed {first}, {n_bad} differ "
-          f"(about {n_text * 5000 // max(n, 1)}% render)")
+          f"(about {n_text * 100 // max((n + 49) // 50, 1)}% render)")
     return 1 if n_bad else 0
 
 

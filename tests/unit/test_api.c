@@ -520,6 +520,7 @@ static void logprobs_are_parallel_arrays(void **state)
 
     set_up(&s, "hi", NULL);
     s.rules.wants_logprobs = s.rules.wants_ids = true;
+    s.rules.n_top = 1;
     choice_init(&s.choice, 0, &s.prompt, &s.rules);
     feed(&s, BYTE_WORDS);
     feed(&s, BYTE_0 + 0xc3);
@@ -548,6 +549,7 @@ static void echo_comes_first_with_its_scores(void **state)
     set_up(&s, "<|x|>hello\xc3\xa9", NULL);
     assert_int_equal(s.prompt.ids.n, 5);
     s.rules.wants_logprobs = s.rules.echo = true;
+    s.rules.n_top = 1;
     choice_init(&s.choice, 0, &s.prompt, &s.rules);
     e.kind = EVENT_SCORE;
     for (uint32_t pos = 1; pos < 5; pos++) {

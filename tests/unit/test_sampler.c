@@ -357,6 +357,29 @@ static void logprobs_are_those_of_the_raw_row(void **state)
     teardown(f);
 }
 
+/* The same order as the alternatives have, equals by their ids. */
+static void a_rank_is_a_place_among_all(void **state)
+{
+    struct fixture *f = setup();
+    (void)state;
+
+    f->logits[9] = f->logits[200] = f->logits[123] + 1;
+    f->sampling.n_top = SAMPLING_MAX_TOP;
+    f->out.want = BATCH_SCORE;
+    f->out.token = 0;
+    pick(f, 1);
+    for (uint32_t i = 0; i < SAMPLING_MAX_TOP; i++) {
+        f->out.token = f->out.top[i].id;
+        pick(f, 1);
+        assert_int_equal(f->out.rank, i + 1);
+    }
+    f->logits[V - 1] = -1e30f;
+    f->out.token = V - 1;
+    pick(f, 1);
+    assert_int_equal(f->out.rank, V);
+    teardown(f);
+}
+
 /* Degenerate rows must give some token, not a crash or a hang. */
 static void bad_rows_give_a_token(void **state)
 {
@@ -411,6 +434,7 @@ int main(void)
         cmocka_unit_test(cuts_keep_exactly_the_nucleus),
         cmocka_unit_test(frequencies_match_the_weights),
         cmocka_unit_test(logprobs_are_those_of_the_raw_row),
+        cmocka_unit_test(a_rank_is_a_place_among_all),
         cmocka_unit_test(bad_rows_give_a_token),
         cmocka_unit_test(batch_lays_rows_out),
     };

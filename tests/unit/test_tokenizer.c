@@ -35,6 +35,7 @@ struct toy {
     uint32_t eos;
     const char *odd_key; /* a key that gets a string, whatever it should be */
     uint32_t eot;
+    uint32_t gap[3], old_gap[3]; /* prefix, suffix, middle by the keys of now and of before */
     int no_bos;
     int no_prefix;
 };
@@ -127,6 +128,23 @@ static void write_arrays(struct gguf_writer *w, const struct toy *v)
         gguf_writer_str_array(w, "tokenizer.ggml.merges", merges, v->n_merges);
 }
 
+static void write_gap(struct gguf_writer *w, const struct toy *v)
+{
+    static const char *const keys[] = {"tokenizer.ggml.fim_pre_token_id",
+                                       "tokenizer.ggml.fim_suf_token_id",
+                                       "tokenizer.ggml.fim_mid_token_id"};
+    static const char *const old_keys[] = {"tokenizer.ggml.prefix_token_id",
+                                           "tokenizer.ggml.suffix_token_id",
+                                           "tokenizer.ggml.middle_token_id"};
+
+    for (int i = 0; i < 3; i++) {
+        if (v->gap[i] != 0)
+            gguf_writer_u32(w, keys[i], v->gap[i]);
+        if (v->old_gap[i] != 0)
+            gguf_writer_u32(w, old_keys[i], v->old_gap[i]);
+    }
+}
+
 static uint8_t *toy_write(const struct toy *v, size_t *bytes)
 {
     struct gguf_writer *w;
@@ -142,6 +160,7 @@ static uint8_t *toy_write(const struct toy *v, size_t *bytes)
     gguf_writer_u32(w, "tokenizer.ggml.eos_token_id", v->eos);
     if (v->eot != 0)
         gguf_writer_u32(w, "tokenizer.ggml.eot_token_id", v->eot);
+    write_gap(w, v);
     if (v->no_bos)
         gguf_writer_bool(w, "tokenizer.ggml.add_bos_token", false);
     if (v->no_prefix)
@@ -374,6 +393,69 @@ static void names_and_keys_end_a_generation(void **state)
     tokenizer_destroy(&t);
 }
 
+static void assert_gap(const struct toy *v, int32_t prefix, int32_t suffix, int32_t middle)
+{
+    struct tokenizer *t = toy_create(v);
+    const struct infill_tokens *gap = tokenizer_infill(t);
+
+    assert_int_equal(gap->prefix, prefix);
+    assert_int_equal(gap->suffix, suffix);
+    assert_int_equal(gap->middle, middle);
+    tokenizer_destroy(&t);
+}
+
+static void keys_and_names_mark_a_gap(void **state)
+{
+    static const char *const names[] = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"};
+    struct toy v = bpe_toy("gpt-2");
+    int32_t ids[3];
+
+    (void)state;
+    assert_gap(&v, TOKEN_NONE, TOKEN_NONE, TOKEN_NONE);
+    for (int i = 0; i < 3; i++)
+        ids[i] = toy_add(&v, names[i], USER, 0);
+    assert_gap(&v, ids[0], ids[1], ids[2]);
+    for (uint32_t i = 0; i < 3; i++)
+        v.old_gap[i] = BYTE('a') + i;
+    assert_gap(&v, BYTE('a'), BYTE('b'), BYTE('c'));
+    for (uint32_t i = 0; i < 3; i++)
+        v.gap[i] = BYTE('x') + i;
+    assert_gap(&v, BYTE('x'), BYTE('y'), BYTE('z'));
+}
+
+static void plain_text_marks_no_gap(void **state)
+{
+    struct toy v = bpe_toy("gpt-2");
+
+    (void)state;
+    toy_add(&v, "<PRE>", NORMAL, 0);
+    assert_gap(&v, TOKEN_NONE, TOKEN_NONE, TOKEN_NONE);
+}
+
+/* What separates files is no part of one. */
+static void padding_and_files_end_a_generation(void **state)
+{
+    struct toy v = bpe_toy("gpt-2");
+    const int32_t file = toy_add(&v, "<|file_sep|>", CONTROL, 0);
+    const int32_t repository = toy_add(&v, "<|repo_name|>", CONTROL, 0);
+    const int32_t pad = toy_add(&v, "<|fim_pad|>", CONTROL, 0);
+    struct tokenizer *t = toy_create(&v);
+    const int32_t *eog;
+    size_t n;
+
+    (void)state;
+    assert_int_equal(tokenizer_infill(t)->file, file);
+    assert_true(tokenizer_is_control(t, file));
+    assert_int_equal(tokenizer_infill(t)->repository, repository);
+    assert_int_equal(tokenizer_infill(t)->pad, pad);
+    eog = tokenizer_eog(t, &n);
+    assert_int_equal(n, 5);
+    assert_int_equal(eog[2], file);
+    assert_int_equal(eog[3], repository);
+    assert_int_equal(eog[4], pad);
+    tokenizer_destroy(&t);
+}
+
 /* ---- limits and failures */
 
 static void refuses_more_ids_than_the_limit(void **state)
@@ -492,6 +574,10 @@ static void big_eos(struct toy *v)
 {
     v->eos = (uint32_t)v->n;
 }
+static void big_gap(struct toy *v)
+{
+    v->gap[1] = (uint32_t)v->n;
+}
 static void huge_eot(struct toy *v)
 {
     v->eot = UINT32_MAX;
@@ -572,6 +658,7 @@ static void refuses_hostile_vocabularies(void **state)
         {0, drop_scores, "tokenizer.ggml.scores is missing"},
         {0, nan_score, "tokenizer.ggml.scores: the score of token 260"},
         {0, big_eos, "tokenizer.ggml.eos_token_id is"},
+        {1, big_gap, "tokenizer.ggml.fim_suf_token_id is "},
         {1, huge_eot, "tokenizer.ggml.eot_token_id is 4294967295"},
         {1, odd_bos, "tokenizer.ggml.bos_token_id"},
         {1, odd_flag, "tokenizer.ggml.add_eos_token"},
@@ -629,6 +716,9 @@ int main(void)
         cmocka_unit_test(control_tokens_need_the_flag),
         cmocka_unit_test(user_defined_tokens_are_always_found),
         cmocka_unit_test(names_and_keys_end_a_generation),
+        cmocka_unit_test(keys_and_names_mark_a_gap),
+        cmocka_unit_test(plain_text_marks_no_gap),
+        cmocka_unit_test(padding_and_files_end_a_generation),
         cmocka_unit_test(refuses_more_ids_than_the_limit),
         cmocka_unit_test(survives_every_failing_allocation),
         cmocka_unit_test(refuses_hostile_vocabularies),

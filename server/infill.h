@@ -1,0 +1,31 @@
+/* server/infill.h - prompts for what is missing between two texts.
+ *
+ * [BOS] repository and files that the text belongs with, prefix, text before the gap, suffix, text
+ * after it, middle: for models whose vocabulary has tokens for this. The texts are plain: the
+ * names of special tokens in them are only letters.
+ *
+ * Thread: any.
+ * Memory: a wish borrows from the JSON tree of the body.
+ */
+#ifndef SERVER_INFILL_H
+#define SERVER_INFILL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/text/tokenizer.h"
+#include "server/json.h"
+
+struct infill_wish {
+    const char *suffix; /* what comes after the gap; NULL: there is no gap */
+};
+
+/* Has the model the tokens for it? */
+bool infill_is_known(const struct tokenizer *t);
+
+/* Append the prompt with `prompt`, a string or ids within the vocabulary, before the gap; at most
+ * `max` ids may stand in the list: ERR_LIMIT when there are more, ERR_NOMEM. */
+int infill_encode(const struct tokenizer *t, const struct infill_wish *wish, const cJSON *prompt,
+                  size_t max, struct token_list *out);
+
+#endif
