@@ -50,8 +50,23 @@ struct level { /* the readings after some bytes */
     uint32_t from, to, n_frames;
 };
 
-/* Readings[from ..] along all texts. Past `most` steps only texts of one byte are looked at: with
- * them every text can be spelled. */
+static bool is_empty(const struct mask *m)
+{
+    uint32_t any = 0;
+
+    for (uint32_t i = 0; i < m->n_words; i++)
+        any |= m->bits[i];
+    return any == 0;
+}
+
+/* Past `most` steps only texts of one byte are looked at, with which every text can be spelled, and
+ * those until one has been found. */
+static bool is_over(const struct mask *m, const struct trie_node *n, uint32_t most)
+{
+    return m->w->work > most && (n->depth > 1 || !is_empty(m));
+}
+
+/* Readings[from ..] along all texts. */
 static void walk_trie(const struct mask *m, const struct token_trie *t, uint32_t from,
                       const struct rest_rule *rule, uint32_t most)
 {
@@ -64,7 +79,7 @@ static void walk_trie(const struct mask *m, const struct token_trie *t, uint32_t
         const struct trie_node *n = &t->nodes[i];
         const struct level *above = &at[n->depth - 1];
 
-        if (n->depth == 1 ? !byte_set_has(&w->first, n->byte) : w->work > most) {
+        if ((n->depth == 1 && !byte_set_has(&w->first, n->byte)) || is_over(m, n, most)) {
             i = n->end;
             continue;
         }
@@ -159,17 +174,8 @@ static void add_place(const struct mask *m, const struct place *p, struct readin
     add_fits(m, p, rule.left, is_only);
     if (p->rest == NULL || r.top == 0)
         return;
-    walk_add(w, from, walk_settle(w, behind));
+    walk_add(w, walk_settle(w, behind));
     walk_trie(m, p->rest, from, &rule, CONSTRAINT_MAX_WORK);
-}
-
-static bool is_empty(const struct mask *m)
-{
-    uint32_t any = 0;
-
-    for (uint32_t i = 0; i < m->n_words; i++)
-        any |= m->bits[i];
-    return any == 0;
 }
 
 /* Readings that were not looked at beforehand come last, all of them together. */

@@ -95,7 +95,8 @@ static void visit(struct tour *t, uint32_t node, uint32_t loop, bool is_target)
         t->map->n++;
         push(t, key);
     }
-    e->is_target = e->is_target || is_target;
+    if (is_target && t->g->nodes[node].kind != GRAMMAR_REPEAT) /* whose loop is a place instead */
+        e->is_target = true;
 }
 
 static bool is_end(const struct tour *t, uint32_t node)

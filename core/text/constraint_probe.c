@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Sets so large hardly turn up again: such a place is better walked when somebody stands there. */
+#define MANY_READINGS 48
 #define MAX_STEPS 200000000u /* of all walks: about a second */
 
 struct found { /* a token and the iterations that it begins */
@@ -116,12 +118,13 @@ static uint64_t walk_all(struct probe *p, uint16_t start, const struct byte_set 
         const struct trie_node *n = &t->nodes[i];
         const uint16_t set = sets_step(p->sets, at[n->depth - 1], n->byte);
 
-        if (sets_are_full(p->sets))
+        if (sets_are_full(p->sets) || sets_walk(p->sets)->dropped)
             return 0;
         if (set == SETS_DEAD) {
             i = n->end;
             continue;
         }
+        p->too_many = sets_at(p->sets, set)->n > MANY_READINGS;
         n_steps++;
         at[n->depth] = set;
         p->path[n->depth - 1] = n->byte;
@@ -306,7 +309,7 @@ static int probe_place(struct probe *p, struct place_entry *entry)
             n_steps = walk_all(p, start, behind(p, entry->key));
     }
     if (sets_walk(p->sets)->dropped)
-        return ERR_RANGE;
+        return ERR_RANGE; /* more readings than a state can hold */
     if (sets_are_full(p->sets))
         sets_clear(p->sets);
     if (n_steps < p->worth_it || p->too_many)

@@ -9,7 +9,7 @@
 
 #define MAX_SETS 8192
 #define SET_SLOTS (2 * MAX_SETS)
-#define MAX_POOL (4 * MAX_SETS)
+#define MAX_POOL (32 * MAX_SETS)
 #define FRAME_SLOTS (2 * WALK_MAX_FRAMES)
 #define MAX_INTERNED (WALK_MAX_FRAMES / 2)
 #define UNKNOWN UINT16_MAX
@@ -175,7 +175,9 @@ static void look_at_set(struct sets *s, struct numbered *set)
     memcpy(w->readings, s->pool + set->from, set->n * sizeof(*w->readings));
     w->n_readings = set->n;
     w->n_frames = s->n_interned;
+    w->work = 0;
     walk_look(w, 0, set->n);
+    s->n_steps += 4 * (uint64_t)w->work;
     set->first = w->first;
     for (uint32_t i = 0; i < w->n_exits; i++)
         set->exits[i] = (uint8_t)(w->exits[i] < UINT8_MAX ? w->exits[i] : UINT8_MAX);
@@ -240,14 +242,14 @@ static uint16_t compute_step(struct sets *s, const struct numbered *set, uint8_t
     w->n_frames = s->n_interned;
     w->work = 0;
     walk_step(w, 0, set->n, byte);
-    s->n_steps += w->work;
+    s->n_steps += 4 * (uint64_t)w->work;
     return number_result(s, set->n);
 }
 
 uint16_t sets_step(struct sets *s, uint16_t from, uint8_t byte)
 {
     struct numbered *set = &s->at[from];
-    uint16_t *cell, to;
+    uint16_t *row, to;
 
     if (!byte_set_has(&set->first, byte))
         return SETS_DEAD;
@@ -255,12 +257,14 @@ uint16_t sets_step(struct sets *s, uint16_t from, uint8_t byte)
         memset(s->rows + (size_t)s->n_rows * 256, 0xFF, 256 * sizeof(*s->rows));
         set->row = ++s->n_rows;
     }
-    cell = s->rows + (size_t)(set->row - 1) * 256 + byte;
-    if (*cell == UNKNOWN) {
+    row = s->rows + (size_t)(set->row - 1) * 256;
+    if (row[byte] == UNKNOWN) {
         to = compute_step(s, set, byte);
-        *cell = to;
+        for (uint32_t b = 0; b < 256; b++)
+            if (byte_set_has(&s->w->same, (uint8_t)b))
+                row[b] = to;
     }
-    return *cell;
+    return row[byte];
 }
 
 uint16_t sets_start(struct sets *s, struct place_key key)

@@ -18,7 +18,8 @@ int walk_create(struct walk **out)
     w->frames = mem_calloc(WALK_MAX_FRAMES, sizeof(*w->frames));
     w->readings = mem_calloc(WALK_MAX_READINGS, sizeof(*w->readings));
     w->moved = mem_calloc(WALK_MAX_FRAMES, sizeof(*w->moved));
-    if (w->frames == NULL || w->readings == NULL || w->moved == NULL) {
+    w->in_set = mem_calloc(WALK_MAX_NODES, sizeof(*w->in_set));
+    if (w->in_set == NULL || w->frames == NULL || w->readings == NULL || w->moved == NULL) {
         walk_destroy(&w);
         return ERR_NOMEM;
     }
@@ -35,6 +36,7 @@ void walk_destroy(struct walk **walk)
     mem_free(w->frames);
     mem_free(w->readings);
     mem_free(w->moved);
+    mem_free(w->in_set);
     mem_free(w);
     *walk = NULL;
 }
@@ -60,7 +62,14 @@ static bool is_loop(const struct walk *w, uint32_t node)
     return w->g->nodes[node].kind == GRAMMAR_LOOP;
 }
 
-struct reading walk_settle(const struct walk *w, struct reading r)
+static uint32_t push_frame(struct walk *w, uint32_t node, uint32_t count, uint32_t parent)
+{
+    w->frames[w->n_frames] = (struct frame){
+        .node = node, .count = count, .parent = parent, .depth = w->frames[parent].depth + 1};
+    return w->n_frames++;
+}
+
+struct reading walk_settle(struct walk *w, struct reading r)
 {
     while (w->g->nodes[r.node].kind == GRAMMAR_END && r.top != 0) {
         const struct frame *f = &w->frames[r.top];
@@ -69,6 +78,10 @@ struct reading walk_settle(const struct walk *w, struct reading r)
         if (is_loop(w, f->node))
             break;
         r.top = f->parent;
+    }
+    if (w->g->nodes[r.node].kind == GRAMMAR_REPEAT && w->n_frames < WALK_MAX_FRAMES) {
+        r.node = w->g->nodes[r.node].other;
+        r.top = push_frame(w, r.node, 0, r.top);
     }
     return r;
 }
@@ -86,18 +99,45 @@ static bool same_stack(const struct walk *w, uint32_t a, uint32_t b)
     return true;
 }
 
-void walk_add(struct walk *w, uint32_t from, struct reading r)
+/* Numbers of sets may come round again: then all marks are old. */
+static void begin_set(struct walk *w)
+{
+    if (++w->set != 0)
+        return;
+    memset(w->in_set, 0, WALK_MAX_NODES * sizeof(*w->in_set));
+    w->set = 1;
+}
+
+/* Is it in the set that begins at `from`? Most often no reading stands at its node. */
+static bool has_reading(struct walk *w, uint32_t from, struct reading r)
+{
+    if (w->in_set[r.node] != w->set) {
+        w->in_set[r.node] = w->set;
+        return false;
+    }
+    w->work += (w->n_readings - from) / 2;
+    for (uint32_t i = from; i < w->n_readings; i++)
+        if (w->readings[i].node == r.node && same_stack(w, w->readings[i].top, r.top))
+            return true;
+    return false;
+}
+
+static void add_to_set(struct walk *w, uint32_t from, struct reading r)
 {
     const uint32_t n = w->n_readings - from;
 
-    w->work += n / 4;
-    for (uint32_t i = from; i < w->n_readings; i++)
-        if (w->readings[i].node == r.node && same_stack(w, w->readings[i].top, r.top))
-            return;
+    if (has_reading(w, from, r))
+        return;
     if (n == CONSTRAINT_MAX_READINGS || w->n_readings == WALK_MAX_READINGS)
         w->dropped = true;
     else
         w->readings[w->n_readings++] = r;
+}
+
+void walk_add(struct walk *w, struct reading r)
+{
+    begin_set(w);
+    add_to_set(w, w->n_readings, r);
 }
 
 /* ---- what a reading leads to without a byte ---- */
@@ -117,9 +157,7 @@ static void put_above(struct walk *w, uint32_t node, uint32_t back, uint32_t cou
         w->dropped = true;
         return;
     }
-    w->frames[w->n_frames] = (struct frame){
-        .node = back, .count = count, .parent = parent, .depth = w->frames[parent].depth + 1};
-    put(w, node, w->n_frames++);
+    put(w, node, push_frame(w, back, count, parent));
 }
 
 /* A loop's head is gone through once for each stack: coming back means that nothing was taken. */
@@ -136,16 +174,26 @@ static bool is_first_visit(struct walk *w, struct reading r)
     return true;
 }
 
-static bool can_begin(const struct grammar_rule *rule, int byte)
+/* Is the byte in the set? Then other bytes of the set go the same way, else those outside. */
+static bool has_byte(struct walk *w, const struct byte_set *set, int byte)
 {
-    return byte == NO_BYTE || byte_set_has(&rule->first, (uint8_t)byte);
+    const bool has = byte_set_has(set, (uint8_t)byte);
+
+    for (int i = 0; i < 4; i++)
+        w->same.bits[i] &= has ? set->bits[i] : ~set->bits[i];
+    return has;
+}
+
+static bool can_begin(struct walk *w, const struct grammar_rule *rule, int byte)
+{
+    return byte == NO_BYTE || has_byte(w, &rule->first, byte);
 }
 
 static void go_call(struct walk *w, const struct grammar_node *n, uint32_t top, int byte)
 {
     const struct grammar_rule *rule = &w->g->rules[n->arg];
 
-    if (!can_begin(rule, byte) && !rule->is_nullable)
+    if (!rule->is_nullable && !can_begin(w, rule, byte))
         return;
     if (n->flags & GRAMMAR_IS_TAIL)
         put(w, n->other, top);
@@ -157,7 +205,7 @@ static void go_repeat(struct walk *w, const struct grammar_node *n, uint32_t top
 {
     const struct grammar_repeat *repeat = &w->g->repeats[w->g->nodes[n->other].arg];
 
-    if (repeat->min == 0 || can_begin(&w->g->rules[repeat->body], byte))
+    if (repeat->min == 0 || can_begin(w, &w->g->rules[repeat->body], byte))
         put_above(w, n->other, n->other, 0, top);
 }
 
@@ -181,7 +229,7 @@ static void go_loop(struct walk *w, uint32_t node, uint32_t top, int byte)
 
     if (f.count >= repeat->min)
         leave_loop(w, node, &f);
-    if (f.count < repeat->max && can_begin(&w->g->rules[repeat->body], byte))
+    if (f.count < repeat->max && can_begin(w, &w->g->rules[repeat->body], byte))
         put_above(w, n->other, node, is_full ? f.count : f.count + 1, f.parent);
 }
 
@@ -227,8 +275,8 @@ static void follow(struct walk *w, struct reading start, int byte, uint32_t to)
         case GRAMMAR_BYTE:
             if (byte == NO_BYTE)
                 byte_set_merge(&w->first, &w->g->sets[n->arg]);
-            else if (byte_set_has(&w->g->sets[n->arg], (uint8_t)byte))
-                walk_add(w, to, walk_settle(w, (struct reading){n->next, r.top}));
+            else if (has_byte(w, &w->g->sets[n->arg], byte))
+                add_to_set(w, to, walk_settle(w, (struct reading){n->next, r.top}));
             break;
         case GRAMMAR_SPLIT:
             if ((n->flags & GRAMMAR_IS_HEAD) && !is_first_visit(w, r))
@@ -258,6 +306,8 @@ void walk_step(struct walk *w, uint32_t from, uint32_t to, uint8_t byte)
 {
     const uint32_t at = w->n_readings;
 
+    begin_set(w);
+    memset(&w->same, 0xFF, sizeof(w->same));
     w->born = w->n_frames;
     w->n_exits = 0;
     for (uint32_t i = from; i < to; i++)

@@ -13,6 +13,7 @@
 #include "core/text/constraint.h"
 #include "core/text/grammar.h"
 
+#define WALK_MAX_NODES (2 * GRAMMAR_MAX_NODES) /* with the probes, of which there are fewer */
 #define WALK_MAX_FRAMES 16384
 #define WALK_MAX_READINGS 16384
 #define WALK_MAX_TODO 1024
@@ -41,12 +42,15 @@ struct walk {
     uint32_t work;     /* nodes looked at */
     uint32_t deepest;  /* largest depth with what is still needed */
     bool dropped;      /* something did not fit */
+    struct byte_set same; /* bytes that the latest step could not tell from its own */
     /* what a look ahead found */
     struct byte_set first;
     bool may_end; /* an END with nothing below */
     uint32_t n_exits, exits[WALK_MAX_EXITS]; /* counts at which a probe was left, the first ones */
     bool too_many_exits;
     /* private */
+    uint32_t *in_set; /* [WALK_MAX_NODES] the latest set that has a reading at the node */
+    uint32_t set;     /* the number of the set that is being made */
     uint32_t *moved; /* [WALK_MAX_FRAMES] where walk_keep() has put a frame */
     uint32_t born; /* frames from here on are new in this step */
     uint32_t n_todo, n_heads;
@@ -60,10 +64,11 @@ void walk_destroy(struct walk **w);
 void walk_begin(struct walk *w, const struct grammar *g, const uint16_t *needs,
                 const struct byte_set *bytes);
 
-/* A reading behind all ENDs that lead on in one way. */
-struct reading walk_settle(const struct walk *w, struct reading r);
-/* Add a reading unless the set from readings[from] on has it. */
-void walk_add(struct walk *w, uint32_t from, struct reading r);
+/* A reading behind what leads on in one way: ENDs, and the REPEATs that count the same body are one
+ * place then. May add a frame. */
+struct reading walk_settle(struct walk *w, struct reading r);
+/* Begin a set of its own with this reading, at the end. */
+void walk_add(struct walk *w, struct reading r);
 /* The readings that follow readings[from .. to - 1] over a byte are added at the end. */
 void walk_step(struct walk *w, uint32_t from, uint32_t to, uint8_t byte);
 /* Which bytes can follow them, and whether the text may end: first, may_end, exits. */

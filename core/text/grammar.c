@@ -162,8 +162,8 @@ static uint16_t need_of(const struct needs *s, const struct grammar_node *n)
             return s->of[n->other];
         return behind(s->of[n->other], s->of[n->next]);
     case GRAMMAR_REPEAT:
-        if (g->repeats[loop->arg].min == 0)
-            return s->of[loop->next];
+        if (g->repeats[loop->arg].min == 0) /* the count has to lie somewhere even so */
+            return behind(0, s->of[loop->next]);
         return behind(s->of[loop->other], s->of[loop->next]);
     case GRAMMAR_JUMP:
         return s->of[n->next];

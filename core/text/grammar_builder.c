@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Copies of a piece are faster to follow than a count on the stack, while they are few. */
-#define UNROLL_NODES 96
+#define UNROLL_NODES 24
 
 int grammar_builder_create(struct grammar_builder **out)
 {

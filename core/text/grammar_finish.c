@@ -239,6 +239,9 @@ static int find_firsts(struct grammar_builder *b, struct grammar *g)
             if (f.progress[i] == RULE_UNKNOWN)
                 rc = find_first(&f, i);
     }
+    for (uint32_t i = 0; rc == 0 && i < g->n_repeats; i++)
+        if (g->rules[g->repeats[i].body].is_nullable) /* empty iterations are not gone through */
+            g->repeats[i].min = 0;
     if (rc == ERR_INVAL)
         grammar_builder_fail(b, ERR_INVAL, "%s refers to itself before it takes a character",
                              b->rules[f.open[f.n_open - 1].rule].name);

@@ -101,6 +101,8 @@ static void gbnf_says_what_it_says(void **state)
         {"root ::= \"a\"{,2}\"b\"", "aaab", WRONG},
         {"root ::= (\"a\" \"b\"){1,2}", "abab", MATCH},
         {"root ::= (\"a\"?){3,5} \"b\"", "b", MATCH},
+        {"root ::= \"x\" (\"a\"* \"c\"?){30,50} \"b\"", "xb", MATCH},
+        {"root ::= \"x\" (\"a\"* \"c\"?){30,50} \"b\"", "xacaacb", MATCH},
         {"root ::= ((\"a\"*)*)* \"b\"", "aaab", MATCH},
         {"root ::= x # a comment\n\n# another\nx ::= \"a\" |\n  \"b\"\n  | \"c\"\r\n", "c", MATCH},
         {"root ::= (\n \"a\" # inside\n \"b\"\n)", "ab", MATCH},
