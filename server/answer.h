@@ -71,8 +71,13 @@ void answer_release(struct answer *a);
 const struct dialect *dialect_text(void);     /* /v1/completions */
 const struct dialect *dialect_chat(void);     /* /v1/chat/completions */
 const struct dialect *dialect_embeddings(void); /* /v1/embeddings: no stream */
+const struct dialect *dialect_native(void);   /* /completion */
+const struct dialect *dialect_infill(void);   /* /infill */
 const struct dialect *dialect_messages(void); /* /v1/messages */
 const struct dialect *dialect_responses(void); /* /v1/responses */
+
+/* {…}: llama-server's names for how tokens are chosen, and when it is enough. */
+void dialect_native_settings(const struct params *p, uint64_t seed, struct buf *out);
 
 /* Anthropic's error object, for the routes of dialect_messages(). */
 void dialect_messages_error(const struct api_error *e, struct buf *out);

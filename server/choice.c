@@ -4,6 +4,8 @@
 #include "server/http.h"
 #include "server/json.h"
 
+#include <string.h>
+
 /* Decode one prompt token for its offset; the result itself is not needed. */
 static void pass_prompt_token(struct choice *c, int32_t id, bool is_hidden)
 {
@@ -79,8 +81,8 @@ static void add_logprob(struct choice *c, const struct event *e)
                                         .n_top = at_most(e->n_top, c->rules->n_top),
                                         .offset = c->n_chars};
 
-    if (c->rules->style != NULL)
-        logprobs_add_entry(&c->entries, c->rules->tokenizer, &entry);
+    if (c->rules->style != NULL || c->rules->has_entries)
+        logprobs_add_entry(&c->entries, c->rules->tokenizer, &entry, c->rules->has_entries);
     else
         logprobs_add(&c->logprobs, c->rules->tokenizer, &entry);
 }
@@ -154,6 +156,8 @@ bool choice_token(struct choice *c, const struct event *e, struct buf *scratch)
     show_marks(c, e->token);
     detok_feed(&c->detok, e->token, scratch);
     c->n_chars += json_n_chars(scratch->data, scratch->len);
+    c->has_new_line = c->has_new_line ||
+                      (scratch->len > 0 && memchr(scratch->data, '\n', scratch->len) != NULL);
     c->has_stopped = stop_feed(&c->stop, scratch->data, scratch->len,
                                c->n_tokens >= c->rules->min_tokens, &c->text);
     pass_on(c);

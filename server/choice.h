@@ -39,6 +39,7 @@ struct choice_rules { /* the same for all choices of a request */
     bool finds_calls;                 /* tools were offered */
     bool has_forced_call;             /* nothing but a call may come */
     const char *forced_name;          /* of the function, NULL: of any */
+    bool has_entries; /* log-probabilities as chats have them, with ids */
     bool echo, wants_logprobs, wants_ids, wants_timings;
     uint32_t n_top;          /* alternatives of each token, with wants_logprobs */
     bool wants_prompt_scores;
@@ -63,6 +64,7 @@ struct choice {
     uint32_t n_tokens, n_thinking; /* generated; of them inside thoughts */
     double sum_logprob;            /* of those, where the engine was asked for it */
     bool has_opened;               /* its first frame was sent */
+    bool has_new_line;             /* in what was generated */
     bool has_stopped; /* a stop string was found: what still comes is not wanted */
     bool is_complete; /* the latest token completed what a constraint asks for */
     bool has_prompt_ids_sent;

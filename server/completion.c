@@ -141,8 +141,10 @@ static void send_frame(struct completion *c)
 {
     struct http_call *call = c->in.call;
     struct buf *frame = &c->in.desk->frame;
-    const int rc = frame->err < 0 ? frame->err : http_call_write(call, frame->data, frame->len);
+    int rc = frame->err;
 
+    if (rc == 0 && frame->len > 0) /* some streams end with nothing */
+        rc = http_call_write(call, frame->data, frame->len);
     if (rc == 0)
         return;
     log_warn("http", "event=stream_cut id=%s reason=%s", c->in.request_id,
@@ -346,9 +348,10 @@ static void make_rules(struct completion *c)
                                      .echo = p->echo,
                                      .wants_logprobs = p->sampling.n_top >= 0,
                                      .wants_prompt_scores = p->prompt_logprobs >= 0,
-                                     .wants_ids = p->return_token_ids,
                                      .wants_timings = p->timings,
                                      .min_tokens = p->min_tokens};
+    c->rules.has_entries = (p->form & PARAMS_LLAMA) != 0;
+    c->rules.wants_ids = p->return_token_ids || (c->rules.has_entries && p->stream);
     if (c->rules.wants_logprobs)
         c->rules.n_top = (uint32_t)p->sampling.n_top;
     if (c->rules.wants_prompt_scores)

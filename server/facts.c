@@ -3,6 +3,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/version.h"
+#include "core/text/tokenizer.h"
 #include "server/desk.h"
 #include "server/http.h"
 #include "server/json.h"
@@ -78,8 +79,16 @@ void facts_openapi(struct http_call *call)
     reply(call, &b);
 }
 
-static void add_model(struct buf *b, const struct server_model *m)
+/* llama-server's numbers of vocabularies. */
+static int vocab_type(const struct tokenizer *t)
 {
+    return strcmp(tokenizer_model(t), "gpt2") == 0 ? 2 : 1;
+}
+
+static void add_model(struct buf *b, const struct server_options *opt)
+{
+    const struct server_model *m = &opt->model;
+
     buf_add_str(b, "{\"id\":");
     json_add_cstring(b, m->id);
     buf_printf(b, ",\"object\":\"model\",\"created\":%" PRId64 ",\"owned_by\":\"quire\"",
@@ -87,9 +96,11 @@ static void add_model(struct buf *b, const struct server_model *m)
     buf_printf(b, ",\"max_model_len\":%u,\"root\":", m->max_context);
     json_add_cstring(b, m->id);
     buf_printf(b,
-               ",\"parent\":null,\"meta\":{\"n_vocab\":%u,\"n_ctx_train\":%u,\"n_embd\":%u,"
+               ",\"parent\":null,\"meta\":{\"vocab_type\":%d,\"n_vocab\":%u,"
+               "\"n_ctx_train\":%u,\"n_embd\":%u,"
                "\"n_params\":%" PRIu64 ",\"size\":%" PRIu64 ",\"kv_type\":\"%s\"}}",
-               m->n_vocab, m->n_ctx_train, m->n_embd, m->n_params, m->size, m->kv_type);
+               vocab_type(opt->tokenizer), m->n_vocab, m->n_ctx_train, m->n_embd, m->n_params,
+               m->size, m->kv_type);
 }
 
 void facts_models(struct desk *d, struct http_call *call)
@@ -98,7 +109,7 @@ void facts_models(struct desk *d, struct http_call *call)
 
     buf_init(&b, (size_t)64 << 10);
     buf_add_str(&b, "{\"object\":\"list\",\"data\":[");
-    add_model(&b, &d->opt->model);
+    add_model(&b, d->opt);
     buf_add_str(&b, "]}");
     reply(call, &b);
 }
@@ -116,7 +127,7 @@ void facts_model(struct desk *d, struct http_call *call)
         return;
     }
     buf_init(&b, (size_t)64 << 10);
-    add_model(&b, &d->opt->model);
+    add_model(&b, d->opt);
     reply(call, &b);
 }
 

@@ -1,6 +1,9 @@
 /* server/infill.c - see infill.h. */
 #include "server/infill.h"
 
+#include "core/base/buf.h"
+#include "server/field.h"
+
 #include <string.h>
 
 struct writer { /* the first error stays */
@@ -22,6 +25,41 @@ static void add_text(struct writer *w, const char *text)
         w->rc = tokenizer_encode(w->t, text, strlen(text), 0, w->max, w->out);
 }
 
+/* What a file's text begins with, where the model knows of files: a name on a line of its own. */
+static void add_name(struct writer *w, int32_t mark, const char *name)
+{
+    struct buf line;
+
+    if (mark == TOKEN_NONE)
+        return;
+    add_token(w, mark);
+    buf_init(&line, SIZE_MAX);
+    buf_printf(&line, "%s\n", name);
+    if (line.err == 0)
+        add_text(w, line.data);
+    else
+        w->rc = line.err;
+    buf_release(&line);
+}
+
+/* The other files. Those that have no name get one, and so do the repository and the file with the
+ * gap, of which nobody tells the name. */
+static void add_files(struct writer *w, const struct infill_tokens *gap, const cJSON *files)
+{
+    if (files == NULL || files->child == NULL)
+        return;
+    add_name(w, gap->repository, "project");
+    for (const cJSON *it = files->child; it != NULL; it = it->next) {
+        const cJSON *name = field_find(it, "filename");
+
+        if (gap->file == TOKEN_NONE)
+            add_text(w, "\n\n--- snippet ---\n\n");
+        add_name(w, gap->file, name != NULL ? name->valuestring : "file");
+        add_text(w, field_find(it, "text")->valuestring);
+    }
+    add_name(w, gap->file, "current");
+}
+
 /* A string, or ids. */
 static void add_prompt(struct writer *w, const cJSON *v)
 {
@@ -29,7 +67,7 @@ static void add_prompt(struct writer *w, const cJSON *v)
         add_text(w, v->valuestring);
         return;
     }
-    for (const cJSON *it = v->child; it != NULL; it = it->next)
+    for (const cJSON *it = v != NULL ? v->child : NULL; it != NULL; it = it->next)
         add_token(w, (int32_t)it->valuedouble);
 }
 
@@ -48,7 +86,10 @@ int infill_encode(const struct tokenizer *t, const struct infill_wish *wish, con
 
     if (tokenizer_adds_bos(t))
         add_token(&w, tokenizer_bos(t));
+    add_files(&w, gap, wish->extra);
     add_token(&w, gap->prefix);
+    if (wish->prefix != NULL)
+        add_text(&w, wish->prefix);
     add_prompt(&w, prompt);
     add_token(&w, gap->suffix);
     add_text(&w, wish->suffix);

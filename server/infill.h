@@ -18,13 +18,15 @@
 
 struct infill_wish {
     const char *suffix; /* what comes after the gap; NULL: there is no gap */
+    const char *prefix; /* what comes before the prompt; NULL: nothing */
+    const cJSON *extra; /* [{"filename":"…","text":"…"}], or NULL */
 };
 
 /* Has the model the tokens for it? */
 bool infill_is_known(const struct tokenizer *t);
 
-/* Append the prompt with `prompt`, a string or ids within the vocabulary, before the gap; at most
- * `max` ids may stand in the list: ERR_LIMIT when there are more, ERR_NOMEM. */
+/* Append the prompt with `prompt`, a string or ids within the vocabulary or NULL, before the gap;
+ * at most `max` ids may stand in the list: ERR_LIMIT when there are more, ERR_NOMEM. */
 int infill_encode(const struct tokenizer *t, const struct infill_wish *wish, const cJSON *prompt,
                   size_t max, struct token_list *out);
 

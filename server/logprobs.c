@@ -129,12 +129,16 @@ void logprobs_render(const struct logprobs *l, struct buf *out)
     buf_add_char(out, '}');
 }
 
-static void add_chat_token(struct buf *b, const struct tokenizer *t, int32_t id, float logprob)
+static void add_chat_token(struct buf *b, const struct tokenizer *t, int32_t id, float logprob,
+                           bool with_id)
 {
     size_t n = 0;
     const char *piece = tokenizer_piece(t, id, &n);
 
-    buf_add_str(b, "{\"token\":");
+    buf_add_char(b, '{');
+    if (with_id)
+        buf_printf(b, "\"id\":%d,", id);
+    buf_add_str(b, "\"token\":");
     logprobs_add_token(b, t, id);
     buf_add_str(b, ",\"logprob\":");
     json_add_float(b, logprob);
@@ -144,16 +148,17 @@ static void add_chat_token(struct buf *b, const struct tokenizer *t, int32_t id,
     buf_add_char(b, ']');
 }
 
-void logprobs_add_entry(struct buf *b, const struct tokenizer *t, const struct logprob_entry *e)
+void logprobs_add_entry(struct buf *b, const struct tokenizer *t, const struct logprob_entry *e,
+                        bool with_ids)
 {
     if (b->len > 0)
         buf_add_char(b, ',');
-    add_chat_token(b, t, e->id, *e->logprob);
+    add_chat_token(b, t, e->id, *e->logprob, with_ids);
     buf_add_str(b, ",\"top_logprobs\":[");
     for (uint32_t i = 0; i < e->n_top; i++) {
         if (i > 0)
             buf_add_char(b, ',');
-        add_chat_token(b, t, e->top[i].id, e->top[i].logprob);
+        add_chat_token(b, t, e->top[i].id, e->top[i].logprob, with_ids);
         buf_add_char(b, '}');
     }
     buf_add_str(b, "]}");

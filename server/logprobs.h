@@ -9,6 +9,7 @@
 #ifndef SERVER_LOGPROBS_H
 #define SERVER_LOGPROBS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "core/base/buf.h"
@@ -39,9 +40,9 @@ void logprobs_add(struct logprobs *l, const struct tokenizer *t, const struct lo
 void logprobs_render(const struct logprobs *l, struct buf *out);
 
 /* Append the entry as a chat has it, with a comma before it unless `b` is empty:
- * {"token":…,"logprob":…,"bytes":[…],"top_logprobs":[…]} */
+ * {"token":…,"logprob":…,"bytes":[…],"top_logprobs":[…]}; with_ids: "id":… before each token. */
 void logprobs_add_entry(struct buf *b, const struct tokenizer *t,
-                        const struct logprob_entry *entry);
+                        const struct logprob_entry *entry, bool with_ids);
 
 /* Append the entry of a prompt's token, and a comma before it: {"5":{"logprob":…,"rank":…,
  * "decoded_token":…},…} by ids, the token itself first. */

@@ -88,6 +88,8 @@ static const struct request_doc {
     {"ResponsesRequest", "ResponsesRequest", PARAMS_CHAT, "['input']"},
     {"MessagesRequest", "MessagesRequest", PARAMS_CHAT, "['messages','max_tokens']"},
     {"CountTokensRequest", "MessagesRequest", PARAMS_CHAT, "['messages']"},
+    {"NativeCompletionRequest", "", PARAMS_NATIVE, "['prompt']"},
+    {"InfillRequest", "", PARAMS_INFILL, "['input_prefix','input_suffix']"},
     {"TokenizeRequest", "TokenizeRequest", 0, "[]"},
     {"DetokenizeRequest", "DetokenizeRequest", 0, "['tokens']"},
 };
@@ -95,7 +97,7 @@ static const struct request_doc {
 
 /* Replies that come in frames when the body says "stream": true. */
 static const char *const streamed[] = {"Completion", "ChatCompletion", "Response",
-                                       "AnthropicMessage"};
+                                       "AnthropicMessage", "NativeCompletions"};
 
 /* ---- writing ---- */
 

@@ -169,13 +169,24 @@ static void set_defaults(struct params *p, enum params_form form)
     params_set_sampling_defaults(p);
 }
 
+static const char *what_is_missing(const struct params *p)
+{
+    if (p->form == PARAMS_INFILL && p->infill.prefix == NULL)
+        return "input_prefix";
+    if (p->form == PARAMS_INFILL && p->infill.suffix == NULL)
+        return "input_suffix";
+    if ((p->form & (PARAMS_CHAT | PARAMS_INFILL)) != 0 || p->prompt != NULL)
+        return NULL;
+    return p->form == PARAMS_EMBED ? "input" : "prompt";
+}
+
 /* What no field can be judged by alone. */
 static int check_together(const struct params *p, struct api_error *e)
 {
-    const char *name = p->form == PARAMS_EMBED ? "input" : "prompt";
+    const char *missing = what_is_missing(p);
 
-    if (p->form != PARAMS_CHAT && p->prompt == NULL)
-        return api_error_set(e, 400, name, NULL, "'%s' is required", name);
+    if (missing != NULL)
+        return api_error_set(e, 400, missing, NULL, "'%s' is required", missing);
     if (p->n_prompts * p->n_each > PARAMS_MAX_CHOICES)
         return api_error_set(e, 400, p->n_each > p->n ? "best_of" : "n", NULL,
                              "%u prompts times %s = %u is more than %d choices", p->n_prompts,
@@ -229,7 +240,7 @@ const cJSON *params_prompt(const struct params *p, uint32_t i)
 {
     const cJSON *it = p->prompt;
 
-    if (cJSON_IsString(it) || cJSON_IsNumber(it->child))
+    if (!p->is_prompt_list)
         return it;
     it = it->child;
     while (i-- > 0)

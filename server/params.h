@@ -33,7 +33,11 @@ enum params_form { /* whose body it is */
     PARAMS_TEXT = 1u << 0,
     PARAMS_CHAT = 1u << 1,
     PARAMS_EMBED = 1u << 2,
-    PARAMS_ALL = PARAMS_TEXT | PARAMS_CHAT,
+    PARAMS_NATIVE = 1u << 3, /* llama-server's own /completion */
+    PARAMS_INFILL = 1u << 4, /* and /infill */
+    PARAMS_OPENAI = PARAMS_TEXT | PARAMS_CHAT,
+    PARAMS_LLAMA = PARAMS_NATIVE | PARAMS_INFILL,
+    PARAMS_ALL = PARAMS_OPENAI | PARAMS_LLAMA,
     PARAMS_EVERY = PARAMS_ALL | PARAMS_EMBED,
 };
 
@@ -66,7 +70,9 @@ struct params {
     char cache_salt[PARAMS_MAX_SALT + 1]; /* "" = none */
     struct constrain_wish constraint; /* NONE where there is none; its value is the tree's */
     uint32_t n_unknown;  /* fields that nobody knows */
-    const cJSON *prompt; /* TEXT, EMBED: string, [string], [int] or [[int]] */
+    const cJSON *prompt; /* TEXT, EMBED: string, [string], [int] or [[int]]; NATIVE: the same, and
+                          * strings beside ids; INFILL: a string or NULL */
+    bool is_prompt_list; /* it holds prompts, and is not one */
     struct infill_wish infill;
     int32_t prompt_logprobs; /* alternatives of the prompt's tokens; -1 = none is scored */
     uint32_t dimensions; /* EMBED: 0 = all */
@@ -85,6 +91,7 @@ struct params {
 struct params_limits {
     uint32_t n_embd;
     const char *model; /* the served name */
+    const struct tokenizer *tokenizer;
     bool can_infill;
     int32_t n_vocab;
 };
@@ -94,7 +101,7 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
                  const struct params_limits *limits, struct api_error *e);
 void params_release(struct params *p);
 
-/* The i-th prompt of all but PARAMS_CHAT: a string or an array of ids, each within the
+/* The i-th prompt of all but PARAMS_CHAT: a string or an array of ids (and strings) within the
  * vocabulary. */
 const cJSON *params_prompt(const struct params *p, uint32_t i);
 

@@ -21,6 +21,9 @@ struct field_args { /* what a parse function gets */
 #include "server/params_fields.inc"
 #undef FIELD
 
+/* The entry of a token, a new one if need be; NULL when there are too many. */
+struct logit_bias *params_bias_slot(struct params *p, int32_t id);
+
 /* What llama-server takes for the knobs of XTC, mirostat and DRY. */
 void params_set_sampling_defaults(struct params *p);
 /* Knobs of what is not on do nothing. */

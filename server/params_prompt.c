@@ -50,7 +50,8 @@ int params_parse_prompt(const struct field_args *a)
             "'%s' must be a string, a list of strings, a list of token ids or a list of lists of "
             "token ids",
             a->name);
-    return cJSON_IsNumber(a->v->child) ? check_id_list(a, a->v) : check_prompt_list(a);
+    a->p->is_prompt_list = !cJSON_IsNumber(a->v->child);
+    return a->p->is_prompt_list ? check_prompt_list(a) : check_id_list(a, a->v);
 }
 
 int params_parse_best_of(const struct field_args *a)

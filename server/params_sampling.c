@@ -79,7 +79,7 @@ static int32_t id_of_key(const char *key, int32_t n_vocab)
 }
 
 /* Of duplicate keys the last one holds here as well. */
-static struct logit_bias *bias_slot(struct params *p, int32_t id)
+struct logit_bias *params_bias_slot(struct params *p, int32_t id)
 {
     for (uint32_t i = 0; i < p->sampling.n_bias; i++)
         if (p->bias[i].id == id)
@@ -102,7 +102,7 @@ int params_parse_logit_bias(const struct field_args *a)
                                  a->limits->n_vocab - 1);
         if (field_float(it, a->name, -100, 100, &bias.bias, a->e) < 0)
             return ERR_INVAL;
-        slot = bias_slot(a->p, id);
+        slot = params_bias_slot(a->p, id);
         if (slot == NULL)
             return api_error_set(a->e, 400, a->name, NULL,
                                  "'logit_bias' must have at most %d entries", SAMPLING_MAX_BIAS);

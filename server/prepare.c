@@ -88,20 +88,33 @@ static int decode_ids(struct prepared *p, const struct tokenizer *t, struct prom
     return 0;
 }
 
-/* The ids were checked against the vocabulary by params_parse(). */
-static int take_ids(struct prepared *p, const struct server_options *opt, struct prompt *prompt,
-                    const cJSON *v)
+/* An id, or a text; only the very first text gets what begins one. */
+static int add_part(struct prompt *prompt, const struct server_options *opt, const cJSON *v,
+                    bool is_first)
 {
-    const size_t n = (size_t)cJSON_GetArraySize(v);
+    const unsigned flags = (is_first ? TOKENIZER_ADD_SPECIAL : 0u) | TOKENIZER_PARSE_SPECIAL;
+    const size_t max = opt->model.max_context;
 
-    if (n > opt->model.max_context)
+    if (!cJSON_IsString(v))
+        return token_list_add(&prompt->ids, (int32_t)v->valuedouble, max);
+    return tokenizer_encode(opt->tokenizer, v->valuestring, strlen(v->valuestring), flags, max,
+                            &prompt->ids);
+}
+
+/* The ids were checked against the vocabulary by params_parse(). */
+static int take_parts(struct prepared *p, const struct server_options *opt, struct prompt *prompt,
+                      const cJSON *list)
+{
+    int rc = 0;
+
+    for (const cJSON *it = list->child; rc == 0 && it != NULL; it = it->next)
+        rc = add_part(prompt, opt, it, it == list->child);
+    if (rc == ERR_LIMIT)
         return too_long(p, opt);
-    prompt->ids.ids = mem_calloc(n, sizeof(*prompt->ids.ids));
-    if (prompt->ids.ids == NULL)
+    if (rc < 0)
         return out_of_memory(p);
-    for (const cJSON *it = v->child; it != NULL; it = it->next)
-        prompt->ids.ids[prompt->ids.n++] = (int32_t)it->valuedouble;
-    prompt->ids.cap = n;
+    if (prompt->ids.n == 0)
+        return api_error_set(&p->error, 400, "prompt", NULL, "the prompt is empty");
     return p->params.echo ? decode_ids(p, opt->tokenizer, prompt) : 0;
 }
 
@@ -163,7 +176,7 @@ static int take_prompt(struct prepared *p, const struct server_options *opt, uin
     if (p->params.infill.suffix != NULL)
         return take_infill(p, opt, &p->prompts[i], v);
     return cJSON_IsString(v) ? take_text(p, opt, &p->prompts[i], v)
-                             : take_ids(p, opt, &p->prompts[i], v);
+                             : take_parts(p, opt, &p->prompts[i], v);
 }
 
 static int make_prompt(struct prepared *p, const struct server_options *opt, uint32_t i)
@@ -382,6 +395,7 @@ static int build(struct prepared *p, const struct server_options *opt, cJSON *bo
                  const struct prepare_headers *headers)
 {
     const struct params_limits limits = {.model = opt->model.id,
+                                         .tokenizer = opt->tokenizer,
                                          .can_infill = infill_is_known(opt->tokenizer),
                                          .n_embd = opt->model.n_embd,
                                          .n_vocab = tokenizer_n_vocab(opt->tokenizer)};

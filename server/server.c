@@ -78,6 +78,21 @@ static void on_chat(void *ud, struct http_call *call)
     completion_start(((struct server *)ud)->desk, call, dialect_chat());
 }
 
+static void on_native(void *ud, struct http_call *call)
+{
+    completion_start(((struct server *)ud)->desk, call, dialect_native());
+}
+
+static void on_native_too(void *ud, struct http_call *call)
+{
+    on_native(ud, call);
+}
+
+static void on_infill(void *ud, struct http_call *call)
+{
+    completion_start(((struct server *)ud)->desk, call, dialect_infill());
+}
+
 static void on_embeddings(void *ud, struct http_call *call)
 {
     completion_start(((struct server *)ud)->desk, call, dialect_embeddings());

@@ -147,6 +147,11 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsi
 
 /* ---- what is known of the tokens */
 
+const char *tokenizer_model(const struct tokenizer *t)
+{
+    return t->vocab.model == VOCAB_BPE ? "gpt2" : "llama";
+}
+
 int32_t tokenizer_n_vocab(const struct tokenizer *t)
 {
     return t->vocab.n;

@@ -45,6 +45,9 @@ void tokenizer_destroy(struct tokenizer **t);
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
                      size_t max, struct token_list *out);
 
+/* The family, as tokenizer.ggml.model names it: "llama" or "gpt2". */
+const char *tokenizer_model(const struct tokenizer *t);
+
 int32_t tokenizer_n_vocab(const struct tokenizer *t);
 int32_t tokenizer_bos(const struct tokenizer *t); /* or TOKEN_NONE */
 int32_t tokenizer_eos(const struct tokenizer *t); /* or TOKEN_NONE */

@@ -28,7 +28,7 @@ def test_models(server):
     assert m["object"] == "model" and m["owned_by"] and m["created"] > 1_600_000_000
     assert m["max_model_len"] > 0 and m["root"] == m["id"] and m["parent"] is None
     assert m["meta"]["n_vocab"] > 0 and m["meta"]["n_params"] > 0 and m["meta"]["size"] > 0
-    assert m["meta"]["kv_type"] == "f16"
+    assert m["meta"]["kv_type"] == "f16" and m["meta"]["vocab_type"] == 2
 
 
 def test_one_model(server):

@@ -64,3 +64,55 @@ def test_refusals(server, filler):
     r = server.post("/v1/completions", {"prompt": "a", "suffix": "b"})
     assert r.status == 400 and r.json["error"]["param"] == "suffix"
     assert "vocabulary" in r.json["error"]["message"]
+
+
+# ---- /infill
+
+
+def infill(server, status=200, **fields):
+    r = server.post("/infill", {"n_predict": 12, "temperature": 0, "ignore_eos": True, **fields})
+    assert r.status == status, r.body
+    return r.json
+
+
+def test_infill(filler):
+    r = infill(filler, input_prefix="Once upon", input_suffix=" ran home.", prompt=" a time", return_tokens=True)
+    expected = [BOS, PREFIX, *ids(filler, "Once upon"), *ids(filler, " a time"), SUFFIX, *ids(filler, " ran home."),
+                MIDDLE]
+    plain = filler.complete(expected, return_token_ids=True, **GREEDY).json["choices"][0]
+    assert (r["content"], r["tokens"], r["stop_type"]) == (plain["text"], plain["token_ids"], "limit")
+    assert r["tokens_evaluated"] == len(expected)
+    assert infill(filler, input_prefix="", input_suffix="")["tokens_evaluated"] == 4
+
+
+def test_files_beside_it(filler, tmp_path):
+    files = [{"filename": "a.txt", "text": "The dog."}, {"text": "The cat."}]
+    fields = {"input_prefix": "Once", "input_suffix": " ran.", "input_extra": files}
+    snippet = "\n\n--- snippet ---\n\n"
+    extra = [t for text in ("The dog.", "The cat.") for t in ids(filler, snippet) + ids(filler, text)]
+    whole = gap(filler, "Once", " ran.")
+    assert infill(filler, **fields)["content"] == filler.complete([BOS, *extra, *whole[1:]], **GREEDY).text
+    (repository,), (file,) = ids(filler, "\x01"), ids(filler, "\x02")  # bytes that nothing else is made of
+    model = tmp_path / "files.gguf"
+    model.write_bytes(add_numbers(DEMO.read_bytes(), {**KEYS, "tokenizer.ggml.fim_rep_token_id": repository,
+                                                      "tokenizer.ggml.fim_sep_token_id": file}))
+    s = Server(model=model)
+    extra = [repository, *ids(s, "project\n"), file, *ids(s, "a.txt\n"), *ids(s, "The dog."), file,
+             *ids(s, "file\n"), *ids(s, "The cat."), file, *ids(s, "current\n")]
+    assert infill(s, **fields)["content"] == s.complete([BOS, *extra, *whole[1:]], **GREEDY).text
+    s.stop()
+
+
+def test_infill_refusals(server, filler):
+    whole = {"input_prefix": "a", "input_suffix": "b"}
+    for field in whole:
+        fields = {k: v for k, v in whole.items() if k != field}
+        assert infill(filler, 400, **fields)["error"]["param"] == field
+        for value in (1, True, [], {}):
+            assert infill(filler, 400, **{**whole, field: value})["error"]["param"] == field
+    for value in (1, True, [], {}):
+        assert infill(filler, 400, **whole, prompt=value)["error"]["param"] == "prompt"
+    for value in ("a", 1, {}, [1], [{}], [{"text": 1}], [{"text": "a", "filename": 1}]):
+        assert infill(filler, 400, **whole, input_extra=value)["error"]["param"] == "input_extra"
+    r = infill(server, 400, **whole)
+    assert r["error"]["param"] == "input_prefix" and "vocabulary" in r["error"]["message"]

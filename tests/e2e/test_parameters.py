@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-TEXT, CHAT = "/v1/completions", "/v1/chat/completions"
+TEXT, CHAT, NATIVE = "/v1/completions", "/v1/chat/completions", "/completion"
 BOTH = (TEXT, CHAT)
+ALL = (*BOTH, NATIVE)
 ANY = object()  # no value is wrong
 INTS = ["1", True, [], {}, 0.5, -1e300]
 NUMBERS = ["1", True, [], {}]
@@ -15,8 +16,7 @@ BIG = 2**31 - 1
 
 # name: (endpoints, what is taken, what is refused)
 FIELDS = {
-    "model": (BOTH, ["quire-demo", "default"], STRINGS),
-    "prompt": ((TEXT,), ["a", ["a"], [1, 2], [[1], [2, 3]]], [1, True, {}, [], [[]], ["a", 1], [1.5], [-1], [10**9]]),
+    "model": (ALL, ["quire-demo", "default"], STRINGS),
     "messages": ((CHAT,), [[{"role": "user", "content": "a"}]], ["a", 1, {}, [], [1], [{}]]),
     "tools": ((CHAT,), [[], [{"type": "function", "function": {"name": "f"}}]], ["a", 1, {}, [1], [{}]]),
     "tool_choice": ((CHAT,), ["auto", "none"], ["x", 1, [], {}, "required"]),
@@ -25,61 +25,77 @@ FIELDS = {
     "continue_final_message": ((CHAT,), [False], BOOLS + [True]),
     "chat_template_kwargs": ((CHAT,), [{}, {"a": [1]}], ["a", 1, [], {"messages": 1}]),
     "reasoning_effort": ((CHAT,), ["none", "low", "high"], ["x", 1, [], {}]),
-    "n": (BOTH, [1, 2, 128], INTS + [0, 129]),
+    "n": (ALL, [1, 2, 128], INTS + [0, 129]),
     "best_of": ((TEXT,), [1, 2, 128], INTS + [0, 129]),
     "suffix": ((TEXT,), [""], STRINGS + ["b"]),
-    "max_tokens": (BOTH, [1, BIG], INTS + [-1, BIG + 1]),
+    "max_tokens": (ALL, [1, BIG], INTS + [-1, BIG + 1]),
     "max_completion_tokens": ((CHAT,), [1, BIG], INTS + [-1, BIG + 1]),
-    "min_tokens": (BOTH, [0, 1], INTS + [-1, BIG + 1]),
-    "temperature": (BOTH, [0, 1e-9, 0.5, 2], NUMBERS + [-0.01, 2.01, -1, 999999, 1e300]),
-    "top_p": (BOTH, [1e-9, 0.5, 1], NUMBERS + [0, -1, 1.01]),
-    "top_k": (BOTH, [-1, 0, 1, BIG], INTS + [-2]),
-    "min_p": (BOTH, [0, 0.5, 1], NUMBERS + [-0.01, 1.01]),
-    "typical_p": (BOTH, [1e-9, 0.5, 1], NUMBERS + [0, -1, 1.01]),
-    "xtc_probability": (BOTH, [0, 0.5, 1], NUMBERS + [-0.01, 1.01]),
-    "xtc_threshold": (BOTH, [0, 0.5, 1], NUMBERS + [-0.01, 1.01]),
-    "mirostat": (BOTH, [0, 2], INTS + [1, -1, 3]),
-    "mirostat_tau": (BOTH, [0.1, 5, 100], NUMBERS + [0, -1, 101]),
-    "mirostat_eta": (BOTH, [0, 0.1, 1], NUMBERS + [-0.01, 1.01]),
-    "dry_multiplier": (BOTH, [0, 0.8, 100], NUMBERS + [-0.01, 101]),
-    "dry_base": (BOTH, [1, 1.75, 100], NUMBERS + [0.9, 101]),
-    "dry_allowed_length": (BOTH, [1, 2, 1000], INTS + [0, 1001]),
-    "dry_penalty_last_n": (BOTH, [-1, 0, 64, BIG], INTS + [-2]),
-    "dry_sequence_breakers": (BOTH, [[], ["\n", "é"], ["x"] * 16], ["a", 1, {}, [""], [1], ["x"] * 17, ["x" * 41]]),
-    "seed": (BOTH, [0, -1, 2**63 - 1, -2**63, 2**64 - 1], ["1", True, [], {}, 0.5, 1e30]),
-    "repetition_penalty": (BOTH, [0.01, 1, 10], NUMBERS + [0, -1, 10.1]),
-    "frequency_penalty": (BOTH, [-2, 0, 2], NUMBERS + [-2.01, 2.01]),
-    "presence_penalty": (BOTH, [-2, 0, 2], NUMBERS + [-2.01, 2.01]),
-    "logit_bias": (BOTH, [{}, {"0": -100, "5": 100}], ["a", 1, [], {"x": 1}, {"-1": 1}, {"5": "a"}, {"5": 101},
-                                                     {"99999999999999999999": 1}, {"05": 1}, {"": 1}]),
-    "stop": (BOTH, ["a", [], ["a", "é"], ["x"] * 16], [1, True, {}, "", [""], [1], ["x"] * 17, "x" * 513]),
-    "stop_token_ids": (BOTH, [[], [1], list(range(64))], ["a", 1, {}, ["a"], [-1], [10**9], [0.5], list(range(65))]),
+    "min_tokens": (ALL, [0, 1], INTS + [-1, BIG + 1]),
+    "temperature": (ALL, [0, 1e-9, 0.5, 2], NUMBERS + [-0.01, 2.01, -1, 999999, 1e300]),
+    "top_p": (ALL, [1e-9, 0.5, 1], NUMBERS + [0, -1, 1.01]),
+    "top_k": (ALL, [-1, 0, 1, BIG], INTS + [-2]),
+    "min_p": (ALL, [0, 0.5, 1], NUMBERS + [-0.01, 1.01]),
+    "typical_p": (ALL, [1e-9, 0.5, 1], NUMBERS + [0, -1, 1.01]),
+    "xtc_probability": (ALL, [0, 0.5, 1], NUMBERS + [-0.01, 1.01]),
+    "xtc_threshold": (ALL, [0, 0.5, 1], NUMBERS + [-0.01, 1.01]),
+    "mirostat": (ALL, [0, 2], INTS + [1, -1, 3]),
+    "mirostat_tau": (ALL, [0.1, 5, 100], NUMBERS + [0, -1, 101]),
+    "mirostat_eta": (ALL, [0, 0.1, 1], NUMBERS + [-0.01, 1.01]),
+    "dry_multiplier": (ALL, [0, 0.8, 100], NUMBERS + [-0.01, 101]),
+    "dry_base": (ALL, [1, 1.75, 100], NUMBERS + [0.9, 101]),
+    "dry_allowed_length": (ALL, [1, 2, 1000], INTS + [0, 1001]),
+    "dry_penalty_last_n": (ALL, [-1, 0, 64, BIG], INTS + [-2]),
+    "dry_sequence_breakers": (ALL, [[], ["\n", "é"], ["x"] * 16], ["a", 1, {}, [""], [1], ["x"] * 17, ["x" * 41]]),
+    "seed": (ALL, [0, -1, 2**32 - 1, 2**63 - 1, -2**63, 2**64 - 1], ["1", True, [], {}, 0.5, 1e30]),
+    "repetition_penalty": (ALL, [0.01, 1, 10], NUMBERS + [0, -1, 10.1]),
+    "frequency_penalty": (ALL, [-2, 0, 2], NUMBERS + [-2.01, 2.01]),
+    "presence_penalty": (ALL, [-2, 0, 2], NUMBERS + [-2.01, 2.01]),
+    "stop": (ALL, ["a", [], ["a", "é"], ["x"] * 16], [1, True, {}, "", [""], [1], ["x"] * 17, "x" * 513]),
+    "stop_token_ids": (ALL, [[], [1], list(range(64))], ["a", 1, {}, ["a"], [-1], [10**9], [0.5], list(range(65))]),
     "prompt_logprobs": (BOTH, [0, 1, 20], INTS + [-1, 21]),
     "echo": ((TEXT,), [True, False], BOOLS),
-    "ignore_eos": (BOTH, [True, False], BOOLS),
+    "ignore_eos": (ALL, [True, False], BOOLS),
     "return_token_ids": (BOTH, [True, False], BOOLS),
-    "stream": (BOTH, [True, False], BOOLS),
+    "stream": (ALL, [True, False], BOOLS),
     "stream_options": (BOTH, [], ["a", 1, [], {}]),  # without stream
-    "priority": (BOTH, ["low", "normal", "high", "critical", 0, 3], ["x", -1, 4, 0.5, True, [], {}]),
-    "deadline_ms": (BOTH, [60000, 2**32 - 1], INTS + [0, -1, 2**32]),
-    "max_queue_ms": (BOTH, [1000, 2**32 - 1], INTS + [0, -1, 2**32]),
-    "cache_salt": (BOTH, ["", "a", "x" * 256], STRINGS + ["x" * 257]),
+    "priority": (ALL, ["low", "normal", "high", "critical", 0, 3], ["x", -1, 4, 0.5, True, [], {}]),
+    "deadline_ms": (ALL, [60000, 2**32 - 1], INTS + [0, -1, 2**32]),
+    "max_queue_ms": (ALL, [1000, 2**32 - 1], INTS + [0, -1, 2**32]),
+    "cache_salt": (ALL, ["", "a", "x" * 256], STRINGS + ["x" * 257]),
     "timings": (BOTH, [True, False], BOOLS),
-    "grammar": (BOTH, ["", 'root ::= "a"'], [1, True, [], {}, "root ::=", "x ::= \"a\"", "root ::= " + "(" * 60000]),
-    "json_schema": (BOTH, [{}, True, {"type": "null"}, '{"type":"null"}'], [1, [], "x", {"type": "x"}, {"not": {}}]),
-    "response_format": (BOTH, [{"type": "text"}, {"type": "json_object"},
+    "grammar": (ALL, ["", 'root ::= "a"'], [1, True, [], {}, "root ::=", "x ::= \"a\"", "root ::= " + "(" * 60000]),
+    "json_schema": (ALL, [{}, True, {"type": "null"}, '{"type":"null"}'], [1, [], "x", {"type": "x"}, {"not": {}}]),
+    "response_format": (ALL, [{"type": "text"}, {"type": "json_object"},
                                {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "null"}}}],
                         ["json", 1, [], {}, {"type": "x"}, {"type": "json_schema"},
                          {"type": "json_schema", "json_schema": {"schema": {"type": 5}}}]),
-    "structured_outputs": (BOTH, [{"choice": ["a", "b"]}, {"regex": "a+"}, {"json": {"type": "null"}}],
+    "structured_outputs": (ALL, [{"choice": ["a", "b"]}, {"regex": "a+"}, {"json": {"type": "null"}}],
                            ["x", 1, [], {"choice": []}, {"regex": "("}, {"json": 5}, {"choice": ["a"], "regex": "a"}]),
-    "guided_json": (BOTH, [{"type": "null"}, '{"type":"null"}'], [1, [], "x", {"type": "x"}]),
-    "guided_regex": (BOTH, ["a|b"], [1, True, [], {}, "(", "(?=a)", "(" * 60000]),
-    "guided_choice": (BOTH, [["a"], ["a", "b"]], ["a", 1, {}, [], [1]]),
-    "guided_grammar": (BOTH, ['root ::= "a"'], [1, True, [], {}, "root ::="]),
-    "user": (BOTH, ["a", 1, {}], ANY),
+    "guided_json": (ALL, [{"type": "null"}, '{"type":"null"}'], [1, [], "x", {"type": "x"}]),
+    "guided_regex": (ALL, ["a|b"], [1, True, [], {}, "(", "(?=a)", "(" * 60000]),
+    "guided_choice": (ALL, [["a"], ["a", "b"]], ["a", 1, {}, [], [1]]),
+    "guided_grammar": (ALL, ['root ::= "a"'], [1, True, [], {}, "root ::="]),
+    "n_predict": ((NATIVE,), [-2, -1, 0, BIG], INTS + [-3, BIG + 1]),
+    "repeat_penalty": ((NATIVE,), [0.01, 1, 10], NUMBERS + [0, -1, 10.1]),
+    "repeat_last_n": ((NATIVE,), [-1, 0, 64], INTS + [-2]),
+    "n_probs": ((NATIVE,), [0, 1, 20], INTS + [-1, 21]),
+    "post_sampling_probs": ((NATIVE,), [False], BOOLS + [True]),
+    "return_tokens": ((NATIVE,), [True, False], BOOLS),
+    "timings_per_token": ((NATIVE,), [True, False], BOOLS),
+    "cache_prompt": ((NATIVE,), [True, False], BOOLS),
+    "id_slot": ((NATIVE,), [-1, 0, 7], INTS + [-2]),
+    "user": (ALL, ["a", 1, {}], ANY),
 }
+BIASES = [{}, {"0": -100, "5": 100}]
+NO_BIASES = ["a", 1, {"x": 1}, {"-1": 1}, {"5": "a"}, {"5": 101}, {"99999999999999999999": 1}, {"05": 1}, {"": 1}]
 SPLIT = {  # the same name, another meaning
+    "prompt": {TEXT: (["a", ["a"], [1, 2], [[1], [2, 3]]],
+                      [1, True, {}, [], [[]], ["a", 1], [1.5], [-1], [10**9]]),
+               NATIVE: (["a", ["a"], [1, 2], [[1], [2, 3]], ["a", 1], [1, "a", 2], ["a", [1, "b"]]],
+                        [1, True, {}, [], [[]], [1.5], [-1], [10**9], [1, [2]], [["a", {}]], [None]])},
+    "logit_bias": {**dict.fromkeys(BOTH, (BIASES, [*NO_BIASES, []])),
+                   NATIVE: ([*BIASES, [], [[5, 1.5]], [[5, False], ["dog", -1]]],
+                            [*NO_BIASES, [5], [[5]], [[5, 1, 1]], [[-1, 1]], [[5, True]], [[5, 101]], [["a" * 5000, 1]]])},
     "logprobs": {TEXT: ([0, 5, 20, False], ["1", True, [], {}, -1, 21, 0.5]), CHAT: ([True, False], BOOLS)},
     "top_logprobs": {CHAT: ([], ["1", True, [], {}, -1, 21, 0])},  # without logprobs
 }
@@ -95,7 +111,7 @@ def rows():
 
 
 def ask(server, path, name, value, raw=False):
-    body = {"prompt": "a"} if path == TEXT else {"messages": [{"role": "user", "content": "a"}]}
+    body = {"prompt": "a"} if path != CHAT else {"messages": [{"role": "user", "content": "a"}]}
     body = {**body, "max_tokens": 1, name: 12345.678 if raw else value}
     text = json.dumps(body)
     if raw:
