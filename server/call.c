@@ -198,6 +198,11 @@ const char *http_call_header(const struct http_call *c, const char *name)
     return MHD_lookup_connection_value(c->mhd, MHD_HEADER_KIND, name);
 }
 
+const char *http_call_query(const struct http_call *c, const char *name)
+{
+    return MHD_lookup_connection_value(c->mhd, MHD_GET_ARGUMENT_KIND, name);
+}
+
 const char *http_call_tail(const struct http_call *c)
 {
     return c->tail;
@@ -224,6 +229,11 @@ struct access *http_call_access(const struct http_call *c)
 uint64_t http_call_blocked_since(const struct http_call *c)
 {
     return c->blocked_us;
+}
+
+const struct buf *http_call_body(const struct http_call *c)
+{
+    return &c->body;
 }
 
 struct buf http_call_take_body(struct http_call *c)

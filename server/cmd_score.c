@@ -25,8 +25,9 @@
 static void print_help(void)
 {
     fputs(
-        "quire score --ids FILE.json | --text FILE [settings]\n"
+        "quire score --ids FILE.json | --text FILE [--each] [settings]\n"
         "  --ids FILE.json   a JSON array of token ids\n"
+        "  --each            a line for each token first: its id and log-probability\n"
         "  --text FILE       text, tokenised with the model's BOS\n"
         "Prints the mean negative log-likelihood (natural logarithm) of all tokens but the first,\n"
         "and their number. Settings as for quire serve, --model first of all.\n",
@@ -99,7 +100,7 @@ static int load_ids(const struct tokenizer *t, const char *ids_path, const char 
 
 /* Score ids[1..n) of one window in chunks; adds to *sum. */
 static void score_window(struct engine *e, struct batch *b, const struct block_table *table,
-                         const int32_t *ids, uint32_t n, double *sum)
+                         const int32_t *ids, uint32_t n, bool each, double *sum)
 {
     const struct sampling sampling = {.n_top = 0};
 
@@ -117,12 +118,15 @@ static void score_window(struct engine *e, struct batch *b, const struct block_t
             o->token = ids[at + i + 1];
         }
         runner_step(e->runner, b);
-        for (uint32_t i = 0; i < rows; i++)
+        for (uint32_t i = 0; i < rows; i++) {
             *sum -= (double)b->outputs[i].logprob;
+            if (each)
+                printf("%d %.9g\n", b->outputs[i].token, (double)b->outputs[i].logprob);
+        }
     }
 }
 
-static int score_all(struct engine *e, const struct token_list *list, double *sum)
+static int score_all(struct engine *e, const struct token_list *list, bool each, double *sum)
 {
     const uint32_t window = e->sched.max_context;
     const uint32_t cap = block_table_needed(window);
@@ -143,7 +147,7 @@ static int score_all(struct engine *e, const struct token_list *list, double *su
         if (show)
             fprintf(stderr, "\rscoring %zu of %zu tokens", at, list->n);
         score_window(e, b, &kv.table, list->ids + at, left < window ? (uint32_t)left : window,
-                     sum);
+                     each, sum);
     }
     if (show)
         fputs("\r\033[K", stderr);
@@ -153,14 +157,14 @@ static int score_all(struct engine *e, const struct token_list *list, double *su
     return rc;
 }
 
-static int score(struct engine *e, const char *ids_path, const char *text_path)
+static int score(struct engine *e, const char *ids_path, const char *text_path, bool each)
 {
     struct token_list list = {0};
     double sum = 0;
     int rc, code = load_ids(e->tokenizer, ids_path, text_path, &list);
 
     if (code == EXIT_OK) {
-        rc = score_all(e, &list, &sum);
+        rc = score_all(e, &list, each, &sum);
         if (rc < 0)
             code = command_fail(EXIT_FAILED, "cannot score: %s", err_text(rc));
         else
@@ -176,6 +180,7 @@ int cmd_score(int argc, char **argv)
     struct config config;
     struct engine engine;
     char err[512];
+    const bool each = command_take_switch(&argc, argv, "--each");
     bool done;
     int code;
 
@@ -193,7 +198,7 @@ int cmd_score(int argc, char **argv)
     config_release(&config);
     if (code != EXIT_OK)
         return command_fail(code, "%s", err);
-    code = score(&engine, ids_path, text_path);
+    code = score(&engine, ids_path, text_path, each);
     engine_release(&engine);
     return code;
 }

@@ -8,10 +8,13 @@
 #include "server/http.h"
 #include "server/tenants.h"
 
+#include <string.h>
+
 struct asker {
     struct list link;
     struct http_call *call;
     enum debug_page page;
+    bool wants_idle; /* else a 503 */
 };
 
 void debug_init(struct debug *g, struct desk *d)
@@ -41,6 +44,7 @@ static void refuse(struct http_call *call, int status, const char *message)
 
 void debug_ask(struct debug *g, struct http_call *call, enum debug_page page)
 {
+    const char *fail = http_call_query(call, "fail_on_no_slot");
     struct asker *a;
 
     if (g->desk->queue == NULL || g->desk->is_draining) {
@@ -54,6 +58,7 @@ void debug_ask(struct debug *g, struct http_call *call, enum debug_page page)
     }
     a->call = call;
     a->page = page;
+    a->wants_idle = page == DEBUG_SLOTS && fail != NULL && strcmp(fail, "1") == 0;
     list_push_back(&g->waiting, &a->link);
     http_call_on_gone(call, on_gone, a);
     queue_ask_snapshot(g->desk->queue);
@@ -86,6 +91,9 @@ static void render(const struct debug *g, enum debug_page page, const struct sna
     case DEBUG_KV:
         debug_render_kv(s, g->desk->opt->model.block_tokens, out);
         break;
+    case DEBUG_SLOTS:
+        debug_render_slots(s, g->desk->opt->max_sequences, g->desk->opt->model.max_context, out);
+        break;
     }
 }
 
@@ -103,6 +111,11 @@ void debug_take(struct debug *g)
         struct asker *a = list_entry(it, struct asker, link);
         struct buf out;
 
+        if (a->wants_idle && debug_n_running(s) >= g->desk->opt->max_sequences) {
+            refuse(a->call, 503, "no slot available");
+            forget(a);
+            continue;
+        }
         buf_init(&out, HTTP_MAX_REPLY);
         render(g, a->page, s, &out);
         http_call_reply(a->call, 200, "application/json", &out);

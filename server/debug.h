@@ -1,4 +1,5 @@
-/* server/debug.h - GET /debug/requests, /debug/iterations and /debug/kv: what the engine is doing.
+/* server/debug.h - GET /debug/requests, /debug/iterations, /debug/kv and /slots: what the engine is
+ * doing.
  *
  * Who asks waits until the engine has filled a snapshot between two steps; all who wait then get
  * the same one. Nothing is prepared while nobody asks.
@@ -14,7 +15,7 @@
 struct desk;
 struct http_call;
 
-enum debug_page { DEBUG_REQUESTS = 0, DEBUG_ITERATIONS, DEBUG_KV };
+enum debug_page { DEBUG_REQUESTS = 0, DEBUG_ITERATIONS, DEBUG_KV, DEBUG_SLOTS };
 
 struct debug {
     struct desk *desk;
@@ -23,7 +24,7 @@ struct debug {
 
 void debug_init(struct debug *g, struct desk *d);
 
-/* Answer when the snapshot comes. */
+/* Answer when the snapshot comes. With ?fail_on_no_slot=1 /slots is a 503 when none is idle. */
 void debug_ask(struct debug *g, struct http_call *call, enum debug_page page);
 
 /* Answer everybody if the snapshot is there. To be called on each wake. */

@@ -203,3 +203,39 @@ void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct buf
     buf_add(out, s->map, s->n_blocks); /* letters only */
     buf_add_str(out, "\"}");
 }
+
+/* ---- slots ---- */
+
+uint32_t debug_n_running(const struct snapshot *s)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < s->n_seqs; i++)
+        n += s->seqs[i].state == SNAPSHOT_RUNNING;
+    return n;
+}
+
+/* The running ones come first in a snapshot. */
+void debug_render_slots(const struct snapshot *s, uint32_t n_slots, uint32_t n_ctx, struct buf *out)
+{
+    const uint32_t n_running = debug_n_running(s);
+
+    buf_add_char(out, '[');
+    for (uint32_t i = 0; i < n_slots; i++) {
+        const struct seq_info *q = i < n_running ? &s->seqs[i] : NULL;
+
+        buf_printf(out, "%s{\"id\":%u,\"id_task\":", i > 0 ? "," : "", i);
+        if (q != NULL)
+            buf_printf(out, "%" PRIu64, q->id);
+        else
+            buf_add_str(out, "-1");
+        buf_printf(out, ",\"n_ctx\":%u,\"speculative\":false,\"is_processing\":%s", n_ctx,
+                   q != NULL ? "true" : "false");
+        if (q != NULL)
+            buf_printf(out, ",\"next_token\":{\"has_next_token\":true,\"n_remain\":%u,"
+                            "\"n_decoded\":%u}",
+                       q->n_prompt + q->max_tokens - q->n_known, q->n_known - q->n_prompt);
+        buf_add_char(out, '}');
+    }
+    buf_add_char(out, ']');
+}

@@ -21,6 +21,12 @@ struct debug_names { /* both may answer NULL */
 void debug_render_requests(const struct snapshot *s, const struct debug_names *names,
                            struct buf *out);
 void debug_render_iterations(const struct snapshot *s, struct buf *out);
+/* Sequences that run. */
+uint32_t debug_n_running(const struct snapshot *s);
+/* As llama-server shows its slots: one for each sequence that may run, without the sampling
+ * parameters, which the engine does not tell. */
+void debug_render_slots(const struct snapshot *s, uint32_t n_slots, uint32_t n_ctx,
+                        struct buf *out);
 void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct buf *out);
 
 #endif

@@ -4,6 +4,8 @@
 #include "core/base/clock.h"
 #include "core/base/version.h"
 #include "core/text/tokenizer.h"
+#include "server/answer.h"
+#include "server/chat.h"
 #include "server/desk.h"
 #include "server/http.h"
 #include "server/json.h"
@@ -67,6 +69,30 @@ void facts_version(struct http_call *call)
     buf_add_str(&b, "{\"version\":");
     json_add_cstring(&b, quire_version());
     buf_add_char(&b, '}');
+    reply(call, &b);
+}
+
+void facts_props(struct desk *d, struct http_call *call)
+{
+    const struct server_options *opt = d->opt;
+    struct params defaults;
+    struct buf b;
+
+    params_set_defaults(&defaults, PARAMS_NATIVE);
+    buf_init(&b, (size_t)8 << 20);
+    buf_printf(&b, "{\"default_generation_settings\":{\"n_ctx\":%u,\"params\":",
+               opt->model.max_context);
+    dialect_native_settings(&defaults, 0, &b);
+    buf_printf(&b, "},\"total_slots\":%u,\"model_path\":", opt->max_sequences);
+    json_add_cstring(&b, opt->model.id);
+    buf_add_str(&b, ",\"model_alias\":");
+    json_add_cstring(&b, opt->model.id);
+    buf_add_str(&b, ",\"chat_template\":");
+    json_add_cstring(&b, chat_source(opt->chat));
+    buf_add_str(&b, ",\"chat_template_caps\":{},\"modalities\":{\"vision\":false,\"audio\":false},"
+                    "\"build_info\":");
+    json_add_cstring(&b, quire_version());
+    buf_add_str(&b, ",\"is_sleeping\":false}");
     reply(call, &b);
 }
 

@@ -26,6 +26,8 @@ struct facts_watchdog {
 void facts_health(struct http_call *call);
 void facts_ready(struct desk *d, struct http_call *call, struct facts_watchdog *w);
 void facts_version(struct http_call *call);
+/* GET /props, as llama-server has it. */
+void facts_props(struct desk *d, struct http_call *call);
 void facts_openapi(struct http_call *call);
 void facts_models(struct desk *d, struct http_call *call);
 void facts_model(struct desk *d, struct http_call *call); /* the name is the call's tail */

@@ -100,8 +100,12 @@ uint32_t http_n_owed(const struct http *h); /* complete requests whose answers a
 
 const char *http_call_id(const struct http_call *c);                       /* X-Request-Id */
 const char *http_call_header(const struct http_call *c, const char *name); /* or NULL */
+/* Of ?name=value in the path, or NULL. */
+const char *http_call_query(const struct http_call *c, const char *name);
 const char *http_call_tail(const struct http_call *c); /* what follows the route's path */
 
+/* The body, still the call's. */
+const struct buf *http_call_body(const struct http_call *c);
 /* The body, empty afterwards; the caller releases it. */
 struct buf http_call_take_body(struct http_call *c);
 

@@ -157,7 +157,7 @@ static void collect(struct params *p, const cJSON *body, const cJSON *found[FIEL
     }
 }
 
-static void set_defaults(struct params *p, enum params_form form)
+void params_set_defaults(struct params *p, enum params_form form)
 {
     *p = (struct params){.form = form, .n = 1, .n_prompts = 1, .priority = PRIORITY_NORMAL};
     p->max_tokens = form == PARAMS_TEXT ? 16 : form == PARAMS_EMBED ? 0 : PARAMS_NO_LIMIT;
@@ -210,7 +210,7 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
 {
     const cJSON *found[FIELD_COUNT] = {NULL};
 
-    set_defaults(p, form);
+    params_set_defaults(p, form);
     if (!cJSON_IsObject(body))
         return api_error_set(e, 400, NULL, NULL, "the body must be a JSON object");
     collect(p, body, found);

@@ -11,6 +11,7 @@
 #include "server/messages.h"
 
 static const struct dialect apply = {.form = PARAMS_CHAT, .keeps_text = true};
+static const struct dialect tokenize = {.form = PARAMS_CHAT};
 static const struct dialect count = {.form = PARAMS_CHAT, .convert = messages_to_counted_chat};
 
 static void destroy(struct intake *in)
@@ -27,6 +28,14 @@ static void on_gone(void *ud)
     in->call = NULL;
 }
 
+static void add_tokens(struct buf *out, const struct token_list *ids, uint32_t max_context)
+{
+    buf_printf(out, "{\"count\":%zu,\"max_model_len\":%u,\"tokens\":[", ids->n, max_context);
+    for (size_t i = 0; i < ids->n; i++)
+        buf_printf(out, i > 0 ? ",%d" : "%d", ids->ids[i]);
+    buf_add_str(out, "]}");
+}
+
 static void on_ready(struct intake *in)
 {
     const struct prompt *prompt = in->prepared.prompts;
@@ -38,6 +47,8 @@ static void on_ready(struct intake *in)
             buf_add_str(&out, "{\"prompt\":");
             json_add_string(&out, prompt->text, prompt->n_text);
             buf_add_char(&out, '}');
+        } else if (in->dialect == &tokenize) {
+            add_tokens(&out, &prompt->ids, in->desk->opt->model.max_context);
         } else {
             buf_printf(&out, "{\"input_tokens\":%zu}", prompt->ids.n);
         }
@@ -70,4 +81,9 @@ void prompting_apply(struct desk *d, struct http_call *call)
 void prompting_count(struct desk *d, struct http_call *call)
 {
     start(d, call, &count);
+}
+
+void prompting_tokenize(struct desk *d, struct http_call *call)
+{
+    start(d, call, &tokenize);
 }

@@ -1,5 +1,5 @@
-/* server/prompting.h - POST /apply-template and POST /v1/messages/count_tokens: the prompt that a
- * chat would have, without computing anything.
+/* server/prompting.h - POST /apply-template, POST /v1/messages/count_tokens, and POST /tokenize of
+ * messages: the prompt that a chat would have, without computing anything.
  *
  * Bodies are those of /v1/chat/completions and /v1/messages, read and checked in the same way;
  * {"prompt":"…"} and {"input_tokens":…}.
@@ -14,6 +14,8 @@ struct desk;
 struct http_call;
 
 void prompting_apply(struct desk *d, struct http_call *call);
+/* {"count":…,"max_model_len":…,"tokens":[…]}, as vLLM has it. */
+void prompting_tokenize(struct desk *d, struct http_call *call);
 void prompting_count(struct desk *d, struct http_call *call);
 
 #endif

@@ -133,6 +133,16 @@ static void on_debug_iterations(void *ud, struct http_call *call)
     debug_ask(&((struct server *)ud)->debug, call, DEBUG_ITERATIONS);
 }
 
+static void on_slots(void *ud, struct http_call *call)
+{
+    debug_ask(&((struct server *)ud)->debug, call, DEBUG_SLOTS);
+}
+
+static void on_props(void *ud, struct http_call *call)
+{
+    facts_props(((struct server *)ud)->desk, call);
+}
+
 static void on_debug_kv(void *ud, struct http_call *call)
 {
     debug_ask(&((struct server *)ud)->debug, call, DEBUG_KV);

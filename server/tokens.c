@@ -8,6 +8,7 @@
 #include "server/field.h"
 #include "server/http.h"
 #include "server/json.h"
+#include "server/prompting.h"
 
 #include <string.h>
 #include <uv.h>
@@ -204,8 +205,20 @@ static void start(struct desk *d, struct http_call *call,
     answer(j);
 }
 
+/* In a text its quotes would be escaped: so it is a name, or something that will be refused. */
+static bool has_messages(const struct buf *body)
+{
+    static const char name[] = "\"messages\"";
+
+    return body->len > 0 && memmem(body->data, body->len, name, sizeof(name) - 1) != NULL;
+}
+
 void tokens_encode(struct desk *d, struct http_call *call)
 {
+    if (has_messages(http_call_body(call))) {
+        prompting_tokenize(d, call);
+        return;
+    }
     start(d, call, encode);
 }
 

@@ -1,6 +1,7 @@
 /* server/tokens.h - POST /tokenize and /detokenize, in llama-server's and vLLM's shapes.
  *
  * {"content":…} -> {"tokens":[…]}; {"prompt":…} -> {"count":…,"max_model_len":…,"tokens":[…]}.
+ * {"messages":…} -> the same, of the prompt that such a chat has (prompting.h).
  * {"tokens":[…]} -> {"content":…}, or {"prompt":…} when the request names a model, as vLLM's do.
  * Long bodies are worked on in the thread pool.
  *

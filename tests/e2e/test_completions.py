@@ -1,8 +1,12 @@
 """POST /v1/completions: what comes back, whole and streamed."""
 import json
 import re
+import struct
+import subprocess
 
 import pytest
+
+from quire import BIN
 
 GREEDY = {"temperature": 0, "ignore_eos": True}
 PROMPT = "Once upon a time there was a"
@@ -363,3 +367,20 @@ def test_logprob_tokens_that_are_no_text(server):
     r = server.complete("A", logit_bias={str(raw[0]["id"]): 100}, logprobs=1, max_tokens=3, **GREEDY).json
     expected = "bytes:" + "".join("\\x%02x" % b for b in raw[0]["piece"])
     assert r["choices"][0]["logprobs"]["tokens"] == [expected] * 3
+
+
+def test_scores_are_those_of_the_command_bit_for_bit(server, tmp_path):
+    """Three hundred tokens, echoed over HTTP, and by `quire score --each`: the same floats."""
+    text = " ".join(server.complete("Once upon a time", max_tokens=150, seed=i, ignore_eos=True).text for i in range(3))
+    ids = server.post("/tokenize", {"content": text, "add_special": True}).json["tokens"]
+    assert len(ids) > 300
+    ids = ids[:301]
+    file = tmp_path / "ids.json"
+    file.write_text(json.dumps(ids))
+    out = subprocess.run([BIN, "score", "--each", "--ids", str(file), "--log-level", "off"], capture_output=True,
+                         text=True, timeout=300, check=True).stdout.splitlines()
+    lines = [line.split() for line in out if not line.startswith("mean_nll")]
+    assert [int(i) for i, _ in lines] == ids[1:]
+    scores = server.complete(ids, max_tokens=0, echo=True, logprobs=0).json["choices"][0]["logprobs"]["token_logprobs"]
+    single = struct.Struct("<f").pack
+    assert [single(float(v)) for _, v in lines] == [single(v) for v in scores[1:]]

@@ -200,3 +200,48 @@ def test_keys_and_values_in_8_bits(start):
     total = re.compile(r"^quire_kv_blocks_total\S* (\d+)", re.M)
     blocks = [int(total.search(x.get("/metrics").body.decode())[1]) for x in (usual, s)]
     assert 1.7 * blocks[0] < blocks[1] < 2 * blocks[0]
+
+
+def test_props(server):
+    p = server.get("/props").json
+    assert p["total_slots"] == 256 and p["default_generation_settings"]["n_ctx"] == 1024
+    assert p["model_alias"] == "quire-demo" and "message" in p["chat_template"]
+    settings = p["default_generation_settings"]["params"]
+    assert settings["temperature"] == 1 and settings["top_k"] == 0 and settings["n_predict"] == -1
+    used = server.post("/completion", {"prompt": "a", "n_predict": 1}).json["generation_settings"]
+    assert set(used) == set(settings)
+
+
+def test_slots(start):
+    s = start("--max-sequences", "2")
+    idle = s.get("/slots").json
+    assert [(q["id"], q["id_task"], q["is_processing"]) for q in idle] == [(0, -1, False), (1, -1, False)]
+    assert s.get("/slots?fail_on_no_slot=1").status == 200
+    streams = [s.stream("Once", max_tokens=100000, ignore_eos=True) for _ in range(2)]
+    s.wait_until(lambda m: m["quire_requests_running"] == 2)
+    frames = [iter(stream) for stream in streams]
+    for f in frames:
+        next(f)
+    busy = s.get("/slots").json
+    if all(q["is_processing"] for q in busy):  # unless a stream has ended meanwhile
+        assert all(q["next_token"]["n_decoded"] >= 1 and q["id_task"] > 0 for q in busy)
+    r = s.get("/slots?fail_on_no_slot=1")
+    assert r.status in (200, 503) and (r.status == 200 or r.json["error"]["type"] == "unavailable_error")
+    for stream in streams:
+        stream.close()
+    s.wait_idle()
+    assert s.get("/slots?fail_on_no_slot=1").status == 200
+
+
+def test_tokenize_messages(server):
+    chat = {"messages": [{"role": "user", "content": "Hello"}]}
+    r = server.post("/tokenize", {"model": "quire-demo", **chat}).json
+    prompt = server.post("/apply-template", chat).json["prompt"]
+    assert r["tokens"] == server.post("/tokenize", {"content": prompt}).json["tokens"]
+    assert (r["count"], r["max_model_len"]) == (len(r["tokens"]), 1024)
+    short = server.post("/tokenize", {**chat, "add_generation_prompt": False}).json
+    assert short["count"] == r["count"] - 1
+    quoted = server.post("/tokenize", {"content": 'say "messages"'}).json
+    assert list(quoted) == ["tokens"]
+    bad = server.post("/tokenize", {"messages": []})
+    assert bad.status == 400 and bad.json["error"]["param"] == "messages"
