@@ -141,7 +141,8 @@ static struct value test_upper(struct render *r, struct value v, const struct va
     return has_case(r, v, true);
 }
 
-/* The same object; numbers and strings have no identity worth asking for, so equal ones count. */
+/* The same object; numbers and strings have no identity worth asking for, so equal ones count. What
+ * is undefined is made anew whenever it is asked for. */
 static struct value test_sameas(struct render *r, struct value v, const struct value *a)
 {
     if (v.kind != a[0].kind)
@@ -152,6 +153,8 @@ static struct value test_sameas(struct render *r, struct value v, const struct v
     case VALUE_DICT:
     case VALUE_RANGE:
         return answer(v.object == a[0].object);
+    case VALUE_UNDEFINED:
+        return answer(false);
     default:
         return answer(template_equal(r, v, a[0]));
     }

@@ -1,6 +1,7 @@
 """Small templates, one feature or one oddity of the language each."""
 
 CASES = [
+    '{{ b is sameas(c) }} {{ none is sameas(none) }} {{ b is sameas(none) }} {% set l = [1] %}{{ l is sameas(l) }}',
     ('{{ 1 }} {{ 1.5 }} {{ 1e16 }} {{ 1e15 }} {{ 0.1 + 0.2 }} {{ 1'
      'e-5 }} {{ 123456789.125 }} {{ 1_000 }} {{ 0x1F }} {{ 0b101 }'
      '} {{ 0o17 }} {{ 1.0 }} {{ -0.0 }}'),
