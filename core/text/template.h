@@ -9,7 +9,9 @@
  * Left out, each refused by name: include, import, from, extends, block, autoescape, the filters
  * random and urlize, lipsum(), the methods encode, translate and maketrans. Integers have 64 bits:
  * what would need more is an error. Filters that give Python a generator give one here, too: it
- * can be walked once, has no length and is true; only its address is not printed.
+ * can be walked once, has no length and is true; only its address is not printed. jinja2 computes
+ * constant expressions while it compiles, so an error in one counts there even where nothing ever
+ * reaches it; here it counts when it is reached.
  *
  * Thread: a template is read-only after creation: any number of threads may render it at once,
  *         each with a pool of its own. Neither call uses more than 2 MiB of stack.

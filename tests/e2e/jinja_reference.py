@@ -65,6 +65,17 @@ def expected(template, variables):
         return None, f"{type(e).__name__}: {e}"
 
 
+def fails_folding(template):
+    """Does jinja2 fail while it computes a constant expression, before anything runs?"""
+    try:
+        compiled(template)
+    except jinja2.TemplateSyntaxError:
+        return False
+    except Exception:  # whatever the expression makes Python raise
+        return True
+    return False
+
+
 class Renderer:
     """build/tools/render as a child process: a job a line, an answer a line."""
 

@@ -8,7 +8,7 @@ import pytest
 from quire import in_threads
 
 TEXTS = ["Once upon a time there was a bear.", "Hello", "The bear went home and slept. " * 30, "Hello"]
-LONG = "A little bear walked over the hill and saw the river. " * 20
+LONG = "A little bear walked over the hill and saw the river. " * 10
 
 
 def embed(server, texts, status=200, **fields):
@@ -67,7 +67,7 @@ def test_one_answer(start, pooling):
     small for all of them at once."""
     alone = start("--pooling", pooling, "--prefix-cache", "off")
     want = [vectors(alone, t)[0] for t in TEXTS + [LONG, LONG + "End."]]
-    for flags in ([], ["--prefill-chunk", "7"], ["--threads", "1", "--isa", "scalar"], ["--kv-memory", "1m"]):
+    for flags in ([], ["--prefill-chunk", "7"], ["--threads", "1", "--isa", "avx2"], ["--kv-memory", "1m"]):
         server = start("--pooling", pooling, *flags)
         got = in_threads([lambda t=t: vectors(server, t)[0] for t in TEXTS + [LONG, LONG + "End."]])
         assert got == want, flags
