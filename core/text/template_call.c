@@ -85,6 +85,8 @@ int template_repr_object(struct value v, struct buf *out)
                           value_type_name(((const struct method *)v.object)->of));
     case VALUE_FUNCTION:
         return buf_printf(out, "<function %s>", template_function_name(v));
+    case VALUE_GENERATOR: /* as many words as with a name and an address */
+        return buf_add_str(out, "<generator object of a filter>");
     default:
         return buf_printf(out, "<%s object>", value_type_name(v));
     }

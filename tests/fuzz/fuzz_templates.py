@@ -8,6 +8,7 @@ its seed. Left out of the comparison: what has an address in it, integers beyond
 the header of core/text/template.h says is left out.
 """
 import argparse
+import copy
 import pathlib
 import random
 import re
@@ -418,7 +419,7 @@ THEIRS = ("RecursionError", "surrogates", "infinity to integer")
 
 def disagreement(renderer, template, variables):
     """The two answers where they differ for no accepted reason, else None."""
-    want, error = ref.expected(template, variables)
+    want, error = ref.expected(template, copy.deepcopy(variables))  # indent changes lists in place
     got = renderer.ask(template, variables)
     if error is None and got.get("text") == want:
         return None
