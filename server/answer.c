@@ -151,3 +151,15 @@ void answer_pass_choice(struct buf *out, struct choice *c)
     if (rc < 0)
         out->err = rc;
 }
+
+void answer_close_stream(const struct answer *a, bool has_thoughts, struct buf *out)
+{
+    if (a->include_usage) {
+        answer_begin_frame(a, out);
+        buf_add_str(out, "],");
+        answer_add_usage(out, &a->usage, has_thoughts);
+        buf_add_char(out, '}');
+        answer_end_frame(out);
+    }
+    buf_add_str(out, "data: [DONE]\n\n");
+}

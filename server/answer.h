@@ -99,6 +99,8 @@ void answer_add_extras(struct buf *out, struct choice *c);
 void answer_add_prompt_scores(struct buf *out, const struct choice *c);
 /* "usage":{…}, with the thoughts' part when there may be any */
 void answer_add_usage(struct buf *out, const struct answer_usage *u, bool has_thoughts);
+/* The end of a stream of OpenAI's: the usage where it is wanted, and [DONE]. */
+void answer_close_stream(const struct answer *a, bool has_thoughts, struct buf *out);
 /* An error of the choice is one of the output. Then the choice is empty. */
 void answer_pass_choice(struct buf *out, struct choice *c);
 

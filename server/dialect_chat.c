@@ -180,14 +180,7 @@ static void frame(struct answer *a, struct choice *c, struct buf *out)
 
 static void end(struct answer *a, struct buf *out)
 {
-    if (a->include_usage) {
-        answer_begin_frame(a, out);
-        buf_add_str(out, "],");
-        answer_add_usage(out, &a->usage, true);
-        buf_add_char(out, '}');
-        answer_end_frame(out);
-    }
-    buf_add_str(out, "data: [DONE]\n\n");
+    answer_close_stream(a, true, out);
 }
 
 static void failure(const struct api_error *e, struct buf *out)

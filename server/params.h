@@ -1,4 +1,4 @@
-/* server/params.h - the body of POST /v1/completions or /v1/chat/completions as a checked struct.
+/* server/params.h - the body of a completion, chat or embedding as a checked struct.
  *
  * A JSON null counts as absent, of duplicate keys the last one holds, unknown fields are counted
  * and ignored, and a known field of the wrong type or range is a 400 that names it. What comes

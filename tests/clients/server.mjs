@@ -1,7 +1,11 @@
 /* A Quire of one's own for a test file: the demo model on a free port. */
 import { spawn } from "node:child_process";
+import { webcrypto } from "node:crypto";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
+
+/* Debian 12 has Node 18, where LangChain does not find this by itself. */
+globalThis.crypto ??= webcrypto;
 
 export async function startQuire(...flags) {
   const bin = process.env.QUIRE_BIN;
