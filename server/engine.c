@@ -137,15 +137,17 @@ static int load_model(struct engine *e, const struct config *c, const char *weig
 /* What the keys and values are stored as; some types want heads of certain sizes. */
 static int choose_kv_type(struct engine *e, const struct config *c, char *err, size_t err_len)
 {
-    const uint32_t head_dim = e->model->shape.head_dim;
+    const struct model_shape *s = &e->model->shape;
+    uint32_t group;
 
     e->kv_type = (enum kern_kv)kern_kv_parse(c->kv_type);
-    if (head_dim % kern_kv_group(e->kv_type) == 0)
+    group = kern_kv_group(e->kv_type);
+    if (s->key_dim % group == 0 && s->value_dim % group == 0)
         return 0;
     snprintf(err, err_len,
-             "kv_type '%s' needs a head_dim that is a multiple of %u; this model's is %u: use "
-             "kv_type 'f16'",
-             c->kv_type, kern_kv_group(e->kv_type), head_dim);
+             "kv_type '%s' needs heads whose sizes are multiples of %u; this model's keys have %u "
+             "numbers and its values %u: use kv_type 'f16'",
+             c->kv_type, group, s->key_dim, s->value_dim);
     return ERR_UNSUPPORTED;
 }
 
@@ -153,8 +155,8 @@ static int make_store(struct engine *e, const struct config *c, char *err, size_
 {
     const struct model_shape *s = &e->model->shape;
     const struct kv_shape shape = {s->n_layer, s->n_kv_head,
-                                   kern_kv_key_bytes(e->kv_type, s->head_dim),
-                                   kern_kv_value_bytes(e->kv_type, s->head_dim)};
+                                   kern_kv_key_bytes(e->kv_type, s->key_dim),
+                                   kern_kv_value_bytes(e->kv_type, s->value_dim)};
     const uint32_t n_blocks = kv_store_blocks_for(&shape, c->kv_memory);
     int rc;
 

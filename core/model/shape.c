@@ -183,6 +183,11 @@ static int read_latent(struct load *l)
         rc = key_u32(l, "rope.dimension_count", KEY_REQUIRED, 2, query - 1, &n_rot);
     if (rc < 0)
         return rc;
+    if (s->n_latent % KERN_LANES != 0 || result % KERN_LANES != 0)
+        return load_fail(l, ERR_UNSUPPORTED,
+                         "latent vectors have %u numbers and heads %u, but only multiples of %d "
+                         "are supported",
+                         s->n_latent, result, KERN_LANES);
     s->n_nope = query - n_rot;
     s->head_out = result;
     s->n_kv_head = 1;

@@ -128,8 +128,7 @@ enum trait_flag {
     TRAIT_YARN_EXACT = 1 << 11,    /* yarn's range of dimensions is not rounded */
     TRAIT_QK_ROW = 1 << 12,        /* norms of queries and keys are taken over all heads */
     TRAIT_QK_EACH = 1 << 13,       /* ... over each head, with weights of its own */
-    TRAIT_QK_LAYER = 1 << 14,      /* they are layer norms */
-    TRAIT_MLA = 1 << 15,
+    TRAIT_MLA = 1 << 14,
 };
 
 struct traits {
