@@ -246,7 +246,7 @@ static int make_manager(struct engine *e, const struct config *c, char *err, siz
 
     e->cache.n_blocks = e->kv->n_blocks;
     e->cache.placement = placement_of(c->placement);
-    e->cache.prefix_cache = strcmp(c->prefix_cache, "on") == 0;
+    e->cache.prefix_cache = strcmp(c->prefix_cache, "on") == 0 && !e->model->shape.is_encoder;
     e->cache.max_sequences = max_copies(e);
     e->cache.max_table = block_table_needed(e->sched.max_context);
     e->cache.low_percent = (uint32_t)c->kv_low_percent;
@@ -299,8 +299,12 @@ static enum sched_preemption preemption_of(const char *name)
 static void fill_sched_options(struct engine *e, const struct config *c)
 {
     const uint64_t kv_tokens = (uint64_t)e->kv->n_blocks * BLOCK_TOKENS;
-    const uint32_t n_ctx = e->model->shape.n_ctx;
+    const bool is_encoder = e->model->shape.is_encoder;
+    const uint32_t rows = (uint32_t)c->max_batch_tokens;
+    uint32_t n_ctx = e->model->shape.n_ctx;
 
+    if (is_encoder && n_ctx > rows) /* whose texts go into one step */
+        n_ctx = rows;
     e->sched = (struct sched_options){
         .policy = policy_of(c->policy),
         .preemption = preemption_of(c->preemption),
@@ -311,8 +315,9 @@ static void fill_sched_options(struct engine *e, const struct config *c)
         .max_sequences = (uint32_t)c->max_sequences,
         .max_requests = (uint32_t)(c->max_sequences + c->queue_limit),
         .max_context = kv_tokens < n_ctx ? (uint32_t)kv_tokens : n_ctx,
-        .max_batch_tokens = (uint32_t)c->max_batch_tokens,
-        .prefill_chunk = (uint32_t)c->prefill_chunk,
+        .max_batch_tokens = rows,
+        .prefill_chunk = is_encoder ? rows : (uint32_t)c->prefill_chunk,
+        .whole_prompts = is_encoder,
     };
 }
 
@@ -385,6 +390,12 @@ int engine_init_watched(struct engine *e, const struct config *c, unsigned flags
         return EXIT_USAGE;
     if (load_model(e, c, weight_cache, progress, err, err_len) < 0)
         goto fail;
+    if (e->model->shape.is_encoder && (flags & ENGINE_ENCODERS) == 0) {
+        snprintf(err, err_len, "the model '%s' is an encoder: it makes embeddings only, which "
+                               "'quire serve' hands out",
+                 e->id);
+        goto fail;
+    }
     if (choose_kv_type(e, c, err, err_len) < 0 || make_store(e, c, err, err_len) < 0) {
         code = EXIT_USAGE;
         goto fail;
