@@ -140,7 +140,7 @@ static void add_and_norm(struct runner *r, struct team_worker *w, bool add, cons
             float *x = r->x + i * r->embd_stride, *norm = r->norm + i * r->embd_stride;
 
             if (add)
-                r->kern.add(x, r->delta + i * r->embd_stride, s->n_embd);
+                r->kern.add(x, r->delta + i * r->embd_stride, 1.0f, s->n_embd);
             r->kern.rmsnorm(norm, x, weight, s->n_embd, s->norm_eps);
             if (quantise)
                 quantise_row(r, i, norm, s->n_embd);
@@ -181,20 +181,20 @@ static void finish_row(struct runner *r, const struct model_layer *l, uint32_t l
 
     assert(block != BLOCK_NONE && pos < s->n_ctx);
     if (l->q_bias != NULL)
-        r->kern.add(q, l->q_bias, (size_t)s->n_head * s->head_dim);
+        r->kern.add(q, l->q_bias, 1.0f, (size_t)s->n_head * s->head_dim);
     if (l->k_bias != NULL)
-        r->kern.add(k, l->k_bias, (size_t)s->n_kv_head * s->head_dim);
+        r->kern.add(k, l->k_bias, 1.0f, (size_t)s->n_kv_head * s->head_dim);
     if (l->v_bias != NULL)
-        r->kern.add(v, l->v_bias, (size_t)s->n_kv_head * s->head_dim);
+        r->kern.add(v, l->v_bias, 1.0f, (size_t)s->n_kv_head * s->head_dim);
     if (l->q_norm != NULL)
         norm_heads(r, q, s->n_head, l->q_norm);
     if (l->k_norm != NULL)
         norm_heads(r, k, s->n_kv_head, l->k_norm);
     r->kern.rope(q, s->n_head, s->head_dim, s->n_rot, cos, sin, s->rope_neox);
     r->kern.rope(k, s->n_kv_head, s->head_dim, s->n_rot, cos, sin, s->rope_neox);
-    (r->kv_type == KERN_KV_Q8_0 ? r->kern.kv_write_q8 : r->kern.kv_write)(
-        kv_store_keys(r->kv, block, layer), kv_store_values(r->kv, block, layer),
-        pos % BLOCK_TOKENS, k, v, s->n_kv_head, s->head_dim);
+    r->kern.kv_write[r->kv_type](kv_store_keys(r->kv, block, layer),
+                                 kv_store_values(r->kv, block, layer), pos % BLOCK_TOKENS, k, v,
+                                 s->n_kv_head, s->head_dim, s->head_dim);
 }
 
 static void finish_rows(struct runner *r, struct team_worker *w, const struct model_layer *l,
@@ -246,7 +246,8 @@ static void attend_item(struct runner *r, struct team_worker *w, uint32_t layer,
         .pos0 = span->pos0 + item->from,
         .n_row = item->n,
         .n_head = group,
-        .head_dim = s->head_dim,
+        .key_dim = s->head_dim,
+        .value_dim = s->head_dim,
         .scale = 1.0f / sqrtf((float)s->head_dim),
         .seg0 = item->seg0,
         .seg1 = item->seg1,
@@ -256,7 +257,7 @@ static void attend_item(struct runner *r, struct team_worker *w, uint32_t layer,
         .scratch = (float *)(void *)(r->attn_scratch + w->index * r->attn_scratch_bytes),
     };
 
-    (r->kv_type == KERN_KV_Q8_0 ? r->kern.attn_q8 : r->kern.attn)(&a);
+    r->kern.attn[r->kv_type](&a);
     if (item->part == NULL && quantises_heads(r, &r->model->layers[layer]))
         for (uint32_t i = 0; i < item->n; i++)
             quantise_heads(r, row + i, kv_head * group, group);
@@ -273,7 +274,7 @@ static void merge_split(struct runner *r, uint32_t layer, const struct attn_spli
 
     for (uint32_t h = 0; h < group; h++)
         r->kern.attn_merge(out + h * s->head_dim, part + h * split->part_stride, split->n_seg,
-                           s->head_dim);
+                           s->head_dim, NULL);
     if (quantises_heads(r, &r->model->layers[layer]))
         quantise_heads(r, split->row, kv_head * group, group);
 }
@@ -325,7 +326,7 @@ static void activate(struct runner *r, const struct model_layer *l, size_t from,
     for (uint32_t i = 0; i < r->batch->n_rows; i++) {
         float *gate = r->gate + i * r->ff_stride + from;
 
-        r->kern.silu_mul(gate, gate, r->up + i * r->ff_stride + from, to - from);
+        r->kern.act[KERN_ACT_SILU](gate, gate, r->up + i * r->ff_stride + from, to - from);
         if (quantised)
             r->kern.quantise(r->ff_rows + i * r->ff_row_stride, n_ff, gate, from, to - from);
     }
@@ -367,7 +368,7 @@ static void add_delta(struct runner *r, struct team_worker *w)
 
     while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
         for (uint32_t i = from; i < to; i++)
-            r->kern.add(r->x + i * r->embd_stride, r->delta + i * r->embd_stride,
+            r->kern.add(r->x + i * r->embd_stride, r->delta + i * r->embd_stride, 1.0f,
                         r->model->shape.n_embd);
     end_region(r, w, RUNNER_NORM);
 }
@@ -407,7 +408,7 @@ static void pool_rows(struct runner *r, struct team_worker *w)
 
             r->kern.rmsnorm(norm, r->x + i * r->embd_stride, r->model->output_norm, s->n_embd,
                             s->norm_eps);
-            r->kern.add(p->sum, norm, s->n_embd);
+            r->kern.add(p->sum, norm, 1.0f, s->n_embd);
         }
     }
     end_region(r, w, RUNNER_NORM);

@@ -38,7 +38,8 @@ static void set_strides(struct runner *r)
     r->qrow_stride = kern_qrow_bytes(panels(max_size(s->n_embd, q)) + 16);
     r->ff_row_stride = kern_qrow_bytes(r->ff_stride + 16);
     r->attn_scratch_bytes =
-        (kern_attn_scratch(ATTN_ROWS, s->n_head / s->n_kv_head, s->head_dim) + 63) / 64 * 64;
+        kern_attn_scratch(ATTN_ROWS, s->n_head / s->n_kv_head, s->head_dim, s->head_dim);
+    r->attn_scratch_bytes = (r->attn_scratch_bytes + 63) / 64 * 64;
 }
 
 static float *take_rows(struct runner *r, size_t rows, size_t stride)
