@@ -139,7 +139,7 @@ struct kern_attn {
     uint32_t pos0;   /* row i is at position p = pos0 + i */
     uint32_t n_row;
     uint32_t n_seen; /* 0: it sees tokens up to its own, p; else tokens up to n_seen - 1 ... */
-    uint32_t window; /* ... 0: from token 0 on; else the last `window` of those up to p */
+    uint32_t window; /* ... 0: from token 0 on; else from p + 1 - window on, and at least one */
     uint32_t n_head; /* query heads sharing this KV head */
     uint32_t key_dim, value_dim;
     float scale;
@@ -214,13 +214,13 @@ struct kern_table {
     void (*rope)(float *x, size_t n_head, size_t head_dim, size_t n_rot, const float *cos,
                  const float *sin, bool neox);
 
-    /* Scores: fma chain over key_dim ascending from 0, then * scale; then the cap, if there is
-     * one. Per segment of 256 absolute positions with a visible token: m = max of the visible scores; e[t] = exp(score[t] - m); l = sum of e in 16
-     * virtual lanes (lane t % 16, ascending) then kern_lanes_sum; o[d] = fma chain over visible t
-     * ascending from 0 of e[t] * v[t][d]. Segments merge ascending into (M, L, O), the first one
-     * copied: M' = max(M, m); a = exp(M - M'), b = exp(m - M'); L' = fma(L, a, l * b);
-     * O' = fma(O, a, o * b). Result O / L. Only visible tokens are ever added. A sink
-     * is one more segment, the last: m = sink, l = 1, o = 0.
+    /* Scores: fma chain over key_dim ascending from 0, then * scale; then `cap`, if there is one.
+     * Per segment of 256 absolute positions with a visible token: m = max of the visible scores;
+     * e[t] = exp(score[t] - m); l = sum of e in 16 virtual lanes (lane t % 16, ascending) then
+     * kern_lanes_sum; o[d] = fma chain over visible t ascending from 0 of e[t] * v[t][d]. Segments
+     * merge ascending into (M, L, O), the first one copied: M' = max(M, m); a = exp(M - M'),
+     * b = exp(m - M'); L' = fma(L, a, l * b); O' = fma(O, a, o * b). A sink is one more segment,
+     * the last: m = sink, l = 1, o = 0. Result O / L. Only visible tokens are ever added.
      * On a Q8_0 store the same but for the products. Scores: q[d] * scale quantised per 32
      * dimensions as by `quantise` (codes, qs); per group g ascending: n = integer sum of
      * (key code - 128) * query code; s = fma((float)n, ks[t] * qs[g], s) from 0. Values:
