@@ -1,0 +1,212 @@
+"""Every architecture against the reference in float64, on small random models (tests/reference).
+
+F32 files: the logits of every token. Q8_0 files, whose products the engine makes of quantised rows:
+the mean likelihood of a text. And for each tensor and each number in the metadata that takes part,
+a file in which it differs: the engine must follow the reference there too, so none is ignored.
+"""
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
+
+import fixtures  # noqa: E402
+import forward  # noqa: E402
+import gguf_file  # noqa: E402
+
+TOOL = pathlib.Path(os.environ.get("QUIRE_TOOLS", "build/tools")) / "logits"
+N_TOKENS = 60
+N_TOKENS_Q8 = 250     # the mean of more rows: each is off by some of the error of 32 rounded numbers
+N_TOKENS_CHANGED = 30
+CLOSE = 1e-3          # of the largest number of a row
+FELT = 5 * CLOSE      # what a changed file must do to the reference, so that CLOSE tells
+CLOSE_HIDDEN_Q8 = 0.05
+CLOSE_NLL = 0.01
+
+CASES = fixtures.cases()
+NAMES = ["-".join(c) for c in CASES]
+CAUSAL = [c for c in CASES if c[0] not in forward.EMBEDDERS]
+
+# The numbers in the metadata that multiply, bound or choose something, and their other value.
+NUMBERS = {
+    "attention.layer_norm_rms_epsilon": lambda v: 0.05,
+    "attention.layer_norm_epsilon": lambda v: 0.05,
+    "attention.scale": lambda v: v * 1.3,
+    "attention.sliding_window": lambda v: v - 2,
+    "attention.sliding_window_pattern": lambda v: v[::-1],
+    "attn_logit_softcapping": lambda v: v * 0.6,
+    "final_logit_softcapping": lambda v: v * 0.6,
+    "embedding_scale": lambda v: v * 1.3,
+    "residual_scale": lambda v: v * 1.3,
+    "logit_scale": lambda v: v * 1.3,
+    "expert_used_count": lambda v: v - 1,
+    "expert_weights_scale": lambda v: v * 1.3,
+    "rope.freq_base": lambda v: v * 0.5,
+    "rope.freq_base_swa": lambda v: v * 0.5,
+    "rope.scaling.factor": lambda v: v * 1.6,
+    "rope.scaling.attn_factor": lambda v: v * 1.3,
+    "rope.scaling.yarn_log_multiplier": lambda v: v * 2.0,
+}
+# Numbers that only some architectures heed.
+YARN_CONTEXT = "rope.scaling.original_context_length"
+PART_ROTATED = ("gptneox", "phi2", "stablelm")
+
+# Without positions in the keys, a bias on them moves all the scores of a query alike.
+WITHOUT_EFFECT = {("bert", "attn_k.bias")}
+
+
+def random_ids(m, n):
+    n_vocab = m["token_embd.weight"].shape[0]
+    return np.random.default_rng(7).integers(0, n_vocab, n).tolist()
+
+
+def contexts(variant):
+    """The contexts to serve: with factors for short and long ones, one of each."""
+    return (fixtures.SHORT_CTX, fixtures.N_CTX) if variant == "longrope" else (0,)
+
+
+def engine(paths, ids, n_ctx, hidden, chunk=32):
+    """The engine's rows for each of the files."""
+    args = [TOOL, "--ids", ",".join(map(str, ids)), "--chunk", chunk, "--threads", 1, "--context", n_ctx,
+            "--kv-memory", "64m", "--log-level", "error", *(["--hidden"] if hidden else []), "--", *paths]
+    done = subprocess.run(list(map(str, args)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)
+    assert done.returncode == 0, done.stderr.decode()
+    out, at, found = done.stdout, 0, []
+    while at < len(out):
+        rows, columns = struct.unpack_from("<ii", out, at)
+        at += 8
+        assert rows >= 0, out[at:at + columns].decode()
+        found.append(np.frombuffer(out, "<f4", rows * columns, at).reshape(rows, columns))
+        at += rows * columns * 4
+    assert len(found) == len(paths)
+    return found
+
+
+def distance(a, b):
+    """The largest difference in any row, as a part of the largest number of that row of b."""
+    return float((np.abs(a - b).max(axis=1) / np.abs(b).max(axis=1)).max())
+
+
+def reference(m, ids, n_ctx):
+    """The engine's cache is F16, and so is the reference's."""
+    return forward.forward(m, ids, n_ctx, np.float16)
+
+
+def both(tmp_path, arch, variant, kind, n_ctx):
+    data = fixtures.make(arch, variant, kind)
+    path = tmp_path / "model.gguf"
+    path.write_bytes(data)
+    m = gguf_file.read(data)
+    n = N_TOKENS if kind == "F32" else N_TOKENS_Q8
+    ids = random_ids(m, min(n, n_ctx or n))
+    found, = engine([path], ids, n_ctx, arch in forward.EMBEDDERS)
+    return ids, found, reference(m, ids, n_ctx), path
+
+
+@pytest.mark.parametrize("arch,variant", CASES, ids=NAMES)
+def test_logits(tmp_path, arch, variant):
+    for n_ctx in contexts(variant):
+        _, found, expected, _ = both(tmp_path, arch, variant, "F32", n_ctx)
+        assert found.shape == expected.shape
+        assert distance(found, expected) < CLOSE
+
+
+@pytest.mark.parametrize("arch,variant", CASES, ids=NAMES)
+def test_quantised(tmp_path, arch, variant):
+    for n_ctx in contexts(variant):
+        ids, found, expected, _ = both(tmp_path, arch, variant, "Q8_0", n_ctx)
+        if arch in forward.EMBEDDERS:
+            assert distance(found, expected) < CLOSE_HIDDEN_Q8
+        else:
+            assert abs(forward.mean_nll(found.astype(np.float64), ids) - forward.mean_nll(expected, ids)) < CLOSE_NLL
+
+
+@pytest.mark.parametrize("arch,variant", CAUSAL, ids=["-".join(c) for c in CAUSAL])
+def test_chunks(tmp_path, arch, variant):
+    """How a text is cut changes no bit."""
+    n_ctx = contexts(variant)[0]
+    ids, whole, _, path = both(tmp_path, arch, variant, "F32", n_ctx)
+    cut, = engine([path], ids, n_ctx, False, chunk=7)
+    assert whole.tobytes() == cut.tobytes()
+
+
+# ---- nothing is ignored ----
+
+def changed_tensor(kind, shape, data, rng):
+    x = gguf_file.to_array(kind, shape, data)
+    spread = np.abs(x).mean()
+    y = x * rng.uniform(0.5, 1.5, shape) + rng.normal(0, 0.3 * spread, shape)
+    return kind, shape, y.astype("<f4").tobytes()
+
+
+def numbers_of(arch, variant, keys):
+    numbers = dict(NUMBERS)
+    if keys.get(f"{arch}.rope.scaling.type") == "yarn" or variant == "longrope":
+        numbers[YARN_CONTEXT] = lambda v: v * 8
+    if arch in PART_ROTATED:
+        numbers["rope.dimension_count"] = lambda v: v - 2
+    return {f"{arch}.{n}": other for n, other in numbers.items() if keys.get(f"{arch}.{n}")}
+
+
+def without_layer(name):
+    return name.split(".", 2)[-1] if name.startswith("blk.") else name
+
+
+def parts_of(arch, variant):
+    """The keys and tensors of a fixture, and the names in it that can be changed."""
+    keys, tensors = gguf_file.read_parts(fixtures.make(arch, variant, "F32"))
+    names = [n for n in tensors if (arch, without_layer(n)) not in WITHOUT_EFFECT]
+    return keys, tensors, [*names, *numbers_of(arch, variant, keys)]
+
+
+def changes(arch, variant):
+    """name -> keys and tensors of a file in which it has changed, for each name that the variants
+    before this one do not have."""
+    variants = fixtures.BUILDERS[arch][1]
+    keys, tensors, names = parts_of(arch, variant)
+    known = {without_layer(n) for v in variants[:variants.index(variant)] for n in parts_of(arch, v)[2]}
+    others = numbers_of(arch, variant, keys)
+    rng = np.random.default_rng(3)
+    found = {}
+    for name in (n for n in names if without_layer(n) not in known):
+        if name in tensors:
+            found[name] = keys, {**tensors, name: changed_tensor(*tensors[name], rng)}
+        else:
+            found[name] = {**keys, name: others[name](keys[name])}, tensors
+    return found
+
+
+def compare_changes(folder, arch, variant):
+    """What the reference hardly feels, and what the engine answers otherwise."""
+    plain = gguf_file.read(fixtures.make(arch, variant, "F32"))
+    files = changes(arch, variant)
+    paths, models = [], []
+    for i, (name, (keys, tensors)) in enumerate(files.items()):
+        paths.append(folder / f"{variant}-{i}.gguf")
+        paths[-1].write_bytes(gguf_file.write(keys, tensors))
+        new = {name: gguf_file.to_array(*tensors[name])} if name in tensors else {}
+        models.append(gguf_file.Model(keys, {**plain.tensors, **new}))
+    ids = random_ids(plain, N_TOKENS_CHANGED)
+    felt, wrong = set(), {}
+    for n_ctx in contexts(variant):
+        before = reference(plain, ids, n_ctx)
+        for name, m, found in zip(files, models, engine(paths, ids, n_ctx, arch in forward.EMBEDDERS)):
+            expected = reference(m, ids, n_ctx)
+            if distance(expected, before) > FELT:
+                felt.add(name)
+            if distance(found, expected) >= CLOSE:
+                wrong[name] = distance(found, expected)
+    return set(files) - felt, wrong
+
+
+@pytest.mark.parametrize("arch", fixtures.BUILDERS)
+def test_nothing_is_ignored(tmp_path, arch):
+    for variant in fixtures.BUILDERS[arch][1]:
+        faint, wrong = compare_changes(tmp_path, arch, variant)
+        assert faint == set(), "the fixture does not show these"
+        assert wrong == {}

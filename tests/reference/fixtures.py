@@ -1,0 +1,599 @@
+"""Model files with random weights: small, of every family, with everything that a family may have.
+
+make(arch, variant, kind, seed) gives the bytes of a file whose matrices are of the type `kind`.
+Norms, biases, routers and whatever else no file quantises are F32. Weights are spread so that
+activations stay near 1, scores differ by a few, and logits are of the order of 1 to 6.
+"""
+import zlib
+
+import numpy as np
+
+import gguf_file
+from small_quants import encode
+
+N_CTX = 256
+SHORT_CTX = 32  # of models that have short and long factors, what they were trained with
+
+
+def token_name(i):
+    """a, b, ... z, aa, ab, ..."""
+    name = ""
+    i += 1
+    while i:
+        i, letter = divmod(i - 1, 26)
+        name = chr(ord("a") + letter) + name
+    return name
+
+
+class Fixture:
+    """Sizes, and the keys and tensors of the file as they are added."""
+
+    def __init__(self, arch, variant, kind, seed):
+        self.arch, self.variant, self.kind = arch, variant, kind
+        self.rng = np.random.default_rng([seed, zlib.crc32(f"{arch} {variant}".encode())])
+        self.tensors = {}
+        self.keys = {"general.architecture": arch, "general.name": f"{arch} {variant}"}
+        self.n_layer, self.n_ctx = 2, N_CTX
+        odd = kind == "F32"
+        self.n_embd, self.n_ff, self.n_vocab = (72, 88, 37) if odd else (96, 160, 41)
+        self.n_head, self.n_kv_head, self.head = (9, 3, 8) if odd else (4, 2, 24)
+        self.n_expert, self.n_used, self.n_ff_exp, self.n_ff_shared = 5, 2, *((40, 56) if odd else (64, 96))
+
+    def free_heads(self):
+        """Heads whose sizes do not add up to the embedding's, for families that allow it."""
+        self.n_head, self.n_kv_head, self.head = (5, 1, 24) if self.kind == "F32" else (6, 2, 16)
+
+    # ---- keys ----
+
+    def key(self, suffix, value):
+        self.keys[f"{self.arch}.{suffix}"] = value
+
+    def sizes(self, eps="attention.layer_norm_rms_epsilon"):
+        for suffix, value in [("block_count", self.n_layer), ("context_length", self.n_ctx),
+                              ("embedding_length", self.n_embd), ("feed_forward_length", self.n_ff),
+                              ("attention.head_count", self.n_head), (eps, 1e-5)]:
+            self.key(suffix, value)
+        if self.arch not in ("gpt2", "gptneox", "bert"):
+            self.key("attention.head_count_kv", self.n_kv_head)
+        if self.head * self.n_head != self.n_embd:
+            self.key("attention.key_length", self.head)
+            self.key("attention.value_length", self.head)
+
+    def rope(self, n_rot=None, base=10000.0):
+        self.key("rope.dimension_count", n_rot or self.head)
+        self.key("rope.freq_base", base)
+
+    def scaling(self, kind, factor=4.0, context=SHORT_CTX):
+        self.key("rope.scaling.type", kind)
+        self.key("rope.scaling.factor", factor)
+        if kind == "yarn":
+            self.key("rope.scaling.original_context_length", context)
+
+    def expert_keys(self):
+        self.key("expert_count", self.n_expert)
+        self.key("expert_used_count", self.n_used)
+
+    def tokenizer(self):
+        n = self.n_vocab
+        self.keys.update({
+            "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2",
+            "tokenizer.ggml.tokens": [token_name(i) for i in range(n)],
+            "tokenizer.ggml.token_type": [1] * n, "tokenizer.ggml.merges": ["a a"],
+            "tokenizer.ggml.eos_token_id": n - 1})
+
+    # ---- tensors ----
+
+    def add(self, name, kind, values):
+        self.tensors[name] = (kind, values.shape, encode(kind, values))
+
+    def matrix(self, name, *shape, gain=1.0, kind=None):
+        """Shape: (n_out, n_in), or (experts, n_out, n_in)."""
+        self.add(name + ".weight", kind or self.kind, self.rng.normal(0, gain / shape[-1] ** 0.5, shape))
+
+    def vector(self, name, *shape, mean=0.0, std=0.3):
+        self.add(name, "F32", self.rng.normal(mean, std, shape))
+
+    def norm(self, name, *shape, bias=False):
+        shape = shape or (self.n_embd,)
+        self.vector(name + ".weight", *shape, mean=1.0, std=0.2)
+        if bias:
+            self.vector(name + ".bias", *shape)
+
+    def biased(self, name, n_out, n_in, bias, gain=1.0):
+        self.matrix(name, n_out, n_in, gain=gain)
+        if bias:
+            self.vector(name + ".bias", n_out)
+
+    # ---- parts of a model ----
+
+    def ends(self, tied=False, scaled_by=1.0, norm_bias=False, output_bias=False):
+        """The embedding, the last norm and the output. scaled_by: what the model multiplies
+        embeddings with."""
+        wanted = 1.5 if tied else self.n_embd ** 0.5 / scaled_by
+        self.matrix("token_embd", self.n_vocab, self.n_embd, gain=wanted)
+        self.norm("output_norm", bias=norm_bias)
+        if not tied:
+            self.biased("output", self.n_vocab, self.n_embd, output_bias, gain=1.5)
+
+    def attention(self, i, fused=False, bias=False, out_bias=False):
+        b, n_q, n_kv = f"blk.{i}.", self.n_head * self.head, self.n_kv_head * self.head
+        if fused:
+            self.biased(b + "attn_qkv", n_q + 2 * n_kv, self.n_embd, bias, gain=1.1)
+        else:
+            self.biased(b + "attn_q", n_q, self.n_embd, bias, gain=1.1)
+            self.biased(b + "attn_k", n_kv, self.n_embd, bias, gain=1.1)
+            self.biased(b + "attn_v", n_kv, self.n_embd, bias)
+        self.biased(b + "attn_output", self.n_embd, n_q, out_bias)
+
+    def gated(self, i, n_ff=None, suffix="", bias=False):
+        b, n_ff = f"blk.{i}.ffn_", n_ff or self.n_ff
+        self.biased(b + "gate" + suffix, n_ff, self.n_embd, bias, gain=1.5)
+        self.biased(b + "up" + suffix, n_ff, self.n_embd, bias, gain=1.5)
+        self.biased(b + "down" + suffix, self.n_embd, n_ff, bias)
+
+    def plain(self, i, bias=True):
+        self.biased(f"blk.{i}.ffn_up", self.n_ff, self.n_embd, bias, gain=1.5)
+        self.biased(f"blk.{i}.ffn_down", self.n_embd, self.n_ff, bias)
+
+    def experts(self, i, bias=False, kind=None):
+        b, n, n_ff = f"blk.{i}.ffn_", self.n_expert, self.n_ff_exp
+        self.matrix(b + "gate_inp", n, self.n_embd, gain=2.0, kind="F32")
+        if bias:
+            self.vector(b + "gate_inp.bias", n)
+        for part, shape in [("gate", (n_ff, self.n_embd)), ("up", (n_ff, self.n_embd)), ("down", (self.n_embd, n_ff))]:
+            self.matrix(f"{b}{part}_exps", n, *shape, gain=1.5, kind=kind)
+            if bias:
+                self.vector(f"{b}{part}_exps.bias", n, shape[0])
+
+    def bytes(self):
+        self.tokenizer()
+        return gguf_file.write(self.keys, self.tensors)
+
+
+# ---- Llama and its many relatives ----
+
+def llama(f, bias=False, out_bias=False, ffn_bias=False, tied=False, head_norms=False, factors=False):
+    f.sizes()
+    f.rope()
+    f.ends(tied)
+    if factors:
+        f.vector("rope_freqs.weight", f.head // 2, mean=4.0, std=1.0)
+    for i in range(f.n_layer):
+        f.norm(f"blk.{i}.attn_norm")
+        f.attention(i, bias=bias, out_bias=out_bias)
+        if head_norms:
+            f.norm(f"blk.{i}.attn_q_norm", f.head)
+            f.norm(f"blk.{i}.attn_k_norm", f.head)
+        f.norm(f"blk.{i}.ffn_norm")
+        f.gated(i, bias=ffn_bias)
+
+
+def llama_variants(f):
+    if f.variant == "plain":
+        f.free_heads()
+        llama(f)
+    elif f.variant == "biases":
+        llama(f, bias=True, out_bias=True, ffn_bias=True, tied=True)
+    elif f.variant == "factors":
+        llama(f, factors=True)
+    elif f.variant == "moe":
+        mixture(f)
+    else:
+        llama(f)
+        f.scaling(f.variant)
+
+
+def smollm3(f):
+    f.n_layer = 5
+    llama(f, tied=True)
+
+
+def qwen2(f):
+    llama(f, bias=True, tied=f.variant == "tied")
+    if f.variant == "yarn":
+        f.scaling("yarn")
+
+
+def qwen3(f):
+    f.free_heads()
+    llama(f, head_norms=True, tied=f.variant == "tied")
+
+
+def mixture(f, bias=False, head_norms=False, shared=False, shared_gate=False):
+    f.sizes()
+    f.rope()
+    f.expert_keys()
+    f.ends()
+    if f.arch in ("llama", "granitemoe"):
+        f.n_ff_exp = f.n_ff
+    else:
+        f.key("expert_feed_forward_length", f.n_ff_exp)
+    if shared:
+        f.key("expert_shared_feed_forward_length", f.n_ff_shared)
+    for i in range(f.n_layer):
+        f.norm(f"blk.{i}.attn_norm")
+        f.attention(i, bias=bias)
+        if head_norms:
+            f.norm(f"blk.{i}.attn_q_norm", f.head)
+            f.norm(f"blk.{i}.attn_k_norm", f.head)
+        f.norm(f"blk.{i}.ffn_norm")
+        f.experts(i)
+        if shared:
+            f.gated(i, f.n_ff_shared, "_shexp")
+        if shared_gate:
+            f.vector(f"blk.{i}.ffn_gate_inp_shexp.weight", f.n_embd, std=0.2)
+
+
+def qwen2moe(f):
+    mixture(f, bias=True, shared=True, shared_gate=True)
+
+
+def qwen3moe(f):
+    f.free_heads()
+    f.n_expert, f.n_used = 7, 3
+    mixture(f, head_norms=True)
+
+
+def granite(f):
+    if f.arch == "granitemoe":
+        mixture(f, shared=f.variant == "shared")
+    else:
+        llama(f, tied=True, bias=f.variant == "biases", out_bias=f.variant == "biases")
+    f.key("embedding_scale", 2.5)
+    f.key("residual_scale", 0.7)
+    f.key("attention.scale", 0.4)
+    f.key("logit_scale", 1.5)
+
+
+def exaone(f):
+    llama(f, factors=f.variant == "factors")
+
+
+def internlm2(f):
+    llama(f)
+
+
+def phi3(f):
+    """longrope's factors are chosen by the context that is served: 32 or more."""
+    f.sizes()
+    f.rope()
+    f.key("rope.scaling.original_context_length", SHORT_CTX if f.variant == "longrope" else f.n_ctx)
+    f.key("attention.sliding_window", 24 if f.variant == "window" else 0)
+    f.ends()
+    if f.variant == "longrope":
+        f.key("rope.scaling.attn_factor", 1.19)
+        f.vector("rope_factors_long.weight", f.head // 2, mean=6.0, std=1.5)
+        f.vector("rope_factors_short.weight", f.head // 2, mean=1.3, std=0.1)
+    for i in range(f.n_layer):
+        f.norm(f"blk.{i}.attn_norm")
+        f.attention(i, fused=True)
+        f.norm(f"blk.{i}.ffn_norm")
+        f.matrix(f"blk.{i}.ffn_up", 2 * f.n_ff, f.n_embd, gain=1.5)
+        f.matrix(f"blk.{i}.ffn_down", f.n_embd, f.n_ff)
+
+
+# ---- Gemma ----
+
+def gemma(f):
+    f.free_heads()
+    f.sizes()
+    f.ends(tied=True)
+    for i in range(f.n_layer):
+        f.norm(f"blk.{i}.attn_norm")
+        f.attention(i)
+        f.norm(f"blk.{i}.ffn_norm")
+        f.gated(i)
+
+
+def gemma_layers(f, head_norms):
+    for i in range(f.n_layer):
+        b = f"blk.{i}."
+        f.norm(b + "attn_norm")
+        f.attention(i)
+        if head_norms:
+            f.norm(b + "attn_q_norm", f.head)
+            f.norm(b + "attn_k_norm", f.head)
+        for name in ("post_attention_norm", "ffn_norm", "post_ffw_norm"):
+            f.norm(b + name)
+        f.gated(i)
+
+
+def big(f, n_layer):
+    """The biggest of a family is known by its number of layers, and scales otherwise."""
+    f.n_layer = n_layer
+    f.n_embd, f.n_ff, f.n_head, f.n_kv_head, f.head = 64, 32, 2, 1, 16
+
+
+def gemma2(f):
+    f.free_heads()
+    f.n_layer = 3
+    if f.variant == "27b":
+        big(f, 46)
+    f.sizes()
+    f.key("attention.sliding_window", 5 if f.variant == "plain" else 24)
+    f.key("attn_logit_softcapping", 4.0)
+    f.key("final_logit_softcapping", 4.0)
+    f.ends(tied=True)
+    gemma_layers(f, head_norms=False)
+
+
+def gemma3(f):
+    f.free_heads()
+    f.n_layer = 7
+    if f.variant == "27b":
+        big(f, 62)
+    f.sizes()
+    f.key("rope.freq_base", 2000.0)
+    if f.variant != "global":
+        f.key("attention.sliding_window", 9)
+    if f.variant == "keys":
+        f.key("attention.sliding_window_pattern", [True, False, True, True, False, True, True])
+        f.key("rope.freq_base_swa", 500.0)
+        f.key("final_logit_softcapping", 3.5)
+    if f.variant in ("plain", "27b"):
+        f.scaling("linear", 2.0)
+    f.ends(tied=f.variant != "global")
+    gemma_layers(f, head_norms=True)
+
+
+def olmo2(f):
+    f.sizes()
+    f.rope()
+    if f.variant == "window":
+        f.n_layer = 5
+        f.key("block_count", f.n_layer)
+        f.key("attention.sliding_window", 11)
+        f.scaling("yarn")
+    f.ends()
+    for i in range(f.n_layer):
+        b = f"blk.{i}."
+        f.attention(i)
+        f.norm(b + "attn_q_norm", f.n_head * f.head)
+        f.norm(b + "attn_k_norm", f.n_kv_head * f.head)
+        f.norm(b + "post_attention_norm")
+        f.norm(b + "post_ffw_norm")
+        f.gated(i)
+
+
+# ---- layer norms ----
+
+LAYER_EPS = "attention.layer_norm_epsilon"
+
+
+def gpt2(f):
+    """starcoder has one KV head for all; starcoder2 has rope."""
+    f.n_kv_head = {"gpt2": f.n_head, "starcoder": 1, "starcoder2": f.n_kv_head}[f.arch]
+    f.sizes(LAYER_EPS)
+    f.ends(tied=f.variant == "tied", norm_bias=True)
+    if f.arch == "starcoder2":
+        f.rope(base=999.0)
+    else:
+        f.vector("position_embd.weight", f.n_ctx, f.n_embd, std=0.5)
+    for i in range(f.n_layer):
+        f.norm(f"blk.{i}.attn_norm", bias=True)
+        f.attention(i, fused=f.arch != "starcoder2", bias=True, out_bias=True)
+        f.norm(f"blk.{i}.ffn_norm", bias=True)
+        f.plain(i)
+
+
+def wide_heads(f, n_kv_head):
+    """Heads wide enough for a part of them to be turned."""
+    f.n_head, f.n_kv_head, f.head = (3, 1, 24) if f.kind == "F32" else (4, 2, 24)
+    f.n_kv_head = n_kv_head or f.n_head
+
+
+def gptneox(f):
+    wide_heads(f, None)
+    f.sizes(LAYER_EPS)
+    f.rope(n_rot=6)
+    f.key("use_parallel_residual", f.variant == "parallel")
+    f.ends(norm_bias=True)
+    for i in range(f.n_layer):
+        f.norm(f"blk.{i}.attn_norm", bias=True)
+        f.attention(i, fused=True, bias=True, out_bias=True)
+        f.norm(f"blk.{i}.ffn_norm", bias=True)
+        f.plain(i)
+
+
+def falcon(f):
+    f.n_kv_head = 1 if f.variant == "7b" else f.n_kv_head
+    f.sizes(LAYER_EPS)
+    f.ends(tied=f.variant == "7b", norm_bias=True)
+    for i in range(f.n_layer):
+        f.norm(f"blk.{i}.attn_norm", bias=True)
+        if f.variant == "40b":
+            f.norm(f"blk.{i}.attn_norm_2", bias=True)
+        f.attention(i, fused=True)
+        f.plain(i, bias=False)
+
+
+def phi2(f):
+    wide_heads(f, None)
+    f.sizes(LAYER_EPS)
+    f.rope(n_rot=10)
+    f.ends(norm_bias=True, output_bias=True)
+    for i in range(f.n_layer):
+        f.norm(f"blk.{i}.attn_norm", bias=True)
+        f.attention(i, fused=f.variant == "fused", bias=True, out_bias=True)
+        f.plain(i)
+
+
+def stablelm(f):
+    wide_heads(f, 1 if f.kind == "F32" else 2)
+    f.sizes(LAYER_EPS)
+    f.rope(n_rot=6)
+    f.ends(norm_bias=True)
+    for i in range(f.n_layer):
+        b = f"blk.{i}."
+        f.norm(b + "attn_norm", bias=True)
+        f.attention(i, bias=f.variant == "biases")
+        if f.variant == "12b":
+            f.norm(b + "attn_q_norm", f.n_head, f.head)
+            f.norm(b + "attn_k_norm", f.n_kv_head, f.head)
+        else:
+            f.norm(b + "ffn_norm", bias=True)
+        f.gated(i)
+    f.key("use_parallel_residual", f.variant == "12b")
+
+
+def command_r(f):
+    f.n_layer = 5 if f.arch == "cohere2" else 2
+    f.sizes(LAYER_EPS)
+    f.rope()
+    f.key("rope.scaling.type", "none")
+    f.key("logit_scale", 0.6)
+    if f.arch == "cohere2":
+        f.key("attention.sliding_window", 7)
+    f.ends(tied=True)
+    for i in range(f.n_layer):
+        f.norm(f"blk.{i}.attn_norm")
+        f.attention(i)
+        if f.variant == "norms":
+            f.norm(f"blk.{i}.attn_q_norm", f.n_head, f.head)
+            f.norm(f"blk.{i}.attn_k_norm", f.n_kv_head, f.head)
+        f.gated(i)
+
+
+# ---- DeepSeek 2, gpt-oss ----
+
+def deepseek2(f):
+    """old: keys and values in one matrix; new: apart, and one KV head of the short vector."""
+    f.n_layer, f.n_head = 3, 3
+    part, n_rot, n_value, rank = (24, 8, 16, 40) if f.kind == "F32" else (32, 16, 32, 64)
+    old = f.variant in ("old", "yarn-old")
+    f.n_kv_head = f.n_head if old else 1
+    f.sizes()
+    f.key("attention.key_length", part + n_rot if old else rank + n_rot)
+    f.key("attention.value_length", n_value if old else rank)
+    if not old:
+        f.key("attention.key_length_mla", part + n_rot)
+        f.key("attention.value_length_mla", n_value)
+    f.rope(n_rot)
+    f.key("attention.kv_lora_rank", rank)
+    f.expert_keys()
+    f.key("expert_feed_forward_length", f.n_ff_exp)
+    f.key("expert_shared_count", 2)
+    f.key("expert_weights_scale", 1.7)
+    f.key("leading_dense_block_count", 1)
+    if f.variant.startswith("yarn"):
+        f.scaling("yarn")
+        f.key("rope.scaling.yarn_log_multiplier", 0.0707)
+    if f.variant == "q-lora":
+        f.key("attention.q_lora_rank", rank)
+    f.ends()
+    for i in range(f.n_layer):
+        latent_attention(f, f"blk.{i}.", part, n_rot, n_value, rank, old)
+        f.norm(f"blk.{i}.ffn_norm")
+        if i == 0:
+            f.gated(i)
+        else:
+            f.experts(i)
+            f.gated(i, 2 * f.n_ff_exp, "_shexp")
+
+
+def latent_attention(f, b, part, n_rot, n_value, rank, old):
+    n_q = f.n_head * (part + n_rot)
+    f.norm(b + "attn_norm")
+    if f.variant == "q-lora":
+        f.matrix(b + "attn_q_a", rank, f.n_embd)
+        f.norm(b + "attn_q_a_norm", rank)
+        f.matrix(b + "attn_q_b", n_q, rank, gain=1.1)
+    else:
+        f.matrix(b + "attn_q", n_q, f.n_embd, gain=1.1)
+    f.matrix(b + "attn_kv_a_mqa", rank + n_rot, f.n_embd, gain=1.1)
+    f.norm(b + "attn_kv_a_norm", rank)
+    if old:
+        f.matrix(b + "attn_kv_b", f.n_head * (part + n_value), rank, gain=1.1)
+    else:
+        # A key is the short vector times this matrix turned around: its spread goes by the rank.
+        f.matrix(b + "attn_k_b", f.n_head, rank, part, gain=1.1 * (part / rank) ** 0.5)
+        f.matrix(b + "attn_v_b", f.n_head, n_value, rank)
+    f.matrix(b + "attn_output", f.n_embd, f.n_head * n_value)
+
+
+def gpt_oss(f):
+    f.free_heads()
+    f.n_layer = 3
+    f.n_ff_exp = f.n_ff
+    f.sizes()
+    f.rope(base=15000.0)
+    f.scaling("yarn")
+    f.expert_keys()
+    f.key("expert_feed_forward_length", f.n_ff_exp)
+    f.key("attention.sliding_window", 6)
+    f.ends()
+    for i in range(f.n_layer):
+        f.norm(f"blk.{i}.attn_norm")
+        f.attention(i, bias=True, out_bias=True)
+        f.vector(f"blk.{i}.attn_sinks.weight", f.n_head, std=1.5)
+        f.norm(f"blk.{i}.post_attention_norm")
+        f.experts(i, bias=True, kind="MXFP4" if f.variant == "mxfp4" and f.kind == "Q8_0" else None)
+
+
+# ---- embeddings ----
+
+def bert(f):
+    f.n_kv_head = f.n_head
+    f.sizes(LAYER_EPS)
+    f.key("attention.causal", False)
+    f.key("pooling_type", 1)
+    f.keys["tokenizer.ggml.token_type_count"] = 2
+    with_rope = f.arch == "nomic-bert"
+    f.matrix("token_embd", f.n_vocab, f.n_embd, gain=f.n_embd ** 0.5)
+    f.vector("token_types.weight", 2, f.n_embd)
+    f.norm("token_embd_norm", bias=True)
+    if with_rope:
+        f.key("rope.freq_base", 1000.0)
+    else:
+        f.vector("position_embd.weight", f.n_ctx, f.n_embd, std=0.5)
+    for i in range(f.n_layer):
+        f.attention(i, fused=with_rope, bias=not with_rope, out_bias=not with_rope)
+        f.norm(f"blk.{i}.attn_output_norm", bias=True)
+        if with_rope:
+            f.gated(i)
+        else:
+            f.plain(i)
+        f.norm(f"blk.{i}.layer_output_norm", bias=True)
+
+
+BUILDERS = {
+    "llama": (llama_variants, ("plain", "biases", "factors", "linear", "yarn", "moe")),
+    "smollm3": (smollm3, ("plain",)),
+    "qwen2": (qwen2, ("plain", "tied", "yarn")),
+    "qwen3": (qwen3, ("plain", "tied")),
+    "qwen2moe": (qwen2moe, ("plain",)),
+    "qwen3moe": (qwen3moe, ("plain",)),
+    "gemma": (gemma, ("plain",)),
+    "gemma2": (gemma2, ("plain", "wide", "27b")),
+    "gemma3": (gemma3, ("plain", "keys", "global", "27b")),
+    "phi2": (phi2, ("plain", "fused")),
+    "phi3": (phi3, ("plain", "longrope", "window")),
+    "granite": (granite, ("plain", "biases")),
+    "granitemoe": (granite, ("plain", "shared")),
+    "olmo2": (olmo2, ("plain", "window")),
+    "starcoder2": (gpt2, ("plain", "tied")),
+    "starcoder": (gpt2, ("plain", "tied")),
+    "stablelm": (stablelm, ("plain", "biases", "12b")),
+    "gptneox": (gptneox, ("parallel", "sequential")),
+    "gpt2": (gpt2, ("plain", "tied")),
+    "falcon": (falcon, ("7b", "40b")),
+    "internlm2": (internlm2, ("plain",)),
+    "exaone": (exaone, ("plain", "factors")),
+    "command-r": (command_r, ("plain", "norms")),
+    "cohere2": (command_r, ("plain",)),
+    "deepseek2": (deepseek2, ("old", "new", "yarn-old", "yarn", "q-lora")),
+    "gpt-oss": (gpt_oss, ("plain", "mxfp4")),
+    "bert": (bert, ("plain",)),
+    "nomic-bert": (bert, ("plain",)),
+}
+
+
+def make(arch, variant, kind, seed=1):
+    f = Fixture(arch, variant, kind, seed)
+    BUILDERS[arch][0](f)
+    return f.bytes()
+
+
+def cases():
+    """All pairs of an architecture and a variant."""
+    return [(arch, variant) for arch, (_, variants) in BUILDERS.items() for variant in variants]

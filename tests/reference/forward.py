@@ -1,0 +1,425 @@
+"""What each family of models computes, in float64, token by token over the whole text at once.
+
+logits(model, ids) gives [tokens][vocabulary]; hidden(model, ids), for models that make embeddings,
+[tokens][n_embd]. FAMILIES says which function a file's architecture is for, and how it differs
+from its relatives. n_ctx is the context that is served: it chooses between the short and the long
+factors of models that have both.
+"""
+import math
+
+import numpy as np
+
+import rope
+from layers import (attention, best, experts, gated, gelu, gelu_tanh, layer_norm, linear, plain,
+                    queries_keys_values, rms_norm, sigmoid, silu, soft_cap, softmax, split_heads, swiglu)
+
+
+class Shape:
+    """The sizes that every family has, with what their absence in the file means."""
+
+    def __init__(self, m):
+        self.n_embd = m.key("embedding_length")
+        self.n_head = m.key("attention.head_count")
+        self.n_kv_head = m.key("attention.head_count_kv", self.n_head)
+        self.head = m.key("attention.key_length", self.n_embd // self.n_head)
+        self.n_rot = m.key("rope.dimension_count", self.head)
+        self.n_q, self.n_kv = self.n_head * self.head, self.n_kv_head * self.head
+        self.eps = m.key("attention.layer_norm_rms_epsilon", m.key("attention.layer_norm_epsilon", None))
+        self.cache = m.cache
+
+    def attention(self, q, k, v, scale=None, **more):
+        """Over keys and values as the cache keeps them."""
+        k, v = (y.astype(self.cache).astype(np.float64) for y in (k, v))
+        return attention(q, k, v, scale or 1 / math.sqrt(self.head), **more)
+
+
+def norm(x, b, name, eps):
+    """A layer norm; which of its vectors there are, the file says."""
+    return layer_norm(x, b[f"{name}.weight"], b.get(f"{name}.bias"), eps)
+
+
+def windows(m, every):
+    """The window of each layer, 0 for none: of `every` layers all but the last have one."""
+    window = m.key("attention.sliding_window", 0)
+    pattern = m.key("attention.sliding_window_pattern", every)
+    if isinstance(pattern, int):
+        pattern = [pattern == 0 or i % pattern < pattern - 1 for i in range(m.n_layer)]
+    return [window if has else 0 for has in pattern]
+
+
+def output(m, x):
+    w = m.get("output.weight")
+    return linear(x, m["token_embd.weight"] if w is None else w, m.get("output.bias"))
+
+
+def heads(b, x, s):
+    """Queries, keys and values of each head; where the layer has norms for them, an RMS norm over
+    each head's numbers."""
+    q, k, v = (split_heads(y, s.head) for y in queries_keys_values(b, x, s.n_q, s.n_kv))
+    if "attn_q_norm.weight" in b:
+        q = rms_norm(q, b["attn_q_norm.weight"], s.eps)
+        k = rms_norm(k, b["attn_k_norm.weight"], s.eps)
+    return q, k, v
+
+
+# ---- Llama and its many relatives ----
+
+def mixture(m, b, x, renormalised):
+    """Each token goes to its best experts, and to the shared one where there is one."""
+    p = softmax(linear(x, b["ffn_gate_inp.weight"]))
+    chosen = best(p, m.key("expert_used_count"))
+    weights = np.take_along_axis(p, chosen, axis=1)
+    if renormalised:
+        weights = weights / weights.sum(axis=1, keepdims=True)
+    y = experts(x, b, chosen, weights * m.key("expert_weights_scale", 1.0), swiglu)
+    if "ffn_up_shexp.weight" in b:
+        shared = gated(x, b, silu, "_shexp")
+        if "ffn_gate_inp_shexp.weight" in b:
+            shared = shared * sigmoid(x @ b["ffn_gate_inp_shexp.weight"].reshape(-1, 1))
+        y = y + shared
+    return y
+
+
+def feed_forward(m, b, x, act, renormalised):
+    if "ffn_gate_inp.weight" in b:
+        return mixture(m, b, x, renormalised)
+    if "ffn_gate.weight" not in b:  # both in one matrix, the gate first
+        both = linear(x, b["ffn_up.weight"])
+        n = both.shape[1] // 2
+        return linear(act(both[:, :n]) * both[:, n:], b["ffn_down.weight"])
+    return gated(x, b, act)
+
+
+def llama(m, ids, n_ctx, pairs="norm", act=silu, embedding=None, unroped_every=0, all_windowed=False,
+          renormalised=True):
+    """RMS norm, attention, RMS norm, gated feed-forward. embedding: what multiplies embeddings,
+    unless the file says. unroped_every: each of so many layers has no positions at all."""
+    s = Shape(m)
+    turn = rope.make(m, pairs, n_ctx, s.n_rot).turn
+    positions = np.arange(len(ids))
+    residual = m.key("residual_scale", 1.0)
+    scale = m.key("attention.scale", 0.0)
+    window = m.key("attention.sliding_window", 0) if all_windowed else 0
+    x = m["token_embd.weight"][ids] * m.key("embedding_scale", embedding(s) if embedding else 1.0)
+    for i in range(m.n_layer):
+        b = m.block(i)
+        q, k, v = heads(b, rms_norm(x, b["attn_norm.weight"], s.eps), s)
+        if not unroped_every or (i + 1) % unroped_every:
+            q, k = turn(q, positions), turn(k, positions)
+        y = s.attention(q, k, v, scale, window=window)
+        x = x + linear(y, b["attn_output.weight"], b.get("attn_output.bias")) * residual
+        y = rms_norm(x, b["ffn_norm.weight"], s.eps)
+        x = x + feed_forward(m, b, y, act, renormalised) * residual
+    x = rms_norm(x, m["output_norm.weight"], s.eps)
+    return output(m, x) / m.key("logit_scale", 1.0)
+
+
+# ---- Gemma 2 and 3: norms before and behind, windows, caps ----
+
+def gemma(m, ids, n_ctx, every, big, local_base=None):
+    """every: of so many layers only the last sees everything. big: the number of layers of the one
+    model that scales by the width of a head's share of the embedding instead of by its head size.
+    local_base: of the rope of windowed layers, to which no scaling applies, unless the file says;
+    None where all layers turn alike."""
+    s = Shape(m)
+    everywhere = rope.make(m, "neox", n_ctx, s.n_rot)
+    nearby = everywhere
+    if local_base:
+        nearby = rope.make(m, "neox", n_ctx, s.n_rot, m.key("rope.freq_base_swa", local_base), scaled=False)
+    positions = np.arange(len(ids))
+    scale = 1 / math.sqrt(s.n_embd // s.n_head if m.n_layer == big else s.head)
+    x = m["token_embd.weight"][ids] * math.sqrt(s.n_embd)
+    for i, window in enumerate(windows(m, every)):
+        b = m.block(i)
+        q, k, v = heads(b, rms_norm(x, b["attn_norm.weight"], s.eps), s)
+        turn = (nearby if window else everywhere).turn
+        y = s.attention(turn(q, positions), turn(k, positions), v, scale, window=window,
+                        cap=m.key("attn_logit_softcapping", 0.0))
+        y = linear(y, b["attn_output.weight"])
+        x = x + rms_norm(y, b["post_attention_norm.weight"], s.eps)
+        y = gated(rms_norm(x, b["ffn_norm.weight"], s.eps), b, gelu_tanh)
+        x = x + rms_norm(y, b["post_ffw_norm.weight"], s.eps)
+    x = rms_norm(x, m["output_norm.weight"], s.eps)
+    return soft_cap(output(m, x), m.key("final_logit_softcapping", 0.0))
+
+
+# ---- OLMo 2 and 3: norms behind only, and over all queries and keys at once ----
+
+def olmo2(m, ids, n_ctx):
+    s = Shape(m)
+    everywhere = rope.make(m, "neox", n_ctx, s.n_rot)
+    nearby = rope.make(m, "neox", n_ctx, s.n_rot, scaled=False)
+    positions = np.arange(len(ids))
+    x = m["token_embd.weight"][ids]
+    for i, window in enumerate(windows(m, 4)):
+        b = m.block(i)
+        q, k, v = queries_keys_values(b, x, s.n_q, s.n_kv)
+        q = split_heads(rms_norm(q, b["attn_q_norm.weight"], s.eps), s.head)
+        k = split_heads(rms_norm(k, b["attn_k_norm.weight"], s.eps), s.head)
+        turn = (nearby if window else everywhere).turn
+        y = s.attention(turn(q, positions), turn(k, positions), split_heads(v, s.head), window=window)
+        x = x + rms_norm(linear(y, b["attn_output.weight"]), b["post_attention_norm.weight"], s.eps)
+        x = x + rms_norm(gated(x, b, silu), b["post_ffw_norm.weight"], s.eps)
+    return output(m, rms_norm(x, m["output_norm.weight"], s.eps))
+
+
+# ---- GPT-2 and what follows it: layer norms, and a feed-forward without a gate ----
+
+def gpt2(m, ids, n_ctx, act=gelu_tanh, pairs=None):
+    """One part after the other. pairs: with rope; None: with a learned vector for each position."""
+    s = Shape(m)
+    positions = np.arange(len(ids))
+    x = m["token_embd.weight"][ids]
+    turn = rope.make(m, pairs, n_ctx, s.n_rot).turn if pairs else lambda y, _: y
+    if not pairs:
+        x = x + m["position_embd.weight"][positions]
+    for i in range(m.n_layer):
+        b = m.block(i)
+        q, k, v = heads(b, norm(x, b, "attn_norm", s.eps), s)
+        y = s.attention(turn(q, positions), turn(k, positions), v)
+        x = x + linear(y, b["attn_output.weight"], b.get("attn_output.bias"))
+        x = x + plain(norm(x, b, "ffn_norm", s.eps), b, act)
+    return output(m, norm(x, m.tensors, "output_norm", s.eps))
+
+
+def gptneox(m, ids, n_ctx):
+    """Attention and feed-forward side by side, each behind a norm of its own, or as GPT-2."""
+    if not m.key("use_parallel_residual", True):
+        return gpt2(m, ids, n_ctx, act=gelu, pairs="neox")
+    s = Shape(m)
+    turn = rope.make(m, "neox", n_ctx, s.n_rot).turn
+    positions = np.arange(len(ids))
+    x = m["token_embd.weight"][ids]
+    for i in range(m.n_layer):
+        b = m.block(i)
+        q, k, v = heads(b, norm(x, b, "attn_norm", s.eps), s)
+        y = s.attention(turn(q, positions), turn(k, positions), v)
+        y = linear(y, b["attn_output.weight"], b.get("attn_output.bias"))
+        x = x + y + plain(norm(x, b, "ffn_norm", s.eps), b, gelu)
+    return output(m, norm(x, m.tensors, "output_norm", s.eps))
+
+
+def falcon(m, ids, n_ctx, act=gelu):
+    """Side by side behind one norm; the bigger ones have a second norm, for the attention."""
+    s = Shape(m)
+    turn = rope.make(m, "neox", n_ctx, s.n_rot).turn
+    positions = np.arange(len(ids))
+    x = m["token_embd.weight"][ids]
+    for i in range(m.n_layer):
+        b = m.block(i)
+        for_ffn = norm(x, b, "attn_norm", s.eps)
+        for_attention = norm(x, b, "attn_norm_2", s.eps) if "attn_norm_2.weight" in b else for_ffn
+        q, k, v = heads(b, for_attention, s)
+        y = s.attention(turn(q, positions), turn(k, positions), v)
+        y = linear(y, b["attn_output.weight"], b.get("attn_output.bias"))
+        x = x + y + plain(for_ffn, b, act)
+    return output(m, norm(x, m.tensors, "output_norm", s.eps))
+
+
+def phi2(m, ids, n_ctx):
+    return falcon(m, ids, n_ctx, act=gelu_tanh)
+
+
+# ---- StableLM and Command R: layer norms, and a gated feed-forward ----
+
+def head_norms(b, x, s):
+    """As heads(), with a layer norm whose weights differ from head to head."""
+    q, k, v = (split_heads(y, s.head) for y in queries_keys_values(b, x, s.n_q, s.n_kv))
+    if "attn_q_norm.weight" in b:
+        q = layer_norm(q, b["attn_q_norm.weight"], None, s.eps)
+        k = layer_norm(k, b["attn_k_norm.weight"], None, s.eps)
+    return q, k, v
+
+
+def stablelm(m, ids, n_ctx):
+    """Without a norm of its own the feed-forward stands beside the attention."""
+    s = Shape(m)
+    turn = rope.make(m, "neox", n_ctx, s.n_rot).turn
+    positions = np.arange(len(ids))
+    x = m["token_embd.weight"][ids]
+    for i in range(m.n_layer):
+        b = m.block(i)
+        normed = norm(x, b, "attn_norm", s.eps)
+        q, k, v = head_norms(b, normed, s)
+        y = s.attention(turn(q, positions), turn(k, positions), v)
+        x = x + linear(y, b["attn_output.weight"])
+        x = x + gated(norm(x, b, "ffn_norm", s.eps) if "ffn_norm.weight" in b else normed, b, silu)
+    return output(m, norm(x, m.tensors, "output_norm", s.eps))
+
+
+def command_r(m, ids, n_ctx, every=1):
+    """Side by side behind one norm. every: of so many layers all but the last have a window, and
+    only they have positions; 1: no window, and all have."""
+    s = Shape(m)
+    turn = rope.make(m, "norm", n_ctx, s.n_rot).turn
+    positions = np.arange(len(ids))
+    x = m["token_embd.weight"][ids]
+    for i, window in enumerate(windows(m, every)):
+        b = m.block(i)
+        normed = norm(x, b, "attn_norm", s.eps)
+        q, k, v = head_norms(b, normed, s)
+        if window or every == 1:
+            q, k = turn(q, positions), turn(k, positions)
+        y = s.attention(q, k, v, window=window)
+        x = x + linear(y, b["attn_output.weight"]) + gated(normed, b, silu)
+    return output(m, norm(x, m.tensors, "output_norm", s.eps)) * m.key("logit_scale", 1.0)
+
+
+# ---- DeepSeek 2: keys and values out of one short vector ----
+
+def latent_heads(m, b, x, s, n_rot, rank):
+    """q and k: the part without positions, then the part to be turned, which all heads share in k.
+    rank: numbers of the short vector."""
+    if "attn_q_a.weight" in b:
+        q = rms_norm(linear(x, b["attn_q_a.weight"]), b["attn_q_a_norm.weight"], s.eps)
+        q = linear(q, b["attn_q_b.weight"])
+    else:
+        q = linear(x, b["attn_q.weight"])
+    q = q.reshape(len(x), s.n_head, -1)
+    plain_size = q.shape[2] - n_rot
+    short = linear(x, b["attn_kv_a_mqa.weight"])
+    turned_k = short[:, None, rank:]
+    short = rms_norm(short[:, :rank], b["attn_kv_a_norm.weight"], s.eps)
+    if "attn_kv_b.weight" in b:
+        both = linear(short, b["attn_kv_b.weight"]).reshape(len(x), s.n_head, -1)
+        k, v = both[..., :plain_size], both[..., plain_size:]
+    else:  # [heads][rank][numbers of a key], [heads][numbers of a value][rank]
+        k = np.einsum("tr,hrd->thd", short, b["attn_k_b.weight"])
+        v = np.einsum("tr,hdr->thd", short, b["attn_v_b.weight"])
+    return (q[..., :plain_size], q[..., plain_size:]), (k, turned_k), v
+
+
+def deepseek_experts(m, b, x):
+    scores = linear(x, b["ffn_gate_inp.weight"])
+    p = sigmoid(scores) if m.key("expert_gating_func", 1) == 2 else softmax(scores)
+    bias = b.get("exp_probs_b.bias")
+    chosen = best(p if bias is None else p + bias, m.key("expert_used_count"))
+    weights = np.take_along_axis(p, chosen, axis=1)
+    if m.key("expert_weights_norm", False):
+        weights = weights / weights.sum(axis=1, keepdims=True)
+    return experts(x, b, chosen, weights * m.key("expert_weights_scale", 1.0), swiglu)
+
+
+def deepseek2(m, ids, n_ctx):
+    s = Shape(m)
+    turn = rope.make(m, "norm", n_ctx, s.n_rot).turn
+    positions = np.arange(len(ids))
+    size = m.key("attention.key_length_mla", s.head)
+    # Yarn's correction of the softmax; the key holds a tenth of the weight.
+    weight = m.key("rope.scaling.yarn_log_multiplier", 0.0) * 10
+    scale = rope.yarn_length(rope.scaling_factor(m), weight) ** 2 / math.sqrt(size)
+    x = m["token_embd.weight"][ids]
+    for i in range(m.n_layer):
+        b = m.block(i)
+        y = rms_norm(x, b["attn_norm.weight"], s.eps)
+        q, k, v = latent_heads(m, b, y, s, s.n_rot, m.key("attention.kv_lora_rank"))
+        turned = np.repeat(turn(k[1], positions), s.n_head, axis=1)
+        y = s.attention(np.concatenate([q[0], turn(q[1], positions)], axis=2),
+                        np.concatenate([k[0], turned], axis=2), v, scale)
+        x = x + linear(y, b["attn_output.weight"])
+        y = rms_norm(x, b["ffn_norm.weight"], s.eps)
+        if i < m.key("leading_dense_block_count", 0):
+            x = x + gated(y, b, silu)
+        else:
+            x = x + deepseek_experts(m, b, y) + gated(y, b, silu, "_shexp")
+    return output(m, rms_norm(x, m["output_norm.weight"], s.eps))
+
+
+# ---- gpt-oss ----
+
+def clamped_swiglu(gate, up):
+    gate, up = np.minimum(gate, 7), np.clip(up, -7, 7)
+    return gate * sigmoid(1.702 * gate) * (up + 1)
+
+
+def gpt_oss(m, ids, n_ctx):
+    """A window in every other layer, a sink in every head, and experts with biases. Its yarn bounds
+    are not rounded to whole pairs."""
+    s = Shape(m)
+    turn = rope.make(m, "neox", n_ctx, s.n_rot, whole=False).turn
+    positions = np.arange(len(ids))
+    x = m["token_embd.weight"][ids]
+    for i, window in enumerate(windows(m, 2)):
+        b = m.block(i)
+        q, k, v = heads(b, rms_norm(x, b["attn_norm.weight"], s.eps), s)
+        y = s.attention(turn(q, positions), turn(k, positions), v, window=window,
+                        sinks=b["attn_sinks.weight"])
+        x = x + linear(y, b["attn_output.weight"], b["attn_output.bias"])
+        y = rms_norm(x, b["post_attention_norm.weight"], s.eps)
+        scores = linear(y, b["ffn_gate_inp.weight"], b["ffn_gate_inp.bias"])
+        chosen = best(scores, m.key("expert_used_count"))
+        weights = softmax(np.take_along_axis(scores, chosen, axis=1))
+        x = x + experts(y, b, chosen, weights, clamped_swiglu)
+    return output(m, rms_norm(x, m["output_norm.weight"], s.eps))
+
+
+# ---- BERT: every token sees every other; what it makes is embeddings ----
+
+def bert(m, ids, n_ctx, with_rope=False):
+    s = Shape(m)
+    positions = np.arange(len(ids))
+    turn = rope.make(m, "neox", n_ctx, s.n_rot).turn if with_rope else lambda y, _: y
+    x = m["token_embd.weight"][ids]
+    if m.get("token_types.weight") is not None:
+        x = x + m["token_types.weight"][0]
+    if not with_rope:
+        x = x + m["position_embd.weight"][positions]
+    x = norm(x, m.tensors, "token_embd_norm", s.eps)
+    for i in range(m.n_layer):
+        b = m.block(i)
+        q, k, v = heads(b, x, s)
+        y = s.attention(turn(q, positions), turn(k, positions), v, causal=False)
+        y = linear(y, b["attn_output.weight"], b.get("attn_output.bias"))
+        x = norm(x + y, b, "attn_output_norm", s.eps)
+        y = gated(x, b, silu) if "ffn_gate.weight" in b else plain(x, b, gelu)
+        x = norm(x + y, b, "layer_output_norm", s.eps)
+    return x
+
+
+FAMILIES = {
+    "llama": (llama, {}),
+    "smollm3": (llama, {"unroped_every": 4}),
+    "internlm2": (llama, {}),
+    "granite": (llama, {}),
+    "granitemoe": (llama, {}),
+    "exaone": (llama, {"pairs": "neox"}),
+    "qwen2": (llama, {"pairs": "neox"}),
+    "qwen3": (llama, {"pairs": "neox"}),
+    "qwen2moe": (llama, {"pairs": "neox", "renormalised": False}),
+    "qwen3moe": (llama, {"pairs": "neox"}),
+    "phi3": (llama, {"pairs": "neox", "all_windowed": True}),
+    "gemma": (llama, {"pairs": "neox", "act": gelu_tanh, "embedding": lambda s: math.sqrt(s.n_embd)}),
+    "gemma2": (gemma, {"every": 2, "big": 46}),
+    "gemma3": (gemma, {"every": 6, "big": 62, "local_base": 10000.0}),
+    "olmo2": (olmo2, {}),
+    "gpt2": (gpt2, {}),
+    "starcoder": (gpt2, {}),
+    "starcoder2": (gpt2, {"pairs": "neox"}),
+    "gptneox": (gptneox, {}),
+    "falcon": (falcon, {}),
+    "phi2": (phi2, {}),
+    "stablelm": (stablelm, {}),
+    "command-r": (command_r, {}),
+    "cohere2": (command_r, {"every": 4}),
+    "deepseek2": (deepseek2, {}),
+    "gpt-oss": (gpt_oss, {}),
+    "bert": (bert, {}),
+    "nomic-bert": (bert, {"with_rope": True}),
+}
+EMBEDDERS = ("bert", "nomic-bert")
+
+
+def forward(m, ids, n_ctx=None, cache=np.float64):
+    """The rows that a model makes of ids: logits, or hidden rows of an embedder. cache: the type
+    that keys and values are rounded to."""
+    function, traits = FAMILIES[m.arch]
+    m.cache = cache
+    return function(m, np.asarray(ids), n_ctx or m.key("context_length"), **traits)
+
+
+def mean_nll(rows, ids):
+    """Mean negative log-likelihood of ids[1:], row t telling of ids[t + 1]."""
+    rows = rows[:-1]
+    top = rows.max(axis=1)
+    total = top + np.log(np.exp(rows - top[:, None]).sum(axis=1))
+    return float((total - rows[np.arange(len(rows)), ids[1:]]).mean())

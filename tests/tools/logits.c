@@ -1,0 +1,181 @@
+/* tests/tools/logits.c - the raw logits of every token of a text, for comparison with the reference.
+ *
+ * Each model that is named runs over the same ids, alone, in chunks of a given size. What it yields
+ * goes to standard output as one record: int32 rows, int32 columns, rows * columns floats. A model
+ * that is refused yields -1, the length of the sentence, and the sentence. With --hidden the rows are
+ * the normed hidden ones that embeddings are made of; the text is then one chunk.
+ */
+#include "server/command.h"
+
+#include "config/config.h"
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/run/batch.h"
+#include "core/run/runner_impl.h"
+#include "core/model/model.h"
+#include "kvcache/kv_manager.h"
+#include "server/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_SETTINGS 64
+#define MAX_IDS 65536
+
+struct text {
+    int32_t ids[MAX_IDS];
+    uint32_t n;
+    uint32_t chunk;
+    bool hidden;
+};
+
+static void print_help(void)
+{
+    fputs("logits --ids 1,2,3 [--chunk N] [--hidden] [settings] -- MODEL...\n", stdout);
+}
+
+static void put_head(int32_t rows, int32_t columns)
+{
+    const int32_t head[2] = {rows, columns};
+
+    fwrite(head, sizeof(head), 1, stdout);
+}
+
+static bool parse_ids(struct text *t, const char *list)
+{
+    char *end;
+
+    for (t->n = 0; t->n < MAX_IDS; list = end + 1) {
+        t->ids[t->n++] = (int32_t)strtol(list, &end, 10);
+        if (end == list || *end != ',')
+            return end != list && *end == '\0';
+    }
+    return false;
+}
+
+/* At most as many rows in a step as logits are kept. */
+static void put_logits(struct engine *e, struct batch *b, const struct text *t,
+                       const struct block_table *table)
+{
+    static const struct sampling sampling = {.n_top = 0};
+    const size_t n_vocab = e->model->shape.n_vocab;
+
+    for (uint32_t at = 0; at < t->n; at += b->n_rows) {
+        const uint32_t rows = t->n - at < t->chunk ? t->n - at : t->chunk;
+
+        batch_clear(b);
+        batch_add_span(b, t->ids + at, rows, at, table->blocks);
+        for (uint32_t i = 0; i < rows; i++) {
+            struct batch_output *o = batch_add_output(b, i);
+
+            o->want = BATCH_SCORE;
+            o->sampling = &sampling;
+            o->pos = at + i + 1;
+        }
+        runner_step(e->runner, b);
+        for (uint32_t i = 0; i < rows; i++)
+            fwrite(e->runner->logits + i * e->runner->vocab_stride, sizeof(float), n_vocab, stdout);
+    }
+}
+
+/* A pool over one row is that row. */
+static int put_hidden(struct engine *e, struct batch *b, const struct text *t,
+                      const struct block_table *table)
+{
+    const size_t n_embd = e->model->shape.n_embd;
+    float *sum = mem_calloc(n_embd, sizeof(*sum));
+
+    if (sum == NULL)
+        return ERR_NOMEM;
+    for (uint32_t i = 0; i < t->n; i++) {
+        memset(sum, 0, n_embd * sizeof(*sum));
+        batch_clear(b);
+        batch_add_span(b, t->ids, t->n, 0, table->blocks);
+        batch_add_pool(b, i, 1, sum);
+        runner_step(e->runner, b);
+        fwrite(sum, sizeof(float), n_embd, stdout);
+    }
+    mem_free(sum);
+    return 0;
+}
+
+static int run(struct engine *e, const struct text *t)
+{
+    const uint32_t cap = block_table_needed(t->n);
+    block_id *blocks = mem_calloc(cap, sizeof(*blocks));
+    struct batch *b = NULL;
+    struct kv_seq kv;
+    int rc = blocks == NULL ? ERR_NOMEM : 0;
+
+    kv_seq_init(&kv, blocks, cap);
+    if (rc == 0 && (t->n > e->sched.max_context || t->n > e->sched.max_batch_tokens))
+        rc = ERR_RANGE;
+    if (rc == 0)
+        rc = batch_create(&b, e->sched.max_batch_tokens, 1, LOGIT_ROWS);
+    if (rc == 0)
+        rc = kv_manager_grow(e->manager, &kv, 0, t->n);
+    if (rc == 0) {
+        put_head((int32_t)t->n, (int32_t)(t->hidden ? e->model->shape.n_embd : e->model->shape.n_vocab));
+        if (t->hidden)
+            rc = put_hidden(e, b, t, &kv.table);
+        else
+            put_logits(e, b, t, &kv.table);
+    }
+    kv_manager_release(e->manager, &kv);
+    batch_destroy(&b);
+    mem_free(blocks);
+    return rc;
+}
+
+/* One model, with the settings that all share. */
+static int run_model(const struct text *t, int argc, char **argv, char *path)
+{
+    char *args[MAX_SETTINGS + 3];
+    struct config config;
+    struct engine e;
+    char err[512];
+    bool done;
+    int code;
+
+    memcpy(args, argv, (size_t)argc * sizeof(*args));
+    args[argc] = "--model";
+    args[argc + 1] = path;
+    args[argc + 2] = NULL;
+    code = command_config(&config, argc + 2, args, print_help, &done);
+    if (done)
+        return code != EXIT_OK ? code : EXIT_USAGE;
+    code = engine_init(&e, &config, 0, err, sizeof(err));
+    config_release(&config);
+    if (code != EXIT_OK) {
+        put_head(-1, (int32_t)strlen(err));
+        fputs(err, stdout);
+        return EXIT_OK;
+    }
+    code = run(&e, t) < 0 ? EXIT_FAILED : EXIT_OK;
+    engine_release(&e);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    static struct text text;
+    const char *ids = NULL;
+    int64_t chunk = LOGIT_ROWS;
+    int code = EXIT_OK, n = 0;
+
+    text.hidden = command_take_switch(&argc, argv, "--hidden");
+    if (!command_take_value(&argc, argv, "--ids", &ids) ||
+        !command_take_int(&argc, argv, "--chunk", 1, LOGIT_ROWS, &chunk))
+        return EXIT_USAGE;
+    while (n < argc && strcmp(argv[n], "--") != 0)
+        n++;
+    if (ids == NULL || !parse_ids(&text, ids) || n >= argc || n > MAX_SETTINGS) {
+        print_help();
+        return EXIT_USAGE;
+    }
+    text.chunk = (uint32_t)chunk;
+    for (int i = n + 1; i < argc && code == EXIT_OK; i++)
+        code = run_model(&text, n, argv, argv[i]);
+    return code;
+}
