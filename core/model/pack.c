@@ -68,6 +68,25 @@ static bool all_finite(const uint8_t *p, size_t bytes, uint64_t exponent, uint64
     return (carries & ~exponent & (exponent << 1)) == 0;
 }
 
+/* A scale of 2^(e - 128), which multiplies up to 12: within the range of float up to e = 252. The
+ * last exponent is no number. */
+static bool exponents_are_finite(const uint8_t *p, size_t stride, size_t n)
+{
+    for (size_t i = 0; i < n; i++, p += stride)
+        if (*p > 252)
+            return false;
+    return true;
+}
+
+/* IQ1_M: of a scale, the exponent is split between the top bits of two words. */
+static bool split_halves_are_finite(const uint8_t *p, size_t stride, size_t n)
+{
+    for (size_t i = 0; i < n; i++, p += stride)
+        if ((p[5] & 0xc0) == 0xc0 && (p[7] & 0x70) == 0x70)
+            return false;
+    return true;
+}
+
 /* A row as the file has it; of quantised rows the scales and minima count. */
 static bool row_is_finite(enum block_type type, const uint8_t *row, size_t n)
 {
@@ -98,6 +117,24 @@ static bool row_is_finite(enum block_type type, const uint8_t *row, size_t n)
         return halves_are_finite(row + 108, 110, n / 256);
     case BLOCK_Q5_K:
         return halves_are_finite(row, 176, n / 256) && halves_are_finite(row + 2, 176, n / 256);
+    case BLOCK_IQ4_NL:
+        return halves_are_finite(row, 18, n / 32);
+    case BLOCK_MXFP4:
+        return exponents_are_finite(row, 17, n / 32);
+    case BLOCK_TQ1_0:
+        return halves_are_finite(row + 52, 54, n / 256);
+    case BLOCK_TQ2_0:
+        return halves_are_finite(row + 64, 66, n / 256);
+    case BLOCK_IQ1_M:
+        return split_halves_are_finite(row + 48, 56, n / 256);
+    case BLOCK_IQ4_XS:
+    case BLOCK_IQ3_S:
+    case BLOCK_IQ3_XXS:
+    case BLOCK_IQ2_S:
+    case BLOCK_IQ2_XS:
+    case BLOCK_IQ2_XXS:
+    case BLOCK_IQ1_S:
+        return halves_are_finite(row, block_format(type)->bytes, n / 256);
     }
     return true;
 }

@@ -44,6 +44,30 @@ static enum kern_weight packed_type(enum block_type type)
         return KERN_Q3_K;
     case BLOCK_Q2_K:
         return KERN_Q2_K;
+    case BLOCK_IQ2_XXS:
+        return KERN_IQ2_XXS;
+    case BLOCK_IQ2_XS:
+        return KERN_IQ2_XS;
+    case BLOCK_IQ3_XXS:
+        return KERN_IQ3_XXS;
+    case BLOCK_IQ1_S:
+        return KERN_IQ1_S;
+    case BLOCK_IQ4_NL:
+        return KERN_IQ4_NL;
+    case BLOCK_IQ3_S:
+        return KERN_IQ3_S;
+    case BLOCK_IQ2_S:
+        return KERN_IQ2_S;
+    case BLOCK_IQ4_XS:
+        return KERN_IQ4_XS;
+    case BLOCK_IQ1_M:
+        return KERN_IQ1_M;
+    case BLOCK_TQ1_0:
+        return KERN_TQ1_0;
+    case BLOCK_TQ2_0:
+        return KERN_TQ2_0;
+    case BLOCK_MXFP4:
+        return KERN_MXFP4;
     case BLOCK_F32:
         return KERN_F32;
     }
