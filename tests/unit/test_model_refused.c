@@ -111,7 +111,7 @@ static void test_refused_keys(void **arg)
     refuse(f, NULL, experts, ERR_FORMAT, L("key 'llama.expert_used_count' is missing"));
     refuse(f, NULL, groups, ERR_UNSUPPORTED,
            KEY("expert_group_count") "is 8, but groups of experts are not supported");
-    refuse(f, NULL, logits, ERR_FORMAT, KEY("logit_scale") "is -0.5, but must be above 0");
+    refuse(f, NULL, logits, ERR_FORMAT, KEY("logit_scale") "is -0.5, but must not be below 0");
     refuse(f, NULL, cap, ERR_FORMAT,
            KEY("attn_logit_softcapping") "is -1, but must not be below 0");
     refuse(f, NULL, split, ERR_UNSUPPORTED,
