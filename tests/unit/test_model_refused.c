@@ -151,10 +151,10 @@ static void test_head_dim_limits(void **arg)
     (void)arg;
     f.head_dim = 60;
     refuse(f, NULL, NULL, ERR_UNSUPPORTED,
-           L("heads have 60 dimensions, but only multiples of 8 up to 256 are supported"));
-    f.head_dim = 264;
+           L("heads have 60 dimensions, but only multiples of 8 up to 576 are supported"));
+    f.head_dim = 584;
     refuse(f, NULL, NULL, ERR_UNSUPPORTED,
-           L("heads have 264 dimensions, but only multiples of 8 up to 256 are supported"));
+           L("heads have 584 dimensions, but only multiples of 8 up to 576 are supported"));
 }
 
 /* A window that the context stays within changes nothing. */
