@@ -191,7 +191,7 @@ clean: ## remove everything built
 # Debian packages: what is missing is installed when that is allowed, else the command is printed.
 DEB_BUILD := gcc libc6-dev pkg-config libmicrohttpd-dev libgnutls28-dev libuv1-dev libcjson-dev libpcre2-dev libxxhash-dev \
              libinih-dev libunistring-dev
-DEB_TEST  := $(DEB_BUILD) libcmocka-dev python3 python3-pytest python3-jsonschema python3-jinja2 prometheus \
+DEB_TEST  := $(DEB_BUILD) libcmocka-dev python3 python3-pytest python3-jsonschema python3-jinja2 python3-numpy prometheus \
              openssl curl
 DEB_LINT  := cppcheck
 DEB_CLIENTS := nodejs npm

@@ -163,7 +163,7 @@ static void pack_q2_k(uint8_t *dst, size_t lane, const uint8_t *b)
         dst[KERN_Q2_K_SM + 16 * h + lane] = b[h];
     for (size_t i = 0; i < 2; i++)
         pack_deal_pairs(dst + KERN_Q2_K_CODES + 4 * i * KERN_Q2_K_SUB, KERN_Q2_K_SUB, lane,
-                   b + 16 + 32 * i);
+                        b + 16 + 32 * i);
 }
 
 static void pack_q6_k(uint8_t *dst, size_t lane, const uint8_t *b)
@@ -180,7 +180,7 @@ static void pack_q6_k(uint8_t *dst, size_t lane, const uint8_t *b)
     }
     for (size_t i = 0; i < 2; i++)
         pack_deal_pairs(codes + KERN_Q6_K_HIGH + 4 * i * KERN_Q6_K_SUB, KERN_Q6_K_SUB, lane,
-                   b + 128 + 32 * i);
+                        b + 128 + 32 * i);
 }
 
 /* A group of numbers that are zero, in the formats where that is not all bits 0. */
@@ -197,10 +197,10 @@ static const uint8_t ZERO_Q6_K[210] = {[128] = AA8, AA8, AA8, AA8, AA8, AA8, AA8
 
 static const uint8_t *zero_block(enum kern_weight w)
 {
-    return w == KERN_Q4_0 ? ZERO_Q4_0
-           : w == KERN_Q5_0 ? ZERO_Q5_0
-           : w == KERN_Q3_K ? ZERO_Q3_K
-           : w == KERN_Q6_K ? ZERO_Q6_K
+    return w == KERN_Q4_0     ? ZERO_Q4_0
+           : w == KERN_Q5_0   ? ZERO_Q5_0
+           : w == KERN_Q3_K   ? ZERO_Q3_K
+           : w == KERN_Q6_K   ? ZERO_Q6_K
            : w >= KERN_IQ4_NL ? kern_zero_values(w)
                               : ZERO;
 }

@@ -31,7 +31,8 @@ static inline void pack_store_half(uint8_t *dst, size_t lane, const uint8_t *src
     memcpy(dst + 2 * lane, src, 2);
 }
 
-static inline void pack_move_quads(uint8_t *dst, size_t lane, const uint8_t *src, size_t n, uint32_t flip)
+static inline void pack_move_quads(uint8_t *dst, size_t lane, const uint8_t *src, size_t n,
+                                   uint32_t flip)
 {
     for (size_t j = 0; j < n; j++)
         pack_store_quad(dst, j, lane, pack_load_quad(src, j) ^ flip);

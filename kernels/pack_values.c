@@ -287,14 +287,14 @@ static void pack_iq1_m(uint8_t *dst, size_t lane, const uint8_t *b)
 #define TIMES_32(x) TIMES_16(x), TIMES_16(x)
 static const uint8_t ZERO[110];
 static const uint8_t ZERO_IQ4_NL[18] = {[2] = TIMES_16(0x88)};
-static const uint8_t ZERO_IQ4_XS[136] = {[2] = 0xaa, 0xaa, /* group scales 0 */
-                                         [8] = TIMES_32(0x88), TIMES_32(0x88), TIMES_32(0x88),
-                                         TIMES_32(0x88)};
+static const uint8_t ZERO_IQ4_XS[136] = {[2] = 0xaa,           0xaa, /* group scales 0 */
+                                         [8] = TIMES_32(0x88), TIMES_32(0x88),
+                                         TIMES_32(0x88),       TIMES_32(0x88)};
 static const uint8_t ZERO_TQ2_0[66] = {TIMES_32(0x55), TIMES_32(0x55)};
 static const uint8_t ZERO_TQ1_0[54] = {TIMES_32(128), TIMES_16(128), TIMES_4(128)};
-static const uint8_t ZERO_IQ1_S[50] = {[2] = TIMES_32(255), /* the last pattern: all 1 */
-                                       [34] = 255, 15, 255, 15, 255, 15, 255, 15,
-                                       255, 15, 255, 15, 255, 15, 255, 15};
+static const uint8_t ZERO_IQ1_S[50] = {
+    [2] = TIMES_32(255), /* the last pattern: all 1 */
+    [34] = 255,          15, 255, 15, 255, 15, 255, 15, 255, 15, 255, 15, 255, 15, 255, 15};
 static const uint8_t ZERO_IQ1_M[56] = {TIMES_32(255), TIMES_16(0x77)};
 
 const uint8_t *kern_zero_values(enum kern_weight w)
