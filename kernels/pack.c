@@ -36,26 +36,11 @@ static void deal_tops(uint8_t *dst, size_t stride, size_t lane, const uint8_t *s
         pack_store_quad(dst + f * stride, 0, lane, q[f]);
 }
 
-/* 32 top bits in a row as a quad of them: bit 4j + e goes to bit j of byte e. */
-static uint32_t spread_tops(uint32_t bits)
-{
-    uint32_t quad = 0;
-
-    for (int e = 0; e < 4; e++) {
-        uint32_t x = bits >> e & 0x11111111;
-
-        x = (x | x >> 3) & 0x03030303;
-        x = (x | x >> 6) & 0x000f000f;
-        quad |= ((x | x >> 12) & 0xff) << 8 * e;
-    }
-    return quad;
-}
-
 /* Four bytes of fifth bits, 16 of nibbles: the codes of Q5_0 and Q5_1. */
 static void move_5_bits(uint8_t *dst, size_t lane, const uint8_t *src)
 {
     pack_move_quads(dst, lane, src + 4, 4, 0);
-    pack_store_quad(dst + KERN_TOP, 0, lane, spread_tops(pack_load_quad(src, 0)));
+    pack_store_quad(dst + KERN_TOP, 0, lane, pack_spread_tops(pack_load_quad(src, 0)));
 }
 
 /* Blocks b of 32 or 256 numbers into their lane. */
