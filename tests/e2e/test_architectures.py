@@ -50,6 +50,8 @@ NUMBERS = {
     "rope.freq_base_swa": lambda v: v * 0.5,
     "rope.scaling.factor": lambda v: v * 1.6,
     "rope.scaling.attn_factor": lambda v: v * 1.3,
+    "rope.scaling.yarn_beta_fast": lambda v: v * 0.4,
+    "rope.scaling.yarn_beta_slow": lambda v: v * 0.3,
     "rope.scaling.yarn_log_multiplier": lambda v: v * 2.0,
 }
 # Numbers that only some architectures heed.

@@ -221,7 +221,7 @@ def mixture(f, bias=False, head_norms=False, shared=False, shared_gate=False):
         if shared:
             f.gated(i, f.n_ff_shared, "_shexp")
         if shared_gate:
-            f.vector(f"blk.{i}.ffn_gate_inp_shexp.weight", f.n_embd, std=0.2)
+            f.vector(f"blk.{i}.ffn_gate_inp_shexp.weight", 1, f.n_embd, std=0.2)
 
 
 def qwen2moe(f):
@@ -397,6 +397,7 @@ def gptneox(f):
 
 def falcon(f):
     f.n_kv_head = 1 if f.variant == "7b" else f.n_kv_head
+    f.key("tensor_data_layout", "jploski")
     f.sizes(LAYER_EPS)
     f.ends(tied=f.variant == "7b", norm_bias=True)
     for i in range(f.n_layer):
@@ -475,6 +476,9 @@ def deepseek2(f):
     f.key("expert_shared_count", 2)
     f.key("expert_weights_scale", 1.7)
     f.key("leading_dense_block_count", 1)
+    if not old:
+        f.key("expert_group_count", 1)
+        f.key("expert_group_used_count", 1)
     if f.variant.startswith("yarn"):
         f.scaling("yarn")
         f.key("rope.scaling.yarn_log_multiplier", 0.0707)
@@ -518,6 +522,8 @@ def gpt_oss(f):
     f.sizes()
     f.rope(base=15000.0)
     f.scaling("yarn")
+    f.key("rope.scaling.yarn_beta_fast", 6.0)
+    f.key("rope.scaling.yarn_beta_slow", 0.8)
     f.expert_keys()
     f.key("expert_feed_forward_length", f.n_ff_exp)
     f.key("attention.sliding_window", 6)
