@@ -8,7 +8,7 @@ struct softmax_state {
     float sum;
 };
 
-/* Tokens [t0, t1) of one segment: the state, and o[head_dim]; e: room for a segment. */
+/* Tokens [t0, t1) of one segment: the state, and o[value_dim]; e: room for a segment, by column. */
 typedef struct softmax_state segment_fn(const struct kern_attn *a, const float *q, size_t t0,
                                         size_t t1, float *e, float *o);
 
@@ -22,37 +22,57 @@ static const uint8_t *value_block(const struct kern_attn *a, size_t t)
     return a->values + a->table[t / KERN_BLOCK] * a->block_stride;
 }
 
-static float score(const struct kern_attn *a, const float *q, size_t t)
+/* A stored number as a float. */
+typedef float load_fn(const void *p);
+
+static float cap_score(const struct kern_attn *a, float s)
+{
+    return a->cap != 0 ? kern_cap_inline(s, a->cap) : s;
+}
+
+static float score(const struct kern_attn *a, load_fn *load, const float *q, size_t t)
 {
     const uint8_t *keys = key_block(a, t);
     float s = 0;
 
-    for (size_t d = 0; d < a->head_dim; d++)
-        s = fmaf(q[d], kern_load_f16(keys + 2 * (d * KERN_BLOCK + t % KERN_BLOCK)), s);
-    return s * a->scale;
+    for (size_t d = 0; d < a->key_dim; d++)
+        s = fmaf(q[d], load(keys + 2 * (d * KERN_BLOCK + t % KERN_BLOCK)), s);
+    return cap_score(a, s * a->scale);
 }
 
-static struct softmax_state segment(const struct kern_attn *a, const float *q, size_t t0, size_t t1,
-                                    float *e, float *o)
+static struct softmax_state segment(const struct kern_attn *a, load_fn *load, const float *q,
+                                    size_t t0, size_t t1, float *e, float *o)
 {
     float lane[KERN_LANES] = {0};
     float m = -INFINITY;
 
     for (size_t t = t0; t < t1; t++) {
-        e[t - t0] = score(a, q, t);
-        m = e[t - t0] > m ? e[t - t0] : m;
+        e[t % KERN_SEGMENT] = score(a, load, q, t);
+        m = e[t % KERN_SEGMENT] > m ? e[t % KERN_SEGMENT] : m;
     }
-    for (size_t d = 0; d < a->head_dim; d++)
+    for (size_t d = 0; d < a->value_dim; d++)
         o[d] = 0;
     for (size_t t = t0; t < t1; t++) {
-        const uint8_t *value = value_block(a, t) + 2 * (t % KERN_BLOCK * a->head_dim);
-        const float p = kern_exp_inline(e[t - t0] - m);
+        const uint8_t *value = value_block(a, t) + 2 * (t % KERN_BLOCK * a->value_dim);
+        const float p = kern_exp_inline(e[t % KERN_SEGMENT] - m);
 
         lane[t % KERN_LANES] += p;
-        for (size_t d = 0; d < a->head_dim; d++)
-            o[d] = fmaf(p, kern_load_f16(value + 2 * d), o[d]);
+        for (size_t d = 0; d < a->value_dim; d++)
+            o[d] = fmaf(p, load(value + 2 * d), o[d]);
     }
     return (struct softmax_state){m, kern_lanes_sum_inline(lane)};
+}
+
+static struct softmax_state segment_f16(const struct kern_attn *a, const float *q, size_t t0,
+                                        size_t t1, float *e, float *o)
+{
+    return segment(a, kern_load_f16, q, t0, t1, e, o);
+}
+
+static struct softmax_state segment_bf16(const struct kern_attn *a, const float *q, size_t t0,
+                                         size_t t1, float *e, float *o)
+{
+    return segment(a, kern_load_bf16, q, t0, t1, e, o);
 }
 
 /* ---- the 8-bit store ---- */
@@ -63,7 +83,7 @@ static float score_q8(const struct kern_attn *a, const struct kern_qrow *q, size
     const size_t slot = t % KERN_BLOCK;
     float s = 0;
 
-    for (size_t g = 0; g < a->head_dim / KERN_GROUP; g++, group += KERN_Q8_0_GROUP) {
+    for (size_t g = 0; g < a->key_dim / KERN_GROUP; g++, group += KERN_Q8_0_GROUP) {
         const uint8_t *codes = group + KERN_KV_Q8_CODES;
         int32_t n = 0;
 
@@ -72,59 +92,63 @@ static float score_q8(const struct kern_attn *a, const struct kern_qrow *q, size
                  q->code[g * KERN_GROUP + d];
         s = fmaf((float)n, kern_load_f16(group + 2 * slot) * q->scale[g], s);
     }
-    return s;
+    return cap_score(a, s);
 }
 
-/* o += the values of tokens [t0, t1), all of one group, weighted with e's codes and scale. */
+/* o += the values of tokens [t0, t1), all of one group, weighted with codes e and their scale. */
 static void add_group_q8(const struct kern_attn *a, const int8_t *e, float scale, size_t t0,
                          size_t t1, float *o)
 {
-    for (size_t d = 0; d < a->head_dim; d++) {
+    for (size_t d = 0; d < a->value_dim; d++) {
         int32_t n = 0;
 
         for (size_t t = t0; t < t1; t++) {
             const size_t slot = t % KERN_BLOCK;
             const uint8_t *codes = value_block(a, t) + KERN_KV_Q8_CODES;
 
-            n += (codes[(slot / 4 * a->head_dim + d) * 4 + slot % 4] - 128) * e[t - t0];
+            n += (codes[(slot / 4 * a->value_dim + d) * 4 + slot % 4] - 128) *
+                 e[t % KERN_SEGMENT];
         }
         o[d] = fmaf((float)n, scale, o[d]);
     }
 }
 
-/* e: the exponentials of tokens [t0, t1). */
+/* e: the exponentials of tokens [t0, t1), 0 for the others. */
 static void values_q8(const struct kern_attn *a, size_t t0, size_t t1, float *e, float *o)
 {
     float row[KERN_SEGMENT * 3 / 2 / sizeof(float)]; /* codes, scales, sums */
     const struct kern_qrow codes = kern_qrow(row, KERN_SEGMENT);
 
     for (size_t t = t0; t < t1; t++)
-        e[t - t0] *= kern_load_f16(value_block(a, t) + 2 * (t % KERN_BLOCK));
-    for (size_t t = t1; t < t0 + KERN_SEGMENT; t++)
-        e[t - t0] = 0;
+        e[t % KERN_SEGMENT] *= kern_load_f16(value_block(a, t) + 2 * (t % KERN_BLOCK));
     kern_quantise_scalar(row, KERN_SEGMENT, e, 0, KERN_SEGMENT);
-    for (size_t d = 0; d < a->head_dim; d++)
+    for (size_t d = 0; d < a->value_dim; d++)
         o[d] = 0;
-    for (size_t t = t0; t < t1; t += KERN_GROUP)
-        add_group_q8(a, codes.code + (t - t0), codes.scale[(t - t0) / KERN_GROUP], t,
-                     t + KERN_GROUP < t1 ? t + KERN_GROUP : t1, o);
+    for (size_t t = t0; t < t1;) {
+        const size_t group = t / KERN_GROUP * KERN_GROUP;
+        const size_t end = group + KERN_GROUP < t1 ? group + KERN_GROUP : t1;
+
+        add_group_q8(a, codes.code, codes.scale[group % KERN_SEGMENT / KERN_GROUP], t, end, o);
+        t = end;
+    }
 }
 
 /* q: the numbers that were quantised. */
 static struct softmax_state segment_q8(const struct kern_attn *a, const float *q, size_t t0,
                                        size_t t1, float *e, float *o)
 {
-    const struct kern_qrow codes = kern_qrow(q, a->head_dim);
+    const struct kern_qrow codes = kern_qrow(q, a->key_dim);
     float lane[KERN_LANES] = {0};
     float m = -INFINITY;
 
+    memset(e, 0, KERN_SEGMENT * sizeof *e);
     for (size_t t = t0; t < t1; t++) {
-        e[t - t0] = score_q8(a, &codes, t);
-        m = e[t - t0] > m ? e[t - t0] : m;
+        e[t % KERN_SEGMENT] = score_q8(a, &codes, t);
+        m = e[t % KERN_SEGMENT] > m ? e[t % KERN_SEGMENT] : m;
     }
     for (size_t t = t0; t < t1; t++) {
-        e[t - t0] = kern_exp_inline(e[t - t0] - m);
-        lane[t % KERN_LANES] += e[t - t0];
+        e[t % KERN_SEGMENT] = kern_exp_inline(e[t % KERN_SEGMENT] - m);
+        lane[t % KERN_LANES] += e[t % KERN_SEGMENT];
     }
     values_q8(a, t0, t1, e, o);
     return (struct softmax_state){m, kern_lanes_sum_inline(lane)};
@@ -134,7 +158,7 @@ static struct softmax_state segment_q8(const struct kern_attn *a, const float *q
 
 /* Fold a segment into what there is of those before it. */
 static void merge(struct softmax_state *s, float *out, struct softmax_state seg, const float *o,
-                  size_t head_dim)
+                  size_t value_dim)
 {
     const float max = seg.max > s->max ? seg.max : s->max;
     const float a = kern_exp_inline(s->max - max);
@@ -142,81 +166,100 @@ static void merge(struct softmax_state *s, float *out, struct softmax_state seg,
 
     s->max = max;
     s->sum = fmaf(s->sum, a, seg.sum * b);
-    for (size_t d = 0; d < head_dim; d++)
+    for (size_t d = 0; d < value_dim; d++)
         out[d] = fmaf(out[d], a, o[d] * b);
 }
 
-static void divide(float *out, float sum, size_t head_dim)
+/* The result: with the sink, unless NULL, as the last segment. */
+static void finish(struct softmax_state s, float *out, const float *sink, size_t value_dim)
 {
-    for (size_t d = 0; d < head_dim; d++)
-        out[d] = out[d] / sum;
+    static const float nothing[KERN_MAX_HEAD];
+
+    if (sink)
+        merge(&s, out, (struct softmax_state){*sink, 1}, nothing, value_dim);
+    for (size_t d = 0; d < value_dim; d++)
+        out[d] = out[d] / s.sum;
 }
 
 static void keep_part(const struct kern_attn *a, size_t query, size_t seg, struct softmax_state s,
                       const float *o)
 {
-    float *part = a->part + query * a->part_stride + seg * KERN_ATTN_PART(a->head_dim);
+    float *part = a->part + query * a->part_stride + seg * KERN_ATTN_PART(a->value_dim);
 
     part[0] = s.max;
     part[1] = s.sum;
-    memcpy(part + 2, o, a->head_dim * sizeof *o);
+    memcpy(part + 2, o, a->value_dim * sizeof *o);
 }
 
-static void attend(const struct kern_attn *a, segment_fn *segment_of, const float *q, float *out,
-                   size_t query, size_t n_visible)
+/* q: the query's numbers as segment_of takes them. */
+static void attend(const struct kern_attn *a, segment_fn *segment_of, const float *q, size_t row,
+                   size_t head)
 {
+    const size_t end = (size_t)a->pos0 + row + 1;
+    const size_t n = a->n_seen ? a->n_seen : end; /* it sees tokens from .. n - 1 */
+    const size_t from = a->window && end > a->window ? end - a->window : 0;
+    const size_t first = from / KERN_SEGMENT;
+    float *out = a->part ? NULL : a->out + row * a->out_stride + head * a->value_dim;
     float *e = a->scratch;
     float *o = e + KERN_SEGMENT;
     struct softmax_state s = {0};
 
-    for (size_t seg = a->seg0; seg < a->seg1 && seg * KERN_SEGMENT < n_visible; seg++) {
-        const size_t t0 = seg * KERN_SEGMENT;
-        const size_t t1 = t0 + KERN_SEGMENT < n_visible ? t0 + KERN_SEGMENT : n_visible;
+    for (size_t seg = a->seg0 > first ? a->seg0 : first; seg < a->seg1 && seg * KERN_SEGMENT < n;
+         seg++) {
+        const size_t t0 = seg == first ? from : seg * KERN_SEGMENT;
+        const size_t t1 = (seg + 1) * KERN_SEGMENT < n ? (seg + 1) * KERN_SEGMENT : n;
 
         if (a->part)
-            keep_part(a, query, seg, segment_of(a, q, t0, t1, e, o), o);
-        else if (seg == 0)
+            keep_part(a, row * a->n_head + head, seg, segment_of(a, q, t0, t1, e, o), o);
+        else if (seg == first)
             s = segment_of(a, q, t0, t1, e, out);
         else
-            merge(&s, out, segment_of(a, q, t0, t1, e, o), o, a->head_dim);
+            merge(&s, out, segment_of(a, q, t0, t1, e, o), o, a->value_dim);
     }
     if (!a->part)
-        divide(out, s.sum, a->head_dim);
+        finish(s, out, a->sinks ? a->sinks + head : NULL, a->value_dim);
 }
 
-void kern_attn_scalar(const struct kern_attn *a)
+static void attend_all(const struct kern_attn *a, segment_fn *segment_of)
 {
     for (size_t i = 0; i < a->n_row; i++)
         for (size_t h = 0; h < a->n_head; h++)
-            attend(a, segment, a->q + i * a->q_stride + h * a->head_dim,
-                   a->part ? NULL : a->out + i * a->out_stride + h * a->head_dim,
-                   i * a->n_head + h, (size_t)a->pos0 + i + 1);
+            attend(a, segment_of, a->q + i * a->q_stride + h * a->key_dim, i, h);
 }
 
-void kern_attn_q8_scalar(const struct kern_attn *a)
+void kern_attn_f16_scalar(const struct kern_attn *a)
+{
+    attend_all(a, segment_f16);
+}
+
+void kern_attn_bf16_scalar(const struct kern_attn *a)
+{
+    attend_all(a, segment_bf16);
+}
+
+void kern_attn_q8_0_scalar(const struct kern_attn *a)
 {
     float x[KERN_MAX_HEAD];
     float row[KERN_MAX_HEAD * 3 / 2 / sizeof(float)]; /* codes, scales, sums */
 
     for (size_t i = 0; i < a->n_row; i++)
         for (size_t h = 0; h < a->n_head; h++) {
-            for (size_t d = 0; d < a->head_dim; d++)
-                x[d] = a->q[i * a->q_stride + h * a->head_dim + d] * a->scale;
-            kern_quantise_scalar(row, a->head_dim, x, 0, a->head_dim);
-            attend(a, segment_q8, row,
-                   a->part ? NULL : a->out + i * a->out_stride + h * a->head_dim,
-                   i * a->n_head + h, (size_t)a->pos0 + i + 1);
+            for (size_t d = 0; d < a->key_dim; d++)
+                x[d] = a->q[i * a->q_stride + h * a->key_dim + d] * a->scale;
+            kern_quantise_scalar(row, a->key_dim, x, 0, a->key_dim);
+            attend(a, segment_q8, row, i, h);
         }
 }
 
-void kern_attn_merge_scalar(float *out, const float *part, size_t n_seg, size_t head_dim)
+void kern_attn_merge_scalar(float *out, const float *part, size_t n_seg, size_t value_dim,
+                            const float *sink)
 {
     struct softmax_state s = {part[0], part[1]};
 
-    memcpy(out, part + 2, head_dim * sizeof *out);
+    memcpy(out, part + 2, value_dim * sizeof *out);
     for (size_t i = 1; i < n_seg; i++) {
-        part += KERN_ATTN_PART(head_dim);
-        merge(&s, out, (struct softmax_state){part[0], part[1]}, part + 2, head_dim);
+        part += KERN_ATTN_PART(value_dim);
+        merge(&s, out, (struct softmax_state){part[0], part[1]}, part + 2, value_dim);
     }
-    divide(out, s.sum, head_dim);
+    finish(s, out, sink, value_dim);
 }

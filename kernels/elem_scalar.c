@@ -45,6 +45,25 @@ void kern_rmsnorm_scalar(float *out, const float *x, const float *w, size_t n, f
         out[i] = (x[i] * r) * w[i];
 }
 
+void kern_layernorm_scalar(float *out, const float *x, const float *w, const float *b, size_t n,
+                           float eps)
+{
+    float sum[KERN_LANES] = {0};
+    float square[KERN_LANES] = {0};
+
+    for (size_t i = 0; i < n; i++)
+        sum[i % KERN_LANES] += x[i];
+    const float mean = kern_lanes_sum_inline(sum) / (float)n;
+    for (size_t i = 0; i < n; i++)
+        square[i % KERN_LANES] = fmaf(x[i] - mean, x[i] - mean, square[i % KERN_LANES]);
+    const float r = 1.0f / sqrtf(kern_lanes_sum_inline(square) / (float)n + eps);
+    for (size_t i = 0; i < n; i++) {
+        const float y = ((x[i] - mean) * r) * w[i];
+
+        out[i] = b ? y + b[i] : y;
+    }
+}
+
 void kern_rope_scalar(float *x, size_t n_head, size_t head_dim, size_t n_rot, const float *cos,
                       const float *sin, bool neox)
 {
@@ -62,19 +81,32 @@ void kern_rope_scalar(float *x, size_t n_head, size_t head_dim, size_t n_rot, co
         }
 }
 
-void kern_kv_write_scalar(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
-                          const float *v, size_t n_kv, size_t head_dim)
+typedef uint16_t narrow_fn(float f);
+
+static void write_halves(narrow_fn *narrow, uint8_t *keys, uint8_t *values, size_t slot,
+                         const float *k, const float *v, size_t n_kv, size_t key_dim,
+                         size_t value_dim)
 {
     uint16_t *key = (uint16_t *)(void *)keys;
     uint16_t *value = (uint16_t *)(void *)values;
 
+    for (size_t i = 0; i < n_kv * key_dim; i++)
+        key[i * KERN_BLOCK + slot] = narrow(k[i]);
     for (size_t h = 0; h < n_kv; h++)
-        for (size_t d = 0; d < head_dim; d++) {
-            const size_t i = h * head_dim + d;
+        for (size_t d = 0; d < value_dim; d++)
+            value[(h * KERN_BLOCK + slot) * value_dim + d] = narrow(v[h * value_dim + d]);
+}
 
-            key[i * KERN_BLOCK + slot] = kern_f32_to_f16(k[i]);
-            value[(h * KERN_BLOCK + slot) * head_dim + d] = kern_f32_to_f16(v[i]);
-        }
+void kern_kv_write_f16_scalar(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
+                              const float *v, size_t n_kv, size_t key_dim, size_t value_dim)
+{
+    write_halves(kern_f32_to_f16, keys, values, slot, k, v, n_kv, key_dim, value_dim);
+}
+
+void kern_kv_write_bf16_scalar(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
+                               const float *v, size_t n_kv, size_t key_dim, size_t value_dim)
+{
+    write_halves(kern_f32_to_bf16, keys, values, slot, k, v, n_kv, key_dim, value_dim);
 }
 
 /* The numbers that share a scale: the scale, and codes + 128. */
@@ -95,34 +127,119 @@ static uint16_t store_q8(uint8_t *code, const float *x, size_t n)
     return d;
 }
 
-void kern_kv_write_q8_scalar(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
-                             const float *v, size_t n_kv, size_t head_dim)
+void kern_kv_write_q8_0_scalar(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
+                               const float *v, size_t n_kv, size_t key_dim, size_t value_dim)
 {
-    const size_t value_bytes = kern_kv_value_bytes(KERN_KV_Q8_0, (uint32_t)head_dim);
+    const size_t value_bytes = kern_kv_value_bytes(KERN_KV_Q8_0, (uint32_t)value_dim);
     uint8_t code[KERN_MAX_HEAD];
 
-    for (size_t g = 0; g < n_kv * head_dim / KERN_GROUP; g++, keys += KERN_Q8_0_GROUP) {
+    for (size_t g = 0; g < n_kv * key_dim / KERN_GROUP; g++, keys += KERN_Q8_0_GROUP) {
         ((uint16_t *)(void *)keys)[slot] = store_q8(code, k + g * KERN_GROUP, KERN_GROUP);
         for (size_t d = 0; d < KERN_GROUP; d++)
             keys[KERN_KV_Q8_CODES + (d / 4 * KERN_BLOCK + slot) * 4 + d % 4] = code[d];
     }
     for (size_t h = 0; h < n_kv; h++, values += value_bytes) {
-        ((uint16_t *)(void *)values)[slot] = store_q8(code, v + h * head_dim, head_dim);
-        for (size_t d = 0; d < head_dim; d++)
-            values[KERN_KV_Q8_CODES + (slot / 4 * head_dim + d) * 4 + slot % 4] = code[d];
+        ((uint16_t *)(void *)values)[slot] = store_q8(code, v + h * value_dim, value_dim);
+        for (size_t d = 0; d < value_dim; d++)
+            values[KERN_KV_Q8_CODES + (slot / 4 * value_dim + d) * 4 + slot % 4] = code[d];
     }
 }
 
-void kern_silu_mul_scalar(float *out, const float *gate, const float *up, size_t n)
+static float silu(float x)
 {
-    for (size_t i = 0; i < n; i++)
-        out[i] = gate[i] / (1.0f + kern_exp_inline(-gate[i])) * up[i];
+    return x / (1.0f + kern_exp_inline(-x));
 }
 
-void kern_add_scalar(float *out, const float *x, size_t n)
+static float gelu(float x)
+{
+    const float cube = (x * x) * x;
+
+    return x / (1.0f + kern_exp_inline(KERN_GELU_MINUS_2_ROOT * fmaf(cube, KERN_GELU_C, x)));
+}
+
+/* 1 + erf(x / sqrt(2)): on the left side without a difference of numbers that are almost equal. */
+static float one_and_erf(float x)
+{
+    const float z = x * KERN_ROOT_HALF;
+    const float square = z * z;
+    float p = KERN_ERF_A5;
+
+    if (fabsf(z) < 1.0f) {
+        p = fmaf(p, square, KERN_ERF_A4);
+        p = fmaf(p, square, KERN_ERF_A3);
+        p = fmaf(p, square, KERN_ERF_A2);
+        p = fmaf(p, square, KERN_ERF_A1);
+        p = fmaf(p, square, KERN_ERF_A0);
+        return 1.0f + z * p;
+    }
+    const float t = 1.0f / fmaf(fabsf(z), 0.5f, 1.0f);
+    p = fmaf(KERN_ERF_B6, t, KERN_ERF_B5);
+    p = fmaf(p, t, KERN_ERF_B4);
+    p = fmaf(p, t, KERN_ERF_B3);
+    p = fmaf(p, t, KERN_ERF_B2);
+    p = fmaf(p, t, KERN_ERF_B1);
+    const float rest = (p * t) * kern_exp_inline(-square);
+    return z < 0.0f ? rest : 2.0f - rest;
+}
+
+static float gelu_erf(float x)
+{
+    return (0.5f * x) * one_and_erf(x);
+}
+
+typedef float act_fn(float x);
+
+static void activate(act_fn *f, float *out, const float *gate, const float *up, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        out[i] = out[i] + x[i];
+        out[i] = up ? f(gate[i]) * up[i] : f(gate[i]);
+}
+
+void kern_act_silu_scalar(float *out, const float *gate, const float *up, size_t n)
+{
+    activate(silu, out, gate, up, n);
+}
+
+void kern_act_gelu_scalar(float *out, const float *gate, const float *up, size_t n)
+{
+    activate(gelu, out, gate, up, n);
+}
+
+void kern_act_gelu_erf_scalar(float *out, const float *gate, const float *up, size_t n)
+{
+    activate(gelu_erf, out, gate, up, n);
+}
+
+void kern_act_swiglu_clamped_scalar(float *out, const float *gate, const float *up, size_t n)
+{
+    const float most = KERN_SWIGLU_CLAMP;
+
+    for (size_t i = 0; i < n; i++) {
+        const float g = gate[i] < most ? gate[i] : most;
+        const float least = up[i] > -most ? up[i] : -most;
+        const float u = least < most ? least : most;
+        const float s = 1.0f / (1.0f + kern_exp_inline(-(KERN_SWIGLU_ALPHA * g)));
+
+        out[i] = (g * s) * (u + 1.0f);
+    }
+}
+
+void kern_add_scalar(float *out, const float *x, float scale, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = fmaf(x[i], scale, out[i]);
+}
+
+void kern_scale_scalar(float *x, float scale, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = x[i] * scale;
+}
+
+void kern_cap_scalar(float *x, float cap, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = kern_cap_inline(x[i], cap);
 }
 
 float kern_max_scalar(const float *x, size_t n)

@@ -15,6 +15,13 @@
 #define GEMM_UNROLL _Pragma("GCC unroll 32")
 #endif
 
+/* A product with panels that another one reads too. */
+#define GEMM_SAME(name, other)                                                                     \
+    void name KERN_GEMM_PARAMS                                                                     \
+    {                                                                                              \
+        other(out, out_stride, x, x_stride, m, panels, n_panels, k);                               \
+    }
+
 /* Activation rows of a product, and the chunk of their columns that is to be repacked. */
 struct gemm_rows {
     const uint8_t *x;

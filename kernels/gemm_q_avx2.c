@@ -16,6 +16,7 @@
 #include <stdalign.h>
 #include <string.h>
 
+#include "kernels/codebook.h"
 #include "kernels/gemm_common.h"
 #include "kernels/gemm_q_avx2_codes.inc"
 #include "kernels/gemm_q_avx2_rows.inc"
@@ -274,3 +275,17 @@ QUANTISED_KIND(KERN_Q5_1, q5_1)
 QUANTISED_KIND(KERN_Q5_K, q5_k)
 QUANTISED_KIND(KERN_Q3_K, q3_k)
 QUANTISED_KIND(KERN_Q2_K, q2_k)
+QUANTISED_KIND(KERN_IQ4_NL, iq4_nl)
+QUANTISED_KIND(KERN_IQ4_XS, iq4_xs)
+QUANTISED_KIND(KERN_MXFP4, mxfp4)
+QUANTISED_KIND(KERN_TQ2_0, tq2_0)
+QUANTISED_KIND(KERN_IQ3_S, iq3_s)
+QUANTISED_KIND(KERN_IQ3_XXS, iq3_xxs)
+QUANTISED_KIND(KERN_IQ2_XS, iq2_xs)
+QUANTISED_KIND(KERN_IQ2_XXS, iq2_xxs)
+QUANTISED_KIND(KERN_IQ1_S, iq1_s)
+QUANTISED_KIND(KERN_IQ1_M, iq1_m)
+
+/* Other files, the same panels. */
+GEMM_SAME(kern_gemm_tq1_0_avx2, kern_gemm_tq2_0_avx2)
+GEMM_SAME(kern_gemm_iq2_s_avx2, kern_gemm_iq2_xs_avx2)

@@ -7,7 +7,7 @@
 /* Halves have two integer sums and Q2_K is dear to unpack: with the group's codes in registers a
  * few rows at a time do. */
 #define BLOCK(type)                                                                                \
-    ((type) == KERN_Q6_K || (type) == KERN_Q3_K ? 2 : (type) == KERN_Q2_K ? 4 : ROWS)
+    (VNNI_TYPE[type].finish == VNNI_HALVES ? 2 : (type) == KERN_Q2_K ? 4 : ROWS)
 #define TILES CUT_TILES_16
 #define NAMES CUT_NAMES_16
 #include "kernels/gemm_q_vnni_body.inc"

@@ -1,45 +1,19 @@
 /* kernels/gemm_scalar.c - matrix products: the definition, one output element at a time. */
 #include "kernels/kern_internal.h"
 #include "kernels/kern_math.h"
+#include "kernels/panel_values.h"
 
 /* Code i of a group of 32 in a lane: how the types pack their codes. */
 typedef int (*code_fn)(const uint8_t *codes, size_t lane, size_t i);
 
-static int code_8(const uint8_t *codes, size_t lane, size_t i)
-{
-    return codes[i / 4 * 64 + lane * 4 + i % 4];
-}
-
-static int code_4(const uint8_t *codes, size_t lane, size_t i)
-{
-    const uint8_t b = codes[i % 16 / 4 * 64 + lane * 4 + i % 4];
-
-    return i < 16 ? b & 15 : b >> 4;
-}
-
-static int code_2(const uint8_t *codes, size_t lane, size_t i)
-{
-    return codes[i / 16 * 64 + lane * 4 + i % 4] >> (i % 16 / 4 * 2) & 3;
-}
-
-static int code_1(const uint8_t *codes, size_t lane, size_t i)
-{
-    return codes[lane * 4 + i % 4] >> (i / 4) & 1;
-}
-
 static int code_5(const uint8_t *codes, size_t lane, size_t i)
 {
-    return code_4(codes, lane, i) | code_1(codes + KERN_TOP, lane, i) << 4;
+    return kern_code_4(codes, lane, i) | kern_code_1(codes + KERN_TOP, lane, i) << 4;
 }
 
 static int code_6(const uint8_t *codes, size_t lane, size_t i)
 {
-    return code_4(codes, lane, i) | code_2(codes + KERN_Q6_K_HIGH, lane, i) << 4;
-}
-
-static int code_3(const uint8_t *codes, size_t lane, size_t i)
-{
-    return code_2(codes, lane, i) | code_1(codes + KERN_Q3_K_TOP, lane, i) << 2;
+    return kern_code_4(codes, lane, i) | kern_code_2(codes + KERN_Q6_K_HIGH, lane, i) << 4;
 }
 
 /* Half h of group g: the sum of (code - offset) * x code. */
@@ -86,12 +60,12 @@ static float dot_scaled(const struct kern_qrow *x, const uint8_t *panel, size_t 
 
 static float dot_q8_0(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
 {
-    return dot_scaled(x, panel, KERN_Q8_0_GROUP, code_8, 128, lane, k);
+    return dot_scaled(x, panel, KERN_Q8_0_GROUP, kern_code_8, 128, lane, k);
 }
 
 static float dot_q4_0(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
 {
-    return dot_scaled(x, panel, KERN_Q4_0_GROUP, code_4, 8, lane, k);
+    return dot_scaled(x, panel, KERN_Q4_0_GROUP, kern_code_4, 8, lane, k);
 }
 
 static float dot_q5_0(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
@@ -118,7 +92,7 @@ static float dot_minimum(const struct kern_qrow *x, const uint8_t *panel, size_t
 
 static float dot_q4_1(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
 {
-    return dot_minimum(x, panel, KERN_Q4_1_GROUP, code_4, lane, k);
+    return dot_minimum(x, panel, KERN_Q4_1_GROUP, kern_code_4, lane, k);
 }
 
 static float dot_q5_1(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
@@ -149,7 +123,7 @@ static float dot_k_minimum(const struct kern_qrow *x, const uint8_t *panel, size
 
 static float dot_q4_k(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
 {
-    return dot_k_minimum(x, panel, KERN_Q4_K_GROUP, KERN_Q4_K_SUB, code_4, lane, k);
+    return dot_k_minimum(x, panel, KERN_Q4_K_GROUP, KERN_Q4_K_SUB, kern_code_4, lane, k);
 }
 
 static float dot_q5_k(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
@@ -184,7 +158,7 @@ static float dot_q6_k(const struct kern_qrow *x, const uint8_t *panel, size_t la
 
 static float dot_q3_k(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
 {
-    return dot_halves(x, panel, KERN_Q3_K_GROUP, KERN_Q3_K_SUB, code_3, 4, lane, k);
+    return dot_halves(x, panel, KERN_Q3_K_GROUP, KERN_Q3_K_SUB, kern_code_3, 4, lane, k);
 }
 
 static float dot_q2_k(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
@@ -197,8 +171,8 @@ static float dot_q2_k(const struct kern_qrow *x, const uint8_t *panel, size_t la
         const uint8_t *sm = super + KERN_Q2_K_SM + g % 8 * 32 + lane;
         const float d = kern_load_f16(super + 2 * lane);
         const float dmin = kern_load_f16(super + KERN_Q2_K_DMIN + 2 * lane);
-        const int32_t n = (sm[0] & 15) * half_sum(x, g, 0, code_2, 0, codes, lane) +
-                          (sm[16] & 15) * half_sum(x, g, 1, code_2, 0, codes, lane);
+        const int32_t n = (sm[0] & 15) * half_sum(x, g, 0, kern_code_2, 0, codes, lane) +
+                          (sm[16] & 15) * half_sum(x, g, 1, kern_code_2, 0, codes, lane);
 
         s = fmaf((float)n, d * x->scale[g], s);
         for (size_t h = 0; h < 2; h++)
@@ -207,6 +181,72 @@ static float dot_q2_k(const struct kern_qrow *x, const uint8_t *panel, size_t la
     }
     return s;
 }
+
+/* The types whose codes stand for numbers. Half h of group g: the sum of number * x code. */
+static int32_t value_sum(enum kern_weight w, const struct kern_qrow *x, size_t g, size_t h,
+                         const uint8_t *block, size_t lane)
+{
+    const size_t in_block = g % (kern_weight_group(w) / 32);
+    int32_t n = 0;
+
+    for (size_t i = 16 * h; i < 16 * h + 16; i++)
+        n += kern_value(w, block, in_block, lane, i) * x->code[32 * g + i];
+    return n;
+}
+
+static bool has_half_scales(enum kern_weight w)
+{
+    return w == KERN_IQ2_S || w == KERN_IQ2_XS || w == KERN_IQ1_M;
+}
+
+static float dot_values(enum kern_weight w, const struct kern_qrow *x, const uint8_t *panel,
+                        size_t lane, size_t k)
+{
+    const size_t groups = kern_weight_group(w) / 32;
+    const size_t bytes = kern_panel_bytes(w, 32 * groups);
+    float s = 0;
+
+    for (size_t g = 0; g < k / 32; g++) {
+        const uint8_t *block = panel + g / groups * bytes;
+        const float d = kern_value_scale(w, block, g % groups, 0, lane);
+        const int32_t a = value_sum(w, x, g, 0, block, lane);
+        const int32_t b = value_sum(w, x, g, 1, block, lane);
+
+        if (has_half_scales(w)) {
+            const float last = (float)b * kern_value_scale(w, block, g % groups, 1, lane);
+
+            s = fmaf(fmaf((float)a, d, last), x->scale[g], s);
+            continue;
+        }
+        s = fmaf((float)(a + b), d * x->scale[g], s);
+        if (w == KERN_IQ1_S) {
+            const float t = (float)kern_value_shift(block, g % groups, lane);
+
+            s = fmaf(kern_load_f16(block + 2 * lane) * t * 0.125f, scaled_sum(x, g), s);
+        }
+    }
+    return s;
+}
+
+#define VALUES(weight, name)                                                                       \
+    static float dot_##name(const struct kern_qrow *x, const uint8_t *panel, size_t lane,          \
+                            size_t k)                                                              \
+    {                                                                                              \
+        return dot_values(weight, x, panel, lane, k);                                              \
+    }
+
+VALUES(KERN_IQ4_NL, iq4_nl)
+VALUES(KERN_IQ4_XS, iq4_xs)
+VALUES(KERN_MXFP4, mxfp4)
+VALUES(KERN_TQ2_0, tq2_0)
+VALUES(KERN_TQ1_0, tq1_0)
+VALUES(KERN_IQ3_S, iq3_s)
+VALUES(KERN_IQ3_XXS, iq3_xxs)
+VALUES(KERN_IQ2_S, iq2_s)
+VALUES(KERN_IQ2_XS, iq2_xs)
+VALUES(KERN_IQ2_XXS, iq2_xxs)
+VALUES(KERN_IQ1_S, iq1_s)
+VALUES(KERN_IQ1_M, iq1_m)
 
 static void gemm_quantised(enum kern_weight w, dot_fn dot, float *out, size_t out_stride,
                            const uint8_t *x, size_t x_stride, size_t m, const uint8_t *panels,
@@ -289,3 +329,15 @@ QUANTISED(KERN_Q5_1, q5_1)
 QUANTISED(KERN_Q5_K, q5_k)
 QUANTISED(KERN_Q3_K, q3_k)
 QUANTISED(KERN_Q2_K, q2_k)
+QUANTISED(KERN_IQ4_NL, iq4_nl)
+QUANTISED(KERN_IQ4_XS, iq4_xs)
+QUANTISED(KERN_MXFP4, mxfp4)
+QUANTISED(KERN_TQ2_0, tq2_0)
+QUANTISED(KERN_TQ1_0, tq1_0)
+QUANTISED(KERN_IQ3_S, iq3_s)
+QUANTISED(KERN_IQ3_XXS, iq3_xxs)
+QUANTISED(KERN_IQ2_S, iq2_s)
+QUANTISED(KERN_IQ2_XS, iq2_xs)
+QUANTISED(KERN_IQ2_XXS, iq2_xxs)
+QUANTISED(KERN_IQ1_S, iq1_s)
+QUANTISED(KERN_IQ1_M, iq1_m)

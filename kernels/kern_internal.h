@@ -70,6 +70,22 @@ _Static_assert(sizeof(struct kern_table) == KERN_N_LINE * sizeof(void (*)(void))
 #define KERN_Q2_K_SM 64
 #define KERN_Q2_K_CODES 320
 #define KERN_Q2_K_SUB 128
+#define KERN_SC 32 /* the scales of the types below, behind d */
+#define KERN_IQ4_XS_GROUP 2208 /* of IQ3_S and IQ3_XXS too */
+#define KERN_IQ4_XS_CODES 160
+#define KERN_IQ4_XS_SUB 256
+#define KERN_MXFP4_GROUP 272
+#define KERN_MXFP4_CODES 16
+#define KERN_TQ2_0_GROUP 1056 /* of TQ1_0 too */
+#define KERN_TQ2_0_CODES 32
+#define KERN_TQ2_0_SUB 128 /* of IQ1 too */
+#define KERN_IQ2_GROUP 1696
+#define KERN_IQ2_CODES 160
+#define KERN_IQ2_SUB 192 /* as in Q3_K */
+#define KERN_IQ1_S_GROUP 1184
+#define KERN_IQ1_S_CODES 160
+#define KERN_IQ1_M_GROUP 1312
+#define KERN_IQ1_M_CODES 288
 
 /* Bytes of a GGUF row of k columns, as kern_pack() reads it. */
 size_t kern_row_bytes(enum kern_weight w, size_t k);

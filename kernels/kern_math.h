@@ -34,6 +34,31 @@
 #define KERN_EXP_C3 (1.0f / 6)
 #define KERN_EXP_C2 0.5f
 
+/* gelu(x) by tanh is x / (1 + exp(-2 u)), u = sqrt(2 / pi) * (x + C * x^3). */
+#define KERN_GELU_C 0.044715f
+#define KERN_GELU_MINUS_2_ROOT (-2 * 0.79788456f)
+
+/* erf(z) for |z| < 1 is z times a polynomial of z^2: A0 + A1 * z^2 ...; for z >= 1 it is
+ * 1 - exp(-z^2) * (a polynomial of t = 1 / (1 + z / 2): B1 * t + B2 * t^2 ...). Both are fitted to
+ * the smallest largest error: 2e-8 before rounding, and 8e-7 of 1 - erf(z). */
+#define KERN_ROOT_HALF 0.70710678f
+#define KERN_ERF_A0 1.12837887f
+#define KERN_ERF_A1 (-0.376119375f)
+#define KERN_ERF_A2 0.112780638f
+#define KERN_ERF_A3 (-0.026663797f)
+#define KERN_ERF_A4 0.00487069320f
+#define KERN_ERF_A5 (-0.000546290015f)
+#define KERN_ERF_B1 0.282060444f
+#define KERN_ERF_B2 0.282393664f
+#define KERN_ERF_B3 0.247710407f
+#define KERN_ERF_B4 0.158262715f
+#define KERN_ERF_B5 0.159080416f
+#define KERN_ERF_B6 (-0.131808162f)
+
+/* gpt-oss's gate: at most CLAMP, and swish with a factor. */
+#define KERN_SWIGLU_CLAMP 7.0f
+#define KERN_SWIGLU_ALPHA 1.702f
+
 /* Below this maximum 127 / a may overflow: such a group counts as zero. */
 #define KERN_QUANT_TINY 0x1p-100f
 
@@ -77,6 +102,14 @@ static inline float kern_exp_inline(float x)
     const float a = kern_from_bits((uint32_t)(127 + half) << 23);
     const float b = kern_from_bits((uint32_t)(127 + (i - half)) << 23);
     return p * a * b;
+}
+
+/* cap * tanh(x / cap). */
+static inline float kern_cap_inline(float x, float cap)
+{
+    const float z = x / cap;
+
+    return cap * (1.0f - 2.0f / (1.0f + kern_exp_inline(z + z)));
 }
 
 static inline float kern_lanes_sum_inline(const float l[KERN_LANES])
@@ -125,6 +158,16 @@ static inline float kern_bf16_to_f32(uint16_t h)
     return kern_from_bits((uint32_t)h << 16);
 }
 
+/* Rounds to nearest even; a NaN stays a (quiet) NaN with its upper bits. */
+static inline uint16_t kern_f32_to_bf16(float f)
+{
+    const uint32_t x = kern_bits(f);
+
+    if ((x & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)(x >> 16 | 0x40u);
+    return (uint16_t)((x + 0x7fffu + ((x >> 16) & 1u)) >> 16);
+}
+
 /* Little-endian fields at any alignment. */
 static inline uint16_t kern_load16(const void *p)
 {
@@ -137,6 +180,11 @@ static inline uint16_t kern_load16(const void *p)
 static inline float kern_load_f16(const void *p)
 {
     return kern_f16_to_f32(kern_load16(p));
+}
+
+static inline float kern_load_bf16(const void *p)
+{
+    return kern_bf16_to_f32(kern_load16(p));
 }
 
 #endif

@@ -8,7 +8,8 @@
 #include "kernels/kern_math.h"
 
 static const char *const ISA_NAME[] = {"scalar", "avx2", "avxvnni", "avx512"};
-static const char *const KV_NAME[KERN_N_KV] = {[KERN_KV_F16] = "f16", [KERN_KV_Q8_0] = "q8_0"};
+static const char *const KV_NAME[KERN_N_KV] = {
+    [KERN_KV_F16] = "f16", [KERN_KV_BF16] = "bf16", [KERN_KV_Q8_0] = "q8_0"};
 
 /* The states that the OS saves at a thread switch; 0 when it does not use XSAVE. */
 static uint32_t saved_states(void)
@@ -80,11 +81,15 @@ void kern_init(struct kern_table *t, enum kern_isa isa)
         isa = best;
 #define KERN_GEMM(weight, name) t->gemm[weight] = kern_gemm_##name##_scalar;
 #define KERN_OP(member, result, params) t->member = kern_##member##_scalar;
+#define KERN_ITEM(member, index, name, result, params)                                             \
+    t->member[index] = kern_##member##_##name##_scalar;
 #include "kernels/kernels.inc"
     if (isa < KERN_ISA_AVX2)
         return;
 #define KERN_GEMM(weight, name) t->gemm[weight] = kern_gemm_##name##_avx2;
 #define KERN_OP(member, result, params) t->member = kern_##member##_avx2;
+#define KERN_ITEM(member, index, name, result, params)                                             \
+    t->member[index] = kern_##member##_##name##_avx2;
 #include "kernels/kernels.inc"
     if (isa < KERN_ISA_AVXVNNI)
         return;
@@ -93,6 +98,8 @@ void kern_init(struct kern_table *t, enum kern_isa isa)
         return;
 #define KERN_GEMM(weight, name) t->gemm[weight] = kern_gemm_##name##_avx512;
 #define KERN_OP(member, result, params) t->member = kern_##member##_avx512;
+#define KERN_ITEM(member, index, name, result, params)                                             \
+    t->member[index] = kern_##member##_##name##_avx512;
 #include "kernels/kernels.inc"
 }
 
@@ -121,27 +128,27 @@ uint32_t kern_kv_group(enum kern_kv kv)
     return kv == KERN_KV_Q8_0 ? KERN_GROUP : 1;
 }
 
-size_t kern_kv_key_bytes(enum kern_kv kv, uint32_t head_dim)
+size_t kern_kv_key_bytes(enum kern_kv kv, uint32_t key_dim)
 {
     if (kv == KERN_KV_Q8_0)
-        return (size_t)head_dim / KERN_GROUP * KERN_Q8_0_GROUP;
-    return (size_t)head_dim * KERN_BLOCK * sizeof(uint16_t);
+        return (size_t)key_dim / KERN_GROUP * KERN_Q8_0_GROUP;
+    return (size_t)key_dim * KERN_BLOCK * sizeof(uint16_t);
 }
 
-size_t kern_kv_value_bytes(enum kern_kv kv, uint32_t head_dim)
+size_t kern_kv_value_bytes(enum kern_kv kv, uint32_t value_dim)
 {
     if (kv == KERN_KV_Q8_0)
-        return KERN_KV_Q8_CODES + (size_t)head_dim * KERN_BLOCK;
-    return (size_t)head_dim * KERN_BLOCK * sizeof(uint16_t);
+        return KERN_KV_Q8_CODES + (size_t)value_dim * KERN_BLOCK;
+    return (size_t)value_dim * KERN_BLOCK * sizeof(uint16_t);
 }
 
-size_t kern_attn_scratch(uint32_t n_row, uint32_t n_head, uint32_t head_dim)
+size_t kern_attn_scratch(uint32_t n_row, uint32_t n_head, uint32_t key_dim, uint32_t value_dim)
 {
     /* Scores of a segment and its output, for a tile; of every query its state and its numbers. */
-    const size_t tile = KERN_SEGMENT + ((head_dim + 15) & ~(size_t)15);
+    const size_t tile = KERN_SEGMENT + (((size_t)value_dim + 15) & ~(size_t)15);
 
     return sizeof(float) *
-           (KERN_ATTN_TILE * tile + (size_t)n_row * n_head * (2 + (size_t)head_dim));
+           (KERN_ATTN_TILE * tile + (size_t)n_row * n_head * (2 + (size_t)key_dim));
 }
 
 float kern_exp(float x)

@@ -14,8 +14,8 @@
  *
  * Thread: any. A caller with n threads gives each one its own range of panels, rows or heads.
  * Memory: none is taken and none is kept. `out` never overlaps an input unless said.
- * Alignment: panels 64 bytes (kern_panel_bytes() is a multiple of 32: panels after the first may
- *         stand at 32); everything else the natural alignment of its type.
+ * Alignment: panels 64 bytes (kern_panel_bytes() is a multiple of 16: panels after the first may
+ *         stand at 16); everything else the natural alignment of its type.
  */
 #ifndef KERNELS_KERNELS_H
 #define KERNELS_KERNELS_H
@@ -28,7 +28,7 @@
 #define KERN_GROUP 32     /* activation codes that share a scale */
 #define KERN_BLOCK 16     /* tokens in a KV block */
 #define KERN_SEGMENT 256  /* tokens in a softmax segment, counted from position 0 */
-#define KERN_MAX_HEAD 256 /* largest head_dim; head_dim is a multiple of 8 */
+#define KERN_MAX_HEAD 576 /* largest key_dim and value_dim; both are multiples of 8 */
 
 /* AVXVNNI is AVX2 with vpdpbusd on 256 bits: the products with quantised weights are its own, all
  * else is AVX2's. It has two builds of the same body: in AVX-VNNI's encoding, and in that of
@@ -40,7 +40,8 @@ enum kern_isa {
     KERN_ISA_AVX512 = 3,
 };
 
-/* Packed weight types. Bytes of a panel for k columns (each within 5 % of the GGUF bytes):
+/* Packed weight types. Bytes of a panel for k columns (within 5 % of the GGUF bytes, but for the
+ * codebook types and TQ1_0):
  *   F32   k x 16 floats, [k][16 lanes]
  *   F16, BF16   the same with 2-byte elements
  *   Q8_0  per group of 32: 16 f16 scales d, then codes u8 = q + 128 as [8 quads][16 lanes][4 k]
@@ -63,6 +64,27 @@ enum kern_isa {
  *   Q2_K  per 256: 16 f16 d, 16 f16 dmin, [16 halves][16 lanes] u8 with the scale sc in the low
  *         nibble and the minimum mn in the high one, then per group of 32 pairs as in Q6_K; code
  *         in 0..3 (1344 bytes)
+ *   IQ4_NL  as Q4_0; a code stands for one of 16 numbers (codebook.h)
+ *   IQ4_XS  per 256: 16 f16 d, sc[8 groups][16 lanes] i8, then per group of 32 nibbles as in Q4_0
+ *         that stand for the numbers of IQ4_NL (2208 bytes)
+ *   MXFP4 per group of 32: 16 exponents e of one byte, nibbles as in Q4_0 that stand for twice the
+ *         numbers of E2M1; the scale is 2^(e - 128) (272 bytes)
+ *   TQ2_0 per 256: 16 f16 d, then per group of 32 pairs as in Q6_K; code = q + 1 (1056 bytes)
+ *   TQ1_0 as TQ2_0
+ *   IQ3_S, IQ3_XXS  as IQ4_XS, sc odd in 1 .. 31; a code's low three bits are the magnitude, its
+ *         top bit the sign (2208 bytes)
+ *   IQ2_S, IQ2_XS  per 256: 16 f16 d, [8 groups][16 lanes] u8 with the scale of the first half in
+ *         the low nibble and that of the second in the high one, then per group of 32 pairs and
+ *         top bits as in Q3_K, the magnitude and the sign (1696 bytes)
+ *   IQ2_XXS the same, but sc[8 groups][16 lanes] u8, odd in 1 .. 31 (1696 bytes)
+ *   IQ1_S per 256: 16 f16 d, [8 groups][16 lanes] i8 whose magnitude is sc, odd in 1 .. 15, and
+ *         whose sign is that of the shift, then per group of 32 pairs; code in 0 .. 2 (1184 bytes)
+ *   IQ1_M per 256: 16 f16 d, [16 halves][16 lanes] u8 with a scale in bits 0-2 and the signs of the
+ *         shifts of either 8 numbers in bits 3 and 4, then per group of 32 pairs (1312 bytes)
+ * TQ1_0 takes 22 % more than its file has, IQ3_S 25, IQ3_XXS 41, IQ2_S 29, IQ2_XS 43, IQ2_XXS 61,
+ * IQ1_S 48 and IQ1_M 46: a panel that kept the file's indices would be gathered from a codebook,
+ * which at some 12 ns for the 64 codes of a quad streams 1.5 GB/s a core, a tenth of what codes
+ * with two to four bits each do. Likewise five ternary digits in a byte.
  * A quad is 4 consecutive k: quad j of a group holds k = 4j .. 4j+3. Rows past the matrix are zero
  * rows (scales 0, codes at the offset). */
 enum kern_weight {
@@ -79,6 +101,18 @@ enum kern_weight {
     KERN_Q5_K,
     KERN_Q3_K,
     KERN_Q2_K,
+    KERN_IQ4_NL,
+    KERN_IQ4_XS,
+    KERN_MXFP4,
+    KERN_TQ2_0,
+    KERN_TQ1_0,
+    KERN_IQ3_S,
+    KERN_IQ3_XXS,
+    KERN_IQ2_S,
+    KERN_IQ2_XS,
+    KERN_IQ2_XXS,
+    KERN_IQ1_S,
+    KERN_IQ1_M,
     KERN_N_WEIGHT,
 };
 
@@ -103,54 +137,75 @@ void kern_unpack_row(enum kern_weight w, const void *panel, size_t lane, float *
 size_t kern_qrow_bytes(size_t k);
 
 /* How keys and values are stored. A token's slot in a KV block is t % 16; of one block and head:
- *   F16   keys [head_dim][16 tokens], values [16 tokens][head_dim], f16
+ *   F16   keys [key_dim][16 tokens], values [16 tokens][value_dim], f16
+ *   BF16  the same in bf16
  *   Q8_0  keys: per 32 dimensions a group of a Q8_0 panel whose lanes are the tokens (16 f16
  *         scales, then codes u8 = q + 128 as [8 quads][16 tokens][4 dims]); values: 16 f16 scales,
- *         one a token, then codes u8 = q + 128 as [4 token quads][head_dim][4 tokens].
- *         head_dim % 32 == 0 */
+ *         one a token, then codes u8 = q + 128 as [4 token quads][value_dim][4 tokens].
+ *         key_dim and value_dim % 32 == 0 */
 enum kern_kv {
     KERN_KV_F16 = 0,
+    KERN_KV_BF16,
     KERN_KV_Q8_0,
     KERN_N_KV,
 };
 
-/* "f16", "q8_0" -> type, -1 when unknown. */
+/* "f16", "bf16", "q8_0" -> type, -1 when unknown. */
 int kern_kv_parse(const char *name);
 const char *kern_kv_name(enum kern_kv kv);
-/* head_dim must be a multiple of this. */
+/* key_dim and value_dim must be multiples of this. */
 uint32_t kern_kv_group(enum kern_kv kv);
 /* Bytes of the keys, and of the values, of one head of a block. */
-size_t kern_kv_key_bytes(enum kern_kv kv, uint32_t head_dim);
-size_t kern_kv_value_bytes(enum kern_kv kv, uint32_t head_dim);
+size_t kern_kv_key_bytes(enum kern_kv kv, uint32_t key_dim);
+size_t kern_kv_value_bytes(enum kern_kv kv, uint32_t value_dim);
 
 /* Attention of a run of query rows of one sequence over one KV head. */
 struct kern_attn {
-    const float *q; /* row i, head h of the group at q + i * q_stride + h * head_dim */
-    float *out;     /* the same shape, out_stride */
+    const float *q; /* row i, head h of the group at q + i * q_stride + h * key_dim */
+    float *out;     /* row i, head h at out + i * out_stride + h * value_dim */
     size_t q_stride;
     size_t out_stride;
     const uint8_t *keys;   /* of this head: those of block b at b * block_stride */
     const uint8_t *values; /* likewise */
     size_t block_stride;   /* bytes */
     const uint32_t *table; /* token t lies in block table[t / 16], slot t % 16; entries of blocks
-                              past the last visible token are not looked at */
-    uint32_t pos0;          /* row i is at position pos0 + i and sees tokens 0 .. pos0 + i */
+                              without a token that a row of this call sees are not looked at */
+    uint32_t pos0;   /* row i is at position p = pos0 + i */
     uint32_t n_row;
+    uint32_t n_seen; /* 0: it sees tokens up to its own, p; else tokens up to n_seen - 1 ... */
+    uint32_t window; /* ... 0: from token 0 on; else from p + 1 - window on, and at least one */
     uint32_t n_head; /* query heads sharing this KV head */
-    uint32_t head_dim;
+    uint32_t key_dim, value_dim;
     float scale;
+    float cap;          /* 0: none; else a score s becomes cap * tanh(s / cap) */
+    const float *sinks; /* [n_head] or NULL: a score beside those of the tokens, without a value */
     uint32_t seg0, seg1; /* the softmax segments to visit: seg0 .. seg1 - 1, those that exist */
-    /* NULL: all segments are visited (seg0 is 0) and `out` gets the result. Else `out` is not
+    /* NULL: all segments that a row sees are visited and `out` gets the result. Else `out` is not
      * touched, and each query leaves the state of each segment that it sees, so that several
      * calls may share the segments: query i * n_head + h at part + (i * n_head + h) * part_stride,
-     * segment s of it at s * KERN_ATTN_PART(head_dim): maximum, sum, then the head_dim weighted
-     * values. attn_merge makes the result of them. */
+     * segment s of it at s * KERN_ATTN_PART(value_dim): maximum, sum, then the value_dim weighted
+     * values. attn_merge makes the result of them. Sinks are not looked at then. */
     float *part;
     size_t part_stride; /* floats */
     float *scratch;     /* kern_attn_scratch() bytes, 64-byte aligned */
 };
-#define KERN_ATTN_PART(head_dim) ((size_t)(head_dim) + 2) /* floats */
-size_t kern_attn_scratch(uint32_t n_row, uint32_t n_head, uint32_t head_dim);
+#define KERN_ATTN_PART(value_dim) ((size_t)(value_dim) + 2) /* floats */
+size_t kern_attn_scratch(uint32_t n_row, uint32_t n_head, uint32_t key_dim, uint32_t value_dim);
+
+/* Activations of a feed-forward net: out[i] = f(gate[i]) * up[i], or f(gate[i]) where up is NULL;
+ * s(x) = 1 / (1 + kern_exp(-x)).
+ *   SILU      f(x) = x / (1 + kern_exp(-x))
+ *   GELU      by tanh: f(x) = x / (1 + kern_exp(-2 * u)), u = 0.79788456 * (x + 0.044715 * x^3)
+ *   GELU_ERF  f(x) = (0.5 * x) * (1 + erf(x / sqrt(2))), erf within 3e-7 of the real one
+ *   SWIGLU_CLAMPED  up must be there: g = min(gate, 7), u = min(max(up, -7), 7),
+ *             out = (g * s(1.702 * g)) * (u + 1) */
+enum kern_act {
+    KERN_ACT_SILU = 0,
+    KERN_ACT_GELU,
+    KERN_ACT_GELU_ERF,
+    KERN_ACT_SWIGLU_CLAMPED,
+    KERN_N_ACT,
+};
 
 struct kern_table {
     /* out[i * out_stride + 16 p + lane] = x[i] . w[16 p + lane], for i < m, p < n_panels.
@@ -168,6 +223,14 @@ struct kern_table {
      *  Q2_K: n = sc[2g] * (sum over the first 16 of code * x code) + sc[2g+1] * (over the last);
      *    s = fma((float)n, d * xs[g], s); then for each half h, the first one first,
      *    s = fma(-(dmin * mn[h]), xs[g] * (float)(sum of the half's x codes), s).
+     *  The rest, where v is the number that a code stands for (codebook.h):
+     *  IQ4_NL, MXFP4, TQ2_0, TQ1_0, IQ4_XS, IQ3_S, IQ3_XXS, IQ2_XXS: n = sum of v * x code;
+     *    s = fma((float)n, D * xs[g], s). D is d; 2^(e - 128); d; d; d * sc; d * sc;
+     *    (d * sc) * 0.25; (d * sc) * 0.125.
+     *  IQ2_S, IQ2_XS, IQ1_M: as Q6_K with the sums of v * x code, and (d * (2 sc + 1)) * 0.125 for
+     *    d * sc.
+     *  IQ1_S: as Q4_1 with d * sc for d and (d * (float)t) * 0.125 for m; t = +-sc - 8 sc, the sign
+     *    that of the shift.
      * Any m >= 1; out_stride >= 16 * n_panels. */
     void (*gemm[KERN_N_WEIGHT])(float *out, size_t out_stride, const void *x, size_t x_stride,
                                 size_t m, const void *panels, size_t n_panels, size_t k);
@@ -181,49 +244,60 @@ struct kern_table {
      * fma chain of squares over i = j, j+16, ...; then the tree of kern_lanes_sum. out may be x. */
     void (*rmsnorm)(float *out, const float *x, const float *w, size_t n, float eps);
 
+    /* mean = (sum of x in 16 virtual lanes, then the tree) / n; ss = chain of squares of x - mean
+     * as in rmsnorm; r = 1 / sqrt(ss / n + eps); out[i] = ((x[i] - mean) * r) * w[i], then + b[i]
+     * unless b is NULL. out may be x. */
+    void (*layernorm)(float *out, const float *x, const float *w, const float *b, size_t n,
+                      float eps);
+
     /* Rotate the first n_rot dimensions of each of n_head heads, in place. Pair j (of n_rot/2) is
      * (2j, 2j+1), or (j, j + n_rot/2) when neox. a' = fma(a, c, -(b * s)); b' = fma(a, s, b * c).
      */
     void (*rope)(float *x, size_t n_head, size_t head_dim, size_t n_rot, const float *cos,
                  const float *sin, bool neox);
 
-    /* Scores: fma chain over head_dim ascending from 0, then * scale. Per segment of 256 absolute
-     * positions: m = max of the visible scores; e[t] = exp(score[t] - m); l = sum of e in 16
-     * virtual lanes (lane t % 16, ascending) then kern_lanes_sum; o[d] = fma chain over visible t
-     * ascending from 0 of e[t] * v[t][d]. Segments merge ascending into (M, L, O), the first one
-     * copied: M' = max(M, m); a = exp(M - M'), b = exp(m - M'); L' = fma(L, a, l * b);
-     * O' = fma(O, a, o * b). Result O / L. Only visible tokens are ever added. F16 store. */
-    void (*attn)(const struct kern_attn *a);
-
-    /* The same on a Q8_0 store, but for the products. Scores: q[d] * scale quantised per 32
+    /* Scores: fma chain over key_dim ascending from 0, then * scale; then `cap`, if there is one.
+     * Per segment of 256 absolute positions with a visible token: m = max of the visible scores;
+     * e[t] = exp(score[t] - m); l = sum of e in 16 virtual lanes (lane t % 16, ascending) then
+     * kern_lanes_sum; o[d] = fma chain over visible t ascending from 0 of e[t] * v[t][d]. Segments
+     * merge ascending into (M, L, O), the first one copied: M' = max(M, m); a = exp(M - M'),
+     * b = exp(m - M'); L' = fma(L, a, l * b); O' = fma(O, a, o * b). A sink is one more segment,
+     * the last: m = sink, l = 1, o = 0. Result O / L. Only visible tokens are ever added.
+     * On a Q8_0 store the same but for the products. Scores: q[d] * scale quantised per 32
      * dimensions as by `quantise` (codes, qs); per group g ascending: n = integer sum of
      * (key code - 128) * query code; s = fma((float)n, ks[t] * qs[g], s) from 0. Values:
      * e[t] * vs[t] of the visible t, 0 for the others, quantised per 32 tokens (counted from the
      * segment's first) as by `quantise` (codes, es); o[d]: per group g that has a visible token
      * ascending: n = integer sum over visible t of (value code - 128) * e's code;
      * o = fma((float)n, es[g], o) from 0. ks and vs are the stored scales, widened. */
-    void (*attn_q8)(const struct kern_attn *a);
+    void (*attn[KERN_N_KV])(const struct kern_attn *a);
 
-    /* The result of one query from the states of its segments 0 .. n_seg - 1 (see kern_attn.part);
-     * n_seg = (position / 256) + 1. Equals what attn writes without `part`. */
-    void (*attn_merge)(float *out, const float *part, size_t n_seg, size_t head_dim);
+    /* The result of one query from the states of n_seg segments that it sees, one after the other
+     * (see kern_attn.part), and its head's sink, unless NULL. Equals what attn writes without
+     * `part`. */
+    void (*attn_merge)(float *out, const float *part, size_t n_seg, size_t value_dim,
+                       const float *sink);
 
-    /* Store one token's keys and values (f16, rne) into slot `slot` of a block's layer: the heads'
-     * keys one after the other, and their values; k, v: [n_kv][head_dim]. */
-    void (*kv_write)(uint8_t *keys, uint8_t *values, size_t slot, const float *k, const float *v,
-                     size_t n_kv, size_t head_dim);
-
-    /* The same into a Q8_0 store. Of 32 dimensions of a key, or all of a value: a = max |x|;
+    /* Store one token's keys and values (rne) into slot `slot` of a block's layer: the heads' keys
+     * one after the other, and their values; k: [n_kv][key_dim], v: [n_kv][value_dim]. Inputs are
+     * finite.
+     * Into a Q8_0 store: of 32 dimensions of a key, or all of a value: a = max |x|;
      * d = f16(a / 127), at most 65504; code = rne(x * (1 / d)), kept within -127 .. 127, all zero
-     * when d is 0. Inputs are finite. */
-    void (*kv_write_q8)(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
-                        const float *v, size_t n_kv, size_t head_dim);
+     * when d is 0. */
+    void (*kv_write[KERN_N_KV])(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
+                                const float *v, size_t n_kv, size_t key_dim, size_t value_dim);
 
-    /* out[i] = silu(gate[i]) * up[i], silu(g) = g / (1 + kern_exp(-g)). out may be gate. */
-    void (*silu_mul)(float *out, const float *gate, const float *up, size_t n);
+    /* See enum kern_act. out may be gate. */
+    void (*act[KERN_N_ACT])(float *out, const float *gate, const float *up, size_t n);
 
-    /* out[i] = out[i] + x[i]. */
-    void (*add)(float *out, const float *x, size_t n);
+    /* out[i] = fma(x[i], scale, out[i]): with scale 1 a plain sum. */
+    void (*add)(float *out, const float *x, float scale, size_t n);
+
+    /* x[i] = x[i] * scale. */
+    void (*scale)(float *x, float scale, size_t n);
+
+    /* x[i] = cap * tanh(x[i] / cap), tanh(z) = 1 - 2 / (1 + kern_exp(2 * z)), within 3e-7 * cap. */
+    void (*cap)(float *x, float cap, size_t n);
 
     /* max of x[0..n), n >= 1; NaN elements are passed over (all NaN: -inf); a zero is +0. */
     float (*max)(const float *x, size_t n);

@@ -6,70 +6,16 @@
 #include <emmintrin.h>
 #include <string.h>
 
-#include "kernels/kern_internal.h"
-
-/* A panel's rows of 64 bytes hold a quad of each lane. The quads of GGUF rows are 32-bit words that
- * are moved, and cut where two groups or two kinds of bits share a byte, four codes at a time. */
-
-static uint32_t load_quad(const uint8_t *src, size_t j)
-{
-    uint32_t quad;
-
-    memcpy(&quad, src + 4 * j, sizeof quad);
-    return quad;
-}
-
-static void store_quad(uint8_t *dst, size_t row, size_t lane, uint32_t quad)
-{
-    memcpy(dst + 64 * row + 4 * lane, &quad, sizeof quad);
-}
-
-static void store_half(uint8_t *dst, size_t lane, const uint8_t *src)
-{
-    memcpy(dst + 2 * lane, src, 2);
-}
-
-static void move_quads(uint8_t *dst, size_t lane, const uint8_t *src, size_t n, uint32_t flip)
-{
-    for (size_t j = 0; j < n; j++)
-        store_quad(dst, j, lane, load_quad(src, j) ^ flip);
-}
+#include "kernels/pack_quads.h"
 
 /* The K formats keep two groups in 32 bytes, one in the low nibbles and one in the high ones. */
 static void split_nibbles(uint8_t *low, uint8_t *high, size_t lane, const uint8_t *src)
 {
     for (size_t j = 0; j < 4; j++) {
-        const uint32_t a = load_quad(src, j), b = load_quad(src, j + 4);
+        const uint32_t a = pack_load_quad(src, j), b = pack_load_quad(src, j + 4);
 
-        store_quad(low, j, lane, (a & 0x0f0f0f0f) | (b & 0x0f0f0f0f) << 4);
-        store_quad(high, j, lane, (a >> 4 & 0x0f0f0f0f) | (b & 0xf0f0f0f0));
-    }
-}
-
-/* Swap bits `mask` of *b with the bits `shift` above them of *a. */
-static void swap_bits(uint32_t *a, uint32_t *b, int shift, uint32_t mask)
-{
-    const uint32_t t = (*a >> shift ^ *b) & mask;
-
-    *b ^= t;
-    *a ^= t << shift;
-}
-
-/* 32 bytes of four pairs of bits, those at bits 2f of a byte being field f, as four sets of pairs
- * [2][16 lanes][4] that are `stride` bytes apart: of set f, bits 2j of row r are of quad 4r + j. */
-static void deal_pairs(uint8_t *dst, size_t stride, size_t lane, const uint8_t *src)
-{
-    for (size_t r = 0; r < 2; r++) {
-        uint32_t q[4];
-
-        for (size_t j = 0; j < 4; j++)
-            q[j] = load_quad(src, 4 * r + j);
-        for (size_t j = 0; j < 4; j += 2)
-            swap_bits(&q[j], &q[j + 1], 2, 0x33333333);
-        for (size_t j = 0; j < 2; j++)
-            swap_bits(&q[j], &q[j + 2], 4, 0x0f0f0f0f);
-        for (size_t f = 0; f < 4; f++)
-            store_quad(dst + f * stride, r, lane, q[f]);
+        pack_store_quad(low, j, lane, (a & 0x0f0f0f0f) | (b & 0x0f0f0f0f) << 4);
+        pack_store_quad(high, j, lane, (a >> 4 & 0x0f0f0f0f) | (b & 0xf0f0f0f0));
     }
 }
 
@@ -79,15 +25,15 @@ static void deal_tops(uint8_t *dst, size_t stride, size_t lane, const uint8_t *s
     uint32_t q[8];
 
     for (size_t j = 0; j < 8; j++)
-        q[j] = load_quad(src, j);
+        q[j] = pack_load_quad(src, j);
     for (size_t j = 0; j < 8; j += 2)
-        swap_bits(&q[j], &q[j + 1], 1, 0x55555555);
+        pack_swap_bits(&q[j], &q[j + 1], 1, 0x55555555);
     for (size_t j = 0; j < 8; j += j % 4 == 1 ? 3 : 1)
-        swap_bits(&q[j], &q[j + 2], 2, 0x33333333);
+        pack_swap_bits(&q[j], &q[j + 2], 2, 0x33333333);
     for (size_t j = 0; j < 4; j++)
-        swap_bits(&q[j], &q[j + 4], 4, 0x0f0f0f0f);
+        pack_swap_bits(&q[j], &q[j + 4], 4, 0x0f0f0f0f);
     for (size_t f = 0; f < 8; f++)
-        store_quad(dst + f * stride, 0, lane, q[f]);
+        pack_store_quad(dst + f * stride, 0, lane, q[f]);
 }
 
 /* 32 top bits in a row as a quad of them: bit 4j + e goes to bit j of byte e. */
@@ -108,41 +54,41 @@ static uint32_t spread_tops(uint32_t bits)
 /* Four bytes of fifth bits, 16 of nibbles: the codes of Q5_0 and Q5_1. */
 static void move_5_bits(uint8_t *dst, size_t lane, const uint8_t *src)
 {
-    move_quads(dst, lane, src + 4, 4, 0);
-    store_quad(dst + KERN_TOP, 0, lane, spread_tops(load_quad(src, 0)));
+    pack_move_quads(dst, lane, src + 4, 4, 0);
+    pack_store_quad(dst + KERN_TOP, 0, lane, spread_tops(pack_load_quad(src, 0)));
 }
 
 /* Blocks b of 32 or 256 numbers into their lane. */
 
 static void pack_q8_0(uint8_t *dst, size_t lane, const uint8_t *b)
 {
-    store_half(dst, lane, b);
-    move_quads(dst + 32, lane, b + 2, 8, 0x80808080);
+    pack_store_half(dst, lane, b);
+    pack_move_quads(dst + 32, lane, b + 2, 8, 0x80808080);
 }
 
 static void pack_q4_0(uint8_t *dst, size_t lane, const uint8_t *b)
 {
-    store_half(dst, lane, b);
-    move_quads(dst + 32, lane, b + 2, 4, 0);
+    pack_store_half(dst, lane, b);
+    pack_move_quads(dst + 32, lane, b + 2, 4, 0);
 }
 
 static void pack_q4_1(uint8_t *dst, size_t lane, const uint8_t *b)
 {
-    store_half(dst, lane, b);
-    store_half(dst + KERN_Q4_1_MIN, lane, b + 2);
-    move_quads(dst + KERN_Q4_1_CODES, lane, b + 4, 4, 0);
+    pack_store_half(dst, lane, b);
+    pack_store_half(dst + KERN_Q4_1_MIN, lane, b + 2);
+    pack_move_quads(dst + KERN_Q4_1_CODES, lane, b + 4, 4, 0);
 }
 
 static void pack_q5_0(uint8_t *dst, size_t lane, const uint8_t *b)
 {
-    store_half(dst, lane, b);
+    pack_store_half(dst, lane, b);
     move_5_bits(dst + KERN_Q5_0_CODES, lane, b + 2);
 }
 
 static void pack_q5_1(uint8_t *dst, size_t lane, const uint8_t *b)
 {
-    store_half(dst, lane, b);
-    store_half(dst + KERN_Q4_1_MIN, lane, b + 2);
+    pack_store_half(dst, lane, b);
+    pack_store_half(dst + KERN_Q4_1_MIN, lane, b + 2);
     move_5_bits(dst + KERN_Q4_1_CODES, lane, b + 4);
 }
 
@@ -162,8 +108,8 @@ static void q4_k_scale(const uint8_t s[12], size_t g, uint8_t *sc, uint8_t *mn)
 /* d, dmin and 12 bytes of scales and minima: the beginning of Q4_K and Q5_K. */
 static void pack_k_scales(uint8_t *dst, size_t lane, const uint8_t *b)
 {
-    store_half(dst, lane, b);
-    store_half(dst + KERN_Q4_K_DMIN, lane, b + 2);
+    pack_store_half(dst, lane, b);
+    pack_store_half(dst + KERN_Q4_K_DMIN, lane, b + 2);
     for (size_t g = 0; g < 8; g++)
         q4_k_scale(b + 4, g, &dst[KERN_Q4_K_SC + 16 * g + lane],
                    &dst[KERN_Q4_K_MN + 16 * g + lane]);
@@ -201,22 +147,22 @@ static void pack_q3_k(uint8_t *dst, size_t lane, const uint8_t *b)
 {
     uint8_t *codes = dst + KERN_Q6_K_CODES; /* b: third bits 32, pairs 64, scales 12, d */
 
-    store_half(dst, lane, b + 108);
+    pack_store_half(dst, lane, b + 108);
     for (size_t h = 0; h < 16; h++)
         dst[KERN_Q6_K_SC + 16 * h + lane] = (uint8_t)q3_k_scale(b + 96, h);
     for (size_t i = 0; i < 2; i++)
-        deal_pairs(codes + 4 * i * KERN_Q3_K_SUB, KERN_Q3_K_SUB, lane, b + 32 + 32 * i);
+        pack_deal_pairs(codes + 4 * i * KERN_Q3_K_SUB, KERN_Q3_K_SUB, lane, b + 32 + 32 * i);
     deal_tops(codes + KERN_Q3_K_TOP, KERN_Q3_K_SUB, lane, b);
 }
 
 static void pack_q2_k(uint8_t *dst, size_t lane, const uint8_t *b)
 {
-    store_half(dst, lane, b + 80); /* b: 16 bytes of scales and minima, 64 of pairs, d, dmin */
-    store_half(dst + KERN_Q2_K_DMIN, lane, b + 82);
+    pack_store_half(dst, lane, b + 80); /* b: 16 bytes of scales and minima, 64 of pairs, d, dmin */
+    pack_store_half(dst + KERN_Q2_K_DMIN, lane, b + 82);
     for (size_t h = 0; h < 16; h++)
         dst[KERN_Q2_K_SM + 16 * h + lane] = b[h];
     for (size_t i = 0; i < 2; i++)
-        deal_pairs(dst + KERN_Q2_K_CODES + 4 * i * KERN_Q2_K_SUB, KERN_Q2_K_SUB, lane,
+        pack_deal_pairs(dst + KERN_Q2_K_CODES + 4 * i * KERN_Q2_K_SUB, KERN_Q2_K_SUB, lane,
                    b + 16 + 32 * i);
 }
 
@@ -224,7 +170,7 @@ static void pack_q6_k(uint8_t *dst, size_t lane, const uint8_t *b)
 {
     uint8_t *codes = dst + KERN_Q6_K_CODES; /* b: nibbles 128, high pairs 64, scales 16, d */
 
-    store_half(dst, lane, b + 208);
+    pack_store_half(dst, lane, b + 208);
     for (size_t h = 0; h < 16; h++)
         dst[KERN_Q6_K_SC + 16 * h + lane] = b[192 + h];
     for (size_t i = 0; i < 4; i++) { /* groups 0, 1, 4, 5, each with the group two further on */
@@ -233,7 +179,7 @@ static void pack_q6_k(uint8_t *dst, size_t lane, const uint8_t *b)
         split_nibbles(low, low + 2 * KERN_Q6_K_SUB, lane, b + 32 * i);
     }
     for (size_t i = 0; i < 2; i++)
-        deal_pairs(codes + KERN_Q6_K_HIGH + 4 * i * KERN_Q6_K_SUB, KERN_Q6_K_SUB, lane,
+        pack_deal_pairs(codes + KERN_Q6_K_HIGH + 4 * i * KERN_Q6_K_SUB, KERN_Q6_K_SUB, lane,
                    b + 128 + 32 * i);
 }
 
@@ -255,14 +201,9 @@ static const uint8_t *zero_block(enum kern_weight w)
            : w == KERN_Q5_0 ? ZERO_Q5_0
            : w == KERN_Q3_K ? ZERO_Q3_K
            : w == KERN_Q6_K ? ZERO_Q6_K
-                            : ZERO;
+           : w >= KERN_IQ4_NL ? kern_zero_values(w)
+                              : ZERO;
 }
-
-/* One group of all lanes. Each case has its own loop, so that the body is inlined there. */
-#define PACK_LANES(pack)                                                                           \
-    for (size_t lane = 0; lane < KERN_LANES; lane++)                                               \
-        pack(dst, lane, blocks[lane]);                                                             \
-    return
 
 static void pack_group(enum kern_weight w, uint8_t *dst, const uint8_t *const blocks[KERN_LANES])
 {
@@ -287,6 +228,20 @@ static void pack_group(enum kern_weight w, uint8_t *dst, const uint8_t *const bl
         PACK_LANES(pack_q3_k);
     case KERN_Q2_K:
         PACK_LANES(pack_q2_k);
+    case KERN_IQ4_NL:
+    case KERN_IQ4_XS:
+    case KERN_MXFP4:
+    case KERN_TQ2_0:
+    case KERN_TQ1_0:
+    case KERN_IQ3_S:
+    case KERN_IQ3_XXS:
+    case KERN_IQ2_S:
+    case KERN_IQ2_XS:
+    case KERN_IQ2_XXS:
+    case KERN_IQ1_S:
+    case KERN_IQ1_M:
+        kern_pack_values(w, dst, blocks);
+        return;
     case KERN_F32:
     case KERN_F16:
     case KERN_BF16:

@@ -6,6 +6,7 @@
 
 #include "kernels/kern_internal.h"
 #include "kernels/kern_math.h"
+#include "kernels/panel_values.h"
 
 static uint8_t nibble_at(const uint8_t *src, size_t lane, size_t i)
 {
@@ -142,6 +143,30 @@ static void unpack_q2_k(float *out, const uint8_t *src, size_t lane)
     }
 }
 
+/* A block of the types whose codes stand for numbers. All products and sums are exact. */
+static void unpack_values(enum kern_weight w, float *out, const uint8_t *src, size_t lane)
+{
+    for (size_t i = 0; i < kern_weight_group(w); i++) {
+        const size_t g = i / 32;
+        const float d = kern_value_scale(w, src, g, i % 32 / 16, lane);
+
+        out[i] = d * (float)kern_value(w, src, g, lane, i % 32);
+    }
+}
+
+/* The shift goes into the number before it meets d, so that a zero has the number's sign. */
+static void unpack_iq1_s(float *out, const uint8_t *src, size_t lane)
+{
+    const float d = kern_load_f16(src + 2 * lane);
+
+    for (size_t i = 0; i < 256; i++) {
+        const int sc = (int8_t)src[KERN_SC + 16 * (i / 32) + lane];
+        const int n = 8 * (sc < 0 ? -sc : sc) * kern_value(KERN_IQ1_S, src, i / 32, lane, i % 32);
+
+        out[i] = d * (float)(n + kern_value_shift(src, i / 32, lane)) * 0.125f;
+    }
+}
+
 void kern_unpack_row(enum kern_weight w, const void *panel, size_t lane, float *out, size_t k)
 {
     const size_t group = kern_weight_group(w);
@@ -188,6 +213,22 @@ void kern_unpack_row(enum kern_weight w, const void *panel, size_t lane, float *
             break;
         case KERN_Q2_K:
             unpack_q2_k(out + i, src, lane);
+            break;
+        case KERN_IQ4_NL:
+        case KERN_IQ4_XS:
+        case KERN_MXFP4:
+        case KERN_TQ2_0:
+        case KERN_TQ1_0:
+        case KERN_IQ3_S:
+        case KERN_IQ3_XXS:
+        case KERN_IQ2_S:
+        case KERN_IQ2_XS:
+        case KERN_IQ2_XXS:
+        case KERN_IQ1_M:
+            unpack_values(w, out + i, src, lane);
+            break;
+        case KERN_IQ1_S:
+            unpack_iq1_s(out + i, src, lane);
             break;
         case KERN_N_WEIGHT:
             break;

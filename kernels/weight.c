@@ -23,6 +23,18 @@ static const struct weight_format FORMAT[KERN_N_WEIGHT] = {
     [KERN_Q5_K] = {"Q5_K", true, 256, 176, KERN_Q5_K_GROUP},
     [KERN_Q3_K] = {"Q3_K", true, 256, 110, KERN_Q3_K_GROUP},
     [KERN_Q2_K] = {"Q2_K", true, 256, 84, KERN_Q2_K_GROUP},
+    [KERN_IQ4_NL] = {"IQ4_NL", true, 32, 18, KERN_Q4_0_GROUP},
+    [KERN_IQ4_XS] = {"IQ4_XS", true, 256, 136, KERN_IQ4_XS_GROUP},
+    [KERN_MXFP4] = {"MXFP4", true, 32, 17, KERN_MXFP4_GROUP},
+    [KERN_TQ2_0] = {"TQ2_0", true, 256, 66, KERN_TQ2_0_GROUP},
+    [KERN_TQ1_0] = {"TQ1_0", true, 256, 54, KERN_TQ2_0_GROUP},
+    [KERN_IQ3_S] = {"IQ3_S", true, 256, 110, KERN_IQ4_XS_GROUP},
+    [KERN_IQ3_XXS] = {"IQ3_XXS", true, 256, 98, KERN_IQ4_XS_GROUP},
+    [KERN_IQ2_S] = {"IQ2_S", true, 256, 82, KERN_IQ2_GROUP},
+    [KERN_IQ2_XS] = {"IQ2_XS", true, 256, 74, KERN_IQ2_GROUP},
+    [KERN_IQ2_XXS] = {"IQ2_XXS", true, 256, 66, KERN_IQ2_GROUP},
+    [KERN_IQ1_S] = {"IQ1_S", true, 256, 50, KERN_IQ1_S_GROUP},
+    [KERN_IQ1_M] = {"IQ1_M", true, 256, 56, KERN_IQ1_M_GROUP},
 };
 
 bool kern_weight_is_quantised(enum kern_weight w)

@@ -181,6 +181,7 @@ static void put_sched(struct journal *j, const struct sched_options *o)
     put_value(j, "max_context", o->max_context);
     put_value(j, "max_batch_tokens", o->max_batch_tokens);
     put_value(j, "prefill_chunk", o->prefill_chunk);
+    put_value(j, "whole_prompts", o->whole_prompts);
     put_text(j, "}");
 }
 

@@ -76,7 +76,9 @@ static bool is_sane(const struct sched_options *o)
 {
     return o->max_sequences > 0 && o->max_requests >= o->max_sequences &&
            o->max_batch_tokens >= o->max_sequences && o->prefill_chunk > 0 &&
-           o->max_context > 0 && o->max_tenants > 0;
+           o->max_context > 0 && o->max_tenants > 0 &&
+           (!o->whole_prompts || (o->max_context <= o->prefill_chunk &&
+                                  o->max_context <= o->max_batch_tokens));
 }
 
 int sched_create(struct sched **out, const struct sched_options *options)

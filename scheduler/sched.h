@@ -76,6 +76,9 @@ struct sched_options {
     uint32_t max_context;       /* tokens a sequence may reach */
     uint32_t max_batch_tokens;  /* rows in a step, >= max_sequences */
     uint32_t prefill_chunk;     /* prompt tokens in a step, over all sequences */
+    /* A prompt is computed in one step and shares nothing: its tokens see those behind them too.
+     * Nothing longer than prefill_chunk or max_batch_tokens can run then. */
+    bool whole_prompts;
 };
 
 /* Fill in what matters to nobody in particular: adaptive values of the seeds (S2.15). */

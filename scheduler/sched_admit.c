@@ -34,10 +34,12 @@ static uint64_t blocks_owed(const struct sched *s, bool all)
 
 /* How many of its tokens a sequence need not compute, if others have them. A prompt that is to be
  * scored must be computed as far as it has not been. */
-static uint32_t reusable(const struct seq *seq)
+static uint32_t reusable(const struct sched *s, const struct seq *seq)
 {
     const struct request *r = seq->request;
 
+    if (s->opt.whole_prompts)
+        return 0;
     if (request_wants_rows(r) && seq->n_scored + 1 < r->n_prompt)
         return seq->n_scored;
     return seq->n_known - 1;
@@ -51,7 +53,7 @@ static const struct seq *fork_parent(const struct sched *s, const struct seq *se
         r->leader != 0 && seq->n_peak == 0 ? seq_set_find(&s->set, r->leader) : NULL;
 
     if (leader == NULL || leader->state != SEQ_RUNNING || leader->n_done < r->n_prompt ||
-        request_wants_rows(r))
+        request_wants_rows(r) || s->opt.whole_prompts)
         return NULL;
     assert(leader->request->n_prompt == r->n_prompt && leader->request->key.salt == r->key.salt &&
            memcmp(leader->request->ids, r->ids, r->n_prompt * sizeof(*r->ids)) == 0);
@@ -70,7 +72,7 @@ static uint64_t admission_blocks(const struct sched *s, const struct seq *seq)
         n_held = (seq->request->n_prompt - 1) / BLOCK_TOKENS;
     else
         n_held = kv_manager_match(s->kv, &seq->request->key,
-                                  seq->n_done > 0 ? seq->n_done : reusable(seq))
+                                  seq->n_done > 0 ? seq->n_done : reusable(s, seq))
                      .n_held;
     return need > n_held ? need - n_held : 0;
 }
@@ -141,7 +143,7 @@ static void start_seq(struct sched *s, struct seq *seq)
          * that was counted; should it be missing all the same, plan_chunk() tries again. */
         (void)kv_manager_grow(s->kv, &seq->kv, seq->n_done, seq->n_done + 1);
     } else {
-        seq->n_done = kv_manager_attach(s->kv, &seq->kv, &r->key, reusable(seq));
+        seq->n_done = kv_manager_attach(s->kv, &seq->kv, &r->key, reusable(s, seq));
     }
     if (seq->n_preempted > 0)
         return;
@@ -251,7 +253,7 @@ static uint32_t n_common(const struct request *a, const struct request *b, uint3
 static struct seq *who_computes(const struct sched *s, const struct seq *seq, uint32_t *n_awaited)
 {
     const struct request *r = seq->request;
-    const uint32_t there = kv_manager_match(s->kv, &r->key, reusable(seq)).n_blocks;
+    const uint32_t there = kv_manager_match(s->kv, &r->key, reusable(s, seq)).n_blocks;
     struct seq *best = NULL;
     uint32_t most = there + MIN_AWAITED - 1;
 

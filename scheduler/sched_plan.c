@@ -136,7 +136,11 @@ void sched_plan_chunk(struct sched *s, struct seq *seq)
     uint32_t n = sched_min(seq_behind(seq), sched_min(s->prefill_left, s->rows_left));
     uint64_t ns;
 
-    n = rows_in_time(s, seq, sched_min(n, tokens_that_fit(s, seq)));
+    n = sched_min(n, tokens_that_fit(s, seq));
+    if (s->opt.whole_prompts)
+        n = n == seq_behind(seq) ? n : 0;
+    else
+        n = rows_in_time(s, seq, n);
     if (n == 0 || kv_manager_grow(s->kv, &seq->kv, seq->n_done, seq->n_done + n) < 0)
         return;
     add_item(s, seq, n, true);

@@ -18,6 +18,7 @@
 #include "server/cmd_bench_report.h"
 #include "server/engine.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -167,21 +168,50 @@ static double step(struct bench *b)
 
 /* ---- what a step amounts to ---- */
 
-/* `rows` rows through a matrix: operations, and the least time for them. */
+/* `rows` rows through a matrix, or, of several, through each: operations, and the least time. */
 static void add_product(const struct bench *b, struct bench_result *r, const struct matrix *m,
                         double rows)
 {
     const struct limits *l = &b->report.limits;
     const double ops = 2 * rows * m->n_in * m->n_out;
 
+    if (!matrix_exists(m))
+        return;
     r->ops += ops;
     r->limit_s +=
         ops / 1e9 / (kern_weight_is_quantised(m->type) ? l->int8_gops : l->fp32_gflops);
 }
 
-static void add_weights(struct bench_result *r, const struct matrix *m)
+/* `n` of its matrices are read. */
+static void add_weights(struct bench_result *r, const struct matrix *m, double n)
 {
-    r->read_bytes += (double)m->n_panels * (double)m->panel_bytes;
+    r->read_bytes += n * (double)m->n_panels * (double)m->panel_bytes;
+}
+
+/* Experts that so many rows choose, if all are as likely. */
+static double experts_read(const struct model_shape *s, double rows)
+{
+    return s->n_expert * (1 - pow(1 - (double)s->n_expert_used / s->n_expert, rows));
+}
+
+/* The layer's products over `rows` rows in steps of `step_rows`. */
+static void account_layer(const struct bench *b, struct bench_result *r,
+                          const struct model_layer *l, double rows, double step_rows)
+{
+    const struct model_shape *s = &b->e.model->shape;
+    const struct matrix *dense[] = {&l->q,       &l->k,      &l->v,           &l->q_down,
+                                    &l->key_up,  &l->value_up, &l->attn_out,  &l->router,
+                                    &l->ffn.gate, &l->ffn.up, &l->ffn.down,   &l->shared_gate};
+    const struct matrix *experts[] = {&l->experts.gate, &l->experts.up, &l->experts.down};
+
+    for (size_t j = 0; j < sizeof(dense) / sizeof(*dense); j++) {
+        add_product(b, r, dense[j], rows * dense[j]->n_each);
+        add_weights(r, dense[j], dense[j]->n_each);
+    }
+    for (size_t j = 0; s->n_expert > 0 && j < sizeof(experts) / sizeof(*experts); j++) {
+        add_product(b, r, experts[j], rows * s->n_expert_used);
+        add_weights(r, experts[j], experts_read(s, step_rows));
+    }
 }
 
 /* `rows` rows in `n_steps` steps with `outputs` of them sampled, and `kv_tokens` tokens attended
@@ -191,18 +221,10 @@ static void account(const struct bench *b, struct bench_result *r, double rows, 
 {
     const struct model *m = b->e.model;
 
-    for (uint32_t i = 0; i < m->shape.n_layer; i++) {
-        const struct model_layer *l = &m->layers[i];
-        const struct matrix *matrices[] = {&l->q,    &l->k,  &l->v,   &l->attn_out,
-                                           &l->gate, &l->up, &l->down};
-
-        for (size_t j = 0; j < sizeof(matrices) / sizeof(*matrices); j++) {
-            add_product(b, r, matrices[j], rows);
-            add_weights(r, matrices[j]);
-        }
-    }
+    for (uint32_t i = 0; i < m->shape.n_layer; i++)
+        account_layer(b, r, &m->layers[i], rows, rows / n_steps);
     add_product(b, r, &m->output, outputs);
-    add_weights(r, &m->output);
+    add_weights(r, &m->output, 1);
     r->read_bytes *= n_steps;
     r->read_bytes += kv_tokens * (double)kv_store_block_bytes(&b->e.kv->shape) / BLOCK_TOKENS;
 }

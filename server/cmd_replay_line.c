@@ -137,6 +137,7 @@ static void parse_sched(struct line *l, const cJSON *o, struct sched_options *s)
     s->max_context = want32(l, o, "max_context");
     s->max_batch_tokens = want32(l, o, "max_batch_tokens");
     s->prefill_chunk = want32(l, o, "prefill_chunk");
+    s->whole_prompts = want(l, o, "whole_prompts", 1) != 0;
 }
 
 static void parse_kv(struct line *l, const cJSON *o, struct kv_manager_options *k)

@@ -141,7 +141,7 @@ static void load(void *ud)
     int rc;
 
     hold_load();
-    s->code = engine_init_watched(&s->engine, &s->config, ENGINE_SWAP, &s->progress, s->err,
+    s->code = engine_init_watched(&s->engine, &s->config, ENGINE_SWAP | ENGINE_ENCODERS, &s->progress, s->err,
                                   sizeof(s->err));
     if (s->code != EXIT_OK)
         return;
@@ -192,6 +192,7 @@ static void tell_server(struct service *s)
         .size = m->file_bytes,
         .kv_type = kern_kv_name(e->kv_type),
         .pooling = pooling_of(s->config.pooling, m->shape.pooling_type),
+        .is_encoder = m->shape.is_encoder,
     };
 
     server_set_engine(s->server, &(struct server_engine){.model = &facts,

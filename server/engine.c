@@ -137,15 +137,17 @@ static int load_model(struct engine *e, const struct config *c, const char *weig
 /* What the keys and values are stored as; some types want heads of certain sizes. */
 static int choose_kv_type(struct engine *e, const struct config *c, char *err, size_t err_len)
 {
-    const uint32_t head_dim = e->model->shape.head_dim;
+    const struct model_shape *s = &e->model->shape;
+    uint32_t group;
 
     e->kv_type = (enum kern_kv)kern_kv_parse(c->kv_type);
-    if (head_dim % kern_kv_group(e->kv_type) == 0)
+    group = kern_kv_group(e->kv_type);
+    if (s->key_dim % group == 0 && s->value_dim % group == 0)
         return 0;
     snprintf(err, err_len,
-             "kv_type '%s' needs a head_dim that is a multiple of %u; this model's is %u: use "
-             "kv_type 'f16'",
-             c->kv_type, kern_kv_group(e->kv_type), head_dim);
+             "kv_type '%s' needs heads whose sizes are multiples of %u; this model's keys have %u "
+             "numbers and its values %u: use kv_type 'f16'",
+             c->kv_type, group, s->key_dim, s->value_dim);
     return ERR_UNSUPPORTED;
 }
 
@@ -153,8 +155,8 @@ static int make_store(struct engine *e, const struct config *c, char *err, size_
 {
     const struct model_shape *s = &e->model->shape;
     const struct kv_shape shape = {s->n_layer, s->n_kv_head,
-                                   kern_kv_key_bytes(e->kv_type, s->head_dim),
-                                   kern_kv_value_bytes(e->kv_type, s->head_dim)};
+                                   kern_kv_key_bytes(e->kv_type, s->key_dim),
+                                   kern_kv_value_bytes(e->kv_type, s->value_dim)};
     const uint32_t n_blocks = kv_store_blocks_for(&shape, c->kv_memory);
     int rc;
 
@@ -244,7 +246,7 @@ static int make_manager(struct engine *e, const struct config *c, char *err, siz
 
     e->cache.n_blocks = e->kv->n_blocks;
     e->cache.placement = placement_of(c->placement);
-    e->cache.prefix_cache = strcmp(c->prefix_cache, "on") == 0;
+    e->cache.prefix_cache = strcmp(c->prefix_cache, "on") == 0 && !e->model->shape.is_encoder;
     e->cache.max_sequences = max_copies(e);
     e->cache.max_table = block_table_needed(e->sched.max_context);
     e->cache.low_percent = (uint32_t)c->kv_low_percent;
@@ -297,8 +299,12 @@ static enum sched_preemption preemption_of(const char *name)
 static void fill_sched_options(struct engine *e, const struct config *c)
 {
     const uint64_t kv_tokens = (uint64_t)e->kv->n_blocks * BLOCK_TOKENS;
-    const uint32_t n_ctx = e->model->shape.n_ctx;
+    const bool is_encoder = e->model->shape.is_encoder;
+    const uint32_t rows = (uint32_t)c->max_batch_tokens;
+    uint32_t n_ctx = e->model->shape.n_ctx;
 
+    if (is_encoder && n_ctx > rows) /* whose texts go into one step */
+        n_ctx = rows;
     e->sched = (struct sched_options){
         .policy = policy_of(c->policy),
         .preemption = preemption_of(c->preemption),
@@ -309,8 +315,9 @@ static void fill_sched_options(struct engine *e, const struct config *c)
         .max_sequences = (uint32_t)c->max_sequences,
         .max_requests = (uint32_t)(c->max_sequences + c->queue_limit),
         .max_context = kv_tokens < n_ctx ? (uint32_t)kv_tokens : n_ctx,
-        .max_batch_tokens = (uint32_t)c->max_batch_tokens,
-        .prefill_chunk = (uint32_t)c->prefill_chunk,
+        .max_batch_tokens = rows,
+        .prefill_chunk = is_encoder ? rows : (uint32_t)c->prefill_chunk,
+        .whole_prompts = is_encoder,
     };
 }
 
@@ -383,6 +390,12 @@ int engine_init_watched(struct engine *e, const struct config *c, unsigned flags
         return EXIT_USAGE;
     if (load_model(e, c, weight_cache, progress, err, err_len) < 0)
         goto fail;
+    if (e->model->shape.is_encoder && (flags & ENGINE_ENCODERS) == 0) {
+        snprintf(err, err_len, "the model '%s' is an encoder: it makes embeddings only, which "
+                               "'quire serve' hands out",
+                 e->id);
+        goto fail;
+    }
     if (choose_kv_type(e, c, err, err_len) < 0 || make_store(e, c, err, err_len) < 0) {
         code = EXIT_USAGE;
         goto fail;

@@ -391,6 +391,16 @@ static int take_constraint(struct prepared *p, const struct server_options *opt)
     return constrain_get(opt->constrain, wish, &p->constraint, &p->error);
 }
 
+static int check_task(struct prepared *p, const struct server_options *opt)
+{
+    if (!opt->model.is_encoder || p->dialect->form == PARAMS_EMBED)
+        return 0;
+    return api_error_set(&p->error, 400, "model", "unsupported_model",
+                         "the model '%s' is an encoder: it makes embeddings (POST "
+                         "/v1/embeddings), and no text",
+                         opt->model.id);
+}
+
 static int build(struct prepared *p, const struct server_options *opt, cJSON *body,
                  const struct prepare_headers *headers)
 {
@@ -400,6 +410,8 @@ static int build(struct prepared *p, const struct server_options *opt, cJSON *bo
                                          .n_embd = opt->model.n_embd,
                                          .n_vocab = tokenizer_n_vocab(opt->tokenizer)};
 
+    if (check_task(p, opt) < 0)
+        return ERR_INVAL;
     if (p->dialect->convert != NULL && p->dialect->convert(body, &p->echo, &p->error) < 0)
         return ERR_INVAL;
     if (params_parse(&p->params, p->dialect->form, body, &limits, &p->error) < 0 ||

@@ -37,6 +37,7 @@ struct server_model { /* facts for /v1/models, /metrics and the edge checks */
     uint64_t n_params, size; /* parameters; bytes of the file */
     const char *kv_type;     /* what keys and values are stored as */
     enum pooling pooling;    /* of embeddings */
+    bool is_encoder;         /* it makes embeddings only */
 };
 
 /* What has to be done before there is an engine, while the port is open already. */

@@ -1,12 +1,13 @@
 /* core/gguf/blocks.c - the table of formats, half floats, and the formats with one scale a block
- * of 32 (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0). The 256-wide formats are in blocks_k.c.
+ * of 32 (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0). The 256-wide formats are in blocks_k.c,
+ * those whose codes are no numbers in blocks_iq.c.
  *
  * In the 4- and 5-bit formats byte j of the codes holds number j in its low nibble and number
  * j + 16 in its high one; bit j of the 32-bit word `qh` is the fifth bit of number j.
  */
 #include "core/gguf/blocks.h"
 
-#include "core/gguf/blocks_k.h"
+#include "core/gguf/blocks_iq.h"
 
 #include <assert.h>
 #include <math.h>
@@ -263,6 +264,18 @@ static const struct format_row {
     {BLOCK_Q5_K, {"Q5_K", 256, 176}, blocks_decode_q5_k, NULL},
     {BLOCK_Q6_K, {"Q6_K", 256, 210}, blocks_decode_q6_k, blocks_encode_q6_k},
     {BLOCK_BF16, {"BF16", 1, 2}, decode_bf16, encode_bf16},
+    {BLOCK_IQ2_XXS, {"IQ2_XXS", 256, 66}, blocks_decode_iq2_xxs, NULL},
+    {BLOCK_IQ2_XS, {"IQ2_XS", 256, 74}, blocks_decode_iq2_xs, NULL},
+    {BLOCK_IQ3_XXS, {"IQ3_XXS", 256, 98}, blocks_decode_iq3_xxs, NULL},
+    {BLOCK_IQ1_S, {"IQ1_S", 256, 50}, blocks_decode_iq1_s, NULL},
+    {BLOCK_IQ4_NL, {"IQ4_NL", 32, 18}, blocks_decode_iq4_nl, NULL},
+    {BLOCK_IQ3_S, {"IQ3_S", 256, 110}, blocks_decode_iq3_s, NULL},
+    {BLOCK_IQ2_S, {"IQ2_S", 256, 82}, blocks_decode_iq2_s, NULL},
+    {BLOCK_IQ4_XS, {"IQ4_XS", 256, 136}, blocks_decode_iq4_xs, NULL},
+    {BLOCK_IQ1_M, {"IQ1_M", 256, 56}, blocks_decode_iq1_m, NULL},
+    {BLOCK_TQ1_0, {"TQ1_0", 256, 54}, blocks_decode_tq1_0, NULL},
+    {BLOCK_TQ2_0, {"TQ2_0", 256, 66}, blocks_decode_tq2_0, NULL},
+    {BLOCK_MXFP4, {"MXFP4", 32, 17}, blocks_decode_mxfp4, NULL},
 };
 
 static const struct format_row *find(uint32_t type)

@@ -29,7 +29,19 @@ enum block_type { /* the tensor types that we define, with the numbers of the fi
                   BLOCK_Q4_K = 12,
                   BLOCK_Q5_K = 13,
                   BLOCK_Q6_K = 14,
+                  BLOCK_IQ2_XXS = 16,
+                  BLOCK_IQ2_XS = 17,
+                  BLOCK_IQ3_XXS = 18,
+                  BLOCK_IQ1_S = 19,
+                  BLOCK_IQ4_NL = 20,
+                  BLOCK_IQ3_S = 21,
+                  BLOCK_IQ2_S = 22,
+                  BLOCK_IQ4_XS = 23,
+                  BLOCK_IQ1_M = 29,
                   BLOCK_BF16 = 30,
+                  BLOCK_TQ1_0 = 34,
+                  BLOCK_TQ2_0 = 35,
+                  BLOCK_MXFP4 = 39,
 };
 
 struct block_format {

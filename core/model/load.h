@@ -1,7 +1,7 @@
 /* core/model/load.h - what the steps of model_load() share.
  *
  * Private to core/model. The steps, each leaving what the next one needs in the struct:
- * shape (shape.c), the tensors found and checked (weights.c), room for them, panels packed
+ * shape (shape*.c), the tensors found and checked (weights.c), room for them, panels packed
  * (pack.c), vectors and rope tables (rope.c).
  *
  * Thread: the loading thread.
@@ -16,17 +16,21 @@
 #include "core/model/rope.h"
 #include "core/model/traits.h"
 
-/* A tensor of the file and the matrix that it becomes. */
+/* Rows of a tensor and the matrix, or matrices, that they become. Row o of matrix e is the tensor's
+ * row e * row_stride + row0 + o; of a transposed one that is its column o. */
 struct matrix_job {
     const struct gguf_tensor *src;
     struct matrix *dst;
     uint64_t at; /* of the panels in their mapping */
+    uint32_t row0, row_stride;
+    bool is_transposed; /* its panels are of floats */
 };
 
-/* A tensor of the file, or none, and the floats that it becomes. */
+/* Numbers of a tensor, first .. first + n - 1 of each of its rows, and the floats they become. */
 struct vector_job {
     const struct gguf_tensor *src;
     const float **dst;
+    uint32_t first, n, n_rows;
     size_t at; /* in floats */
 };
 
@@ -34,8 +38,10 @@ struct load {
     const struct gguf *g;
     const struct traits *traits;
     struct model *m;
-    struct rope_options rope; /* divisors: once the vectors are decoded */
-    const float *divisors;    /* of rope_freqs.weight, or NULL */
+    struct rope_options ropes[MODEL_N_ROPE]; /* n_ctx 0: not there */
+    const float *divisors; /* rope_freqs.weight or a longrope's factors, decoded, or NULL */
+    const char *divisors_name;
+    uint32_t n_dense_lead; /* first layers of a model with experts that have none */
     struct matrix_job *matrices;
     size_t n_matrices;
     struct vector_job *vectors;
@@ -53,9 +59,15 @@ int load_fail(struct load *l, int rc, const char *format, ...)
 /* Copy a text of the file for messages and names: what is not printable ASCII becomes "?". */
 void load_printable(char *dst, size_t size, struct gguf_str s);
 
-/* Metadata -> l->traits, l->rope and l->m->shape, all in proven ranges; n_vocab from the embedding.
+/* Metadata -> l->traits, l->ropes and l->m->shape, all in proven ranges; n_vocab from the embedding.
  */
 int load_shape(struct load *l, uint32_t n_ctx);
+/* Parts of that. */
+int load_experts(struct load *l);
+int load_rope(struct load *l);
+
+/* The window of layer i, and the table that turns it. */
+int load_layer_rope(struct load *l, uint32_t i);
 
 /* Find every tensor that the shape asks for, check it, and list it in l->matrices and
  * l->vectors with its place; refuse files that lack one or have another. */

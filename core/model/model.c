@@ -66,8 +66,11 @@ static int set_name(struct load *l)
 static void set_totals(struct load *l)
 {
     static const enum block_type types[] = {
-        BLOCK_F32,  BLOCK_F16,  BLOCK_BF16, BLOCK_Q4_0, BLOCK_Q4_1, BLOCK_Q5_0, BLOCK_Q5_1,
-        BLOCK_Q8_0, BLOCK_Q2_K, BLOCK_Q3_K, BLOCK_Q4_K, BLOCK_Q5_K, BLOCK_Q6_K};
+        BLOCK_F32,   BLOCK_F16,     BLOCK_BF16,   BLOCK_Q4_0,   BLOCK_Q4_1,   BLOCK_Q5_0,
+        BLOCK_Q5_1,  BLOCK_Q8_0,    BLOCK_Q2_K,   BLOCK_Q3_K,   BLOCK_Q4_K,   BLOCK_Q5_K,
+        BLOCK_Q6_K,  BLOCK_IQ4_NL,  BLOCK_IQ4_XS, BLOCK_MXFP4,  BLOCK_TQ2_0,  BLOCK_TQ1_0,
+        BLOCK_IQ3_S, BLOCK_IQ3_XXS, BLOCK_IQ2_S,  BLOCK_IQ2_XS, BLOCK_IQ2_XXS, BLOCK_IQ1_S,
+        BLOCK_IQ1_M};
     struct model *m = l->m;
     uint64_t most = 0;
 
@@ -75,7 +78,7 @@ static void set_totals(struct load *l)
         uint64_t bytes = 0;
 
         for (size_t i = 0; i < l->n_matrices; i++)
-            bytes += l->matrices[i].src->type == types[t] ? l->matrices[i].src->bytes : 0;
+            bytes += l->matrices[i].src->type == types[t] ? pack_job_bytes(&l->matrices[i]) : 0;
         if (bytes > most)
             snprintf(m->ftype, sizeof(m->ftype), "%s", block_format(types[t])->name);
         most = bytes > most ? bytes : most;
@@ -83,17 +86,36 @@ static void set_totals(struct load *l)
     for (uint64_t i = 0; i < gguf_n_tensors(l->g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(l->g, i);
 
-        m->n_params += t->dims[0] * t->dims[1];
+        m->n_params += t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
     }
     m->file_bytes = gguf_file_bytes(l->g);
     m->weight_bytes = l->panel_bytes + (uint64_t)l->n_floats * sizeof(float);
+}
+
+static size_t rope_floats(const struct rope_options *r)
+{
+    return (size_t)r->n_ctx * (r->n_rot / 2); /* of cosines, and as many of sines */
+}
+
+/* Every rope table gets its place behind the vectors. */
+static void place_ropes(struct load *l)
+{
+    const struct arena *a = l->m->arena;
+    const float *at = a->floats + l->n_floats;
+
+    for (int i = 0; i < MODEL_N_ROPE; i++) {
+        const size_t n = rope_floats(&l->ropes[i]);
+
+        l->m->ropes[i] = (struct rope_table){n > 0 ? at : NULL, n > 0 ? at + n : NULL};
+        at += 2 * n;
+    }
 }
 
 /* Take the two mappings and tell every matrix and vector its place in them. */
 static int take_arena(struct load *l)
 {
     struct model *m = l->m;
-    const size_t tables = (size_t)m->shape.n_ctx * (m->shape.n_rot / 2);
+    const size_t tables = rope_floats(&l->ropes[0]) + rope_floats(&l->ropes[1]);
     struct arena *a = mem_calloc(1, sizeof(*a));
 
     m->arena = a;
@@ -111,10 +133,9 @@ static int take_arena(struct load *l)
         l->matrices[i].dst->data = (const uint8_t *)a->panels + l->matrices[i].at;
     for (size_t i = 0; i < l->n_vectors; i++)
         *l->vectors[i].dst = a->floats + l->vectors[i].at;
-    if (m->output.data == NULL)
+    if (!matrix_exists(&m->output) && !m->shape.is_encoder)
         m->output = m->embed; /* tied */
-    m->rope_cos = a->floats + l->n_floats;
-    m->rope_sin = m->rope_cos + tables;
+    place_ropes(l);
     return 0;
 }
 
@@ -124,34 +145,74 @@ static int fail_not_finite(struct load *l, const struct gguf_tensor *t)
                      (int)t->name.len, t->name.data);
 }
 
-static int decode_vectors(struct load *l)
+/* The numbers first .. first + n - 1 of row i; blocks of one number, so any may be the first. */
+static int decode_vector_row(struct load *l, const struct vector_job *job, uint32_t i)
 {
     const struct arena *a = l->m->arena;
+    const struct gguf_tensor *t = job->src;
+    const size_t elem = block_format(t->type)->bytes;
+    const uint8_t *from = (const uint8_t *)t->data + (i * t->dims[0] + job->first) * elem;
+    float *dst = a->floats + job->at + (size_t)i * job->n;
 
-    for (size_t i = 0; i < l->n_vectors; i++) {
-        const struct gguf_tensor *t = l->vectors[i].src;
-        float *dst = a->floats + l->vectors[i].at;
+    block_decode(t->type, from, dst, job->n);
+    for (uint32_t j = 0; j < job->n; j++)
+        if (!isfinite(dst[j]))
+            return fail_not_finite(l, t);
+    return 0;
+}
 
-        block_decode(t->type, t->data, dst, (size_t)t->dims[0]);
-        for (uint64_t j = 0; j < t->dims[0]; j++)
-            if (!isfinite(dst[j]))
-                return fail_not_finite(l, t);
+static int decode_vectors(struct load *l)
+{
+    for (size_t i = 0; i < l->n_vectors; i++)
+        for (uint32_t row = 0; row < l->vectors[i].n_rows; row++) {
+            const int rc = decode_vector_row(l, &l->vectors[i], row);
+
+            if (rc < 0)
+                return rc;
+        }
+    return 0;
+}
+
+static int fill_ropes(struct load *l)
+{
+    const struct arena *a = l->m->arena;
+    float *at = a->floats + l->n_floats;
+
+    for (uint32_t j = 0; l->divisors != NULL && j < l->ropes[0].n_rot / 2; j++)
+        if (!(l->divisors[j] > 0.0f))
+            return load_fail(l, ERR_FORMAT, "tensor '%s': holds %g, but must be above 0",
+                             l->divisors_name, (double)l->divisors[j]);
+    l->ropes[0].divisors = l->divisors;
+    for (int i = 0; i < MODEL_N_ROPE; i++) {
+        const size_t n = rope_floats(&l->ropes[i]);
+
+        if (n > 0)
+            rope_tables(&l->ropes[i], at, at + n);
+        at += 2 * n;
     }
     return 0;
 }
 
-static int fill_rope(struct load *l)
+/* What a layer is beside its tensors; where one norm serves both branches, it is both norms. */
+static int settle_layers(struct load *l)
 {
-    const struct arena *a = l->m->arena;
-    const size_t tables = (size_t)l->rope.n_ctx * (l->rope.n_rot / 2);
+    for (uint32_t i = 0; i < l->m->shape.n_layer; i++) {
+        struct model_layer *layer = &l->m->layers[i];
+        const int rc = load_layer_rope(l, i);
 
-    for (uint32_t j = 0; l->divisors != NULL && j < l->rope.n_rot / 2; j++)
-        if (!(l->divisors[j] > 0.0f))
-            return load_fail(l, ERR_FORMAT,
-                             "tensor 'rope_freqs.weight': holds %g, but must be above 0",
-                             (double)l->divisors[j]);
-    l->rope.divisors = l->divisors;
-    rope_tables(&l->rope, a->floats + l->n_floats, a->floats + l->n_floats + tables);
+        if (rc < 0)
+            return rc;
+        if (!l->m->shape.is_parallel)
+            continue;
+        if (layer->ffn_norm.weight == NULL) {
+            layer->ffn_norm = layer->attn_norm;
+        } else if ((l->traits->optional >> LAYER_ATTN_NORM_2 & 1) != 0) {
+            const struct norm second = layer->ffn_norm;
+
+            layer->ffn_norm = layer->attn_norm;
+            layer->attn_norm = second;
+        }
+    }
     return 0;
 }
 
@@ -203,7 +264,9 @@ static int load(struct load *l, const struct model_options *options)
     if (rc == 0)
         rc = decode_vectors(l);
     if (rc == 0)
-        rc = fill_rope(l);
+        rc = fill_ropes(l);
+    if (rc == 0)
+        rc = settle_layers(l);
     if (rc == 0)
         rc = pack_or_fetch(l, options);
     if (rc < 0)

@@ -1,9 +1,12 @@
-/* core/model/model.h - a model: its shape, its traits and its packed weights.
+/* core/model/model.h - a model: its shape and its packed weights.
  *
  * model_load() reads an open GGUF file, checks every dimension against the architecture's row in
  * the table of traits, and packs each matrix into panels of 16 rows (kernels.h) on `threads`
  * threads, or takes the panels from the file that an earlier start has left. Afterwards the file
  * may be closed: the model owns all that it needs.
+ *
+ * All architectures are one transformer whose parts may be missing: what a layer does not have is
+ * a matrix or vector without data. Weights that files fuse are cut apart when they are packed.
  *
  * Thread: load from one thread; a loaded model is read-only.
  * Memory: one mapping for all panels, one for vectors and rope tables; model_destroy() frees.
@@ -20,35 +23,112 @@
 
 struct gguf;
 
+/* One matrix, or one for each expert (or head) of the same shape, one after the other. */
 struct matrix {
     enum kern_weight type;
-    uint32_t n_out;     /* rows of the matrix, as in the file */
+    uint32_t n_out;     /* rows of a matrix, as in the file */
     uint32_t n_in;      /* columns */
-    uint32_t n_panels;  /* ceil(n_out / 16) */
-    size_t panel_bytes; /* panel p at data + p * panel_bytes */
+    uint32_t n_each;    /* matrices: 1, or the number of experts; 0: there is none */
+    uint32_t n_panels;  /* of one: ceil(n_out / 16) */
+    size_t panel_bytes; /* panel p of matrix e at data + (e * n_panels + p) * panel_bytes */
     const uint8_t *data;
 };
 
-struct model_layer {
-    const float *attn_norm;                /* [n_embd] */
-    struct matrix q, k, v;                 /* [n_head*head_dim | n_kv_head*head_dim][n_embd] */
-    const float *q_bias, *k_bias, *v_bias; /* [n_out] or NULL */
-    const float *q_norm, *k_norm;          /* [head_dim] or NULL: RMS norm per head before rope */
-    struct matrix attn_out;                /* [n_embd][n_head*head_dim] */
-    const float *ffn_norm;                 /* [n_embd] */
-    struct matrix gate, up;                /* [n_ff][n_embd] */
-    struct matrix down;                    /* [n_embd][n_ff] */
+static inline bool matrix_exists(const struct matrix *m)
+{
+    return m->n_each > 0;
+}
+
+/* A norm over n numbers; without a weight there is none. */
+struct norm {
+    const float *weight, *bias; /* [n]; bias or NULL */
 };
 
+/* down(act(gate x) * up x), or down(act(up x)) without a gate; each may have biases. */
+struct ffn {
+    struct matrix gate, up; /* [n_ff][n_embd] */
+    struct matrix down;     /* [n_embd][n_ff] */
+    const float *gate_bias, *up_bias, *down_bias; /* [n_each][n_out] or NULL */
+};
+
+#define MODEL_NO_ROPE UINT32_MAX
+#define MODEL_MAX_EXPERTS_USED 64 /* by one token */
+
+/* Norms stand before a branch (attn_norm, ffn_norm), behind it (.._post_norm, on what it adds), or
+ * behind the sum (.._sum_norm). */
+struct model_layer {
+    struct norm attn_norm;                 /* [n_embd] */
+    struct matrix q, k, v;                 /* [n_head*key_dim | n_kv_head*key_dim | ..][n_embd] */
+    const float *q_bias, *k_bias, *v_bias; /* [n_out] or NULL */
+    struct norm q_norm, k_norm;            /* before rope; see model_shape.qk_norm */
+    const float *sinks;                    /* [n_head] or NULL: see kern_attn */
+    struct matrix attn_out;                /* [n_embd][n_head*head_out] */
+    const float *attn_out_bias;            /* [n_embd] or NULL */
+    struct norm attn_post_norm, attn_sum_norm, ffn_norm;
+    struct ffn ffn;                        /* of a layer with experts: the shared one, if any */
+    struct matrix router;                  /* [n_expert][n_embd] of a layer with experts */
+    const float *router_bias;              /* [n_expert] or NULL: added to its outputs */
+    const float *choice_bias;              /* [n_expert] or NULL: counts for the choice only */
+    struct ffn experts;                    /* n_expert of them */
+    struct matrix shared_gate;             /* [1][n_embd]: its sigmoid scales the shared one */
+    struct norm ffn_post_norm, ffn_sum_norm;
+    /* Latent attention (DeepSeek's MLA). Queries: q of q_down, normed, when that is there. Keys
+     * and values of all heads are one latent vector and a rotated part beside it, k's outputs; a
+     * head's key_up turns its query into the latent space, value_up its result out of it. */
+    struct matrix q_down;        /* [n_lora_q][n_embd] */
+    struct norm q_down_norm;     /* [n_lora_q] */
+    struct norm latent_norm;     /* [n_latent] */
+    struct matrix key_up;        /* n_head of [n_latent][n_nope] */
+    struct matrix value_up;      /* n_head of [head_out][n_latent] */
+    uint32_t window;             /* tokens that it sees; 0: all */
+    uint32_t rope;               /* which of the model's tables turns it, or MODEL_NO_ROPE */
+};
+
+/* What q_norm and k_norm are taken over. */
+enum qk_norm {
+    QK_NORM_HEAD = 0,  /* each head, all with one weight */
+    QK_NORM_EACH_HEAD, /* each head with a weight of its own */
+    QK_NORM_ROW,       /* all heads together */
+};
+
+enum norm_kind { NORM_RMS = 0, NORM_LAYER };
+
+/* How the outputs of a router become weights of the experts chosen. */
+enum expert_gate { EXPERT_SOFTMAX = 0, EXPERT_SIGMOID };
+
 struct model_shape {
-    uint32_t n_vocab, n_embd, n_layer, n_ff;
-    uint32_t n_head, n_kv_head, head_dim;
-    uint32_t n_rot; /* dimensions that rope turns, <= head_dim, even */
+    uint32_t n_vocab, n_embd, n_layer;
+    uint32_t n_ff;               /* of dense layers; 0: there are none */
+    uint32_t n_head, n_kv_head;
+    uint32_t key_dim, value_dim; /* numbers that a token's KV head has in the cache */
+    uint32_t head_out;           /* numbers that a head hands to attn_out: value_dim, but of MLA */
+    uint32_t n_latent, n_lora_q, n_nope; /* MLA, else 0; n_nope: of a head's query, not rotated */
+    uint32_t n_rot;              /* dimensions that rope turns, even; 0: none */
+    uint32_t rot_at;             /* the first of them in a query */
     uint32_t n_ctx_train;
-    uint32_t n_ctx; /* positions this instance serves: rope tables reach this far */
+    uint32_t n_ctx;              /* positions this instance serves: rope tables reach this far */
+    uint32_t window;             /* of the layers that have one; 0: no layer has */
+    uint32_t n_expert, n_expert_used, n_ff_expert, n_ff_shared;
     uint32_t pooling_type; /* of embeddings, as the file numbers it: 1 mean, 2 first, 3 last */
+    enum norm_kind norm;
     float norm_eps;
+    enum qk_norm qk_norm;
+    enum kern_act act;
+    enum expert_gate expert_gate;
+    bool expert_norm;            /* weights of the chosen experts are made to sum to 1 */
+    float expert_scale;
     bool rope_neox;
+    bool is_parallel;            /* both branches of a layer take the same x */
+    bool is_encoder;             /* tokens see all tokens; no logits: embeddings only */
+    float embed_scale, residual_scale, logit_scale; /* factors; 1: none */
+    float attn_scale;            /* of scores */
+    float attn_cap, logit_cap;   /* soft caps; 0: none */
+};
+
+#define MODEL_N_ROPE 2
+
+struct rope_table {
+    const float *cos, *sin; /* [n_ctx][n_rot/2] */
 };
 
 struct model {
@@ -59,12 +139,16 @@ struct model {
     uint64_t n_params;
     uint64_t file_bytes, weight_bytes; /* in the file; packed */
     struct matrix embed;               /* [n_vocab][n_embd]; row look-up by kern_unpack_row */
-    struct matrix output;              /* shares embed's panels when tied */
-    const float *output_norm;
-    struct model_layer *layers;       /* [n_layer] */
-    const float *rope_cos, *rope_sin; /* [n_ctx][n_rot/2] */
-    bool is_cached;                   /* the panels came from the weight cache */
-    void *arena;                      /* private: the mappings behind the pointers above */
+    struct matrix pos_embed;           /* [n_ctx_train][n_embd]: added, where positions are learned */
+    const float *type_embed;           /* [n_embd] or NULL: added to every token */
+    struct norm embed_norm;
+    struct norm output_norm;
+    struct matrix output;              /* shares embed's panels when tied; an encoder has none */
+    const float *output_bias;          /* [n_vocab] or NULL */
+    struct model_layer *layers;        /* [n_layer] */
+    struct rope_table ropes[MODEL_N_ROPE]; /* of layers that see everything; of those with a window */
+    bool is_cached;                    /* the panels came from the weight cache */
+    void *arena;                       /* private: the mappings behind the pointers above */
 };
 
 struct model_options {

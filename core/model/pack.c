@@ -68,6 +68,25 @@ static bool all_finite(const uint8_t *p, size_t bytes, uint64_t exponent, uint64
     return (carries & ~exponent & (exponent << 1)) == 0;
 }
 
+/* A scale of 2^(e - 128), which multiplies up to 12: within the range of float up to e = 252. The
+ * last exponent is no number. */
+static bool exponents_are_finite(const uint8_t *p, size_t stride, size_t n)
+{
+    for (size_t i = 0; i < n; i++, p += stride)
+        if (*p > 252)
+            return false;
+    return true;
+}
+
+/* IQ1_M: of a scale, the exponent is split between the top bits of two words. */
+static bool split_halves_are_finite(const uint8_t *p, size_t stride, size_t n)
+{
+    for (size_t i = 0; i < n; i++, p += stride)
+        if ((p[5] & 0xc0) == 0xc0 && (p[7] & 0x70) == 0x70)
+            return false;
+    return true;
+}
+
 /* A row as the file has it; of quantised rows the scales and minima count. */
 static bool row_is_finite(enum block_type type, const uint8_t *row, size_t n)
 {
@@ -98,27 +117,131 @@ static bool row_is_finite(enum block_type type, const uint8_t *row, size_t n)
         return halves_are_finite(row + 108, 110, n / 256);
     case BLOCK_Q5_K:
         return halves_are_finite(row, 176, n / 256) && halves_are_finite(row + 2, 176, n / 256);
+    case BLOCK_IQ4_NL:
+        return halves_are_finite(row, 18, n / 32);
+    case BLOCK_MXFP4:
+        return exponents_are_finite(row, 17, n / 32);
+    case BLOCK_TQ1_0:
+        return halves_are_finite(row + 52, 54, n / 256);
+    case BLOCK_TQ2_0:
+        return halves_are_finite(row + 64, 66, n / 256);
+    case BLOCK_IQ1_M:
+        return split_halves_are_finite(row + 48, 56, n / 256);
+    case BLOCK_IQ4_XS:
+    case BLOCK_IQ3_S:
+    case BLOCK_IQ3_XXS:
+    case BLOCK_IQ2_S:
+    case BLOCK_IQ2_XS:
+    case BLOCK_IQ2_XXS:
+    case BLOCK_IQ1_S:
+        return halves_are_finite(row, block_format(type)->bytes, n / 256);
     }
+    return true;
+}
+
+/* ---- panels ---- */
+
+/* Panels of all the matrices of a job, one matrix after the other. */
+static uint64_t total_panels(const struct matrix_job *job)
+{
+    return (uint64_t)job->dst->n_each * job->dst->n_panels;
+}
+
+/* The tensor's row that panel p begins with. */
+static uint64_t first_row(const struct matrix_job *job, uint64_t p)
+{
+    const uint64_t each = p / job->dst->n_panels, panel = p % job->dst->n_panels;
+
+    return each * job->row_stride + job->row0 + (job->is_transposed ? 0 : panel * KERN_LANES);
+}
+
+/* Outputs of panel p: 16, or what is left of a matrix. */
+static uint32_t n_outputs(const struct matrix_job *job, uint64_t p)
+{
+    const uint32_t first = (uint32_t)(p % job->dst->n_panels) * KERN_LANES;
+
+    return job->dst->n_out - first < KERN_LANES ? job->dst->n_out - first : KERN_LANES;
+}
+
+/* Row `i` of the tensor, or NULL when it is not finite. */
+static const uint8_t *finite_row(const struct gguf_tensor *t, uint64_t i)
+{
+    const uint8_t *row = (const uint8_t *)t->data + i * row_bytes(t);
+
+    return row_is_finite(t->type, row, (size_t)t->dims[0]) ? row : NULL;
+}
+
+/* Columns first .. first + n - 1 (16 of them at most) of a row: they stand in one block. */
+static void decode_columns(const struct gguf_tensor *t, const uint8_t *row, uint32_t first,
+                           uint32_t n, float out[KERN_LANES])
+{
+    const struct block_format *f = block_format(t->type);
+    float block[256];
+
+    if (f->elems == 1) {
+        block_decode(t->type, row + (size_t)first * f->bytes, out, n);
+        return;
+    }
+    block_decode(t->type, row + first / f->elems * f->bytes, block, f->elems);
+    memcpy(out, block + first % f->elems, n * sizeof(*out));
+}
+
+/* A number as the panel's type has it: exact, unless the tensor was quantised. */
+static void put_number(enum kern_weight type, uint8_t *row, size_t i, float v)
+{
+    uint16_t half;
+
+    if (type == KERN_F32) {
+        memcpy(row + 4 * i, &v, 4);
+        return;
+    }
+    half = type == KERN_BF16 ? block_f32_to_bf16(v) : block_f32_to_f16(v);
+    memcpy(row + 2 * i, &half, 2);
+}
+
+/* Lanes of a transposed matrix are columns of the tensor. */
+static bool pack_transposed(const struct matrix_job *job, uint64_t p, uint8_t *panel)
+{
+    const struct matrix *m = job->dst;
+    const uint32_t first = (uint32_t)(p % m->n_panels) * KERN_LANES, n = n_outputs(job, p);
+    float numbers[KERN_LANES];
+    uint8_t turned[KERN_LANES][KERN_MAX_HEAD * sizeof(float)];
+    const void *rows[KERN_LANES] = {0};
+
+    for (uint32_t lane = 0; lane < n; lane++)
+        rows[lane] = turned[lane];
+    for (uint32_t i = 0; i < m->n_in; i++) {
+        const uint8_t *row = finite_row(job->src, first_row(job, p) + i);
+
+        if (row == NULL)
+            return false;
+        decode_columns(job->src, row, first, n, numbers);
+        for (uint32_t lane = 0; lane < n; lane++)
+            put_number(m->type, turned[lane], i, numbers[lane]);
+    }
+    kern_pack(m->type, panel, rows, m->n_in);
     return true;
 }
 
 static bool pack_panel(const struct matrix_job *job, uint64_t p)
 {
-    const struct gguf_tensor *t = job->src;
     const struct matrix *m = job->dst;
+    /* The panels are const for everybody after this. */
+    uint8_t *panel = (uint8_t *)m->data + p * m->panel_bytes;
     const void *rows[KERN_LANES] = {0};
 
-    for (uint64_t lane = 0; lane < KERN_LANES && p * KERN_LANES + lane < m->n_out; lane++) {
-        const uint8_t *row = (const uint8_t *)t->data + (p * KERN_LANES + lane) * row_bytes(t);
-
-        if (!row_is_finite(t->type, row, (size_t)t->dims[0]))
+    if (job->is_transposed)
+        return pack_transposed(job, p, panel);
+    for (uint32_t lane = 0; lane < n_outputs(job, p); lane++) {
+        rows[lane] = finite_row(job->src, first_row(job, p) + lane);
+        if (rows[lane] == NULL)
             return false;
-        rows[lane] = row;
     }
-    /* The panels are const for everybody after this. */
-    kern_pack(m->type, (uint8_t *)m->data + p * m->panel_bytes, rows, m->n_in);
+    kern_pack(m->type, panel, rows, m->n_in);
     return true;
 }
+
+/* ---- chunks ---- */
 
 static uint64_t chunk_panels(const struct matrix_job *job)
 {
@@ -135,21 +258,36 @@ static void note_bad(struct work *w, size_t job)
         ;
 }
 
-/* The rows of a chunk in the file. */
+/* From the first to the last row of a chunk in the file; with parts of other matrices between, if
+ * the tensor holds several. A transposed matrix needs all of its rows again and again. */
 static const uint8_t *chunk_rows(const struct matrix_job *job, uint64_t chunk, uint64_t *bytes)
 {
-    const uint64_t per = chunk_panels(job) * KERN_LANES, begin = chunk * per;
-    const uint64_t end = begin + per < job->dst->n_out ? begin + per : job->dst->n_out;
+    const uint64_t per = chunk_panels(job), begin = chunk * per, n = total_panels(job);
+    const uint64_t last = begin + per < n ? begin + per - 1 : n - 1;
+    const uint64_t from = first_row(job, begin), to = first_row(job, last) + n_outputs(job, last);
 
-    *bytes = (end - begin) * row_bytes(job->src);
-    return (const uint8_t *)job->src->data + begin * row_bytes(job->src);
+    *bytes = job->is_transposed ? 0 : (to - from) * row_bytes(job->src);
+    return (const uint8_t *)job->src->data + from * row_bytes(job->src);
+}
+
+uint64_t pack_job_bytes(const struct matrix_job *job)
+{
+    const struct matrix *m = job->dst;
+
+    return (uint64_t)m->n_each * (job->is_transposed ? m->n_in : m->n_out) * row_bytes(job->src);
+}
+
+/* Bytes of the file that chunks up to this one pack; exact at the job's end. */
+static uint64_t bytes_until(const struct matrix_job *job, uint64_t panel)
+{
+    return (uint64_t)((double)pack_job_bytes(job) * (double)panel / (double)total_panels(job));
 }
 
 static void pack_chunk(struct work *w, size_t i, uint64_t chunk)
 {
     const struct matrix_job *job = &w->jobs[i];
-    const uint64_t per = chunk_panels(job), begin = chunk * per;
-    const uint64_t end = begin + per < job->dst->n_panels ? begin + per : job->dst->n_panels;
+    const uint64_t per = chunk_panels(job), begin = chunk * per, n = total_panels(job);
+    const uint64_t end = begin + per < n ? begin + per : n;
     const uint8_t *rows;
     uint64_t bytes;
 
@@ -160,7 +298,8 @@ static void pack_chunk(struct work *w, size_t i, uint64_t chunk)
         }
     rows = chunk_rows(job, chunk, &bytes);
     gguf_has_read(w->g, rows, bytes);
-    atomic_fetch_add_explicit(&w->done, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&w->done, bytes_until(job, end) - bytes_until(job, begin),
+                              memory_order_relaxed);
 }
 
 static void read_ahead(const struct work *w, size_t job, uint64_t c)
@@ -207,8 +346,8 @@ static int plan(struct work *w)
     for (size_t i = 0; i < w->n_jobs; i++) {
         const uint64_t per = chunk_panels(&w->jobs[i]);
 
-        w->first[i + 1] = w->first[i] + (w->jobs[i].dst->n_panels + per - 1) / per;
-        w->total += w->jobs[i].src->bytes;
+        w->first[i + 1] = w->first[i] + (total_panels(&w->jobs[i]) + per - 1) / per;
+        w->total += pack_job_bytes(&w->jobs[i]);
     }
     return 0;
 }

@@ -20,4 +20,7 @@
 int pack_matrices(const struct gguf *g, const struct matrix_job *jobs, size_t n,
                   const struct model_options *options, size_t *bad);
 
+/* Bytes of the file that a job packs. */
+uint64_t pack_job_bytes(const struct matrix_job *job);
+
 #endif

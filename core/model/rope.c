@@ -7,22 +7,51 @@
 #include <math.h>
 #include <stddef.h>
 
+#define PI 3.14159265358979323846
+
+/* The pair, as a real number, that turns `beta` times within the original context. */
+static double pair_turning(const struct rope_options *o, double beta)
+{
+    return o->n_rot * log(o->n_ctx_orig / (beta * 2.0 * PI)) / (2.0 * log(o->base));
+}
+
+/* How much of pair j is scaled: 0 for fast ones, 1 for slow ones. */
+static double yarn_share(const struct rope_options *o, uint32_t j)
+{
+    double low = pair_turning(o, o->beta_fast), high = pair_turning(o, o->beta_slow), share;
+
+    if (!o->is_exact) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = fmax(low, 0.0);
+    high = fmin(high, o->n_rot - 1.0);
+    share = (j - low) / fmax(high - low, 0.001);
+    return fmin(fmax(share, 0.0), 1.0);
+}
+
+static double radians_a_position(const struct rope_options *o, uint32_t j)
+{
+    const double divisor = o->divisors != NULL ? (double)o->divisors[j] : 1.0;
+    const double turn = pow(o->base, -2.0 * j / o->n_rot) / divisor;
+    const double share = o->is_yarn ? yarn_share(o, j) : 1.0;
+
+    return turn / o->factor * share + turn * (1.0 - share);
+}
+
 void rope_tables(const struct rope_options *o, float *cos_out, float *sin_out)
 {
     const uint32_t n = o->n_rot / 2;
-    double turn[KERN_MAX_HEAD / 2]; /* radians a position */
+    double turn[KERN_MAX_HEAD / 2];
 
     assert(n <= KERN_MAX_HEAD / 2);
-    for (uint32_t j = 0; j < n; j++) {
-        const double divisor = o->divisors != NULL ? (double)o->divisors[j] : 1.0;
-
-        turn[j] = pow(o->base, -2.0 * j / o->n_rot) / (o->factor * divisor);
-    }
+    for (uint32_t j = 0; j < n; j++)
+        turn[j] = radians_a_position(o, j);
     for (uint32_t p = 0; p < o->n_ctx; p++)
         for (uint32_t j = 0; j < n; j++) {
             const double angle = p * turn[j];
 
-            cos_out[(size_t)p * n + j] = (float)cos(angle);
-            sin_out[(size_t)p * n + j] = (float)sin(angle);
+            cos_out[(size_t)p * n + j] = (float)(cos(angle) * o->magnitude);
+            sin_out[(size_t)p * n + j] = (float)(sin(angle) * o->magnitude);
         }
 }

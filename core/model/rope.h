@@ -1,7 +1,8 @@
 /* core/model/rope.h - the angles of rotary positions, as tables.
  *
- * Pair j of n_rot/2 turns at position p by p / (factor * divisor[j] * base^(2j / n_rot)). Computed
- * in double and rounded once, so that no step ever calls libm.
+ * Pair j of n_rot/2 turns at position p by p / (factor * divisor[j] * base^(2j / n_rot)); with yarn
+ * (arXiv 2309.00071) only slow pairs are divided by the factor, fast ones not, and those between in
+ * part. Computed in double and rounded once, so that no step ever calls libm.
  *
  * Thread: any.
  * Memory: the caller's.
@@ -9,17 +10,24 @@
 #ifndef CORE_MODEL_ROPE_H
 #define CORE_MODEL_ROPE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct rope_options {
     uint32_t n_ctx;        /* positions 0 .. n_ctx - 1 */
     uint32_t n_rot;        /* dimensions turned; even */
-    double base;           /* > 0 */
-    double factor;         /* linear scaling, > 0; 1 = none */
-    const float *divisors; /* [n_rot/2] all > 0 (llama 3 scaling), or NULL */
+    double base;           /* > 0, and not 1 with yarn */
+    double factor;         /* scaling, > 0; 1 = none */
+    const float *divisors; /* [n_rot/2] all > 0 (llama 3, longrope), or NULL */
+    double magnitude;      /* of the turned vectors; 1 = as they were */
+    bool is_yarn;
+    /* Pairs that turn more often than beta_fast within n_ctx_orig positions are not scaled, those
+     * that turn less often than beta_slow are; the range is widened to whole pairs unless exact. */
+    double n_ctx_orig, beta_fast, beta_slow;
+    bool is_exact;
 };
 
-/* cos_out, sin_out: [n_ctx][n_rot/2] */
+/* cos_out, sin_out: [n_ctx][n_rot/2], times magnitude */
 void rope_tables(const struct rope_options *o, float *cos_out, float *sin_out);
 
 #endif

@@ -1,16 +1,20 @@
-/* core/model/shape.c - the metadata of a model file, checked (see load.h). */
+/* core/model/shape.c - the metadata of a model file, checked (see load.h).
+ *
+ * Here are sizes and heads; shape_rope.c has positions and windows, shape_experts.c mixtures.
+ */
 #include "core/model/load.h"
 
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/model/keys.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Ranges: wide enough for every dense model of this kind that there is, and narrow enough that no
- * product of two of them and an element size overflows 64 bits. */
+/* Ranges: wide enough for every model of this kind that there is, and narrow enough that no product
+ * of two of them and an element size overflows 64 bits. */
 #define MAX_LAYERS 1024
 #define MAX_EMBD (1u << 17)
 #define MAX_FF (1u << 20)
@@ -18,51 +22,15 @@
 #define MAX_VOCAB (1u << 22)
 #define MAX_CTX (1u << 20) /* rope tables at head size 256 then take 1 GiB */
 
-enum { KEY_REQUIRED = 0, KEY_OPTIONAL = 1 };
-
-static void make_key(const struct load *l, const char *suffix, char key[GGUF_MAX_NAME])
+/* The names, for the sentence that refuses another. */
+static void list_names(char *dst, size_t size)
 {
-    snprintf(key, GGUF_MAX_NAME, "%s.%s", l->traits->arch, suffix);
-}
+    const struct traits *t;
+    size_t n = 0;
 
-/* An integer key within lo..hi. An optional one that is absent leaves *v alone. */
-static int read_u32(struct load *l, const char *suffix, int need, uint32_t lo, uint32_t hi,
-                    uint32_t *v)
-{
-    char key[GGUF_MAX_NAME];
-    uint32_t found;
-    int rc;
-
-    make_key(l, suffix, key);
-    rc = gguf_get_u32(l->g, key, &found, l->err, l->err_len);
-    if (rc == ERR_NOENT)
-        return need == KEY_OPTIONAL ? 0 : load_fail(l, ERR_FORMAT, "key '%s' is missing", key);
-    if (rc < 0)
-        return rc;
-    if (found < lo || found > hi)
-        return load_fail(l, ERR_FORMAT, "key '%s': is %u, but %u to %u is supported", key, found,
-                         lo, hi);
-    *v = found;
-    return 0;
-}
-
-/* A number greater than 0; an optional one that is absent leaves *v alone. */
-static int read_positive(struct load *l, const char *suffix, int need, float *v)
-{
-    char key[GGUF_MAX_NAME];
-    float found;
-    int rc;
-
-    make_key(l, suffix, key);
-    rc = gguf_get_f32(l->g, key, &found, l->err, l->err_len);
-    if (rc == ERR_NOENT)
-        return need == KEY_OPTIONAL ? 0 : load_fail(l, ERR_FORMAT, "key '%s' is missing", key);
-    if (rc < 0)
-        return rc;
-    if (!(found > 0.0f))
-        return load_fail(l, ERR_FORMAT, "key '%s': is %g, but must be above 0", key, (double)found);
-    *v = found;
-    return 0;
+    dst[0] = '\0';
+    for (size_t i = 0; (t = traits_at(i)) != NULL && n < size; i++)
+        n += (size_t)snprintf(dst + n, size - n, "%s%s", i > 0 ? ", " : "", t->arch);
 }
 
 static int find_traits(struct load *l)
@@ -76,11 +44,12 @@ static int find_traits(struct load *l)
         return rc;
     l->traits = traits_find(arch);
     if (l->traits == NULL) {
-        char name[64];
+        char name[64], names[512];
 
         load_printable(name, sizeof(name), arch);
+        list_names(names, sizeof(names));
         return load_fail(l, ERR_UNSUPPORTED, "architecture '%s' is not supported (these are: %s)",
-                         name, traits_names());
+                         name, names);
     }
     snprintf(l->m->arch, sizeof(l->m->arch), "%s", l->traits->arch);
     return 0;
@@ -95,13 +64,17 @@ static int check_neutral(struct load *l)
         float usual;
         const char *what;
     } keys[] = {
-        {"expert_count", 0.0f, "mixtures of experts"},
         {"attention.clamp_kqv", 0.0f, "clamped keys and values"},
         {"attention.max_alibi_bias", 0.0f, "ALiBi positions"},
-        {"rope.scaling.attn_factor", 1.0f, "attention factors"},
-        {"logit_scale", 1.0f, "scaled logits"},
-        {"embedding_scale", 1.0f, "scaled embeddings"},
-        {"residual_scale", 1.0f, "scaled residuals"},
+        {"attention.temperature_scale", 0.0f, "attention temperatures"},
+        {"attention.output_scale", 1.0f, "scaled attention outputs"},
+        {"attention.value_scale", 1.0f, "scaled values"},
+        {"attention.shared_kv_layers", 0.0f, "shared KV layers"},
+        {"expert_group_count", 1.0f, "groups of experts"},
+        {"router_logit_softcapping", 0.0f, "soft caps of routers"},
+        {"rope.scaling.alpha", 0.0f, "alphas of rope"},
+        {"rope.scaling.yarn_ext_factor", 1.0f, "other mixtures of yarn"},
+        {"rope.scaling.yarn_attn_factor", 1.0f, "other magnitudes of yarn"},
     };
     char key[GGUF_MAX_NAME];
 
@@ -109,7 +82,7 @@ static int check_neutral(struct load *l)
         float v = 0.0f;
         int rc;
 
-        make_key(l, keys[i].suffix, key);
+        key_name(l, keys[i].suffix, key);
         rc = gguf_get_f32(l->g, key, &v, l->err, l->err_len);
         if (rc < 0 && rc != ERR_NOENT)
             return rc;
@@ -137,107 +110,112 @@ static int check_not_split(struct load *l)
 static int read_sizes(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
-    int rc = read_u32(l, "block_count", KEY_REQUIRED, 1, MAX_LAYERS, &s->n_layer);
+    int rc = key_u32(l, "block_count", KEY_REQUIRED, 1, MAX_LAYERS, &s->n_layer);
 
     if (rc == 0)
-        rc = read_u32(l, "embedding_length", KEY_REQUIRED, 1, MAX_EMBD, &s->n_embd);
+        rc = key_u32(l, "embedding_length", KEY_REQUIRED, 1, MAX_EMBD, &s->n_embd);
     if (rc == 0)
-        rc = read_u32(l, "feed_forward_length", KEY_REQUIRED, 1, MAX_FF, &s->n_ff);
+        rc = key_u32_of_layers(l, "feed_forward_length", KEY_REQUIRED, 1, MAX_FF, &s->n_ff);
     if (rc == 0)
-        rc = read_u32(l, "context_length", KEY_REQUIRED, 1, UINT32_MAX, &s->n_ctx_train);
+        rc = key_u32(l, "context_length", KEY_REQUIRED, 1, UINT32_MAX, &s->n_ctx_train);
     if (rc == 0)
-        rc = read_u32(l, "pooling_type", KEY_OPTIONAL, 0, 4, &s->pooling_type);
-    if (rc == 0)
-        rc = read_positive(l, "attention.layer_norm_rms_epsilon", KEY_REQUIRED, &s->norm_eps);
+        rc = key_u32(l, "pooling_type", KEY_OPTIONAL, 0, 4, &s->pooling_type);
     return rc;
 }
 
-/* head_dim: the keys, or an equal share of the embedding. */
-static int read_head_dim(struct load *l)
+static int read_norms(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
-    uint32_t key = s->n_embd / s->n_head, value;
-    int rc = read_u32(l, "attention.key_length", KEY_OPTIONAL, 1, UINT32_MAX, &key);
+    const uint32_t flags = l->traits->flags;
 
-    value = key;
+    s->norm = l->traits->norm;
+    s->act = l->traits->act;
+    s->qk_norm = (flags & TRAIT_QK_ROW) != 0    ? QK_NORM_ROW
+                 : (flags & TRAIT_QK_EACH) != 0 ? QK_NORM_EACH_HEAD
+                                                : QK_NORM_HEAD;
+    return key_positive(l,
+                        s->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon"
+                                            : "attention.layer_norm_epsilon",
+                        KEY_REQUIRED, &s->norm_eps);
+}
+
+static int check_head(struct load *l, const char *what, uint32_t n)
+{
+    if (n < 8 || n > KERN_MAX_HEAD || n % 8 != 0)
+        return load_fail(l, ERR_UNSUPPORTED,
+                         "heads have %s of %u numbers, but only multiples of 8 up to %d are "
+                         "supported",
+                         what, n, KERN_MAX_HEAD);
+    return 0;
+}
+
+/* key_dim and value_dim: the keys, or an equal share of the embedding. */
+static int read_head_dims(struct load *l)
+{
+    struct model_shape *s = &l->m->shape;
+    int rc;
+
+    s->key_dim = s->value_dim = s->n_embd / s->n_head;
+    rc = key_u32(l, "attention.key_length", KEY_OPTIONAL, 1, MAX_EMBD, &s->key_dim);
     if (rc == 0)
-        rc = read_u32(l, "attention.value_length", KEY_OPTIONAL, 1, UINT32_MAX, &value);
+        rc = key_u32(l, "attention.value_length", KEY_OPTIONAL, 1, MAX_EMBD, &s->value_dim);
+    s->head_out = s->value_dim;
+    return rc;
+}
+
+/* Latent attention: the lengths of a head's query and result are those of the .._mla keys; files
+ * from before there were such have them as if no head shared anything. */
+static int read_latent(struct load *l)
+{
+    struct model_shape *s = &l->m->shape;
+    uint32_t query = s->key_dim, result = s->value_dim, n_rot = 0;
+    int rc = key_u32(l, "attention.kv_lora_rank", KEY_REQUIRED, 8, MAX_EMBD, &s->n_latent);
+
+    if (rc == 0)
+        rc = key_u32(l, "attention.q_lora_rank", KEY_OPTIONAL, 0, MAX_EMBD, &s->n_lora_q);
+    if (rc == 0)
+        rc = key_u32(l, "attention.key_length_mla", KEY_OPTIONAL, 1, KERN_MAX_HEAD, &query);
+    if (rc == 0)
+        rc = key_u32(l, "attention.value_length_mla", KEY_OPTIONAL, 1, MAX_EMBD, &result);
+    if (rc == 0 && (query < 3 || query > KERN_MAX_HEAD))
+        rc = check_head(l, "queries", query);
+    if (rc == 0)
+        rc = key_u32(l, "rope.dimension_count", KEY_REQUIRED, 2, query - 1, &n_rot);
     if (rc < 0)
         return rc;
-    if (key != value)
+    if (s->n_latent % KERN_LANES != 0 || result % KERN_LANES != 0)
         return load_fail(l, ERR_UNSUPPORTED,
-                         "heads have keys of %u and values of %u numbers, but only equal lengths "
+                         "latent vectors have %u numbers and heads %u, but only multiples of %d "
                          "are supported",
-                         key, value);
-    if (key < 8 || key > KERN_MAX_HEAD || key % 8 != 0)
-        return load_fail(l, ERR_UNSUPPORTED,
-                         "heads have %u dimensions, but only multiples of 8 up to %d are supported",
-                         key, KERN_MAX_HEAD);
-    s->head_dim = key;
+                         s->n_latent, result, KERN_LANES);
+    s->n_nope = query - n_rot;
+    s->head_out = result;
+    s->n_kv_head = 1;
+    s->key_dim = s->n_latent + n_rot;
+    s->value_dim = s->n_latent;
     return 0;
 }
 
 static int read_heads(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
-    int rc = read_u32(l, "attention.head_count", KEY_REQUIRED, 1, MAX_HEADS, &s->n_head);
+    int rc = key_u32_of_layers(l, "attention.head_count", KEY_REQUIRED, 1, MAX_HEADS, &s->n_head);
 
     s->n_kv_head = s->n_head;
     if (rc == 0)
-        rc = read_u32(l, "attention.head_count_kv", KEY_OPTIONAL, 1, MAX_HEADS, &s->n_kv_head);
+        rc = key_u32_of_layers(l, "attention.head_count_kv", KEY_OPTIONAL, 1, MAX_HEADS,
+                               &s->n_kv_head);
+    if (rc == 0)
+        rc = read_head_dims(l);
+    if (rc == 0 && (l->traits->flags & TRAIT_MLA) != 0)
+        rc = read_latent(l);
     if (rc < 0)
         return rc;
     if (s->n_head % s->n_kv_head != 0)
         return load_fail(l, ERR_FORMAT, "%u heads cannot share %u KV heads equally", s->n_head,
                          s->n_kv_head);
-    return read_head_dim(l);
-}
-
-/* Scaling of positions: a linear factor, or none. (Llama 3's comes as a tensor, see weights.c.) */
-static int read_scaling(struct load *l)
-{
-    char key[GGUF_MAX_NAME], name[32];
-    struct gguf_str type = {"linear", 6}; /* what a factor without a type means */
-    float factor = 1.0f;
-    int rc;
-
-    make_key(l, "rope.scaling.type", key);
-    rc = gguf_get_str(l->g, key, &type, l->err, l->err_len);
-    if (rc < 0 && rc != ERR_NOENT)
-        return rc;
-    l->rope.factor = 1.0;
-    if (type.len == 4 && memcmp(type.data, "none", 4) == 0)
-        return 0;
-    if (type.len != 6 || memcmp(type.data, "linear", 6) != 0) {
-        load_printable(name, sizeof(name), type);
-        return load_fail(l, ERR_UNSUPPORTED,
-                         "key '%s': is '%s', but only none and linear are supported", key, name);
-    }
-    rc = read_positive(l, "rope.scale_linear", KEY_OPTIONAL, &factor); /* the older name */
-    if (rc == 0)
-        rc = read_positive(l, "rope.scaling.factor", KEY_OPTIONAL, &factor);
-    l->rope.factor = (double)factor;
-    return rc;
-}
-
-static int read_rope(struct load *l)
-{
-    struct model_shape *s = &l->m->shape;
-    float base = l->traits->rope_base;
-    int rc;
-
-    s->n_rot = s->head_dim;
-    s->rope_neox = l->traits->rope_neox;
-    rc = read_u32(l, "rope.dimension_count", KEY_OPTIONAL, 2, s->head_dim, &s->n_rot);
-    if (rc < 0)
-        return rc;
-    if (s->n_rot % 2 != 0)
-        return load_fail(l, ERR_FORMAT, "key '%s.rope.dimension_count': is %u, but must be even",
-                         l->traits->arch, s->n_rot);
-    rc = read_positive(l, "rope.freq_base", KEY_OPTIONAL, &base);
-    l->rope.n_rot = s->n_rot;
-    l->rope.base = (double)base;
-    return rc == 0 ? read_scaling(l) : rc;
+    rc = check_head(l, "keys", s->key_dim);
+    return rc == 0 ? check_head(l, "values", s->value_dim) : rc;
 }
 
 /* The embedding's rows are the vocabulary; a tokenizer in the file must agree. */
@@ -262,21 +240,60 @@ static int read_vocab(struct load *l)
     return 0;
 }
 
-/* A model that attends to a window of its context is exact as long as nothing is longer. */
-static int check_window(struct load *l)
+/* The factors that families put here and there. */
+static int read_scales(struct load *l)
 {
-    const struct model_shape *s = &l->m->shape;
-    uint32_t window = 0;
-    const int rc = read_u32(l, "attention.sliding_window", KEY_OPTIONAL, 0, UINT32_MAX, &window);
+    const struct traits *t = l->traits;
+    struct model_shape *s = &l->m->shape;
+    const bool is_wide = t->wide_layers > 0 && s->n_layer == t->wide_layers;
+    const uint32_t query = s->n_latent > 0 ? s->n_nope + s->key_dim - s->n_latent : s->key_dim;
+    int rc;
 
-    if (rc < 0)
-        return rc;
-    if (window > 0 && window < s->n_ctx)
-        return load_fail(l, ERR_UNSUPPORTED,
-                         "key '%s.attention.sliding_window': is %u, and a context of %u reaches "
-                         "beyond it, which is not supported: ask for a context of at most %u",
-                         l->traits->arch, window, s->n_ctx, window);
-    return 0;
+    s->embed_scale =
+        (t->flags & TRAIT_EMBED_ROOT) != 0 ? (float)sqrt((double)s->n_embd) : 1.0f;
+    s->residual_scale = s->logit_scale = 1.0f;
+    s->attn_scale = (float)(1.0 / sqrt(is_wide ? s->n_embd / s->n_head : query));
+    s->attn_cap = t->attn_cap;
+    s->logit_cap = t->logit_cap;
+    rc = key_positive(l, "embedding_scale", KEY_OPTIONAL, &s->embed_scale);
+    if (rc == 0)
+        rc = key_positive(l, "residual_scale", KEY_OPTIONAL, &s->residual_scale);
+    if (rc == 0)
+        rc = key_positive(l, "logit_scale", KEY_OPTIONAL, &s->logit_scale);
+    if (rc == 0)
+        rc = key_positive(l, "attention.scale", KEY_OPTIONAL, &s->attn_scale);
+    if (rc == 0)
+        rc = key_not_negative(l, "attn_logit_softcapping", &s->attn_cap);
+    if (rc == 0)
+        rc = key_not_negative(l, "final_logit_softcapping", &s->logit_cap);
+    if ((t->flags & TRAIT_LOGIT_DIVIDE) != 0)
+        s->logit_scale = 1.0f / s->logit_scale;
+    return rc;
+}
+
+static int read_topology(struct load *l)
+{
+    struct model_shape *s = &l->m->shape;
+    const uint32_t flags = l->traits->flags;
+    bool is_parallel = true, is_causal = false;
+    int rc = 0;
+
+    s->is_encoder = (flags & TRAIT_ENCODER) != 0;
+    s->is_parallel = (flags & TRAIT_PARALLEL) != 0;
+    if ((flags & TRAIT_PARALLEL_KEY) != 0) {
+        rc = key_bool(l, "use_parallel_residual", &is_parallel);
+        s->is_parallel = is_parallel;
+    }
+    if ((flags & TRAIT_PARALLEL_BARE) != 0)
+        s->is_parallel = gguf_tensor_find(l->g, "blk.0.ffn_norm.weight") == NULL;
+    if (rc == 0 && s->is_encoder)
+        rc = key_bool(l, "attention.causal", &is_causal);
+    if (rc == 0 && is_causal)
+        return load_fail(l, ERR_UNSUPPORTED, "key '%s.attention.causal': is true, but encoders "
+                                             "whose tokens see only what is before are not "
+                                             "supported",
+                         l->traits->arch);
+    return rc;
 }
 
 static void choose_ctx(struct model_shape *s, uint32_t wanted)
@@ -300,14 +317,19 @@ int load_shape(struct load *l, uint32_t n_ctx)
     if (rc == 0)
         rc = read_sizes(l);
     if (rc == 0)
+        rc = read_norms(l);
+    if (rc == 0)
         rc = read_heads(l);
     if (rc == 0)
-        rc = read_rope(l);
+        rc = read_scales(l);
+    if (rc == 0)
+        rc = read_topology(l);
+    if (rc == 0)
+        rc = load_experts(l);
     if (rc == 0)
         rc = read_vocab(l);
     if (rc < 0)
         return rc;
     choose_ctx(s, n_ctx);
-    l->rope.n_ctx = s->n_ctx;
-    return check_window(l);
+    return load_rope(l);
 }

@@ -3,66 +3,263 @@
 
 #include <string.h>
 
-#define BIT(t) (1u << LAYER_##t)
+#define BIT(t) (UINT64_C(1) << LAYER_##t)
 
-#define DENSE                                                                                      \
-    (BIT(ATTN_NORM) | BIT(Q) | BIT(K) | BIT(V) | BIT(ATTN_OUT) | BIT(FFN_NORM) | BIT(GATE) |       \
-     BIT(UP) | BIT(DOWN))
+#define ATTENTION (BIT(Q) | BIT(K) | BIT(V) | BIT(ATTN_OUT))
+#define PLAIN_FFN (BIT(UP) | BIT(DOWN))
+#define GATED_FFN (PLAIN_FFN | BIT(GATE))
 #define QKV_BIAS (BIT(Q_BIAS) | BIT(K_BIAS) | BIT(V_BIAS))
 #define QK_NORM (BIT(Q_NORM) | BIT(K_NORM))
+#define ATTN_NORM_B (BIT(ATTN_NORM) | BIT(ATTN_NORM_BIAS))
+#define FFN_NORM_B (BIT(FFN_NORM) | BIT(FFN_NORM_BIAS))
+#define PRE_NORMS (BIT(ATTN_NORM) | BIT(FFN_NORM))
+#define POST_NORMS (BIT(ATTN_POST_NORM) | BIT(FFN_POST_NORM))
+#define SUM_NORMS                                                                                  \
+    (BIT(ATTN_SUM_NORM) | BIT(ATTN_SUM_NORM_BIAS) | BIT(FFN_SUM_NORM) | BIT(FFN_SUM_NORM_BIAS))
+#define BIASES                                                                                     \
+    (QKV_BIAS | BIT(ATTN_OUT_BIAS) | BIT(GATE_BIAS) | BIT(UP_BIAS) | BIT(DOWN_BIAS))
 
+#define EXPERTS (BIT(ROUTER) | BIT(GATE_EXPERTS) | BIT(UP_EXPERTS) | BIT(DOWN_EXPERTS))
+#define EXPERT_BIASES                                                                              \
+    (BIT(ROUTER_BIAS) | BIT(CHOICE_BIAS) | BIT(GATE_EXPERTS_BIAS) | BIT(UP_EXPERTS_BIAS) |         \
+     BIT(DOWN_EXPERTS_BIAS))
+#define SHARED_EXPERT (BIT(GATE_SHARED) | BIT(UP_SHARED) | BIT(DOWN_SHARED))
+
+#define LLAMA (PRE_NORMS | ATTENTION | GATED_FFN)
+#define GPT (ATTN_NORM_B | FFN_NORM_B | ATTENTION | PLAIN_FFN)
+#define LATENT                                                                                     \
+    (BIT(LATENT) | BIT(LATENT_NORM) | BIT(KEY_UP) | BIT(VALUE_UP) | BIT(ATTN_OUT))
+
+/* Rows without a kind of norm have RMS norms, without an activation silu. */
 static const struct traits table[] = {
-    {.arch = "llama", .required = DENSE, .optional = QKV_BIAS, .rope_base = 10000.0f},
-    {.arch = "qwen2", .required = DENSE | QKV_BIAS, .rope_neox = true, .rope_base = 10000.0f},
-    {.arch = "qwen3", .required = DENSE | QK_NORM, .rope_neox = true, .rope_base = 10000.0f},
+    {.arch = "llama", .required = LLAMA, .flags = TRAIT_EXPERT_NORM},
+    {.arch = "smollm3", .required = LLAMA, .no_rope_period = 4},
+    {.arch = "qwen2", .required = LLAMA | QKV_BIAS, .flags = TRAIT_NEOX},
+    {.arch = "qwen2moe",
+     .required = LLAMA,
+     .optional = BIT(SHARED_GATE),
+     .flags = TRAIT_NEOX},
+    {.arch = "qwen3", .required = LLAMA | QK_NORM, .flags = TRAIT_NEOX},
+    {.arch = "qwen3moe", .required = LLAMA | QK_NORM, .flags = TRAIT_NEOX | TRAIT_EXPERT_NORM},
+    {.arch = "gemma",
+     .required = LLAMA,
+     .flags = TRAIT_NEOX | TRAIT_EMBED_ROOT,
+     .act = KERN_ACT_GELU},
+    {.arch = "gemma2",
+     .required = LLAMA | POST_NORMS,
+     .flags = TRAIT_NEOX | TRAIT_EMBED_ROOT,
+     .act = KERN_ACT_GELU,
+     .window = 4096,
+     .window_period = 2,
+     .attn_cap = 50.0f,
+     .logit_cap = 30.0f,
+     .wide_layers = 46},
+    {.arch = "gemma3",
+     .required = LLAMA | POST_NORMS | QK_NORM,
+     .flags = TRAIT_NEOX | TRAIT_EMBED_ROOT | TRAIT_WINDOW_ROPE,
+     .act = KERN_ACT_GELU,
+     .window_base = 10000.0f,
+     .window_period = 6,
+     .wide_layers = 62},
+    {.arch = "phi2",
+     .required = ATTN_NORM_B | ATTENTION | PLAIN_FFN,
+     .flags = TRAIT_NEOX | TRAIT_PARALLEL,
+     .norm = NORM_LAYER,
+     .act = KERN_ACT_GELU},
+    {.arch = "phi3", .required = LLAMA, .flags = TRAIT_NEOX},
+    {.arch = "granite", .required = LLAMA, .flags = TRAIT_LOGIT_DIVIDE | TRAIT_EXPERT_NORM},
+    {.arch = "granitemoe", .required = LLAMA, .flags = TRAIT_LOGIT_DIVIDE | TRAIT_EXPERT_NORM},
+    {.arch = "olmo2",
+     .required = ATTENTION | GATED_FFN | POST_NORMS | QK_NORM,
+     .flags = TRAIT_NEOX | TRAIT_QK_ROW | TRAIT_WINDOW_ROPE,
+     .window_period = 4},
+    {.arch = "starcoder2",
+     .required = GPT,
+     .flags = TRAIT_NEOX,
+     .norm = NORM_LAYER,
+     .act = KERN_ACT_GELU},
+    {.arch = "starcoder",
+     .required = GPT,
+     .flags = TRAIT_LEARNED_POS,
+     .norm = NORM_LAYER,
+     .act = KERN_ACT_GELU},
+    {.arch = "stablelm",
+     .required = ATTN_NORM_B | ATTENTION | GATED_FFN,
+     .optional = FFN_NORM_B | QK_NORM,
+     .flags = TRAIT_NEOX | TRAIT_PARALLEL_BARE | TRAIT_QK_EACH,
+     .norm = NORM_LAYER},
+    {.arch = "gptneox",
+     .required = GPT,
+     .flags = TRAIT_NEOX | TRAIT_PARALLEL_KEY,
+     .norm = NORM_LAYER,
+     .act = KERN_ACT_GELU_ERF},
+    {.arch = "gpt2",
+     .required = GPT,
+     .flags = TRAIT_LEARNED_POS,
+     .norm = NORM_LAYER,
+     .act = KERN_ACT_GELU},
+    {.arch = "falcon",
+     .required = ATTN_NORM_B | ATTENTION | PLAIN_FFN,
+     .optional = BIT(ATTN_NORM_2) | BIT(ATTN_NORM_2_BIAS),
+     .flags = TRAIT_NEOX | TRAIT_PARALLEL,
+     .norm = NORM_LAYER,
+     .act = KERN_ACT_GELU_ERF},
+    {.arch = "internlm2", .required = LLAMA},
+    {.arch = "exaone", .required = LLAMA, .flags = TRAIT_NEOX},
+    {.arch = "command-r",
+     .required = BIT(ATTN_NORM) | ATTENTION | GATED_FFN,
+     .optional = QK_NORM,
+     .flags = TRAIT_PARALLEL | TRAIT_QK_EACH,
+     .norm = NORM_LAYER},
+    {.arch = "cohere2",
+     .required = BIT(ATTN_NORM) | ATTENTION | GATED_FFN,
+     .flags = TRAIT_PARALLEL | TRAIT_FULL_NO_ROPE,
+     .norm = NORM_LAYER,
+     .window_period = 4},
+    {.arch = "deepseek2",
+     .required = PRE_NORMS | LATENT | GATED_FFN,
+     .flags = TRAIT_MLA},
+    {.arch = "gpt-oss",
+     .required = BIT(ATTN_NORM) | BIT(ATTN_POST_NORM_AS_FFN) | ATTENTION | BIT(SINKS) | GATED_FFN,
+     .flags = TRAIT_NEOX | TRAIT_EXPERT_NORM | TRAIT_YARN_EXACT,
+     .act = KERN_ACT_SWIGLU_CLAMPED,
+     .window_period = 2},
+    {.arch = "bert",
+     .required = ATTENTION | PLAIN_FFN | SUM_NORMS,
+     .flags = TRAIT_ENCODER | TRAIT_LEARNED_POS,
+     .norm = NORM_LAYER,
+     .act = KERN_ACT_GELU_ERF},
+    {.arch = "nomic-bert",
+     .required = ATTENTION | GATED_FFN | SUM_NORMS,
+     .flags = TRAIT_NEOX | TRAIT_ENCODER,
+     .norm = NORM_LAYER},
 };
 
-#define VECTOR(name, n, member)                                                                    \
+#define VECTOR(name, n, each, member)                                                              \
     {                                                                                              \
-        .suffix = name, .n_in = DIM_##n, .n_out = DIM_ONE,                                         \
+        .suffix = name, .n_in = DIM_##n, .n_out = DIM_##each,                                      \
         .offset = offsetof(struct model_layer, member)                                             \
     }
-#define MATRIX(name, in, out, member)                                                              \
+#define MATRIX(name, in, out, each, member)                                                        \
     {                                                                                              \
         .suffix = name, .is_matrix = true, .n_in = DIM_##in, .n_out = DIM_##out,                   \
-        .offset = offsetof(struct model_layer, member)                                             \
+        .n_each = DIM_##each, .offset = offsetof(struct model_layer, member)                       \
     }
 
 static const struct layer_tensor_row layer_tensors[] = {
-    [LAYER_ATTN_NORM] = VECTOR("attn_norm.weight", EMBD, attn_norm),
-    [LAYER_Q] = MATRIX("attn_q.weight", EMBD, Q, q),
-    [LAYER_K] = MATRIX("attn_k.weight", EMBD, KV, k),
-    [LAYER_V] = MATRIX("attn_v.weight", EMBD, KV, v),
-    [LAYER_Q_BIAS] = VECTOR("attn_q.bias", Q, q_bias),
-    [LAYER_K_BIAS] = VECTOR("attn_k.bias", KV, k_bias),
-    [LAYER_V_BIAS] = VECTOR("attn_v.bias", KV, v_bias),
-    [LAYER_Q_NORM] = VECTOR("attn_q_norm.weight", HEAD, q_norm),
-    [LAYER_K_NORM] = VECTOR("attn_k_norm.weight", HEAD, k_norm),
-    [LAYER_ATTN_OUT] = MATRIX("attn_output.weight", Q, EMBD, attn_out),
-    [LAYER_FFN_NORM] = VECTOR("ffn_norm.weight", EMBD, ffn_norm),
-    [LAYER_GATE] = MATRIX("ffn_gate.weight", EMBD, FF, gate),
-    [LAYER_UP] = MATRIX("ffn_up.weight", EMBD, FF, up),
-    [LAYER_DOWN] = MATRIX("ffn_down.weight", FF, EMBD, down),
+    [LAYER_ATTN_NORM] = VECTOR("attn_norm.weight", EMBD, ONE, attn_norm.weight),
+    [LAYER_ATTN_NORM_BIAS] = VECTOR("attn_norm.bias", EMBD, ONE, attn_norm.bias),
+    [LAYER_ATTN_NORM_2] = VECTOR("attn_norm_2.weight", EMBD, ONE, ffn_norm.weight),
+    [LAYER_ATTN_NORM_2_BIAS] = VECTOR("attn_norm_2.bias", EMBD, ONE, ffn_norm.bias),
+    [LAYER_Q] = MATRIX("attn_q.weight", EMBD, Q, ONE, q),
+    [LAYER_K] = MATRIX("attn_k.weight", EMBD, K, ONE, k),
+    [LAYER_V] = MATRIX("attn_v.weight", EMBD, V, ONE, v),
+    [LAYER_Q_BIAS] = VECTOR("attn_q.bias", Q, ONE, q_bias),
+    [LAYER_K_BIAS] = VECTOR("attn_k.bias", K, ONE, k_bias),
+    [LAYER_V_BIAS] = VECTOR("attn_v.bias", V, ONE, v_bias),
+    [LAYER_Q_NORM] = VECTOR("attn_q_norm.weight", Q_NORM, QK_HEADS, q_norm.weight),
+    [LAYER_K_NORM] = VECTOR("attn_k_norm.weight", K_NORM, QK_KV_HEADS, k_norm.weight),
+    [LAYER_SINKS] = VECTOR("attn_sinks.weight", HEADS, ONE, sinks),
+    [LAYER_ATTN_OUT] = MATRIX("attn_output.weight", ATTN_OUT, EMBD, ONE, attn_out),
+    [LAYER_ATTN_OUT_BIAS] = VECTOR("attn_output.bias", EMBD, ONE, attn_out_bias),
+    [LAYER_ATTN_POST_NORM] =
+        VECTOR("post_attention_norm.weight", EMBD, ONE, attn_post_norm.weight),
+    [LAYER_ATTN_POST_NORM_AS_FFN] =
+        VECTOR("post_attention_norm.weight", EMBD, ONE, ffn_norm.weight),
+    [LAYER_ATTN_SUM_NORM] = VECTOR("attn_output_norm.weight", EMBD, ONE, attn_sum_norm.weight),
+    [LAYER_ATTN_SUM_NORM_BIAS] = VECTOR("attn_output_norm.bias", EMBD, ONE, attn_sum_norm.bias),
+    [LAYER_FFN_NORM] = VECTOR("ffn_norm.weight", EMBD, ONE, ffn_norm.weight),
+    [LAYER_FFN_NORM_BIAS] = VECTOR("ffn_norm.bias", EMBD, ONE, ffn_norm.bias),
+    [LAYER_GATE] = MATRIX("ffn_gate.weight", EMBD, FF, ONE, ffn.gate),
+    [LAYER_UP] = MATRIX("ffn_up.weight", EMBD, FF, ONE, ffn.up),
+    [LAYER_DOWN] = MATRIX("ffn_down.weight", FF, EMBD, ONE, ffn.down),
+    [LAYER_GATE_BIAS] = VECTOR("ffn_gate.bias", FF, ONE, ffn.gate_bias),
+    [LAYER_UP_BIAS] = VECTOR("ffn_up.bias", FF, ONE, ffn.up_bias),
+    [LAYER_DOWN_BIAS] = VECTOR("ffn_down.bias", EMBD, ONE, ffn.down_bias),
+    [LAYER_ROUTER] = MATRIX("ffn_gate_inp.weight", EMBD, EXPERTS, ONE, router),
+    [LAYER_ROUTER_BIAS] = VECTOR("ffn_gate_inp.bias", EXPERTS, ONE, router_bias),
+    [LAYER_CHOICE_BIAS] = VECTOR("exp_probs_b.bias", EXPERTS, ONE, choice_bias),
+    [LAYER_GATE_EXPERTS] =
+        MATRIX("ffn_gate_exps.weight", EMBD, FF_EXPERT, EXPERTS, experts.gate),
+    [LAYER_UP_EXPERTS] = MATRIX("ffn_up_exps.weight", EMBD, FF_EXPERT, EXPERTS, experts.up),
+    [LAYER_DOWN_EXPERTS] =
+        MATRIX("ffn_down_exps.weight", FF_EXPERT, EMBD, EXPERTS, experts.down),
+    [LAYER_GATE_EXPERTS_BIAS] =
+        VECTOR("ffn_gate_exps.bias", FF_EXPERT, EXPERTS, experts.gate_bias),
+    [LAYER_UP_EXPERTS_BIAS] = VECTOR("ffn_up_exps.bias", FF_EXPERT, EXPERTS, experts.up_bias),
+    [LAYER_DOWN_EXPERTS_BIAS] = VECTOR("ffn_down_exps.bias", EMBD, EXPERTS, experts.down_bias),
+    [LAYER_GATE_SHARED] = MATRIX("ffn_gate_shexp.weight", EMBD, FF_SHARED, ONE, ffn.gate),
+    [LAYER_UP_SHARED] = MATRIX("ffn_up_shexp.weight", EMBD, FF_SHARED, ONE, ffn.up),
+    [LAYER_DOWN_SHARED] = MATRIX("ffn_down_shexp.weight", FF_SHARED, EMBD, ONE, ffn.down),
+    [LAYER_SHARED_GATE] = MATRIX("ffn_gate_inp_shexp.weight", EMBD, ONE, ONE, shared_gate),
+    [LAYER_FFN_POST_NORM] = VECTOR("post_ffw_norm.weight", EMBD, ONE, ffn_post_norm.weight),
+    [LAYER_FFN_SUM_NORM] = VECTOR("layer_output_norm.weight", EMBD, ONE, ffn_sum_norm.weight),
+    [LAYER_FFN_SUM_NORM_BIAS] = VECTOR("layer_output_norm.bias", EMBD, ONE, ffn_sum_norm.bias),
+    [LAYER_Q_DOWN] = MATRIX("attn_q_a.weight", EMBD, LORA_Q, ONE, q_down),
+    [LAYER_Q_DOWN_NORM] = VECTOR("attn_q_a_norm.weight", LORA_Q, ONE, q_down_norm.weight),
+    [LAYER_Q_UP] = MATRIX("attn_q_b.weight", LORA_Q, Q, ONE, q),
+    [LAYER_LATENT] = MATRIX("attn_kv_a_mqa.weight", EMBD, K, ONE, k),
+    [LAYER_LATENT_NORM] = VECTOR("attn_kv_a_norm.weight", LATENT, ONE, latent_norm.weight),
+    [LAYER_KEY_UP] = MATRIX("attn_k_b.weight", NOPE, LATENT, HEADS, key_up),
+    [LAYER_VALUE_UP] = MATRIX("attn_v_b.weight", LATENT, HEAD_OUT, HEADS, value_up),
 };
 _Static_assert(sizeof(layer_tensors) / sizeof(layer_tensors[0]) == LAYER_N_TENSOR,
                "a row for every tensor of a layer");
+_Static_assert(LAYER_N_TENSOR <= 64, "a bit for every tensor of a layer");
+
+static const struct fused_row fused[] = {
+    {"attn_qkv.weight", 3, {LAYER_Q, LAYER_K, LAYER_V}},
+    {"attn_qkv.bias", 3, {LAYER_Q_BIAS, LAYER_K_BIAS, LAYER_V_BIAS}},
+    {"ffn_up.weight", 2, {LAYER_GATE, LAYER_UP}},
+    {"ffn_up.bias", 2, {LAYER_GATE_BIAS, LAYER_UP_BIAS}},
+    {"ffn_gate_up_exps.weight", 2, {LAYER_GATE_EXPERTS, LAYER_UP_EXPERTS}},
+    {"ffn_gate_up_exps.bias", 2, {LAYER_GATE_EXPERTS_BIAS, LAYER_UP_EXPERTS_BIAS}},
+    {"attn_kv_b.weight", 2, {LAYER_KEY_UP, LAYER_VALUE_UP}},
+};
+
+const struct traits *traits_at(size_t i)
+{
+    return i < sizeof(table) / sizeof(table[0]) ? &table[i] : NULL;
+}
 
 const struct traits *traits_find(struct gguf_str arch)
 {
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
-        if (strlen(table[i].arch) == arch.len && memcmp(table[i].arch, arch.data, arch.len) == 0)
-            return &table[i];
+    const struct traits *t;
+
+    for (size_t i = 0; (t = traits_at(i)) != NULL; i++)
+        if (strlen(t->arch) == arch.len && memcmp(t->arch, arch.data, arch.len) == 0)
+            return t;
     return NULL;
 }
 
-const char *traits_names(void)
+/* Experts take the place of the dense net, and have its gate or none as it would. */
+struct traits_tensors traits_tensors(const struct traits *t, const struct model_shape *s,
+                                     bool has_experts)
 {
-    return "llama, qwen2, qwen3";
+    struct traits_tensors set = {t->required, t->optional | BIASES};
+
+    if (has_experts) {
+        set.required = (set.required & ~GATED_FFN) | EXPERTS;
+        set.optional = (set.optional & ~(BIT(GATE_BIAS) | BIT(UP_BIAS) | BIT(DOWN_BIAS))) |
+                       EXPERT_BIASES;
+        if (s->n_ff_shared > 0)
+            set.required |= SHARED_EXPERT;
+    } else {
+        set.optional &= ~BIT(SHARED_GATE);
+    }
+    if ((t->flags & TRAIT_MLA) != 0)
+        set.required |= s->n_lora_q > 0 ? BIT(Q_DOWN) | BIT(Q_DOWN_NORM) | BIT(Q_UP) : BIT(Q);
+    return set;
 }
 
 const struct layer_tensor_row *traits_layer_tensor(enum layer_tensor t)
 {
     return &layer_tensors[t];
+}
+
+const struct fused_row *traits_fused(size_t i)
+{
+    return i < sizeof(fused) / sizeof(fused[0]) ? &fused[i] : NULL;
 }
 
 uint32_t traits_dim(const struct model_shape *s, enum dim dim)
@@ -73,13 +270,39 @@ uint32_t traits_dim(const struct model_shape *s, enum dim dim)
     case DIM_EMBD:
         return s->n_embd;
     case DIM_Q:
-        return s->n_head * s->head_dim;
-    case DIM_KV:
-        return s->n_kv_head * s->head_dim;
-    case DIM_HEAD:
-        return s->head_dim;
+        return s->n_head * (s->n_latent > 0 ? s->n_nope + s->n_rot : s->key_dim);
+    case DIM_K:
+        return s->n_kv_head * s->key_dim;
+    case DIM_V:
+        return s->n_kv_head * s->value_dim;
+    case DIM_HEADS:
+        return s->n_head;
+    case DIM_QK_HEADS:
+        return s->qk_norm == QK_NORM_EACH_HEAD ? s->n_head : 1;
+    case DIM_QK_KV_HEADS:
+        return s->qk_norm == QK_NORM_EACH_HEAD ? s->n_kv_head : 1;
+    case DIM_Q_NORM:
+        return s->qk_norm == QK_NORM_ROW ? s->n_head * s->key_dim : s->key_dim;
+    case DIM_K_NORM:
+        return s->qk_norm == QK_NORM_ROW ? s->n_kv_head * s->key_dim : s->key_dim;
+    case DIM_ATTN_OUT:
+        return s->n_head * s->head_out;
+    case DIM_HEAD_OUT:
+        return s->head_out;
     case DIM_FF:
         return s->n_ff;
+    case DIM_FF_EXPERT:
+        return s->n_ff_expert;
+    case DIM_FF_SHARED:
+        return s->n_ff_shared;
+    case DIM_EXPERTS:
+        return s->n_expert;
+    case DIM_LORA_Q:
+        return s->n_lora_q;
+    case DIM_LATENT:
+        return s->n_latent;
+    case DIM_NOPE:
+        return s->n_nope;
     }
     return 0;
 }

@@ -1,8 +1,12 @@
-/* core/model/traits.h - what tells the architectures apart, as one table.
+/* core/model/traits.h - what tells the architectures apart, as two tables.
  *
- * All of them are decoder-only transformers with RMS norms, grouped-query attention, rotary
- * positions and a gated feed-forward net. A row says which of the tensors a layer has and how rope
- * pairs dimensions; the tensors themselves, with their shapes, are a second table.
+ * All of them are transformers of the same parts (model.h). A row of the first table says which of
+ * the tensors a layer has, how it norms, turns and activates, and what its files leave unsaid; a row
+ * of the second gives a tensor's name, its dimensions and its place. Biases of products are optional
+ * everywhere: a file that has one was trained with it.
+ *
+ * Sources: the models' own descriptions, and for names and conventions the GGUF files as
+ * convert_hf_to_gguf.py of llama.cpp writes them.
  *
  * Thread: any; the tables are constant.
  * Memory: none.
@@ -17,10 +21,33 @@
 #include "core/gguf/gguf.h"
 #include "core/model/model.h"
 
-enum dim { DIM_ONE = 0, DIM_EMBD, DIM_Q, DIM_KV, DIM_HEAD, DIM_FF };
+enum dim {
+    DIM_ONE = 0,
+    DIM_EMBD,
+    DIM_Q,         /* n_head x what a head's query has before MLA's key_up */
+    DIM_K,         /* outputs of k: n_kv_head x key_dim, also of MLA's latent and rotated part */
+    DIM_V,
+    DIM_HEADS,
+    DIM_QK_HEADS,  /* 1, or the heads when each has a norm of its own */
+    DIM_QK_KV_HEADS,
+    DIM_Q_NORM,    /* numbers that share a norm of the queries: a head's, or all */
+    DIM_K_NORM,
+    DIM_ATTN_OUT,  /* n_head x head_out */
+    DIM_HEAD_OUT,
+    DIM_FF,
+    DIM_FF_EXPERT,
+    DIM_FF_SHARED,
+    DIM_EXPERTS,
+    DIM_LORA_Q,
+    DIM_LATENT,
+    DIM_NOPE,
+};
 
 enum layer_tensor {
     LAYER_ATTN_NORM = 0,
+    LAYER_ATTN_NORM_BIAS,
+    LAYER_ATTN_NORM_2, /* of attention alone, beside attn_norm for the feed-forward net */
+    LAYER_ATTN_NORM_2_BIAS,
     LAYER_Q,
     LAYER_K,
     LAYER_V,
@@ -29,11 +56,44 @@ enum layer_tensor {
     LAYER_V_BIAS,
     LAYER_Q_NORM,
     LAYER_K_NORM,
+    LAYER_SINKS,
     LAYER_ATTN_OUT,
+    LAYER_ATTN_OUT_BIAS,
+    LAYER_ATTN_POST_NORM,
+    LAYER_ATTN_POST_NORM_AS_FFN, /* gpt-oss: the name of the norm before the experts */
+    LAYER_ATTN_SUM_NORM,
+    LAYER_ATTN_SUM_NORM_BIAS,
     LAYER_FFN_NORM,
+    LAYER_FFN_NORM_BIAS,
     LAYER_GATE,
     LAYER_UP,
     LAYER_DOWN,
+    LAYER_GATE_BIAS,
+    LAYER_UP_BIAS,
+    LAYER_DOWN_BIAS,
+    LAYER_ROUTER,
+    LAYER_ROUTER_BIAS,
+    LAYER_CHOICE_BIAS,
+    LAYER_GATE_EXPERTS,
+    LAYER_UP_EXPERTS,
+    LAYER_DOWN_EXPERTS,
+    LAYER_GATE_EXPERTS_BIAS,
+    LAYER_UP_EXPERTS_BIAS,
+    LAYER_DOWN_EXPERTS_BIAS,
+    LAYER_GATE_SHARED,
+    LAYER_UP_SHARED,
+    LAYER_DOWN_SHARED,
+    LAYER_SHARED_GATE,
+    LAYER_FFN_POST_NORM,
+    LAYER_FFN_SUM_NORM,
+    LAYER_FFN_SUM_NORM_BIAS,
+    LAYER_Q_DOWN,
+    LAYER_Q_DOWN_NORM,
+    LAYER_Q_UP,
+    LAYER_LATENT,
+    LAYER_LATENT_NORM,
+    LAYER_KEY_UP,
+    LAYER_VALUE_UP,
     LAYER_N_TENSOR,
 };
 
@@ -41,24 +101,69 @@ struct layer_tensor_row {
     const char *suffix; /* the name after "blk.N." */
     bool is_matrix;     /* struct matrix at `offset`, else const float * */
     enum dim n_in, n_out;
-    size_t offset; /* in struct model_layer */
+    enum dim n_each;    /* of matrices: DIM_ONE, or one for each expert or head */
+    size_t offset;      /* in struct model_layer */
+};
+
+/* A tensor that holds several, row by row, where those themselves are absent. */
+#define FUSED_MAX_PARTS 3
+struct fused_row {
+    const char *suffix;
+    int n_parts;
+    enum layer_tensor parts[FUSED_MAX_PARTS];
+};
+
+enum trait_flag {
+    TRAIT_NEOX = 1 << 0,           /* rope pairs dimension j with j + n_rot/2 */
+    TRAIT_PARALLEL = 1 << 1,       /* both branches take the same x ... */
+    TRAIT_PARALLEL_KEY = 1 << 2,   /* ... if use_parallel_residual says so */
+    TRAIT_PARALLEL_BARE = 1 << 3,  /* ... if the file has no norm before the second */
+    TRAIT_ENCODER = 1 << 4,
+    TRAIT_LEARNED_POS = 1 << 5,    /* positions are embedded; no rope */
+    TRAIT_EMBED_ROOT = 1 << 6,     /* embeddings are scaled by sqrt(n_embd) */
+    TRAIT_LOGIT_DIVIDE = 1 << 7,   /* logit_scale divides */
+    TRAIT_EXPERT_NORM = 1 << 8,    /* unless expert_weights_norm says otherwise */
+    TRAIT_FULL_NO_ROPE = 1 << 9,   /* layers without a window are not turned */
+    TRAIT_WINDOW_ROPE = 1 << 10,   /* layers with a window have a table of their own, not scaled */
+    TRAIT_YARN_EXACT = 1 << 11,    /* yarn's range of dimensions is not rounded */
+    TRAIT_QK_ROW = 1 << 12,        /* norms of queries and keys are taken over all heads */
+    TRAIT_QK_EACH = 1 << 13,       /* ... over each head, with weights of its own */
+    TRAIT_MLA = 1 << 14,
 };
 
 struct traits {
     const char *arch;  /* general.architecture, and the prefix of its keys */
-    uint32_t required; /* bits of enum layer_tensor */
-    uint32_t optional;
-    bool rope_neox;
-    float rope_base; /* where the file does not say */
+    uint64_t required; /* bits of enum layer_tensor; of layers with experts, see traits_tensors() */
+    uint64_t optional;
+    uint32_t flags;
+    enum norm_kind norm;
+    enum kern_act act;
+    float rope_base;        /* where the file does not say; 0: 10000 */
+    float window_base;      /* of TRAIT_WINDOW_ROPE; 0: as without a window */
+    uint32_t window;        /* where the file does not say */
+    uint32_t window_period; /* the last layer of so many sees everything; 0: none does */
+    uint32_t no_rope_period; /* the last layer of so many is not turned */
+    float attn_cap, logit_cap; /* where the file does not say */
+    uint32_t wide_layers;   /* with so many layers, scores are scaled by 1/sqrt(n_embd / n_head) */
 };
 
 /* The row of an architecture, or NULL. */
 const struct traits *traits_find(struct gguf_str arch);
 
-/* "llama, qwen2, qwen3", for the sentence that refuses another. */
-const char *traits_names(void);
+/* All of them, i = 0, 1, ...; NULL behind the last. */
+const struct traits *traits_at(size_t i);
+
+/* The tensors that layer `i` must have and may have. */
+struct traits_tensors {
+    uint64_t required, optional;
+};
+struct traits_tensors traits_tensors(const struct traits *t, const struct model_shape *s,
+                                     bool has_experts);
 
 const struct layer_tensor_row *traits_layer_tensor(enum layer_tensor t);
 uint32_t traits_dim(const struct model_shape *s, enum dim dim);
+
+/* The i-th fused tensor, or NULL behind the last. */
+const struct fused_row *traits_fused(size_t i);
 
 #endif

@@ -44,96 +44,356 @@ static enum kern_weight packed_type(enum block_type type)
         return KERN_Q3_K;
     case BLOCK_Q2_K:
         return KERN_Q2_K;
+    case BLOCK_IQ2_XXS:
+        return KERN_IQ2_XXS;
+    case BLOCK_IQ2_XS:
+        return KERN_IQ2_XS;
+    case BLOCK_IQ3_XXS:
+        return KERN_IQ3_XXS;
+    case BLOCK_IQ1_S:
+        return KERN_IQ1_S;
+    case BLOCK_IQ4_NL:
+        return KERN_IQ4_NL;
+    case BLOCK_IQ3_S:
+        return KERN_IQ3_S;
+    case BLOCK_IQ2_S:
+        return KERN_IQ2_S;
+    case BLOCK_IQ4_XS:
+        return KERN_IQ4_XS;
+    case BLOCK_IQ1_M:
+        return KERN_IQ1_M;
+    case BLOCK_TQ1_0:
+        return KERN_TQ1_0;
+    case BLOCK_TQ2_0:
+        return KERN_TQ2_0;
+    case BLOCK_MXFP4:
+        return KERN_MXFP4;
     case BLOCK_F32:
         return KERN_F32;
     }
     return KERN_F32;
 }
 
+/* ---- one tensor ---- */
+
+struct extent {
+    uint64_t n_in, n_out, n_each;
+};
+
+static bool has_extent(const struct gguf_tensor *t, struct extent e)
+{
+    return t->dims[0] == e.n_in && t->dims[1] == e.n_out && t->dims[2] == e.n_each &&
+           t->dims[3] == 1;
+}
+
+static int fail_extent(struct load *l, const char *name, const struct gguf_tensor *t,
+                       struct extent e)
+{
+    char wanted[96];
+
+    if (e.n_each > 1)
+        snprintf(wanted, sizeof(wanted), "%" PRIu64 " x %" PRIu64 " x %" PRIu64, e.n_in, e.n_out,
+                 e.n_each);
+    else
+        snprintf(wanted, sizeof(wanted), "%" PRIu64 " x %" PRIu64, e.n_in, e.n_out);
+    return load_fail(l, ERR_FORMAT,
+                     "tensor '%s': has dimensions %" PRIu64 " x %" PRIu64 " x %" PRIu64
+                     " x %" PRIu64 ", but %s is wanted",
+                     name, t->dims[0], t->dims[1], t->dims[2], t->dims[3], wanted);
+}
+
 /* The tensor by its name, its shape checked; *t is NULL when it may be absent and is. */
-static int find(struct load *l, const char *name, int need, uint64_t n_in, uint64_t n_out,
+static int find(struct load *l, const char *name, int need, struct extent e,
                 const struct gguf_tensor **t)
 {
     *t = gguf_tensor_find(l->g, name);
     if (*t == NULL)
         return need == TENSOR_OPTIONAL ? 0
                                        : load_fail(l, ERR_FORMAT, "tensor '%s' is missing", name);
-    if ((*t)->dims[0] != n_in || (*t)->dims[1] != n_out || (*t)->dims[2] != 1 || (*t)->dims[3] != 1)
-        return load_fail(l, ERR_FORMAT,
-                         "tensor '%s': has dimensions %" PRIu64 " x %" PRIu64 " x %" PRIu64
-                         " x %" PRIu64 ", but %" PRIu64 " x %" PRIu64 " is wanted",
-                         name, (*t)->dims[0], (*t)->dims[1], (*t)->dims[2], (*t)->dims[3], n_in,
-                         n_out);
+    if (!has_extent(*t, e))
+        return fail_extent(l, name, *t, e);
     l->used[*t - gguf_tensor_at(l->g, 0)] = true;
     return 0;
+}
+
+/* Panels of a matrix are of its tensor's type; those of a transposed one are of floats, as exact
+ * as the tensor is (a block's scales go along its rows, so codes cannot be turned). */
+static enum kern_weight job_type(const struct matrix_job *job)
+{
+    const enum kern_weight type = packed_type(job->src->type);
+
+    return job->is_transposed && kern_weight_is_quantised(type) ? KERN_F16 : type;
+}
+
+static void add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in, uint32_t n_out,
+                           uint32_t n_each)
+{
+    struct matrix *dst = job.dst;
+
+    *dst = (struct matrix){.type = job_type(&job), .n_in = n_in, .n_out = n_out, .n_each = n_each};
+    dst->n_panels = (n_out + KERN_LANES - 1) / KERN_LANES;
+    dst->panel_bytes = kern_panel_bytes(dst->type, n_in);
+    job.at = l->panel_bytes;
+    l->panel_bytes += ((uint64_t)n_each * dst->n_panels * dst->panel_bytes + PANEL_ALIGN - 1) /
+                      PANEL_ALIGN * PANEL_ALIGN;
+    l->matrices[l->n_matrices++] = job;
 }
 
 static int add_matrix(struct load *l, const char *name, int need, uint32_t n_in, uint32_t n_out,
                       struct matrix *dst)
 {
     const struct gguf_tensor *t;
-    struct matrix_job *job = &l->matrices[l->n_matrices];
-    const int rc = find(l, name, need, n_in, n_out, &t);
+    const int rc = find(l, name, need, (struct extent){n_in, n_out, 1}, &t);
 
-    if (rc < 0 || t == NULL)
-        return rc;
-    dst->type = packed_type(t->type);
-    dst->n_in = n_in;
-    dst->n_out = n_out;
-    dst->n_panels = (n_out + KERN_LANES - 1) / KERN_LANES;
-    dst->panel_bytes = kern_panel_bytes(dst->type, n_in);
-    job->src = t;
-    job->dst = dst;
-    job->at = l->panel_bytes;
-    l->panel_bytes +=
-        ((uint64_t)dst->n_panels * dst->panel_bytes + PANEL_ALIGN - 1) / PANEL_ALIGN * PANEL_ALIGN;
-    l->n_matrices++;
+    if (rc == 0 && t != NULL)
+        add_matrix_job(l, (struct matrix_job){.src = t, .dst = dst}, n_in, n_out, 1);
+    return rc;
+}
+
+static int add_vector_job(struct load *l, struct vector_job job)
+{
+    const enum block_type type = job.src->type;
+
+    if (type != BLOCK_F32 && type != BLOCK_F16 && type != BLOCK_BF16)
+        return load_fail(l, ERR_UNSUPPORTED,
+                         "tensor '%.*s': has type %s, but a vector must be F32, F16 or BF16",
+                         (int)job.src->name.len, job.src->name.data, block_format(type)->name);
+    job.at = l->n_floats;
+    l->n_floats +=
+        ((size_t)job.n * job.n_rows + FLOAT_ALIGN - 1) / FLOAT_ALIGN * FLOAT_ALIGN;
+    l->vectors[l->n_vectors++] = job;
     return 0;
 }
 
 static int add_vector(struct load *l, const char *name, int need, uint32_t n, const float **dst)
 {
     const struct gguf_tensor *t;
-    struct vector_job *job = &l->vectors[l->n_vectors];
-    const int rc = find(l, name, need, n, 1, &t);
+    const int rc = find(l, name, need, (struct extent){n, 1, 1}, &t);
 
     if (rc < 0 || t == NULL)
         return rc;
-    if (t->type != BLOCK_F32 && t->type != BLOCK_F16 && t->type != BLOCK_BF16)
-        return load_fail(l, ERR_UNSUPPORTED,
-                         "tensor '%s': has type %s, but a vector must be F32, F16 or BF16", name,
-                         block_format(t->type)->name);
-    job->src = t;
-    job->dst = dst;
-    job->at = l->n_floats;
-    l->n_floats += (n + FLOAT_ALIGN - 1) / FLOAT_ALIGN * FLOAT_ALIGN;
-    l->n_vectors++;
+    return add_vector_job(l, (struct vector_job){.src = t, .dst = dst, .n = n, .n_rows = 1});
+}
+
+/* ---- the tensors of a layer ---- */
+
+static struct extent extent_of(const struct load *l, enum layer_tensor t)
+{
+    const struct model_shape *s = &l->m->shape;
+    const struct layer_tensor_row *row = traits_layer_tensor(t);
+
+    return (struct extent){
+        .n_in = traits_dim(s, row->n_in),
+        .n_out = traits_dim(s, row->n_out),
+        .n_each = row->is_matrix ? traits_dim(s, row->n_each) : 1,
+    };
+}
+
+/* Add rows (numbers, of a vector) from `first` on of a tensor as the layer's `t`. */
+static int add_part(struct load *l, uint32_t layer, enum layer_tensor t,
+                    const struct gguf_tensor *src, uint64_t first)
+{
+    const struct layer_tensor_row *row = traits_layer_tensor(t);
+    const struct extent e = extent_of(l, t);
+    void *dst = (char *)&l->m->layers[layer] + row->offset;
+
+    l->used[src - gguf_tensor_at(l->g, 0)] = true;
+    if (!row->is_matrix)
+        return add_vector_job(l, (struct vector_job){.src = src,
+                                                     .dst = dst,
+                                                     .first = (uint32_t)first,
+                                                     .n = (uint32_t)e.n_in,
+                                                     .n_rows = (uint32_t)e.n_out});
+    add_matrix_job(l,
+                   (struct matrix_job){.src = src,
+                                       .dst = dst,
+                                       .row0 = (uint32_t)first,
+                                       .row_stride = (uint32_t)src->dims[1]},
+                   (uint32_t)e.n_in, (uint32_t)e.n_out, (uint32_t)e.n_each);
+    return 0;
+}
+
+static const struct gguf_tensor *find_in_layer(const struct load *l, uint32_t layer,
+                                               const char *suffix)
+{
+    char name[GGUF_MAX_NAME];
+
+    snprintf(name, sizeof(name), "blk.%u.%s", layer, suffix);
+    return gguf_tensor_find(l->g, name);
+}
+
+/* What a tensor with all of the parts would measure; *first: where part `t` begins in it. */
+static struct extent fused_extent(const struct load *l, const struct fused_row *f,
+                                  enum layer_tensor t, uint64_t *first)
+{
+    struct extent sum = extent_of(l, f->parts[0]);
+    const bool is_matrix = traits_layer_tensor(t)->is_matrix;
+    uint64_t n = 0;
+
+    for (int i = 0; i < f->n_parts; i++) {
+        const struct extent e = extent_of(l, f->parts[i]);
+
+        if (f->parts[i] == t)
+            *first = n;
+        n += is_matrix ? e.n_out : e.n_in;
+    }
+    if (is_matrix)
+        sum.n_out = n;
+    else
+        sum.n_in = n;
+    return sum;
+}
+
+/* The tensor of the file that holds `t` together with others, or NULL. */
+static const struct gguf_tensor *find_fused(const struct load *l, struct traits_tensors set,
+                                            uint32_t layer, enum layer_tensor t, uint64_t *first)
+{
+    const struct fused_row *f;
+
+    for (size_t i = 0; (f = traits_fused(i)) != NULL; i++) {
+        const struct gguf_tensor *src;
+        bool has_all = true, has_t = false;
+
+        for (int j = 0; j < f->n_parts; j++) {
+            has_all &= ((set.required | set.optional) >> f->parts[j] & 1) != 0;
+            has_t |= f->parts[j] == t;
+        }
+        if (!has_all || !has_t || (src = find_in_layer(l, layer, f->suffix)) == NULL)
+            continue;
+        if (has_extent(src, fused_extent(l, f, t, first)))
+            return src;
+    }
+    return NULL;
+}
+
+static int add_layer_tensor(struct load *l, struct traits_tensors set, uint32_t layer,
+                            enum layer_tensor t)
+{
+    const struct layer_tensor_row *row = traits_layer_tensor(t);
+    const struct gguf_tensor *src = find_in_layer(l, layer, row->suffix);
+    char name[GGUF_MAX_NAME];
+    uint64_t first = 0;
+
+    if (src != NULL && has_extent(src, extent_of(l, t)))
+        return add_part(l, layer, t, src, 0);
+    snprintf(name, sizeof(name), "blk.%u.%s", layer, row->suffix);
+    if (src != NULL && find_fused(l, set, layer, t, &first) == NULL)
+        return fail_extent(l, name, src, extent_of(l, t));
+    src = find_fused(l, set, layer, t, &first);
+    if (src != NULL)
+        return add_part(l, layer, t, src, first);
+    return (set.required >> t & 1) == 0 ? 0
+                                        : load_fail(l, ERR_FORMAT, "tensor '%s' is missing", name);
+}
+
+/* Older files of latent attention have one tensor that turns the latent vector into each head's
+ * key and value. Its rows of values are value_up's; those of keys, transposed, are key_up's. */
+static int add_latent(struct load *l, uint32_t layer, bool *is_done)
+{
+    const struct model_shape *s = &l->m->shape;
+    const struct gguf_tensor *src = find_in_layer(l, layer, "attn_kv_b.weight");
+    struct model_layer *to = &l->m->layers[layer];
+    const uint32_t stride = s->n_nope + s->head_out;
+    const struct extent e = {s->n_latent, (uint64_t)s->n_head * stride, 1};
+
+    *is_done = s->n_latent > 0 && src != NULL &&
+               find_in_layer(l, layer, "attn_k_b.weight") == NULL;
+    if (!*is_done)
+        return 0;
+    if (!has_extent(src, e))
+        return fail_extent(l, "attn_kv_b.weight", src, e);
+    l->used[src - gguf_tensor_at(l->g, 0)] = true;
+    add_matrix_job(l,
+                   (struct matrix_job){.src = src,
+                                       .dst = &to->key_up,
+                                       .row_stride = stride,
+                                       .is_transposed = true},
+                   s->n_nope, s->n_latent, s->n_head);
+    add_matrix_job(
+        l,
+        (struct matrix_job){
+            .src = src, .dst = &to->value_up, .row0 = s->n_nope, .row_stride = stride},
+        s->n_latent, s->head_out, s->n_head);
     return 0;
 }
 
 static int add_layer(struct load *l, uint32_t i)
 {
     const struct model_shape *s = &l->m->shape;
-    char *layer = (char *)&l->m->layers[i];
-    char name[GGUF_MAX_NAME];
-    int rc = 0;
+    const bool has_experts = s->n_expert > 0 && i >= l->n_dense_lead;
+    struct traits_tensors set = traits_tensors(l->traits, s, has_experts);
+    bool has_latent;
+    int rc = add_latent(l, i, &has_latent);
 
-    for (int t = 0; t < LAYER_N_TENSOR && rc == 0; t++) {
-        const struct layer_tensor_row *row = traits_layer_tensor((enum layer_tensor)t);
-        const uint32_t n_in = traits_dim(s, row->n_in);
-        void *dst = layer + row->offset;
-        int need = TENSOR_REQUIRED;
-
-        if ((l->traits->required >> t & 1) == 0) {
-            if ((l->traits->optional >> t & 1) == 0)
-                continue;
-            need = TENSOR_OPTIONAL;
-        }
-        snprintf(name, sizeof(name), "blk.%u.%s", i, row->suffix);
-        rc = row->is_matrix ? add_matrix(l, name, need, n_in, traits_dim(s, row->n_out), dst)
-                            : add_vector(l, name, need, n_in, dst);
-    }
+    if (has_latent)
+        set.required &= ~(UINT64_C(1) << LAYER_KEY_UP | UINT64_C(1) << LAYER_VALUE_UP);
+    for (int t = 0; t < LAYER_N_TENSOR && rc == 0; t++)
+        if (((set.required | set.optional) >> t & 1) != 0)
+            rc = add_layer_tensor(l, set, i, (enum layer_tensor)t);
     return rc;
+}
+
+/* ---- the tensors beside the layers ---- */
+
+/* What is added to every token, of the first type: those of later ones mark second texts. */
+static int add_token_type(struct load *l)
+{
+    const uint32_t n = l->m->shape.n_embd;
+    const struct gguf_tensor *t = gguf_tensor_find(l->g, "token_types.weight");
+
+    if (t == NULL)
+        return 0;
+    if (!has_extent(t, (struct extent){n, t->dims[1], 1}))
+        return fail_extent(l, "token_types.weight", t, (struct extent){n, 1, 1});
+    l->used[t - gguf_tensor_at(l->g, 0)] = true;
+    return add_vector_job(
+        l, (struct vector_job){.src = t, .dst = &l->m->type_embed, .n = n, .n_rows = 1});
+}
+
+static int add_encoder(struct load *l)
+{
+    struct model *m = l->m;
+    int rc = add_token_type(l);
+
+    if (rc == 0)
+        rc = add_vector(l, "token_embd_norm.weight", TENSOR_REQUIRED, m->shape.n_embd,
+                        &m->embed_norm.weight);
+    if (rc == 0)
+        rc = add_vector(l, "token_embd_norm.bias", TENSOR_REQUIRED, m->shape.n_embd,
+                        &m->embed_norm.bias);
+    return rc;
+}
+
+static int add_output(struct load *l)
+{
+    struct model *m = l->m;
+    const struct model_shape *s = &m->shape;
+    int rc = add_vector(l, "output_norm.weight", TENSOR_REQUIRED, s->n_embd,
+                        &m->output_norm.weight);
+
+    if (rc == 0 && s->norm == NORM_LAYER)
+        rc = add_vector(l, "output_norm.bias", TENSOR_OPTIONAL, s->n_embd, &m->output_norm.bias);
+    if (rc == 0)
+        rc = add_matrix(l, "output.weight", TENSOR_OPTIONAL, s->n_embd, s->n_vocab, &m->output);
+    if (rc == 0)
+        rc = add_vector(l, "output.bias", TENSOR_OPTIONAL, s->n_vocab, &m->output_bias);
+    return rc;
+}
+
+/* Tables of rope divisors that are there but not for this context are no errors. */
+static void use(struct load *l, const char *name)
+{
+    const struct gguf_tensor *t = gguf_tensor_find(l->g, name);
+
+    if (t != NULL)
+        l->used[t - gguf_tensor_at(l->g, 0)] = true;
+}
+
+static int add_divisors(struct load *l)
+{
+    use(l, "rope_factors_long.weight");
+    use(l, "rope_factors_short.weight");
+    return add_vector(l, l->divisors_name, TENSOR_OPTIONAL, l->m->shape.n_rot / 2, &l->divisors);
 }
 
 static int check_all_used(struct load *l)
@@ -151,10 +411,11 @@ static int check_all_used(struct load *l)
 
 static int make_room(struct load *l)
 {
-    const size_t n = (size_t)gguf_n_tensors(l->g); /* each becomes one job at most */
+    const size_t n = (size_t)gguf_n_tensors(l->g);
+    const size_t most = FUSED_MAX_PARTS * n; /* jobs that the tensors become */
 
-    l->matrices = mem_calloc(n + 1, sizeof(*l->matrices)); /* one past: for a job not taken */
-    l->vectors = mem_calloc(n + 1, sizeof(*l->vectors));
+    l->matrices = mem_calloc(most, sizeof(*l->matrices));
+    l->vectors = mem_calloc(most, sizeof(*l->vectors));
     l->used = mem_calloc(n, sizeof(*l->used));
     l->m->layers = mem_calloc(l->m->shape.n_layer, sizeof(*l->m->layers));
     if (l->matrices == NULL || l->vectors == NULL || l->used == NULL || l->m->layers == NULL)
@@ -170,14 +431,15 @@ int load_weights(struct load *l)
 
     if (rc == 0)
         rc = add_matrix(l, "token_embd.weight", TENSOR_REQUIRED, s->n_embd, s->n_vocab, &m->embed);
+    if (rc == 0 && (l->traits->flags & TRAIT_LEARNED_POS) != 0)
+        rc = add_matrix(l, "position_embd.weight", TENSOR_REQUIRED, s->n_embd, s->n_ctx_train,
+                        &m->pos_embed);
     for (uint32_t i = 0; i < s->n_layer && rc == 0; i++)
         rc = add_layer(l, i);
     if (rc == 0)
-        rc = add_vector(l, "output_norm.weight", TENSOR_REQUIRED, s->n_embd, &m->output_norm);
-    if (rc == 0)
-        rc = add_matrix(l, "output.weight", TENSOR_OPTIONAL, s->n_embd, s->n_vocab, &m->output);
-    if (rc == 0)
-        rc = add_vector(l, "rope_freqs.weight", TENSOR_OPTIONAL, s->n_rot / 2, &l->divisors);
+        rc = s->is_encoder ? add_encoder(l) : add_output(l);
+    if (rc == 0 && s->n_rot > 0)
+        rc = add_divisors(l);
     return rc == 0 ? check_all_used(l) : rc;
 }
 

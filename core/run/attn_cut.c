@@ -22,7 +22,7 @@ static size_t segments(uint32_t n_tokens)
 /* Floats that one row's states take. */
 static size_t row_parts(const struct attn_cut *c, size_t n_seg)
 {
-    return n_seg * c->options.n_head * KERN_ATTN_PART(c->options.head_dim);
+    return n_seg * c->options.n_head * KERN_ATTN_PART(c->options.value_dim);
 }
 
 int attn_cut_create(struct attn_cut *c, const struct attn_cut_options *o)
@@ -52,9 +52,13 @@ void attn_cut_release(struct attn_cut *c)
 }
 
 /* Pairs of query row and key that an item of all segments looks at. */
-static uint64_t item_work(const struct batch_span *s, uint32_t from, uint32_t n)
+static uint64_t item_work(const struct attn_cut *c, const struct batch_span *s, uint32_t from,
+                          uint32_t n)
 {
-    return (uint64_t)n * (s->pos0 + from + n);
+    const uint64_t before = s->pos0 + (c->options.is_encoder ? s->n_row : from + n);
+    const uint64_t window = c->options.window;
+
+    return n * (window > 0 && window + n < before ? window + n : before);
 }
 
 static uint32_t rows_at(const struct batch_span *s, uint32_t from)
@@ -62,13 +66,13 @@ static uint32_t rows_at(const struct batch_span *s, uint32_t from)
     return s->n_row - from < ATTN_ROWS ? s->n_row - from : ATTN_ROWS;
 }
 
-static uint64_t total_work(const struct batch *b)
+static uint64_t total_work(const struct attn_cut *c, const struct batch *b)
 {
     uint64_t work = 0;
 
     for (uint32_t i = 0; i < b->n_spans; i++)
         for (uint32_t from = 0; from < b->spans[i].n_row; from += ATTN_ROWS)
-            work += item_work(&b->spans[i], from, rows_at(&b->spans[i], from));
+            work += item_work(c, &b->spans[i], from, rows_at(&b->spans[i], from));
     return work;
 }
 
@@ -101,7 +105,7 @@ static void add_item(struct attn_cut *c, const struct batch_span *s, struct attn
         return;
     }
     item.part = c->parts + c->parts_used;
-    item.part_stride = n_seg * KERN_ATTN_PART(c->options.head_dim);
+    item.part_stride = n_seg * KERN_ATTN_PART(c->options.value_dim);
     c->parts_used += need;
     note_splits(c, s, &item);
     for (size_t i = 0; i < n; i++) {
@@ -114,8 +118,9 @@ static void add_item(struct attn_cut *c, const struct batch_span *s, struct attn
 void attn_cut_make(struct attn_cut *c, const struct batch *b)
 {
     /* Each item is there once for each KV head. */
-    const uint64_t fair = total_work(b) * c->options.n_kv_head / c->options.threads;
+    const uint64_t fair = total_work(c, b) * c->options.n_kv_head / c->options.threads;
     const uint64_t piece = fair / SHARES + 1;
+    const bool may_split = c->options.window == 0 && !c->options.is_encoder;
 
     c->n_items = c->n_splits = 0;
     c->parts_used = 0;
@@ -123,9 +128,9 @@ void attn_cut_make(struct attn_cut *c, const struct batch *b)
         for (uint32_t from = 0; from < b->spans[i].n_row; from += ATTN_ROWS) {
             const uint32_t n = rows_at(&b->spans[i], from);
             const struct attn_item item = {.span = i, .from = from, .n = n, .seg1 = UINT32_MAX};
-            const uint64_t work = item_work(&b->spans[i], from, n);
+            const uint64_t work = item_work(c, &b->spans[i], from, n);
 
-            add_item(c, &b->spans[i], item, work > fair ? work / piece + 1 : 1);
+            add_item(c, &b->spans[i], item, may_split && work > fair ? work / piece + 1 : 1);
         }
     assert(c->n_items <= c->options.max_rows + SHARES * c->options.threads);
 }

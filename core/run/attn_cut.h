@@ -12,6 +12,7 @@
 #ifndef CORE_RUN_ATTN_CUT_H
 #define CORE_RUN_ATTN_CUT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,7 +40,9 @@ struct attn_split {
 struct attn_cut_options {
     uint32_t max_rows, threads;
     uint32_t n_ctx;           /* longest sequence */
-    uint32_t n_head, n_kv_head, head_dim;
+    uint32_t n_head, n_kv_head, value_dim;
+    uint32_t window;          /* tokens that a row sees, 0: all before it. Windows are not split */
+    bool is_encoder;          /* rows of a span see all of the span */
 };
 
 struct attn_cut {

@@ -25,29 +25,44 @@ static size_t max_size(size_t a, size_t b)
 static void set_strides(struct runner *r)
 {
     const struct model_shape *s = &r->model->shape;
-    const size_t q = panels((size_t)s->n_head * s->head_dim);
-    const size_t k = panels((size_t)s->n_kv_head * s->head_dim);
+    const size_t query = s->n_latent > 0 ? s->n_nope + s->n_rot : s->key_dim;
+    const size_t q = panels(s->n_head * query);
+    const size_t k = panels((size_t)s->n_kv_head * s->key_dim);
+    const size_t v = panels((size_t)s->n_kv_head * s->value_dim);
+    const size_t att = panels((size_t)s->n_head * s->value_dim);
+    const size_t heads = panels((size_t)s->n_head * s->head_out);
 
     r->embd_stride = panels(s->n_embd);
     r->k_at = q;
     r->v_at = q + k;
-    r->qkv_stride = q + 2 * k;
-    r->att_stride = q;
-    r->ff_stride = panels(s->n_ff);
+    r->qkv_stride = q + k + v;
+    r->att_stride = att;
+    r->ff_stride = panels(max_size(s->n_ff, s->n_ff_shared));
     r->vocab_stride = panels(s->n_vocab);
-    r->qrow_stride = kern_qrow_bytes(panels(max_size(s->n_embd, q)) + 16);
+    r->qrow_stride = kern_qrow_bytes(
+        panels(max_size(max_size(s->n_embd, s->n_lora_q), max_size(att, heads))) + 16);
     r->ff_row_stride = kern_qrow_bytes(r->ff_stride + 16);
-    r->attn_scratch_bytes =
-        (kern_attn_scratch(ATTN_ROWS, s->n_head / s->n_kv_head, s->head_dim) + 63) / 64 * 64;
+    r->attn_scratch_bytes = (kern_attn_scratch(ATTN_ROWS, s->n_head / s->n_kv_head, s->key_dim,
+                                               s->value_dim) + 63) / 64 * 64;
+    r->router_stride = panels(s->n_expert);
+    r->expert_stride = panels(s->n_ff_expert);
+    r->slot_qrow_stride = kern_qrow_bytes(r->embd_stride + 16);
+    r->expert_qrow_stride = kern_qrow_bytes(r->expert_stride + 16);
+    r->lora_stride = panels(s->n_lora_q);
+    r->latent_q_stride = panels((size_t)s->n_head * s->key_dim);
+    r->heads_stride = heads;
+    r->head_qrow_stride = kern_qrow_bytes(panels(max_size(s->n_nope, s->value_dim)) + 16);
 }
 
-static float *take_rows(struct runner *r, size_t rows, size_t stride)
+/* Rows of floats, or, with another size, of bytes; they count as scratch. */
+static void *take(struct runner *r, size_t rows, size_t stride, size_t size)
 {
-    r->scratch_bytes += rows * stride * sizeof(float);
-    return mem_aligned(rows * stride, sizeof(float));
+    r->scratch_bytes += rows * stride * size;
+    return mem_aligned(rows * stride, size);
 }
 
-static int create_cut(struct runner *r, const struct runner_options *o)
+static int create_cut(struct runner *r, const struct runner_options *o, struct attn_cut *cut,
+                      uint32_t window)
 {
     const struct model_shape *s = &r->model->shape;
     const struct attn_cut_options options = {
@@ -56,36 +71,99 @@ static int create_cut(struct runner *r, const struct runner_options *o)
         .n_ctx = s->n_ctx,
         .n_head = s->n_head,
         .n_kv_head = s->n_kv_head,
-        .head_dim = s->head_dim,
+        .value_dim = s->value_dim,
+        .window = window,
+        .is_encoder = s->is_encoder,
     };
 
-    return attn_cut_create(&r->cut, &options);
+    return attn_cut_create(cut, &options);
 }
 
-static int create_buffers(struct runner *r, const struct runner_options *o)
+static int create_rows(struct runner *r, const struct runner_options *o)
 {
-    const size_t n = o->max_rows;
+    const size_t n = o->max_rows, f = sizeof(float);
 
-    r->x = take_rows(r, n, r->embd_stride);
-    r->norm = take_rows(r, n, r->embd_stride);
-    r->delta = take_rows(r, n, r->embd_stride);
-    r->qkv = take_rows(r, n, r->qkv_stride);
-    r->att = take_rows(r, n, r->att_stride);
-    r->gate = take_rows(r, n, r->ff_stride);
-    r->up = take_rows(r, n, r->ff_stride);
-    r->logits = take_rows(r, LOGIT_ROWS, r->vocab_stride);
-    r->lrows = take_rows(r, LOGIT_ROWS, r->embd_stride);
-    r->qrows = mem_aligned(max_size(n, LOGIT_ROWS), r->qrow_stride);
-    r->ff_rows = mem_aligned(n, r->ff_row_stride);
-    r->attn_scratch = mem_aligned(o->threads, r->attn_scratch_bytes);
+    r->x = take(r, n, r->embd_stride, f);
+    r->norm = take(r, n, r->embd_stride, f);
+    r->delta = take(r, n, r->embd_stride, f);
+    r->ffn_out = take(r, n, r->embd_stride, f);
+    r->qkv = take(r, n, r->qkv_stride, f);
+    r->att = take(r, n, r->att_stride, f);
+    r->gate = take(r, n, r->ff_stride, f);
+    r->up = take(r, n, r->ff_stride, f);
+    r->logits = take(r, LOGIT_ROWS, r->vocab_stride, f);
+    r->lrows = take(r, LOGIT_ROWS, r->embd_stride, f);
+    r->qrows = take(r, max_size(n, LOGIT_ROWS), r->qrow_stride, 1);
+    r->ff_rows = take(r, n, r->ff_row_stride, 1);
+    r->attn_scratch = take(r, o->threads, r->attn_scratch_bytes, 1);
+    if (r->x == NULL || r->norm == NULL || r->delta == NULL || r->ffn_out == NULL ||
+        r->qkv == NULL || r->att == NULL || r->gate == NULL || r->up == NULL ||
+        r->logits == NULL || r->lrows == NULL || r->qrows == NULL || r->ff_rows == NULL ||
+        r->attn_scratch == NULL)
+        return ERR_NOMEM;
+    return 0;
+}
+
+/* Do some experts take rows as floats? */
+static bool has_float_experts(const struct model *m)
+{
+    for (uint32_t i = 0; i < m->shape.n_layer; i++) {
+        const struct ffn *net = &m->layers[i].experts;
+
+        if ((matrix_exists(&net->up) && !kern_weight_is_quantised(net->up.type)) ||
+            (matrix_exists(&net->gate) && !kern_weight_is_quantised(net->gate.type)))
+            return true;
+    }
+    return false;
+}
+
+static int create_expert_rows(struct runner *r, const struct runner_options *o)
+{
+    const struct model_shape *s = &r->model->shape;
+    const size_t rows = o->max_rows, n = rows * s->n_expert_used, f = sizeof(float);
+
+    if (s->n_expert == 0)
+        return 0;
+    r->router = take(r, rows, 2 * r->router_stride, f);
+    r->shared_gate = take(r, rows, KERN_LANES, f);
+    r->slot_rows = take(r, has_float_experts(r->model) ? n : 1, r->embd_stride, f);
+    r->expert_gate = take(r, n, r->expert_stride, f);
+    r->expert_up = take(r, n, r->expert_stride, f);
+    r->slot_out = take(r, n, r->embd_stride, f);
+    r->slot_qrows = take(r, n, r->slot_qrow_stride, 1);
+    r->expert_qrows = take(r, n, r->expert_qrow_stride, 1);
+    r->picks = mem_calloc(n, sizeof(*r->picks));
+    r->active = mem_calloc(s->n_expert, sizeof(*r->active));
+    r->expert_slots = mem_calloc(s->n_expert, sizeof(*r->expert_slots));
+    if (r->router == NULL || r->shared_gate == NULL || r->slot_rows == NULL ||
+        r->expert_gate == NULL || r->expert_up == NULL || r->slot_out == NULL ||
+        r->slot_qrows == NULL || r->expert_qrows == NULL || r->picks == NULL ||
+        r->active == NULL || r->expert_slots == NULL)
+        return ERR_NOMEM;
+    return 0;
+}
+
+static int create_latent_rows(struct runner *r, const struct runner_options *o)
+{
+    const struct model_shape *s = &r->model->shape;
+    const size_t n = o->max_rows, f = sizeof(float);
+
+    if (s->n_latent == 0)
+        return 0;
+    r->lora = take(r, n, r->lora_stride + KERN_LANES, f); /* there may be none */
+    r->latent_q = take(r, n, r->latent_q_stride, f);
+    r->heads = take(r, n, r->heads_stride, f);
+    r->head_qrows = take(r, n * s->n_head, r->head_qrow_stride, 1);
+    if (r->lora == NULL || r->latent_q == NULL || r->heads == NULL || r->head_qrows == NULL)
+        return ERR_NOMEM;
+    return 0;
+}
+
+static int create_samplers(struct runner *r, const struct runner_options *o)
+{
     r->samplers = mem_calloc(o->threads, sizeof(*r->samplers));
     r->eog = mem_dup(o->eog, o->n_eog * sizeof(*r->eog));
-    r->scratch_bytes += n * (r->qrow_stride + r->ff_row_stride);
-    r->scratch_bytes += o->threads * r->attn_scratch_bytes;
-    if (r->x == NULL || r->norm == NULL || r->delta == NULL || r->qkv == NULL || r->att == NULL ||
-        r->gate == NULL || r->up == NULL || r->logits == NULL || r->lrows == NULL ||
-        r->qrows == NULL || r->ff_rows == NULL || r->attn_scratch == NULL ||
-        r->samplers == NULL || r->eog == NULL || create_cut(r, o) < 0)
+    if (r->samplers == NULL || r->eog == NULL)
         return ERR_NOMEM;
     for (uint32_t i = 0; i < o->threads; i++)
         if (sampler_scratch_create(&r->samplers[i], r->model->shape.n_vocab) < 0)
@@ -94,15 +172,26 @@ static int create_buffers(struct runner *r, const struct runner_options *o)
     return 0;
 }
 
+static int create_buffers(struct runner *r, const struct runner_options *o)
+{
+    const uint32_t window = r->model->shape.window;
+
+    if (create_rows(r, o) < 0 || create_expert_rows(r, o) < 0 || create_latent_rows(r, o) < 0 ||
+        create_samplers(r, o) < 0 || create_cut(r, o, &r->cut, 0) < 0)
+        return ERR_NOMEM;
+    return window > 0 ? create_cut(r, o, &r->window_cut, window) : 0;
+}
+
 static int check_options(const struct runner_options *o, char *err, size_t err_len)
 {
     const struct model_shape *s = &o->model->shape;
     const struct kv_shape *kv = &o->kv->shape;
 
-    if (s->head_dim % kern_kv_group(o->kv_type) != 0 || kv->n_layer != s->n_layer ||
+    if (s->key_dim % kern_kv_group(o->kv_type) != 0 ||
+        s->value_dim % kern_kv_group(o->kv_type) != 0 || kv->n_layer != s->n_layer ||
         kv->n_kv_head != s->n_kv_head ||
-        kv->key_bytes != kern_kv_key_bytes(o->kv_type, s->head_dim) ||
-        kv->value_bytes != kern_kv_value_bytes(o->kv_type, s->head_dim)) {
+        kv->key_bytes != kern_kv_key_bytes(o->kv_type, s->key_dim) ||
+        kv->value_bytes != kern_kv_value_bytes(o->kv_type, s->value_dim)) {
         snprintf(err, err_len, "the KV store's shape is not the model's");
         return ERR_INVAL;
     }
@@ -147,6 +236,20 @@ int runner_create(struct runner **out, const struct runner_options *o, char *err
     return 0;
 }
 
+static void free_rows(struct runner *r)
+{
+    void *const all[] = {r->x,           r->norm,        r->delta,      r->ffn_out,
+                         r->qkv,         r->att,         r->gate,       r->up,
+                         r->logits,      r->lrows,       r->qrows,      r->ff_rows,
+                         r->router,      r->shared_gate, r->slot_rows,  r->expert_gate,
+                         r->expert_up,   r->slot_out,    r->slot_qrows, r->expert_qrows,
+                         r->picks,       r->active,      r->lora,       r->latent_q,
+                         r->heads,       r->head_qrows,  r->attn_scratch, r->expert_slots};
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        mem_free(all[i]);
+}
+
 void runner_destroy(struct runner **runner)
 {
     struct runner *r = runner != NULL ? *runner : NULL;
@@ -159,19 +262,9 @@ void runner_destroy(struct runner **runner)
     for (uint32_t i = 0; r->samplers != NULL && i < n_threads; i++)
         sampler_scratch_release(&r->samplers[i]);
     mem_free(r->samplers);
-    mem_free(r->x);
-    mem_free(r->norm);
-    mem_free(r->delta);
-    mem_free(r->qkv);
-    mem_free(r->att);
-    mem_free(r->gate);
-    mem_free(r->up);
-    mem_free(r->logits);
-    mem_free(r->lrows);
-    mem_free(r->qrows);
-    mem_free(r->ff_rows);
+    free_rows(r);
     attn_cut_release(&r->cut);
-    mem_free(r->attn_scratch);
+    attn_cut_release(&r->window_cut);
     mem_free(r->eog);
     mem_free(r);
     *runner = NULL;
@@ -189,6 +282,8 @@ void runner_step(struct runner *r, struct batch *b)
     r->batch = b;
     r->since_ns = clock_ns();
     attn_cut_make(&r->cut, b);
+    if (r->model->shape.window > 0)
+        attn_cut_make(&r->window_cut, b);
     team_run(r->team, runner_forward, r);
     r->times.n_steps++;
 }
@@ -204,8 +299,9 @@ const char *runner_part_name(enum runner_part part)
         [RUNNER_EMBED] = "embed",         [RUNNER_NORM] = "norm",
         [RUNNER_QKV] = "qkv",             [RUNNER_ROPE] = "rope",
         [RUNNER_ATTENTION] = "attention", [RUNNER_ATTN_OUT] = "attn_out",
-        [RUNNER_GATE_UP] = "gate_up",     [RUNNER_DOWN] = "down",
-        [RUNNER_LOGITS] = "logits",       [RUNNER_SAMPLE] = "sample",
+        [RUNNER_ROUTE] = "route",         [RUNNER_GATE_UP] = "gate_up",
+        [RUNNER_DOWN] = "down",           [RUNNER_LOGITS] = "logits",
+        [RUNNER_SAMPLE] = "sample",
     };
 
     return names[part];

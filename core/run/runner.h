@@ -52,6 +52,7 @@ enum runner_part {
     RUNNER_ROPE,      /* biases, head norms, rotation, the KV cache's new tokens */
     RUNNER_ATTENTION,
     RUNNER_ATTN_OUT,
+    RUNNER_ROUTE,     /* of rows to experts */
     RUNNER_GATE_UP,   /* and the activation */
     RUNNER_DOWN,
     RUNNER_LOGITS,

@@ -1,6 +1,6 @@
-/* core/run/runner_impl.h - what the two files of the runner share; see runner.h.
+/* core/run/runner_impl.h - what the files of the runner share; see runner.h.
  *
- * runner.c takes and gives back, forward.c computes. Buffers are row-major with strides padded to
+ * runner.c takes and gives back, forward*.c compute. Buffers are row-major with strides padded to
  * whole panels, because products write whole panels.
  *
  * Thread: the engine thread outside a step; inside, all threads of the team run forward() together.
@@ -18,6 +18,19 @@ struct team_worker;
 
 #define LOGIT_ROWS 32 /* outputs whose logits are in memory at a time */
 
+/* An expert that a row has chosen. */
+struct expert_pick {
+    uint32_t expert;
+    uint32_t slot; /* where the row's copy for it is */
+    float weight;
+};
+
+/* The rows of an expert that some row has chosen: slots slot0 .. slot0 + n - 1. */
+struct expert_rows {
+    uint32_t expert;
+    uint32_t slot0, n;
+};
+
 struct runner {
     const struct model *model;
     struct kv_store *kv;
@@ -30,12 +43,28 @@ struct runner {
     size_t embd_stride, qkv_stride, k_at, v_at, att_stride, ff_stride, vocab_stride;
     size_t qrow_stride, ff_row_stride; /* bytes of a quantised row */
     /* activations, [max_rows][stride] */
-    float *x, *norm, *qkv, *att, *gate, *up, *delta;
+    float *x, *norm, *qkv, *att, *gate, *up, *delta, *ffn_out;
     uint8_t *qrows;   /* [rows] of norm, or of att */
     uint8_t *ff_rows; /* [rows] of gate */
+    /* mixtures of experts: [max_rows * n_expert_used][stride], a slot for each choice */
+    size_t router_stride, expert_stride;               /* floats */
+    size_t slot_qrow_stride, expert_qrow_stride;       /* bytes */
+    float *router;                                     /* [max_rows][2][router_stride] */
+    float *shared_gate;                                /* [max_rows][KERN_LANES] */
+    float *slot_rows, *expert_gate, *expert_up, *slot_out;
+    uint8_t *slot_qrows, *expert_qrows;
+    struct expert_pick *picks;                         /* [max_rows][n_expert_used] */
+    struct expert_rows *active;                        /* [n_expert], n_active of them */
+    uint32_t *expert_slots;                            /* [n_expert] */
+    uint32_t n_active;
+    /* latent attention: [max_rows][stride] */
+    size_t lora_stride, latent_q_stride, heads_stride; /* floats */
+    size_t head_qrow_stride;                           /* bytes */
+    float *lora, *latent_q, *heads;
+    uint8_t *head_qrows;                               /* [max_rows][n_head] */
     float *logits; /* [LOGIT_ROWS][vocab_stride] */
     float *lrows;  /* [LOGIT_ROWS][embd_stride] normed rows of outputs */
-    struct attn_cut cut;
+    struct attn_cut cut, window_cut; /* of layers that see everything, and of those that do not */
     uint8_t *attn_scratch; /* [threads][attn_scratch_bytes] */
     size_t attn_scratch_bytes;
     struct sampler_scratch *samplers; /* [threads] */

@@ -26,7 +26,7 @@ static void bench_elem(const struct bench *b, const char *name, work_fn work, si
     struct elem e = {.b = b, .n = n};
 
     if (!headed)
-        printf("\nelementwise, one thread, in cache\n%-10s %8s %10s %10s %10s\n", "kernel", "n",
+        printf("\nelementwise, one thread, in cache\n%-18s %8s %10s %10s %10s\n", "kernel", "n",
                "ns", "cycles", "GB/s");
     headed = true;
     e.x = want(mem_aligned(n, sizeof *e.x));
@@ -41,7 +41,7 @@ static void bench_elem(const struct bench *b, const char *name, work_fn work, si
     }
     struct work w = {.call = work, .arg = &e, .units = bytes_each * (double)n};
     const struct timing t = time_beside(b, b->lone, &w, NULL);
-    printf("%-10s %8zu %10.0f %10.0f %10.1f\n", name, n, t.seconds * 1e9, t.cycles, t.rate);
+    printf("%-18s %8zu %10.0f %10.0f %10.1f\n", name, n, t.seconds * 1e9, t.cycles, t.rate);
     mem_free(e.x);
     mem_free(e.y);
     mem_free(e.z);
@@ -65,14 +65,26 @@ static void bench_elem(const struct bench *b, const char *name, work_fn work, si
         bench_elem(b, #name, call_##name, size, bytes_each);                                       \
     }
 
+static void write_kv(const struct elem *e, enum kern_kv kv)
+{
+    e->b->t.kv_write[kv](e->keys, e->values, 5, e->x, e->y, e->n / 64, 64, 64);
+}
+
 /* Bytes read and written per number. */
 ELEM(quantise, e->b->t.quantise(e->out, e->n, e->x, 0, e->n), 4864, 5.4)
 ELEM(rmsnorm, e->b->t.rmsnorm(e->z, e->x, e->y, e->n, 1e-6f), 896, 12)
+ELEM(layernorm, e->b->t.layernorm(e->z, e->x, e->y, e->y, e->n, 1e-6f), 896, 12)
 ELEM(rope, e->b->t.rope(e->x, e->n / 64, 64, 64, e->y, e->y + 32, true), 1024, 8)
-ELEM(kv_write, e->b->t.kv_write(e->keys, e->values, 5, e->x, e->y, e->n / 64, 64), 128, 12)
-ELEM(kv_write_q8, e->b->t.kv_write_q8(e->keys, e->values, 5, e->x, e->y, e->n / 64, 64), 128, 10)
-ELEM(silu_mul, e->b->t.silu_mul(e->z, e->x, e->y, e->n), 4864, 12)
-ELEM(add, e->b->t.add(e->z, e->x, e->n), 896, 12)
+ELEM(kv_write_f16, write_kv(e, KERN_KV_F16), 128, 12)
+ELEM(kv_write_bf16, write_kv(e, KERN_KV_BF16), 128, 12)
+ELEM(kv_write_q8_0, write_kv(e, KERN_KV_Q8_0), 128, 10)
+ELEM(act_silu, e->b->t.act[KERN_ACT_SILU](e->z, e->x, e->y, e->n), 4864, 12)
+ELEM(act_gelu, e->b->t.act[KERN_ACT_GELU](e->z, e->x, e->y, e->n), 4864, 12)
+ELEM(act_gelu_erf, e->b->t.act[KERN_ACT_GELU_ERF](e->z, e->x, e->y, e->n), 4864, 12)
+ELEM(act_swiglu_clamped, e->b->t.act[KERN_ACT_SWIGLU_CLAMPED](e->z, e->x, e->y, e->n), 4864, 12)
+ELEM(add, e->b->t.add(e->z, e->x, 1, e->n), 896, 12)
+ELEM(scale, e->b->t.scale(e->z, 1, e->n), 896, 8)
+ELEM(cap, e->b->t.cap(e->z, 30, e->n), 102400, 8)
 ELEM(max, e->result = e->b->t.max(e->x, e->n), 102400, 4)
 ELEM(find, e->result = (float)e->b->t.find(e->x, e->n, 2), 102400, 4)
 ELEM(sum_exp, e->result = e->b->t.sum_exp(e->x, e->n, 1, 1), 102400, 4)
@@ -112,12 +124,13 @@ static void call_attention(void *arg, uint32_t i, uint32_t n, size_t rep)
                                 .pos0 = (uint32_t)t->pos0,
                                 .n_row = (uint32_t)t->n_row,
                                 .n_head = HEADS,
-                                .head_dim = DIM,
+                                .key_dim = DIM,
+                                .value_dim = DIM,
                                 .scale = 0.125f,
                                 .seg1 = UINT32_MAX,
                                 .scratch = t->scratch[i]};
 
-    (t->kv_type == KERN_KV_F16 ? t->b->t.attn : t->b->t.attn_q8)(&a);
+    t->b->t.attn[t->kv_type](&a);
 }
 
 static void make_sequences(struct attention *t, size_t n_seq)
@@ -150,7 +163,7 @@ static void bench_length(const struct bench *b, enum kern_kv kv, size_t pos0, si
     for (uint32_t i = 0; i < b->n_thread; i++) {
         t.q[i] = want(mem_aligned(n_row * width, sizeof(float)));
         t.out[i] = want(mem_aligned(n_row * width, sizeof(float)));
-        t.scratch[i] = want(mem_aligned(kern_attn_scratch((uint32_t)n_row, HEADS, DIM), 1));
+        t.scratch[i] = want(mem_aligned(kern_attn_scratch((uint32_t)n_row, HEADS, DIM, DIM), 1));
         for (size_t j = 0; j < n_row * width; j++)
             t.q[i][j] = (float)next_random() * 0x1p-23f - 1;
     }
@@ -190,12 +203,17 @@ static void bench_store(const struct bench *b, enum kern_kv kv)
         bench_length(b, kv, CASES[i][0], CASES[i][1], CASES[i][2]);
 }
 
-void bench_attn(const struct bench *b)
+void bench_attn_f16(const struct bench *b)
 {
     bench_store(b, KERN_KV_F16);
 }
 
-void bench_attn_q8(const struct bench *b)
+void bench_attn_bf16(const struct bench *b)
+{
+    bench_store(b, KERN_KV_BF16);
+}
+
+void bench_attn_q8_0(const struct bench *b)
 {
     bench_store(b, KERN_KV_Q8_0);
 }
@@ -209,7 +227,7 @@ static void call_merge(void *arg, uint32_t i, uint32_t n, size_t rep)
     (void)i;
     (void)n;
     (void)rep;
-    e->b->t.attn_merge(e->z, e->x, PARTS, DIM);
+    e->b->t.attn_merge(e->z, e->x, PARTS, DIM, NULL);
 }
 
 void bench_attn_merge(const struct bench *b)

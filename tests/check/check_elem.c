@@ -153,6 +153,59 @@ void check_rmsnorm(struct check *c)
     }
 }
 
+/* ---- layernorm */
+
+static void layernorm_formula(struct check *c, const float *got, const float *x, const float *w,
+                              const float *b, size_t n, float eps)
+{
+    double mean = 0, ss = 0;
+
+    for (size_t i = 0; i < n; i++)
+        mean += (double)x[i] / (double)n;
+    for (size_t i = 0; i < n; i++)
+        ss += ((double)x[i] - mean) * ((double)x[i] - mean) / (double)n;
+    const double root = sqrt(ss + (double)eps);
+    for (size_t i = 0; i < n; i++) {
+        const double y = ((double)x[i] - mean) / root * (double)w[i];
+        const double most = 1e-5 * fabs(y) + 2e-6 * fabs(mean) / root * fabs((double)w[i]) + 1e-6;
+
+        check_that(c, fabs((double)got[i] - (y + (b ? (double)b[i] : 0))) <= most,
+                   "n=%zu [%zu] %.9g, formula %.9g", n, i, (double)got[i],
+                   y + (b ? (double)b[i] : 0));
+    }
+}
+
+void check_layernorm(struct check *c)
+{
+    static const float SCALES[] = {1, 1e-4f, 1e15f, 0};
+
+    for (size_t s = 0; s < check_n_sizes * CHECK_COUNT(SCALES) * 2; s++) {
+        const size_t n = check_sizes[s / 2 / CHECK_COUNT(SCALES)];
+        const float scale = SCALES[s / 2 % CHECK_COUNT(SCALES)];
+        float *x = floats(n);
+        float *w = floats(n);
+        float *b = s % 2 ? floats(n) : NULL;
+        float *want = outs(n);
+        float *got = outs(n);
+
+        check_fill(c, x, n, scale);
+        for (size_t i = 0; i < n; i++) /* a mean that is not nothing */
+            x[i] += scale * 0.7f;
+        check_fill(c, w, n, 1);
+        if (b)
+            check_fill(c, b, n, 1);
+        c->ref->layernorm(want, x, w, b, n, 1e-5f);
+        c->test->layernorm(got, x, w, b, n, 1e-5f);
+        same(c, got, want, n, b ? "with a bias" : "apart");
+        if (c->isa == KERN_ISA_SCALAR)
+            layernorm_formula(c, want, x, w, b, n, 1e-5f);
+        memcpy(got, x, n * sizeof *got);
+        c->test->layernorm(got, got, w, b, n, 1e-5f);
+        same(c, got, want, n, "in place");
+        check_free_all();
+    }
+}
+
 /* ---- rope */
 
 static void rope_formula(struct check *c, const float *was, const float *is, size_t head_dim,
@@ -238,51 +291,73 @@ static uint16_t half_of(const uint8_t *halves, size_t i)
     return h;
 }
 
-void check_kv_write(struct check *c)
+/* One head of a token: what is stored of its numbers, and nothing in the other slots. */
+static void check_stored_halves(struct check *c, uint8_t *const *block, size_t slot, const float *k,
+                                const float *v, const size_t *dims, enum kern_kv kv)
 {
-    static const size_t DIMS[] = {8, 24, 64, 80, 128};
+    uint16_t (*const to_half)(float f) = kv == KERN_KV_F16 ? check_to_half : check_to_bf16;
+    const uint16_t infinite = kv == KERN_KV_F16 ? 0x7c00 : 0x7f80;
 
-    for (size_t i = 0; i < CHECK_COUNT(DIMS) * 16; i++) {
-        const size_t head_dim = DIMS[i / 16];
+    for (size_t i = 0; i < 2 * KERN_BLOCK * (dims[0] > dims[1] ? dims[0] : dims[1]); i++) {
+        const bool value = i % 2;
+        const size_t d = i / 2 / KERN_BLOCK, t = i / 2 % KERN_BLOCK;
+        const size_t dim = dims[value];
+
+        if (d >= dim)
+            continue;
+        const float f = value ? v[d] : k[d];
+        const uint16_t h = half_of(block[value], value ? t * dim + d : d * KERN_BLOCK + t);
+        const uint16_t want = t == slot ? to_half(f) : 0xa5a5;
+
+        check_that(c, f != f || h == want, "%s %.9g slot %zu of %zu: %04x, want %04x",
+                   value ? "value" : "key", (double)f, t, slot, h, want);
+        check_that(c, t != slot || f == f || (h & 0x7fff) > infinite, "lost a NaN");
+    }
+}
+
+/* Key and value dimensions; the last ones for stores in groups too. */
+static const size_t KV_DIMS[][2] = {{8, 8},   {24, 40},   {80, 80},   {112, 64},  {32, 32},
+                                    {64, 96}, {192, 128}, {256, 256}, {576, 512}, {576, 576}};
+#define KV_GROUPED 4
+
+static void check_write_halves(struct check *c, enum kern_kv kv)
+{
+    for (size_t i = 0; i < CHECK_COUNT(KV_DIMS) * 16; i++) {
+        const size_t *dims = KV_DIMS[i / 16];
         const size_t slot = i % 16;
         const size_t n_kv = 1 + check_below(c, 3);
-        const size_t n = n_kv * head_dim;
-        const size_t bytes = n * KERN_BLOCK * sizeof(uint16_t);
-        float *k = floats(n);
-        float *v = floats(n);
-        uint8_t *want[2] = {check_out(bytes, 2), check_out(bytes, 2)};
-        uint8_t *got[2] = {check_out(bytes, 2), check_out(bytes, 2)};
+        const size_t head[2] = {dims[0] * KERN_BLOCK * 2, dims[1] * KERN_BLOCK * 2};
+        float *k = floats(n_kv * dims[0]);
+        float *v = floats(n_kv * dims[1]);
+        uint8_t *want[2] = {check_out(n_kv * head[0], 2), check_out(n_kv * head[1], 2)};
+        uint8_t *got[2] = {check_out(n_kv * head[0], 2), check_out(n_kv * head[1], 2)};
 
-        for (size_t j = 0; j < n; j++) {
+        for (size_t j = 0; j < n_kv * dims[0]; j++)
             k[j] = random_any(c);
+        for (size_t j = 0; j < n_kv * dims[1]; j++)
             v[j] = random_any(c);
+        c->ref->kv_write[kv](want[0], want[1], slot, k, v, n_kv, dims[0], dims[1]);
+        c->test->kv_write[kv](got[0], got[1], slot, k, v, n_kv, dims[0], dims[1]);
+        for (int half = 0; half < 2; half++) {
+            check_that(c, check_guard(got[half]), "wrote before a block");
+            check_that(c, memcmp(got[half], want[half], n_kv * head[half]) == 0,
+                       "%s: dim=%zu slot=%zu", half ? "values" : "keys", dims[half], slot);
         }
-        c->ref->kv_write(want[0], want[1], slot, k, v, n_kv, head_dim);
-        c->test->kv_write(got[0], got[1], slot, k, v, n_kv, head_dim);
-        check_that(c, check_guard(got[0]) && check_guard(got[1]), "wrote before a block");
-        check_that(c, memcmp(got[0], want[0], bytes) == 0, "keys: dim=%zu slot=%zu", head_dim,
-                   slot);
-        check_that(c, memcmp(got[1], want[1], bytes) == 0, "values: dim=%zu slot=%zu", head_dim,
-                   slot);
-        if (c->isa != KERN_ISA_SCALAR)
-            continue;
-        for (size_t h = 0; h < n_kv; h++)
-            for (size_t d = 0; d < head_dim; d++)
-                for (size_t t = 0; t < KERN_BLOCK; t++) {
-                    const float fk = k[h * head_dim + d];
-                    const float fv = v[h * head_dim + d];
-                    const uint16_t hk = half_of(want[0], (h * head_dim + d) * KERN_BLOCK + t);
-                    const uint16_t hv = half_of(want[1], (h * KERN_BLOCK + t) * head_dim + d);
-                    const bool here = t == slot;
-
-                    check_that(c, fk != fk || hk == (here ? check_to_half(fk) : 0xa5a5),
-                               "key %.9g slot %zu of %zu: %04x", (double)fk, t, slot, hk);
-                    check_that(c, fv != fv || hv == (here ? check_to_half(fv) : 0xa5a5),
-                               "value %.9g slot %zu of %zu: %04x", (double)fv, t, slot, hv);
-                    check_that(c, !here || fk == fk || (hk & 0x7fff) > 0x7c00, "lost a NaN");
-                }
+        for (size_t h = 0; c->isa == KERN_ISA_SCALAR && h < n_kv; h++)
+            check_stored_halves(c, (uint8_t *[]){want[0] + h * head[0], want[1] + h * head[1]},
+                                slot, k + h * dims[0], v + h * dims[1], dims, kv);
         check_free_all();
     }
+}
+
+void check_kv_write_f16(struct check *c)
+{
+    check_write_halves(c, KERN_KV_F16);
+}
+
+void check_kv_write_bf16(struct check *c)
+{
+    check_write_halves(c, KERN_KV_BF16);
 }
 
 /* Numbers that share a scale: of any size, also such that the scale is nothing, or the largest. */
@@ -318,11 +393,11 @@ static void check_codes(struct check *c, const float *x, size_t n, uint16_t scal
 }
 
 static void check_stored_q8(struct check *c, uint8_t *const *block, size_t slot, const float *k,
-                            const float *v, size_t n_kv, size_t head_dim)
+                            const float *v, size_t n_kv, const size_t *dims)
 {
-    const uint8_t *code[256];
+    const uint8_t *code[KERN_MAX_HEAD];
 
-    for (size_t g = 0; g < n_kv * head_dim / 32; g++) {
+    for (size_t g = 0; g < n_kv * dims[0] / 32; g++) {
         const uint8_t *group = block[0] + g * 544;
 
         for (size_t d = 0; d < 32; d++)
@@ -330,93 +405,192 @@ static void check_stored_q8(struct check *c, uint8_t *const *block, size_t slot,
         check_codes(c, k + 32 * g, 32, half_of(group, slot), code);
     }
     for (size_t h = 0; h < n_kv; h++) {
-        const uint8_t *head = block[1] + h * (32 + 16 * head_dim);
+        const uint8_t *head = block[1] + h * (32 + 16 * dims[1]);
 
-        for (size_t d = 0; d < head_dim; d++)
-            code[d] = head + 32 + slot / 4 * head_dim * 4 + d * 4 + slot % 4;
-        check_codes(c, v + h * head_dim, head_dim, half_of(head, slot), code);
+        for (size_t d = 0; d < dims[1]; d++)
+            code[d] = head + 32 + slot / 4 * dims[1] * 4 + d * 4 + slot % 4;
+        check_codes(c, v + h * dims[1], dims[1], half_of(head, slot), code);
     }
 }
 
-void check_kv_write_q8(struct check *c)
+void check_kv_write_q8_0(struct check *c)
 {
-    static const size_t DIMS[] = {32, 64, 96, 128, 256};
-
-    for (size_t i = 0; i < CHECK_COUNT(DIMS) * 32; i++) {
-        const size_t head_dim = DIMS[i / 32];
+    for (size_t i = KV_GROUPED * 32; i < CHECK_COUNT(KV_DIMS) * 32; i++) {
+        const size_t *dims = KV_DIMS[i / 32];
         const size_t slot = i % 16;
         const size_t n_kv = 1 + check_below(c, 3);
-        const size_t n = n_kv * head_dim;
-        const size_t bytes[2] = {n_kv * kern_kv_key_bytes(KERN_KV_Q8_0, (uint32_t)head_dim),
-                                 n_kv * kern_kv_value_bytes(KERN_KV_Q8_0, (uint32_t)head_dim)};
-        float *k = floats(n);
-        float *v = floats(n);
+        const size_t bytes[2] = {n_kv * kern_kv_key_bytes(KERN_KV_Q8_0, (uint32_t)dims[0]),
+                                 n_kv * kern_kv_value_bytes(KERN_KV_Q8_0, (uint32_t)dims[1])};
+        float *k = floats(n_kv * dims[0]);
+        float *v = floats(n_kv * dims[1]);
         uint8_t *want[2] = {check_out(bytes[0], 2), check_out(bytes[1], 2)};
         uint8_t *got[2] = {check_out(bytes[0], 2), check_out(bytes[1], 2)};
 
-        for (size_t j = 0; j < n; j += 32)
+        for (size_t j = 0; j < n_kv * dims[0]; j += 32)
             random_group(c, k + j, 32);
-        for (size_t j = 0; j < n; j += head_dim)
-            random_group(c, v + j, head_dim);
-        c->ref->kv_write_q8(want[0], want[1], slot, k, v, n_kv, head_dim);
-        c->test->kv_write_q8(got[0], got[1], slot, k, v, n_kv, head_dim);
+        for (size_t j = 0; j < n_kv; j++)
+            random_group(c, v + j * dims[1], dims[1]);
+        c->ref->kv_write[KERN_KV_Q8_0](want[0], want[1], slot, k, v, n_kv, dims[0], dims[1]);
+        c->test->kv_write[KERN_KV_Q8_0](got[0], got[1], slot, k, v, n_kv, dims[0], dims[1]);
         for (int half = 0; half < 2; half++) {
             size_t n_touched = 0;
 
             check_that(c, check_guard(got[half]), "wrote before a block");
             check_that(c, memcmp(got[half], want[half], bytes[half]) == 0,
-                       "%s: dim=%zu slot=%zu", half ? "values" : "keys", head_dim, slot);
+                       "%s: dim=%zu slot=%zu", half ? "values" : "keys", dims[half], slot);
             for (size_t j = 0; j < bytes[half]; j++)
                 n_touched += !check_untouched(got[half] + j, 1);
             check_that(c, n_touched <= bytes[half] / KERN_BLOCK, "touched %zu bytes of %zu",
                        n_touched, bytes[half]);
         }
         if (c->isa == KERN_ISA_SCALAR)
-            check_stored_q8(c, want, slot, k, v, n_kv, head_dim);
+            check_stored_q8(c, want, slot, k, v, n_kv, dims);
         check_free_all();
     }
 }
 
-/* ---- silu_mul, add, max, sum_exp */
+/* ---- act */
 
-void check_silu_mul(struct check *c)
+/* What an activation is in double, and by how much it may differ. */
+static double act_formula(enum kern_act act, double g, double u, double *most)
 {
-    for (size_t s = 0; s < check_n_sizes; s++) {
-        const size_t n = check_sizes[s];
+    double y = 0, tilt = 0; /* by how much the argument of exp may be wrong, in parts of y */
+
+    switch (act) {
+    case KERN_ACT_SILU:
+        y = g / (1 + exp(-g)) * u;
+        break;
+    case KERN_ACT_GELU:
+        tilt = g < 0 ? 2e-7 * fabs(1.6 * (g + 0.044715 * g * g * g)) : 0;
+        y = g / (1 + exp(-2 * 0.7978845608028654 * (g + 0.044715 * g * g * g))) * u;
+        break;
+    case KERN_ACT_GELU_ERF:
+        tilt = g < 0 ? 3e-6 + 1e-7 * g * g : 0;
+        y = 0.5 * g * erfc(-g / sqrt(2)) * u;
+        break;
+    case KERN_ACT_SWIGLU_CLAMPED:
+        g = fmin(g, 7);
+        y = g / (1 + exp(-1.702 * g)) * (fmin(fmax(u, -7), 7) + 1);
+        tilt = 3e-7 * fabs(g);
+        break;
+    default:
+        abort();
+    }
+    *most = (4e-7 + tilt) * fabs(y) + 1e-36 * fmax(fabs(u), 1);
+    return y;
+}
+
+/* Numbers as gates have them, and such that are not numbers. */
+static void fill_gate(struct check *c, float *g, float *u, size_t n)
+{
+    static const float EXTREME[] = {INFINITY, -INFINITY, NAN,    0,       -0.0f,   FLT_MAX,
+                                    -FLT_MAX, FLT_MIN,   1e-45f, 1e20f,   -1e20f,  88.7f,
+                                    -88.7f,   -87.3f,    -13.5f, 1.4142f, -1.4143f};
+
+    check_fill(c, u, n, 4);
+    for (size_t i = 0; i < n; i++)
+        g[i] = i % 5 == 4 ? check_uniform(c, -200, 200) : check_normal(c) * 3;
+    for (size_t i = 0; i < CHECK_COUNT(EXTREME) && 3 * i + 2 < n; i++) {
+        g[3 * i] = EXTREME[i];
+        g[3 * i + 1] = EXTREME[i];
+        u[3 * i + 1] = EXTREME[i];
+        u[3 * i + 2] = EXTREME[i];
+    }
+}
+
+static void check_act_values(struct check *c, enum kern_act act, const float *got, const float *g,
+                             const float *u, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const double up = u ? (double)u[i] : 1;
+        double most;
+        const double y = act_formula(act, (double)g[i], up, &most);
+
+        if (isfinite(g[i]) && isfinite(up) && fabs(y) < (double)FLT_MAX)
+            check_that(c, fabs((double)got[i] - y) <= most, "g=%.9g u=%.9g: %.9g, formula %.9g",
+                       (double)g[i], up, (double)got[i], y);
+    }
+}
+
+static void check_act(struct check *c, enum kern_act act)
+{
+    for (size_t s = 0; s < check_n_sizes * 2; s++) {
+        const size_t n = check_sizes[s / 2];
         float *g = floats(n);
         float *u = floats(n);
         float *want = outs(n);
         float *got = outs(n);
 
-        check_fill(c, u, n, 1);
-        for (size_t i = 0; i < n; i++)
-            g[i] = i % 5 == 4 ? check_uniform(c, -200, 200) : check_normal(c) * 3;
-        if (n > 40) {
-            g[3] = INFINITY;
-            g[20] = -INFINITY;
-            g[37] = NAN;
-        }
-        c->ref->silu_mul(want, g, u, n);
-        c->test->silu_mul(got, g, u, n);
+        fill_gate(c, g, u, n);
+        if (s % 2 && act != KERN_ACT_SWIGLU_CLAMPED)
+            u = NULL;
+        c->ref->act[act](want, g, u, n);
+        c->test->act[act](got, g, u, n);
         same(c, got, want, n, "apart");
         memcpy(got, g, n * sizeof *g);
-        c->test->silu_mul(got, got, u, n);
+        c->test->act[act](got, got, u, n);
         same(c, got, want, n, "in place");
-        for (size_t i = 0; c->isa == KERN_ISA_SCALAR && i < n; i++) {
-            const double y = g[i] / (1 + exp(-(double)g[i])) * u[i];
-
-            if (isfinite(g[i]))
-                check_that(c, fabs(want[i] - y) <= 4e-7 * fabs(y) + 1e-36,
-                           "g=%.9g u=%.9g: %.9g, formula %.9g", (double)g[i], (double)u[i],
-                           (double)want[i], y);
-        }
+        if (c->isa == KERN_ISA_SCALAR)
+            check_act_values(c, act, want, g, u, n);
     }
 }
 
+/* Many arguments, close to each other where the function bends. */
+static void check_act_range(struct check *c, enum kern_act act)
+{
+    enum { N = 1 << 16 };
+    float *g = floats(N);
+    float *u = floats(N);
+    float *want = outs(N);
+    float *got = outs(N);
+
+    for (size_t i = 0; i < N; i++) {
+        g[i] = ((float)i - N / 2) * (13.0f / (N / 2));
+        u[i] = 1;
+    }
+    c->ref->act[act](want, g, u, N);
+    c->test->act[act](got, g, u, N);
+    same(c, got, want, N, "range");
+    check_act_values(c, act, want, g, u, N);
+    for (size_t i = 0; act == KERN_ACT_GELU_ERF && i < N; i++) {
+        const double erf_of = (double)want[i] / (0.5 * (double)g[i]) - 1;
+
+        check_that(c, g[i] == 0 || fabs(erf_of - erf((double)g[i] / sqrt(2))) <= 3e-7,
+                   "erf(%.9g / sqrt(2)): %.9g", (double)g[i], erf_of);
+    }
+}
+
+void check_act_silu(struct check *c)
+{
+    check_act(c, KERN_ACT_SILU);
+    check_act_range(c, KERN_ACT_SILU);
+}
+
+void check_act_gelu(struct check *c)
+{
+    check_act(c, KERN_ACT_GELU);
+    check_act_range(c, KERN_ACT_GELU);
+}
+
+void check_act_gelu_erf(struct check *c)
+{
+    check_act(c, KERN_ACT_GELU_ERF);
+    check_act_range(c, KERN_ACT_GELU_ERF);
+}
+
+void check_act_swiglu_clamped(struct check *c)
+{
+    check_act(c, KERN_ACT_SWIGLU_CLAMPED);
+    check_act_range(c, KERN_ACT_SWIGLU_CLAMPED);
+}
+
+/* ---- add, scale, cap, max, sum_exp */
+
 void check_add(struct check *c)
 {
-    for (size_t s = 0; s < check_n_sizes; s++) {
-        const size_t n = check_sizes[s];
+    for (size_t s = 0; s < check_n_sizes * 2; s++) {
+        const size_t n = check_sizes[s / 2];
+        const float scale = s % 2 ? check_uniform(c, -3, 3) : 1;
         float *x = floats(n);
         float *was = floats(n);
         float *want = outs(n);
@@ -426,11 +600,61 @@ void check_add(struct check *c)
         check_fill(c, was, n, 1e3f);
         memcpy(want, was, n * sizeof *x);
         memcpy(got, was, n * sizeof *x);
-        c->ref->add(want, x, n);
-        c->test->add(got, x, n);
+        c->ref->add(want, x, scale, n);
+        c->test->add(got, x, scale, n);
         same(c, got, want, n, "add");
+        for (size_t i = 0; c->isa == KERN_ISA_SCALAR && i < n; i++) {
+            const double y = (double)was[i] + (double)x[i] * (double)scale;
+
+            check_that(c, want[i] == (float)y || (s % 2 && fabs((double)want[i] - y) < 1e-4),
+                       "[%zu]", i);
+            check_that(c, s % 2 || want[i] == was[i] + x[i], "[%zu]: not a plain sum", i);
+        }
+    }
+}
+
+void check_scale(struct check *c)
+{
+    for (size_t s = 0; s < check_n_sizes; s++) {
+        const size_t n = check_sizes[s];
+        const float scale = check_uniform(c, -50, 50);
+        float *want = outs(n);
+        float *got = outs(n);
+
+        check_fill(c, want, n, 1);
+        memcpy(got, want, n * sizeof *got);
+        for (size_t i = 0; i < n; i++)
+            want[i] = (float)((double)want[i] * (double)scale);
+        c->test->scale(got, scale, n);
+        same(c, got, want, n, "scale");
+    }
+}
+
+void check_cap(struct check *c)
+{
+    static const float EXTREME[] = {0, -0.0f, INFINITY, -INFINITY, NAN, FLT_MAX, -FLT_MAX, 1e-45f};
+
+    for (size_t s = 0; s < check_n_sizes * 2; s++) {
+        const size_t n = check_sizes[s / 2];
+        const float cap = s % 2 ? 30 : check_uniform(c, 0.1f, 100);
+        float *x = floats(n);
+        float *want = outs(n);
+        float *got = outs(n);
+
+        for (size_t i = 0; i < n; i++)
+            x[i] = i % 4 == 3 && i / 4 < CHECK_COUNT(EXTREME) ? EXTREME[i / 4]
+                                                              : check_normal(c) * cap;
+        memcpy(want, x, n * sizeof *x);
+        memcpy(got, x, n * sizeof *x);
+        c->ref->cap(want, cap, n);
+        c->test->cap(got, cap, n);
+        same(c, got, want, n, "cap");
         for (size_t i = 0; c->isa == KERN_ISA_SCALAR && i < n; i++)
-            check_that(c, want[i] == (float)((double)was[i] + x[i]), "[%zu]", i);
+            check_that(c,
+                       x[i] != x[i] ||
+                           fabs((double)want[i] - (double)cap * tanh((double)x[i] / (double)cap)) <=
+                               3e-7 * (double)cap,
+                       "%.9g capped at %.9g: %.9g", (double)x[i], (double)cap, (double)want[i]);
     }
 }
 

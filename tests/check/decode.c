@@ -14,6 +14,12 @@ const struct decode_format decode_formats[KERN_N_WEIGHT] = {
     [KERN_Q5_0] = {32, 22, 1, {0}},      [KERN_Q5_1] = {32, 24, 2, {0, 2}},
     [KERN_Q5_K] = {256, 176, 2, {0, 2}}, [KERN_Q3_K] = {256, 110, 1, {108}},
     [KERN_Q2_K] = {256, 84, 2, {80, 82}},
+    [KERN_IQ4_NL] = {32, 18, 1, {0}},    [KERN_IQ4_XS] = {256, 136, 1, {0}},
+    [KERN_MXFP4] = {32, 17, 1, {0}},     [KERN_TQ2_0] = {256, 66, 1, {64}},
+    [KERN_TQ1_0] = {256, 54, 1, {52}},   [KERN_IQ3_S] = {256, 110, 1, {0}},
+    [KERN_IQ3_XXS] = {256, 98, 1, {0}},  [KERN_IQ2_S] = {256, 82, 1, {0}},
+    [KERN_IQ2_XS] = {256, 74, 1, {0}},   [KERN_IQ2_XXS] = {256, 66, 1, {0}},
+    [KERN_IQ1_S] = {256, 50, 1, {0}},    [KERN_IQ1_M] = {256, 56, 1, {48}},
 };
 
 double check_half(uint16_t h)
@@ -139,6 +145,7 @@ static struct number number_q6_k(const uint8_t *b, size_t i)
 
 static struct number number(enum kern_weight w, const uint8_t *b, size_t i)
 {
+    struct decode_value v;
     uint32_t u;
     float f;
 
@@ -175,6 +182,9 @@ static struct number number(enum kern_weight w, const uint8_t *b, size_t i)
         return number_q2_k(b, i);
     case KERN_N_WEIGHT:
         break;
+    default:
+        v = decode_value(w, b, i);
+        return (struct number){v.scale, v.number, 0};
     }
     return (struct number){0};
 }
@@ -188,6 +198,8 @@ void decode_row(enum kern_weight w, const uint8_t *row, double *out, double *siz
 
         out[j] = n.scale * n.code - n.minimum;
         size[j] = fabs(n.scale * n.code) + fabs(n.minimum);
+        if (w == KERN_IQ1_S) /* the product adds code 0 .. 2, and takes 9 / 8 away */
+            size[j] += fabs(n.scale * 24);
     }
 }
 
@@ -204,4 +216,23 @@ void decode_row_float(enum kern_weight w, const uint8_t *row, float *out, size_t
         if (f->n_scale == 2) /* with a minimum */
             out[j] -= (float)n.minimum;
     }
+}
+
+void decode_put_scale(enum kern_weight w, uint8_t *b, size_t i, uint16_t half)
+{
+    uint8_t *at = b + decode_formats[w].scale_at[i];
+
+    if (w == KERN_MXFP4) { /* the least numbers, the greatest, or those of a half's magnitude */
+        *at = (uint8_t)((half & 0x7fff) < 0x400   ? half % 3
+                        : (half & 0x7fff) >= 0x7bff ? 252
+                                                    : (half >> 10 & 31) + 112);
+        return;
+    }
+    if (w == KERN_IQ1_M) {
+        for (int j = 0; j < 4; j++)
+            at[2 * j + 1] = (uint8_t)((at[2 * j + 1] & 15) | (half >> 4 * j & 15) << 4);
+        return;
+    }
+    at[0] = (uint8_t)half;
+    at[1] = (uint8_t)(half >> 8);
 }

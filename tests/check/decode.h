@@ -19,6 +19,16 @@ struct decode_format {
 };
 extern const struct decode_format decode_formats[KERN_N_WEIGHT];
 
+/* The formats whose codes stand for numbers: number i of a block is scale * number, exactly. */
+struct decode_value {
+    double scale;
+    int number;
+};
+struct decode_value decode_value(enum kern_weight w, const uint8_t *b, size_t i);
+
+/* Write the i-th scale of a block: the half, or for MXFP4 the exponent nearest to it. */
+void decode_put_scale(enum kern_weight w, uint8_t *b, size_t i, uint16_t half);
+
 /* k numbers exactly; size[j] bounds the magnitudes that were added to make number j. */
 void decode_row(enum kern_weight w, const uint8_t *row, double *out, double *size, size_t k);
 /* The same as the floats that the format defines: each is rounded once at most. */

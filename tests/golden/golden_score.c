@@ -103,7 +103,7 @@ static double mean_nll(struct runner *runner, const struct ids *ids, const uint3
 static void compare_kv(const char *path, enum kern_kv kv, const struct ids *ids, double expected)
 {
     struct model *model = load(path);
-    const uint32_t head_dim = model->shape.head_dim;
+    const uint32_t head_dim = model->shape.key_dim; /* and value_dim */
     const struct kv_shape shape = {model->shape.n_layer, model->shape.n_kv_head,
                                    kern_kv_key_bytes(kv, head_dim),
                                    kern_kv_value_bytes(kv, head_dim)};
@@ -133,7 +133,7 @@ static void compare_kv(const char *path, enum kern_kv kv, const struct ids *ids,
 static void compare(const char *path, const struct ids *ids, double expected)
 {
     struct model *model = load(path);
-    const uint32_t head_dim = model->shape.head_dim;
+    const uint32_t head_dim = model->shape.key_dim; /* and value_dim */
 
     model_destroy(&model);
     for (int kv = 0; kv < KERN_N_KV; kv++)

@@ -92,7 +92,9 @@ static void add_layer(struct gguf_writer *w, int layer)
 {
     static const enum block_type types[] = {
         BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q6_K, BLOCK_F16,  BLOCK_Q4_0, BLOCK_BF16, BLOCK_F32,
-        BLOCK_Q5_0, BLOCK_Q4_1, BLOCK_Q5_1, BLOCK_Q5_K, BLOCK_Q3_K, BLOCK_Q2_K};
+        BLOCK_Q5_0,   BLOCK_Q4_1,   BLOCK_Q5_1,  BLOCK_Q5_K,   BLOCK_Q3_K,   BLOCK_Q2_K,
+        BLOCK_IQ4_NL, BLOCK_IQ4_XS, BLOCK_MXFP4, BLOCK_TQ2_0,  BLOCK_TQ1_0,  BLOCK_IQ3_S,
+        BLOCK_IQ3_XXS, BLOCK_IQ2_S, BLOCK_IQ2_XS, BLOCK_IQ2_XXS, BLOCK_IQ1_S, BLOCK_IQ1_M};
     static const struct {
         const char *name;
         uint64_t cols, rows;
@@ -106,7 +108,7 @@ static void add_layer(struct gguf_writer *w, int layer)
 
     for (int i = 0; i < 7; i++) {
         snprintf(name, sizeof(name), "blk.%d.%s.weight", layer, matrices[i].name);
-        add_blocks(w, name, types[(i + 7 * layer) % 13], matrices[i].cols, matrices[i].rows);
+        add_blocks(w, name, types[(i + 7 * layer) % 25], matrices[i].cols, matrices[i].rows);
     }
     snprintf(name, sizeof(name), "blk.%d.attn_norm.weight", layer);
     add_tensor(w, name, BLOCK_F32, EMBD, 1, 0.1f, 1);

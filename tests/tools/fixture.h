@@ -19,6 +19,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define FIXTURE_MAX_MIX 32
+
 struct fixture_tensor {
     uint64_t seed;
     enum block_type type;
@@ -31,6 +33,8 @@ struct fixture {
     uint32_t n_embd, n_layer, n_head, n_kv_head, head_dim, n_ff, n_vocab, n_ctx;
     enum block_type type; /* of the matrices */
     bool mixed;           /* Q4_K_M: of the matrices of type Q4_K some are Q6_K */
+    uint32_t n_mix;       /* not 0: the matrices take turns at the types `mix` */
+    enum block_type mix[FIXTURE_MAX_MIX];
     bool tied;
     bool q_bias; /* llama with QKV biases too (qwen2 has them anyway) */
     uint64_t seed;
@@ -38,6 +42,7 @@ struct fixture {
 
     struct fixture_tensor *tensors; /* private */
     size_t n_tensors;
+    uint32_t matrix; /* of the mix */
 };
 
 /* The least model that takes every type: rows of 256. */
@@ -108,6 +113,17 @@ static inline void fixture_six_bits(uint64_t *state, uint8_t *s)
     }
 }
 
+/* The scale of IQ1_M is spread over the top bits of four words. */
+static inline void fixture_iq1_m_scale(uint64_t *state, uint8_t *words, float d)
+{
+    uint8_t half[2];
+
+    fixture_scale(state, half, d);
+    for (int i = 0; i < 4; i++)
+        words[2 * i + 1] =
+            (uint8_t)((words[2 * i + 1] & 15) | (half[i / 2] >> 4 * (i % 2) & 15) << 4);
+}
+
 /* One quantised block of random codes. The divisors are the standard deviation of the codes. */
 static inline void fixture_block(uint64_t *state, enum block_type type, float std, uint8_t *b)
 {
@@ -146,6 +162,36 @@ static inline void fixture_block(uint64_t *state, enum block_type type, float st
         break;
     case BLOCK_Q6_K:
         fixture_scale(state, b + 208, std / (18.5f * 73.9f));
+        break;
+    case BLOCK_IQ4_NL:
+        fixture_scale(state, b, std / 67.4f);
+        break;
+    case BLOCK_IQ4_XS:
+        fixture_scale(state, b, std / 1250.0f);
+        break;
+    case BLOCK_MXFP4:
+        b[0] = (uint8_t)fmaxf(0, fminf(252, 128 + rintf(log2f(std / 5.81f))));
+        break;
+    case BLOCK_TQ2_0:
+        fixture_scale(state, b + 64, std / 1.23f);
+        break;
+    case BLOCK_TQ1_0:
+        fixture_scale(state, b + 52, std / 0.82f);
+        break;
+    case BLOCK_IQ3_S:
+    case BLOCK_IQ3_XXS:
+        fixture_scale(state, b, std / 141.0f);
+        break;
+    case BLOCK_IQ2_S:
+    case BLOCK_IQ2_XS:
+    case BLOCK_IQ2_XXS:
+        fixture_scale(state, b, std / 56.0f);
+        break;
+    case BLOCK_IQ1_S:
+        fixture_scale(state, b, std / 7.2f);
+        break;
+    case BLOCK_IQ1_M:
+        fixture_iq1_m_scale(state, b + 48, std / 7.2f);
         break;
     case BLOCK_F32:
     case BLOCK_F16:
@@ -205,6 +251,10 @@ static inline enum block_type fixture_type(enum block_type type, uint32_t n_in)
 {
     if (block_format(type)->elems != 256 || n_in % 256 == 0)
         return type;
+    if (type == BLOCK_TQ1_0 || type == BLOCK_TQ2_0)
+        return BLOCK_Q4_0;
+    if (type >= BLOCK_IQ2_XXS)
+        return BLOCK_IQ4_NL;
     return type == BLOCK_Q6_K ? BLOCK_Q8_0 : BLOCK_Q5_0;
 }
 
@@ -221,7 +271,9 @@ static inline bool fixture_is_finer(const struct fixture *f, uint32_t layer, con
 static inline void fixture_matrix(struct fixture *f, struct gguf_writer *w, uint32_t layer,
                                   const char *suffix, uint32_t n_in, uint32_t n_out)
 {
-    const enum block_type type = fixture_is_finer(f, layer, suffix) ? BLOCK_Q6_K : f->type;
+    const enum block_type type = f->n_mix ? f->mix[f->matrix++ % f->n_mix]
+                                 : fixture_is_finer(f, layer, suffix) ? BLOCK_Q6_K
+                                                                      : f->type;
     char name[64];
 
     snprintf(name, sizeof(name), "blk.%u.%s.weight", layer, suffix);
@@ -389,6 +441,7 @@ static inline int fixture_add(struct fixture *f, struct gguf_writer *w)
     int rc = 0;
 
     f->n_tensors = 0;
+    f->matrix = 0;
     f->tensors = mem_calloc((size_t)f->n_layer * 16 + 4, sizeof(*f->tensors));
     if (f->tensors == NULL)
         return ERR_NOMEM;

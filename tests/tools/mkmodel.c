@@ -4,7 +4,8 @@
  *   mkmodel --arch qwen3 --embd 256 --layers 4 --heads 4 --kv-heads 2 --head-dim 64 --ff 512
  *           --vocab 1000 --context 2048 --type F16 --seed 7 --out model.gguf
  *
- * Type Q4_K_M is the mix that quantisers make: Q4_K, but Q6_K in token_embd, output, and in some
+ * --type A,B,... has the layers' matrices take turns at those types; the first one is that of
+ * token_embd and output. Type Q4_K_M is the mix that quantisers make: Q4_K, but Q6_K in token_embd, output, and in some
  * layers' attn_v and ffn_down. Matrices whose rows no block of 256 divides get Q5_0 for Q4_K and
  * Q8_0 for Q6_K.
  */
@@ -83,6 +84,7 @@ static void usage(void)
           "               [--embd N] [--layers N] [--heads N] [--kv-heads N] [--head-dim N]\n"
           "               [--ff N] [--vocab N] [--context N] [--tied] [--seed N]\n"
           "               [--type F32|F16|BF16|Q8_0|Q4_0|Q4_K|Q6_K|Q5_0|...|Q4_K_M] --out FILE\n"
+          "Any other type that `quire inspect` knows goes too, and A,B,...: matrices take turns.\n"
           "Q4_K_M: Q4_K with Q6_K in token_embd, output and part of attn_v and ffn_down; where\n"
           "256 does not divide a row, Q5_0 for Q4_K and Q8_0 for Q6_K.\n",
           stderr);
@@ -110,6 +112,26 @@ static enum block_type type_named(const char *name)
     exit(2);
 }
 
+/* "Q4_K_M", a type, or several with commas between them. */
+static void set_type(struct fixture *f, const char *value)
+{
+    char list[512], *next = NULL;
+
+    f->mixed = strcmp(value, "Q4_K_M") == 0;
+    if (f->mixed) {
+        f->type = BLOCK_Q4_K;
+        return;
+    }
+    snprintf(list, sizeof(list), "%s", value);
+    f->n_mix = 0;
+    for (char *name = strtok_r(list, ",", &next); name != NULL && f->n_mix < FIXTURE_MAX_MIX;
+         name = strtok_r(NULL, ",", &next))
+        f->mix[f->n_mix++] = type_named(name);
+    f->type = f->n_mix > 0 ? f->mix[0] : type_named("");
+    if (f->n_mix == 1)
+        f->n_mix = 0;
+}
+
 static const char *arch_named(const char *name)
 {
     if (strcmp(name, "llama") == 0 || strcmp(name, "qwen2") == 0 || strcmp(name, "qwen3") == 0)
@@ -123,14 +145,14 @@ static void set_shape(struct fixture *f, const char *name)
 {
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
         if (strcmp(shapes[i].name, name) == 0) {
-            const enum block_type type = f->type;
-            const uint64_t seed = f->seed;
-            const bool mixed = f->mixed;
+            const struct fixture given = *f;
 
             *f = shapes[i].f;
-            f->type = type;
-            f->mixed = mixed;
-            f->seed = seed;
+            f->type = given.type;
+            f->mixed = given.mixed;
+            f->n_mix = given.n_mix;
+            memcpy(f->mix, given.mix, sizeof(f->mix));
+            f->seed = given.seed;
             return;
         }
     fprintf(stderr, "mkmodel: there is no shape '%s'\n", name);
@@ -168,8 +190,7 @@ static void set(struct fixture *f, int id, const char *value, const char **out)
         f->n_ctx = number(value);
         break;
     case OPT_TYPE:
-        f->mixed = strcmp(value, "Q4_K_M") == 0;
-        f->type = f->mixed ? BLOCK_Q4_K : type_named(value);
+        set_type(f, value);
         break;
     case OPT_TIED:
         f->tied = true;

@@ -32,7 +32,7 @@ static void options_are_written(void **state)
     const struct sched_options so = {.policy = SCHED_ADAPTIVE, .preemption = SCHED_SWAP,
         .aging_milli = 100, .max_wait_ms = 30000, .max_preemptions = 3, .max_tenants = 5,
         .max_sequences = 4, .max_requests = 64, .max_context = 512, .max_batch_tokens = 96,
-        .prefill_chunk = 80};
+        .prefill_chunk = 80, .whole_prompts = true};
     const struct kv_manager_options ko = {.n_blocks = 99, .placement = 2, .prefix_cache = true,
         .n_ram = 10, .n_file = 20, .max_sequences = 7, .max_table = 33, .low_percent = 25,
         .critical_percent = 10};
@@ -44,7 +44,8 @@ static void options_are_written(void **state)
     assert_string_equal(take(j),
         "{\"start\":1,\"sched\":{\"policy\":3,\"preemption\":2,\"aging_milli\":100,"
         "\"max_wait_ms\":30000,\"max_preemptions\":3,\"max_tenants\":5,\"max_sequences\":4,"
-        "\"max_requests\":64,\"max_context\":512,\"max_batch_tokens\":96,\"prefill_chunk\":80},"
+        "\"max_requests\":64,\"max_context\":512,\"max_batch_tokens\":96,\"prefill_chunk\":80,"
+        "\"whole_prompts\":1},"
         "\"kv\":{\"n_blocks\":99,\"placement\":2,\"prefix_cache\":1,\"n_ram\":10,\"n_file\":20,"
         "\"max_sequences\":7,\"max_table\":33,\"low_percent\":25,\"critical_percent\":10},"
         "\"eog\":[7,9]}\n");

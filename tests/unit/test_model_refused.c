@@ -318,6 +318,13 @@ static void test_refused_infinities(void **arg)
         {BLOCK_Q6_K, 208, 2, {0, 0x7c}},       {BLOCK_Q4_1, 2, 2, {0, 0x7c}},
         {BLOCK_Q5_1, 0, 2, {0, 0x7c}},         {BLOCK_Q2_K, 82, 2, {0, 0x7c}},
         {BLOCK_Q3_K, 108, 2, {0, 0x7e}},       {BLOCK_Q5_K, 0, 2, {0, 0x7c}},
+        {BLOCK_IQ4_NL, 18, 2, {0, 0x7c}},      {BLOCK_IQ4_XS, 0, 2, {1, 0xfc}},
+        {BLOCK_MXFP4, 17, 1, {255}},           {BLOCK_MXFP4, 0, 1, {253}},
+        {BLOCK_TQ2_0, 64, 2, {0, 0x7c}},       {BLOCK_TQ1_0, 52, 2, {0, 0x7e}},
+        {BLOCK_IQ3_S, 0, 2, {0, 0x7c}},        {BLOCK_IQ3_XXS, 0, 2, {0, 0xfc}},
+        {BLOCK_IQ2_S, 0, 2, {0, 0x7c}},        {BLOCK_IQ2_XS, 0, 2, {0, 0x7c}},
+        {BLOCK_IQ2_XXS, 0, 2, {0, 0x7e}},      {BLOCK_IQ1_S, 0, 2, {0, 0x7c}},
+        {BLOCK_IQ1_M, 52, 4, {0, 0xc0, 0, 0x70}},
     };
 
     (void)arg;

@@ -1,0 +1,74 @@
+/* core/model/shape_experts.c - mixtures of experts in the metadata (see load.h). */
+#include "core/model/load.h"
+
+#include "core/base/err.h"
+#include "core/model/keys.h"
+
+#define MAX_EXPERTS 1024
+#define MAX_FF (1u << 20)
+
+/* The numbers that files give to what a router's outputs go through. */
+enum { GATING_SOFTMAX = 1, GATING_SIGMOID = 2, GATING_SOFTMAX_OF_CHOSEN = 3 };
+
+/* An expert's width: its key, or what is left to each of those used; or the dense net's. */
+static int read_widths(struct load *l)
+{
+    struct model_shape *s = &l->m->shape;
+    const bool is_shared = (l->traits->optional >> LAYER_SHARED_GATE & 1) != 0;
+    uint32_t n_shared = 0;
+    int rc;
+
+    s->n_ff_expert = is_shared ? s->n_ff / s->n_expert_used : s->n_ff;
+    s->n_ff_shared = is_shared ? s->n_ff : 0;
+    rc = key_u32_of_layers(l, "expert_feed_forward_length", KEY_OPTIONAL, 1, MAX_FF,
+                           &s->n_ff_expert);
+    if (rc == 0)
+        rc = key_u32(l, "expert_shared_count", KEY_OPTIONAL, 0, MAX_EXPERTS, &n_shared);
+    if (n_shared > 0)
+        s->n_ff_shared = n_shared * s->n_ff_expert;
+    if (rc == 0)
+        rc = key_u32(l, "expert_shared_feed_forward_length", KEY_OPTIONAL, 0, MAX_FF,
+                     &s->n_ff_shared);
+    if (rc == 0 && s->n_ff_shared > MAX_FF)
+        return load_fail(l, ERR_FORMAT, "shared experts of %u numbers are too wide",
+                         s->n_ff_shared);
+    return rc;
+}
+
+static int read_gate(struct load *l)
+{
+    struct model_shape *s = &l->m->shape;
+    uint32_t gating = GATING_SOFTMAX;
+    int rc = key_u32(l, "expert_gating_func", KEY_OPTIONAL, 0, 3, &gating);
+
+    s->expert_norm = (l->traits->flags & TRAIT_EXPERT_NORM) != 0;
+    s->expert_scale = 1.0f;
+    s->expert_gate = gating == GATING_SIGMOID ? EXPERT_SIGMOID : EXPERT_SOFTMAX;
+    if (rc == 0)
+        rc = key_bool(l, "expert_weights_norm", &s->expert_norm);
+    if (gating == GATING_SOFTMAX_OF_CHOSEN) /* the same as a softmax of all, made to sum to 1 */
+        s->expert_norm = true;
+    return rc == 0 ? key_not_negative(l, "expert_weights_scale", &s->expert_scale) : rc;
+}
+
+int load_experts(struct load *l)
+{
+    struct model_shape *s = &l->m->shape;
+    int rc = key_u32(l, "expert_count", KEY_OPTIONAL, 0, MAX_EXPERTS, &s->n_expert);
+
+    if (rc < 0 || s->n_expert == 0)
+        return rc;
+    rc = key_u32(l, "expert_used_count", KEY_REQUIRED, 1,
+                 s->n_expert < MODEL_MAX_EXPERTS_USED ? s->n_expert : MODEL_MAX_EXPERTS_USED,
+                 &s->n_expert_used);
+    if (rc == 0)
+        rc = key_u32(l, "leading_dense_block_count", KEY_OPTIONAL, 0, s->n_layer,
+                     &l->n_dense_lead);
+    if (rc == 0)
+        rc = read_widths(l);
+    if (rc == 0)
+        rc = read_gate(l);
+    if (rc == 0 && s->expert_scale == 0.0f)
+        s->expert_scale = 1.0f; /* how files say that there is none */
+    return rc;
+}

@@ -1,0 +1,202 @@
+/* core/model/shape_rope.c - positions and windows in the metadata (see load.h). */
+#include "core/model/load.h"
+
+#include "core/base/err.h"
+#include "core/model/keys.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool is_text(struct gguf_str s, const char *text)
+{
+    return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
+}
+
+static double mscale(double factor, double weight)
+{
+    return factor > 1.0 ? 0.1 * weight * log(factor) + 1.0 : 1.0;
+}
+
+/* Yarn makes turned vectors longer. Latent attention takes that back and scales all of a score
+ * instead, also what is not turned; how much, its files say. */
+static int read_yarn(struct load *l, struct rope_options *r)
+{
+    struct model_shape *s = &l->m->shape;
+    float fast = 32.0f, slow = 1.0f, log_multiplier = 0.0f;
+    double weight;
+    int rc = key_positive(l, "rope.scaling.yarn_beta_fast", KEY_OPTIONAL, &fast);
+
+    if (rc == 0)
+        rc = key_positive(l, "rope.scaling.yarn_beta_slow", KEY_OPTIONAL, &slow);
+    if (rc == 0)
+        rc = key_not_negative(l, "rope.scaling.yarn_log_multiplier", &log_multiplier);
+    r->is_yarn = true;
+    r->is_exact = (l->traits->flags & TRAIT_YARN_EXACT) != 0;
+    r->beta_fast = (double)fast;
+    r->beta_slow = (double)slow;
+    weight = (double)log_multiplier / 0.1;
+    if (s->n_latent > 0 && weight > 0.0) {
+        s->attn_scale *= (float)(mscale(r->factor, weight) * mscale(r->factor, weight));
+        return rc;
+    }
+    r->magnitude *= mscale(r->factor, 1.0) / (weight > 0.0 ? mscale(r->factor, weight) : 1.0);
+    return rc;
+}
+
+/* Longrope divides each pair by a factor of its own: one set up to the original context, another
+ * one beyond. Which one depends on what is served, not on a sequence's length, so that a token's
+ * keys do not depend on what follows. */
+static void read_longrope(struct load *l, struct rope_options *r)
+{
+    l->divisors_name = (double)l->m->shape.n_ctx > r->n_ctx_orig ? "rope_factors_long.weight"
+                                                                 : "rope_factors_short.weight";
+    r->factor = 1.0; /* is in the factors */
+}
+
+static int read_scaling(struct load *l, struct rope_options *r)
+{
+    struct gguf_str type = {"linear", 6}; /* what a factor without a type means */
+    float factor = 1.0f, magnitude = 1.0f;
+    uint32_t orig = l->m->shape.n_ctx_train;
+    char name[32];
+    int rc = key_str(l, "rope.scaling.type", &type);
+
+    if (rc == 0)
+        rc = key_positive(l, "rope.scale_linear", KEY_OPTIONAL, &factor); /* the older name */
+    if (rc == 0)
+        rc = key_positive(l, "rope.scaling.factor", KEY_OPTIONAL, &factor);
+    if (rc == 0)
+        rc = key_positive(l, "rope.scaling.attn_factor", KEY_OPTIONAL, &magnitude);
+    if (rc == 0)
+        rc = key_u32(l, "rope.scaling.original_context_length", KEY_OPTIONAL, 1, UINT32_MAX, &orig);
+    if (rc < 0)
+        return rc;
+    r->magnitude = (double)magnitude;
+    r->n_ctx_orig = orig;
+    if (is_text(type, "none"))
+        return 0;
+    r->factor = (double)factor;
+    if (is_text(type, "longrope"))
+        read_longrope(l, r);
+    else if (is_text(type, "yarn"))
+        return read_yarn(l, r);
+    else if (!is_text(type, "linear")) {
+        load_printable(name, sizeof(name), type);
+        return load_fail(l, ERR_UNSUPPORTED,
+                         "key '%s.rope.scaling.type': is '%s', but only none, linear, yarn and "
+                         "longrope are supported",
+                         l->traits->arch, name);
+    }
+    return 0;
+}
+
+static int read_rotated(struct load *l)
+{
+    struct model_shape *s = &l->m->shape;
+    const uint32_t most = s->n_latent > 0 ? s->key_dim - s->n_latent : s->key_dim;
+    int rc;
+
+    s->n_rot = most;
+    s->rot_at = s->n_nope;
+    s->rope_neox = (l->traits->flags & TRAIT_NEOX) != 0;
+    rc = key_u32(l, "rope.dimension_count", KEY_OPTIONAL, 2, most, &s->n_rot);
+    if (rc == 0 && s->n_rot % 2 != 0)
+        return load_fail(l, ERR_FORMAT, "key '%s.rope.dimension_count': is %u, but must be even",
+                         l->traits->arch, s->n_rot);
+    return rc;
+}
+
+/* The table of layers with a window, where the family gives them one: not scaled. */
+static int read_window_rope(struct load *l, float base)
+{
+    struct rope_options *r = &l->ropes[1];
+
+    if (l->traits->window_base > 0.0f)
+        base = l->traits->window_base;
+    *r = (struct rope_options){.n_ctx = l->m->shape.n_ctx,
+                               .n_rot = l->m->shape.n_rot,
+                               .factor = 1.0,
+                               .magnitude = 1.0};
+    const int rc = key_positive(l, "rope.freq_base_swa", KEY_OPTIONAL, &base);
+    r->base = (double)base;
+    return rc;
+}
+
+static int read_window(struct load *l)
+{
+    struct model_shape *s = &l->m->shape;
+
+    s->window = l->traits->window;
+    return key_u32(l, "attention.sliding_window", KEY_OPTIONAL, 0, UINT32_MAX, &s->window);
+}
+
+int load_rope(struct load *l)
+{
+    struct model_shape *s = &l->m->shape;
+    struct rope_options *r = &l->ropes[0];
+    float base = l->traits->rope_base > 0.0f ? l->traits->rope_base : 10000.0f;
+    int rc = read_window(l);
+
+    l->divisors_name = "rope_freqs.weight";
+    if (rc < 0 || (l->traits->flags & TRAIT_LEARNED_POS) != 0)
+        return rc;
+    rc = read_rotated(l);
+    if (rc == 0)
+        rc = key_positive(l, "rope.freq_base", KEY_OPTIONAL, &base);
+    *r = (struct rope_options){.n_ctx = s->n_ctx,
+                               .n_rot = s->n_rot,
+                               .base = (double)base,
+                               .factor = 1.0,
+                               .magnitude = 1.0};
+    if (rc == 0)
+        rc = read_scaling(l, r);
+    if (rc == 0 && r->is_yarn && base == 1.0f)
+        return load_fail(l, ERR_FORMAT, "key '%s.rope.freq_base': is 1, which yarn cannot scale",
+                         l->traits->arch);
+    if (rc == 0 && (l->traits->flags & TRAIT_WINDOW_ROPE) != 0 && s->window > 0)
+        rc = read_window_rope(l, base);
+    return rc;
+}
+
+/* ---- layer by layer ---- */
+
+/* Does the layer see a window only? The file's own pattern, or the family's period. */
+static int has_window(struct load *l, uint32_t i, bool *yes)
+{
+    uint32_t period = l->traits->window_period;
+    const struct gguf_kv *kv;
+    char key[GGUF_MAX_NAME];
+    int rc;
+
+    *yes = false;
+    if (l->m->shape.window == 0)
+        return 0;
+    key_name(l, "attention.sliding_window_pattern", key);
+    kv = gguf_find(l->g, key);
+    if (kv != NULL && kv->type == GGUF_ARRAY) {
+        if (kv->elem == GGUF_STRING || kv->elem == GGUF_F32 || kv->elem == GGUF_F64 ||
+            kv->count < l->m->shape.n_layer)
+            return load_fail(l, ERR_FORMAT, "key '%s': is not one yes or no for each layer", key);
+        *yes = gguf_array_int(kv, i) != 0;
+        return 0;
+    }
+    rc = key_u32(l, "attention.sliding_window_pattern", KEY_OPTIONAL, 0, UINT32_MAX, &period);
+    *yes = period == 0 || i % period < period - 1;
+    return rc;
+}
+
+int load_layer_rope(struct load *l, uint32_t i)
+{
+    const struct traits *t = l->traits;
+    const struct model_shape *s = &l->m->shape;
+    struct model_layer *to = &l->m->layers[i];
+    bool is_local;
+    const int rc = has_window(l, i, &is_local);
+
+    to->window = is_local && s->window < s->n_ctx ? s->window : 0;
+    to->rope = is_local && (t->flags & TRAIT_WINDOW_ROPE) != 0 ? 1 : 0;
+    if (s->n_rot == 0 || (t->no_rope_period > 0 && (i + 1) % t->no_rope_period == 0) ||
+        ((t->flags & TRAIT_FULL_NO_ROPE) != 0 && !is_local))
+        to->rope = MODEL_NO_ROPE;
+    return rc;
+}

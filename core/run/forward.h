@@ -1,0 +1,124 @@
+/* core/run/forward.h - the steps of the forward pass; see runner.h.
+ *
+ * Private to core/run. Each step is run by all threads of the team together: a region of items
+ * (rows, panels, attention tiles) that they share, ended by a barrier. What can be finished by
+ * whoever has the numbers in its cache is done there: activations, and the quantising of what the
+ * next product takes.
+ *
+ *   forward.c          the pass, embeddings, outputs
+ *   forward_rows.c     residuals, norms, rotation: what is done row by row
+ *   forward_products.c products of a matrix and all rows
+ *   forward_attn.c     attention over the paged cache
+ *   forward_latent.c   the same with latent keys and values
+ *   forward_ffn.c      the dense feed-forward net
+ *   forward_experts.c  mixtures of experts
+ *
+ * Thread: all of the team's, inside a step.
+ * Memory: the runner's buffers; nothing is taken.
+ */
+#ifndef CORE_RUN_FORWARD_H
+#define CORE_RUN_FORWARD_H
+
+#include "core/model/model.h"
+#include "core/run/runner_impl.h"
+#include "core/run/team.h"
+
+/* The region is over; its time counts as `part`. */
+void end_region(struct runner *r, struct team_worker *w, enum runner_part part);
+
+/* Row-wise regions: a decode step has few rows, a prompt chunk many. */
+bool take_rows_of(struct runner *r, struct team_worker *w, uint32_t n, uint32_t *from,
+                  uint32_t *to);
+
+/* ---- products ---- */
+
+struct product {
+    const struct matrix *w;
+    float *out;
+    size_t out_stride;
+};
+
+/* The rows that products take: as floats or quantised, as their weights want. */
+struct input {
+    const float *x;
+    size_t stride; /* floats */
+    const uint8_t *q;
+    size_t q_stride; /* bytes */
+};
+
+/* Items that a thread takes in its n-th go at a region of products. */
+uint32_t grain_for(const struct runner *r, uint32_t n_items, uint32_t n);
+
+/* Panels from .. to - 1 of matrix `each` of a product, over n_rows of the input. */
+void run_product(struct runner *r, const struct product *p, uint32_t each, const struct input *in,
+                 uint32_t n_rows, uint32_t from, uint32_t to);
+
+/* Several products of the same input as one region; those whose matrix is missing are left out. */
+void products(struct runner *r, struct team_worker *w, const struct product *p, uint32_t n,
+              const struct input *in, uint32_t n_rows, enum runner_part part);
+
+/* Of a matrix that is there. */
+bool is_quantised(const struct matrix *m);
+
+/* ---- rows ---- */
+
+/* What a branch has computed and x has not got yet. */
+struct branch {
+    const float *delta; /* [n_rows][embd_stride]; NULL: none */
+    const float *bias;  /* [n_embd] or NULL: is added to each row first */
+    struct norm post;   /* of the branch */
+    struct norm sum;    /* of x, once it has the branch */
+};
+
+/* out = norm of n numbers, or they themselves where there is none; out may be x. */
+void norm_row(const struct runner *r, float *out, const float *x, const struct norm *norm,
+              size_t n);
+void quantise_row(struct runner *r, uint32_t row, const float *x, size_t n);
+
+/* Give x its branches; then norm = pre(x), quantised too if wanted. */
+void settle(struct runner *r, struct team_worker *w, const struct branch branches[2],
+            const struct norm *pre, bool quantise);
+
+/* Biases, norms and rotation of queries and keys, which then go into the cache. */
+void finish_rows(struct runner *r, struct team_worker *w, const struct model_layer *l,
+                 uint32_t layer);
+
+/* Norms of all heads of a row, and their turn. */
+void norm_heads(const struct runner *r, float *x, uint32_t n_head, const struct norm *norm);
+void turn_heads(const struct runner *r, const struct model_layer *l, float *x, uint32_t n_head,
+                size_t stride, uint32_t pos);
+/* Keys and values of a row into its slot. */
+void store_row(struct runner *r, uint32_t layer, uint32_t row, const float *k, const float *v);
+
+/* ---- attention ---- */
+
+/* r->delta = what attention adds, without bias; r->norm is its input. */
+void attention(struct runner *r, struct team_worker *w, uint32_t layer);
+void latent_attention(struct runner *r, struct team_worker *w, uint32_t layer);
+
+/* r->att = every head's result over the queries, [n_rows][q_stride]. */
+void attend(struct runner *r, struct team_worker *w, uint32_t layer, const float *q,
+            size_t q_stride);
+/* r->delta = the heads' results x, through attn_out. `has_quantised`: they are in qrows already. */
+void project_out(struct runner *r, struct team_worker *w, const struct model_layer *l,
+                 const float *x, size_t stride, bool has_quantised);
+
+/* ---- feed-forward ---- */
+
+/* r->ffn_out = the dense net of r->norm, without bias. */
+void feed_forward(struct runner *r, struct team_worker *w, const struct model_layer *l);
+/* r->ffn_out = the chosen experts of r->norm, and the shared one. */
+void mix_experts(struct runner *r, struct team_worker *w, const struct model_layer *l);
+
+/* Columns from .. to - 1 of what an expert (or dense net, each 0) activates, n rows beginning with
+ * row0 of `gate` and `up` [..][stride]: biases, activation, and quantised for `down` into q. */
+struct activation {
+    float *gate, *up;
+    size_t stride;
+    uint8_t *q;
+    size_t q_stride;
+};
+void activate(const struct runner *r, const struct ffn *net, uint32_t each,
+              const struct activation *a, uint32_t row0, uint32_t n, size_t from, size_t to);
+
+#endif

@@ -1,0 +1,262 @@
+/* core/run/forward_experts.c - mixtures of experts; see forward.h.
+ *
+ * Every row chooses its experts. Rows are then sorted by expert into slots, so that an expert's
+ * weights are read once for all of its rows, and its products are those of a dense net over its
+ * slots. A row's sum over its experts goes in the order of its choice: what others chose changes
+ * nothing.
+ */
+#include "core/run/forward.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- the choice ---- */
+
+/* How a row's experts are told apart: outputs of the router, or, if more than them counts,
+ * `ranks`. */
+struct ballot {
+    const float *logits;
+    float max, sum; /* of a softmax over all of them */
+};
+
+static float weight_of(const struct model_shape *s, const struct ballot *b, uint32_t expert)
+{
+    if (s->expert_gate == EXPERT_SIGMOID)
+        return 1.0f / (1.0f + kern_exp(-b->logits[expert]));
+    return kern_exp(b->logits[expert] - b->max) / b->sum;
+}
+
+/* The experts with the highest numbers in `ranks`, which loses them; of equals the lowest first. */
+static void choose(struct runner *r, float *ranks, const struct ballot *b,
+                   struct expert_pick *picks)
+{
+    const struct model_shape *s = &r->model->shape;
+    float sum = 0.0f;
+
+    for (uint32_t j = 0; j < s->n_expert_used; j++) {
+        const float best = r->kern.max(ranks, s->n_expert);
+        const size_t at = r->kern.find(ranks, s->n_expert, best);
+        const uint32_t expert = at < s->n_expert ? (uint32_t)at : j;
+
+        ranks[expert] = -INFINITY;
+        picks[j] = (struct expert_pick){.expert = expert, .weight = weight_of(s, b, expert)};
+        sum += picks[j].weight;
+    }
+    for (uint32_t j = 0; j < s->n_expert_used; j++)
+        picks[j].weight = (s->expert_norm ? picks[j].weight / sum : picks[j].weight) *
+                          s->expert_scale;
+}
+
+static void choose_row(struct runner *r, const struct model_layer *l, uint32_t row)
+{
+    const struct model_shape *s = &r->model->shape;
+    float *logits = r->router + (size_t)row * 2 * r->router_stride;
+    float *ranks = logits + r->router_stride;
+    struct ballot b = {.logits = logits};
+
+    if (l->router_bias != NULL)
+        r->kern.add(logits, l->router_bias, 1.0f, s->n_expert);
+    b.max = r->kern.max(logits, s->n_expert);
+    b.sum = r->kern.sum_exp(logits, s->n_expert, b.max, 1.0f);
+    if (l->choice_bias == NULL)
+        memcpy(ranks, logits, s->n_expert * sizeof(*ranks));
+    else
+        for (uint32_t e = 0; e < s->n_expert; e++)
+            ranks[e] = weight_of(s, &b, e) + l->choice_bias[e];
+    choose(r, ranks, &b, r->picks + (size_t)row * s->n_expert_used);
+}
+
+static void choose_rows(struct runner *r, struct team_worker *w, const struct model_layer *l)
+{
+    const struct product p = {&l->router, r->router, 2 * r->router_stride};
+    const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
+    uint32_t from, to;
+
+    products(r, w, &p, 1, &in, r->batch->n_rows, RUNNER_ROUTE);
+    while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
+        for (uint32_t i = from; i < to; i++)
+            choose_row(r, l, i);
+    end_region(r, w, RUNNER_ROUTE);
+}
+
+/* ---- rows sorted by expert ---- */
+
+/* Slots of each expert that was chosen, one expert after the other, rows ascending. One thread's
+ * work: a few numbers for each choice. */
+static void assign_slots(struct runner *r)
+{
+    const struct model_shape *s = &r->model->shape;
+    const uint32_t n = r->batch->n_rows * s->n_expert_used;
+    uint32_t *count = r->expert_slots, slot = 0;
+
+    memset(count, 0, s->n_expert * sizeof(*count));
+    for (uint32_t i = 0; i < n; i++)
+        count[r->picks[i].expert]++;
+    r->n_active = 0;
+    for (uint32_t e = 0; e < s->n_expert; e++) {
+        if (count[e] > 0)
+            r->active[r->n_active++] = (struct expert_rows){e, slot, count[e]};
+        slot += count[e];
+        count[e] = slot - count[e]; /* from here on: the expert's next slot */
+    }
+    for (uint32_t i = 0; i < n; i++)
+        r->picks[i].slot = count[r->picks[i].expert]++;
+}
+
+/* Copies of the rows, as the experts take them. */
+static void fill_slots(struct runner *r, struct team_worker *w, const struct model_layer *l)
+{
+    const uint32_t used = r->model->shape.n_expert_used;
+    const bool quantised = is_quantised(&l->experts.up) || is_quantised(&l->experts.gate);
+    const bool plain = !is_quantised(&l->experts.up) || !is_quantised(&l->experts.gate);
+    const size_t q_bytes = kern_qrow_bytes(r->model->shape.n_embd);
+    uint32_t from, to;
+
+    while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
+        for (uint32_t i = from * used; i < to * used; i++) {
+            const uint32_t row = i / used, slot = r->picks[i].slot;
+
+            if (quantised)
+                memcpy(r->slot_qrows + slot * r->slot_qrow_stride,
+                       r->qrows + row * r->qrow_stride, q_bytes);
+            if (plain)
+                memcpy(r->slot_rows + slot * r->embd_stride, r->norm + row * r->embd_stride,
+                       r->model->shape.n_embd * sizeof(float));
+        }
+    end_region(r, w, RUNNER_ROUTE);
+}
+
+/* ---- the experts ---- */
+
+/* Part from .. to - 1 of the items of all active experts, `each` of an expert, that belongs to the
+ * i-th of them: false when none does. */
+static bool part_of(uint32_t i, uint32_t each, uint32_t from, uint32_t to, uint32_t *a,
+                    uint32_t *b)
+{
+    const uint32_t first = i * each;
+
+    *a = from > first ? from - first : 0;
+    *b = to < first + each ? to - first : each;
+    return *a < *b;
+}
+
+static void expert_gate_up(struct runner *r, const struct ffn *net, const struct expert_rows *e,
+                           uint32_t from, uint32_t to)
+{
+    float *gate_out = r->expert_gate + e->slot0 * r->expert_stride;
+    float *up_out = r->expert_up + e->slot0 * r->expert_stride;
+    const struct product gate = {&net->gate, gate_out, r->expert_stride};
+    const struct product up = {&net->up, up_out, r->expert_stride};
+    const struct input in = {r->slot_rows + e->slot0 * r->embd_stride, r->embd_stride,
+                             r->slot_qrows + e->slot0 * r->slot_qrow_stride, r->slot_qrow_stride};
+    const struct activation a = {r->expert_gate, r->expert_up, r->expert_stride, r->expert_qrows,
+                                 r->expert_qrow_stride};
+
+    to = to < net->up.n_panels ? to : net->up.n_panels;
+    if (matrix_exists(&net->gate))
+        run_product(r, &gate, e->expert, &in, e->n, from, to);
+    run_product(r, &up, e->expert, &in, e->n, from, to);
+    activate(r, net, e->expert, &a, e->slot0, e->n, (size_t)from * KERN_LANES,
+             (size_t)to * KERN_LANES);
+}
+
+static void all_gate_up(struct runner *r, struct team_worker *w, const struct ffn *net)
+{
+    const uint32_t each = (net->up.n_panels + 1) / 2, total = r->n_active * each;
+    uint32_t from, to, a, b;
+
+    for (uint32_t go = 0; team_take(w, total, grain_for(r, total, go), &from, &to); go++)
+        for (uint32_t i = from / each; i * each < to; i++)
+            if (part_of(i, each, from, to, &a, &b))
+                expert_gate_up(r, net, &r->active[i], 2 * a, 2 * b);
+    end_region(r, w, RUNNER_GATE_UP);
+}
+
+static void all_down(struct runner *r, struct team_worker *w, const struct ffn *net)
+{
+    const uint32_t each = net->down.n_panels, total = r->n_active * each;
+    uint32_t from, to, a, b;
+
+    for (uint32_t go = 0; team_take(w, total, grain_for(r, total, go), &from, &to); go++)
+        for (uint32_t i = from / each; i * each < to; i++) {
+            const struct expert_rows *e = &r->active[i];
+            const struct product down = {&net->down, r->slot_out + e->slot0 * r->embd_stride,
+                                         r->embd_stride};
+            const struct input in = {r->expert_gate + e->slot0 * r->expert_stride,
+                                     r->expert_stride,
+                                     r->expert_qrows + e->slot0 * r->expert_qrow_stride,
+                                     r->expert_qrow_stride};
+
+            if (part_of(i, each, from, to, &a, &b))
+                run_product(r, &down, e->expert, &in, e->n, a, b);
+        }
+    end_region(r, w, RUNNER_DOWN);
+}
+
+/* ---- the sum ---- */
+
+/* The shared expert's part of a row, as its own gate lets it pass; or nothing. */
+static void begin_row(struct runner *r, const struct model_layer *l, uint32_t row, float *out)
+{
+    const size_t n = r->model->shape.n_embd;
+
+    if (!matrix_exists(&l->ffn.up)) {
+        memset(out, 0, n * sizeof(*out));
+        return;
+    }
+    if (l->ffn.down_bias != NULL)
+        r->kern.add(out, l->ffn.down_bias, 1.0f, n);
+    if (matrix_exists(&l->shared_gate)) {
+        const float logit = r->shared_gate[(size_t)row * KERN_LANES];
+
+        r->kern.scale(out, 1.0f / (1.0f + kern_exp(-logit)), n);
+    }
+}
+
+static void sum_rows(struct runner *r, struct team_worker *w, const struct model_layer *l)
+{
+    const struct model_shape *s = &r->model->shape;
+    uint32_t from, to;
+
+    while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
+        for (uint32_t i = from; i < to; i++) {
+            float *out = r->ffn_out + i * r->embd_stride;
+
+            begin_row(r, l, i, out);
+            for (uint32_t j = 0; j < s->n_expert_used; j++) {
+                const struct expert_pick *p = &r->picks[(size_t)i * s->n_expert_used + j];
+                float *one = r->slot_out + p->slot * r->embd_stride;
+
+                if (l->experts.down_bias != NULL)
+                    r->kern.add(one, l->experts.down_bias + (size_t)p->expert * s->n_embd, 1.0f,
+                                s->n_embd);
+                r->kern.add(out, one, p->weight, s->n_embd);
+            }
+        }
+    end_region(r, w, RUNNER_DOWN);
+}
+
+static void gate_shared(struct runner *r, struct team_worker *w, const struct model_layer *l)
+{
+    const struct product p = {&l->shared_gate, r->shared_gate, KERN_LANES};
+    const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
+
+    products(r, w, &p, 1, &in, r->batch->n_rows, RUNNER_ROUTE);
+}
+
+void mix_experts(struct runner *r, struct team_worker *w, const struct model_layer *l)
+{
+    choose_rows(r, w, l);
+    if (w->index == 0)
+        assign_slots(r);
+    team_barrier(w);
+    fill_slots(r, w, l);
+    all_gate_up(r, w, &l->experts);
+    all_down(r, w, &l->experts);
+    if (matrix_exists(&l->shared_gate))
+        gate_shared(r, w, l);
+    if (matrix_exists(&l->ffn.up))
+        feed_forward(r, w, l);
+    sum_rows(r, w, l);
+}

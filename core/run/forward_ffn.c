@@ -1,0 +1,57 @@
+/* core/run/forward_ffn.c - the dense feed-forward net; see forward.h. */
+#include "core/run/forward.h"
+
+void activate(const struct runner *r, const struct ffn *net, uint32_t each,
+              const struct activation *a, uint32_t row0, uint32_t n, size_t from, size_t to)
+{
+    const enum kern_act act = r->model->shape.act;
+    const size_t n_ff = net->up.n_out, at = (size_t)each * n_ff + from;
+    const bool is_gated = matrix_exists(&net->gate), quantised = is_quantised(&net->down);
+
+    to = to < n_ff ? to : n_ff;
+    for (uint32_t i = row0; i < row0 + n; i++) {
+        float *gate = a->gate + i * a->stride + from, *up = a->up + i * a->stride + from;
+        float *in = is_gated ? gate : up;
+
+        if (net->gate_bias != NULL)
+            r->kern.add(gate, net->gate_bias + at, 1.0f, to - from);
+        if (net->up_bias != NULL)
+            r->kern.add(up, net->up_bias + at, 1.0f, to - from);
+        r->kern.act[act](gate, in, is_gated ? up : NULL, to - from);
+        if (quantised)
+            r->kern.quantise(a->q + i * a->q_stride, n_ff, gate, from, to - from);
+    }
+}
+
+/* Whoever computed columns of both the gate and what it lets pass joins them, while they are in
+ * the cache. Items are two panels, a group of what `down` takes quantised. */
+static void gate_up(struct runner *r, struct team_worker *w, const struct ffn *net)
+{
+    const struct product gate = {&net->gate, r->gate, r->ff_stride};
+    const struct product up = {&net->up, r->up, r->ff_stride};
+    const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
+    const struct activation a = {r->gate, r->up, r->ff_stride, r->ff_rows, r->ff_row_stride};
+    const uint32_t n_panels = net->up.n_panels, n_items = (n_panels + 1) / 2;
+    const uint32_t n_rows = r->batch->n_rows;
+    uint32_t from, to;
+
+    for (uint32_t go = 0; team_take(w, n_items, grain_for(r, n_items, go), &from, &to); go++) {
+        const uint32_t end = 2 * to < n_panels ? 2 * to : n_panels;
+
+        if (matrix_exists(&net->gate))
+            run_product(r, &gate, 0, &in, n_rows, 2 * from, end);
+        run_product(r, &up, 0, &in, n_rows, 2 * from, end);
+        activate(r, net, 0, &a, 0, n_rows, (size_t)2 * from * KERN_LANES,
+                 (size_t)end * KERN_LANES);
+    }
+    end_region(r, w, RUNNER_GATE_UP);
+}
+
+void feed_forward(struct runner *r, struct team_worker *w, const struct model_layer *l)
+{
+    const struct product down = {&l->ffn.down, r->ffn_out, r->embd_stride};
+    const struct input in = {r->gate, r->ff_stride, r->ff_rows, r->ff_row_stride};
+
+    gate_up(r, w, &l->ffn);
+    products(r, w, &down, 1, &in, r->batch->n_rows, RUNNER_DOWN);
+}

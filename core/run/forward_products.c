@@ -1,0 +1,55 @@
+/* core/run/forward_products.c - products of a matrix and all rows; see forward.h. */
+#include "core/run/forward.h"
+
+uint32_t grain_for(const struct runner *r, uint32_t n_items, uint32_t n)
+{
+    /* Most of a thread's share first, since each go costs a look at all rows, then little by
+     * little, so that a thread that was interrupted does not hold up the others for long. */
+    const uint32_t n_threads = team_n_threads(r->team);
+    const uint32_t eighth = n_items / (n_threads * 8);
+
+    if (n_threads == 1)
+        return n_items > 0 ? n_items : 1;
+    if (eighth == 0)
+        return 1;
+    return n == 0 ? 5 * eighth : eighth;
+}
+
+bool is_quantised(const struct matrix *m)
+{
+    return matrix_exists(m) && kern_weight_is_quantised(m->type);
+}
+
+void run_product(struct runner *r, const struct product *p, uint32_t each, const struct input *in,
+                 uint32_t n_rows, uint32_t from, uint32_t to)
+{
+    const struct matrix *w = p->w;
+    const bool quantised = kern_weight_is_quantised(w->type);
+    const void *rows = quantised ? (const void *)in->q : (const void *)in->x;
+    const size_t stride = quantised ? in->q_stride : in->stride * sizeof(float);
+    const size_t first = (size_t)each * w->n_panels + from;
+
+    r->kern.gemm[w->type](p->out + (size_t)from * KERN_LANES, p->out_stride, rows, stride, n_rows,
+                          w->data + first * w->panel_bytes, to - from, w->n_in);
+}
+
+void products(struct runner *r, struct team_worker *w, const struct product *p, uint32_t n,
+              const struct input *in, uint32_t n_rows, enum runner_part part)
+{
+    uint32_t total = 0, from, to;
+
+    for (uint32_t i = 0; i < n; i++)
+        total += p[i].w->n_panels;
+    for (uint32_t go = 0; team_take(w, total, grain_for(r, total, go), &from, &to); go++) {
+        uint32_t first = 0;
+
+        for (uint32_t i = 0; i < n; first += p[i++].w->n_panels) {
+            const uint32_t end = first + p[i].w->n_panels;
+            const uint32_t a = from > first ? from : first, b = to < end ? to : end;
+
+            if (a < b)
+                run_product(r, &p[i], 0, in, n_rows, a - first, b - first);
+        }
+    }
+    end_region(r, w, part);
+}

@@ -1,0 +1,146 @@
+/* core/run/forward_rows.c - what is done row by row; see forward.h. */
+#include "core/run/forward.h"
+#include "kvcache/kv_store.h"
+
+#include <assert.h>
+#include <string.h>
+
+bool take_rows_of(struct runner *r, struct team_worker *w, uint32_t n, uint32_t *from,
+                  uint32_t *to)
+{
+    const uint32_t grain = n / (team_n_threads(r->team) * 4);
+
+    return team_take(w, n, grain > 0 ? grain : 1, from, to);
+}
+
+void quantise_row(struct runner *r, uint32_t row, const float *x, size_t n)
+{
+    r->kern.quantise(r->qrows + row * r->qrow_stride, n, x, 0, n);
+}
+
+void norm_row(const struct runner *r, float *out, const float *x, const struct norm *norm,
+              size_t n)
+{
+    const struct model_shape *s = &r->model->shape;
+
+    if (norm->weight != NULL && s->norm == NORM_LAYER)
+        r->kern.layernorm(out, x, norm->weight, norm->bias, n, s->norm_eps);
+    else if (norm->weight != NULL)
+        r->kern.rmsnorm(out, x, norm->weight, n, s->norm_eps);
+    else if (out != x)
+        memcpy(out, x, n * sizeof(*out));
+}
+
+/* ---- residuals ---- */
+
+static void add_branch(const struct runner *r, float *x, const struct branch *b, uint32_t row)
+{
+    const struct model_shape *s = &r->model->shape;
+    /* Nobody else reads this row of the branch. */
+    float *delta = (float *)b->delta + row * r->embd_stride;
+
+    if (b->bias != NULL)
+        r->kern.add(delta, b->bias, 1.0f, s->n_embd);
+    norm_row(r, delta, delta, &b->post, s->n_embd);
+    r->kern.add(x, delta, s->residual_scale, s->n_embd);
+    norm_row(r, x, x, &b->sum, s->n_embd);
+}
+
+void settle(struct runner *r, struct team_worker *w, const struct branch branches[2],
+            const struct norm *pre, bool quantise)
+{
+    const size_t n = r->model->shape.n_embd;
+    uint32_t from, to;
+
+    while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
+        for (uint32_t i = from; i < to; i++) {
+            float *x = r->x + i * r->embd_stride, *norm = r->norm + i * r->embd_stride;
+
+            for (int b = 0; b < 2; b++)
+                if (branches[b].delta != NULL)
+                    add_branch(r, x, &branches[b], i);
+            norm_row(r, norm, x, pre, n);
+            if (quantise)
+                quantise_row(r, i, norm, n);
+        }
+    end_region(r, w, RUNNER_NORM);
+}
+
+/* ---- queries, keys and values ---- */
+
+void norm_heads(const struct runner *r, float *x, uint32_t n_head, const struct norm *norm)
+{
+    const struct model_shape *s = &r->model->shape;
+    const size_t next = s->qk_norm == QK_NORM_EACH_HEAD ? s->key_dim : 0;
+
+    if (norm->weight == NULL)
+        return;
+    if (s->qk_norm == QK_NORM_ROW) {
+        norm_row(r, x, x, norm, (size_t)n_head * s->key_dim);
+        return;
+    }
+    for (uint32_t h = 0; h < n_head; h++) {
+        const struct norm own = {.weight = norm->weight + h * next};
+
+        norm_row(r, x + (size_t)h * s->key_dim, x + (size_t)h * s->key_dim, &own, s->key_dim);
+    }
+}
+
+void turn_heads(const struct runner *r, const struct model_layer *l, float *x, uint32_t n_head,
+                size_t stride, uint32_t pos)
+{
+    const struct model_shape *s = &r->model->shape;
+    const struct rope_table *t;
+
+    if (l->rope == MODEL_NO_ROPE)
+        return;
+    assert(pos < s->n_ctx);
+    t = &r->model->ropes[l->rope];
+    r->kern.rope(x, n_head, stride, s->n_rot, t->cos + (size_t)pos * (s->n_rot / 2),
+                 t->sin + (size_t)pos * (s->n_rot / 2), s->rope_neox);
+}
+
+void store_row(struct runner *r, uint32_t layer, uint32_t row, const float *k, const float *v)
+{
+    const struct model_shape *s = &r->model->shape;
+    const uint32_t pos = r->batch->pos[row];
+    const block_id block = r->batch->spans[r->batch->span_of[row]].table[pos / BLOCK_TOKENS];
+
+    assert(block != BLOCK_NONE && pos < s->n_ctx);
+    r->kern.kv_write[r->kv_type](kv_store_keys(r->kv, block, layer),
+                                 kv_store_values(r->kv, block, layer), pos % BLOCK_TOKENS, k, v,
+                                 s->n_kv_head, s->key_dim, s->value_dim);
+}
+
+static void add_bias(const struct runner *r, float *x, const float *bias, size_t n)
+{
+    if (bias != NULL)
+        r->kern.add(x, bias, 1.0f, n);
+}
+
+static void finish_row(struct runner *r, const struct model_layer *l, uint32_t layer, uint32_t row)
+{
+    const struct model_shape *s = &r->model->shape;
+    const uint32_t pos = r->batch->pos[row];
+    float *q = r->qkv + row * r->qkv_stride, *k = q + r->k_at, *v = q + r->v_at;
+
+    add_bias(r, q, l->q_bias, (size_t)s->n_head * s->key_dim);
+    add_bias(r, k, l->k_bias, (size_t)s->n_kv_head * s->key_dim);
+    add_bias(r, v, l->v_bias, (size_t)s->n_kv_head * s->value_dim);
+    norm_heads(r, q, s->n_head, &l->q_norm);
+    norm_heads(r, k, s->n_kv_head, &l->k_norm);
+    turn_heads(r, l, q, s->n_head, s->key_dim, pos);
+    turn_heads(r, l, k, s->n_kv_head, s->key_dim, pos);
+    store_row(r, layer, row, k, v);
+}
+
+void finish_rows(struct runner *r, struct team_worker *w, const struct model_layer *l,
+                 uint32_t layer)
+{
+    uint32_t from, to;
+
+    while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
+        for (uint32_t i = from; i < to; i++)
+            finish_row(r, l, layer, i);
+    end_region(r, w, RUNNER_ROPE);
+}

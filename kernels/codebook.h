@@ -1,0 +1,54 @@
+/* kernels/codebook.h - what codes stand for where they are no numbers themselves.
+ *
+ * A codebook of the IQ formats is a list of patterns; a weight's index picks one, which gives eight
+ * numbers (IQ2, IQ1) or four (IQ3) at once. Of a pattern, number i is
+ *   IQ2    bits 2i, 2i + 1: the magnitudes 8, 25, 43
+ *   IQ1    bits 2i, 2i + 1: -1, 0, 1
+ *   IQ3    bits 3i .. 3i + 2: a magnitude of eight: 2 c + 1 (IQ3_S), 8 c + 4 but 62 for the last
+ *          (IQ3_XXS)
+ * The file's indices follow the patterns' numeric order, so the lists ascend.
+ *
+ * Panels hold no indices: kern_pack() looks the patterns up, and a code of up to four bits then
+ * stands for a number of KERN_VALUES.
+ *
+ * Thread: any.
+ * Memory: constants.
+ */
+#ifndef KERNELS_CODEBOOK_H
+#define KERNELS_CODEBOOK_H
+
+#include "kernels/kernels.h"
+
+extern const uint16_t KERN_IQ2_XXS_GRID[256];
+extern const uint16_t KERN_IQ2_XS_GRID[512];
+extern const uint16_t KERN_IQ2_S_GRID[1024];
+extern const uint16_t KERN_IQ3_XXS_GRID[256];
+extern const uint16_t KERN_IQ3_S_GRID[512];
+extern const uint16_t KERN_IQ1_GRID[2048];
+
+/* The number that a panel's code stands for; IQ1_M counts in eighths. A sign is the code's top
+ * bit: bit 3, or bit 2 in IQ2 and (of the shift) in IQ1_M. */
+#define KERN_VALUES_IQ2 {8, 25, 43, 0, -8, -25, -43, 0}
+#define KERN_VALUES_IQ4 {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+static const int8_t KERN_VALUES[KERN_N_WEIGHT][16] = {
+    [KERN_IQ4_NL] = KERN_VALUES_IQ4,
+    [KERN_IQ4_XS] = KERN_VALUES_IQ4,
+    [KERN_MXFP4] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12},
+    [KERN_TQ2_0] = {-1, 0, 1, 2},
+    [KERN_TQ1_0] = {-1, 0, 1, 2},
+    [KERN_IQ3_S] = {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15},
+    [KERN_IQ3_XXS] = {4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62},
+    [KERN_IQ2_S] = KERN_VALUES_IQ2,
+    [KERN_IQ2_XS] = KERN_VALUES_IQ2,
+    [KERN_IQ2_XXS] = KERN_VALUES_IQ2,
+    [KERN_IQ1_S] = {0, 1, 2},
+    [KERN_IQ1_M] = {-7, 1, 9, 0, -9, -1, 7, 0},
+};
+
+/* Eight signs of which seven are stored: the eighth makes the number of ones even. */
+static inline uint8_t kern_even_signs(unsigned seven)
+{
+    return (uint8_t)(seven | (unsigned)__builtin_parity(seven) << 7);
+}
+
+#endif

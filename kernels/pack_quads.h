@@ -1,0 +1,78 @@
+/* kernels/pack_quads.h - quads of codes on their way into panels (pack.c, pack_values.c).
+ *
+ * Thread: any.
+ * Memory: none.
+ */
+#ifndef KERNELS_PACK_QUADS_H
+#define KERNELS_PACK_QUADS_H
+
+#include <string.h>
+
+#include "kernels/kern_internal.h"
+
+/* A panel's rows of 64 bytes hold a quad of each lane. The quads of GGUF rows are 32-bit words that
+ * are moved, and cut where two groups or two kinds of bits share a byte, four codes at a time. */
+
+static inline uint32_t pack_load_quad(const uint8_t *src, size_t j)
+{
+    uint32_t quad;
+
+    memcpy(&quad, src + 4 * j, sizeof quad);
+    return quad;
+}
+
+static inline void pack_store_quad(uint8_t *dst, size_t row, size_t lane, uint32_t quad)
+{
+    memcpy(dst + 64 * row + 4 * lane, &quad, sizeof quad);
+}
+
+static inline void pack_store_half(uint8_t *dst, size_t lane, const uint8_t *src)
+{
+    memcpy(dst + 2 * lane, src, 2);
+}
+
+static inline void pack_move_quads(uint8_t *dst, size_t lane, const uint8_t *src, size_t n, uint32_t flip)
+{
+    for (size_t j = 0; j < n; j++)
+        pack_store_quad(dst, j, lane, pack_load_quad(src, j) ^ flip);
+}
+
+/* Swap bits `mask` of *b with the bits `shift` above them of *a. */
+static inline void pack_swap_bits(uint32_t *a, uint32_t *b, int shift, uint32_t mask)
+{
+    const uint32_t t = (*a >> shift ^ *b) & mask;
+
+    *b ^= t;
+    *a ^= t << shift;
+}
+
+/* 32 bytes of four pairs of bits, those at bits 2f of a byte being field f, as four sets of pairs
+ * [2][16 lanes][4] that are `stride` bytes apart: of set f, bits 2j of row r are of quad 4r + j. */
+static inline void pack_deal_pairs(uint8_t *dst, size_t stride, size_t lane, const uint8_t *src)
+{
+    for (size_t r = 0; r < 2; r++) {
+        uint32_t q[4];
+
+        for (size_t j = 0; j < 4; j++)
+            q[j] = pack_load_quad(src, 4 * r + j);
+        for (size_t j = 0; j < 4; j += 2)
+            pack_swap_bits(&q[j], &q[j + 1], 2, 0x33333333);
+        for (size_t j = 0; j < 2; j++)
+            pack_swap_bits(&q[j], &q[j + 2], 4, 0x0f0f0f0f);
+        for (size_t f = 0; f < 4; f++)
+            pack_store_quad(dst + f * stride, r, lane, q[f]);
+    }
+}
+
+/* One group of all lanes. Each case has its own loop, so that the body is inlined there. */
+#define PACK_LANES(pack)                                                                           \
+    for (size_t lane = 0; lane < KERN_LANES; lane++)                                               \
+        pack(dst, lane, blocks[lane]);                                                             \
+    return
+
+/* The types whose codes stand for numbers (codebook.h): one block of all lanes, and a block of
+ * zeros as a file would have it. */
+void kern_pack_values(enum kern_weight w, uint8_t *dst, const uint8_t *const blocks[KERN_LANES]);
+const uint8_t *kern_zero_values(enum kern_weight w);
+
+#endif

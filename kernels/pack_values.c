@@ -1,0 +1,350 @@
+/* kernels/pack_values.c - rows of the types whose codes stand for numbers, into panels.
+ *
+ * The patterns of a codebook become the codes of their numbers (codebook.h), so that a product
+ * looks nothing up in memory. Load time only, see pack.c.
+ */
+#include "kernels/codebook.h"
+#include "kernels/pack_quads.h"
+
+static uint16_t load_16(const uint8_t *p)
+{
+    uint16_t v;
+
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static uint32_t load_32(const uint8_t *p)
+{
+    return pack_load_quad(p, 0);
+}
+
+/* Four fields of two or three bits, or four bits, a byte each. */
+
+static uint32_t spread_2(uint32_t x)
+{
+    return (x & 3) | (x & 12) << 6 | (x & 48) << 12 | (x & 192) << 18;
+}
+
+static uint32_t spread_3(uint32_t x)
+{
+    return (x & 7) | (x & 0x38) << 5 | (x & 0x1c0) << 10 | (x & 0xe00) << 15;
+}
+
+static uint32_t spread_1(uint32_t x)
+{
+    return (x & 15) * 0x00204081 & 0x01010101;
+}
+
+/* Eight quads of codes in a group of 32, in the forms that panels have. */
+
+static void put_nibbles(uint8_t *dst, size_t lane, const uint32_t quad[8])
+{
+    for (size_t r = 0; r < 4; r++)
+        pack_store_quad(dst, r, lane, quad[r] | quad[r + 4] << 4);
+}
+
+/* The low two bits of the codes. */
+static void put_pairs(uint8_t *dst, size_t lane, const uint32_t quad[8])
+{
+    for (size_t r = 0; r < 2; r++) {
+        uint32_t pairs = 0;
+
+        for (size_t j = 0; j < 4; j++)
+            pairs |= (quad[4 * r + j] & 0x03030303) << 2 * j;
+        pack_store_quad(dst, r, lane, pairs);
+    }
+}
+
+static void put_pairs_tops(uint8_t *dst, size_t lane, const uint32_t quad[8])
+{
+    uint32_t tops = 0;
+
+    put_pairs(dst, lane, quad);
+    for (size_t j = 0; j < 8; j++)
+        tops |= (quad[j] >> 2 & 0x01010101) << j;
+    pack_store_quad(dst + KERN_Q3_K_TOP, 0, lane, tops);
+}
+
+/* Blocks b of 32 or 256 numbers into their lane. */
+
+static void pack_iq4_nl(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    pack_store_half(dst, lane, b);
+    pack_move_quads(dst + 32, lane, b + 2, 4, 0);
+}
+
+static void pack_mxfp4(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    dst[lane] = b[0];
+    pack_move_quads(dst + KERN_MXFP4_CODES, lane, b + 1, 4, 0);
+}
+
+static void pack_iq4_xs(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    const uint32_t high = load_16(b + 2); /* b: d, high pairs of scales, nibbles of them, codes */
+
+    pack_store_half(dst, lane, b);
+    for (size_t g = 0; g < 8; g++) {
+        const uint32_t low = b[4 + g / 2] >> 4 * (g % 2) & 15;
+        const uint32_t sc = (low | (high >> 2 * g & 3) << 4) - 32;
+
+        dst[KERN_SC + 16 * g + lane] = (uint8_t)sc;
+        pack_move_quads(dst + KERN_IQ4_XS_CODES + KERN_IQ4_XS_SUB * g, lane, b + 8 + 16 * g, 4, 0);
+    }
+}
+
+static void pack_tq2_0(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    pack_store_half(dst, lane, b + 64);
+    for (size_t i = 0; i < 2; i++)
+        pack_deal_pairs(dst + KERN_TQ2_0_CODES + 4 * i * KERN_TQ2_0_SUB, KERN_TQ2_0_SUB, lane,
+                        b + 32 * i);
+}
+
+/* Digit n (the first is 0) of four bytes of ternary digits: a byte is a fraction of 256, and its
+ * digits leave it at the top when it is multiplied by 3. */
+static uint32_t ternary_quad(const uint8_t *src, size_t n)
+{
+    static const uint8_t POWER[] = {1, 3, 9, 27, 81};
+    uint32_t quad = 0;
+
+    for (size_t e = 0; e < 4; e++)
+        quad |= ((uint32_t)(uint8_t)(src[e] * POWER[n]) * 3 >> 8) << 8 * e;
+    return quad;
+}
+
+/* 32 bytes have numbers 0 .. 159, digit after digit; 16 those up to 239, and 4 the last. */
+static uint32_t tq1_0_quad(const uint8_t *b, size_t j)
+{
+    if (j < 40)
+        return ternary_quad(b + 4 * (j % 8), j / 8);
+    if (j < 60)
+        return ternary_quad(b + 32 + 4 * (j % 4), (j - 40) / 4);
+    return ternary_quad(b + 48, j - 60);
+}
+
+static void pack_tq1_0(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    uint32_t quad[8];
+
+    pack_store_half(dst, lane, b + 52);
+    for (size_t g = 0; g < 8; g++) {
+        for (size_t j = 0; j < 8; j++)
+            quad[j] = tq1_0_quad(b, 8 * g + j);
+        put_pairs(dst + KERN_TQ2_0_CODES + KERN_TQ2_0_SUB * g, lane, quad);
+    }
+}
+
+static void pack_iq3_s(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    const uint8_t *index = b + 2, *high = b + 66, *sign = b + 74, *scale = b + 106;
+    uint32_t quad[8];
+
+    pack_store_half(dst, lane, b);
+    for (size_t g = 0; g < 8; g++) {
+        dst[KERN_SC + 16 * g + lane] = (uint8_t)(2 * (scale[g / 2] >> 4 * (g % 2) & 15) + 1);
+        for (size_t j = 0; j < 8; j++) {
+            const unsigned at = index[8 * g + j] | (high[g] >> j & 1u) << 8;
+            const uint32_t minus = spread_1(sign[4 * g + j / 2] >> 4 * (j % 2));
+
+            quad[j] = spread_3(KERN_IQ3_S_GRID[at]) | minus << 3;
+        }
+        put_nibbles(dst + KERN_IQ4_XS_CODES + KERN_IQ4_XS_SUB * g, lane, quad);
+    }
+}
+
+/* Of a word with four times seven signs and a scale on top, as IQ3_XXS and IQ2_XXS have one for 32
+ * numbers: the signs of eight. */
+static uint8_t signs_of(uint32_t word, size_t i)
+{
+    return kern_even_signs(word >> 7 * i & 127);
+}
+
+static void pack_iq3_xxs(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    uint32_t quad[8]; /* b: d, 64 indices, a word of signs and scale for each group */
+
+    pack_store_half(dst, lane, b);
+    for (size_t g = 0; g < 8; g++) {
+        const uint32_t word = load_32(b + 66 + 4 * g);
+
+        dst[KERN_SC + 16 * g + lane] = (uint8_t)(2 * (word >> 28) + 1);
+        for (size_t j = 0; j < 8; j++)
+            quad[j] = spread_3(KERN_IQ3_XXS_GRID[b[2 + 8 * g + j]]) |
+                      spread_1(signs_of(word, j / 2) >> 4 * (j % 2)) << 3;
+        put_nibbles(dst + KERN_IQ4_XS_CODES + KERN_IQ4_XS_SUB * g, lane, quad);
+    }
+}
+
+/* A pattern of eight numbers and their signs as two quads. */
+static void signed_pattern(uint32_t quad[2], uint32_t pattern, uint8_t sign)
+{
+    quad[0] = spread_2(pattern) | spread_1(sign) << 2;
+    quad[1] = spread_2(pattern >> 8) | spread_1(sign >> 4) << 2;
+}
+
+static void pack_iq2_xxs(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    uint32_t quad[8]; /* b: d, then for each group 4 indices and a word of signs and scale */
+
+    pack_store_half(dst, lane, b);
+    for (size_t g = 0; g < 8; g++) {
+        const uint8_t *index = b + 2 + 8 * g;
+        const uint32_t word = load_32(index + 4);
+
+        dst[KERN_SC + 16 * g + lane] = (uint8_t)(2 * (word >> 28) + 1);
+        for (size_t i = 0; i < 4; i++)
+            signed_pattern(quad + 2 * i, KERN_IQ2_XXS_GRID[index[i]], signs_of(word, i));
+        put_pairs_tops(dst + KERN_IQ2_CODES + KERN_IQ2_SUB * g, lane, quad);
+    }
+}
+
+static void pack_iq2_xs(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    uint32_t quad[8]; /* b: d, 32 words of an index and seven signs, 8 bytes of scales */
+
+    pack_store_half(dst, lane, b);
+    for (size_t g = 0; g < 8; g++) {
+        dst[KERN_SC + 16 * g + lane] = b[66 + g];
+        for (size_t i = 0; i < 4; i++) {
+            const unsigned word = load_16(b + 2 + 8 * g + 2 * i);
+
+            signed_pattern(quad + 2 * i, KERN_IQ2_XS_GRID[word & 511], kern_even_signs(word >> 9));
+        }
+        put_pairs_tops(dst + KERN_IQ2_CODES + KERN_IQ2_SUB * g, lane, quad);
+    }
+}
+
+static void pack_iq2_s(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    const uint8_t *index = b + 2, *sign = b + 34, *high = b + 66, *scale = b + 74;
+    uint32_t quad[8];
+
+    pack_store_half(dst, lane, b);
+    for (size_t g = 0; g < 8; g++) {
+        dst[KERN_SC + 16 * g + lane] = scale[g];
+        for (size_t i = 0; i < 4; i++) {
+            const unsigned at = index[4 * g + i] | (high[g] >> 2 * i & 3u) << 8;
+
+            signed_pattern(quad + 2 * i, KERN_IQ2_S_GRID[at], sign[4 * g + i]);
+        }
+        put_pairs_tops(dst + KERN_IQ2_CODES + KERN_IQ2_SUB * g, lane, quad);
+    }
+}
+
+static void pack_iq1_s(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    uint32_t quad[8]; /* b: d, 32 indices, for each group a word of high bits, scale and shift */
+
+    pack_store_half(dst, lane, b);
+    for (size_t g = 0; g < 8; g++) {
+        const unsigned word = load_16(b + 34 + 2 * g);
+        const int scale = (int)(2 * (word >> 12 & 7) + 1);
+
+        dst[KERN_SC + 16 * g + lane] = (uint8_t)(word >> 15 ? -scale : scale);
+        for (size_t i = 0; i < 4; i++) {
+            const uint32_t pattern = KERN_IQ1_GRID[b[2 + 4 * g + i] | (word >> 3 * i & 7) << 8];
+
+            quad[2 * i] = spread_2(pattern);
+            quad[2 * i + 1] = spread_2(pattern >> 8);
+        }
+        put_pairs(dst + KERN_IQ1_S_CODES + KERN_TQ2_0_SUB * g, lane, quad);
+    }
+}
+
+/* b: 32 indices, for each a nibble of three high bits and the shift's sign, then four words: 16
+ * scales of three bits, and on top of each word four bits of d. */
+static void pack_iq1_m(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    uint16_t d = 0;
+    uint32_t quad[8];
+
+    for (size_t i = 0; i < 4; i++)
+        d |= (uint16_t)((load_16(b + 48 + 2 * i) >> 12) << 4 * i);
+    memcpy(dst + 2 * lane, &d, sizeof d);
+    for (size_t g = 0; g < 8; g++) {
+        for (size_t h = 2 * g; h < 2 * g + 2; h++) {
+            const unsigned scale = load_16(b + 48 + h / 4 * 2) >> 3 * (h % 4) & 7;
+            const unsigned minus = (b[32 + h] >> 3 & 1u) | (b[32 + h] >> 6 & 2u);
+
+            dst[KERN_SC + 16 * h + lane] = (uint8_t)(scale | minus << 3);
+        }
+        for (size_t i = 0; i < 4; i++) {
+            const unsigned high = b[32 + 2 * g + i / 2] >> 4 * (i % 2) & 7;
+            const uint32_t pattern = KERN_IQ1_GRID[b[4 * g + i] | high << 8];
+
+            quad[2 * i] = spread_2(pattern);
+            quad[2 * i + 1] = spread_2(pattern >> 8);
+        }
+        put_pairs(dst + KERN_IQ1_M_CODES + KERN_TQ2_0_SUB * g, lane, quad);
+    }
+}
+
+/* Zeros: the scale is 0, and the codes' numbers are not negative, which would make it -0. */
+#define TIMES_4(x) x, x, x, x
+#define TIMES_16(x) TIMES_4(x), TIMES_4(x), TIMES_4(x), TIMES_4(x)
+#define TIMES_32(x) TIMES_16(x), TIMES_16(x)
+static const uint8_t ZERO[110];
+static const uint8_t ZERO_IQ4_NL[18] = {[2] = TIMES_16(0x88)};
+static const uint8_t ZERO_IQ4_XS[136] = {[2] = 0xaa, 0xaa, /* group scales 0 */
+                                         [8] = TIMES_32(0x88), TIMES_32(0x88), TIMES_32(0x88),
+                                         TIMES_32(0x88)};
+static const uint8_t ZERO_TQ2_0[66] = {TIMES_32(0x55), TIMES_32(0x55)};
+static const uint8_t ZERO_TQ1_0[54] = {TIMES_32(128), TIMES_16(128), TIMES_4(128)};
+static const uint8_t ZERO_IQ1_S[50] = {[2] = TIMES_32(255), /* the last pattern: all 1 */
+                                       [34] = 255, 15, 255, 15, 255, 15, 255, 15,
+                                       255, 15, 255, 15, 255, 15, 255, 15};
+static const uint8_t ZERO_IQ1_M[56] = {TIMES_32(255), TIMES_16(0x77)};
+
+const uint8_t *kern_zero_values(enum kern_weight w)
+{
+    switch (w) {
+    case KERN_IQ4_NL:
+        return ZERO_IQ4_NL;
+    case KERN_IQ4_XS:
+        return ZERO_IQ4_XS;
+    case KERN_TQ2_0:
+        return ZERO_TQ2_0;
+    case KERN_TQ1_0:
+        return ZERO_TQ1_0;
+    case KERN_IQ1_S:
+        return ZERO_IQ1_S;
+    case KERN_IQ1_M:
+        return ZERO_IQ1_M;
+    default:
+        return ZERO;
+    }
+}
+
+void kern_pack_values(enum kern_weight w, uint8_t *dst, const uint8_t *const blocks[KERN_LANES])
+{
+    switch (w) {
+    case KERN_IQ4_NL:
+        PACK_LANES(pack_iq4_nl);
+    case KERN_IQ4_XS:
+        PACK_LANES(pack_iq4_xs);
+    case KERN_MXFP4:
+        PACK_LANES(pack_mxfp4);
+    case KERN_TQ2_0:
+        PACK_LANES(pack_tq2_0);
+    case KERN_TQ1_0:
+        PACK_LANES(pack_tq1_0);
+    case KERN_IQ3_S:
+        PACK_LANES(pack_iq3_s);
+    case KERN_IQ3_XXS:
+        PACK_LANES(pack_iq3_xxs);
+    case KERN_IQ2_S:
+        PACK_LANES(pack_iq2_s);
+    case KERN_IQ2_XS:
+        PACK_LANES(pack_iq2_xs);
+    case KERN_IQ2_XXS:
+        PACK_LANES(pack_iq2_xxs);
+    case KERN_IQ1_S:
+        PACK_LANES(pack_iq1_s);
+    case KERN_IQ1_M:
+        PACK_LANES(pack_iq1_m);
+    default:
+        return;
+    }
+}

@@ -1,0 +1,128 @@
+/* kernels/panel_values.h - numbers of a panel one by one, for the types whose codes stand for numbers
+ * (codebook.h): what the scalar products and the look-up of a row are made of.
+ *
+ * A block is what the panel has for kern_weight_group() columns; g counts groups of 32 in it.
+ *
+ * Thread: any.
+ * Memory: none.
+ */
+#ifndef KERNELS_PANEL_VALUES_H
+#define KERNELS_PANEL_VALUES_H
+
+#include <string.h>
+
+#include "kernels/codebook.h"
+#include "kernels/kern_internal.h"
+#include "kernels/kern_math.h"
+
+/* Code i of a group of 32 in a lane: how the types pack their codes. */
+
+static inline int kern_code_8(const uint8_t *codes, size_t lane, size_t i)
+{
+    return codes[i / 4 * 64 + lane * 4 + i % 4];
+}
+
+static inline int kern_code_4(const uint8_t *codes, size_t lane, size_t i)
+{
+    const uint8_t b = codes[i % 16 / 4 * 64 + lane * 4 + i % 4];
+
+    return i < 16 ? b & 15 : b >> 4;
+}
+
+static inline int kern_code_2(const uint8_t *codes, size_t lane, size_t i)
+{
+    return codes[i / 16 * 64 + lane * 4 + i % 4] >> (i % 16 / 4 * 2) & 3;
+}
+
+static inline int kern_code_1(const uint8_t *codes, size_t lane, size_t i)
+{
+    return codes[lane * 4 + i % 4] >> (i / 4) & 1;
+}
+
+static inline int kern_code_3(const uint8_t *codes, size_t lane, size_t i)
+{
+    return kern_code_2(codes, lane, i) | kern_code_1(codes + KERN_Q3_K_TOP, lane, i) << 2;
+}
+
+/* 2^(e - 128), subnormal below e = 2. */
+static inline float kern_e8m0_half(uint8_t e)
+{
+    return kern_from_bits(e ? (uint32_t)e << 23 : 0x400000) * 0.5f;
+}
+
+/* What code i of group g stands for. */
+static inline int kern_value(enum kern_weight w, const uint8_t *block, size_t g, size_t lane,
+                             size_t i)
+{
+    int code = 0;
+
+    switch (w) {
+    case KERN_IQ4_NL:
+        code = kern_code_4(block + 32, lane, i);
+        break;
+    case KERN_MXFP4:
+        code = kern_code_4(block + KERN_MXFP4_CODES, lane, i);
+        break;
+    case KERN_IQ4_XS:
+    case KERN_IQ3_S:
+    case KERN_IQ3_XXS:
+        code = kern_code_4(block + KERN_IQ4_XS_CODES + KERN_IQ4_XS_SUB * g, lane, i);
+        break;
+    case KERN_IQ2_S:
+    case KERN_IQ2_XS:
+    case KERN_IQ2_XXS:
+        code = kern_code_3(block + KERN_IQ2_CODES + KERN_IQ2_SUB * g, lane, i);
+        break;
+    case KERN_IQ1_S:
+        code = kern_code_2(block + KERN_IQ1_S_CODES + KERN_TQ2_0_SUB * g, lane, i);
+        break;
+    case KERN_IQ1_M:
+        code = kern_code_2(block + KERN_IQ1_M_CODES + KERN_TQ2_0_SUB * g, lane, i);
+        code |= (block[KERN_SC + 32 * g + 16 * (i / 16) + lane] >> (3 + i % 16 / 8) & 1) << 2;
+        break;
+    default: /* TQ2_0, TQ1_0 */
+        code = kern_code_2(block + KERN_TQ2_0_CODES + KERN_TQ2_0_SUB * g, lane, i);
+        break;
+    }
+    return KERN_VALUES[w][code];
+}
+
+/* What multiplies the numbers of half h of group g. */
+static inline float kern_value_scale(enum kern_weight w, const uint8_t *block, size_t g, size_t h,
+                                     size_t lane)
+{
+    const uint8_t *sc = block + KERN_SC + lane;
+    float d;
+
+    if (w == KERN_MXFP4)
+        return kern_e8m0_half(block[lane]);
+    d = kern_load_f16(block + 2 * lane);
+    switch (w) {
+    case KERN_IQ4_XS:
+    case KERN_IQ3_S:
+        return d * (float)(int8_t)sc[16 * g];
+    case KERN_IQ3_XXS:
+        return d * (float)(int8_t)sc[16 * g] * 0.25f;
+    case KERN_IQ2_XXS:
+        return d * (float)sc[16 * g] * 0.125f;
+    case KERN_IQ2_S:
+    case KERN_IQ2_XS:
+        return d * (float)(2 * (sc[16 * g] >> 4 * h & 15) + 1) * 0.125f;
+    case KERN_IQ1_S:
+        return d * fabsf((float)(int8_t)sc[16 * g]);
+    case KERN_IQ1_M:
+        return d * (float)(2 * (sc[32 * g + 16 * h] & 7) + 1) * 0.125f;
+    default:
+        return d;
+    }
+}
+
+/* IQ1_S: what is added to the numbers of group g, in eighths of d: shift - 1 times the scale. */
+static inline int kern_value_shift(const uint8_t *block, size_t g, size_t lane)
+{
+    const int sc = (int8_t)block[KERN_SC + 16 * g + lane];
+
+    return sc - 8 * (sc < 0 ? -sc : sc);
+}
+
+#endif

@@ -1,0 +1,176 @@
+/* tests/check/decode_values.c - the block formats whose codes stand for numbers, one by one.
+ *
+ * The codebooks are those of kernels/ (tests/unit/test_blocks.c has their checksums); everything
+ * else is written for the check alone.
+ */
+#include "kernels/codebook.h"
+#include "tests/check/check.h"
+#include "tests/check/decode.h"
+
+static double half_at(const uint8_t *p)
+{
+    return check_half((uint16_t)(p[0] | p[1] << 8));
+}
+
+/* Bits from .. from + n - 1 of a little-endian string of bits. */
+static unsigned bits(const uint8_t *p, size_t from, size_t n)
+{
+    unsigned v = 0;
+
+    for (size_t i = 0; i < n; i++)
+        v |= (unsigned)(p[(from + i) / 8] >> (from + i) % 8 & 1) << i;
+    return v;
+}
+
+/* Sign i of eight that are bits at `from`: all stored, or seven and the parity of them. */
+static int sign(const uint8_t *p, size_t from, size_t i, bool parity)
+{
+    unsigned ones = 0;
+
+    if (!parity || i < 7)
+        return bits(p, from + i, 1) ? -1 : 1;
+    for (size_t j = 0; j < 7; j++)
+        ones += bits(p, from + j, 1);
+    return ones % 2 ? -1 : 1;
+}
+
+static int magnitude_2(uint16_t pattern, size_t i)
+{
+    static const int OF[] = {8, 25, 43};
+
+    return OF[pattern >> 2 * i & 3];
+}
+
+static struct decode_value iq3(enum kern_weight w, const uint8_t *b, size_t i)
+{
+    const size_t g = i / 32, at = i / 4;
+    const uint8_t *word = b + 66 + 4 * g; /* IQ3_XXS */
+
+    if (w == KERN_IQ3_S) {
+        const unsigned index = b[2 + at] | bits(b + 66, at, 1) << 8;
+        const int c = KERN_IQ3_S_GRID[index] >> 3 * (i % 4) & 7;
+
+        return (struct decode_value){half_at(b) * (1 + 2 * bits(b + 106, 4 * g, 4)),
+                                     (2 * c + 1) * sign(b + 74, i / 8 * 8, i % 8, false)};
+    }
+    const int c = KERN_IQ3_XXS_GRID[b[2 + at]] >> 3 * (i % 4) & 7;
+
+    return (struct decode_value){half_at(b) * (2 * bits(word, 28, 4) + 1) / 4,
+                                 (c == 7 ? 62 : 8 * c + 4) *
+                                     sign(word, 7 * (i % 32 / 8), i % 8, true)};
+}
+
+static struct decode_value iq2(enum kern_weight w, const uint8_t *b, size_t i)
+{
+    const size_t at = i / 8, group = i / 32;
+    const uint8_t *g = b + 2 + 8 * group; /* IQ2_XXS */
+    const uint8_t *pair = b + 2 + 2 * at; /* IQ2_XS */
+    unsigned scale;
+    int code;
+
+    if (w == KERN_IQ2_XXS) {
+        scale = bits(g + 4, 28, 4);
+        code = magnitude_2(KERN_IQ2_XXS_GRID[g[at % 4]], i % 8) *
+               sign(g + 4, 7 * (at % 4), i % 8, true);
+    } else if (w == KERN_IQ2_XS) {
+        scale = bits(b + 66, 4 * (i / 16), 4);
+        code = magnitude_2(KERN_IQ2_XS_GRID[bits(pair, 0, 9)], i % 8) * sign(pair, 9, i % 8, true);
+    } else {
+        scale = bits(b + 74, 4 * (i / 16), 4);
+        code = magnitude_2(KERN_IQ2_S_GRID[b[2 + at] | bits(b + 66, 2 * at, 2) << 8], i % 8) *
+               sign(b + 34 + at, 0, i % 8, false);
+    }
+    return (struct decode_value){half_at(b) * (2 * scale + 1) / 8, code};
+}
+
+/* In eighths. */
+static struct decode_value iq1(enum kern_weight w, const uint8_t *b, size_t i)
+{
+    const size_t at = i / 8;
+    const uint8_t *word = b + 34 + i / 32 * 2; /* IQ1_S */
+    unsigned index, scale, down;
+    double d;
+
+    if (w == KERN_IQ1_S) {
+        index = b[2 + at] | bits(word, 3 * (at % 4), 3) << 8;
+        scale = bits(word, 12, 3);
+        down = bits(word, 15, 1);
+        d = half_at(b);
+    } else {
+        const unsigned half = bits(b + 48, 12, 4) | bits(b + 48, 28, 4) << 4 |
+                              bits(b + 48, 44, 4) << 8 | bits(b + 48, 60, 4) << 12;
+
+        index = b[at] | bits(b + 32, 4 * at, 3) << 8;
+        scale = bits(b + 48 + i / 64 * 2, i / 16 % 4 * 3, 3);
+        down = bits(b + 32, 4 * at + 3, 1);
+        d = check_half((uint16_t)half);
+    }
+    return (struct decode_value){d * (2 * scale + 1) / 8,
+                                 8 * ((KERN_IQ1_GRID[index] >> 2 * (i % 8) & 3) - 1) +
+                                     (down ? -1 : 1)};
+}
+
+/* Digit n of a byte of ternary digits: the byte is a fraction of 256. */
+static int ternary_digit(unsigned byte, size_t n)
+{
+    for (; n > 0; n--)
+        byte = byte * 3 % 256;
+    return (int)(byte * 3 / 256) - 1;
+}
+
+static int tq1_0(const uint8_t *b, size_t i)
+{
+    if (i < 160)
+        return ternary_digit(b[i % 32], i / 32);
+    if (i < 240)
+        return ternary_digit(b[32 + i % 16], (i - 160) / 16);
+    return ternary_digit(b[48 + i % 4], (i - 240) / 4);
+}
+
+static int iq4(const uint8_t *qs, size_t i)
+{
+    static const int OF[] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                             1,    13,   25,  38,  53,  69,  89,  113};
+
+    return OF[i < 16 ? qs[i] & 15 : qs[i - 16] >> 4];
+}
+
+static int e2m1_twice(unsigned code)
+{
+    static const int OF[] = {0, 1, 2, 3, 4, 6, 8, 12};
+
+    return code < 8 ? OF[code] : -OF[code - 8];
+}
+
+struct decode_value decode_value(enum kern_weight w, const uint8_t *b, size_t i)
+{
+    const size_t g = i / 32;
+    double e = 0x1p-128;
+    int sc;
+
+    switch (w) {
+    case KERN_IQ4_NL:
+        return (struct decode_value){half_at(b), iq4(b + 2, i)};
+    case KERN_IQ4_XS:
+        sc = (int)(bits(b + 4, 4 * g, 4) | bits(b + 2, 2 * g, 2) << 4) - 32;
+        return (struct decode_value){half_at(b) * sc, iq4(b + 8 + 16 * g, i % 32)};
+    case KERN_MXFP4:
+        for (unsigned n = b[0]; n > 0; n--)
+            e *= 2;
+        return (struct decode_value){e, e2m1_twice(i < 16 ? b[1 + i] & 15u : b[i - 15] >> 4)};
+    case KERN_TQ2_0:
+        return (struct decode_value){half_at(b + 64),
+                                     (int)bits(b + i / 128 * 32 + i % 32, i % 128 / 32 * 2, 2) - 1};
+    case KERN_TQ1_0:
+        return (struct decode_value){half_at(b + 52), tq1_0(b, i)};
+    case KERN_IQ3_S:
+    case KERN_IQ3_XXS:
+        return iq3(w, b, i);
+    case KERN_IQ2_S:
+    case KERN_IQ2_XS:
+    case KERN_IQ2_XXS:
+        return iq2(w, b, i);
+    default:
+        return iq1(w, b, i);
+    }
+}
