@@ -76,8 +76,8 @@ static int read_scaling(struct load *l, struct rope_options *r)
     if (is_text(type, "none"))
         return 0;
     r->factor = (double)factor;
-    if (is_text(type, "longrope"))
-        read_longrope(l, r);
+    if (is_text(type, "longrope") || gguf_tensor_find(l->g, "rope_factors_long.weight") != NULL)
+        read_longrope(l, r); /* whose type many files leave unsaid */
     else if (is_text(type, "yarn"))
         return read_yarn(l, r);
     else if (!is_text(type, "linear")) {
