@@ -11,7 +11,7 @@ import numpy as np
 import gguf_file
 from small_quants import encode
 
-N_CTX = 256
+N_CTX = 512
 SHORT_CTX = 32  # of models that have short and long factors, what they were trained with
 
 
@@ -93,9 +93,9 @@ class Fixture:
     def vector(self, name, *shape, mean=0.0, std=0.3):
         self.add(name, "F32", self.rng.normal(mean, std, shape))
 
-    def norm(self, name, *shape, bias=False):
+    def norm(self, name, *shape, bias=False, mean=1.0):
         shape = shape or (self.n_embd,)
-        self.vector(name + ".weight", *shape, mean=1.0, std=0.2)
+        self.vector(name + ".weight", *shape, mean=mean, std=0.2 * mean)
         if bias:
             self.vector(name + ".bias", *shape)
 
@@ -137,13 +137,15 @@ class Fixture:
 
     def experts(self, i, bias=False, kind=None):
         b, n, n_ff = f"blk.{i}.ffn_", self.n_expert, self.n_ff_exp
-        self.matrix(b + "gate_inp", n, self.n_embd, gain=2.0, kind="F32")
+        self.matrix(b + "gate_inp", n, self.n_embd, gain=3.5, kind="F32")
         if bias:
             self.vector(b + "gate_inp.bias", n)
-        for part, shape in [("gate", (n_ff, self.n_embd)), ("up", (n_ff, self.n_embd)), ("down", (self.n_embd, n_ff))]:
-            self.matrix(f"{b}{part}_exps", n, *shape, gain=1.5, kind=kind)
+        # An expert adds little, so that a token on the edge between two of them weighs little.
+        for part, n_out, n_in, gain in [("gate", n_ff, self.n_embd, 1.5), ("up", n_ff, self.n_embd, 1.5),
+                                        ("down", self.n_embd, n_ff, 0.7)]:
+            self.matrix(f"{b}{part}_exps", n, n_out, n_in, gain=gain, kind=kind)
             if bias:
-                self.vector(f"{b}{part}_exps.bias", n, shape[0])
+                self.vector(f"{b}{part}_exps.bias", n, n_out)
 
     def bytes(self):
         self.tokenizer()
@@ -221,7 +223,7 @@ def mixture(f, bias=False, head_norms=False, shared=False, shared_gate=False):
         if shared:
             f.gated(i, f.n_ff_shared, "_shexp")
         if shared_gate:
-            f.vector(f"blk.{i}.ffn_gate_inp_shexp.weight", f.n_embd, std=0.2)
+            f.vector(f"blk.{i}.ffn_gate_inp_shexp.weight", 1, f.n_embd, std=0.2)
 
 
 def qwen2moe(f):
@@ -254,7 +256,8 @@ def internlm2(f):
 
 
 def phi3(f):
-    """longrope's factors are chosen by the context that is served: 32 or more."""
+    """Factors for short or long contexts, by the context that is served. Such files name no kind of
+    scaling: that the factors are there says it."""
     f.sizes()
     f.rope()
     f.key("rope.scaling.original_context_length", SHORT_CTX if f.variant == "longrope" else f.n_ctx)
@@ -286,6 +289,7 @@ def gemma(f):
 
 
 def gemma_layers(f, head_norms):
+    """Many layers add little each, so that the error of rounded numbers does not grow with them."""
     for i in range(f.n_layer):
         b = f"blk.{i}."
         f.norm(b + "attn_norm")
@@ -293,8 +297,9 @@ def gemma_layers(f, head_norms):
         if head_norms:
             f.norm(b + "attn_q_norm", f.head)
             f.norm(b + "attn_k_norm", f.head)
-        for name in ("post_attention_norm", "ffn_norm", "post_ffw_norm"):
-            f.norm(b + name)
+        f.norm(b + "ffn_norm")
+        for name in ("post_attention_norm", "post_ffw_norm"):
+            f.norm(b + name, mean=1.0 if f.n_layer < 40 else 0.3)
         f.gated(i)
 
 
@@ -397,6 +402,7 @@ def gptneox(f):
 
 def falcon(f):
     f.n_kv_head = 1 if f.variant == "7b" else f.n_kv_head
+    f.key("tensor_data_layout", "jploski")
     f.sizes(LAYER_EPS)
     f.ends(tied=f.variant == "7b", norm_bias=True)
     for i in range(f.n_layer):
@@ -459,7 +465,7 @@ def command_r(f):
 def deepseek2(f):
     """old: keys and values in one matrix; new: apart, and one KV head of the short vector."""
     f.n_layer, f.n_head = 3, 3
-    part, n_rot, n_value, rank = (24, 8, 16, 40) if f.kind == "F32" else (32, 16, 32, 64)
+    part, n_rot, n_value, rank = (24, 8, 16, 48) if f.kind == "F32" else (32, 16, 32, 64)
     old = f.variant in ("old", "yarn-old")
     f.n_kv_head = f.n_head if old else 1
     f.sizes()
@@ -475,6 +481,9 @@ def deepseek2(f):
     f.key("expert_shared_count", 2)
     f.key("expert_weights_scale", 1.7)
     f.key("leading_dense_block_count", 1)
+    if not old:
+        f.key("expert_group_count", 1)
+        f.key("expert_group_used_count", 1)
     if f.variant.startswith("yarn"):
         f.scaling("yarn")
         f.key("rope.scaling.yarn_log_multiplier", 0.0707)
@@ -518,6 +527,8 @@ def gpt_oss(f):
     f.sizes()
     f.rope(base=15000.0)
     f.scaling("yarn")
+    f.key("rope.scaling.yarn_beta_fast", 6.0)
+    f.key("rope.scaling.yarn_beta_slow", 0.8)
     f.expert_keys()
     f.key("expert_feed_forward_length", f.n_ff_exp)
     f.key("attention.sliding_window", 6)

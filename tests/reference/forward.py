@@ -27,10 +27,12 @@ class Shape:
         self.eps = m.key("attention.layer_norm_rms_epsilon", m.key("attention.layer_norm_epsilon", None))
         self.cache = m.cache
 
+    def kept(self, x):
+        """As the cache keeps it."""
+        return x.astype(self.cache).astype(np.float64)
+
     def attention(self, q, k, v, scale=None, **more):
-        """Over keys and values as the cache keeps them."""
-        k, v = (y.astype(self.cache).astype(np.float64) for y in (k, v))
-        return attention(q, k, v, scale or 1 / math.sqrt(self.head), **more)
+        return attention(q, self.kept(k), self.kept(v), scale or 1 / math.sqrt(self.head), **more)
 
 
 def norm(x, b, name, eps):
@@ -269,7 +271,7 @@ def command_r(m, ids, n_ctx, every=1):
 
 def latent_heads(m, b, x, s, n_rot, rank):
     """q and k: the part without positions, then the part to be turned, which all heads share in k.
-    rank: numbers of the short vector."""
+    rank: numbers of the short vector, which is what the cache keeps, beside the turned part."""
     if "attn_q_a.weight" in b:
         q = rms_norm(linear(x, b["attn_q_a.weight"]), b["attn_q_a_norm.weight"], s.eps)
         q = linear(q, b["attn_q_b.weight"])
@@ -279,7 +281,7 @@ def latent_heads(m, b, x, s, n_rot, rank):
     plain_size = q.shape[2] - n_rot
     short = linear(x, b["attn_kv_a_mqa.weight"])
     turned_k = short[:, None, rank:]
-    short = rms_norm(short[:, :rank], b["attn_kv_a_norm.weight"], s.eps)
+    short = s.kept(rms_norm(short[:, :rank], b["attn_kv_a_norm.weight"], s.eps))
     if "attn_kv_b.weight" in b:
         both = linear(short, b["attn_kv_b.weight"]).reshape(len(x), s.n_head, -1)
         k, v = both[..., :plain_size], both[..., plain_size:]
@@ -313,9 +315,9 @@ def deepseek2(m, ids, n_ctx):
         b = m.block(i)
         y = rms_norm(x, b["attn_norm.weight"], s.eps)
         q, k, v = latent_heads(m, b, y, s, s.n_rot, m.key("attention.kv_lora_rank"))
-        turned = np.repeat(turn(k[1], positions), s.n_head, axis=1)
-        y = s.attention(np.concatenate([q[0], turn(q[1], positions)], axis=2),
-                        np.concatenate([k[0], turned], axis=2), v, scale)
+        turned = np.repeat(s.kept(turn(k[1], positions)), s.n_head, axis=1)
+        y = attention(np.concatenate([q[0], turn(q[1], positions)], axis=2),
+                      np.concatenate([k[0], turned], axis=2), v, scale)
         x = x + linear(y, b["attn_output.weight"])
         y = rms_norm(x, b["ffn_norm.weight"], s.eps)
         if i < m.key("leading_dense_block_count", 0):
