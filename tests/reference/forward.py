@@ -66,11 +66,19 @@ def heads(b, x, s):
 
 # ---- Llama and its many relatives ----
 
+def choose(m, scores, n):
+    """The n best experts of each token. m.edge remembers by how little the last of them won."""
+    chosen = best(scores, n + 1)
+    last = np.take_along_axis(scores, chosen[:, n - 1:n + 1], axis=1)
+    m.edge = np.minimum(m.edge, last[:, 0] - last[:, 1])
+    return chosen[:, :n]
+
+
 def mixture(m, b, x, renormalised):
     """Each token goes to its best experts, and to the shared one where there is one."""
-    p = softmax(linear(x, b["ffn_gate_inp.weight"]))
-    chosen = best(p, m.key("expert_used_count"))
-    weights = np.take_along_axis(p, chosen, axis=1)
+    scores = linear(x, b["ffn_gate_inp.weight"])
+    chosen = choose(m, scores, m.key("expert_used_count"))
+    weights = np.take_along_axis(softmax(scores), chosen, axis=1)
     if renormalised:
         weights = weights / weights.sum(axis=1, keepdims=True)
     y = experts(x, b, chosen, weights * m.key("expert_weights_scale", 1.0), swiglu)
@@ -294,8 +302,9 @@ def latent_heads(m, b, x, s, n_rot, rank):
 def deepseek_experts(m, b, x):
     scores = linear(x, b["ffn_gate_inp.weight"])
     p = sigmoid(scores) if m.key("expert_gating_func", 1) == 2 else softmax(scores)
-    bias = b.get("exp_probs_b.bias")
-    chosen = best(p if bias is None else p + bias, m.key("expert_used_count"))
+    if "exp_probs_b.bias" in b:
+        scores = p + b["exp_probs_b.bias"]
+    chosen = choose(m, scores, m.key("expert_used_count"))
     weights = np.take_along_axis(p, chosen, axis=1)
     if m.key("expert_weights_norm", False):
         weights = weights / weights.sum(axis=1, keepdims=True)
@@ -349,7 +358,7 @@ def gpt_oss(m, ids, n_ctx):
         x = x + linear(y, b["attn_output.weight"], b["attn_output.bias"])
         y = rms_norm(x, b["post_attention_norm.weight"], s.eps)
         scores = linear(y, b["ffn_gate_inp.weight"], b["ffn_gate_inp.bias"])
-        chosen = best(scores, m.key("expert_used_count"))
+        chosen = choose(m, scores, m.key("expert_used_count"))
         weights = softmax(np.take_along_axis(scores, chosen, axis=1))
         x = x + experts(y, b, chosen, weights, clamped_swiglu)
     return output(m, rms_norm(x, m["output_norm.weight"], s.eps))
@@ -413,9 +422,10 @@ EMBEDDERS = ("bert", "nomic-bert")
 
 def forward(m, ids, n_ctx=None, cache=np.float64):
     """The rows that a model makes of ids: logits, or hidden rows of an embedder. cache: the type
-    that keys and values are rounded to."""
+    that keys and values are rounded to. m.edge tells afterwards how near each token was to going to
+    other experts."""
     function, traits = FAMILIES[m.arch]
-    m.cache = cache
+    m.cache, m.edge = cache, np.full(len(ids), np.inf)
     return function(m, np.asarray(ids), n_ctx or m.key("context_length"), **traits)
 
 
