@@ -40,9 +40,10 @@ def norm(x, b, name, eps):
     return layer_norm(x, b[f"{name}.weight"], b.get(f"{name}.bias"), eps)
 
 
-def windows(m, every):
-    """The window of each layer, 0 for none: of `every` layers all but the last have one."""
-    window = m.key("attention.sliding_window", 0)
+def windows(m, every, window=0):
+    """The window of each layer, 0 for none: of `every` layers all but the last have one. window: its
+    size where the file does not say."""
+    window = m.key("attention.sliding_window", window)
     pattern = m.key("attention.sliding_window_pattern", every)
     if isinstance(pattern, int):
         pattern = [pattern == 0 or i % pattern < pattern - 1 for i in range(m.n_layer)]
@@ -126,11 +127,11 @@ def llama(m, ids, n_ctx, pairs="norm", act=silu, embedding=None, unroped_every=0
 
 # ---- Gemma 2 and 3: norms before and behind, windows, caps ----
 
-def gemma(m, ids, n_ctx, every, big, local_base=None):
+def gemma(m, ids, n_ctx, every, big, local_base=None, window=0, caps=(0.0, 0.0)):
     """every: of so many layers only the last sees everything. big: the number of layers of the one
     model that scales by the width of a head's share of the embedding instead of by its head size.
-    local_base: of the rope of windowed layers, to which no scaling applies, unless the file says;
-    None where all layers turn alike."""
+    local_base: of the rope of windowed layers, to which no scaling applies; None where all layers
+    turn alike. window, and the caps of scores and logits: where the file does not say."""
     s = Shape(m)
     everywhere = rope.make(m, "neox", n_ctx, s.n_rot)
     nearby = everywhere
@@ -139,18 +140,18 @@ def gemma(m, ids, n_ctx, every, big, local_base=None):
     positions = np.arange(len(ids))
     scale = 1 / math.sqrt(s.n_embd // s.n_head if m.n_layer == big else s.head)
     x = m["token_embd.weight"][ids] * math.sqrt(s.n_embd)
-    for i, window in enumerate(windows(m, every)):
+    for i, seen in enumerate(windows(m, every, window)):
         b = m.block(i)
         q, k, v = heads(b, rms_norm(x, b["attn_norm.weight"], s.eps), s)
-        turn = (nearby if window else everywhere).turn
-        y = s.attention(turn(q, positions), turn(k, positions), v, scale, window=window,
-                        cap=m.key("attn_logit_softcapping", 0.0))
+        turn = (nearby if seen else everywhere).turn
+        y = s.attention(turn(q, positions), turn(k, positions), v, scale, window=seen,
+                        cap=m.key("attn_logit_softcapping", caps[0]))
         y = linear(y, b["attn_output.weight"])
         x = x + rms_norm(y, b["post_attention_norm.weight"], s.eps)
         y = gated(rms_norm(x, b["ffn_norm.weight"], s.eps), b, gelu_tanh)
         x = x + rms_norm(y, b["post_ffw_norm.weight"], s.eps)
     x = rms_norm(x, m["output_norm.weight"], s.eps)
-    return soft_cap(output(m, x), m.key("final_logit_softcapping", 0.0))
+    return soft_cap(output(m, x), m.key("final_logit_softcapping", caps[1]))
 
 
 # ---- OLMo 2 and 3: norms behind only, and over all queries and keys at once ----
@@ -400,7 +401,7 @@ FAMILIES = {
     "qwen3moe": (llama, {"pairs": "neox"}),
     "phi3": (llama, {"pairs": "neox", "all_windowed": True}),
     "gemma": (llama, {"pairs": "neox", "act": gelu_tanh, "embedding": lambda s: math.sqrt(s.n_embd)}),
-    "gemma2": (gemma, {"every": 2, "big": 46}),
+    "gemma2": (gemma, {"every": 2, "big": 46, "window": 4096, "caps": (50.0, 30.0)}),
     "gemma3": (gemma, {"every": 6, "big": 62, "local_base": 10000.0}),
     "olmo2": (olmo2, {}),
     "gpt2": (gpt2, {}),
