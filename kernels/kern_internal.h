@@ -70,7 +70,7 @@ _Static_assert(sizeof(struct kern_table) == KERN_N_LINE * sizeof(void (*)(void))
 #define KERN_Q2_K_SM 64
 #define KERN_Q2_K_CODES 320
 #define KERN_Q2_K_SUB 128
-#define KERN_SC 32 /* the scales of the types below, behind d */
+#define KERN_SC 32             /* the scales of the types below, behind d */
 #define KERN_IQ4_XS_GROUP 2208 /* of IQ3_S and IQ3_XXS too */
 #define KERN_IQ4_XS_CODES 160
 #define KERN_IQ4_XS_SUB 256

@@ -82,9 +82,10 @@ enum kern_isa {
  *   IQ1_M per 256: 16 f16 d, [16 halves][16 lanes] u8 with a scale in bits 0-2 and the signs of the
  *         shifts of either 8 numbers in bits 3 and 4, then per group of 32 pairs (1312 bytes)
  * TQ1_0 takes 22 % more than its file has, IQ3_S 25, IQ3_XXS 41, IQ2_S 29, IQ2_XS 43, IQ2_XXS 61,
- * IQ1_S 48 and IQ1_M 46: a panel that kept the file's indices would be gathered from a codebook,
- * which at some 12 ns for the 64 codes of a quad streams 1.5 GB/s a core, a tenth of what codes
- * with two to four bits each do. Likewise five ternary digits in a byte.
+ * IQ1_S 48 and IQ1_M 46: of a panel that kept the file's indices, every quad would be a gather of
+ * 16 patterns, some 12 ns where we measured. So it would stream 2 GB/s a core, a tenth of what
+ * panels of codes do, and a product of many rows would wait for it too. Taking five ternary digits
+ * out of a byte costs several times what pairs of bits do.
  * A quad is 4 consecutive k: quad j of a group holds k = 4j .. 4j+3. Rows past the matrix are zero
  * rows (scales 0, codes at the offset). */
 enum kern_weight {

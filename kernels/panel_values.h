@@ -1,5 +1,5 @@
-/* kernels/panel_values.h - numbers of a panel one by one, for the types whose codes stand for numbers
- * (codebook.h): what the scalar products and the look-up of a row are made of.
+/* kernels/panel_values.h - numbers of a panel one by one, for the types whose codes stand for
+ * numbers (codebook.h): what the scalar products and the look-up of a row are made of.
  *
  * A block is what the panel has for kern_weight_group() columns; g counts groups of 32 in it.
  *

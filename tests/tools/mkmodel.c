@@ -5,9 +5,9 @@
  *           --vocab 1000 --context 2048 --type F16 --seed 7 --out model.gguf
  *
  * --type A,B,... has the layers' matrices take turns at those types; the first one is that of
- * token_embd and output. Type Q4_K_M is the mix that quantisers make: Q4_K, but Q6_K in token_embd, output, and in some
- * layers' attn_v and ffn_down. Matrices whose rows no block of 256 divides get Q5_0 for Q4_K and
- * Q8_0 for Q6_K.
+ * token_embd and output. Type Q4_K_M is the mix that quantisers make: Q4_K, but Q6_K in token_embd,
+ * output, and in some layers' attn_v and ffn_down. Matrices whose rows no block of 256 divides get
+ * Q5_0 for Q4_K and Q8_0 for Q6_K.
  */
 #include "tests/tools/fixture.h"
 

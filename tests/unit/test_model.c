@@ -30,7 +30,7 @@ static void test_shapes(void **arg)
             assert_int_equal(m->shape.n_ff, 512);
             assert_int_equal(m->shape.n_head, 4);
             assert_int_equal(m->shape.n_kv_head, 2);
-            assert_int_equal(m->shape.head_dim, 64);
+            assert_int_equal(m->shape.key_dim, 64);
             assert_int_equal(m->shape.n_rot, 64);
             assert_int_equal(m->shape.n_ctx_train, 128);
             assert_int_equal(m->shape.n_ctx, 128);
@@ -44,14 +44,14 @@ static void test_shapes(void **arg)
                 assert_int_equal(l->q_bias != NULL, a == 1);
                 assert_int_equal(l->k_bias != NULL, a == 1);
                 assert_int_equal(l->v_bias != NULL, a == 1);
-                assert_int_equal(l->q_norm != NULL, a == 2);
-                assert_int_equal(l->k_norm != NULL, a == 2);
+                assert_int_equal(l->q_norm.weight != NULL, a == 2);
+                assert_int_equal(l->k_norm.weight != NULL, a == 2);
                 assert_int_equal(l->k.n_out, 128);
                 assert_int_equal(l->k.n_in, 256);
                 assert_int_equal(l->k.n_panels, 8);
-                assert_int_equal(l->down.n_out, 256);
-                assert_int_equal(l->down.n_in, 512);
-                assert_int_equal((uintptr_t)l->down.data % 64, 0);
+                assert_int_equal(l->ffn.down.n_out, 256);
+                assert_int_equal(l->ffn.down.n_in, 512);
+                assert_int_equal((uintptr_t)l->ffn.down.data % 64, 0);
             }
             model_destroy(&m);
             assert_null(m);
@@ -109,9 +109,9 @@ static void check_weights(const struct gguf *g, const struct model *m, bool tied
                 {"attn_k", offsetof(struct model_layer, k)},
                 {"attn_v", offsetof(struct model_layer, v)},
                 {"attn_output", offsetof(struct model_layer, attn_out)},
-                {"ffn_gate", offsetof(struct model_layer, gate)},
-                {"ffn_up", offsetof(struct model_layer, up)},
-                {"ffn_down", offsetof(struct model_layer, down)}};
+                {"ffn_gate", offsetof(struct model_layer, ffn.gate)},
+                {"ffn_up", offsetof(struct model_layer, ffn.up)},
+                {"ffn_down", offsetof(struct model_layer, ffn.down)}};
     char name[64];
 
     check_matrix(g, "token_embd.weight", &m->embed);
@@ -122,24 +122,25 @@ static void check_weights(const struct gguf *g, const struct model *m, bool tied
             check_matrix(g, name, (const void *)((const char *)&m->layers[i] + rows[k].offset));
         }
         snprintf(name, sizeof(name), "blk.%u.attn_norm.weight", i);
-        assert_memory_equal(m->layers[i].attn_norm, gguf_tensor_find(g, name)->data, 256 * 4);
+        assert_memory_equal(m->layers[i].attn_norm.weight, gguf_tensor_find(g, name)->data, 256 * 4);
         snprintf(name, sizeof(name), "blk.%u.ffn_norm.weight", i);
-        assert_memory_equal(m->layers[i].ffn_norm, gguf_tensor_find(g, name)->data, 256 * 4);
+        assert_memory_equal(m->layers[i].ffn_norm.weight, gguf_tensor_find(g, name)->data, 256 * 4);
     }
-    assert_memory_equal(m->output_norm, gguf_tensor_find(g, "output_norm.weight")->data, 256 * 4);
+    assert_memory_equal(m->output_norm.weight, gguf_tensor_find(g, "output_norm.weight")->data,
+                        256 * 4);
 }
 
 static const struct {
     enum block_type type;
     enum kern_weight packed;
 } types[] = {
-    {BLOCK_F32, KERN_F32},   {BLOCK_F16, KERN_F16},   {BLOCK_BF16, KERN_BF16},
-    {BLOCK_Q8_0, KERN_Q8_0}, {BLOCK_Q4_0, KERN_Q4_0}, {BLOCK_Q4_K, KERN_Q4_K},
-    {BLOCK_Q6_K, KERN_Q6_K}, {BLOCK_Q5_0, KERN_Q5_0}, {BLOCK_Q4_1, KERN_Q4_1},
-    {BLOCK_Q5_1, KERN_Q5_1}, {BLOCK_Q5_K, KERN_Q5_K}, {BLOCK_Q2_K, KERN_Q2_K},
-    {BLOCK_Q3_K, KERN_Q3_K}, {BLOCK_IQ4_NL, KERN_IQ4_NL}, {BLOCK_IQ4_XS, KERN_IQ4_XS},
-    {BLOCK_MXFP4, KERN_MXFP4}, {BLOCK_TQ2_0, KERN_TQ2_0}, {BLOCK_TQ1_0, KERN_TQ1_0},
-    {BLOCK_IQ3_S, KERN_IQ3_S}, {BLOCK_IQ3_XXS, KERN_IQ3_XXS}, {BLOCK_IQ2_S, KERN_IQ2_S},
+    {BLOCK_F32, KERN_F32},       {BLOCK_F16, KERN_F16},         {BLOCK_BF16, KERN_BF16},
+    {BLOCK_Q8_0, KERN_Q8_0},     {BLOCK_Q4_0, KERN_Q4_0},       {BLOCK_Q4_K, KERN_Q4_K},
+    {BLOCK_Q6_K, KERN_Q6_K},     {BLOCK_Q5_0, KERN_Q5_0},       {BLOCK_Q4_1, KERN_Q4_1},
+    {BLOCK_Q5_1, KERN_Q5_1},     {BLOCK_Q5_K, KERN_Q5_K},       {BLOCK_Q2_K, KERN_Q2_K},
+    {BLOCK_Q3_K, KERN_Q3_K},     {BLOCK_IQ4_NL, KERN_IQ4_NL},   {BLOCK_IQ4_XS, KERN_IQ4_XS},
+    {BLOCK_MXFP4, KERN_MXFP4},   {BLOCK_TQ2_0, KERN_TQ2_0},     {BLOCK_TQ1_0, KERN_TQ1_0},
+    {BLOCK_IQ3_S, KERN_IQ3_S},   {BLOCK_IQ3_XXS, KERN_IQ3_XXS}, {BLOCK_IQ2_S, KERN_IQ2_S},
     {BLOCK_IQ2_XS, KERN_IQ2_XS}, {BLOCK_IQ2_XXS, KERN_IQ2_XXS}, {BLOCK_IQ1_S, KERN_IQ1_S},
     {BLOCK_IQ1_M, KERN_IQ1_M},
 };
@@ -179,7 +180,7 @@ static void test_weights_of_every_type(void **arg)
         build(&file, f, NULL);
         m = load(file.g, &plain);
         assert_int_equal(m->embed.type, types[t].packed);
-        assert_int_equal(m->layers[1].gate.type, types[t].packed);
+        assert_int_equal(m->layers[1].ffn.gate.type, types[t].packed);
         assert_string_equal(m->ftype, block_format(types[t].type)->name);
         check_weights(file.g, m, f.tied);
         model_destroy(&m);
@@ -289,8 +290,8 @@ static void test_threads_agree(void **arg)
         assert_memory_equal(a->embed.data, b->embed.data, a->embed.n_panels * a->embed.panel_bytes);
         assert_memory_equal(a->output.data, b->output.data,
                             a->output.n_panels * a->output.panel_bytes);
-        assert_memory_equal(a->layers[1].down.data, b->layers[1].down.data,
-                            a->layers[1].down.n_panels * a->layers[1].down.panel_bytes);
+        assert_memory_equal(a->layers[1].ffn.down.data, b->layers[1].ffn.down.data,
+                            a->layers[1].ffn.down.n_panels * a->layers[1].ffn.down.panel_bytes);
         assert_true(p1.n > 2 && p2.n >= 1);
         assert_int_equal(p1.done, p1.total);
         assert_int_equal(p2.done, p2.total);
@@ -313,8 +314,8 @@ static void check_rope(const struct model *m, double base, double factor, const 
             const long double w =
                 expl(-logl((long double)base) * 2 * j / m->shape.n_rot) / (d * (long double)factor);
 
-            if (fabsl(cosl(p * w) - (long double)m->rope_cos[p * n + j]) > 1e-7L ||
-                fabsl(sinl(p * w) - (long double)m->rope_sin[p * n + j]) > 1e-7L)
+            if (fabsl(cosl(p * w) - (long double)m->ropes[0].cos[p * n + j]) > 1e-7L ||
+                fabsl(sinl(p * w) - (long double)m->ropes[0].sin[p * n + j]) > 1e-7L)
                 fail_msg("position %u pair %u", p, j);
         }
 }
@@ -418,7 +419,7 @@ static void test_defaults(void **arg)
     f.skip = "llama.attention.value_length"; /* then as long as the keys */
     build(&file, f, NULL);
     m = load(file.g, &plain);
-    assert_int_equal(m->shape.head_dim, 64);
+    assert_int_equal(m->shape.key_dim, 64);
     model_destroy(&m);
     drop(&file);
 }
@@ -534,7 +535,7 @@ static void test_real_files(void **arg)
         assert_int_equal(m->shape.n_vocab, 512);
         assert_int_equal(m->shape.n_layer, 5);
         check_matrix(g, "token_embd.weight", &m->embed);
-        check_matrix(g, "blk.4.ffn_down.weight", &m->layers[4].down);
+        check_matrix(g, "blk.4.ffn_down.weight", &m->layers[4].ffn.down);
         check_matrix(g, "blk.2.attn_v.weight", &m->layers[2].v);
         model_destroy(&m);
         gguf_close(&g);
