@@ -25,6 +25,7 @@ N_TOKENS_Q8 = 500     # the mean of more rows: each is off by some of the error 
 N_TOKENS_CHANGED = 30
 CLOSE = 1e-3          # of the largest number of a row
 FELT = 5 * CLOSE      # what a changed file must do to the reference, so that CLOSE tells
+EDGE = 1e-3           # between two experts' scores
 CLOSE_HIDDEN_Q8 = 0.05
 CLOSE_NLL = 0.01
 
@@ -89,9 +90,21 @@ def engine(paths, ids, n_ctx, hidden, chunk=32):
     return found
 
 
+def distances(a, b):
+    """The largest difference in each row, as a part of the largest number of that row of b."""
+    return np.abs(a - b).max(axis=1) / np.abs(b).max(axis=1)
+
+
 def distance(a, b):
-    """The largest difference in any row, as a part of the largest number of that row of b."""
-    return float((np.abs(a - b).max(axis=1) / np.abs(b).max(axis=1)).max())
+    return float(distances(a, b).max())
+
+
+def distance_to(m, found, expected):
+    """To what the reference has just made with m, but for tokens that were all but at one with other
+    experts: rounding decides for them, and nobody is wrong."""
+    clear = m.edge > EDGE
+    assert clear.mean() > 0.9
+    return float(distances(found, expected)[clear].max())
 
 
 def reference(m, ids, n_ctx):
@@ -107,21 +120,21 @@ def both(tmp_path, arch, variant, kind, n_ctx):
     n = N_TOKENS_Q8 if kind == "Q8_0" and arch not in forward.EMBEDDERS else N_TOKENS
     ids = random_ids(m, min(n, n_ctx or n))
     found, = engine([path], ids, n_ctx, arch in forward.EMBEDDERS)
-    return ids, found, reference(m, ids, n_ctx), path
+    return m, ids, found, reference(m, ids, n_ctx), path
 
 
 @pytest.mark.parametrize("arch,variant", CASES, ids=NAMES)
 def test_logits(tmp_path, arch, variant):
     for n_ctx in contexts(variant):
-        _, found, expected, _ = both(tmp_path, arch, variant, "F32", n_ctx)
+        m, _, found, expected, _ = both(tmp_path, arch, variant, "F32", n_ctx)
         assert found.shape == expected.shape
-        assert distance(found, expected) < CLOSE
+        assert distance_to(m, found, expected) < CLOSE
 
 
 @pytest.mark.parametrize("arch,variant", CASES, ids=NAMES)
 def test_quantised(tmp_path, arch, variant):
     for n_ctx in contexts(variant):
-        ids, found, expected, _ = both(tmp_path, arch, variant, "Q8_0", n_ctx)
+        _, ids, found, expected, _ = both(tmp_path, arch, variant, "Q8_0", n_ctx)
         if arch in forward.EMBEDDERS:
             assert distance(found, expected) < CLOSE_HIDDEN_Q8
         else:
@@ -132,7 +145,7 @@ def test_quantised(tmp_path, arch, variant):
 def test_chunks(tmp_path, arch, variant):
     """How a text is cut changes no bit."""
     n_ctx = contexts(variant)[0]
-    ids, whole, _, path = both(tmp_path, arch, variant, "F32", n_ctx)
+    _, ids, whole, _, path = both(tmp_path, arch, variant, "F32", n_ctx)
     cut, = engine([path], ids, n_ctx, False, chunk=7)
     assert whole.tobytes() == cut.tobytes()
 
@@ -149,7 +162,7 @@ def changed_tensor(kind, shape, data, rng):
 def numbers_of(arch, variant, keys):
     numbers = dict(NUMBERS)
     if keys.get(f"{arch}.rope.scaling.type") == "yarn" or variant == "longrope":
-        numbers[YARN_CONTEXT] = lambda v: v * 8
+        numbers[YARN_CONTEXT] = lambda v: v * 32
     if arch in PART_ROTATED:
         numbers["rope.dimension_count"] = lambda v: v - 2
     return {f"{arch}.{n}": other for n, other in numbers.items() if keys.get(f"{arch}.{n}")}
@@ -201,8 +214,8 @@ def compare_changes(folder, arch, variant):
             expected = reference(m, ids, n_ctx)
             if distance(expected, before) > FELT:
                 felt.add(name)
-            if distance(found, expected) >= CLOSE:
-                wrong[name] = distance(found, expected)
+            if distance_to(m, found, expected) >= CLOSE:
+                wrong[name] = distance_to(m, found, expected)
     return set(files) - felt, wrong
 
 

@@ -135,14 +135,15 @@ class Fixture:
         self.biased(f"blk.{i}.ffn_up", self.n_ff, self.n_embd, bias, gain=1.5)
         self.biased(f"blk.{i}.ffn_down", self.n_embd, self.n_ff, bias)
 
-    def experts(self, i, bias=False, kind=None):
+    def experts(self, i, bias=False, kind=None, fused=False):
         b, n, n_ff = f"blk.{i}.ffn_", self.n_expert, self.n_ff_exp
+        inner = [("gate_up", 2 * n_ff)] if fused else [("gate", n_ff), ("up", n_ff)]
         self.matrix(b + "gate_inp", n, self.n_embd, gain=3.5, kind="F32")
         if bias:
             self.vector(b + "gate_inp.bias", n)
         # An expert adds little, so that a token on the edge between two of them weighs little.
-        for part, n_out, n_in, gain in [("gate", n_ff, self.n_embd, 1.5), ("up", n_ff, self.n_embd, 1.5),
-                                        ("down", self.n_embd, n_ff, 0.7)]:
+        parts = [(part, n_out, self.n_embd, 1.5) for part, n_out in inner]
+        for part, n_out, n_in, gain in [*parts, ("down", self.n_embd, n_ff, 0.7)]:
             self.matrix(f"{b}{part}_exps", n, n_out, n_in, gain=gain, kind=kind)
             if bias:
                 self.vector(f"{b}{part}_exps.bias", n, n_out)
@@ -154,7 +155,7 @@ class Fixture:
 
 # ---- Llama and its many relatives ----
 
-def llama(f, bias=False, out_bias=False, ffn_bias=False, tied=False, head_norms=False, factors=False):
+def llama(f, fused=False, bias=False, out_bias=False, ffn_bias=False, tied=False, head_norms=False, factors=False):
     f.sizes()
     f.rope()
     f.ends(tied)
@@ -162,7 +163,7 @@ def llama(f, bias=False, out_bias=False, ffn_bias=False, tied=False, head_norms=
         f.vector("rope_freqs.weight", f.head // 2, mean=4.0, std=1.0)
     for i in range(f.n_layer):
         f.norm(f"blk.{i}.attn_norm")
-        f.attention(i, bias=bias, out_bias=out_bias)
+        f.attention(i, fused, bias, out_bias)
         if head_norms:
             f.norm(f"blk.{i}.attn_q_norm", f.head)
             f.norm(f"blk.{i}.attn_k_norm", f.head)
@@ -178,8 +179,13 @@ def llama_variants(f):
         llama(f, bias=True, out_bias=True, ffn_bias=True, tied=True)
     elif f.variant == "factors":
         llama(f, factors=True)
+    elif f.variant == "fused":
+        llama(f, fused=True, bias=True)
     elif f.variant == "moe":
         mixture(f)
+    elif f.variant == "old-linear":
+        llama(f)
+        f.key("rope.scale_linear", 4.0)
     else:
         llama(f)
         f.scaling(f.variant)
@@ -219,7 +225,7 @@ def mixture(f, bias=False, head_norms=False, shared=False, shared_gate=False):
             f.norm(f"blk.{i}.attn_q_norm", f.head)
             f.norm(f"blk.{i}.attn_k_norm", f.head)
         f.norm(f"blk.{i}.ffn_norm")
-        f.experts(i)
+        f.experts(i, fused=f.variant == "fused")
         if shared:
             f.gated(i, f.n_ff_shared, "_shexp")
         if shared_gate:
@@ -315,9 +321,10 @@ def gemma2(f):
     if f.variant == "27b":
         big(f, 46)
     f.sizes()
-    f.key("attention.sliding_window", 5 if f.variant == "plain" else 24)
-    f.key("attn_logit_softcapping", 4.0)
-    f.key("final_logit_softcapping", 4.0)
+    if f.variant != "defaults":
+        f.key("attention.sliding_window", 24 if f.variant == "wide" else 5)
+        f.key("attn_logit_softcapping", 4.0)
+        f.key("final_logit_softcapping", 4.0)
     f.ends(tied=True)
     gemma_layers(f, head_norms=False)
 
@@ -487,8 +494,11 @@ def deepseek2(f):
     if f.variant.startswith("yarn"):
         f.scaling("yarn")
         f.key("rope.scaling.yarn_log_multiplier", 0.0707)
-    if f.variant == "q-lora":
+    if f.variant in ("q-lora", "v3"):
         f.key("attention.q_lora_rank", rank)
+    if f.variant == "v3":
+        f.key("expert_gating_func", 2)
+        f.key("expert_weights_norm", True)
     f.ends()
     for i in range(f.n_layer):
         latent_attention(f, f"blk.{i}.", part, n_rot, n_value, rank, old)
@@ -498,12 +508,14 @@ def deepseek2(f):
         else:
             f.experts(i)
             f.gated(i, 2 * f.n_ff_exp, "_shexp")
+            if f.variant == "v3":
+                f.vector(f"blk.{i}.exp_probs_b.bias", f.n_expert)
 
 
 def latent_attention(f, b, part, n_rot, n_value, rank, old):
     n_q = f.n_head * (part + n_rot)
     f.norm(b + "attn_norm")
-    if f.variant == "q-lora":
+    if f.variant in ("q-lora", "v3"):
         f.matrix(b + "attn_q_a", rank, f.n_embd)
         f.norm(b + "attn_q_a_norm", rank)
         f.matrix(b + "attn_q_b", n_q, rank, gain=1.1)
@@ -538,7 +550,8 @@ def gpt_oss(f):
         f.attention(i, bias=True, out_bias=True)
         f.vector(f"blk.{i}.attn_sinks.weight", f.n_head, std=1.5)
         f.norm(f"blk.{i}.post_attention_norm")
-        f.experts(i, bias=True, kind="MXFP4" if f.variant == "mxfp4" and f.kind == "Q8_0" else None)
+        f.experts(i, bias=True, fused=f.variant == "fused",
+                  kind="MXFP4" if f.variant == "mxfp4" and f.kind == "Q8_0" else None)
 
 
 # ---- embeddings ----
@@ -568,14 +581,14 @@ def bert(f):
 
 
 BUILDERS = {
-    "llama": (llama_variants, ("plain", "biases", "factors", "linear", "yarn", "moe")),
+    "llama": (llama_variants, ("plain", "biases", "fused", "factors", "linear", "old-linear", "yarn", "moe")),
     "smollm3": (smollm3, ("plain",)),
     "qwen2": (qwen2, ("plain", "tied", "yarn")),
     "qwen3": (qwen3, ("plain", "tied")),
     "qwen2moe": (qwen2moe, ("plain",)),
-    "qwen3moe": (qwen3moe, ("plain",)),
+    "qwen3moe": (qwen3moe, ("plain", "fused")),
     "gemma": (gemma, ("plain",)),
-    "gemma2": (gemma2, ("plain", "wide", "27b")),
+    "gemma2": (gemma2, ("plain", "wide", "defaults", "27b")),
     "gemma3": (gemma3, ("plain", "keys", "global", "27b")),
     "phi2": (phi2, ("plain", "fused")),
     "phi3": (phi3, ("plain", "longrope", "window")),
@@ -592,8 +605,8 @@ BUILDERS = {
     "exaone": (exaone, ("plain", "factors")),
     "command-r": (command_r, ("plain", "norms")),
     "cohere2": (command_r, ("plain",)),
-    "deepseek2": (deepseek2, ("old", "new", "yarn-old", "yarn", "q-lora")),
-    "gpt-oss": (gpt_oss, ("plain", "mxfp4")),
+    "deepseek2": (deepseek2, ("old", "new", "yarn-old", "yarn", "q-lora", "v3")),
+    "gpt-oss": (gpt_oss, ("plain", "fused", "mxfp4")),
     "bert": (bert, ("plain",)),
     "nomic-bert": (bert, ("plain",)),
 }

@@ -36,7 +36,7 @@ class Model:
         self.keys, self.tensors = keys, tensors
         self.arch = keys["general.architecture"]
         self.n_layer = self.key("block_count")
-        self.cache = np.float64  # what keys and values are rounded to
+        self.cache, self.edge = np.float64, None  # the forward pass's: see there
 
     def key(self, suffix, *default):
         """A key of the architecture; without a default it must be there."""

@@ -106,18 +106,23 @@ def best(scores, n):
     return np.argsort(-scores, axis=-1, kind="stable")[:, :n]
 
 
-def experts(x, b, chosen, weights, act):
-    """For each token the weighted sum of what its chosen experts answer. act: of gate and up."""
-    def product(rows, part, e):
-        bias = b.get(f"ffn_{part}_exps.bias")
-        return linear(rows, b[f"ffn_{part}_exps.weight"][e], None if bias is None else bias[e])
+def expert_product(x, b, part, e):
+    bias = b.get(f"ffn_{part}_exps.bias")
+    return linear(x, b[f"ffn_{part}_exps.weight"][e], None if bias is None else bias[e])
 
+
+def experts(x, b, chosen, weights, act):
+    """For each token the weighted sum of what its chosen experts answer. act: of gate and up, which
+    may be one matrix, the gate first."""
     y = np.zeros_like(x)
     for e in np.unique(chosen):
         tokens, place = np.nonzero(chosen == e)
         rows = x[tokens]
-        answer = product(act(product(rows, "gate", e), product(rows, "up", e)), "down", e)
-        y[tokens] += weights[tokens, place, None] * answer
+        if "ffn_gate_up_exps.weight" in b:
+            gate, up = np.split(expert_product(rows, b, "gate_up", e), 2, axis=1)
+        else:
+            gate, up = expert_product(rows, b, "gate", e), expert_product(rows, b, "up", e)
+        y[tokens] += weights[tokens, place, None] * expert_product(act(gate, up), b, "down", e)
     return y
 
 
