@@ -5,7 +5,7 @@ CFLAGS  ?= -O2 -g -DNDEBUG
 PREFIX  ?= /usr/local
 PYTHON  ?= $(firstword $(wildcard /usr/bin/python3) python3)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-PKGS    := libmicrohttpd gnutls libuv libcjson libpcre2-8 libxxhash
+PKGS    := libmicrohttpd gnutls libuv libcjson libxxhash
 BASE    := -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -ffp-contract=off -fvisibility=hidden \
            -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 \
            $(if $(CI),-Werror) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
@@ -66,6 +66,7 @@ $(BUILD)/quire: $(BUILD)/server/main.o $(LIB)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
+LIBS_test_presplit := -lpcre2-8 # to compare with
 $(UNIT) $(SIM) $(GOLD) $(CHECK): $(BUILD)/tests/%: $(LIB)
 $(BUILD)/tests/test_%: $(BUILD)/tests/unit/test_%.o ; $(link_test)
 $(BUILD)/tests/sim_%: $(BUILD)/tests/sim/sim_%.o ; $(link_test)
@@ -77,7 +78,7 @@ $(BUILD)/tools/%: $(BUILD)/tests/tools/%.o $(LIB) ; $(link_test)
 define link_test
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS) -lcmocka
+	$(Q)$(CC) $(CFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS) -lcmocka $(LIBS_$(@F))
 endef
 
 # The kinds of build other than the release, each in its own folder, so that nothing needs `clean`.
@@ -189,9 +190,9 @@ clean: ## remove everything built
 	rm -rf build
 
 # Debian packages: what is missing is installed when that is allowed, else the command is printed.
-DEB_BUILD := gcc libc6-dev pkg-config libmicrohttpd-dev libgnutls28-dev libuv1-dev libcjson-dev libpcre2-dev libxxhash-dev \
+DEB_BUILD := gcc libc6-dev pkg-config libmicrohttpd-dev libgnutls28-dev libuv1-dev libcjson-dev libxxhash-dev \
              libinih-dev libunistring-dev
-DEB_TEST  := $(DEB_BUILD) libcmocka-dev python3 python3-pytest python3-jsonschema python3-jinja2 prometheus \
+DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 prometheus \
              openssl curl
 DEB_LINT  := cppcheck
 DEB_CLIENTS := nodejs npm

@@ -35,7 +35,7 @@ void merge_release(struct merge *m)
 {
     mem_free(m->symbols);
     mem_free(m->heap);
-    *m = (struct merge){0};
+    *m = (struct merge){.steps = m->steps};
 }
 
 static void sift_down(uint64_t *heap, size_t n, size_t i)
@@ -79,6 +79,7 @@ static uint32_t look(const struct run *r, uint32_t i)
 {
     struct symbol *s = &r->m->symbols[i];
 
+    r->m->steps++;
     s->rank = RANK_NONE;
     if (s->next != SYMBOL_NONE)
         s->rank = r->rank_of(r->model, r->text, s, &r->m->symbols[s->next], &s->joined);
