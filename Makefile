@@ -159,6 +159,13 @@ bench: $(BENCH) $(TOOLS) $(BUILD)/quire ## kernels, plans, threads and a whole m
 bench-kern: $(BUILD)/bench/bench_kern ## single kernels beside the machine's limits; ARGS= adds flags and names
 	@$(BUILD)/bench/bench_kern $(ARGS)
 
+DATA ?= ../shared/data
+bench-tokenizer: $(BUILD)/bench/bench_tokenizer ## text to tokens and back, MB/s on one thread, over the novels in DATA
+	@$(BUILD)/bench/bench_tokenizer $(DATA)/text/pd_english_novels.txt $(wildcard $(DATA)/vocabs/*.gguf)
+test-novels: $(BUILD)/bench/bench_tokenizer ## 31 MB of novels come back byte for byte, by the rules of every family (a minute)
+	@$(BUILD)/bench/bench_tokenizer $(DATA)/text/pd_english_novels.txt $(DATA)/vocabs/ggml-vocab-llama-spm.gguf
+	@$(BUILD)/bench/bench_tokenizer --rules all $(DATA)/text/pd_english_novels.txt $(DATA)/vocabs/ggml-vocab-gpt-2.gguf
+
 bench-serving: $(BUILD)/quire $(TOOLS) ## what clients feel: shared prefixes, a flooding tenant, a long prompt beside streams
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
 	@QUIRE_BIN=$(BUILD)/quire $(PYTHON) tests/bench/bench_serving.py $(BENCH_MODEL)
@@ -210,6 +217,6 @@ help: ## this list
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: all run chaos test-clients deps-clients bench-serving bench-kern test test-unit test-sim golden check e2e unit-here sim-here golden-here asan tsan \
+.PHONY: all run chaos bench-tokenizer test-novels test-clients deps-clients bench-serving bench-kern test test-unit test-sim golden check e2e unit-here sim-here golden-here asan tsan \
         bench lint format fuzz fuzz-here fuzz-templates install uninstall docker clean deps deps-build deps-test \
         deps-lint deps-fuzz help FORCE

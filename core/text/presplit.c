@@ -81,6 +81,11 @@ unsigned presplit_traits(int number)
     return names[number].traits;
 }
 
+bool presplit_same_rules(int a, int b)
+{
+    return names[a].tag == names[b].tag;
+}
+
 const char *presplit_name(size_t i)
 {
     return i < sizeof(names) / sizeof(names[0]) ? names[i].name : NULL;

@@ -10,6 +10,7 @@
 #ifndef CORE_TEXT_PRESPLIT_H
 #define CORE_TEXT_PRESPLIT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,6 +26,7 @@ enum presplit_traits {
 /* The number of the rules of that name, or -1. */
 int presplit_find(const char *name, size_t n);
 unsigned presplit_traits(int number);
+bool presplit_same_rules(int a, int b);
 /* Number `i` of the names, in the order of the list; NULL past the last. */
 const char *presplit_name(size_t i);
 
