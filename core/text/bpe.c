@@ -256,12 +256,13 @@ static int encode_cached(struct encoder *e, const char *word, size_t n)
 {
     const size_t before = e->out->n;
     struct cached_word *place;
+    bool known;
     int rc;
 
     if (e->cache == NULL || n > WORD_CACHE_BYTES)
         return encode_word(e, word, n);
-    place = word_cache_place(e->cache, word, n);
-    if (place->len == n && memcmp(place->bytes, word, n) == 0)
+    place = word_cache_place(e->cache, word, n, &known);
+    if (known)
         return push_all(e, place->ids, place->n);
     rc = encode_word(e, word, n);
     if (rc != 0 || e->out->n - before > WORD_CACHE_IDS)

@@ -130,6 +130,8 @@ static size_t match_set(const struct scan *c, const struct split_step *step, siz
     uint32_t count;
     size_t end = run_end(c, step, at, &count);
 
+    if (step[1].kind == SPLIT_END) /* nothing follows that could want less */
+        return count >= step->min ? end : SPLIT_NONE;
     for (; count >= step->min; count--) {
         const size_t fits = match_from(c, step + 1, end);
 

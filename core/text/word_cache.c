@@ -4,10 +4,11 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 
+#include <string.h>
 #include <xxhash.h>
 
 #define MIN_TEXT 1024
-#define MAX_PLACES 16384u
+#define MAX_PLACES 32768u
 
 struct word_cache {
     struct cached_word *places;
@@ -48,7 +49,23 @@ void word_cache_destroy(struct word_cache **cache)
     *cache = NULL;
 }
 
-struct cached_word *word_cache_place(struct word_cache *c, const char *word, size_t n)
+static bool is_word(const struct cached_word *place, const char *word, size_t n)
 {
-    return &c->places[(uint32_t)XXH3_64bits(word, n) & c->mask];
+    return place->len == n && memcmp(place->bytes, word, n) == 0;
+}
+
+/* Of the pair of places the first is the one that was wanted last. */
+struct cached_word *word_cache_place(struct word_cache *c, const char *word, size_t n, bool *known)
+{
+    struct cached_word *pair = &c->places[(uint32_t)XXH3_64bits(word, n) & c->mask & ~1u];
+    struct cached_word swap;
+
+    *known = is_word(&pair[0], word, n);
+    if (*known)
+        return &pair[0];
+    *known = is_word(&pair[1], word, n);
+    swap = pair[0];
+    pair[0] = pair[1];
+    pair[1] = swap;
+    return &pair[0];
 }

@@ -1,15 +1,16 @@
 /* core/text/word_cache.h - the ids of words that have come up before in a text.
  *
  * Text repeats its words, and putting a word together from merges costs some twenty times as much
- * as finding it here. A word has one place, where the last one that wanted it stands.
+ * as finding it here. A word has two places, where the last ones that wanted them stand.
  *
  * Thread: one owner; a cache lives within one call of tokenizer_encode(), so that tokenizers stay
  *         read-only and there is nothing to lock.
- * Memory: 48 bytes a place, in proportion to the text up to 16,384 places.
+ * Memory: 48 bytes a place, in proportion to the text up to 32,768 places.
  */
 #ifndef CORE_TEXT_WORD_CACHE_H
 #define CORE_TEXT_WORD_CACHE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,7 +30,8 @@ struct word_cache;
 int word_cache_create(struct word_cache **out, size_t text_bytes);
 void word_cache_destroy(struct word_cache **c);
 
-/* The place of a word, n in 1..WORD_CACHE_BYTES: what stands there is this word, or another. */
-struct cached_word *word_cache_place(struct word_cache *c, const char *word, size_t n);
+/* The place of a word, n in 1..WORD_CACHE_BYTES: what stands there is this word (*known), or is to
+ * be overwritten by it. Good until the next call. */
+struct cached_word *word_cache_place(struct word_cache *c, const char *word, size_t n, bool *known);
 
 #endif

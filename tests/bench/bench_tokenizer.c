@@ -94,7 +94,7 @@ static bool measure(const char *name, const struct tokenizer *t, const struct te
     const uint64_t start = clock_ns();
     const int rc = tokenizer_encode(t, text->bytes, text->n, 0, SIZE_MAX, &list);
     const double encode_mbs = rate(text->n, start);
-    double decode_mbs;
+    double decode_mbs = 0;
     const bool same = rc == 0 && comes_back(t, text, &list, &decode_mbs);
 
     printf("%-28s cut %6.1f MB/s   encode %6.1f   decode %6.1f   %9zu tokens  %s\n", name, cut_mbs,
