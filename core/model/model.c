@@ -90,6 +90,7 @@ static void set_totals(struct load *l)
     }
     m->file_bytes = gguf_file_bytes(l->g);
     m->weight_bytes = l->panel_bytes + (uint64_t)l->n_floats * sizeof(float);
+    m->table_bytes = ((const struct arena *)m->arena)->float_bytes - l->n_floats * sizeof(float);
 }
 
 static size_t rope_floats(const struct rope_options *r)
@@ -251,6 +252,15 @@ static int pack_or_fetch(struct load *l, const struct model_options *options)
     return rc;
 }
 
+static int plan(struct load *l)
+{
+    const int rc = settle_layers(l);
+
+    if (rc == 0)
+        set_totals(l);
+    return rc;
+}
+
 static int load(struct load *l, const struct model_options *options)
 {
     int rc = load_shape(l, options->n_ctx);
@@ -261,6 +271,8 @@ static int load(struct load *l, const struct model_options *options)
         rc = load_weights(l);
     if (rc == 0)
         rc = take_arena(l);
+    if (rc == 0 && options->only_plan)
+        return plan(l);
     if (rc == 0)
         rc = decode_vectors(l);
     if (rc == 0)
