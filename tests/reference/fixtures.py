@@ -1,6 +1,6 @@
 """Model files with random weights: small, of every family, with everything that a family may have.
 
-make(arch, variant, kind, seed) gives the bytes of a file whose matrices are of the type `kind`.
+make(arch, variant, kind) gives the bytes of a file whose matrices are of the type `kind`.
 Norms, biases, routers and whatever else no file quantises are F32. Weights are spread so that
 activations stay near 1, scores differ by a few, and logits are of the order of 1 to 6.
 """
@@ -28,12 +28,12 @@ def token_name(i):
 class Fixture:
     """Sizes, and the keys and tensors of the file as they are added."""
 
-    def __init__(self, arch, variant, kind, seed):
+    def __init__(self, arch, variant, kind, seed, n_ctx):
         self.arch, self.variant, self.kind = arch, variant, kind
         self.rng = np.random.default_rng([seed, zlib.crc32(f"{arch} {variant}".encode())])
         self.tensors = {}
         self.keys = {"general.architecture": arch, "general.name": f"{arch} {variant}"}
-        self.n_layer, self.n_ctx = 2, N_CTX
+        self.n_layer, self.n_ctx = 2, n_ctx
         odd = kind == "F32"
         self.n_embd, self.n_ff, self.n_vocab = (72, 88, 37) if odd else (96, 160, 41)
         self.n_head, self.n_kv_head, self.head = (9, 3, 8) if odd else (4, 2, 24)
@@ -612,8 +612,8 @@ BUILDERS = {
 }
 
 
-def make(arch, variant, kind, seed=1):
-    f = Fixture(arch, variant, kind, seed)
+def make(arch, variant, kind, seed=1, n_ctx=N_CTX):
+    f = Fixture(arch, variant, kind, seed, n_ctx)
     BUILDERS[arch][0](f)
     return f.bytes()
 
