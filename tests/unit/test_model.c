@@ -122,7 +122,8 @@ static void check_weights(const struct gguf *g, const struct model *m, bool tied
             check_matrix(g, name, (const void *)((const char *)&m->layers[i] + rows[k].offset));
         }
         snprintf(name, sizeof(name), "blk.%u.attn_norm.weight", i);
-        assert_memory_equal(m->layers[i].attn_norm.weight, gguf_tensor_find(g, name)->data, 256 * 4);
+        assert_memory_equal(m->layers[i].attn_norm.weight, gguf_tensor_find(g, name)->data,
+                            256 * 4);
         snprintf(name, sizeof(name), "blk.%u.ffn_norm.weight", i);
         assert_memory_equal(m->layers[i].ffn_norm.weight, gguf_tensor_find(g, name)->data, 256 * 4);
     }
