@@ -18,6 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 import fixtures  # noqa: E402
 import forward  # noqa: E402
 import gguf_file  # noqa: E402
+from rounding import as_bf16, as_f16  # noqa: E402
 
 TOOL = pathlib.Path(os.environ.get("QUIRE_TOOLS", "build/tools")) / "logits"
 N_TOKENS = 60
@@ -32,6 +33,10 @@ CLOSE_NLL = 0.01
 CASES = fixtures.cases()
 NAMES = ["-".join(c) for c in CASES]
 CAUSAL = [c for c in CASES if c[0] not in forward.EMBEDDERS]
+
+# What attends in ways of its own.
+OTHER_CACHES = [("llama", "plain"), ("gemma2", "plain"), ("gemma3", "plain"), ("gpt-oss", "plain"),
+                ("deepseek2", "new")]
 
 # The numbers in the metadata that multiply, bound or choose something, and their other value.
 NUMBERS = {
@@ -73,10 +78,10 @@ def contexts(variant):
     return (fixtures.SHORT_CTX, fixtures.N_CTX) if variant == "longrope" else (0,)
 
 
-def engine(paths, ids, n_ctx, hidden, chunk=32):
+def engine(paths, ids, n_ctx, hidden, chunk=32, kv_type="f16"):
     """The engine's rows for each of the files."""
     args = [TOOL, "--ids", ",".join(map(str, ids)), "--chunk", chunk, "--threads", 1, "--context", n_ctx,
-            "--kv-memory", "64m", "--log-level", "error", *(["--hidden"] if hidden else []), "--", *paths]
+            "--kv-memory", "64m", "--kv-type", kv_type, "--log-level", "error", *(["--hidden"] if hidden else []), "--", *paths]
     done = subprocess.run(list(map(str, args)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)
     assert done.returncode == 0, done.stderr.decode()
     out, at, found = done.stdout, 0, []
@@ -107,20 +112,20 @@ def distance_to(m, found, expected):
     return float(distances(found, expected)[clear].max())
 
 
-def reference(m, ids, n_ctx):
-    """The engine's cache is F16, and so is the reference's."""
-    return forward.forward(m, ids, n_ctx, np.float16)
+def reference(m, ids, n_ctx, cache=as_f16):
+    """The engine's cache is F16, if nothing else is said, and so is the reference's."""
+    return forward.forward(m, ids, n_ctx, cache)
 
 
-def both(tmp_path, arch, variant, kind, n_ctx):
+def both(tmp_path, arch, variant, kind, n_ctx, kv_type="f16", cache=as_f16):
     data = fixtures.make(arch, variant, kind)
     path = tmp_path / "model.gguf"
     path.write_bytes(data)
     m = gguf_file.read(data)
     n = N_TOKENS_Q8 if kind == "Q8_0" and arch not in forward.EMBEDDERS else N_TOKENS
     ids = random_ids(m, min(n, n_ctx or n))
-    found, = engine([path], ids, n_ctx, arch in forward.EMBEDDERS)
-    return m, ids, found, reference(m, ids, n_ctx), path
+    found, = engine([path], ids, n_ctx, arch in forward.EMBEDDERS, kv_type=kv_type)
+    return m, ids, found, reference(m, ids, n_ctx, cache), path
 
 
 @pytest.mark.parametrize("arch,variant", CASES, ids=NAMES)
@@ -148,6 +153,20 @@ def test_chunks(tmp_path, arch, variant):
     _, ids, whole, _, path = both(tmp_path, arch, variant, "F32", n_ctx)
     cut, = engine([path], ids, n_ctx, False, chunk=7)
     assert whole.tobytes() == cut.tobytes()
+
+
+# ---- other caches ----
+
+@pytest.mark.parametrize("arch,variant", OTHER_CACHES, ids=[c[0] for c in OTHER_CACHES])
+def test_bf16_cache(tmp_path, arch, variant):
+    m, _, found, expected, _ = both(tmp_path, arch, variant, "F32", 0, "bf16", as_bf16)
+    assert distance_to(m, found, expected) < CLOSE
+
+
+@pytest.mark.parametrize("arch,variant", OTHER_CACHES, ids=[c[0] for c in OTHER_CACHES])
+def test_q8_0_cache(tmp_path, arch, variant):
+    _, ids, found, expected, _ = both(tmp_path, arch, variant, "Q8_0", 0, "q8_0", np.asarray)
+    assert abs(forward.mean_nll(found.astype(np.float64), ids) - forward.mean_nll(expected, ids)) < CLOSE_NLL
 
 
 # ---- nothing is ignored ----

@@ -9,7 +9,7 @@ import zlib
 import numpy as np
 
 import gguf_file
-from small_quants import encode
+from rounding import encode
 
 N_CTX = 512
 SHORT_CTX = 32  # of models that have short and long factors, what they were trained with
@@ -41,7 +41,7 @@ class Fixture:
 
     def free_heads(self):
         """Heads whose sizes do not add up to the embedding's, for families that allow it."""
-        self.n_head, self.n_kv_head, self.head = (5, 1, 24) if self.kind == "F32" else (6, 2, 16)
+        self.n_head, self.n_kv_head, self.head = (5, 1, 24) if self.kind == "F32" else (6, 2, 32)
 
     # ---- keys ----
 
@@ -472,7 +472,7 @@ def command_r(f):
 def deepseek2(f):
     """old: keys and values in one matrix; new: apart, and one KV head of the short vector."""
     f.n_layer, f.n_head = 3, 3
-    part, n_rot, n_value, rank = (24, 8, 16, 48) if f.kind == "F32" else (32, 16, 32, 64)
+    part, n_rot, n_value, rank = (24, 8, 16, 48) if f.kind == "F32" else (32, 32, 32, 64)
     old = f.variant in ("old", "yarn-old")
     f.n_kv_head = f.n_head if old else 1
     f.sizes()

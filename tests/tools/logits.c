@@ -1,9 +1,9 @@
-/* tests/tools/logits.c - the raw logits of every token of a text, for comparison with the reference.
+/* tests/tools/logits.c - the raw logits of all tokens of a text, to compare with the reference.
  *
  * Each model that is named runs over the same ids, alone, in chunks of a given size. What it yields
  * goes to standard output as one record: int32 rows, int32 columns, rows * columns floats. A model
- * that is refused yields -1, the length of the sentence, and the sentence. With --hidden the rows are
- * the normed hidden ones that embeddings are made of; the text is then one chunk.
+ * that is refused yields -1, the length of the sentence, and the sentence. With --hidden the rows
+ * are the normed hidden ones that embeddings are made of; the text is then one chunk.
  */
 #include "server/command.h"
 
@@ -102,6 +102,7 @@ static int put_hidden(struct engine *e, struct batch *b, const struct text *t,
 
 static int run(struct engine *e, const struct text *t)
 {
+    const struct model_shape *s = &e->model->shape;
     const uint32_t cap = block_table_needed(t->n);
     block_id *blocks = mem_calloc(cap, sizeof(*blocks));
     struct batch *b = NULL;
@@ -116,7 +117,7 @@ static int run(struct engine *e, const struct text *t)
     if (rc == 0)
         rc = kv_manager_grow(e->manager, &kv, 0, t->n);
     if (rc == 0) {
-        put_head((int32_t)t->n, (int32_t)(t->hidden ? e->model->shape.n_embd : e->model->shape.n_vocab));
+        put_head((int32_t)t->n, (int32_t)(t->hidden ? s->n_embd : s->n_vocab));
         if (t->hidden)
             rc = put_hidden(e, b, t, &kv.table);
         else
