@@ -201,9 +201,9 @@ static uint64_t most_percent(enum block_type type)
     case BLOCK_IQ2_XS:
     case BLOCK_IQ1_S:
     case BLOCK_IQ1_M:
-        return 148;
+        return 147;
     case BLOCK_IQ2_XXS:
-        return 161;
+        return 155;
     default:
         return 105;
     }
