@@ -193,6 +193,14 @@ static int32_t id_if_named(const struct vocab *v, const struct gguf *g, int32_t 
     return id;
 }
 
+static int32_t first_unknown(const struct vocab *v)
+{
+    for (int32_t id = 0; id < v->n; id++)
+        if (v->type[id] == TOKEN_UNKNOWN)
+            return id;
+    return TOKEN_NONE;
+}
+
 /* Where SentencePiece and WordPiece have them if nobody says otherwise. */
 static void guess_roles(struct vocab *v, const struct gguf *g, int32_t *eos)
 {
@@ -208,6 +216,8 @@ static void guess_roles(struct vocab *v, const struct gguf *g, int32_t *eos)
         v->bos = id_if_named(v, g, 101, "[CLS]");
         v->separator = id_if_named(v, g, 102, "[SEP]");
     }
+    if (v->unknown == TOKEN_NONE && v->model != VOCAB_BPE)
+        v->unknown = first_unknown(v);
 }
 
 /* The ids of single roles; what begins a BERT text has a name of its own. */
