@@ -89,7 +89,8 @@ static bool is_phi3(const struct gguf *g)
 /* How texts are made ready for the models that want it (wpm.c, ugm.c). */
 static int read_normaliser(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
 {
-    int rc = read_flag(g, "tokenizer.ggml.remove_extra_whitespaces", &v->merge_spaces, err, err_len);
+    int rc = read_flag(g, "tokenizer.ggml.remove_extra_whitespaces", &v->merge_spaces, err,
+                       err_len);
 
     if (rc == 0)
         rc = read_flag(g, "tokenizer.ggml.normalizer.lowercase", &v->lower_case, err, err_len);
