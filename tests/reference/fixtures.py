@@ -239,6 +239,8 @@ def qwen2moe(f):
 def qwen3moe(f):
     f.free_heads()
     f.n_expert, f.n_used = 7, 3
+    if f.variant == "many":
+        f.n_expert, f.n_used, f.n_ff_exp = 128, 8, 32
     mixture(f, head_norms=True)
 
 
@@ -586,7 +588,7 @@ BUILDERS = {
     "qwen2": (qwen2, ("plain", "tied", "yarn")),
     "qwen3": (qwen3, ("plain", "tied")),
     "qwen2moe": (qwen2moe, ("plain",)),
-    "qwen3moe": (qwen3moe, ("plain", "fused")),
+    "qwen3moe": (qwen3moe, ("plain", "fused", "many")),
     "gemma": (gemma, ("plain",)),
     "gemma2": (gemma2, ("plain", "wide", "defaults", "27b")),
     "gemma3": (gemma3, ("plain", "keys", "global", "27b")),
