@@ -142,7 +142,8 @@ static void load(void *ud)
     int rc;
 
     hold_load();
-    s->code = engine_init_watched(&s->engine, &s->config, ENGINE_SWAP | ENGINE_ENCODERS, &s->progress, s->err,
+    s->code = engine_init_watched(&s->engine, &s->config, ENGINE_SWAP | ENGINE_ENCODERS,
+                                  &s->progress, s->err,
                                   sizeof(s->err));
     if (s->code != EXIT_OK)
         return;

@@ -123,7 +123,7 @@ static int load_model(struct engine *e, const struct config *c, const char *weig
 
     if (rc < 0)
         return rc;
-    rc = tokenizer_create(&e->tokenizer, g, err, err_len);
+    rc = tokenizer_create_as(&e->tokenizer, g, c->tokenizer_pre, err, err_len);
     if (rc == 0)
         rc = model_load(&e->model, g, &options, err, err_len);
     if (rc == 0 && tokenizer_n_vocab(e->tokenizer) != (int32_t)e->model->shape.n_vocab) {
