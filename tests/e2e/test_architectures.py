@@ -175,6 +175,25 @@ def test_q8_0_cache(tmp_path, arch, variant):
     assert abs(forward.mean_nll(found.astype(np.float64), ids) - forward.mean_nll(expected, ids)) < CLOSE_NLL
 
 
+# ---- embeddings ----
+
+@pytest.mark.parametrize("arch", forward.EMBEDDERS)
+def test_embeddings(start, tmp_path, arch):
+    """Over HTTP: the mean of the rows, as the file wants it, of length 1."""
+    data = fixtures.make(arch, "plain", "F32")
+    path = tmp_path / "model.gguf"
+    path.write_bytes(data)
+    m = gguf_file.read(data)
+    s = start("--kv-memory", "64m", "--prefill-chunk", "8", model=path)
+    for n in (1, 5, N_TOKENS):
+        ids = random_ids(m, n)
+        r = s.post("/v1/embeddings", {"input": ids})
+        assert r.status == 200, r.body
+        mean = reference(m, ids, 0).mean(axis=0)
+        expected = mean / np.linalg.norm(mean)
+        assert np.abs(np.array(r.json["data"][0]["embedding"]) - expected).max() < CLOSE
+
+
 # ---- nothing is ignored ----
 
 def changed_tensor(kind, shape, data, rng):
