@@ -239,7 +239,7 @@ static void op_arrive(struct sim *s, struct seq *q)
     const uint32_t limit = rnd(MAX_TOKENS);
     struct kv_match match;
 
-    kv_seq_init(&q->kv, q->blocks, CAP);
+    kv_seq_init(&q->kv, q->blocks, CAP, 1);
     make_ids(q);
     q->key = (struct kv_key){.ids = q->ids, .hashes = q->hashes, .salt = rnd(2)};
     if (rnd(2) == 0)
@@ -297,7 +297,7 @@ static void op_fork(struct sim *s, struct seq *child, const struct seq *parent)
     const uint32_t n = rnd(parent->n_done + 1);
 
     *child = *parent;
-    kv_seq_init(&child->kv, child->blocks, CAP);
+    kv_seq_init(&child->kv, child->blocks, CAP, 1);
     child->key.ids = child->ids;
     child->key.hashes = child->hashes;
     kv_manager_fork(s->m, &child->kv, &parent->kv, n);
@@ -324,8 +324,7 @@ static void op_release(struct sim *s, struct seq *q)
 
 static void op_swap_out(struct sim *s, struct seq *q)
 {
-    const uint32_t n = block_table_needed(q->n_done);
-    const bool can = kv_manager_can_swap_out(s->m, n);
+    const bool can = kv_manager_can_swap_out(s->m, q->n_done);
     const struct snapshot before = snap(s, q);
     const int rc = kv_manager_swap_out(s->m, &q->kv, q->n_done);
 
@@ -438,7 +437,7 @@ static void write_tokens(struct sim *s, struct seq *q)
         block_id block;
         uint32_t slot;
 
-        assert_true(block_table_locate(&q->kv.table, pos, &block, &slot));
+        assert_true(block_table_locate(&q->kv.table, 0, pos, &block, &slot));
         assert_int_equal(n_tables(s, block), 1);
         h = mix(h, (uint64_t)q->ids[pos] + 1);
         s->blocks[block][slot] = h;

@@ -65,7 +65,7 @@ static void put_logits(struct engine *e, struct batch *b, const struct text *t,
         const uint32_t rows = t->n - at < t->chunk ? t->n - at : t->chunk;
 
         batch_clear(b);
-        batch_add_span(b, t->ids + at, rows, at, table->blocks);
+        batch_add_span(b, t->ids + at, rows, at, table->blocks, table->cap);
         for (uint32_t i = 0; i < rows; i++) {
             struct batch_output *o = batch_add_output(b, i);
 
@@ -91,7 +91,7 @@ static int put_hidden(struct engine *e, struct batch *b, const struct text *t,
     for (uint32_t i = 0; i < t->n; i++) {
         memset(sum, 0, n_embd * sizeof(*sum));
         batch_clear(b);
-        batch_add_span(b, t->ids, t->n, 0, table->blocks);
+        batch_add_span(b, t->ids, t->n, 0, table->blocks, table->cap);
         batch_add_pool(b, i, 1, sum);
         runner_step(e->runner, b);
         fwrite(sum, sizeof(float), n_embd, stdout);
@@ -103,12 +103,13 @@ static int put_hidden(struct engine *e, struct batch *b, const struct text *t,
 static int run(struct engine *e, const struct text *t)
 {
     const uint32_t cap = block_table_needed(t->n);
-    block_id *blocks = mem_calloc(cap, sizeof(*blocks));
+    const uint32_t n_lanes = kv_manager_n_lanes(e->manager);
+    block_id *blocks = mem_calloc(n_lanes, cap * sizeof(*blocks));
     struct batch *b = NULL;
     struct kv_seq kv;
     int rc = blocks == NULL ? ERR_NOMEM : 0;
 
-    kv_seq_init(&kv, blocks, cap);
+    kv_seq_init(&kv, blocks, blocks != NULL ? cap : 0, n_lanes);
     if (rc == 0 && (t->n > e->sched.max_context || t->n > e->sched.max_batch_tokens))
         rc = ERR_RANGE;
     if (rc == 0)

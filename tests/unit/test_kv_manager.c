@@ -41,7 +41,7 @@ static struct kv_manager *new_manager(uint32_t n_blocks, uint32_t n_ram, uint32_
 /* The tokens 1, 2, 3, ... but `other` at position `at` (MAX_TOKENS: nowhere). */
 static void seq_init(struct seq *s, uint32_t at, int32_t other)
 {
-    kv_seq_init(&s->kv, s->blocks, CAP);
+    kv_seq_init(&s->kv, s->blocks, CAP, 1);
     s->key = (struct kv_key){.ids = s->ids, .hashes = s->hashes};
     s->n_done = 0;
     for (uint32_t i = 0; i < MAX_TOKENS; i++)
@@ -294,7 +294,7 @@ static void prefix_cache_can_be_off(void **state)
     compute(m, &a, 32);
     assert_int_equal(attach(m, &b, 31), 0);
     assert_int_equal(kv_manager_swap_out(m, &a.kv, 32), ERR_AGAIN);
-    assert_false(kv_manager_can_swap_out(m, 1));
+    assert_false(kv_manager_can_swap_out(m, 1 * BLOCK_TOKENS));
     assert_false(kv_manager_is_freeing(m));
     assert_int_equal(kv_manager_n_io(m), 0);
     assert_int_equal(a.kv.table.n, 2);
@@ -594,8 +594,8 @@ static void swaps_out_and_in(void **state)
     seq_init(&a, MAX_TOKENS, 0);
     seq_init(&b, 0, 99);
     compute(m, &a, 40);
-    assert_true(kv_manager_can_swap_out(m, 3));
-    assert_false(kv_manager_can_swap_out(m, 4));
+    assert_true(kv_manager_can_swap_out(m, 3 * BLOCK_TOKENS));
+    assert_false(kv_manager_can_swap_out(m, 4 * BLOCK_TOKENS));
     assert_int_equal(kv_manager_swap_out(m, &a.kv, 40), 0);
     check(m);
     expect_moves(m, 3, MOVES({KV_SAVE, 1, 0}, {KV_SAVE, 2, 1}, {KV_SAVE, 3, 2}));
@@ -733,7 +733,7 @@ static void moves_have_a_limit(void **state)
         assert_int_equal(kv_manager_swap_out(m, &b.kv, 10), 0);
         assert_int_equal(kv_manager_swap_in(m, &b.kv, &b.key, 10), 0);
     }
-    assert_false(kv_manager_can_swap_out(m, 2)); /* eleven */
+    assert_false(kv_manager_can_swap_out(m, 2 * BLOCK_TOKENS)); /* eleven */
     assert_int_equal(kv_manager_swap_out(m, &a.kv, 20), ERR_AGAIN);
     assert_int_equal(a.kv.table.n, 2);
     assert_int_equal(kv_manager_swap_out(m, &b.kv, 10), 0);
