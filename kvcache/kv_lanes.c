@@ -95,7 +95,7 @@ uint32_t kv_lanes_most_tokens(const struct kv_lanes *l, uint32_t n_blocks)
 {
     uint64_t n = n_blocks / kv_lanes_n(l);
 
-    if (l->n_window > 0 && n > kv_lanes_width(l, 1)) {
+    if (l->n_window > 0 && n >= kv_lanes_width(l, 1)) {
         if (kv_lanes_n_full(l) == 0)
             return UINT32_MAX;
         n = (n_blocks - (uint64_t)l->n_window * kv_lanes_width(l, 1)) / kv_lanes_n_full(l);
