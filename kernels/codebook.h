@@ -28,19 +28,19 @@ extern const uint16_t KERN_IQ1_GRID[2048];
 
 /* The number that a panel's code stands for; IQ1_M counts in eighths. A sign is the code's top
  * bit: bit 3, or bit 2 in IQ2 and (of the shift) in IQ1_M. */
-#define KERN_VALUES_IQ2 {8, 25, 43, 0, -8, -25, -43, 0}
-#define KERN_VALUES_IQ4 {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+#define KERN_VALUES_IQ2 8, 25, 43, 0, -8, -25, -43, 0
+#define KERN_VALUES_IQ4 -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
 static const int8_t KERN_VALUES[KERN_N_WEIGHT][16] = {
-    [KERN_IQ4_NL] = KERN_VALUES_IQ4,
-    [KERN_IQ4_XS] = KERN_VALUES_IQ4,
+    [KERN_IQ4_NL] = {KERN_VALUES_IQ4},
+    [KERN_IQ4_XS] = {KERN_VALUES_IQ4},
     [KERN_MXFP4] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12},
     [KERN_TQ2_0] = {-1, 0, 1, 2},
     [KERN_TQ1_0] = {-1, 0, 1, 2},
     [KERN_IQ3_S] = {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15},
     [KERN_IQ3_XXS] = {4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62},
-    [KERN_IQ2_S] = KERN_VALUES_IQ2,
-    [KERN_IQ2_XS] = KERN_VALUES_IQ2,
-    [KERN_IQ2_XXS] = KERN_VALUES_IQ2,
+    [KERN_IQ2_S] = {KERN_VALUES_IQ2},
+    [KERN_IQ2_XS] = {KERN_VALUES_IQ2},
+    [KERN_IQ2_XXS] = {KERN_VALUES_IQ2},
     [KERN_IQ1_S] = {0, 1, 2},
     [KERN_IQ1_M] = {-7, 1, 9, 0, -9, -1, 7, 0},
 };

@@ -36,26 +36,11 @@ static void deal_tops(uint8_t *dst, size_t stride, size_t lane, const uint8_t *s
         pack_store_quad(dst + f * stride, 0, lane, q[f]);
 }
 
-/* 32 top bits in a row as a quad of them: bit 4j + e goes to bit j of byte e. */
-static uint32_t spread_tops(uint32_t bits)
-{
-    uint32_t quad = 0;
-
-    for (int e = 0; e < 4; e++) {
-        uint32_t x = bits >> e & 0x11111111;
-
-        x = (x | x >> 3) & 0x03030303;
-        x = (x | x >> 6) & 0x000f000f;
-        quad |= ((x | x >> 12) & 0xff) << 8 * e;
-    }
-    return quad;
-}
-
 /* Four bytes of fifth bits, 16 of nibbles: the codes of Q5_0 and Q5_1. */
 static void move_5_bits(uint8_t *dst, size_t lane, const uint8_t *src)
 {
     pack_move_quads(dst, lane, src + 4, 4, 0);
-    pack_store_quad(dst + KERN_TOP, 0, lane, spread_tops(pack_load_quad(src, 0)));
+    pack_store_quad(dst + KERN_TOP, 0, lane, pack_spread_tops(pack_load_quad(src, 0)));
 }
 
 /* Blocks b of 32 or 256 numbers into their lane. */
@@ -163,7 +148,7 @@ static void pack_q2_k(uint8_t *dst, size_t lane, const uint8_t *b)
         dst[KERN_Q2_K_SM + 16 * h + lane] = b[h];
     for (size_t i = 0; i < 2; i++)
         pack_deal_pairs(dst + KERN_Q2_K_CODES + 4 * i * KERN_Q2_K_SUB, KERN_Q2_K_SUB, lane,
-                   b + 16 + 32 * i);
+                        b + 16 + 32 * i);
 }
 
 static void pack_q6_k(uint8_t *dst, size_t lane, const uint8_t *b)
@@ -180,7 +165,7 @@ static void pack_q6_k(uint8_t *dst, size_t lane, const uint8_t *b)
     }
     for (size_t i = 0; i < 2; i++)
         pack_deal_pairs(codes + KERN_Q6_K_HIGH + 4 * i * KERN_Q6_K_SUB, KERN_Q6_K_SUB, lane,
-                   b + 128 + 32 * i);
+                        b + 128 + 32 * i);
 }
 
 /* A group of numbers that are zero, in the formats where that is not all bits 0. */
@@ -197,10 +182,10 @@ static const uint8_t ZERO_Q6_K[210] = {[128] = AA8, AA8, AA8, AA8, AA8, AA8, AA8
 
 static const uint8_t *zero_block(enum kern_weight w)
 {
-    return w == KERN_Q4_0 ? ZERO_Q4_0
-           : w == KERN_Q5_0 ? ZERO_Q5_0
-           : w == KERN_Q3_K ? ZERO_Q3_K
-           : w == KERN_Q6_K ? ZERO_Q6_K
+    return w == KERN_Q4_0     ? ZERO_Q4_0
+           : w == KERN_Q5_0   ? ZERO_Q5_0
+           : w == KERN_Q3_K   ? ZERO_Q3_K
+           : w == KERN_Q6_K   ? ZERO_Q6_K
            : w >= KERN_IQ4_NL ? kern_zero_values(w)
                               : ZERO;
 }

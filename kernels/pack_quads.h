@@ -31,7 +31,8 @@ static inline void pack_store_half(uint8_t *dst, size_t lane, const uint8_t *src
     memcpy(dst + 2 * lane, src, 2);
 }
 
-static inline void pack_move_quads(uint8_t *dst, size_t lane, const uint8_t *src, size_t n, uint32_t flip)
+static inline void pack_move_quads(uint8_t *dst, size_t lane, const uint8_t *src, size_t n,
+                                   uint32_t flip)
 {
     for (size_t j = 0; j < n; j++)
         pack_store_quad(dst, j, lane, pack_load_quad(src, j) ^ flip);
@@ -62,6 +63,21 @@ static inline void pack_deal_pairs(uint8_t *dst, size_t stride, size_t lane, con
         for (size_t f = 0; f < 4; f++)
             pack_store_quad(dst + f * stride, r, lane, q[f]);
     }
+}
+
+/* 32 top bits in a row as a quad of them: bit 4j + e goes to bit j of byte e. */
+static inline uint32_t pack_spread_tops(uint32_t bits)
+{
+    uint32_t quad = 0;
+
+    for (int e = 0; e < 4; e++) {
+        uint32_t x = bits >> e & 0x11111111;
+
+        x = (x | x >> 3) & 0x03030303;
+        x = (x | x >> 6) & 0x000f000f;
+        quad |= ((x | x >> 12) & 0xff) << 8 * e;
+    }
+    return quad;
 }
 
 /* One group of all lanes. Each case has its own loop, so that the body is inlined there. */

@@ -19,16 +19,12 @@ static uint32_t load_32(const uint8_t *p)
     return pack_load_quad(p, 0);
 }
 
-/* Four fields of two or three bits, or four bits, a byte each. */
-
-static uint32_t spread_2(uint32_t x)
-{
-    return (x & 3) | (x & 12) << 6 | (x & 48) << 12 | (x & 192) << 18;
-}
+/* Four fields of three bits, or four bits, a byte each. */
 
 static uint32_t spread_3(uint32_t x)
 {
-    return (x & 7) | (x & 0x38) << 5 | (x & 0x1c0) << 10 | (x & 0xe00) << 15;
+    x = (x | x << 10) & 0x003f003f;
+    return (x | x << 5) & 0x07070707;
 }
 
 static uint32_t spread_1(uint32_t x)
@@ -36,7 +32,15 @@ static uint32_t spread_1(uint32_t x)
     return (x & 15) * 0x00204081 & 0x01010101;
 }
 
-/* Eight quads of codes in a group of 32, in the forms that panels have. */
+/* A group of 32, in the forms that panels have. */
+
+/* Two groups, the even one first, share a byte. */
+static void put_scale(uint8_t *dst, size_t lane, size_t g, uint32_t nibble)
+{
+    uint8_t *both = &dst[KERN_SC + 16 * (g / 2) + lane];
+
+    *both = (uint8_t)(g % 2 ? *both | nibble << 4 : nibble);
+}
 
 static void put_nibbles(uint8_t *dst, size_t lane, const uint32_t quad[8])
 {
@@ -44,26 +48,43 @@ static void put_nibbles(uint8_t *dst, size_t lane, const uint32_t quad[8])
         pack_store_quad(dst, r, lane, quad[r] | quad[r + 4] << 4);
 }
 
-/* The low two bits of the codes. */
-static void put_pairs(uint8_t *dst, size_t lane, const uint32_t quad[8])
+/* 16 pairs of bits in a row, of which number 4j + e goes to bits 2j of byte e. */
+static uint32_t transposed(uint32_t x)
+{
+    uint32_t t = (x ^ x >> 6) & 0x00cc00cc;
+
+    x ^= t ^ t << 6;
+    t = (x ^ x >> 12) & 0x0000f0f0;
+    return x ^ t ^ t << 12;
+}
+
+/* Four patterns of eight pairs of bits. */
+static void put_patterns(uint8_t *dst, size_t lane, const uint16_t pattern[4])
 {
     for (size_t r = 0; r < 2; r++) {
-        uint32_t pairs = 0;
+        const uint32_t both = pattern[2 * r] | (uint32_t)pattern[2 * r + 1] << 16;
 
-        for (size_t j = 0; j < 4; j++)
-            pairs |= (quad[4 * r + j] & 0x03030303) << 2 * j;
-        pack_store_quad(dst, r, lane, pairs);
+        pack_store_quad(dst, r, lane, transposed(both));
     }
 }
 
-static void put_pairs_tops(uint8_t *dst, size_t lane, const uint32_t quad[8])
+/* Four times seven signs, and the eighth of each that makes their number even. */
+static uint32_t even_signs(uint32_t word)
 {
-    uint32_t tops = 0;
+    const uint32_t seven = (word & 127) | (word & 127 << 7) << 1 | (word & 127 << 14) << 2 |
+                           (word & 127 << 21) << 3;
+    uint32_t odd = seven ^ seven >> 4;
 
-    put_pairs(dst, lane, quad);
-    for (size_t j = 0; j < 8; j++)
-        tops |= (quad[j] >> 2 & 0x01010101) << j;
-    pack_store_quad(dst + KERN_Q3_K_TOP, 0, lane, tops);
+    odd ^= odd >> 2;
+    odd ^= odd >> 1;
+    return seven | (odd & 0x01010101) << 7;
+}
+
+static void put_signed_patterns(uint8_t *dst, size_t lane, const uint16_t pattern[4],
+                                uint32_t signs)
+{
+    put_patterns(dst, lane, pattern);
+    pack_store_quad(dst + KERN_Q3_K_TOP, 0, lane, pack_spread_tops(signs));
 }
 
 /* Blocks b of 32 or 256 numbers into their lane. */
@@ -102,37 +123,43 @@ static void pack_tq2_0(uint8_t *dst, size_t lane, const uint8_t *b)
                         b + 32 * i);
 }
 
-/* Digit n (the first is 0) of four bytes of ternary digits: a byte is a fraction of 256, and its
- * digits leave it at the top when it is multiplied by 3. */
-static uint32_t ternary_quad(const uint8_t *src, size_t n)
+/* `digits` quads, `step` apart, of four bytes of ternary digits: a byte is a fraction of 256, whose
+ * digits leave it at the top when it is multiplied by 3. The bytes are 16 bits apart meanwhile. */
+static void ternary_quads(uint32_t *quad, const uint8_t *src, size_t digits, size_t step)
 {
-    static const uint8_t POWER[] = {1, 3, 9, 27, 81};
-    uint32_t quad = 0;
+    const uint64_t low = 0x00ff00ff00ff00ff;
+    uint64_t x = load_32(src);
 
-    for (size_t e = 0; e < 4; e++)
-        quad |= ((uint32_t)(uint8_t)(src[e] * POWER[n]) * 3 >> 8) << 8 * e;
-    return quad;
+    x = (x | x << 16) & 0x0000ffff0000ffff;
+    x = (x | x << 8) & low;
+    for (size_t n = 0; n < digits; n++) {
+        uint64_t digit;
+
+        x *= 3;
+        digit = x >> 8 & low;
+        x &= low;
+        digit |= digit >> 8;
+        quad[n * step] = (uint32_t)(digit & 0xffff) | (uint32_t)(digit >> 16 & 0xffff0000);
+    }
 }
 
 /* 32 bytes have numbers 0 .. 159, digit after digit; 16 those up to 239, and 4 the last. */
-static uint32_t tq1_0_quad(const uint8_t *b, size_t j)
-{
-    if (j < 40)
-        return ternary_quad(b + 4 * (j % 8), j / 8);
-    if (j < 60)
-        return ternary_quad(b + 32 + 4 * (j % 4), (j - 40) / 4);
-    return ternary_quad(b + 48, j - 60);
-}
-
 static void pack_tq1_0(uint8_t *dst, size_t lane, const uint8_t *b)
 {
-    uint32_t quad[8];
+    uint32_t quad[64];
 
+    for (size_t j = 0; j < 8; j++)
+        ternary_quads(quad + j, b + 4 * j, 5, 8);
+    for (size_t j = 0; j < 4; j++)
+        ternary_quads(quad + 40 + j, b + 32 + 4 * j, 5, 4);
+    ternary_quads(quad + 60, b + 48, 4, 1);
     pack_store_half(dst, lane, b + 52);
-    for (size_t g = 0; g < 8; g++) {
-        for (size_t j = 0; j < 8; j++)
-            quad[j] = tq1_0_quad(b, 8 * g + j);
-        put_pairs(dst + KERN_TQ2_0_CODES + KERN_TQ2_0_SUB * g, lane, quad);
+    for (size_t r = 0; r < 16; r++) {
+        uint32_t pairs = 0;
+
+        for (size_t j = 0; j < 4; j++)
+            pairs |= quad[4 * r + j] << 2 * j;
+        pack_store_quad(dst + KERN_TQ2_0_CODES, r, lane, pairs);
     }
 }
 
@@ -143,122 +170,108 @@ static void pack_iq3_s(uint8_t *dst, size_t lane, const uint8_t *b)
 
     pack_store_half(dst, lane, b);
     for (size_t g = 0; g < 8; g++) {
-        dst[KERN_SC + 16 * g + lane] = (uint8_t)(2 * (scale[g / 2] >> 4 * (g % 2) & 15) + 1);
+        put_scale(dst, lane, g, scale[g / 2] >> 4 * (g % 2) & 15);
         for (size_t j = 0; j < 8; j++) {
             const unsigned at = index[8 * g + j] | (high[g] >> j & 1u) << 8;
             const uint32_t minus = spread_1(sign[4 * g + j / 2] >> 4 * (j % 2));
 
             quad[j] = spread_3(KERN_IQ3_S_GRID[at]) | minus << 3;
         }
-        put_nibbles(dst + KERN_IQ4_XS_CODES + KERN_IQ4_XS_SUB * g, lane, quad);
+        put_nibbles(dst + KERN_IQ3_CODES + KERN_IQ4_XS_SUB * g, lane, quad);
     }
 }
 
-/* Of a word with four times seven signs and a scale on top, as IQ3_XXS and IQ2_XXS have one for 32
- * numbers: the signs of eight. */
-static uint8_t signs_of(uint32_t word, size_t i)
-{
-    return kern_even_signs(word >> 7 * i & 127);
-}
-
+/* b: d, 64 indices, then for each group a word of four times seven signs and a scale. */
 static void pack_iq3_xxs(uint8_t *dst, size_t lane, const uint8_t *b)
 {
-    uint32_t quad[8]; /* b: d, 64 indices, a word of signs and scale for each group */
+    uint32_t quad[8];
 
     pack_store_half(dst, lane, b);
     for (size_t g = 0; g < 8; g++) {
-        const uint32_t word = load_32(b + 66 + 4 * g);
+        const uint32_t word = load_32(b + 66 + 4 * g), signs = even_signs(word);
 
-        dst[KERN_SC + 16 * g + lane] = (uint8_t)(2 * (word >> 28) + 1);
+        put_scale(dst, lane, g, word >> 28);
         for (size_t j = 0; j < 8; j++)
-            quad[j] = spread_3(KERN_IQ3_XXS_GRID[b[2 + 8 * g + j]]) |
-                      spread_1(signs_of(word, j / 2) >> 4 * (j % 2)) << 3;
-        put_nibbles(dst + KERN_IQ4_XS_CODES + KERN_IQ4_XS_SUB * g, lane, quad);
+            quad[j] = spread_3(KERN_IQ3_XXS_GRID[b[2 + 8 * g + j]]) | spread_1(signs >> 4 * j) << 3;
+        put_nibbles(dst + KERN_IQ3_CODES + KERN_IQ4_XS_SUB * g, lane, quad);
     }
 }
 
-/* A pattern of eight numbers and their signs as two quads. */
-static void signed_pattern(uint32_t quad[2], uint32_t pattern, uint8_t sign)
-{
-    quad[0] = spread_2(pattern) | spread_1(sign) << 2;
-    quad[1] = spread_2(pattern >> 8) | spread_1(sign >> 4) << 2;
-}
-
+/* b: d, then for each group four indices and a word as above. */
 static void pack_iq2_xxs(uint8_t *dst, size_t lane, const uint8_t *b)
 {
-    uint32_t quad[8]; /* b: d, then for each group 4 indices and a word of signs and scale */
+    uint16_t pattern[4];
 
     pack_store_half(dst, lane, b);
     for (size_t g = 0; g < 8; g++) {
         const uint8_t *index = b + 2 + 8 * g;
         const uint32_t word = load_32(index + 4);
 
-        dst[KERN_SC + 16 * g + lane] = (uint8_t)(2 * (word >> 28) + 1);
+        put_scale(dst, lane, g, word >> 28);
         for (size_t i = 0; i < 4; i++)
-            signed_pattern(quad + 2 * i, KERN_IQ2_XXS_GRID[index[i]], signs_of(word, i));
-        put_pairs_tops(dst + KERN_IQ2_CODES + KERN_IQ2_SUB * g, lane, quad);
+            pattern[i] = KERN_IQ2_XXS_GRID[index[i]];
+        put_signed_patterns(dst + KERN_IQ2_XXS_CODES + KERN_IQ2_SUB * g, lane, pattern,
+                            even_signs(word));
     }
 }
 
+/* b: d, 32 half words of an index and seven signs, 8 bytes of scales. */
 static void pack_iq2_xs(uint8_t *dst, size_t lane, const uint8_t *b)
 {
-    uint32_t quad[8]; /* b: d, 32 words of an index and seven signs, 8 bytes of scales */
+    uint16_t pattern[4];
 
     pack_store_half(dst, lane, b);
     for (size_t g = 0; g < 8; g++) {
+        uint32_t sevens = 0;
+
         dst[KERN_SC + 16 * g + lane] = b[66 + g];
         for (size_t i = 0; i < 4; i++) {
-            const unsigned word = load_16(b + 2 + 8 * g + 2 * i);
+            const uint32_t word = load_16(b + 2 + 8 * g + 2 * i);
 
-            signed_pattern(quad + 2 * i, KERN_IQ2_XS_GRID[word & 511], kern_even_signs(word >> 9));
+            pattern[i] = KERN_IQ2_XS_GRID[word & 511];
+            sevens |= word >> 9 << 7 * i;
         }
-        put_pairs_tops(dst + KERN_IQ2_CODES + KERN_IQ2_SUB * g, lane, quad);
+        put_signed_patterns(dst + KERN_IQ2_CODES + KERN_IQ2_SUB * g, lane, pattern,
+                            even_signs(sevens));
     }
 }
 
 static void pack_iq2_s(uint8_t *dst, size_t lane, const uint8_t *b)
 {
     const uint8_t *index = b + 2, *sign = b + 34, *high = b + 66, *scale = b + 74;
-    uint32_t quad[8];
+    uint16_t pattern[4];
 
     pack_store_half(dst, lane, b);
     for (size_t g = 0; g < 8; g++) {
         dst[KERN_SC + 16 * g + lane] = scale[g];
-        for (size_t i = 0; i < 4; i++) {
-            const unsigned at = index[4 * g + i] | (high[g] >> 2 * i & 3u) << 8;
-
-            signed_pattern(quad + 2 * i, KERN_IQ2_S_GRID[at], sign[4 * g + i]);
-        }
-        put_pairs_tops(dst + KERN_IQ2_CODES + KERN_IQ2_SUB * g, lane, quad);
+        for (size_t i = 0; i < 4; i++)
+            pattern[i] = KERN_IQ2_S_GRID[index[4 * g + i] | (high[g] >> 2 * i & 3u) << 8];
+        put_signed_patterns(dst + KERN_IQ2_CODES + KERN_IQ2_SUB * g, lane, pattern,
+                            load_32(sign + 4 * g));
     }
 }
 
+/* b: d, 32 indices, for each group a half word of high bits, scale and shift. */
 static void pack_iq1_s(uint8_t *dst, size_t lane, const uint8_t *b)
 {
-    uint32_t quad[8]; /* b: d, 32 indices, for each group a word of high bits, scale and shift */
+    uint16_t pattern[4];
 
     pack_store_half(dst, lane, b);
     for (size_t g = 0; g < 8; g++) {
-        const unsigned word = load_16(b + 34 + 2 * g);
-        const int scale = (int)(2 * (word >> 12 & 7) + 1);
+        const uint32_t word = load_16(b + 34 + 2 * g);
 
-        dst[KERN_SC + 16 * g + lane] = (uint8_t)(word >> 15 ? -scale : scale);
-        for (size_t i = 0; i < 4; i++) {
-            const uint32_t pattern = KERN_IQ1_GRID[b[2 + 4 * g + i] | (word >> 3 * i & 7) << 8];
-
-            quad[2 * i] = spread_2(pattern);
-            quad[2 * i + 1] = spread_2(pattern >> 8);
-        }
-        put_pairs(dst + KERN_IQ1_S_CODES + KERN_TQ2_0_SUB * g, lane, quad);
+        put_scale(dst, lane, g, word >> 12);
+        for (size_t i = 0; i < 4; i++)
+            pattern[i] = KERN_IQ1_GRID[b[2 + 4 * g + i] | (word >> 3 * i & 7) << 8];
+        put_patterns(dst + KERN_IQ1_S_CODES + KERN_TQ2_0_SUB * g, lane, pattern);
     }
 }
 
-/* b: 32 indices, for each a nibble of three high bits and the shift's sign, then four words: 16
- * scales of three bits, and on top of each word four bits of d. */
+/* b: 32 indices, for each a nibble of three high bits and the shift's sign, then four half words:
+ * 16 scales of three bits, and on top of each half word four bits of d. */
 static void pack_iq1_m(uint8_t *dst, size_t lane, const uint8_t *b)
 {
-    uint16_t d = 0;
-    uint32_t quad[8];
+    uint16_t d = 0, pattern[4];
 
     for (size_t i = 0; i < 4; i++)
         d |= (uint16_t)((load_16(b + 48 + 2 * i) >> 12) << 4 * i);
@@ -272,12 +285,10 @@ static void pack_iq1_m(uint8_t *dst, size_t lane, const uint8_t *b)
         }
         for (size_t i = 0; i < 4; i++) {
             const unsigned high = b[32 + 2 * g + i / 2] >> 4 * (i % 2) & 7;
-            const uint32_t pattern = KERN_IQ1_GRID[b[4 * g + i] | high << 8];
 
-            quad[2 * i] = spread_2(pattern);
-            quad[2 * i + 1] = spread_2(pattern >> 8);
+            pattern[i] = KERN_IQ1_GRID[b[4 * g + i] | high << 8];
         }
-        put_pairs(dst + KERN_IQ1_M_CODES + KERN_TQ2_0_SUB * g, lane, quad);
+        put_patterns(dst + KERN_IQ1_M_CODES + KERN_TQ2_0_SUB * g, lane, pattern);
     }
 }
 
@@ -287,14 +298,14 @@ static void pack_iq1_m(uint8_t *dst, size_t lane, const uint8_t *b)
 #define TIMES_32(x) TIMES_16(x), TIMES_16(x)
 static const uint8_t ZERO[110];
 static const uint8_t ZERO_IQ4_NL[18] = {[2] = TIMES_16(0x88)};
-static const uint8_t ZERO_IQ4_XS[136] = {[2] = 0xaa, 0xaa, /* group scales 0 */
-                                         [8] = TIMES_32(0x88), TIMES_32(0x88), TIMES_32(0x88),
-                                         TIMES_32(0x88)};
+static const uint8_t ZERO_IQ4_XS[136] = {[2] = 0xaa,           0xaa, /* group scales 0 */
+                                         [8] = TIMES_32(0x88), TIMES_32(0x88),
+                                         TIMES_32(0x88),       TIMES_32(0x88)};
 static const uint8_t ZERO_TQ2_0[66] = {TIMES_32(0x55), TIMES_32(0x55)};
 static const uint8_t ZERO_TQ1_0[54] = {TIMES_32(128), TIMES_16(128), TIMES_4(128)};
-static const uint8_t ZERO_IQ1_S[50] = {[2] = TIMES_32(255), /* the last pattern: all 1 */
-                                       [34] = 255, 15, 255, 15, 255, 15, 255, 15,
-                                       255, 15, 255, 15, 255, 15, 255, 15};
+static const uint8_t ZERO_IQ1_S[50] = {
+    [2] = TIMES_32(255), /* the last pattern: all 1 */
+    [34] = 255,          15, 255, 15, 255, 15, 255, 15, 255, 15, 255, 15, 255, 15, 255, 15};
 static const uint8_t ZERO_IQ1_M[56] = {TIMES_32(255), TIMES_16(0x77)};
 
 const uint8_t *kern_zero_values(enum kern_weight w)

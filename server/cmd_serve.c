@@ -52,6 +52,7 @@ static void print_help(void)
           "  quire tokenize [--ids]               standard input as tokens\n"
           "  quire replay FILE                    plan a recorded journal again, or otherwise\n"
           "  quire key --name NAME                make an API key\n"
+          "  quire plan [settings]                the memory a server would take\n"
           "  quire bench                          how fast a model is here, beside the limits\n"
           "\n"
           "Settings; also NAME = value in a file, or QUIRE_NAME in the environment:\n",
@@ -141,7 +142,8 @@ static void load(void *ud)
     int rc;
 
     hold_load();
-    s->code = engine_init_watched(&s->engine, &s->config, ENGINE_SWAP | ENGINE_ENCODERS, &s->progress, s->err,
+    s->code = engine_init_watched(&s->engine, &s->config, ENGINE_SWAP | ENGINE_ENCODERS,
+                                  &s->progress, s->err,
                                   sizeof(s->err));
     if (s->code != EXIT_OK)
         return;

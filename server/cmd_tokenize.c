@@ -38,7 +38,7 @@ static void print_tokens(const struct tokenizer *t, const struct token_list *lis
         putchar('\n');
 }
 
-static int tokenize(const char *path, bool only_ids, unsigned flags)
+static int tokenize(const char *path, const char *pre, bool only_ids, unsigned flags)
 {
     struct gguf *g = NULL;
     struct tokenizer *t = NULL;
@@ -50,7 +50,7 @@ static int tokenize(const char *path, bool only_ids, unsigned flags)
     buf_init(&text, MAX_INPUT);
     rc = engine_open_gguf(&g, path, err, sizeof(err));
     if (rc == 0)
-        rc = tokenizer_create(&t, g, err, sizeof(err));
+        rc = tokenizer_create_as(&t, g, pre, err, sizeof(err));
     if (rc < 0) {
         command_fail(EXIT_FAILED, "%s", err);
         goto done;
@@ -76,23 +76,25 @@ done:
 
 int cmd_tokenize(int argc, char **argv)
 {
-    const char *path = "";
+    const char *path = "", *pre = "";
     bool only_ids, no_special;
 
     if (command_take_switch(&argc, argv, "--help") || command_take_switch(&argc, argv, "-h")) {
-        puts("quire tokenize [--model FILE] [--ids] [--no-special] < TEXT\n"
-             "  --model FILE   GGUF with a vocabulary, tensors or not; default: the demo model\n"
-             "  --ids          only the ids, separated by spaces\n"
-             "  --no-special   add no BOS or EOS, and read special tokens as plain text");
+        puts("quire tokenize [--model FILE] [--tokenizer-pre NAME] [--ids] [--no-special] < TEXT\n"
+             "  --model FILE          GGUF with a vocabulary, tensors or not; default: the demo's\n"
+             "  --tokenizer-pre NAME  pre-split rules in place of the file's, such as gpt-2\n"
+             "  --ids                 only the ids, separated by spaces\n"
+             "  --no-special          add no BOS or EOS, and read special tokens as plain text");
         return EXIT_OK;
     }
     only_ids = command_take_switch(&argc, argv, "--ids");
     no_special = command_take_switch(&argc, argv, "--no-special");
-    if (!command_take_value(&argc, argv, "--model", &path))
+    if (!command_take_value(&argc, argv, "--model", &path) ||
+        !command_take_value(&argc, argv, "--tokenizer-pre", &pre))
         return EXIT_USAGE;
     if (argc != 1)
         return command_fail(EXIT_USAGE, "unexpected argument '%s'; see quire tokenize --help",
                             argv[1]);
-    return tokenize(path, only_ids,
+    return tokenize(path, pre, only_ids,
                     no_special ? 0 : TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL);
 }

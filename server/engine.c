@@ -107,7 +107,7 @@ static int choose_weight_cache(const struct config *c, const char **out, char *e
 }
 
 static int load_model(struct engine *e, const struct config *c, const char *weight_cache,
-                      struct engine_progress *told, char *err, size_t err_len)
+                      struct engine_progress *told, unsigned flags, char *err, size_t err_len)
 {
     struct progress progress = {.start_ms = clock_ms(), .shown = -1, .told = told};
     const struct model_options options = {
@@ -116,13 +116,14 @@ static int load_model(struct engine *e, const struct config *c, const char *weig
         .weight_cache = weight_cache,
         .progress = show_progress,
         .progress_ud = &progress,
+        .only_plan = (flags & ENGINE_PLAN) != 0,
     };
     struct gguf *g;
     int rc = engine_open_gguf(&g, c->model, err, err_len);
 
     if (rc < 0)
         return rc;
-    rc = tokenizer_create(&e->tokenizer, g, err, err_len);
+    rc = tokenizer_create_as(&e->tokenizer, g, c->tokenizer_pre, err, err_len);
     if (rc == 0)
         rc = model_load(&e->model, g, &options, err, err_len);
     if (rc == 0 && tokenizer_n_vocab(e->tokenizer) != (int32_t)e->model->shape.n_vocab) {
@@ -391,7 +392,7 @@ int engine_init_watched(struct engine *e, const struct config *c, unsigned flags
         return EXIT_USAGE;
     if (choose_weight_cache(c, &weight_cache, err, err_len) < 0)
         return EXIT_USAGE;
-    if (load_model(e, c, weight_cache, progress, err, err_len) < 0)
+    if (load_model(e, c, weight_cache, progress, flags, err, err_len) < 0)
         goto fail;
     if (e->model->shape.is_encoder && (flags & ENGINE_ENCODERS) == 0) {
         snprintf(err, err_len, "the model '%s' is an encoder: it makes embeddings only, which "
@@ -411,7 +412,8 @@ int engine_init_watched(struct engine *e, const struct config *c, unsigned flags
     e->sched.kv = e->manager;
     if (make_runner(e, c, err, err_len) < 0)
         goto fail;
-    log_sizes(e, c, clock_ms() - start);
+    if ((flags & ENGINE_PLAN) == 0)
+        log_sizes(e, c, clock_ms() - start);
     return EXIT_OK;
 
 fail:

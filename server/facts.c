@@ -108,7 +108,12 @@ void facts_openapi(struct http_call *call)
 /* llama-server's numbers of vocabularies. */
 static int vocab_type(const struct tokenizer *t)
 {
-    return strcmp(tokenizer_model(t), "gpt2") == 0 ? 2 : 1;
+    static const char *const names[] = {"llama", "gpt2", "bert", "t5"};
+
+    for (int i = 0; i < 4; i++)
+        if (strcmp(tokenizer_model(t), names[i]) == 0)
+            return 1 + i;
+    return 0;
 }
 
 static void add_model(struct buf *b, const struct server_options *opt)

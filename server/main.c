@@ -17,6 +17,7 @@ static const struct command {
     {"replay", cmd_replay},
     {"bench", cmd_bench},
     {"key", cmd_key},
+    {"plan", cmd_plan},
 };
 
 /* `quire --port 80` is `quire serve --port 80`. */
@@ -30,6 +31,6 @@ int main(int argc, char **argv)
     return command_fail(
         EXIT_USAGE,
         "unknown command '%s'; the commands are serve, generate, score, inspect, "
-        "tokenize, replay, bench and key (quire --help)",
+        "tokenize, replay, bench, key and plan (quire --help)",
         argv[1]);
 }

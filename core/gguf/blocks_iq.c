@@ -79,9 +79,7 @@ void blocks_decode_iq4_xs(const uint8_t *src, float *dst, size_t n)
  * stands for no number. */
 static float e8m0_half(uint8_t e)
 {
-    const uint32_t bits = e == 255  ? 0x7fc00000u
-                          : e < 2   ? 0x200000u << e
-                                    : (uint32_t)(e - 1) << 23;
+    const uint32_t bits = e == 255 ? 0x7fc00000u : e < 2 ? 0x200000u << e : (uint32_t)(e - 1) << 23;
     float f;
 
     memcpy(&f, &bits, sizeof f);

@@ -64,24 +64,28 @@ int key_u32_of_layers(struct load *l, const char *suffix, enum key_need need, ui
     return check_range(l, key, *v, lo, hi);
 }
 
-static int key_f32(struct load *l, const char *suffix, enum key_need need, char *key, float *v)
+/* The number; *is_there tells whether there is one. */
+static int key_f32(struct load *l, const char *suffix, enum key_need need, char *key, float *v,
+                   bool *is_there)
 {
     int rc;
 
     key_name(l, suffix, key);
     rc = gguf_get_f32(l->g, key, v, l->err, l->err_len);
+    *is_there = rc == 0;
     return rc == ERR_NOENT ? missing(l, need, key) : rc;
 }
 
 int key_positive(struct load *l, const char *suffix, enum key_need need, float *v)
 {
     char key[GGUF_MAX_NAME];
-    float found = *v;
-    const int rc = key_f32(l, suffix, need, key, &found);
+    bool is_there;
+    float found;
+    const int rc = key_f32(l, suffix, need, key, &found, &is_there);
 
-    if (rc < 0)
+    if (rc < 0 || !is_there)
         return rc;
-    if (found != *v && !(found > 0.0f))
+    if (!(found > 0.0f))
         return load_fail(l, ERR_FORMAT, "key '%s': is %g, but must be above 0", key, (double)found);
     *v = found;
     return 0;
@@ -90,10 +94,11 @@ int key_positive(struct load *l, const char *suffix, enum key_need need, float *
 int key_not_negative(struct load *l, const char *suffix, float *v)
 {
     char key[GGUF_MAX_NAME];
-    float found = *v;
-    const int rc = key_f32(l, suffix, KEY_OPTIONAL, key, &found);
+    bool is_there;
+    float found;
+    const int rc = key_f32(l, suffix, KEY_OPTIONAL, key, &found, &is_there);
 
-    if (rc < 0)
+    if (rc < 0 || !is_there)
         return rc;
     if (!(found >= 0.0f))
         return load_fail(l, ERR_FORMAT, "key '%s': is %g, but must not be below 0", key,

@@ -66,11 +66,11 @@ static int set_name(struct load *l)
 static void set_totals(struct load *l)
 {
     static const enum block_type types[] = {
-        BLOCK_F32,   BLOCK_F16,     BLOCK_BF16,   BLOCK_Q4_0,   BLOCK_Q4_1,   BLOCK_Q5_0,
-        BLOCK_Q5_1,  BLOCK_Q8_0,    BLOCK_Q2_K,   BLOCK_Q3_K,   BLOCK_Q4_K,   BLOCK_Q5_K,
-        BLOCK_Q6_K,  BLOCK_IQ4_NL,  BLOCK_IQ4_XS, BLOCK_MXFP4,  BLOCK_TQ2_0,  BLOCK_TQ1_0,
-        BLOCK_IQ3_S, BLOCK_IQ3_XXS, BLOCK_IQ2_S,  BLOCK_IQ2_XS, BLOCK_IQ2_XXS, BLOCK_IQ1_S,
-        BLOCK_IQ1_M};
+        BLOCK_F32,   BLOCK_F16,    BLOCK_BF16,    BLOCK_Q4_0,   BLOCK_Q4_1,
+        BLOCK_Q5_0,  BLOCK_Q5_1,   BLOCK_Q8_0,    BLOCK_Q2_K,   BLOCK_Q3_K,
+        BLOCK_Q4_K,  BLOCK_Q5_K,   BLOCK_Q6_K,    BLOCK_IQ4_NL, BLOCK_IQ4_XS,
+        BLOCK_MXFP4, BLOCK_TQ2_0,  BLOCK_TQ1_0,   BLOCK_IQ3_S,  BLOCK_IQ3_XXS,
+        BLOCK_IQ2_S, BLOCK_IQ2_XS, BLOCK_IQ2_XXS, BLOCK_IQ1_S,  BLOCK_IQ1_M};
     struct model *m = l->m;
     uint64_t most = 0;
 
@@ -90,6 +90,7 @@ static void set_totals(struct load *l)
     }
     m->file_bytes = gguf_file_bytes(l->g);
     m->weight_bytes = l->panel_bytes + (uint64_t)l->n_floats * sizeof(float);
+    m->table_bytes = ((const struct arena *)m->arena)->float_bytes - l->n_floats * sizeof(float);
 }
 
 static size_t rope_floats(const struct rope_options *r)
@@ -271,6 +272,15 @@ static int pack_or_fetch(struct load *l, const struct model_options *options)
     return rc;
 }
 
+static int plan(struct load *l)
+{
+    const int rc = settle_layers(l);
+
+    if (rc == 0)
+        set_totals(l);
+    return rc;
+}
+
 static int load(struct load *l, const struct model_options *options)
 {
     int rc = load_shape(l, options->n_ctx);
@@ -281,6 +291,8 @@ static int load(struct load *l, const struct model_options *options)
         rc = load_weights(l);
     if (rc == 0)
         rc = take_arena(l);
+    if (rc == 0 && options->only_plan)
+        return plan(l);
     if (rc == 0)
         rc = decode_vectors(l);
     if (rc == 0)

@@ -140,8 +140,9 @@ struct model {
     char ftype[32]; /* the most common matrix type by bytes: "Q8_0" */
     uint64_t n_params;
     uint64_t file_bytes, weight_bytes; /* in the file; packed */
+    uint64_t table_bytes;              /* of the rope tables beside them */
     struct matrix embed;               /* [n_vocab][n_embd]; row look-up by kern_unpack_row */
-    struct matrix pos_embed;           /* [n_ctx_train][n_embd]: added, where positions are learned */
+    struct matrix pos_embed;           /* [n_ctx_train][n_embd], where positions are learned */
     const float *type_embed;           /* [n_embd] or NULL: added to every token */
     struct norm embed_norm;
     struct norm output_norm;
@@ -149,7 +150,7 @@ struct model {
     const float *output_bias;          /* [n_vocab] or NULL */
     struct model_layer *layers;        /* [n_layer] */
     struct kv_lanes lanes;             /* into which they are dealt for the cache */
-    struct rope_table ropes[MODEL_N_ROPE]; /* of layers that see everything; of those with a window */
+    struct rope_table ropes[MODEL_N_ROPE]; /* model_layer.rope says which */
     bool is_cached;                    /* the panels came from the weight cache */
     void *arena;                       /* private: the mappings behind the pointers above */
 };
@@ -163,6 +164,9 @@ struct model_options {
     /* Called from the loading thread with bytes packed so far and in all; may be NULL. */
     void (*progress)(void *ud, uint64_t done, uint64_t total);
     void *progress_ud;
+    /* Only what the metadata tells: the model has its shape, its sizes and its room, but no numbers
+     * in it, and no memory behind it. */
+    bool only_plan;
 };
 
 int model_load(struct model **out, const struct gguf *g, const struct model_options *options,

@@ -240,6 +240,17 @@ static int read_vocab(struct load *l)
     return 0;
 }
 
+/* A factor; 0 is how some files say that there is none. */
+static int read_factor(struct load *l, const char *suffix, float *v)
+{
+    float found = 0.0f;
+    const int rc = key_not_negative(l, suffix, &found);
+
+    if (rc == 0 && found > 0.0f)
+        *v = found;
+    return rc;
+}
+
 /* The factors that families put here and there. */
 static int read_scales(struct load *l)
 {
@@ -255,13 +266,13 @@ static int read_scales(struct load *l)
     s->attn_scale = (float)(1.0 / sqrt(is_wide ? s->n_embd / s->n_head : query));
     s->attn_cap = t->attn_cap;
     s->logit_cap = t->logit_cap;
-    rc = key_positive(l, "embedding_scale", KEY_OPTIONAL, &s->embed_scale);
+    rc = read_factor(l, "embedding_scale", &s->embed_scale);
     if (rc == 0)
-        rc = key_positive(l, "residual_scale", KEY_OPTIONAL, &s->residual_scale);
+        rc = read_factor(l, "residual_scale", &s->residual_scale);
     if (rc == 0)
-        rc = key_positive(l, "logit_scale", KEY_OPTIONAL, &s->logit_scale);
+        rc = read_factor(l, "logit_scale", &s->logit_scale);
     if (rc == 0)
-        rc = key_positive(l, "attention.scale", KEY_OPTIONAL, &s->attn_scale);
+        rc = read_factor(l, "attention.scale", &s->attn_scale);
     if (rc == 0)
         rc = key_not_negative(l, "attn_logit_softcapping", &s->attn_cap);
     if (rc == 0)

@@ -1,4 +1,4 @@
-/* core/text/bpe.c - byte-level BPE: cut into words, then join bytes by merge rank. */
+/* core/text/bpe.c - BPE: cut into words, then join their bytes, or characters, by merge rank. */
 #include "core/text/private.h"
 
 #include "core/base/err.h"
@@ -7,6 +7,7 @@
 #include "core/text/presplit.h"
 #include "core/text/tokenizer.h"
 #include "core/text/utf8.h"
+#include "core/text/word_cache.h"
 
 #include <string.h>
 
@@ -52,6 +53,11 @@ static uint32_t rank_pair(const void *model, const char *text, const struct symb
     return slot->left == TOKEN_NONE ? RANK_NONE : slot->rank;
 }
 
+static int64_t piece_bytes(const struct vocab *v, const char *text, size_t n, char *out)
+{
+    return v->raw ? (int64_t)unescape_spaces(text, n, out) : letters_to_bytes(text, n, out);
+}
+
 /* One element of the merges: two pieces in letters with a space between. `bytes` has room for
  * the element. */
 static const char *add_merge(struct bpe *b, const struct vocab *v, struct gguf_str s, uint32_t rank,
@@ -66,10 +72,10 @@ static const char *add_merge(struct bpe *b, const struct vocab *v, struct gguf_s
     if (space == NULL)
         return "has no space between its two parts";
     right = space + 1;
-    n_left = letters_to_bytes(s.data, (size_t)(space - s.data), bytes);
+    n_left = piece_bytes(v, s.data, (size_t)(space - s.data), bytes);
     if (n_left < 0)
         return "has a character that stands for no byte";
-    n_right = letters_to_bytes(right, (size_t)(s.data + s.len - right), bytes + n_left);
+    n_right = piece_bytes(v, right, (size_t)(s.data + s.len - right), bytes + n_left);
     if (n_right < 0)
         return "has a character that stands for no byte";
     left_id = vocab_find(v, bytes, (size_t)n_left);
@@ -142,22 +148,21 @@ int bpe_create(struct bpe **out, const struct vocab *v, const struct gguf *g, ch
                size_t err_len)
 {
     struct bpe *b = mem_calloc(1, sizeof(*b));
-    struct gguf_str pre;
     int rc;
 
     *out = NULL;
     if (b == NULL)
         return text_fail(g, ERR_NOMEM, err, err_len, "no memory for " KEY_MERGES);
-    rc = presplit_create(&b->presplit, g, err, err_len);
-    if (rc == 0)
+    rc = presplit_create(&b->presplit, v->rules);
+    if (rc != 0)
+        text_fail(g, rc, err, err_len, "tokenizer.ggml.pre: %s", err_text(rc));
+    else
         rc = load_merges(b, v, g, err, err_len);
-    if (rc == 0)
-        rc = gguf_get_str(g, "tokenizer.ggml.pre", &pre, err, err_len);
     if (rc != 0) {
         bpe_destroy(&b);
         return rc;
     }
-    b->whole_words = pre.len == 9 && memcmp(pre.data, "llama-bpe", 9) == 0;
+    b->whole_words = (presplit_traits(v->rules) & PRESPLIT_WHOLE_WORDS) != 0;
     *out = b;
     return 0;
 }
@@ -176,30 +181,97 @@ void bpe_destroy(struct bpe **bpe)
 
 /* ---- encoding */
 
-static int encode_word(struct encoder *e, const char *word, size_t n)
+/* The symbols that merging begins with: bytes, or characters where pieces are UTF-8. */
+static size_t split_word(struct encoder *e, const char *word, size_t n)
 {
     const struct vocab *v = &e->t->vocab;
-    const int32_t whole = e->t->bpe->whole_words ? vocab_find(v, word, n) : TOKEN_NONE;
+    size_t n_symbols = 0, len;
+
+    for (size_t at = 0; at < n; at += len) {
+        len = v->raw ? utf8_len((const uint8_t *)word + at, n - at) : 1;
+        len = len > 0 ? len : 1;
+        e->merge.symbols[n_symbols++] = (struct symbol){
+            .at = (uint32_t)at,
+            .len = (uint32_t)len,
+            .id = v->raw ? vocab_find(v, word + at, len) : v->byte_id[(uint8_t)word[at]],
+        };
+    }
+    return n_symbols;
+}
+
+/* A symbol that is no token: its bytes, as far as they are, else the unknown token. */
+static int push_unknown(struct encoder *e, const char *bytes, size_t n)
+{
+    const struct vocab *v = &e->t->vocab;
     int rc = 0;
 
-    if (whole != TOKEN_NONE)
-        return encoder_push(e, whole);
-    rc = merge_reserve(&e->merge, n);
-    if (rc != 0)
-        return rc;
-    for (size_t i = 0; i < n; i++)
-        e->merge.symbols[i] =
-            (struct symbol){.at = (uint32_t)i, .len = 1, .id = v->byte_id[(uint8_t)word[i]]};
-    merge_run(&e->merge, n, word, rank_pair, e->t->bpe);
-    for (uint32_t i = 0; rc == 0 && i != SYMBOL_NONE; i = e->merge.symbols[i].next) {
-        int32_t id = e->merge.symbols[i].id;
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        const int32_t byte = v->byte_id[(uint8_t)bytes[i]];
+        const int32_t id = byte != TOKEN_NONE ? byte : v->unknown;
 
-        if (id == TOKEN_NONE)
-            id = v->unknown;
         if (id != TOKEN_NONE)
             rc = encoder_push(e, id);
     }
     return rc;
+}
+
+static int merge_word(struct encoder *e, const char *word, size_t n)
+{
+    const struct symbol *symbols;
+    int rc = merge_reserve(&e->merge, n);
+
+    if (rc != 0)
+        return rc;
+    symbols = e->merge.symbols;
+    merge_run(&e->merge, split_word(e, word, n), word, rank_pair, e->t->bpe);
+    for (uint32_t i = 0; rc == 0 && i != SYMBOL_NONE; i = symbols[i].next) {
+        if (symbols[i].id != TOKEN_NONE)
+            rc = encoder_push(e, symbols[i].id);
+        else
+            rc = push_unknown(e, word + symbols[i].at, symbols[i].len);
+    }
+    return rc;
+}
+
+/* Models whose pieces are UTF-8 take runs of line ends whole: no merge makes them. */
+static int encode_word(struct encoder *e, const char *word, size_t n)
+{
+    const struct tokenizer *t = e->t;
+    const bool whole = t->bpe->whole_words || (t->vocab.raw && word[0] == '\n');
+    const int32_t id = whole ? vocab_find(&t->vocab, word, n) : TOKEN_NONE;
+
+    return id != TOKEN_NONE ? encoder_push(e, id) : merge_word(e, word, n);
+}
+
+static int push_all(struct encoder *e, const int32_t *ids, size_t n)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = encoder_push(e, ids[i]);
+    return rc;
+}
+
+static int encode_cached(struct encoder *e, const char *word, size_t n)
+{
+    const size_t before = e->out->n;
+    struct cached_word *place;
+    bool known;
+    int rc;
+
+    if (e->cache == NULL || n > WORD_CACHE_BYTES)
+        return encode_word(e, word, n);
+    place = word_cache_place(e->cache, word, n, &known);
+    if (known)
+        return push_all(e, place->ids, place->n);
+    rc = encode_word(e, word, n);
+    if (rc != 0 || e->out->n - before > WORD_CACHE_IDS)
+        return rc;
+    place->len = (uint8_t)n;
+    place->n = (uint8_t)(e->out->n - before);
+    memcpy(place->bytes, word, n);
+    memcpy(place->ids, e->out->ids + before, place->n * sizeof(place->ids[0]));
+    return 0;
 }
 
 /* How far text is well-formed (*valid), or ill-formed, from its start. */
@@ -224,34 +296,51 @@ static size_t uniform_run(const char *text, size_t n, bool *valid)
     return i;
 }
 
-static int encode_valid(struct encoder *e, struct presplit_run *run, const char *text, size_t n)
+static int encode_valid(struct encoder *e, const char *text, size_t n)
 {
     int rc = 0;
 
+    presplit_begin(e->run, text, n);
     for (size_t from = 0; rc == 0 && from < n;) {
-        size_t end;
+        const size_t end = presplit_next(e->run);
 
-        rc = presplit_next(run, text, n, from, &end);
-        if (rc == 0) {
-            rc = encode_word(e, text + from, end - from);
-            from = end;
-        }
+        rc = encode_cached(e, text + from, end - from);
+        from = end;
+    }
+    return rc;
+}
+
+static int encode_bytes(struct encoder *e, const char *text, size_t n)
+{
+    int rc = 0;
+
+    for (size_t at = 0; rc == 0 && at < n;) {
+        bool valid;
+        const size_t len = uniform_run(text + at, n - at, &valid);
+
+        rc = valid ? encode_valid(e, text + at, len) : encode_word(e, text + at, len);
+        at += len;
     }
     return rc;
 }
 
 int bpe_encode(struct encoder *e, const char *text, size_t n)
 {
-    struct presplit_run *run;
-    int rc = presplit_run_create(&run, e->t->bpe->presplit);
+    char *copy;
+    int rc = 0;
 
-    for (size_t at = 0; rc == 0 && at < n;) {
-        bool valid;
-        const size_t len = uniform_run(text + at, n - at, &valid);
-
-        rc = valid ? encode_valid(e, run, text + at, len) : encode_word(e, text + at, len);
-        at += len;
-    }
-    presplit_run_destroy(&run);
+    if (e->run == NULL)
+        rc = presplit_run_create(&e->run, e->t->bpe->presplit);
+    if (rc == 0 && e->cache == NULL)
+        rc = word_cache_create(&e->cache, e->bytes);
+    if (rc != 0)
+        return rc;
+    if (!e->t->vocab.raw)
+        return encode_bytes(e, text, n);
+    copy = mem_alloc(n + 1);
+    if (copy == NULL)
+        return ERR_NOMEM;
+    rc = encode_bytes(e, copy, unescape_spaces(text, n, copy));
+    mem_free(copy);
     return rc;
 }

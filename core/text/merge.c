@@ -5,6 +5,7 @@
 #include "core/base/mem.h"
 
 #define MIN_SYMBOLS 256 /* longer than nearly all words */
+#define FEW 24
 
 struct run {
     struct merge *m;
@@ -35,7 +36,7 @@ void merge_release(struct merge *m)
 {
     mem_free(m->symbols);
     mem_free(m->heap);
-    *m = (struct merge){0};
+    *m = (struct merge){.steps = m->steps};
 }
 
 static void sift_down(uint64_t *heap, size_t n, size_t i)
@@ -79,6 +80,7 @@ static uint32_t look(const struct run *r, uint32_t i)
 {
     struct symbol *s = &r->m->symbols[i];
 
+    r->m->steps++;
     s->rank = RANK_NONE;
     if (s->next != SYMBOL_NONE)
         s->rank = r->rank_of(r->model, r->text, s, &r->m->symbols[s->next], &s->joined);
@@ -93,7 +95,7 @@ static void look_and_push(const struct run *r, uint32_t i)
         push(r->m, (uint64_t)rank << 32 | i);
 }
 
-static void join(const struct run *r, uint32_t i)
+static void unite(const struct run *r, uint32_t i)
 {
     struct symbol *left = &r->m->symbols[i];
     struct symbol *right = &r->m->symbols[left->next];
@@ -104,9 +106,47 @@ static void join(const struct run *r, uint32_t i)
     right->rank = RANK_NONE; /* what the heap still says of it is stale */
     if (left->next != SYMBOL_NONE)
         r->m->symbols[left->next].prev = i;
+}
+
+/* A short run: looking through it for the best pair is quicker than keeping a heap. */
+static void join_few(const struct run *r)
+{
+    const struct symbol *symbols = r->m->symbols;
+
+    for (;;) {
+        uint32_t best = 0;
+
+        for (uint32_t i = symbols[0].next; i != SYMBOL_NONE; i = symbols[i].next)
+            if (symbols[i].rank < symbols[best].rank)
+                best = i;
+        if (symbols[best].rank == RANK_NONE)
+            return;
+        unite(r, best);
+        look(r, best);
+        if (symbols[best].prev != SYMBOL_NONE)
+            look(r, symbols[best].prev);
+    }
+}
+
+static void join(const struct run *r, uint32_t i)
+{
+    unite(r, i);
     look_and_push(r, i);
-    if (left->prev != SYMBOL_NONE)
-        look_and_push(r, left->prev);
+    if (r->m->symbols[i].prev != SYMBOL_NONE)
+        look_and_push(r, r->m->symbols[i].prev);
+}
+
+/* All pairs, as a heap. */
+static void fill_heap(const struct run *r, uint32_t n)
+{
+    struct merge *m = r->m;
+
+    m->n_heap = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (m->symbols[i].rank != RANK_NONE)
+            m->heap[m->n_heap++] = (uint64_t)m->symbols[i].rank << 32 | i;
+    for (size_t i = m->n_heap / 2; i-- > 0;)
+        sift_down(m->heap, m->n_heap, i);
 }
 
 /* An entry of the heap is current if its symbol still has that rank: then joining it now is right
@@ -117,19 +157,17 @@ void merge_run(struct merge *m, size_t n, const char *text, merge_rank_fn rank_o
 {
     const struct run r = {.m = m, .text = text, .rank_of = rank_of, .model = model};
 
-    m->n_heap = 0;
     for (uint32_t i = 0; i < n; i++) {
         m->symbols[i].prev = i > 0 ? i - 1 : SYMBOL_NONE;
         m->symbols[i].next = i + 1 < n ? i + 1 : SYMBOL_NONE;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        const uint32_t rank = look(&r, i);
-
-        if (rank != RANK_NONE)
-            m->heap[m->n_heap++] = (uint64_t)rank << 32 | i;
+    for (uint32_t i = 0; i < n; i++)
+        look(&r, i);
+    if (n <= FEW) {
+        join_few(&r);
+        return;
     }
-    for (size_t i = m->n_heap / 2; i-- > 0;)
-        sift_down(m->heap, m->n_heap, i);
+    fill_heap(&r, (uint32_t)n);
     while (m->n_heap > 0) {
         const uint64_t top = pop(m);
         const uint32_t i = (uint32_t)top;

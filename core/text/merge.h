@@ -28,7 +28,8 @@ struct merge { /* zero is valid and empty */
     struct symbol *symbols;
     uint64_t *heap; /* rank << 32 | left symbol */
     size_t n_heap;
-    size_t cap; /* symbols; the heap has room for twice as many */
+    size_t cap;     /* symbols; the heap has room for twice as many */
+    uint64_t steps; /* pairs looked up so far */
 };
 
 /* The rank at which `left` and `right` may be joined, with the token that gives, or RANK_NONE. */

@@ -3,134 +3,127 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
-#include "core/text/utf8.h"
-#include "core/text/vocab.h"
+#include "core/text/split_pattern.h"
+#include "core/text/thousands.h"
+#include "core/text/unicode.h"
 
 #include <string.h>
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
+#define MAX_CUTS 6
 
-/* The characters of Unicode's White_Space, for use in a class. PCRE2's own \s has U+180E too,
- * which left that property in Unicode 6.3 and which the models' tokenizers do not count. */
-#define WS                                                                                         \
-    "\\t-\\r "                                                                                     \
-    "\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
-#define SPACES "[" WS "]+"
-#define LAST_SPACES SPACES "(?![^" WS "])|" SPACES
-#define MARKS " ?[^" WS "\\p{L}\\p{N}]+"
-#define SHORT_FORMS "'s|'t|'re|'ve|'m|'ll|'d"
-#define NEWER_WORDS "(?i:" SHORT_FORMS ")|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
-#define NEWER_MARKS MARKS "[\\r\\n]*|[" WS "]*[\\r\\n]+|" LAST_SPACES
+/* Cuts that are no patterns: numbers in groups of three digits from the right (thousands.h). */
+#define DIGITS_IN_THREES "#digits"
+#define NUMBERS_IN_THREES "#numbers"
+#define THOUSANDS "#thousands"
 
-/* The patterns as the models' authors published them with their tokenizers. smollm cuts out
- * every digit first and applies GPT-2's pattern to what is between; in one pattern that makes
- * the spaces before a digit a word of their own. */
+enum rules_tag {
+#define RULES(tag, ...) TAG_##tag,
+#define NAME(name, tag, traits)
+#include "core/text/presplit_rules.inc"
+    N_RULES
+};
+
+static const char *const rules[N_RULES][MAX_CUTS] = {
+#define RULES(tag, ...) [TAG_##tag] = {__VA_ARGS__},
+#define NAME(name, tag, traits)
+#include "core/text/presplit_rules.inc"
+};
+
 static const struct {
-    const char *pre;
-    const char *pattern;
-} patterns[] = {
-    {"gpt-2", SHORT_FORMS "| ?\\p{L}+| ?\\p{N}+|" MARKS "|" LAST_SPACES},
-    {"llama-bpe", NEWER_WORDS "|\\p{N}{1,3}|" NEWER_MARKS},
-    {"qwen2", NEWER_WORDS "|\\p{N}|" NEWER_MARKS},
-    {"deepseek-r1-qwen", NEWER_WORDS "|\\p{N}|" NEWER_MARKS},
-    {"smollm", SHORT_FORMS "| ?\\p{L}+|\\p{N}|" MARKS "|" SPACES "(?![^" WS "\\p{N}])|" SPACES},
+    const char *name;
+    enum rules_tag tag;
+    unsigned traits;
+} names[] = {
+#define RULES(tag, ...)
+#define NAME(name, tag, traits) {name, TAG_##tag, traits},
+#include "core/text/presplit_rules.inc"
+};
+
+struct cut {
+    struct split_pattern *pattern; /* or NULL: numbers */
+    enum thousands_kind thousands;
 };
 
 struct presplit {
-    pcre2_general_context *memory;
-    pcre2_match_context *limits;
-    pcre2_code *code;
+    struct cut cuts[MAX_CUTS];
+    size_t n_cuts;
+};
+
+/* What one cut has under way: its piece ends at `end`, and what follows it, up to `next_end`, is
+ * known to be a match when next_end > end. */
+struct cut_state {
+    size_t limit; /* the end of the piece that it cuts */
+    size_t end, next_end;
+    struct split_memo memo;
+    struct thousands thousands;
 };
 
 struct presplit_run {
     const struct presplit *p;
-    pcre2_match_data *match;
+    const char *text;
+    size_t n, at;
+    struct cut_state states[MAX_CUTS];
 };
 
-static void *pcre_alloc(size_t bytes, void *ud)
-{
-    (void)ud;
-    return mem_alloc(bytes);
-}
+/* ---- the list */
 
-static void pcre_free(void *p, void *ud)
+int presplit_find(const char *name, size_t n)
 {
-    (void)ud;
-    mem_free(p);
-}
-
-static const char *find_pattern(struct gguf_str pre)
-{
-    for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
-        if (strlen(patterns[i].pre) == pre.len && memcmp(patterns[i].pre, pre.data, pre.len) == 0)
-            return patterns[i].pattern;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strlen(names[i].name) == n && memcmp(names[i].name, name, n) == 0)
+            return (int)i;
     }
-    return NULL;
+    return -1;
 }
 
-static int read_pattern(const struct gguf *g, const char **pattern, char *err, size_t err_len)
+unsigned presplit_traits(int number)
 {
-    static const char key[] = "tokenizer.ggml.pre";
-    struct gguf_str pre;
-    const int rc = gguf_get_str(g, key, &pre, err, err_len);
+    return names[number].traits;
+}
 
-    if (rc == ERR_NOENT)
-        return text_fail(g, ERR_FORMAT, err, err_len, "%s is missing", key);
-    if (rc != 0)
-        return rc;
-    *pattern = find_pattern(pre);
-    if (*pattern == NULL)
-        return text_fail(g, ERR_UNSUPPORTED, err, err_len,
-                         "%s is \"%.*s\", supported are gpt-2, llama-bpe, qwen2 and smollm", key,
-                         (int)(pre.len < 40 ? pre.len : 40), pre.data);
+bool presplit_same_rules(int a, int b)
+{
+    return names[a].tag == names[b].tag;
+}
+
+const char *presplit_name(size_t i)
+{
+    return i < sizeof(names) / sizeof(names[0]) ? names[i].name : NULL;
+}
+
+/* ---- creation */
+
+static int cut_init(struct cut *cut, const char *source)
+{
+    int rc;
+
+    if (strcmp(source, DIGITS_IN_THREES) == 0)
+        cut->thousands = THOUSANDS_ALL;
+    else if (strcmp(source, NUMBERS_IN_THREES) == 0)
+        cut->thousands = THOUSANDS_ALONE;
+    else if (strcmp(source, THOUSANDS) == 0)
+        cut->thousands = THOUSANDS_BETWEEN;
+    else {
+        rc = split_pattern_create(&cut->pattern, source);
+        return rc == 0 || rc == ERR_NOMEM ? rc : ERR_INTERNAL;
+    }
     return 0;
 }
 
-/* Anchored: a word begins where the last one ended, so PCRE2 need not look further on. The
- * default limit on backtracking would refuse a few megabytes of spaces; what a pattern can spend
- * is bounded by its form, linear in the text. */
-static int compile(struct presplit *p, const char *pattern)
+int presplit_create(struct presplit **out, int number)
 {
-    pcre2_compile_context *context;
-    int code;
-    PCRE2_SIZE at;
-
-    p->memory = pcre2_general_context_create(pcre_alloc, pcre_free, NULL);
-    if (p->memory == NULL)
-        return ERR_NOMEM;
-    p->limits = pcre2_match_context_create(p->memory);
-    context = pcre2_compile_context_create(p->memory);
-    if (p->limits == NULL || context == NULL) {
-        pcre2_compile_context_free(context);
-        return ERR_NOMEM;
-    }
-    pcre2_set_match_limit(p->limits, UINT32_MAX);
-    p->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
-                            PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &code, &at, context);
-    pcre2_compile_context_free(context);
-    if (p->code == NULL)
-        return code == PCRE2_ERROR_HEAP_FAILED ? ERR_NOMEM : ERR_INTERNAL;
-    /* Without JIT (a kernel may forbid it) the interpreter gives the same words. */
-    (void)pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
-    return 0;
-}
-
-int presplit_create(struct presplit **out, const struct gguf *g, char *err, size_t err_len)
-{
-    const char *pattern;
-    struct presplit *p;
-    int rc = read_pattern(g, &pattern, err, err_len);
+    const char *const *sources = rules[names[number].tag];
+    struct presplit *p = mem_calloc(1, sizeof(*p));
+    int rc = p == NULL ? ERR_NOMEM : 0;
 
     *out = NULL;
-    if (rc != 0)
-        return rc;
-    p = mem_calloc(1, sizeof(*p));
-    rc = p == NULL ? ERR_NOMEM : compile(p, pattern);
+    for (size_t i = 0; rc == 0 && i < MAX_CUTS && sources[i] != NULL; i++) {
+        rc = cut_init(&p->cuts[i], sources[i]);
+        p->n_cuts++;
+    }
     if (rc != 0) {
         presplit_destroy(&p);
-        return text_fail(g, rc, err, err_len, "tokenizer.ggml.pre: %s", err_text(rc));
+        return rc;
     }
     *out = p;
     return 0;
@@ -142,9 +135,8 @@ void presplit_destroy(struct presplit **presplit)
 
     if (p == NULL)
         return;
-    pcre2_code_free(p->code);
-    pcre2_match_context_free(p->limits);
-    pcre2_general_context_free(p->memory);
+    for (size_t i = 0; i < p->n_cuts; i++)
+        split_pattern_destroy(&p->cuts[i].pattern);
     mem_free(p);
     *presplit = NULL;
 }
@@ -153,39 +145,97 @@ int presplit_run_create(struct presplit_run **out, const struct presplit *p)
 {
     struct presplit_run *run = mem_calloc(1, sizeof(*run));
 
-    *out = NULL;
+    *out = run;
     if (run == NULL)
         return ERR_NOMEM;
     run->p = p;
-    run->match = pcre2_match_data_create(1, p->memory);
-    if (run->match == NULL) {
-        presplit_run_destroy(&run);
-        return ERR_NOMEM;
-    }
-    *out = run;
     return 0;
 }
 
 void presplit_run_destroy(struct presplit_run **run)
 {
-    if (run == NULL || *run == NULL)
+    if (run == NULL)
         return;
-    pcre2_match_data_free((*run)->match);
     mem_free(*run);
     *run = NULL;
 }
 
-int presplit_next(struct presplit_run *run, const char *text, size_t n, size_t from, size_t *end)
-{
-    const int rc = pcre2_match(run->p->code, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK,
-                               run->match, run->p->limits);
+/* ---- cutting */
 
-    if (rc > 0) {
-        *end = pcre2_get_ovector_pointer(run->match)[1];
-    } else if (rc == PCRE2_ERROR_NOMATCH) { /* the patterns cover all, but stay moving */
-        *end = from + utf8_len((const uint8_t *)text + from, n - from);
-    } else {
-        return rc == PCRE2_ERROR_NOMEMORY || rc == PCRE2_ERROR_HEAPLIMIT ? ERR_NOMEM : ERR_INTERNAL;
+static size_t match(struct presplit_run *run, size_t i, size_t at)
+{
+    const struct cut *cut = &run->p->cuts[i];
+    struct cut_state *s = &run->states[i];
+
+    if (cut->pattern != NULL)
+        return split_pattern_match(cut->pattern, &s->memo, run->text, s->limit, at);
+    return thousands_match(&s->thousands, cut->thousands, run->text, s->limit, at);
+}
+
+/* The end of cut i's piece that begins at `at`: a match, or what lies before the next one. */
+static size_t piece_end(struct presplit_run *run, size_t i, size_t at)
+{
+    struct cut_state *s = &run->states[i];
+    size_t len;
+
+    if (s->next_end > at)
+        return s->next_end;
+    s->next_end = match(run, i, at);
+    if (s->next_end != SPLIT_NONE)
+        return s->next_end;
+    for (size_t next = at; next < s->limit;) {
+        unicode_at(run->text + next, s->limit - next, &len);
+        next += len;
+        s->next_end = next < s->limit ? match(run, i, next) : 0;
+        if (s->next_end != SPLIT_NONE)
+            return next;
     }
-    return *end > from ? 0 : ERR_INTERNAL;
+    return s->limit;
+}
+
+/* Cut i gets another piece to cut: what it knew of the last one is void. */
+static void set_limit(struct presplit_run *run, size_t i, size_t limit)
+{
+    struct cut_state *s = &run->states[i];
+
+    s->limit = limit;
+    s->next_end = 0;
+    s->thousands = (struct thousands){.steps = s->thousands.steps};
+    split_memo_forget(&s->memo);
+}
+
+void presplit_begin(struct presplit_run *run, const char *text, size_t n)
+{
+    run->text = text;
+    run->n = n;
+    run->at = 0;
+    for (size_t i = 0; i < MAX_CUTS; i++)
+        run->states[i].end = 0;
+    set_limit(run, 0, n);
+}
+
+size_t presplit_next(struct presplit_run *run)
+{
+    const size_t n_cuts = run->p->n_cuts;
+
+    for (size_t i = 0; i < n_cuts; i++) {
+        struct cut_state *s = &run->states[i];
+
+        if (s->end > run->at)
+            continue; /* the piece is not yet used up */
+        s->end = piece_end(run, i, run->at);
+        if (i + 1 < n_cuts)
+            set_limit(run, i + 1, s->end);
+    }
+    run->at = run->states[n_cuts - 1].end;
+    return run->at;
+}
+
+uint64_t presplit_steps(const struct presplit_run *run)
+{
+    uint64_t steps = 0;
+
+    for (size_t i = 0; i < MAX_CUTS; i++)
+        steps += run->states[i].memo.steps + run->states[i].thousands.steps;
+    return steps;
 }

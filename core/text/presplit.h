@@ -1,27 +1,47 @@
 /* core/text/presplit.h - cut text into the words that byte-level BPE treats one by one.
  *
- * Each family of models has a pattern, named by tokenizer.ggml.pre; PCRE2 runs it with JIT.
+ * Each family of models has its rules, named by tokenizer.ggml.pre (presplit_rules.inc lists them).
+ * Rules are up to six cuts, one after the other: the first cuts the text, the next what came out of
+ * the one before. What a cut's pattern does not match stays together and is a piece as well.
  *
  * Thread: struct presplit is read-only after creation; a struct presplit_run belongs to one.
- * Memory: through mem.h, but for the machine code.
+ * Memory: through mem.h.
  */
 #ifndef CORE_TEXT_PRESPLIT_H
 #define CORE_TEXT_PRESPLIT_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-struct gguf;
 struct presplit;
 struct presplit_run;
 
-int presplit_create(struct presplit **out, const struct gguf *g, char *err, size_t err_len);
+enum presplit_traits {
+    PRESPLIT_WHOLE_WORDS = 1u << 0, /* a word that is a token is taken, whatever the merges say */
+    PRESPLIT_ADD_BOS = 1u << 1,     /* texts begin with BOS unless the file says otherwise */
+    PRESPLIT_RAW = 1u << 2,         /* pieces are UTF-8 with U+2581 for spaces, not byte letters */
+};
+
+/* The number of the rules of that name, or -1. */
+int presplit_find(const char *name, size_t n);
+unsigned presplit_traits(int number);
+bool presplit_same_rules(int a, int b);
+/* Number `i` of the names, in the order of the list; NULL past the last. */
+const char *presplit_name(size_t i);
+
+/* ERR_NOMEM; ERR_INTERNAL if the list itself is wrong. */
+int presplit_create(struct presplit **out, int number);
 void presplit_destroy(struct presplit **p);
 
 int presplit_run_create(struct presplit_run **out, const struct presplit *p); /* borrows p */
 void presplit_run_destroy(struct presplit_run **run);
 
-/* Set *end to where the word that begins at `from` ends; text[0..n) is valid UTF-8 and
- * from < n. 0, ERR_NOMEM, or ERR_INTERNAL if the pattern fails. */
-int presplit_next(struct presplit_run *run, const char *text, size_t n, size_t from, size_t *end);
+/* The next text is text[0..n), valid UTF-8, and is borrowed. */
+void presplit_begin(struct presplit_run *run, const char *text, size_t n);
+/* Where the word ends that begins where the last one ended; the text is not at its end. */
+size_t presplit_next(struct presplit_run *run);
+/* Characters looked at so far, in all texts: tests see by it that work is linear. */
+uint64_t presplit_steps(const struct presplit_run *run);
 
 #endif

@@ -4,9 +4,11 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/gguf/gguf.h"
+#include "core/text/presplit.h"
 #include "core/text/tokenizer.h"
 
 #include <string.h>
+#include <strings.h>
 
 #define N_ENDS 6
 #define MAX_TEMPLATE (1u << 20) /* the longest in use are 20 KiB */
@@ -58,27 +60,66 @@ static int read_flag(const struct gguf *g, const char *key, bool *flag, char *er
     return rc == ERR_NOENT ? 0 : rc;
 }
 
-static bool has_pre(const struct gguf *g, const char *name)
+/* What holds where the file does not say otherwise. BERT's texts stand between [CLS] and [SEP], and
+ * its words begin with a space that is none of the text's. */
+static void set_flags(struct vocab *v)
 {
-    struct gguf_str pre;
+    v->add_bos = v->model == VOCAB_SPM || v->model == VOCAB_WPM ||
+                 (v->model == VOCAB_BPE && (presplit_traits(v->rules) & PRESPLIT_ADD_BOS) != 0);
+    v->add_eos = v->model == VOCAB_UGM;
+    v->add_separator = v->model == VOCAB_WPM;
+    v->add_space_prefix = v->model != VOCAB_BPE;
+    v->lower_case = true;
+}
 
-    return gguf_get_str(g, "tokenizer.ggml.pre", &pre, NULL, 0) == 0 && is_text(pre, name);
+/* Phi-3's files do not say that its special tokens take the spaces behind them, only that the model
+ * is one. */
+static bool is_phi3(const struct gguf *g)
+{
+    struct gguf_str name;
+    const int rc = gguf_get_str(g, "general.name", &name, NULL, 0);
+
+    for (size_t i = 0; rc == 0 && i + 4 <= name.len; i++)
+        if (strncasecmp(name.data + i, "phi3", 4) == 0 ||
+            (i + 5 <= name.len && strncasecmp(name.data + i, "phi-3", 5) == 0))
+            return true;
+    return false;
+}
+
+/* How texts are made ready for the models that want it (wpm.c, ugm.c). */
+static int read_normaliser(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
+{
+    int rc = read_flag(g, "tokenizer.ggml.remove_extra_whitespaces", &v->merge_spaces, err,
+                       err_len);
+
+    if (rc == 0)
+        rc = read_flag(g, "tokenizer.ggml.normalizer.lowercase", &v->lower_case, err, err_len);
+    v->without_accents = v->lower_case;
+    if (rc == 0)
+        rc = read_flag(g, "tokenizer.ggml.normalizer.strip_accents", &v->without_accents, err,
+                       err_len);
+    return rc;
 }
 
 static int read_flags(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
 {
     int rc;
 
-    v->add_bos = v->model == VOCAB_SPM || has_pre(g, "llama-bpe");
-    v->add_space_prefix = v->model == VOCAB_SPM;
+    set_flags(v);
+    v->rstrip = v->model == VOCAB_SPM && is_phi3(g);
     rc = read_flag(g, "tokenizer.ggml.add_bos_token", &v->add_bos, err, err_len);
     if (rc == 0)
         rc = read_flag(g, "tokenizer.ggml.add_eos_token", &v->add_eos, err, err_len);
     if (rc == 0)
+        rc = read_flag(g, "tokenizer.ggml.add_sep_token", &v->add_separator, err, err_len);
+    if (rc == 0)
         rc = read_flag(g, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix, err, err_len);
+    if (rc == 0)
+        rc = read_normaliser(v, g, err, err_len);
     v->add_bos = v->add_bos && v->bos != TOKEN_NONE;
     v->add_eos = v->add_eos && v->eos != TOKEN_NONE;
-    v->add_space_prefix = v->add_space_prefix && v->model == VOCAB_SPM;
+    v->add_separator = v->add_separator && v->separator != TOKEN_NONE && v->model == VOCAB_WPM;
+    v->add_space_prefix = v->add_space_prefix && v->model != VOCAB_BPE;
     return rc;
 }
 
@@ -153,19 +194,62 @@ static int32_t id_if_named(const struct vocab *v, const struct gguf *g, int32_t 
     return id;
 }
 
+static int32_t first_unknown(const struct vocab *v)
+{
+    for (int32_t id = 0; id < v->n; id++)
+        if (v->type[id] == TOKEN_UNKNOWN)
+            return id;
+    return TOKEN_NONE;
+}
+
+/* Where SentencePiece and WordPiece have them if nobody says otherwise. */
+static void guess_roles(struct vocab *v, const struct gguf *g, int32_t *eos)
+{
+    if (v->model == VOCAB_SPM) {
+        v->unknown = id_if_named(v, g, 0, "<unk>");
+        v->bos = id_if_named(v, g, 1, "<s>");
+        *eos = id_if_named(v, g, 2, "</s>");
+    } else if (v->model == VOCAB_UGM) {
+        *eos = id_if_named(v, g, 1, "</s>");
+        v->unknown = id_if_named(v, g, 2, "<unk>");
+    } else if (v->model == VOCAB_WPM) {
+        v->unknown = id_if_named(v, g, 100, "[UNK]");
+        v->bos = id_if_named(v, g, 101, "[CLS]");
+        v->separator = id_if_named(v, g, 102, "[SEP]");
+    }
+    if (v->unknown == TOKEN_NONE && v->model != VOCAB_BPE)
+        v->unknown = first_unknown(v);
+}
+
+/* The ids of single roles; what begins a BERT text has a name of its own. */
+static int read_roles(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
+{
+    const struct {
+        const char *key;
+        int32_t *id;
+    } keys[] = {
+        {"tokenizer.ggml.cls_token_id", v->model == VOCAB_WPM ? &v->bos : NULL},
+        {"tokenizer.ggml.bos_token_id", &v->bos},
+        {"tokenizer.ggml.unknown_token_id", &v->unknown},
+        {"tokenizer.ggml.seperator_token_id", &v->separator}, /* the key is spelt so */
+        {"tokenizer.ggml.separator_token_id", &v->separator},
+        {"tokenizer.ggml.mask_token_id", &v->gap},
+    };
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (keys[i].id != NULL)
+            rc = vocab_read_id(v, g, keys[i].key, keys[i].id, err, err_len);
+    return rc;
+}
+
 int vocab_load_roles(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
 {
     int32_t ends[N_ENDS] = {TOKEN_NONE, TOKEN_NONE, TOKEN_NONE}; /* EOS, EOT, EOM, infill's */
     int rc;
 
-    if (v->model == VOCAB_SPM) { /* where SentencePiece has them if nobody says otherwise */
-        v->unknown = id_if_named(v, g, 0, "<unk>");
-        v->bos = id_if_named(v, g, 1, "<s>");
-        ends[0] = id_if_named(v, g, 2, "</s>");
-    }
-    rc = vocab_read_id(v, g, "tokenizer.ggml.bos_token_id", &v->bos, err, err_len);
-    if (rc == 0)
-        rc = vocab_read_id(v, g, "tokenizer.ggml.unknown_token_id", &v->unknown, err, err_len);
+    guess_roles(v, g, &ends[0]);
+    rc = read_roles(v, g, err, err_len);
     if (rc == 0)
         rc = vocab_read_id(v, g, "tokenizer.ggml.eos_token_id", &ends[0], err, err_len);
     if (rc == 0)

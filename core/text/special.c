@@ -7,6 +7,8 @@
 #include "core/text/tokenizer.h"
 #include "core/text/vocab.h"
 
+#include <string.h>
+
 struct special_edge {
     uint64_t key; /* (node << 8 | byte) + 1; 0 = empty */
     uint32_t to;
@@ -45,23 +47,43 @@ static int32_t *enter(struct special *s, struct gguf_str name)
     return &s->ends[node];
 }
 
+/* How a token is written in a text. SentencePiece looks for user-defined tokens after it has turned
+ * spaces into U+2581, so there either may stand for the other. */
+static struct gguf_str written(const struct vocab *v, int32_t id, struct gguf_str name, char *room)
+{
+    if (v->type[id] != TOKEN_USER_DEFINED || !v->raw || v->model == VOCAB_WPM)
+        return name;
+    return (struct gguf_str){room, unescape_spaces(name.data, name.len, room)};
+}
+
+static bool same_name(const struct gguf_kv *tokens, int32_t a, int32_t b)
+{
+    const struct gguf_str x = gguf_array_str(tokens, (uint64_t)a);
+    const struct gguf_str y = gguf_array_str(tokens, (uint64_t)b);
+
+    return x.len == y.len && memcmp(x.data, y.data, x.len) == 0;
+}
+
 static int enter_all(struct special *s, const struct gguf *g, const struct gguf_kv *tokens,
                      char *err, size_t err_len)
 {
     const struct vocab *v = s->vocab;
 
     for (int32_t id = 0; id < v->n; id++) {
-        const struct gguf_str name = gguf_array_str(tokens, (uint64_t)id);
+        struct gguf_str name = gguf_array_str(tokens, (uint64_t)id);
+        char room[SPECIAL_MAX_NAME];
         int32_t *end;
 
         if (!is_special(v, id) || name.len == 0)
             continue;
+        name = written(v, id, name, room);
         end = enter(s, name);
-        if (*end != TOKEN_NONE)
+        if (*end != TOKEN_NONE && same_name(tokens, *end, id))
             return text_fail(g, ERR_FORMAT, err, err_len,
                              "tokenizer.ggml.tokens: special tokens %d and %d are the same",
                              (int)*end, (int)id);
-        *end = id;
+        if (*end == TOKEN_NONE)
+            *end = id;
         s->begins[1][(uint8_t)name.data[0]] = true;
         if (v->type[id] == TOKEN_USER_DEFINED)
             s->begins[0][(uint8_t)name.data[0]] = true;
@@ -150,6 +172,34 @@ static size_t longest_name(const struct special *s, const char *text, size_t n, 
     return best;
 }
 
+/* Does the model take the spaces behind this token for part of it? Phi-3's does so for all but the
+ * first of its special tokens. */
+static bool takes_right(const struct special *s, const char *name, size_t n, int32_t id)
+{
+    const struct vocab *v = s->vocab;
+
+    return v->rstrip && v->type[id] != TOKEN_USER_DEFINED && id != v->bos && id != v->unknown &&
+           (n != 13 || memcmp(name, "<|endoftext|>", 13) != 0);
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static void take_spaces(const struct special *s, const char *text, size_t n, size_t from,
+                        struct special_match *match)
+{
+    const bool right = takes_right(s, text + match->at, match->len, match->id);
+
+    for (; right && match->at + match->len < n && is_space(text[match->at + match->len]);)
+        match->len++;
+    if (match->id != s->vocab->gap) /* a mask takes the spaces in front */
+        return;
+    for (; match->at > from && is_space(text[match->at - 1]); match->at--)
+        match->len++;
+}
+
 bool special_find(const struct special *s, const char *text, size_t n, size_t from, bool control,
                   struct special_match *match)
 {
@@ -160,8 +210,10 @@ bool special_find(const struct special *s, const char *text, size_t n, size_t fr
             continue;
         match->len = longest_name(s, text + i, n - i, control, &match->id);
         match->at = i;
-        if (match->len > 0)
+        if (match->len > 0) {
+            take_spaces(s, text, n, from, match);
             return true;
+        }
     }
     return false;
 }

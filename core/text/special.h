@@ -28,7 +28,7 @@ struct special {                /* zero is valid and finds nothing */
     const struct vocab *vocab;
 };
 
-struct special_match {
+struct special_match { /* spaces that go with the token are part of it */
     size_t at;
     size_t len;
     int32_t id;

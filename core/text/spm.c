@@ -108,22 +108,6 @@ static size_t word_end(const char *text, size_t n, size_t from)
     return i;
 }
 
-/* Copy with U+2581 as the space for which SentencePiece takes it; the number of bytes. */
-static size_t unescape(const char *text, size_t n, char *out)
-{
-    size_t len = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        if (i + 3 <= n && memcmp(text + i, "\xE2\x96\x81", 3) == 0) {
-            out[len++] = ' ';
-            i += 2;
-        } else {
-            out[len++] = text[i];
-        }
-    }
-    return len;
-}
-
 int spm_encode(struct encoder *e, const char *text, size_t n, bool prefix)
 {
     char *copy = mem_alloc(n + 1);
@@ -134,7 +118,7 @@ int spm_encode(struct encoder *e, const char *text, size_t n, bool prefix)
         return ERR_NOMEM;
     if (prefix && e->t->vocab.add_space_prefix)
         copy[len++] = ' ';
-    len += unescape(text, n, copy + len);
+    len += unescape_spaces(text, n, copy + len);
     for (size_t at = 0; rc == 0 && at < len;) {
         const size_t end = e->t->words_are_apart ? word_end(copy, len, at) : len;
 

@@ -4,7 +4,9 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/gguf/gguf.h"
+#include "core/text/presplit.h"
 #include "core/text/private.h"
+#include "core/text/word_cache.h"
 
 #include <assert.h>
 
@@ -14,14 +16,17 @@ void token_list_release(struct token_list *list)
     *list = (struct token_list){0};
 }
 
-static int load(struct tokenizer *t, const struct gguf *g, char *err, size_t err_len)
+static int load(struct tokenizer *t, const struct gguf *g, const char *pre, char *err,
+                size_t err_len)
 {
-    int rc = vocab_load(&t->vocab, g, err, err_len);
+    int rc = vocab_load(&t->vocab, g, pre, err, err_len);
 
     if (rc == 0)
         rc = special_load(&t->special, &t->vocab, g, err, err_len);
     if (rc == 0 && t->vocab.model == VOCAB_BPE)
         rc = bpe_create(&t->bpe, &t->vocab, g, err, err_len);
+    if (rc == 0 && t->vocab.model == VOCAB_UGM)
+        rc = ugm_create(&t->ugm, &t->vocab, g, err, err_len);
     if (rc == 0 && t->vocab.model == VOCAB_SPM)
         t->words_are_apart = spm_words_are_apart(&t->vocab);
     return rc;
@@ -29,13 +34,19 @@ static int load(struct tokenizer *t, const struct gguf *g, char *err, size_t err
 
 int tokenizer_create(struct tokenizer **out, const struct gguf *g, char *err, size_t err_len)
 {
+    return tokenizer_create_as(out, g, "", err, err_len);
+}
+
+int tokenizer_create_as(struct tokenizer **out, const struct gguf *g, const char *pre, char *err,
+                        size_t err_len)
+{
     struct tokenizer *t = mem_calloc(1, sizeof(*t));
     int rc;
 
     *out = NULL;
     if (t == NULL)
         return text_fail(g, ERR_NOMEM, err, err_len, "no memory for the tokenizer");
-    rc = load(t, g, err, err_len);
+    rc = load(t, g, pre, err, err_len);
     if (rc != 0) {
         tokenizer_destroy(&t);
         return rc;
@@ -51,6 +62,7 @@ void tokenizer_destroy(struct tokenizer **tokenizer)
     if (t == NULL)
         return;
     bpe_destroy(&t->bpe);
+    ugm_destroy(&t->ugm);
     special_release(&t->special);
     vocab_release(&t->vocab);
     mem_free(t);
@@ -85,9 +97,17 @@ static int encode_text(struct encoder *e, const char *text, size_t n, bool behin
 {
     if (n == 0)
         return 0;
-    if (e->t->vocab.model == VOCAB_SPM)
+    switch (e->t->vocab.model) {
+    case VOCAB_SPM:
         return spm_encode(e, text, n, behind_special);
-    return bpe_encode(e, text, n);
+    case VOCAB_BPE:
+        return bpe_encode(e, text, n);
+    case VOCAB_WPM:
+        return wpm_encode(e, text, n);
+    case VOCAB_UGM:
+        return ugm_encode(e, text, n);
+    }
+    return ERR_INTERNAL;
 }
 
 /* Special tokens cut the text; what is between them is encoded piece by piece. */
@@ -117,6 +137,8 @@ static bool is_hopeless(const struct encoder *e, size_t n)
     const struct vocab *v = &e->t->vocab;
     const size_t most = v->longest > SPECIAL_MAX_NAME ? v->longest : SPECIAL_MAX_NAME;
 
+    if (v->model == VOCAB_WPM || v->model == VOCAB_UGM || v->rstrip) /* spaces may cost nothing */
+        return false;
     for (int b = 0; b < 256; b++) {
         if (v->byte_id[b] == TOKEN_NONE)
             return false;
@@ -124,32 +146,49 @@ static bool is_hopeless(const struct encoder *e, size_t n)
     return e->max < e->out->n || n / (3 * most) > e->max - e->out->n;
 }
 
-int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-                     size_t max, struct token_list *out)
+int encoder_run(const struct tokenizer *t, const char *text, size_t n, unsigned flags, size_t max,
+                struct token_list *out, uint64_t *steps)
 {
-    struct encoder e = {.t = t, .out = out, .max = max};
+    struct encoder e = {.t = t, .out = out, .max = max, .bytes = n};
     const size_t n_before = out->n;
     int rc = 0;
 
+    *steps = 0;
     if (n > UINT32_MAX / 4 || is_hopeless(&e, n))
         return ERR_LIMIT;
     if ((flags & TOKENIZER_ADD_SPECIAL) && t->vocab.add_bos)
         rc = encoder_push(&e, t->vocab.bos);
     if (rc == 0)
         rc = encode_all(&e, text, n, (flags & TOKENIZER_PARSE_SPECIAL) != 0);
+    if (rc == 0 && (flags & TOKENIZER_ADD_SPECIAL) && t->vocab.add_separator)
+        rc = encoder_push(&e, t->vocab.separator);
     if (rc == 0 && (flags & TOKENIZER_ADD_SPECIAL) && t->vocab.add_eos)
         rc = encoder_push(&e, t->vocab.eos);
     if (rc != 0)
         out->n = n_before;
+    *steps = e.steps + e.merge.steps + (e.run != NULL ? presplit_steps(e.run) : 0);
     merge_release(&e.merge);
+    presplit_run_destroy(&e.run);
+    word_cache_destroy(&e.cache);
     return rc;
+}
+
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
+                     size_t max, struct token_list *out)
+{
+    uint64_t steps;
+
+    return encoder_run(t, text, n, flags, max, out, &steps);
 }
 
 /* ---- what is known of the tokens */
 
 const char *tokenizer_model(const struct tokenizer *t)
 {
-    return t->vocab.model == VOCAB_BPE ? "gpt2" : "llama";
+    static const char *const names[] = {
+        [VOCAB_SPM] = "llama", [VOCAB_BPE] = "gpt2", [VOCAB_WPM] = "bert", [VOCAB_UGM] = "t5"};
+
+    return names[t->vocab.model];
 }
 
 int32_t tokenizer_n_vocab(const struct tokenizer *t)

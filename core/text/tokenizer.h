@@ -1,8 +1,10 @@
 /* core/text/tokenizer.h - text to token ids and back, as a GGUF file's metadata says.
  *
- * Two families: SentencePiece with scores and byte fallback ("llama"), and byte-level BPE with
- * merges and a pre-split pattern ("gpt2" with gpt-2, llama-bpe, qwen2, smollm). Encoding costs
- * O(n log n) in the bytes of the text, whatever they are.
+ * Four families, by tokenizer.ggml.model: SentencePiece with scores and byte fallback ("llama"),
+ * BPE with merges and a pattern that cuts words ("gpt2", with the names of presplit_rules.inc, and
+ * "gemma4"), WordPiece ("bert") and SentencePiece's unigram model ("t5"). The last two normalise a
+ * text first, so it does not come back as it was. Encoding costs O(n log n) in the bytes of the
+ * text, whatever they are.
  *
  * Thread: a tokenizer is read-only after creation and may be used by any number of threads; a
  *         struct detok belongs to one.
@@ -37,6 +39,10 @@ void token_list_release(struct token_list *list);
 int token_list_add(struct token_list *list, int32_t id, size_t max);
 
 int tokenizer_create(struct tokenizer **out, const struct gguf *g, char *err, size_t err_len);
+/* The same with the pre-split rules of that name, whatever the file says; "": as the file says.
+ * ERR_UNSUPPORTED where the name is not known, or the file's and none is given. */
+int tokenizer_create_as(struct tokenizer **out, const struct gguf *g, const char *pre, char *err,
+                        size_t err_len);
 void tokenizer_destroy(struct tokenizer **t);
 
 /* Append the ids of text[0..n) to `out`. The text may be any bytes: what is not UTF-8 becomes
@@ -45,7 +51,7 @@ void tokenizer_destroy(struct tokenizer **t);
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
                      size_t max, struct token_list *out);
 
-/* The family, as tokenizer.ggml.model names it: "llama" or "gpt2". */
+/* The family: "llama", "gpt2", "bert" or "t5". */
 const char *tokenizer_model(const struct tokenizer *t);
 
 int32_t tokenizer_n_vocab(const struct tokenizer *t);

@@ -5,6 +5,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/gguf/gguf.h"
+#include "core/text/presplit.h"
 #include "core/text/tokenizer.h"
 
 #include <math.h>
@@ -23,6 +24,7 @@
 struct load { /* what vocab_load() carries through its steps */
     struct vocab *v;
     const struct gguf *g;
+    const char *pre; /* forced pre-split rules, or "" */
     const struct gguf_kv *tokens;
     const struct gguf_kv *types; /* or NULL */
     char *err;
@@ -75,6 +77,21 @@ int64_t letters_to_bytes(const char *text, size_t len, char *out)
         out[n++] = (char)byte;
     }
     return n;
+}
+
+size_t unescape_spaces(const char *text, size_t n, char *out)
+{
+    size_t len = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (i + 3 <= n && memcmp(text + i, META, 3) == 0) {
+            out[len++] = ' ';
+            i += 2;
+        } else {
+            out[len++] = text[i];
+        }
+    }
+    return len;
 }
 
 /* ---- look-up by bytes */
@@ -160,7 +177,7 @@ static int read_types(const struct load *l)
 
         if (l->types != NULL)
             type = gguf_array_int(l->types, (uint64_t)id);
-        else if (v->model == VOCAB_SPM && is_byte_name(name, &byte))
+        else if (v->raw && is_byte_name(name, &byte))
             type = TOKEN_BYTE;
         if (type < TOKEN_NORMAL || type > TOKEN_BYTE)
             return text_fail(l->g, ERR_FORMAT, l->err, l->err_len,
@@ -256,7 +273,7 @@ static int add_piece(const struct load *l, int32_t id, struct buf *out)
     case TOKEN_NORMAL:
         break;
     }
-    if (v->model == VOCAB_SPM)
+    if (v->raw)
         return add_unescaped(out, name);
     if (v->type[id] == TOKEN_NORMAL)
         return add_letters(out, name, &v->type[id]);
@@ -302,8 +319,47 @@ static int index_pieces(const struct load *l)
         if (rc != 0)
             return rc;
     }
-    for (int b = 0; v->model == VOCAB_BPE && b < 256; b++)
+    for (int b = 0; !v->raw && b < 256; b++)
         v->byte_id[b] = vocab_find(v, &(char){(char)b}, 1);
+    return 0;
+}
+
+/* The values of tokenizer.ggml.model; `rules` where these are not in tokenizer.ggml.pre. */
+static const struct {
+    const char *name;
+    enum vocab_model model;
+    const char *rules;
+} models[] = {
+    {"llama", VOCAB_SPM, NULL},       {"gpt2", VOCAB_BPE, NULL}, {"bert", VOCAB_WPM, NULL},
+    {"gemma4", VOCAB_BPE, "gemma4"}, {"t5", VOCAB_UGM, NULL},
+};
+
+#define HOW_TO_FORCE                                                                               \
+    "; if you know which rules fit, say so: tokenizer_pre = NAME in the configuration or "         \
+    "--tokenizer-pre NAME, for instance gpt-2, llama-bpe, qwen2 or gpt-4o"
+
+/* Which rules cut the text: those that were forced, else the file's. */
+static int read_rules(struct load *l, const char *rules)
+{
+    struct gguf_str pre = {rules, rules != NULL ? strlen(rules) : 0};
+    int rc = 0;
+
+    if (l->pre[0] != '\0')
+        pre = (struct gguf_str){l->pre, strlen(l->pre)};
+    else if (rules == NULL)
+        rc = gguf_get_str(l->g, "tokenizer.ggml.pre", &pre, l->err, l->err_len);
+    if (rc == ERR_NOENT)
+        return text_fail(l->g, ERR_UNSUPPORTED, l->err, l->err_len,
+                         "tokenizer.ggml.pre is missing" HOW_TO_FORCE);
+    if (rc != 0)
+        return rc;
+    l->v->rules = presplit_find(pre.data, pre.len);
+    if (l->v->rules < 0)
+        return text_fail(l->g, ERR_UNSUPPORTED, l->err, l->err_len,
+                         "%s is \"%.*s\", which is not known" HOW_TO_FORCE,
+                         l->pre[0] != '\0' ? "tokenizer_pre" : "tokenizer.ggml.pre",
+                         (int)(pre.len < 40 ? pre.len : 40), pre.data);
+    l->v->raw = (presplit_traits(l->v->rules) & PRESPLIT_RAW) != 0;
     return 0;
 }
 
@@ -316,15 +372,18 @@ static int read_model(struct load *l)
         return text_fail(l->g, ERR_FORMAT, l->err, l->err_len, "tokenizer.ggml.model is missing");
     if (rc != 0)
         return rc;
-    if (model.len == 5 && memcmp(model.data, "llama", 5) == 0)
-        l->v->model = VOCAB_SPM;
-    else if (model.len == 4 && memcmp(model.data, "gpt2", 4) == 0)
-        l->v->model = VOCAB_BPE;
-    else
-        return text_fail(l->g, ERR_UNSUPPORTED, l->err, l->err_len,
-                         "tokenizer.ggml.model is \"%.*s\", supported are llama and gpt2",
-                         (int)(model.len < 40 ? model.len : 40), model.data);
-    return 0;
+    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+        if (strlen(models[i].name) != model.len ||
+            memcmp(models[i].name, model.data, model.len) != 0)
+            continue;
+        l->v->model = models[i].model;
+        l->v->raw = models[i].model != VOCAB_BPE;
+        return models[i].model == VOCAB_BPE ? read_rules(l, models[i].rules) : 0;
+    }
+    return text_fail(l->g, ERR_UNSUPPORTED, l->err, l->err_len,
+                     "tokenizer.ggml.model is \"%.*s\", supported are llama, gpt2, gemma4, bert "
+                     "and t5",
+                     (int)(model.len < 40 ? model.len : 40), model.data);
 }
 
 static int find_arrays(struct load *l)
@@ -366,7 +425,7 @@ static int load_all(struct load *l)
     rc = read_types(l);
     if (rc == 0)
         rc = vocab_load_roles(v, l->g, l->err, l->err_len);
-    if (rc == 0 && v->model == VOCAB_SPM)
+    if (rc == 0 && (v->model == VOCAB_SPM || v->model == VOCAB_UGM))
         rc = read_scores(l);
     if (rc == 0)
         rc = read_pieces(l);
@@ -375,12 +434,17 @@ static int load_all(struct load *l)
     return rc;
 }
 
-int vocab_load(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
+int vocab_load(struct vocab *v, const struct gguf *g, const char *pre, char *err, size_t err_len)
 {
-    struct load l = {.v = v, .g = g, .err = err, .err_len = err_len};
+    struct load l = {
+        .v = v, .g = g, .pre = pre != NULL ? pre : "", .err = err, .err_len = err_len};
     int rc;
 
-    *v = (struct vocab){.bos = TOKEN_NONE, .eos = TOKEN_NONE, .unknown = TOKEN_NONE};
+    *v = (struct vocab){.bos = TOKEN_NONE,
+                        .eos = TOKEN_NONE,
+                        .unknown = TOKEN_NONE,
+                        .separator = TOKEN_NONE,
+                        .gap = TOKEN_NONE};
     for (int b = 0; b < 256; b++)
         v->byte_id[b] = TOKEN_NONE;
     rc = load_all(&l);

@@ -20,7 +20,7 @@
 struct gguf;
 struct gguf_kv;
 
-enum vocab_model { VOCAB_SPM = 0, VOCAB_BPE };
+enum vocab_model { VOCAB_SPM = 0, VOCAB_BPE, VOCAB_WPM, VOCAB_UGM };
 
 enum token_type { /* the numbers of tokenizer.ggml.token_type */
                   TOKEN_NORMAL = 1,
@@ -33,24 +33,31 @@ enum token_type { /* the numbers of tokenizer.ggml.token_type */
 
 struct vocab {
     enum vocab_model model;
+    int rules;   /* BPE: how text is cut (presplit.h) */
+    bool raw;    /* pieces are UTF-8 with U+2581 for spaces; else byte letters */
+    bool rstrip; /* spaces behind a special token go with it (phi-3) */
     int32_t n;
     char *bytes;     /* all pieces, one after the other */
     uint32_t *at;    /* [n + 1] where each begins */
     uint8_t *type;   /* [n] enum token_type */
-    float *score;    /* [n], SPM only */
+    float *score;    /* [n], SPM and UGM only */
     uint32_t *slots; /* open addressing: id + 1, 0 = empty */
     uint32_t mask;
     uint32_t longest;          /* bytes of the longest piece that can be looked up */
     int32_t byte_id[256];      /* the token of a single byte, or TOKEN_NONE */
-    int32_t bos, eos, unknown; /* or TOKEN_NONE */
-    bool add_bos, add_eos, add_space_prefix;
+    int32_t bos, eos, unknown; /* or TOKEN_NONE; bos is [CLS] where texts begin so */
+    int32_t separator, gap;    /* or TOKEN_NONE; gap: [MASK], what is to be guessed */
+    bool add_bos, add_eos, add_separator, add_space_prefix;
+    bool merge_spaces;                /* UGM: runs of spaces are one, those at the ends none */
+    bool lower_case, without_accents; /* WPM: what is done to a text before */
     struct infill_tokens infill;
     int32_t *eog; /* ascending */
     size_t n_eog;
     char *chat_template; /* or NULL */
 };
 
-int vocab_load(struct vocab *v, const struct gguf *g, char *err, size_t err_len);
+/* `pre`: the pre-split rules to use whatever the file says, or NULL or "". */
+int vocab_load(struct vocab *v, const struct gguf *g, const char *pre, char *err, size_t err_len);
 void vocab_release(struct vocab *v);
 
 /* The id of the piece with exactly these bytes, or TOKEN_NONE. */
@@ -75,6 +82,9 @@ int vocab_read_id(const struct vocab *v, const struct gguf *g, const char *key, 
 /* The bytes behind a byte-level piece, written to out[0..len): their number, or -1 if the text
  * has a character that stands for no byte. */
 int64_t letters_to_bytes(const char *text, size_t len, char *out);
+
+/* Copy with a space for each U+2581; the number of bytes, at most n. */
+size_t unescape_spaces(const char *text, size_t n, char *out);
 
 /* Write the sentence "FILE: ..." and return `code`. */
 int text_fail(const struct gguf *g, int code, char *err, size_t err_len, const char *format, ...)

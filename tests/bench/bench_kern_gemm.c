@@ -43,14 +43,14 @@ static void fill_panel(enum kern_weight w, uint8_t *panel, size_t k)
 {
     /* Of a block: numbers, bytes, where its scale lies. */
     static const size_t BLOCK[KERN_N_WEIGHT][3] = {
-        [KERN_F32] = {1, 4},      [KERN_F16] = {1, 2},           [KERN_BF16] = {1, 2},
-        [KERN_Q8_0] = {32, 34},   [KERN_Q4_0] = {32, 18},        [KERN_Q4_K] = {256, 144},
-        [KERN_Q4_1] = {32, 20},   [KERN_Q6_K] = {256, 210, 208}, [KERN_Q5_0] = {32, 22},
-        [KERN_Q5_1] = {32, 24},   [KERN_Q5_K] = {256, 176},      [KERN_Q3_K] = {256, 110, 108},
-        [KERN_Q2_K] = {256, 84, 80},    [KERN_IQ4_NL] = {32, 18},    [KERN_IQ4_XS] = {256, 136},
-        [KERN_MXFP4] = {32, 17},        [KERN_TQ2_0] = {256, 66, 64}, [KERN_TQ1_0] = {256, 54, 52},
-        [KERN_IQ3_S] = {256, 110},      [KERN_IQ3_XXS] = {256, 98},  [KERN_IQ2_S] = {256, 82},
-        [KERN_IQ2_XS] = {256, 74},      [KERN_IQ2_XXS] = {256, 66},  [KERN_IQ1_S] = {256, 50},
+        [KERN_F32] = {1, 4},         [KERN_F16] = {1, 2},           [KERN_BF16] = {1, 2},
+        [KERN_Q8_0] = {32, 34},      [KERN_Q4_0] = {32, 18},        [KERN_Q4_K] = {256, 144},
+        [KERN_Q4_1] = {32, 20},      [KERN_Q6_K] = {256, 210, 208}, [KERN_Q5_0] = {32, 22},
+        [KERN_Q5_1] = {32, 24},      [KERN_Q5_K] = {256, 176},      [KERN_Q3_K] = {256, 110, 108},
+        [KERN_Q2_K] = {256, 84, 80}, [KERN_IQ4_NL] = {32, 18},      [KERN_IQ4_XS] = {256, 136},
+        [KERN_MXFP4] = {32, 17},     [KERN_TQ2_0] = {256, 66, 64},  [KERN_TQ1_0] = {256, 54, 52},
+        [KERN_IQ3_S] = {256, 110},   [KERN_IQ3_XXS] = {256, 98},    [KERN_IQ2_S] = {256, 82},
+        [KERN_IQ2_XS] = {256, 74},   [KERN_IQ2_XXS] = {256, 66},    [KERN_IQ1_S] = {256, 50},
         [KERN_IQ1_M] = {256, 56, 54}}; /* there the top of a scale that is spread out */
     const bool has_minimum = w == KERN_Q4_K || w == KERN_Q5_K || w == KERN_Q2_K ||
                              w == KERN_Q4_1 || w == KERN_Q5_1;

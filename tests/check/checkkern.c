@@ -225,7 +225,7 @@ static bool run(const struct line *l, enum kern_isa isa, uint64_t seed)
     else
         l->op(&c);
     check_free_all();
-    printf("%-4s %-12s %s\n", c.n_fail ? "FAIL" : "ok", l->name, kern_isa_name(isa));
+    printf("%-4s %-18s %s\n", c.n_fail ? "FAIL" : "ok", l->name, kern_isa_name(isa));
     fflush(stdout);
     return c.n_fail == 0;
 }

@@ -7,19 +7,19 @@
 #include "tests/check/check.h"
 
 const struct decode_format decode_formats[KERN_N_WEIGHT] = {
-    [KERN_F32] = {1, 4, 0, {0}},         [KERN_F16] = {1, 2, 0, {0}},
-    [KERN_BF16] = {1, 2, 0, {0}},        [KERN_Q8_0] = {32, 34, 1, {0}},
-    [KERN_Q4_0] = {32, 18, 1, {0}},      [KERN_Q4_K] = {256, 144, 2, {0, 2}},
-    [KERN_Q6_K] = {256, 210, 1, {208}},  [KERN_Q4_1] = {32, 20, 2, {0, 2}},
-    [KERN_Q5_0] = {32, 22, 1, {0}},      [KERN_Q5_1] = {32, 24, 2, {0, 2}},
-    [KERN_Q5_K] = {256, 176, 2, {0, 2}}, [KERN_Q3_K] = {256, 110, 1, {108}},
-    [KERN_Q2_K] = {256, 84, 2, {80, 82}},
-    [KERN_IQ4_NL] = {32, 18, 1, {0}},    [KERN_IQ4_XS] = {256, 136, 1, {0}},
-    [KERN_MXFP4] = {32, 17, 1, {0}},     [KERN_TQ2_0] = {256, 66, 1, {64}},
-    [KERN_TQ1_0] = {256, 54, 1, {52}},   [KERN_IQ3_S] = {256, 110, 1, {0}},
-    [KERN_IQ3_XXS] = {256, 98, 1, {0}},  [KERN_IQ2_S] = {256, 82, 1, {0}},
-    [KERN_IQ2_XS] = {256, 74, 1, {0}},   [KERN_IQ2_XXS] = {256, 66, 1, {0}},
-    [KERN_IQ1_S] = {256, 50, 1, {0}},    [KERN_IQ1_M] = {256, 56, 1, {48}},
+    [KERN_F32] = {1, 4, 0, {0}},          [KERN_F16] = {1, 2, 0, {0}},
+    [KERN_BF16] = {1, 2, 0, {0}},         [KERN_Q8_0] = {32, 34, 1, {0}},
+    [KERN_Q4_0] = {32, 18, 1, {0}},       [KERN_Q4_K] = {256, 144, 2, {0, 2}},
+    [KERN_Q6_K] = {256, 210, 1, {208}},   [KERN_Q4_1] = {32, 20, 2, {0, 2}},
+    [KERN_Q5_0] = {32, 22, 1, {0}},       [KERN_Q5_1] = {32, 24, 2, {0, 2}},
+    [KERN_Q5_K] = {256, 176, 2, {0, 2}},  [KERN_Q3_K] = {256, 110, 1, {108}},
+    [KERN_Q2_K] = {256, 84, 2, {80, 82}}, [KERN_IQ4_NL] = {32, 18, 1, {0}},
+    [KERN_IQ4_XS] = {256, 136, 1, {0}},   [KERN_MXFP4] = {32, 17, 1, {0}},
+    [KERN_TQ2_0] = {256, 66, 1, {64}},    [KERN_TQ1_0] = {256, 54, 1, {52}},
+    [KERN_IQ3_S] = {256, 110, 1, {0}},    [KERN_IQ3_XXS] = {256, 98, 1, {0}},
+    [KERN_IQ2_S] = {256, 82, 1, {0}},     [KERN_IQ2_XS] = {256, 74, 1, {0}},
+    [KERN_IQ2_XXS] = {256, 66, 1, {0}},   [KERN_IQ1_S] = {256, 50, 1, {0}},
+    [KERN_IQ1_M] = {256, 56, 1, {48}},
 };
 
 double check_half(uint16_t h)
@@ -223,7 +223,7 @@ void decode_put_scale(enum kern_weight w, uint8_t *b, size_t i, uint16_t half)
     uint8_t *at = b + decode_formats[w].scale_at[i];
 
     if (w == KERN_MXFP4) { /* the least numbers, the greatest, or those of a half's magnitude */
-        *at = (uint8_t)((half & 0x7fff) < 0x400   ? half % 3
+        *at = (uint8_t)((half & 0x7fff) < 0x400     ? half % 3
                         : (half & 0x7fff) >= 0x7bff ? 252
                                                     : (half >> 10 & 31) + 112);
         return;

@@ -60,11 +60,11 @@ def test_help(args):
     assert len(SETTINGS) > 20
     for name in [*SETTINGS, "config", "print-config", "version"]:
         assert "--" + name.replace("_", "-") in run.out
-    for command in ["generate", "score", "inspect", "tokenize", "replay", "bench", "key"]:
+    for command in ["generate", "score", "inspect", "tokenize", "replay", "bench", "key", "plan"]:
         assert "quire " + command in run.out
 
 
-@pytest.mark.parametrize("command", ["generate", "score", "inspect", "tokenize", "replay", "bench", "key"])
+@pytest.mark.parametrize("command", ["generate", "score", "inspect", "tokenize", "replay", "bench", "key", "plan"])
 def test_help_of_a_command(command):
     run = quire(command, "--help")
     assert run.returncode == 0 and run.err == ""
@@ -172,7 +172,7 @@ def test_kv_type_wants_wide_heads(tmp_path):
                     "--kv-heads", "2", "--head-dim", "16", "--ff", "64", "--vocab", "300",
                     "--type", "Q8_0", "--out", model], check=True, capture_output=True)
     refused(quire("serve", "--port", "0", "--model", model, "--kv-type", "q8_0", "--log-level", "off"), 2,
-            "kv_type 'q8_0'", "head_dim", "multiple of 32", "is 16")
+            "kv_type 'q8_0'", "multiples of 32", "keys have 16")
     run = quire("generate", "--model", model, "--prompt", "A", "--max-tokens", "2")
     assert run.returncode == 0
 

@@ -91,10 +91,11 @@ static void add_blocks(struct gguf_writer *w, const char *name, enum block_type 
 static void add_layer(struct gguf_writer *w, int layer)
 {
     static const enum block_type types[] = {
-        BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q6_K, BLOCK_F16,  BLOCK_Q4_0, BLOCK_BF16, BLOCK_F32,
-        BLOCK_Q5_0,   BLOCK_Q4_1,   BLOCK_Q5_1,  BLOCK_Q5_K,   BLOCK_Q3_K,   BLOCK_Q2_K,
-        BLOCK_IQ4_NL, BLOCK_IQ4_XS, BLOCK_MXFP4, BLOCK_TQ2_0,  BLOCK_TQ1_0,  BLOCK_IQ3_S,
-        BLOCK_IQ3_XXS, BLOCK_IQ2_S, BLOCK_IQ2_XS, BLOCK_IQ2_XXS, BLOCK_IQ1_S, BLOCK_IQ1_M};
+        BLOCK_Q8_0,  BLOCK_Q4_K,   BLOCK_Q6_K,    BLOCK_F16,    BLOCK_Q4_0,
+        BLOCK_BF16,  BLOCK_F32,    BLOCK_Q5_0,    BLOCK_Q4_1,   BLOCK_Q5_1,
+        BLOCK_Q5_K,  BLOCK_Q3_K,   BLOCK_Q2_K,    BLOCK_IQ4_NL, BLOCK_IQ4_XS,
+        BLOCK_MXFP4, BLOCK_TQ2_0,  BLOCK_TQ1_0,   BLOCK_IQ3_S,  BLOCK_IQ3_XXS,
+        BLOCK_IQ2_S, BLOCK_IQ2_XS, BLOCK_IQ2_XXS, BLOCK_IQ1_S,  BLOCK_IQ1_M};
     static const struct {
         const char *name;
         uint64_t cols, rows;

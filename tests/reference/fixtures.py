@@ -1,6 +1,6 @@
 """Model files with random weights: small, of every family, with everything that a family may have.
 
-make(arch, variant, kind, seed) gives the bytes of a file whose matrices are of the type `kind`.
+make(arch, variant, kind) gives the bytes of a file whose matrices are of the type `kind`.
 Norms, biases, routers and whatever else no file quantises are F32. Weights are spread so that
 activations stay near 1, scores differ by a few, and logits are of the order of 1 to 6.
 """
@@ -9,9 +9,9 @@ import zlib
 import numpy as np
 
 import gguf_file
-from small_quants import encode
+from rounding import encode
 
-N_CTX = 256
+N_CTX = 512
 SHORT_CTX = 32  # of models that have short and long factors, what they were trained with
 
 
@@ -28,12 +28,12 @@ def token_name(i):
 class Fixture:
     """Sizes, and the keys and tensors of the file as they are added."""
 
-    def __init__(self, arch, variant, kind, seed):
+    def __init__(self, arch, variant, kind, seed, n_ctx):
         self.arch, self.variant, self.kind = arch, variant, kind
         self.rng = np.random.default_rng([seed, zlib.crc32(f"{arch} {variant}".encode())])
         self.tensors = {}
         self.keys = {"general.architecture": arch, "general.name": f"{arch} {variant}"}
-        self.n_layer, self.n_ctx = 2, N_CTX
+        self.n_layer, self.n_ctx = 2, n_ctx
         odd = kind == "F32"
         self.n_embd, self.n_ff, self.n_vocab = (72, 88, 37) if odd else (96, 160, 41)
         self.n_head, self.n_kv_head, self.head = (9, 3, 8) if odd else (4, 2, 24)
@@ -41,7 +41,7 @@ class Fixture:
 
     def free_heads(self):
         """Heads whose sizes do not add up to the embedding's, for families that allow it."""
-        self.n_head, self.n_kv_head, self.head = (5, 1, 24) if self.kind == "F32" else (6, 2, 16)
+        self.n_head, self.n_kv_head, self.head = (5, 1, 24) if self.kind == "F32" else (6, 2, 32)
 
     # ---- keys ----
 
@@ -93,9 +93,9 @@ class Fixture:
     def vector(self, name, *shape, mean=0.0, std=0.3):
         self.add(name, "F32", self.rng.normal(mean, std, shape))
 
-    def norm(self, name, *shape, bias=False):
+    def norm(self, name, *shape, bias=False, mean=1.0):
         shape = shape or (self.n_embd,)
-        self.vector(name + ".weight", *shape, mean=1.0, std=0.2)
+        self.vector(name + ".weight", *shape, mean=mean, std=0.2 * mean)
         if bias:
             self.vector(name + ".bias", *shape)
 
@@ -135,15 +135,18 @@ class Fixture:
         self.biased(f"blk.{i}.ffn_up", self.n_ff, self.n_embd, bias, gain=1.5)
         self.biased(f"blk.{i}.ffn_down", self.n_embd, self.n_ff, bias)
 
-    def experts(self, i, bias=False, kind=None):
+    def experts(self, i, bias=False, kind=None, fused=False):
         b, n, n_ff = f"blk.{i}.ffn_", self.n_expert, self.n_ff_exp
-        self.matrix(b + "gate_inp", n, self.n_embd, gain=2.0, kind="F32")
+        inner = [("gate_up", 2 * n_ff)] if fused else [("gate", n_ff), ("up", n_ff)]
+        self.matrix(b + "gate_inp", n, self.n_embd, gain=3.5, kind="F32")
         if bias:
             self.vector(b + "gate_inp.bias", n)
-        for part, shape in [("gate", (n_ff, self.n_embd)), ("up", (n_ff, self.n_embd)), ("down", (self.n_embd, n_ff))]:
-            self.matrix(f"{b}{part}_exps", n, *shape, gain=1.5, kind=kind)
+        # An expert adds little, so that a token on the edge between two of them weighs little.
+        parts = [(part, n_out, self.n_embd, 1.5) for part, n_out in inner]
+        for part, n_out, n_in, gain in [*parts, ("down", self.n_embd, n_ff, 0.7)]:
+            self.matrix(f"{b}{part}_exps", n, n_out, n_in, gain=gain, kind=kind)
             if bias:
-                self.vector(f"{b}{part}_exps.bias", n, shape[0])
+                self.vector(f"{b}{part}_exps.bias", n, n_out)
 
     def bytes(self):
         self.tokenizer()
@@ -152,7 +155,7 @@ class Fixture:
 
 # ---- Llama and its many relatives ----
 
-def llama(f, bias=False, out_bias=False, ffn_bias=False, tied=False, head_norms=False, factors=False):
+def llama(f, fused=False, bias=False, out_bias=False, ffn_bias=False, tied=False, head_norms=False, factors=False):
     f.sizes()
     f.rope()
     f.ends(tied)
@@ -160,7 +163,7 @@ def llama(f, bias=False, out_bias=False, ffn_bias=False, tied=False, head_norms=
         f.vector("rope_freqs.weight", f.head // 2, mean=4.0, std=1.0)
     for i in range(f.n_layer):
         f.norm(f"blk.{i}.attn_norm")
-        f.attention(i, bias=bias, out_bias=out_bias)
+        f.attention(i, fused, bias, out_bias)
         if head_norms:
             f.norm(f"blk.{i}.attn_q_norm", f.head)
             f.norm(f"blk.{i}.attn_k_norm", f.head)
@@ -176,8 +179,13 @@ def llama_variants(f):
         llama(f, bias=True, out_bias=True, ffn_bias=True, tied=True)
     elif f.variant == "factors":
         llama(f, factors=True)
+    elif f.variant == "fused":
+        llama(f, fused=True, bias=True)
     elif f.variant == "moe":
         mixture(f)
+    elif f.variant == "old-linear":
+        llama(f)
+        f.key("rope.scale_linear", 4.0)
     else:
         llama(f)
         f.scaling(f.variant)
@@ -217,11 +225,11 @@ def mixture(f, bias=False, head_norms=False, shared=False, shared_gate=False):
             f.norm(f"blk.{i}.attn_q_norm", f.head)
             f.norm(f"blk.{i}.attn_k_norm", f.head)
         f.norm(f"blk.{i}.ffn_norm")
-        f.experts(i)
+        f.experts(i, fused=f.variant == "fused")
         if shared:
             f.gated(i, f.n_ff_shared, "_shexp")
         if shared_gate:
-            f.vector(f"blk.{i}.ffn_gate_inp_shexp.weight", f.n_embd, std=0.2)
+            f.vector(f"blk.{i}.ffn_gate_inp_shexp.weight", 1, f.n_embd, std=0.2)
 
 
 def qwen2moe(f):
@@ -254,7 +262,8 @@ def internlm2(f):
 
 
 def phi3(f):
-    """longrope's factors are chosen by the context that is served: 32 or more."""
+    """Factors for short or long contexts, by the context that is served. Such files name no kind of
+    scaling: that the factors are there says it."""
     f.sizes()
     f.rope()
     f.key("rope.scaling.original_context_length", SHORT_CTX if f.variant == "longrope" else f.n_ctx)
@@ -286,6 +295,7 @@ def gemma(f):
 
 
 def gemma_layers(f, head_norms):
+    """Many layers add little each, so that the error of rounded numbers does not grow with them."""
     for i in range(f.n_layer):
         b = f"blk.{i}."
         f.norm(b + "attn_norm")
@@ -293,8 +303,9 @@ def gemma_layers(f, head_norms):
         if head_norms:
             f.norm(b + "attn_q_norm", f.head)
             f.norm(b + "attn_k_norm", f.head)
-        for name in ("post_attention_norm", "ffn_norm", "post_ffw_norm"):
-            f.norm(b + name)
+        f.norm(b + "ffn_norm")
+        for name in ("post_attention_norm", "post_ffw_norm"):
+            f.norm(b + name, mean=1.0 if f.n_layer < 40 else 0.3)
         f.gated(i)
 
 
@@ -310,9 +321,10 @@ def gemma2(f):
     if f.variant == "27b":
         big(f, 46)
     f.sizes()
-    f.key("attention.sliding_window", 5 if f.variant == "plain" else 24)
-    f.key("attn_logit_softcapping", 4.0)
-    f.key("final_logit_softcapping", 4.0)
+    if f.variant != "defaults":
+        f.key("attention.sliding_window", 24 if f.variant == "wide" else 5)
+        f.key("attn_logit_softcapping", 4.0)
+        f.key("final_logit_softcapping", 4.0)
     f.ends(tied=True)
     gemma_layers(f, head_norms=False)
 
@@ -397,6 +409,7 @@ def gptneox(f):
 
 def falcon(f):
     f.n_kv_head = 1 if f.variant == "7b" else f.n_kv_head
+    f.key("tensor_data_layout", "jploski")
     f.sizes(LAYER_EPS)
     f.ends(tied=f.variant == "7b", norm_bias=True)
     for i in range(f.n_layer):
@@ -459,7 +472,7 @@ def command_r(f):
 def deepseek2(f):
     """old: keys and values in one matrix; new: apart, and one KV head of the short vector."""
     f.n_layer, f.n_head = 3, 3
-    part, n_rot, n_value, rank = (24, 8, 16, 40) if f.kind == "F32" else (32, 16, 32, 64)
+    part, n_rot, n_value, rank = (24, 8, 16, 48) if f.kind == "F32" else (32, 32, 32, 64)
     old = f.variant in ("old", "yarn-old")
     f.n_kv_head = f.n_head if old else 1
     f.sizes()
@@ -475,11 +488,17 @@ def deepseek2(f):
     f.key("expert_shared_count", 2)
     f.key("expert_weights_scale", 1.7)
     f.key("leading_dense_block_count", 1)
+    if not old:
+        f.key("expert_group_count", 1)
+        f.key("expert_group_used_count", 1)
     if f.variant.startswith("yarn"):
         f.scaling("yarn")
         f.key("rope.scaling.yarn_log_multiplier", 0.0707)
-    if f.variant == "q-lora":
+    if f.variant in ("q-lora", "v3"):
         f.key("attention.q_lora_rank", rank)
+    if f.variant == "v3":
+        f.key("expert_gating_func", 2)
+        f.key("expert_weights_norm", True)
     f.ends()
     for i in range(f.n_layer):
         latent_attention(f, f"blk.{i}.", part, n_rot, n_value, rank, old)
@@ -489,12 +508,14 @@ def deepseek2(f):
         else:
             f.experts(i)
             f.gated(i, 2 * f.n_ff_exp, "_shexp")
+            if f.variant == "v3":
+                f.vector(f"blk.{i}.exp_probs_b.bias", f.n_expert)
 
 
 def latent_attention(f, b, part, n_rot, n_value, rank, old):
     n_q = f.n_head * (part + n_rot)
     f.norm(b + "attn_norm")
-    if f.variant == "q-lora":
+    if f.variant in ("q-lora", "v3"):
         f.matrix(b + "attn_q_a", rank, f.n_embd)
         f.norm(b + "attn_q_a_norm", rank)
         f.matrix(b + "attn_q_b", n_q, rank, gain=1.1)
@@ -518,6 +539,8 @@ def gpt_oss(f):
     f.sizes()
     f.rope(base=15000.0)
     f.scaling("yarn")
+    f.key("rope.scaling.yarn_beta_fast", 6.0)
+    f.key("rope.scaling.yarn_beta_slow", 0.8)
     f.expert_keys()
     f.key("expert_feed_forward_length", f.n_ff_exp)
     f.key("attention.sliding_window", 6)
@@ -527,7 +550,8 @@ def gpt_oss(f):
         f.attention(i, bias=True, out_bias=True)
         f.vector(f"blk.{i}.attn_sinks.weight", f.n_head, std=1.5)
         f.norm(f"blk.{i}.post_attention_norm")
-        f.experts(i, bias=True, kind="MXFP4" if f.variant == "mxfp4" and f.kind == "Q8_0" else None)
+        f.experts(i, bias=True, fused=f.variant == "fused",
+                  kind="MXFP4" if f.variant == "mxfp4" and f.kind == "Q8_0" else None)
 
 
 # ---- embeddings ----
@@ -557,14 +581,14 @@ def bert(f):
 
 
 BUILDERS = {
-    "llama": (llama_variants, ("plain", "biases", "factors", "linear", "yarn", "moe")),
+    "llama": (llama_variants, ("plain", "biases", "fused", "factors", "linear", "old-linear", "yarn", "moe")),
     "smollm3": (smollm3, ("plain",)),
     "qwen2": (qwen2, ("plain", "tied", "yarn")),
     "qwen3": (qwen3, ("plain", "tied")),
     "qwen2moe": (qwen2moe, ("plain",)),
-    "qwen3moe": (qwen3moe, ("plain",)),
+    "qwen3moe": (qwen3moe, ("plain", "fused")),
     "gemma": (gemma, ("plain",)),
-    "gemma2": (gemma2, ("plain", "wide", "27b")),
+    "gemma2": (gemma2, ("plain", "wide", "defaults", "27b")),
     "gemma3": (gemma3, ("plain", "keys", "global", "27b")),
     "phi2": (phi2, ("plain", "fused")),
     "phi3": (phi3, ("plain", "longrope", "window")),
@@ -581,15 +605,15 @@ BUILDERS = {
     "exaone": (exaone, ("plain", "factors")),
     "command-r": (command_r, ("plain", "norms")),
     "cohere2": (command_r, ("plain",)),
-    "deepseek2": (deepseek2, ("old", "new", "yarn-old", "yarn", "q-lora")),
-    "gpt-oss": (gpt_oss, ("plain", "mxfp4")),
+    "deepseek2": (deepseek2, ("old", "new", "yarn-old", "yarn", "q-lora", "v3")),
+    "gpt-oss": (gpt_oss, ("plain", "fused", "mxfp4")),
     "bert": (bert, ("plain",)),
     "nomic-bert": (bert, ("plain",)),
 }
 
 
-def make(arch, variant, kind, seed=1):
-    f = Fixture(arch, variant, kind, seed)
+def make(arch, variant, kind, seed=1, n_ctx=N_CTX):
+    f = Fixture(arch, variant, kind, seed, n_ctx)
     BUILDERS[arch][0](f)
     return f.bytes()
 

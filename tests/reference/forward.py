@@ -27,10 +27,12 @@ class Shape:
         self.eps = m.key("attention.layer_norm_rms_epsilon", m.key("attention.layer_norm_epsilon", None))
         self.cache = m.cache
 
+    def kept(self, x):
+        """As the cache keeps it."""
+        return self.cache(x)
+
     def attention(self, q, k, v, scale=None, **more):
-        """Over keys and values as the cache keeps them."""
-        k, v = (y.astype(self.cache).astype(np.float64) for y in (k, v))
-        return attention(q, k, v, scale or 1 / math.sqrt(self.head), **more)
+        return attention(q, self.kept(k), self.kept(v), scale or 1 / math.sqrt(self.head), **more)
 
 
 def norm(x, b, name, eps):
@@ -38,9 +40,10 @@ def norm(x, b, name, eps):
     return layer_norm(x, b[f"{name}.weight"], b.get(f"{name}.bias"), eps)
 
 
-def windows(m, every):
-    """The window of each layer, 0 for none: of `every` layers all but the last have one."""
-    window = m.key("attention.sliding_window", 0)
+def windows(m, every, window=0):
+    """The window of each layer, 0 for none: of `every` layers all but the last have one. window: its
+    size where the file does not say."""
+    window = m.key("attention.sliding_window", window)
     pattern = m.key("attention.sliding_window_pattern", every)
     if isinstance(pattern, int):
         pattern = [pattern == 0 or i % pattern < pattern - 1 for i in range(m.n_layer)]
@@ -64,11 +67,19 @@ def heads(b, x, s):
 
 # ---- Llama and its many relatives ----
 
+def choose(m, scores, n):
+    """The n best experts of each token. m.edge remembers by how little the last of them won."""
+    chosen = best(scores, n + 1)
+    last = np.take_along_axis(scores, chosen[:, n - 1:n + 1], axis=1)
+    m.edge = np.minimum(m.edge, last[:, 0] - last[:, 1])
+    return chosen[:, :n]
+
+
 def mixture(m, b, x, renormalised):
     """Each token goes to its best experts, and to the shared one where there is one."""
-    p = softmax(linear(x, b["ffn_gate_inp.weight"]))
-    chosen = best(p, m.key("expert_used_count"))
-    weights = np.take_along_axis(p, chosen, axis=1)
+    scores = linear(x, b["ffn_gate_inp.weight"])
+    chosen = choose(m, scores, m.key("expert_used_count"))
+    weights = np.take_along_axis(softmax(scores), chosen, axis=1)
     if renormalised:
         weights = weights / weights.sum(axis=1, keepdims=True)
     y = experts(x, b, chosen, weights * m.key("expert_weights_scale", 1.0), swiglu)
@@ -116,11 +127,11 @@ def llama(m, ids, n_ctx, pairs="norm", act=silu, embedding=None, unroped_every=0
 
 # ---- Gemma 2 and 3: norms before and behind, windows, caps ----
 
-def gemma(m, ids, n_ctx, every, big, local_base=None):
+def gemma(m, ids, n_ctx, every, big, local_base=None, window=0, caps=(0.0, 0.0)):
     """every: of so many layers only the last sees everything. big: the number of layers of the one
     model that scales by the width of a head's share of the embedding instead of by its head size.
-    local_base: of the rope of windowed layers, to which no scaling applies, unless the file says;
-    None where all layers turn alike."""
+    local_base: of the rope of windowed layers, to which no scaling applies; None where all layers
+    turn alike. window, and the caps of scores and logits: where the file does not say."""
     s = Shape(m)
     everywhere = rope.make(m, "neox", n_ctx, s.n_rot)
     nearby = everywhere
@@ -129,18 +140,18 @@ def gemma(m, ids, n_ctx, every, big, local_base=None):
     positions = np.arange(len(ids))
     scale = 1 / math.sqrt(s.n_embd // s.n_head if m.n_layer == big else s.head)
     x = m["token_embd.weight"][ids] * math.sqrt(s.n_embd)
-    for i, window in enumerate(windows(m, every)):
+    for i, seen in enumerate(windows(m, every, window)):
         b = m.block(i)
         q, k, v = heads(b, rms_norm(x, b["attn_norm.weight"], s.eps), s)
-        turn = (nearby if window else everywhere).turn
-        y = s.attention(turn(q, positions), turn(k, positions), v, scale, window=window,
-                        cap=m.key("attn_logit_softcapping", 0.0))
+        turn = (nearby if seen else everywhere).turn
+        y = s.attention(turn(q, positions), turn(k, positions), v, scale, window=seen,
+                        cap=m.key("attn_logit_softcapping", caps[0]))
         y = linear(y, b["attn_output.weight"])
         x = x + rms_norm(y, b["post_attention_norm.weight"], s.eps)
         y = gated(rms_norm(x, b["ffn_norm.weight"], s.eps), b, gelu_tanh)
         x = x + rms_norm(y, b["post_ffw_norm.weight"], s.eps)
     x = rms_norm(x, m["output_norm.weight"], s.eps)
-    return soft_cap(output(m, x), m.key("final_logit_softcapping", 0.0))
+    return soft_cap(output(m, x), m.key("final_logit_softcapping", caps[1]))
 
 
 # ---- OLMo 2 and 3: norms behind only, and over all queries and keys at once ----
@@ -269,7 +280,7 @@ def command_r(m, ids, n_ctx, every=1):
 
 def latent_heads(m, b, x, s, n_rot, rank):
     """q and k: the part without positions, then the part to be turned, which all heads share in k.
-    rank: numbers of the short vector."""
+    rank: numbers of the short vector, which is what the cache keeps, beside the turned part."""
     if "attn_q_a.weight" in b:
         q = rms_norm(linear(x, b["attn_q_a.weight"]), b["attn_q_a_norm.weight"], s.eps)
         q = linear(q, b["attn_q_b.weight"])
@@ -279,7 +290,7 @@ def latent_heads(m, b, x, s, n_rot, rank):
     plain_size = q.shape[2] - n_rot
     short = linear(x, b["attn_kv_a_mqa.weight"])
     turned_k = short[:, None, rank:]
-    short = rms_norm(short[:, :rank], b["attn_kv_a_norm.weight"], s.eps)
+    short = s.kept(rms_norm(short[:, :rank], b["attn_kv_a_norm.weight"], s.eps))
     if "attn_kv_b.weight" in b:
         both = linear(short, b["attn_kv_b.weight"]).reshape(len(x), s.n_head, -1)
         k, v = both[..., :plain_size], both[..., plain_size:]
@@ -292,8 +303,9 @@ def latent_heads(m, b, x, s, n_rot, rank):
 def deepseek_experts(m, b, x):
     scores = linear(x, b["ffn_gate_inp.weight"])
     p = sigmoid(scores) if m.key("expert_gating_func", 1) == 2 else softmax(scores)
-    bias = b.get("exp_probs_b.bias")
-    chosen = best(p if bias is None else p + bias, m.key("expert_used_count"))
+    if "exp_probs_b.bias" in b:
+        scores = p + b["exp_probs_b.bias"]
+    chosen = choose(m, scores, m.key("expert_used_count"))
     weights = np.take_along_axis(p, chosen, axis=1)
     if m.key("expert_weights_norm", False):
         weights = weights / weights.sum(axis=1, keepdims=True)
@@ -313,9 +325,9 @@ def deepseek2(m, ids, n_ctx):
         b = m.block(i)
         y = rms_norm(x, b["attn_norm.weight"], s.eps)
         q, k, v = latent_heads(m, b, y, s, s.n_rot, m.key("attention.kv_lora_rank"))
-        turned = np.repeat(turn(k[1], positions), s.n_head, axis=1)
-        y = s.attention(np.concatenate([q[0], turn(q[1], positions)], axis=2),
-                        np.concatenate([k[0], turned], axis=2), v, scale)
+        turned = np.repeat(s.kept(turn(k[1], positions)), s.n_head, axis=1)
+        y = attention(np.concatenate([q[0], turn(q[1], positions)], axis=2),
+                      np.concatenate([k[0], turned], axis=2), v, scale)
         x = x + linear(y, b["attn_output.weight"])
         y = rms_norm(x, b["ffn_norm.weight"], s.eps)
         if i < m.key("leading_dense_block_count", 0):
@@ -347,7 +359,7 @@ def gpt_oss(m, ids, n_ctx):
         x = x + linear(y, b["attn_output.weight"], b["attn_output.bias"])
         y = rms_norm(x, b["post_attention_norm.weight"], s.eps)
         scores = linear(y, b["ffn_gate_inp.weight"], b["ffn_gate_inp.bias"])
-        chosen = best(scores, m.key("expert_used_count"))
+        chosen = choose(m, scores, m.key("expert_used_count"))
         weights = softmax(np.take_along_axis(scores, chosen, axis=1))
         x = x + experts(y, b, chosen, weights, clamped_swiglu)
     return output(m, rms_norm(x, m["output_norm.weight"], s.eps))
@@ -389,7 +401,7 @@ FAMILIES = {
     "qwen3moe": (llama, {"pairs": "neox"}),
     "phi3": (llama, {"pairs": "neox", "all_windowed": True}),
     "gemma": (llama, {"pairs": "neox", "act": gelu_tanh, "embedding": lambda s: math.sqrt(s.n_embd)}),
-    "gemma2": (gemma, {"every": 2, "big": 46}),
+    "gemma2": (gemma, {"every": 2, "big": 46, "window": 4096, "caps": (50.0, 30.0)}),
     "gemma3": (gemma, {"every": 6, "big": 62, "local_base": 10000.0}),
     "olmo2": (olmo2, {}),
     "gpt2": (gpt2, {}),
@@ -409,11 +421,12 @@ FAMILIES = {
 EMBEDDERS = ("bert", "nomic-bert")
 
 
-def forward(m, ids, n_ctx=None, cache=np.float64):
-    """The rows that a model makes of ids: logits, or hidden rows of an embedder. cache: the type
-    that keys and values are rounded to."""
+def forward(m, ids, n_ctx=None, cache=np.asarray):
+    """The rows that a model makes of ids: logits, or hidden rows of an embedder. cache: how keys and
+    values are rounded. m.edge tells afterwards how near each token was to going to
+    other experts."""
     function, traits = FAMILIES[m.arch]
-    m.cache = cache
+    m.cache, m.edge = cache, np.full(len(ids), np.inf)
     return function(m, np.asarray(ids), n_ctx or m.key("context_length"), **traits)
 
 

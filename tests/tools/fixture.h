@@ -29,8 +29,9 @@ struct fixture_tensor {
 };
 
 struct fixture {
-    const char *arch; /* llama, qwen2 or qwen3 */
+    const char *arch; /* llama, qwen2, qwen3 or qwen3moe */
     uint32_t n_embd, n_layer, n_head, n_kv_head, head_dim, n_ff, n_vocab, n_ctx;
+    uint32_t n_expert, n_used; /* qwen3moe: each of them n_ff wide */
     enum block_type type; /* of the matrices */
     bool mixed;           /* Q4_K_M: of the matrices of type Q4_K some are Q6_K */
     uint32_t n_mix;       /* not 0: the matrices take turns at the types `mix` */
@@ -232,18 +233,27 @@ static inline bool fixture_has(const struct fixture *f, const char *name)
     return f->skip == NULL || strcmp(f->skip, name) != 0;
 }
 
-static inline void fixture_tensor(struct fixture *f, struct gguf_writer *w, const char *name,
-                                  enum block_type type, uint32_t n_in, uint32_t n_out, float std,
-                                  float mean)
+/* n_each: 0, or that many of the same shape in one tensor. */
+static inline void fixture_tensors(struct fixture *f, struct gguf_writer *w, const char *name,
+                                   enum block_type type, uint32_t n_in, uint32_t n_out,
+                                   uint32_t n_each, float std, float mean)
 {
-    const uint64_t dims[2] = {n_in, n_out};
+    const uint64_t dims[3] = {n_in, n_out, n_each};
     struct fixture_tensor *t = &f->tensors[f->n_tensors++];
     uint64_t state = f->seed * 0x2545f4914f6cdd1du + f->n_tensors;
 
     *t = (struct fixture_tensor){
         .seed = fixture_next(&state), .type = type, .std = std, .mean = mean};
     if (fixture_has(f, name))
-        gguf_writer_tensor_fill(w, name, type, n_out > 1 ? 2 : 1, dims, fixture_fill, t);
+        gguf_writer_tensor_fill(w, name, type, n_each > 0 ? 3 : n_out > 1 ? 2 : 1, dims,
+                                fixture_fill, t);
+}
+
+static inline void fixture_tensor(struct fixture *f, struct gguf_writer *w, const char *name,
+                                  enum block_type type, uint32_t n_in, uint32_t n_out, float std,
+                                  float mean)
+{
+    fixture_tensors(f, w, name, type, n_in, n_out, 0, std, mean);
 }
 
 /* Rows that no 256-wide block divides get what other tools give them. */
@@ -268,8 +278,9 @@ static inline bool fixture_is_finer(const struct fixture *f, uint32_t layer, con
            (layer < eighth || layer >= 7 * f->n_layer / 8 || (layer - eighth) % 3 == 2);
 }
 
-static inline void fixture_matrix(struct fixture *f, struct gguf_writer *w, uint32_t layer,
-                                  const char *suffix, uint32_t n_in, uint32_t n_out)
+static inline void fixture_matrices(struct fixture *f, struct gguf_writer *w, uint32_t layer,
+                                    const char *suffix, uint32_t n_in, uint32_t n_out,
+                                    uint32_t n_each)
 {
     const enum block_type type = f->n_mix ? f->mix[f->matrix++ % f->n_mix]
                                  : fixture_is_finer(f, layer, suffix) ? BLOCK_Q6_K
@@ -277,7 +288,14 @@ static inline void fixture_matrix(struct fixture *f, struct gguf_writer *w, uint
     char name[64];
 
     snprintf(name, sizeof(name), "blk.%u.%s.weight", layer, suffix);
-    fixture_tensor(f, w, name, fixture_type(type, n_in), n_in, n_out, 1.0f / sqrtf((float)n_in), 0);
+    fixture_tensors(f, w, name, fixture_type(type, n_in), n_in, n_out, n_each,
+                    1.0f / sqrtf((float)n_in), 0);
+}
+
+static inline void fixture_matrix(struct fixture *f, struct gguf_writer *w, uint32_t layer,
+                                  const char *suffix, uint32_t n_in, uint32_t n_out)
+{
+    fixture_matrices(f, w, layer, suffix, n_in, n_out, 0);
 }
 
 static inline void fixture_vector(struct fixture *f, struct gguf_writer *w, uint32_t layer,
@@ -287,6 +305,18 @@ static inline void fixture_vector(struct fixture *f, struct gguf_writer *w, uint
 
     snprintf(name, sizeof(name), "blk.%u.%s", layer, suffix);
     fixture_tensor(f, w, name, BLOCK_F32, n, 1, 0.1f, mean);
+}
+
+static inline void fixture_experts(struct fixture *f, struct gguf_writer *w, uint32_t i)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "blk.%u.ffn_gate_inp.weight", i);
+    fixture_tensor(f, w, name, BLOCK_F32, f->n_embd, f->n_expert, 1.0f / sqrtf((float)f->n_embd),
+                   0);
+    fixture_matrices(f, w, i, "ffn_gate_exps", f->n_embd, f->n_ff, f->n_expert);
+    fixture_matrices(f, w, i, "ffn_up_exps", f->n_embd, f->n_ff, f->n_expert);
+    fixture_matrices(f, w, i, "ffn_down_exps", f->n_ff, f->n_embd, f->n_expert);
 }
 
 static inline void fixture_layer(struct fixture *f, struct gguf_writer *w, uint32_t i)
@@ -302,12 +332,16 @@ static inline void fixture_layer(struct fixture *f, struct gguf_writer *w, uint3
         fixture_vector(f, w, i, "attn_k.bias", kv, 0.0f);
         fixture_vector(f, w, i, "attn_v.bias", kv, 0.0f);
     }
-    if (strcmp(f->arch, "qwen3") == 0) {
+    if (strncmp(f->arch, "qwen3", 5) == 0) {
         fixture_vector(f, w, i, "attn_q_norm.weight", f->head_dim, 1.0f);
         fixture_vector(f, w, i, "attn_k_norm.weight", f->head_dim, 1.0f);
     }
     fixture_matrix(f, w, i, "attn_output", q, f->n_embd);
     fixture_vector(f, w, i, "ffn_norm.weight", f->n_embd, 1.0f);
+    if (f->n_expert > 0) {
+        fixture_experts(f, w, i);
+        return;
+    }
     fixture_matrix(f, w, i, "ffn_gate", f->n_embd, f->n_ff);
     fixture_matrix(f, w, i, "ffn_up", f->n_embd, f->n_ff);
     fixture_matrix(f, w, i, "ffn_down", f->n_ff, f->n_embd);
@@ -336,6 +370,11 @@ static inline void fixture_keys(const struct fixture *f, struct gguf_writer *w)
     fixture_key(f, w, "embedding_length", f->n_embd);
     fixture_key(f, w, "feed_forward_length", f->n_ff);
     fixture_key(f, w, "attention.head_count", f->n_head);
+    if (f->n_expert > 0) {
+        fixture_key(f, w, "expert_count", f->n_expert);
+        fixture_key(f, w, "expert_used_count", f->n_used);
+        fixture_key(f, w, "expert_feed_forward_length", f->n_ff);
+    }
     fixture_key(f, w, "attention.head_count_kv", f->n_kv_head);
     fixture_key(f, w, "attention.key_length", f->head_dim);
     fixture_key(f, w, "attention.value_length", f->head_dim);

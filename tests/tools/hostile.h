@@ -421,7 +421,7 @@ static inline void hostile_tensor(struct hostile *h, const struct hostile_field 
                      UINT64_MAX);
     else if (f->kind == HOSTILE_TENSOR_TYPE)
         /* gone, foreign and unheard-of types, and ones whose blocks no row here fills */
-        HOSTILE_INTS(h, f, "type", 4, 9, 15, 20, 28, 31, 39, 1000, UINT32_MAX, BLOCK_Q4_K,
+        HOSTILE_INTS(h, f, "type", 4, 9, 15, 24, 28, 31, 40, 1000, UINT32_MAX, BLOCK_Q4_K,
                      BLOCK_Q6_K);
     else
         HOSTILE_INTS(h, f, "offset", v + 1, v + 8, v + 32, h->bytes, 1ull << 32, 1ull << 63,

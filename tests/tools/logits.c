@@ -1,9 +1,9 @@
-/* tests/tools/logits.c - the raw logits of every token of a text, for comparison with the reference.
+/* tests/tools/logits.c - the raw logits of all tokens of a text, to compare with the reference.
  *
  * Each model that is named runs over the same ids, alone, in chunks of a given size. What it yields
  * goes to standard output as one record: int32 rows, int32 columns, rows * columns floats. A model
- * that is refused yields -1, the length of the sentence, and the sentence. With --hidden the rows are
- * the normed hidden ones that embeddings are made of; the text is then one chunk.
+ * that is refused yields -1, the length of the sentence, and the sentence. With --hidden the rows
+ * are the normed hidden ones that embeddings are made of; the text is then one chunk.
  */
 #include "server/command.h"
 
@@ -102,6 +102,7 @@ static int put_hidden(struct engine *e, struct batch *b, const struct text *t,
 
 static int run(struct engine *e, const struct text *t)
 {
+    const struct model_shape *s = &e->model->shape;
     const uint32_t cap = block_table_needed(t->n);
     const uint32_t n_lanes = kv_manager_n_lanes(e->manager);
     block_id *blocks = mem_calloc(n_lanes, cap * sizeof(*blocks));
@@ -117,7 +118,7 @@ static int run(struct engine *e, const struct text *t)
     if (rc == 0)
         rc = kv_manager_grow(e->manager, &kv, 0, t->n);
     if (rc == 0) {
-        put_head((int32_t)t->n, (int32_t)(t->hidden ? e->model->shape.n_embd : e->model->shape.n_vocab));
+        put_head((int32_t)t->n, (int32_t)(t->hidden ? s->n_embd : s->n_vocab));
         if (t->hidden)
             rc = put_hidden(e, b, t, &kv.table);
         else
@@ -146,7 +147,7 @@ static int run_model(const struct text *t, int argc, char **argv, char *path)
     code = command_config(&config, argc + 2, args, print_help, &done);
     if (done)
         return code != EXIT_OK ? code : EXIT_USAGE;
-    code = engine_init(&e, &config, 0, err, sizeof(err));
+    code = engine_init(&e, &config, t->hidden ? ENGINE_ENCODERS : 0, err, sizeof(err));
     config_release(&config);
     if (code != EXIT_OK) {
         put_head(-1, (int32_t)strlen(err));

@@ -5,9 +5,9 @@
  *           --vocab 1000 --context 2048 --type F16 --seed 7 --out model.gguf
  *
  * --type A,B,... has the layers' matrices take turns at those types; the first one is that of
- * token_embd and output. Type Q4_K_M is the mix that quantisers make: Q4_K, but Q6_K in token_embd, output, and in some
- * layers' attn_v and ffn_down. Matrices whose rows no block of 256 divides get Q5_0 for Q4_K and
- * Q8_0 for Q6_K.
+ * token_embd and output. Type Q4_K_M is the mix that quantisers make: Q4_K, but Q6_K in token_embd,
+ * output, and in some layers' attn_v and ffn_down. Matrices whose rows no block of 256 divides get
+ * Q5_0 for Q4_K and Q8_0 for Q6_K.
  */
 #include "tests/tools/fixture.h"
 
@@ -41,6 +41,19 @@ static const struct {
       .n_vocab = 102400,
       .n_ctx = 131072,
       .tied = true}},
+    {"qwen3-30b-a3b", /* two of its 48 layers: 1.2 of 30 thousand million numbers */
+     {.arch = "qwen3moe",
+      .n_embd = 2048,
+      .n_layer = 2,
+      .n_head = 32,
+      .n_kv_head = 4,
+      .head_dim = 128,
+      .n_ff = 768,
+      .n_expert = 128,
+      .n_used = 8,
+      .n_vocab = 32768,
+      .n_ctx = 32768,
+      .tied = true}},
 };
 
 enum option_id {
@@ -51,6 +64,8 @@ enum option_id {
     OPT_KV_HEADS,
     OPT_HEAD_DIM,
     OPT_FF,
+    OPT_EXPERTS,
+    OPT_USED,
     OPT_VOCAB,
     OPT_CONTEXT,
     OPT_TYPE,
@@ -68,6 +83,8 @@ static const struct option options[] = {
     {"kv-heads", required_argument, NULL, OPT_KV_HEADS},
     {"head-dim", required_argument, NULL, OPT_HEAD_DIM},
     {"ff", required_argument, NULL, OPT_FF},
+    {"experts", required_argument, NULL, OPT_EXPERTS},
+    {"used", required_argument, NULL, OPT_USED},
     {"vocab", required_argument, NULL, OPT_VOCAB},
     {"context", required_argument, NULL, OPT_CONTEXT},
     {"type", required_argument, NULL, OPT_TYPE},
@@ -80,7 +97,8 @@ static const struct option options[] = {
 
 static void usage(void)
 {
-    fputs("usage: mkmodel [--shape qwen2.5-0.5b|llama-3.2-1b] [--arch llama|qwen2|qwen3]\n"
+    fputs("usage: mkmodel [--shape qwen2.5-0.5b|llama-3.2-1b|qwen3-30b-a3b]\n"
+          "               [--arch llama|qwen2|qwen3|qwen3moe] [--experts N] [--used N]\n"
           "               [--embd N] [--layers N] [--heads N] [--kv-heads N] [--head-dim N]\n"
           "               [--ff N] [--vocab N] [--context N] [--tied] [--seed N]\n"
           "               [--type F32|F16|BF16|Q8_0|Q4_0|Q4_K|Q6_K|Q5_0|...|Q4_K_M] --out FILE\n"
@@ -134,7 +152,8 @@ static void set_type(struct fixture *f, const char *value)
 
 static const char *arch_named(const char *name)
 {
-    if (strcmp(name, "llama") == 0 || strcmp(name, "qwen2") == 0 || strcmp(name, "qwen3") == 0)
+    if (strcmp(name, "llama") == 0 || strcmp(name, "qwen2") == 0 || strcmp(name, "qwen3") == 0 ||
+        strcmp(name, "qwen3moe") == 0)
         return name;
     fprintf(stderr, "mkmodel: there is no architecture '%s'\n", name);
     exit(2);
@@ -182,6 +201,12 @@ static void set(struct fixture *f, int id, const char *value, const char **out)
         break;
     case OPT_FF:
         f->n_ff = number(value);
+        break;
+    case OPT_EXPERTS:
+        f->n_expert = number(value);
+        break;
+    case OPT_USED:
+        f->n_used = number(value);
         break;
     case OPT_VOCAB:
         f->n_vocab = number(value);

@@ -114,7 +114,7 @@ static void check_parts(const struct attn_cut *c)
 
     for (uint32_t i = 0; i < c->n_splits; i++) { /* in the order of the rows of an item */
         const struct attn_split *s = &c->splits[i];
-        const size_t query = s->n_seg * KERN_ATTN_PART(c->options.head_dim);
+        const size_t query = s->n_seg * KERN_ATTN_PART(c->options.value_dim);
 
         assert_true(query <= s->part_stride);
         assert_true(s->part >= last);
@@ -124,12 +124,18 @@ static void check_parts(const struct attn_cut *c)
     }
 }
 
+#define SHAPE(n_threads, ctx, heads, kv_heads, dim)                                                \
+    {                                                                                              \
+        .max_rows = MAX_ROWS, .threads = (n_threads), .n_ctx = (ctx), .n_head = (heads),           \
+        .n_kv_head = (kv_heads), .value_dim = (dim)                                                \
+    }
+
 static void test_cover(void **unused)
 {
     static const struct attn_cut_options shapes[] = {
-        {MAX_ROWS, 1, N_CTX, 14, 2, 64},  {MAX_ROWS, 2, N_CTX, 14, 2, 64},
-        {MAX_ROWS, 7, N_CTX, 8, 1, 128},  {MAX_ROWS, 16, N_CTX, 32, 8, 64},
-        {MAX_ROWS, 64, N_CTX, 4, 4, 256}, {MAX_ROWS, 3, 17, 3, 3, 8},
+        SHAPE(1, N_CTX, 14, 2, 64),  SHAPE(2, N_CTX, 14, 2, 64),
+        SHAPE(7, N_CTX, 8, 1, 128),  SHAPE(16, N_CTX, 32, 8, 64),
+        SHAPE(64, N_CTX, 4, 4, 256), SHAPE(3, 17, 3, 3, 8),
     };
     struct batch *b;
 
@@ -164,7 +170,7 @@ static void test_cover(void **unused)
 /* One long sequence fills all threads: no item is more than a fair share of the work. */
 static void test_fair(void **unused)
 {
-    const struct attn_cut_options o = {MAX_ROWS, 8, N_CTX, 14, 2, 64};
+    const struct attn_cut_options o = SHAPE(8, N_CTX, 14, 2, 64);
     const int32_t id = 0;
     struct attn_cut c;
     struct batch *b;
@@ -183,9 +189,33 @@ static void test_fair(void **unused)
     batch_destroy(&b);
 }
 
+/* A window bounds the work of a row, and rows of an encoder see all of their span: neither is
+ * split, and every row is there once. */
+static void test_windows_and_encoders(void **unused)
+{
+    struct attn_cut_options o = SHAPE(8, N_CTX, 14, 2, 64);
+    struct batch *b;
+
+    (void)unused;
+    assert_int_equal(batch_create(&b, MAX_ROWS, MAX_SPANS, 1), 0);
+    for (int round = 0; round < 200; round++) {
+        struct attn_cut c;
+
+        o.window = round % 2 == 0 ? 1 + below(3000) : 0;
+        o.is_encoder = round % 2 == 1;
+        assert_int_equal(attn_cut_create(&c, &o), 0);
+        make_batch(b, 1 + below(60), 1 + below(N_CTX - 320));
+        attn_cut_make(&c, b);
+        check_items(&c, b);
+        assert_int_equal(c.n_splits, 0);
+        attn_cut_release(&c);
+    }
+    batch_destroy(&b);
+}
+
 static void test_no_memory(void **unused)
 {
-    const struct attn_cut_options o = {MAX_ROWS, 2, N_CTX, 14, 2, 64};
+    const struct attn_cut_options o = SHAPE(2, N_CTX, 14, 2, 64);
     struct attn_cut c;
 
     (void)unused;
@@ -208,7 +238,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cover),
-        cmocka_unit_test(test_fair),
+        cmocka_unit_test(test_fair), cmocka_unit_test(test_windows_and_encoders),
         cmocka_unit_test(test_no_memory),
     };
 

@@ -75,8 +75,7 @@ static double times_sign(double x, uint32_t signs, int i)
 
 static const int IQ4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                             1,    13,   25,  38,  53,  69,  89,  113};
-static const double E2M1[16] = {0,  0.5,  1,  1.5,  2,  3,  4,  6,
-                                0, -0.5, -1, -1.5, -2, -3, -4, -6};
+static const double E2M1[16] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6};
 
 static void pack_iq4_nl(uint8_t *b, double *want)
 {

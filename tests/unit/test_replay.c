@@ -270,7 +270,8 @@ static void what_makes_no_sense_is_told(void **state)
     static const char head[] =
         "{\"start\":1,\"sched\":{\"policy\":2,\"preemption\":0,\"aging_milli\":100,"
         "\"max_wait_ms\":30000,\"max_preemptions\":3,\"max_tenants\":1,\"max_sequences\":4,"
-        "\"max_requests\":64,\"max_context\":512,\"max_batch_tokens\":96,\"prefill_chunk\":80,\"whole_prompts\":0},"
+        "\"max_requests\":64,\"max_context\":512,\"max_batch_tokens\":96,\"prefill_chunk\":80,"
+        "\"whole_prompts\":0},"
         "\"kv\":{\"n_blocks\":99,\"placement\":0,\"prefix_cache\":1,\"n_ram\":10,\"n_file\":20,"
         "\"max_sequences\":7,\"max_table\":33,\"lanes\":3,\"window_lanes\":2,"
         "\"window\":40,\"max_chunk\":64,\"low_percent\":25,\"critical_percent\":10},"

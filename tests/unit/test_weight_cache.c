@@ -452,12 +452,13 @@ static bool load_cached(void)
     is_cached = m->is_cached;
     assert_false(fresh->is_cached);
     for (uint32_t i = 0; i < m->shape.n_layer; i++) {
-        const struct matrix *a = &m->layers[i].down, *b = &fresh->layers[i].down;
+        const struct matrix *a = &m->layers[i].ffn.down, *b = &fresh->layers[i].ffn.down;
 
         assert_memory_equal(a->data, b->data, a->n_panels * a->panel_bytes);
     }
     assert_memory_equal(m->embed.data, fresh->embed.data, m->embed.n_panels * m->embed.panel_bytes);
-    assert_memory_equal(m->output_norm, fresh->output_norm, m->shape.n_embd * sizeof(float));
+    assert_memory_equal(m->output_norm.weight, fresh->output_norm.weight,
+                        m->shape.n_embd * sizeof(float));
     while (!is_cached && clock_ms() < end && cache_inode() == before) /* renamed when done */
         usleep(1000);
     model_destroy(&fresh);

@@ -1,0 +1,97 @@
+/* core/text/charsmap.c - see charsmap.h. */
+#include "core/text/charsmap.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/gguf/gguf.h"
+#include "core/text/vocab.h"
+
+#include <string.h>
+
+#define KEY "tokenizer.ggml.precompiled_charsmap"
+#define MAX_BYTES (16u << 20) /* the longest in use has 240 KB */
+
+/* A unit: bits 0-7 are the byte that leads to it, bit 8 is set if a sequence ends here, and bits
+ * 10-30 are the offset to its children, times 256 if bit 9 is set. One with bit 31 is a value. */
+#define IS_VALUE (1u << 31)
+
+static uint32_t offset_of(uint32_t unit)
+{
+    return (unit >> 10) << ((unit & 1u << 9) >> 6);
+}
+
+static uint32_t unit_at(const struct gguf_kv *kv, uint64_t i)
+{
+    uint32_t unit = 0;
+
+    for (int b = 3; b >= 0; b--)
+        unit = unit << 8 | (uint8_t)gguf_array_int(kv, i + (uint64_t)b);
+    return unit;
+}
+
+static int copy(struct charsmap *m, const struct gguf_kv *kv, uint32_t n_bytes)
+{
+    m->n_units = n_bytes / 4;
+    m->n_texts = (size_t)kv->count - 4 - n_bytes;
+    m->units = mem_calloc((size_t)m->n_units + 1, sizeof(*m->units));
+    m->texts = mem_calloc(m->n_texts + 1, 1);
+    if (m->units == NULL || m->texts == NULL) {
+        charsmap_release(m);
+        return ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < m->n_units; i++)
+        m->units[i] = unit_at(kv, 4 + 4 * (uint64_t)i);
+    for (size_t i = 0; i < m->n_texts; i++)
+        m->texts[i] = (char)gguf_array_int(kv, 4 + (uint64_t)n_bytes + i);
+    return 0;
+}
+
+int charsmap_load(struct charsmap *m, const struct gguf *g, char *err, size_t err_len)
+{
+    const struct gguf_kv *kv;
+    uint32_t n_bytes;
+    int rc = gguf_get_array(g, KEY, GGUF_U8, &kv, NULL, 0);
+
+    *m = (struct charsmap){0};
+    if (rc == ERR_FORMAT)
+        rc = gguf_get_array(g, KEY, GGUF_I8, &kv, err, err_len);
+    if (rc != 0 || kv->count == 0)
+        return rc == ERR_NOENT ? 0 : rc;
+    n_bytes = kv->count >= 4 ? unit_at(kv, 0) : UINT32_MAX;
+    if (kv->count > MAX_BYTES || n_bytes % 4 != 0 || n_bytes > kv->count - 4)
+        return text_fail(g, ERR_FORMAT, err, err_len, KEY ": its parts do not fit in it");
+    rc = copy(m, kv, n_bytes);
+    return rc == 0 ? 0 : text_fail(g, rc, err, err_len, "no memory for " KEY);
+}
+
+void charsmap_release(struct charsmap *m)
+{
+    mem_free(m->units);
+    mem_free(m->texts);
+    *m = (struct charsmap){0};
+}
+
+size_t charsmap_match(const struct charsmap *m, const char *text, size_t n, const char **out,
+                      uint64_t *steps)
+{
+    uint32_t at = m->n_units > 0 ? offset_of(m->units[0]) : 0;
+    size_t best = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t byte = (uint8_t)text[i];
+        uint32_t unit;
+
+        ++*steps;
+        at ^= byte;
+        if (byte == 0 || at >= m->n_units || (m->units[at] & (IS_VALUE | 0xFF)) != byte)
+            break;
+        unit = m->units[at];
+        at ^= offset_of(unit);
+        if ((unit & 1u << 8) != 0 && at < m->n_units &&
+            (m->units[at] & ~IS_VALUE) < m->n_texts) {
+            best = i + 1;
+            *out = m->texts + (m->units[at] & ~IS_VALUE);
+        }
+    }
+    return best;
+}

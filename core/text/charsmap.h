@@ -1,0 +1,35 @@
+/* core/text/charsmap.h - SentencePiece's compiled table of what characters are rewritten to.
+ *
+ * tokenizer.ggml.precompiled_charsmap holds a double-array trie of byte sequences, each with the
+ * place of its replacement among NUL-terminated texts. A text is rewritten from left to right, by
+ * the longest sequence that fits.
+ *
+ * Thread: read-only once loaded.
+ * Memory: a copy of the table.
+ * Errors: loading refuses a table whose parts do not fit in it. Its entries are checked when they
+ *         are used: one that leads out of the table rewrites nothing.
+ */
+#ifndef CORE_TEXT_CHARSMAP_H
+#define CORE_TEXT_CHARSMAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct gguf;
+
+struct charsmap { /* zero is valid and rewrites nothing */
+    uint32_t *units;
+    uint32_t n_units;
+    char *texts; /* ends with a NUL */
+    size_t n_texts;
+};
+
+int charsmap_load(struct charsmap *m, const struct gguf *g, char *err, size_t err_len);
+void charsmap_release(struct charsmap *m);
+
+/* The bytes at text[0..n) that are rewritten, 0 if none are; *out, NUL-terminated and borrowed, is
+ * what they become. *steps grows by the bytes looked at. */
+size_t charsmap_match(const struct charsmap *m, const char *text, size_t n, const char **out,
+                      uint64_t *steps);
+
+#endif

@@ -1,0 +1,44 @@
+/* core/text/split_pattern.h - the kind of regular expression that tokenizers cut words with.
+ *
+ * A pattern is a list of alternatives, the first that fits wins, and each is a few steps in a row:
+ * characters of a set, repeated greedily; one of some endings such as 's; the end of the spaces.
+ * That is little enough to be matched by hand, several times faster than by a library for regular
+ * expressions, and to bound the work: no step that can fail stands behind two that repeat without
+ * limit, and where a run of characters leads an alternative nowhere, that is remembered for all
+ * positions of the run. So cutting a text looks at each character a fixed number of times.
+ *
+ * The notation is Perl's: | ? * + {n} {m,n}, sets such as [^\r\n\p{L}] with ranges, \s \d \p{X}
+ * (a general category, one letter or two, or Han), \x{2F}, and [...&&[^\p{Han}]]; (?i:'s|'t) lists
+ * endings in either case, (?!\S) looks ahead, $ is the end. \s is Unicode's White_Space.
+ *
+ * Thread: a pattern is read-only after creation; a memo belongs to one thread.
+ * Memory: one block each.
+ * Errors: ERR_FORMAT for what is not in the notation, ERR_LIMIT for too much, ERR_NOMEM.
+ */
+#ifndef CORE_TEXT_SPLIT_PATTERN_H
+#define CORE_TEXT_SPLIT_PATTERN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SPLIT_NONE SIZE_MAX
+#define SPLIT_MAX_CHOICES 32
+
+struct split_pattern;
+
+/* What is known of one text: zero it when the text, or its end, changes. */
+struct split_memo {
+    size_t dead[SPLIT_MAX_CHOICES]; /* alternative i fits nowhere before this position */
+    uint64_t steps;                 /* characters looked at, for tests; never zeroed here */
+};
+
+int split_pattern_create(struct split_pattern **out, const char *source);
+void split_pattern_destroy(struct split_pattern **p);
+void split_memo_forget(struct split_memo *memo);
+
+/* Where the match that begins at `from` ends, or SPLIT_NONE; text[0..n) is valid UTF-8 and
+ * from < n. No match is empty. */
+size_t split_pattern_match(const struct split_pattern *p, struct split_memo *memo, const char *text,
+                           size_t n, size_t from);
+
+#endif

@@ -1,0 +1,77 @@
+/* core/text/split_pattern_impl.h - a compiled split pattern, for its compiler and its matcher.
+ *
+ * Every set of characters has a number, and a character's sets are a word of bits: looked up for
+ * ASCII, and by general category for the others. A set that says more of the others than their
+ * category (ranges, scripts) is asked each time.
+ *
+ * Thread: read-only once compiled.
+ * Memory: part of the pattern.
+ */
+#ifndef CORE_TEXT_SPLIT_PATTERN_IMPL_H
+#define CORE_TEXT_SPLIT_PATTERN_IMPL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/text/split_pattern.h"
+
+#define SPLIT_MAX_SETS 32
+#define SPLIT_MAX_STEPS 96
+#define SPLIT_MAX_RANGES 256
+#define SPLIT_MAX_ENDINGS 16
+#define SPLIT_N_CATEGORIES 32
+/* U+0085 is a space and, by category, a control character: it counts as a category of its own. */
+#define SPLIT_NEXT_LINE 30
+
+enum split_step_kind {
+    SPLIT_END = 0,   /* of the alternative: it fits */
+    SPLIT_SET,       /* min to max characters of the set */
+    SPLIT_ENDINGS,   /* one of the endings; none if min is 0 */
+    SPLIT_NO_LETTER, /* (?!\S): the end, or a space */
+    SPLIT_AT_END,    /* $ */
+};
+
+struct split_step {
+    enum split_step_kind kind;
+    uint32_t min, max;
+    uint32_t set;          /* its bit */
+    uint32_t first, count; /* of the endings */
+};
+
+struct split_range {
+    uint32_t from, to;
+};
+
+struct split_set {
+    uint32_t categories; /* bit i: the category of that number */
+    uint32_t first, n;   /* of the ranges */
+    bool negated;
+    bool with_han, without_han;
+};
+
+struct split_ending {
+    char text[4]; /* in lower case */
+    uint32_t len;
+};
+
+struct split_pattern {
+    uint32_t ascii[128];                      /* the sets of a character, as bits */
+    uint32_t by_category[SPLIT_N_CATEGORIES]; /* the same for what is not asked */
+    uint32_t asked;                           /* sets to ask, as bits */
+    uint32_t starts[128];                     /* alternatives that can begin so, as bits */
+    uint32_t all;                             /* all alternatives */
+    uint32_t space;                           /* the bit of \s */
+    struct split_step steps[SPLIT_MAX_STEPS];
+    uint32_t choices[SPLIT_MAX_CHOICES]; /* the first step of each alternative */
+    struct split_set sets[SPLIT_MAX_SETS];
+    struct split_range ranges[SPLIT_MAX_RANGES];
+    struct split_ending endings[SPLIT_MAX_ENDINGS];
+    uint32_t n_steps, n_choices, n_sets, n_ranges, n_endings;
+};
+
+/* The number of a character's category, below SPLIT_N_CATEGORIES. */
+uint32_t split_category(uint32_t character);
+bool split_set_has(const struct split_pattern *p, const struct split_set *set, uint32_t character);
+
+#endif

@@ -1,0 +1,32 @@
+/* core/text/thousands.h - numbers cut into groups of three digits, counted from the right.
+ *
+ * As a pattern this is \d{1,3}(?=(\d{3})*\b) or the like, and matching it looks at the rest of the
+ * number for each group; counting the digits of a number once does the same in linear time.
+ *
+ * Thread: one owner.
+ * Memory: none.
+ */
+#ifndef CORE_TEXT_THOUSANDS_H
+#define CORE_TEXT_THOUSANDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum thousands_kind {
+    THOUSANDS_ALL = 1, /* any run of \p{N} */
+    THOUSANDS_ALONE,   /* runs of \d that no letter follows */
+    THOUSANDS_BETWEEN, /* no matches of their own: text is cut wherever 3, 6, ... digits follow */
+};
+
+struct thousands {      /* zero all but `steps` when the text, or its end, changes */
+    size_t first, last; /* the run of digits that was counted, [first, last) */
+    size_t left;        /* digits of it that are yet to be cut */
+    uint64_t steps;     /* characters looked at */
+};
+
+/* As split_pattern_match(): where the group that begins at `from` ends, or SPLIT_NONE. Calls go
+ * from left to right, and from the ends of groups. */
+size_t thousands_match(struct thousands *t, enum thousands_kind kind, const char *text, size_t n,
+                       size_t from);
+
+#endif

@@ -1,0 +1,290 @@
+/* core/text/ugm.c - SentencePiece's unigram model: the pieces whose scores add up to most.
+ *
+ * The best way to each place in the text is the best of the ways to where a piece begins that ends
+ * there (Viterbi); pieces have a bounded length, so the work is linear.
+ */
+#include "core/text/private.h"
+
+#include "core/base/buf.h"
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/gguf/gguf.h"
+#include "core/text/charsmap.h"
+#include "core/text/tokenizer.h"
+#include "core/text/utf8.h"
+
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNKNOWN_PENALTY 10.0 /* what an unknown character scores below the worst piece */
+#define REPLACEMENT "\xEF\xBF\xBD"
+
+struct ugm {
+    struct charsmap map;
+    int32_t *sorted;  /* pieces in the order of their bytes */
+    uint32_t at[257]; /* where those with each first byte begin in it */
+    double unknown;   /* the score of an unknown character */
+    bool all_bytes;   /* every byte has a token */
+};
+
+struct node { /* the best way to a place */
+    double score;
+    uint32_t from; /* where its last piece begins */
+    int32_t id;    /* or TOKEN_NONE: an unknown character */
+};
+
+/* ---- the pieces */
+
+static int compare(const void *a, const void *b, void *ud)
+{
+    const struct vocab *v = ud;
+    size_t n, m;
+    const char *x = vocab_piece(v, *(const int32_t *)a, &n);
+    const char *y = vocab_piece(v, *(const int32_t *)b, &m);
+    const int order = memcmp(x, y, n < m ? n : m);
+
+    return order != 0 ? order : (n > m) - (n < m);
+}
+
+static bool is_piece(const struct vocab *v, int32_t id)
+{
+    size_t n;
+
+    vocab_piece(v, id, &n);
+    return n > 0 && (v->type[id] == TOKEN_NORMAL || v->type[id] == TOKEN_USER_DEFINED);
+}
+
+static void index_pieces(struct ugm *u, const struct vocab *v)
+{
+    double lowest = 0;
+    uint32_t count = 0;
+
+    for (int32_t id = 0; id < v->n; id++) {
+        if (!is_piece(v, id))
+            continue;
+        u->sorted[count++] = id;
+        if (v->type[id] == TOKEN_NORMAL && (double)v->score[id] < lowest)
+            lowest = v->score[id];
+    }
+    u->unknown = lowest - UNKNOWN_PENALTY;
+    qsort_r(u->sorted, count, sizeof(u->sorted[0]), compare, (void *)v);
+    for (uint32_t b = 0, i = 0; b <= 256; b++) {
+        size_t n;
+
+        for (; i < count && (uint8_t)vocab_piece(v, u->sorted[i], &n)[0] < b; i++)
+            ;
+        u->at[b] = i;
+    }
+}
+
+int ugm_create(struct ugm **out, const struct vocab *v, const struct gguf *g, char *err,
+               size_t err_len)
+{
+    struct ugm *u = mem_calloc(1, sizeof(*u));
+    int rc = ERR_NOMEM;
+
+    *out = NULL;
+    if (u != NULL)
+        u->sorted = mem_alloc((size_t)v->n * sizeof(*u->sorted));
+    if (u == NULL || u->sorted == NULL)
+        text_fail(g, rc, err, err_len, "no memory for the tokens' order");
+    else
+        rc = charsmap_load(&u->map, g, err, err_len);
+    if (rc != 0) {
+        ugm_destroy(&u);
+        return rc;
+    }
+    index_pieces(u, v);
+    u->all_bytes = true;
+    for (int b = 0; b < 256; b++)
+        u->all_bytes = u->all_bytes && v->byte_id[b] != TOKEN_NONE;
+    *out = u;
+    return 0;
+}
+
+void ugm_destroy(struct ugm **ugm)
+{
+    struct ugm *u = ugm != NULL ? *ugm : NULL;
+
+    if (u == NULL)
+        return;
+    charsmap_release(&u->map);
+    mem_free(u->sorted);
+    mem_free(u);
+    *ugm = NULL;
+}
+
+/* ---- making a text ready */
+
+/* Add a character's bytes. Spaces that are merged wait in *gap until something follows. */
+static void add_normal(const struct vocab *v, struct buf *out, const char *bytes, size_t n,
+                       bool *gap)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (bytes[i] == ' ' && v->merge_spaces) {
+            *gap = *gap || out->len > 0;
+            continue;
+        }
+        if (*gap)
+            buf_add_char(out, ' ');
+        *gap = false;
+        buf_add_char(out, bytes[i]);
+    }
+}
+
+/* What U+2581 stands for is a space; so is the one in front of the text. */
+static int normalise(struct encoder *e, const char *text, size_t n, struct buf *out)
+{
+    const struct vocab *v = &e->t->vocab;
+    bool gap = v->add_space_prefix;
+
+    for (size_t at = 0, len; at < n && out->err == 0; at += len) {
+        const char *to = NULL;
+
+        len = charsmap_match(&e->t->ugm->map, text + at, n - at, &to, &e->steps);
+        if (len > 0) {
+            add_normal(v, out, to, strlen(to), &gap);
+            continue;
+        }
+        len = utf8_len((const uint8_t *)text + at, n - at);
+        if (len == 3 && memcmp(text + at, "\xE2\x96\x81", 3) == 0)
+            add_normal(v, out, " ", 1, &gap);
+        else if (len > 0)
+            add_normal(v, out, text + at, len, &gap);
+        else
+            add_normal(v, out, REPLACEMENT, 3, &gap);
+        len = len > 0 ? len : 1;
+    }
+    return out->err;
+}
+
+/* ---- the best way */
+
+/* The first of sorted[low..high), pieces that begin alike, whose byte `k` is `byte` or more. */
+static uint32_t first_from(const struct vocab *v, const int32_t *sorted, uint32_t low,
+                           uint32_t high, size_t k, unsigned byte)
+{
+    while (low < high) {
+        const uint32_t mid = low + (high - low) / 2;
+        size_t n;
+        const char *piece = vocab_piece(v, sorted[mid], &n);
+
+        if (n <= k || (uint8_t)piece[k] < byte)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+/* The character's bytes: one, where a table of replacements has left what is no UTF-8. */
+static size_t character_len(const char *text, size_t n)
+{
+    const size_t len = utf8_len((const uint8_t *)text, n);
+
+    return len > 0 ? len : 1;
+}
+
+static void offer(struct node *nodes, size_t from, size_t to, double score, int32_t id)
+{
+    const double sum = nodes[from].score + score;
+
+    if (sum > nodes[to].score)
+        nodes[to] = (struct node){.score = sum, .from = (uint32_t)from, .id = id};
+}
+
+/* Offer every piece that begins at `at`, and the unknown character if none is that long. */
+static void offer_all(struct encoder *e, struct node *nodes, const char *text, size_t n, size_t at)
+{
+    const struct vocab *v = &e->t->vocab;
+    const struct ugm *u = e->t->ugm;
+    const size_t one = character_len(text + at, n - at);
+    uint32_t low = u->at[(uint8_t)text[at]], high = u->at[(uint8_t)text[at] + 1];
+    bool is_known = false;
+
+    for (size_t k = 1; low < high; k++) {
+        size_t len;
+
+        e->steps++;
+        vocab_piece(v, u->sorted[low], &len);
+        if (len == k) {
+            const int32_t id = u->sorted[low];
+
+            offer(nodes, at, at + k, v->type[id] == TOKEN_USER_DEFINED ? 0 : v->score[id], id);
+            is_known = is_known || k == one;
+        }
+        if (at + k == n)
+            break;
+        low = first_from(v, u->sorted, low, high, k, (uint8_t)text[at + k]);
+        high = first_from(v, u->sorted, low, high, k, (uint8_t)text[at + k] + 1u);
+    }
+    if (!is_known)
+        offer(nodes, at, at + one, u->unknown, TOKEN_NONE);
+}
+
+static int push_unknown(struct encoder *e, const char *bytes, size_t n, bool again)
+{
+    const struct vocab *v = &e->t->vocab;
+    int rc = 0;
+
+    if (e->t->ugm->all_bytes) {
+        for (size_t i = 0; rc == 0 && i < n; i++)
+            rc = encoder_push(e, v->byte_id[(uint8_t)bytes[i]]);
+        return rc;
+    }
+    return again || v->unknown == TOKEN_NONE ? 0 : encoder_push(e, v->unknown);
+}
+
+/* The way was found from its end: turn its links round, then follow them. */
+static int push_way(struct encoder *e, struct node *nodes, const char *text, size_t n)
+{
+    uint32_t next = (uint32_t)n;
+    bool again = false;
+    int rc = 0;
+
+    for (uint32_t at = (uint32_t)n; at > 0;) {
+        const uint32_t from = nodes[at].from;
+
+        nodes[at].from = next;
+        next = at;
+        at = from;
+    }
+    for (uint32_t at = 0; rc == 0 && at < n; at = next, next = nodes[at].from) {
+        if (nodes[next].id != TOKEN_NONE)
+            rc = encoder_push(e, nodes[next].id);
+        else
+            rc = push_unknown(e, text + at, next - at, again);
+        again = nodes[next].id == TOKEN_NONE;
+    }
+    return rc;
+}
+
+static int encode_normal(struct encoder *e, const char *text, size_t n)
+{
+    struct node *nodes = mem_alloc((n + 1) * sizeof(*nodes));
+    int rc;
+
+    if (nodes == NULL)
+        return ERR_NOMEM;
+    for (size_t i = 0; i <= n; i++)
+        nodes[i] = (struct node){.score = i == 0 ? 0 : -DBL_MAX, .id = TOKEN_NONE};
+    for (size_t at = 0; at < n; at += character_len(text + at, n - at))
+        offer_all(e, nodes, text, n, at);
+    rc = push_way(e, nodes, text, n);
+    mem_free(nodes);
+    return rc;
+}
+
+int ugm_encode(struct encoder *e, const char *text, size_t n)
+{
+    struct buf normal;
+    int rc;
+
+    buf_init(&normal, UINT32_MAX / 4);
+    rc = normalise(e, text, n, &normal);
+    if (rc == 0 && normal.len > 0)
+        rc = encode_normal(e, normal.data, normal.len);
+    buf_release(&normal);
+    return rc;
+}

@@ -1,0 +1,71 @@
+/* core/text/word_cache.c - see word_cache.h. */
+#include "core/text/word_cache.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+#define MIN_TEXT 1024
+#define MAX_PLACES 32768u
+
+struct word_cache {
+    struct cached_word *places;
+    uint32_t mask;
+};
+
+int word_cache_create(struct word_cache **out, size_t text_bytes)
+{
+    struct word_cache *c;
+    uint32_t n = 64;
+
+    *out = NULL;
+    if (text_bytes < MIN_TEXT)
+        return 0;
+    while (n < MAX_PLACES && n < text_bytes / 16)
+        n *= 2;
+    c = mem_calloc(1, sizeof(*c));
+    if (c == NULL)
+        return ERR_NOMEM;
+    c->mask = n - 1;
+    c->places = mem_calloc(n, sizeof(*c->places));
+    if (c->places == NULL) {
+        word_cache_destroy(&c);
+        return ERR_NOMEM;
+    }
+    *out = c;
+    return 0;
+}
+
+void word_cache_destroy(struct word_cache **cache)
+{
+    struct word_cache *c = cache != NULL ? *cache : NULL;
+
+    if (c == NULL)
+        return;
+    mem_free(c->places);
+    mem_free(c);
+    *cache = NULL;
+}
+
+static bool is_word(const struct cached_word *place, const char *word, size_t n)
+{
+    return place->len == n && memcmp(place->bytes, word, n) == 0;
+}
+
+/* Of the pair of places the first is the one that was wanted last. */
+struct cached_word *word_cache_place(struct word_cache *c, const char *word, size_t n, bool *known)
+{
+    struct cached_word *pair = &c->places[(uint32_t)XXH3_64bits(word, n) & c->mask & ~1u];
+    struct cached_word swap;
+
+    *known = is_word(&pair[0], word, n);
+    if (*known)
+        return &pair[0];
+    *known = is_word(&pair[1], word, n);
+    swap = pair[0];
+    pair[0] = pair[1];
+    pair[1] = swap;
+    return &pair[0];
+}

@@ -1,0 +1,37 @@
+/* core/text/word_cache.h - the ids of words that have come up before in a text.
+ *
+ * Text repeats its words, and putting a word together from merges costs some twenty times as much
+ * as finding it here. A word has two places, where the last ones that wanted them stand.
+ *
+ * Thread: one owner; a cache lives within one call of tokenizer_encode(), so that tokenizers stay
+ *         read-only and there is nothing to lock.
+ * Memory: 48 bytes a place, in proportion to the text up to 32,768 places.
+ */
+#ifndef CORE_TEXT_WORD_CACHE_H
+#define CORE_TEXT_WORD_CACHE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WORD_CACHE_BYTES 26 /* longer words, and those of more ids, are not kept */
+#define WORD_CACHE_IDS 5
+
+struct cached_word {
+    uint8_t len; /* 0: none */
+    uint8_t n;
+    char bytes[WORD_CACHE_BYTES];
+    int32_t ids[WORD_CACHE_IDS];
+};
+
+struct word_cache;
+
+/* For a text of that many bytes; *out is NULL where it would not pay. ERR_NOMEM. */
+int word_cache_create(struct word_cache **out, size_t text_bytes);
+void word_cache_destroy(struct word_cache **c);
+
+/* The place of a word, n in 1..WORD_CACHE_BYTES: what stands there is this word (*known), or is to
+ * be overwritten by it. Good until the next call. */
+struct cached_word *word_cache_place(struct word_cache *c, const char *word, size_t n, bool *known);
+
+#endif

@@ -1,0 +1,81 @@
+"""`quire plan` against what a server takes, and long contexts in chunks of any size."""
+import json
+import os
+import subprocess
+
+import pytest
+
+from quire import BIN, Server
+
+TOOLS = os.environ.get("QUIRE_TOOLS", "build/tools")
+SLOW = os.environ.get("QUIRE_SLOW") == "1"
+# Sanitizers keep a shadow of all memory, so there is nothing to compare with there.
+IS_PLAIN = "asan" not in BIN and "tsan" not in BIN
+N_CTX = 32768 if SLOW else 4096
+N_ANSWER = 8
+# Bytes of a token in the cache: many, so that it is the cache that fills the memory.
+HEADS = 8 if SLOW else 32
+
+
+def quire(*args):
+    return subprocess.run([BIN, *args], capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("plan") / "long.gguf"
+    subprocess.run([f"{TOOLS}/mkmodel", "--embd", "256", "--layers", "2", "--heads", str(HEADS), "--kv-heads",
+                    str(HEADS), "--head-dim", "128", "--ff", "512", "--vocab", "1000", "--context", str(N_CTX),
+                    "--type", "Q8_0", "--out", path], check=True)
+    return path
+
+
+def settings(chunk, memory):
+    return ["--context", str(N_CTX), "--kv-memory", str(memory), "--prefill-chunk", str(chunk), "--max-batch-tokens",
+            str(max(chunk, 64)), "--max-sequences", "16", "--step-target-ms", "0"]
+
+
+def plan_of(model, flags):
+    return json.loads(quire("plan", "--json", "--model", str(model), *flags).stdout)
+
+
+def just_enough(model, chunk):
+    """Settings whose cache holds one sequence: there is a little room beside each block."""
+    bytes_held = N_CTX * HEADS * 128 * 2 * 2 * 2
+    held = plan_of(model, settings(chunk, bytes_held))["cache_tokens"]
+    return settings(chunk, bytes_held * (N_CTX + 16) // held)
+
+
+def answer(server):
+    ids = [(i * i * 7 + i // 3) % 900 + 50 for i in range(N_CTX - N_ANSWER)]
+    return server.post("/v1/completions", {"prompt": ids, "max_tokens": N_ANSWER, "temperature": 0,
+                                           "ignore_eos": True, "logprobs": 0})
+
+
+def test_plan_is_what_a_long_context_takes(model):
+    texts = []
+    for chunk in 64, 2048:
+        flags = just_enough(model, chunk)
+        plan = plan_of(model, flags)
+        assert N_CTX <= plan["cache_tokens"] <= N_CTX + N_CTX // 64
+        server = Server(*flags, model=model)
+        try:
+            reply = answer(server)
+            assert reply.status == 200, reply.body
+            choice = reply.json["choices"][0]
+            assert reply.json["usage"]["prompt_tokens"] == N_CTX - N_ANSWER
+            texts.append((choice["text"], choice["logprobs"]["token_logprobs"]))
+            taken = server.metrics()["process_resident_memory_bytes"]
+            print(f"chunks of {chunk}: planned {plan['total_bytes']}, resident {taken:.0f}, "
+                  f"{taken / plan['total_bytes'] - 1:+.2%}")
+            if IS_PLAIN:
+                assert abs(taken / plan["total_bytes"] - 1) < 0.02
+        finally:
+            server.stop()
+    assert texts[0] == texts[1]
+
+
+def test_plan_says_what_does_not_fit(model):
+    run = quire("plan", "--model", str(model), "--kv-memory", "1m", "--context", str(N_CTX))
+    assert run.returncode == 0 and "which holds" in run.stdout
+    assert quire("plan", "--model", "/nonexistent.gguf").returncode == 1
