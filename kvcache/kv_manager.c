@@ -21,8 +21,8 @@
 /* ---- creation ---- */
 
 /* Between two kv_manager_moves_done() a sequence is attached and grown once, and each of the two
- * copies at most one block of each lane, into one of its own; it is swapped out or in once, so each RAM slot
- * is loaded from and saved into at most once. Whoever does more may be told ERR_AGAIN. */
+ * copies at most one block of each lane, into one of its own; it is swapped out or in once, so each
+ * RAM slot is loaded from and saved into at most once. Whoever does more may be told ERR_AGAIN. */
 static uint64_t most_moves(const struct kv_manager_options *o)
 {
     return 2 * ((uint64_t)o->n_blocks + o->n_ram);

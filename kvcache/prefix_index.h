@@ -1,10 +1,11 @@
 /* kvcache/prefix_index.h - which blocks hold the keys and values of which tokens.
  *
  * An entry is 16 tokens behind all those before them. It has a block in the first lane of layers,
- * whose id names it, and may have one in each of the others. A full block is known by the hash of everything up to its end: hash(hash of the block before,
- * its 16 tokens), starting from a root that depends on the salt. A hit needs the same hash, the
- * same 16 tokens and the same block before it, so a collision costs a miss and never a wrong
- * answer. Requests with different salts (tenants) never meet.
+ * whose id names it, and may have one in each of the others. It is known by the hash of everything
+ * up to its end: hash(hash of the entry before, its 16 tokens), starting from a root that depends
+ * on the salt. A hit needs the same hash, the same 16 tokens and the same entry before it, so a
+ * collision costs a miss and never a wrong answer. Requests with different salts (tenants) never
+ * meet.
  *
  * Besides, the blocks that follow a given one are chained, so that the first tokens of a block can
  * be found too (they are reused by copying it). Of a long chain only the most recent
@@ -15,8 +16,8 @@
  * The index only knows ids and tokens; who holds a block is block_pool's affair.
  *
  * Thread: engine thread only (prefix_hash_* : any).
- * Memory: taken in prefix_index_create(): about 130 bytes a block, with more lanes than one 8 + 4 a
- *         lane more.
+ * Memory: taken in prefix_index_create(): about 130 bytes a block; with more lanes than one
+ *         8, and 4 for each of the others, besides.
  */
 #ifndef KVCACHE_PREFIX_INDEX_H
 #define KVCACHE_PREFIX_INDEX_H

@@ -272,8 +272,8 @@ static void note(struct bench *b, struct bench_result *r, uint32_t n)
 /* Does it fit into the context and the cache? Else say what is left out, and why. */
 static bool fits(const struct bench *b, const char *test, uint64_t n_streams, uint64_t n_tokens)
 {
-    const uint64_t blocks =
-        n_streams * kv_lanes_peak(&b->e.cache.lanes, (uint32_t)(n_tokens < UINT32_MAX ? n_tokens : UINT32_MAX), 0);
+    const uint32_t most = n_tokens < UINT32_MAX ? (uint32_t)n_tokens : UINT32_MAX;
+    const uint64_t blocks = n_streams * kv_lanes_peak(&b->e.cache.lanes, most, 0);
 
     if (n_tokens > b->e.sched.max_context)
         fprintf(stderr, "quire: %s left out: %llu tokens are more than the context of %u\n", test,

@@ -364,8 +364,8 @@ static void log_sizes(const struct engine *e, const struct config *c, uint64_t l
              log_quote(id, sizeof(id), e->id), log_quote(name, sizeof(name), m->name), m->arch,
              m->ftype, m->n_params, m->weight_bytes, m->is_cached ? "cached" : "packed", load_ms);
     log_info("engine",
-             "isa=%s threads=%u kv_type=%s kv_blocks=%u kv_lanes=%u kv_window_lanes=%u kv_bytes=%zu "
-             "context=%u scratch_bytes=%zu",
+             "isa=%s threads=%u kv_type=%s kv_blocks=%u kv_lanes=%u kv_window_lanes=%u "
+             "kv_bytes=%zu context=%u scratch_bytes=%zu",
              kern_isa_name(e->isa), e->threads, kern_kv_name(e->kv_type), e->kv->n_blocks,
              m->lanes.n, m->lanes.n_window, e->kv->bytes, e->sched.max_context,
              runner_scratch_bytes(e->runner));

@@ -269,7 +269,8 @@ static void wait_for(struct machine *m, uint32_t n, uint32_t n_tokens)
 static void build_cache(struct machine *m, const struct kv_lanes *lanes)
 {
     const struct setup *s = &m->setup;
-    const struct kv_shape shape = {lanes->n_layer, KV_HEADS, kern_kv_key_bytes(s->kv_type, HEAD_DIM),
+    const struct kv_shape shape = {lanes->n_layer, KV_HEADS,
+                                   kern_kv_key_bytes(s->kv_type, HEAD_DIM),
                                    kern_kv_value_bytes(s->kv_type, HEAD_DIM)};
     struct swap_store_options so = {.block_bytes = kv_store_block_bytes(&shape),
                                     .n_ram = s->n_ram, .n_file = s->n_file, .path = m->path};

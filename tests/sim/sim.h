@@ -1,12 +1,12 @@
 /* tests/sim/sim.h - the scheduler without a model: scripted arrivals, made-up tokens.
  *
  * The cache's bytes are played by numbers: a slot of a block holds the hash of all tokens up to
- * its position, and the lane of layers. Moves between blocks, RAM slots and file slots are carried out on them. So every
- * run, through step(), checks after each plan and commit: blocks add up (P3, T3, S2.30), what a
- * sequence reads is its own past wherever it came from (prefix hits, copies, swaps), positions
- * follow one another and each row is written once, by a sequence that alone holds the block (T2,
- * S2.5), no running stream is left out of a step unless it was preempted (P7), every request ends
- * exactly once (P2).
+ * its position, and the lane of layers. Moves between blocks, RAM slots and file slots are carried
+ * out on them. So every run, through step(), checks after each plan and commit: blocks add up (P3,
+ * T3, S2.30), what a sequence reads is its own past wherever it came from (prefix hits, copies,
+ * swaps), positions follow one another and each row is written once, by a sequence that alone holds
+ * the block (T2, S2.5), no running stream is left out of a step unless it was preempted (P7), every
+ * request ends exactly once (P2).
  */
 #ifndef TESTS_SIM_SIM_H
 #define TESTS_SIM_SIM_H

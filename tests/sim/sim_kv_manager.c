@@ -5,7 +5,8 @@
  * which some have a window. Every block, RAM slot and file slot is an array of 16 of them. Random
  * rounds of planning are followed by the moves, the writing and the I/O, as in the engine; then
  * each sequence must read its own tokens everywhere (in lanes with a window: where it looks), a
- * block that is written must be in one table only, and what the prefix cache finds is compared with a search through all that was entered.
+ * block that is written must be in one table only, and what the prefix cache finds is compared with
+ * a search through all that was entered.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -543,8 +544,10 @@ static void check_bytes(const struct sim *s, const struct seq *q)
         for (uint32_t lane = 0; lane < n_lanes(s); lane++) {
             const block_id block = q->blocks[lane * CAP + pos / BLOCK_TOKENS];
 
-            assert_true(!is_seen(s, q, lane, pos) ||
-                        (block != BLOCK_NONE && s->blocks[block][pos % BLOCK_TOKENS] == cell(h, lane)));
+            if (!is_seen(s, q, lane, pos))
+                continue;
+            assert_int_not_equal(block, BLOCK_NONE);
+            assert_true(s->blocks[block][pos % BLOCK_TOKENS] == cell(h, lane));
         }
     }
 }

@@ -55,17 +55,19 @@ static bool parse_ids(struct text *t, const char *list)
 }
 
 /* At most as many rows in a step as logits are kept. */
-static void put_logits(struct engine *e, struct batch *b, const struct text *t,
-                       const struct block_table *table)
+static int put_logits(struct engine *e, struct batch *b, const struct text *t, struct kv_seq *kv)
 {
     static const struct sampling sampling = {.n_top = 0};
     const size_t n_vocab = e->model->shape.n_vocab;
 
     for (uint32_t at = 0; at < t->n; at += b->n_rows) {
         const uint32_t rows = t->n - at < t->chunk ? t->n - at : t->chunk;
+        const int rc = kv_manager_grow(e->manager, kv, at, at + rows);
 
+        if (rc < 0)
+            return rc;
         batch_clear(b);
-        batch_add_span(b, t->ids + at, rows, at, table->blocks, table->cap);
+        batch_add_span(b, t->ids + at, rows, at, kv->table.blocks, kv->table.cap);
         for (uint32_t i = 0; i < rows; i++) {
             struct batch_output *o = batch_add_output(b, i);
 
@@ -76,28 +78,28 @@ static void put_logits(struct engine *e, struct batch *b, const struct text *t,
         runner_step(e->runner, b);
         for (uint32_t i = 0; i < rows; i++)
             fwrite(e->runner->logits + i * e->runner->vocab_stride, sizeof(float), n_vocab, stdout);
+        kv_manager_pass(e->manager, kv, at + rows); /* as it is in the server */
     }
+    return 0;
 }
 
 /* A pool over one row is that row. */
-static int put_hidden(struct engine *e, struct batch *b, const struct text *t,
-                      const struct block_table *table)
+static int put_hidden(struct engine *e, struct batch *b, const struct text *t, struct kv_seq *kv)
 {
     const size_t n_embd = e->model->shape.n_embd;
     float *sum = mem_calloc(n_embd, sizeof(*sum));
+    int rc = sum != NULL ? kv_manager_grow(e->manager, kv, 0, t->n) : ERR_NOMEM;
 
-    if (sum == NULL)
-        return ERR_NOMEM;
-    for (uint32_t i = 0; i < t->n; i++) {
+    for (uint32_t i = 0; rc == 0 && i < t->n; i++) {
         memset(sum, 0, n_embd * sizeof(*sum));
         batch_clear(b);
-        batch_add_span(b, t->ids, t->n, 0, table->blocks, table->cap);
+        batch_add_span(b, t->ids, t->n, 0, kv->table.blocks, kv->table.cap);
         batch_add_pool(b, i, 1, sum);
         runner_step(e->runner, b);
         fwrite(sum, sizeof(float), n_embd, stdout);
     }
     mem_free(sum);
-    return 0;
+    return rc;
 }
 
 static int run(struct engine *e, const struct text *t)
@@ -115,14 +117,12 @@ static int run(struct engine *e, const struct text *t)
         rc = ERR_RANGE;
     if (rc == 0)
         rc = batch_create(&b, e->sched.max_batch_tokens, 1, LOGIT_ROWS);
-    if (rc == 0)
-        rc = kv_manager_grow(e->manager, &kv, 0, t->n);
     if (rc == 0) {
         put_head((int32_t)t->n, (int32_t)(t->hidden ? s->n_embd : s->n_vocab));
         if (t->hidden)
-            rc = put_hidden(e, b, t, &kv.table);
+            rc = put_hidden(e, b, t, &kv);
         else
-            put_logits(e, b, t, &kv.table);
+            rc = put_logits(e, b, t, &kv);
     }
     kv_manager_release(e->manager, &kv);
     batch_destroy(&b);

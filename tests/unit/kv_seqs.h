@@ -1,4 +1,4 @@
-/* tests/unit/kv_seqs.h - sequences of a KV manager without bytes, and what must hold after each call.
+/* tests/unit/kv_seqs.h - sequences of a KV manager without bytes, and what must always hold.
  *
  * Thread: one.
  * Memory: the test's.
