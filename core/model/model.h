@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "kernels/kernels.h"
+#include "kvcache/kv_lanes.h"
 
 struct gguf;
 
@@ -81,6 +82,7 @@ struct model_layer {
     struct matrix key_up;        /* n_head of [n_latent][n_nope] */
     struct matrix value_up;      /* n_head of [head_out][n_latent] */
     uint32_t window;             /* tokens that it sees; 0: all */
+    struct kv_place kv;          /* where its keys and values are in the cache */
     uint32_t rope;               /* which of the model's tables turns it, or MODEL_NO_ROPE */
 };
 
@@ -147,6 +149,7 @@ struct model {
     struct matrix output;              /* shares embed's panels when tied; an encoder has none */
     const float *output_bias;          /* [n_vocab] or NULL */
     struct model_layer *layers;        /* [n_layer] */
+    struct kv_lanes lanes;             /* into which they are dealt for the cache */
     struct rope_table ropes[MODEL_N_ROPE]; /* model_layer.rope says which */
     bool is_cached;                    /* the panels came from the weight cache */
     void *arena;                       /* private: the mappings behind the pointers above */

@@ -56,12 +56,12 @@ static bool parse_ids(struct text *t, const char *list)
 
 /* One step over `rows` tokens from `at` on, for the logits of n of them from `first` on. */
 static void step(struct engine *e, struct batch *b, const struct text *t, uint32_t at,
-                 uint32_t rows, uint32_t first, uint32_t n, const struct block_table *table)
+                 uint32_t rows, uint32_t first, uint32_t n, const struct kv_seq *kv)
 {
     static const struct sampling sampling = {.n_top = 0};
 
     batch_clear(b);
-    batch_add_span(b, t->ids + at, rows, at, table->blocks);
+    batch_add_span(b, t->ids + at, rows, at, kv->table.blocks, kv->table.cap);
     for (uint32_t i = first; i < first + n; i++) {
         struct batch_output *o = batch_add_output(b, i);
 
@@ -76,60 +76,61 @@ static void step(struct engine *e, struct batch *b, const struct text *t, uint32
 }
 
 /* The runner keeps the logits of a few rows: a longer chunk is computed again for each few. */
-static void put_logits(struct engine *e, struct batch *b, const struct text *t,
-                       const struct block_table *table)
+static int put_logits(struct engine *e, struct batch *b, const struct text *t, struct kv_seq *kv)
 {
     for (uint32_t at = 0; at < t->n; at += t->chunk) {
         const uint32_t rows = t->n - at < t->chunk ? t->n - at : t->chunk;
+        const int rc = kv_manager_grow(e->manager, kv, at, at + rows);
 
+        if (rc < 0)
+            return rc;
         for (uint32_t i = 0; i < rows; i += LOGIT_ROWS)
-            step(e, b, t, at, rows, i, rows - i < LOGIT_ROWS ? rows - i : LOGIT_ROWS, table);
+            step(e, b, t, at, rows, i, rows - i < LOGIT_ROWS ? rows - i : LOGIT_ROWS, kv);
+        kv_manager_pass(e->manager, kv, at + rows); /* as it is in the server */
     }
+    return 0;
 }
 
 /* A pool over one row is that row. */
-static int put_hidden(struct engine *e, struct batch *b, const struct text *t,
-                      const struct block_table *table)
+static int put_hidden(struct engine *e, struct batch *b, const struct text *t, struct kv_seq *kv)
 {
     const size_t n_embd = e->model->shape.n_embd;
     float *sum = mem_calloc(n_embd, sizeof(*sum));
+    int rc = sum != NULL ? kv_manager_grow(e->manager, kv, 0, t->n) : ERR_NOMEM;
 
-    if (sum == NULL)
-        return ERR_NOMEM;
-    for (uint32_t i = 0; i < t->n; i++) {
+    for (uint32_t i = 0; rc == 0 && i < t->n; i++) {
         memset(sum, 0, n_embd * sizeof(*sum));
         batch_clear(b);
-        batch_add_span(b, t->ids, t->n, 0, table->blocks);
+        batch_add_span(b, t->ids, t->n, 0, kv->table.blocks, kv->table.cap);
         batch_add_pool(b, i, 1, sum);
         runner_step(e->runner, b);
         fwrite(sum, sizeof(float), n_embd, stdout);
     }
     mem_free(sum);
-    return 0;
+    return rc;
 }
 
 static int run(struct engine *e, const struct text *t)
 {
     const struct model_shape *s = &e->model->shape;
     const uint32_t cap = block_table_needed(t->n);
-    block_id *blocks = mem_calloc(cap, sizeof(*blocks));
+    const uint32_t n_lanes = kv_manager_n_lanes(e->manager);
+    block_id *blocks = mem_calloc(n_lanes, cap * sizeof(*blocks));
     struct batch *b = NULL;
     struct kv_seq kv;
     int rc = blocks == NULL ? ERR_NOMEM : 0;
 
-    kv_seq_init(&kv, blocks, cap);
+    kv_seq_init(&kv, blocks, blocks != NULL ? cap : 0, n_lanes);
     if (rc == 0 && (t->n > e->sched.max_context || t->n > e->sched.max_batch_tokens))
         rc = ERR_RANGE;
     if (rc == 0)
         rc = batch_create(&b, e->sched.max_batch_tokens, 1, LOGIT_ROWS);
-    if (rc == 0)
-        rc = kv_manager_grow(e->manager, &kv, 0, t->n);
     if (rc == 0) {
         put_head((int32_t)t->n, (int32_t)(t->hidden ? s->n_embd : s->n_vocab));
         if (t->hidden)
-            rc = put_hidden(e, b, t, &kv.table);
+            rc = put_hidden(e, b, t, &kv);
         else
-            put_logits(e, b, t, &kv.table);
+            rc = put_logits(e, b, t, &kv);
     }
     kv_manager_release(e->manager, &kv);
     batch_destroy(&b);

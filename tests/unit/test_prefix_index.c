@@ -15,7 +15,7 @@ static struct prefix_index *new_index(uint32_t n)
 {
     struct prefix_index *x;
 
-    assert_int_equal(prefix_index_create(&x, n), 0);
+    assert_int_equal(prefix_index_create(&x, n, 1), 0);
     return x;
 }
 
@@ -82,8 +82,8 @@ static void finds_a_chain(void **state)
     assert_int_equal(prefix_index_find(x, hb, 3, a), BLOCK_NONE); /* other tokens */
     assert_int_equal(prefix_index_n(x), 2);
     assert_true(prefix_index_has(x, 7));
-    assert_true(prefix_index_has_followers(x, 3));
-    assert_false(prefix_index_has_followers(x, 7));
+    assert_int_not_equal(prefix_index_follower(x, 3), BLOCK_NONE);
+    assert_int_equal(prefix_index_follower(x, 7), BLOCK_NONE);
     assert_false(prefix_index_has(x, 0));
     assert_false(prefix_index_has(x, 9));
     prefix_index_destroy(&x);
@@ -234,13 +234,13 @@ static void creation_survives_lack_of_memory(void **state)
 
     do {
         mem_fail_after(n++);
-        if (prefix_index_create(&x, 5) == 0)
+        if (prefix_index_create(&x, 5, 1) == 0)
             prefix_index_destroy(&x);
         assert_null(x);
     } while (mem_has_failed());
     mem_fail_after(-1);
     assert_true(n > 4);
-    assert_int_equal(prefix_index_create(&x, 0), ERR_INVAL);
+    assert_int_equal(prefix_index_create(&x, 0, 1), ERR_INVAL);
     prefix_index_destroy(&x);
     prefix_index_destroy(NULL);
 }
