@@ -54,30 +54,38 @@ static bool parse_ids(struct text *t, const char *list)
     return false;
 }
 
-/* At most as many rows in a step as logits are kept. */
-static int put_logits(struct engine *e, struct batch *b, const struct text *t, struct kv_seq *kv)
+/* One step over `rows` tokens from `at` on, for the logits of n of them from `first` on. */
+static void step(struct engine *e, struct batch *b, const struct text *t, uint32_t at,
+                 uint32_t rows, uint32_t first, uint32_t n, const struct kv_seq *kv)
 {
     static const struct sampling sampling = {.n_top = 0};
-    const size_t n_vocab = e->model->shape.n_vocab;
 
-    for (uint32_t at = 0; at < t->n; at += b->n_rows) {
+    batch_clear(b);
+    batch_add_span(b, t->ids + at, rows, at, kv->table.blocks, kv->table.cap);
+    for (uint32_t i = first; i < first + n; i++) {
+        struct batch_output *o = batch_add_output(b, i);
+
+        o->want = BATCH_SCORE;
+        o->sampling = &sampling;
+        o->pos = at + i + 1;
+    }
+    runner_step(e->runner, b);
+    for (uint32_t i = 0; i < n; i++)
+        fwrite(e->runner->logits + i * e->runner->vocab_stride, sizeof(float),
+               e->model->shape.n_vocab, stdout);
+}
+
+/* The runner keeps the logits of a few rows: a longer chunk is computed again for each few. */
+static int put_logits(struct engine *e, struct batch *b, const struct text *t, struct kv_seq *kv)
+{
+    for (uint32_t at = 0; at < t->n; at += t->chunk) {
         const uint32_t rows = t->n - at < t->chunk ? t->n - at : t->chunk;
         const int rc = kv_manager_grow(e->manager, kv, at, at + rows);
 
         if (rc < 0)
             return rc;
-        batch_clear(b);
-        batch_add_span(b, t->ids + at, rows, at, kv->table.blocks, kv->table.cap);
-        for (uint32_t i = 0; i < rows; i++) {
-            struct batch_output *o = batch_add_output(b, i);
-
-            o->want = BATCH_SCORE;
-            o->sampling = &sampling;
-            o->pos = at + i + 1;
-        }
-        runner_step(e->runner, b);
-        for (uint32_t i = 0; i < rows; i++)
-            fwrite(e->runner->logits + i * e->runner->vocab_stride, sizeof(float), n_vocab, stdout);
+        for (uint32_t i = 0; i < rows; i += LOGIT_ROWS)
+            step(e, b, t, at, rows, i, rows - i < LOGIT_ROWS ? rows - i : LOGIT_ROWS, kv);
         kv_manager_pass(e->manager, kv, at + rows); /* as it is in the server */
     }
     return 0;
@@ -168,7 +176,7 @@ int main(int argc, char **argv)
 
     text.hidden = command_take_switch(&argc, argv, "--hidden");
     if (!command_take_value(&argc, argv, "--ids", &ids) ||
-        !command_take_int(&argc, argv, "--chunk", 1, LOGIT_ROWS, &chunk))
+        !command_take_int(&argc, argv, "--chunk", 1, MAX_IDS, &chunk))
         return EXIT_USAGE;
     while (n < argc && strcmp(argv[n], "--") != 0)
         n++;
