@@ -40,7 +40,8 @@ def answers(s, wish):
 
 @pytest.mark.parametrize("arch,variant", [("gemma3", "plain"), ("gpt-oss", "plain")])
 def test_pressure_changes_no_answer(start, tmp_path, arch, variant):
-    """P1, P2 and P3: alone, thrown out and computed again, copied to RAM, with shared beginnings or without."""
+    """P1, P2 and P3: alone, thrown out and computed again, copied to RAM, with shared beginnings or without.
+    And the journal says all that the plans depend on."""
     path = tmp_path / "windows.gguf"
     path.write_bytes(fixtures.make(arch, variant, "F32"))
     wishes = wishes_for(fixtures.Fixture(arch, variant, "F32", 1, fixtures.N_CTX).n_vocab)
@@ -49,7 +50,9 @@ def test_pressure_changes_no_answer(start, tmp_path, arch, variant):
     for flags in (("--preemption", "recompute", "--swap-ram", "0"),
                   ("--preemption", "swap", "--swap-ram", "64m"),
                   ("--preemption", "swap", "--swap-ram", "64m", "--prefix-cache", "off")):
-        s = start(*TINY, *flags, model=path, binary=DEBUG_BIN)
+        journal = tmp_path / "journal"
+        journal.unlink(missing_ok=True)
+        s = start(*TINY, *flags, "--journal", str(journal), model=path, binary=DEBUG_BIN)
         assert in_threads([lambda w=w: answers(s, w) for w in wishes]) == expected, flags
         s.wait_idle()
         m = s.metrics()
@@ -57,6 +60,8 @@ def test_pressure_changes_no_answer(start, tmp_path, arch, variant):
         assert (m["quire_prefix_cache_hits_tokens_total"] > 0) == ("off" not in flags)
         assert m['quire_kv_blocks{state="held"}'] == 0
         assert s.stop() == 0
+        replayed = subprocess.run([BIN, "replay", journal], capture_output=True, text=True, check=False)
+        assert replayed.returncode == 0 and "plans equal" in replayed.stdout, replayed.stderr
 
 
 def test_a_window_leaves_room(start, tmp_path):
