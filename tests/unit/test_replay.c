@@ -46,6 +46,11 @@ static struct simulate_options crowded(enum sched_policy policy)
     o.kv = (struct kv_manager_options){.n_blocks = 40, .prefix_cache = true, .n_ram = 24,
         .n_file = 60, .max_sequences = 64, .max_table = 32, .low_percent = 30,
         .critical_percent = 10};
+    if (policy == SCHED_SJF) { /* and layers of which some have a window */
+        o.kv.lanes = (struct kv_lanes){.n = 3, .n_window = 2, .window = 40};
+        o.kv.max_chunk = 96;
+        o.kv.n_blocks = 80;
+    }
     o.truth = (struct step_costs){.is_known = true, .step_ns = 15000000, .prefill_ns = 1400000,
         .decode_ns = 2000000, .kv_decode_ps = 1000, .kv_prefill_ps = 400, .swap_ns = 50000,
         .file_ns = 500000};
