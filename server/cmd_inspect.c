@@ -98,7 +98,8 @@ int cmd_inspect(int argc, char **argv)
 
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         puts("quire inspect FILE   print the keys and tensors of a GGUF file or of the model in a\n"
-             "                     folder, after checking it (an empty name, '', is the built-in demo model)");
+             "                     folder, after checking it (an empty name, '', is the built-in\n"
+             "                     demo model)");
         return EXIT_OK;
     }
     if (argc != 2)

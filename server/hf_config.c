@@ -73,12 +73,14 @@ static int check_neutral(struct hf_folder *f)
 {
     const char *act = hf_text(f->config, "hidden_act");
     double rotated = 1.0;
-    bool has_window = false;
+    bool has_window = false, interleaved = false;
     char shown[32];
     int rc = hf_positive(f, HF_CONFIG, f->config, "partial_rotary_factor", &rotated);
 
     if (rc == 0)
         rc = hf_bool(f, HF_CONFIG, f->config, "use_sliding_window", &has_window);
+    if (rc == 0)
+        rc = hf_bool(f, HF_CONFIG, f->config, "rope_interleaved", &interleaved);
     if (rc < 0)
         return rc;
     if (hf_member(f->config, "quantization_config") != NULL)
@@ -92,9 +94,9 @@ static int check_neutral(struct hf_folder *f)
     if (rotated != 1.0)
         return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
                        "'partial_rotary_factor' is %g, but only 1 is supported", rotated);
-    if (has_window)
-        return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
-                       "'use_sliding_window' is true, which is not supported");
+    if (has_window || interleaved)
+        return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG, "'%s' is true, which is not supported",
+                       has_window ? "use_sliding_window" : "rope_interleaved");
     return 0;
 }
 

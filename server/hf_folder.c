@@ -17,7 +17,7 @@
 
 #define MAX_CONFIG ((size_t)1 << 20)
 #define MAX_TOKENIZER ((size_t)64 << 20) /* the largest in use have 33 MB */
-#define MAX_VALUES ((size_t)1 << 23)     /* of those, with merges as pairs: 2 million */
+#define MAX_VALUES ((size_t)1 << 22)     /* of those, with merges as pairs: 2 million */
 
 int hf_fail(const struct hf_folder *f, int rc, const char *file, const char *format, ...)
 {

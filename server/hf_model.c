@@ -54,7 +54,7 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* What takes no part: an output that is the embedding, and frequencies that follow from the rest. */
+/* What takes no part: an output that is the embedding, frequencies that follow from the rest. */
 static bool is_left_out(const struct hf_folder *f, const char *name)
 {
     return (f->is_tied && strcmp(name, "lm_head.weight") == 0) ||

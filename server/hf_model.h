@@ -1,7 +1,7 @@
 /* server/hf_model.h - a folder with config.json and *.safetensors, opened as if it were GGUF.
  *
- * The header that a GGUF file of the model would have is made in memory; the tensors stay where they
- * are, in the mapped safetensors files. Names become GGUF's; types are F32, F16 and BF16.
+ * The header that a GGUF file of the model would have is made in memory; the tensors stay where
+ * they are, in the mapped safetensors files. Names become GGUF's; types are F32, F16 and BF16.
  *
  * Thread: the one that loads.
  * Memory: the handle's, see gguf.h.

@@ -6,13 +6,12 @@
 #include "core/gguf/gguf_write.h"
 #include "server/hf_folder.h"
 #include "server/hf_presplit.h"
+#include "server/hf_template.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MAX_TEMPLATE_FILE ((size_t)1 << 20)
 
 enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
 
@@ -300,12 +299,42 @@ static bool adds_space(const struct hf_folder *f)
     return false;
 }
 
+/* A step that writes spaces as U+2581, or one before the text. */
+static bool is_space_step(const cJSON *step)
+{
+    const char *type = hf_text(step, "type");
+
+    return type != NULL && (strcmp(type, "Prepend") == 0 || strcmp(type, "Replace") == 0);
+}
+
+/* Is all that happens before the merges what SentencePiece does? */
+static bool is_sentencepiece(const struct hf_folder *f)
+{
+    const cJSON *normalizer = hf_member(f->tokenizer, "normalizer"), *step;
+    const cJSON *pre = hf_member(f->tokenizer, "pre_tokenizer");
+    const cJSON *steps = hf_member(normalizer, "normalizers");
+    const char *type = hf_text(pre, "type");
+
+    if (pre != NULL && (type == NULL || strcmp(type, "Metaspace") != 0))
+        return false;
+    cJSON_ArrayForEach(step, steps)
+    {
+        if (!is_space_step(step))
+            return false;
+    }
+    return normalizer == NULL || steps != NULL || is_space_step(normalizer);
+}
+
 static int add_spm(struct vocab *v)
 {
     const int rc = make_scores(v);
 
     if (rc < 0)
         return rc;
+    if (!is_sentencepiece(v->f))
+        return hf_fail(v->f, ERR_UNSUPPORTED, HF_TOKENIZER,
+                       "it falls back on bytes, but its 'normalizer' or 'pre_tokenizer' is not "
+                       "SentencePiece's");
     gguf_writer_str(v->f->w, "tokenizer.ggml.model", "llama");
     gguf_writer_f32_array(v->f->w, "tokenizer.ggml.scores", v->scores, v->n);
     gguf_writer_bool(v->f->w, "tokenizer.ggml.add_space_prefix", adds_space(v->f));
@@ -374,35 +403,6 @@ static int add_roles(struct vocab *v)
     return 0;
 }
 
-/* A text, the one called "default" of several, or a file beside. */
-static int add_chat_template(struct hf_folder *f)
-{
-    const cJSON *t = hf_member(f->tokenizer_config, "chat_template"), *each;
-    const char *text = cJSON_GetStringValue(t);
-    char *own = NULL;
-    size_t n = MAX_TEMPLATE_FILE;
-    uint64_t size;
-    int rc = 0;
-
-    t = cJSON_IsArray(t) ? t : NULL;
-    cJSON_ArrayForEach(each, t)
-    {
-        const char *name = hf_text(each, "name");
-
-        if (name != NULL && strcmp(name, "default") == 0)
-            text = hf_text(each, "template");
-    }
-    if (text == NULL) {
-        own = mem_calloc(1, n + 1);
-        rc = own != NULL ? hf_read_bytes(f, "chat_template.jinja", 0, own, &n, &size) : ERR_NOMEM;
-        text = rc == 0 ? own : NULL;
-    }
-    if (text != NULL)
-        gguf_writer_str(f->w, "tokenizer.chat_template", text);
-    mem_free(own);
-    return rc == ERR_NOENT ? 0 : rc;
-}
-
 /* ---- all of it ---- */
 
 static int open_vocab(struct vocab *v)
@@ -457,7 +457,7 @@ int hf_tokenizer_add(struct hf_folder *f)
     if (rc == 0)
         rc = add_roles(&v);
     if (rc == 0)
-        rc = add_chat_template(f);
+        rc = hf_template_add(f);
     close_vocab(&v);
     return rc;
 }

@@ -1,7 +1,7 @@
 /* server/model_folder.h - which model a folder holds.
  *
- * One GGUF file, or the parts of one, or a folder as transformers save it (config.json). Several are
- * listed, so that one can be named; folders within are not looked into.
+ * One GGUF file, or the parts of one, or a folder as transformers save it (config.json). Several
+ * are listed, so that one can be named; folders within are not looked into.
  *
  * Thread: any.
  * Memory: the caller's.

@@ -4,8 +4,8 @@
  * where its bytes are in the data), and the data. The files are model.safetensors, or those that
  * model.safetensors.index.json lists with the tensors that are in each.
  *
- * Every header is checked: sizes, types, shapes that fit their bytes, bytes within the file, no name
- * twice, and, with an index, that it and the headers agree. That tensors do not overlap,
+ * Every header is checked: sizes, types, shapes that fit their bytes, bytes within the file, no
+ * name twice, and, with an index, that it and the headers agree. That tensors do not overlap,
  * gguf_open_placed() checks.
  *
  * Thread: the one that loads.

@@ -17,10 +17,12 @@
 #define MAX_PARTS 1024
 #define SUFFIX_LEN 20 /* of -00001-of-00003.gguf */
 
-static int part_fail(const struct gguf *g, int rc, char *err, size_t err_len, const char *format, ...)
+static int part_fail(const struct gguf *g, int rc, char *err, size_t err_len, const char *format,
+                     ...)
     __attribute__((format(printf, 5, 6)));
 
-static int part_fail(const struct gguf *g, int rc, char *err, size_t err_len, const char *format, ...)
+static int part_fail(const struct gguf *g, int rc, char *err, size_t err_len, const char *format,
+                     ...)
 {
     va_list args;
     const int n = snprintf(err, err_len, "%s: ", g->name);
@@ -51,8 +53,8 @@ static int read_numbers(const struct gguf *g, uint32_t *no, uint32_t *count, cha
                          "key 'split.count': is %u, but at most %d parts are supported", *count,
                          MAX_PARTS);
     if (*no >= *count)
-        return part_fail(g, ERR_FORMAT, err, err_len, "key 'split.no': is %u, but there are %u parts",
-                         *no, *count);
+        return part_fail(g, ERR_FORMAT, err, err_len,
+                         "key 'split.no': is %u, but there are %u parts", *no, *count);
     return 0;
 }
 
@@ -102,7 +104,8 @@ static int open_part(struct gguf **out, const char *beside, uint32_t i, uint32_t
                        n);
     if (rc == 0 && no != i)
         rc = part_fail(*out, ERR_FORMAT, err, err_len,
-                       "should be part %u of %u, but says that it is part %u", i + 1, count, no + 1);
+                       "should be part %u of %u, but says that it is part %u", i + 1, count,
+                       no + 1);
     if (rc < 0)
         gguf_close(out);
     return rc;
@@ -188,7 +191,8 @@ int gguf_open_parts(struct gguf **gp, char *err, size_t err_len)
         return rc;
     if (g->file.mapping == NULL)
         return part_fail(g, ERR_UNSUPPORTED, err, err_len,
-                         "is one of %u parts of a split model, and the others are not there", count);
+                         "is one of %u parts of a split model, and the others are not there",
+                         count);
     if (!has_name_of_part(g->name, no, count))
         return part_fail(g, ERR_FORMAT, err, err_len,
                          "is part %u of %u of a split model, but its name does not end in "

@@ -72,7 +72,8 @@ static void set_totals(struct load *l)
         uint64_t bytes = 0;
 
         for (size_t i = 0; i < l->n_matrices; i++)
-            bytes += pack_job_type(&l->matrices[i]) == types[t] ? pack_job_bytes(&l->matrices[i]) : 0;
+            if (pack_job_type(&l->matrices[i]) == types[t])
+                bytes += pack_job_bytes(&l->matrices[i]);
         if (bytes > most)
             snprintf(m->ftype, sizeof(m->ftype), "%s", block_format(types[t])->name);
         most = bytes > most ? bytes : most;

@@ -9,9 +9,10 @@
  *   panels    the bytes of the model's panel mapping, as the products read them
  *
  * The id says what was packed and how: size and time of the model file, a hash of all its bytes
- * before the tensors' data, a hash of samples of the data (of every file, where there are several), and a hash of the layout: where each
- * matrix lies, in which type, and what packing a known pattern into that type gives (so a cache
- * of another version of the panels is another layout, without anyone counting versions).
+ * before the tensors' data, a hash of samples of the data (all that for every file, where there are
+ * several), and a hash of the layout: where each matrix lies, in which type, and what packing a
+ * known pattern into that type gives (so a cache of another version of the panels is another
+ * layout, without anyone counting versions).
  *
  * Nothing in the file is believed: it must be a regular file that only its owner can write, the
  * owner being us or root; whatever differs or fails its checksum is a reason, in words, not to use

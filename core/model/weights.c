@@ -145,7 +145,8 @@ static void add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in,
 {
     struct matrix *dst = job.dst;
 
-    *dst = (struct matrix){.type = job_type(l, &job), .n_in = n_in, .n_out = n_out, .n_each = n_each};
+    *dst = (struct matrix){
+        .type = job_type(l, &job), .n_in = n_in, .n_out = n_out, .n_each = n_each};
     dst->n_panels = (n_out + KERN_LANES - 1) / KERN_LANES;
     dst->panel_bytes = kern_panel_bytes(dst->type, n_in);
     job.at = l->panel_bytes;

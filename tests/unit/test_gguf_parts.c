@@ -140,8 +140,8 @@ static void test_refused(void **arg)
     write_set();
     write_part(path_of("renamed.gguf"), (struct part){1, N_PARTS, all, "t"});
     refused(path_of("renamed.gguf"), ERR_FORMAT,
-            "is part 2 of 3 of a split model, but its name does not end in -00002-of-00003.gguf, so "
-            "that the others cannot be found",
+            "is part 2 of 3 of a split model, but its name does not end in -00002-of-00003.gguf, "
+            "so that the others cannot be found",
             path_of("renamed.gguf"));
     write_part(part_path(2), (struct part){1, N_PARTS, all, "t"}); /* twice the same */
     refused(first, ERR_FORMAT, "should be part 3 of 3, but says that it is part 2", part_path(2));
@@ -207,7 +207,8 @@ static void test_part_in_memory(void **arg)
     assert_int_equal(gguf_writer_finish(w, &data, &bytes), 0);
     gguf_writer_destroy(&w);
     assert_int_equal(gguf_open_memory(&g, "here", data, bytes, err, sizeof(err)), ERR_UNSUPPORTED);
-    assert_string_equal(err, "here: is one of 3 parts of a split model, and the others are not there");
+    assert_string_equal(err,
+                        "here: is one of 3 parts of a split model, and the others are not there");
     mem_free(data);
 }
 
@@ -272,6 +273,30 @@ static void test_behind_4_gib(void **arg)
     assert_memory_equal(t->data, v, sizeof(v));
     gguf_close(&g);
     unlink(path);
+}
+
+/* Every allocation may fail. */
+static void test_no_memory_for_a_set(void **arg)
+{
+    struct gguf *g;
+    int64_t n = 0;
+
+    (void)arg;
+    write_set();
+    for (;; n++) {
+        int rc;
+
+        mem_fail_after(n);
+        rc = gguf_open(&g, part_path(2), err, sizeof(err));
+        mem_fail_after(-1);
+        if (rc == 0)
+            break;
+        assert_int_equal(rc, ERR_NOMEM);
+        assert_null(g);
+        assert_non_null(strstr(err, "out of memory"));
+    }
+    assert_true(n > 10);
+    gguf_close(&g);
 }
 
 /* ---- headers in memory ---- */
@@ -347,7 +372,35 @@ static void test_placed(void **arg)
     snprintf(want, sizeof(want), "%s: tensor 'b': overlaps tensor 'a'", path_of("one"));
     assert_string_equal(err, want);
     unlink(path_of("two"));
-    assert_int_equal(open_placed(&g, (struct gguf_place){0, 0}, (struct gguf_place){0, 32}), ERR_IO);
+    assert_int_equal(open_placed(&g, (struct gguf_place){0, 0}, (struct gguf_place){0, 32}),
+                     ERR_IO);
+}
+
+static void test_no_memory_for_placed(void **arg)
+{
+    static const struct gguf_place places[3] = {{0, 0}, {GGUF_OWN_DATA, 0}, {0, 32}};
+    const char *paths[1] = {path_of("one")};
+    const struct gguf_placed placed = {paths, 1, places, 3};
+    struct gguf *g;
+    size_t bytes;
+    uint8_t *head = make_head(&bytes);
+    int64_t n = 0;
+
+    (void)arg;
+    for (;; n++) {
+        int rc;
+
+        mem_fail_after(n);
+        rc = gguf_open_placed(&g, "mixed", head, bytes, &placed, err, sizeof(err));
+        mem_fail_after(-1);
+        if (rc == 0)
+            break;
+        assert_int_equal(rc, ERR_NOMEM);
+        assert_null(g);
+        assert_non_null(strstr(err, "out of memory"));
+    }
+    assert_true(n > 6);
+    gguf_close(&g); /* and the head with it */
 }
 
 static int set_up(void **arg)
@@ -375,7 +428,9 @@ int main(void)
         cmocka_unit_test(test_part_in_memory),
         cmocka_unit_test(test_changed),
         cmocka_unit_test(test_behind_4_gib),
+        cmocka_unit_test(test_no_memory_for_a_set),
         cmocka_unit_test(test_placed),
+        cmocka_unit_test(test_no_memory_for_placed),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
