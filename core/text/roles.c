@@ -155,9 +155,28 @@ static void guess_types(struct vocab *v)
         v->type[v->unknown] = TOKEN_UNKNOWN;
 }
 
+static bool has_named(const struct vocab *v, const struct gguf_kv *tokens, const char *name)
+{
+    for (int32_t id = 0; id < v->n; id++)
+        if (v->type[id] != TOKEN_NORMAL && is_text(gguf_array_str(tokens, (uint64_t)id), name))
+            return true;
+    return false;
+}
+
+/* In OpenAI's "harmony" an answer is several messages: "<|end|>" is behind each, "<|return|>"
+ * behind the last, and "<|call|>" hands over to a tool. */
+static bool speaks_harmony(const struct vocab *v, const struct gguf_kv *tokens)
+{
+    return has_named(v, tokens, "<|return|>") && has_named(v, tokens, "<|call|>");
+}
+
 static bool ends_generation(const struct vocab *v, const struct gguf_kv *tokens, int32_t id,
                             const int32_t *named, size_t n_named)
 {
+    if (v->is_harmony && is_text(gguf_array_str(tokens, (uint64_t)id), "<|end|>"))
+        return false;
+    if (v->is_harmony && is_text(gguf_array_str(tokens, (uint64_t)id), "<|call|>"))
+        return true;
     for (size_t i = 0; i < n_named; i++) {
         if (named[i] == id)
             return true;
@@ -172,6 +191,7 @@ static int collect_ends(struct vocab *v, const struct gguf *g, const int32_t *na
     const struct gguf_kv *tokens = gguf_find(g, "tokenizer.ggml.tokens");
     const size_t most = n_named + sizeof(end_names) / sizeof(end_names[0]);
 
+    v->is_harmony = speaks_harmony(v, tokens);
     v->eog = mem_calloc(most, sizeof(*v->eog));
     if (v->eog == NULL)
         return text_fail(g, ERR_NOMEM, err, err_len, "no memory for the tokens' roles");

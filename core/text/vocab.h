@@ -35,6 +35,7 @@ struct vocab {
     enum vocab_model model;
     int rules;   /* BPE: how text is cut (presplit.h) */
     bool raw;    /* pieces are UTF-8 with U+2581 for spaces; else byte letters */
+    bool is_harmony; /* gpt-oss: several messages in an answer, see roles.c */
     bool rstrip; /* spaces behind a special token go with it (phi-3) */
     int32_t n;
     char *bytes;     /* all pieces, one after the other */

@@ -458,6 +458,31 @@ static void padding_and_files_end_a_generation(void **state)
     tokenizer_destroy(&t);
 }
 
+/* Where an answer is several messages, the end of one is not the end. */
+static void a_message_of_harmony_does_not_end_it(void **state)
+{
+    struct toy v = bpe_toy("gpt-2");
+    const int32_t end = toy_add(&v, "<|end|>", CONTROL, 0);
+    const int32_t last = toy_add(&v, "<|return|>", CONTROL, 0);
+    struct tokenizer *t = toy_create(&v);
+    const int32_t *eog;
+    int32_t call;
+    size_t n;
+
+    (void)state;
+    eog = tokenizer_eog(t, &n);
+    assert_true(eog[n - 2] == end && eog[n - 1] == last); /* this is not harmony yet */
+    tokenizer_destroy(&t);
+    call = toy_add(&v, "<|call|>", CONTROL, 0);
+    v.eot = (uint32_t)end; /* files name it all the same */
+    t = toy_create(&v);
+    eog = tokenizer_eog(t, &n);
+    assert_true(eog[n - 2] == last && eog[n - 1] == call);
+    for (size_t i = 0; i < n; i++)
+        assert_int_not_equal(eog[i], end);
+    tokenizer_destroy(&t);
+}
+
 /* ---- limits and failures */
 
 static void refuses_more_ids_than_the_limit(void **state)
@@ -788,6 +813,7 @@ int main(void)
         cmocka_unit_test(keys_and_names_mark_a_gap),
         cmocka_unit_test(plain_text_marks_no_gap),
         cmocka_unit_test(padding_and_files_end_a_generation),
+        cmocka_unit_test(a_message_of_harmony_does_not_end_it),
         cmocka_unit_test(refuses_more_ids_than_the_limit),
         cmocka_unit_test(survives_every_failing_allocation),
         cmocka_unit_test(work_is_linear),
