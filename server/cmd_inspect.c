@@ -80,6 +80,16 @@ static uint64_t print_tensors(const struct gguf *g)
     return n_params;
 }
 
+/* The parts of a set, or the files that hold the tensors. */
+static void print_files(const struct gguf *g)
+{
+    for (uint32_t i = 0; i < gguf_n_files(g) && gguf_n_files(g) > 1; i++) {
+        const struct gguf_file f = gguf_file_at(g, i);
+
+        printf("  %s: %" PRIu64 " bytes, %" PRIu64 " tensors\n", f.name, f.bytes, f.n_tensors);
+    }
+}
+
 int cmd_inspect(int argc, char **argv)
 {
     struct gguf *g;
@@ -87,16 +97,18 @@ int cmd_inspect(int argc, char **argv)
     uint64_t n_params;
 
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        puts("quire inspect FILE   print the keys and tensors of a GGUF file, after checking it\n"
-             "                     (an empty name, '', is the built-in demo model)");
+        puts("quire inspect FILE   print the keys and tensors of a GGUF file or of the model in a\n"
+             "                     folder, after checking it (an empty name, '', is the built-in\n"
+             "                     demo model)");
         return EXIT_OK;
     }
     if (argc != 2)
         return command_fail(EXIT_USAGE, "usage: quire inspect FILE");
-    if (engine_open_gguf(&g, argv[1], err, sizeof(err)) < 0)
+    if (engine_open_gguf(&g, argv[1], "", err, sizeof(err)) < 0)
         return command_fail(EXIT_FAILED, "%s", err);
     printf("%s: GGUF version %u, %" PRIu64 " bytes\n", gguf_name(g), gguf_version(g),
            gguf_file_bytes(g));
+    print_files(g);
     printf("%" PRIu64 " keys\n", gguf_n_kv(g));
     for (uint64_t i = 0; i < gguf_n_kv(g); i++) {
         const struct gguf_kv *kv = gguf_kv_at(g, i);

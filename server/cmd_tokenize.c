@@ -48,7 +48,7 @@ static int tokenize(const char *path, const char *pre, bool only_ids, unsigned f
     int rc, code = EXIT_FAILED;
 
     buf_init(&text, MAX_INPUT);
-    rc = engine_open_gguf(&g, path, err, sizeof(err));
+    rc = engine_open_gguf(&g, path, pre, err, sizeof(err));
     if (rc == 0)
         rc = tokenizer_create_as(&t, g, pre, err, sizeof(err));
     if (rc < 0) {

@@ -14,6 +14,8 @@
 #include "kvcache/kv_manager.h"
 #include "kvcache/kv_store.h"
 #include "kvcache/swap_store.h"
+#include "server/hf_model.h"
+#include "server/model_folder.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -46,11 +48,28 @@ static void show_progress(void *ud, uint64_t done, uint64_t total)
             percent == 100 ? "\r\033[K" : "");
 }
 
-int engine_open_gguf(struct gguf **out, const char *path, char *err, size_t err_len)
+static int open_folder(struct gguf **out, const char *folder, const char *pre, char *err,
+                       size_t err_len)
+{
+    char path[MODEL_FOLDER_MAX_PATH];
+    bool is_hf;
+    const int rc = model_folder_find(folder, path, &is_hf, err, err_len);
+
+    *out = NULL;
+    if (rc < 0)
+        return rc;
+    return is_hf ? hf_model_open(out, path, pre, err, err_len)
+                 : gguf_open(out, path, err, err_len);
+}
+
+int engine_open_gguf(struct gguf **out, const char *path, const char *pre, char *err,
+                     size_t err_len)
 {
     size_t bytes;
     const void *data;
 
+    if (model_folder_is(path))
+        return open_folder(out, path, pre, err, err_len);
     if (path[0] != '\0')
         return gguf_open(out, path, err, err_len);
     data = demo_model(&bytes);
@@ -81,14 +100,10 @@ static uint32_t auto_threads(void)
 
 void engine_name_model(const char *path, char *id, size_t size)
 {
-    const char *base = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
-    size_t n = strlen(base);
+    const struct gguf_str name = gguf_base_name(path);
 
-    if (n == 0)
-        base = "quire-demo", n = strlen(base);
-    else if (n > 5 && strcmp(base + n - 5, ".gguf") == 0)
-        n -= 5;
-    snprintf(id, size, "%.*s", (int)n, base);
+    snprintf(id, size, "%.*s", name.len > 0 ? (int)name.len : 10,
+             name.len > 0 ? name.data : "quire-demo");
 }
 
 /* NULL: none; "": beside the model; else a folder, which must be there. */
@@ -117,9 +132,10 @@ static int load_model(struct engine *e, const struct config *c, const char *weig
         .progress = show_progress,
         .progress_ud = &progress,
         .only_plan = (flags & ENGINE_PLAN) != 0,
+        .to_q8_0 = strcmp(c->load_type, "q8_0") == 0,
     };
     struct gguf *g;
-    int rc = engine_open_gguf(&g, c->model, err, err_len);
+    int rc = engine_open_gguf(&g, c->model, c->tokenizer_pre, err, err_len);
 
     if (rc < 0)
         return rc;

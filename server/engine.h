@@ -38,7 +38,7 @@ struct engine {
     struct kv_manager_options cache;
     struct kv_manager *manager;
     struct runner *runner;
-    char id[128]; /* the model's name on the wire: the file's without .gguf, or quire-demo */
+    char id[128]; /* the model's name on the wire: the file's or folder's, or quire-demo */
     enum kern_isa isa;
     enum kern_kv kv_type;
     uint32_t threads;
@@ -65,7 +65,9 @@ void engine_name_model(const char *path, char *id, size_t size);
 void engine_release(struct engine *e);
 
 struct gguf;
-/* The file named by `path`, or the demo model for "". */
-int engine_open_gguf(struct gguf **out, const char *path, char *err, size_t err_len);
+/* The file named by `path`, the model in that folder, or the demo model for "". `pre`: the setting
+ * tokenizer_pre. */
+int engine_open_gguf(struct gguf **out, const char *path, const char *pre, char *err,
+                     size_t err_len);
 
 #endif

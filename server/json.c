@@ -103,7 +103,7 @@ static size_t skip_number(const char *s, size_t n, size_t i)
 }
 
 /* Depth and number of values, without building anything. */
-static int check_size(const char *s, size_t n, const char **why)
+static int check_size(const char *s, size_t n, size_t max_values, const char **why)
 {
     size_t depth = 0, values = 1;
 
@@ -127,7 +127,7 @@ static int check_size(const char *s, size_t n, const char **why)
             if (i == SIZE_MAX)
                 return *why = "the body has a number that JSON does not know", ERR_INVAL;
         }
-        if (values > JSON_MAX_VALUES)
+        if (values > max_values)
             return *why = "the body has too many values", ERR_LIMIT;
     }
     return 0;
@@ -142,6 +142,11 @@ static bool is_blank(const char *s, const char *end)
 
 int json_parse(const char *text, size_t n, cJSON **out, const char **why)
 {
+    return json_parse_up_to(text, n, JSON_MAX_VALUES, out, why);
+}
+
+int json_parse_up_to(const char *text, size_t n, size_t max_values, cJSON **out, const char **why)
+{
     const char *end = NULL;
     int rc;
 
@@ -150,7 +155,7 @@ int json_parse(const char *text, size_t n, cJSON **out, const char **why)
         return *why = "the body is empty; a JSON object is expected", ERR_INVAL;
     if (!json_is_utf8(text, n))
         return *why = "the body is not valid UTF-8", ERR_INVAL;
-    rc = check_size(text, n, why);
+    rc = check_size(text, n, max_values, why);
     if (rc < 0)
         return rc;
     *out = cJSON_ParseWithLengthOpts(text, n, &end, 0);

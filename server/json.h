@@ -24,6 +24,9 @@
 /* Parse exactly one value that fills text[0..n). 0; ERR_INVAL or ERR_LIMIT with a sentence
  * (static) in *why and *out = NULL. */
 int json_parse(const char *text, size_t n, cJSON **out, const char **why);
+/* The same with another limit than JSON_MAX_VALUES: for files. */
+int json_parse_up_to(const char *text, size_t n, size_t max_values, cJSON **out,
+                     const char **why);
 
 /* Where in the text of a valid object the value of its last member `key` stands, or in that of a
  * valid list element i: as it was written, as no tree has it. False when there is none. */

@@ -1,4 +1,5 @@
-/* core/gguf/gguf.c - opening, closing and looking up; the checks are in gguf_parse.c. */
+/* core/gguf/gguf.c - opening, closing and looking up; the checks are in gguf_parse.c,
+ * sets of files in gguf_parts.c. */
 #include "core/gguf/gguf.h"
 
 #include "core/base/err.h"
@@ -6,21 +7,8 @@
 #include "core/gguf/gguf_parse.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-static int fail_errno(const char *path, const char *verb, char *err, size_t err_len)
-{
-    const int errnum = errno;
-
-    snprintf(err, err_len, "%s: cannot %s: %s", path, verb, strerror(errnum));
-    return errnum == ENOMEM ? ERR_NOMEM : ERR_IO;
-}
 
 static int fail_nomem(const char *name, char *err, size_t err_len)
 {
@@ -28,45 +16,7 @@ static int fail_nomem(const char *name, char *err, size_t err_len)
     return ERR_NOMEM;
 }
 
-static int map_fd(struct gguf *g, int fd, char *err, size_t err_len)
-{
-    struct stat st;
-    void *p;
-
-    if (fstat(fd, &st) < 0)
-        return fail_errno(g->name, "read", err, err_len);
-    if (!S_ISREG(st.st_mode)) {
-        snprintf(err, err_len, "%s: is not a regular file", g->name);
-        return ERR_IO;
-    }
-    if (st.st_size == 0) { /* cannot be mapped */
-        snprintf(err, err_len, "%s: the file is empty", g->name);
-        return ERR_FORMAT;
-    }
-    p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED)
-        return fail_errno(g->name, "map", err, err_len);
-    g->mapping = p;
-    g->base = p;
-    g->bytes = (uint64_t)st.st_size;
-    g->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    return 0;
-}
-
-static int map_file(struct gguf *g, char *err, size_t err_len)
-{
-    /* O_NONBLOCK: a FIFO must be refused below, not waited for. */
-    const int fd = open(g->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    int rc;
-
-    if (fd < 0)
-        return fail_errno(g->name, "open", err, err_len);
-    rc = map_fd(g, fd, err, err_len);
-    close(fd);
-    return rc;
-}
-
-static struct gguf *create(const char *name)
+struct gguf *gguf_create(const char *name)
 {
     struct gguf *g = mem_calloc(1, sizeof(*g));
 
@@ -80,16 +30,16 @@ static struct gguf *create(const char *name)
     return g;
 }
 
-int gguf_open(struct gguf **out, const char *path, char *err, size_t err_len)
+int gguf_map(struct gguf **out, const char *path, bool parse, char *err, size_t err_len)
 {
-    struct gguf *g = create(path);
+    struct gguf *g = gguf_create(path);
     int rc;
 
     *out = NULL;
     if (g == NULL)
         return fail_nomem(path, err, err_len);
-    rc = map_file(g, err, err_len);
-    if (rc == 0)
+    rc = mapped_file_open(&g->file, path, err, err_len);
+    if (rc == 0 && parse)
         rc = gguf_parse(g, err, err_len);
     if (rc < 0) {
         gguf_close(&g);
@@ -99,19 +49,38 @@ int gguf_open(struct gguf **out, const char *path, char *err, size_t err_len)
     return 0;
 }
 
+int gguf_make_room(struct gguf *g, uint32_t n, char *err, size_t err_len)
+{
+    g->more = mem_calloc(n, sizeof(*g->more));
+    return g->more != NULL ? 0 : fail_nomem(g->name, err, err_len);
+}
+
+int gguf_open(struct gguf **out, const char *path, char *err, size_t err_len)
+{
+    int rc = gguf_map(out, path, true, err, err_len);
+
+    if (rc == 0)
+        rc = gguf_open_parts(out, err, err_len);
+    if (rc < 0)
+        gguf_close(out);
+    return rc;
+}
+
 int gguf_open_memory(struct gguf **out, const char *name, const void *data, size_t bytes, char *err,
                      size_t err_len)
 {
-    struct gguf *g = create(name);
+    struct gguf *g = gguf_create(name);
     int rc;
 
     assert((uintptr_t)data % 8 == 0);
     *out = NULL;
     if (g == NULL)
         return fail_nomem(name, err, err_len);
-    g->base = data;
-    g->bytes = bytes;
+    g->file.base = data;
+    g->file.bytes = bytes;
     rc = gguf_parse(g, err, err_len);
+    if (rc == 0)
+        rc = gguf_open_parts(&g, err, err_len);
     if (rc < 0) {
         gguf_close(&g);
         return rc;
@@ -132,52 +101,103 @@ void gguf_close(struct gguf **gp)
     mem_free(g->tensors);
     name_index_release(&g->kv_index);
     name_index_release(&g->tensor_index);
-    if (g->mapping != NULL)
-        munmap(g->mapping, (size_t)g->bytes);
+    for (uint32_t i = 0; i < g->n_more; i++)
+        gguf_close(&g->more[i]);
+    mem_free(g->more);
+    mapped_file_close(&g->file);
+    mem_free(g->owned);
     mem_free(g->name);
     mem_free(g);
     *gp = NULL;
 }
 
+/* The i-th file: itself, or one beside it. */
+static const struct gguf *file_at(const struct gguf *g, uint32_t i)
+{
+    assert(i <= g->n_more);
+    return i == 0 ? g : g->more[i - 1];
+}
+
+uint32_t gguf_n_files(const struct gguf *g)
+{
+    return 1 + g->n_more;
+}
+
+struct gguf_file gguf_file_at(const struct gguf *g, uint32_t i)
+{
+    const struct gguf *f = file_at(g, i);
+
+    return (struct gguf_file){.name = f->name,
+                              .data = f->file.base,
+                              .bytes = f->file.bytes,
+                              .data_at = f->data_at,
+                              .n_tensors = f->n_own_tensors,
+                              .mtime_ns = f->file.mtime_ns};
+}
+
 bool gguf_is_file(const struct gguf *g)
 {
-    return g->mapping != NULL;
+    return file_at(g, g->n_more)->file.mapping != NULL;
 }
 
-int64_t gguf_mtime_ns(const struct gguf *g)
+int gguf_check_unchanged(const struct gguf *g, char *err, size_t err_len)
 {
-    return g->mtime_ns;
+    int rc = 0;
+
+    for (uint32_t i = 0; i <= g->n_more && rc == 0; i++)
+        rc = mapped_file_check(&file_at(g, i)->file, file_at(g, i)->name, err, err_len);
+    return rc;
 }
 
-const void *gguf_bytes(const struct gguf *g, uint64_t *data_at)
+/* The file whose mapping has the data, or NULL. */
+static const struct mapped_file *file_of(const struct gguf *g, const void *data)
 {
-    *data_at = g->data_at;
-    return g->base;
-}
-
-/* Whole pages only: of those at the ends others may still want their part. */
-static void advise(const struct gguf *g, const void *data, uint64_t bytes, int advice)
-{
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)data;
-    const uintptr_t from = (at + page - 1) & ~(page - 1), to = (at + bytes) & ~(page - 1);
-
-    if (g->mapping != NULL && from < to)
-        (void)madvise((void *)from, to - from, advice);
+    for (uint32_t i = 0; i <= g->n_more; i++)
+        if (mapped_file_holds(&file_at(g, i)->file, data))
+            return &file_at(g, i)->file;
+    return NULL;
 }
 
 void gguf_will_read(const struct gguf *g, const void *data, uint64_t bytes)
 {
-    advise(g, data, bytes, MADV_WILLNEED);
+    const struct mapped_file *f = file_of(g, data);
+
+    if (f != NULL)
+        mapped_file_will_read(f, data, bytes);
 }
 
 void gguf_has_read(const struct gguf *g, const void *data, uint64_t bytes)
 {
-    advise(g, data, bytes, MADV_DONTNEED);
+    const struct mapped_file *f = file_of(g, data);
+
+    if (f != NULL)
+        mapped_file_has_read(f, data, bytes);
 }
 
 const char *gguf_name(const struct gguf *g)
 {
     return g->name;
+}
+
+struct gguf_str gguf_base_name(const char *path)
+{
+    struct gguf_str name = {path, strlen(path)};
+    unsigned no, count;
+    int end = 0;
+
+    while (name.len > 1 && path[name.len - 1] == '/')
+        name.len--;
+    for (size_t i = name.len - (name.len > 0); i-- > 0;)
+        if (path[i] == '/') {
+            name = (struct gguf_str){path + i + 1, name.len - i - 1};
+            break;
+        }
+    if (name.len > 5 && memcmp(name.data + name.len - 5, ".gguf", 5) == 0)
+        name.len -= 5;
+    if (name.len > 15 &&
+        sscanf(name.data + name.len - 15, "-%5u-of-%5u%n", &no, &count, &end) == 2 && end == 15)
+        name.len -= 15;
+    return name;
 }
 
 uint32_t gguf_version(const struct gguf *g)
@@ -187,7 +207,11 @@ uint32_t gguf_version(const struct gguf *g)
 
 uint64_t gguf_file_bytes(const struct gguf *g)
 {
-    return g->bytes;
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i <= g->n_more; i++)
+        n += file_at(g, i)->file.bytes;
+    return n;
 }
 
 uint64_t gguf_n_kv(const struct gguf *g)

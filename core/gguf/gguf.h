@@ -1,5 +1,9 @@
 /* core/gguf/gguf.h - a GGUF file (versions 2 and 3), mapped and checked.
  *
+ * One model may be split over several files, named X-00001-of-00003.gguf and so on, each with
+ * tensors of its own; the keys are in the first. Opening any of them opens all, and what is said of
+ * the file below holds for the set.
+ *
  * The file is the enemy: every count, length, offset, type and alignment is checked against
  * the bytes that are there before it is used, and nothing is allocated in proportion to a number
  * that the file merely claims. After gguf_open() returns 0 every key, string, array and tensor
@@ -61,7 +65,7 @@ struct gguf_tensor {
     uint32_t n_dims;
     uint64_t dims[GGUF_MAX_DIMS]; /* dims[0] is contiguous (row length); unused ones are 1 */
     uint64_t bytes;
-    const void *data; /* 8-byte aligned */
+    const void *data; /* 8-byte aligned, but where gguf_open_placed() was told another place */
 };
 
 struct gguf;
@@ -77,19 +81,53 @@ int gguf_open_memory(struct gguf **out, const char *name, const void *data, size
                      size_t err_len);
 void gguf_close(struct gguf **g);
 
+/* The same for a header in memory whose tensors lie elsewhere: tensor i of it `offset` bytes into
+ * file `places[i].file` of `paths`, or, with GGUF_OWN_DATA, behind the header as in any file. They
+ * must be whole and not overlap there either. `head` is taken, to be freed with mem_free(), when
+ * this succeeds. */
+#define GGUF_OWN_DATA UINT32_MAX
+struct gguf_place {
+    uint32_t file;
+    uint64_t offset;
+};
+struct gguf_placed {
+    const char *const *paths;
+    uint32_t n_paths;
+    const struct gguf_place *places;
+    uint64_t n_places; /* the header's tensors */
+};
+int gguf_open_placed(struct gguf **out, const char *name, uint8_t *head, size_t bytes,
+                     const struct gguf_placed *placed, char *err, size_t err_len);
+
 /* Hints about tensor data of this file: bytes that will be read soon (from the disk, ahead of the
  * reader), and bytes that will not be read again (they leave the process's memory; reading them
  * after all brings them back). Nothing for bytes in memory. Any thread. */
 void gguf_will_read(const struct gguf *g, const void *data, uint64_t bytes);
 void gguf_has_read(const struct gguf *g, const void *data, uint64_t bytes);
 
-const char *gguf_name(const struct gguf *g); /* path or name as given */
+/* Path or name as given; of a set, the path of its first part. */
+const char *gguf_name(const struct gguf *g);
+/* What a model is called after the path of its file, of a part of it or of its folder: the last
+ * name there, without .gguf and the number of the part. */
+struct gguf_str gguf_base_name(const char *path);
 uint32_t gguf_version(const struct gguf *g);
-uint64_t gguf_file_bytes(const struct gguf *g);
-bool gguf_is_file(const struct gguf *g);     /* or bytes in memory */
-int64_t gguf_mtime_ns(const struct gguf *g); /* of the file when it was opened; 0 in memory */
-/* All gguf_file_bytes() of it; the tensors' data begins at *data_at. */
-const void *gguf_bytes(const struct gguf *g, uint64_t *data_at);
+uint64_t gguf_file_bytes(const struct gguf *g); /* of all files */
+bool gguf_is_file(const struct gguf *g);        /* or bytes in memory */
+
+/* The files, one by one: the first holds the keys. */
+struct gguf_file {
+    const char *name;
+    const uint8_t *data;
+    uint64_t bytes;
+    uint64_t data_at; /* where the tensors' data begins; 0: all of it is data */
+    uint64_t n_tensors;
+    int64_t mtime_ns; /* when it was opened; 0 in memory */
+};
+uint32_t gguf_n_files(const struct gguf *g);
+struct gguf_file gguf_file_at(const struct gguf *g, uint32_t i);
+
+/* ERR_IO with a sentence when somebody has written to one of the files since it was opened. */
+int gguf_check_unchanged(const struct gguf *g, char *err, size_t err_len);
 
 uint64_t gguf_n_kv(const struct gguf *g);
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, uint64_t i);

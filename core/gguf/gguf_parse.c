@@ -199,8 +199,11 @@ static int parse_alignment(struct gguf *g, struct cursor *p)
 
 int gguf_parse(struct gguf *g, char *err, size_t err_len)
 {
-    struct cursor p = {
-        .file = g->name, .base = g->base, .bytes = g->bytes, .err = err, .err_len = err_len};
+    struct cursor p = {.file = g->name,
+                       .base = g->file.base,
+                       .bytes = g->file.bytes,
+                       .err = err,
+                       .err_len = err_len};
     uint64_t n_tensors = 0, n_kv = 0;
     int rc = parse_header(g, &p, &n_tensors, &n_kv);
 

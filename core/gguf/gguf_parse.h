@@ -10,6 +10,7 @@
 #define CORE_GGUF_GGUF_PARSE_H
 
 #include "core/gguf/gguf.h"
+#include "core/gguf/mapped_file.h"
 #include "core/gguf/name_index.h"
 
 /* More than any model has by far (1024 layers have about 12,000 tensors); they bound what a file
@@ -25,22 +26,32 @@ struct cursor;
 
 struct gguf {
     char *name;
-    const uint8_t *base;
-    uint64_t bytes;
-    void *mapping; /* NULL when the bytes are borrowed */
-    int64_t mtime_ns;
+    struct mapped_file file;
+    uint8_t *owned;   /* the bytes, when they are to be freed */
+    struct gguf **more; /* [n_more] the files beside it: parts, or files that hold tensors */
+    uint32_t n_more;
+    const struct gguf_place *places; /* of the tensors, while they are parsed; NULL: in the file */
     uint64_t data_at; /* of the tensors' data */
     uint32_t version;
     uint64_t alignment; /* of tensor data: a power of two, 8 .. 65536 */
     struct gguf_kv *kv;
     struct gguf_tensor *tensors;
     uint32_t n_kv; /* parsed so far, hence with an index to free */
-    uint32_t n_tensors;
+    uint32_t n_tensors;     /* of all files */
+    uint32_t n_own_tensors; /* whose data is in this one */
     struct name_index kv_index;
     struct name_index tensor_index;
 };
 
 int gguf_parse(struct gguf *g, char *err, size_t err_len);
+
+/* An empty one; a file mapped as one, and parsed or not; room for n more beside it. */
+struct gguf *gguf_create(const char *name);
+int gguf_map(struct gguf **out, const char *path, bool parse, char *err, size_t err_len);
+int gguf_make_room(struct gguf *g, uint32_t n, char *err, size_t err_len);
+
+/* Open the other parts, if the file is one of a set. *g may become another: the first part's. */
+int gguf_open_parts(struct gguf **g, char *err, size_t err_len);
 
 /* Bytes of a scalar metadata type; 0 for strings, arrays and unknown numbers. */
 size_t gguf_scalar_bytes(uint32_t type);

@@ -139,16 +139,20 @@ static int place(struct gguf *g, struct cursor *p, struct extent *e, uint32_t n)
 int gguf_parse_tensors(struct gguf *g, struct cursor *p, uint32_t n)
 {
     struct extent *extents = mem_calloc(n, sizeof(*extents));
+    uint32_t n_here = 0;
     int rc = 0;
 
     g->tensors = mem_calloc(n, sizeof(*g->tensors));
     if (extents == NULL || g->tensors == NULL ||
         name_index_init(&g->tensor_index, g->tensors, sizeof(*g->tensors), n) < 0)
         rc = cursor_fail(p, ERR_NOMEM, "out of memory");
-    for (uint32_t i = 0; i < n && rc == 0; i++)
-        rc = parse_tensor(g, p, i, &extents[i]);
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        rc = parse_tensor(g, p, i, &extents[n_here]);
+        n_here += g->places == NULL || g->places[i].file == GGUF_OWN_DATA;
+    }
+    g->n_own_tensors = n_here;
     if (rc == 0)
-        rc = place(g, p, extents, n);
+        rc = place(g, p, extents, n_here);
     mem_free(extents);
     return rc;
 }

@@ -9,6 +9,8 @@
 #include "core/base/err.h"
 #include "core/base/list.h"
 #include "core/base/mem.h"
+#include "core/gguf/cursor.h"
+#include "core/gguf/gguf_parse.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -25,6 +27,7 @@ struct entry {
     uint32_t n_dims;
     uint64_t dims[GGUF_MAX_DIMS];
     uint64_t bytes;
+    uint64_t room; /* bytes that it takes in the file: those, or 0 */
     uint8_t *data; /* owned, or NULL: */
     gguf_writer_fill *fill;
     void *ud;
@@ -131,6 +134,12 @@ static void begin_array(struct gguf_writer *w, const char *key, enum gguf_type e
     add_int(&w->keys, n, 8);
 }
 
+void gguf_writer_u16(struct gguf_writer *w, const char *key, uint16_t value)
+{
+    begin_key(w, key, GGUF_U16);
+    add_int(&w->keys, value, 2);
+}
+
 void gguf_writer_u32(struct gguf_writer *w, const char *key, uint32_t value)
 {
     begin_key(w, key, GGUF_U32);
@@ -155,10 +164,15 @@ void gguf_writer_bool(struct gguf_writer *w, const char *key, bool value)
     add_int(&w->keys, value, 1);
 }
 
-void gguf_writer_str(struct gguf_writer *w, const char *key, const char *value)
+void gguf_writer_text(struct gguf_writer *w, const char *key, struct gguf_str value)
 {
     begin_key(w, key, GGUF_STRING);
-    add_str(&w->keys, value, strlen(value));
+    add_str(&w->keys, value.data, value.len);
+}
+
+void gguf_writer_str(struct gguf_writer *w, const char *key, const char *value)
+{
+    gguf_writer_text(w, key, (struct gguf_str){value, strlen(value)});
 }
 
 void gguf_writer_str_array(struct gguf_writer *w, const char *key, const struct gguf_str *values,
@@ -181,6 +195,29 @@ void gguf_writer_i32_array(struct gguf_writer *w, const char *key, const int32_t
     begin_array(w, key, GGUF_I32, n);
     for (size_t i = 0; i < n; i++)
         add_int(&w->keys, (uint32_t)values[i], 4);
+}
+
+void gguf_writer_kv(struct gguf_writer *w, const struct gguf_kv *kv)
+{
+    char key[GGUF_MAX_NAME];
+    size_t each;
+
+    snprintf(key, sizeof(key), "%.*s", (int)kv->key.len, kv->key.data);
+    if (strcmp(key, "general.alignment") == 0) { /* is the writer's own matter */
+        gguf_writer_u32(w, key, gguf_load_u32(kv->data));
+        return;
+    }
+    if (kv->type == GGUF_ARRAY)
+        begin_array(w, key, kv->elem, (size_t)kv->count);
+    else
+        begin_key(w, key, kv->type);
+    each = gguf_scalar_bytes(kv->elem);
+    if (kv->index != NULL)
+        buf_add(&w->keys, (const char *)kv->data, (size_t)kv->index[kv->count]);
+    else if (kv->elem == GGUF_STRING)
+        buf_add(&w->keys, (const char *)kv->data, 8 + (size_t)gguf_load_u64(kv->data));
+    else
+        buf_add(&w->keys, (const char *)kv->data, (size_t)kv->count * each);
 }
 
 /* Tensors. */
@@ -225,6 +262,7 @@ static struct entry *add_entry(struct gguf_writer *w, const char *name, enum blo
         mem_free(e);
         return NULL;
     }
+    e->room = e->bytes;
     list_push_back(&w->entries, &e->link);
     w->n_entries++;
     return e;
@@ -258,6 +296,16 @@ void gguf_writer_tensor_fill(struct gguf_writer *w, const char *name, enum block
     e->ud = ud;
 }
 
+void gguf_writer_tensor_elsewhere(struct gguf_writer *w, const char *name, enum block_type type,
+                                  uint32_t n_dims, const uint64_t *dims)
+{
+    uint64_t n = 0;
+    struct entry *e = add_entry(w, name, type, n_dims, dims, &n);
+
+    if (e != NULL)
+        e->room = 0;
+}
+
 /* Layout. */
 
 static uint64_t align(const struct gguf_writer *w, uint64_t at)
@@ -279,7 +327,7 @@ static void add_infos(const struct gguf_writer *w, struct buf *b)
             add_int(b, e->dims[i], 8);
         add_int(b, e->type, 4);
         add_int(b, offset, 8);
-        offset = align(w, offset + e->bytes);
+        offset = align(w, offset + e->room);
     }
 }
 
@@ -324,8 +372,8 @@ static int put_filled(struct sink *s, const struct entry *e)
     uint8_t *bytes = mem_alloc(piece);
     int rc = bytes != NULL ? 0 : ERR_NOMEM;
 
-    for (uint64_t at = 0; at < e->bytes && rc == 0; at += piece) {
-        const size_t n = e->bytes - at < piece ? (size_t)(e->bytes - at) : piece;
+    for (uint64_t at = 0; at < e->room && rc == 0; at += piece) {
+        const size_t n = e->room - at < piece ? (size_t)(e->room - at) : piece;
 
         e->fill(e->ud, at, bytes, n);
         rc = put(s, bytes, n);
@@ -345,7 +393,7 @@ static int put_all(const struct gguf_writer *w, struct sink *s, const struct buf
         const struct entry *e = list_entry(it, struct entry, link);
 
         if (rc == 0)
-            rc = e->fill != NULL ? put_filled(s, e) : put(s, e->data, (size_t)e->bytes);
+            rc = e->fill != NULL ? put_filled(s, e) : put(s, e->data, (size_t)e->room);
         if (rc == 0)
             rc = pad(w, s);
     }
@@ -373,7 +421,7 @@ int gguf_writer_finish(struct gguf_writer *w, uint8_t **data, size_t *bytes)
     if (rc < 0)
         goto done;
     total = align(w, head.len);
-    list_each(it, &w->entries) total = align(w, total + list_entry(it, struct entry, link)->bytes);
+    list_each(it, &w->entries) total = align(w, total + list_entry(it, struct entry, link)->room);
     s.memory = mem_aligned(1, (size_t)total);
     rc = s.memory != NULL ? put_all(w, &s, &head) : ERR_NOMEM;
     if (rc < 0) {

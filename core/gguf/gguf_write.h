@@ -21,14 +21,20 @@ struct gguf_writer;
 int gguf_writer_create(struct gguf_writer **out);
 void gguf_writer_destroy(struct gguf_writer **w);
 
+void gguf_writer_u16(struct gguf_writer *w, const char *key, uint16_t value);
 void gguf_writer_u32(struct gguf_writer *w, const char *key, uint32_t value);
 void gguf_writer_f32(struct gguf_writer *w, const char *key, float value);
 void gguf_writer_bool(struct gguf_writer *w, const char *key, bool value);
 void gguf_writer_str(struct gguf_writer *w, const char *key, const char *value);
+/* The same for bytes that may hold NULs. */
+void gguf_writer_text(struct gguf_writer *w, const char *key, struct gguf_str value);
 void gguf_writer_str_array(struct gguf_writer *w, const char *key, const struct gguf_str *values,
                            size_t n);
 void gguf_writer_f32_array(struct gguf_writer *w, const char *key, const float *values, size_t n);
 void gguf_writer_i32_array(struct gguf_writer *w, const char *key, const int32_t *values, size_t n);
+
+/* A key as another file has it. */
+void gguf_writer_kv(struct gguf_writer *w, const struct gguf_kv *kv);
 
 /* Add a tensor and encode `values` (row-major, dims[0] contiguous) into `type`. */
 void gguf_writer_tensor(struct gguf_writer *w, const char *name, enum block_type type,
@@ -40,6 +46,10 @@ typedef void gguf_writer_fill(void *ud, uint64_t offset, uint8_t *dst, size_t n)
 void gguf_writer_tensor_fill(struct gguf_writer *w, const char *name, enum block_type type,
                              uint32_t n_dims, const uint64_t *dims, gguf_writer_fill *fill,
                              void *ud);
+
+/* Add a tensor whose bytes lie elsewhere and take no room here: for gguf_open_placed() only. */
+void gguf_writer_tensor_elsewhere(struct gguf_writer *w, const char *name, enum block_type type,
+                                  uint32_t n_dims, const uint64_t *dims);
 
 /* The file's bytes (8-byte aligned; free with mem_free). 0, or the first error of any call above:
  * ERR_NOMEM, ERR_INVAL (row length no multiple of the block, a dimension of 0, a name that no

@@ -48,17 +48,11 @@ static int set_name(struct load *l)
 {
     struct gguf_str name = {0};
     const int rc = gguf_get_str(l->g, "general.name", &name, l->err, l->err_len);
-    const char *slash;
 
     if (rc < 0 && rc != ERR_NOENT)
         return rc;
-    if (name.len == 0) {
-        slash = strrchr(gguf_name(l->g), '/');
-        name.data = slash != NULL ? slash + 1 : gguf_name(l->g);
-        name.len = strlen(name.data);
-        if (name.len > 5 && strcmp(name.data + name.len - 5, ".gguf") == 0)
-            name.len -= 5;
-    }
+    if (name.len == 0)
+        name = gguf_base_name(gguf_name(l->g));
     load_printable(l->m->name, sizeof(l->m->name), name);
     return 0;
 }
@@ -78,7 +72,8 @@ static void set_totals(struct load *l)
         uint64_t bytes = 0;
 
         for (size_t i = 0; i < l->n_matrices; i++)
-            bytes += l->matrices[i].src->type == types[t] ? pack_job_bytes(&l->matrices[i]) : 0;
+            if (pack_job_type(&l->matrices[i]) == types[t])
+                bytes += pack_job_bytes(&l->matrices[i]);
         if (bytes > most)
             snprintf(m->ftype, sizeof(m->ftype), "%s", block_format(types[t])->name);
         most = bytes > most ? bytes : most;
@@ -301,6 +296,8 @@ static int load(struct load *l, const struct model_options *options)
         rc = settle_layers(l);
     if (rc == 0)
         rc = pack_or_fetch(l, options);
+    if (rc == 0)
+        rc = gguf_check_unchanged(l->g, l->err, l->err_len);
     if (rc < 0)
         return rc;
     set_totals(l);
@@ -310,7 +307,7 @@ static int load(struct load *l, const struct model_options *options)
 int model_load(struct model **out, const struct gguf *g, const struct model_options *options,
                char *err, size_t err_len)
 {
-    struct load l = {.g = g, .err = err, .err_len = err_len};
+    struct load l = {.g = g, .to_q8_0 = options->to_q8_0, .err = err, .err_len = err_len};
     int rc;
 
     *out = NULL;

@@ -167,6 +167,9 @@ struct model_options {
     /* Only what the metadata tells: the model has its shape, its sizes and its room, but no numbers
      * in it, and no memory behind it. */
     bool only_plan;
+    /* Matrices in F32, F16 and BF16 become Q8_0, row by row while they are packed, where quantised
+     * files have that: not routers and learned positions, and rows of whole blocks only. */
+    bool to_q8_0;
 };
 
 int model_load(struct model **out, const struct gguf *g, const struct model_options *options,

@@ -32,6 +32,8 @@ struct worker {
     struct work *w;
     pthread_t thread;
     bool reports;
+    uint8_t *rows; /* of a panel, quantised; NULL when no job wants that */
+    float *row;    /* behind them: one as floats */
 };
 
 static uint64_t row_bytes(const struct gguf_tensor *t)
@@ -223,7 +225,55 @@ static bool pack_transposed(const struct matrix_job *job, uint64_t p, uint8_t *p
     return true;
 }
 
-static bool pack_panel(const struct matrix_job *job, uint64_t p)
+/* ---- quantised on the way ---- */
+
+enum block_type pack_job_type(const struct matrix_job *job)
+{
+    return job->dst->type == KERN_Q8_0 ? BLOCK_Q8_0 : job->src->type;
+}
+
+static bool is_quantising(const struct matrix_job *job)
+{
+    return pack_job_type(job) != job->src->type;
+}
+
+static size_t q8_0_bytes(uint64_t n)
+{
+    const struct block_format *f = block_format(BLOCK_Q8_0);
+
+    return (size_t)(n / f->elems * f->bytes);
+}
+
+/* Room for a panel of the job with the longest rows; NULL with ERR_NOMEM when there is none. */
+static int take_rows(const struct work *w, struct worker *to)
+{
+    uint64_t longest = 0;
+    size_t rows;
+
+    for (size_t i = 0; i < w->n_jobs; i++)
+        if (is_quantising(&w->jobs[i]) && w->jobs[i].src->dims[0] > longest)
+            longest = w->jobs[i].src->dims[0];
+    if (longest == 0)
+        return 0;
+    rows = (KERN_LANES * q8_0_bytes(longest) + 63) / 64 * 64;
+    to->rows = mem_aligned(1, rows + (size_t)longest * sizeof(float));
+    if (to->rows == NULL)
+        return ERR_NOMEM;
+    to->row = (void *)(to->rows + rows);
+    return 0;
+}
+
+static const uint8_t *quantise(const struct worker *me, const struct gguf_tensor *t,
+                               const uint8_t *row, uint32_t lane)
+{
+    uint8_t *to = me->rows + lane * q8_0_bytes(t->dims[0]);
+
+    block_decode(t->type, row, me->row, (size_t)t->dims[0]);
+    block_encode(BLOCK_Q8_0, me->row, to, (size_t)t->dims[0]);
+    return to;
+}
+
+static bool pack_panel(const struct worker *me, const struct matrix_job *job, uint64_t p)
 {
     const struct matrix *m = job->dst;
     /* The panels are const for everybody after this. */
@@ -233,9 +283,11 @@ static bool pack_panel(const struct matrix_job *job, uint64_t p)
     if (job->is_transposed)
         return pack_transposed(job, p, panel);
     for (uint32_t lane = 0; lane < n_outputs(job, p); lane++) {
-        rows[lane] = finite_row(job->src, first_row(job, p) + lane);
-        if (rows[lane] == NULL)
+        const uint8_t *row = finite_row(job->src, first_row(job, p) + lane);
+
+        if (row == NULL)
             return false;
+        rows[lane] = is_quantising(job) ? quantise(me, job->src, row, lane) : row;
     }
     kern_pack(m->type, panel, rows, m->n_in);
     return true;
@@ -283,8 +335,9 @@ static uint64_t bytes_until(const struct matrix_job *job, uint64_t panel)
     return (uint64_t)((double)pack_job_bytes(job) * (double)panel / (double)total_panels(job));
 }
 
-static void pack_chunk(struct work *w, size_t i, uint64_t chunk)
+static void pack_chunk(const struct worker *me, size_t i, uint64_t chunk)
 {
+    struct work *w = me->w;
     const struct matrix_job *job = &w->jobs[i];
     const uint64_t per = chunk_panels(job), begin = chunk * per, n = total_panels(job);
     const uint64_t end = begin + per < n ? begin + per : n;
@@ -292,7 +345,7 @@ static void pack_chunk(struct work *w, size_t i, uint64_t chunk)
     uint64_t bytes;
 
     for (uint64_t p = begin; p < end; p++)
-        if (!pack_panel(job, p)) {
+        if (!pack_panel(me, job, p)) {
             note_bad(w, i);
             break;
         }
@@ -330,7 +383,7 @@ static void *run(void *arg)
         while (c >= w->first[job + 1])
             job++;
         read_ahead(w, job, c + CHUNKS_AHEAD);
-        pack_chunk(w, job, c - w->first[job]);
+        pack_chunk(me, job, c - w->first[job]);
         if (me->reports)
             o->progress(o->progress_ud, atomic_load_explicit(&w->done, memory_order_relaxed),
                         w->total);
@@ -367,8 +420,14 @@ static void run_all(struct worker *workers, uint32_t n)
 
 static int pack_on(struct work *w, struct worker *workers, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++)
+    int rc = 0;
+
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
         workers[i].w = w;
+        rc = take_rows(w, &workers[i]);
+    }
+    if (rc < 0)
+        return rc;
     workers[0].reports = w->options->progress != NULL;
     run_all(workers, n);
     if (workers[0].reports)
@@ -390,6 +449,8 @@ int pack_matrices(const struct gguf *g, const struct matrix_job *jobs, size_t n,
     if (rc == 0)
         rc = pack_on(&w, workers, n_threads);
     *bad = atomic_load(&w.bad);
+    for (uint32_t i = 0; i < n_threads && workers != NULL; i++)
+        mem_free(workers[i].rows);
     mem_free(workers);
     mem_free(w.first);
     return rc;

@@ -93,20 +93,6 @@ static int check_neutral(struct load *l)
     return 0;
 }
 
-static int check_not_split(struct load *l)
-{
-    uint32_t n = 1;
-    const int rc = gguf_get_u32(l->g, "split.count", &n, l->err, l->err_len);
-
-    if (rc < 0 && rc != ERR_NOENT)
-        return rc;
-    if (n > 1)
-        return load_fail(l, ERR_UNSUPPORTED,
-                         "is one of %u parts of a split model, which is not supported: merge them",
-                         n);
-    return 0;
-}
-
 static int read_sizes(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
@@ -319,10 +305,8 @@ static void choose_ctx(struct model_shape *s, uint32_t wanted)
 int load_shape(struct load *l, uint32_t n_ctx)
 {
     struct model_shape *s = &l->m->shape;
-    int rc = check_not_split(l);
+    int rc = find_traits(l);
 
-    if (rc == 0)
-        rc = find_traits(l);
     if (rc == 0)
         rc = check_neutral(l);
     if (rc == 0)

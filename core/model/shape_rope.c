@@ -90,6 +90,8 @@ static int read_scaling(struct load *l, struct rope_options *r)
     return 0;
 }
 
+/* rope.halves is a key of ours, for weights whose rows are not in the order that the architecture's
+ * files have: the first half of a head turns with the second (true), or neighbours do. */
 static int read_rotated(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
@@ -99,7 +101,9 @@ static int read_rotated(struct load *l)
     s->n_rot = most;
     s->rot_at = s->n_nope;
     s->rope_neox = (l->traits->flags & TRAIT_NEOX) != 0;
-    rc = key_u32(l, "rope.dimension_count", KEY_OPTIONAL, 2, most, &s->n_rot);
+    rc = key_bool(l, "rope.halves", &s->rope_neox);
+    if (rc == 0)
+        rc = key_u32(l, "rope.dimension_count", KEY_OPTIONAL, 2, most, &s->n_rot);
     if (rc == 0 && s->n_rot % 2 != 0)
         return load_fail(l, ERR_FORMAT, "key '%s.rope.dimension_count': is %u, but must be even",
                          l->traits->arch, s->n_rot);

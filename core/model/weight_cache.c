@@ -79,17 +79,41 @@ static void hash_layout(uint64_t out[2], const struct matrix_job *jobs, size_t n
     put_hash(out, h);
 }
 
+/* What is before the data, of this file and those before it. */
+static void hash_directory(struct weight_cache_id *id, const struct gguf_file *f)
+{
+    struct {
+        uint64_t before[2];
+        XXH128_hash_t here;
+        uint64_t bytes;
+    } link = {{id->directory[0], id->directory[1]}, XXH3_128bits(f->data, (size_t)f->data_at),
+              f->bytes};
+
+    put_hash(id->directory, XXH3_128bits(&link, sizeof(link)));
+}
+
+static void add_file(struct weight_cache_id *id, const struct gguf_file *f)
+{
+    uint64_t link[4] = {id->samples[0], id->samples[1]};
+
+    hash_directory(id, f);
+    if (f->bytes > f->data_at) {
+        hash_samples(link + 2, f->data + f->data_at, f->bytes - f->data_at);
+        put_hash(id->samples, XXH3_128bits(link, sizeof(link)));
+    }
+    id->model_bytes += f->bytes;
+    id->model_mtime_ns = (int64_t)((uint64_t)id->model_mtime_ns + (uint64_t)f->mtime_ns);
+}
+
 void weight_cache_identify(struct weight_cache_id *id, const struct gguf *g,
                            const struct matrix_job *jobs, size_t n_jobs)
 {
-    uint64_t data_at;
-    const uint8_t *bytes = gguf_bytes(g, &data_at);
-
     memset(id, 0, sizeof(*id));
-    id->model_bytes = gguf_file_bytes(g);
-    id->model_mtime_ns = gguf_mtime_ns(g);
-    put_hash(id->directory, XXH3_128bits(bytes, (size_t)data_at));
-    hash_samples(id->samples, bytes + data_at, id->model_bytes - data_at);
+    for (uint32_t i = 0; i < gguf_n_files(g); i++) {
+        const struct gguf_file f = gguf_file_at(g, i);
+
+        add_file(id, &f);
+    }
     hash_layout(id->layout, jobs, n_jobs);
 }
 

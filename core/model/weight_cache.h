@@ -9,9 +9,10 @@
  *   panels    the bytes of the model's panel mapping, as the products read them
  *
  * The id says what was packed and how: size and time of the model file, a hash of all its bytes
- * before the tensors' data, a hash of samples of the data, and a hash of the layout: where each
- * matrix lies, in which type, and what packing a known pattern into that type gives (so a cache
- * of another version of the panels is another layout, without anyone counting versions).
+ * before the tensors' data, a hash of samples of the data (all that for every file, where there are
+ * several), and a hash of the layout: where each matrix lies, in which type, and what packing a
+ * known pattern into that type gives (so a cache of another version of the panels is another
+ * layout, without anyone counting versions).
  *
  * Nothing in the file is believed: it must be a regular file that only its owner can write, the
  * owner being us or root; whatever differs or fails its checksum is a reason, in words, not to use
@@ -42,9 +43,9 @@ struct matrix_job;
 struct weight_cache_writer;
 
 struct weight_cache_id {
-    uint64_t model_bytes;
-    int64_t model_mtime_ns;
-    uint64_t directory[2]; /* XXH3-128 of the file up to the tensors' data */
+    uint64_t model_bytes;   /* of all files */
+    int64_t model_mtime_ns; /* of several files: their sum */
+    uint64_t directory[2];  /* XXH3-128 of the file up to the tensors' data */
     uint64_t samples[2];   /* of parts of the data */
     uint64_t layout[2];    /* of the places and types of the matrices, and of the panels' form */
 };

@@ -116,11 +116,26 @@ static int find(struct load *l, const char *name, int need, struct extent e,
     return 0;
 }
 
+/* Is it a matrix that quantisers make small? */
+static bool may_be_quantised(const struct gguf_tensor *t)
+{
+    static const char *const kept[] = {"ffn_gate_inp", "position_embd"};
+
+    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+        if (memmem(t->name.data, t->name.len, kept[i], strlen(kept[i])) != NULL)
+            return false;
+    return t->dims[0] % block_format(BLOCK_Q8_0)->elems == 0;
+}
+
 /* Panels of a matrix are of its tensor's type; those of a transposed one are of floats, as exact
  * as the tensor is (a block's scales go along its rows, so codes cannot be turned). */
-static enum kern_weight job_type(const struct matrix_job *job)
+static enum kern_weight job_type(const struct load *l, const struct matrix_job *job)
 {
     const enum kern_weight type = packed_type(job->src->type);
+
+    if (l->to_q8_0 && !job->is_transposed && !kern_weight_is_quantised(type) &&
+        may_be_quantised(job->src))
+        return KERN_Q8_0;
 
     return job->is_transposed && kern_weight_is_quantised(type) ? KERN_F16 : type;
 }
@@ -130,7 +145,8 @@ static void add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in,
 {
     struct matrix *dst = job.dst;
 
-    *dst = (struct matrix){.type = job_type(&job), .n_in = n_in, .n_out = n_out, .n_each = n_each};
+    *dst = (struct matrix){
+        .type = job_type(l, &job), .n_in = n_in, .n_out = n_out, .n_each = n_each};
     dst->n_panels = (n_out + KERN_LANES - 1) / KERN_LANES;
     dst->panel_bytes = kern_panel_bytes(dst->type, n_in);
     job.at = l->panel_bytes;

@@ -23,6 +23,9 @@ EXTRA = {
     "server/swapper.h": ["kvcache/swap.h"],
     "server/swapper.c": ["kvcache/swap_store.h"],
     "server/cmd_bench_report.h": ["core/run/limits.h", "core/run/runner.h"],
+    "server/hf_config.c": ["core/gguf/"], "server/hf_folder.c": ["core/gguf/"],
+    "server/hf_model.c": ["core/gguf/"], "server/hf_template.c": ["core/gguf/"],
+    "server/hf_tokenizer.c": ["core/gguf/"],
     "server/main.c": [""], "server/engine.c": [""], "server/engine.h": [""],
 }
 

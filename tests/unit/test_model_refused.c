@@ -62,7 +62,6 @@ MORE_U32(experts, "llama.expert_count", 8)
 MORE_U32(groups, "llama.expert_group_count", 8)
 MORE_F32(logits, "llama.logit_scale", -0.5f)
 MORE_F32(cap, "llama.attn_logit_softcapping", -1.0f)
-MORE_U32(split, "split.count", 3)
 MORE_U32(window, "llama.attention.sliding_window", 127)
 MORE_U32(no_name, "general.name", 1)
 
@@ -114,8 +113,6 @@ static void test_refused_keys(void **arg)
     refuse(f, NULL, logits, ERR_FORMAT, KEY("logit_scale") "is -0.5, but must not be below 0");
     refuse(f, NULL, cap, ERR_FORMAT,
            KEY("attn_logit_softcapping") "is -1, but must not be below 0");
-    refuse(f, NULL, split, ERR_UNSUPPORTED,
-           L("is one of 3 parts of a split model, which is not supported: merge them"));
 }
 
 static void test_refused_heads_and_rope(void **arg)

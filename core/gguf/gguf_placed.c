@@ -1,0 +1,127 @@
+/* core/gguf/gguf_placed.c - a header in memory whose tensors lie in other files (see gguf.h). */
+#include "core/gguf/gguf_parse.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where a tensor is, for sorting. */
+struct spot {
+    uint32_t file, tensor;
+    uint64_t offset;
+};
+
+static int by_place(const void *a, const void *b)
+{
+    const struct spot *x = a, *y = b;
+
+    if (x->file != y->file)
+        return x->file < y->file ? -1 : 1;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+static int fail_past_end(const struct gguf *in, const struct gguf_tensor *t, uint64_t offset,
+                         char *err, size_t err_len)
+{
+    snprintf(err, err_len,
+             "%s: tensor '%.*s': %" PRIu64 " bytes at offset %" PRIu64
+             " reach past the end of the file, which has %" PRIu64,
+             in->name, (int)t->name.len, t->name.data, t->bytes, offset, in->file.bytes);
+    return ERR_FORMAT;
+}
+
+static int fail_overlap(const struct gguf *in, const struct gguf_tensor *a,
+                        const struct gguf_tensor *b, char *err, size_t err_len)
+{
+    snprintf(err, err_len, "%s: tensor '%.*s': overlaps tensor '%.*s'", in->name, (int)b->name.len,
+             b->name.data, (int)a->name.len, a->name.data);
+    return ERR_FORMAT;
+}
+
+/* Give the tensors of sorted spots their data. */
+static int place_sorted(struct gguf *g, const struct spot *spots, uint32_t n, char *err,
+                        size_t err_len)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct gguf *in = g->more[spots[i].file];
+        struct gguf_tensor *t = &g->tensors[spots[i].tensor];
+        const struct gguf_tensor *before = i > 0 ? &g->tensors[spots[i - 1].tensor] : NULL;
+
+        if (spots[i].offset > in->file.bytes || t->bytes > in->file.bytes - spots[i].offset)
+            return fail_past_end(in, t, spots[i].offset, err, err_len);
+        if (before != NULL && spots[i - 1].file == spots[i].file &&
+            spots[i].offset < spots[i - 1].offset + before->bytes)
+            return fail_overlap(in, before, t, err, err_len);
+        t->data = in->file.base + spots[i].offset;
+        in->n_own_tensors++;
+    }
+    return 0;
+}
+
+static int place_all(struct gguf *g, const struct gguf_place *places, char *err, size_t err_len)
+{
+    struct spot *spots = mem_calloc((size_t)g->n_tensors + 1, sizeof(*spots));
+    uint32_t n = 0;
+    int rc;
+
+    if (spots == NULL) {
+        snprintf(err, err_len, "%s: out of memory", g->name);
+        return ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < g->n_tensors; i++) {
+        if (places[i].file == GGUF_OWN_DATA)
+            continue;
+        assert(places[i].file < g->n_more);
+        spots[n++] = (struct spot){places[i].file, i, places[i].offset};
+    }
+    qsort(spots, n, sizeof(*spots), by_place);
+    rc = place_sorted(g, spots, n, err, err_len);
+    mem_free(spots);
+    return rc;
+}
+
+static int map_files(struct gguf *g, const struct gguf_placed *placed, char *err, size_t err_len)
+{
+    int rc = gguf_make_room(g, placed->n_paths, err, err_len);
+
+    for (uint32_t i = 0; i < placed->n_paths && rc == 0; i++) {
+        rc = gguf_map(&g->more[i], placed->paths[i], false, err, err_len);
+        g->n_more += rc == 0;
+    }
+    return rc;
+}
+
+int gguf_open_placed(struct gguf **out, const char *name, uint8_t *head, size_t bytes,
+                     const struct gguf_placed *placed, char *err, size_t err_len)
+{
+    struct gguf *g = gguf_create(name);
+    int rc;
+
+    *out = NULL;
+    if (g == NULL) {
+        snprintf(err, err_len, "%s: out of memory", name);
+        return ERR_NOMEM;
+    }
+    g->file.base = head;
+    g->file.bytes = bytes;
+    g->places = placed->places;
+    rc = gguf_parse(g, err, err_len);
+    g->places = NULL;
+    assert(rc < 0 || g->n_tensors == placed->n_places);
+    if (rc == 0)
+        rc = map_files(g, placed, err, err_len);
+    if (rc == 0)
+        rc = place_all(g, placed->places, err, err_len);
+    if (rc < 0) {
+        gguf_close(&g);
+        return rc;
+    }
+    g->owned = head;
+    *out = g;
+    return 0;
+}

@@ -1,0 +1,39 @@
+/* core/gguf/mapped_file.h - the bytes of a regular file, mapped read-only.
+ *
+ * Private to core/gguf.
+ *
+ * Thread: any may read and give hints.
+ * Memory: address space; the pages are the kernel's. Zero is a valid empty one.
+ * Errors: a sentence that names the file.
+ */
+#ifndef CORE_GGUF_MAPPED_FILE_H
+#define CORE_GGUF_MAPPED_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct mapped_file {
+    const uint8_t *base;
+    uint64_t bytes;
+    void *mapping; /* NULL when the bytes are not a file's */
+    uint64_t device, inode;
+    int64_t mtime_ns;
+};
+
+/* ERR_IO (cannot be opened or read, or is no regular file), ERR_FORMAT (empty), ERR_NOMEM. */
+int mapped_file_open(struct mapped_file *f, const char *path, char *err, size_t err_len);
+void mapped_file_close(struct mapped_file *f);
+
+/* Is `data` within the file's mapping? */
+bool mapped_file_holds(const struct mapped_file *f, const void *data);
+
+/* Hints about a part of the mapping; see gguf.h. */
+void mapped_file_will_read(const struct mapped_file *f, const void *data, uint64_t bytes);
+void mapped_file_has_read(const struct mapped_file *f, const void *data, uint64_t bytes);
+
+/* Has somebody written to the file since it was opened? Another one in its place is no change: the
+ * mapping is of the old one. ERR_IO with a sentence. */
+int mapped_file_check(const struct mapped_file *f, const char *path, char *err, size_t err_len);
+
+#endif

@@ -1,0 +1,223 @@
+/* server/hf_folder.c - see hf_folder.h. */
+#include "server/hf_folder.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/gguf/gguf_write.h"
+#include "server/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_CONFIG ((size_t)1 << 20)
+#define MAX_TOKENIZER ((size_t)64 << 20) /* the largest in use have 33 MB */
+#define MAX_VALUES ((size_t)1 << 22)     /* of those, with merges as pairs: 2 million */
+
+int hf_fail(const struct hf_folder *f, int rc, const char *file, const char *format, ...)
+{
+    va_list args;
+    const int n = snprintf(f->err, f->err_len, "%s/%s: ", f->path, file);
+
+    va_start(args, format);
+    if (n >= 0 && (size_t)n < f->err_len)
+        vsnprintf(f->err + n, f->err_len - (size_t)n, format, args);
+    va_end(args);
+    return rc;
+}
+
+const char *hf_printable(char *dst, size_t size, const char *text)
+{
+    size_t n = 0;
+
+    for (; text[n] != '\0' && n + 1 < size; n++)
+        dst[n] = text[n] >= 0x20 && text[n] <= 0x7e ? text[n] : '?';
+    dst[n] = '\0';
+    return dst;
+}
+
+int hf_path(const struct hf_folder *f, const char *file, char path[HF_MAX_PATH])
+{
+    const int n = snprintf(path, HF_MAX_PATH, "%s/%s", f->path, file);
+
+    return n < 0 || n >= HF_MAX_PATH ? hf_fail(f, ERR_LIMIT, file, "the path is too long") : 0;
+}
+
+/* ---- files ---- */
+
+static int open_regular(const struct hf_folder *f, const char *file, int *fd, uint64_t *size)
+{
+    char path[HF_MAX_PATH];
+    struct stat st;
+    int rc = hf_path(f, file, path);
+
+    if (rc < 0)
+        return rc;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused, not waited for */
+    if (*fd < 0 && errno == ENOENT) {
+        hf_fail(f, ERR_NOENT, file, "cannot open: %s", strerror(errno));
+        return ERR_NOENT;
+    }
+    if (*fd < 0 || fstat(*fd, &st) < 0)
+        rc = hf_fail(f, ERR_IO, file, "cannot open: %s", strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        rc = hf_fail(f, ERR_IO, file, "is not a regular file");
+    else
+        *size = (uint64_t)st.st_size;
+    if (rc < 0 && *fd >= 0)
+        close(*fd);
+    return rc;
+}
+
+int hf_read_bytes(const struct hf_folder *f, const char *file, uint64_t at, char *to, size_t *n,
+                  uint64_t *size)
+{
+    size_t done = 0;
+    int fd, rc = open_regular(f, file, &fd, size);
+
+    if (rc < 0)
+        return rc;
+    while (done < *n) {
+        const ssize_t got = pread(fd, to + done, *n - done, (off_t)(at + done));
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            rc = hf_fail(f, ERR_IO, file, "cannot read: %s", strerror(errno));
+        if (got <= 0)
+            break;
+        done += (size_t)got;
+    }
+    close(fd);
+    *n = done;
+    return rc;
+}
+
+int hf_parse(const struct hf_folder *f, const char *file, const char *text, size_t n, cJSON **out)
+{
+    static const char subject[] = "the body "; /* of a request; here, of a file */
+    const char *why = "";
+    const int rc = json_parse_up_to(text, n, MAX_VALUES, out, &why);
+
+    if (rc < 0) {
+        why += strncmp(why, subject, sizeof(subject) - 1) == 0 ? sizeof(subject) - 1 : 0;
+        return hf_fail(f, ERR_FORMAT, file, "%s", why);
+    }
+    if (cJSON_IsObject(*out))
+        return 0;
+    cJSON_Delete(*out);
+    *out = NULL;
+    return hf_fail(f, ERR_FORMAT, file, "is no JSON object");
+}
+
+int hf_read(const struct hf_folder *f, const char *file, size_t max, cJSON **out)
+{
+    uint64_t size = 0;
+    size_t n = 0;
+    char *text;
+    int rc = hf_read_bytes(f, file, 0, NULL, &n, &size);
+
+    *out = NULL;
+    if (rc < 0)
+        return rc;
+    if (size > max)
+        return hf_fail(f, ERR_LIMIT, file, "has %llu bytes, and %zu at most are read",
+                       (unsigned long long)size, max);
+    n = (size_t)size;
+    text = mem_alloc(n + 1);
+    if (text == NULL)
+        return hf_fail(f, ERR_NOMEM, file, "out of memory");
+    rc = hf_read_bytes(f, file, 0, text, &n, &size);
+    if (rc == 0)
+        rc = hf_parse(f, file, text, n, out);
+    mem_free(text);
+    return rc;
+}
+
+/* ---- members ---- */
+
+const cJSON *hf_member(const cJSON *o, const char *name)
+{
+    const cJSON *m = cJSON_GetObjectItemCaseSensitive(o, name);
+
+    return cJSON_IsNull(m) ? NULL : m;
+}
+
+const char *hf_text(const cJSON *o, const char *name)
+{
+    return cJSON_GetStringValue(hf_member(o, name));
+}
+
+int hf_u32(const struct hf_folder *f, const char *file, const cJSON *o, const char *name,
+           uint32_t lo, uint32_t hi, uint32_t *v)
+{
+    const cJSON *m = hf_member(o, name);
+    const double found = cJSON_IsNumber(m) ? m->valuedouble : -1.0;
+
+    if (m == NULL)
+        return 0;
+    if (!(found >= lo && found <= hi) || found != floor(found))
+        return hf_fail(f, ERR_FORMAT, file, "'%s' is no whole number from %u to %u", name, lo, hi);
+    *v = (uint32_t)found;
+    return 0;
+}
+
+int hf_positive(const struct hf_folder *f, const char *file, const cJSON *o, const char *name,
+                double *v)
+{
+    const cJSON *m = hf_member(o, name);
+
+    if (m == NULL)
+        return 0;
+    if (!cJSON_IsNumber(m) || !(m->valuedouble > 0.0) || !(m->valuedouble < 1e30))
+        return hf_fail(f, ERR_FORMAT, file, "'%s' is no number above 0", name);
+    *v = m->valuedouble;
+    return 0;
+}
+
+int hf_bool(const struct hf_folder *f, const char *file, const cJSON *o, const char *name, bool *v)
+{
+    const cJSON *m = hf_member(o, name);
+
+    if (m == NULL)
+        return 0;
+    if (!cJSON_IsBool(m))
+        return hf_fail(f, ERR_FORMAT, file, "'%s' is neither true nor false", name);
+    *v = cJSON_IsTrue(m);
+    return 0;
+}
+
+/* ---- the folder ---- */
+
+int hf_folder_open(struct hf_folder *f, const char *path, const char *forced_pre, char *err,
+                   size_t err_len)
+{
+    int rc;
+
+    *f = (struct hf_folder){
+        .path = path, .forced_pre = forced_pre, .err = err, .err_len = err_len};
+    rc = gguf_writer_create(&f->w);
+    if (rc < 0)
+        return hf_fail(f, rc, HF_CONFIG, "out of memory");
+    rc = hf_read(f, HF_CONFIG, MAX_CONFIG, &f->config);
+    if (rc == 0)
+        rc = hf_read(f, HF_TOKENIZER, MAX_TOKENIZER, &f->tokenizer);
+    if (rc < 0)
+        return rc;
+    rc = hf_read(f, HF_TOKENIZER_CONFIG, MAX_TOKENIZER, &f->tokenizer_config);
+    return rc == ERR_NOENT ? 0 : rc;
+}
+
+void hf_folder_release(struct hf_folder *f)
+{
+    cJSON_Delete(f->config);
+    cJSON_Delete(f->tokenizer);
+    cJSON_Delete(f->tokenizer_config);
+    gguf_writer_destroy(&f->w);
+    *f = (struct hf_folder){0};
+}

@@ -1,0 +1,22 @@
+/* server/hf_model.h - a folder with config.json and *.safetensors, opened as if it were GGUF.
+ *
+ * The header that a GGUF file of the model would have is made in memory; the tensors stay where
+ * they are, in the mapped safetensors files. Names become GGUF's; types are F32, F16 and BF16.
+ *
+ * Thread: the one that loads.
+ * Memory: the handle's, see gguf.h.
+ * Errors: a sentence that names the folder, the file and what was found.
+ */
+#ifndef SERVER_HF_MODEL_H
+#define SERVER_HF_MODEL_H
+
+#include <stddef.h>
+
+struct gguf;
+
+/* `pre`: the setting tokenizer_pre, which serves where tokenizer.json cuts words in a way that is
+ * not known here; or "". */
+int hf_model_open(struct gguf **out, const char *folder, const char *pre, char *err,
+                  size_t err_len);
+
+#endif

@@ -1,0 +1,24 @@
+/* server/model_folder.h - which model a folder holds.
+ *
+ * One GGUF file, or the parts of one, or a folder as transformers save it (config.json). Several
+ * are listed, so that one can be named; folders within are not looked into.
+ *
+ * Thread: any.
+ * Memory: the caller's.
+ * Errors: a sentence that names the folder.
+ */
+#ifndef SERVER_MODEL_FOLDER_H
+#define SERVER_MODEL_FOLDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define MODEL_FOLDER_MAX_PATH 4096
+
+bool model_folder_is(const char *path);
+
+/* The GGUF file in the folder, or, with *is_hf, the folder itself without a slash at its end. */
+int model_folder_find(const char *folder, char path[MODEL_FOLDER_MAX_PATH], bool *is_hf, char *err,
+                      size_t err_len);
+
+#endif

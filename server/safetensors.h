@@ -1,0 +1,49 @@
+/* server/safetensors.h - what is in the *.safetensors files of a folder (hf_folder.h).
+ *
+ * A file is the length of its header (8 bytes), the header (JSON: for each name a type, a shape and
+ * where its bytes are in the data), and the data. The files are model.safetensors, or those that
+ * model.safetensors.index.json lists with the tensors that are in each.
+ *
+ * Every header is checked: sizes, types, shapes that fit their bytes, bytes within the file, no
+ * name twice, and, with an index, that it and the headers agree. That tensors do not overlap,
+ * gguf_open_placed() checks.
+ *
+ * Thread: the one that loads.
+ * Memory: names are borrowed from the headers' trees; safetensors_release() frees.
+ * Errors: a sentence in the folder's `err`.
+ */
+#ifndef SERVER_SAFETENSORS_H
+#define SERVER_SAFETENSORS_H
+
+#include <cjson/cJSON.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct hf_folder;
+
+#define SAFETENSORS_ONE "model.safetensors"
+#define SAFETENSORS_INDEX "model.safetensors.index.json"
+#define SAFETENSORS_MAX_DIMS 4
+
+struct safetensor {
+    const char *name;
+    const char *type; /* "F32", "BF16", ... */
+    uint32_t n_dims;  /* UINT32_MAX: more than SAFETENSORS_MAX_DIMS */
+    uint64_t dims[SAFETENSORS_MAX_DIMS]; /* the last one is contiguous */
+    uint32_t file;
+    uint64_t offset; /* in the file */
+};
+
+struct safetensors { /* zero is a valid empty one */
+    const char **files;
+    cJSON **heads; /* of the files */
+    uint32_t n_files;
+    cJSON *index; /* NULL: there is none */
+    struct safetensor *items; /* in the order of their names */
+    size_t n_items;
+};
+
+int safetensors_read(struct safetensors *s, const struct hf_folder *f);
+void safetensors_release(struct safetensors *s);
+
+#endif

@@ -1,0 +1,98 @@
+"""Model folders as transformers save them, written by hand from the keys and tensors of a GGUF file."""
+import json
+import struct
+
+LAYER = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+         "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm",
+         "attn_k_norm": "self_attn.k_norm", "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj",
+         "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+WHOLE = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight",
+         "output.weight": "lm_head.weight"}
+CLASSES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+          r"\s+(?!\S)|\s+")
+QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+
+
+def their_name(name):
+    if name in WHOLE:
+        return WHOLE[name]
+    _, layer, part, end = name.split(".")
+    return f"model.layers.{layer}.{LAYER[part]}.{end}"
+
+
+def safetensors(tensors, metadata=True):
+    """tensors: name -> (type, shape, bytes). A file's bytes."""
+    head, data = {"__metadata__": {"format": "pt"}} if metadata else {}, b""
+    for name, (kind, shape, raw) in tensors.items():
+        head[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    return with_head(head, data)
+
+
+def with_head(head, data):
+    text = head if isinstance(head, bytes) else json.dumps(head).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def config(keys):
+    """config.json for the keys of a GGUF file."""
+    arch = keys["general.architecture"]
+
+    def key(suffix):
+        return keys[f"{arch}.{suffix}"]
+
+    n_head = key("attention.head_count")
+    return {"architectures": [CLASSES[arch]], "hidden_act": "silu", "hidden_size": key("embedding_length"),
+            "intermediate_size": key("feed_forward_length"), "num_hidden_layers": key("block_count"),
+            "num_attention_heads": n_head, "num_key_value_heads": key("attention.head_count_kv"),
+            "head_dim": keys.get(f"{arch}.attention.key_length", key("embedding_length") // n_head),
+            "max_position_embeddings": key("context_length"), "rope_theta": key("rope.freq_base"),
+            "rms_norm_eps": key("attention.layer_norm_rms_epsilon"), "eos_token_id": len(tokens_of(keys)) - 1,
+            "vocab_size": len(tokens_of(keys)), "tie_word_embeddings": False, "rope_scaling": None}
+
+
+def tokens_of(keys):
+    return keys["tokenizer.ggml.tokens"]
+
+
+def byte_level(cuts):
+    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": cuts}
+
+
+def split(pattern):
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+
+
+def sequence(*steps):
+    return {"type": "Sequence", "pretokenizers": list(steps)}
+
+
+def tokenizer(tokens, merges, pre_tokenizer, added=(), **model):
+    return {"version": "1.0", "added_tokens": list(added), "normalizer": None, "pre_tokenizer": pre_tokenizer,
+            "post_processor": None, "decoder": byte_level(True),
+            "model": {"type": "BPE", "unk_token": None, "byte_fallback": False, "vocab": tokens, "merges": merges,
+                      **model}}
+
+
+def plain_tokenizer(keys):
+    """The tokenizer of the fixtures."""
+    return tokenizer({t: i for i, t in enumerate(tokens_of(keys))}, keys["tokenizer.ggml.merges"], byte_level(True))
+
+
+def write(folder, keys, tensors, shards=1, **changes):
+    """A folder; `changes` go into config.json."""
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps({**config(keys), **changes}))
+    (folder / "tokenizer.json").write_text(json.dumps(plain_tokenizer(keys)))
+    named = {their_name(n): t for n, t in tensors.items()}
+    if shards == 1:
+        (folder / "model.safetensors").write_bytes(safetensors(named))
+        return folder
+    names = list(named)
+    files = [f"model-{i + 1:05}-of-{shards:05}.safetensors" for i in range(shards)]
+    where = {n: files[i * shards // len(names)] for i, n in enumerate(names)}
+    for f in files:
+        (folder / f).write_bytes(safetensors({n: named[n] for n in names if where[n] == f}))
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": where}))
+    return folder
