@@ -537,6 +537,19 @@ static bool check_oldest(const struct kv_manager *m)
            prefix_index_follower(m->index, entry) == BLOCK_NONE;
 }
 
+/* The blocks of an entry have the same holders, but for those who dropped one, or never had it,
+ * because the window has passed. */
+static bool check_holders(const struct kv_manager *m, block_id id)
+{
+    uint32_t lane;
+    const block_id entry = prefix_index_entry_of(m->index, id, &lane);
+    const uint32_t n = block_pool_holders(m->pool, id);
+
+    if (lane < m->n_full)
+        return n == block_pool_holders(m->pool, entry);
+    return m->n_full == 0 || n <= block_pool_holders(m->pool, entry);
+}
+
 /* What is cached is in the index; what is in the index is not free. */
 static bool check_cached(const struct kv_manager *m)
 {
@@ -545,7 +558,7 @@ static bool check_cached(const struct kv_manager *m)
         const enum block_state state = block_pool_state(m->pool, id);
         const bool is_in = m->index != NULL && prefix_index_has(m->index, id);
 
-        if (is_in ? state == BLOCK_FREE : state == BLOCK_CACHED)
+        if (is_in ? state == BLOCK_FREE || !check_holders(m, id) : state == BLOCK_CACHED)
             return false;
     }
     return m->index == NULL || check_oldest(m);

@@ -137,6 +137,7 @@ static bool set(struct simulate_options *o, const char *key, const char *value)
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (strcmp(numbers[i].key, key) == 0)
             ok = set_number(value, numbers[i].number);
+    o->kv.max_chunk = o->sched.prefill_chunk; /* as in the server */
     return ok;
 }
 
