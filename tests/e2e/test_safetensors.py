@@ -214,8 +214,7 @@ def letters():
 
 
 MERGES = ["t h", "th e", "Ġ the", "i n", "Ġ a", "1 2", "12 3", "a b", "ab c", "Ġ Ġ", "l l", "' ll"]
-SPECIAL = [{"content": "<|begin|>", "special": True}, {"content": "<tool>", "special": False},
-           {"content": "<|fim|>", "special": False}]
+SPECIAL = [("<|begin|>", True), ("<tool>", False), ("<|fim|>", False)]
 TEXTS = ["the thing in there", "I'll abc 12345 1234567", "  two   spaces\n\n\tand lines ", "Ünïcödé 漢字 \U0001f600",
          "<|begin|>the<tool>abc<|fim|>", "THE 'LL abcabc", ""]
 RULES = {"gpt-2": (hf_folder.byte_level(True), False),
@@ -228,7 +227,7 @@ RULES = {"gpt-2": (hf_folder.byte_level(True), False),
 def vocabulary():
     """Pieces, and added tokens with ids behind a gap."""
     pieces = letters() + [m.replace(" ", "") for m in MERGES]
-    added = [{**a, "id": len(pieces) + 2 + i} for i, a in enumerate(SPECIAL)]
+    added = [hf_folder.added(len(pieces) + 2 + i, *a) for i, a in enumerate(SPECIAL)]
     return pieces, added
 
 
@@ -252,9 +251,7 @@ def write_tokenizer(folder, pre, pairs):
     step, whole = RULES[pre]
     merges = [m.split(" ") for m in MERGES] if pairs else MERGES
     tok = hf_folder.tokenizer({p: i for i, p in enumerate(pieces)}, merges, step, added, ignore_merges=whole)
-    tok["post_processor"] = {"type": "TemplateProcessing",
-                             "single": [{"SpecialToken": {"id": "<|begin|>", "type_id": 0}},
-                                        {"Sequence": {"id": "A", "type_id": 0}}]}
+    tok["post_processor"] = hf_folder.begins_with(added[0]["id"], "<|begin|>")
     (folder / "tokenizer.json").write_text(json.dumps(tok))
     (folder / "tokenizer_config.json").write_text(json.dumps({
         "bos_token": "<|begin|>", "eos_token": {"content": "&"}, "chat_template": "{{ messages }}"}))
@@ -297,7 +294,7 @@ def test_sentencepiece(tmp_path):
     path = tmp_path / "m.gguf"
     path.write_bytes(gguf_file.write(keys, tensors))
     folder = write_folder(tmp_path / "hf", keys, tensors)
-    added = [{"id": i, "content": t, "special": True} for i, t in enumerate(pieces[:3])]
+    added = [hf_folder.added(i, t, True) for i, t in enumerate(pieces[:3])]
     tok = hf_folder.tokenizer({t: i for i, t in enumerate(tokens)}, merges, None, added, byte_fallback=True,
                               unk_token="<unk>")
     tok["normalizer"] = {"type": "Sequence", "normalizers": [
