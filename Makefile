@@ -127,11 +127,13 @@ sim-here: $(SIM)
 golden-here: $(GOLD)
 	@sh tests/run.sh golden $(GOLD)
 
-asan: ## the same tests under the address and undefined-behaviour sanitizers
+asan: asan-units asan-e2e ## the same tests under the address and undefined-behaviour sanitizers
+asan-units: ## of these, what needs no server: minutes less
 	@$(MAKE) --no-print-directory $(ASAN) unit-here
-	@$(MAKE) --no-print-directory $(ASAN) check
 	@$(MAKE) --no-print-directory $(ASAN) sim-here
 	@$(MAKE) --no-print-directory $(ASAN) golden-here
+asan-e2e: ## of these, kernels and the server
+	@$(MAKE) --no-print-directory $(ASAN) check
 	@$(MAKE) --no-print-directory $(ASAN) build/asan/quire
 	@$(MAKE) --no-print-directory $(TOOLS)
 	@QUIRE_BIN=build/asan/quire QUIRE_DEBUG_BIN=build/asan/quire QUIRE_TOOLS=$(BUILD)/tools \

@@ -71,19 +71,23 @@ _Static_assert(sizeof(struct kern_table) == KERN_N_LINE * sizeof(void (*)(void))
 #define KERN_Q2_K_CODES 320
 #define KERN_Q2_K_SUB 128
 #define KERN_SC 32             /* the scales of the types below, behind d */
-#define KERN_IQ4_XS_GROUP 2208 /* of IQ3_S and IQ3_XXS too */
+#define KERN_IQ4_XS_GROUP 2208
 #define KERN_IQ4_XS_CODES 160
-#define KERN_IQ4_XS_SUB 256
+#define KERN_IQ4_XS_SUB 256 /* of IQ3 too */
+#define KERN_IQ3_GROUP 2144
+#define KERN_IQ3_CODES 96
 #define KERN_MXFP4_GROUP 272
 #define KERN_MXFP4_CODES 16
 #define KERN_TQ2_0_GROUP 1056 /* of TQ1_0 too */
 #define KERN_TQ2_0_CODES 32
 #define KERN_TQ2_0_SUB 128 /* of IQ1 too */
-#define KERN_IQ2_GROUP 1696
+#define KERN_IQ2_GROUP 1696 /* of IQ2_S and IQ2_XS */
 #define KERN_IQ2_CODES 160
 #define KERN_IQ2_SUB 192 /* as in Q3_K */
-#define KERN_IQ1_S_GROUP 1184
-#define KERN_IQ1_S_CODES 160
+#define KERN_IQ2_XXS_GROUP 1632
+#define KERN_IQ2_XXS_CODES 96
+#define KERN_IQ1_S_GROUP 1120
+#define KERN_IQ1_S_CODES 96
 #define KERN_IQ1_M_GROUP 1312
 #define KERN_IQ1_M_CODES 288
 

@@ -71,18 +71,19 @@ enum kern_isa {
  *         numbers of E2M1; the scale is 2^(e - 128) (272 bytes)
  *   TQ2_0 per 256: 16 f16 d, then per group of 32 pairs as in Q6_K; code = q + 1 (1056 bytes)
  *   TQ1_0 as TQ2_0
- *   IQ3_S, IQ3_XXS  as IQ4_XS, sc odd in 1 .. 31; a code's low three bits are the magnitude, its
- *         top bit the sign (2208 bytes)
+ *   IQ3_S, IQ3_XXS  per 256: 16 f16 d, [4 pairs of groups][16 lanes] u8 with the scale of the even
+ *         group in the low nibble and that of the odd one in the high one, then per group of 32
+ *         nibbles as in Q4_0: three bits of magnitude, one of sign (2144 bytes)
  *   IQ2_S, IQ2_XS  per 256: 16 f16 d, [8 groups][16 lanes] u8 with the scale of the first half in
  *         the low nibble and that of the second in the high one, then per group of 32 pairs and
  *         top bits as in Q3_K, the magnitude and the sign (1696 bytes)
- *   IQ2_XXS the same, but sc[8 groups][16 lanes] u8, odd in 1 .. 31 (1696 bytes)
- *   IQ1_S per 256: 16 f16 d, [8 groups][16 lanes] i8 whose magnitude is sc, odd in 1 .. 15, and
- *         whose sign is that of the shift, then per group of 32 pairs; code in 0 .. 2 (1184 bytes)
+ *   IQ2_XXS the same codes behind d and scales as in IQ3_S (1632 bytes)
+ *   IQ1_S d, and nibbles as the scales of IQ3_S: a scale in bits 0-2, the sign of the shift in
+ *         bit 3; then per group of 32 pairs; code in 0 .. 2 (1120 bytes)
  *   IQ1_M per 256: 16 f16 d, [16 halves][16 lanes] u8 with a scale in bits 0-2 and the signs of the
  *         shifts of either 8 numbers in bits 3 and 4, then per group of 32 pairs (1312 bytes)
- * TQ1_0 takes 22 % more than its file has, IQ3_S 25, IQ3_XXS 41, IQ2_S 29, IQ2_XS 43, IQ2_XXS 61,
- * IQ1_S 48 and IQ1_M 46: of a panel that kept the file's indices, every quad would be a gather of
+ * TQ1_0 takes 22 % more than its file has, IQ3_S 22, IQ3_XXS 37, IQ2_S 29, IQ2_XS 43, IQ2_XXS 55,
+ * IQ1_S 40 and IQ1_M 46: of a panel that kept the file's indices, every quad would be a gather of
  * 16 patterns, some 12 ns where we measured. So it would stream 2 GB/s a core, a tenth of what
  * panels of codes do, and a product of many rows would wait for it too. Taking five ternary digits
  * out of a byte costs several times what pairs of bits do.
@@ -227,9 +228,9 @@ struct kern_table {
      *  The rest, where v is the number that a code stands for (codebook.h):
      *  IQ4_NL, MXFP4, TQ2_0, TQ1_0, IQ4_XS, IQ3_S, IQ3_XXS, IQ2_XXS: n = sum of v * x code;
      *    s = fma((float)n, D * xs[g], s). D is d; 2^(e - 128); d; d; d * sc; d * sc;
-     *    (d * sc) * 0.25; (d * sc) * 0.125.
-     *  IQ2_S, IQ2_XS, IQ1_M: as Q6_K with the sums of v * x code, and (d * (2 sc + 1)) * 0.125 for
-     *    d * sc.
+     *    (d * sc) * 0.25; (d * sc) * 0.125;
+     *    sc is 2 s + 1 where s is a scale of four bits or three.
+     *  IQ2_S, IQ2_XS, IQ1_M: as Q6_K with the sums of v * x code, and (d * sc) * 0.125 for d * sc.
      *  IQ1_S: as Q4_1 with d * sc for d and (d * (float)t) * 0.125 for m; t = +-sc - 8 sc, the sign
      *    that of the shift.
      * Any m >= 1; out_stride >= 16 * n_panels. */

@@ -34,6 +34,14 @@ static uint32_t spread_1(uint32_t x)
 
 /* A group of 32, in the forms that panels have. */
 
+/* Two groups, the even one first, share a byte. */
+static void put_scale(uint8_t *dst, size_t lane, size_t g, uint32_t nibble)
+{
+    uint8_t *both = &dst[KERN_SC + 16 * (g / 2) + lane];
+
+    *both = (uint8_t)(g % 2 ? *both | nibble << 4 : nibble);
+}
+
 static void put_nibbles(uint8_t *dst, size_t lane, const uint32_t quad[8])
 {
     for (size_t r = 0; r < 4; r++)
@@ -115,7 +123,7 @@ static void pack_tq2_0(uint8_t *dst, size_t lane, const uint8_t *b)
                         b + 32 * i);
 }
 
-/* `digits` quads, `step` apart, of four bytes of ternary digits: a byte is a fraction of 256, and its
+/* `digits` quads, `step` apart, of four bytes of ternary digits: a byte is a fraction of 256, whose
  * digits leave it at the top when it is multiplied by 3. The bytes are 16 bits apart meanwhile. */
 static void ternary_quads(uint32_t *quad, const uint8_t *src, size_t digits, size_t step)
 {
@@ -162,14 +170,14 @@ static void pack_iq3_s(uint8_t *dst, size_t lane, const uint8_t *b)
 
     pack_store_half(dst, lane, b);
     for (size_t g = 0; g < 8; g++) {
-        dst[KERN_SC + 16 * g + lane] = (uint8_t)(2 * (scale[g / 2] >> 4 * (g % 2) & 15) + 1);
+        put_scale(dst, lane, g, scale[g / 2] >> 4 * (g % 2) & 15);
         for (size_t j = 0; j < 8; j++) {
             const unsigned at = index[8 * g + j] | (high[g] >> j & 1u) << 8;
             const uint32_t minus = spread_1(sign[4 * g + j / 2] >> 4 * (j % 2));
 
             quad[j] = spread_3(KERN_IQ3_S_GRID[at]) | minus << 3;
         }
-        put_nibbles(dst + KERN_IQ4_XS_CODES + KERN_IQ4_XS_SUB * g, lane, quad);
+        put_nibbles(dst + KERN_IQ3_CODES + KERN_IQ4_XS_SUB * g, lane, quad);
     }
 }
 
@@ -182,10 +190,10 @@ static void pack_iq3_xxs(uint8_t *dst, size_t lane, const uint8_t *b)
     for (size_t g = 0; g < 8; g++) {
         const uint32_t word = load_32(b + 66 + 4 * g), signs = even_signs(word);
 
-        dst[KERN_SC + 16 * g + lane] = (uint8_t)(2 * (word >> 28) + 1);
+        put_scale(dst, lane, g, word >> 28);
         for (size_t j = 0; j < 8; j++)
             quad[j] = spread_3(KERN_IQ3_XXS_GRID[b[2 + 8 * g + j]]) | spread_1(signs >> 4 * j) << 3;
-        put_nibbles(dst + KERN_IQ4_XS_CODES + KERN_IQ4_XS_SUB * g, lane, quad);
+        put_nibbles(dst + KERN_IQ3_CODES + KERN_IQ4_XS_SUB * g, lane, quad);
     }
 }
 
@@ -199,10 +207,10 @@ static void pack_iq2_xxs(uint8_t *dst, size_t lane, const uint8_t *b)
         const uint8_t *index = b + 2 + 8 * g;
         const uint32_t word = load_32(index + 4);
 
-        dst[KERN_SC + 16 * g + lane] = (uint8_t)(2 * (word >> 28) + 1);
+        put_scale(dst, lane, g, word >> 28);
         for (size_t i = 0; i < 4; i++)
             pattern[i] = KERN_IQ2_XXS_GRID[index[i]];
-        put_signed_patterns(dst + KERN_IQ2_CODES + KERN_IQ2_SUB * g, lane, pattern,
+        put_signed_patterns(dst + KERN_IQ2_XXS_CODES + KERN_IQ2_SUB * g, lane, pattern,
                             even_signs(word));
     }
 }
@@ -250,10 +258,9 @@ static void pack_iq1_s(uint8_t *dst, size_t lane, const uint8_t *b)
 
     pack_store_half(dst, lane, b);
     for (size_t g = 0; g < 8; g++) {
-        const unsigned word = load_16(b + 34 + 2 * g);
-        const int scale = (int)(2 * (word >> 12 & 7) + 1);
+        const uint32_t word = load_16(b + 34 + 2 * g);
 
-        dst[KERN_SC + 16 * g + lane] = (uint8_t)(word >> 15 ? -scale : scale);
+        put_scale(dst, lane, g, word >> 12);
         for (size_t i = 0; i < 4; i++)
             pattern[i] = KERN_IQ1_GRID[b[2 + 4 * g + i] | (word >> 3 * i & 7) << 8];
         put_patterns(dst + KERN_IQ1_S_CODES + KERN_TQ2_0_SUB * g, lane, pattern);

@@ -63,15 +63,19 @@ static inline int kern_value(enum kern_weight w, const uint8_t *block, size_t g,
     case KERN_MXFP4:
         code = kern_code_4(block + KERN_MXFP4_CODES, lane, i);
         break;
-    case KERN_IQ4_XS:
     case KERN_IQ3_S:
     case KERN_IQ3_XXS:
+        code = kern_code_4(block + KERN_IQ3_CODES + KERN_IQ4_XS_SUB * g, lane, i);
+        break;
+    case KERN_IQ4_XS:
         code = kern_code_4(block + KERN_IQ4_XS_CODES + KERN_IQ4_XS_SUB * g, lane, i);
         break;
     case KERN_IQ2_S:
     case KERN_IQ2_XS:
-    case KERN_IQ2_XXS:
         code = kern_code_3(block + KERN_IQ2_CODES + KERN_IQ2_SUB * g, lane, i);
+        break;
+    case KERN_IQ2_XXS:
+        code = kern_code_3(block + KERN_IQ2_XXS_CODES + KERN_IQ2_SUB * g, lane, i);
         break;
     case KERN_IQ1_S:
         code = kern_code_2(block + KERN_IQ1_S_CODES + KERN_TQ2_0_SUB * g, lane, i);
@@ -87,6 +91,12 @@ static inline int kern_value(enum kern_weight w, const uint8_t *block, size_t g,
     return KERN_VALUES[w][code];
 }
 
+/* A nibble for each group, two groups in a byte. */
+static inline int kern_scale_nibble(const uint8_t *block, size_t g, size_t lane)
+{
+    return block[KERN_SC + 16 * (g / 2) + lane] >> (g % 2 * 4) & 15;
+}
+
 /* What multiplies the numbers of half h of group g. */
 static inline float kern_value_scale(enum kern_weight w, const uint8_t *block, size_t g, size_t h,
                                      size_t lane)
@@ -99,17 +109,18 @@ static inline float kern_value_scale(enum kern_weight w, const uint8_t *block, s
     d = kern_load_f16(block + 2 * lane);
     switch (w) {
     case KERN_IQ4_XS:
-    case KERN_IQ3_S:
         return d * (float)(int8_t)sc[16 * g];
+    case KERN_IQ3_S:
+        return d * (float)(2 * kern_scale_nibble(block, g, lane) + 1);
     case KERN_IQ3_XXS:
-        return d * (float)(int8_t)sc[16 * g] * 0.25f;
+        return d * (float)(2 * kern_scale_nibble(block, g, lane) + 1) * 0.25f;
     case KERN_IQ2_XXS:
-        return d * (float)sc[16 * g] * 0.125f;
+        return d * (float)(2 * kern_scale_nibble(block, g, lane) + 1) * 0.125f;
     case KERN_IQ2_S:
     case KERN_IQ2_XS:
         return d * (float)(2 * (sc[16 * g] >> 4 * h & 15) + 1) * 0.125f;
     case KERN_IQ1_S:
-        return d * fabsf((float)(int8_t)sc[16 * g]);
+        return d * (float)(2 * (kern_scale_nibble(block, g, lane) & 7) + 1);
     case KERN_IQ1_M:
         return d * (float)(2 * (sc[32 * g + 16 * h] & 7) + 1) * 0.125f;
     default:
@@ -120,9 +131,10 @@ static inline float kern_value_scale(enum kern_weight w, const uint8_t *block, s
 /* IQ1_S: what is added to the numbers of group g, in eighths of d: shift - 1 times the scale. */
 static inline int kern_value_shift(const uint8_t *block, size_t g, size_t lane)
 {
-    const int sc = (int8_t)block[KERN_SC + 16 * g + lane];
+    const int nibble = kern_scale_nibble(block, g, lane);
+    const int sc = 2 * (nibble & 7) + 1;
 
-    return sc - 8 * (sc < 0 ? -sc : sc);
+    return (nibble & 8 ? -sc : sc) - 8 * sc;
 }
 
 #endif

@@ -160,8 +160,8 @@ static void unpack_iq1_s(float *out, const uint8_t *src, size_t lane)
     const float d = kern_load_f16(src + 2 * lane);
 
     for (size_t i = 0; i < 256; i++) {
-        const int sc = (int8_t)src[KERN_SC + 16 * (i / 32) + lane];
-        const int n = 8 * (sc < 0 ? -sc : sc) * kern_value(KERN_IQ1_S, src, i / 32, lane, i % 32);
+        const int sc = 2 * (kern_scale_nibble(src, i / 32, lane) & 7) + 1;
+        const int n = 8 * sc * kern_value(KERN_IQ1_S, src, i / 32, lane, i % 32);
 
         out[i] = d * (float)(n + kern_value_shift(src, i / 32, lane)) * 0.125f;
     }

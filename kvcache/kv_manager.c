@@ -5,7 +5,10 @@
  * (Attaching takes the chain from its start, a fork takes a leading part, what is replaced by a
  * copy is replaced with all that stands behind it, and of two equal blocks the sequence's own is
  * dropped only while nobody shares it.) So a block outlives its followers' holders, tables are
- * given back with the last block cached first, and a follower is never the younger one.
+ * given back with the last block cached first, and a follower is never the younger one. That goes
+ * for the lanes without the window; the blocks of an entry in all of these have the same holders,
+ * so that any of them stands for it. Who holds a block of a lane with the window holds the entry's
+ * others too.
  */
 #include "kvcache/kv_manager_impl.h"
 
@@ -18,11 +21,21 @@
 /* ---- creation ---- */
 
 /* Between two kv_manager_moves_done() a sequence is attached and grown once, and each of the two
- * copies at most one block, into a block of its own; it is swapped out or in once, so each RAM slot
- * is loaded from and saved into at most once. Whoever does more may be told ERR_AGAIN. */
+ * copies at most one block of each lane, into one of its own; it is swapped out or in once, so each
+ * RAM slot is loaded from and saved into at most once. Whoever does more may be told ERR_AGAIN. */
 static uint64_t most_moves(const struct kv_manager_options *o)
 {
     return 2 * ((uint64_t)o->n_blocks + o->n_ram);
+}
+
+/* Blocks of the longest sequence's copy. */
+static uint32_t most_swapped(const struct kv_manager_options *o)
+{
+    const uint64_t n_tokens = (uint64_t)o->max_table * BLOCK_TOKENS;
+    const uint64_t n = kv_lanes_peak(&o->lanes, n_tokens < UINT32_MAX ? (uint32_t)n_tokens
+                                                                      : UINT32_MAX, 1);
+
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
 static int create_parts(struct kv_manager *m)
@@ -31,17 +44,27 @@ static int create_parts(struct kv_manager *m)
     int rc = block_pool_create(&m->pool, o->n_blocks, o->placement);
 
     if (rc == 0 && o->prefix_cache)
-        rc = prefix_index_create(&m->index, o->n_blocks);
+        rc = prefix_index_create(&m->index, o->n_blocks, m->n_lanes);
     if (rc == 0 && o->n_ram > 0)
         rc = swap_create(&m->swap, &(struct swap_options){.n_ram = o->n_ram,
                                                           .n_file = o->n_file,
                                                           .max_copies = o->max_sequences,
-                                                          .max_blocks = o->max_table});
+                                                          .max_blocks = most_swapped(o)});
     if (rc < 0)
         return rc;
     m->moves = mem_calloc(m->max_moves, sizeof(*m->moves));
-    m->scratch = mem_calloc(o->max_table, sizeof(*m->scratch));
-    return m->moves != NULL && m->scratch != NULL ? 0 : ERR_NOMEM;
+    m->scratch = mem_calloc(o->max_table, m->n_lanes * sizeof(*m->scratch));
+    m->entries = mem_calloc(o->max_table, sizeof(*m->entries));
+    return m->moves != NULL && m->scratch != NULL && m->entries != NULL ? 0 : ERR_NOMEM;
+}
+
+static bool is_sane(const struct kv_manager_options *o)
+{
+    const struct kv_lanes *l = &o->lanes;
+
+    return o->max_table > 0 && (o->n_file == 0 || o->n_ram > 0) && most_moves(o) <= UINT32_MAX &&
+           l->n_window <= kv_lanes_n(l) && (l->n_window == 0) == (l->window == 0) &&
+           (kv_lanes_n_full(l) > 0 || kv_lanes_n(l) == 1);
 }
 
 int kv_manager_create(struct kv_manager **out, const struct kv_manager_options *o)
@@ -50,13 +73,15 @@ int kv_manager_create(struct kv_manager **out, const struct kv_manager_options *
     int rc;
 
     *out = NULL;
-    if (o->max_table == 0 || (o->n_file > 0 && o->n_ram == 0) || most_moves(o) > UINT32_MAX)
+    if (!is_sane(o))
         return ERR_INVAL;
     m = mem_calloc(1, sizeof(*m));
     if (m == NULL)
         return ERR_NOMEM;
     m->opt = *o;
     m->max_moves = (uint32_t)most_moves(o);
+    m->n_lanes = kv_lanes_n(&o->lanes);
+    m->n_full = kv_lanes_n_full(&o->lanes);
     rc = create_parts(m);
     if (rc < 0)
         kv_manager_destroy(&m);
@@ -75,14 +100,15 @@ void kv_manager_destroy(struct kv_manager **manager)
     swap_destroy(&m->swap);
     mem_free(m->moves);
     mem_free(m->scratch);
+    mem_free(m->entries);
     mem_free(m);
     *manager = NULL;
 }
 
-void kv_seq_init(struct kv_seq *kv, block_id *blocks, uint32_t cap)
+void kv_seq_init(struct kv_seq *kv, block_id *blocks, uint32_t cap, uint32_t n_lanes)
 {
     *kv = (struct kv_seq){.swap = SWAP_NONE};
-    block_table_init(&kv->table, blocks, cap);
+    block_table_init(&kv->table, blocks, cap, n_lanes);
 }
 
 /* ---- room ---- */
@@ -113,14 +139,57 @@ enum kv_pressure kv_manager_pressure(const struct kv_manager *m)
     return share < (uint64_t)m->opt.low_percent * m->opt.n_blocks ? KV_LOW : KV_RELAXED;
 }
 
+/* Take an entry that nothing follows out of the index. Its blocks in lanes with the window have
+ * nobody to hold them either, unless all layers have it. */
+static void forget_entry(struct kv_manager *m, block_id entry)
+{
+    for (uint32_t lane = 1; lane < m->n_lanes; lane++) {
+        const block_id mate = prefix_index_at(m->index, entry, lane);
+
+        if (mate != BLOCK_NONE)
+            kv_must(block_pool_keep(m->pool, mate, false));
+    }
+    prefix_index_remove(m->index, entry);
+    kv_must(block_pool_keep(m->pool, entry, false));
+}
+
+/* With everything that follows it, the last ones first. */
+static void forget_chain(struct kv_manager *m, block_id entry)
+{
+    block_id last;
+
+    do {
+        block_id next = entry;
+
+        do {
+            last = next;
+            next = prefix_index_follower(m->index, last);
+        } while (next != BLOCK_NONE);
+        forget_entry(m, last);
+    } while (last != entry);
+}
+
+/* Make a cached block free, and what the index cannot keep without it. */
+static void evict(struct kv_manager *m, block_id block)
+{
+    uint32_t lane;
+    const block_id entry = prefix_index_entry_of(m->index, block, &lane);
+
+    assert(entry != BLOCK_NONE);
+    if (m->n_full == 0) {
+        forget_chain(m, entry);
+    } else if (lane < m->n_full) {
+        forget_entry(m, entry);
+    } else {
+        prefix_index_put(m->index, entry, lane, BLOCK_NONE);
+        kv_must(block_pool_keep(m->pool, block, false));
+    }
+}
+
 void kv_manager_take(struct kv_manager *m, uint32_t n, block_id after, block_id *ids)
 {
-    while (block_pool_n_free(m->pool) < n) {
-        const block_id oldest = block_pool_oldest(m->pool);
-
-        prefix_index_remove(m->index, oldest);
-        kv_must(block_pool_keep(m->pool, oldest, false));
-    }
+    while (block_pool_n_free(m->pool) < n)
+        evict(m, block_pool_oldest(m->pool));
     kv_must(block_pool_take(m->pool, n, after, ids));
 }
 
@@ -137,19 +206,66 @@ void kv_manager_note(struct kv_manager *m, enum kv_move_kind kind, uint32_t from
 
 block_id kv_manager_last(const struct kv_seq *kv)
 {
-    return kv->table.n > 0 ? kv->table.blocks[kv->table.n - 1] : BLOCK_NONE;
+    return kv->table.n > 0 ? *block_table_at(&kv->table, kv->table.n_lanes - 1, kv->table.n - 1)
+                           : BLOCK_NONE;
+}
+
+/* ---- how many blocks ---- */
+
+uint32_t kv_manager_n_lanes(const struct kv_manager *m)
+{
+    return m->n_lanes;
+}
+
+bool kv_manager_can_hold(const struct kv_manager *m, uint32_t n_tokens)
+{
+    return n_tokens <= kv_lanes_most_tokens(&m->opt.lanes, m->opt.n_blocks);
+}
+
+uint64_t kv_manager_needed(const struct kv_manager *m, uint32_t n_tokens)
+{
+    return kv_lanes_peak(&m->opt.lanes, n_tokens, m->opt.max_chunk);
+}
+
+uint32_t kv_manager_held(const struct kv_manager *m, uint32_t n_done)
+{
+    return (uint32_t)kv_lanes_held(&m->opt.lanes, n_done);
+}
+
+uint32_t kv_manager_n_mapped(const struct kv_manager *m, const struct kv_seq *kv)
+{
+    return m->n_lanes * kv->table.n - (m->n_lanes - m->n_full) * kv->first;
 }
 
 /* ---- growth ---- */
+
+bool kv_manager_can_fork(const struct kv_manager *m, const struct kv_seq *parent,
+                         uint32_t n_tokens)
+{
+    return block_table_needed(n_tokens) <= parent->table.n &&
+           parent->first <= kv_lanes_first(&m->opt.lanes, n_tokens);
+}
+
+uint32_t kv_manager_n_forked(const struct kv_manager *m, uint32_t n_tokens)
+{
+    return m->n_full * (n_tokens / BLOCK_TOKENS);
+}
 
 void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv_seq *parent,
                      uint32_t n_tokens)
 {
     const uint32_t n = block_table_needed(n_tokens), n_full = n_tokens / BLOCK_TOKENS;
 
-    assert(kv_seq_is_empty(child) && n <= child->table.cap && n <= parent->table.n);
-    kv_must(block_pool_ref(m->pool, parent->table.blocks, n));
-    memcpy(child->table.blocks, parent->table.blocks, n * sizeof(*child->table.blocks));
+    assert(kv_seq_is_empty(child) && n <= child->table.cap);
+    assert(kv_manager_can_fork(m, parent, n_tokens));
+    child->first = kv_lanes_first(&m->opt.lanes, n_tokens);
+    for (uint32_t lane = 0; lane < m->n_lanes; lane++) {
+        const uint32_t from = kv_lane_from(m, child, lane);
+        const block_id *theirs = block_table_at(&parent->table, lane, from);
+
+        kv_must(block_pool_ref(m->pool, theirs, n - from));
+        memcpy(block_table_at(&child->table, lane, from), theirs, (n - from) * sizeof(*theirs));
+    }
     child->table.n = n;
     child->n_indexed = parent->n_indexed < n_full ? parent->n_indexed : n_full;
 }
@@ -167,14 +283,44 @@ static uint32_t n_to_copy(const struct kv_manager *m, const struct kv_seq *kv, u
     uint32_t n = 0;
 
     for (uint32_t b = from / BLOCK_TOKENS; b < kv->table.n; b++)
-        n += !is_writable(m, kv->table.blocks[b]);
+        for (uint32_t lane = 0; lane < m->n_lanes; lane++)
+            n += b >= kv_lane_from(m, kv, lane) &&
+                 !is_writable(m, *block_table_at(&kv->table, lane, b));
     return n;
 }
 
 uint32_t kv_manager_missing(const struct kv_manager *m, const struct kv_seq *kv, uint32_t from,
                             uint32_t to)
 {
-    return from < to ? n_to_copy(m, kv, from) + block_table_missing(&kv->table, to) : 0;
+    return from < to ? n_to_copy(m, kv, from) + block_table_missing(&kv->table, to) * m->n_lanes
+                     : 0;
+}
+
+uint64_t kv_manager_owed(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done,
+                         uint32_t n_tokens)
+{
+    const uint64_t n = block_table_missing(&kv->table, n_tokens);
+    const uint64_t has = kv->table.n - kv->first; /* in each lane with the window */
+    uint64_t width = UINT32_MAX, more = n;
+
+    if (n_done >= n_tokens)
+        return 0;
+    if (m->n_full < m->n_lanes)
+        width = kv_lanes_width(&m->opt.lanes, m->opt.max_chunk);
+    if (has + more > width)
+        more = width > has ? width - has : 0;
+    return n_to_copy(m, kv, n_done) + m->n_full * n + (m->n_lanes - m->n_full) * more;
+}
+
+uint32_t kv_manager_room(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done)
+{
+    const uint32_t available = kv_manager_n_available(m), copies = n_to_copy(m, kv, n_done);
+    uint64_t n;
+
+    if (copies > available)
+        return 0;
+    n = ((uint64_t)kv->table.n + (available - copies) / m->n_lanes) * BLOCK_TOKENS - n_done;
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
 /* Put the blocks ids[] in the places of those that must not be written; returns how many. They are
@@ -183,15 +329,17 @@ static uint32_t copy_on_write(struct kv_manager *m, struct kv_seq *kv, uint32_t 
 {
     uint32_t n = 0;
 
-    for (uint32_t b = from / BLOCK_TOKENS; b < kv->table.n; b++) {
-        const block_id old = kv->table.blocks[b];
+    for (uint32_t b = from / BLOCK_TOKENS; b < kv->table.n; b++)
+        for (uint32_t lane = 0; lane < m->n_lanes; lane++) {
+            block_id *at = block_table_at(&kv->table, lane, b);
+            const block_id old = *at;
 
-        if (is_writable(m, old))
-            continue;
-        kv_manager_note(m, KV_COPY, old, ids[n]);
-        kv->table.blocks[b] = ids[n];
-        ids[n++] = old;
-    }
+            if (b < kv_lane_from(m, kv, lane) || is_writable(m, old))
+                continue;
+            kv_manager_note(m, KV_COPY, old, ids[n]);
+            *at = ids[n];
+            ids[n++] = old;
+        }
     kv_must(block_pool_give(m->pool, ids, n));
     if (kv->n_indexed > from / BLOCK_TOKENS)
         kv->n_indexed = from / BLOCK_TOKENS;
@@ -202,20 +350,45 @@ int kv_manager_grow(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint
 {
     const uint32_t n_new = block_table_missing(&kv->table, to);
     const uint32_t n = kv_manager_missing(m, kv, from, to);
-    uint32_t n_copies;
+    const block_id *ids = m->scratch;
 
-    assert(kv->table.cap <= m->opt.max_table && from <= kv->table.n * BLOCK_TOKENS);
+    assert(kv->table.cap <= m->opt.max_table && kv->table.n_lanes == m->n_lanes);
+    assert(from <= kv->table.n * BLOCK_TOKENS);
+    assert(kv->first <= kv_lanes_first(&m->opt.lanes, from));
     if (block_table_needed(to) > kv->table.cap)
         return ERR_RANGE;
     if (n == 0)
         return 0;
-    if (n > kv_manager_n_available(m) || !kv_manager_can_note(m, n - n_new))
+    if (n > kv_manager_n_available(m) || !kv_manager_can_note(m, n - n_new * m->n_lanes))
         return ERR_AGAIN;
     kv_manager_take(m, n, kv_manager_last(kv), m->scratch);
-    n_copies = copy_on_write(m, kv, from, m->scratch);
-    memcpy(kv->table.blocks + kv->table.n, m->scratch + n_copies, n_new * sizeof(*m->scratch));
+    ids += copy_on_write(m, kv, from, m->scratch);
+    for (uint32_t lane = 0; lane < m->n_lanes; lane++, ids += n_new)
+        memcpy(block_table_at(&kv->table, lane, kv->table.n), ids, n_new * sizeof(*ids));
     kv->table.n += n_new;
     return 0;
+}
+
+/* ---- commit ---- */
+
+/* Share the entry's block of a lane in place of the sequence's own; an entry that lacks it takes
+ * the own one. Lanes with the window may have dropped theirs. */
+static void join_lane(struct kv_manager *m, struct kv_seq *kv, block_id entry, uint32_t b,
+                      uint32_t lane)
+{
+    const block_id there = prefix_index_at(m->index, entry, lane);
+    block_id *own = block_table_at(&kv->table, lane, b);
+
+    if (*own == BLOCK_NONE || *own == there)
+        return;
+    if (there == BLOCK_NONE) {
+        prefix_index_put(m->index, entry, lane, *own);
+        kv_must(block_pool_keep(m->pool, *own, true));
+        return;
+    }
+    kv_must(block_pool_ref(m->pool, &there, 1));
+    kv_must(block_pool_give(m->pool, own, 1));
+    *own = there;
 }
 
 /* Enter the first block that is not yet in the index. False: it has to stay out for now. */
@@ -224,45 +397,72 @@ static bool index_next(struct kv_manager *m, struct kv_seq *kv, const struct kv_
     const uint32_t b = kv->n_indexed;
     const int32_t *tokens = key->ids + (size_t)b * BLOCK_TOKENS;
     const block_id before = b > 0 ? kv->table.blocks[b - 1] : BLOCK_NONE;
-    block_id *own = &kv->table.blocks[b];
-    const block_id there = prefix_index_find(m->index, key->hashes[b], before, tokens);
+    const block_id own = kv->table.blocks[b];
+    block_id entry;
 
-    if (there == *own)
-        return true;
-    if (there != BLOCK_NONE) {
-        if (block_pool_holders(m->pool, *own) > 1)
-            return false; /* a fork would go on with another block before the shared ones */
-        kv_must(block_pool_ref(m->pool, &there, 1));
-        kv_must(block_pool_give(m->pool, own, 1));
-        *own = there;
-        return true;
+    if (own == BLOCK_NONE || (b > 0 && before == BLOCK_NONE))
+        return false; /* all lanes have the window, and it has passed */
+    entry = prefix_index_find(m->index, key->hashes[b], before, tokens);
+    if (entry != BLOCK_NONE && entry != own && block_pool_holders(m->pool, own) > 1)
+        return false; /* a fork would go on with another block before the shared ones */
+    if (entry == BLOCK_NONE) {
+        if (prefix_index_insert(m->index, own,
+                                b > 0 ? key->hashes[b - 1] : prefix_hash_root(key->salt),
+                                key->hashes[b], before, tokens) < 0)
+            return false;
+        kv_must(block_pool_keep(m->pool, own, true));
+        entry = own;
     }
-    if (prefix_index_insert(m->index, *own,
-                            b > 0 ? key->hashes[b - 1] : prefix_hash_root(key->salt),
-                            key->hashes[b], before, tokens) < 0)
-        return false;
-    kv_must(block_pool_keep(m->pool, *own, true));
+    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
+        join_lane(m, kv, entry, b, lane);
     return true;
+}
+
+/* Take blocks from .. to-1 of lanes lane0 and up out of the table and give them back, those of the
+ * last tokens cached first. */
+static void give_blocks(struct kv_manager *m, struct kv_seq *kv, uint32_t lane0, uint32_t from,
+                        uint32_t to)
+{
+    uint32_t n = 0;
+
+    for (uint32_t b = from; b < to; b++)
+        for (uint32_t lane = lane0; lane < m->n_lanes; lane++) {
+            block_id *at = block_table_at(&kv->table, lane, b);
+
+            if (*at != BLOCK_NONE)
+                m->scratch[n++] = *at;
+            *at = BLOCK_NONE;
+        }
+    kv_must(block_pool_give(m->pool, m->scratch, n));
+}
+
+void kv_manager_pass(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done)
+{
+    const uint32_t first = kv_lanes_first(&m->opt.lanes, n_done);
+
+    assert(block_table_needed(n_done) <= kv->table.n);
+    if (first <= kv->first)
+        return;
+    give_blocks(m, kv, m->n_full, kv->first, first);
+    kv->first = first;
 }
 
 void kv_manager_commit(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
                        uint32_t n_done)
 {
     assert(block_table_needed(n_done) <= kv->table.n);
-    if (m->index == NULL)
-        return;
-    kv_key_extend(key, n_done);
-    while (kv->n_indexed < n_done / BLOCK_TOKENS && index_next(m, kv, key))
-        kv->n_indexed++;
+    if (m->index != NULL) {
+        kv_key_extend(key, n_done);
+        while (kv->n_indexed < n_done / BLOCK_TOKENS && index_next(m, kv, key))
+            kv->n_indexed++;
+    }
+    kv_manager_pass(m, kv, n_done);
 }
 
 void kv_manager_give(struct kv_manager *m, struct kv_seq *kv)
 {
-    if (kv->table.n == 0)
-        return;
-    kv_must(block_pool_give(m->pool, kv->table.blocks, kv->table.n));
-    memset(kv->table.blocks, 0, kv->table.n * sizeof(*kv->table.blocks));
-    kv->table.n = kv->n_indexed = 0;
+    give_blocks(m, kv, 0, 0, kv->table.n);
+    kv->table.n = kv->n_indexed = kv->first = 0;
 }
 
 void kv_manager_release(struct kv_manager *m, struct kv_seq *kv)
@@ -275,9 +475,19 @@ uint32_t kv_manager_n_exclusive(const struct kv_manager *m, const struct kv_seq 
 {
     uint32_t n = 0;
 
-    for (uint32_t b = 0; b < kv->table.n; b++)
-        n += block_pool_holders(m->pool, kv->table.blocks[b]) == 1;
+    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
+        for (uint32_t b = kv_lane_from(m, kv, lane); b < kv->table.n; b++)
+            n += block_pool_holders(m->pool, *block_table_at(&kv->table, lane, b)) == 1;
     return n;
+}
+
+uint32_t kv_manager_n_alone(const struct kv_manager *m, const struct kv_seq *kv)
+{
+    uint32_t n = kv_lane_from(m, kv, 0); /* what nobody holds any more */
+
+    for (uint32_t b = n; b < kv->table.n; b++)
+        n += block_pool_holders(m->pool, kv->table.blocks[b]) == 1;
+    return n * BLOCK_TOKENS;
 }
 
 /* ---- inspection ---- */
@@ -285,6 +495,7 @@ uint32_t kv_manager_n_exclusive(const struct kv_manager *m, const struct kv_seq 
 struct kv_manager_stats kv_manager_stats(const struct kv_manager *m)
 {
     struct kv_manager_stats stats = {
+        .lanes = m->opt.lanes,
         .pool = block_pool_stats(m->pool),
         .n_copied = m->n_copied,
         .query_tokens = m->query_tokens,
@@ -315,11 +526,20 @@ const struct block_pool *kv_manager_pool(const struct kv_manager *m)
     return m->pool;
 }
 
-/* What is cached is in the index; what is in the index is not free; the next to go has no
- * followers. */
+/* Nothing follows the next to go, unless it goes without its entry or with its followers. */
+static bool check_oldest(const struct kv_manager *m)
+{
+    uint32_t lane;
+    const block_id entry =
+        prefix_index_entry_of(m->index, block_pool_oldest(m->pool), &lane);
+
+    return m->n_full == 0 || lane >= m->n_full ||
+           prefix_index_follower(m->index, entry) == BLOCK_NONE;
+}
+
+/* What is cached is in the index; what is in the index is not free. */
 static bool check_cached(const struct kv_manager *m)
 {
-    const block_id oldest = block_pool_oldest(m->pool);
 
     for (block_id id = 1; id <= m->opt.n_blocks; id++) {
         const enum block_state state = block_pool_state(m->pool, id);
@@ -328,7 +548,7 @@ static bool check_cached(const struct kv_manager *m)
         if (is_in ? state == BLOCK_FREE : state == BLOCK_CACHED)
             return false;
     }
-    return m->index == NULL || !prefix_index_has_followers(m->index, oldest);
+    return m->index == NULL || check_oldest(m);
 }
 
 bool kv_manager_check(const struct kv_manager *m)

@@ -6,9 +6,17 @@
  * here touches bytes: copies are written down as moves and carried out before the step's
  * arithmetic; reads and writes of the swap file are handed out as I/O.
  *
+ * Layers are dealt into lanes (kv_lanes.h), each with blocks of its own. In lanes with a window a
+ * sequence gives back what no later token sees (kv_manager_commit). What it found in the index, or
+ * was given by another sequence, it holds there only from that point on, too. Who wants to know how
+ * many blocks tokens take asks here: nobody else multiplies.
+ *
  * Cached blocks are as good as free ones: whenever blocks are taken and too few are free, the ones
- * used longest ago are forgotten (they have no followers in the index: a prefix is always used at
- * least as recently as what follows it).
+ * used longest ago are forgotten. A block of a lane with the window goes alone; the tokens stay in
+ * the index, and a prefix may lead through them as long as it does not end within their window. One
+ * of any other lane ends the entry (it has no followers in the index: a prefix is always used at
+ * least as recently as what follows it). Where all layers have the window, the beginning is what
+ * was used longest ago, and all that follows it leaves the index too.
  *
  * All-or-nothing everywhere: a call that does not return 0 has changed nothing.
  *
@@ -23,6 +31,7 @@
 
 #include "kvcache/block_pool.h"
 #include "kvcache/block_table.h"
+#include "kvcache/kv_lanes.h"
 #include "kvcache/kv_move.h"
 #include "kvcache/prefix_index.h"
 #include "kvcache/swap.h"
@@ -33,18 +42,22 @@ struct kv_manager_options {
     bool prefix_cache;       /* keep and share what has been computed */
     uint32_t n_ram, n_file;  /* swap slots; 0 and 0: no swapping */
     uint32_t max_sequences;  /* swapped at a time */
-    uint32_t max_table;      /* blocks in a table */
+    uint32_t max_table;      /* blocks of a lane in a table */
+    struct kv_lanes lanes;   /* {0}: one, without a window */
+    uint32_t max_chunk;      /* most tokens of a sequence between two commits; 0: any number */
     uint32_t low_percent, critical_percent; /* watermarks of kv_manager_pressure() */
 };
 
 /* A sequence's part; {0} with swap = SWAP_NONE is empty (kv_seq_init). */
 struct kv_seq {
     struct block_table table;
-    uint32_t n_indexed; /* leading blocks that are in the index */
+    uint32_t first;     /* lanes with the window have their blocks from here on; 0: all */
+    uint32_t n_indexed; /* leading blocks of tokens that are in the index */
     uint32_t swap;      /* its copy in the tiers, or SWAP_NONE */
 };
 
-void kv_seq_init(struct kv_seq *kv, block_id *blocks, uint32_t cap);
+/* `blocks` has cap entries for each of the n_lanes. */
+void kv_seq_init(struct kv_seq *kv, block_id *blocks, uint32_t cap, uint32_t n_lanes);
 
 /* What a sequence's tokens are, and room for the hashes of its full blocks: those of the first
  * n_hashed are filled in, by kv_key_extend() alone. Belongs to the request. */
@@ -61,6 +74,7 @@ void kv_key_extend(struct kv_key *key, uint32_t n_tokens);
 enum kv_pressure { KV_RELAXED = 0, KV_LOW, KV_CRITICAL }; /* by the share of available blocks */
 
 struct kv_manager_stats {
+    struct kv_lanes lanes;
     struct block_pool_stats pool;
     struct swap_stats swap;
     uint32_t n_indexed;
@@ -80,15 +94,36 @@ uint32_t kv_manager_n_blocks(const struct kv_manager *m);
 bool kv_manager_shares(const struct kv_manager *m); /* options.prefix_cache */
 enum kv_pressure kv_manager_pressure(const struct kv_manager *m);
 
+/* ---- how many blocks ---- */
+
+uint32_t kv_manager_n_lanes(const struct kv_manager *m); /* blocks for 16 tokens more */
+/* Can a sequence that is alone have so many tokens? */
+bool kv_manager_can_hold(const struct kv_manager *m, uint32_t n_tokens);
+/* The most blocks that a sequence holds until it has n_tokens, computed in the largest chunks. */
+uint64_t kv_manager_needed(const struct kv_manager *m, uint32_t n_tokens);
+/* The blocks that it will at most hold until then beyond those it has now, having computed its
+ * first n_done. */
+uint64_t kv_manager_owed(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done,
+                         uint32_t n_tokens);
+/* The tokens behind the first n_done for which kv_manager_grow() finds blocks now, whether the
+ * table holds them or not. */
+uint32_t kv_manager_room(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done);
+/* The blocks of a sequence of n_done tokens between two steps: of its copy in a swap tier. */
+uint32_t kv_manager_held(const struct kv_manager *m, uint32_t n_done);
+/* The blocks that are in its table. */
+uint32_t kv_manager_n_mapped(const struct kv_manager *m, const struct kv_seq *kv);
+
 /* ---- prefixes ---- */
 
 struct kv_match {
     uint32_t n_tokens; /* found, at most `limit` */
-    uint32_t n_blocks; /* whole blocks among them, which would be shared */
-    uint32_t n_held;   /* of these: held by others already, so they cost nothing */
+    uint32_t n_blocks; /* whole blocks of tokens among them, which would be shared */
+    uint32_t n_held;   /* the blocks of lanes without the window that others hold for these: as
+                        * long as the sequence lives they cost nothing */
 };
 
-/* How much of the key's first `limit` tokens is there. O(blocks found). Changes nothing; hashes
+/* How much of the key's first `limit` tokens is there: every lane without the window has all of
+ * it, and one with the window what is seen from its end. O(blocks found). Changes nothing; hashes
  * that the key lacks are computed and forgotten. */
 struct kv_match kv_manager_match(const struct kv_manager *m, const struct kv_key *key,
                                  uint32_t limit);
@@ -99,6 +134,12 @@ struct kv_match kv_manager_match(const struct kv_manager *m, const struct kv_key
 uint32_t kv_manager_attach(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
                            uint32_t limit);
 
+/* Has a sequence all blocks that one of its first n_tokens tokens needs to go on from there? Where
+ * there are windows it loses them. */
+bool kv_manager_can_fork(const struct kv_manager *m, const struct kv_seq *parent,
+                         uint32_t n_tokens);
+/* The blocks that cost a fork of n_tokens nothing as long as it lives; see struct kv_match. */
+uint32_t kv_manager_n_forked(const struct kv_manager *m, uint32_t n_tokens);
 /* Let an empty sequence share the first n_tokens of another one's blocks, the last one included
  * even when it is not full: the first of the two that writes into it gets a copy. */
 void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv_seq *parent,
@@ -108,7 +149,8 @@ void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv
 
 /* Make positions from .. to-1 of a sequence writable: blocks are added, and the one that `from`
  * falls into is replaced by a copy if others hold it or it is in the index (and so is what stands
- * behind it: `from` may go back). ERR_AGAIN: too few blocks; ERR_RANGE: the table is too short. */
+ * behind it: `from` may go back, with windows only as far as the sequence could be forked).
+ * ERR_AGAIN: too few blocks; ERR_RANGE: the table is too short. */
 int kv_manager_grow(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint32_t to);
 /* Blocks that kv_manager_grow() would take. */
 uint32_t kv_manager_missing(const struct kv_manager *m, const struct kv_seq *kv, uint32_t from,
@@ -116,15 +158,22 @@ uint32_t kv_manager_missing(const struct kv_manager *m, const struct kv_seq *kv,
 
 /* The first n_done tokens are computed: full blocks enter the index. Where an equal block is there
  * already, that one is shared and the sequence's own given back (P1: their bytes are equal), unless
- * a fork holds the own one too; indexing stops there then and goes on in a later call. */
+ * a fork holds the own one too; indexing stops there then and goes on in a later call. Then what is
+ * out of sight is given back, as by kv_manager_pass(). */
 void kv_manager_commit(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
                        uint32_t n_done);
+
+/* The first n_done tokens are computed, and nobody else is to find them: lanes with the window give
+ * back what no token from n_done / 16 * 16 on sees. */
+void kv_manager_pass(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done);
 
 /* Give everything back, a swapped copy too; the sequence is empty then. Full blocks stay cached. */
 void kv_manager_release(struct kv_manager *m, struct kv_seq *kv);
 
 /* Blocks that nobody else holds: what giving the sequence back makes available. O(blocks). */
 uint32_t kv_manager_n_exclusive(const struct kv_manager *m, const struct kv_seq *kv);
+/* Tokens, in whole blocks, whose keys and values nobody else holds. O(blocks). */
+uint32_t kv_manager_n_alone(const struct kv_manager *m, const struct kv_seq *kv);
 
 /* ---- swapping ---- */
 
@@ -132,8 +181,8 @@ uint32_t kv_manager_n_exclusive(const struct kv_manager *m, const struct kv_seq 
  * sequence has an empty table and a copy then. ERR_AGAIN: no room there, no tier, or no tokens. */
 int kv_manager_swap_out(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done);
 
-/* Could a copy of so many blocks be made now? */
-bool kv_manager_can_swap_out(const struct kv_manager *m, uint32_t n_blocks);
+/* Could a copy of so many tokens be made now? */
+bool kv_manager_can_swap_out(const struct kv_manager *m, uint32_t n_done);
 
 /* The reverse: shared blocks where the index has them, loads for the rest. ERR_AGAIN: too few
  * blocks; ERR_BUSY: the copy is in the file or on its way (kv_manager_fetch); ERR_IO: lost; the

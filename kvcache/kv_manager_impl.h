@@ -20,7 +20,9 @@ struct kv_manager {
     struct swap *swap;          /* NULL: no swapping */
     struct kv_move *moves;      /* [max_moves] */
     uint32_t n_moves, max_moves;
-    block_id *scratch;          /* [max_table] */
+    uint32_t n_lanes, n_full;   /* n_full: without the window, the first ones */
+    block_id *scratch;          /* [n_lanes * max_table] */
+    block_id *entries;          /* [max_table] */
     uint64_t n_copied, query_tokens, hit_tokens;
 };
 
@@ -34,7 +36,14 @@ static inline void kv_must(int rc)
 /* An empty sequence, as kv_seq_init() makes it? Only asserted. */
 static inline bool kv_seq_is_empty(const struct kv_seq *kv)
 {
-    return kv->table.n == 0 && kv->n_indexed == 0 && kv->swap == SWAP_NONE;
+    return kv->table.n == 0 && kv->n_indexed == 0 && kv->first == 0 && kv->swap == SWAP_NONE;
+}
+
+/* The first block that a lane of a sequence has. */
+static inline uint32_t kv_lane_from(const struct kv_manager *m, const struct kv_seq *kv,
+                                    uint32_t lane)
+{
+    return lane < m->n_full ? 0 : kv->first;
 }
 
 /* Take n blocks, forgetting cached ones as needed. The caller has seen that there are as many. */
@@ -50,9 +59,8 @@ block_id kv_manager_last(const struct kv_seq *kv);
 bool kv_manager_can_note(const struct kv_manager *m, uint32_t n);
 void kv_manager_note(struct kv_manager *m, enum kv_move_kind kind, uint32_t from, uint32_t to);
 
-/* The leading whole blocks of a key that are in the index, into ids[]; *n_cached of them have no
- * holder. Returns how many. */
-uint32_t kv_manager_find_shared(const struct kv_manager *m, struct kv_key *key, uint32_t n_tokens,
-                                block_id *ids, uint32_t *n_cached);
+/* The entries of the leading whole blocks of a key that are in the index, into m->entries; whether
+ * they have blocks in lanes with the window is another matter. Returns how many. */
+uint32_t kv_manager_find_entries(struct kv_manager *m, struct kv_key *key, uint32_t n_tokens);
 
 #endif

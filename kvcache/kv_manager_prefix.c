@@ -14,7 +14,7 @@ void kv_key_extend(struct kv_key *key, uint32_t n_tokens)
     }
 }
 
-/* A place in the index: behind `n` blocks of a key, the last of them `block`. */
+/* A place in the index: behind `n` blocks of a key, the last of them entry `block`. */
 struct place {
     const struct kv_key *key;
     struct prefix_hash hash;
@@ -51,85 +51,139 @@ static bool place_next(const struct kv_manager *m, struct place *p, uint32_t lim
     return true;
 }
 
-/* A block that begins as the next one of the key does, for *n tokens. */
+/* An entry that begins as the next one of the key does, for *n tokens, and has blocks in all lanes.
+ * Where all layers have the window, making room for the copy could take the source along. */
 static block_id place_part(const struct kv_manager *m, const struct place *p, uint32_t limit,
                            uint32_t *n)
 {
-    return prefix_index_find_partial(m->index, p->hash, p->block, place_tokens(p),
-                                     limit - p->n * BLOCK_TOKENS, n);
+    const block_id entry = prefix_index_find_partial(m->index, p->hash, p->block, place_tokens(p),
+                                                     limit - p->n * BLOCK_TOKENS, n);
+
+    if (entry != BLOCK_NONE && m->n_full > 0 && prefix_index_is_whole(m->index, entry))
+        return entry;
+    *n = 0;
+    return BLOCK_NONE;
+}
+
+/* Whether a sequence could go on at a place: lanes with the window have all blocks from `run` on,
+ * and need those from kv_lanes_first() on. */
+static bool is_end(const struct kv_manager *m, const struct place *p, uint32_t run)
+{
+    return run <= kv_lanes_first(&m->opt.lanes, p->n * BLOCK_TOKENS);
+}
+
+struct prefix {
+    struct place end;
+    uint32_t n_held; /* entries that others hold */
+};
+
+/* The longest prefix of whole blocks; its entries into entries[], unless that is NULL. */
+static struct prefix longest(const struct kv_manager *m, const struct kv_key *key, uint32_t limit,
+                             block_id *entries)
+{
+    struct place p = place_start(key);
+    struct prefix best = {.end = p};
+    uint32_t run = 0, n_held = 0;
+
+    while (place_next(m, &p, limit)) {
+        n_held += block_pool_holders(m->pool, p.block) > 0;
+        if (!prefix_index_is_whole(m->index, p.block))
+            run = p.n;
+        if (is_end(m, &p, run))
+            best = (struct prefix){p, n_held};
+        if (entries != NULL)
+            entries[p.n - 1] = p.block;
+    }
+    return best;
 }
 
 struct kv_match kv_manager_match(const struct kv_manager *m, const struct kv_key *key,
                                  uint32_t limit)
 {
-    struct place p = place_start(key);
     struct kv_match match = {0};
+    struct prefix found;
     uint32_t n_part;
 
     if (m->index == NULL)
         return match;
-    while (place_next(m, &p, limit))
-        match.n_held += block_pool_holders(m->pool, p.block) > 0;
-    (void)place_part(m, &p, limit, &n_part);
-    match.n_blocks = p.n;
-    match.n_tokens = p.n * BLOCK_TOKENS + n_part;
+    found = longest(m, key, limit, NULL);
+    (void)place_part(m, &found.end, limit, &n_part);
+    match.n_blocks = found.end.n;
+    match.n_held = found.n_held * m->n_full;
+    match.n_tokens = found.end.n * BLOCK_TOKENS + n_part;
     return match;
 }
 
-/* The part of a block that is there as a copy; the source may be the next to be evicted, so it is
- * pinned while room is made. Returns the tokens in it. */
+/* The part of a block that is there as a copy; the sources may be the next to be evicted, so they
+ * are pinned while room is made. Returns the tokens in it. */
 static uint32_t attach_part(struct kv_manager *m, struct kv_seq *kv, const struct place *p,
                             uint32_t limit)
 {
-    uint32_t n;
+    uint32_t n, n_cached = 0;
     const block_id source = place_part(m, p, limit, &n);
-    const bool is_cached = block_pool_state(m->pool, source) == BLOCK_CACHED;
     struct block_table *t = &kv->table;
 
-    if (source == BLOCK_NONE || kv_manager_n_available(m) <= is_cached ||
-        !kv_manager_can_note(m, 1))
+    if (source == BLOCK_NONE)
         return 0;
-    kv_must(block_pool_pin(m->pool, source));
-    kv_manager_take(m, 1, kv_manager_last(kv), &t->blocks[t->n]);
-    kv_manager_note(m, KV_COPY, source, t->blocks[t->n]);
+    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
+        n_cached += block_pool_state(m->pool, prefix_index_at(m->index, source, lane)) ==
+                    BLOCK_CACHED;
+    if (kv_manager_n_available(m) < m->n_lanes + n_cached || !kv_manager_can_note(m, m->n_lanes))
+        return 0;
+    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
+        kv_must(block_pool_pin(m->pool, prefix_index_at(m->index, source, lane)));
+    kv_manager_take(m, m->n_lanes, kv_manager_last(kv), m->scratch);
+    for (uint32_t lane = 0; lane < m->n_lanes; lane++) {
+        const block_id from = prefix_index_at(m->index, source, lane);
+
+        *block_table_at(t, lane, t->n) = m->scratch[lane];
+        kv_manager_note(m, KV_COPY, from, m->scratch[lane]);
+        kv_must(block_pool_unpin(m->pool, from));
+    }
     t->n++;
-    kv_must(block_pool_unpin(m->pool, source));
     return n;
+}
+
+/* Hold the blocks of the first n entries of m->entries, of lanes with the window from kv->first. */
+static void share(struct kv_manager *m, struct kv_seq *kv, uint32_t n)
+{
+    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
+        for (uint32_t b = kv_lane_from(m, kv, lane); b < n; b++) {
+            block_id *at = block_table_at(&kv->table, lane, b);
+
+            *at = prefix_index_at(m->index, m->entries[b], lane);
+            kv_must(block_pool_ref(m->pool, at, 1));
+        }
+    kv->table.n = kv->n_indexed = n;
 }
 
 uint32_t kv_manager_attach(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
                            uint32_t limit)
 {
-    struct place p = place_start(key);
+    struct prefix found;
     uint32_t n;
 
     assert(kv_seq_is_empty(kv) && block_table_needed(limit) <= kv->table.cap);
     if (m->index == NULL)
         return 0;
     kv_key_extend(key, limit);
-    while (place_next(m, &p, limit)) {
-        kv_must(block_pool_ref(m->pool, &p.block, 1));
-        kv->table.blocks[kv->table.n++] = p.block;
-    }
-    kv->n_indexed = p.n;
-    n = p.n * BLOCK_TOKENS + attach_part(m, kv, &p, limit);
+    found = longest(m, key, limit, m->entries);
+    kv->first = kv_lanes_first(&m->opt.lanes, found.end.n * BLOCK_TOKENS);
+    share(m, kv, found.end.n);
+    n = found.end.n * BLOCK_TOKENS + attach_part(m, kv, &found.end, limit);
     m->query_tokens += limit;
     m->hit_tokens += n;
     return n;
 }
 
-uint32_t kv_manager_find_shared(const struct kv_manager *m, struct kv_key *key, uint32_t n_tokens,
-                                block_id *ids, uint32_t *n_cached)
+uint32_t kv_manager_find_entries(struct kv_manager *m, struct kv_key *key, uint32_t n_tokens)
 {
     struct place p = place_start(key);
 
-    *n_cached = 0;
     if (m->index == NULL)
         return 0;
     kv_key_extend(key, n_tokens);
-    while (place_next(m, &p, n_tokens)) {
-        ids[p.n - 1] = p.block;
-        *n_cached += block_pool_state(m->pool, p.block) == BLOCK_CACHED;
-    }
+    while (place_next(m, &p, n_tokens))
+        m->entries[p.n - 1] = p.block;
     return p.n;
 }

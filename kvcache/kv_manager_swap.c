@@ -5,53 +5,113 @@
 
 #include <string.h>
 
-bool kv_manager_can_swap_out(const struct kv_manager *m, uint32_t n_blocks)
+bool kv_manager_can_swap_out(const struct kv_manager *m, uint32_t n_done)
 {
-    return m->swap != NULL && swap_can_add(m->swap, n_blocks) && kv_manager_can_note(m, n_blocks);
+    const uint32_t n = kv_manager_held(m, n_done);
+
+    return m->swap != NULL && swap_can_add(m->swap, n) && kv_manager_can_note(m, n);
 }
 
+/* A copy has the blocks of the first lane, then those of the next: of lanes with the window what
+ * n_done tokens leave there. */
 int kv_manager_swap_out(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done)
 {
-    const uint32_t n = block_table_needed(n_done);
+    const uint32_t n = block_table_needed(n_done), n_copy = kv_manager_held(m, n_done);
     const uint32_t *ram;
     int64_t copy;
 
     assert(kv->swap == SWAP_NONE && n <= kv->table.n);
-    if (m->swap == NULL || !kv_manager_can_note(m, n))
+    assert(kv->first == kv_lanes_first(&m->opt.lanes, n_done));
+    if (m->swap == NULL || !kv_manager_can_note(m, n_copy))
         return ERR_AGAIN;
-    copy = swap_add(m->swap, n, &ram);
+    copy = swap_add(m->swap, n_copy, &ram);
     if (copy < 0)
         return ERR_AGAIN;
-    for (uint32_t b = 0; b < n; b++)
-        kv_manager_note(m, KV_SAVE, kv->table.blocks[b], ram[b]);
+    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
+        for (uint32_t b = kv_lane_from(m, kv, lane); b < n; b++)
+            kv_manager_note(m, KV_SAVE, *block_table_at(&kv->table, lane, b), *ram++);
     kv->swap = (uint32_t)copy;
     kv_manager_give(m, kv);
     return 0;
 }
 
+/* Enter what the index has of a swapped sequence into its empty table, n_entries tokens' worth of
+ * blocks of m->entries at most. Nothing is held yet; returns how many blocks that is, of which
+ * *n_cached have no holder. */
+static uint32_t enter_shared(struct kv_manager *m, struct kv_seq *kv, uint32_t n_entries,
+                             uint32_t *n_cached)
+{
+    uint32_t n = 0;
+
+    *n_cached = 0;
+    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
+        for (uint32_t b = kv_lane_from(m, kv, lane); b < n_entries; b++) {
+            const block_id there = prefix_index_at(m->index, m->entries[b], lane);
+
+            *block_table_at(&kv->table, lane, b) = there;
+            n += there != BLOCK_NONE;
+            *n_cached += block_pool_state(m->pool, there) == BLOCK_CACHED;
+        }
+    return n;
+}
+
+/* Not now after all. */
+static void clear_shared(struct kv_manager *m, struct kv_seq *kv, uint32_t n_entries)
+{
+    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
+        memset(block_table_at(&kv->table, lane, 0), 0, n_entries * sizeof(block_id));
+    kv->first = 0;
+}
+
+/* Hold what enter_shared() found, so that it is not evicted now. */
+static void hold_shared(struct kv_manager *m, struct kv_seq *kv, uint32_t n_entries)
+{
+    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
+        for (uint32_t b = kv_lane_from(m, kv, lane); b < n_entries; b++)
+            if (*block_table_at(&kv->table, lane, b) != BLOCK_NONE)
+                kv_must(block_pool_ref(m->pool, block_table_at(&kv->table, lane, b), 1));
+    kv->table.n = kv->n_indexed = n_entries;
+}
+
+/* Put the n_load blocks of m->scratch where the table has none, and load them. */
+static void load_rest(struct kv_manager *m, struct kv_seq *kv, uint32_t n, const uint32_t *ram)
+{
+    const block_id *id = m->scratch;
+
+    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
+        for (uint32_t b = kv_lane_from(m, kv, lane); b < n; b++, ram++) {
+            block_id *at = block_table_at(&kv->table, lane, b);
+
+            if (*at != BLOCK_NONE)
+                continue;
+            *at = *id++;
+            kv_manager_note(m, KV_LOAD, *ram, *at);
+        }
+    kv->table.n = n;
+}
+
 int kv_manager_swap_in(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
                        uint32_t n_done)
 {
-    struct block_table *t = &kv->table;
-    uint32_t n, n_shared, n_cached, n_load;
+    const uint32_t n = block_table_needed(n_done);
+    uint32_t n_copy, n_entries, n_cached, n_load;
     const uint32_t *ram;
 
-    assert(kv->swap != SWAP_NONE && t->n == 0 && block_table_needed(n_done) <= t->cap);
-    ram = swap_slots(m->swap, kv->swap, &n);
+    assert(kv->swap != SWAP_NONE && kv->table.n == 0 && n <= kv->table.cap);
+    ram = swap_slots(m->swap, kv->swap, &n_copy);
     if (ram == NULL)
         return kv_manager_where(m, kv) == SWAP_LOST ? ERR_IO : ERR_BUSY;
-    assert(n == block_table_needed(n_done));
-    n_shared = kv_manager_find_shared(m, key, n_done, m->scratch, &n_cached);
-    n_load = n - n_shared;
-    if (n_load > kv_manager_n_available(m) - n_cached || !kv_manager_can_note(m, n_load))
+    assert(n_copy == kv_manager_held(m, n_done));
+    n_entries = kv_manager_find_entries(m, key, n_done);
+    kv->first = kv_lanes_first(&m->opt.lanes, n_done);
+    n_load = n_copy - enter_shared(m, kv, n_entries, &n_cached);
+    if (n_load > kv_manager_n_available(m) - n_cached || !kv_manager_can_note(m, n_load)) {
+        clear_shared(m, kv, n_entries);
         return ERR_AGAIN;
-    kv_must(block_pool_ref(m->pool, m->scratch, n_shared)); /* so that they are not evicted now */
-    memcpy(t->blocks, m->scratch, n_shared * sizeof(*t->blocks));
-    t->n = kv->n_indexed = n_shared;
-    kv_manager_take(m, n_load, kv_manager_last(kv), t->blocks + n_shared);
-    t->n = n;
-    for (uint32_t b = n_shared; b < n; b++)
-        kv_manager_note(m, KV_LOAD, ram[b], t->blocks[b]);
+    }
+    hold_shared(m, kv, n_entries);
+    kv_manager_take(m, n_load, kv_manager_last(kv), m->scratch);
+    load_rest(m, kv, n, ram);
     swap_used(m->swap, kv->swap, n_load);
     kv->swap = SWAP_NONE;
     return 0;

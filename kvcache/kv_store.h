@@ -1,7 +1,8 @@
 /* kvcache/kv_store.h - the bytes of the KV cache: one arena, sized once.
  *
- * Layout: [block][layer][ keys of each KV head | values of each KV head ]. What the bytes of a head
- * mean is the kernels' business (kern_kv in kernels.h). A block's bytes for all layers are
+ * Layout: [block][layer][ keys of each KV head | values of each KV head ]. The layers of a block
+ * are those of one lane (kv_lanes.h), the first n_layer places of any. What the bytes of a head
+ * mean is the kernels' business (kern_kv in kernels.h). A block's bytes for all its layers are
  * contiguous: a copy or a swap is one memcpy. Block 0 exists in the address space and is never
  * touched.
  *
@@ -17,7 +18,7 @@
 #include "kvcache/block_pool.h"
 
 struct kv_shape {
-    uint32_t n_layer, n_kv_head;
+    uint32_t n_layer, n_kv_head;   /* n_layer: in a block */
     size_t key_bytes, value_bytes; /* of one KV head of one block: those of kern_kv_key_bytes() */
 };
 
@@ -30,7 +31,7 @@ struct kv_store {              /* read-only for others */
     size_t bytes;              /* of the mapping */
 };
 
-/* Bytes of one block over all layers. */
+/* Bytes of one block over all its layers. */
 size_t kv_store_block_bytes(const struct kv_shape *shape);
 
 /* Whole blocks that fit into a budget (0 when not even one does), at most UINT32_MAX / 2. */

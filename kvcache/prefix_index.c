@@ -1,4 +1,8 @@
-/* kvcache/prefix_index.c - a hash table of blocks, and a chain of the followers of each. */
+/* kvcache/prefix_index.c - a hash table of blocks, and a chain of the followers of each.
+ *
+ * With more lanes than one, an entry's blocks of the others stand in a row of `mates`, and `homes`
+ * leads back from each of them.
+ */
 #include "kvcache/prefix_index.h"
 
 #include "core/base/err.h"
@@ -16,15 +20,24 @@ struct entry {
     block_id in_bucket;   /* the next one of its bucket */
     block_id follower;    /* the most recent block that follows this one */
     block_id newer, older; /* neighbours among those with the same `before` */
+    uint32_t n_mates;
     bool is_in;
+};
+
+struct home { /* of a block of a lane other than the first */
+    block_id entry; /* BLOCK_NONE: it is in none */
+    uint32_t lane;
 };
 
 struct prefix_index {
     uint32_t n_blocks, n;
+    uint32_t n_mates;  /* lanes but the first */
     uint32_t mask;     /* buckets - 1 */
     block_id *buckets; /* by hash */
     block_id *roots;   /* by before_hash: the most recent of the first blocks */
     struct entry *entries; /* [n_blocks + 1] by id */
+    block_id *mates;       /* [n_blocks + 1][n_mates] by id; NULL when there is one lane */
+    struct home *homes;    /* [n_blocks + 1] by id; NULL when there is one lane */
 };
 
 /* ---- hashes ---- */
@@ -59,13 +72,29 @@ static bool is_same(struct prefix_hash a, struct prefix_hash b)
 
 /* ---- creation ---- */
 
-int prefix_index_create(struct prefix_index **out, uint32_t n_blocks)
+static int take_arrays(struct prefix_index *x)
+{
+    const size_t n_ids = (size_t)x->n_blocks + 1, n_buckets = (size_t)x->mask + 1;
+
+    x->buckets = mem_calloc(n_buckets, sizeof(*x->buckets));
+    x->roots = mem_calloc(n_buckets, sizeof(*x->roots));
+    x->entries = mem_calloc(n_ids, sizeof(*x->entries));
+    if (x->buckets == NULL || x->roots == NULL || x->entries == NULL)
+        return ERR_NOMEM;
+    if (x->n_mates == 0)
+        return 0;
+    x->mates = mem_calloc(n_ids, x->n_mates * sizeof(*x->mates));
+    x->homes = mem_calloc(n_ids, sizeof(*x->homes));
+    return x->mates != NULL && x->homes != NULL ? 0 : ERR_NOMEM;
+}
+
+int prefix_index_create(struct prefix_index **out, uint32_t n_blocks, uint32_t n_lanes)
 {
     struct prefix_index *x;
     size_t n_buckets = 1;
 
     *out = NULL;
-    if (n_blocks == 0 || n_blocks > UINT32_MAX / 2)
+    if (n_blocks == 0 || n_blocks > UINT32_MAX / 2 || n_lanes == 0)
         return ERR_INVAL;
     while (n_buckets < n_blocks)
         n_buckets *= 2;
@@ -73,11 +102,9 @@ int prefix_index_create(struct prefix_index **out, uint32_t n_blocks)
     if (x == NULL)
         return ERR_NOMEM;
     x->n_blocks = n_blocks;
+    x->n_mates = n_lanes - 1;
     x->mask = (uint32_t)(n_buckets - 1);
-    x->buckets = mem_calloc(n_buckets, sizeof(*x->buckets));
-    x->roots = mem_calloc(n_buckets, sizeof(*x->roots));
-    x->entries = mem_calloc((size_t)n_blocks + 1, sizeof(*x->entries));
-    if (x->buckets == NULL || x->roots == NULL || x->entries == NULL) {
+    if (take_arrays(x) < 0) {
         prefix_index_destroy(&x);
         return ERR_NOMEM;
     }
@@ -94,20 +121,56 @@ void prefix_index_destroy(struct prefix_index **index)
     mem_free(x->buckets);
     mem_free(x->roots);
     mem_free(x->entries);
+    mem_free(x->mates);
+    mem_free(x->homes);
     mem_free(x);
     *index = NULL;
 }
 
 /* ---- looking up ---- */
 
-bool prefix_index_has(const struct prefix_index *x, block_id block)
+static bool is_entry(const struct prefix_index *x, block_id block)
 {
     return block <= x->n_blocks && x->entries[block].is_in;
 }
 
-bool prefix_index_has_followers(const struct prefix_index *x, block_id block)
+block_id prefix_index_entry_of(const struct prefix_index *x, block_id block, uint32_t *lane)
 {
-    return prefix_index_has(x, block) && x->entries[block].follower != BLOCK_NONE;
+    *lane = 0;
+    if (is_entry(x, block))
+        return block;
+    if (x->n_mates == 0 || block > x->n_blocks)
+        return BLOCK_NONE;
+    *lane = x->homes[block].lane;
+    return x->homes[block].entry;
+}
+
+bool prefix_index_has(const struct prefix_index *x, block_id block)
+{
+    uint32_t lane;
+
+    return prefix_index_entry_of(x, block, &lane) != BLOCK_NONE;
+}
+
+block_id prefix_index_follower(const struct prefix_index *x, block_id block)
+{
+    return is_entry(x, block) ? x->entries[block].follower : BLOCK_NONE;
+}
+
+static block_id *mate_of(const struct prefix_index *x, block_id entry, uint32_t lane)
+{
+    assert(is_entry(x, entry) && lane >= 1 && lane <= x->n_mates);
+    return &x->mates[(size_t)entry * x->n_mates + lane - 1];
+}
+
+block_id prefix_index_at(const struct prefix_index *x, block_id entry, uint32_t lane)
+{
+    return lane == 0 ? entry : *mate_of(x, entry, lane);
+}
+
+bool prefix_index_is_whole(const struct prefix_index *x, block_id entry)
+{
+    return x->entries[entry].n_mates == x->n_mates;
 }
 
 block_id prefix_index_find(const struct prefix_index *x, struct prefix_hash hash, block_id before,
@@ -150,7 +213,7 @@ block_id prefix_index_find_partial(const struct prefix_index *x, struct prefix_h
 
     *n_common = 0;
     n = n < BLOCK_TOKENS ? n : BLOCK_TOKENS;
-    if (before == BLOCK_NONE || prefix_index_has(x, before))
+    if (before == BLOCK_NONE || is_entry(x, before))
         id = *chain_of(x, before_hash, before);
     for (uint32_t i = 0; i < PREFIX_MAX_SIBLINGS && id != BLOCK_NONE; i++) {
         const struct entry *e = &x->entries[id];
@@ -176,7 +239,7 @@ int prefix_index_insert(struct prefix_index *x, block_id block, struct prefix_ha
     struct entry *e = &x->entries[block];
 
     assert(block != BLOCK_NONE && block <= x->n_blocks);
-    if (e->is_in || (before != BLOCK_NONE && !prefix_index_has(x, before)))
+    if (prefix_index_has(x, block) || (before != BLOCK_NONE && !is_entry(x, before)))
         return ERR_INVAL;
     if (prefix_index_find(x, hash, before, tokens) != BLOCK_NONE)
         return ERR_AGAIN;
@@ -191,14 +254,29 @@ int prefix_index_insert(struct prefix_index *x, block_id block, struct prefix_ha
     return 0;
 }
 
+void prefix_index_put(struct prefix_index *x, block_id entry, uint32_t lane, block_id block)
+{
+    block_id *mate = mate_of(x, entry, lane);
+
+    assert(block == BLOCK_NONE || !prefix_index_has(x, block));
+    if (*mate != BLOCK_NONE)
+        x->homes[*mate] = (struct home){0};
+    if (block != BLOCK_NONE)
+        x->homes[block] = (struct home){entry, lane};
+    x->entries[entry].n_mates += (uint32_t)(block != BLOCK_NONE) - (*mate != BLOCK_NONE);
+    *mate = block;
+}
+
 void prefix_index_remove(struct prefix_index *x, block_id block)
 {
     struct entry *e = &x->entries[block];
     block_id *link;
 
-    if (!prefix_index_has(x, block))
+    if (!is_entry(x, block))
         return;
     assert(e->follower == BLOCK_NONE);
+    for (uint32_t lane = 1; lane <= x->n_mates; lane++)
+        prefix_index_put(x, block, lane, BLOCK_NONE);
     link = &x->buckets[e->hash.lo & x->mask];
     while (*link != block)
         link = &x->entries[*link].in_bucket;
@@ -240,11 +318,30 @@ static bool check_entry(const struct prefix_index *x, block_id id)
 {
     const struct entry *e = &x->entries[id];
 
-    if (e->before != BLOCK_NONE && (!prefix_index_has(x, e->before) ||
+    if (e->before != BLOCK_NONE && (!is_entry(x, e->before) ||
                                     !is_same(x->entries[e->before].hash, e->before_hash)))
         return false;
     return is_same(prefix_hash_next(e->before_hash, e->tokens), e->hash) &&
            prefix_index_find(x, e->hash, e->before, e->tokens) == id;
+}
+
+/* Blocks of other lanes know where they are, and are counted. */
+static bool check_mates(const struct prefix_index *x, block_id id)
+{
+    uint32_t n = 0;
+
+    if (x->n_mates == 0)
+        return x->entries[id].n_mates == 0;
+    if (x->homes[id].entry != BLOCK_NONE &&
+        (x->entries[id].is_in || !is_entry(x, x->homes[id].entry) ||
+         prefix_index_at(x, x->homes[id].entry, x->homes[id].lane) != id))
+        return false;
+    for (uint32_t i = 0; i < x->n_mates; i++) {
+        const block_id mate = x->mates[(size_t)id * x->n_mates + i];
+
+        n += mate != BLOCK_NONE && x->homes[mate].entry == id && x->homes[mate].lane == i + 1;
+    }
+    return n == (x->entries[id].is_in ? x->entries[id].n_mates : 0);
 }
 
 bool prefix_index_check(const struct prefix_index *x)
@@ -253,6 +350,8 @@ bool prefix_index_check(const struct prefix_index *x)
     uint32_t n = 0;
 
     for (block_id id = 1; id <= x->n_blocks; id++) {
+        if (!check_mates(x, id))
+            return false;
         if (!x->entries[id].is_in)
             continue;
         n++;

@@ -1,18 +1,23 @@
-/* kvcache/prefix_index.h - which block holds the keys and values of which tokens.
+/* kvcache/prefix_index.h - which blocks hold the keys and values of which tokens.
  *
- * A full block is known by the hash of everything up to its end: hash(hash of the block before,
- * its 16 tokens), starting from a root that depends on the salt. A hit needs the same hash, the
- * same 16 tokens and the same block before it, so a collision costs a miss and never a wrong
- * answer. Requests with different salts (tenants) never meet.
+ * An entry is 16 tokens behind all those before them. It has a block in the first lane of layers,
+ * whose id names it, and may have one in each of the others. It is known by the hash of everything
+ * up to its end: hash(hash of the entry before, its 16 tokens), starting from a root that depends
+ * on the salt. A hit needs the same hash, the same 16 tokens and the same entry before it, so a
+ * collision costs a miss and never a wrong answer. Requests with different salts (tenants) never
+ * meet.
  *
  * Besides, the blocks that follow a given one are chained, so that the first tokens of a block can
  * be found too (they are reused by copying it). Of a long chain only the most recent
  * PREFIX_MAX_SIBLINGS are looked at: bounded work, at the price of a miss.
  *
+ * Below, `block` is an entry's block of the first lane unless another lane is named.
+ *
  * The index only knows ids and tokens; who holds a block is block_pool's affair.
  *
  * Thread: engine thread only (prefix_hash_* : any).
- * Memory: taken in prefix_index_create(): about 130 bytes a block.
+ * Memory: taken in prefix_index_create(): about 130 bytes a block; with more lanes than one
+ *         8, and 4 for each of the others, besides.
  */
 #ifndef KVCACHE_PREFIX_INDEX_H
 #define KVCACHE_PREFIX_INDEX_H
@@ -35,7 +40,7 @@ struct prefix_hash prefix_hash_next(struct prefix_hash before, const int32_t *to
 
 struct prefix_index;
 
-int prefix_index_create(struct prefix_index **out, uint32_t n_blocks);
+int prefix_index_create(struct prefix_index **out, uint32_t n_blocks, uint32_t n_lanes);
 void prefix_index_destroy(struct prefix_index **x);
 
 /* The block with this hash and these 16 tokens that follows block `before` (BLOCK_NONE: the first),
@@ -55,13 +60,23 @@ block_id prefix_index_find_partial(const struct prefix_index *x, struct prefix_h
 int prefix_index_insert(struct prefix_index *x, block_id block, struct prefix_hash before_hash,
                         struct prefix_hash hash, block_id before, const int32_t *tokens);
 
-/* Take a block out. Nothing may follow it any more (asserted): evicting in the pool's order keeps
- * that true. A block that is not in is ignored. */
+/* Take an entry out, whatever lanes it has blocks in. Nothing may follow it any more (asserted):
+ * evicting in the pool's order keeps that true. A block that is not in is ignored. */
 void prefix_index_remove(struct prefix_index *x, block_id block);
 
+/* The entry's block of a lane, BLOCK_NONE if it has none. Lane 0: the entry itself. */
+block_id prefix_index_at(const struct prefix_index *x, block_id entry, uint32_t lane);
+/* Give the entry, or take away (BLOCK_NONE), a block of a lane other than the first. */
+void prefix_index_put(struct prefix_index *x, block_id entry, uint32_t lane, block_id block);
+/* Has the entry a block in every lane? */
+bool prefix_index_is_whole(const struct prefix_index *x, block_id entry);
+/* The entry that a block belongs to, in *lane, or BLOCK_NONE. */
+block_id prefix_index_entry_of(const struct prefix_index *x, block_id block, uint32_t *lane);
+
+/* Is the block of any lane in the index? */
 bool prefix_index_has(const struct prefix_index *x, block_id block);
-/* Are there blocks in the index that follow this one? */
-bool prefix_index_has_followers(const struct prefix_index *x, block_id block);
+/* The most recent of the blocks in the index that follow this one, or BLOCK_NONE. */
+block_id prefix_index_follower(const struct prefix_index *x, block_id block);
 uint32_t prefix_index_n(const struct prefix_index *x);
 /* Chains, parents and counts agree. O(n_blocks). */
 bool prefix_index_check(const struct prefix_index *x);

@@ -1,7 +1,7 @@
 /* scheduler/forecast.c - see forecast.h. */
 #include "scheduler/forecast.h"
 
-#include "kvcache/block_table.h"
+#include "kvcache/kv_lanes.h"
 #include "scheduler/sched.h"
 
 struct road { /* what lies before the one who asks */
@@ -98,12 +98,15 @@ static uint64_t ends_for_slots(const struct road *road, const struct engine_stat
     return wanted - least(wanted, ask->max_sequences);
 }
 
-/* Each end gives back an even share of what is held. */
+/* Each end gives back an even share of what is held; prompts ahead as if of one length. */
 static uint64_t ends_for_blocks(const struct road *road, const struct engine_stats *s,
                                 const struct forecast_ask *ask)
 {
-    const uint64_t own = ceil_div(ask->n_prompt - ask->n_cached + 1, BLOCK_TOKENS);
-    const uint64_t wanted = ceil_div(road->tokens, BLOCK_TOKENS) + own;
+    const uint64_t n = most(1, road->n_prompts);
+    const uint64_t length = least(ceil_div(road->tokens, n), UINT32_MAX);
+    const uint64_t own =
+        kv_lanes_peak(&s->lanes, ask->n_prompt - ask->n_cached + 1, s->max_chunk);
+    const uint64_t wanted = n * kv_lanes_peak(&s->lanes, (uint32_t)length, s->max_chunk) + own;
     const uint64_t there = (uint64_t)s->blocks_free + s->blocks_cached;
 
     if (wanted <= there || s->n_running == 0)

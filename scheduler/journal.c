@@ -195,6 +195,10 @@ static void put_kv(struct journal *j, const struct kv_manager_options *o)
     put_value(j, "n_file", o->n_file);
     put_value(j, "max_sequences", o->max_sequences);
     put_value(j, "max_table", o->max_table);
+    put_value(j, "lanes", kv_lanes_n(&o->lanes));
+    put_value(j, "window_lanes", o->lanes.n_window);
+    put_value(j, "window", o->lanes.window);
+    put_value(j, "max_chunk", o->max_chunk);
     put_value(j, "low_percent", o->low_percent);
     put_value(j, "critical_percent", o->critical_percent);
     put_text(j, "}");

@@ -218,7 +218,7 @@ static void build_batch(struct loop *l, const struct plan *plan)
     for (uint32_t i = 0; i < plan->n_items; i++) {
         const struct plan_item *item = &plan->items[i];
         const uint32_t row0 = batch_add_span(l->batch, item->request->ids + item->first, item->n,
-                                             item->first, item->table);
+                                             item->first, item->table, item->lane_stride);
 
         if (item->request->score_prompt)
             add_scores(l, item, i, row0);

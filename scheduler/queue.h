@@ -39,6 +39,7 @@ struct event_times { /* microseconds of the request's life; sum = end - arrival 
 
 struct event_probe { /* FINISH_DRY_RUN */
     uint32_t n_cached; /* prompt tokens that are in the prefix cache now */
+    uint64_t n_blocks; /* the most that it would hold at a time */
     uint32_t n_ahead;  /* waiting requests that would go first */
 };
 
@@ -65,6 +66,8 @@ struct engine_stats { /* copied out by value */
     uint32_t n_swapped;              /* of these: with a copy in a swap tier */
     uint32_t n_waiting[PRIORITY_COUNT];
     uint32_t blocks_total, blocks_free, blocks_held, blocks_cached, blocks_pinned;
+    struct kv_lanes lanes; /* what tokens take of these: kv_lanes_peak() */
+    uint32_t max_chunk;    /* most tokens of a sequence in a step */
     enum kv_pressure pressure;
     uint64_t prompt_tokens, generation_tokens, recomputed_tokens;
     uint64_t cached_tokens; /* prompt tokens that were not computed */

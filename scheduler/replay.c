@@ -14,6 +14,7 @@
 #define MAX_REQUESTS (1u << 20)
 #define MAX_TOKENS (1u << 24)
 #define MAX_BLOCKS (1u << 26)
+#define MAX_LANES (1u << 12)
 
 struct replay {
     struct kv_manager_options kv_options;
@@ -101,6 +102,18 @@ static void take_ends(struct replay *r)
 
 /* ---- a new run ---- */
 
+/* Tables of so many sequences. */
+static bool is_table_believable(const struct kv_manager_options *k, uint32_t n)
+{
+    return (uint64_t)n * k->max_table <= (1u << 30) / k->lanes.n;
+}
+
+static bool are_lanes_believable(const struct kv_lanes *l)
+{
+    return l->n > 0 && l->n <= MAX_LANES && (l->n_window < l->n || l->n == 1) &&
+           l->n_window <= l->n && (l->n_window == 0) == (l->window == 0);
+}
+
 static bool is_believable(const struct replay_record *rec)
 {
     const struct sched_options *s = &rec->sched;
@@ -115,8 +128,8 @@ static bool is_believable(const struct replay_record *rec)
            k->n_file <= MAX_BLOCKS && (k->n_file == 0 || k->n_ram > 0) &&
            k->max_sequences <= MAX_REQUESTS && k->max_table <= MAX_BLOCKS &&
            k->max_table >= (s->max_context - 1) / BLOCK_TOKENS + 1 &&
-           (uint64_t)s->max_sequences * k->max_table <= 1u << 30 &&
-           (uint64_t)k->max_sequences * k->max_table <= 1u << 30 && k->critical_percent <= 100 &&
+           are_lanes_believable(&k->lanes) && is_table_believable(k, s->max_sequences) &&
+           is_table_believable(k, k->max_sequences) && k->critical_percent <= 100 &&
            k->low_percent <= 100 && k->placement <= BLOCK_ROUND_ROBIN;
 }
 

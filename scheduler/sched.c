@@ -39,7 +39,7 @@ static bool take_arrays(struct sched *s)
     s->tenants = mem_calloc(o->max_tenants, sizeof(*s->tenants));
     s->running = mem_calloc(n, sizeof(struct seq *));
     s->slots = mem_calloc(n, sizeof(*s->slots));
-    s->tables = mem_calloc(n * s->table_cap, sizeof(*s->tables));
+    s->tables = mem_calloc(n * s->n_lanes, s->table_cap * sizeof(*s->tables));
     s->items = mem_calloc(n, sizeof(*s->items));
     s->item_seq = mem_calloc(n, sizeof(struct seq *));
     s->ends = mem_calloc(o->max_requests, sizeof(*s->ends));
@@ -94,6 +94,7 @@ int sched_create(struct sched **out, const struct sched_options *options)
     s->opt = *options;
     s->kv = options->kv;
     s->table_cap = block_table_needed(options->max_context);
+    s->n_lanes = kv_manager_n_lanes(s->kv);
     if (set_up(s) < 0) {
         sched_destroy(&s);
         return ERR_NOMEM;
@@ -188,7 +189,8 @@ void sched_enter_running(struct sched *s, struct seq *seq)
     uint32_t i = s->n_running++;
 
     seq->slot = s->slots[--s->n_slots];
-    block_table_init(&seq->kv.table, s->tables + (size_t)seq->slot * s->table_cap, s->table_cap);
+    block_table_init(&seq->kv.table, s->tables + (size_t)seq->slot * s->n_lanes * s->table_cap,
+                     s->table_cap, s->n_lanes);
     for (; i > 0 && sched_claim_before(s, seq, s->running[i - 1]); i--)
         s->running[i] = s->running[i - 1];
     s->running[i] = seq;
@@ -205,7 +207,7 @@ void sched_leave_running(struct sched *s, struct seq *seq)
     s->n_running--;
     if (seq->kv.swap == SWAP_NONE)
         kv_manager_release(s->kv, &seq->kv);
-    block_table_init(&seq->kv.table, NULL, 0);
+    block_table_init(&seq->kv.table, NULL, 0, s->n_lanes);
     s->slots[s->n_slots++] = seq->slot;
     seq->slot = SEQ_NO_SLOT;
     s->tenants[seq->request->tenant].n_running--;
@@ -285,7 +287,7 @@ bool sched_can_ever_fit(const struct sched_options *o, uint32_t n_prompt, uint32
     const uint64_t n = (uint64_t)n_prompt + max_tokens;
 
     return n_prompt > 0 && n <= o->max_context &&
-           block_table_needed((uint32_t)n) <= kv_manager_n_blocks(o->kv);
+           kv_manager_can_hold(o->kv, (uint32_t)n);
 }
 
 /* The earlier of two times, of which 0 is never. */

@@ -103,7 +103,8 @@ struct plan_item {
     uint32_t first, n;
     bool wants_token;          /* the last row yields a token */
     uint32_t score_from;       /* rows from this position on are still to be scored (echo) */
-    const uint32_t *table;     /* block table */
+    const uint32_t *table;     /* block table, of the first lane of layers */
+    uint32_t lane_stride;      /* entries from there to the next lane's */
 };
 
 struct plan {

@@ -20,7 +20,7 @@ static uint64_t owed_to(const struct sched *s, const struct seq *seq, bool all)
 {
     const uint32_t to = all || sched_is_spared(s, seq) ? worst_case(seq) : seq->n_known + 1;
 
-    return kv_manager_missing(s->kv, &seq->kv, seq->n_done, to > seq->n_done ? to : seq->n_done);
+    return kv_manager_owed(s->kv, &seq->kv, seq->n_done, to);
 }
 
 static uint64_t blocks_owed(const struct sched *s, bool all)
@@ -53,7 +53,8 @@ static const struct seq *fork_parent(const struct sched *s, const struct seq *se
         r->leader != 0 && seq->n_peak == 0 ? seq_set_find(&s->set, r->leader) : NULL;
 
     if (leader == NULL || leader->state != SEQ_RUNNING || leader->n_done < r->n_prompt ||
-        request_wants_rows(r) || s->opt.whole_prompts)
+        request_wants_rows(r) || s->opt.whole_prompts ||
+        !kv_manager_can_fork(s->kv, &leader->kv, r->n_prompt - 1))
         return NULL;
     assert(leader->request->n_prompt == r->n_prompt && leader->request->key.salt == r->key.salt &&
            memcmp(leader->request->ids, r->ids, r->n_prompt * sizeof(*r->ids)) == 0);
@@ -65,11 +66,12 @@ static uint64_t admission_blocks(const struct sched *s, const struct seq *seq)
 {
     const bool spared = sched_is_spared(s, seq);
     const uint32_t n_tokens = spared ? worst_case(seq) : seq->n_known + 1;
-    const uint64_t need = block_table_needed(n_tokens > seq->n_known ? n_tokens : seq->n_known);
+    const uint64_t need =
+        kv_manager_needed(s->kv, n_tokens > seq->n_known ? n_tokens : seq->n_known);
     uint32_t n_held;
 
     if (fork_parent(s, seq) != NULL)
-        n_held = (seq->request->n_prompt - 1) / BLOCK_TOKENS;
+        n_held = kv_manager_n_forked(s->kv, seq->request->n_prompt - 1);
     else
         n_held = kv_manager_match(s->kv, &seq->request->key,
                                   seq->n_done > 0 ? seq->n_done : reusable(s, seq))
@@ -78,15 +80,15 @@ static uint64_t admission_blocks(const struct sched *s, const struct seq *seq)
 }
 
 /* Admission wants room for all that the newcomer knows, for what is owed to the others, and for
- * one block more for each of them: otherwise it would soon be thrown out again, having computed for
- * nothing. Alone, it is always let in. */
+ * one block more of each lane for each of them: otherwise it would soon be thrown out again, having
+ * computed for nothing. Alone, it is always let in. */
 static bool is_admissible(const struct sched *s, const struct seq *seq)
 {
     if (s->n_slots == 0 || s->n_running == 0)
         return s->n_slots > 0;
     return kv_manager_n_available(s->kv) >= admission_blocks(s, seq) +
                                                 blocks_owed(s, sched_is_spared(s, seq)) +
-                                                s->n_running;
+                                                (uint64_t)s->n_running * s->n_lanes;
 }
 
 /* Would the newcomer fit if everyone were gone who may be thrown out for it? */
@@ -107,7 +109,8 @@ static bool could_make_room(const struct sched *s, const struct seq *seq)
     }
     if (n_left == s->n_running)
         return false;
-    return n_left == 0 || available >= admission_blocks(s, seq) + owed + n_left;
+    return n_left == 0 ||
+           available >= admission_blocks(s, seq) + owed + (uint64_t)n_left * s->n_lanes;
 }
 
 /* Preempt lower priorities until the newcomer may come in; false: it may not. */

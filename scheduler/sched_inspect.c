@@ -15,6 +15,7 @@ struct event_probe sched_probe(const struct sched *s, struct request *r, uint64_
     (void)now_us;
     kv_key_extend(&r->key, r->n_prompt);
     probe.n_cached = kv_manager_match(s->kv, &r->key, r->n_prompt - 1).n_tokens;
+    probe.n_blocks = kv_manager_needed(s->kv, r->n_prompt + r->max_tokens);
     probe.n_ahead = rank;
     for (uint32_t i = 0; i < s->n_tenants; i++) /* others take turns with it */
         if (&s->tenants[i] != own)
@@ -28,6 +29,8 @@ static void fill_kv(const struct sched *s, struct engine_stats *out)
 {
     const struct kv_manager_stats kv = kv_manager_stats(s->kv);
 
+    out->lanes = kv.lanes;
+    out->max_chunk = s->opt.prefill_chunk;
     out->blocks_total = kv.pool.n_blocks;
     out->blocks_free = kv.pool.n_free;
     out->blocks_held = kv.pool.n_held;
@@ -105,7 +108,7 @@ static void add_seq(const struct sched *s, const struct seq *seq, struct snapsho
         .n_known = seq->n_known,
         .n_done = seq->n_done,
         .n_cached = seq->n_cached,
-        .n_blocks = seq->kv.table.n,
+        .n_blocks = kv_manager_n_mapped(s->kv, &seq->kv),
         .n_preempted = seq->n_preempted,
         .place = seq->kv.swap == SWAP_NONE ? -1 : (int)kv_manager_where(s->kv, &seq->kv),
         .age_us = now > r->arrival_us ? now - r->arrival_us : 0,
@@ -190,7 +193,7 @@ static bool check_holders(const struct sched *s)
     uint64_t n_refs = 0, n_holders = 0;
 
     for (uint32_t i = 0; i < s->n_running; i++)
-        n_refs += s->running[i]->kv.table.n;
+        n_refs += kv_manager_n_mapped(s->kv, &s->running[i]->kv);
     for (block_id b = 1; b <= kv_manager_n_blocks(s->kv); b++)
         n_holders += block_pool_holders(pool, b);
     return n_refs == n_holders;

@@ -57,6 +57,7 @@ static void add_item(struct sched *s, struct seq *seq, uint32_t n, bool is_prefi
         .wants_token = seq->n_done + n == seq->n_known && r->max_tokens > 0,
         .score_from = seq->n_scored,
         .table = seq->kv.table.blocks,
+        .lane_stride = seq->kv.table.cap,
     };
     w = work_of(&s->items[p->n_items++], is_prefill);
     p->work.n_prefill += w.n_prefill;
@@ -99,23 +100,6 @@ static void set_room(struct sched *s)
         s->room_ns = sched_room_ns(target_us, used);
 }
 
-/* Tokens that could be computed with the blocks that are there. */
-static uint32_t tokens_that_fit(const struct sched *s, const struct seq *seq)
-{
-    const struct kv_seq *kv = &seq->kv;
-    const uint64_t available = kv_manager_n_available(s->kv);
-    const bool is_mapped = seq->n_done / BLOCK_TOKENS < kv->table.n;
-    const uint32_t copy = is_mapped
-                              ? kv_manager_missing(s->kv, kv, seq->n_done, seq->n_done + 1)
-                              : 0;
-    uint64_t tokens;
-
-    if (copy > available)
-        return 0;
-    tokens = (kv->table.n + available - copy) * BLOCK_TOKENS - seq->n_done;
-    return tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)tokens;
-}
-
 /* Rows that fit into the time; the first chunk of a step always gets SCHED_MIN_CHUNK. */
 static uint32_t rows_in_time(const struct sched *s, const struct seq *seq, uint32_t max)
 {
@@ -136,7 +120,7 @@ void sched_plan_chunk(struct sched *s, struct seq *seq)
     uint32_t n = sched_min(seq_behind(seq), sched_min(s->prefill_left, s->rows_left));
     uint64_t ns;
 
-    n = sched_min(n, tokens_that_fit(s, seq));
+    n = sched_min(n, kv_manager_room(s->kv, &seq->kv, seq->n_done));
     if (s->opt.whole_prompts)
         n = n == seq_behind(seq) ? n : 0;
     else
@@ -186,7 +170,8 @@ static void continue_prefill(struct sched *s, struct seq *seq)
     struct seq *victim;
 
     seq->tried = s->serial;
-    while (tokens_that_fit(s, seq) == 0 && (victim = sched_victim_for(s, seq)) != NULL)
+    while (kv_manager_room(s->kv, &seq->kv, seq->n_done) == 0 &&
+           (victim = sched_victim_for(s, seq)) != NULL)
         sched_preempt(s, victim);
     sched_plan_chunk(s, seq);
 }

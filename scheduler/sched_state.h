@@ -30,8 +30,8 @@ struct sched {
     uint32_t n_running;
     uint32_t *slots; /* [max_sequences] stack of free slots */
     uint32_t n_slots;
-    block_id *tables; /* [max_sequences][table_cap] */
-    uint32_t table_cap;
+    block_id *tables; /* [max_sequences][n_lanes][table_cap] */
+    uint32_t table_cap, n_lanes;
     uint64_t next_ticket;
     struct sched_end *ends; /* ring [max_requests] */
     uint32_t end_head, n_ends;

@@ -106,10 +106,11 @@ static bool read_wish(int *argc, char **argv, struct wish *w)
 static int begin_stream(struct bench *b, struct stream *s)
 {
     const uint32_t cap = block_table_needed(b->e.sched.max_context);
-    block_id *blocks = mem_calloc(cap, sizeof(*blocks));
+    const uint32_t n_lanes = kv_manager_n_lanes(b->e.manager);
+    block_id *blocks = mem_calloc(n_lanes, cap * sizeof(*blocks));
 
     s->n = 0;
-    kv_seq_init(&s->kv, blocks, blocks != NULL ? cap : 0);
+    kv_seq_init(&s->kv, blocks, blocks != NULL ? cap : 0, n_lanes);
     return blocks != NULL ? 0 : ERR_NOMEM;
 }
 
@@ -128,8 +129,9 @@ static int fill_stream(struct bench *b, struct stream *s, uint32_t depth)
     const size_t bytes = kv_store_block_bytes(&b->e.kv->shape);
     const int rc = kv_manager_grow(b->e.manager, &s->kv, 0, depth);
 
-    for (uint32_t i = 0; rc == 0 && i < block_table_needed(depth); i++)
-        memset(kv_store_block(b->e.kv, s->kv.table.blocks[i]), 0x2c, bytes);
+    for (uint32_t lane = 0; rc == 0 && lane < s->kv.table.n_lanes; lane++)
+        for (uint32_t i = 0; i < s->kv.table.n; i++)
+            memset(kv_store_block(b->e.kv, *block_table_at(&s->kv.table, lane, i)), 0x2c, bytes);
     s->n = depth;
     return rc;
 }
@@ -144,10 +146,12 @@ static int add_span(struct bench *b, struct stream *s, uint32_t n, bool output)
 
     for (uint32_t i = 0; rc == 0 && i < n; i++)
         ids[i] = (int32_t)((s->n + i) * 7919u % b->e.model->shape.n_vocab);
-    if (rc == 0)
-        rc = kv_manager_grow(b->e.manager, &s->kv, s->n, s->n + n);
     if (rc == 0) {
-        row = batch_add_span(b->batch, ids, n, s->n, s->kv.table.blocks);
+        kv_manager_pass(b->e.manager, &s->kv, s->n);
+        rc = kv_manager_grow(b->e.manager, &s->kv, s->n, s->n + n);
+    }
+    if (rc == 0) {
+        row = batch_add_span(b->batch, ids, n, s->n, s->kv.table.blocks, s->kv.table.cap);
         s->n += n;
         if (output)
             batch_add_output(b->batch, row + n - 1)->sampling = &greedy;
@@ -226,7 +230,8 @@ static void account(const struct bench *b, struct bench_result *r, double rows, 
     add_product(b, r, &m->output, outputs);
     add_weights(r, &m->output, 1);
     r->read_bytes *= n_steps;
-    r->read_bytes += kv_tokens * (double)kv_store_block_bytes(&b->e.kv->shape) / BLOCK_TOKENS;
+    r->read_bytes += kv_tokens * (double)kv_store_block_bytes(&b->e.kv->shape) / BLOCK_TOKENS *
+                     m->shape.n_layer / b->e.kv->shape.n_layer;
 }
 
 static int by_value(const void *a, const void *b)
@@ -267,7 +272,8 @@ static void note(struct bench *b, struct bench_result *r, uint32_t n)
 /* Does it fit into the context and the cache? Else say what is left out, and why. */
 static bool fits(const struct bench *b, const char *test, uint64_t n_streams, uint64_t n_tokens)
 {
-    const uint64_t blocks = n_streams * ((n_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS);
+    const uint32_t most = n_tokens < UINT32_MAX ? (uint32_t)n_tokens : UINT32_MAX;
+    const uint64_t blocks = n_streams * kv_lanes_peak(&b->e.cache.lanes, most, 0);
 
     if (n_tokens > b->e.sched.max_context)
         fprintf(stderr, "quire: %s left out: %llu tokens are more than the context of %u\n", test,

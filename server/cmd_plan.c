@@ -21,8 +21,9 @@
 
 struct memory_plan {
     uint64_t weights, tables, cache, rows, process; /* bytes */
-    uint64_t token;                                 /* bytes of a token in the cache */
-    uint32_t n_tokens;                              /* that the cache holds */
+    uint64_t token;    /* bytes of a token in the cache, in all layers */
+    uint32_t n_tokens; /* that the cache holds */
+    uint64_t sequence; /* bytes of the longest one; layers with a window drop what is past */
 };
 
 static void print_help(void)
@@ -43,6 +44,7 @@ static uint64_t whole_pages(uint64_t bytes)
 static struct memory_plan plan_of(const struct engine *e)
 {
     const size_t block = kv_store_block_bytes(&e->kv->shape);
+    const uint32_t n_lanes = kv_lanes_n(&e->cache.lanes), n_ctx = e->sched.max_context;
     struct process_facts now;
 
     process_read(&now);
@@ -52,8 +54,9 @@ static struct memory_plan plan_of(const struct engine *e)
         .cache = (uint64_t)e->kv->n_blocks * block,
         .rows = runner_scratch_bytes(e->runner),
         .process = now.resident_bytes + SERVER_BYTES,
-        .token = block / BLOCK_TOKENS,
-        .n_tokens = e->kv->n_blocks * BLOCK_TOKENS,
+        .token = n_lanes * block / BLOCK_TOKENS,
+        .n_tokens = e->kv->n_blocks / n_lanes * BLOCK_TOKENS,
+        .sequence = kv_lanes_peak(&e->cache.lanes, n_ctx, 1) * block,
     };
 }
 
@@ -83,8 +86,7 @@ static void print_table(const struct engine *e, const struct memory_plan *p)
     printf("process      %10.1f MiB   program, tokenizer, connections\n", mib(p->process));
     printf("in all       %10.1f MiB   when the cache and a step are full\n\n", mib(in_all(p)));
     printf("A sequence of %u tokens takes %.1f MiB of the cache, which holds %.1f of them.\n",
-           e->sched.max_context, mib((uint64_t)e->sched.max_context * p->token),
-           (double)p->n_tokens / e->sched.max_context);
+           e->sched.max_context, mib(p->sequence), (double)p->cache / (double)p->sequence);
 }
 
 static void print_json(const struct engine *e, const struct memory_plan *p)
@@ -92,9 +94,9 @@ static void print_json(const struct engine *e, const struct memory_plan *p)
     printf("{\"context\":%u,\"weight_bytes\":%" PRIu64 ",\"table_bytes\":%" PRIu64
            ",\"cache_bytes\":%" PRIu64 ",\"cache_tokens\":%u,\"token_bytes\":%" PRIu64
            ",\"activation_bytes\":%" PRIu64 ",\"process_bytes\":%" PRIu64
-           ",\"total_bytes\":%" PRIu64 "}\n",
+           ",\"total_bytes\":%" PRIu64 ",\"sequence_bytes\":%" PRIu64 "}\n",
            e->sched.max_context, p->weights, p->tables, p->cache, p->n_tokens, p->token, p->rows,
-           p->process, in_all(p));
+           p->process, in_all(p), p->sequence);
 }
 
 int cmd_plan(int argc, char **argv)

@@ -149,6 +149,10 @@ static void parse_kv(struct line *l, const cJSON *o, struct kv_manager_options *
     k->n_file = want32(l, o, "n_file");
     k->max_sequences = want32(l, o, "max_sequences");
     k->max_table = want32(l, o, "max_table");
+    k->lanes.n = want32(l, o, "lanes");
+    k->lanes.n_window = want32(l, o, "window_lanes");
+    k->lanes.window = want32(l, o, "window");
+    k->max_chunk = want32(l, o, "max_chunk");
     k->low_percent = want32(l, o, "low_percent");
     k->critical_percent = want32(l, o, "critical_percent");
 }

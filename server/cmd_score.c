@@ -99,16 +99,20 @@ static int load_ids(const struct tokenizer *t, const char *ids_path, const char 
 }
 
 /* Score ids[1..n) of one window in chunks; adds to *sum. */
-static void score_window(struct engine *e, struct batch *b, const struct block_table *table,
-                         const int32_t *ids, uint32_t n, bool each, double *sum)
+static int score_window(struct engine *e, struct batch *b, struct kv_seq *kv, const int32_t *ids,
+                        uint32_t n, bool each, double *sum)
 {
     const struct sampling sampling = {.n_top = 0};
 
     for (uint32_t at = 0; at + 1 < n; at += b->max_rows) {
         const uint32_t rows = n - 1 - at < b->max_rows ? n - 1 - at : b->max_rows;
 
+        const int rc = kv_manager_grow(e->manager, kv, at, at + rows);
+
+        if (rc < 0)
+            return rc;
         batch_clear(b);
-        batch_add_span(b, ids + at, rows, at, table->blocks);
+        batch_add_span(b, ids + at, rows, at, kv->table.blocks, kv->table.cap);
         for (uint32_t i = 0; i < rows; i++) {
             struct batch_output *o = batch_add_output(b, i);
 
@@ -123,7 +127,10 @@ static void score_window(struct engine *e, struct batch *b, const struct block_t
             if (each)
                 printf("%d %.9g\n", b->outputs[i].token, (double)b->outputs[i].logprob);
         }
+        kv_manager_pass(e->manager, kv, at + rows);
     }
+    kv_manager_release(e->manager, kv);
+    return 0;
 }
 
 static int score_all(struct engine *e, const struct token_list *list, bool each, double *sum)
@@ -131,23 +138,22 @@ static int score_all(struct engine *e, const struct token_list *list, bool each,
     const uint32_t window = e->sched.max_context;
     const uint32_t cap = block_table_needed(window);
     const bool show = isatty(STDERR_FILENO);
-    block_id *blocks = mem_calloc(cap, sizeof(*blocks));
+    const uint32_t n_lanes = kv_manager_n_lanes(e->manager);
+    block_id *blocks = mem_calloc(n_lanes, cap * sizeof(*blocks));
     struct batch *b = NULL;
     struct kv_seq kv;
     int rc = blocks == NULL ? ERR_NOMEM : 0;
 
-    kv_seq_init(&kv, blocks, cap);
+    kv_seq_init(&kv, blocks, blocks != NULL ? cap : 0, n_lanes);
     if (rc == 0)
         rc = batch_create(&b, e->sched.max_batch_tokens, 1, e->sched.max_batch_tokens);
-    if (rc == 0)
-        rc = kv_manager_grow(e->manager, &kv, 0, window);
     for (size_t at = 0; rc == 0 && at + 1 < list->n; at += window - 1) {
         const size_t left = list->n - at;
 
         if (show)
             fprintf(stderr, "\rscoring %zu of %zu tokens", at, list->n);
-        score_window(e, b, &kv.table, list->ids + at, left < window ? (uint32_t)left : window,
-                     each, sum);
+        rc = score_window(e, b, &kv, list->ids + at, left < window ? (uint32_t)left : window,
+                          each, sum);
     }
     if (show)
         fputs("\r\033[K", stderr);

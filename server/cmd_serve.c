@@ -142,7 +142,8 @@ static void load(void *ud)
     int rc;
 
     hold_load();
-    s->code = engine_init_watched(&s->engine, &s->config, ENGINE_SWAP | ENGINE_ENCODERS, &s->progress, s->err,
+    s->code = engine_init_watched(&s->engine, &s->config, ENGINE_SWAP | ENGINE_ENCODERS,
+                                  &s->progress, s->err,
                                   sizeof(s->err));
     if (s->code != EXIT_OK)
         return;
@@ -187,7 +188,8 @@ static void tell_server(struct service *s)
         .n_ctx_train = m->shape.n_ctx_train,
         .n_embd = m->shape.n_embd,
         .max_context = e->sched.max_context,
-        .max_kv_tokens = e->cache.n_blocks * BLOCK_TOKENS,
+        .max_kv_tokens = kv_lanes_most_tokens(&e->cache.lanes, e->cache.n_blocks),
+        .n_blocks = e->cache.n_blocks,
         .block_tokens = BLOCK_TOKENS,
         .n_params = m->n_params,
         .size = m->file_bytes,

@@ -52,16 +52,14 @@ static void add_prompt(const struct plan_job *j, uint32_t i, uint64_t ahead, str
     struct desk *d = j->in.desk;
     const struct request *r = j->in.prepared.requests[i * j->in.prepared.params.n_each];
     const struct event_probe *found = &j->probe.found[i];
-    const struct server_model *m = &d->opt->model;
     const struct forecast f = desk_forecast(d, r, found->n_cached, ahead);
-    const uint32_t n_tokens = r->n_prompt + r->max_tokens;
 
     buf_printf(out,
-               "{\"prompt_tokens\":%u,\"max_tokens\":%u,\"cached_tokens\":%u,\"blocks\":%u,"
+               "{\"prompt_tokens\":%u,\"max_tokens\":%u,\"cached_tokens\":%u,\"blocks\":%llu,"
                "\"blocks_total\":%u,\"queue_position\":%u",
                r->n_prompt, r->max_tokens, found->n_cached,
-               (n_tokens + m->block_tokens - 1) / m->block_tokens,
-               m->max_kv_tokens / m->block_tokens, desk_position_behind(d, found->n_ahead, i));
+               (unsigned long long)found->n_blocks, d->opt->model.n_blocks,
+               desk_position_behind(d, found->n_ahead, i));
     add_forecast(out, &f);
     buf_add_str(out, ",\"fits\":true}");
 }

@@ -33,7 +33,8 @@ struct server_model { /* facts for /v1/models, /metrics and the edge checks */
     uint32_t n_vocab, n_ctx_train, n_embd;
     uint32_t max_context;    /* longest prompt + completion that can be served */
     uint32_t max_kv_tokens;  /* tokens that fit into the whole KV cache */
-    uint32_t block_tokens;   /* tokens in one of its blocks */
+    uint32_t n_blocks;       /* in it */
+    uint32_t block_tokens;   /* tokens in a block */
     uint64_t n_params, size; /* parameters; bytes of the file */
     const char *kv_type;     /* what keys and values are stored as */
     enum pooling pooling;    /* of embeddings */

@@ -18,10 +18,8 @@ struct extent {
 static const char *foreign_type(uint32_t type)
 {
     static const char *const names[] = {
-        [9] = "Q8_1",   [15] = "Q8_K",   [16] = "IQ2_XXS", [17] = "IQ2_XS", [18] = "IQ3_XXS",
-        [19] = "IQ1_S", [20] = "IQ4_NL", [21] = "IQ3_S",   [22] = "IQ2_S",  [23] = "IQ4_XS",
-        [24] = "I8",    [25] = "I16",    [26] = "I32",     [27] = "I64",    [28] = "F64",
-        [29] = "IQ1_M", [34] = "TQ1_0",  [35] = "TQ2_0",   [39] = "MXFP4",
+        [9] = "Q8_1", [15] = "Q8_K", [24] = "I8",    [25] = "I16",  [26] = "I32",
+        [27] = "I64", [28] = "F64",  [40] = "NVFP4", [41] = "Q1_0",
     };
 
     if (type >= sizeof(names) / sizeof(names[0]) || names[type] == NULL)

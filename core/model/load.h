@@ -60,8 +60,8 @@ int load_fail(struct load *l, int rc, const char *format, ...)
 /* Copy a text of the file for messages and names: what is not printable ASCII becomes "?". */
 void load_printable(char *dst, size_t size, struct gguf_str s);
 
-/* Metadata -> l->traits, l->ropes and l->m->shape, all in proven ranges; n_vocab from the embedding.
- */
+/* Metadata -> l->traits, l->ropes and l->m->shape, all in proven ranges; n_vocab from the
+ * embedding. */
 int load_shape(struct load *l, uint32_t n_ctx);
 /* Parts of that. */
 int load_experts(struct load *l);

@@ -189,6 +189,26 @@ static int fill_ropes(struct load *l)
     return 0;
 }
 
+/* Which layers lie together in the cache. An encoder never drops anything. */
+static int deal_layers(struct model *m)
+{
+    const uint32_t n = m->shape.n_layer;
+    uint32_t *windows = mem_calloc(n, sizeof(*windows));
+    struct kv_place *places = mem_calloc(n, sizeof(*places));
+    const int rc = windows != NULL && places != NULL ? 0 : ERR_NOMEM;
+
+    if (rc == 0) {
+        for (uint32_t i = 0; i < n; i++)
+            windows[i] = m->shape.is_encoder ? 0 : m->layers[i].window;
+        kv_lanes_deal(windows, n, &m->lanes, places);
+        for (uint32_t i = 0; i < n; i++)
+            m->layers[i].kv = places[i];
+    }
+    mem_free(windows);
+    mem_free(places);
+    return rc;
+}
+
 /* What a layer is beside its tensors; where one norm serves both branches, it is both norms. */
 static int settle_layers(struct load *l)
 {
@@ -209,7 +229,7 @@ static int settle_layers(struct load *l)
             layer->attn_norm = second;
         }
     }
-    return 0;
+    return deal_layers(l->m) < 0 ? load_fail(l, ERR_NOMEM, "out of memory") : 0;
 }
 
 static int pack(struct load *l, const struct model_options *options)

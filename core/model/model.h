@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "kernels/kernels.h"
+#include "kvcache/kv_lanes.h"
 
 struct gguf;
 
@@ -81,6 +82,7 @@ struct model_layer {
     struct matrix key_up;        /* n_head of [n_latent][n_nope] */
     struct matrix value_up;      /* n_head of [head_out][n_latent] */
     uint32_t window;             /* tokens that it sees; 0: all */
+    struct kv_place kv;          /* where its keys and values are in the cache */
     uint32_t rope;               /* which of the model's tables turns it, or MODEL_NO_ROPE */
 };
 
@@ -140,14 +142,15 @@ struct model {
     uint64_t file_bytes, weight_bytes; /* in the file; packed */
     uint64_t table_bytes;              /* of the rope tables beside them */
     struct matrix embed;               /* [n_vocab][n_embd]; row look-up by kern_unpack_row */
-    struct matrix pos_embed;           /* [n_ctx_train][n_embd]: added, where positions are learned */
+    struct matrix pos_embed;           /* [n_ctx_train][n_embd], where positions are learned */
     const float *type_embed;           /* [n_embd] or NULL: added to every token */
     struct norm embed_norm;
     struct norm output_norm;
     struct matrix output;              /* shares embed's panels when tied; an encoder has none */
     const float *output_bias;          /* [n_vocab] or NULL */
     struct model_layer *layers;        /* [n_layer] */
-    struct rope_table ropes[MODEL_N_ROPE]; /* of layers that see everything; of those with a window */
+    struct kv_lanes lanes;             /* into which they are dealt for the cache */
+    struct rope_table ropes[MODEL_N_ROPE]; /* model_layer.rope says which */
     bool is_cached;                    /* the panels came from the weight cache */
     void *arena;                       /* private: the mappings behind the pointers above */
 };

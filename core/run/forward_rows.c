@@ -104,11 +104,13 @@ void store_row(struct runner *r, uint32_t layer, uint32_t row, const float *k, c
 {
     const struct model_shape *s = &r->model->shape;
     const uint32_t pos = r->batch->pos[row];
-    const block_id block = r->batch->spans[r->batch->span_of[row]].table[pos / BLOCK_TOKENS];
+    const struct batch_span *span = &r->batch->spans[r->batch->span_of[row]];
+    const struct kv_place *at = &r->model->layers[layer].kv;
+    const block_id block = span->table[at->lane * span->lane_stride + pos / BLOCK_TOKENS];
 
     assert(block != BLOCK_NONE && pos < s->n_ctx);
-    r->kern.kv_write[r->kv_type](kv_store_keys(r->kv, block, layer),
-                                 kv_store_values(r->kv, block, layer), pos % BLOCK_TOKENS, k, v,
+    r->kern.kv_write[r->kv_type](kv_store_keys(r->kv, block, at->at),
+                                 kv_store_values(r->kv, block, at->at), pos % BLOCK_TOKENS, k, v,
                                  s->n_kv_head, s->key_dim, s->value_dim);
 }
 

@@ -23,7 +23,7 @@ struct runner;
 
 struct runner_options {
     const struct model *model;  /* borrowed */
-    struct kv_store *kv;        /* borrowed; its shape is the model's with kv_type */
+    struct kv_store *kv;        /* borrowed; its shape is the model's with kv_type: model->lanes */
     enum kern_kv kv_type;
     enum kern_isa isa;
     uint32_t threads;           /* >= 1, the calling thread included */

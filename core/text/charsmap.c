@@ -11,8 +11,8 @@
 #define KEY "tokenizer.ggml.precompiled_charsmap"
 #define MAX_BYTES (16u << 20) /* the longest in use has 240 KB */
 
-/* A unit: in bits 0-7 the byte that leads to it, bit 8 is set if a sequence ends here, and bits
- * 10-30 are the offset to its children, times 256 if bit 9 is set. A unit with bit 31 is a value. */
+/* A unit: bits 0-7 are the byte that leads to it, bit 8 is set if a sequence ends here, and bits
+ * 10-30 are the offset to its children, times 256 if bit 9 is set. One with bit 31 is a value. */
 #define IS_VALUE (1u << 31)
 
 static uint32_t offset_of(uint32_t unit)

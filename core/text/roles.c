@@ -89,7 +89,8 @@ static bool is_phi3(const struct gguf *g)
 /* How texts are made ready for the models that want it (wpm.c, ugm.c). */
 static int read_normaliser(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
 {
-    int rc = read_flag(g, "tokenizer.ggml.remove_extra_whitespaces", &v->merge_spaces, err, err_len);
+    int rc = read_flag(g, "tokenizer.ggml.remove_extra_whitespaces", &v->merge_spaces, err,
+                       err_len);
 
     if (rc == 0)
         rc = read_flag(g, "tokenizer.ggml.normalizer.lowercase", &v->lower_case, err, err_len);
@@ -193,6 +194,14 @@ static int32_t id_if_named(const struct vocab *v, const struct gguf *g, int32_t 
     return id;
 }
 
+static int32_t first_unknown(const struct vocab *v)
+{
+    for (int32_t id = 0; id < v->n; id++)
+        if (v->type[id] == TOKEN_UNKNOWN)
+            return id;
+    return TOKEN_NONE;
+}
+
 /* Where SentencePiece and WordPiece have them if nobody says otherwise. */
 static void guess_roles(struct vocab *v, const struct gguf *g, int32_t *eos)
 {
@@ -208,6 +217,8 @@ static void guess_roles(struct vocab *v, const struct gguf *g, int32_t *eos)
         v->bos = id_if_named(v, g, 101, "[CLS]");
         v->separator = id_if_named(v, g, 102, "[SEP]");
     }
+    if (v->unknown == TOKEN_NONE && v->model != VOCAB_BPE)
+        v->unknown = first_unknown(v);
 }
 
 /* The ids of single roles; what begins a BERT text has a name of its own. */

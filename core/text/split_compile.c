@@ -178,6 +178,13 @@ static uint32_t bit_of(struct reader *r, const struct split_set *set)
     return 1u << p->n_sets++;
 }
 
+static void set_single(struct reader *r, struct split_set *set)
+{
+    const uint32_t c = read_character(r);
+
+    add_range(r, set, c, c);
+}
+
 static uint32_t read_set(struct reader *r)
 {
     struct split_set set = {.first = r->p->n_ranges};
@@ -185,9 +192,9 @@ static uint32_t read_set(struct reader *r)
     if (take(r, "["))
         read_members(r, &set);
     else if (!take_class(r, &set)) {
-        const uint32_t c = read_character(r);
-
-        add_range(r, &set, c, c);
+        if (strchr("()[]{}?*+^.", r->s[0]) != NULL) /* it would mean something else in Perl */
+            refuse(r, ERR_FORMAT);
+        set_single(r, &set);
     }
     return r->rc == 0 ? bit_of(r, &set) : 0;
 }

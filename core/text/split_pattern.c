@@ -181,6 +181,7 @@ size_t split_pattern_match(const struct split_pattern *p, struct split_memo *mem
     const struct scan c = {.p = p, .memo = memo, .text = text, .n = n};
     const uint8_t lead = (uint8_t)text[from];
 
+    memo->steps++;
     for (uint32_t left = lead < 0x80 ? p->starts[lead] : p->all; left != 0; left &= left - 1) {
         const uint32_t i = (uint32_t)__builtin_ctz(left);
         size_t end;

@@ -1,7 +1,7 @@
 /* core/text/tokenizer.h - text to token ids and back, as a GGUF file's metadata says.
  *
- * Four families, by tokenizer.ggml.model: SentencePiece with scores and byte fallback ("llama"), BPE
- * with merges and a pattern that cuts words ("gpt2", with the names of presplit_rules.inc, and
+ * Four families, by tokenizer.ggml.model: SentencePiece with scores and byte fallback ("llama"),
+ * BPE with merges and a pattern that cuts words ("gpt2", with the names of presplit_rules.inc, and
  * "gemma4"), WordPiece ("bert") and SentencePiece's unigram model ("t5"). The last two normalise a
  * text first, so it does not come back as it was. Encoding costs O(n log n) in the bytes of the
  * text, whatever they are.

@@ -22,10 +22,10 @@
 
 struct ugm {
     struct charsmap map;
-    int32_t *sorted;    /* pieces in the order of their bytes */
-    uint32_t at[257];   /* where those with each first byte begin in it */
-    double unknown;     /* the score of an unknown character */
-    bool all_bytes;     /* every byte has a token */
+    int32_t *sorted;  /* pieces in the order of their bytes */
+    uint32_t at[257]; /* where those with each first byte begin in it */
+    double unknown;   /* the score of an unknown character */
+    bool all_bytes;   /* every byte has a token */
 };
 
 struct node { /* the best way to a place */
@@ -161,7 +161,7 @@ static int normalise(struct encoder *e, const char *text, size_t n, struct buf *
 
 /* ---- the best way */
 
-/* The first of the pieces sorted[low..high), which begin alike, whose byte `k` is `byte` or more. */
+/* The first of sorted[low..high), pieces that begin alike, whose byte `k` is `byte` or more. */
 static uint32_t first_from(const struct vocab *v, const int32_t *sorted, uint32_t low,
                            uint32_t high, size_t k, unsigned byte)
 {

@@ -48,7 +48,7 @@ struct vocab {
     int32_t bos, eos, unknown; /* or TOKEN_NONE; bos is [CLS] where texts begin so */
     int32_t separator, gap;    /* or TOKEN_NONE; gap: [MASK], what is to be guessed */
     bool add_bos, add_eos, add_separator, add_space_prefix;
-    bool merge_spaces;               /* UGM: runs of spaces count as one, those at the ends as none */
+    bool merge_spaces;                /* UGM: runs of spaces are one, those at the ends none */
     bool lower_case, without_accents; /* WPM: what is done to a text before */
     struct infill_tokens infill;
     int32_t *eog; /* ascending */

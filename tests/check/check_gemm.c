@@ -263,8 +263,8 @@ void check_gemm(struct check *c, enum kern_weight w)
 static size_t most_percent(enum kern_weight w)
 {
     static const uint8_t MORE[KERN_N_WEIGHT] = {
-        [KERN_TQ1_0] = 123,  [KERN_IQ3_S] = 126,   [KERN_IQ3_XXS] = 141, [KERN_IQ2_S] = 130,
-        [KERN_IQ2_XS] = 144, [KERN_IQ2_XXS] = 161, [KERN_IQ1_S] = 148,   [KERN_IQ1_M] = 147};
+        [KERN_TQ1_0] = 123,  [KERN_IQ3_S] = 122,   [KERN_IQ3_XXS] = 137, [KERN_IQ2_S] = 130,
+        [KERN_IQ2_XS] = 144, [KERN_IQ2_XXS] = 155, [KERN_IQ1_S] = 140,   [KERN_IQ1_M] = 147};
 
     return MORE[w] ? MORE[w] : 105;
 }

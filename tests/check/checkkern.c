@@ -4,10 +4,12 @@
  * A NAME selects the checks whose name contains it. Exit 1 when a check fails.
  */
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/check/check.h"
@@ -230,39 +232,92 @@ static bool run(const struct line *l, enum kern_isa isa, uint64_t seed)
     return c.n_fail == 0;
 }
 
+/* ---- all of it, on every core ---- */
+
+/* What the processes share; the counts are all that they tell each other. */
+struct shared {
+    atomic_uint next; /* item to be taken: a line at a level */
+    atomic_uint passed, failed;
+};
+
+/* All but the products with quantised weights are AVX2's own at the level of AVX-VNNI. */
+static bool is_same_as_avx2(const struct line *l, enum kern_isa isa)
+{
+    struct kern_table avx2, vnni;
+    const size_t at = sizeof(avx2.gemm); /* the products come first */
+
+    if (l->gemm != NULL || isa != KERN_ISA_AVXVNNI)
+        return false;
+    kern_init(&avx2, KERN_ISA_AVX2);
+    kern_init(&vnni, KERN_ISA_AVXVNNI);
+    return memcmp((char *)&avx2 + at, (char *)&vnni + at, sizeof(avx2) - at) == 0;
+}
+
+static bool is_wanted(const struct options *o, const struct line *l, int isa)
+{
+    return selected(o, l->name) && (o->isa < 0 || isa == o->isa) &&
+           !(l->scalar_only && isa != 0) && !is_same_as_avx2(l, (enum kern_isa)isa);
+}
+
+static void run_items(const struct options *o, struct shared *s)
+{
+    const unsigned n_isa = (unsigned)kern_isa_best() + 1;
+    unsigned i;
+
+    while ((i = atomic_fetch_add(&s->next, 1)) < CHECK_COUNT(LINES) * n_isa) {
+        const struct line *l = &LINES[i / n_isa];
+        const int isa = (int)(i % n_isa);
+
+        if (is_wanted(o, l, isa))
+            atomic_fetch_add(run(l, (enum kern_isa)isa, o->seed) ? &s->passed : &s->failed, 1);
+    }
+}
+
+/* A process for each core; one that dies has failed. */
+static void run_all(const struct options *o, struct shared *s)
+{
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    int status;
+
+    for (long i = 0; i < n; i++)
+        if (fork() == 0) {
+            run_items(o, s);
+            _exit(0);
+        }
+    while (wait(&status) > 0)
+        if (status != 0)
+            atomic_fetch_add(&s->failed, 1);
+    run_items(o, s); /* what is left where no process could be made */
+}
+
+static int list(const struct options *o)
+{
+    for (size_t i = 0; i < CHECK_COUNT(LINES); i++)
+        if (selected(o, LINES[i].name))
+            puts(LINES[i].name);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct options o = {.isa = -1, .seed = 20240229};
-    unsigned passed = 0;
-    unsigned failed = 0;
+    struct shared *s;
 
     if (!parse(&o, argc, argv))
         return usage();
-    if (!o.list)
-        printf("checkkern: best isa %s, seed %llu\n", kern_isa_name(kern_isa_best()),
-               (unsigned long long)o.seed);
-    for (size_t i = 0; i < CHECK_COUNT(LINES); i++) {
-        if (!selected(&o, LINES[i].name))
-            continue;
-        if (o.list) {
-            puts(LINES[i].name);
-            continue;
-        }
-        for (int isa = 0; isa <= (int)kern_isa_best(); isa++) {
-            if ((o.isa >= 0 && isa != o.isa) || (LINES[i].scalar_only && isa != 0))
-                continue;
-            if (run(&LINES[i], (enum kern_isa)isa, o.seed))
-                passed++;
-            else
-                failed++;
-        }
-    }
     if (o.list)
-        return 0;
-    if (passed + failed == 0) {
+        return list(&o);
+    s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (s == MAP_FAILED)
+        return 2;
+    printf("checkkern: best isa %s, seed %llu\n", kern_isa_name(kern_isa_best()),
+           (unsigned long long)o.seed);
+    fflush(stdout);
+    run_all(&o, s);
+    if (s->passed + s->failed == 0) {
         fputs("checkkern: nothing selected\n", stderr);
         return 2;
     }
-    printf("%u passed, %u failed\n", passed, failed);
-    return failed != 0;
+    printf("%u passed, %u failed\n", s->passed, s->failed);
+    return s->failed != 0;
 }

@@ -18,10 +18,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 import fixtures  # noqa: E402
 import forward  # noqa: E402
 import gguf_file  # noqa: E402
+from rounding import as_bf16, as_f16  # noqa: E402
 
 TOOL = pathlib.Path(os.environ.get("QUIRE_TOOLS", "build/tools")) / "logits"
 N_TOKENS = 60
 N_TOKENS_Q8 = 500     # the mean of more rows: each is off by some of the error of 32 rounded numbers
+N_TOKENS_BITS = 100
 N_TOKENS_CHANGED = 30
 CLOSE = 1e-3          # of the largest number of a row
 FELT = 5 * CLOSE      # what a changed file must do to the reference, so that CLOSE tells
@@ -32,6 +34,10 @@ CLOSE_NLL = 0.01
 CASES = fixtures.cases()
 NAMES = ["-".join(c) for c in CASES]
 CAUSAL = [c for c in CASES if c[0] not in forward.EMBEDDERS]
+
+# What attends in ways of its own.
+OTHER_CACHES = [("llama", "plain"), ("gemma2", "plain"), ("gemma3", "plain"), ("gpt-oss", "plain"),
+                ("deepseek2", "new")]
 
 # The numbers in the metadata that multiply, bound or choose something, and their other value.
 NUMBERS = {
@@ -73,10 +79,10 @@ def contexts(variant):
     return (fixtures.SHORT_CTX, fixtures.N_CTX) if variant == "longrope" else (0,)
 
 
-def engine(paths, ids, n_ctx, hidden, chunk=32):
+def engine(paths, ids, n_ctx, hidden, *settings):
     """The engine's rows for each of the files."""
-    args = [TOOL, "--ids", ",".join(map(str, ids)), "--chunk", chunk, "--threads", 1, "--context", n_ctx,
-            "--kv-memory", "64m", "--log-level", "error", *(["--hidden"] if hidden else []), "--", *paths]
+    args = [TOOL, "--ids", ",".join(map(str, ids)), "--threads", 1, "--context", n_ctx, "--kv-memory", "64m",
+            "--log-level", "error", *settings, *(["--hidden"] if hidden else []), "--", *paths]
     done = subprocess.run(list(map(str, args)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)
     assert done.returncode == 0, done.stderr.decode()
     out, at, found = done.stdout, 0, []
@@ -107,26 +113,26 @@ def distance_to(m, found, expected):
     return float(distances(found, expected)[clear].max())
 
 
-def reference(m, ids, n_ctx):
-    """The engine's cache is F16, and so is the reference's."""
-    return forward.forward(m, ids, n_ctx, np.float16)
+def reference(m, ids, n_ctx, cache=as_f16):
+    """The engine's cache is F16, if nothing else is said, and so is the reference's."""
+    return forward.forward(m, ids, n_ctx, cache)
 
 
-def both(tmp_path, arch, variant, kind, n_ctx):
+def both(tmp_path, arch, variant, kind, n_ctx, kv_type="f16", cache=as_f16):
     data = fixtures.make(arch, variant, kind)
     path = tmp_path / "model.gguf"
     path.write_bytes(data)
     m = gguf_file.read(data)
     n = N_TOKENS_Q8 if kind == "Q8_0" and arch not in forward.EMBEDDERS else N_TOKENS
     ids = random_ids(m, min(n, n_ctx or n))
-    found, = engine([path], ids, n_ctx, arch in forward.EMBEDDERS)
-    return m, ids, found, reference(m, ids, n_ctx), path
+    found, = engine([path], ids, n_ctx, arch in forward.EMBEDDERS, "--kv-type", kv_type)
+    return m, ids, found, reference(m, ids, n_ctx, cache)
 
 
 @pytest.mark.parametrize("arch,variant", CASES, ids=NAMES)
 def test_logits(tmp_path, arch, variant):
     for n_ctx in contexts(variant):
-        m, _, found, expected, _ = both(tmp_path, arch, variant, "F32", n_ctx)
+        m, _, found, expected = both(tmp_path, arch, variant, "F32", n_ctx)
         assert found.shape == expected.shape
         assert distance_to(m, found, expected) < CLOSE
 
@@ -134,7 +140,7 @@ def test_logits(tmp_path, arch, variant):
 @pytest.mark.parametrize("arch,variant", CASES, ids=NAMES)
 def test_quantised(tmp_path, arch, variant):
     for n_ctx in contexts(variant):
-        _, ids, found, expected, _ = both(tmp_path, arch, variant, "Q8_0", n_ctx)
+        _, ids, found, expected = both(tmp_path, arch, variant, "Q8_0", n_ctx)
         if arch in forward.EMBEDDERS:
             assert distance(found, expected) < CLOSE_HIDDEN_Q8
         else:
@@ -142,12 +148,50 @@ def test_quantised(tmp_path, arch, variant):
 
 
 @pytest.mark.parametrize("arch,variant", CAUSAL, ids=["-".join(c) for c in CAUSAL])
-def test_chunks(tmp_path, arch, variant):
-    """How a text is cut changes no bit."""
-    n_ctx = contexts(variant)[0]
-    _, ids, whole, _, path = both(tmp_path, arch, variant, "F32", n_ctx)
-    cut, = engine([path], ids, n_ctx, False, chunk=7)
-    assert whole.tobytes() == cut.tobytes()
+def test_same_bits(tmp_path, arch, variant):
+    """However the text is cut, with more threads, and by the definitions of the kernels."""
+    path = tmp_path / "model.gguf"
+    for kind in ("F32", "Q8_0"):
+        data = fixtures.make(arch, variant, kind)
+        path.write_bytes(data)
+        ids = random_ids(gguf_file.read(data), N_TOKENS_BITS)
+        rows = [engine([path], ids, 0, False, *settings)[0].tobytes() for settings in
+                (["--chunk", 32], ["--chunk", 7], ["--chunk", N_TOKENS_BITS, "--threads", 3],
+                 ["--chunk", 32, "--isa", "scalar"])]
+        assert len(set(rows)) == 1, [r == rows[0] for r in rows]
+
+
+# ---- other caches ----
+
+@pytest.mark.parametrize("arch,variant", OTHER_CACHES, ids=[c[0] for c in OTHER_CACHES])
+def test_bf16_cache(tmp_path, arch, variant):
+    m, _, found, expected = both(tmp_path, arch, variant, "F32", 0, "bf16", as_bf16)
+    assert distance_to(m, found, expected) < CLOSE
+
+
+@pytest.mark.parametrize("arch,variant", OTHER_CACHES, ids=[c[0] for c in OTHER_CACHES])
+def test_q8_0_cache(tmp_path, arch, variant):
+    _, ids, found, expected = both(tmp_path, arch, variant, "Q8_0", 0, "q8_0", np.asarray)
+    assert abs(forward.mean_nll(found.astype(np.float64), ids) - forward.mean_nll(expected, ids)) < CLOSE_NLL
+
+
+# ---- embeddings ----
+
+@pytest.mark.parametrize("arch", forward.EMBEDDERS)
+def test_embeddings(start, tmp_path, arch):
+    """Over HTTP: the mean of the rows, as the file wants it, of length 1."""
+    data = fixtures.make(arch, "plain", "F32")
+    path = tmp_path / "model.gguf"
+    path.write_bytes(data)
+    m = gguf_file.read(data)
+    s = start("--kv-memory", "64m", "--prefill-chunk", "8", model=path)
+    for n in (1, 5, N_TOKENS):
+        ids = random_ids(m, n)
+        r = s.post("/v1/embeddings", {"input": ids})
+        assert r.status == 200, r.body
+        mean = reference(m, ids, 0).mean(axis=0)
+        expected = mean / np.linalg.norm(mean)
+        assert np.abs(np.array(r.json["data"][0]["embedding"]) - expected).max() < CLOSE
 
 
 # ---- nothing is ignored ----

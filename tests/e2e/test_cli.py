@@ -172,7 +172,7 @@ def test_kv_type_wants_wide_heads(tmp_path):
                     "--kv-heads", "2", "--head-dim", "16", "--ff", "64", "--vocab", "300",
                     "--type", "Q8_0", "--out", model], check=True, capture_output=True)
     refused(quire("serve", "--port", "0", "--model", model, "--kv-type", "q8_0", "--log-level", "off"), 2,
-            "kv_type 'q8_0'", "head_dim", "multiple of 32", "is 16")
+            "kv_type 'q8_0'", "multiples of 32", "keys have 16")
     run = quire("generate", "--model", model, "--prompt", "A", "--max-tokens", "2")
     assert run.returncode == 0
 

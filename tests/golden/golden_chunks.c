@@ -94,7 +94,7 @@ static int prepare(void **state)
     struct setup s = whole();
     (void)state;
 
-    model = build_model();
+    model = build_model(0, NULL);
     run(&s, want, 1);
     return 0;
 }

@@ -303,7 +303,7 @@ static int prepare(void **state)
 
     s.alone = true;
     s.threads = 1;
-    shared.model = build_model();
+    shared.model = build_model(0, NULL);
     make_language();
     run_all(shared.model, &s, shared.want);
     return 0;

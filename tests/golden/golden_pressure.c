@@ -4,12 +4,15 @@
  * recompute mode, with a RAM tier, with a file behind a small RAM tier, and with a file on a
  * disk that gets full, every token and every log-probability equals the undisturbed run (P1),
  * nobody gets an error (P2), and the scheduler's whole state is checked after every step (P3: the
- * loop asserts it in this build). T3, T4, T5, T9; S2.29, S3.7.
+ * loop asserts it in this build). T3, T4, T5, T9; S2.29, S3.7. The same with a model of which half
+ * of the layers have a window, and drop what is past, with one of which three in four have one, and
+ * with one of which all have.
  */
 #include "tests/golden/machine.h"
 
 #define N_REQUESTS 32
 #define N_BLOCKS 88 /* 8 sequences of 11 blocks, the mean of what these need at their ends */
+#define WINDOW 37   /* tokens: 3 or 4 blocks between two steps */
 #define SHARED 70   /* tokens that every fourth prompt begins with */
 #define CHOICES 4   /* requests 8 .. 8 + CHOICES - 1 have one and the same prompt */
 
@@ -51,9 +54,23 @@ static struct request *make_request(uint32_t i)
     return r;
 }
 
+/* The models, and blocks for 8 sequences of each. */
+static const struct kind {
+    const char *name;
+    uint32_t window;
+    int32_t pattern[LAYERS];
+    uint32_t n_lanes, n_window, n_blocks;
+} kinds[] = {
+    {"no window", 0, {0}, 1, 0, N_BLOCKS},
+    {"a window in half of the layers", WINDOW, {1, 0, 1, 0}, 2, 1, 8 * (11 + 5)},
+    {"a window in most layers", WINDOW, {1, 1, 0, 1}, 4, 3, 8 * (11 + 3 * 5)},
+    {"a window in all layers", WINDOW, {1, 1, 1, 1}, 1, 1, 8 * 5},
+};
+
 static struct {
+    const struct kind *kind; /* the next group's, before it begins */
     struct model *model;
-    struct answer want[N_REQUESTS], got[N_REQUESTS];
+    struct answer want[N_REQUESTS], got[N_REQUESTS], plain[N_REQUESTS];
     struct engine_stats stats;
 } shared;
 
@@ -98,9 +115,16 @@ static void compare(const char *what)
 
 static struct setup pressed(bool prefix_cache)
 {
-    return (struct setup){.chunk = 64, .threads = 2, .n_blocks = N_BLOCKS, .max_sequences = 32,
+    return (struct setup){.chunk = 64, .threads = 2, .n_blocks = shared.kind->n_blocks,
+                          .max_sequences = 32,
                           .isa = kern_isa_best(), .prefix_cache = prefix_cache,
                           .n_writes_ok = UINT32_MAX};
+}
+
+/* RAM slots for two to three sequences. */
+static uint32_t staging(void)
+{
+    return shared.kind->n_blocks * 26 / N_BLOCKS;
 }
 
 static void check_swapped(void)
@@ -132,7 +156,7 @@ static void by_swap_to_ram(void **state)
         struct setup s = pressed(cache);
 
         s.preemption = SCHED_SWAP;
-        s.n_ram = 400;
+        s.n_ram = 400 * shared.kind->n_lanes;
         run(&s, shared.got);
         compare(cache ? "RAM, prefix cache" : "RAM");
         check_swapped();
@@ -146,8 +170,8 @@ static void by_swap_to_file(void **state)
         struct setup s = pressed(cache);
 
         s.preemption = SCHED_SWAP;
-        s.n_ram = 26;
-        s.n_file = 400;
+        s.n_ram = staging();
+        s.n_file = 400 * shared.kind->n_lanes;
         run(&s, shared.got);
         compare(cache ? "file, prefix cache" : "file");
         check_swapped();
@@ -162,8 +186,8 @@ static void by_file_on_a_full_disk(void **state)
     (void)state;
 
     s.preemption = SCHED_SWAP;
-    s.n_ram = 26;
-    s.n_file = 400;
+    s.n_ram = staging();
+    s.n_file = 400 * shared.kind->n_lanes;
     s.n_writes_ok = 1;
     run(&s, shared.got);
     compare("file on a disk that gets full");
@@ -178,12 +202,12 @@ static void choices_share_their_prompt(void **state)
     (void)state;
 
     request_destroy(&first);
-    s.n_blocks = 600;
+    s.n_blocks = 600 * shared.kind->n_lanes;
     run(&s, shared.got);
     compare("roomy, parallel choices");
     for (uint32_t i = 9; i < 8 + CHOICES; i++)
         assert_int_equal(shared.got[i].n_cached, n - 1);
-    assert_true(shared.stats.blocks_copied >= CHOICES - 1);
+    assert_true(shared.stats.blocks_copied >= (CHOICES - 1) * shared.kind->n_lanes);
 }
 
 static int prepare(void **state)
@@ -192,9 +216,16 @@ static int prepare(void **state)
     (void)state;
 
     s.alone = true;
-    s.n_blocks = 600;
-    shared.model = build_model();
+    s.n_blocks = 600 * shared.kind->n_lanes;
+    shared.model = build_model(shared.kind->window,
+                               shared.kind->window > 0 ? shared.kind->pattern : NULL);
+    assert_int_equal(shared.model->lanes.n, shared.kind->n_lanes);
+    assert_int_equal(shared.model->lanes.n_window, shared.kind->n_window);
     run(&s, shared.want);
+    if (shared.kind == kinds)
+        memcpy(shared.plain, shared.want, sizeof(shared.plain));
+    else
+        assert_memory_not_equal(shared.plain, shared.want, sizeof(shared.plain));
     return 0;
 }
 
@@ -215,5 +246,9 @@ int main(void)
         cmocka_unit_test(choices_share_their_prompt),
     };
 
-    return cmocka_run_group_tests(tests, prepare, finish);
+    int failed = 0;
+
+    for (shared.kind = kinds; shared.kind < kinds + sizeof(kinds) / sizeof(kinds[0]); shared.kind++)
+        failed += cmocka_run_group_tests_name(shared.kind->name, tests, prepare, finish);
+    return failed;
 }

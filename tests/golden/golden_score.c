@@ -84,7 +84,7 @@ static double mean_nll(struct runner *runner, const struct ids *ids, const uint3
     double sum = 0;
 
     assert_int_equal(batch_create(&b, n, 1, n), 0);
-    batch_add_span(b, ids->at, n, 0, table);
+    batch_add_span(b, ids->at, n, 0, table, 0);
     for (uint32_t i = 0; i < n; i++) {
         struct batch_output *o = batch_add_output(b, i);
 

@@ -117,7 +117,8 @@ static void add_layer(struct gguf_writer *w, int layer)
     add_tensor(w, name, BLOCK_F32, EMBD, 1, 0.1f, 1);
 }
 
-static struct model *build_model(void)
+/* Layers may have a window: those whose pattern[] is 1. NULL: none has. */
+static struct model *build_model(uint32_t window, const int32_t *pattern)
 {
     const struct model_options options = {.threads = 2};
     struct gguf_writer *w;
@@ -136,6 +137,10 @@ static struct model *build_model(void)
     gguf_writer_u32(w, "llama.attention.head_count", HEADS);
     gguf_writer_u32(w, "llama.attention.head_count_kv", KV_HEADS);
     gguf_writer_f32(w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    if (pattern != NULL) {
+        gguf_writer_u32(w, "llama.attention.sliding_window", window);
+        gguf_writer_i32_array(w, "llama.attention.sliding_window_pattern", pattern, LAYERS);
+    }
     add_tensor(w, "token_embd.weight", BLOCK_Q8_0, EMBD, VOCAB, 1, 0);
     add_tensor(w, "output_norm.weight", BLOCK_F32, EMBD, 1, 0.1f, 1);
     add_tensor(w, "output.weight", BLOCK_Q6_K, EMBD, VOCAB, 3.0f / sqrtf(EMBD), 0);
@@ -261,10 +266,11 @@ static void wait_for(struct machine *m, uint32_t n, uint32_t n_tokens)
     }
 }
 
-static void build_cache(struct machine *m)
+static void build_cache(struct machine *m, const struct kv_lanes *lanes)
 {
     const struct setup *s = &m->setup;
-    const struct kv_shape shape = {LAYERS, KV_HEADS, kern_kv_key_bytes(s->kv_type, HEAD_DIM),
+    const struct kv_shape shape = {lanes->n_layer, KV_HEADS,
+                                   kern_kv_key_bytes(s->kv_type, HEAD_DIM),
                                    kern_kv_value_bytes(s->kv_type, HEAD_DIM)};
     struct swap_store_options so = {.block_bytes = kv_store_block_bytes(&shape),
                                     .n_ram = s->n_ram, .n_file = s->n_file, .path = m->path};
@@ -273,7 +279,7 @@ static void build_cache(struct machine *m)
     m->kv_options = (struct kv_manager_options){
         .n_blocks = s->n_blocks, .prefix_cache = s->prefix_cache, .n_ram = s->n_ram,
         .n_file = s->n_file, .max_sequences = 64, .max_table = CONTEXT / BLOCK_TOKENS,
-        .low_percent = 30, .critical_percent = 10};
+        .lanes = *lanes, .max_chunk = s->chunk, .low_percent = 30, .critical_percent = 10};
     assert_int_equal(kv_manager_create(&m->manager, &m->kv_options), 0);
     assert_int_equal(kv_store_create(&m->kv, &shape, s->n_blocks), 0);
     memset(m->kv->data, 0xff, m->kv->bytes); /* NaN wherever nothing was written */
@@ -296,7 +302,7 @@ static void build_machine(struct machine *m, const struct model *model, const st
 
     *m = (struct machine){.setup = *s, .answers = answers};
     sem_init(&m->wake, 0, 0);
-    build_cache(m);
+    build_cache(m, &model->lanes);
     ro.kv = m->kv;
     assert_int_equal(runner_create(&m->runner, &ro, err, sizeof(err)), 0);
     assert_int_equal(queue_create(&m->queue, &qo), 0);

@@ -29,7 +29,7 @@ class Shape:
 
     def kept(self, x):
         """As the cache keeps it."""
-        return x.astype(self.cache).astype(np.float64)
+        return self.cache(x)
 
     def attention(self, q, k, v, scale=None, **more):
         return attention(q, self.kept(k), self.kept(v), scale or 1 / math.sqrt(self.head), **more)
@@ -421,9 +421,9 @@ FAMILIES = {
 EMBEDDERS = ("bert", "nomic-bert")
 
 
-def forward(m, ids, n_ctx=None, cache=np.float64):
-    """The rows that a model makes of ids: logits, or hidden rows of an embedder. cache: the type
-    that keys and values are rounded to. m.edge tells afterwards how near each token was to going to
+def forward(m, ids, n_ctx=None, cache=np.asarray):
+    """The rows that a model makes of ids: logits, or hidden rows of an embedder. cache: how keys and
+    values are rounded. m.edge tells afterwards how near each token was to going to
     other experts."""
     function, traits = FAMILIES[m.arch]
     m.cache, m.edge = cache, np.full(len(ids), np.inf)

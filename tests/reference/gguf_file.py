@@ -8,10 +8,7 @@ import struct
 
 import numpy as np
 
-try:
-    from quants import decode
-except ImportError:
-    from small_quants import decode
+from quants import decode
 
 U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", U32: "I", I32: "i", F32: "f", BOOL: "?", 10: "Q", 11: "q",
@@ -36,7 +33,7 @@ class Model:
         self.keys, self.tensors = keys, tensors
         self.arch = keys["general.architecture"]
         self.n_layer = self.key("block_count")
-        self.cache, self.edge = np.float64, None  # the forward pass's: see there
+        self.cache, self.edge = np.asarray, None  # the forward pass's: see there
 
     def key(self, suffix, *default):
         """A key of the architecture; without a default it must be there."""

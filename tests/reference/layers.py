@@ -59,8 +59,10 @@ def attention(q, k, v, scale, causal=True, window=0, cap=0.0, sinks=None):
     window: a token sees itself and the window - 1 tokens before it; 0: all before it. sinks: one
     score for each head that takes its share of the softmax and has no value."""
     n, n_head = q.shape[:2]
-    share = n_head // k.shape[1]
-    scores = np.einsum("ihd,jhd->hij", q, np.repeat(k, share, axis=1)) * scale
+    # From here on [heads][tokens][size].
+    q = q.transpose(1, 0, 2)
+    k, v = (np.repeat(y.transpose(1, 0, 2), n_head // y.shape[1], axis=0) for y in (k, v))
+    scores = q @ k.transpose(0, 2, 1) * scale
     scores = soft_cap(scores, cap)
     behind = np.arange(n)[:, None] - np.arange(n)
     hidden = np.zeros((n, n), dtype=bool)
@@ -71,8 +73,7 @@ def attention(q, k, v, scale, causal=True, window=0, cap=0.0, sinks=None):
     scores = np.where(hidden, -np.inf, scores)
     if sinks is not None:
         scores = np.concatenate([scores, np.broadcast_to(sinks[:, None, None], (n_head, n, 1))], axis=2)
-    p = softmax(scores)[:, :, :n]
-    return np.einsum("hij,jhd->ihd", p, np.repeat(v, share, axis=1)).reshape(n, -1)
+    return (softmax(scores)[:, :, :n] @ v).transpose(1, 0, 2).reshape(n, -1)
 
 
 def split_heads(x, size):

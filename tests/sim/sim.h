@@ -1,12 +1,12 @@
 /* tests/sim/sim.h - the scheduler without a model: scripted arrivals, made-up tokens.
  *
  * The cache's bytes are played by numbers: a slot of a block holds the hash of all tokens up to
- * its position. Moves between blocks, RAM slots and file slots are carried out on them. So every
- * run, through step(), checks after each plan and commit: blocks add up (P3, T3, S2.30), what a
- * sequence reads is its own past wherever it came from (prefix hits, copies, swaps), positions
- * follow one another and each row is written once, by a sequence that alone holds the block (T2,
- * S2.5), no running stream is left out of a step unless it was preempted (P7), every request ends
- * exactly once (P2).
+ * its position, and the lane of layers. Moves between blocks, RAM slots and file slots are carried
+ * out on them. So every run, through step(), checks after each plan and commit: blocks add up (P3,
+ * T3, S2.30), what a sequence reads is its own past wherever it came from (prefix hits, copies,
+ * swaps), positions follow one another and each row is written once, by a sequence that alone holds
+ * the block (T2, S2.5), no running stream is left out of a step unless it was preempted (P7), every
+ * request ends exactly once (P2).
  */
 #ifndef TESTS_SIM_SIM_H
 #define TESTS_SIM_SIM_H
@@ -49,6 +49,7 @@ typedef uint64_t cells[BLOCK_TOKENS];
 struct sim {
     struct kv_manager *kv;
     struct sched *sched;
+    struct kv_lanes lanes;
     struct sched_options opt;
     struct sched_limits limits;
     struct record rec[MAX_REQUESTS + 1];
@@ -80,6 +81,7 @@ struct sim_options {
     enum sched_preemption preemption;
     bool prefix_cache;
     uint32_t n_ram, n_file, max_tenants;
+    struct kv_lanes lanes;
 };
 
 static inline struct sim *sim_open(const struct sim_options *o)
@@ -90,12 +92,15 @@ static inline struct sim *sim_open(const struct sim_options *o)
                                           .n_file = o->n_file,
                                           .max_sequences = MAX_REQUESTS,
                                           .max_table = 4096 / BLOCK_TOKENS,
+                                          .lanes = o->lanes,
+                                          .max_chunk = o->chunk,
                                           .low_percent = 30,
                                           .critical_percent = 10};
     struct sim *s = calloc(1, sizeof(*s));
 
     assert_non_null(s);
     assert_int_equal(kv_manager_create(&s->kv, &ko), 0);
+    s->lanes = o->lanes;
     sched_options_default(&s->opt);
     s->opt.kv = s->kv;
     s->opt.policy = o->policy;
@@ -251,19 +256,37 @@ static inline uint64_t cell_of(uint64_t before, int32_t token)
     return (before ^ (uint64_t)(uint32_t)token) * 0x9e3779b97f4a7c15u + 1;
 }
 
-/* Read the past, write the item's rows. */
+/* The block of a position in a lane, and whether the item's first row looks there. */
+static inline block_id block_at(const struct plan_item *item, uint32_t lane, uint32_t pos)
+{
+    return item->table[lane * item->lane_stride + pos / BLOCK_TOKENS];
+}
+
+static inline bool is_seen(const struct sim *s, const struct plan_item *item, uint32_t lane,
+                           uint32_t pos)
+{
+    return lane < kv_lanes_n_full(&s->lanes) || pos + s->lanes.window > item->first;
+}
+
+/* Read the past as far as it is seen, write the item's rows. */
 static inline void compute(struct sim *s, const struct plan_item *item)
 {
     const struct request *r = item->request;
     uint64_t cell = 0;
 
     for (uint32_t pos = 0; pos < item->first + item->n; pos++) {
-        uint64_t *slot = &s->blocks[item->table[pos / BLOCK_TOKENS]][pos % BLOCK_TOKENS];
-
         cell = cell_of(cell, r->ids[pos]);
-        if (pos < item->first)
-            assert_true(*slot == cell);
-        *slot = cell;
+        for (uint32_t lane = 0; lane < kv_lanes_n(&s->lanes); lane++) {
+            const block_id block = block_at(item, lane, pos);
+            uint64_t *slot = &s->blocks[block][pos % BLOCK_TOKENS];
+
+            if (pos < item->first && !is_seen(s, item, lane, pos))
+                continue;
+            assert_true(block != BLOCK_NONE);
+            if (pos < item->first)
+                assert_true(*slot == cell + lane);
+            *slot = cell + lane;
+        }
     }
 }
 
@@ -301,11 +324,14 @@ static inline void check_item(struct sim *s, const struct plan_item *item)
     assert_true(rec->anywhere || item->first == rec->next_pos); /* each once, in order */
     assert_true(item->n > 0 && end <= known);
     assert_int_equal(item->wants_token, end == known && rec->max_tokens > 0);
-    for (uint32_t b = 0; b <= (end - 1) / BLOCK_TOKENS; b++) {
-        const uint32_t holders = block_pool_holders(pool, item->table[b]);
+    for (uint32_t lane = 0; lane < kv_lanes_n(&s->lanes); lane++)
+        for (uint32_t b = 0; b <= (end - 1) / BLOCK_TOKENS; b++) {
+            const uint32_t pos = b * BLOCK_TOKENS;
+            const uint32_t holders = block_pool_holders(pool, block_at(item, lane, pos));
 
-        assert_true(b < item->first / BLOCK_TOKENS ? holders > 0 : holders == 1);
-    }
+            if (is_seen(s, item, lane, pos + BLOCK_TOKENS - 1))
+                assert_true(b < item->first / BLOCK_TOKENS ? holders > 0 : holders == 1);
+        }
     rec->next_pos = end;
     rec->anywhere = false;
     rec->running = true;

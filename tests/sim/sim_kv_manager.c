@@ -1,10 +1,12 @@
 /* tests/sim/sim_kv_manager.c - the KV manager with made-up bytes, against a naive model.
  *
- * The bytes of a token's keys and values are the hash of all tokens up to it, which is what they
- * depend on in a real model. Every block, RAM slot and file slot is an array of 16 of them. Random
+ * The bytes of a token's keys and values are the hash of all tokens up to it and of the lane of
+ * layers, which is what they depend on in a real model. Some runs have one lane, others several of
+ * which some have a window. Every block, RAM slot and file slot is an array of 16 of them. Random
  * rounds of planning are followed by the moves, the writing and the I/O, as in the engine; then
- * each sequence must read its own tokens everywhere, a block that is written must be in one table
- * only, and what the prefix cache finds is compared with a search through all that was entered.
+ * each sequence must read its own tokens everywhere (in lanes with a window: where it looks), a
+ * block that is written must be in one table only, and what the prefix cache finds is compared with
+ * a search through all that was entered.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,12 +30,13 @@ enum {
     CAP = 12,
     MAX_TOKENS = CAP * BLOCK_TOKENS,
     MAX_ENTERED = 4096,
+    MAX_LANES = 4,
 };
 
 struct seq {
     struct kv_seq kv;
     struct kv_key key;
-    block_id blocks[CAP];
+    block_id blocks[MAX_LANES * CAP];
     int32_t ids[MAX_TOKENS];
     struct prefix_hash hashes[CAP];
     uint32_t n_done;   /* tokens whose bytes are there */
@@ -64,6 +67,7 @@ struct sim {
     struct io io[SWAP_MAX_IO];
     uint32_t n_io;
     uint64_t n_exact, n_partial, n_loaded, n_lost, n_forked, n_waited;
+    uint64_t n_dropped, n_hits, n_far; /* with windows: far hits have left blocks behind */
 };
 
 static struct sim sim;
@@ -78,6 +82,22 @@ static uint64_t mix(uint64_t h, uint64_t v)
 {
     h = (h ^ v) * UINT64_C(0x9E3779B97F4A7C15);
     return h ^ h >> 29;
+}
+
+/* What a slot of a lane holds behind the tokens with the hash h. */
+static uint64_t cell(uint64_t h, uint32_t lane)
+{
+    return h + lane;
+}
+
+static uint32_t n_lanes(const struct sim *s)
+{
+    return kv_lanes_n(&s->o.lanes);
+}
+
+static bool has_windows(const struct sim *s)
+{
+    return s->o.lanes.n_window > 0;
 }
 
 static uint64_t chain(const struct seq *q, uint32_t n)
@@ -160,13 +180,14 @@ static void check_match(struct sim *s, const struct seq *q, uint32_t limit, stru
 {
     const struct found f = search(s, q, limit);
 
-    assert_true(match.n_tokens <= limit && match.n_held <= match.n_blocks);
+    assert_true(match.n_tokens <= limit);
+    assert_true(match.n_held <= match.n_blocks * kv_lanes_n_full(&s->o.lanes));
     assert_true(match.n_tokens / BLOCK_TOKENS == match.n_blocks);
     if (s->n_entered == MAX_ENTERED)
         return;
     assert_true(match.n_blocks <= f.n_blocks);
     assert_true(match.n_blocks < f.n_blocks || match.n_tokens % BLOCK_TOKENS <= f.n_part);
-    if (kv_manager_stats(s->m).pool.n_evicted > 0)
+    if (kv_manager_stats(s->m).pool.n_evicted > 0 || has_windows(s))
         return;
     assert_int_equal(match.n_blocks, f.n_blocks);
     if (f.n_siblings <= PREFIX_MAX_SIBLINGS)
@@ -180,7 +201,7 @@ struct snapshot {
     struct block_pool_stats pool;
     uint32_t n_moves, ram_used, n_indexed;
     struct kv_seq kv;
-    block_id blocks[CAP];
+    block_id blocks[MAX_LANES * CAP];
     block_id oldest;
 };
 
@@ -211,6 +232,7 @@ static void expect_unchanged(const struct sim *s, const struct seq *q, const str
     assert_int_equal(b.oldest, a->oldest);
     assert_int_equal(b.kv.table.n, a->kv.table.n);
     assert_int_equal(b.kv.n_indexed, a->kv.n_indexed);
+    assert_int_equal(b.kv.first, a->kv.first);
     assert_int_equal(b.kv.swap, a->kv.swap);
     assert_memory_equal(b.blocks, a->blocks, sizeof(a->blocks));
 }
@@ -239,7 +261,7 @@ static void op_arrive(struct sim *s, struct seq *q)
     const uint32_t limit = rnd(MAX_TOKENS);
     struct kv_match match;
 
-    kv_seq_init(&q->kv, q->blocks, CAP);
+    kv_seq_init(&q->kv, q->blocks, CAP, n_lanes(s));
     make_ids(q);
     q->key = (struct kv_key){.ids = q->ids, .hashes = q->hashes, .salt = rnd(2)};
     if (rnd(2) == 0)
@@ -252,6 +274,8 @@ static void op_arrive(struct sim *s, struct seq *q)
     s->n_partial += q->n_done % BLOCK_TOKENS != 0;
     assert_int_equal(q->kv.n_indexed, match.n_blocks);
     assert_int_equal(q->kv.table.n, block_table_needed(q->n_done));
+    s->n_hits += has_windows(s) && q->n_done > 0;
+    s->n_far += q->kv.first > 0;
     q->is_live = true;
     q->is_planned = true;
 }
@@ -262,9 +286,13 @@ static void op_grow(struct sim *s, struct seq *q)
     const uint32_t to = q->n_done + most;
     const uint32_t missing = kv_manager_missing(s->m, &q->kv, q->n_done, to);
     const bool fits = missing <= kv_manager_n_available(s->m) && has_moves(s, missing);
+    const uint64_t owed = kv_manager_owed(s->m, &q->kv, q->n_done, to);
+    const uint32_t room = kv_manager_room(s->m, &q->kv, q->n_done);
     const struct snapshot before = snap(s, q);
     const int rc = kv_manager_grow(s->m, &q->kv, q->n_done, to);
 
+    assert_true(has_windows(s) ? owed <= missing : owed == missing);
+    assert_int_equal(missing <= before.pool.n_free + before.pool.n_cached, most <= room);
     if (to > MAX_TOKENS)
         assert_int_equal(rc, ERR_RANGE);
     else if (missing <= kv_manager_n_available(s->m) && !has_moves(s, missing))
@@ -280,11 +308,13 @@ static void op_grow(struct sim *s, struct seq *q)
     q->is_planned = true;
 }
 
-/* Go back and do the rest differently. */
-static void op_rewind(struct seq *q)
+/* Go back, as far as its blocks allow, and do the rest differently. */
+static void op_rewind(const struct sim *s, struct seq *q)
 {
     const uint32_t n = q->n_done > 0 ? rnd(q->n_done) : 0;
 
+    if (!kv_manager_can_fork(s->m, &q->kv, n))
+        return;
     q->n_done = q->to = n;
     for (uint32_t i = n; i < MAX_TOKENS; i++)
         q->ids[i] = (int32_t)(2000 + rnd(2));
@@ -294,10 +324,12 @@ static void op_rewind(struct seq *q)
 
 static void op_fork(struct sim *s, struct seq *child, const struct seq *parent)
 {
-    const uint32_t n = rnd(parent->n_done + 1);
+    const uint32_t n = rnd(3) == 0 ? parent->n_done : rnd(parent->n_done + 1);
 
+    if (!kv_manager_can_fork(s->m, &parent->kv, n))
+        return;
     *child = *parent;
-    kv_seq_init(&child->kv, child->blocks, CAP);
+    kv_seq_init(&child->kv, child->blocks, CAP, n_lanes(s));
     child->key.ids = child->ids;
     child->key.hashes = child->hashes;
     kv_manager_fork(s->m, &child->kv, &parent->kv, n);
@@ -324,8 +356,7 @@ static void op_release(struct sim *s, struct seq *q)
 
 static void op_swap_out(struct sim *s, struct seq *q)
 {
-    const uint32_t n = block_table_needed(q->n_done);
-    const bool can = kv_manager_can_swap_out(s->m, n);
+    const bool can = kv_manager_can_swap_out(s->m, q->n_done);
     const struct snapshot before = snap(s, q);
     const int rc = kv_manager_swap_out(s->m, &q->kv, q->n_done);
 
@@ -342,8 +373,8 @@ static void op_swap_in(struct sim *s, struct seq *q)
 {
     const enum swap_place place = kv_manager_where(s->m, &q->kv);
     const struct kv_match match = kv_manager_match(s->m, &q->key, q->n_done / 16 * 16);
-    const uint32_t n_load = block_table_needed(q->n_done) - match.n_blocks;
-    const uint32_t n_cached = match.n_blocks - match.n_held;
+    const uint32_t n_load = n_lanes(s) * (block_table_needed(q->n_done) - match.n_blocks);
+    const uint32_t n_cached = n_lanes(s) * match.n_blocks - match.n_held;
     const bool fits = n_load <= kv_manager_n_available(s->m) - n_cached && has_moves(s, n_load);
     const struct snapshot before = snap(s, q);
     const int rc = kv_manager_swap_in(s->m, &q->kv, &q->key, q->n_done);
@@ -352,6 +383,8 @@ static void op_swap_in(struct sim *s, struct seq *q)
         assert_int_equal(rc, ERR_IO);
     else if (place == SWAP_FILE || place == SWAP_READING)
         assert_int_equal(rc, ERR_BUSY);
+    else if (has_windows(s)) /* a window needs less, and an entry may lack some */
+        assert_true(rc == 0 || rc == ERR_AGAIN);
     else
         assert_int_equal(rc, fits ? 0 : ERR_AGAIN);
     if (rc < 0) {
@@ -363,7 +396,7 @@ static void op_swap_in(struct sim *s, struct seq *q)
         }
         return;
     }
-    assert_int_equal(q->kv.n_indexed, match.n_blocks);
+    assert_true(q->kv.n_indexed == match.n_blocks || has_windows(s));
     s->n_loaded += n_load;
     q->is_planned = true;
 }
@@ -395,7 +428,7 @@ static void plan_op(struct sim *s)
     else if (kind < 22)
         op_swap_out(s, q);
     else if (kind < 23 && !q->is_planned)
-        op_rewind(q);
+        op_rewind(s, q);
     else if (kind < 26 && !other->is_live)
         op_fork(s, other, q);
     else if (kind >= 29)
@@ -425,8 +458,9 @@ static uint32_t n_tables(const struct sim *s, block_id id)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < N_SEQ; i++)
-        for (uint32_t b = 0; s->seq[i].is_live && b < s->seq[i].kv.table.n; b++)
-            n += s->seq[i].blocks[b] == id;
+        for (uint32_t lane = 0; s->seq[i].is_live && lane < n_lanes(s); lane++)
+            for (uint32_t b = 0; b < s->seq[i].kv.table.n; b++)
+                n += s->seq[i].blocks[lane * CAP + b] == id;
     return n;
 }
 
@@ -438,11 +472,14 @@ static void write_tokens(struct sim *s, struct seq *q)
         block_id block;
         uint32_t slot;
 
-        assert_true(block_table_locate(&q->kv.table, pos, &block, &slot));
-        assert_int_equal(n_tables(s, block), 1);
         h = mix(h, (uint64_t)q->ids[pos] + 1);
-        s->blocks[block][slot] = h;
+        for (uint32_t lane = 0; lane < n_lanes(s); lane++) {
+            assert_true(block_table_locate(&q->kv.table, lane, pos, &block, &slot));
+            assert_int_equal(n_tables(s, block), 1);
+            s->blocks[block][slot] = cell(h, lane);
+        }
     }
+    s->n_dropped += kv_lanes_first(&s->o.lanes, q->to) - kv_lanes_first(&s->o.lanes, q->n_done);
     q->n_done = q->to;
     kv_manager_commit(s->m, &q->kv, &q->key, q->n_done);
     note_entered(s, q);
@@ -491,6 +528,12 @@ static void finish_io(struct sim *s)
 
 /* ---- checking ---- */
 
+/* Does a lane's query at the next position look at a token? */
+static bool is_seen(const struct sim *s, const struct seq *q, uint32_t lane, uint32_t pos)
+{
+    return lane < kv_lanes_n_full(&s->o.lanes) || pos + s->o.lanes.window > q->n_done;
+}
+
 /* What a sequence would read is its own. */
 static void check_bytes(const struct sim *s, const struct seq *q)
 {
@@ -498,8 +541,33 @@ static void check_bytes(const struct sim *s, const struct seq *q)
 
     for (uint32_t pos = 0; q->kv.swap == SWAP_NONE && pos < q->n_done; pos++) {
         h = mix(h, (uint64_t)q->ids[pos] + 1);
-        assert_true(s->blocks[q->blocks[pos / BLOCK_TOKENS]][pos % BLOCK_TOKENS] == h);
+        for (uint32_t lane = 0; lane < n_lanes(s); lane++) {
+            const block_id block = q->blocks[lane * CAP + pos / BLOCK_TOKENS];
+
+            if (!is_seen(s, q, lane, pos))
+                continue;
+            assert_int_not_equal(block, BLOCK_NONE);
+            assert_true(s->blocks[block][pos % BLOCK_TOKENS] == cell(h, lane));
+        }
     }
+}
+
+/* Lanes with the window have the blocks that they are said to have, and no others. */
+static void check_table(const struct sim *s, const struct seq *q)
+{
+    uint32_t n = 0;
+
+    for (uint32_t lane = 0; lane < n_lanes(s); lane++)
+        for (uint32_t b = 0; b < CAP; b++) {
+            const bool is_mapped = b < q->kv.table.n && (lane < kv_lanes_n_full(&s->o.lanes) ||
+                                                         b >= q->kv.first);
+
+            assert_int_equal(q->blocks[lane * CAP + b] != BLOCK_NONE, is_mapped);
+            n += is_mapped;
+        }
+    assert_int_equal(n, kv_manager_n_mapped(s->m, &q->kv));
+    assert_true(q->kv.swap != SWAP_NONE ||
+                q->kv.first == kv_lanes_first(&s->o.lanes, q->n_done));
 }
 
 static void check_all(const struct sim *s)
@@ -522,6 +590,7 @@ static void check_all(const struct sim *s)
 
         if (!q->is_live)
             continue;
+        check_table(s, q);
         exclusive -= kv_manager_n_exclusive(s->m, &q->kv);
         n_copies += q->kv.swap != SWAP_NONE;
     }
@@ -571,6 +640,13 @@ static void begin(struct sim *s, bool is_large)
                             .max_table = CAP}};
     if (s->o.n_ram > 0 && rnd(4) != 0)
         s->o.n_file = rnd(MAX_FILE + 1);
+    if (rnd(3) != 0) {
+        s->o.lanes.n = 1 + rnd(MAX_LANES);
+        s->o.lanes.n_window = s->o.lanes.n == 1 ? rnd(2) : rnd(s->o.lanes.n);
+        s->o.lanes.window = s->o.lanes.n_window > 0 ? 1 + rnd(70) : 0;
+        s->o.n_blocks = is_large ? MAX_BLOCKS : s->o.n_blocks * s->o.lanes.n;
+        s->o.max_chunk = rnd(40);
+    }
     assert_int_equal(kv_manager_create(&s->m, &s->o), 0);
 }
 
@@ -593,7 +669,7 @@ static void end(struct sim *s)
 static void manager_agrees_with_a_naive_model(void **state)
 {
     const uint64_t ops = sim_ops(25);
-    uint64_t total[6] = {0};
+    uint64_t total[9] = {0};
     (void)state;
 
     for (uint64_t done = 0, episode = 0; done < ops; episode++) {
@@ -609,15 +685,20 @@ static void manager_agrees_with_a_naive_model(void **state)
         total[3] += sim.n_loaded;
         total[4] += sim.n_waited;
         total[5] += sim.n_lost;
+        total[6] += sim.n_dropped;
+        total[7] += sim.n_hits;
+        total[8] += sim.n_far;
         end(&sim);
     }
     print_message("note: manager: %llu operations: %llu exact matches, %llu parts copied, %llu "
-                  "forks, %llu blocks loaded, %llu reads from the file, %llu lost\n",
+                  "forks, %llu blocks loaded, %llu reads from the file, %llu lost; with windows "
+                  "%llu blocks dropped a lane, %llu hits, %llu of them without the beginning\n",
                   (unsigned long long)ops, (unsigned long long)total[0],
                   (unsigned long long)total[1], (unsigned long long)total[2],
                   (unsigned long long)total[3], (unsigned long long)total[4],
-                  (unsigned long long)total[5]);
-    for (int i = 0; i < 6 && ops >= 10000; i++)
+                  (unsigned long long)total[5], (unsigned long long)total[6],
+                  (unsigned long long)total[7], (unsigned long long)total[8]);
+    for (int i = 0; i < 9 && ops >= 10000; i++)
         assert_true(total[i] > 0); /* each path was taken */
 }
 

@@ -229,19 +229,34 @@ static struct sim_options storm_options(uint32_t seed)
     };
 }
 
-/* T3, T6: every policy, way of preemption, tier and sharing. QUIRE_STORMS sets how many. */
-static void random_traffic_loses_nothing(void **state)
+/* One lane without a window, one with, or several of which some have it: blocks for the same number
+ * of tokens, more or less. */
+static void deal_lanes(struct sim_options *o, uint32_t seed)
+{
+    const uint32_t n = 1 + seed % 4;
+
+    o->lanes = (struct kv_lanes){.n = n, .n_window = n == 1 ? 1 : 1 + seed / 4 % (n - 1)};
+    o->lanes.window = 1 + seed * 7 % 90;
+    o->n_blocks *= n;
+    o->n_ram *= n;
+    o->n_file *= n;
+}
+
+/* QUIRE_STORMS sets how many. */
+static void run_storms(bool has_windows)
 {
     const char *n = getenv("QUIRE_STORMS");
     const uint32_t n_storms = n != NULL ? (uint32_t)strtoul(n, NULL, 10) : 30;
     uint64_t preempted = 0, swapped = 0, cached = 0, from_file = 0;
-    (void)state;
 
     for (uint32_t seed = 1; seed <= n_storms; seed++) {
         struct sim_options o = storm_options(seed % 40);
-        struct sim *s = sim_open(&o);
         struct engine_stats stats = {0};
+        struct sim *s;
 
+        if (has_windows)
+            deal_lanes(&o, seed);
+        s = sim_open(&o);
         s->io_fail_percent = seed % 4 == 0 ? 20 : 0;
         storm(s, seed, 1000);
         sched_fill_stats(s->sched, &stats);
@@ -255,6 +270,20 @@ static void random_traffic_loses_nothing(void **state)
            n_storms, (unsigned)preempted, (unsigned)swapped, (unsigned)cached,
            (unsigned)from_file);
     assert_true(preempted > 0 && swapped > 0 && cached > 0 && from_file > 0);
+}
+
+/* T3, T6: every policy, way of preemption, tier and sharing. */
+static void random_traffic_loses_nothing(void **state)
+{
+    (void)state;
+    run_storms(false);
+}
+
+/* The same with layers that drop what is past. */
+static void random_traffic_with_windows_loses_nothing(void **state)
+{
+    (void)state;
+    run_storms(true);
 }
 
 /* The same arrivals give the same plans: what a journal replays. */
@@ -302,6 +331,7 @@ int main(void)
         cmocka_unit_test(stops_follow_the_request),
         cmocka_unit_test(chunks_fit_into_the_step),
         cmocka_unit_test(random_traffic_loses_nothing),
+        cmocka_unit_test(random_traffic_with_windows_loses_nothing),
         cmocka_unit_test(plans_are_reproducible),
         cmocka_unit_test(cancel_all_frees_everything),
     };

@@ -160,7 +160,9 @@ static void answer_dry_run(struct fake *f, struct request *r)
     const struct event e = {.request = r->id,
                             .kind = EVENT_END,
                             .finish = FINISH_DRY_RUN,
-                            .probe = {.n_ahead = n_waiting(f)}};
+                            .probe = {.n_ahead = n_waiting(f),
+                                      .n_blocks = (r->n_prompt + r->max_tokens + BLOCK - 1) /
+                                                  BLOCK}};
 
     queue_wait_room(f->queue, 1);
     queue_emit(f->queue, &e);
@@ -283,6 +285,7 @@ int main(int argc, char **argv)
                   .n_embd = 1,
                   .max_context = 4096,
                   .max_kv_tokens = TOTAL_BLOCKS * BLOCK,
+                  .n_blocks = TOTAL_BLOCKS,
                   .block_tokens = BLOCK},
         .tokenizer = t,
         .isa = "none",

@@ -1,9 +1,9 @@
-/* tests/tools/logits.c - the raw logits of every token of a text, for comparison with the reference.
+/* tests/tools/logits.c - the raw logits of all tokens of a text, to compare with the reference.
  *
  * Each model that is named runs over the same ids, alone, in chunks of a given size. What it yields
  * goes to standard output as one record: int32 rows, int32 columns, rows * columns floats. A model
- * that is refused yields -1, the length of the sentence, and the sentence. With --hidden the rows are
- * the normed hidden ones that embeddings are made of; the text is then one chunk.
+ * that is refused yields -1, the length of the sentence, and the sentence. With --hidden the rows
+ * are the normed hidden ones that embeddings are made of; the text is then one chunk.
  */
 #include "server/command.h"
 
@@ -54,73 +54,83 @@ static bool parse_ids(struct text *t, const char *list)
     return false;
 }
 
-/* At most as many rows in a step as logits are kept. */
-static void put_logits(struct engine *e, struct batch *b, const struct text *t,
-                       const struct block_table *table)
+/* One step over `rows` tokens from `at` on, for the logits of n of them from `first` on. */
+static void step(struct engine *e, struct batch *b, const struct text *t, uint32_t at,
+                 uint32_t rows, uint32_t first, uint32_t n, const struct kv_seq *kv)
 {
     static const struct sampling sampling = {.n_top = 0};
-    const size_t n_vocab = e->model->shape.n_vocab;
 
-    for (uint32_t at = 0; at < t->n; at += b->n_rows) {
-        const uint32_t rows = t->n - at < t->chunk ? t->n - at : t->chunk;
+    batch_clear(b);
+    batch_add_span(b, t->ids + at, rows, at, kv->table.blocks, kv->table.cap);
+    for (uint32_t i = first; i < first + n; i++) {
+        struct batch_output *o = batch_add_output(b, i);
 
-        batch_clear(b);
-        batch_add_span(b, t->ids + at, rows, at, table->blocks);
-        for (uint32_t i = 0; i < rows; i++) {
-            struct batch_output *o = batch_add_output(b, i);
-
-            o->want = BATCH_SCORE;
-            o->sampling = &sampling;
-            o->pos = at + i + 1;
-        }
-        runner_step(e->runner, b);
-        for (uint32_t i = 0; i < rows; i++)
-            fwrite(e->runner->logits + i * e->runner->vocab_stride, sizeof(float), n_vocab, stdout);
+        o->want = BATCH_SCORE;
+        o->sampling = &sampling;
+        o->pos = at + i + 1;
     }
+    runner_step(e->runner, b);
+    for (uint32_t i = 0; i < n; i++)
+        fwrite(e->runner->logits + i * e->runner->vocab_stride, sizeof(float),
+               e->model->shape.n_vocab, stdout);
+}
+
+/* The runner keeps the logits of a few rows: a longer chunk is computed again for each few. */
+static int put_logits(struct engine *e, struct batch *b, const struct text *t, struct kv_seq *kv)
+{
+    for (uint32_t at = 0; at < t->n; at += t->chunk) {
+        const uint32_t rows = t->n - at < t->chunk ? t->n - at : t->chunk;
+        const int rc = kv_manager_grow(e->manager, kv, at, at + rows);
+
+        if (rc < 0)
+            return rc;
+        for (uint32_t i = 0; i < rows; i += LOGIT_ROWS)
+            step(e, b, t, at, rows, i, rows - i < LOGIT_ROWS ? rows - i : LOGIT_ROWS, kv);
+        kv_manager_pass(e->manager, kv, at + rows); /* as it is in the server */
+    }
+    return 0;
 }
 
 /* A pool over one row is that row. */
-static int put_hidden(struct engine *e, struct batch *b, const struct text *t,
-                      const struct block_table *table)
+static int put_hidden(struct engine *e, struct batch *b, const struct text *t, struct kv_seq *kv)
 {
     const size_t n_embd = e->model->shape.n_embd;
     float *sum = mem_calloc(n_embd, sizeof(*sum));
+    int rc = sum != NULL ? kv_manager_grow(e->manager, kv, 0, t->n) : ERR_NOMEM;
 
-    if (sum == NULL)
-        return ERR_NOMEM;
-    for (uint32_t i = 0; i < t->n; i++) {
+    for (uint32_t i = 0; rc == 0 && i < t->n; i++) {
         memset(sum, 0, n_embd * sizeof(*sum));
         batch_clear(b);
-        batch_add_span(b, t->ids, t->n, 0, table->blocks);
+        batch_add_span(b, t->ids, t->n, 0, kv->table.blocks, kv->table.cap);
         batch_add_pool(b, i, 1, sum);
         runner_step(e->runner, b);
         fwrite(sum, sizeof(float), n_embd, stdout);
     }
     mem_free(sum);
-    return 0;
+    return rc;
 }
 
 static int run(struct engine *e, const struct text *t)
 {
+    const struct model_shape *s = &e->model->shape;
     const uint32_t cap = block_table_needed(t->n);
-    block_id *blocks = mem_calloc(cap, sizeof(*blocks));
+    const uint32_t n_lanes = kv_manager_n_lanes(e->manager);
+    block_id *blocks = mem_calloc(n_lanes, cap * sizeof(*blocks));
     struct batch *b = NULL;
     struct kv_seq kv;
     int rc = blocks == NULL ? ERR_NOMEM : 0;
 
-    kv_seq_init(&kv, blocks, cap);
+    kv_seq_init(&kv, blocks, blocks != NULL ? cap : 0, n_lanes);
     if (rc == 0 && (t->n > e->sched.max_context || t->n > e->sched.max_batch_tokens))
         rc = ERR_RANGE;
     if (rc == 0)
         rc = batch_create(&b, e->sched.max_batch_tokens, 1, LOGIT_ROWS);
-    if (rc == 0)
-        rc = kv_manager_grow(e->manager, &kv, 0, t->n);
     if (rc == 0) {
-        put_head((int32_t)t->n, (int32_t)(t->hidden ? e->model->shape.n_embd : e->model->shape.n_vocab));
+        put_head((int32_t)t->n, (int32_t)(t->hidden ? s->n_embd : s->n_vocab));
         if (t->hidden)
-            rc = put_hidden(e, b, t, &kv.table);
+            rc = put_hidden(e, b, t, &kv);
         else
-            put_logits(e, b, t, &kv.table);
+            rc = put_logits(e, b, t, &kv);
     }
     kv_manager_release(e->manager, &kv);
     batch_destroy(&b);
@@ -166,7 +176,7 @@ int main(int argc, char **argv)
 
     text.hidden = command_take_switch(&argc, argv, "--hidden");
     if (!command_take_value(&argc, argv, "--ids", &ids) ||
-        !command_take_int(&argc, argv, "--chunk", 1, LOGIT_ROWS, &chunk))
+        !command_take_int(&argc, argv, "--chunk", 1, MAX_IDS, &chunk))
         return EXIT_USAGE;
     while (n < argc && strcmp(argv[n], "--") != 0)
         n++;

@@ -42,7 +42,7 @@ static void make_batch(struct batch *b, uint32_t most_rows, uint32_t most_pos)
         const uint32_t n = 1 + below(most_rows);
         const uint32_t room = MAX_ROWS - b->n_rows;
 
-        batch_add_span(b, ids, n < room ? n : room, below(most_pos), NULL);
+        batch_add_span(b, ids, n < room ? n : room, below(most_pos), NULL, 0);
     }
 }
 
@@ -179,8 +179,8 @@ static void test_fair(void **unused)
     assert_int_equal(batch_create(&b, MAX_ROWS, MAX_SPANS, 1), 0);
     assert_int_equal(attn_cut_create(&c, &o), 0);
     batch_clear(b);
-    batch_add_span(b, &id, 1, 16383, NULL);
-    batch_add_span(b, &id, 1, 100, NULL);
+    batch_add_span(b, &id, 1, 16383, NULL, 0);
+    batch_add_span(b, &id, 1, 100, NULL, 0);
     attn_cut_make(&c, b);
     assert_true(c.n_items * 2 >= 8);
     for (uint32_t i = 0; i < c.n_items; i++)

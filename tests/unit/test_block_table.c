@@ -13,7 +13,7 @@ static void expect_at(const struct block_table *t, uint32_t pos, block_id block,
     block_id got_block;
     uint32_t got_slot;
 
-    assert_true(block_table_locate(t, pos, &got_block, &got_slot));
+    assert_true(block_table_locate(t, 0, pos, &got_block, &got_slot));
     assert_int_equal(got_block, block);
     assert_int_equal(got_slot, slot);
 }
@@ -26,8 +26,8 @@ static void locates_positions(void **state)
     uint32_t slot;
     (void)state;
 
-    block_table_init(&t, blocks, 4);
-    assert_false(block_table_locate(&t, 0, &block, &slot));
+    block_table_init(&t, blocks, 4, 1);
+    assert_false(block_table_locate(&t, 0, 0, &block, &slot));
     t.blocks[0] = 5;
     t.blocks[1] = 10;
     t.blocks[2] = 15;
@@ -38,7 +38,7 @@ static void locates_positions(void **state)
     expect_at(&t, 31, 10, 15);
     expect_at(&t, 32, 15, 0);
     expect_at(&t, 47, 15, 15);
-    assert_false(block_table_locate(&t, 48, &block, &slot));
+    assert_false(block_table_locate(&t, 0, 48, &block, &slot));
 }
 
 /* S4.1: what nobody has mapped yet reads as "unmapped". */
@@ -48,7 +48,7 @@ static void starts_unmapped(void **state)
     struct block_table t;
     (void)state;
 
-    block_table_init(&t, blocks, 3);
+    block_table_init(&t, blocks, 3, 1);
     assert_int_equal(t.n, 0);
     assert_int_equal(t.cap, 3);
     for (int i = 0; i < 3; i++)
@@ -66,7 +66,7 @@ static void counts_what_is_missing(void **state)
     assert_int_equal(block_table_needed(1), 1);
     assert_int_equal(block_table_needed(16), 1);
     assert_int_equal(block_table_needed(17), 2);
-    block_table_init(&t, blocks, 4);
+    block_table_init(&t, blocks, 4, 1);
     assert_int_equal(block_table_missing(&t, 32), 2);
     t.n = 2;
     assert_int_equal(block_table_missing(&t, 0), 0);

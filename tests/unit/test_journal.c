@@ -34,7 +34,8 @@ static void options_are_written(void **state)
         .max_sequences = 4, .max_requests = 64, .max_context = 512, .max_batch_tokens = 96,
         .prefill_chunk = 80, .whole_prompts = true};
     const struct kv_manager_options ko = {.n_blocks = 99, .placement = 2, .prefix_cache = true,
-        .n_ram = 10, .n_file = 20, .max_sequences = 7, .max_table = 33, .low_percent = 25,
+        .n_ram = 10, .n_file = 20, .max_sequences = 7, .max_table = 33,
+        .lanes = {.n = 3, .n_window = 2, .window = 40}, .max_chunk = 64, .low_percent = 25,
         .critical_percent = 10};
     const int32_t eog[] = {7, 9};
     struct journal *j = new_journal(4096);
@@ -47,7 +48,8 @@ static void options_are_written(void **state)
         "\"max_requests\":64,\"max_context\":512,\"max_batch_tokens\":96,\"prefill_chunk\":80,"
         "\"whole_prompts\":1},"
         "\"kv\":{\"n_blocks\":99,\"placement\":2,\"prefix_cache\":1,\"n_ram\":10,\"n_file\":20,"
-        "\"max_sequences\":7,\"max_table\":33,\"low_percent\":25,\"critical_percent\":10},"
+        "\"max_sequences\":7,\"max_table\":33,\"lanes\":3,\"window_lanes\":2,"
+        "\"window\":40,\"max_chunk\":64,\"low_percent\":25,\"critical_percent\":10},"
         "\"eog\":[7,9]}\n");
     journal_destroy(&j);
 }

@@ -66,7 +66,7 @@ static void cache_close(struct cache *c)
 
 static void seq_init(struct seq *s, int32_t first)
 {
-    kv_seq_init(&s->kv, s->blocks, CAP);
+    kv_seq_init(&s->kv, s->blocks, CAP, 1);
     s->key = (struct kv_key){.ids = s->ids, .hashes = s->hashes};
     s->n_done = 0;
     for (int32_t i = 0; i < CAP * BLOCK_TOKENS; i++)
@@ -106,7 +106,7 @@ static uint16_t *at(const struct cache *c, const struct seq *s, uint32_t pos, ui
     block_id block;
     uint32_t slot;
 
-    assert_true(block_table_locate(&s->kv.table, pos, &block, &slot));
+    assert_true(block_table_locate(&s->kv.table, 0, pos, &block, &slot));
     if (half == 0)
         return keys(c->kv, block, layer) + (head * HEAD_DIM + dim) * BLOCK_TOKENS + slot;
     return values(c->kv, block, layer) + (head * BLOCK_TOKENS + slot) * HEAD_DIM + dim;

@@ -46,6 +46,11 @@ static struct simulate_options crowded(enum sched_policy policy)
     o.kv = (struct kv_manager_options){.n_blocks = 40, .prefix_cache = true, .n_ram = 24,
         .n_file = 60, .max_sequences = 64, .max_table = 32, .low_percent = 30,
         .critical_percent = 10};
+    if (policy == SCHED_SJF) { /* and layers of which some have a window */
+        o.kv.lanes = (struct kv_lanes){.n = 3, .n_window = 2, .window = 40};
+        o.kv.max_chunk = 96;
+        o.kv.n_blocks = 80;
+    }
     o.truth = (struct step_costs){.is_known = true, .step_ns = 15000000, .prefill_ns = 1400000,
         .decode_ns = 2000000, .kv_decode_ps = 1000, .kv_prefill_ps = 400, .swap_ns = 50000,
         .file_ns = 500000};
@@ -270,9 +275,11 @@ static void what_makes_no_sense_is_told(void **state)
     static const char head[] =
         "{\"start\":1,\"sched\":{\"policy\":2,\"preemption\":0,\"aging_milli\":100,"
         "\"max_wait_ms\":30000,\"max_preemptions\":3,\"max_tenants\":1,\"max_sequences\":4,"
-        "\"max_requests\":64,\"max_context\":512,\"max_batch_tokens\":96,\"prefill_chunk\":80,\"whole_prompts\":0},"
+        "\"max_requests\":64,\"max_context\":512,\"max_batch_tokens\":96,\"prefill_chunk\":80,"
+        "\"whole_prompts\":0},"
         "\"kv\":{\"n_blocks\":99,\"placement\":0,\"prefix_cache\":1,\"n_ram\":10,\"n_file\":20,"
-        "\"max_sequences\":7,\"max_table\":33,\"low_percent\":25,\"critical_percent\":10},"
+        "\"max_sequences\":7,\"max_table\":33,\"lanes\":3,\"window_lanes\":2,"
+        "\"window\":40,\"max_chunk\":64,\"low_percent\":25,\"critical_percent\":10},"
         "\"eog\":[7]}\n";
     static const char post[] = "{\"post\":1,\"now\":50,\"arrival\":40,\"priority\":1,"
                                "\"weight\":1,\"salt\":\"a\",\"max_tokens\":2,\"prompt\":[5]}\n";
@@ -337,6 +344,10 @@ static void absurd_options_are_refused(void **state)
         {"\"n_blocks\":40,\"placement\":0", "\"n_blocks\":4000000000,\"placement\":0"},
         {"\"n_ram\":24", "\"n_ram\":0"},
         {"\"max_table\":32", "\"max_table\":31"},
+        {"\"lanes\":1", "\"lanes\":0"},
+        {"\"lanes\":1", "\"lanes\":9999"},
+        {"\"window_lanes\":0", "\"window_lanes\":1"}, /* of no tokens */
+        {"\"window_lanes\":0,\"window\":0", "\"window_lanes\":2,\"window\":9"},
         {"\"low_percent\":30,", "\"low_percent\":300"},
         {"\"prefill_chunk\":96", "\"prefill_chunk\":0"},
     };

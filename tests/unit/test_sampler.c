@@ -407,8 +407,8 @@ static void batch_lays_rows_out(void **state)
     (void)state;
 
     assert_int_equal(batch_create(&b, 8, 2, 8), 0);
-    assert_int_equal(batch_add_span(b, ids, 1, 40, table), 0);
-    assert_int_equal(batch_add_span(b, ids, 3, 9, table), 1);
+    assert_int_equal(batch_add_span(b, ids, 1, 40, table, 0), 0);
+    assert_int_equal(batch_add_span(b, ids, 3, 9, table, 0), 1);
     assert_int_equal(b->n_rows, 4);
     assert_int_equal(b->pos[0], 40);
     assert_int_equal(b->pos[3], 11);

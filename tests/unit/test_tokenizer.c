@@ -10,12 +10,14 @@
 #include "core/base/mem.h"
 #include "core/gguf/gguf.h"
 #include "core/gguf/gguf_write.h"
+#include "core/text/private.h"
 #include "core/text/tokenizer.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define MAX_TOKENS 320
+#define MIB ((size_t)1 << 20)
 #define N_SPECIAL 4
 #define BYTE(b) (N_SPECIAL + (b)) /* the token of a byte in both vocabularies */
 #define FIRST (N_SPECIAL + 256)   /* the first piece behind them */
@@ -515,14 +517,81 @@ static void failing_allocations(const struct toy *v)
     mem_free(data);
 }
 
+/* The same tokens for another kind of model: what differs is what is done with them. */
+static struct toy other_toy(const char *model, bool with_bytes)
+{
+    struct toy v = spm_toy();
+
+    v.model = model;
+    for (int b = 0; !with_bytes && b < 256; b++)
+        v.types[BYTE(b)] = UNUSED;
+    return v;
+}
+
 static void survives_every_failing_allocation(void **state)
 {
     const struct toy spm = spm_toy();
     const struct toy bpe = bpe_toy("qwen2");
+    const struct toy wpm = other_toy("bert", false);
+    const struct toy ugm = other_toy("t5", true);
 
     (void)state;
     failing_allocations(&spm);
     failing_allocations(&bpe);
+    failing_allocations(&wpm);
+    failing_allocations(&ugm);
+}
+
+/* A mebibyte of one thing costs a few looks a byte, whatever the thing and the model. */
+static void work_is_linear(void **state)
+{
+    static const char *const units[] = {"a", "h", " ", "hello", "\xCC\x81", "\xFF", "\n",
+                                        "\xE6\x97\xA5", "\xE2\x96\x81", "\xED\x95\x9C", "!"};
+    const struct toy toys[] = {spm_toy(), other_toy("bert", false), other_toy("t5", false),
+                               other_toy("t5", true)};
+    char *text = mem_alloc(MIB);
+
+    (void)state;
+    assert_non_null(text);
+    for (size_t i = 0; i < 4; i++) {
+        struct tokenizer *t = toy_create(&toys[i]);
+        struct token_list list = {0};
+
+        for (size_t u = 0; u < sizeof(units) / sizeof(units[0]); u++) {
+            const size_t len = strlen(units[u]), n = MIB / len * len;
+            uint64_t steps;
+
+            for (size_t k = 0; k < n; k++)
+                text[k] = units[u][k % len];
+            list.n = 0;
+            assert_int_equal(encoder_run(t, text, n, 0, SIZE_MAX, &list, &steps), 0);
+            assert_true(steps > 0);
+            assert_true(steps < 16 * n);
+        }
+        token_list_release(&list);
+        tokenizer_destroy(&t);
+    }
+    mem_free(text);
+}
+
+static void word_piece_and_unigram_differ(void **state)
+{
+    const struct toy wpm = other_toy("bert", false), ugm = other_toy("t5", false);
+    struct tokenizer *t = toy_create(&wpm);
+
+    (void)state;
+    assert_string_equal(tokenizer_model(t), "bert");
+    ENCODES(t, "HELLO", 0, FIRST + 9); /* one word with its space, in small letters */
+    ENCODES(t, " hello\thello ", 0, FIRST + 9, FIRST + 9);
+    ENCODES(t, "hellohe", 0, FIRST + 9, FIRST + 5);
+    ENCODES(t, "hellox", 0, 0); /* one character without a piece, and the word is unknown */
+    tokenizer_destroy(&t);
+    t = toy_create(&ugm);
+    assert_string_equal(tokenizer_model(t), "t5");
+    ENCODES(t, "hello", 0, FIRST + 0, FIRST + 8); /* -0 - 8 is more than -9 for both in one */
+    ENCODES(t, "hellox", 0, FIRST + 0, FIRST + 8, 0);
+    ENCODES(t, "hxyzh", 0, FIRST + 0, FIRST + 1, 0, FIRST + 1); /* unknowns in a row are one */
+    tokenizer_destroy(&t);
 }
 
 /* Each fault is one change to a good vocabulary; the sentence must name the key. */
@@ -721,6 +790,8 @@ int main(void)
         cmocka_unit_test(padding_and_files_end_a_generation),
         cmocka_unit_test(refuses_more_ids_than_the_limit),
         cmocka_unit_test(survives_every_failing_allocation),
+        cmocka_unit_test(work_is_linear),
+        cmocka_unit_test(word_piece_and_unigram_differ),
         cmocka_unit_test(refuses_hostile_vocabularies),
         cmocka_unit_test(works_without_types),
     };

@@ -1,9 +1,22 @@
-"""The few block formats that fixtures are written in: numbers to bytes, and back as float64."""
+"""Numbers with less precision: as caches keep them, and as the bytes of the few formats that fixtures
+are written in. What bytes mean is in quants.py."""
 import numpy as np
 
 # The magnitudes of a 4-bit float with two bits of exponent; bit 3 of a code is the sign.
 FP4 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
 FP4_CODES = np.concatenate([FP4, -FP4])
+
+
+def as_f16(x):
+    """Rounded to half precision."""
+    return x.astype(np.float16).astype(np.float64)
+
+
+def as_bf16(x):
+    """Rounded to the upper half of a float, to even."""
+    bits = x.astype("<f4").view("<u4").astype(np.uint64)
+    bits = bits + 0x7fff + (bits >> 16 & 1) >> 16 << 16
+    return bits.astype("<u4").view("<f4").astype(np.float64)
 
 
 def encode_q8_0(x):
@@ -32,24 +45,3 @@ def encode(kind, x):
     if kind == "F16":
         return x.astype("<f2").tobytes()
     return {"Q8_0": encode_q8_0, "MXFP4": encode_mxfp4}[kind](x)
-
-
-def decode_q8_0(data):
-    blocks = np.frombuffer(data, "u1").reshape(-1, 34)
-    scale = np.frombuffer(blocks[:, :2].tobytes(), "<f2").astype(np.float64)
-    return scale[:, None] * blocks[:, 2:].view("i1").astype(np.float64)
-
-
-def decode_mxfp4(data):
-    blocks = np.frombuffer(data, "u1").reshape(-1, 17)
-    scale = 2.0 ** (blocks[:, :1].astype(np.float64) - 127)
-    codes = np.concatenate([blocks[:, 1:] & 15, blocks[:, 1:] >> 4], axis=1)
-    return scale * FP4_CODES[codes]
-
-
-def decode(kind, data):
-    if kind == "F32":
-        return np.frombuffer(data, "<f4").astype(np.float64)
-    if kind == "F16":
-        return np.frombuffer(data, "<f2").astype(np.float64)
-    return {"Q8_0": decode_q8_0, "MXFP4": decode_mxfp4}[kind](data)

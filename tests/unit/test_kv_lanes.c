@@ -1,0 +1,179 @@
+/* tests/unit/test_kv_lanes.c - how layers are dealt, and how many blocks tokens take. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kvcache/block_table.h"
+#include "kvcache/kv_lanes.h"
+
+enum { MAX_LAYERS = 128 };
+
+/* Every layer has a place of its own, among layers of its kind. */
+static void check_places(const uint32_t *windows, uint32_t n, const struct kv_lanes *l,
+                         const struct kv_place *places)
+{
+    bool taken[MAX_LAYERS * 2] = {false};
+
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t at = places[i].lane * l->n_layer + places[i].at;
+
+        assert_true(places[i].lane < l->n && places[i].at < l->n_layer);
+        assert_int_equal(places[i].lane >= kv_lanes_n_full(l), windows[i] > 0);
+        assert_false(taken[at]);
+        taken[at] = true;
+    }
+}
+
+/* The last layer of each `period` sees everything; 0: none does, 1: all do. */
+static struct kv_lanes deal(uint32_t n, uint32_t period)
+{
+    uint32_t windows[MAX_LAYERS], n_full = 0;
+    struct kv_place places[MAX_LAYERS];
+    struct kv_lanes l;
+
+    for (uint32_t i = 0; i < n; i++) {
+        windows[i] = period == 0 || i % period < period - 1 ? 512 : 0;
+        n_full += windows[i] == 0;
+    }
+    kv_lanes_deal(windows, n, &l, places);
+    check_places(windows, n, &l, places);
+    assert_int_equal(l.window, n_full < n ? 512 : 0);
+    assert_true(16 * (kv_lanes_n_full(&l) * l.n_layer - n_full) <= n_full);
+    assert_true(16 * (l.n_window * l.n_layer - (n - n_full)) <= n - n_full);
+    return l;
+}
+
+static void expect_deal(uint32_t n, uint32_t period, uint32_t n_full, uint32_t n_window,
+                        uint32_t n_layer)
+{
+    const struct kv_lanes l = deal(n, period);
+
+    assert_int_equal(kv_lanes_n_full(&l), n_full);
+    assert_int_equal(l.n_window, n_window);
+    assert_int_equal(l.n_layer, n_layer);
+}
+
+static void layers_of_a_kind_lie_together(void **state)
+{
+    (void)state;
+    expect_deal(32, 1, 1, 0, 32); /* no windows */
+    expect_deal(32, 0, 0, 1, 32); /* nothing but windows */
+    expect_deal(1, 1, 1, 0, 1);
+    expect_deal(24, 2, 1, 1, 12);
+    expect_deal(32, 4, 1, 3, 8);
+    expect_deal(26, 6, 2, 11, 2);  /* 4 and 22 */
+    expect_deal(34, 6, 1, 6, 5);   /* 5 and 29: one place is empty */
+    expect_deal(48, 6, 1, 5, 8);
+    expect_deal(62, 6, 2, 11, 5);  /* 10 and 52: three places are */
+    expect_deal(17, 17, 1, 16, 1); /* 1 and 16 */
+}
+
+static void any_numbers_of_layers_are_dealt(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= MAX_LAYERS; n++)
+        for (uint32_t period = 0; period <= 9; period++)
+            (void)deal(n, period);
+}
+
+static void zero_is_one_lane(void **state)
+{
+    const struct kv_lanes l = {0};
+    (void)state;
+
+    assert_int_equal(kv_lanes_n(&l), 1);
+    assert_int_equal(kv_lanes_n_full(&l), 1);
+    assert_int_equal(kv_lanes_first(&l, 1000), 0);
+    assert_int_equal(kv_lanes_held(&l, 33), 3);
+    assert_int_equal(kv_lanes_peak(&l, 33, 16), 3);
+    assert_int_equal(kv_lanes_most_tokens(&l, 3), 48);
+    assert_int_equal(kv_lanes_most_tokens(&l, UINT32_MAX), UINT32_MAX);
+}
+
+/* What is kept is what a query at the last block boundary sees, to the block. */
+static void what_is_seen_is_kept(void **state)
+{
+    (void)state;
+    for (uint32_t window = 1; window <= 80; window++) {
+        const struct kv_lanes l = {.n = 3, .n_window = 1, .window = window};
+
+        for (uint32_t n = 0; n <= 200; n++) {
+            const uint32_t end = n / BLOCK_TOKENS * BLOCK_TOKENS, first = kv_lanes_first(&l, n);
+            const uint32_t oldest = end + 1 > window ? end + 1 - window : 0; /* token seen */
+
+            assert_int_equal(first, oldest / BLOCK_TOKENS);
+            assert_int_equal(kv_lanes_held(&l, n), 3 * block_table_needed(n) - first);
+        }
+    }
+}
+
+/* The most blocks that a sequence held in chunks of `chunk` behind a first one of `n`. */
+static uint64_t held_in_chunks(const struct kv_lanes *l, uint32_t n, uint32_t chunk, uint32_t end)
+{
+    uint64_t most = 0, held;
+    uint32_t done = 0, to;
+
+    for (uint32_t k = n; done < end; done = to, k = chunk) {
+        to = done + k < end ? done + k : end;
+        held = kv_lanes_n(l) * (uint64_t)block_table_needed(to) -
+               (uint64_t)l->n_window * kv_lanes_first(l, done);
+        most = held > most ? held : most;
+    }
+    return most;
+}
+
+/* The peak is never passed, and with the worst place of the chunks it is reached. */
+static void peaks_are_tight(void **state)
+{
+    (void)state;
+    for (uint32_t window = 1; window <= 70; window += 3)
+        for (uint32_t chunk = 1; chunk <= 50; chunk++) {
+            const struct kv_lanes l = {.n = 4, .n_window = 3, .window = window};
+            const uint64_t peak = kv_lanes_peak(&l, 400, chunk);
+            uint64_t worst = 0;
+
+            for (uint32_t n = 1; n <= chunk; n++) {
+                const uint64_t held = held_in_chunks(&l, n, chunk, 400);
+
+                assert_true(held <= peak);
+                worst = held > worst ? held : worst;
+            }
+            assert_true(chunk < BLOCK_TOKENS || worst + 3 >= peak);
+        }
+}
+
+static void most_tokens_fit_and_no_more(void **state)
+{
+    (void)state;
+    for (uint32_t window = 1; window <= 70; window += 3)
+        for (uint32_t n_blocks = 1; n_blocks <= 90; n_blocks++) {
+            const struct kv_lanes mixed = {.n = 3, .n_window = 2, .window = window};
+            const struct kv_lanes all = {.n = 1, .n_window = 1, .window = window};
+            const uint32_t n = kv_lanes_most_tokens(&mixed, n_blocks);
+
+            assert_true(kv_lanes_peak(&mixed, n, 1) <= n_blocks);
+            assert_true(kv_lanes_peak(&mixed, n + 1, 1) > n_blocks);
+            assert_true(kv_lanes_most_tokens(&all, n_blocks) == UINT32_MAX ||
+                        kv_lanes_most_tokens(&all, n_blocks) == n_blocks * BLOCK_TOKENS);
+            assert_true(n_blocks < 8 || kv_lanes_most_tokens(&all, n_blocks) == UINT32_MAX);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_of_a_kind_lie_together),
+        cmocka_unit_test(any_numbers_of_layers_are_dealt),
+        cmocka_unit_test(zero_is_one_lane),
+        cmocka_unit_test(what_is_seen_is_kept),
+        cmocka_unit_test(peaks_are_tight),
+        cmocka_unit_test(most_tokens_fit_and_no_more),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
