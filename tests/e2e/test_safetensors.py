@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 
 import fixtures  # noqa: E402
 import gguf_file  # noqa: E402
-import small_quants  # noqa: E402
+import rounding  # noqa: E402
 
 CASES = [("llama", "plain"), ("llama", "biases"), ("llama", "linear"), ("llama", "yarn"), ("qwen2", "plain"),
          ("qwen2", "tied"), ("qwen2", "yarn"), ("qwen3", "plain"), ("qwen3", "tied")]
@@ -59,19 +59,6 @@ def write_folder(folder, keys, tensors, **more):
 
 def halves(keys):
     return {**keys, f"{keys['general.architecture']}.rope.halves": True}
-
-
-def logits(paths, ids, *flags):
-    return engine([*flags, *paths], ids, 0, False) if not flags else run(paths, ids, flags)
-
-
-def run(paths, ids, flags):
-    """The engine's rows, with settings."""
-    from test_architectures import TOOL
-    args = [TOOL, "--ids", ",".join(map(str, ids)), "--chunk", 32, "--threads", 2, "--kv-memory", "64m", "--log-level",
-            "error", *flags, "--", *paths]
-    done = subprocess.run(list(map(str, args)), capture_output=True, timeout=300, check=True)
-    return done.stdout
 
 
 def quire(*args, status=0, text=None):
@@ -151,17 +138,18 @@ def test_shards(tmp_path, shards):
 def test_quantised_at_load(tmp_path, kind):
     """load_type q8_0 gives the answers of the file whose matrices are Q8_0."""
     keys, tensors = parts("qwen3", "plain", kind)
-    quantised = {n: ("Q8_0", t[1], small_quants.encode_q8_0(gguf_file.to_array(*t).astype(np.float32)))
+    quantised = {n: ("Q8_0", t[1], rounding.encode_q8_0(gguf_file.to_array(*t).astype(np.float32)))
                  if t[0] == kind else t for n, t in tensors.items()}
     path, whole = tmp_path / "q8.gguf", tmp_path / "f.gguf"
     path.write_bytes(gguf_file.write(keys, quantised))
     whole.write_bytes(gguf_file.write(keys, tensors))
     folder = write_folder(tmp_path / "hf", keys, tensors)
     ids = random_ids({"token_embd.weight": np.empty((41, 1))}, 60)
-    expected = run([path], ids, [])
-    assert run([folder], ids, ["--load-type", "q8_0"]) == expected
-    assert run([whole], ids, ["--load-type", "q8_0"]) == expected
-    assert run([folder], ids, []) != expected
+    expected, = engine([path], ids, 0, False)
+    for found in engine([folder, whole], ids, 0, False, "--load-type", "q8_0"):
+        assert found.tobytes() == expected.tobytes()
+    found, = engine([folder], ids, 0, False)
+    assert found.tobytes() != expected.tobytes()
 
 
 # ---- folders ----
