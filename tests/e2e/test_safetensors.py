@@ -12,6 +12,7 @@ import pytest
 import hf_folder
 from quire import BIN
 from test_architectures import distance, engine, random_ids
+from test_split import serve
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 
@@ -160,6 +161,18 @@ def test_serve_a_folder(tmp_path, start):
     s = start(model=f"{folder}/")
     assert s.get("/v1/models").json["data"][0]["id"] == "my-model"
     assert s.complete("ab", max_tokens=4, ignore_eos=True).json["usage"]["completion_tokens"] == 4
+
+
+def test_weight_cache(tmp_path):
+    """Beside the folder; another type at load is another layout."""
+    keys, tensors = parts("qwen3")
+    folder = write_folder(tmp_path / "m", keys, tensors, shards=2)
+    first, log = serve(f"{folder}/")
+    assert "weights=packed" in log and (tmp_path / "m.quire-cache").exists()
+    second, log = serve(folder)
+    assert first == second and "weights=cached" in log
+    _, log = serve(folder, "--load-type", "q8_0")
+    assert "weights=packed" in log and "event=weight-cache-refused" in log
 
 
 def test_folder_with_gguf(tmp_path, start):
