@@ -92,7 +92,7 @@ static void on_wake(void *ud)
 
 static void print_token(struct detok *d, struct buf *text, const struct event *e)
 {
-    if (e->is_eog || detok_feed(d, e->token, text) < 0)
+    if (e->is_eog || detok_feed(d, e->token, text) < 0 || text->len == 0)
         return;
     fwrite(text->data, 1, text->len, stdout);
     fflush(stdout);

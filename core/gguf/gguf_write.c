@@ -392,8 +392,10 @@ static int put_all(const struct gguf_writer *w, struct sink *s, const struct buf
     {
         const struct entry *e = list_entry(it, struct entry, link);
 
-        if (rc == 0)
-            rc = e->fill != NULL ? put_filled(s, e) : put(s, e->data, (size_t)e->room);
+        if (rc == 0 && e->fill != NULL)
+            rc = put_filled(s, e);
+        else if (rc == 0 && e->data != NULL)
+            rc = put(s, e->data, (size_t)e->room);
         if (rc == 0)
             rc = pad(w, s);
     }

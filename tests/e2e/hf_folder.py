@@ -56,6 +56,19 @@ def tokens_of(keys):
     return keys["tokenizer.ggml.tokens"]
 
 
+def added(i, text, special):
+    return {"id": i, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+            "special": special}
+
+
+def begins_with(i, text):
+    """A post-processor that puts a token before every text."""
+    token, a, b = ({"SpecialToken": {"id": text, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                   {"Sequence": {"id": "B", "type_id": 1}})
+    return {"type": "TemplateProcessing", "single": [token, a], "pair": [token, a, token, b],
+            "special_tokens": {text: {"id": text, "ids": [i], "tokens": [text]}}}
+
+
 def byte_level(cuts):
     return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": cuts}
 

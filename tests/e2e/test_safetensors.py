@@ -12,12 +12,13 @@ import pytest
 import hf_folder
 from quire import BIN
 from test_architectures import distance, engine, random_ids
+from test_split import serve
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 
 import fixtures  # noqa: E402
 import gguf_file  # noqa: E402
-import small_quants  # noqa: E402
+import rounding  # noqa: E402
 
 CASES = [("llama", "plain"), ("llama", "biases"), ("llama", "linear"), ("llama", "yarn"), ("qwen2", "plain"),
          ("qwen2", "tied"), ("qwen2", "yarn"), ("qwen3", "plain"), ("qwen3", "tied")]
@@ -59,19 +60,6 @@ def write_folder(folder, keys, tensors, **more):
 
 def halves(keys):
     return {**keys, f"{keys['general.architecture']}.rope.halves": True}
-
-
-def logits(paths, ids, *flags):
-    return engine([*flags, *paths], ids, 0, False) if not flags else run(paths, ids, flags)
-
-
-def run(paths, ids, flags):
-    """The engine's rows, with settings."""
-    from test_architectures import TOOL
-    args = [TOOL, "--ids", ",".join(map(str, ids)), "--chunk", 32, "--threads", 2, "--kv-memory", "64m", "--log-level",
-            "error", *flags, "--", *paths]
-    done = subprocess.run(list(map(str, args)), capture_output=True, timeout=300, check=True)
-    return done.stdout
 
 
 def quire(*args, status=0, text=None):
@@ -151,17 +139,18 @@ def test_shards(tmp_path, shards):
 def test_quantised_at_load(tmp_path, kind):
     """load_type q8_0 gives the answers of the file whose matrices are Q8_0."""
     keys, tensors = parts("qwen3", "plain", kind)
-    quantised = {n: ("Q8_0", t[1], small_quants.encode_q8_0(gguf_file.to_array(*t).astype(np.float32)))
+    quantised = {n: ("Q8_0", t[1], rounding.encode_q8_0(gguf_file.to_array(*t).astype(np.float32)))
                  if t[0] == kind else t for n, t in tensors.items()}
     path, whole = tmp_path / "q8.gguf", tmp_path / "f.gguf"
     path.write_bytes(gguf_file.write(keys, quantised))
     whole.write_bytes(gguf_file.write(keys, tensors))
     folder = write_folder(tmp_path / "hf", keys, tensors)
     ids = random_ids({"token_embd.weight": np.empty((41, 1))}, 60)
-    expected = run([path], ids, [])
-    assert run([folder], ids, ["--load-type", "q8_0"]) == expected
-    assert run([whole], ids, ["--load-type", "q8_0"]) == expected
-    assert run([folder], ids, []) != expected
+    expected, = engine([path], ids, 0, False)
+    for found in engine([folder, whole], ids, 0, False, "--load-type", "q8_0"):
+        assert found.tobytes() == expected.tobytes()
+    found, = engine([folder], ids, 0, False)
+    assert found.tobytes() != expected.tobytes()
 
 
 # ---- folders ----
@@ -172,6 +161,18 @@ def test_serve_a_folder(tmp_path, start):
     s = start(model=f"{folder}/")
     assert s.get("/v1/models").json["data"][0]["id"] == "my-model"
     assert s.complete("ab", max_tokens=4, ignore_eos=True).json["usage"]["completion_tokens"] == 4
+
+
+def test_weight_cache(tmp_path):
+    """Beside the folder; another type at load is another layout."""
+    keys, tensors = parts("qwen3")
+    folder = write_folder(tmp_path / "m", keys, tensors, shards=2)
+    first, log = serve(f"{folder}/")
+    assert "weights=packed" in log and (tmp_path / "m.quire-cache").exists()
+    second, log = serve(folder)
+    assert first == second and "weights=cached" in log
+    _, log = serve(folder, "--load-type", "q8_0")
+    assert "weights=packed" in log and "event=weight-cache-refused" in log
 
 
 def test_folder_with_gguf(tmp_path, start):
@@ -214,8 +215,7 @@ def letters():
 
 
 MERGES = ["t h", "th e", "Ġ the", "i n", "Ġ a", "1 2", "12 3", "a b", "ab c", "Ġ Ġ", "l l", "' ll"]
-SPECIAL = [{"content": "<|begin|>", "special": True}, {"content": "<tool>", "special": False},
-           {"content": "<|fim|>", "special": False}]
+SPECIAL = [("<|begin|>", True), ("<tool>", False), ("<|fim|>", False)]
 TEXTS = ["the thing in there", "I'll abc 12345 1234567", "  two   spaces\n\n\tand lines ", "Ünïcödé 漢字 \U0001f600",
          "<|begin|>the<tool>abc<|fim|>", "THE 'LL abcabc", ""]
 RULES = {"gpt-2": (hf_folder.byte_level(True), False),
@@ -228,7 +228,7 @@ RULES = {"gpt-2": (hf_folder.byte_level(True), False),
 def vocabulary():
     """Pieces, and added tokens with ids behind a gap."""
     pieces = letters() + [m.replace(" ", "") for m in MERGES]
-    added = [{**a, "id": len(pieces) + 2 + i} for i, a in enumerate(SPECIAL)]
+    added = [hf_folder.added(len(pieces) + 2 + i, *a) for i, a in enumerate(SPECIAL)]
     return pieces, added
 
 
@@ -252,9 +252,7 @@ def write_tokenizer(folder, pre, pairs):
     step, whole = RULES[pre]
     merges = [m.split(" ") for m in MERGES] if pairs else MERGES
     tok = hf_folder.tokenizer({p: i for i, p in enumerate(pieces)}, merges, step, added, ignore_merges=whole)
-    tok["post_processor"] = {"type": "TemplateProcessing",
-                             "single": [{"SpecialToken": {"id": "<|begin|>", "type_id": 0}},
-                                        {"Sequence": {"id": "A", "type_id": 0}}]}
+    tok["post_processor"] = hf_folder.begins_with(added[0]["id"], "<|begin|>")
     (folder / "tokenizer.json").write_text(json.dumps(tok))
     (folder / "tokenizer_config.json").write_text(json.dumps({
         "bos_token": "<|begin|>", "eos_token": {"content": "&"}, "chat_template": "{{ messages }}"}))
@@ -297,7 +295,7 @@ def test_sentencepiece(tmp_path):
     path = tmp_path / "m.gguf"
     path.write_bytes(gguf_file.write(keys, tensors))
     folder = write_folder(tmp_path / "hf", keys, tensors)
-    added = [{"id": i, "content": t, "special": True} for i, t in enumerate(pieces[:3])]
+    added = [hf_folder.added(i, t, True) for i, t in enumerate(pieces[:3])]
     tok = hf_folder.tokenizer({t: i for i, t in enumerate(tokens)}, merges, None, added, byte_fallback=True,
                               unk_token="<unk>")
     tok["normalizer"] = {"type": "Sequence", "normalizers": [

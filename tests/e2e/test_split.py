@@ -63,9 +63,9 @@ def test_inspect(parts):
         assert f"  {f}: {f.stat().st_size} bytes, " in all_
 
 
-def serve(model):
+def serve(model, *flags):
     """(text, log) of a server with a weight cache, once the cache is there."""
-    s = Server("--weight-cache", "on", model=model)
+    s = Server("--weight-cache", "on", *flags, model=model)
     text = s.complete([5, 6, 7], max_tokens=12, temperature=0, ignore_eos=True).text
     done = ("weights=cached", "event=weight-cache-written", "event=weight-cache-failed")
     begin = time.monotonic()
