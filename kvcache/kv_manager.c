@@ -153,20 +153,21 @@ static void forget_entry(struct kv_manager *m, block_id entry)
     kv_must(block_pool_keep(m->pool, entry, false));
 }
 
-/* With everything that follows it, the last ones first. */
+/* With everything that follows it, the last ones first: down to where nothing follows, then on from
+ * the one before. */
 static void forget_chain(struct kv_manager *m, block_id entry)
 {
-    block_id last;
+    block_id at = entry, next;
 
-    do {
-        block_id next = entry;
-
-        do {
-            last = next;
-            next = prefix_index_follower(m->index, last);
-        } while (next != BLOCK_NONE);
-        forget_entry(m, last);
-    } while (last != entry);
+    for (;;) {
+        while ((next = prefix_index_follower(m->index, at)) != BLOCK_NONE)
+            at = next;
+        next = prefix_index_before(m->index, at);
+        forget_entry(m, at);
+        if (at == entry)
+            return;
+        at = next;
+    }
 }
 
 /* Make a cached block free, and what the index cannot keep without it. */
@@ -224,7 +225,10 @@ bool kv_manager_can_hold(const struct kv_manager *m, uint32_t n_tokens)
 
 uint64_t kv_manager_needed(const struct kv_manager *m, uint32_t n_tokens)
 {
-    return kv_lanes_peak(&m->opt.lanes, n_tokens, m->opt.max_chunk);
+    const uint64_t n = kv_lanes_peak(&m->opt.lanes, n_tokens, m->opt.max_chunk);
+
+    /* One that just fits goes on in smaller chunks. */
+    return n > m->opt.n_blocks && kv_manager_can_hold(m, n_tokens) ? m->opt.n_blocks : n;
 }
 
 uint32_t kv_manager_held(const struct kv_manager *m, uint32_t n_done)

@@ -157,6 +157,12 @@ block_id prefix_index_follower(const struct prefix_index *x, block_id block)
     return is_entry(x, block) ? x->entries[block].follower : BLOCK_NONE;
 }
 
+block_id prefix_index_before(const struct prefix_index *x, block_id entry)
+{
+    assert(is_entry(x, entry));
+    return x->entries[entry].before;
+}
+
 static block_id *mate_of(const struct prefix_index *x, block_id entry, uint32_t lane)
 {
     assert(is_entry(x, entry) && lane >= 1 && lane <= x->n_mates);

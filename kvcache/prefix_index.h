@@ -77,6 +77,8 @@ block_id prefix_index_entry_of(const struct prefix_index *x, block_id block, uin
 bool prefix_index_has(const struct prefix_index *x, block_id block);
 /* The most recent of the blocks in the index that follow this one, or BLOCK_NONE. */
 block_id prefix_index_follower(const struct prefix_index *x, block_id block);
+/* The entry that one follows, or BLOCK_NONE. */
+block_id prefix_index_before(const struct prefix_index *x, block_id entry);
 uint32_t prefix_index_n(const struct prefix_index *x);
 /* Chains, parents and counts agree. O(n_blocks). */
 bool prefix_index_check(const struct prefix_index *x);

@@ -20,6 +20,7 @@
 #define SERVER_BYTES ((uint64_t)4 << 20) /* sockets, queues, stacks: measured, not made here */
 
 struct memory_plan {
+    uint64_t swap;                                  /* bytes, when sequences are swapped out */
     uint64_t weights, tables, cache, rows, process; /* bytes */
     uint64_t token;    /* bytes of a token in the cache, in all layers */
     uint32_t n_tokens; /* that the cache holds */
@@ -41,7 +42,7 @@ static uint64_t whole_pages(uint64_t bytes)
     return (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
 }
 
-static struct memory_plan plan_of(const struct engine *e)
+static struct memory_plan plan_of(const struct engine *e, uint64_t swap_ram)
 {
     const size_t block = kv_store_block_bytes(&e->kv->shape);
     const uint32_t n_lanes = kv_lanes_n(&e->cache.lanes), n_ctx = e->sched.max_context;
@@ -54,6 +55,7 @@ static struct memory_plan plan_of(const struct engine *e)
         .cache = (uint64_t)e->kv->n_blocks * block,
         .rows = runner_scratch_bytes(e->runner),
         .process = now.resident_bytes + SERVER_BYTES,
+        .swap = swap_ram,
         .token = n_lanes * block / BLOCK_TOKENS,
         .n_tokens = e->kv->n_blocks / n_lanes * BLOCK_TOKENS,
         .sequence = kv_lanes_peak(&e->cache.lanes, n_ctx, 1) * block,
@@ -84,7 +86,9 @@ static void print_table(const struct engine *e, const struct memory_plan *p)
     printf("activations  %10.1f MiB   for steps of %u rows\n", mib(p->rows),
            e->sched.max_batch_tokens);
     printf("process      %10.1f MiB   program, tokenizer, connections\n", mib(p->process));
-    printf("in all       %10.1f MiB   when the cache and a step are full\n\n", mib(in_all(p)));
+    printf("in all       %10.1f MiB   when the cache and a step are full\n", mib(in_all(p)));
+    printf("              + %8.1f MiB   while preempted sequences are kept (swap_ram)\n\n",
+           mib(p->swap));
     printf("A sequence of %u tokens takes %.1f MiB of the cache, which holds %.1f of them.\n",
            e->sched.max_context, mib(p->sequence), (double)p->cache / (double)p->sequence);
 }
@@ -94,9 +98,9 @@ static void print_json(const struct engine *e, const struct memory_plan *p)
     printf("{\"context\":%u,\"weight_bytes\":%" PRIu64 ",\"table_bytes\":%" PRIu64
            ",\"cache_bytes\":%" PRIu64 ",\"cache_tokens\":%u,\"token_bytes\":%" PRIu64
            ",\"activation_bytes\":%" PRIu64 ",\"process_bytes\":%" PRIu64
-           ",\"total_bytes\":%" PRIu64 ",\"sequence_bytes\":%" PRIu64 "}\n",
+           ",\"swap_bytes\":%" PRIu64 ",\"total_bytes\":%" PRIu64 ",\"sequence_bytes\":%" PRIu64 "}\n",
            e->sched.max_context, p->weights, p->tables, p->cache, p->n_tokens, p->token, p->rows,
-           p->process, in_all(p), p->sequence);
+           p->process, p->swap, in_all(p), p->sequence);
 }
 
 int cmd_plan(int argc, char **argv)
@@ -104,6 +108,7 @@ int cmd_plan(int argc, char **argv)
     const bool json = command_take_switch(&argc, argv, "--json");
     struct memory_plan p;
     struct config config;
+    uint64_t swap_ram;
     struct engine engine;
     char err[1024];
     bool done;
@@ -112,10 +117,11 @@ int cmd_plan(int argc, char **argv)
     if (done)
         return code;
     code = engine_init(&engine, &config, ENGINE_PLAN | ENGINE_ENCODERS, err, sizeof(err));
+    swap_ram = config.swap_ram;
     config_release(&config);
     if (code != EXIT_OK)
         return command_fail(code, "%s", err);
-    p = plan_of(&engine);
+    p = plan_of(&engine, swap_ram);
     if (json)
         print_json(&engine, &p);
     else

@@ -104,11 +104,13 @@ static int score_window(struct engine *e, struct batch *b, struct kv_seq *kv, co
 {
     const struct sampling sampling = {.n_top = 0};
 
-    for (uint32_t at = 0; at + 1 < n; at += b->max_rows) {
-        const uint32_t rows = n - 1 - at < b->max_rows ? n - 1 - at : b->max_rows;
+    for (uint32_t at = 0, rows; at + 1 < n; at += rows) {
+        const uint32_t room = kv_manager_room(e->manager, kv, at);
+        int rc;
 
-        const int rc = kv_manager_grow(e->manager, kv, at, at + rows);
-
+        rows = n - 1 - at < b->max_rows ? n - 1 - at : b->max_rows;
+        rows = rows < room ? rows : room; /* windows leave room for less than they give back */
+        rc = rows > 0 ? kv_manager_grow(e->manager, kv, at, at + rows) : ERR_AGAIN;
         if (rc < 0)
             return rc;
         batch_clear(b);

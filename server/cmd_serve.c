@@ -198,7 +198,9 @@ static void tell_server(struct service *s)
         .is_encoder = m->shape.is_encoder,
     };
 
-    server_set_engine(s->server, &(struct server_engine){.model = &facts,
+    server_set_engine(s->server, &(struct server_engine){.prefill_chunk = e->sched.prefill_chunk,
+                                                         .shares_prefixes = e->cache.prefix_cache,
+                                                         .model = &facts,
                                                          .tokenizer = e->tokenizer,
                                                          .chat = s->chat,
                                                          .constrain = s->constrain,
@@ -240,11 +242,9 @@ static int make_server(struct service *s)
         .max_body = c->max_body,
         .max_sequences = (uint32_t)c->max_sequences,
         .max_batch_tokens = (uint32_t)c->max_batch_tokens,
-        .prefill_chunk = (uint32_t)c->prefill_chunk,
         .max_outstanding = (uint32_t)(c->max_sequences + c->queue_limit),
         .request_timeout_s = (uint32_t)c->request_timeout,
         .max_queue_ms = (uint32_t)c->max_queue_ms,
-        .shares_prefixes = strcmp(c->prefix_cache, "on") == 0,
         .tenant_header = c->tenant_header,
         .tenant_weights = c->tenant_weights,
         .max_tenants = (uint32_t)c->max_tenants,

@@ -464,6 +464,8 @@ int server_create(struct server **out, const struct server_options *options, cha
 void server_set_engine(struct server *s, const struct server_engine *engine)
 {
     s->opt.model = *engine->model;
+    s->opt.prefill_chunk = engine->prefill_chunk;
+    s->opt.shares_prefixes = engine->shares_prefixes;
     s->opt.tokenizer = engine->tokenizer;
     s->opt.chat = engine->chat;
     s->opt.constrain = engine->constrain;

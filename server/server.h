@@ -52,6 +52,8 @@ struct server_load {
 };
 
 struct server_engine { /* what is known once the model is loaded; borrowed */
+    uint32_t prefill_chunk; /* as the scheduler has it for this model */
+    bool shares_prefixes;
     const struct server_model *model;
     const struct tokenizer *tokenizer;
     const struct chat *chat;

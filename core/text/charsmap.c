@@ -14,6 +14,8 @@
 /* A unit: bits 0-7 are the byte that leads to it, bit 8 is set if a sequence ends here, and bits
  * 10-30 are the offset to its children, times 256 if bit 9 is set. One with bit 31 is a value. */
 #define IS_VALUE (1u << 31)
+#define MAX_SEQUENCE 64 /* bytes that are rewritten at a time: units may lead back to themselves */
+#define MAX_TEXT 256    /* bytes that they become; the longest in use have 33 */
 
 static uint32_t offset_of(uint32_t unit)
 {
@@ -77,7 +79,7 @@ size_t charsmap_match(const struct charsmap *m, const char *text, size_t n, cons
     uint32_t at = m->n_units > 0 ? offset_of(m->units[0]) : 0;
     size_t best = 0;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && i < MAX_SEQUENCE; i++) {
         const uint8_t byte = (uint8_t)text[i];
         uint32_t unit;
 
@@ -89,8 +91,12 @@ size_t charsmap_match(const struct charsmap *m, const char *text, size_t n, cons
         at ^= offset_of(unit);
         if ((unit & 1u << 8) != 0 && at < m->n_units &&
             (m->units[at] & ~IS_VALUE) < m->n_texts) {
+            const char *to = m->texts + (m->units[at] & ~IS_VALUE);
+
+            if (strnlen(to, MAX_TEXT + 1) > MAX_TEXT)
+                continue;
             best = i + 1;
-            *out = m->texts + (m->units[at] & ~IS_VALUE);
+            *out = to;
         }
     }
     return best;

@@ -1,7 +1,9 @@
 /* core/text/ugm.c - SentencePiece's unigram model: the pieces whose scores add up to most.
  *
  * The best way to each place in the text is the best of the ways to where a piece begins that ends
- * there (Viterbi); pieces have a bounded length, so the work is linear.
+ * there (Viterbi). Pieces longer than MAX_PIECE take no part, so the work is linear. A text whose
+ * normal form is longer than any that fits would be, or than MAX_NORMAL, is refused as too long
+ * before the way is looked for.
  */
 #include "core/text/private.h"
 
@@ -19,6 +21,8 @@
 
 #define UNKNOWN_PENALTY 10.0 /* what an unknown character scores below the worst piece */
 #define REPLACEMENT "\xEF\xBF\xBD"
+#define MAX_PIECE 256         /* bytes; the longest in use have 64 */
+#define MAX_NORMAL (8u << 20) /* bytes; a node for each takes 16 times that */
 
 struct ugm {
     struct charsmap map;
@@ -52,7 +56,7 @@ static bool is_piece(const struct vocab *v, int32_t id)
     size_t n;
 
     vocab_piece(v, id, &n);
-    return n > 0 && (v->type[id] == TOKEN_NORMAL || v->type[id] == TOKEN_USER_DEFINED);
+    return n > 0 && n <= MAX_PIECE && (v->type[id] == TOKEN_NORMAL || v->type[id] == TOKEN_USER_DEFINED);
 }
 
 static void index_pieces(struct ugm *u, const struct vocab *v)
@@ -276,12 +280,20 @@ static int encode_normal(struct encoder *e, const char *text, size_t n)
     return rc;
 }
 
+/* No token stands for more than MAX_PIECE bytes, but that unknown characters in a row are one. */
+static size_t most_normal(const struct encoder *e)
+{
+    const size_t room = e->max > e->out->n ? e->max - e->out->n + 1 : 1;
+
+    return room < MAX_NORMAL / MAX_PIECE ? room * MAX_PIECE : MAX_NORMAL;
+}
+
 int ugm_encode(struct encoder *e, const char *text, size_t n)
 {
     struct buf normal;
     int rc;
 
-    buf_init(&normal, UINT32_MAX / 4);
+    buf_init(&normal, most_normal(e));
     rc = normalise(e, text, n, &normal);
     if (rc == 0 && normal.len > 0)
         rc = encode_normal(e, normal.data, normal.len);
