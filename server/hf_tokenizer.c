@@ -426,7 +426,7 @@ static int open_vocab(struct vocab *v)
 
 static void close_vocab(struct vocab *v)
 {
-    for (size_t i = 0; i < v->n_merges; i++)
+    for (size_t i = 0; v->joined != NULL && i <= v->n_merges; i++) /* the last one was refused */
         mem_free(v->joined[i]);
     mem_free(v->names);
     mem_free(v->types);

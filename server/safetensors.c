@@ -13,6 +13,7 @@
 
 #define MAX_HEAD ((size_t)32 << 20) /* some hundred bytes a tensor */
 #define MAX_FILES 1024
+#define MAX_HEADS ((size_t)64 << 20) /* of all files: their trees stay in memory */
 #define MAX_TENSORS ((size_t)1 << 16)
 #define EXACT 9007199254740992.0 /* 2^53: whole numbers up to here are exact in JSON's doubles */
 
@@ -107,6 +108,7 @@ static int read_head(struct safetensors *s, const struct hf_folder *f, uint32_t 
 {
     uint8_t length[8];
     size_t n = sizeof(length);
+    uint64_t now;
     char *text;
     int rc = hf_read_bytes(f, s->files[i], 0, (char *)length, &n, size);
 
@@ -122,11 +124,17 @@ static int read_head(struct safetensors *s, const struct hf_folder *f, uint32_t 
                        "claims a header of %" PRIu64 " bytes; the file has %" PRIu64
                        ", and %zu at most are read",
                        *n_head, *size, MAX_HEAD);
+    s->head_bytes += *n_head;
+    if (s->head_bytes > MAX_HEADS)
+        return hf_fail(f, ERR_LIMIT, s->files[i], "the headers of all files take more than %zu bytes",
+                       MAX_HEADS);
     n = (size_t)*n_head;
     text = mem_alloc(n + 1);
     if (text == NULL)
         return hf_fail(f, ERR_NOMEM, s->files[i], "out of memory");
-    rc = hf_read_bytes(f, s->files[i], sizeof(length), text, &n, size);
+    rc = hf_read_bytes(f, s->files[i], sizeof(length), text, &n, &now);
+    if (rc == 0 && now != *size)
+        rc = hf_fail(f, ERR_FORMAT, s->files[i], "has changed while it was read");
     if (rc == 0)
         rc = hf_parse(f, s->files[i], text, n, &s->heads[i]);
     mem_free(text);

@@ -38,6 +38,7 @@ struct safetensors { /* zero is a valid empty one */
     const char **files;
     cJSON **heads; /* of the files */
     uint32_t n_files;
+    uint64_t head_bytes; /* of all of them */
     cJSON *index; /* NULL: there is none */
     struct safetensor *items; /* in the order of their names */
     size_t n_items;

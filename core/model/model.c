@@ -209,13 +209,29 @@ static int deal_layers(struct model *m)
     return rc;
 }
 
+/* Norms that files may leave out: in all layers or in none, and biases only with them. */
+static int check_norms(struct load *l, uint32_t i)
+{
+    const struct model_layer *layer = &l->m->layers[i], *first = &l->m->layers[0];
+
+    if ((layer->ffn_norm.weight == NULL && layer->ffn_norm.bias != NULL) ||
+        (layer->ffn_norm.weight == NULL) != (first->ffn_norm.weight == NULL))
+        return load_fail(l, ERR_FORMAT, "layer %u has not the norms that layer 0 has", i);
+    return 0;
+}
+
 /* What a layer is beside its tensors; where one norm serves both branches, it is both norms. */
 static int settle_layers(struct load *l)
 {
+    int rc = 0;
+
+    for (uint32_t i = 0; i < l->m->shape.n_layer && rc == 0; i++)
+        rc = check_norms(l, i);
     for (uint32_t i = 0; i < l->m->shape.n_layer; i++) {
         struct model_layer *layer = &l->m->layers[i];
-        const int rc = load_layer_rope(l, i);
 
+        if (rc == 0)
+            rc = load_layer_rope(l, i);
         if (rc < 0)
             return rc;
         if (!l->m->shape.is_parallel)

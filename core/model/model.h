@@ -106,7 +106,6 @@ struct model_shape {
     uint32_t head_out;           /* numbers that a head hands to attn_out: value_dim, but of MLA */
     uint32_t n_latent, n_lora_q, n_nope; /* MLA, else 0; n_nope: of a head's query, not rotated */
     uint32_t n_rot;              /* dimensions that rope turns, even; 0: none */
-    uint32_t rot_at;             /* the first of them in a query */
     uint32_t n_ctx_train;
     uint32_t n_ctx;              /* positions this instance serves: rope tables reach this far */
     uint32_t window;             /* of the layers that have one; 0: no layer has */

@@ -8,10 +8,12 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
+#define MAX_F16 65504.0f
 #define CHUNK_BYTES ((size_t)1 << 20)
 #define CHUNKS_AHEAD 16 /* that the disk is asked for before they are packed */
 
@@ -218,8 +220,11 @@ static bool pack_transposed(const struct matrix_job *job, uint64_t p, uint8_t *p
         if (row == NULL)
             return false;
         decode_columns(job->src, row, first, n, numbers);
-        for (uint32_t lane = 0; lane < n; lane++)
+        for (uint32_t lane = 0; lane < n; lane++) {
+            if (m->type == KERN_F16 && !(fabsf(numbers[lane]) <= MAX_F16))
+                return false;
             put_number(m->type, turned[lane], i, numbers[lane]);
+        }
     }
     kern_pack(m->type, panel, rows, m->n_in);
     return true;

@@ -20,7 +20,7 @@
 #define MAX_FF (1u << 20)
 #define MAX_HEADS 1024
 #define MAX_VOCAB (1u << 22)
-#define MAX_CTX (1u << 20) /* rope tables at head size 256 then take 1 GiB */
+#define MAX_CTX (1u << 20) /* a rope table of 128 dimensions then takes 512 MiB */
 
 /* The names, for the sentence that refuses another. */
 static void list_names(char *dst, size_t size)
@@ -103,7 +103,9 @@ static int read_sizes(struct load *l)
     if (rc == 0)
         rc = key_u32_of_layers(l, "feed_forward_length", KEY_REQUIRED, 1, MAX_FF, &s->n_ff);
     if (rc == 0)
-        rc = key_u32(l, "context_length", KEY_REQUIRED, 1, UINT32_MAX, &s->n_ctx_train);
+        rc = key_u32(l, "context_length", KEY_REQUIRED, 1,
+                     (l->traits->flags & TRAIT_LEARNED_POS) != 0 ? MAX_CTX : UINT32_MAX,
+                     &s->n_ctx_train);
     if (rc == 0)
         rc = key_u32(l, "pooling_type", KEY_OPTIONAL, 0, 4, &s->pooling_type);
     return rc;
@@ -249,7 +251,7 @@ static int read_scales(struct load *l)
     s->embed_scale =
         (t->flags & TRAIT_EMBED_ROOT) != 0 ? (float)sqrt((double)s->n_embd) : 1.0f;
     s->residual_scale = s->logit_scale = 1.0f;
-    s->attn_scale = (float)(1.0 / sqrt(is_wide ? s->n_embd / s->n_head : query));
+    s->attn_scale = (float)(1.0 / sqrt(is_wide ? (double)s->n_embd / s->n_head : query));
     s->attn_cap = t->attn_cap;
     s->logit_cap = t->logit_cap;
     rc = read_factor(l, "embedding_scale", &s->embed_scale);
@@ -265,6 +267,8 @@ static int read_scales(struct load *l)
         rc = key_not_negative(l, "final_logit_softcapping", &s->logit_cap);
     if ((t->flags & TRAIT_LOGIT_DIVIDE) != 0)
         s->logit_scale = 1.0f / s->logit_scale;
+    if (rc == 0 && !isfinite(s->logit_scale))
+        return load_fail(l, ERR_FORMAT, "key '%s.logit_scale': is too small", t->arch);
     return rc;
 }
 

@@ -99,7 +99,6 @@ static int read_rotated(struct load *l)
     int rc;
 
     s->n_rot = most;
-    s->rot_at = s->n_nope;
     s->rope_neox = (l->traits->flags & TRAIT_NEOX) != 0;
     rc = key_bool(l, "rope.halves", &s->rope_neox);
     if (rc == 0)

@@ -214,7 +214,6 @@ static const struct fused_row fused[] = {
     {"ffn_up.bias", 2, {LAYER_GATE_BIAS, LAYER_UP_BIAS}},
     {"ffn_gate_up_exps.weight", 2, {LAYER_GATE_EXPERTS, LAYER_UP_EXPERTS}},
     {"ffn_gate_up_exps.bias", 2, {LAYER_GATE_EXPERTS_BIAS, LAYER_UP_EXPERTS_BIAS}},
-    {"attn_kv_b.weight", 2, {LAYER_KEY_UP, LAYER_VALUE_UP}},
 };
 
 const struct traits *traits_at(size_t i)
@@ -232,7 +231,7 @@ const struct traits *traits_find(struct gguf_str arch)
     return NULL;
 }
 
-/* Experts take the place of the dense net, and have its gate or none as it would. */
+/* Experts, which all have gates, take the place of the dense net. */
 struct traits_tensors traits_tensors(const struct traits *t, const struct model_shape *s,
                                      bool has_experts)
 {
@@ -247,8 +246,12 @@ struct traits_tensors traits_tensors(const struct traits *t, const struct model_
     } else {
         set.optional &= ~BIT(SHARED_GATE);
     }
-    if ((t->flags & TRAIT_MLA) != 0)
+    if ((t->required & BIT(GATE)) == 0)
+        set.optional &= ~(BIT(GATE_BIAS) | BIT(GATE_EXPERTS_BIAS));
+    if ((t->flags & TRAIT_MLA) != 0) {
+        set.optional &= ~QKV_BIAS;
         set.required |= s->n_lora_q > 0 ? BIT(Q_DOWN) | BIT(Q_DOWN_NORM) | BIT(Q_UP) : BIT(Q);
+    }
     return set;
 }
 

@@ -147,7 +147,7 @@ static void add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in,
 
     *dst = (struct matrix){
         .type = job_type(l, &job), .n_in = n_in, .n_out = n_out, .n_each = n_each};
-    dst->n_panels = (n_out + KERN_LANES - 1) / KERN_LANES;
+    dst->n_panels = n_out / KERN_LANES + (n_out % KERN_LANES != 0);
     dst->panel_bytes = kern_panel_bytes(dst->type, n_in);
     job.at = l->panel_bytes;
     l->panel_bytes += ((uint64_t)n_each * dst->n_panels * dst->panel_bytes + PANEL_ALIGN - 1) /
@@ -260,6 +260,18 @@ static struct extent fused_extent(const struct load *l, const struct fused_row *
     return sum;
 }
 
+/* Does a part of `f` have a tensor of its own, that is, of another name? */
+static bool has_own(const struct load *l, const struct fused_row *f, uint32_t layer)
+{
+    for (int i = 0; i < f->n_parts; i++) {
+        const char *suffix = traits_layer_tensor(f->parts[i])->suffix;
+
+        if (strcmp(suffix, f->suffix) != 0 && find_in_layer(l, layer, suffix) != NULL)
+            return true;
+    }
+    return false;
+}
+
 /* The tensor of the file that holds `t` together with others, or NULL. */
 static const struct gguf_tensor *find_fused(const struct load *l, struct traits_tensors set,
                                             uint32_t layer, enum layer_tensor t, uint64_t *first)
@@ -276,7 +288,7 @@ static const struct gguf_tensor *find_fused(const struct load *l, struct traits_
         }
         if (!has_all || !has_t || (src = find_in_layer(l, layer, f->suffix)) == NULL)
             continue;
-        if (has_extent(src, fused_extent(l, f, t, first)))
+        if (has_extent(src, fused_extent(l, f, t, first)) && !has_own(l, f, layer))
             return src;
     }
     return NULL;

@@ -70,7 +70,7 @@ static struct branch ffn_branch(const struct runner *r, const struct model_layer
 static bool attention_quantises(const struct model_layer *l)
 {
     return is_quantised(&l->q_down) || is_quantised(&l->k) || is_quantised(&l->v) ||
-           is_quantised(&l->q);
+           (!matrix_exists(&l->q_down) && is_quantised(&l->q)); /* else it takes q_down's outputs */
 }
 
 static bool ffn_quantises(const struct model_layer *l)

@@ -59,6 +59,8 @@ void products(struct runner *r, struct team_worker *w, const struct product *p, 
 
 /* Of a matrix that is there. */
 bool is_quantised(const struct matrix *m);
+/* Does a net's gate or what it lets pass take rows of floats? */
+bool takes_floats(const struct ffn *net);
 
 /* ---- rows ---- */
 

@@ -11,6 +11,8 @@
 #include <math.h>
 #include <string.h>
 
+#define LEAST_SUM 0x1p-100f /* of weights that are made to sum to 1: all of them may be 0 */
+
 /* ---- the choice ---- */
 
 /* How a row's experts are told apart: outputs of the router, or, if more than them counts,
@@ -43,6 +45,7 @@ static void choose(struct runner *r, float *ranks, const struct ballot *b,
         picks[j] = (struct expert_pick){.expert = expert, .weight = weight_of(s, b, expert)};
         sum += picks[j].weight;
     }
+    sum = sum > LEAST_SUM ? sum : LEAST_SUM;
     for (uint32_t j = 0; j < s->n_expert_used; j++)
         picks[j].weight = (s->expert_norm ? picks[j].weight / sum : picks[j].weight) *
                           s->expert_scale;
@@ -109,7 +112,7 @@ static void fill_slots(struct runner *r, struct team_worker *w, const struct mod
 {
     const uint32_t used = r->model->shape.n_expert_used;
     const bool quantised = is_quantised(&l->experts.up) || is_quantised(&l->experts.gate);
-    const bool plain = !is_quantised(&l->experts.up) || !is_quantised(&l->experts.gate);
+    const bool plain = takes_floats(&l->experts);
     const size_t q_bytes = kern_qrow_bytes(r->model->shape.n_embd);
     uint32_t from, to;
 

@@ -20,6 +20,12 @@ bool is_quantised(const struct matrix *m)
     return matrix_exists(m) && kern_weight_is_quantised(m->type);
 }
 
+bool takes_floats(const struct ffn *net)
+{
+    return (matrix_exists(&net->up) && !is_quantised(&net->up)) ||
+           (matrix_exists(&net->gate) && !is_quantised(&net->gate));
+}
+
 void run_product(struct runner *r, const struct product *p, uint32_t each, const struct input *in,
                  uint32_t n_rows, uint32_t from, uint32_t to)
 {

@@ -5,6 +5,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/model/model.h"
+#include "core/run/forward.h"
 #include "core/run/runner_impl.h"
 #include "core/run/team.h"
 #include "kvcache/kv_store.h"
@@ -107,13 +108,9 @@ static int create_rows(struct runner *r, const struct runner_options *o)
 /* Do some experts take rows as floats? */
 static bool has_float_experts(const struct model *m)
 {
-    for (uint32_t i = 0; i < m->shape.n_layer; i++) {
-        const struct ffn *net = &m->layers[i].experts;
-
-        if ((matrix_exists(&net->up) && !kern_weight_is_quantised(net->up.type)) ||
-            (matrix_exists(&net->gate) && !kern_weight_is_quantised(net->gate.type)))
+    for (uint32_t i = 0; i < m->shape.n_layer; i++)
+        if (takes_floats(&m->layers[i].experts))
             return true;
-    }
     return false;
 }
 

@@ -74,6 +74,11 @@ def test_a_window_leaves_room(start, tmp_path):
                               capture_output=True)
         longest[variant] = json.loads(plan.stdout)["context"]
     assert longest["plain"] > 6 * longest["global"]
+    ids = tmp_path / "ids.json"
+    ids.write_text(json.dumps([i * i % 30 for i in range(longest["plain"] + 100)]))
+    scored = subprocess.run([BIN, "score", "--ids", ids, "--model", tmp_path / "plain.gguf", "--kv-memory", "1m"],
+                            capture_output=True, text=True, check=False)
+    assert scored.returncode == 0 and "mean_nll" in scored.stdout, scored.stderr
     s = start("--kv-memory", "1m", model=tmp_path / "plain.gguf", binary=DEBUG_BIN)
     r = s.post("/v1/completions", dict(prompt=[9] * (longest["plain"] - 20), max_tokens=20, ignore_eos=True),
                timeout=600)

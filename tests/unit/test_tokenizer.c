@@ -599,6 +599,34 @@ static void work_is_linear(void **state)
     mem_free(text);
 }
 
+/* What cannot fit is refused before much is done for it, and no piece is so long that looking for
+ * it from everywhere would take forever. */
+static void unigram_work_is_bounded(void **state)
+{
+    static char piece[301];
+    struct toy v = other_toy("t5", false);
+    struct token_list list = {0};
+    char *text = mem_alloc(MIB);
+    struct tokenizer *t;
+    uint64_t steps;
+
+    (void)state;
+    assert_non_null(text);
+    memset(text, 'h', MIB);
+    memset(piece, 'h', 300);
+    v.longer = piece;
+    t = toy_create(&v);
+    assert_int_equal(encoder_run(t, text, MIB, 0, 8, &list, &steps), ERR_LIMIT);
+    assert_true(steps < 64 * 1024);
+    assert_int_equal(list.n, 0);
+    assert_int_equal(encoder_run(t, text, 600, 0, 1000, &list, &steps), 0);
+    assert_int_equal(list.n, 600);
+    assert_true(steps < 16 * 600);
+    token_list_release(&list);
+    tokenizer_destroy(&t);
+    mem_free(text);
+}
+
 static void word_piece_and_unigram_differ(void **state)
 {
     const struct toy wpm = other_toy("bert", false), ugm = other_toy("t5", false);
@@ -817,6 +845,7 @@ int main(void)
         cmocka_unit_test(refuses_more_ids_than_the_limit),
         cmocka_unit_test(survives_every_failing_allocation),
         cmocka_unit_test(work_is_linear),
+        cmocka_unit_test(unigram_work_is_bounded),
         cmocka_unit_test(word_piece_and_unigram_differ),
         cmocka_unit_test(refuses_hostile_vocabularies),
         cmocka_unit_test(works_without_types),

@@ -1,0 +1,82 @@
+"""Files that are nearly a model: what they would make the engine leave out or read beyond is refused by name."""
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from quire import BIN
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
+
+import fixtures  # noqa: E402
+import gguf_file  # noqa: E402
+
+
+def zeros(*shape):
+    """Shape as in numpy: the longest row last."""
+    return "F32", shape, np.zeros(shape, np.float32).tobytes()
+
+
+def latent_in_the_wrong_shape(keys, tensors):
+    """Keys apart, but values with the keys in one tensor of the keys' width."""
+    heads, rank, plain = tensors["blk.0.attn_k_b.weight"][1]
+    n_value = tensors["blk.0.attn_v_b.weight"][1][1]
+    del tensors["blk.0.attn_v_b.weight"]
+    tensors["blk.0.attn_kv_b.weight"] = zeros(heads, rank + n_value, plain)
+
+
+def latent_bias(keys, tensors):
+    tensors["blk.0.attn_q.bias"] = zeros(tensors["blk.0.attn_q.weight"][1][0])
+
+
+def gate_bias_without_a_gate(keys, tensors):
+    tensors["blk.0.ffn_gate.bias"] = zeros(keys["gpt2.feed_forward_length"])
+
+
+def doubled_bias_without_a_gate(keys, tensors):
+    tensors["blk.1.ffn_up.bias"] = zeros(2 * keys["gpt2.feed_forward_length"])
+
+
+def many_positions(keys, tensors):
+    keys["gpt2.context_length"] = 0xFFFFFFFF
+
+
+def half_a_gate(keys, tensors):
+    """A gate of its own beside a tensor that has one too."""
+    n_ff, n_embd = tensors["blk.0.ffn_up.weight"][1]
+    tensors["blk.0.ffn_up.weight"] = zeros(2 * n_ff, n_embd)
+
+
+def norms_in_one_layer(keys, tensors):
+    for name in [n for n in tensors if n.startswith("blk.1.ffn_norm")]:
+        del tensors[name]
+
+
+def norm_bias_alone(keys, tensors):
+    for name in [n for n in tensors if n.endswith("ffn_norm.weight")]:
+        del tensors[name]
+
+
+CASES = [
+    ("deepseek2", "new", latent_in_the_wrong_shape, "blk.0.attn_v_b.weight"),
+    ("deepseek2", "new", latent_bias, "blk.0.attn_q.bias"),
+    ("gpt2", "plain", gate_bias_without_a_gate, "blk.0.ffn_gate.bias"),
+    ("gpt2", "plain", doubled_bias_without_a_gate, "blk.1.ffn_up.bias"),
+    ("gpt2", "plain", many_positions, "gpt2.context_length"),
+    ("llama", "plain", half_a_gate, "blk.0.ffn_up.weight"),
+    ("stablelm", "plain", norms_in_one_layer, "layer 1"),
+    ("stablelm", "plain", norm_bias_alone, "layer 0"),
+]
+
+
+@pytest.mark.parametrize("arch, variant, change, named", CASES, ids=[c[2].__name__ for c in CASES])
+def test_refused(tmp_path, arch, variant, change, named):
+    keys, tensors = gguf_file.read_parts(fixtures.make(arch, variant, "F32"))
+    change(keys, tensors)
+    path = tmp_path / "odd.gguf"
+    path.write_bytes(gguf_file.write(keys, tensors))
+    run = subprocess.run([BIN, "plan", "--model", path], capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert run.stderr.startswith("quire: ") and run.stderr.count("\n") == 1 and named in run.stderr
