@@ -283,9 +283,9 @@ static int encode_normal(struct encoder *e, const char *text, size_t n)
 /* No token stands for more than MAX_PIECE bytes, but that unknown characters in a row are one. */
 static size_t most_normal(const struct encoder *e)
 {
-    const size_t room = e->max > e->out->n ? e->max - e->out->n + 1 : 1;
+    const size_t room = e->max > e->out->n ? e->max - e->out->n : 0;
 
-    return room < MAX_NORMAL / MAX_PIECE ? room * MAX_PIECE : MAX_NORMAL;
+    return room < MAX_NORMAL / MAX_PIECE ? (room + 1) * MAX_PIECE : MAX_NORMAL;
 }
 
 int ugm_encode(struct encoder *e, const char *text, size_t n)
