@@ -19,7 +19,11 @@ say      = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
 # Everything but main.c goes into one archive that the binary and every test link.
 SRC   := $(filter-out server/main.c,$(wildcard core/*/*.c kernels/*.c kvcache/*.c scheduler/*.c \
            server/*.c config/*.c))
-OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/config/demo_model.o
+# Kernels with vector instructions take minutes to compile, and are the same in every build.
+VECTOR := build/vector
+VSRC  := $(filter %_avx2.c %_avxvnni.c %_avx512.c %_avx512vl.c,$(SRC))
+OBJ   := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(VSRC),$(SRC))) $(VSRC:%.c=$(VECTOR)/%.o) \
+           $(BUILD)/config/demo_model.o
 LIB   := $(BUILD)/libquire.a
 UNIT  := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 SIM   := $(patsubst tests/sim/%.c,$(BUILD)/tests/%,$(wildcard tests/sim/sim_*.c))
@@ -33,11 +37,15 @@ all: $(BUILD)/quire ## build the release binary, build/quire
 
 # A file's name says what it needs: foo_avx2.c is built with AVX2 and no other file is, so no wide
 # instruction can leak into code that runs unconditionally.
-$(BUILD)/%_avx2.o:   ISA = -mavx2 -mfma -mf16c $(VECTOR)
-$(BUILD)/%_avxvnni.o: ISA = -mavx2 -mfma -mf16c -mavxvnni $(VECTOR)
-$(BUILD)/%_avx512vl.o: ISA = -mavx2 -mfma -mf16c -mavx512vl -mavx512vnni -mprefer-vector-width=256 $(VECTOR)
-$(BUILD)/%_avx512.o: ISA = -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni $(VECTOR)
+$(VECTOR)/%_avx2.o:   ISA = -mavx2 -mfma -mf16c
+$(VECTOR)/%_avxvnni.o: ISA = -mavx2 -mfma -mf16c -mavxvnni
+$(VECTOR)/%_avx512vl.o: ISA = -mavx2 -mfma -mf16c -mavx512vl -mavx512vnni -mprefer-vector-width=256
+$(VECTOR)/%_avx512.o: ISA = -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
 # Full debug information would double the time that the kernels take to compile.
+$(VECTOR)/%.o: %.c
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(BASE) -O3 -g1 -DNDEBUG $(ISA) -MMD -MP -c -o $@ $<
 $(BUILD)/kernels/%.o: OPT = -O3 -g1
 $(BUILD)/core/base/version.o: DEFS = -DQUIRE_VERSION='"$(VERSION)"'
 
@@ -82,9 +90,10 @@ define link_test
 endef
 
 # The kinds of build other than the release, each in its own folder, so that nothing needs `clean`.
-# Vector kernels are left out of asan (minutes to compile): checkkern ends their buffers at guard pages.
+# Vector kernels are no part of asan and tsan: checkkern ends their buffers at guard pages, and what
+# tsan watches uses the scalar ones.
 DEBUG := BUILD=build/debug CFLAGS='-O2 -g -DQUIRE_DEBUG'
-ASAN  := BUILD=build/asan OPT=-O1 VECTOR=-fno-sanitize=all CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=address,undefined \
+ASAN  := BUILD=build/asan OPT=-O1 CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=address,undefined \
          -fno-sanitize-recover=all -fno-omit-frame-pointer'
 TSAN  := BUILD=build/tsan OPT=-O1 CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=thread'
 
@@ -141,7 +150,7 @@ asan-e2e: ## of these, kernels and the server
 tsan: ## threads: the queue, the team, and the server under load, with the thread sanitizer
 	@$(MAKE) --no-print-directory $(TSAN) UNIT='$$(BUILD)/tests/test_queue $$(BUILD)/tests/test_team $$(BUILD)/tests/test_weight_cache' unit-here
 	@$(MAKE) --no-print-directory $(TSAN) build/tsan/quire
-	@QUIRE_BIN=build/tsan/quire QUIRE_DEBUG_BIN=build/tsan/quire QUIRE_TOOLS=$(BUILD)/tools \
+	@QUIRE_BIN=build/tsan/quire QUIRE_DEBUG_BIN=build/tsan/quire QUIRE_TOOLS=$(BUILD)/tools QUIRE_ISA=scalar \
 	    $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/e2e -m threads
 
 chaos: ## everything at once for two minutes under each of the two sanitizers (CHAOS_S=seconds)
@@ -218,7 +227,7 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sort | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
 	    awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) $(VECTOR) -name '*.d' 2>/dev/null)
 .SECONDARY:
 .PHONY: all run chaos bench-tokenizer test-novels test-clients deps-clients bench-serving bench-kern test test-unit test-sim golden check e2e unit-here sim-here golden-here asan tsan \
         bench lint format fuzz fuzz-here fuzz-templates install uninstall docker clean deps deps-build deps-test \
