@@ -98,7 +98,8 @@ static void print_json(const struct engine *e, const struct memory_plan *p)
     printf("{\"context\":%u,\"weight_bytes\":%" PRIu64 ",\"table_bytes\":%" PRIu64
            ",\"cache_bytes\":%" PRIu64 ",\"cache_tokens\":%u,\"token_bytes\":%" PRIu64
            ",\"activation_bytes\":%" PRIu64 ",\"process_bytes\":%" PRIu64
-           ",\"swap_bytes\":%" PRIu64 ",\"total_bytes\":%" PRIu64 ",\"sequence_bytes\":%" PRIu64 "}\n",
+           ",\"swap_bytes\":%" PRIu64 ",\"total_bytes\":%" PRIu64
+           ",\"sequence_bytes\":%" PRIu64 "}\n",
            e->sched.max_context, p->weights, p->tables, p->cache, p->n_tokens, p->token, p->rows,
            p->process, p->swap, in_all(p), p->sequence);
 }

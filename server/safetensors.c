@@ -126,8 +126,8 @@ static int read_head(struct safetensors *s, const struct hf_folder *f, uint32_t 
                        *n_head, *size, MAX_HEAD);
     s->head_bytes += *n_head;
     if (s->head_bytes > MAX_HEADS)
-        return hf_fail(f, ERR_LIMIT, s->files[i], "the headers of all files take more than %zu bytes",
-                       MAX_HEADS);
+        return hf_fail(f, ERR_LIMIT, s->files[i],
+                       "the headers of all files take more than %zu bytes", MAX_HEADS);
     n = (size_t)*n_head;
     text = mem_alloc(n + 1);
     if (text == NULL)
