@@ -56,7 +56,8 @@ static bool is_piece(const struct vocab *v, int32_t id)
     size_t n;
 
     vocab_piece(v, id, &n);
-    return n > 0 && n <= MAX_PIECE && (v->type[id] == TOKEN_NORMAL || v->type[id] == TOKEN_USER_DEFINED);
+    return n > 0 && n <= MAX_PIECE &&
+           (v->type[id] == TOKEN_NORMAL || v->type[id] == TOKEN_USER_DEFINED);
 }
 
 static void index_pieces(struct ugm *u, const struct vocab *v)
