@@ -90,8 +90,8 @@ define link_test
 endef
 
 # The kinds of build other than the release, each in its own folder, so that nothing needs `clean`.
-# Vector kernels are no part of asan and tsan: checkkern ends their buffers at guard pages, and what
-# tsan watches uses the scalar ones.
+# Vector kernels are no part of asan and tsan: checkkern ends their buffers at guard pages, and tsan
+# watches steps that use the scalar ones.
 DEBUG := BUILD=build/debug CFLAGS='-O2 -g -DQUIRE_DEBUG'
 ASAN  := BUILD=build/asan OPT=-O1 CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=address,undefined \
          -fno-sanitize-recover=all -fno-omit-frame-pointer'
@@ -150,7 +150,8 @@ asan-e2e: ## of these, kernels and the server
 tsan: ## threads: the queue, the team, and the server under load, with the thread sanitizer
 	@$(MAKE) --no-print-directory $(TSAN) UNIT='$$(BUILD)/tests/test_queue $$(BUILD)/tests/test_team $$(BUILD)/tests/test_weight_cache' unit-here
 	@$(MAKE) --no-print-directory $(TSAN) build/tsan/quire
-	@QUIRE_BIN=build/tsan/quire QUIRE_DEBUG_BIN=build/tsan/quire QUIRE_TOOLS=$(BUILD)/tools QUIRE_ISA=scalar \
+	@build/tsan/quire generate --isa scalar --threads 3 --prompt 'Once upon a time' --max-tokens 12 --log-level warn
+	@QUIRE_BIN=build/tsan/quire QUIRE_DEBUG_BIN=build/tsan/quire QUIRE_TOOLS=$(BUILD)/tools \
 	    $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/e2e -m threads
 
 chaos: ## everything at once for two minutes under each of the two sanitizers (CHAOS_S=seconds)
