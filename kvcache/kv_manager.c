@@ -557,7 +557,6 @@ static bool check_holders(const struct kv_manager *m, block_id id)
 /* What is cached is in the index; what is in the index is not free. */
 static bool check_cached(const struct kv_manager *m)
 {
-
     for (block_id id = 1; id <= m->opt.n_blocks; id++) {
         const enum block_state state = block_pool_state(m->pool, id);
         const bool is_in = m->index != NULL && prefix_index_has(m->index, id);

@@ -44,7 +44,7 @@ static uint64_t whole_pages(uint64_t bytes)
 
 static struct memory_plan plan_of(const struct engine *e, uint64_t swap_ram)
 {
-    const size_t block = kv_store_block_bytes(&e->kv->shape);
+    const size_t block = e->kv->block_stride; /* its bytes and the room beside them */
     const uint32_t n_lanes = kv_lanes_n(&e->cache.lanes), n_ctx = e->sched.max_context;
     struct process_facts now;
 

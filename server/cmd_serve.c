@@ -143,8 +143,7 @@ static void load(void *ud)
 
     hold_load();
     s->code = engine_init_watched(&s->engine, &s->config, ENGINE_SWAP | ENGINE_ENCODERS,
-                                  &s->progress, s->err,
-                                  sizeof(s->err));
+                                  &s->progress, s->err, sizeof(s->err));
     if (s->code != EXIT_OK)
         return;
     if (make_chat(s, s->err, sizeof(s->err)) < 0) {
