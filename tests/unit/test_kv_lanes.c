@@ -32,7 +32,7 @@ static void check_places(const uint32_t *windows, uint32_t n, const struct kv_la
 /* The last layer of each `period` sees everything; 0: none does, 1: all do. */
 static struct kv_lanes deal(uint32_t n, uint32_t period)
 {
-    uint32_t windows[MAX_LAYERS], n_full = 0;
+    uint32_t windows[MAX_LAYERS] = { 0 }, n_full = 0;
     struct kv_place places[MAX_LAYERS];
     struct kv_lanes l;
 
