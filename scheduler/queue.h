@@ -74,6 +74,7 @@ struct engine_stats { /* copied out by value */
     uint64_t preemptions_recompute, preemptions_swap, iterations;
     uint64_t prefix_queries, prefix_hits, prefix_evictions, blocks_copied; /* tokens, tokens,
                                                                             * blocks, blocks */
+    uint64_t turn_wait_us; /* the engine waited for other models' steps */
     uint64_t block_bytes;
     struct swap_stats swap;  /* in blocks */
     uint64_t swap_fallbacks; /* copies lost or refused, computed again instead */

@@ -142,8 +142,9 @@ static void load(void *ud)
     int rc;
 
     hold_load();
-    s->code = engine_init_watched(&s->engine, &s->config, ENGINE_SWAP | ENGINE_ENCODERS,
-                                  &s->progress, s->err, sizeof(s->err));
+    s->code = engine_init_among(&s->engine, &s->config, ENGINE_SWAP | ENGINE_ENCODERS,
+                                &(struct engine_company){.progress = &s->progress}, s->err,
+                                sizeof(s->err));
     if (s->code != EXIT_OK)
         return;
     if (make_chat(s, s->err, sizeof(s->err)) < 0) {

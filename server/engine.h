@@ -22,6 +22,7 @@ struct kv_store;
 struct model;
 struct runner;
 struct swap_store;
+struct team;
 struct tokenizer;
 
 enum engine_flags {
@@ -37,6 +38,7 @@ struct engine {
     struct swap_store *swap; /* NULL: no tiers */
     struct kv_manager_options cache;
     struct kv_manager *manager;
+    struct team *own_team; /* or NULL */
     struct runner *runner;
     char id[128]; /* the model's name on the wire: the file's or folder's, or quire-demo */
     enum kern_isa isa;
@@ -50,6 +52,11 @@ struct engine_progress {
     _Atomic uint32_t permille;
 };
 
+struct engine_company { /* where several engines live together */
+    struct team *team; /* NULL: the engine makes one of its own */
+    struct engine_progress *progress;
+};
+
 /* Exit codes of the program. */
 enum exit_code { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -57,9 +64,11 @@ enum exit_code { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
  * Returns an exit_code. */
 int engine_init(struct engine *e, const struct config *c, unsigned flags, char *err,
                 size_t err_len);
-/* The same, telling `progress` meanwhile. */
-int engine_init_watched(struct engine *e, const struct config *c, unsigned flags,
-                        struct engine_progress *progress, char *err, size_t err_len);
+/* The same among others; both are borrowed. */
+int engine_init_among(struct engine *e, const struct config *c, unsigned flags,
+                      const struct engine_company *company, char *err, size_t err_len);
+/* The team that the settings want, for all engines of a process. */
+int engine_make_team(struct team **out, const struct config *c, char *err, size_t err_len);
 /* The model's name on the wire, known without opening its file. */
 void engine_name_model(const char *path, char *id, size_t size);
 void engine_release(struct engine *e);
