@@ -1,8 +1,11 @@
 /* config/config.h - every setting once, read-only after start.
  *
- * defaults < file < environment (QUIRE_KV_MEMORY) < flags (--kv-memory). The list is
- * options.inc; this struct, the parser, the range errors, --help and the check of quire.conf all
- * come from it.
+ * defaults < file < the file's section of a model < environment (QUIRE_KV_MEMORY) < flags
+ * (--kv-memory). The list is options.inc; this struct, the parser, the range errors, --help and the
+ * check of quire.conf all come from it.
+ *
+ * `model` may list several models (models.h). What is loaded holds the values outside the sections;
+ * config_model() gives the view of one model, with those of its section in force.
  *
  * Thread: loaded once by main(), then const.
  * Memory: strings are owned; config_release() frees them.
@@ -17,16 +20,16 @@
 #include <stdio.h>
 
 struct config {
-#define STR(name, def, help) char *name;
-#define INT(name, def, min, max, help) int64_t name;
-#define SIZE(name, def, min, max, help) uint64_t name;
-#define ENUM(name, def, words, help) char *name;
+#define STR(scope, name, def, help) char *name;
+#define INT(scope, name, def, min, max, help) int64_t name;
+#define SIZE(scope, name, def, min, max, help) uint64_t name;
+#define ENUM(scope, name, def, words, help) char *name;
 #include "config/options.inc"
 #undef STR
 #undef INT
 #undef SIZE
 #undef ENUM
-    struct config_source *source; /* private: where each value came from */
+    struct config_source *source; /* private: where each value came from, and the sections */
 };
 
 enum config_action { /* what the command line asked for besides settings */
@@ -42,7 +45,14 @@ int config_load(struct config *c, int argc, char *const *argv, enum config_actio
                 char *err, size_t err_len);
 void config_release(struct config *c);
 
-/* name = value    # source, one line a setting. */
+/* How many models there are to serve, at least 1. */
+uint32_t config_n_models(const struct config *c);
+/* The settings in force for model i, to be released; its `model` lists that one alone. ERR_NOMEM
+ * with a sentence. */
+int config_model(struct config *out, const struct config *c, uint32_t i, char *err, size_t err_len);
+
+/* name = value    # source, one line a setting; then, for each model with a section, its [NAME]
+ * and what is in force of the settings that it holds. */
 void config_print(const struct config *c, FILE *out);
 
 /* The options part of --help. */

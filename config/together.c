@@ -3,6 +3,7 @@
 
 #include "config/config.h"
 #include "config/origins.h"
+#include "config/setting.h"
 #include "config/weights.h"
 #include "core/base/err.h"
 
@@ -157,4 +158,67 @@ int config_check_together(const struct config *c, char *err, size_t err_len)
     for (size_t i = 0; rc == 0 && i < sizeof(checks) / sizeof(checks[0]); i++)
         rc = checks[i](c, err, err_len);
     return rc;
+}
+
+/* ---- several models ---- */
+
+/* The value of a file's setting for model i; empty: none. */
+static const char *file_of(const struct config *c, uint32_t i, uint32_t id,
+                           struct model_item *item)
+{
+    const struct config *from;
+
+    models_get(c->model, i, item);
+    from = setting_holder(c, setting_section(c, item->name), id);
+    return id == OPTION_ID_journal ? from->journal : from->swap_file;
+}
+
+/* Files that one model alone may write. */
+static int check_file(const struct config *c, uint32_t n, uint32_t id, char *err, size_t err_len)
+{
+    struct model_item a, b;
+
+    for (uint32_t i = 1; i < n; i++)
+        for (uint32_t j = 0; j < i; j++) {
+            const char *file = file_of(c, i, id, &b), *other = file_of(c, j, id, &a);
+
+            if (file[0] == '\0' || strcmp(file, other) != 0)
+                continue;
+            snprintf(err, err_len,
+                     "several models cannot share one '%s': '%s' and '%s' both have '%s'; set it "
+                     "in their sections [%s] and [%s] of the file",
+                     option_at(id)->name, a.name, b.name, file, a.name, b.name);
+            return ERR_INVAL;
+        }
+    return 0;
+}
+
+/* The sentence says whose settings they are, where there are several. */
+static int check_model(const struct config *c, uint32_t i, uint32_t n, char *err, size_t err_len)
+{
+    struct model_item item;
+    struct config own;
+    int len = 0, rc = config_model(&own, c, i, err, err_len);
+
+    if (rc < 0)
+        return rc;
+    models_get(c->model, i, &item);
+    if (n > 1)
+        len = snprintf(err, err_len, "model '%s': ", item.name);
+    len = len < (int)err_len ? len : (int)err_len;
+    rc = config_check_together(&own, err + len, err_len - (size_t)len);
+    config_release(&own);
+    return rc;
+}
+
+int config_check_models(const struct config *c, char *err, size_t err_len)
+{
+    const uint32_t n = config_n_models(c);
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < n; i++)
+        rc = check_model(c, i, n, err, err_len);
+    if (rc == 0)
+        rc = check_file(c, n, OPTION_ID_swap_file, err, err_len);
+    return rc == 0 ? check_file(c, n, OPTION_ID_journal, err, err_len) : rc;
 }

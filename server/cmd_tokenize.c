@@ -1,6 +1,7 @@
 /* server/cmd_tokenize.c - `quire tokenize`: standard input as tokens. */
 #include "server/command.h"
 
+#include "config/models.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/gguf/gguf.h"
@@ -76,8 +77,10 @@ done:
 
 int cmd_tokenize(int argc, char **argv)
 {
-    const char *path = "", *pre = "";
+    const char *model = "", *pre = "";
     bool only_ids, no_special;
+    struct model_item item;
+    char err[1024];
 
     if (command_take_switch(&argc, argv, "--help") || command_take_switch(&argc, argv, "-h")) {
         puts("quire tokenize [--model FILE] [--tokenizer-pre NAME] [--ids] [--no-special] < TEXT\n"
@@ -89,12 +92,14 @@ int cmd_tokenize(int argc, char **argv)
     }
     only_ids = command_take_switch(&argc, argv, "--ids");
     no_special = command_take_switch(&argc, argv, "--no-special");
-    if (!command_take_value(&argc, argv, "--model", &path) ||
+    if (!command_take_value(&argc, argv, "--model", &model) ||
         !command_take_value(&argc, argv, "--tokenizer-pre", &pre))
         return EXIT_USAGE;
     if (argc != 1)
         return command_fail(EXIT_USAGE, "unexpected argument '%s'; see quire tokenize --help",
                             argv[1]);
-    return tokenize(path, pre, only_ids,
+    if (engine_one_model(&item, model, err, sizeof(err)) != EXIT_OK)
+        return command_fail(EXIT_USAGE, "%s", err);
+    return tokenize(item.path, pre, only_ids,
                     no_special ? 0 : TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL);
 }

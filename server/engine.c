@@ -3,6 +3,7 @@
 
 #include "config/config.h"
 #include "config/demo.h"
+#include "config/models.h"
 #include "core/base/clock.h"
 #include "core/base/cpus.h"
 #include "core/base/err.h"
@@ -113,12 +114,30 @@ int engine_make_team(struct team **out, const struct config *c, char *err, size_
     return rc;
 }
 
-void engine_name_model(const char *path, char *id, size_t size)
+void engine_name_model(const char *list, char *id, size_t size)
 {
-    const struct gguf_str name = gguf_base_name(path);
+    struct model_item item;
 
-    snprintf(id, size, "%.*s", name.len > 0 ? (int)name.len : 10,
-             name.len > 0 ? name.data : "quire-demo");
+    models_get(list, 0, &item);
+    snprintf(id, size, "%s", item.name);
+}
+
+int engine_one_model(struct model_item *out, const char *list, char *err, size_t err_len)
+{
+    const int n = models_check(list, err, err_len);
+    char names[256]; /* more are cut */
+
+    if (n < 0)
+        return EXIT_USAGE;
+    models_get(list, 0, out);
+    if (n == 1)
+        return EXIT_OK;
+    models_names(list, names, sizeof(names));
+    snprintf(err, err_len,
+             "'model' lists %d models (%s), and this works on one at a time: choose it with "
+             "--model PATH",
+             n, names);
+    return EXIT_USAGE;
 }
 
 /* NULL: none; "": beside the model; else a folder, which must be there. */
@@ -136,21 +155,29 @@ static int choose_weight_cache(const struct config *c, const char **out, char *e
     return ERR_INVAL;
 }
 
-static int load_model(struct engine *e, const struct config *c, const char *weight_cache,
-                      struct engine_progress *told, unsigned flags, char *err, size_t err_len)
+/* What a model is made from, and who is told. */
+struct origin {
+    struct model_item item;
+    const char *weight_cache;
+    struct engine_progress *told; /* or NULL */
+    bool only_plan;
+};
+
+static int load_model(struct engine *e, const struct config *c, const struct origin *from,
+                      char *err, size_t err_len)
 {
-    struct progress progress = {.start_ms = clock_ms(), .shown = -1, .told = told};
+    struct progress progress = {.start_ms = clock_ms(), .shown = -1, .told = from->told};
     const struct model_options options = {
         .n_ctx = (uint32_t)c->context,
         .threads = e->threads,
-        .weight_cache = weight_cache,
+        .weight_cache = from->weight_cache,
         .progress = show_progress,
         .progress_ud = &progress,
-        .only_plan = (flags & ENGINE_PLAN) != 0,
+        .only_plan = from->only_plan,
         .to_q8_0 = strcmp(c->load_type, "q8_0") == 0,
     };
     struct gguf *g;
-    int rc = engine_open_gguf(&g, c->model, c->tokenizer_pre, err, err_len);
+    int rc = engine_open_gguf(&g, from->item.path, c->tokenizer_pre, err, err_len);
 
     if (rc < 0)
         return rc;
@@ -417,18 +444,20 @@ int engine_init(struct engine *e, const struct config *c, unsigned flags, char *
 int engine_init_among(struct engine *e, const struct config *c, unsigned flags,
                       const struct engine_company *company, char *err, size_t err_len)
 {
+    struct origin from = {.told = company->progress, .only_plan = (flags & ENGINE_PLAN) != 0};
     const uint64_t start = clock_ms();
-    const char *weight_cache;
     int code = EXIT_FAILED;
 
     memset(e, 0, sizeof(*e));
-    engine_name_model(c->model, e->id, sizeof(e->id));
+    if (engine_one_model(&from.item, c->model, err, err_len) != EXIT_OK)
+        return EXIT_USAGE;
+    snprintf(e->id, sizeof(e->id), "%s", from.item.name);
     e->threads = company->team != NULL ? team_n_threads(company->team) : threads_for(c);
     if (choose_isa(e, c->isa, err, err_len) < 0)
         return EXIT_USAGE;
-    if (choose_weight_cache(c, &weight_cache, err, err_len) < 0)
+    if (choose_weight_cache(c, &from.weight_cache, err, err_len) < 0)
         return EXIT_USAGE;
-    if (load_model(e, c, weight_cache, company->progress, flags, err, err_len) < 0)
+    if (load_model(e, c, &from, err, err_len) < 0)
         goto fail;
     if (e->model->shape.is_encoder && (flags & ENGINE_ENCODERS) == 0) {
         snprintf(err, err_len, "the model '%s' is an encoder: it makes embeddings only, which "
@@ -448,7 +477,7 @@ int engine_init_among(struct engine *e, const struct config *c, unsigned flags,
     e->sched.kv = e->manager;
     if (make_runner(e, c, company->team, err, err_len) < 0)
         goto fail;
-    if ((flags & ENGINE_PLAN) == 0)
+    if (!from.only_plan)
         log_sizes(e, c, clock_ms() - start);
     return EXIT_OK;
 

@@ -20,6 +20,7 @@
 struct config;
 struct kv_store;
 struct model;
+struct model_item;
 struct runner;
 struct swap_store;
 struct team;
@@ -40,7 +41,7 @@ struct engine {
     struct kv_manager *manager;
     struct team *own_team; /* or NULL */
     struct runner *runner;
-    char id[128]; /* the model's name on the wire: the file's or folder's, or quire-demo */
+    char id[128]; /* the model's name on the wire, as models.h has it */
     enum kern_isa isa;
     enum kern_kv kv_type;
     uint32_t threads;
@@ -60,8 +61,8 @@ struct engine_company { /* where several engines live together */
 /* Exit codes of the program. */
 enum exit_code { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-/* Fill `e` from the settings: loads, packs and allocates everything; `flags` are engine_flags.
- * Returns an exit_code. */
+/* Fill `e` from the settings: loads, packs and allocates everything; `flags` are engine_flags. The
+ * settings are those of one model (config_model()). Returns an exit_code. */
 int engine_init(struct engine *e, const struct config *c, unsigned flags, char *err,
                 size_t err_len);
 /* The same among others; both are borrowed. */
@@ -69,8 +70,10 @@ int engine_init_among(struct engine *e, const struct config *c, unsigned flags,
                       const struct engine_company *company, char *err, size_t err_len);
 /* The team that the settings want, for all engines of a process. */
 int engine_make_team(struct team **out, const struct config *c, char *err, size_t err_len);
-/* The model's name on the wire, known without opening its file. */
-void engine_name_model(const char *path, char *id, size_t size);
+/* The name on the wire of the first model in the setting `model`, known without opening its file. */
+void engine_name_model(const char *list, char *id, size_t size);
+/* The model in the setting `model`, for what works on one at a time. Returns an exit_code. */
+int engine_one_model(struct model_item *out, const char *list, char *err, size_t err_len);
 void engine_release(struct engine *e);
 
 struct gguf;

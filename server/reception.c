@@ -10,12 +10,10 @@
 
 struct hosted *reception_find(struct hosted *all, uint32_t n, const char *name)
 {
-    if (strcmp(name, "default") == 0)
-        return &all[0];
     for (uint32_t i = 0; i < n; i++)
         if (strcmp(all[i].model.id, name) == 0)
             return &all[i];
-    return NULL;
+    return strcmp(name, "default") == 0 ? &all[0] : NULL;
 }
 
 struct hosted *reception_by_body(struct hosted *all, uint32_t n, const struct http_call *call)

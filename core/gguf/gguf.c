@@ -179,27 +179,6 @@ const char *gguf_name(const struct gguf *g)
     return g->name;
 }
 
-struct gguf_str gguf_base_name(const char *path)
-{
-    struct gguf_str name = {path, strlen(path)};
-    unsigned no, count;
-    int end = 0;
-
-    while (name.len > 1 && path[name.len - 1] == '/')
-        name.len--;
-    for (size_t i = name.len - (name.len > 0); i-- > 0;)
-        if (path[i] == '/') {
-            name = (struct gguf_str){path + i + 1, name.len - i - 1};
-            break;
-        }
-    if (name.len > 5 && memcmp(name.data + name.len - 5, ".gguf", 5) == 0)
-        name.len -= 5;
-    if (name.len > 15 &&
-        sscanf(name.data + name.len - 15, "-%5u-of-%5u%n", &no, &count, &end) == 2 && end == 15)
-        name.len -= 15;
-    return name;
-}
-
 uint32_t gguf_version(const struct gguf *g)
 {
     return g->version;

@@ -107,9 +107,6 @@ void gguf_has_read(const struct gguf *g, const void *data, uint64_t bytes);
 
 /* Path or name as given; of a set, the path of its first part. */
 const char *gguf_name(const struct gguf *g);
-/* What a model is called after the path of its file, of a part of it or of its folder: the last
- * name there, without .gguf and the number of the part. */
-struct gguf_str gguf_base_name(const char *path);
 uint32_t gguf_version(const struct gguf *g);
 uint64_t gguf_file_bytes(const struct gguf *g); /* of all files */
 bool gguf_is_file(const struct gguf *g);        /* or bytes in memory */

@@ -2,6 +2,7 @@
 #include "core/model/model.h"
 
 #include "core/base/err.h"
+#include "core/base/file_stem.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/model/load.h"
@@ -52,7 +53,7 @@ static int set_name(struct load *l)
     if (rc < 0 && rc != ERR_NOENT)
         return rc;
     if (name.len == 0)
-        name = gguf_base_name(gguf_name(l->g));
+        name.len = file_stem(gguf_name(l->g), &name.data);
     load_printable(l->m->name, sizeof(l->m->name), name);
     return 0;
 }

@@ -12,7 +12,7 @@ from quire import BIN
 
 ROOT = pathlib.Path(__file__).parents[2]
 TOOLS = os.environ.get("QUIRE_TOOLS", "build/tools")
-SETTINGS = re.findall(r"^(?:STR|INT|SIZE|ENUM)\((\w+)", (ROOT / "config/options.inc").read_text(), re.M)
+SETTINGS = re.findall(r"^(?:STR|INT|SIZE|ENUM)\((?:SERVER|MODEL), (\w+)", (ROOT / "config/options.inc").read_text(), re.M)
 SCORES = {  # mean negative log-likelihood in float64, from the data's README
     "stories260K.f16": 1.745705, "stories260K-x256-llama.F16": 1.745749,
     "stories260K-x256-llama.BF16": 1.744835, "stories260K-x256-llama.Q8_0": 1.745663,

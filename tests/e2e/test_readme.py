@@ -41,7 +41,7 @@ def test_settings_table():
     checked = 0
     for names, defaults in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([^|]+) \|", table, re.M):
         for name, default in zip(re.findall(r"\w+", names), defaults.split(", ")):
-            found = re.search(rf"^\w+\({name}, ([^,]+),", options, re.M)
+            found = re.search(rf"^\w+\((?:SERVER|MODEL), {name}, ([^,]+),", options, re.M)
             assert found, f"{name} is no setting"
             if default.strip().isdigit():
                 assert found[1] == default.strip(), name

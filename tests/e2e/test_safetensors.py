@@ -193,7 +193,7 @@ def test_folder_with_many_or_none(tmp_path):
     for name in ("a.gguf", "b-00001-of-00002.gguf", "b-00002-of-00002.gguf", "config.json"):
         (folder / name).write_bytes(b"x")
     _, err = quire("inspect", f"{folder}/", status=1)
-    assert err.startswith(f"quire: {folder}: there are 3 models in the folder, name one of them: ")
+    assert err.startswith(f"quire: {folder}: there are 3 models in the folder, name one of them ")
     listed = set(err.split(": ")[-1].strip().split(", "))
     assert listed == {"a.gguf", "b-00001-of-00002.gguf", "config.json with safetensors"}
 

@@ -25,10 +25,10 @@ struct row {
 };
 
 static const struct row rows[] = {
-#define STR(n, d, h) {.name = #n, .type = "text", .def = d},
-#define INT(n, d, lo, hi, h) {.name = #n, .type = "int", .num = d, .min = lo, .max = hi},
-#define SIZE(n, d, lo, hi, h) {.name = #n, .type = "size", .num = d, .min = lo, .max = hi},
-#define ENUM(n, d, w, h) {.name = #n, .type = "enum", .def = d, .words = w},
+#define STR(sc, n, d, h) {.name = #n, .type = "text", .def = d},
+#define INT(sc, n, d, lo, hi, h) {.name = #n, .type = "int", .num = d, .min = lo, .max = hi},
+#define SIZE(sc, n, d, lo, hi, h) {.name = #n, .type = "size", .num = d, .min = lo, .max = hi},
+#define ENUM(sc, n, d, w, h) {.name = #n, .type = "enum", .def = d, .words = w},
 #include "config/options.inc"
 #undef STR
 #undef INT
@@ -142,10 +142,10 @@ static void has_the_defaults_of_the_table(void **state)
     (void)state;
     assert_int_equal(LOAD(NULL), 0);
     assert_int_equal(action, CONFIG_RUN);
-#define STR(n, d, h) assert_string_equal(config.n, d);
-#define INT(n, d, lo, hi, h) assert_int_equal(config.n, d);
-#define SIZE(n, d, lo, hi, h) assert_int_equal(config.n, d);
-#define ENUM(n, d, w, h) assert_string_equal(config.n, d);
+#define STR(sc, n, d, h) assert_string_equal(config.n, d);
+#define INT(sc, n, d, lo, hi, h) assert_int_equal(config.n, d);
+#define SIZE(sc, n, d, lo, hi, h) assert_int_equal(config.n, d);
+#define ENUM(sc, n, d, w, h) assert_string_equal(config.n, d);
 #include "config/options.inc"
 #undef STR
 #undef INT
@@ -219,8 +219,8 @@ static void refuses_what_it_does_not_know(void **state)
     assert_refused(LOAD("--config"), "--config", "wants a value");
     write_file("port = 80\nporrt = 81\n");
     assert_refused(LOAD("--config", file_path), file_path, ":2: ", "'porrt'", "unknown setting");
-    write_file("\n[server]\nport = 80\n");
-    assert_refused(LOAD("--config", file_path), file_path, ":3: ", "[server]");
+    write_file("\n[server]\nkv_memory = 1g\n");
+    assert_refused(LOAD("--config", file_path), file_path, ":2: ", "[server]", "quire-demo");
     write_file("port = 80\njust words\n");
     assert_refused(LOAD("--config", file_path), file_path, ":2: ", "name = value");
 }

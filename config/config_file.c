@@ -1,0 +1,214 @@
+/* config/config_file.c - see config_file.h. */
+#include "config/config_file.h"
+
+#include "config/setting.h"
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include <errno.h>
+#include <ini.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct file_state {
+    FILE *file;
+    const char *path;
+    int line;
+    int rc;
+    struct setting setting;         /* of the whole file */
+    struct config_section *section; /* the lines belong to, or NULL */
+    char where[SETTING_WHERE];
+};
+
+static int refuse(struct file_state *f, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* "quire.conf:7: " and the sentence. */
+static int refuse(struct file_state *f, const char *format, ...)
+{
+    const struct setting *s = &f->setting;
+    int n = snprintf(s->err, s->err_len, "%s: ", f->where);
+    va_list args;
+
+    n = n < (int)s->err_len ? n : (int)s->err_len;
+    va_start(args, format);
+    vsnprintf(s->err + n, s->err_len - (size_t)n, format, args);
+    va_end(args);
+    f->rc = ERR_INVAL;
+    return f->rc;
+}
+
+/* ---- sections ---- */
+
+static int add_section(struct file_state *f, const char *name)
+{
+    struct config_source *source = f->setting.config->source;
+    struct config_section *section = mem_calloc(1, sizeof(*section));
+
+    if (section == NULL || setting_init(&section->values) < 0) {
+        mem_free(section);
+        snprintf(f->setting.err, f->setting.err_len, "no memory for the section [%s]", name);
+        f->rc = ERR_NOMEM;
+        return f->rc;
+    }
+    snprintf(section->name, sizeof(section->name), "%s", name);
+    snprintf(section->where, sizeof(section->where), "%s", f->where);
+    source->sections[source->n_sections++] = section;
+    f->section = section;
+    return 0;
+}
+
+/* A line that begins with '['. Without a ']' it is left to inih, which refuses it. */
+static int begin_section(struct file_state *f, const char *line)
+{
+    const struct config_source *source = f->setting.config->source;
+    const char *end = strchr(line, ']');
+    const size_t len = end != NULL ? (size_t)(end - line - 1) : 0;
+    const struct config_section *other;
+    char name[MODELS_MAX_NAME + 1];
+
+    if (end == NULL)
+        return 0;
+    if (len > MODELS_MAX_NAME)
+        return refuse(f,
+                      "the section's name has %zu bytes, and the names of models have %d at most: "
+                      "give the model a shorter name with NAME=PATH",
+                      len, MODELS_MAX_NAME);
+    snprintf(name, sizeof(name), "%.*s", (int)len, line + 1);
+    other = setting_section(f->setting.config, name);
+    if (other != NULL)
+        return refuse(f, "section [%s] comes a second time; the first is at %s", name,
+                      other->where);
+    if (source->n_sections == MODELS_MAX)
+        return refuse(f, "section [%s] is one too many: at most %d models are served", name,
+                      MODELS_MAX);
+    return add_section(f, name);
+}
+
+/* ---- lines ---- */
+
+/* Of a long path the end is kept: the line number must survive. */
+static void set_where(struct file_state *f)
+{
+    const size_t n = strlen(f->path);
+
+    snprintf(f->where, sizeof(f->where), "%s:%d", n > 120 ? f->path + n - 120 : f->path, f->line);
+}
+
+/* inih reads through this: it counts lines, refuses one that would be cut in two, reads the heads of
+ * sections, and drops leading blanks, which inih would take for the continuation of the line before.
+ * Some editors put a byte order mark in front of all. */
+static char *read_line(char *buf, int size, void *stream)
+{
+    struct file_state *f = stream;
+    char *line = fgets(buf, size, f->file);
+    size_t skip = 0;
+
+    f->line++;
+    set_where(f);
+    if (line == NULL && ferror(f->file)) { /* a directory, for one */
+        snprintf(f->setting.err, f->setting.err_len, "cannot read the configuration file '%s': %s",
+                 f->path, strerror(errno));
+        f->rc = ERR_INVAL;
+    }
+    if (line == NULL)
+        return NULL;
+    if (strchr(line, '\n') == NULL && (int)strlen(line) == size - 1) {
+        refuse(f, "the line is longer than %d bytes", size - 2);
+        return NULL;
+    }
+    if (f->line == 1 && strncmp(line, "\xEF\xBB\xBF", 3) == 0)
+        skip = 3;
+    skip += strspn(line + skip, " \t");
+    memmove(line, line + skip, strlen(line + skip) + 1);
+    return line[0] != '[' || begin_section(f, line) == 0 ? line : NULL;
+}
+
+static int check_scope(struct file_state *f, const char *name)
+{
+    const uint32_t id = option_find(name);
+
+    if (id == OPTION_N || option_at(id)->scope == OPTION_MODEL)
+        return 0;
+    if (id == OPTION_ID_model)
+        return refuse(f,
+                      "'model' in section [%s]: models are listed outside the sections, with "
+                      "commas between",
+                      f->section->name);
+    return refuse(f,
+                  "'%s' in section [%s]: it is a setting of the whole server, and belongs outside "
+                  "the sections, above the first of them",
+                  name, f->section->name);
+}
+
+/* inih's own idea of the section may be cut; ours is not. */
+static int on_pair(void *user, const char *section, const char *name, const char *value)
+{
+    struct file_state *f = user;
+    struct setting s = f->setting;
+
+    (void)section;
+    if (f->rc < 0 || (f->section != NULL && check_scope(f, name) < 0))
+        return 0;
+    s.where = f->where;
+    if (f->section != NULL)
+        s.config = &f->section->values;
+    f->rc = setting_apply(&s, name, name, value);
+    return f->rc == 0;
+}
+
+/* ---- the file ---- */
+
+/* Settings elsewhere may name other models; the file alone is in order then. */
+static void mark_listed(const struct config *c)
+{
+    if (c->source->of[OPTION_ID_model].layer != SETTING_FILE)
+        return;
+    for (uint32_t i = 0; i < c->source->n_sections; i++) {
+        struct config_section *section = c->source->sections[i];
+
+        section->is_listed = models_find(c->model, section->name) >= 0;
+    }
+}
+
+/* inih hands the same pointer to the reader and the handler, as `stream` and as `user`. */
+int config_file_load(const struct setting *s, const char *path)
+{
+    struct file_state f = {.path = path, .setting = *s};
+    int bad_line;
+
+    f.file = fopen(path, "re");
+    if (f.file == NULL) {
+        snprintf(s->err, s->err_len, "cannot open the configuration file '%s': %s", path,
+                 strerror(errno));
+        return ERR_INVAL;
+    }
+    bad_line = ini_parse_stream(read_line, &f, on_pair, &f);
+    fclose(f.file);
+    if (f.rc == 0 && bad_line > 0) {
+        snprintf(s->err, s->err_len, "%s:%d: not a line of the form name = value", path, bad_line);
+        f.rc = ERR_INVAL;
+    }
+    if (f.rc == 0)
+        mark_listed(s->config);
+    return f.rc;
+}
+
+int config_file_check_sections(const struct setting *s)
+{
+    const struct config *c = s->config;
+    char names[256]; /* more are cut */
+
+    for (uint32_t i = 0; i < c->source->n_sections; i++) {
+        const struct config_section *section = c->source->sections[i];
+
+        if (section->is_listed || models_find(c->model, section->name) >= 0)
+            continue;
+        models_names(c->model, names, sizeof(names));
+        snprintf(s->err, s->err_len, "%s: section [%s] is none of the models that are served: %s",
+                 section->where, section->name, names);
+        return ERR_INVAL;
+    }
+    return 0;
+}

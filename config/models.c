@@ -1,0 +1,203 @@
+/* config/models.c - see models.h. */
+#include "config/models.h"
+
+#include "core/base/err.h"
+#include "core/base/file_stem.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+struct span {
+    const char *text;
+    size_t len;
+};
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static struct span trim(const char *text, size_t len)
+{
+    while (len > 0 && is_blank(text[len - 1]))
+        len--;
+    while (len > 0 && is_blank(*text)) {
+        text++;
+        len--;
+    }
+    return (struct span){text, len};
+}
+
+/* Names stand in URLs, in metrics, in logs and in the heads of sections. */
+static bool is_name(const char *name, size_t len)
+{
+    if (len == 0 || len > MODELS_MAX_NAME)
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if (name[i] <= ' ' || name[i] >= 0x7f || strchr(",=[]\"'`\\", name[i]) != NULL)
+            return false;
+    return true;
+}
+
+/* The bytes before the '=' that ends a name, or NULL: the item is a path. */
+static const char *end_of_name(struct span item)
+{
+    const char *eq = memchr(item.text, '=', item.len);
+
+    return eq != NULL && memchr(item.text, '/', (size_t)(eq - item.text)) == NULL ? eq : NULL;
+}
+
+/* How much of an item a sentence shows. */
+static int shown(struct span item)
+{
+    return item.len < 200 ? (int)item.len : 200;
+}
+
+static int take_name(struct model_item *out, struct span name, struct span item, char *err,
+                     size_t err_len)
+{
+    if (!is_name(name.text, name.len)) {
+        snprintf(err, err_len,
+                 "'model': before the '=' of '%.*s' there must be a name of 1 to %d bytes, "
+                 "printable ASCII without blanks, quotes, backslashes and any of , = [ ]; a path "
+                 "with a '=' begins with ./",
+                 shown(item), item.text, MODELS_MAX_NAME);
+        return ERR_INVAL;
+    }
+    memcpy(out->name, name.text, name.len);
+    out->name[name.len] = '\0';
+    return 0;
+}
+
+static void name_after_path(struct model_item *out)
+{
+    const char *stem;
+    const size_t len = file_stem(out->path, &stem);
+
+    snprintf(out->name, sizeof(out->name), "%.*s", len > 0 ? (int)len : (int)strlen(MODELS_DEMO),
+             len > 0 ? stem : MODELS_DEMO);
+}
+
+static int take_item(struct model_item *out, struct span item, char *err, size_t err_len)
+{
+    const char *eq = end_of_name(item);
+    struct span path = item;
+    int rc = 0;
+
+    if (eq != NULL) {
+        rc = take_name(out, trim(item.text, (size_t)(eq - item.text)), item, err, err_len);
+        path = trim(eq + 1, item.len - (size_t)(eq + 1 - item.text));
+    }
+    if (rc < 0)
+        return rc;
+    if (path.len > MODELS_MAX_PATH) {
+        snprintf(err, err_len, "'model': a path may have %d bytes, not %zu: '%.*s...'",
+                 MODELS_MAX_PATH, path.len, shown(path), path.text);
+        return ERR_INVAL;
+    }
+    memcpy(out->path, path.text, path.len);
+    out->path[path.len] = '\0';
+    if (eq == NULL)
+        name_after_path(out);
+    return 0;
+}
+
+/* "" alone is the demo model; nothing before or behind a comma is a slip. */
+static bool is_slip(struct span item, const char *end)
+{
+    return *end == ',' && (item.len == 0 || trim(end + 1, strlen(end + 1)).len == 0);
+}
+
+int models_next(const char **text, struct model_item *out, char *err, size_t err_len)
+{
+    const char *start = *text, *end;
+    struct span item;
+    int rc;
+
+    if (start == NULL)
+        return 0;
+    end = start + strcspn(start, ",");
+    item = trim(start, (size_t)(end - start));
+    if (is_slip(item, end)) {
+        snprintf(err, err_len,
+                 "'model' has an empty item: models are PATH or NAME=PATH with commas between, got "
+                 "'%.200s'",
+                 start);
+        return ERR_INVAL;
+    }
+    rc = take_item(out, item, err, err_len);
+    if (rc < 0)
+        return rc;
+    *text = *end == ',' ? end + 1 : NULL;
+    return 1;
+}
+
+int models_find(const char *text, const char *name)
+{
+    struct model_item item;
+    char err[8];
+    int i = 0;
+
+    while (models_next(&text, &item, err, sizeof(err)) > 0) {
+        if (strcmp(item.name, name) == 0)
+            return i;
+        i++;
+    }
+    return -1;
+}
+
+int models_check(const char *text, char *err, size_t err_len)
+{
+    struct model_item item;
+    int n = 0, rc;
+
+    while ((rc = models_next(&text, &item, err, err_len)) > 0) {
+        if (++n > MODELS_MAX) {
+            snprintf(err, err_len, "'model' lists more than %d models", MODELS_MAX);
+            return ERR_INVAL;
+        }
+        if (models_find(text, item.name) >= 0) {
+            snprintf(err, err_len,
+                     "'model' has two models called '%s': give one of them another name with "
+                     "NAME=PATH",
+                     item.name);
+            return ERR_INVAL;
+        }
+    }
+    return rc < 0 ? rc : n;
+}
+
+void models_get(const char *text, uint32_t i, struct model_item *out)
+{
+    char err[8];
+
+    for (uint32_t k = 0; k <= i; k++)
+        if (models_next(&text, out, err, sizeof(err)) <= 0)
+            return;
+}
+
+void models_names(const char *text, char *out, size_t size)
+{
+    struct model_item item;
+    const char *comma = "";
+    char err[8];
+    size_t n = 0;
+
+    out[0] = '\0';
+    while (n + 1 < size && models_next(&text, &item, err, sizeof(err)) > 0) {
+        n += (size_t)snprintf(out + n, size - n, "%s%s", comma, item.name);
+        comma = ", ";
+    }
+}
+
+/* A name that was made from a path may hold anything, and is made again from the same path. */
+void models_text(const struct model_item *item, char out[MODELS_MAX_TEXT])
+{
+    if (item->path[0] == '\0' && strcmp(item->name, MODELS_DEMO) == 0)
+        out[0] = '\0';
+    else if (is_name(item->name, strlen(item->name)))
+        snprintf(out, MODELS_MAX_TEXT, "%s=%s", item->name, item->path);
+    else
+        snprintf(out, MODELS_MAX_TEXT, "%s", item->path);
+}

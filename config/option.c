@@ -1,0 +1,236 @@
+/* config/option.c - see option.h. */
+#include "config/option.h"
+
+#include "config/config.h"
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct option options[] = {
+#define ROW(sc, n, t, h, ...)                                                                      \
+    {.name = #n,                                                                                   \
+     .type = t,                                                                                    \
+     .scope = OPTION_##sc,                                                                         \
+     .offset = offsetof(struct config, n),                                                         \
+     .help = h,                                                                                    \
+     __VA_ARGS__},
+#define STR(sc, n, d, h) ROW(sc, n, OPTION_STR, h, .def = d)
+#define INT(sc, n, d, lo, hi, h) ROW(sc, n, OPTION_INT, h, .num = d, .min = lo, .max = hi)
+#define SIZE(sc, n, d, lo, hi, h) ROW(sc, n, OPTION_SIZE, h, .num = d, .min = lo, .max = hi)
+#define ENUM(sc, n, d, w, h) ROW(sc, n, OPTION_ENUM, h, .def = d, .words = w)
+#include "config/options.inc"
+#undef ROW
+#undef STR
+#undef INT
+#undef SIZE
+#undef ENUM
+};
+_Static_assert(sizeof(options) / sizeof(options[0]) == OPTION_N, "a row each");
+
+const struct option *option_at(uint32_t id)
+{
+    return &options[id];
+}
+
+uint32_t option_find(const char *name)
+{
+    uint32_t id = 0;
+
+    while (id < OPTION_N && strcmp(options[id].name, name) != 0)
+        id++;
+    return id;
+}
+
+/* ---- from text ---- */
+
+int config_parse_size(const char *text, uint64_t *out)
+{
+    static const char units[] = "kmgt";
+    char *end;
+    uint64_t n;
+
+    if (!isdigit((unsigned char)*text))
+        return ERR_INVAL;
+    errno = 0;
+    n = strtoull(text, &end, 10);
+    if (errno == ERANGE)
+        return ERR_RANGE;
+    if (*end != '\0') {
+        const char *unit = strchr(units, tolower((unsigned char)*end));
+
+        if (unit == NULL || end[1] != '\0')
+            return ERR_INVAL;
+        for (const char *u = units; u <= unit; u++)
+            if (__builtin_mul_overflow(n, 1024u, &n))
+                return ERR_RANGE;
+    }
+    *out = n;
+    return 0;
+}
+
+static int parse_int(const char *text, int64_t *out)
+{
+    char *end;
+
+    errno = 0;
+    *out = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || isspace((unsigned char)*text))
+        return ERR_INVAL;
+    return errno == ERANGE ? ERR_RANGE : 0;
+}
+
+static bool has_word(const char *words, const char *word)
+{
+    const size_t n = strcspn(word, "|");
+
+    if (word[n] != '\0')
+        return false;
+    for (const char *w = words; w != NULL; w = strchr(w, '|') != NULL ? strchr(w, '|') + 1 : NULL)
+        if (n > 0 && strncmp(w, word, n) == 0 && (w[n] == '|' || w[n] == '\0'))
+            return true;
+    return false;
+}
+
+static void *target(const struct option *o, struct config *c)
+{
+    return (char *)c + o->offset;
+}
+
+static const void *value_of(const struct option *o, const struct config *c)
+{
+    return (const char *)c + o->offset;
+}
+
+static bool is_string(const struct option *o)
+{
+    return o->type == OPTION_STR || o->type == OPTION_ENUM;
+}
+
+static int set_string(const struct option *o, struct config *c, const char *value)
+{
+    char **text = target(o, c);
+    char *copy = mem_strdup(value);
+
+    if (copy == NULL)
+        return ERR_NOMEM;
+    mem_free(*text);
+    *text = copy;
+    return 0;
+}
+
+int option_set(const struct option *o, struct config *c, const char *text)
+{
+    int64_t n;
+    uint64_t size;
+    int rc = 0;
+
+    switch (o->type) {
+    case OPTION_STR:
+        return set_string(o, c, text);
+    case OPTION_ENUM:
+        return has_word(o->words, text) ? set_string(o, c, text) : ERR_INVAL;
+    case OPTION_INT:
+        rc = parse_int(text, &n);
+        if (rc == 0 && (n < o->min || (n > 0 && (uint64_t)n > o->max)))
+            rc = ERR_RANGE;
+        if (rc == 0)
+            *(int64_t *)target(o, c) = n;
+        return rc;
+    case OPTION_SIZE:
+        rc = config_parse_size(text, &size);
+        if (rc == 0 && (size < (uint64_t)o->min || size > o->max))
+            rc = ERR_RANGE;
+        if (rc == 0)
+            *(uint64_t *)target(o, c) = size;
+        return rc;
+    }
+    return ERR_INTERNAL;
+}
+
+int option_set_default(const struct option *o, struct config *c)
+{
+    if (is_string(o))
+        return set_string(o, c, o->def);
+    if (o->type == OPTION_INT)
+        *(int64_t *)target(o, c) = o->num;
+    else
+        *(uint64_t *)target(o, c) = (uint64_t)o->num;
+    return 0;
+}
+
+int option_copy(const struct option *o, struct config *c, const struct config *from)
+{
+    const void *value = value_of(o, from);
+
+    if (is_string(o))
+        return set_string(o, c, *(char *const *)value);
+    memcpy(target(o, c), value, sizeof(uint64_t)); /* as INT and SIZE are */
+    return 0;
+}
+
+void option_release(const struct option *o, struct config *c)
+{
+    if (!is_string(o))
+        return;
+    mem_free(*(char **)target(o, c));
+    *(char **)target(o, c) = NULL;
+}
+
+/* ---- to text ---- */
+
+/* 512m for 536870912; plain digits when no unit divides it. */
+static void format_size(char *buf, size_t size, uint64_t n)
+{
+    static const char units[] = "tgmk";
+
+    for (int i = 0; i < 4; i++) {
+        const int shift = 40 - 10 * i;
+
+        if (n >= (uint64_t)1 << shift && (n & (((uint64_t)1 << shift) - 1)) == 0) {
+            snprintf(buf, size, "%" PRIu64 "%c", n >> shift, units[i]);
+            return;
+        }
+    }
+    snprintf(buf, size, "%" PRIu64, n);
+}
+
+const char *option_show(const struct option *o, const struct config *c, char *buf, size_t size)
+{
+    const void *at = value_of(o, c);
+
+    if (is_string(o))
+        return *(char *const *)at;
+    if (o->type == OPTION_INT)
+        snprintf(buf, size, "%" PRId64, *(const int64_t *)at);
+    else
+        format_size(buf, size, *(const uint64_t *)at);
+    return buf;
+}
+
+void option_allowed(const struct option *o, char *buf, size_t size)
+{
+    char lo[32], hi[32];
+
+    switch (o->type) {
+    case OPTION_STR:
+        snprintf(buf, size, "any text");
+        break;
+    case OPTION_ENUM:
+        snprintf(buf, size, "one of %s", o->words);
+        break;
+    case OPTION_INT:
+        snprintf(buf, size, "a whole number from %" PRId64 " to %" PRIu64, o->min, o->max);
+        break;
+    case OPTION_SIZE:
+        format_size(lo, sizeof(lo), (uint64_t)o->min);
+        format_size(hi, sizeof(hi), o->max);
+        snprintf(buf, size, "a size from %s to %s, such as 512m", lo, hi);
+        break;
+    }
+}

@@ -1,0 +1,69 @@
+/* config/setting.h - settings of a struct config with their origins, and the sections of the file.
+ *
+ * Used within config/ only. A section is a struct config of its own in which only what the section
+ * holds has an origin; the rest of it is empty.
+ *
+ * Thread: one.
+ * Memory: setting_init() and setting_release() for the origins; strings are the struct config's.
+ * Errors: a sentence that names place, setting, value and what is allowed.
+ */
+#ifndef CONFIG_SETTING_H
+#define CONFIG_SETTING_H
+
+#include "config/config.h"
+#include "config/models.h"
+#include "config/option.h"
+
+#define SETTING_WHERE 160 /* "default", "quire.conf:7", "environment", "command line" */
+
+enum setting_layer {
+    SETTING_NONE = 0, /* not in this section */
+    SETTING_DEFAULT,
+    SETTING_FILE,
+    SETTING_ENVIRONMENT,
+    SETTING_FLAG,
+};
+
+struct setting_origin {
+    enum setting_layer layer;
+    char where[SETTING_WHERE];
+};
+
+struct config_section {
+    char name[MODELS_MAX_NAME + 1];
+    char where[SETTING_WHERE];
+    bool is_listed; /* the file lists a model of this name */
+    struct config values;
+};
+
+struct config_source {
+    struct setting_origin of[OPTION_N];
+    struct config_section *sections[MODELS_MAX];
+    uint32_t n_sections;
+};
+
+/* What values are being read for. */
+struct setting {
+    struct config *config;
+    enum setting_layer layer;
+    const char *where;
+    char *err;
+    size_t err_len;
+};
+
+/* An empty config: no values, no origins. ERR_NOMEM. */
+int setting_init(struct config *c);
+/* All that a config holds, its sections too. */
+void setting_release(struct config *c);
+
+/* name = text. `shown`: the name as its writer wrote it. ERR_INVAL or ERR_NOMEM, with a sentence. */
+int setting_apply(const struct setting *s, const char *name, const char *shown, const char *text);
+
+/* The section of a model, or NULL. */
+const struct config_section *setting_section(const struct config *c, const char *model);
+/* Where a setting of the model with this section (or NULL) has its value: in the section, or in `c`
+ * itself. */
+const struct config *setting_holder(const struct config *c, const struct config_section *section,
+                                    uint32_t id);
+
+#endif

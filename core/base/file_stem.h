@@ -1,0 +1,15 @@
+/* core/base/file_stem.h - what a model is called after the path of its file.
+ *
+ * Thread: any.
+ * Memory: none; the stem is a part of the path.
+ */
+#ifndef CORE_BASE_FILE_STEM_H
+#define CORE_BASE_FILE_STEM_H
+
+#include <stddef.h>
+
+/* The last name in the path of a model's file, of a part of it or of its folder, without .gguf and
+ * the number of the part. Returns its bytes: 0 for an empty path. */
+size_t file_stem(const char *path, const char **stem);
+
+#endif
