@@ -31,8 +31,10 @@ void facts_props(struct desk *d, struct http_call *call);
 void facts_openapi(struct http_call *call);
 void facts_models(struct desk *d, struct http_call *call);
 void facts_model(struct desk *d, struct http_call *call); /* the name is the call's tail */
-/* `scene` lacks the engine's statistics and the model; they are filled in here. */
-void facts_metrics(struct desk *d, struct http_call *call, struct metrics_scene *scene);
+/* What /metrics says of the desk's model, with a copy of its engine's statistics as they are now:
+ * zeros before there is an engine. The share is 1, that of a model that has the machine alone. */
+void facts_fill_metrics(struct desk *d, struct metrics_model *out);
+void facts_metrics(struct http_call *call, const struct metrics_scene *scene);
 
 /* Has the engine been inside one and the same step for too long? What counts is the time since it
  * was first seen there, because before a step the engine may have slept. */

@@ -13,6 +13,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/version.h"
 #include "server/answer.h"
 #include "server/completion.h"
 #include "server/constrain.h"
@@ -56,6 +57,7 @@ struct server {
     struct http *http;
     struct desk *desk;
     struct metrics metrics;
+    struct metrics_house house;
     struct facts_watchdog watchdog;
     struct journal_file *journal;
     struct debug debug;
@@ -213,8 +215,14 @@ static void on_metrics(void *ud, struct http_call *call)
 {
     struct server *s = ud;
     const char *labels[N_ROUTES + 1];
-    struct metrics_scene scene = {.routes = labels,
+    struct metrics_model model;
+    struct metrics_scene scene = {.models = &model,
+                                  .n_models = 1,
+                                  .house = &s->house,
+                                  .routes = labels,
                                   .n_routes = N_ROUTES + 1,
+                                  .isa = s->opt.isa,
+                                  .version = quire_version(),
                                   .n_connections = http_n_connections(s->http),
                                   .n_tenants = tenants_n(s->desk->tenants),
                                   .n_tenants_shared = tenants_n_shared(s->desk->tenants),
@@ -223,12 +231,13 @@ static void on_metrics(void *ud, struct http_call *call)
     for (size_t i = 0; i < N_ROUTES; i++)
         labels[i] = routes[i].path;
     labels[N_ROUTES] = "other";
-    facts_metrics(s->desk, call, &scene);
+    facts_fill_metrics(s->desk, &model);
+    facts_metrics(call, &scene);
 }
 
 static void on_done(void *ud, size_t route, int status)
 {
-    metrics_http(&((struct server *)ud)->metrics, route, status);
+    metrics_http(&((struct server *)ud)->house, route, status);
 }
 
 static int on_admit(void *ud, struct http_call *call, unsigned flags)
@@ -385,7 +394,7 @@ static int open_locks(struct server *s, char *err, size_t err_len)
     s->gate = (struct gate){
         .keys = s->keys,
         .has_open_metrics = s->opt.has_open_metrics,
-        .metrics = &s->metrics,
+        .house = &s->house,
         .is_loading = s->opt.load.work != NULL,
         .load_permille = s->opt.load.permille,
         .load_ud = s->opt.load.ud,
