@@ -82,7 +82,7 @@ static int load_all(struct service *s)
         if (code == EXIT_OK)
             continue;
         if (s->n_models > 1)
-            snprintf(s->err, sizeof(s->err), "the model '%s': %s", s->models[i].id, err);
+            snprintf(s->err, sizeof(s->err), "the model '%s': %.360s", s->models[i].id, err);
         else
             snprintf(s->err, sizeof(s->err), "%s", err);
         return code;

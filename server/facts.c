@@ -15,6 +15,8 @@
 #include <string.h>
 
 #define JSON "application/json"
+/* Sixteen models whose ids are 255 quotes, each escaped, take three of these. */
+#define METRICS_MAX_TEXT ((size_t)8 << 20)
 
 static void reply(struct http_call *call, struct buf *body)
 {
@@ -161,22 +163,29 @@ void facts_model(struct http_call *call, const struct server_model *m)
     reply(call, &b);
 }
 
-void facts_metrics(struct desk *d, struct http_call *call, struct metrics_scene *scene)
+void facts_fill_metrics(struct desk *d, struct metrics_model *out)
 {
     const struct server_model *m = d->model;
+
+    *out = (struct metrics_model){
+        .id = m->id,
+        .arch = m->arch,
+        .ftype = m->ftype,
+        .max_context = m->max_context,
+        .n_params = m->n_params,
+        .bytes = m->size,
+        .share = m->share,
+        .counts = d->metrics,
+    };
+    if (d->queue != NULL)
+        queue_get_stats(d->queue, &out->stats);
+}
+
+void facts_metrics(struct http_call *call, const struct metrics_scene *scene)
+{
     struct buf b;
 
-    if (d->queue != NULL)
-        queue_get_stats(d->queue, &scene->stats);
-    scene->model = m->id;
-    scene->arch = m->arch;
-    scene->ftype = m->ftype;
-    scene->isa = d->model->isa;
-    scene->version = quire_version();
-    scene->max_context = m->max_context;
-    scene->n_params = m->n_params;
-    scene->model_bytes = m->size;
-    buf_init(&b, (size_t)1 << 20);
-    metrics_render(d->metrics, scene, &b);
+    buf_init(&b, METRICS_MAX_TEXT);
+    metrics_render(scene, &b);
     http_call_reply(call, 200, "text/plain; version=0.0.4; charset=utf-8", &b);
 }

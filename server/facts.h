@@ -35,8 +35,10 @@ void facts_props(const struct server_model *m, struct http_call *call);
 void facts_openapi(struct http_call *call);
 void facts_models(struct http_call *call, const struct server_model *const *models, uint32_t n);
 void facts_model(struct http_call *call, const struct server_model *m);
-/* `scene` lacks the engine's statistics and the model; they are filled in here. */
-void facts_metrics(struct desk *d, struct http_call *call, struct metrics_scene *scene);
+/* What /metrics says of the desk's model, with a copy of its engine's statistics as they are now:
+ * zeros before there is an engine. */
+void facts_fill_metrics(struct desk *d, struct metrics_model *out);
+void facts_metrics(struct http_call *call, const struct metrics_scene *scene);
 
 /* Has the engine been inside one and the same step for too long? What counts is the time since it
  * was first seen there, because before a step the engine may have slept. */

@@ -13,6 +13,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/version.h"
 #include "server/answer.h"
 #include "server/completion.h"
 #include "server/desk.h"
@@ -53,7 +54,7 @@ struct server {
     struct tls *tls;   /* or NULL */
     struct http *http;
     struct tenants *tenants;
-    struct metrics metrics;
+    struct metrics_house house;
     struct hosted models[SERVER_MAX_MODELS]; /* [opt.n_models] */
     uint32_t n_attached;                     /* of them: their engines run */
     bool is_draining;
@@ -251,8 +252,14 @@ static void on_metrics(void *ud, struct http_call *call)
 {
     struct server *s = ud;
     const char *labels[N_ROUTES + 1];
-    struct metrics_scene scene = {.routes = labels,
+    struct metrics_model models[SERVER_MAX_MODELS];
+    struct metrics_scene scene = {.models = models,
+                                  .n_models = s->opt.n_models,
+                                  .house = &s->house,
+                                  .routes = labels,
                                   .n_routes = N_ROUTES + 1,
+                                  .isa = s->models[0].model.isa,
+                                  .version = quire_version(),
                                   .n_connections = http_n_connections(s->http),
                                   .n_tenants = tenants_n(s->tenants),
                                   .n_tenants_shared = tenants_n_shared(s->tenants),
@@ -261,12 +268,14 @@ static void on_metrics(void *ud, struct http_call *call)
     for (size_t i = 0; i < N_ROUTES; i++)
         labels[i] = routes[i].path;
     labels[N_ROUTES] = "other";
-    facts_metrics(s->models[0].desk, call, &scene);
+    for (uint32_t i = 0; i < s->opt.n_models; i++)
+        facts_fill_metrics(s->models[i].desk, &models[i]);
+    facts_metrics(call, &scene);
 }
 
 static void on_done(void *ud, size_t route, int status)
 {
-    metrics_http(&((struct server *)ud)->metrics, route, status);
+    metrics_http(&((struct server *)ud)->house, route, status);
 }
 
 static int on_admit(void *ud, struct http_call *call, unsigned flags)
@@ -432,7 +441,7 @@ static int open_locks(struct server *s, char *err, size_t err_len)
     s->gate = (struct gate){
         .keys = s->keys,
         .has_open_metrics = s->opt.has_open_metrics,
-        .metrics = &s->metrics,
+        .house = &s->house,
         .is_loading = s->opt.load.work != NULL,
         .load_permille = s->opt.load.permille,
         .load_ud = s->opt.load.ud,
@@ -524,7 +533,6 @@ int server_create(struct server **out, const struct server_options *options, cha
         return snprintf(err, err_len, "out of memory"), ERR_NOMEM;
     s->opt = *options;
     s->start_us = clock_us();
-    metrics_init(&s->metrics);
     rc = open_parts(s, err, err_len);
     if (rc < 0) {
         server_destroy(&s);
