@@ -100,14 +100,16 @@ static int make_chat(struct served *m, char *err, size_t err_len)
 {
     const int rc =
         chat_create(&m->chat, m->config.chat_template, m->engine.tokenizer, err, err_len);
+    char id[280];
 
     if (rc < 0)
         return rc;
+    log_quote(id, sizeof(id), m->id);
     if (chat_complaint(m->chat) != NULL)
-        log_warn("main", "chat_template=\"%s\" unusable=\"%s\"", chat_origin(m->chat),
-                 chat_complaint(m->chat));
+        log_warn("main", "chat_template=\"%s\" unusable=\"%s\" model=%s", chat_origin(m->chat),
+                 chat_complaint(m->chat), id);
     else
-        log_info("main", "chat_template=\"%s\"", chat_origin(m->chat));
+        log_info("main", "chat_template=\"%s\" model=%s", chat_origin(m->chat), id);
     return 0;
 }
 

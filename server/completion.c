@@ -410,6 +410,7 @@ static void note_begin(struct completion *c)
 {
     c->in.has_report = true;
     c->in.report.priority = priority_name(c->in.prepared.params.priority);
+    c->in.report.model = c->in.desk->house->n_models > 1 ? c->in.desk->model->id : NULL;
     c->in.report.n_choices = c->n_choices;
     c->in.report.arrival_us = c->in.arrival_us;
     count_usage(c);
