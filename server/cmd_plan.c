@@ -1,22 +1,26 @@
 /* server/cmd_plan.c - `quire plan`: the memory that a server with these settings would take.
  *
  * Everything is made as for serving, but that no weight is read: rooms are reserved, which costs
- * nothing until they are filled, and their sizes are what is printed.
+ * nothing until they are filled, and their sizes are what is printed. Several models are made beside
+ * each other, as a server has them, so that what they take of the process is measured too.
  */
 #include "server/command.h"
 
 #include "config/config.h"
-#include "core/base/log.h"
+#include "core/base/buf.h"
 #include "core/model/model.h"
 #include "core/run/runner.h"
+#include "core/base/mem.h"
 #include "kvcache/kv_store.h"
 #include "server/engine.h"
+#include "server/json.h"
 #include "server/process.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 #define HUGE_PAGE ((uint64_t)2 << 20) /* what large rooms are made of, where the system has it */
+#define MAX_NAME_TEXT 1024 /* bytes of a model's name as a JSON string */
 #define SERVER_BYTES ((uint64_t)4 << 20) /* sockets, queues, stacks: measured, not made here */
 
 struct memory_plan {
@@ -27,13 +31,18 @@ struct memory_plan {
     uint64_t sequence; /* bytes of the longest one; layers with a window drop what is past */
 };
 
+struct planned {
+    struct engine engine;
+    struct memory_plan plan;
+};
+
 static void print_help(void)
 {
     fputs("quire plan [--json] [settings]   the memory that a server would take, without loading\n"
           "\n"
           "All settings of 'quire serve' are taken; model, context, kv_memory, kv_type and\n"
           "max_batch_tokens matter. A cache that is not full, or steps that are smaller than they\n"
-          "may be, take less.\n",
+          "may be, take less. Of several models each has a table of its own, and then all.\n",
           stdout);
 }
 
@@ -42,19 +51,26 @@ static uint64_t whole_pages(uint64_t bytes)
     return (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
 }
 
-static struct memory_plan plan_of(const struct engine *e, uint64_t swap_ram)
+static uint64_t resident_bytes(void)
 {
-    const size_t block = e->kv->block_stride; /* its bytes and the room beside them */
-    const uint32_t n_lanes = kv_lanes_n(&e->cache.lanes), n_ctx = e->sched.max_context;
     struct process_facts now;
 
     process_read(&now);
+    return now.resident_bytes;
+}
+
+/* `process`: what it takes with this model and no other. */
+static struct memory_plan plan_of(const struct engine *e, uint64_t swap_ram, uint64_t process)
+{
+    const size_t block = e->kv->block_stride; /* its bytes and the room beside them */
+    const uint32_t n_lanes = kv_lanes_n(&e->cache.lanes), n_ctx = e->sched.max_context;
+
     return (struct memory_plan){
         .weights = whole_pages(e->model->weight_bytes),
         .tables = whole_pages(e->model->table_bytes),
         .cache = (uint64_t)e->kv->n_blocks * block,
         .rows = runner_scratch_bytes(e->runner),
-        .process = now.resident_bytes + SERVER_BYTES,
+        .process = process,
         .swap = swap_ram,
         .token = n_lanes * block / BLOCK_TOKENS,
         .n_tokens = e->kv->n_blocks / n_lanes * BLOCK_TOKENS,
@@ -67,9 +83,34 @@ static uint64_t in_all(const struct memory_plan *p)
     return p->weights + p->tables + p->cache + p->rows + p->process;
 }
 
+/* The process is one, whatever the number of models: what it takes with all of them. */
+static struct memory_plan sum_of(const struct planned *all, uint32_t n, uint64_t process)
+{
+    struct memory_plan sum = {.process = process};
+
+    for (uint32_t i = 0; i < n; i++) {
+        sum.weights += all[i].plan.weights;
+        sum.tables += all[i].plan.tables;
+        sum.cache += all[i].plan.cache;
+        sum.rows += all[i].plan.rows;
+        sum.swap += all[i].plan.swap;
+    }
+    return sum;
+}
+
+/* ---- for people ---- */
+
 static double mib(uint64_t bytes)
 {
     return (double)bytes / (1 << 20);
+}
+
+static void print_end(const struct memory_plan *p)
+{
+    printf("process      %10.1f MiB   program, tokenizer, connections\n", mib(p->process));
+    printf("in all       %10.1f MiB   when the cache and a step are full\n", mib(in_all(p)));
+    printf("              + %8.1f MiB   while preempted sequences are kept (swap_ram)\n\n",
+           mib(p->swap));
 }
 
 static void print_table(const struct engine *e, const struct memory_plan *p)
@@ -85,48 +126,145 @@ static void print_table(const struct engine *e, const struct memory_plan *p)
            p->n_tokens, p->token, kern_kv_name(e->kv_type));
     printf("activations  %10.1f MiB   for steps of %u rows\n", mib(p->rows),
            e->sched.max_batch_tokens);
-    printf("process      %10.1f MiB   program, tokenizer, connections\n", mib(p->process));
-    printf("in all       %10.1f MiB   when the cache and a step are full\n", mib(in_all(p)));
-    printf("              + %8.1f MiB   while preempted sequences are kept (swap_ram)\n\n",
-           mib(p->swap));
+    print_end(p);
     printf("A sequence of %u tokens takes %.1f MiB of the cache, which holds %.1f of them.\n",
            e->sched.max_context, mib(p->sequence), (double)p->cache / (double)p->sequence);
 }
 
-static void print_json(const struct engine *e, const struct memory_plan *p)
+static void print_sum(const struct memory_plan *sum, uint32_t n)
+{
+    printf("All %u models in one process: %.1f MiB (weights %.1f, rope tables %.1f, KV caches %.1f, "
+           "activations %.1f, process %.1f),\nand %.1f MiB while preempted sequences are kept.\n",
+           n, mib(in_all(sum)), mib(sum->weights), mib(sum->tables), mib(sum->cache),
+           mib(sum->rows), mib(sum->process), mib(sum->swap));
+}
+
+static void print_tables(const struct planned *all, uint32_t n, const struct memory_plan *sum)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        print_table(&all[i].engine, &all[i].plan);
+        if (n > 1)
+            putchar('\n');
+    }
+    if (n > 1)
+        print_sum(sum, n);
+}
+
+/* ---- for programs ---- */
+
+static void print_name(const char *name)
+{
+    struct buf b;
+
+    buf_init(&b, MAX_NAME_TEXT);
+    json_add_cstring(&b, name);
+    printf(",\"model\":%s", b.err == 0 ? b.data : "\"\"");
+    buf_release(&b);
+}
+
+/* Without its closing brace. */
+static void print_members(const struct engine *e, const struct memory_plan *p)
 {
     printf("{\"context\":%u,\"weight_bytes\":%" PRIu64 ",\"table_bytes\":%" PRIu64
            ",\"cache_bytes\":%" PRIu64 ",\"cache_tokens\":%u,\"token_bytes\":%" PRIu64
            ",\"activation_bytes\":%" PRIu64 ",\"process_bytes\":%" PRIu64
-           ",\"swap_bytes\":%" PRIu64 ",\"total_bytes\":%" PRIu64
-           ",\"sequence_bytes\":%" PRIu64 "}\n",
+           ",\"swap_bytes\":%" PRIu64 ",\"total_bytes\":%" PRIu64 ",\"sequence_bytes\":%" PRIu64,
            e->sched.max_context, p->weights, p->tables, p->cache, p->n_tokens, p->token, p->rows,
            p->process, p->swap, in_all(p), p->sequence);
+}
+
+static void print_json(const struct planned *all, uint32_t n, const struct memory_plan *sum)
+{
+    if (n > 1)
+        printf("{\"models\":[");
+    for (uint32_t i = 0; i < n; i++) {
+        if (i > 0)
+            putchar(',');
+        print_members(&all[i].engine, &all[i].plan);
+        if (n > 1)
+            print_name(all[i].engine.id);
+        putchar('}');
+    }
+    if (n > 1)
+        printf("],\"process_bytes\":%" PRIu64 ",\"total_bytes\":%" PRIu64 "}", sum->process,
+               in_all(sum));
+    putchar('\n');
+}
+
+/* ---- the command ---- */
+
+/* Model i with its own settings. Returns an exit_code; on EXIT_OK the engine is to be released. */
+static int make_engine(struct engine *e, uint64_t *swap_ram, const struct config *c, uint32_t i,
+                       char *err, size_t err_len)
+{
+    struct config own;
+    int code;
+
+    if (config_model(&own, c, i, err, err_len) < 0)
+        return EXIT_FAILED;
+    code = engine_init(e, &own, ENGINE_PLAN | ENGINE_ENCODERS, err, err_len);
+    *swap_ram = own.swap_ram;
+    config_release(&own);
+    return code;
+}
+
+/* All models beside each other; *made of them are there in the end. What the process takes with one
+ * is what the program takes alone, and what has come with that model. */
+static int make_plans(struct planned *all, uint32_t n, uint32_t *made, const struct config *c,
+                      char *err, size_t err_len)
+{
+    const uint64_t program = resident_bytes();
+    uint64_t before = program;
+
+    for (*made = 0; *made < n; (*made)++) {
+        struct planned *p = &all[*made];
+        uint64_t swap_ram, now;
+        const int code = make_engine(&p->engine, &swap_ram, c, *made, err, err_len);
+
+        if (code != EXIT_OK)
+            return code;
+        now = resident_bytes();
+        p->plan = plan_of(&p->engine, swap_ram, program + now - before + SERVER_BYTES);
+        before = now;
+    }
+    return EXIT_OK;
+}
+
+static int plan(const struct config *c, bool json)
+{
+    const uint32_t n = config_n_models(c);
+    struct planned *all = mem_calloc(n, sizeof(*all));
+    struct memory_plan sum;
+    char err[1024];
+    uint32_t made;
+    int code;
+
+    if (all == NULL)
+        return command_fail(EXIT_FAILED, "no memory for the plan");
+    code = make_plans(all, n, &made, c, err, sizeof(err));
+    sum = sum_of(all, made, resident_bytes() + SERVER_BYTES);
+    if (code != EXIT_OK)
+        command_fail(code, "%s", err);
+    else if (json)
+        print_json(all, n, &sum);
+    else
+        print_tables(all, n, &sum);
+    while (made > 0)
+        engine_release(&all[--made].engine);
+    mem_free(all);
+    return code;
 }
 
 int cmd_plan(int argc, char **argv)
 {
     const bool json = command_take_switch(&argc, argv, "--json");
-    struct memory_plan p;
     struct config config;
-    uint64_t swap_ram;
-    struct engine engine;
-    char err[1024];
     bool done;
     int code = command_config(&config, argc, argv, print_help, &done);
 
     if (done)
         return code;
-    code = engine_init(&engine, &config, ENGINE_PLAN | ENGINE_ENCODERS, err, sizeof(err));
-    swap_ram = config.swap_ram;
+    code = plan(&config, json);
     config_release(&config);
-    if (code != EXIT_OK)
-        return command_fail(code, "%s", err);
-    p = plan_of(&engine, swap_ram);
-    if (json)
-        print_json(&engine, &p);
-    else
-        print_table(&engine, &p);
-    engine_release(&engine);
-    return EXIT_OK;
+    return code;
 }

@@ -42,12 +42,16 @@ def refused(run, code, *words):
         assert str(word) in run.err
 
 
+def printed_rows(text):
+    rows = [re.fullmatch(r"(\w+) += (.*?) +# (.*)", line) for line in text.splitlines()]
+    assert all(rows), text
+    return {r[1]: (r[2].strip(), r[3]) for r in rows}
+
+
 def printed_config(*args, env=None):
     run = quire("--print-config", *args, env=env)
     assert run.returncode == 0, run.err
-    rows = [re.fullmatch(r"(\w+) += (.*?) +# (.*)", line) for line in run.out.splitlines()]
-    assert all(rows), run.out
-    return {r[1]: (r[2].strip(), r[3]) for r in rows}
+    return printed_rows(run.out)
 
 
 # ---- help and settings
@@ -91,6 +95,60 @@ def test_print_config(tmp_path):
     assert printed_config("--config", ROOT / "config/quire.conf")["host"][1] == "default"
 
 
+TWO_MODELS = """model = chat=/m/chat.gguf, /m/embed.gguf
+kv_memory = 1g
+
+[chat]
+kv_memory = 8g
+share = 3
+
+[embed]
+max_sequences = 64
+policy = sjf
+"""
+
+
+def test_print_config_of_several_models(tmp_path):
+    file = tmp_path / "q.conf"
+    file.write_text(TWO_MODELS)
+    run = quire("--print-config", "--config", file, "--policy", "fcfs")
+    assert run.returncode == 0, run.err
+    common, chat, embed = re.split(r"\n\[\w+\]\n", run.out)
+    assert re.findall(r"^\[(\w+)\]$", run.out, re.M) == ["chat", "embed"]
+    common, chat, embed = map(printed_rows, (common, chat, embed))
+    assert list(common) == SETTINGS
+    assert common["model"] == ("chat=/m/chat.gguf, /m/embed.gguf", f"{file}:1")
+    assert common["kv_memory"] == ("1g", f"{file}:2") and common["share"] == ("1", "default")
+    assert chat == {"kv_memory": ("8g", f"{file}:5"), "share": ("3", f"{file}:6")}
+    assert embed == {"max_sequences": ("64", f"{file}:9"), "policy": ("fcfs", "command line")}
+
+
+@pytest.mark.parametrize("text, words", [
+    (TWO_MODELS + "host = ::1", [":11: ", "'host'", "[embed]", "outside the sections"]),
+    (TWO_MODELS + "model = x", [":11: ", "'model'", "[embed]", "outside the sections"]),
+    (TWO_MODELS + "share = 0", [":11: ", "'share'", "1 to 1000", "'0'"]),
+    (TWO_MODELS + "sharre = 1", [":11: ", "unknown setting 'sharre'"]),
+    (TWO_MODELS + "[cat]", [":11: ", "[cat]", "chat, embed"]),
+    (TWO_MODELS + "[chat]", [":11: ", "[chat]", "second time", ":4"]),
+    (TWO_MODELS + "[" + "m" * 128 + "]", [":11: ", "128 bytes", "NAME=PATH"]),
+    (TWO_MODELS + "max_batch_tokens = 63", ["model 'embed'", "'max_batch_tokens' (63)"]),
+    ("journal = /j\n" + TWO_MODELS, ["cannot share", "'journal'", "'chat' and 'embed'", "/j"]),
+])
+def test_wrong_sections(tmp_path, text, words):
+    file = tmp_path / "q.conf"
+    file.write_text(text)
+    for command in "serve", "plan", "generate":
+        refused(quire(command, "--config", file), 2, *words)
+
+
+@pytest.mark.parametrize("command", [["generate", "--prompt", "x"], ["score", "--text", "/dev/null"], ["bench"],
+                                     ["tokenize"]])
+def test_one_model_at_a_time(command):
+    refused(quire(*command, "--model", "a=,b="), 2, "2 models (a, b)", "one at a time", "--model PATH")
+    run = quire("tokenize", "--model", "a=", "--ids", stdin=b"Once")
+    assert run.returncode == 0 and len(run.out.split()) > 1
+
+
 # ---- wrong usage is 2, what went wrong is 1
 
 @pytest.mark.parametrize("args, words", [
@@ -117,6 +175,11 @@ def test_print_config(tmp_path):
     (["--host", ""], ["'host'", "'unix_socket'"]),
     (["--unix-socket-mode", "9"], ["'unix_socket_mode'", "'9'"]),
     (["--tls-key", "k.pem"], ["'tls_certificate'", "'tls_key'"]),
+    (["--model", "a=x.gguf,/m/a.gguf"], ["'model'", "'a'", "NAME=PATH"]),
+    (["--model", "a.gguf,,b.gguf"], ["'model'", "empty item"]),
+    (["--model", "a b=x.gguf"], ["'model'", "'a b=x.gguf'", "without blanks"]),
+    (["--model", ",".join(f"m{i}" for i in range(17))], ["'model'", "more than 16"]),
+    (["tokenize", "--model", "a,"], ["'model'", "empty item"]),
     (["--cors-origins", "https://a.example/"], ["'cors_origins'", "https://a.example/"]),
 ])
 def test_wrong_usage(args, words):

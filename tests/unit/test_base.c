@@ -1,4 +1,4 @@
-/* tests/unit/test_base.c - core/base: buf, err, list, hist, log, mem. */
+/* tests/unit/test_base.c - core/base: buf, err, list, hist, log, mem, file_stem. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 #include "core/base/buf.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/file_stem.h"
 #include "core/base/hist.h"
 #include "core/base/list.h"
 #include "core/base/log.h"
@@ -684,6 +685,36 @@ static void the_clock_goes_forward(void **state)
     assert_true(strlen(quire_version()) > 0);
 }
 
+/* ---- file_stem */
+
+static void stems_are_names_of_models(void **state)
+{
+    static const char *const cases[][2] = {
+        {"", ""},
+        {"/", "/"},
+        {"a", "a"},
+        {"a.gguf", "a"},
+        {".gguf", ".gguf"},
+        {"a.gguf.gguf", "a.gguf"},
+        {"a.GGUF", "a.GGUF"},
+        {"/x.gguf/b.gguf", "b"},
+        {"/x/some.model//", "some.model"},
+        {"x/a-00002-of-00013.gguf", "a"},
+        {"a-00002-of-00013", "a"},
+        {"a-2-of-13.gguf", "a-2-of-13"},
+        {"-00002-of-00013.gguf", "-00002-of-00013"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *stem;
+        const size_t len = file_stem(cases[i][0], &stem);
+
+        if (len != strlen(cases[i][1]) || memcmp(stem, cases[i][1], len) != 0)
+            fail_msg("%s: %.*s", cases[i][0], (int)len, stem);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -706,6 +737,7 @@ int main(void)
         cmocka_unit_test(mem_fails_when_told),
         cmocka_unit_test(mem_guard_aborts),
         cmocka_unit_test(the_clock_goes_forward),
+        cmocka_unit_test(stems_are_names_of_models),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,16 +6,11 @@
 
 #include <cmocka.h>
 
-#include "config/config.h"
 #include "config/weights.h"
-#include "core/base/err.h"
 #include "core/base/mem.h"
+#include "tests/unit/settings.h"
 
-#include <ctype.h>
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /* The table once more, as text, so that nothing here has to be kept in step with it. */
 struct row {
@@ -37,104 +32,12 @@ static const struct row rows[] = {
 };
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
 
-static struct config config;
-static enum config_action action;
-static char err[512];
-static char file_path[64];
-
-static int load(int argc, const char **argv)
-{
-    err[0] = '\0';
-    return config_load(&config, argc, (char *const *)argv, &action, err, sizeof(err));
-}
-
-#define LOAD(...) load_list(__VA_ARGS__, NULL)
-static int load_list(const char *first, ...)
-{
-    const char *argv[16] = {"quire", first};
-    int argc = first != NULL ? 2 : 1;
-    va_list list;
-
-    va_start(list, first);
-    while (first != NULL && argc < 15 && (argv[argc] = va_arg(list, const char *)) != NULL)
-        argc++;
-    va_end(list);
-    return load(argc, argv);
-}
-
-static void assert_ok(int rc)
-{
-    if (rc != 0)
-        fail_msg("%s", err);
-    config_release(&config);
-}
-
-/* Refused, and the sentence holds all of the words. */
-#define assert_refused(rc, ...) assert_refused_with((rc), (const char *const[]){__VA_ARGS__, NULL})
-static void assert_refused_with(int rc, const char *const *words)
-{
-    assert_int_equal(rc, ERR_INVAL);
-    assert_null(config.source);
-    for (; *words != NULL; words++)
-        if (strstr(err, *words) == NULL)
-            fail_msg("'%s' is not in: %s", *words, err);
-}
-
-static void write_file(const char *text)
-{
-    FILE *f;
-
-    snprintf(file_path, sizeof(file_path), "/tmp/quire-config-%d.conf", (int)getpid());
-    f = fopen(file_path, "w");
-    assert_non_null(f);
-    assert_true(fputs(text, f) >= 0);
-    assert_int_equal(fclose(f), 0);
-}
-
 static char *flag_name(const char *name, char *out, size_t size)
 {
     snprintf(out, size, "--%s", name);
     for (char *p = out; *p != '\0'; p++)
         *p = *p == '_' ? '-' : *p;
     return out;
-}
-
-static char *variable_name(const char *name, char *out, size_t size)
-{
-    snprintf(out, size, "QUIRE_%s", name);
-    for (char *p = out; *p != '\0'; p++)
-        *p = (char)toupper((unsigned char)*p);
-    return out;
-}
-
-/* `name = value # source` of --print-config, blanks squeezed, for one name. */
-static void printed(const char *name, char *out, size_t size)
-{
-    char *text = NULL;
-    size_t bytes, n = 0;
-    FILE *f = open_memstream(&text, &bytes);
-
-    assert_non_null(f);
-    config_print(&config, f);
-    fclose(f);
-    for (const char *line = text; *line != '\0'; line = strchr(line, '\n') + 1) {
-        if (strncmp(line, name, strlen(name)) != 0 || line[strlen(name)] != ' ')
-            continue;
-        for (; *line != '\n' && n + 1 < size; line++)
-            if (*line != ' ' || n == 0 || out[n - 1] != ' ')
-                out[n++] = *line;
-        break;
-    }
-    out[n] = '\0';
-    free(text);
-}
-
-static void assert_printed(const char *name, const char *expected)
-{
-    char line[256];
-
-    printed(name, line, sizeof(line));
-    assert_string_equal(line, expected);
 }
 
 static void has_the_defaults_of_the_table(void **state)
@@ -652,24 +555,6 @@ static void survives_a_failure_of_any_allocation(void **state)
         fclose(f);
         free(text);
     }
-}
-
-static int clean_environment(void **state)
-{
-    char variable[64];
-
-    (void)state;
-    for (size_t i = 0; i < N_ROWS; i++)
-        unsetenv(variable_name(rows[i].name, variable, sizeof(variable)));
-    unsetenv("QUIRE_CONFIG");
-    return 0;
-}
-
-static int remove_file(void **state)
-{
-    (void)state;
-    unlink(file_path);
-    return 0;
 }
 
 int main(void)
