@@ -159,6 +159,7 @@ def test_who_asks_badly_is_told(both, text, status, code):
 
 # ---- side by side ----
 
+@pytest.mark.threads
 def test_side_by_side_nobody_notices(both, alone):
     """P1 through both engines at once, with streams, choices and embeddings in between."""
     wishes = []
@@ -230,6 +231,7 @@ def test_limits_are_each_models_own(start, models):
         stream.reset()
 
 
+@pytest.mark.threads
 def test_a_drain_finishes_both(start, models):
     s = start("--kv-memory", "64m", model=models, binary=DEBUG_BIN)
     streams = [s.stream("Once upon a time", model=name, **LONG) for name in ("demo", "stories") for _ in range(3)]
