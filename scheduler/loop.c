@@ -13,6 +13,7 @@
 #include "kvcache/kv_store.h"
 #include "scheduler/cost.h"
 #include "scheduler/journal.h"
+#include "scheduler/turns.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -430,14 +431,29 @@ static void commit(struct loop *l, const struct plan *plan)
     assert(sched_check(l->sched));
 }
 
+/* Whoever has nothing to do is in nobody's way; whoever had to wait hears the news again. */
+static void take_turn(struct loop *l)
+{
+    const uint64_t from = clock_us();
+
+    if (sched_is_idle(l->sched)) {
+        turns_leave(l->opt.turns, l->opt.place);
+    } else if (turns_take(l->opt.turns, l->opt.place)) {
+        l->stats.turn_wait_us += clock_us() - from;
+        take_news(l, clock_us());
+    }
+}
+
 /* 0, or ERR_AGAIN when there is nothing to do until news comes. */
 static int loop_step(struct loop *l)
 {
-    const uint64_t from = clock_us();
     const struct plan *plan;
     uint32_t n_moves;
+    uint64_t from;
 
-    take_news(l, from);
+    take_news(l, clock_us());
+    take_turn(l);
+    from = clock_us();
     plan = make_plan(l, from);
     l->stats.busy = plan->n_items > 0;
     n_moves = plan->n_moves;
@@ -445,8 +461,10 @@ static int loop_step(struct loop *l)
     start_io(l);
     publish(l);
     give_snapshot(l);
-    if (plan->n_items == 0)
+    if (plan->n_items == 0) {
+        turns_leave(l->opt.turns, l->opt.place);
         return ERR_AGAIN;
+    }
     compute(l, plan);
     l->stats.last_step_us = clock_us();
     observe(l, plan, l->stats.last_step_us - from);
@@ -456,6 +474,7 @@ static int loop_step(struct loop *l)
     publish(l);
     emit_ends(l);
     publish(l);
+    turns_end(l->opt.turns, l->opt.place, clock_us() - from, !sched_is_idle(l->sched));
     return 0;
 }
 

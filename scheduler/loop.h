@@ -20,6 +20,7 @@ struct kv_store;
 struct loop;
 struct runner;
 struct swap_store;
+struct turns;
 
 struct loop_options {
     struct queue *queue;
@@ -32,6 +33,8 @@ struct loop_options {
                               * within this; 0 = no limit */
     const int32_t *eog;      /* ids that end a generation; copied */
     size_t n_eog;
+    struct turns *turns; /* NULL: this engine is alone on the machine */
+    uint32_t place;      /* its place in them */
     struct journal *journal; /* receives everything that a replay needs, or NULL */
 };
 

@@ -85,6 +85,7 @@ struct engine_stats { /* copied out by value */
     struct step_costs costs;
     uint64_t target_us;
     uint64_t last_step_us; /* clock_us() at the end of the last step, 0 before the first */
+    uint64_t turn_wait_us; /* the engine waited for other models' steps, since the start */
     bool busy;             /* inside a step now: with last_step_us it shows a wedged engine */
     struct hist iteration_tokens, iteration_seconds, batch_sequences, cost_error;
 };

@@ -84,7 +84,7 @@ static void format_work(const struct access *a, char *out, size_t size)
 
 static void unref(struct access *a)
 {
-    char work[640] = "", id[280], key[120] = "", name[110];
+    char work[640] = "", id[280], key[120] = "", model[280] = "", name[270];
 
     if (--a->n_refs > 0)
         return;
@@ -93,12 +93,14 @@ static void unref(struct access *a)
     if (a->has_work)
         format_work(a, work, sizeof(work));
     if (a->key[0] != '\0')
-        snprintf(key, sizeof(key), " key=%s", log_quote(name, sizeof(name), a->key));
+        snprintf(key, sizeof(key), " key=%s", log_quote(name, 110, a->key));
+    if (a->work.model != NULL)
+        snprintf(model, sizeof(model), " model=%s", log_quote(name, sizeof(name), a->work.model));
     log_info("http",
              "event=finished id=%s method=%s route=%s status=%d bytes=%" PRIu64
-             "%s duration_ms=%.3f%s",
+             "%s%s duration_ms=%.3f%s",
              log_quote(id, sizeof(id), a->id), a->method, a->route, a->status, a->bytes, key,
-             ms(after(a->end_us, a->begin_us)), work);
+             model, ms(after(a->end_us, a->begin_us)), work);
     mem_free(a);
 }
 

@@ -19,6 +19,7 @@
 
 struct access_work { /* the engine's side, of all choices together */
     const char *priority, *finish; /* static */
+    const char *model; /* borrowed; NULL: there is only one */
     uint32_t n_choices, n_preempted;
     uint64_t prompt_tokens, cached_tokens, completion_tokens;
     uint64_t arrival_us, first_us; /* body complete; first token, 0 = none came */

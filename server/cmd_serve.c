@@ -2,41 +2,30 @@
 #include "server/command.h"
 
 #include "config/config.h"
+#include "config/models.h"
 #include "core/base/err.h"
 #include "core/base/log.h"
-#include "core/model/model.h"
-#include "core/text/tokenizer.h"
-#include "scheduler/journal.h"
-#include "scheduler/loop.h"
-#include "server/chat.h"
-#include "server/constrain.h"
-#include "server/engine.h"
-#include "server/server.h"
+#include "core/base/mem.h"
+#include "core/run/team.h"
+#include "scheduler/turns.h"
+#include "server/cmd_serve_model.h"
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-/* Compiled constraints that are kept: some of a megabyte each with a large vocabulary. */
-#define CONSTRAIN_ENTRIES 256
-#define CONSTRAIN_BYTES ((size_t)128 << 20)
+_Static_assert(MODELS_MAX <= SERVER_MAX_MODELS, "the server has room for what settings can list");
 
 struct service {
-    struct config config;
-    struct engine engine;
-    struct chat *chat;
-    struct constrain *constrain;
-    struct engine_progress progress;
-    char model_id[sizeof(((struct engine *)0)->id)];
+    struct config config; /* of the house */
+    struct served *models; /* [n_models] */
+    uint32_t n_models;
+    struct team *team;
+    struct turns *turns; /* NULL: one model */
     struct server *server;
-    struct queue *queue;
-    struct journal *journal;
-    struct loop *loop;
     int code; /* of the load, when it is over */
     char err[512];
 };
@@ -66,60 +55,6 @@ static void print_help(void)
 
 /* ---- on a thread of the loop's pool, while the server already answers that it is loading ---- */
 
-static int make_loop(struct service *s)
-{
-    const uint32_t max_outstanding = s->engine.sched.max_requests + SERVER_DRY_RUNS;
-    struct loop_options options = {
-        .sched = s->engine.sched,
-        .runner = s->engine.runner,
-        .kv_options = &s->engine.cache,
-        .kv = s->engine.kv,
-        .swap = s->engine.swap,
-        .step_target_ms = (uint32_t)s->config.step_target_ms,
-        .journal = s->journal,
-    };
-    const struct queue_options queue = {
-        .max_outstanding = max_outstanding,
-        .max_tenants = s->engine.sched.max_tenants,
-        .n_blocks = s->engine.cache.n_blocks,
-        /* Room for a step, and for the end of everything at once when nobody reads any more. */
-        .max_events = 2 * s->engine.sched.max_batch_tokens + max_outstanding,
-        .wake = server_wake,
-        .wake_ud = s->server,
-    };
-    int rc = queue_create(&s->queue, &queue);
-
-    if (rc < 0)
-        return rc;
-    options.queue = s->queue;
-    options.eog = tokenizer_eog(s->engine.tokenizer, &options.n_eog);
-    return loop_create(&s->loop, &options);
-}
-
-static int make_chat(struct service *s, char *err, size_t err_len)
-{
-    const int rc =
-        chat_create(&s->chat, s->config.chat_template, s->engine.tokenizer, err, err_len);
-
-    if (rc < 0)
-        return rc;
-    if (chat_complaint(s->chat) != NULL)
-        log_warn("main", "chat_template=\"%s\" unusable=\"%s\"", chat_origin(s->chat),
-                 chat_complaint(s->chat));
-    else
-        log_info("main", "chat_template=\"%s\"", chat_origin(s->chat));
-    return 0;
-}
-
-static int make_constrain(struct service *s)
-{
-    const struct constrain_options options = {.tokenizer = s->engine.tokenizer,
-                                              .max_entries = CONSTRAIN_ENTRIES,
-                                              .max_bytes = CONSTRAIN_BYTES};
-
-    return constrain_create(&s->constrain, &options);
-}
-
 #ifdef QUIRE_DEBUG
 /* For tests of what is answered meanwhile: wait until somebody opens the named FIFO to write. */
 static void hold_load(void)
@@ -136,96 +71,64 @@ static void hold_load(void)
 }
 #endif
 
+/* One model after the other: each has all the threads for it, and memory for one at a time. */
+static int load_all(struct service *s)
+{
+    for (uint32_t i = 0; i < s->n_models; i++) {
+        const struct served_company company = {s->team, s->turns, i, s->server};
+        char err[400];
+        const int code = served_load(&s->models[i], &company, err, sizeof(err));
+
+        if (code == EXIT_OK)
+            continue;
+        if (s->n_models > 1)
+            snprintf(s->err, sizeof(s->err), "the model '%s': %.360s", s->models[i].id, err);
+        else
+            snprintf(s->err, sizeof(s->err), "%s", err);
+        return code;
+    }
+    return EXIT_OK;
+}
+
 static void load(void *ud)
 {
     struct service *s = ud;
-    int rc;
 
     hold_load();
-    s->code = engine_init_watched(&s->engine, &s->config, ENGINE_SWAP | ENGINE_ENCODERS,
-                                  &s->progress, s->err, sizeof(s->err));
-    if (s->code != EXIT_OK)
-        return;
-    if (make_chat(s, s->err, sizeof(s->err)) < 0) {
-        s->code = EXIT_FAILED;
-        return;
-    }
-    rc = make_constrain(s);
-    if (rc == 0)
-        rc = make_loop(s);
-    if (rc == 0)
-        rc = loop_start(s->loop);
-    if (rc == 0)
-        return;
-    loop_destroy(&s->loop);
-    snprintf(s->err, sizeof(s->err), "cannot start the engine: %s", err_text(rc));
     s->code = EXIT_FAILED;
+    if (engine_make_team(&s->team, &s->config, s->err, sizeof(s->err)) == 0)
+        s->code = load_all(s);
 }
 
 /* ---- on the loop's thread ---- */
-
-/* The setting, else what the file says. */
-static enum pooling pooling_of(const char *setting, uint32_t type)
-{
-    if (strcmp(setting, "mean") == 0 || (strcmp(setting, "auto") == 0 && type == 1))
-        return POOLING_MEAN;
-    if (strcmp(setting, "first") == 0 || (strcmp(setting, "auto") == 0 && type == 2))
-        return POOLING_FIRST;
-    return POOLING_LAST;
-}
-
-static void tell_server(struct service *s)
-{
-    const struct engine *e = &s->engine;
-    const struct model *m = e->model;
-    const struct server_model facts = {
-        .id = s->model_id,
-        .arch = m->arch,
-        .ftype = m->ftype,
-        .created = (int64_t)time(NULL),
-        .n_vocab = m->shape.n_vocab,
-        .n_ctx_train = m->shape.n_ctx_train,
-        .n_embd = m->shape.n_embd,
-        .max_context = e->sched.max_context,
-        .max_kv_tokens = kv_lanes_most_tokens(&e->cache.lanes, e->cache.n_blocks),
-        .n_blocks = e->cache.n_blocks,
-        .block_tokens = BLOCK_TOKENS,
-        .n_params = m->n_params,
-        .size = m->file_bytes,
-        .kv_type = kern_kv_name(e->kv_type),
-        .pooling = pooling_of(s->config.pooling, m->shape.pooling_type),
-        .is_encoder = m->shape.is_encoder,
-    };
-
-    server_set_engine(s->server, &(struct server_engine){.prefill_chunk = e->sched.prefill_chunk,
-                                                         .shares_prefixes = e->cache.prefix_cache,
-                                                         .model = &facts,
-                                                         .tokenizer = e->tokenizer,
-                                                         .chat = s->chat,
-                                                         .constrain = s->constrain,
-                                                         .swap = e->swap,
-                                                         .isa = kern_isa_name(e->isa)});
-    server_attach(s->server, s->queue);
-}
 
 static void loaded(void *ud)
 {
     struct service *s = ud;
 
-    if (s->code == EXIT_OK)
-        tell_server(s);
-    else
+    if (s->code != EXIT_OK) {
         server_fail(s->server);
+        return;
+    }
+    for (uint32_t i = 0; i < s->n_models; i++) {
+        served_complete(&s->models[i]);
+        server_set_model(s->server, i, &s->models[i].facts);
+        server_attach(s->server, i, s->models[i].queue);
+    }
 }
 
+/* As if all took equally long. */
 static uint32_t load_permille(void *ud)
 {
-    struct service *s = ud;
+    const struct service *s = ud;
+    uint32_t sum = 0;
 
-    return atomic_load_explicit(&s->progress.permille, memory_order_relaxed);
+    for (uint32_t i = 0; i < s->n_models; i++)
+        sum += served_permille(&s->models[i]);
+    return sum / s->n_models;
 }
 
-static int make_server(struct service *s)
+static int make_server(struct service *s, const struct server_model *models)
 {
     const struct config *c = &s->config;
     const struct server_options options = {
@@ -239,45 +142,75 @@ static int make_server(struct service *s)
         .has_open_metrics = strcmp(c->metrics_open, "on") == 0,
         .cors_origins = c->cors_origins,
         .max_body = c->max_body,
-        .max_sequences = (uint32_t)c->max_sequences,
-        .max_batch_tokens = (uint32_t)c->max_batch_tokens,
-        .max_outstanding = (uint32_t)(c->max_sequences + c->queue_limit),
-        .request_timeout_s = (uint32_t)c->request_timeout,
-        .max_queue_ms = (uint32_t)c->max_queue_ms,
         .tenant_header = c->tenant_header,
         .tenant_weights = c->tenant_weights,
         .max_tenants = (uint32_t)c->max_tenants,
         .tenant_limit = (uint32_t)c->tenant_limit,
-        .model = {.id = s->model_id},
-        .journal_path = c->journal[0] != '\0' ? c->journal : NULL,
-        .journal = s->journal,
+        .models = models,
+        .n_models = s->n_models,
         .load = {load, loaded, load_permille, s},
     };
 
-    engine_name_model(c->model, s->model_id, sizeof(s->model_id));
     return server_create(&s->server, &options, s->err, sizeof(s->err));
+}
+
+static int make_turns(struct service *s)
+{
+    uint32_t shares[MODELS_MAX];
+
+    if (s->n_models == 1)
+        return 0;
+    for (uint32_t i = 0; i < s->n_models; i++)
+        shares[i] = s->models[i].facts.share;
+    return turns_create(&s->turns, shares, s->n_models);
+}
+
+/* Each model may keep two threads of the pool at its swap file, and some must be left for texts. */
+static void size_pool(uint32_t n_models)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%u", 2 + 2 * n_models);
+    setenv("UV_THREADPOOL_SIZE", text, 0);
 }
 
 static int build(struct service *s)
 {
-    int rc = 0;
+    struct server_model models[MODELS_MAX];
 
     snprintf(s->err, sizeof(s->err), "no memory");
-    if (s->config.journal[0] != '\0')
-        rc = journal_create(&s->journal, JOURNAL_BYTES);
-    return rc == 0 ? make_server(s) : rc;
+    s->n_models = config_n_models(&s->config);
+    s->models = mem_calloc(s->n_models, sizeof(*s->models));
+    if (s->models == NULL)
+        return EXIT_FAILED;
+    for (uint32_t i = 0; i < s->n_models; i++) {
+        const int code = served_init(&s->models[i], &s->config, i, s->err, sizeof(s->err));
+
+        if (code != EXIT_OK)
+            return code;
+        models[i] = s->models[i].facts;
+    }
+    size_pool(s->n_models);
+    return make_turns(s) == 0 && make_server(s, models) == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
 static void tear_down(struct service *s)
 {
     server_destroy(&s->server);
-    loop_destroy(&s->loop);
-    queue_destroy(&s->queue);
-    journal_destroy(&s->journal);
-    constrain_destroy(&s->constrain);
-    chat_destroy(&s->chat);
-    engine_release(&s->engine);
+    for (uint32_t i = 0; s->models != NULL && i < s->n_models; i++)
+        served_release(&s->models[i]);
+    mem_free(s->models);
+    turns_destroy(&s->turns);
+    team_destroy(&s->team);
     config_release(&s->config);
+}
+
+static void print_models(const struct service *s)
+{
+    printf(" (%s ", s->n_models > 1 ? "models" : "model");
+    for (uint32_t i = 0; i < s->n_models; i++)
+        printf("%s%s", i > 0 ? ", " : "", s->models[i].id);
+    printf(")\n");
 }
 
 static void print_places(const struct service *s)
@@ -285,12 +218,15 @@ static void print_places(const struct service *s)
     const struct config *c = &s->config;
     const bool is_ipv6 = strchr(c->host, ':') != NULL;
 
-    if (c->host[0] != '\0')
-        printf("listening on http%s://%s%s%s:%u (model %s)\n",
-               c->tls_certificate[0] != '\0' ? "s" : "", is_ipv6 ? "[" : "", c->host,
-               is_ipv6 ? "]" : "", server_port(s->server), s->model_id);
-    if (c->unix_socket[0] != '\0')
-        printf("listening on unix:%s (model %s)\n", c->unix_socket, s->model_id);
+    if (c->host[0] != '\0') {
+        printf("listening on http%s://%s%s%s:%u", c->tls_certificate[0] != '\0' ? "s" : "",
+               is_ipv6 ? "[" : "", c->host, is_ipv6 ? "]" : "", server_port(s->server));
+        print_models(s);
+    }
+    if (c->unix_socket[0] != '\0') {
+        printf("listening on unix:%s", c->unix_socket);
+        print_models(s);
+    }
     fflush(stdout);
 }
 
@@ -305,10 +241,8 @@ static int serve(struct service *s)
         log_info("main", "stopped=1");
         _exit(EXIT_OK);
     }
-    if (s->loop != NULL) {
-        queue_close(s->queue, true); /* whatever ended the server: the engine must end too */
-        loop_join(s->loop);
-    }
+    for (uint32_t i = 0; i < s->n_models; i++) /* whatever ended the server: engines end too */
+        served_stop(&s->models[i]);
     if (s->code != EXIT_OK)
         return command_fail(s->code, "%s", s->err);
     log_info("main", "stopped=1");
@@ -323,10 +257,11 @@ int cmd_serve(int argc, char **argv)
 
     if (done)
         return code;
-    if (build(&s) < 0)
-        code = command_fail(EXIT_FAILED, "%s", s.err);
-    else
+    code = build(&s);
+    if (code == EXIT_OK)
         code = serve(&s);
+    else
+        command_fail(code, "%s", s.err);
     tear_down(&s);
     return code;
 }

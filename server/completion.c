@@ -343,7 +343,7 @@ static void make_rules(struct completion *c)
 {
     const struct params *p = &c->in.prepared.params;
 
-    c->rules = (struct choice_rules){.tokenizer = c->in.desk->opt->tokenizer,
+    c->rules = (struct choice_rules){.tokenizer = c->in.desk->model->tokenizer,
                                      .stop = &p->stop,
                                      .echo = p->echo,
                                      .wants_logprobs = p->sampling.n_top >= 0,
@@ -358,7 +358,7 @@ static void make_rules(struct completion *c)
         c->rules.n_prompt_top = (uint32_t)p->prompt_logprobs;
     if (p->form != PARAMS_CHAT)
         return;
-    c->rules.style = chat_style(c->in.desk->opt->chat);
+    c->rules.style = chat_style(c->in.desk->model->chat);
     c->rules.finds_calls = p->tools != NULL && p->tool_choice != TOOL_CHOICE_NONE;
     c->rules.has_forced_call =
         p->tool_choice == TOOL_CHOICE_REQUIRED || p->tool_choice == TOOL_CHOICE_NAMED;
@@ -379,11 +379,11 @@ static int make_choices(struct completion *c)
     for (uint32_t i = 0; i < n; i++)
         choice_init(&c->choices[i], i, &c->in.prepared.prompts[i / p->n_each], &c->rules);
     c->n_choices = n;
-    rc = answer_init(&c->answer, c->in.dialect, c->in.desk->opt->model.id, c->choices, n);
+    rc = answer_init(&c->answer, c->in.dialect, c->in.desk->model->id, c->choices, n);
     c->answer.include_usage = p->include_usage;
     c->answer.echo = &c->in.prepared.echo;
     c->answer.params = p;
-    c->answer.n_embd = c->in.desk->opt->model.n_embd;
+    c->answer.n_embd = c->in.desk->model->n_embd;
     return rc;
 }
 
@@ -410,6 +410,7 @@ static void note_begin(struct completion *c)
 {
     c->in.has_report = true;
     c->in.report.priority = priority_name(c->in.prepared.params.priority);
+    c->in.report.model = c->in.desk->house->n_models > 1 ? c->in.desk->model->id : NULL;
     c->in.report.n_choices = c->n_choices;
     c->in.report.arrival_us = c->in.arrival_us;
     count_usage(c);

@@ -65,7 +65,7 @@ struct deadline deadline_judge(const struct intake *in, const struct event_probe
     us = predict(in, cached, found, false);
     if (us == 0 || spent + us <= wanted)
         return d;
-    if (cached == CACHED_NONE && in->desk->opt->shares_prefixes) {
+    if (cached == CACHED_NONE && in->desk->model->shares_prefixes) {
         cached = CACHED_ALL;
         us = predict(in, cached, found, false);
         d.verdict = DEADLINE_UNCLEAR;

@@ -89,10 +89,10 @@ static void render(const struct debug *g, enum debug_page page, const struct sna
         debug_render_iterations(s, out);
         break;
     case DEBUG_KV:
-        debug_render_kv(s, g->desk->opt->model.block_tokens, out);
+        debug_render_kv(s, g->desk->model->block_tokens, out);
         break;
     case DEBUG_SLOTS:
-        debug_render_slots(s, g->desk->opt->max_sequences, g->desk->opt->model.max_context, out);
+        debug_render_slots(s, g->desk->model->max_sequences, g->desk->model->max_context, out);
         break;
     }
 }
@@ -111,7 +111,7 @@ void debug_take(struct debug *g)
         struct asker *a = list_entry(it, struct asker, link);
         struct buf out;
 
-        if (a->wants_idle && debug_n_running(s) >= g->desk->opt->max_sequences) {
+        if (a->wants_idle && debug_n_running(s) >= g->desk->model->max_sequences) {
             refuse(a->call, 503, "no slot available");
             forget(a);
             continue;

@@ -47,31 +47,27 @@ static void init_slots(struct desk_private *p, uint32_t n)
         p->slots[i].next_free = i + 1;
 }
 
-int desk_create(struct desk **out, const struct server_options *options, uv_loop_t *loop,
-                struct metrics *metrics)
+int desk_create(struct desk **out, const struct desk_options *o)
 {
-    const uint32_t n = options->max_outstanding + SERVER_DRY_RUNS;
-    const struct tenants_options tenants = {
-        .max = options->max_tenants,
-        .limit = options->tenant_limit,
-        .weights = options->tenant_weights,
-    };
+    const uint32_t n = o->model->max_outstanding + SERVER_DRY_RUNS;
     struct desk *d = mem_calloc(1, sizeof(*d));
 
     *out = NULL;
     if (d == NULL)
         return ERR_NOMEM;
     d->priv = mem_calloc(1, sizeof(*d->priv) + n * sizeof(struct slot));
-    if (d->priv == NULL || tenants_create(&d->tenants, &tenants) < 0) {
+    if (d->priv == NULL) {
         desk_destroy(&d);
         return ERR_NOMEM;
     }
     init_slots(d->priv, n);
-    d->priv->max_requests = options->max_outstanding;
+    d->priv->max_requests = o->model->max_outstanding;
     tempo_start(&d->priv->tempo, clock_us());
-    d->opt = options;
-    d->loop = loop;
-    d->metrics = metrics;
+    d->house = o->house;
+    d->model = o->model;
+    d->loop = o->loop;
+    d->metrics = o->metrics;
+    d->tenants = o->tenants;
     buf_init(&d->scratch, (size_t)1 << 20); /* one token's text */
     buf_init(&d->frame, HTTP_MAX_REPLY);
     *out = d;
@@ -91,7 +87,6 @@ void desk_destroy(struct desk **desk)
         return;
     buf_release(&d->scratch);
     buf_release(&d->frame);
-    tenants_destroy(&d->tenants);
     mem_free(d->priv);
     mem_free(d);
     *desk = NULL;
@@ -271,7 +266,7 @@ static struct crowd unseen_ahead(const struct desk *d, const struct engine_stats
 static uint32_t position(const struct desk *d, const struct engine_stats *s, uint32_t n_waiting,
                          uint32_t n_coming)
 {
-    const uint32_t max = d->opt->max_sequences;
+    const uint32_t max = d->model->max_sequences;
     uint32_t places = 0;
 
     if (n_waiting == 0 && s->n_running < max)
@@ -306,9 +301,9 @@ static struct forecast_ask ask_for(const struct desk *d, const struct request *r
         .n_cached = n_cached,
         .max_tokens = r->max_tokens,
         .priority = r->priority,
-        .max_batch_tokens = d->opt->max_batch_tokens,
-        .prefill_chunk = d->opt->prefill_chunk,
-        .max_sequences = d->opt->max_sequences,
+        .max_batch_tokens = d->model->max_batch_tokens,
+        .prefill_chunk = d->model->prefill_chunk,
+        .max_sequences = d->model->max_sequences,
     };
 }
 

@@ -1,4 +1,4 @@
-/* server/desk.h - everything that is on its way through the engine.
+/* server/desk.h - everything that is on its way through the engine of one model.
  *
  * The desk hands requests to the queue, remembers by id which part of whose work each of them is,
  * and takes events back to it. It knows how full the queue is and how fast it moves, and so what
@@ -34,11 +34,12 @@ struct desk_client {
     const char *request_id; /* X-Request-Id */
 };
 
-struct desk {                         /* open to those who post, which are its other half */
-    const struct server_options *opt; /* borrowed */
+struct desk {                           /* open to those who post, which are its other half */
+    const struct server_options *house; /* borrowed, as what follows */
+    const struct server_model *model;   /* not all of it is known before desk_attach() */
     uv_loop_t *loop;
     struct metrics *metrics;
-    struct tenants *tenants;
+    struct tenants *tenants; /* of the house: they are the same at all desks */
     struct queue *queue; /* attached later, as is http */
     struct http *http;
     bool is_draining;
@@ -48,8 +49,15 @@ struct desk {                         /* open to those who post, which are its o
     struct buf scratch, frame; /* emptied and used by whoever works */
 };
 
-int desk_create(struct desk **out, const struct server_options *options, uv_loop_t *loop,
-                struct metrics *metrics);
+struct desk_options { /* see struct desk */
+    const struct server_options *house;
+    const struct server_model *model;
+    uv_loop_t *loop;
+    struct metrics *metrics;
+    struct tenants *tenants;
+};
+
+int desk_create(struct desk **out, const struct desk_options *options);
 void desk_attach(struct desk *d, struct queue *q);
 void desk_destroy(struct desk **d);
 

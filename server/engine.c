@@ -11,6 +11,7 @@
 #include "core/gguf/gguf.h"
 #include "core/model/model.h"
 #include "core/run/runner.h"
+#include "core/run/team.h"
 #include "core/text/tokenizer.h"
 #include "kvcache/kv_manager.h"
 #include "kvcache/kv_store.h"
@@ -91,12 +92,26 @@ static int choose_isa(struct engine *e, const char *name, char *err, size_t err_
     return 0;
 }
 
-static uint32_t auto_threads(void)
+static uint32_t threads_for(const struct config *c)
 {
     struct cpus cpus;
 
+    if (c->threads > 0)
+        return (uint32_t)c->threads;
     cpus_read(&cpus, "");
     return cpus_threads(&cpus);
+}
+
+int engine_make_team(struct team **out, const struct config *c, char *err, size_t err_len)
+{
+    const struct team_options options = {.n_threads = threads_for(c),
+                                         .pin = strcmp(c->pin, "cores") == 0};
+    const int rc = team_create(out, &options);
+
+    if (rc < 0)
+        snprintf(err, err_len, "cannot start %u compute threads: %s", options.n_threads,
+                 err_text(rc));
+    return rc;
 }
 
 void engine_name_model(const char *list, char *id, size_t size)
@@ -367,18 +382,23 @@ static void fill_sched_options(struct engine *e, const struct config *c)
     };
 }
 
-static int make_runner(struct engine *e, const struct config *c, char *err, size_t err_len)
+static int make_runner(struct engine *e, const struct config *c, struct team *team, char *err,
+                       size_t err_len)
 {
     struct runner_options options = {
         .model = e->model,
         .kv = e->kv,
         .kv_type = e->kv_type,
         .isa = e->isa,
-        .threads = e->threads,
-        .pin = strcmp(c->pin, "cores") == 0,
+        .team = team,
         .max_rows = e->sched.max_batch_tokens,
     };
 
+    if (team == NULL) {
+        if (engine_make_team(&e->own_team, c, err, err_len) < 0)
+            return ERR_INTERNAL;
+        options.team = e->own_team;
+    }
     options.eog = tokenizer_eog(e->tokenizer, &options.n_eog);
     return runner_create(&e->runner, &options, err, err_len);
 }
@@ -418,13 +438,13 @@ static void log_sizes(const struct engine *e, const struct config *c, uint64_t l
 
 int engine_init(struct engine *e, const struct config *c, unsigned flags, char *err, size_t err_len)
 {
-    return engine_init_watched(e, c, flags, NULL, err, err_len);
+    return engine_init_among(e, c, flags, &(struct engine_company){0}, err, err_len);
 }
 
-int engine_init_watched(struct engine *e, const struct config *c, unsigned flags,
-                        struct engine_progress *progress, char *err, size_t err_len)
+int engine_init_among(struct engine *e, const struct config *c, unsigned flags,
+                      const struct engine_company *company, char *err, size_t err_len)
 {
-    struct origin from = {.told = progress, .only_plan = (flags & ENGINE_PLAN) != 0};
+    struct origin from = {.told = company->progress, .only_plan = (flags & ENGINE_PLAN) != 0};
     const uint64_t start = clock_ms();
     int code = EXIT_FAILED;
 
@@ -432,7 +452,7 @@ int engine_init_watched(struct engine *e, const struct config *c, unsigned flags
     if (engine_one_model(&from.item, c->model, err, err_len) != EXIT_OK)
         return EXIT_USAGE;
     snprintf(e->id, sizeof(e->id), "%s", from.item.name);
-    e->threads = c->threads > 0 ? (uint32_t)c->threads : auto_threads();
+    e->threads = company->team != NULL ? team_n_threads(company->team) : threads_for(c);
     if (choose_isa(e, c->isa, err, err_len) < 0)
         return EXIT_USAGE;
     if (choose_weight_cache(c, &from.weight_cache, err, err_len) < 0)
@@ -455,7 +475,7 @@ int engine_init_watched(struct engine *e, const struct config *c, unsigned flags
         goto fail;
     }
     e->sched.kv = e->manager;
-    if (make_runner(e, c, err, err_len) < 0)
+    if (make_runner(e, c, company->team, err, err_len) < 0)
         goto fail;
     if (!from.only_plan)
         log_sizes(e, c, clock_ms() - start);
@@ -469,6 +489,7 @@ fail:
 void engine_release(struct engine *e)
 {
     runner_destroy(&e->runner);
+    team_destroy(&e->own_team);
     kv_manager_destroy(&e->manager);
     swap_store_close(&e->swap);
     kv_store_destroy(&e->kv);

@@ -23,6 +23,7 @@ struct model;
 struct model_item;
 struct runner;
 struct swap_store;
+struct team;
 struct tokenizer;
 
 enum engine_flags {
@@ -38,6 +39,7 @@ struct engine {
     struct swap_store *swap; /* NULL: no tiers */
     struct kv_manager_options cache;
     struct kv_manager *manager;
+    struct team *own_team; /* or NULL */
     struct runner *runner;
     char id[128]; /* the model's name on the wire, as models.h has it */
     enum kern_isa isa;
@@ -51,6 +53,11 @@ struct engine_progress {
     _Atomic uint32_t permille;
 };
 
+struct engine_company { /* where several engines live together */
+    struct team *team; /* NULL: the engine makes one of its own */
+    struct engine_progress *progress;
+};
+
 /* Exit codes of the program. */
 enum exit_code { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -58,9 +65,11 @@ enum exit_code { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
  * settings are those of one model (config_model()). Returns an exit_code. */
 int engine_init(struct engine *e, const struct config *c, unsigned flags, char *err,
                 size_t err_len);
-/* The same, telling `progress` meanwhile. */
-int engine_init_watched(struct engine *e, const struct config *c, unsigned flags,
-                        struct engine_progress *progress, char *err, size_t err_len);
+/* The same among others; both are borrowed. */
+int engine_init_among(struct engine *e, const struct config *c, unsigned flags,
+                      const struct engine_company *company, char *err, size_t err_len);
+/* The team that the settings want, for all engines of a process. */
+int engine_make_team(struct team **out, const struct config *c, char *err, size_t err_len);
 /* The name on the wire of the first model in a list, known without opening its file. */
 void engine_name_model(const char *list, char *id, size_t size);
 /* The model in a list of one, for what works on one at a time. Returns an exit_code. */

@@ -15,6 +15,8 @@
 #include <string.h>
 
 #define JSON "application/json"
+/* Sixteen models whose ids are 255 quotes, each escaped, take three of these. */
+#define METRICS_MAX_TEXT ((size_t)8 << 20)
 
 static void reply(struct http_call *call, struct buf *body)
 {
@@ -41,23 +43,29 @@ bool facts_is_wedged(struct facts_watchdog *w, const struct engine_stats *s, uin
     return now_us - w->since_us > FACTS_WEDGED_US;
 }
 
-void facts_ready(struct desk *d, struct http_call *call, struct facts_watchdog *w)
+const char *facts_trouble(struct desk *d, struct facts_watchdog *w)
 {
-    struct engine_stats stats = {0};
+    struct engine_stats stats;
+
+    if (d->queue == NULL)
+        return "the server is starting";
+    if (d->is_draining)
+        return "the server is draining";
+    queue_get_stats(d->queue, &stats);
+    if (facts_is_wedged(w, &stats, clock_us()))
+        return "the engine has made no step for a minute";
+    return NULL;
+}
+
+void facts_ready(struct http_call *call, const char *trouble)
+{
     struct api_error e;
 
-    if (d->queue != NULL)
-        queue_get_stats(d->queue, &stats);
-    if (d->queue == NULL)
-        api_error_set(&e, 503, NULL, NULL, "the server is starting");
-    else if (d->is_draining)
-        api_error_set(&e, 503, NULL, NULL, "the server is draining");
-    else if (facts_is_wedged(w, &stats, clock_us()))
-        api_error_set(&e, 503, NULL, NULL, "the engine has made no step for a minute");
-    else {
+    if (trouble == NULL) {
         facts_health(call);
         return;
     }
+    api_error_set(&e, 503, NULL, NULL, "%s", trouble);
     http_call_reply_error(call, &e);
 }
 
@@ -72,23 +80,22 @@ void facts_version(struct http_call *call)
     reply(call, &b);
 }
 
-void facts_props(struct desk *d, struct http_call *call)
+void facts_props(const struct server_model *m, struct http_call *call)
 {
-    const struct server_options *opt = d->opt;
     struct params defaults;
     struct buf b;
 
     params_set_defaults(&defaults, PARAMS_NATIVE);
     buf_init(&b, (size_t)8 << 20);
     buf_printf(&b, "{\"default_generation_settings\":{\"n_ctx\":%u,\"params\":",
-               opt->model.max_context);
+               m->max_context);
     dialect_native_settings(&defaults, 0, &b);
-    buf_printf(&b, "},\"total_slots\":%u,\"model_path\":", opt->max_sequences);
-    json_add_cstring(&b, opt->model.id);
+    buf_printf(&b, "},\"total_slots\":%u,\"model_path\":", m->max_sequences);
+    json_add_cstring(&b, m->id);
     buf_add_str(&b, ",\"model_alias\":");
-    json_add_cstring(&b, opt->model.id);
+    json_add_cstring(&b, m->id);
     buf_add_str(&b, ",\"chat_template\":");
-    json_add_cstring(&b, chat_source(opt->chat));
+    json_add_cstring(&b, chat_source(m->chat));
     buf_add_str(&b, ",\"chat_template_caps\":{},\"modalities\":{\"vision\":false,\"audio\":false},"
                     "\"build_info\":");
     json_add_cstring(&b, quire_version());
@@ -116,10 +123,8 @@ static int vocab_type(const struct tokenizer *t)
     return 0;
 }
 
-static void add_model(struct buf *b, const struct server_options *opt)
+static void add_model(struct buf *b, const struct server_model *m)
 {
-    const struct server_model *m = &opt->model;
-
     buf_add_str(b, "{\"id\":");
     json_add_cstring(b, m->id);
     buf_printf(b, ",\"object\":\"model\",\"created\":%" PRId64 ",\"owned_by\":\"quire\"",
@@ -130,54 +135,57 @@ static void add_model(struct buf *b, const struct server_options *opt)
                ",\"parent\":null,\"meta\":{\"vocab_type\":%d,\"n_vocab\":%u,"
                "\"n_ctx_train\":%u,\"n_embd\":%u,"
                "\"n_params\":%" PRIu64 ",\"size\":%" PRIu64 ",\"kv_type\":\"%s\"}}",
-               vocab_type(opt->tokenizer), m->n_vocab, m->n_ctx_train, m->n_embd, m->n_params,
+               vocab_type(m->tokenizer), m->n_vocab, m->n_ctx_train, m->n_embd, m->n_params,
                m->size, m->kv_type);
 }
 
-void facts_models(struct desk *d, struct http_call *call)
+void facts_models(struct http_call *call, const struct server_model *const *models, uint32_t n)
 {
     struct buf b;
 
     buf_init(&b, (size_t)64 << 10);
     buf_add_str(&b, "{\"object\":\"list\",\"data\":[");
-    add_model(&b, d->opt);
+    for (uint32_t i = 0; i < n; i++) {
+        if (i > 0)
+            buf_add_char(&b, ',');
+        add_model(&b, models[i]);
+    }
     buf_add_str(&b, "]}");
     reply(call, &b);
 }
 
-void facts_model(struct desk *d, struct http_call *call)
+void facts_model(struct http_call *call, const struct server_model *m)
 {
-    struct api_error e;
     struct buf b;
 
-    if (strcmp(http_call_tail(call), d->opt->model.id) != 0) {
-        api_error_set(&e, 404, "model", "model_not_found", "the model '%.100s' does not exist here",
-                      http_call_tail(call));
-        e.type = "invalid_request_error"; /* OpenAI's type for this 404 */
-        http_call_reply_error(call, &e);
-        return;
-    }
     buf_init(&b, (size_t)64 << 10);
-    add_model(&b, d->opt);
+    add_model(&b, m);
     reply(call, &b);
 }
 
-void facts_metrics(struct desk *d, struct http_call *call, struct metrics_scene *scene)
+void facts_fill_metrics(struct desk *d, struct metrics_model *out)
 {
-    const struct server_model *m = &d->opt->model;
+    const struct server_model *m = d->model;
+
+    *out = (struct metrics_model){
+        .id = m->id,
+        .arch = m->arch,
+        .ftype = m->ftype,
+        .max_context = m->max_context,
+        .n_params = m->n_params,
+        .bytes = m->size,
+        .share = m->share,
+        .counts = d->metrics,
+    };
+    if (d->queue != NULL)
+        queue_get_stats(d->queue, &out->stats);
+}
+
+void facts_metrics(struct http_call *call, const struct metrics_scene *scene)
+{
     struct buf b;
 
-    if (d->queue != NULL)
-        queue_get_stats(d->queue, &scene->stats);
-    scene->model = m->id;
-    scene->arch = m->arch;
-    scene->ftype = m->ftype;
-    scene->isa = d->opt->isa;
-    scene->version = quire_version();
-    scene->max_context = m->max_context;
-    scene->n_params = m->n_params;
-    scene->model_bytes = m->size;
-    buf_init(&b, (size_t)1 << 20);
-    metrics_render(d->metrics, scene, &b);
+    buf_init(&b, METRICS_MAX_TEXT);
+    metrics_render(scene, &b);
     http_call_reply(call, 200, "text/plain; version=0.0.4; charset=utf-8", &b);
 }

@@ -13,6 +13,7 @@
 
 struct desk;
 struct http_call;
+struct server_model;
 
 /* A step that takes longer is a wedged engine: no step that is planned comes near. */
 #define FACTS_WEDGED_US 60000000u
@@ -24,15 +25,20 @@ struct facts_watchdog {
 };
 
 void facts_health(struct http_call *call);
-void facts_ready(struct desk *d, struct http_call *call, struct facts_watchdog *w);
+/* Why a model's engine cannot be used now, or NULL. */
+const char *facts_trouble(struct desk *d, struct facts_watchdog *w);
+/* `trouble`: of any of them, or NULL. */
+void facts_ready(struct http_call *call, const char *trouble);
 void facts_version(struct http_call *call);
 /* GET /props, as llama-server has it. */
-void facts_props(struct desk *d, struct http_call *call);
+void facts_props(const struct server_model *m, struct http_call *call);
 void facts_openapi(struct http_call *call);
-void facts_models(struct desk *d, struct http_call *call);
-void facts_model(struct desk *d, struct http_call *call); /* the name is the call's tail */
-/* `scene` lacks the engine's statistics and the model; they are filled in here. */
-void facts_metrics(struct desk *d, struct http_call *call, struct metrics_scene *scene);
+void facts_models(struct http_call *call, const struct server_model *const *models, uint32_t n);
+void facts_model(struct http_call *call, const struct server_model *m);
+/* What /metrics says of the desk's model, with a copy of its engine's statistics as they are now:
+ * zeros before there is an engine. */
+void facts_fill_metrics(struct desk *d, struct metrics_model *out);
+void facts_metrics(struct http_call *call, const struct metrics_scene *scene);
 
 /* Has the engine been inside one and the same step for too long? What counts is the time since it
  * was first seen there, because before a step the engine may have slept. */

@@ -18,7 +18,7 @@
 static int refuse(struct gate *g, struct http_call *call, const struct api_error *e,
                   enum rejection reason)
 {
-    g->metrics->rejections[reason]++;
+    g->house->rejections[reason]++;
     http_call_reply_error(call, e);
     return ERR_CANCELED;
 }

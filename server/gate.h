@@ -15,7 +15,7 @@
 
 struct http_call;
 struct keys;
-struct metrics;
+struct metrics_house;
 
 enum gate_flags {              /* of a route */
     GATE_OPEN = 1u << 0,       /* needs no key */
@@ -29,7 +29,7 @@ enum gate_flags {              /* of a route */
 struct gate {
     struct keys *keys; /* NULL = everybody may do everything */
     bool has_open_metrics;
-    struct metrics *metrics;
+    struct metrics_house *house; /* refusals are counted there */
     bool is_loading;
     uint64_t load_start_us;
     /* How much has been loaded, in thousandths; NULL = nobody knows. */

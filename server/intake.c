@@ -49,7 +49,7 @@ static uint64_t deadline_of(const struct intake *in)
 
 static uint64_t timeout_of(const struct intake *in)
 {
-    return in->arrival_us + (uint64_t)in->desk->opt->request_timeout_s * 1000000;
+    return in->arrival_us + (uint64_t)in->desk->model->request_timeout_s * 1000000;
 }
 
 static uint64_t queue_until(const struct intake *in)
@@ -57,7 +57,7 @@ static uint64_t queue_until(const struct intake *in)
     uint64_t ms = in->prepared.params.max_queue_ms;
 
     if (ms == 0)
-        ms = in->desk->opt->max_queue_ms;
+        ms = in->desk->model->max_queue_ms;
     return ms > 0 ? in->arrival_us + ms * 1000 : 0;
 }
 
@@ -156,7 +156,7 @@ static void after_prepare(struct intake *in)
 
 static void do_prepare(struct intake *in)
 {
-    prepare(&in->prepared, in->desk->opt, in->dialect, &in->body, &in->headers);
+    prepare(&in->prepared, in->desk->model, in->dialect, &in->body, &in->headers);
 }
 
 static void on_work(uv_work_t *work)
@@ -186,12 +186,16 @@ static const char *copy_header(const struct http_call *call, const char *name, c
 
 static void take_headers(struct intake *in)
 {
+    const struct server_options *house = in->desk->house;
+
     snprintf(in->request_id, sizeof(in->request_id), "%s", http_call_id(in->call));
+    in->headers.tenant_header = house->tenant_header;
+    in->headers.salt_seed = house->salt_seed;
     in->headers.priority =
         copy_header(in->call, "X-Priority", in->priority, sizeof(in->priority));
     if (in->key == NULL) {
         in->headers.tenant =
-            copy_header(in->call, in->desk->opt->tenant_header, in->tenant, sizeof(in->tenant));
+            copy_header(in->call, house->tenant_header, in->tenant, sizeof(in->tenant));
         return;
     }
     snprintf(in->tenant, sizeof(in->tenant), "%s", in->key->spec.tenant);

@@ -28,8 +28,9 @@ int json_parse(const char *text, size_t n, cJSON **out, const char **why);
 int json_parse_up_to(const char *text, size_t n, size_t max_values, cJSON **out,
                      const char **why);
 
-/* Where in the text of a valid object the value of its last member `key` stands, or in that of a
- * valid list element i: as it was written, as no tree has it. False when there is none. */
+/* Where in the text of an object the value of its last member `key` stands, or in that of a list
+ * element i: as it was written, as no tree has it. False when there is none. The text should have
+ * been parsed before: what is found in one that is not valid may be anything. */
 bool json_member_text(const char *text, size_t n, const char *key, const char **value, size_t *len);
 bool json_element_text(const char *text, size_t n, size_t i, const char **value, size_t *len);
 

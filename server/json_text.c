@@ -1,5 +1,5 @@
-/* server/json_text.c - the parts of a JSON text as they were written; see json.h. The text has been
- * parsed before, so it is known to be valid.
+/* server/json_text.c - the parts of a JSON text as they were written; see json.h. In a text that is
+ * not valid it finds anything or nothing, but stays within it and moves on.
  */
 #include "server/json.h"
 
@@ -12,12 +12,25 @@ static size_t skip_blanks(const char *s, size_t n, size_t i)
     return i;
 }
 
+/* Behind the string whose quote is at i: its end is the first quote that no odd number of
+ * backslashes precedes. */
 static size_t skip_string(const char *s, size_t n, size_t i)
 {
-    for (i++; i < n && s[i] != '"'; i++)
-        if (s[i] == '\\')
-            i++;
-    return i + 1;
+    const size_t begin = i + 1;
+
+    for (i = begin; i < n; i++) {
+        const char *quote = memchr(s + i, '"', n - i);
+        size_t n_before = 0;
+
+        if (quote == NULL)
+            return n;
+        i = (size_t)(quote - s);
+        while (i - n_before > begin && s[i - n_before - 1] == '\\')
+            n_before++;
+        if (n_before % 2 == 0)
+            return i + 1;
+    }
+    return n;
 }
 
 /* Behind the value that begins at i. */
@@ -67,7 +80,7 @@ bool json_member_text(const char *s, size_t n, const char *key, const char **val
         const size_t name = i, behind = skip_string(s, n, i);
         const size_t colon = skip_blanks(s, n, behind);
 
-        i = skip_blanks(s, n, colon + 1);
+        i = skip_blanks(s, n, colon < n ? colon + 1 : n);
         const size_t end = skip_value(s, n, i);
         if (is_key(s, name, behind, key)) {
             *value = s + i;

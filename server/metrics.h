@@ -1,7 +1,9 @@
 /* server/metrics.h - what the server counts, and the text of GET /metrics.
  *
- * Counters and histograms are fed by events; gauges come from one copy of the engine's statistics,
- * so that they add up at any moment. Labels are enums: their number is bounded.
+ * Counters and histograms are fed by events: those of a model, and those of the house, which are
+ * counted before it is known which model is meant. Gauges come from one copy of each engine's
+ * statistics, so that they add up at any moment. Labels are enums and the models' ids: their number
+ * is bounded.
  *
  * Thread: the loop's.
  * Memory: none but the text.
@@ -52,30 +54,46 @@ enum metrics_code {
         METRICS_CODE_COUNT
 };
 
-struct metrics {
+struct metrics { /* of one model */
     uint64_t outcomes[OUTCOME_COUNT];
     uint64_t rejections[REJECTION_COUNT];
     uint64_t unknown_fields;
-    uint64_t http[METRICS_MAX_ROUTES][METRICS_CODE_COUNT];
     struct hist ttft, itl, e2e, queue, prefill, decode, prompt_tokens, generation_tokens;
 };
 
-void metrics_init(struct metrics *m);
-void metrics_http(struct metrics *m, size_t route, int status);
+struct metrics_house { /* zero is the start */
+    uint64_t rejections[REJECTION_COUNT];
+    uint64_t http[METRICS_MAX_ROUTES][METRICS_CODE_COUNT];
+};
 
-struct metrics_scene {         /* everything else that the text needs; pointers are borrowed */
-    struct engine_stats stats; /* one copy: its gauges add up */
+void metrics_init(struct metrics *m);
+void metrics_http(struct metrics_house *h, size_t route, int status);
+
+/* ---- the text ---- */
+
+struct metrics_model { /* one of those served; pointers are borrowed */
+    const char *id, *arch, *ftype;
+    uint32_t max_context;
+    uint64_t n_params, bytes;
+    uint32_t share;               /* of the machine's time, beside the other models' shares */
+    const struct metrics *counts;
+    struct engine_stats stats;    /* one copy: its gauges add up */
+};
+
+struct metrics_scene { /* everything that the text needs; pointers are borrowed */
+    const struct metrics_model *models; /* [n_models] */
+    uint32_t n_models;
+    const struct metrics_house *house;
     const char *const *routes; /* [n_routes] labels */
     size_t n_routes;
-    const char *model, *arch, *ftype, *isa, *version;
-    uint32_t max_context;
-    uint64_t n_params, model_bytes;
+    const char *isa, *version;
     uint32_t n_connections, n_tenants;
     uint64_t n_tenants_shared;
     double uptime_s;
 };
 
-/* Prometheus text format 0.0.4. */
-void metrics_render(const struct metrics *m, const struct metrics_scene *scene, struct buf *out);
+/* Prometheus text format 0.0.4. With several models the samples of each carry its id as the label
+ * `model`; with one there is no such label, and the house's rejections are counted as its own. */
+void metrics_render(const struct metrics_scene *scene, struct buf *out);
 
 #endif

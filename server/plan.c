@@ -58,7 +58,7 @@ static void add_prompt(const struct plan_job *j, uint32_t i, uint64_t ahead, str
                "{\"prompt_tokens\":%u,\"max_tokens\":%u,\"cached_tokens\":%u,\"blocks\":%llu,"
                "\"blocks_total\":%u,\"queue_position\":%u",
                r->n_prompt, r->max_tokens, found->n_cached,
-               (unsigned long long)found->n_blocks, d->opt->model.n_blocks,
+               (unsigned long long)found->n_blocks, d->model->n_blocks,
                desk_position_behind(d, found->n_ahead, i));
     add_forecast(out, &f);
     buf_add_str(out, ",\"fits\":true}");
@@ -72,7 +72,7 @@ static void answer(struct plan_job *j)
 
     buf_init(&out, (size_t)1 << 20);
     buf_add_str(&out, "{\"object\":\"plan\",\"model\":");
-    json_add_cstring(&out, j->in.desk->opt->model.id);
+    json_add_cstring(&out, j->in.desk->model->id);
     buf_add_str(&out, ",\"prompts\":[");
     for (uint32_t i = 0; i < p->params.n_prompts; i++) {
         if (i > 0)

@@ -32,26 +32,26 @@ static const char *text_field(const struct prepared *p)
     }
 }
 
-static int too_long(struct prepared *p, const struct server_options *opt)
+static int too_long(struct prepared *p, const struct server_model *model)
 {
     p->reason = REJECTION_CONTEXT;
     return api_error_set(&p->error, 400, text_field(p), "context_length_exceeded",
                          "this model's context is %u tokens, and the prompt leaves no room in it",
-                         opt->model.max_context);
+                         model->max_context);
 }
 
 /* prompt->text as ids; `flags` are tokenizer_flags. */
-static int encode_text(struct prepared *p, const struct server_options *opt, struct prompt *prompt,
+static int encode_text(struct prepared *p, const struct server_model *model, struct prompt *prompt,
                        unsigned flags)
 {
-    const struct tokenizer *t = opt->tokenizer;
+    const struct tokenizer *t = model->tokenizer;
     const int32_t bos = tokenizer_bos(t);
     const int rc = tokenizer_encode(t, prompt->text, prompt->n_text, flags,
-                                    opt->model.max_context, &prompt->ids);
+                                    model->max_context, &prompt->ids);
 
     prompt->is_text = true;
     if (rc == ERR_LIMIT)
-        return too_long(p, opt);
+        return too_long(p, model);
     if (rc < 0)
         return out_of_memory(p);
     if (prompt->ids.n == 0) { /* something must come before the first token */
@@ -89,62 +89,62 @@ static int decode_ids(struct prepared *p, const struct tokenizer *t, struct prom
 }
 
 /* An id, or a text; only the very first text gets what begins one. */
-static int add_part(struct prompt *prompt, const struct server_options *opt, const cJSON *v,
+static int add_part(struct prompt *prompt, const struct server_model *model, const cJSON *v,
                     bool is_first)
 {
     const unsigned flags = (is_first ? TOKENIZER_ADD_SPECIAL : 0u) | TOKENIZER_PARSE_SPECIAL;
-    const size_t max = opt->model.max_context;
+    const size_t max = model->max_context;
 
     if (!cJSON_IsString(v))
         return token_list_add(&prompt->ids, (int32_t)v->valuedouble, max);
-    return tokenizer_encode(opt->tokenizer, v->valuestring, strlen(v->valuestring), flags, max,
+    return tokenizer_encode(model->tokenizer, v->valuestring, strlen(v->valuestring), flags, max,
                             &prompt->ids);
 }
 
 /* The ids were checked against the vocabulary by params_parse(). */
-static int take_parts(struct prepared *p, const struct server_options *opt, struct prompt *prompt,
+static int take_parts(struct prepared *p, const struct server_model *model, struct prompt *prompt,
                       const cJSON *list)
 {
     int rc = 0;
 
     for (const cJSON *it = list->child; rc == 0 && it != NULL; it = it->next)
-        rc = add_part(prompt, opt, it, it == list->child);
+        rc = add_part(prompt, model, it, it == list->child);
     if (rc == ERR_LIMIT)
-        return too_long(p, opt);
+        return too_long(p, model);
     if (rc < 0)
         return out_of_memory(p);
     if (prompt->ids.n == 0)
         return api_error_set(&p->error, 400, "prompt", NULL, "the prompt is empty");
-    return p->params.echo ? decode_ids(p, opt->tokenizer, prompt) : 0;
+    return p->params.echo ? decode_ids(p, model->tokenizer, prompt) : 0;
 }
 
-static int take_text(struct prepared *p, const struct server_options *opt, struct prompt *prompt,
+static int take_text(struct prepared *p, const struct server_model *model, struct prompt *prompt,
                      const cJSON *v)
 {
     prompt->n_text = strlen(v->valuestring);
     prompt->text = mem_strdup(v->valuestring);
     if (prompt->text == NULL)
         return out_of_memory(p);
-    return encode_text(p, opt, prompt, TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL);
+    return encode_text(p, model, prompt, TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL);
 }
 
 /* A template writes the special tokens out, the first one as well. */
-static int take_chat(struct prepared *p, const struct server_options *opt, struct prompt *prompt)
+static int take_chat(struct prepared *p, const struct server_model *model, struct prompt *prompt)
 {
     struct buf text;
     int rc;
 
     buf_init(&text, CHAT_MAX_PROMPT);
-    rc = chat_render(opt->chat, &p->params, &text, &p->error);
+    rc = chat_render(model->chat, &p->params, &text, &p->error);
     if (rc == 0 && text.data == NULL)
         rc = buf_add_str(&text, "");
     if (rc < 0) {
         buf_release(&text);
         return rc;
     }
-    prompt->thinks = speech_prompt_thinks(chat_style(opt->chat), text.data, text.len);
+    prompt->thinks = speech_prompt_thinks(chat_style(model->chat), text.data, text.len);
     if (prompt->thinks && p->constraint != NULL) { /* what is constrained is said, not thought */
-        speech_close_thought(chat_style(opt->chat), &text);
+        speech_close_thought(chat_style(model->chat), &text);
         prompt->thinks = false;
     }
     if (text.err < 0) {
@@ -152,37 +152,37 @@ static int take_chat(struct prepared *p, const struct server_options *opt, struc
         return out_of_memory(p);
     }
     prompt->text = buf_detach(&text, &prompt->n_text);
-    return encode_text(p, opt, prompt, TOKENIZER_PARSE_SPECIAL);
+    return encode_text(p, model, prompt, TOKENIZER_PARSE_SPECIAL);
 }
 
-static int take_infill(struct prepared *p, const struct server_options *opt, struct prompt *prompt,
+static int take_infill(struct prepared *p, const struct server_model *model, struct prompt *prompt,
                        const cJSON *v)
 {
-    const int rc = infill_encode(opt->tokenizer, &p->params.infill, v, opt->model.max_context,
+    const int rc = infill_encode(model->tokenizer, &p->params.infill, v, model->max_context,
                                  &prompt->ids);
 
     if (rc == ERR_LIMIT)
-        return too_long(p, opt);
+        return too_long(p, model);
     return rc < 0 ? out_of_memory(p) : 0;
 }
 
-static int take_prompt(struct prepared *p, const struct server_options *opt, uint32_t i)
+static int take_prompt(struct prepared *p, const struct server_model *model, uint32_t i)
 {
     const cJSON *v;
 
     if (p->params.form == PARAMS_CHAT)
-        return take_chat(p, opt, &p->prompts[i]);
+        return take_chat(p, model, &p->prompts[i]);
     v = params_prompt(&p->params, i);
     if (p->params.infill.suffix != NULL)
-        return take_infill(p, opt, &p->prompts[i], v);
-    return cJSON_IsString(v) ? take_text(p, opt, &p->prompts[i], v)
-                             : take_parts(p, opt, &p->prompts[i], v);
+        return take_infill(p, model, &p->prompts[i], v);
+    return cJSON_IsString(v) ? take_text(p, model, &p->prompts[i], v)
+                             : take_parts(p, model, &p->prompts[i], v);
 }
 
-static int make_prompt(struct prepared *p, const struct server_options *opt, uint32_t i)
+static int make_prompt(struct prepared *p, const struct server_model *model, uint32_t i)
 {
     struct prompt *prompt = &p->prompts[i];
-    const int rc = take_prompt(p, opt, i);
+    const int rc = take_prompt(p, model, i);
 
     if (rc < 0)
         return rc;
@@ -193,30 +193,30 @@ static int make_prompt(struct prepared *p, const struct server_options *opt, uin
     prompt->at_start = true;
     for (size_t k = 0; k < prompt->ids.n; k++)
         prompt->at_start =
-            prompt->at_start && tokenizer_is_control(opt->tokenizer, prompt->ids.ids[k]);
+            prompt->at_start && tokenizer_is_control(model->tokenizer, prompt->ids.ids[k]);
     if (p->constraint != NULL) /* a blank that was asked for is not the tokenizer's own */
         prompt->at_start = false;
     return 0;
 }
 
 /* What was asked for, cut to what the context leaves. */
-static int fit_tokens(struct prepared *p, const struct server_options *opt, uint32_t n_prompt,
+static int fit_tokens(struct prepared *p, const struct server_model *model, uint32_t n_prompt,
                       uint32_t *max_tokens)
 {
-    const uint32_t room = opt->model.max_context - n_prompt;
+    const uint32_t room = model->max_context - n_prompt;
 
     *max_tokens = p->params.max_tokens < room ? p->params.max_tokens : room;
     if (room == 0 && p->params.max_tokens > 0)
-        return too_long(p, opt);
-    if (p->params.max_tokens == PARAMS_NO_LIMIT && n_prompt < opt->model.max_kv_tokens &&
-        *max_tokens > opt->model.max_kv_tokens - n_prompt)
-        *max_tokens = opt->model.max_kv_tokens - n_prompt;
-    if ((uint64_t)n_prompt + *max_tokens <= opt->model.max_kv_tokens)
+        return too_long(p, model);
+    if (p->params.max_tokens == PARAMS_NO_LIMIT && n_prompt < model->max_kv_tokens &&
+        *max_tokens > model->max_kv_tokens - n_prompt)
+        *max_tokens = model->max_kv_tokens - n_prompt;
+    if ((uint64_t)n_prompt + *max_tokens <= model->max_kv_tokens)
         return 0;
     p->reason = REJECTION_CONTEXT;
     return api_error_set(&p->error, 400, "max_tokens", "context_length_exceeded",
                          "prompt and completion take %u tokens, and the whole KV cache holds %u",
-                         n_prompt + *max_tokens, opt->model.max_kv_tokens);
+                         n_prompt + *max_tokens, model->max_kv_tokens);
 }
 
 /* The first prompt with the same tokens; the prompts before it are complete. */
@@ -236,8 +236,7 @@ static void find_twin(struct prepared *p, uint32_t i)
 
 /* Cached prefixes are shared by requests of the same tenant with the same salt. The name ends where
  * the salt begins, and the seed is secret, so that nobody can make his salt meet another's. */
-static uint64_t salt_of(const struct prepared *p, const struct server_options *opt,
-                        const struct prepare_headers *headers)
+static uint64_t salt_of(const struct prepared *p, const struct prepare_headers *headers)
 {
     char text[WEIGHTS_MAX_NAME + PARAMS_MAX_SALT + 2] = "";
     const char *tenant = headers->tenant != NULL ? headers->tenant : "";
@@ -245,7 +244,7 @@ static uint64_t salt_of(const struct prepared *p, const struct server_options *o
 
     memcpy(text, tenant, n);
     memcpy(text + n, p->params.cache_salt, n_salt);
-    return XXH3_64bits_withSeed(text, n + n_salt, opt->salt_seed);
+    return XXH3_64bits_withSeed(text, n + n_salt, headers->salt_seed);
 }
 
 /* Choices of one prompt differ by their seeds; the same seed gives the same n choices. */
@@ -293,11 +292,11 @@ static int pool_request(struct request *r, struct prompt *prompt, const struct s
     return prompt->pooled != NULL ? 0 : ERR_NOMEM;
 }
 
-static int make_requests(struct prepared *p, const struct server_options *opt,
+static int make_requests(struct prepared *p, const struct server_model *model,
                          const struct prepare_headers *headers)
 {
     const struct params *params = &p->params;
-    const uint64_t salt = salt_of(p, opt, headers);
+    const uint64_t salt = salt_of(p, headers);
 
     for (uint32_t i = 0; i < p->n_choices; i++) {
         struct prompt *prompt = &p->prompts[i / params->n_each];
@@ -307,13 +306,13 @@ static int make_requests(struct prepared *p, const struct server_options *opt,
 
         if (p->constraint != NULL)
             size.constraint_bytes = constraint_state_bytes();
-        if (fit_tokens(p, opt, size.n_prompt, &size.max_tokens) < 0)
+        if (fit_tokens(p, model, size.n_prompt, &size.max_tokens) < 0)
             return ERR_INVAL;
         if (request_create(&p->requests[i], &size) < 0)
             return out_of_memory(p);
         fill_request(p->requests[i], params, prompt, i % params->n_each, salt);
         constrain_request(p->requests[i], p->constraint);
-        if (params->form == PARAMS_EMBED && pool_request(p->requests[i], prompt, &opt->model) < 0)
+        if (params->form == PARAMS_EMBED && pool_request(p->requests[i], prompt, model) < 0)
             return out_of_memory(p);
     }
     return 0;
@@ -329,8 +328,9 @@ static int take_priority(struct prepared *p, const char *header)
                          "the header X-Priority must be low, normal, high, critical or 0 to 3");
 }
 
-static int check_tenant(struct prepared *p, const struct server_options *opt, const char *name)
+static int check_tenant(struct prepared *p, const struct prepare_headers *headers)
 {
+    const char *name = headers->tenant;
     size_t n = 0;
 
     if (name == NULL)
@@ -339,9 +339,9 @@ static int check_tenant(struct prepared *p, const struct server_options *opt, co
         n++;
     if (n <= WEIGHTS_MAX_NAME && name[n] == '\0')
         return 0;
-    return api_error_set(&p->error, 400, opt->tenant_header, NULL,
+    return api_error_set(&p->error, 400, headers->tenant_header, NULL,
                          "the header %s must be a name of at most %d visible characters",
-                         opt->tenant_header, WEIGHTS_MAX_NAME);
+                         headers->tenant_header, WEIGHTS_MAX_NAME);
 }
 
 static int take_seed(struct prepared *p)
@@ -382,41 +382,41 @@ static int find_breakers(struct prepared *p, const struct tokenizer *t)
     return 0;
 }
 
-static int take_constraint(struct prepared *p, const struct server_options *opt)
+static int take_constraint(struct prepared *p, const struct server_model *model)
 {
     const struct constrain_wish *wish = &p->params.constraint;
 
     if (wish->kind == CONSTRAIN_NONE)
         return 0;
-    return constrain_get(opt->constrain, wish, &p->constraint, &p->error);
+    return constrain_get(model->constrain, wish, &p->constraint, &p->error);
 }
 
-static int check_task(struct prepared *p, const struct server_options *opt)
+static int check_task(struct prepared *p, const struct server_model *model)
 {
-    if (!opt->model.is_encoder || p->dialect->form == PARAMS_EMBED)
+    if (!model->is_encoder || p->dialect->form == PARAMS_EMBED)
         return 0;
     return api_error_set(&p->error, 400, "model", "unsupported_model",
                          "the model '%s' is an encoder: it makes embeddings (POST "
                          "/v1/embeddings), and no text",
-                         opt->model.id);
+                         model->id);
 }
 
-static int build(struct prepared *p, const struct server_options *opt, cJSON *body,
+static int build(struct prepared *p, const struct server_model *model, cJSON *body,
                  const struct prepare_headers *headers)
 {
-    const struct params_limits limits = {.model = opt->model.id,
-                                         .tokenizer = opt->tokenizer,
-                                         .can_infill = infill_is_known(opt->tokenizer),
-                                         .n_embd = opt->model.n_embd,
-                                         .n_vocab = tokenizer_n_vocab(opt->tokenizer)};
+    const struct params_limits limits = {.model = model->id,
+                                         .tokenizer = model->tokenizer,
+                                         .can_infill = infill_is_known(model->tokenizer),
+                                         .n_embd = model->n_embd,
+                                         .n_vocab = tokenizer_n_vocab(model->tokenizer)};
 
-    if (check_task(p, opt) < 0)
+    if (check_task(p, model) < 0)
         return ERR_INVAL;
     if (p->dialect->convert != NULL && p->dialect->convert(body, &p->echo, &p->error) < 0)
         return ERR_INVAL;
     if (params_parse(&p->params, p->dialect->form, body, &limits, &p->error) < 0 ||
-        take_priority(p, headers->priority) < 0 || check_tenant(p, opt, headers->tenant) < 0 ||
-        take_seed(p) < 0 || take_constraint(p, opt) < 0 || find_breakers(p, opt->tokenizer) < 0)
+        take_priority(p, headers->priority) < 0 || check_tenant(p, headers) < 0 ||
+        take_seed(p) < 0 || take_constraint(p, model) < 0 || find_breakers(p, model->tokenizer) < 0)
         return ERR_INVAL;
     p->n_choices = p->params.n_prompts * p->params.n_each;
     p->prompts = mem_calloc(p->params.n_prompts, sizeof(*p->prompts));
@@ -424,14 +424,14 @@ static int build(struct prepared *p, const struct server_options *opt, cJSON *bo
     if (p->prompts == NULL || p->requests == NULL)
         return out_of_memory(p);
     for (uint32_t i = 0; i < p->params.n_prompts; i++) {
-        if (make_prompt(p, opt, i) < 0)
+        if (make_prompt(p, model, i) < 0)
             return ERR_INVAL;
         find_twin(p, i);
     }
-    return make_requests(p, opt, headers);
+    return make_requests(p, model, headers);
 }
 
-void prepare(struct prepared *p, const struct server_options *opt, const struct dialect *dialect,
+void prepare(struct prepared *p, const struct server_model *model, const struct dialect *dialect,
              const struct buf *body, const struct prepare_headers *headers)
 {
     static const struct prepare_headers none = {0};
@@ -444,7 +444,7 @@ void prepare(struct prepared *p, const struct server_options *opt, const struct 
     if (json_parse(body->data, body->len, &json, &why) < 0)
         api_error_set(&p->error, 400, NULL, NULL, "%s", why);
     else
-        build(p, opt, json, headers != NULL ? headers : &none);
+        build(p, model, json, headers != NULL ? headers : &none);
     p->params.prompt = NULL; /* it was the tree's */
     p->params.infill = (struct infill_wish){0};
     p->params.constraint.value = NULL;

@@ -16,8 +16,10 @@
 struct dialect;
 
 struct prepare_headers { /* NULL where there is none */
-    const char *priority; /* X-Priority */
-    const char *tenant;   /* the header that the settings name */
+    const char *priority;      /* X-Priority */
+    const char *tenant;        /* the header that the settings name */
+    const char *tenant_header; /* its name */
+    uint64_t salt_seed;        /* the server's secret: nobody can guess another's salt */
 };
 
 struct prepared { /* zero is empty */
@@ -35,7 +37,7 @@ struct prepared { /* zero is empty */
 };
 
 /* `headers` may be NULL. */
-void prepare(struct prepared *p, const struct server_options *opt, const struct dialect *dialect,
+void prepare(struct prepared *p, const struct server_model *model, const struct dialect *dialect,
              const struct buf *body, const struct prepare_headers *headers);
 void prepare_release(struct prepared *p);
 

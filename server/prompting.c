@@ -48,7 +48,7 @@ static void on_ready(struct intake *in)
             json_add_string(&out, prompt->text, prompt->n_text);
             buf_add_char(&out, '}');
         } else if (in->dialect == &tokenize) {
-            add_tokens(&out, &prompt->ids, in->desk->opt->model.max_context);
+            add_tokens(&out, &prompt->ids, in->desk->model->max_context);
         } else {
             buf_printf(&out, "{\"input_tokens\":%zu}", prompt->ids.n);
         }

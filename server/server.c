@@ -13,19 +13,18 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/version.h"
 #include "server/answer.h"
 #include "server/completion.h"
-#include "server/constrain.h"
-#include "server/debug.h"
 #include "server/desk.h"
 #include "server/facts.h"
 #include "server/gate.h"
+#include "server/hosted.h"
 #include "server/http.h"
-#include "server/journal_file.h"
 #include "server/keys.h"
 #include "server/plan.h"
 #include "server/prompting.h"
-#include "server/swapper.h"
+#include "server/reception.h"
 #include "server/tenants.h"
 #include "server/tls.h"
 #include "server/tokens.h"
@@ -54,12 +53,11 @@ struct server {
     struct keys *keys; /* or NULL */
     struct tls *tls;   /* or NULL */
     struct http *http;
-    struct desk *desk;
-    struct metrics metrics;
-    struct facts_watchdog watchdog;
-    struct journal_file *journal;
-    struct debug debug;
-    struct swapper swapper;
+    struct tenants *tenants;
+    struct metrics_house house;
+    struct hosted models[SERVER_MAX_MODELS]; /* [opt.n_models] */
+    uint32_t n_attached;                     /* of them: their engines run */
+    bool is_draining;
     uint64_t start_us;
     uint64_t stopped_us; /* when everything was cancelled; 0 before */
     bool has_loop;
@@ -68,19 +66,42 @@ struct server {
 
 /* ---- routes ---- */
 
+/* The desk of the model that the call's body asks for. */
+static struct desk *desk_for(void *ud, const struct http_call *call)
+{
+    struct server *s = ud;
+
+    return reception_by_body(s->models, s->opt.n_models, call)->desk;
+}
+
+static struct hosted *model_for(void *ud, struct http_call *call)
+{
+    struct server *s = ud;
+
+    return reception_by_query(s->models, s->opt.n_models, call);
+}
+
+static void debug(void *ud, struct http_call *call, enum debug_page page)
+{
+    struct hosted *h = model_for(ud, call);
+
+    if (h != NULL)
+        debug_ask(&h->debug, call, page);
+}
+
 static void on_completions(void *ud, struct http_call *call)
 {
-    completion_start(((struct server *)ud)->desk, call, dialect_text());
+    completion_start(desk_for(ud, call), call, dialect_text());
 }
 
 static void on_chat(void *ud, struct http_call *call)
 {
-    completion_start(((struct server *)ud)->desk, call, dialect_chat());
+    completion_start(desk_for(ud, call), call, dialect_chat());
 }
 
 static void on_native(void *ud, struct http_call *call)
 {
-    completion_start(((struct server *)ud)->desk, call, dialect_native());
+    completion_start(desk_for(ud, call), call, dialect_native());
 }
 
 static void on_native_too(void *ud, struct http_call *call)
@@ -90,82 +111,96 @@ static void on_native_too(void *ud, struct http_call *call)
 
 static void on_infill(void *ud, struct http_call *call)
 {
-    completion_start(((struct server *)ud)->desk, call, dialect_infill());
+    completion_start(desk_for(ud, call), call, dialect_infill());
 }
 
 static void on_embeddings(void *ud, struct http_call *call)
 {
-    completion_start(((struct server *)ud)->desk, call, dialect_embeddings());
+    completion_start(desk_for(ud, call), call, dialect_embeddings());
 }
 
 static void on_responses(void *ud, struct http_call *call)
 {
-    completion_start(((struct server *)ud)->desk, call, dialect_responses());
+    completion_start(desk_for(ud, call), call, dialect_responses());
 }
 
 static void on_messages(void *ud, struct http_call *call)
 {
-    completion_start(((struct server *)ud)->desk, call, dialect_messages());
+    completion_start(desk_for(ud, call), call, dialect_messages());
 }
 
 static void on_count_tokens(void *ud, struct http_call *call)
 {
-    prompting_count(((struct server *)ud)->desk, call);
+    prompting_count(desk_for(ud, call), call);
 }
 
 static void on_apply_template(void *ud, struct http_call *call)
 {
-    prompting_apply(((struct server *)ud)->desk, call);
+    prompting_apply(desk_for(ud, call), call);
 }
 
 static void on_plan(void *ud, struct http_call *call)
 {
-    plan_start(((struct server *)ud)->desk, call);
+    plan_start(desk_for(ud, call), call);
 }
 
 static void on_debug_requests(void *ud, struct http_call *call)
 {
-    debug_ask(&((struct server *)ud)->debug, call, DEBUG_REQUESTS);
+    debug(ud, call, DEBUG_REQUESTS);
 }
 
 static void on_debug_iterations(void *ud, struct http_call *call)
 {
-    debug_ask(&((struct server *)ud)->debug, call, DEBUG_ITERATIONS);
+    debug(ud, call, DEBUG_ITERATIONS);
 }
 
 static void on_slots(void *ud, struct http_call *call)
 {
-    debug_ask(&((struct server *)ud)->debug, call, DEBUG_SLOTS);
+    debug(ud, call, DEBUG_SLOTS);
 }
 
 static void on_props(void *ud, struct http_call *call)
 {
-    facts_props(((struct server *)ud)->desk, call);
+    const struct hosted *h = model_for(ud, call);
+
+    if (h != NULL)
+        facts_props(&h->model, call);
 }
 
 static void on_debug_kv(void *ud, struct http_call *call)
 {
-    debug_ask(&((struct server *)ud)->debug, call, DEBUG_KV);
+    debug(ud, call, DEBUG_KV);
 }
 
 static void on_tokenize(void *ud, struct http_call *call)
 {
-    tokens_encode(((struct server *)ud)->desk, call);
+    tokens_encode(desk_for(ud, call), call);
 }
 
 static void on_detokenize(void *ud, struct http_call *call)
 {
-    tokens_decode(((struct server *)ud)->desk, call);
+    tokens_decode(desk_for(ud, call), call);
 }
 
 static void on_models(void *ud, struct http_call *call)
 {
-    facts_models(((struct server *)ud)->desk, call);
+    const struct server_model *models[SERVER_MAX_MODELS];
+    const struct server *s = ud;
+
+    for (uint32_t i = 0; i < s->opt.n_models; i++)
+        models[i] = &s->models[i].model;
+    facts_models(call, models, s->opt.n_models);
 }
 
 static void on_model(void *ud, struct http_call *call)
 {
-    facts_model(((struct server *)ud)->desk, call);
+    struct server *s = ud;
+    const struct hosted *h = reception_find(s->models, s->opt.n_models, http_call_tail(call));
+
+    if (h != NULL)
+        facts_model(call, &h->model);
+    else
+        reception_refuse(call, http_call_tail(call));
 }
 
 static void on_health(void *ud, struct http_call *call)
@@ -177,11 +212,15 @@ static void on_health(void *ud, struct http_call *call)
 static void on_ready(void *ud, struct http_call *call)
 {
     struct server *s = ud;
+    const char *trouble = NULL;
 
-    if (s->gate.is_loading)
+    if (s->gate.is_loading) {
         gate_answer_ready(&s->gate, call);
-    else
-        facts_ready(s->desk, call, &s->watchdog);
+        return;
+    }
+    for (uint32_t i = 0; trouble == NULL && i < s->opt.n_models; i++)
+        trouble = facts_trouble(s->models[i].desk, &s->models[i].watchdog);
+    facts_ready(call, trouble);
 }
 
 static void on_version(void *ud, struct http_call *call)
@@ -213,22 +252,30 @@ static void on_metrics(void *ud, struct http_call *call)
 {
     struct server *s = ud;
     const char *labels[N_ROUTES + 1];
-    struct metrics_scene scene = {.routes = labels,
+    struct metrics_model models[SERVER_MAX_MODELS];
+    struct metrics_scene scene = {.models = models,
+                                  .n_models = s->opt.n_models,
+                                  .house = &s->house,
+                                  .routes = labels,
                                   .n_routes = N_ROUTES + 1,
+                                  .isa = s->models[0].model.isa,
+                                  .version = quire_version(),
                                   .n_connections = http_n_connections(s->http),
-                                  .n_tenants = tenants_n(s->desk->tenants),
-                                  .n_tenants_shared = tenants_n_shared(s->desk->tenants),
+                                  .n_tenants = tenants_n(s->tenants),
+                                  .n_tenants_shared = tenants_n_shared(s->tenants),
                                   .uptime_s = (double)(clock_us() - s->start_us) / 1e6};
 
     for (size_t i = 0; i < N_ROUTES; i++)
         labels[i] = routes[i].path;
     labels[N_ROUTES] = "other";
-    facts_metrics(s->desk, call, &scene);
+    for (uint32_t i = 0; i < s->opt.n_models; i++)
+        facts_fill_metrics(s->models[i].desk, &models[i]);
+    facts_metrics(call, &scene);
 }
 
 static void on_done(void *ud, size_t route, int status)
 {
-    metrics_http(&((struct server *)ud)->metrics, route, status);
+    metrics_http(&((struct server *)ud)->house, route, status);
 }
 
 static int on_admit(void *ud, struct http_call *call, unsigned flags)
@@ -251,22 +298,25 @@ static void end_loop(struct server *s)
 /* Everybody has an answer, or had time enough to read it. */
 static bool is_over(const struct server *s)
 {
-    if (s->desk->n_jobs > 0 || !journal_file_is_idle(s->journal) ||
-        !swapper_is_idle(&s->swapper))
-        return false;
-    if (s->desk->queue != NULL && queue_n_outstanding(s->desk->queue) > 0)
-        return false;
+    for (uint32_t i = 0; i < s->opt.n_models; i++)
+        if (!hosted_is_over(&s->models[i]))
+            return false;
     if (http_n_owed(s->http) == 0)
         return true;
     return s->stopped_us > 0 && clock_us() - s->stopped_us > FLUSH_US;
+}
+
+static void kick_models(struct server *s)
+{
+    for (uint32_t i = 0; i < s->opt.n_models; i++)
+        hosted_kick(&s->models[i]);
 }
 
 static void on_tick(uv_timer_t *tick)
 {
     struct server *s = tick->data;
 
-    journal_file_kick(s->journal, &s->loop);
-    swapper_kick(&s->swapper);
+    kick_models(s);
     if (is_over(s))
         end_loop(s);
 }
@@ -281,20 +331,29 @@ static void abandon_load(struct server *s, int number)
     uv_stop(&s->loop);
 }
 
+static uint32_t n_outstanding(const struct server *s)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < s->opt.n_models; i++)
+        n += hosted_n_outstanding(&s->models[i]);
+    return n;
+}
+
 static void on_signal(uv_signal_t *handle, int number)
 {
     struct server *s = handle->data;
-    const bool is_first = !s->desk->is_draining;
+    const bool is_first = !s->is_draining;
 
     if (s->gate.is_loading) {
         abandon_load(s, number);
         return;
     }
     log_info("server", "event=%s signal=%s outstanding=%u", is_first ? "draining" : "stopping",
-             number == SIGINT ? "INT" : "TERM",
-             s->desk->queue != NULL ? queue_n_outstanding(s->desk->queue) : 0);
-    desk_close(s->desk, !is_first);
-    debug_close(&s->debug);
+             number == SIGINT ? "INT" : "TERM", n_outstanding(s));
+    s->is_draining = true;
+    for (uint32_t i = 0; i < s->opt.n_models; i++)
+        hosted_drain(&s->models[i], !is_first);
     if (!is_first && s->stopped_us == 0)
         s->stopped_us = clock_us();
     http_drain(s->http);
@@ -332,13 +391,10 @@ static void on_wake(uv_async_t *wake)
 {
     struct server *s = wake->data;
 
-    if (s->gate.is_loading) /* the engine's first words may come before it is attached */
+    if (s->gate.is_loading) /* the engines' first words may come before they are attached */
         return;
-    swapper_kick(&s->swapper);
-    desk_take_events(s->desk);
-    debug_take(&s->debug);
+    kick_models(s);
     http_kick(s->http);
-    journal_file_kick(s->journal, &s->loop);
 }
 
 void server_wake(void *ud)
@@ -385,7 +441,7 @@ static int open_locks(struct server *s, char *err, size_t err_len)
     s->gate = (struct gate){
         .keys = s->keys,
         .has_open_metrics = s->opt.has_open_metrics,
-        .metrics = &s->metrics,
+        .house = &s->house,
         .is_loading = s->opt.load.work != NULL,
         .load_permille = s->opt.load.permille,
         .load_ud = s->opt.load.ud,
@@ -394,7 +450,17 @@ static int open_locks(struct server *s, char *err, size_t err_len)
     return rc;
 }
 
-static int open_parts(struct server *s, char *err, size_t err_len)
+/* All that may be outstanding at once. */
+static uint32_t max_outstanding(const struct server *s)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < s->opt.n_models; i++)
+        n += s->models[i].model.max_outstanding;
+    return n;
+}
+
+static int open_http(struct server *s, char *err, size_t err_len)
 {
     const struct http_options http = {
         .loop = &s->loop,
@@ -405,7 +471,7 @@ static int open_parts(struct server *s, char *err, size_t err_len)
         .unix_mode = s->opt.unix_socket_mode,
         .cors_origins = or_empty(s->opt.cors_origins),
         .max_body = s->opt.max_body,
-        .max_connections = s->opt.max_outstanding + EXTRA_CONNECTIONS,
+        .max_connections = max_outstanding(s) + EXTRA_CONNECTIONS,
         .idle_timeout_s = IDLE_TIMEOUT_S,
         .routes = routes,
         .n_routes = N_ROUTES,
@@ -413,12 +479,46 @@ static int open_parts(struct server *s, char *err, size_t err_len)
         .admit = on_admit,
         .done = on_done,
     };
-    int rc = 0;
 
-    if (s->opt.journal_path != NULL && s->opt.journal != NULL)
-        rc = journal_file_open(&s->journal, s->opt.journal_path, s->opt.journal, err, err_len);
+    return http_create(&s->http, &http, err, err_len);
+}
+
+static int open_models(struct server *s, char *err, size_t err_len)
+{
+    const struct tenants_options tenants = {
+        .max = s->opt.max_tenants,
+        .limit = s->opt.tenant_limit,
+        .weights = s->opt.tenant_weights,
+    };
+    int rc = tenants_create(&s->tenants, &tenants);
+
+    if (rc < 0)
+        snprintf(err, err_len, "no memory for %u tenants", s->opt.max_tenants);
+    for (uint32_t i = 0; rc == 0 && i < s->opt.n_models; i++)
+        rc = hosted_open(&s->models[i], &s->opt, &s->opt.models[i], &s->loop, s->tenants, err,
+                         err_len);
+    return rc;
+}
+
+static int open_parts(struct server *s, char *err, size_t err_len)
+{
+    int rc = init_loop(s);
+
+    if (rc == 0 && getrandom(&s->opt.salt_seed, sizeof(s->opt.salt_seed), 0) < 0)
+        rc = ERR_IO;
+    if (rc < 0) {
+        snprintf(err, err_len, "the event loop cannot be set up: %s", err_text(rc));
+        return rc;
+    }
+    rc = open_models(s, err, err_len);
     if (rc == 0)
-        rc = http_create(&s->http, &http, err, err_len);
+        rc = open_locks(s, err, err_len);
+    if (rc == 0)
+        rc = open_http(s, err, err_len);
+    if (rc == 0 && take_signals(s) < 0) {
+        snprintf(err, err_len, "the signals cannot be taken over");
+        rc = ERR_INTERNAL;
+    }
     return rc;
 }
 
@@ -433,50 +533,28 @@ int server_create(struct server **out, const struct server_options *options, cha
         return snprintf(err, err_len, "out of memory"), ERR_NOMEM;
     s->opt = *options;
     s->start_us = clock_us();
-    metrics_init(&s->metrics);
-    rc = init_loop(s);
-    if (rc == 0 && getrandom(&s->opt.salt_seed, sizeof(s->opt.salt_seed), 0) < 0)
-        rc = ERR_IO;
-    if (rc == 0)
-        rc = desk_create(&s->desk, &s->opt, &s->loop, &s->metrics);
-    if (rc < 0)
-        snprintf(err, err_len, "the event loop cannot be set up: %s", err_text(rc));
-    else
-        rc = open_locks(s, err, err_len);
-    if (rc == 0)
-        rc = open_parts(s, err, err_len);
-    if (rc == 0 && take_signals(s) < 0) {
-        snprintf(err, err_len, "the signals cannot be taken over");
-        rc = ERR_INTERNAL;
-    }
+    rc = open_parts(s, err, err_len);
     if (rc < 0) {
         server_destroy(&s);
         return rc;
     }
-    s->desk->http = s->http;
-    debug_init(&s->debug, s->desk);
-    s->swapper.loop = &s->loop;
-    s->swapper.store = s->opt.swap;
+    s->opt.models = NULL; /* copied by now */
+    for (uint32_t i = 0; i < s->opt.n_models; i++)
+        s->models[i].desk->http = s->http;
     *out = s;
     return 0;
 }
 
-void server_set_engine(struct server *s, const struct server_engine *engine)
+void server_set_model(struct server *s, uint32_t i, const struct server_model *model)
 {
-    s->opt.model = *engine->model;
-    s->opt.prefill_chunk = engine->prefill_chunk;
-    s->opt.shares_prefixes = engine->shares_prefixes;
-    s->opt.tokenizer = engine->tokenizer;
-    s->opt.chat = engine->chat;
-    s->opt.constrain = engine->constrain;
-    s->opt.swap = s->swapper.store = engine->swap;
-    s->opt.isa = engine->isa;
+    hosted_set_model(&s->models[i], model);
 }
 
-void server_attach(struct server *s, struct queue *q)
+void server_attach(struct server *s, uint32_t i, struct queue *q)
 {
-    desk_attach(s->desk, q);
-    s->swapper.queue = q;
+    hosted_attach(&s->models[i], q);
+    if (++s->n_attached < s->opt.n_models)
+        return;
     s->gate.is_loading = false;
     log_info("server", "event=ready ms=%.1f", (double)(clock_us() - s->start_us) / 1e3);
 }
@@ -538,10 +616,11 @@ void server_destroy(struct server **server)
         uv_loop_close(&s->loop);
     }
     http_destroy(&s->http);
-    desk_destroy(&s->desk);
+    for (uint32_t i = 0; i < s->opt.n_models; i++)
+        hosted_close(&s->models[i]);
+    tenants_destroy(&s->tenants);
     keys_close(&s->keys);
     tls_close(&s->tls);
-    journal_file_close(&s->journal);
     mem_free(s);
     *server = NULL;
 }

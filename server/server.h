@@ -1,5 +1,9 @@
 /* server/server.h - what main.c gives to the HTTP side: everything it may know.
  *
+ * One house serves one model or several. Listening, keys, tenants and counting of HTTP are the
+ * house's; each model has a queue, a desk and a journal of its own. A request goes to the model
+ * that its field `model` names, and to the first one without it.
+ *
  * The server turns HTTP into posted requests and events into bytes. It never computes: long
  * tokenising goes to libuv's thread pool. /health, /ready, /metrics and /version are answered from
  * counters alone.
@@ -18,6 +22,7 @@
 
 /* Questions that may be on their way to the engine beside the requests. */
 #define SERVER_DRY_RUNS 128
+#define SERVER_MAX_MODELS 16
 
 struct chat;
 struct queue;
@@ -26,8 +31,18 @@ struct tokenizer;
 struct journal;
 struct constrain;
 
-struct server_model { /* facts for /v1/models, /metrics and the edge checks */
-    const char *id;   /* name on the wire */
+struct server_model { /* a served model; what it points to is borrowed */
+    /* From the start. */
+    const char *id;         /* name on the wire; no other model's */
+    uint32_t share;         /* of the machine's time while others have work too */
+    uint32_t max_sequences; /* this and the next as given to the scheduler */
+    uint32_t max_batch_tokens;
+    uint32_t max_outstanding; /* requests; the queue has room for SERVER_DRY_RUNS more */
+    uint32_t request_timeout_s;
+    uint32_t max_queue_ms;    /* for requests that say nothing; 0 = no limit */
+    const char *journal_path; /* or NULL */
+    struct journal *journal;  /* or NULL */
+    /* Once it is loaded; zero before. */
     const char *arch, *ftype;
     int64_t created; /* Unix seconds */
     uint32_t n_vocab, n_ctx_train, n_embd;
@@ -39,27 +54,23 @@ struct server_model { /* facts for /v1/models, /metrics and the edge checks */
     const char *kv_type;     /* what keys and values are stored as */
     enum pooling pooling;    /* of embeddings */
     bool is_encoder;         /* it makes embeddings only */
+    uint32_t prefill_chunk;  /* as the scheduler has it for this model */
+    bool shares_prefixes;
+    const struct tokenizer *tokenizer;
+    const struct chat *chat;
+    struct constrain *constrain;
+    struct swap_store *swap; /* or NULL; closed by its owner after server_run() */
+    const char *isa;         /* that its kernels are for */
 };
 
 /* What has to be done before there is an engine, while the port is open already. */
 struct server_load {
     void (*work)(void *ud);     /* on a thread of the loop's pool; NULL = nothing, and
                                  * server_attach() comes before server_run() */
-    void (*done)(void *ud);     /* afterwards, on the loop's thread: calls server_set_engine() and
-                                 * server_attach(), or server_fail() */
+    void (*done)(void *ud);     /* afterwards, on the loop's thread: calls server_set_model() and
+                                 * server_attach() for each model, or server_fail() */
     uint32_t (*permille)(void *ud); /* how far it has come; on the loop's thread */
     void *ud;
-};
-
-struct server_engine { /* what is known once the model is loaded; borrowed */
-    uint32_t prefill_chunk; /* as the scheduler has it for this model */
-    bool shares_prefixes;
-    const struct server_model *model;
-    const struct tokenizer *tokenizer;
-    const struct chat *chat;
-    struct constrain *constrain;
-    struct swap_store *swap;
-    const char *isa;
 };
 
 struct server_options {
@@ -72,23 +83,12 @@ struct server_options {
     bool has_open_metrics;
     const char *cors_origins; /* checked; NULL or "" = none */
     size_t max_body;
-    uint32_t max_sequences, max_batch_tokens, prefill_chunk; /* as given to the scheduler */
-    uint32_t max_outstanding; /* requests; the queue has room for SERVER_DRY_RUNS more */
-    uint32_t request_timeout_s;
-    uint32_t max_queue_ms; /* for requests that say nothing; 0 = no limit */
-    bool shares_prefixes;
     const char *tenant_header;  /* "" = everybody is one tenant */
     const char *tenant_weights; /* checked */
     uint32_t max_tenants, tenant_limit;
     uint64_t salt_seed; /* filled in by server_create() */
-    struct server_model model; /* but for the id: not needed before server_attach() */
-    const struct tokenizer *tokenizer; /* nor this, nor chat, constrain, swap and isa */
-    const struct chat *chat;
-    struct constrain *constrain;
-    const char *journal_path; /* or NULL */
-    struct journal *journal;  /* or NULL */
-    struct swap_store *swap;  /* or NULL; closed by its owner after server_run() */
-    const char *isa;          /* for quire_build_info */
+    const struct server_model *models; /* [n_models], copied; the first is the default */
+    uint32_t n_models;                 /* 1 to SERVER_MAX_MODELS */
     struct server_load load;
 };
 
@@ -103,11 +103,11 @@ int server_create(struct server **out, const struct server_options *options, cha
 /* Thread-safe: call it from the queue's wake callback (it is uv_async_send). `ud` is the server. */
 void server_wake(void *ud);
 
-/* What was not known when the server was made. Pointers are borrowed. */
-void server_set_engine(struct server *s, const struct server_engine *engine);
+/* Model i, now that everything is known of it; its id and limits must be those of before. */
+void server_set_model(struct server *s, uint32_t i, const struct server_model *model);
 
-/* Attach the queue: from now on requests are taken. */
-void server_attach(struct server *s, struct queue *q);
+/* Attach model i's queue. When all have theirs, requests are taken. */
+void server_attach(struct server *s, uint32_t i, struct queue *q);
 
 /* There will be no engine: server_run() returns. */
 void server_fail(struct server *s);

@@ -56,7 +56,7 @@ static void add_tokens(struct job *j, const struct token_list *list, bool with_p
         if (i > 0)
             buf_add_char(&j->out, ',');
         if (with_pieces)
-            add_piece(&j->out, j->desk->opt->tokenizer, list->ids[i]);
+            add_piece(&j->out, j->desk->model->tokenizer, list->ids[i]);
         else
             buf_printf(&j->out, "%d", list->ids[i]);
     }
@@ -85,15 +85,15 @@ static void encode(struct job *j, const cJSON *body)
     flags =
         (add_special ? TOKENIZER_ADD_SPECIAL : 0u) | (parse_special ? TOKENIZER_PARSE_SPECIAL : 0u);
     /* A token stands for at least a byte; BOS, EOS and a prefix space may be added. */
-    if (tokenizer_encode(j->desk->opt->tokenizer, text->valuestring, strlen(text->valuestring),
-                         flags, 4 * j->desk->opt->max_body, &list) < 0) {
+    if (tokenizer_encode(j->desk->model->tokenizer, text->valuestring, strlen(text->valuestring),
+                         flags, 4 * j->desk->house->max_body, &list) < 0) {
         api_error_set(&j->error, 500, NULL, NULL, "out of memory");
         return;
     }
     buf_add_char(&j->out, '{');
     if (is_vllm)
         buf_printf(&j->out, "\"count\":%zu,\"max_model_len\":%u,", list.n,
-                   j->desk->opt->model.max_context);
+                   j->desk->model->max_context);
     add_tokens(j, &list, with_pieces);
     token_list_release(&list);
 }
@@ -102,7 +102,7 @@ static void encode(struct job *j, const cJSON *body)
 
 static void decode(struct job *j, const cJSON *body)
 {
-    const struct tokenizer *t = j->desk->opt->tokenizer;
+    const struct tokenizer *t = j->desk->model->tokenizer;
     const cJSON *tokens = field_find(body, "tokens");
     const int32_t n_vocab = tokenizer_n_vocab(t);
     struct detok d;

@@ -68,7 +68,7 @@ static int create_cut(struct runner *r, const struct runner_options *o, struct a
     const struct model_shape *s = &r->model->shape;
     const struct attn_cut_options options = {
         .max_rows = o->max_rows,
-        .threads = o->threads,
+        .threads = team_n_threads(o->team),
         .n_ctx = s->n_ctx,
         .n_head = s->n_head,
         .n_kv_head = s->n_kv_head,
@@ -96,7 +96,7 @@ static int create_rows(struct runner *r, const struct runner_options *o)
     r->lrows = take(r, LOGIT_ROWS, r->embd_stride, f);
     r->qrows = take(r, max_size(n, LOGIT_ROWS), r->qrow_stride, 1);
     r->ff_rows = take(r, n, r->ff_row_stride, 1);
-    r->attn_scratch = take(r, o->threads, r->attn_scratch_bytes, 1);
+    r->attn_scratch = take(r, team_n_threads(o->team), r->attn_scratch_bytes, 1);
     if (r->x == NULL || r->norm == NULL || r->delta == NULL || r->ffn_out == NULL ||
         r->qkv == NULL || r->att == NULL || r->gate == NULL || r->up == NULL ||
         r->logits == NULL || r->lrows == NULL || r->qrows == NULL || r->ff_rows == NULL ||
@@ -158,14 +158,16 @@ static int create_latent_rows(struct runner *r, const struct runner_options *o)
 
 static int create_samplers(struct runner *r, const struct runner_options *o)
 {
-    r->samplers = mem_calloc(o->threads, sizeof(*r->samplers));
+    const uint32_t n_threads = team_n_threads(o->team);
+
+    r->samplers = mem_calloc(n_threads, sizeof(*r->samplers));
     r->eog = mem_dup(o->eog, o->n_eog * sizeof(*r->eog));
     if (r->samplers == NULL || r->eog == NULL)
         return ERR_NOMEM;
-    for (uint32_t i = 0; i < o->threads; i++)
+    for (uint32_t i = 0; i < n_threads; i++)
         if (sampler_scratch_create(&r->samplers[i], r->model->shape.n_vocab) < 0)
             return ERR_NOMEM;
-    r->scratch_bytes += o->threads * (size_t)r->model->shape.n_vocab * 16;
+    r->scratch_bytes += n_threads * (size_t)r->model->shape.n_vocab * 16;
     return 0;
 }
 
@@ -220,11 +222,8 @@ int runner_create(struct runner **out, const struct runner_options *o, char *err
     r->n_eog = o->n_eog;
     kern_init(&r->kern, o->isa);
     set_strides(r);
-    rc = team_create(&r->team, &(struct team_options){.n_threads = o->threads, .pin = o->pin});
-    if (rc < 0)
-        snprintf(err, err_len, "cannot start %u compute threads: %s", o->threads, err_text(rc));
-    else
-        rc = create_buffers(r, o);
+    r->team = o->team;
+    rc = create_buffers(r, o);
     if (rc < 0) {
         runner_destroy(&r);
         return rc;
@@ -250,13 +249,10 @@ static void free_rows(struct runner *r)
 void runner_destroy(struct runner **runner)
 {
     struct runner *r = runner != NULL ? *runner : NULL;
-    uint32_t n_threads;
 
     if (r == NULL)
         return;
-    n_threads = r->team != NULL ? team_n_threads(r->team) : 0;
-    team_destroy(&r->team);
-    for (uint32_t i = 0; r->samplers != NULL && i < n_threads; i++)
+    for (uint32_t i = 0; r->samplers != NULL && i < team_n_threads(r->team); i++)
         sampler_scratch_release(&r->samplers[i]);
     mem_free(r->samplers);
     free_rows(r);

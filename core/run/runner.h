@@ -20,14 +20,14 @@
 struct model;
 struct kv_store;
 struct runner;
+struct team;
 
 struct runner_options {
     const struct model *model;  /* borrowed */
     struct kv_store *kv;        /* borrowed; its shape is the model's with kv_type: model->lanes */
     enum kern_kv kv_type;
     enum kern_isa isa;
-    uint32_t threads;           /* >= 1, the calling thread included */
-    bool pin;                   /* each on a CPU of its own (team.h) */
+    struct team *team;          /* borrowed; runners may share one if they step in turns */
     uint32_t max_rows;          /* most rows in a batch */
     const int32_t *eog;         /* ids that end a generation, for ban_eog; copied */
     size_t n_eog;

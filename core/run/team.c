@@ -49,7 +49,8 @@ struct team {
     struct member *members; /* [n]; the first is the caller of team_run() */
     struct share *shares;   /* [n] */
     uint32_t n_started;     /* threads made, the members after the first */
-    bool caller_is_pinned;
+    pthread_t caller; /* the last one, pinned if it is to be */
+    bool has_caller;
     uint32_t n_pauses; /* in PAUSE_US */
     _Alignas(64) atomic_uint epoch; /* counts team_run calls */
     atomic_uint epoch_sleepers;
@@ -249,9 +250,10 @@ uint32_t team_n_threads(const struct team *t)
 
 void team_run(struct team *t, void (*fn)(void *ud, struct team_worker *w), void *ud)
 {
-    if (!t->caller_is_pinned)
+    if (!t->has_caller || !pthread_equal(t->caller, pthread_self()))
         pin_to(&t->members[0]);
-    t->caller_is_pinned = true;
+    t->caller = pthread_self();
+    t->has_caller = true;
     t->fn = fn;
     t->ud = ud;
     if (t->n > 1)

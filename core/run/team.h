@@ -24,7 +24,7 @@
  * process's CPUs (mem_map()), so each thread reads from all of them alike and the placement of
  * threads matters little.
  *
- * Thread: team_run() by one thread at a time, with pinning always by the same one.
+ * Thread: team_run() by one thread at a time; several engines take turns (scheduler/turns.h).
  * Memory: taken in team_create(); fn may not allocate (the debug build's guard watches).
  */
 #ifndef CORE_RUN_TEAM_H
@@ -47,7 +47,7 @@ struct team_worker {
 struct team_options {
     uint32_t n_threads; /* >= 1, the caller of team_run() included */
     /* Keep thread i on the i-th of the process's CPUs (one of each core first, see cpus.h): the
-     * caller too, from its first team_run() on. A thread that has no CPU left or is refused one
+     * callers too, from their first team_run() on. A thread that has no CPU left or is refused one
      * stays free, with a warning that says why. */
     bool pin;
 };

@@ -53,15 +53,13 @@ static void check_error(const struct api_error *e)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static struct tokenizer tokenizer = {.has_bos = true};
-    const struct server_options opt = {
-        .model = {.id = "m", .max_context = CONTEXT, .max_kv_tokens = CONTEXT},
-        .tokenizer = &tokenizer,
-    };
+    const struct server_model model = {
+        .id = "m", .max_context = CONTEXT, .max_kv_tokens = CONTEXT, .tokenizer = &tokenizer};
     char *text = mem_dup(data, n); /* its own block: the sanitizer sees a read past the end */
     const struct buf body = {.data = text, .len = n, .cap = n, .max = n};
     struct prepared p = {0};
 
-    prepare(&p, &opt, dialect_text(), &body, NULL);
+    prepare(&p, &model, dialect_text(), &body, NULL);
     for (uint32_t i = 0; p.error.status == 0 && i < p.n_choices; i++)
         check_request(p.requests[i]);
     if (p.error.status != 0)

@@ -16,6 +16,7 @@
 #include "core/gguf/gguf.h"
 #include "core/model/model.h"
 #include "core/run/runner.h"
+#include "core/run/team.h"
 #include "kvcache/block_table.h"
 #include "kvcache/kv_store.h"
 
@@ -108,7 +109,7 @@ static void compare_kv(const char *path, enum kern_kv kv, const struct ids *ids,
                                    kern_kv_key_bytes(kv, head_dim),
                                    kern_kv_value_bytes(kv, head_dim)};
     struct runner_options options = {.model = model, .kv_type = kv, .isa = kern_isa_best(),
-                                     .threads = 2, .max_rows = MAX_IDS};
+                                     .max_rows = MAX_IDS};
     const uint32_t n_blocks = MAX_IDS / 16;
     uint32_t table[MAX_IDS / 16];
     struct runner *runner;
@@ -118,6 +119,7 @@ static void compare_kv(const char *path, enum kern_kv kv, const struct ids *ids,
     for (uint32_t i = 0; i < n_blocks; i++)
         table[i] = n_blocks - i; /* backwards: the table matters */
     assert_int_equal(kv_store_create(&options.kv, &shape, n_blocks), 0);
+    assert_int_equal(team_create(&options.team, &(struct team_options){.n_threads = 2}), 0);
     if (runner_create(&runner, &options, err, sizeof(err)) != 0)
         fail_msg("%s", err);
     nll = mean_nll(runner, ids, table);
@@ -125,6 +127,7 @@ static void compare_kv(const char *path, enum kern_kv kv, const struct ids *ids,
                   expected);
     assert_true(fabs(nll - expected) < TOLERANCE);
     runner_destroy(&runner);
+    team_destroy(&options.team);
     kv_store_destroy(&options.kv);
     model_destroy(&model);
 }

@@ -27,6 +27,7 @@
 #include "core/gguf/gguf_write.h"
 #include "core/model/model.h"
 #include "core/run/runner.h"
+#include "core/run/team.h"
 #include "kvcache/kv_manager.h"
 #include "kvcache/kv_store.h"
 #include "kvcache/swap_store.h"
@@ -191,6 +192,7 @@ struct machine {
     struct swap_store *swap;
     uint32_t n_writes;
     char path[64];
+    struct team *team;
     struct runner *runner;
     struct queue *queue;
     struct loop *loop;
@@ -292,7 +294,7 @@ static void build_machine(struct machine *m, const struct model *model, const st
                           struct answer *answers)
 {
     static const int32_t eog[] = {EOG};
-    struct runner_options ro = {.model = model, .isa = s->isa, .threads = s->threads,
+    struct runner_options ro = {.model = model, .isa = s->isa,
                                 .kv_type = s->kv_type, .max_rows = MAX_ROWS,
                                 .eog = eog, .n_eog = 1};
     struct loop_options lo = {.eog = eog, .n_eog = 1, .step_target_ms = 0};
@@ -304,6 +306,8 @@ static void build_machine(struct machine *m, const struct model *model, const st
     sem_init(&m->wake, 0, 0);
     build_cache(m, &model->lanes);
     ro.kv = m->kv;
+    assert_int_equal(team_create(&m->team, &(struct team_options){.n_threads = s->threads}), 0);
+    ro.team = m->team;
     assert_int_equal(runner_create(&m->runner, &ro, err, sizeof(err)), 0);
     assert_int_equal(queue_create(&m->queue, &qo), 0);
     lo.queue = m->queue;
@@ -333,6 +337,7 @@ static void tear_down(struct machine *m)
     loop_destroy(&m->loop);
     queue_destroy(&m->queue);
     runner_destroy(&m->runner);
+    team_destroy(&m->team);
     kv_manager_destroy(&m->manager);
     kv_store_destroy(&m->kv);
     swap_store_close(&m->swap);

@@ -265,35 +265,41 @@ int main(int argc, char **argv)
         return 1;
     fake.step_ms = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 5;
     fake.slots = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 256;
+    const struct server_model model = {
+        .id = "fake",
+        .share = 1,
+        .max_sequences = fake.slots,
+        .max_batch_tokens = 1024,
+        .max_outstanding = fake.slots + 64,
+        .request_timeout_s = 60,
+        .arch = "none",
+        .ftype = "none",
+        .created = 1,
+        .n_vocab = 266,
+        .n_ctx_train = 4096,
+        .n_embd = 1,
+        .max_context = 4096,
+        .max_kv_tokens = TOTAL_BLOCKS * BLOCK,
+        .n_blocks = TOTAL_BLOCKS,
+        .block_tokens = BLOCK,
+        .prefill_chunk = 512,
+        .tokenizer = t,
+        .kv_type = "none",
+        .isa = "none",
+    };
     const struct server_options options = {
         .host = "127.0.0.1",
         .port = argc > 1 ? (uint16_t)strtoul(argv[1], NULL, 10) : 0,
         .max_body = (size_t)1 << 20,
-        .max_sequences = fake.slots,
-        .max_batch_tokens = 1024,
-        .prefill_chunk = 512,
         .max_tenants = MAX_TENANTS,
         .tenant_header = "X-Tenant",
-        .max_outstanding = fake.slots + 64,
-        .request_timeout_s = 60,
-        .model = {.id = "fake",
-                  .arch = "none",
-                  .ftype = "none",
-                  .created = 1,
-                  .n_vocab = 266,
-                  .n_ctx_train = 4096,
-                  .n_embd = 1,
-                  .max_context = 4096,
-                  .max_kv_tokens = TOTAL_BLOCKS * BLOCK,
-                  .n_blocks = TOTAL_BLOCKS,
-                  .block_tokens = BLOCK},
-        .tokenizer = t,
-        .isa = "none",
+        .models = &model,
+        .n_models = 1,
     };
     if (server_create(&server, &options, err, sizeof(err)) < 0)
         return fprintf(stderr, "%s\n", err), 1;
     const struct queue_options queue = {.max_outstanding =
-                                            options.max_outstanding + SERVER_DRY_RUNS,
+                                            model.max_outstanding + SERVER_DRY_RUNS,
                                         .max_tenants = MAX_TENANTS,
                                         .n_blocks = TOTAL_BLOCKS,
                                         .max_events = 4096,
@@ -301,7 +307,7 @@ int main(int argc, char **argv)
                                         .wake_ud = server};
     if (queue_create(&fake.queue, &queue) < 0)
         return 1;
-    server_attach(server, fake.queue);
+    server_attach(server, 0, fake.queue);
     count(&fake);
     fake.stats.busy = false;
     queue_publish(fake.queue, &fake.stats);

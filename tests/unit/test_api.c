@@ -15,35 +15,36 @@
 
 static struct tokenizer tokenizer = {.has_bos = true};
 
-static struct server_options options(void)
+static struct server_model the_model(void)
 {
-    return (struct server_options){
-        .max_body = 1 << 20,
-        .model = {.id = "m", .max_context = 64, .max_kv_tokens = 60},
-        .tokenizer = &tokenizer,
-        .tenant_header = "X-Tenant",
-        .salt_seed = 5,
-    };
+    return (struct server_model){
+        .id = "m", .max_context = 64, .max_kv_tokens = 60, .tokenizer = &tokenizer};
+}
+
+static struct prepare_headers headers_with(const char *priority, const char *tenant)
+{
+    return (struct prepare_headers){
+        .priority = priority, .tenant = tenant, .tenant_header = "X-Tenant", .salt_seed = 5};
 }
 
 static void prepare_for(struct prepared *p, const char *body, const char *tenant)
 {
-    const struct server_options opt = options();
+    const struct server_model model = the_model();
     const struct buf b = {.data = (char *)body, .len = strlen(body), .max = SIZE_MAX};
-    const struct prepare_headers headers = {.tenant = tenant};
+    const struct prepare_headers headers = headers_with(NULL, tenant);
 
     *p = (struct prepared){0};
-    prepare(p, &opt, dialect_text(), &b, &headers);
+    prepare(p, &model, dialect_text(), &b, &headers);
 }
 
 static void prepare_text(struct prepared *p, const char *body, const char *priority)
 {
-    const struct server_options opt = options();
+    const struct server_model model = the_model();
     const struct buf b = {.data = (char *)body, .len = strlen(body), .max = SIZE_MAX};
-    const struct prepare_headers headers = {.priority = priority};
+    const struct prepare_headers headers = headers_with(priority, NULL);
 
     *p = (struct prepared){0};
-    prepare(p, &opt, dialect_text(), &b, &headers);
+    prepare(p, &model, dialect_text(), &b, &headers);
 }
 
 /* ---- requests ---- */
@@ -143,13 +144,13 @@ static void lengths_are_fitted_or_refused(void **state)
         }
         prepare_release(&p);
     }
-    struct server_options opt = options();
-    opt.model.max_kv_tokens = 1000;
+    struct server_model model = the_model();
+    model.max_kv_tokens = 1000;
     struct buf b = {.data = (char *)"{\"prompt\":\"0123456789\",\"max_tokens\":1000}",
                     .len = 41,
                     .max = SIZE_MAX};
     p = (struct prepared){0};
-    prepare(&p, &opt, dialect_text(), &b, NULL);
+    prepare(&p, &model, dialect_text(), &b, NULL);
     assert_int_equal(p.error.status, 0);
     assert_int_equal(p.requests[0]->max_tokens, 64 - 11);
     prepare_release(&p);

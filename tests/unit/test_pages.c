@@ -1,4 +1,4 @@
-/* tests/unit/test_pages.c - the debug pages and the metrics, from made-up numbers. */
+/* tests/unit/test_pages.c - the debug pages, from made-up numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,6 @@
 #include "core/base/mem.h"
 #include "server/debug_pages.h"
 #include "server/json.h"
-#include "server/metrics.h"
 
 static const char *tenant_name(void *ud, uint32_t tenant)
 {
@@ -153,71 +152,6 @@ static void empty_pages_are_json(void **state)
     snapshot_destroy(&s);
 }
 
-static void metrics_show_the_engine(void **state)
-{
-    static const char *const lines[] = {
-        "\nquire_requests_swapped 2\n",
-        "\nquire_kv_pressure 1\n",
-        "\nquire_swap_bytes{tier=\"ram\"} 300\n",
-        "\nquire_swap_bytes{tier=\"file\"} 500\n",
-        "\nquire_swap_capacity_bytes{tier=\"ram\"} 700\n",
-        "\nquire_swap_capacity_bytes{tier=\"file\"} 900\n",
-        "\nquire_cached_tokens_total 11\n",
-        "\nquire_recomputed_tokens_total 12\n",
-        "\nquire_preemptions_total{mode=\"recompute\"} 13\n",
-        "\nquire_preemptions_total{mode=\"swap\"} 14\n",
-        "\nquire_swap_blocks_total{direction=\"out\",tier=\"ram\"} 15\n",
-        "\nquire_swap_blocks_total{direction=\"out\",tier=\"file\"} 16\n",
-        "\nquire_swap_blocks_total{direction=\"in\",tier=\"ram\"} 17\n",
-        "\nquire_swap_blocks_total{direction=\"in\",tier=\"file\"} 18\n",
-        "\nquire_swap_errors_total{direction=\"out\"} 19\n",
-        "\nquire_swap_errors_total{direction=\"in\"} 20\n",
-        "\nquire_swap_refusals_total 21\n",
-        "\nquire_swap_fallbacks_total 22\n",
-        "\nquire_prefix_cache_queries_tokens_total 23\n",
-        "\nquire_prefix_cache_hits_tokens_total 24\n",
-        "\nquire_prefix_evictions_total 25\n",
-        "\nquire_kv_blocks_copied_total 26\n",
-        "\nquire_cost_model_error_ratio_bucket{le=\"0.1\"} 1\n",
-        "\nquire_rejections_total{reason=\"deadline_unreachable\"} 27\n",
-        "\nquire_rejections_total{reason=\"tenant_limit\"} 28\n",
-        "\nquire_rejections_total{reason=\"queue_timeout\"} 29\n",
-        "\nquire_tenants 30\n",
-        "\nquire_tenants_shared_total 31\n",
-    };
-    static const char *const routes[] = {"other"};
-    struct metrics_scene scene = {.routes = routes, .n_routes = 1, .model = "m", .arch = "a",
-                                  .ftype = "f", .isa = "i", .version = "v", .n_tenants = 30,
-                                  .n_tenants_shared = 31};
-    struct engine_stats *s = &scene.stats;
-    struct metrics m;
-    struct buf b;
-    (void)state;
-
-    *s = (struct engine_stats){.n_swapped = 2, .pressure = KV_LOW, .block_bytes = 100,
-                               .cached_tokens = 11, .recomputed_tokens = 12,
-                               .preemptions_recompute = 13, .preemptions_swap = 14,
-                               .swap_fallbacks = 22, .prefix_queries = 23, .prefix_hits = 24,
-                               .prefix_evictions = 25, .blocks_copied = 26};
-    s->swap = (struct swap_stats){.ram_used = 3, .file_used = 5, .ram_slots = 7, .file_slots = 9,
-                                  .blocks_out = {15, 16}, .blocks_in = {17, 18},
-                                  .n_write_errors = 19, .n_read_errors = 20, .n_refused = 21};
-    hist_init_ratio(&s->cost_error);
-    hist_add(&s->cost_error, 0.07);
-    hist_add(&s->cost_error, 0.7);
-    metrics_init(&m);
-    m.rejections[REJECTION_DEADLINE] = 27;
-    m.rejections[REJECTION_TENANT_LIMIT] = 28;
-    m.rejections[REJECTION_QUEUE_TIMEOUT] = 29;
-    buf_init(&b, 1 << 20);
-    metrics_render(&m, &scene, &b);
-    assert_int_equal(b.err, 0);
-    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
-        if (strstr(b.data, lines[i]) == NULL)
-            fail_msg("not there: %s", lines[i]);
-    buf_release(&b);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,7 +159,6 @@ int main(void)
         cmocka_unit_test(iterations_to_the_letter),
         cmocka_unit_test(the_cache_to_the_letter),
         cmocka_unit_test(empty_pages_are_json),
-        cmocka_unit_test(metrics_show_the_engine),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

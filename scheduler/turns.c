@@ -1,0 +1,127 @@
+/* scheduler/turns.c - see turns.h. */
+#include "scheduler/turns.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include <assert.h>
+#include <pthread.h>
+
+/* Tags are in thousandths of a microsecond at a share of one: shares up to 1000 divide evenly. */
+#define SCALE 1000u
+#define NOBODY UINT32_MAX
+
+struct contender {
+    uint32_t share;
+    bool competes;  /* has the turn, waits for it, or is about to ask again */
+    uint64_t start; /* tag of the next step; of the last one's end while it does not compete */
+    pthread_cond_t is_next;
+};
+
+struct turns {
+    pthread_mutex_t mutex;
+    uint64_t now;  /* virtual time: the start tag of the step under way, or of the last one */
+    uint32_t owner;
+    uint32_t n;
+    struct contender places[];
+};
+
+int turns_create(struct turns **out, const uint32_t *shares, uint32_t n)
+{
+    struct turns *t = mem_calloc(1, sizeof(*t) + n * sizeof(t->places[0]));
+
+    *out = NULL;
+    if (t == NULL)
+        return ERR_NOMEM;
+    pthread_mutex_init(&t->mutex, NULL);
+    for (uint32_t i = 0; i < n; i++) {
+        assert(shares[i] >= 1 && shares[i] <= SCALE);
+        t->places[i].share = shares[i];
+        pthread_cond_init(&t->places[i].is_next, NULL);
+    }
+    t->owner = NOBODY;
+    t->n = n;
+    *out = t;
+    return 0;
+}
+
+void turns_destroy(struct turns **turns)
+{
+    struct turns *t = turns != NULL ? *turns : NULL;
+
+    if (t == NULL)
+        return;
+    for (uint32_t i = 0; i < t->n; i++)
+        pthread_cond_destroy(&t->places[i].is_next);
+    pthread_mutex_destroy(&t->mutex);
+    mem_free(t);
+    *turns = NULL;
+}
+
+/* ---- with the mutex held ---- */
+
+static void compete(struct turns *t, struct contender *c)
+{
+    c->competes = true;
+    if (c->start < t->now)
+        c->start = t->now;
+}
+
+static void choose(struct turns *t)
+{
+    uint32_t first = NOBODY;
+
+    for (uint32_t i = 0; i < t->n; i++)
+        if (t->places[i].competes &&
+            (first == NOBODY || t->places[i].start < t->places[first].start))
+            first = i;
+    t->owner = first;
+    if (first == NOBODY)
+        return;
+    t->now = t->places[first].start;
+    pthread_cond_signal(&t->places[first].is_next);
+}
+
+/* ---- the engines' ---- */
+
+bool turns_take(struct turns *t, uint32_t place)
+{
+    bool has_waited = false;
+
+    if (t == NULL)
+        return false;
+    pthread_mutex_lock(&t->mutex);
+    if (!t->places[place].competes)
+        compete(t, &t->places[place]);
+    if (t->owner == NOBODY)
+        choose(t);
+    while (t->owner != place) {
+        has_waited = true;
+        pthread_cond_wait(&t->places[place].is_next, &t->mutex);
+    }
+    pthread_mutex_unlock(&t->mutex);
+    return has_waited;
+}
+
+void turns_end(struct turns *t, uint32_t place, uint64_t us, bool wants_more)
+{
+    if (t == NULL)
+        return;
+    pthread_mutex_lock(&t->mutex);
+    assert(t->owner == place);
+    t->places[place].start += us * SCALE / t->places[place].share;
+    t->places[place].competes = wants_more;
+    choose(t);
+    pthread_mutex_unlock(&t->mutex);
+}
+
+void turns_leave(struct turns *t, uint32_t place)
+{
+    if (t == NULL)
+        return;
+    pthread_mutex_lock(&t->mutex);
+    t->places[place].competes = false;
+    if (t->owner == place)
+        choose(t);
+    pthread_mutex_unlock(&t->mutex);
+}

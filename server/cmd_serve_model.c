@@ -1,0 +1,217 @@
+/* server/cmd_serve_model.c - see cmd_serve_model.h. */
+#include "server/cmd_serve_model.h"
+
+#include "config/models.h"
+#include "core/base/err.h"
+#include "core/base/log.h"
+#include "core/model/model.h"
+#include "core/text/tokenizer.h"
+#include "scheduler/journal.h"
+#include "scheduler/loop.h"
+#include "server/chat.h"
+#include "server/constrain.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* Compiled constraints that are kept: some of a megabyte each with a large vocabulary. */
+#define CONSTRAIN_ENTRIES 256
+#define CONSTRAIN_BYTES ((size_t)128 << 20)
+
+/* ---- before it is loaded ---- */
+
+static struct server_model facts_before(const struct served *m)
+{
+    const struct config *c = &m->config;
+
+    return (struct server_model){
+        .id = m->id,
+        .share = (uint32_t)c->share,
+        .max_sequences = (uint32_t)c->max_sequences,
+        .max_batch_tokens = (uint32_t)c->max_batch_tokens,
+        .max_outstanding = (uint32_t)(c->max_sequences + c->queue_limit),
+        .request_timeout_s = (uint32_t)c->request_timeout,
+        .max_queue_ms = (uint32_t)c->max_queue_ms,
+        .journal_path = c->journal[0] != '\0' ? c->journal : NULL,
+        .journal = m->journal,
+    };
+}
+
+int served_init(struct served *m, const struct config *c, uint32_t i, char *err, size_t err_len)
+{
+    *m = (struct served){0};
+    if (config_model(&m->config, c, i, err, err_len) < 0)
+        return EXIT_USAGE;
+    engine_name_model(m->config.model, m->id, sizeof(m->id));
+    if (m->config.journal[0] != '\0' && journal_create(&m->journal, JOURNAL_BYTES) < 0) {
+        snprintf(err, err_len, "no memory for the journal of '%s'", m->id);
+        return EXIT_FAILED;
+    }
+    m->facts = facts_before(m);
+    return EXIT_OK;
+}
+
+/* ---- loading ---- */
+
+static int make_queue(struct served *m, struct server *server)
+{
+    const uint32_t max_outstanding = m->facts.max_outstanding + SERVER_DRY_RUNS;
+    const struct queue_options options = {
+        .max_outstanding = max_outstanding,
+        .max_tenants = m->engine.sched.max_tenants,
+        .n_blocks = m->engine.cache.n_blocks,
+        /* Room for a step, and for the end of everything at once when nobody reads any more. */
+        .max_events = 2 * m->engine.sched.max_batch_tokens + max_outstanding,
+        .wake = server_wake,
+        .wake_ud = server,
+    };
+
+    return queue_create(&m->queue, &options);
+}
+
+static int start_loop(struct served *m, const struct served_company *company)
+{
+    struct loop_options options = {
+        .queue = m->queue,
+        .sched = m->engine.sched,
+        .runner = m->engine.runner,
+        .kv_options = &m->engine.cache,
+        .kv = m->engine.kv,
+        .swap = m->engine.swap,
+        .step_target_ms = (uint32_t)m->config.step_target_ms,
+        .turns = company->turns,
+        .place = company->place,
+        .journal = m->journal,
+    };
+    int rc;
+
+    options.eog = tokenizer_eog(m->engine.tokenizer, &options.n_eog);
+    rc = loop_create(&m->loop, &options);
+    if (rc == 0)
+        rc = loop_start(m->loop);
+    if (rc < 0)
+        loop_destroy(&m->loop);
+    return rc;
+}
+
+static int make_chat(struct served *m, char *err, size_t err_len)
+{
+    const int rc =
+        chat_create(&m->chat, m->config.chat_template, m->engine.tokenizer, err, err_len);
+    char id[280];
+
+    if (rc < 0)
+        return rc;
+    log_quote(id, sizeof(id), m->id);
+    if (chat_complaint(m->chat) != NULL)
+        log_warn("main", "chat_template=\"%s\" unusable=\"%s\" model=%s", chat_origin(m->chat),
+                 chat_complaint(m->chat), id);
+    else
+        log_info("main", "chat_template=\"%s\" model=%s", chat_origin(m->chat), id);
+    return 0;
+}
+
+static int make_constrain(struct served *m)
+{
+    const struct constrain_options options = {.tokenizer = m->engine.tokenizer,
+                                              .max_entries = CONSTRAIN_ENTRIES,
+                                              .max_bytes = CONSTRAIN_BYTES};
+
+    return constrain_create(&m->constrain, &options);
+}
+
+int served_load(struct served *m, const struct served_company *company, char *err, size_t err_len)
+{
+    const struct engine_company among = {.team = company->team, .progress = &m->progress};
+    const int code = engine_init_among(&m->engine, &m->config, ENGINE_SWAP | ENGINE_ENCODERS,
+                                       &among, err, err_len);
+    int rc;
+
+    if (code != EXIT_OK)
+        return code;
+    if (make_chat(m, err, err_len) < 0)
+        return EXIT_FAILED;
+    rc = make_constrain(m);
+    if (rc == 0)
+        rc = make_queue(m, company->server);
+    if (rc == 0)
+        rc = start_loop(m, company);
+    if (rc == 0)
+        return EXIT_OK;
+    snprintf(err, err_len, "cannot start the engine: %s", err_text(rc));
+    return EXIT_FAILED;
+}
+
+uint32_t served_permille(const struct served *m)
+{
+    return atomic_load_explicit(&m->progress.permille, memory_order_relaxed);
+}
+
+/* ---- afterwards ---- */
+
+/* The setting, else what the file says. */
+static enum pooling pooling_of(const char *setting, uint32_t type)
+{
+    if (strcmp(setting, "mean") == 0 || (strcmp(setting, "auto") == 0 && type == 1))
+        return POOLING_MEAN;
+    if (strcmp(setting, "first") == 0 || (strcmp(setting, "auto") == 0 && type == 2))
+        return POOLING_FIRST;
+    return POOLING_LAST;
+}
+
+static void complete_model(struct server_model *f, const struct model *m)
+{
+    f->arch = m->arch;
+    f->ftype = m->ftype;
+    f->n_vocab = m->shape.n_vocab;
+    f->n_ctx_train = m->shape.n_ctx_train;
+    f->n_embd = m->shape.n_embd;
+    f->n_params = m->n_params;
+    f->size = m->file_bytes;
+    f->is_encoder = m->shape.is_encoder;
+}
+
+static void complete_engine(struct server_model *f, const struct engine *e)
+{
+    f->max_context = e->sched.max_context;
+    f->max_kv_tokens = kv_lanes_most_tokens(&e->cache.lanes, e->cache.n_blocks);
+    f->n_blocks = e->cache.n_blocks;
+    f->block_tokens = BLOCK_TOKENS;
+    f->kv_type = kern_kv_name(e->kv_type);
+    f->prefill_chunk = e->sched.prefill_chunk;
+    f->shares_prefixes = e->cache.prefix_cache;
+    f->tokenizer = e->tokenizer;
+    f->swap = e->swap;
+    f->isa = kern_isa_name(e->isa);
+}
+
+void served_complete(struct served *m)
+{
+    complete_model(&m->facts, m->engine.model);
+    complete_engine(&m->facts, &m->engine);
+    m->facts.pooling = pooling_of(m->config.pooling, m->engine.model->shape.pooling_type);
+    m->facts.created = (int64_t)time(NULL);
+    m->facts.chat = m->chat;
+    m->facts.constrain = m->constrain;
+}
+
+void served_stop(struct served *m)
+{
+    if (m->loop == NULL)
+        return;
+    queue_close(m->queue, true);
+    loop_join(m->loop);
+}
+
+void served_release(struct served *m)
+{
+    loop_destroy(&m->loop);
+    queue_destroy(&m->queue);
+    journal_destroy(&m->journal);
+    constrain_destroy(&m->constrain);
+    chat_destroy(&m->chat);
+    engine_release(&m->engine);
+    config_release(&m->config);
+}

@@ -1,0 +1,55 @@
+/* server/cmd_serve_model.h - one model of `quire serve`, from its settings to a running engine.
+ *
+ * Part of the program's top. Each model has settings, queue, loop and journal of its own; the
+ * compute threads and the turns on them belong to all.
+ *
+ * Thread: served_load() on any, while nobody else touches the model but served_permille(); all
+ *         else on the one that starts the program.
+ * Memory: owns all its parts.
+ */
+#ifndef SERVER_CMD_SERVE_MODEL_H
+#define SERVER_CMD_SERVE_MODEL_H
+
+#include "config/config.h"
+#include "server/engine.h"
+#include "server/server.h"
+
+struct loop;
+struct turns;
+
+struct served { /* zero is empty */
+    struct config config; /* in force for this model */
+    struct server_model facts;
+    struct engine engine;
+    struct chat *chat;
+    struct constrain *constrain;
+    struct journal *journal;
+    struct queue *queue;
+    struct loop *loop;
+    struct engine_progress progress;
+    char id[sizeof(((struct engine *)0)->id)];
+};
+
+struct served_company { /* what the models have in common; borrowed */
+    struct team *team;
+    struct turns *turns; /* NULL: the model is alone */
+    uint32_t place;      /* in them */
+    struct server *server;
+};
+
+/* Model i of the settings: all that is known before it is loaded. An exit_code. */
+int served_init(struct served *m, const struct config *c, uint32_t i, char *err, size_t err_len);
+
+/* Load it and start its engine thread. An exit_code. */
+int served_load(struct served *m, const struct served_company *company, char *err,
+                size_t err_len);
+uint32_t served_permille(const struct served *m); /* how far that has come */
+
+/* Fill in the facts, once it is loaded. */
+void served_complete(struct served *m);
+
+/* Cancel what is left and wait for the engine thread, if there is one. */
+void served_stop(struct served *m);
+void served_release(struct served *m);
+
+#endif

@@ -1,0 +1,326 @@
+/* server/metrics_models.c - see metrics_models.h. */
+#include "server/metrics_models.h"
+
+#include "server/metrics.h"
+#include "server/prom.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* ---- families: where the values of their samples are ---- */
+
+enum form { /* of a value, and how it is shown */
+            FORM_NONE = 0, /* ends a list of samples */
+            FORM_U32,
+            FORM_U64,
+            FORM_HIST,    /* left out while it has no bounds: then nobody feeds it */
+            FORM_BLOCKS,  /* uint32_t, shown in bytes */
+            FORM_SECONDS, /* uint64_t, of microseconds */
+            FORM_USAGE,   /* no value: the part of the blocks that requests hold */
+};
+
+enum owner { OWNER_MODEL = 0, OWNER_COUNTS };
+
+struct sample {
+    const char *labels; /* or NULL */
+    enum form form;
+    enum owner owner; /* which struct the offset is in: metrics_model, or its counts */
+    size_t offset;
+};
+
+#define MAX_SAMPLES 6
+
+struct family {
+    const char *name, *type, *help;
+    struct sample samples[MAX_SAMPLES];
+};
+
+/* The three last members of a sample. A field of a type that has no form does not compile. */
+#define FORM_OF(type, field)                                                                       \
+    _Generic(((struct type *)0)->field, uint32_t: FORM_U32, uint64_t: FORM_U64,              \
+             struct hist: FORM_HIST)
+#define AT(form, field) form, OWNER_MODEL, offsetof(struct metrics_model, field)
+#define MODEL(field) AT(FORM_OF(metrics_model, field), field)
+#define COUNTS(field) FORM_OF(metrics, field), OWNER_COUNTS, offsetof(struct metrics, field)
+
+static const struct family engine_families[] = {
+    {"quire_requests_running", "gauge", "Requests with a place in the batch.",
+     {{NULL, MODEL(stats.n_running)}}},
+    {"quire_requests_waiting", "gauge", "Requests that wait for their first step, by priority.",
+     {{"priority=\"low\"", MODEL(stats.n_waiting[PRIORITY_LOW])},
+      {"priority=\"normal\"", MODEL(stats.n_waiting[PRIORITY_NORMAL])},
+      {"priority=\"high\"", MODEL(stats.n_waiting[PRIORITY_HIGH])},
+      {"priority=\"critical\"", MODEL(stats.n_waiting[PRIORITY_CRITICAL])}}},
+    {"quire_requests_preempted", "gauge", "Requests that lost their place and wait to come back.",
+     {{NULL, MODEL(stats.n_preempted)}}},
+    {"quire_requests_swapped", "gauge", "Of the preempted ones: those of which there is a copy.",
+     {{NULL, MODEL(stats.n_swapped)}}},
+    {"quire_kv_blocks", "gauge", "Blocks of the KV cache by state.",
+     {{"state=\"free\"", MODEL(stats.blocks_free)},
+      {"state=\"cached\"", MODEL(stats.blocks_cached)},
+      {"state=\"held\"", MODEL(stats.blocks_held)}}},
+    /* The name is agreed, and a gauge may not be called _total: so it has no type. */
+    {"quire_kv_blocks_total", "untyped", "Blocks of the KV cache.",
+     {{NULL, MODEL(stats.blocks_total)}}},
+    {"quire_kv_usage_ratio", "gauge", "Part of the KV cache's blocks that requests hold, 0 to 1.",
+     {{NULL, AT(FORM_USAGE, stats)}}},
+    {"quire_kv_pressure", "gauge",
+     "Memory pressure by the watermarks: 0 relaxed, 1 low, 2 critical.",
+     {{NULL, MODEL(stats.pressure)}}},
+    {"quire_swap_bytes", "gauge", "Bytes of swapped copies by tier.",
+     {{"tier=\"ram\"", AT(FORM_BLOCKS, stats.swap.ram_used)},
+      {"tier=\"file\"", AT(FORM_BLOCKS, stats.swap.file_used)}}},
+    {"quire_swap_capacity_bytes", "gauge", "Most bytes of swapped copies by tier.",
+     {{"tier=\"ram\"", AT(FORM_BLOCKS, stats.swap.ram_slots)},
+      {"tier=\"file\"", AT(FORM_BLOCKS, stats.swap.file_slots)}}},
+
+    {"quire_prompt_tokens_total", "counter", "Prompt tokens computed.",
+     {{NULL, MODEL(stats.prompt_tokens)}}},
+    {"quire_generation_tokens_total", "counter", "Tokens generated.",
+     {{NULL, MODEL(stats.generation_tokens)}}},
+    {"quire_cached_tokens_total", "counter",
+     "Prompt tokens that were not computed because their blocks were there.",
+     {{NULL, MODEL(stats.cached_tokens)}}},
+    {"quire_recomputed_tokens_total", "counter", "Tokens computed again after a preemption.",
+     {{NULL, MODEL(stats.recomputed_tokens)}}},
+    {"quire_preemptions_total", "counter", "Preemptions by the way the request comes back.",
+     {{"mode=\"recompute\"", MODEL(stats.preemptions_recompute)},
+      {"mode=\"swap\"", MODEL(stats.preemptions_swap)}}},
+    {"quire_swap_blocks_total", "counter", "Blocks moved out to a tier and in from it.",
+     {{"direction=\"out\",tier=\"ram\"", MODEL(stats.swap.blocks_out[0])},
+      {"direction=\"in\",tier=\"ram\"", MODEL(stats.swap.blocks_in[0])},
+      {"direction=\"out\",tier=\"file\"", MODEL(stats.swap.blocks_out[1])},
+      {"direction=\"in\",tier=\"file\"", MODEL(stats.swap.blocks_in[1])}}},
+    {"quire_swap_errors_total", "counter", "Copies that could not be written or read back.",
+     {{"direction=\"out\"", MODEL(stats.swap.n_write_errors)},
+      {"direction=\"in\"", MODEL(stats.swap.n_read_errors)}}},
+    {"quire_swap_refusals_total", "counter", "Copies that were not made for want of room.",
+     {{NULL, MODEL(stats.swap.n_refused)}}},
+    {"quire_swap_fallbacks_total", "counter",
+     "Sequences computed again because their copy was refused or lost.",
+     {{NULL, MODEL(stats.swap_fallbacks)}}},
+    {"quire_prefix_cache_queries_tokens_total", "counter",
+     "Tokens that were looked up in the prefix cache.", {{NULL, MODEL(stats.prefix_queries)}}},
+    {"quire_prefix_cache_hits_tokens_total", "counter", "Tokens of these that were found.",
+     {{NULL, MODEL(stats.prefix_hits)}}},
+    {"quire_prefix_evictions_total", "counter", "Cached blocks that were given up for others.",
+     {{NULL, MODEL(stats.prefix_evictions)}}},
+    {"quire_kv_blocks_copied_total", "counter",
+     "Blocks copied because they were shared and about to be written, or used in part.",
+     {{NULL, MODEL(stats.blocks_copied)}}},
+    {"quire_iterations_total", "counter", "Steps of the engine.",
+     {{NULL, MODEL(stats.iterations)}}},
+    {"quire_model_share", "gauge",
+     "Part of the machine's time while other models have work too, beside their shares.",
+     {{NULL, MODEL(share)}}},
+    {"quire_turn_wait_seconds_total", "counter",
+     "Time in which the engine waited for other models' steps.",
+     {{NULL, AT(FORM_SECONDS, stats.turn_wait_us)}}},
+
+    {"quire_iteration_tokens", "histogram", "Tokens computed in one step.",
+     {{NULL, MODEL(stats.iteration_tokens)}}},
+    {"quire_iteration_seconds", "histogram", "Duration of one step.",
+     {{NULL, MODEL(stats.iteration_seconds)}}},
+    {"quire_batch_sequences", "histogram", "Sequences in one step.",
+     {{NULL, MODEL(stats.batch_sequences)}}},
+    {"quire_cost_model_error_ratio", "histogram",
+     "Error of a step's predicted duration, relative to the measured one.",
+     {{NULL, MODEL(stats.cost_error)}}},
+};
+_Static_assert(PRIORITY_COUNT == 4, "each priority is a sample of requests_waiting");
+
+static const struct family outcome_families[] = {
+    {"quire_requests_total", "counter", "Choices that ended and requests that were refused.",
+     {{"endpoint=\"completions\",outcome=\"stop\"", COUNTS(outcomes[OUTCOME_STOP])},
+      {"endpoint=\"completions\",outcome=\"length\"", COUNTS(outcomes[OUTCOME_LENGTH])},
+      {"endpoint=\"completions\",outcome=\"cancelled\"", COUNTS(outcomes[OUTCOME_CANCELLED])},
+      {"endpoint=\"completions\",outcome=\"error\"", COUNTS(outcomes[OUTCOME_ERROR])},
+      {"endpoint=\"completions\",outcome=\"rejected\"", COUNTS(outcomes[OUTCOME_REJECTED])},
+      {"endpoint=\"completions\",outcome=\"timeout\"", COUNTS(outcomes[OUTCOME_TIMEOUT])}}},
+};
+_Static_assert(OUTCOME_COUNT == 6, "each outcome is a sample of requests_total");
+
+static const struct family request_families[] = {
+    {"quire_unknown_fields_total", "counter", "Fields of request bodies that were ignored.",
+     {{NULL, COUNTS(unknown_fields)}}},
+    {"quire_time_to_first_token_seconds", "histogram", "From arrival to the first token.",
+     {{NULL, COUNTS(ttft)}}},
+    {"quire_inter_token_latency_seconds", "histogram", "Between two tokens of a request.",
+     {{NULL, COUNTS(itl)}}},
+    {"quire_e2e_request_latency_seconds", "histogram", "From arrival to the end.",
+     {{NULL, COUNTS(e2e)}}},
+    {"quire_request_queue_time_seconds", "histogram", "From arrival to the first step.",
+     {{NULL, COUNTS(queue)}}},
+    {"quire_request_prefill_time_seconds", "histogram", "From the first step to the first token.",
+     {{NULL, COUNTS(prefill)}}},
+    {"quire_request_decode_time_seconds", "histogram", "From the first token to the end.",
+     {{NULL, COUNTS(decode)}}},
+    {"quire_request_prompt_tokens", "histogram", "Tokens of a prompt.",
+     {{NULL, COUNTS(prompt_tokens)}}},
+    {"quire_request_generation_tokens", "histogram", "Tokens generated for a request.",
+     {{NULL, COUNTS(generation_tokens)}}},
+};
+
+/* ---- families: their text ---- */
+
+#define N_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+static const char *label_of(const struct metrics_scene *scene, uint32_t i)
+{
+    return scene->n_models > 1 ? scene->models[i].id : NULL;
+}
+
+static const void *value_of(const struct sample *p, const struct metrics_model *m)
+{
+    const char *base = p->owner == OWNER_COUNTS ? (const char *)m->counts : (const char *)m;
+
+    return base + p->offset;
+}
+
+static double usage_of(const struct engine_stats *s)
+{
+    return s->blocks_total > 0 ? (double)s->blocks_held / s->blocks_total : 0;
+}
+
+static void add_sample(struct buf *b, const struct prom_series *series, const struct sample *p,
+                       const struct metrics_model *m)
+{
+    const void *value = value_of(p, m);
+
+    switch (p->form) {
+    case FORM_NONE:
+        break;
+    case FORM_U32:
+        prom_count(b, series, *(const uint32_t *)value);
+        break;
+    case FORM_U64:
+        prom_count(b, series, *(const uint64_t *)value);
+        break;
+    case FORM_HIST:
+        if (((const struct hist *)value)->n > 0)
+            prom_hist(b, series, value);
+        break;
+    case FORM_BLOCKS:
+        prom_count(b, series, *(const uint32_t *)value * m->stats.block_bytes);
+        break;
+    case FORM_SECONDS:
+        prom_number(b, series, (double)*(const uint64_t *)value / 1e6);
+        break;
+    case FORM_USAGE:
+        prom_number(b, series, usage_of(&m->stats));
+        break;
+    }
+}
+
+/* Histograms have one sample a model. */
+static bool is_empty(const struct family *f, const struct metrics_scene *scene)
+{
+    const struct sample *p = &f->samples[0];
+
+    if (p->form != FORM_HIST)
+        return false;
+    for (uint32_t i = 0; i < scene->n_models; i++)
+        if (((const struct hist *)value_of(p, &scene->models[i]))->n > 0)
+            return false;
+    return true;
+}
+
+static void add_family(const struct family *f, const struct metrics_scene *scene, struct buf *b)
+{
+    if (is_empty(f, scene))
+        return;
+    prom_family(b, f->name, f->type, f->help);
+    for (uint32_t i = 0; i < scene->n_models; i++)
+        for (size_t j = 0; j < MAX_SAMPLES && f->samples[j].form != FORM_NONE; j++) {
+            const struct sample *p = &f->samples[j];
+
+            const struct prom_series series = {
+                .name = f->name, .model = label_of(scene, i), .labels = p->labels};
+
+            add_sample(b, &series, p, &scene->models[i]);
+        }
+}
+
+static void add_families(const struct family *f, size_t n, const struct metrics_scene *scene,
+                         struct buf *b)
+{
+    for (size_t i = 0; i < n; i++)
+        add_family(&f[i], scene, b);
+}
+
+void metrics_models_add_engines(const struct metrics_scene *scene, struct buf *b)
+{
+    add_families(engine_families, N_OF(engine_families), scene, b);
+}
+
+void metrics_models_add_requests(const struct metrics_scene *scene, struct buf *b)
+{
+    add_families(request_families, N_OF(request_families), scene, b);
+}
+
+/* ---- what is no table ---- */
+
+void metrics_models_add_infos(const struct metrics_scene *scene, struct buf *b)
+{
+    prom_family(b, "quire_model_info", "gauge", "The served model.");
+    for (uint32_t i = 0; i < scene->n_models; i++) {
+        const struct metrics_model *m = &scene->models[i];
+
+        buf_add_str(b, "quire_model_info{");
+        prom_label(b, "model", m->id);
+        buf_add_char(b, ',');
+        prom_label(b, "arch", m->arch);
+        buf_add_char(b, ',');
+        prom_label(b, "ftype", m->ftype);
+        buf_printf(b, ",max_model_len=\"%u\",parameters=\"%" PRIu64 "\",bytes=\"%" PRIu64 "\"} 1\n",
+                   m->max_context, m->n_params, m->bytes);
+    }
+}
+
+static void add_rejections(struct buf *b, const char *model, enum rejection reason, uint64_t n)
+{
+    static const char *const labels[REJECTION_COUNT] = {
+        [REJECTION_INVALID] = "reason=\"invalid\"",
+        [REJECTION_CONTEXT] = "reason=\"context_length\"",
+        [REJECTION_QUEUE_FULL] = "reason=\"queue_full\"",
+        [REJECTION_DRAINING] = "reason=\"draining\"",
+        [REJECTION_DEADLINE] = "reason=\"deadline_unreachable\"",
+        [REJECTION_TENANT_LIMIT] = "reason=\"tenant_limit\"",
+        [REJECTION_QUEUE_TIMEOUT] = "reason=\"queue_timeout\"",
+        [REJECTION_UNAUTHORIZED] = "reason=\"unauthorized\"",
+        [REJECTION_FORBIDDEN] = "reason=\"forbidden\"",
+        [REJECTION_RATE_LIMIT] = "reason=\"rate_limit\"",
+    };
+
+    const struct prom_series series = {
+        .name = "quire_rejections_total", .model = model, .labels = labels[reason]};
+
+    prom_count(b, &series, n);
+}
+
+/* With one model every refusal is its own. Beside several, those of the house are told apart: there
+ * are always the gate's, and others when they were counted. */
+static void add_rejection_family(const struct metrics_scene *scene, struct buf *b)
+{
+    static const bool is_gates[REJECTION_COUNT] = {[REJECTION_UNAUTHORIZED] = true,
+                                                   [REJECTION_FORBIDDEN] = true,
+                                                   [REJECTION_RATE_LIMIT] = true};
+    const uint64_t *house = scene->house->rejections;
+    const bool is_one = scene->n_models == 1;
+
+    prom_family(b, "quire_rejections_total", "counter", "Refused requests by reason.");
+    for (uint32_t i = 0; i < scene->n_models; i++)
+        for (int r = 0; r < REJECTION_COUNT; r++)
+            add_rejections(b, label_of(scene, i), (enum rejection)r,
+                           scene->models[i].counts->rejections[r] + (is_one ? house[r] : 0));
+    for (int r = 0; r < REJECTION_COUNT && !is_one; r++)
+        if (is_gates[r] || house[r] > 0)
+            add_rejections(b, NULL, (enum rejection)r, house[r]);
+}
+
+void metrics_models_add_outcomes(const struct metrics_scene *scene, struct buf *b)
+{
+    add_families(outcome_families, N_OF(outcome_families), scene, b);
+    add_rejection_family(scene, b);
+}

@@ -1,0 +1,82 @@
+/* server/prom.c - see prom.h. */
+#include "server/prom.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define LE_LEN 40 /* le="..." with a double in %g */
+
+void prom_family(struct buf *b, const char *name, const char *type, const char *help)
+{
+    buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+void prom_label(struct buf *b, const char *name, const char *value)
+{
+    buf_printf(b, "%s=\"", name);
+    for (; *value != '\0'; value++) {
+        if (*value == '"' || *value == '\\')
+            buf_add_char(b, '\\');
+        if (*value == '\n')
+            buf_add_str(b, "\\n");
+        else
+            buf_add_char(b, *value);
+    }
+    buf_add_char(b, '"');
+}
+
+/* The series' name and labels, and the space before a value; `suffix` belongs to the name, `last`
+ * (or NULL) is one more label. */
+static void add_series(struct buf *b, const struct prom_series *s, const char *suffix,
+                       const char *last)
+{
+    const char *const labels[] = {s->labels, last};
+    char before = '{';
+
+    buf_add_str(b, s->name);
+    buf_add_str(b, suffix);
+    if (s->model != NULL) {
+        buf_add_char(b, before);
+        prom_label(b, "model", s->model);
+        before = ',';
+    }
+    for (int i = 0; i < 2; i++)
+        if (labels[i] != NULL) {
+            buf_add_char(b, before);
+            buf_add_str(b, labels[i]);
+            before = ',';
+        }
+    buf_add_str(b, before == ',' ? "} " : " ");
+}
+
+void prom_count(struct buf *b, const struct prom_series *s, uint64_t value)
+{
+    add_series(b, s, "", NULL);
+    buf_printf(b, "%" PRIu64 "\n", value);
+}
+
+void prom_number(struct buf *b, const struct prom_series *s, double value)
+{
+    add_series(b, s, "", NULL);
+    buf_printf(b, "%.9g\n", value);
+}
+
+void prom_hist(struct buf *b, const struct prom_series *s, const struct hist *h)
+{
+    const uint64_t total = hist_total(h);
+    uint64_t below = 0;
+    char le[LE_LEN];
+
+    for (uint32_t i = 0; i < h->n; i++) {
+        below += h->count[i];
+        snprintf(le, sizeof(le), "le=\"%g\"", h->bounds[i]);
+        add_series(b, s, "_bucket", le);
+        buf_printf(b, "%" PRIu64 "\n", below);
+    }
+    add_series(b, s, "_bucket", "le=\"+Inf\"");
+    buf_printf(b, "%" PRIu64 "\n", total);
+    add_series(b, s, "_sum", NULL);
+    buf_printf(b, "%.9g\n", h->sum);
+    add_series(b, s, "_count", NULL);
+    buf_printf(b, "%" PRIu64 "\n", total);
+}

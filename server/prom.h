@@ -1,0 +1,33 @@
+/* server/prom.h - Prometheus's text format 0.0.4: families of metrics, and their samples.
+ *
+ * A family is prom_family(), once, and then all of its samples with nothing between them. Names,
+ * help and ready-made labels are the server's own text and written as they are; a model's id and
+ * what goes through prom_label() may be anything.
+ *
+ * Thread: any.
+ * Memory: the text; b->err tells whether all of it is there.
+ */
+#ifndef SERVER_PROM_H
+#define SERVER_PROM_H
+
+#include <stdint.h>
+
+#include "core/base/buf.h"
+#include "core/base/hist.h"
+
+struct prom_series { /* what a sample is called; strings are borrowed */
+    const char *name;
+    const char *model;  /* the value of the first label, model; NULL = without it */
+    const char *labels; /* further ones, such as tier="ram",direction="out"; NULL = none */
+};
+
+void prom_family(struct buf *b, const char *name, const char *type, const char *help);
+
+void prom_count(struct buf *b, const struct prom_series *s, uint64_t value);
+void prom_number(struct buf *b, const struct prom_series *s, double value);
+void prom_hist(struct buf *b, const struct prom_series *s, const struct hist *h);
+
+/* NAME="VALUE", with the value's quotes, backslashes and newlines escaped. */
+void prom_label(struct buf *b, const char *name, const char *value);
+
+#endif

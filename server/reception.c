@@ -1,0 +1,54 @@
+/* server/reception.c - see reception.h. */
+#include "server/reception.h"
+
+#include "server/error.h"
+#include "server/hosted.h"
+#include "server/http.h"
+#include "server/json.h"
+
+#include <string.h>
+
+struct hosted *reception_find(struct hosted *all, uint32_t n, const char *name)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(all[i].model.id, name) == 0)
+            return &all[i];
+    return strcmp(name, "default") == 0 ? &all[0] : NULL;
+}
+
+struct hosted *reception_by_body(struct hosted *all, uint32_t n, const struct http_call *call)
+{
+    const struct buf *body = http_call_body(call);
+    struct hosted *found = NULL;
+    const char *text, *why;
+    cJSON *name = NULL;
+    size_t len;
+
+    if (n == 1 || body->len == 0)
+        return &all[0];
+    if (json_member_text(body->data, body->len, "model", &text, &len) &&
+        json_parse(text, len, &name, &why) == 0 && cJSON_IsString(name))
+        found = reception_find(all, n, name->valuestring);
+    cJSON_Delete(name);
+    return found != NULL ? found : &all[0];
+}
+
+void reception_refuse(struct http_call *call, const char *name)
+{
+    struct api_error e;
+
+    api_error_set(&e, 404, "model", "model_not_found", "the model '%.100s' does not exist here",
+                  name);
+    e.type = "invalid_request_error"; /* OpenAI's type for this 404 */
+    http_call_reply_error(call, &e);
+}
+
+struct hosted *reception_by_query(struct hosted *all, uint32_t n, struct http_call *call)
+{
+    const char *name = http_call_query(call, "model");
+    struct hosted *found = name != NULL ? reception_find(all, n, name) : &all[0];
+
+    if (found == NULL)
+        reception_refuse(call, name);
+    return found;
+}

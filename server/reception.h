@@ -1,0 +1,33 @@
+/* server/reception.h - to which of the served models a call goes.
+ *
+ * A body says so in its member "model", any call in ?model=NAME; who says nothing, or "default",
+ * gets the first model. The body is not parsed for that: this is done afterwards, for a model,
+ * with its tokenizer and its limits, perhaps on another thread. So its name is looked up in the
+ * text, at a fraction of a parser's cost and only where there are several models. It only chooses:
+ * params_parse() checks the name again, and tells those who asked for a model that is not there.
+ *
+ * Thread: the loop's.
+ */
+#ifndef SERVER_RECEPTION_H
+#define SERVER_RECEPTION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct hosted;
+struct http_call;
+
+/* The model of that name among the n, or NULL. */
+struct hosted *reception_find(struct hosted *all, uint32_t n, const char *name);
+
+/* The model that the call's body asks for, or the first. */
+struct hosted *reception_by_body(struct hosted *all, uint32_t n, const struct http_call *call);
+
+/* The model that ?model= asks for, or the first. NULL: there is none of that name, and the call has
+ * been answered. */
+struct hosted *reception_by_query(struct hosted *all, uint32_t n, struct http_call *call);
+
+/* Answer a call for a model that is not served. */
+void reception_refuse(struct http_call *call, const char *name);
+
+#endif
