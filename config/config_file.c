@@ -96,9 +96,9 @@ static void set_where(struct file_state *f)
     snprintf(f->where, sizeof(f->where), "%s:%d", n > 120 ? f->path + n - 120 : f->path, f->line);
 }
 
-/* inih reads through this: it counts lines, refuses one that would be cut in two, reads the heads of
- * sections, and drops leading blanks, which inih would take for the continuation of the line before.
- * Some editors put a byte order mark in front of all. */
+/* inih reads through this: it counts lines, refuses one that would be cut in two, reads the heads
+ * of sections, and drops leading blanks, which inih would take for the continuation of the line
+ * before. Some editors put a byte order mark in front of all. */
 static char *read_line(char *buf, int size, void *stream)
 {
     struct file_state *f = stream;

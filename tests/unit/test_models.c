@@ -362,7 +362,8 @@ static void the_models_must_fit_together(void **state)
     assert_refused(LOAD("--config", file_path), "'journal'", "'b' and 'c'");
     write_file("model = a=,b=,c=\n[c]\njournal = /k\n[a]\njournal = /j\n");
     assert_ok(LOAD("--config", file_path));
-    write_file("model = a=,b=\nswap_file_size = 1m\n[a]\nswap_file = /s/a\n[b]\nswap_file = /s/b\n");
+    write_file("model = a=,b=\nswap_file_size = 1m\n[a]\nswap_file = /s/a\n[b]\n"
+               "swap_file = /s/b\n");
     assert_ok(LOAD("--config", file_path));
 }
 
