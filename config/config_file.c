@@ -226,7 +226,8 @@ int config_file_check_sections(const struct setting *s)
         if (section->is_listed || models_find(c->model, section->name) >= 0)
             continue;
         models_names(c->model, names, sizeof(names));
-        snprintf(s->err, s->err_len, "%s: section [%s] is none of the models that are served (%s), and has no 'model'",
+        snprintf(s->err, s->err_len,
+                 "%s: section [%s] is none of the models that are served (%s), and has no 'model'",
                  section->where, section->name, names);
         return ERR_INVAL;
     }
