@@ -106,6 +106,8 @@ def granite(f):
     f.key("residual_scale", 0.7)
     f.key("attention.scale", 0.4)
     f.key("logit_scale", 1.5)
+    if f.variant in ("unturned", "biases"):  # such files say that there is no rope, or that there is
+        f.key("rope.scaling.finetuned", f.variant == "biases")
 
 
 def exaone(f):
@@ -447,8 +449,8 @@ BUILDERS = {
     "gemma3": (gemma3, ("plain", "keys", "global", "27b")),
     "phi2": (phi2, ("plain", "fused")),
     "phi3": (phi3, ("plain", "longrope", "window")),
-    "granite": (granite, ("plain", "biases")),
-    "granitemoe": (granite, ("plain", "shared")),
+    "granite": (granite, ("plain", "biases", "unturned")),
+    "granitemoe": (granite, ("plain", "shared", "unturned")),
     "olmo2": (olmo2, ("plain", "window")),
     "starcoder2": (gpt2, ("plain", "tied")),
     "starcoder": (gpt2, ("plain", "tied")),

@@ -104,8 +104,10 @@ def feed_forward(m, b, x, act, renormalised):
 def llama(m, ids, n_ctx, pairs="norm", act=silu, embedding=None, unroped_every=0, all_windowed=False,
           renormalised=True):
     """RMS norm, attention, RMS norm, gated feed-forward. embedding: what multiplies embeddings,
-    unless the file says. unroped_every: each of so many layers has no positions at all."""
+    unless the file says. unroped_every: each of so many layers has no positions at all. Granite's files
+    may say that none has."""
     s = Shape(m)
+    is_turned = m.arch not in ("granite", "granitemoe") or m.key("rope.scaling.finetuned", True)
     turn = rope.make(m, pairs, n_ctx, s.n_rot).turn
     positions = np.arange(len(ids))
     residual = m.key("residual_scale", 1.0)
@@ -115,7 +117,7 @@ def llama(m, ids, n_ctx, pairs="norm", act=silu, embedding=None, unroped_every=0
     for i in range(m.n_layer):
         b = m.block(i)
         q, k, v = heads(b, rms_norm(x, b["attn_norm.weight"], s.eps), s)
-        if not unroped_every or (i + 1) % unroped_every:
+        if is_turned and (not unroped_every or (i + 1) % unroped_every):
             q, k = turn(q, positions), turn(k, positions)
         y = s.attention(q, k, v, scale, window=window)
         x = x + linear(y, b["attn_output.weight"], b.get("attn_output.bias")) * residual
