@@ -302,11 +302,30 @@ def latent_heads(m, b, x, s, n_rot, rank):
     return (q[..., :plain_size], q[..., plain_size:]), (k, turned_k), v
 
 
+def of_best_groups(m, scores):
+    """Experts lie in groups, and only those of the best groups count: a group is worth its best
+    expert (V2), or with weights that are sigmoids its two best ones together (V3)."""
+    n_groups = m.key("expert_group_count", 1)
+    if n_groups <= 1:
+        return scores
+    groups = scores.reshape(len(scores), n_groups, -1)
+    n_counted = 2 if m.key("expert_gating_func", 1) == 2 else 1
+    worth = np.sort(groups, axis=2)[..., -n_counted:].sum(axis=2)
+    kept = np.zeros(worth.shape, bool)
+    n_used = m.key("expert_group_used_count")
+    if n_used < n_groups:
+        np.put_along_axis(kept, choose(m, worth, n_used), True, axis=1)
+    else:
+        kept[:] = True
+    return np.where(kept[..., None], groups, -np.inf).reshape(scores.shape)
+
+
 def deepseek_experts(m, b, x):
     scores = linear(x, b["ffn_gate_inp.weight"])
     p = sigmoid(scores) if m.key("expert_gating_func", 1) == 2 else softmax(scores)
     if "exp_probs_b.bias" in b:
         scores = p + b["exp_probs_b.bias"]
+    scores = of_best_groups(m, p if m.key("expert_gating_func", 1) == 2 and "exp_probs_b.bias" not in b else scores)
     chosen = choose(m, scores, m.key("expert_used_count"))
     weights = np.take_along_axis(p, chosen, axis=1)
     if m.key("expert_weights_norm", False):
