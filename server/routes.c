@@ -13,12 +13,16 @@
 #include "server/tenants.h"
 #include "server/tokens.h"
 
-/* The desk of the model that the call's body asks for. */
-static struct desk *desk_for(void *ud, const struct http_call *call)
+/* The desk of the model that the call's body asks for; NULL: there is none, and the call has been
+ * answered. */
+static struct desk *desk_for(void *ud, struct http_call *call)
 {
     struct server *s = ud;
+    struct hosted *h = reception_by_body(s->models, s->opt.n_models, call);
 
-    return reception_by_body(s->models, s->opt.n_models, call)->desk;
+    if (h == NULL)
+        s->house.rejections[REJECTION_INVALID]++;
+    return h != NULL ? h->desk : NULL;
 }
 
 static struct hosted *model_for(void *ud, struct http_call *call)
@@ -36,19 +40,27 @@ static void debug(void *ud, struct http_call *call, enum debug_page page)
         debug_ask(&h->debug, call, page);
 }
 
+static void complete(void *ud, struct http_call *call, const struct dialect *dialect)
+{
+    struct desk *d = desk_for(ud, call);
+
+    if (d != NULL)
+        completion_start(d, call, dialect);
+}
+
 static void on_completions(void *ud, struct http_call *call)
 {
-    completion_start(desk_for(ud, call), call, dialect_text());
+    complete(ud, call, dialect_text());
 }
 
 static void on_chat(void *ud, struct http_call *call)
 {
-    completion_start(desk_for(ud, call), call, dialect_chat());
+    complete(ud, call, dialect_chat());
 }
 
 static void on_native(void *ud, struct http_call *call)
 {
-    completion_start(desk_for(ud, call), call, dialect_native());
+    complete(ud, call, dialect_native());
 }
 
 static void on_native_too(void *ud, struct http_call *call)
@@ -58,37 +70,46 @@ static void on_native_too(void *ud, struct http_call *call)
 
 static void on_infill(void *ud, struct http_call *call)
 {
-    completion_start(desk_for(ud, call), call, dialect_infill());
+    complete(ud, call, dialect_infill());
 }
 
 static void on_embeddings(void *ud, struct http_call *call)
 {
-    completion_start(desk_for(ud, call), call, dialect_embeddings());
+    complete(ud, call, dialect_embeddings());
 }
 
 static void on_responses(void *ud, struct http_call *call)
 {
-    completion_start(desk_for(ud, call), call, dialect_responses());
+    complete(ud, call, dialect_responses());
 }
 
 static void on_messages(void *ud, struct http_call *call)
 {
-    completion_start(desk_for(ud, call), call, dialect_messages());
+    complete(ud, call, dialect_messages());
 }
 
 static void on_count_tokens(void *ud, struct http_call *call)
 {
-    prompting_count(desk_for(ud, call), call);
+    struct desk *d = desk_for(ud, call);
+
+    if (d != NULL)
+        prompting_count(d, call);
 }
 
 static void on_apply_template(void *ud, struct http_call *call)
 {
-    prompting_apply(desk_for(ud, call), call);
+    struct desk *d = desk_for(ud, call);
+
+    if (d != NULL)
+        prompting_apply(d, call);
 }
 
 static void on_plan(void *ud, struct http_call *call)
 {
-    plan_start(desk_for(ud, call), call);
+    struct desk *d = desk_for(ud, call);
+
+    if (d != NULL)
+        plan_start(d, call);
 }
 
 static void on_debug_requests(void *ud, struct http_call *call)
@@ -121,12 +142,18 @@ static void on_debug_kv(void *ud, struct http_call *call)
 
 static void on_tokenize(void *ud, struct http_call *call)
 {
-    tokens_encode(desk_for(ud, call), call);
+    struct desk *d = desk_for(ud, call);
+
+    if (d != NULL)
+        tokens_encode(d, call);
 }
 
 static void on_detokenize(void *ud, struct http_call *call)
 {
-    tokens_decode(desk_for(ud, call), call);
+    struct desk *d = desk_for(ud, call);
+
+    if (d != NULL)
+        tokens_decode(d, call);
 }
 
 static void on_models(void *ud, struct http_call *call)

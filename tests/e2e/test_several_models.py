@@ -157,6 +157,16 @@ def test_who_asks_badly_is_told(both, text, status, code):
     assert both.get("/ready").status == 200
 
 
+def test_no_way_to_a_third(both):
+    before = both.metrics().get('quire_rejections_total{reason="invalid"}', 0)
+    for path, body in WAYS:
+        r = both.post(path, {**body, "model": "third"})
+        error = r.json["error"]
+        assert r.status == 404 and "'third'" in error["message"], (path, r.body)
+        assert path == "/v1/messages" or path.endswith("count_tokens") or error["code"] == "model_not_found"
+    assert both.metrics()['quire_rejections_total{reason="invalid"}'] == before + len(WAYS)
+
+
 # ---- side by side ----
 
 @pytest.mark.threads
