@@ -71,6 +71,9 @@ static int begin_section(struct file_state *f, const char *line)
 
     if (end == NULL)
         return 0;
+    if (strchr("\r\n;#", end[1 + strspn(end + 1, " \t")]) == NULL) /* a NUL is found too */
+        return refuse(f, "there is something behind the section's ']'; settings have lines of "
+                         "their own");
     if (len > MODELS_MAX_NAME)
         return refuse(f,
                       "the section's name has %zu bytes, and the names of models have %d at most: "
@@ -145,6 +148,8 @@ static int add_model(struct file_state *f, const struct setting *s, const char *
     const bool is_first = c->source->of[OPTION_ID_model].layer != SETTING_FILE;
     struct buf list;
 
+    if (!models_is_name(f->section->name, strlen(f->section->name)))
+        return refuse(f, "'model' in section [%s]: " MODELS_NAME_RULE, f->section->name);
     if (!is_first && models_find(c->model, f->section->name) >= 0)
         return refuse(f, "'model' in section [%s]: there is a model of this name already",
                       f->section->name);

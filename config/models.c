@@ -4,7 +4,6 @@
 #include "core/base/err.h"
 #include "core/base/file_stem.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,12 +29,12 @@ static struct span trim(const char *text, size_t len)
 }
 
 /* Names stand in URLs, in metrics, in logs and in the heads of sections. */
-static bool is_name(const char *name, size_t len)
+bool models_is_name(const char *name, size_t len)
 {
     if (len == 0 || len > MODELS_MAX_NAME)
         return false;
     for (size_t i = 0; i < len; i++)
-        if (name[i] <= ' ' || name[i] >= 0x7f || strchr(",=[]\"'`\\", name[i]) != NULL)
+        if (name[i] <= ' ' || name[i] >= 0x7f || strchr(",=/[]\"'`\\", name[i]) != NULL)
             return false;
     return true;
 }
@@ -57,12 +56,11 @@ static int shown(struct span item)
 static int take_name(struct model_item *out, struct span name, struct span item, char *err,
                      size_t err_len)
 {
-    if (!is_name(name.text, name.len)) {
+    if (!models_is_name(name.text, name.len)) {
         snprintf(err, err_len,
-                 "'model': before the '=' of '%.*s' there must be a name of 1 to %d bytes, "
-                 "printable ASCII without blanks, quotes, backslashes and any of , = [ ]; a path "
-                 "with a '=' begins with ./",
-                 shown(item), item.text, MODELS_MAX_NAME);
+                 "'model': before the '=' of '%.*s' there is no name: " MODELS_NAME_RULE
+                 "; a path with a '=' begins with ./",
+                 shown(item), item.text);
         return ERR_INVAL;
     }
     memcpy(out->name, name.text, name.len);
@@ -196,7 +194,7 @@ void models_text(const struct model_item *item, char out[MODELS_MAX_TEXT])
 {
     if (item->path[0] == '\0' && strcmp(item->name, MODELS_DEMO) == 0)
         out[0] = '\0';
-    else if (is_name(item->name, strlen(item->name)))
+    else if (models_is_name(item->name, strlen(item->name)))
         snprintf(out, MODELS_MAX_TEXT, "%s=%s", item->name, item->path);
     else
         snprintf(out, MODELS_MAX_TEXT, "%s", item->path);

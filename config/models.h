@@ -12,6 +12,7 @@
 #ifndef CONFIG_MODELS_H
 #define CONFIG_MODELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +27,12 @@ struct model_item {
 };
 
 #define MODELS_MAX_TEXT (sizeof(struct model_item)) /* of an item as text: '=' in place of a NUL */
+
+/* May models be called this? The rule as the end of a sentence. */
+#define MODELS_NAME_RULE                                                                           \
+    "a model's name has 1 to 127 bytes of printable ASCII without blanks, quotes, backslashes "    \
+    "and any of , = / [ ]"
+bool models_is_name(const char *name, size_t len);
 
 /* Read the next item of *text and move behind it; behind the last one *text is NULL. 1: *out is it;
  * 0: there are no more; ERR_INVAL with a sentence. */

@@ -98,7 +98,7 @@ static int open_locked(const char *path, char *err, size_t err_len)
         return fail(ERR_IO, err, err_len, "cannot open %s: %s", path, strerror(errno));
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         rc = errno == EWOULDBLOCK
-                 ? fail(ERR_BUSY, err, err_len, "%s is in use by another process", path)
+                 ? fail(ERR_BUSY, err, err_len, "%s is in use already", path)
                  : fail(ERR_IO, err, err_len, "cannot lock %s: %s", path, strerror(errno));
     else if (!is_still_there(fd, path))
         rc = fail(ERR_AGAIN, err, err_len, "%s comes and goes", path);

@@ -20,6 +20,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#define TURN_TICK_MS 20 /* how late a request may expire while other engines compute */
+
 struct loop {
     struct loop_options opt;
     struct sched *sched;
@@ -32,9 +34,15 @@ struct loop {
     struct step_info steps[SNAPSHOT_STEPS]; /* ring of the last ones, for snapshots */
     uint64_t n_steps;
     uint64_t epoch_us; /* clock at creation */
+    uint64_t asked_us; /* since when it waits for its turn; 0: it does not */
     bool closed;
     pthread_t thread;
 };
+
+static void on_granted(void *ud)
+{
+    queue_nudge(((struct loop *)ud)->opt.queue);
+}
 
 int loop_create(struct loop **out, const struct loop_options *options)
 {
@@ -65,6 +73,7 @@ int loop_create(struct loop **out, const struct loop_options *options)
     hist_init_itl(&l->stats.iteration_seconds);
     hist_init_tokens(&l->stats.batch_sequences);
     sched_fill_stats(l->sched, &l->stats);
+    turns_join(options->turns, options->place, on_granted, l);
     journal_start(options->journal, so, options->kv_options, l->eog, l->opt.n_eog);
     *out = l;
     return 0;
@@ -436,29 +445,51 @@ static void commit(struct loop *l, const struct plan *plan)
     assert(sched_check(l->sched));
 }
 
-/* Whoever has nothing to do is in nobody's way; whoever had to wait hears the news again. */
-static void take_turn(struct loop *l)
+/* Those whose time is over while others compute: to the journal cancels, for there is no plan. */
+static void end_expired(struct loop *l, uint64_t now)
 {
-    const uint64_t from = clock_us();
+    enum finish why;
+    uint64_t id;
 
-    if (sched_is_idle(l->sched)) {
-        turns_leave(l->opt.turns, l->opt.place);
-    } else if (turns_take(l->opt.turns, l->opt.place)) {
-        l->stats.turn_wait_us += clock_us() - from;
-        take_news(l, clock_us());
+    while (sched_next_expired(l->sched, now, &id, &why)) {
+        journal_cancel(l->opt.journal, id, why, now);
+        sched_cancel(l->sched, id, why, now);
     }
+    emit_ends(l);
 }
 
-/* 0, or ERR_AGAIN when there is nothing to do until news comes. */
+/* Whoever has nothing to do is in nobody's way, and may plan that. */
+static bool take_turn(struct loop *l, uint64_t now)
+{
+    bool may_plan = true;
+
+    if (sched_is_idle(l->sched))
+        turns_end(l->opt.turns, l->opt.place, 0, false);
+    else
+        may_plan = turns_ask(l->opt.turns, l->opt.place);
+    if (!may_plan && l->asked_us == 0)
+        l->asked_us = now;
+    if (may_plan && l->asked_us > 0) {
+        l->stats.turn_wait_us += now - l->asked_us;
+        l->asked_us = 0;
+    }
+    return may_plan;
+}
+
+/* 0, or ERR_AGAIN when there is nothing to do until news comes, or the turn. */
 static int loop_step(struct loop *l)
 {
+    const uint64_t from = clock_us();
     const struct plan *plan;
     uint32_t n_moves;
-    uint64_t from;
 
-    take_news(l, clock_us());
-    take_turn(l);
-    from = clock_us();
+    take_news(l, from);
+    if (!take_turn(l, from)) {
+        end_expired(l, from);
+        publish(l);
+        give_snapshot(l);
+        return ERR_AGAIN;
+    }
     plan = make_plan(l, from);
     l->stats.busy = plan->n_items > 0;
     n_moves = plan->n_moves;
@@ -467,7 +498,7 @@ static int loop_step(struct loop *l)
     publish(l);
     give_snapshot(l);
     if (plan->n_items == 0) {
-        turns_leave(l->opt.turns, l->opt.place);
+        turns_end(l->opt.turns, l->opt.place, clock_us() - from, false);
         return ERR_AGAIN;
     }
     compute(l, plan);
@@ -497,7 +528,7 @@ static void *loop_main(void *ud)
             continue;
         if (l->closed && sched_is_idle(l->sched))
             break;
-        queue_wait_news(l->opt.queue);
+        queue_wait_news(l->opt.queue, l->asked_us > 0 ? TURN_TICK_MS : 0);
     }
     return NULL;
 }

@@ -12,6 +12,7 @@
 #include <assert.h>
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 enum snapshot_step { /* of the one snapshot, and whose it is */
     SNAPSHOT_IDLE = 0, /* nobody's */
@@ -33,7 +34,7 @@ struct queue {
     uint64_t *cancels;
     uint32_t n_cancels;
     uint32_t n_outstanding;
-    bool closed, cancel_all, close_is_new;
+    bool closed, cancel_all, close_is_new, is_nudged;
     struct event *events; /* ring */
     uint32_t event_head, n_events;
     bool wake_due; /* something was handed over that the I/O thread has not been told of */
@@ -64,6 +65,16 @@ static int create_arrays(struct queue *q)
                            q->opt.n_blocks);
 }
 
+static void init_news(struct queue *q)
+{
+    pthread_condattr_t attr;
+
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&q->news, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
 int queue_create(struct queue **out, const struct queue_options *options)
 {
     struct queue *q;
@@ -76,7 +87,7 @@ int queue_create(struct queue **out, const struct queue_options *options)
         return ERR_NOMEM;
     q->opt = *options;
     pthread_mutex_init(&q->lock, NULL);
-    pthread_cond_init(&q->news, NULL);
+    init_news(q);
     pthread_cond_init(&q->room, NULL);
     if (create_arrays(q) < 0) {
         queue_destroy(&q);
@@ -302,13 +313,45 @@ void queue_drain(struct queue *q, struct queue_news *out)
     pthread_mutex_unlock(&q->lock);
 }
 
-void queue_wait_news(struct queue *q)
+static bool has_news(const struct queue *q)
+{
+    return q->n_posts > 0 || q->n_cancels > 0 || q->close_is_new || q->n_ends > 0 ||
+           q->snapshot_step == SNAPSHOT_ASKED || q->is_nudged;
+}
+
+static struct timespec in_ms(uint32_t ms)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += ms / 1000;
+    t.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000;
+    }
+    return t;
+}
+
+void queue_wait_news(struct queue *q, uint32_t most_ms)
+{
+    const struct timespec end = in_ms(most_ms);
+    int rc = 0;
+
+    pthread_mutex_lock(&q->lock);
+    while (!has_news(q) && rc == 0)
+        rc = most_ms > 0 ? pthread_cond_timedwait(&q->news, &q->lock, &end)
+                         : pthread_cond_wait(&q->news, &q->lock);
+    q->is_nudged = false;
+    pthread_mutex_unlock(&q->lock);
+}
+
+void queue_nudge(struct queue *q)
 {
     pthread_mutex_lock(&q->lock);
-    while (q->n_posts == 0 && q->n_cancels == 0 && !q->close_is_new && q->n_ends == 0 &&
-           q->snapshot_step != SNAPSHOT_ASKED)
-        pthread_cond_wait(&q->news, &q->lock);
+    q->is_nudged = true;
     pthread_mutex_unlock(&q->lock);
+    pthread_cond_signal(&q->news);
 }
 
 void queue_wait_room(struct queue *q, uint32_t n_events)

@@ -136,6 +136,11 @@ void queue_release_snapshot(struct queue *q);
 bool queue_take_io(struct queue *q, struct swap_io *out);
 void queue_io_done(struct queue *q, uint32_t copy, int rc, uint32_t n_blocks, uint64_t us);
 
+/* ---- any thread ---- */
+
+/* Wake the engine thread from queue_wait_news(): it has something to do beside the news. */
+void queue_nudge(struct queue *q);
+
 /* ---- engine thread ---- */
 
 struct queue_io_end {
@@ -159,8 +164,9 @@ struct queue_news { /* valid until the next queue_drain */
 /* Everything that came in since the last call. The requests are the caller's now. */
 void queue_drain(struct queue *q, struct queue_news *out);
 
-/* Sleep until there is news (or, with wait_room, until the event ring has room for n_events). */
-void queue_wait_news(struct queue *q);
+/* Sleep until there is news, or queue_nudge() was called since the last time, but not longer than
+ * most_ms (0: without limit); or, with wait_room, until the event ring has room for n_events. */
+void queue_wait_news(struct queue *q, uint32_t most_ms);
 void queue_wait_room(struct queue *q, uint32_t n_events);
 
 /* Append an event; the room was made sure of before (asserted). */

@@ -361,16 +361,34 @@ void sched_cancel_all(struct sched *s, enum finish why, uint64_t now_us)
         end_seq(s, seq, SEQ_CANCELLED, why, now_us);
 }
 
+static struct seq *next_expired(const struct sched *s, uint64_t now_us, enum finish *why)
+{
+    struct seq *seq = heap_top(&s->expiry);
+    uint64_t end;
+
+    if (seq == NULL || seq->expiry_us > now_us)
+        return NULL;
+    end = sched_end_of_time(seq->request);
+    *why = end != 0 && end <= now_us ? FINISH_TIMEOUT : FINISH_QUEUE_TIMEOUT;
+    return seq;
+}
+
+bool sched_next_expired(const struct sched *s, uint64_t now_us, uint64_t *id, enum finish *why)
+{
+    const struct seq *seq = next_expired(s, now_us, why);
+
+    if (seq != NULL)
+        *id = seq->request->id;
+    return seq != NULL;
+}
+
 void sched_end_expired(struct sched *s, uint64_t now_us)
 {
+    enum finish why;
     struct seq *seq;
 
-    while ((seq = heap_top(&s->expiry)) != NULL && seq->expiry_us <= now_us) {
-        const uint64_t end = sched_end_of_time(seq->request);
-        const bool is_over = end != 0 && end <= now_us;
-
-        end_seq(s, seq, SEQ_FAILED, is_over ? FINISH_TIMEOUT : FINISH_QUEUE_TIMEOUT, now_us);
-    }
+    while ((seq = next_expired(s, now_us, &why)) != NULL)
+        end_seq(s, seq, SEQ_FAILED, why, now_us);
 }
 
 /* ---- progress ---- */

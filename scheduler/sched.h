@@ -151,6 +151,10 @@ struct event_probe sched_probe(const struct sched *s, struct request *r, uint64_
 void sched_cancel(struct sched *s, uint64_t id, enum finish why, uint64_t now_us);
 void sched_cancel_all(struct sched *s, enum finish why, uint64_t now_us);
 
+/* Is somebody's time over? Then which, and how it should end: between plans, where nobody else ends
+ * it. */
+bool sched_next_expired(const struct sched *s, uint64_t now_us, uint64_t *id, enum finish *why);
+
 /* Plan one step. Expired requests end here. Valid until the next call; the plan must be committed
  * first when it has items. No items: nothing to compute now (sched_is_idle(): nothing at all;
  * otherwise I/O is awaited). */

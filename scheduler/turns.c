@@ -15,7 +15,8 @@ struct contender {
     uint32_t share;
     bool competes;  /* has the turn, waits for it, or is about to ask again */
     uint64_t start; /* tag of the next step; of the last one's end while it does not compete */
-    pthread_cond_t is_next;
+    void (*granted)(void *ud);
+    void *ud;
 };
 
 struct turns {
@@ -37,7 +38,6 @@ int turns_create(struct turns **out, const uint32_t *shares, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         assert(shares[i] >= 1 && shares[i] <= SCALE);
         t->places[i].share = shares[i];
-        pthread_cond_init(&t->places[i].is_next, NULL);
     }
     t->owner = NOBODY;
     t->n = n;
@@ -51,11 +51,17 @@ void turns_destroy(struct turns **turns)
 
     if (t == NULL)
         return;
-    for (uint32_t i = 0; i < t->n; i++)
-        pthread_cond_destroy(&t->places[i].is_next);
     pthread_mutex_destroy(&t->mutex);
     mem_free(t);
     *turns = NULL;
+}
+
+void turns_join(struct turns *t, uint32_t place, void (*granted)(void *ud), void *ud)
+{
+    if (t == NULL)
+        return;
+    t->places[place].granted = granted;
+    t->places[place].ud = ud;
 }
 
 /* ---- with the mutex held ---- */
@@ -67,7 +73,8 @@ static void compete(struct turns *t, struct contender *c)
         c->start = t->now;
 }
 
-static void choose(struct turns *t)
+/* `self` is the place whose engine calls. */
+static void choose(struct turns *t, uint32_t self)
 {
     uint32_t first = NOBODY;
 
@@ -79,28 +86,26 @@ static void choose(struct turns *t)
     if (first == NOBODY)
         return;
     t->now = t->places[first].start;
-    pthread_cond_signal(&t->places[first].is_next);
+    if (first != self)
+        t->places[first].granted(t->places[first].ud);
 }
 
 /* ---- the engines' ---- */
 
-bool turns_take(struct turns *t, uint32_t place)
+bool turns_ask(struct turns *t, uint32_t place)
 {
-    bool has_waited = false;
+    bool is_own;
 
     if (t == NULL)
-        return false;
+        return true;
     pthread_mutex_lock(&t->mutex);
     if (!t->places[place].competes)
         compete(t, &t->places[place]);
     if (t->owner == NOBODY)
-        choose(t);
-    while (t->owner != place) {
-        has_waited = true;
-        pthread_cond_wait(&t->places[place].is_next, &t->mutex);
-    }
+        choose(t, place);
+    is_own = t->owner == place;
     pthread_mutex_unlock(&t->mutex);
-    return has_waited;
+    return is_own;
 }
 
 uint32_t turns_n_rivals(struct turns *t, uint32_t place)
@@ -121,20 +126,10 @@ void turns_end(struct turns *t, uint32_t place, uint64_t us, bool wants_more)
     if (t == NULL)
         return;
     pthread_mutex_lock(&t->mutex);
-    assert(t->owner == place);
+    assert(t->owner == place || !wants_more);
     t->places[place].start += us * SCALE / t->places[place].share;
     t->places[place].competes = wants_more;
-    choose(t);
-    pthread_mutex_unlock(&t->mutex);
-}
-
-void turns_leave(struct turns *t, uint32_t place)
-{
-    if (t == NULL)
-        return;
-    pthread_mutex_lock(&t->mutex);
-    t->places[place].competes = false;
     if (t->owner == place)
-        choose(t);
+        choose(t, place);
     pthread_mutex_unlock(&t->mutex);
 }

@@ -1,21 +1,22 @@
 /* scheduler/turns.h - whose step is next, when several engines share one machine.
  *
  * Engines compute in turns, and a step has all the compute threads: two steps at once would only
- * take each other's caches and bandwidth. An engine that has work takes a turn before it plans,
- * and ends it after the commit. Alone it never waits.
+ * take each other's caches and bandwidth. An engine that has work asks for a turn before it plans,
+ * and ends it after the commit. Nobody waits in here: who has to wait is told when the turn comes,
+ * and hears the news of its clients meanwhile.
  *
  * Between engines that all have work the time of their steps is shared out by weights: start-time
  * fair queueing (Goyal, Vin, Cheng, "Start-time Fair Queuing", 1996) with a step for a packet and
  * its duration for the length. The next turn is that of the least start tag; a tag grows by
- * duration / share. Whoever had nothing to do begins at the present virtual time: idle time is not
- * saved up, and a turn comes after one step of each other engine at the latest when shares are
- * equal.
+ * duration / share. So an engine with long steps waits for many short ones of another. Whoever
+ * comes back from having nothing to do begins at the present virtual time: idle time is not saved
+ * up, and a turn comes after one step of each other engine then.
  *
  * Whoever ends a turn and wants another competes at once: the turn may be its own again before
- * it asks, and then it has to take it or leave it without waiting for anything else.
+ * it asks, and then it has to ask or to end it without waiting for other engines.
  *
- * Thread: each place belongs to one engine thread. One mutex, held for comparisons only; it is a
- * leaf, taken between steps.
+ * Thread: each place belongs to one engine thread. One mutex, taken between steps and held for
+ * comparisons and the call of `granted`, which takes no lock that is held while turns are called.
  * Memory: taken in turns_create().
  */
 #ifndef SCHEDULER_TURNS_H
@@ -30,18 +31,20 @@ struct turns;
 int turns_create(struct turns **out, const uint32_t *shares, uint32_t n);
 void turns_destroy(struct turns **t); /* nobody has or wants a turn */
 
-/* With t NULL these do nothing: the engine is alone, and has no rivals. */
+/* Who has the place: granted(ud) is called on another engine's thread when the turn that was asked
+ * for has come. Before the first turn. */
+void turns_join(struct turns *t, uint32_t place, void (*granted)(void *ud), void *ud);
 
-/* Wait for the turn of this place; true: there was a wait. */
-bool turns_take(struct turns *t, uint32_t place);
+/* With t NULL these do nothing: the engine is alone, has every turn and no rivals. */
+
+/* Is it this place's turn? If not, it will be told; asking again is harmless. */
+bool turns_ask(struct turns *t, uint32_t place);
 
 /* How many others have work now. */
 uint32_t turns_n_rivals(struct turns *t, uint32_t place);
 
-/* The step of `us` microseconds is over. */
+/* A step of `us` microseconds is over. Without one (0) and without wanting more: whatever turn this
+ * place has or was promised is somebody else's. */
 void turns_end(struct turns *t, uint32_t place, uint64_t us, bool wants_more);
-
-/* There is nothing to do: whatever turn this place has or was promised is somebody else's. */
-void turns_leave(struct turns *t, uint32_t place);
 
 #endif

@@ -7,6 +7,7 @@
 #include "server/command.h"
 
 #include "config/config.h"
+#include "config/models.h"
 #include "core/base/buf.h"
 #include "core/model/model.h"
 #include "core/run/runner.h"
@@ -231,6 +232,17 @@ static int make_plans(struct planned *all, uint32_t n, uint32_t *made, const str
     return EXIT_OK;
 }
 
+static void report(const struct config *c, uint32_t i, int code, const char *err)
+{
+    struct model_item item;
+
+    models_get(c->model, i, &item);
+    if (config_n_models(c) > 1)
+        command_fail(code, "the model '%s': %s", item.name, err);
+    else
+        command_fail(code, "%s", err);
+}
+
 static int plan(const struct config *c, bool json)
 {
     const uint32_t n = config_n_models(c);
@@ -245,7 +257,7 @@ static int plan(const struct config *c, bool json)
     code = make_plans(all, n, &made, c, err, sizeof(err));
     sum = sum_of(all, made, resident_bytes() + SERVER_BYTES);
     if (code != EXIT_OK)
-        command_fail(code, "%s", err);
+        report(c, made, code, err);
     else if (json)
         print_json(all, n, &sum);
     else

@@ -243,6 +243,8 @@ static int serve(struct service *s)
     }
     for (uint32_t i = 0; i < s->n_models; i++) /* whatever ended the server: engines end too */
         served_stop(&s->models[i]);
+    for (uint32_t i = 0; i < s->n_models; i++)
+        served_join(&s->models[i]);
     if (s->code != EXIT_OK)
         return command_fail(s->code, "%s", s->err);
     log_info("main", "stopped=1");

@@ -43,7 +43,7 @@ int served_init(struct served *m, const struct config *c, uint32_t i, char *err,
 {
     *m = (struct served){0};
     if (config_model(&m->config, c, i, err, err_len) < 0)
-        return EXIT_USAGE;
+        return EXIT_FAILED; /* no memory */
     engine_name_model(m->config.model, m->id, sizeof(m->id));
     if (m->config.journal[0] != '\0' && journal_create(&m->journal, JOURNAL_BYTES) < 0) {
         snprintf(err, err_len, "no memory for the journal of '%s'", m->id);
@@ -199,10 +199,14 @@ void served_complete(struct served *m)
 
 void served_stop(struct served *m)
 {
-    if (m->loop == NULL)
-        return;
-    queue_close(m->queue, true);
-    loop_join(m->loop);
+    if (m->loop != NULL)
+        queue_close(m->queue, true);
+}
+
+void served_join(struct served *m)
+{
+    if (m->loop != NULL)
+        loop_join(m->loop);
 }
 
 void served_release(struct served *m)

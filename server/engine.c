@@ -13,6 +13,7 @@
 #include "core/run/runner.h"
 #include "core/run/team.h"
 #include "core/text/tokenizer.h"
+#include "core/text/utf8.h"
 #include "kvcache/kv_manager.h"
 #include "kvcache/kv_store.h"
 #include "kvcache/swap_store.h"
@@ -114,12 +115,28 @@ int engine_make_team(struct team **out, const struct config *c, char *err, size_
     return rc;
 }
 
+/* A file may be called anything; what stands in JSON and in metrics must be UTF-8. */
+static void replace_broken(char *text)
+{
+    size_t n = strlen(text);
+
+    while (n > 0) {
+        const size_t len = utf8_len((const uint8_t *)text, n);
+
+        if (len == 0)
+            *text = '?';
+        text += len > 0 ? len : 1;
+        n -= len > 0 ? len : 1;
+    }
+}
+
 void engine_name_model(const char *list, char *id, size_t size)
 {
     struct model_item item;
 
     models_get(list, 0, &item);
     snprintf(id, size, "%s", item.name);
+    replace_broken(id);
 }
 
 int engine_one_model(struct model_item *out, const char *list, char *err, size_t err_len)
@@ -451,7 +468,7 @@ int engine_init_among(struct engine *e, const struct config *c, unsigned flags,
     memset(e, 0, sizeof(*e));
     if (engine_one_model(&from.item, c->model, err, err_len) != EXIT_OK)
         return EXIT_USAGE;
-    snprintf(e->id, sizeof(e->id), "%s", from.item.name);
+    engine_name_model(c->model, e->id, sizeof(e->id));
     e->threads = company->team != NULL ? team_n_threads(company->team) : threads_for(c);
     if (choose_isa(e, c->isa, err, err_len) < 0)
         return EXIT_USAGE;

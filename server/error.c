@@ -65,6 +65,14 @@ static void add_or_null(struct buf *out, const char *text)
         json_add_cstring(out, text);
 }
 
+int api_error_no_model(struct api_error *e, const char *name)
+{
+    api_error_set(e, 404, "model", "model_not_found", "the model '%.100s' does not exist here",
+                  name);
+    e->type = "invalid_request_error"; /* OpenAI's type for this 404 */
+    return ERR_NOENT;
+}
+
 void api_error_render(const struct api_error *e, struct buf *out)
 {
     buf_add_str(out, "{\"error\":{\"message\":");

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 struct journal_file {
@@ -21,6 +22,17 @@ struct journal_file {
     size_t n, done; /* bytes in the chunk, and of them in the file */
     char chunk[JOURNAL_FILE_CHUNK];
 };
+
+void journal_file_close(struct journal_file **file)
+{
+    struct journal_file *f = file != NULL ? *file : NULL;
+
+    if (f == NULL)
+        return;
+    close(f->fd);
+    mem_free(f);
+    *file = NULL;
+}
 
 int journal_file_open(struct journal_file **out, const char *path, struct journal *j, char *err,
                       size_t err_len)
@@ -36,20 +48,14 @@ int journal_file_open(struct journal_file **out, const char *path, struct journa
         mem_free(f);
         return ERR_IO;
     }
+    if (flock(f->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+        snprintf(err, err_len, "the journal %s is in use already", path);
+        journal_file_close(&f);
+        return ERR_BUSY;
+    }
     f->journal = j;
     *out = f;
     return 0;
-}
-
-void journal_file_close(struct journal_file **file)
-{
-    struct journal_file *f = file != NULL ? *file : NULL;
-
-    if (f == NULL)
-        return;
-    close(f->fd);
-    mem_free(f);
-    *file = NULL;
 }
 
 static void write_rest(struct journal_file *f);

@@ -19,7 +19,8 @@
 struct journal;
 struct journal_file;
 
-/* Append to `path`, which is made if it is not there. A sentence in `err` when that fails. */
+/* Append to `path`, which is made if it is not there, and is locked: two writers would make it
+ * unreadable. A sentence in `err` when that fails. */
 int journal_file_open(struct journal_file **out, const char *path, struct journal *j, char *err,
                       size_t err_len);
 void journal_file_close(struct journal_file **f); /* only when it is idle */

@@ -5,9 +5,14 @@
 
 #include <string.h>
 
+#define MAX_ESCAPED 6 /* bytes of JSON for one of text: \u0061 */
+
+/* What json_parse() takes for blanks too; a byte order mark may stand in front of all. */
 static size_t skip_blanks(const char *s, size_t n, size_t i)
 {
-    while (i < n && strchr(" \t\r\n", s[i]) != NULL)
+    if (i == 0 && n >= 3 && memcmp(s, "\xEF\xBB\xBF", 3) == 0)
+        i = 3;
+    while (i < n && (unsigned char)s[i] <= ' ')
         i++;
     return i;
 }
@@ -49,7 +54,7 @@ static size_t skip_value(const char *s, size_t n, size_t i)
                 return i;
             depth--;
             i++;
-        } else if (depth == 0 && (s[i] == ',' || strchr(" \t\r\n", s[i]) != NULL)) {
+        } else if (depth == 0 && (s[i] == ',' || (unsigned char)s[i] <= ' ')) {
             return i;
         } else {
             i++;
@@ -64,9 +69,14 @@ static size_t skip_value(const char *s, size_t n, size_t i)
 /* Does the string literal s[from..to), with its quotes, stand for `key`? */
 static bool is_key(const char *s, size_t from, size_t to, const char *key)
 {
-    cJSON *v = cJSON_ParseWithLength(s + from, to - from);
-    const bool same = cJSON_IsString(v) && strcmp(v->valuestring, key) == 0;
+    const size_t most = MAX_ESCAPED * strlen(key) + 2;
+    cJSON *v = NULL;
+    bool same;
 
+    if (s[from] != '"' || to - from > most)
+        return false;
+    v = cJSON_ParseWithLength(s + from, to - from);
+    same = cJSON_IsString(v) && strcmp(v->valuestring, key) == 0;
     cJSON_Delete(v);
     return same;
 }

@@ -13,10 +13,7 @@ int params_parse_model(const struct field_args *a)
     if (strcmp(a->v->valuestring, a->limits->model) == 0 ||
         strcmp(a->v->valuestring, "default") == 0)
         return 0;
-    api_error_set(a->e, 404, a->name, "model_not_found", "the model '%.100s' does not exist here",
-                  a->v->valuestring);
-    a->e->type = "invalid_request_error"; /* OpenAI's type for this 404 */
-    return ERR_NOENT;
+    return api_error_no_model(a->e, a->v->valuestring);
 }
 
 int params_parse_n(const struct field_args *a)

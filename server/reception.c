@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#define MAX_NAME_TEXT 4096 /* bytes of a name in a body; a longer one is refused by whoever parses it */
+
 struct hosted *reception_find(struct hosted *all, uint32_t n, const char *name)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -20,9 +22,7 @@ void reception_refuse(struct http_call *call, const char *name)
 {
     struct api_error e;
 
-    api_error_set(&e, 404, "model", "model_not_found", "the model '%.100s' does not exist here",
-                  name);
-    e.type = "invalid_request_error"; /* OpenAI's type for this 404 */
+    api_error_no_model(&e, name);
     http_call_reply_error(call, &e);
 }
 
@@ -36,25 +36,28 @@ static struct hosted *find_or_refuse(struct hosted *all, uint32_t n, struct http
     return found;
 }
 
-struct hosted *reception_by_body(struct hosted *all, uint32_t n, struct http_call *call)
-{
-    const struct buf *body = http_call_body(call);
-    struct hosted *found = &all[0];
-    const char *text, *why;
-    cJSON *name = NULL;
-    size_t len;
-
-    if (n > 1 && body->len > 0 &&
-        json_member_text(body->data, body->len, "model", &text, &len) &&
-        json_parse(text, len, &name, &why) == 0 && cJSON_IsString(name))
-        found = find_or_refuse(all, n, call, name->valuestring);
-    cJSON_Delete(name);
-    return found;
-}
-
 struct hosted *reception_by_query(struct hosted *all, uint32_t n, struct http_call *call)
 {
     const char *name = http_call_query(call, "model");
 
     return name != NULL ? find_or_refuse(all, n, call, name) : &all[0];
+}
+
+struct hosted *reception_by_body(struct hosted *all, uint32_t n, struct http_call *call)
+{
+    const struct buf *body = http_call_body(call);
+    struct hosted *found = NULL;
+    const char *text, *why;
+    cJSON *name = NULL;
+    size_t len;
+
+    if (n == 1)
+        return &all[0];
+    if (body->len == 0 || !json_member_text(body->data, body->len, "model", &text, &len))
+        return reception_by_query(all, n, call);
+    if (text[0] != '"' || len > MAX_NAME_TEXT || json_parse(text, len, &name, &why) < 0)
+        return &all[0];
+    found = find_or_refuse(all, n, call, name->valuestring);
+    cJSON_Delete(name);
+    return found;
 }

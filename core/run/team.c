@@ -49,8 +49,8 @@ struct team {
     struct member *members; /* [n]; the first is the caller of team_run() */
     struct share *shares;   /* [n] */
     uint32_t n_started;     /* threads made, the members after the first */
-    pthread_t caller; /* the last one, pinned if it is to be */
-    bool has_caller;
+    pthread_t callers[TEAM_MAX_CALLERS]; /* of team_run(), pinned if they are to be */
+    uint32_t n_callers;
     uint32_t n_pauses; /* in PAUSE_US */
     _Alignas(64) atomic_uint epoch; /* counts team_run calls */
     atomic_uint epoch_sleepers;
@@ -248,12 +248,20 @@ uint32_t team_n_threads(const struct team *t)
 
 /* ---- a run ---- */
 
+static void know_caller(struct team *t)
+{
+    for (uint32_t i = 0; i < t->n_callers; i++)
+        if (pthread_equal(t->callers[i], pthread_self()))
+            return;
+    if (t->n_callers == TEAM_MAX_CALLERS)
+        return;
+    t->callers[t->n_callers++] = pthread_self();
+    pin_to(&t->members[0]);
+}
+
 void team_run(struct team *t, void (*fn)(void *ud, struct team_worker *w), void *ud)
 {
-    if (!t->has_caller || !pthread_equal(t->caller, pthread_self()))
-        pin_to(&t->members[0]);
-    t->caller = pthread_self();
-    t->has_caller = true;
+    know_caller(t);
     t->fn = fn;
     t->ud = ud;
     if (t->n > 1)

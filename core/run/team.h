@@ -36,6 +36,8 @@
 /* Longest busy wait: longer than the gaps inside a step, shorter than what idle time would show. */
 #define TEAM_SPIN_US 200
 
+#define TEAM_MAX_CALLERS 16 /* threads; further ones are not pinned */
+
 struct team;
 
 struct team_worker {

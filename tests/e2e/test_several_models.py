@@ -2,7 +2,6 @@
 import json
 import shutil
 import subprocess
-import time
 
 import pytest
 
@@ -110,13 +109,15 @@ def test_each_way_in(both, alone, path, body):
 
 
 def raw(server, text, path="/v1/completions"):
-    return server.request("POST", path, text, headers={"Content-Type": "application/json"})
+    return server.request("POST", path, text.encode(), headers={"Content-Type": "application/json"})
 
 
 TAIL = '"prompt": "Once upon", "max_tokens": 1'
 
 
 @pytest.mark.parametrize("text,name", [
+    ('\ufeff{"model": "stories", %s}' % TAIL, "stories"),
+    ('{\f"model": "stories", %s}' % TAIL, "stories"),
     ('{%s, "model": "stories"}' % TAIL, "stories"),
     ('{"\\u006dodel": "sto\\u0072ies", %s}' % TAIL, "stories"),
     ('{"metadata": {"model": "stories"}, "stop": ["\\"model\\": \\"stories\\"", "}"], %s}' % TAIL, "demo"),
@@ -126,6 +127,14 @@ TAIL = '"prompt": "Once upon", "max_tokens": 1'
 def test_wherever_it_stands(both, text, name):
     r = raw(both, text)
     assert (r.status, r.json["model"]) == (200, name), r.body
+
+
+def test_a_name_in_the_path(both):
+    """For those who cannot change the body, which comes first."""
+    body = {"prompt": "Once", "max_tokens": 1}
+    assert both.post("/v1/completions?model=stories", body).json["model"] == "stories"
+    assert both.post("/v1/completions?model=stories", {**body, "model": "demo"}).json["model"] == "demo"
+    assert both.post("/v1/completions?model=third", body).status == 404
 
 
 def test_long_bodies(both):
@@ -149,6 +158,8 @@ def test_long_bodies(both):
     ('{"model": "stories",,, "prompt": "a"}', 400, None),
     ('{"model": "%s", "prompt": "a"}' % ("s" * 5000), 404, "model_not_found"),
     ("{" * 3000, 400, None),
+    ("{[1, 1, 1]: 1}", 400, None),
+    ('{"model": [1, 1], "prompt": "a"}', 400, None),
     ("", 400, None),
 ])
 def test_who_asks_badly_is_told(both, text, status, code):
@@ -214,7 +225,7 @@ def test_time_is_shared_out(start, data, tmp_path):
             pass
     used = {name: seconds(after, name) - seconds(before, name) for name in "ab"}
     assert min(used.values()) > 0
-    assert 2 < used["a"] / used["b"] < 4.5, used
+    assert used["a"] > used["b"], used  # how exactly is a matter of test_turns.c
     assert after['quire_turn_wait_seconds_total{model="b"}'] > 0
 
 
@@ -314,17 +325,18 @@ def test_a_journal_for_each(start, models, tmp_path):
     assert posts == {"demo": 1, "stories": 2} and is_shared
 
 
+def test_one_file_for_two(tmp_path, models):
+    """Also by another name of it."""
+    conf = tmp_path / "quire.conf"
+    for setting, more in (("journal", ""), ("swap_file", "swap_file_size = 1m\n")):
+        conf.write_text(f"[demo]\n{setting} = {tmp_path}/x\n{more}[stories]\n{setting} = {tmp_path}/./x\n{more}")
+        r = subprocess.run([BIN, "serve", "--port", "0", "--config", str(conf), "--model", models],
+                           capture_output=True, text=True, timeout=60)
+        assert r.returncode in (1, 2) and "/./x is in use already" in r.stderr
+
+
 def test_one_that_cannot_be_loaded_is_named(tmp_path, models):
     (tmp_path / "bad.gguf").write_bytes(b"GGUF, or so it says")
     r = subprocess.run([BIN, "serve", "--port", "0", "--model", f"{models},third={tmp_path / 'bad.gguf'}"],
                        capture_output=True, text=True, timeout=60)
     assert r.returncode == 1 and "the model 'third': " in r.stderr and "bad.gguf" in r.stderr
-
-
-def test_loading_tells_how_long(models, start):
-    """While they are loaded it is one wait for all of them."""
-    s = start("--kv-memory", "64m", model=models, ready=False)
-    begin = time.monotonic()
-    s.wait_ready()
-    assert time.monotonic() - begin < 60
-    assert s.complete("Once", model="stories", max_tokens=1).json["model"] == "stories"

@@ -246,7 +246,7 @@ static void *run(void *ud)
         if (f->n > 0)
             nanosleep(&nap, NULL);
         else
-            queue_wait_news(f->queue);
+            queue_wait_news(f->queue, 0);
     }
     count(f);
     queue_publish(f->queue, &f->stats);

@@ -375,7 +375,19 @@ static void sections_may_bring_their_models(void **state)
     write_file("[b]\nmodel = y,z\n");
     assert_refused(LOAD("--config", file_path), file_path, ":2: ", "[b]", "comma");
     write_file("[b c]\nmodel = y\n");
-    assert_refused(LOAD("--config", file_path), "'b c=y'", "name");
+    assert_refused(LOAD("--config", file_path), file_path, ":2: ", "[b c]", "name");
+    write_file("[b,c]\nmodel = y\n");
+    assert_refused(LOAD("--config", file_path), file_path, ":2: ", "[b,c]", "name");
+    write_file("[b/c]\nmodel = y\n");
+    assert_refused(LOAD("--config", file_path), file_path, ":2: ", "[b/c]", "name");
+    write_file("[]\nmodel = y\n");
+    assert_refused(LOAD("--config", file_path), file_path, ":2: ", "[]", "name");
+    write_file("[b] model = y\n");
+    assert_refused(LOAD("--config", file_path), file_path, ":1: ", "behind", "]");
+    write_file("[b] ; a comment\nmodel = y\n[c] \r\nmodel = z\r\n");
+    assert_int_equal(LOAD("--config", file_path), 0);
+    assert_string_equal(config.model, "b=y,c=z");
+    done();
 }
 
 static void the_models_must_fit_together(void **state)

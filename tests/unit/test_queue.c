@@ -94,11 +94,11 @@ static void closing_refuses_posts(void **state)
     queue_close(q, false);
     assert_int_equal(queue_post(q, r), ERR_CANCELED);
     request_destroy(&r);
-    queue_wait_news(q); /* returns: the close is news */
+    queue_wait_news(q, 0); /* returns: the close is news */
     queue_drain(q, &news);
     assert_true(news.closed && !news.cancel_all);
     queue_close(q, true);
-    queue_wait_news(q);
+    queue_wait_news(q, 0);
     queue_drain(q, &news);
     assert_true(news.closed && news.cancel_all);
     queue_destroy(&q);
@@ -178,7 +178,7 @@ static void transfers_go_out_and_come_back(void **state)
     assert_int_equal(io.copy, 5);
     queue_io_done(q, 5, ERR_IO, 2, 70);
     queue_io_done(q, 4, 0, 2, 50);
-    queue_wait_news(q); /* returns: an end is news */
+    queue_wait_news(q, 0); /* returns: an end is news */
     queue_drain(q, &news);
     assert_int_equal(news.n_io, 2);
     assert_int_equal(news.io[0].copy, 5);
@@ -254,7 +254,7 @@ static void transfers_cross_the_threads(void **state)
 
             queue_emit_io(q, &io);
         }
-        queue_wait_news(q);
+        queue_wait_news(q, 0);
         queue_drain(q, &news);
         assert_true(news.n_io >= 1 && news.n_io <= SWAP_MAX_IO);
         for (uint32_t i = 0; i < news.n_io; i++) {
@@ -264,6 +264,31 @@ static void transfers_cross_the_threads(void **state)
         back += news.n_io;
     }
     pthread_join(io_thread, NULL);
+    queue_destroy(&q);
+}
+
+/* ---- other reasons to wake up ---- */
+
+static void *nudge(void *q)
+{
+    queue_nudge(q);
+    return NULL;
+}
+
+static void sleep_ends_without_news(void **state)
+{
+    const struct queue_options o = {.max_outstanding = 1, .max_events = 1, .n_blocks = 1};
+    pthread_t thread;
+    struct queue *q;
+    (void)state;
+
+    assert_int_equal(queue_create(&q, &o), 0);
+    queue_nudge(q);
+    queue_wait_news(q, 0); /* a nudge from before */
+    assert_int_equal(pthread_create(&thread, NULL, nudge, q), 0);
+    queue_wait_news(q, 0);
+    pthread_join(thread, NULL);
+    queue_wait_news(q, 1); /* nothing, for a millisecond */
     queue_destroy(&q);
 }
 
@@ -285,7 +310,7 @@ static void a_snapshot_changes_hands(void **state)
     assert_null(queue_take_snapshot(q));
     queue_ask_snapshot(q);
     queue_ask_snapshot(q);
-    queue_wait_news(q); /* returns: the wish is news */
+    queue_wait_news(q, 0); /* returns: the wish is news */
     s = queue_begin_snapshot(q);
     assert_non_null(s);
     assert_true(s->max_seqs == 3 && s->max_tenants == 4 && s->n_blocks == 5);
@@ -333,7 +358,7 @@ static void *tiny_engine(void *ud)
     struct queue_news news = {0};
 
     while (!news.closed) {
-        queue_wait_news(q);
+        queue_wait_news(q, 0);
         queue_drain(q, &news);
         for (uint32_t i = 0; i < news.n_posted; i++) {
             struct request *r = news.posted[i];
@@ -454,6 +479,7 @@ int main(void)
         cmocka_unit_test(transfers_go_out_and_come_back),
         cmocka_unit_test(each_kind_wakes_for_itself),
         cmocka_unit_test(transfers_cross_the_threads),
+        cmocka_unit_test(sleep_ends_without_news),
         cmocka_unit_test(a_snapshot_changes_hands),
         cmocka_unit_test(an_empty_snapshot_has_arrays),
         cmocka_unit_test(two_threads_lose_nothing),

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -31,8 +32,21 @@ struct engine {
     struct hall *hall;
     uint32_t place, step_us, n_own;
     uint32_t every;   /* after so many steps there is nothing to do; 0: there always is */
+    sem_t granted;
     pthread_t thread;
 };
+
+static void on_granted(void *ud)
+{
+    sem_post(&((struct engine *)ud)->granted);
+}
+
+/* What a loop does, but that there is no news to hear meanwhile. A grant may be an old one. */
+static void wait_turn(struct engine *e)
+{
+    while (!turns_ask(e->hall->turns, e->place))
+        sem_wait(&e->granted);
+}
 
 static void use_turn(struct engine *e)
 {
@@ -60,11 +74,11 @@ static void *engine_main(void *arg)
     while (atomic_load(&h->n_turns) < MAX_TURNS) {
         const bool is_last = e->every > 0 && (e->n_own + 1) % e->every == 0;
 
-        turns_take(h->turns, e->place);
+        wait_turn(e);
         use_turn(e);
         turns_end(h->turns, e->place, e->step_us, !is_last);
     }
-    turns_leave(h->turns, e->place);
+    turns_end(h->turns, e->place, 0, false);
     return NULL;
 }
 
@@ -77,6 +91,8 @@ static void run(struct hall *h, struct engine *engines, uint32_t n, const uint32
     for (uint32_t i = 0; i < n; i++) {
         engines[i].hall = h;
         engines[i].place = i;
+        sem_init(&engines[i].granted, 0, 0);
+        turns_join(h->turns, i, on_granted, &engines[i]);
         assert_int_equal(pthread_create(&engines[i].thread, NULL, engine_main, &engines[i]), 0);
     }
     for (uint32_t i = 0; i < n; i++)
@@ -136,49 +152,96 @@ static void idle_time_is_not_saved_up(void **state)
     assert_true(n_first >= MAX_TURNS / 2 - 2);
 }
 
-static void alone_nobody_waits(void **state)
+static void count(void *ud)
 {
+    ++*(int *)ud;
+}
+
+static struct turns *make(uint32_t n, int *granted)
+{
+    static const uint32_t shares[] = {1, 1, 1};
     struct turns *t;
 
+    assert_int_equal(turns_create(&t, shares, n), 0);
+    for (uint32_t i = 0; i < n; i++)
+        turns_join(t, i, count, &granted[i]);
+    return t;
+}
+
+static void alone_nobody_waits(void **state)
+{
+    int granted[2] = {0};
+    struct turns *t = make(2, granted);
+
     (void)state;
-    assert_int_equal(turns_create(&t, (uint32_t[]){1, 1}, 2), 0);
-    for (int i = 0; i < 1000; i++) {
-        assert_false(turns_take(t, i % 2));
+    for (uint32_t i = 0; i < 1000; i++) {
+        assert_true(turns_ask(t, i % 2));
         turns_end(t, i % 2, 1000, false);
     }
+    assert_int_equal(granted[0] + granted[1], 0); /* whoever has it knows */
+    turns_destroy(&t);
+}
+
+static void who_waits_is_told_once(void **state)
+{
+    int granted[2] = {0};
+    struct turns *t = make(2, granted);
+
+    (void)state;
+    assert_true(turns_ask(t, 0));
+    assert_false(turns_ask(t, 1));
+    assert_false(turns_ask(t, 1));
+    assert_int_equal(granted[1], 0);
+    turns_end(t, 0, 10, true);
+    assert_int_equal(granted[1], 1);
+    assert_false(turns_ask(t, 0));
+    assert_true(turns_ask(t, 1));
+    turns_end(t, 1, 30, true); /* three steps of the other */
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(granted[0], 1);
+        assert_true(turns_ask(t, 0));
+        turns_end(t, 0, 10, true);
+    }
+    assert_true(turns_ask(t, 0));
+    turns_end(t, 0, 11, true);
+    assert_int_equal(granted[1], 2);
     turns_destroy(&t);
 }
 
 static void rivals_are_those_with_work(void **state)
 {
-    struct turns *t;
+    int granted[3] = {0};
+    struct turns *t = make(3, granted);
 
     (void)state;
-    assert_int_equal(turns_create(&t, (uint32_t[]){1, 1, 1}, 3), 0);
     assert_int_equal(turns_n_rivals(t, 0), 0);
-    turns_take(t, 1);
+    assert_true(turns_ask(t, 1));
     assert_int_equal(turns_n_rivals(t, 0), 1);
     assert_int_equal(turns_n_rivals(t, 1), 0);
     turns_end(t, 1, 10, true);
     assert_int_equal(turns_n_rivals(t, 2), 1);
-    turns_leave(t, 1);
+    turns_end(t, 1, 0, false);
     assert_int_equal(turns_n_rivals(t, 2), 0);
     turns_destroy(&t);
 }
 
 static void a_promise_can_be_left(void **state)
 {
-    static const uint32_t shares[] = {1, 1};
-    struct turns *t;
+    int granted[2] = {0};
+    struct turns *t = make(2, granted);
 
     (void)state;
-    assert_int_equal(turns_create(&t, shares, 2), 0);
-    assert_false(turns_take(t, 0));
+    assert_true(turns_ask(t, 0));
     turns_end(t, 0, 10, true); /* its own again: nobody else wants it */
-    turns_leave(t, 0);
-    assert_false(turns_take(t, 1)); /* would wait for ever */
-    turns_leave(t, 1);
-    assert_false(turns_take(t, 0));
+    assert_false(turns_ask(t, 1));
+    turns_end(t, 0, 0, false);
+    assert_int_equal(granted[1], 1);
+    assert_true(turns_ask(t, 1));
+    assert_false(turns_ask(t, 0));
+    turns_end(t, 0, 0, false); /* nor does it wait any more */
+    turns_end(t, 1, 10, false);
+    assert_int_equal(granted[0], 0);
+    assert_true(turns_ask(t, 0));
     turns_end(t, 0, 10, false);
     turns_destroy(&t);
 }
@@ -186,10 +249,10 @@ static void a_promise_can_be_left(void **state)
 static void alone_there_are_no_turns(void **state)
 {
     (void)state;
-    assert_false(turns_take(NULL, 0));
+    assert_true(turns_ask(NULL, 0));
     assert_int_equal(turns_n_rivals(NULL, 0), 0);
+    turns_join(NULL, 0, count, NULL);
     turns_end(NULL, 0, 1, true);
-    turns_leave(NULL, 0);
 }
 
 int main(void)
@@ -198,6 +261,7 @@ int main(void)
         cmocka_unit_test(time_is_shared_out),
         cmocka_unit_test(idle_time_is_not_saved_up),
         cmocka_unit_test(alone_nobody_waits),
+        cmocka_unit_test(who_waits_is_told_once),
         cmocka_unit_test(rivals_are_those_with_work),
         cmocka_unit_test(a_promise_can_be_left),
         cmocka_unit_test(alone_there_are_no_turns),
