@@ -2,6 +2,7 @@
 import json
 import shutil
 import subprocess
+import threading
 
 import pytest
 
@@ -227,6 +228,31 @@ def test_time_is_shared_out(start, data, tmp_path):
     assert min(used.values()) > 0
     assert used["a"] > used["b"], used  # how exactly is a matter of test_turns.c
     assert after['quire_turn_wait_seconds_total{model="b"}'] > 0
+
+
+def test_who_waits_for_its_turn_hears_the_news(start, models, tmp_path):
+    """An engine that hardly ever gets a turn, while the other one works: it answers, gives up in time and lets go."""
+    conf = tmp_path / "quire.conf"
+    conf.write_text("[stories]\nrequest_timeout = 1\n[demo]\nshare = 1000\n")
+    s = start("--config", str(conf), "--kv-memory", "64m", model=models)
+    busy = [threading.Thread(target=s.post, args=("/v1/completions",), kwargs=dict(timeout=600, body={
+        "prompt": "Once", "model": "demo", "max_tokens": 900, "ignore_eos": True, "n": 32})) for _ in range(2)]
+    for t in busy:
+        t.start()
+    s.wait_until(lambda m: m['quire_requests_running{model="demo"}'] == 64)
+    prompt = [100 + i % 300 for i in range(300)]
+    gone = s.stream(prompt, model="stories", max_tokens=150, ignore_eos=True)
+    assert s.get("/debug/requests?model=stories").status == 200
+    assert s.post("/v1/plan", {"prompt": "Once", "model": "stories"}).status == 200
+    gone.reset()
+    s.wait_until(lambda m: m['quire_requests_running{model="stories"}'] == 0)
+    r = s.post("/v1/completions", {"prompt": prompt, "model": "stories", "max_tokens": 150, "ignore_eos": True})
+    m = s.metrics()
+    assert m['quire_requests_running{model="demo"}'] > 0, "the other one ended too early to tell"
+    assert (r.status, r.json["error"]["code"]) == (408, "deadline_exceeded")
+    assert m['quire_kv_blocks{model="stories",state="held"}'] == 0
+    for t in busy:
+        t.join()
 
 
 def test_limits_are_each_models_own(start, models):
