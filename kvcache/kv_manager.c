@@ -231,14 +231,20 @@ uint64_t kv_manager_needed(const struct kv_manager *m, uint32_t n_tokens)
     return n > m->opt.n_blocks && kv_manager_can_hold(m, n_tokens) ? m->opt.n_blocks : n;
 }
 
-uint32_t kv_manager_held(const struct kv_manager *m, uint32_t n_done)
+/* Of the first n blocks of tokens. */
+static uint32_t over_lanes(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n)
 {
-    return (uint32_t)kv_lanes_held(&m->opt.lanes, n_done);
+    return n > 0 ? m->n_lanes * n - (m->n_lanes - m->n_full) * kv->first : 0;
+}
+
+uint32_t kv_manager_held(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done)
+{
+    return over_lanes(m, kv, block_table_needed(n_done));
 }
 
 uint32_t kv_manager_n_mapped(const struct kv_manager *m, const struct kv_seq *kv)
 {
-    return m->n_lanes * kv->table.n - (m->n_lanes - m->n_full) * kv->first;
+    return over_lanes(m, kv, kv->table.n);
 }
 
 /* ---- growth ---- */
@@ -247,7 +253,7 @@ bool kv_manager_can_fork(const struct kv_manager *m, const struct kv_seq *parent
                          uint32_t n_tokens)
 {
     return block_table_needed(n_tokens) <= parent->table.n &&
-           parent->first <= kv_lanes_first(&m->opt.lanes, n_tokens);
+           parent->first <= kv_lanes_seen(&m->opt.lanes, n_tokens);
 }
 
 uint32_t kv_manager_n_forked(const struct kv_manager *m, uint32_t n_tokens)
@@ -263,6 +269,8 @@ void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv
     assert(kv_seq_is_empty(child) && n <= child->table.cap);
     assert(kv_manager_can_fork(m, parent, n_tokens));
     child->first = kv_lanes_first(&m->opt.lanes, n_tokens);
+    if (child->first < parent->first)
+        child->first = parent->first;
     for (uint32_t lane = 0; lane < m->n_lanes; lane++) {
         const uint32_t from = kv_lane_from(m, child, lane);
         const block_id *theirs = block_table_at(&parent->table, lane, from);
@@ -353,20 +361,24 @@ static uint32_t copy_on_write(struct kv_manager *m, struct kv_seq *kv, uint32_t 
 int kv_manager_grow(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint32_t to)
 {
     const uint32_t n_new = block_table_missing(&kv->table, to);
-    const uint32_t n = kv_manager_missing(m, kv, from, to);
-    const block_id *ids = m->scratch;
+    const uint32_t n = kv_manager_missing(m, kv, from, to), n_copies = n - n_new * m->n_lanes;
+    const block_id *ids = m->scratch + n_copies;
+    uint32_t n_used;
 
     assert(kv->table.cap <= m->opt.max_table && kv->table.n_lanes == m->n_lanes);
     assert(from <= kv->table.n * BLOCK_TOKENS);
-    assert(kv->first <= kv_lanes_first(&m->opt.lanes, from));
+    assert(kv->first <= kv_lanes_seen(&m->opt.lanes, from));
     if (block_table_needed(to) > kv->table.cap)
         return ERR_RANGE;
     if (n == 0)
         return 0;
-    if (n > kv_manager_n_available(m) || !kv_manager_can_note(m, n - n_new * m->n_lanes))
+    if (n > kv_manager_n_available(m) || !kv_manager_can_note(m, n_copies))
         return ERR_AGAIN;
     kv_manager_take(m, n, kv_manager_last(kv), m->scratch);
-    ids += copy_on_write(m, kv, from, m->scratch);
+    n_used = copy_on_write(m, kv, from, m->scratch);
+    /* Where all layers have the window, making room may have taken what was to be copied out of the
+     * index: the sequence can write into it then. */
+    kv_must(block_pool_give(m->pool, m->scratch + n_used, n_copies - n_used));
     for (uint32_t lane = 0; lane < m->n_lanes; lane++, ids += n_new)
         memcpy(block_table_at(&kv->table, lane, kv->table.n), ids, n_new * sizeof(*ids));
     kv->table.n += n_new;
