@@ -53,9 +53,12 @@ static int create_parts(struct kv_manager *m)
     if (rc < 0)
         return rc;
     m->moves = mem_calloc(m->max_moves, sizeof(*m->moves));
+    m->in_window = mem_calloc((size_t)o->n_blocks + 1, sizeof(*m->in_window));
     m->scratch = mem_calloc(o->max_table, m->n_lanes * sizeof(*m->scratch));
     m->entries = mem_calloc(o->max_table, sizeof(*m->entries));
-    return m->moves != NULL && m->scratch != NULL && m->entries != NULL ? 0 : ERR_NOMEM;
+    return m->moves != NULL && m->in_window != NULL && m->scratch != NULL && m->entries != NULL
+               ? 0
+               : ERR_NOMEM;
 }
 
 static bool is_sane(const struct kv_manager_options *o)
@@ -99,6 +102,7 @@ void kv_manager_destroy(struct kv_manager **manager)
     prefix_index_destroy(&m->index);
     swap_destroy(&m->swap);
     mem_free(m->moves);
+    mem_free(m->in_window);
     mem_free(m->scratch);
     mem_free(m->entries);
     mem_free(m);
@@ -343,13 +347,12 @@ static uint32_t copy_on_write(struct kv_manager *m, struct kv_seq *kv, uint32_t 
 
     for (uint32_t b = from / BLOCK_TOKENS; b < kv->table.n; b++)
         for (uint32_t lane = 0; lane < m->n_lanes; lane++) {
-            block_id *at = block_table_at(&kv->table, lane, b);
-            const block_id old = *at;
+            const block_id old = *block_table_at(&kv->table, lane, b);
 
             if (b < kv_lane_from(m, kv, lane) || is_writable(m, old))
                 continue;
             kv_manager_note(m, KV_COPY, old, ids[n]);
-            *at = ids[n];
+            kv_manager_place(m, kv, lane, b, ids[n]);
             ids[n++] = old;
         }
     kv_must(block_pool_give(m->pool, ids, n));
@@ -379,8 +382,9 @@ int kv_manager_grow(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint
     /* Where all layers have the window, making room may have taken what was to be copied out of the
      * index: the sequence can write into it then. */
     kv_must(block_pool_give(m->pool, m->scratch + n_used, n_copies - n_used));
-    for (uint32_t lane = 0; lane < m->n_lanes; lane++, ids += n_new)
-        memcpy(block_table_at(&kv->table, lane, kv->table.n), ids, n_new * sizeof(*ids));
+    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
+        for (uint32_t b = kv->table.n; b < kv->table.n + n_new; b++)
+            kv_manager_place(m, kv, lane, b, *ids++);
     kv->table.n += n_new;
     return 0;
 }
@@ -504,84 +508,4 @@ uint32_t kv_manager_n_alone(const struct kv_manager *m, const struct kv_seq *kv)
     for (uint32_t b = n; b < kv->table.n; b++)
         n += block_pool_holders(m->pool, kv->table.blocks[b]) == 1;
     return n * BLOCK_TOKENS;
-}
-
-/* ---- inspection ---- */
-
-struct kv_manager_stats kv_manager_stats(const struct kv_manager *m)
-{
-    struct kv_manager_stats stats = {
-        .lanes = m->opt.lanes,
-        .pool = block_pool_stats(m->pool),
-        .n_copied = m->n_copied,
-        .query_tokens = m->query_tokens,
-        .hit_tokens = m->hit_tokens,
-    };
-
-    if (m->index != NULL)
-        stats.n_indexed = prefix_index_n(m->index);
-    if (m->swap != NULL)
-        stats.swap = swap_stats(m->swap);
-    return stats;
-}
-
-void kv_manager_map(const struct kv_manager *m, char *states)
-{
-    for (block_id id = 1; id <= m->opt.n_blocks; id++) {
-        const uint32_t holders = block_pool_holders(m->pool, id);
-        const char state = holders > 1    ? 's'
-                           : holders == 1 ? 'h'
-                           : block_pool_state(m->pool, id) == BLOCK_CACHED ? 'c' : 'f';
-
-        states[id - 1] = block_pool_is_pinned(m->pool, id) ? (char)(state - 'a' + 'A') : state;
-    }
-}
-
-const struct block_pool *kv_manager_pool(const struct kv_manager *m)
-{
-    return m->pool;
-}
-
-/* Nothing follows the next to go, unless it goes without its entry or with its followers. */
-static bool check_oldest(const struct kv_manager *m)
-{
-    uint32_t lane;
-    const block_id entry =
-        prefix_index_entry_of(m->index, block_pool_oldest(m->pool), &lane);
-
-    return m->n_full == 0 || lane >= m->n_full ||
-           prefix_index_follower(m->index, entry) == BLOCK_NONE;
-}
-
-/* The blocks of an entry have the same holders, but for those who dropped one, or never had it,
- * because the window has passed. */
-static bool check_holders(const struct kv_manager *m, block_id id)
-{
-    uint32_t lane;
-    const block_id entry = prefix_index_entry_of(m->index, id, &lane);
-    const uint32_t n = block_pool_holders(m->pool, id);
-
-    if (lane < m->n_full)
-        return n == block_pool_holders(m->pool, entry);
-    return m->n_full == 0 || n <= block_pool_holders(m->pool, entry);
-}
-
-/* What is cached is in the index; what is in the index is not free. */
-static bool check_cached(const struct kv_manager *m)
-{
-    for (block_id id = 1; id <= m->opt.n_blocks; id++) {
-        const enum block_state state = block_pool_state(m->pool, id);
-        const bool is_in = m->index != NULL && prefix_index_has(m->index, id);
-
-        if (is_in ? state == BLOCK_FREE || !check_holders(m, id) : state == BLOCK_CACHED)
-            return false;
-    }
-    return m->index == NULL || check_oldest(m);
-}
-
-bool kv_manager_check(const struct kv_manager *m)
-{
-    return block_pool_check(m->pool) && (m->index == NULL || prefix_index_check(m->index)) &&
-           (m->swap == NULL || swap_check(m->swap)) && check_cached(m) &&
-           m->n_moves <= m->max_moves;
 }

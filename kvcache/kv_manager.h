@@ -84,6 +84,11 @@ struct kv_manager_stats {
     uint64_t hit_tokens;      /* and those it found */
 };
 
+struct kv_kind { /* of lanes: those without the window, or those with it */
+    uint32_t n_lanes;
+    uint32_t n_held, n_cached; /* blocks */
+};
+
 struct kv_manager;
 
 int kv_manager_create(struct kv_manager **out, const struct kv_manager_options *options);
@@ -216,6 +221,8 @@ uint32_t kv_manager_n_io(const struct kv_manager *m);
 /* ---- inspection ---- */
 
 struct kv_manager_stats kv_manager_stats(const struct kv_manager *m);
+/* Lanes without the window, kinds[0], and with it, kinds[1]. O(n_blocks). */
+void kv_manager_kinds(const struct kv_manager *m, struct kv_kind kinds[2]);
 /* One character a block, states[0 .. n_blocks-1] for ids 1 .. n_blocks: 'f' free, 'h' held by one,
  * 's' shared, 'c' cached; upper case: pinned. */
 void kv_manager_map(const struct kv_manager *m, char *states);

@@ -136,7 +136,7 @@ static uint32_t attach_part(struct kv_manager *m, struct kv_seq *kv, const struc
     for (uint32_t lane = 0; lane < m->n_lanes; lane++) {
         const block_id from = prefix_index_at(m->index, source, lane);
 
-        *block_table_at(t, lane, t->n) = m->scratch[lane];
+        kv_manager_place(m, kv, lane, t->n, m->scratch[lane]);
         kv_manager_note(m, KV_COPY, from, m->scratch[lane]);
         kv_must(block_pool_unpin(m->pool, from));
     }

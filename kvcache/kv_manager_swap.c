@@ -82,12 +82,10 @@ static void load_rest(struct kv_manager *m, struct kv_seq *kv, uint32_t n, const
 
     for (uint32_t lane = 0; lane < m->n_lanes; lane++)
         for (uint32_t b = kv_lane_from(m, kv, lane); b < n; b++, ram++) {
-            block_id *at = block_table_at(&kv->table, lane, b);
-
-            if (*at != BLOCK_NONE)
+            if (*block_table_at(&kv->table, lane, b) != BLOCK_NONE)
                 continue;
-            *at = *id++;
-            kv_manager_note(m, KV_LOAD, *ram, *at);
+            kv_manager_note(m, KV_LOAD, *ram, *id);
+            kv_manager_place(m, kv, lane, b, *id++);
         }
     kv->table.n = n;
 }

@@ -148,6 +148,7 @@ void sched_fill_snapshot(const struct sched *s, struct snapshot *out, uint64_t n
             add_seq(s, &s->set.all[i], out);
     out->pressure = kv_manager_pressure(s->kv);
     out->kv = kv_manager_stats(s->kv);
+    kv_manager_kinds(s->kv, out->kinds);
     if (out->n_blocks == kv_manager_n_blocks(s->kv))
         kv_manager_map(s->kv, out->map);
 }

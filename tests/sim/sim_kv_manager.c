@@ -608,6 +608,30 @@ static void check_table(const struct sim *s, const struct seq *q)
     assert_true(q->kv.first <= kv_lanes_seen(&s->o.lanes, q->n_done));
 }
 
+/* Each block counts once, as what the lane that it is in is. */
+static void check_kinds(const struct sim *s)
+{
+    const uint32_t n_full = kv_lanes_n_full(&s->o.lanes);
+    const struct block_pool_stats pool = kv_manager_stats(s->m).pool;
+    bool is_counted[MAX_BLOCKS + 1] = {false};
+    uint32_t held[2] = {0};
+    struct kv_kind kinds[2];
+
+    for (uint32_t i = 0; i < N_SEQ; i++)
+        for (uint32_t k = 0; s->seq[i].is_live && k < n_lanes(s) * CAP; k++) {
+            const block_id id = s->seq[i].blocks[k];
+
+            held[k / CAP >= n_full] += id != BLOCK_NONE && !is_counted[id];
+            is_counted[id] = true;
+        }
+    kv_manager_kinds(s->m, kinds);
+    for (uint32_t kind = 0; kind < 2; kind++)
+        assert_int_equal(kinds[kind].n_held, held[kind]);
+    assert_int_equal(kinds[0].n_cached + kinds[1].n_cached, pool.n_cached);
+    assert_int_equal(kinds[0].n_lanes, n_full);
+    assert_int_equal(kinds[1].n_lanes, s->o.lanes.n_window);
+}
+
 static void check_all(const struct sim *s)
 {
     const struct kv_manager_stats stats = kv_manager_stats(s->m);
@@ -632,6 +656,7 @@ static void check_all(const struct sim *s)
         exclusive -= kv_manager_n_exclusive(s->m, &q->kv);
         n_copies += q->kv.swap != SWAP_NONE;
     }
+    check_kinds(s);
     assert_int_equal(exclusive, 0);
     assert_int_equal(stats.swap.n_copies, n_copies);
     assert_int_equal(stats.pool.n_free + stats.pool.n_held + stats.pool.n_cached, s->o.n_blocks);

@@ -60,6 +60,7 @@ static void blocks_out_of_sight_are_given_back(void **state)
     (void)state;
     for (int cache = 0; cache < 2; cache++) {
         struct kv_manager *m = lanes_manager(30, 3, 2, cache);
+        struct kv_kind kinds[2];
         struct seq a;
 
         lanes_init(m, &a, MAX_TOKENS, 0);
@@ -77,6 +78,13 @@ static void blocks_out_of_sight_are_given_back(void **state)
         assert_int_equal(kv_manager_n_mapped(m, &a.kv), 13);
         assert_int_equal(kv_manager_n_exclusive(m, &a.kv), 13);
         assert_int_equal(kv_manager_n_alone(m, &a.kv), 7 * 16);
+        kv_manager_kinds(m, kinds);
+        assert_int_equal(kinds[0].n_lanes, 1);
+        assert_int_equal(kinds[1].n_lanes, 2);
+        assert_int_equal(kinds[0].n_held, 7);
+        assert_int_equal(kinds[1].n_held, 3 + 3);
+        assert_int_equal(kinds[0].n_cached, 0);
+        assert_int_equal(kinds[1].n_cached, cache ? 8 : 0);
         assert_int_equal(kv_manager_stats(m).pool.n_cached, cache ? 8 : 0);
         release(m, &a);
         assert_int_equal(a.kv.first, 0);
