@@ -58,8 +58,8 @@ static bool check_oldest(const struct kv_manager *m)
            prefix_index_follower(m->index, entry) == BLOCK_NONE;
 }
 
-/* The blocks of an entry are of the kind that their lanes are, and have the same holders, but for those who dropped one, or never had it,
- * because the window has passed. */
+/* The blocks of an entry are of the kind that their lanes are, and have the same holders, but for
+ * those who dropped one, or never had it, because the window has passed. */
 static bool check_indexed(const struct kv_manager *m, block_id id)
 {
     uint32_t lane;

@@ -14,7 +14,8 @@ struct event_probe sched_probe(const struct sched *s, struct request *r, uint64_
 
     (void)now_us;
     kv_key_extend(&r->key, r->n_prompt);
-    probe.n_cached = kv_manager_match(s->kv, &r->key, r->n_prompt - 1).n_tokens;
+    if (!s->opt.whole_prompts && !request_wants_rows(r))
+        probe.n_cached = kv_manager_match(s->kv, &r->key, r->n_prompt - 1).n_tokens;
     probe.n_blocks = kv_manager_needed(s->kv, r->n_prompt + r->max_tokens);
     probe.n_ahead = rank;
     for (uint32_t i = 0; i < s->n_tenants; i++) /* others take turns with it */
