@@ -56,25 +56,23 @@ void kv_lanes_deal(const uint32_t *windows, uint32_t n_layer, struct kv_lanes *l
 
 /* ---- blocks ---- */
 
+uint32_t kv_lanes_seen(const struct kv_lanes *l, uint32_t pos)
+{
+    return l->n_window > 0 && pos >= l->window ? (pos - l->window + 1) / BLOCK_TOKENS : 0;
+}
+
 uint32_t kv_lanes_first(const struct kv_lanes *l, uint32_t n_done)
 {
     const uint32_t end = n_done / BLOCK_TOKENS * BLOCK_TOKENS;
 
-    return l->n_window > 0 && end >= l->window ? (end + 1 - l->window) / BLOCK_TOKENS : 0;
+    return end > 0 ? kv_lanes_seen(l, end - 1) : 0;
 }
 
-uint64_t kv_lanes_held(const struct kv_lanes *l, uint32_t n_done)
-{
-    const uint64_t n = block_table_needed(n_done);
-
-    return kv_lanes_n(l) * n - (uint64_t)l->n_window * kv_lanes_first(l, n_done);
-}
-
-/* From the block with the oldest token that is seen from a block boundary to that boundary, and
- * from there to the end of a chunk that begins at the end of the next block. */
+/* From the block with the oldest token that is seen from the one before a block boundary to that
+ * boundary, and from there to the end of a chunk that begins at the end of the next block. */
 uint32_t kv_lanes_width(const struct kv_lanes *l, uint32_t chunk)
 {
-    const uint64_t width = (uint64_t)block_table_needed(l->window - 1) +
+    const uint64_t width = (uint64_t)block_table_needed(l->window) +
                            ((uint64_t)chunk + 2 * BLOCK_TOKENS - 2) / BLOCK_TOKENS;
 
     assert(l->window > 0);

@@ -8,8 +8,9 @@
  * one lane of all its layers, and so has one whose layers all have the window.
  *
  * In a lane with the window a sequence that has computed n_done tokens keeps the blocks from
- * kv_lanes_first() on: what a query at the last block boundary sees, so that another sequence can
- * still go on from there, and hence all that the next query sees.
+ * kv_lanes_first() on: what a query of the last token before the last block boundary sees, so that
+ * another sequence can still go on from that boundary, or compute that token once more to choose
+ * another one behind it; and hence all that the next query sees.
  *
  * Pure arithmetic.
  *
@@ -50,12 +51,13 @@ static inline uint32_t kv_lanes_n_full(const struct kv_lanes *l)
     return kv_lanes_n(l) - l->n_window;
 }
 
-/* The first block (in tokens / 16) that lanes with the window keep when n_done tokens are done;
- * 0 where none has it. At most n_done / 16. */
-uint32_t kv_lanes_first(const struct kv_lanes *l, uint32_t n_done);
+/* The first block (in tokens / 16) that a query at a position sees in lanes with the window; 0
+ * where none has it. At most pos / 16. */
+uint32_t kv_lanes_seen(const struct kv_lanes *l, uint32_t pos);
 
-/* Blocks that a sequence of n_done tokens holds between two steps, over all lanes. */
-uint64_t kv_lanes_held(const struct kv_lanes *l, uint32_t n_done);
+/* The first block that these lanes keep when n_done tokens are done: what is seen from the last
+ * token before the last block boundary. At most kv_lanes_seen(n_done). */
+uint32_t kv_lanes_first(const struct kv_lanes *l, uint32_t n_done);
 
 /* The most blocks that a sequence ever holds until it has n_tokens, if no step computes more than
  * `chunk` of them (0: no limit). */

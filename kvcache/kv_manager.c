@@ -53,9 +53,12 @@ static int create_parts(struct kv_manager *m)
     if (rc < 0)
         return rc;
     m->moves = mem_calloc(m->max_moves, sizeof(*m->moves));
+    m->in_window = mem_calloc((size_t)o->n_blocks + 1, sizeof(*m->in_window));
     m->scratch = mem_calloc(o->max_table, m->n_lanes * sizeof(*m->scratch));
     m->entries = mem_calloc(o->max_table, sizeof(*m->entries));
-    return m->moves != NULL && m->scratch != NULL && m->entries != NULL ? 0 : ERR_NOMEM;
+    return m->moves != NULL && m->in_window != NULL && m->scratch != NULL && m->entries != NULL
+               ? 0
+               : ERR_NOMEM;
 }
 
 static bool is_sane(const struct kv_manager_options *o)
@@ -99,6 +102,7 @@ void kv_manager_destroy(struct kv_manager **manager)
     prefix_index_destroy(&m->index);
     swap_destroy(&m->swap);
     mem_free(m->moves);
+    mem_free(m->in_window);
     mem_free(m->scratch);
     mem_free(m->entries);
     mem_free(m);
@@ -231,14 +235,20 @@ uint64_t kv_manager_needed(const struct kv_manager *m, uint32_t n_tokens)
     return n > m->opt.n_blocks && kv_manager_can_hold(m, n_tokens) ? m->opt.n_blocks : n;
 }
 
-uint32_t kv_manager_held(const struct kv_manager *m, uint32_t n_done)
+/* Of the first n blocks of tokens. */
+static uint32_t over_lanes(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n)
 {
-    return (uint32_t)kv_lanes_held(&m->opt.lanes, n_done);
+    return n > 0 ? m->n_lanes * n - (m->n_lanes - m->n_full) * kv->first : 0;
+}
+
+uint32_t kv_manager_held(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done)
+{
+    return over_lanes(m, kv, block_table_needed(n_done));
 }
 
 uint32_t kv_manager_n_mapped(const struct kv_manager *m, const struct kv_seq *kv)
 {
-    return m->n_lanes * kv->table.n - (m->n_lanes - m->n_full) * kv->first;
+    return over_lanes(m, kv, kv->table.n);
 }
 
 /* ---- growth ---- */
@@ -247,7 +257,7 @@ bool kv_manager_can_fork(const struct kv_manager *m, const struct kv_seq *parent
                          uint32_t n_tokens)
 {
     return block_table_needed(n_tokens) <= parent->table.n &&
-           parent->first <= kv_lanes_first(&m->opt.lanes, n_tokens);
+           parent->first <= kv_lanes_seen(&m->opt.lanes, n_tokens);
 }
 
 uint32_t kv_manager_n_forked(const struct kv_manager *m, uint32_t n_tokens)
@@ -263,6 +273,8 @@ void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv
     assert(kv_seq_is_empty(child) && n <= child->table.cap);
     assert(kv_manager_can_fork(m, parent, n_tokens));
     child->first = kv_lanes_first(&m->opt.lanes, n_tokens);
+    if (child->first < parent->first)
+        child->first = parent->first;
     for (uint32_t lane = 0; lane < m->n_lanes; lane++) {
         const uint32_t from = kv_lane_from(m, child, lane);
         const block_id *theirs = block_table_at(&parent->table, lane, from);
@@ -335,13 +347,12 @@ static uint32_t copy_on_write(struct kv_manager *m, struct kv_seq *kv, uint32_t 
 
     for (uint32_t b = from / BLOCK_TOKENS; b < kv->table.n; b++)
         for (uint32_t lane = 0; lane < m->n_lanes; lane++) {
-            block_id *at = block_table_at(&kv->table, lane, b);
-            const block_id old = *at;
+            const block_id old = *block_table_at(&kv->table, lane, b);
 
             if (b < kv_lane_from(m, kv, lane) || is_writable(m, old))
                 continue;
             kv_manager_note(m, KV_COPY, old, ids[n]);
-            *at = ids[n];
+            kv_manager_place(m, kv, lane, b, ids[n]);
             ids[n++] = old;
         }
     kv_must(block_pool_give(m->pool, ids, n));
@@ -353,22 +364,27 @@ static uint32_t copy_on_write(struct kv_manager *m, struct kv_seq *kv, uint32_t 
 int kv_manager_grow(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint32_t to)
 {
     const uint32_t n_new = block_table_missing(&kv->table, to);
-    const uint32_t n = kv_manager_missing(m, kv, from, to);
-    const block_id *ids = m->scratch;
+    const uint32_t n = kv_manager_missing(m, kv, from, to), n_copies = n - n_new * m->n_lanes;
+    const block_id *ids = m->scratch + n_copies;
+    uint32_t n_used;
 
     assert(kv->table.cap <= m->opt.max_table && kv->table.n_lanes == m->n_lanes);
     assert(from <= kv->table.n * BLOCK_TOKENS);
-    assert(kv->first <= kv_lanes_first(&m->opt.lanes, from));
+    assert(kv->first <= kv_lanes_seen(&m->opt.lanes, from));
     if (block_table_needed(to) > kv->table.cap)
         return ERR_RANGE;
     if (n == 0)
         return 0;
-    if (n > kv_manager_n_available(m) || !kv_manager_can_note(m, n - n_new * m->n_lanes))
+    if (n > kv_manager_n_available(m) || !kv_manager_can_note(m, n_copies))
         return ERR_AGAIN;
     kv_manager_take(m, n, kv_manager_last(kv), m->scratch);
-    ids += copy_on_write(m, kv, from, m->scratch);
-    for (uint32_t lane = 0; lane < m->n_lanes; lane++, ids += n_new)
-        memcpy(block_table_at(&kv->table, lane, kv->table.n), ids, n_new * sizeof(*ids));
+    n_used = copy_on_write(m, kv, from, m->scratch);
+    /* Where all layers have the window, making room may have taken what was to be copied out of the
+     * index: the sequence can write into it then. */
+    kv_must(block_pool_give(m->pool, m->scratch + n_used, n_copies - n_used));
+    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
+        for (uint32_t b = kv->table.n; b < kv->table.n + n_new; b++)
+            kv_manager_place(m, kv, lane, b, *ids++);
     kv->table.n += n_new;
     return 0;
 }
@@ -492,84 +508,4 @@ uint32_t kv_manager_n_alone(const struct kv_manager *m, const struct kv_seq *kv)
     for (uint32_t b = n; b < kv->table.n; b++)
         n += block_pool_holders(m->pool, kv->table.blocks[b]) == 1;
     return n * BLOCK_TOKENS;
-}
-
-/* ---- inspection ---- */
-
-struct kv_manager_stats kv_manager_stats(const struct kv_manager *m)
-{
-    struct kv_manager_stats stats = {
-        .lanes = m->opt.lanes,
-        .pool = block_pool_stats(m->pool),
-        .n_copied = m->n_copied,
-        .query_tokens = m->query_tokens,
-        .hit_tokens = m->hit_tokens,
-    };
-
-    if (m->index != NULL)
-        stats.n_indexed = prefix_index_n(m->index);
-    if (m->swap != NULL)
-        stats.swap = swap_stats(m->swap);
-    return stats;
-}
-
-void kv_manager_map(const struct kv_manager *m, char *states)
-{
-    for (block_id id = 1; id <= m->opt.n_blocks; id++) {
-        const uint32_t holders = block_pool_holders(m->pool, id);
-        const char state = holders > 1    ? 's'
-                           : holders == 1 ? 'h'
-                           : block_pool_state(m->pool, id) == BLOCK_CACHED ? 'c' : 'f';
-
-        states[id - 1] = block_pool_is_pinned(m->pool, id) ? (char)(state - 'a' + 'A') : state;
-    }
-}
-
-const struct block_pool *kv_manager_pool(const struct kv_manager *m)
-{
-    return m->pool;
-}
-
-/* Nothing follows the next to go, unless it goes without its entry or with its followers. */
-static bool check_oldest(const struct kv_manager *m)
-{
-    uint32_t lane;
-    const block_id entry =
-        prefix_index_entry_of(m->index, block_pool_oldest(m->pool), &lane);
-
-    return m->n_full == 0 || lane >= m->n_full ||
-           prefix_index_follower(m->index, entry) == BLOCK_NONE;
-}
-
-/* The blocks of an entry have the same holders, but for those who dropped one, or never had it,
- * because the window has passed. */
-static bool check_holders(const struct kv_manager *m, block_id id)
-{
-    uint32_t lane;
-    const block_id entry = prefix_index_entry_of(m->index, id, &lane);
-    const uint32_t n = block_pool_holders(m->pool, id);
-
-    if (lane < m->n_full)
-        return n == block_pool_holders(m->pool, entry);
-    return m->n_full == 0 || n <= block_pool_holders(m->pool, entry);
-}
-
-/* What is cached is in the index; what is in the index is not free. */
-static bool check_cached(const struct kv_manager *m)
-{
-    for (block_id id = 1; id <= m->opt.n_blocks; id++) {
-        const enum block_state state = block_pool_state(m->pool, id);
-        const bool is_in = m->index != NULL && prefix_index_has(m->index, id);
-
-        if (is_in ? state == BLOCK_FREE || !check_holders(m, id) : state == BLOCK_CACHED)
-            return false;
-    }
-    return m->index == NULL || check_oldest(m);
-}
-
-bool kv_manager_check(const struct kv_manager *m)
-{
-    return block_pool_check(m->pool) && (m->index == NULL || prefix_index_check(m->index)) &&
-           (m->swap == NULL || swap_check(m->swap)) && check_cached(m) &&
-           m->n_moves <= m->max_moves;
 }

@@ -51,7 +51,8 @@ struct kv_manager_options {
 /* A sequence's part; {0} with swap = SWAP_NONE is empty (kv_seq_init). */
 struct kv_seq {
     struct block_table table;
-    uint32_t first;     /* lanes with the window have their blocks from here on; 0: all */
+    uint32_t first;     /* lanes with the window have their blocks, or those of the copy, from here
+                         * on; from kv_lanes_first() to kv_lanes_seen() of the tokens computed */
     uint32_t n_indexed; /* leading blocks of tokens that are in the index */
     uint32_t swap;      /* its copy in the tiers, or SWAP_NONE */
 };
@@ -83,6 +84,11 @@ struct kv_manager_stats {
     uint64_t hit_tokens;      /* and those it found */
 };
 
+struct kv_kind { /* of lanes: those without the window, or those with it */
+    uint32_t n_lanes;
+    uint32_t n_held, n_cached; /* blocks */
+};
+
 struct kv_manager;
 
 int kv_manager_create(struct kv_manager **out, const struct kv_manager_options *options);
@@ -108,8 +114,8 @@ uint64_t kv_manager_owed(const struct kv_manager *m, const struct kv_seq *kv, ui
 /* The tokens behind the first n_done for which kv_manager_grow() finds blocks now, whether the
  * table holds them or not. */
 uint32_t kv_manager_room(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done);
-/* The blocks of a sequence of n_done tokens between two steps: of its copy in a swap tier. */
-uint32_t kv_manager_held(const struct kv_manager *m, uint32_t n_done);
+/* The blocks of a sequence's first n_done tokens, all it has computed: of its copy in a tier. */
+uint32_t kv_manager_held(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done);
 /* The blocks that are in its table. */
 uint32_t kv_manager_n_mapped(const struct kv_manager *m, const struct kv_seq *kv);
 
@@ -134,8 +140,9 @@ struct kv_match kv_manager_match(const struct kv_manager *m, const struct kv_key
 uint32_t kv_manager_attach(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
                            uint32_t limit);
 
-/* Has a sequence all blocks that one of its first n_tokens tokens needs to go on from there? Where
- * there are windows it loses them. */
+/* Has a sequence all blocks that one of its first n_tokens tokens needs to go on from there: in
+ * lanes with the window, what the next query sees? From the last token before a block boundary on
+ * it has, until it has computed the block behind that; where there is no window, always. */
 bool kv_manager_can_fork(const struct kv_manager *m, const struct kv_seq *parent,
                          uint32_t n_tokens);
 /* The blocks that cost a fork of n_tokens nothing as long as it lives; see struct kv_match. */
@@ -152,7 +159,7 @@ void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv
  * behind it: `from` may go back, with windows only as far as the sequence could be forked).
  * ERR_AGAIN: too few blocks; ERR_RANGE: the table is too short. */
 int kv_manager_grow(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint32_t to);
-/* Blocks that kv_manager_grow() would take. */
+/* Blocks that kv_manager_grow() would take, at most. */
 uint32_t kv_manager_missing(const struct kv_manager *m, const struct kv_seq *kv, uint32_t from,
                             uint32_t to);
 
@@ -177,12 +184,14 @@ uint32_t kv_manager_n_alone(const struct kv_manager *m, const struct kv_seq *kv)
 
 /* ---- swapping ---- */
 
-/* Copy the blocks of the first n_done tokens into the RAM tier and give all blocks back: the
- * sequence has an empty table and a copy then. ERR_AGAIN: no room there, no tier, or no tokens. */
+/* Copy the blocks of the first n_done tokens, all it has computed, into the RAM tier and give all
+ * blocks back: the sequence has an empty table and a copy then. ERR_AGAIN: no room there, no tier,
+ * or no tokens. */
 int kv_manager_swap_out(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done);
 
-/* Could a copy of so many tokens be made now? */
-bool kv_manager_can_swap_out(const struct kv_manager *m, uint32_t n_done);
+/* Could that copy be made now? */
+bool kv_manager_can_swap_out(const struct kv_manager *m, const struct kv_seq *kv,
+                             uint32_t n_done);
 
 /* The reverse: shared blocks where the index has them, loads for the rest. ERR_AGAIN: too few
  * blocks; ERR_BUSY: the copy is in the file or on its way (kv_manager_fetch); ERR_IO: lost; the
@@ -212,6 +221,8 @@ uint32_t kv_manager_n_io(const struct kv_manager *m);
 /* ---- inspection ---- */
 
 struct kv_manager_stats kv_manager_stats(const struct kv_manager *m);
+/* Lanes without the window, kinds[0], and with it, kinds[1]. O(n_blocks). */
+void kv_manager_kinds(const struct kv_manager *m, struct kv_kind kinds[2]);
 /* One character a block, states[0 .. n_blocks-1] for ids 1 .. n_blocks: 'f' free, 'h' held by one,
  * 's' shared, 'c' cached; upper case: pinned. */
 void kv_manager_map(const struct kv_manager *m, char *states);

@@ -1,7 +1,7 @@
 /* kvcache/kv_manager_impl.h - what the files of the manager share, and nobody else sees.
  *
  * kv_manager.c: room, growth, commit. kv_manager_prefix.c: what is found in the index.
- * kv_manager_swap.c: the tiers, the moves and the I/O.
+ * kv_manager_swap.c: the tiers, the moves and the I/O. kv_manager_inspect.c: counts and checks.
  *
  * Thread: engine thread only.
  * Memory: none of its own.
@@ -21,6 +21,7 @@ struct kv_manager {
     struct kv_move *moves;      /* [max_moves] */
     uint32_t n_moves, max_moves;
     uint32_t n_lanes, n_full;   /* n_full: without the window, the first ones */
+    bool *in_window;            /* [n_blocks + 1] of a block that is not free: its lane's kind */
     block_id *scratch;          /* [n_lanes * max_table] */
     block_id *entries;          /* [max_table] */
     uint64_t n_copied, query_tokens, hit_tokens;
@@ -44,6 +45,14 @@ static inline uint32_t kv_lane_from(const struct kv_manager *m, const struct kv_
                                     uint32_t lane)
 {
     return lane < m->n_full ? 0 : kv->first;
+}
+
+/* Enter a block that was taken into a table. */
+static inline void kv_manager_place(struct kv_manager *m, struct kv_seq *kv, uint32_t lane,
+                                    uint32_t b, block_id id)
+{
+    *block_table_at(&kv->table, lane, b) = id;
+    m->in_window[id] = lane >= m->n_full;
 }
 
 /* Take n blocks, forgetting cached ones as needed. The caller has seen that there are as many. */

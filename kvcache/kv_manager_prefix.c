@@ -66,10 +66,10 @@ static block_id place_part(const struct kv_manager *m, const struct place *p, ui
 }
 
 /* Whether a sequence could go on at a place: lanes with the window have all blocks from `run` on,
- * and need those from kv_lanes_first() on. */
+ * and need those from kv_lanes_seen() on. */
 static bool is_end(const struct kv_manager *m, const struct place *p, uint32_t run)
 {
-    return run <= kv_lanes_first(&m->opt.lanes, p->n * BLOCK_TOKENS);
+    return run <= kv_lanes_seen(&m->opt.lanes, p->n * BLOCK_TOKENS);
 }
 
 struct prefix {
@@ -136,7 +136,7 @@ static uint32_t attach_part(struct kv_manager *m, struct kv_seq *kv, const struc
     for (uint32_t lane = 0; lane < m->n_lanes; lane++) {
         const block_id from = prefix_index_at(m->index, source, lane);
 
-        *block_table_at(t, lane, t->n) = m->scratch[lane];
+        kv_manager_place(m, kv, lane, t->n, m->scratch[lane]);
         kv_manager_note(m, KV_COPY, from, m->scratch[lane]);
         kv_must(block_pool_unpin(m->pool, from));
     }
@@ -168,7 +168,7 @@ uint32_t kv_manager_attach(struct kv_manager *m, struct kv_seq *kv, struct kv_ke
         return 0;
     kv_key_extend(key, limit);
     found = longest(m, key, limit, m->entries);
-    kv->first = kv_lanes_first(&m->opt.lanes, found.end.n * BLOCK_TOKENS);
+    kv->first = kv_lanes_seen(&m->opt.lanes, found.end.n * BLOCK_TOKENS);
     share(m, kv, found.end.n);
     n = found.end.n * BLOCK_TOKENS + attach_part(m, kv, &found.end, limit);
     m->query_tokens += limit;

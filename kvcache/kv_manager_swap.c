@@ -5,23 +5,25 @@
 
 #include <string.h>
 
-bool kv_manager_can_swap_out(const struct kv_manager *m, uint32_t n_done)
+bool kv_manager_can_swap_out(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done)
 {
-    const uint32_t n = kv_manager_held(m, n_done);
+    const uint32_t n = kv_manager_held(m, kv, n_done);
 
     return m->swap != NULL && swap_can_add(m->swap, n) && kv_manager_can_note(m, n);
 }
 
-/* A copy has the blocks of the first lane, then those of the next: of lanes with the window what
- * n_done tokens leave there. */
+/* A copy has the blocks of the first lane, then those of the next: of lanes with the window from
+ * kv->first on, which stays as it is. */
 int kv_manager_swap_out(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done)
 {
-    const uint32_t n = block_table_needed(n_done), n_copy = kv_manager_held(m, n_done);
+    const uint32_t n = block_table_needed(n_done), n_copy = kv_manager_held(m, kv, n_done);
+    const uint32_t first = kv->first;
     const uint32_t *ram;
     int64_t copy;
 
     assert(kv->swap == SWAP_NONE && n <= kv->table.n);
-    assert(kv->first == kv_lanes_first(&m->opt.lanes, n_done));
+    assert(first >= kv_lanes_first(&m->opt.lanes, n_done));
+    assert(first <= kv_lanes_seen(&m->opt.lanes, n_done));
     if (m->swap == NULL || !kv_manager_can_note(m, n_copy))
         return ERR_AGAIN;
     copy = swap_add(m->swap, n_copy, &ram);
@@ -32,6 +34,7 @@ int kv_manager_swap_out(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done
             kv_manager_note(m, KV_SAVE, *block_table_at(&kv->table, lane, b), *ram++);
     kv->swap = (uint32_t)copy;
     kv_manager_give(m, kv);
+    kv->first = first;
     return 0;
 }
 
@@ -60,7 +63,6 @@ static void clear_shared(struct kv_manager *m, struct kv_seq *kv, uint32_t n_ent
 {
     for (uint32_t lane = 0; lane < m->n_lanes; lane++)
         memset(block_table_at(&kv->table, lane, 0), 0, n_entries * sizeof(block_id));
-    kv->first = 0;
 }
 
 /* Hold what enter_shared() found, so that it is not evicted now. */
@@ -80,12 +82,10 @@ static void load_rest(struct kv_manager *m, struct kv_seq *kv, uint32_t n, const
 
     for (uint32_t lane = 0; lane < m->n_lanes; lane++)
         for (uint32_t b = kv_lane_from(m, kv, lane); b < n; b++, ram++) {
-            block_id *at = block_table_at(&kv->table, lane, b);
-
-            if (*at != BLOCK_NONE)
+            if (*block_table_at(&kv->table, lane, b) != BLOCK_NONE)
                 continue;
-            *at = *id++;
-            kv_manager_note(m, KV_LOAD, *ram, *at);
+            kv_manager_note(m, KV_LOAD, *ram, *id);
+            kv_manager_place(m, kv, lane, b, *id++);
         }
     kv->table.n = n;
 }
@@ -101,9 +101,8 @@ int kv_manager_swap_in(struct kv_manager *m, struct kv_seq *kv, struct kv_key *k
     ram = swap_slots(m->swap, kv->swap, &n_copy);
     if (ram == NULL)
         return kv_manager_where(m, kv) == SWAP_LOST ? ERR_IO : ERR_BUSY;
-    assert(n_copy == kv_manager_held(m, n_done));
+    assert(n_copy == kv_manager_held(m, kv, n_done));
     n_entries = kv_manager_find_entries(m, key, n_done);
-    kv->first = kv_lanes_first(&m->opt.lanes, n_done);
     n_load = n_copy - enter_shared(m, kv, n_entries, &n_cached);
     if (n_load > kv_manager_n_available(m) - n_cached || !kv_manager_can_note(m, n_load)) {
         clear_shared(m, kv, n_entries);
@@ -131,9 +130,11 @@ enum swap_place kv_manager_where(const struct kv_manager *m, const struct kv_seq
 
 void kv_manager_forget(struct kv_manager *m, struct kv_seq *kv)
 {
-    if (kv->swap != SWAP_NONE)
-        swap_drop(m->swap, kv->swap);
+    if (kv->swap == SWAP_NONE)
+        return;
+    swap_drop(m->swap, kv->swap);
     kv->swap = SWAP_NONE;
+    kv->first = 0;
 }
 
 bool kv_manager_is_freeing(const struct kv_manager *m)

@@ -74,6 +74,11 @@ void cost_init(struct cost_model *m)
     m->spread = 0.5;
 }
 
+void cost_expect_no_streams(struct cost_model *m)
+{
+    m->has_decode = m->has_mixed = true;
+}
+
 static void features(const struct step_work *w, double *x)
 {
     x[0] = 1;

@@ -65,6 +65,8 @@ int loop_create(struct loop **out, const struct loop_options *options)
     if (rc < 0)
         goto fail;
     cost_init(&l->cost);
+    if (so->whole_prompts)
+        cost_expect_no_streams(&l->cost);
     l->epoch_us = clock_us();
     l->stats.target_us = (uint64_t)options->step_target_ms * 1000;
     l->stats.block_bytes = kv_store_block_bytes(&options->kv->shape);

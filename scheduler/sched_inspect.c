@@ -14,7 +14,8 @@ struct event_probe sched_probe(const struct sched *s, struct request *r, uint64_
 
     (void)now_us;
     kv_key_extend(&r->key, r->n_prompt);
-    probe.n_cached = kv_manager_match(s->kv, &r->key, r->n_prompt - 1).n_tokens;
+    if (!s->opt.whole_prompts && !request_wants_rows(r))
+        probe.n_cached = kv_manager_match(s->kv, &r->key, r->n_prompt - 1).n_tokens;
     probe.n_blocks = kv_manager_needed(s->kv, r->n_prompt + r->max_tokens);
     probe.n_ahead = rank;
     for (uint32_t i = 0; i < s->n_tenants; i++) /* others take turns with it */
@@ -148,6 +149,7 @@ void sched_fill_snapshot(const struct sched *s, struct snapshot *out, uint64_t n
             add_seq(s, &s->set.all[i], out);
     out->pressure = kv_manager_pressure(s->kv);
     out->kv = kv_manager_stats(s->kv);
+    kv_manager_kinds(s->kv, out->kinds);
     if (out->n_blocks == kv_manager_n_blocks(s->kv))
         kv_manager_map(s->kv, out->map);
 }

@@ -9,7 +9,7 @@ static uint64_t swap_back_ns(const struct sched *s, const struct seq *seq)
 {
     const struct step_costs *c = &s->limits->costs;
 
-    return 2 * c->swap_ns * kv_manager_held(s->kv, seq->n_done);
+    return 2 * c->swap_ns * kv_manager_held(s->kv, &seq->kv, seq->n_done);
 }
 
 /* Shared blocks stay with the others who hold them, so they are found again. */
@@ -33,7 +33,7 @@ static bool prefers_swap(const struct sched *s, const struct seq *seq)
 
 static uint64_t return_cost(const struct sched *s, const struct seq *seq)
 {
-    const bool can_swap = kv_manager_can_swap_out(s->kv, seq->n_done);
+    const bool can_swap = kv_manager_can_swap_out(s->kv, &seq->kv, seq->n_done);
 
     if (!s->limits->costs.is_known)
         return seq->n_done;

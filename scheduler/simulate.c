@@ -62,6 +62,8 @@ int simulate_create(struct simulate **out, const struct simulate_options *option
     if (rc < 0)
         goto fail;
     cost_init(&s->cost);
+    if (s->opt.sched.whole_prompts)
+        cost_expect_no_streams(&s->cost);
     journal_start(s->opt.journal, &s->opt.sched, &s->opt.kv, &end_token, 1);
     *out = s;
     return 0;

@@ -61,6 +61,7 @@ struct snapshot {
     char *map; /* [n_blocks], see kv_manager_map() */
     enum kv_pressure pressure;
     struct kv_manager_stats kv;
+    struct kv_kind kinds[2]; /* see kv_manager_kinds() */
 };
 
 int snapshot_create(struct snapshot **out, uint32_t max_seqs, uint32_t max_tenants,

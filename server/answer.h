@@ -26,6 +26,8 @@ struct answer;
 struct dialect {
     const char *id_prefix;
     enum params_form form;
+    /* Where bodies of several forms are taken: the dialect of this one. NULL: there is one form. */
+    const struct dialect *(*pick)(const cJSON *body);
     /* Turn the body into one of that form, or NULL. What the answer has to repeat of it goes to
      * `echo`. 0, or a negative ERR_* with *e filled. */
     int (*convert)(cJSON *body, struct buf *echo, struct api_error *e);

@@ -76,7 +76,7 @@ static const struct {
 #define N_SCHEMAS (sizeof(schemas) / sizeof(schemas[0]))
 
 /* The bodies: whose rows of openapi_bodies.inc they have, which of the completions' fields beside
- * them, and what must be there. */
+ * them, and what must be there: the value of "required", and what else says so. */
 static const struct request_doc {
     const char *name, *rows;
     unsigned forms; /* enum params_form */
@@ -85,6 +85,8 @@ static const struct request_doc {
     {"CompletionRequest", "", PARAMS_TEXT, "['prompt']"},
     {"ChatCompletionRequest", "", PARAMS_CHAT, "['messages']"},
     {"EmbeddingRequest", "", PARAMS_EMBED, "['input']"},
+    {"PlanRequest", "", PARAMS_TEXT | PARAMS_EMBED,
+     "[],'anyOf':[{'required':['prompt']},{'required':['input']}]"},
     {"ResponsesRequest", "ResponsesRequest", PARAMS_CHAT, "['input']"},
     {"MessagesRequest", "MessagesRequest", PARAMS_CHAT, "['messages','max_tokens']"},
     {"CountTokensRequest", "MessagesRequest", PARAMS_CHAT, "['messages']"},

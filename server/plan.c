@@ -5,6 +5,7 @@
 #include "core/base/mem.h"
 #include "server/answer.h"
 #include "server/desk.h"
+#include "server/field.h"
 #include "server/http.h"
 #include "server/intake.h"
 #include "server/json.h"
@@ -37,14 +38,19 @@ static double ms(uint64_t us)
     return (double)us / 1e3;
 }
 
-static void add_forecast(struct buf *out, const struct forecast *f)
+static void add_forecast(struct buf *out, const struct forecast *f, bool has_tokens)
 {
     buf_add_str(out, ",\"predicted_ms\":");
-    if (f->is_known)
-        buf_printf(out, "{\"start\":%.3f,\"first_token\":%.3f,\"finish\":%.3f}", ms(f->start_us),
-                   ms(f->first_us), ms(f->finish_us));
+    if (!f->is_known) {
+        buf_add_str(out, "null");
+        return;
+    }
+    buf_printf(out, "{\"start\":%.3f,\"first_token\":", ms(f->start_us));
+    if (has_tokens)
+        buf_printf(out, "%.3f", ms(f->first_us));
     else
         buf_add_str(out, "null");
+    buf_printf(out, ",\"finish\":%.3f}", ms(f->finish_us));
 }
 
 static void add_prompt(const struct plan_job *j, uint32_t i, uint64_t ahead, struct buf *out)
@@ -60,7 +66,7 @@ static void add_prompt(const struct plan_job *j, uint32_t i, uint64_t ahead, str
                r->n_prompt, r->max_tokens, found->n_cached,
                (unsigned long long)found->n_blocks, d->model->n_blocks,
                desk_position_behind(d, found->n_ahead, i));
-    add_forecast(out, &f);
+    add_forecast(out, &f, j->in.prepared.params.form != PARAMS_EMBED);
     buf_add_str(out, ",\"fits\":true}");
 }
 
@@ -119,8 +125,17 @@ static void on_ready(struct intake *in)
     }
 }
 
+/* An embedding's body is known by its text's name. */
+static const struct dialect *pick(const cJSON *body)
+{
+    const bool is_text = field_find(body, "prompt") != NULL || field_find(body, "input") == NULL;
+
+    return is_text ? dialect_text() : dialect_embeddings();
+}
+
 void plan_start(struct desk *d, struct http_call *call)
 {
+    static const struct dialect either = {.form = PARAMS_TEXT, .pick = pick};
     struct plan_job *j;
     struct api_error e = {0};
 
@@ -136,5 +151,5 @@ void plan_start(struct desk *d, struct http_call *call)
     }
     d->n_jobs++;
     http_call_on_gone(call, on_gone, j);
-    intake_start(&j->in, d, call, dialect_text(), on_ready);
+    intake_start(&j->in, d, call, &either, on_ready);
 }

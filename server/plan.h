@@ -1,13 +1,16 @@
-/* server/plan.h - POST /v1/plan: what would happen to a completion if it were asked for now.
+/* server/plan.h - POST /v1/plan: what would happen to a completion, or an embedding, if it were
+ * asked for now.
  *
- * The body is that of /v1/completions, read and checked in the same way; nothing is computed.
+ * The body is that of /v1/completions or, if it has `input` and no `prompt`, that of
+ * /v1/embeddings, read and checked in the same way; nothing is computed.
  *
  * {"object":"plan","model":…,"prompts":[{"prompt_tokens":…,"max_tokens":…,"cached_tokens":…,
  *  "blocks":…,"blocks_total":…,"queue_position":…,"predicted_ms":{"start":…,"first_token":…,
  *  "finish":…},"fits":true}]}
  *
  * `blocks` is what prompt and max_tokens need together; predicted_ms is null until the engine has
- * made enough steps to tell. Each prompt is looked at by itself, with the ones before it ahead.
+ * made enough steps to tell. Each prompt is looked at by itself, with the ones before it ahead. An
+ * embedding has no tokens: max_tokens is 0, and first_token null.
  *
  * Thread: the loop's.
  * Memory: as for an intake.

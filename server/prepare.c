@@ -410,6 +410,8 @@ static int build(struct prepared *p, const struct server_model *model, cJSON *bo
                                          .n_embd = model->n_embd,
                                          .n_vocab = tokenizer_n_vocab(model->tokenizer)};
 
+    if (p->dialect->pick != NULL)
+        p->dialect = p->dialect->pick(body);
     if (check_task(p, model) < 0)
         return ERR_INVAL;
     if (p->dialect->convert != NULL && p->dialect->convert(body, &p->echo, &p->error) < 0)
@@ -482,6 +484,8 @@ int prepare_dry_run(struct request **out, const struct request *like)
     (*out)->priority = like->priority;
     (*out)->tenant = like->tenant;
     (*out)->weight = like->weight;
+    (*out)->score_prompt = like->score_prompt;
+    (*out)->pooling = like->pooling; /* `pooled` stays NULL: nothing is computed */
     (*out)->is_dry_run = true;
     return 0;
 }

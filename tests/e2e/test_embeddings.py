@@ -1,11 +1,17 @@
-"""POST /v1/embeddings: vectors that do not depend on what else is computed, or how."""
+"""POST /v1/embeddings: vectors that do not depend on what else is computed, or how; and plans of them."""
 import base64
 import math
+import pathlib
 import struct
+import sys
 
 import pytest
 
 from quire import in_threads
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
+
+import fixtures  # noqa: E402
 
 TEXTS = ["Once upon a time there was a bear.", "Hello", "The bear went home and slept. " * 30, "Hello"]
 LONG = "A little bear walked over the hill and saw the river. " * 10
@@ -101,3 +107,72 @@ def test_a_client_that_leaves_costs_nothing(start):
         c.close()
     server.wait_idle()
     assert vectors(server, "Hello")
+
+
+# ---- plans
+
+def plans(server, texts, **fields):
+    r = server.post("/v1/plan", {"input": texts, **fields})
+    assert r.status == 200, r.body
+    return r.json["prompts"]
+
+
+def test_plan_of_an_embedding(server):
+    r = server.post("/v1/plan", {"input": TEXTS, "dimensions": 3})
+    assert r.status == 200 and list(r.json) == ["object", "model", "prompts"]
+    for text, p in zip(TEXTS, r.json["prompts"], strict=True):
+        assert list(p) == ["prompt_tokens", "max_tokens", "cached_tokens", "blocks", "blocks_total", "queue_position",
+                           "predicted_ms", "fits"]
+        assert p["prompt_tokens"] == len(ids(server, text)) and p["max_tokens"] == 0 and p["fits"] is True
+        assert p["blocks"] == -(-p["prompt_tokens"] // 16)
+    # With a prompt it is a completion that is planned, and nobody knows `input`.
+    both = server.post("/v1/plan", {"input": 5, "prompt": "Hello", "max_tokens": 7}).json["prompts"]
+    assert [p["max_tokens"] for p in both] == [7]
+    assert server.post("/v1/plan", {"input": "Hello", "prompt": None}).json["prompts"][0]["max_tokens"] == 0
+
+
+@pytest.mark.parametrize("fields", [{"input": []}, {"input": 5}, {"input": [[]]}, {"input": [10**9]}, {"model": "other"},
+                                    {"dimensions": 0}, {"encoding_format": "hex"}, {"input": "word " * 3000}])
+def test_plan_is_checked_like_an_embedding(server, fields):
+    body = {"input": "a", **fields}
+    plan, embedding = server.post("/v1/plan", body), server.post("/v1/embeddings", body)
+    assert plan.status == embedding.status >= 400 and plan.json == embedding.json
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first", "last"])
+def test_plan_knows_what_is_computed(start, pooling):
+    """Only where the last state is wanted a cached prefix is of use."""
+    server = start("--pooling", pooling)
+
+    def hits():
+        return server.metrics()["quire_prefix_cache_hits_tokens_total"]
+
+    vectors(server, LONG)
+    [plan] = plans(server, LONG + "End.")
+    before = hits()
+    vectors(server, LONG + "End.")
+    assert plan["cached_tokens"] == hits() - before
+    assert (plan["cached_tokens"] > 0) == (pooling == "last")
+    vectors(server, LONG)  # four steps are enough to tell what they take, but for streams
+    assert plan["predicted_ms"] is None
+
+
+@pytest.mark.parametrize("arch", ["bert", "nomic-bert"])
+def test_plan_of_an_encoder(start, tmp_path, arch):
+    """A model that makes nothing but embeddings: times are known after a few."""
+    path = tmp_path / "encoder.gguf"
+    path.write_bytes(fixtures.make(arch, "plain", "F32"))
+    server = start("--kv-memory", "64m", model=path)
+    texts = [[5 + i % 7 for i in range(n)] for n in (40, 1, 16, 17)]
+    first = plans(server, texts)
+    assert [p["predicted_ms"] for p in first] == [None] * 4
+    assert [p["prompt_tokens"] for p in first] == [40, 1, 16, 17]
+    assert [p["blocks"] for p in first] == [3, 1, 1, 2]
+    for _ in range(6):
+        vectors(server, texts[0])
+    for p in plans(server, texts):
+        t = p["predicted_ms"]
+        assert t["first_token"] is None and 0 <= t["start"] <= t["finish"] and t["finish"] > 0
+        assert p["cached_tokens"] == p["max_tokens"] == p["queue_position"] == 0
+    refused = server.post("/v1/plan", {"prompt": "a"})
+    assert refused.status == 400 and refused.json["error"]["code"] == "unsupported_model"

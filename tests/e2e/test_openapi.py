@@ -192,6 +192,19 @@ def test_bodies_that_are_taken_are_valid(doc, server, body):
     assert server.post("/v1/completions", {**body, "max_tokens": 1}).status == 200
 
 
+def test_bodies_of_plans(doc, server):
+    for body, is_fine in (({"prompt": "a", "n": 2}, True), ({"input": "a", "dimensions": 3}, True), ({"n": 2}, False)):
+        assert (server.post("/v1/plan", body).status == 200) == is_fine
+        if is_fine:
+            validate(doc, "PlanRequest", body)
+        else:
+            with pytest.raises(jsonschema.ValidationError):
+                validate(doc, "PlanRequest", body)
+    fields = {f for name in ("CompletionRequest", "EmbeddingRequest")
+              for f in doc["components"]["schemas"][name]["properties"]}
+    assert set(doc["components"]["schemas"]["PlanRequest"]["properties"]) == fields
+
+
 @pytest.mark.parametrize("body", [{}, {"prompt": 5}, {"prompt": []}, {"prompt": "a", "stop": 5},
                                   {"prompt": "a", "priority": "urgent"}, {"prompt": "a", "temperature": 3}])
 def test_bodies_that_are_refused_are_not(doc, server, body):
@@ -220,7 +233,7 @@ def test_answers_are_as_described(doc, server):
         "/v1/messages": [{"messages": chat, "max_tokens": 3}],
         "/v1/messages/count_tokens": [{"messages": chat}],
         "/apply-template": [{"messages": chat}],
-        "/v1/plan": [{"prompt": "Once"}],
+        "/v1/plan": [{"prompt": "Once"}, {"input": ["Once", "Twice"]}],
         "/tokenize": [{"content": "a b"}, {"content": "é", "with_pieces": True}, {"prompt": "a"}],
         "/detokenize": [{"tokens": [5]}, {"tokens": [5], "model": "default"}],
     }

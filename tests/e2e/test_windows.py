@@ -13,19 +13,19 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 
 import fixtures  # noqa: E402
 
-N_WISHES = 48
+N_WISHES = 64
 ROOMY = ("--kv-memory", "64m", "--max-sequences", "4")
 # Many more sequences at a time than there is room for.
 TINY = ("--kv-memory", "1m", "--max-sequences", str(N_WISHES), "--prefill-chunk", "64")
 
 
 def wishes_for(n_vocab):
-    """Half of them begin alike, with more tokens than a window has."""
+    """Half of them begin alike, with more tokens than a window has. Those with two choices end with a block."""
     rng = random.Random(5)
     wishes = []
     for i in range(N_WISHES):
         head = [7 * k % n_vocab for k in range(40)] if i % 2 else []
-        own = [rng.randrange(n_vocab) for _ in range(rng.randrange(4, 30))]
+        own = [rng.randrange(n_vocab) for _ in range(rng.randrange(4, 30) if i % 8 != 3 else 24)]
         wishes.append(dict(prompt=head + own, max_tokens=rng.randrange(150, 300), seed=i, ignore_eos=True,
                            temperature=rng.choice([0, 1]), priority=rng.randrange(4), logprobs=2,
                            n=2 if i % 8 == 3 else 1))
@@ -62,6 +62,26 @@ def test_pressure_changes_no_answer(start, tmp_path, arch, variant):
         assert s.stop() == 0
         replayed = subprocess.run([BIN, "replay", journal], capture_output=True, text=True, check=False)
         assert replayed.returncode == 0 and "plans equal" in replayed.stdout, replayed.stderr
+
+
+@pytest.mark.parametrize("cache", ["on", "off"])
+@pytest.mark.parametrize("arch,variant", [("gemma3", "plain"), ("phi3", "window")])
+def test_choices_share_their_prompt(start, tmp_path, arch, variant, cache):
+    """Of any length: it is computed once, and only its last token for each choice. phi3: all layers have a window."""
+    path = tmp_path / "windows.gguf"
+    path.write_bytes(fixtures.make(arch, variant, "F32"))
+    s = start(*ROOMY, "--prefix-cache", cache, model=path, binary=DEBUG_BIN)
+    n_vocab = fixtures.Fixture(arch, variant, "F32", 1, fixtures.N_CTX).n_vocab
+    for n in (15, 16, 17, 31, 32, 33, 159, 160, 161):
+        wish = dict(prompt=[(7 * i * i + n) % n_vocab for i in range(n)], max_tokens=20, temperature=1, logprobs=2,
+                    ignore_eos=True)
+        before = s.metrics()["quire_prompt_tokens_total"]
+        together = answers(s, dict(wish, seed=5, n=4))
+        assert s.metrics()["quire_prompt_tokens_total"] - before == n + 3, n
+        assert together == [answers(s, dict(wish, seed=5 + k))[0] for k in range(4)], n
+        assert len({text for text, _ in together}) > 1
+    s.wait_idle()
+    assert s.metrics()['quire_kv_blocks{state="held"}'] == 0
 
 
 def test_a_window_leaves_room(start, tmp_path):

@@ -43,6 +43,7 @@ struct seq {
     uint32_t to;       /* granted by grow in this round; n_done: none */
     bool is_live;
     bool is_planned;   /* was attached, grown or swapped in this round */
+    bool is_whole;     /* has committed a block boundary, and not gone back since */
 };
 
 /* A block that was entered into the index: what it holds and what it follows. */
@@ -68,6 +69,7 @@ struct sim {
     uint32_t n_io;
     uint64_t n_exact, n_partial, n_loaded, n_lost, n_forked, n_waited;
     uint64_t n_dropped, n_hits, n_far; /* with windows: far hits have left blocks behind */
+    uint64_t n_late; /* and late forks a block that as many tokens of their own would have kept */
 };
 
 static struct sim sim;
@@ -278,12 +280,14 @@ static void op_arrive(struct sim *s, struct seq *q)
     s->n_far += q->kv.first > 0;
     q->is_live = true;
     q->is_planned = true;
+    q->is_whole = false;
 }
 
 static void op_grow(struct sim *s, struct seq *q)
 {
-    const uint32_t most = rnd(8) == 0 ? MAX_TOKENS + 20 - q->n_done : rnd(40);
-    const uint32_t to = q->n_done + most;
+    const uint32_t wish = q->n_done + (rnd(8) == 0 ? MAX_TOKENS + 20 - q->n_done : rnd(40));
+    const uint32_t to = rnd(3) == 0 ? block_table_needed(wish) * BLOCK_TOKENS : wish;
+    const uint32_t most = to - q->n_done;
     const uint32_t missing = kv_manager_missing(s->m, &q->kv, q->n_done, to);
     const bool fits = missing <= kv_manager_n_available(s->m) && has_moves(s, missing);
     const uint64_t owed = kv_manager_owed(s->m, &q->kv, q->n_done, to);
@@ -291,7 +295,10 @@ static void op_grow(struct sim *s, struct seq *q)
     const struct snapshot before = snap(s, q);
     const int rc = kv_manager_grow(s->m, &q->kv, q->n_done, to);
 
-    assert_true(has_windows(s) ? owed <= missing : owed == missing);
+    if (s->o.max_chunk == 0 || most <= s->o.max_chunk || !has_windows(s))
+        assert_true(owed == missing);
+    else
+        assert_true(owed <= missing);
     assert_int_equal(missing <= before.pool.n_free + before.pool.n_cached, most <= room);
     if (to > MAX_TOKENS)
         assert_int_equal(rc, ERR_RANGE);
@@ -304,8 +311,35 @@ static void op_grow(struct sim *s, struct seq *q)
         return;
     }
     assert_int_equal(kv_manager_stats(s->m).pool.n_taken, before.pool.n_taken + missing);
+    if (q->kv.table.n == block_table_needed(to) && (s->o.max_chunk == 0 || most <= s->o.max_chunk))
+        assert_true(kv_manager_n_mapped(s->m, &q->kv) <=
+                    kv_lanes_peak(&s->o.lanes, to, s->o.max_chunk));
     q->to = to;
     q->is_planned = true;
+}
+
+/* Does a lane's query at position `at` look at a token? */
+static bool is_seen(const struct sim *s, uint32_t at, uint32_t lane, uint32_t pos)
+{
+    return lane < kv_lanes_n_full(&s->o.lanes) || pos + s->o.lanes.window > at;
+}
+
+/* Is all there that the query behind the first n tokens looks at? That much the manager must know
+ * (of a query that looks at nothing but itself it may say no), and from the last token before a
+ * block boundary on it must be so. */
+static bool can_go_on(const struct sim *s, const struct seq *q, uint32_t n)
+{
+    const uint32_t end = q->n_done / BLOCK_TOKENS * BLOCK_TOKENS;
+    const bool can = kv_manager_can_fork(s->m, &q->kv, n);
+    bool is_there = true;
+
+    for (uint32_t pos = 0; pos < n; pos++)
+        for (uint32_t lane = 0; lane < n_lanes(s); lane++)
+            is_there &= !is_seen(s, n, lane, pos) ||
+                        q->blocks[lane * CAP + pos / BLOCK_TOKENS] != BLOCK_NONE;
+    assert_true(can == is_there || (is_there && (n == 0 || s->o.lanes.window == 1)));
+    assert_true(can || n + 1 < end || !q->is_whole);
+    return can;
 }
 
 /* Go back, as far as its blocks allow, and do the rest differently. */
@@ -313,8 +347,9 @@ static void op_rewind(const struct sim *s, struct seq *q)
 {
     const uint32_t n = q->n_done > 0 ? rnd(q->n_done) : 0;
 
-    if (!kv_manager_can_fork(s->m, &q->kv, n))
+    if (!can_go_on(s, q, n))
         return;
+    q->is_whole = false;
     q->n_done = q->to = n;
     for (uint32_t i = n; i < MAX_TOKENS; i++)
         q->ids[i] = (int32_t)(2000 + rnd(2));
@@ -322,11 +357,14 @@ static void op_rewind(const struct sim *s, struct seq *q)
         q->key.n_hashed = n / BLOCK_TOKENS;
 }
 
+/* Of all that is computed, of all but the last token, or of any number. */
 static void op_fork(struct sim *s, struct seq *child, const struct seq *parent)
 {
-    const uint32_t n = rnd(3) == 0 ? parent->n_done : rnd(parent->n_done + 1);
+    const uint32_t back = rnd(2), held = kv_manager_stats(s->m).pool.n_held;
+    const uint32_t n = rnd(3) == 0 ? rnd(parent->n_done + 1)
+                                   : parent->n_done - (back < parent->n_done ? back : 0);
 
-    if (!kv_manager_can_fork(s->m, &parent->kv, n))
+    if (!can_go_on(s, parent, n))
         return;
     *child = *parent;
     kv_seq_init(&child->kv, child->blocks, CAP, n_lanes(s));
@@ -336,6 +374,9 @@ static void op_fork(struct sim *s, struct seq *child, const struct seq *parent)
     assert_int_equal(child->kv.table.n, block_table_needed(n));
     assert_int_equal(child->kv.n_indexed, parent->kv.n_indexed < n / BLOCK_TOKENS
                                               ? parent->kv.n_indexed : n / BLOCK_TOKENS);
+    assert_int_equal(kv_manager_stats(s->m).pool.n_held, held);
+    s->n_late += has_windows(s) && child->kv.first > kv_lanes_first(&s->o.lanes, n);
+    child->is_whole = false;
     child->n_done = child->to = n;
     for (uint32_t i = n; i < MAX_TOKENS && rnd(3) == 0; i++)
         child->ids[i] = (int32_t)(3000 + rnd(2));
@@ -356,7 +397,8 @@ static void op_release(struct sim *s, struct seq *q)
 
 static void op_swap_out(struct sim *s, struct seq *q)
 {
-    const bool can = kv_manager_can_swap_out(s->m, q->n_done);
+    const bool can = kv_manager_can_swap_out(s->m, &q->kv, q->n_done);
+    const uint32_t held = kv_manager_held(s->m, &q->kv, q->n_done);
     const struct snapshot before = snap(s, q);
     const int rc = kv_manager_swap_out(s->m, &q->kv, q->n_done);
 
@@ -365,6 +407,7 @@ static void op_swap_out(struct sim *s, struct seq *q)
         expect_unchanged(s, q, &before);
         return;
     }
+    assert_int_equal(kv_manager_stats(s->m).swap.ram_used, before.ram_used + held);
     assert_int_equal(q->kv.table.n, 0);
     q->to = q->n_done;
 }
@@ -480,6 +523,7 @@ static void write_tokens(struct sim *s, struct seq *q)
         }
     }
     s->n_dropped += kv_lanes_first(&s->o.lanes, q->to) - kv_lanes_first(&s->o.lanes, q->n_done);
+    q->is_whole |= q->to / BLOCK_TOKENS > q->n_done / BLOCK_TOKENS;
     q->n_done = q->to;
     kv_manager_commit(s->m, &q->kv, &q->key, q->n_done);
     note_entered(s, q);
@@ -528,12 +572,6 @@ static void finish_io(struct sim *s)
 
 /* ---- checking ---- */
 
-/* Does a lane's query at the next position look at a token? */
-static bool is_seen(const struct sim *s, const struct seq *q, uint32_t lane, uint32_t pos)
-{
-    return lane < kv_lanes_n_full(&s->o.lanes) || pos + s->o.lanes.window > q->n_done;
-}
-
 /* What a sequence would read is its own. */
 static void check_bytes(const struct sim *s, const struct seq *q)
 {
@@ -544,7 +582,7 @@ static void check_bytes(const struct sim *s, const struct seq *q)
         for (uint32_t lane = 0; lane < n_lanes(s); lane++) {
             const block_id block = q->blocks[lane * CAP + pos / BLOCK_TOKENS];
 
-            if (!is_seen(s, q, lane, pos))
+            if (!is_seen(s, q->n_done, lane, pos))
                 continue;
             assert_int_not_equal(block, BLOCK_NONE);
             assert_true(s->blocks[block][pos % BLOCK_TOKENS] == cell(h, lane));
@@ -566,8 +604,32 @@ static void check_table(const struct sim *s, const struct seq *q)
             n += is_mapped;
         }
     assert_int_equal(n, kv_manager_n_mapped(s->m, &q->kv));
-    assert_true(q->kv.swap != SWAP_NONE ||
-                q->kv.first == kv_lanes_first(&s->o.lanes, q->n_done));
+    assert_true(q->kv.first >= kv_lanes_first(&s->o.lanes, q->n_done));
+    assert_true(q->kv.first <= kv_lanes_seen(&s->o.lanes, q->n_done));
+}
+
+/* Each block counts once, as what the lane that it is in is. */
+static void check_kinds(const struct sim *s)
+{
+    const uint32_t n_full = kv_lanes_n_full(&s->o.lanes);
+    const struct block_pool_stats pool = kv_manager_stats(s->m).pool;
+    bool is_counted[MAX_BLOCKS + 1] = {false};
+    uint32_t held[2] = {0};
+    struct kv_kind kinds[2];
+
+    for (uint32_t i = 0; i < N_SEQ; i++)
+        for (uint32_t k = 0; s->seq[i].is_live && k < n_lanes(s) * CAP; k++) {
+            const block_id id = s->seq[i].blocks[k];
+
+            held[k / CAP >= n_full] += id != BLOCK_NONE && !is_counted[id];
+            is_counted[id] = true;
+        }
+    kv_manager_kinds(s->m, kinds);
+    for (uint32_t kind = 0; kind < 2; kind++)
+        assert_int_equal(kinds[kind].n_held, held[kind]);
+    assert_int_equal(kinds[0].n_cached + kinds[1].n_cached, pool.n_cached);
+    assert_int_equal(kinds[0].n_lanes, n_full);
+    assert_int_equal(kinds[1].n_lanes, s->o.lanes.n_window);
 }
 
 static void check_all(const struct sim *s)
@@ -594,6 +656,7 @@ static void check_all(const struct sim *s)
         exclusive -= kv_manager_n_exclusive(s->m, &q->kv);
         n_copies += q->kv.swap != SWAP_NONE;
     }
+    check_kinds(s);
     assert_int_equal(exclusive, 0);
     assert_int_equal(stats.swap.n_copies, n_copies);
     assert_int_equal(stats.pool.n_free + stats.pool.n_held + stats.pool.n_cached, s->o.n_blocks);
@@ -669,7 +732,7 @@ static void end(struct sim *s)
 static void manager_agrees_with_a_naive_model(void **state)
 {
     const uint64_t ops = sim_ops(25);
-    uint64_t total[9] = {0};
+    uint64_t total[10] = {0};
     (void)state;
 
     for (uint64_t done = 0, episode = 0; done < ops; episode++) {
@@ -688,17 +751,20 @@ static void manager_agrees_with_a_naive_model(void **state)
         total[6] += sim.n_dropped;
         total[7] += sim.n_hits;
         total[8] += sim.n_far;
+        total[9] += sim.n_late;
         end(&sim);
     }
     print_message("note: manager: %llu operations: %llu exact matches, %llu parts copied, %llu "
                   "forks, %llu blocks loaded, %llu reads from the file, %llu lost; with windows "
-                  "%llu blocks dropped a lane, %llu hits, %llu of them without the beginning\n",
+                  "%llu blocks dropped a lane, %llu hits, %llu of them without the beginning, "
+                  "%llu late forks\n",
                   (unsigned long long)ops, (unsigned long long)total[0],
                   (unsigned long long)total[1], (unsigned long long)total[2],
                   (unsigned long long)total[3], (unsigned long long)total[4],
                   (unsigned long long)total[5], (unsigned long long)total[6],
-                  (unsigned long long)total[7], (unsigned long long)total[8]);
-    for (int i = 0; i < 9 && ops >= 10000; i++)
+                  (unsigned long long)total[7], (unsigned long long)total[8],
+                  (unsigned long long)total[9]);
+    for (int i = 0; i < 10 && ops >= 10000; i++)
         assert_true(total[i] > 0); /* each path was taken */
 }
 

@@ -293,6 +293,12 @@ static void a_dry_run_asks_for_the_same(void **state)
     assert_true(dry->ids[2] == 9 && dry->priority == PRIORITY_HIGH);
     assert_true(dry->key.salt == p.requests[0]->key.salt && dry->key.salt != 0);
     assert_true(dry->tenant == 3 && dry->weight == 9);
+    assert_true(!request_wants_rows(dry));
+    request_destroy(&dry);
+    p.requests[0]->score_prompt = true;
+    p.requests[0]->pooling = POOLING_LAST;
+    assert_int_equal(prepare_dry_run(&dry, p.requests[0]), 0);
+    assert_true(dry->score_prompt && dry->pooling == POOLING_LAST && dry->pooled == NULL);
     request_destroy(&dry);
     mem_fail_after(0);
     assert_int_equal(prepare_dry_run(&dry, p.requests[0]), ERR_NOMEM);

@@ -254,6 +254,26 @@ static void known_after_both_kinds(void **state)
     assert_in_range(mixed.prefill_ns, 1300000, 1600000);
 }
 
+/* Where there are no streams, prompts are all there is to know. */
+static void known_without_streams(void **state)
+{
+    const struct step_work prompt = make_work(100, 0, 0), one = make_work(1, 0, 0);
+    struct cost_model m;
+    struct step_costs c;
+    (void)state;
+
+    cost_init(&m);
+    cost_expect_no_streams(&m);
+    for (int i = 0; i < 3; i++)
+        assert_true(cost_observe(&m, i > 0 ? &prompt : &one, i > 0 ? 155000 : 3000) < 0);
+    assert_false(cost_get(&m).is_known);
+    assert_true(cost_observe(&m, &prompt, 155000) < 0);
+    c = cost_get(&m);
+    assert_true(c.is_known && c.decode_ns == 0);
+    assert_in_range(step_costs_ns(&c, &prompt), 150000000, 160000000);
+    assert_true(cost_observe(&m, &prompt, 155000) >= 0);
+}
+
 static void swap_times_are_averaged(void **state)
 {
     struct cost_model m;
@@ -322,6 +342,7 @@ int main(void)
         cmocka_unit_test(degenerate_steps_are_harmless),
         cmocka_unit_test(absurd_times_are_survived),
         cmocka_unit_test(known_after_both_kinds),
+        cmocka_unit_test(known_without_streams),
         cmocka_unit_test(swap_times_are_averaged),
         cmocka_unit_test(chunks_are_exact),
         cmocka_unit_test(large_numbers_do_not_overflow),

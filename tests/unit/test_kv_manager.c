@@ -182,7 +182,7 @@ static void prefix_cache_can_be_off(void **state)
     compute(m, &a, 32);
     assert_int_equal(attach(m, &b, 31), 0);
     assert_int_equal(kv_manager_swap_out(m, &a.kv, 32), ERR_AGAIN);
-    assert_false(kv_manager_can_swap_out(m, 1 * BLOCK_TOKENS));
+    assert_false(kv_manager_can_swap_out(m, &a.kv, 32));
     assert_false(kv_manager_is_freeing(m));
     assert_int_equal(kv_manager_n_io(m), 0);
     assert_int_equal(a.kv.table.n, 2);

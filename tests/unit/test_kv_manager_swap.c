@@ -11,8 +11,8 @@ static void swaps_out_and_in(void **state)
     seq_init(&a, MAX_TOKENS, 0);
     seq_init(&b, 0, 99);
     compute(m, &a, 40);
-    assert_true(kv_manager_can_swap_out(m, 3 * BLOCK_TOKENS));
-    assert_false(kv_manager_can_swap_out(m, 4 * BLOCK_TOKENS));
+    assert_true(kv_manager_can_swap_out(m, &a.kv, 3 * BLOCK_TOKENS));
+    assert_false(kv_manager_can_swap_out(m, &a.kv, 4 * BLOCK_TOKENS));
     assert_int_equal(kv_manager_swap_out(m, &a.kv, 40), 0);
     check(m);
     expect_moves(m, 3, MOVES({KV_SAVE, 1, 0}, {KV_SAVE, 2, 1}, {KV_SAVE, 3, 2}));
@@ -150,7 +150,7 @@ static void moves_have_a_limit(void **state)
         assert_int_equal(kv_manager_swap_out(m, &b.kv, 10), 0);
         assert_int_equal(kv_manager_swap_in(m, &b.kv, &b.key, 10), 0);
     }
-    assert_false(kv_manager_can_swap_out(m, 2 * BLOCK_TOKENS)); /* eleven */
+    assert_false(kv_manager_can_swap_out(m, &a.kv, 2 * BLOCK_TOKENS)); /* eleven */
     assert_int_equal(kv_manager_swap_out(m, &a.kv, 20), ERR_AGAIN);
     assert_int_equal(a.kv.table.n, 2);
     assert_int_equal(kv_manager_swap_out(m, &b.kv, 10), 0);

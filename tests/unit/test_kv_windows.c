@@ -7,8 +7,8 @@
 
 #define WINDOW 20
 
-static struct kv_manager *lanes_manager(uint32_t n_blocks, uint32_t n, uint32_t n_window,
-                                        bool prefix_cache)
+static struct kv_manager *window_manager(uint32_t n_blocks, uint32_t n, uint32_t n_window,
+                                         uint32_t window, bool prefix_cache)
 {
     const struct kv_manager_options o = {
         .n_blocks = n_blocks,
@@ -17,12 +17,18 @@ static struct kv_manager *lanes_manager(uint32_t n_blocks, uint32_t n, uint32_t 
         .max_sequences = 4,
         .max_table = CAP,
         .max_chunk = 32,
-        .lanes = {.n = n, .n_window = n_window, .window = n_window > 0 ? WINDOW : 0},
+        .lanes = {.n = n, .n_window = n_window, .window = n_window > 0 ? window : 0},
     };
     struct kv_manager *m;
 
     assert_int_equal(kv_manager_create(&m, &o), 0);
     return m;
+}
+
+static struct kv_manager *lanes_manager(uint32_t n_blocks, uint32_t n, uint32_t n_window,
+                                        bool prefix_cache)
+{
+    return window_manager(n_blocks, n, n_window, WINDOW, prefix_cache);
 }
 
 static void lanes_init(const struct kv_manager *m, struct seq *s, uint32_t at, int32_t other)
@@ -54,6 +60,7 @@ static void blocks_out_of_sight_are_given_back(void **state)
     (void)state;
     for (int cache = 0; cache < 2; cache++) {
         struct kv_manager *m = lanes_manager(30, 3, 2, cache);
+        struct kv_kind kinds[2];
         struct seq a;
 
         lanes_init(m, &a, MAX_TOKENS, 0);
@@ -67,10 +74,17 @@ static void blocks_out_of_sight_are_given_back(void **state)
             assert_int_equal(at(&a, 2, b) == BLOCK_NONE, b < 4);
         }
         assert_int_equal(n_held(m), 7 + 3 + 3);
-        assert_int_equal(kv_manager_held(m, 100), 13);
+        assert_int_equal(kv_manager_held(m, &a.kv, 100), 13);
         assert_int_equal(kv_manager_n_mapped(m, &a.kv), 13);
         assert_int_equal(kv_manager_n_exclusive(m, &a.kv), 13);
         assert_int_equal(kv_manager_n_alone(m, &a.kv), 7 * 16);
+        kv_manager_kinds(m, kinds);
+        assert_int_equal(kinds[0].n_lanes, 1);
+        assert_int_equal(kinds[1].n_lanes, 2);
+        assert_int_equal(kinds[0].n_held, 7);
+        assert_int_equal(kinds[1].n_held, 3 + 3);
+        assert_int_equal(kinds[0].n_cached, 0);
+        assert_int_equal(kinds[1].n_cached, cache ? 8 : 0);
         assert_int_equal(kv_manager_stats(m).pool.n_cached, cache ? 8 : 0);
         release(m, &a);
         assert_int_equal(a.kv.first, 0);
@@ -270,8 +284,8 @@ static void forks_need_what_is_seen(void **state)
     lanes_init(m, &b, 70, 99);
     compute_in_chunks(m, &a, 70);
     assert_int_equal(a.kv.first, 2);
-    assert_false(kv_manager_can_fork(m, &a.kv, 63));
-    assert_true(kv_manager_can_fork(m, &a.kv, 64));
+    assert_false(kv_manager_can_fork(m, &a.kv, 50)); /* sees 31, the end of the second block */
+    assert_true(kv_manager_can_fork(m, &a.kv, 51));
     assert_false(kv_manager_can_fork(m, &a.kv, 81));
     assert_int_equal(kv_manager_n_forked(m, 70), 4);
     kv_manager_fork(m, &b.kv, &a.kv, 70);
@@ -289,6 +303,95 @@ static void forks_need_what_is_seen(void **state)
     compute(m, &b, 80);
     release(m, &b);
     kv_manager_destroy(&m);
+}
+
+/* Whatever the window and the length: from all that a sequence has computed, and from all but the
+ * last token of it, another one can go on, and holds no block that it does not need. */
+static void forks_go_on_from_any_length(void **state)
+{
+    (void)state;
+    for (uint32_t window = 1; window <= 40; window++)
+        for (uint32_t n = 1; n <= 64; n++) {
+            struct kv_manager *m = window_manager(40, 2, 1, window, n % 2 == 0);
+            struct seq a, b;
+
+            lanes_init(m, &a, MAX_TOKENS, 0);
+            lanes_init(m, &b, n - 1, 99);
+            compute_in_chunks(m, &a, n);
+            assert_true(kv_manager_can_fork(m, &a.kv, n));
+            assert_true(kv_manager_can_fork(m, &a.kv, n - 1));
+            kv_manager_fork(m, &b.kv, &a.kv, n - 1);
+            b.n_done = n - 1;
+            check(m);
+            assert_int_equal(n_held(m), kv_manager_n_mapped(m, &a.kv));
+            assert_int_equal(b.kv.first, a.kv.first);
+            compute(m, &b, n);
+            assert_int_equal(b.kv.first, a.kv.first);
+            compute_in_chunks(m, &b, 80);
+            release(m, &a);
+            release(m, &b);
+            kv_manager_destroy(&m);
+        }
+}
+
+/* Room is made by forgetting the chain whose last block is to be replaced by a copy: it need not be
+ * any more, and the block for the copy is given back. */
+static void what_is_forgotten_on_the_way_is_written(void **state)
+{
+    struct kv_manager *m = lanes_manager(4, 1, 1, true);
+    struct seq a;
+    (void)state;
+
+    lanes_init(m, &a, MAX_TOKENS, 0);
+    compute_in_chunks(m, &a, 64); /* two held, two cached */
+    a.n_done = 63;
+    a.ids[63] = 99;
+    assert_int_equal(kv_manager_missing(m, &a.kv, 63, 80), 2);
+    assert_int_equal(grow(m, &a, 80), 0);
+    expect_moves(m, 0, NULL);
+    assert_int_equal(kv_manager_stats(m).n_indexed, 0);
+    assert_int_equal(n_held(m), 3);
+    assert_int_equal(kv_manager_n_available(m), 1);
+    release(m, &a);
+    kv_manager_destroy(&m);
+}
+
+/* Between its fork and its first step a sequence may have fewer blocks than its tokens would leave
+ * it: so has its copy. */
+static void a_fork_is_copied_as_it_is(void **state)
+{
+    (void)state;
+    for (int cache = 0; cache < 2; cache++) {
+        struct kv_manager *m = lanes_manager(40, 2, 1, cache);
+        struct seq a, b;
+        uint32_t n;
+
+        lanes_init(m, &a, MAX_TOKENS, 0);
+        lanes_init(m, &b, MAX_TOKENS, 0);
+        compute_in_chunks(m, &a, 80);
+        kv_manager_fork(m, &b.kv, &a.kv, 79);
+        b.n_done = 79;
+        assert_int_equal(b.kv.first, 3); /* 79 tokens of its own would have left two behind */
+        assert_int_equal(kv_manager_held(m, &b.kv, 79), 5 + 2);
+        assert_int_equal(grow(m, &b, 80), 0);
+        assert_true(kv_manager_can_swap_out(m, &b.kv, 79));
+        assert_int_equal(kv_manager_swap_out(m, &b.kv, 79), 0);
+        check(m);
+        assert_int_equal(kv_manager_stats(m).swap.ram_used, 5 + 2);
+        assert_int_equal(kv_manager_n_mapped(m, &b.kv), 0);
+        assert_int_equal(kv_manager_swap_in(m, &b.kv, &b.key, 79), 0);
+        check(m);
+        (void)kv_manager_moves(m, &n);
+        assert_int_equal(n, 2 + 7 + (cache ? 2 : 7)); /* copies, saves, and loads of what is full */
+        kv_manager_moves_done(m);
+        assert_int_equal(kv_manager_n_mapped(m, &b.kv), 5 + 2);
+        compute_in_chunks(m, &b, 128);
+        assert_int_equal(kv_manager_swap_out(m, &b.kv, 128), 0);
+        release(m, &b); /* forgotten: empty again */
+        assert_int_equal(b.kv.first, 0);
+        release(m, &a);
+        kv_manager_destroy(&m);
+    }
 }
 
 /* Going back within what is there: what was indexed is replaced in every lane. */
@@ -311,7 +414,8 @@ static void writing_goes_back_within_the_window(void **state)
     assert_int_equal(at(&a, 0, 4), old[0]);
     a.n_done = 80;
     assert_true(kv_manager_can_fork(m, &a.kv, 80));
-    assert_false(kv_manager_can_fork(m, &a.kv, 79));
+    assert_true(kv_manager_can_fork(m, &a.kv, 67));
+    assert_false(kv_manager_can_fork(m, &a.kv, 66)); /* sees 47, in the block before its first */
     release(m, &a);
     kv_manager_destroy(&m);
 }
@@ -328,12 +432,13 @@ static void copies_have_what_is_left(void **state)
 
         lanes_init(m, &a, MAX_TOKENS, 0);
         compute_in_chunks(m, &a, 100);
-        assert_true(kv_manager_can_swap_out(m, 100));
+        assert_true(kv_manager_can_swap_out(m, &a.kv, 100));
         assert_int_equal(kv_manager_swap_out(m, &a.kv, 100), 0);
         check(m);
         assert_int_equal(kv_manager_stats(m).swap.ram_used, 7 + 3);
         assert_int_equal(n_held(m), 0);
-        assert_int_equal(a.kv.first, 0);
+        assert_int_equal(a.kv.first, 4);
+        assert_int_equal(kv_manager_n_mapped(m, &a.kv), 0);
         assert_int_equal(kv_manager_swap_in(m, &a.kv, &a.key, 100), 0);
         check(m);
         (void)kv_manager_moves(m, &n);
@@ -387,6 +492,9 @@ int main(void)
         cmocka_unit_test(other_blocks_end_their_entry),
         cmocka_unit_test(a_chain_without_its_beginning_goes),
         cmocka_unit_test(forks_need_what_is_seen),
+        cmocka_unit_test(forks_go_on_from_any_length),
+        cmocka_unit_test(what_is_forgotten_on_the_way_is_written),
+        cmocka_unit_test(a_fork_is_copied_as_it_is),
         cmocka_unit_test(writing_goes_back_within_the_window),
         cmocka_unit_test(copies_have_what_is_left),
         cmocka_unit_test(lost_window_blocks_are_loaded),

@@ -46,6 +46,9 @@ static struct snapshot *make(void)
     s->costs = (struct step_costs){.is_known = true, .step_ns = 7};
     s->kv.pool = (struct block_pool_stats){.n_blocks = 6, .n_free = 1, .n_held = 3, .n_cached = 2};
     s->kv.swap = (struct swap_stats){.n_copies = 1, .ram_slots = 8, .blocks_in = {3, 4}};
+    s->kv.lanes = (struct kv_lanes){.n = 5, .n_window = 4, .window = 512, .n_layer = 3};
+    s->kinds[0] = (struct kv_kind){.n_lanes = 1, .n_held = 2};
+    s->kinds[1] = (struct kv_kind){.n_lanes = 4, .n_held = 1, .n_cached = 2};
     s->pressure = KV_CRITICAL;
     return s;
 }
@@ -116,6 +119,9 @@ static void the_cache_to_the_letter(void **state)
     check(b.data, b.len,
           "{\"object\":\"debug.kv\",\"block_tokens\":16,\"blocks\":{\"total\":6,\"free\":1,"
           "\"cached\":2,\"held\":3,\"pinned\":0,\"peak_held\":0},\"pressure\":\"critical\","
+          "\"lanes\":{\"total\":5,\"layers_per_block\":3,"
+          "\"full\":{\"lanes\":1,\"held\":2,\"cached\":0},"
+          "\"window\":{\"tokens\":512,\"lanes\":4,\"held\":1,\"cached\":2}},"
           "\"prefix\":{\"indexed_blocks\":0,\"query_tokens\":0,\"hit_tokens\":0,"
           "\"evicted_blocks\":0,\"copied_blocks\":0},\"swap\":{\"copies\":1,"
           "\"ram\":{\"slots\":8,\"used\":0,\"blocks_out\":0,\"blocks_in\":3},"

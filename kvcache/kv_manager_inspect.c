@@ -1,0 +1,94 @@
+/* kvcache/kv_manager_inspect.c - what is where, and whether it all agrees; see kv_manager.h. */
+#include "kvcache/kv_manager_impl.h"
+
+struct kv_manager_stats kv_manager_stats(const struct kv_manager *m)
+{
+    struct kv_manager_stats stats = {
+        .lanes = m->opt.lanes,
+        .pool = block_pool_stats(m->pool),
+        .n_copied = m->n_copied,
+        .query_tokens = m->query_tokens,
+        .hit_tokens = m->hit_tokens,
+    };
+
+    if (m->index != NULL)
+        stats.n_indexed = prefix_index_n(m->index);
+    if (m->swap != NULL)
+        stats.swap = swap_stats(m->swap);
+    return stats;
+}
+
+void kv_manager_map(const struct kv_manager *m, char *states)
+{
+    for (block_id id = 1; id <= m->opt.n_blocks; id++) {
+        const uint32_t holders = block_pool_holders(m->pool, id);
+        const char state = holders > 1    ? 's'
+                           : holders == 1 ? 'h'
+                           : block_pool_state(m->pool, id) == BLOCK_CACHED ? 'c' : 'f';
+
+        states[id - 1] = block_pool_is_pinned(m->pool, id) ? (char)(state - 'a' + 'A') : state;
+    }
+}
+
+void kv_manager_kinds(const struct kv_manager *m, struct kv_kind kinds[2])
+{
+    kinds[0] = (struct kv_kind){.n_lanes = m->n_full};
+    kinds[1] = (struct kv_kind){.n_lanes = m->n_lanes - m->n_full};
+    for (block_id id = 1; id <= m->opt.n_blocks; id++) {
+        const enum block_state state = block_pool_state(m->pool, id);
+
+        kinds[m->in_window[id]].n_held += state == BLOCK_HELD;
+        kinds[m->in_window[id]].n_cached += state == BLOCK_CACHED;
+    }
+}
+
+const struct block_pool *kv_manager_pool(const struct kv_manager *m)
+{
+    return m->pool;
+}
+
+/* Nothing follows the next to go, unless it goes without its entry or with its followers. */
+static bool check_oldest(const struct kv_manager *m)
+{
+    uint32_t lane;
+    const block_id entry =
+        prefix_index_entry_of(m->index, block_pool_oldest(m->pool), &lane);
+
+    return m->n_full == 0 || lane >= m->n_full ||
+           prefix_index_follower(m->index, entry) == BLOCK_NONE;
+}
+
+/* The blocks of an entry are of the kind that their lanes are, and have the same holders, but for
+ * those who dropped one, or never had it, because the window has passed. */
+static bool check_indexed(const struct kv_manager *m, block_id id)
+{
+    uint32_t lane;
+    const block_id entry = prefix_index_entry_of(m->index, id, &lane);
+    const uint32_t n = block_pool_holders(m->pool, id);
+
+    if (m->in_window[id] != (lane >= m->n_full))
+        return false;
+    if (lane < m->n_full)
+        return n == block_pool_holders(m->pool, entry);
+    return m->n_full == 0 || n <= block_pool_holders(m->pool, entry);
+}
+
+/* What is cached is in the index; what is in the index is not free. */
+static bool check_cached(const struct kv_manager *m)
+{
+    for (block_id id = 1; id <= m->opt.n_blocks; id++) {
+        const enum block_state state = block_pool_state(m->pool, id);
+        const bool is_in = m->index != NULL && prefix_index_has(m->index, id);
+
+        if (is_in ? state == BLOCK_FREE || !check_indexed(m, id) : state == BLOCK_CACHED)
+            return false;
+    }
+    return m->index == NULL || check_oldest(m);
+}
+
+bool kv_manager_check(const struct kv_manager *m)
+{
+    return block_pool_check(m->pool) && (m->index == NULL || prefix_index_check(m->index)) &&
+           (m->swap == NULL || swap_check(m->swap)) && check_cached(m) &&
+           m->n_moves <= m->max_moves;
+}
