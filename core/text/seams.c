@@ -37,44 +37,53 @@ static bool begins_character(uint8_t byte)
     return (byte & 0xC0) != 0x80;
 }
 
-/* The bit of the characters x[0..n_x) and y[0..n_y), of up to four bytes each. */
-static uint32_t bit_of(const struct seams *s, const uint8_t *x, size_t n_x, const uint8_t *y,
-                       size_t n_y)
+/* The bytes of a character, as a number. */
+static uint32_t pack(const uint8_t *bytes, size_t n)
 {
-    uint64_t key = 0;
+    uint32_t c = bytes[0];
 
-    for (size_t i = 0; i < n_x; i++)
-        key = key << 8 | x[i];
-    for (size_t i = 0; i < n_y; i++)
-        key = key << 8 | y[i];
+    for (size_t i = 1; i < n; i++)
+        c = c << 8 | bytes[i];
+    return c;
+}
+
+/* The bit of two packed characters. */
+static uint32_t bit_of(const struct seams *s, uint32_t x, uint32_t y)
+{
+    const uint64_t key = (uint64_t)x << 32 | y;
+
     return (uint32_t)((key * 0x9E3779B97F4A7C15u) >> 32) & s->mask; /* golden ratio hash */
+}
+
+static size_t character_len(const uint8_t *text, size_t n)
+{
+    return text[0] < 0x80 ? 1 : utf8_len(text, n);
 }
 
 /* ---- what the pieces have side by side */
 
-static bool is_utf8(const uint8_t *piece, size_t n)
+/* As far as the piece is UTF-8; false if that is not to its end. */
+static bool add_characters(struct seams *s, const uint8_t *piece, size_t n)
 {
+    uint32_t x = 0;
+
     for (size_t at = 0, len; at < n; at += len) {
-        len = utf8_len(piece + at, n - at);
+        uint32_t y;
+
+        len = character_len(piece + at, n - at);
         if (len == 0)
             return false;
-    }
-    return true;
-}
-
-static void add_characters(struct seams *s, const uint8_t *piece, size_t n)
-{
-    size_t n_x = utf8_len(piece, n), n_y;
-
-    for (size_t at = n_x; at < n; at += n_y, n_x = n_y) {
-        n_y = utf8_len(piece + at, n - at);
-        add(&s->seen, piece[at - 1], piece[at]);
-        if (n_x > 1 || n_y > 1) {
-            const uint32_t bit = bit_of(s, piece + at - n_x, n_x, piece + at, n_y);
+        y = pack(piece + at, len);
+        if (at > 0)
+            add(&s->seen, piece[at - 1], piece[at]);
+        if (at > 0 && (x | y) >= 0x80) {
+            const uint32_t bit = bit_of(s, x, y);
 
             s->characters[bit / 64] |= (uint64_t)1 << bit % 64;
         }
+        x = y;
     }
+    return true;
 }
 
 static void add_broken(struct seams *s, const uint8_t *piece, size_t n)
@@ -95,9 +104,7 @@ static void add_pieces(struct seams *s, const struct vocab *v)
 
         if (v->type[id] != TOKEN_NORMAL && v->type[id] != TOKEN_USER_DEFINED)
             continue; /* cannot be found by its bytes */
-        if (is_utf8(piece, n))
-            add_characters(s, piece, n);
-        else
+        if (!add_characters(s, piece, n))
             add_broken(s, piece, n);
     }
 }
@@ -149,7 +156,7 @@ static bool parts_characters(const struct seams *s, const uint8_t *text, size_t 
         x--;
     if (n_y == 0 || utf8_len(text + x, at - x) != at - x)
         return false;
-    bit = bit_of(s, text + x, at - x, text + at, n_y);
+    bit = bit_of(s, pack(text + x, at - x), pack(text + at, n_y));
     return (s->characters[bit / 64] >> bit % 64 & 1) == 0;
 }
 
