@@ -1,20 +1,23 @@
-/* core/text/seams.h - where no token can lie across: a text may be cut there, token by token or not.
+/* core/text/seams.h - where no token can lie across, so that a text may be cut there first.
  *
  * A seam is a place between two characters that no piece of the vocabulary has side by side. What
  * is found on its two sides, each alone, is what is found in the whole text:
  * - Merges (SentencePiece, BPE). Every join gives the bytes of a piece. One across a seam would
- *   hold both characters, and no piece does; so no join crosses it. Which join comes next is the
- *   best by score or rank, and of equals the leftmost. Joins on one side neither make nor take away
- *   pairs on the other, so those of each side come in the same order with the other or without.
- * - The best way (unigram). Every way has an end of a piece at the seam, since none lies across.
- *   So the best one is the best up to it and the best from it on. What was summed up before shifts
- *   all sums behind alike; where sums are exact, that changes no comparison, a tie included.
- * A symbol of a merge, and an unknown character, is a whole character or a byte that is no UTF-8: no
- * seam is in a character, since none is before a byte that continues one (10xxxxxx).
+ *   hold both characters, and no piece does: so none crosses it. The next join is the best by score
+ *   or rank, and of equals the leftmost. Joins on one side neither make nor take away pairs on the
+ *   other, so those of each side come in the same order, with the other or without.
+ * - The best way (unigram). Every way has the end of a piece at the seam, since none lies across:
+ *   the best one is the best up to it and the best from it on. The sum up to it is part of all sums
+ *   behind it. Where sums are exact, that changes no comparison, ties included; where they are
+ *   rounded, it may, and there are no seams (ugm.c). That unknown characters in a row are one token
+ *   is seen to by the encoder, which remembers the last one across a seam.
+ * Merges begin with characters, the best way steps over them, and a byte that is no UTF-8 is one by
+ * itself: both ways of cutting give the same ones, since no seam is before a byte that continues a
+ * character (10xxxxxx).
  *
- * Two bytes say it for ASCII. Other characters are known by a hash of the pair: two pairs that fall
- * together cost a seam, never a right token. A piece that is no UTF-8 (byte-level BPE) may end within
- * a character: its bytes count for all characters that end or begin with them.
+ * For ASCII two bytes say it all. Other characters are known by a hash of the pair: two pairs that
+ * fall together cost a seam, never a token. A piece that is no UTF-8 (byte-level BPE) may begin or
+ * end within a character: its bytes count for all characters that end or begin with them.
  *
  * Thread: read-only once created.
  * Memory: 16 KiB, and half a byte for each byte of the pieces, at most 1 MiB.

@@ -123,8 +123,8 @@ static int push_all(struct encoder *e, const int32_t *ids, size_t n)
     return rc;
 }
 
-/* Keep the word whose ids are those from `before` on, if they fit. Where unknown characters in a row
- * are one token, a word with one may look different behind another. */
+/* Keep the word whose ids are those from `before` on, if they fit. Where unknown characters in a
+ * row are one token, a word with one may look different behind another. */
 static void keep_word(const struct encoder *e, struct cached_word *place, const char *word,
                       size_t n, size_t before)
 {
@@ -133,9 +133,10 @@ static void keep_word(const struct encoder *e, struct cached_word *place, const 
 
     if (n_ids > WORD_CACHE_IDS)
         return;
-    for (size_t i = 0; e->t->vocab.model == VOCAB_UGM && i < n_ids; i++)
+    for (size_t i = 0; e->t->vocab.model == VOCAB_UGM && i < n_ids; i++) {
         if (ids[i] == e->t->vocab.unknown)
             return;
+    }
     place->len = (uint8_t)n;
     place->n = (uint8_t)n_ids;
     memcpy(place->bytes, word, n);

@@ -23,10 +23,10 @@
 #define REPLACEMENT "\xEF\xBF\xBD"
 #define MIN_NODES 256         /* longer than nearly all parts */
 #define MAX_PIECE 256         /* bytes; the longest in use have 64 */
-#define MAX_NORMAL (8u << 20) /* bytes; where there are no seams a node for each takes 16 times that */
+#define MAX_NORMAL (8u << 20) /* bytes; a node for each, where no seam is, takes 16 times that */
 
-/* So many scores of at most BIGGEST, in grains of 2^-25, add up to at most 2^53 grains: no sum of them
- * is rounded. Models in use have scores from -21 to -2 in grains of 2^-22. */
+/* So many scores of at most BIGGEST, in grains of 2^-25, add up to at most 2^53 grains: no sum of
+ * them is rounded. Models in use have scores from -21 to -2 in grains of 2^-22. */
 #define GRAINS (1 << 25)
 #define BIGGEST 32
 _Static_assert((uint64_t)MAX_NORMAL * BIGGEST * GRAINS <= (uint64_t)1 << 53, "sums are exact");
@@ -222,7 +222,8 @@ static void offer(struct ugm_node *nodes, size_t from, size_t to, double score, 
 }
 
 /* Offer every piece that begins at `at`, and the unknown character if none is that long. */
-static void offer_all(struct encoder *e, struct ugm_node *nodes, const char *text, size_t n, size_t at)
+static void offer_all(struct encoder *e, struct ugm_node *nodes, const char *text, size_t n,
+                      size_t at)
 {
     const struct vocab *v = &e->t->vocab;
     const struct ugm *u = e->t->ugm;

@@ -37,7 +37,7 @@ static uint32_t draw(uint64_t *rng, uint32_t below)
     return (uint32_t)(*rng >> 32) % below;
 }
 
-/* A character of any length, from the scripts that vocabularies have and from those they have not. */
+/* A character of any length, from scripts that vocabularies have and from those they have not. */
 static size_t any_character(uint64_t *rng, char *out)
 {
     static const uint32_t ranges[][2] = {
