@@ -148,7 +148,7 @@ asan-e2e: ## of these, kernels and the server
 	@QUIRE_BIN=build/asan/quire QUIRE_DEBUG_BIN=build/asan/quire QUIRE_TOOLS=$(BUILD)/tools \
 	    $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/e2e
 tsan: ## threads: the queue, the team, and the server under load, with the thread sanitizer
-	@$(MAKE) --no-print-directory $(TSAN) UNIT='$$(BUILD)/tests/test_queue $$(BUILD)/tests/test_team $$(BUILD)/tests/test_weight_cache' unit-here
+	@$(MAKE) --no-print-directory $(TSAN) UNIT='$$(BUILD)/tests/test_queue $$(BUILD)/tests/test_team $$(BUILD)/tests/test_turns $$(BUILD)/tests/test_weight_cache' unit-here
 	@$(MAKE) --no-print-directory $(TSAN) build/tsan/quire
 	@build/tsan/quire generate --isa scalar --threads 3 --prompt 'Once upon a time' --max-tokens 12 --log-level warn
 	@QUIRE_BIN=build/tsan/quire QUIRE_DEBUG_BIN=build/tsan/quire QUIRE_TOOLS=$(BUILD)/tools \

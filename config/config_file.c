@@ -2,6 +2,7 @@
 #include "config/config_file.h"
 
 #include "config/setting.h"
+#include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
 
@@ -96,9 +97,9 @@ static void set_where(struct file_state *f)
     snprintf(f->where, sizeof(f->where), "%s:%d", n > 120 ? f->path + n - 120 : f->path, f->line);
 }
 
-/* inih reads through this: it counts lines, refuses one that would be cut in two, reads the heads of
- * sections, and drops leading blanks, which inih would take for the continuation of the line before.
- * Some editors put a byte order mark in front of all. */
+/* inih reads through this: it counts lines, refuses one that would be cut in two, reads the heads
+ * of sections, and drops leading blanks, which inih would take for the continuation of the line
+ * before. Some editors put a byte order mark in front of all. */
 static char *read_line(char *buf, int size, void *stream)
 {
     struct file_state *f = stream;
@@ -129,17 +130,34 @@ static int check_scope(struct file_state *f, const char *name)
 {
     const uint32_t id = option_find(name);
 
-    if (id == OPTION_N || option_at(id)->scope == OPTION_MODEL)
+    if (id == OPTION_N || id == OPTION_ID_model || option_at(id)->scope == OPTION_MODEL)
         return 0;
-    if (id == OPTION_ID_model)
-        return refuse(f,
-                      "'model' in section [%s]: models are listed outside the sections, with "
-                      "commas between",
-                      f->section->name);
     return refuse(f,
                   "'%s' in section [%s]: it is a setting of the whole server, and belongs outside "
                   "the sections, above the first of them",
                   name, f->section->name);
+}
+
+/* `model` in a section is that model's path: the list outside, if the file has one, gets longer. */
+static int add_model(struct file_state *f, const struct setting *s, const char *path)
+{
+    const struct config *c = f->setting.config;
+    const bool is_first = c->source->of[OPTION_ID_model].layer != SETTING_FILE;
+    struct buf list;
+
+    if (!is_first && models_find(c->model, f->section->name) >= 0)
+        return refuse(f, "'model' in section [%s]: there is a model of this name already",
+                      f->section->name);
+    if (strchr(path, ',') != NULL)
+        return refuse(f, "'model' in section [%s] is one path, without a comma",
+                      f->section->name);
+    buf_init(&list, 2 * MODELS_MAX * MODELS_MAX_TEXT);
+    if (!is_first) /* an empty list is the demo model */
+        buf_printf(&list, "%s,", c->model[0] != '\0' ? c->model : MODELS_DEMO "=");
+    buf_printf(&list, "%s=%s", f->section->name, path);
+    f->rc = list.err == 0 ? setting_apply(s, "model", "model", list.data) : list.err;
+    buf_release(&list);
+    return f->rc;
 }
 
 /* inih's own idea of the section may be cut; ours is not. */
@@ -152,6 +170,8 @@ static int on_pair(void *user, const char *section, const char *name, const char
     if (f->rc < 0 || (f->section != NULL && check_scope(f, name) < 0))
         return 0;
     s.where = f->where;
+    if (f->section != NULL && option_find(name) == OPTION_ID_model)
+        return add_model(f, &s, value) == 0;
     if (f->section != NULL)
         s.config = &f->section->values;
     f->rc = setting_apply(&s, name, name, value);
@@ -206,7 +226,8 @@ int config_file_check_sections(const struct setting *s)
         if (section->is_listed || models_find(c->model, section->name) >= 0)
             continue;
         models_names(c->model, names, sizeof(names));
-        snprintf(s->err, s->err_len, "%s: section [%s] is none of the models that are served: %s",
+        snprintf(s->err, s->err_len,
+                 "%s: section [%s] is none of the models that are served (%s), and has no 'model'",
                  section->where, section->name, names);
         return ERR_INVAL;
     }

@@ -21,7 +21,7 @@
 #define MODELS_DEMO "quire-demo" /* what the model inside the binary is called */
 
 struct model_item {
-    char name[MODELS_MAX_NAME + 1]; /* never empty: given, or the path's last name, cut if need be */
+    char name[MODELS_MAX_NAME + 1]; /* never empty: given, or the path's last name, cut to fit */
     char path[MODELS_MAX_PATH + 1]; /* empty: the demo model */
 };
 

@@ -56,7 +56,7 @@ int setting_init(struct config *c);
 /* All that a config holds, its sections too. */
 void setting_release(struct config *c);
 
-/* name = text. `shown`: the name as its writer wrote it. ERR_INVAL or ERR_NOMEM, with a sentence. */
+/* name = text. `shown`: the name as it was written. ERR_INVAL or ERR_NOMEM, with a sentence. */
 int setting_apply(const struct setting *s, const char *name, const char *shown, const char *text);
 
 /* The section of a model, or NULL. */

@@ -270,6 +270,8 @@ static void put_limits(struct journal *j, const struct sched_limits *l)
                               c->kv_decode_ps, c->kv_prefill_ps, c->swap_ns,    c->file_ns};
 
     put_value(j, "target", l->target_us);
+    if (l->is_shared)
+        put_value(j, "shared", 1);
     put_numbers(j, "costs", costs, sizeof(costs) / sizeof(costs[0]));
 }
 

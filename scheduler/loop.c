@@ -382,11 +382,16 @@ static void give_snapshot(struct loop *l)
 
 /* ---- the turn ---- */
 
+/* A stream waits for its own steps and for those of other engines that have work: the target is for
+ * all of them together. */
 static const struct plan *make_plan(struct loop *l, uint64_t now)
 {
+    const uint32_t n = 1 + turns_n_rivals(l->opt.turns, l->opt.place);
     const struct plan *plan;
 
-    l->limits = (struct sched_limits){.target_us = l->stats.target_us, .costs = cost_get(&l->cost)};
+    l->limits = (struct sched_limits){.target_us = l->stats.target_us / n,
+                                      .is_shared = n > 1,
+                                      .costs = cost_get(&l->cost)};
     l->stats.costs = l->limits.costs;
     plan = sched_plan(l->sched, now, &l->limits);
     journal_plan(l->opt.journal, plan, now, &l->limits);

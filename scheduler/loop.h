@@ -30,7 +30,8 @@ struct loop_options {
     struct swap_store *swap; /* NULL without swap tiers */
     struct runner *runner;
     uint32_t step_target_ms; /* prompt chunks shrink so that a step with running streams stays
-                              * within this; 0 = no limit */
+                              * within this, with the steps of other engines that have
+                              * work (each gets an even part of it); 0 = no limit */
     const int32_t *eog;      /* ids that end a generation; copied */
     size_t n_eog;
     struct turns *turns; /* NULL: this engine is alone on the machine */

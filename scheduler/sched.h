@@ -85,7 +85,8 @@ struct sched_options {
 void sched_options_default(struct sched_options *o);
 
 struct sched_limits {        /* of one step */
-    uint64_t target_us;      /* 0 = none */
+    uint64_t target_us;      /* 0 = none; for steps with streams, and for all that is_shared */
+    bool is_shared;          /* others wait for the end of the step, and may have streams */
     struct step_costs costs;
 };
 

@@ -89,14 +89,14 @@ static void plan_decodes(struct sched *s)
 
 /* ---- prompt chunks ---- */
 
-/* The time that is left beside the streams; without streams there is no limit. */
+/* The time that is left beside the streams; when nobody waits for the step there is no limit. */
 static void set_room(struct sched *s)
 {
     const uint64_t target_us = s->limits->target_us;
     const uint64_t used = step_costs_ns(&s->limits->costs, &s->plan.work);
 
     s->room_ns = SCHED_NO_LIMIT;
-    if (target_us > 0 && s->n_streams > 0)
+    if (target_us > 0 && (s->n_streams > 0 || s->limits->is_shared))
         s->room_ns = sched_room_ns(target_us, used);
 }
 
@@ -114,6 +114,16 @@ static uint32_t rows_in_time(const struct sched *s, const struct seq *seq, uint3
     return sched_min(max, n > least ? n : least);
 }
 
+/* A whole prompt or nothing: the first of a step always, others when there is time. */
+static uint32_t whole_in_time(const struct sched *s, const struct seq *seq, uint32_t n)
+{
+    const uint64_t ns = step_costs_chunk_ns(&s->limits->costs, seq->n_done, n);
+
+    if (n < seq_behind(seq))
+        return 0;
+    return s->room_ns == SCHED_NO_LIMIT || s->plan.work.n_prefill == 0 || ns <= s->room_ns ? n : 0;
+}
+
 /* The next chunk of a running prefill: as much as budgets and free blocks allow. */
 void sched_plan_chunk(struct sched *s, struct seq *seq)
 {
@@ -121,10 +131,7 @@ void sched_plan_chunk(struct sched *s, struct seq *seq)
     uint64_t ns;
 
     n = sched_min(n, kv_manager_room(s->kv, &seq->kv, seq->n_done));
-    if (s->opt.whole_prompts)
-        n = n == seq_behind(seq) ? n : 0;
-    else
-        n = rows_in_time(s, seq, n);
+    n = s->opt.whole_prompts ? whole_in_time(s, seq, n) : rows_in_time(s, seq, n);
     if (n == 0 || kv_manager_grow(s->kv, &seq->kv, seq->n_done, seq->n_done + n) < 0)
         return;
     add_item(s, seq, n, true);

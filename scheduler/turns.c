@@ -103,6 +103,19 @@ bool turns_take(struct turns *t, uint32_t place)
     return has_waited;
 }
 
+uint32_t turns_n_rivals(struct turns *t, uint32_t place)
+{
+    uint32_t n = 0;
+
+    if (t == NULL)
+        return 0;
+    pthread_mutex_lock(&t->mutex);
+    for (uint32_t i = 0; i < t->n; i++)
+        n += i != place && t->places[i].competes;
+    pthread_mutex_unlock(&t->mutex);
+    return n;
+}
+
 void turns_end(struct turns *t, uint32_t place, uint64_t us, bool wants_more)
 {
     if (t == NULL)

@@ -30,10 +30,13 @@ struct turns;
 int turns_create(struct turns **out, const uint32_t *shares, uint32_t n);
 void turns_destroy(struct turns **t); /* nobody has or wants a turn */
 
-/* With t NULL these do nothing: the engine is alone. */
+/* With t NULL these do nothing: the engine is alone, and has no rivals. */
 
 /* Wait for the turn of this place; true: there was a wait. */
 bool turns_take(struct turns *t, uint32_t place);
+
+/* How many others have work now. */
+uint32_t turns_n_rivals(struct turns *t, uint32_t place);
 
 /* The step of `us` microseconds is over. */
 void turns_end(struct turns *t, uint32_t place, uint64_t us, bool wants_more);

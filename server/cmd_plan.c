@@ -1,8 +1,8 @@
 /* server/cmd_plan.c - `quire plan`: the memory that a server with these settings would take.
  *
  * Everything is made as for serving, but that no weight is read: rooms are reserved, which costs
- * nothing until they are filled, and their sizes are what is printed. Several models are made beside
- * each other, as a server has them, so that what they take of the process is measured too.
+ * nothing until they are filled, and their sizes are what is printed. Several models are made
+ * beside each other, as a server has them, so that what they take of the process is measured too.
  */
 #include "server/command.h"
 
@@ -133,8 +133,9 @@ static void print_table(const struct engine *e, const struct memory_plan *p)
 
 static void print_sum(const struct memory_plan *sum, uint32_t n)
 {
-    printf("All %u models in one process: %.1f MiB (weights %.1f, rope tables %.1f, KV caches %.1f, "
-           "activations %.1f, process %.1f),\nand %.1f MiB while preempted sequences are kept.\n",
+    printf("All %u models in one process: %.1f MiB (weights %.1f, rope tables %.1f, "
+           "KV caches %.1f, activations %.1f, process %.1f),\n"
+           "and %.1f MiB while preempted sequences are kept.\n",
            n, mib(in_all(sum)), mib(sum->weights), mib(sum->tables), mib(sum->cache),
            mib(sum->rows), mib(sum->process), mib(sum->swap));
 }

@@ -249,6 +249,7 @@ static void parse_limits(struct line *l, const cJSON *o, struct sched_limits *ou
     uint64_t v[8];
 
     out->target_us = want(l, o, "target", MAX_COST);
+    out->is_shared = may(l, o, "shared", 1) != 0;
     if (cJSON_GetArraySize(costs) != 8)
         wrong(l, "costs", "does not hold 8 numbers");
     for (int i = 0; i < 8 && l->rc == 0; i++)

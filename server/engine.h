@@ -70,9 +70,9 @@ int engine_init_among(struct engine *e, const struct config *c, unsigned flags,
                       const struct engine_company *company, char *err, size_t err_len);
 /* The team that the settings want, for all engines of a process. */
 int engine_make_team(struct team **out, const struct config *c, char *err, size_t err_len);
-/* The name on the wire of the first model in the setting `model`, known without opening its file. */
+/* The name on the wire of the first model in a list, known without opening its file. */
 void engine_name_model(const char *list, char *id, size_t size);
-/* The model in the setting `model`, for what works on one at a time. Returns an exit_code. */
+/* The model in a list of one, for what works on one at a time. Returns an exit_code. */
 int engine_one_model(struct model_item *out, const char *list, char *err, size_t err_len);
 void engine_release(struct engine *e);
 

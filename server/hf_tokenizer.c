@@ -108,6 +108,20 @@ static int read_pieces(struct vocab *v)
     return 0;
 }
 
+/* Tokens that take the spaces around them, or want to be words of their own, would cut texts in
+ * other places than they do here. */
+static int check_sides(struct vocab *v, const cJSON *added, const char *name)
+{
+    static const char *const flags[] = {"lstrip", "rstrip", "single_word"};
+
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+        if (cJSON_IsTrue(hf_member(added, flags[i])))
+            return hf_fail(v->f, ERR_UNSUPPORTED, HF_TOKENIZER,
+                           "the added token '%.80s' has '%s': true, which is not supported", name,
+                           flags[i]);
+    return 0;
+}
+
 static int read_added(struct vocab *v)
 {
     const cJSON *added = hf_member(v->f->tokenizer, "added_tokens"), *a;
@@ -124,6 +138,8 @@ static int read_added(struct vocab *v)
 
         if (name == NULL)
             return fail(v, "an element of 'added_tokens' has no 'content'");
+        if (check_sides(v, a, name) < 0)
+            return ERR_UNSUPPORTED;
         if (special || looks_special(name))
             type = CONTROL;
         if (v->is_spm && unknown != NULL && strcmp(name, unknown) == 0)

@@ -83,8 +83,9 @@ static int choose(const struct found *found, const char *folder, int len,
         return ERR_NOENT;
     }
     if (found->n > 1) {
-        snprintf(err, err_len, "%.*s: there are %u models in the folder, name one of them ('model' may list several, "
-                 "with commas between): %s%s",
+        snprintf(err, err_len,
+                 "%.*s: there are %u models in the folder, name one of them ('model' may list "
+                 "several, with commas between): %s%s",
                  len, folder, found->n, found->listed.data, found->listed.err != 0 ? ", ..." : "");
         return ERR_INVAL;
     }

@@ -16,23 +16,6 @@ struct hosted *reception_find(struct hosted *all, uint32_t n, const char *name)
     return strcmp(name, "default") == 0 ? &all[0] : NULL;
 }
 
-struct hosted *reception_by_body(struct hosted *all, uint32_t n, const struct http_call *call)
-{
-    const struct buf *body = http_call_body(call);
-    struct hosted *found = NULL;
-    const char *text, *why;
-    cJSON *name = NULL;
-    size_t len;
-
-    if (n == 1 || body->len == 0)
-        return &all[0];
-    if (json_member_text(body->data, body->len, "model", &text, &len) &&
-        json_parse(text, len, &name, &why) == 0 && cJSON_IsString(name))
-        found = reception_find(all, n, name->valuestring);
-    cJSON_Delete(name);
-    return found != NULL ? found : &all[0];
-}
-
 void reception_refuse(struct http_call *call, const char *name)
 {
     struct api_error e;
@@ -43,12 +26,35 @@ void reception_refuse(struct http_call *call, const char *name)
     http_call_reply_error(call, &e);
 }
 
-struct hosted *reception_by_query(struct hosted *all, uint32_t n, struct http_call *call)
+static struct hosted *find_or_refuse(struct hosted *all, uint32_t n, struct http_call *call,
+                                     const char *name)
 {
-    const char *name = http_call_query(call, "model");
-    struct hosted *found = name != NULL ? reception_find(all, n, name) : &all[0];
+    struct hosted *found = reception_find(all, n, name);
 
     if (found == NULL)
         reception_refuse(call, name);
     return found;
+}
+
+struct hosted *reception_by_body(struct hosted *all, uint32_t n, struct http_call *call)
+{
+    const struct buf *body = http_call_body(call);
+    struct hosted *found = &all[0];
+    const char *text, *why;
+    cJSON *name = NULL;
+    size_t len;
+
+    if (n > 1 && body->len > 0 &&
+        json_member_text(body->data, body->len, "model", &text, &len) &&
+        json_parse(text, len, &name, &why) == 0 && cJSON_IsString(name))
+        found = find_or_refuse(all, n, call, name->valuestring);
+    cJSON_Delete(name);
+    return found;
+}
+
+struct hosted *reception_by_query(struct hosted *all, uint32_t n, struct http_call *call)
+{
+    const char *name = http_call_query(call, "model");
+
+    return name != NULL ? find_or_refuse(all, n, call, name) : &all[0];
 }

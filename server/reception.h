@@ -3,8 +3,8 @@
  * A body says so in its member "model", any call in ?model=NAME; who says nothing, or "default",
  * gets the first model. The body is not parsed for that: this is done afterwards, for a model,
  * with its tokenizer and its limits, perhaps on another thread. So its name is looked up in the
- * text, at a fraction of a parser's cost and only where there are several models. It only chooses:
- * params_parse() checks the name again, and tells those who asked for a model that is not there.
+ * text, at a fraction of a parser's cost and only where there are several models. What it says
+ * otherwise, or that it is no JSON, is left to whoever parses it.
  *
  * Thread: the loop's.
  */
@@ -20,11 +20,9 @@ struct http_call;
 /* The model of that name among the n, or NULL. */
 struct hosted *reception_find(struct hosted *all, uint32_t n, const char *name);
 
-/* The model that the call's body asks for, or the first. */
-struct hosted *reception_by_body(struct hosted *all, uint32_t n, const struct http_call *call);
-
-/* The model that ?model= asks for, or the first. NULL: there is none of that name, and the call has
- * been answered. */
+/* The model that the call's body asks for, or ?model=, or the first. NULL: there is none of that
+ * name, and the call has been answered. */
+struct hosted *reception_by_body(struct hosted *all, uint32_t n, struct http_call *call);
 struct hosted *reception_by_query(struct hosted *all, uint32_t n, struct http_call *call);
 
 /* Answer a call for a model that is not served. */

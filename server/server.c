@@ -1,33 +1,22 @@
 /* server/server.c - see server.h: builds the parts, runs the loop, and ends in order.
  *
- * The start: the sockets are bound first. While a thread of the pool loads the model, whoever calls
- * is told so (gate.h).
+ * The start: the sockets are bound first. While a thread of the pool loads the models, whoever
+ * calls is told so (gate.h).
  *
- * The end: the first signal closes the desk, so that posts are refused and the engine finishes
- * what it has. When the last completion and the last HTTP exchange are over, HTTP stops, the
+ * The end: the first signal closes the desks, so that posts are refused and the engines finish
+ * what they have. When the last completion and the last HTTP exchange are over, HTTP stops, the
  * handles close and the loop runs out.
  */
-#include "server/server.h"
+#include "server/server_impl.h"
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/base/version.h"
-#include "server/answer.h"
-#include "server/completion.h"
 #include "server/desk.h"
-#include "server/facts.h"
-#include "server/gate.h"
-#include "server/hosted.h"
-#include "server/http.h"
 #include "server/keys.h"
-#include "server/plan.h"
-#include "server/prompting.h"
-#include "server/reception.h"
 #include "server/tenants.h"
 #include "server/tls.h"
-#include "server/tokens.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -41,237 +30,6 @@
  * get to read their last bytes. */
 #define DRAIN_TICK_MS 20
 #define FLUSH_US 2000000u
-
-struct server {
-    struct server_options opt;
-    uv_loop_t loop;
-    uv_async_t wake;
-    uv_signal_t on_term, on_int, on_hup;
-    uv_timer_t tick;
-    uv_work_t load;
-    struct gate gate;
-    struct keys *keys; /* or NULL */
-    struct tls *tls;   /* or NULL */
-    struct http *http;
-    struct tenants *tenants;
-    struct metrics_house house;
-    struct hosted models[SERVER_MAX_MODELS]; /* [opt.n_models] */
-    uint32_t n_attached;                     /* of them: their engines run */
-    bool is_draining;
-    uint64_t start_us;
-    uint64_t stopped_us; /* when everything was cancelled; 0 before */
-    bool has_loop;
-    bool has_abandoned_load;
-};
-
-/* ---- routes ---- */
-
-/* The desk of the model that the call's body asks for. */
-static struct desk *desk_for(void *ud, const struct http_call *call)
-{
-    struct server *s = ud;
-
-    return reception_by_body(s->models, s->opt.n_models, call)->desk;
-}
-
-static struct hosted *model_for(void *ud, struct http_call *call)
-{
-    struct server *s = ud;
-
-    return reception_by_query(s->models, s->opt.n_models, call);
-}
-
-static void debug(void *ud, struct http_call *call, enum debug_page page)
-{
-    struct hosted *h = model_for(ud, call);
-
-    if (h != NULL)
-        debug_ask(&h->debug, call, page);
-}
-
-static void on_completions(void *ud, struct http_call *call)
-{
-    completion_start(desk_for(ud, call), call, dialect_text());
-}
-
-static void on_chat(void *ud, struct http_call *call)
-{
-    completion_start(desk_for(ud, call), call, dialect_chat());
-}
-
-static void on_native(void *ud, struct http_call *call)
-{
-    completion_start(desk_for(ud, call), call, dialect_native());
-}
-
-static void on_native_too(void *ud, struct http_call *call)
-{
-    on_native(ud, call);
-}
-
-static void on_infill(void *ud, struct http_call *call)
-{
-    completion_start(desk_for(ud, call), call, dialect_infill());
-}
-
-static void on_embeddings(void *ud, struct http_call *call)
-{
-    completion_start(desk_for(ud, call), call, dialect_embeddings());
-}
-
-static void on_responses(void *ud, struct http_call *call)
-{
-    completion_start(desk_for(ud, call), call, dialect_responses());
-}
-
-static void on_messages(void *ud, struct http_call *call)
-{
-    completion_start(desk_for(ud, call), call, dialect_messages());
-}
-
-static void on_count_tokens(void *ud, struct http_call *call)
-{
-    prompting_count(desk_for(ud, call), call);
-}
-
-static void on_apply_template(void *ud, struct http_call *call)
-{
-    prompting_apply(desk_for(ud, call), call);
-}
-
-static void on_plan(void *ud, struct http_call *call)
-{
-    plan_start(desk_for(ud, call), call);
-}
-
-static void on_debug_requests(void *ud, struct http_call *call)
-{
-    debug(ud, call, DEBUG_REQUESTS);
-}
-
-static void on_debug_iterations(void *ud, struct http_call *call)
-{
-    debug(ud, call, DEBUG_ITERATIONS);
-}
-
-static void on_slots(void *ud, struct http_call *call)
-{
-    debug(ud, call, DEBUG_SLOTS);
-}
-
-static void on_props(void *ud, struct http_call *call)
-{
-    const struct hosted *h = model_for(ud, call);
-
-    if (h != NULL)
-        facts_props(&h->model, call);
-}
-
-static void on_debug_kv(void *ud, struct http_call *call)
-{
-    debug(ud, call, DEBUG_KV);
-}
-
-static void on_tokenize(void *ud, struct http_call *call)
-{
-    tokens_encode(desk_for(ud, call), call);
-}
-
-static void on_detokenize(void *ud, struct http_call *call)
-{
-    tokens_decode(desk_for(ud, call), call);
-}
-
-static void on_models(void *ud, struct http_call *call)
-{
-    const struct server_model *models[SERVER_MAX_MODELS];
-    const struct server *s = ud;
-
-    for (uint32_t i = 0; i < s->opt.n_models; i++)
-        models[i] = &s->models[i].model;
-    facts_models(call, models, s->opt.n_models);
-}
-
-static void on_model(void *ud, struct http_call *call)
-{
-    struct server *s = ud;
-    const struct hosted *h = reception_find(s->models, s->opt.n_models, http_call_tail(call));
-
-    if (h != NULL)
-        facts_model(call, &h->model);
-    else
-        reception_refuse(call, http_call_tail(call));
-}
-
-static void on_health(void *ud, struct http_call *call)
-{
-    (void)ud;
-    facts_health(call);
-}
-
-static void on_ready(void *ud, struct http_call *call)
-{
-    struct server *s = ud;
-    const char *trouble = NULL;
-
-    if (s->gate.is_loading) {
-        gate_answer_ready(&s->gate, call);
-        return;
-    }
-    for (uint32_t i = 0; trouble == NULL && i < s->opt.n_models; i++)
-        trouble = facts_trouble(s->models[i].desk, &s->models[i].watchdog);
-    facts_ready(call, trouble);
-}
-
-static void on_version(void *ud, struct http_call *call)
-{
-    (void)ud;
-    facts_version(call);
-}
-
-static void on_openapi(void *ud, struct http_call *call)
-{
-    (void)ud;
-    facts_openapi(call);
-}
-
-static void on_metrics(void *ud, struct http_call *call);
-
-#define ERRORS(flags) ((flags) & GATE_ANTHROPIC ? dialect_messages_error : NULL)
-
-static const struct http_route routes[] = {
-#define ROUTE(path, tail, method, handler, flags, body, reply, text)                               \
-    {path, method, on_##handler, ERRORS(flags), flags},
-#include "server/routes.inc"
-#undef ROUTE
-};
-#define N_ROUTES (sizeof(routes) / sizeof(routes[0]))
-_Static_assert(N_ROUTES < METRICS_MAX_ROUTES, "each route is a label, and so is the lack of one");
-
-static void on_metrics(void *ud, struct http_call *call)
-{
-    struct server *s = ud;
-    const char *labels[N_ROUTES + 1];
-    struct metrics_model models[SERVER_MAX_MODELS];
-    struct metrics_scene scene = {.models = models,
-                                  .n_models = s->opt.n_models,
-                                  .house = &s->house,
-                                  .routes = labels,
-                                  .n_routes = N_ROUTES + 1,
-                                  .isa = s->models[0].model.isa,
-                                  .version = quire_version(),
-                                  .n_connections = http_n_connections(s->http),
-                                  .n_tenants = tenants_n(s->tenants),
-                                  .n_tenants_shared = tenants_n_shared(s->tenants),
-                                  .uptime_s = (double)(clock_us() - s->start_us) / 1e6};
-
-    for (size_t i = 0; i < N_ROUTES; i++)
-        labels[i] = routes[i].path;
-    labels[N_ROUTES] = "other";
-    for (uint32_t i = 0; i < s->opt.n_models; i++)
-        facts_fill_metrics(s->models[i].desk, &models[i]);
-    facts_metrics(call, &scene);
-}
 
 static void on_done(void *ud, size_t route, int status)
 {
@@ -462,7 +220,7 @@ static uint32_t max_outstanding(const struct server *s)
 
 static int open_http(struct server *s, char *err, size_t err_len)
 {
-    const struct http_options http = {
+    struct http_options http = {
         .loop = &s->loop,
         .host = s->opt.host,
         .port = s->opt.port,
@@ -473,13 +231,12 @@ static int open_http(struct server *s, char *err, size_t err_len)
         .max_body = s->opt.max_body,
         .max_connections = max_outstanding(s) + EXTRA_CONNECTIONS,
         .idle_timeout_s = IDLE_TIMEOUT_S,
-        .routes = routes,
-        .n_routes = N_ROUTES,
         .ud = s,
         .admit = on_admit,
         .done = on_done,
     };
 
+    http.routes = server_routes(&http.n_routes);
     return http_create(&s->http, &http, err, err_len);
 }
 

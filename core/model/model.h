@@ -54,6 +54,7 @@ struct ffn {
 
 #define MODEL_NO_ROPE UINT32_MAX
 #define MODEL_MAX_EXPERTS_USED 64 /* by one token */
+#define MODEL_MAX_EXPERT_GROUPS 64
 
 /* Norms stand before a branch (attn_norm, ffn_norm), behind it (.._post_norm, on what it adds), or
  * behind the sum (.._sum_norm). */
@@ -110,6 +111,9 @@ struct model_shape {
     uint32_t n_ctx;              /* positions this instance serves: rope tables reach this far */
     uint32_t window;             /* of the layers that have one; 0: no layer has */
     uint32_t n_expert, n_expert_used, n_ff_expert, n_ff_shared;
+    uint32_t n_expert_group, n_expert_group_used; /* a token's experts are all of so many groups,
+                                                   * each of n_expert / n_expert_group in a row;
+                                                   * 0: there are none */
     uint32_t pooling_type; /* of embeddings, as the file numbers it: 1 mean, 2 first, 3 last */
     enum norm_kind norm;
     float norm_eps;

@@ -70,7 +70,6 @@ static int check_neutral(struct load *l)
         {"attention.output_scale", 1.0f, "scaled attention outputs"},
         {"attention.value_scale", 1.0f, "scaled values"},
         {"attention.shared_kv_layers", 0.0f, "shared KV layers"},
-        {"expert_group_count", 1.0f, "groups of experts"},
         {"router_logit_softcapping", 0.0f, "soft caps of routers"},
         {"rope.scaling.alpha", 0.0f, "alphas of rope"},
         {"rope.scaling.yarn_ext_factor", 1.0f, "other mixtures of yarn"},

@@ -51,6 +51,28 @@ static int read_gate(struct load *l)
     return rc == 0 ? key_not_negative(l, "expert_weights_scale", &s->expert_scale) : rc;
 }
 
+/* Groups of which only the best take part: every token must find its experts in them. */
+static int read_groups(struct load *l)
+{
+    struct model_shape *s = &l->m->shape;
+    uint32_t n = 0, used = 0;
+    int rc = key_u32(l, "expert_group_count", KEY_OPTIONAL, 0, MODEL_MAX_EXPERT_GROUPS, &n);
+
+    if (rc < 0 || n <= 1)
+        return rc;
+    rc = key_u32(l, "expert_group_used_count", KEY_REQUIRED, 1, n, &used);
+    if (rc < 0)
+        return rc;
+    if (s->n_expert % n != 0 || s->n_expert / n * used < s->n_expert_used)
+        return load_fail(l, ERR_FORMAT,
+                         "key '%s.expert_group_count': %u groups, of which %u take part, do not fit "
+                         "%u experts, of which %u do",
+                         l->traits->arch, n, used, s->n_expert, s->n_expert_used);
+    s->n_expert_group = n;
+    s->n_expert_group_used = used;
+    return 0;
+}
+
 int load_experts(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
@@ -68,6 +90,8 @@ int load_experts(struct load *l)
         rc = read_widths(l);
     if (rc == 0)
         rc = read_gate(l);
+    if (rc == 0)
+        rc = read_groups(l);
     if (rc == 0 && s->expert_scale == 0.0f)
         s->expert_scale = 1.0f; /* how files say that there is none */
     return rc;

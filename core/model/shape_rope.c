@@ -138,14 +138,20 @@ int load_rope(struct load *l)
     struct model_shape *s = &l->m->shape;
     struct rope_options *r = &l->ropes[0];
     float base = l->traits->rope_base > 0.0f ? l->traits->rope_base : 10000.0f;
+    bool is_turned = true;
     int rc = read_window(l);
 
     l->divisors_name = "rope_freqs.weight";
     if (rc < 0 || (l->traits->flags & TRAIT_LEARNED_POS) != 0)
         return rc;
     rc = read_rotated(l);
-    if (rc == 0)
-        rc = key_positive(l, "rope.freq_base", KEY_OPTIONAL, &base);
+    if (rc == 0 && (l->traits->flags & TRAIT_ROPE_SWITCH) != 0)
+        rc = key_bool(l, "rope.scaling.finetuned", &is_turned);
+    if (rc == 0 && !is_turned)
+        s->n_rot = 0;
+    if (rc < 0 || !is_turned)
+        return rc;
+    rc = key_positive(l, "rope.freq_base", KEY_OPTIONAL, &base);
     *r = (struct rope_options){.n_ctx = s->n_ctx,
                                .n_rot = s->n_rot,
                                .base = (double)base,

@@ -14,6 +14,7 @@
 #define FFN_NORM_B (BIT(FFN_NORM) | BIT(FFN_NORM_BIAS))
 #define PRE_NORMS (BIT(ATTN_NORM) | BIT(FFN_NORM))
 #define POST_NORMS (BIT(ATTN_POST_NORM) | BIT(FFN_POST_NORM))
+#define GRANITE (TRAIT_LOGIT_DIVIDE | TRAIT_EXPERT_NORM | TRAIT_ROPE_SWITCH)
 #define SUM_NORMS                                                                                  \
     (BIT(ATTN_SUM_NORM) | BIT(ATTN_SUM_NORM_BIAS) | BIT(FFN_SUM_NORM) | BIT(FFN_SUM_NORM_BIAS))
 #define BIASES                                                                                     \
@@ -67,8 +68,8 @@ static const struct traits table[] = {
      .norm = NORM_LAYER,
      .act = KERN_ACT_GELU},
     {.arch = "phi3", .required = LLAMA, .flags = TRAIT_NEOX},
-    {.arch = "granite", .required = LLAMA, .flags = TRAIT_LOGIT_DIVIDE | TRAIT_EXPERT_NORM},
-    {.arch = "granitemoe", .required = LLAMA, .flags = TRAIT_LOGIT_DIVIDE | TRAIT_EXPERT_NORM},
+    {.arch = "granite", .required = LLAMA, .flags = GRANITE},
+    {.arch = "granitemoe", .required = LLAMA, .flags = GRANITE},
     {.arch = "olmo2",
      .required = ATTENTION | GATED_FFN | POST_NORMS | QK_NORM,
      .flags = TRAIT_NEOX | TRAIT_QK_ROW | TRAIT_WINDOW_ROPE,

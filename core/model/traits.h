@@ -129,6 +129,7 @@ enum trait_flag {
     TRAIT_QK_ROW = 1 << 12,        /* norms of queries and keys are taken over all heads */
     TRAIT_QK_EACH = 1 << 13,       /* ... over each head, with weights of its own */
     TRAIT_MLA = 1 << 14,
+    TRAIT_ROPE_SWITCH = 1 << 15,   /* rope.scaling.finetuned false: no layer is turned */
 };
 
 struct traits {

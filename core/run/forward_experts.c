@@ -29,6 +29,43 @@ static float weight_of(const struct model_shape *s, const struct ballot *b, uint
     return kern_exp(b->logits[expert] - b->max) / b->sum;
 }
 
+/* What a group of n experts is worth: its best one where the weights are a softmax (DeepSeek-V2's
+ * report), its two best ones together where they are apart (DeepSeek-V3's). */
+static float worth_of(struct runner *r, float *ranks, uint32_t n)
+{
+    const float best = r->kern.max(ranks, n);
+    const size_t at = r->kern.find(ranks, n, best);
+    float second;
+
+    if (r->model->shape.expert_gate != EXPERT_SIGMOID || n == 1 || at == n)
+        return best;
+    ranks[at] = -INFINITY;
+    second = r->kern.max(ranks, n);
+    ranks[at] = best;
+    return best + second;
+}
+
+/* Only experts of the best groups can be chosen; of equal groups the lowest. */
+static void drop_groups(struct runner *r, float *ranks)
+{
+    const struct model_shape *s = &r->model->shape;
+    const uint32_t n = s->n_expert_group, each = s->n_expert / n;
+    float worth[MODEL_MAX_EXPERT_GROUPS];
+    bool is_kept[MODEL_MAX_EXPERT_GROUPS] = {false};
+
+    for (uint32_t g = 0; g < n; g++)
+        worth[g] = worth_of(r, ranks + (size_t)g * each, each);
+    for (uint32_t j = 0; j < s->n_expert_group_used; j++) {
+        const size_t at = r->kern.find(worth, n, r->kern.max(worth, n));
+        const size_t g = at < n ? at : j; /* none of them is a number */
+
+        is_kept[g] = true;
+        worth[g] = -INFINITY;
+    }
+    for (uint32_t e = 0; e < s->n_expert; e++)
+        ranks[e] = is_kept[e / each] ? ranks[e] : -INFINITY;
+}
+
 /* The experts with the highest numbers in `ranks`, which loses them; of equals the lowest first. */
 static void choose(struct runner *r, float *ranks, const struct ballot *b,
                    struct expert_pick *picks)
@@ -51,6 +88,19 @@ static void choose(struct runner *r, float *ranks, const struct ballot *b,
                           s->expert_scale;
 }
 
+/* The order of the weights is that of the logits; where they are added up they must be there. */
+static void fill_ranks(const struct model_shape *s, const struct model_layer *l,
+                       const struct ballot *b, float *ranks)
+{
+    const bool adds = l->choice_bias != NULL ||
+                      (s->n_expert_group > 0 && s->expert_gate == EXPERT_SIGMOID);
+
+    if (!adds)
+        memcpy(ranks, b->logits, s->n_expert * sizeof(*ranks));
+    for (uint32_t e = 0; adds && e < s->n_expert; e++)
+        ranks[e] = weight_of(s, b, e) + (l->choice_bias != NULL ? l->choice_bias[e] : 0.0f);
+}
+
 static void choose_row(struct runner *r, const struct model_layer *l, uint32_t row)
 {
     const struct model_shape *s = &r->model->shape;
@@ -62,11 +112,9 @@ static void choose_row(struct runner *r, const struct model_layer *l, uint32_t r
         r->kern.add(logits, l->router_bias, 1.0f, s->n_expert);
     b.max = r->kern.max(logits, s->n_expert);
     b.sum = r->kern.sum_exp(logits, s->n_expert, b.max, 1.0f);
-    if (l->choice_bias == NULL)
-        memcpy(ranks, logits, s->n_expert * sizeof(*ranks));
-    else
-        for (uint32_t e = 0; e < s->n_expert; e++)
-            ranks[e] = weight_of(s, &b, e) + l->choice_bias[e];
+    fill_ranks(s, l, &b, ranks);
+    if (s->n_expert_group > 0)
+        drop_groups(r, ranks);
     choose(r, ranks, &b, r->picks + (size_t)row * s->n_expert_used);
 }
 

@@ -125,7 +125,7 @@ def test_print_config_of_several_models(tmp_path):
 
 @pytest.mark.parametrize("text, words", [
     (TWO_MODELS + "host = ::1", [":11: ", "'host'", "[embed]", "outside the sections"]),
-    (TWO_MODELS + "model = x", [":11: ", "'model'", "[embed]", "outside the sections"]),
+    (TWO_MODELS + "model = x", [":11: ", "'model'", "[embed]", "already"]),
     (TWO_MODELS + "share = 0", [":11: ", "'share'", "1 to 1000", "'0'"]),
     (TWO_MODELS + "sharre = 1", [":11: ", "unknown setting 'sharre'"]),
     (TWO_MODELS + "[cat]", [":11: ", "[cat]", "chat, embed"]),

@@ -1,10 +1,14 @@
 """`suffix`: completions between two texts, with a model whose file names the tokens for it."""
 import pathlib
+import sys
 
 import pytest
 
-from gguf_keys import add_numbers
 from quire import Server
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
+
+from gguf_file import with_keys  # noqa: E402
 
 DEMO = pathlib.Path(__file__).parents[2] / "config/demo/quire-demo.gguf"
 BOS, PREFIX, SUFFIX, MIDDLE = 0, 2, 3, 4  # any tokens do: the demo was not made for this
@@ -16,7 +20,7 @@ GREEDY = {"temperature": 0, "ignore_eos": True, "max_tokens": 12}
 @pytest.fixture(scope="module")
 def filler(tmp_path_factory):
     model = tmp_path_factory.mktemp("infill") / "filler.gguf"
-    model.write_bytes(add_numbers(DEMO.read_bytes(), KEYS))
+    model.write_bytes(with_keys(DEMO.read_bytes(), KEYS))
     s = Server(model=model)
     yield s
     s.stop()
@@ -94,8 +98,8 @@ def test_files_beside_it(filler, tmp_path):
     assert infill(filler, **fields)["content"] == filler.complete([BOS, *extra, *whole[1:]], **GREEDY).text
     (repository,), (file,) = ids(filler, "\x01"), ids(filler, "\x02")  # bytes that nothing else is made of
     model = tmp_path / "files.gguf"
-    model.write_bytes(add_numbers(DEMO.read_bytes(), {**KEYS, "tokenizer.ggml.fim_rep_token_id": repository,
-                                                      "tokenizer.ggml.fim_sep_token_id": file}))
+    model.write_bytes(with_keys(DEMO.read_bytes(), {**KEYS, "tokenizer.ggml.fim_rep_token_id": repository,
+                                                    "tokenizer.ggml.fim_sep_token_id": file}))
     s = Server(model=model)
     extra = [repository, *ids(s, "project\n"), file, *ids(s, "a.txt\n"), *ids(s, "The dog."), file,
              *ids(s, "file\n"), *ids(s, "The cat."), file, *ids(s, "current\n")]

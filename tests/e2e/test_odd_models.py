@@ -59,7 +59,28 @@ def norm_bias_alone(keys, tensors):
         del tensors[name]
 
 
+def groups_of_no_size(keys, tensors):
+    keys["deepseek2.expert_group_count"] = 5
+
+
+def groups_too_few(keys, tensors):
+    """One group has three experts, and a token goes to four."""
+    keys["deepseek2.expert_group_used_count"] = 1
+
+
+def groups_unsaid(keys, tensors):
+    del keys["deepseek2.expert_group_used_count"]
+
+
+def groups_too_many(keys, tensors):
+    keys["deepseek2.expert_group_count"] = 65
+
+
 CASES = [
+    ("deepseek2", "groups", groups_of_no_size, "deepseek2.expert_group_count"),
+    ("deepseek2", "v3-groups", groups_too_few, "deepseek2.expert_group_count"),
+    ("deepseek2", "groups", groups_unsaid, "deepseek2.expert_group_used_count"),
+    ("deepseek2", "groups", groups_too_many, "deepseek2.expert_group_count"),
     ("deepseek2", "new", latent_in_the_wrong_shape, "blk.0.attn_v_b.weight"),
     ("deepseek2", "new", latent_bias, "blk.0.attn_q.bias"),
     ("gpt2", "plain", gate_bias_without_a_gate, "blk.0.ffn_gate.bias"),

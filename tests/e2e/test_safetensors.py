@@ -413,6 +413,9 @@ DAMAGES = {
     "tokens-none": (in_tokenizer(lambda t: t["model"].update(vocab=3)), "'vocab' is no object"),
     "tokens-id": (in_tokenizer(lambda t: t["model"]["vocab"].update(a=-1)), "the id of token 'a' is no whole number"),
     "tokens-same": (in_tokenizer(lambda t: t["model"]["vocab"].update(a=1)), "two tokens have the id 1"),
+    "tokens-strip": (in_tokenizer(lambda t: t["added_tokens"].append(
+                        {"id": 0, "content": "<|a|>", "special": True, "rstrip": True})),
+                     "the added token '<|a|>' has 'rstrip': true"),
     "merges-none": (in_tokenizer(lambda t: t["model"].pop("merges") and None), "'merges' is no list"),
     "merges-one": (in_tokenizer(lambda t: t["model"].update(merges=["ab"])), "is no two pieces"),
     "merges-number": (in_tokenizer(lambda t: t["model"].update(merges=[[1, 2]])), "neither a text nor a pair"),

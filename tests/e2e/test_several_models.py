@@ -157,8 +157,19 @@ def test_who_asks_badly_is_told(both, text, status, code):
     assert both.get("/ready").status == 200
 
 
+def test_no_way_to_a_third(both):
+    before = both.metrics().get('quire_rejections_total{reason="invalid"}', 0)
+    for path, body in WAYS:
+        r = both.post(path, {**body, "model": "third"})
+        error = r.json["error"]
+        assert r.status == 404 and "'third'" in error["message"], (path, r.body)
+        assert path == "/v1/messages" or path.endswith("count_tokens") or error["code"] == "model_not_found"
+    assert both.metrics()['quire_rejections_total{reason="invalid"}'] == before + len(WAYS)
+
+
 # ---- side by side ----
 
+@pytest.mark.threads
 def test_side_by_side_nobody_notices(both, alone):
     """P1 through both engines at once, with streams, choices and embeddings in between."""
     wishes = []
@@ -230,6 +241,7 @@ def test_limits_are_each_models_own(start, models):
         stream.reset()
 
 
+@pytest.mark.threads
 def test_a_drain_finishes_both(start, models):
     s = start("--kv-memory", "64m", model=models, binary=DEBUG_BIN)
     streams = [s.stream("Once upon a time", model=name, **LONG) for name in ("demo", "stories") for _ in range(3)]
@@ -289,16 +301,17 @@ def test_a_journal_for_each(start, models, tmp_path):
     conf.write_text(f"[demo]\njournal = {tmp_path / 'demo.journal'}\n"
                     f"[stories]\njournal = {tmp_path / 'stories.journal'}\nkv_memory = 2m\n")
     s = start("--config", str(conf), "--kv-memory", "64m", model=models)
-    for name in ("demo", "stories", "stories"):
-        s.complete("Once upon a time", model=name, max_tokens=5)
+    names = ("demo", "stories", "stories")
+    in_threads([lambda n=n: s.complete("Once upon a time", model=n, max_tokens=300, ignore_eos=True) for n in names])
     s.stop()
-    posts = {}
+    posts, is_shared = {}, False
     for name in ("demo", "stories"):
         lines = [json.loads(line) for line in (tmp_path / f"{name}.journal").read_text().splitlines()]
         posts[name] = sum("post" in line for line in lines)
+        is_shared = is_shared or any(line.get("shared") for line in lines)  # the other one had work too
         replay = subprocess.run([BIN, "replay", str(tmp_path / f"{name}.journal")], capture_output=True, text=True)
         assert replay.returncode == 0, replay.stderr
-    assert posts == {"demo": 1, "stories": 2}
+    assert posts == {"demo": 1, "stories": 2} and is_shared
 
 
 def test_one_that_cannot_be_loaded_is_named(tmp_path, models):

@@ -106,6 +106,8 @@ def granite(f):
     f.key("residual_scale", 0.7)
     f.key("attention.scale", 0.4)
     f.key("logit_scale", 1.5)
+    if f.variant in ("unturned", "biases"):  # such files say that there is no rope, or that there is
+        f.key("rope.scaling.finetuned", f.variant == "biases")
 
 
 def exaone(f):
@@ -326,6 +328,8 @@ def command_r(f):
 
 def deepseek2(f):
     """old: keys and values in one matrix; new: apart, and one KV head of the short vector."""
+    if f.variant in ("groups", "v3-groups"):
+        f.n_expert, f.n_used = 12, 4
     f.n_layer, f.n_head = 3, 3
     part, n_rot, n_value, rank = (24, 8, 16, 48) if f.kind == "F32" else (32, 32, 32, 64)
     old = f.variant in ("old", "yarn-old")
@@ -343,15 +347,18 @@ def deepseek2(f):
     f.key("expert_shared_count", 2)
     f.key("expert_weights_scale", 1.7)
     f.key("leading_dense_block_count", 1)
-    if not old:
+    if f.variant in ("groups", "v3-groups"):
+        f.key("expert_group_count", 4)
+        f.key("expert_group_used_count", 2)
+    elif not old:
         f.key("expert_group_count", 1)
         f.key("expert_group_used_count", 1)
     if f.variant.startswith("yarn"):
         f.scaling("yarn")
         f.key("rope.scaling.yarn_log_multiplier", 0.0707)
-    if f.variant in ("q-lora", "v3"):
+    if f.variant in ("q-lora", "v3", "v3-groups"):
         f.key("attention.q_lora_rank", rank)
-    if f.variant == "v3":
+    if f.variant in ("v3", "v3-groups"):
         f.key("expert_gating_func", 2)
         f.key("expert_weights_norm", True)
     f.ends()
@@ -363,14 +370,14 @@ def deepseek2(f):
         else:
             f.experts(i)
             f.gated(i, 2 * f.n_ff_exp, "_shexp")
-            if f.variant == "v3":
+            if f.variant in ("v3", "v3-groups"):
                 f.vector(f"blk.{i}.exp_probs_b.bias", f.n_expert)
 
 
 def latent_attention(f, b, part, n_rot, n_value, rank, old):
     n_q = f.n_head * (part + n_rot)
     f.norm(b + "attn_norm")
-    if f.variant in ("q-lora", "v3"):
+    if f.variant in ("q-lora", "v3", "v3-groups"):
         f.matrix(b + "attn_q_a", rank, f.n_embd)
         f.norm(b + "attn_q_a_norm", rank)
         f.matrix(b + "attn_q_b", n_q, rank, gain=1.1)
@@ -447,8 +454,8 @@ BUILDERS = {
     "gemma3": (gemma3, ("plain", "keys", "global", "27b")),
     "phi2": (phi2, ("plain", "fused")),
     "phi3": (phi3, ("plain", "longrope", "window")),
-    "granite": (granite, ("plain", "biases")),
-    "granitemoe": (granite, ("plain", "shared")),
+    "granite": (granite, ("plain", "biases", "unturned")),
+    "granitemoe": (granite, ("plain", "shared", "unturned")),
     "olmo2": (olmo2, ("plain", "window")),
     "starcoder2": (gpt2, ("plain", "tied")),
     "starcoder": (gpt2, ("plain", "tied")),
@@ -460,7 +467,7 @@ BUILDERS = {
     "exaone": (exaone, ("plain", "factors")),
     "command-r": (command_r, ("plain", "norms")),
     "cohere2": (command_r, ("plain",)),
-    "deepseek2": (deepseek2, ("old", "new", "yarn-old", "yarn", "q-lora", "v3")),
+    "deepseek2": (deepseek2, ("old", "new", "yarn-old", "yarn", "q-lora", "v3", "groups", "v3-groups")),
     "gpt-oss": (gpt_oss, ("plain", "fused", "mxfp4")),
     "bert": (bert, ("plain",)),
     "nomic-bert": (bert, ("plain",)),

@@ -104,8 +104,10 @@ def feed_forward(m, b, x, act, renormalised):
 def llama(m, ids, n_ctx, pairs="norm", act=silu, embedding=None, unroped_every=0, all_windowed=False,
           renormalised=True):
     """RMS norm, attention, RMS norm, gated feed-forward. embedding: what multiplies embeddings,
-    unless the file says. unroped_every: each of so many layers has no positions at all."""
+    unless the file says. unroped_every: each of so many layers has no positions at all. Granite's files
+    may say that none has."""
     s = Shape(m)
+    is_turned = m.arch not in ("granite", "granitemoe") or m.key("rope.scaling.finetuned", True)
     turn = rope.make(m, pairs, n_ctx, s.n_rot).turn
     positions = np.arange(len(ids))
     residual = m.key("residual_scale", 1.0)
@@ -115,7 +117,7 @@ def llama(m, ids, n_ctx, pairs="norm", act=silu, embedding=None, unroped_every=0
     for i in range(m.n_layer):
         b = m.block(i)
         q, k, v = heads(b, rms_norm(x, b["attn_norm.weight"], s.eps), s)
-        if not unroped_every or (i + 1) % unroped_every:
+        if is_turned and (not unroped_every or (i + 1) % unroped_every):
             q, k = turn(q, positions), turn(k, positions)
         y = s.attention(q, k, v, scale, window=window)
         x = x + linear(y, b["attn_output.weight"], b.get("attn_output.bias")) * residual
@@ -300,11 +302,30 @@ def latent_heads(m, b, x, s, n_rot, rank):
     return (q[..., :plain_size], q[..., plain_size:]), (k, turned_k), v
 
 
+def of_best_groups(m, scores):
+    """Experts lie in groups, and only those of the best groups count: a group is worth its best
+    expert (V2), or with weights that are sigmoids its two best ones together (V3)."""
+    n_groups = m.key("expert_group_count", 1)
+    if n_groups <= 1:
+        return scores
+    groups = scores.reshape(len(scores), n_groups, -1)
+    n_counted = 2 if m.key("expert_gating_func", 1) == 2 else 1
+    worth = np.sort(groups, axis=2)[..., -n_counted:].sum(axis=2)
+    kept = np.zeros(worth.shape, bool)
+    n_used = m.key("expert_group_used_count")
+    if n_used < n_groups:
+        np.put_along_axis(kept, choose(m, worth, n_used), True, axis=1)
+    else:
+        kept[:] = True
+    return np.where(kept[..., None], groups, -np.inf).reshape(scores.shape)
+
+
 def deepseek_experts(m, b, x):
     scores = linear(x, b["ffn_gate_inp.weight"])
     p = sigmoid(scores) if m.key("expert_gating_func", 1) == 2 else softmax(scores)
     if "exp_probs_b.bias" in b:
         scores = p + b["exp_probs_b.bias"]
+    scores = of_best_groups(m, p if m.key("expert_gating_func", 1) == 2 and "exp_probs_b.bias" not in b else scores)
     chosen = choose(m, scores, m.key("expert_used_count"))
     weights = np.take_along_axis(p, chosen, axis=1)
     if m.key("expert_weights_norm", False):

@@ -144,6 +144,12 @@ def read_parts(data):
     return keys, tensors
 
 
+def with_keys(data, more):
+    """The file with other keys beside its own."""
+    keys, tensors = read_parts(data)
+    return write({**keys, **more}, tensors)
+
+
 def to_array(kind, shape, data):
     return np.asarray(decode(kind, data), dtype=np.float64).reshape(shape)
 

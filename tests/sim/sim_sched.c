@@ -161,6 +161,43 @@ static void chunks_fit_into_the_step(void **state)
     sim_free(s);
 }
 
+static uint32_t first_chunk(struct sim *s, const struct sched_limits *limits)
+{
+    const struct plan *p = sched_plan(s->sched, s->now += 1000, limits);
+    const uint32_t n = p->work.n_prefill;
+
+    check_preempted(s, p);
+    for (uint32_t k = 0; k < p->n_items; k++) {
+        check_item(s, &p->items[k]);
+        compute(s, &p->items[k]);
+        s->tokens[k] = 11;
+    }
+    sched_commit(s->sched, s->tokens, NULL, NULL, s->now);
+    take_ends(s);
+    return n;
+}
+
+/* The streams of another engine wait for a step as well, also for one without streams of its own. */
+static void chunks_fit_into_a_shared_step(void **state)
+{
+    struct sim *s = sim_new(300, 4, 600, 512, SCHED_PRIORITY);
+    struct sched_limits limits = {
+        .target_us = 50000,
+        .costs = {.is_known = true, .step_ns = 5000000, .prefill_ns = 500000}};
+    (void)state;
+
+    add(s, 1500, 5, PRIORITY_NORMAL);
+    assert_int_equal(first_chunk(s, &limits), 512);
+    limits.is_shared = true;
+    assert_int_equal(first_chunk(s, &limits), 90); /* 5 + 90 / 2 ms */
+    limits.costs.is_known = false;
+    assert_int_equal(first_chunk(s, &limits), SCHED_MIN_CHUNK);
+    limits.target_us = 0;
+    assert_int_equal(first_chunk(s, &limits), 512);
+    run_dry(s, 1000);
+    sim_free(s);
+}
+
 static void add_at_random(struct sim *s)
 {
     const uint32_t n = 1 + rnd(s, rnd(s, 10) == 0 ? 300 : 40);
@@ -330,6 +367,7 @@ int main(void)
         cmocka_unit_test(deadlines_end_requests),
         cmocka_unit_test(stops_follow_the_request),
         cmocka_unit_test(chunks_fit_into_the_step),
+        cmocka_unit_test(chunks_fit_into_a_shared_step),
         cmocka_unit_test(random_traffic_loses_nothing),
         cmocka_unit_test(random_traffic_with_windows_loses_nothing),
         cmocka_unit_test(plans_are_reproducible),

@@ -1,5 +1,5 @@
-/* tests/unit/settings.h - settings from a command line, the environment and a file, and what is said
- * of them.
+/* tests/unit/settings.h - settings from a command line, the environment and a file, and what is
+ * said of them.
  *
  * Thread: one.
  * Memory: what LOAD() has loaded is in `config`; the test releases it.

@@ -59,7 +59,6 @@ MORE_F32(base_minus, "llama.rope.freq_base", -1.0f)
 MORE_STR(ntk, "llama.rope.scaling.type", "ntk")
 MORE_F32(factor_0, "llama.rope.scaling.factor", 0.0f)
 MORE_U32(experts, "llama.expert_count", 8)
-MORE_U32(groups, "llama.expert_group_count", 8)
 MORE_F32(logits, "llama.logit_scale", -0.5f)
 MORE_F32(cap, "llama.attn_logit_softcapping", -1.0f)
 MORE_U32(window, "llama.attention.sliding_window", 127)
@@ -108,8 +107,6 @@ static void test_refused_keys(void **arg)
     refuse(f, "llama.attention.layer_norm_rms_epsilon", eps_nan, ERR_FORMAT,
            KEY("attention.layer_norm_rms_epsilon") "nan is no finite 32-bit number");
     refuse(f, NULL, experts, ERR_FORMAT, L("key 'llama.expert_used_count' is missing"));
-    refuse(f, NULL, groups, ERR_UNSUPPORTED,
-           KEY("expert_group_count") "is 8, but groups of experts are not supported");
     refuse(f, NULL, logits, ERR_FORMAT, KEY("logit_scale") "is -0.5, but must not be below 0");
     refuse(f, NULL, cap, ERR_FORMAT,
            KEY("attn_logit_softcapping") "is -1, but must not be below 0");

@@ -281,7 +281,10 @@ static void only_settings_of_a_model_stand_in_sections(void **state)
         snprintf(quoted, sizeof(quoted), "'%s'", names[i].name);
         snprintf(text, sizeof(text), "model = a=,b=\n[b]\n%s = 1\n", names[i].name);
         write_file(text);
-        if (strcmp(names[i].scope, "SERVER") == 0) {
+        if (strcmp(names[i].name, "model") == 0) {
+            assert_refused(LOAD("--config", file_path), file_path, ":3: ", quoted, "[b]",
+                           "already");
+        } else if (strcmp(names[i].scope, "SERVER") == 0) {
             assert_refused(LOAD("--config", file_path), file_path, ":3: ", quoted, "[b]",
                            "outside the sections");
         } else { /* refused for its value, if at all */
@@ -339,6 +342,42 @@ static void sections_belong_to_models(void **state)
     assert_refused(LOAD("--config", file_path), file_path, ":17: ", "[m16]", "at most 16");
 }
 
+static void sections_may_bring_their_models(void **state)
+{
+    (void)state;
+    write_file("share = 2\n[chat]\nmodel = /m/chat=1.gguf\nshare = 3\n[embed]\nmodel = e.gguf\n");
+    assert_int_equal(LOAD("--config", file_path), 0);
+    assert_int_equal(config_n_models(&config), 2);
+    view(0);
+    assert_string_equal(own.model, "chat=/m/chat=1.gguf");
+    assert_int_equal(own.share, 3);
+    view(1);
+    assert_string_equal(own.model, "embed=e.gguf");
+    assert_int_equal(own.share, 2);
+    done();
+    /* A flag lists all there are; the sections of the others may stay. */
+    assert_int_equal(LOAD("--config", file_path, "--model", "chat=x"), 0);
+    assert_int_equal(config_n_models(&config), 1);
+    view(0);
+    assert_string_equal(own.model, "chat=x");
+    assert_int_equal(own.share, 3);
+    done();
+    write_file("model = a=x\n[b]\nmodel =\n[c]\nmodel = y\n");
+    assert_int_equal(LOAD("--config", file_path), 0);
+    assert_string_equal(config.model, "a=x,b=,c=y");
+    done();
+    write_file("model =\n[b]\nmodel = y\n");
+    assert_int_equal(LOAD("--config", file_path), 0);
+    assert_string_equal(config.model, "quire-demo=,b=y");
+    done();
+    write_file("[b]\nmodel = y\nmodel = z\n");
+    assert_refused(LOAD("--config", file_path), file_path, ":3: ", "'model'", "[b]", "already");
+    write_file("[b]\nmodel = y,z\n");
+    assert_refused(LOAD("--config", file_path), file_path, ":2: ", "[b]", "comma");
+    write_file("[b c]\nmodel = y\n");
+    assert_refused(LOAD("--config", file_path), "'b c=y'", "name");
+}
+
 static void the_models_must_fit_together(void **state)
 {
     (void)state;
@@ -362,7 +401,8 @@ static void the_models_must_fit_together(void **state)
     assert_refused(LOAD("--config", file_path), "'journal'", "'b' and 'c'");
     write_file("model = a=,b=,c=\n[c]\njournal = /k\n[a]\njournal = /j\n");
     assert_ok(LOAD("--config", file_path));
-    write_file("model = a=,b=\nswap_file_size = 1m\n[a]\nswap_file = /s/a\n[b]\nswap_file = /s/b\n");
+    write_file("model = a=,b=\nswap_file_size = 1m\n[a]\nswap_file = /s/a\n[b]\n"
+               "swap_file = /s/b\n");
     assert_ok(LOAD("--config", file_path));
 }
 
@@ -395,7 +435,8 @@ static void the_sample_names_what_sections_hold(void **state)
     assert_non_null(end);
     *end = '\0';
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const bool is_own = strncmp(names[i], "MODEL ", 6) == 0;
+        const bool is_own =
+            strncmp(names[i], "MODEL ", 6) == 0 || strcmp(names[i], "SERVER model") == 0;
 
         snprintf(name, sizeof(name), " %s", strchr(names[i], ' ') + 1);
         if ((strstr(list, name) != NULL) != is_own)
@@ -454,6 +495,7 @@ int main(void)
         cmocka_unit_test(prints_sections_with_what_is_in_force),
         cmocka_unit_test(only_settings_of_a_model_stand_in_sections),
         cmocka_unit_test(sections_belong_to_models),
+        cmocka_unit_test(sections_may_bring_their_models),
         cmocka_unit_test(the_models_must_fit_together),
         cmocka_unit_test(the_sample_names_what_sections_hold),
         cmocka_unit_test(survives_a_failure_of_any_allocation),

@@ -149,6 +149,23 @@ static void alone_nobody_waits(void **state)
     turns_destroy(&t);
 }
 
+static void rivals_are_those_with_work(void **state)
+{
+    struct turns *t;
+
+    (void)state;
+    assert_int_equal(turns_create(&t, (uint32_t[]){1, 1, 1}, 3), 0);
+    assert_int_equal(turns_n_rivals(t, 0), 0);
+    turns_take(t, 1);
+    assert_int_equal(turns_n_rivals(t, 0), 1);
+    assert_int_equal(turns_n_rivals(t, 1), 0);
+    turns_end(t, 1, 10, true);
+    assert_int_equal(turns_n_rivals(t, 2), 1);
+    turns_leave(t, 1);
+    assert_int_equal(turns_n_rivals(t, 2), 0);
+    turns_destroy(&t);
+}
+
 static void a_promise_can_be_left(void **state)
 {
     static const uint32_t shares[] = {1, 1};
@@ -170,6 +187,7 @@ static void alone_there_are_no_turns(void **state)
 {
     (void)state;
     assert_false(turns_take(NULL, 0));
+    assert_int_equal(turns_n_rivals(NULL, 0), 0);
     turns_end(NULL, 0, 1, true);
     turns_leave(NULL, 0);
 }
@@ -180,6 +198,7 @@ int main(void)
         cmocka_unit_test(time_is_shared_out),
         cmocka_unit_test(idle_time_is_not_saved_up),
         cmocka_unit_test(alone_nobody_waits),
+        cmocka_unit_test(rivals_are_those_with_work),
         cmocka_unit_test(a_promise_can_be_left),
         cmocka_unit_test(alone_there_are_no_turns),
     };

@@ -1,0 +1,254 @@
+/* server/routes.c - what is served, and by whom; see server_impl.h and routes.inc. */
+#include "server/server_impl.h"
+
+#include "core/base/clock.h"
+#include "core/base/version.h"
+#include "server/answer.h"
+#include "server/completion.h"
+#include "server/desk.h"
+#include "server/facts.h"
+#include "server/plan.h"
+#include "server/prompting.h"
+#include "server/reception.h"
+#include "server/tenants.h"
+#include "server/tokens.h"
+
+/* The desk of the model that the call's body asks for; NULL: there is none, and the call has been
+ * answered. */
+static struct desk *desk_for(void *ud, struct http_call *call)
+{
+    struct server *s = ud;
+    struct hosted *h = reception_by_body(s->models, s->opt.n_models, call);
+
+    if (h == NULL)
+        s->house.rejections[REJECTION_INVALID]++;
+    return h != NULL ? h->desk : NULL;
+}
+
+static struct hosted *model_for(void *ud, struct http_call *call)
+{
+    struct server *s = ud;
+
+    return reception_by_query(s->models, s->opt.n_models, call);
+}
+
+static void debug(void *ud, struct http_call *call, enum debug_page page)
+{
+    struct hosted *h = model_for(ud, call);
+
+    if (h != NULL)
+        debug_ask(&h->debug, call, page);
+}
+
+static void complete(void *ud, struct http_call *call, const struct dialect *dialect)
+{
+    struct desk *d = desk_for(ud, call);
+
+    if (d != NULL)
+        completion_start(d, call, dialect);
+}
+
+static void on_completions(void *ud, struct http_call *call)
+{
+    complete(ud, call, dialect_text());
+}
+
+static void on_chat(void *ud, struct http_call *call)
+{
+    complete(ud, call, dialect_chat());
+}
+
+static void on_native(void *ud, struct http_call *call)
+{
+    complete(ud, call, dialect_native());
+}
+
+static void on_native_too(void *ud, struct http_call *call)
+{
+    on_native(ud, call);
+}
+
+static void on_infill(void *ud, struct http_call *call)
+{
+    complete(ud, call, dialect_infill());
+}
+
+static void on_embeddings(void *ud, struct http_call *call)
+{
+    complete(ud, call, dialect_embeddings());
+}
+
+static void on_responses(void *ud, struct http_call *call)
+{
+    complete(ud, call, dialect_responses());
+}
+
+static void on_messages(void *ud, struct http_call *call)
+{
+    complete(ud, call, dialect_messages());
+}
+
+static void on_count_tokens(void *ud, struct http_call *call)
+{
+    struct desk *d = desk_for(ud, call);
+
+    if (d != NULL)
+        prompting_count(d, call);
+}
+
+static void on_apply_template(void *ud, struct http_call *call)
+{
+    struct desk *d = desk_for(ud, call);
+
+    if (d != NULL)
+        prompting_apply(d, call);
+}
+
+static void on_plan(void *ud, struct http_call *call)
+{
+    struct desk *d = desk_for(ud, call);
+
+    if (d != NULL)
+        plan_start(d, call);
+}
+
+static void on_debug_requests(void *ud, struct http_call *call)
+{
+    debug(ud, call, DEBUG_REQUESTS);
+}
+
+static void on_debug_iterations(void *ud, struct http_call *call)
+{
+    debug(ud, call, DEBUG_ITERATIONS);
+}
+
+static void on_slots(void *ud, struct http_call *call)
+{
+    debug(ud, call, DEBUG_SLOTS);
+}
+
+static void on_props(void *ud, struct http_call *call)
+{
+    const struct hosted *h = model_for(ud, call);
+
+    if (h != NULL)
+        facts_props(&h->model, call);
+}
+
+static void on_debug_kv(void *ud, struct http_call *call)
+{
+    debug(ud, call, DEBUG_KV);
+}
+
+static void on_tokenize(void *ud, struct http_call *call)
+{
+    struct desk *d = desk_for(ud, call);
+
+    if (d != NULL)
+        tokens_encode(d, call);
+}
+
+static void on_detokenize(void *ud, struct http_call *call)
+{
+    struct desk *d = desk_for(ud, call);
+
+    if (d != NULL)
+        tokens_decode(d, call);
+}
+
+static void on_models(void *ud, struct http_call *call)
+{
+    const struct server_model *models[SERVER_MAX_MODELS];
+    const struct server *s = ud;
+
+    for (uint32_t i = 0; i < s->opt.n_models; i++)
+        models[i] = &s->models[i].model;
+    facts_models(call, models, s->opt.n_models);
+}
+
+static void on_model(void *ud, struct http_call *call)
+{
+    struct server *s = ud;
+    const struct hosted *h = reception_find(s->models, s->opt.n_models, http_call_tail(call));
+
+    if (h != NULL)
+        facts_model(call, &h->model);
+    else
+        reception_refuse(call, http_call_tail(call));
+}
+
+static void on_health(void *ud, struct http_call *call)
+{
+    (void)ud;
+    facts_health(call);
+}
+
+static void on_ready(void *ud, struct http_call *call)
+{
+    struct server *s = ud;
+    const char *trouble = NULL;
+
+    if (s->gate.is_loading) {
+        gate_answer_ready(&s->gate, call);
+        return;
+    }
+    for (uint32_t i = 0; trouble == NULL && i < s->opt.n_models; i++)
+        trouble = facts_trouble(s->models[i].desk, &s->models[i].watchdog);
+    facts_ready(call, trouble);
+}
+
+static void on_version(void *ud, struct http_call *call)
+{
+    (void)ud;
+    facts_version(call);
+}
+
+static void on_openapi(void *ud, struct http_call *call)
+{
+    (void)ud;
+    facts_openapi(call);
+}
+
+static void on_metrics(void *ud, struct http_call *call);
+
+#define ERRORS(flags) ((flags) & GATE_ANTHROPIC ? dialect_messages_error : NULL)
+
+static const struct http_route routes[] = {
+#define ROUTE(path, tail, method, handler, flags, body, reply, text)                               \
+    {path, method, on_##handler, ERRORS(flags), flags},
+#include "server/routes.inc"
+#undef ROUTE
+};
+#define N_ROUTES (sizeof(routes) / sizeof(routes[0]))
+_Static_assert(N_ROUTES < METRICS_MAX_ROUTES, "each route is a label, and so is the lack of one");
+
+static void on_metrics(void *ud, struct http_call *call)
+{
+    struct server *s = ud;
+    const char *labels[N_ROUTES + 1];
+    struct metrics_model models[SERVER_MAX_MODELS];
+    struct metrics_scene scene = {.models = models,
+                                  .n_models = s->opt.n_models,
+                                  .house = &s->house,
+                                  .routes = labels,
+                                  .n_routes = N_ROUTES + 1,
+                                  .isa = s->models[0].model.isa,
+                                  .version = quire_version(),
+                                  .n_connections = http_n_connections(s->http),
+                                  .n_tenants = tenants_n(s->tenants),
+                                  .n_tenants_shared = tenants_n_shared(s->tenants),
+                                  .uptime_s = (double)(clock_us() - s->start_us) / 1e6};
+
+    for (size_t i = 0; i < N_ROUTES; i++)
+        labels[i] = routes[i].path;
+    labels[N_ROUTES] = "other";
+    for (uint32_t i = 0; i < s->opt.n_models; i++)
+        facts_fill_metrics(s->models[i].desk, &models[i]);
+    facts_metrics(call, &scene);
+}
+
+const struct http_route *server_routes(size_t *n)
+{
+    *n = N_ROUTES;
+    return routes;
+}

@@ -1,0 +1,41 @@
+/* server/server_impl.h - private to the files of the server: what its routes are answered from.
+ *
+ * Thread: the loop's.
+ */
+#ifndef SERVER_SERVER_IMPL_H
+#define SERVER_SERVER_IMPL_H
+
+#include <uv.h>
+
+#include "server/gate.h"
+#include "server/hosted.h"
+#include "server/http.h"
+#include "server/metrics.h"
+#include "server/server.h"
+
+struct server {
+    struct server_options opt;
+    uv_loop_t loop;
+    uv_async_t wake;
+    uv_signal_t on_term, on_int, on_hup;
+    uv_timer_t tick;
+    uv_work_t load;
+    struct gate gate;
+    struct keys *keys; /* or NULL */
+    struct tls *tls;   /* or NULL */
+    struct http *http;
+    struct tenants *tenants;
+    struct metrics_house house;
+    struct hosted models[SERVER_MAX_MODELS]; /* [opt.n_models] */
+    uint32_t n_attached;                     /* of them: their engines run */
+    bool is_draining;
+    uint64_t start_us;
+    uint64_t stopped_us; /* when everything was cancelled; 0 before */
+    bool has_loop;
+    bool has_abandoned_load;
+};
+
+/* All routes in the order of routes.inc; their handlers get the server. */
+const struct http_route *server_routes(size_t *n);
+
+#endif
