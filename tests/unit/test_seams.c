@@ -242,23 +242,60 @@ static struct toy any_character_merges(uint64_t *rng)
     return v;
 }
 
+static const char *const kinds[] = {"spm", "spm without bytes", "t5", "t5 without bytes",
+                                    "byte merges", "character merges"};
+#define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+static struct tokenizer *any_tokenizer(uint64_t *rng, size_t kind)
+{
+    const struct toy v = kind < 4    ? any_pieces(rng, kind < 2 ? "llama" : "t5", kind % 2 == 0)
+                         : kind == 4 ? any_byte_merges(rng)
+                                     : any_character_merges(rng);
+
+    return toy_create(&v);
+}
+
 static void cutting_changes_no_id(void **state)
 {
-    static const char *const names[] = {"spm", "spm without bytes", "t5", "t5 without bytes",
-                                        "byte merges", "character merges"};
     uint64_t rng = 20260101;
 
     (void)state;
-    for (size_t i = 0; i < 6 * N_TOYS; i++) {
-        const size_t kind = i % 6;
-        struct toy v = kind < 4    ? any_pieces(&rng, kind < 2 ? "llama" : "t5", kind % 2 == 0)
-                       : kind == 4 ? any_byte_merges(&rng)
-                                   : any_character_merges(&rng);
-        struct tokenizer *t = toy_create(&v);
+    for (size_t i = 0; i < N_KINDS * N_TOYS; i++) {
+        struct tokenizer *t = any_tokenizer(&rng, i % N_KINDS);
 
-        compare_texts(t, &rng, names[kind]);
+        compare_texts(t, &rng, kinds[i % N_KINDS]);
         tokenizer_destroy(&t);
     }
+}
+
+/* Whether all of it is one part or each character is one. */
+static void work_is_linear(void **state)
+{
+    static const char *const units[] = {"a", " ", "ab", "abc. ", "\n", "\xCC\x81", "\x80",
+                                        "\xFF", "\xE6", "\xE6\x97\xA5", "\xE6\x97\xA5\xE6\x9C"
+                                        "\xAC"};
+    static char text[256 * 1024];
+    uint64_t rng = 20260103, steps, all_steps = 0;
+    struct token_list list = {0};
+
+    (void)state;
+    for (size_t kind = 0; kind < N_KINDS; kind++) {
+        struct tokenizer *t = any_tokenizer(&rng, kind);
+
+        for (size_t u = 0; u < sizeof(units) / sizeof(units[0]); u++) {
+            const size_t len = strlen(units[u]), n = sizeof(text) / len * len;
+
+            for (size_t i = 0; i < n; i++)
+                text[i] = units[u][i % len];
+            list.n = 0;
+            assert_int_equal(encoder_run(t, text, n, 0, SIZE_MAX, &list, &steps), 0);
+            assert_true(steps < 16 * n);
+            all_steps += steps;
+        }
+        tokenizer_destroy(&t);
+    }
+    assert_true(all_steps > sizeof(text)); /* a unit may be a token of its own: no steps */
+    token_list_release(&list);
 }
 
 /* ---- where seams are */
@@ -394,6 +431,7 @@ int main(void)
         cmocka_unit_test(pieces_that_are_no_text_count_by_their_bytes),
         cmocka_unit_test(some_tokenizers_have_no_seams),
         cmocka_unit_test(cutting_changes_no_id),
+        cmocka_unit_test(work_is_linear),
         cmocka_unit_test(real_vocabularies_are_cut_exactly),
     };
 
