@@ -29,7 +29,7 @@ struct tokenizer {
     struct special special;
     struct bpe *bpe;     /* BPE only */
     struct ugm *ugm;     /* unigram only */
-    struct seams *seams; /* or NULL: what is to be encoded is never cut by them */
+    struct seams *seams; /* or NULL: what is to be encoded stays whole */
 };
 
 struct encoder {
@@ -54,8 +54,8 @@ int encoder_run(const struct tokenizer *t, const char *text, size_t n, unsigned 
 /* Append one id; ERR_LIMIT, ERR_NOMEM. */
 int encoder_push(struct encoder *e, int32_t id);
 
-/* Append what `encode` makes of the word, which is known if it came up before. The ids of a word
- * must depend on nothing but its bytes, or on the word before by e->after_unknown. */
+/* Append what `encode` makes of the word, from the cache if it came up before. The ids of a word
+ * must depend on nothing but its bytes, and on what stood before only by e->after_unknown. */
 typedef int (*encode_fn)(struct encoder *e, const char *word, size_t n);
 int encoder_word(struct encoder *e, const char *word, size_t n, encode_fn encode);
 /* The same with each part of a text between seams (seams.h). */

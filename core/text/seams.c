@@ -96,6 +96,7 @@ static void add_broken(struct seams *s, const uint8_t *piece, size_t n)
     }
 }
 
+/* The pieces that vocab_find() can find. */
 static void add_pieces(struct seams *s, const struct vocab *v)
 {
     for (int32_t id = 0; id < v->n; id++) {
@@ -103,7 +104,7 @@ static void add_pieces(struct seams *s, const struct vocab *v)
         const uint8_t *piece = (const uint8_t *)vocab_piece(v, id, &n);
 
         if (v->type[id] != TOKEN_NORMAL && v->type[id] != TOKEN_USER_DEFINED)
-            continue; /* cannot be found by its bytes */
+            continue;
         if (!add_characters(s, piece, n))
             add_broken(s, piece, n);
     }

@@ -30,7 +30,7 @@
 struct seams;
 struct vocab;
 
-/* ERR_NOMEM. The vocabulary is not needed afterwards. */
+/* ERR_NOMEM. The vocabulary is fully loaded; it is not needed afterwards. */
 int seams_create(struct seams **out, const struct vocab *v);
 void seams_destroy(struct seams **seams);
 
