@@ -179,6 +179,11 @@ void bpe_destroy(struct bpe **bpe)
     *bpe = NULL;
 }
 
+bool bpe_takes_whole_words(const struct bpe *b)
+{
+    return b->whole_words;
+}
+
 /* ---- encoding */
 
 /* The symbols that merging begins with: bytes, or characters where pieces are UTF-8. */
@@ -243,35 +248,13 @@ static int encode_word(struct encoder *e, const char *word, size_t n)
     return id != TOKEN_NONE ? encoder_push(e, id) : merge_word(e, word, n);
 }
 
-static int push_all(struct encoder *e, const int32_t *ids, size_t n)
+/* Rules that cut into words have done what seams would do, but for the longest. A line of a model
+ * whose pieces are UTF-8 is no word; and its runs of line ends are one part, or one each. */
+static int encode_cut(struct encoder *e, const char *word, size_t n)
 {
-    int rc = 0;
-
-    for (size_t i = 0; rc == 0 && i < n; i++)
-        rc = encoder_push(e, ids[i]);
-    return rc;
-}
-
-static int encode_cached(struct encoder *e, const char *word, size_t n)
-{
-    const size_t before = e->out->n;
-    struct cached_word *place;
-    bool known;
-    int rc;
-
-    if (e->cache == NULL || n > WORD_CACHE_BYTES)
-        return encode_word(e, word, n);
-    place = word_cache_place(e->cache, word, n, &known);
-    if (known)
-        return push_all(e, place->ids, place->n);
-    rc = encode_word(e, word, n);
-    if (rc != 0 || e->out->n - before > WORD_CACHE_IDS)
-        return rc;
-    place->len = (uint8_t)n;
-    place->n = (uint8_t)(e->out->n - before);
-    memcpy(place->bytes, word, n);
-    memcpy(place->ids, e->out->ids + before, place->n * sizeof(place->ids[0]));
-    return 0;
+    if (e->t->vocab.raw || n > WORD_CACHE_BYTES)
+        return encoder_parts(e, word, n, encode_word);
+    return encoder_word(e, word, n, encode_word);
 }
 
 /* How far text is well-formed (*valid), or ill-formed, from its start. */
@@ -304,7 +287,7 @@ static int encode_valid(struct encoder *e, const char *text, size_t n)
     for (size_t from = 0; rc == 0 && from < n;) {
         const size_t end = presplit_next(e->run);
 
-        rc = encode_cached(e, text + from, end - from);
+        rc = encode_cut(e, text + from, end - from);
         from = end;
     }
     return rc;
@@ -331,8 +314,6 @@ int bpe_encode(struct encoder *e, const char *text, size_t n)
 
     if (e->run == NULL)
         rc = presplit_run_create(&e->run, e->t->bpe->presplit);
-    if (rc == 0 && e->cache == NULL)
-        rc = word_cache_create(&e->cache, e->bytes);
     if (rc != 0)
         return rc;
     if (!e->t->vocab.raw)

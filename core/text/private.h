@@ -18,16 +18,18 @@
 struct bpe;
 struct gguf;
 struct presplit_run;
+struct seams;
 struct ugm;
+struct ugm_node;
 struct word_cache;
 struct token_list;
 
 struct tokenizer {
     struct vocab vocab;
     struct special special;
-    struct bpe *bpe;      /* BPE only */
-    struct ugm *ugm;      /* unigram only */
-    bool words_are_apart; /* SPM: no piece reaches from a word into the next space */
+    struct bpe *bpe;     /* BPE only */
+    struct ugm *ugm;     /* unigram only */
+    struct seams *seams; /* or NULL: what is to be encoded stays whole */
 };
 
 struct encoder {
@@ -37,8 +39,11 @@ struct encoder {
     size_t bytes; /* of the whole text */
     struct merge merge;
     struct presplit_run *run; /* BPE: cuts the text, from the first word on */
-    struct word_cache *cache; /* BPE: words of this text whose ids are known, or NULL */
-    uint64_t steps;           /* work done beside cutting and merging: see encoder_run() */
+    struct word_cache *cache; /* words of this text whose ids are known, or NULL */
+    struct ugm_node *nodes;   /* unigram: the ways through a part of the text */
+    size_t n_nodes;
+    bool after_unknown; /* unigram: the last character had no piece; one token for all such */
+    uint64_t steps;     /* work done beside cutting and merging: see encoder_run() */
 };
 
 /* tokenizer_encode(), and in *steps the work: characters looked at by what cuts, pairs looked up by
@@ -49,10 +54,16 @@ int encoder_run(const struct tokenizer *t, const char *text, size_t n, unsigned 
 /* Append one id; ERR_LIMIT, ERR_NOMEM. */
 int encoder_push(struct encoder *e, int32_t id);
 
+/* Append what `encode` makes of the word, from the cache if it came up before. The ids of a word
+ * must depend on nothing but its bytes, and on what stood before only by e->after_unknown. */
+typedef int (*encode_fn)(struct encoder *e, const char *word, size_t n);
+int encoder_word(struct encoder *e, const char *word, size_t n, encode_fn encode);
+/* The same with each part of a text between seams (seams.h). */
+int encoder_parts(struct encoder *e, const char *text, size_t n, encode_fn encode);
+
 /* SentencePiece (spm.c). `prefix`: the text begins behind a special token, where the model may
  * want a space. A character without a piece becomes its bytes' tokens, else the unknown token,
  * and is left out where the model has neither. */
-bool spm_words_are_apart(const struct vocab *v);
 int spm_encode(struct encoder *e, const char *text, size_t n, bool prefix);
 
 /* WordPiece (wpm.c). A word that cannot be put together from pieces becomes the unknown token. */
@@ -63,6 +74,8 @@ int wpm_encode(struct encoder *e, const char *text, size_t n);
 int ugm_create(struct ugm **out, const struct vocab *v, const struct gguf *g, char *err,
                size_t err_len);
 void ugm_destroy(struct ugm **ugm);
+/* Are the scores such that sums of them are never rounded, whatever the text? */
+bool ugm_sums_are_exact(const struct ugm *u);
 int ugm_encode(struct encoder *e, const char *text, size_t n);
 
 /* BPE (bpe.c). Bytes that are no UTF-8 are words of their own and go by the same merges; a byte
@@ -70,6 +83,9 @@ int ugm_encode(struct encoder *e, const char *text, size_t n);
 int bpe_create(struct bpe **out, const struct vocab *v, const struct gguf *g, char *err,
                size_t err_len);
 void bpe_destroy(struct bpe **bpe);
+/* Is a word that is a token taken as it is, whatever the merges say? Then a part of one and the
+ * word of the same bytes may differ. */
+bool bpe_takes_whole_words(const struct bpe *b);
 int bpe_encode(struct encoder *e, const char *text, size_t n);
 
 #endif

@@ -28,24 +28,6 @@ static uint32_t rank_pair(const void *model, const char *text, const struct symb
     return *joined == TOKEN_NONE ? RANK_NONE : rank_of_score(v->score[*joined]);
 }
 
-/* Where every piece has its spaces in front, no join can cross from a letter to a space: then the
- * words can be taken one by one, which keeps the heap small. */
-bool spm_words_are_apart(const struct vocab *v)
-{
-    for (int32_t id = 0; id < v->n; id++) {
-        size_t n;
-        const char *piece = vocab_piece(v, id, &n);
-
-        if (v->type[id] != TOKEN_NORMAL && v->type[id] != TOKEN_USER_DEFINED)
-            continue;
-        for (size_t i = 1; i < n; i++) {
-            if (piece[i] == ' ' && piece[i - 1] != ' ')
-                return false;
-        }
-    }
-    return true;
-}
-
 static size_t split_characters(struct encoder *e, const char *text, size_t n)
 {
     size_t n_symbols = 0;
@@ -79,7 +61,7 @@ static int push_bytes(struct encoder *e, const char *bytes, size_t n)
     return rc;
 }
 
-static int encode_run(struct encoder *e, const char *text, size_t n)
+static int encode_part(struct encoder *e, const char *text, size_t n)
 {
     int rc = merge_reserve(&e->merge, n);
     const struct symbol *symbols = e->merge.symbols;
@@ -96,35 +78,18 @@ static int encode_run(struct encoder *e, const char *text, size_t n)
     return rc;
 }
 
-/* The end of the word (its spaces, then what is none) that begins at `from`. */
-static size_t word_end(const char *text, size_t n, size_t from)
-{
-    size_t i = from;
-
-    while (i < n && text[i] == ' ')
-        i++;
-    while (i < n && text[i] != ' ')
-        i++;
-    return i;
-}
-
 int spm_encode(struct encoder *e, const char *text, size_t n, bool prefix)
 {
     char *copy = mem_alloc(n + 1);
     size_t len = 0;
-    int rc = 0;
+    int rc;
 
     if (copy == NULL)
         return ERR_NOMEM;
     if (prefix && e->t->vocab.add_space_prefix)
         copy[len++] = ' ';
     len += unescape_spaces(text, n, copy + len);
-    for (size_t at = 0; rc == 0 && at < len;) {
-        const size_t end = e->t->words_are_apart ? word_end(copy, len, at) : len;
-
-        rc = encode_run(e, copy + at, end - at);
-        at = end;
-    }
+    rc = encoder_parts(e, copy, len, encode_part);
     mem_free(copy);
     return rc;
 }

@@ -6,14 +6,31 @@
 #include "core/gguf/gguf.h"
 #include "core/text/presplit.h"
 #include "core/text/private.h"
+#include "core/text/seams.h"
 #include "core/text/word_cache.h"
 
 #include <assert.h>
+#include <string.h>
 
 void token_list_release(struct token_list *list)
 {
     mem_free(list->ids);
     *list = (struct token_list){0};
+}
+
+static bool can_be_cut(const struct tokenizer *t)
+{
+    switch (t->vocab.model) {
+    case VOCAB_SPM:
+        return true;
+    case VOCAB_BPE:
+        return !bpe_takes_whole_words(t->bpe);
+    case VOCAB_UGM:
+        return ugm_sums_are_exact(t->ugm);
+    case VOCAB_WPM:
+        break;
+    }
+    return false;
 }
 
 static int load(struct tokenizer *t, const struct gguf *g, const char *pre, char *err,
@@ -27,8 +44,11 @@ static int load(struct tokenizer *t, const struct gguf *g, const char *pre, char
         rc = bpe_create(&t->bpe, &t->vocab, g, err, err_len);
     if (rc == 0 && t->vocab.model == VOCAB_UGM)
         rc = ugm_create(&t->ugm, &t->vocab, g, err, err_len);
-    if (rc == 0 && t->vocab.model == VOCAB_SPM)
-        t->words_are_apart = spm_words_are_apart(&t->vocab);
+    if (rc == 0 && can_be_cut(t)) {
+        rc = seams_create(&t->seams, &t->vocab);
+        if (rc != 0)
+            text_fail(g, rc, err, err_len, "no memory for the tokens' seams");
+    }
     return rc;
 }
 
@@ -61,6 +81,7 @@ void tokenizer_destroy(struct tokenizer **tokenizer)
 
     if (t == NULL)
         return;
+    seams_destroy(&t->seams);
     bpe_destroy(&t->bpe);
     ugm_destroy(&t->ugm);
     special_release(&t->special);
@@ -91,6 +112,70 @@ int token_list_add(struct token_list *list, int32_t id, size_t max)
 int encoder_push(struct encoder *e, int32_t id)
 {
     return token_list_add(e->out, id, e->max);
+}
+
+static int push_all(struct encoder *e, const int32_t *ids, size_t n)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = encoder_push(e, ids[i]);
+    return rc;
+}
+
+/* Keep the word whose ids are those from `before` on, if they fit. Where unknown characters in a
+ * row are one token, a word with one may look different behind another. */
+static void keep_word(const struct encoder *e, struct cached_word *place, const char *word,
+                      size_t n, size_t before)
+{
+    const size_t n_ids = e->out->n - before;
+    const int32_t *ids = e->out->ids + before;
+
+    if (n_ids > WORD_CACHE_IDS)
+        return;
+    for (size_t i = 0; e->t->vocab.model == VOCAB_UGM && i < n_ids; i++) {
+        if (ids[i] == e->t->vocab.unknown)
+            return;
+    }
+    place->len = (uint8_t)n;
+    place->n = (uint8_t)n_ids;
+    memcpy(place->bytes, word, n);
+    memcpy(place->ids, ids, n_ids * sizeof(ids[0]));
+}
+
+int encoder_word(struct encoder *e, const char *word, size_t n, encode_fn encode)
+{
+    const bool after_unknown = e->after_unknown;
+    const size_t before = e->out->n;
+    struct cached_word *place;
+    bool known;
+    int rc;
+
+    if (e->cache == NULL || n > WORD_CACHE_BYTES)
+        return encode(e, word, n);
+    place = word_cache_place(e->cache, word, n, &known);
+    if (known) {
+        e->after_unknown = false;
+        return push_all(e, place->ids, place->n);
+    }
+    rc = encode(e, word, n);
+    if (rc == 0 && !after_unknown)
+        keep_word(e, place, word, n, before);
+    return rc;
+}
+
+int encoder_parts(struct encoder *e, const char *text, size_t n, encode_fn encode)
+{
+    int rc = 0;
+
+    for (size_t at = 0; rc == 0 && at < n;) {
+        const size_t end = seams_next(e->t->seams, text, n, at);
+
+        e->steps += end - at;
+        rc = encoder_word(e, text + at, end - at, encode);
+        at = end;
+    }
+    return rc;
 }
 
 static int encode_text(struct encoder *e, const char *text, size_t n, bool behind_special)
@@ -156,7 +241,9 @@ int encoder_run(const struct tokenizer *t, const char *text, size_t n, unsigned 
     *steps = 0;
     if (n > UINT32_MAX / 4 || is_hopeless(&e, n))
         return ERR_LIMIT;
-    if ((flags & TOKENIZER_ADD_SPECIAL) && t->vocab.add_bos)
+    if (t->vocab.model != VOCAB_WPM)
+        rc = word_cache_create(&e.cache, n);
+    if (rc == 0 && (flags & TOKENIZER_ADD_SPECIAL) && t->vocab.add_bos)
         rc = encoder_push(&e, t->vocab.bos);
     if (rc == 0)
         rc = encode_all(&e, text, n, (flags & TOKENIZER_PARSE_SPECIAL) != 0);
@@ -170,6 +257,7 @@ int encoder_run(const struct tokenizer *t, const char *text, size_t n, unsigned 
     merge_release(&e.merge);
     presplit_run_destroy(&e.run);
     word_cache_destroy(&e.cache);
+    mem_free(e.nodes);
     return rc;
 }
 

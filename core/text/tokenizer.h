@@ -4,7 +4,7 @@
  * BPE with merges and a pattern that cuts words ("gpt2", with the names of presplit_rules.inc, and
  * "gemma4"), WordPiece ("bert") and SentencePiece's unigram model ("t5"). The last two normalise a
  * text first, so it does not come back as it was. Encoding costs O(n log n) in the bytes of the
- * text, whatever they are.
+ * text, whatever they are; texts are cut first where no token can lie across (seams.h).
  *
  * Thread: a tokenizer is read-only after creation and may be used by any number of threads; a
  *         struct detok belongs to one.

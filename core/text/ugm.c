@@ -21,8 +21,15 @@
 
 #define UNKNOWN_PENALTY 10.0 /* what an unknown character scores below the worst piece */
 #define REPLACEMENT "\xEF\xBF\xBD"
+#define MIN_NODES 256         /* longer than nearly all parts */
 #define MAX_PIECE 256         /* bytes; the longest in use have 64 */
-#define MAX_NORMAL (8u << 20) /* bytes; a node for each takes 16 times that */
+#define MAX_NORMAL (8u << 20) /* bytes; a node for each, where no seam is, takes 16 times that */
+
+/* So many scores of at most BIGGEST, in grains of 2^-25, add up to at most 2^53 grains: no sum of
+ * them is rounded. Models in use have scores from -21 to -2 in grains of 2^-22. */
+#define GRAINS (1 << 25)
+#define BIGGEST 32
+_Static_assert((uint64_t)MAX_NORMAL * BIGGEST * GRAINS <= (uint64_t)1 << 53, "sums are exact");
 
 struct ugm {
     struct charsmap map;
@@ -30,9 +37,10 @@ struct ugm {
     uint32_t at[257]; /* where those with each first byte begin in it */
     double unknown;   /* the score of an unknown character */
     bool all_bytes;   /* every byte has a token */
+    bool exact;       /* sums of scores are never rounded */
 };
 
-struct node { /* the best way to a place */
+struct ugm_node { /* the best way to a place */
     double score;
     uint32_t from; /* where its last piece begins */
     int32_t id;    /* or TOKEN_NONE: an unknown character */
@@ -60,19 +68,28 @@ static bool is_piece(const struct vocab *v, int32_t id)
            (v->type[id] == TOKEN_NORMAL || v->type[id] == TOKEN_USER_DEFINED);
 }
 
+static bool is_exact(double score)
+{
+    return score >= -BIGGEST && score <= BIGGEST &&
+           (double)(int64_t)(score * GRAINS) == score * GRAINS;
+}
+
 static void index_pieces(struct ugm *u, const struct vocab *v)
 {
     double lowest = 0;
     uint32_t count = 0;
 
+    u->exact = true;
     for (int32_t id = 0; id < v->n; id++) {
         if (!is_piece(v, id))
             continue;
         u->sorted[count++] = id;
+        u->exact = u->exact && (v->type[id] != TOKEN_NORMAL || is_exact(v->score[id]));
         if (v->type[id] == TOKEN_NORMAL && (double)v->score[id] < lowest)
             lowest = v->score[id];
     }
     u->unknown = lowest - UNKNOWN_PENALTY;
+    u->exact = u->exact && is_exact(u->unknown);
     qsort_r(u->sorted, count, sizeof(u->sorted[0]), compare, (void *)v);
     for (uint32_t b = 0, i = 0; b <= 256; b++) {
         size_t n;
@@ -118,6 +135,11 @@ void ugm_destroy(struct ugm **ugm)
     mem_free(u->sorted);
     mem_free(u);
     *ugm = NULL;
+}
+
+bool ugm_sums_are_exact(const struct ugm *u)
+{
+    return u->exact;
 }
 
 /* ---- making a text ready */
@@ -191,16 +213,17 @@ static size_t character_len(const char *text, size_t n)
     return len > 0 ? len : 1;
 }
 
-static void offer(struct node *nodes, size_t from, size_t to, double score, int32_t id)
+static void offer(struct ugm_node *nodes, size_t from, size_t to, double score, int32_t id)
 {
     const double sum = nodes[from].score + score;
 
     if (sum > nodes[to].score)
-        nodes[to] = (struct node){.score = sum, .from = (uint32_t)from, .id = id};
+        nodes[to] = (struct ugm_node){.score = sum, .from = (uint32_t)from, .id = id};
 }
 
 /* Offer every piece that begins at `at`, and the unknown character if none is that long. */
-static void offer_all(struct encoder *e, struct node *nodes, const char *text, size_t n, size_t at)
+static void offer_all(struct encoder *e, struct ugm_node *nodes, const char *text, size_t n,
+                      size_t at)
 {
     const struct vocab *v = &e->t->vocab;
     const struct ugm *u = e->t->ugm;
@@ -228,7 +251,7 @@ static void offer_all(struct encoder *e, struct node *nodes, const char *text, s
         offer(nodes, at, at + one, u->unknown, TOKEN_NONE);
 }
 
-static int push_unknown(struct encoder *e, const char *bytes, size_t n, bool again)
+static int push_unknown(struct encoder *e, const char *bytes, size_t n)
 {
     const struct vocab *v = &e->t->vocab;
     int rc = 0;
@@ -238,14 +261,13 @@ static int push_unknown(struct encoder *e, const char *bytes, size_t n, bool aga
             rc = encoder_push(e, v->byte_id[(uint8_t)bytes[i]]);
         return rc;
     }
-    return again || v->unknown == TOKEN_NONE ? 0 : encoder_push(e, v->unknown);
+    return e->after_unknown || v->unknown == TOKEN_NONE ? 0 : encoder_push(e, v->unknown);
 }
 
 /* The way was found from its end: turn its links round, then follow them. */
-static int push_way(struct encoder *e, struct node *nodes, const char *text, size_t n)
+static int push_way(struct encoder *e, struct ugm_node *nodes, const char *text, size_t n)
 {
     uint32_t next = (uint32_t)n;
-    bool again = false;
     int rc = 0;
 
     for (uint32_t at = (uint32_t)n; at > 0;) {
@@ -259,26 +281,37 @@ static int push_way(struct encoder *e, struct node *nodes, const char *text, siz
         if (nodes[next].id != TOKEN_NONE)
             rc = encoder_push(e, nodes[next].id);
         else
-            rc = push_unknown(e, text + at, next - at, again);
-        again = nodes[next].id == TOKEN_NONE;
+            rc = push_unknown(e, text + at, next - at);
+        e->after_unknown = nodes[next].id == TOKEN_NONE;
     }
     return rc;
 }
 
-static int encode_normal(struct encoder *e, const char *text, size_t n)
+/* Room for the ways through n bytes; what was there is lost. */
+static int reserve_nodes(struct encoder *e, size_t n)
 {
-    struct node *nodes = mem_alloc((n + 1) * sizeof(*nodes));
-    int rc;
+    const size_t room = n > MIN_NODES ? n : MIN_NODES;
 
-    if (nodes == NULL)
-        return ERR_NOMEM;
+    if (n <= e->n_nodes)
+        return 0;
+    mem_free(e->nodes);
+    e->nodes = mem_alloc(room * sizeof(*e->nodes));
+    e->n_nodes = e->nodes != NULL ? room : 0;
+    return e->nodes != NULL ? 0 : ERR_NOMEM;
+}
+
+static int encode_part(struct encoder *e, const char *text, size_t n)
+{
+    const int rc = reserve_nodes(e, n + 1);
+    struct ugm_node *nodes = e->nodes;
+
+    if (rc != 0)
+        return rc;
     for (size_t i = 0; i <= n; i++)
-        nodes[i] = (struct node){.score = i == 0 ? 0 : -DBL_MAX, .id = TOKEN_NONE};
+        nodes[i] = (struct ugm_node){.score = i == 0 ? 0 : -DBL_MAX, .id = TOKEN_NONE};
     for (size_t at = 0; at < n; at += character_len(text + at, n - at))
         offer_all(e, nodes, text, n, at);
-    rc = push_way(e, nodes, text, n);
-    mem_free(nodes);
-    return rc;
+    return push_way(e, nodes, text, n);
 }
 
 /* No token stands for more than MAX_PIECE bytes, but that unknown characters in a row are one. */
@@ -296,8 +329,9 @@ int ugm_encode(struct encoder *e, const char *text, size_t n)
 
     buf_init(&normal, most_normal(e));
     rc = normalise(e, text, n, &normal);
-    if (rc == 0 && normal.len > 0)
-        rc = encode_normal(e, normal.data, normal.len);
+    e->after_unknown = false;
+    if (rc == 0)
+        rc = encoder_parts(e, normal.data, normal.len, encode_part);
     buf_release(&normal);
     return rc;
 }

@@ -1,0 +1,181 @@
+/* core/text/seams.c - see seams.h. */
+#include "core/text/seams.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/text/utf8.h"
+#include "core/text/vocab.h"
+
+#include <string.h>
+
+#define MIN_BITS (1u << 12)
+#define MAX_BITS (1u << 23)
+
+struct byte_pairs {
+    uint64_t bits[256][4];
+};
+
+struct seams {
+    struct byte_pairs seen;   /* side by side in a piece, the second begins a character */
+    struct byte_pairs broken; /* of these, in a piece that is no UTF-8 */
+    uint64_t *characters;     /* a bit by the hash of two characters, one of them not ASCII */
+    uint32_t mask;            /* of the bits */
+};
+
+static bool has(const struct byte_pairs *p, uint8_t a, uint8_t b)
+{
+    return (p->bits[a][b >> 6] >> (b & 63) & 1) != 0;
+}
+
+static void add(struct byte_pairs *p, uint8_t a, uint8_t b)
+{
+    p->bits[a][b >> 6] |= (uint64_t)1 << (b & 63);
+}
+
+static bool begins_character(uint8_t byte)
+{
+    return (byte & 0xC0) != 0x80;
+}
+
+/* The bytes of a character, as a number. */
+static uint32_t pack(const uint8_t *bytes, size_t n)
+{
+    uint32_t c = bytes[0];
+
+    for (size_t i = 1; i < n; i++)
+        c = c << 8 | bytes[i];
+    return c;
+}
+
+/* The bit of two packed characters. */
+static uint32_t bit_of(const struct seams *s, uint32_t x, uint32_t y)
+{
+    const uint64_t key = (uint64_t)x << 32 | y;
+
+    return (uint32_t)((key * 0x9E3779B97F4A7C15u) >> 32) & s->mask; /* golden ratio hash */
+}
+
+static size_t character_len(const uint8_t *text, size_t n)
+{
+    return text[0] < 0x80 ? 1 : utf8_len(text, n);
+}
+
+/* ---- what the pieces have side by side */
+
+/* As far as the piece is UTF-8; false if that is not to its end. */
+static bool add_characters(struct seams *s, const uint8_t *piece, size_t n)
+{
+    uint32_t x = 0;
+
+    for (size_t at = 0, len; at < n; at += len) {
+        uint32_t y;
+
+        len = character_len(piece + at, n - at);
+        if (len == 0)
+            return false;
+        y = pack(piece + at, len);
+        if (at > 0)
+            add(&s->seen, piece[at - 1], piece[at]);
+        if (at > 0 && (x | y) >= 0x80) {
+            const uint32_t bit = bit_of(s, x, y);
+
+            s->characters[bit / 64] |= (uint64_t)1 << bit % 64;
+        }
+        x = y;
+    }
+    return true;
+}
+
+static void add_broken(struct seams *s, const uint8_t *piece, size_t n)
+{
+    for (size_t at = 1; at < n; at++) {
+        if (!begins_character(piece[at]))
+            continue;
+        add(&s->seen, piece[at - 1], piece[at]);
+        add(&s->broken, piece[at - 1], piece[at]);
+    }
+}
+
+/* The pieces that vocab_find() can find. */
+static void add_pieces(struct seams *s, const struct vocab *v)
+{
+    for (int32_t id = 0; id < v->n; id++) {
+        size_t n;
+        const uint8_t *piece = (const uint8_t *)vocab_piece(v, id, &n);
+
+        if (v->type[id] != TOKEN_NORMAL && v->type[id] != TOKEN_USER_DEFINED)
+            continue;
+        if (!add_characters(s, piece, n))
+            add_broken(s, piece, n);
+    }
+}
+
+int seams_create(struct seams **out, const struct vocab *v)
+{
+    struct seams *s = mem_calloc(1, sizeof(*s));
+    uint32_t n_bits = MIN_BITS;
+
+    *out = NULL;
+    if (s == NULL)
+        return ERR_NOMEM;
+    while (n_bits < MAX_BITS && n_bits / 4 < v->at[v->n])
+        n_bits *= 2;
+    s->mask = n_bits - 1;
+    s->characters = mem_calloc(n_bits / 64, sizeof(*s->characters));
+    if (s->characters == NULL) {
+        seams_destroy(&s);
+        return ERR_NOMEM;
+    }
+    add_pieces(s, v);
+    *out = s;
+    return 0;
+}
+
+void seams_destroy(struct seams **seams)
+{
+    struct seams *s = seams != NULL ? *seams : NULL;
+
+    if (s == NULL)
+        return;
+    mem_free(s->characters);
+    mem_free(s);
+    *seams = NULL;
+}
+
+/* ---- cutting */
+
+/* The pair of bytes around `at` is in some piece: are the characters? What is no character is left
+ * as it is. */
+static bool parts_characters(const struct seams *s, const uint8_t *text, size_t n, size_t from,
+                             size_t at)
+{
+    const size_t n_y = utf8_len(text + at, n - at);
+    size_t x = at - 1;
+    uint32_t bit;
+
+    while (x > from && at - x < 4 && !begins_character(text[x]))
+        x--;
+    if (n_y == 0 || utf8_len(text + x, at - x) != at - x)
+        return false;
+    bit = bit_of(s, pack(text + x, at - x), pack(text + at, n_y));
+    return (s->characters[bit / 64] >> bit % 64 & 1) == 0;
+}
+
+size_t seams_next(const struct seams *s, const char *bytes, size_t n, size_t from)
+{
+    const uint8_t *text = (const uint8_t *)bytes;
+
+    if (s == NULL)
+        return n;
+    for (size_t at = from + 1; at < n; at++) {
+        const uint8_t a = text[at - 1], b = text[at];
+
+        if (!begins_character(b))
+            continue;
+        if (!has(&s->seen, a, b))
+            return at;
+        if ((a | b) >= 0x80 && !has(&s->broken, a, b) && parts_characters(s, text, n, from, at))
+            return at;
+    }
+    return n;
+}
