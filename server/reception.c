@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#define MAX_NAME_TEXT 4096 /* bytes of a name in a body; a longer one is refused by whoever parses it */
+#define MAX_NAME_TEXT 4096 /* bytes of a name in a body; longer ones are left to the parser */
 
 struct hosted *reception_find(struct hosted *all, uint32_t n, const char *name)
 {

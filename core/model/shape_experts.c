@@ -65,8 +65,8 @@ static int read_groups(struct load *l)
         return rc;
     if (s->n_expert % n != 0 || s->n_expert / n * used < s->n_expert_used)
         return load_fail(l, ERR_FORMAT,
-                         "key '%s.expert_group_count': %u groups, of which %u take part, do not fit "
-                         "%u experts, of which %u do",
+                         "key '%s.expert_group_count': %u groups, of which %u take part, do not "
+                         "fit %u experts, of which %u do",
                          l->traits->arch, n, used, s->n_expert, s->n_expert_used);
     s->n_expert_group = n;
     s->n_expert_group_used = used;

@@ -177,7 +177,7 @@ static uint32_t first_chunk(struct sim *s, const struct sched_limits *limits)
     return n;
 }
 
-/* The streams of another engine wait for a step as well, also for one without streams of its own. */
+/* The streams of another engine wait for a step as well, if it has streams of its own or not. */
 static void chunks_fit_into_a_shared_step(void **state)
 {
     struct sim *s = sim_new(300, 4, 600, 512, SCHED_PRIORITY);
