@@ -48,8 +48,8 @@ uint32_t served_permille(const struct served *m); /* how far that has come */
 /* Fill in the facts, once it is loaded. */
 void served_complete(struct served *m);
 
-/* Cancel what is left; then, when all models were told, wait for the engine thread. Without one they
- * do nothing. */
+/* Cancel what is left; then, when all models were told, wait for the engine thread. Without one
+ * they do nothing. */
 void served_stop(struct served *m);
 void served_join(struct served *m);
 void served_release(struct served *m);
