@@ -178,7 +178,7 @@ test-novels: $(BUILD)/bench/bench_tokenizer ## 31 MB of novels come back byte fo
 	@$(BUILD)/bench/bench_tokenizer $(DATA)/text/pd_english_novels.txt $(DATA)/vocabs/ggml-vocab-llama-spm.gguf
 	@$(BUILD)/bench/bench_tokenizer --rules all $(DATA)/text/pd_english_novels.txt $(DATA)/vocabs/ggml-vocab-gpt-2.gguf
 
-bench-serving: $(BUILD)/quire $(TOOLS) ## what clients feel: shared prefixes, a flooding tenant, a long prompt beside streams
+bench-serving: $(BUILD)/quire $(TOOLS) ## what clients feel: shared prefixes, a flooding tenant, a long prompt beside streams, two models
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
 	@QUIRE_BIN=$(BUILD)/quire $(PYTHON) tests/bench/bench_serving.py $(BENCH_MODEL)
 

@@ -141,8 +141,9 @@ uint32_t kv_manager_attach(struct kv_manager *m, struct kv_seq *kv, struct kv_ke
                            uint32_t limit);
 
 /* Has a sequence all blocks that one of its first n_tokens tokens needs to go on from there: in
- * lanes with the window, what the next query sees? From the last token before a block boundary on
- * it has, until it has computed the block behind that; where there is no window, always. */
+ * lanes with the window, what the next query sees? One that has come there by
+ * computing has them from the last token before a block boundary on, until it has computed the
+ * block behind that; where there is no window, always. */
 bool kv_manager_can_fork(const struct kv_manager *m, const struct kv_seq *parent,
                          uint32_t n_tokens);
 /* The blocks that cost a fork of n_tokens nothing as long as it lives; see struct kv_match. */

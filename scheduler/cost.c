@@ -22,6 +22,7 @@
 #define RIDGE_ROW 1e-4
 #define RIDGE_KEY 1e-2
 #define MIN_STEPS 4
+#define MANY_STEPS 32 /* without a decode row: there may be none for long */
 #define MIN_ROWS 16 /* prompt rows in a step that tell what a long prompt will cost */
 #define CAUTION 1.5       /* prompt rows that were never seen beside decode rows */
 
@@ -195,7 +196,7 @@ static void learn_coef(struct cost_model *m, const double *x, double error)
 
 static bool is_known(const struct cost_model *m)
 {
-    return m->n_steps >= MIN_STEPS && m->has_prefill && m->has_decode;
+    return m->n_steps >= (m->has_decode ? MIN_STEPS : MANY_STEPS) && m->has_prefill;
 }
 
 double cost_observe(struct cost_model *m, const struct step_work *w, uint64_t us)

@@ -532,6 +532,7 @@ static void *loop_main(void *ud)
             break;
         queue_wait_news(l->opt.queue, l->asked_us > 0 ? TURN_TICK_MS : 0);
     }
+    turns_end(l->opt.turns, l->opt.place, 0, false); /* what it waited for may have expired */
     return NULL;
 }
 

@@ -174,6 +174,15 @@ static void size_pool(uint32_t n_models)
     setenv("UV_THREADPOOL_SIZE", text, 0);
 }
 
+/* Names that differ in bytes that are no UTF-8 alone are one on the wire. */
+static bool has_twin(const struct service *s, uint32_t i)
+{
+    for (uint32_t j = 0; j < i; j++)
+        if (strcmp(s->models[j].id, s->models[i].id) == 0)
+            return true;
+    return false;
+}
+
 static int build(struct service *s)
 {
     struct server_model models[MODELS_MAX];
@@ -188,6 +197,12 @@ static int build(struct service *s)
 
         if (code != EXIT_OK)
             return code;
+        if (has_twin(s, i)) {
+            snprintf(s->err, sizeof(s->err),
+                     "two models are called '%s': give one of them another name with NAME=PATH",
+                     s->models[i].id);
+            return EXIT_USAGE;
+        }
         models[i] = s->models[i].facts;
     }
     size_pool(s->n_models);

@@ -69,12 +69,14 @@ static size_t skip_value(const char *s, size_t n, size_t i)
 /* Does the string literal s[from..to), with its quotes, stand for `key`? */
 static bool is_key(const char *s, size_t from, size_t to, const char *key)
 {
-    const size_t most = MAX_ESCAPED * strlen(key) + 2;
+    const size_t n = strlen(key);
     cJSON *v = NULL;
     bool same;
 
-    if (s[from] != '"' || to - from > most)
+    if (s[from] != '"' || to - from > MAX_ESCAPED * n + 2)
         return false;
+    if (memchr(s + from, '\\', to - from) == NULL)
+        return to - from == n + 2 && memcmp(s + from + 1, key, n) == 0;
     v = cJSON_ParseWithLength(s + from, to - from);
     same = cJSON_IsString(v) && strcmp(v->valuestring, key) == 0;
     cJSON_Delete(v);

@@ -53,7 +53,8 @@ struct hosted *reception_by_body(struct hosted *all, uint32_t n, struct http_cal
 
     if (n == 1)
         return &all[0];
-    if (body->len == 0 || !json_member_text(body->data, body->len, "model", &text, &len))
+    if (body->len == 0 || !json_member_text(body->data, body->len, "model", &text, &len) ||
+        (len == 4 && memcmp(text, "null", 4) == 0))
         return reception_by_query(all, n, call);
     if (text[0] != '"' || len > MAX_NAME_TEXT || json_parse(text, len, &name, &why) < 0)
         return &all[0];

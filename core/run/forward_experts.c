@@ -56,11 +56,13 @@ static void drop_groups(struct runner *r, float *ranks)
     for (uint32_t g = 0; g < n; g++)
         worth[g] = worth_of(r, ranks + (size_t)g * each, each);
     for (uint32_t j = 0; j < s->n_expert_group_used; j++) {
-        const size_t at = r->kern.find(worth, n, r->kern.max(worth, n));
-        const size_t g = at < n ? at : j; /* none of them is a number */
+        uint32_t best = 0;
 
-        is_kept[g] = true;
-        worth[g] = -INFINITY;
+        while (is_kept[best])
+            best++;
+        for (uint32_t g = best + 1; g < n; g++)
+            best = !is_kept[g] && worth[g] > worth[best] ? g : best;
+        is_kept[best] = true;
     }
     for (uint32_t e = 0; e < s->n_expert; e++)
         ranks[e] = is_kept[e / each] ? ranks[e] : -INFINITY;

@@ -20,7 +20,7 @@
  * end within a character: its bytes count for all characters that end or begin with them.
  *
  * Thread: read-only once created.
- * Memory: 16 KiB, and half a byte for each byte of the pieces, at most 1 MiB.
+ * Memory: 16 KiB, and half a byte to a byte for each byte of the pieces, at most 1 MiB.
  */
 #ifndef CORE_TEXT_SEAMS_H
 #define CORE_TEXT_SEAMS_H

@@ -254,6 +254,28 @@ static void known_after_both_kinds(void **state)
     assert_in_range(mixed.prefill_ns, 1300000, 1600000);
 }
 
+/* A model that could make streams and never does is known after a while, with the usual caution. */
+static void known_where_no_stream_comes(void **state)
+{
+    const struct step_work prompt = make_work(100, 0, 0), stream = make_work(0, 1, 100);
+    struct cost_model m;
+    struct step_costs c;
+    (void)state;
+
+    cost_init(&m);
+    for (int i = 0; i < 32; i++) {
+        assert_false(cost_get(&m).is_known);
+        assert_true(cost_observe(&m, &prompt, 155000) < 0);
+    }
+    c = cost_get(&m);
+    assert_true(c.is_known && c.decode_ns == 0);
+    assert_in_range(step_costs_ns(&c, &prompt), 150000000, 155000000 * 3 / 2);
+    for (int i = 0; i < 4; i++)
+        assert_true(cost_observe(&m, &stream, 17000) >= 0);
+    c = cost_get(&m);
+    assert_in_range(step_costs_ns(&c, &stream), 12000000, 22000000);
+}
+
 /* Where there are no streams, prompts are all there is to know. */
 static void known_without_streams(void **state)
 {
@@ -343,6 +365,7 @@ int main(void)
         cmocka_unit_test(absurd_times_are_survived),
         cmocka_unit_test(known_after_both_kinds),
         cmocka_unit_test(known_without_streams),
+        cmocka_unit_test(known_where_no_stream_comes),
         cmocka_unit_test(swap_times_are_averaged),
         cmocka_unit_test(chunks_are_exact),
         cmocka_unit_test(large_numbers_do_not_overflow),
