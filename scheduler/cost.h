@@ -12,8 +12,8 @@
  * the only thing that sched.c sees, and it is written into the journal with every plan.
  *
  * Known means: four steps were seen, with prompt rows in one at least and, if there are to be any,
- * decode rows in one at least (after 32 steps they are not waited for any more, and cost nothing until
- * one is seen); before that every field is 0 but the swap times. Until both kinds of
+ * decode rows in one at least; before that every field is 0 but the swap times. After 32 steps
+ * decode rows are not waited for any more, and cost nothing until one is seen. Until both kinds of
  * rows were seen in one step, prompt rows are said to cost half as much again as they did alone, so
  * that the first chunk beside a stream is a cautious one.
  *

@@ -56,12 +56,11 @@ static void drop_groups(struct runner *r, float *ranks)
     for (uint32_t g = 0; g < n; g++)
         worth[g] = worth_of(r, ranks + (size_t)g * each, each);
     for (uint32_t j = 0; j < s->n_expert_group_used; j++) {
-        uint32_t best = 0;
+        uint32_t best = n;
 
-        while (is_kept[best])
-            best++;
-        for (uint32_t g = best + 1; g < n; g++)
-            best = !is_kept[g] && worth[g] > worth[best] ? g : best;
+        for (uint32_t g = 0; g < n; g++)
+            if (!is_kept[g] && (best == n || worth[g] > worth[best]))
+                best = g;
         is_kept[best] = true;
     }
     for (uint32_t e = 0; e < s->n_expert; e++)
