@@ -186,6 +186,8 @@ static size_t piece_end(struct presplit_run *run, size_t i, size_t at)
     for (size_t next = at; next < s->limit;) {
         unicode_at(run->text + next, s->limit - next, &len);
         next += len;
+        if (run->p->cuts[i].pattern != NULL) /* most characters begin nothing */
+            next = split_pattern_skip(run->p->cuts[i].pattern, &s->memo, run->text, s->limit, next);
         s->next_end = next < s->limit ? match(run, i, next) : 0;
         if (s->next_end != SPLIT_NONE)
             return next;
@@ -200,8 +202,10 @@ static void set_limit(struct presplit_run *run, size_t i, size_t limit)
 
     s->limit = limit;
     s->next_end = 0;
-    s->thousands = (struct thousands){.steps = s->thousands.steps};
-    split_memo_forget(&s->memo);
+    if (run->p->cuts[i].pattern != NULL)
+        split_memo_forget(run->p->cuts[i].pattern, &s->memo);
+    else
+        s->thousands = (struct thousands){.steps = s->thousands.steps};
 }
 
 void presplit_begin(struct presplit_run *run, const char *text, size_t n)

@@ -196,7 +196,19 @@ size_t split_pattern_match(const struct split_pattern *p, struct split_memo *mem
     return SPLIT_NONE;
 }
 
-void split_memo_forget(struct split_memo *memo)
+size_t split_pattern_skip(const struct split_pattern *p, struct split_memo *memo, const char *text,
+                          size_t n, size_t from)
 {
-    memset(memo->dead, 0, sizeof(memo->dead));
+    size_t at = from;
+
+    while (at < n && (uint8_t)text[at] < 0x80 && p->starts[(uint8_t)text[at]] == 0)
+        at++;
+    memo->steps += at - from;
+    return at;
+}
+
+void split_memo_forget(const struct split_pattern *p, struct split_memo *memo)
+{
+    for (uint32_t i = 0; i < p->n_choices; i++)
+        memo->dead[i] = 0;
 }

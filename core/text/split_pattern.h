@@ -26,7 +26,7 @@
 
 struct split_pattern;
 
-/* What is known of one text: zero it when the text, or its end, changes. */
+/* What is known of one text to one pattern; zero knows nothing. */
 struct split_memo {
     size_t dead[SPLIT_MAX_CHOICES]; /* alternative i fits nowhere before this position */
     uint64_t steps;                 /* characters looked at, for tests; never zeroed here */
@@ -34,11 +34,16 @@ struct split_memo {
 
 int split_pattern_create(struct split_pattern **out, const char *source);
 void split_pattern_destroy(struct split_pattern **p);
-void split_memo_forget(struct split_memo *memo);
+/* The text, or its end, changes. */
+void split_memo_forget(const struct split_pattern *p, struct split_memo *memo);
 
 /* Where the match that begins at `from` ends, or SPLIT_NONE; text[0..n) is valid UTF-8 and
  * from < n. No match is empty. */
 size_t split_pattern_match(const struct split_pattern *p, struct split_memo *memo, const char *text,
                            size_t n, size_t from);
+
+/* The first position from `from` on where a match could begin, as far as ASCII tells, or n. */
+size_t split_pattern_skip(const struct split_pattern *p, struct split_memo *memo, const char *text,
+                          size_t n, size_t from);
 
 #endif
