@@ -22,7 +22,7 @@ enum gate_flags {              /* of a route */
     GATE_METRICS = 1u << 1,    /* open or not, as the settings say */
     GATE_ADMIN = 1u << 2,      /* needs a key with admin rights */
     GATE_WORK = 1u << 3,       /* counts against the key's limits */
-    GATE_EARLY = 1u << 4,      /* answered before the model is there */
+    GATE_EARLY = 1u << 4,      /* answered before the models are there */
     GATE_ANTHROPIC = 1u << 5,  /* errors have Anthropic's shape */
 };
 
@@ -40,7 +40,7 @@ struct gate {
 /* 0, or a negative ERR_*: then the call has been answered. */
 int gate_admit(struct gate *g, struct http_call *call, unsigned flags);
 
-/* /ready while the model is loaded: in the shape of llama-server, whose probes read it. */
+/* /ready while models are loaded: in the shape of llama-server, whose probes read it. */
 void gate_answer_ready(const struct gate *g, struct http_call *call);
 
 #endif

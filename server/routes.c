@@ -40,6 +40,15 @@ static void debug(void *ud, struct http_call *call, enum debug_page page)
         debug_ask(&h->debug, call, page);
 }
 
+static void at_desk(void *ud, struct http_call *call,
+                    void (*serve)(struct desk *d, struct http_call *call))
+{
+    struct desk *d = desk_for(ud, call);
+
+    if (d != NULL)
+        serve(d, call);
+}
+
 static void complete(void *ud, struct http_call *call, const struct dialect *dialect)
 {
     struct desk *d = desk_for(ud, call);
@@ -90,26 +99,17 @@ static void on_messages(void *ud, struct http_call *call)
 
 static void on_count_tokens(void *ud, struct http_call *call)
 {
-    struct desk *d = desk_for(ud, call);
-
-    if (d != NULL)
-        prompting_count(d, call);
+    at_desk(ud, call, prompting_count);
 }
 
 static void on_apply_template(void *ud, struct http_call *call)
 {
-    struct desk *d = desk_for(ud, call);
-
-    if (d != NULL)
-        prompting_apply(d, call);
+    at_desk(ud, call, prompting_apply);
 }
 
 static void on_plan(void *ud, struct http_call *call)
 {
-    struct desk *d = desk_for(ud, call);
-
-    if (d != NULL)
-        plan_start(d, call);
+    at_desk(ud, call, plan_start);
 }
 
 static void on_debug_requests(void *ud, struct http_call *call)
@@ -142,18 +142,12 @@ static void on_debug_kv(void *ud, struct http_call *call)
 
 static void on_tokenize(void *ud, struct http_call *call)
 {
-    struct desk *d = desk_for(ud, call);
-
-    if (d != NULL)
-        tokens_encode(d, call);
+    at_desk(ud, call, tokens_encode);
 }
 
 static void on_detokenize(void *ud, struct http_call *call)
 {
-    struct desk *d = desk_for(ud, call);
-
-    if (d != NULL)
-        tokens_decode(d, call);
+    at_desk(ud, call, tokens_decode);
 }
 
 static void on_models(void *ud, struct http_call *call)

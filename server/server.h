@@ -116,8 +116,8 @@ void server_fail(struct server *s);
 uint16_t server_port(const struct server *s);
 
 /* Serve until told to stop: the first SIGTERM or SIGINT refuses new requests and drains, the
- * second cancels what is left. Returns when every connection has been answered and the queue's
- * requests have ended; the engine thread ends by itself after queue_close(). SIGHUP reads the
+ * second cancels what is left. Returns when every connection has been answered and the queues'
+ * requests have ended; the engine threads end by themselves after queue_close(). SIGHUP reads the
  * files of keys and certificates again.
  *
  * ERR_BUSY: told to stop while the load's work is still going on. The sockets are closed; nothing

@@ -127,6 +127,17 @@ static void stops_follow_the_request(void **state)
     sim_free(s);
 }
 
+static void carry_out(struct sim *s, const struct plan *p)
+{
+    for (uint32_t k = 0; k < p->n_items; k++) {
+        check_item(s, &p->items[k]);
+        compute(s, &p->items[k]);
+        s->tokens[k] = 11;
+    }
+    sched_commit(s->sched, s->tokens, NULL, NULL, s->now);
+    take_ends(s);
+}
+
 /* P7, T8: beside a stream a chunk takes no longer than the step target leaves; alone it may. */
 static void chunks_fit_into_the_step(void **state)
 {
@@ -148,13 +159,7 @@ static void chunks_fit_into_the_step(void **state)
         assert_true(p->work.n_prefill == 0 || p->work.n_prefill >= SCHED_MIN_CHUNK ||
                     s->rec[2].next_pos + p->work.n_prefill == 1500);
         assert_int_equal(p->items[0].request->id, 1);
-        for (uint32_t k = 0; k < p->n_items; k++) {
-            check_item(s, &p->items[k]);
-            compute(s, &p->items[k]);
-            s->tokens[k] = 11;
-        }
-        sched_commit(s->sched, s->tokens, NULL, NULL, s->now);
-        take_ends(s);
+        carry_out(s, p);
     }
     assert_true(s->rec[2].n_tokens > 0);
     run_dry(s, 1000);
@@ -167,13 +172,7 @@ static uint32_t first_chunk(struct sim *s, const struct sched_limits *limits)
     const uint32_t n = p->work.n_prefill;
 
     check_preempted(s, p);
-    for (uint32_t k = 0; k < p->n_items; k++) {
-        check_item(s, &p->items[k]);
-        compute(s, &p->items[k]);
-        s->tokens[k] = 11;
-    }
-    sched_commit(s->sched, s->tokens, NULL, NULL, s->now);
-    take_ends(s);
+    carry_out(s, p);
     return n;
 }
 
