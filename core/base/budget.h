@@ -1,0 +1,56 @@
+/* core/base/budget.h - how much work may be done for one request beside the engine.
+ *
+ * Everything that is computed from a client's bytes before it is queued (a schema into a grammar, a
+ * grammar into masks, a template, a text into tokens) spends steps of one budget, so that its time
+ * is bounded whatever the input, and stops when the client has left. A step is a node visited, a
+ * comparison, or some ten bytes scanned or copied: 5 to 50 ns. Spend in loops whose length the
+ * input decides, before the work is done; large amounts of plain scanning in pieces, so that a
+ * cancellation is seen within a millisecond.
+ *
+ * After a failure every further budget_spend() fails alike: a caller may return early by whatever
+ * way it has for errors, and whoever owns the budget asks budget_error() at the end.
+ *
+ * Thread: one at a time; `canceled` may be set by any thread.
+ * Memory: the owner's; `canceled` is borrowed.
+ * Errors: ERR_LIMIT (no steps left), ERR_CANCELED.
+ */
+#ifndef CORE_BASE_BUDGET_H
+#define CORE_BASE_BUDGET_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+
+/* About a second on a slow core: the most that one request may take from a preparing thread. */
+#define BUDGET_REQUEST_STEPS ((uint64_t)50000000)
+
+struct budget {
+    uint64_t steps_left;
+    const atomic_bool *canceled; /* nobody waits for the result any more; NULL = never */
+    int err;                     /* 0, ERR_LIMIT or ERR_CANCELED: the first that happened */
+};
+
+/* `n` steps are about to be done. NULL is a budget without limits, for what the operator asks for
+ * (command lines, settings). */
+static inline int budget_spend(struct budget *b, uint64_t n)
+{
+    if (b == NULL || b->err < 0)
+        return b == NULL ? 0 : b->err;
+    if (b->canceled != NULL && atomic_load_explicit(b->canceled, memory_order_relaxed))
+        b->err = ERR_CANCELED;
+    else if (b->steps_left < n)
+        b->err = ERR_LIMIT;
+    else
+        b->steps_left -= n;
+    return b->err;
+}
+
+static inline int budget_error(const struct budget *b)
+{
+    return b != NULL ? b->err : 0;
+}
+
+#endif
