@@ -120,6 +120,13 @@ e2e: $(BUILD)/quire $(TOOLS) ## the server over loopback, release and debug buil
 	@$(MAKE) --no-print-directory $(DEBUG) build/debug/quire
 	@QUIRE_BIN=$(BUILD)/quire QUIRE_DEBUG_BIN=build/debug/quire QUIRE_TOOLS=$(BUILD)/tools \
 	    $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/e2e
+	@$(MAKE) --no-print-directory e2e-avx2 PYTEST='-m isa'
+
+# Most machines have no more than AVX2: what a test asks of a CPU must hold there.
+e2e-avx2: ## the server as on a CPU without AVX-VNNI and AVX-512, debug build (PYTEST='-m isa')
+	@$(MAKE) --no-print-directory $(DEBUG) build/debug/quire
+	@QUIRE_DEBUG_ISA=avx2 QUIRE_BIN=build/debug/quire QUIRE_DEBUG_BIN=build/debug/quire QUIRE_TOOLS=$(BUILD)/tools \
+	    $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(PYTEST) tests/e2e
 
 # The packages are installed beside copies of the tests, so that nothing but build/ is written to.
 CLIENTS := $(BUILD)/clients
@@ -230,6 +237,6 @@ help: ## this list
 
 -include $(shell find $(BUILD) $(VECTOR) -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: all run chaos bench-tokenizer test-novels test-clients deps-clients bench-serving bench-kern test test-unit test-sim golden check e2e unit-here sim-here golden-here asan tsan \
+.PHONY: all run e2e-avx2 chaos bench-tokenizer test-novels test-clients deps-clients bench-serving bench-kern test test-unit test-sim golden check e2e unit-here sim-here golden-here asan tsan \
         bench lint format fuzz fuzz-here fuzz-templates install uninstall docker clean deps deps-build deps-test \
         deps-lint deps-fuzz help FORCE
