@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     const struct buf body = {.data = text, .len = n, .cap = n, .max = n};
     struct prepared p = {0};
 
-    prepare(&p, &model, dialect_text(), &body, NULL);
+    prepare(&p, &model, dialect_text(), &body, NULL, NULL);
     for (uint32_t i = 0; p.error.status == 0 && i < p.n_choices; i++)
         check_request(p.requests[i]);
     if (p.error.status != 0)
