@@ -156,7 +156,7 @@ static void after_prepare(struct intake *in)
 
 static void do_prepare(struct intake *in)
 {
-    prepare(&in->prepared, in->desk->model, in->dialect, &in->body, &in->headers);
+    prepare(&in->prepared, in->desk->model, in->dialect, &in->body, &in->headers, NULL);
 }
 
 static void on_work(uv_work_t *work)

@@ -34,7 +34,7 @@ static void prepare_for(struct prepared *p, const char *body, const char *tenant
     const struct prepare_headers headers = headers_with(NULL, tenant);
 
     *p = (struct prepared){0};
-    prepare(p, &model, dialect_text(), &b, &headers);
+    prepare(p, &model, dialect_text(), &b, &headers, NULL);
 }
 
 static void prepare_text(struct prepared *p, const char *body, const char *priority)
@@ -44,7 +44,7 @@ static void prepare_text(struct prepared *p, const char *body, const char *prior
     const struct prepare_headers headers = headers_with(priority, NULL);
 
     *p = (struct prepared){0};
-    prepare(p, &model, dialect_text(), &b, &headers);
+    prepare(p, &model, dialect_text(), &b, &headers, NULL);
 }
 
 /* ---- requests ---- */
@@ -150,7 +150,7 @@ static void lengths_are_fitted_or_refused(void **state)
                     .len = 41,
                     .max = SIZE_MAX};
     p = (struct prepared){0};
-    prepare(&p, &model, dialect_text(), &b, NULL);
+    prepare(&p, &model, dialect_text(), &b, NULL, NULL);
     assert_int_equal(p.error.status, 0);
     assert_int_equal(p.requests[0]->max_tokens, 64 - 11);
     prepare_release(&p);
