@@ -18,7 +18,7 @@ say      = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
 
 # Everything but main.c goes into one archive that the binary and every test link.
 SRC   := $(filter-out server/main.c,$(wildcard core/*/*.c kernels/*.c kvcache/*.c scheduler/*.c \
-           server/*.c config/*.c))
+           server/*.c server/*/*.c config/*.c))
 # Kernels with vector instructions take minutes to compile, and are the same in every build.
 VECTOR := build/vector
 VECTOR_CC ?= $(CC)
