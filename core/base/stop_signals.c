@@ -1,6 +1,7 @@
 /* core/base/stop_signals.c - see stop_signals.h. */
 #include "core/base/stop_signals.h"
 
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
@@ -22,16 +23,22 @@ struct stop_signals {
     bool is_muted;
 };
 
-/* False: it is ending in order. A third signal shortens the wait to nothing. */
+/* False: it is ending in order. Further signals change nothing. */
 static bool kill_later(const struct stop_signals *s)
 {
-    const uint32_t ms = s->opt.kill_after_ms;
-    const struct timespec wait = {ms / 1000, (long)(ms % 1000) * 1000000};
+    const uint64_t end = clock_ms() + s->opt.kill_after_ms;
+    uint64_t now;
 
-    sigtimedwait(&s->set, NULL, &wait);
-    if (atomic_load(&s->is_closing))
-        return false;
-    log_error("main", "event=killed reason=\"it did not end within %u ms of the second signal\"", ms);
+    while ((now = clock_ms()) < end) {
+        const struct timespec left = {(time_t)((end - now) / 1000),
+                                      (long)((end - now) % 1000) * 1000000};
+
+        sigtimedwait(&s->set, NULL, &left);
+        if (atomic_load(&s->is_closing))
+            return false;
+    }
+    log_error("main", "event=killed reason=\"it did not end within %u ms of the second signal\"",
+              s->opt.kill_after_ms);
     _exit(EXIT_FAILURE);
 }
 
