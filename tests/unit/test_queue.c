@@ -450,17 +450,18 @@ static void requests_have_room(void **state)
     (void)state;
 
     assert_int_equal(request_create(&r, &size), 0);
-    assert_true(r->n_counts > 2 * 32 && (r->n_counts & (r->n_counts - 1)) == 0);
-    for (uint32_t i = 0; i < r->n_counts; i++)
-        assert_int_equal(r->counts[i].id, -1);
+    assert_int_equal(r->counts.n, 0);
+    for (int i = 0; i < 32; i++)
+        token_counts_at(&r->counts, 1000 + i)->n_prompt = 7;
     memset(r->key.hashes, 0x44, 2 * sizeof(*r->key.hashes));
     memset(r->ids, 0x11, 32 * sizeof(*r->ids));
     memset(r->sampling.bias, 0x22, 5 * sizeof(*r->sampling.bias));
-    memset(r->counts, 0x33, r->n_counts * sizeof(*r->counts));
     assert_int_equal(r->ids[0], 0x11111111);
     assert_int_equal(r->sampling.bias[4].id, 0x22222222);
     assert_true(r->key.hashes[1].hi == 0x4444444444444444 && r->key.ids == r->ids);
-    assert_true(r->counts[0].id == 0x33333333 && r->key.n_hashed == 0 && r->key.salt == 0);
+    assert_true(r->key.n_hashed == 0 && r->key.salt == 0 && r->counts.n == 32);
+    for (int i = 0; i < 32; i++)
+        assert_true(r->counts.list[i].id == 1000 + i && r->counts.list[i].n_prompt == 7);
     assert_int_equal(r->n_prompt, 9);
     assert_true(r->weight == 1 && r->tenant == 0 && r->priority == PRIORITY_NORMAL);
     assert_true(r->sampling.n_top == -1 && r->leader == 0 && !r->is_dry_run);
