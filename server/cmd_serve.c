@@ -133,6 +133,7 @@ static int make_server(struct service *s, const struct server_model *models)
         .has_open_metrics = strcmp(c->metrics_open, "on") == 0,
         .cors_origins = c->cors_origins,
         .max_body = c->max_body,
+        .request_memory = c->request_memory,
         .tenant_header = c->tenant_header,
         .tenant_weights = c->tenant_weights,
         .max_tenants = (uint32_t)c->max_tenants,
@@ -191,6 +192,7 @@ static int build(struct service *s)
 {
     struct server_model models[MODELS_MAX];
 
+    mem_tune();
     snprintf(s->err, sizeof(s->err), "no memory");
     s->n_models = config_n_models(&s->config);
     s->models = mem_calloc(s->n_models, sizeof(*s->models));

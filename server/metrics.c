@@ -1,6 +1,7 @@
 /* server/metrics.c - see metrics.h. */
 #include "server/metrics.h"
 
+#include "server/api/request_memory.h"
 #include "server/metrics_models.h"
 #include "server/process.h"
 #include "server/prom.h"
@@ -62,11 +63,15 @@ static void add_house(const struct metrics_scene *scene, struct buf *b)
               "Requests of tenants for which there was no place: they share one.");
 }
 
-/* The threads that prepare requests. */
+/* What requests take before and beside the engine: memory, and the threads that prepare them. */
 static void add_pools(const struct metrics_scene *scene, struct buf *b)
 {
     static const char *const names[METRICS_POOLS] = METRICS_POOL_NAMES;
 
+    add_count(b, "quire_request_memory_bytes", "gauge", scene->memory->used,
+              "What requests hold outside the KV cache.");
+    add_count(b, "quire_request_memory_limit_bytes", "gauge", scene->memory->max,
+              "How much that may be (request_memory).");
     prom_family(b, "quire_prepare_jobs", "gauge",
                 "Requests whose texts or constraints are being prepared, or wait for that.");
     for (int i = 0; i < METRICS_POOLS; i++)

@@ -238,6 +238,7 @@ static void on_metrics(void *ud, struct http_call *call)
                                   .version = quire_version(),
                                   .pools = {worker_pool_stats(s->text_pool),
                                             worker_pool_stats(s->constraint_pool)},
+                                  .memory = &s->memory,
                                   .n_connections = http_n_connections(s->http),
                                   .n_tenants = tenants_n(s->tenants),
                                   .n_tenants_shared = tenants_n_shared(s->tenants),

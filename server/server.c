@@ -279,7 +279,8 @@ static int open_models(struct server *s, char *err, size_t err_len)
         .limit = s->opt.tenant_limit,
         .weights = s->opt.tenant_weights,
     };
-    struct hosted_shared shared = {&s->opt, &s->loop, NULL, s->text_pool, s->constraint_pool};
+    struct hosted_shared shared = {&s->opt, &s->loop, NULL, s->text_pool, s->constraint_pool,
+                                   &s->memory};
     int rc = tenants_create(&s->tenants, &tenants);
 
     if (rc < 0)
@@ -326,6 +327,7 @@ int server_create(struct server **out, const struct server_options *options, cha
         return snprintf(err, err_len, "out of memory"), ERR_NOMEM;
     s->opt = *options;
     s->start_us = clock_us();
+    s->memory.max = options->request_memory;
     rc = open_parts(s, err, err_len);
     if (rc < 0) {
         server_destroy(&s);

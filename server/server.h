@@ -83,6 +83,7 @@ struct server_options {
     bool has_open_metrics;
     const char *cors_origins; /* checked; NULL or "" = none */
     size_t max_body;
+    uint64_t request_memory; /* bytes for what requests hold outside the KV cache */
     const char *tenant_header;  /* "" = everybody is one tenant */
     const char *tenant_weights; /* checked */
     uint32_t max_tenants, tenant_limit;
