@@ -31,6 +31,16 @@ static size_t utf8_len(const unsigned char *s, size_t n)
     return len;
 }
 
+cJSON *json_put(cJSON *to, const char *name, cJSON *item)
+{
+    if (item == NULL ||
+        !(name != NULL ? cJSON_AddItemToObject(to, name, item) : cJSON_AddItemToArray(to, item))) {
+        cJSON_Delete(item);
+        return NULL;
+    }
+    return item;
+}
+
 bool json_is_utf8(const char *text, size_t n)
 {
     const unsigned char *s = (const unsigned char *)text;

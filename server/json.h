@@ -34,6 +34,11 @@ int json_parse_up_to(const char *text, size_t n, size_t max_values, cJSON **out,
 bool json_member_text(const char *text, size_t n, const char *key, const char **value, size_t *len);
 bool json_element_text(const char *text, size_t n, size_t i, const char **value, size_t *len);
 
+/* Put a new item into an object under a name (a copy), or at the end of a list (name NULL). The item
+ * is taken in any case; NULL stands for one that could not be made. Returns the item, or NULL when
+ * there was no memory for one or the other. */
+cJSON *json_put(cJSON *to, const char *name, cJSON *item /* takes */);
+
 bool json_is_utf8(const char *text, size_t n);
 
 /* Code points in text[0..n), which is UTF-8. */

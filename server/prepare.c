@@ -388,7 +388,7 @@ static int take_constraint(struct prepared *p, const struct server_model *model)
 
     if (wish->kind == CONSTRAIN_NONE)
         return 0;
-    return constrain_get(model->constrain, wish, &p->constraint, &p->error);
+    return constrain_get(model->constrain, wish, p->budget, &p->constraint, &p->error);
 }
 
 static int check_task(struct prepared *p, const struct server_model *model)

@@ -31,8 +31,8 @@ static struct constraint *compile(const char *text)
     char err[300];
 
     assert_non_null(schema);
-    if (schema_to_grammar(&g, schema, err, sizeof(err)) < 0 ||
-        constraint_create(&c, g, bytes, err, sizeof(err)) < 0)
+    if (schema_to_grammar(&g, schema, NULL, err, sizeof(err)) < 0 ||
+        constraint_create(&c, g, bytes, NULL, err, sizeof(err)) < 0)
         fail_msg("%s: %s", text, err);
     cJSON_Delete(schema);
     return c;
@@ -237,7 +237,7 @@ static void out_of_memory(void **state)
         int rc;
 
         mem_fail_after(n);
-        rc = schema_to_grammar(&g, schema, err, sizeof(err));
+        rc = schema_to_grammar(&g, schema, NULL, err, sizeof(err));
         mem_fail_after(-1);
         grammar_destroy(&g);
         if (rc == 0)
