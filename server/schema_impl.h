@@ -92,7 +92,7 @@ void schema_spend(struct schema *s, uint64_t n);
 uint64_t schema_size(const cJSON *v);
 /* The slot of the schema, to be read and filled in; it is new when slot->schema was NULL. */
 struct schema_known *schema_known(struct schema *s, const cJSON *schema);
-/* Does cJSON_Compare() find them equal? Spends steps for what it compares. */
+/* Does cJSON_Compare() find them equal? Spends steps for what is compared within them. */
 bool schema_equal(struct schema *s, const cJSON *a, const cJSON *b);
 bool schema_is_annotation(const char *keyword);
 

@@ -7,6 +7,10 @@
 
 #include "core/base/err.h"
 
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
 void schema_spend(struct schema *s, uint64_t n)
 {
     grammar_builder_spend(s->b, n);
@@ -53,9 +57,11 @@ static bool equal_lists(struct schema *s, const cJSON *a, const cJSON *b)
 {
     a = a->child;
     b = b->child;
-    for (; a != NULL && b != NULL; a = a->next, b = b->next)
-        if (!schema_equal(s, a, b))
+    for (; a != NULL && b != NULL; a = a->next, b = b->next) {
+        schema_spend(s, 1);
+        if (schema_has_failed(s) || !schema_equal(s, a, b))
             return false;
+    }
     return a == NULL && b == NULL;
 }
 
@@ -83,14 +89,27 @@ static bool has_members(struct schema *s, const cJSON *a, const cJSON *b, bool w
     return true;
 }
 
+/* As cJSON has it: to the last bit or so. */
+static bool equal_numbers(double a, double b)
+{
+    const double larger = fabs(a) > fabs(b) ? fabs(a) : fabs(b);
+
+    return fabs(a - b) <= larger * DBL_EPSILON;
+}
+
 bool schema_equal(struct schema *s, const cJSON *a, const cJSON *b)
 {
-    schema_spend(s, 1);
-    if (schema_has_failed(s))
+    const int type = a->type & 0xFF;
+
+    if (type != (b->type & 0xFF))
         return false;
-    if (cJSON_IsArray(a) && cJSON_IsArray(b))
+    if (type == cJSON_Number)
+        return equal_numbers(a->valuedouble, b->valuedouble);
+    if (type == cJSON_String)
+        return strcmp(a->valuestring, b->valuestring) == 0;
+    if (type == cJSON_Array)
         return equal_lists(s, a, b);
-    if (cJSON_IsObject(a) && cJSON_IsObject(b))
+    if (type == cJSON_Object)
         return has_members(s, a, b, false) && has_members(s, b, a, true);
-    return cJSON_Compare(a, b, true);
+    return true;
 }

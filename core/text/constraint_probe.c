@@ -50,8 +50,8 @@ struct probe {
 
 #define MAX_TEXT (16 * PLACE_MANY)
 
-/* Steps here are looks into a table: so many are a step of the budget. */
-#define PER_BUDGET_STEP 4
+/* Steps here are looks into a table, of some 10 ns: so many are a step of the budget. */
+#define PER_BUDGET_STEP 2
 #define OFTEN 4096 /* at most so many between looks at the budget: some 50 us */
 
 /* ---- walking ---- */
