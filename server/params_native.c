@@ -209,7 +209,8 @@ static int add_text_bias(const struct field_args *a, const char *text, float bia
     struct token_list list = {0};
     int rc = 0;
 
-    if (tokenizer_encode(a->limits->tokenizer, text, strlen(text), 0, SAMPLING_MAX_BIAS, &list) < 0)
+    if (tokenizer_encode(a->limits->tokenizer, text, strlen(text), 0, SAMPLING_MAX_BIAS,
+                         a->limits->budget, &list) < 0)
         rc = api_error_set(a->e, 400, a->name, NULL, "'logit_bias' has a text of too many tokens");
     for (size_t i = 0; rc == 0 && i < list.n; i++)
         rc = add_bias(a, list.ids[i], bias);

@@ -7,6 +7,7 @@
 #include "core/text/grammar_regex.h"
 #include "server/schema_impl.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -249,7 +250,7 @@ uint32_t schema_count(struct schema *s, const struct schema_place *at, const cha
 static unsigned type_of(const cJSON *v)
 {
     if (cJSON_IsNumber(v))
-        return v->valuedouble == (double)(int64_t)v->valuedouble ? SCHEMA_INTEGER : SCHEMA_NUMBER;
+        return v->valuedouble == floor(v->valuedouble) ? SCHEMA_INTEGER : SCHEMA_NUMBER;
     return cJSON_IsNull(v)     ? SCHEMA_NULL
            : cJSON_IsBool(v)   ? SCHEMA_BOOLEAN
            : cJSON_IsString(v) ? SCHEMA_STRING

@@ -86,7 +86,7 @@ static void encode(struct job *j, const cJSON *body)
         (add_special ? TOKENIZER_ADD_SPECIAL : 0u) | (parse_special ? TOKENIZER_PARSE_SPECIAL : 0u);
     /* A token stands for at least a byte; BOS, EOS and a prefix space may be added. */
     if (tokenizer_encode(j->desk->model->tokenizer, text->valuestring, strlen(text->valuestring),
-                         flags, 4 * j->desk->house->max_body, &list) < 0) {
+                         flags, 4 * j->desk->house->max_body, NULL, &list) < 0) {
         api_error_set(&j->error, 500, NULL, NULL, "out of memory");
         return;
     }

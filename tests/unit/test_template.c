@@ -13,6 +13,7 @@
 
 #include <pthread.h>
 
+#include "core/base/budget.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
@@ -393,7 +394,8 @@ static void endless_work(void **state)
 
 static void limits_can_be_set(void **state)
 {
-    const struct template_limits limits = {.max_steps = 100, .max_depth = 20};
+    struct budget budget = {.steps_left = 500};
+    const struct template_limits limits = {.budget = &budget, .max_depth = 20};
     const char loop[] = "{% for i in range(50) %}{{ i }}{% endfor %}";
     const char deep[] = "{{ 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1"
                         " + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 }}";
@@ -403,8 +405,10 @@ static void limits_can_be_set(void **state)
     render_with(&res, loop, strlen(loop), &limits, VALUE_POOL_MAX, OUTPUT);
     assert_int_equal(res.rc, ERR_LIMIT);
     buf_release(&res.out);
+    budget = (struct budget){.steps_left = 500};
     render_with(&res, deep, strlen(deep), &limits, VALUE_POOL_MAX, OUTPUT);
     assert_int_equal(res.rc, ERR_LIMIT);
+    assert_non_null(strstr(res.err, "nested too deep"));
     buf_release(&res.out);
 }
 
