@@ -451,13 +451,15 @@ void prepare(struct prepared *p, const struct server_model *model, const struct 
     static const struct prepare_headers none = {0};
     const char *why = NULL;
     cJSON *json = NULL;
+    int rc;
 
     p->dialect = dialect;
     p->budget = budget;
     buf_init(&p->echo, body->max);
     p->reason = REJECTION_INVALID;
-    if (json_parse(body->data, body->len, &json, &why) < 0)
-        api_error_set(&p->error, 400, NULL, NULL, "%s", why);
+    rc = json_parse(body->data, body->len, &json, &why);
+    if (rc < 0)
+        api_error_set(&p->error, rc == ERR_NOMEM ? 500 : 400, NULL, NULL, "%s", why);
     else
         build(p, model, json, headers != NULL ? headers : &none);
     p->params.prompt = NULL; /* it was the tree's */

@@ -138,9 +138,10 @@ static void run(struct job *j)
 {
     const char *why = NULL;
     cJSON *body = NULL;
+    const int rc = json_parse(j->body.data, j->body.len, &body, &why);
 
-    if (json_parse(j->body.data, j->body.len, &body, &why) < 0)
-        api_error_set(&j->error, 400, NULL, NULL, "%s", why);
+    if (rc < 0)
+        api_error_set(&j->error, rc == ERR_NOMEM ? 500 : 400, NULL, NULL, "%s", why);
     else if (!cJSON_IsObject(body))
         api_error_set(&j->error, 400, NULL, NULL, "the body must be a JSON object");
     else

@@ -392,6 +392,22 @@ static void endless_work(void **state)
            "{% endmacro %}{{ a() }}", ERR_LIMIT, "line 1: calls and loops are nested too deep");
 }
 
+/* Numbers that no int64_t holds. */
+static void large_floats(void **state)
+{
+    struct result res;
+    static const char source[] = "{{ (1e300).is_integer() }} {{ (-1e300).is_integer() }} "
+                                 "{{ (0.5).is_integer() }} {{ (1e308 * 10).is_integer() }} "
+                                 "{{ (-0.0).is_integer() }} {{ -1e22 | filesizeformat }}";
+
+    (void)state;
+    render_with(&res, source, strlen(source), NULL, VALUE_POOL_MAX, OUTPUT);
+    assert_int_equal(res.rc, 0);
+    assert_string_equal(res.out.data,
+                        "True True False False True -10000000000000000000000 Bytes");
+    buf_release(&res.out);
+}
+
 static void limits_can_be_set(void **state)
 {
     struct budget budget = {.steps_left = 500};
@@ -671,6 +687,7 @@ int main(void)
         cmocka_unit_test(deep_sources),
         cmocka_unit_test(size_of_source),
         cmocka_unit_test(endless_work),
+        cmocka_unit_test(large_floats),
         cmocka_unit_test(limits_can_be_set),
         cmocka_unit_test(output_and_memory),
         cmocka_unit_test(deep_values),
