@@ -21,6 +21,7 @@
 #define CONSTRAIN_MAX_TEXT ((size_t)256 << 10) /* of a grammar or schema */
 #define CONSTRAIN_MAX_CHOICES 10000
 
+struct budget;
 struct constrain;
 struct constraint;
 struct tokenizer;
@@ -55,9 +56,10 @@ struct constrain_stats {
 int constrain_create(struct constrain **out, const struct constrain_options *options);
 void constrain_destroy(struct constrain **c);
 
-/* A counted constraint for the wish, which is not NONE. 0, or a negative ERR_* with *e filled. */
-int constrain_get(struct constrain *c, const struct constrain_wish *wish, struct constraint **out,
-                  struct api_error *e);
+/* A counted constraint for the wish, which is not NONE. 0, or a negative ERR_* with *e filled.
+ * Compiling spends steps of the budget (NULL: no limit). */
+int constrain_get(struct constrain *c, const struct constrain_wish *wish, struct budget *budget,
+                  struct constraint **out, struct api_error *e);
 struct constrain_stats constrain_stats(struct constrain *c);
 
 /* Might the body ask for a constraint? Then it is not prepared on the loop: compiling takes

@@ -34,7 +34,7 @@ static struct constraint *get(struct constrain *c, enum constrain_kind kind, con
     struct constraint *out;
     struct api_error e = {0};
 
-    if (constrain_get(c, &wish, &out, &e) < 0)
+    if (constrain_get(c, &wish, NULL, &out, &e) < 0)
         fail_msg("%s: %s", json, e.message);
     cJSON_Delete(value);
     return out;
@@ -138,7 +138,7 @@ static void refusals_name_the_field(void **state)
         struct constraint *out;
         struct api_error e = {0};
 
-        assert_true(constrain_get(c, &wish, &out, &e) < 0);
+        assert_true(constrain_get(c, &wish, NULL, &out, &e) < 0);
         assert_null(out);
         assert_int_equal(e.status, 400);
         assert_string_equal(e.param, "field");
@@ -163,7 +163,7 @@ static void too_large_a_text(void **state)
     memset(text, 'a', CONSTRAIN_MAX_TEXT + 1);
     value = cJSON_CreateString(text);
     wish.value = value;
-    assert_true(constrain_get(c, &wish, &out, &e) < 0);
+    assert_true(constrain_get(c, &wish, NULL, &out, &e) < 0);
     assert_non_null(strstr(e.message, "larger than"));
     cJSON_Delete(value);
     free(text);
