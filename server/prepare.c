@@ -244,7 +244,7 @@ static void find_twin(struct prepared *p, uint32_t i)
     }
 }
 
-/* Cached prefixes are shared by requests of the same tenant with the same salt. The name ends where
+/* Cached prefixes and constraints are shared by requests of the same tenant with the same salt. The name ends where
  * the salt begins, and the seed is secret, so that nobody can make his salt meet another's. */
 static uint64_t salt_of(const struct prepared *p, const struct prepare_headers *headers)
 {
@@ -395,13 +395,15 @@ static int find_breakers(struct prepared *p, const struct tokenizer *t)
     return 0;
 }
 
-static int take_constraint(struct prepared *p, const struct server_model *model)
+static int take_constraint(struct prepared *p, const struct server_model *model,
+                           const struct prepare_headers *headers)
 {
-    const struct constrain_wish *wish = &p->params.constraint;
+    struct constrain_wish wish = p->params.constraint;
 
-    if (wish->kind == CONSTRAIN_NONE)
+    if (wish.kind == CONSTRAIN_NONE)
         return 0;
-    return constrain_get(model->constrain, wish, p->budget, &p->constraint, &p->error);
+    wish.owner = salt_of(p, headers);
+    return constrain_get(model->constrain, &wish, p->budget, &p->constraint, &p->error);
 }
 
 static int check_task(struct prepared *p, const struct server_model *model)
@@ -432,7 +434,7 @@ static int build(struct prepared *p, const struct server_model *model, cJSON *bo
         return ERR_INVAL;
     if (params_parse(&p->params, p->dialect->form, body, &limits, &p->error) < 0 ||
         take_priority(p, headers->priority) < 0 || check_tenant(p, headers) < 0 ||
-        take_seed(p) < 0 || take_constraint(p, model) < 0 || find_breakers(p, model->tokenizer) < 0)
+        take_seed(p) < 0 || take_constraint(p, model, headers) < 0 || find_breakers(p, model->tokenizer) < 0)
         return ERR_INVAL;
     p->n_choices = p->params.n_prompts * p->params.n_each;
     p->prompts = mem_calloc(p->params.n_prompts, sizeof(*p->prompts));

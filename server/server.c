@@ -231,6 +231,7 @@ static int open_locks(struct server *s, char *err, size_t err_len)
     s->gate = (struct gate){
         .keys = s->keys,
         .has_open_metrics = s->opt.has_open_metrics,
+        .tenant_header = or_empty(s->opt.tenant_header),
         .house = &s->house,
         .is_loading = s->opt.load.work != NULL,
         .load_permille = s->opt.load.permille,

@@ -116,6 +116,7 @@ static const struct {
     {"quire_prefix_evictions_total", MODEL},
     {"quire_kv_blocks_copied_total", MODEL},
     {"quire_iterations_total", MODEL},
+    {"quire_constraints_total", MODEL},
     {"quire_model_share", MODEL},
     {"quire_turn_wait_seconds_total", MODEL},
     {"quire_iteration_tokens", MODEL},
