@@ -179,6 +179,12 @@ chaos: ## everything at once for two minutes under each of the two sanitizers (C
 	@for b in asan tsan; do QUIRE_CHAOS_S=$(or $(CHAOS_S),120) QUIRE_BIN=build/$$b/quire \
 	    $(PYTHON) -m pytest -q -s -p no:cacheprovider tests/e2e/test_chaos.py || exit 1; done
 
+soak: $(BUILD)/quire ## every endpoint, bombs, aborts, slow readers for SECONDS=60; what it holds before and after
+	@QUIRE_BIN=$(BUILD)/quire $(PYTHON) tests/soak/soak.py $(or $(SECONDS),60)
+soak-asan: ## the same under the address and undefined-behaviour sanitizers
+	@$(MAKE) --no-print-directory $(ASAN) build/asan/quire
+	@QUIRE_BIN=build/asan/quire $(PYTHON) tests/soak/soak.py $(or $(SECONDS),60)
+
 BENCH_MODEL := $(BUILD)/bench/qwen2.5-0.5b-shape.Q8_0.gguf
 bench: $(BENCH) $(TOOLS) $(BUILD)/quire ## kernels, plans, threads and a whole model of 0.5B parameters beside the machine's limits
 	@$(BUILD)/bench/bench_kern --quick
