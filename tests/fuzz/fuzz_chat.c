@@ -1,7 +1,7 @@
-/* tests/fuzz/fuzz_chat.c - libFuzzer: any bytes as a chat template, and behind a NUL any bytes as the
- * body of a chat.
+/* tests/fuzz/fuzz_chat.c - libFuzzer: any bytes as a chat template, and behind a NUL any bytes as
+ * the body of a chat.
  *
- * What both are accepted is rendered within small limits; the text is UTF-8.
+ * When both are accepted, the chat is rendered within small limits; the text is UTF-8.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* tests/fuzz/fuzz_gbnf.c - libFuzzer: any bytes as a grammar in GBNF; behind a NUL, choices of tokens.
+/* tests/fuzz/fuzz_gbnf.c - libFuzzer: any bytes as a grammar in GBNF; behind a NUL, choices of
+ * tokens.
  *
  * What is accepted is walked: what a mask allows is never refused afterwards.
  */

@@ -1,7 +1,7 @@
 /* tests/fuzz/fuzz_hf_tokenizer.c - libFuzzer: any bytes as the tokenizer.json of a model's folder.
  *
- * What is accepted becomes the header of a GGUF file, which must be one, and if a tokenizer comes of
- * that, it is used.
+ * What is accepted becomes the header of a GGUF file, which must be one, and if a tokenizer comes
+ * of that, it is used.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,8 @@ static void use(const struct tokenizer *t)
     static const char text[] = "Hello, <|end|> 123  \xC3\xA9\xFF\xE2\x96\x81world\n";
     struct token_list list = {0};
 
-    if (tokenizer_encode(t, text, sizeof(text) - 1, TOKENIZER_PARSE_SPECIAL, 1000, NULL, &list) == 0)
+    if (tokenizer_encode(t, text, sizeof(text) - 1, TOKENIZER_PARSE_SPECIAL, 1000, NULL, &list) ==
+        0)
         for (size_t i = 0; i < list.n; i++)
             require(list.ids[i] >= 0 && list.ids[i] < tokenizer_n_vocab(t));
     token_list_release(&list);

@@ -1,4 +1,5 @@
-/* tests/fuzz/fuzz_schema.c - libFuzzer: any bytes as a JSON Schema; behind a NUL, choices of tokens.
+/* tests/fuzz/fuzz_schema.c - libFuzzer: any bytes as a JSON Schema; behind a NUL, choices of
+ * tokens.
  *
  * What is accepted is walked, and what may end is JSON.
  */

@@ -1,5 +1,5 @@
-/* tests/fuzz/walk.h - what fuzz targets of grammars share: a small vocabulary, and texts that are grown
- * from allowed tokens.
+/* tests/fuzz/walk.h - what fuzz targets of grammars share: a small vocabulary, and texts that are
+ * grown from allowed tokens.
  *
  * The vocabulary has all bytes, so that at every point a token is allowed or the text may end.
  *
@@ -103,7 +103,8 @@ static inline bool walk_grow(const struct constraint *c, const uint8_t *choices,
     return may_end;
 }
 
-/* The grammar, of which `rc` says whether there is one, as a constraint; NULL: refused, in words. */
+/* The grammar, of which `rc` says whether there is one, as a constraint; NULL: it is refused, in
+ * words. */
 static inline struct constraint *walk_constrain(int rc, struct grammar *g, struct budget *budget,
                                                 const char *why)
 {
