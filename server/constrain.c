@@ -20,6 +20,7 @@
 struct entry {
     struct list link; /* the one used last comes first */
     enum constrain_kind kind;
+    uint64_t owner;
     char *text;
     size_t n;
     uint64_t hash;
@@ -81,7 +82,8 @@ void constrain_destroy(struct constrain **constrain)
 
 struct key {
     enum constrain_kind kind;
-    char *text; /* owned */
+    uint64_t owner;
+    char *text; /* to be freed */
     size_t n;
     uint64_t hash;
 };
@@ -92,7 +94,7 @@ static struct entry *find(struct constrain *c, const struct key *key)
     {
         struct entry *e = list_entry(it, struct entry, link);
 
-        if (e->hash == key->hash && e->kind == key->kind && e->n == key->n &&
+        if (e->hash == key->hash && e->owner == key->owner && e->kind == key->kind && e->n == key->n &&
             memcmp(e->text, key->text, key->n) == 0)
             return e;
     }
@@ -133,7 +135,11 @@ static void remember(struct constrain *c, struct key *key, struct constraint *ma
 
     if (e == NULL)
         return; /* it works without */
-    *e = (struct entry){.kind = key->kind, .text = key->text, .n = key->n, .hash = key->hash};
+    *e = (struct entry){.kind = key->kind,
+                        .owner = key->owner,
+                        .text = key->text,
+                        .n = key->n,
+                        .hash = key->hash};
     e->constraint = constraint_ref(made);
     e->bytes = constraint_bytes(made) + key->n;
     key->text = NULL;
@@ -270,7 +276,7 @@ static int make_key(struct key *key, const struct constrain_wish *w, struct api_
 {
     char *printed;
 
-    *key = (struct key){.kind = w->kind};
+    *key = (struct key){.kind = w->kind, .owner = w->kind == CONSTRAIN_JSON ? 0 : w->owner};
     if (w->kind == CONSTRAIN_JSON) {
         key->text = mem_strdup("");
     } else if (cJSON_IsString(w->value)) {

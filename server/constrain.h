@@ -1,6 +1,6 @@
 /* server/constrain.h - the constraints that clients ask for, compiled once each.
  *
- * A cache of the latest ones, found by kind and text; texts are compared, so no two can be taken
+ * A cache of the latest ones, found by owner, kind and text; texts are compared, so no two can be taken
  * for one another. What is evicted lives on while requests use it.
  *
  * Thread: any; a mutex guards the list, and is not held while a constraint is compiled.
@@ -39,6 +39,8 @@ struct constrain_wish {
     enum constrain_kind kind;
     const char *field;  /* static: what the client called it */
     const cJSON *value; /* borrowed from the body */
+    uint64_t owner;     /* a number for the tenant: what one has compiled another does not find, or
+                         * the time it takes would tell what others ask for */
 };
 
 struct constrain_options {

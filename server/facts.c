@@ -6,6 +6,7 @@
 #include "core/text/tokenizer.h"
 #include "server/answer.h"
 #include "server/chat.h"
+#include "server/constrain.h"
 #include "server/desk.h"
 #include "server/http.h"
 #include "server/json.h"
@@ -41,6 +42,11 @@ bool facts_is_wedged(struct facts_watchdog *w, const struct engine_stats *s, uin
     if (w->since_us == 0 || w->last_step_us != s->last_step_us)
         *w = (struct facts_watchdog){.last_step_us = s->last_step_us, .since_us = now_us};
     return now_us - w->since_us > FACTS_WEDGED_US;
+}
+
+bool facts_is_stuck(uint64_t begin_us, uint64_t most_us)
+{
+    return begin_us != 0 && clock_us() - begin_us > most_us;
 }
 
 const char *facts_trouble(struct desk *d, struct facts_watchdog *w)
@@ -166,6 +172,7 @@ void facts_model(struct http_call *call, const struct server_model *m)
 void facts_fill_metrics(struct desk *d, struct metrics_model *out)
 {
     const struct server_model *m = d->model;
+    struct constrain_stats constraints;
 
     *out = (struct metrics_model){
         .id = m->id,
@@ -179,6 +186,12 @@ void facts_fill_metrics(struct desk *d, struct metrics_model *out)
     };
     if (d->queue != NULL)
         queue_get_stats(d->queue, &out->stats);
+    if (m->constrain == NULL)
+        return;
+    constraints = constrain_stats(m->constrain);
+    out->constraints_compiled = constraints.n_compiled;
+    out->constraints_found = constraints.n_hits;
+    out->constraints_refused = constraints.n_refused;
 }
 
 void facts_metrics(struct http_call *call, const struct metrics_scene *scene)

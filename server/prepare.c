@@ -199,6 +199,7 @@ static int make_prompt(struct prepared *p, const struct server_model *model, uin
         mem_free(prompt->text);
         prompt->text = NULL;
     }
+    buf_init(&prompt->scores, HTTP_MAX_REPLY);
     prompt->at_start = true;
     for (size_t k = 0; k < prompt->ids.n; k++)
         prompt->at_start =
@@ -243,7 +244,7 @@ static void find_twin(struct prepared *p, uint32_t i)
     }
 }
 
-/* Cached prefixes are shared by requests of the same tenant with the same salt. The name ends where
+/* Cached prefixes and constraints are shared by requests of the same tenant with the same salt. The name ends where
  * the salt begins, and the seed is secret, so that nobody can make his salt meet another's. */
 static uint64_t salt_of(const struct prepared *p, const struct prepare_headers *headers)
 {
@@ -256,7 +257,8 @@ static uint64_t salt_of(const struct prepared *p, const struct prepare_headers *
     return XXH3_64bits_withSeed(text, n + n_salt, headers->salt_seed);
 }
 
-/* Choices of one prompt differ by their seeds; the same seed gives the same n choices. */
+/* Choices of one prompt differ by their seeds; the same seed gives the same n choices. The first
+ * one finds out the scores of the prompt for all of them. */
 static void fill_request(struct request *r, const struct params *p, const struct prompt *prompt,
                          uint32_t k, uint64_t salt)
 {
@@ -269,7 +271,7 @@ static void fill_request(struct request *r, const struct params *p, const struct
     r->sampling.bias = bias;
     if (p->n_each > p->n && r->sampling.n_top < 0) /* which is the best? */
         r->sampling.n_top = 0;
-    if (p->prompt_logprobs > r->sampling.n_top)
+    if (k == 0 && p->prompt_logprobs > r->sampling.n_top)
         r->sampling.n_top = p->prompt_logprobs;
     r->sampling.seed += k;
     r->mirostat_mu = 2 * p->sampling.mirostat_tau;
@@ -277,7 +279,7 @@ static void fill_request(struct request *r, const struct params *p, const struct
     r->priority = p->priority;
     r->min_tokens = p->min_tokens;
     r->ignore_eos = p->ignore_eos;
-    r->score_prompt = (p->echo && p->sampling.n_top >= 0) || p->prompt_logprobs >= 0;
+    r->score_prompt = (p->echo && p->sampling.n_top >= 0) || (k == 0 && p->prompt_logprobs >= 0);
     r->n_stop_ids = p->n_stop_ids;
     memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof(*r->stop_ids));
 }
@@ -393,13 +395,15 @@ static int find_breakers(struct prepared *p, const struct tokenizer *t)
     return 0;
 }
 
-static int take_constraint(struct prepared *p, const struct server_model *model)
+static int take_constraint(struct prepared *p, const struct server_model *model,
+                           const struct prepare_headers *headers)
 {
-    const struct constrain_wish *wish = &p->params.constraint;
+    struct constrain_wish wish = p->params.constraint;
 
-    if (wish->kind == CONSTRAIN_NONE)
+    if (wish.kind == CONSTRAIN_NONE)
         return 0;
-    return constrain_get(model->constrain, wish, p->budget, &p->constraint, &p->error);
+    wish.owner = salt_of(p, headers);
+    return constrain_get(model->constrain, &wish, p->budget, &p->constraint, &p->error);
 }
 
 static int check_task(struct prepared *p, const struct server_model *model)
@@ -430,7 +434,7 @@ static int build(struct prepared *p, const struct server_model *model, cJSON *bo
         return ERR_INVAL;
     if (params_parse(&p->params, p->dialect->form, body, &limits, &p->error) < 0 ||
         take_priority(p, headers->priority) < 0 || check_tenant(p, headers) < 0 ||
-        take_seed(p) < 0 || take_constraint(p, model) < 0 || find_breakers(p, model->tokenizer) < 0)
+        take_seed(p) < 0 || take_constraint(p, model, headers) < 0 || find_breakers(p, model->tokenizer) < 0)
         return ERR_INVAL;
     p->n_choices = p->params.n_prompts * p->params.n_each;
     p->prompts = mem_calloc(p->params.n_prompts, sizeof(*p->prompts));
@@ -477,6 +481,7 @@ void prepare_release(struct prepared *p)
         mem_free(p->prompts[i].text);
         mem_free(p->prompts[i].pooled);
         token_list_release(&p->prompts[i].ids);
+        buf_release(&p->prompts[i].scores);
     }
     mem_free(p->requests);
     mem_free(p->prompts);

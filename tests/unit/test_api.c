@@ -67,7 +67,7 @@ static void defaults_are_openais(void **state)
     assert_true(r->sampling.temperature == 1 && r->sampling.top_p == 1);
     assert_true(r->sampling.repetition_penalty == 1 && r->sampling.min_p == 0);
     assert_int_equal(r->sampling.n_top, -1);
-    assert_int_equal(r->n_counts, 0);
+    assert_null(r->counts.list);
     assert_false(r->score_prompt || r->ignore_eos);
     prepare_release(&p);
 }
@@ -119,7 +119,7 @@ static void every_field_arrives(void **state)
         assert_int_equal(r->sampling.n_top, 4);
         assert_true(r->score_prompt && r->ignore_eos);
         assert_int_equal(r->priority, PRIORITY_CRITICAL);
-        assert_true(r->n_counts > 0);
+        assert_non_null(r->counts.list);
     }
     prepare_release(&p);
 }

@@ -30,7 +30,7 @@ static struct constrain *cache(uint32_t max_entries, size_t max_bytes)
 static struct constraint *get(struct constrain *c, enum constrain_kind kind, const char *json)
 {
     cJSON *value = cJSON_Parse(json);
-    const struct constrain_wish wish = {kind, "field", value};
+    const struct constrain_wish wish = {.kind = kind, .field = "field", .value = value};
     struct constraint *out;
     struct api_error e = {0};
 
@@ -134,7 +134,8 @@ static void refusals_name_the_field(void **state)
 
     for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
         cJSON *value = cJSON_Parse(refusals[i].json);
-        const struct constrain_wish wish = {refusals[i].kind, "field", value};
+        const struct constrain_wish wish = {
+            .kind = refusals[i].kind, .field = "field", .value = value};
         struct constraint *out;
         struct api_error e = {0};
 
@@ -154,7 +155,7 @@ static void too_large_a_text(void **state)
 {
     struct constrain *c = cache(8, SIZE_MAX);
     char *text = calloc(CONSTRAIN_MAX_TEXT + 2, 1);
-    struct constrain_wish wish = {CONSTRAIN_GRAMMAR, "field", NULL};
+    struct constrain_wish wish = {.kind = CONSTRAIN_GRAMMAR, .field = "field"};
     struct constraint *out;
     struct api_error e = {0};
     cJSON *value;
