@@ -35,15 +35,15 @@ int json_parse_up_to(const char *text, size_t n, size_t max_values, cJSON **out,
 bool json_member_text(const char *text, size_t n, const char *key, const char **value, size_t *len);
 bool json_element_text(const char *text, size_t n, size_t i, const char **value, size_t *len);
 
-/* Has cJSON got no memory on this thread since json_watch()? Whoever builds a tree by many calls asks
- * once, at the end: after a failure cJSON's functions do nothing with the NULL that they are given.
- * json_parse() watches as well. */
+/* Has cJSON got no memory on this thread since json_watch()? Whoever builds a tree by many calls
+ * asks once, at the end: after a failure cJSON's functions do nothing with the NULL that they are
+ * given. json_parse() watches as well. */
 void json_watch(void);
 bool json_is_incomplete(void);
 
-/* Put a new item into an object under a name (a copy), or at the end of a list (name NULL). The item
- * is taken in any case; NULL stands for one that could not be made. Returns the item, or NULL when
- * there was no memory for one or the other. */
+/* Put a new item into an object under a name (a copy), or at the end of a list (name NULL). The
+ * item is taken in any case; NULL stands for one that could not be made. Returns the item, or NULL
+ * when there was no memory for one or the other. */
 cJSON *json_put(cJSON *to, const char *name, cJSON *item /* takes */);
 
 bool json_is_utf8(const char *text, size_t n);

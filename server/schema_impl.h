@@ -1,8 +1,8 @@
 /* server/schema_impl.h - what the files of the schema compiler share.
  *
- * schema.c goes through a schema, schema_ref.c knows places in it, schema_known.c what has been done
- * with a schema already and whether two are equal, schema_merge.c makes one schema
- * of several, schema_disjoint.c says whether two exclude each other; schema_union.c and those named
+ * schema.c goes through a schema, schema_ref.c knows places in it, schema_known.c what has been
+ * done with a schema already and whether two values are equal, schema_merge.c makes one schema of
+ * several, schema_disjoint.c says whether two exclude each other; schema_union.c and those named
  * after types write values. A schema that others refer to is a rule; rules are written one
  * after the other from a list, so the depth of the calls is that of the JSON text.
  *

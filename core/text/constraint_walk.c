@@ -23,7 +23,8 @@ int walk_create(struct walk **out)
     w->in_set = mem_calloc(WALK_MAX_NODES, sizeof(*w->in_set));
     w->visits = mem_calloc(VISIT_SLOTS, sizeof(*w->visits));
     w->fresh = mem_calloc(FRESH_SLOTS, sizeof(*w->fresh));
-    if (w->visits == NULL || w->fresh == NULL || w->in_set == NULL || w->frames == NULL || w->readings == NULL || w->moved == NULL) {
+    if (w->visits == NULL || w->fresh == NULL || w->in_set == NULL || w->frames == NULL ||
+        w->readings == NULL || w->moved == NULL) {
         walk_destroy(&w);
         return ERR_NOMEM;
     }

@@ -1,5 +1,5 @@
-/* tests/unit/test_bombs.c - small texts that ask for much work: compiling each ends within the steps
- * that a request has, and masks and steps of what was compiled take a bounded time.
+/* tests/unit/test_bombs.c - small texts that ask for much work: compiling each ends within the
+ * steps that a request has, and masks and steps of what was compiled take a bounded time.
  *
  * Times are of the thread's CPU, and only a bound that a slow machine keeps under a sanitizer is
  * insisted on; steps are counted, and do not depend on the machine.
@@ -157,7 +157,8 @@ static void deep_rules(struct buf *b)
 
 static void palindromes(struct buf *b)
 {
-    buf_add_str(b, "root ::= x \"z\"\nx ::= \"a\" x \"b\" | \"a\" x \"a\" | \"a\" x \"x\" | \"\"\n");
+    buf_add_str(b, "root ::= x \"z\"\n"
+                   "x ::= \"a\" x \"b\" | \"a\" x \"a\" | \"a\" x \"x\" | \"\"\n");
 }
 
 static void sums(struct buf *b)
@@ -259,7 +260,10 @@ static void definitions(struct buf *b, uint32_t n, const char *fork, const char 
 #define TWICE(what)                                                                                \
     "\"x%1$u\":{\"" what "\":[{\"$ref\":\"#/$defs/x%2$u\"},{\"$ref\":\"#/$defs/x%2$u\"}]},"
 
-static void schema_any_of(struct buf *b) { definitions(b, 40, TWICE("anyOf"), "{\"type\":\"null\"}"); }
+static void schema_any_of(struct buf *b)
+{
+    definitions(b, 40, TWICE("anyOf"), "{\"type\":\"null\"}");
+}
 static void schema_any_of_long(struct buf *b)
 {
     definitions(b, 2500, TWICE("anyOf"), "{\"type\":\"object\"}");
@@ -268,7 +272,10 @@ static void schema_all_of(struct buf *b)
 {
     definitions(b, 100, TWICE("allOf"), "{\"type\":\"object\",\"properties\":{\"a\":{}}}");
 }
-static void schema_one_of(struct buf *b) { definitions(b, 40, TWICE("oneOf"), "{\"type\":\"null\"}"); }
+static void schema_one_of(struct buf *b)
+{
+    definitions(b, 40, TWICE("oneOf"), "{\"type\":\"null\"}");
+}
 
 static void schema_forked_properties(struct buf *b)
 {
@@ -394,7 +401,8 @@ static void schema_patterns(struct buf *b)
 static void schema_counts(struct buf *b)
 {
     buf_add_str(b, "{\"type\":\"array\",\"minItems\":99999,\"maxItems\":100000,\"items\":{\"type\":"
-                   "\"array\",\"minItems\":90000,\"items\":{\"type\":\"string\",\"minLength\":90000,"
+                   "\"array\",\"minItems\":90000,\"items\":{\"type\":\"string\","
+                   "\"minLength\":90000,"
                    "\"maxLength\":99999}}}");
 }
 

@@ -578,8 +578,8 @@ static void ambiguity_is_bounded(void **state)
         struct grammar *g;
         int rc;
 
-        assert_int_equal(grammar_from_gbnf(&g, tangled[i], strlen(tangled[i]), NULL, err, sizeof(err)),
-                         0);
+        assert_int_equal(
+            grammar_from_gbnf(&g, tangled[i], strlen(tangled[i]), NULL, err, sizeof(err)), 0);
         rc = constraint_create(&c, g, trie, NULL, err, sizeof(err));
         if (rc < 0) { /* refusing it is an answer */
             assert_int_equal(rc, ERR_LIMIT);

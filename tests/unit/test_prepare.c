@@ -87,7 +87,8 @@ static const struct body bodies[] = {
      "\"max_output_tokens\":4,\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"n\","
      "\"schema\":{\"type\":\"boolean\"}}},\"tool_choice\":\"none\"}"},
     {dialect_text, "{\"prompt\":[\"ab\",\"cd\"],\"response_format\":{\"type\":\"json_schema\","
-                   "\"json_schema\":{\"schema\":{\"oneOf\":[{\"type\":\"integer\",\"enum\":[1,2]},{\"type\":\"string\","
+                   "\"json_schema\":{\"schema\":{\"oneOf\":[{\"type\":\"integer\","
+                   "\"enum\":[1,2]},{\"type\":\"string\","
                    "\"pattern\":\"a+\"}]}}},\"dry_multiplier\":1,\"stop\":[\"x\"]}"},
     {dialect_native, "{\"prompt\":[\"ab\",5,\"cd\"],\"grammar\":\"root ::= [a-z]{2,30}\","
                      "\"logit_bias\":[[\"hello\",1]]}"},
@@ -153,7 +154,7 @@ static void few_steps_are_a_400(void **state)
     }
 }
 
-/* 4 MB of one character, to be found in a prompt of as much: a quadratic search would take hours. */
+/* 4 MB of one character, to be found in a prompt of as much: a quadratic search takes hours. */
 static void continuing_is_linear(void **state)
 {
     static const char head[] = "{\"continue_final_message\":true,\"add_generation_prompt\":false,"

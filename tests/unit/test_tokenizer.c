@@ -331,7 +331,8 @@ static void failing_allocations(const struct toy *v)
     for (int failed = 1; failed; n++) {
         mem_fail_after(n);
         list.n = 0;
-        const int rc = tokenizer_encode(t, "hello hello", 11, TOKENIZER_ADD_SPECIAL, 99, NULL, &list);
+        const int rc =
+            tokenizer_encode(t, "hello hello", 11, TOKENIZER_ADD_SPECIAL, 99, NULL, &list);
         failed = mem_has_failed();
         mem_fail_after(-1);
         assert_true(rc == 0 ? list.n > 1 : rc == ERR_NOMEM && list.n == 0);

@@ -220,7 +220,8 @@ static int32_t only_id(const struct tokenizer *t, const char *text)
     struct token_list list = {0};
     int32_t id = TOKEN_NONE;
 
-    assert_int_equal(tokenizer_encode(t, text, strlen(text), TOKENIZER_PARSE_SPECIAL, 64, NULL, &list),
+    assert_int_equal(tokenizer_encode(t, text, strlen(text), TOKENIZER_PARSE_SPECIAL, 64, NULL,
+                                      &list),
                      0);
     if (list.n == 1)
         id = list.ids[0];
