@@ -18,7 +18,7 @@ say      = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
 
 # Everything but main.c goes into one archive that the binary and every test link.
 SRC   := $(filter-out server/main.c,$(wildcard core/*/*.c kernels/*.c kvcache/*.c scheduler/*.c \
-           server/*.c config/*.c))
+           server/*.c server/*/*.c config/*.c))
 # Kernels with vector instructions take minutes to compile, and are the same in every build.
 VECTOR := build/vector
 VSRC  := $(filter %_avx2.c %_avxvnni.c %_avx512.c %_avx512vl.c,$(SRC))
@@ -148,7 +148,7 @@ asan-e2e: ## of these, kernels and the server
 	@QUIRE_BIN=build/asan/quire QUIRE_DEBUG_BIN=build/asan/quire QUIRE_TOOLS=$(BUILD)/tools \
 	    $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/e2e
 tsan: ## threads: the queue, the team, and the server under load, with the thread sanitizer
-	@$(MAKE) --no-print-directory $(TSAN) UNIT='$$(BUILD)/tests/test_queue $$(BUILD)/tests/test_team $$(BUILD)/tests/test_turns $$(BUILD)/tests/test_weight_cache' unit-here
+	@$(MAKE) --no-print-directory $(TSAN) UNIT='$$(BUILD)/tests/test_queue $$(BUILD)/tests/test_team $$(BUILD)/tests/test_log_ring $$(BUILD)/tests/test_turns $$(BUILD)/tests/test_weight_cache' unit-here
 	@$(MAKE) --no-print-directory $(TSAN) build/tsan/quire
 	@build/tsan/quire generate --isa scalar --threads 3 --prompt 'Once upon a time' --max-tokens 12 --log-level warn
 	@QUIRE_BIN=build/tsan/quire QUIRE_DEBUG_BIN=build/tsan/quire QUIRE_TOOLS=$(BUILD)/tools \

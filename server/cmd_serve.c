@@ -9,13 +9,16 @@
 #include "core/run/team.h"
 #include "scheduler/turns.h"
 #include "server/cmd_serve_model.h"
+#include "server/process/startup.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* How long the end waits for a reader of the log. */
+#define LOG_STOP_MS 1000
 
 _Static_assert(MODELS_MAX <= SERVER_MAX_MODELS, "the server has room for what settings can list");
 
@@ -245,15 +248,31 @@ static void print_places(const struct service *s)
     fflush(stdout);
 }
 
+/* From the settings to bound sockets, and a log that waits for nobody. */
+static int begin(struct service *s)
+{
+    int code;
+
+    if (s->config.log_file[0] != '\0' &&
+        log_open_file(s->config.log_file, s->err, sizeof(s->err)) < 0)
+        return EXIT_FAILED;
+    code = build(s);
+    if (code == EXIT_OK && log_start() < 0) {
+        snprintf(s->err, sizeof(s->err), "cannot start the thread that writes the log");
+        return EXIT_FAILED;
+    }
+    return code;
+}
+
 static int serve(struct service *s)
 {
     int rc;
 
     print_places(s);
-    signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files is a full disk, not an end */
     rc = server_run(s->server);
     if (rc == ERR_BUSY) { /* the load goes on and uses everything: there is no way but out */
         log_info("main", "stopped=1");
+        (void)log_stop(LOG_STOP_MS);
         _exit(EXIT_OK);
     }
     for (uint32_t i = 0; i < s->n_models; i++) /* whatever ended the server: engines end too */
@@ -274,11 +293,13 @@ int cmd_serve(int argc, char **argv)
 
     if (done)
         return code;
-    code = build(&s);
+    startup_ignore_signals();
+    code = begin(&s);
     if (code == EXIT_OK)
         code = serve(&s);
     else
         command_fail(code, "%s", s.err);
     tear_down(&s);
+    (void)log_stop(LOG_STOP_MS);
     return code;
 }

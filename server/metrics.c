@@ -1,6 +1,5 @@
 /* server/metrics.c - see metrics.h. */
 #include "server/metrics.h"
-
 #include "server/metrics_models.h"
 #include "server/process.h"
 #include "server/prom.h"
@@ -60,6 +59,8 @@ static void add_house(const struct metrics_scene *scene, struct buf *b)
     add_count(b, "quire_tenants", "gauge", scene->n_tenants, "Tenants that are told apart.");
     add_count(b, "quire_tenants_shared_total", "counter", scene->n_tenants_shared,
               "Requests of tenants for which there was no place: they share one.");
+    add_count(b, "quire_log_dropped_total", "counter", scene->n_log_dropped,
+              "Log lines that were not written: nobody read them, or there was no room.");
 }
 
 static void add_http(const struct metrics_scene *scene, struct buf *b)

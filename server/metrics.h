@@ -89,6 +89,7 @@ struct metrics_scene { /* everything that the text needs; pointers are borrowed 
     const char *isa, *version;
     uint32_t n_connections, n_tenants;
     uint64_t n_tenants_shared;
+    uint64_t n_log_dropped;
     double uptime_s;
 };
 

@@ -50,6 +50,7 @@ static void end_loop(struct server *s)
     uv_close((uv_handle_t *)&s->on_term, NULL);
     uv_close((uv_handle_t *)&s->on_int, NULL);
     uv_close((uv_handle_t *)&s->on_hup, NULL);
+    uv_close((uv_handle_t *)&s->on_usr1, NULL);
     uv_close((uv_handle_t *)&s->tick, NULL);
 }
 
@@ -143,6 +144,14 @@ static void on_hangup(uv_signal_t *handle, int number)
         log_reload("certificate", tls_reload(s->tls, err, sizeof(err)), err);
 }
 
+/* A log that was rotated. */
+static void on_reopen(uv_signal_t *handle, int number)
+{
+    (void)handle;
+    (void)number;
+    log_reopen();
+}
+
 /* ---- life ---- */
 
 static void on_wake(uv_async_t *wake)
@@ -167,7 +176,8 @@ static int init_loop(struct server *s)
     s->has_loop = true;
     if (uv_async_init(&s->loop, &s->wake, on_wake) != 0 ||
         uv_signal_init(&s->loop, &s->on_term) != 0 || uv_signal_init(&s->loop, &s->on_int) != 0 ||
-        uv_signal_init(&s->loop, &s->on_hup) != 0 || uv_timer_init(&s->loop, &s->tick) != 0)
+        uv_signal_init(&s->loop, &s->on_hup) != 0 ||
+        uv_signal_init(&s->loop, &s->on_usr1) != 0 || uv_timer_init(&s->loop, &s->tick) != 0)
         return ERR_INTERNAL;
     s->wake.data = s->on_term.data = s->on_int.data = s->on_hup.data = s->tick.data = s;
     return 0;
@@ -177,7 +187,8 @@ static int take_signals(struct server *s)
 {
     if (uv_signal_start(&s->on_term, on_signal, SIGTERM) != 0 ||
         uv_signal_start(&s->on_int, on_signal, SIGINT) != 0 ||
-        uv_signal_start(&s->on_hup, on_hangup, SIGHUP) != 0)
+        uv_signal_start(&s->on_hup, on_hangup, SIGHUP) != 0 ||
+        uv_signal_start(&s->on_usr1, on_reopen, SIGUSR1) != 0)
         return ERR_INTERNAL;
     return 0;
 }

@@ -94,7 +94,7 @@ struct server_options {
 
 struct server;
 
-/* Bind and get ready, and take SIGTERM, SIGINT and SIGHUP over; `err` receives a sentence ("cannot
+/* Bind and get ready, and take SIGTERM, SIGINT, SIGHUP and SIGUSR1 over; `err` receives a sentence ("cannot
  * listen on 127.0.0.1:80: …"). The queue does not exist yet: the server is what the queue's wake
  * callback points at. */
 int server_create(struct server **out, const struct server_options *options, char *err,
@@ -118,7 +118,7 @@ uint16_t server_port(const struct server *s);
 /* Serve until told to stop: the first SIGTERM or SIGINT refuses new requests and drains, the
  * second cancels what is left. Returns when every connection has been answered and the queues'
  * requests have ended; the engine threads end by themselves after queue_close(). SIGHUP reads the
- * files of keys and certificates again.
+ * files of keys and certificates again; SIGUSR1 opens the log file again.
  *
  * ERR_BUSY: told to stop while the load's work is still going on. The sockets are closed; nothing
  * may be freed, and the process should end. */

@@ -17,7 +17,7 @@ struct server {
     struct server_options opt;
     uv_loop_t loop;
     uv_async_t wake;
-    uv_signal_t on_term, on_int, on_hup;
+    uv_signal_t on_term, on_int, on_hup, on_usr1;
     uv_timer_t tick;
     uv_work_t load;
     struct gate gate;

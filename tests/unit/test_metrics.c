@@ -40,7 +40,7 @@ static void set(struct stage *g, uint32_t n_models)
 
     *g = (struct stage){.scene = {.models = g->models, .n_models = n_models, .house = &g->house,
                                   .routes = routes, .n_routes = 2, .isa = "i", .version = "v",
-                                  .n_tenants = 30, .n_tenants_shared = 31}};
+                                  .n_tenants = 30, .n_tenants_shared = 31, .n_log_dropped = 32}};
     for (uint32_t i = 0; i < n_models; i++) {
         metrics_init(&g->counts[i]);
         g->models[i] = (struct metrics_model){.id = ids[i], .arch = "a", .ftype = "f",
@@ -86,6 +86,7 @@ static const struct {
     {"quire_connections", HOUSE},
     {"quire_tenants", HOUSE},
     {"quire_tenants_shared_total", HOUSE},
+    {"quire_log_dropped_total", HOUSE},
     {"quire_requests_running", MODEL},
     {"quire_requests_waiting", MODEL},
     {"quire_requests_preempted", MODEL},
@@ -400,6 +401,7 @@ static void the_engine_is_shown(void **state)
         "\nquire_rejections_total{reason=\"queue_timeout\"} 29\n",
         "\nquire_tenants 30\n",
         "\nquire_tenants_shared_total 31\n",
+        "\nquire_log_dropped_total 32\n",
         "\nquire_model_share 32\n",
         "\nquire_turn_wait_seconds_total 33.5\n",
     };
