@@ -9,9 +9,10 @@
 #include "core/run/team.h"
 #include "scheduler/turns.h"
 #include "server/cmd_serve_model.h"
+#include "server/process/exposure.h"
+#include "server/process/hold.h"
 #include "server/process/startup.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,8 @@
 
 /* How long the end waits for a reader of the log. */
 #define LOG_STOP_MS 1000
+/* Of the loop, the sockets, the log and the first file; connections come on top. */
+#define FDS_TO_BEGIN 12
 
 _Static_assert(MODELS_MAX <= SERVER_MAX_MODELS, "the server has room for what settings can list");
 
@@ -58,22 +61,6 @@ static void print_help(void)
 
 /* ---- on a thread of the loop's pool, while the server already answers that it is loading ---- */
 
-#ifdef QUIRE_DEBUG
-/* For tests of what is answered meanwhile: wait until somebody opens the named FIFO to write. */
-static void hold_load(void)
-{
-    const char *path = getenv("QUIRE_DEBUG_HOLD_LOAD");
-    const int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-
-    if (fd >= 0)
-        close(fd);
-}
-#else
-static void hold_load(void)
-{
-}
-#endif
-
 /* One model after the other: each has all the threads for it, and memory for one at a time. */
 static int load_all(struct service *s)
 {
@@ -97,7 +84,7 @@ static void load(void *ud)
 {
     struct service *s = ud;
 
-    hold_load();
+    hold("QUIRE_DEBUG_HOLD_LOAD");
     s->code = EXIT_FAILED;
     if (engine_make_team(&s->team, &s->config, s->err, sizeof(s->err)) == 0)
         s->code = load_all(s);
@@ -169,12 +156,19 @@ static int make_turns(struct service *s)
 }
 
 /* Each model may keep two threads of the pool at its swap file, and some must be left for texts. */
-static void size_pool(uint32_t n_models)
+static int size_pool(struct service *s)
 {
+    const char *set = getenv("UV_THREADPOOL_SIZE");
+    const unsigned n = set != NULL ? (unsigned)strtoul(set, NULL, 10) : 2 + 2 * s->n_models;
     char text[16];
+    int rc;
 
-    snprintf(text, sizeof(text), "%u", 2 + 2 * n_models);
+    snprintf(text, sizeof(text), "%u", n);
     setenv("UV_THREADPOOL_SIZE", text, 0);
+    rc = startup_try_descriptors(FDS_TO_BEGIN, s->err, sizeof(s->err));
+    if (rc == 0)
+        rc = startup_try_threads(n + 1, s->err, sizeof(s->err)); /* with the log's */
+    return rc == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
 /* Names that differ in bytes that are no UTF-8 alone are one on the wire. */
@@ -208,7 +202,9 @@ static int build(struct service *s)
         }
         models[i] = s->models[i].facts;
     }
-    size_pool(s->n_models);
+    if (size_pool(s) != EXIT_OK)
+        return EXIT_FAILED;
+    snprintf(s->err, sizeof(s->err), "no memory");
     return make_turns(s) == 0 && make_server(s, models) == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
@@ -223,29 +219,42 @@ static void tear_down(struct service *s)
     config_release(&s->config);
 }
 
+/* Anybody on the network may use it, and nobody has said that this is meant. */
+static bool is_exposed(const struct config *c)
+{
+    return !exposure_is_local(c->host) && c->api_keys[0] == '\0' &&
+           strcmp(c->insecure, "on") != 0;
+}
+
 static void print_models(const struct service *s)
 {
     printf(" (%s ", s->n_models > 1 ? "models" : "model");
     for (uint32_t i = 0; i < s->n_models; i++)
         printf("%s%s", i > 0 ? ", " : "", s->models[i].id);
-    printf(")\n");
+    printf(")");
 }
 
 static void print_places(const struct service *s)
 {
     const struct config *c = &s->config;
     const bool is_ipv6 = strchr(c->host, ':') != NULL;
+    char host[300];
 
     if (c->host[0] != '\0') {
         printf("listening on http%s://%s%s%s:%u", c->tls_certificate[0] != '\0' ? "s" : "",
                is_ipv6 ? "[" : "", c->host, is_ipv6 ? "]" : "", server_port(s->server));
         print_models(s);
+        puts(is_exposed(c) ? " WITHOUT API KEYS: whoever reaches it can use it (see api_keys)" : "");
     }
     if (c->unix_socket[0] != '\0') {
         printf("listening on unix:%s", c->unix_socket);
         print_models(s);
+        puts("");
     }
     fflush(stdout);
+    if (is_exposed(c))
+        log_warn("main", "event=no_api_keys host=%s advice=\"set api_keys, or insecure = on\"",
+                 log_quote(host, sizeof(host), c->host));
 }
 
 /* From the settings to bound sockets, and a log that waits for nobody. */

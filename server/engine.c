@@ -19,6 +19,7 @@
 #include "kvcache/swap_store.h"
 #include "server/hf_model.h"
 #include "server/model_folder.h"
+#include "server/process/hold.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -198,6 +199,7 @@ static int load_model(struct engine *e, const struct config *c, const struct ori
 
     if (rc < 0)
         return rc;
+    hold("QUIRE_DEBUG_HOLD_READ");
     rc = tokenizer_create_as(&e->tokenizer, g, c->tokenizer_pre, err, err_len);
     if (rc == 0)
         rc = model_load(&e->model, g, &options, err, err_len);
@@ -206,6 +208,8 @@ static int load_model(struct engine *e, const struct config *c, const struct ori
                  tokenizer_n_vocab(e->tokenizer), e->model->shape.n_vocab);
         rc = ERR_FORMAT;
     }
+    if (gguf_check_read(g, err, err_len) < 0)
+        rc = ERR_IO;
     gguf_close(&g);
     return rc;
 }

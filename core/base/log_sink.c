@@ -6,11 +6,11 @@
 #include "core/base/log_sink.h"
 
 #include "core/base/err.h"
+#include "core/base/file_append.h"
 #include "core/base/log_ring.h"
 #include "core/base/mem.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
@@ -19,11 +19,11 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #define N_SLOTS 1024
+#define FILE_MODE 0640
 #define STACK_BYTES ((size_t)256 << 10)
 
 enum mode { MODE_DIRECT = 0, MODE_RING, MODE_MUTED };
@@ -140,29 +140,12 @@ void log_sink_put(const char *line, size_t n)
 
 /* ---- the file ---- */
 
-/* A FIFO that nobody reads is an error, and is not waited for. */
-static int open_append(const char *path)
-{
-    const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY |
-                                  O_NONBLOCK, 0640);
-    const int flags = fd >= 0 ? fcntl(fd, F_GETFL) : -1;
-
-    if (flags >= 0)
-        (void)fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
-    return fd;
-}
-
-static const char *open_error(int errnum)
-{
-    return errnum == ELOOP ? "it is a symbolic link, and is not followed" : strerror(errnum);
-}
-
 int log_open_file(const char *path, char *err, size_t err_len)
 {
-    const int fd = open_append(path);
+    const int fd = file_append_open(path, FILE_MODE);
 
     if (fd < 0) {
-        snprintf(err, err_len, "cannot open the log file '%s': %s", path, open_error(errno));
+        snprintf(err, err_len, "cannot open the log file '%s': %s", path, file_append_error(errno));
         return ERR_IO;
     }
     sink.path = mem_strdup(path);
@@ -177,7 +160,7 @@ int log_open_file(const char *path, char *err, size_t err_len)
 
 static void reopen(void)
 {
-    const int fd = open_append(sink.path);
+    const int fd = file_append_open(sink.path, FILE_MODE);
     char line[LOG_LINE_MAX], why[200];
     size_t n;
 
@@ -188,7 +171,7 @@ static void reopen(void)
         n = log_format(line, LOG_INFO, "log", "event=reopened");
     } else {
         n = log_format(line, LOG_ERROR, "log", "event=reopen_failed kept=old reason=%s",
-                       log_quote(why, sizeof(why), open_error(errno)));
+                       log_quote(why, sizeof(why), file_append_error(errno)));
     }
     write_or_drop(line, n);
 }
