@@ -198,8 +198,8 @@ static void add_sample(struct loop *l, const struct plan_item *item, uint32_t i_
     o->want = BATCH_SAMPLE;
     o->sampling = &r->sampling;
     o->pos = item->first + item->n;
-    o->counts = r->counts;
-    o->n_counts = r->n_counts;
+    o->counts = r->counts.list;
+    o->n_counts = r->counts.n;
     o->ban_eog = o->pos - r->n_prompt < r->min_tokens;
     o->constraint = r->constraint;
     o->history = r->ids;

@@ -4,13 +4,14 @@
 #include "config/config.h"
 #include "config/models.h"
 #include "core/base/err.h"
+#include "core/base/hold.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/stop_signals.h"
 #include "core/run/team.h"
 #include "scheduler/turns.h"
 #include "server/cmd_serve_model.h"
 #include "server/process/exposure.h"
-#include "server/process/hold.h"
 #include "server/process/startup.h"
 
 #include <stdio.h>
@@ -25,6 +26,13 @@
 
 _Static_assert(MODELS_MAX <= SERVER_MAX_MODELS, "the server has room for what settings can list");
 
+/* Threads that prepare requests, for texts and for constraints each. */
+#define PREPARING_THREADS 2
+/* A second SIGTERM or SIGINT ends the process within a second, whatever it is doing. */
+#define KILL_AFTER_MS 900
+/* Beside libuv's: those that prepare, that of the signals, the log's. */
+#define OTHER_THREADS (2 * PREPARING_THREADS + 2)
+
 struct service {
     struct config config; /* of the house */
     struct served *models; /* [n_models] */
@@ -32,6 +40,7 @@ struct service {
     struct team *team;
     struct turns *turns; /* NULL: one model */
     struct server *server;
+    struct stop_signals *signals;
     int code; /* of the load, when it is over */
     char err[512];
 };
@@ -84,7 +93,7 @@ static void load(void *ud)
 {
     struct service *s = ud;
 
-    hold("QUIRE_DEBUG_HOLD_LOAD");
+    hold_here("QUIRE_DEBUG_HOLD_LOAD");
     s->code = EXIT_FAILED;
     if (engine_make_team(&s->team, &s->config, s->err, sizeof(s->err)) == 0)
         s->code = load_all(s);
@@ -138,10 +147,23 @@ static int make_server(struct service *s, const struct server_model *models)
         .tenant_limit = (uint32_t)c->tenant_limit,
         .models = models,
         .n_models = s->n_models,
+        .n_text_threads = PREPARING_THREADS,
+        .n_constraint_threads = PREPARING_THREADS,
         .load = {load, loaded, load_permille, s},
     };
 
     return server_create(&s->server, &options, s->err, sizeof(s->err));
+}
+
+/* From here on: threads that exist already have all signals blocked. */
+static int take_signals(struct service *s)
+{
+    const struct stop_signals_options options = {server_tell_to_stop, s->server, KILL_AFTER_MS};
+
+    if (stop_signals_open(&s->signals, &options) == 0)
+        return 0;
+    snprintf(s->err, sizeof(s->err), "no thread can be started for the signals");
+    return ERR_INTERNAL;
 }
 
 static int make_turns(struct service *s)
@@ -155,7 +177,8 @@ static int make_turns(struct service *s)
     return turns_create(&s->turns, shares, s->n_models);
 }
 
-/* Each model may keep two threads of the pool at its swap file, and some must be left for texts. */
+/* Of libuv's pool: each model may keep two threads at its swap file; one loads, one is the
+ * journal's. */
 static int size_pool(struct service *s)
 {
     const char *set = getenv("UV_THREADPOOL_SIZE");
@@ -167,7 +190,7 @@ static int size_pool(struct service *s)
     setenv("UV_THREADPOOL_SIZE", text, 0);
     rc = startup_try_descriptors(FDS_TO_BEGIN, s->err, sizeof(s->err));
     if (rc == 0)
-        rc = startup_try_threads(n + 1, s->err, sizeof(s->err)); /* with the log's */
+        rc = startup_try_threads(n + OTHER_THREADS, s->err, sizeof(s->err));
     return rc == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
@@ -205,11 +228,13 @@ static int build(struct service *s)
     if (size_pool(s) != EXIT_OK)
         return EXIT_FAILED;
     snprintf(s->err, sizeof(s->err), "no memory");
-    return make_turns(s) == 0 && make_server(s, models) == 0 ? EXIT_OK : EXIT_FAILED;
+    return make_turns(s) == 0 && make_server(s, models) == 0 && take_signals(s) == 0 ? EXIT_OK
+                                                                                      : EXIT_FAILED;
 }
 
 static void tear_down(struct service *s)
 {
+    stop_signals_mute(s->signals); /* a second signal still ends what hangs here */
     server_destroy(&s->server);
     for (uint32_t i = 0; s->models != NULL && i < s->n_models; i++)
         served_release(&s->models[i]);
@@ -217,6 +242,7 @@ static void tear_down(struct service *s)
     turns_destroy(&s->turns);
     team_destroy(&s->team);
     config_release(&s->config);
+    stop_signals_close(&s->signals);
 }
 
 /* Anybody on the network may use it, and nobody has said that this is meant. */
@@ -281,7 +307,7 @@ static int serve(struct service *s)
     rc = server_run(s->server);
     if (rc == ERR_BUSY) { /* the load goes on and uses everything: there is no way but out */
         log_info("main", "stopped=1");
-        (void)log_stop(LOG_STOP_MS);
+        (void)log_flush(LOG_STOP_MS);
         _exit(EXIT_OK);
     }
     for (uint32_t i = 0; i < s->n_models; i++) /* whatever ended the server: engines end too */

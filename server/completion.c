@@ -85,7 +85,7 @@ static void cancel(struct completion *c, uint32_t i)
 /* Nobody waits for it any more. */
 static void abandon(struct completion *c)
 {
-    c->in.call = NULL;
+    intake_leave(&c->in);
     for (uint32_t i = 0; i < c->n_choices; i++)
         cancel(c, i);
 }

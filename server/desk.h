@@ -27,6 +27,7 @@
 struct http;
 struct http_call;
 struct tenants;
+struct worker_pool;
 
 /* Whoever posts: embedded in it, and alive until its last EVENT_END has come. */
 struct desk_client {
@@ -39,7 +40,9 @@ struct desk {                           /* open to those who post, which are its
     const struct server_model *model;   /* not all of it is known before desk_attach() */
     uv_loop_t *loop;
     struct metrics *metrics;
-    struct tenants *tenants; /* of the house: they are the same at all desks */
+    struct tenants *tenants; /* of the house, as the pools: they are the same at all desks */
+    struct worker_pool *text_pool;       /* prepares requests: templates and tokens */
+    struct worker_pool *constraint_pool; /* the same for requests with a schema or a grammar */
     struct queue *queue; /* attached later, as is http */
     struct http *http;
     bool is_draining;
@@ -55,6 +58,7 @@ struct desk_options { /* see struct desk */
     uv_loop_t *loop;
     struct metrics *metrics;
     struct tenants *tenants;
+    struct worker_pool *text_pool, *constraint_pool;
 };
 
 int desk_create(struct desk **out, const struct desk_options *options);

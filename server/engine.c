@@ -7,6 +7,7 @@
 #include "core/base/clock.h"
 #include "core/base/cpus.h"
 #include "core/base/err.h"
+#include "core/base/hold.h"
 #include "core/base/log.h"
 #include "core/gguf/gguf.h"
 #include "core/model/model.h"
@@ -19,7 +20,6 @@
 #include "kvcache/swap_store.h"
 #include "server/hf_model.h"
 #include "server/model_folder.h"
-#include "server/process/hold.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -199,7 +199,7 @@ static int load_model(struct engine *e, const struct config *c, const struct ori
 
     if (rc < 0)
         return rc;
-    hold("QUIRE_DEBUG_HOLD_READ");
+    hold_here("QUIRE_DEBUG_HOLD_READ");
     rc = tokenizer_create_as(&e->tokenizer, g, c->tokenizer_pre, err, err_len);
     if (rc == 0)
         rc = model_load(&e->model, g, &options, err, err_len);

@@ -2,15 +2,21 @@
 #include "server/intake.h"
 
 #include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/hold.h"
 #include "server/constrain.h"
 #include "server/desk.h"
 #include "server/http.h"
 #include "server/tenants.h"
 
 #include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
 
-/* A body up to here is read and tokenised on the loop: far below a millisecond. */
+/* A body up to here is prepared on the I/O thread, if so many steps are enough: a millisecond or
+ * two. Else it is done over by a pool. */
 #define INLINE_BODY ((size_t)8 << 10)
+#define INLINE_STEPS 50000
 
 void intake_refuse_plainly(struct intake *in, const struct api_error *e, enum rejection reason)
 {
@@ -154,24 +160,53 @@ static void after_prepare(struct intake *in)
     in->ready(in);
 }
 
-static void do_prepare(struct intake *in)
+static void do_prepare(struct intake *in, uint64_t steps)
 {
-    prepare(&in->prepared, in->desk->model, in->dialect, &in->body, &in->headers);
+    in->budget = (struct budget){.steps_left = steps, .canceled = &in->job.canceled};
+    prepare(&in->prepared, in->desk->model, in->dialect, &in->body, &in->headers, &in->budget);
 }
 
-static void on_work(uv_work_t *work)
+static void on_work(struct worker_job *job)
 {
-    do_prepare(work->data);
+    struct intake *in = list_entry(job, struct intake, job);
+
+    hold_here("QUIRE_DEBUG_HOLD_PREPARE");
+    if (!atomic_load(&job->canceled))
+        do_prepare(in, BUDGET_REQUEST_STEPS);
 }
 
-static void after_work(uv_work_t *work, int status)
+static void after_work(struct worker_job *job)
 {
-    struct intake *in = work->data;
+    struct intake *in = list_entry(job, struct intake, job);
     struct http *http = in->desk->http;
 
-    (void)status; /* nobody cancels it */
     after_prepare(in);
     http_kick(http);
+}
+
+static void post(struct intake *in, struct worker_pool *pool)
+{
+    in->job.work = on_work;
+    in->job.done = after_work;
+    in->job.owner = XXH3_64bits(in->tenant, strlen(in->tenant));
+    if (worker_pool_post(pool, &in->job) == 0)
+        return;
+    api_error_set(&in->prepared.error, 429, NULL, "queue_full",
+                  "too many requests are being prepared");
+    in->prepared.reason = REJECTION_QUEUE_FULL;
+    after_prepare(in);
+}
+
+/* At once, if a moment is enough; false: it is not. */
+static bool prepare_inline(struct intake *in)
+{
+    if (in->body.len > INLINE_BODY)
+        return false;
+    do_prepare(in, INLINE_STEPS);
+    if (budget_error(&in->budget) != ERR_LIMIT)
+        return true;
+    prepare_release(&in->prepared);
+    return false;
 }
 
 /* Copies: the call may be gone before they are read. One that is cut stays too long. */
@@ -211,12 +246,18 @@ void intake_start(struct intake *in, struct desk *d, struct http_call *call,
     in->access = access_ref(http_call_access(call));
     in->body = http_call_take_body(call);
     take_headers(in);
-    in->work.data = in;
-    if ((in->body.len > INLINE_BODY || constrain_is_mentioned(in->body.data, in->body.len)) &&
-        uv_queue_work(d->loop, &in->work, on_work, after_work) == 0)
-        return;
-    do_prepare(in);
-    after_prepare(in);
+    if (constrain_is_mentioned(in->body.data, in->body.len))
+        post(in, d->constraint_pool);
+    else if (prepare_inline(in))
+        after_prepare(in);
+    else
+        post(in, d->text_pool);
+}
+
+void intake_leave(struct intake *in)
+{
+    in->call = NULL;
+    worker_job_cancel(&in->job);
 }
 
 void intake_release(struct intake *in)

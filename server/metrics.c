@@ -63,6 +63,24 @@ static void add_house(const struct metrics_scene *scene, struct buf *b)
               "Log lines that were not written: nobody read them, or there was no room.");
 }
 
+/* The threads that prepare requests. */
+static void add_pools(const struct metrics_scene *scene, struct buf *b)
+{
+    static const char *const names[METRICS_POOLS] = METRICS_POOL_NAMES;
+
+    prom_family(b, "quire_prepare_jobs", "gauge",
+                "Requests whose texts or constraints are being prepared, or wait for that.");
+    for (int i = 0; i < METRICS_POOLS; i++)
+        buf_printf(b,
+                   "quire_prepare_jobs{pool=\"%s\",state=\"running\"} %u\n"
+                   "quire_prepare_jobs{pool=\"%s\",state=\"waiting\"} %u\n",
+                   names[i], scene->pools[i].n_running, names[i], scene->pools[i].n_waiting);
+    prom_family(b, "quire_prepare_seconds_total", "counter", "Time spent there, of all threads.");
+    for (int i = 0; i < METRICS_POOLS; i++)
+        buf_printf(b, "quire_prepare_seconds_total{pool=\"%s\"} %.6f\n", names[i],
+                   (double)scene->pools[i].busy_us / 1e6);
+}
+
 static void add_http(const struct metrics_scene *scene, struct buf *b)
 {
     const char *name = "quire_http_requests_total";
@@ -109,6 +127,7 @@ void metrics_render(const struct metrics_scene *scene, struct buf *out)
     metrics_models_add_infos(scene, out);
     add_build(scene, out);
     add_house(scene, out);
+    add_pools(scene, out);
     metrics_models_add_engines(scene, out);
     metrics_models_add_outcomes(scene, out);
     add_http(scene, out);

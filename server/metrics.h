@@ -17,6 +17,7 @@
 #include "core/base/buf.h"
 #include "core/base/hist.h"
 #include "scheduler/queue.h"
+#include "server/api/worker_pool.h"
 
 #define METRICS_MAX_ROUTES 48
 
@@ -80,6 +81,9 @@ struct metrics_model { /* one of those served; pointers are borrowed */
     struct engine_stats stats;    /* one copy: its gauges add up */
 };
 
+#define METRICS_POOLS 2
+#define METRICS_POOL_NAMES {"text", "constraint"}
+
 struct metrics_scene { /* everything that the text needs; pointers are borrowed */
     const struct metrics_model *models; /* [n_models] */
     uint32_t n_models;
@@ -87,6 +91,7 @@ struct metrics_scene { /* everything that the text needs; pointers are borrowed 
     const char *const *routes; /* [n_routes] labels */
     size_t n_routes;
     const char *isa, *version;
+    struct worker_pool_stats pools[METRICS_POOLS]; /* in the order of METRICS_POOL_NAMES */
     uint32_t n_connections, n_tenants;
     uint64_t n_tenants_shared;
     uint64_t n_log_dropped;

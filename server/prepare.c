@@ -434,13 +434,14 @@ static int build(struct prepared *p, const struct server_model *model, cJSON *bo
 }
 
 void prepare(struct prepared *p, const struct server_model *model, const struct dialect *dialect,
-             const struct buf *body, const struct prepare_headers *headers)
+             const struct buf *body, const struct prepare_headers *headers, struct budget *budget)
 {
     static const struct prepare_headers none = {0};
     const char *why = NULL;
     cJSON *json = NULL;
 
     p->dialect = dialect;
+    p->budget = budget;
     buf_init(&p->echo, body->max);
     p->reason = REJECTION_INVALID;
     if (json_parse(body->data, body->len, &json, &why) < 0)
@@ -450,6 +451,7 @@ void prepare(struct prepared *p, const struct server_model *model, const struct 
     p->params.prompt = NULL; /* it was the tree's */
     p->params.infill = (struct infill_wish){0};
     p->params.constraint.value = NULL;
+    p->budget = NULL;
     cJSON_Delete(json);
 }
 

@@ -5,6 +5,7 @@
 #ifndef SERVER_SERVER_IMPL_H
 #define SERVER_SERVER_IMPL_H
 
+#include <stdatomic.h>
 #include <uv.h>
 
 #include "server/gate.h"
@@ -16,8 +17,11 @@
 struct server {
     struct server_options opt;
     uv_loop_t loop;
-    uv_async_t wake;
-    uv_signal_t on_term, on_int, on_hup, on_usr1;
+    uv_async_t wake, stop;
+    uv_signal_t on_hup, on_usr1;
+    atomic_uint n_stops; /* signals that told it to stop: set by their thread, read in on_stop() */
+    atomic_int stop_number;
+    struct worker_pool *text_pool, *constraint_pool;
     uv_timer_t tick;
     uv_work_t load;
     struct gate gate;

@@ -4,6 +4,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/text/tokenizer.h"
+#include "server/api/worker_pool.h"
 #include "server/desk.h"
 #include "server/field.h"
 #include "server/http.h"
@@ -11,14 +12,13 @@
 #include "server/prompting.h"
 
 #include <string.h>
-#include <uv.h>
 
 #define INLINE_BODY ((size_t)8 << 10) /* as for completions */
 
 struct job {
     struct desk *desk;
     struct http_call *call; /* NULL once the client has gone */
-    uv_work_t work;
+    struct worker_job job;
     struct buf body, out;
     struct api_error error; /* status 0: `out` is the answer */
     void (*run)(struct job *j, const cJSON *body);
@@ -160,17 +160,17 @@ static void answer(struct job *j)
     mem_free(j);
 }
 
-static void on_work(uv_work_t *work)
+static void on_work(struct worker_job *job)
 {
-    run(work->data);
+    if (!atomic_load(&job->canceled))
+        run(list_entry(job, struct job, job));
 }
 
-static void after_work(uv_work_t *work, int status)
+static void after_work(struct worker_job *job)
 {
-    struct job *j = work->data;
+    struct job *j = list_entry(job, struct job, job);
     struct http *http = j->desk->http;
 
-    (void)status; /* nobody cancels it */
     answer(j);
     http_kick(http);
 }
@@ -180,6 +180,18 @@ static void on_gone(void *ud)
     struct job *j = ud;
 
     j->call = NULL;
+    worker_job_cancel(&j->job);
+}
+
+/* A pool's threads do what is long; when too many wait for them, it is refused. */
+static bool post(struct job *j)
+{
+    j->job.work = on_work;
+    j->job.done = after_work;
+    if (worker_pool_post(j->desk->text_pool, &j->job) == 0)
+        return true;
+    api_error_set(&j->error, 429, NULL, "queue_full", "too many requests are being prepared");
+    return false;
 }
 
 static void start(struct desk *d, struct http_call *call,
@@ -198,10 +210,10 @@ static void start(struct desk *d, struct http_call *call,
     j->body = http_call_take_body(call);
     buf_init(&j->out, HTTP_MAX_REPLY);
     http_call_on_gone(call, on_gone, j);
-    j->work.data = j;
-    if (j->body.len > INLINE_BODY && uv_queue_work(d->loop, &j->work, on_work, after_work) == 0)
+    if (j->body.len <= INLINE_BODY)
+        run(j);
+    else if (post(j))
         return;
-    run(j);
     answer(j);
 }
 

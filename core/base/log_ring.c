@@ -75,6 +75,11 @@ bool log_ring_put(struct log_ring *r, const char *line, size_t n)
     return true;
 }
 
+uint64_t log_ring_n_put(const struct log_ring *r)
+{
+    return atomic_load_explicit(&r->tail, memory_order_relaxed);
+}
+
 size_t log_ring_take(struct log_ring *r, char *line)
 {
     struct slot *s = slot_at(r, r->head);

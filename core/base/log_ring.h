@@ -24,6 +24,9 @@ void log_ring_destroy(struct log_ring **ring);
 /* Copy a line of at most LOG_LINE_MAX bytes. False: the ring is full, the line is not in it. */
 bool log_ring_put(struct log_ring *ring, const char *line, size_t n);
 
+/* Lines put so far; any thread. */
+uint64_t log_ring_n_put(const struct log_ring *ring);
+
 /* The oldest line into `line` (LOG_LINE_MAX bytes); its length, 0 when there is none that is
  * complete. */
 size_t log_ring_take(struct log_ring *ring, char *line);

@@ -33,6 +33,7 @@ static struct {
     atomic_int mode; /* of enum mode; release: the ring and `work` are there */
     atomic_bool must_stop, must_reopen;
     atomic_uint_fast64_t dropped; /* relaxed: a count */
+    atomic_uint_fast64_t n_done;  /* lines taken from this ring and written, or dropped */
     sem_t work;                   /* posted for each line and each order */
     pthread_t thread;
     struct log_ring *ring;
@@ -205,6 +206,7 @@ static void write_ring(void)
         if (atomic_exchange(&sink.must_reopen, false))
             reopen();
         write_or_drop(line, n);
+        atomic_fetch_add(&sink.n_done, 1);
     }
 }
 
@@ -253,6 +255,7 @@ int log_start(void)
         rc = log_ring_create(&sink.ring, N_SLOTS);
     if (rc == 0 && sem_init(&sink.work, 0, 0) != 0)
         rc = ERR_INTERNAL;
+    atomic_store(&sink.n_done, 0);
     atomic_store(&sink.must_stop, false);
     if (rc == 0) {
         atomic_store_explicit(&sink.mode, MODE_RING, memory_order_release);
@@ -261,6 +264,19 @@ int log_start(void)
             atomic_store(&sink.mode, MODE_DIRECT);
     }
     return rc;
+}
+
+bool log_flush(unsigned wait_ms)
+{
+    const struct timespec moment = {0, 1000000};
+    uint64_t n;
+
+    if (atomic_load(&sink.mode) != MODE_RING)
+        return atomic_load(&sink.mode) == MODE_DIRECT;
+    n = log_ring_n_put(sink.ring);
+    while (atomic_load(&sink.n_done) < n && wait_ms-- > 0)
+        nanosleep(&moment, NULL);
+    return atomic_load(&sink.n_done) >= n;
 }
 
 bool log_stop(unsigned wait_ms)

@@ -295,6 +295,8 @@ int main(int argc, char **argv)
         .tenant_header = "X-Tenant",
         .models = &model,
         .n_models = 1,
+        .n_text_threads = 1,
+        .n_constraint_threads = 1,
     };
     if (server_create(&server, &options, err, sizeof(err)) < 0)
         return fprintf(stderr, "%s\n", err), 1;

@@ -87,6 +87,8 @@ static const struct {
     {"quire_tenants", HOUSE},
     {"quire_tenants_shared_total", HOUSE},
     {"quire_log_dropped_total", HOUSE},
+    {"quire_prepare_jobs", HOUSE},
+    {"quire_prepare_seconds_total", HOUSE},
     {"quire_requests_running", MODEL},
     {"quire_requests_waiting", MODEL},
     {"quire_requests_preempted", MODEL},

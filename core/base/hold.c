@@ -1,12 +1,12 @@
-/* server/process/hold.c - see hold.h. */
-#include "server/process/hold.h"
+/* core/base/hold.c - see hold.h. */
+#include "core/base/hold.h"
 
 #ifdef QUIRE_DEBUG
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-void hold(const char *variable)
+void hold_here(const char *variable)
 {
     const char *path = getenv(variable);
     const int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
@@ -19,7 +19,7 @@ void hold(const char *variable)
     close(fd);
 }
 #else
-void hold(const char *variable)
+void hold_here(const char *variable)
 {
     (void)variable;
 }
