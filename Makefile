@@ -62,6 +62,11 @@ $(VECTOR)/%.o: %.c
 	$(Q)mkdir -p $(@D)
 	$(Q)$(VECTOR_CC) $(BASE) -O3 -g1 -DNDEBUG $(CF) $(ISA) -MMD -MP -c -o $@ $<
 $(BUILD)/kernels/%.o: OPT = -O3 -g1
+# libseccomp is used where it is installed: without it there is no filter of system calls.
+ifneq ($(shell pkg-config --exists libseccomp 2>/dev/null && echo yes),)
+LIBS    += $(shell pkg-config --libs libseccomp)
+$(BUILD)/server/process/syscall_filter.o: DEFS = -DQUIRE_SECCOMP $(shell pkg-config --cflags libseccomp)
+endif
 $(BUILD)/core/base/version.o: DEFS = -DQUIRE_VERSION='"$(VERSION)"'
 
 $(BUILD)/%.o: %.c $(BUILD)/hardening.stamp
@@ -246,7 +251,7 @@ clean: ## remove everything built
 
 # Debian packages: what is missing is installed when that is allowed, else the command is printed.
 DEB_BUILD := gcc libc6-dev pkg-config libmicrohttpd-dev libgnutls28-dev libuv1-dev libcjson-dev libxxhash-dev \
-             libinih-dev libunistring-dev
+             libinih-dev libunistring-dev libseccomp-dev
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 \
              python3-numpy prometheus \
              openssl curl

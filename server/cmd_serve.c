@@ -11,7 +11,9 @@
 #include "core/run/team.h"
 #include "scheduler/turns.h"
 #include "server/cmd_serve_model.h"
+#include "server/cmd_serve_sandbox.h"
 #include "server/process/exposure.h"
+#include "server/process/sandbox_probe.h"
 #include "server/process/startup.h"
 
 #include <stdio.h>
@@ -41,6 +43,7 @@ struct service {
     struct turns *turns; /* NULL: one model */
     struct server *server;
     struct stop_signals *signals;
+    struct sandbox_state sandbox;
     int code; /* of the load, when it is over */
     char err[512];
 };
@@ -97,6 +100,8 @@ static void load(void *ud)
     s->code = EXIT_FAILED;
     if (engine_make_team(&s->team, &s->config, s->err, sizeof(s->err)) == 0)
         s->code = load_all(s);
+    sandbox_probe("pool");
+    sandbox_probe_on_new_thread("new");
 }
 
 /* ---- on the loop's thread ---- */
@@ -109,6 +114,8 @@ static void loaded(void *ud)
         server_fail(s->server);
         return;
     }
+    sandbox_log(&s->sandbox);
+    sandbox_probe("io");
     for (uint32_t i = 0; i < s->n_models; i++) {
         served_complete(&s->models[i]);
         server_set_model(s->server, i, &s->models[i].facts);
@@ -155,7 +162,7 @@ static int make_server(struct service *s, const struct server_model *models)
     return server_create(&s->server, &options, s->err, sizeof(s->err));
 }
 
-/* From here on: threads that exist already have all signals blocked. */
+/* From here on. */
 static int take_signals(struct service *s)
 {
     const struct stop_signals_options options = {server_tell_to_stop, s->server, KILL_AFTER_MS};
@@ -228,8 +235,7 @@ static int build(struct service *s)
     if (size_pool(s) != EXIT_OK)
         return EXIT_FAILED;
     snprintf(s->err, sizeof(s->err), "no memory");
-    return make_turns(s) == 0 && make_server(s, models) == 0 && take_signals(s) == 0 ? EXIT_OK
-                                                                                      : EXIT_FAILED;
+    return make_turns(s) == 0 && make_server(s, models) == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
 static void tear_down(struct service *s)
@@ -292,11 +298,18 @@ static int begin(struct service *s)
         log_open_file(s->config.log_file, s->err, sizeof(s->err)) < 0)
         return EXIT_FAILED;
     code = build(s);
-    if (code == EXIT_OK && log_start() < 0) {
-        snprintf(s->err, sizeof(s->err), "cannot start the thread that writes the log");
+    if (code != EXIT_OK)
+        return code;
+    /* Before there are other threads: they inherit it. */
+    if (serve_sandbox_enter(&s->config, s->models, s->n_models, &s->sandbox, s->err,
+                            sizeof(s->err)) < 0)
         return EXIT_FAILED;
-    }
-    return code;
+    if (take_signals(s) < 0)
+        return EXIT_FAILED;
+    if (log_start() == 0)
+        return EXIT_OK;
+    snprintf(s->err, sizeof(s->err), "cannot start the thread that writes the log");
+    return EXIT_FAILED;
 }
 
 static int serve(struct service *s)

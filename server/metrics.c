@@ -61,6 +61,8 @@ static void add_house(const struct metrics_scene *scene, struct buf *b)
               "Requests of tenants for which there was no place: they share one.");
     add_count(b, "quire_log_dropped_total", "counter", scene->n_log_dropped,
               "Log lines that were not written: nobody read them, or there was no room.");
+    add_count(b, "quire_sandbox_refused_total", "counter", scene->n_syscalls_refused,
+              "System calls of this process that its sandbox refused.");
 }
 
 /* The threads that prepare requests. */

@@ -94,7 +94,7 @@ struct metrics_scene { /* everything that the text needs; pointers are borrowed 
     struct worker_pool_stats pools[METRICS_POOLS]; /* in the order of METRICS_POOL_NAMES */
     uint32_t n_connections, n_tenants;
     uint64_t n_tenants_shared;
-    uint64_t n_log_dropped;
+    uint64_t n_log_dropped, n_syscalls_refused;
     double uptime_s;
 };
 

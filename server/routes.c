@@ -10,6 +10,7 @@
 #include "server/desk.h"
 #include "server/facts.h"
 #include "server/plan.h"
+#include "server/process/syscall_filter.h"
 #include "server/prompting.h"
 #include "server/reception.h"
 #include "server/tenants.h"
@@ -243,6 +244,7 @@ static void on_metrics(void *ud, struct http_call *call)
                                   .n_tenants = tenants_n(s->tenants),
                                   .n_tenants_shared = tenants_n_shared(s->tenants),
                                   .n_log_dropped = log_dropped(),
+                                  .n_syscalls_refused = syscall_filter_n_refused(),
                                   .uptime_s = (double)(clock_us() - s->start_us) / 1e6};
 
     for (size_t i = 0; i < N_ROUTES; i++)

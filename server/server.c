@@ -210,18 +210,21 @@ static int init_loop(struct server *s)
     return 0;
 }
 
-/* What clients make us compute before a request is queued; each kind has its own threads. */
+/* What clients make us compute before a request is queued; each kind has its own threads, made in
+ * server_run(). */
 static int open_pools(struct server *s)
 {
-    struct worker_pool_options o = {
-        .loop = &s->loop,
-        .n_threads = s->opt.n_text_threads,
-        .max_waiting = MAX_PREPARING,
-    };
-    int rc = worker_pool_create(&s->text_pool, &o);
+    const struct worker_pool_options o = {.loop = &s->loop, .max_waiting = MAX_PREPARING};
+    const int rc = worker_pool_create(&s->text_pool, &o);
 
-    o.n_threads = s->opt.n_constraint_threads;
     return rc == 0 ? worker_pool_create(&s->constraint_pool, &o) : rc;
+}
+
+static int start_pools(struct server *s)
+{
+    const int rc = worker_pool_start(s->text_pool, s->opt.n_text_threads);
+
+    return rc == 0 ? worker_pool_start(s->constraint_pool, s->opt.n_constraint_threads) : rc;
 }
 
 static const char *or_empty(const char *text)
@@ -312,7 +315,7 @@ static int open_parts(struct server *s, char *err, size_t err_len)
     }
     rc = open_pools(s);
     if (rc < 0)
-        return snprintf(err, err_len, "the preparing threads cannot be started"), rc;
+        return snprintf(err, err_len, "the pools of the preparing threads cannot be set up"), rc;
     rc = open_models(s, err, err_len);
     if (rc == 0)
         rc = open_locks(s, err, err_len);
@@ -392,6 +395,8 @@ static void after_load(uv_work_t *work, int status)
 int server_run(struct server *s)
 {
     s->load.data = s;
+    if (start_pools(s) < 0)
+        return ERR_INTERNAL;
     if (s->gate.is_loading && uv_queue_work(&s->loop, &s->load, on_load, after_load) != 0)
         return ERR_INTERNAL;
     http_start(s->http);

@@ -40,7 +40,8 @@ static void set(struct stage *g, uint32_t n_models)
 
     *g = (struct stage){.scene = {.models = g->models, .n_models = n_models, .house = &g->house,
                                   .routes = routes, .n_routes = 2, .isa = "i", .version = "v",
-                                  .n_tenants = 30, .n_tenants_shared = 31, .n_log_dropped = 32}};
+                                  .n_tenants = 30, .n_tenants_shared = 31, .n_log_dropped = 32,
+                                  .n_syscalls_refused = 33}};
     for (uint32_t i = 0; i < n_models; i++) {
         metrics_init(&g->counts[i]);
         g->models[i] = (struct metrics_model){.id = ids[i], .arch = "a", .ftype = "f",
@@ -87,6 +88,7 @@ static const struct {
     {"quire_tenants", HOUSE},
     {"quire_tenants_shared_total", HOUSE},
     {"quire_log_dropped_total", HOUSE},
+    {"quire_sandbox_refused_total", HOUSE},
     {"quire_prepare_jobs", HOUSE},
     {"quire_prepare_seconds_total", HOUSE},
     {"quire_requests_running", MODEL},
@@ -404,6 +406,7 @@ static void the_engine_is_shown(void **state)
         "\nquire_tenants 30\n",
         "\nquire_tenants_shared_total 31\n",
         "\nquire_log_dropped_total 32\n",
+        "\nquire_sandbox_refused_total 33\n",
         "\nquire_model_share 32\n",
         "\nquire_turn_wait_seconds_total 33.5\n",
     };
