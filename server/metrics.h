@@ -99,6 +99,7 @@ struct metrics_scene { /* everything that the text needs; pointers are borrowed 
     const struct request_memory *memory;
     uint32_t n_connections, n_tenants;
     uint64_t n_tenants_shared;
+    uint64_t n_log_dropped, n_syscalls_refused;
     double uptime_s;
 };
 
