@@ -7,7 +7,7 @@
 #include "server/answer.h"
 #include "server/chat.h"
 #include "server/desk.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/json.h"
 #include "server/openapi.h"
 

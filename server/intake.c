@@ -4,7 +4,7 @@
 #include "core/base/clock.h"
 #include "server/constrain.h"
 #include "server/desk.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/tenants.h"
 
 #include <stdio.h>
@@ -167,11 +167,9 @@ static void on_work(uv_work_t *work)
 static void after_work(uv_work_t *work, int status)
 {
     struct intake *in = work->data;
-    struct http *http = in->desk->http;
 
     (void)status; /* nobody cancels it */
     after_prepare(in);
-    http_kick(http);
 }
 
 /* Copies: the call may be gone before they are read. One that is cut stays too long. */

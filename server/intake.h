@@ -15,7 +15,7 @@
 #include <uv.h>
 
 #include "config/weights.h"
-#include "server/access.h"
+#include "server/http/access_log.h"
 #include "server/keys.h"
 #include "server/prepare.h"
 

@@ -1,6 +1,7 @@
 /* server/metrics.c - see metrics.h. */
 #include "server/metrics.h"
 
+#include "server/http/http.h"
 #include "server/metrics_models.h"
 #include "server/process.h"
 #include "server/prom.h"
@@ -62,6 +63,21 @@ static void add_house(const struct metrics_scene *scene, struct buf *b)
               "Requests of tenants for which there was no place: they share one.");
 }
 
+static void add_edge(const struct metrics_scene *scene, struct buf *b)
+{
+    const char *name = "quire_edge_refusals_total";
+    static const char *const labels[] = {
+#define XX(name, label) label,
+        HTTP_EDGE(XX)
+#undef XX
+    };
+
+    prom_family(b, name, "counter",
+                "Connections and requests turned away before a route saw them, by reason.");
+    for (size_t i = 0; i < HTTP_EDGE_COUNT; i++)
+        buf_printf(b, "%s{reason=\"%s\"} %" PRIu64 "\n", name, labels[i], scene->edge[i]);
+}
+
 static void add_http(const struct metrics_scene *scene, struct buf *b)
 {
     const char *name = "quire_http_requests_total";
@@ -111,6 +127,7 @@ void metrics_render(const struct metrics_scene *scene, struct buf *out)
     metrics_models_add_engines(scene, out);
     metrics_models_add_outcomes(scene, out);
     add_http(scene, out);
+    add_edge(scene, out);
     metrics_models_add_requests(scene, out);
     add_process(out);
 }

@@ -3,7 +3,7 @@
 
 #include "core/base/version.h"
 #include "server/gate.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/json.h"
 #include "server/params.h"
 

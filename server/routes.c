@@ -229,6 +229,7 @@ static void on_metrics(void *ud, struct http_call *call)
                                   .isa = s->models[0].model.isa,
                                   .version = quire_version(),
                                   .n_connections = http_n_connections(s->http),
+                                  .edge = http_edge_counts(s->http),
                                   .n_tenants = tenants_n(s->tenants),
                                   .n_tenants_shared = tenants_n_shared(s->tenants),
                                   .uptime_s = (double)(clock_us() - s->start_us) / 1e6};

@@ -9,7 +9,7 @@
 
 #include "server/gate.h"
 #include "server/hosted.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/metrics.h"
 #include "server/server.h"
 

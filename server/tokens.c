@@ -6,7 +6,7 @@
 #include "core/text/tokenizer.h"
 #include "server/desk.h"
 #include "server/field.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/json.h"
 #include "server/prompting.h"
 
@@ -168,11 +168,9 @@ static void on_work(uv_work_t *work)
 static void after_work(uv_work_t *work, int status)
 {
     struct job *j = work->data;
-    struct http *http = j->desk->http;
 
     (void)status; /* nobody cancels it */
     answer(j);
-    http_kick(http);
 }
 
 static void on_gone(void *ud)

@@ -1,5 +1,5 @@
-/* server/access.c - see access.h. */
-#include "server/access.h"
+/* server/http/access_log.c - see access_log.h. */
+#include "server/http/access_log.h"
 
 #include "core/base/clock.h"
 #include "core/base/log.h"

@@ -1,5 +1,5 @@
-/* server/tls.c - see tls.h. */
-#include "server/tls.h"
+/* server/http/tls.c - see tls.h. */
+#include "server/http/tls.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
@@ -8,6 +8,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* GnuTLS's own choice, without the versions that are no longer safe. */
+#define TLS_PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
+
 struct tls_credentials {
     gnutls_certificate_credentials_t gnutls;
     uint32_t n_refs; /* one of the tls that hands them out, one of each session */
@@ -15,6 +18,7 @@ struct tls_credentials {
 
 struct tls {
     char *certificate, *key; /* paths */
+    gnutls_priority_t priorities;
     struct tls_credentials *now;
 };
 
@@ -71,7 +75,8 @@ int tls_open(struct tls **out, const char *certificate, const char *key, char *e
         return ERR_NOMEM;
     t->certificate = mem_strdup(certificate);
     t->key = mem_strdup(key);
-    if (t->certificate != NULL && t->key != NULL)
+    if (t->certificate != NULL && t->key != NULL &&
+        gnutls_priority_init(&t->priorities, TLS_PRIORITIES, NULL) == GNUTLS_E_SUCCESS)
         rc = tls_reload(t, err, err_len);
     if (rc < 0)
         tls_close(&t);
@@ -86,6 +91,8 @@ void tls_close(struct tls **tls)
     if (t == NULL)
         return;
     unref(t->now);
+    if (t->priorities != NULL)
+        gnutls_priority_deinit(t->priorities);
     mem_free(t->certificate);
     mem_free(t->key);
     mem_free(t);
@@ -94,7 +101,8 @@ void tls_close(struct tls **tls)
 
 struct tls_credentials *tls_begin(struct tls *t, gnutls_session_t session)
 {
-    if (gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, t->now->gnutls) < 0)
+    if (gnutls_priority_set(session, t->priorities) < 0 ||
+        gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, t->now->gnutls) < 0)
         return NULL;
     t->now->n_refs++;
     return t->now;

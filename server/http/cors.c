@@ -1,8 +1,8 @@
-/* server/cors.c - see cors.h. */
-#include "server/cors.h"
+/* server/http/cors.c - see cors.h. */
+#include "server/http/cors.h"
 
 #include "config/origins.h"
-#include "server/http.h"
+#include "server/http/http.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* server/cors.h - which web pages may call: the headers of cross-origin resource sharing.
+/* server/http/cors.h - which web pages may call: the headers of cross-origin resource sharing.
  *
  * Every answer to an allowed origin carries the headers, errors too, else a page could not read
  * why it was refused. Cookies are never involved: a page that may call sends a key of its own.
@@ -6,8 +6,8 @@
  * Thread: the loop's.
  * Memory: none.
  */
-#ifndef SERVER_CORS_H
-#define SERVER_CORS_H
+#ifndef SERVER_HTTP_CORS_H
+#define SERVER_HTTP_CORS_H
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
-/* server/listen.c - see listen.h. */
-#include "server/listen.h"
+/* server/http/socket.c - see socket.h. */
+#include "server/http/socket.h"
 
 #include "core/base/err.h"
 
@@ -68,6 +68,20 @@ int listen_open(const char *host, uint16_t port, int *fd, uint16_t *bound, char 
         return ERR_IO;
     *bound = port_of(*fd);
     return 0;
+}
+
+bool listen_is_loopback(int fd)
+{
+    struct sockaddr_storage a = {0};
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&a;
+    const struct sockaddr_in *four = (const struct sockaddr_in *)&a;
+    socklen_t n = sizeof(a);
+
+    if (getsockname(fd, (struct sockaddr *)&a, &n) < 0)
+        return false;
+    if (a.ss_family == AF_INET)
+        return ntohl(four->sin_addr.s_addr) >> 24 == 127;
+    return a.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
 }
 
 /* ---- Unix sockets ---- */

@@ -1,11 +1,12 @@
-/* server/listen.h - the listening sockets: TCP, and a Unix socket in the file system.
+/* server/http/socket.h - the listening sockets: TCP, and a Unix socket in the file system.
  *
  * Thread: any, but only while the process has one: a Unix socket is made under a changed umask.
  * Memory: none.
  */
-#ifndef SERVER_LISTEN_H
-#define SERVER_LISTEN_H
+#ifndef SERVER_HTTP_SOCKET_H
+#define SERVER_HTTP_SOCKET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -22,7 +23,10 @@ struct listen_place { /* the file of a Unix socket; zero is none */
 int listen_open(const char *host, uint16_t port, int *fd, uint16_t *bound, char *err,
                 size_t err_len);
 
-/* The same for a Unix socket with the permissions `mode`. A socket that is there already and that
+/* Can only this machine connect to it? */
+bool listen_is_loopback(int fd);
+
+/* listen_open() for a Unix socket with the permissions `mode`. A socket that is there already and that
  * nobody listens on is one that was left behind: it is replaced. Anything else is left alone. */
 int listen_unix(const char *path, mode_t mode, int *fd, struct listen_place *place, char *err,
                 size_t err_len);

@@ -1,4 +1,4 @@
-/* server/access.h - the access log: one line for each HTTP exchange.
+/* server/http/access_log.h - the access log: one line for each HTTP exchange.
  *
  * An exchange has two sides that end in either order: the connection, which knows status, bytes
  * and when the last of them was sent, and, for completions, the engine's work, which knows tokens
@@ -12,8 +12,8 @@
  * Thread: the loop's.
  * Memory: one small allocation for each exchange; the names are borrowed where it says so.
  */
-#ifndef SERVER_ACCESS_H
-#define SERVER_ACCESS_H
+#ifndef SERVER_HTTP_ACCESS_LOG_H
+#define SERVER_HTTP_ACCESS_LOG_H
 
 #include <stdint.h>
 

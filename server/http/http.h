@@ -1,8 +1,8 @@
-/* server/http.h - HTTP/1.1, plain or over TLS: libmicrohttpd inside the server's libuv loop.
+/* server/http/http.h - HTTP/1.1, plain or over TLS, inside the server's libuv loop.
  *
- * MHD has no thread here (door.h). A connection that has nothing to say is suspended: it costs
- * nothing until something resumes it. A suspended connection does not notice its client's end, so
- * the loop watches every socket itself (peer.h).
+ * A connection (connection.h) is read while a request comes in, and only watched for its client's
+ * end while the answer is made: what the client sends meanwhile stays in the kernel. What is no
+ * request of RFC 9112 to the letter is refused, and its connection closed (http_parser.h).
  *
  * What counts as gone: a reset, and the end of the client's sending side (EPOLLRDHUP). Half-closed
  * and closed look the same to a server that has not yet sent anything, and clients that half-close
@@ -10,17 +10,23 @@
  * somebody else's time. So a FIN after the request means gone. Answers that need no waiting
  * (health, metrics, errors) are sent all the same.
  *
+ * Places are limited. When all are taken, somebody who waits makes room for a new client: the
+ * connection that has been idle for longest, else the oldest whose head is incomplete, else a body
+ * that comes too slowly, else the reader who has been blocking for longest. Where nobody can go, a
+ * few reserved places answer the routes with one of the `reserved_flags`, and 503 to all else.
+ *
  * One exchange is an http_call. Its handler either answers before it returns or keeps the
  * pointer, and answers later on the same thread; http_call_on_gone() tells when it may not be
  * touched any more.
  *
- * Thread: the loop's.
- * Memory: per connection 64 KiB of MHD's pool, a body of at most max_body, and what waits to be
- *         sent: one reply, or a backlog that ends the stream once it exceeds HTTP_MAX_BACKLOG.
- *         A connection over TLS has some 40 KiB of GnuTLS's beside.
+ * Thread: the loop's. What was written is sent before the loop sleeps again.
+ * Memory: per connection 1 KiB; with a request its head of at most 16 KiB, a body of at most
+ *         max_body, 64 KiB of what came behind it, and what waits to be sent: one reply, or a
+ *         backlog that ends the stream once it exceeds HTTP_MAX_BACKLOG. A connection over TLS
+ *         has some 40 KiB of GnuTLS's beside.
  */
-#ifndef SERVER_HTTP_H
-#define SERVER_HTTP_H
+#ifndef SERVER_HTTP_HTTP_H
+#define SERVER_HTTP_HTTP_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,11 +36,9 @@
 #include "core/base/buf.h"
 #include "server/error.h"
 
-#define HTTP_MAX_HEADER ((size_t)16 << 10) /* request line and headers; more is a 431 */
 #define HTTP_MAX_BACKLOG ((size_t)1 << 20) /* unsent bytes after which a reader is too slow */
-#define HTTP_MAX_REPLY                                                                             \
-    ((size_t)256 << 20) /* a single reply: echo of a long prompt with logprobs                     \
-                         */
+/* A single reply: echo of a long prompt with logprobs. */
+#define HTTP_MAX_REPLY ((size_t)256 << 20)
 
 enum http_methods {
     HTTP_GET = 1u << 0, /* and HEAD */
@@ -55,6 +59,29 @@ struct http_route {
     unsigned flags; /* for admit() */
 };
 
+/* What is turned away before a route sees it: XX(NAME, label) */
+#define HTTP_EDGE(XX)                                                                              \
+    XX(MALFORMED, "malformed")             /* no request of RFC 9112 */                            \
+    XX(HOST, "host")                       /* 403: not one of allowed_hosts */                     \
+    XX(ORIGIN, "origin")                   /* 403: a page of another origin */                     \
+    XX(HANDSHAKE, "handshake")             /* TLS that did not come to be */                       \
+    XX(HEADER_TIMEOUT, "header_timeout")   /* no head in time */                                   \
+    XX(BODY_TIMEOUT, "body_timeout")       /* 408: slower than min_body_rate */                    \
+    XX(READER_TIMEOUT, "reader_timeout")   /* a reader, the same */                                \
+    XX(ADDRESS, "address")                 /* too many of one address */                           \
+    XX(FULL, "full")                       /* 503 or closed: no place */                           \
+    XX(DESCRIPTORS, "descriptors")         /* no descriptor for it */                              \
+    XX(EVICTED_IDLE, "evicted_idle")       /* made room for a new client */                        \
+    XX(EVICTED_HEAD, "evicted_head")                                                               \
+    XX(EVICTED_BODY, "evicted_body")                                                               \
+    XX(EVICTED_READER, "evicted_reader")
+enum http_edge {
+#define XX(name, label) HTTP_EDGE_##name,
+    HTTP_EDGE(XX)
+#undef XX
+        HTTP_EDGE_COUNT
+};
+
 struct http_options {
     uv_loop_t *loop;
     const char *host; /* "" = no TCP */
@@ -63,11 +90,18 @@ struct http_options {
     const char *unix_path; /* a Unix socket beside it or instead; "" = none */
     unsigned unix_mode;    /* its permissions */
     size_t max_body;
-    uint32_t max_connections;        /* of each socket, lowered to what the descriptors allow */
-    uint32_t idle_timeout_s;         /* a connection on which nothing moves */
+    uint32_t max_connections; /* of all sockets, lowered to what the descriptors allow */
+    uint32_t max_connections_per_address; /* 0 = half of them; loopback and the Unix socket: all */
+    uint32_t n_other_fds;   /* that the process may open beside what is open now */
+    uint32_t header_timeout_s; /* for a head, a handshake included */
+    uint32_t idle_timeout_s;   /* between two requests; and for a reader that takes nothing */
+    uint32_t min_body_rate;    /* bytes per second, of bodies and of readers; 0 = any */
+    const char *allowed_hosts; /* checked (config/hosts.h); "" = as http.h says for loopback */
+    const char *tenant_header; /* may stand in a request once; "" = none */
     const struct http_route *routes; /* [n_routes], borrowed */
     size_t n_routes;
     const char *cors_origins; /* checked; "" = no web page may call (cors.h) */
+    unsigned reserved_flags;  /* of routes that are answered when all places are taken */
     void *ud;                 /* for the handlers, admit() and done() */
     /* May the call go on, as far as its head shows? If not, a refusal has been given as the answer
      * and the result is negative. */
@@ -89,12 +123,9 @@ void http_drain(struct http *h); /* from now on each answer is its connection's 
 void http_stop(struct http *h);
 void http_destroy(struct http **h);
 
-/* Let MHD act on what was written or resumed since it last ran. To be called at the end of a loop
- * callback in which calls were answered; inside a handler it does nothing. */
-void http_kick(struct http *h);
-
 uint32_t http_n_connections(const struct http *h);
 uint32_t http_n_owed(const struct http *h); /* complete requests whose answers are not */
+const uint64_t *http_edge_counts(const struct http *h); /* [HTTP_EDGE_COUNT] */
 
 /* ---- one exchange ---- */
 
