@@ -71,13 +71,23 @@ void limits_add(struct limits *l, struct connection *cn)
 
 /* ---- places ---- */
 
+bool limits_are_full(const struct limits *l)
+{
+    return l->house->n >= l->max;
+}
+
+bool limits_make_room(struct limits *l)
+{
+    while (limits_are_full(l) && connections_evict(l->house))
+        ; /* also for those who came when nobody could go */
+    return l->house->n < l->max + LIMITS_RESERVED;
+}
+
 enum limits_verdict limits_ask(struct limits *l, const struct in6_addr *address)
 {
     if (address != NULL && n_of_address(l, address) >= l->max_per_address)
         return LIMITS_TOO_MANY_OF_ADDRESS;
-    if (l->house->n < l->max || connections_evict(l->house))
-        return l->house->n < l->max ? LIMITS_PLACE : LIMITS_RESERVED_PLACE;
-    return l->house->n < l->max + LIMITS_RESERVED ? LIMITS_RESERVED_PLACE : LIMITS_FULL;
+    return l->house->n < l->max ? LIMITS_PLACE : LIMITS_RESERVED_PLACE;
 }
 
 /* ---- descriptors ---- */

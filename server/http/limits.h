@@ -20,7 +20,7 @@
 struct connection;
 struct connections;
 
-enum limits_verdict { LIMITS_PLACE = 0, LIMITS_RESERVED_PLACE, LIMITS_TOO_MANY_OF_ADDRESS, LIMITS_FULL };
+enum limits_verdict { LIMITS_PLACE = 0, LIMITS_RESERVED_PLACE, LIMITS_TOO_MANY_OF_ADDRESS };
 
 struct limits {
     struct connections *house;
@@ -36,7 +36,12 @@ void limits_init(struct limits *l, struct connections *house, uint32_t max,
  * bits. False: it is not counted, being loopback's or a Unix socket's, where proxies come from. */
 bool limits_address(const struct sockaddr_storage *from, struct in6_addr *out);
 
-/* May one more come, for which somebody may have to go? `address` NULL: not counted. */
+/* Are all places taken, but for the reserved ones? */
+bool limits_are_full(const struct limits *l);
+/* Is there a place for one more, for whom somebody may have to go? Else it should wait in the
+ * kernel: soon those that have just come will have been heard. */
+bool limits_make_room(struct limits *l);
+/* Which place it gets. `address` NULL: not counted. */
 enum limits_verdict limits_ask(struct limits *l, const struct in6_addr *address);
 /* It has come; its address is filled in. */
 void limits_add(struct limits *l, struct connection *cn);

@@ -8,30 +8,33 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 /* Clients in one turn of the loop; the others get theirs in between. */
 #define MAX_ACCEPTS 64
 #define REST_MS 100
+/* Where all places are taken by clients who have something to say. */
+#define SHORT_REST_MS 10
 
 static int open_spare(void)
 {
     return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-static void on_readable(uv_poll_t *poll, int status, int events);
+static void on_readable(uv_poll_t *handle, int status, int events);
 
 static void on_rested(uv_timer_t *rest)
 {
     listener_resume(rest->data);
 }
 
-static void rest(struct listener *l)
+static void rest(struct listener *l, uint64_t ms)
 {
     l->is_resting = true;
     uv_poll_stop(&l->poll);
-    uv_timer_start(&l->rest, on_rested, REST_MS, 0);
+    uv_timer_start(&l->rest, on_rested, ms, 0);
 }
 
 void listener_resume(struct listener *l)
@@ -87,9 +90,6 @@ static void welcome(struct listener *l, int fd, const struct sockaddr_storage *f
     case LIMITS_TOO_MANY_OF_ADDRESS:
         refuse(l, fd, HTTP_EDGE_ADDRESS);
         break;
-    case LIMITS_FULL:
-        refuse(l, fd, HTTP_EDGE_FULL);
-        break;
     }
 }
 
@@ -121,25 +121,44 @@ static bool relieve(struct listener *l)
     if (connections_evict(l->house))
         return true;
     shed_one(l);
-    rest(l);
+    rest(l, REST_MS);
     return false;
 }
 
-static void on_readable(uv_poll_t *poll, int status, int events)
+/* Nobody has to go for a client who is not there. */
+static bool has_client(const struct listener *l)
 {
-    struct listener *l = poll->data;
+    struct pollfd p = {.fd = l->fd, .events = POLLIN};
 
-    (void)status, (void)events;
-    for (int i = 0; i < MAX_ACCEPTS; i++) {
-        struct sockaddr_storage from = {0};
-        socklen_t n = sizeof(from);
-        const int fd = accept4(l->fd, (struct sockaddr *)&from, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    return poll(&p, 1, 0) > 0;
+}
 
-        if (fd >= 0)
-            welcome(l, fd, &from);
-        else if (is_shortage(errno) ? !relieve(l) : errno != ECONNABORTED && errno != EINTR)
-            return;
+/* May accepting go on? */
+static bool accept_one(struct listener *l)
+{
+    struct sockaddr_storage from = {0};
+    socklen_t n = sizeof(from);
+    int fd;
+
+    if (limits_are_full(l->limits) && !has_client(l))
+        return false;
+    if (!limits_make_room(l->limits)) {
+        rest(l, SHORT_REST_MS);
+        return false;
     }
+    fd = accept4(l->fd, (struct sockaddr *)&from, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0)
+        welcome(l, fd, &from);
+    else if (is_shortage(errno))
+        return relieve(l);
+    return fd >= 0 || errno == ECONNABORTED || errno == EINTR;
+}
+
+static void on_readable(uv_poll_t *handle, int status, int events)
+{
+    (void)status, (void)events;
+    for (int i = 0; i < MAX_ACCEPTS && accept_one(handle->data); i++)
+        ;
 }
 
 /* ---- life ---- */
