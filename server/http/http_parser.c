@@ -77,11 +77,12 @@ static enum http_event take_line(struct http_parser *p, const char **at, const c
                                  struct buf *b, size_t max, int status, const char *why)
 {
     while (*at < end) {
+        const size_t room = max > b->len ? max - b->len : 0;
         const char *from = *at;
 
         while (*at < end && !p->has_cr && is_line_char(**at))
             (*at)++;
-        if ((size_t)(*at - from) > max - b->len)
+        if ((size_t)(*at - from) > room)
             return bad(p, status, why);
         if (*at > from && buf_add(b, from, (size_t)(*at - from)) < 0)
             return bad(p, 503, "there is no memory for the request's head");
