@@ -21,6 +21,7 @@ SRC   := $(filter-out server/main.c,$(wildcard core/*/*.c kernels/*.c kvcache/*.
            server/*.c server/*/*.c config/*.c))
 # Kernels with vector instructions take minutes to compile, and are the same in every build.
 VECTOR := build/vector
+VECTOR_CC ?= $(CC)
 VSRC  := $(filter %_avx2.c %_avxvnni.c %_avx512.c %_avx512vl.c,$(SRC))
 OBJ   := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(VSRC),$(SRC))) $(VSRC:%.c=$(VECTOR)/%.o) \
            $(BUILD)/config/demo_model.o
@@ -32,6 +33,11 @@ CHECK := $(BUILD)/tests/checkkern
 BENCH := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(filter-out tests/bench/bench_kern_%, \
            $(wildcard tests/bench/bench_*.c)))
 TOOLS := $(patsubst tests/tools/%.c,$(BUILD)/tools/%,$(wildcard tests/tools/*.c))
+# Each tests/fuzz/fuzz_x.c is a target: under libFuzzer in build/fuzz, and with tests/fuzz/replay.c
+# as a program that goes through tests/fuzz/corpus/fuzz_x once. Vector kernels are those of the
+# release: clang takes half an hour for them.
+FUZZ   := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
+REPLAY := $(patsubst tests/fuzz/%.c,$(BUILD)/replay/%,$(wildcard tests/fuzz/fuzz_*.c))
 
 all: $(BUILD)/quire ## build the release binary, build/quire
 
@@ -45,7 +51,7 @@ $(VECTOR)/%_avx512.o: ISA = -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq 
 $(VECTOR)/%.o: %.c
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(BASE) -O3 -g1 -DNDEBUG $(ISA) -MMD -MP -c -o $@ $<
+	$(Q)$(VECTOR_CC) $(BASE) -O3 -g1 -DNDEBUG $(ISA) -MMD -MP -c -o $@ $<
 $(BUILD)/kernels/%.o: OPT = -O3 -g1
 $(BUILD)/core/base/version.o: DEFS = -DQUIRE_VERSION='"$(VERSION)"'
 
@@ -93,7 +99,7 @@ endef
 # Vector kernels are no part of asan and tsan: checkkern ends their buffers at guard pages, and tsan
 # watches steps that use the scalar ones. GCC's manual: sanitizers make this warning unreliable.
 DEBUG := BUILD=build/debug CFLAGS='-O2 -g -DQUIRE_DEBUG'
-ASAN  := BUILD=build/asan OPT=-O1 CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=address,undefined \
+ASAN  := BUILD=build/asan OPT=-O1 CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=address,undefined,float-cast-overflow \
          -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-maybe-uninitialized'
 TSAN  := BUILD=build/tsan OPT=-O1 CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=thread -Wno-maybe-uninitialized'
 
@@ -101,11 +107,12 @@ run: deps-build ## build, and serve the demo model (or MODEL=file.gguf) on 127.0
 	@$(MAKE) --no-print-directory $(BUILD)/quire
 	$(BUILD)/quire serve $(if $(MODEL),--model $(MODEL)) $(ARGS)
 
-test: deps-test ## everything a change must pass: unit, check, sim, golden, end to end (minutes)
+test: deps-test ## everything a change must pass: unit, check, sim, golden, corpora, end to end (minutes)
 	@$(MAKE) --no-print-directory test-unit
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory test-sim
 	@$(MAKE) --no-print-directory golden
+	@$(MAKE) --no-print-directory fuzz-replay
 	@$(MAKE) --no-print-directory e2e
 
 test-unit: ## one test per module, in the debug build (asserts, allocation guard)
@@ -114,12 +121,21 @@ test-sim: ## the scheduler without a model: scripted and random traffic
 	@$(MAKE) --no-print-directory $(DEBUG) sim-here
 golden: ## real weights, real vocabularies, and promise P1: the same bits in any batch
 	@$(MAKE) --no-print-directory $(DEBUG) golden-here
+fuzz-replay: ## every input of tests/fuzz/corpus through its fuzz target, without clang
+	@$(MAKE) --no-print-directory $(DEBUG) fuzz-replay-here
 check: $(CHECK) ## every kernel of every instruction set against its definition
 	@$(CHECK)
 e2e: $(BUILD)/quire $(TOOLS) ## the server over loopback, release and debug build
 	@$(MAKE) --no-print-directory $(DEBUG) build/debug/quire
 	@QUIRE_BIN=$(BUILD)/quire QUIRE_DEBUG_BIN=build/debug/quire QUIRE_TOOLS=$(BUILD)/tools \
 	    $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/e2e
+	@$(MAKE) --no-print-directory e2e-avx2 PYTEST='-m isa'
+
+# Most machines have no more than AVX2: what a test asks of a CPU must hold there.
+e2e-avx2: ## the server as on a CPU without AVX-VNNI and AVX-512, debug build (PYTEST='-m isa')
+	@$(MAKE) --no-print-directory $(DEBUG) build/debug/quire
+	@QUIRE_DEBUG_ISA=avx2 QUIRE_BIN=build/debug/quire QUIRE_DEBUG_BIN=build/debug/quire QUIRE_TOOLS=$(BUILD)/tools \
+	    $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(PYTEST) tests/e2e
 
 # The packages are installed beside copies of the tests, so that nothing but build/ is written to.
 CLIENTS := $(BUILD)/clients
@@ -135,12 +151,15 @@ sim-here: $(SIM)
 	@sh tests/run.sh sim $(SIM)
 golden-here: $(GOLD)
 	@sh tests/run.sh golden $(GOLD)
+fuzz-replay-here: $(REPLAY)
+	@sh tests/run.sh corpus $(REPLAY)
 
 asan: asan-units asan-e2e ## the same tests under the address and undefined-behaviour sanitizers
 asan-units: ## of these, what needs no server: minutes less
 	@$(MAKE) --no-print-directory $(ASAN) unit-here
 	@$(MAKE) --no-print-directory $(ASAN) sim-here
 	@$(MAKE) --no-print-directory $(ASAN) golden-here
+	@$(MAKE) --no-print-directory $(ASAN) fuzz-replay-here
 asan-e2e: ## of these, kernels and the server
 	@$(MAKE) --no-print-directory $(ASAN) check
 	@$(MAKE) --no-print-directory $(ASAN) build/asan/quire
@@ -188,15 +207,18 @@ format: ## clang-format in place
 	clang-format -i $(shell git ls-files '*.c' '*.h')
 
 fuzz: deps-fuzz ## build the libFuzzer targets into build/fuzz (run: build/fuzz/fuzz_gguf -max_total_time=60)
-	@$(MAKE) --no-print-directory BUILD=build/fuzz CC=clang \
-	    CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=fuzzer-no-link,address,undefined' fuzz-here
+	@$(MAKE) --no-print-directory BUILD=build/fuzz CC=clang VECTOR_CC='$(CC)' \
+	    CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow \
+	    -fno-sanitize-recover=all' fuzz-here
 fuzz-templates: deps-test $(BUILD)/tools/render ## random chat templates against jinja2 (ARGS='--seconds 600')
 	@$(PYTHON) tests/fuzz/fuzz_templates.py --render $(BUILD)/tools/render $(ARGS)
-FUZZ := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
+fuzz-all: fuzz ## every target for SECONDS=60 from its corpus; what is found is in build/fuzz (TARGETS= some)
+	@sh tests/fuzz/run_all.sh build/fuzz $(or $(SECONDS),60) $(TARGETS)
 fuzz-here: $(FUZZ)
 $(FUZZ): $(BUILD)/%: $(BUILD)/tests/fuzz/%.o $(LIB)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) -fsanitize=fuzzer -o $@ $< $(LIB) $(LIBS)
+$(REPLAY): $(BUILD)/replay/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/replay.o $(LIB) ; $(link_test)
 
 install: $(BUILD)/quire ## into $(DESTDIR)$(PREFIX), with the sample configuration
 	install -D -m 755 $(BUILD)/quire $(DESTDIR)$(PREFIX)/bin/quire
@@ -225,11 +247,10 @@ deps-clients: ; @command -v npm >/dev/null || sh tests/deps.sh $(DEB_CLIENTS)
 deps-fuzz:  ; @sh tests/deps.sh $(DEB_BUILD) $(DEB_FUZZ)
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' Makefile | sort | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
+	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sort | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | \
 	    awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 -include $(shell find $(BUILD) $(VECTOR) -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: all run chaos bench-tokenizer test-novels test-clients deps-clients bench-serving bench-kern test test-unit test-sim golden check e2e unit-here sim-here golden-here asan tsan \
-        bench lint format fuzz fuzz-here fuzz-templates install uninstall docker clean deps deps-build deps-test \
-        deps-lint deps-fuzz help FORCE
+# Every target without a dot or a slash is a name, and no file.
+.PHONY: FORCE $(shell sed -nE 's/^([a-z0-9-]+):.*/\1/p' Makefile)

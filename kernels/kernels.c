@@ -2,6 +2,7 @@
 #include "kernels/kernels.h"
 
 #include <cpuid.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/kern_internal.h"
@@ -30,7 +31,7 @@ static bool has_avx_vnni(void)
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
 }
 
-enum kern_isa kern_isa_best(void)
+static enum kern_isa cpu_isa(void)
 {
     const uint32_t ymm = 0x6;  /* XCR0: xmm and upper halves of ymm */
     const uint32_t zmm = 0xe6; /* and mask registers, upper halves of zmm0-15, zmm16-31 */
@@ -47,6 +48,23 @@ enum kern_isa kern_isa_best(void)
         return has_avx_vnni() ? KERN_ISA_AVXVNNI : KERN_ISA_AVX2;
     return KERN_ISA_AVX512;
 }
+
+#ifdef QUIRE_DEBUG
+/* For tests of what a lesser CPU does: QUIRE_DEBUG_ISA names the highest level that exists. */
+enum kern_isa kern_isa_best(void)
+{
+    const char *name = getenv("QUIRE_DEBUG_ISA");
+    const int most = name != NULL ? kern_isa_parse(name) : -1;
+    const enum kern_isa isa = cpu_isa();
+
+    return most >= 0 && most < (int)isa ? (enum kern_isa)most : isa;
+}
+#else
+enum kern_isa kern_isa_best(void)
+{
+    return cpu_isa();
+}
+#endif
 
 int kern_isa_parse(const char *name)
 {

@@ -311,7 +311,8 @@ struct kern_table {
     float (*sum_exp)(const float *x, size_t n, float max, float scale);
 };
 
-/* The best level this CPU and OS allow (checks XCR0 as well as CPUID). */
+/* The best level this CPU and OS allow (checks XCR0 as well as CPUID). In debug builds the variable
+ * QUIRE_DEBUG_ISA lowers it. */
 enum kern_isa kern_isa_best(void);
 /* "scalar", "avx2", "avxvnni", "avx512" -> level, -1 when unknown; "auto" is for the caller. */
 int kern_isa_parse(const char *name);

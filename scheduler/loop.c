@@ -198,8 +198,8 @@ static void add_sample(struct loop *l, const struct plan_item *item, uint32_t i_
     o->want = BATCH_SAMPLE;
     o->sampling = &r->sampling;
     o->pos = item->first + item->n;
-    o->counts = r->counts;
-    o->n_counts = r->n_counts;
+    o->counts = r->counts.list;
+    o->n_counts = r->counts.n;
     o->ban_eog = o->pos - r->n_prompt < r->min_tokens;
     o->constraint = r->constraint;
     o->history = r->ids;
@@ -252,14 +252,14 @@ static void refuse(struct loop *l, struct request *r, int rc)
 }
 
 /* A question is answered at once, between two steps. */
-static void answer_dry_run(struct loop *l, struct request *r, uint64_t now)
+static void answer_dry_run(struct loop *l, struct request *r)
 {
     const struct event e = {
         .request = r->id,
         .kind = EVENT_END,
         .finish = FINISH_DRY_RUN,
         .token = -1,
-        .probe = sched_probe(l->sched, r, now),
+        .probe = sched_probe(l->sched, r),
     };
 
     queue_wait_room(l->opt.queue, 1);
@@ -273,7 +273,7 @@ static void take_post(struct loop *l, struct request *r, uint64_t now)
     int rc;
 
     if (r->is_dry_run) {
-        answer_dry_run(l, r, now);
+        answer_dry_run(l, r);
         return;
     }
     journal_post(l->opt.journal, r, now);

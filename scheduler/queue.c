@@ -45,6 +45,8 @@ struct queue {
     uint32_t n_ends;
     uint32_t n_io; /* handed over by the engine and not drained: bounds both arrays */
     enum snapshot_step snapshot_step;
+    bool snapshot_again;  /* asked for while one was FILLING or READY: another one is due */
+    uint64_t n_snapshots; /* begun so far */
     struct snapshot *snapshot; /* its contents are outside the lock: they belong to whom the step
                                 * says */
 };
@@ -232,54 +234,65 @@ void queue_emit_io(struct queue *q, const struct swap_io *io)
     pthread_mutex_unlock(&q->lock);
 }
 
-void queue_ask_snapshot(struct queue *q)
+uint64_t queue_ask_snapshot(struct queue *q)
 {
+    uint64_t number;
+
     pthread_mutex_lock(&q->lock);
-    if (q->snapshot_step == SNAPSHOT_IDLE) {
+    number = q->n_snapshots + 1;
+    if (q->snapshot_step == SNAPSHOT_FILLING || q->snapshot_step == SNAPSHOT_READY) {
+        q->snapshot_again = true;
+    } else {
         q->snapshot_step = SNAPSHOT_ASKED;
         pthread_cond_signal(&q->news);
     }
     pthread_mutex_unlock(&q->lock);
+    return number;
 }
 
-const struct snapshot *queue_take_snapshot(struct queue *q)
+const struct snapshot *queue_take_snapshot(struct queue *q, uint64_t *number)
 {
     bool ready;
 
     pthread_mutex_lock(&q->lock);
     ready = q->snapshot_step == SNAPSHOT_READY;
+    *number = q->n_snapshots;
     pthread_mutex_unlock(&q->lock);
     return ready ? q->snapshot : NULL;
 }
 
-/* From one step to the next if it is the one; true then. */
-static bool move_snapshot(struct queue *q, enum snapshot_step from, enum snapshot_step to)
-{
-    bool moved;
-
-    pthread_mutex_lock(&q->lock);
-    moved = q->snapshot_step == from;
-    if (moved)
-        q->snapshot_step = to;
-    if (moved && to == SNAPSHOT_READY)
-        q->wake_due = true;
-    pthread_mutex_unlock(&q->lock);
-    return moved;
-}
-
 void queue_release_snapshot(struct queue *q)
 {
-    move_snapshot(q, SNAPSHOT_READY, SNAPSHOT_IDLE);
+    pthread_mutex_lock(&q->lock);
+    assert(q->snapshot_step == SNAPSHOT_READY);
+    q->snapshot_step = q->snapshot_again ? SNAPSHOT_ASKED : SNAPSHOT_IDLE;
+    if (q->snapshot_again)
+        pthread_cond_signal(&q->news);
+    q->snapshot_again = false;
+    pthread_mutex_unlock(&q->lock);
 }
 
 struct snapshot *queue_begin_snapshot(struct queue *q)
 {
-    return move_snapshot(q, SNAPSHOT_ASKED, SNAPSHOT_FILLING) ? q->snapshot : NULL;
+    bool asked;
+
+    pthread_mutex_lock(&q->lock);
+    asked = q->snapshot_step == SNAPSHOT_ASKED;
+    if (asked) {
+        q->snapshot_step = SNAPSHOT_FILLING;
+        q->n_snapshots++;
+    }
+    pthread_mutex_unlock(&q->lock);
+    return asked ? q->snapshot : NULL;
 }
 
 void queue_end_snapshot(struct queue *q)
 {
-    move_snapshot(q, SNAPSHOT_FILLING, SNAPSHOT_READY);
+    pthread_mutex_lock(&q->lock);
+    assert(q->snapshot_step == SNAPSHOT_FILLING);
+    q->snapshot_step = SNAPSHOT_READY;
+    q->wake_due = true;
+    pthread_mutex_unlock(&q->lock);
 }
 
 /* ---- the engine's side ---- */

@@ -125,10 +125,13 @@ size_t queue_take_events(struct queue *q, struct event *out, size_t n);
 void queue_get_stats(struct queue *q, struct engine_stats *out);
 uint32_t queue_n_outstanding(struct queue *q);
 
-/* Ask for a snapshot; `wake` is called when it is there. Asking again meanwhile is harmless. */
-void queue_ask_snapshot(struct queue *q);
-/* The snapshot that was asked for, or NULL while it is not there. The caller's until released. */
-const struct snapshot *queue_take_snapshot(struct queue *q);
+/* Ask for a snapshot; `wake` is called when there is one. The result is the number of the first one
+ * that is begun after the question: one that is under way, or there already, is older, and another
+ * follows as soon as it has been released. */
+uint64_t queue_ask_snapshot(struct queue *q);
+/* The snapshot and its number, or NULL while none is there. The caller's until it is released, which
+ * it must be even if nobody waits for it any more. */
+const struct snapshot *queue_take_snapshot(struct queue *q, uint64_t *number);
 void queue_release_snapshot(struct queue *q);
 
 /* The next transfer between the swap tiers to carry out; false: none. Its arrays stay valid until

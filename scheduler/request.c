@@ -4,28 +4,18 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 
-static uint32_t counts_for(const struct request_size *size)
-{
-    uint32_t n = 16;
-
-    if (!size->penalties)
-        return 0;
-    while (n <= 2 * (size->n_prompt + size->max_tokens))
-        n *= 2;
-    return n;
-}
-
 /* The arrays lie behind the struct, in descending order of what they must be aligned to. */
-static void place_arrays(struct request *r, size_t n_hashes, size_t state_bytes)
+static void place_arrays(struct request *r, size_t n_hashes, size_t state_bytes, size_t count_bytes)
 {
     uint8_t *const behind = (uint8_t *)(r + 1);
-    struct token_count *counts;
+    uint8_t *counts;
 
     r->constraint = state_bytes > 0 ? (struct constraint_state *)(void *)behind : NULL;
     r->key.hashes = (struct prefix_hash *)(void *)(behind + state_bytes);
-    counts = (struct token_count *)(void *)(r->key.hashes + n_hashes);
-    r->counts = r->n_counts > 0 ? counts : NULL;
-    r->sampling.bias = (struct logit_bias *)(void *)(counts + r->n_counts);
+    counts = (uint8_t *)(r->key.hashes + n_hashes);
+    if (count_bytes > 0)
+        token_counts_init(&r->counts, counts, r->n_prompt + r->max_tokens);
+    r->sampling.bias = (struct logit_bias *)(void *)(counts + count_bytes);
     r->ids = (int32_t *)(void *)(r->sampling.bias + r->sampling.n_bias);
     r->key.ids = r->ids;
 }
@@ -33,29 +23,24 @@ static void place_arrays(struct request *r, size_t n_hashes, size_t state_bytes)
 int request_create(struct request **out, const struct request_size *size)
 {
     const uint64_t n_ids = (uint64_t)size->n_prompt + size->max_tokens;
-    struct request *r;
-    uint32_t n_counts;
     const size_t state_bytes = (size->constraint_bytes + 15) / 16 * 16;
-    size_t n_hashes, bytes;
+    size_t n_hashes, count_bytes, bytes;
+    struct request *r;
 
     *out = NULL;
     if (n_ids >= UINT32_MAX / 8 || size->n_bias > SAMPLING_MAX_BIAS)
         return ERR_LIMIT;
-    n_counts = counts_for(size);
+    count_bytes = size->penalties ? token_counts_bytes((uint32_t)n_ids) : 0;
     n_hashes = (size_t)(n_ids / BLOCK_TOKENS);
-    bytes = sizeof(*r) + state_bytes + n_hashes * sizeof(struct prefix_hash) +
-            n_counts * sizeof(struct token_count) + size->n_bias * sizeof(struct logit_bias) +
-            n_ids * sizeof(int32_t);
+    bytes = sizeof(*r) + state_bytes + n_hashes * sizeof(struct prefix_hash) + count_bytes +
+            size->n_bias * sizeof(struct logit_bias) + n_ids * sizeof(int32_t);
     r = mem_calloc(1, bytes);
     if (r == NULL)
         return ERR_NOMEM;
     r->n_prompt = size->n_prompt;
     r->max_tokens = size->max_tokens;
-    r->n_counts = n_counts;
     r->sampling.n_bias = size->n_bias;
-    place_arrays(r, n_hashes, state_bytes);
-    for (uint32_t i = 0; i < n_counts; i++)
-        r->counts[i].id = -1;
+    place_arrays(r, n_hashes, state_bytes, count_bytes);
     r->priority = PRIORITY_NORMAL;
     r->weight = 1;
     r->sampling.top_p = 1.0f;

@@ -17,6 +17,7 @@
 
 #include "core/run/batch.h"
 #include "kvcache/kv_manager.h"
+#include "scheduler/token_counts.h"
 
 enum priority { PRIORITY_LOW = 0, PRIORITY_NORMAL, PRIORITY_HIGH, PRIORITY_CRITICAL };
 #define PRIORITY_COUNT 4
@@ -68,8 +69,7 @@ struct request {
     float mirostat_mu;        /* state of mirostat; 2 tau at the start */
     int32_t *ids;             /* [n_prompt + max_tokens] */
     struct kv_key key;        /* key.salt is the server's to fill; the rest is set up */
-    struct token_count *counts; /* [n_counts]; NULL when no penalty is set; kept by the scheduler */
-    uint32_t n_counts;          /* a power of two > 2 * (n_prompt + max_tokens), or 0 */
+    struct token_counts counts; /* kept by the scheduler; `list` is NULL when no penalty is set */
     struct constraint_state *constraint; /* what may be generated, or NULL; kept by the sampler */
     struct constraint *constraint_of; /* what that state is a state of: counted */
     void (*drop_constraint)(struct constraint **c); /* called with it at the end, if not NULL */

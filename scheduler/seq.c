@@ -35,34 +35,23 @@ void seq_set_state(struct seq *s, enum seq_state state)
     s->state = state;
 }
 
-static struct token_count *find_count(const struct request *r, int32_t token)
-{
-    const uint32_t mask = r->n_counts - 1;
-    uint32_t i = ((uint32_t)token * 2654435761u) & mask; /* Knuth's multiplicative hash */
-
-    while (r->counts[i].id != -1 && r->counts[i].id != token)
-        i = (i + 1) & mask;
-    r->counts[i].id = token;
-    return &r->counts[i];
-}
-
 void seq_append(struct seq *s, int32_t token)
 {
     struct request *r = s->request;
 
     r->ids[s->n_known++] = token;
-    if (r->counts != NULL)
-        find_count(r, token)->n_generated++;
+    if (r->counts.list != NULL)
+        token_counts_at(&r->counts, token)->n_generated++;
 }
 
 void seq_count_prompt(struct seq *s)
 {
-    const struct request *r = s->request;
+    struct request *r = s->request;
 
-    if (r->counts == NULL)
+    if (r->counts.list == NULL)
         return;
     for (uint32_t i = 0; i < r->n_prompt; i++)
-        find_count(r, r->ids[i])->n_prompt++;
+        token_counts_at(&r->counts, r->ids[i])->n_prompt++;
 }
 
 void seq_end_preemption(struct seq *s, uint64_t now_us)

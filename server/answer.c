@@ -126,7 +126,7 @@ void answer_add_prompt_scores(struct buf *out, const struct choice *c)
     if (!c->rules->wants_prompt_scores)
         return;
     buf_add_str(out, ",\"prompt_logprobs\":[");
-    buf_add(out, c->prompt_scores.data, c->prompt_scores.len);
+    buf_add(out, c->prompt->scores.data, c->prompt->scores.len);
     buf_add_char(out, ']');
 }
 

@@ -4,13 +4,14 @@
 #include "config/config.h"
 #include "config/models.h"
 #include "core/base/err.h"
+#include "core/base/hold.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/stop_signals.h"
 #include "core/run/team.h"
 #include "scheduler/turns.h"
 #include "server/cmd_serve_model.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,11 @@
 
 _Static_assert(MODELS_MAX <= SERVER_MAX_MODELS, "the server has room for what settings can list");
 
+/* Threads that prepare requests, for texts and for constraints each. */
+#define PREPARING_THREADS 2
+/* A second SIGTERM or SIGINT ends the process within a second, whatever it is doing. */
+#define KILL_AFTER_MS 900
+
 struct service {
     struct config config; /* of the house */
     struct served *models; /* [n_models] */
@@ -26,6 +32,7 @@ struct service {
     struct team *team;
     struct turns *turns; /* NULL: one model */
     struct server *server;
+    struct stop_signals *signals;
     int code; /* of the load, when it is over */
     char err[512];
 };
@@ -55,22 +62,6 @@ static void print_help(void)
 
 /* ---- on a thread of the loop's pool, while the server already answers that it is loading ---- */
 
-#ifdef QUIRE_DEBUG
-/* For tests of what is answered meanwhile: wait until somebody opens the named FIFO to write. */
-static void hold_load(void)
-{
-    const char *path = getenv("QUIRE_DEBUG_HOLD_LOAD");
-    const int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-
-    if (fd >= 0)
-        close(fd);
-}
-#else
-static void hold_load(void)
-{
-}
-#endif
-
 /* One model after the other: each has all the threads for it, and memory for one at a time. */
 static int load_all(struct service *s)
 {
@@ -94,7 +85,7 @@ static void load(void *ud)
 {
     struct service *s = ud;
 
-    hold_load();
+    hold_here("QUIRE_DEBUG_HOLD_LOAD");
     s->code = EXIT_FAILED;
     if (engine_make_team(&s->team, &s->config, s->err, sizeof(s->err)) == 0)
         s->code = load_all(s);
@@ -147,16 +138,30 @@ static int make_server(struct service *s, const struct server_model *models)
         .max_connections_per_address = (uint32_t)c->max_connections_per_address,
         .header_timeout_s = (uint32_t)c->header_timeout_s,
         .min_body_rate = (uint32_t)c->min_body_rate,
+        .request_memory = c->request_memory,
         .tenant_header = c->tenant_header,
         .tenant_weights = c->tenant_weights,
         .max_tenants = (uint32_t)c->max_tenants,
         .tenant_limit = (uint32_t)c->tenant_limit,
         .models = models,
         .n_models = s->n_models,
+        .n_text_threads = PREPARING_THREADS,
+        .n_constraint_threads = PREPARING_THREADS,
         .load = {load, loaded, load_permille, s},
     };
 
     return server_create(&s->server, &options, s->err, sizeof(s->err));
+}
+
+/* From here on: threads that exist already have all signals blocked. */
+static int take_signals(struct service *s)
+{
+    const struct stop_signals_options options = {server_tell_to_stop, s->server, KILL_AFTER_MS};
+
+    if (stop_signals_open(&s->signals, &options) == 0)
+        return 0;
+    snprintf(s->err, sizeof(s->err), "no thread can be started for the signals");
+    return ERR_INTERNAL;
 }
 
 static int make_turns(struct service *s)
@@ -170,7 +175,7 @@ static int make_turns(struct service *s)
     return turns_create(&s->turns, shares, s->n_models);
 }
 
-/* Each model may keep two threads of the pool at its swap file, and some must be left for texts. */
+/* Of libuv's pool: each model may keep two threads at its swap file; one loads, one is the journal's. */
 static void size_pool(uint32_t n_models)
 {
     char text[16];
@@ -192,6 +197,7 @@ static int build(struct service *s)
 {
     struct server_model models[MODELS_MAX];
 
+    mem_tune();
     snprintf(s->err, sizeof(s->err), "no memory");
     s->n_models = config_n_models(&s->config);
     s->models = mem_calloc(s->n_models, sizeof(*s->models));
@@ -211,11 +217,13 @@ static int build(struct service *s)
         models[i] = s->models[i].facts;
     }
     size_pool(s->n_models);
-    return make_turns(s) == 0 && make_server(s, models) == 0 ? EXIT_OK : EXIT_FAILED;
+    return make_turns(s) == 0 && make_server(s, models) == 0 && take_signals(s) == 0 ? EXIT_OK
+                                                                                      : EXIT_FAILED;
 }
 
 static void tear_down(struct service *s)
 {
+    stop_signals_mute(s->signals); /* a second signal still ends what hangs here */
     server_destroy(&s->server);
     for (uint32_t i = 0; s->models != NULL && i < s->n_models; i++)
         served_release(&s->models[i]);
@@ -223,6 +231,7 @@ static void tear_down(struct service *s)
     turns_destroy(&s->turns);
     team_destroy(&s->team);
     config_release(&s->config);
+    stop_signals_close(&s->signals);
 }
 
 static void print_models(const struct service *s)

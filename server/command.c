@@ -110,6 +110,15 @@ static enum log_level parse_level(const char *name)
     return (enum log_level)level;
 }
 
+/* The instruction sets are those that --isa takes on this CPU. */
+static void print_version(void)
+{
+    printf("quire %s\ninstruction sets:", quire_version());
+    for (int isa = 0; isa <= (int)kern_isa_best(); isa++)
+        printf(" %s", kern_isa_name((enum kern_isa)isa));
+    printf("\n");
+}
+
 int command_config(struct config *c, int argc, char **argv, void (*help)(void), bool *done)
 {
     enum config_action action;
@@ -122,7 +131,7 @@ int command_config(struct config *c, int argc, char **argv, void (*help)(void), 
     if (action == CONFIG_HELP)
         help();
     else if (action == CONFIG_VERSION)
-        printf("quire %s\n", quire_version());
+        print_version();
     else if (action == CONFIG_PRINT)
         config_print(c, stdout);
     else {

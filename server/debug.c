@@ -14,6 +14,7 @@ struct asker {
     struct list link;
     struct http_call *call;
     enum debug_page page;
+    uint64_t number; /* of the first snapshot that was begun after the question */
     bool wants_idle; /* else a 503 */
 };
 
@@ -61,7 +62,7 @@ void debug_ask(struct debug *g, struct http_call *call, enum debug_page page)
     a->wants_idle = page == DEBUG_SLOTS && fail != NULL && strcmp(fail, "1") == 0;
     list_push_back(&g->waiting, &a->link);
     http_call_on_gone(call, on_gone, a);
-    queue_ask_snapshot(g->desk->queue);
+    a->number = queue_ask_snapshot(g->desk->queue);
 }
 
 /* ---- answering ---- */
@@ -97,29 +98,36 @@ static void render(const struct debug *g, enum debug_page page, const struct sna
     }
 }
 
+static void answer(const struct debug *g, struct asker *a, const struct snapshot *s)
+{
+    struct buf out;
+
+    if (a->wants_idle && debug_n_running(s) >= g->desk->model->max_sequences) {
+        refuse(a->call, 503, "no slot available");
+    } else {
+        buf_init(&out, HTTP_MAX_REPLY);
+        render(g, a->page, s, &out);
+        http_call_reply(a->call, 200, "application/json", &out);
+    }
+    forget(a);
+}
+
+/* All who asked may have left: the snapshot is released all the same, else no other would follow. */
 void debug_take(struct debug *g)
 {
-    const struct snapshot *s;
+    const struct snapshot *s = NULL;
+    uint64_t number = 0;
 
-    if (list_is_empty(&g->waiting))
-        return;
-    s = queue_take_snapshot(g->desk->queue);
+    if (g->desk->queue != NULL)
+        s = queue_take_snapshot(g->desk->queue, &number);
     if (s == NULL)
         return;
     list_each(it, &g->waiting)
     {
         struct asker *a = list_entry(it, struct asker, link);
-        struct buf out;
 
-        if (a->wants_idle && debug_n_running(s) >= g->desk->model->max_sequences) {
-            refuse(a->call, 503, "no slot available");
-            forget(a);
-            continue;
-        }
-        buf_init(&out, HTTP_MAX_REPLY);
-        render(g, a->page, s, &out);
-        http_call_reply(a->call, 200, "application/json", &out);
-        forget(a);
+        if (a->number <= number)
+            answer(g, a, s);
     }
     queue_release_snapshot(g->desk->queue);
 }

@@ -1,8 +1,8 @@
 /* server/debug.h - GET /debug/requests, /debug/iterations, /debug/kv and /slots: what the engine is
  * doing.
  *
- * Who asks waits until the engine has filled a snapshot between two steps; all who wait then get
- * the same one. Nothing is prepared while nobody asks.
+ * Who asks waits until the engine has filled a snapshot between two steps; all who asked before it
+ * was begun get the same one. Nothing is prepared while nobody asks.
  *
  * Thread: the loop's.
  * Memory: one small allocation for each asker, and the replies.

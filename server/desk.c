@@ -68,6 +68,9 @@ int desk_create(struct desk **out, const struct desk_options *o)
     d->loop = o->loop;
     d->metrics = o->metrics;
     d->tenants = o->tenants;
+    d->text_pool = o->text_pool;
+    d->constraint_pool = o->constraint_pool;
+    d->memory = o->memory;
     buf_init(&d->scratch, (size_t)1 << 20); /* one token's text */
     buf_init(&d->frame, HTTP_MAX_REPLY);
     *out = d;

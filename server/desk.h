@@ -24,9 +24,10 @@
 #include "server/metrics.h"
 #include "server/server.h"
 
-struct http;
 struct http_call;
+struct request_memory;
 struct tenants;
+struct worker_pool;
 
 /* Whoever posts: embedded in it, and alive until its last EVENT_END has come. */
 struct desk_client {
@@ -39,9 +40,11 @@ struct desk {                           /* open to those who post, which are its
     const struct server_model *model;   /* not all of it is known before desk_attach() */
     uv_loop_t *loop;
     struct metrics *metrics;
-    struct tenants *tenants; /* of the house: they are the same at all desks */
+    struct tenants *tenants; /* of the house, as the pools: they are the same at all desks */
+    struct worker_pool *text_pool;       /* prepares requests: templates and tokens */
+    struct worker_pool *constraint_pool; /* the same for requests with a schema or a grammar */
+    struct request_memory *memory;       /* what requests hold outside the KV cache */
     struct queue *queue; /* attached later, as is http */
-    struct http *http;
     bool is_draining;
     bool is_stopping;       /* the second signal came: cancellations are ours */
     uint32_t n_jobs; /* alive, also those whose client has gone */
@@ -55,6 +58,8 @@ struct desk_options { /* see struct desk */
     uv_loop_t *loop;
     struct metrics *metrics;
     struct tenants *tenants;
+    struct worker_pool *text_pool, *constraint_pool;
+    struct request_memory *memory;
 };
 
 int desk_create(struct desk **out, const struct desk_options *options);

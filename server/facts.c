@@ -43,6 +43,11 @@ bool facts_is_wedged(struct facts_watchdog *w, const struct engine_stats *s, uin
     return now_us - w->since_us > FACTS_WEDGED_US;
 }
 
+bool facts_is_stuck(uint64_t begin_us, uint64_t most_us)
+{
+    return begin_us != 0 && clock_us() - begin_us > most_us;
+}
+
 const char *facts_trouble(struct desk *d, struct facts_watchdog *w)
 {
     struct engine_stats stats;

@@ -25,6 +25,14 @@ struct facts_watchdog {
 };
 
 void facts_health(struct http_call *call);
+/* A job of a preparing pool ends within its budget of steps (core/base/budget.h), a transfer of the
+ * swap file or a write of the journal when its disk answers: after so long they hang. */
+#define FACTS_STUCK_PREPARE_US 10000000u
+#define FACTS_STUCK_DISK_US 60000000u
+
+/* Has something that began at begin_us (0: nothing has) been going on for longer? */
+bool facts_is_stuck(uint64_t begin_us, uint64_t most_us);
+
 /* Why a model's engine cannot be used now, or NULL. */
 const char *facts_trouble(struct desk *d, struct facts_watchdog *w);
 /* `trouble`: of any of them, or NULL. */

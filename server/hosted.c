@@ -7,16 +7,18 @@
 
 #include <stdio.h>
 
-int hosted_open(struct hosted *h, const struct server_options *house,
-                const struct server_model *model, uv_loop_t *loop, struct tenants *tenants,
-                char *err, size_t err_len)
+int hosted_open(struct hosted *h, const struct hosted_shared *shared,
+                const struct server_model *model, char *err, size_t err_len)
 {
     const struct desk_options desk = {
-        .house = house,
+        .house = shared->options,
         .model = &h->model,
-        .loop = loop,
+        .loop = shared->loop,
         .metrics = &h->metrics,
-        .tenants = tenants,
+        .tenants = shared->tenants,
+        .text_pool = shared->text_pool,
+        .constraint_pool = shared->constraint_pool,
+        .memory = shared->memory,
     };
 
     *h = (struct hosted){.model = *model};
@@ -26,7 +28,7 @@ int hosted_open(struct hosted *h, const struct server_options *house,
         return ERR_NOMEM;
     }
     debug_init(&h->debug, h->desk);
-    h->swapper.loop = loop;
+    h->swapper.loop = shared->loop;
     if (model->journal_path == NULL || model->journal == NULL)
         return 0;
     return journal_file_open(&h->journal, model->journal_path, model->journal, err, err_len);
@@ -56,6 +58,15 @@ void hosted_kick(struct hosted *h)
     desk_take_events(h->desk);
     debug_take(&h->debug);
     journal_file_kick(h->journal, h->desk->loop);
+}
+
+const char *hosted_trouble(struct hosted *h)
+{
+    if (facts_is_stuck(swapper_oldest_us(&h->swapper), FACTS_STUCK_DISK_US))
+        return "the swap file has not answered for a minute";
+    if (facts_is_stuck(journal_file_begin_us(h->journal), FACTS_STUCK_DISK_US))
+        return "the journal's file has not answered for a minute";
+    return facts_trouble(h->desk, &h->watchdog);
 }
 
 void hosted_drain(struct hosted *h, bool now)

@@ -16,7 +16,17 @@
 #include "server/swapper.h"
 
 struct journal_file;
+struct request_memory;
 struct tenants;
+struct worker_pool;
+
+struct hosted_shared { /* borrowed; the server's, the same for all models */
+    const struct server_options *options;
+    uv_loop_t *loop;
+    struct tenants *tenants;
+    struct worker_pool *text_pool, *constraint_pool;
+    struct request_memory *memory;
+};
 
 struct hosted { /* zero is closed */
     struct server_model model;
@@ -29,9 +39,8 @@ struct hosted { /* zero is closed */
 };
 
 /* `h` stays where it is until hosted_close(). On failure `err` has a sentence. */
-int hosted_open(struct hosted *h, const struct server_options *house,
-                const struct server_model *model, uv_loop_t *loop, struct tenants *tenants,
-                char *err, size_t err_len);
+int hosted_open(struct hosted *h, const struct hosted_shared *shared,
+                const struct server_model *model, char *err, size_t err_len);
 /* The loop has run out. */
 void hosted_close(struct hosted *h);
 
@@ -40,6 +49,9 @@ void hosted_attach(struct hosted *h, struct queue *q);
 
 /* Hand on what the engine has said, and carry out what it asked for. To be called on each wake. */
 void hosted_kick(struct hosted *h);
+
+/* Why it cannot be used now, or NULL. */
+const char *hosted_trouble(struct hosted *h);
 
 /* Refuse from now on; with `now` what runs is cancelled as well. */
 void hosted_drain(struct hosted *h, bool now);

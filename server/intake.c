@@ -2,15 +2,24 @@
 #include "server/intake.h"
 
 #include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/hold.h"
+#include "core/base/mem.h"
 #include "server/constrain.h"
 #include "server/desk.h"
 #include "server/http/http.h"
 #include "server/tenants.h"
 
 #include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
 
-/* A body up to here is read and tokenised on the loop: far below a millisecond. */
+/* A body up to here is prepared on the I/O thread, if so many steps are enough: a millisecond or
+ * two. Else it is done over by a pool. */
 #define INLINE_BODY ((size_t)8 << 10)
+#define INLINE_STEPS 50000
+/* From here on what parsing leaves in the allocator is given back at once. */
+#define LARGE_BODY ((size_t)1 << 20)
 
 void intake_refuse_plainly(struct intake *in, const struct api_error *e, enum rejection reason)
 {
@@ -141,11 +150,22 @@ static void lower_priority(struct prepared *p, enum priority most)
             p->requests[i]->priority = most;
 }
 
+static void refuse_memory(struct prepared *p, int rc)
+{
+    if (rc < 0)
+        p->reason = REJECTION_MEMORY;
+}
+
 static void after_prepare(struct intake *in)
 {
     struct prepared *p = &in->prepared;
 
     buf_release(&in->body);
+    if (p->error.status == 0)
+        refuse_memory(p, request_memory_set(in->desk->memory, &in->share,
+                                            request_memory_of_prepared(p), &p->error));
+    if (p->error.status != 0)
+        request_memory_release(&in->share);
     if (in->key != NULL)
         lower_priority(p, in->key->spec.max_priority);
     in->desk->metrics->unknown_fields += p->params.n_unknown;
@@ -154,22 +174,53 @@ static void after_prepare(struct intake *in)
     in->ready(in);
 }
 
-static void do_prepare(struct intake *in)
+static void do_prepare(struct intake *in, uint64_t steps)
 {
-    prepare(&in->prepared, in->desk->model, in->dialect, &in->body, &in->headers);
+    in->budget = (struct budget){.steps_left = steps, .canceled = &in->job.canceled};
+    prepare(&in->prepared, in->desk->model, in->dialect, &in->body, &in->headers, &in->budget);
 }
 
-static void on_work(uv_work_t *work)
+static void on_work(struct worker_job *job)
 {
-    do_prepare(work->data);
+    struct intake *in = list_entry(job, struct intake, job);
+
+    hold_here("QUIRE_DEBUG_HOLD_PREPARE");
+    if (!atomic_load(&job->canceled))
+        do_prepare(in, BUDGET_REQUEST_STEPS);
+    if (in->body.len > LARGE_BODY) /* its JSON was in small pieces */
+        mem_trim();
 }
 
-static void after_work(uv_work_t *work, int status)
+static void after_work(struct worker_job *job)
 {
-    struct intake *in = work->data;
+    struct intake *in = list_entry(job, struct intake, job);
 
-    (void)status; /* nobody cancels it */
     after_prepare(in);
+}
+
+static void post(struct intake *in, struct worker_pool *pool)
+{
+    in->job.work = on_work;
+    in->job.done = after_work;
+    in->job.owner = XXH3_64bits(in->tenant, strlen(in->tenant));
+    if (worker_pool_post(pool, &in->job) == 0)
+        return;
+    api_error_set(&in->prepared.error, 429, NULL, "queue_full",
+                  "too many requests are being prepared");
+    in->prepared.reason = REJECTION_QUEUE_FULL;
+    after_prepare(in);
+}
+
+/* At once, if a moment is enough; false: it is not. */
+static bool prepare_inline(struct intake *in)
+{
+    if (in->body.len > INLINE_BODY)
+        return false;
+    do_prepare(in, INLINE_STEPS);
+    if (budget_error(&in->budget) != ERR_LIMIT)
+        return true;
+    prepare_release(&in->prepared);
+    return false;
 }
 
 /* Copies: the call may be gone before they are read. One that is cut stays too long. */
@@ -203,22 +254,42 @@ static void take_headers(struct intake *in)
 void intake_start(struct intake *in, struct desk *d, struct http_call *call,
                   const struct dialect *dialect, void (*ready)(struct intake *in))
 {
+    int rc;
+
     *in = (struct intake){
         .desk = d, .call = call, .dialect = dialect, .arrival_us = clock_us(), .ready = ready};
     in->key = key_ref(http_call_key(call));
     in->access = access_ref(http_call_access(call));
     in->body = http_call_take_body(call);
     take_headers(in);
-    in->work.data = in;
-    if ((in->body.len > INLINE_BODY || constrain_is_mentioned(in->body.data, in->body.len)) &&
-        uv_queue_work(d->loop, &in->work, on_work, after_work) == 0)
-        return;
-    do_prepare(in);
-    after_prepare(in);
+    rc = request_memory_set(d->memory, &in->share,
+                            request_memory_of_body(in->body.data, in->body.len),
+                            &in->prepared.error);
+    refuse_memory(&in->prepared, rc);
+    if (rc < 0)
+        after_prepare(in);
+    else if (constrain_is_mentioned(in->body.data, in->body.len))
+        post(in, d->constraint_pool);
+    else if (prepare_inline(in))
+        after_prepare(in);
+    else
+        post(in, d->text_pool);
+}
+
+void intake_leave(struct intake *in)
+{
+    in->call = NULL;
+    worker_job_cancel(&in->job);
+}
+
+void intake_grow(struct intake *in, uint64_t bytes)
+{
+    request_memory_grow(&in->share, bytes);
 }
 
 void intake_release(struct intake *in)
 {
+    request_memory_release(&in->share);
     prepare_release(&in->prepared);
     buf_release(&in->body);
     intake_end_key(in, 0);

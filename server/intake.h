@@ -1,9 +1,10 @@
 /* server/intake.h - from the body of a call to checked requests: the first half of everything that
  * is asked in the form of a completion.
  *
- * body -> JSON -> params -> tokens -> requests: a pure function of the body and two headers, done
- * on the loop for short bodies and by uv_queue_work() for long ones. What is refused is answered
- * here. Embedded as the first member of whoever goes on with it.
+ * body -> JSON -> params -> tokens -> requests: a pure function of the body and two headers. The
+ * I/O thread does it for a short body as long as a moment's budget allows; else threads of a pool
+ * do: those of constraint_pool for bodies that ask for a constraint, those of text_pool for others.
+ * What is refused is answered here. Embedded as the first member of whoever goes on with it.
  *
  * Thread: the loop's, except the preparation.
  * Memory: bounded by max_body, and by 128 choices of at most max_context tokens.
@@ -12,9 +13,11 @@
 #define SERVER_INTAKE_H
 
 #include <stdint.h>
-#include <uv.h>
 
 #include "config/weights.h"
+#include "core/base/budget.h"
+#include "server/api/request_memory.h"
+#include "server/api/worker_pool.h"
 #include "server/http/access_log.h"
 #include "server/keys.h"
 #include "server/prepare.h"
@@ -25,8 +28,7 @@ struct http_call;
 
 struct intake {
     struct desk *desk;
-    struct http_call *call; /* NULL once it is answered or its client has gone; whoever embeds
-                             * this clears it when told so */
+    struct http_call *call; /* NULL once it is answered or its client has gone (intake_leave) */
     uint64_t arrival_us;
     char request_id[132];
     struct prepared prepared;
@@ -38,7 +40,9 @@ struct intake {
     struct key_use use;
     struct access *access;
     void (*ready)(struct intake *in);
-    uv_work_t work;
+    struct worker_job job;
+    struct budget budget;
+    struct memory_share share;
     struct buf body;
     char priority[16], tenant[WEIGHTS_MAX_NAME + 2];
     struct prepare_headers headers;
@@ -48,6 +52,11 @@ struct intake {
  * in->call is NULL, and nothing is left to do but to end, or the requests are prepared. */
 void intake_start(struct intake *in, struct desk *d, struct http_call *call,
                   const struct dialect *dialect, void (*ready)(struct intake *in));
+/* What its answer gathers takes so many bytes more. */
+void intake_grow(struct intake *in, uint64_t bytes);
+
+/* The client has gone: preparing stops, and `ready` comes soon if it has not yet. */
+void intake_leave(struct intake *in);
 void intake_release(struct intake *in);
 
 /* Fill in what the requests still lack but id and leader: times, and the place and weight of their

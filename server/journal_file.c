@@ -1,6 +1,7 @@
 /* server/journal_file.c - see journal_file.h. */
 #include "server/journal_file.h"
 
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
@@ -17,6 +18,7 @@ struct journal_file {
     struct journal *journal;
     int fd;
     bool is_busy, has_failed;
+    uint64_t begin_us; /* of the write under way */
     uv_fs_t write;
     uv_loop_t *loop;
     size_t n, done; /* bytes in the chunk, and of them in the file */
@@ -84,6 +86,7 @@ static void write_rest(struct journal_file *f)
     const uv_buf_t buf = uv_buf_init(f->chunk + f->done, (unsigned int)(f->n - f->done));
 
     f->write.data = f;
+    f->begin_us = clock_us();
     f->is_busy = uv_fs_write(f->loop, &f->write, f->fd, &buf, 1, -1, on_written) == 0;
     f->has_failed = !f->is_busy;
 }
@@ -97,6 +100,11 @@ void journal_file_kick(struct journal_file *f, uv_loop_t *loop)
     f->done = 0;
     if (f->n > 0)
         write_rest(f);
+}
+
+uint64_t journal_file_begin_us(const struct journal_file *f)
+{
+    return f != NULL && f->is_busy ? f->begin_us : 0;
 }
 
 bool journal_file_is_idle(const struct journal_file *f)

@@ -1,6 +1,7 @@
 /* server/metrics.c - see metrics.h. */
 #include "server/metrics.h"
 
+#include "server/api/request_memory.h"
 #include "server/http/http.h"
 #include "server/metrics_models.h"
 #include "server/process.h"
@@ -78,6 +79,28 @@ static void add_edge(const struct metrics_scene *scene, struct buf *b)
         buf_printf(b, "%s{reason=\"%s\"} %" PRIu64 "\n", name, labels[i], scene->edge[i]);
 }
 
+/* What requests take before and beside the engine: memory, and the threads that prepare them. */
+static void add_pools(const struct metrics_scene *scene, struct buf *b)
+{
+    static const char *const names[METRICS_POOLS] = METRICS_POOL_NAMES;
+
+    add_count(b, "quire_request_memory_bytes", "gauge", scene->memory->used,
+              "What requests hold outside the KV cache.");
+    add_count(b, "quire_request_memory_limit_bytes", "gauge", scene->memory->max,
+              "How much that may be (request_memory).");
+    prom_family(b, "quire_prepare_jobs", "gauge",
+                "Requests whose texts or constraints are being prepared, or wait for that.");
+    for (int i = 0; i < METRICS_POOLS; i++)
+        buf_printf(b,
+                   "quire_prepare_jobs{pool=\"%s\",state=\"running\"} %u\n"
+                   "quire_prepare_jobs{pool=\"%s\",state=\"waiting\"} %u\n",
+                   names[i], scene->pools[i].n_running, names[i], scene->pools[i].n_waiting);
+    prom_family(b, "quire_prepare_seconds_total", "counter", "Time spent there, of all threads.");
+    for (int i = 0; i < METRICS_POOLS; i++)
+        buf_printf(b, "quire_prepare_seconds_total{pool=\"%s\"} %.6f\n", names[i],
+                   (double)scene->pools[i].busy_us / 1e6);
+}
+
 static void add_http(const struct metrics_scene *scene, struct buf *b)
 {
     const char *name = "quire_http_requests_total";
@@ -124,6 +147,7 @@ void metrics_render(const struct metrics_scene *scene, struct buf *out)
     metrics_models_add_infos(scene, out);
     add_build(scene, out);
     add_house(scene, out);
+    add_pools(scene, out);
     metrics_models_add_engines(scene, out);
     metrics_models_add_outcomes(scene, out);
     add_http(scene, out);

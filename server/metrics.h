@@ -17,6 +17,7 @@
 #include "core/base/buf.h"
 #include "core/base/hist.h"
 #include "scheduler/queue.h"
+#include "server/api/worker_pool.h"
 
 #define METRICS_MAX_ROUTES 48
 
@@ -38,6 +39,7 @@ enum rejection {
     REJECTION_DEADLINE,      /* cannot be met */
     REJECTION_TENANT_LIMIT,
     REJECTION_QUEUE_TIMEOUT, /* accepted, and not begun in time */
+    REJECTION_MEMORY,        /* request_memory */
     REJECTION_UNAUTHORIZED,  /* no key, or none that is known */
     REJECTION_FORBIDDEN,     /* a key that may not do this */
     REJECTION_RATE_LIMIT,    /* of a key: requests or tokens a minute, or at a time */
@@ -80,6 +82,11 @@ struct metrics_model { /* one of those served; pointers are borrowed */
     struct engine_stats stats;    /* one copy: its gauges add up */
 };
 
+#define METRICS_POOLS 2
+#define METRICS_POOL_NAMES {"text", "constraint"}
+
+struct request_memory;
+
 struct metrics_scene { /* everything that the text needs; pointers are borrowed */
     const struct metrics_model *models; /* [n_models] */
     uint32_t n_models;
@@ -87,6 +94,8 @@ struct metrics_scene { /* everything that the text needs; pointers are borrowed 
     const char *const *routes; /* [n_routes] labels */
     size_t n_routes;
     const char *isa, *version;
+    struct worker_pool_stats pools[METRICS_POOLS]; /* in the order of METRICS_POOL_NAMES */
+    const struct request_memory *memory;
     uint32_t n_connections, n_tenants;
     const uint64_t *edge; /* [HTTP_EDGE_COUNT] */
     uint64_t n_tenants_shared;

@@ -288,6 +288,7 @@ static void add_rejections(struct buf *b, const char *model, enum rejection reas
         [REJECTION_DEADLINE] = "reason=\"deadline_unreachable\"",
         [REJECTION_TENANT_LIMIT] = "reason=\"tenant_limit\"",
         [REJECTION_QUEUE_TIMEOUT] = "reason=\"queue_timeout\"",
+        [REJECTION_MEMORY] = "reason=\"request_memory\"",
         [REJECTION_UNAUTHORIZED] = "reason=\"unauthorized\"",
         [REJECTION_FORBIDDEN] = "reason=\"forbidden\"",
         [REJECTION_RATE_LIMIT] = "reason=\"rate_limit\"",

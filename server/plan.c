@@ -30,7 +30,7 @@ static void on_gone(void *ud)
 {
     struct plan_job *j = ud;
 
-    j->in.call = NULL;
+    intake_leave(&j->in);
 }
 
 static double ms(uint64_t us)

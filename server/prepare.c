@@ -190,6 +190,7 @@ static int make_prompt(struct prepared *p, const struct server_model *model, uin
         mem_free(prompt->text);
         prompt->text = NULL;
     }
+    buf_init(&prompt->scores, HTTP_MAX_REPLY);
     prompt->at_start = true;
     for (size_t k = 0; k < prompt->ids.n; k++)
         prompt->at_start =
@@ -247,7 +248,8 @@ static uint64_t salt_of(const struct prepared *p, const struct prepare_headers *
     return XXH3_64bits_withSeed(text, n + n_salt, headers->salt_seed);
 }
 
-/* Choices of one prompt differ by their seeds; the same seed gives the same n choices. */
+/* Choices of one prompt differ by their seeds; the same seed gives the same n choices. The first
+ * one finds out the scores of the prompt for all of them. */
 static void fill_request(struct request *r, const struct params *p, const struct prompt *prompt,
                          uint32_t k, uint64_t salt)
 {
@@ -260,7 +262,7 @@ static void fill_request(struct request *r, const struct params *p, const struct
     r->sampling.bias = bias;
     if (p->n_each > p->n && r->sampling.n_top < 0) /* which is the best? */
         r->sampling.n_top = 0;
-    if (p->prompt_logprobs > r->sampling.n_top)
+    if (k == 0 && p->prompt_logprobs > r->sampling.n_top)
         r->sampling.n_top = p->prompt_logprobs;
     r->sampling.seed += k;
     r->mirostat_mu = 2 * p->sampling.mirostat_tau;
@@ -268,7 +270,7 @@ static void fill_request(struct request *r, const struct params *p, const struct
     r->priority = p->priority;
     r->min_tokens = p->min_tokens;
     r->ignore_eos = p->ignore_eos;
-    r->score_prompt = (p->echo && p->sampling.n_top >= 0) || p->prompt_logprobs >= 0;
+    r->score_prompt = (p->echo && p->sampling.n_top >= 0) || (k == 0 && p->prompt_logprobs >= 0);
     r->n_stop_ids = p->n_stop_ids;
     memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof(*r->stop_ids));
 }
@@ -434,13 +436,14 @@ static int build(struct prepared *p, const struct server_model *model, cJSON *bo
 }
 
 void prepare(struct prepared *p, const struct server_model *model, const struct dialect *dialect,
-             const struct buf *body, const struct prepare_headers *headers)
+             const struct buf *body, const struct prepare_headers *headers, struct budget *budget)
 {
     static const struct prepare_headers none = {0};
     const char *why = NULL;
     cJSON *json = NULL;
 
     p->dialect = dialect;
+    p->budget = budget;
     buf_init(&p->echo, body->max);
     p->reason = REJECTION_INVALID;
     if (json_parse(body->data, body->len, &json, &why) < 0)
@@ -450,6 +453,7 @@ void prepare(struct prepared *p, const struct server_model *model, const struct 
     p->params.prompt = NULL; /* it was the tree's */
     p->params.infill = (struct infill_wish){0};
     p->params.constraint.value = NULL;
+    p->budget = NULL;
     cJSON_Delete(json);
 }
 
@@ -461,6 +465,7 @@ void prepare_release(struct prepared *p)
         mem_free(p->prompts[i].text);
         mem_free(p->prompts[i].pooled);
         token_list_release(&p->prompts[i].ids);
+        buf_release(&p->prompts[i].scores);
     }
     mem_free(p->requests);
     mem_free(p->prompts);

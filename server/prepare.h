@@ -6,6 +6,7 @@
 #ifndef SERVER_PREPARE_H
 #define SERVER_PREPARE_H
 
+#include "core/base/budget.h"
 #include "scheduler/request.h"
 #include "server/choice.h"
 #include "server/error.h"
@@ -25,6 +26,7 @@ struct prepare_headers { /* NULL where there is none */
 struct prepared { /* zero is empty */
     struct params params;
     const struct dialect *dialect;
+    struct budget *budget;    /* while prepare() runs; borrowed */
     uint32_t *breakers;       /* bits of the tokens that end a repetition; NULL without DRY */
     struct buf echo;          /* of the body, for the answer */
     struct prompt *prompts;    /* [params.n_prompts] */
@@ -36,9 +38,11 @@ struct prepared { /* zero is empty */
     enum rejection reason;  /* when it is not */
 };
 
-/* `headers` may be NULL. */
+/* `headers` may be NULL. All work whose length the body decides spends steps of `budget` (NULL: no
+ * limit). Without steps left p->error is a 400 that names the field; after a cancellation it is any
+ * error, for nobody reads it. */
 void prepare(struct prepared *p, const struct server_model *model, const struct dialect *dialect,
-             const struct buf *body, const struct prepare_headers *headers);
+             const struct buf *body, const struct prepare_headers *headers, struct budget *budget);
 void prepare_release(struct prepared *p);
 
 /* A request that only asks what `like` would find. 0, or ERR_NOMEM. */

@@ -23,9 +23,7 @@ static void destroy(struct intake *in)
 
 static void on_gone(void *ud)
 {
-    struct intake *in = ud;
-
-    in->call = NULL;
+    intake_leave(ud);
 }
 
 static void add_tokens(struct buf *out, const struct token_list *ids, uint32_t max_context)

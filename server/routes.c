@@ -4,6 +4,7 @@
 #include "core/base/clock.h"
 #include "core/base/version.h"
 #include "server/answer.h"
+#include "server/api/worker_pool.h"
 #include "server/completion.h"
 #include "server/desk.h"
 #include "server/facts.h"
@@ -177,6 +178,11 @@ static void on_health(void *ud, struct http_call *call)
     facts_health(call);
 }
 
+static bool is_stuck(struct worker_pool *pool)
+{
+    return facts_is_stuck(worker_pool_stats(pool).oldest_us, FACTS_STUCK_PREPARE_US);
+}
+
 static void on_ready(void *ud, struct http_call *call)
 {
     struct server *s = ud;
@@ -187,7 +193,9 @@ static void on_ready(void *ud, struct http_call *call)
         return;
     }
     for (uint32_t i = 0; trouble == NULL && i < s->opt.n_models; i++)
-        trouble = facts_trouble(s->models[i].desk, &s->models[i].watchdog);
+        trouble = hosted_trouble(&s->models[i]);
+    if (trouble == NULL && (is_stuck(s->text_pool) || is_stuck(s->constraint_pool)))
+        trouble = "the preparation of a request does not end";
     facts_ready(call, trouble);
 }
 
@@ -228,6 +236,9 @@ static void on_metrics(void *ud, struct http_call *call)
                                   .n_routes = N_ROUTES + 1,
                                   .isa = s->models[0].model.isa,
                                   .version = quire_version(),
+                                  .pools = {worker_pool_stats(s->text_pool),
+                                            worker_pool_stats(s->constraint_pool)},
+                                  .memory = &s->memory,
                                   .n_connections = http_n_connections(s->http),
                                   .edge = http_edge_counts(s->http),
                                   .n_tenants = tenants_n(s->tenants),

@@ -3,7 +3,7 @@
  * The start: the sockets are bound first. While a thread of the pool loads the models, whoever
  * calls is told so (gate.h).
  *
- * The end: the first signal closes the desks, so that posts are refused and the engines finish
+ * The end: the first signal to stop closes the desks, so that posts are refused and the engines finish
  * what they have. When the last completion and the last HTTP exchange are over, HTTP stops, the
  * handles close and the loop runs out.
  */
@@ -11,8 +11,10 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/hold.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "server/api/worker_pool.h"
 #include "server/desk.h"
 #include "server/keys.h"
 #include "server/tenants.h"
@@ -35,7 +37,9 @@
 /* While draining: how often the end is looked for, and, after the second signal, how long clients
  * get to read their last bytes. */
 #define DRAIN_TICK_MS 20
-#define FLUSH_US 2000000u
+#define FLUSH_US 500000u
+/* Requests that wait to be prepared, in each pool; then 429. */
+#define MAX_PREPARING 1024
 
 static void on_done(void *ud, size_t route, int status)
 {
@@ -52,9 +56,10 @@ static int on_admit(void *ud, struct http_call *call, unsigned flags)
 static void end_loop(struct server *s)
 {
     http_stop(s->http);
+    worker_pool_stop(s->text_pool);
+    worker_pool_stop(s->constraint_pool);
     uv_close((uv_handle_t *)&s->wake, NULL);
-    uv_close((uv_handle_t *)&s->on_term, NULL);
-    uv_close((uv_handle_t *)&s->on_int, NULL);
+    uv_close((uv_handle_t *)&s->stop, NULL);
     uv_close((uv_handle_t *)&s->on_hup, NULL);
     uv_close((uv_handle_t *)&s->tick, NULL);
 }
@@ -104,15 +109,10 @@ static uint32_t n_outstanding(const struct server *s)
     return n;
 }
 
-static void on_signal(uv_signal_t *handle, int number)
+static void stop(struct server *s, int number)
 {
-    struct server *s = handle->data;
     const bool is_first = !s->is_draining;
 
-    if (s->gate.is_loading) {
-        abandon_load(s, number);
-        return;
-    }
     log_info("server", "event=%s signal=%s outstanding=%u", is_first ? "draining" : "stopping",
              number == SIGINT ? "INT" : "TERM", n_outstanding(s));
     s->is_draining = true;
@@ -122,6 +122,32 @@ static void on_signal(uv_signal_t *handle, int number)
         s->stopped_us = clock_us();
     http_drain(s->http);
     uv_timer_start(&s->tick, on_tick, 0, DRAIN_TICK_MS);
+}
+
+/* Two signals may have come by now. */
+static void on_stop(uv_async_t *handle)
+{
+    struct server *s = handle->data;
+    const unsigned n = atomic_load(&s->n_stops);
+    const int number = atomic_load(&s->stop_number);
+
+    if (s->gate.is_loading) {
+        abandon_load(s, number);
+        return;
+    }
+    if (!s->is_draining)
+        stop(s, number);
+    if (n > 1 && s->stopped_us == 0)
+        stop(s, number);
+}
+
+void server_tell_to_stop(void *server, int number, unsigned nth)
+{
+    struct server *s = server;
+
+    atomic_store(&s->stop_number, number);
+    atomic_store(&s->n_stops, nth);
+    uv_async_send(&s->stop);
 }
 
 /* ---- reading files again ---- */
@@ -143,6 +169,7 @@ static void on_hangup(uv_signal_t *handle, int number)
     char err[300] = "";
 
     (void)number;
+    hold_here("QUIRE_DEBUG_HOLD_RELOAD");
     if (s->keys != NULL)
         log_reload("keys", keys_reload(s->keys, clock_us(), err, sizeof(err)), err);
     if (s->tls != NULL)
@@ -171,20 +198,25 @@ static int init_loop(struct server *s)
         return ERR_INTERNAL;
     s->has_loop = true;
     if (uv_async_init(&s->loop, &s->wake, on_wake) != 0 ||
-        uv_signal_init(&s->loop, &s->on_term) != 0 || uv_signal_init(&s->loop, &s->on_int) != 0 ||
+        uv_async_init(&s->loop, &s->stop, on_stop) != 0 ||
         uv_signal_init(&s->loop, &s->on_hup) != 0 || uv_timer_init(&s->loop, &s->tick) != 0)
         return ERR_INTERNAL;
-    s->wake.data = s->on_term.data = s->on_int.data = s->on_hup.data = s->tick.data = s;
+    s->wake.data = s->stop.data = s->on_hup.data = s->tick.data = s;
     return 0;
 }
 
-static int take_signals(struct server *s)
+/* What clients make us compute before a request is queued; each kind has its own threads. */
+static int open_pools(struct server *s)
 {
-    if (uv_signal_start(&s->on_term, on_signal, SIGTERM) != 0 ||
-        uv_signal_start(&s->on_int, on_signal, SIGINT) != 0 ||
-        uv_signal_start(&s->on_hup, on_hangup, SIGHUP) != 0)
-        return ERR_INTERNAL;
-    return 0;
+    struct worker_pool_options o = {
+        .loop = &s->loop,
+        .n_threads = s->opt.n_text_threads,
+        .max_waiting = MAX_PREPARING,
+    };
+    int rc = worker_pool_create(&s->text_pool, &o);
+
+    o.n_threads = s->opt.n_constraint_threads;
+    return rc == 0 ? worker_pool_create(&s->constraint_pool, &o) : rc;
 }
 
 static const char *or_empty(const char *text)
@@ -268,13 +300,15 @@ static int open_models(struct server *s, char *err, size_t err_len)
         .limit = s->opt.tenant_limit,
         .weights = s->opt.tenant_weights,
     };
+    struct hosted_shared shared = {&s->opt, &s->loop, NULL, s->text_pool, s->constraint_pool,
+                                   &s->memory};
     int rc = tenants_create(&s->tenants, &tenants);
 
     if (rc < 0)
         snprintf(err, err_len, "no memory for %u tenants", s->opt.max_tenants);
+    shared.tenants = s->tenants;
     for (uint32_t i = 0; rc == 0 && i < s->opt.n_models; i++)
-        rc = hosted_open(&s->models[i], &s->opt, &s->opt.models[i], &s->loop, s->tenants, err,
-                         err_len);
+        rc = hosted_open(&s->models[i], &shared, &s->opt.models[i], err, err_len);
     return rc;
 }
 
@@ -288,13 +322,16 @@ static int open_parts(struct server *s, char *err, size_t err_len)
         snprintf(err, err_len, "the event loop cannot be set up: %s", err_text(rc));
         return rc;
     }
+    rc = open_pools(s);
+    if (rc < 0)
+        return snprintf(err, err_len, "the preparing threads cannot be started"), rc;
     rc = open_models(s, err, err_len);
     if (rc == 0)
         rc = open_locks(s, err, err_len);
     if (rc == 0)
         rc = open_http(s, err, err_len);
-    if (rc == 0 && take_signals(s) < 0) {
-        snprintf(err, err_len, "the signals cannot be taken over");
+    if (rc == 0 && uv_signal_start(&s->on_hup, on_hangup, SIGHUP) != 0) {
+        snprintf(err, err_len, "the signal SIGHUP cannot be taken over");
         rc = ERR_INTERNAL;
     }
     return rc;
@@ -311,14 +348,13 @@ int server_create(struct server **out, const struct server_options *options, cha
         return snprintf(err, err_len, "out of memory"), ERR_NOMEM;
     s->opt = *options;
     s->start_us = clock_us();
+    s->memory.max = options->request_memory;
     rc = open_parts(s, err, err_len);
     if (rc < 0) {
         server_destroy(&s);
         return rc;
     }
     s->opt.models = NULL; /* copied by now */
-    for (uint32_t i = 0; i < s->opt.n_models; i++)
-        s->models[i].desk->http = s->http;
     *out = s;
     return 0;
 }
@@ -394,6 +430,8 @@ void server_destroy(struct server **server)
         uv_loop_close(&s->loop);
     }
     http_destroy(&s->http);
+    worker_pool_destroy(&s->text_pool);
+    worker_pool_destroy(&s->constraint_pool);
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         hosted_close(&s->models[i]);
     tenants_destroy(&s->tenants);

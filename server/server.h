@@ -86,19 +86,21 @@ struct server_options {
     size_t max_body;
     uint32_t max_connections, max_connections_per_address; /* 0 = chosen */
     uint32_t header_timeout_s, min_body_rate;
+    uint64_t request_memory; /* bytes for what requests hold outside the KV cache */
     const char *tenant_header;  /* "" = everybody is one tenant */
     const char *tenant_weights; /* checked */
     uint32_t max_tenants, tenant_limit;
     uint64_t salt_seed; /* filled in by server_create() */
     const struct server_model *models; /* [n_models], copied; the first is the default */
     uint32_t n_models;                 /* 1 to SERVER_MAX_MODELS */
+    uint32_t n_text_threads, n_constraint_threads; /* of the pools that prepare requests */
     struct server_load load;
 };
 
 struct server;
 
-/* Bind and get ready, and take SIGTERM, SIGINT and SIGHUP over; `err` receives a sentence ("cannot
- * listen on 127.0.0.1:80: …"). The queue does not exist yet: the server is what the queue's wake
+/* Bind and get ready, and take SIGHUP over; `err` receives a sentence ("cannot listen on
+ * 127.0.0.1:80: …"). The queue does not exist yet: the server is what the queue's wake
  * callback points at. */
 int server_create(struct server **out, const struct server_options *options, char *err,
                   size_t err_len);
@@ -118,8 +120,11 @@ void server_fail(struct server *s);
 /* The port that was bound (for port 0); 0 when there is no TCP. */
 uint16_t server_port(const struct server *s);
 
-/* Serve until told to stop: the first SIGTERM or SIGINT refuses new requests and drains, the
- * second cancels what is left. Returns when every connection has been answered and the queues'
+/* The nth signal `number` that tells it to stop (core/base/stop_signals.h). Thread-safe. */
+void server_tell_to_stop(void *server, int number, unsigned nth);
+
+/* Serve until told to stop: the first time refuses new requests and drains, the second cancels what
+ * is left. Returns when every connection has been answered and the queues'
  * requests have ended; the engine threads end by themselves after queue_close(). SIGHUP reads the
  * files of keys and certificates again.
  *

@@ -5,8 +5,10 @@
 #ifndef SERVER_SERVER_IMPL_H
 #define SERVER_SERVER_IMPL_H
 
+#include <stdatomic.h>
 #include <uv.h>
 
+#include "server/api/request_memory.h"
 #include "server/gate.h"
 #include "server/hosted.h"
 #include "server/http/http.h"
@@ -16,8 +18,12 @@
 struct server {
     struct server_options opt;
     uv_loop_t loop;
-    uv_async_t wake;
-    uv_signal_t on_term, on_int, on_hup;
+    uv_async_t wake, stop;
+    uv_signal_t on_hup;
+    atomic_uint n_stops; /* signals that told it to stop: set by their thread, read in on_stop() */
+    atomic_int stop_number;
+    struct worker_pool *text_pool, *constraint_pool;
+    struct request_memory memory;
     uv_timer_t tick;
     uv_work_t load;
     struct gate gate;

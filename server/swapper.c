@@ -33,6 +33,7 @@ static void begin(struct swapper *s, struct swapper_job *j)
 {
     j->owner = s;
     j->work.data = j;
+    j->begin_us = clock_us();
     if (uv_queue_work(s->loop, &j->work, on_work, after_work) == 0)
         return;
     j->owner = NULL;
@@ -46,6 +47,16 @@ void swapper_kick(struct swapper *s)
     for (int i = 0; i < SWAPPER_JOBS; i++)
         while (s->jobs[i].owner == NULL && queue_take_io(s->queue, &s->jobs[i].io))
             begin(s, &s->jobs[i]);
+}
+
+uint64_t swapper_oldest_us(const struct swapper *s)
+{
+    uint64_t oldest = 0;
+
+    for (int i = 0; i < SWAPPER_JOBS; i++)
+        if (s->jobs[i].owner != NULL && (oldest == 0 || s->jobs[i].begin_us < oldest))
+            oldest = s->jobs[i].begin_us;
+    return oldest;
 }
 
 bool swapper_is_idle(const struct swapper *s)

@@ -29,12 +29,15 @@ struct swapper { /* zero, with `loop`, `queue` and `store` set, is ready */
         uv_work_t work;
         struct swap_io io;
         int rc;
+        uint64_t begin_us; /* when it was handed to the thread pool */
         uint64_t us;
     } jobs[SWAPPER_JOBS];
 };
 
 /* Begin what waits. To be called on each wake. */
 void swapper_kick(struct swapper *s);
+/* When the oldest transfer that is under way began; 0: none is. */
+uint64_t swapper_oldest_us(const struct swapper *s);
 bool swapper_is_idle(const struct swapper *s);
 
 #endif

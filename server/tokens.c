@@ -4,6 +4,8 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/text/tokenizer.h"
+#include "server/api/request_memory.h"
+#include "server/api/worker_pool.h"
 #include "server/desk.h"
 #include "server/field.h"
 #include "server/http/http.h"
@@ -11,14 +13,15 @@
 #include "server/prompting.h"
 
 #include <string.h>
-#include <uv.h>
 
-#define INLINE_BODY ((size_t)8 << 10) /* as for completions */
+#define INLINE_BODY ((size_t)8 << 10) /* as for completions, as the next */
+#define LARGE_BODY ((size_t)1 << 20)
 
 struct job {
     struct desk *desk;
     struct http_call *call; /* NULL once the client has gone */
-    uv_work_t work;
+    struct worker_job job;
+    struct memory_share share;
     struct buf body, out;
     struct api_error error; /* status 0: `out` is the answer */
     void (*run)(struct job *j, const cJSON *body);
@@ -151,25 +154,32 @@ static void run(struct job *j)
 static void answer(struct job *j)
 {
     if (j->call != NULL && j->error.status != 0)
+        desk_set_retry_headers(j->desk, j->call, j->error.status, 1);
+    if (j->call != NULL && j->error.status != 0)
         http_call_reply_error(j->call, &j->error);
     else if (j->call != NULL)
         http_call_reply(j->call, 200, "application/json", &j->out);
     buf_release(&j->out);
     buf_release(&j->body);
+    request_memory_release(&j->share);
     j->desk->n_jobs--;
     mem_free(j);
 }
 
-static void on_work(uv_work_t *work)
+static void on_work(struct worker_job *job)
 {
-    run(work->data);
+    struct job *j = list_entry(job, struct job, job);
+
+    if (!atomic_load(&job->canceled))
+        run(j);
+    if (j->body.len > LARGE_BODY)
+        mem_trim();
 }
 
-static void after_work(uv_work_t *work, int status)
+static void after_work(struct worker_job *job)
 {
-    struct job *j = work->data;
+    struct job *j = list_entry(job, struct job, job);
 
-    (void)status; /* nobody cancels it */
     answer(j);
 }
 
@@ -178,6 +188,24 @@ static void on_gone(void *ud)
     struct job *j = ud;
 
     j->call = NULL;
+    worker_job_cancel(&j->job);
+}
+
+/* A byte may become a token of the list, and a number with a comma in the answer. */
+static uint64_t memory_of(const struct buf *body)
+{
+    return request_memory_of_body(body->data, body->len) + 12 * (uint64_t)body->len;
+}
+
+/* A pool's threads do what is long; when too many wait for them, it is refused. */
+static bool post(struct job *j)
+{
+    j->job.work = on_work;
+    j->job.done = after_work;
+    if (worker_pool_post(j->desk->text_pool, &j->job) == 0)
+        return true;
+    api_error_set(&j->error, 429, NULL, "queue_full", "too many requests are being prepared");
+    return false;
 }
 
 static void start(struct desk *d, struct http_call *call,
@@ -196,10 +224,12 @@ static void start(struct desk *d, struct http_call *call,
     j->body = http_call_take_body(call);
     buf_init(&j->out, HTTP_MAX_REPLY);
     http_call_on_gone(call, on_gone, j);
-    j->work.data = j;
-    if (j->body.len > INLINE_BODY && uv_queue_work(d->loop, &j->work, on_work, after_work) == 0)
+    if (request_memory_set(d->memory, &j->share, memory_of(&j->body), &j->error) < 0)
+        d->metrics->rejections[REJECTION_MEMORY]++;
+    else if (j->body.len <= INLINE_BODY)
+        run(j);
+    else if (post(j))
         return;
-    run(j);
     answer(j);
 }
 

@@ -49,8 +49,8 @@ struct top_logprob {
 };
 
 /* How often each token stands in a sequence: open addressing, sized at the request's birth. */
-struct token_count {
-    int32_t id; /* -1 = empty */
+struct token_count { /* of a token that stands in the prompt or in the answer */
+    int32_t id;
     uint32_t n_prompt, n_generated;
 };
 
@@ -75,7 +75,7 @@ struct batch_output {
     enum batch_want want;
     const struct sampling *sampling;
     uint32_t pos; /* position of the token chosen or scored: the row's position + 1 */
-    const struct token_count *counts; /* [n_counts], power of two; NULL when no penalty is on */
+    const struct token_count *counts; /* [n_counts], each id once; NULL when no penalty is on */
     uint32_t n_counts;
     const int32_t *history; /* [pos] tokens before it */
     float *mirostat_mu;     /* the request's state; moved on by each choice */

@@ -125,8 +125,6 @@ static void apply_penalties(const struct batch_output *o, float *x)
     for (uint32_t i = 0; i < o->n_counts; i++) {
         const struct token_count *c = &o->counts[i];
 
-        if (c->id < 0)
-            continue;
         x[c->id] = x[c->id] > 0 ? x[c->id] / p->repetition_penalty
                                 : x[c->id] * p->repetition_penalty;
         if (c->n_generated > 0)

@@ -1,6 +1,8 @@
 """Fixtures: servers on free ports, stopped after use. Standard library and pytest only."""
+import inspect
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -8,11 +10,25 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-from quire import Server  # noqa: E402
+from quire import ISA_LEVELS, Server, isa_levels  # noqa: E402
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "threads: what the thread sanitizer should see")
+    config.addinivalue_line("markers", "isa: names instruction sets; run once more with QUIRE_DEBUG_ISA=avx2")
+
+
+def pytest_collection_modifyitems(items):
+    """A test that speaks of an instruction set has the marker `isa` without having to be told."""
+    for item in items:
+        if re.search("isa_levels|avx", inspect.getsource(item.function)):
+            item.add_marker(pytest.mark.isa)
+
+
+def pytest_terminal_summary(terminalreporter):
+    missing = [isa for isa in ISA_LEVELS if isa not in isa_levels()]
+    if missing:
+        terminalreporter.write_line(f"left out, for this CPU lacks them: instruction sets {', '.join(missing)}")
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,15 @@ MODEL = os.environ.get("QUIRE_TEST_MODEL", "")
 JSON = {"Content-Type": "application/json"}
 
 
+ISA_LEVELS = ["scalar", "avx2", "avxvnni", "avx512"]
+
+
+def isa_levels(binary=BIN):
+    """The instruction sets that --isa takes here, lowest first; tests that want more leave them out."""
+    out = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
+    return re.search(r"^instruction sets: (.*)$", out, re.M)[1].split()
+
+
 class Reply:
     def __init__(self, status, headers, body):
         self.status, self.headers, self.body = status, headers, body

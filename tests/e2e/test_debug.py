@@ -1,5 +1,7 @@
 """The debug pages: one picture of the engine for all who ask."""
 import pathlib
+import socket
+import struct
 import sys
 import threading
 import time
@@ -140,3 +142,18 @@ def test_while_draining(start):
     assert s.post("/v1/plan", {"prompt": "a"}).status == 503
     assert len(list(stream)) > 0 and stream.done
     assert s.stop() == 0
+
+
+def test_askers_that_leave_hold_up_nobody(start):
+    """One asks and hangs up: the next is answered, and with what is so now."""
+    server = start()
+    for _ in range(40):
+        with server.socket(timeout=5) as s:
+            s.sendall(b"GET /debug/requests HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        stream = server.stream("Once", **LONG)
+        next(iter(stream))
+        seen = server.get("/debug/requests", timeout=10).json
+        assert len(seen["requests"]) == 1, seen
+        stream.close()
+        server.wait_idle()

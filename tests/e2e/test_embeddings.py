@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from quire import in_threads
+from quire import in_threads, isa_levels
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 
@@ -73,7 +73,7 @@ def test_one_answer(start, pooling):
     small for all of them at once."""
     alone = start("--pooling", pooling, "--prefix-cache", "off")
     want = [vectors(alone, t)[0] for t in TEXTS + [LONG, LONG + "End."]]
-    for flags in ([], ["--prefill-chunk", "7"], ["--threads", "1", "--isa", "avx2"], ["--kv-memory", "1m"]):
+    for flags in ([], ["--prefill-chunk", "7"], ["--threads", "1", "--isa", isa_levels()[-2:][0]], ["--kv-memory", "1m"]):
         server = start("--pooling", pooling, *flags)
         got = in_threads([lambda t=t: vectors(server, t)[0] for t in TEXTS + [LONG, LONG + "End."]])
         assert got == want, flags

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from quire import BIN, Server
+from quire import BIN, Server, isa_levels
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 import quants  # noqa: E402
@@ -102,7 +102,7 @@ def test_a_mixed_file_answers_the_same_on_every_isa(mixed):
         finally:
             server.stop()
         return choice["text"], choice["logprobs"]
-    answers = [answer(isa) for isa in ("scalar", "avx2", "avxvnni", "avx512")]
+    answers = [answer(isa) for isa in isa_levels()]
     assert all(a == answers[0] for a in answers)
     assert len(answers[0][1]["token_logprobs"]) == 8
     assert len(set(answers[0][1]["token_logprobs"])) > 1, "not all the same number"

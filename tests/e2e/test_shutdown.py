@@ -1,9 +1,14 @@
 """The end of a server: drain on the first signal, stop on the second."""
+import errno
+import json
+import os
 import signal
 import threading
 import time
 
 import pytest
+
+from quire import DEBUG_BIN, JSON
 
 LONG = dict(max_tokens=100000, ignore_eos=True, temperature=0)
 
@@ -67,7 +72,6 @@ def test_second_signal_stops_now(start):
 
 
 def test_clients_that_never_read_do_not_hold_up_the_end(start):
-    import json
     import socket
     s = start()
     slow = socket.socket()
@@ -83,7 +87,6 @@ def test_clients_that_never_read_do_not_hold_up_the_end(start):
 
 
 def test_journal(start, tmp_path):
-    import json
     path = tmp_path / "journal"
     s = start("--journal", str(path))
     s.complete("Once", max_tokens=20, ignore_eos=True)
@@ -110,3 +113,86 @@ def test_log_has_one_line_a_request_and_no_texts(start):
     for part in ("completion_tokens=3", "finish=length", "ttft_ms=", "tok_s=", "queue_ms=", "prompt_tokens="):
         assert part in lines[0]
     assert "secretword" not in log
+
+
+class Held:
+    """A debug server one of whose threads hangs at a hold point (core/base/hold.h) until let go."""
+
+    def __init__(self, start, tmp_path, point, *flags):
+        self.fifo = tmp_path / "fifo"
+        os.mkfifo(self.fifo)
+        self.server = start(*flags, binary=DEBUG_BIN, env={point: str(self.fifo)})
+
+    def let_go(self):
+        """Whoever hangs now; nobody may."""
+        try:
+            os.close(os.open(self.fifo, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError as e:
+            assert e.errno == errno.ENXIO
+
+
+def ends_within(process, seconds):
+    """The exit code, after a first signal that is not enough and a second one."""
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    assert process.poll() is None, "the first signal waits for what is under way"
+    begin = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    code = process.wait(20)
+    took = time.monotonic() - begin
+    assert took < seconds, took
+    return code
+
+
+@pytest.mark.threads
+def test_second_signal_ends_what_hangs_in_a_pool(start, tmp_path):
+    """A request's preparation that never ends: the others are served, and the second signal ends the process."""
+    h = Held(start, tmp_path, "QUIRE_DEBUG_HOLD_PREPARE")
+    s = h.server
+    calls = [s.connect(), s.connect()]
+    body = json.dumps({"prompt": "Once", "max_tokens": 1, "response_format": {"type": "json_object"}})
+    for call in calls:
+        call.request("POST", "/v1/completions", body, JSON)
+    s.wait_until(lambda m: m['quire_prepare_jobs{pool="constraint",state="running"}'] == 2, what="hang")
+    assert s.complete("Once", max_tokens=3).status == 200
+    assert ends_within(s.process, 1.5) == 1
+    assert "event=killed" in s.read_log()
+    for call in calls:
+        call.close()
+
+
+def test_second_signal_ends_a_loop_that_hangs(start, tmp_path):
+    """Even when the I/O thread itself does not come back."""
+    keys = tmp_path / "keys"
+    keys.write_text("")
+    h = Held(start, tmp_path, "QUIRE_DEBUG_HOLD_RELOAD")
+    h.server.process.send_signal(signal.SIGHUP)
+    time.sleep(0.2)
+    assert ends_within(h.server.process, 1.5) == 1
+
+
+def test_a_client_that_leaves_takes_its_preparation_along(start, tmp_path):
+    """Jobs whose client has gone do nothing when their turn comes, and a hung one shows in /ready."""
+    h = Held(start, tmp_path, "QUIRE_DEBUG_HOLD_PREPARE")
+    s = h.server
+    body = json.dumps({"prompt": "Once", "max_tokens": 1, "response_format": {"type": "json_object"}})
+    calls = [s.connect() for _ in range(6)]
+    for call in calls:
+        call.request("POST", "/v1/completions", body, JSON)
+    s.wait_until(lambda m: m['quire_prepare_jobs{pool="constraint",state="waiting"}'] == 4, what="queue")
+    assert s.get("/ready").status == 200
+    deadline = time.monotonic() + 40
+    while s.get("/ready").status == 200:
+        assert time.monotonic() < deadline, "nobody noticed"
+        time.sleep(0.2)
+    assert "preparation" in s.get("/ready").json["error"]["message"] and s.get("/health").status == 200
+    for call in calls:
+        call.close()
+
+    def is_over(m):
+        h.let_go()
+        return m['quire_prepare_jobs{pool="constraint",state="running"}'] == 0
+
+    s.wait_until(is_over, what="end")
+    assert s.get("/ready").status == 200
+    assert s.metrics()["quire_prompt_tokens_total"] == 0, "nothing was computed for nobody"

@@ -1,6 +1,7 @@
-/* tests/fuzz/fuzz_api.c - libFuzzer: any bytes as the body of POST /v1/completions.
+/* tests/fuzz/fuzz_api.c - libFuzzer: any bytes as the body of a request of any wire format.
  *
- * What is accepted must keep its promises: ids within the vocabulary, lengths within the limits,
+ * The first byte chooses the format ('0' /v1/completions, '1' chat, '2' messages, '3' responses,
+ * '4' /completion, '5' /infill, '6' embeddings), the rest is the body. What is accepted must keep its promises: ids within the vocabulary, lengths within the limits,
  * finite sampling parameters. What is refused must have an error that renders as valid JSON. The
  * byte tokenizer stands in for a real one, so that the corpus is about the body.
  */
@@ -8,10 +9,13 @@
 #include <stdlib.h>
 
 #include "server/answer.h"
+#include "server/chat.h"
+#include "server/constrain.h"
 #include "server/prepare.h"
 #include "tests/unit/byte_tokenizer.inc"
 
 #define CONTEXT 512
+#define MAX_STEPS 5000000 /* a tenth of what a request has: sanitizers make them slow */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -37,6 +41,36 @@ static void check_request(const struct request *r)
     require(r->n_stop_ids <= REQUEST_MAX_STOP_IDS && r->priority < PRIORITY_COUNT);
 }
 
+static const struct dialect *dialect_of(uint8_t byte)
+{
+    const struct dialect *const all[] = {
+        dialect_text(),   dialect_chat(),   dialect_messages(),  dialect_responses(),
+        dialect_native(), dialect_infill(), dialect_embeddings()};
+
+    return all[byte % 16 % (sizeof(all) / sizeof(all[0]))]; /* '0' is 0x30 */
+}
+
+static struct constrain *constraints(const struct tokenizer *t)
+{
+    static struct constrain *c;
+    const struct constrain_options options = {
+        .tokenizer = t, .max_entries = 2, .max_bytes = 4u << 20};
+
+    if (c == NULL)
+        require(constrain_create(&c, &options) == 0);
+    return c;
+}
+
+static struct chat *chatml(const struct tokenizer *t)
+{
+    static struct chat *c;
+    char err[256];
+
+    if (c == NULL)
+        require(chat_create(&c, "chatml", t, err, sizeof(err)) == 0);
+    return c;
+}
+
 static void check_error(const struct api_error *e)
 {
     const char *why = NULL;
@@ -53,13 +87,24 @@ static void check_error(const struct api_error *e)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static struct tokenizer tokenizer = {.has_bos = true};
-    const struct server_model model = {
-        .id = "m", .max_context = CONTEXT, .max_kv_tokens = CONTEXT, .tokenizer = &tokenizer};
-    char *text = mem_dup(data, n); /* its own block: the sanitizer sees a read past the end */
-    const struct buf body = {.data = text, .len = n, .cap = n, .max = n};
+    const struct server_model model = {.id = "m",
+                                       .max_context = CONTEXT,
+                                       .max_kv_tokens = CONTEXT,
+                                       .n_embd = 8,
+                                       .tokenizer = &tokenizer,
+                                       .chat = chatml(&tokenizer),
+                                       .constrain = constraints(&tokenizer)};
+    struct budget budget = {.steps_left = MAX_STEPS};
     struct prepared p = {0};
+    struct buf body;
+    char *text;
 
-    prepare(&p, &model, dialect_text(), &body, NULL);
+    if (n == 0)
+        return 0;
+    text = mem_dup(data + 1, n - 1); /* its own block: the sanitizer sees a read past the end */
+    require(text != NULL || n == 1);
+    body = (struct buf){.data = text, .len = n - 1, .cap = n - 1, .max = n - 1};
+    prepare(&p, &model, dialect_of(data[0]), &body, NULL, &budget);
     for (uint32_t i = 0; p.error.status == 0 && i < p.n_choices; i++)
         check_request(p.requests[i]);
     if (p.error.status != 0)

@@ -291,10 +291,13 @@ int main(int argc, char **argv)
         .host = "127.0.0.1",
         .port = argc > 1 ? (uint16_t)strtoul(argv[1], NULL, 10) : 0,
         .max_body = (size_t)1 << 20,
+        .request_memory = (uint64_t)256 << 20,
         .max_tenants = MAX_TENANTS,
         .tenant_header = "X-Tenant",
         .models = &model,
         .n_models = 1,
+        .n_text_threads = 1,
+        .n_constraint_threads = 1,
     };
     if (server_create(&server, &options, err, sizeof(err)) < 0)
         return fprintf(stderr, "%s\n", err), 1;

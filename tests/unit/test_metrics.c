@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "core/base/err.h"
+#include "server/api/request_memory.h"
 #include "server/metrics.h"
 
 #define N_MODELS 3
@@ -37,10 +38,11 @@ static void set(struct stage *g, uint32_t n_models)
 {
     static const char *const ids[N_MODELS] = {"al\"pha", "be\\ta\n", "gamma"};
     static const char *const routes[] = {"/v1/completions", "other"};
+    static const struct request_memory memory = {.max = 600, .used = 500};
 
     *g = (struct stage){.scene = {.models = g->models, .n_models = n_models, .house = &g->house,
                                   .routes = routes, .n_routes = 2, .isa = "i", .version = "v",
-                                  .n_tenants = 30, .n_tenants_shared = 31}};
+                                  .memory = &memory, .n_tenants = 30, .n_tenants_shared = 31}};
     for (uint32_t i = 0; i < n_models; i++) {
         metrics_init(&g->counts[i]);
         g->models[i] = (struct metrics_model){.id = ids[i], .arch = "a", .ftype = "f",
@@ -86,6 +88,10 @@ static const struct {
     {"quire_connections", HOUSE},
     {"quire_tenants", HOUSE},
     {"quire_tenants_shared_total", HOUSE},
+    {"quire_request_memory_bytes", HOUSE},
+    {"quire_request_memory_limit_bytes", HOUSE},
+    {"quire_prepare_jobs", HOUSE},
+    {"quire_prepare_seconds_total", HOUSE},
     {"quire_requests_running", MODEL},
     {"quire_requests_waiting", MODEL},
     {"quire_requests_preempted", MODEL},

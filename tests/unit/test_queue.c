@@ -302,12 +302,13 @@ static void a_snapshot_changes_hands(void **state)
     const struct engine_stats stats = {0};
     const struct snapshot *seen;
     struct snapshot *s;
+    uint64_t number;
     struct queue *q;
     (void)state;
 
     assert_int_equal(queue_create(&q, &o), 0);
     assert_null(queue_begin_snapshot(q)); /* nobody asked */
-    assert_null(queue_take_snapshot(q));
+    assert_null(queue_take_snapshot(q, &number));
     queue_ask_snapshot(q);
     queue_ask_snapshot(q);
     queue_wait_news(q, 0); /* returns: the wish is news */
@@ -315,25 +316,55 @@ static void a_snapshot_changes_hands(void **state)
     assert_non_null(s);
     assert_true(s->max_seqs == 3 && s->max_tenants == 4 && s->n_blocks == 5);
     assert_null(queue_begin_snapshot(q)); /* once for all who asked */
-    assert_null(queue_take_snapshot(q));
+    assert_null(queue_take_snapshot(q, &number));
     memset(s->map, 'f', 5);
     memset(s->seqs, 0, 3 * sizeof(*s->seqs));
     memset(s->tenants, 0, 4 * sizeof(*s->tenants));
     s->n_seqs = 2;
-    queue_ask_snapshot(q); /* one is being made */
     queue_end_snapshot(q);
     queue_publish(q, &stats);
     assert_int_equal(wakes, 1);
-    seen = queue_take_snapshot(q);
+    seen = queue_take_snapshot(q, &number);
     assert_ptr_equal(seen, s);
     assert_int_equal(seen->n_seqs, 2);
-    queue_ask_snapshot(q); /* the reader has it: nothing happens */
     assert_null(queue_begin_snapshot(q));
     queue_release_snapshot(q);
-    assert_null(queue_take_snapshot(q));
+    assert_null(queue_take_snapshot(q, &number));
     assert_null(queue_begin_snapshot(q));
     queue_ask_snapshot(q);
     assert_ptr_equal(queue_begin_snapshot(q), s);
+    queue_destroy(&q);
+}
+
+/* Each question has the number of a snapshot that is begun after it, and that one comes, whoever
+ * else asks meanwhile. */
+static void a_snapshot_is_never_older_than_the_question(void **state)
+{
+    const struct queue_options o = {.max_outstanding = 1, .max_events = 1, .max_tenants = 1,
+                                    .n_blocks = 1};
+    uint64_t number;
+    struct queue *q;
+    (void)state;
+
+    assert_int_equal(queue_create(&q, &o), 0);
+    assert_int_equal(queue_ask_snapshot(q), 1);
+    assert_int_equal(queue_ask_snapshot(q), 1);
+    assert_non_null(queue_begin_snapshot(q));
+    assert_int_equal(queue_ask_snapshot(q), 2); /* while it is being filled */
+    queue_end_snapshot(q);
+    assert_int_equal(queue_ask_snapshot(q), 2); /* while it waits to be taken */
+    assert_null(queue_begin_snapshot(q));
+    assert_non_null(queue_take_snapshot(q, &number));
+    assert_int_equal(number, 1);
+    assert_int_equal(queue_ask_snapshot(q), 2); /* while it is being read */
+    queue_release_snapshot(q);
+    queue_wait_news(q, 0); /* returns: the second one is due */
+    assert_non_null(queue_begin_snapshot(q));
+    queue_end_snapshot(q);
+    assert_non_null(queue_take_snapshot(q, &number));
+    assert_int_equal(number, 2);
+    queue_release_snapshot(q);
+    assert_null(queue_begin_snapshot(q)); /* nobody asked again */
     queue_destroy(&q);
 }
 
@@ -419,17 +450,18 @@ static void requests_have_room(void **state)
     (void)state;
 
     assert_int_equal(request_create(&r, &size), 0);
-    assert_true(r->n_counts > 2 * 32 && (r->n_counts & (r->n_counts - 1)) == 0);
-    for (uint32_t i = 0; i < r->n_counts; i++)
-        assert_int_equal(r->counts[i].id, -1);
+    assert_int_equal(r->counts.n, 0);
+    for (int i = 0; i < 32; i++)
+        token_counts_at(&r->counts, 1000 + i)->n_prompt = 7;
     memset(r->key.hashes, 0x44, 2 * sizeof(*r->key.hashes));
     memset(r->ids, 0x11, 32 * sizeof(*r->ids));
     memset(r->sampling.bias, 0x22, 5 * sizeof(*r->sampling.bias));
-    memset(r->counts, 0x33, r->n_counts * sizeof(*r->counts));
     assert_int_equal(r->ids[0], 0x11111111);
     assert_int_equal(r->sampling.bias[4].id, 0x22222222);
     assert_true(r->key.hashes[1].hi == 0x4444444444444444 && r->key.ids == r->ids);
-    assert_true(r->counts[0].id == 0x33333333 && r->key.n_hashed == 0 && r->key.salt == 0);
+    assert_true(r->key.n_hashed == 0 && r->key.salt == 0 && r->counts.n == 32);
+    for (int i = 0; i < 32; i++)
+        assert_true(r->counts.list[i].id == 1000 + i && r->counts.list[i].n_prompt == 7);
     assert_int_equal(r->n_prompt, 9);
     assert_true(r->weight == 1 && r->tenant == 0 && r->priority == PRIORITY_NORMAL);
     assert_true(r->sampling.n_top == -1 && r->leader == 0 && !r->is_dry_run);
@@ -481,6 +513,7 @@ int main(void)
         cmocka_unit_test(transfers_cross_the_threads),
         cmocka_unit_test(sleep_ends_without_news),
         cmocka_unit_test(a_snapshot_changes_hands),
+        cmocka_unit_test(a_snapshot_is_never_older_than_the_question),
         cmocka_unit_test(an_empty_snapshot_has_arrays),
         cmocka_unit_test(two_threads_lose_nothing),
         cmocka_unit_test(requests_have_room),

@@ -1,0 +1,31 @@
+/* core/base/stop_signals.h - SIGTERM and SIGINT, received by a thread of their own.
+ *
+ * Each one is told to the program, which ends by itself. After the second one it has kill_after_ms
+ * for that: then the process ends whatever its other threads are doing, with exit code 1. So a
+ * second signal always helps, also when the I/O thread hangs.
+ *
+ * Thread: open before other threads are created: they inherit that these signals are blocked.
+ * Memory: one thread.
+ */
+#ifndef CORE_BASE_STOP_SIGNALS_H
+#define CORE_BASE_STOP_SIGNALS_H
+
+#include <stdint.h>
+
+struct stop_signals;
+
+struct stop_signals_options {
+    /* The nth signal (1 or 2) has come. On the thread of the signals: wake another one. */
+    void (*told)(void *ud, int number, unsigned nth);
+    void *ud;
+    uint32_t kill_after_ms;
+};
+
+/* ERR_NOMEM, ERR_INTERNAL (no thread). */
+int stop_signals_open(struct stop_signals **out, const struct stop_signals_options *options);
+/* `told` is not called any more; the rest stays. */
+void stop_signals_mute(struct stop_signals *s); /* NULL is allowed */
+/* Joins the thread; the signals stay blocked. */
+void stop_signals_close(struct stop_signals **s);
+
+#endif

@@ -1,0 +1,60 @@
+/* scheduler/token_counts.c - see token_counts.h. */
+#include "scheduler/token_counts.h"
+
+#define SMALLEST 16u
+
+static uint32_t capacity_for(uint32_t n)
+{
+    uint32_t capacity = SMALLEST;
+
+    while (capacity < 2 * n)
+        capacity *= 2;
+    return capacity;
+}
+
+size_t token_counts_bytes(uint32_t max)
+{
+    return max * sizeof(struct token_count) + 2 * (size_t)capacity_for(max) * sizeof(uint32_t);
+}
+
+void token_counts_init(struct token_counts *c, void *memory, uint32_t max)
+{
+    struct token_count *list = memory;
+
+    *c = (struct token_counts){
+        .list = list, .index = (uint32_t *)(void *)(list + max), .capacity = SMALLEST};
+}
+
+/* Where the token is in the table in use, or belongs. */
+static uint32_t *find_slot(const struct token_counts *c, int32_t token)
+{
+    uint32_t *table = c->index + c->capacity;
+    const uint32_t mask = c->capacity - 1;
+    uint32_t i = ((uint32_t)token * 2654435761u) & mask; /* Knuth's multiplicative hash */
+
+    while (table[i] != 0 && c->list[table[i] - 1].id != token)
+        i = (i + 1) & mask;
+    return &table[i];
+}
+
+static void grow(struct token_counts *c)
+{
+    c->capacity *= 2;
+    for (uint32_t i = 0; i < c->n; i++)
+        *find_slot(c, c->list[i].id) = i + 1;
+}
+
+struct token_count *token_counts_at(struct token_counts *c, int32_t token)
+{
+    uint32_t *slot = find_slot(c, token);
+
+    if (*slot == 0 && 2 * (c->n + 1) > c->capacity) {
+        grow(c);
+        slot = find_slot(c, token);
+    }
+    if (*slot == 0) {
+        c->list[c->n] = (struct token_count){.id = token};
+        *slot = ++c->n;
+    }
+    return &c->list[*slot - 1];
+}

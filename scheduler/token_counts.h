@@ -1,0 +1,37 @@
+/* scheduler/token_counts.h - how often each token stands in a request's prompt and in its answer,
+ * for the penalties.
+ *
+ * The counted tokens are a dense list, in the order of their first appearance: who reads it does as
+ * much work as there are different tokens. An open-addressed index finds a token in it; it doubles
+ * as the list grows, each size in a place of its own, so that nothing is allocated after the start
+ * and, of zeroed memory that the kernel hands out by pages, only what is in use is ever touched.
+ *
+ * Thread: one owner.
+ * Memory: token_counts_bytes() of the owner's, zeroed, aligned to 4.
+ */
+#ifndef SCHEDULER_TOKEN_COUNTS_H
+#define SCHEDULER_TOKEN_COUNTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/run/batch.h"
+
+struct token_counts { /* zero counts nothing */
+    struct token_count *list; /* [n] */
+    uint32_t n;
+    /* private */
+    uint32_t *index; /* [2 * capacity at most]: the table of size c lies at c; 0 = free, else a
+                      * position in the list + 1 */
+    uint32_t capacity; /* of the table in use: a power of two >= 2 * n */
+};
+
+/* For at most `max` different tokens. */
+size_t token_counts_bytes(uint32_t max);
+/* `memory` is borrowed until the counts are not used any more. */
+void token_counts_init(struct token_counts *c, void *memory, uint32_t max);
+/* The token's count, which is zero if it is new. Amortised O(1); the pointer is good until the next
+ * call. */
+struct token_count *token_counts_at(struct token_counts *c, int32_t token);
+
+#endif

@@ -1,0 +1,217 @@
+/* server/api/worker_pool.c - see worker_pool.h. */
+#include "server/api/worker_pool.h"
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+struct worker {
+    struct worker_pool *pool;
+    pthread_t thread;
+    uint64_t owner;    /* of its job */
+    uint64_t begin_us; /* of its job; 0 = it has none */
+};
+
+struct worker_pool {
+    uv_async_t ended; /* wakes the loop: jobs are in `done` */
+    uint32_t n_threads, max_waiting;
+    struct worker workers[WORKER_POOL_MAX_THREADS];
+    pthread_mutex_t lock; /* guards what follows, and the workers' owner and begin_us; a leaf */
+    pthread_cond_t posted;
+    struct list waiting, done;
+    struct worker_pool_stats stats;
+    bool is_ending;
+};
+
+/* ---- the threads ---- */
+
+static uint32_t n_running_of(const struct worker_pool *p, uint64_t owner)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < p->n_threads; i++)
+        n += p->workers[i].begin_us != 0 && p->workers[i].owner == owner;
+    return n;
+}
+
+/* The first job of an owner with the fewest jobs running; there is one. Under the lock. */
+static struct worker_job *take_job(struct worker_pool *p)
+{
+    struct worker_job *best = NULL;
+    uint32_t fewest = UINT32_MAX;
+
+    list_each(it, &p->waiting)
+    {
+        struct worker_job *job = list_entry(it, struct worker_job, link);
+        const uint32_t n = n_running_of(p, job->owner);
+
+        if (n < fewest) {
+            best = job;
+            fewest = n;
+        }
+        if (fewest == 0)
+            break;
+    }
+    list_unlink(&best->link);
+    p->stats.n_waiting--;
+    return best;
+}
+
+static void run_job(struct worker_pool *p, struct worker *w, struct worker_job *job)
+{
+    w->owner = job->owner;
+    w->begin_us = clock_us();
+    p->stats.n_running++;
+    pthread_mutex_unlock(&p->lock);
+    job->work(job);
+    pthread_mutex_lock(&p->lock);
+    p->stats.n_running--;
+    p->stats.n_done++;
+    p->stats.busy_us += clock_us() - w->begin_us;
+    w->begin_us = 0;
+    list_push_back(&p->done, &job->link);
+    uv_async_send(&p->ended);
+}
+
+static void *work(void *ud)
+{
+    struct worker *w = ud;
+    struct worker_pool *p = w->pool;
+
+    pthread_mutex_lock(&p->lock);
+    while (!p->is_ending || !list_is_empty(&p->waiting)) {
+        if (list_is_empty(&p->waiting))
+            pthread_cond_wait(&p->posted, &p->lock);
+        else
+            run_job(p, w, take_job(p));
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+/* Signals are other threads' business. */
+static int start_threads(struct worker_pool *p, uint32_t n)
+{
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (p->n_threads < n) {
+        struct worker *w = &p->workers[p->n_threads];
+
+        w->pool = p;
+        if (pthread_create(&w->thread, NULL, work, w) != 0)
+            break;
+        p->n_threads++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return p->n_threads == n ? 0 : ERR_INTERNAL;
+}
+
+/* ---- the I/O thread ---- */
+
+static void on_ended(uv_async_t *ended)
+{
+    struct worker_pool *p = ended->data;
+    struct list done;
+
+    list_init(&done);
+    pthread_mutex_lock(&p->lock);
+    list_each(it, &p->done)
+    {
+        list_unlink(it);
+        list_push_back(&done, it);
+    }
+    pthread_mutex_unlock(&p->lock);
+    list_each(it, &done)
+    {
+        struct worker_job *job = list_entry(it, struct worker_job, link);
+
+        list_unlink(&job->link);
+        job->done(job);
+    }
+}
+
+int worker_pool_create(struct worker_pool **out, const struct worker_pool_options *options)
+{
+    struct worker_pool *p = mem_calloc(1, sizeof(*p));
+
+    *out = NULL;
+    if (p == NULL)
+        return ERR_NOMEM;
+    p->ended.data = p;
+    p->max_waiting = options->max_waiting;
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->posted, NULL);
+    list_init(&p->waiting);
+    list_init(&p->done);
+    if (start_threads(p, options->n_threads) < 0 ||
+        uv_async_init(options->loop, &p->ended, on_ended) != 0) {
+        worker_pool_destroy(&p);
+        return ERR_INTERNAL;
+    }
+    *out = p;
+    return 0;
+}
+
+void worker_pool_stop(struct worker_pool *p)
+{
+    if (p != NULL && !uv_is_closing((uv_handle_t *)&p->ended))
+        uv_close((uv_handle_t *)&p->ended, NULL);
+}
+
+void worker_pool_destroy(struct worker_pool **pool)
+{
+    struct worker_pool *p = pool != NULL ? *pool : NULL;
+
+    if (p == NULL)
+        return;
+    pthread_mutex_lock(&p->lock);
+    p->is_ending = true;
+    pthread_cond_broadcast(&p->posted);
+    pthread_mutex_unlock(&p->lock);
+    for (uint32_t i = 0; i < p->n_threads; i++)
+        pthread_join(p->workers[i].thread, NULL);
+    pthread_cond_destroy(&p->posted);
+    pthread_mutex_destroy(&p->lock);
+    mem_free(p);
+    *pool = NULL;
+}
+
+int worker_pool_post(struct worker_pool *p, struct worker_job *job)
+{
+    int rc = ERR_AGAIN;
+
+    atomic_store(&job->canceled, false);
+    pthread_mutex_lock(&p->lock);
+    if (p->stats.n_waiting < p->max_waiting) {
+        list_push_back(&p->waiting, &job->link);
+        p->stats.n_waiting++;
+        pthread_cond_signal(&p->posted);
+        rc = 0;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+void worker_job_cancel(struct worker_job *job)
+{
+    atomic_store(&job->canceled, true);
+}
+
+struct worker_pool_stats worker_pool_stats(struct worker_pool *p)
+{
+    struct worker_pool_stats stats;
+
+    pthread_mutex_lock(&p->lock);
+    stats = p->stats;
+    for (uint32_t i = 0; i < p->n_threads; i++)
+        if (p->workers[i].begin_us != 0 &&
+            (stats.oldest_us == 0 || p->workers[i].begin_us < stats.oldest_us))
+            stats.oldest_us = p->workers[i].begin_us;
+    pthread_mutex_unlock(&p->lock);
+    return stats;
+}
