@@ -1,7 +1,7 @@
-/* config/hosts.h - a list of host names as text: "api.example,*.example.org,[::1]", or "*" for all of them.
+/* config/hosts.h - a list of host names as text: "api.example,*.example.org,[::1]", or "*" for
+ * all of them.
  *
- * Thread: any.
- * Memory: none.
+ * Thread: any. Memory: none.
  */
 #ifndef CONFIG_HOSTS_H
 #define CONFIG_HOSTS_H

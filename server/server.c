@@ -3,9 +3,9 @@
  * The start: the sockets are bound first. While a thread of the pool loads the models, whoever
  * calls is told so (gate.h).
  *
- * The end: the first signal to stop closes the desks, so that posts are refused and the engines finish
- * what they have. When the last completion and the last HTTP exchange are over, HTTP stops, the
- * handles close and the loop runs out.
+ * The end: the first signal to stop closes the desks, so that posts are refused and the engines
+ * finish what they have. When the last completion and the last HTTP exchange are over, HTTP
+ * stops, the handles close and the loop runs out.
  */
 #include "server/server_impl.h"
 

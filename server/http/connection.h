@@ -1,14 +1,14 @@
-/* server/http/connection.h - one client: its bytes, its requests one after the other, and its end.
+/* server/http/connection.h - one client: its bytes, its requests one after the other, and its
+ * end.
  *
  * A connection shakes hands, reads a request, answers it, and reads the next; or it lingers, its
  * own side closed, until the client has seen the answer. While a request is answered nothing is
  * read: the loop watches for the client's end alone, and what is pipelined waits in the kernel.
  *
- * What has to be written is sent before the loop sleeps (connections_run), so that several writes of
- * one turn are one packet.
+ * What has to be written is sent before the loop sleeps (connections_run), so that several writes
+ * of one turn are one packet.
  *
- * Thread: the loop's.
- * Memory: freed by the loop once the handle is closed. See http.h.
+ * Thread: the loop's. Memory: freed by the loop once the handle is closed. See http.h.
  */
 #ifndef SERVER_HTTP_CONNECTION_H
 #define SERVER_HTTP_CONNECTION_H

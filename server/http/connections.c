@@ -1,4 +1,5 @@
-/* server/http/connections.c - see connection.h: all of them, their time limits, and who makes room. */
+/* server/http/connections.c - see connection.h: all of them, their time limits, and who makes
+ * room. */
 #include "server/http/connection.h"
 
 #include "core/base/clock.h"

@@ -208,7 +208,8 @@ static void add_date(struct buf *wire)
     struct tm t;
 
     /* The names of days and months are those of the C locale, which is never changed. */
-    if (gmtime_r(&now, &t) != NULL && strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &t) > 0)
+    if (gmtime_r(&now, &t) != NULL &&
+        strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &t) > 0)
         buf_printf(wire, "Date: %s\r\n", text);
 }
 

@@ -70,7 +70,8 @@ void exchange_end(struct http_call *c);
 /* Refuse; the body that may still come is discarded. */
 void exchange_refuse(struct http_call *c, int status, const char *code, const char *message);
 
-/* A piece of the body. Negative: so much more comes than is allowed that the answer must not wait. */
+/* A piece of the body. Negative: so much more comes than is allowed that the answer must not
+ * wait. */
 int exchange_receive(struct http_call *c, const char *bytes, size_t n);
 
 /* The request is complete: let the route answer, or begin to. */

@@ -215,7 +215,8 @@ static void check_route(struct http_call *c, const char *method, bool is_reserve
     } else if (c->request->length > o->max_body) {
         exchange_refuse(c, 413, NULL, "the request's body is too large");
     } else if (route->method == HTTP_POST && is_coded(c)) {
-        exchange_refuse(c, 415, NULL, "a coded body is not read here: Content-Encoding must be identity");
+        exchange_refuse(c, 415, NULL,
+                        "a coded body is not read here: Content-Encoding must be identity");
     } else if (route->method == HTTP_POST &&
                !is_json_type(http_parser_field(c->request, "Content-Type"))) {
         exchange_refuse(c, 415, NULL, "the content type must be application/json");
@@ -231,7 +232,8 @@ void head_check(struct http_call *c, enum head_origin from, bool is_reserved)
         return;
     if (strcmp(c->request->target.path, "*") == 0) {
         answer_for_all(c);
-    } else if (origins[0] != '\0' && cors_is_preflight(c, method)) { /* the path is the request's matter */
+    } else if (origins[0] != '\0' && cors_is_preflight(c, method)) {
+        /* The path is the matter of the request that follows. */
         cors_answer(origins, c);
         c->is_discarding = true;
     } else {

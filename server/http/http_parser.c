@@ -71,8 +71,8 @@ static bool is_line_char(char c)
     return ((unsigned char)c >= 0x20 && c != 0x7f) || c == '\t';
 }
 
-/* Bytes up to the end of a line, without it: HTTP_END when the line is complete, HTTP_MORE when the bytes are used up.
- * `max`: of b; `status`: of what is longer. */
+/* Bytes up to the end of a line, without it: HTTP_END when the line is complete, HTTP_MORE when
+ * the bytes are used up. `max`: of b; `status`: of what is longer. */
 static enum http_event take_line(struct http_parser *p, const char **at, const char *end,
                                  struct buf *b, size_t max, int status, const char *why)
 {

@@ -1,12 +1,14 @@
-/* server/http/http_parser.h - HTTP/1.1 requests from bytes (RFC 9110, RFC 9112), and nothing that is not one.
+/* server/http/http_parser.h - HTTP/1.1 requests from bytes (RFC 9110, RFC 9112), and nothing that
+ * is not one.
  *
- * A push parser without I/O: the caller feeds bytes as they come and gets events. What it accepts is
- * the grammar of RFC 9112 without the tolerances that the RFC leaves to servers, because two parties
- * that tolerate differently disagree on where a request ends (request smuggling). The events depend
- * on the bytes alone, not on how they are cut, but for body bytes, which come in pieces.
+ * A push parser without I/O: the caller feeds bytes as they come and gets events. What it accepts
+ * is the grammar of RFC 9112 without the tolerances that the RFC leaves to servers, because two
+ * parties that tolerate differently disagree on where a request ends (request smuggling). The
+ * events depend on the bytes alone, not on how they are cut, but for body bytes, which come in
+ * pieces.
  *
- * Lines end with CRLF. An error is final: nothing after it is looked at. Refused are, with 400 where
- * no other status is named:
+ * Lines end with CRLF. An error is final: nothing after it is looked at. Refused are, with 400
+ * where no other status is named:
  * - bare CR and LF, NUL and other control characters, folded lines, blanks before the colon;
  * - request lines of more than HTTP_MAX_LINE (414), heads of more than HTTP_MAX_HEAD bytes or
  *   HTTP_MAX_FIELDS fields (431), versions other than 1.0 and 1.1 (505), CONNECT (501);
@@ -14,13 +16,13 @@
  * - Transfer-Encoding twice, in HTTP/1.0, or as anything but `chunked` (501 when codings that
  *   are not known come before it);
  * - Host twice or not valid, and absent in HTTP/1.1; targets that are not valid (http_target.h);
- * - chunk sizes that are not 1 to 16 digits of a number below 2^63, and extensions that are not of
- *   the grammar, longer than HTTP_MAX_EXTENSION bytes in one chunk, or than
- *   HTTP_MAX_EXTENSIONS in all; trailers of more than HTTP_MAX_TRAILER bytes (431), or that frame.
- * One empty line before a request line is skipped.
+ * - chunk sizes that are not 1 to 16 digits of a number below 2^63, and extensions that are not
+ *   of   the grammar, longer than HTTP_MAX_EXTENSION bytes in one chunk, or than
+ *   HTTP_MAX_EXTENSIONS in all; trailers of more than HTTP_MAX_TRAILER bytes (431), or that
+ *   frame. One empty line before a request line is skipped.
  *
- * Thread: none of its own.
- * Memory: the head, until http_parser_reset(); nothing before the first byte.
+ * Thread: none of its own. Memory: the head, until http_parser_reset(); nothing before the first
+ * byte.
  */
 #ifndef SERVER_HTTP_HTTP_PARSER_H
 #define SERVER_HTTP_HTTP_PARSER_H

@@ -47,7 +47,7 @@ static bool is_port(const char *text)
 {
     const size_t n = strspn(text, "0123456789");
 
-    return text[n] == '\0' && n <= 5 && strtoul(n > 0 ? text : "0", NULL, 10) <= UINT16_MAX;
+    return n <= 5 && text[n] == '\0' && strtoul(n > 0 ? text : "0", NULL, 10) <= UINT16_MAX;
 }
 
 bool http_host_is_valid(const char *text)
@@ -66,8 +66,8 @@ bool http_host_is_valid(const char *text)
 
 /* ---- targets ---- */
 
-/* Printable ASCII without what RFC 3986 leaves out everywhere and nobody sends; a few characters that browsers send
- * unencoded in queries stay. */
+/* Printable ASCII without what RFC 3986 leaves out everywhere and nobody sends; a few characters
+ * that browsers send unencoded in queries stay. */
 static bool is_target_char(char c)
 {
     return c > 0x20 && c < 0x7f && strchr("#\"<>\\", c) == NULL;
@@ -80,7 +80,8 @@ static bool has_only_target_chars(const char *text)
             return false;
         if (*text != '%')
             continue;
-        if (http_hex_digit(text[1]) < 0 || http_hex_digit(text[2]) < 0 || (text[1] == '0' && text[2] == '0'))
+        if (http_hex_digit(text[1]) < 0 || http_hex_digit(text[2]) < 0 ||
+            (text[1] == '0' && text[2] == '0'))
             return false;
     }
     return true;
@@ -113,8 +114,8 @@ static void split_query(struct http_target *out, char *text)
     out->path = text[0] != '\0' ? text : "/";
 }
 
-/* The host moves a byte to the left, over the second slash, so that its end can have a NUL without losing the path's
- * slash. */
+/* The host moves a byte to the left, over the second slash, so that its end can have a NUL
+ * without losing the path's slash. */
 static int parse_absolute(struct http_target *out, char *text)
 {
     const size_t n_scheme = strncasecmp(text, "http://", 7) == 0    ? 7

@@ -1,8 +1,7 @@
-/* server/http/http_target.h - what a request is for: the request-target of RFC 9112, section 3.2, hosts, and percent
- * encoding.
+/* server/http/http_target.h - what a request is for: the request-target of RFC 9112, section 3.2,
+ * hosts, and percent encoding.
  *
- * Thread: any.
- * Memory: none; offsets point into the caller's text, which is changed in place.
+ * Thread: any. Memory: none; offsets point into the caller's text, which is changed in place.
  */
 #ifndef SERVER_HTTP_HTTP_TARGET_H
 #define SERVER_HTTP_HTTP_TARGET_H

@@ -1,8 +1,8 @@
 /* tests/fuzz/fuzz_http.c - libFuzzer: any bytes from a client.
  *
- * What the parser makes of them must not depend on how they are cut; its memory is bounded; and each
- * request must end where a second reader of the RFC, written as plainly as possible over the whole
- * text, sees its end. Queries and hosts go through their decoders.
+ * What the parser makes of them must not depend on how they are cut; its memory is bounded; and
+ * each request must end where a second reader of the RFC, written as plainly as possible over the
+ * whole text, sees its end. Queries and hosts go through their decoders.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,14 +33,16 @@ static size_t find(const char *bytes, size_t from, size_t n, const char *what)
     return SIZE_MAX;
 }
 
-/* The value of a field in a head that the parser has found good: lines are CRLF, names end at colons. */
+/* The value of a field in a head that the parser has found good: lines are CRLF, names end at
+ * colons. */
 static bool value_of(const char *bytes, size_t from, size_t end, const char *name, char out[64])
 {
     const size_t len = strlen(name);
 
     for (size_t line = find(bytes, from, end, "\r\n") + 2; line < end;
          line = find(bytes, line, end + 2, "\r\n") + 2) {
-        if (end - line <= len || strncasecmp(bytes + line, name, len) != 0 || bytes[line + len] != ':')
+        if (end - line <= len || strncasecmp(bytes + line, name, len) != 0 ||
+            bytes[line + len] != ':')
             continue;
         const size_t to = find(bytes, line, end + 2, "\r\n");
         size_t k = 0;

@@ -1,4 +1,5 @@
-/* tests/unit/test_http_parser.c - HTTP/1.1 as it stands in RFC 9112, however it is cut; limits; memory. */
+/* tests/unit/test_http_parser.c - HTTP/1.1 as it stands in RFC 9112, however it is cut; limits;
+ * memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +15,9 @@
 #include "tests/unit/http_transcript.h"
 
 #define HOST "Host: a\r\n"
+#define GET "GET / HTTP/1.1\r\n"
+#define POST "POST / HTTP/1.1\r\n" HOST
+#define CHUNKED POST "Transfer-Encoding: chunked\r\n\r\n"
 #define NUL "\0"
 
 struct text {
@@ -23,39 +27,41 @@ struct text {
 #define TEXT(literal) {literal, sizeof(literal) - 1}
 
 static const struct text good[] = {
-    TEXT("GET / HTTP/1.1\r\n" HOST "\r\n"),
+    TEXT(GET HOST "\r\n"),
     TEXT("\r\nGET /a%20b?x=1&y=%41+ HTTP/1.1\r\nhOsT: a:80\r\nX:\r\nY: \t z \t\r\n\r\n"),
-    TEXT("POST / HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\n" HOST "\r\n"),
-    TEXT("POST / HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\nGET / HTTP/1.0\r\n\r\n"),
-    TEXT("POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n00b;a=b;c=\"d\\\"\"\r\n"
+    TEXT(POST "Content-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\n" HOST "\r\n"),
+    TEXT(POST "Content-Length: 0\r\n\r\nGET / HTTP/1.0\r\n\r\n"),
+    TEXT(CHUNKED "5\r\nhello\r\n00b;a=b;c=\"d\\\"\"\r\n"
          "hello world\r\n0;x\r\nA: b\r\nC:\r\n\r\nGET / HTTP/1.1\r\n" HOST "\r\n"),
-    TEXT("POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: CHUNKED\r\nExpect: 100-Continue\r\n\r\n0\r\n\r\n"),
+    TEXT(POST "Transfer-Encoding: CHUNKED\r\nExpect: 100-Continue\r\n\r\n0\r\n\r\n"),
     TEXT("GET http://b.example:1/c?d HTTP/1.1\r\n" HOST "Connection: x, Close\r\n\r\n"),
     TEXT("OPTIONS * HTTP/1.1\r\n" HOST "\r\n"),
     TEXT("GET / HTTP/1.0\r\nConnection: keep-alive\r\nExpect: tea\r\n\r\n"),
 };
 
 static const struct text bad[] = {
-    TEXT("\r\n\r\n"), TEXT("\n"), TEXT("\rG"), TEXT("GET\r\n"), TEXT("GET /\r\n"), TEXT(" GET / HTTP/1.1\r\n"),
+    TEXT("\r\n\r\n"), TEXT("\n"), TEXT("\rG"), TEXT("GET\r\n"), TEXT("GET /\r\n"),
+    TEXT(" GET / HTTP/1.1\r\n"),
     TEXT("GET / HTTP/1.1\n"), TEXT("GET / HTTP/1.1\r\r\n"), TEXT("GET /" NUL " HTTP/1.1\r\n"),
-    TEXT("GET / HTTP/1.1\r\nHost: a\n"), TEXT("GET / HTTP/1.1\r\n Host: a\r\n"), TEXT("GET / HTTP/1.1\r\n\r\n"),
-    TEXT("GET / HTTP/1.1\r\n" HOST "A: b\r\n c\r\n"), TEXT("GET / HTTP/1.1\r\n" HOST HOST "\r\n"),
-    TEXT("GET / HTTP/1.1\r\n" HOST "A b: c\r\n"), TEXT("GET / HTTP/1.1\r\n" HOST "A : c\r\n"),
-    TEXT("GET / HTTP/1.1\r\n" HOST ": c\r\n"), TEXT("GET / HTTP/1.1\r\n" HOST "A\r\n"),
-    TEXT("GET / HTTP/1.1\r\n" HOST "A: b" NUL "\r\n"), TEXT("GET / HTTP/3.0\r\n"), TEXT("CONNECT a:1 HTTP/1.1\r\n"),
+    TEXT("GET / HTTP/1.1\r\nHost: a\n"), TEXT("GET / HTTP/1.1\r\n Host: a\r\n"),
+    TEXT("GET / HTTP/1.1\r\n\r\n"),
+    TEXT(GET HOST "A: b\r\n c\r\n"), TEXT(GET HOST HOST "\r\n"),
+    TEXT(GET HOST "A b: c\r\n"), TEXT(GET HOST "A : c\r\n"),
+    TEXT(GET HOST ": c\r\n"), TEXT(GET HOST "A\r\n"),
+    TEXT(GET HOST "A: b" NUL "\r\n"), TEXT("GET / HTTP/3.0\r\n"), TEXT("CONNECT a:1 HTTP/1.1\r\n"),
     TEXT("GET /%0 HTTP/1.1\r\n" HOST "\r\n"), TEXT("GET /%00 HTTP/1.1\r\n" HOST "\r\n"),
     TEXT("GET a HTTP/1.1\r\n" HOST "\r\n"), TEXT("GET http:///a HTTP/1.1\r\n" HOST "\r\n"),
-    TEXT("POST / HTTP/1.1\r\n" HOST "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"),
-    TEXT("POST / HTTP/1.1\r\n" HOST "Content-Length: 5\r\nContent-Length: 5\r\n\r\n"),
-    TEXT("POST / HTTP/1.1\r\n" HOST "Content-Length: 9223372036854775808\r\n\r\n"),
-    TEXT("POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: gzip, chunked\r\n\r\n"),
-    TEXT("POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n5\r\nhellox"),
-    TEXT("POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n5\n"),
-    TEXT("POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n5;\r\n"),
-    TEXT("POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n5;a=\"b\r\n"),
-    TEXT("POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n8000000000000000\r\n"),
-    TEXT("POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n00000000000000005\r\n"),
-    TEXT("POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n0\r\nHost: b\r\n\r\n"),
+    TEXT(POST "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    TEXT(POST "Content-Length: 5\r\nContent-Length: 5\r\n\r\n"),
+    TEXT(POST "Content-Length: 9223372036854775808\r\n\r\n"),
+    TEXT(POST "Transfer-Encoding: gzip, chunked\r\n\r\n"),
+    TEXT(CHUNKED "5\r\nhellox"),
+    TEXT(CHUNKED "5\n"),
+    TEXT(CHUNKED "5;\r\n"),
+    TEXT(CHUNKED "5;a=\"b\r\n"),
+    TEXT(CHUNKED "8000000000000000\r\n"),
+    TEXT(CHUNKED "00000000000000005\r\n"),
+    TEXT(CHUNKED "0\r\nHost: b\r\n\r\n"),
 };
 
 /* ---- cuts ---- */
@@ -122,8 +128,9 @@ static void test_what_is_read(void **state)
 
     (void)state;
     read_text(&good[1], NULL, NULL, &out);
-    assert_string_equal(out.data, "head GET path=/a b query=x=1&y=%41+ host=a:80 10=0 keep=1 expect=00 "
-                                  "framing=0:0\n hOsT=a:80\n X=\n Y=z\n\nend\nbegun=0\n");
+    assert_string_equal(out.data,
+                        "head GET path=/a b query=x=1&y=%41+ host=a:80 10=0 keep=1 expect=00 "
+                        "framing=0:0\n hOsT=a:80\n X=\n Y=z\n\nend\nbegun=0\n");
     buf_release(&out);
     read_text(&good[4], NULL, NULL, &out);
     assert_non_null(strstr(out.data, "chunked\nhellohello world\nend\nhead GET"));
@@ -176,7 +183,7 @@ static int with_fields(size_t n, size_t bytes)
     struct buf b;
 
     buf_init(&b, TRANSCRIPT_MAX);
-    buf_add_str(&b, "GET / HTTP/1.1\r\n" HOST);
+    buf_add_str(&b, GET HOST);
     for (size_t i = 1; i < n; i++) {
         buf_add_str(&b, "A:");
         add_many(&b, 'b', bytes);
@@ -194,7 +201,7 @@ static int with_chunks(size_t n_chunks, size_t extension, size_t trailer)
     struct buf b;
 
     buf_init(&b, TRANSCRIPT_MAX);
-    buf_add_str(&b, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n");
+    buf_add_str(&b, CHUNKED "");
     for (size_t i = 0; i < n_chunks; i++) {
         buf_add_str(&b, "1;");
         add_many(&b, 'e', extension);
@@ -218,7 +225,7 @@ static void test_limits(void **state)
     assert_int_equal(with_fields(HTTP_MAX_FIELDS + 1, 1), 431);
     for (size_t left = 0; left < 40; left++) /* around the end of the head's room */
         assert_int_equal(with_fields(2, HTTP_MAX_HEAD - 60 + left) == 200,
-                         left + HTTP_MAX_HEAD - 60 + strlen("GET / HTTP/1.1_Host: a_A:") <= HTTP_MAX_HEAD);
+                         left + strlen("GET / HTTP/1.1_Host: a_A:") <= 60);
     assert_int_equal(with_fields(90, 170), 200);
     assert_int_equal(with_fields(90, 200), 431);
     assert_int_equal(with_chunks(1, HTTP_MAX_EXTENSION, 1), 200);
@@ -251,8 +258,10 @@ static void test_no_memory(void **state)
 
 static void test_hosts(void **state)
 {
-    static const char *const fine[] = {"a", "a.b:1", "127.0.0.1:65535", "[::1]", "[::ffff:1.2.3.4]:80", "a:", "x_y"};
-    static const char *const wrong[] = {"", ":80", "a b", "a/b", "u@a", "a:b", "a:65536", "[::1", "[]", "[1]", "a:1:2",
+    static const char *const fine[] = {"a",  "a.b:1", "127.0.0.1:65535", "[::1]", "[::ffff:1.2.3.4]:80",
+                                       "a:", "x_y"};
+    static const char *const wrong[] = {"",     ":80", "a b", "a/b",   "u@a", "a:b", "a:65536",
+                                        "[::1", "[]",  "[1]", "a:1:2",
                                         "a,b", "[::1]x", "\xc3\xa4", "a%41"};
 
     (void)state;
@@ -273,10 +282,12 @@ static void test_lists(void **state)
 
     (void)state;
     assert_true(http_list_has("a, CLOSE ,b", "close") && http_list_has("close", "close"));
-    assert_false(http_list_has("closed", "close") || http_list_has("", "close") || http_list_has("a;close", "close"));
+    assert_false(http_list_has("closed", "close") || http_list_has("", "close") ||
+                 http_list_has("a;close", "close"));
     assert_true(http_has_foreign_coding("gzip, chunked") && http_has_foreign_coding("x,y,chunked"));
     assert_false(http_has_foreign_coding("chunked") || http_has_foreign_coding("gzip") ||
-                 http_has_foreign_coding("chunked, gzip, chunked") || http_has_foreign_coding("identity, chunked"));
+                 http_has_foreign_coding("chunked, gzip, chunked") ||
+                 http_has_foreign_coding("identity, chunked"));
     assert_true(http_read_length("9223372036854775807", &n) && n == INT64_MAX);
     assert_false(http_read_length("9223372036854775808", &n) || http_read_length("", &n) ||
                  http_read_length("00000000000000000001", &n) || http_read_length("1 ", &n));
