@@ -16,9 +16,9 @@
 #include "core/base/mem.h"
 #include "server/api/worker_pool.h"
 #include "server/desk.h"
+#include "server/http/tls.h"
 #include "server/keys.h"
 #include "server/tenants.h"
-#include "server/http/tls.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -221,24 +221,31 @@ static bool write_wire(struct connection *cn)
     return true;
 }
 
-/* Is the answer complete, and gone? */
-static bool send_answer(struct connection *cn)
+/* Blocks of an answer in one step, so that a fast reader of a large one does not hold up others. */
+#define MAX_BLOCKS 32
+
+/* Does it go on? *is_done: the answer is complete, and gone. */
+static bool send_answer(struct connection *cn, bool *is_done)
 {
     struct http_call *call = cn->call;
 
-    while (call->state != CALL_DEAD && write_wire(cn)) {
+    for (int i = 0; i < MAX_BLOCKS && call->state != CALL_DEAD; i++) {
+        if (!write_wire(cn))
+            return false;
         if (call->out_pos == call->out.len)
             call->blocked_us = 0;
-        if (cn->is_last || call->state == CALL_RECEIVING || call->state == CALL_WAITING)
-            return cn->is_last;
+        *is_done = cn->is_last;
+        if (*is_done || call->state == CALL_RECEIVING || call->state == CALL_WAITING)
+            return *is_done;
         cn->is_last = exchange_fill(call, &cn->wire);
+        if (cn->wire.err == 0 && cn->wire.len == 0 && !cn->is_last)
+            return false;
         if (cn->wire.err < 0)
-            connection_close(cn);
-        if (cn->wire.len == 0)
-            return cn->is_last;
+            call->state = CALL_DEAD;
     }
-    if (cn->phase != CONNECTION_CLOSED && call->state == CALL_DEAD)
-        connection_close(cn);
+    if (call->state != CALL_DEAD)
+        return true;
+    connection_close(cn);
     return false;
 }
 
@@ -281,6 +288,8 @@ static bool shake_hands(struct connection *cn)
 
 static bool step(struct connection *cn)
 {
+    bool is_done = false;
+
     switch (cn->phase) {
     case CONNECTION_HANDSHAKE:
         return shake_hands(cn);
@@ -293,9 +302,10 @@ static bool step(struct connection *cn)
         }
         return cn->is_readable && read_some(cn);
     case CONNECTION_ANSWERING:
-        if (!send_answer(cn))
+        if (!send_answer(cn, &is_done))
             return false;
-        end_answer(cn);
+        if (is_done)
+            end_answer(cn);
         return true;
     case CONNECTION_LINGERING:
         return cn->is_readable && read_some(cn);

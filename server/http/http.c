@@ -2,6 +2,7 @@
 #include "server/http/http.h"
 
 #include "core/base/err.h"
+#include "core/base/log.h"
 #include "core/base/mem.h"
 #include "server/http/connection.h"
 #include "server/http/exchange.h"
@@ -136,6 +137,9 @@ static int set_limits(struct http *h, char *err, size_t err_len)
                                "models and files need, none are left for connections");
         return ERR_LIMIT;
     }
+    if (n < h->opt.max_connections)
+        log_warn("http", "event=connections_lowered wanted=%u now=%u reason=descriptors",
+                 h->opt.max_connections, n);
     limits_init(&h->limits, &h->connections, n, h->opt.max_connections_per_address);
     return 0;
 }

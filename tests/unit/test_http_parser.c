@@ -258,7 +258,8 @@ static void test_no_memory(void **state)
 
 static void test_hosts(void **state)
 {
-    static const char *const fine[] = {"a",  "a.b:1", "127.0.0.1:65535", "[::1]", "[::ffff:1.2.3.4]:80",
+    static const char *const fine[] = {"a",  "a.b:1", "127.0.0.1:65535", "[::1]",
+                                       "[::ffff:1.2.3.4]:80",
                                        "a:", "x_y"};
     static const char *const wrong[] = {"",     ":80", "a b", "a/b",   "u@a", "a:b", "a:65536",
                                         "[::1", "[]",  "[1]", "a:1:2",

@@ -44,7 +44,8 @@ static void set(struct stage *g, uint32_t n_models)
 
     *g = (struct stage){.scene = {.models = g->models, .n_models = n_models, .house = &g->house,
                                   .routes = routes, .n_routes = 2, .isa = "i", .version = "v",
-                                  .memory = &memory, .edge = edge, .n_tenants = 30, .n_tenants_shared = 31}};
+                                  .memory = &memory, .edge = edge, .n_tenants = 30,
+                                  .n_tenants_shared = 31}};
     for (uint32_t i = 0; i < n_models; i++) {
         metrics_init(&g->counts[i]);
         g->models[i] = (struct metrics_model){.id = ids[i], .arch = "a", .ftype = "f",
