@@ -5,7 +5,7 @@ CFLAGS  ?= -O2 -g -DNDEBUG
 PREFIX  ?= /usr/local
 PYTHON  ?= $(firstword $(wildcard /usr/bin/python3) python3)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-PKGS    := libmicrohttpd gnutls libuv libcjson libxxhash
+PKGS    := gnutls libuv libcjson libxxhash
 BASE    := -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -ffp-contract=off -fvisibility=hidden \
            -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 \
            $(if $(CI),-Werror) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
@@ -256,10 +256,10 @@ clean: ## remove everything built
 	rm -rf build
 
 # Debian packages: what is missing is installed when that is allowed, else the command is printed.
-DEB_BUILD := gcc libc6-dev pkg-config libmicrohttpd-dev libgnutls28-dev libuv1-dev libcjson-dev libxxhash-dev \
+DEB_BUILD := gcc libc6-dev pkg-config libgnutls28-dev libuv1-dev libcjson-dev libxxhash-dev \
              libinih-dev libunistring-dev libseccomp-dev
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 \
-             python3-numpy prometheus \
+             python3-numpy prometheus haproxy \
              openssl curl
 DEB_LINT  := cppcheck
 DEB_CLIENTS := nodejs npm

@@ -11,7 +11,7 @@
 #include "server/chat.h"
 #include "server/deadline.h"
 #include "server/desk.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/intake.h"
 #include "server/probe.h"
 #include "server/tenants.h"

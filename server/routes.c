@@ -242,6 +242,7 @@ static void on_metrics(void *ud, struct http_call *call)
                                             worker_pool_stats(s->constraint_pool)},
                                   .memory = &s->memory,
                                   .n_connections = http_n_connections(s->http),
+                                  .edge = http_edge_counts(s->http),
                                   .n_tenants = tenants_n(s->tenants),
                                   .n_tenants_shared = tenants_n_shared(s->tenants),
                                   .n_log_dropped = log_dropped(),

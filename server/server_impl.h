@@ -11,7 +11,7 @@
 #include "server/api/request_memory.h"
 #include "server/gate.h"
 #include "server/hosted.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/metrics.h"
 #include "server/server.h"
 
