@@ -62,6 +62,10 @@ static void add_house(const struct metrics_scene *scene, struct buf *b)
     add_count(b, "quire_tenants", "gauge", scene->n_tenants, "Tenants that are told apart.");
     add_count(b, "quire_tenants_shared_total", "counter", scene->n_tenants_shared,
               "Requests of tenants for which there was no place: they share one.");
+    add_count(b, "quire_log_dropped_total", "counter", scene->n_log_dropped,
+              "Log lines that were not written: nobody read them, or there was no room.");
+    add_count(b, "quire_sandbox_refused_total", "counter", scene->n_syscalls_refused,
+              "System calls of this process that its sandbox refused.");
 }
 
 static void add_edge(const struct metrics_scene *scene, struct buf *b)

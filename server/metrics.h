@@ -78,6 +78,7 @@ struct metrics_model { /* one of those served; pointers are borrowed */
     uint32_t max_context;
     uint64_t n_params, bytes;
     uint32_t share;               /* of the machine's time, beside the other models' shares */
+    uint64_t constraints_compiled, constraints_found, constraints_refused;
     const struct metrics *counts;
     struct engine_stats stats;    /* one copy: its gauges add up */
 };
@@ -99,6 +100,7 @@ struct metrics_scene { /* everything that the text needs; pointers are borrowed 
     uint32_t n_connections, n_tenants;
     const uint64_t *edge; /* [HTTP_EDGE_COUNT] */
     uint64_t n_tenants_shared;
+    uint64_t n_log_dropped, n_syscalls_refused;
     double uptime_s;
 };
 

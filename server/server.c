@@ -61,6 +61,7 @@ static void end_loop(struct server *s)
     uv_close((uv_handle_t *)&s->wake, NULL);
     uv_close((uv_handle_t *)&s->stop, NULL);
     uv_close((uv_handle_t *)&s->on_hup, NULL);
+    uv_close((uv_handle_t *)&s->on_usr1, NULL);
     uv_close((uv_handle_t *)&s->tick, NULL);
 }
 
@@ -176,6 +177,14 @@ static void on_hangup(uv_signal_t *handle, int number)
         log_reload("certificate", tls_reload(s->tls, err, sizeof(err)), err);
 }
 
+/* A log that was rotated. */
+static void on_reopen(uv_signal_t *handle, int number)
+{
+    (void)handle;
+    (void)number;
+    log_reopen();
+}
+
 /* ---- life ---- */
 
 static void on_wake(uv_async_t *wake)
@@ -199,24 +208,28 @@ static int init_loop(struct server *s)
     s->has_loop = true;
     if (uv_async_init(&s->loop, &s->wake, on_wake) != 0 ||
         uv_async_init(&s->loop, &s->stop, on_stop) != 0 ||
-        uv_signal_init(&s->loop, &s->on_hup) != 0 || uv_timer_init(&s->loop, &s->tick) != 0)
+        uv_signal_init(&s->loop, &s->on_hup) != 0 ||
+        uv_signal_init(&s->loop, &s->on_usr1) != 0 || uv_timer_init(&s->loop, &s->tick) != 0)
         return ERR_INTERNAL;
     s->wake.data = s->stop.data = s->on_hup.data = s->tick.data = s;
     return 0;
 }
 
-/* What clients make us compute before a request is queued; each kind has its own threads. */
+/* What clients make us compute before a request is queued; each kind has its own threads, made in
+ * server_run(). */
 static int open_pools(struct server *s)
 {
-    struct worker_pool_options o = {
-        .loop = &s->loop,
-        .n_threads = s->opt.n_text_threads,
-        .max_waiting = MAX_PREPARING,
-    };
-    int rc = worker_pool_create(&s->text_pool, &o);
+    const struct worker_pool_options o = {.loop = &s->loop, .max_waiting = MAX_PREPARING};
+    const int rc = worker_pool_create(&s->text_pool, &o);
 
-    o.n_threads = s->opt.n_constraint_threads;
     return rc == 0 ? worker_pool_create(&s->constraint_pool, &o) : rc;
+}
+
+static int start_pools(struct server *s)
+{
+    const int rc = worker_pool_start(s->text_pool, s->opt.n_text_threads);
+
+    return rc == 0 ? worker_pool_start(s->constraint_pool, s->opt.n_constraint_threads) : rc;
 }
 
 static const char *or_empty(const char *text)
@@ -236,6 +249,7 @@ static int open_locks(struct server *s, char *err, size_t err_len)
     s->gate = (struct gate){
         .keys = s->keys,
         .has_open_metrics = s->opt.has_open_metrics,
+        .tenant_header = or_empty(s->opt.tenant_header),
         .house = &s->house,
         .is_loading = s->opt.load.work != NULL,
         .load_permille = s->opt.load.permille,
@@ -324,14 +338,15 @@ static int open_parts(struct server *s, char *err, size_t err_len)
     }
     rc = open_pools(s);
     if (rc < 0)
-        return snprintf(err, err_len, "the preparing threads cannot be started"), rc;
+        return snprintf(err, err_len, "the pools of the preparing threads cannot be set up"), rc;
     rc = open_models(s, err, err_len);
     if (rc == 0)
         rc = open_locks(s, err, err_len);
     if (rc == 0)
         rc = open_http(s, err, err_len);
-    if (rc == 0 && uv_signal_start(&s->on_hup, on_hangup, SIGHUP) != 0) {
-        snprintf(err, err_len, "the signal SIGHUP cannot be taken over");
+    if (rc == 0 && (uv_signal_start(&s->on_hup, on_hangup, SIGHUP) != 0 ||
+                    uv_signal_start(&s->on_usr1, on_reopen, SIGUSR1) != 0)) {
+        snprintf(err, err_len, "the signals SIGHUP and SIGUSR1 cannot be taken over");
         rc = ERR_INTERNAL;
     }
     return rc;
@@ -402,6 +417,8 @@ static void after_load(uv_work_t *work, int status)
 int server_run(struct server *s)
 {
     s->load.data = s;
+    if (start_pools(s) < 0)
+        return ERR_INTERNAL;
     if (s->gate.is_loading && uv_queue_work(&s->loop, &s->load, on_load, after_load) != 0)
         return ERR_INTERNAL;
     http_start(s->http);

@@ -89,7 +89,7 @@ static void encode(struct job *j, const cJSON *body)
         (add_special ? TOKENIZER_ADD_SPECIAL : 0u) | (parse_special ? TOKENIZER_PARSE_SPECIAL : 0u);
     /* A token stands for at least a byte; BOS, EOS and a prefix space may be added. */
     if (tokenizer_encode(j->desk->model->tokenizer, text->valuestring, strlen(text->valuestring),
-                         flags, 4 * j->desk->house->max_body, &list) < 0) {
+                         flags, 4 * j->desk->house->max_body, NULL, &list) < 0) {
         api_error_set(&j->error, 500, NULL, NULL, "out of memory");
         return;
     }
@@ -141,9 +141,10 @@ static void run(struct job *j)
 {
     const char *why = NULL;
     cJSON *body = NULL;
+    const int rc = json_parse(j->body.data, j->body.len, &body, &why);
 
-    if (json_parse(j->body.data, j->body.len, &body, &why) < 0)
-        api_error_set(&j->error, 400, NULL, NULL, "%s", why);
+    if (rc < 0)
+        api_error_set(&j->error, rc == ERR_NOMEM ? 500 : 400, NULL, NULL, "%s", why);
     else if (!cJSON_IsObject(body))
         api_error_set(&j->error, 400, NULL, NULL, "the body must be a JSON object");
     else

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 struct access {
     uint32_t n_refs;
@@ -82,9 +83,18 @@ static void format_work(const struct access *a, char *out, size_t size)
              w->finish);
 }
 
+/* Bare as a rule; a client may send anything instead. */
+static const char *method_of(const struct access *a, char *buf, size_t size)
+{
+    const bool is_plain = a->method[0] != '\0' &&
+                          a->method[strspn(a->method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")] == '\0';
+
+    return is_plain ? a->method : log_quote(buf, size, a->method);
+}
+
 static void unref(struct access *a)
 {
-    char work[640] = "", id[280], key[120] = "", model[280] = "", name[270];
+    char work[640] = "", id[280], key[120] = "", model[280] = "", name[270], method[80];
 
     if (--a->n_refs > 0)
         return;
@@ -99,7 +109,7 @@ static void unref(struct access *a)
     log_info("http",
              "event=finished id=%s method=%s route=%s status=%d bytes=%" PRIu64
              "%s%s duration_ms=%.3f%s",
-             log_quote(id, sizeof(id), a->id), a->method, a->route, a->status, a->bytes, key,
+             log_quote(id, sizeof(id), a->id), method_of(a, method, sizeof(method)), a->route, a->status, a->bytes, key,
              model, ms(after(a->end_us, a->begin_us)), work);
     mem_free(a);
 }

@@ -45,7 +45,8 @@ static void set(struct stage *g, uint32_t n_models)
     *g = (struct stage){.scene = {.models = g->models, .n_models = n_models, .house = &g->house,
                                   .routes = routes, .n_routes = 2, .isa = "i", .version = "v",
                                   .memory = &memory, .edge = edge, .n_tenants = 30,
-                                  .n_tenants_shared = 31}};
+                                  .n_tenants_shared = 31, .n_log_dropped = 32,
+                                  .n_syscalls_refused = 33}};
     for (uint32_t i = 0; i < n_models; i++) {
         metrics_init(&g->counts[i]);
         g->models[i] = (struct metrics_model){.id = ids[i], .arch = "a", .ftype = "f",
@@ -91,6 +92,8 @@ static const struct {
     {"quire_connections", HOUSE},
     {"quire_tenants", HOUSE},
     {"quire_tenants_shared_total", HOUSE},
+    {"quire_log_dropped_total", HOUSE},
+    {"quire_sandbox_refused_total", HOUSE},
     {"quire_request_memory_bytes", HOUSE},
     {"quire_request_memory_limit_bytes", HOUSE},
     {"quire_prepare_jobs", HOUSE},
@@ -119,6 +122,7 @@ static const struct {
     {"quire_prefix_evictions_total", MODEL},
     {"quire_kv_blocks_copied_total", MODEL},
     {"quire_iterations_total", MODEL},
+    {"quire_constraints_total", MODEL},
     {"quire_model_share", MODEL},
     {"quire_turn_wait_seconds_total", MODEL},
     {"quire_iteration_tokens", MODEL},
@@ -410,6 +414,8 @@ static void the_engine_is_shown(void **state)
         "\nquire_rejections_total{reason=\"queue_timeout\"} 29\n",
         "\nquire_tenants 30\n",
         "\nquire_tenants_shared_total 31\n",
+        "\nquire_log_dropped_total 32\n",
+        "\nquire_sandbox_refused_total 33\n",
         "\nquire_model_share 32\n",
         "\nquire_turn_wait_seconds_total 33.5\n",
     };
