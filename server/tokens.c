@@ -95,7 +95,8 @@ static void encode(struct job *j, const cJSON *body)
     if (tokenizer_encode(j->desk->model->tokenizer, text->valuestring, strlen(text->valuestring),
                          flags, 4 * j->desk->house->max_body, &budget, &list) < 0) {
         if (budget_error(&budget) < 0)
-            api_error_set(&j->error, 400, name, NULL, "'%s' takes too many steps to tokenize", name);
+            api_error_set(&j->error, 400, name, NULL, "'%s' takes too many steps to tokenize",
+                          name);
         else
             api_error_set(&j->error, 500, NULL, NULL, "out of memory");
         return;
