@@ -3,6 +3,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/file_append.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 
@@ -64,7 +65,7 @@ static bool is_still_there(int fd, const char *path)
 {
     struct stat opened, named;
 
-    return fstat(fd, &opened) == 0 && stat(path, &named) == 0 && opened.st_dev == named.st_dev &&
+    return fstat(fd, &opened) == 0 && lstat(path, &named) == 0 && opened.st_dev == named.st_dev &&
            opened.st_ino == named.st_ino;
 }
 
@@ -91,11 +92,12 @@ static int check_owner(int fd, const char *path, char *err, size_t err_len)
 /* Open, lock, look. The descriptor, or ERR_AGAIN: the file has just been removed by its owner. */
 static int open_locked(const char *path, char *err, size_t err_len)
 {
-    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK,
+                        0600);
     int rc;
 
     if (fd < 0)
-        return fail(ERR_IO, err, err_len, "cannot open %s: %s", path, strerror(errno));
+        return fail(ERR_IO, err, err_len, "cannot open %s: %s", path, file_append_error(errno));
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         rc = errno == EWOULDBLOCK
                  ? fail(ERR_BUSY, err, err_len, "%s is in use already", path)

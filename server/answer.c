@@ -1,7 +1,7 @@
 /* server/answer.c - see answer.h: what the dialects share. */
 #include "server/answer.h"
 
-#include "server/http.h"
+#include "server/http/http.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* server/choice.c - see choice.h. */
 #include "server/choice.h"
 
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/json.h"
 
 #include <string.h>

@@ -120,6 +120,10 @@ int cmd_inspect(int argc, char **argv)
     printf("%" PRIu64 " tensors\n", gguf_n_tensors(g));
     n_params = print_tensors(g);
     printf("%" PRIu64 " parameters\n", n_params);
+    if (gguf_check_read(g, err, sizeof(err)) < 0) {
+        gguf_close(&g);
+        return command_fail(EXIT_FAILED, "%s", err);
+    }
     gguf_close(&g);
     return EXIT_OK;
 }

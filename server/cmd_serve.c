@@ -11,12 +11,20 @@
 #include "core/run/team.h"
 #include "scheduler/turns.h"
 #include "server/cmd_serve_model.h"
+#include "server/cmd_serve_sandbox.h"
+#include "server/process/exposure.h"
+#include "server/process/sandbox_probe.h"
+#include "server/process/startup.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* How long the end waits for a reader of the log. */
+#define LOG_STOP_MS 1000
+/* Of the loop, the sockets, the log and the first file; connections come on top. */
+#define FDS_TO_BEGIN 12
 
 _Static_assert(MODELS_MAX <= SERVER_MAX_MODELS, "the server has room for what settings can list");
 
@@ -24,6 +32,8 @@ _Static_assert(MODELS_MAX <= SERVER_MAX_MODELS, "the server has room for what se
 #define PREPARING_THREADS 2
 /* A second SIGTERM or SIGINT ends the process within a second, whatever it is doing. */
 #define KILL_AFTER_MS 900
+/* Beside libuv's: those that prepare, that of the signals, the log's. */
+#define OTHER_THREADS (2 * PREPARING_THREADS + 2)
 
 struct service {
     struct config config; /* of the house */
@@ -33,6 +43,7 @@ struct service {
     struct turns *turns; /* NULL: one model */
     struct server *server;
     struct stop_signals *signals;
+    struct sandbox_state sandbox;
     int code; /* of the load, when it is over */
     char err[512];
 };
@@ -89,6 +100,8 @@ static void load(void *ud)
     s->code = EXIT_FAILED;
     if (engine_make_team(&s->team, &s->config, s->err, sizeof(s->err)) == 0)
         s->code = load_all(s);
+    sandbox_probe("pool");
+    sandbox_probe_on_new_thread("new");
 }
 
 /* ---- on the loop's thread ---- */
@@ -101,6 +114,8 @@ static void loaded(void *ud)
         server_fail(s->server);
         return;
     }
+    sandbox_log(&s->sandbox);
+    sandbox_probe("io");
     for (uint32_t i = 0; i < s->n_models; i++) {
         served_complete(&s->models[i]);
         server_set_model(s->server, i, &s->models[i].facts);
@@ -132,7 +147,12 @@ static int make_server(struct service *s, const struct server_model *models)
         .api_keys = c->api_keys,
         .has_open_metrics = strcmp(c->metrics_open, "on") == 0,
         .cors_origins = c->cors_origins,
+        .allowed_hosts = c->allowed_hosts,
         .max_body = c->max_body,
+        .max_connections = (uint32_t)c->max_connections,
+        .max_connections_per_address = (uint32_t)c->max_connections_per_address,
+        .header_timeout_s = (uint32_t)c->header_timeout_s,
+        .min_body_rate = (uint32_t)c->min_body_rate,
         .request_memory = c->request_memory,
         .tenant_header = c->tenant_header,
         .tenant_weights = c->tenant_weights,
@@ -148,7 +168,7 @@ static int make_server(struct service *s, const struct server_model *models)
     return server_create(&s->server, &options, s->err, sizeof(s->err));
 }
 
-/* From here on: threads that exist already have all signals blocked. */
+/* From here on. */
 static int take_signals(struct service *s)
 {
     const struct stop_signals_options options = {server_tell_to_stop, s->server, KILL_AFTER_MS};
@@ -170,13 +190,21 @@ static int make_turns(struct service *s)
     return turns_create(&s->turns, shares, s->n_models);
 }
 
-/* Of libuv's pool: each model may keep two threads at its swap file; one loads, one is the journal's. */
-static void size_pool(uint32_t n_models)
+/* Of libuv's pool: each model may keep two threads at its swap file; one loads, one is the
+ * journal's. */
+static int size_pool(struct service *s)
 {
+    const char *set = getenv("UV_THREADPOOL_SIZE");
+    const unsigned n = set != NULL ? (unsigned)strtoul(set, NULL, 10) : 2 + 2 * s->n_models;
     char text[16];
+    int rc;
 
-    snprintf(text, sizeof(text), "%u", 2 + 2 * n_models);
+    snprintf(text, sizeof(text), "%u", n);
     setenv("UV_THREADPOOL_SIZE", text, 0);
+    rc = startup_try_descriptors(FDS_TO_BEGIN, s->err, sizeof(s->err));
+    if (rc == 0)
+        rc = startup_try_threads(n + OTHER_THREADS, s->err, sizeof(s->err));
+    return rc == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
 /* Names that differ in bytes that are no UTF-8 alone are one on the wire. */
@@ -211,9 +239,10 @@ static int build(struct service *s)
         }
         models[i] = s->models[i].facts;
     }
-    size_pool(s->n_models);
-    return make_turns(s) == 0 && make_server(s, models) == 0 && take_signals(s) == 0 ? EXIT_OK
-                                                                                      : EXIT_FAILED;
+    if (size_pool(s) != EXIT_OK)
+        return EXIT_FAILED;
+    snprintf(s->err, sizeof(s->err), "no memory");
+    return make_turns(s) == 0 && make_server(s, models) == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
 static void tear_down(struct service *s)
@@ -229,29 +258,65 @@ static void tear_down(struct service *s)
     stop_signals_close(&s->signals);
 }
 
+/* Anybody on the network may use it, and nobody has said that this is meant. */
+static bool is_exposed(const struct config *c)
+{
+    return !exposure_is_local(c->host) && c->api_keys[0] == '\0' &&
+           strcmp(c->insecure, "on") != 0;
+}
+
 static void print_models(const struct service *s)
 {
     printf(" (%s ", s->n_models > 1 ? "models" : "model");
     for (uint32_t i = 0; i < s->n_models; i++)
         printf("%s%s", i > 0 ? ", " : "", s->models[i].id);
-    printf(")\n");
+    printf(")");
 }
 
 static void print_places(const struct service *s)
 {
     const struct config *c = &s->config;
     const bool is_ipv6 = strchr(c->host, ':') != NULL;
+    char host[300];
 
     if (c->host[0] != '\0') {
         printf("listening on http%s://%s%s%s:%u", c->tls_certificate[0] != '\0' ? "s" : "",
                is_ipv6 ? "[" : "", c->host, is_ipv6 ? "]" : "", server_port(s->server));
         print_models(s);
+        puts(is_exposed(c) ? " WITHOUT API KEYS: whoever reaches it can use it (see api_keys)" : "");
     }
     if (c->unix_socket[0] != '\0') {
         printf("listening on unix:%s", c->unix_socket);
         print_models(s);
+        puts("");
     }
     fflush(stdout);
+    if (is_exposed(c))
+        log_warn("main", "event=no_api_keys host=%s advice=\"set api_keys, or insecure = on\"",
+                 log_quote(host, sizeof(host), c->host));
+}
+
+/* From the settings to bound sockets, and a log that waits for nobody. */
+static int begin(struct service *s)
+{
+    int code;
+
+    if (s->config.log_file[0] != '\0' &&
+        log_open_file(s->config.log_file, s->err, sizeof(s->err)) < 0)
+        return EXIT_FAILED;
+    code = build(s);
+    if (code != EXIT_OK)
+        return code;
+    /* Before there are other threads: they inherit it. */
+    if (serve_sandbox_enter(&s->config, s->models, s->n_models, &s->sandbox, s->err,
+                            sizeof(s->err)) < 0)
+        return EXIT_FAILED;
+    if (take_signals(s) < 0)
+        return EXIT_FAILED;
+    if (log_start() == 0)
+        return EXIT_OK;
+    snprintf(s->err, sizeof(s->err), "cannot start the thread that writes the log");
+    return EXIT_FAILED;
 }
 
 static int serve(struct service *s)
@@ -259,10 +324,10 @@ static int serve(struct service *s)
     int rc;
 
     print_places(s);
-    signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files is a full disk, not an end */
     rc = server_run(s->server);
     if (rc == ERR_BUSY) { /* the load goes on and uses everything: there is no way but out */
         log_info("main", "stopped=1");
+        (void)log_flush(LOG_STOP_MS);
         _exit(EXIT_OK);
     }
     for (uint32_t i = 0; i < s->n_models; i++) /* whatever ended the server: engines end too */
@@ -283,11 +348,13 @@ int cmd_serve(int argc, char **argv)
 
     if (done)
         return code;
-    code = build(&s);
+    startup_ignore_signals();
+    code = begin(&s);
     if (code == EXIT_OK)
         code = serve(&s);
     else
         command_fail(code, "%s", s.err);
     tear_down(&s);
+    (void)log_stop(LOG_STOP_MS);
     return code;
 }

@@ -100,16 +100,17 @@ static int make_chat(struct served *m, char *err, size_t err_len)
 {
     const int rc =
         chat_create(&m->chat, m->config.chat_template, m->engine.tokenizer, err, err_len);
-    char id[280];
+    char id[280], origin[300], complaint[300];
 
     if (rc < 0)
         return rc;
     log_quote(id, sizeof(id), m->id);
+    log_quote(origin, sizeof(origin), chat_origin(m->chat));
     if (chat_complaint(m->chat) != NULL)
-        log_warn("main", "chat_template=\"%s\" unusable=\"%s\" model=%s", chat_origin(m->chat),
-                 chat_complaint(m->chat), id);
+        log_warn("main", "chat_template=%s unusable=%s model=%s", origin,
+                 log_quote(complaint, sizeof(complaint), chat_complaint(m->chat)), id);
     else
-        log_info("main", "chat_template=\"%s\" model=%s", chat_origin(m->chat), id);
+        log_info("main", "chat_template=%s model=%s", origin, id);
     return 0;
 }
 

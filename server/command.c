@@ -9,16 +9,29 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#define STDERR_WAIT_MS 1000
+
+/* A pipe that is full and not read must not keep a process from ending. */
+static bool can_print(void)
+{
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+    return poll(&p, 1, STDERR_WAIT_MS) > 0;
+}
+
 int command_fail(int code, const char *format, ...)
 {
     va_list args;
 
+    if (!can_print())
+        return code;
     fputs("quire: ", stderr);
     va_start(args, format);
     vfprintf(stderr, format, args);

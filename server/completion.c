@@ -11,7 +11,7 @@
 #include "server/chat.h"
 #include "server/deadline.h"
 #include "server/desk.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/intake.h"
 #include "server/probe.h"
 #include "server/tenants.h"
@@ -141,13 +141,14 @@ static void send_frame(struct completion *c)
 {
     struct http_call *call = c->in.call;
     struct buf *frame = &c->in.desk->frame;
+    char id[280];
     int rc = frame->err;
 
     if (rc == 0 && frame->len > 0) /* some streams end with nothing */
         rc = http_call_write(call, frame->data, frame->len);
     if (rc == 0)
         return;
-    log_warn("http", "event=stream_cut id=%s reason=%s", c->in.request_id,
+    log_warn("http", "event=stream_cut id=%s reason=%s", log_quote(id, sizeof(id), c->in.request_id),
              rc == ERR_LIMIT ? "slow_reader" : err_name(rc));
     abandon(c);
     http_call_abort(call);

@@ -24,7 +24,6 @@
 #include "server/metrics.h"
 #include "server/server.h"
 
-struct http;
 struct http_call;
 struct request_memory;
 struct tenants;
@@ -46,7 +45,6 @@ struct desk {                           /* open to those who post, which are its
     struct worker_pool *constraint_pool; /* the same for requests with a schema or a grammar */
     struct request_memory *memory;       /* what requests hold outside the KV cache */
     struct queue *queue; /* attached later, as is http */
-    struct http *http;
     bool is_draining;
     bool is_stopping;       /* the second signal came: cancellations are ours */
     uint32_t n_jobs; /* alive, also those whose client has gone */

@@ -7,6 +7,7 @@
 #include "core/base/clock.h"
 #include "core/base/cpus.h"
 #include "core/base/err.h"
+#include "core/base/hold.h"
 #include "core/base/log.h"
 #include "core/gguf/gguf.h"
 #include "core/model/model.h"
@@ -198,6 +199,7 @@ static int load_model(struct engine *e, const struct config *c, const struct ori
 
     if (rc < 0)
         return rc;
+    hold_here("QUIRE_DEBUG_HOLD_READ");
     rc = tokenizer_create_as(&e->tokenizer, g, c->tokenizer_pre, err, err_len);
     if (rc == 0)
         rc = model_load(&e->model, g, &options, err, err_len);
@@ -206,6 +208,8 @@ static int load_model(struct engine *e, const struct config *c, const struct ori
                  tokenizer_n_vocab(e->tokenizer), e->model->shape.n_vocab);
         rc = ERR_FORMAT;
     }
+    if (gguf_check_read(g, err, err_len) < 0)
+        rc = ERR_IO;
     gguf_close(&g);
     return rc;
 }

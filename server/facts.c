@@ -8,7 +8,7 @@
 #include "server/chat.h"
 #include "server/constrain.h"
 #include "server/desk.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/json.h"
 #include "server/openapi.h"
 

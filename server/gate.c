@@ -4,7 +4,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "server/desk.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/keys.h"
 #include "server/tempo.h"
 

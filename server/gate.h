@@ -26,6 +26,7 @@ enum gate_flags {              /* of a route */
     GATE_WORK = 1u << 3,       /* counts against the key's limits */
     GATE_EARLY = 1u << 4,      /* answered before the models are there */
     GATE_ANTHROPIC = 1u << 5,  /* errors have Anthropic's shape */
+    GATE_ALWAYS = 1u << 6,     /* answered when all connections are in use */
 };
 
 struct gate {

@@ -7,7 +7,7 @@
 #include "core/base/mem.h"
 #include "server/constrain.h"
 #include "server/desk.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/tenants.h"
 
 #include <stdio.h>
@@ -194,10 +194,8 @@ static void on_work(struct worker_job *job)
 static void after_work(struct worker_job *job)
 {
     struct intake *in = list_entry(job, struct intake, job);
-    struct http *http = in->desk->http;
 
     after_prepare(in);
-    http_kick(http);
 }
 
 static void post(struct intake *in, struct worker_pool *pool)

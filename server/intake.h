@@ -16,9 +16,9 @@
 
 #include "config/weights.h"
 #include "core/base/budget.h"
-#include "server/access.h"
 #include "server/api/request_memory.h"
 #include "server/api/worker_pool.h"
+#include "server/http/access_log.h"
 #include "server/keys.h"
 #include "server/prepare.h"
 

@@ -3,12 +3,12 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/file_append.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "scheduler/journal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -44,9 +44,10 @@ int journal_file_open(struct journal_file **out, const char *path, struct journa
     *out = NULL;
     if (f == NULL)
         return snprintf(err, err_len, "out of memory"), ERR_NOMEM;
-    f->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    f->fd = file_append_open(path, 0600);
     if (f->fd < 0) {
-        snprintf(err, err_len, "cannot open the journal %s: %s", path, strerror(errno));
+        snprintf(err, err_len, "cannot open the journal %s: %s", path,
+                 file_append_error(errno));
         mem_free(f);
         return ERR_IO;
     }

@@ -1,6 +1,7 @@
 /* server/main.c - which command; everything else is in the commands. */
 #include "server/command.h"
 #include "server/engine.h"
+#include "server/process/startup.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -23,6 +24,7 @@ static const struct command {
 /* `quire --port 80` is `quire serve --port 80`. */
 int main(int argc, char **argv)
 {
+    startup_open_standard_fds();
     if (argc < 2 || argv[1][0] == '-')
         return cmd_serve(argc, argv);
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)

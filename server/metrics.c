@@ -2,6 +2,7 @@
 #include "server/metrics.h"
 
 #include "server/api/request_memory.h"
+#include "server/http/http.h"
 #include "server/metrics_models.h"
 #include "server/process.h"
 #include "server/prom.h"
@@ -61,6 +62,25 @@ static void add_house(const struct metrics_scene *scene, struct buf *b)
     add_count(b, "quire_tenants", "gauge", scene->n_tenants, "Tenants that are told apart.");
     add_count(b, "quire_tenants_shared_total", "counter", scene->n_tenants_shared,
               "Requests of tenants for which there was no place: they share one.");
+    add_count(b, "quire_log_dropped_total", "counter", scene->n_log_dropped,
+              "Log lines that were not written: nobody read them, or there was no room.");
+    add_count(b, "quire_sandbox_refused_total", "counter", scene->n_syscalls_refused,
+              "System calls of this process that its sandbox refused.");
+}
+
+static void add_edge(const struct metrics_scene *scene, struct buf *b)
+{
+    const char *name = "quire_edge_refusals_total";
+    static const char *const labels[] = {
+#define XX(name, label) label,
+        HTTP_EDGE(XX)
+#undef XX
+    };
+
+    prom_family(b, name, "counter",
+                "Connections and requests turned away before a route saw them, by reason.");
+    for (size_t i = 0; i < HTTP_EDGE_COUNT; i++)
+        buf_printf(b, "%s{reason=\"%s\"} %" PRIu64 "\n", name, labels[i], scene->edge[i]);
 }
 
 /* What requests take before and beside the engine: memory, and the threads that prepare them. */
@@ -135,6 +155,7 @@ void metrics_render(const struct metrics_scene *scene, struct buf *out)
     metrics_models_add_engines(scene, out);
     metrics_models_add_outcomes(scene, out);
     add_http(scene, out);
+    add_edge(scene, out);
     metrics_models_add_requests(scene, out);
     add_process(out);
 }

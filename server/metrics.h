@@ -47,8 +47,8 @@ enum rejection {
 };
 
 #define METRICS_CODES(XX)                                                                          \
-    XX(200) XX(204) XX(400) XX(401) XX(403) XX(404) XX(405) XX(408) XX(413) XX(415) XX(429)        \
-    XX(431) XX(499) XX(500) XX(503)
+    XX(200) XX(204) XX(400) XX(401) XX(403) XX(404) XX(405) XX(408) XX(413)        \
+    XX(414) XX(415) XX(417) XX(429) XX(431) XX(499) XX(500) XX(501) XX(503) XX(505)
 enum metrics_code {
 #define XX(code) METRICS_CODE_##code,
     METRICS_CODES(XX)
@@ -98,7 +98,9 @@ struct metrics_scene { /* everything that the text needs; pointers are borrowed 
     struct worker_pool_stats pools[METRICS_POOLS]; /* in the order of METRICS_POOL_NAMES */
     const struct request_memory *memory;
     uint32_t n_connections, n_tenants;
+    const uint64_t *edge; /* [HTTP_EDGE_COUNT] */
     uint64_t n_tenants_shared;
+    uint64_t n_log_dropped, n_syscalls_refused;
     double uptime_s;
 };
 

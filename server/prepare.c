@@ -8,7 +8,7 @@
 #include "core/text/tokenizer.h"
 #include "server/answer.h"
 #include "server/chat.h"
-#include "server/http.h"
+#include "server/http/http.h"
 
 #include <string.h>
 #include <sys/random.h>

@@ -2,6 +2,7 @@
 #include "server/server_impl.h"
 
 #include "core/base/clock.h"
+#include "core/base/log.h"
 #include "core/base/version.h"
 #include "server/answer.h"
 #include "server/api/worker_pool.h"
@@ -9,6 +10,7 @@
 #include "server/desk.h"
 #include "server/facts.h"
 #include "server/plan.h"
+#include "server/process/syscall_filter.h"
 #include "server/prompting.h"
 #include "server/reception.h"
 #include "server/tenants.h"
@@ -240,8 +242,11 @@ static void on_metrics(void *ud, struct http_call *call)
                                             worker_pool_stats(s->constraint_pool)},
                                   .memory = &s->memory,
                                   .n_connections = http_n_connections(s->http),
+                                  .edge = http_edge_counts(s->http),
                                   .n_tenants = tenants_n(s->tenants),
                                   .n_tenants_shared = tenants_n_shared(s->tenants),
+                                  .n_log_dropped = log_dropped(),
+                                  .n_syscalls_refused = syscall_filter_n_refused(),
                                   .uptime_s = (double)(clock_us() - s->start_us) / 1e6};
 
     for (size_t i = 0; i < N_ROUTES; i++)

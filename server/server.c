@@ -3,9 +3,9 @@
  * The start: the sockets are bound first. While a thread of the pool loads the models, whoever
  * calls is told so (gate.h).
  *
- * The end: the first signal to stop closes the desks, so that posts are refused and the engines finish
- * what they have. When the last completion and the last HTTP exchange are over, HTTP stops, the
- * handles close and the loop runs out.
+ * The end: the first signal to stop closes the desks, so that posts are refused and the engines
+ * finish what they have. When the last completion and the last HTTP exchange are over, HTTP
+ * stops, the handles close and the loop runs out.
  */
 #include "server/server_impl.h"
 
@@ -16,9 +16,9 @@
 #include "core/base/mem.h"
 #include "server/api/worker_pool.h"
 #include "server/desk.h"
+#include "server/http/tls.h"
 #include "server/keys.h"
 #include "server/tenants.h"
-#include "server/tls.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -27,7 +27,13 @@
 
 /* Connections beyond the requests that may be outstanding: health checks, metrics, keep-alive. */
 #define EXTRA_CONNECTIONS 256
+#define MIN_CONNECTIONS 1280
 #define IDLE_TIMEOUT_S 60
+/* Descriptors that are opened later: files that are read for a moment (keys, certificates, /proc, a
+ * log), and for each model its file and parts that are read one after the other, the file of
+ * packed weights, swap, journal. */
+#define OTHER_FDS 12
+#define OTHER_FDS_PER_MODEL 4
 /* While draining: how often the end is looked for, and, after the second signal, how long clients
  * get to read their last bytes. */
 #define DRAIN_TICK_MS 20
@@ -55,6 +61,7 @@ static void end_loop(struct server *s)
     uv_close((uv_handle_t *)&s->wake, NULL);
     uv_close((uv_handle_t *)&s->stop, NULL);
     uv_close((uv_handle_t *)&s->on_hup, NULL);
+    uv_close((uv_handle_t *)&s->on_usr1, NULL);
     uv_close((uv_handle_t *)&s->tick, NULL);
 }
 
@@ -170,6 +177,14 @@ static void on_hangup(uv_signal_t *handle, int number)
         log_reload("certificate", tls_reload(s->tls, err, sizeof(err)), err);
 }
 
+/* A log that was rotated. */
+static void on_reopen(uv_signal_t *handle, int number)
+{
+    (void)handle;
+    (void)number;
+    log_reopen();
+}
+
 /* ---- life ---- */
 
 static void on_wake(uv_async_t *wake)
@@ -179,7 +194,6 @@ static void on_wake(uv_async_t *wake)
     if (s->gate.is_loading) /* the engines' first words may come before they are attached */
         return;
     kick_models(s);
-    http_kick(s->http);
 }
 
 void server_wake(void *ud)
@@ -194,24 +208,28 @@ static int init_loop(struct server *s)
     s->has_loop = true;
     if (uv_async_init(&s->loop, &s->wake, on_wake) != 0 ||
         uv_async_init(&s->loop, &s->stop, on_stop) != 0 ||
-        uv_signal_init(&s->loop, &s->on_hup) != 0 || uv_timer_init(&s->loop, &s->tick) != 0)
+        uv_signal_init(&s->loop, &s->on_hup) != 0 ||
+        uv_signal_init(&s->loop, &s->on_usr1) != 0 || uv_timer_init(&s->loop, &s->tick) != 0)
         return ERR_INTERNAL;
     s->wake.data = s->stop.data = s->on_hup.data = s->tick.data = s;
     return 0;
 }
 
-/* What clients make us compute before a request is queued; each kind has its own threads. */
+/* What clients make us compute before a request is queued; each kind has its own threads, made in
+ * server_run(). */
 static int open_pools(struct server *s)
 {
-    struct worker_pool_options o = {
-        .loop = &s->loop,
-        .n_threads = s->opt.n_text_threads,
-        .max_waiting = MAX_PREPARING,
-    };
-    int rc = worker_pool_create(&s->text_pool, &o);
+    const struct worker_pool_options o = {.loop = &s->loop, .max_waiting = MAX_PREPARING};
+    const int rc = worker_pool_create(&s->text_pool, &o);
 
-    o.n_threads = s->opt.n_constraint_threads;
     return rc == 0 ? worker_pool_create(&s->constraint_pool, &o) : rc;
+}
+
+static int start_pools(struct server *s)
+{
+    const int rc = worker_pool_start(s->text_pool, s->opt.n_text_threads);
+
+    return rc == 0 ? worker_pool_start(s->constraint_pool, s->opt.n_constraint_threads) : rc;
 }
 
 static const char *or_empty(const char *text)
@@ -251,6 +269,15 @@ static uint32_t max_outstanding(const struct server *s)
     return n;
 }
 
+static uint32_t max_connections(const struct server *s)
+{
+    const uint32_t derived = max_outstanding(s) + EXTRA_CONNECTIONS;
+
+    if (s->opt.max_connections > 0)
+        return s->opt.max_connections;
+    return derived > MIN_CONNECTIONS ? derived : MIN_CONNECTIONS;
+}
+
 static int open_http(struct server *s, char *err, size_t err_len)
 {
     struct http_options http = {
@@ -262,8 +289,15 @@ static int open_http(struct server *s, char *err, size_t err_len)
         .unix_mode = s->opt.unix_socket_mode,
         .cors_origins = or_empty(s->opt.cors_origins),
         .max_body = s->opt.max_body,
-        .max_connections = max_outstanding(s) + EXTRA_CONNECTIONS,
+        .max_connections = max_connections(s),
+        .max_connections_per_address = s->opt.max_connections_per_address,
+        .n_other_fds = OTHER_FDS + OTHER_FDS_PER_MODEL * s->opt.n_models,
+        .header_timeout_s = s->opt.header_timeout_s,
         .idle_timeout_s = IDLE_TIMEOUT_S,
+        .min_body_rate = s->opt.min_body_rate,
+        .allowed_hosts = or_empty(s->opt.allowed_hosts),
+        .tenant_header = or_empty(s->opt.tenant_header),
+        .reserved_flags = GATE_ALWAYS,
         .ud = s,
         .admit = on_admit,
         .done = on_done,
@@ -304,14 +338,15 @@ static int open_parts(struct server *s, char *err, size_t err_len)
     }
     rc = open_pools(s);
     if (rc < 0)
-        return snprintf(err, err_len, "the preparing threads cannot be started"), rc;
+        return snprintf(err, err_len, "the pools of the preparing threads cannot be set up"), rc;
     rc = open_models(s, err, err_len);
     if (rc == 0)
         rc = open_locks(s, err, err_len);
     if (rc == 0)
         rc = open_http(s, err, err_len);
-    if (rc == 0 && uv_signal_start(&s->on_hup, on_hangup, SIGHUP) != 0) {
-        snprintf(err, err_len, "the signal SIGHUP cannot be taken over");
+    if (rc == 0 && (uv_signal_start(&s->on_hup, on_hangup, SIGHUP) != 0 ||
+                    uv_signal_start(&s->on_usr1, on_reopen, SIGUSR1) != 0)) {
+        snprintf(err, err_len, "the signals SIGHUP and SIGUSR1 cannot be taken over");
         rc = ERR_INTERNAL;
     }
     return rc;
@@ -335,8 +370,6 @@ int server_create(struct server **out, const struct server_options *options, cha
         return rc;
     }
     s->opt.models = NULL; /* copied by now */
-    for (uint32_t i = 0; i < s->opt.n_models; i++)
-        s->models[i].desk->http = s->http;
     *out = s;
     return 0;
 }
@@ -384,6 +417,8 @@ static void after_load(uv_work_t *work, int status)
 int server_run(struct server *s)
 {
     s->load.data = s;
+    if (start_pools(s) < 0)
+        return ERR_INTERNAL;
     if (s->gate.is_loading && uv_queue_work(&s->loop, &s->load, on_load, after_load) != 0)
         return ERR_INTERNAL;
     http_start(s->http);

@@ -82,7 +82,10 @@ struct server_options {
     const char *api_keys; /* path; NULL or "" = everybody may do everything */
     bool has_open_metrics;
     const char *cors_origins; /* checked; NULL or "" = none */
+    const char *allowed_hosts; /* checked; NULL or "" = by the address that is listened on */
     size_t max_body;
+    uint32_t max_connections, max_connections_per_address; /* 0 = chosen */
+    uint32_t header_timeout_s, min_body_rate;
     uint64_t request_memory; /* bytes for what requests hold outside the KV cache */
     const char *tenant_header;  /* "" = everybody is one tenant */
     const char *tenant_weights; /* checked */
@@ -96,8 +99,8 @@ struct server_options {
 
 struct server;
 
-/* Bind and get ready, and take SIGHUP over; `err` receives a sentence ("cannot listen on
- * 127.0.0.1:80: …"). The queue does not exist yet: the server is what the queue's wake
+/* Bind and get ready, and take SIGHUP and SIGUSR1 over; `err` receives a sentence ("cannot
+ * listen on 127.0.0.1:80: …"). The queue does not exist yet: the server is what the queue's wake
  * callback points at. */
 int server_create(struct server **out, const struct server_options *options, char *err,
                   size_t err_len);
@@ -120,10 +123,11 @@ uint16_t server_port(const struct server *s);
 /* The nth signal `number` that tells it to stop (core/base/stop_signals.h). Thread-safe. */
 void server_tell_to_stop(void *server, int number, unsigned nth);
 
-/* Serve until told to stop: the first time refuses new requests and drains, the second cancels what
+/* No thread has been made until here; this one makes those that prepare requests and, by libuv, that
+ * loads. Serve until told to stop: the first time refuses new requests and drains, the second cancels what
  * is left. Returns when every connection has been answered and the queues'
  * requests have ended; the engine threads end by themselves after queue_close(). SIGHUP reads the
- * files of keys and certificates again.
+ * files of keys and certificates again; SIGUSR1 opens the log file again.
  *
  * ERR_BUSY: told to stop while the load's work is still going on. The sockets are closed; nothing
  * may be freed, and the process should end. */

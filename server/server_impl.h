@@ -11,7 +11,7 @@
 #include "server/api/request_memory.h"
 #include "server/gate.h"
 #include "server/hosted.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/metrics.h"
 #include "server/server.h"
 
@@ -19,7 +19,7 @@ struct server {
     struct server_options opt;
     uv_loop_t loop;
     uv_async_t wake, stop;
-    uv_signal_t on_hup;
+    uv_signal_t on_hup, on_usr1;
     atomic_uint n_stops; /* signals that told it to stop: set by their thread, read in on_stop() */
     atomic_int stop_number;
     struct worker_pool *text_pool, *constraint_pool;

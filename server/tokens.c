@@ -9,7 +9,7 @@
 #include "server/api/worker_pool.h"
 #include "server/desk.h"
 #include "server/field.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/json.h"
 #include "server/prompting.h"
 
@@ -188,10 +188,8 @@ static void on_work(struct worker_job *job)
 static void after_work(struct worker_job *job)
 {
     struct job *j = list_entry(job, struct job, job);
-    struct http *http = j->desk->http;
 
     answer(j);
-    http_kick(http);
 }
 
 static void on_gone(void *ud)

@@ -10,9 +10,13 @@ void hold_here(const char *variable)
 {
     const char *path = getenv(variable);
     const int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    char byte;
 
-    if (fd >= 0)
-        close(fd);
+    if (fd < 0)
+        return;
+    while (read(fd, &byte, 1) > 0)
+        ;
+    close(fd);
 }
 #else
 void hold_here(const char *variable)

@@ -6,8 +6,8 @@
 #ifndef CORE_BASE_HOLD_H
 #define CORE_BASE_HOLD_H
 
-/* If the environment's `variable` names a FIFO, wait until somebody opens it to write. Nothing in
- * release builds. */
+/* If the environment's `variable` names a FIFO, wait until somebody has opened it to write and
+ * closed it again. Nothing in release builds. */
 void hold_here(const char *variable);
 
 #endif

@@ -1,19 +1,19 @@
-/* core/base/log.c - formatting of log lines; see log.h. */
+/* core/base/log.c - formatting of log lines; see log.h. Where they go: log_sink.c. */
 #include "core/base/log.h"
+
+#include "core/base/log_sink.h"
 
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 /* Set once by log_setup() before the threads start, read-only afterwards. */
 static struct {
     enum log_level level;
     bool as_json;
-    int fd;
-} sink = {LOG_INFO, false, STDERR_FILENO};
+} form = {LOG_INFO, false};
 
 struct line {
     char text[LOG_LINE_MAX];
@@ -22,14 +22,14 @@ struct line {
 
 void log_setup(enum log_level level, bool as_json, int fd)
 {
-    sink.level = level;
-    sink.as_json = as_json;
-    sink.fd = fd;
+    form.level = level;
+    form.as_json = as_json;
+    log_sink_use(fd);
 }
 
 bool log_is_on(enum log_level level)
 {
-    return level >= sink.level && level != LOG_OFF;
+    return level >= form.level && level != LOG_OFF;
 }
 
 static void put(struct line *l, char c)
@@ -196,60 +196,144 @@ static void put_json_pairs(struct line *l, const char *s, bool is_cut)
     }
 }
 
-void log_write(enum log_level level, const char *module, const char *format, ...)
+/* A character that moves, hides or reorders what a terminal shows, or ends a line. */
+static bool is_harmful(const char *s, size_t unit)
+{
+    const unsigned char *u = (const unsigned char *)s;
+
+    if (unit <= 1)
+        return *u < 0x20 || *u >= 0x7f;
+    if (unit == 2)
+        return u[0] == 0xc2 && u[1] < 0xa0; /* C1 */
+    if (unit != 3 || u[0] != 0xe2)
+        return false;
+    return (u[1] == 0x80 && u[2] >= 0xa8 && u[2] <= 0xae) || /* U+2028 to 202E */
+           (u[1] == 0x81 && u[2] >= 0xa6 && u[2] <= 0xa9);   /* U+2066 to 2069 */
+}
+
+/* Length of the character at s, 1 for a byte that is none. */
+static size_t char_len(const char *s, size_t n)
+{
+    const size_t len = (unsigned char)*s < 0x80 ? 1 : utf8_len((const unsigned char *)s, n);
+
+    return len > 0 ? len : 1;
+}
+
+/* Values that should have been quoted and were not cannot begin a line of their own either. */
+static void put_plain_pairs(struct line *l, const char *s)
+{
+    size_t n = strlen(s);
+
+    while (n > 0) {
+        const size_t unit = char_len(s, n);
+
+        if (!has_room(l, unit))
+            return;
+        for (size_t i = 0; i < unit && !is_harmful(s, unit); i++)
+            put(l, s[i]);
+        if (is_harmful(s, unit))
+            put(l, '?');
+        s += unit;
+        n -= unit;
+    }
+}
+
+static void put_head(struct line *l, enum log_level level, const char *module)
 {
     static const char *const names[] = {"debug", "info", "warn", "error"};
     static const char *const letters[] = {" D ", " I ", " W ", " E "};
-    struct line l = {.len = 0};
+
+    if (form.as_json) {
+        put_text(l, "{\"time\":\"");
+        put_time(l);
+        put_text(l, "\",\"level\":\"");
+        put_text(l, names[level]);
+        put_text(l, "\",\"module\":\"");
+        put_text(l, module);
+        put(l, '"');
+    } else {
+        put_time(l);
+        put_text(l, letters[level]);
+        put_text(l, module);
+        put(l, ' ');
+    }
+}
+
+static void compose(struct line *l, enum log_level level, const char *module, const char *format,
+                    va_list args)
+{
     char pairs[LOG_LINE_MAX];
+    const int n = vsnprintf(pairs, sizeof(pairs), format, args);
+
+    put_head(l, level, module);
+    if (form.as_json) {
+        put_json_pairs(l, pairs, n >= (int)sizeof(pairs));
+        l->text[l->len++] = '}';
+    } else {
+        put_plain_pairs(l, pairs);
+    }
+    l->text[l->len++] = '\n';
+}
+
+void log_write(enum log_level level, const char *module, const char *format, ...)
+{
+    struct line l = {.len = 0};
     va_list args;
-    int n;
 
     if (!log_is_on(level))
         return;
     va_start(args, format);
-    n = vsnprintf(pairs, sizeof(pairs), format, args);
+    compose(&l, level, module, format, args);
     va_end(args);
-    if (sink.as_json) {
-        put_text(&l, "{\"time\":\"");
-        put_time(&l);
-        put_text(&l, "\",\"level\":\"");
-        put_text(&l, names[level]);
-        put_text(&l, "\",\"module\":\"");
-        put_text(&l, module);
-        put(&l, '"');
-        put_json_pairs(&l, pairs, n >= (int)sizeof(pairs));
-        l.text[l.len++] = '}';
-    } else {
-        put_time(&l);
-        put_text(&l, letters[level]);
-        put_text(&l, module);
-        put(&l, ' ');
-        put_text(&l, pairs);
-    }
-    l.text[l.len++] = '\n';
-    /* A log that cannot be written has nowhere to complain. */
-    ssize_t written = write(sink.fd, l.text, l.len);
-    (void)written;
+    log_sink_put(l.text, l.len);
+}
+
+size_t log_format(char line[LOG_LINE_MAX], enum log_level level, const char *module,
+                  const char *format, ...)
+{
+    struct line l = {.len = 0};
+    va_list args;
+
+    va_start(args, format);
+    compose(&l, level, module, format, args);
+    va_end(args);
+    memcpy(line, l.text, l.len);
+    return l.len;
+}
+
+/* The code point of a harmful character: of one, two or three bytes. */
+static unsigned code_point(const char *s, size_t unit)
+{
+    const unsigned char *u = (const unsigned char *)s;
+
+    if (unit == 1)
+        return u[0];
+    return unit == 2 ? (u[0] & 0x1fu) << 6 | (u[1] & 0x3fu)
+                     : (u[0] & 0xfu) << 12 | (u[1] & 0x3fu) << 6 | (u[2] & 0x3fu);
 }
 
 const char *log_quote(char *buf, unsigned long size, const char *text)
 {
-    size_t n = 0;
+    size_t n = 0, left = strlen(text);
 
     if (size < 8)
         return "\"\"";
     buf[n++] = '"';
-    for (; *text != '\0' && n < size - 8; text++) {
-        const unsigned char c = (unsigned char)*text;
+    while (left > 0 && n < size - 8) { /* room for the longest unit, the quote and the NUL */
+        const size_t unit = char_len(text, left);
 
-        if (c < 0x20) {
-            n += (size_t)snprintf(buf + n, size - n, "\\u%04x", c);
-            continue;
+        if (unit == 1 && (unsigned char)*text >= 0x80) {
+            buf[n++] = '?';
+        } else if (is_harmful(text, unit)) {
+            n += (size_t)snprintf(buf + n, size - n, "\\u%04x", code_point(text, unit));
+        } else {
+            if (*text == '"' || *text == '\\')
+                buf[n++] = '\\';
+            memcpy(buf + n, text, unit);
+            n += unit;
         }
-        if (c == '"' || c == '\\')
-            buf[n++] = '\\';
-        buf[n++] = (char)c;
+        text += unit;
+        left -= unit;
     }
     buf[n++] = '"';
     buf[n] = '\0';

@@ -4,13 +4,22 @@
  * finished; debug = once a step. Never the text of prompts or answers. Units stand in
  * the key (ms=31). As JSON each line is an object with the same keys.
  *
- * Thread: any; a line is one write(2), so lines never interleave.
- * Memory: a line is formatted on the stack and cut at LOG_LINE_MAX bytes.
+ * Until log_start(), and in commands that never call it, a line is written by the thread that logs
+ * it. Afterwards it goes into a bounded ring (log_ring.h), and a thread of its own writes it: a
+ * reader that does not read, a full disk or a slow terminal stops nobody else. What the ring has no
+ * room for, and what cannot be written, is dropped, counted, and told by one line as soon as a line
+ * can be written again.
+ *
+ * Thread: any; a line is one write(2), so lines never interleave. Setup, start and stop: the main
+ * thread.
+ * Memory: a line is formatted on the stack and cut at LOG_LINE_MAX bytes. The ring: 1 MB.
  */
 #ifndef CORE_BASE_LOG_H
 #define CORE_BASE_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define LOG_LINE_MAX 1024
 
@@ -18,6 +27,32 @@ enum log_level { LOG_DEBUG = 0, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_OFF };
 
 /* What is written and how. Call before other threads start; default: info, plain, stderr. */
 void log_setup(enum log_level level, bool as_json, int fd);
+
+/* Write to a file instead: made with 0640 if it is not there, appended to, never through a symbolic
+ * link. ERR_IO with a sentence in `err`. `path` is copied. */
+int log_open_file(const char *path, char *err, size_t err_len);
+
+/* From now on lines are written by a thread of their own. ERR_NOMEM or ERR_INTERNAL: they are
+ * written as before. */
+int log_start(void);
+
+/* Open the file again by its path, so that the old one may be renamed. No line is lost: those that
+ * were in the ring are in the one or the other. A file that cannot be opened leaves the old one in
+ * use, with a line in it. Does nothing without a file. Asynchronous; I/O thread. */
+void log_reopen(void);
+
+/* Wait until what was logged before is written, but no longer than about `wait_ms`. For threads that
+ * end the process themselves. False: somebody does not read. */
+bool log_flush(unsigned wait_ms);
+
+/* Write what is in the ring and end the thread, but wait no longer than `wait_ms` for a reader.
+ * False: somebody does not read; the thread stays as it is, and what is logged from now on is
+ * dropped. Else lines are written directly again. Call it before the process ends, when no other
+ * thread logs any more. */
+bool log_stop(unsigned wait_ms);
+
+/* Lines that were never written, since the start. */
+uint64_t log_dropped(void);
 
 /* Is this level written? Lets a caller skip the work of composing a line. */
 bool log_is_on(enum log_level level);
@@ -27,8 +62,10 @@ bool log_is_on(enum log_level level);
 void log_write(enum log_level level, const char *module, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Copy `text` into buf as a quoted value ("…" with \" \\ and control bytes escaped), cut to
- * fit. Returns buf. */
+/* Copy `text` into buf as a quoted value, cut to fit: \" and \\ are escaped, and as \u00xx all
+ * control characters (C0, DEL, C1) and those that reorder or break lines on a terminal (U+2028,
+ * U+2029, bidirectional overrides); bytes that are no UTF-8 become question marks. Returns buf.
+ * Everything that a client, a file or the system wrote goes through here. */
 const char *log_quote(char *buf, unsigned long size, const char *text);
 
 #define log_debug(module, ...) log_write(LOG_DEBUG, module, __VA_ARGS__)

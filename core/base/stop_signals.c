@@ -39,6 +39,7 @@ static bool kill_later(const struct stop_signals *s)
     }
     log_error("main", "event=killed reason=\"it did not end within %u ms of the second signal\"",
               s->opt.kill_after_ms);
+    (void)log_flush(50);
     _exit(EXIT_FAILURE);
 }
 

@@ -41,6 +41,8 @@ int gguf_map(struct gguf **out, const char *path, bool parse, char *err, size_t 
     rc = mapped_file_open(&g->file, path, err, err_len);
     if (rc == 0 && parse)
         rc = gguf_parse(g, err, err_len);
+    if (rc < 0 && gguf_check_read(g, err, err_len) < 0)
+        rc = ERR_IO;
     if (rc < 0) {
         gguf_close(&g);
         return rc;
@@ -61,6 +63,8 @@ int gguf_open(struct gguf **out, const char *path, char *err, size_t err_len)
 
     if (rc == 0)
         rc = gguf_open_parts(out, err, err_len);
+    if (rc < 0 && *out != NULL && gguf_check_read(*out, err, err_len) < 0)
+        rc = ERR_IO;
     if (rc < 0)
         gguf_close(out);
     return rc;
@@ -138,6 +142,15 @@ struct gguf_file gguf_file_at(const struct gguf *g, uint32_t i)
 bool gguf_is_file(const struct gguf *g)
 {
     return file_at(g, g->n_more)->file.mapping != NULL;
+}
+
+int gguf_check_read(const struct gguf *g, char *err, size_t err_len)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; i <= g->n_more && rc == 0; i++)
+        rc = mapped_file_check_read(&file_at(g, i)->file, file_at(g, i)->name, err, err_len);
+    return rc;
 }
 
 int gguf_check_unchanged(const struct gguf *g, char *err, size_t err_len)

@@ -8,7 +8,8 @@
  * the bytes that are there before it is used, and nothing is allocated in proportion to a number
  * that the file merely claims. After gguf_open() returns 0 every key, string, array and tensor
  * lies inside the mapping, names are unique, tensors are aligned, whole and do not overlap, so
- * readers need no further bounds checks.
+ * readers need no further bounds checks. Lengths are kept as they were checked: a file that somebody
+ * changes meanwhile gives other contents, and nothing outside of them (see gguf_check_read()).
  *
  * Thread: gguf_open/close anywhere; reading an open file from any thread.
  * Memory: the directory is allocated, the data stays in the mapping; every pointer given out
@@ -55,6 +56,7 @@ struct gguf_kv {
     enum gguf_type type;
     enum gguf_type elem;   /* of an array; nested arrays are refused at open */
     uint64_t count;        /* of an array, else 1 */
+    uint64_t len;          /* of a string */
     const uint8_t *data;   /* the value, or the first element: little-endian, unaligned */
     const uint64_t *index; /* arrays of strings: [count + 1] offsets of elements from `data` */
 };
@@ -123,7 +125,12 @@ struct gguf_file {
 uint32_t gguf_n_files(const struct gguf *g);
 struct gguf_file gguf_file_at(const struct gguf *g, uint32_t i);
 
-/* ERR_IO with a sentence when somebody has written to one of the files since it was opened. */
+/* ERR_IO with a sentence when a part of one of the files that was read could not be: it was cut
+ * short meanwhile, or the disk failed. Zeros were read instead, so this is also why anything else
+ * may have failed. */
+int gguf_check_read(const struct gguf *g, char *err, size_t err_len);
+
+/* The same, and when somebody has written to one of the files since it was opened. */
 int gguf_check_unchanged(const struct gguf *g, char *err, size_t err_len);
 
 uint64_t gguf_n_kv(const struct gguf *g);

@@ -172,7 +172,7 @@ int gguf_get_str(const struct gguf *g, const char *key, struct gguf_str *out, ch
     if (kv->type != GGUF_STRING)
         return wrong_type(g, kv, "string", err, err_len);
     out->data = (const char *)kv->data + 8;
-    out->len = (size_t)gguf_load_u64(kv->data);
+    out->len = (size_t)kv->len;
     return 0;
 }
 
@@ -198,7 +198,8 @@ struct gguf_str gguf_array_str(const struct gguf_kv *kv, uint64_t i)
 {
     const uint8_t *p = kv->data + kv->index[i];
 
-    return (struct gguf_str){.data = (const char *)p + 8, .len = (size_t)gguf_load_u64(p)};
+    return (struct gguf_str){.data = (const char *)p + 8,
+                             .len = (size_t)(kv->index[i + 1] - kv->index[i] - 8)};
 }
 
 float gguf_array_f32(const struct gguf_kv *kv, uint64_t i)

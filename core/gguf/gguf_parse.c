@@ -125,9 +125,17 @@ static int parse_array(struct cursor *p, struct gguf_kv *kv)
     return rc;
 }
 
+static int take_string(struct cursor *p, struct gguf_kv *kv)
+{
+    struct gguf_str s = {0};
+    const int rc = cursor_take_str(p, "the string", &s);
+
+    kv->len = s.len;
+    return rc;
+}
+
 static int parse_value(struct cursor *p, struct gguf_kv *kv, uint32_t type)
 {
-    struct gguf_str s;
     int rc;
 
     if (type != GGUF_STRING && type != GGUF_ARRAY && gguf_scalar_bytes(type) == 0)
@@ -139,7 +147,7 @@ static int parse_value(struct cursor *p, struct gguf_kv *kv, uint32_t type)
     kv->elem = kv->type;
     kv->data = p->base + p->at;
     if (type == GGUF_STRING)
-        return cursor_take_str(p, "the string", &s);
+        return take_string(p, kv);
     rc = cursor_take(p, gguf_scalar_bytes(type), "the value", &kv->data);
     if (rc == 0 && type == GGUF_BOOL)
         rc = check_bools(p, kv->data, 1);

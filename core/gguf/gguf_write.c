@@ -215,7 +215,7 @@ void gguf_writer_kv(struct gguf_writer *w, const struct gguf_kv *kv)
     if (kv->index != NULL)
         buf_add(&w->keys, (const char *)kv->data, (size_t)kv->index[kv->count]);
     else if (kv->elem == GGUF_STRING)
-        buf_add(&w->keys, (const char *)kv->data, 8 + (size_t)gguf_load_u64(kv->data));
+        buf_add(&w->keys, (const char *)kv->data, 8 + (size_t)kv->len);
     else
         buf_add(&w->keys, (const char *)kv->data, (size_t)kv->count * each);
 }

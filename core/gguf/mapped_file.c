@@ -2,6 +2,7 @@
 #include "core/gguf/mapped_file.h"
 
 #include "core/base/err.h"
+#include "core/gguf/mapped_guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +31,7 @@ static int64_t mtime_of(const struct stat *st)
 static int map_fd(struct mapped_file *f, int fd, const char *path, char *err, size_t err_len)
 {
     struct stat st;
+    int guard;
     void *p;
 
     if (fstat(fd, &st) < 0)
@@ -45,9 +47,16 @@ static int map_fd(struct mapped_file *f, int fd, const char *path, char *err, si
     p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (p == MAP_FAILED)
         return fail_errno(path, "map", err, err_len);
+    guard = mapped_guard_on(p, (size_t)st.st_size);
+    if (guard < 0) {
+        munmap(p, (size_t)st.st_size);
+        snprintf(err, err_len, "%s: more than %d files are open", path, MAPPED_GUARD_MAX);
+        return ERR_LIMIT;
+    }
     *f = (struct mapped_file){.base = p,
                               .bytes = (uint64_t)st.st_size,
                               .mapping = p,
+                              .guard = guard,
                               .device = (uint64_t)st.st_dev,
                               .inode = (uint64_t)st.st_ino,
                               .mtime_ns = mtime_of(&st)};
@@ -70,8 +79,10 @@ int mapped_file_open(struct mapped_file *f, const char *path, char *err, size_t 
 
 void mapped_file_close(struct mapped_file *f)
 {
-    if (f->mapping != NULL)
+    if (f->mapping != NULL) {
+        mapped_guard_off(f->guard);
         munmap(f->mapping, (size_t)f->bytes);
+    }
     *f = (struct mapped_file){0};
 }
 
@@ -111,10 +122,21 @@ void mapped_file_has_read(const struct mapped_file *f, const void *data, uint64_
                MADV_DONTNEED);
 }
 
+int mapped_file_check_read(const struct mapped_file *f, const char *path, char *err,
+                           size_t err_len)
+{
+    if (f->mapping == NULL || !mapped_guard_has_holes(f->guard))
+        return 0;
+    snprintf(err, err_len, "%s: the file was cut short while it was read, or cannot be read", path);
+    return ERR_IO;
+}
+
 int mapped_file_check(const struct mapped_file *f, const char *path, char *err, size_t err_len)
 {
     struct stat st;
 
+    if (mapped_file_check_read(f, path, err, err_len) < 0)
+        return ERR_IO;
     if (f->mapping == NULL || stat(path, &st) < 0 || (uint64_t)st.st_dev != f->device ||
         (uint64_t)st.st_ino != f->inode)
         return 0;

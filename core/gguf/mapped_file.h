@@ -2,6 +2,9 @@
  *
  * Private to core/gguf.
  *
+ * Somebody may cut the file short at any time: what is missing then reads as zeros, and
+ * mapped_file_check() says so.
+ *
  * Thread: any may read and give hints.
  * Memory: address space; the pages are the kernel's. Zero is a valid empty one.
  * Errors: a sentence that names the file.
@@ -17,6 +20,7 @@ struct mapped_file {
     const uint8_t *base;
     uint64_t bytes;
     void *mapping; /* NULL when the bytes are not a file's */
+    int guard;     /* of the mapping: mapped_guard.h */
     uint64_t device, inode;
     int64_t mtime_ns;
 };
@@ -32,8 +36,12 @@ bool mapped_file_holds(const struct mapped_file *f, const void *data);
 void mapped_file_will_read(const struct mapped_file *f, const void *data, uint64_t bytes);
 void mapped_file_has_read(const struct mapped_file *f, const void *data, uint64_t bytes);
 
-/* Has somebody written to the file since it was opened? Another one in its place is no change: the
- * mapping is of the old one. ERR_IO with a sentence. */
+/* Could all that was read of it be read? ERR_IO with a sentence. */
+int mapped_file_check_read(const struct mapped_file *f, const char *path, char *err,
+                           size_t err_len);
+
+/* That, and has somebody written to the file since it was opened? Another one in its place is no
+ * change: the mapping is of the old one. ERR_IO with a sentence. */
 int mapped_file_check(const struct mapped_file *f, const char *path, char *err, size_t err_len);
 
 #endif

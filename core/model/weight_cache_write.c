@@ -79,7 +79,7 @@ static int open_new(struct weight_cache_writer *w)
     if (w->fd < 0)
         return fail_errno(w);
     if (flock(w->fd, LOCK_EX | LOCK_NB) != 0 || fstat(w->fd, &mine) != 0 ||
-        stat(w->new_path, &there) != 0 || mine.st_ino != there.st_ino ||
+        lstat(w->new_path, &there) != 0 || mine.st_ino != there.st_ino ||
         mine.st_dev != there.st_dev)
         return fail(w, "another-process-writes-it");
     if (!S_ISREG(mine.st_mode) || mine.st_nlink != 1 || mine.st_uid != geteuid() ||
@@ -180,6 +180,7 @@ static int start(struct weight_cache_writer *w)
     int rc;
 
     sigfillset(&all);
+    sigdelset(&all, SIGSYS); /* of a system call that the sandbox refuses */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     rc = pthread_create(&w->thread, NULL, writer_main, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -98,6 +98,7 @@ static int start_threads(struct worker_pool *p, uint32_t n)
     sigset_t all, before;
 
     sigfillset(&all);
+    sigdelset(&all, SIGSYS); /* of a system call that the sandbox refuses */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (p->n_threads < n) {
         struct worker *w = &p->workers[p->n_threads];
@@ -155,6 +156,11 @@ int worker_pool_create(struct worker_pool **out, const struct worker_pool_option
     }
     *out = p;
     return 0;
+}
+
+int worker_pool_start(struct worker_pool *p, uint32_t n_threads)
+{
+    return start_threads(p, n_threads);
 }
 
 void worker_pool_stop(struct worker_pool *p)

@@ -36,12 +36,15 @@ struct worker_job {                       /* embedded in what it works for */
 
 struct worker_pool_options {
     uv_loop_t *loop;
-    uint32_t n_threads;   /* 1 .. WORKER_POOL_MAX_THREADS */
+    uint32_t n_threads;   /* up to WORKER_POOL_MAX_THREADS; 0: worker_pool_start() makes them */
     uint32_t max_waiting; /* jobs */
 };
 
 /* ERR_NOMEM, ERR_INTERNAL (no thread, no loop handle). */
 int worker_pool_create(struct worker_pool **out, const struct worker_pool_options *options);
+
+/* For a pool without threads: make them. Jobs may have been posted. ERR_INTERNAL. */
+int worker_pool_start(struct worker_pool *p, uint32_t n_threads);
 
 /* Nothing more is posted and all posted jobs are done: give back the loop's handle. The loop must
  * run once more before worker_pool_destroy(), which joins the threads. NULL is allowed. */

@@ -86,6 +86,10 @@ class Server:
             time.sleep(0.01)
 
     def read_log(self):
+        """All of it, once nothing comes any more: lines are written by a thread of their own."""
+        size = -1
+        while size != (size := os.stat(self.log.name).st_size):
+            time.sleep(0.015)
         with open(self.log.name, encoding="utf-8") as f:
             return f.read()
 

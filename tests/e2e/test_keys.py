@@ -103,7 +103,7 @@ def test_a_refused_body_is_not_read(keys, start):
     keys.add("alice")
     s = start("--api-keys", str(keys.path), "--max-body", "8k")
     with s.socket() as c:
-        c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 8000\r\nExpect: 100-continue\r\n\r\n")
+        c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8000\r\nExpect: 100-continue\r\n\r\n")
         assert c.recv(12) == b"HTTP/1.1 401"
     assert s.post("/v1/completions", {"prompt": "x" * 8000}).status == 401
     assert s.post("/v1/completions", {"prompt": "x" * 20000}).status == 401

@@ -330,6 +330,15 @@ static void log_writes_plain_lines(void **state)
     assert_string_equal(line + 24, " W http x=1\n");
 }
 
+/* What should have been quoted and was not stays within its line. */
+static void log_keeps_values_in_their_line(void **state)
+{
+    (void)state;
+    log_begin(LOG_INFO, false);
+    log_info("m", "id=%s", "x\n2026 E forged\r\x1b[2J\x9b\xc2\x9b\xc3\xa9");
+    assert_string_equal(log_end() + 24, " I m id=x?2026 E forged??[2J??\xc3\xa9\n");
+}
+
 static void log_respects_the_level(void **state)
 {
     (void)state;
@@ -456,6 +465,13 @@ static void log_quotes(void **state)
     assert_string_equal(log_quote(buf, sizeof(buf), "\"\\"), "\"\\\"\\\\\"");
     assert_string_equal(log_quote(buf, sizeof(buf), "\t"), "\"\\u0009\"");
     assert_string_equal(log_quote(tiny, sizeof(tiny), "long"), "\"\"");
+    /* DEL, C1 as a character and as a byte, what reorders a line, bytes that are no UTF-8. */
+    assert_string_equal(log_quote(buf, sizeof(buf), "a\x7f\xc2\x9b"), "\"a\\u007f\\u009b\"");
+    assert_string_equal(log_quote(buf, sizeof(buf), "\x9b\xff\xc3"), "\"???\"");
+    assert_string_equal(log_quote(buf, sizeof(buf), "\xe2\x80\xae\xe2\x81\xa9"),
+                        "\"\\u202e\\u2069\"");
+    assert_string_equal(log_quote(buf, sizeof(buf), "\xe2\x82\xac\xc2\xa0"),
+                        "\"\xe2\x82\xac\xc2\xa0\"");
     /* Cut, and never within an escape or past the end. */
     for (size_t size = 8; size <= sizeof(buf); size++) {
         const char *q = log_quote(buf, size, "\n\n\n\n\n\n\n\n\n");
@@ -731,6 +747,7 @@ int main(void)
         cmocka_unit_test(log_writes_json_that_parses),
         cmocka_unit_test(log_cuts_at_the_maximum),
         cmocka_unit_test(log_quotes),
+        cmocka_unit_test(log_keeps_values_in_their_line),
         cmocka_unit_test(mem_map_is_aligned_and_zeroed),
         cmocka_unit_test(mem_spreads_without_harm),
         cmocka_unit_test(mem_allocates_what_is_asked),

@@ -11,6 +11,7 @@
 
 #include "core/base/err.h"
 #include "server/api/request_memory.h"
+#include "server/http/http.h"
 #include "server/metrics.h"
 
 #define N_MODELS 3
@@ -38,11 +39,14 @@ static void set(struct stage *g, uint32_t n_models)
 {
     static const char *const ids[N_MODELS] = {"al\"pha", "be\\ta\n", "gamma"};
     static const char *const routes[] = {"/v1/completions", "other"};
+    static const uint64_t edge[HTTP_EDGE_COUNT] = {[HTTP_EDGE_ORIGIN] = 33};
     static const struct request_memory memory = {.max = 600, .used = 500};
 
     *g = (struct stage){.scene = {.models = g->models, .n_models = n_models, .house = &g->house,
                                   .routes = routes, .n_routes = 2, .isa = "i", .version = "v",
-                                  .memory = &memory, .n_tenants = 30, .n_tenants_shared = 31}};
+                                  .memory = &memory, .edge = edge, .n_tenants = 30,
+                                  .n_tenants_shared = 31, .n_log_dropped = 32,
+                                  .n_syscalls_refused = 33}};
     for (uint32_t i = 0; i < n_models; i++) {
         metrics_init(&g->counts[i]);
         g->models[i] = (struct metrics_model){.id = ids[i], .arch = "a", .ftype = "f",
@@ -88,6 +92,8 @@ static const struct {
     {"quire_connections", HOUSE},
     {"quire_tenants", HOUSE},
     {"quire_tenants_shared_total", HOUSE},
+    {"quire_log_dropped_total", HOUSE},
+    {"quire_sandbox_refused_total", HOUSE},
     {"quire_request_memory_bytes", HOUSE},
     {"quire_request_memory_limit_bytes", HOUSE},
     {"quire_prepare_jobs", HOUSE},
@@ -126,6 +132,7 @@ static const struct {
     {"quire_requests_total", MODEL},
     {"quire_rejections_total", MIXED},
     {"quire_http_requests_total", HOUSE},
+    {"quire_edge_refusals_total", HOUSE},
     {"quire_unknown_fields_total", MODEL},
     {"quire_time_to_first_token_seconds", MODEL},
     {"quire_inter_token_latency_seconds", MODEL},
@@ -407,6 +414,8 @@ static void the_engine_is_shown(void **state)
         "\nquire_rejections_total{reason=\"queue_timeout\"} 29\n",
         "\nquire_tenants 30\n",
         "\nquire_tenants_shared_total 31\n",
+        "\nquire_log_dropped_total 32\n",
+        "\nquire_sandbox_refused_total 33\n",
         "\nquire_model_share 32\n",
         "\nquire_turn_wait_seconds_total 33.5\n",
     };

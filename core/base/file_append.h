@@ -1,0 +1,23 @@
+/* core/base/file_append.h - opening a file that lines are appended to.
+ *
+ * What the program writes to is named by settings, and may lie in a folder that others can write
+ * to: a symbolic link there could lead to any file that the program may change. So it is not
+ * followed.
+ *
+ * Thread: any.
+ * Memory: none.
+ */
+#ifndef CORE_BASE_FILE_APPEND_H
+#define CORE_BASE_FILE_APPEND_H
+
+#include <sys/types.h>
+
+/* Open to append, never through a symbolic link as the last part of the path; made with `mode` if
+ * it is not there. A FIFO that nobody reads is an error (ENXIO), and is not waited for. The
+ * descriptor, or -1 with errno. */
+int file_append_open(const char *path, mode_t mode);
+
+/* The sentence for an errno of an open() that follows no link. */
+const char *file_append_error(int errnum);
+
+#endif

@@ -1,0 +1,76 @@
+/* server/cmd_serve_sandbox.c - see cmd_serve_sandbox.h. */
+#include "server/cmd_serve_sandbox.h"
+
+#include "config/config.h"
+#include "config/models.h"
+#include "core/base/err.h"
+#include "server/cmd_serve_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_file_of_template(const char *setting)
+{
+    return setting[0] != '\0' && strcmp(setting, "plain") != 0 && strcmp(setting, "chatml") != 0;
+}
+
+/* Models are loaded after this: with caches and swap files made on the way. The journal is open. */
+static void add_model(struct sandbox_paths *p, const struct config *c)
+{
+    struct model_item item;
+
+    models_get(c->model, 0, &item);
+    sandbox_read(p, item.path);
+    if (is_file_of_template(c->chat_template))
+        sandbox_read(p, c->chat_template);
+    if (strcmp(c->weight_cache, "on") == 0) {
+        sandbox_allow_folder_of(p, item.path, LANDLOCK_CHANGE);
+        sandbox_allow(p, item.path, LANDLOCK_CHANGE);
+    } else if (strcmp(c->weight_cache, "off") != 0) {
+        sandbox_allow(p, c->weight_cache, LANDLOCK_CHANGE);
+    }
+    sandbox_allow_folder_of(p, c->swap_file, LANDLOCK_CHANGE);
+}
+
+/* What is read again on SIGHUP, opened again on SIGUSR1, and removed at the end. */
+static void add_server(struct sandbox_paths *p, const struct config *c)
+{
+    sandbox_read_replaced(p, c->api_keys);
+    sandbox_read_replaced(p, c->tls_certificate);
+    sandbox_read_replaced(p, c->tls_key);
+    sandbox_allow_folder_of(p, c->log_file, LANDLOCK_APPEND);
+    sandbox_allow_folder_of(p, c->unix_socket, LANDLOCK_REMOVE);
+}
+
+/* Where tests hold the process. */
+static void add_debug(struct sandbox_paths *p)
+{
+#ifdef QUIRE_DEBUG
+    static const char *const variables[] = {"QUIRE_DEBUG_HOLD_LOAD", "QUIRE_DEBUG_HOLD_READ",
+                                            "QUIRE_DEBUG_HOLD_PREPARE", "QUIRE_DEBUG_HOLD_RELOAD"};
+
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
+        if (getenv(variables[i]) != NULL)
+            sandbox_allow_folder_of(p, getenv(variables[i]), LANDLOCK_READ);
+#else
+    (void)p;
+#endif
+}
+
+int serve_sandbox_enter(const struct config *c, const struct served *models, uint32_t n_models,
+                        struct sandbox_state *state, char *err, size_t err_len)
+{
+    struct sandbox_paths *paths;
+    int rc = sandbox_paths_create(&paths);
+
+    if (rc < 0)
+        return snprintf(err, err_len, "no memory for the sandbox"), rc;
+    for (uint32_t i = 0; i < n_models; i++)
+        add_model(paths, &models[i].config);
+    add_server(paths, c);
+    add_debug(paths);
+    rc = sandbox_enter(sandbox_mode_of(c->sandbox), paths, state, err, err_len);
+    sandbox_paths_destroy(&paths);
+    return rc;
+}

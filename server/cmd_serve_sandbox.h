@@ -1,0 +1,22 @@
+/* server/cmd_serve_sandbox.h - what `quire serve` needs of the system after its start, by its
+ * settings.
+ *
+ * Thread: the main thread, while it is the only one.
+ * Memory: none that stays.
+ */
+#ifndef SERVER_CMD_SERVE_SANDBOX_H
+#define SERVER_CMD_SERVE_SANDBOX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "server/process/sandbox.h"
+
+struct config;
+struct served;
+
+/* Enter the sandbox that the setting asks for. ERR_UNSUPPORTED or ERR_NOMEM with a sentence. */
+int serve_sandbox_enter(const struct config *c, const struct served *models, uint32_t n_models,
+                        struct sandbox_state *state, char *err, size_t err_len);
+
+#endif

@@ -1,0 +1,176 @@
+/* server/process/syscall_filter.c - see syscall_filter.h. */
+#include "server/process/syscall_filter.h"
+
+#include "core/base/err.h"
+#include "core/base/log.h"
+
+#include <stdatomic.h>
+
+#define LOGGED_REFUSALS 16 /* more are counted only */
+
+static atomic_uint_fast64_t n_refused; /* relaxed: written by a signal handler */
+
+uint64_t syscall_filter_n_refused(void)
+{
+    return atomic_load_explicit(&n_refused, memory_order_relaxed);
+}
+
+#ifdef QUIRE_SECCOMP
+#include <errno.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <ucontext.h>
+
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41
+#endif
+
+#define N(a) (sizeof(a) / sizeof((a)[0]))
+
+static const int allowed[] = {
+    /* bytes in and out of what is open */
+    SCMP_SYS(read), SCMP_SYS(write), SCMP_SYS(readv), SCMP_SYS(writev), SCMP_SYS(pread64),
+    SCMP_SYS(pwrite64), SCMP_SYS(preadv), SCMP_SYS(pwritev), SCMP_SYS(preadv2),
+    SCMP_SYS(pwritev2), SCMP_SYS(lseek), SCMP_SYS(close), SCMP_SYS(fsync), SCMP_SYS(fdatasync),
+    SCMP_SYS(sync_file_range), SCMP_SYS(fadvise64), SCMP_SYS(fallocate), SCMP_SYS(ftruncate),
+    SCMP_SYS(flock), SCMP_SYS(fcntl), SCMP_SYS(dup), SCMP_SYS(dup2), SCMP_SYS(dup3),
+    /* files: which of them is Landlock's business */
+    SCMP_SYS(open), SCMP_SYS(openat), SCMP_SYS(stat), SCMP_SYS(fstat), SCMP_SYS(lstat),
+    SCMP_SYS(newfstatat), SCMP_SYS(statx), SCMP_SYS(access), SCMP_SYS(faccessat),
+    SCMP_SYS(faccessat2), SCMP_SYS(readlink), SCMP_SYS(readlinkat), SCMP_SYS(getdents64),
+    SCMP_SYS(getcwd), SCMP_SYS(statfs), SCMP_SYS(fstatfs), SCMP_SYS(unlink), SCMP_SYS(unlinkat),
+    SCMP_SYS(rename), SCMP_SYS(renameat), SCMP_SYS(renameat2), SCMP_SYS(umask),
+    /* connections that have been accepted */
+    SCMP_SYS(accept), SCMP_SYS(accept4), SCMP_SYS(recvfrom), SCMP_SYS(recvmsg), SCMP_SYS(sendto),
+    SCMP_SYS(sendmsg), SCMP_SYS(shutdown), SCMP_SYS(getsockname), SCMP_SYS(getpeername),
+    SCMP_SYS(setsockopt), SCMP_SYS(getsockopt),
+    /* waiting and waking */
+    SCMP_SYS(poll), SCMP_SYS(ppoll), SCMP_SYS(select), SCMP_SYS(pselect6),
+    SCMP_SYS(epoll_create1), SCMP_SYS(epoll_ctl), SCMP_SYS(epoll_wait), SCMP_SYS(epoll_pwait),
+    SCMP_SYS(epoll_pwait2), SCMP_SYS(eventfd2), SCMP_SYS(pipe2), SCMP_SYS(futex),
+    SCMP_SYS(futex_waitv), SCMP_SYS(clock_gettime), SCMP_SYS(clock_getres),
+    SCMP_SYS(clock_nanosleep), SCMP_SYS(nanosleep), SCMP_SYS(gettimeofday), SCMP_SYS(time),
+    SCMP_SYS(restart_syscall), SCMP_SYS(pause),
+    /* memory; mmap and mprotect are below */
+    SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(brk), SCMP_SYS(mbind),
+    SCMP_SYS(get_mempolicy), SCMP_SYS(membarrier), SCMP_SYS(mincore),
+    /* threads; clone is below */
+    SCMP_SYS(set_robust_list), SCMP_SYS(get_robust_list), SCMP_SYS(rseq),
+    SCMP_SYS(set_tid_address), SCMP_SYS(exit), SCMP_SYS(exit_group), SCMP_SYS(gettid),
+    SCMP_SYS(sched_yield), SCMP_SYS(sched_getaffinity), SCMP_SYS(sched_setaffinity),
+    SCMP_SYS(sched_getparam), SCMP_SYS(sched_getscheduler), SCMP_SYS(sched_get_priority_min),
+    SCMP_SYS(sched_get_priority_max), SCMP_SYS(getcpu), SCMP_SYS(arch_prctl),
+    /* signals within the process */
+    SCMP_SYS(rt_sigaction), SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigreturn),
+    SCMP_SYS(rt_sigtimedwait), SCMP_SYS(rt_sigpending), SCMP_SYS(sigaltstack), SCMP_SYS(tgkill),
+    /* questions about itself and the machine */
+    SCMP_SYS(getpid), SCMP_SYS(getppid), SCMP_SYS(getuid), SCMP_SYS(geteuid), SCMP_SYS(getgid),
+    SCMP_SYS(getegid), SCMP_SYS(getrandom), SCMP_SYS(uname), SCMP_SYS(sysinfo),
+    SCMP_SYS(getrusage), SCMP_SYS(getrlimit), SCMP_SYS(times), SCMP_SYS(capget),
+};
+
+static const int hostile[] = {
+    SCMP_SYS(execve), SCMP_SYS(execveat), SCMP_SYS(fork), SCMP_SYS(vfork), SCMP_SYS(ptrace),
+    SCMP_SYS(process_vm_readv), SCMP_SYS(process_vm_writev), SCMP_SYS(kexec_load),
+    SCMP_SYS(kexec_file_load), SCMP_SYS(init_module), SCMP_SYS(finit_module),
+    SCMP_SYS(delete_module), SCMP_SYS(bpf), SCMP_SYS(perf_event_open), SCMP_SYS(userfaultfd),
+    SCMP_SYS(mount), SCMP_SYS(umount2), SCMP_SYS(pivot_root), SCMP_SYS(chroot), SCMP_SYS(setns),
+    SCMP_SYS(unshare), SCMP_SYS(reboot), SCMP_SYS(swapon), SCMP_SYS(swapoff), SCMP_SYS(keyctl),
+    SCMP_SYS(add_key), SCMP_SYS(request_key), SCMP_SYS(personality), SCMP_SYS(settimeofday),
+    SCMP_SYS(clock_settime), SCMP_SYS(iopl), SCMP_SYS(ioperm), SCMP_SYS(open_by_handle_at),
+    SCMP_SYS(memfd_create), SCMP_SYS(setuid), SCMP_SYS(setgid),
+};
+
+/* prctl and ioctl do many things; these are used by the C library and libuv. */
+static const unsigned long allowed_prctl[] = {PR_SET_NAME, PR_GET_NAME, PR_SET_VMA, PR_GET_DUMPABLE};
+static const unsigned long allowed_ioctl[] = {TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIOCLEX};
+
+/* A forbidden call is like a function that is called here: what the handler uses (a line of the
+ * log) makes only calls that are allowed, so that no lock of these is held. */
+static void on_refused(int number, siginfo_t *info, void *context)
+{
+    ucontext_t *c = context;
+    const int saved = errno;
+    const uint64_t n = atomic_fetch_add_explicit(&n_refused, 1, memory_order_relaxed);
+
+    (void)number;
+    c->uc_mcontext.gregs[REG_RAX] = -EPERM;
+    if (n < LOGGED_REFUSALS)
+        log_warn("sandbox", "event=refused syscall=%d", info->si_syscall);
+    errno = saved;
+}
+
+static int add_lists(scmp_filter_ctx f)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < N(allowed) && rc == 0; i++)
+        rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, allowed[i], 0);
+    for (size_t i = 0; i < N(hostile) && rc == 0; i++)
+        rc = seccomp_rule_add(f, SCMP_ACT_KILL_PROCESS, hostile[i], 0);
+    for (size_t i = 0; i < N(allowed_prctl) && rc == 0; i++)
+        rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(prctl), 1,
+                              SCMP_A0(SCMP_CMP_EQ, allowed_prctl[i]));
+    for (size_t i = 0; i < N(allowed_ioctl) && rc == 0; i++)
+        rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
+                              SCMP_A1(SCMP_CMP_EQ, allowed_ioctl[i]));
+    return rc;
+}
+
+/* Calls whose arguments decide. */
+static int add_conditions(scmp_filter_ctx f)
+{
+    int rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1,
+                              SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+
+    if (rc == 0)
+        rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
+                              SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+    /* Threads, no processes. What clone3 does lies in memory, where a filter cannot look: the C
+     * library then uses clone. */
+    if (rc == 0)
+        rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
+                              SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
+    if (rc == 0)
+        rc = seccomp_rule_add(f, SCMP_ACT_KILL_PROCESS, SCMP_SYS(clone), 1,
+                              SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
+    if (rc == 0)
+        rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+    /* Limits can be read, not set. */
+    if (rc == 0)
+        rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1,
+                              SCMP_A2(SCMP_CMP_EQ, 0));
+    return rc;
+}
+
+int syscall_filter_install(void)
+{
+    struct sigaction action = {.sa_sigaction = on_refused, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    scmp_filter_ctx f = seccomp_init(SCMP_ACT_TRAP);
+    int rc = f != NULL ? 0 : -ENOMEM;
+
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGSYS, &action, NULL);
+    if (rc == 0)
+        rc = seccomp_attr_set(f, SCMP_FLTATR_CTL_TSYNC, 1);
+    if (rc == 0)
+        rc = add_lists(f);
+    if (rc == 0)
+        rc = add_conditions(f);
+    if (rc == 0)
+        rc = seccomp_load(f);
+    if (f != NULL)
+        seccomp_release(f);
+    return rc == 0 ? 0 : ERR_UNSUPPORTED;
+}
+#else
+int syscall_filter_install(void)
+{
+    return ERR_UNSUPPORTED;
+}
+#endif
