@@ -329,8 +329,10 @@ static int serve(struct service *s)
         served_join(&s->models[i]);
     if (s->code != EXIT_OK)
         return command_fail(s->code, "%s", s->err);
+    if (rc < 0)
+        return command_fail(EXIT_FAILED, "the server cannot begin to run: %s", err_text(rc));
     log_info("main", "stopped=1");
-    return rc < 0 ? EXIT_FAILED : EXIT_OK;
+    return EXIT_OK;
 }
 
 int cmd_serve(int argc, char **argv)

@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #define LOG_LINE_MAX 1024
+#define LOG_THREAD_NAME "log" /* asleep when all is written: what tests wait for */
 
 enum log_level { LOG_DEBUG = 0, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_OFF };
 

@@ -213,6 +213,7 @@ static void write_ring(void)
 static void *writer_main(void *ud)
 {
     (void)ud;
+    (void)pthread_setname_np(pthread_self(), LOG_THREAD_NAME);
     for (;;) {
         /* Before the last look at the ring: what is put behind it finds the thread awake. */
         const bool is_last = atomic_load(&sink.must_stop);
