@@ -5,7 +5,7 @@ CFLAGS  ?= -O2 -g -DNDEBUG
 PREFIX  ?= /usr/local
 PYTHON  ?= $(firstword $(wildcard /usr/bin/python3) python3)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-PKGS    := libmicrohttpd gnutls libuv libcjson libxxhash
+PKGS    := gnutls libuv libcjson libxxhash
 BASE    := -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -ffp-contract=off -fvisibility=hidden \
            -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 \
            $(if $(CI),-Werror) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
@@ -198,6 +198,12 @@ chaos: ## everything at once for two minutes under each of the two sanitizers (C
 	@for b in asan tsan; do QUIRE_CHAOS_S=$(or $(CHAOS_S),120) QUIRE_BIN=build/$$b/quire \
 	    $(PYTHON) -m pytest -q -s -p no:cacheprovider tests/e2e/test_chaos.py || exit 1; done
 
+soak: $(BUILD)/quire ## every endpoint, bombs, aborts, slow readers for SECONDS=60; what it holds before and after
+	@QUIRE_BIN=$(BUILD)/quire $(PYTHON) tests/soak/soak.py $(or $(SECONDS),60)
+soak-asan: ## the same under the address and undefined-behaviour sanitizers
+	@$(MAKE) --no-print-directory $(ASAN) build/asan/quire
+	@QUIRE_BIN=build/asan/quire $(PYTHON) tests/soak/soak.py $(or $(SECONDS),60)
+
 BENCH_MODEL := $(BUILD)/bench/qwen2.5-0.5b-shape.Q8_0.gguf
 bench: $(BENCH) $(TOOLS) $(BUILD)/quire ## kernels, plans, threads and a whole model of 0.5B parameters beside the machine's limits
 	@$(BUILD)/bench/bench_kern --quick
@@ -250,10 +256,10 @@ clean: ## remove everything built
 	rm -rf build
 
 # Debian packages: what is missing is installed when that is allowed, else the command is printed.
-DEB_BUILD := gcc libc6-dev pkg-config libmicrohttpd-dev libgnutls28-dev libuv1-dev libcjson-dev libxxhash-dev \
+DEB_BUILD := gcc libc6-dev pkg-config libgnutls28-dev libuv1-dev libcjson-dev libxxhash-dev \
              libinih-dev libunistring-dev libseccomp-dev
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 \
-             python3-numpy prometheus \
+             python3-numpy prometheus haproxy \
              openssl curl
 DEB_LINT  := cppcheck
 DEB_CLIENTS := nodejs npm

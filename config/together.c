@@ -2,6 +2,7 @@
 #include "config/together.h"
 
 #include "config/config.h"
+#include "config/hosts.h"
 #include "config/origins.h"
 #include "config/setting.h"
 #include "config/weights.h"
@@ -147,11 +148,22 @@ static int check_origins(const struct config *c, char *err, size_t err_len)
     return ERR_INVAL;
 }
 
+static int check_hosts(const struct config *c, char *err, size_t err_len)
+{
+    if (c->allowed_hosts[0] == '\0' || hosts_are_valid(c->allowed_hosts))
+        return 0;
+    snprintf(err, err_len,
+             "'allowed_hosts' must be * or names such as llm.example.org with commas between, "
+             "without ports and blanks, got '%s'",
+             c->allowed_hosts);
+    return ERR_INVAL;
+}
+
 int config_check_together(const struct config *c, char *err, size_t err_len)
 {
     static int (*const checks[])(const struct config *c, char *err, size_t err_len) = {
         check_batch, check_swap, check_watermarks, check_header, check_weights,
-        check_listen, check_tls, check_origins,
+        check_listen, check_tls, check_origins, check_hosts,
     };
     int rc = 0;
 

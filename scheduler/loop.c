@@ -252,14 +252,14 @@ static void refuse(struct loop *l, struct request *r, int rc)
 }
 
 /* A question is answered at once, between two steps. */
-static void answer_dry_run(struct loop *l, struct request *r, uint64_t now)
+static void answer_dry_run(struct loop *l, struct request *r)
 {
     const struct event e = {
         .request = r->id,
         .kind = EVENT_END,
         .finish = FINISH_DRY_RUN,
         .token = -1,
-        .probe = sched_probe(l->sched, r, now),
+        .probe = sched_probe(l->sched, r),
     };
 
     queue_wait_room(l->opt.queue, 1);
@@ -273,7 +273,7 @@ static void take_post(struct loop *l, struct request *r, uint64_t now)
     int rc;
 
     if (r->is_dry_run) {
-        answer_dry_run(l, r, now);
+        answer_dry_run(l, r);
         return;
     }
     journal_post(l->opt.journal, r, now);

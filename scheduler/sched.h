@@ -145,7 +145,7 @@ bool sched_can_ever_fit(const struct sched_options *options, uint32_t n_prompt,
 int sched_add(struct sched *s, struct request *r, uint64_t now_us);
 
 /* What a request would find if it came now. */
-struct event_probe sched_probe(const struct sched *s, struct request *r, uint64_t now_us);
+struct event_probe sched_probe(const struct sched *s, struct request *r);
 
 /* End a request wherever it is; its blocks are free when this returns. Unknown: ignored. */
 void sched_cancel(struct sched *s, uint64_t id, enum finish why, uint64_t now_us);

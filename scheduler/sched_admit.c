@@ -66,8 +66,7 @@ static uint64_t admission_blocks(const struct sched *s, const struct seq *seq)
 {
     const bool spared = sched_is_spared(s, seq);
     const uint32_t n_tokens = spared ? worst_case(seq) : seq->n_known + 1;
-    const uint64_t need =
-        kv_manager_needed(s->kv, n_tokens > seq->n_known ? n_tokens : seq->n_known);
+    const uint64_t need = kv_manager_needed(s->kv, n_tokens);
     uint32_t n_held;
 
     if (fork_parent(s, seq) != NULL)

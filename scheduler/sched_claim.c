@@ -95,9 +95,9 @@ static bool has_caught_up(const struct sched *s, const struct seq *low, const st
 {
     const struct request *r = low->request;
     const uint64_t waited = s->now_us > r->arrival_us ? s->now_us - r->arrival_us : 0;
-    const uint64_t gained = min64(waited, UINT32_MAX) * s->opt.aging_milli / 1000000000;
+    const uint64_t n_levels = (uint64_t)(high->request->priority - r->priority);
 
-    return r->priority + gained >= high->request->priority;
+    return s->opt.aging_milli > 0 && waited >= worth_us(s, n_levels * 1000);
 }
 
 bool sched_is_due_before(const struct sched *s, const struct seq *a, const struct seq *b)

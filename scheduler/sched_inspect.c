@@ -5,14 +5,13 @@
 
 /* ---- a request's outlook ---- */
 
-struct event_probe sched_probe(const struct sched *s, struct request *r, uint64_t now_us)
+struct event_probe sched_probe(const struct sched *s, struct request *r)
 {
     const struct order_key key = sched_key(s, r, s->next_ticket);
     const struct tenant *own = &s->tenants[r->tenant];
     struct event_probe probe = {0};
     uint32_t rank = order_rank(&own->waiting, &key) + own->n_held_back;
 
-    (void)now_us;
     kv_key_extend(&r->key, r->n_prompt);
     if (!s->opt.whole_prompts && !request_wants_rows(r))
         probe.n_cached = kv_manager_match(s->kv, &r->key, r->n_prompt - 1).n_tokens;

@@ -115,8 +115,7 @@ void sched_preempt(struct sched *s, struct seq *victim)
     } else {
         victim->n_done = 0;
         s->preemptions++;
-        s->swap_fallbacks += wants_swap && s->opt.preemption != SCHED_RECOMPUTE &&
-                             kv_manager_stats(s->kv).swap.ram_slots > 0;
+        s->swap_fallbacks += wants_swap && kv_manager_stats(s->kv).swap.ram_slots > 0;
     }
     sched_leave_followers(s, victim, false);
     victim->n_preempted++;

@@ -1,7 +1,7 @@
 /* server/answer.c - see answer.h: what the dialects share. */
 #include "server/answer.h"
 
-#include "server/http.h"
+#include "server/http/http.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -126,7 +126,7 @@ void answer_add_prompt_scores(struct buf *out, const struct choice *c)
     if (!c->rules->wants_prompt_scores)
         return;
     buf_add_str(out, ",\"prompt_logprobs\":[");
-    buf_add(out, c->prompt_scores.data, c->prompt_scores.len);
+    buf_add(out, c->prompt->scores.data, c->prompt->scores.len);
     buf_add_char(out, ']');
 }
 

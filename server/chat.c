@@ -148,37 +148,73 @@ const struct speech_style *chat_style(const struct chat *c)
 
 /* ---- rendering ---- */
 
+static void turn_round(char *to, const char *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = from[n - 1 - i];
+}
+
+/* Where text[0..n) has what[0..n_what), n_what > 0, for the last time ends: *end, 0 = nowhere. Both
+ * are searched backwards, by a search that is linear in them. */
+static int find_last(const char *text, size_t n, const char *what, size_t n_what, size_t *end)
+{
+    char *turned, *at;
+
+    *end = 0;
+    if (n_what > n)
+        return 0;
+    turned = mem_alloc(n + n_what);
+    if (turned == NULL)
+        return ERR_NOMEM;
+    turn_round(turned, text, n);
+    turn_round(turned + n, what, n_what);
+    at = memmem(turned, n, turned + n, n_what);
+    if (at != NULL)
+        *end = n - (size_t)(at - turned);
+    mem_free(turned);
+    return 0;
+}
+
+/* text[0..n) without white space at both ends. */
+static const char *trimmed(const char *text, size_t *n)
+{
+    while (*n > 0 && strchr(" \t\r\n", text[*n - 1]) != NULL)
+        --*n;
+    while (*n > 0 && strchr(" \t\r\n", *text) != NULL) {
+        text++;
+        --*n;
+    }
+    return text;
+}
+
 /* The prompt ends where the last message's content does: what the template puts behind it goes. */
 static int cut_behind_content(const struct params *p, struct buf *out, size_t from,
                               struct api_error *e)
 {
     const cJSON *last = p->messages->child;
     struct buf text;
-    size_t n, at = 0;
+    size_t n, end = 0;
     const char *s;
+    int rc;
 
     while (last->next != NULL)
         last = last->next;
     buf_init(&text, CHAT_MAX_PROMPT);
     chat_join_content(field_find(last, "content"), &text);
-    s = text.data != NULL ? text.data : "";
     n = text.len;
-    while (n > 0 && strchr(" \t\r\n", s[n - 1]) != NULL)
-        n--;
-    while (n > 0 && strchr(" \t\r\n", *s) != NULL) {
-        s++;
-        n--;
-    }
-    for (size_t i = from; n > 0 && i + n <= out->len; i++)
-        if (memcmp(out->data + i, s, n) == 0)
-            at = i + n;
+    s = trimmed(text.data != NULL ? text.data : "", &n);
+    rc = text.err;
+    if (rc == 0 && n > 0 && out->len > from)
+        rc = find_last(out->data + from, out->len - from, s, n, &end);
     buf_release(&text);
-    if (at == 0)
+    if (rc < 0)
+        return api_error_set(e, 500, NULL, NULL, "out of memory");
+    if (end == 0)
         return api_error_set(e, 400, "continue_final_message", NULL,
                              "the chat template does not print the last message's content, so it "
                              "cannot be continued");
-    out->len = at;
-    out->data[at] = '\0';
+    out->len = from + end;
+    out->data[out->len] = '\0';
     return 0;
 }
 
@@ -189,9 +225,10 @@ static int refuse(int rc, const char *why, struct api_error *e)
     return api_error_set(e, 400, "messages", NULL, "the chat template refuses this: %.200s", why);
 }
 
-int chat_render(const struct chat *c, const struct params *p, struct buf *out, struct api_error *e)
+int chat_render(const struct chat *c, const struct params *p, struct budget *budget,
+                struct buf *out, struct api_error *e)
 {
-    const struct template_limits limits = {.now = (int64_t)time(NULL)};
+    const struct template_limits limits = {.budget = budget, .now = (int64_t)time(NULL)};
     const size_t from = out->len;
     struct value_pool pool;
     struct value globals;

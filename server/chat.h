@@ -24,6 +24,7 @@
 
 #define CHAT_MAX_PROMPT ((size_t)64 << 20) /* bytes */
 
+struct budget;
 struct chat;
 struct tokenizer;
 
@@ -40,7 +41,9 @@ const char *chat_complaint(const struct chat *c);
 const char *chat_source(const struct chat *c); /* the template's text */
 const struct speech_style *chat_style(const struct chat *c);
 
-/* Append the prompt for a checked chat. 0, or a negative ERR_* with *e filled. */
-int chat_render(const struct chat *c, const struct params *p, struct buf *out, struct api_error *e);
+/* Append the prompt for a checked chat. Spends steps of the budget (NULL: as many as a request
+ * has). 0, or a negative ERR_* with *e filled. */
+int chat_render(const struct chat *c, const struct params *p, struct budget *budget,
+                struct buf *out, struct api_error *e);
 
 #endif

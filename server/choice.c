@@ -1,7 +1,7 @@
 /* server/choice.c - see choice.h. */
 #include "server/choice.h"
 
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/json.h"
 
 #include <string.h>
@@ -36,7 +36,7 @@ static void begin_echo(struct choice *c)
     c->n_scores_due = (uint32_t)p->ids.n - 1;
 }
 
-void choice_init(struct choice *c, uint32_t index, const struct prompt *prompt,
+void choice_init(struct choice *c, uint32_t index, struct prompt *prompt,
                  const struct choice_rules *rules)
 {
     *c = (struct choice){.index = index, .prompt = prompt, .rules = rules};
@@ -46,9 +46,8 @@ void choice_init(struct choice *c, uint32_t index, const struct prompt *prompt,
     buf_init(&c->text, HTTP_MAX_REPLY / 4);
     buf_init(&c->ids, HTTP_MAX_REPLY / 4);
     buf_init(&c->entries, HTTP_MAX_REPLY);
-    buf_init(&c->prompt_scores, HTTP_MAX_REPLY);
-    if (rules->wants_prompt_scores)
-        buf_add_str(&c->prompt_scores, "null");
+    if (rules->wants_prompt_scores && prompt->scores.len == 0)
+        buf_add_str(&prompt->scores, "null");
     if (rules->style != NULL && rules->has_forced_call)
         speech_init_forced(&c->speech, rules->forced_name);
     else if (rules->style != NULL)
@@ -65,7 +64,6 @@ void choice_release(struct choice *c)
     buf_release(&c->text);
     buf_release(&c->ids);
     buf_release(&c->entries);
-    buf_release(&c->prompt_scores);
 }
 
 static uint32_t at_most(uint32_t n, uint32_t most)
@@ -94,7 +92,7 @@ static void add_prompt_score(struct choice *c, const struct event *e)
                                         .top = e->top,
                                         .n_top = at_most(e->n_top, c->rules->n_prompt_top)};
 
-    logprobs_add_ranked(&c->prompt_scores, c->rules->tokenizer, &entry, e->rank);
+    logprobs_add_ranked(&c->prompt->scores, c->rules->tokenizer, &entry, e->rank);
 }
 
 void choice_score(struct choice *c, const struct event *e)
@@ -221,7 +219,7 @@ int choice_error(const struct choice *c)
     const struct buf *bufs[] = {&c->text,
                                 &c->ids,
                                 &c->entries,
-                                &c->prompt_scores,
+                                &c->prompt->scores,
                                 &c->logprobs.tokens,
                                 &c->logprobs.values,
                                 &c->logprobs.tops,

@@ -30,6 +30,7 @@ struct prompt { /* one prompt of the request, shared by its n choices */
     bool thinks;        /* a chat's prompt that ends inside a thought */
     uint64_t hash;      /* of the ids */
     uint32_t twin;      /* the first prompt of the request with the same ids: itself, if none is */
+    struct buf scores;  /* prompt_logprobs: "null,{…}", by its first choice, for all of them */
 };
 
 struct choice_rules { /* the same for all choices of a request */
@@ -49,7 +50,7 @@ struct choice_rules { /* the same for all choices of a request */
 
 struct choice {
     uint32_t index;
-    const struct prompt *prompt;
+    struct prompt *prompt;
     const struct choice_rules *rules;
     struct detok detok, echo_detok;
     struct stop stop;
@@ -58,7 +59,6 @@ struct choice {
     struct logprobs logprobs; /* not yet sent */
     struct buf entries;       /* the same as a chat has them: "{…},{…}" */
     struct buf ids;           /* "1,2,3", not yet sent */
-    struct buf prompt_scores; /* "null,{…}", complete at the end */
     uint64_t n_chars;         /* decoded so far, sent or not */
     uint32_t n_scores_due; /* prompt tokens whose score has not come: until then nothing goes out */
     uint32_t n_tokens, n_thinking; /* generated; of them inside thoughts */
@@ -75,7 +75,7 @@ struct choice {
 };
 
 /* The prompt must outlive the choice. With echo its text and first token stand ready. */
-void choice_init(struct choice *c, uint32_t index, const struct prompt *prompt,
+void choice_init(struct choice *c, uint32_t index, struct prompt *prompt,
                  const struct choice_rules *rules);
 void choice_release(struct choice *c);
 

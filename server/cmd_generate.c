@@ -55,7 +55,7 @@ static void make_request(const struct engine *e, const struct wish *w, struct re
     struct request_size size = {0};
     const uint32_t room = e->sched.max_context;
     int rc = tokenizer_encode(e->tokenizer, w->prompt, strlen(w->prompt),
-                              TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, room, &ids);
+                              TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, room, NULL, &ids);
 
     *out = NULL;
     if (rc == 0 && (ids.n == 0 || ids.n >= room))

@@ -106,15 +106,17 @@ static double mib(uint64_t bytes)
     return (double)bytes / (1 << 20);
 }
 
-static void print_end(const struct memory_plan *p)
+static void print_end(const struct memory_plan *p, uint64_t requests)
 {
     printf("process      %10.1f MiB   program, tokenizer, connections\n", mib(p->process));
     printf("in all       %10.1f MiB   when the cache and a step are full\n", mib(in_all(p)));
-    printf("              + %8.1f MiB   while preempted sequences are kept (swap_ram)\n\n",
+    printf("              + %8.1f MiB   while preempted sequences are kept (swap_ram)\n",
            mib(p->swap));
+    printf("              + %8.1f MiB   at most, for what requests hold beside it (request_memory)\n\n",
+           mib(requests));
 }
 
-static void print_table(const struct engine *e, const struct memory_plan *p)
+static void print_table(const struct engine *e, const struct memory_plan *p, uint64_t requests)
 {
     const struct model *m = e->model;
 
@@ -127,29 +129,31 @@ static void print_table(const struct engine *e, const struct memory_plan *p)
            p->n_tokens, p->token, kern_kv_name(e->kv_type));
     printf("activations  %10.1f MiB   for steps of %u rows\n", mib(p->rows),
            e->sched.max_batch_tokens);
-    print_end(p);
+    print_end(p, requests);
     printf("A sequence of %u tokens takes %.1f MiB of the cache, which holds %.1f of them.\n",
            e->sched.max_context, mib(p->sequence), (double)p->cache / (double)p->sequence);
 }
 
-static void print_sum(const struct memory_plan *sum, uint32_t n)
+static void print_sum(const struct memory_plan *sum, uint32_t n, uint64_t requests)
 {
     printf("All %u models in one process: %.1f MiB (weights %.1f, rope tables %.1f, "
            "KV caches %.1f, activations %.1f, process %.1f),\n"
-           "and %.1f MiB while preempted sequences are kept.\n",
+           "%.1f MiB while preempted sequences are kept, and at most %.1f MiB for what requests of all "
+           "models hold.\n",
            n, mib(in_all(sum)), mib(sum->weights), mib(sum->tables), mib(sum->cache),
-           mib(sum->rows), mib(sum->process), mib(sum->swap));
+           mib(sum->rows), mib(sum->process), mib(sum->swap), mib(requests));
 }
 
-static void print_tables(const struct planned *all, uint32_t n, const struct memory_plan *sum)
+static void print_tables(const struct planned *all, uint32_t n, const struct memory_plan *sum,
+                         uint64_t requests)
 {
     for (uint32_t i = 0; i < n; i++) {
-        print_table(&all[i].engine, &all[i].plan);
+        print_table(&all[i].engine, &all[i].plan, requests);
         if (n > 1)
             putchar('\n');
     }
     if (n > 1)
-        print_sum(sum, n);
+        print_sum(sum, n, requests);
 }
 
 /* ---- for programs ---- */
@@ -165,24 +169,25 @@ static void print_name(const char *name)
 }
 
 /* Without its closing brace. */
-static void print_members(const struct engine *e, const struct memory_plan *p)
+static void print_members(const struct engine *e, const struct memory_plan *p, uint64_t requests)
 {
     printf("{\"context\":%u,\"weight_bytes\":%" PRIu64 ",\"table_bytes\":%" PRIu64
            ",\"cache_bytes\":%" PRIu64 ",\"cache_tokens\":%u,\"token_bytes\":%" PRIu64
            ",\"activation_bytes\":%" PRIu64 ",\"process_bytes\":%" PRIu64
-           ",\"swap_bytes\":%" PRIu64 ",\"total_bytes\":%" PRIu64 ",\"sequence_bytes\":%" PRIu64,
+           ",\"swap_bytes\":%" PRIu64 ",\"request_bytes\":%" PRIu64 ",\"total_bytes\":%" PRIu64 ",\"sequence_bytes\":%" PRIu64,
            e->sched.max_context, p->weights, p->tables, p->cache, p->n_tokens, p->token, p->rows,
-           p->process, p->swap, in_all(p), p->sequence);
+           p->process, p->swap, requests, in_all(p), p->sequence);
 }
 
-static void print_json(const struct planned *all, uint32_t n, const struct memory_plan *sum)
+static void print_json(const struct planned *all, uint32_t n, const struct memory_plan *sum,
+                       uint64_t requests)
 {
     if (n > 1)
         printf("{\"models\":[");
     for (uint32_t i = 0; i < n; i++) {
         if (i > 0)
             putchar(',');
-        print_members(&all[i].engine, &all[i].plan);
+        print_members(&all[i].engine, &all[i].plan, requests);
         if (n > 1)
             print_name(all[i].engine.id);
         putchar('}');
@@ -259,9 +264,9 @@ static int plan(const struct config *c, bool json)
     if (code != EXIT_OK)
         report(c, made, code, err);
     else if (json)
-        print_json(all, n, &sum);
+        print_json(all, n, &sum, c->request_memory);
     else
-        print_tables(all, n, &sum);
+        print_tables(all, n, &sum, c->request_memory);
     while (made > 0)
         engine_release(&all[--made].engine);
     mem_free(all);

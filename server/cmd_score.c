@@ -88,7 +88,7 @@ static int load_ids(const struct tokenizer *t, const char *ids_path, const char 
         rc = parse_ids(file.data != NULL ? file.data : "", tokenizer_n_vocab(t), out);
     else if (rc == 0)
         rc = tokenizer_encode(t, file.data != NULL ? file.data : "", file.len,
-                              TOKENIZER_ADD_SPECIAL, SIZE_MAX, out);
+                              TOKENIZER_ADD_SPECIAL, SIZE_MAX, NULL, out);
     buf_release(&file);
     if (rc < 0)
         return command_fail(EXIT_FAILED, "%s: %s", path, err_text(rc));

@@ -147,7 +147,13 @@ static int make_server(struct service *s, const struct server_model *models)
         .api_keys = c->api_keys,
         .has_open_metrics = strcmp(c->metrics_open, "on") == 0,
         .cors_origins = c->cors_origins,
+        .allowed_hosts = c->allowed_hosts,
         .max_body = c->max_body,
+        .max_connections = (uint32_t)c->max_connections,
+        .max_connections_per_address = (uint32_t)c->max_connections_per_address,
+        .header_timeout_s = (uint32_t)c->header_timeout_s,
+        .min_body_rate = (uint32_t)c->min_body_rate,
+        .request_memory = c->request_memory,
         .tenant_header = c->tenant_header,
         .tenant_weights = c->tenant_weights,
         .max_tenants = (uint32_t)c->max_tenants,
@@ -214,6 +220,7 @@ static int build(struct service *s)
 {
     struct server_model models[MODELS_MAX];
 
+    mem_tune();
     snprintf(s->err, sizeof(s->err), "no memory");
     s->n_models = config_n_models(&s->config);
     s->models = mem_calloc(s->n_models, sizeof(*s->models));

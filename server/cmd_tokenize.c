@@ -61,7 +61,7 @@ static int tokenize(const char *path, const char *pre, bool only_ids, unsigned f
     rc = read_all(stdin, &text);
     if (rc == 0)
         rc = tokenizer_encode(t, text.data != NULL ? text.data : "", text.len, flags, SIZE_MAX,
-                              &list);
+                              NULL, &list);
     if (rc < 0) {
         command_fail(EXIT_FAILED, "standard input: %s", err_text(rc));
         goto done;

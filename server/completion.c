@@ -11,7 +11,7 @@
 #include "server/chat.h"
 #include "server/deadline.h"
 #include "server/desk.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/intake.h"
 #include "server/probe.h"
 #include "server/tenants.h"
@@ -196,6 +196,7 @@ static void on_token(struct completion *c, uint32_t i, const struct event *e)
     struct metrics *m = c->in.desk->metrics;
     struct progress *p = &c->progress[i];
     const uint64_t now = clock_us();
+    uint64_t before, after;
 
     if (p->first_us == 0) {
         p->first_us = now;
@@ -204,8 +205,12 @@ static void on_token(struct completion *c, uint32_t i, const struct event *e)
         hist_add(&m->itl, (double)(now - p->last_us) / 1e6);
     }
     p->last_us = now;
+    before = request_memory_of_choice(&c->choices[i]);
     if (choice_token(&c->choices[i], e, &c->in.desk->scratch))
         cancel(c, i);
+    after = request_memory_of_choice(&c->choices[i]);
+    if (after > before)
+        intake_grow(&c->in, after - before);
 }
 
 static enum outcome outcome_of(const struct choice *choice)

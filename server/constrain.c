@@ -20,6 +20,7 @@
 struct entry {
     struct list link; /* the one used last comes first */
     enum constrain_kind kind;
+    uint64_t owner;
     char *text;
     size_t n;
     uint64_t hash;
@@ -81,7 +82,8 @@ void constrain_destroy(struct constrain **constrain)
 
 struct key {
     enum constrain_kind kind;
-    char *text; /* owned */
+    uint64_t owner;
+    char *text; /* to be freed */
     size_t n;
     uint64_t hash;
 };
@@ -92,7 +94,7 @@ static struct entry *find(struct constrain *c, const struct key *key)
     {
         struct entry *e = list_entry(it, struct entry, link);
 
-        if (e->hash == key->hash && e->kind == key->kind && e->n == key->n &&
+        if (e->hash == key->hash && e->owner == key->owner && e->kind == key->kind && e->n == key->n &&
             memcmp(e->text, key->text, key->n) == 0)
             return e;
     }
@@ -133,7 +135,11 @@ static void remember(struct constrain *c, struct key *key, struct constraint *ma
 
     if (e == NULL)
         return; /* it works without */
-    *e = (struct entry){.kind = key->kind, .text = key->text, .n = key->n, .hash = key->hash};
+    *e = (struct entry){.kind = key->kind,
+                        .owner = key->owner,
+                        .text = key->text,
+                        .n = key->n,
+                        .hash = key->hash};
     e->constraint = constraint_ref(made);
     e->bytes = constraint_bytes(made) + key->n;
     key->text = NULL;
@@ -148,7 +154,8 @@ static void remember(struct constrain *c, struct key *key, struct constraint *ma
 
 /* ---- compiling ---- */
 
-static int choice_grammar(struct grammar **out, const cJSON *list, char *err, size_t err_len)
+static int choice_grammar(struct grammar **out, const cJSON *list, struct budget *budget, char *err,
+                          size_t err_len)
 {
     struct grammar_builder *b;
     struct text_ref *texts;
@@ -158,7 +165,7 @@ static int choice_grammar(struct grammar **out, const cJSON *list, char *err, si
     int rc;
 
     texts = mem_calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof(*texts));
-    rc = texts != NULL ? grammar_builder_create(&b) : ERR_NOMEM;
+    rc = texts != NULL ? grammar_builder_create(&b, budget) : ERR_NOMEM;
     if (rc == 0) {
         cJSON_ArrayForEach(it, list)
             texts[n++] = (struct text_ref){it->valuestring, strlen(it->valuestring)};
@@ -173,38 +180,39 @@ static int choice_grammar(struct grammar **out, const cJSON *list, char *err, si
     return rc;
 }
 
-static int schema_grammar(struct grammar **out, const cJSON *value, char *err, size_t err_len)
+static int schema_grammar(struct grammar **out, const cJSON *value, struct budget *budget,
+                          char *err, size_t err_len)
 {
     const char *why = NULL;
     cJSON *parsed;
     int rc;
 
     if (!cJSON_IsString(value))
-        return schema_to_grammar(out, value, err, err_len);
+        return schema_to_grammar(out, value, budget, err, err_len);
     rc = json_parse(value->valuestring, strlen(value->valuestring), &parsed, &why);
     if (rc < 0) {
         snprintf(err, err_len, "it holds no JSON Schema");
         return rc;
     }
-    rc = schema_to_grammar(out, parsed, err, err_len);
+    rc = schema_to_grammar(out, parsed, budget, err, err_len);
     cJSON_Delete(parsed);
     return rc;
 }
 
-static int make_grammar(struct grammar **out, const struct constrain_wish *w, char *err,
-                        size_t err_len)
+static int make_grammar(struct grammar **out, const struct constrain_wish *w,
+                        struct budget *budget, char *err, size_t err_len)
 {
+    const char *text = cJSON_IsString(w->value) ? w->value->valuestring : "";
+
     switch (w->kind) {
     case CONSTRAIN_GRAMMAR:
-        return grammar_from_gbnf(out, w->value->valuestring, strlen(w->value->valuestring), err,
-                                 err_len);
+        return grammar_from_gbnf(out, text, strlen(text), budget, err, err_len);
     case CONSTRAIN_REGEX:
-        return grammar_from_regex(out, w->value->valuestring, strlen(w->value->valuestring), err,
-                                  err_len);
+        return grammar_from_regex(out, text, strlen(text), budget, err, err_len);
     case CONSTRAIN_CHOICE:
-        return choice_grammar(out, w->value, err, err_len);
+        return choice_grammar(out, w->value, budget, err, err_len);
     case CONSTRAIN_SCHEMA:
-        return schema_grammar(out, w->value, err, err_len);
+        return schema_grammar(out, w->value, budget, err, err_len);
     case CONSTRAIN_JSON:
     case CONSTRAIN_NONE:
         break;
@@ -212,14 +220,14 @@ static int make_grammar(struct grammar **out, const struct constrain_wish *w, ch
     return schema_any_object(out, err, err_len);
 }
 
-static int compile(struct constrain *c, const struct constrain_wish *w, struct constraint **out,
-                   char *err, size_t err_len)
+static int compile(struct constrain *c, const struct constrain_wish *w, struct budget *budget,
+                   struct constraint **out, char *err, size_t err_len)
 {
     struct grammar *g = NULL;
-    int rc = make_grammar(&g, w, err, err_len);
+    int rc = make_grammar(&g, w, budget, err, err_len);
 
     if (rc == 0)
-        rc = constraint_create(out, g, c->trie, err, err_len);
+        rc = constraint_create(out, g, c->trie, budget, err, err_len);
     if (rc < 0)
         grammar_destroy(&g);
     return rc;
@@ -268,7 +276,7 @@ static int make_key(struct key *key, const struct constrain_wish *w, struct api_
 {
     char *printed;
 
-    *key = (struct key){.kind = w->kind};
+    *key = (struct key){.kind = w->kind, .owner = w->kind == CONSTRAIN_JSON ? 0 : w->owner};
     if (w->kind == CONSTRAIN_JSON) {
         key->text = mem_strdup("");
     } else if (cJSON_IsString(w->value)) {
@@ -286,10 +294,11 @@ static int make_key(struct key *key, const struct constrain_wish *w, struct api_
 }
 
 static int compile_and_remember(struct constrain *c, const struct constrain_wish *w,
-                                struct key *key, struct constraint **out, struct api_error *e)
+                                struct key *key, struct budget *budget, struct constraint **out,
+                                struct api_error *e)
 {
     char why[220];
-    const int rc = compile(c, w, out, why, sizeof(why));
+    const int rc = compile(c, w, budget, out, why, sizeof(why));
 
     if (rc == 0) {
         remember(c, key, *out);
@@ -303,8 +312,8 @@ static int compile_and_remember(struct constrain *c, const struct constrain_wish
     return api_error_set(e, 400, w->field, NULL, "'%s' is not usable: %s", w->field, why);
 }
 
-int constrain_get(struct constrain *c, const struct constrain_wish *wish, struct constraint **out,
-                  struct api_error *e)
+int constrain_get(struct constrain *c, const struct constrain_wish *wish, struct budget *budget,
+                  struct constraint **out, struct api_error *e)
 {
     struct key key;
     int rc = check_wish(wish, e);
@@ -316,7 +325,7 @@ int constrain_get(struct constrain *c, const struct constrain_wish *wish, struct
     if (rc == 0) {
         *out = look_up(c, &key);
         if (*out == NULL)
-            rc = compile_and_remember(c, wish, &key, out, e);
+            rc = compile_and_remember(c, wish, &key, budget, out, e);
     }
     mem_free(key.text);
     return rc;

@@ -1,6 +1,6 @@
 /* server/constrain.h - the constraints that clients ask for, compiled once each.
  *
- * A cache of the latest ones, found by kind and text; texts are compared, so no two can be taken
+ * A cache of the latest ones, found by owner, kind and text; texts are compared, so no two can be taken
  * for one another. What is evicted lives on while requests use it.
  *
  * Thread: any; a mutex guards the list, and is not held while a constraint is compiled.
@@ -21,6 +21,7 @@
 #define CONSTRAIN_MAX_TEXT ((size_t)256 << 10) /* of a grammar or schema */
 #define CONSTRAIN_MAX_CHOICES 10000
 
+struct budget;
 struct constrain;
 struct constraint;
 struct tokenizer;
@@ -38,6 +39,8 @@ struct constrain_wish {
     enum constrain_kind kind;
     const char *field;  /* static: what the client called it */
     const cJSON *value; /* borrowed from the body */
+    uint64_t owner;     /* a number for the tenant: what one has compiled another does not find, or
+                         * the time it takes would tell what others ask for */
 };
 
 struct constrain_options {
@@ -55,9 +58,10 @@ struct constrain_stats {
 int constrain_create(struct constrain **out, const struct constrain_options *options);
 void constrain_destroy(struct constrain **c);
 
-/* A counted constraint for the wish, which is not NONE. 0, or a negative ERR_* with *e filled. */
-int constrain_get(struct constrain *c, const struct constrain_wish *wish, struct constraint **out,
-                  struct api_error *e);
+/* A counted constraint for the wish, which is not NONE. 0, or a negative ERR_* with *e filled.
+ * Compiling spends steps of the budget (NULL: no limit). */
+int constrain_get(struct constrain *c, const struct constrain_wish *wish, struct budget *budget,
+                  struct constraint **out, struct api_error *e);
 struct constrain_stats constrain_stats(struct constrain *c);
 
 /* Might the body ask for a constraint? Then it is not prepared on the loop: compiling takes

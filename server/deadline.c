@@ -3,7 +3,7 @@
 
 #include "core/base/clock.h"
 #include "server/desk.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/intake.h"
 #include "server/tempo.h"
 

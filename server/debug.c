@@ -5,7 +5,7 @@
 #include "core/base/mem.h"
 #include "server/debug_pages.h"
 #include "server/desk.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/tenants.h"
 
 #include <string.h>

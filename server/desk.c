@@ -4,7 +4,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/tempo.h"
 #include "server/tenants.h"
 
@@ -70,6 +70,7 @@ int desk_create(struct desk **out, const struct desk_options *o)
     d->tenants = o->tenants;
     d->text_pool = o->text_pool;
     d->constraint_pool = o->constraint_pool;
+    d->memory = o->memory;
     buf_init(&d->scratch, (size_t)1 << 20); /* one token's text */
     buf_init(&d->frame, HTTP_MAX_REPLY);
     *out = d;

@@ -24,8 +24,8 @@
 #include "server/metrics.h"
 #include "server/server.h"
 
-struct http;
 struct http_call;
+struct request_memory;
 struct tenants;
 struct worker_pool;
 
@@ -43,8 +43,8 @@ struct desk {                           /* open to those who post, which are its
     struct tenants *tenants; /* of the house, as the pools: they are the same at all desks */
     struct worker_pool *text_pool;       /* prepares requests: templates and tokens */
     struct worker_pool *constraint_pool; /* the same for requests with a schema or a grammar */
+    struct request_memory *memory;       /* what requests hold outside the KV cache */
     struct queue *queue; /* attached later, as is http */
-    struct http *http;
     bool is_draining;
     bool is_stopping;       /* the second signal came: cancellations are ours */
     uint32_t n_jobs; /* alive, also those whose client has gone */
@@ -59,6 +59,7 @@ struct desk_options { /* see struct desk */
     struct metrics *metrics;
     struct tenants *tenants;
     struct worker_pool *text_pool, *constraint_pool;
+    struct request_memory *memory;
 };
 
 int desk_create(struct desk **out, const struct desk_options *options);

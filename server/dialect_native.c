@@ -5,7 +5,7 @@
 #include "server/answer.h"
 
 #include "core/text/tokenizer.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/json.h"
 
 #include <inttypes.h>

@@ -6,8 +6,9 @@
 #include "core/text/tokenizer.h"
 #include "server/answer.h"
 #include "server/chat.h"
+#include "server/constrain.h"
 #include "server/desk.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/json.h"
 #include "server/openapi.h"
 
@@ -171,6 +172,7 @@ void facts_model(struct http_call *call, const struct server_model *m)
 void facts_fill_metrics(struct desk *d, struct metrics_model *out)
 {
     const struct server_model *m = d->model;
+    struct constrain_stats constraints;
 
     *out = (struct metrics_model){
         .id = m->id,
@@ -184,6 +186,12 @@ void facts_fill_metrics(struct desk *d, struct metrics_model *out)
     };
     if (d->queue != NULL)
         queue_get_stats(d->queue, &out->stats);
+    if (m->constrain == NULL)
+        return;
+    constraints = constrain_stats(m->constrain);
+    out->constraints_compiled = constraints.n_compiled;
+    out->constraints_found = constraints.n_hits;
+    out->constraints_refused = constraints.n_refused;
 }
 
 void facts_metrics(struct http_call *call, const struct metrics_scene *scene)

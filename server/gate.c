@@ -4,7 +4,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "server/desk.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/keys.h"
 #include "server/tempo.h"
 
@@ -120,12 +120,28 @@ static int check_key(struct gate *g, struct http_call *call, unsigned flags)
     return (flags & GATE_WORK) != 0 ? check_rate(g, call, key) : 0;
 }
 
+/* Without keys whoever comes is the operator, unless the proxy says that it is a tenant. */
+static int check_tenant(struct gate *g, struct http_call *call, unsigned flags)
+{
+    struct api_error e;
+
+    if ((flags & GATE_ADMIN) == 0 || g->tenant_header[0] == '\0' ||
+        http_call_header(call, g->tenant_header) == NULL)
+        return 0;
+    api_error_set(&e, 403, NULL, "insufficient_permissions",
+                  "this tells of all tenants: it is not for requests with the header %s",
+                  g->tenant_header);
+    return refuse(g, call, &e, REJECTION_FORBIDDEN);
+}
+
 int gate_admit(struct gate *g, struct http_call *call, unsigned flags)
 {
     const bool is_open =
         (flags & GATE_OPEN) != 0 || ((flags & GATE_METRICS) != 0 && g->has_open_metrics);
 
     if (g->keys != NULL && !is_open && check_key(g, call, flags) < 0)
+        return ERR_CANCELED;
+    if (g->keys == NULL && check_tenant(g, call, flags) < 0)
         return ERR_CANCELED;
     return g->is_loading && (flags & GATE_EARLY) == 0 ? refuse_loading(g, call) : 0;
 }

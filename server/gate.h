@@ -2,7 +2,9 @@
  *
  * While the model is loaded only the answers about that are given. With keys, every route but the
  * open ones wants one: `Authorization: Bearer KEY` or `X-Api-Key: KEY`. A POST counts against the
- * key's requests per minute.
+ * key's requests per minute. Pages that tell of everybody are the operator's: with keys they want
+ * one with admin rights; where a proxy names the tenant in a header, a request with that header is
+ * refused there.
  *
  * Thread: the loop's.
  * Memory: none.
@@ -19,16 +21,18 @@ struct metrics_house;
 
 enum gate_flags {              /* of a route */
     GATE_OPEN = 1u << 0,       /* needs no key */
-    GATE_METRICS = 1u << 1,    /* open or not, as the settings say */
-    GATE_ADMIN = 1u << 2,      /* needs a key with admin rights */
+    GATE_METRICS = 1u << 1,    /* with GATE_ADMIN: open all the same if the settings say so */
+    GATE_ADMIN = 1u << 2,      /* tells of everybody: for no tenant */
     GATE_WORK = 1u << 3,       /* counts against the key's limits */
     GATE_EARLY = 1u << 4,      /* answered before the models are there */
     GATE_ANTHROPIC = 1u << 5,  /* errors have Anthropic's shape */
+    GATE_ALWAYS = 1u << 6,     /* answered when all connections are in use */
 };
 
 struct gate {
     struct keys *keys; /* NULL = everybody may do everything */
     bool has_open_metrics;
+    const char *tenant_header; /* borrowed; "" = there is none */
     struct metrics_house *house; /* refusals are counted there */
     bool is_loading;
     uint64_t load_start_us;

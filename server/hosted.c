@@ -18,6 +18,7 @@ int hosted_open(struct hosted *h, const struct hosted_shared *shared,
         .tenants = shared->tenants,
         .text_pool = shared->text_pool,
         .constraint_pool = shared->constraint_pool,
+        .memory = shared->memory,
     };
 
     *h = (struct hosted){.model = *model};

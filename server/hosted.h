@@ -16,6 +16,7 @@
 #include "server/swapper.h"
 
 struct journal_file;
+struct request_memory;
 struct tenants;
 struct worker_pool;
 
@@ -24,6 +25,7 @@ struct hosted_shared { /* borrowed; the server's, the same for all models */
     uv_loop_t *loop;
     struct tenants *tenants;
     struct worker_pool *text_pool, *constraint_pool;
+    struct request_memory *memory;
 };
 
 struct hosted { /* zero is closed */

@@ -10,6 +10,7 @@ struct writer { /* the first error stays */
     const struct tokenizer *t;
     struct token_list *out;
     size_t max;
+    struct budget *budget;
     int rc;
 };
 
@@ -22,7 +23,7 @@ static void add_token(struct writer *w, int32_t id)
 static void add_text(struct writer *w, const char *text)
 {
     if (w->rc == 0)
-        w->rc = tokenizer_encode(w->t, text, strlen(text), 0, w->max, w->out);
+        w->rc = tokenizer_encode(w->t, text, strlen(text), 0, w->max, w->budget, w->out);
 }
 
 /* What a file's text begins with, where the model knows of files: a name on a line of its own. */
@@ -79,10 +80,10 @@ bool infill_is_known(const struct tokenizer *t)
 }
 
 int infill_encode(const struct tokenizer *t, const struct infill_wish *wish, const cJSON *prompt,
-                  size_t max, struct token_list *out)
+                  size_t max, struct budget *budget, struct token_list *out)
 {
     const struct infill_tokens *gap = tokenizer_infill(t);
-    struct writer w = {.t = t, .out = out, .max = max};
+    struct writer w = {.t = t, .out = out, .max = max, .budget = budget};
 
     if (tokenizer_adds_bos(t))
         add_token(&w, tokenizer_bos(t));

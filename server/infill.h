@@ -26,8 +26,9 @@ struct infill_wish {
 bool infill_is_known(const struct tokenizer *t);
 
 /* Append the prompt with `prompt`, a string or ids within the vocabulary or NULL, before the gap;
- * at most `max` ids may stand in the list: ERR_LIMIT when there are more, ERR_NOMEM. */
+ * at most `max` ids may stand in the list: ERR_LIMIT when there are more, or when the budget (NULL:
+ * no limit) is used up, ERR_CANCELED, ERR_NOMEM. */
 int infill_encode(const struct tokenizer *t, const struct infill_wish *wish, const cJSON *prompt,
-                  size_t max, struct token_list *out);
+                  size_t max, struct budget *budget, struct token_list *out);
 
 #endif

@@ -4,9 +4,10 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/hold.h"
+#include "core/base/mem.h"
 #include "server/constrain.h"
 #include "server/desk.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/tenants.h"
 
 #include <stdio.h>
@@ -17,6 +18,8 @@
  * two. Else it is done over by a pool. */
 #define INLINE_BODY ((size_t)8 << 10)
 #define INLINE_STEPS 50000
+/* From here on what parsing leaves in the allocator is given back at once. */
+#define LARGE_BODY ((size_t)1 << 20)
 
 void intake_refuse_plainly(struct intake *in, const struct api_error *e, enum rejection reason)
 {
@@ -147,11 +150,22 @@ static void lower_priority(struct prepared *p, enum priority most)
             p->requests[i]->priority = most;
 }
 
+static void refuse_memory(struct prepared *p, int rc)
+{
+    if (rc < 0)
+        p->reason = REJECTION_MEMORY;
+}
+
 static void after_prepare(struct intake *in)
 {
     struct prepared *p = &in->prepared;
 
     buf_release(&in->body);
+    if (p->error.status == 0)
+        refuse_memory(p, request_memory_set(in->desk->memory, &in->share,
+                                            request_memory_of_prepared(p), &p->error));
+    if (p->error.status != 0)
+        request_memory_release(&in->share);
     if (in->key != NULL)
         lower_priority(p, in->key->spec.max_priority);
     in->desk->metrics->unknown_fields += p->params.n_unknown;
@@ -173,15 +187,15 @@ static void on_work(struct worker_job *job)
     hold_here("QUIRE_DEBUG_HOLD_PREPARE");
     if (!atomic_load(&job->canceled))
         do_prepare(in, BUDGET_REQUEST_STEPS);
+    if (in->body.len > LARGE_BODY) /* its JSON was in small pieces */
+        mem_trim();
 }
 
 static void after_work(struct worker_job *job)
 {
     struct intake *in = list_entry(job, struct intake, job);
-    struct http *http = in->desk->http;
 
     after_prepare(in);
-    http_kick(http);
 }
 
 static void post(struct intake *in, struct worker_pool *pool)
@@ -240,13 +254,21 @@ static void take_headers(struct intake *in)
 void intake_start(struct intake *in, struct desk *d, struct http_call *call,
                   const struct dialect *dialect, void (*ready)(struct intake *in))
 {
+    int rc;
+
     *in = (struct intake){
         .desk = d, .call = call, .dialect = dialect, .arrival_us = clock_us(), .ready = ready};
     in->key = key_ref(http_call_key(call));
     in->access = access_ref(http_call_access(call));
     in->body = http_call_take_body(call);
     take_headers(in);
-    if (constrain_is_mentioned(in->body.data, in->body.len))
+    rc = request_memory_set(d->memory, &in->share,
+                            request_memory_of_body(in->body.data, in->body.len),
+                            &in->prepared.error);
+    refuse_memory(&in->prepared, rc);
+    if (rc < 0)
+        after_prepare(in);
+    else if (constrain_is_mentioned(in->body.data, in->body.len))
         post(in, d->constraint_pool);
     else if (prepare_inline(in))
         after_prepare(in);
@@ -260,8 +282,14 @@ void intake_leave(struct intake *in)
     worker_job_cancel(&in->job);
 }
 
+void intake_grow(struct intake *in, uint64_t bytes)
+{
+    request_memory_grow(&in->share, bytes);
+}
+
 void intake_release(struct intake *in)
 {
+    request_memory_release(&in->share);
     prepare_release(&in->prepared);
     buf_release(&in->body);
     intake_end_key(in, 0);

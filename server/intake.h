@@ -16,8 +16,9 @@
 
 #include "config/weights.h"
 #include "core/base/budget.h"
-#include "server/access.h"
+#include "server/api/request_memory.h"
 #include "server/api/worker_pool.h"
+#include "server/http/access_log.h"
 #include "server/keys.h"
 #include "server/prepare.h"
 
@@ -41,6 +42,7 @@ struct intake {
     void (*ready)(struct intake *in);
     struct worker_job job;
     struct budget budget;
+    struct memory_share share;
     struct buf body;
     char priority[16], tenant[WEIGHTS_MAX_NAME + 2];
     struct prepare_headers headers;
@@ -50,6 +52,9 @@ struct intake {
  * in->call is NULL, and nothing is left to do but to end, or the requests are prepared. */
 void intake_start(struct intake *in, struct desk *d, struct http_call *call,
                   const struct dialect *dialect, void (*ready)(struct intake *in));
+/* What its answer gathers takes so many bytes more. */
+void intake_grow(struct intake *in, uint64_t bytes);
+
 /* The client has gone: preparing stops, and `ready` comes soon if it has not yet. */
 void intake_leave(struct intake *in);
 void intake_release(struct intake *in);

@@ -2,6 +2,7 @@
 #include "server/json.h"
 
 #include "core/base/err.h"
+#include "core/base/mem.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -29,6 +30,45 @@ static size_t utf8_len(const unsigned char *s, size_t n)
         (c == 0xf4 && s[1] > 0x8f))
         return 0;
     return len;
+}
+
+/* ---- memory ---- */
+
+static _Thread_local bool has_lost; /* an allocation for this thread's trees has failed */
+
+static void *allocate(size_t bytes)
+{
+    void *p = mem_alloc(bytes);
+
+    has_lost = has_lost || p == NULL;
+    return p;
+}
+
+__attribute__((constructor)) static void hook_allocator(void)
+{
+    cJSON_Hooks hooks = {.malloc_fn = allocate, .free_fn = mem_free};
+
+    cJSON_InitHooks(&hooks);
+}
+
+void json_watch(void)
+{
+    has_lost = false;
+}
+
+bool json_is_incomplete(void)
+{
+    return has_lost;
+}
+
+cJSON *json_put(cJSON *to, const char *name, cJSON *item)
+{
+    if (item == NULL ||
+        !(name != NULL ? cJSON_AddItemToObject(to, name, item) : cJSON_AddItemToArray(to, item))) {
+        cJSON_Delete(item);
+        return NULL;
+    }
+    return item;
 }
 
 bool json_is_utf8(const char *text, size_t n)
@@ -158,7 +198,10 @@ int json_parse_up_to(const char *text, size_t n, size_t max_values, cJSON **out,
     rc = check_size(text, n, max_values, why);
     if (rc < 0)
         return rc;
+    json_watch();
     *out = cJSON_ParseWithLengthOpts(text, n, &end, 0);
+    if (*out == NULL && json_is_incomplete())
+        return *why = "out of memory", ERR_NOMEM;
     if (*out != NULL && is_blank(end, text + n))
         return 0;
     *why = *out == NULL ? "the body is not valid JSON" : "something follows the JSON value";

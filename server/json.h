@@ -7,7 +7,8 @@
  *
  * Thread: any. cJSON keeps the place of its last error in two static words that nobody here
  *         reads; parsing on several threads is otherwise free of shared state.
- * Memory: the tree is the caller's, freed by cJSON_Delete().
+ * Memory: the tree is the caller's, freed by cJSON_Delete(). From before main() on cJSON allocates
+ *         through core/base/mem.h, and what it prints is freed by cJSON_free().
  */
 #ifndef SERVER_JSON_H
 #define SERVER_JSON_H
@@ -21,8 +22,8 @@
 #define JSON_MAX_DEPTH 200         /* schemas of tools nest; no other field does beyond 4 */
 #define JSON_MAX_VALUES (1u << 20) /* a token-id prompt has one value a token */
 
-/* Parse exactly one value that fills text[0..n). 0; ERR_INVAL or ERR_LIMIT with a sentence
- * (static) in *why and *out = NULL. */
+/* Parse exactly one value that fills text[0..n). 0; ERR_INVAL, ERR_LIMIT or ERR_NOMEM with a
+ * sentence (static) in *why and *out = NULL. */
 int json_parse(const char *text, size_t n, cJSON **out, const char **why);
 /* The same with another limit than JSON_MAX_VALUES: for files. */
 int json_parse_up_to(const char *text, size_t n, size_t max_values, cJSON **out,
@@ -33,6 +34,17 @@ int json_parse_up_to(const char *text, size_t n, size_t max_values, cJSON **out,
  * been parsed before: what is found in one that is not valid may be anything. */
 bool json_member_text(const char *text, size_t n, const char *key, const char **value, size_t *len);
 bool json_element_text(const char *text, size_t n, size_t i, const char **value, size_t *len);
+
+/* Has cJSON got no memory on this thread since json_watch()? Whoever builds a tree by many calls
+ * asks once, at the end: after a failure cJSON's functions do nothing with the NULL that they are
+ * given. json_parse() watches as well. */
+void json_watch(void);
+bool json_is_incomplete(void);
+
+/* Put a new item into an object under a name (a copy), or at the end of a list (name NULL). The
+ * item is taken in any case; NULL stands for one that could not be made. Returns the item, or NULL
+ * when there was no memory for one or the other. */
+cJSON *json_put(cJSON *to, const char *name, cJSON *item /* takes */);
 
 bool json_is_utf8(const char *text, size_t n);
 

@@ -2,7 +2,7 @@
 #include "server/logprobs.h"
 
 #include "core/text/tokenizer.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/json.h"
 
 #include <string.h>

@@ -57,7 +57,7 @@ static cJSON *text_parts(const cJSON *blocks, struct api_error *e, const char *w
         part = cJSON_CreateObject();
         cJSON_AddStringToObject(part, "type", "text");
         cJSON_AddStringToObject(part, "text", text);
-        cJSON_AddItemToArray(parts, part);
+        json_put(parts, NULL, part);
     }
     return parts;
 }
@@ -78,8 +78,7 @@ static cJSON *add_message(cJSON *out, const char *role)
     cJSON *message = cJSON_CreateObject();
 
     cJSON_AddStringToObject(message, "role", role);
-    cJSON_AddItemToArray(out, message);
-    return message;
+    return json_put(out, NULL, message);
 }
 
 static int add_system(cJSON *out, const cJSON *system, struct api_error *e)
@@ -91,7 +90,7 @@ static int add_system(cJSON *out, const cJSON *system, struct api_error *e)
     content = content_of(system, e, "system");
     if (content == NULL)
         return ERR_INVAL;
-    cJSON_AddItemToObject(add_message(out, "system"), "content", content);
+    json_put(add_message(out, "system"), "content", content);
     return 0;
 }
 
@@ -117,7 +116,7 @@ static int add_text(struct turn *t, cJSON *message, const cJSON *block, int k)
     part = cJSON_CreateObject();
     cJSON_AddStringToObject(part, "type", "text");
     cJSON_AddStringToObject(part, "text", text);
-    cJSON_AddItemToArray(parts, part);
+    json_put(parts, NULL, part);
     return 0;
 }
 
@@ -137,8 +136,7 @@ static int add_tool_use(struct turn *t, cJSON *message, const cJSON *block, int 
         return no_memory(t->e);
     if (calls == NULL)
         calls = cJSON_AddArrayToObject(message, "tool_calls");
-    call = cJSON_CreateObject();
-    cJSON_AddItemToArray(calls, call);
+    call = json_put(calls, NULL, cJSON_CreateObject());
     cJSON_AddStringToObject(call, "id", id);
     cJSON_AddStringToObject(call, "type", "function");
     function = cJSON_AddObjectToObject(call, "function");
@@ -174,7 +172,7 @@ static int add_tool_result(struct turn *t, const cJSON *block, int k)
         return ERR_INVAL;
     message = add_message(t->out, "tool");
     cJSON_AddStringToObject(message, "tool_call_id", id);
-    cJSON_AddItemToObject(message, "content", text);
+    json_put(message, "content", text);
     return 0;
 }
 
@@ -255,14 +253,13 @@ static int add_tool(cJSON *out, const cJSON *tool, int i, struct api_error *e)
                              "tools are known here", what, type);
     if (name == NULL || !cJSON_IsObject(schema))
         return api_error_set(e, 400, what, NULL, "'%s' must have a name and an input_schema", what);
-    to = cJSON_CreateObject();
-    cJSON_AddItemToArray(out, to);
+    to = json_put(out, NULL, cJSON_CreateObject());
     cJSON_AddStringToObject(to, "type", "function");
     function = cJSON_AddObjectToObject(to, "function");
     cJSON_AddStringToObject(function, "name", name);
     if (description != NULL)
         cJSON_AddStringToObject(function, "description", description);
-    cJSON_AddItemToObject(function, "parameters", cJSON_Duplicate(schema, true));
+    json_put(function, "parameters", cJSON_Duplicate(schema, true));
     return 0;
 }
 
@@ -344,7 +341,7 @@ static int copy_others(cJSON *chat, const cJSON *body)
 {
     for (const cJSON *it = body->child; it != NULL; it = it->next)
         if (!is_translated(it->string) &&
-            !cJSON_AddItemToObject(chat, it->string, cJSON_Duplicate(it, true)))
+            json_put(chat, it->string, cJSON_Duplicate(it, true)) == NULL)
             return ERR_NOMEM;
     return 0;
 }
@@ -360,7 +357,7 @@ static int build(cJSON *chat, const cJSON *body, struct api_error *e)
     if (stop != NULL && !cJSON_IsArray(stop))
         return api_error_set(e, 400, "stop_sequences", NULL, "'stop_sequences' must be a list");
     if (stop != NULL)
-        cJSON_AddItemToObject(chat, "stop", cJSON_Duplicate(stop, true));
+        json_put(chat, "stop", cJSON_Duplicate(stop, true));
     if (add_messages(chat, body, e) < 0 || add_tools(chat, field_find(body, "tools"), e) < 0 ||
         add_tool_choice(chat, field_find(body, "tool_choice"), e) < 0)
         return ERR_INVAL;
@@ -369,15 +366,19 @@ static int build(cJSON *chat, const cJSON *body, struct api_error *e)
 
 int messages_to_counted_chat(cJSON *body, struct buf *echo, struct api_error *e)
 {
-    cJSON *chat = cJSON_CreateObject(), *child;
+    cJSON *chat, *child;
     int rc;
 
     (void)echo;
+    json_watch();
+    chat = cJSON_CreateObject();
     if (chat == NULL)
         return no_memory(e);
     rc = cJSON_IsObject(body)
              ? build(chat, body, e)
              : api_error_set(e, 400, NULL, NULL, "the body must be a JSON object");
+    if (json_is_incomplete()) /* nothing above asks after every item that it makes */
+        rc = no_memory(e);
     child = body->child; /* the tree's root stays, its members change places */
     if (rc == 0) {
         body->child = chat->child;

@@ -1,5 +1,8 @@
 /* server/metrics.c - see metrics.h. */
 #include "server/metrics.h"
+
+#include "server/api/request_memory.h"
+#include "server/http/http.h"
 #include "server/metrics_models.h"
 #include "server/process.h"
 #include "server/prom.h"
@@ -65,11 +68,30 @@ static void add_house(const struct metrics_scene *scene, struct buf *b)
               "System calls of this process that its sandbox refused.");
 }
 
-/* The threads that prepare requests. */
+static void add_edge(const struct metrics_scene *scene, struct buf *b)
+{
+    const char *name = "quire_edge_refusals_total";
+    static const char *const labels[] = {
+#define XX(name, label) label,
+        HTTP_EDGE(XX)
+#undef XX
+    };
+
+    prom_family(b, name, "counter",
+                "Connections and requests turned away before a route saw them, by reason.");
+    for (size_t i = 0; i < HTTP_EDGE_COUNT; i++)
+        buf_printf(b, "%s{reason=\"%s\"} %" PRIu64 "\n", name, labels[i], scene->edge[i]);
+}
+
+/* What requests take before and beside the engine: memory, and the threads that prepare them. */
 static void add_pools(const struct metrics_scene *scene, struct buf *b)
 {
     static const char *const names[METRICS_POOLS] = METRICS_POOL_NAMES;
 
+    add_count(b, "quire_request_memory_bytes", "gauge", scene->memory->used,
+              "What requests hold outside the KV cache.");
+    add_count(b, "quire_request_memory_limit_bytes", "gauge", scene->memory->max,
+              "How much that may be (request_memory).");
     prom_family(b, "quire_prepare_jobs", "gauge",
                 "Requests whose texts or constraints are being prepared, or wait for that.");
     for (int i = 0; i < METRICS_POOLS; i++)
@@ -133,6 +155,7 @@ void metrics_render(const struct metrics_scene *scene, struct buf *out)
     metrics_models_add_engines(scene, out);
     metrics_models_add_outcomes(scene, out);
     add_http(scene, out);
+    add_edge(scene, out);
     metrics_models_add_requests(scene, out);
     add_process(out);
 }

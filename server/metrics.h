@@ -39,6 +39,7 @@ enum rejection {
     REJECTION_DEADLINE,      /* cannot be met */
     REJECTION_TENANT_LIMIT,
     REJECTION_QUEUE_TIMEOUT, /* accepted, and not begun in time */
+    REJECTION_MEMORY,        /* request_memory */
     REJECTION_UNAUTHORIZED,  /* no key, or none that is known */
     REJECTION_FORBIDDEN,     /* a key that may not do this */
     REJECTION_RATE_LIMIT,    /* of a key: requests or tokens a minute, or at a time */
@@ -46,8 +47,8 @@ enum rejection {
 };
 
 #define METRICS_CODES(XX)                                                                          \
-    XX(200) XX(204) XX(400) XX(401) XX(403) XX(404) XX(405) XX(408) XX(413) XX(415) XX(429)        \
-    XX(431) XX(499) XX(500) XX(503)
+    XX(200) XX(204) XX(400) XX(401) XX(403) XX(404) XX(405) XX(408) XX(413)        \
+    XX(414) XX(415) XX(417) XX(429) XX(431) XX(499) XX(500) XX(501) XX(503) XX(505)
 enum metrics_code {
 #define XX(code) METRICS_CODE_##code,
     METRICS_CODES(XX)
@@ -77,12 +78,15 @@ struct metrics_model { /* one of those served; pointers are borrowed */
     uint32_t max_context;
     uint64_t n_params, bytes;
     uint32_t share;               /* of the machine's time, beside the other models' shares */
+    uint64_t constraints_compiled, constraints_found, constraints_refused;
     const struct metrics *counts;
     struct engine_stats stats;    /* one copy: its gauges add up */
 };
 
 #define METRICS_POOLS 2
 #define METRICS_POOL_NAMES {"text", "constraint"}
+
+struct request_memory;
 
 struct metrics_scene { /* everything that the text needs; pointers are borrowed */
     const struct metrics_model *models; /* [n_models] */
@@ -92,7 +96,9 @@ struct metrics_scene { /* everything that the text needs; pointers are borrowed 
     size_t n_routes;
     const char *isa, *version;
     struct worker_pool_stats pools[METRICS_POOLS]; /* in the order of METRICS_POOL_NAMES */
+    const struct request_memory *memory;
     uint32_t n_connections, n_tenants;
+    const uint64_t *edge; /* [HTTP_EDGE_COUNT] */
     uint64_t n_tenants_shared;
     uint64_t n_log_dropped, n_syscalls_refused;
     double uptime_s;

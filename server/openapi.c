@@ -3,7 +3,7 @@
 
 #include "core/base/version.h"
 #include "server/gate.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/json.h"
 #include "server/params.h"
 
@@ -239,7 +239,8 @@ static void add_responses(struct buf *out, size_t i)
     if (is_streamed(reply))
         add(out, ",'text/event-stream':{'schema':{'type':'string','description':'With stream: the "
                  "frames of the API that the answer has the shape of.'}}");
-    add(out, "}},'default':{'description':'A refusal; 429 and 503 say in Retry-After and "
+    add(out, "}},'default':{'description':'A refusal; 403 also for hosts and origins that are not "
+             "answered, 408 for what comes too slowly; 429 and 503 say in Retry-After and "
              "retry-after-ms when to come back.','content':{'application/json':{'schema':");
     add_ref(out, (routes[i].flags & GATE_ANTHROPIC) != 0 ? "AnthropicError" : "Error");
     buf_add_str(out, "}}}}");

@@ -94,6 +94,7 @@ struct params_limits {
     const struct tokenizer *tokenizer;
     bool can_infill;
     int32_t n_vocab;
+    struct budget *budget; /* borrowed; NULL: no limit */
 };
 
 /* What a body without any fields would ask for. */

@@ -15,7 +15,7 @@ static int wish_for(const struct field_args *a, const char *field, enum constrai
     if (w->kind != CONSTRAIN_NONE)
         return api_error_set(a->e, 400, field, NULL, "'%s' and '%s' exclude each other", w->field,
                              field);
-    *w = (struct constrain_wish){kind, field, value};
+    *w = (struct constrain_wish){.kind = kind, .field = field, .value = value};
     return 0;
 }
 

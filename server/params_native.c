@@ -1,6 +1,7 @@
 /* server/params_native.c - fields that only llama-server's own endpoints have. */
 #include "server/params_impl.h"
 
+#include "core/base/budget.h"
 #include "core/base/err.h"
 #include "core/text/tokenizer.h"
 #include "server/field.h"
@@ -207,10 +208,16 @@ static int add_bias(const struct field_args *a, int32_t id, float bias)
 static int add_text_bias(const struct field_args *a, const char *text, float bias)
 {
     struct token_list list = {0};
-    int rc = 0;
+    int rc = 0, encoded;
 
-    if (tokenizer_encode(a->limits->tokenizer, text, strlen(text), 0, SAMPLING_MAX_BIAS, &list) < 0)
-        rc = api_error_set(a->e, 400, a->name, NULL, "'logit_bias' has a text of too many tokens");
+    encoded = tokenizer_encode(a->limits->tokenizer, text, strlen(text), 0, SAMPLING_MAX_BIAS,
+                               a->limits->budget, &list);
+    if (encoded == ERR_NOMEM)
+        rc = api_error_set(a->e, 500, NULL, NULL, "out of memory");
+    else if (encoded < 0)
+        rc = api_error_set(a->e, 400, a->name, NULL, "'logit_bias' %s",
+                           budget_error(a->limits->budget) < 0 ? "takes too many steps to tokenize"
+                                                               : "has a text of too many tokens");
     for (size_t i = 0; rc == 0 && i < list.n; i++)
         rc = add_bias(a, list.ids[i], bias);
     token_list_release(&list);

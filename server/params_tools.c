@@ -59,10 +59,10 @@ static cJSON *call_schema(const cJSON *tool, int i)
         cJSON_Delete(call);
         return NULL;
     }
-    cJSON_AddItemToObject(members, "arguments", arguments);
+    json_put(members, "arguments", arguments);
     required = cJSON_AddArrayToObject(call, "required");
-    cJSON_AddItemToArray(required, cJSON_CreateString("name"));
-    cJSON_AddItemToArray(required, cJSON_CreateString("arguments"));
+    json_put(required, NULL, cJSON_CreateString("name"));
+    json_put(required, NULL, cJSON_CreateString("arguments"));
     cJSON_AddFalseToObject(call, "additionalProperties");
     return call;
 }
@@ -77,7 +77,7 @@ static cJSON *list_schema(const struct params *p)
     cJSON_AddNumberToObject(list, "maxItems", p->parallel_tool_calls ? MAX_PARALLEL : 1);
     any = cJSON_AddArrayToObject(cJSON_AddObjectToObject(list, "items"), "anyOf");
     for (const cJSON *it = p->tools->child; it != NULL; it = it->next)
-        if (!cJSON_AddItemToArray(any, call_schema(it, i++))) {
+        if (json_put(any, NULL, call_schema(it, i++)) == NULL) {
             cJSON_Delete(list);
             return NULL;
         }
@@ -97,10 +97,12 @@ int params_force_call(struct params *p, struct api_error *e)
 {
     if (p->tool_choice != TOOL_CHOICE_REQUIRED && p->tool_choice != TOOL_CHOICE_NAMED)
         return 0;
+    json_watch();
     p->forced_schema =
         p->tool_choice == TOOL_CHOICE_NAMED ? parameters_of(named_tool(p)) : list_schema(p);
-    if (p->forced_schema == NULL)
+    if (p->forced_schema == NULL || json_is_incomplete()) /* params_release() frees it */
         return api_error_set(e, 500, NULL, NULL, "out of memory");
-    p->constraint = (struct constrain_wish){CONSTRAIN_SCHEMA, "tools", p->forced_schema};
+    p->constraint = (struct constrain_wish){
+        .kind = CONSTRAIN_SCHEMA, .field = "tools", .value = p->forced_schema};
     return 0;
 }

@@ -6,7 +6,7 @@
 #include "server/answer.h"
 #include "server/desk.h"
 #include "server/field.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/intake.h"
 #include "server/json.h"
 #include "server/probe.h"

@@ -8,7 +8,7 @@
 #include "core/text/tokenizer.h"
 #include "server/answer.h"
 #include "server/chat.h"
-#include "server/http.h"
+#include "server/http/http.h"
 
 #include <string.h>
 #include <sys/random.h>
@@ -32,6 +32,15 @@ static const char *text_field(const struct prepared *p)
     }
 }
 
+/* Why tokenizing has failed, if not for lack of room in the context: steps, or memory. */
+static int cannot_encode(struct prepared *p)
+{
+    if (budget_error(p->budget) == 0)
+        return out_of_memory(p);
+    return api_error_set(&p->error, 400, text_field(p), NULL,
+                         "'%s' takes too many steps to tokenize", text_field(p));
+}
+
 static int too_long(struct prepared *p, const struct server_model *model)
 {
     p->reason = REJECTION_CONTEXT;
@@ -47,13 +56,13 @@ static int encode_text(struct prepared *p, const struct server_model *model, str
     const struct tokenizer *t = model->tokenizer;
     const int32_t bos = tokenizer_bos(t);
     const int rc = tokenizer_encode(t, prompt->text, prompt->n_text, flags,
-                                    model->max_context, &prompt->ids);
+                                    model->max_context, p->budget, &prompt->ids);
 
     prompt->is_text = true;
-    if (rc == ERR_LIMIT)
+    if (rc == ERR_LIMIT && budget_error(p->budget) == 0)
         return too_long(p, model);
     if (rc < 0)
-        return out_of_memory(p);
+        return cannot_encode(p);
     if (prompt->ids.n == 0) { /* something must come before the first token */
         if (bos == TOKEN_NONE)
             return api_error_set(&p->error, 400, "prompt", NULL,
@@ -89,8 +98,8 @@ static int decode_ids(struct prepared *p, const struct tokenizer *t, struct prom
 }
 
 /* An id, or a text; only the very first text gets what begins one. */
-static int add_part(struct prompt *prompt, const struct server_model *model, const cJSON *v,
-                    bool is_first)
+static int add_part(struct prepared *p, struct prompt *prompt, const struct server_model *model,
+                    const cJSON *v, bool is_first)
 {
     const unsigned flags = (is_first ? TOKENIZER_ADD_SPECIAL : 0u) | TOKENIZER_PARSE_SPECIAL;
     const size_t max = model->max_context;
@@ -98,7 +107,7 @@ static int add_part(struct prompt *prompt, const struct server_model *model, con
     if (!cJSON_IsString(v))
         return token_list_add(&prompt->ids, (int32_t)v->valuedouble, max);
     return tokenizer_encode(model->tokenizer, v->valuestring, strlen(v->valuestring), flags, max,
-                            &prompt->ids);
+                            p->budget, &prompt->ids);
 }
 
 /* The ids were checked against the vocabulary by params_parse(). */
@@ -108,11 +117,11 @@ static int take_parts(struct prepared *p, const struct server_model *model, stru
     int rc = 0;
 
     for (const cJSON *it = list->child; rc == 0 && it != NULL; it = it->next)
-        rc = add_part(prompt, model, it, it == list->child);
-    if (rc == ERR_LIMIT)
+        rc = add_part(p, prompt, model, it, it == list->child);
+    if (rc == ERR_LIMIT && budget_error(p->budget) == 0)
         return too_long(p, model);
     if (rc < 0)
-        return out_of_memory(p);
+        return cannot_encode(p);
     if (prompt->ids.n == 0)
         return api_error_set(&p->error, 400, "prompt", NULL, "the prompt is empty");
     return p->params.echo ? decode_ids(p, model->tokenizer, prompt) : 0;
@@ -135,7 +144,7 @@ static int take_chat(struct prepared *p, const struct server_model *model, struc
     int rc;
 
     buf_init(&text, CHAT_MAX_PROMPT);
-    rc = chat_render(model->chat, &p->params, &text, &p->error);
+    rc = chat_render(model->chat, &p->params, p->budget, &text, &p->error);
     if (rc == 0 && text.data == NULL)
         rc = buf_add_str(&text, "");
     if (rc < 0) {
@@ -159,11 +168,11 @@ static int take_infill(struct prepared *p, const struct server_model *model, str
                        const cJSON *v)
 {
     const int rc = infill_encode(model->tokenizer, &p->params.infill, v, model->max_context,
-                                 &prompt->ids);
+                                 p->budget, &prompt->ids);
 
-    if (rc == ERR_LIMIT)
+    if (rc == ERR_LIMIT && budget_error(p->budget) == 0)
         return too_long(p, model);
-    return rc < 0 ? out_of_memory(p) : 0;
+    return rc < 0 ? cannot_encode(p) : 0;
 }
 
 static int take_prompt(struct prepared *p, const struct server_model *model, uint32_t i)
@@ -190,6 +199,7 @@ static int make_prompt(struct prepared *p, const struct server_model *model, uin
         mem_free(prompt->text);
         prompt->text = NULL;
     }
+    buf_init(&prompt->scores, HTTP_MAX_REPLY);
     prompt->at_start = true;
     for (size_t k = 0; k < prompt->ids.n; k++)
         prompt->at_start =
@@ -234,7 +244,7 @@ static void find_twin(struct prepared *p, uint32_t i)
     }
 }
 
-/* Cached prefixes are shared by requests of the same tenant with the same salt. The name ends where
+/* Cached prefixes and constraints are shared by requests of the same tenant with the same salt. The name ends where
  * the salt begins, and the seed is secret, so that nobody can make his salt meet another's. */
 static uint64_t salt_of(const struct prepared *p, const struct prepare_headers *headers)
 {
@@ -247,7 +257,8 @@ static uint64_t salt_of(const struct prepared *p, const struct prepare_headers *
     return XXH3_64bits_withSeed(text, n + n_salt, headers->salt_seed);
 }
 
-/* Choices of one prompt differ by their seeds; the same seed gives the same n choices. */
+/* Choices of one prompt differ by their seeds; the same seed gives the same n choices. The first
+ * one finds out the scores of the prompt for all of them. */
 static void fill_request(struct request *r, const struct params *p, const struct prompt *prompt,
                          uint32_t k, uint64_t salt)
 {
@@ -260,7 +271,7 @@ static void fill_request(struct request *r, const struct params *p, const struct
     r->sampling.bias = bias;
     if (p->n_each > p->n && r->sampling.n_top < 0) /* which is the best? */
         r->sampling.n_top = 0;
-    if (p->prompt_logprobs > r->sampling.n_top)
+    if (k == 0 && p->prompt_logprobs > r->sampling.n_top)
         r->sampling.n_top = p->prompt_logprobs;
     r->sampling.seed += k;
     r->mirostat_mu = 2 * p->sampling.mirostat_tau;
@@ -268,7 +279,7 @@ static void fill_request(struct request *r, const struct params *p, const struct
     r->priority = p->priority;
     r->min_tokens = p->min_tokens;
     r->ignore_eos = p->ignore_eos;
-    r->score_prompt = (p->echo && p->sampling.n_top >= 0) || p->prompt_logprobs >= 0;
+    r->score_prompt = (p->echo && p->sampling.n_top >= 0) || (k == 0 && p->prompt_logprobs >= 0);
     r->n_stop_ids = p->n_stop_ids;
     memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof(*r->stop_ids));
 }
@@ -375,6 +386,8 @@ static int find_breakers(struct prepared *p, const struct tokenizer *t)
         size_t n;
         const char *piece = tokenizer_piece(t, id, &n);
 
+        if (id % 64 == 0 && budget_spend(p->budget, 64 * (uint64_t)p->params.n_breakers) < 0)
+            return cannot_encode(p);
         if (has_breaker(&p->params, piece, n))
             p->breakers[id >> 5] |= (uint32_t)1 << (id & 31);
     }
@@ -382,13 +395,15 @@ static int find_breakers(struct prepared *p, const struct tokenizer *t)
     return 0;
 }
 
-static int take_constraint(struct prepared *p, const struct server_model *model)
+static int take_constraint(struct prepared *p, const struct server_model *model,
+                           const struct prepare_headers *headers)
 {
-    const struct constrain_wish *wish = &p->params.constraint;
+    struct constrain_wish wish = p->params.constraint;
 
-    if (wish->kind == CONSTRAIN_NONE)
+    if (wish.kind == CONSTRAIN_NONE)
         return 0;
-    return constrain_get(model->constrain, wish, &p->constraint, &p->error);
+    wish.owner = salt_of(p, headers);
+    return constrain_get(model->constrain, &wish, p->budget, &p->constraint, &p->error);
 }
 
 static int check_task(struct prepared *p, const struct server_model *model)
@@ -408,6 +423,7 @@ static int build(struct prepared *p, const struct server_model *model, cJSON *bo
                                          .tokenizer = model->tokenizer,
                                          .can_infill = infill_is_known(model->tokenizer),
                                          .n_embd = model->n_embd,
+                                         .budget = p->budget,
                                          .n_vocab = tokenizer_n_vocab(model->tokenizer)};
 
     if (p->dialect->pick != NULL)
@@ -418,7 +434,7 @@ static int build(struct prepared *p, const struct server_model *model, cJSON *bo
         return ERR_INVAL;
     if (params_parse(&p->params, p->dialect->form, body, &limits, &p->error) < 0 ||
         take_priority(p, headers->priority) < 0 || check_tenant(p, headers) < 0 ||
-        take_seed(p) < 0 || take_constraint(p, model) < 0 || find_breakers(p, model->tokenizer) < 0)
+        take_seed(p) < 0 || take_constraint(p, model, headers) < 0 || find_breakers(p, model->tokenizer) < 0)
         return ERR_INVAL;
     p->n_choices = p->params.n_prompts * p->params.n_each;
     p->prompts = mem_calloc(p->params.n_prompts, sizeof(*p->prompts));
@@ -439,13 +455,15 @@ void prepare(struct prepared *p, const struct server_model *model, const struct 
     static const struct prepare_headers none = {0};
     const char *why = NULL;
     cJSON *json = NULL;
+    int rc;
 
     p->dialect = dialect;
     p->budget = budget;
     buf_init(&p->echo, body->max);
     p->reason = REJECTION_INVALID;
-    if (json_parse(body->data, body->len, &json, &why) < 0)
-        api_error_set(&p->error, 400, NULL, NULL, "%s", why);
+    rc = json_parse(body->data, body->len, &json, &why);
+    if (rc < 0)
+        api_error_set(&p->error, rc == ERR_NOMEM ? 500 : 400, NULL, NULL, "%s", why);
     else
         build(p, model, json, headers != NULL ? headers : &none);
     p->params.prompt = NULL; /* it was the tree's */
@@ -463,6 +481,7 @@ void prepare_release(struct prepared *p)
         mem_free(p->prompts[i].text);
         mem_free(p->prompts[i].pooled);
         token_list_release(&p->prompts[i].ids);
+        buf_release(&p->prompts[i].scores);
     }
     mem_free(p->requests);
     mem_free(p->prompts);

@@ -5,7 +5,7 @@
 #include "core/base/mem.h"
 #include "server/answer.h"
 #include "server/desk.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/intake.h"
 #include "server/json.h"
 #include "server/messages.h"

@@ -3,7 +3,7 @@
 
 #include "server/error.h"
 #include "server/hosted.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/json.h"
 
 #include <string.h>

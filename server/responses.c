@@ -39,8 +39,7 @@ static cJSON *add_message(cJSON *out, const char *role)
     cJSON *message = cJSON_CreateObject();
 
     cJSON_AddStringToObject(message, "role", role);
-    cJSON_AddItemToArray(out, message);
-    return message;
+    return json_put(out, NULL, message);
 }
 
 /* ---- input ---- */
@@ -71,7 +70,7 @@ static int add_parts(struct items *t, cJSON *message, const cJSON *content, cons
         part = cJSON_CreateObject();
         cJSON_AddStringToObject(part, "type", "text");
         cJSON_AddStringToObject(part, "text", text);
-        cJSON_AddItemToArray(parts, part);
+        json_put(parts, NULL, part);
     }
     return 0;
 }
@@ -118,8 +117,7 @@ static int add_call(struct items *t, const cJSON *item)
     calls = cJSON_GetObjectItem(assistant(t), "tool_calls");
     if (calls == NULL)
         calls = cJSON_AddArrayToObject(t->open, "tool_calls");
-    call = cJSON_CreateObject();
-    cJSON_AddItemToArray(calls, call);
+    call = json_put(calls, NULL, cJSON_CreateObject());
     cJSON_AddStringToObject(call, "id", id);
     cJSON_AddStringToObject(call, "type", "function");
     function = cJSON_AddObjectToObject(call, "function");
@@ -212,14 +210,12 @@ static int add_tools(cJSON *chat, const cJSON *tools, struct api_error *e)
             return api_error_set(e, 400, "tools", NULL,
                                  "'tools' has one of type '%.60s', and only functions are known "
                                  "here", type != NULL ? type : "");
-        to = cJSON_CreateObject();
-        cJSON_AddItemToArray(out, to);
+        to = json_put(out, NULL, cJSON_CreateObject());
         cJSON_AddStringToObject(to, "type", "function");
         function = cJSON_AddObjectToObject(to, "function");
         for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
             if (field_find(it, members[i]) != NULL)
-                cJSON_AddItemToObject(function, members[i],
-                                      cJSON_Duplicate(field_find(it, members[i]), true));
+                json_put(function, members[i], cJSON_Duplicate(field_find(it, members[i]), true));
     }
     return 0;
 }
@@ -232,7 +228,7 @@ static void add_tool_choice(cJSON *chat, const cJSON *choice)
     if (choice == NULL)
         return;
     if (!cJSON_IsObject(choice)) {
-        cJSON_AddItemToObject(chat, "tool_choice", cJSON_Duplicate(choice, true));
+        json_put(chat, "tool_choice", cJSON_Duplicate(choice, true));
         return;
     }
     to = cJSON_AddObjectToObject(chat, "tool_choice");
@@ -260,7 +256,7 @@ static int add_format(cJSON *chat, const cJSON *text, struct api_error *e)
     schema = cJSON_AddObjectToObject(to, "json_schema");
     for (const cJSON *it = format->child; it != NULL; it = it->next)
         if (strcmp(it->string, "type") != 0)
-            cJSON_AddItemToObject(schema, it->string, cJSON_Duplicate(it, true));
+            json_put(schema, it->string, cJSON_Duplicate(it, true));
     return 0;
 }
 
@@ -306,10 +302,10 @@ static int build(cJSON *chat, const cJSON *body, struct api_error *e)
         return ERR_INVAL;
     for (const cJSON *it = body->child; it != NULL; it = it->next)
         if (!is_translated(it->string) &&
-            !cJSON_AddItemToObject(chat, it->string, cJSON_Duplicate(it, true)))
+            json_put(chat, it->string, cJSON_Duplicate(it, true)) == NULL)
             return no_memory(e);
     if (most != NULL)
-        cJSON_AddItemToObject(chat, "max_completion_tokens", cJSON_Duplicate(most, true));
+        json_put(chat, "max_completion_tokens", cJSON_Duplicate(most, true));
     if (effort != NULL)
         cJSON_AddStringToObject(chat, "reasoning_effort", effort);
     add_tool_choice(chat, field_find(body, "tool_choice"));
@@ -350,12 +346,15 @@ int responses_to_chat(cJSON *body, struct buf *echo, struct api_error *e)
 
     if (!cJSON_IsObject(body))
         return api_error_set(e, 400, NULL, NULL, "the body must be a JSON object");
+    json_watch();
     chat = cJSON_CreateObject();
     if (chat == NULL || add_echo(body, echo) < 0) {
         cJSON_Delete(chat);
         return no_memory(e);
     }
     rc = build(chat, body, e);
+    if (json_is_incomplete()) /* nothing above asks after every item that it makes */
+        rc = no_memory(e);
     child = body->child; /* the tree's root stays, its members change places */
     if (rc == 0) {
         body->child = chat->child;

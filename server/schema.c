@@ -7,6 +7,7 @@
 #include "core/text/grammar_regex.h"
 #include "server/schema_impl.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,11 +76,12 @@ const cJSON *schema_get(const cJSON *schema, const char *keyword)
 static uint32_t rule_of(struct schema *s, const struct schema_place *at, const cJSON *target,
                         const char *name)
 {
+    struct schema_known *known = schema_known(s, target);
     char quoted[120];
 
-    for (uint32_t i = 0; i < s->n_rules; i++)
-        if (s->rules[i].schema == target)
-            return s->rules[i].rule;
+    schema_spend(s, 10);
+    if (known->rule > 0)
+        return s->rules[known->rule - 1].rule;
     if (s->n_rules == SCHEMA_MAX_RULES) {
         schema_refuse(s, at, "more than %d schemas are referred to", SCHEMA_MAX_RULES);
         return 0;
@@ -88,7 +90,8 @@ static uint32_t rule_of(struct schema *s, const struct schema_place *at, const c
     s->rules[s->n_rules].schema = target;
     s->rules[s->n_rules].rule = grammar_rule(s->b, quoted);
     snprintf(s->rules[s->n_rules].pointer, SCHEMA_MAX_POINTER, "%s", name);
-    return s->rules[s->n_rules++].rule;
+    known->rule = ++s->n_rules;
+    return s->rules[s->n_rules - 1].rule;
 }
 
 /* ---- any JSON ---- */
@@ -182,6 +185,7 @@ unsigned schema_types(struct schema *s, const struct schema_place *at)
 
     if (type == NULL)
         return SCHEMA_ANY;
+    schema_spend(s, 1 + 2 * schema_size(type));
     if (cJSON_IsArray(type) && type->child != NULL) {
         cJSON_ArrayForEach(it, type) {
             if (type_named(it) == 0)
@@ -246,7 +250,7 @@ uint32_t schema_count(struct schema *s, const struct schema_place *at, const cha
 static unsigned type_of(const cJSON *v)
 {
     if (cJSON_IsNumber(v))
-        return v->valuedouble == (double)(int64_t)v->valuedouble ? SCHEMA_INTEGER : SCHEMA_NUMBER;
+        return v->valuedouble == floor(v->valuedouble) ? SCHEMA_INTEGER : SCHEMA_NUMBER;
     return cJSON_IsNull(v)     ? SCHEMA_NULL
            : cJSON_IsBool(v)   ? SCHEMA_BOOLEAN
            : cJSON_IsString(v) ? SCHEMA_STRING
@@ -278,12 +282,18 @@ static struct grammar_piece write_texts(struct schema *s, const struct schema_pl
 
     for (const cJSON *v = list != NULL ? list->child : only; texts != NULL && v != NULL;
          v = list != NULL ? v->next : NULL) {
-        char *text = (type_of(v) & types) != 0 && (only == NULL || cJSON_Compare(v, only, true))
-                         ? cJSON_PrintUnformatted(v)
-                         : NULL;
+        char *text;
 
-        if (text != NULL)
-            texts[n_texts++] = (struct text_ref){text, strlen(text)};
+        if (schema_has_failed(s) || (type_of(v) & types) == 0 ||
+            (only != NULL && !schema_equal(s, v, only)))
+            continue;
+        text = cJSON_PrintUnformatted(v);
+        if (text == NULL) {
+            grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
+            continue;
+        }
+        texts[n_texts++] = (struct text_ref){text, strlen(text)};
+        schema_spend(s, 10 + texts[n_texts - 1].n / 5);
     }
     if (texts == NULL)
         grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
@@ -314,6 +324,7 @@ static void check_keywords(struct schema *s, const struct schema_place *at)
     const cJSON *it;
 
     cJSON_ArrayForEach(it, at->schema) {
+        schema_spend(s, 20); /* words compared */
         if (!schema_is_annotation(it->string) && !IS_AMONG(it->string, handled))
             schema_refuse(s, at, "the keyword '%.40s' is not supported", it->string);
     }
@@ -403,6 +414,8 @@ struct grammar_piece schema_write(struct schema *s, const struct schema_place *a
         return schema_refuse(s, at, cJSON_IsFalse(at->schema) ? "nothing matches false"
                                                               : "a schema must be an object");
     check_keywords(s, at);
+    if (schema_has_failed(s))
+        return none;
     if (is_plain_reference(at->schema))
         return write_reference(s, at);
     if (HAS_ANY(at->schema, "$ref", "allOf")) {
@@ -433,14 +446,15 @@ static void write_rules(struct schema *s)
     }
 }
 
-static int create(struct schema *s, const cJSON *root)
+static int create(struct schema *s, const cJSON *root, struct budget *budget)
 {
     *s = (struct schema){.root = root, .character = -1, .value = -1, .plain = -1};
     s->rules = mem_calloc(SCHEMA_MAX_RULES, sizeof(*s->rules));
     s->merged = mem_calloc(SCHEMA_MAX_MERGED, sizeof(*s->merged));
-    if (s->rules == NULL || s->merged == NULL)
+    s->known = mem_calloc(SCHEMA_KNOWN_SLOTS, sizeof(*s->known));
+    if (s->rules == NULL || s->merged == NULL || s->known == NULL)
         return ERR_NOMEM;
-    return grammar_builder_create(&s->b);
+    return grammar_builder_create(&s->b, budget);
 }
 
 static void release(struct schema *s)
@@ -448,15 +462,17 @@ static void release(struct schema *s)
     for (uint32_t i = 0; s->merged != NULL && i < s->n_merged; i++)
         cJSON_Delete(s->merged[i]);
     mem_free(s->merged);
+    mem_free(s->known);
     mem_free(s->rules);
     grammar_builder_destroy(&s->b);
 }
 
-int schema_to_grammar(struct grammar **out, const cJSON *schema, char *err, size_t err_len)
+int schema_to_grammar(struct grammar **out, const cJSON *schema, struct budget *budget, char *err,
+                      size_t err_len)
 {
     const struct schema_place at = {.schema = schema, .pointer = "#"};
     struct schema s;
-    int rc = create(&s, schema);
+    int rc = create(&s, schema, budget);
 
     *out = NULL;
     snprintf(err, err_len, "out of memory");
@@ -473,7 +489,8 @@ int schema_any_object(struct grammar **out, char *err, size_t err_len)
 {
     static const char text[] = "{\"type\":\"object\"}";
     cJSON *schema = cJSON_Parse(text);
-    const int rc = schema != NULL ? schema_to_grammar(out, schema, err, err_len) : ERR_NOMEM;
+    const int rc = schema != NULL ? schema_to_grammar(out, schema, NULL, err, err_len)
+                                  : ERR_NOMEM;
 
     if (schema == NULL)
         snprintf(err, err_len, "out of memory");

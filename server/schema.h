@@ -16,7 +16,7 @@
  * Everything else is refused, with the keyword and the place as a JSON pointer.
  *
  * Thread: any. Memory: the grammar's; scratch in proportion to the schema.
- * Errors: ERR_UNSUPPORTED, ERR_INVAL, ERR_LIMIT, ERR_NOMEM with a sentence.
+ * Errors: ERR_UNSUPPORTED, ERR_INVAL, ERR_LIMIT, ERR_CANCELED, ERR_NOMEM with a sentence.
  */
 #ifndef SERVER_SCHEMA_H
 #define SERVER_SCHEMA_H
@@ -25,9 +25,12 @@
 
 #include "server/json.h"
 
+struct budget;
 struct grammar;
 
-int schema_to_grammar(struct grammar **out, const cJSON *schema, char *err, size_t err_len);
+/* The budget may be NULL: no limit. */
+int schema_to_grammar(struct grammar **out, const cJSON *schema, struct budget *budget, char *err,
+                      size_t err_len);
 
 /* Any JSON object. */
 int schema_any_object(struct grammar **out, char *err, size_t err_len);

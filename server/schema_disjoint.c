@@ -7,11 +7,14 @@
 
 #include <string.h>
 
-static bool requires(const cJSON *schema, const char *name)
+static bool requires(struct schema *s, const cJSON *schema, const char *name)
 {
     const cJSON *it;
 
     cJSON_ArrayForEach(it, schema_get(schema, "required")) {
+        schema_spend(s, 1);
+        if (schema_has_failed(s))
+            return false;
         if (cJSON_IsString(it) && strcmp(it->valuestring, name) == 0)
             return true;
     }
@@ -26,29 +29,30 @@ static bool has_values(const cJSON *schema, const cJSON **list, const cJSON **on
     return *list != NULL || *one != NULL;
 }
 
-static bool is_among(const cJSON *v, const cJSON *list, const cJSON *one)
+static bool is_among(struct schema *s, const cJSON *v, const cJSON *list, const cJSON *one)
 {
     const cJSON *it;
 
     if (one != NULL)
-        return cJSON_Compare(v, one, true);
+        return schema_equal(s, v, one);
+    schema_spend(s, 1 + schema_size(list) / 4);
     cJSON_ArrayForEach(it, list) {
-        if (cJSON_Compare(v, it, true))
+        if (schema_has_failed(s) || schema_equal(s, v, it))
             return true;
     }
     return false;
 }
 
-static bool values_differ(const cJSON *a, const cJSON *b)
+static bool values_differ(struct schema *s, const cJSON *a, const cJSON *b)
 {
     const cJSON *list_a, *one_a, *list_b, *one_b, *it;
 
     if (!has_values(a, &list_a, &one_a) || !has_values(b, &list_b, &one_b))
         return false;
     if (one_a != NULL)
-        return !is_among(one_a, list_b, one_b);
+        return !is_among(s, one_a, list_b, one_b);
     cJSON_ArrayForEach(it, list_a) {
-        if (is_among(it, list_b, one_b))
+        if (is_among(s, it, list_b, one_b))
             return false;
     }
     return true;
@@ -89,9 +93,12 @@ static const cJSON *property(struct schema *s, const struct schema_place *at, co
                              const char *name)
 {
     const cJSON *properties = schema_get(schema, "properties");
-    const cJSON *p = properties != NULL ? schema_get(properties, name) : NULL;
+    const cJSON *p = NULL;
     struct schema_place in;
 
+    schema_spend(s, 4 + schema_size(properties));
+    if (properties != NULL && !schema_has_failed(s))
+        p = schema_get(properties, name);
     if (!cJSON_IsObject(p))
         return p;
     in = schema_in(at, p, "properties", name);
@@ -109,20 +116,22 @@ static bool has_other_member(struct schema *s, const struct schema_place *at, co
 
         if (!cJSON_IsString(it))
             continue;
+        if (schema_has_failed(s))
+            return true;
         of_a = property(s, at, a, it->valuestring);
         of_b = property(s, at, b, it->valuestring);
         if (of_b == NULL ? cJSON_IsFalse(schema_get(b, "additionalProperties"))
                          : cJSON_IsFalse(of_b))
             return true;
         if (cJSON_IsObject(of_a) && cJSON_IsObject(of_b) &&
-            (values_differ(of_a, of_b) || types_differ(s, at, of_a, of_b)))
+            (values_differ(s, of_a, of_b) || types_differ(s, at, of_a, of_b)))
             return true;
     }
     return false;
 }
 
 /* Does `b` want a member that is never written for `a`? */
-static bool lacks_member(const cJSON *a, const cJSON *b)
+static bool lacks_member(struct schema *s, const cJSON *a, const cJSON *b)
 {
     const cJSON *properties = schema_get(a, "properties");
     const cJSON *additional = schema_get(a, "additionalProperties"), *it;
@@ -131,7 +140,10 @@ static bool lacks_member(const cJSON *a, const cJSON *b)
                            : additional != NULL && !cJSON_IsFalse(additional))
         return false;
     cJSON_ArrayForEach(it, schema_get(b, "required")) {
-        if (cJSON_IsString(it) && !requires(a, it->valuestring) &&
+        schema_spend(s, 2 + schema_size(properties));
+        if (schema_has_failed(s))
+            return true;
+        if (cJSON_IsString(it) && !requires(s, a, it->valuestring) &&
             (properties == NULL || schema_get(properties, it->valuestring) == NULL))
             return true;
     }
@@ -143,7 +155,8 @@ bool schema_excludes(struct schema *s, const struct schema_place *at, const cJSO
 {
     if (a == NULL || b == NULL)
         return true; /* an error has been noted */
-    if (types_differ(s, at, a, b) || values_differ(a, b))
+    schema_spend(s, 20);
+    if (types_differ(s, at, a, b) || values_differ(s, a, b))
         return true;
     /* The rest are reasons about objects: is that all that is written for a, and do they count for
      * all objects in b? */
@@ -151,5 +164,5 @@ bool schema_excludes(struct schema *s, const struct schema_place *at, const cJSO
         schema_get(a, "oneOf") != NULL || schema_get(a, "enum") != NULL ||
         schema_get(a, "const") != NULL)
         return false;
-    return has_other_member(s, at, a, b) || lacks_member(a, b);
+    return has_other_member(s, at, a, b) || lacks_member(s, a, b);
 }

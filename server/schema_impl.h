@@ -1,7 +1,8 @@
 /* server/schema_impl.h - what the files of the schema compiler share.
  *
- * schema.c goes through a schema, schema_ref.c knows places in it, schema_merge.c makes one schema
- * of several, schema_disjoint.c says whether two exclude each other; schema_union.c and those named
+ * schema.c goes through a schema, schema_ref.c knows places in it, schema_known.c what has been
+ * done with a schema already and whether two values are equal, schema_merge.c makes one schema of
+ * several, schema_disjoint.c says whether two exclude each other; schema_union.c and those named
  * after types write values. A schema that others refer to is a rule; rules are written one
  * after the other from a list, so the depth of the calls is that of the JSON text.
  *
@@ -40,6 +41,14 @@ struct schema_rule { /* a schema that is referred to */
     char pointer[SCHEMA_MAX_POINTER];
 };
 
+/* What is known of a schema by its address. */
+struct schema_known {
+    const cJSON *schema; /* NULL: an empty slot */
+    uint32_t rule;       /* index + 1 in `rules`, 0 = none */
+    const cJSON *merged; /* what schema_merge() made of it, or NULL */
+};
+#define SCHEMA_KNOWN_SLOTS 32768 /* at most SCHEMA_MAX_RULES + SCHEMA_MAX_MERGED are used */
+
 struct schema {
     struct grammar_builder *b;
     const cJSON *root;
@@ -47,6 +56,7 @@ struct schema {
     uint32_t n_rules;
     cJSON **merged; /* [SCHEMA_MAX_MERGED] to be deleted in the end */
     uint32_t n_merged;
+    struct schema_known *known; /* [SCHEMA_KNOWN_SLOTS] open addressing */
     /* rules of any JSON, made when first wanted; -1 before */
     int32_t character, value, plain;
 };
@@ -76,6 +86,14 @@ uint32_t schema_char_rule(struct schema *s);
 struct grammar_piece schema_comma(struct schema *s);
 struct grammar_piece schema_colon(struct schema *s);
 const cJSON *schema_get(const cJSON *schema, const char *keyword);
+/* `n` steps are about to be done; without any left the builder has failed. */
+void schema_spend(struct schema *s, uint64_t n);
+/* How many members or elements it has, 0 for NULL. Takes as long to count. */
+uint64_t schema_size(const cJSON *v);
+/* The slot of the schema, to be read and filled in; it is new when slot->schema was NULL. */
+struct schema_known *schema_known(struct schema *s, const cJSON *schema);
+/* Does cJSON_Compare() find them equal? Spends steps for what is compared within them. */
+bool schema_equal(struct schema *s, const cJSON *a, const cJSON *b);
 bool schema_is_annotation(const char *keyword);
 
 /* ---- the others ---- */
@@ -83,6 +101,8 @@ bool schema_is_annotation(const char *keyword);
 /* The place of a member of the schema, or of a member of that (`name` may be NULL). */
 struct schema_place schema_in(const struct schema_place *at, const cJSON *schema,
                               const char *keyword, const char *name);
+/* A new value (NULL: no memory) that is deleted with everything else; NULL with an error. */
+cJSON *schema_keep(struct schema *s, const struct schema_place *at, cJSON *made /* takes */);
 /* What the schema refers to with $ref, or NULL with an error. */
 const cJSON *schema_target(struct schema *s, const struct schema_place *at);
 

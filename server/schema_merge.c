@@ -15,40 +15,55 @@
 
 static cJSON *new_schema(struct schema *s, const struct schema_place *at)
 {
-    cJSON *made = s->n_merged < SCHEMA_MAX_MERGED ? cJSON_CreateObject() : NULL;
+    return schema_keep(s, at, cJSON_CreateObject());
+}
 
-    if (made == NULL)
-        schema_refuse(s, at, "too many schemas have to be combined");
-    else
-        s->merged[s->n_merged++] = made;
+/* Every item that is made passes here: NULL is lack of memory. */
+static void put(struct schema *s, cJSON *to, const char *name, cJSON *item)
+{
+    if (to == NULL || json_put(to, name, item) == NULL)
+        grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
+    schema_spend(s, 2);
+}
+
+static void add(struct schema *s, cJSON *to, const char *name, const cJSON *v)
+{
+    if (to == NULL || !(name != NULL ? cJSON_AddItemReferenceToObject(to, name,
+                                                                      (cJSON *)(uintptr_t)v)
+                                     : cJSON_AddItemReferenceToArray(to, (cJSON *)(uintptr_t)v)))
+        grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
+    schema_spend(s, 2);
+}
+
+static cJSON *add_list(struct schema *s, cJSON *to, const char *name)
+{
+    cJSON *list = cJSON_AddArrayToObject(to, name);
+
+    if (list == NULL)
+        grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
+    return list;
+}
+
+/* {"allOf":[a,b]}, to be merged when it is come to; NULL with an error. */
+static cJSON *both(struct schema *s, const cJSON *a, const cJSON *b)
+{
+    cJSON *made = cJSON_CreateObject(), *list = add_list(s, made, "allOf");
+
+    add(s, list, NULL, a);
+    add(s, list, NULL, b);
     return made;
 }
 
-static void add(cJSON *to, const char *name, const cJSON *v)
-{
-    cJSON_AddItemReferenceToObject(to, name, (cJSON *)(uintptr_t)v);
-}
-
-/* {"allOf":[a,b]}, to be merged when it is come to. */
-static cJSON *both(const cJSON *a, const cJSON *b)
-{
-    cJSON *made = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(made, "allOf");
-
-    cJSON_AddItemReferenceToArray(list, (cJSON *)(uintptr_t)a);
-    cJSON_AddItemReferenceToArray(list, (cJSON *)(uintptr_t)b);
-    return made;
-}
-
-static void add_both(cJSON *to, const char *name, const cJSON *a, const cJSON *b)
+static void add_both(struct schema *s, cJSON *to, const char *name, const cJSON *a, const cJSON *b)
 {
     if (cJSON_IsFalse(a) || cJSON_IsFalse(b))
-        cJSON_AddItemToObject(to, name, cJSON_CreateFalse());
+        put(s, to, name, cJSON_CreateFalse());
     else if (cJSON_IsTrue(a) || a == b)
-        add(to, name, b);
+        add(s, to, name, b);
     else if (cJSON_IsTrue(b))
-        add(to, name, a);
+        add(s, to, name, a);
     else
-        cJSON_AddItemToObject(to, name, both(a, b));
+        put(s, to, name, both(s, a, b));
 }
 
 /* ---- keywords that both have ---- */
@@ -81,48 +96,62 @@ static bool names_type(const cJSON *types, const char *name)
     return false;
 }
 
-static void merge_types(cJSON *to, const cJSON *a, const cJSON *b)
+static void merge_types(struct schema *s, cJSON *to, const cJSON *a, const cJSON *b)
 {
     static const char *const names[] = {"null", "boolean", "string", "array", "object", "number"};
-    cJSON *list = cJSON_AddArrayToObject(to, "type");
+    cJSON *list = add_list(s, to, "type");
 
+    schema_spend(s, 16 * (1 + schema_size(a) + schema_size(b)));
     for (int i = 0; i < 6; i++)
         if (names_type(a, names[i]) && names_type(b, names[i]))
-            cJSON_AddItemToArray(list, cJSON_CreateString(names[i]));
+            put(s, list, NULL, cJSON_CreateString(names[i]));
     if ((names_type(a, "integer") || names_type(a, "number")) &&
         (names_type(b, "integer") || names_type(b, "number")) &&
         !(names_type(a, "number") && names_type(b, "number")))
-        cJSON_AddItemToArray(list, cJSON_CreateString("integer"));
+        put(s, list, NULL, cJSON_CreateString("integer"));
 }
 
-static void merge_enums(cJSON *to, const cJSON *a, const cJSON *b)
+static void merge_enums(struct schema *s, cJSON *to, const cJSON *a, const cJSON *b)
 {
-    cJSON *list = cJSON_AddArrayToObject(to, "enum");
+    cJSON *list = add_list(s, to, "enum");
+    const uint64_t n_b = schema_size(b);
     const cJSON *x, *y;
 
     cJSON_ArrayForEach(x, a) {
-        for (y = b->child; y != NULL && !cJSON_Compare(x, y, true); y = y->next)
+        schema_spend(s, 1 + n_b / 4);
+        for (y = b->child; y != NULL && !schema_has_failed(s) && !schema_equal(s, x, y);
+             y = y->next)
             ;
+        if (schema_has_failed(s))
+            return;
         if (y != NULL)
-            cJSON_AddItemReferenceToArray(list, (cJSON *)(uintptr_t)x);
+            add(s, list, NULL, x);
     }
 }
 
-static void merge_required(cJSON *to, const cJSON *a, const cJSON *b)
+static void add_all(struct schema *s, cJSON *list, const cJSON *from)
 {
-    cJSON *list = cJSON_AddArrayToObject(to, "required");
     const cJSON *it;
 
-    cJSON_ArrayForEach(it, a)
-        cJSON_AddItemReferenceToArray(list, (cJSON *)(uintptr_t)it);
-    cJSON_ArrayForEach(it, b)
-        cJSON_AddItemReferenceToArray(list, (cJSON *)(uintptr_t)it);
+    cJSON_ArrayForEach(it, from) {
+        if (schema_has_failed(s))
+            return;
+        add(s, list, NULL, it);
+    }
+}
+
+static void merge_required(struct schema *s, cJSON *to, const cJSON *a, const cJSON *b)
+{
+    cJSON *list = add_list(s, to, "required");
+
+    add_all(s, list, a);
+    add_all(s, list, b);
 }
 
 static void merge_unions(struct schema *s, const struct schema_place *at, cJSON *to,
                          const char *keyword, const cJSON *a, const cJSON *b)
 {
-    cJSON *list = cJSON_AddArrayToObject(to, keyword);
+    cJSON *list = add_list(s, to, keyword);
     const cJSON *x, *y;
 
     if (cJSON_GetArraySize(a) * (int64_t)cJSON_GetArraySize(b) > MAX_PRODUCT) {
@@ -131,35 +160,41 @@ static void merge_unions(struct schema *s, const struct schema_place *at, cJSON 
     }
     cJSON_ArrayForEach(x, a) {
         cJSON_ArrayForEach(y, b)
-            cJSON_AddItemToArray(list, both(x, y));
+            put(s, list, NULL, both(s, x, y));
     }
 }
 
 /* A property that only one side names must obey the other side's additionalProperties. */
-static void add_property(cJSON *to, const cJSON *p, const cJSON *other)
+static void add_property(struct schema *s, cJSON *to, const cJSON *p, const cJSON *other)
 {
     const cJSON *additional = schema_get(other, "additionalProperties");
 
     if (additional == NULL)
-        add(to, p->string, p);
+        add(s, to, p->string, p);
     else
-        add_both(to, p->string, p, additional);
+        add_both(s, to, p->string, p, additional);
 }
 
-static void merge_properties(cJSON *to, const cJSON *a, const cJSON *b)
+static void merge_properties(struct schema *s, cJSON *to, const cJSON *a, const cJSON *b)
 {
     const cJSON *of_a = schema_get(a, "properties"), *of_b = schema_get(b, "properties"), *p;
+    const uint64_t n_a = schema_size(of_a), n_b = schema_size(of_b);
     cJSON *made = cJSON_AddObjectToObject(to, "properties");
 
+    if (made == NULL)
+        grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
+    schema_spend(s, 2 * n_a * n_b); /* of each the other's are looked through */
+    if (schema_has_failed(s))
+        return;
     cJSON_ArrayForEach(p, of_a) {
         if (of_b != NULL && schema_get(of_b, p->string) != NULL)
-            add_both(made, p->string, p, schema_get(of_b, p->string));
+            add_both(s, made, p->string, p, schema_get(of_b, p->string));
         else
-            add_property(made, p, b);
+            add_property(s, made, p, b);
     }
     cJSON_ArrayForEach(p, of_b) {
         if (of_a == NULL || schema_get(of_a, p->string) == NULL)
-            add_property(made, p, a);
+            add_property(s, made, p, a);
     }
 }
 
@@ -171,21 +206,21 @@ static void merge_keyword(struct schema *s, const struct schema_place *at, cJSON
     const bool lists = cJSON_IsArray(a) && cJSON_IsArray(b);
 
     if (strcmp(keyword, "type") == 0)
-        merge_types(to, a, b);
+        merge_types(s, to, a, b);
     else if (lists && strcmp(keyword, "enum") == 0)
-        merge_enums(to, a, b);
+        merge_enums(s, to, a, b);
     else if (lists && strcmp(keyword, "required") == 0)
-        merge_required(to, a, b);
+        merge_required(s, to, a, b);
     else if (numbers && is_one_of(keyword, lower_bounds))
-        add(to, keyword, a->valuedouble > b->valuedouble ? a : b);
+        add(s, to, keyword, a->valuedouble > b->valuedouble ? a : b);
     else if (numbers && is_one_of(keyword, upper_bounds))
-        add(to, keyword, a->valuedouble < b->valuedouble ? a : b);
+        add(s, to, keyword, a->valuedouble < b->valuedouble ? a : b);
     else if (is_one_of(keyword, schemas))
-        add_both(to, keyword, a, b);
+        add_both(s, to, keyword, a, b);
     else if (lists && is_one_of(keyword, unions))
         merge_unions(s, at, to, keyword, a, b);
-    else if (cJSON_Compare(a, b, true))
-        add(to, keyword, a);
+    else if (schema_equal(s, a, b))
+        add(s, to, keyword, a);
     else
         schema_refuse(s, at, "two different '%.40s' for one value are not supported", keyword);
 }
@@ -196,31 +231,41 @@ static bool is_special(const char *keyword)
            strcmp(keyword, "allOf") == 0 || schema_is_annotation(keyword);
 }
 
-static const cJSON *combine(struct schema *s, const struct schema_place *at, const cJSON *a,
-                            const cJSON *b)
+static void combine_into(struct schema *s, const struct schema_place *at, cJSON *to,
+                         const cJSON *a, const cJSON *b)
 {
-    cJSON *to = new_schema(s, at);
     const cJSON *it;
 
-    if (to == NULL || a == NULL || b == NULL)
-        return NULL;
     if (schema_get(a, "properties") != NULL || schema_get(b, "properties") != NULL)
-        merge_properties(to, a, b);
+        merge_properties(s, to, a, b);
     cJSON_ArrayForEach(it, a) {
-        const cJSON *other = schema_get(b, it->string);
+        const cJSON *other = schema_has_failed(s) ? NULL : schema_get(b, it->string);
 
         if (is_special(it->string))
             continue;
         if (other != NULL)
             merge_keyword(s, at, to, it, other);
         else
-            add(to, it->string, it);
+            add(s, to, it->string, it);
     }
     cJSON_ArrayForEach(it, b) {
-        if (!is_special(it->string) && schema_get(a, it->string) == NULL)
-            add(to, it->string, it);
+        if (!schema_has_failed(s) && !is_special(it->string) && schema_get(a, it->string) == NULL)
+            add(s, to, it->string, it);
     }
-    return to;
+}
+
+static const cJSON *combine(struct schema *s, const struct schema_place *at, const cJSON *a,
+                            const cJSON *b)
+{
+    cJSON *to = new_schema(s, at);
+
+    if (to == NULL || a == NULL || b == NULL)
+        return NULL;
+    schema_spend(s, 20 + 2 * (schema_size(a) + 10) * (schema_size(b) + 10));
+    if (schema_has_failed(s))
+        return NULL;
+    combine_into(s, at, to, a, b);
+    return schema_has_failed(s) ? NULL : to;
 }
 
 /* ---- $ref and allOf ---- */
@@ -234,8 +279,11 @@ static const cJSON *own(struct schema *s, const struct schema_place *at)
     if (to == NULL)
         return NULL;
     cJSON_ArrayForEach(it, at->schema) {
+        schema_spend(s, 20); /* words compared */
+        if (schema_has_failed(s))
+            return NULL;
         if (strcmp(it->string, "properties") == 0 || !is_special(it->string))
-            add(to, it->string, it);
+            add(s, to, it->string, it);
     }
     return to;
 }
@@ -263,13 +311,11 @@ static const cJSON *merge_all_of(struct schema *s, const struct schema_place *at
     return merged;
 }
 
-const cJSON *schema_merge(struct schema *s, const struct schema_place *at)
+static const cJSON *merge(struct schema *s, const struct schema_place *at)
 {
     struct schema_place in = *at;
     const cJSON *merged;
 
-    if (schema_has_failed(s))
-        return NULL;
     if (at->depth > SCHEMA_MAX_DEPTH) {
         schema_refuse(s, at, "schemas are nested too deeply, or refer to each other for ever");
         return NULL;
@@ -288,6 +334,22 @@ const cJSON *schema_merge(struct schema *s, const struct schema_place *at)
         merged = in.schema != NULL ? combine(s, at, merged, schema_merge(s, &in)) : NULL;
     }
     return merged != NULL ? merge_all_of(s, at, merged) : NULL;
+}
+
+/* A schema that several refer to is merged once: else $refs that fork would double the work with
+ * each of them. */
+const cJSON *schema_merge(struct schema *s, const struct schema_place *at)
+{
+    const cJSON *merged;
+
+    if (schema_has_failed(s))
+        return NULL;
+    if (at->schema != NULL && schema_known(s, at->schema)->merged != NULL)
+        return schema_known(s, at->schema)->merged;
+    merged = merge(s, at);
+    if (merged != NULL)
+        schema_known(s, at->schema)->merged = merged;
+    return merged;
 }
 
 const cJSON *schema_merge_two(struct schema *s, const struct schema_place *at, const cJSON *schema,

@@ -34,8 +34,9 @@ struct object {
 
 /* ---- reading ---- */
 
-static struct member *find(struct object *o, const char *name)
+static struct member *find(struct schema *s, struct object *o, const char *name)
 {
+    schema_spend(s, 1 + o->n / 2);
     for (uint32_t i = 0; i < o->n; i++)
         if (strcmp(o->members[i].name, name) == 0)
             return &o->members[i];
@@ -62,7 +63,7 @@ static void read_properties(struct schema *s, const struct schema_place *at, str
         return;
     }
     cJSON_ArrayForEach(it, properties) {
-        struct member *known = find(o, it->string);
+        struct member *known = find(s, o, it->string);
 
         if (schema_has_failed(s))
             return;
@@ -86,7 +87,7 @@ static void read_required(struct schema *s, const struct schema_place *at, struc
             schema_refuse(s, at, "'required' must be a list of names");
         if (schema_has_failed(s))
             return;
-        m = find(o, it->valuestring);
+        m = find(s, o, it->valuestring);
         if (m == NULL)
             m = add_member(s, at, o, it->valuestring,
                            schema_get(at->schema, "additionalProperties"));
@@ -144,14 +145,8 @@ static void read_object(struct schema *s, const struct schema_place *at, struct 
     read_properties(s, at, o);
     read_required(s, at, o);
     if (additional != NULL ? !cJSON_IsFalse(additional) : !has_properties)
-        o->additional = additional != NULL ? additional : cJSON_CreateTrue();
-    if (additional == NULL && o->additional != NULL) {
-        /* Any: kept with what is deleted in the end. */
-        if (s->n_merged == SCHEMA_MAX_MERGED)
-            schema_refuse(s, at, "too many schemas have to be combined");
-        else
-            s->merged[s->n_merged++] = (cJSON *)(uintptr_t)o->additional;
-    }
+        o->additional =
+            additional != NULL ? additional : schema_keep(s, at, cJSON_CreateTrue());
     read_counts(s, at, o);
 }
 
@@ -240,11 +235,14 @@ static struct grammar_piece other_ends(const struct other_keys *k, uint32_t from
     struct grammar_piece p, q;
 
     plain_chars(&others);
-    for (uint32_t i = from + is_name; i < to; i++) {
+    for (uint32_t i = from + is_name, last = CHAR_LAST + 1; i < to && !schema_has_failed(s); i++) {
         size_t len;
         const uint32_t c = char_at(k->names[i] + at, &len);
 
-        char_class_remove(&others, c, c);
+        schema_spend(s, c == last ? 4 : 100 + 10 * (uint64_t)others.n);
+        if (c != last) /* they are sorted */
+            char_class_remove(&others, c, c);
+        last = c;
     }
     p = grammar_chars(s->b, others.at, others.n);
     p = grammar_then(s->b, p, any_plain(s));

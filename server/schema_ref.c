@@ -90,7 +90,8 @@ const cJSON *schema_target(struct schema *s, const struct schema_place *at)
     }
     for (p++; *p == '/' && v != NULL;) {
         p = read_step(p + 1, name, sizeof(name));
-        v = step_into(v, name);
+        schema_spend(s, 10 + schema_size(v));
+        v = schema_has_failed(s) ? NULL : step_into(v, name);
     }
     if (v == NULL || *p != '\0') {
         schema_refuse(s, at, "$ref '%.80s' leads nowhere", ref->valuestring);

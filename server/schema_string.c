@@ -3,6 +3,7 @@
 
 #include "core/text/grammar_regex.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define TWO_DIGITS_24 "([01][0-9]|2[0-3])"
@@ -64,15 +65,16 @@ static struct grammar_piece with_format(struct schema *s, const struct schema_pl
 }
 
 /* An expression's error is told with its place. */
-static void check_pattern(struct schema *s, const struct schema_place *at, const char *pattern)
+static struct grammar_piece with_pattern(struct schema *s, const struct schema_place *at,
+                                         const char *pattern)
 {
-    struct grammar *g = NULL;
-    char err[120];
+    const struct grammar_piece p = quoted(s, pattern, REGEX_SEARCH);
+    char why[100];
 
-    if (grammar_from_regex(&g, pattern, strlen(pattern), err, sizeof(err)) < 0 &&
-        strstr(err, "at character") != NULL)
-        schema_refuse(s, at, "'pattern': %s", err);
-    grammar_destroy(&g);
+    snprintf(why, sizeof(why), "%s", grammar_builder_sentence(s->b));
+    if (strncmp(why, "at character", 12) == 0)
+        grammar_builder_retell(s->b, "at '%.70s': 'pattern': %s", at->pointer, why);
+    return p;
 }
 
 struct grammar_piece schema_string(struct schema *s, const struct schema_place *at)
@@ -93,8 +95,5 @@ struct grammar_piece schema_string(struct schema *s, const struct schema_place *
         return schema_any_string(s, min, max);
     if (!cJSON_IsString(pattern))
         return schema_refuse(s, at, "'pattern' must be a string");
-    check_pattern(s, at, pattern->valuestring);
-    if (schema_has_failed(s))
-        return (struct grammar_piece){0};
-    return quoted(s, pattern->valuestring, REGEX_SEARCH);
+    return with_pattern(s, at, pattern->valuestring);
 }

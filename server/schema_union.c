@@ -12,18 +12,16 @@
 /* The schema without its anyOf or oneOf. */
 static const cJSON *without(struct schema *s, const struct schema_place *at, const char *keyword)
 {
-    cJSON *copy = cJSON_CreateObject();
+    cJSON *copy = schema_keep(s, at, cJSON_CreateObject());
     const cJSON *it;
 
-    if (copy == NULL || s->n_merged == SCHEMA_MAX_MERGED) {
-        cJSON_Delete(copy);
-        schema_refuse(s, at, "too many schemas have to be combined");
+    if (copy == NULL)
         return NULL;
-    }
-    s->merged[s->n_merged++] = copy;
     cJSON_ArrayForEach(it, at->schema) {
-        if (strcmp(it->string, keyword) != 0 && !schema_is_annotation(it->string))
-            cJSON_AddItemReferenceToObject(copy, it->string, (cJSON *)(uintptr_t)it);
+        if (strcmp(it->string, keyword) == 0 || schema_is_annotation(it->string))
+            continue;
+        if (!cJSON_AddItemReferenceToObject(copy, it->string, (cJSON *)(uintptr_t)it))
+            grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
     }
     return copy;
 }

@@ -3,9 +3,9 @@
  * The start: the sockets are bound first. While a thread of the pool loads the models, whoever
  * calls is told so (gate.h).
  *
- * The end: the first signal to stop closes the desks, so that posts are refused and the engines finish
- * what they have. When the last completion and the last HTTP exchange are over, HTTP stops, the
- * handles close and the loop runs out.
+ * The end: the first signal to stop closes the desks, so that posts are refused and the engines
+ * finish what they have. When the last completion and the last HTTP exchange are over, HTTP
+ * stops, the handles close and the loop runs out.
  */
 #include "server/server_impl.h"
 
@@ -16,9 +16,9 @@
 #include "core/base/mem.h"
 #include "server/api/worker_pool.h"
 #include "server/desk.h"
+#include "server/http/tls.h"
 #include "server/keys.h"
 #include "server/tenants.h"
-#include "server/tls.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -27,7 +27,13 @@
 
 /* Connections beyond the requests that may be outstanding: health checks, metrics, keep-alive. */
 #define EXTRA_CONNECTIONS 256
+#define MIN_CONNECTIONS 1280
 #define IDLE_TIMEOUT_S 60
+/* Descriptors that are opened later: files that are read for a moment (keys, certificates, /proc, a
+ * log), and for each model its file and parts that are read one after the other, the file of
+ * packed weights, swap, journal. */
+#define OTHER_FDS 12
+#define OTHER_FDS_PER_MODEL 4
 /* While draining: how often the end is looked for, and, after the second signal, how long clients
  * get to read their last bytes. */
 #define DRAIN_TICK_MS 20
@@ -188,7 +194,6 @@ static void on_wake(uv_async_t *wake)
     if (s->gate.is_loading) /* the engines' first words may come before they are attached */
         return;
     kick_models(s);
-    http_kick(s->http);
 }
 
 void server_wake(void *ud)
@@ -244,6 +249,7 @@ static int open_locks(struct server *s, char *err, size_t err_len)
     s->gate = (struct gate){
         .keys = s->keys,
         .has_open_metrics = s->opt.has_open_metrics,
+        .tenant_header = or_empty(s->opt.tenant_header),
         .house = &s->house,
         .is_loading = s->opt.load.work != NULL,
         .load_permille = s->opt.load.permille,
@@ -263,6 +269,15 @@ static uint32_t max_outstanding(const struct server *s)
     return n;
 }
 
+static uint32_t max_connections(const struct server *s)
+{
+    const uint32_t derived = max_outstanding(s) + EXTRA_CONNECTIONS;
+
+    if (s->opt.max_connections > 0)
+        return s->opt.max_connections;
+    return derived > MIN_CONNECTIONS ? derived : MIN_CONNECTIONS;
+}
+
 static int open_http(struct server *s, char *err, size_t err_len)
 {
     struct http_options http = {
@@ -274,8 +289,15 @@ static int open_http(struct server *s, char *err, size_t err_len)
         .unix_mode = s->opt.unix_socket_mode,
         .cors_origins = or_empty(s->opt.cors_origins),
         .max_body = s->opt.max_body,
-        .max_connections = max_outstanding(s) + EXTRA_CONNECTIONS,
+        .max_connections = max_connections(s),
+        .max_connections_per_address = s->opt.max_connections_per_address,
+        .n_other_fds = OTHER_FDS + OTHER_FDS_PER_MODEL * s->opt.n_models,
+        .header_timeout_s = s->opt.header_timeout_s,
         .idle_timeout_s = IDLE_TIMEOUT_S,
+        .min_body_rate = s->opt.min_body_rate,
+        .allowed_hosts = or_empty(s->opt.allowed_hosts),
+        .tenant_header = or_empty(s->opt.tenant_header),
+        .reserved_flags = GATE_ALWAYS,
         .ud = s,
         .admit = on_admit,
         .done = on_done,
@@ -292,7 +314,8 @@ static int open_models(struct server *s, char *err, size_t err_len)
         .limit = s->opt.tenant_limit,
         .weights = s->opt.tenant_weights,
     };
-    struct hosted_shared shared = {&s->opt, &s->loop, NULL, s->text_pool, s->constraint_pool};
+    struct hosted_shared shared = {&s->opt, &s->loop, NULL, s->text_pool, s->constraint_pool,
+                                   &s->memory};
     int rc = tenants_create(&s->tenants, &tenants);
 
     if (rc < 0)
@@ -340,14 +363,13 @@ int server_create(struct server **out, const struct server_options *options, cha
         return snprintf(err, err_len, "out of memory"), ERR_NOMEM;
     s->opt = *options;
     s->start_us = clock_us();
+    s->memory.max = options->request_memory;
     rc = open_parts(s, err, err_len);
     if (rc < 0) {
         server_destroy(&s);
         return rc;
     }
     s->opt.models = NULL; /* copied by now */
-    for (uint32_t i = 0; i < s->opt.n_models; i++)
-        s->models[i].desk->http = s->http;
     *out = s;
     return 0;
 }

@@ -82,7 +82,11 @@ struct server_options {
     const char *api_keys; /* path; NULL or "" = everybody may do everything */
     bool has_open_metrics;
     const char *cors_origins; /* checked; NULL or "" = none */
+    const char *allowed_hosts; /* checked; NULL or "" = by the address that is listened on */
     size_t max_body;
+    uint32_t max_connections, max_connections_per_address; /* 0 = chosen */
+    uint32_t header_timeout_s, min_body_rate;
+    uint64_t request_memory; /* bytes for what requests hold outside the KV cache */
     const char *tenant_header;  /* "" = everybody is one tenant */
     const char *tenant_weights; /* checked */
     uint32_t max_tenants, tenant_limit;

@@ -8,9 +8,10 @@
 #include <stdatomic.h>
 #include <uv.h>
 
+#include "server/api/request_memory.h"
 #include "server/gate.h"
 #include "server/hosted.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/metrics.h"
 #include "server/server.h"
 
@@ -22,6 +23,7 @@ struct server {
     atomic_uint n_stops; /* signals that told it to stop: set by their thread, read in on_stop() */
     atomic_int stop_number;
     struct worker_pool *text_pool, *constraint_pool;
+    struct request_memory memory;
     uv_timer_t tick;
     uv_work_t load;
     struct gate gate;

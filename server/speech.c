@@ -3,7 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "server/http.h"
+#include "server/http/http.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -103,23 +103,40 @@ static void enter(struct speech *s, enum speech_part part)
     s->has_begun = false;
 }
 
+/* The first byte that is no white space, or held.len. What was passed once is not looked at again:
+ * a model may write blanks for as long as it is let. */
+static size_t first_letter(struct speech *s)
+{
+    while (s->n_blank < s->held.len && is_blank(s->held.data[s->n_blank]))
+        s->n_blank++;
+    return s->n_blank;
+}
+
+static void consume(struct speech *s, size_t n)
+{
+    buf_consume(&s->held, n);
+    s->n_searched = 0;
+    s->n_blank = s->n_blank > n ? s->n_blank - n : 0;
+}
+
 /* Only the very first thing said can open a thought: does what is held begin, as far as it goes,
  * with that mark? */
-static bool may_open_thought(const struct speech *s)
+static bool may_open_thought(struct speech *s)
 {
     const char *mark = speech_marks(s->style.syntax)->think_open;
     const size_t len = strlen(mark);
-    size_t i = 0;
+    size_t i;
 
     if (!s->style.has_thoughts || s->has_text)
         return false;
-    while (i < s->held.len && is_blank(s->held.data[i]))
-        i++;
+    i = first_letter(s);
+    if (i == s->held.len)
+        return true;
     return memcmp(s->held.data + i, mark, s->held.len - i < len ? s->held.len - i : len) == 0;
 }
 
 /* The marks that end the present part; what each leads to is in next_part(). */
-static size_t marks_here(const struct speech *s, const char *marks[MAX_MARKS])
+static size_t marks_here(struct speech *s, const char *marks[MAX_MARKS])
 {
     const struct speech_marks *m = speech_marks(s->style.syntax);
     size_t n = 0;
@@ -187,13 +204,12 @@ static size_t without_blanks(const char *text, size_t n)
 /* The whole text of a Llama is a call when it begins with a brace. */
 static bool begins_bare_call(struct speech *s)
 {
-    size_t i = 0;
+    size_t i;
 
     if (s->style.syntax != SPEECH_LLAMA3 || !s->finds_calls || s->part != SPEECH_TEXT ||
         s->has_text)
         return false;
-    while (i < s->held.len && is_blank(s->held.data[i]))
-        i++;
+    i = first_letter(s);
     return i < s->held.len && s->held.data[i] == '{';
 }
 
@@ -263,8 +279,7 @@ static void pass_mark(struct speech *s, size_t at, const char *mark)
     } else if (mark == m->part_close || mark == m->header_open) {
         enter(s, SPEECH_HEADER);
     }
-    buf_consume(&s->held, at + strlen(mark));
-    s->n_searched = 0;
+    consume(s, at + strlen(mark));
 }
 
 /* Everything that is certain comes out. */
@@ -288,11 +303,12 @@ static void sort_held(struct speech *s)
     s->n_searched = s->held.len - keep;
     if (s->part == SPEECH_CALL || s->part == SPEECH_HEADER)
         return;
+    if (n > 0 && !is_harmony(s) && first_letter(s) >= s->held.len - keep)
+        return; /* white space, and what may be a mark */
     if (n > 0 && !is_harmony(s))
         keep = s->held.len - without_blanks(s->held.data, s->held.len - keep);
     put(s, s->held.data, s->held.len - keep);
-    buf_consume(&s->held, s->held.len - keep);
-    s->n_searched = 0;
+    consume(s, s->held.len - keep);
 }
 
 void speech_feed(struct speech *s, const char *text, size_t n)
@@ -311,4 +327,5 @@ void speech_end(struct speech *s)
     else if (s->part != SPEECH_HEADER)
         put(s, s->held.data, s->held.len);
     buf_clear(&s->held);
+    s->n_searched = s->n_blank = 0;
 }

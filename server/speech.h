@@ -69,6 +69,7 @@ struct speech {
     bool is_marked_call;      /* the call began with a mark */
     struct buf held;          /* not sorted yet: a possible mark, white space, the body of a call */
     size_t n_searched;        /* bytes of it in which no mark begins */
+    size_t n_blank;           /* of its first bytes, white space, as far as was looked */
     struct buf thought, text; /* sorted, not yet sent; the sender clears them */
     char recipient[160];      /* HARMONY, FORCED_NAMED: whom a call is for */
     uint32_t n_calls, n_sent; /* the sender counts n_sent up */

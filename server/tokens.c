@@ -4,21 +4,24 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/text/tokenizer.h"
+#include "server/api/request_memory.h"
 #include "server/api/worker_pool.h"
 #include "server/desk.h"
 #include "server/field.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/json.h"
 #include "server/prompting.h"
 
 #include <string.h>
 
-#define INLINE_BODY ((size_t)8 << 10) /* as for completions */
+#define INLINE_BODY ((size_t)8 << 10) /* as for completions, as the next */
+#define LARGE_BODY ((size_t)1 << 20)
 
 struct job {
     struct desk *desk;
     struct http_call *call; /* NULL once the client has gone */
     struct worker_job job;
+    struct memory_share share;
     struct buf body, out;
     struct api_error error; /* status 0: `out` is the answer */
     void (*run)(struct job *j, const cJSON *body);
@@ -86,7 +89,7 @@ static void encode(struct job *j, const cJSON *body)
         (add_special ? TOKENIZER_ADD_SPECIAL : 0u) | (parse_special ? TOKENIZER_PARSE_SPECIAL : 0u);
     /* A token stands for at least a byte; BOS, EOS and a prefix space may be added. */
     if (tokenizer_encode(j->desk->model->tokenizer, text->valuestring, strlen(text->valuestring),
-                         flags, 4 * j->desk->house->max_body, &list) < 0) {
+                         flags, 4 * j->desk->house->max_body, NULL, &list) < 0) {
         api_error_set(&j->error, 500, NULL, NULL, "out of memory");
         return;
     }
@@ -138,9 +141,10 @@ static void run(struct job *j)
 {
     const char *why = NULL;
     cJSON *body = NULL;
+    const int rc = json_parse(j->body.data, j->body.len, &body, &why);
 
-    if (json_parse(j->body.data, j->body.len, &body, &why) < 0)
-        api_error_set(&j->error, 400, NULL, NULL, "%s", why);
+    if (rc < 0)
+        api_error_set(&j->error, rc == ERR_NOMEM ? 500 : 400, NULL, NULL, "%s", why);
     else if (!cJSON_IsObject(body))
         api_error_set(&j->error, 400, NULL, NULL, "the body must be a JSON object");
     else
@@ -151,28 +155,33 @@ static void run(struct job *j)
 static void answer(struct job *j)
 {
     if (j->call != NULL && j->error.status != 0)
+        desk_set_retry_headers(j->desk, j->call, j->error.status, 1);
+    if (j->call != NULL && j->error.status != 0)
         http_call_reply_error(j->call, &j->error);
     else if (j->call != NULL)
         http_call_reply(j->call, 200, "application/json", &j->out);
     buf_release(&j->out);
     buf_release(&j->body);
+    request_memory_release(&j->share);
     j->desk->n_jobs--;
     mem_free(j);
 }
 
 static void on_work(struct worker_job *job)
 {
+    struct job *j = list_entry(job, struct job, job);
+
     if (!atomic_load(&job->canceled))
-        run(list_entry(job, struct job, job));
+        run(j);
+    if (j->body.len > LARGE_BODY)
+        mem_trim();
 }
 
 static void after_work(struct worker_job *job)
 {
     struct job *j = list_entry(job, struct job, job);
-    struct http *http = j->desk->http;
 
     answer(j);
-    http_kick(http);
 }
 
 static void on_gone(void *ud)
@@ -181,6 +190,12 @@ static void on_gone(void *ud)
 
     j->call = NULL;
     worker_job_cancel(&j->job);
+}
+
+/* A byte may become a token of the list, and a number with a comma in the answer. */
+static uint64_t memory_of(const struct buf *body)
+{
+    return request_memory_of_body(body->data, body->len) + 12 * (uint64_t)body->len;
 }
 
 /* A pool's threads do what is long; when too many wait for them, it is refused. */
@@ -210,7 +225,9 @@ static void start(struct desk *d, struct http_call *call,
     j->body = http_call_take_body(call);
     buf_init(&j->out, HTTP_MAX_REPLY);
     http_call_on_gone(call, on_gone, j);
-    if (j->body.len <= INLINE_BODY)
+    if (request_memory_set(d->memory, &j->share, memory_of(&j->body), &j->error) < 0)
+        d->metrics->rejections[REJECTION_MEMORY]++;
+    else if (j->body.len <= INLINE_BODY)
         run(j);
     else if (post(j))
         return;

@@ -4,7 +4,7 @@
 # prints the exact command to type and fails. On other systems it only says what is needed.
 missing=
 if ! command -v dpkg-query >/dev/null 2>&1; then
-    pkg-config --exists libmicrohttpd gnutls libuv libcjson libpcre2-8 libxxhash && exit 0
+    pkg-config --exists gnutls libuv libcjson libpcre2-8 libxxhash && exit 0
     echo "quire needs, under the names of your system, the Debian packages: $*" >&2
     exit 1
 fi

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mempolicy.h>
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 #define HUGE_PAGE ((size_t)2 << 20)
+#define LARGE_BYTES (256 << 10) /* mapped on its own */
 #define LAZY_BYTES ((size_t)1 << 20) /* from here on zeroing by the page is worth a system call */
 
 /* Allocations still allowed before failing on purpose; negative = no failure wanted. */
@@ -95,6 +97,19 @@ static int must_fail(void)
     atomic_store(&fail_countdown, 0);
     atomic_store(&has_failed, 1);
     return 1;
+}
+
+/* glibc would raise the threshold each time that a large block is freed, and serve the next ones
+ * from heaps that never shrink. */
+void mem_tune(void)
+{
+    mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
+    mallopt(M_TRIM_THRESHOLD, 4 * LARGE_BYTES);
+}
+
+void mem_trim(void)
+{
+    malloc_trim(0);
 }
 
 void *mem_alloc(size_t bytes)

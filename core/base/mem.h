@@ -23,6 +23,12 @@ void mem_free(void *p);                   /* mem_free(NULL) is fine */
 char *mem_strdup(const char *s);
 void *mem_dup(const void *p, size_t bytes);
 
+/* At start: large blocks are the kernel's own, whatever was freed before, so that their pages cost
+ * nothing until they are written and go back when they are freed. */
+void mem_tune(void);
+/* Much was freed: give back what the allocator holds of it. A millisecond or more. */
+void mem_trim(void);
+
 /* Zeroed, 64-byte aligned; for tables that kernels read. Freed by mem_free(). */
 void *mem_aligned(size_t count, size_t bytes);
 

@@ -1,6 +1,7 @@
 /* core/text/constraint.c - the life of constraints and states; see constraint.h. */
 #include "core/text/constraint.h"
 
+#include "core/base/budget.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/text/constraint_impl.h"
@@ -41,7 +42,8 @@ static int check_needs(struct constraint *c, char *err, size_t err_len)
     return 0;
 }
 
-static int prepare(struct constraint *c, uint32_t worth_it, char *err, size_t err_len)
+static int prepare(struct constraint *c, uint32_t worth_it, struct budget *budget, char *err,
+                   size_t err_len)
 {
     int rc;
 
@@ -52,14 +54,14 @@ static int prepare(struct constraint *c, uint32_t worth_it, char *err, size_t er
     if (rc == 0)
         rc = check_needs(c, err, err_len);
     if (rc == 0)
-        rc = places_list(&c->map, c->g);
+        rc = places_list(&c->map, c->g, budget);
     if (rc == 0)
-        rc = probe_places(c, worth_it, err, err_len);
+        rc = probe_places(c, worth_it, budget, err, err_len);
     return rc;
 }
 
 int constraint_make(struct constraint **out, struct grammar *g, const struct token_trie *trie,
-                    uint32_t worth_it, char *err, size_t err_len)
+                    uint32_t worth_it, struct budget *budget, char *err, size_t err_len)
 {
     struct constraint *c = mem_calloc(1, sizeof(*c));
     int rc;
@@ -72,10 +74,12 @@ int constraint_make(struct constraint **out, struct grammar *g, const struct tok
     c->g = g;
     c->trie = trie;
     memcpy(c->bytes.bits, trie->has_byte, sizeof(c->bytes.bits));
-    rc = prepare(c, worth_it, err, err_len);
+    rc = prepare(c, worth_it, budget, err, err_len);
     if (rc < 0) {
         if (rc == ERR_NOMEM)
             snprintf(err, err_len, "out of memory");
+        if (budget_error(budget) < 0) /* whatever was noticed first */
+            snprintf(err, err_len, "it takes too many steps to compile");
         c->g = NULL;
         destroy(c);
         return rc;
@@ -87,9 +91,9 @@ int constraint_make(struct constraint **out, struct grammar *g, const struct tok
 }
 
 int constraint_create(struct constraint **out, struct grammar *g, const struct token_trie *trie,
-                      char *err, size_t err_len)
+                      struct budget *budget, char *err, size_t err_len)
 {
-    return constraint_make(out, g, trie, WORTH_IT, err, err_len);
+    return constraint_make(out, g, trie, WORTH_IT, budget, err, err_len);
 }
 
 struct constraint *constraint_ref(struct constraint *c)

@@ -31,6 +31,7 @@
 #define CONSTRAINT_MAX_WORK 200000
 #define CONSTRAINT_MAX_BYTES ((size_t)64 << 20)
 
+struct budget;
 struct constraint;
 struct constraint_state;
 struct constraint_scratch;
@@ -38,9 +39,11 @@ struct grammar;
 struct token_trie;
 
 /* The grammar is the constraint's afterwards; of a failure, still the caller's. The trie is
- * borrowed. ERR_LIMIT, ERR_UNSUPPORTED (the vocabulary cannot spell it), ERR_NOMEM. */
+ * borrowed; the budget too, and may be NULL. ERR_LIMIT, ERR_CANCELED, ERR_UNSUPPORTED (the
+ * vocabulary cannot spell it), ERR_NOMEM. */
 int constraint_create(struct constraint **out, struct grammar *g /* takes */,
-                      const struct token_trie *trie, char *err, size_t err_len);
+                      const struct token_trie *trie, struct budget *budget, char *err,
+                      size_t err_len);
 struct constraint *constraint_ref(struct constraint *c);
 void constraint_unref(struct constraint **c); /* NULL is allowed; frees when it was the last */
 size_t constraint_bytes(const struct constraint *c);

@@ -15,6 +15,7 @@
 
 #include <stdatomic.h>
 
+#include "core/base/budget.h"
 #include "core/text/constraint.h"
 #include "core/text/constraint_walk.h"
 #include "core/text/grammar.h"
@@ -82,24 +83,25 @@ struct constraint_scratch {
 
 /* constraint_create() with a say in which places are looked at beforehand. */
 int constraint_make(struct constraint **out, struct grammar *g, const struct token_trie *trie,
-                    uint32_t worth_it, char *err, size_t err_len);
+                    uint32_t worth_it, struct budget *budget, char *err, size_t err_len);
 
 /* The state's readings and frames, at the beginning of the walk's. */
 void constraint_load(const struct constraint_state *s, struct walk *w);
 
-/* List all places that a text can come to. ERR_NOMEM, ERR_LIMIT. */
-int places_list(struct place_map *map, const struct grammar *g);
+/* List all places that a text can come to. ERR_NOMEM, ERR_LIMIT, ERR_CANCELED. */
+int places_list(struct place_map *map, const struct grammar *g, struct budget *budget);
 void places_release(struct place_map *map);
 struct place_entry *places_find(const struct place_map *map, struct place_key key);
 
 /* Which bytes can follow the end of each rule [n_rules], and of the last iteration of each rule
  * that is repeated [n_rules]; at least those. */
 int places_follow(const struct grammar *g, struct byte_set *behind_rule,
-                  struct byte_set *behind_loop);
+                  struct byte_set *behind_loop, struct budget *budget);
 
 /* Find out what fits at each place from which a walk along all tokens takes `worth_it` steps or
- * more. ERR_NOMEM, ERR_LIMIT. */
-int probe_places(struct constraint *c, uint32_t worth_it, char *err, size_t err_len);
+ * more. ERR_NOMEM, ERR_LIMIT, ERR_CANCELED. */
+int probe_places(struct constraint *c, uint32_t worth_it, struct budget *budget, char *err,
+                 size_t err_len);
 void place_release(struct place *p);
 
 #endif

@@ -60,6 +60,7 @@ struct tour {
     struct place_map *map;
     struct place_key *todo;
     uint32_t n_todo, cap_todo;
+    struct budget *budget;
     int rc;
 };
 
@@ -85,6 +86,8 @@ static void visit(struct tour *t, uint32_t node, uint32_t loop, bool is_target)
     const struct place_key key = {node, loop};
     struct place_entry *e;
 
+    if (t->rc == 0)
+        t->rc = budget_spend(t->budget, 1);
     if (t->rc == 0 && 4 * (t->map->n + 1) > 3 * t->map->cap)
         t->rc = t->map->n < MAX_PLACES ? grow(t->map) : ERR_LIMIT;
     if (t->rc != 0)
@@ -145,9 +148,9 @@ static void visit_next(struct tour *t, struct place_key key)
     }
 }
 
-int places_list(struct place_map *map, const struct grammar *g)
+int places_list(struct place_map *map, const struct grammar *g, struct budget *budget)
 {
-    struct tour t = {.g = g, .map = map};
+    struct tour t = {.g = g, .map = map, .budget = budget};
 
     visit(&t, g->rules[0].start, PLACE_NO_LOOP, true);
     while (t.rc == 0 && t.n_todo > 0)
@@ -171,6 +174,7 @@ struct following {
     uint32_t n_edges;
     uint8_t *seen;
     uint32_t *todo;
+    struct budget *budget;
 };
 
 /* What is behind node `next` of the rule follows what was called there. */
@@ -178,7 +182,8 @@ static void note(struct following *f, uint32_t rule, uint32_t next, uint32_t to,
 {
     bool nullable = false;
 
-    grammar_first(f->g, next, to_loop ? &f->loop[to] : &f->rule[to], &nullable, f->seen, f->todo);
+    budget_spend(f->budget, 1 + grammar_first(f->g, next, to_loop ? &f->loop[to] : &f->rule[to],
+                                              &nullable, f->seen, f->todo));
     if (nullable)
         f->edges[f->n_edges++] = (struct passes_on){rule, to, false, to_loop};
 }
@@ -194,7 +199,7 @@ static void note_all(struct following *f)
 {
     const struct grammar *g = f->g;
 
-    for (uint32_t i = 0; i < g->first_probe; i++) {
+    for (uint32_t i = 0; i < g->first_probe && budget_error(f->budget) == 0; i++) {
         const struct grammar_node *n = &g->nodes[i];
 
         if (n->kind == GRAMMAR_CALL) {
@@ -214,6 +219,8 @@ static void hand_on(struct following *f)
 
     for (int round = 0; changed && round < 64; round++) {
         changed = false;
+        if (budget_spend(f->budget, f->n_edges) < 0)
+            return;
         for (uint32_t i = 0; i < f->n_edges; i++) {
             const struct passes_on *e = &f->edges[i];
 
@@ -230,9 +237,9 @@ static void hand_on(struct following *f)
 }
 
 int places_follow(const struct grammar *g, struct byte_set *behind_rule,
-                  struct byte_set *behind_loop)
+                  struct byte_set *behind_loop, struct budget *budget)
 {
-    struct following f = {.g = g, .rule = behind_rule, .loop = behind_loop};
+    struct following f = {.g = g, .rule = behind_rule, .loop = behind_loop, .budget = budget};
     int rc = ERR_NOMEM;
 
     f.edges = mem_calloc(2 * (size_t)g->n_nodes, sizeof(*f.edges));
@@ -241,7 +248,7 @@ int places_follow(const struct grammar *g, struct byte_set *behind_rule,
     if (f.edges != NULL && f.seen != NULL && f.todo != NULL) {
         note_all(&f);
         hand_on(&f);
-        rc = 0;
+        rc = budget_error(budget);
     }
     mem_free(f.edges);
     mem_free(f.seen);

@@ -33,6 +33,9 @@ struct probe {
     struct sets *sets;
     struct byte_set *behind_rule, *behind_loop;
     uint64_t n_steps; /* beside those of the sets */
+    uint64_t n_spent; /* steps, with those of the sets, that the budget knows of */
+    const uint64_t *n_set_steps; /* sets_n_steps() */
+    struct budget *budget;
     uint32_t worth_it;
     /* the place at hand */
     struct found *fits; /* [trie->n_ids] */
@@ -47,7 +50,27 @@ struct probe {
 
 #define MAX_TEXT (16 * PLACE_MANY)
 
+/* Steps here are looks into a table, of some 10 ns: so many are a step of the budget. */
+#define PER_BUDGET_STEP 2
+#define OFTEN 4096 /* at most so many between looks at the budget: some 50 us */
+
 /* ---- walking ---- */
+
+/* False: nothing is left to be spent. */
+static bool spend(struct probe *p)
+{
+    const uint64_t now = p->n_steps + *p->n_set_steps;
+
+    if (budget_spend(p->budget, (now - p->n_spent) / PER_BUDGET_STEP) < 0)
+        return false;
+    p->n_spent = now;
+    return true;
+}
+
+static inline bool go_on(struct probe *p)
+{
+    return p->n_steps + *p->n_set_steps - p->n_spent < OFTEN || spend(p);
+}
 
 static void note_fits(struct probe *p, const struct trie_node *n, uint32_t more)
 {
@@ -81,7 +104,7 @@ static void note_rests(struct probe *p, uint32_t from, uint32_t end, uint32_t de
 {
     const struct trie_node *nodes = p->c->trie->nodes;
 
-    for (uint32_t i = from; i < end && !p->too_many;) {
+    for (uint32_t i = from; i < end && !p->too_many && go_on(p);) {
         p->n_steps++;
         if (nodes[i].depth == depth + 1 && !byte_set_has(behind, nodes[i].byte)) {
             i = nodes[i].end;
@@ -114,7 +137,7 @@ static uint64_t walk_all(struct probe *p, uint16_t start, const struct byte_set 
     p->too_many = false;
     at[0] = start;
     note_exits(p, start, 0, t->n_nodes, 0, behind);
-    for (uint32_t i = 0; i < t->n_nodes && !p->too_many;) {
+    for (uint32_t i = 0; i < t->n_nodes && !p->too_many && go_on(p);) {
         const struct trie_node *n = &t->nodes[i];
         const uint16_t set = sets_step(p->sets, at[n->depth - 1], n->byte);
 
@@ -126,13 +149,13 @@ static uint64_t walk_all(struct probe *p, uint16_t start, const struct byte_set 
         }
         p->too_many = sets_at(p->sets, set)->n > MANY_READINGS;
         n_steps++;
+        p->n_steps++;
         at[n->depth] = set;
         p->path[n->depth - 1] = n->byte;
         note_fits(p, n, sets_at(p->sets, set)->more);
         note_exits(p, set, i + 1, n->end, n->depth, behind);
         i++;
     }
-    p->n_steps += n_steps;
     return n_steps;
 }
 
@@ -320,18 +343,21 @@ static int probe_place(struct probe *p, struct place_entry *entry)
 static int probe_all(struct probe *p, char *err, size_t err_len)
 {
     struct constraint *c = p->c;
-    int rc = places_follow(c->g, p->behind_rule, p->behind_loop);
+    int rc = places_follow(c->g, p->behind_rule, p->behind_loop, p->budget);
 
     for (uint32_t i = 0; rc == 0 && i < c->map.cap; i++) {
         struct place_entry *entry = &c->map.slots[i];
 
         if (!entry->is_used || !entry->is_target || is_plain(c->g, entry->key))
             continue;
+        p->n_steps += PER_BUDGET_STEP;
         rc = probe_place(p, entry);
+        if (rc == 0)
+            rc = budget_error(p->budget);
         if (rc == ERR_RANGE) {
             snprintf(err, err_len, "it has too many alternatives at one place");
             rc = ERR_LIMIT;
-        } else if (rc == 0 && (p->n_steps + sets_n_steps(p->sets) > MAX_STEPS ||
+        } else if (rc == 0 && (p->n_steps + *p->n_set_steps > MAX_STEPS ||
                                c->bytes_used > CONSTRAINT_MAX_BYTES)) {
             snprintf(err, err_len, "it is too complex for a vocabulary of %u tokens",
                      c->trie->n_vocab);
@@ -354,7 +380,10 @@ static int allocate(struct probe *p)
     if (p->behind_rule == NULL || p->behind_loop == NULL || p->fits == NULL || p->rests == NULL ||
         p->text == NULL)
         return ERR_NOMEM;
-    return sets_create(&p->sets, p->c);
+    if (sets_create(&p->sets, p->c) < 0)
+        return ERR_NOMEM;
+    p->n_set_steps = sets_n_steps(p->sets);
+    return 0;
 }
 
 static void release(struct probe *p)
@@ -367,9 +396,10 @@ static void release(struct probe *p)
     mem_free(p->text);
 }
 
-int probe_places(struct constraint *c, uint32_t worth_it, char *err, size_t err_len)
+int probe_places(struct constraint *c, uint32_t worth_it, struct budget *budget, char *err,
+                 size_t err_len)
 {
-    struct probe p = {.c = c, .worth_it = worth_it};
+    struct probe p = {.c = c, .worth_it = worth_it, .budget = budget};
     int rc;
 
     snprintf(err, err_len, "out of memory");

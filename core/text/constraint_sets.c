@@ -14,6 +14,7 @@
 #define MAX_INTERNED (WALK_MAX_FRAMES / 2)
 #define UNKNOWN UINT16_MAX
 #define STEPS_PER_SET 64 /* what a new set costs, in steps */
+#define STEPS_TO_CLEAR 2000
 
 struct sets {
     struct walk *w; /* frames below n_interned are those of the sets */
@@ -85,13 +86,14 @@ bool sets_are_full(const struct sets *s)
     return s->is_full;
 }
 
-uint64_t sets_n_steps(const struct sets *s)
+const uint64_t *sets_n_steps(const struct sets *s)
 {
-    return s->n_steps;
+    return &s->n_steps;
 }
 
 void sets_clear(struct sets *s)
 {
+    s->n_steps += STEPS_TO_CLEAR;
     memset(s->frame_slots, 0, FRAME_SLOTS * sizeof(*s->frame_slots));
     memset(s->set_slots, 0, SET_SLOTS * sizeof(*s->set_slots));
     s->n_interned = 1;
@@ -210,7 +212,7 @@ static uint16_t number_set(struct sets *s, struct reading *r, uint32_t n)
         s->is_full = true;
         return SETS_DEAD;
     }
-    s->n_steps += STEPS_PER_SET;
+    s->n_steps += STEPS_PER_SET + 8 * n; /* sorted, hashed, copied */
     memcpy(s->pool + s->n_pool, r, n * sizeof(*r));
     s->at[s->n_sets] = (struct numbered){.from = s->n_pool, .n = n};
     s->n_pool += n;

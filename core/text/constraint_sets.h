@@ -36,7 +36,7 @@ uint16_t sets_step(struct sets *s, uint16_t set, uint8_t byte);
 
 const struct numbered *sets_at(const struct sets *s, uint16_t set);
 bool sets_are_full(const struct sets *s);
-uint64_t sets_n_steps(const struct sets *s); /* what filling the table has cost */
+const uint64_t *sets_n_steps(const struct sets *s); /* what filling the table has cost so far */
 const struct walk *sets_walk(const struct sets *s);
 
 #endif

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #define NO_BYTE (-1)
+#define VISIT_SLOTS (2 * WALK_MAX_VISITS)
+#define FRESH_SLOTS (2 * WALK_MAX_FRAMES)
 
 int walk_create(struct walk **out)
 {
@@ -19,7 +21,10 @@ int walk_create(struct walk **out)
     w->readings = mem_calloc(WALK_MAX_READINGS, sizeof(*w->readings));
     w->moved = mem_calloc(WALK_MAX_FRAMES, sizeof(*w->moved));
     w->in_set = mem_calloc(WALK_MAX_NODES, sizeof(*w->in_set));
-    if (w->in_set == NULL || w->frames == NULL || w->readings == NULL || w->moved == NULL) {
+    w->visits = mem_calloc(VISIT_SLOTS, sizeof(*w->visits));
+    w->fresh = mem_calloc(FRESH_SLOTS, sizeof(*w->fresh));
+    if (w->visits == NULL || w->fresh == NULL || w->in_set == NULL || w->frames == NULL ||
+        w->readings == NULL || w->moved == NULL) {
         walk_destroy(&w);
         return ERR_NOMEM;
     }
@@ -37,6 +42,8 @@ void walk_destroy(struct walk **walk)
     mem_free(w->readings);
     mem_free(w->moved);
     mem_free(w->in_set);
+    mem_free(w->visits);
+    mem_free(w->fresh);
     mem_free(w);
     *walk = NULL;
 }
@@ -62,14 +69,45 @@ static bool is_loop(const struct walk *w, uint32_t node)
     return w->g->nodes[node].kind == GRAMMAR_LOOP;
 }
 
+static uint32_t mix(uint32_t a, uint32_t b)
+{
+    const uint64_t product = ((uint64_t)a << 32 | b) * 0x9e3779b97f4a7c15u;
+
+    return (uint32_t)(product >> 32);
+}
+
+/* Numbers of steps may come round again: then all marks are old. */
+static void begin_step(struct walk *w)
+{
+    w->born = w->n_frames;
+    w->n_visits = 0;
+    w->work_before = w->work;
+    w->is_over = false;
+    if (++w->step != 0)
+        return;
+    memset(w->visits, 0, VISIT_SLOTS * sizeof(*w->visits));
+    memset(w->fresh, 0, FRESH_SLOTS * sizeof(*w->fresh));
+    w->step = 1;
+}
+
+/* The frame of these contents, if this step has made it; else a new one. There is room for one. */
 static uint32_t push_frame(struct walk *w, uint32_t node, uint32_t count, uint32_t parent)
 {
+    uint32_t at = mix(node ^ count << 20, parent) & (FRESH_SLOTS - 1);
+
+    for (; w->fresh[at].step == w->step; at = (at + 1) & (FRESH_SLOTS - 1)) {
+        const struct frame *f = &w->frames[w->fresh[at].frame];
+
+        if (f->node == node && f->count == count && f->parent == parent)
+            return w->fresh[at].frame;
+    }
+    w->fresh[at] = (struct fresh_frame){w->step, w->n_frames};
     w->frames[w->n_frames] = (struct frame){
         .node = node, .count = count, .parent = parent, .depth = w->frames[parent].depth + 1};
     return w->n_frames++;
 }
 
-struct reading walk_settle(struct walk *w, struct reading r)
+static struct reading settle(struct walk *w, struct reading r)
 {
     while (w->g->nodes[r.node].kind == GRAMMAR_END && r.top != 0) {
         const struct frame *f = &w->frames[r.top];
@@ -86,9 +124,15 @@ struct reading walk_settle(struct walk *w, struct reading r)
     return r;
 }
 
-static bool same_stack(const struct walk *w, uint32_t a, uint32_t b)
+struct reading walk_settle(struct walk *w, struct reading r)
 {
-    while (a != b) {
+    begin_step(w);
+    return settle(w, r);
+}
+
+static bool same_stack(struct walk *w, uint32_t a, uint32_t b)
+{
+    for (; a != b; w->work++) {
         const struct frame *x = &w->frames[a], *y = &w->frames[b];
 
         if (x->node != y->node || x->count != y->count || x->depth != y->depth)
@@ -160,18 +204,28 @@ static void put_above(struct walk *w, uint32_t node, uint32_t back, uint32_t cou
     put(w, node, push_frame(w, back, count, parent));
 }
 
-/* A loop's head is gone through once for each stack: coming back means that nothing was taken. */
+/* Is it the first time in this step that the node is come to with this stack? What it leads to is
+ * the same every time; coming back to a loop's head means that nothing was taken. */
 static bool is_first_visit(struct walk *w, struct reading r)
 {
-    for (uint32_t i = 0; i < w->n_heads; i++)
-        if (w->heads[i].node == r.node && w->heads[i].top == r.top)
+    uint32_t at = mix(r.node, r.top) & (VISIT_SLOTS - 1);
+
+    for (; w->visits[at].step == w->step; at = (at + 1) & (VISIT_SLOTS - 1))
+        if (w->visits[at].node == r.node && w->visits[at].top == r.top)
             return false;
-    if (w->n_heads == WALK_MAX_HEADS) {
-        w->dropped = true;
+    if (w->n_visits == WALK_MAX_VISITS) {
+        w->is_over = true;
         return false;
     }
-    w->heads[w->n_heads++] = r;
+    w->n_visits++;
+    w->visits[at] = (struct visit){w->step, r.node, r.top};
     return true;
+}
+
+/* Nodes that lead on in one way are not worth remembering. */
+static bool is_known(struct walk *w, const struct grammar_node *n, struct reading r)
+{
+    return n->kind != GRAMMAR_BYTE && n->kind != GRAMMAR_END && !is_first_visit(w, r);
 }
 
 /* Is the byte in the set? Then other bytes of the set go the same way, else those outside. */
@@ -262,25 +316,27 @@ static bool is_viable(struct walk *w, struct reading r)
 static void follow(struct walk *w, struct reading start, int byte, uint32_t to)
 {
     w->n_todo = 0;
-    w->n_heads = 0;
     put(w, start.node, start.top);
     while (w->n_todo > 0) {
         const struct reading r = w->todo[--w->n_todo];
         const struct grammar_node *n = &w->g->nodes[r.node];
 
         w->work++;
-        if (!is_viable(w, r))
+        w->is_over = w->is_over || w->work - w->work_before > WALK_MAX_STEP_WORK;
+        if (w->is_over) {
+            w->dropped = true;
+            return;
+        }
+        if (!is_viable(w, r) || is_known(w, n, r))
             continue;
         switch ((enum grammar_kind)n->kind) {
         case GRAMMAR_BYTE:
             if (byte == NO_BYTE)
                 byte_set_merge(&w->first, &w->g->sets[n->arg]);
             else if (has_byte(w, &w->g->sets[n->arg], byte))
-                add_to_set(w, to, walk_settle(w, (struct reading){n->next, r.top}));
+                add_to_set(w, to, settle(w, (struct reading){n->next, r.top}));
             break;
         case GRAMMAR_SPLIT:
-            if ((n->flags & GRAMMAR_IS_HEAD) && !is_first_visit(w, r))
-                break;
             put(w, n->other, r.top);
             put(w, n->next, r.top);
             break;
@@ -307,8 +363,8 @@ void walk_step(struct walk *w, uint32_t from, uint32_t to, uint8_t byte)
     const uint32_t at = w->n_readings;
 
     begin_set(w);
+    begin_step(w);
     memset(&w->same, 0xFF, sizeof(w->same));
-    w->born = w->n_frames;
     w->n_exits = 0;
     for (uint32_t i = from; i < to; i++)
         follow(w, w->readings[i], byte, at);
@@ -318,7 +374,7 @@ void walk_step(struct walk *w, uint32_t from, uint32_t to, uint8_t byte)
 
 void walk_look(struct walk *w, uint32_t from, uint32_t to)
 {
-    w->born = w->n_frames;
+    begin_step(w);
     w->first = (struct byte_set){{0}};
     w->may_end = false;
     w->too_many_exits = false;

@@ -4,6 +4,10 @@
  * below them and putting something on top never copies. Frame 0 is the empty stack. Frames are only
  * ever added; who goes back forgets the latest ones by setting n_frames.
  *
+ * A step from a set of readings visits each node once with each stack, however many ways lead
+ * there: the stacks that a step makes are found again by their contents. So a step takes at most
+ * as many visits as there are nodes times stacks, and WALK_MAX_STEP_WORK in any case.
+ *
  * Thread: one owner.
  * Memory: fixed, taken at creation; what does not fit is dropped, and `dropped` says so.
  */
@@ -17,7 +21,8 @@
 #define WALK_MAX_FRAMES 16384
 #define WALK_MAX_READINGS 16384
 #define WALK_MAX_TODO 1024
-#define WALK_MAX_HEADS 64
+#define WALK_MAX_VISITS 32768     /* of one step; a node that branches, with a stack */
+#define WALK_MAX_STEP_WORK 1000000 /* of one step: some 10 ms */
 #define WALK_MAX_EXITS 4
 
 struct frame {
@@ -29,6 +34,14 @@ struct frame {
 
 struct reading {
     uint32_t node, top;
+};
+
+struct visit { /* of the step whose number it has */
+    uint32_t step, node, top;
+};
+
+struct fresh_frame { /* one that the step of that number has made */
+    uint32_t step, frame;
 };
 
 struct walk {
@@ -53,9 +66,14 @@ struct walk {
     uint32_t set;     /* the number of the set that is being made */
     uint32_t *moved; /* [WALK_MAX_FRAMES] where walk_keep() has put a frame */
     uint32_t born; /* frames from here on are new in this step */
-    uint32_t n_todo, n_heads;
+    uint32_t step; /* the number of this step */
+    struct visit *visits;      /* [2 * WALK_MAX_VISITS] open addressing */
+    struct fresh_frame *fresh; /* [2 * WALK_MAX_FRAMES] open addressing by contents */
+    uint32_t n_visits;
+    uint32_t work_before; /* `work` when the step began */
+    bool is_over;         /* the step may take no more work */
+    uint32_t n_todo;
     struct reading todo[WALK_MAX_TODO];
-    struct reading heads[WALK_MAX_HEADS];
 };
 
 int walk_create(struct walk **out);

@@ -84,8 +84,8 @@ static void look_behind(struct scan *s, const struct grammar_node *n, bool *null
     }
 }
 
-void grammar_first(const struct grammar *g, uint32_t node, struct byte_set *first, bool *nullable,
-                   uint8_t *seen, uint32_t *todo)
+uint32_t grammar_first(const struct grammar *g, uint32_t node, struct byte_set *first,
+                       bool *nullable, uint8_t *seen, uint32_t *todo)
 {
     struct scan s = {.g = g, .first = first, .seen = seen, .todo = todo};
 
@@ -94,6 +94,7 @@ void grammar_first(const struct grammar *g, uint32_t node, struct byte_set *firs
         look_behind(&s, &g->nodes[todo[i]], nullable);
     for (uint32_t i = 0; i < s.n_todo; i++)
         seen[todo[i]] = 0;
+    return s.n_todo;
 }
 
 /* ---- what a rule needs ---- */

@@ -35,8 +35,7 @@ enum grammar_kind {
 };
 
 enum grammar_flags {
-    GRAMMAR_IS_HEAD = 1u << 0, /* a SPLIT that closes a loop */
-    GRAMMAR_IS_TAIL = 1u << 1, /* a CALL behind which the rule ends: nothing goes on the stack */
+    GRAMMAR_IS_TAIL = 1u << 0, /* a CALL behind which the rule ends: nothing goes on the stack */
 };
 
 struct grammar_node {
@@ -93,9 +92,9 @@ static inline void byte_set_merge(struct byte_set *to, const struct byte_set *fr
 
 /* What can come next from a node, without leaving its rule: the bytes, and whether the rule may
  * end here. Adds to *first and *nullable. `seen` is n_nodes zeros, and zeros again afterwards;
- * `todo` has n_nodes entries. */
-void grammar_first(const struct grammar *g, uint32_t node, struct byte_set *first, bool *nullable,
-                   uint8_t *seen, uint32_t *todo);
+ * `todo` has n_nodes entries. Returns how many nodes were looked at. */
+uint32_t grammar_first(const struct grammar *g, uint32_t node, struct byte_set *first,
+                       bool *nullable, uint8_t *seen, uint32_t *todo);
 
 /* For each node, how many entries the stack must have room for above it so that its rule can be
  * ended, spelling with `bytes` alone; GRAMMAR_HOPELESS when it cannot. ERR_NOMEM. */

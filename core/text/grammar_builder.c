@@ -14,10 +14,13 @@
 /* Copies of a piece are faster to follow than a count on the stack, while they are few. */
 #define UNROLL_NODES 24
 
-int grammar_builder_create(struct grammar_builder **out)
+int grammar_builder_create(struct grammar_builder **out, struct budget *budget)
 {
     *out = mem_calloc(1, sizeof(**out));
-    return *out != NULL ? 0 : ERR_NOMEM;
+    if (*out == NULL)
+        return ERR_NOMEM;
+    (*out)->budget = budget;
+    return 0;
 }
 
 void grammar_builder_destroy(struct grammar_builder **builder)
@@ -50,6 +53,36 @@ void grammar_builder_fail(struct grammar_builder *b, int code, const char *forma
     va_start(args, format);
     vsnprintf(b->sentence, sizeof(b->sentence), format, args);
     va_end(args);
+}
+
+const char *grammar_builder_sentence(const struct grammar_builder *b)
+{
+    return b->sentence;
+}
+
+void grammar_builder_retell(struct grammar_builder *b, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(b->sentence, sizeof(b->sentence), format, args);
+    va_end(args);
+}
+
+int grammar_builder_spend(struct grammar_builder *b, uint64_t n)
+{
+    const int rc = budget_spend(b->budget, n);
+
+    if (rc == ERR_LIMIT)
+        grammar_builder_fail(b, rc, "it takes too many steps to compile");
+    else if (rc < 0)
+        grammar_builder_fail(b, rc, "canceled");
+    return b->error;
+}
+
+struct budget *grammar_builder_budget(const struct grammar_builder *b)
+{
+    return b->budget;
 }
 
 /* ---- nodes ---- */
@@ -88,7 +121,7 @@ uint32_t builder_node(struct grammar_builder *b, enum grammar_kind kind, uint32_
                                 BUILD_MAX_NODES, "nodes");
 
     b->nodes = nodes;
-    if (rc < 0)
+    if (rc < 0 || grammar_builder_spend(b, 1) < 0)
         return 0;
     b->nodes[b->n_nodes] = (struct grammar_node){
         .kind = (uint8_t)kind, .arg = arg, .next = next, .other = other};
@@ -234,8 +267,6 @@ static struct grammar_piece loop(struct grammar_builder *b, struct grammar_piece
     const uint32_t end = open_end(b);
 
     lead(b, p.end, head);
-    if (b->error == 0)
-        b->nodes[head].flags |= GRAMMAR_IS_HEAD;
     return builder_piece(b, p.from, once ? p.start : head, end);
 }
 
@@ -368,9 +399,13 @@ struct grammar_piece grammar_choice(struct grammar_builder *b, struct text_ref *
         return builder_piece(b, from, start, end);
     }
     qsort(texts, n, sizeof(*texts), compare_texts);
+    grammar_builder_spend(b, 10 * n); /* of sorting */
     places[0] = start;
     for (size_t i = 0; i < n && b->error == 0; i++) {
-        for (size_t k = i > 0 ? common(&texts[i - 1], &texts[i]) : 0; k < texts[i].n; k++)
+        size_t k = i > 0 ? common(&texts[i - 1], &texts[i]) : 0;
+
+        grammar_builder_spend(b, 1 + k / 10);
+        for (; k < texts[i].n; k++)
             places[k + 1] = spell(b, places[k], (uint8_t)texts[i].bytes[k]);
         branch(b, places[texts[i].n], end);
     }

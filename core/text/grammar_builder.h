@@ -7,11 +7,13 @@
  *
  * Thread: one owner.
  * Memory: bounded by GRAMMAR_MAX_NODES and GRAMMAR_MAX_RULES.
- * Errors: ERR_LIMIT (too large), ERR_NOMEM, ERR_INVAL, each with a sentence from finish().
+ * Errors: ERR_LIMIT (too large, or no steps left), ERR_CANCELED, ERR_NOMEM, ERR_INVAL, each with a
+ * sentence from finish().
  */
 #ifndef CORE_TEXT_GRAMMAR_BUILDER_H
 #define CORE_TEXT_GRAMMAR_BUILDER_H
 
+#include "core/base/budget.h"
 #include "core/text/grammar.h"
 
 struct grammar_builder;
@@ -26,7 +28,9 @@ struct char_range { /* code points, both ends included */
     uint32_t from, to;
 };
 
-int grammar_builder_create(struct grammar_builder **out);
+/* Each node that is made and each search spends steps of the budget, which is borrowed; NULL: no
+ * limit. */
+int grammar_builder_create(struct grammar_builder **out, struct budget *budget);
 void grammar_builder_destroy(struct grammar_builder **b);
 
 /* The first error so far, or 0. */
@@ -34,6 +38,14 @@ int grammar_builder_error(const struct grammar_builder *b);
 /* Make it fail with a sentence of one's own. */
 void grammar_builder_fail(struct grammar_builder *b, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The sentence of the error, or ""; and another one for the error that there is. */
+const char *grammar_builder_sentence(const struct grammar_builder *b);
+void grammar_builder_retell(struct grammar_builder *b, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* `n` steps of the caller's own are about to be done; makes the builder fail when there are none
+ * left. The error so far, or 0. */
+int grammar_builder_spend(struct grammar_builder *b, uint64_t n);
+struct budget *grammar_builder_budget(const struct grammar_builder *b);
 
 struct grammar_piece grammar_empty(struct grammar_builder *b);
 struct grammar_piece grammar_bytes(struct grammar_builder *b, const void *bytes, size_t n);

@@ -42,6 +42,7 @@ static void encode(uint32_t c, uint32_t n, uint8_t out[4])
 
 static struct sequence *find_tail(struct sequences *s, const struct sequence *like)
 {
+    grammar_builder_spend(s->b, 1 + s->n / 8);
     for (uint32_t i = s->n; i-- > 0;) {
         struct sequence *q = &s->at[i];
 
@@ -123,13 +124,30 @@ static struct grammar_piece piece_of(struct grammar_builder *b, const struct seq
     return p;
 }
 
+/* A literal is made of these: without a list of sequences, which is large. */
+static struct grammar_piece single(struct grammar_builder *b, uint32_t character)
+{
+    const uint32_t n = encoded_length(character);
+    uint8_t bytes[4];
+
+    encode(character, n, bytes);
+    return grammar_bytes(b, bytes, n);
+}
+
+static bool is_character(uint32_t c)
+{
+    return c <= 0x10FFFF && (c < 0xD800 || c > 0xDFFF);
+}
+
 struct grammar_piece grammar_chars(struct grammar_builder *b, const struct char_range *ranges,
                                    size_t n)
 {
     struct sequences s = {.b = b};
     struct grammar_piece p = {0};
 
-    s.at = mem_calloc(MAX_SEQUENCES, sizeof(*s.at));
+    if (n == 1 && ranges->from == ranges->to && is_character(ranges->from))
+        return single(b, ranges->from);
+    s.at = mem_alloc(MAX_SEQUENCES * sizeof(*s.at)); /* each is filled in before it is read */
     if (s.at == NULL)
         grammar_builder_fail(b, ERR_NOMEM, "out of memory");
     for (size_t i = 0; i < n && grammar_builder_error(b) == 0; i++) {

@@ -22,11 +22,21 @@ struct layout {
     uint32_t *old;   /* [b->n_nodes] and back */
 };
 
-static uint32_t behind_jumps(const struct grammar_builder *b, uint32_t node)
+/* Where the JUMPs lead to. All that were passed lead there directly afterwards: the end of an
+ * alternative has as many before it as there are alternatives behind it. */
+static uint32_t behind_jumps(struct grammar_builder *b, uint32_t node)
 {
-    while (b->nodes[node].kind == GRAMMAR_JUMP)
-        node = b->nodes[node].next;
-    return node;
+    uint32_t to = node;
+
+    while (b->nodes[to].kind == GRAMMAR_JUMP)
+        to = b->nodes[to].next;
+    while (b->nodes[node].kind == GRAMMAR_JUMP) {
+        const uint32_t next = b->nodes[node].next;
+
+        b->nodes[node].next = to;
+        node = next;
+    }
+    return to;
 }
 
 static uint32_t place_of(struct layout *l, uint32_t node)
@@ -307,6 +317,9 @@ static int make(struct grammar_builder *b, struct grammar **out)
     struct grammar *g;
     int rc = check_rules(b);
 
+    if (rc < 0)
+        return rc;
+    rc = grammar_builder_spend(b, 8 * (uint64_t)b->n_nodes); /* each is looked at so often */
     if (rc < 0)
         return rc;
     g = allocate(b);

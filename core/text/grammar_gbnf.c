@@ -46,6 +46,13 @@ static char peek(const struct reader *r)
     return r->at < r->n ? r->text[r->at] : '\0';
 }
 
+/* Past one character, if there is one: `at` never goes beyond the end. */
+static void pass(struct reader *r)
+{
+    if (r->at < r->n)
+        r->at++;
+}
+
 static bool take(struct reader *r, const char *what)
 {
     const size_t n = strlen(what);
@@ -64,9 +71,9 @@ static void skip(struct reader *r, bool lines)
 
         if (c == '#') {
             while (r->at < r->n && r->text[r->at] != '\n' && r->text[r->at] != '\r')
-                r->at++;
+                pass(r);
         } else if (c == ' ' || c == '\t' || (lines && (c == '\n' || c == '\r'))) {
-            r->at++;
+            pass(r);
         } else {
             break;
         }
@@ -94,9 +101,12 @@ static struct name *name_slot(struct reader *r, const char *text, size_t n)
 {
     uint32_t at = hash_name(text, n) & (r->cap_names - 1);
 
+    grammar_builder_spend(r->b, 1 + n / 10);
     while (r->names[at].text != NULL &&
-           (r->names[at].n != n || memcmp(r->names[at].text, text, n) != 0))
+           (r->names[at].n != n || memcmp(r->names[at].text, text, n) != 0)) {
+        grammar_builder_spend(r->b, 1); /* names that collide can be made on purpose */
         at = (at + 1) & (r->cap_names - 1);
+    }
     return &r->names[at];
 }
 
@@ -122,7 +132,7 @@ static size_t read_name(struct reader *r, const char **text)
 {
     *text = r->text + r->at;
     while (is_name_char(peek(r)))
-        r->at++;
+        pass(r);
     return (size_t)(r->text + r->at - *text);
 }
 
@@ -162,7 +172,7 @@ static uint32_t read_hex(struct reader *r, uint32_t n_digits)
             return 0;
         }
         value = value << 4 | (uint32_t)digit;
-        r->at++;
+        pass(r);
     }
     if (value > CHAR_LAST || (value >= 0xD800 && value <= 0xDFFF))
         fail(r, ERR_INVAL, "an escape that is no character");
@@ -173,7 +183,7 @@ static uint32_t read_escape(struct reader *r)
 {
     const char c = peek(r);
 
-    r->at++;
+    pass(r);
     switch (c) {
     case 'n':
         return '\n';
@@ -239,7 +249,7 @@ static struct grammar_piece literal(struct reader *r)
         c.from = c.to = read_char(r);
         p = grammar_then(r->b, p, grammar_chars(r->b, &c, 1));
     }
-    r->at++;
+    pass(r);
     return p;
 }
 
@@ -257,14 +267,14 @@ static struct grammar_piece class(struct reader *r)
         }
         from = to = read_char(r);
         if (peek(r) == '-' && r->at + 1 < r->n && r->text[r->at + 1] != ']') {
-            r->at++;
+            pass(r);
             to = read_char(r);
         }
         if (to < from)
             fail(r, ERR_INVAL, "a range that ends before it begins");
         char_class_add(&c, from, to);
     }
-    r->at++;
+    pass(r);
     if (negated)
         char_class_negate(&c);
     else
@@ -457,10 +467,11 @@ static void read_all(struct reader *r)
     }
 }
 
-int grammar_from_gbnf(struct grammar **out, const char *text, size_t n, char *err, size_t err_len)
+int grammar_from_gbnf(struct grammar **out, const char *text, size_t n, struct budget *budget,
+                      char *err, size_t err_len)
 {
     struct reader r = {.text = text, .n = n, .cap_names = 4 * GRAMMAR_MAX_RULES};
-    int rc = grammar_builder_create(&r.b);
+    int rc = grammar_builder_create(&r.b, budget);
 
     *out = NULL;
     snprintf(err, err_len, "out of memory");

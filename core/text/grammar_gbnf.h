@@ -10,17 +10,21 @@
  * Left recursion and references to single tokens (<...>) are refused.
  *
  * Thread: any. Memory: the grammar's.
- * Errors: ERR_INVAL, ERR_LIMIT, ERR_UNSUPPORTED, ERR_NOMEM with a sentence that names the line.
+ * Errors: ERR_INVAL, ERR_LIMIT, ERR_UNSUPPORTED, ERR_NOMEM, ERR_CANCELED with a sentence that names
+ * the line.
  */
 #ifndef CORE_TEXT_GRAMMAR_GBNF_H
 #define CORE_TEXT_GRAMMAR_GBNF_H
 
 #include <stddef.h>
 
+struct budget;
 struct grammar;
 
 #define GBNF_MAX_NESTING 128 /* parentheses within each other */
 
-int grammar_from_gbnf(struct grammar **out, const char *text, size_t n, char *err, size_t err_len);
+/* The budget may be NULL: no limit. */
+int grammar_from_gbnf(struct grammar **out, const char *text, size_t n, struct budget *budget,
+                      char *err, size_t err_len);
 
 #endif

@@ -32,6 +32,7 @@ struct grammar_builder {
     uint32_t n_rules, cap_rules;
     struct grammar_repeat *repeats;
     uint32_t n_repeats, cap_repeats;
+    struct budget *budget; /* borrowed, or NULL */
     int error;
     char sentence[200];
 };

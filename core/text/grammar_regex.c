@@ -31,6 +31,13 @@ static char peek(const struct regex *r)
     return r->at < r->n ? r->text[r->at] : '\0';
 }
 
+/* Past one character, if there is one: `at` never goes beyond the end. */
+static void pass(struct regex *r)
+{
+    if (r->at < r->n)
+        r->at++;
+}
+
 static bool take(struct regex *r, const char *what)
 {
     const size_t n = strlen(what);
@@ -98,7 +105,7 @@ static uint32_t read_hex(struct regex *r, uint32_t n_digits)
 {
     uint32_t value = 0;
 
-    for (uint32_t i = 0; i < n_digits; i++, r->at++) {
+    for (uint32_t i = 0; i < n_digits; i++, pass(r)) {
         const char c = peek(r), lower = (char)(c | 0x20);
 
         if (c >= '0' && c <= '9')
@@ -134,7 +141,7 @@ static uint32_t read_escape(struct regex *r)
     const char *simple = c != '\0' ? strchr(from, c) : NULL;
 
     if (c == 'x' || c == 'u') {
-        r->at++;
+        pass(r);
         if (c == 'u' && take(r, "{"))
             return read_braced(r);
         return read_hex(r, c == 'x' ? 2 : 4);
@@ -146,7 +153,7 @@ static uint32_t read_escape(struct regex *r)
     else if (simple == NULL &&
              (r->at >= r->n || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')))
         fail(r, ERR_UNSUPPORTED, "this escape is not supported");
-    r->at++;
+    pass(r);
     return simple != NULL ? (uint8_t)to[simple - from] : (uint8_t)c;
 }
 
@@ -241,7 +248,7 @@ static bool read_member(struct regex *r, struct char_class *c, bool negated, uin
         return true;
     }
     if (add_class_letter(c, peek(r), negated)) {
-        r->at++;
+        pass(r);
         return false;
     }
     if (take(r, "b"))
@@ -266,13 +273,13 @@ static void read_members(struct regex *r, struct char_class *c, bool negated)
             continue;
         to = from;
         if (peek(r) == '-' && r->at + 1 < r->n && r->text[r->at + 1] != ']') {
-            r->at++;
+            pass(r);
             if (!read_member(r, c, negated, &to) || to < from)
                 fail(r, ERR_INVAL, "a range that ends before it begins");
         }
         char_class_add(c, from, to);
     }
-    r->at++;
+    pass(r);
 }
 
 static struct grammar_piece class(struct regex *r)
@@ -300,8 +307,8 @@ static void read_group_kind(struct regex *r)
         return;
     }
     while (r->at < r->n && peek(r) != '>')
-        r->at++;
-    r->at++;
+        pass(r);
+    pass(r);
 }
 
 static struct grammar_piece group(struct regex *r)
@@ -325,7 +332,7 @@ static struct grammar_piece escape(struct regex *r)
     struct char_class c = {.n = 0};
 
     if (add_class_letter(&c, peek(r), false)) {
-        r->at++;
+        pass(r);
         return class_piece(r, &c);
     }
     if (peek(r) == 'b' || peek(r) == 'B' || peek(r) == 'A' || peek(r) == 'Z' || peek(r) == 'z') {
@@ -485,10 +492,11 @@ struct grammar_piece grammar_regex(struct grammar_builder *b, const char *text, 
     return p;
 }
 
-int grammar_from_regex(struct grammar **out, const char *text, size_t n, char *err, size_t err_len)
+int grammar_from_regex(struct grammar **out, const char *text, size_t n, struct budget *budget,
+                       char *err, size_t err_len)
 {
     struct grammar_builder *b;
-    int rc = grammar_builder_create(&b);
+    int rc = grammar_builder_create(&b, budget);
     uint32_t rule;
 
     *out = NULL;

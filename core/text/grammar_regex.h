@@ -10,7 +10,8 @@
  * repetition, and anchors anywhere else.
  *
  * Thread: any. Memory: the grammar's.
- * Errors: ERR_INVAL, ERR_LIMIT, ERR_UNSUPPORTED, ERR_NOMEM; the sentence names the character.
+ * Errors: ERR_INVAL, ERR_LIMIT, ERR_UNSUPPORTED, ERR_NOMEM, ERR_CANCELED; the sentence names the
+ * character.
  */
 #ifndef CORE_TEXT_GRAMMAR_REGEX_H
 #define CORE_TEXT_GRAMMAR_REGEX_H
@@ -30,8 +31,9 @@ enum regex_flags {
 struct grammar_piece grammar_regex(struct grammar_builder *b, const char *text, size_t n,
                                    unsigned flags);
 
-/* A grammar of texts that match as a whole. */
-int grammar_from_regex(struct grammar **out, const char *text, size_t n, char *err, size_t err_len);
+/* A grammar of texts that match as a whole. The budget may be NULL. */
+int grammar_from_regex(struct grammar **out, const char *text, size_t n, struct budget *budget,
+                       char *err, size_t err_len);
 
 /* One character of the class, spelled as inside a JSON string. */
 struct char_class;

@@ -7,6 +7,8 @@
 #define MIN_SYMBOLS 256 /* longer than nearly all words */
 #define FEW 24
 
+#define SPEND_OFTEN 1024 /* joins, of some 50 ns each */
+
 struct run {
     struct merge *m;
     const char *text;
@@ -36,7 +38,7 @@ void merge_release(struct merge *m)
 {
     mem_free(m->symbols);
     mem_free(m->heap);
-    *m = (struct merge){.steps = m->steps};
+    *m = (struct merge){.steps = m->steps, .budget = m->budget};
 }
 
 static void sift_down(uint64_t *heap, size_t n, size_t i)
@@ -161,6 +163,8 @@ void merge_run(struct merge *m, size_t n, const char *text, merge_rank_fn rank_o
         m->symbols[i].prev = i > 0 ? i - 1 : SYMBOL_NONE;
         m->symbols[i].next = i + 1 < n ? i + 1 : SYMBOL_NONE;
     }
+    if (budget_spend(m->budget, n) < 0)
+        return;
     for (uint32_t i = 0; i < n; i++)
         look(&r, i);
     if (n <= FEW) {
@@ -168,11 +172,13 @@ void merge_run(struct merge *m, size_t n, const char *text, merge_rank_fn rank_o
         return;
     }
     fill_heap(&r, (uint32_t)n);
-    while (m->n_heap > 0) {
+    for (uint32_t k = 1; m->n_heap > 0; k++) {
         const uint64_t top = pop(m);
         const uint32_t i = (uint32_t)top;
 
         if (m->symbols[i].rank == (uint32_t)(top >> 32))
             join(&r, i);
+        if (k % SPEND_OFTEN == 0 && budget_spend(m->budget, 2 * SPEND_OFTEN) < 0)
+            return;
     }
 }

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/budget.h"
+
 #define SYMBOL_NONE UINT32_MAX
 #define RANK_NONE UINT32_MAX
 
@@ -30,6 +32,7 @@ struct merge { /* zero is valid and empty */
     size_t n_heap;
     size_t cap;     /* symbols; the heap has room for twice as many */
     uint64_t steps; /* pairs looked up so far */
+    struct budget *budget; /* borrowed, or NULL */
 };
 
 /* The rank at which `left` and `right` may be joined, with the token that gives, or RANK_NONE. */
@@ -41,7 +44,8 @@ int merge_reserve(struct merge *m, size_t n);
 void merge_release(struct merge *m);
 
 /* Join symbols[0..n), of which at, len and id are set. Those that remain hang together by `next`
- * from symbols[0] on. n >= 1. */
+ * from symbols[0] on. n >= 1. When the budget is used up it stops early: the caller asks for
+ * budget_error(). */
 void merge_run(struct merge *m, size_t n, const char *text, merge_rank_fn rank_of,
                const void *model);
 

@@ -43,13 +43,14 @@ struct encoder {
     struct ugm_node *nodes;   /* unigram: the ways through a part of the text */
     size_t n_nodes;
     bool after_unknown; /* unigram: the last character had no piece; one token for all such */
+    struct budget *budget; /* borrowed, or NULL */
     uint64_t steps;     /* work done beside cutting and merging: see encoder_run() */
 };
 
 /* tokenizer_encode(), and in *steps the work: characters looked at by what cuts, pairs looked up by
  * what joins, pieces tried. Tests see by it that work grows with the text and no faster. */
 int encoder_run(const struct tokenizer *t, const char *text, size_t n, unsigned flags, size_t max,
-                struct token_list *out, uint64_t *steps);
+                struct budget *budget, struct token_list *out, uint64_t *steps);
 
 /* Append one id; ERR_LIMIT, ERR_NOMEM. */
 int encoder_push(struct encoder *e, int32_t id);

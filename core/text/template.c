@@ -87,12 +87,14 @@ void template_destroy(struct template **t)
     *t = NULL;
 }
 
-static void apply_defaults(struct template_limits *limits)
+static void apply_limits(struct render *r, const struct template_limits *limits)
 {
-    if (limits->max_steps == 0)
-        limits->max_steps = TEMPLATE_MAX_STEPS;
-    if (limits->max_depth == 0)
-        limits->max_depth = TEMPLATE_MAX_DEPTH;
+    if (limits != NULL)
+        r->limits = *limits;
+    if (r->limits.max_depth == 0)
+        r->limits.max_depth = TEMPLATE_MAX_DEPTH;
+    r->own.steps_left = BUDGET_REQUEST_STEPS;
+    r->budget = r->limits.budget != NULL ? r->limits.budget : &r->own;
 }
 
 int template_render(const struct template *t, struct value_pool *pool, const struct value *globals,
@@ -104,9 +106,7 @@ int template_render(const struct template *t, struct value_pool *pool, const str
                        .err_len = err_len};
     struct frame *f;
 
-    if (limits != NULL)
-        r.limits = *limits;
-    apply_defaults(&r.limits);
+    apply_limits(&r, limits);
     if (err_len > 0)
         err[0] = '\0';
     f = template_frame(&r, t->scope, NULL);
@@ -170,15 +170,17 @@ static void note(struct render *r, int err, const char *what)
 
 bool template_step(struct render *r, uint64_t n)
 {
-    r->steps += n;
+    int rc;
+
     if (r->rc < 0)
         return false;
+    rc = budget_spend(r->budget, n < UINT64_MAX / TEMPLATE_STEP ? n * TEMPLATE_STEP : UINT64_MAX);
     if (r->pool->err < 0)
         note(r, r->pool->err, "the template needs too much memory");
     else if (r->out->err < 0)
         note(r, r->out->err, "the template prints too much");
-    else if (r->steps > r->limits.max_steps)
-        template_limit(r, "the template takes too many steps");
+    else if (rc < 0)
+        note(r, rc, rc == ERR_LIMIT ? "the template takes too many steps" : "canceled");
     return r->rc == 0;
 }
 

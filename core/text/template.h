@@ -27,6 +27,7 @@
 
 #include "core/text/value.h"
 
+struct budget;
 struct buf;
 struct template;
 
@@ -35,12 +36,13 @@ struct template;
 #define TEMPLATE_MAX_HEIGHT 600  /* of one expression, a + b + c + ... being 3 high */
 #define TEMPLATE_MAX_MEMORY (64u << 20) /* of a parsed template */
 
-#define TEMPLATE_MAX_STEPS 10000000 /* some hundred times what a long chat takes; about a second */
+#define TEMPLATE_STEP 5 /* steps of the budget that one of a template takes: some 100 ns */
 #define TEMPLATE_MAX_DEPTH 1500 /* of calls, loops and expressions at once while rendering */
 #define TEMPLATE_MAX_RANGE 100000 /* numbers in a range(), jinja's own limit */
 
 struct template_limits { /* zero means the default above */
-    uint64_t max_steps;
+    struct budget *budget; /* borrowed; NULL: BUDGET_REQUEST_STEPS of its own, some hundred times
+                            * what a long chat takes */
     uint32_t max_depth;
     int64_t now; /* what strftime_now() prints in local time, in seconds since 1970 */
 };
@@ -53,7 +55,7 @@ void template_destroy(struct template **t);
 /* Append to `out` what the template prints for these variables (a dict, which is only read). Values
  * come from `pool`, and stay there. `limits` may be NULL. ERR_INVAL: the template refuses or fails,
  * and the sentence says why; ERR_LIMIT: too many steps, too deep, more text than `out` may hold,
- * more memory than `pool` may hold; ERR_NOMEM. `out` is then as long as it was. */
+ * more memory than `pool` may hold; ERR_CANCELED; ERR_NOMEM. `out` is then as long as it was. */
 int template_render(const struct template *t, struct value_pool *pool, const struct value *globals,
                     const struct template_limits *limits, struct buf *out, char *err,
                     size_t err_len);

@@ -204,6 +204,7 @@ static struct value item(struct render *r, struct value v, struct value key, boo
 
     *found = false;
     if (v.kind == VALUE_DICT) {
+        template_step(r, key.kind == VALUE_STRING ? key.n / 256 : 0); /* it is hashed */
         member = value_dict_find(v, key);
         *found = member != NULL;
         return member != NULL ? *member : v;

@@ -13,7 +13,8 @@ struct value filter_case(struct render *r, struct value v, int to)
     struct buf b;
 
     template_text(r, &b);
-    unicode_change_case(v.s, v.n, (enum unicode_case)to, &b);
+    if (template_step(r, v.n / SCANNED_PER_STEP))
+        unicode_change_case(v.s, v.n, (enum unicode_case)to, &b);
     out = template_take(r, &b);
     out.flags = v.flags;
     return out;
@@ -51,7 +52,8 @@ struct value filter_title(struct render *r, struct value v, const struct value *
     (void)a;
     v = template_str(r, v);
     template_text(r, &b);
-    while (from < v.n) {
+    template_step(r, v.n / SCANNED_PER_STEP);
+    while (from < v.n && r->rc == 0) {
         const bool apart = begins_word(unicode_at(v.s + from, v.n - from, &len));
         const size_t first = len;
         size_t to = from + len;
@@ -73,7 +75,7 @@ struct value filter_string(struct render *r, struct value v, const struct value 
 
 static bool in_set(struct render *r, struct value chars, const char *s, size_t len)
 {
-    template_step(r, chars.n / 64);
+    template_step(r, 1 + chars.n / 64);
     return len <= chars.n && memmem(chars.s, chars.n, s, len) != NULL;
 }
 
@@ -114,7 +116,7 @@ static void replace_empty(struct value s, struct value by, int64_t count, struct
 {
     size_t len;
 
-    for (size_t i = 0; i <= s.n; i += len) {
+    for (size_t i = 0; i <= s.n && b->err == 0; i += len) {
         if (count != 0)
             buf_add(b, by.s, by.n);
         count -= count > 0;
@@ -149,6 +151,8 @@ struct value filter_replace_text(struct render *r, struct value s, struct value 
         buf_add(&b, by.s, by.n);
         from = (size_t)(at - s.s) + old.n;
         count -= count > 0;
+        if (b.err < 0 || !template_step(r, 1))
+            break;
     }
     buf_add(&b, s.s + from, s.n - from);
     return template_take(r, &b);
@@ -185,7 +189,7 @@ struct value filter_pad(struct render *r, struct value s, int64_t width, struct 
     if (!template_step(r, (uint64_t)all / 64))
         return s;
     template_text(r, &b);
-    for (int64_t i = 0; i < left; i++)
+    for (int64_t i = 0; i < left && b.err == 0; i++)
         buf_add(&b, fill.s, fill.n);
     buf_add(&b, s.s, s.n);
     for (int64_t i = left; i < all && b.err == 0; i++)
@@ -209,7 +213,7 @@ struct value filter_split_lines(struct render *r, struct value s, bool keep_ends
     const struct value lines = value_list(r->pool);
     size_t from = 0, len;
 
-    template_step(r, s.n / 64);
+    template_step(r, s.n / SCANNED_PER_STEP);
     for (size_t i = 0; i < s.n && r->rc == 0;) {
         const uint32_t cp = unicode_at(s.s + i, s.n - i, &len);
         const size_t end = i;
@@ -311,8 +315,8 @@ struct value filter_wordcount(struct render *r, struct value v, const struct val
 
     (void)a;
     v = template_str(r, v);
-    template_step(r, v.n / 64);
-    for (size_t i = 0; i < v.n; i += len) {
+    template_step(r, v.n / SCANNED_PER_STEP);
+    for (size_t i = 0; i < v.n && r->rc == 0; i += len) {
         const uint32_t cp = unicode_at(v.s + i, v.n - i, &len);
         const bool word = cp == '_' || unicode_is_alnum(cp);
 
@@ -366,7 +370,7 @@ struct value filter_filesizeformat(struct render *r, struct value v, const struc
     if (bytes == 1) {
         buf_add_str(&b, "1 Byte");
     } else if (bytes < base) {
-        buf_printf(&b, "%lld Bytes", (long long)bytes);
+        buf_printf(&b, "%.0f Bytes", trunc(bytes));
     } else {
         for (unit = base * base; i < 7 && bytes >= unit; i++)
             unit *= base;

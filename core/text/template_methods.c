@@ -4,6 +4,7 @@
 #include "core/base/err.h"
 #include "core/text/template_methods.h"
 
+#include <math.h>
 #include <string.h>
 
 /* --- dicts, lists, numbers, loops --- */
@@ -90,7 +91,7 @@ static struct value float_is_integer(struct render *r, struct value v, const str
 {
     (void)r;
     (void)a;
-    return value_bool(v.f == (double)(long double)v.f && v.f - (double)(int64_t)v.f == 0);
+    return value_bool(isfinite(v.f) && v.f == floor(v.f));
 }
 
 static struct value cycler_next(struct render *r, struct value v, const struct value *a)

@@ -277,7 +277,7 @@ struct value template_unary(struct render *r, enum token_type op, struct value a
 
 static uint64_t steps_left(const struct render *r)
 {
-    return r->steps < r->limits.max_steps ? r->limits.max_steps - r->steps : 0;
+    return r->rc == 0 ? r->budget->steps_left / TEMPLATE_STEP : 0;
 }
 
 /* How a comparison ended that was given `before` steps and has `left` of them. */
@@ -344,6 +344,7 @@ bool template_contains(struct render *r, struct value seq, struct value item)
         return contains_text(r, seq, item);
     if (seq.kind == VALUE_DICT ||
         (seq.kind == VALUE_VIEW && template_view_kind(seq) == TEMPLATE_KEYS)) {
+        template_step(r, item.kind == VALUE_STRING ? item.n / 128 : 0); /* hashed twice */
         if (value_hash(item, &hash) < 0)
             template_fail(r, "unhashable type: '%s'", value_type_name(item));
         if (seq.kind == VALUE_VIEW) {

@@ -11,6 +11,7 @@
 #ifndef CORE_TEXT_TEMPLATE_PRIVATE_H
 #define CORE_TEXT_TEMPLATE_PRIVATE_H
 
+#include "core/base/budget.h"
 #include "core/base/buf.h"
 #include "core/text/template.h"
 
@@ -238,7 +239,8 @@ struct render {
     const struct value *globals;
     struct template_limits limits;
     struct buf *out;
-    uint64_t steps;
+    struct budget own; /* where the limits have none */
+    struct budget *budget;
     uint32_t depth, line;
     uint32_t n_not_text; /* values that blocks gave instead of text, in what is being captured */
     int rc;
@@ -281,6 +283,8 @@ void template_trim_sentence(char *err, size_t err_len);
 struct value template_fail(struct render *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 struct value template_limit(struct render *r, const char *what);
+/* Characters that are looked at one by one, for a step; plain copying and searching is 64 bytes. */
+#define SCANNED_PER_STEP 16
 /* n more steps; false when there are none left, or something has failed. */
 bool template_step(struct render *r, uint64_t n);
 bool template_push(struct render *r); /* one level deeper */

@@ -36,8 +36,9 @@ CASE_METHOD(casefold, UNICODE_FOLD)
     static struct value text_##name(struct render *r, struct value v, const struct value *a)      \
     {                                                                                              \
         size_t len;                                                                                \
-        (void)r;                                                                                   \
         (void)a;                                                                                   \
+        if (!template_step(r, v.n / SCANNED_PER_STEP))                                             \
+            return value_null();                                                                   \
         for (size_t i = 0; i < v.n; i += len) {                                                    \
             const uint32_t cp = unicode_at(v.s + i, v.n - i, &len);                                \
             if (!(test))                                                                           \
@@ -71,8 +72,9 @@ static struct value text_istitle(struct render *r, struct value v, const struct 
     bool inside = false, any = false;
     size_t len;
 
-    (void)r;
     (void)a;
+    if (!template_step(r, v.n / SCANNED_PER_STEP))
+        return value_null();
     for (size_t i = 0; i < v.n; i += len) {
         const uint32_t cp = unicode_at(v.s + i, v.n - i, &len);
         const bool big = unicode_is_upper(cp) || unicode_is_title(cp);

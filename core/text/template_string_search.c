@@ -169,6 +169,8 @@ struct value method_count(struct render *r, struct value v, const struct value *
             break;
         from = (size_t)(at - part.v.s) + a[0].n;
         n++;
+        if (n % 8 == 0 && !template_step(r, 1))
+            break;
     }
     return value_int(n);
 }

@@ -111,7 +111,9 @@ int token_list_add(struct token_list *list, int32_t id, size_t max)
 
 int encoder_push(struct encoder *e, int32_t id)
 {
-    return token_list_add(e->out, id, e->max);
+    const int rc = budget_spend(e->budget, 1);
+
+    return rc < 0 ? rc : token_list_add(e->out, id, e->max);
 }
 
 static int push_all(struct encoder *e, const int32_t *ids, size_t n)
@@ -149,8 +151,10 @@ int encoder_word(struct encoder *e, const char *word, size_t n, encode_fn encode
     const size_t before = e->out->n;
     struct cached_word *place;
     bool known;
-    int rc;
+    int rc = budget_spend(e->budget, 1 + n / 4);
 
+    if (rc < 0)
+        return rc;
     if (e->cache == NULL || n > WORD_CACHE_BYTES)
         return encode(e, word, n);
     place = word_cache_place(e->cache, word, n, &known);
@@ -232,9 +236,10 @@ static bool is_hopeless(const struct encoder *e, size_t n)
 }
 
 int encoder_run(const struct tokenizer *t, const char *text, size_t n, unsigned flags, size_t max,
-                struct token_list *out, uint64_t *steps)
+                struct budget *budget, struct token_list *out, uint64_t *steps)
 {
-    struct encoder e = {.t = t, .out = out, .max = max, .bytes = n};
+    struct encoder e = {.t = t, .out = out, .max = max, .bytes = n, .budget = budget,
+                        .merge.budget = budget};
     const size_t n_before = out->n;
     int rc = 0;
 
@@ -251,6 +256,8 @@ int encoder_run(const struct tokenizer *t, const char *text, size_t n, unsigned 
         rc = encoder_push(&e, t->vocab.separator);
     if (rc == 0 && (flags & TOKENIZER_ADD_SPECIAL) && t->vocab.add_eos)
         rc = encoder_push(&e, t->vocab.eos);
+    if (rc == 0)
+        rc = budget_error(budget); /* some stop early and say nothing */
     if (rc != 0)
         out->n = n_before;
     *steps = e.steps + e.merge.steps + (e.run != NULL ? presplit_steps(e.run) : 0);
@@ -262,11 +269,11 @@ int encoder_run(const struct tokenizer *t, const char *text, size_t n, unsigned 
 }
 
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-                     size_t max, struct token_list *out)
+                     size_t max, struct budget *budget, struct token_list *out)
 {
     uint64_t steps;
 
-    return encoder_run(t, text, n, flags, max, out, &steps);
+    return encoder_run(t, text, n, flags, max, budget, out, &steps);
 }
 
 /* ---- what is known of the tokens */

@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct budget;
 struct gguf;
 struct tokenizer;
 
@@ -47,9 +48,10 @@ void tokenizer_destroy(struct tokenizer **t);
 
 /* Append the ids of text[0..n) to `out`. The text may be any bytes: what is not UTF-8 becomes
  * byte tokens. At most `max` ids may stand in the list afterwards: ERR_LIMIT when there are
- * more, ERR_NOMEM; then `out` is as it was. */
+ * more, or when the budget (NULL: no limit) is used up, ERR_CANCELED, ERR_NOMEM; then `out` is as
+ * it was. */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-                     size_t max, struct token_list *out);
+                     size_t max, struct budget *budget, struct token_list *out);
 
 /* The family: "llama", "gpt2", "bert" or "t5". */
 const char *tokenizer_model(const struct tokenizer *t);

@@ -128,14 +128,14 @@ static struct constraint *compile(size_t i, const struct token_trie *trie)
 
     if (cases[i].notation == SCHEMA) {
         schema = cJSON_Parse(text);
-        schema_to_grammar(&g, schema, err, sizeof(err));
+        schema_to_grammar(&g, schema, NULL, err, sizeof(err));
         cJSON_Delete(schema);
     } else if (cases[i].notation == GBNF) {
-        grammar_from_gbnf(&g, text, strlen(text), err, sizeof(err));
+        grammar_from_gbnf(&g, text, strlen(text), NULL, err, sizeof(err));
     } else {
-        grammar_from_regex(&g, text, strlen(text), err, sizeof(err));
+        grammar_from_regex(&g, text, strlen(text), NULL, err, sizeof(err));
     }
-    if (g == NULL || constraint_create(&c, g, trie, err, sizeof(err)) < 0)
+    if (g == NULL || constraint_create(&c, g, trie, NULL, err, sizeof(err)) < 0)
         fprintf(stderr, "%s: %s\n", cases[i].name, err);
     return c;
 }

@@ -92,7 +92,7 @@ static bool measure(const char *name, const struct tokenizer *t, const struct te
     const double cut_mbs = cut(t, text);
     struct token_list list = {0};
     const uint64_t start = clock_ns();
-    const int rc = tokenizer_encode(t, text->bytes, text->n, 0, SIZE_MAX, &list);
+    const int rc = tokenizer_encode(t, text->bytes, text->n, 0, SIZE_MAX, NULL, &list);
     const double encode_mbs = rate(text->n, start);
     double decode_mbs = 0;
     const bool same = rc == 0 && comes_back(t, text, &list, &decode_mbs);

@@ -59,6 +59,8 @@ class Server:
 
     def __init__(self, *flags, model=None, binary=BIN, tls=None, key=None, ready=True, env=None):
         model = MODEL if model is None else model
+        if "--api-keys" in flags and "--metrics-open" not in flags:
+            flags = (*flags, "--metrics-open", "on")  # the tests look there
         args = [binary, "serve", "--port", "0", *([] if not model else ["--model", str(model)]), *flags]
         self.log = tempfile.NamedTemporaryFile(prefix="quire-e2e-", suffix=".log")
         self.tls, self.key, self.unix = tls, key, None

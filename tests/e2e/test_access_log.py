@@ -107,7 +107,7 @@ def test_slow_client_is_blocked_writing(start):
     slow.connect(("127.0.0.1", s.port))
     body = json.dumps({"prompt": ["Once " * 500] * 16, "echo": True, "max_tokens": 5, "logprobs": 20, "ignore_eos": True,
                        "stream": False}).encode()
-    slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nX-Request-Id: slow\r\nConnection: close\r\n"
+    slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: slow\r\nConnection: close\r\n"
                  b"Content-Length: %d\r\n\r\n" % len(body) + body)
     s.wait_until(lambda m: m['quire_requests_total{endpoint="completions",outcome="length"}'] == 16, 120, "all ends")
     time.sleep(0.3)  # the answer of several MB waits to be read

@@ -314,7 +314,7 @@ def test_plans_from_many(server):
     assert {r.status for r in replies} <= {200, 429} and [r.status for r in replies].count(200) > 20
     for _ in range(20):
         s = server.socket()
-        s.sendall(b'POST /v1/plan HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n\r\n{"prompt":"a"}')
+        s.sendall(b'POST /v1/plan HTTP/1.1\r\nHost: localhost\r\nContent-Length: 14\r\n\r\n{"prompt":"a"}')
         s.close()
     server.wait_idle()
     assert server.post("/v1/plan", {"prompt": "Once upon"}).status == 200

@@ -116,7 +116,7 @@ def test_askers_who_leave(start):
     try:
         for i in range(60):
             c = s.socket()
-            c.sendall(b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % PAGES[i % 3].encode())
+            c.sendall(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % PAGES[i % 3].encode())
             if i % 2:
                 time.sleep(0.002)
             c.close()

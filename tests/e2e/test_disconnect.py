@@ -10,7 +10,7 @@ LONG = {"max_tokens": 100000, "ignore_eos": True, "temperature": 1, "seed": 1}
 
 def post(body):
     data = json.dumps(body).encode()
-    return b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(data) + data
+    return b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(data) + data
 
 
 def leave(s, how):

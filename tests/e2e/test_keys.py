@@ -103,26 +103,27 @@ def test_a_refused_body_is_not_read(keys, start):
     keys.add("alice")
     s = start("--api-keys", str(keys.path), "--max-body", "8k")
     with s.socket() as c:
-        c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 8000\r\nExpect: 100-continue\r\n\r\n")
+        c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8000\r\nExpect: 100-continue\r\n\r\n")
         assert c.recv(12) == b"HTTP/1.1 401"
     assert s.post("/v1/completions", {"prompt": "x" * 8000}).status == 401
     assert s.post("/v1/completions", {"prompt": "x" * 20000}).status == 401
 
 
-def test_metrics_may_want_a_key(keys, start):
-    secret = keys.add("alice")
+def test_metrics_want_an_admin_unless_they_are_open(keys, start):
+    secret, admin = keys.add("alice"), keys.add("root", "--admin")
     s = start("--api-keys", str(keys.path), "--metrics-open", "off", key=secret)
     assert s.get("/metrics", headers={"X-Api-Key": "none"}).status == 401
-    assert s.get("/metrics").status == 200
+    error_of(s.get("/metrics"), 403, "invalid_request_error", "insufficient_permissions")
+    assert s.get("/metrics", headers={"X-Api-Key": admin}).status == 200
 
 
 def test_debug_is_for_admins(keys, start):
     secret, admin = keys.add("alice"), keys.add("root", "--admin")
     s = start("--api-keys", str(keys.path), key=secret)
-    for path in ("/debug/requests", "/debug/iterations", "/debug/kv"):
+    for path in ("/debug/requests", "/debug/iterations", "/debug/kv", "/slots"):
         error_of(s.get(path), 403, "invalid_request_error", "insufficient_permissions")
         assert s.get(path, headers={"X-Api-Key": admin}).status == 200
-    assert s.metrics()[REJECTED % "forbidden"] == 3
+    assert s.metrics()[REJECTED % "forbidden"] == 4
 
 
 def test_without_keys_headers_mean_nothing(server):

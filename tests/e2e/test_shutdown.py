@@ -78,7 +78,7 @@ def test_clients_that_never_read_do_not_hold_up_the_end(start):
     slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     slow.connect(("127.0.0.1", s.port))
     body = json.dumps({"prompt": "Once", "n": 16, "stream": True, "logprobs": 20, **LONG}).encode()
-    slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     s.wait_until(lambda m: m["quire_requests_running"] == 16, what="running")
     s.process.send_signal(signal.SIGTERM)
     time.sleep(0.1)

@@ -97,7 +97,7 @@ def test_versions(secure, one, version, works):
 
 def test_plain_http_is_not_answered(secure):
     with socket.create_connection(("127.0.0.1", secure.port), 20) as s:
-        s.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         try:
             reply = s.recv(4096)
         except ConnectionError:
@@ -152,7 +152,7 @@ def test_disconnect(secure, leave, stream):
     before = secure.metrics()[name]
     s = secure.socket()
     body = json.dumps({"prompt": "Once", "stream": stream, **LONG}).encode()
-    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     secure.wait_until(lambda m: m["quire_requests_running"] == 1, what="running")
     if leave is socket.socket.close:
         s = socket.socket(fileno=s.detach())
@@ -193,7 +193,7 @@ def test_slow_reader_is_cut_off(one, start):
     slow = trusting(one[0]).wrap_socket(raw, server_hostname="127.0.0.1")
     body = json.dumps({"prompt": "Once", "n": 30, "stream": True, "logprobs": 20, "max_tokens": 100000,
                        "ignore_eos": True}).encode()
-    slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     s.wait_until(lambda m: m['quire_requests_total{endpoint="completions",outcome="cancelled"}'] == 30, 60,
                  "slow reader cancelled")
     s.wait_idle()

@@ -1,9 +1,10 @@
 /* tests/fuzz/fuzz_api.c - libFuzzer: any bytes as the body of a request of any wire format.
  *
  * The first byte chooses the format ('0' /v1/completions, '1' chat, '2' messages, '3' responses,
- * '4' /completion, '5' /infill, '6' embeddings), the rest is the body. What is accepted must keep its promises: ids within the vocabulary, lengths within the limits,
- * finite sampling parameters. What is refused must have an error that renders as valid JSON. The
- * byte tokenizer stands in for a real one, so that the corpus is about the body.
+ * '4' /completion, '5' /infill, '6' embeddings), the rest is the body. What is accepted must keep
+ * its promises: ids within the vocabulary, lengths within the limits, finite sampling parameters.
+ * What is refused must have an error that renders as valid JSON. The byte tokenizer stands in for a
+ * real one, so that the corpus is about the body.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/budget.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
@@ -15,6 +16,7 @@
 
 #define MEMORY (4u << 20)
 #define OUTPUT (64u << 10)
+#define MAX_STEPS 100000
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -59,7 +61,8 @@ static struct value chat(struct value_pool *pool)
 
 static void render(const struct template *t)
 {
-    const struct template_limits limits = {.max_steps = 20000};
+    struct budget budget = {.steps_left = MAX_STEPS};
+    const struct template_limits limits = {.budget = &budget};
     struct value_pool pool;
     struct value globals;
     struct buf out;

@@ -54,7 +54,7 @@ static void encode_and_decode(const struct tokenizer *t, const char *text, size_
     struct token_list list = {0};
     struct detok d;
 
-    require(tokenizer_encode(t, text, n, flags, 8 * n + 16, &list) == 0);
+    require(tokenizer_encode(t, text, n, flags, 8 * n + 16, NULL, &list) == 0);
     detok_init(&d, t, true);
     for (size_t i = 0; i < list.n; i++) {
         require(list.ids[i] >= 0 && list.ids[i] < tokenizer_n_vocab(t));

@@ -45,9 +45,9 @@ static void make_language(void)
             texts[n++] = (struct trie_text){language.bytes[id], len, id};
     }
     assert_int_equal(token_trie_create(&language.trie, texts, n, VOCAB), 0);
-    assert_int_equal(grammar_from_gbnf(&g, gbnf, strlen(gbnf), err, sizeof(err)), 0);
-    assert_int_equal(constraint_create(&language.constraint, g, language.trie, err, sizeof(err)),
-                     0);
+    assert_int_equal(grammar_from_gbnf(&g, gbnf, strlen(gbnf), NULL, err, sizeof(err)), 0);
+    assert_int_equal(
+        constraint_create(&language.constraint, g, language.trie, NULL, err, sizeof(err)), 0);
 }
 
 static bool is_constrained(uint32_t i)

@@ -15,6 +15,7 @@ MAY = {
     "server": ["server/", "core/base/", "config/", "scheduler/request.h", "scheduler/queue.h",
                "scheduler/forecast.h", "scheduler/journal.h", "scheduler/snapshot.h",
                "core/text/"],
+    "server/http": ["server/http/", "core/base/", "config/", "server/error.h", "server/keys.h"],
     "tests": [""],
 }
 # The few files that put everything together.
@@ -37,6 +38,8 @@ def rule(path):
         return [""]
     if path.startswith("core/base/"):
         return MAY["core/base"]
+    if path.startswith("server/http/"):
+        return MAY["server/http"]
     return MAY[path.split("/")[0]]
 
 

@@ -143,6 +143,33 @@ static void ageing_lifts_the_low(void **state)
     }
 }
 
+/* A priority moves a request by max_wait at most, also before those of another tenant: here a level
+ * would be worth 1,000 seconds, and a low one has waited 31. */
+static void no_level_is_worth_more_than_max_wait(void **state)
+{
+    (void)state;
+    for (uint32_t tenant = 0; tenant < 2; tenant++) {
+        struct sim *s = sim_new(100, 1, 64, 64, SCHED_PRIORITY);
+        struct request *low;
+
+        sched_destroy(&s->sched);
+        s->opt.aging_milli = 1;
+        s->opt.max_wait_ms = 30000;
+        s->opt.max_tenants = 2;
+        assert_int_equal(sched_create(&s->sched, &s->opt), 0);
+        add(s, 8, 4, PRIORITY_CRITICAL); /* has the slot */
+        assert_true(step(s, NO_BUDGET));
+        low = make(s, 8, 2, PRIORITY_LOW);
+        low->tenant = tenant;
+        post(s, low);
+        s->now += 31 * 1000000;
+        add(s, 8, 2, PRIORITY_CRITICAL);
+        run_dry(s, 100);
+        assert_true(s->rec[2].first_step < s->rec[3].first_step);
+        sim_free(s);
+    }
+}
+
 /* Among equals the earliest deadline goes first; without one, max_wait after the arrival. */
 static void earliest_deadline_first(void **state)
 {
@@ -315,6 +342,7 @@ int main(void)
         cmocka_unit_test(sjf_takes_the_shortest),
         cmocka_unit_test(adaptive_weighs_length),
         cmocka_unit_test(ageing_lifts_the_low),
+        cmocka_unit_test(no_level_is_worth_more_than_max_wait),
         cmocka_unit_test(earliest_deadline_first),
         cmocka_unit_test(queue_limit_ends_the_waiting),
         cmocka_unit_test(tenants_take_turns),

@@ -291,6 +291,7 @@ int main(int argc, char **argv)
         .host = "127.0.0.1",
         .port = argc > 1 ? (uint16_t)strtoul(argv[1], NULL, 10) : 0,
         .max_body = (size_t)1 << 20,
+        .request_memory = (uint64_t)256 << 20,
         .max_tenants = MAX_TENANTS,
         .tenant_header = "X-Tenant",
         .models = &model,

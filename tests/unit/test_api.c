@@ -361,7 +361,8 @@ static void set_up(struct stage *s, const char *prompt, const char *stop)
                                 .is_text = true,
                                 .has_added_bos = true};
     tokenizer_encode(&tokenizer, prompt, strlen(prompt),
-                     TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, SIZE_MAX, &s->prompt.ids);
+                     TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, SIZE_MAX, NULL,
+                     &s->prompt.ids);
     if (stop != NULL)
         s->stop.text[s->stop.n++] = mem_strdup(stop);
     buf_init(&s->scratch, 1 << 20);

@@ -30,11 +30,11 @@ static struct constrain *cache(uint32_t max_entries, size_t max_bytes)
 static struct constraint *get(struct constrain *c, enum constrain_kind kind, const char *json)
 {
     cJSON *value = cJSON_Parse(json);
-    const struct constrain_wish wish = {kind, "field", value};
+    const struct constrain_wish wish = {.kind = kind, .field = "field", .value = value};
     struct constraint *out;
     struct api_error e = {0};
 
-    if (constrain_get(c, &wish, &out, &e) < 0)
+    if (constrain_get(c, &wish, NULL, &out, &e) < 0)
         fail_msg("%s: %s", json, e.message);
     cJSON_Delete(value);
     return out;
@@ -134,11 +134,12 @@ static void refusals_name_the_field(void **state)
 
     for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
         cJSON *value = cJSON_Parse(refusals[i].json);
-        const struct constrain_wish wish = {refusals[i].kind, "field", value};
+        const struct constrain_wish wish = {
+            .kind = refusals[i].kind, .field = "field", .value = value};
         struct constraint *out;
         struct api_error e = {0};
 
-        assert_true(constrain_get(c, &wish, &out, &e) < 0);
+        assert_true(constrain_get(c, &wish, NULL, &out, &e) < 0);
         assert_null(out);
         assert_int_equal(e.status, 400);
         assert_string_equal(e.param, "field");
@@ -154,7 +155,7 @@ static void too_large_a_text(void **state)
 {
     struct constrain *c = cache(8, SIZE_MAX);
     char *text = calloc(CONSTRAIN_MAX_TEXT + 2, 1);
-    struct constrain_wish wish = {CONSTRAIN_GRAMMAR, "field", NULL};
+    struct constrain_wish wish = {.kind = CONSTRAIN_GRAMMAR, .field = "field"};
     struct constraint *out;
     struct api_error e = {0};
     cJSON *value;
@@ -163,7 +164,7 @@ static void too_large_a_text(void **state)
     memset(text, 'a', CONSTRAIN_MAX_TEXT + 1);
     value = cJSON_CreateString(text);
     wish.value = value;
-    assert_true(constrain_get(c, &wish, &out, &e) < 0);
+    assert_true(constrain_get(c, &wish, NULL, &out, &e) < 0);
     assert_non_null(strstr(e.message, "larger than"));
     cJSON_Delete(value);
     free(text);

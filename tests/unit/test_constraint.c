@@ -419,10 +419,10 @@ static uint32_t compare_random_grammar(int depth)
         return 0;
     buf_init(&gbnf, 1 << 20);
     write_grammar(&gbnf, e);
-    rc = grammar_from_gbnf(&g, gbnf.data, gbnf.len, err, sizeof(err));
+    rc = grammar_from_gbnf(&g, gbnf.data, gbnf.len, NULL, err, sizeof(err));
     if (rc < 0)
         fail_msg("%s\n%s", err, gbnf.data);
-    rc = constraint_make(&c, g, vocab.trie, below(2) * 50, err, sizeof(err));
+    rc = constraint_make(&c, g, vocab.trie, below(2) * 50, NULL, err, sizeof(err));
     if (rc < 0) { /* a tangle of counts within counts may be refused, and hardly ever is */
         assert_non_null(strstr(err, "too many alternatives"));
         assert_true(++n_refused < 10);
@@ -529,8 +529,8 @@ static void counts_are_kept_to_the_end(void **state)
     for (size_t i = 0; i < n_vocab; i++)
         len[i] = texts[i].n;
     assert_int_equal(token_trie_create(&trie, texts, n_vocab, 0), 0);
-    assert_int_equal(grammar_from_gbnf(&g, gbnf, strlen(gbnf), err, sizeof(err)), 0);
-    assert_int_equal(constraint_create(&c, g, trie, err, sizeof(err)), 0);
+    assert_int_equal(grammar_from_gbnf(&g, gbnf, strlen(gbnf), NULL, err, sizeof(err)), 0);
+    assert_int_equal(constraint_create(&c, g, trie, NULL, err, sizeof(err)), 0);
     assert_true(constraint_n_places(c) > 0);
     constraint_state_init(s, c);
     for (uint32_t n = 0; n <= 90; n++) {
@@ -578,9 +578,9 @@ static void ambiguity_is_bounded(void **state)
         struct grammar *g;
         int rc;
 
-        assert_int_equal(grammar_from_gbnf(&g, tangled[i], strlen(tangled[i]), err, sizeof(err)),
-                         0);
-        rc = constraint_create(&c, g, trie, err, sizeof(err));
+        assert_int_equal(
+            grammar_from_gbnf(&g, tangled[i], strlen(tangled[i]), NULL, err, sizeof(err)), 0);
+        rc = constraint_create(&c, g, trie, NULL, err, sizeof(err));
         if (rc < 0) { /* refusing it is an answer */
             assert_int_equal(rc, ERR_LIMIT);
             grammar_destroy(&g);
@@ -620,8 +620,8 @@ static void unspellable_ways_are_not_taken(void **state)
     (void)state;
 
     assert_int_equal(token_trie_create(&trie, texts, 3, 0), 0);
-    assert_int_equal(grammar_from_gbnf(&g, gbnf, strlen(gbnf), err, sizeof(err)), 0);
-    assert_int_equal(constraint_create(&c, g, trie, err, sizeof(err)), 0);
+    assert_int_equal(grammar_from_gbnf(&g, gbnf, strlen(gbnf), NULL, err, sizeof(err)), 0);
+    assert_int_equal(constraint_create(&c, g, trie, NULL, err, sizeof(err)), 0);
     constraint_state_init(s, c);
     assert_false(constraint_mask(s, scratch, bits, 3));
     assert_int_equal(bits[0], 1);
@@ -629,8 +629,8 @@ static void unspellable_ways_are_not_taken(void **state)
     assert_int_equal(constraint_take(s, scratch, 2), CONSTRAINT_BROKEN);
     assert_int_equal(constraint_take(s, scratch, 1), CONSTRAINT_DONE);
     constraint_unref(&c);
-    assert_int_equal(grammar_from_gbnf(&g, never, strlen(never), err, sizeof(err)), 0);
-    assert_int_equal(constraint_create(&c, g, trie, err, sizeof(err)), ERR_UNSUPPORTED);
+    assert_int_equal(grammar_from_gbnf(&g, never, strlen(never), NULL, err, sizeof(err)), 0);
+    assert_int_equal(constraint_create(&c, g, trie, NULL, err, sizeof(err)), ERR_UNSUPPORTED);
     grammar_destroy(&g);
     token_trie_destroy(&trie);
     free(s);
@@ -649,8 +649,8 @@ static void states_are_copied(void **state)
     (void)state;
 
     bytes_only(&trie);
-    assert_int_equal(grammar_from_gbnf(&g, gbnf, strlen(gbnf), err, sizeof(err)), 0);
-    assert_int_equal(constraint_create(&c, g, trie, err, sizeof(err)), 0);
+    assert_int_equal(grammar_from_gbnf(&g, gbnf, strlen(gbnf), NULL, err, sizeof(err)), 0);
+    assert_int_equal(constraint_create(&c, g, trie, NULL, err, sizeof(err)), 0);
     constraint_state_init(s, c);
     memcpy(copy, s, constraint_state_bytes());
     assert_int_equal(constraint_advance(s, scratch, "aa", 2), CONSTRAINT_OPEN);

@@ -37,7 +37,7 @@ static enum answer match(struct grammar *g, const char *text)
     enum answer answer = WRONG;
     char err[200];
 
-    if (constraint_create(&c, g, bytes, err, sizeof(err)) < 0)
+    if (constraint_create(&c, g, bytes, NULL, err, sizeof(err)) < 0)
         fail_msg("%s", err);
     constraint_state_init(state_of_text, c);
     if (constraint_advance(state_of_text, scratch, text, strlen(text)) != CONSTRAINT_BROKEN)
@@ -51,7 +51,7 @@ static enum answer match_gbnf(const char *gbnf, const char *text)
     struct grammar *g;
     char err[200];
 
-    if (grammar_from_gbnf(&g, gbnf, strlen(gbnf), err, sizeof(err)) < 0)
+    if (grammar_from_gbnf(&g, gbnf, strlen(gbnf), NULL, err, sizeof(err)) < 0)
         fail_msg("%s: %s", gbnf, err);
     return match(g, text);
 }
@@ -61,7 +61,7 @@ static enum answer match_regex(const char *regex, const char *text)
     struct grammar *g;
     char err[200];
 
-    if (grammar_from_regex(&g, regex, strlen(regex), err, sizeof(err)) < 0)
+    if (grammar_from_regex(&g, regex, strlen(regex), NULL, err, sizeof(err)) < 0)
         fail_msg("%s: %s", regex, err);
     return match(g, text);
 }
@@ -163,7 +163,7 @@ static enum answer search_json(const char *regex, const char *text)
     char err[200];
     uint32_t rule;
 
-    assert_int_equal(grammar_builder_create(&b), 0);
+    assert_int_equal(grammar_builder_create(&b, NULL), 0);
     rule = grammar_rule(b, "r");
     grammar_define(b, rule,
                    grammar_regex(b, regex, strlen(regex), REGEX_SEARCH | REGEX_JSON));
@@ -202,7 +202,7 @@ static void choices_share_beginnings(void **state)
         char err[200];
         uint32_t rule;
 
-        assert_int_equal(grammar_builder_create(&b), 0);
+        assert_int_equal(grammar_builder_create(&b, NULL), 0);
         rule = grammar_rule(b, "r");
         grammar_define(b, rule, grammar_choice(b, texts, 5));
         assert_int_equal(grammar_builder_finish(b, &g, err, sizeof(err)), 0);
@@ -252,7 +252,7 @@ static void gbnf_is_refused_in_words(void **state)
     for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
         const char *source = refusals[i].source;
 
-        assert_true(grammar_from_gbnf(&g, source, strlen(source), err, sizeof(err)) < 0);
+        assert_true(grammar_from_gbnf(&g, source, strlen(source), NULL, err, sizeof(err)) < 0);
         assert_null(g);
         if (strstr(err, refusals[i].words) == NULL)
             fail_msg("%s: %s", source, err);
@@ -285,7 +285,7 @@ static void regex_is_refused_in_words(void **state)
     for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
         const char *source = refusals[i].source;
 
-        if (grammar_from_regex(&g, source, strlen(source), err, sizeof(err)) == 0)
+        if (grammar_from_regex(&g, source, strlen(source), NULL, err, sizeof(err)) == 0)
             fail_msg("%s is taken", source);
         if (strstr(err, refusals[i].words) == NULL)
             fail_msg("%s: %s", source, err);
@@ -328,9 +328,9 @@ static void *read_hostile(void *ud)
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         char *text = many(texts[i].what, texts[i].n, texts[i].middle, texts[i].after);
 
-        grammar_from_gbnf(&g, text, strlen(text), err, sizeof(err));
+        grammar_from_gbnf(&g, text, strlen(text), NULL, err, sizeof(err));
         grammar_destroy(&g);
-        grammar_from_regex(&g, text + 9, strlen(text + 9), err, sizeof(err));
+        grammar_from_regex(&g, text + 9, strlen(text + 9), NULL, err, sizeof(err));
         grammar_destroy(&g);
         free(text);
     }
@@ -363,7 +363,7 @@ static void long_rows_of_rules(void **state)
     for (int i = 0; i < 10000; i++)
         buf_printf(&text, "r%d ::= r%d?\n", i, i + 1);
     buf_add_str(&text, "r10000 ::= \"a\"\n");
-    assert_int_equal(grammar_from_gbnf(&g, text.data, text.len, err, sizeof(err)), 0);
+    assert_int_equal(grammar_from_gbnf(&g, text.data, text.len, NULL, err, sizeof(err)), 0);
     assert_true(g->rules[g->nodes[g->rules[0].start].arg].is_nullable);
     grammar_destroy(&g);
     buf_release(&text);
@@ -382,9 +382,9 @@ static void out_of_memory(void **state)
         int rc;
 
         mem_fail_after(n);
-        rc = grammar_from_gbnf(&g, gbnf, strlen(gbnf), err, sizeof(err));
+        rc = grammar_from_gbnf(&g, gbnf, strlen(gbnf), NULL, err, sizeof(err));
         if (rc == 0)
-            rc = constraint_create(&c, g, bytes, err, sizeof(err));
+            rc = constraint_create(&c, g, bytes, NULL, err, sizeof(err));
         mem_fail_after(-1);
         if (rc == 0) {
             constraint_unref(&c);

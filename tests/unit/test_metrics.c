@@ -10,6 +10,8 @@
 #include <cmocka.h>
 
 #include "core/base/err.h"
+#include "server/api/request_memory.h"
+#include "server/http/http.h"
 #include "server/metrics.h"
 
 #define N_MODELS 3
@@ -37,10 +39,13 @@ static void set(struct stage *g, uint32_t n_models)
 {
     static const char *const ids[N_MODELS] = {"al\"pha", "be\\ta\n", "gamma"};
     static const char *const routes[] = {"/v1/completions", "other"};
+    static const uint64_t edge[HTTP_EDGE_COUNT] = {[HTTP_EDGE_ORIGIN] = 33};
+    static const struct request_memory memory = {.max = 600, .used = 500};
 
     *g = (struct stage){.scene = {.models = g->models, .n_models = n_models, .house = &g->house,
                                   .routes = routes, .n_routes = 2, .isa = "i", .version = "v",
-                                  .n_tenants = 30, .n_tenants_shared = 31, .n_log_dropped = 32,
+                                  .memory = &memory, .edge = edge, .n_tenants = 30,
+                                  .n_tenants_shared = 31, .n_log_dropped = 32,
                                   .n_syscalls_refused = 33}};
     for (uint32_t i = 0; i < n_models; i++) {
         metrics_init(&g->counts[i]);
@@ -89,6 +94,8 @@ static const struct {
     {"quire_tenants_shared_total", HOUSE},
     {"quire_log_dropped_total", HOUSE},
     {"quire_sandbox_refused_total", HOUSE},
+    {"quire_request_memory_bytes", HOUSE},
+    {"quire_request_memory_limit_bytes", HOUSE},
     {"quire_prepare_jobs", HOUSE},
     {"quire_prepare_seconds_total", HOUSE},
     {"quire_requests_running", MODEL},
@@ -115,6 +122,7 @@ static const struct {
     {"quire_prefix_evictions_total", MODEL},
     {"quire_kv_blocks_copied_total", MODEL},
     {"quire_iterations_total", MODEL},
+    {"quire_constraints_total", MODEL},
     {"quire_model_share", MODEL},
     {"quire_turn_wait_seconds_total", MODEL},
     {"quire_iteration_tokens", MODEL},
@@ -124,6 +132,7 @@ static const struct {
     {"quire_requests_total", MODEL},
     {"quire_rejections_total", MIXED},
     {"quire_http_requests_total", HOUSE},
+    {"quire_edge_refusals_total", HOUSE},
     {"quire_unknown_fields_total", MODEL},
     {"quire_time_to_first_token_seconds", MODEL},
     {"quire_inter_token_latency_seconds", MODEL},

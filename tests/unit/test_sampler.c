@@ -145,8 +145,8 @@ static struct bound *bind(struct fixture *f, const char *gbnf)
         texts[n++] = (struct trie_text){b->bytes[i], 1, i};
     }
     assert_int_equal(token_trie_create(&b->trie, texts, n, V), 0);
-    assert_int_equal(grammar_from_gbnf(&g, gbnf, strlen(gbnf), err, sizeof(err)), 0);
-    assert_int_equal(constraint_create(&b->constraint, g, b->trie, err, sizeof(err)), 0);
+    assert_int_equal(grammar_from_gbnf(&g, gbnf, strlen(gbnf), NULL, err, sizeof(err)), 0);
+    assert_int_equal(constraint_create(&b->constraint, g, b->trie, NULL, err, sizeof(err)), 0);
     f->out.constraint = malloc(constraint_state_bytes());
     constraint_state_init(f->out.constraint, b->constraint);
     return b;

@@ -31,8 +31,8 @@ static struct constraint *compile(const char *text)
     char err[300];
 
     assert_non_null(schema);
-    if (schema_to_grammar(&g, schema, err, sizeof(err)) < 0 ||
-        constraint_create(&c, g, bytes, err, sizeof(err)) < 0)
+    if (schema_to_grammar(&g, schema, NULL, err, sizeof(err)) < 0 ||
+        constraint_create(&c, g, bytes, NULL, err, sizeof(err)) < 0)
         fail_msg("%s: %s", text, err);
     cJSON_Delete(schema);
     return c;
@@ -197,6 +197,15 @@ static void arrays_and_unions(void **state)
 }
 
 /* 64 objects within each other, and what happens where the stack ends. */
+/* 1e300 is an integer, and no int64_t. */
+static void numbers_of_any_size(void **state)
+{
+    (void)state;
+    check("{\"type\":\"integer\",\"enum\":[1e300,-1e300,0.5,7]}",
+          (const struct example[]){{"1e+300", true}, {"-1e+300", true}, {"0.5", false},
+                                   {"7", true}, {NULL, false}});
+}
+
 static void deep_nesting(void **state)
 {
     struct constraint *c = compile("{\"type\":\"object\"}");
@@ -237,7 +246,7 @@ static void out_of_memory(void **state)
         int rc;
 
         mem_fail_after(n);
-        rc = schema_to_grammar(&g, schema, err, sizeof(err));
+        rc = schema_to_grammar(&g, schema, NULL, err, sizeof(err));
         mem_fail_after(-1);
         grammar_destroy(&g);
         if (rc == 0)
@@ -279,6 +288,7 @@ int main(void)
         cmocka_unit_test(strings_are_counted_in_characters),
         cmocka_unit_test(other_keys_are_no_known_ones),
         cmocka_unit_test(arrays_and_unions),
+        cmocka_unit_test(numbers_of_any_size),
         cmocka_unit_test(deep_nesting),
         cmocka_unit_test(out_of_memory),
     };

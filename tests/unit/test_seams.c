@@ -107,14 +107,14 @@ static void encode_whole(const struct tokenizer *t, const char *text, size_t n,
     struct tokenizer whole = *t;
 
     whole.seams = NULL;
-    assert_int_equal(tokenizer_encode(&whole, text, n, 0, SIZE_MAX, out), 0);
+    assert_int_equal(tokenizer_encode(&whole, text, n, 0, SIZE_MAX, NULL, out), 0);
 }
 
 static void assert_same(const struct tokenizer *t, const char *text, size_t n, const char *what)
 {
     struct token_list cut = {0}, whole = {0};
 
-    assert_int_equal(tokenizer_encode(t, text, n, 0, SIZE_MAX, &cut), 0);
+    assert_int_equal(tokenizer_encode(t, text, n, 0, SIZE_MAX, NULL, &cut), 0);
     encode_whole(t, text, n, &whole);
     for (size_t i = 0; i < cut.n && i < whole.n; i++)
         if (cut.ids[i] != whole.ids[i])
@@ -288,7 +288,7 @@ static void work_is_linear(void **state)
             for (size_t i = 0; i < n; i++)
                 text[i] = units[u][i % len];
             list.n = 0;
-            assert_int_equal(encoder_run(t, text, n, 0, SIZE_MAX, &list, &steps), 0);
+            assert_int_equal(encoder_run(t, text, n, 0, SIZE_MAX, NULL, &list, &steps), 0);
             assert_true(steps < 16 * n);
             all_steps += steps;
         }

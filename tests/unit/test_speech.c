@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct said {
     char thought[400], text[400], calls[600];
@@ -253,6 +254,30 @@ static void lack_of_memory_shows(void **state)
     assert_true(n > 3);
 }
 
+/* A model may write blanks until it is stopped: each is looked at a few times, not all of them with
+ * every token. (Quadratic, this takes an hour.) */
+static void blanks_without_end(void **state)
+{
+    static const enum speech_syntax all[] = {SPEECH_HERMES, SPEECH_LLAMA3, SPEECH_MISTRAL};
+    const size_t n = 2000000;
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        const struct speech_style style = {all[i], true};
+        struct speech s;
+
+        alarm(120);
+        speech_init(&s, &style, true, false);
+        for (size_t k = 0; k < n; k++)
+            speech_feed(&s, " ", 1);
+        speech_feed(&s, "x<", 2);
+        speech_end(&s);
+        alarm(0);
+        assert_int_equal(s.text.len, n + 2);
+        speech_release(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +287,7 @@ int main(void)
         cmocka_unit_test(styles_are_read_off_templates),
         cmocka_unit_test(json_parts),
         cmocka_unit_test(lack_of_memory_shows),
+        cmocka_unit_test(blanks_without_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,7 @@
 
 #include <pthread.h>
 
+#include "core/base/budget.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
@@ -391,9 +392,26 @@ static void endless_work(void **state)
            "{% endmacro %}{{ a() }}", ERR_LIMIT, "line 1: calls and loops are nested too deep");
 }
 
+/* Numbers that no int64_t holds. */
+static void large_floats(void **state)
+{
+    struct result res;
+    static const char source[] = "{{ (1e300).is_integer() }} {{ (-1e300).is_integer() }} "
+                                 "{{ (0.5).is_integer() }} {{ (1e308 * 10).is_integer() }} "
+                                 "{{ (-0.0).is_integer() }} {{ -1e22 | filesizeformat }}";
+
+    (void)state;
+    render_with(&res, source, strlen(source), NULL, VALUE_POOL_MAX, OUTPUT);
+    assert_int_equal(res.rc, 0);
+    assert_string_equal(res.out.data,
+                        "True True False False True -10000000000000000000000 Bytes");
+    buf_release(&res.out);
+}
+
 static void limits_can_be_set(void **state)
 {
-    const struct template_limits limits = {.max_steps = 100, .max_depth = 20};
+    struct budget budget = {.steps_left = 500};
+    const struct template_limits limits = {.budget = &budget, .max_depth = 20};
     const char loop[] = "{% for i in range(50) %}{{ i }}{% endfor %}";
     const char deep[] = "{{ 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1"
                         " + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 }}";
@@ -403,8 +421,10 @@ static void limits_can_be_set(void **state)
     render_with(&res, loop, strlen(loop), &limits, VALUE_POOL_MAX, OUTPUT);
     assert_int_equal(res.rc, ERR_LIMIT);
     buf_release(&res.out);
+    budget = (struct budget){.steps_left = 500};
     render_with(&res, deep, strlen(deep), &limits, VALUE_POOL_MAX, OUTPUT);
     assert_int_equal(res.rc, ERR_LIMIT);
+    assert_non_null(strstr(res.err, "nested too deep"));
     buf_release(&res.out);
 }
 
@@ -667,6 +687,7 @@ int main(void)
         cmocka_unit_test(deep_sources),
         cmocka_unit_test(size_of_source),
         cmocka_unit_test(endless_work),
+        cmocka_unit_test(large_floats),
         cmocka_unit_test(limits_can_be_set),
         cmocka_unit_test(output_and_memory),
         cmocka_unit_test(deep_values),

@@ -64,7 +64,7 @@ static void spm_puts_one_space_in_front(void **state)
     ENCODES(t, " o", 0, FIRST, FIRST, FIRST + 4);
     ENCODES(t, "\xE2\x96\x81o", 0, FIRST, FIRST, FIRST + 4); /* U+2581 is a space here */
     ENCODES(t, "o</s>o", TOKENIZER_PARSE_SPECIAL, FIRST, FIRST + 4, 2, FIRST, FIRST + 4);
-    assert_int_equal(tokenizer_encode(t, "", 0, 0, 10, &list), 0);
+    assert_int_equal(tokenizer_encode(t, "", 0, 0, 10, NULL, &list), 0);
     assert_int_equal(list.n, 0);
     tokenizer_destroy(&t);
     v.no_prefix = 1;
@@ -139,10 +139,10 @@ static void patterns_cut_as_named(void **state)
         v.merges[v.n_merges++] = "1 1";
         v.merges[v.n_merges++] = "\xC4\xA0 \xC4\xA0";
         t = toy_create(&v);
-        assert_int_equal(tokenizer_encode(t, "1111", 4, 0, 10, &list), 0);
+        assert_int_equal(tokenizer_encode(t, "1111", 4, 0, 10, NULL, &list), 0);
         assert_int_equal(list.n, cases[i].n_digits);
         list.n = 0;
-        assert_int_equal(tokenizer_encode(t, "  1", 3, 0, 10, &list), 0);
+        assert_int_equal(tokenizer_encode(t, "  1", 3, 0, 10, NULL, &list), 0);
         assert_int_equal(list.n, cases[i].n_spaced);
         token_list_release(&list);
         tokenizer_destroy(&t);
@@ -159,7 +159,7 @@ static void control_tokens_need_the_flag(void **state)
 
     (void)state;
     ENCODES(t, "he<|im_end|>he", TOKENIZER_PARSE_SPECIAL, FIRST, 1, FIRST);
-    assert_int_equal(tokenizer_encode(t, "<|im_end|>", 10, 0, 100, &list), 0);
+    assert_int_equal(tokenizer_encode(t, "<|im_end|>", 10, 0, 100, NULL, &list), 0);
     assert_int_equal(list.n, 10);
     token_list_release(&list);
     tokenizer_destroy(&t);
@@ -294,11 +294,11 @@ static void refuses_more_ids_than_the_limit(void **state)
     struct token_list list = {0};
 
     (void)state;
-    assert_int_equal(tokenizer_encode(t, "hello", 5, 0, 10, &list), 0);
+    assert_int_equal(tokenizer_encode(t, "hello", 5, 0, 10, NULL, &list), 0);
     assert_int_equal(list.n, 1);
-    assert_int_equal(tokenizer_encode(t, "xyz", 3, 0, 3, &list), ERR_LIMIT);
+    assert_int_equal(tokenizer_encode(t, "xyz", 3, 0, 3, NULL, &list), ERR_LIMIT);
     assert_int_equal(list.n, 1);
-    assert_int_equal(tokenizer_encode(t, "xyz", 3, 0, 4, &list), 0);
+    assert_int_equal(tokenizer_encode(t, "xyz", 3, 0, 4, NULL, &list), 0);
     assert_int_equal(list.n, 4);
     token_list_release(&list);
     tokenizer_destroy(&t);
@@ -331,7 +331,8 @@ static void failing_allocations(const struct toy *v)
     for (int failed = 1; failed; n++) {
         mem_fail_after(n);
         list.n = 0;
-        const int rc = tokenizer_encode(t, "hello hello", 11, TOKENIZER_ADD_SPECIAL, 99, &list);
+        const int rc =
+            tokenizer_encode(t, "hello hello", 11, TOKENIZER_ADD_SPECIAL, 99, NULL, &list);
         failed = mem_has_failed();
         mem_fail_after(-1);
         assert_true(rc == 0 ? list.n > 1 : rc == ERR_NOMEM && list.n == 0);
@@ -391,7 +392,7 @@ static void work_is_linear(void **state)
             for (size_t k = 0; k < n; k++)
                 text[k] = units[u][k % len];
             list.n = 0;
-            assert_int_equal(encoder_run(t, text, n, 0, SIZE_MAX, &list, &steps), 0);
+            assert_int_equal(encoder_run(t, text, n, 0, SIZE_MAX, NULL, &list, &steps), 0);
             assert_true(steps > 0);
             assert_true(steps < 16 * n);
         }
@@ -418,10 +419,10 @@ static void unigram_work_is_bounded(void **state)
     memset(piece, 'h', 300);
     v.longer = piece;
     t = toy_create(&v);
-    assert_int_equal(encoder_run(t, text, MIB, 0, 8, &list, &steps), ERR_LIMIT);
+    assert_int_equal(encoder_run(t, text, MIB, 0, 8, NULL, &list, &steps), ERR_LIMIT);
     assert_true(steps < 64 * 1024);
     assert_int_equal(list.n, 0);
-    assert_int_equal(encoder_run(t, text, 600, 0, 1000, &list, &steps), 0);
+    assert_int_equal(encoder_run(t, text, 600, 0, 1000, NULL, &list, &steps), 0);
     assert_int_equal(list.n, 601); /* the space in front is one */
     assert_true(steps < 16 * 600);
     token_list_release(&list);

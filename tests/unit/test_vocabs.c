@@ -124,7 +124,7 @@ static void check_lines(const struct tokenizer *t, const char *path)
     for (char *text = texts, *stop; (stop = strstr(text, SEPARATOR)) != NULL;
          text = stop + strlen(SEPARATOR)) {
         list.n = 0;
-        assert_int_equal(tokenizer_encode(t, text, (size_t)(stop - text), 0, 4096, &list), 0);
+        assert_int_equal(tokenizer_encode(t, text, (size_t)(stop - text), 0, 4096, NULL, &list), 0);
         snprintf(what, sizeof(what), "text %zu", n_cases++);
         line += strspn(line, " ");
         assert_ids_are(&list, line, &line, what);
@@ -167,7 +167,7 @@ static void encode_big(const struct tokenizer *t, const char *unit)
     for (size_t i = 0; i < n; i++)
         text[i] = unit[i % len];
     assert_int_equal(
-        encoder_run(t, text, n, TOKENIZER_PARSE_SPECIAL, n + 1, &list, &steps), 0);
+        encoder_run(t, text, n, TOKENIZER_PARSE_SPECIAL, n + 1, NULL, &list, &steps), 0);
     assert_true(list.n > 0);
     assert_true(steps > 0 && steps < 32 * n);
     if (is_text)
@@ -220,7 +220,8 @@ static int32_t only_id(const struct tokenizer *t, const char *text)
     struct token_list list = {0};
     int32_t id = TOKEN_NONE;
 
-    assert_int_equal(tokenizer_encode(t, text, strlen(text), TOKENIZER_PARSE_SPECIAL, 64, &list),
+    assert_int_equal(tokenizer_encode(t, text, strlen(text), TOKENIZER_PARSE_SPECIAL, 64, NULL,
+                                      &list),
                      0);
     if (list.n == 1)
         id = list.ids[0];
@@ -282,7 +283,7 @@ static void round_trips_a_novel(void **state)
         snprintf(path, sizeof(path), "%s/text/tinyshakespeare.txt", data_folder());
         text = read_text(path, &n);
         list.n = 0;
-        assert_int_equal(tokenizer_encode(t, text, n, 0, n, &list), 0);
+        assert_int_equal(tokenizer_encode(t, text, n, 0, n, NULL, &list), 0);
         assert_true(list.n < n / 2);
         assert_decodes_to(t, &list, text, n);
         free(text);
@@ -324,7 +325,7 @@ static void demo_agrees_with_its_trainer(void **state)
         assert_non_null(tab);
         n = unescape(tab + 1);
         list.n = 0;
-        assert_int_equal(tokenizer_encode(t, tab + 1, n, 0, 4096, &list), 0);
+        assert_int_equal(tokenizer_encode(t, tab + 1, n, 0, 4096, NULL, &list), 0);
         assert_ids_are(&list, line, &end, line);
         assert_decodes_to(t, &list, tab + 1, n);
     }

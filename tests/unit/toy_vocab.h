@@ -213,7 +213,7 @@ static inline void encodes(const struct tokenizer *t, const char *text, size_t n
 {
     struct token_list list = {0};
 
-    assert_int_equal(tokenizer_encode(t, text, n, flags, 1000, &list), 0);
+    assert_int_equal(tokenizer_encode(t, text, n, flags, 1000, NULL, &list), 0);
     for (size_t i = 0; i < list.n && i < n_ids; i++) {
         if (list.ids[i] != ids[i])
             fail_msg("\"%s\": id %zu is %d, expected %d", text, i, (int)list.ids[i], (int)ids[i]);

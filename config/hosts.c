@@ -1,0 +1,102 @@
+/* config/hosts.c - see hosts.h. */
+#include "config/hosts.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+#include <strings.h>
+
+static bool is_name_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c != '\0' && strchr("-._", c) != NULL);
+}
+
+/* An IPv6 address in brackets, copied without them. */
+static bool is_address_6(const char *text, size_t n, struct in6_addr *address)
+{
+    char copy[INET6_ADDRSTRLEN];
+
+    if (n < 4 || n - 2 >= sizeof(copy) || text[0] != '[' || text[n - 1] != ']')
+        return false;
+    memcpy(copy, text + 1, n - 2);
+    copy[n - 2] = '\0';
+    return inet_pton(AF_INET6, copy, address) == 1;
+}
+
+static bool is_host(const char *text, size_t n)
+{
+    struct in6_addr address;
+
+    if (n > 2 && text[0] == '*' && text[1] == '.')
+        text += 2, n -= 2;
+    if (n > 0 && text[0] == '[')
+        return is_address_6(text, n, &address);
+    for (size_t i = 0; i < n; i++)
+        if (!is_name_char(text[i]))
+            return false;
+    return n > 0;
+}
+
+bool hosts_are_valid(const char *text)
+{
+    if (strcmp(text, "*") == 0)
+        return true;
+    for (;;) {
+        const size_t n = strcspn(text, ",");
+
+        if (!is_host(text, n))
+            return false;
+        if (text[n] == '\0')
+            return true;
+        text += n + 1;
+    }
+}
+
+/* "*.example.org" is for what ends in ".example.org". */
+static bool fits(const char *entry, size_t n_entry, const char *host, size_t n)
+{
+    if (n_entry > 1 && entry[0] == '*') {
+        entry++, n_entry--;
+        return n > n_entry && strncasecmp(host + n - n_entry, entry, n_entry) == 0;
+    }
+    return n == n_entry && strncasecmp(host, entry, n) == 0;
+}
+
+/* A dot at the end makes a name absolute, and changes nothing else. */
+static size_t without_dot(const char *host, size_t n)
+{
+    return n > 1 && host[n - 1] == '.' ? n - 1 : n;
+}
+
+bool hosts_have(const char *text, const char *host, size_t n)
+{
+    if (strcmp(text, "*") == 0)
+        return true;
+    n = without_dot(host, n);
+    while (*text != '\0') {
+        const size_t n_entry = strcspn(text, ",");
+
+        if (fits(text, n_entry, host, n))
+            return true;
+        text += n_entry + (text[n_entry] == ',');
+    }
+    return false;
+}
+
+bool hosts_is_local(const char *host, size_t n)
+{
+    struct in6_addr address_6;
+    struct in_addr address;
+    char copy[INET_ADDRSTRLEN];
+
+    n = without_dot(host, n);
+    if (fits("localhost", 9, host, n) || fits("*.localhost", 11, host, n))
+        return true;
+    if (is_address_6(host, n, &address_6))
+        return IN6_IS_ADDR_LOOPBACK(&address_6);
+    if (n >= sizeof(copy))
+        return false;
+    memcpy(copy, host, n);
+    copy[n] = '\0';
+    return inet_pton(AF_INET, copy, &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
+}

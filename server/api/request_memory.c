@@ -1,0 +1,131 @@
+/* server/api/request_memory.c - see request_memory.h. */
+#include "server/api/request_memory.h"
+
+#include "core/base/err.h"
+#include "core/text/constraint.h"
+#include "server/choice.h"
+#include "server/error.h"
+#include "server/prepare.h"
+
+/* A cJSON value with what the allocator adds, and the same for one of its strings. */
+#define JSON_VALUE_BYTES 80
+#define JSON_STRING_BYTES 24
+/* An alternative of a token in an answer, as chats write it: {"token":"…","logprob":…,"bytes":[…]} */
+#define LOGPROB_BYTES 96
+/* Of a prompt's token in a request: its id and its share of a block's hash; with penalties also its
+ * count and places in the index. */
+#define ID_BYTES 5
+#define COUNT_BYTES 28
+
+int request_memory_set(struct request_memory *m, struct memory_share *s, uint64_t bytes,
+                       struct api_error *e)
+{
+    const uint64_t others = m->used - s->bytes;
+
+    if (bytes > s->bytes && bytes > m->max) {
+        m->n_refused++;
+        api_error_set(e, 413, NULL, "request_memory",
+                      "the request would take %llu MB of memory beside the KV cache, and "
+                      "request_memory is %llu MB",
+                      (unsigned long long)(bytes >> 20), (unsigned long long)(m->max >> 20));
+        return ERR_LIMIT;
+    }
+    if (bytes > s->bytes && others + bytes > m->max) {
+        m->n_refused++;
+        api_error_set(e, 429, NULL, "request_memory",
+                      "the memory for requests (request_memory) is in use");
+        return ERR_AGAIN;
+    }
+    s->memory = m;
+    s->bytes = bytes;
+    m->used = others + bytes;
+    m->peak = m->used > m->peak ? m->used : m->peak;
+    return 0;
+}
+
+void request_memory_grow(struct memory_share *s, uint64_t bytes)
+{
+    if (s->memory == NULL)
+        return;
+    s->bytes += bytes;
+    s->memory->used += bytes;
+    if (s->memory->used > s->memory->peak)
+        s->memory->peak = s->memory->used;
+}
+
+void request_memory_release(struct memory_share *s)
+{
+    if (s->memory != NULL)
+        s->memory->used -= s->bytes;
+    *s = (struct memory_share){0};
+}
+
+/* ---- sizes ---- */
+
+/* Each value but the first follows a comma, a colon or an opening bracket; what of these stands
+ * inside strings makes the estimate larger. */
+uint64_t request_memory_of_body(const char *body, size_t n)
+{
+    uint64_t n_values = 1, n_quotes = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const char c = body[i];
+
+        n_values += (c == ',') | (c == '[') | (c == '{');
+        n_quotes += c == '"';
+    }
+    return 2 * n + n_values * JSON_VALUE_BYTES + n_quotes / 2 * JSON_STRING_BYTES;
+}
+
+static uint64_t of_logprobs(uint64_t n_tokens, uint32_t n_top)
+{
+    return n_tokens * (n_top + 1) * LOGPROB_BYTES;
+}
+
+/* A stream sends its log-probabilities as they come; those of a prompt are kept once, and stand in
+ * the answer once for each choice. */
+static uint64_t of_answer(const struct params *p, const struct request *r)
+{
+    const uint32_t n_top = r->sampling.n_top > 0 ? (uint32_t)r->sampling.n_top : 0;
+    uint64_t bytes = 0;
+
+    if (r->sampling.n_top >= 0 && !p->stream)
+        bytes += of_logprobs(r->max_tokens, n_top);
+    if (r->score_prompt)
+        bytes += of_logprobs(r->n_prompt, n_top) * (p->prompt_logprobs >= 0 ? 1 + p->n : 1);
+    return bytes;
+}
+
+static uint64_t of_request(const struct params *p, const struct request *r)
+{
+    uint64_t bytes = sizeof(*r) + sizeof(struct choice) + (uint64_t)r->n_prompt * ID_BYTES;
+
+    if (r->counts.list != NULL)
+        bytes += (uint64_t)r->n_prompt * COUNT_BYTES;
+    if (r->constraint != NULL)
+        bytes += constraint_state_bytes();
+    return bytes + r->sampling.n_bias * sizeof(struct logit_bias) + of_answer(p, r);
+}
+
+uint64_t request_memory_of_prepared(const struct prepared *p)
+{
+    uint64_t bytes = p->echo.cap;
+
+    for (uint32_t i = 0; i < p->params.n_prompts; i++) {
+        const struct prompt *prompt = &p->prompts[i];
+
+        bytes += sizeof(*prompt) + prompt->ids.n * sizeof(*prompt->ids.ids) +
+                 (prompt->text != NULL ? prompt->n_text : 0);
+    }
+    for (uint32_t i = 0; i < p->n_choices; i++)
+        if (p->requests[i] != NULL)
+            bytes += of_request(&p->params, p->requests[i]);
+    return bytes;
+}
+
+uint64_t request_memory_of_choice(const struct choice *c)
+{
+    return c->text.cap + c->entries.cap + c->ids.cap + c->logprobs.tokens.cap + c->logprobs.values.cap + c->logprobs.tops.cap +
+           c->logprobs.offsets.cap + c->speech.held.cap + c->speech.thought.cap +
+           c->speech.text.cap + c->stop.held.cap;
+}

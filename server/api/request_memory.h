@@ -1,0 +1,50 @@
+/* server/api/request_memory.h - one budget for what requests hold outside the KV cache.
+ *
+ * Bodies and their JSON, prompts, tokens, penalty counts, constraint states and answers that are
+ * being gathered: each request has a share, which is set before the memory is taken. What does not
+ * fit beside the others is refused with 429, what would never fit with 413. A share may also grow
+ * without asking, where work has begun that cannot be refused any more (the text of an answer):
+ * then newcomers are refused until there is room again.
+ *
+ * The sizes are estimates from above of what is touched, not of what is reserved: pages of a
+ * request's arrays cost nothing before tokens come.
+ *
+ * Thread: the I/O thread's.
+ * Memory: none.
+ */
+#ifndef SERVER_API_REQUEST_MEMORY_H
+#define SERVER_API_REQUEST_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct api_error;
+struct choice;
+struct prepared;
+
+struct request_memory { /* bytes; `max` is its creator's to set */
+    uint64_t max, used, peak;
+    uint64_t n_refused;
+};
+
+struct memory_share { /* zero holds nothing */
+    struct request_memory *memory;
+    uint64_t bytes;
+};
+
+/* The share is `bytes` of `m` from here on. If that is more than before and does not fit, it stays
+ * as it was and *e is a 429 or 413: ERR_AGAIN, ERR_LIMIT. */
+int request_memory_set(struct request_memory *m, struct memory_share *s, uint64_t bytes,
+                       struct api_error *e);
+/* So much more, whether there is room or not; nothing for a share that was never set. */
+void request_memory_grow(struct memory_share *s, uint64_t bytes);
+void request_memory_release(struct memory_share *s);
+
+/* What a body takes while it is parsed: itself, its values, its strings. Linear in n. */
+uint64_t request_memory_of_body(const char *body, size_t n);
+/* What a prepared request takes until its answer is complete, but for the text of the answer. */
+uint64_t request_memory_of_prepared(const struct prepared *p);
+/* What a choice has gathered and not sent. */
+uint64_t request_memory_of_choice(const struct choice *c);
+
+#endif

@@ -1,0 +1,44 @@
+/* server/http/access_log.h - the access log: one line for each HTTP exchange.
+ *
+ * An exchange has two sides that end in either order: the connection, which knows status, bytes
+ * and when the last of them was sent, and, for completions, the engine's work, which knows tokens
+ * and times. Each holds the record; the line is written when both have let go.
+ *
+ * The times of a line add up to its duration: receive (head to the end of the body), queue,
+ * prefill, decode, preempted (with nothing kept), swapped (preempted with a copy), delivery (from
+ * the engine's end to the whole answer being ready to send), write-blocked (from there until the
+ * client's socket had taken it).
+ *
+ * Thread: the loop's.
+ * Memory: one small allocation for each exchange; the names are borrowed where it says so.
+ */
+#ifndef SERVER_HTTP_ACCESS_LOG_H
+#define SERVER_HTTP_ACCESS_LOG_H
+
+#include <stdint.h>
+
+struct access_work { /* the engine's side, of all choices together */
+    const char *priority, *finish; /* static */
+    const char *model; /* borrowed; NULL: there is only one */
+    uint32_t n_choices, n_preempted;
+    uint64_t prompt_tokens, cached_tokens, completion_tokens;
+    uint64_t arrival_us, first_us; /* body complete; first token, 0 = none came */
+    /* of the choice that ended last; swapped is a part of preempted */
+    uint64_t queue_us, prefill_us, decode_us, preempted_us, swapped_us;
+    uint64_t ready_us;                                      /* the answer was complete */
+};
+
+struct access;
+
+/* The connection's side begins. NULL when there is no memory: then there will be no line, and all
+ * other functions do nothing. */
+struct access *access_begin(const char *id, const char *method);
+void access_set_key(struct access *a, const char *name); /* copies */
+/* The exchange is over: `route` is static. The connection's side lets go. */
+void access_end(struct access *a, const char *route, int status, uint64_t bytes);
+
+struct access *access_ref(struct access *a);
+/* The engine's side lets go, with what it did, or NULL if there was nothing to do. */
+void access_work_end(struct access *a, const struct access_work *work);
+
+#endif

@@ -1,0 +1,48 @@
+/* server/http/cors.c - see cors.h. */
+#include "server/http/cors.h"
+
+#include "config/origins.h"
+#include "server/http/http.h"
+
+#include <string.h>
+
+/* What the pages' scripts may read beside the few headers that are always theirs. */
+#define EXPOSED "X-Request-Id, Retry-After, retry-after-ms, X-Queue-Position"
+/* Seconds; browsers keep an answer for two hours at most. */
+#define MAX_AGE "7200"
+
+static bool is_allowed(const char *origins, const struct http_call *call)
+{
+    const char *origin = http_call_header(call, "Origin");
+
+    return origin != NULL && strlen(origin) <= ORIGINS_MAX_BYTES && origins_have(origins, origin);
+}
+
+bool cors_is_preflight(const struct http_call *call, const char *method)
+{
+    return strcmp(method, "OPTIONS") == 0 && http_call_header(call, "Origin") != NULL &&
+           http_call_header(call, "Access-Control-Request-Method") != NULL;
+}
+
+void cors_add_headers(const char *origins, struct http_call *call)
+{
+    http_call_set_header(call, "Vary", "Origin");
+    if (!is_allowed(origins, call))
+        return;
+    http_call_set_header(call, "Access-Control-Allow-Origin",
+                         strcmp(origins, "*") == 0 ? "*" : http_call_header(call, "Origin"));
+    http_call_set_header(call, "Access-Control-Expose-Headers", EXPOSED);
+}
+
+/* The star stands for all headers but Authorization, which has to be named. */
+void cors_answer(const char *origins, struct http_call *call)
+{
+    struct buf none = {0};
+
+    if (is_allowed(origins, call)) {
+        http_call_set_header(call, "Access-Control-Allow-Methods", "GET, HEAD, POST");
+        http_call_set_header(call, "Access-Control-Allow-Headers", "Authorization, *");
+        http_call_set_header(call, "Access-Control-Max-Age", MAX_AGE);
+    }
+    http_call_reply(call, 204, "", &none);
+}

@@ -1,0 +1,451 @@
+/* server/http/exchange.c - see exchange.h and http.h. */
+#include "server/http/exchange.h"
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "server/http/access_log.h"
+#include "server/keys.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+/* A refused body is read to its end, so that the client gets to see the answer instead of a
+ * reset, up to so many times the limit. */
+#define DISCARD_FACTOR 4
+/* Handed to the socket in one go at most, and the size of a stream's chunks. */
+#define BLOCK ((size_t)16 << 10)
+/* Bytes of a request id that is echoed. */
+#define MAX_GIVEN_ID 128
+/* A drained backlog larger than this is given back instead of kept for the next write. */
+#define BACKLOG_KEEP ((size_t)64 << 10)
+
+static const struct http_route *route_of(const struct http_call *c)
+{
+    const struct http_options *o = http_options_of(c->http);
+
+    return c->route < o->n_routes ? &o->routes[c->route] : NULL;
+}
+
+/* The client's X-Request-Id if it can be echoed safely, else one of our own. */
+static void choose_id(struct http_call *c)
+{
+    const char *given = http_call_header(c, "X-Request-Id");
+    unsigned char random[8] = {0};
+    size_t n = 0;
+
+    while (given != NULL && given[n] > 0x20 && given[n] < 0x7f)
+        n++;
+    if (n > 0 && n <= MAX_GIVEN_ID && given[n] == '\0') {
+        memcpy(c->id, given, n + 1);
+        return;
+    }
+    /* Early in a machine's life there may be no entropy: an id of zeros is no disaster. */
+    if (getrandom(random, sizeof(random), GRND_NONBLOCK) < 0)
+        memset(random, 0, sizeof(random));
+    n = (size_t)snprintf(c->id, sizeof(c->id), "req-");
+    for (size_t i = 0; i < sizeof(random); i++)
+        n += (size_t)snprintf(c->id + n, sizeof(c->id) - n, "%02x", random[i]);
+}
+
+/* ?a=b&c=d as decoded pairs; a name without a value is none. */
+static int read_query(struct http_call *c, const char *text)
+{
+    char *out = c->query = mem_alloc(strlen(text) + 2);
+
+    if (out == NULL)
+        return ERR_NOMEM;
+    for (size_t n = 0; *text != '\0'; text += n + (text[n] == '&')) {
+        char *equals;
+
+        n = strcspn(text, "&");
+        memcpy(out, text, n);
+        out[n] = '\0';
+        equals = strchr(out, '=');
+        if (equals == NULL)
+            continue;
+        *equals++ = '\0';
+        http_percent_decode(out, true);
+        http_percent_decode(equals, true);
+        memmove(out + strlen(out) + 1, equals, strlen(equals) + 1);
+        out += strlen(out) + 1;
+        out += strlen(out) + 1;
+        c->n_query++;
+    }
+    return 0;
+}
+
+struct http_call *exchange_create(struct http *h, struct connection *cn,
+                                  const struct http_parser *request)
+{
+    const char *method = http_parser_method(request);
+    struct http_call *c = mem_calloc(1, sizeof(*c));
+
+    if (c == NULL)
+        return NULL;
+    c->http = h;
+    c->connection = cn;
+    c->request = request;
+    c->route = http_options_of(h)->n_routes;
+    c->is_head = strcmp(method, "HEAD") == 0;
+    c->closes = request->status != 0 || !request->keeps_alive;
+    buf_init(&c->body, http_options_of(h)->max_body);
+    buf_init(&c->out, HTTP_MAX_REPLY);
+    if (request->target.query != NULL && read_query(c, request->target.query) < 0) {
+        mem_free(c);
+        return NULL;
+    }
+    choose_id(c);
+    c->access = access_begin(c->id, method[0] != '\0' ? method : "-");
+    return c;
+}
+
+/* 499: the client went before there was an answer (nginx's number). */
+void exchange_end(struct http_call *c)
+{
+    const struct http_options *o = http_options_of(c->http);
+    const int status = c->has_head_sent ? c->status : 499;
+    void (*gone)(void *ud) = c->gone;
+
+    c->gone = NULL;
+    if (gone != NULL)
+        gone(c->gone_ud);
+    o->done(o->ud, c->route, status);
+    access_end(c->access, c->route < o->n_routes ? o->routes[c->route].path : "other", status,
+               c->n_sent);
+    http_forget_bytes(c->http, c->n_kept);
+    if (c->is_owed)
+        http_owe(c->http, -1);
+    buf_release(&c->body);
+    buf_release(&c->out);
+    key_unref(c->key);
+    mem_free(c->query);
+    mem_free(c);
+}
+
+/* ---- the request ---- */
+
+void exchange_refuse(struct http_call *c, int status, const char *code, const char *message)
+{
+    struct api_error e;
+
+    api_error_set(&e, status, NULL, code, "%s", message);
+    c->is_discarding = true;
+    http_call_reply_error(c, &e);
+}
+
+/* What GET brings is read and forgotten. */
+int exchange_receive(struct http_call *c, const char *bytes, size_t n)
+{
+    const size_t max = http_options_of(c->http)->max_body;
+    const struct http_route *route = route_of(c);
+
+    c->n_received += n;
+    if (c->n_received / DISCARD_FACTOR > max) {
+        if (!c->is_discarding)
+            exchange_refuse(c, 413, NULL, "the request's body is too large");
+        return ERR_LIMIT;
+    }
+    if (c->is_discarding || (route != NULL && route->method == HTTP_GET))
+        return 0;
+    if (!http_take_bytes(c->http, n)) {
+        exchange_refuse(c, 503, NULL, "too much is being uploaded at the moment");
+        return 0;
+    }
+    c->n_kept += n;
+    if (buf_add(&c->body, bytes, n) < 0)
+        exchange_refuse(c, c->body.err == ERR_LIMIT ? 413 : 503, NULL,
+                        "the request's body is too large");
+    return 0;
+}
+
+void exchange_dispatch(struct http_call *c)
+{
+    const struct http_options *o = http_options_of(c->http);
+
+    if (c->state != CALL_RECEIVING)
+        return;
+    c->state = CALL_WAITING;
+    c->is_owed = true;
+    http_owe(c->http, 1);
+    o->routes[c->route].handle(o->ud, c);
+}
+
+/* ---- the answer ---- */
+
+static const char *reason_of(int status)
+{
+    static const struct {
+        int status;
+        const char *text;
+    } reasons[] = {
+        {100, "Continue"},          {200, "OK"},
+        {204, "No Content"},        {400, "Bad Request"},
+        {401, "Unauthorized"},      {403, "Forbidden"},
+        {404, "Not Found"},         {405, "Method Not Allowed"},
+        {408, "Request Timeout"},   {413, "Content Too Large"},
+        {414, "URI Too Long"},      {415, "Unsupported Media Type"},
+        {417, "Expectation Failed"}, {429, "Too Many Requests"},
+        {431, "Request Header Fields Too Large"},
+        {500, "Internal Server Error"}, {501, "Not Implemented"},
+        {503, "Service Unavailable"}, {505, "HTTP Version Not Supported"},
+    };
+
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+        if (reasons[i].status == status)
+            return reasons[i].text;
+    return "";
+}
+
+static void add_date(struct buf *wire)
+{
+    const time_t now = time(NULL);
+    char text[64];
+    struct tm t;
+
+    /* The names of days and months are those of the C locale, which is never changed. */
+    if (gmtime_r(&now, &t) != NULL &&
+        strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &t) > 0)
+        buf_printf(wire, "Date: %s\r\n", text);
+}
+
+/* A stream has no length: it is chunked, and for HTTP/1.0 its end is the connection's. */
+static void add_framing(struct http_call *c, struct buf *wire)
+{
+    const bool has_length = c->state == CALL_REPLIED;
+
+    c->is_chunked = !has_length && !c->request->is_http_10;
+    if (!has_length && !c->is_chunked)
+        c->closes = true;
+    if (has_length && c->status != 204)
+        buf_printf(wire, "Content-Length: %zu\r\n", c->out.len);
+    else if (c->is_chunked)
+        buf_add_str(wire, "Transfer-Encoding: chunked\r\n");
+}
+
+static void add_head(struct http_call *c, struct buf *wire)
+{
+    c->closes = c->closes || http_is_draining(c->http);
+    buf_printf(wire, "HTTP/1.1 %d %s\r\n", c->status, reason_of(c->status));
+    add_date(wire);
+    if (c->type[0] != '\0')
+        buf_printf(wire, "Content-Type: %s\r\n", c->type);
+    buf_printf(wire, "X-Request-Id: %s\r\n", c->id);
+    for (size_t i = 0; i < c->n_headers; i++)
+        buf_printf(wire, "%s: %s\r\n", c->headers[i].name, c->headers[i].value);
+    add_framing(c, wire);
+    if (c->closes)
+        buf_add_str(wire, "Connection: close\r\n");
+    else if (c->request->is_http_10)
+        buf_add_str(wire, "Connection: keep-alive\r\n");
+    buf_add_str(wire, "\r\n");
+    c->has_head_sent = true;
+}
+
+/* What was handed on need not be kept. */
+static void forget_out(struct http_call *c)
+{
+    if (c->out_pos < c->out.len)
+        return;
+    c->out_pos = 0;
+    if (c->out.cap > BACKLOG_KEEP)
+        buf_release(&c->out);
+    else
+        buf_clear(&c->out);
+}
+
+static void add_block(struct http_call *c, struct buf *wire)
+{
+    const size_t left = c->out.len - c->out_pos;
+    const size_t n = left < BLOCK ? left : BLOCK;
+
+    if (n == 0)
+        return;
+    if (c->is_chunked)
+        buf_printf(wire, "%zx\r\n", n);
+    buf_add(wire, c->out.data + c->out_pos, n);
+    if (c->is_chunked)
+        buf_add_str(wire, "\r\n");
+    c->out_pos += n;
+    c->n_sent += n;
+    forget_out(c);
+}
+
+bool exchange_fill(struct http_call *c, struct buf *wire)
+{
+    bool is_last;
+
+    if (!c->has_head_sent)
+        add_head(c, wire);
+    if (c->is_head)
+        c->out_pos = c->out.len;
+    else
+        add_block(c, wire);
+    is_last = c->state != CALL_STREAMING && c->out_pos == c->out.len;
+    if (is_last && c->is_chunked && !c->is_head)
+        buf_add_str(wire, "0\r\n\r\n");
+    return is_last;
+}
+
+/* Nothing is freed here: the handler may still be running. */
+static void kill_connection(struct http_call *c)
+{
+    c->state = CALL_DEAD;
+    connection_wake(c->connection);
+}
+
+/* ---- for the handlers; see http.h ---- */
+
+const char *http_call_id(const struct http_call *c)
+{
+    return c->id;
+}
+
+const char *http_call_header(const struct http_call *c, const char *name)
+{
+    return http_parser_field(c->request, name);
+}
+
+const char *http_call_query(const struct http_call *c, const char *name)
+{
+    const char *at = c->query;
+
+    for (size_t i = 0; i < c->n_query; i++) {
+        const char *value = at + strlen(at) + 1;
+
+        if (strcmp(at, name) == 0)
+            return value;
+        at = value + strlen(value) + 1;
+    }
+    return NULL;
+}
+
+const char *http_call_tail(const struct http_call *c)
+{
+    return c->tail;
+}
+
+void http_call_set_key(struct http_call *c, struct key *key)
+{
+    key_unref(c->key);
+    c->key = key_ref(key);
+    if (key != NULL)
+        access_set_key(c->access, key->spec.name);
+}
+
+struct key *http_call_key(const struct http_call *c)
+{
+    return c->key;
+}
+
+struct access *http_call_access(const struct http_call *c)
+{
+    return c->access;
+}
+
+uint64_t http_call_blocked_since(const struct http_call *c)
+{
+    return c->blocked_us;
+}
+
+const struct buf *http_call_body(const struct http_call *c)
+{
+    return &c->body;
+}
+
+struct buf http_call_take_body(struct http_call *c)
+{
+    struct buf body = c->body;
+
+    http_forget_bytes(c->http, c->n_kept);
+    c->n_kept = 0;
+    buf_init(&c->body, body.max);
+    return body;
+}
+
+void http_call_set_header(struct http_call *c, const char *name, const char *value)
+{
+    if (c->n_headers == CALL_MAX_HEADERS)
+        return;
+    snprintf(c->headers[c->n_headers].name, sizeof(c->headers[0].name), "%s", name);
+    snprintf(c->headers[c->n_headers].value, sizeof(c->headers[0].value), "%s", value);
+    c->n_headers++;
+}
+
+void http_call_on_gone(struct http_call *c, void (*gone)(void *ud), void *ud)
+{
+    c->gone = gone;
+    c->gone_ud = ud;
+}
+
+void http_call_reply(struct http_call *c, int status, const char *type, struct buf *body)
+{
+    c->gone = NULL;
+    if (body->err < 0) {
+        log_error("http", "event=reply_too_large id=%s err=%s", c->id, err_name(body->err));
+        buf_release(body);
+        kill_connection(c);
+        return;
+    }
+    buf_release(&c->out);
+    c->out = *body;
+    *body = (struct buf){.max = body->max};
+    c->status = status;
+    snprintf(c->type, sizeof(c->type), "%s", type);
+    c->state = CALL_REPLIED;
+    connection_wake(c->connection);
+}
+
+void http_call_reply_error(struct http_call *c, const struct api_error *e)
+{
+    const struct http_route *route = route_of(c);
+    struct buf body;
+
+    buf_init(&body, HTTP_MAX_REPLY);
+    if (route != NULL && route->render_error != NULL)
+        route->render_error(e, &body);
+    else
+        api_error_render(e, &body);
+    http_call_reply(c, e->status, "application/json", &body);
+}
+
+void http_call_stream(struct http_call *c, const char *type)
+{
+    c->status = 200;
+    snprintf(c->type, sizeof(c->type), "%s", type);
+    c->state = CALL_STREAMING;
+    connection_wake(c->connection);
+}
+
+int http_call_write(struct http_call *c, const void *bytes, size_t n)
+{
+    if (c->out.len - c->out_pos > HTTP_MAX_BACKLOG)
+        return ERR_LIMIT;
+    if (c->out_pos > BACKLOG_KEEP) {
+        buf_consume(&c->out, c->out_pos);
+        c->out_pos = 0;
+    }
+    if (buf_add(&c->out, bytes, n) < 0)
+        return c->out.err;
+    if (c->blocked_us == 0)
+        c->blocked_us = clock_us();
+    connection_wake(c->connection);
+    return 0;
+}
+
+void http_call_end(struct http_call *c)
+{
+    c->gone = NULL;
+    c->state = CALL_ENDED;
+    connection_wake(c->connection);
+}
+
+void http_call_abort(struct http_call *c)
+{
+    c->gone = NULL;
+    kill_connection(c);
+}

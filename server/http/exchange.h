@@ -1,0 +1,94 @@
+/* server/http/exchange.h - one request and its answer, from inside; what handlers see is in http.h.
+ *
+ * Life: created when a head is complete (or has failed), checked (head_check.h), fed with its body,
+ * dispatched once when the request is complete, answered at once or later, ended by its
+ * connection when the last byte has gone, or the client.
+ *
+ * Thread: the loop's.
+ * Memory: see http.h.
+ */
+#ifndef SERVER_HTTP_EXCHANGE_H
+#define SERVER_HTTP_EXCHANGE_H
+
+#include "core/base/list.h"
+#include "server/http/http.h"
+#include "server/http/http_parser.h"
+
+#define CALL_MAX_HEADERS 16
+
+struct connection;
+
+enum call_state {
+    CALL_RECEIVING = 0, /* the body */
+    CALL_WAITING,       /* dispatched; the handler owes an answer */
+    CALL_REPLIED,       /* the whole answer is in `out` */
+    CALL_STREAMING,     /* more may come */
+    CALL_ENDED,         /* nothing more will come */
+    CALL_DEAD,          /* the connection is to be closed */
+};
+
+struct http_call {
+    struct http *http;
+    struct connection *connection;
+    const struct http_parser *request; /* the connection's */
+    struct key *key;                   /* held, or NULL */
+    struct access *access;             /* its side of the log's line, or NULL */
+    size_t route;                      /* n_routes when there is none */
+    enum call_state state;
+    bool has_head_sent; /* the answer has begun */
+    bool is_head;       /* the answer goes out without its body */
+    bool is_chunked;    /* the answer's body */
+    bool is_owed;       /* counted: the request is complete, the answer is not */
+    bool is_discarding; /* the body is of no interest: a refusal waits for its end */
+    bool closes;        /* the connection ends with the answer */
+    int status;
+    char type[64];
+    char id[132];
+    char tail[260]; /* cut where no name is that long */
+    char *query;    /* name NUL value NUL …, n_query pairs; or NULL */
+    size_t n_query;
+    struct buf body, out;
+    size_t out_pos;      /* bytes of out that have gone to the connection */
+    uint64_t n_received; /* body bytes so far, kept or not */
+    uint64_t n_kept;     /* of them in memory */
+    uint64_t n_sent;     /* body bytes of the answer that have gone */
+    uint64_t blocked_us; /* since when not all that was written has been sent; 0 = it has */
+    size_t n_headers;
+    struct {
+        char name[32], value[160];
+    } headers[CALL_MAX_HEADERS];
+    void (*gone)(void *ud);
+    void *gone_ud;
+};
+
+/* NULL: no memory. `request` may have failed. */
+struct http_call *exchange_create(struct http *h, struct connection *cn,
+                                  const struct http_parser *request);
+/* Tell the handler if it still cares, count and log. Frees. */
+void exchange_end(struct http_call *c);
+
+/* Refuse; the body that may still come is discarded. */
+void exchange_refuse(struct http_call *c, int status, const char *code, const char *message);
+
+/* A piece of the body. Negative: so much more comes than is allowed that the answer must not
+ * wait. */
+int exchange_receive(struct http_call *c, const char *bytes, size_t n);
+
+/* The request is complete: let the route answer, or begin to. */
+void exchange_dispatch(struct http_call *c);
+
+/* Move a block of the answer into an empty `wire`: true when there is nothing more after that. A
+ * wire that stays empty has to wait for the handler. */
+bool exchange_fill(struct http_call *c, struct buf *wire);
+
+/* in http.c */
+const struct http_options *http_options_of(const struct http *h);
+bool http_take_bytes(struct http *h, uint64_t n); /* of a body; false: all bodies have too many */
+void http_forget_bytes(struct http *h, uint64_t n);
+void http_owe(struct http *h, int n);
+bool http_is_draining(const struct http *h);
+void http_count(struct http *h, enum http_edge what);
+/* in connection.c: go on with what was written or decided, before the loop sleeps. */
+void connection_wake(struct connection *cn);
+
+#endif

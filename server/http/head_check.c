@@ -1,0 +1,249 @@
+/* server/http/head_check.c - see head_check.h. */
+#include "server/http/head_check.h"
+
+#include "config/hosts.h"
+#include "config/origins.h"
+#include "server/http/cors.h"
+#include "server/http/exchange.h"
+#include "server/http/http_grammar.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* So many times the limit of a body is read, and thrown away. */
+#define DISCARD_FACTOR 4
+
+/* ---- fields ---- */
+
+/* The fields that anything here reads; beside them Host and those that frame, which the parser has
+ * seen to. */
+static const char *twice(const struct http_call *c)
+{
+    static const char *const once[] = {
+        "Authorization", "X-Api-Key", "Content-Type", "Content-Encoding", "Origin", "Expect",
+        "X-Request-Id", "X-Priority", "Access-Control-Request-Method",
+    };
+    const char *tenant = http_options_of(c->http)->tenant_header;
+
+    for (size_t i = 0; i < sizeof(once) / sizeof(once[0]); i++)
+        if (http_parser_count(c->request, once[i]) > 1)
+            return once[i];
+    if (tenant[0] != '\0' && http_parser_count(c->request, tenant) > 1)
+        return tenant;
+    return NULL;
+}
+
+static bool check_fields(struct http_call *c)
+{
+    const char *name = twice(c);
+    char text[120];
+
+    if (name != NULL) {
+        snprintf(text, sizeof(text), "the header field %.60s must stand once", name);
+        http_count(c->http, HTTP_EDGE_MALFORMED);
+        c->closes = true;
+        exchange_refuse(c, 400, NULL, text);
+        return false;
+    }
+    if (c->request->has_bad_expectation) {
+        c->closes = true;
+        exchange_refuse(c, 417, NULL, "the only expectation that is known is 100-continue");
+        return false;
+    }
+    return true;
+}
+
+/* ---- hosts and origins ---- */
+
+static bool is_host_answered(const struct http_call *c, enum head_origin from)
+{
+    const struct http_options *o = http_options_of(c->http);
+    const char *host = c->request->target.host;
+    const size_t n = host != NULL ? http_host_name_length(host) : 0;
+
+    if (from == HEAD_UNIX)
+        return true;
+    if (o->allowed_hosts[0] != '\0')
+        return host != NULL ? hosts_have(o->allowed_hosts, host, n)
+                            : strcmp(o->allowed_hosts, "*") == 0;
+    if (from == HEAD_ANYWHERE || host == NULL) /* HTTP/1.0: no browser speaks it */
+        return true;
+    return hosts_is_local(host, n) || (strlen(o->host) == n && strncasecmp(o->host, host, n) == 0);
+}
+
+static bool check_host(struct http_call *c, enum head_origin from)
+{
+    if (is_host_answered(c, from))
+        return true;
+    http_count(c->http, HTTP_EDGE_HOST);
+    exchange_refuse(c, 403, "allowed_hosts",
+                    "this host name is not answered here; the setting 'allowed_hosts' names those "
+                    "that are");
+    return false;
+}
+
+/* host:port without a port that is the scheme's own. */
+static size_t authority_length(const char *authority, const char *port)
+{
+    const size_t n = http_host_name_length(authority);
+
+    return strcmp(authority + n, ":") == 0 || strcmp(authority + n, port) == 0 ? n
+                                                                               : strlen(authority);
+}
+
+/* Is the page from the server that it calls? By the host alone: behind a proxy that speaks TLS the
+ * page's scheme is not ours. */
+static bool is_own_origin(const struct http_call *c, const char *origin)
+{
+    const bool is_https = strncasecmp(origin, "https://", 8) == 0;
+    const char *port = is_https ? ":443" : ":80", *host = c->request->target.host;
+    const char *authority = origin + (is_https ? 8 : 7);
+
+    if (host == NULL || (!is_https && strncasecmp(origin, "http://", 7) != 0))
+        return false;
+    const size_t n = authority_length(authority, port);
+
+    return n == authority_length(host, port) && strncasecmp(authority, host, n) == 0;
+}
+
+static bool check_origin(struct http_call *c)
+{
+    const char *origins = http_options_of(c->http)->cors_origins;
+    const char *origin = http_parser_field(c->request, "Origin");
+
+    if (origins[0] != '\0')
+        cors_add_headers(origins, c);
+    if (origin == NULL || is_own_origin(c, origin))
+        return true;
+    if (origins[0] != '\0' && strlen(origin) <= ORIGINS_MAX_BYTES && origins_have(origins, origin))
+        return true;
+    http_count(c->http, HTTP_EDGE_ORIGIN);
+    exchange_refuse(c, 403, "cors_origins",
+                    "pages of this origin may not call; the setting 'cors_origins' names those "
+                    "that may");
+    return false;
+}
+
+/* ---- routes ---- */
+
+static bool find_route(struct http_call *c, const char *path)
+{
+    const struct http_options *o = http_options_of(c->http);
+
+    for (c->route = 0; c->route < o->n_routes; c->route++) {
+        const char *own = o->routes[c->route].path;
+        const size_t n = strlen(own);
+        const bool takes_tail = own[n - 1] == '/';
+
+        if (takes_tail ? strncmp(own, path, n) == 0 && path[n] != '\0' : strcmp(own, path) == 0) {
+            snprintf(c->tail, sizeof(c->tail), "%s", path + n);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool method_fits(enum http_methods allowed, const char *method)
+{
+    if (allowed == HTTP_GET)
+        return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    return strcmp(method, "POST") == 0;
+}
+
+static const char *skip_token(const char *text)
+{
+    while (http_is_token_char(*text))
+        text++;
+    return text;
+}
+
+/* Nothing, application/json, or application/…+json: none of what a page may send elsewhere without
+ * asking first. */
+static bool is_json_type(const char *type)
+{
+    static const char application[] = "application/", json[] = "+json";
+    const char *name, *end;
+
+    if (type == NULL)
+        return true;
+    if (strncasecmp(type, application, sizeof(application) - 1) != 0)
+        return false;
+    name = type + sizeof(application) - 1;
+    end = skip_token(name);
+    if (*end != '\0' && strchr("; \t", *end) == NULL)
+        return false;
+    if (end - name == 4)
+        return strncasecmp(name, "json", 4) == 0;
+    return end - name > 5 && strncasecmp(end - 5, json, 5) == 0;
+}
+
+static bool is_coded(const struct http_call *c)
+{
+    const char *coding = http_parser_field(c->request, "Content-Encoding");
+
+    return coding != NULL && coding[0] != '\0' && strcasecmp(coding, "identity") != 0;
+}
+
+static void answer_for_all(struct http_call *c)
+{
+    struct buf none = {0};
+
+    http_call_set_header(c, "Allow", "GET, HEAD, POST, OPTIONS");
+    http_call_reply(c, 204, "", &none);
+    c->is_discarding = true;
+}
+
+/* What the route has to say. */
+static void check_route(struct http_call *c, const char *method, bool is_reserved)
+{
+    const struct http_options *o = http_options_of(c->http);
+    const bool is_found = find_route(c, c->request->target.path);
+    const struct http_route *route = &o->routes[is_found ? c->route : 0];
+
+    if (is_reserved && (!is_found || (route->flags & o->reserved_flags) == 0)) {
+        http_count(c->http, HTTP_EDGE_FULL);
+        http_call_set_header(c, "Retry-After", "1");
+        exchange_refuse(c, 503, "max_connections", "all connections are in use");
+    } else if (!is_found) {
+        exchange_refuse(c, 404, NULL, "there is no such path");
+    } else if (!method_fits(route->method, method)) {
+        http_call_set_header(c, "Allow", route->method == HTTP_GET ? "GET, HEAD" : "POST");
+        exchange_refuse(c, 405, NULL, "the method is not allowed here");
+    } else if (o->admit(o->ud, c, route->flags) < 0) {
+        c->is_discarding = true;
+    } else if (c->request->length > o->max_body) {
+        exchange_refuse(c, 413, NULL, "the request's body is too large");
+    } else if (route->method == HTTP_POST && is_coded(c)) {
+        exchange_refuse(c, 415, NULL,
+                        "a coded body is not read here: Content-Encoding must be identity");
+    } else if (route->method == HTTP_POST &&
+               !is_json_type(http_parser_field(c->request, "Content-Type"))) {
+        exchange_refuse(c, 415, NULL, "the content type must be application/json");
+    }
+}
+
+void head_check(struct http_call *c, enum head_origin from, bool is_reserved)
+{
+    const char *method = http_parser_method(c->request);
+    const char *origins = http_options_of(c->http)->cors_origins;
+
+    if (!check_fields(c) || !check_host(c, from) || !check_origin(c))
+        return;
+    if (strcmp(c->request->target.path, "*") == 0) {
+        answer_for_all(c);
+    } else if (origins[0] != '\0' && cors_is_preflight(c, method)) {
+        /* The path is the matter of the request that follows. */
+        cors_answer(origins, c);
+        c->is_discarding = true;
+    } else {
+        check_route(c, method, is_reserved);
+    }
+}
+
+bool head_must_answer_now(const struct http_call *c)
+{
+    return c->state != CALL_RECEIVING &&
+           (c->request->expects_continue ||
+            c->request->length / DISCARD_FACTOR > http_options_of(c->http)->max_body);
+}

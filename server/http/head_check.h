@@ -1,0 +1,31 @@
+/* server/http/head_check.h - all that can be said of a request before its body has come.
+ *
+ * In this order: fields that are read must not stand twice (400); the host must be one that is
+ * answered here, against DNS rebinding (403); a web page's origin must be the request's own host or
+ * have been allowed, against cross-site requests (403); then path, method, keys, and what the
+ * body is said to be.
+ *
+ * Thread: the loop's.
+ * Memory: none.
+ */
+#ifndef SERVER_HTTP_HEAD_CHECK_H
+#define SERVER_HTTP_HEAD_CHECK_H
+
+#include <stdbool.h>
+
+struct http_call;
+
+enum head_origin { /* by which socket a request came */
+    HEAD_ANYWHERE = 0, /* TCP beyond loopback */
+    HEAD_LOOPBACK,     /* TCP, where nothing listens beyond loopback */
+    HEAD_UNIX,
+};
+
+/* Finds the route, and answers what is refused; `is_reserved`: only routes with a reserved flag. */
+void head_check(struct http_call *c, enum head_origin from, bool is_reserved);
+
+/* A refusal that must not wait for the end of the body: the client waits for 100 (Continue), or
+ * means to send far too much. */
+bool head_must_answer_now(const struct http_call *c);
+
+#endif

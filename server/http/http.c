@@ -1,0 +1,211 @@
+/* server/http/http.c - see http.h: opens the sockets, counts, and ends in order. */
+#include "server/http/http.h"
+
+#include "core/base/err.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "server/http/connection.h"
+#include "server/http/exchange.h"
+#include "server/http/limits.h"
+#include "server/http/listener.h"
+
+#include <stdio.h>
+
+/* So many bodies of full size may be in memory at the same time. */
+#define MAX_BODIES 16
+#define MAX_LISTENERS 2
+
+struct http {
+    struct http_options opt;
+    uint16_t port;
+    struct listener listeners[MAX_LISTENERS]; /* [n_listeners] */
+    size_t n_listeners;
+    struct connections connections;
+    struct limits limits;
+    uint32_t n_owed;
+    bool is_started, is_draining, is_stopping;
+    uint64_t body_bytes; /* of all bodies that are being received */
+    uint64_t edge[HTTP_EDGE_COUNT];
+};
+
+/* ---- counts ---- */
+
+uint16_t http_port(const struct http *h)
+{
+    return h->port;
+}
+
+uint32_t http_n_connections(const struct http *h)
+{
+    return h->connections.n;
+}
+
+uint32_t http_n_owed(const struct http *h)
+{
+    return h->n_owed;
+}
+
+const uint64_t *http_edge_counts(const struct http *h)
+{
+    return h->edge;
+}
+
+const struct http_options *http_options_of(const struct http *h)
+{
+    return &h->opt;
+}
+
+bool http_take_bytes(struct http *h, uint64_t n)
+{
+    if (h->body_bytes + n > MAX_BODIES * h->opt.max_body)
+        return false;
+    h->body_bytes += n;
+    return true;
+}
+
+void http_forget_bytes(struct http *h, uint64_t n)
+{
+    h->body_bytes -= n;
+}
+
+void http_owe(struct http *h, int n)
+{
+    h->n_owed += (uint32_t)n;
+}
+
+bool http_is_draining(const struct http *h)
+{
+    return h->is_draining;
+}
+
+void http_count(struct http *h, enum http_edge what)
+{
+    h->edge[what]++;
+}
+
+/* ---- life ---- */
+
+static void on_closed(void *ud)
+{
+    struct http *h = ud;
+
+    for (size_t i = 0; i < h->n_listeners && !h->is_stopping; i++)
+        listener_resume(&h->listeners[i]);
+}
+
+static void add_listener(struct http *h, int fd, const struct listen_place *place,
+                         enum head_origin from)
+{
+    struct listener *l = &h->listeners[h->n_listeners++];
+
+    *l = (struct listener){
+        .http = h,
+        .house = &h->connections,
+        .limits = &h->limits,
+        .tls = from == HEAD_UNIX ? NULL : h->opt.tls,
+        .from = from,
+    };
+    if (place != NULL)
+        l->place = *place;
+    listener_init(l, fd);
+}
+
+static int open_listeners(struct http *h, char *err, size_t err_len)
+{
+    struct listen_place place;
+    int fd, rc = 0;
+
+    if (h->opt.host[0] != '\0') {
+        rc = listen_open(h->opt.host, h->opt.port, &fd, &h->port, err, err_len);
+        if (rc == 0)
+            add_listener(h, fd, NULL, listen_is_loopback(fd) ? HEAD_LOOPBACK : HEAD_ANYWHERE);
+    }
+    if (rc == 0 && h->opt.unix_path[0] != '\0') {
+        rc = listen_unix(h->opt.unix_path, h->opt.unix_mode, &fd, &place, err, err_len);
+        if (rc == 0)
+            add_listener(h, fd, &place, HEAD_UNIX);
+    }
+    return rc;
+}
+
+static int set_limits(struct http *h, char *err, size_t err_len)
+{
+    const uint32_t n = limits_fit(h->opt.max_connections, h->opt.n_other_fds);
+
+    if (n == 0) {
+        snprintf(err, err_len, "too few file descriptors are allowed (ulimit -n): with those that "
+                               "models and files need, none are left for connections");
+        return ERR_LIMIT;
+    }
+    if (n < h->opt.max_connections)
+        log_warn("http", "event=connections_lowered wanted=%u now=%u reason=descriptors",
+                 h->opt.max_connections, n);
+    limits_init(&h->limits, &h->connections, n, h->opt.max_connections_per_address);
+    return 0;
+}
+
+int http_create(struct http **out, const struct http_options *options, char *err, size_t err_len)
+{
+    struct http *h = mem_calloc(1, sizeof(*h));
+    int rc;
+
+    *out = NULL;
+    if (h == NULL)
+        return snprintf(err, err_len, "out of memory"), ERR_NOMEM;
+    h->opt = *options;
+    const struct connections_options connections = {
+        .http = h,
+        .loop = options->loop,
+        .header_timeout_s = options->header_timeout_s,
+        .idle_timeout_s = options->idle_timeout_s,
+        .min_rate = options->min_body_rate,
+        .closed = on_closed,
+        .ud = h,
+    };
+    snprintf(err, err_len, "out of memory");
+    rc = connections_init(&h->connections, &connections);
+    if (rc == 0)
+        rc = open_listeners(h, err, err_len);
+    if (rc == 0)
+        rc = set_limits(h, err, err_len);
+    if (rc < 0)
+        http_destroy(&h);
+    *out = h;
+    return rc;
+}
+
+void http_start(struct http *h)
+{
+    h->is_started = true;
+    connections_start(&h->connections);
+    for (size_t i = 0; i < h->n_listeners; i++)
+        listener_start(&h->listeners[i], h->opt.loop);
+}
+
+void http_drain(struct http *h)
+{
+    h->is_draining = true;
+}
+
+void http_stop(struct http *h)
+{
+    if (h->is_stopping)
+        return;
+    h->is_stopping = true;
+    for (size_t i = 0; i < h->n_listeners; i++)
+        listener_close(&h->listeners[i]);
+    if (h->is_started)
+        connections_stop(&h->connections);
+}
+
+void http_destroy(struct http **http)
+{
+    struct http *h = http != NULL ? *http : NULL;
+
+    if (h == NULL)
+        return;
+    http_stop(h);
+    connections_release(&h->connections);
+    mem_free(h);
+    *http = NULL;
+}

@@ -1,0 +1,195 @@
+/* server/http/listener.c - see listener.h. */
+#include "server/http/listener.h"
+
+#include "server/http/connection.h"
+#include "server/http/exchange.h"
+#include "server/http/limits.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Clients in one turn of the loop; the others get theirs in between. */
+#define MAX_ACCEPTS 64
+#define REST_MS 100
+/* Where all places are taken by clients who have something to say. */
+#define SHORT_REST_MS 10
+
+static int open_spare(void)
+{
+    return open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void on_readable(uv_poll_t *handle, int status, int events);
+
+static void on_rested(uv_timer_t *rest)
+{
+    listener_resume(rest->data);
+}
+
+static void rest(struct listener *l, uint64_t ms)
+{
+    l->is_resting = true;
+    uv_poll_stop(&l->poll);
+    uv_timer_start(&l->rest, on_rested, ms, 0);
+}
+
+void listener_resume(struct listener *l)
+{
+    if (!l->is_resting)
+        return;
+    l->is_resting = false;
+    if (l->spare_fd < 0)
+        l->spare_fd = open_spare();
+    uv_timer_stop(&l->rest);
+    uv_poll_start(&l->poll, UV_READABLE, on_readable);
+}
+
+/* ---- one client ---- */
+
+static void refuse(struct listener *l, int fd, enum http_edge why)
+{
+    http_count(l->http, why);
+    close(fd);
+}
+
+/* Answers go out in few writes: none should wait for a full packet. */
+static void admit(struct listener *l, int fd, const struct in6_addr *address, bool is_reserved)
+{
+    const int on = 1;
+    struct connection *cn;
+
+    if (l->from != HEAD_UNIX)
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    cn = connection_open(l->house, fd, l->tls, l->from);
+    if (cn == NULL) {
+        refuse(l, fd, HTTP_EDGE_FULL);
+        return;
+    }
+    cn->is_reserved = is_reserved;
+    if (address != NULL) {
+        cn->address = *address;
+        limits_add(l->limits, cn);
+    }
+}
+
+static void welcome(struct listener *l, int fd, const struct sockaddr_storage *from)
+{
+    struct in6_addr address;
+    const bool is_counted = l->from != HEAD_UNIX && limits_address(from, &address);
+    const enum limits_verdict verdict = limits_ask(l->limits, is_counted ? &address : NULL);
+
+    switch (verdict) {
+    case LIMITS_PLACE:
+    case LIMITS_RESERVED_PLACE:
+        admit(l, fd, is_counted ? &address : NULL, verdict == LIMITS_RESERVED_PLACE);
+        break;
+    case LIMITS_TOO_MANY_OF_ADDRESS:
+        refuse(l, fd, HTTP_EDGE_ADDRESS);
+        break;
+    }
+}
+
+/* ---- descriptors that run out ---- */
+
+static bool is_shortage(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+/* The client at the front is turned away, instead of waiting for who knows how long. */
+static void shed_one(struct listener *l)
+{
+    int fd;
+
+    if (l->spare_fd < 0)
+        return;
+    close(l->spare_fd);
+    fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    l->spare_fd = open_spare();
+}
+
+/* May accepting go on? */
+static bool relieve(struct listener *l)
+{
+    http_count(l->http, HTTP_EDGE_DESCRIPTORS);
+    if (connections_evict(l->house))
+        return true;
+    shed_one(l);
+    rest(l, REST_MS);
+    return false;
+}
+
+/* Nobody has to go for a client who is not there. */
+static bool has_client(const struct listener *l)
+{
+    struct pollfd p = {.fd = l->fd, .events = POLLIN};
+
+    return poll(&p, 1, 0) > 0;
+}
+
+/* May accepting go on? */
+static bool accept_one(struct listener *l)
+{
+    struct sockaddr_storage from = {0};
+    socklen_t n = sizeof(from);
+    int fd;
+
+    if (limits_are_full(l->limits) && !has_client(l))
+        return false;
+    if (!limits_make_room(l->limits)) {
+        rest(l, SHORT_REST_MS);
+        return false;
+    }
+    fd = accept4(l->fd, (struct sockaddr *)&from, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0)
+        welcome(l, fd, &from);
+    else if (is_shortage(errno))
+        return relieve(l);
+    return fd >= 0 || errno == ECONNABORTED || errno == EINTR;
+}
+
+static void on_readable(uv_poll_t *handle, int status, int events)
+{
+    (void)status, (void)events;
+    for (int i = 0; i < MAX_ACCEPTS && accept_one(handle->data); i++)
+        ;
+}
+
+/* ---- life ---- */
+
+void listener_init(struct listener *l, int fd)
+{
+    l->fd = fd;
+    l->spare_fd = open_spare();
+}
+
+void listener_start(struct listener *l, uv_loop_t *loop)
+{
+    uv_poll_init(loop, &l->poll, l->fd);
+    uv_timer_init(loop, &l->rest);
+    l->poll.data = l->rest.data = l;
+    l->is_started = true;
+    uv_poll_start(&l->poll, UV_READABLE, on_readable);
+}
+
+void listener_close(struct listener *l)
+{
+    if (l->fd < 0)
+        return;
+    if (l->is_started) {
+        uv_close((uv_handle_t *)&l->poll, NULL);
+        uv_close((uv_handle_t *)&l->rest, NULL);
+    }
+    l->is_resting = false;
+    close(l->fd);
+    if (l->spare_fd >= 0)
+        close(l->spare_fd);
+    l->fd = l->spare_fd = -1;
+    listen_unlink(&l->place);
+}

@@ -1,0 +1,173 @@
+/* server/http/socket.c - see socket.h. */
+#include "server/http/socket.h"
+
+#include "core/base/err.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Connections that the kernel may accept before we do: a burst of clients in one turn. */
+#define BACKLOG 1024
+
+static int try_address(const struct addrinfo *a)
+{
+    const int on = 1;
+    const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)); /* else a restart waits a minute */
+    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0)
+        return fd;
+    const int saved = errno;
+    close(fd);
+    errno = saved;
+    return -1;
+}
+
+static uint16_t port_of(int fd)
+{
+    struct sockaddr_storage a = {0};
+    socklen_t n = sizeof(a);
+
+    if (getsockname(fd, (struct sockaddr *)&a, &n) < 0)
+        return 0;
+    if (a.ss_family == AF_INET6)
+        return ntohs(((struct sockaddr_in6 *)&a)->sin6_port);
+    return ntohs(((struct sockaddr_in *)&a)->sin_port);
+}
+
+int listen_open(const char *host, uint16_t port, int *fd, uint16_t *bound, char *err,
+                size_t err_len)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *list = NULL;
+    char service[8];
+    int rc;
+
+    *fd = -1;
+    snprintf(service, sizeof(service), "%u", port);
+    rc = getaddrinfo(host, service, &hints, &list);
+    if (rc != 0) {
+        snprintf(err, err_len, "cannot listen on %s:%u: %s", host, port, gai_strerror(rc));
+        return ERR_IO;
+    }
+    for (const struct addrinfo *a = list; a != NULL && *fd < 0; a = a->ai_next)
+        *fd = try_address(a);
+    if (*fd < 0)
+        snprintf(err, err_len, "cannot listen on %s:%u: %s", host, port, strerror(errno));
+    freeaddrinfo(list);
+    if (*fd < 0)
+        return ERR_IO;
+    *bound = port_of(*fd);
+    return 0;
+}
+
+bool listen_is_loopback(int fd)
+{
+    struct sockaddr_storage a = {0};
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&a;
+    const struct sockaddr_in *four = (const struct sockaddr_in *)&a;
+    socklen_t n = sizeof(a);
+
+    if (getsockname(fd, (struct sockaddr *)&a, &n) < 0)
+        return false;
+    if (a.ss_family == AF_INET)
+        return ntohl(four->sin_addr.s_addr) >> 24 == 127;
+    return a.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
+}
+
+/* ---- Unix sockets ---- */
+
+static int open_socket(void)
+{
+    return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+/* Does somebody listen there? A full backlog is an answer too. */
+static bool is_alive(const struct sockaddr_un *a)
+{
+    const int fd = open_socket();
+    bool alive;
+
+    if (fd < 0)
+        return true; /* nobody can say: better not touch it */
+    alive = connect(fd, (const struct sockaddr *)a, sizeof(*a)) == 0 || errno != ECONNREFUSED;
+    close(fd);
+    return alive;
+}
+
+/* Make room for a new file: 0, or the errno of why there is none. */
+static int clear_place(const struct sockaddr_un *a)
+{
+    struct stat st;
+
+    if (lstat(a->sun_path, &st) < 0)
+        return errno == ENOENT ? 0 : errno;
+    if (!S_ISSOCK(st.st_mode))
+        return EEXIST;
+    if (is_alive(a))
+        return EADDRINUSE;
+    return unlink(a->sun_path) < 0 ? errno : 0;
+}
+
+/* The file is made with no permissions but the owner's, and gets the others afterwards. */
+static int bind_file(int fd, const struct sockaddr_un *a, mode_t mode, struct listen_place *place)
+{
+    const mode_t before = umask(S_IRWXG | S_IRWXO);
+    const int rc = bind(fd, (const struct sockaddr *)a, sizeof(*a));
+    const int saved = errno;
+    struct stat st;
+
+    umask(before);
+    errno = saved;
+    if (rc < 0 || lstat(a->sun_path, &st) < 0)
+        return -1;
+    memcpy(place->path, a->sun_path, sizeof(place->path));
+    place->device = st.st_dev;
+    place->inode = st.st_ino;
+    return chmod(a->sun_path, mode) < 0 || listen(fd, BACKLOG) < 0 ? -1 : 0;
+}
+
+int listen_unix(const char *path, mode_t mode, int *fd, struct listen_place *place, char *err,
+                size_t err_len)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+
+    *fd = -1;
+    *place = (struct listen_place){0};
+    if (strlen(path) >= sizeof(a.sun_path)) {
+        snprintf(err, err_len, "cannot listen on '%s': the path is longer than %zu bytes", path,
+                 sizeof(a.sun_path) - 1);
+        return ERR_IO;
+    }
+    memcpy(a.sun_path, path, strlen(path) + 1);
+    errno = clear_place(&a);
+    if (errno == 0)
+        *fd = open_socket();
+    if (*fd >= 0 && bind_file(*fd, &a, mode, place) == 0)
+        return 0;
+    snprintf(err, err_len, "cannot listen on '%s': %s", path, strerror(errno));
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+    listen_unlink(place);
+    return ERR_IO;
+}
+
+void listen_unlink(struct listen_place *place)
+{
+    struct stat st;
+
+    if (place->path[0] != '\0' && lstat(place->path, &st) == 0 && st.st_dev == place->device &&
+        st.st_ino == place->inode)
+        unlink(place->path);
+    place->path[0] = '\0';
+}

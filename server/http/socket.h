@@ -1,0 +1,38 @@
+/* server/http/socket.h - the listening sockets: TCP, and a Unix socket in the file system.
+ *
+ * Thread: any, but only while the process has one: a Unix socket is made under a changed umask.
+ * Memory: none.
+ */
+#ifndef SERVER_HTTP_SOCKET_H
+#define SERVER_HTTP_SOCKET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/un.h>
+
+struct listen_place { /* the file of a Unix socket; zero is none */
+    char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    dev_t device;
+    ino_t inode;
+};
+
+/* Bind a name or address (IPv4 or IPv6) and a port (0: any free one) and listen, non-blocking.
+ * *bound is the port it became. ERR_IO with a sentence: "cannot listen on 127.0.0.1:80: …". */
+int listen_open(const char *host, uint16_t port, int *fd, uint16_t *bound, char *err,
+                size_t err_len);
+
+/* Can only this machine connect to it? */
+bool listen_is_loopback(int fd);
+
+/* listen_open() for a Unix socket with the permissions `mode`. A socket that is there already and
+ * that nobody listens on is one that was left behind: it is replaced. Anything else is left
+ * alone. */
+int listen_unix(const char *path, mode_t mode, int *fd, struct listen_place *place, char *err,
+                size_t err_len);
+
+/* Remove the file, if it is still the one that was made. */
+void listen_unlink(struct listen_place *place);
+
+#endif

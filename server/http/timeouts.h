@@ -1,0 +1,53 @@
+/* server/http/timeouts.h - what connections wait for, and for how long they may.
+ *
+ * Each kind of waiting has one length, so that those who wait for the same thing stand in the
+ * order in which they began: the first of a list is both the next one due and the oldest, which
+ * goes first when places are short. One timer of the loop is set for the earliest of all; with
+ * nobody waiting there is none.
+ *
+ * Thread: the loop's. Memory: none; the entries are their owners'.
+ */
+#ifndef SERVER_HTTP_TIMEOUTS_H
+#define SERVER_HTTP_TIMEOUTS_H
+
+#include <stdint.h>
+#include <uv.h>
+
+#include "core/base/list.h"
+
+enum timeout_kind {
+    TIMEOUT_HEAD = 0, /* a handshake, or a head */
+    TIMEOUT_IDLE,     /* between two requests */
+    TIMEOUT_BODY,
+    TIMEOUT_READER, /* the client's socket takes nothing */
+    TIMEOUT_LINGER, /* our side is closed */
+    TIMEOUT_KINDS,
+    TIMEOUT_NONE = TIMEOUT_KINDS,
+};
+
+struct timeout {
+    struct list link;
+    enum timeout_kind kind;
+    uint64_t begin_ms; /* clock_ms() */
+};
+
+struct timeouts {
+    struct list waiting[TIMEOUT_KINDS];
+    uint64_t length_ms[TIMEOUT_KINDS];
+    uv_timer_t timer;
+    uint64_t timer_ms; /* when it will fire; 0 = it is not set */
+    void (*due)(struct timeout *t);
+};
+
+/* `due` is called for an entry whose time is up, and must end or restart it. */
+void timeouts_init(struct timeouts *t, uv_loop_t *loop,
+                   const uint64_t length_ms[static TIMEOUT_KINDS], void (*due)(struct timeout *t));
+void timeouts_close(struct timeouts *t); /* the loop must run once more */
+
+void timeout_init(struct timeout *e);
+/* Begin to wait, now; with TIMEOUT_NONE only end what was waited for. */
+void timeout_restart(struct timeouts *t, struct timeout *e, enum timeout_kind kind);
+/* The same, but an entry that waits for that already goes on. */
+void timeout_set(struct timeouts *t, struct timeout *e, enum timeout_kind kind);
+
+#endif

@@ -1,0 +1,115 @@
+/* server/schema_known.c - schemas by their address, their sizes, and which values are equal.
+ *
+ * A schema that is referred to from many places is written and merged once. All of these spend
+ * steps, because a schema decides how often they are called.
+ */
+#include "server/schema_impl.h"
+
+#include "core/base/err.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+void schema_spend(struct schema *s, uint64_t n)
+{
+    grammar_builder_spend(s->b, n);
+}
+
+cJSON *schema_keep(struct schema *s, const struct schema_place *at, cJSON *made)
+{
+    if (made == NULL) {
+        grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
+        return NULL;
+    }
+    if (s->n_merged == SCHEMA_MAX_MERGED) {
+        cJSON_Delete(made);
+        schema_refuse(s, at, "too many schemas have to be combined");
+        return NULL;
+    }
+    s->merged[s->n_merged++] = made;
+    return made;
+}
+
+uint64_t schema_size(const cJSON *v)
+{
+    uint64_t n = 0;
+
+    for (const cJSON *it = v != NULL ? v->child : NULL; it != NULL; it = it->next)
+        n++;
+    return n;
+}
+
+struct schema_known *schema_known(struct schema *s, const cJSON *schema)
+{
+    const uint64_t hash = (uint64_t)(uintptr_t)schema * 0x9e3779b97f4a7c15u;
+    uint32_t at = (uint32_t)(hash >> 40) % SCHEMA_KNOWN_SLOTS;
+
+    while (s->known[at].schema != NULL && s->known[at].schema != schema)
+        at = (at + 1) % SCHEMA_KNOWN_SLOTS;
+    s->known[at].schema = schema;
+    return &s->known[at];
+}
+
+/* ---- equal values ---- */
+
+static bool equal_lists(struct schema *s, const cJSON *a, const cJSON *b)
+{
+    a = a->child;
+    b = b->child;
+    for (; a != NULL && b != NULL; a = a->next, b = b->next) {
+        schema_spend(s, 1);
+        if (schema_has_failed(s) || !schema_equal(s, a, b))
+            return false;
+    }
+    return a == NULL && b == NULL;
+}
+
+/* Is each member of `a` also in `b`? was_compared: `b` has been found to be in `a`, so that only a
+ * name that comes twice has a value that was not compared. (To compare every value from both sides,
+ * as cJSON does, takes a time exponential in the depth.) */
+static bool has_members(struct schema *s, const cJSON *a, const cJSON *b, bool was_compared)
+{
+    const uint64_t n = schema_size(a) + schema_size(b);
+
+    for (const cJSON *it = a->child; it != NULL; it = it->next) {
+        const cJSON *other;
+
+        schema_spend(s, 1 + n);
+        if (schema_has_failed(s))
+            return false;
+        other = schema_get(b, it->string);
+        if (other == NULL)
+            return false;
+        if (was_compared && schema_get(a, it->string) == it)
+            continue;
+        if (!schema_equal(s, it, other))
+            return false;
+    }
+    return true;
+}
+
+/* As cJSON has it: to the last bit or so. */
+static bool equal_numbers(double a, double b)
+{
+    const double larger = fabs(a) > fabs(b) ? fabs(a) : fabs(b);
+
+    return fabs(a - b) <= larger * DBL_EPSILON;
+}
+
+bool schema_equal(struct schema *s, const cJSON *a, const cJSON *b)
+{
+    const int type = a->type & 0xFF;
+
+    if (type != (b->type & 0xFF))
+        return false;
+    if (type == cJSON_Number)
+        return equal_numbers(a->valuedouble, b->valuedouble);
+    if (type == cJSON_String)
+        return strcmp(a->valuestring, b->valuestring) == 0;
+    if (type == cJSON_Array)
+        return equal_lists(s, a, b);
+    if (type == cJSON_Object)
+        return has_members(s, a, b, false) && has_members(s, b, a, true);
+    return true;
+}

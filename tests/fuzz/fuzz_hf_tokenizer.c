@@ -1,0 +1,74 @@
+/* tests/fuzz/fuzz_hf_tokenizer.c - libFuzzer: any bytes as the tokenizer.json of a model's folder.
+ *
+ * What is accepted becomes the header of a GGUF file, which must be one, and if a tokenizer comes
+ * of that, it is used.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mem.h"
+#include "core/gguf/gguf.h"
+#include "core/gguf/gguf_write.h"
+#include "core/text/tokenizer.h"
+#include "server/hf_folder.h"
+#include "server/hf_tokenizer.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void require(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+static void use(const struct tokenizer *t)
+{
+    static const char text[] = "Hello, <|end|> 123  \xC3\xA9\xFF\xE2\x96\x81world\n";
+    struct token_list list = {0};
+
+    if (tokenizer_encode(t, text, sizeof(text) - 1, TOKENIZER_PARSE_SPECIAL, 1000, NULL, &list) ==
+        0)
+        for (size_t i = 0; i < list.n; i++)
+            require(list.ids[i] >= 0 && list.ids[i] < tokenizer_n_vocab(t));
+    token_list_release(&list);
+}
+
+static void load(struct hf_folder *f)
+{
+    char err[300] = "";
+    struct tokenizer *t;
+    struct gguf *g;
+    uint8_t *bytes;
+    size_t n;
+
+    require(gguf_writer_finish(f->w, &bytes, &n) == 0);
+    require(gguf_open_memory(&g, "fuzz", bytes, n, err, sizeof(err)) == 0);
+    if (tokenizer_create(&t, g, err, sizeof(err)) == 0) {
+        use(t);
+        tokenizer_destroy(&t);
+    } else {
+        require(err[0] != '\0');
+    }
+    gguf_close(&g);
+    mem_free(bytes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    char err[300] = "";
+    struct hf_folder f = {.path = "fuzz", .forced_pre = "", .err = err, .err_len = sizeof(err),
+                          .arch = "llama", .n_vocab = 300, .n_layer = 1};
+
+    if (hf_parse(&f, "tokenizer.json", (const char *)data, n, &f.tokenizer) == 0) {
+        f.config = cJSON_CreateObject();
+        require(gguf_writer_create(&f.w) == 0);
+        if (hf_tokenizer_add(&f) == 0)
+            load(&f);
+        else
+            require(err[0] != '\0');
+        gguf_writer_destroy(&f.w);
+    }
+    cJSON_Delete(f.tokenizer);
+    cJSON_Delete(f.config);
+    return 0;
+}

@@ -1,0 +1,99 @@
+/* tests/fuzz/fuzz_speech.c - libFuzzer: any text as what a model says, taken apart whole and in
+ * pieces.
+ *
+ * The first byte says how tools are called, the second which marks count, the third how the text is
+ * cut. What comes out does not depend on the cuts.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/buf.h"
+#include "server/json.h"
+#include "server/speech.h"
+
+#define MAX_SAID (1u << 20)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void require(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+struct said {
+    struct buf thought, text, calls;
+};
+
+/* As a sender does that sends at once. */
+static void take(struct speech *s, struct said *out)
+{
+    buf_add(&out->thought, s->thought.data != NULL ? s->thought.data : "", s->thought.len);
+    buf_add(&out->text, s->text.data != NULL ? s->text.data : "", s->text.len);
+    buf_clear(&s->thought);
+    buf_clear(&s->text);
+    for (; s->n_sent < s->n_calls; s->n_sent++) {
+        buf_add_str(&out->calls, s->calls[s->n_sent].name);
+        buf_add_char(&out->calls, '(');
+        buf_add_str(&out->calls, s->calls[s->n_sent].arguments);
+        buf_add_char(&out->calls, ')');
+    }
+}
+
+static void say(struct said *out, const uint8_t *how, const char *text, size_t n, uint32_t cuts)
+{
+    const struct speech_style style = {(enum speech_syntax)(how[0] % 6), (how[1] & 1) != 0};
+    struct speech s;
+
+    buf_init(&out->thought, MAX_SAID);
+    buf_init(&out->text, MAX_SAID);
+    buf_init(&out->calls, MAX_SAID);
+    if (how[0] % 8 == 6)
+        speech_init_forced(&s, NULL);
+    else if (how[0] % 8 == 7)
+        speech_init_forced(&s, "f");
+    else
+        speech_init(&s, &style, (how[1] & 2) != 0, (how[1] & 4) != 0);
+    for (size_t i = 0, len; i < n; i += len) {
+        cuts = cuts * 1664525 + 1013904223;
+        len = cuts == 0 ? n : 1 + (cuts >> 24) % 7;
+        if (how[2] == 0 || len > n - i)
+            len = n - i;
+        speech_feed(&s, text + i, len);
+        take(&s, out);
+    }
+    speech_end(&s);
+    take(&s, out);
+    require(speech_error(&s) == 0 && !speech_has_news(&s));
+    speech_release(&s);
+}
+
+static bool same(const struct buf *a, const struct buf *b)
+{
+    return a->len == b->len && (a->len == 0 || memcmp(a->data, b->data, a->len) == 0);
+}
+
+static void release(struct said *s)
+{
+    buf_release(&s->thought);
+    buf_release(&s->text);
+    buf_release(&s->calls);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    uint8_t whole[3];
+    struct said a, b;
+
+    if (n < 3 || !json_is_utf8((const char *)data + 3, n - 3))
+        return 0;
+    memcpy(whole, data, 3);
+    whole[2] = 0;
+    say(&a, whole, (const char *)data + 3, n - 3, 0);
+    whole[2] = 1;
+    say(&b, whole, (const char *)data + 3, n - 3, data[2]);
+    require(same(&a.thought, &b.thought) && same(&a.text, &b.text) && same(&a.calls, &b.calls));
+    release(&a);
+    release(&b);
+    return 0;
+}
