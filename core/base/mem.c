@@ -64,8 +64,8 @@ static int is_tortured(bool of_process)
     do {
         if (left < 0)
             return 0;
-    } while (!__atomic_compare_exchange_n(&torture->countdown, &left, left > 0 ? left - 1 : 0, false,
-                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    } while (!__atomic_compare_exchange_n(&torture->countdown, &left, left > 0 ? left - 1 : 0,
+                                          false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     if (left > 0)
         return 0;
     if (__atomic_sub_fetch(&torture->n_to_fail, 1, __ATOMIC_RELAXED) <= 0)

@@ -1,11 +1,13 @@
 /* tests/torture/fail_syscalls.c - a library to preload that makes the n-th system call fail.
  *
  * QUIRE_TORTURE_CALLS names a file of one struct control that the test has mapped too. Of the calls
- * whose bit is in `mask`, `countdown` work (< 0: all), then `n_to_fail` fail with `errnum`, or, with
- * errnum 0, are short: they do a part of what was asked. Which calls there are: the list CALLS.
+ * whose bit is in `mask`, `countdown` work (< 0: all), then `n_to_fail` fail with `errnum`, or,
+ * with errnum 0, are short: they do a part of what was asked. Which calls there are: the list
+ * CALLS.
  *
  * Left alone: what libuv answers with abort() by its own choice (writes to its eventfds and its
- * signal pipe, the threads of its pool, epoll_ctl), because nothing in this program can answer it otherwise.
+ * signal pipe, the threads of its pool, epoll_ctl), because nothing in this program can answer it
+ * otherwise.
  *
  * Thread: any.
  */
