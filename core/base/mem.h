@@ -55,8 +55,8 @@ void mem_fail_after(int64_t n);
 int mem_has_failed(void);
 
 /* Debug build: the same from outside. QUIRE_DEBUG_TORTURE names a file of one struct mem_torture
- * that a test has mapped too; main() attaches to it. `countdown` allocations succeed (< 0: all), then
- * `n_to_fail` fail, then they succeed again. Without QUIRE_DEBUG it does nothing. */
+ * that a test has mapped too; main() attaches to it. `countdown` allocations succeed (< 0: all),
+ * then `n_to_fail` fail, then they succeed again. Without QUIRE_DEBUG it does nothing. */
 struct mem_torture {
     int64_t countdown, n_to_fail; /* atomic: set by the test */
     int64_t n_seen, n_failed;     /* atomic: counted here */

@@ -105,6 +105,7 @@ class Server:
             time.sleep(0.001)
 
     def read_log(self):
+        """All of it, once nothing comes any more: lines are written by a thread of their own."""
         if getattr(self, "pid", None):
             self.flush_log()
         with open(self.log.name, encoding="utf-8") as f:
