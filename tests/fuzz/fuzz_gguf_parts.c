@@ -1,8 +1,8 @@
 /* tests/fuzz/fuzz_gguf_parts.c - libFuzzer: a split model, of which any part may be anything.
  *
  * The input is a list of parts: which (1 byte), how long (2 bytes), and the bytes. All parts are
- * tried as the one that is given. What opens is the same set from whichever part: each tensor lies in
- * one of the files, once, and the files' counts add up.
+ * tried as the one that is given. What opens is the same set from whichever part: each tensor lies
+ * in one of the files, once, and the files' counts add up.
  */
 #include "tests/fuzz/scratch.h"
 

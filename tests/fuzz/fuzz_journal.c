@@ -1,10 +1,12 @@
 /* tests/fuzz/fuzz_journal.c - libFuzzer: any text as a journal to be replayed.
  *
  * A line that is understood and that the journal could have written, written by it again reads the
- * same. What the replay takes keeps the scheduler's books in order (debug builds check them in every
- * step), a second replay ends at the same line with the same counts, and whatever is refused is so
- * with a sentence. Runs of more than MOST sequences, tokens or blocks end the input: replay.h's own
- * bounds are those of memory, which test_replay checks.
+ * same. What the replay takes keeps the scheduler's books in order, a second replay ends at the
+ * same line with the same counts, and whatever is refused is so with a sentence. Runs of more than MOST sequences, tokens or blocks end the input:
+ * replay.h's own bounds are those of memory, which test_replay checks.
+ *
+ * Under libFuzzer every other input is made from another by changing a number, or by removing,
+ * doubling or moving a line, so that most inputs are journals.
  */
 #include "tests/fuzz/scratch.h"
 
@@ -14,6 +16,8 @@
 #include "server/cmd_replay_line.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+size_t LLVMFuzzerMutate(uint8_t *data, size_t n, size_t max) __attribute__((weak));
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max, unsigned int seed);
 
 #define MOST 1024
 #define MAX_LINE ((size_t)1 << 17)
@@ -34,8 +38,8 @@ static bool is_small(const struct replay_record *r)
         return r->request->max_tokens <= MOST;
     return r->kind != REPLAY_START ||
            (s->max_tenants <= MOST && s->max_sequences <= MOST && s->max_requests <= MOST &&
-            s->max_context <= 16 * MOST && s->max_batch_tokens <= 16 * MOST && k->n_blocks <= MOST &&
-            k->n_ram <= MOST && k->n_file <= MOST && k->max_sequences <= MOST &&
+            s->max_context <= 16 * MOST && s->max_batch_tokens <= 16 * MOST &&
+            k->n_blocks <= MOST && k->n_ram <= MOST && k->n_file <= MOST && k->max_sequences <= MOST &&
             k->max_table <= MOST && k->lanes.n <= 16);
 }
 
@@ -110,7 +114,7 @@ static int take_line(struct replay *r, const char *line, size_t n, bool checks)
         rc = 1;
     } else if (rc == 0) {
         rc = replay_take(r, &record, err, sizeof(err));
-        require(rc <= 0);
+        require(rc <= 0 && (rc < 0 || !checks || replay_check(r)));
     }
     require(rc >= 0 || err[0] != '\0');
     replay_record_release(&record);
@@ -147,4 +151,83 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             a.stats.n_cancels == b.stats.n_cancels && a.stats.n_plans == b.stats.n_plans &&
             a.stats.n_tokens == b.stats.n_tokens && a.stats.n_ends == b.stats.n_ends);
     return 0;
+}
+
+/* ---- inputs ---- */
+
+static uint32_t pick(uint32_t *random, size_t n)
+{
+    *random = *random * 1664525 + 1013904223;
+    return n > 0 ? (uint32_t)((*random >> 8) % n) : 0;
+}
+
+/* Replace n_old bytes at `at` by others, if there is room. */
+static size_t replace(uint8_t *data, size_t n, size_t max, size_t at, size_t n_old,
+                     const void *bytes, size_t n_new)
+{
+    if (n - n_old + n_new > max)
+        return n;
+    memmove(data + at + n_new, data + at + n_old, n - at - n_old);
+    memcpy(data + at, bytes, n_new);
+    return n - n_old + n_new;
+}
+
+static size_t change_number(uint8_t *data, size_t n, size_t max, uint32_t *random)
+{
+    static const char *const values[] = {"0", "1", "2", "3", "15", "16", "17", "255", "4294967295",
+                                         "4294967296", "9007199254740992", "-1", "0.5"};
+    size_t at = pick(random, n), len = 0;
+    char near[24];
+    const char *value = near;
+
+    while (at < n && (data[at] < '0' || data[at] > '9'))
+        at++;
+    while (at > 0 && at < n && data[at - 1] >= '0' && data[at - 1] <= '9')
+        at--;
+    while (at + len < n && len < 9 && data[at + len] >= '0' && data[at + len] <= '9')
+        near[len] = (char)data[at + len], len++;
+    near[len] = '\0';
+    if (pick(random, 3) == 0)
+        value = values[pick(random, sizeof(values) / sizeof(values[0]))];
+    else
+        snprintf(near, sizeof(near), "%d", atoi(near) + (int)pick(random, 5) - 2);
+    return replace(data, n, max, at, len, value, strlen(value));
+}
+
+static size_t line_at(const uint8_t *data, size_t n, size_t at, size_t *len)
+{
+    const uint8_t *end;
+
+    while (at > 0 && data[at - 1] != '\n')
+        at--;
+    end = memchr(data + at, '\n', n - at);
+    *len = end != NULL ? (size_t)(end - data) - at + 1 : n - at;
+    return at;
+}
+
+/* Out, in again elsewhere, or both. */
+static size_t change_line(uint8_t *data, size_t n, size_t max, uint32_t *random)
+{
+    static uint8_t line[1 << 16];
+    const uint32_t how = pick(random, 3);
+    size_t len, ignored, at = line_at(data, n, pick(random, n), &len);
+
+    if (len > sizeof(line))
+        return n;
+    memcpy(line, data + at, len);
+    if (how != 0)
+        n = replace(data, n, max, at, len, "", 0);
+    if (how != 1)
+        n = replace(data, n, max, line_at(data, n, pick(random, n), &ignored), 0, line, len);
+    return n;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max, unsigned int seed)
+{
+    uint32_t random = seed;
+    const uint32_t how = pick(&random, 4);
+
+    if (how < 2 || n == 0)
+        return LLVMFuzzerMutate(data, n, max);
+    return how == 2 ? change_number(data, n, max, &random) : change_line(data, n, max, &random);
 }

@@ -1,8 +1,8 @@
 /* tests/fuzz/fuzz_safetensors.c - libFuzzer: the safetensors files of a folder, and their index.
  *
- * The input is a list of files: which (1 byte: 0 model.safetensors, 1 the index, 2 and 3 the shards;
- * with FRAMED set, the length of the header is put in front and so many zeros as the next byte says,
- * times 8, behind), how long (2 bytes), and the bytes.
+ * The input is a list of files: which (1 byte: 0 model.safetensors, 1 the index, 2 and 3 the
+ * shards; with FRAMED set, the length of the header is put in front and so many zeros as the next
+ * byte says, times 8, behind), how long (2 bytes), and the bytes.
  *
  * Of what is accepted, each tensor lies in a file of the folder, behind the header and with all its
  * bytes, no name comes twice, and the index says the same.

@@ -2,8 +2,8 @@
  * to it while it is in use.
  *
  * The input: how long the file is that is found (2 bytes) and its bytes, then operations: which (1
- * byte) and a number (2 bytes). A model keeps what each slot of RAM and each slot of the file should
- * hold.
+ * byte) and a number (2 bytes). A model keeps what each slot of RAM and each slot of the file
+ * should hold.
  *
  * A file that is empty or begins as swap files do is replaced, any other is left as it was. What is
  * read is what was written last, or an error, which only a file that somebody else has changed may

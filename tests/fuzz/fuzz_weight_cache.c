@@ -1,9 +1,9 @@
 /* tests/fuzz/fuzz_weight_cache.c - libFuzzer: a file that claims to be the cache of a model.
  *
  * The input is a list of changes to a whole cache of a small model, made one after the other: how
- * (1 byte, see enum change), where (2 bytes), how many bytes (1 byte), and the bytes. A resealed file
- * has checksums that are right again, as a forger would make them, so that what lies behind them is
- * reached too.
+ * (1 byte, see enum change), where (2 bytes), how many bytes (1 byte), and the bytes. A resealed
+ * file has checksums that are right again, as a forger would make them, so that what lies behind
+ * them is reached too.
  *
  * It is loaded when, and only when, it is whole: of this model, of its length, with each checksum
  * that of the bytes that it covers. The panels are then the file's.

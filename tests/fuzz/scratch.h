@@ -80,8 +80,8 @@ static inline void scratch_unlink(const char *name)
     unlink(scratch_path(name));
 }
 
-/* The next line of a settings file that begins a section, behind its '[' (inih passes over blanks of
- * any kind, and a byte order mark); NULL: there are no more. *at moves behind the line. */
+/* The next line of a settings file that begins a section, behind its '[' (inih passes over blanks
+ * of any kind, and a byte order mark); NULL: there are no more. *at moves behind the line. */
 static inline const char *scratch_section(const char **at)
 {
     while (**at != '\0') {
