@@ -109,8 +109,8 @@ static void unref(struct access *a)
     log_info("http",
              "event=finished id=%s method=%s route=%s status=%d bytes=%" PRIu64
              "%s%s duration_ms=%.3f%s",
-             log_quote(id, sizeof(id), a->id), method_of(a, method, sizeof(method)), a->route, a->status, a->bytes, key,
-             model, ms(after(a->end_us, a->begin_us)), work);
+             log_quote(id, sizeof(id), a->id), method_of(a, method, sizeof(method)), a->route,
+             a->status, a->bytes, key, model, ms(after(a->end_us, a->begin_us)), work);
     mem_free(a);
 }
 
