@@ -192,6 +192,10 @@ tsan: ## threads: the queue, the team, and the server under load, with the threa
 	@QUIRE_BIN=build/tsan/quire QUIRE_DEBUG_BIN=build/tsan/quire QUIRE_TOOLS=$(BUILD)/tools \
 	    $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/e2e -m threads
 
+torture: deps-test $(TOOLS) ## fail every allocation and system call of a start and of requests in turn (TORTURE_S=seconds of each kind)
+	@$(MAKE) --no-print-directory $(DEBUG) build/debug/quire
+	@QUIRE_TORTURE_S=$(or $(TORTURE_S),0) QUIRE_BIN=build/debug/quire QUIRE_DEBUG_BIN=build/debug/quire QUIRE_TOOLS=$(BUILD)/tools \
+	    $(PYTHON) -m pytest -q -s -rs -p no:cacheprovider tests/e2e/test_torture.py
 chaos: ## everything at once for two minutes under each of the two sanitizers (CHAOS_S=seconds)
 	@$(MAKE) --no-print-directory $(ASAN) build/asan/quire
 	@$(MAKE) --no-print-directory $(TSAN) build/tsan/quire

@@ -283,7 +283,8 @@ static void print_places(const struct service *s)
         printf("listening on http%s://%s%s%s:%u", c->tls_certificate[0] != '\0' ? "s" : "",
                is_ipv6 ? "[" : "", c->host, is_ipv6 ? "]" : "", server_port(s->server));
         print_models(s);
-        puts(is_exposed(c) ? " WITHOUT API KEYS: whoever reaches it can use it (see api_keys)" : "");
+        puts(is_exposed(c) ? " WITHOUT API KEYS: whoever reaches it can use it (see api_keys)"
+                           : "");
     }
     if (c->unix_socket[0] != '\0') {
         printf("listening on unix:%s", c->unix_socket);
@@ -336,8 +337,10 @@ static int serve(struct service *s)
         served_join(&s->models[i]);
     if (s->code != EXIT_OK)
         return command_fail(s->code, "%s", s->err);
+    if (rc < 0)
+        return command_fail(EXIT_FAILED, "the server cannot begin to run: %s", err_text(rc));
     log_info("main", "stopped=1");
-    return rc < 0 ? EXIT_FAILED : EXIT_OK;
+    return EXIT_OK;
 }
 
 int cmd_serve(int argc, char **argv)

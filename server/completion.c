@@ -148,7 +148,8 @@ static void send_frame(struct completion *c)
         rc = http_call_write(call, frame->data, frame->len);
     if (rc == 0)
         return;
-    log_warn("http", "event=stream_cut id=%s reason=%s", log_quote(id, sizeof(id), c->in.request_id),
+    log_warn("http", "event=stream_cut id=%s reason=%s",
+             log_quote(id, sizeof(id), c->in.request_id),
              rc == ERR_LIMIT ? "slow_reader" : err_name(rc));
     abandon(c);
     http_call_abort(call);

@@ -1,5 +1,7 @@
 /* server/main.c - which command; everything else is in the commands. */
 #include "server/command.h"
+
+#include "core/base/mem.h"
 #include "server/engine.h"
 #include "server/process/startup.h"
 
@@ -25,6 +27,7 @@ static const struct command {
 int main(int argc, char **argv)
 {
     startup_open_standard_fds();
+    mem_torture_attach();
     if (argc < 2 || argv[1][0] == '-')
         return cmd_serve(argc, argv);
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)

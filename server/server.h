@@ -123,9 +123,9 @@ uint16_t server_port(const struct server *s);
 /* The nth signal `number` that tells it to stop (core/base/stop_signals.h). Thread-safe. */
 void server_tell_to_stop(void *server, int number, unsigned nth);
 
-/* No thread has been made until here; this one makes those that prepare requests and, by libuv, that
- * loads. Serve until told to stop: the first time refuses new requests and drains, the second cancels what
- * is left. Returns when every connection has been answered and the queues'
+/* No thread has been made until here; this one makes those that prepare requests and, by libuv,
+ * that loads. Serve until told to stop: the first time refuses new requests and drains, the second
+ * cancels what is left. Returns when every connection has been answered and the queues'
  * requests have ended; the engine threads end by themselves after queue_close(). SIGHUP reads the
  * files of keys and certificates again; SIGUSR1 opens the log file again.
  *

@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #define LOG_LINE_MAX 1024
+#define LOG_THREAD_NAME "log" /* asleep when all is written: what tests wait for */
 
 enum log_level { LOG_DEBUG = 0, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_OFF };
 
@@ -41,8 +42,8 @@ int log_start(void);
  * use, with a line in it. Does nothing without a file. Asynchronous; I/O thread. */
 void log_reopen(void);
 
-/* Wait until what was logged before is written, but no longer than about `wait_ms`. For threads that
- * end the process themselves. False: somebody does not read. */
+/* Wait until what was logged before is written, but no longer than about `wait_ms`. For threads
+ * that end the process themselves. False: somebody does not read. */
 bool log_flush(unsigned wait_ms);
 
 /* Write what is in the ring and end the thread, but wait no longer than `wait_ms` for a reader.

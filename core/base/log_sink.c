@@ -63,7 +63,7 @@ static bool wait_writable(void)
     return !atomic_load_explicit(&sink.must_stop, memory_order_relaxed) && poll(&p, 1, 100) >= 0;
 }
 
-/* All of it, or false. One write(2) as a rule; pipes take a line whole, files when there is room. */
+/* All of it, or false. One write(2) as a rule: pipes take a line whole, files if there is room. */
 static bool write_all(const char *text, size_t n)
 {
     while (n > 0) {
@@ -213,6 +213,7 @@ static void write_ring(void)
 static void *writer_main(void *ud)
 {
     (void)ud;
+    (void)pthread_setname_np(pthread_self(), LOG_THREAD_NAME);
     for (;;) {
         /* Before the last look at the ring: what is put behind it finds the thread awake. */
         const bool is_last = atomic_load(&sink.must_stop);

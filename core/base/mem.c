@@ -5,9 +5,11 @@
 #include "core/base/err.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/mempolicy.h>
 #include <malloc.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,8 +36,60 @@ int mem_has_failed(void)
     return atomic_load(&has_failed);
 }
 
+#ifdef QUIRE_DEBUG
+static struct mem_torture *torture; /* set before there are other threads */
+
+void mem_torture_attach(void)
+{
+    const char *path = getenv("QUIRE_DEBUG_TORTURE");
+    const int fd = path != NULL ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    void *p;
+
+    if (fd < 0)
+        return;
+    p = mmap(NULL, sizeof(*torture), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    torture = p != MAP_FAILED ? p : NULL;
+}
+
+/* Several threads may count at once: each takes one number, so that just n_to_fail of them fail. */
+static int is_tortured(bool of_process)
+{
+    int64_t left;
+
+    if (torture == NULL || (torture->of_process != 0) != of_process)
+        return 0;
+    __atomic_fetch_add(&torture->n_seen, 1, __ATOMIC_RELAXED);
+    left = __atomic_load_n(&torture->countdown, __ATOMIC_RELAXED);
+    do {
+        if (left < 0)
+            return 0;
+    } while (!__atomic_compare_exchange_n(&torture->countdown, &left, left > 0 ? left - 1 : 0,
+                                          false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    if (left > 0)
+        return 0;
+    if (__atomic_sub_fetch(&torture->n_to_fail, 1, __ATOMIC_RELAXED) <= 0)
+        __atomic_store_n(&torture->countdown, -1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&torture->n_failed, 1, __ATOMIC_RELAXED);
+    errno = ENOMEM; /* as malloc() does: the C library looks */
+    return 1;
+}
+#else
+void mem_torture_attach(void)
+{
+}
+
+static int is_tortured(bool of_process)
+{
+    (void)of_process;
+    return 0;
+}
+#endif
+
 static int must_fail(void)
 {
+    if (is_tortured(false))
+        return 1;
     if (atomic_load_explicit(&fail_countdown, memory_order_relaxed) < 0)
         return 0;
     if (atomic_fetch_sub(&fail_countdown, 1) > 0)
@@ -216,25 +270,25 @@ int posix_memalign(void **out, size_t alignment, size_t n);
 __attribute__((visibility("default"))) void *malloc(size_t n)
 {
     guard_check();
-    return __libc_malloc(n);
+    return is_tortured(true) ? NULL : __libc_malloc(n);
 }
 
 __attribute__((visibility("default"))) void *calloc(size_t c, size_t n)
 {
     guard_check();
-    return __libc_calloc(c, n);
+    return is_tortured(true) ? NULL : __libc_calloc(c, n);
 }
 
 __attribute__((visibility("default"))) void *realloc(void *p, size_t n)
 {
     guard_check();
-    return __libc_realloc(p, n);
+    return is_tortured(true) ? NULL : __libc_realloc(p, n);
 }
 
 __attribute__((visibility("default"))) int posix_memalign(void **out, size_t alignment, size_t n)
 {
     guard_check();
-    *out = __libc_memalign(alignment, n);
+    *out = is_tortured(true) ? NULL : __libc_memalign(alignment, n);
     return *out != NULL ? 0 : ENOMEM;
 }
 #endif

@@ -54,4 +54,15 @@ void mem_fail_after(int64_t n);
 /* Did the countdown reach a failing allocation since mem_fail_after()? */
 int mem_has_failed(void);
 
+/* Debug build: the same from outside. QUIRE_DEBUG_TORTURE names a file of one struct mem_torture
+ * that a test has mapped too; main() attaches to it. `countdown` allocations succeed (< 0: all),
+ * then `n_to_fail` fail, then they succeed again. Without QUIRE_DEBUG it does nothing. */
+struct mem_torture {
+    int64_t countdown, n_to_fail; /* atomic: set by the test */
+    int64_t n_seen, n_failed;     /* atomic: counted here */
+    int64_t of_process;           /* set before the start. 1: the whole process's, with libraries
+                                   * (not under a sanitizer); 0: those of this header */
+};
+void mem_torture_attach(void);
+
 #endif

@@ -3,9 +3,9 @@
  * A page of a mapping behind the file's end, or one that the disk cannot give, is a SIGBUS for the
  * thread that reads it. While a guard is on, the handler maps zeros from that page to the
  * mapping's end, notes it, and the reader goes on; whoever opened the file asks afterwards and
- * throws away what was made of it. So no reader needs a copy or a place to jump to, whichever thread
- * it is and whatever locks it holds. What is read must be usable with any contents: nothing that
- * was checked in the mapping may be relied upon when it is read again.
+ * throws away what was made of it. So no reader needs a copy or a place to jump to, whichever
+ * thread it is and whatever locks it holds. What is read must be usable with any contents:
+ * nothing that was checked in the mapping may be relied upon when it is read again.
  *
  * (Copies by pread() would read a model twice from memory; a jump out of the handler would leave
  * locks and memory behind on each of the packing threads; a check of the size beforehand does not

@@ -384,9 +384,12 @@ void http_call_on_gone(struct http_call *c, void (*gone)(void *ud), void *ud)
 
 void http_call_reply(struct http_call *c, int status, const char *type, struct buf *body)
 {
+    char id[280];
+
     c->gone = NULL;
     if (body->err < 0) {
-        log_error("http", "event=reply_too_large id=%s err=%s", c->id, err_name(body->err));
+        log_error("http", "event=reply_too_large id=%s err=%s", log_quote(id, sizeof(id), c->id),
+                  err_name(body->err));
         buf_release(body);
         kill_connection(c);
         return;

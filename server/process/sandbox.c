@@ -163,15 +163,19 @@ void sandbox_read(struct sandbox_paths *p, const char *path)
         add(p, path, LANDLOCK_READ, R_OK);
 }
 
-/* "" for a file directly in the root. */
+/* Of a path without slashes at its end; "" for a file directly in the root. */
 static void folder_of(const char *path, char folder[PATH_MAX])
 {
-    const char *slash = strrchr(path, '/');
+    size_t n = strlen(path);
 
-    if (slash == NULL)
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    if (n == 0)
         snprintf(folder, PATH_MAX, "%s", path[0] != '\0' ? "." : "");
     else
-        snprintf(folder, PATH_MAX, "%.*s", (int)(slash - path), path);
+        snprintf(folder, PATH_MAX, "%.*s", (int)(n - 1), path);
 }
 
 void sandbox_read_replaced(struct sandbox_paths *p, const char *path)

@@ -26,10 +26,11 @@ void startup_open_standard_fds(void)
 void startup_ignore_signals(void)
 {
     static const int ignored[] = {
-        SIGPIPE, SIGXFSZ,                                /* an error of write() instead */
-        SIGUSR1, SIGHUP,                                 /* until the loop handles them */
-        SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT, /* nothing here sends them */
-        SIGCHLD, /* ignored explicitly, children leave no zombies */
+        SIGPIPE, SIGXFSZ, /* an error of write() instead */
+        SIGUSR1, SIGHUP,  /* until the loop handles them */
+        SIGCHLD,          /* ignored explicitly, children leave no zombies */
+        /* Nothing here sends them. */
+        SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT,
     };
 
     for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)

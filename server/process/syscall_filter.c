@@ -87,7 +87,8 @@ static const int hostile[] = {
 };
 
 /* prctl and ioctl do many things; these are used by the C library and libuv. */
-static const unsigned long allowed_prctl[] = {PR_SET_NAME, PR_GET_NAME, PR_SET_VMA, PR_GET_DUMPABLE};
+static const unsigned long allowed_prctl[] = {PR_SET_NAME, PR_GET_NAME, PR_SET_VMA,
+                                              PR_GET_DUMPABLE};
 static const unsigned long allowed_ioctl[] = {TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIOCLEX};
 
 /* A forbidden call is like a function that is called here: what the handler uses (a line of the

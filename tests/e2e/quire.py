@@ -85,7 +85,29 @@ class Server:
             assert time.monotonic() - begin < timeout, self.read_log()
             time.sleep(0.01)
 
+    def flush_log(self):
+        """Until the thread that writes the log has nothing left to do: then it sleeps."""
+        begin = time.monotonic()
+        while time.monotonic() - begin < 5 and self.process.poll() is None:
+            states = []
+            try:
+                tasks = os.listdir(f"/proc/{self.pid}/task")
+            except OSError:
+                return
+            for task in tasks:
+                try:
+                    name, rest = open(f"/proc/{self.pid}/task/{task}/stat").read().split("(", 1)[1].rsplit(")", 1)
+                except (OSError, IndexError):
+                    continue
+                states += [rest.split()[0]] if name == "log" else []
+            if "R" not in states and "D" not in states:
+                return
+            time.sleep(0.001)
+
     def read_log(self):
+        """All of it, once nothing comes any more: lines are written by a thread of their own."""
+        if getattr(self, "pid", None):
+            self.flush_log()
         with open(self.log.name, encoding="utf-8") as f:
             return f.read()
 

@@ -70,6 +70,7 @@ def answers(data):
 @pytest.mark.parametrize("name", SHAPES)
 def test_refused(server, name):
     data, status = SHAPES[name]
+    lines_until(server, mark(server), 0)
     seen = len(server.read_log())
     got = answers(send_and_read((server.address(), server.port), data + SMUGGLED, timeout=8))
     assert [a[0] for a in got] == [status]
