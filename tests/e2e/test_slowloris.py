@@ -237,7 +237,7 @@ def test_a_client_that_says_nothing(hasty):
         begin = time.monotonic()
         assert read_to_end(s) == b""
         assert 0.9 < time.monotonic() - begin < 15
-    assert "event=finished" not in log_since(hasty, seen)
+    assert "route=other" not in log_since(hasty, seen)
 
 
 def test_a_second_head_that_does_not_come(hasty):
