@@ -71,6 +71,19 @@ cJSON *json_put(cJSON *to, const char *name, cJSON *item)
     return item;
 }
 
+cJSON *json_put_reference(cJSON *to, const char *name, const cJSON *of)
+{
+    cJSON *item = cJSON_CreateNull();
+
+    if (item == NULL)
+        return NULL;
+    *item = *of;
+    item->next = item->prev = NULL;
+    item->string = NULL;
+    item->type |= cJSON_IsReference;
+    return json_put(to, name, item);
+}
+
 bool json_is_utf8(const char *text, size_t n)
 {
     const unsigned char *s = (const unsigned char *)text;

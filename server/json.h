@@ -45,6 +45,9 @@ bool json_is_incomplete(void);
  * item is taken in any case; NULL stands for one that could not be made. Returns the item, or NULL
  * when there was no memory for one or the other. */
 cJSON *json_put(cJSON *to, const char *name, cJSON *item /* takes */);
+/* The same with an item that borrows what `of` holds. (cJSON's own function loses the item when
+ * there is no memory for the name.) */
+cJSON *json_put_reference(cJSON *to, const char *name, const cJSON *of);
 
 bool json_is_utf8(const char *text, size_t n);
 

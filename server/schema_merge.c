@@ -28,9 +28,7 @@ static void put(struct schema *s, cJSON *to, const char *name, cJSON *item)
 
 static void add(struct schema *s, cJSON *to, const char *name, const cJSON *v)
 {
-    if (to == NULL || !(name != NULL ? cJSON_AddItemReferenceToObject(to, name,
-                                                                      (cJSON *)(uintptr_t)v)
-                                     : cJSON_AddItemReferenceToArray(to, (cJSON *)(uintptr_t)v)))
+    if (to == NULL || json_put_reference(to, name, v) == NULL)
         grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
     schema_spend(s, 2);
 }

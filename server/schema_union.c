@@ -20,7 +20,7 @@ static const cJSON *without(struct schema *s, const struct schema_place *at, con
     cJSON_ArrayForEach(it, at->schema) {
         if (strcmp(it->string, keyword) == 0 || schema_is_annotation(it->string))
             continue;
-        if (!cJSON_AddItemReferenceToObject(copy, it->string, (cJSON *)(uintptr_t)it))
+        if (json_put_reference(copy, it->string, it) == NULL)
             grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
     }
     return copy;

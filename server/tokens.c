@@ -1,6 +1,7 @@
 /* server/tokens.c - see tokens.h. */
 #include "server/tokens.h"
 
+#include "core/base/budget.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/text/tokenizer.h"
@@ -73,6 +74,9 @@ static void encode(struct job *j, const cJSON *body)
     const cJSON *text = is_vllm ? prompt : content;
     const char *name = is_vllm ? "prompt" : "content";
     bool add_special = is_vllm, parse_special = true, with_pieces = false;
+    /* Bodies may be as large as the operator lets them; some 5 steps a byte are the most. */
+    struct budget budget = {.steps_left = BUDGET_REQUEST_STEPS + 8 * (uint64_t)j->body.len,
+                            .canceled = &j->job.canceled};
     struct token_list list = {0};
     unsigned flags;
 
@@ -89,8 +93,12 @@ static void encode(struct job *j, const cJSON *body)
         (add_special ? TOKENIZER_ADD_SPECIAL : 0u) | (parse_special ? TOKENIZER_PARSE_SPECIAL : 0u);
     /* A token stands for at least a byte; BOS, EOS and a prefix space may be added. */
     if (tokenizer_encode(j->desk->model->tokenizer, text->valuestring, strlen(text->valuestring),
-                         flags, 4 * j->desk->house->max_body, NULL, &list) < 0) {
-        api_error_set(&j->error, 500, NULL, NULL, "out of memory");
+                         flags, 4 * j->desk->house->max_body, &budget, &list) < 0) {
+        if (budget_error(&budget) < 0)
+            api_error_set(&j->error, 400, name, NULL, "'%s' takes too many steps to tokenize",
+                          name);
+        else
+            api_error_set(&j->error, 500, NULL, NULL, "out of memory");
         return;
     }
     buf_add_char(&j->out, '{');

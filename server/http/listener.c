@@ -18,9 +18,10 @@
 /* Where all places are taken by clients who have something to say. */
 #define SHORT_REST_MS 10
 
-static int open_spare(void)
+/* One more of the listening socket: no path has to be open to the process for that. */
+static int open_spare(const struct listener *l)
 {
-    return open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return fcntl(l->fd, F_DUPFD_CLOEXEC, 0);
 }
 
 static void on_readable(uv_poll_t *handle, int status, int events);
@@ -43,7 +44,7 @@ void listener_resume(struct listener *l)
         return;
     l->is_resting = false;
     if (l->spare_fd < 0)
-        l->spare_fd = open_spare();
+        l->spare_fd = open_spare(l);
     uv_timer_stop(&l->rest);
     uv_poll_start(&l->poll, UV_READABLE, on_readable);
 }
@@ -111,7 +112,7 @@ static void shed_one(struct listener *l)
     fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd >= 0)
         close(fd);
-    l->spare_fd = open_spare();
+    l->spare_fd = open_spare(l);
 }
 
 /* May accepting go on? */
@@ -166,7 +167,7 @@ static void on_readable(uv_poll_t *handle, int status, int events)
 void listener_init(struct listener *l, int fd)
 {
     l->fd = fd;
-    l->spare_fd = open_spare();
+    l->spare_fd = open_spare(l);
 }
 
 void listener_start(struct listener *l, uv_loop_t *loop)

@@ -406,6 +406,43 @@ def test_few_descriptors(say):
         s.stop()
 
 
+@pytest.mark.parametrize("working", [False, True])
+def test_descriptors_run_out(start, working):
+    """The limit falls while it runs: it evicts who can go, turns others away, and does not spin; later all is well."""
+    s = start()
+    s.get("/health")
+    soft, hard = resource.prlimit(s.pid, resource.RLIMIT_NOFILE)
+    s.wait_until(lambda m: m["quire_connections"] == 1, what="alone")
+    resource.prlimit(s.pid, resource.RLIMIT_NOFILE, (s.n_fds() + 4, hard))
+    held = []
+    if working:
+        held = [s.stream("Once", max_tokens=100000, ignore_eos=True) for _ in range(4)]
+    else:
+        for _ in range(30):
+            c = s.socket()
+            c.sendall(HEAD)
+            held.append(c)
+        assert s.get("/health").status == 200
+    others = [s.socket() for _ in range(10)]
+    time.sleep(1)
+    if not working:
+        before = s.cpu_seconds()
+        time.sleep(1)
+        assert s.cpu_seconds() - before < 0.3
+    for c in held + others:
+        c.close()
+    begin = time.monotonic()
+    while True:  # a connection that is made meanwhile may be turned away
+        try:
+            assert s.get("/health", timeout=5).status == 200
+            break
+        except OSError:
+            assert time.monotonic() - begin < 30
+    resource.prlimit(s.pid, resource.RLIMIT_NOFILE, (soft, hard))
+    s.wait_idle()
+    assert edge(s, "descriptors") > 0 and s.complete("Once", max_tokens=3).status == 200
+
+
 def test_no_descriptors_at_all():
     run = subprocess.run(["bash", "-c", f"ulimit -n 24; exec {BIN} serve --port 0"], capture_output=True, text=True,
                          timeout=60, check=False)

@@ -30,6 +30,8 @@ struct side { /* the server, and what it has done */
     uint32_t n_handled, n_done;
 };
 
+static struct side side; /* one for all inputs */
+
 static void require(bool holds)
 {
     if (!holds)
@@ -45,8 +47,7 @@ static void on_request(void *ud, struct http_call *call)
 
     s->n_handled++;
     buf_init(&body, 1 << 20);
-    buf_printf(&body, "%zu %s", http_call_body(call)->len,
-               http_call_query(call, "a") != NULL ? http_call_query(call, "a") : "");
+    buf_printf(&body, "%zu %d", http_call_body(call)->len, http_call_query(call, "a") != NULL);
     http_call_reply(call, 200, "text/plain", &body);
 }
 
@@ -72,6 +73,11 @@ static void on_done(void *ud, size_t route, int status)
     ((struct side *)ud)->n_done++;
 }
 
+static void remove_place(void)
+{
+    unlink(side.place.sun_path);
+}
+
 static void begin(struct side *s)
 {
     static const struct http_route routes[] = {
@@ -94,6 +100,7 @@ static void begin(struct side *s)
     require(uv_loop_init(&s->loop) == 0);
     require(http_create(&s->http, &o, err, sizeof(err)) == 0);
     http_start(s->http);
+    require(atexit(remove_place) == 0);
 }
 
 /* ---- the client ---- */
@@ -139,23 +146,16 @@ static void converse(struct side *s, const char *bytes, size_t n,
     close(fd);
 }
 
-/* The statuses, one after the other: heads, lengths and chunks are our own. */
+/* The statuses, one after the other: nothing that is echoed has blanks, and no body has digits behind
+ * the protocol's name. */
 static void read_statuses(const struct buf *raw, struct buf *out)
 {
-    for (size_t at = 0; at + 12 < raw->len;) {
-        const char *head = raw->data + at;
-        const char *end = strstr(head, "\r\n\r\n");
-        const char *length = strstr(head, "Content-Length: ");
+    const char *at = raw->data;
 
-        require(end != NULL && strncmp(head, "HTTP/1.1 ", 9) == 0);
-        buf_add(out, head + 9, 4);
-        at = (size_t)(end - raw->data) + 4;
-        if (length != NULL && length < end)
-            at += strtoul(length + 16, NULL, 10);
-        else if (memmem(head, (size_t)(end - head), "chunked", 7) != NULL)
-            at += strlen("1\r\na\r\n0\r\n\r\n");
-        else if (memcmp(head + 9, "200", 3) == 0) /* a stream that ends with the connection */
-            at = raw->len;
+    while (at != NULL && (at = strstr(at, "HTTP/1.1 ")) != NULL) {
+        at += strlen("HTTP/1.1 ");
+        if (strspn(at, "0123456789") == 3 && at[3] == ' ')
+            buf_add(out, at, 4);
     }
 }
 
@@ -191,16 +191,13 @@ static size_t n_complete(const uint8_t *data, size_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static struct side side;
-    static bool has_begun;
     struct buf whole, cut;
     uint64_t seed = n;
 
     if (n > 8192)
         return 0;
-    if (!has_begun)
+    if (side.http == NULL)
         begin(&side);
-    has_begun = true;
     side.n_handled = side.n_done = 0;
     statuses_of(&side, data, n, NULL, &whole);
     require(side.n_handled <= n_complete(data, n) && side.n_done <= n_complete(data, n) + 1);
