@@ -5,9 +5,9 @@
 #include "core/base/mem.h"
 #include "server/http/exchange.h"
 
-/* Steps of one connection in one turn of the loop: a read of 64 KiB, a part of an answer. The end of
- * an answer is the last one if another request is there: whoever sends many at once waits for others
- * between them. */
+/* Steps of one connection in one turn of the loop: a read of 64 KiB, a part of an answer. The end
+ * of an answer is the last one if another request is there: whoever sends many at once waits for
+ * others between them. */
 #define MAX_STEPS 16
 #define READ_BYTES ((size_t)64 << 10) /* of connections.scratch */
 #define WIRE_MAX ((size_t)64 << 10)   /* a head, a block, and room to spare */
