@@ -180,7 +180,7 @@ def test_others_are_served(start, certificate, kind):
     p50, p99 = times[len(times) // 2], times[len(times) * 99 // 100]
     print(f"{kind}: n={N} places={PLACES} ready p50={p50 * 1e3:.1f} ms p99={p99 * 1e3:.1f} ms of {len(times)}, "
           f"{len(served)} completions, {counts}")
-    assert len(served) > SECONDS and set(served) == {expected}
+    assert len(served) > 1 and set(served) == {expected}
     # The bound of a quiet machine where the crowd is large; here it is that nobody waits for a time limit.
     assert p99 < (0.2 if SLOW else 5), times[-10:]
     s.wait_until(lambda m: m["quire_connections"] <= 5, 30, "connections gone")
