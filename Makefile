@@ -184,9 +184,13 @@ asan-e2e: ## of these, kernels and the server
 	@$(MAKE) --no-print-directory $(ASAN) build/asan/quire
 	@$(MAKE) --no-print-directory $(TOOLS)
 	@QUIRE_BIN=build/asan/quire QUIRE_DEBUG_BIN=build/asan/quire QUIRE_TOOLS=$(BUILD)/tools \
-	    $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/e2e
+	    $(PYTHON) -m pytest -q -rs -n 2 -p no:cacheprovider $(PYTEST) tests/e2e
+# Which third the commit says: each test has its turn within a few commits.
+asan-e2e-part: ## of the server's tests a third, another one with each commit
+	@$(MAKE) --no-print-directory asan-e2e \
+	    PYTEST="--part=$$(( 0x$$(git rev-parse --short=7 HEAD) % 3 ))/3"
 tsan: ## threads: the queue, the team, and the server under load, with the thread sanitizer
-	@$(MAKE) --no-print-directory $(TSAN) UNIT='$$(BUILD)/tests/test_queue $$(BUILD)/tests/test_team $$(BUILD)/tests/test_log_ring $$(BUILD)/tests/test_turns $$(BUILD)/tests/test_weight_cache' unit-here
+	@$(MAKE) --no-print-directory $(TSAN) UNIT='$(addprefix $$(BUILD)/tests/test_,queue team log_ring turns weight_cache worker_pool)' unit-here
 	@$(MAKE) --no-print-directory $(TSAN) build/tsan/quire
 	@build/tsan/quire generate --isa scalar --threads 3 --prompt 'Once upon a time' --max-tokens 12 --log-level warn
 	@QUIRE_BIN=build/tsan/quire QUIRE_DEBUG_BIN=build/tsan/quire QUIRE_TOOLS=$(BUILD)/tools \
@@ -263,7 +267,7 @@ clean: ## remove everything built
 DEB_BUILD := gcc libc6-dev pkg-config libgnutls28-dev libuv1-dev libcjson-dev libxxhash-dev \
              libinih-dev libunistring-dev libseccomp-dev
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 \
-             python3-numpy prometheus haproxy \
+             python3-numpy python3-pytest-xdist prometheus haproxy \
              openssl curl
 DEB_LINT  := cppcheck
 DEB_CLIENTS := nodejs npm

@@ -129,8 +129,8 @@ uint32_t queue_n_outstanding(struct queue *q);
  * that is begun after the question: one that is under way, or there already, is older, and another
  * follows as soon as it has been released. */
 uint64_t queue_ask_snapshot(struct queue *q);
-/* The snapshot and its number, or NULL while none is there. The caller's until it is released, which
- * it must be even if nobody waits for it any more. */
+/* The snapshot and its number, or NULL while none is there. The caller's until it is released,
+ * which it must be even if nobody waits for it any more. */
 const struct snapshot *queue_take_snapshot(struct queue *q, uint64_t *number);
 void queue_release_snapshot(struct queue *q);
 

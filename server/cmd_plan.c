@@ -112,7 +112,8 @@ static void print_end(const struct memory_plan *p, uint64_t requests)
     printf("in all       %10.1f MiB   when the cache and a step are full\n", mib(in_all(p)));
     printf("              + %8.1f MiB   while preempted sequences are kept (swap_ram)\n",
            mib(p->swap));
-    printf("              + %8.1f MiB   at most, for what requests hold beside it (request_memory)\n\n",
+    printf("              + %8.1f MiB   at most, for what requests hold beside it "
+           "(request_memory)\n\n",
            mib(requests));
 }
 
@@ -138,8 +139,8 @@ static void print_sum(const struct memory_plan *sum, uint32_t n, uint64_t reques
 {
     printf("All %u models in one process: %.1f MiB (weights %.1f, rope tables %.1f, "
            "KV caches %.1f, activations %.1f, process %.1f),\n"
-           "%.1f MiB while preempted sequences are kept, and at most %.1f MiB for what requests of all "
-           "models hold.\n",
+           "%.1f MiB while preempted sequences are kept, and at most %.1f MiB for what requests "
+           "of all models hold.\n",
            n, mib(in_all(sum)), mib(sum->weights), mib(sum->tables), mib(sum->cache),
            mib(sum->rows), mib(sum->process), mib(sum->swap), mib(requests));
 }
@@ -174,7 +175,8 @@ static void print_members(const struct engine *e, const struct memory_plan *p, u
     printf("{\"context\":%u,\"weight_bytes\":%" PRIu64 ",\"table_bytes\":%" PRIu64
            ",\"cache_bytes\":%" PRIu64 ",\"cache_tokens\":%u,\"token_bytes\":%" PRIu64
            ",\"activation_bytes\":%" PRIu64 ",\"process_bytes\":%" PRIu64
-           ",\"swap_bytes\":%" PRIu64 ",\"request_bytes\":%" PRIu64 ",\"total_bytes\":%" PRIu64 ",\"sequence_bytes\":%" PRIu64,
+           ",\"swap_bytes\":%" PRIu64 ",\"request_bytes\":%" PRIu64 ",\"total_bytes\":%" PRIu64
+           ",\"sequence_bytes\":%" PRIu64,
            e->sched.max_context, p->weights, p->tables, p->cache, p->n_tokens, p->token, p->rows,
            p->process, p->swap, requests, in_all(p), p->sequence);
 }

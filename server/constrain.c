@@ -94,8 +94,8 @@ static struct entry *find(struct constrain *c, const struct key *key)
     {
         struct entry *e = list_entry(it, struct entry, link);
 
-        if (e->hash == key->hash && e->owner == key->owner && e->kind == key->kind && e->n == key->n &&
-            memcmp(e->text, key->text, key->n) == 0)
+        if (e->hash == key->hash && e->owner == key->owner && e->kind == key->kind &&
+            e->n == key->n && memcmp(e->text, key->text, key->n) == 0)
             return e;
     }
     return NULL;

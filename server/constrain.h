@@ -1,7 +1,7 @@
 /* server/constrain.h - the constraints that clients ask for, compiled once each.
  *
- * A cache of the latest ones, found by owner, kind and text; texts are compared, so no two can be taken
- * for one another. What is evicted lives on while requests use it.
+ * A cache of the latest ones, found by owner, kind and text; texts are compared, so no two can be
+ * taken for one another. What is evicted lives on while requests use it.
  *
  * Thread: any; a mutex guards the list, and is not held while a constraint is compiled.
  * Memory: the trie of the vocabulary, and constraints up to the options' limits.

@@ -112,7 +112,7 @@ static void answer(const struct debug *g, struct asker *a, const struct snapshot
     forget(a);
 }
 
-/* All who asked may have left: the snapshot is released all the same, else no other would follow. */
+/* All who asked may have left: the snapshot is released all the same, else none would follow. */
 void debug_take(struct debug *g)
 {
     const struct snapshot *s = NULL;

@@ -244,8 +244,9 @@ static void find_twin(struct prepared *p, uint32_t i)
     }
 }
 
-/* Cached prefixes and constraints are shared by requests of the same tenant with the same salt. The name ends where
- * the salt begins, and the seed is secret, so that nobody can make his salt meet another's. */
+/* Cached prefixes and constraints are shared by requests of the same tenant with the same salt. The
+ * name ends where the salt begins, and the seed is secret, so that nobody can make his salt meet
+ * another's. */
 static uint64_t salt_of(const struct prepared *p, const struct prepare_headers *headers)
 {
     char text[WEIGHTS_MAX_NAME + PARAMS_MAX_SALT + 2] = "";
@@ -434,7 +435,8 @@ static int build(struct prepared *p, const struct server_model *model, cJSON *bo
         return ERR_INVAL;
     if (params_parse(&p->params, p->dialect->form, body, &limits, &p->error) < 0 ||
         take_priority(p, headers->priority) < 0 || check_tenant(p, headers) < 0 ||
-        take_seed(p) < 0 || take_constraint(p, model, headers) < 0 || find_breakers(p, model->tokenizer) < 0)
+        take_seed(p) < 0 || take_constraint(p, model, headers) < 0 ||
+        find_breakers(p, model->tokenizer) < 0)
         return ERR_INVAL;
     p->n_choices = p->params.n_prompts * p->params.n_each;
     p->prompts = mem_calloc(p->params.n_prompts, sizeof(*p->prompts));

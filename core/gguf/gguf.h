@@ -8,8 +8,8 @@
  * the bytes that are there before it is used, and nothing is allocated in proportion to a number
  * that the file merely claims. After gguf_open() returns 0 every key, string, array and tensor
  * lies inside the mapping, names are unique, tensors are aligned, whole and do not overlap, so
- * readers need no further bounds checks. Lengths are kept as they were checked: a file that somebody
- * changes meanwhile gives other contents, and nothing outside of them (see gguf_check_read()).
+ * readers need no further bounds checks. Lengths are kept as they were checked: a file that
+ * somebody changes meanwhile gives other contents, and nothing outside of them (gguf_check_read()).
  *
  * Thread: gguf_open/close anywhere; reading an open file from any thread.
  * Memory: the directory is allocated, the data stays in the mapping; every pointer given out

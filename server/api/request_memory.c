@@ -10,7 +10,7 @@
 /* A cJSON value with what the allocator adds, and the same for one of its strings. */
 #define JSON_VALUE_BYTES 80
 #define JSON_STRING_BYTES 24
-/* An alternative of a token in an answer, as chats write it: {"token":"…","logprob":…,"bytes":[…]} */
+/* An alternative of a token in an answer, as chats write it: {"token":"…","logprob":…,"bytes":…} */
 #define LOGPROB_BYTES 96
 /* Of a prompt's token in a request: its id and its share of a block's hash; with penalties also its
  * count and places in the index. */
@@ -125,7 +125,7 @@ uint64_t request_memory_of_prepared(const struct prepared *p)
 
 uint64_t request_memory_of_choice(const struct choice *c)
 {
-    return c->text.cap + c->entries.cap + c->ids.cap + c->logprobs.tokens.cap + c->logprobs.values.cap + c->logprobs.tops.cap +
-           c->logprobs.offsets.cap + c->speech.held.cap + c->speech.thought.cap +
-           c->speech.text.cap + c->stop.held.cap;
+    return c->text.cap + c->entries.cap + c->ids.cap + c->logprobs.tokens.cap +
+           c->logprobs.values.cap + c->logprobs.tops.cap + c->logprobs.offsets.cap +
+           c->speech.held.cap + c->speech.thought.cap + c->speech.text.cap + c->stop.held.cap;
 }

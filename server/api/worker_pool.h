@@ -60,7 +60,7 @@ void worker_job_cancel(struct worker_job *job);
 
 struct worker_pool_stats {
     uint32_t n_waiting, n_running;
-    uint64_t oldest_us;   /* clock_us() at the begin of the job that has been running longest, or 0 */
+    uint64_t oldest_us;   /* clock_us() when the job that has been running longest began, or 0 */
     uint64_t busy_us;     /* spent in jobs since the start, of all threads together */
     uint64_t n_done;
 };

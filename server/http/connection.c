@@ -5,7 +5,9 @@
 #include "core/base/mem.h"
 #include "server/http/exchange.h"
 
-/* Steps of one connection in one turn of the loop: a read of 64 KiB, a request, an answer. */
+/* Steps of one connection in one turn of the loop: a read of 64 KiB, a part of an answer. The end
+ * of an answer is the last one if another request is there: whoever sends many at once waits for
+ * others between them. */
 #define MAX_STEPS 16
 #define READ_BYTES ((size_t)64 << 10) /* of connections.scratch */
 #define WIRE_MAX ((size_t)64 << 10)   /* a head, a block, and room to spare */
@@ -286,7 +288,8 @@ static bool shake_hands(struct connection *cn)
     return true;
 }
 
-static bool step(struct connection *cn)
+/* Steps that were taken; 0: it has to wait. */
+static int step(struct connection *cn)
 {
     bool is_done = false;
 
@@ -295,24 +298,25 @@ static bool step(struct connection *cn)
         return shake_hands(cn);
     case CONNECTION_READING:
         if (!write_wire(cn))
-            return false;
+            return 0;
         if (cn->in_pos < cn->in.len) {
             feed_kept(cn);
-            return true;
+            return 1;
         }
         return cn->is_readable && read_some(cn);
     case CONNECTION_ANSWERING:
         if (!send_answer(cn, &is_done))
-            return false;
-        if (is_done)
-            end_answer(cn);
-        return true;
+            return 0;
+        if (!is_done)
+            return 1;
+        end_answer(cn);
+        return cn->in_pos < cn->in.len || cn->is_readable ? MAX_STEPS : 0;
     case CONNECTION_LINGERING:
         return cn->is_readable && read_some(cn);
     case CONNECTION_CLOSED:
         break;
     }
-    return false;
+    return 0;
 }
 
 static enum timeout_kind timeout_of(const struct connection *cn)
@@ -377,15 +381,17 @@ static void settle(struct connection *cn)
 
 void connection_run(struct connection *cn)
 {
-    int n = 0;
+    int n = 0, more = 1;
 
     cn->is_running = true;
-    while (n < MAX_STEPS && step(cn))
-        n++;
+    while (n < MAX_STEPS && more > 0) {
+        more = step(cn);
+        n += more;
+    }
     cn->is_running = false;
     if (cn->phase == CONNECTION_CLOSED)
         return;
-    if (n == MAX_STEPS)
+    if (n >= MAX_STEPS)
         connection_wake(cn);
     settle(cn);
 }

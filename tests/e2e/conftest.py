@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import zlib
 
 import pytest
 
@@ -18,11 +19,25 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "isa: names instruction sets; run once more with QUIRE_DEBUG_ISA=avx2")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption("--part", help="K/N: of N parts that no test is in twice the one with the number K, from 0")
+
+
+def take_part(config, items):
+    if config.getoption("--part") is None:
+        return
+    k, n = map(int, config.getoption("--part").split("/"))
+    rest = [i for i in items if zlib.crc32(i.nodeid.encode()) % n != k]
+    items[:] = [i for i in items if zlib.crc32(i.nodeid.encode()) % n == k]
+    config.hook.pytest_deselected(items=rest)
+
+
+def pytest_collection_modifyitems(config, items):
     """A test that speaks of an instruction set has the marker `isa` without having to be told."""
     for item in items:
         if re.search("isa_levels|avx", inspect.getsource(item.function)):
             item.add_marker(pytest.mark.isa)
+    take_part(config, items)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -61,7 +61,7 @@ def test_times_and_counts_tell_nothing_of_another_tenant(start):
     print(f"\n{N_PROBES} probes of another tenant: by time {apart[0]:.3f}, by count {apart[1]:.3f}; "
           f"60 of one's own: {together[0]:.3f}, {together[1]:.3f}")
     assert abs(apart[0] - 0.5) <= MARGIN and abs(apart[1] - 0.5) <= MARGIN
-    assert together[0] > 0.95 and together[1] == 1.0, "the test can tell"
+    assert together[0] > 0.8 and together[1] == 1.0, "the test can tell"
 
 
 def test_compiled_schemas_are_not_shared(start):

@@ -1,4 +1,4 @@
-"""Failing allocations and system calls (tests/torture/): here for a minute, `make torture` for as long as it takes."""
+"""Failing allocations and system calls (tests/torture/): here for half a minute, `make torture` for as long as it takes."""
 import os
 import pathlib
 import subprocess
@@ -13,7 +13,7 @@ sys.path.insert(0, str(HERE))
 
 from torture import FAILURES, Allocations, Calls, Torture  # noqa: E402
 
-SECONDS = float(os.environ.get("QUIRE_TORTURE_S", "3"))  # of each test; 0: all points
+SECONDS = float(os.environ.get("QUIRE_TORTURE_S", "1.5"))  # of each test; 0: all points
 SEED = int(os.environ.get("QUIRE_TORTURE_SEED", "1"))
 SANITIZED = "asan" in DEBUG_BIN or "tsan" in DEBUG_BIN
 LIST = [(names, error) for names, errors in FAILURES for error in errors]
@@ -38,7 +38,7 @@ def test_allocations_of_a_start():
     """Quire's own. Of the libraries libuv aborts by its own choice, and libseccomp 2.5 crashes, in a start."""
     passed, points = torture().starts(Allocations())
     print(f"\nfailure points passed: {passed}, of {points} allocations")
-    assert passed > 50
+    assert passed > 20
 
 
 @pytest.mark.parametrize("of_process", [False, pytest.param(True, marks=pytest.mark.skipif(
@@ -47,7 +47,7 @@ def test_allocations_of_requests(of_process):
     """Quire's own, and those of the whole process with all its libraries."""
     passed = torture().requests(Allocations(of_process))
     print(f"\nfailure points passed: {passed}")
-    assert passed > 50
+    assert passed > 20
 
 
 @pytest.mark.parametrize("names, error", LIST, ids=NAMES)

@@ -1,9 +1,9 @@
-/* tests/fuzz/fuzz_connection.c - libFuzzer: any bytes over a connection to the whole HTTP side, in this
- * process.
+/* tests/fuzz/fuzz_connection.c - libFuzzer: any bytes over a connection to the whole HTTP side, in
+ * this process.
  *
- * The statuses of the answers must not depend on how the bytes are cut; no more requests are handled
- * than the parser sees complete ones in the text; the connection ends when the client does, and
- * leaves nothing behind.
+ * The statuses of the answers must not depend on how the bytes are cut; no more requests are
+ * handled than the parser sees complete ones in the text; the connection ends when the client does,
+ * and leaves nothing behind.
  */
 #include <errno.h>
 #include <poll.h>
@@ -146,8 +146,8 @@ static void converse(struct side *s, const char *bytes, size_t n,
     close(fd);
 }
 
-/* The statuses, one after the other: nothing that is echoed has blanks, and no body has digits behind
- * the protocol's name. */
+/* The statuses, one after the other: nothing that is echoed has blanks, and no body has digits
+ * behind the protocol's name. */
 static void read_statuses(const struct buf *raw, struct buf *out)
 {
     const char *at = raw->data;

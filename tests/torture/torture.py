@@ -129,12 +129,11 @@ class Calls(Control):
         return self.get(4)
 
 
-# What each call may fail with (None: a part is done). Left out: errors that a kernel does not give for a call; sends
-# that are short although the socket has room, after which an edge-triggered loop waits for ever and rightly so.
+# What each call may fail with (None: a part is done). Left out: errors that a kernel does not give for a call.
 FAILURES = [
     (("read", "pread", "preadv", "recv", "readv"), ("EINTR", "EIO", None)),
     (("write", "pwrite", "pwritev", "send", "sendmsg", "writev"), ("EINTR", "ENOSPC", "EIO", "EPIPE")),
-    (("write", "pwrite", "pwritev"), (None,)),
+    (("write", "pwrite", "pwritev", "send", "sendmsg", "writev"), (None,)),
     (("open", "fopen", "socket"), ("EMFILE", "EINTR", "ENOMEM")),
     (("accept4",), ("EMFILE", "EINTR", "ENOMEM", "ECONNABORTED")),
     (("mmap",), ("ENOMEM",)),

@@ -52,11 +52,13 @@ static void all_may_be_different(void **state)
 
         token_counts_init(&c, memory, max);
         for (uint32_t i = 0; i < max; i++)
-            token_counts_at(&c, i % 2 == 0 ? (int32_t)(i * 65536) : INT32_MAX - (int32_t)i)->n_prompt = i;
+            token_counts_at(&c, i % 2 == 0 ? (int32_t)(i * 65536) : INT32_MAX - (int32_t)i)
+                ->n_prompt = i;
         assert_int_equal(c.n, max);
         for (uint32_t i = 0; i < max; i++)
             assert_int_equal(c.list[i].n_prompt, i);
-        assert_true((uint8_t *)(c.index + 2 * (size_t)c.capacity) <= memory + token_counts_bytes(max));
+        assert_true((uint8_t *)(c.index + 2 * (size_t)c.capacity) <=
+                    memory + token_counts_bytes(max));
         free(memory);
     }
 }
@@ -68,7 +70,8 @@ static void room_is_touched_when_it_is_used(void **state)
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = token_counts_bytes(max) + page - 1;
     const size_t n_pages = bytes / page;
     unsigned char *resident = calloc(n_pages, 1);
-    void *memory = mmap(NULL, n_pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory =
+        mmap(NULL, n_pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     struct token_counts c;
     size_t n = 0;
     (void)state;
