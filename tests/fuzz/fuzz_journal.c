@@ -2,8 +2,9 @@
  *
  * A line that is understood and that the journal could have written, written by it again reads the
  * same. What the replay takes keeps the scheduler's books in order, a second replay ends at the
- * same line with the same counts, and whatever is refused is so with a sentence. Runs of more than MOST sequences, tokens or blocks end the input:
- * replay.h's own bounds are those of memory, which test_replay checks.
+ * same line with the same counts, and whatever is refused is so with a sentence. Runs of more than
+ * MOST sequences, tokens or blocks end the input: replay.h's own bounds are those of memory, which
+ * test_replay checks.
  *
  * Under libFuzzer every other input is made from another by changing a number, or by removing,
  * doubling or moving a line, so that most inputs are journals.
@@ -39,8 +40,8 @@ static bool is_small(const struct replay_record *r)
     return r->kind != REPLAY_START ||
            (s->max_tenants <= MOST && s->max_sequences <= MOST && s->max_requests <= MOST &&
             s->max_context <= 16 * MOST && s->max_batch_tokens <= 16 * MOST &&
-            k->n_blocks <= MOST && k->n_ram <= MOST && k->n_file <= MOST && k->max_sequences <= MOST &&
-            k->max_table <= MOST && k->lanes.n <= 16);
+            k->n_blocks <= MOST && k->n_ram <= MOST && k->n_file <= MOST &&
+            k->max_sequences <= MOST && k->max_table <= MOST && k->lanes.n <= 16);
 }
 
 /* The journal's line for the record; 0: it is none of those that are made from it alone. */
@@ -190,7 +191,7 @@ static size_t change_number(uint8_t *data, size_t n, size_t max, uint32_t *rando
     if (pick(random, 3) == 0)
         value = values[pick(random, sizeof(values) / sizeof(values[0]))];
     else
-        snprintf(near, sizeof(near), "%d", atoi(near) + (int)pick(random, 5) - 2);
+        snprintf(near, sizeof(near), "%ld", strtol(near, NULL, 10) + (long)pick(random, 5) - 2);
     return replace(data, n, max, at, len, value, strlen(value));
 }
 
