@@ -4,6 +4,7 @@
 #include "config/setting.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
+#include "core/base/ini_line.h"
 #include "core/base/mem.h"
 
 #include <errno.h>
@@ -100,32 +101,31 @@ static void set_where(struct file_state *f)
     snprintf(f->where, sizeof(f->where), "%s:%d", n > 120 ? f->path + n - 120 : f->path, f->line);
 }
 
-/* inih reads through this: it counts lines, refuses one that would be cut in two, reads the heads
- * of sections, and drops leading blanks, which inih would take for the continuation of the line
- * before. Some editors put a byte order mark in front of all. */
-static char *read_line(char *buf, int size, void *stream)
+static void refuse_line(struct file_state *f, int rc, int size)
 {
-    struct file_state *f = stream;
-    char *line = fgets(buf, size, f->file);
-    size_t skip = 0;
-
-    f->line++;
-    set_where(f);
-    if (line == NULL && ferror(f->file)) { /* a directory, for one */
+    if (rc == ERR_LIMIT)
+        refuse(f, "the line is longer than %d bytes", size - 2);
+    else if (rc == ERR_FORMAT)
+        refuse(f, "there is a NUL in the line");
+    else { /* a directory, for one */
         snprintf(f->setting.err, f->setting.err_len, "cannot read the configuration file '%s': %s",
                  f->path, strerror(errno));
         f->rc = ERR_INVAL;
     }
-    if (line == NULL)
+}
+
+/* inih reads through this: it counts lines, and reads the heads of sections. */
+static char *read_line(char *line, int size, void *stream)
+{
+    struct file_state *f = stream;
+    const int rc = ini_line_read(line, size, f->file, f->line == 0);
+
+    f->line++;
+    set_where(f);
+    if (rc < 0)
+        refuse_line(f, rc, size);
+    if (rc <= 0)
         return NULL;
-    if (strchr(line, '\n') == NULL && (int)strlen(line) == size - 1) {
-        refuse(f, "the line is longer than %d bytes", size - 2);
-        return NULL;
-    }
-    if (f->line == 1 && strncmp(line, "\xEF\xBB\xBF", 3) == 0)
-        skip = 3;
-    skip += strspn(line + skip, " \t");
-    memmove(line, line + skip, strlen(line + skip) + 1);
     return line[0] != '[' || begin_section(f, line) == 0 ? line : NULL;
 }
 

@@ -391,6 +391,11 @@ int replay_take(struct replay *r, struct replay_record *rec, char *err, size_t e
     return rc;
 }
 
+bool replay_check(const struct replay *r)
+{
+    return r->sched == NULL || sched_check(r->sched);
+}
+
 struct replay_stats replay_stats(const struct replay *r)
 {
     return r->stats;

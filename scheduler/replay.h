@@ -90,6 +90,9 @@ void replay_destroy(struct replay **r);
  * After a failure the replay is only good for being destroyed. */
 int replay_take(struct replay *r, struct replay_record *record, char *err, size_t err_len);
 
+/* Are the scheduler's books in order (sched_check)? Yes before the first start. */
+bool replay_check(const struct replay *r);
+
 struct replay_stats replay_stats(const struct replay *r);
 
 /* Of the latest run, for a simulation: its options (truth = the latest costs that were known), and

@@ -2,10 +2,12 @@
 #include "server/key_file.h"
 
 #include "core/base/err.h"
+#include "core/base/ini_line.h"
 #include "core/base/mem.h"
 #include "server/bucket.h"
 #include "server/params.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <ini.h>
 #include <inttypes.h>
@@ -136,24 +138,25 @@ static int fail(struct reader *r, int rc, const char *what)
     return rc;
 }
 
-/* inih reads through this: it counts lines, refuses one that would be cut in two, drops leading
- * blanks, which inih would take for a continuation, and notices sections, of which inih says
- * nothing before their first field. */
-static char *read_line(char *buf, int size, void *stream)
+static int refuse_line(struct reader *r, int rc)
+{
+    if (rc == ERR_IO) /* a directory, for one */
+        return fail(r, ERR_INVAL, strerror(errno));
+    return fail(r, ERR_INVAL, rc == ERR_LIMIT ? "the line is too long" : "there is a NUL in it");
+}
+
+/* inih reads through this: it counts lines, and notices sections, of which inih says nothing before
+ * their first field. */
+static char *read_line(char *line, int size, void *stream)
 {
     struct reader *r = stream;
-    char *line = r->rc == 0 ? fgets(buf, size, r->file) : NULL;
-    size_t blanks;
+    const int rc = r->rc == 0 ? ini_line_read(line, size, r->file, r->line == 0) : 0;
 
-    if (r->rc == 0 && line == NULL && ferror(r->file))
-        fail(r, ERR_INVAL, strerror(errno)); /* a directory, for one */
-    if (line == NULL)
+    r->line += rc != 0 && rc != ERR_IO;
+    if (rc < 0)
+        refuse_line(r, rc);
+    if (rc <= 0)
         return NULL;
-    r->line++;
-    if (strchr(line, '\n') == NULL && (int)strlen(line) == size - 1)
-        return fail(r, ERR_INVAL, "the line is too long"), NULL;
-    blanks = strspn(line, " \t");
-    memmove(line, line + blanks, strlen(line + blanks) + 1);
     if (line[0] == '[') {
         if (r->has_section)
             return fail(r, ERR_INVAL, "the section before this one is empty"), NULL;
@@ -205,6 +208,7 @@ static int on_field(void *user, const char *section, const char *name, const cha
     if (r->has_section && begin_key(r, section) < 0)
         return 0;
     r->has_section = false;
+    assert(r->list->n > 0);
     rc = key_spec_set(&r->list->keys[r->list->n - 1], name, value, &allowed);
     if (rc == 0)
         return 1;

@@ -158,6 +158,28 @@ static void reads_a_file_to_the_letter(void **state)
     config_release(&config);
 }
 
+/* Blanks of any kind before a line are none of it; a NUL would hide what is behind it. */
+static void refuses_what_hides_in_a_file(void **state)
+{
+    static const char text[] = "port = 80\0 81\nport = 82\n";
+    FILE *f;
+
+    (void)state;
+    write_file("\f[quire-demo]\ncontext = 64\n");
+    assert_int_equal(LOAD("--config", file_path), 0);
+    assert_int_equal(config.context, 0); /* it is the section's */
+    config_release(&config);
+    write_file("[quire-demo]\n\f[x]\ncontext = 64\n");
+    assert_refused(LOAD("--config", file_path), file_path, ":2: ", "[x]", "none of the models");
+    write_file("host = ::1\n\v/tmp\n"); /* no continuation of the line before */
+    assert_refused(LOAD("--config", file_path), file_path, ":2: ", "name = value");
+    f = fopen(file_path, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, sizeof(text) - 1, f), sizeof(text) - 1);
+    assert_int_equal(fclose(f), 0);
+    assert_refused(LOAD("--config", file_path), file_path, ":1: ", "NUL");
+}
+
 static void parses_sizes(void **state)
 {
     static const struct {
@@ -565,6 +587,7 @@ int main(void)
         cmocka_unit_test(a_flag_may_be_written_in_four_ways),
         cmocka_unit_test(refuses_what_it_does_not_know),
         cmocka_unit_test(reads_a_file_to_the_letter),
+        cmocka_unit_test(refuses_what_hides_in_a_file),
         cmocka_unit_test(parses_sizes),
         cmocka_unit_test(keeps_to_the_range_of_every_number),
         cmocka_unit_test(knows_the_words_of_every_enum),

@@ -313,6 +313,48 @@ static void test_file_refused(void **state)
     assert_non_null(strstr(err, ":1: the line is too long"));
 }
 
+/* Blanks of any kind and a byte order mark before a section hide it from nobody: its fields are not
+ * those of the key before, or of none. */
+static void test_sections_behind_blanks(void **state)
+{
+    static const char *const one[] = {"\xEF\xBB\xBF" GOOD, "\f" GOOD, "\r\v" GOOD,
+                                      " \xEF\xBB\xBF \f" GOOD};
+    struct key_list list;
+    char err[300] = "";
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(one) / sizeof(one[0]); i++) {
+        write_file(one[i]);
+        assert_int_equal(key_file_read(&list, file, err, sizeof(err)), 0);
+        assert_int_equal(list.n, 1);
+        assert_string_equal(list.keys[0].name, "a");
+        key_list_release(&list);
+    }
+    write_file("[a]\n\f[b]\nhash = " HASH_ABC "\n");
+    assert_int_equal(key_file_read(&list, file, err, sizeof(err)), ERR_INVAL);
+    assert_non_null(strstr(err, ":2: the section before this one is empty"));
+    write_file(GOOD "tenant = x\n\fy\n"); /* no continuation of the line before */
+    assert_int_equal(key_file_read(&list, file, err, sizeof(err)), ERR_INVAL);
+    assert_non_null(strstr(err, ":4: not a line"));
+}
+
+/* A NUL ends no line: behind it there may be anything. */
+static void test_nul_is_refused(void **state)
+{
+    static const char text[] = GOOD "admin = no\0pe\nadmin = yes\n";
+    struct key_list list;
+    char err[300] = "";
+    FILE *f = fopen(file, "we");
+
+    (void)state;
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, sizeof(text) - 1, f), sizeof(text) - 1);
+    fclose(f);
+    assert_int_equal(key_file_read(&list, file, err, sizeof(err)), ERR_INVAL);
+    assert_non_null(strstr(err, ":3: there is a NUL in it"));
+    assert_null(list.keys);
+}
+
 /* ---- the table ---- */
 
 static void write_keys(uint32_t from, uint32_t to, const char *more)
@@ -494,6 +536,8 @@ int main(void)
         cmocka_unit_test(test_bucket_changes_rate),
         cmocka_unit_test(test_file),
         cmocka_unit_test(test_file_refused),
+        cmocka_unit_test(test_sections_behind_blanks),
+        cmocka_unit_test(test_nul_is_refused),
         cmocka_unit_test(test_table_finds_each_key_and_no_other),
         cmocka_unit_test(test_reload_keeps_what_is_under_way),
         cmocka_unit_test(test_broken_file_changes_nothing),
