@@ -46,6 +46,11 @@ static void on_done(void *ud, size_t route, int status)
     metrics_http(&((struct server *)ud)->house, route, status);
 }
 
+static bool on_hold(void *ud, int64_t bytes, bool may_refuse)
+{
+    return request_memory_count(&((struct server *)ud)->memory, bytes, may_refuse);
+}
+
 static int on_admit(void *ud, struct http_call *call, unsigned flags)
 {
     return gate_admit(&((struct server *)ud)->gate, call, flags);
@@ -299,6 +304,7 @@ static int open_http(struct server *s, char *err, size_t err_len)
         .tenant_header = or_empty(s->opt.tenant_header),
         .reserved_flags = GATE_ALWAYS,
         .ud = s,
+        .hold = on_hold,
         .admit = on_admit,
         .done = on_done,
     };

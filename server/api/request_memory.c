@@ -23,7 +23,6 @@ int request_memory_set(struct request_memory *m, struct memory_share *s, uint64_
     const uint64_t others = m->used - s->bytes;
 
     if (bytes > s->bytes && bytes > m->max) {
-        m->n_refused++;
         api_error_set(e, 413, NULL, "request_memory",
                       "the request would take %llu MB of memory beside the KV cache, and "
                       "request_memory is %llu MB",
@@ -31,7 +30,6 @@ int request_memory_set(struct request_memory *m, struct memory_share *s, uint64_
         return ERR_LIMIT;
     }
     if (bytes > s->bytes && others + bytes > m->max) {
-        m->n_refused++;
         api_error_set(e, 429, NULL, "request_memory",
                       "the memory for requests (request_memory) is in use");
         return ERR_AGAIN;
@@ -39,7 +37,6 @@ int request_memory_set(struct request_memory *m, struct memory_share *s, uint64_
     s->memory = m;
     s->bytes = bytes;
     m->used = others + bytes;
-    m->peak = m->used > m->peak ? m->used : m->peak;
     return 0;
 }
 
@@ -49,8 +46,14 @@ void request_memory_grow(struct memory_share *s, uint64_t bytes)
         return;
     s->bytes += bytes;
     s->memory->used += bytes;
-    if (s->memory->used > s->memory->peak)
-        s->memory->peak = s->memory->used;
+}
+
+bool request_memory_count(struct request_memory *m, int64_t bytes, bool may_refuse)
+{
+    if (may_refuse && bytes > 0 && m->used + (uint64_t)bytes > m->max)
+        return false;
+    m->used += (uint64_t)bytes; /* modulo 2^64: less when it is negative */
+    return true;
 }
 
 void request_memory_release(struct memory_share *s)

@@ -1,10 +1,10 @@
 /* server/api/request_memory.h - one budget for what requests hold outside the KV cache.
  *
- * Bodies and their JSON, prompts, tokens, penalty counts, constraint states and answers that are
- * being gathered: each request has a share, which is set before the memory is taken. What does not
- * fit beside the others is refused with 429, what would never fit with 413. A share may also grow
- * without asking, where work has begun that cannot be refused any more (the text of an answer):
- * then newcomers are refused until there is room again.
+ * Bodies and their JSON, prompts, tokens, penalty counts, constraint states, answers that are being
+ * gathered and those that their readers have not taken: each request has a share, which is set
+ * before the memory is taken. What does not fit beside the others is refused with 429, what would
+ * never fit with 413. A share may also grow without asking, where work has begun that cannot be
+ * refused any more (the text of an answer): then newcomers are refused until there is room again.
  *
  * The sizes are estimates from above of what is touched, not of what is reserved: pages of a
  * request's arrays cost nothing before tokens come.
@@ -15,6 +15,7 @@
 #ifndef SERVER_API_REQUEST_MEMORY_H
 #define SERVER_API_REQUEST_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,8 +24,7 @@ struct choice;
 struct prepared;
 
 struct request_memory { /* bytes; `max` is its creator's to set */
-    uint64_t max, used, peak;
-    uint64_t n_refused;
+    uint64_t max, used;
 };
 
 struct memory_share { /* zero holds nothing */
@@ -39,6 +39,10 @@ int request_memory_set(struct request_memory *m, struct memory_share *s, uint64_
 /* So much more, whether there is room or not; nothing for a share that was never set. */
 void request_memory_grow(struct memory_share *s, uint64_t bytes);
 void request_memory_release(struct memory_share *s);
+
+/* What HTTP holds for exchanges: so many bytes more, or less. With may_refuse false, and nothing
+ * counted, when there is no room. */
+bool request_memory_count(struct request_memory *m, int64_t bytes, bool may_refuse);
 
 /* What a body takes while it is parsed: itself, its values, its strings. Linear in n. */
 uint64_t request_memory_of_body(const char *body, size_t n);

@@ -104,6 +104,15 @@ struct http_call *exchange_create(struct http *h, struct connection *cn,
     return c;
 }
 
+/* Its body and what of its answer has not gone. */
+static void hold(struct http_call *c)
+{
+    const uint64_t now = c->n_kept + c->out.cap;
+
+    http_hold(c->http, (int64_t)(now - c->n_held), false);
+    c->n_held = now;
+}
+
 /* 499: the client went before there was an answer (nginx's number). */
 void exchange_end(struct http_call *c)
 {
@@ -117,11 +126,12 @@ void exchange_end(struct http_call *c)
     o->done(o->ud, c->route, status);
     access_end(c->access, c->route < o->n_routes ? o->routes[c->route].path : "other", status,
                c->n_sent);
-    http_forget_bytes(c->http, c->n_kept);
     if (c->is_owed)
         http_owe(c->http, -1);
     buf_release(&c->body);
     buf_release(&c->out);
+    c->n_kept = 0;
+    hold(c);
     key_unref(c->key);
     mem_free(c->query);
     mem_free(c);
@@ -152,11 +162,13 @@ int exchange_receive(struct http_call *c, const char *bytes, size_t n)
     }
     if (c->is_discarding || (route != NULL && route->method == HTTP_GET))
         return 0;
-    if (!http_take_bytes(c->http, n)) {
-        exchange_refuse(c, 503, NULL, "too much is being uploaded at the moment");
+    if (!http_hold(c->http, (int64_t)n, true)) {
+        exchange_refuse(c, 429, "request_memory",
+                        "the memory for requests (request_memory) is in use");
         return 0;
     }
     c->n_kept += n;
+    c->n_held += n;
     if (buf_add(&c->body, bytes, n) < 0)
         exchange_refuse(c, c->body.err == ERR_LIMIT ? 413 : 503, NULL,
                         "the request's body is too large");
@@ -256,6 +268,7 @@ static void forget_out(struct http_call *c)
         buf_release(&c->out);
     else
         buf_clear(&c->out);
+    hold(c);
 }
 
 static void add_block(struct http_call *c, struct buf *wire)
@@ -361,8 +374,8 @@ struct buf http_call_take_body(struct http_call *c)
 {
     struct buf body = c->body;
 
-    http_forget_bytes(c->http, c->n_kept);
     c->n_kept = 0;
+    hold(c);
     buf_init(&c->body, body.max);
     return body;
 }
@@ -396,6 +409,7 @@ void http_call_reply(struct http_call *c, int status, const char *type, struct b
     }
     buf_release(&c->out);
     c->out = *body;
+    hold(c);
     *body = (struct buf){.max = body->max};
     c->status = status;
     snprintf(c->type, sizeof(c->type), "%s", type);
@@ -434,6 +448,7 @@ int http_call_write(struct http_call *c, const void *bytes, size_t n)
     }
     if (buf_add(&c->out, bytes, n) < 0)
         return c->out.err;
+    hold(c);
     if (c->blocked_us == 0)
         c->blocked_us = clock_us();
     connection_wake(c->connection);

@@ -51,6 +51,7 @@ struct http_call {
     size_t out_pos;      /* bytes of out that have gone to the connection */
     uint64_t n_received; /* body bytes so far, kept or not */
     uint64_t n_kept;     /* of them in memory */
+    uint64_t n_held;     /* bytes that http_hold() was told of */
     uint64_t n_sent;     /* body bytes of the answer that have gone */
     uint64_t blocked_us; /* since when not all that was written has been sent; 0 = it has */
     size_t n_headers;
@@ -83,8 +84,8 @@ bool exchange_fill(struct http_call *c, struct buf *wire);
 
 /* in http.c */
 const struct http_options *http_options_of(const struct http *h);
-bool http_take_bytes(struct http *h, uint64_t n); /* of a body; false: all bodies have too many */
-void http_forget_bytes(struct http *h, uint64_t n);
+/* http_options.hold */
+bool http_hold(struct http *h, int64_t bytes, bool may_refuse);
 void http_owe(struct http *h, int n);
 bool http_is_draining(const struct http *h);
 void http_count(struct http *h, enum http_edge what);

@@ -11,8 +11,6 @@
 
 #include <stdio.h>
 
-/* So many bodies of full size may be in memory at the same time. */
-#define MAX_BODIES 16
 #define MAX_LISTENERS 2
 
 struct http {
@@ -24,7 +22,6 @@ struct http {
     struct limits limits;
     uint32_t n_owed;
     bool is_started, is_draining, is_stopping;
-    uint64_t body_bytes; /* of all bodies that are being received */
     uint64_t edge[HTTP_EDGE_COUNT];
 };
 
@@ -55,17 +52,9 @@ const struct http_options *http_options_of(const struct http *h)
     return &h->opt;
 }
 
-bool http_take_bytes(struct http *h, uint64_t n)
+bool http_hold(struct http *h, int64_t bytes, bool may_refuse)
 {
-    if (h->body_bytes + n > MAX_BODIES * h->opt.max_body)
-        return false;
-    h->body_bytes += n;
-    return true;
-}
-
-void http_forget_bytes(struct http *h, uint64_t n)
-{
-    h->body_bytes -= n;
+    return bytes == 0 || h->opt.hold == NULL || h->opt.hold(h->opt.ud, bytes, may_refuse);
 }
 
 void http_owe(struct http *h, int n)

@@ -102,7 +102,10 @@ struct http_options {
     size_t n_routes;
     const char *cors_origins; /* checked; "" = no web page may call (cors.h) */
     unsigned reserved_flags;  /* of routes that are answered when all places are taken */
-    void *ud;                 /* for the handlers, admit() and done() */
+    void *ud;                 /* for the handlers and what follows */
+    /* Bodies and unsent answers take so many bytes more, or less. False: there is no room, which
+     * only matters with may_refuse. NULL: nobody counts. */
+    bool (*hold)(void *ud, int64_t bytes, bool may_refuse);
     /* May the call go on, as far as its head shows? If not, a refusal has been given as the answer
      * and the result is negative. */
     int (*admit)(void *ud, struct http_call *call, unsigned flags);

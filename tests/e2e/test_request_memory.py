@@ -1,6 +1,7 @@
 """What requests hold outside the KV cache is bounded, accounted for, and given back."""
 import json
 import os
+import socket
 import subprocess
 import threading
 import time
@@ -122,3 +123,34 @@ def test_scores_of_a_prompt_are_computed_once(start):
     assert len(scores[0]) == 300 and all(x == scores[0] for x in scores)
     assert s.metrics()["quire_prompt_tokens_total"] < 2 * 300
     assert scores[0] == s.complete(prompt, max_tokens=1, prompt_logprobs=2).json["choices"][0]["prompt_logprobs"]
+
+
+def test_bodies_on_their_way_count(start):
+    """Halves of bodies that never end take from the same budget; it is there again when they have gone."""
+    s = start("--request-memory", "16m", "--max-body", "8m")
+    half = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" \
+           b"Content-Length: 7000000\r\n\r\n" + b" " * 6000000
+    held = [s.socket() for _ in range(2)]
+    for sock in held:
+        sock.sendall(half)
+    s.wait_until(lambda m: m["quire_request_memory_bytes"] >= 12000000, what="held")
+    with s.socket() as third:
+        third.sendall(half)
+        third.sendall(b" " * 1000000)
+        assert third.recv(100).startswith(b"HTTP/1.1 429 ")
+    assert s.complete("Once", max_tokens=2).status == 200
+    for sock in held:
+        sock.close()
+    s.wait_until(lambda m: m["quire_request_memory_bytes"] == 0, what="given back")
+
+
+def test_answers_that_nobody_reads_count(start):
+    s = start()
+    body = json.dumps({"prompt": "Once", "n": 32, "logprobs": 20, "max_tokens": 400, "ignore_eos": True}).encode()
+    with s.socket(timeout=60) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                     b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        s.wait_until(lambda m: m["quire_generation_tokens_total"] >= 32 * 400, timeout=120, what="answer")
+        s.wait_until(lambda m: MIB < m["quire_request_memory_bytes"] < 20 * MIB, what="the answer alone")
+    s.wait_until(lambda m: m["quire_request_memory_bytes"] == 0, what="given back")
