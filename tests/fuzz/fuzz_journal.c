@@ -93,6 +93,30 @@ static void check_print(const struct replay_record *r)
     journal_destroy(&j);
 }
 
+/* Every field has its own place in a line: values that differ come back where they were. */
+static void check_fields(const struct replay_record *r)
+{
+    static char line[MAX_LINE];
+    struct request *q = r->request;
+    const struct request kept = *q;
+    struct replay_record again;
+    struct journal *j;
+    char err[300];
+
+    q->arrival_us = 11, q->deadline_us = 12, q->timeout_us = 13, q->queue_until_us = 14;
+    q->leader = 15, q->tenant = 16, q->weight = 17, q->min_tokens = 18;
+    require(journal_create(&j, MAX_LINE) == 0);
+    require(replay_line_parse(&again, line, print(j, r, line) - 1, err, sizeof(err)) == 0);
+    require(again.id == r->id && again.request->arrival_us == 11 &&
+            again.request->deadline_us == 12 && again.request->timeout_us == 13 &&
+            again.request->queue_until_us == 14 && again.request->leader == 15 &&
+            again.request->tenant == 16 && again.request->weight == 17 &&
+            again.request->min_tokens == 18 && again.request->max_tokens == q->max_tokens);
+    replay_record_release(&again);
+    journal_destroy(&j);
+    *q = kept;
+}
+
 static void check_record(const struct replay_record *r)
 {
     require(r->id <= EXACT && r->now_us <= EXACT && r->rc <= 0);
@@ -101,9 +125,17 @@ static void check_record(const struct replay_record *r)
         require(r->request->priority < PRIORITY_COUNT && r->request->weight <= REQUEST_MAX_WEIGHT &&
                 r->request->n_stop_ids <= REQUEST_MAX_STOP_IDS && r->request->n_prompt > 0);
     check_print(r);
+    if (r->kind == REPLAY_POST)
+        check_fields(r);
 }
 
-static int take_line(struct replay *r, const char *line, size_t n, bool checks)
+static bool has_time(enum replay_kind kind)
+{
+    return kind == REPLAY_POST || kind == REPLAY_CANCEL || kind == REPLAY_CANCEL_ALL ||
+           kind == REPLAY_PLAN || kind == REPLAY_COMMIT;
+}
+
+static int take_line(struct replay *r, const char *line, size_t n, bool checks, uint64_t *now_us)
 {
     struct replay_record record;
     char err[512] = "";
@@ -115,6 +147,9 @@ static int take_line(struct replay *r, const char *line, size_t n, bool checks)
         rc = 1;
     } else if (rc == 0) {
         rc = replay_take(r, &record, err, sizeof(err));
+        *now_us = record.kind == REPLAY_START ? 0 : *now_us;
+        require(rc < 0 || !has_time(record.kind) || record.now_us >= *now_us);
+        *now_us = has_time(record.kind) ? record.now_us : *now_us;
         require(rc <= 0 && (rc < 0 || !checks || replay_check(r)));
     }
     require(rc >= 0 || err[0] != '\0');
@@ -125,6 +160,7 @@ static int take_line(struct replay *r, const char *line, size_t n, bool checks)
 static struct outcome replay(const char *text, size_t n, bool checks)
 {
     struct outcome o = {0};
+    uint64_t now_us = 0;
     struct replay *r;
 
     require(replay_create(&r, checks) == 0);
@@ -132,7 +168,7 @@ static struct outcome replay(const char *text, size_t n, bool checks)
         const char *end = memchr(text, '\n', n);
         const size_t len = end != NULL ? (size_t)(end - text) : n;
 
-        o.rc = take_line(r, text, len, checks);
+        o.rc = take_line(r, text, len, checks, &now_us);
         o.line++;
         text += len + (end != NULL);
         n -= len + (end != NULL);

@@ -169,6 +169,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (load(&c, path, NULL, err, sizeof(err)) == 0) {
         require(memchr(data, '\0', n) == NULL);
         require(count_sections(text) == c.source->n_sections);
+        for (uint32_t i = 0; i < c.source->n_sections; i++)
+            require(setting_section(&c, c.source->sections[i]->name) == c.source->sections[i]);
         check_printed(&c);
         check_again(&c);
         config_release(&c);

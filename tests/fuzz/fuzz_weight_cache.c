@@ -18,7 +18,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 enum { PANELS = 300, PANELS_AT = 4096, WHOLE = PANELS_AT + PANELS, MAX_FILE = 2 * WHOLE };
-enum change { CHANGE_WRITE = 0, CHANGE_LENGTH, CHANGE_RESEAL, CHANGE_HEADER, CHANGE_N };
+enum change { CHANGE_WRITE = 0, CHANGE_LENGTH, CHANGE_RESEAL, CHANGE_HEADER, CHANGE_SEAL, CHANGE_N };
 
 static const struct weight_cache_id id = {1000, 2, {3, 4}, {5, 6}, {7, 8}};
 
@@ -32,6 +32,15 @@ static uint64_t seal_sums(const struct file *f)
     return XXH3_64bits(f->bytes + sizeof(struct weight_cache_header), sizeof(uint64_t));
 }
 
+static void seal_header(struct file *f)
+{
+    struct weight_cache_header h;
+
+    memcpy(&h, f->bytes, sizeof(h));
+    h.header_sum = weight_cache_header_sum(&h);
+    memcpy(f->bytes, &h, sizeof(h));
+}
+
 static void seal(struct file *f)
 {
     const uint64_t sum = weight_cache_chunk_sum(f->bytes + PANELS_AT, PANELS, 0);
@@ -40,8 +49,8 @@ static void seal(struct file *f)
     memcpy(f->bytes + sizeof(h), &sum, sizeof(sum));
     memcpy(&h, f->bytes, sizeof(h));
     h.sums_sum = seal_sums(f);
-    h.header_sum = weight_cache_header_sum(&h);
     memcpy(f->bytes, &h, sizeof(h));
+    seal_header(f);
 }
 
 static void make_whole(struct file *f)
@@ -70,6 +79,8 @@ static void change(struct file *f, const uint8_t **data, size_t *n)
         f->n = at;
     } else if (how == CHANGE_RESEAL) {
         seal(f);
+    } else if (how == CHANGE_SEAL) {
+        seal_header(f);
     } else {
         memcpy(f->bytes + at, *data, len);
         *data += len;
