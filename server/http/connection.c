@@ -18,7 +18,7 @@ void connection_wake(struct connection *cn)
 {
     if (cn->is_running || cn->phase == CONNECTION_CLOSED || !list_is_empty(&cn->woken))
         return;
-    list_push_back(&cn->house->woken, &cn->woken);
+    list_push_back(&cn->group->woken, &cn->woken);
 }
 
 /* ---- the end ---- */
@@ -39,13 +39,13 @@ static void end_exchange(struct connection *cn)
 
 void connection_close(struct connection *cn)
 {
-    struct connections *house = cn->house;
+    struct connections *group = cn->group;
 
     if (cn->phase == CONNECTION_CLOSED)
         return;
     cn->phase = CONNECTION_CLOSED;
     end_exchange(cn);
-    timeout_restart(&house->timeouts, &cn->timeout, TIMEOUT_NONE);
+    timeout_restart(&group->timeouts, &cn->timeout, TIMEOUT_NONE);
     list_unlink(&cn->link);
     list_unlink(&cn->woken);
     list_unlink(&cn->by_address);
@@ -54,8 +54,8 @@ void connection_close(struct connection *cn)
     buf_release(&cn->wire);
     uv_close((uv_handle_t *)&cn->poll, on_closed);
     transport_close(&cn->io);
-    house->n--;
-    house->opt.closed(house->opt.ud);
+    group->n--;
+    group->opt.closed(group->opt.ud);
 }
 
 /* Our side is closed, and what the client still sends is thrown away: a socket that is closed with
@@ -82,7 +82,7 @@ static void refuse_now(struct connection *cn)
 void connection_fail(struct connection *cn, int status, const char *why)
 {
     if (cn->call == NULL)
-        cn->call = exchange_create(cn->house->opt.http, cn, &cn->parser);
+        cn->call = exchange_create(cn->group->opt.http, cn, &cn->parser);
     if (cn->call == NULL) {
         connection_close(cn);
         return;
@@ -94,9 +94,9 @@ void connection_fail(struct connection *cn, int status, const char *why)
 /* A head is complete. */
 static void begin_exchange(struct connection *cn)
 {
-    struct http_call *call = exchange_create(cn->house->opt.http, cn, &cn->parser);
+    struct http_call *call = exchange_create(cn->group->opt.http, cn, &cn->parser);
 
-    timeout_restart(&cn->house->timeouts, &cn->timeout, TIMEOUT_NONE);
+    timeout_restart(&cn->group->timeouts, &cn->timeout, TIMEOUT_NONE);
     cn->call = call;
     if (call == NULL) {
         connection_close(cn);
@@ -133,7 +133,7 @@ static void take_event(struct connection *cn, enum http_event e, const char *bod
         exchange_dispatch(cn->call);
         break;
     case HTTP_BAD:
-        http_count(cn->house->opt.http, HTTP_EDGE_MALFORMED);
+        http_count(cn->group->opt.http, HTTP_EDGE_MALFORMED);
         connection_fail(cn, cn->parser.status, cn->parser.why);
         break;
     }
@@ -182,7 +182,7 @@ static void feed_fresh(struct connection *cn, const char *bytes, size_t n)
 /* Does it go on? */
 static bool read_some(struct connection *cn)
 {
-    const ssize_t n = transport_read(&cn->io, cn->house->scratch, READ_BYTES);
+    const ssize_t n = transport_read(&cn->io, cn->group->scratch, READ_BYTES);
 
     /* Of a plain socket a short read was the last; TLS gives a record at a time. */
     cn->is_readable = n == (ssize_t)READ_BYTES || (n > 0 && cn->io.session != NULL);
@@ -191,7 +191,7 @@ static bool read_some(struct connection *cn)
     if (n <= 0)
         connection_close(cn);
     else if (cn->phase == CONNECTION_READING)
-        feed_fresh(cn, cn->house->scratch, (size_t)n);
+        feed_fresh(cn, cn->group->scratch, (size_t)n);
     return cn->phase != CONNECTION_CLOSED;
 }
 
@@ -256,7 +256,7 @@ static void end_answer(struct connection *cn)
     const bool closes = cn->call->closes;
 
     end_exchange(cn);
-    timeout_restart(&cn->house->timeouts, &cn->timeout, TIMEOUT_NONE);
+    timeout_restart(&cn->group->timeouts, &cn->timeout, TIMEOUT_NONE);
     cn->has_asked = true;
     cn->is_last = false;
     http_parser_reset(&cn->parser);
@@ -279,7 +279,7 @@ static bool shake_hands(struct connection *cn)
     if (rc == ERR_AGAIN)
         return false;
     if (rc < 0) {
-        http_count(cn->house->opt.http, HTTP_EDGE_HANDSHAKE);
+        http_count(cn->group->opt.http, HTTP_EDGE_HANDSHAKE);
         connection_close(cn);
         return false;
     }
@@ -369,7 +369,7 @@ static void settle(struct connection *cn)
 
     if (kind != cn->timeout.kind)
         cn->n_moved = 0;
-    timeout_set(&cn->house->timeouts, &cn->timeout, kind);
+    timeout_set(&cn->group->timeouts, &cn->timeout, kind);
     if (events == cn->events)
         return;
     cn->events = events;
@@ -420,14 +420,14 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 
 /* ---- the beginning ---- */
 
-struct connection *connection_open(struct connections *house, int fd, struct tls *tls,
+struct connection *connection_open(struct connections *group, int fd, struct tls *tls,
                                    enum head_origin from)
 {
     struct connection *cn = mem_calloc(1, sizeof(*cn));
 
     if (cn == NULL)
         return NULL;
-    if (uv_poll_init(house->opt.loop, &cn->poll, fd) != 0) {
+    if (uv_poll_init(group->opt.loop, &cn->poll, fd) != 0) {
         mem_free(cn);
         return NULL;
     }
@@ -436,7 +436,7 @@ struct connection *connection_open(struct connections *house, int fd, struct tls
         uv_close((uv_handle_t *)&cn->poll, on_closed);
         return NULL;
     }
-    cn->house = house;
+    cn->group = group;
     cn->from = from;
     cn->phase = tls != NULL ? CONNECTION_HANDSHAKE : CONNECTION_READING;
     buf_init(&cn->in, READ_BYTES);
@@ -444,8 +444,8 @@ struct connection *connection_open(struct connections *house, int fd, struct tls
     list_init(&cn->woken);
     list_init(&cn->by_address);
     timeout_init(&cn->timeout);
-    list_push_back(&house->all, &cn->link);
-    house->n++;
+    list_push_back(&group->all, &cn->link);
+    group->n++;
     settle(cn);
     return cn;
 }

@@ -42,7 +42,7 @@ struct connection {
     struct list woken;      /* in connections.woken, or alone */
     struct list by_address; /* in a bucket of limits.h, or alone */
     struct in6_addr address;
-    struct connections *house;
+    struct connections *group;
     uv_poll_t poll;
     int events; /* that the poll waits for; 0 = it is stopped */
     struct transport io;
@@ -83,18 +83,18 @@ struct connections { /* all of them */
     char *scratch;       /* what is read */
 };
 
-int connections_init(struct connections *house, const struct connections_options *options);
-void connections_start(struct connections *house);
+int connections_init(struct connections *group, const struct connections_options *options);
+void connections_start(struct connections *group);
 /* End all, answered or not. After connections_start() the loop must run once more before the
  * memory goes. */
-void connections_stop(struct connections *house);
-void connections_release(struct connections *house);
+void connections_stop(struct connections *group);
+void connections_release(struct connections *group);
 
 /* Make room: end the connection that can best be missed; false: none can. */
-bool connections_evict(struct connections *house);
+bool connections_evict(struct connections *group);
 
 /* A new client, whose socket is taken on success. NULL: no memory. */
-struct connection *connection_open(struct connections *house, int fd, struct tls *tls,
+struct connection *connection_open(struct connections *group, int fd, struct tls *tls,
                                    enum head_origin from);
 
 /* ---- between connection.c and connections.c ---- */

@@ -27,13 +27,13 @@ static void on_sleepless(uv_idle_t *idle)
 }
 
 /* Those that are woken meanwhile have their turn in the next one, without a pause before it. */
-static void run_woken(struct connections *house)
+static void run_woken(struct connections *group)
 {
     struct list now;
 
     list_init(&now);
-    while (!list_is_empty(&house->woken)) {
-        struct list *link = house->woken.next;
+    while (!list_is_empty(&group->woken)) {
+        struct list *link = group->woken.next;
 
         list_unlink(link);
         list_push_back(&now, link);
@@ -48,37 +48,37 @@ static void run_woken(struct connections *house)
 
 static void on_before_sleep(uv_prepare_t *handle)
 {
-    struct connections *house = handle->data;
+    struct connections *group = handle->data;
 
-    run_woken(house);
-    if (list_is_empty(&house->woken))
-        uv_idle_stop(&house->sleepless);
+    run_woken(group);
+    if (list_is_empty(&group->woken))
+        uv_idle_stop(&group->sleepless);
     else
-        uv_idle_start(&house->sleepless, on_sleepless);
+        uv_idle_start(&group->sleepless, on_sleepless);
 }
 
 /* ---- time limits ---- */
 
-static uint64_t bytes_wanted(const struct connections *house, const struct connection *cn,
+static uint64_t bytes_wanted(const struct connections *group, const struct connection *cn,
                              uint64_t now_ms)
 {
-    return house->opt.min_rate * (now_ms - cn->timeout.begin_ms) / 1000;
+    return group->opt.min_rate * (now_ms - cn->timeout.begin_ms) / 1000;
 }
 
 static bool is_slow(const struct connection *cn)
 {
-    return cn->n_moved < bytes_wanted(cn->house, cn, clock_ms());
+    return cn->n_moved < bytes_wanted(cn->group, cn, clock_ms());
 }
 
 static void go_on(struct connection *cn)
 {
     cn->n_moved = 0;
-    timeout_restart(&cn->house->timeouts, &cn->timeout, cn->timeout.kind);
+    timeout_restart(&cn->group->timeouts, &cn->timeout, cn->timeout.kind);
 }
 
 static void head_is_due(struct connection *cn)
 {
-    http_count(cn->house->opt.http, HTTP_EDGE_HEADER_TIMEOUT);
+    http_count(cn->group->opt.http, HTTP_EDGE_HEADER_TIMEOUT);
     if (!http_parser_has_begun(&cn->parser)) {
         connection_close(cn);
         return;
@@ -95,7 +95,7 @@ static void body_is_due(struct connection *cn)
         go_on(cn);
         return;
     }
-    http_count(cn->house->opt.http, HTTP_EDGE_BODY_TIMEOUT);
+    http_count(cn->group->opt.http, HTTP_EDGE_BODY_TIMEOUT);
     connection_fail(cn, 408, "the request's body comes too slowly");
     if (cn->phase != CONNECTION_CLOSED)
         connection_run(cn);
@@ -107,7 +107,7 @@ static void reader_is_due(struct connection *cn)
         go_on(cn);
         return;
     }
-    http_count(cn->house->opt.http, HTTP_EDGE_READER_TIMEOUT);
+    http_count(cn->group->opt.http, HTTP_EDGE_READER_TIMEOUT);
     connection_close(cn);
 }
 
@@ -164,11 +164,11 @@ static bool can_go(const struct connection *cn)
     return false;
 }
 
-static struct connection *oldest(const struct connections *house, enum timeout_kind kind)
+static struct connection *oldest(const struct connections *group, enum timeout_kind kind)
 {
     int n = 0;
 
-    list_each(it, &house->timeouts.waiting[kind])
+    list_each(it, &group->timeouts.waiting[kind])
     {
         struct connection *cn = list_entry(it, struct connection, timeout.link);
 
@@ -180,7 +180,7 @@ static struct connection *oldest(const struct connections *house, enum timeout_k
     return NULL;
 }
 
-bool connections_evict(struct connections *house)
+bool connections_evict(struct connections *group)
 {
     static const struct {
         enum timeout_kind kind;
@@ -192,12 +192,12 @@ bool connections_evict(struct connections *house)
     };
 
     for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
-        struct connection *cn = oldest(house, order[i].kind);
+        struct connection *cn = oldest(group, order[i].kind);
 
         if (cn == NULL)
             continue;
         if (order[i].count != HTTP_EDGE_COUNT)
-            http_count(house->opt.http, order[i].count);
+            http_count(group->opt.http, order[i].count);
         connection_close(cn);
         return true;
     }
@@ -206,42 +206,42 @@ bool connections_evict(struct connections *house)
 
 /* ---- life ---- */
 
-int connections_init(struct connections *house, const struct connections_options *options)
+int connections_init(struct connections *group, const struct connections_options *options)
 {
-    *house = (struct connections){.opt = *options};
-    list_init(&house->all);
-    list_init(&house->woken);
-    house->scratch = mem_alloc(SCRATCH_BYTES);
-    return house->scratch != NULL ? 0 : ERR_NOMEM;
+    *group = (struct connections){.opt = *options};
+    list_init(&group->all);
+    list_init(&group->woken);
+    group->scratch = mem_alloc(SCRATCH_BYTES);
+    return group->scratch != NULL ? 0 : ERR_NOMEM;
 }
 
-void connections_start(struct connections *house)
+void connections_start(struct connections *group)
 {
     const uint64_t ms[TIMEOUT_KINDS] = {
-        [TIMEOUT_HEAD] = (uint64_t)house->opt.header_timeout_s * 1000,
-        [TIMEOUT_IDLE] = (uint64_t)house->opt.idle_timeout_s * 1000,
+        [TIMEOUT_HEAD] = (uint64_t)group->opt.header_timeout_s * 1000,
+        [TIMEOUT_IDLE] = (uint64_t)group->opt.idle_timeout_s * 1000,
         [TIMEOUT_BODY] = BODY_WINDOW_S * 1000,
-        [TIMEOUT_READER] = (uint64_t)house->opt.idle_timeout_s * 1000,
+        [TIMEOUT_READER] = (uint64_t)group->opt.idle_timeout_s * 1000,
         [TIMEOUT_LINGER] = LINGER_S * 1000,
     };
 
-    timeouts_init(&house->timeouts, house->opt.loop, ms, on_due);
-    uv_prepare_init(house->opt.loop, &house->before_sleep);
-    uv_idle_init(house->opt.loop, &house->sleepless);
-    house->before_sleep.data = house->sleepless.data = house;
-    uv_prepare_start(&house->before_sleep, on_before_sleep);
+    timeouts_init(&group->timeouts, group->opt.loop, ms, on_due);
+    uv_prepare_init(group->opt.loop, &group->before_sleep);
+    uv_idle_init(group->opt.loop, &group->sleepless);
+    group->before_sleep.data = group->sleepless.data = group;
+    uv_prepare_start(&group->before_sleep, on_before_sleep);
 }
 
-void connections_stop(struct connections *house)
+void connections_stop(struct connections *group)
 {
-    list_each(it, &house->all) connection_close(list_entry(it, struct connection, link));
-    timeouts_close(&house->timeouts);
-    uv_close((uv_handle_t *)&house->before_sleep, NULL);
-    uv_close((uv_handle_t *)&house->sleepless, NULL);
+    list_each(it, &group->all) connection_close(list_entry(it, struct connection, link));
+    timeouts_close(&group->timeouts);
+    uv_close((uv_handle_t *)&group->before_sleep, NULL);
+    uv_close((uv_handle_t *)&group->sleepless, NULL);
 }
 
-void connections_release(struct connections *house)
+void connections_release(struct connections *group)
 {
-    mem_free(house->scratch);
-    house->scratch = NULL;
+    mem_free(group->scratch);
+    group->scratch = NULL;
 }

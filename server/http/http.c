@@ -89,7 +89,7 @@ static void add_listener(struct http *h, int fd, const struct listen_place *plac
 
     *l = (struct listener){
         .http = h,
-        .house = &h->connections,
+        .group = &h->connections,
         .limits = &h->limits,
         .tls = from == HEAD_UNIX ? NULL : h->opt.tls,
         .from = from,

@@ -14,10 +14,10 @@
 /* Where /proc cannot be read. */
 #define OPEN_GUESS 32
 
-void limits_init(struct limits *l, struct connections *house, uint32_t max,
+void limits_init(struct limits *l, struct connections *group, uint32_t max,
                  uint32_t max_per_address)
 {
-    *l = (struct limits){.house = house, .max = max};
+    *l = (struct limits){.group = group, .max = max};
     l->max_per_address = max_per_address > 0 ? max_per_address : (max + 1) / 2;
     for (size_t i = 0; i < LIMITS_BUCKETS; i++)
         list_init(&l->buckets[i]);
@@ -73,21 +73,21 @@ void limits_add(struct limits *l, struct connection *cn)
 
 bool limits_are_full(const struct limits *l)
 {
-    return l->house->n >= l->max;
+    return l->group->n >= l->max;
 }
 
 bool limits_make_room(struct limits *l)
 {
-    while (limits_are_full(l) && connections_evict(l->house))
+    while (limits_are_full(l) && connections_evict(l->group))
         ; /* also for those who came when nobody could go */
-    return l->house->n < l->max + LIMITS_RESERVED;
+    return l->group->n < l->max + LIMITS_RESERVED;
 }
 
 enum limits_verdict limits_ask(struct limits *l, const struct in6_addr *address)
 {
     if (address != NULL && n_of_address(l, address) >= l->max_per_address)
         return LIMITS_TOO_MANY_OF_ADDRESS;
-    return l->house->n < l->max ? LIMITS_PLACE : LIMITS_RESERVED_PLACE;
+    return l->group->n < l->max ? LIMITS_PLACE : LIMITS_RESERVED_PLACE;
 }
 
 /* ---- descriptors ---- */

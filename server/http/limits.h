@@ -23,13 +23,13 @@ struct connections;
 enum limits_verdict { LIMITS_PLACE = 0, LIMITS_RESERVED_PLACE, LIMITS_TOO_MANY_OF_ADDRESS };
 
 struct limits {
-    struct connections *house;
+    struct connections *group;
     uint32_t max, max_per_address;
     uint64_t salt; /* nobody outside can choose addresses that share a bucket */
     struct list buckets[LIMITS_BUCKETS];
 };
 
-void limits_init(struct limits *l, struct connections *house, uint32_t max,
+void limits_init(struct limits *l, struct connections *group, uint32_t max,
                  uint32_t max_per_address);
 
 /* The address whose connections are counted together: IPv4 mapped into IPv6, of IPv6 the first 64

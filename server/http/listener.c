@@ -65,7 +65,7 @@ static void admit(struct listener *l, int fd, const struct in6_addr *address, bo
 
     if (l->from != HEAD_UNIX)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    cn = connection_open(l->house, fd, l->tls, l->from);
+    cn = connection_open(l->group, fd, l->tls, l->from);
     if (cn == NULL) {
         refuse(l, fd, HTTP_EDGE_FULL);
         return;
@@ -119,7 +119,7 @@ static void shed_one(struct listener *l)
 static bool relieve(struct listener *l)
 {
     http_count(l->http, HTTP_EDGE_DESCRIPTORS);
-    if (connections_evict(l->house))
+    if (connections_evict(l->group))
         return true;
     shed_one(l);
     rest(l, REST_MS);

@@ -23,7 +23,7 @@ struct tls;
 
 struct listener {
     struct http *http;
-    struct connections *house;
+    struct connections *group;
     struct limits *limits;
     struct tls *tls; /* NULL = plain */
     enum head_origin from;
