@@ -18,7 +18,14 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 enum { PANELS = 300, PANELS_AT = 4096, WHOLE = PANELS_AT + PANELS, MAX_FILE = 2 * WHOLE };
-enum change { CHANGE_WRITE = 0, CHANGE_LENGTH, CHANGE_RESEAL, CHANGE_HEADER, CHANGE_SEAL, CHANGE_N };
+enum change {
+    CHANGE_WRITE = 0,
+    CHANGE_LENGTH,
+    CHANGE_RESEAL,
+    CHANGE_HEADER,
+    CHANGE_SEAL,
+    CHANGE_N,
+};
 
 static const struct weight_cache_id id = {1000, 2, {3, 4}, {5, 6}, {7, 8}};
 

@@ -9,7 +9,9 @@ shift 2
 bad=0
 total=0
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+QUIRE_FUZZ_SCRATCH=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d)
+export QUIRE_FUZZ_SCRATCH
+trap 'rm -rf "$log" "$QUIRE_FUZZ_SCRATCH"' EXIT
 mkdir -p "$build/found"
 for target in "$@"; do
     own=$build/corpus/$target

@@ -1,7 +1,7 @@
 /* tests/fuzz/scratch.h - what fuzz targets of files share: a folder of the process's own.
  *
  * It is in memory where the system has /dev/shm, is made at the first use, and goes with its files
- * when the process exits.
+ * when the process exits. libFuzzer ends without that: run_all.sh names a folder, and removes it.
  *
  * Thread: one. Memory: paths are valid until the call after next.
  */
@@ -43,9 +43,12 @@ static inline void scratch_remove(void)
 
 static inline const char *scratch_folder(void)
 {
+    const char *in = getenv("QUIRE_FUZZ_SCRATCH");
+
     if (scratch_dir[0] != '\0')
         return scratch_dir;
-    snprintf(scratch_dir, sizeof(scratch_dir), "/dev/shm/quire-fuzz-XXXXXX");
+    snprintf(scratch_dir, sizeof(scratch_dir), "%s/quire-fuzz-XXXXXX",
+             in != NULL ? in : "/dev/shm");
     if (mkdtemp(scratch_dir) == NULL) {
         snprintf(scratch_dir, sizeof(scratch_dir), "/tmp/quire-fuzz-XXXXXX");
         require(mkdtemp(scratch_dir) != NULL);
