@@ -132,7 +132,8 @@ class Held:
 
 
 def ends_within(process, seconds):
-    """The exit code, after a first signal that is not enough and a second one."""
+    """The exit code, after a first signal that is not enough and a second one: 0.9 s later, and what a loaded machine
+    or a sanitizer adds to the end of a process."""
     process.send_signal(signal.SIGTERM)
     time.sleep(0.3)
     assert process.poll() is None, "the first signal waits for what is under way"
@@ -144,7 +145,6 @@ def ends_within(process, seconds):
     return code
 
 
-@pytest.mark.threads
 def test_second_signal_ends_what_hangs_in_a_pool(start, tmp_path):
     """A request's preparation that never ends: the others are served, and the second signal ends the process."""
     h = Held(start, tmp_path, "QUIRE_DEBUG_HOLD_PREPARE")
@@ -155,7 +155,7 @@ def test_second_signal_ends_what_hangs_in_a_pool(start, tmp_path):
         call.request("POST", "/v1/completions", body, JSON)
     s.wait_until(lambda m: m['quire_prepare_jobs{pool="constraint",state="running"}'] == 2, what="hang")
     assert s.complete("Once", max_tokens=3).status == 200
-    assert ends_within(s.process, 1.5) == 1
+    assert ends_within(s.process, 4) == 1
     assert "event=killed" in s.read_log()
     for call in calls:
         call.close()
@@ -168,7 +168,7 @@ def test_second_signal_ends_a_loop_that_hangs(start, tmp_path):
     h = Held(start, tmp_path, "QUIRE_DEBUG_HOLD_RELOAD")
     h.server.process.send_signal(signal.SIGHUP)
     time.sleep(0.2)
-    assert ends_within(h.server.process, 1.5) == 1
+    assert ends_within(h.server.process, 4) == 1
 
 
 def test_a_client_that_leaves_takes_its_preparation_along(start, tmp_path):
