@@ -223,6 +223,13 @@ class Soak:
             assert not c.is_alive(), "a client hangs"
         return clients
 
+    def fill_caches(self):
+        """Compiled schemas and grammars are kept up to a limit: that it is reached is no growth."""
+        r = random.Random(2000)
+        for i in range(400):
+            self.server.post("/v1/completions", {"prompt": "x", "max_tokens": 1, **bomb(r)}, timeout=120,
+                             headers={**JSON, "X-Api-Key": self.secrets[i % 4]})
+
     def rest(self):
         """What it holds when nothing is to be done."""
         self.server.wait_idle(60)
@@ -245,6 +252,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="quire-soak-") as folder:
         soak = Soak(folder)
         soak.traffic(max(15, seconds / 5), 1000)
+        soak.fill_caches()
         before = soak.rest()
         ours, theirs = multiprocessing.Pipe()
         is_over = multiprocessing.Event()
