@@ -4,9 +4,10 @@
  * house's; each model has a queue, a desk and a journal of its own. A request goes to the model
  * that its field `model` names, and to the first one without it.
  *
- * The server turns HTTP into posted requests and events into bytes. It never computes: long
- * tokenising goes to libuv's thread pool. /health, /ready, /metrics and /version are answered from
- * counters alone.
+ * The server turns HTTP into posted requests and events into bytes. The I/O thread prepares a
+ * request itself only if a moment's budget is enough; threads of two pools do the others, one for
+ * texts and one for schemas and grammars (api/worker_pool.h). /health, /ready, /metrics and
+ * /version are answered from counters alone.
  *
  * Thread: the I/O thread (the one that calls server_run()).
  * Memory: all bounded by the options.

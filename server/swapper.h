@@ -1,7 +1,7 @@
 /* server/swapper.h - the transfers between the swap tiers, carried out in the loop's thread pool.
  *
  * The engine hands transfers out through the queue and never waits for a disk. Two are carried out
- * at a time, so that of the pool's threads some are left for tokenising and for the journal.
+ * at a time, so that of libuv's threads some are left for other models and for the journal.
  *
  * Thread: the loop's.
  * Memory: none but the struct.

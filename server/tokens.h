@@ -3,7 +3,7 @@
  * {"content":…} -> {"tokens":[…]}; {"prompt":…} -> {"count":…,"max_model_len":…,"tokens":[…]}.
  * {"messages":…} -> the same, of the prompt that such a chat has (prompting.h).
  * {"tokens":[…]} -> {"content":…}, or {"prompt":…} when the request names a model, as vLLM's do.
- * Long bodies are worked on in the thread pool.
+ * Long bodies are worked on by the pool that prepares texts.
  *
  * Thread: the loop's.
  * Memory: bounded by max_body.

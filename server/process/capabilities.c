@@ -34,7 +34,7 @@ static bool reduce(const struct sets *before, uint32_t keep)
     return set(&s);
 }
 
-/* Only for now: permitted stays. */
+/* The thread has these and no others until the next call: all that are permitted stay so. */
 static bool use(const struct sets *before, uint32_t mask)
 {
     struct sets s = *before;
