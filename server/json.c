@@ -3,6 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "server/json_names.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -195,7 +196,17 @@ static bool is_blank(const char *s, const char *end)
 
 int json_parse(const char *text, size_t n, cJSON **out, const char **why)
 {
-    return json_parse_up_to(text, n, JSON_MAX_VALUES, out, why);
+    int rc = json_parse_up_to(text, n, JSON_MAX_VALUES, out, why);
+
+    if (rc < 0)
+        return rc;
+    rc = json_names_unique(*out);
+    if (rc < 0) {
+        *why = "out of memory";
+        cJSON_Delete(*out);
+        *out = NULL;
+    }
+    return rc;
 }
 
 int json_parse_up_to(const char *text, size_t n, size_t max_values, cJSON **out, const char **why)

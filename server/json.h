@@ -23,9 +23,11 @@
 #define JSON_MAX_VALUES (1u << 20) /* a token-id prompt has one value a token */
 
 /* Parse exactly one value that fills text[0..n). 0; ERR_INVAL, ERR_LIMIT or ERR_NOMEM with a
- * sentence (static) in *why and *out = NULL. */
+ * sentence (static) in *why and *out = NULL. Names are unique in the tree (json_names.h): what was
+ * checked under a name is what stands there for whoever walks the members. */
 int json_parse(const char *text, size_t n, cJSON **out, const char **why);
-/* The same with another limit than JSON_MAX_VALUES: for files. */
+/* The same with another limit than JSON_MAX_VALUES and with every member that the text has: for
+ * files, whose readers refuse or take what comes twice. */
 int json_parse_up_to(const char *text, size_t n, size_t max_values, cJSON **out,
                      const char **why);
 

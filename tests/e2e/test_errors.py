@@ -145,6 +145,24 @@ def test_the_last_of_duplicate_keys_holds(server):
     assert r.status == 200 and r.json["usage"]["completion_tokens"] == 3
 
 
+@pytest.mark.parametrize("message", [
+    b'{"role":"user","content":[{}],"content":"hi"}',
+    b'{"role":"user","content":[5,{"type":"text"}],"content":[{"type":"text","text":"hi"}]}',
+    b'{"role":"user","role":5,"content":"hi","role":"user"}',
+    b'{"content":{"content":1},"role":"user","content":"hi"}',
+    b'{"role":"user","content":"hi","tool_calls":[{}],"tool_calls":null}',
+])
+def test_what_a_later_name_hides_is_not_read(server, message):
+    """What was never checked must not be rendered: the first of these was a NULL read on c3b6c03."""
+    plain = b'{"role":"user","content":"hi"}'
+    bodies = [b'{"max_tokens":3,"ignore_eos":true,"messages":[%s]}' % m for m in (plain, message)]
+    want, got = (server.post("/v1/chat/completions", body, headers={"Content-Type": "application/json"})
+                 for body in bodies)
+    assert (want.status, got.status) == (200, 200), got.body
+    assert got.json["usage"]["prompt_tokens"] == want.json["usage"]["prompt_tokens"]
+    assert got.json["choices"] == want.json["choices"]
+
+
 def test_priority_header(server):
     ok = server.post("/v1/completions", {"prompt": "a", "max_tokens": 1}, headers={"X-Priority": "critical"})
     assert ok.status == 200

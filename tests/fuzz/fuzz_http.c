@@ -39,7 +39,7 @@ static bool value_of(const char *bytes, size_t from, size_t end, const char *nam
 {
     const size_t len = strlen(name);
 
-    for (size_t line = find(bytes, from, end, "\r\n") + 2; line < end;
+    for (size_t line = find(bytes, from, end + 2, "\r\n") + 2; line < end;
          line = find(bytes, line, end + 2, "\r\n") + 2) {
         if (end - line <= len || strncasecmp(bytes + line, name, len) != 0 ||
             bytes[line + len] != ':')

@@ -106,6 +106,67 @@ static void assert_string(const char *text, size_t n, const char *expected)
     buf_release(&b);
 }
 
+/* What stays of a text: the members in the order of their first mention, with their last value. */
+static void assert_unique(const char *text, const char *expected)
+{
+    const char *why = NULL;
+    cJSON *v = NULL;
+    char *printed;
+
+    assert_int_equal(json_parse(text, strlen(text), &v, &why), 0);
+    printed = cJSON_PrintUnformatted(v);
+    assert_string_equal(printed, expected);
+    cJSON_free(printed);
+    cJSON_Delete(v);
+}
+
+static void names_are_unique(void **state)
+{
+    struct buf many, once;
+    (void)state;
+
+    assert_unique("{\"a\":[{}],\"b\":2,\"a\":\"x\"}", "{\"a\":\"x\",\"b\":2}");
+    assert_unique("[{\"c\":{\"a\":1,\"a\":null}}]", "[{\"c\":{\"a\":null}}]");
+    assert_unique("{\"a\":1,\"a\":2,\"a\":{\"b\":1,\"b\":3}}", "{\"a\":{\"b\":3}}");
+    assert_unique("{\"\":1,\"A\":2,\"a\":3,\"\":4}", "{\"\":4,\"A\":2,\"a\":3}");
+    assert_unique("{}", "{}");
+    for (int n = 2; n < 100; n += 7) { /* few members and many: 0..n, then the odd ones again */
+        buf_init(&many, 10000);
+        buf_init(&once, 10000);
+        for (int i = 0; i < 2 * n; i++)
+            if (i < n || (i - n) % 2 == 1)
+                buf_printf(&many, "%s\"%d\":%d", i == 0 ? "{" : ",", i % n, i);
+        for (int i = 0; i < n; i++)
+            buf_printf(&once, "%s\"%d\":%d", i == 0 ? "{" : ",", i, i % 2 == 1 ? i + n : i);
+        buf_add_char(&many, '}');
+        buf_add_char(&once, '}');
+        assert_unique(many.data, once.data);
+        buf_release(&many);
+        buf_release(&once);
+    }
+}
+
+static void names_need_memory(void **state)
+{
+    static const char text[] = "{\"1\":1,\"2\":1,\"3\":1,\"4\":1,\"5\":1,\"6\":1,\"7\":1,\"8\":1,"
+                               "\"9\":{\"1\":1,\"1\":2}}";
+    bool has_failed = true;
+    (void)state;
+
+    for (int64_t i = 0; has_failed; i++) {
+        const char *why = NULL;
+        cJSON *v = NULL;
+
+        mem_fail_after(i);
+        has_failed = json_parse(text, sizeof(text) - 1, &v, &why) < 0;
+        mem_fail_after(-1);
+        assert_true(has_failed == (v == NULL));
+        if (has_failed)
+            assert_string_equal(why, "out of memory");
+        cJSON_Delete(v);
+    }
+}
+
 static void escapes_strings(void **state)
 {
     (void)state;
@@ -239,6 +300,8 @@ int main(void)
         cmocka_unit_test(parses_one_value),
         cmocka_unit_test(refuses_what_is_no_utf8),
         cmocka_unit_test(bounds_depth_and_size),
+        cmocka_unit_test(names_are_unique),
+        cmocka_unit_test(names_need_memory),
         cmocka_unit_test(escapes_strings),
         cmocka_unit_test(writes_floats_that_read_back),
         cmocka_unit_test(renders_errors),
