@@ -155,7 +155,7 @@ def test_the_last_of_duplicate_keys_holds(server):
 def test_what_a_later_name_hides_is_not_read(server, message):
     """What was never checked must not be rendered: the first of these was a NULL read on c3b6c03."""
     plain = b'{"role":"user","content":"hi"}'
-    bodies = [b'{"max_tokens":3,"ignore_eos":true,"messages":[%s]}' % m for m in (plain, message)]
+    bodies = [b'{"max_tokens":3,"temperature":0,"messages":[%s]}' % m for m in (plain, message)]
     want, got = (server.post("/v1/chat/completions", body, headers={"Content-Type": "application/json"})
                  for body in bodies)
     assert (want.status, got.status) == (200, 200), got.body
