@@ -26,8 +26,8 @@ endif
 say      = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
 
 # Everything but main.c goes into one archive that the binary and every test link.
-SRC   := $(filter-out server/main.c,$(wildcard core/*/*.c kernels/*.c kvcache/*.c scheduler/*.c \
-           server/*.c server/*/*.c config/*.c))
+ROOMS := core kernels kvcache scheduler server config
+SRC   := $(filter-out server/main.c,$(wildcard $(foreach r,$(ROOMS),$(r)/*.c $(r)/*/*.c $(r)/*/*/*.c)))
 # Kernels with vector instructions take minutes to compile, and are the same in every build.
 VECTOR := build/vector
 VECTOR_CC ?= $(CC)
@@ -35,7 +35,7 @@ VSRC  := $(filter %_avx2.c %_avxvnni.c %_avx512.c %_avx512vl.c,$(SRC))
 OBJ   := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(VSRC),$(SRC))) $(VSRC:%.c=$(VECTOR)/%.o) \
            $(BUILD)/config/demo_model.o
 LIB   := $(BUILD)/libquire.a
-UNIT  := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
+UNIT  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*/test_*.c))
 SIM   := $(patsubst tests/sim/%.c,$(BUILD)/tests/%,$(wildcard tests/sim/sim_*.c))
 GOLD  := $(patsubst tests/golden/%.c,$(BUILD)/tests/%,$(wildcard tests/golden/golden_*.c))
 CHECK := $(BUILD)/tests/checkkern
@@ -99,9 +99,9 @@ $(BUILD)/quire: $(BUILD)/server/main.o $(LIB)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDHARD) -o $@ $^ $(LIBS)
 
-LIBS_test_presplit := -lpcre2-8 # to compare with
+LIBS_test_pretokenizer := -lpcre2-8 # to compare with
 $(UNIT) $(SIM) $(GOLD) $(CHECK): $(BUILD)/tests/%: $(LIB)
-$(BUILD)/tests/test_%: $(BUILD)/tests/unit/test_%.o ; $(link_test)
+$(UNIT): %: %.o ; $(link_test)
 $(BUILD)/tests/sim_%: $(BUILD)/tests/sim/sim_%.o ; $(link_test)
 $(BUILD)/tests/golden_%: $(BUILD)/tests/golden/golden_%.o ; $(link_test)
 $(CHECK): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/check/*.c)) ; $(link_test)
@@ -189,8 +189,10 @@ asan-e2e: ## of these, kernels and the server
 asan-e2e-part: ## of the server's tests a third, another one with each commit
 	@$(MAKE) --no-print-directory asan-e2e \
 	    PYTEST="--part=$$(( 0x$$(git rev-parse --short=7 HEAD) % 3 ))/3"
-tsan: ## threads: the queue, the team, and the server under load, with the thread sanitizer
-	@$(MAKE) --no-print-directory $(TSAN) UNIT='$(addprefix $$(BUILD)/tests/test_,queue team log_ring turns weight_cache worker_pool)' unit-here
+TSAN_UNIT := base/test_log_ring model/test_weight_cache runtime/test_thread_pool scheduler/test_queue \
+             scheduler/test_engine_arbiter server/test_worker_pool
+tsan: ## threads: the queue, the thread pool, and the server under load, with the thread sanitizer
+	@$(MAKE) --no-print-directory $(TSAN) UNIT='$(foreach t,$(TSAN_UNIT),$$(BUILD)/tests/unit/$(t))' unit-here
 	@$(MAKE) --no-print-directory $(TSAN) build/tsan/quire
 	@build/tsan/quire generate --isa scalar --threads 3 --prompt 'Once upon a time' --max-tokens 12 --log-level warn
 	@QUIRE_BIN=build/tsan/quire QUIRE_DEBUG_BIN=build/tsan/quire QUIRE_TOOLS=$(BUILD)/tools \

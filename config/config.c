@@ -2,8 +2,8 @@
 #include "config/config.h"
 
 #include "config/config_file.h"
+#include "config/config_validate.h"
 #include "config/setting.h"
-#include "config/together.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
 

@@ -1,5 +1,5 @@
-/* config/together.c - see together.h. */
-#include "config/together.h"
+/* config/config_validate.c - see config_validate.h. */
+#include "config/config_validate.h"
 
 #include "config/config.h"
 #include "config/hosts.h"

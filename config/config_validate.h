@@ -1,12 +1,12 @@
-/* config/together.h - what the settings must fulfil among each other.
+/* config/config_validate.h - what the settings must fulfil among each other.
  *
  * Each alone is within its range already (options.inc).
  *
  * Thread: any.
  * Memory: none.
  */
-#ifndef CONFIG_TOGETHER_H
-#define CONFIG_TOGETHER_H
+#ifndef CONFIG_CONFIG_VALIDATE_H
+#define CONFIG_CONFIG_VALIDATE_H
 
 #include <stddef.h>
 

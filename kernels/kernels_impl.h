@@ -1,12 +1,12 @@
-/* kernels/kern_internal.h - what the bodies share: prototypes, layouts, the quantised row.
+/* kernels/kernels_impl.h - what the bodies share: prototypes, layouts, the quantised row.
  *
  * Every prototype comes from kernels.inc, so a body whose signature drifts does not compile.
  *
  * Thread: any.
  * Memory: none.
  */
-#ifndef KERNELS_KERN_INTERNAL_H
-#define KERNELS_KERN_INTERNAL_H
+#ifndef KERNELS_KERNELS_IMPL_H
+#define KERNELS_KERNELS_IMPL_H
 
 #include "kernels/kernels.h"
 

@@ -1,6 +1,6 @@
 /* kvcache/block_table.h - a sequence's lists of blocks: logical position -> physical block.
  *
- * There is a list for each lane of layers (kv_lanes.h), `cap` entries apart: position p of a lane
+ * There is a list for each lane of layers (kv_groups.h), `cap` entries apart: position p of a lane
  * lies in blocks[lane * cap + p / 16], slot p % 16, or nowhere where that is BLOCK_NONE. The table
  * never holds a block that the pool does not count it for: kv_manager alone fills and empties it.
  *

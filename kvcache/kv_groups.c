@@ -1,5 +1,5 @@
-/* kvcache/kv_lanes.c - see kv_lanes.h. */
-#include "kvcache/kv_lanes.h"
+/* kvcache/kv_groups.c - see kv_groups.h. */
+#include "kvcache/kv_groups.h"
 
 #include "kvcache/block_table.h"
 

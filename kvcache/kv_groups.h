@@ -1,4 +1,4 @@
-/* kvcache/kv_lanes.h - which layers lie together in a block, and how many blocks tokens take.
+/* kvcache/kv_groups.h - which layers lie together in a block, and how many blocks tokens take.
  *
  * A layer with a window never looks at tokens before it again, so their blocks can go; the others
  * look at everything for good. The layers are therefore dealt into lanes: the layers of a lane all
@@ -17,8 +17,8 @@
  * Thread: any.
  * Memory: none.
  */
-#ifndef KVCACHE_KV_LANES_H
-#define KVCACHE_KV_LANES_H
+#ifndef KVCACHE_KV_GROUPS_H
+#define KVCACHE_KV_GROUPS_H
 
 #include <stdint.h>
 

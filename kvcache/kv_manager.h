@@ -6,7 +6,7 @@
  * here touches bytes: copies are written down as moves and carried out before the step's
  * arithmetic; reads and writes of the swap file are handed out as I/O.
  *
- * Layers are dealt into lanes (kv_lanes.h), each with blocks of its own. In lanes with a window a
+ * Layers are dealt into lanes (kv_groups.h), each with blocks of its own. In lanes with a window a
  * sequence gives back what no later token sees (kv_manager_commit). What it found in the index, or
  * was given by another sequence, it holds there only from that point on, too. Who wants to know how
  * many blocks tokens take asks here: nobody else multiplies.
@@ -31,7 +31,7 @@
 
 #include "kvcache/block_pool.h"
 #include "kvcache/block_table.h"
-#include "kvcache/kv_lanes.h"
+#include "kvcache/kv_groups.h"
 #include "kvcache/kv_move.h"
 #include "kvcache/prefix_index.h"
 #include "kvcache/swap.h"

@@ -1,4 +1,4 @@
-/* scheduler/cost.c - see cost.h.
+/* scheduler/cost_model.c - see cost_model.h.
  *
  * Each step minimises, over coefficients >= 0,
  *     (coef - old)' M (coef - old) + (error - x' (coef - old))^2
@@ -6,7 +6,7 @@
  * is what was known before, faded. M fades along a feature only when the feature occurs: a thousand
  * decode steps do not wipe out what a prompt row costs.
  */
-#include "scheduler/cost.h"
+#include "scheduler/cost_model.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* scheduler/cost.h - what a step costs, learnt from the steps that were made.
+/* scheduler/cost_model.h - what a step costs, learnt from the steps that were made.
  *
  * time = a + b * prompt rows + c * decode rows + d * keys read by decode rows
  *          + e * keys read by prompt rows
@@ -9,7 +9,7 @@
  * not forgotten, unless predictions are off by more than half: then all starts afresh. An error
  * beyond three times the usual one (a step that was interrupted) counts as three times the usual
  * one. Nothing is kept over a restart. Planning wants integers: step_costs is the model rounded,
- * the only thing that sched.c sees, and it is written into the journal with every plan.
+ * the only thing that scheduler.c sees, and it is written into the journal with every plan.
  *
  * Known means: four steps were seen, with prompt rows in one at least and, if there are to be any,
  * decode rows in one at least; before that every field is 0 but the swap times. After 32 steps
@@ -20,8 +20,8 @@
  * Thread: engine thread only; step_costs_* are pure.
  * Memory: none.
  */
-#ifndef SCHEDULER_COST_H
-#define SCHEDULER_COST_H
+#ifndef SCHEDULER_COST_MODEL_H
+#define SCHEDULER_COST_MODEL_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* scheduler/turns.c - see turns.h. */
-#include "scheduler/turns.h"
+/* scheduler/engine_arbiter.c - see engine_arbiter.h. */
+#include "scheduler/engine_arbiter.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

@@ -1,4 +1,4 @@
-/* scheduler/turns.h - whose step is next, when several engines share one machine.
+/* scheduler/engine_arbiter.h - whose step is next, when several engines share one machine.
  *
  * Engines compute in turns, and a step has all the compute threads: two steps at once would only
  * take each other's caches and bandwidth. An engine that has work asks for a turn before it plans,
@@ -19,8 +19,8 @@
  * comparisons and the call of `granted`, which takes no lock that is held while turns are called.
  * Memory: taken in turns_create().
  */
-#ifndef SCHEDULER_TURNS_H
-#define SCHEDULER_TURNS_H
+#ifndef SCHEDULER_ENGINE_ARBITER_H
+#define SCHEDULER_ENGINE_ARBITER_H
 
 #include <stdbool.h>
 #include <stdint.h>

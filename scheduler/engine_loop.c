@@ -1,19 +1,19 @@
-/* scheduler/loop.c - one turn of the engine; see loop.h.
+/* scheduler/engine_loop.c - one turn of the engine; see engine_loop.h.
  *
  * Data goes one way: queue -> sched -> plan -> moves, batch -> tokens -> events.
  */
-#include "scheduler/loop.h"
+#include "scheduler/engine_loop.h"
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/run/batch.h"
-#include "core/run/runner.h"
+#include "core/runtime/batch.h"
+#include "core/runtime/runner.h"
 #include "kvcache/kv_store.h"
-#include "scheduler/cost.h"
-#include "scheduler/journal.h"
-#include "scheduler/turns.h"
+#include "scheduler/cost_model.h"
+#include "scheduler/engine_arbiter.h"
+#include "scheduler/replay/journal.h"
 
 #include <assert.h>
 #include <inttypes.h>

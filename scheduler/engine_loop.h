@@ -1,5 +1,5 @@
-/* scheduler/loop.h - the engine thread: drain, plan, move blocks, build the batch, run, commit,
- * emit.
+/* scheduler/engine_loop.h - the engine thread: drain, plan, move blocks, build the batch, run,
+ * commit, emit.
  *
  * loop_run() turns until the queue is closed and nothing is left. A step allocates nothing and
  * never waits for the network or a disk; with nothing to do the thread sleeps on the queue.
@@ -7,13 +7,13 @@
  * Thread: loop_start() makes the engine thread; loop_join() waits for its end.
  * Memory: taken in loop_create(); everything in the options is borrowed.
  */
-#ifndef SCHEDULER_LOOP_H
-#define SCHEDULER_LOOP_H
+#ifndef SCHEDULER_ENGINE_LOOP_H
+#define SCHEDULER_ENGINE_LOOP_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "scheduler/sched.h"
+#include "scheduler/scheduler.h"
 
 struct journal;
 struct kv_store;

@@ -1,8 +1,8 @@
 /* scheduler/forecast.c - see forecast.h. */
 #include "scheduler/forecast.h"
 
-#include "kvcache/kv_lanes.h"
-#include "scheduler/sched.h"
+#include "kvcache/kv_groups.h"
+#include "scheduler/scheduler.h"
 
 struct road { /* what lies before the one who asks */
     uint32_t n_prompts; /* not computed yet, the running ones too */

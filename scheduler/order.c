@@ -1,7 +1,7 @@
 /* scheduler/order.c - see order.h. Split and merge do all the work. */
 #include "scheduler/order.h"
 
-#include "scheduler/seq.h"
+#include "scheduler/sequence.h"
 
 #include <assert.h>
 #include <stddef.h>

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/run/batch.h"
+#include "core/runtime/batch.h"
 #include "kvcache/kv_manager.h"
 #include "scheduler/token_counts.h"
 

@@ -1,5 +1,5 @@
-/* scheduler/sched.c - arrivals, the lists, progress, ends; see sched.h. */
-#include "scheduler/sched_state.h"
+/* scheduler/scheduler.c - arrivals, the lists, progress, ends; see scheduler.h. */
+#include "scheduler/scheduler_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

@@ -1,4 +1,4 @@
-/* scheduler/sched.h - who computes what in the next step.
+/* scheduler/scheduler.h - who computes what in the next step.
  *
  * There are no phases. A sequence has tokens known and tokens computed; each step hands out tokens
  * until the second meets the first. A prompt in chunks, a prefix hit, a resume after preemption
@@ -45,15 +45,15 @@
  * Memory: taken in sched_create(); requests are taken by sched_add() and given back by
  *         sched_next_end().
  */
-#ifndef SCHEDULER_SCHED_H
-#define SCHEDULER_SCHED_H
+#ifndef SCHEDULER_SCHEDULER_H
+#define SCHEDULER_SCHEDULER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "kvcache/kv_manager.h"
-#include "scheduler/cost.h"
+#include "scheduler/cost_model.h"
 #include "scheduler/queue.h"
 #include "scheduler/request.h"
 #include "scheduler/snapshot.h"

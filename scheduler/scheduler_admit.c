@@ -1,5 +1,5 @@
-/* scheduler/sched_admit.c - who comes in, and with what of its past; see sched.h. */
-#include "scheduler/sched_state.h"
+/* scheduler/scheduler_admit.c - who comes in, and with what of its past; see scheduler.h. */
+#include "scheduler/scheduler_impl.h"
 
 #include "core/base/err.h"
 

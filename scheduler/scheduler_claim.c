@@ -1,5 +1,5 @@
-/* scheduler/sched_claim.c - who goes first; see sched.h for the policies in words. */
-#include "scheduler/sched_state.h"
+/* scheduler/scheduler_claim.c - who goes first; see scheduler.h for the policies in words. */
+#include "scheduler/scheduler_impl.h"
 
 #define TOKENS_PER_LEVEL 2048 /* adaptive: length that weighs as much as a level of priority */
 

@@ -1,21 +1,21 @@
-/* scheduler/sched_state.h - the scheduler's inside, shared by sched.c (life, progress),
- * sched_claim.c (who goes first), sched_plan.c (one step), sched_admit.c (who comes in),
- * sched_preempt.c (who has to go) and sched_inspect.c.
+/* scheduler/scheduler_impl.h - the scheduler's inside, shared by scheduler.c (life, progress),
+ * scheduler_claim.c (who goes first), scheduler_plan.c (one step), scheduler_admit.c (who comes
+ * in), scheduler_preempt.c (who has to go) and scheduler_inspect.c.
  *
  * Private to scheduler/. `running` is sorted by claim, so lower claims stand behind; everything
  * else is in a tenant's waiting order, or held back by its leader.
  *
  * Thread: engine thread only.
- * Memory: as in sched.h.
+ * Memory: as in scheduler.h.
  */
-#ifndef SCHEDULER_SCHED_STATE_H
-#define SCHEDULER_SCHED_STATE_H
+#ifndef SCHEDULER_SCHEDULER_IMPL_H
+#define SCHEDULER_SCHEDULER_IMPL_H
 
 #include "scheduler/heap.h"
 #include "scheduler/order.h"
-#include "scheduler/sched.h"
-#include "scheduler/seq.h"
-#include "scheduler/tenant.h"
+#include "scheduler/scheduler.h"
+#include "scheduler/sequence.h"
+#include "scheduler/tenants.h"
 
 #define SCHED_NO_LIMIT UINT64_MAX
 
@@ -53,7 +53,7 @@ struct sched {
     uint64_t preemptions, preemptions_swap, swap_fallbacks, iterations;
 };
 
-/* ---- sched_claim.c ---- */
+/* ---- scheduler_claim.c ---- */
 
 /* The key in its tenant's waiting order; fixed at arrival. */
 struct order_key sched_key(const struct sched *s, const struct request *r, uint64_t ticket);
@@ -70,7 +70,7 @@ bool sched_is_due_before(const struct sched *s, const struct seq *a, const struc
 /* The waiting sequence that is to be admitted next, or NULL. */
 struct seq *sched_next_waiting(const struct sched *s);
 
-/* ---- sched.c ---- */
+/* ---- scheduler.c ---- */
 
 /* Between the lists; the state of the sequence is the caller's to set. */
 void sched_enter_waiting(struct sched *s, struct seq *seq);
@@ -88,7 +88,7 @@ void sched_free_followers(struct sched *s, struct seq *leader, uint32_t n_done);
 /* It has lost its place, or is gone for good. */
 void sched_leave_followers(struct sched *s, struct seq *leader, bool is_gone);
 
-/* ---- sched_preempt.c ---- */
+/* ---- scheduler_preempt.c ---- */
 
 /* Throw out, with a copy if that is cheaper to bring back and there is room for it. */
 void sched_preempt(struct sched *s, struct seq *victim);
@@ -101,14 +101,14 @@ struct seq *sched_victim_for(const struct sched *s, const struct seq *newcomer);
 struct seq *sched_last_but(const struct sched *s, const struct seq *seq);
 bool sched_is_spared(const struct sched *s, const struct seq *seq);
 
-/* ---- sched_plan.c ---- */
+/* ---- scheduler_plan.c ---- */
 
 /* Take the sequence out of the plan that is being made. */
 void sched_drop_item(struct sched *s, struct seq *seq);
 /* The next chunk of a running prefill: as much as budgets and available blocks allow. */
 void sched_plan_chunk(struct sched *s, struct seq *seq);
 
-/* ---- sched_admit.c ---- */
+/* ---- scheduler_admit.c ---- */
 
 /* Let a waiting sequence in, if its copy is at hand and there is room or can be made, or make it
  * wait for what another one is computing. False: it stays where it is, as do those behind it. */

@@ -1,5 +1,5 @@
-/* scheduler/sched_inspect.c - what goes on inside, for statistics, /debug and checks. */
-#include "scheduler/sched_state.h"
+/* scheduler/scheduler_inspect.c - what goes on inside, for statistics, /debug and checks. */
+#include "scheduler/scheduler_impl.h"
 
 #include <string.h>
 

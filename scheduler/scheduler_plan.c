@@ -1,5 +1,5 @@
-/* scheduler/sched_plan.c - who computes what in the next step; see sched.h. */
-#include "scheduler/sched_state.h"
+/* scheduler/scheduler_plan.c - who computes what in the next step; see scheduler.h. */
+#include "scheduler/scheduler_impl.h"
 
 #include <assert.h>
 

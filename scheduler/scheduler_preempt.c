@@ -1,5 +1,5 @@
-/* scheduler/sched_preempt.c - who has to go when memory is short, and how; see sched.h. */
-#include "scheduler/sched_state.h"
+/* scheduler/scheduler_preempt.c - who has to go when memory is short, and how; see scheduler.h. */
+#include "scheduler/scheduler_impl.h"
 
 #include <assert.h>
 

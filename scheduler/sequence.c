@@ -1,5 +1,5 @@
-/* scheduler/seq.c - see seq.h. */
-#include "scheduler/seq.h"
+/* scheduler/sequence.c - see sequence.h. */
+#include "scheduler/sequence.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

@@ -1,4 +1,4 @@
-/* scheduler/seq.h - a request in progress: tokens known, tokens computed, blocks held.
+/* scheduler/sequence.h - a request in progress: tokens known, tokens computed, blocks held.
  *
  * Private to scheduler/. The states and their legal edges:
  *
@@ -13,8 +13,8 @@
  * Thread: engine thread only.
  * Memory: a fixed array of seqs is taken at start; a seq owns its request.
  */
-#ifndef SCHEDULER_SEQ_H
-#define SCHEDULER_SEQ_H
+#ifndef SCHEDULER_SEQUENCE_H
+#define SCHEDULER_SEQUENCE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "scheduler/cost.h"
+#include "scheduler/cost_model.h"
 #include "scheduler/request.h"
 
 #define SNAPSHOT_STEPS 128 /* plans that are remembered */

@@ -1,5 +1,5 @@
-/* scheduler/tenant.c - see tenant.h. */
-#include "scheduler/tenant.h"
+/* scheduler/tenants.c - see tenants.h. */
+#include "scheduler/tenants.h"
 
 bool tenant_is_busy(const struct tenant *t)
 {

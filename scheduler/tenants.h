@@ -1,4 +1,4 @@
-/* scheduler/tenant.h - a tenant's waiting requests, and how much has been done for it.
+/* scheduler/tenants.h - a tenant's waiting requests, and how much has been done for it.
  *
  * Service is virtual time: tokens computed, divided by the weight, in units small enough for the
  * largest weight. Whoever has had least goes first. A tenant that was idle starts at most
@@ -12,8 +12,8 @@
  * Thread: engine thread only.
  * Memory: plain data.
  */
-#ifndef SCHEDULER_TENANT_H
-#define SCHEDULER_TENANT_H
+#ifndef SCHEDULER_TENANTS_H
+#define SCHEDULER_TENANTS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/run/batch.h"
+#include "core/runtime/batch.h"
 
 struct token_counts { /* zero counts nothing */
     struct token_count *list; /* [n] */

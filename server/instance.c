@@ -1,5 +1,5 @@
-/* server/engine.c - see engine.h. */
-#include "server/engine.h"
+/* server/instance.c - see instance.h. */
+#include "server/instance.h"
 
 #include "config/config.h"
 #include "config/demo.h"
@@ -9,17 +9,17 @@
 #include "core/base/err.h"
 #include "core/base/hold.h"
 #include "core/base/log.h"
-#include "core/gguf/gguf.h"
+#include "core/base/utf8.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/formats/hf/model.h"
+#include "core/formats/model_folder.h"
 #include "core/model/model.h"
-#include "core/run/runner.h"
-#include "core/run/team.h"
-#include "core/text/tokenizer.h"
-#include "core/text/utf8.h"
+#include "core/runtime/runner.h"
+#include "core/runtime/thread_pool.h"
+#include "core/tokenizer/tokenizer.h"
 #include "kvcache/kv_manager.h"
 #include "kvcache/kv_store.h"
 #include "kvcache/swap_store.h"
-#include "server/hf_model.h"
-#include "server/model_folder.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* server/engine.h - everything between a model file and tokens, put together from the settings.
+/* server/instance.h - everything between a model file and tokens, put together from the settings.
  *
  * The one place that knows how the parts fit: file, tokenizer, model, KV store, cache manager, swap
  * tiers, runner. The commands (serve, generate, score) share it. Part of the program's top, like
@@ -8,14 +8,14 @@
  * Memory: owns all its parts; engine_release() tears down in reverse.
  * Errors: a sentence in `err`; the caller prints it and exits.
  */
-#ifndef SERVER_ENGINE_H
-#define SERVER_ENGINE_H
+#ifndef SERVER_INSTANCE_H
+#define SERVER_INSTANCE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "kernels/kernels.h"
-#include "scheduler/sched.h"
+#include "scheduler/scheduler.h"
 
 struct config;
 struct kv_store;

@@ -1,8 +1,8 @@
 /* server/main.c - which command; everything else is in the commands. */
-#include "server/command.h"
+#include "server/cli/command.h"
 
 #include "core/base/mem.h"
-#include "server/engine.h"
+#include "server/instance.h"
 #include "server/process/startup.h"
 
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* server/server.c - see server.h: builds the parts, runs the loop, and ends in order.
  *
  * The start: the sockets are bound first. While a thread of the pool loads the models, whoever
- * calls is told so (gate.h).
+ * calls is told so (auth.h).
  *
  * The end: the first signal to stop closes the desks, so that posts are refused and the engines
  * finish what they have. When the last completion and the last HTTP exchange are over, HTTP
@@ -14,11 +14,11 @@
 #include "core/base/hold.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "server/api/engine_client.h"
 #include "server/api/worker_pool.h"
-#include "server/desk.h"
+#include "server/auth/api_keys.h"
+#include "server/auth/tenants.h"
 #include "server/http/tls.h"
-#include "server/keys.h"
-#include "server/tenants.h"
 
 #include <signal.h>
 #include <stdio.h>

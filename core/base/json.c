@@ -1,9 +1,9 @@
-/* server/json.c - see json.h. */
-#include "server/json.h"
+/* core/base/json.c - see json.h. */
+#include "core/base/json.h"
 
 #include "core/base/err.h"
+#include "core/base/json_names.h"
 #include "core/base/mem.h"
-#include "server/json_names.h"
 
 #include <math.h>
 #include <stdint.h>

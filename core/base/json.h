@@ -1,4 +1,4 @@
-/* server/json.h - JSON at the edge: a checked parse, and writing into a buffer.
+/* core/base/json.h - JSON at the edge: a checked parse, and writing into a buffer.
  *
  * cJSON builds the tree. What it would let through or choke on is refused before: bytes that are
  * no UTF-8, numbers that JSON does not know, nesting, an absurd number of values (each costs a
@@ -10,8 +10,8 @@
  * Memory: the tree is the caller's, freed by cJSON_Delete(). From before main() on cJSON allocates
  *         through core/base/mem.h, and what it prints is freed by cJSON_free().
  */
-#ifndef SERVER_JSON_H
-#define SERVER_JSON_H
+#ifndef CORE_BASE_JSON_H
+#define CORE_BASE_JSON_H
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>

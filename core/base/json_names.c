@@ -1,5 +1,5 @@
-/* server/json_names.c - see json_names.h. */
-#include "server/json_names.h"
+/* core/base/json_names.c - see json_names.h. */
+#include "core/base/json_names.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

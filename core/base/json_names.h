@@ -1,4 +1,4 @@
-/* server/json_names.h - one member of each name in every object of a tree.
+/* core/base/json_names.h - one member of each name in every object of a tree.
  *
  * RFC 8259, section 4, leaves open what names mean that come twice. A tree that keeps both can be
  * checked by one and read by the other; Python's json, and so what most servers do, lets the last
@@ -7,8 +7,8 @@
  * Thread: any. Cost: linear in the tree; names cannot be chosen to collide (the hash is seeded).
  * Memory: a table as large as the largest object, freed before it returns.
  */
-#ifndef SERVER_JSON_NAMES_H
-#define SERVER_JSON_NAMES_H
+#ifndef CORE_BASE_JSON_NAMES_H
+#define CORE_BASE_JSON_NAMES_H
 
 #include <cjson/cJSON.h>
 

@@ -1,7 +1,7 @@
-/* server/json_text.c - the parts of a JSON text as they were written; see json.h. In a text that is
- * not valid it finds anything or nothing, but stays within it and moves on.
+/* core/base/json_text.c - the parts of a JSON text as they were written; see json.h. In a text that
+ * is not valid it finds anything or nothing, but stays within it and moves on.
  */
-#include "server/json.h"
+#include "core/base/json.h"
 
 #include <string.h>
 

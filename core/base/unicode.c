@@ -1,8 +1,8 @@
-/* core/text/unicode.c - see unicode.h. The tables are libunistring's. */
-#include "core/text/unicode.h"
+/* core/base/unicode.c - see unicode.h. The tables are libunistring's. */
+#include "core/base/unicode.h"
 
 #include "core/base/buf.h"
-#include "core/text/utf8.h"
+#include "core/base/utf8.h"
 
 #include <unicase.h>
 #include <unictype.h>

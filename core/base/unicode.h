@@ -1,4 +1,4 @@
-/* core/text/unicode.h - code points in UTF-8 text: walking, classes and case, as Python sees them.
+/* core/base/unicode.h - code points in UTF-8 text: walking, classes and case, as Python sees them.
  *
  * Text is walked without trust: a byte that begins no well-formed character counts as one character
  * (U+FFFD), so no position ever lies outside the text.
@@ -7,8 +7,8 @@
  * Memory: none of its own; results are appended to a buf.
  * Errors: the buf's (sticky).
  */
-#ifndef CORE_TEXT_UNICODE_H
-#define CORE_TEXT_UNICODE_H
+#ifndef CORE_BASE_UNICODE_H
+#define CORE_BASE_UNICODE_H
 
 #include <stdbool.h>
 #include <stddef.h>

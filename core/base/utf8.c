@@ -1,5 +1,5 @@
-/* core/text/utf8.c - see utf8.h. The ranges are those of table 3-7 of the Unicode standard. */
-#include "core/text/utf8.h"
+/* core/base/utf8.c - see utf8.h. The ranges are those of table 3-7 of the Unicode standard. */
+#include "core/base/utf8.h"
 
 /* Bytes in a character that begins with this one; 0: none does. */
 static size_t length_by_lead(uint8_t lead)

@@ -1,10 +1,10 @@
-/* core/text/utf8.h - how much of the bytes at hand is well-formed UTF-8.
+/* core/base/utf8.h - how much of the bytes at hand is well-formed UTF-8.
  *
  * Thread: any.
  * Memory: none.
  */
-#ifndef CORE_TEXT_UTF8_H
-#define CORE_TEXT_UTF8_H
+#ifndef CORE_BASE_UTF8_H
+#define CORE_BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>

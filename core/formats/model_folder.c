@@ -1,5 +1,5 @@
-/* server/model_folder.c - see model_folder.h. */
-#include "server/model_folder.h"
+/* core/formats/model_folder.c - see model_folder.h. */
+#include "core/formats/model_folder.h"
 
 #include "core/base/buf.h"
 #include "core/base/err.h"

@@ -1,4 +1,4 @@
-/* server/model_folder.h - which model a folder holds.
+/* core/formats/model_folder.h - which model a folder holds.
  *
  * One GGUF file, or the parts of one, or a folder as transformers save it (config.json). Several
  * are listed, so that one can be named; folders within are not looked into.
@@ -7,8 +7,8 @@
  * Memory: the caller's.
  * Errors: a sentence that names the folder.
  */
-#ifndef SERVER_MODEL_FOLDER_H
-#define SERVER_MODEL_FOLDER_H
+#ifndef CORE_FORMATS_MODEL_FOLDER_H
+#define CORE_FORMATS_MODEL_FOLDER_H
 
 #include <stdbool.h>
 #include <stddef.h>

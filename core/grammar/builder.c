@@ -1,9 +1,9 @@
-/* core/text/grammar_builder.c - pieces and how they are joined; see grammar_builder.h. */
-#include "core/text/grammar_builder.h"
+/* core/grammar/builder.c - pieces and how they are joined; see builder.h. */
+#include "core/grammar/builder.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/grammar_impl.h"
+#include "core/grammar/grammar_impl.h"
 
 #include <assert.h>
 #include <stdarg.h>

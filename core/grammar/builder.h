@@ -1,4 +1,4 @@
-/* core/text/grammar_builder.h - putting a grammar together, piece by piece.
+/* core/grammar/builder.h - putting a grammar together, piece by piece.
  *
  * A piece is a run of nodes with one entry and one exit. Each function makes a new piece, and uses
  * up the pieces that it is given: every piece is used exactly once. Pieces are joined in the order
@@ -10,11 +10,11 @@
  * Errors: ERR_LIMIT (too large, or no steps left), ERR_CANCELED, ERR_NOMEM, ERR_INVAL, each with a
  * sentence from finish().
  */
-#ifndef CORE_TEXT_GRAMMAR_BUILDER_H
-#define CORE_TEXT_GRAMMAR_BUILDER_H
+#ifndef CORE_GRAMMAR_BUILDER_H
+#define CORE_GRAMMAR_BUILDER_H
 
 #include "core/base/budget.h"
-#include "core/text/grammar.h"
+#include "core/grammar/grammar.h"
 
 struct grammar_builder;
 

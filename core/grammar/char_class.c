@@ -1,5 +1,5 @@
-/* core/text/char_class.c - see char_class.h. */
-#include "core/text/char_class.h"
+/* core/grammar/char_class.c - see char_class.h. */
+#include "core/grammar/char_class.h"
 
 #include <stdlib.h>
 

@@ -1,15 +1,15 @@
-/* core/text/char_class.h - a set of characters as ranges of code points.
+/* core/grammar/char_class.h - a set of characters as ranges of code points.
  *
  * Thread: one owner.
  * Memory: a fixed number of ranges; what is more sets `is_full`, for the caller to refuse.
  */
-#ifndef CORE_TEXT_CHAR_CLASS_H
-#define CORE_TEXT_CHAR_CLASS_H
+#ifndef CORE_GRAMMAR_CHAR_CLASS_H
+#define CORE_GRAMMAR_CHAR_CLASS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/text/grammar_builder.h"
+#include "core/grammar/builder.h"
 
 #define CHAR_CLASS_MAX 256
 #define CHAR_LAST 0x10FFFFu

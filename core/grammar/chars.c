@@ -1,14 +1,14 @@
-/* core/text/grammar_chars.c - a character of some ranges, as sequences of bytes.
+/* core/grammar/chars.c - a character of some ranges, as sequences of bytes.
  *
  * A range of code points of one encoded length is cut where the ranges of its bytes would depend on
  * each other: U+0080..U+07FF is the one sequence C2-DF 80-BF. Sequences that differ in the first
  * byte alone become one.
  */
-#include "core/text/grammar_builder.h"
+#include "core/grammar/builder.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/grammar_impl.h"
+#include "core/grammar/grammar_impl.h"
 
 #include <string.h>
 

@@ -1,10 +1,10 @@
-/* core/text/constraint.c - the life of constraints and states; see constraint.h. */
-#include "core/text/constraint.h"
+/* core/grammar/constraint.c - the life of constraints and states; see constraint.h. */
+#include "core/grammar/constraint.h"
 
 #include "core/base/budget.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/constraint_impl.h"
+#include "core/grammar/constraint_impl.h"
 
 #include <assert.h>
 #include <stdio.h>

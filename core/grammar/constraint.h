@@ -1,4 +1,4 @@
-/* core/text/constraint.h - a grammar over a vocabulary: which tokens may come next.
+/* core/grammar/constraint.h - a grammar over a vocabulary: which tokens may come next.
  *
  * A constraint is a grammar and a trie of tokens, together with what could be found out before the
  * first token: for each place of the grammar at which many tokens fit, the tokens that fit whatever
@@ -19,8 +19,8 @@
  * Memory: a state has a fixed size, a constraint at most CONSTRAINT_MAX_BYTES beside its grammar.
  * Errors: creation writes a sentence without a subject ("it is ..."), for a caller to complete.
  */
-#ifndef CORE_TEXT_CONSTRAINT_H
-#define CORE_TEXT_CONSTRAINT_H
+#ifndef CORE_GRAMMAR_CONSTRAINT_H
+#define CORE_GRAMMAR_CONSTRAINT_H
 
 #include <stdbool.h>
 #include <stddef.h>

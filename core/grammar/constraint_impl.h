@@ -1,4 +1,4 @@
-/* core/text/constraint_impl.h - what the files of a constraint share.
+/* core/grammar/constraint_impl.h - what the files of a constraint share.
  *
  * constraint_places.c lists the places of a grammar, constraint_probe.c finds out which tokens fit
  * there, constraint_mask.c makes masks of that, constraint.c is the life of it all.
@@ -10,16 +10,16 @@
  *
  * Thread, Memory: see constraint.h.
  */
-#ifndef CORE_TEXT_CONSTRAINT_IMPL_H
-#define CORE_TEXT_CONSTRAINT_IMPL_H
+#ifndef CORE_GRAMMAR_CONSTRAINT_IMPL_H
+#define CORE_GRAMMAR_CONSTRAINT_IMPL_H
 
 #include <stdatomic.h>
 
 #include "core/base/budget.h"
-#include "core/text/constraint.h"
-#include "core/text/constraint_walk.h"
-#include "core/text/grammar.h"
-#include "core/text/token_trie.h"
+#include "core/grammar/constraint.h"
+#include "core/grammar/constraint_walk.h"
+#include "core/grammar/grammar.h"
+#include "core/grammar/token_trie.h"
 
 #define PLACE_NO_LOOP UINT32_MAX
 #define PLACE_LEVELS 17   /* fewer iterations left than this: a mask for each number */

@@ -1,11 +1,11 @@
-/* core/text/constraint_mask.c - the tokens that may come next, of one state; see constraint.h.
+/* core/grammar/constraint_mask.c - the tokens that may come next, of one state; see constraint.h.
  *
  * Readings at places that were looked at beforehand give their mask and a few remainders of tokens
  * to be walked along the real stack; all other readings are walked along the vocabulary together.
  */
-#include "core/text/constraint.h"
+#include "core/grammar/constraint.h"
 
-#include "core/text/constraint_impl.h"
+#include "core/grammar/constraint_impl.h"
 
 #include <string.h>
 

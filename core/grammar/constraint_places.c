@@ -1,9 +1,9 @@
-/* core/text/constraint_places.c - the places of a grammar, and what can follow its rules.
+/* core/grammar/constraint_places.c - the places of a grammar, and what can follow its rules.
  *
  * Places are found by going everywhere: a rule is entered once for each thing that can lie on the
  * stack, and what is behind a call is a place as soon as the call is seen.
  */
-#include "core/text/constraint_impl.h"
+#include "core/grammar/constraint_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

@@ -1,12 +1,12 @@
-/* core/text/constraint_probe.c - which tokens fit at a place, whatever the stack below holds.
+/* core/grammar/constraint_probe.c - which tokens fit at a place, whatever the stack below holds.
  *
  * The place is put on an empty stack and the whole trie is walked from it, which takes a few
  * milliseconds (constraint_sets.h). Where the rule is left, what remains of the token is noted for
  * later, if it begins with a byte that can follow at all.
  */
-#include "core/text/constraint_impl.h"
+#include "core/grammar/constraint_impl.h"
 
-#include "core/text/constraint_sets.h"
+#include "core/grammar/constraint_sets.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

@@ -1,5 +1,5 @@
-/* core/text/constraint_sets.c - see constraint_sets.h. */
-#include "core/text/constraint_sets.h"
+/* core/grammar/constraint_sets.c - see constraint_sets.h. */
+#include "core/grammar/constraint_sets.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

@@ -1,4 +1,4 @@
-/* core/text/constraint_sets.h - sets of readings by number, and where a byte leads from each.
+/* core/grammar/constraint_sets.h - sets of readings by number, and where a byte leads from each.
  *
  * After most bytes of most texts the same few sets of readings turn up again. Here each gets a
  * number, on a stack that knows nothing of what lies below it, and a step from a set is looked up
@@ -7,10 +7,10 @@
  * Thread: one owner.
  * Memory: fixed; when it is full the table is cleared and what was numbered forgotten.
  */
-#ifndef CORE_TEXT_CONSTRAINT_SETS_H
-#define CORE_TEXT_CONSTRAINT_SETS_H
+#ifndef CORE_GRAMMAR_CONSTRAINT_SETS_H
+#define CORE_GRAMMAR_CONSTRAINT_SETS_H
 
-#include "core/text/constraint_impl.h"
+#include "core/grammar/constraint_impl.h"
 
 #define SETS_DEAD 0 /* the empty set */
 

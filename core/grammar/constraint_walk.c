@@ -1,5 +1,5 @@
-/* core/text/constraint_walk.c - see constraint_walk.h. */
-#include "core/text/constraint_walk.h"
+/* core/grammar/constraint_walk.c - see constraint_walk.h. */
+#include "core/grammar/constraint_walk.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

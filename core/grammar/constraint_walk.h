@@ -1,4 +1,5 @@
-/* core/text/constraint_walk.h - following a grammar byte by byte, on all of its readings at once.
+/* core/grammar/constraint_walk.h - following a grammar byte by byte, on all of its readings at
+ * once.
  *
  * A stack is a chain of frames, each pointing at the one below, so that readings share what lies
  * below them and putting something on top never copies. Frame 0 is the empty stack. Frames are only
@@ -11,11 +12,11 @@
  * Thread: one owner.
  * Memory: fixed, taken at creation; what does not fit is dropped, and `dropped` says so.
  */
-#ifndef CORE_TEXT_CONSTRAINT_WALK_H
-#define CORE_TEXT_CONSTRAINT_WALK_H
+#ifndef CORE_GRAMMAR_CONSTRAINT_WALK_H
+#define CORE_GRAMMAR_CONSTRAINT_WALK_H
 
-#include "core/text/constraint.h"
-#include "core/text/grammar.h"
+#include "core/grammar/constraint.h"
+#include "core/grammar/grammar.h"
 
 #define WALK_MAX_NODES (2 * GRAMMAR_MAX_NODES) /* with the probes, of which there are fewer */
 #define WALK_MAX_FRAMES 16384

@@ -1,14 +1,14 @@
-/* core/text/grammar_finish.c - from loose nodes to a grammar that is known to be sound.
+/* core/grammar/finish.c - from loose nodes to a grammar that is known to be sound.
  *
  * JUMPs go, and so does everything that no rule leads to; each rule's nodes lie together. Then the
  * rules are gone through in the order in which they can begin with each other: whoever meets a rule
  * that is still being looked at has found left recursion.
  */
-#include "core/text/grammar_builder.h"
+#include "core/grammar/builder.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/grammar_impl.h"
+#include "core/grammar/grammar_impl.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,12 +1,12 @@
-/* core/text/grammar_gbnf.c - see grammar_gbnf.h. A parser by descent: each function reads what it
+/* core/grammar/gbnf.c - see gbnf.h. A parser by descent: each function reads what it
  * is named after, from where the reader stands. */
-#include "core/text/grammar_gbnf.h"
+#include "core/grammar/gbnf.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/char_class.h"
-#include "core/text/grammar_builder.h"
-#include "core/text/utf8.h"
+#include "core/base/utf8.h"
+#include "core/grammar/builder.h"
+#include "core/grammar/char_class.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* core/text/grammar_gbnf.h - grammars in GBNF, the notation of llama.cpp.
+/* core/grammar/gbnf.h - grammars in GBNF, the notation of llama.cpp.
  *
  *     root  ::= "yes" | "no" | list     # a text begins with the rule `root`
  *     list  ::= "[" item ("," item)* "]"
@@ -13,8 +13,8 @@
  * Errors: ERR_INVAL, ERR_LIMIT, ERR_UNSUPPORTED, ERR_NOMEM, ERR_CANCELED with a sentence that names
  * the line.
  */
-#ifndef CORE_TEXT_GRAMMAR_GBNF_H
-#define CORE_TEXT_GRAMMAR_GBNF_H
+#ifndef CORE_GRAMMAR_GBNF_H
+#define CORE_GRAMMAR_GBNF_H
 
 #include <stddef.h>
 

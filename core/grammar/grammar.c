@@ -1,5 +1,5 @@
-/* core/text/grammar.c - what can be asked of a finished grammar; see grammar.h. */
-#include "core/text/grammar.h"
+/* core/grammar/grammar.c - what can be asked of a finished grammar; see grammar.h. */
+#include "core/grammar/grammar.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

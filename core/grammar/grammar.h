@@ -1,4 +1,4 @@
-/* core/text/grammar.h - which texts are allowed, as an automaton over bytes with a stack.
+/* core/grammar/grammar.h - which texts are allowed, as an automaton over bytes with a stack.
  *
  * A grammar is a list of nodes. A rule is entered at its first node and left at an END; in between
  * nodes take a byte of a set, branch, call a rule, or repeat one a counted number of times, so that
@@ -12,8 +12,8 @@
  * Thread: read-only once made; counted, so that threads can share it.
  * Memory: bounded by GRAMMAR_MAX_NODES.
  */
-#ifndef CORE_TEXT_GRAMMAR_H
-#define CORE_TEXT_GRAMMAR_H
+#ifndef CORE_GRAMMAR_GRAMMAR_H
+#define CORE_GRAMMAR_GRAMMAR_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,15 +1,15 @@
-/* core/text/grammar_impl.h - what the files that put a grammar together share.
+/* core/grammar/grammar_impl.h - what the files that put a grammar together share.
  *
- * grammar_builder.c makes pieces, grammar_chars.c spells characters, grammar_finish.c checks the
+ * builder.c makes pieces, chars.c spells characters, finish.c checks the
  * whole and lays it out.
  *
  * Thread: one owner.
- * Memory: see grammar_builder.h.
+ * Memory: see builder.h.
  */
-#ifndef CORE_TEXT_GRAMMAR_IMPL_H
-#define CORE_TEXT_GRAMMAR_IMPL_H
+#ifndef CORE_GRAMMAR_GRAMMAR_IMPL_H
+#define CORE_GRAMMAR_GRAMMAR_IMPL_H
 
-#include "core/text/grammar_builder.h"
+#include "core/grammar/builder.h"
 
 /* JUMPs and what nothing leads to any more are dropped at the end. */
 #define BUILD_MAX_NODES (4 * GRAMMAR_MAX_NODES)

@@ -1,11 +1,11 @@
-/* server/schema.c - see schema.h. */
-#include "server/schema.h"
+/* core/grammar/json_schema.c - see json_schema.h. */
+#include "core/grammar/json_schema.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/char_class.h"
-#include "core/text/grammar_regex.h"
-#include "server/schema_impl.h"
+#include "core/grammar/char_class.h"
+#include "core/grammar/json_schema_impl.h"
+#include "core/grammar/regex.h"
 
 #include <math.h>
 #include <stdarg.h>

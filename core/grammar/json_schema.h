@@ -1,4 +1,4 @@
-/* server/schema.h - JSON Schema as a grammar of JSON texts that validate.
+/* core/grammar/json_schema.h - JSON Schema as a grammar of JSON texts that validate.
  *
  * Draft 2020-12. What comes out always validates; where a schema allows more than is useful to
  * write, less is written:
@@ -10,7 +10,7 @@
  *   - a schema without `type` that has keywords of one type is of that type;
  *   - integers have up to 16 digits, and behind ',' and ':' one blank at most may stand.
  * Handled: type, enum, const, properties, required, additionalProperties, items, prefixItems,
- * minItems, maxItems, minLength, maxLength, pattern (grammar_regex.h), format (schema_string.c),
+ * minItems, maxItems, minLength, maxLength, pattern (regex.h), format (json_schema_string.c),
  * minimum, maximum, exclusiveMinimum, exclusiveMaximum, anyOf, oneOf where no text can match two
  * branches, allOf, $ref within the schema, $defs, definitions; annotations are passed over.
  * Everything else is refused, with the keyword and the place as a JSON pointer.
@@ -18,12 +18,12 @@
  * Thread: any. Memory: the grammar's; scratch in proportion to the schema.
  * Errors: ERR_UNSUPPORTED, ERR_INVAL, ERR_LIMIT, ERR_CANCELED, ERR_NOMEM with a sentence.
  */
-#ifndef SERVER_SCHEMA_H
-#define SERVER_SCHEMA_H
+#ifndef CORE_GRAMMAR_JSON_SCHEMA_H
+#define CORE_GRAMMAR_JSON_SCHEMA_H
 
 #include <stddef.h>
 
-#include "server/json.h"
+#include "core/base/json.h"
 
 struct budget;
 struct grammar;

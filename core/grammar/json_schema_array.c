@@ -1,5 +1,5 @@
-/* server/schema_array.c - JSON arrays of a schema. */
-#include "server/schema_impl.h"
+/* core/grammar/json_schema_array.c - JSON arrays of a schema. */
+#include "core/grammar/json_schema_impl.h"
 
 #include <stdio.h>
 

@@ -1,9 +1,10 @@
-/* server/schema_disjoint.c - can a value that is written for one schema validate against another?
+/* core/grammar/json_schema_disjoint.c - can a value that is written for one schema validate against
+ * another?
  *
  * Only plain reasons count: other types, other values, a member that the one always has and the
  * other does not allow with that value, or that the other wants and the one never has.
  */
-#include "server/schema_impl.h"
+#include "core/grammar/json_schema_impl.h"
 
 #include <string.h>
 

@@ -1,22 +1,23 @@
-/* server/schema_impl.h - what the files of the schema compiler share.
+/* core/grammar/json_schema_impl.h - what the files of the schema compiler share.
  *
- * schema.c goes through a schema, schema_ref.c knows places in it, schema_known.c what has been
- * done with a schema already and whether two values are equal, schema_merge.c makes one schema of
- * several, schema_disjoint.c says whether two exclude each other; schema_union.c and those named
- * after types write values. A schema that others refer to is a rule; rules are written one
- * after the other from a list, so the depth of the calls is that of the JSON text.
+ * json_schema.c goes through a schema, json_schema_ref.c knows places in it, json_schema_known.c
+ * what has been done with a schema already and whether two values are equal, json_schema_merge.c
+ * makes one schema of several, json_schema_disjoint.c says whether two exclude each other;
+ * json_schema_union.c and those named after types write values. A schema that others refer to is a
+ * rule; rules are written one after the other from a list, so the depth of the calls is that of the
+ * JSON text.
  *
- * Thread: one owner. Memory: see schema.h.
+ * Thread: one owner. Memory: see json_schema.h.
  */
-#ifndef SERVER_SCHEMA_IMPL_H
-#define SERVER_SCHEMA_IMPL_H
+#ifndef CORE_GRAMMAR_JSON_SCHEMA_IMPL_H
+#define CORE_GRAMMAR_JSON_SCHEMA_IMPL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "core/base/buf.h"
-#include "core/text/grammar_builder.h"
-#include "server/json.h"
+#include "core/base/json.h"
+#include "core/grammar/builder.h"
 
 #define SCHEMA_MAX_RULES 8192
 #define SCHEMA_MAX_DEPTH 200    /* of schemas within schemas, merged ones included */
@@ -67,7 +68,7 @@ struct schema_place { /* a schema within the whole */
     char pointer[SCHEMA_MAX_POINTER];
 };
 
-/* ---- schema.c ---- */
+/* ---- json_schema.c ---- */
 
 struct grammar_piece schema_write(struct schema *s, const struct schema_place *at);
 struct grammar_piece schema_refuse(struct schema *s, const struct schema_place *at,

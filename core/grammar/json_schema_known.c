@@ -1,9 +1,10 @@
-/* server/schema_known.c - schemas by their address, their sizes, and which values are equal.
+/* core/grammar/json_schema_known.c - schemas by their address, their sizes, and which values are
+ * equal.
  *
  * A schema that is referred to from many places is written and merged once. All of these spend
  * steps, because a schema decides how often they are called.
  */
-#include "server/schema_impl.h"
+#include "core/grammar/json_schema_impl.h"
 
 #include "core/base/err.h"
 

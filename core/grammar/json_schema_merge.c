@@ -1,10 +1,10 @@
-/* server/schema_merge.c - one schema that says what several say together.
+/* core/grammar/json_schema_merge.c - one schema that says what several say together.
  *
  * A merged schema is a new object whose members are references into the client's tree, or new
  * where two say different things. It has no $ref and no allOf at its top; below, those that it had
  * to make itself are left for later.
  */
-#include "server/schema_impl.h"
+#include "core/grammar/json_schema_impl.h"
 
 #include "core/base/err.h"
 

@@ -1,11 +1,11 @@
-/* server/schema_number.c - JSON numbers of a schema.
+/* core/grammar/json_schema_number.c - JSON numbers of a schema.
  *
  * A range becomes the decimal numbers in it, written without an exponent: whole numbers, and those
  * with a fixed number of digits behind the point, as whole numbers of tenths, hundredths and so on.
  */
-#include "server/schema_impl.h"
+#include "core/grammar/json_schema_impl.h"
 
-#include "core/text/grammar_regex.h"
+#include "core/grammar/regex.h"
 
 #include <math.h>
 #include <stdio.h>

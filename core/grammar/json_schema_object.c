@@ -1,16 +1,16 @@
-/* server/schema_object.c - JSON objects of a schema.
+/* core/grammar/json_schema_object.c - JSON objects of a schema.
  *
  * Members come in the order of `properties`. Up to the first required one each may stand, with a
  * comma behind it; after that one each may stand with a comma before it. Where nothing is required
  * the first member may be any, and what can follow it is a rule for each.
  */
-#include "server/schema_impl.h"
+#include "core/grammar/json_schema_impl.h"
 
-#include "core/base/mem.h"
 #include "core/base/err.h"
-#include "core/text/char_class.h"
-#include "core/text/grammar_regex.h"
-#include "core/text/utf8.h"
+#include "core/base/mem.h"
+#include "core/base/utf8.h"
+#include "core/grammar/char_class.h"
+#include "core/grammar/regex.h"
 
 #include <stdlib.h>
 #include <string.h>

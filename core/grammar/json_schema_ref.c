@@ -1,5 +1,6 @@
-/* server/schema_ref.c - where in a schema something is: JSON pointers, made and followed. */
-#include "server/schema_impl.h"
+/* core/grammar/json_schema_ref.c - where in a schema something is: JSON pointers, made and
+ * followed. */
+#include "core/grammar/json_schema_impl.h"
 
 #include <string.h>
 

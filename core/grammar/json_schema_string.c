@@ -1,7 +1,7 @@
-/* server/schema_string.c - JSON strings of a schema: lengths, patterns, formats. */
-#include "server/schema_impl.h"
+/* core/grammar/json_schema_string.c - JSON strings of a schema: lengths, patterns, formats. */
+#include "core/grammar/json_schema_impl.h"
 
-#include "core/text/grammar_regex.h"
+#include "core/grammar/regex.h"
 
 #include <stdio.h>
 #include <string.h>

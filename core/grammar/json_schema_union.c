@@ -1,5 +1,6 @@
-/* server/schema_union.c - anyOf and oneOf: the branches, each with what stands beside the union. */
-#include "server/schema_impl.h"
+/* core/grammar/json_schema_union.c - anyOf and oneOf: the branches, each with what stands beside
+ * the union. */
+#include "core/grammar/json_schema_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

@@ -1,9 +1,9 @@
-/* core/text/grammar_regex.c - see grammar_regex.h. A parser by descent that builds as it reads. */
-#include "core/text/grammar_regex.h"
+/* core/grammar/regex.c - see regex.h. A parser by descent that builds as it reads. */
+#include "core/grammar/regex.h"
 
 #include "core/base/err.h"
-#include "core/text/char_class.h"
-#include "core/text/utf8.h"
+#include "core/base/utf8.h"
+#include "core/grammar/char_class.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* core/text/grammar_regex.h - regular expressions as grammars.
+/* core/grammar/regex.h - regular expressions as grammars.
  *
  * The common part of ECMAScript's and Python's notation: characters and escapes, classes, \d \w \s
  * and their opposites, dots, groups (capturing or not, named or not), |, * + ? {n} {n,} {n,m}, and
@@ -13,12 +13,12 @@
  * Errors: ERR_INVAL, ERR_LIMIT, ERR_UNSUPPORTED, ERR_NOMEM, ERR_CANCELED; the sentence names the
  * character.
  */
-#ifndef CORE_TEXT_GRAMMAR_REGEX_H
-#define CORE_TEXT_GRAMMAR_REGEX_H
+#ifndef CORE_GRAMMAR_REGEX_H
+#define CORE_GRAMMAR_REGEX_H
 
 #include <stddef.h>
 
-#include "core/text/grammar_builder.h"
+#include "core/grammar/builder.h"
 
 #define REGEX_MAX_NESTING 128
 

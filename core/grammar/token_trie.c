@@ -1,9 +1,9 @@
-/* core/text/token_trie.c - see token_trie.h. */
-#include "core/text/token_trie.h"
+/* core/grammar/token_trie.c - see token_trie.h. */
+#include "core/grammar/token_trie.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/tokenizer.h"
+#include "core/tokenizer/tokenizer.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* core/text/token_trie.h - all texts that tokens stand for, with common beginnings shared.
+/* core/grammar/token_trie.h - all texts that tokens stand for, with common beginnings shared.
  *
  * Nodes lie in the order of a walk that goes down before it goes on: node i's subtree is nodes i to
  * nodes[i].end - 1, and leaving it out is one step. A node is one byte; texts that end there have
@@ -7,8 +7,8 @@
  * Thread: read-only once made.
  * Memory: about 14 bytes for each distinct beginning. The texts' bytes are borrowed.
  */
-#ifndef CORE_TEXT_TOKEN_TRIE_H
-#define CORE_TEXT_TOKEN_TRIE_H
+#ifndef CORE_GRAMMAR_TOKEN_TRIE_H
+#define CORE_GRAMMAR_TOKEN_TRIE_H
 
 #include <stddef.h>
 #include <stdint.h>

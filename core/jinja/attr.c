@@ -1,8 +1,8 @@
-/* core/text/template_attr.c - members, items, slices and lengths of values; undefined values. */
-#include "core/text/template_private.h"
+/* core/jinja/attr.c - members, items, slices and lengths of values; undefined values. */
+#include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
 
 #include <stdio.h>
 #include <string.h>

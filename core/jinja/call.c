@@ -1,6 +1,6 @@
-/* core/text/template_call.c - what can be called: macros, methods, builtins; how arguments find
+/* core/jinja/call.c - what can be called: macros, methods, builtins; how arguments find
  * their parameters. */
-#include "core/text/template_private.h"
+#include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
 

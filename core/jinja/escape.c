@@ -1,7 +1,7 @@
-/* core/text/template_escape.c - HTML and URLs: escaping, and taking tags away. */
-#include "core/text/template_filters.h"
+/* core/jinja/escape.c - HTML and URLs: escaping, and taking tags away. */
+#include "core/jinja/filters.h"
 
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* core/text/template_eval.c - expressions at work. */
-#include "core/text/template_private.h"
+/* core/jinja/eval.c - expressions at work. */
+#include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
 

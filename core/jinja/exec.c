@@ -1,5 +1,5 @@
-/* core/text/template_exec.c - statements at work. */
-#include "core/text/template_private.h"
+/* core/jinja/exec.c - statements at work. */
+#include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
 

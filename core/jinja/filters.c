@@ -1,8 +1,8 @@
-/* core/text/template_filters.c - the table of filters, and the filters of single values. */
-#include "core/text/template_filters.h"
+/* core/jinja/filters.c - the table of filters, and the filters of single values. */
+#include "core/jinja/filters.h"
 
 #include "core/base/err.h"
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,12 +1,12 @@
-/* core/text/template_filters.h - the filters by what they work on, for the table of all of them.
+/* core/jinja/filters.h - the filters by what they work on, for the table of all of them.
  *
- * Thread: as template_private.h.
- * Memory: as template_private.h.
+ * Thread: as template_impl.h.
+ * Memory: as template_impl.h.
  */
-#ifndef CORE_TEXT_TEMPLATE_FILTERS_H
-#define CORE_TEXT_TEMPLATE_FILTERS_H
+#ifndef CORE_JINJA_FILTERS_H
+#define CORE_JINJA_FILTERS_H
 
-#include "core/text/template_private.h"
+#include "core/jinja/template_impl.h"
 
 /* name, function, parameters (see struct template_builtin), how many of them are required */
 #define TEXT_FILTERS(XX)                                                                           \

@@ -1,5 +1,5 @@
-/* core/text/template_filters_lazy.c - filters that compute items only when they are asked for. */
-#include "core/text/template_filters.h"
+/* core/jinja/filters_lazy.c - filters that compute items only when they are asked for. */
+#include "core/jinja/filters.h"
 
 #include <string.h>
 

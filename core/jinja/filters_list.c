@@ -1,5 +1,5 @@
-/* core/text/template_filters_list.c - the filters of lists and dicts. */
-#include "core/text/template_filters.h"
+/* core/jinja/filters_list.c - the filters of lists and dicts. */
+#include "core/jinja/filters.h"
 
 #include "core/base/err.h"
 

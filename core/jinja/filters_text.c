@@ -1,8 +1,8 @@
-/* core/text/template_filters_text.c - the filters of text. */
-#include "core/text/template_filters.h"
+/* core/jinja/filters_text.c - the filters of text. */
+#include "core/jinja/filters.h"
 
 #include "core/base/err.h"
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,9 +1,9 @@
-/* core/text/template_format.c - the two ways of Python to put values into text: "%5d" % x and
+/* core/jinja/format.c - the two ways of Python to put values into text: "%5d" % x and
  * "{:5d}".format(x). */
-#include "core/text/template_private.h"
+#include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
 
 #include <string.h>
 

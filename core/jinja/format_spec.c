@@ -1,9 +1,9 @@
-/* core/text/template_spec.c - one value by a format specification:
+/* core/jinja/format_spec.c - one value by a format specification:
  * [[fill]align][sign][#][0][width][,][.precision][type] */
-#include "core/text/template_private.h"
+#include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
 
 #include <inttypes.h>
 #include <math.h>

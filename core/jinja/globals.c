@@ -1,5 +1,5 @@
-/* core/text/template_globals.c - the functions that every template sees. */
-#include "core/text/template_private.h"
+/* core/jinja/globals.c - the functions that every template sees. */
+#include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
 

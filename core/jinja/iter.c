@@ -1,8 +1,8 @@
-/* core/text/template_iter.c - walking over values; ranges, dict views and generators. */
-#include "core/text/template_private.h"
+/* core/jinja/iter.c - walking over values; ranges, dict views and generators. */
+#include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
 
 struct range {
     int64_t start, stop, step, n;

@@ -1,13 +1,13 @@
-/* core/text/template_lex.c - the source of a template as tokens.
+/* core/jinja/lexer.c - the source of a template as tokens.
  *
  * Outside of tags everything is data. A tag may take blanks around it away: "-" all of them,
  * trim_blocks the line end after a block, lstrip_blocks the blanks before it on its line; "+"
  * prevents the last two.
  */
-#include "core/text/template_private.h"
+#include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
 
 #include <stdarg.h>
 #include <stdio.h>

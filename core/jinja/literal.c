@@ -1,8 +1,8 @@
-/* core/text/template_literal.c - numbers and strings as they are written in a template. */
-#include "core/text/template_private.h"
+/* core/jinja/literal.c - numbers and strings as they are written in a template. */
+#include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>

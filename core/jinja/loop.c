@@ -1,5 +1,5 @@
-/* core/text/template_loop.c - for loops, and the `loop` that a loop's body sees. */
-#include "core/text/template_private.h"
+/* core/jinja/loop.c - for loops, and the `loop` that a loop's body sees. */
+#include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
 

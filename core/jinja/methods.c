@@ -1,8 +1,8 @@
-/* core/text/template_methods.c - which methods values have. */
-#include "core/text/template_filters.h"
+/* core/jinja/methods.c - which methods values have. */
+#include "core/jinja/filters.h"
 
+#include "core/jinja/methods.h"
 #include "core/base/err.h"
-#include "core/text/template_methods.h"
 
 #include <math.h>
 #include <string.h>

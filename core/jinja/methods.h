@@ -1,12 +1,12 @@
-/* core/text/template_methods.h - the methods of strings, for the table of all methods.
+/* core/jinja/methods.h - the methods of strings, for the table of all methods.
  *
  * Thread: any; the table is constant.
  * Memory: none.
  */
-#ifndef CORE_TEXT_TEMPLATE_METHODS_H
-#define CORE_TEXT_TEMPLATE_METHODS_H
+#ifndef CORE_JINJA_METHODS_H
+#define CORE_JINJA_METHODS_H
 
-#include "core/text/template_private.h"
+#include "core/jinja/template_impl.h"
 
 /* Those that look for something in a string; the arguments as in the table. */
 struct value method_startswith(struct render *r, struct value v, const struct value *a);

@@ -1,6 +1,6 @@
-/* core/text/template_node.c - what the parts of the parser share: making nodes, and the token at
+/* core/jinja/node.c - what the parts of the parser share: making nodes, and the token at
  * hand. */
-#include "core/text/template_private.h"
+#include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
 

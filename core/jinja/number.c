@@ -1,8 +1,8 @@
-/* core/text/template_number.c - text to numbers, and rounding, as Python does them. */
-#include "core/text/template_private.h"
+/* core/jinja/number.c - text to numbers, and rounding, as Python does them. */
+#include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
 
 #include <math.h>
 #include <stdio.h>

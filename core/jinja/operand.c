@@ -1,6 +1,6 @@
-/* core/text/template_operand.c - what operators stand between: names, literals, members, calls,
+/* core/jinja/operand.c - what operators stand between: names, literals, members, calls,
  * filters, tests. */
-#include "core/text/template_private.h"
+#include "core/jinja/template_impl.h"
 
 /* The arguments of a call, filter or test, in its lists (list2: keywords), *b and **c. */
 static void parse_arguments(struct parser *p, struct node *node)

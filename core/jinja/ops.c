@@ -1,5 +1,5 @@
-/* core/text/template_ops.c - operators: arithmetic, comparison, membership. */
-#include "core/text/template_private.h"
+/* core/jinja/ops.c - operators: arithmetic, comparison, membership. */
+#include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
 

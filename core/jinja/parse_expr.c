@@ -1,5 +1,5 @@
-/* core/text/template_expr.c - expressions: from tokens to nodes, the loosest operator first. */
-#include "core/text/template_private.h"
+/* core/jinja/parse_expr.c - expressions: from tokens to nodes, the loosest operator first. */
+#include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
 

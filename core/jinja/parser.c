@@ -1,5 +1,5 @@
-/* core/text/template_parse.c - statements: from tokens to nodes. */
-#include "core/text/template_private.h"
+/* core/jinja/parser.c - statements: from tokens to nodes. */
+#include "core/jinja/template_impl.h"
 
 static struct node_list parse_body(struct parser *p, const char *const *ends);
 static struct node *parse_statement(struct parser *p);

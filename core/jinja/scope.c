@@ -1,4 +1,4 @@
-/* core/text/template_scope.c - which variable a name means.
+/* core/jinja/scope.c - which variable a name means.
  *
  * Jinja decides that before a template runs. Each loop, macro, call block, set block, filter block
  * and with has variables of its own; an if has not. A scope is looked at as a whole first: a name
@@ -7,7 +7,7 @@
  * names the outer one has. The same two passes are made here, because the odd cases follow from
  * them.
  */
-#include "core/text/template_private.h"
+#include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

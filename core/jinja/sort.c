@@ -1,5 +1,5 @@
-/* core/text/template_sort.c - sorting: a merge sort, because it is stable like Python's. */
-#include "core/text/template_private.h"
+/* core/jinja/sort.c - sorting: a merge sort, because it is stable like Python's. */
+#include "core/jinja/template_impl.h"
 
 #include <string.h>
 

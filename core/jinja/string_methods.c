@@ -1,9 +1,9 @@
-/* core/text/template_string_methods.c - the methods of strings. */
-#include "core/text/template_methods.h"
+/* core/jinja/string_methods.c - the methods of strings. */
+#include "core/jinja/methods.h"
 
 #include "core/base/err.h"
-#include "core/text/template_filters.h"
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
+#include "core/jinja/filters.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
-/* core/text/template_string_search.c - the methods of strings that look for something in them. */
-#include "core/text/template_methods.h"
+/* core/jinja/string_search.c - the methods of strings that look for something in them. */
+#include "core/jinja/methods.h"
 
 #include "core/base/err.h"
-#include "core/text/template_filters.h"
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
+#include "core/jinja/filters.h"
 
 #include <string.h>
 

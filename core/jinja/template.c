@@ -1,11 +1,11 @@
-/* core/text/template.c - see template.h. Creation and rendering as a whole, and what every part of
+/* core/jinja/template.c - see template.h. Creation and rendering as a whole, and what every part of
  * the evaluator uses: failing, counting steps, building text. */
-#include "core/text/template_private.h"
+#include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/unicode.h"
-#include "core/text/utf8.h"
+#include "core/base/unicode.h"
+#include "core/base/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* core/text/template.h - chat templates: Jinja, as Hugging Face's tokenizers render it.
+/* core/jinja/template.h - chat templates: Jinja, as Hugging Face's tokenizers render it.
  *
  * A model's chat template is a program in the Jinja language. It is parsed once, when the model is
  * loaded, and rendered for each chat. The text that comes out is, byte for byte, what Python's
@@ -19,13 +19,13 @@
  *         nothing else that outlives the call.
  * Errors: sentences that begin with "line N: ", numbers as below.
  */
-#ifndef CORE_TEXT_TEMPLATE_H
-#define CORE_TEXT_TEMPLATE_H
+#ifndef CORE_JINJA_TEMPLATE_H
+#define CORE_JINJA_TEMPLATE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/text/value.h"
+#include "core/jinja/value.h"
 
 struct budget;
 struct buf;

@@ -1,19 +1,19 @@
-/* core/text/template_private.h - what the parts of the template engine know of each other.
+/* core/jinja/template_impl.h - what the parts of the template engine know of each other.
  *
- * template_lex.c cuts the source into tokens, template_parse.c and template_expr.c make nodes of
- * them, template_scope.c finds out which variable each name means, template_exec.c and
- * template_eval.c walk the nodes. A failure while rendering is noted once in the render (its `rc`);
+ * lexer.c cuts the source into tokens, parser.c and parse_expr.c make nodes of
+ * them, scope.c finds out which variable each name means, exec.c and
+ * eval.c walk the nodes. A failure while rendering is noted once in the render (its `rc`);
  * whoever gets a value back looks there before it goes on.
  *
  * Thread: nodes are read-only while rendering; a render belongs to one call.
  * Memory: nodes live in the template's pool, everything else in the render's.
  */
-#ifndef CORE_TEXT_TEMPLATE_PRIVATE_H
-#define CORE_TEXT_TEMPLATE_PRIVATE_H
+#ifndef CORE_JINJA_TEMPLATE_IMPL_H
+#define CORE_JINJA_TEMPLATE_IMPL_H
 
 #include "core/base/budget.h"
 #include "core/base/buf.h"
-#include "core/text/template.h"
+#include "core/jinja/template.h"
 
 /* --- tokens --- */
 
@@ -88,7 +88,7 @@ struct token template_lex_next(struct lexer *lex);
 /* Note the first error, as "line N: ...". Returns `rc`. */
 int template_lex_fail(struct lexer *lex, uint32_t line, int rc, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* template_literal.c: the number that begins here, and where it ends. */
+/* literal.c: the number that begins here, and where it ends. */
 struct token template_lex_number(struct lexer *lex, size_t *behind);
 /* The characters that a string literal between its quotes stands for. */
 struct value template_lex_string(struct lexer *lex, const char *s, size_t n);
@@ -183,7 +183,7 @@ struct parser {
     uint32_t depth, n_loops; /* loops around this place that break may leave */
 };
 
-/* template_node.c */
+/* node.c */
 struct node *template_node(struct parser *p, enum node_type type, uint32_t line);
 void template_node_add(struct parser *p, struct node_list *list, struct node *child);
 /* The height of a node is known once its children are in place. Returns the node. */
@@ -204,10 +204,10 @@ void template_fail_at(struct parser *p, uint32_t line, const char *format, ...)
 bool template_enter(struct parser *p); /* one level deeper; false: too deep, noted */
 void template_leave(struct parser *p);
 
-/* template_parse.c */
+/* parser.c */
 struct node_list template_parse(struct parser *p);
 
-/* template_expr.c */
+/* parse_expr.c */
 enum tuple_flags {
     TUPLE_SIMPLE = 1u << 0,   /* names and literals only: the target of an assignment */
     TUPLE_NO_COND = 1u << 1,  /* no inline if */
@@ -217,14 +217,14 @@ enum tuple_flags {
 struct node *template_parse_tuple(struct parser *p, unsigned flags);
 struct node *template_parse_expression(struct parser *p);
 
-/* template_operand.c */
+/* operand.c */
 struct node *template_parse_primary(struct parser *p, bool with_nsref);
 struct node *template_parse_postfix(struct parser *p, struct node *node); /* members, calls */
 struct node *template_parse_suffixes(struct parser *p, struct node *node); /* filters, tests */
 /* Filters one after the other; node may be NULL (a filter block). */
 struct node *template_parse_filters(struct parser *p, struct node *node, bool at_name);
 
-/* template_scope.c: fill in scopes, places of names, builtins. Fails through the lexer's error. */
+/* scope.c: fill in scopes, places of names, builtins. Fails through the lexer's error. */
 int template_resolve(struct parser *p, struct node_list body, struct scope **root);
 
 /* --- rendering --- */
@@ -299,7 +299,7 @@ void template_put(struct render *r, struct value v, struct buf *out);
 struct value template_str(struct render *r, struct value v); /* as a string; safe stays safe */
 struct value template_plain(struct render *r, struct value v); /* str(v): not safe */
 
-/* template_exec.c */
+/* exec.c */
 enum flow { FLOW_NEXT = 0, FLOW_BREAK, FLOW_CONTINUE };
 struct frame *template_frame(struct render *r, const struct scope *scope, struct frame *up);
 void template_frame_fill(struct render *r, const struct scope *scope, struct frame *f);
@@ -311,7 +311,7 @@ bool template_all_text(struct render *r, uint32_t before);
 struct value template_capture(struct render *r, const struct node_list *body, struct frame *f);
 void template_assign(struct render *r, const struct node *target, struct value v, struct frame *f);
 
-/* template_loop.c */
+/* loop.c */
 enum flow template_exec_for(struct render *r, const struct node *node, struct frame *f);
 struct value template_loop_attr(struct render *r, struct value loop, struct value name,
                                 bool *found);
@@ -322,14 +322,14 @@ struct value template_loop_call(struct render *r, struct value loop, const struc
 struct value template_loop_cycle(struct render *r, struct value loop, const struct args *args);
 struct value template_loop_changed(struct render *r, struct value loop, const struct args *args);
 
-/* template_eval.c */
+/* eval.c */
 struct value template_eval(struct render *r, const struct node *node, struct frame *f);
 bool template_eval_args(struct render *r, const struct node *node, struct frame *f,
                         struct args *args);
 struct value template_eval_filter(struct render *r, const struct node *node, struct value v,
                                   struct frame *f);
 
-/* template_ops.c */
+/* ops.c */
 struct value template_binary(struct render *r, enum token_type op, struct value a, struct value b);
 struct value template_unary(struct render *r, enum token_type op, struct value a);
 bool template_compare(struct render *r, int op, struct value a, struct value b);
@@ -337,7 +337,7 @@ bool template_contains(struct render *r, struct value seq, struct value item);
 bool template_equal(struct render *r, struct value a, struct value b);
 bool template_less(struct render *r, struct value a, struct value b, enum token_type op);
 
-/* template_attr.c */
+/* attr.c */
 struct value template_getattr(struct render *r, struct value v, struct value name);
 struct value template_getitem(struct render *r, struct value v, struct value key);
 struct value template_slice(struct render *r, struct value v, struct value start, struct value stop,
@@ -350,7 +350,7 @@ int64_t template_length(struct render *r, struct value v); /* len(v) */
 /* A number for an index or a count: an int or bool; else fails. */
 bool template_index(struct render *r, struct value v, int64_t *i);
 
-/* template_iter.c */
+/* iter.c */
 struct iter {
     struct value of;
     uint64_t i;
@@ -377,7 +377,7 @@ struct value template_new_generator(struct render *r, struct value list);
 typedef bool (*template_pull)(struct render *r, void *state, struct value *item);
 struct value template_new_pull(struct render *r, template_pull pull, void *state);
 
-/* template_call.c */
+/* call.c */
 struct template_object; /* each kind of object begins with nothing in common */
 struct value template_call(struct render *r, struct value callee, const struct args *args);
 struct value template_new_macro(struct render *r, const struct node *node, struct frame *f);
@@ -386,7 +386,7 @@ struct value template_new_method(struct render *r, struct value of,
                                  const struct template_builtin *method);
 int template_repr_object(struct value v, struct buf *out);
 
-/* template_globals.c */
+/* globals.c */
 const struct value *template_global(struct value name);
 struct value template_call_function(struct render *r, struct value v, const struct args *args);
 const char *template_function_name(struct value v);
@@ -394,28 +394,28 @@ struct value template_cycler_attr(struct render *r, struct value v, struct value
 struct value template_cycler_next(struct value v, bool reset); /* reset: back to the first */
 struct value template_joiner_call(struct render *r, struct value v);
 
-/* template_methods.c: the method of that name, or NULL; *exists tells that Python has one which a
+/* methods.c: the method of that name, or NULL; *exists tells that Python has one which a
  * template may not use. */
 const struct template_builtin *template_method(struct value v, struct value name, bool *exists);
 
-/* template_format.c: "%d" % x, and "{}".format(x) */
+/* format.c: "%d" % x, and "{}".format(x) */
 struct value template_percent(struct render *r, struct value format, struct value with,
                               const struct args *named);
 struct value template_format(struct render *r, struct value format, const struct args *args);
-/* template_spec.c: one value by a format specification, as format(v, spec). */
+/* format_spec.c: one value by a format specification, as format(v, spec). */
 void template_format_spec(struct render *r, struct value v, const char *spec, size_t n,
                           struct buf *out);
 
-/* template_number.c */
+/* number.c */
 struct value template_to_int(struct render *r, struct value v, int64_t base, bool *ok);
 struct value template_to_float(struct render *r, struct value v, bool *ok);
 struct value template_round(struct render *r, struct value v, int64_t digits);
 
-/* template_escape.c */
+/* escape.c */
 void template_escape(struct value s, struct buf *out);
 struct value template_escaped(struct render *r, struct value v); /* str(v), escaped if not safe */
 
-/* template_sort.c: stable; `key` gives what to compare. */
+/* sort.c: stable; `key` gives what to compare. */
 struct sort_item {
     struct value key, item;
 };

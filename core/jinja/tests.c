@@ -1,7 +1,7 @@
-/* core/text/template_tests.c - what may stand after "is". */
-#include "core/text/template_private.h"
+/* core/jinja/tests.c - what may stand after "is". */
+#include "core/jinja/template_impl.h"
 
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
 
 static struct value answer(bool yes)
 {

@@ -1,5 +1,5 @@
-/* core/text/value.c - see value.h. The arena, and how values are built. */
-#include "core/text/value.h"
+/* core/jinja/value.c - see value.h. The arena, and how values are built. */
+#include "core/jinja/value.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

@@ -1,4 +1,4 @@
-/* core/text/value.h - the values that a chat template works on, in an arena with a byte limit.
+/* core/jinja/value.h - the values that a chat template works on, in an arena with a byte limit.
  *
  * A value is passed by value, like a number: sixteen bytes that say what kind it is and hold it or
  * point to it. Whatever it points to lives in a value_pool and dies with it; nothing is freed one
@@ -19,8 +19,8 @@
  * Memory: value_pool_init() takes nothing; chunks are taken as needed, up to `max` bytes.
  * Errors: pool->err is ERR_LIMIT past the limit, ERR_NOMEM.
  */
-#ifndef CORE_TEXT_VALUE_H
-#define CORE_TEXT_VALUE_H
+#ifndef CORE_JINJA_VALUE_H
+#define CORE_JINJA_VALUE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* core/text/value_compare.c - see value.h. Truth, equality, order and hash, as in Python. */
-#include "core/text/template_private.h"
+/* core/jinja/value_compare.c - see value.h. Truth, equality, order and hash, as in Python. */
+#include "core/jinja/template_impl.h"
 
 #include "core/base/err.h"
 

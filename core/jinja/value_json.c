@@ -1,10 +1,10 @@
-/* core/text/value_json.c - see value.h. What Python's json.dumps() prints. */
-#include "core/text/value.h"
+/* core/jinja/value_json.c - see value.h. What Python's json.dumps() prints. */
+#include "core/jinja/value.h"
 
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,9 +1,9 @@
-/* core/text/value_repr.c - see value.h. What Python's str() and repr() print. */
-#include "core/text/template_private.h"
+/* core/jinja/value_repr.c - see value.h. What Python's str() and repr() print. */
+#include "core/jinja/template_impl.h"
 
 #include "core/base/buf.h"
 #include "core/base/err.h"
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,7 +1,7 @@
-/* core/text/template_wrap.c - breaking a line of text into shorter ones, as Python's textwrap. */
-#include "core/text/template_filters.h"
+/* core/jinja/wrap.c - breaking a line of text into shorter ones, as Python's textwrap. */
+#include "core/jinja/filters.h"
 
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
 
 #include <string.h>
 

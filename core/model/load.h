@@ -11,7 +11,7 @@
 #ifndef CORE_MODEL_LOAD_H
 #define CORE_MODEL_LOAD_H
 
-#include "core/gguf/gguf.h"
+#include "core/formats/gguf/gguf.h"
 #include "core/model/model.h"
 #include "core/model/rope.h"
 #include "core/model/traits.h"

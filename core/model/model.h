@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #include "kernels/kernels.h"
-#include "kvcache/kv_lanes.h"
+#include "kvcache/kv_groups.h"
 
 struct gguf;
 

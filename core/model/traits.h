@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/gguf/gguf.h"
+#include "core/formats/gguf/gguf.h"
 #include "core/model/model.h"
 
 enum dim {

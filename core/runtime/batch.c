@@ -1,5 +1,5 @@
-/* core/run/batch.c - see batch.h. */
-#include "core/run/batch.h"
+/* core/runtime/batch.c - see batch.h. */
+#include "core/runtime/batch.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

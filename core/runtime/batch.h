@@ -1,4 +1,4 @@
-/* core/run/batch.h - plain data between the scheduler's loop and the runner.
+/* core/runtime/batch.h - plain data between the scheduler's loop and the runner.
  *
  * A batch is a flat list of token rows, cut into spans: a span is a run of consecutive positions
  * of one sequence. Decode is a span of one row; a prompt chunk is a longer one. There are no
@@ -7,8 +7,8 @@
  * Thread: built by the engine loop, read by the runner and its workers, results written in place.
  * Memory: arrays of fixed capacity, taken at start by batch_create().
  */
-#ifndef CORE_RUN_BATCH_H
-#define CORE_RUN_BATCH_H
+#ifndef CORE_RUNTIME_BATCH_H
+#define CORE_RUNTIME_BATCH_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,7 +62,7 @@ struct batch_span {
     uint32_t lane_stride;
 };
 
-struct constraint_state; /* core/text/constraint.h */
+struct constraint_state; /* core/grammar/constraint.h */
 
 enum batch_want {
     BATCH_SAMPLE = 0, /* choose the next token */

@@ -1,5 +1,5 @@
-/* core/run/forward.c - the forward pass: embeddings, layers, outputs; see forward.h. */
-#include "core/run/forward.h"
+/* core/runtime/forward.c - the forward pass: embeddings, layers, outputs; see forward.h. */
+#include "core/runtime/forward.h"
 
 #include "core/base/clock.h"
 

@@ -1,4 +1,4 @@
-/* core/run/forward.h - the steps of the forward pass; see runner.h.
+/* core/runtime/forward.h - the steps of the forward pass; see runner.h.
  *
  * Private to core/run. Each step is run by all threads of the team together: a region of items
  * (rows, panels, attention tiles) that they share, ended by a barrier. What can be finished by
@@ -8,20 +8,20 @@
  *   forward.c          the pass, embeddings, outputs
  *   forward_rows.c     residuals, norms, rotation: what is done row by row
  *   forward_products.c products of a matrix and all rows
- *   forward_attn.c     attention over the paged cache
- *   forward_latent.c   the same with latent keys and values
+ *   forward_attention.c     attention over the paged cache
+ *   forward_mla.c   the same with latent keys and values
  *   forward_ffn.c      the dense feed-forward net
- *   forward_experts.c  mixtures of experts
+ *   forward_moe.c  mixtures of experts
  *
  * Thread: all of the team's, inside a step.
  * Memory: the runner's buffers; nothing is taken.
  */
-#ifndef CORE_RUN_FORWARD_H
-#define CORE_RUN_FORWARD_H
+#ifndef CORE_RUNTIME_FORWARD_H
+#define CORE_RUNTIME_FORWARD_H
 
 #include "core/model/model.h"
-#include "core/run/runner_impl.h"
-#include "core/run/team.h"
+#include "core/runtime/runner_impl.h"
+#include "core/runtime/thread_pool.h"
 
 /* The region is over; its time counts as `part`. */
 void end_region(struct runner *r, struct team_worker *w, enum runner_part part);

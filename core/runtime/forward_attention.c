@@ -1,5 +1,5 @@
-/* core/run/forward_attn.c - attention over the paged cache; see forward.h. */
-#include "core/run/forward.h"
+/* core/runtime/forward_attention.c - attention over the paged cache; see forward.h. */
+#include "core/runtime/forward.h"
 #include "kvcache/kv_store.h"
 
 /* The attention output of some heads of a row is done: the next product wants it quantised. */

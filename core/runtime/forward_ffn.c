@@ -1,5 +1,5 @@
-/* core/run/forward_ffn.c - the dense feed-forward net; see forward.h. */
-#include "core/run/forward.h"
+/* core/runtime/forward_ffn.c - the dense feed-forward net; see forward.h. */
+#include "core/runtime/forward.h"
 
 void activate(const struct runner *r, const struct ffn *net, uint32_t each,
               const struct activation *a, uint32_t row0, uint32_t n, size_t from, size_t to)

@@ -1,11 +1,11 @@
-/* core/run/forward_latent.c - latent attention (MLA, arXiv 2405.04434); see forward.h.
+/* core/runtime/forward_mla.c - latent attention (MLA, arXiv 2405.04434); see forward.h.
  *
  * The cache holds a latent vector for each token, and beside it a key part that is turned, both
  * shared by all heads: one KV head, whose values are the latent vector. A head's query is taken
  * into the latent space by its key_up, and its result out of it by its value_up, so that no head's
  * keys or values are ever made.
  */
-#include "core/run/forward.h"
+#include "core/runtime/forward.h"
 
 #include <string.h>
 

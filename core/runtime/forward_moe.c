@@ -1,11 +1,11 @@
-/* core/run/forward_experts.c - mixtures of experts; see forward.h.
+/* core/runtime/forward_moe.c - mixtures of experts; see forward.h.
  *
  * Every row chooses its experts. Rows are then sorted by expert into slots, so that an expert's
  * weights are read once for all of its rows, and its products are those of a dense net over its
  * slots. A row's sum over its experts goes in the order of its choice: what others chose changes
  * nothing.
  */
-#include "core/run/forward.h"
+#include "core/runtime/forward.h"
 
 #include <assert.h>
 #include <math.h>

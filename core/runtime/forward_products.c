@@ -1,5 +1,5 @@
-/* core/run/forward_products.c - products of a matrix and all rows; see forward.h. */
-#include "core/run/forward.h"
+/* core/runtime/forward_products.c - products of a matrix and all rows; see forward.h. */
+#include "core/runtime/forward.h"
 
 uint32_t grain_for(const struct runner *r, uint32_t n_items, uint32_t n)
 {

@@ -1,5 +1,5 @@
-/* core/run/forward_rows.c - what is done row by row; see forward.h. */
-#include "core/run/forward.h"
+/* core/runtime/forward_rows.c - what is done row by row; see forward.h. */
+#include "core/runtime/forward.h"
 #include "kvcache/kv_store.h"
 
 #include <assert.h>

@@ -1,9 +1,9 @@
-/* core/run/limits.c - see limits.h. */
-#include "core/run/limits.h"
+/* core/runtime/limits.c - see limits.h. */
+#include "core/runtime/limits.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/run/team.h"
+#include "core/runtime/thread_pool.h"
 
 #include <cpuid.h>
 #include <immintrin.h>

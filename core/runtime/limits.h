@@ -1,4 +1,4 @@
-/* core/run/limits.h - what this machine can do at most, measured: the yardstick of the benches.
+/* core/runtime/limits.h - what this machine can do at most, measured: the yardstick of the benches.
  *
  * The integer and float peaks are loops over registers only, of the instruction that a product of
  * the instruction set uses: vpdpbusd where there is VNNI, else vpmaddubsw, vpmaddwd and vpaddd,
@@ -11,8 +11,8 @@
  *         call. The single loops: any.
  * Memory: a region of 1 GiB (or 512 MiB when `quick`) for the duration of limits_measure().
  */
-#ifndef CORE_RUN_LIMITS_H
-#define CORE_RUN_LIMITS_H
+#ifndef CORE_RUNTIME_LIMITS_H
+#define CORE_RUNTIME_LIMITS_H
 
 #include <stdbool.h>
 #include <stddef.h>

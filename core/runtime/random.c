@@ -1,5 +1,5 @@
-/* core/run/random.c - see random.h. The constants are the paper's. */
-#include "core/run/random.h"
+/* core/runtime/random.c - see random.h. The constants are the paper's. */
+#include "core/runtime/random.h"
 
 void random_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {

@@ -1,4 +1,4 @@
-/* core/run/random.h - counter-based random numbers (Philox 4x32-10).
+/* core/runtime/random.h - counter-based random numbers (Philox 4x32-10).
  *
  * A number is a function of (seed, position) and of nothing else, so batching, preemption and
  * recomputation cannot shift a sampled stream (P1).
@@ -7,8 +7,8 @@
  * Memory: none.
  * Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
  */
-#ifndef CORE_RUN_RANDOM_H
-#define CORE_RUN_RANDOM_H
+#ifndef CORE_RUNTIME_RANDOM_H
+#define CORE_RUNTIME_RANDOM_H
 
 #include <stdint.h>
 

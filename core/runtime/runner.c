@@ -1,13 +1,13 @@
-/* core/run/runner.c - what a runner takes and gives back, and the step; see runner.h. */
-#include "core/run/runner.h"
+/* core/runtime/runner.c - what a runner takes and gives back, and the step; see runner.h. */
+#include "core/runtime/runner.h"
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/model/model.h"
-#include "core/run/forward.h"
-#include "core/run/runner_impl.h"
-#include "core/run/team.h"
+#include "core/runtime/forward.h"
+#include "core/runtime/runner_impl.h"
+#include "core/runtime/thread_pool.h"
 #include "kvcache/kv_store.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* core/run/runner.h - one forward pass over a mixed batch, and the tokens that come out.
+/* core/runtime/runner.h - one forward pass over a mixed batch, and the tokens that come out.
  *
  * runner_step() computes every row of a batch through all layers, writes keys and values into
  * the KV store, and for the rows named in batch->outputs computes logits and samples or scores.
@@ -7,14 +7,14 @@
  * Thread: called by the engine thread; the worker team's threads work inside.
  * Memory: all scratch is taken in runner_create() from the options; a step allocates nothing.
  */
-#ifndef CORE_RUN_RUNNER_H
-#define CORE_RUN_RUNNER_H
+#ifndef CORE_RUNTIME_RUNNER_H
+#define CORE_RUNTIME_RUNNER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/run/batch.h"
+#include "core/runtime/batch.h"
 #include "kernels/kernels.h"
 
 struct model;

@@ -1,4 +1,4 @@
-/* core/run/runner_impl.h - what the files of the runner share; see runner.h.
+/* core/runtime/runner_impl.h - what the files of the runner share; see runner.h.
  *
  * runner.c takes and gives back, forward*.c compute. Buffers are row-major with strides padded to
  * whole panels, because products write whole panels.
@@ -6,12 +6,12 @@
  * Thread: the engine thread outside a step; inside, all threads of the team run forward() together.
  * Memory: see runner.h.
  */
-#ifndef CORE_RUN_RUNNER_IMPL_H
-#define CORE_RUN_RUNNER_IMPL_H
+#ifndef CORE_RUNTIME_RUNNER_IMPL_H
+#define CORE_RUNTIME_RUNNER_IMPL_H
 
-#include "core/run/attn_cut.h"
-#include "core/run/runner.h"
-#include "core/run/sampler.h"
+#include "core/runtime/runner.h"
+#include "core/runtime/sampler.h"
+#include "core/runtime/split_kv.h"
 
 struct team;
 struct team_worker;

@@ -1,11 +1,11 @@
-/* core/run/sampler.c - see sampler.h. */
-#include "core/run/sampler.h"
+/* core/runtime/sampler.c - see sampler.h. */
+#include "core/runtime/sampler.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/run/random.h"
-#include "core/run/sampler_impl.h"
-#include "core/text/constraint.h"
+#include "core/grammar/constraint.h"
+#include "core/runtime/random.h"
+#include "core/runtime/sampler_impl.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* core/run/sampler.h - logits -> a token and its log-probabilities.
+/* core/runtime/sampler.h - logits -> a token and its log-probabilities.
  *
  * Order: log-probabilities are those of the raw logits. Then logit_bias, penalties and bans
  * change the logits, and tokens that a constraint forbids are gone, whatever their bias; where its
@@ -14,13 +14,13 @@
  * Thread: any; a struct sampler_scratch belongs to one thread.
  * Memory: the scratch is taken at creation.
  */
-#ifndef CORE_RUN_SAMPLER_H
-#define CORE_RUN_SAMPLER_H
+#ifndef CORE_RUNTIME_SAMPLER_H
+#define CORE_RUNTIME_SAMPLER_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/run/batch.h"
+#include "core/runtime/batch.h"
 #include "kernels/kernels.h"
 
 struct candidate {

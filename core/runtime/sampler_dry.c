@@ -1,5 +1,5 @@
-/* core/run/sampler_dry.c - DRY; see sampler_impl.h. */
-#include "core/run/sampler_impl.h"
+/* core/runtime/sampler_dry.c - DRY; see sampler_impl.h. */
+#include "core/runtime/sampler_impl.h"
 
 #define MOST 1e30f /* a penalty stays finite */
 

@@ -1,12 +1,12 @@
-/* core/run/sampler_impl.h - what the files of sampler.c share.
+/* core/runtime/sampler_impl.h - what the files of sampler.c share.
  *
  * Thread: any; everything is in the arguments.
  * Memory: none.
  */
-#ifndef CORE_RUN_SAMPLER_IMPL_H
-#define CORE_RUN_SAMPLER_IMPL_H
+#ifndef CORE_RUNTIME_SAMPLER_IMPL_H
+#define CORE_RUNTIME_SAMPLER_IMPL_H
 
-#include "core/run/sampler.h"
+#include "core/runtime/sampler.h"
 
 /* DRY ("don't repeat yourself"): a token that would make the end of the text repeat an earlier run
  * of n >= dry_allowed_length tokens loses dry_multiplier * dry_base^(n - dry_allowed_length). Runs

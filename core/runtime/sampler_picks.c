@@ -1,12 +1,13 @@
-/* core/run/sampler_picks.c - cuts that need the shares of the likeliest tokens; see sampler_impl.h.
+/* core/runtime/sampler_picks.c - cuts that need the shares of the likeliest tokens; see
+ * sampler_impl.h.
  *
  * Sources: Meister et al., "Locally typical sampling", TACL 2023; Basu et al., "Mirostat", ICLR
  * 2021 (its second version, which needs no estimate of the distribution's shape). XTC leaves out,
  * now and then, all but the least likely of the tokens that are likely enough.
  */
-#include "core/run/sampler_impl.h"
+#include "core/runtime/sampler_impl.h"
 
-#include "core/run/random.h"
+#include "core/runtime/random.h"
 
 #include <math.h>
 

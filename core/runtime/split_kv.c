@@ -1,9 +1,9 @@
-/* core/run/attn_cut.c - see attn_cut.h. */
-#include "core/run/attn_cut.h"
+/* core/runtime/split_kv.c - see split_kv.h. */
+#include "core/runtime/split_kv.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/run/batch.h"
+#include "core/runtime/batch.h"
 #include "kernels/kernels.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* core/run/attn_cut.h - how a step's attention is cut into items that threads take.
+/* core/runtime/split_kv.h - how a step's attention is cut into items that threads take.
  *
  * An item is a tile of query rows of one span, for each KV head, over a run of softmax segments.
  * Usually that is all segments; but when few sequences with long contexts would leave threads
@@ -9,8 +9,8 @@
  * Thread: attn_cut_make() by the engine thread; the cut is read-only during the step.
  * Memory: taken in attn_cut_create(); `parts` is mapped, so pages cost RAM when first used.
  */
-#ifndef CORE_RUN_ATTN_CUT_H
-#define CORE_RUN_ATTN_CUT_H
+#ifndef CORE_RUNTIME_SPLIT_KV_H
+#define CORE_RUNTIME_SPLIT_KV_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* core/run/team.c - see team.h.
+/* core/runtime/thread_pool.c - see thread_pool.h.
  *
  * Pairings: `epoch` is released by team_run() and acquired by a worker: it publishes fn and ud.
  * `arrived`/`phase` make the barrier: each arrival is acq_rel, the last one releases the new phase
@@ -6,7 +6,7 @@
  * in turn, and before a thread arrives at the barrier of one region it renews its share for the
  * next, which nobody touches then.
  */
-#include "core/run/team.h"
+#include "core/runtime/thread_pool.h"
 
 #include "core/base/cpus.h"
 #include "core/base/err.h"

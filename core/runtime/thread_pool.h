@@ -1,4 +1,4 @@
-/* core/run/team.h - a fixed team of threads that run one function together.
+/* core/runtime/thread_pool.h - a fixed team of threads that run one function together.
  *
  * team_run() lets every thread, the caller included, execute fn(ud, worker). Inside, a region of
  * work is cut into items that the threads share, and ended by a barrier:
@@ -24,11 +24,12 @@
  * process's CPUs (mem_map()), so each thread reads from all of them alike and the placement of
  * threads matters little.
  *
- * Thread: team_run() by one thread at a time; several engines take turns (scheduler/turns.h).
+ * Thread: team_run() by one thread at a time; several engines take turns
+ * (scheduler/engine_arbiter.h).
  * Memory: taken in team_create(); fn may not allocate (the debug build's guard watches).
  */
-#ifndef CORE_RUN_TEAM_H
-#define CORE_RUN_TEAM_H
+#ifndef CORE_RUNTIME_THREAD_POOL_H
+#define CORE_RUNTIME_THREAD_POOL_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,13 +1,14 @@
-/* core/text/bpe.c - BPE: cut into words, then join their bytes, or characters, by merge rank. */
-#include "core/text/private.h"
+/* core/tokenizer/bpe.c - BPE: cut into words, then join their bytes, or characters, by merge
+ * rank. */
+#include "core/tokenizer/tokenizer_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
-#include "core/text/presplit.h"
-#include "core/text/tokenizer.h"
-#include "core/text/utf8.h"
-#include "core/text/word_cache.h"
+#include "core/base/utf8.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/tokenizer/pretokenizer.h"
+#include "core/tokenizer/tokenizer.h"
+#include "core/tokenizer/word_cache.h"
 
 #include <string.h>
 

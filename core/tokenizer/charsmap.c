@@ -1,10 +1,10 @@
-/* core/text/charsmap.c - see charsmap.h. */
-#include "core/text/charsmap.h"
+/* core/tokenizer/charsmap.c - see charsmap.h. */
+#include "core/tokenizer/charsmap.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
-#include "core/text/vocab.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/tokenizer/vocab.h"
 
 #include <string.h>
 

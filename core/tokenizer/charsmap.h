@@ -1,4 +1,4 @@
-/* core/text/charsmap.h - SentencePiece's compiled table of what characters are rewritten to.
+/* core/tokenizer/charsmap.h - SentencePiece's compiled table of what characters are rewritten to.
  *
  * tokenizer.ggml.precompiled_charsmap holds a double-array trie of byte sequences, each with the
  * place of its replacement among NUL-terminated texts. A text is rewritten from left to right, by
@@ -9,8 +9,8 @@
  * Errors: loading refuses a table whose parts do not fit in it. Its entries are checked when they
  *         are used: one that leads out of the table rewrites nothing.
  */
-#ifndef CORE_TEXT_CHARSMAP_H
-#define CORE_TEXT_CHARSMAP_H
+#ifndef CORE_TOKENIZER_CHARSMAP_H
+#define CORE_TOKENIZER_CHARSMAP_H
 
 #include <stddef.h>
 #include <stdint.h>

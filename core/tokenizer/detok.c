@@ -1,9 +1,9 @@
-/* core/text/detok.c - ids to text, a piece at a time, never half a character. */
-#include "core/text/tokenizer.h"
+/* core/tokenizer/detok.c - ids to text, a piece at a time, never half a character. */
+#include "core/tokenizer/tokenizer.h"
 
 #include "core/base/buf.h"
-#include "core/text/private.h"
-#include "core/text/utf8.h"
+#include "core/base/utf8.h"
+#include "core/tokenizer/tokenizer_impl.h"
 
 #define REPLACEMENT "\xEF\xBF\xBD" /* U+FFFD */
 

@@ -1,8 +1,9 @@
-/* core/text/infill.c - which tokens stand around a gap in a text, for models that fill gaps in. */
-#include "core/text/vocab.h"
+/* core/tokenizer/infill.c - which tokens stand around a gap in a text, for models that fill gaps
+ * in. */
+#include "core/tokenizer/vocab.h"
 
-#include "core/gguf/gguf.h"
-#include "core/text/tokenizer.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/tokenizer/tokenizer.h"
 
 #include <string.h>
 

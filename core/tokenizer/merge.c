@@ -1,5 +1,5 @@
-/* core/text/merge.c - see merge.h. */
-#include "core/text/merge.h"
+/* core/tokenizer/merge.c - see merge.h. */
+#include "core/tokenizer/merge.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

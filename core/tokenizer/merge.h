@@ -1,4 +1,4 @@
-/* core/text/merge.h - join neighbours, best first, until no pair can be joined.
+/* core/tokenizer/merge.h - join neighbours, best first, until no pair can be joined.
  *
  * Both tokenizer families are this loop and differ only in which pairs may be joined and in what
  * order: by merge rank (BPE) or by the joined piece's score (SentencePiece). Equal ranks go left
@@ -7,8 +7,8 @@
  * Thread: one owner.
  * Memory: two arrays that grow with the longest run and are kept between runs.
  */
-#ifndef CORE_TEXT_MERGE_H
-#define CORE_TEXT_MERGE_H
+#ifndef CORE_TOKENIZER_MERGE_H
+#define CORE_TOKENIZER_MERGE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,11 +1,11 @@
-/* core/text/presplit.c - see presplit.h. */
-#include "core/text/presplit.h"
+/* core/tokenizer/pretokenizer.c - see pretokenizer.h. */
+#include "core/tokenizer/pretokenizer.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/split_pattern.h"
-#include "core/text/thousands.h"
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
+#include "core/tokenizer/split_pattern.h"
+#include "core/tokenizer/thousands.h"
 
 #include <string.h>
 
@@ -19,14 +19,14 @@
 enum rules_tag {
 #define RULES(tag, ...) TAG_##tag,
 #define NAME(name, tag, traits)
-#include "core/text/presplit_rules.inc"
+#include "core/tokenizer/pretokenizer_rules.inc"
     N_RULES
 };
 
 static const char *const rules[N_RULES][MAX_CUTS] = {
 #define RULES(tag, ...) [TAG_##tag] = {__VA_ARGS__},
 #define NAME(name, tag, traits)
-#include "core/text/presplit_rules.inc"
+#include "core/tokenizer/pretokenizer_rules.inc"
 };
 
 static const struct {
@@ -36,7 +36,7 @@ static const struct {
 } names[] = {
 #define RULES(tag, ...)
 #define NAME(name, tag, traits) {name, TAG_##tag, traits},
-#include "core/text/presplit_rules.inc"
+#include "core/tokenizer/pretokenizer_rules.inc"
 };
 
 struct cut {

@@ -1,14 +1,14 @@
-/* core/text/presplit.h - cut text into the words that byte-level BPE treats one by one.
+/* core/tokenizer/pretokenizer.h - cut text into the words that byte-level BPE treats one by one.
  *
- * Each family of models has its rules, named by tokenizer.ggml.pre (presplit_rules.inc lists them).
- * Rules are up to six cuts, one after the other: the first cuts the text, the next what came out of
- * the one before. What a cut's pattern does not match stays together and is a piece as well.
+ * Each family of models has its rules, named by tokenizer.ggml.pre (pretokenizer_rules.inc lists
+ * them). Rules are up to six cuts, one after the other: the first cuts the text, the next what came
+ * out of the one before. What a cut's pattern does not match stays together and is a piece as well.
  *
  * Thread: struct presplit is read-only after creation; a struct presplit_run belongs to one.
  * Memory: through mem.h.
  */
-#ifndef CORE_TEXT_PRESPLIT_H
-#define CORE_TEXT_PRESPLIT_H
+#ifndef CORE_TOKENIZER_PRETOKENIZER_H
+#define CORE_TOKENIZER_PRETOKENIZER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,10 +1,10 @@
-/* core/text/seams.c - see seams.h. */
-#include "core/text/seams.h"
+/* core/tokenizer/safe_split.c - see safe_split.h. */
+#include "core/tokenizer/safe_split.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/utf8.h"
-#include "core/text/vocab.h"
+#include "core/base/utf8.h"
+#include "core/tokenizer/vocab.h"
 
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* core/text/seams.h - where no token can lie across, so that a text may be cut there first.
+/* core/tokenizer/safe_split.h - where no token can lie across, so that a text may be cut there
+ * first.
  *
  * A seam is a place between two characters that no piece of the vocabulary has side by side. What
  * is found on its two sides, each alone, is what is found in the whole text:
@@ -9,8 +10,8 @@
  * - The best way (unigram). Every way has the end of a piece at the seam, since none lies across:
  *   the best one is the best up to it and the best from it on. The sum up to it is part of all sums
  *   behind it. Where sums are exact, that changes no comparison, ties included; where they are
- *   rounded, it may, and there are no seams (ugm.c). That unknown characters in a row are one token
- *   is seen to by the encoder, which remembers the last one across a seam.
+ *   rounded, it may, and there are no seams (unigram.c). That unknown characters in a row are one
+ *   token is seen to by the encoder, which remembers the last one across a seam.
  * Merges begin with characters, the best way steps over them, and a byte that is no UTF-8 is one by
  * itself: both ways of cutting give the same ones, since no seam is before a byte that continues a
  * character (10xxxxxx).
@@ -22,8 +23,8 @@
  * Thread: read-only once created.
  * Memory: 16 KiB, and half a byte to a byte for each byte of the pieces, at most 1 MiB.
  */
-#ifndef CORE_TEXT_SEAMS_H
-#define CORE_TEXT_SEAMS_H
+#ifndef CORE_TOKENIZER_SAFE_SPLIT_H
+#define CORE_TOKENIZER_SAFE_SPLIT_H
 
 #include <stddef.h>
 

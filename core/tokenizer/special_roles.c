@@ -1,11 +1,12 @@
-/* core/text/roles.c - which tokens begin and end texts, and the flags that go with them. */
-#include "core/text/vocab.h"
+/* core/tokenizer/special_roles.c - which tokens begin and end texts, and the flags that go with
+ * them. */
+#include "core/tokenizer/vocab.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
-#include "core/text/presplit.h"
-#include "core/text/tokenizer.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/tokenizer/pretokenizer.h"
+#include "core/tokenizer/tokenizer.h"
 
 #include <string.h>
 #include <strings.h>
@@ -86,7 +87,7 @@ static bool is_phi3(const struct gguf *g)
     return false;
 }
 
-/* How texts are made ready for the models that want it (wpm.c, ugm.c). */
+/* How texts are made ready for the models that want it (wpm.c, unigram.c). */
 static int read_normaliser(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
 {
     int rc = read_flag(g, "tokenizer.ggml.remove_extra_whitespaces", &v->merge_spaces, err,

@@ -1,11 +1,11 @@
-/* core/text/special.c - see special.h. */
-#include "core/text/special.h"
+/* core/tokenizer/special_tokens.c - see special_tokens.h. */
+#include "core/tokenizer/special_tokens.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
-#include "core/text/tokenizer.h"
-#include "core/text/vocab.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/tokenizer/tokenizer.h"
+#include "core/tokenizer/vocab.h"
 
 #include <string.h>
 

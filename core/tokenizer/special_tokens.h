@@ -1,4 +1,5 @@
-/* core/text/special.h - find the tokens that are written out in a text, such as <|im_end|>.
+/* core/tokenizer/special_tokens.h - find the tokens that are written out in a text, such as
+ * <|im_end|>.
  *
  * A trie over the names of control and user-defined tokens, walked from each byte that can begin
  * one; the leftmost match wins, and of those the longest. The names' length is bounded, so the
@@ -7,8 +8,8 @@
  * Thread: read-only once loaded.
  * Memory: owns its tables.
  */
-#ifndef CORE_TEXT_SPECIAL_H
-#define CORE_TEXT_SPECIAL_H
+#ifndef CORE_TOKENIZER_SPECIAL_TOKENS_H
+#define CORE_TOKENIZER_SPECIAL_TOKENS_H
 
 #include <stdbool.h>
 #include <stddef.h>

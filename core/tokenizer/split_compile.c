@@ -1,9 +1,9 @@
-/* core/text/split_compile.c - see split_pattern.h: from the notation to steps and sets. */
-#include "core/text/split_pattern_impl.h"
+/* core/tokenizer/split_compile.c - see split_pattern.h: from the notation to steps and sets. */
+#include "core/tokenizer/split_pattern_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* core/text/split_pattern.c - see split_pattern.h: matching. */
-#include "core/text/split_pattern_impl.h"
+/* core/tokenizer/split_pattern.c - see split_pattern.h: matching. */
+#include "core/tokenizer/split_pattern_impl.h"
 
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
 
 #include <string.h>
 #include <unictype.h>

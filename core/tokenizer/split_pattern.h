@@ -1,4 +1,4 @@
-/* core/text/split_pattern.h - the kind of regular expression that tokenizers cut words with.
+/* core/tokenizer/split_pattern.h - the kind of regular expression that tokenizers cut words with.
  *
  * A pattern is a list of alternatives, the first that fits wins, and each is a few steps in a row:
  * characters of a set, repeated greedily; one of some endings such as 's; the end of the spaces.
@@ -15,8 +15,8 @@
  * Memory: one block each.
  * Errors: ERR_FORMAT for what is not in the notation, ERR_LIMIT for too much, ERR_NOMEM.
  */
-#ifndef CORE_TEXT_SPLIT_PATTERN_H
-#define CORE_TEXT_SPLIT_PATTERN_H
+#ifndef CORE_TOKENIZER_SPLIT_PATTERN_H
+#define CORE_TOKENIZER_SPLIT_PATTERN_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* core/text/split_pattern_impl.h - a compiled split pattern, for its compiler and its matcher.
+/* core/tokenizer/split_pattern_impl.h - a compiled split pattern, for its compiler and its matcher.
  *
  * Every set of characters has a number, and a character's sets are a word of bits: looked up for
  * ASCII, and by general category for the others. A set that says more of the others than their
@@ -7,14 +7,14 @@
  * Thread: read-only once compiled.
  * Memory: part of the pattern.
  */
-#ifndef CORE_TEXT_SPLIT_PATTERN_IMPL_H
-#define CORE_TEXT_SPLIT_PATTERN_IMPL_H
+#ifndef CORE_TOKENIZER_SPLIT_PATTERN_IMPL_H
+#define CORE_TOKENIZER_SPLIT_PATTERN_IMPL_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/text/split_pattern.h"
+#include "core/tokenizer/split_pattern.h"
 
 #define SPLIT_MAX_SETS 32
 #define SPLIT_MAX_STEPS 96

@@ -1,10 +1,10 @@
-/* core/text/spm.c - SentencePiece: join characters into the pieces of the best score. */
-#include "core/text/private.h"
+/* core/tokenizer/spm.c - SentencePiece: join characters into the pieces of the best score. */
+#include "core/tokenizer/tokenizer_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/tokenizer.h"
-#include "core/text/utf8.h"
+#include "core/base/utf8.h"
+#include "core/tokenizer/tokenizer.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
-/* core/text/thousands.c - see thousands.h. */
-#include "core/text/thousands.h"
+/* core/tokenizer/thousands.c - see thousands.h. */
+#include "core/tokenizer/thousands.h"
 
-#include "core/text/split_pattern.h"
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
+#include "core/tokenizer/split_pattern.h"
 
 #include <stdbool.h>
 #include <unictype.h>

@@ -1,4 +1,4 @@
-/* core/text/thousands.h - numbers cut into groups of three digits, counted from the right.
+/* core/tokenizer/thousands.h - numbers cut into groups of three digits, counted from the right.
  *
  * As a pattern this is \d{1,3}(?=(\d{3})*\b) or the like, and matching it looks at the rest of the
  * number for each group; counting the digits of a number once does the same in linear time.
@@ -6,8 +6,8 @@
  * Thread: one owner.
  * Memory: none.
  */
-#ifndef CORE_TEXT_THOUSANDS_H
-#define CORE_TEXT_THOUSANDS_H
+#ifndef CORE_TOKENIZER_THOUSANDS_H
+#define CORE_TOKENIZER_THOUSANDS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,13 +1,13 @@
-/* core/text/tokenizer.c - see tokenizer.h. */
-#include "core/text/tokenizer.h"
+/* core/tokenizer/tokenizer.c - see tokenizer.h. */
+#include "core/tokenizer/tokenizer.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
-#include "core/text/presplit.h"
-#include "core/text/private.h"
-#include "core/text/seams.h"
-#include "core/text/word_cache.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/tokenizer/pretokenizer.h"
+#include "core/tokenizer/safe_split.h"
+#include "core/tokenizer/tokenizer_impl.h"
+#include "core/tokenizer/word_cache.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,10 +1,11 @@
-/* core/text/tokenizer.h - text to token ids and back, as a GGUF file's metadata says.
+/* core/tokenizer/tokenizer.h - text to token ids and back, as a GGUF file's metadata says.
  *
  * Four families, by tokenizer.ggml.model: SentencePiece with scores and byte fallback ("llama"),
- * BPE with merges and a pattern that cuts words ("gpt2", with the names of presplit_rules.inc, and
- * "gemma4"), WordPiece ("bert") and SentencePiece's unigram model ("t5"). The last two normalise a
- * text first, so it does not come back as it was. Encoding costs O(n log n) in the bytes of the
- * text, whatever they are; texts are cut first where no token can lie across (seams.h).
+ * BPE with merges and a pattern that cuts words ("gpt2", with the names of pretokenizer_rules.inc,
+ * and "gemma4"), WordPiece ("bert") and SentencePiece's unigram model ("t5"). The last two
+ * normalise a text first, so it does not come back as it was. Encoding costs O(n log n) in the
+ * bytes of the text, whatever they are; texts are cut first where no token can lie across
+ * (safe_split.h).
  *
  * Thread: a tokenizer is read-only after creation and may be used by any number of threads; a
  *         struct detok belongs to one.
@@ -12,8 +13,8 @@
  *         scratch in proportion to the text.
  * Errors: creation gives a sentence naming the file and the key; encoding gives numbers.
  */
-#ifndef CORE_TEXT_TOKENIZER_H
-#define CORE_TEXT_TOKENIZER_H
+#ifndef CORE_TOKENIZER_TOKENIZER_H
+#define CORE_TOKENIZER_TOKENIZER_H
 
 #include <stdbool.h>
 #include <stddef.h>

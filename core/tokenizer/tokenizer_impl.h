@@ -1,19 +1,19 @@
-/* core/text/private.h - what the files of the tokenizer share.
+/* core/tokenizer/tokenizer_impl.h - what the files of the tokenizer share.
  *
  * Thread: struct tokenizer is read-only after creation; struct encoder lives within one call of
  *         tokenizer_encode().
  * Memory: the encoder's scratch is released by that call.
  */
-#ifndef CORE_TEXT_PRIVATE_H
-#define CORE_TEXT_PRIVATE_H
+#ifndef CORE_TOKENIZER_TOKENIZER_IMPL_H
+#define CORE_TOKENIZER_TOKENIZER_IMPL_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/text/merge.h"
-#include "core/text/special.h"
-#include "core/text/vocab.h"
+#include "core/tokenizer/merge.h"
+#include "core/tokenizer/special_tokens.h"
+#include "core/tokenizer/vocab.h"
 
 struct bpe;
 struct gguf;
@@ -59,7 +59,7 @@ int encoder_push(struct encoder *e, int32_t id);
  * must depend on nothing but its bytes, and on what stood before only by e->after_unknown. */
 typedef int (*encode_fn)(struct encoder *e, const char *word, size_t n);
 int encoder_word(struct encoder *e, const char *word, size_t n, encode_fn encode);
-/* The same with each part of a text between seams (seams.h). */
+/* The same with each part of a text between seams (safe_split.h). */
 int encoder_parts(struct encoder *e, const char *text, size_t n, encode_fn encode);
 
 /* SentencePiece (spm.c). `prefix`: the text begins behind a special token, where the model may
@@ -70,7 +70,7 @@ int spm_encode(struct encoder *e, const char *text, size_t n, bool prefix);
 /* WordPiece (wpm.c). A word that cannot be put together from pieces becomes the unknown token. */
 int wpm_encode(struct encoder *e, const char *text, size_t n);
 
-/* SentencePiece's unigram model (ugm.c): the pieces whose scores add up to most. What no piece
+/* SentencePiece's unigram model (unigram.c): the pieces whose scores add up to most. What no piece
  * covers becomes the bytes' tokens where the model has them, else one unknown token. */
 int ugm_create(struct ugm **out, const struct vocab *v, const struct gguf *g, char *err,
                size_t err_len);

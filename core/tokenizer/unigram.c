@@ -1,19 +1,19 @@
-/* core/text/ugm.c - SentencePiece's unigram model: the pieces whose scores add up to most.
+/* core/tokenizer/unigram.c - SentencePiece's unigram model: the pieces whose scores add up to most.
  *
  * The best way to each place in the text is the best of the ways to where a piece begins that ends
  * there (Viterbi). Pieces longer than MAX_PIECE take no part, so the work is linear. A text whose
  * normal form is longer than any that fits would be, or than MAX_NORMAL, is refused as too long
  * before the way is looked for.
  */
-#include "core/text/private.h"
+#include "core/tokenizer/tokenizer_impl.h"
 
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
-#include "core/text/charsmap.h"
-#include "core/text/tokenizer.h"
-#include "core/text/utf8.h"
+#include "core/base/utf8.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/tokenizer/charsmap.h"
+#include "core/tokenizer/tokenizer.h"
 
 #include <float.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
-/* core/text/vocab.c - see vocab.h. */
-#include "core/text/vocab.h"
+/* core/tokenizer/vocab.c - see vocab.h. */
+#include "core/tokenizer/vocab.h"
 
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
-#include "core/text/presplit.h"
-#include "core/text/tokenizer.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/tokenizer/pretokenizer.h"
+#include "core/tokenizer/tokenizer.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* core/text/vocab.h - the tokens of a model: their bytes, kinds, scores and special roles.
+/* core/tokenizer/vocab.h - the tokens of a model: their bytes, kinds, scores and special roles.
  *
  * Private to core/text. A piece is kept as the bytes that it stands for (U+2581 is a space,
  * byte-level letters are the bytes behind them), and text is looked up by those bytes. Only
@@ -8,14 +8,14 @@
  * Memory: owns copies of everything.
  * Errors: loading gives a sentence naming the file and the key.
  */
-#ifndef CORE_TEXT_VOCAB_H
-#define CORE_TEXT_VOCAB_H
+#ifndef CORE_TOKENIZER_VOCAB_H
+#define CORE_TOKENIZER_VOCAB_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/text/tokenizer.h"
+#include "core/tokenizer/tokenizer.h"
 
 struct gguf;
 struct gguf_kv;
@@ -33,9 +33,9 @@ enum token_type { /* the numbers of tokenizer.ggml.token_type */
 
 struct vocab {
     enum vocab_model model;
-    int rules;   /* BPE: how text is cut (presplit.h) */
+    int rules;   /* BPE: how text is cut (pretokenizer.h) */
     bool raw;    /* pieces are UTF-8 with U+2581 for spaces; else byte letters */
-    bool is_harmony; /* gpt-oss: several messages in an answer, see roles.c */
+    bool is_harmony; /* gpt-oss: several messages in an answer, see special_roles.c */
     bool rstrip; /* spaces behind a special token go with it (phi-3) */
     int32_t n;
     char *bytes;     /* all pieces, one after the other */
@@ -70,7 +70,8 @@ static inline const char *vocab_piece(const struct vocab *v, int32_t id, size_t 
     return v->bytes + v->at[id];
 }
 
-/* The roles: BOS, EOS, what ends a generation, the flags and the chat template (roles.c). */
+/* The roles: BOS, EOS, what ends a generation, the flags and the chat template
+ * (special_roles.c). */
 int vocab_load_roles(struct vocab *v, const struct gguf *g, char *err, size_t err_len);
 
 /* v->infill; what is found by its name is a control token from then on (infill.c). */

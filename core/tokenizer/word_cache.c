@@ -1,5 +1,5 @@
-/* core/text/word_cache.c - see word_cache.h. */
-#include "core/text/word_cache.h"
+/* core/tokenizer/word_cache.c - see word_cache.h. */
+#include "core/tokenizer/word_cache.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

@@ -1,4 +1,4 @@
-/* core/text/word_cache.h - the ids of words that have come up before in a text.
+/* core/tokenizer/word_cache.h - the ids of words that have come up before in a text.
  *
  * Text repeats its words, and putting a word together from merges costs some twenty times as much
  * as finding it here. A word has two places, where the last ones that wanted them stand.
@@ -7,8 +7,8 @@
  *         read-only and there is nothing to lock.
  * Memory: 48 bytes a place, in proportion to the text up to 32,768 places.
  */
-#ifndef CORE_TEXT_WORD_CACHE_H
-#define CORE_TEXT_WORD_CACHE_H
+#ifndef CORE_TOKENIZER_WORD_CACHE_H
+#define CORE_TOKENIZER_WORD_CACHE_H
 
 #include <stdbool.h>
 #include <stddef.h>

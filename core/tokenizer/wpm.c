@@ -1,15 +1,16 @@
-/* core/text/wpm.c - WordPiece: cut words at spaces and punctuation, then take the longest pieces.
+/* core/tokenizer/wpm.c - WordPiece: cut words at spaces and punctuation, then take the longest
+ * pieces.
  *
  * What comes first is BERT's normalisation: control characters go, spaces are one kind, Han
  * characters are words of their own; an uncased model wants small letters without accents. A piece
  * that begins a word begins with a space in the vocabulary.
  */
-#include "core/text/private.h"
+#include "core/tokenizer/tokenizer_impl.h"
 
 #include "core/base/buf.h"
 #include "core/base/err.h"
-#include "core/text/tokenizer.h"
-#include "core/text/unicode.h"
+#include "core/base/unicode.h"
+#include "core/tokenizer/tokenizer.h"
 
 #include <unictype.h>
 #include <uninorm.h>

@@ -1,7 +1,7 @@
-/* kernels/attn_bf16_avx2.c - attention on keys and values in bf16. */
-#include "kernels/attn_tiles_avx2.inc"
+/* kernels/attention/attn_bf16_avx2.c - attention on keys and values in bf16. */
+#include "kernels/attention/attn_tiles_avx2.inc"
 
 #define A_KERNEL kern_attn_bf16_avx2
 #define A_LOAD v16_load_bf16
 #define A_LOAD_N v16_load_bf16_n
-#include "kernels/attn_body.inc"
+#include "kernels/attention/attn_body.inc"

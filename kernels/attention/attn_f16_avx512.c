@@ -1,10 +1,10 @@
-/* kernels/attn_f16_avx512.c - attention on keys and values in f16; the merge. */
-#include "kernels/attn_tiles_avx512.inc"
+/* kernels/attention/attn_f16_avx512.c - attention on keys and values in f16; the merge. */
+#include "kernels/attention/attn_tiles_avx512.inc"
 
 #define A_KERNEL kern_attn_f16_avx512
 #define A_LOAD v16_load_f16
 #define A_LOAD_N v16_load_f16_n
-#include "kernels/attn_body.inc"
+#include "kernels/attention/attn_body.inc"
 
 #define NAME(op) kern_##op##_avx512
-#include "kernels/attn_merge.inc"
+#include "kernels/attention/attn_merge.inc"

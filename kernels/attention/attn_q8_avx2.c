@@ -1,10 +1,10 @@
-/* kernels/attn_q8_avx2.c - attention on 8-bit keys and values: tiles of 6 queries.
+/* kernels/attention/attn_q8_avx2.c - attention on 8-bit keys and values: tiles of 6 queries.
  *
  * vpmaddubsw wants one side unsigned and adds pairs in 16 bits. Codes are without their offset
  * here: of the keys the size is the unsigned side, and the query takes over their sign; the
  * weights of values are unsigned already. Pairs are at most 2 * 128 * 127: nothing saturates.
  */
-#include "kernels/v16_avx2.inc"
+#include "kernels/simd/v16_avx2.inc"
 
 typedef struct {
     __m256i h[2]; /* lanes 0-7 and 8-15 */
@@ -81,4 +81,4 @@ static inline v16 ints_float(ints a)
     ATTN_TILE(1, 2, 2)                                                                             \
     ATTN_TILE(2, 1, 1) ATTN_TILE(3, 1, 1) ATTN_TILE(4, 1, 1) ATTN_TILE(5, 1, 1) ATTN_TILE(6, 1, 1)
 #define A_NAMES(f) f(1), f(2), f(3), f(4), f(5), f(6)
-#include "kernels/attn_q8_body.inc"
+#include "kernels/attention/attn_q8_body.inc"

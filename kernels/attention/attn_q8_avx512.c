@@ -1,5 +1,5 @@
-/* kernels/attn_q8_avx512.c - attention on 8-bit keys and values: tiles of 12 queries. */
-#include "kernels/v16_avx512.inc"
+/* kernels/attention/attn_q8_avx512.c - attention on 8-bit keys and values: tiles of 12 queries. */
+#include "kernels/simd/v16_avx512.inc"
 
 typedef __m512i ints;
 
@@ -60,4 +60,4 @@ static inline v16 ints_float(ints a)
     ATTN_TILE(8, 1, 1)                                                                             \
     ATTN_TILE(9, 1, 1) ATTN_TILE(10, 1, 1) ATTN_TILE(11, 1, 1) ATTN_TILE(12, 1, 1)
 #define A_NAMES(f) f(1), f(2), f(3), f(4), f(5), f(6), f(7), f(8), f(9), f(10), f(11), f(12)
-#include "kernels/attn_q8_body.inc"
+#include "kernels/attention/attn_q8_body.inc"

@@ -1,5 +1,5 @@
-/* kernels/elem_avx512.c - everything between the products. */
-#include "kernels/v16_avx512.inc"
+/* kernels/elementwise/elem_avx512.c - everything between the products. */
+#include "kernels/simd/v16_avx512.inc"
 
 #define NAME(op) kern_##op##_avx512
-#include "kernels/elem_body.inc"
+#include "kernels/elementwise/elem_body.inc"

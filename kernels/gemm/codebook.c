@@ -1,5 +1,6 @@
-/* kernels/codebook.c - see codebook.h. Numbers of the file format: nothing here can be derived. */
-#include "kernels/codebook.h"
+/* kernels/gemm/codebook.c - see codebook.h. Numbers of the file format: nothing here can be
+ * derived. */
+#include "kernels/gemm/codebook.h"
 
 const uint16_t KERN_IQ2_XXS_GRID[256] = {
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0014, 0x0020, 0x0022, 0x0028, 0x002a, 0x0041,

@@ -1,4 +1,4 @@
-/* kernels/codebook.h - what codes stand for where they are no numbers themselves.
+/* kernels/gemm/codebook.h - what codes stand for where they are no numbers themselves.
  *
  * A codebook of the IQ formats is a list of patterns; a weight's index picks one, which gives eight
  * numbers (IQ2, IQ1) or four (IQ3) at once. Of a pattern, number i is
@@ -14,8 +14,8 @@
  * Thread: any.
  * Memory: constants.
  */
-#ifndef KERNELS_CODEBOOK_H
-#define KERNELS_CODEBOOK_H
+#ifndef KERNELS_GEMM_CODEBOOK_H
+#define KERNELS_GEMM_CODEBOOK_H
 
 #include "kernels/kernels.h"
 

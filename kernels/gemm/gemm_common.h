@@ -1,12 +1,12 @@
-/* kernels/gemm_common.h - what the vector bodies of products and attention are written with.
+/* kernels/gemm/gemm_common.h - what the vector bodies of products and attention are written with.
  *
  * Thread: any.
  * Memory: none.
  */
-#ifndef KERNELS_GEMM_COMMON_H
-#define KERNELS_GEMM_COMMON_H
+#ifndef KERNELS_GEMM_GEMM_COMMON_H
+#define KERNELS_GEMM_GEMM_COMMON_H
 
-#include "kernels/kern_internal.h"
+#include "kernels/kernels_impl.h"
 
 #define GEMM_INLINE static inline __attribute__((always_inline))
 #ifdef __SANITIZE_ADDRESS__ /* unrolled bodies with every access checked compile for minutes */

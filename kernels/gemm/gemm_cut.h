@@ -1,4 +1,4 @@
-/* kernels/gemm_cut.h - how a product is cut into tiles that stream the weights.
+/* kernels/gemm/gemm_cut.h - how a product is cut into tiles that stream the weights.
  *
  * A tile is a few rows by one panel at a time, over a chunk of columns. The chunk's activations
  * are repacked, so that all the broadcasts of a tile lie at fixed distances from one address, and
@@ -9,12 +9,12 @@
  * Thread: any.
  * Memory: 28 KiB of stack.
  */
-#ifndef KERNELS_GEMM_CUT_H
-#define KERNELS_GEMM_CUT_H
+#ifndef KERNELS_GEMM_GEMM_CUT_H
+#define KERNELS_GEMM_GEMM_CUT_H
 
 #include <stdalign.h>
 
-#include "kernels/gemm_common.h"
+#include "kernels/gemm/gemm_common.h"
 
 #define CUT_X_BYTES (27 * 1024)  /* of repacked activations: most of the first-level cache */
 #define CUT_MAX_COLS 1024        /* of a chunk, where several tiles pass over it */

@@ -1,4 +1,4 @@
-/* kernels/gemm_f_avx2.c - products with float weights; gemm_scalar.c defines them.
+/* kernels/gemm/gemm_f_avx2.c - products with float weights; gemm_scalar.c defines them.
  *
  * Not gemm_f_body.inc: with ymm one panel is two accumulators, and a single row would wait for
  * the latency of each FMA. So few rows take several panels at once.
@@ -7,11 +7,11 @@
  * cache; panels in runs such that a chunk of them stays in the second-level cache while every
  * tile of rows passes over it. Between chunks the sums rest in `out`.
  */
-#include "kernels/v16_avx2.inc"
+#include "kernels/simd/v16_avx2.inc"
 
 #include <stdalign.h>
 
-#include "kernels/gemm_common.h"
+#include "kernels/gemm/gemm_common.h"
 
 #define F_ACC 6              /* v16: 12 registers */
 #define F_ROWS 6             /* of the tallest tile */

@@ -1,4 +1,4 @@
-/* kernels/gemm_q_avx2.c - products with quantised weights without VNNI.
+/* kernels/gemm/gemm_q_avx2.c - products with quantised weights without VNNI.
  *
  * vpmaddubsw adds two products of unsigned by signed bytes in 16 bits, vpmaddwd with ones the two
  * halves of a lane in 32. Codes of up to 5 bits are summed over a group of 32 in 16 bits, codes of
@@ -16,11 +16,11 @@
 #include <stdalign.h>
 #include <string.h>
 
-#include "kernels/codebook.h"
-#include "kernels/gemm_common.h"
-#include "kernels/gemm_q_avx2_codes.inc"
-#include "kernels/gemm_q_avx2_rows.inc"
-#include "kernels/gemm_q_avx2_dot.inc"
+#include "kernels/gemm/codebook.h"
+#include "kernels/gemm/gemm_common.h"
+#include "kernels/gemm/gemm_q_avx2_codes.inc"
+#include "kernels/gemm/gemm_q_avx2_rows.inc"
+#include "kernels/gemm/gemm_q_avx2_dot.inc"
 
 #define READY_FROM 17        /* rows: fewer do not earn the unpacking back */
 #define READY_BYTES 18944    /* of a ready panel: with a tile's rows, the first-level cache */

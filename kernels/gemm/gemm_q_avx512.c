@@ -1,5 +1,5 @@
-/* kernels/gemm_q_avx512.c - products with quantised weights on AVX-512 VNNI. */
-#include "kernels/vnni_512.inc"
+/* kernels/gemm/gemm_q_avx512.c - products with quantised weights on AVX-512 VNNI. */
+#include "kernels/gemm/vnni_512.inc"
 
 #define NAME(op) kern_##op##_avx512
 #define ROWS 16
@@ -9,4 +9,4 @@
 #define BLOCK(type) (VNNI_TYPE[type].finish == VNNI_HALVES ? 2 : (type) == KERN_Q2_K ? 4 : ROWS)
 #define TILES CUT_TILES_16
 #define NAMES CUT_NAMES_16
-#include "kernels/gemm_q_vnni_body.inc"
+#include "kernels/gemm/gemm_q_vnni_body.inc"

@@ -1,15 +1,15 @@
-/* kernels/gemm_vnni.h - the weight types as the VNNI bodies see them, and activations packed for
- * their tiles.
+/* kernels/gemm/gemm_vnni.h - the weight types as the VNNI bodies see them, and activations packed
+ * for their tiles.
  *
  * Thread: any.
  * Memory: none.
  */
-#ifndef KERNELS_GEMM_VNNI_H
-#define KERNELS_GEMM_VNNI_H
+#ifndef KERNELS_GEMM_GEMM_VNNI_H
+#define KERNELS_GEMM_GEMM_VNNI_H
 
 #include <string.h>
 
-#include "kernels/gemm_cut.h"
+#include "kernels/gemm/gemm_cut.h"
 
 /* What a group's integer sums still need. */
 enum vnni_finish {

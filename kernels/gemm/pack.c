@@ -1,4 +1,4 @@
-/* kernels/pack.c - the GGUF rows of a file into the panels that the products read.
+/* kernels/gemm/pack.c - the GGUF rows of a file into the panels that the products read.
  *
  * A panel takes four codes (a quad) of each of its 16 lanes in turn. Load time only, and it must
  * keep up with a disk: more than 1.5 GB of rows a second on two cores.
@@ -6,7 +6,7 @@
 #include <emmintrin.h>
 #include <string.h>
 
-#include "kernels/pack_quads.h"
+#include "kernels/gemm/pack_quads.h"
 
 /* The K formats keep two groups in 32 bytes, one in the low nibbles and one in the high ones. */
 static void split_nibbles(uint8_t *low, uint8_t *high, size_t lane, const uint8_t *src)

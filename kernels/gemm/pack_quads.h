@@ -1,14 +1,14 @@
-/* kernels/pack_quads.h - quads of codes on their way into panels (pack.c, pack_values.c).
+/* kernels/gemm/pack_quads.h - quads of codes on their way into panels (pack.c, pack_values.c).
  *
  * Thread: any.
  * Memory: none.
  */
-#ifndef KERNELS_PACK_QUADS_H
-#define KERNELS_PACK_QUADS_H
+#ifndef KERNELS_GEMM_PACK_QUADS_H
+#define KERNELS_GEMM_PACK_QUADS_H
 
 #include <string.h>
 
-#include "kernels/kern_internal.h"
+#include "kernels/kernels_impl.h"
 
 /* A panel's rows of 64 bytes hold a quad of each lane. The quads of GGUF rows are 32-bit words that
  * are moved, and cut where two groups or two kinds of bits share a byte, four codes at a time. */

@@ -1,10 +1,10 @@
-/* kernels/pack_values.c - rows of the types whose codes stand for numbers, into panels.
+/* kernels/gemm/pack_values.c - rows of the types whose codes stand for numbers, into panels.
  *
  * The patterns of a codebook become the codes of their numbers (codebook.h), so that a product
  * looks nothing up in memory. Load time only, see pack.c.
  */
-#include "kernels/codebook.h"
-#include "kernels/pack_quads.h"
+#include "kernels/gemm/codebook.h"
+#include "kernels/gemm/pack_quads.h"
 
 static uint16_t load_16(const uint8_t *p)
 {

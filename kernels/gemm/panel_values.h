@@ -1,4 +1,4 @@
-/* kernels/panel_values.h - numbers of a panel one by one, for the types whose codes stand for
+/* kernels/gemm/panel_values.h - numbers of a panel one by one, for the types whose codes stand for
  * numbers (codebook.h): what the scalar products and the look-up of a row are made of.
  *
  * A block is what the panel has for kern_weight_group() columns; g counts groups of 32 in it.
@@ -6,14 +6,14 @@
  * Thread: any.
  * Memory: none.
  */
-#ifndef KERNELS_PANEL_VALUES_H
-#define KERNELS_PANEL_VALUES_H
+#ifndef KERNELS_GEMM_PANEL_VALUES_H
+#define KERNELS_GEMM_PANEL_VALUES_H
 
 #include <string.h>
 
-#include "kernels/codebook.h"
-#include "kernels/kern_internal.h"
-#include "kernels/kern_math.h"
+#include "kernels/gemm/codebook.h"
+#include "kernels/kernels_impl.h"
+#include "kernels/simd/kern_math.h"
 
 /* Code i of a group of 32 in a lane: how the types pack their codes. */
 

@@ -1,12 +1,12 @@
-/* kernels/unpack.c - one row out of a panel, as floats: the embedding look-up.
+/* kernels/gemm/unpack.c - one row out of a panel, as floats: the embedding look-up.
  *
  * The plain inverse of pack.c, number by number: a step asks for a row per token.
  */
 #include <string.h>
 
-#include "kernels/kern_internal.h"
-#include "kernels/kern_math.h"
-#include "kernels/panel_values.h"
+#include "kernels/gemm/panel_values.h"
+#include "kernels/kernels_impl.h"
+#include "kernels/simd/kern_math.h"
 
 static uint8_t nibble_at(const uint8_t *src, size_t lane, size_t i)
 {

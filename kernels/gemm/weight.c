@@ -1,5 +1,5 @@
-/* kernels/weight.c - the weight types: their names, and the sizes of their rows and panels. */
-#include "kernels/kern_internal.h"
+/* kernels/gemm/weight.c - the weight types: their names, and the sizes of their rows and panels. */
+#include "kernels/kernels_impl.h"
 
 struct weight_format {
     const char *name;

@@ -1,9 +1,10 @@
-/* scheduler/journal.c - see journal.h. The mutex protects the ring; it is held for copying only. */
-#include "scheduler/journal.h"
+/* scheduler/replay/journal.c - see journal.h. The mutex protects the ring; it is held for copying
+ * only. */
+#include "scheduler/replay/journal.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "scheduler/sched.h"
+#include "scheduler/scheduler.h"
 
 #include <assert.h>
 #include <pthread.h>

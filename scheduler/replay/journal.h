@@ -1,5 +1,5 @@
-/* scheduler/journal.h - everything that the scheduler was told and what it answered, as lines on
- * their way to a file.
+/* scheduler/replay/journal.h - everything that the scheduler was told and what it answered, as
+ * lines on their way to a file.
  *
  * The scheduler is pure: the same calls at the same times give the same plans. So a run can be made
  * again from a list of its calls, and `quire replay` does that. One line per call, in the order of
@@ -26,8 +26,8 @@
  * Thread: journal_take() one other thread; the rest the engine thread.
  * Memory: taken in journal_create(): twice `bytes`.
  */
-#ifndef SCHEDULER_JOURNAL_H
-#define SCHEDULER_JOURNAL_H
+#ifndef SCHEDULER_REPLAY_JOURNAL_H
+#define SCHEDULER_REPLAY_JOURNAL_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* scheduler/quantiles.c - see quantiles.h. */
-#include "scheduler/quantiles.h"
+/* scheduler/replay/quantiles.c - see quantiles.h. */
+#include "scheduler/replay/quantiles.h"
 
 #define EXACT 64 /* below it every value has its own bucket */
 #define STEPS 32 /* buckets between two powers of two above it */

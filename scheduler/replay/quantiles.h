@@ -1,12 +1,12 @@
-/* scheduler/quantiles.h - medians and percentiles of many times, in little memory.
+/* scheduler/replay/quantiles.h - medians and percentiles of many times, in little memory.
  *
  * Values are counted in buckets that are exact below 64 and 3 % wide above.
  *
  * Thread: the owner's.
  * Memory: 15 KiB, in place. Zero is empty.
  */
-#ifndef SCHEDULER_QUANTILES_H
-#define SCHEDULER_QUANTILES_H
+#ifndef SCHEDULER_REPLAY_QUANTILES_H
+#define SCHEDULER_REPLAY_QUANTILES_H
 
 #include <stdint.h>
 

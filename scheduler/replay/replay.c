@@ -1,9 +1,9 @@
-/* scheduler/replay.c - see replay.h. */
-#include "scheduler/replay.h"
+/* scheduler/replay/replay.c - see replay.h. */
+#include "scheduler/replay/replay.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "scheduler/traffic.h"
+#include "scheduler/replay/trace.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
-/* scheduler/replay.h - a run made again from its journal, plan by plan.
+/* scheduler/replay/replay.h - a run made again from its journal, plan by plan.
  *
  * A fresh scheduler and a fresh manager of blocks get the same calls at the same times, and every
  * plan is compared with the one in the journal. The records are typed here; whoever reads the file
- * makes them (server/cmd_replay_line.c). A record is checked before it is believed: a journal may
+ * makes them (server/cli/replay_line.c). A record is checked before it is believed: a journal may
  * have been edited or cut.
  *
  * Beside that the replay collects what a simulation of the same traffic needs: who came when, with
@@ -11,15 +11,15 @@
  * Thread: any, one at a time.
  * Memory: grows with the number of requests and, when arrivals are collected, with their tokens.
  */
-#ifndef SCHEDULER_REPLAY_H
-#define SCHEDULER_REPLAY_H
+#ifndef SCHEDULER_REPLAY_REPLAY_H
+#define SCHEDULER_REPLAY_REPLAY_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "scheduler/sched.h"
-#include "scheduler/simulate.h"
+#include "scheduler/replay/simulate.h"
+#include "scheduler/scheduler.h"
 
 enum replay_kind {
     REPLAY_START = 0,
@@ -96,7 +96,7 @@ bool replay_check(const struct replay *r);
 struct replay_stats replay_stats(const struct replay *r);
 
 /* Of the latest run, for a simulation: its options (truth = the latest costs that were known), and
- * the arrivals (traffic.h), which stay the replay's. False: nothing to go by yet, no costs or no
+ * the arrivals (trace.h), which stay the replay's. False: nothing to go by yet, no costs or no
  * arrivals. */
 bool replay_traffic(struct replay *r, struct simulate_options *options,
                     const struct simulate_arrival **arrivals, size_t *n);

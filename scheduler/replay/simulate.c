@@ -1,11 +1,11 @@
-/* scheduler/simulate.c - see simulate.h. The order of calls is that of loop.c. */
-#include "scheduler/simulate.h"
+/* scheduler/replay/simulate.c - see simulate.h. The order of calls is that of engine_loop.c. */
+#include "scheduler/replay/simulate.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "scheduler/cost.h"
-#include "scheduler/journal.h"
-#include "scheduler/quantiles.h"
+#include "scheduler/cost_model.h"
+#include "scheduler/replay/journal.h"
+#include "scheduler/replay/quantiles.h"
 
 #include <string.h>
 

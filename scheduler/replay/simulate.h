@@ -1,21 +1,21 @@
-/* scheduler/simulate.h - the scheduler in virtual time: what would have happened if.
+/* scheduler/replay/simulate.h - the scheduler in virtual time: what would have happened if.
  *
- * Takes the place of the loop and of the machine: the real sched.c with the real bookkeeping of
+ * Takes the place of the loop and of the machine: the real scheduler.c with the real bookkeeping of
  * blocks, steps that take what a given cost model says, transfers that take their modelled time,
- * and the measured times fed back through cost.c as the loop does. No bytes are moved and nothing
- * is computed. The same options and arrivals give the same results.
+ * and the measured times fed back through cost_model.c as the loop does. No bytes are moved and
+ * nothing is computed. The same options and arrivals give the same results.
  *
  * Thread: any, one at a time.
  * Memory: grows with the number of arrivals; prompts exist only while their request does.
  */
-#ifndef SCHEDULER_SIMULATE_H
-#define SCHEDULER_SIMULATE_H
+#ifndef SCHEDULER_REPLAY_SIMULATE_H
+#define SCHEDULER_REPLAY_SIMULATE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "scheduler/sched.h"
+#include "scheduler/scheduler.h"
 
 struct journal;
 struct quantiles;

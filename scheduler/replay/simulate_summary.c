@@ -1,9 +1,9 @@
-/* scheduler/simulate_summary.c - a simulation in one row of numbers; see simulate.h. */
-#include "scheduler/simulate.h"
+/* scheduler/replay/simulate_summary.c - a simulation in one row of numbers; see simulate.h. */
+#include "scheduler/replay/simulate.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "scheduler/quantiles.h"
+#include "scheduler/replay/quantiles.h"
 
 #include <stdlib.h>
 #include <string.h>

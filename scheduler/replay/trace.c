@@ -1,5 +1,5 @@
-/* scheduler/traffic.c - see traffic.h. */
-#include "scheduler/traffic.h"
+/* scheduler/replay/trace.c - see trace.h. */
+#include "scheduler/replay/trace.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

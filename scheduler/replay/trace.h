@@ -1,4 +1,4 @@
-/* scheduler/traffic.h - who came when, with which prompt, and what came out: collected from a
+/* scheduler/replay/trace.h - who came when, with which prompt, and what came out: collected from a
  * replay, for a simulation.
  *
  * A request that ended by itself yields the same tokens again. One that timed out, or was still
@@ -8,15 +8,15 @@
  * Thread: any, one at a time.
  * Memory: about 200 bytes a request; with `keep_tokens` prompts and answers too.
  */
-#ifndef SCHEDULER_TRAFFIC_H
-#define SCHEDULER_TRAFFIC_H
+#ifndef SCHEDULER_REPLAY_TRACE_H
+#define SCHEDULER_REPLAY_TRACE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "scheduler/replay/simulate.h"
 #include "scheduler/request.h"
-#include "scheduler/simulate.h"
 
 struct traffic_entry;
 struct traffic_output;

@@ -1,12 +1,12 @@
-/* server/debug.c - see debug.h. */
-#include "server/debug.h"
+/* server/admin/debug.c - see debug.h. */
+#include "server/admin/debug.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "server/debug_pages.h"
-#include "server/desk.h"
+#include "server/admin/debug_pages.h"
+#include "server/api/engine_client.h"
+#include "server/auth/tenants.h"
 #include "server/http/http.h"
-#include "server/tenants.h"
 
 #include <string.h>
 

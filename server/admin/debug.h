@@ -1,5 +1,5 @@
-/* server/debug.h - GET /debug/requests, /debug/iterations, /debug/kv and /slots: what the engine is
- * doing.
+/* server/admin/debug.h - GET /debug/requests, /debug/iterations, /debug/kv and /slots: what the
+ * engine is doing.
  *
  * Who asks waits until the engine has filled a snapshot between two steps; all who asked before it
  * was begun get the same one. Nothing is prepared while nobody asks.
@@ -7,8 +7,8 @@
  * Thread: the loop's.
  * Memory: one small allocation for each asker, and the replies.
  */
-#ifndef SERVER_DEBUG_H
-#define SERVER_DEBUG_H
+#ifndef SERVER_ADMIN_DEBUG_H
+#define SERVER_ADMIN_DEBUG_H
 
 #include "core/base/list.h"
 

@@ -1,7 +1,7 @@
-/* server/debug_pages.c - see debug_pages.h. */
-#include "server/debug_pages.h"
+/* server/admin/debug_pages.c - see debug_pages.h. */
+#include "server/admin/debug_pages.h"
 
-#include "server/json.h"
+#include "core/base/json.h"
 
 #include <inttypes.h>
 

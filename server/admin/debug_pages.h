@@ -1,10 +1,10 @@
-/* server/debug_pages.h - a snapshot of the engine as JSON. Times are in milliseconds.
+/* server/admin/debug_pages.h - a snapshot of the engine as JSON. Times are in milliseconds.
  *
  * Thread: any.
  * Memory: appended to `out`.
  */
-#ifndef SERVER_DEBUG_PAGES_H
-#define SERVER_DEBUG_PAGES_H
+#ifndef SERVER_ADMIN_DEBUG_PAGES_H
+#define SERVER_ADMIN_DEBUG_PAGES_H
 
 #include "core/base/buf.h"
 #include "scheduler/snapshot.h"
@@ -27,7 +27,7 @@ uint32_t debug_n_running(const struct snapshot *s);
  * parameters, which the engine does not tell. */
 void debug_render_slots(const struct snapshot *s, uint32_t n_slots, uint32_t n_ctx,
                         struct buf *out);
-/* The blocks and their states; the lanes that layers are dealt into (kv_lanes.h): how many there
+/* The blocks and their states; the lanes that layers are dealt into (kv_groups.h): how many there
  * are, and how many blocks those that see everything (full) and those that see so many tokens
  * (window) hold, each shared one once, and have left in the prefix cache. */
 void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct buf *out);

@@ -1,16 +1,16 @@
-/* server/facts.c - see facts.h. */
-#include "server/facts.h"
+/* server/admin/info.c - see info.h. */
+#include "server/admin/info.h"
 
 #include "core/base/clock.h"
+#include "core/base/json.h"
 #include "core/base/version.h"
-#include "core/text/tokenizer.h"
-#include "server/answer.h"
-#include "server/chat.h"
-#include "server/constrain.h"
-#include "server/desk.h"
+#include "core/tokenizer/tokenizer.h"
+#include "server/admin/openapi.h"
+#include "server/api/chat/chat.h"
+#include "server/api/constraint_cache.h"
+#include "server/api/engine_client.h"
+#include "server/api/response_writer.h"
 #include "server/http/http.h"
-#include "server/json.h"
-#include "server/openapi.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,15 +1,16 @@
-/* server/facts.h - the answers that need no engine: health, readiness, models, version, metrics.
+/* server/admin/info.h - the answers that need no engine: health, readiness, models, version,
+ * metrics.
  *
  * Thread: the loop's; each is answered within its handler.
  * Memory: the reply only.
  */
-#ifndef SERVER_FACTS_H
-#define SERVER_FACTS_H
+#ifndef SERVER_ADMIN_INFO_H
+#define SERVER_ADMIN_INFO_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/metrics.h"
+#include "server/admin/metrics.h"
 
 struct desk;
 struct http_call;

@@ -1,11 +1,11 @@
-/* server/metrics.c - see metrics.h. */
-#include "server/metrics.h"
+/* server/admin/metrics.c - see metrics.h. */
+#include "server/admin/metrics.h"
 
+#include "server/admin/metrics_models.h"
+#include "server/admin/process_stats.h"
+#include "server/admin/prometheus.h"
 #include "server/api/request_memory.h"
 #include "server/http/http.h"
-#include "server/metrics_models.h"
-#include "server/process.h"
-#include "server/prom.h"
 
 #include <inttypes.h>
 

@@ -1,4 +1,4 @@
-/* server/metrics.h - what the server counts, and the text of GET /metrics.
+/* server/admin/metrics.h - what the server counts, and the text of GET /metrics.
  *
  * Counters and histograms are fed by events: those of a model, and those of the house, which are
  * counted before it is known which model is meant. Gauges come from one copy of each engine's
@@ -8,8 +8,8 @@
  * Thread: the loop's.
  * Memory: none but the text.
  */
-#ifndef SERVER_METRICS_H
-#define SERVER_METRICS_H
+#ifndef SERVER_ADMIN_METRICS_H
+#define SERVER_ADMIN_METRICS_H
 
 #include <stddef.h>
 #include <stdint.h>

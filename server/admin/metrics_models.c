@@ -1,8 +1,8 @@
-/* server/metrics_models.c - see metrics_models.h. */
-#include "server/metrics_models.h"
+/* server/admin/metrics_models.c - see metrics_models.h. */
+#include "server/admin/metrics_models.h"
 
-#include "server/metrics.h"
-#include "server/prom.h"
+#include "server/admin/metrics.h"
+#include "server/admin/prometheus.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

@@ -1,11 +1,11 @@
-/* server/openapi.c - see openapi.h. */
-#include "server/openapi.h"
+/* server/admin/openapi.c - see openapi.h. */
+#include "server/admin/openapi.h"
 
+#include "core/base/json.h"
 #include "core/base/version.h"
-#include "server/gate.h"
+#include "server/api/params/params.h"
+#include "server/auth/auth.h"
 #include "server/http/http.h"
-#include "server/json.h"
-#include "server/params.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ static const struct {
 } routes[] = {
 #define ROUTE(path, tail, method, handler, flags, body, reply, text)                               \
     {path, tail, method, flags, #handler, body, reply, text},
-#include "server/routes.inc"
+#include "server/api/routes.inc"
 #undef ROUTE
 };
 #define N_ROUTES (sizeof(routes) / sizeof(routes[0]))
@@ -34,14 +34,14 @@ struct doc {
 
 enum doc_rows {
 #define DOC(parse, schema, text) DOC_##parse,
-#include "server/openapi_fields.inc"
+#include "server/admin/openapi_fields.inc"
 #undef DOC
     N_DOCS
 };
 
 static const struct doc docs[] = {
 #define DOC(parse, schema, text) {schema, text},
-#include "server/openapi_fields.inc"
+#include "server/admin/openapi_fields.inc"
 #undef DOC
 };
 
@@ -51,7 +51,7 @@ static const struct {
     enum doc_rows doc;
 } fields[] = {
 #define FIELD(name, forms, parse) {#name, forms, DOC_##parse},
-#include "server/params_fields.inc"
+#include "server/api/params/params_fields.inc"
 #undef FIELD
 };
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
@@ -61,7 +61,7 @@ static const struct {
     const char *schema, *name, *type, *text;
 } bodies[] = {
 #define BODY(schema, name, type, text) {schema, name, type, text},
-#include "server/openapi_bodies.inc"
+#include "server/admin/openapi_bodies.inc"
 #undef BODY
 };
 #define N_BODIES (sizeof(bodies) / sizeof(bodies[0]))
@@ -70,7 +70,7 @@ static const struct {
     const char *name, *schema;
 } schemas[] = {
 #define SCHEMA(name, schema) {#name, schema},
-#include "server/openapi_schemas.inc"
+#include "server/admin/openapi_schemas.inc"
 #undef SCHEMA
 };
 #define N_SCHEMAS (sizeof(schemas) / sizeof(schemas[0]))

@@ -1,4 +1,4 @@
-/* server/openapi.h - GET /openapi.json: what is served, in the words of OpenAPI 3.1.
+/* server/admin/openapi.h - GET /openapi.json: what is served, in the words of OpenAPI 3.1.
  *
  * The description is made of the tables that the server itself is made of, routes.inc and
  * params_fields.inc, with a line of text for each row: what has no description does not compile.
@@ -6,8 +6,8 @@
  * Thread: any.
  * Memory: the text only.
  */
-#ifndef SERVER_OPENAPI_H
-#define SERVER_OPENAPI_H
+#ifndef SERVER_ADMIN_OPENAPI_H
+#define SERVER_ADMIN_OPENAPI_H
 
 #include "core/base/buf.h"
 

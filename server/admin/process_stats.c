@@ -1,5 +1,5 @@
-/* server/process.c - see process.h. */
-#include "server/process.h"
+/* server/admin/process_stats.c - see process_stats.h. */
+#include "server/admin/process_stats.h"
 
 #include <dirent.h>
 #include <stdio.h>

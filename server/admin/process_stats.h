@@ -1,10 +1,11 @@
-/* server/process.h - what the kernel knows about this process, for the process_* metrics.
+/* server/admin/process_stats.h - what the kernel knows about this process, for the process_*
+ * metrics.
  *
  * Thread: any.
  * Memory: none.
  */
-#ifndef SERVER_PROCESS_H
-#define SERVER_PROCESS_H
+#ifndef SERVER_ADMIN_PROCESS_STATS_H
+#define SERVER_ADMIN_PROCESS_STATS_H
 
 #include <stdint.h>
 

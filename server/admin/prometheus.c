@@ -1,5 +1,5 @@
-/* server/prom.c - see prom.h. */
-#include "server/prom.h"
+/* server/admin/prometheus.c - see prometheus.h. */
+#include "server/admin/prometheus.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* server/prom.h - Prometheus's text format 0.0.4: families of metrics, and their samples.
+/* server/admin/prometheus.h - Prometheus's text format 0.0.4: families of metrics, and their
+ * samples.
  *
  * A family is prom_family(), once, and then all of its samples with nothing between them. Names,
  * help and ready-made labels are the server's own text and written as they are; a model's id and
@@ -7,8 +8,8 @@
  * Thread: any.
  * Memory: the text; b->err tells whether all of it is there.
  */
-#ifndef SERVER_PROM_H
-#define SERVER_PROM_H
+#ifndef SERVER_ADMIN_PROMETHEUS_H
+#define SERVER_ADMIN_PROMETHEUS_H
 
 #include <stdint.h>
 

@@ -1,8 +1,8 @@
-/* server/choice.c - see choice.h. */
-#include "server/choice.h"
+/* server/api/choice.c - see choice.h. */
+#include "server/api/choice.h"
 
+#include "core/base/json.h"
 #include "server/http/http.h"
-#include "server/json.h"
 
 #include <string.h>
 

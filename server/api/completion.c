@@ -1,20 +1,20 @@
-/* server/completion.c - see completion.h. */
-#include "server/completion.h"
+/* server/api/completion.c - see completion.h. */
+#include "server/api/completion.h"
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "server/answer.h"
-#include "server/best_of.h"
-#include "server/chat.h"
-#include "server/deadline.h"
-#include "server/desk.h"
+#include "server/api/best_of.h"
+#include "server/api/chat/chat.h"
+#include "server/api/deadline.h"
+#include "server/api/engine_client.h"
+#include "server/api/engine_probe.h"
+#include "server/api/parse_job.h"
+#include "server/api/response_writer.h"
+#include "server/auth/tenants.h"
 #include "server/http/http.h"
-#include "server/intake.h"
-#include "server/probe.h"
-#include "server/tenants.h"
 
 #include <stdio.h>
 #include <string.h>

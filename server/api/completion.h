@@ -1,14 +1,14 @@
-/* server/completion.h - POST /v1/completions and its like, from the body to the last byte.
+/* server/api/completion.h - POST /v1/completions and its like, from the body to the last byte.
  *
- * intake.h makes requests of the body; then all of them are posted or none. Events come back
+ * parse_job.h makes requests of the body; then all of them are posted or none. Events come back
  * through the desk until every choice has ended; a completion outlives its client until then,
  * because the engine still owes its ends.
  *
  * Thread: the loop's.
  * Memory: as for an intake, and bounded by http.h's limits on what waits to be sent.
  */
-#ifndef SERVER_COMPLETION_H
-#define SERVER_COMPLETION_H
+#ifndef SERVER_API_COMPLETION_H
+#define SERVER_API_COMPLETION_H
 
 struct desk;
 struct dialect;

@@ -1,5 +1,5 @@
-/* server/tempo.c - see tempo.h. */
-#include "server/tempo.h"
+/* server/api/completion_rate.c - see completion_rate.h. */
+#include "server/api/completion_rate.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* server/tempo.h - how fast requests end: a moving estimate for Retry-After.
+/* server/api/completion_rate.h - how fast requests end: a moving estimate for Retry-After.
  *
  * Each end counts 1 and fades with a time constant of TEMPO_TAU_S, so the estimate follows the load
  * of about the last half minute. Time comes in as an argument.
@@ -6,8 +6,8 @@
  * Thread: one owner.
  * Memory: none.
  */
-#ifndef SERVER_TEMPO_H
-#define SERVER_TEMPO_H
+#ifndef SERVER_API_COMPLETION_RATE_H
+#define SERVER_API_COMPLETION_RATE_H
 
 #include <stdint.h>
 

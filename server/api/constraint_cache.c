@@ -1,16 +1,16 @@
-/* server/constrain.c - see constrain.h. */
-#include "server/constrain.h"
+/* server/api/constraint_cache.c - see constraint_cache.h. */
+#include "server/api/constraint_cache.h"
 
 #include "core/base/err.h"
 #include "core/base/list.h"
 #include "core/base/mem.h"
-#include "core/text/constraint.h"
-#include "core/text/grammar.h"
-#include "core/text/grammar_builder.h"
-#include "core/text/grammar_gbnf.h"
-#include "core/text/grammar_regex.h"
-#include "core/text/token_trie.h"
-#include "server/schema.h"
+#include "core/grammar/builder.h"
+#include "core/grammar/constraint.h"
+#include "core/grammar/gbnf.h"
+#include "core/grammar/grammar.h"
+#include "core/grammar/json_schema.h"
+#include "core/grammar/regex.h"
+#include "core/grammar/token_trie.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* server/constrain.h - the constraints that clients ask for, compiled once each.
+/* server/api/constraint_cache.h - the constraints that clients ask for, compiled once each.
  *
  * A cache of the latest ones, found by owner, kind and text; texts are compared, so no two can be
  * taken for one another. What is evicted lives on while requests use it.
@@ -7,16 +7,16 @@
  * Memory: the trie of the vocabulary, and constraints up to the options' limits.
  * Errors: a 400 that names the field and the place in it, or a 500 without memory.
  */
-#ifndef SERVER_CONSTRAIN_H
-#define SERVER_CONSTRAIN_H
+#ifndef SERVER_API_CONSTRAINT_CACHE_H
+#define SERVER_API_CONSTRAINT_CACHE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "core/base/buf.h"
-#include "server/error.h"
-#include "server/json.h"
+#include "core/base/json.h"
+#include "server/http/error.h"
 
 #define CONSTRAIN_MAX_TEXT ((size_t)256 << 10) /* of a grammar or schema */
 #define CONSTRAIN_MAX_CHOICES 10000

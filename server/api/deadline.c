@@ -1,11 +1,11 @@
-/* server/deadline.c - see deadline.h. */
-#include "server/deadline.h"
+/* server/api/deadline.c - see deadline.h. */
+#include "server/api/deadline.h"
 
 #include "core/base/clock.h"
-#include "server/desk.h"
+#include "server/api/completion_rate.h"
+#include "server/api/engine_client.h"
+#include "server/api/parse_job.h"
 #include "server/http/http.h"
-#include "server/intake.h"
-#include "server/tempo.h"
 
 #include <inttypes.h>
 #include <stdio.h>

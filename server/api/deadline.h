@@ -1,4 +1,5 @@
-/* server/deadline.h - can it be done in time? Asked before a request with `deadline_ms` is posted.
+/* server/api/deadline.h - can it be done in time? Asked before a request with `deadline_ms` is
+ * posted.
  *
  * The forecast is for all of max_tokens; for a chat that names no length, for its first token. How
  * much of a prompt is cached is known only to the engine: when that decides the matter, the verdict
@@ -7,8 +8,8 @@
  * Thread: the loop's.
  * Memory: none.
  */
-#ifndef SERVER_DEADLINE_H
-#define SERVER_DEADLINE_H
+#ifndef SERVER_API_DEADLINE_H
+#define SERVER_API_DEADLINE_H
 
 #include <stdint.h>
 

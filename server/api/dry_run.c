@@ -1,15 +1,15 @@
-/* server/plan.c - see plan.h. */
-#include "server/plan.h"
+/* server/api/dry_run.c - see dry_run.h. */
+#include "server/api/dry_run.h"
 
+#include "core/base/json.h"
 #include "core/base/list.h"
 #include "core/base/mem.h"
-#include "server/answer.h"
-#include "server/desk.h"
-#include "server/field.h"
+#include "server/api/engine_client.h"
+#include "server/api/engine_probe.h"
+#include "server/api/params/field.h"
+#include "server/api/parse_job.h"
+#include "server/api/response_writer.h"
 #include "server/http/http.h"
-#include "server/intake.h"
-#include "server/json.h"
-#include "server/probe.h"
 
 _Static_assert(PARAMS_MAX_CHOICES <= SERVER_DRY_RUNS, "every plan has room when nobody else asks");
 

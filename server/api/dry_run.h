@@ -1,5 +1,5 @@
-/* server/plan.h - POST /v1/plan: what would happen to a completion, or an embedding, if it were
- * asked for now.
+/* server/api/dry_run.h - POST /v1/plan: what would happen to a completion, or an embedding, if it
+ * were asked for now.
  *
  * The body is that of /v1/completions or, if it has `input` and no `prompt`, that of
  * /v1/embeddings, read and checked in the same way; nothing is computed.
@@ -15,8 +15,8 @@
  * Thread: the loop's.
  * Memory: as for an intake.
  */
-#ifndef SERVER_PLAN_H
-#define SERVER_PLAN_H
+#ifndef SERVER_API_DRY_RUN_H
+#define SERVER_API_DRY_RUN_H
 
 struct desk;
 struct http_call;

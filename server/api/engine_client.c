@@ -1,12 +1,12 @@
-/* server/desk.c - see desk.h. */
-#include "server/desk.h"
+/* server/api/engine_client.c - see engine_client.h. */
+#include "server/api/engine_client.h"
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "server/api/completion_rate.h"
+#include "server/auth/tenants.h"
 #include "server/http/http.h"
-#include "server/tempo.h"
-#include "server/tenants.h"
 
 #include <assert.h>
 #include <stdio.h>

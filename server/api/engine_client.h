@@ -1,4 +1,4 @@
-/* server/desk.h - everything that is on its way through the engine of one model.
+/* server/api/engine_client.h - everything that is on its way through the engine of one model.
  *
  * The desk hands requests to the queue, remembers by id which part of whose work each of them is,
  * and takes events back to it. It knows how full the queue is and how fast it moves, and so what
@@ -10,8 +10,8 @@
  * Thread: the loop's.
  * Memory: one slot for each request or question that may be outstanding, taken in desk_create().
  */
-#ifndef SERVER_DESK_H
-#define SERVER_DESK_H
+#ifndef SERVER_API_ENGINE_CLIENT_H
+#define SERVER_API_ENGINE_CLIENT_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,8 +20,8 @@
 #include "core/base/buf.h"
 #include "scheduler/forecast.h"
 #include "scheduler/queue.h"
-#include "server/error.h"
-#include "server/metrics.h"
+#include "server/admin/metrics.h"
+#include "server/http/error.h"
 #include "server/server.h"
 
 struct http_call;

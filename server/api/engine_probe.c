@@ -1,10 +1,10 @@
-/* server/probe.c - see probe.h. */
-#include "server/probe.h"
+/* server/api/engine_probe.c - see engine_probe.h. */
+#include "server/api/engine_probe.h"
 
 #include "core/base/err.h"
 #include "core/base/list.h"
 #include "core/base/mem.h"
-#include "server/intake.h"
+#include "server/api/parse_job.h"
 
 static void on_event(struct desk_client *client, uint32_t part, const struct event *e)
 {

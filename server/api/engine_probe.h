@@ -1,15 +1,16 @@
-/* server/probe.h - ask the engine what the prompts of a call would find: one dry run for each.
+/* server/api/engine_probe.h - ask the engine what the prompts of a call would find: one dry run for
+ * each.
  *
  * Thread: the loop's.
  * Memory: one answer for each prompt.
  */
-#ifndef SERVER_PROBE_H
-#define SERVER_PROBE_H
+#ifndef SERVER_API_ENGINE_PROBE_H
+#define SERVER_API_ENGINE_PROBE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/desk.h"
+#include "server/api/engine_client.h"
 
 struct intake;
 

@@ -1,8 +1,8 @@
-/* server/infill.c - see infill.h. */
-#include "server/infill.h"
+/* server/api/infill.c - see infill.h. */
+#include "server/api/infill.h"
 
 #include "core/base/buf.h"
-#include "server/field.h"
+#include "server/api/params/field.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* server/infill.h - prompts for what is missing between two texts.
+/* server/api/infill.h - prompts for what is missing between two texts.
  *
  * [BOS] repository and files that the text belongs with, prefix, text before the gap, suffix, text
  * after it, middle: for models whose vocabulary has tokens for this. The texts are plain: the
@@ -7,14 +7,14 @@
  * Thread: any.
  * Memory: a wish borrows from the JSON tree of the body.
  */
-#ifndef SERVER_INFILL_H
-#define SERVER_INFILL_H
+#ifndef SERVER_API_INFILL_H
+#define SERVER_API_INFILL_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "core/text/tokenizer.h"
-#include "server/json.h"
+#include "core/base/json.h"
+#include "core/tokenizer/tokenizer.h"
 
 struct infill_wish {
     const char *suffix; /* what comes after the gap; NULL: there is no gap */

@@ -1,9 +1,9 @@
-/* server/logprobs.c - see logprobs.h. */
-#include "server/logprobs.h"
+/* server/api/logprobs.c - see logprobs.h. */
+#include "server/api/logprobs.h"
 
-#include "core/text/tokenizer.h"
+#include "core/base/json.h"
+#include "core/tokenizer/tokenizer.h"
 #include "server/http/http.h"
-#include "server/json.h"
 
 #include <string.h>
 

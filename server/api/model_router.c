@@ -1,10 +1,10 @@
-/* server/reception.c - see reception.h. */
-#include "server/reception.h"
+/* server/api/model_router.c - see model_router.h. */
+#include "server/api/model_router.h"
 
-#include "server/error.h"
-#include "server/hosted.h"
+#include "core/base/json.h"
+#include "server/api/served_model.h"
+#include "server/http/error.h"
 #include "server/http/http.h"
-#include "server/json.h"
 
 #include <string.h>
 

@@ -1,14 +1,14 @@
-/* server/intake.c - see intake.h. */
-#include "server/intake.h"
+/* server/api/parse_job.c - see parse_job.h. */
+#include "server/api/parse_job.h"
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/hold.h"
 #include "core/base/mem.h"
-#include "server/constrain.h"
-#include "server/desk.h"
+#include "server/api/constraint_cache.h"
+#include "server/api/engine_client.h"
+#include "server/auth/tenants.h"
 #include "server/http/http.h"
-#include "server/tenants.h"
 
 #include <stdio.h>
 #include <string.h>

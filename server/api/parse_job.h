@@ -1,5 +1,5 @@
-/* server/intake.h - from the body of a call to checked requests: the first half of everything that
- * is asked in the form of a completion.
+/* server/api/parse_job.h - from the body of a call to checked requests: the first half of
+ * everything that is asked in the form of a completion.
  *
  * body -> JSON -> params -> tokens -> requests: a pure function of the body and two headers. The
  * I/O thread does it for a short body as long as a moment's budget allows; else threads of a pool
@@ -9,18 +9,18 @@
  * Thread: the loop's, except the preparation.
  * Memory: bounded by max_body, and by 128 choices of at most max_context tokens.
  */
-#ifndef SERVER_INTAKE_H
-#define SERVER_INTAKE_H
+#ifndef SERVER_API_PARSE_JOB_H
+#define SERVER_API_PARSE_JOB_H
 
 #include <stdint.h>
 
 #include "config/weights.h"
 #include "core/base/budget.h"
 #include "server/api/request_memory.h"
+#include "server/api/request_parse.h"
 #include "server/api/worker_pool.h"
+#include "server/auth/api_keys.h"
 #include "server/http/access_log.h"
-#include "server/keys.h"
-#include "server/prepare.h"
 
 struct desk;
 struct dialect;

@@ -2,10 +2,10 @@
 #include "server/api/request_memory.h"
 
 #include "core/base/err.h"
-#include "core/text/constraint.h"
-#include "server/choice.h"
-#include "server/error.h"
-#include "server/prepare.h"
+#include "core/grammar/constraint.h"
+#include "server/api/choice.h"
+#include "server/api/request_parse.h"
+#include "server/http/error.h"
 
 /* A cJSON value with what the allocator adds, and the same for one of its strings. */
 #define JSON_VALUE_BYTES 80

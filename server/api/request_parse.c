@@ -1,13 +1,13 @@
-/* server/prepare.c - see prepare.h. */
-#include "server/prepare.h"
+/* server/api/request_parse.c - see request_parse.h. */
+#include "server/api/request_parse.h"
 
 #include "config/weights.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/constraint.h"
-#include "core/text/tokenizer.h"
-#include "server/answer.h"
-#include "server/chat.h"
+#include "core/grammar/constraint.h"
+#include "core/tokenizer/tokenizer.h"
+#include "server/api/chat/chat.h"
+#include "server/api/response_writer.h"
 #include "server/http/http.h"
 
 #include <string.h>

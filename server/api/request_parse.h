@@ -1,17 +1,17 @@
-/* server/prepare.h - from the bytes of a body to requests ready to be posted.
+/* server/api/request_parse.h - from the bytes of a body to requests ready to be posted.
  *
  * Thread: any; touches nothing but its arguments.
  * Memory: the plan owns everything it points to; prepare_release() frees what was not taken.
  */
-#ifndef SERVER_PREPARE_H
-#define SERVER_PREPARE_H
+#ifndef SERVER_API_REQUEST_PARSE_H
+#define SERVER_API_REQUEST_PARSE_H
 
 #include "core/base/budget.h"
 #include "scheduler/request.h"
-#include "server/choice.h"
-#include "server/error.h"
-#include "server/metrics.h"
-#include "server/params.h"
+#include "server/admin/metrics.h"
+#include "server/api/choice.h"
+#include "server/api/params/params.h"
+#include "server/http/error.h"
 #include "server/server.h"
 
 struct dialect;

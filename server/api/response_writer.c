@@ -1,5 +1,5 @@
-/* server/answer.c - see answer.h: what the dialects share. */
-#include "server/answer.h"
+/* server/api/response_writer.c - see response_writer.h: what the dialects share. */
+#include "server/api/response_writer.h"
 
 #include "server/http/http.h"
 

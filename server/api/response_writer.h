@@ -1,4 +1,5 @@
-/* server/answer.h - the bytes of a completion's answer: one JSON object, or the frames of a stream.
+/* server/api/response_writer.h - the bytes of a completion's answer: one JSON object, or the frames
+ * of a stream.
  *
  * What is asked and answered is the same for every endpoint; how it is put is a dialect. Its bodies
  * are those of /v1/completions or /v1/chat/completions, or are turned into such by `convert`. Then
@@ -10,16 +11,16 @@
  * Memory: an answer owns its heads; what is rendered is appended to `out`; rendering a choice
  *         empties what it carried.
  */
-#ifndef SERVER_ANSWER_H
-#define SERVER_ANSWER_H
+#ifndef SERVER_API_RESPONSE_WRITER_H
+#define SERVER_API_RESPONSE_WRITER_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "core/base/buf.h"
-#include "server/choice.h"
-#include "server/error.h"
-#include "server/params.h"
+#include "server/api/choice.h"
+#include "server/api/params/params.h"
+#include "server/http/error.h"
 
 struct answer;
 

@@ -1,20 +1,20 @@
-/* server/routes.c - what is served, and by whom; see server_impl.h and routes.inc. */
+/* server/api/router.c - what is served, and by whom; see server_impl.h and routes.inc. */
 #include "server/server_impl.h"
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/version.h"
-#include "server/answer.h"
+#include "server/admin/info.h"
+#include "server/api/completion.h"
+#include "server/api/dry_run.h"
+#include "server/api/engine_client.h"
+#include "server/api/model_router.h"
+#include "server/api/response_writer.h"
+#include "server/api/template_endpoints.h"
+#include "server/api/tokenize_endpoints.h"
 #include "server/api/worker_pool.h"
-#include "server/completion.h"
-#include "server/desk.h"
-#include "server/facts.h"
-#include "server/plan.h"
+#include "server/auth/tenants.h"
 #include "server/process/syscall_filter.h"
-#include "server/prompting.h"
-#include "server/reception.h"
-#include "server/tenants.h"
-#include "server/tokens.h"
 
 /* The desk of the model that the call's body asks for; NULL: there is none, and the call has been
  * answered. */
@@ -220,7 +220,7 @@ static void on_metrics(void *ud, struct http_call *call);
 static const struct http_route routes[] = {
 #define ROUTE(path, tail, method, handler, flags, body, reply, text)                               \
     {path, method, on_##handler, ERRORS(flags), flags},
-#include "server/routes.inc"
+#include "server/api/routes.inc"
 #undef ROUTE
 };
 #define N_ROUTES (sizeof(routes) / sizeof(routes[0]))

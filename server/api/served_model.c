@@ -1,9 +1,9 @@
-/* server/hosted.c - see hosted.h. */
-#include "server/hosted.h"
+/* server/api/served_model.c - see served_model.h. */
+#include "server/api/served_model.h"
 
 #include "core/base/err.h"
-#include "server/desk.h"
-#include "server/journal_file.h"
+#include "server/api/engine_client.h"
+#include "server/engine_io/journal_file.h"
 
 #include <stdio.h>
 

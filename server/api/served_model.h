@@ -1,4 +1,4 @@
-/* server/hosted.h - one served model on the I/O thread: its desk, and what goes with it.
+/* server/api/served_model.h - one served model on the I/O thread: its desk, and what goes with it.
  *
  * Everything here is between one queue and HTTP; what all models share (sockets, keys, tenants,
  * the loop) is the server's.
@@ -6,14 +6,14 @@
  * Thread: the loop's.
  * Memory: the desk's and the journal's, taken in hosted_open().
  */
-#ifndef SERVER_HOSTED_H
-#define SERVER_HOSTED_H
+#ifndef SERVER_API_SERVED_MODEL_H
+#define SERVER_API_SERVED_MODEL_H
 
-#include "server/debug.h"
-#include "server/facts.h"
-#include "server/metrics.h"
+#include "server/admin/debug.h"
+#include "server/admin/info.h"
+#include "server/admin/metrics.h"
+#include "server/engine_io/swap_transfers.h"
 #include "server/server.h"
-#include "server/swapper.h"
 
 struct journal_file;
 struct request_memory;

@@ -1,5 +1,5 @@
-/* server/stop.c - see stop.h. */
-#include "server/stop.h"
+/* server/api/stop.c - see stop.h. */
+#include "server/api/stop.h"
 
 #include "core/base/mem.h"
 

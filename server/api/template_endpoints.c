@@ -1,14 +1,14 @@
-/* server/prompting.c - see prompting.h. */
-#include "server/prompting.h"
+/* server/api/template_endpoints.c - see template_endpoints.h. */
+#include "server/api/template_endpoints.h"
 
+#include "core/base/json.h"
 #include "core/base/list.h"
 #include "core/base/mem.h"
-#include "server/answer.h"
-#include "server/desk.h"
+#include "server/api/engine_client.h"
+#include "server/api/formats/anthropic_body.h"
+#include "server/api/parse_job.h"
+#include "server/api/response_writer.h"
 #include "server/http/http.h"
-#include "server/intake.h"
-#include "server/json.h"
-#include "server/messages.h"
 
 static const struct dialect apply = {.form = PARAMS_CHAT, .keeps_text = true};
 static const struct dialect tokenize = {.form = PARAMS_CHAT};

@@ -1,4 +1,5 @@
-/* server/prompting.h - POST /apply-template, POST /v1/messages/count_tokens, and POST /tokenize of
+/* server/api/template_endpoints.h - POST /apply-template, POST /v1/messages/count_tokens, and POST
+ * /tokenize of
  * messages: the prompt that a chat would have, without computing anything.
  *
  * Bodies are those of /v1/chat/completions and /v1/messages, read and checked in the same way;
@@ -7,8 +8,8 @@
  * Thread: the loop's.
  * Memory: as for an intake.
  */
-#ifndef SERVER_PROMPTING_H
-#define SERVER_PROMPTING_H
+#ifndef SERVER_API_TEMPLATE_ENDPOINTS_H
+#define SERVER_API_TEMPLATE_ENDPOINTS_H
 
 struct desk;
 struct http_call;

@@ -1,17 +1,17 @@
-/* server/tokens.c - see tokens.h. */
-#include "server/tokens.h"
+/* server/api/tokenize_endpoints.c - see tokenize_endpoints.h. */
+#include "server/api/tokenize_endpoints.h"
 
 #include "core/base/budget.h"
 #include "core/base/err.h"
+#include "core/base/json.h"
 #include "core/base/mem.h"
-#include "core/text/tokenizer.h"
+#include "core/tokenizer/tokenizer.h"
+#include "server/api/engine_client.h"
+#include "server/api/params/field.h"
 #include "server/api/request_memory.h"
+#include "server/api/template_endpoints.h"
 #include "server/api/worker_pool.h"
-#include "server/desk.h"
-#include "server/field.h"
 #include "server/http/http.h"
-#include "server/json.h"
-#include "server/prompting.h"
 
 #include <string.h>
 

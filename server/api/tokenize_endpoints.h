@@ -1,15 +1,16 @@
-/* server/tokens.h - POST /tokenize and /detokenize, in llama-server's and vLLM's shapes.
+/* server/api/tokenize_endpoints.h - POST /tokenize and /detokenize, in llama-server's and vLLM's
+ * shapes.
  *
  * {"content":…} -> {"tokens":[…]}; {"prompt":…} -> {"count":…,"max_model_len":…,"tokens":[…]}.
- * {"messages":…} -> the same, of the prompt that such a chat has (prompting.h).
+ * {"messages":…} -> the same, of the prompt that such a chat has (template_endpoints.h).
  * {"tokens":[…]} -> {"content":…}, or {"prompt":…} when the request names a model, as vLLM's do.
  * Long bodies are worked on by the pool that prepares texts.
  *
  * Thread: the loop's.
  * Memory: bounded by max_body.
  */
-#ifndef SERVER_TOKENS_H
-#define SERVER_TOKENS_H
+#ifndef SERVER_API_TOKENIZE_ENDPOINTS_H
+#define SERVER_API_TOKENIZE_ENDPOINTS_H
 
 struct desk;
 struct http_call;

@@ -1,5 +1,6 @@
-/* server/keys.c - see keys.h. A table of slots, found by the first bytes of the secret's hash. */
-#include "server/keys.h"
+/* server/auth/api_keys.c - see api_keys.h. A table of slots, found by the first bytes of the
+ * secret's hash. */
+#include "server/auth/api_keys.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

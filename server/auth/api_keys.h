@@ -1,4 +1,5 @@
-/* server/keys.h - the API keys in force: who a secret belongs to, and what its owner may do now.
+/* server/auth/api_keys.h - the API keys in force: who a secret belongs to, and what its owner may
+ * do now.
  *
  * A key lives as long as the file names it or an exchange holds it. When the file is read again, a
  * key whose name stays keeps its identity: what it has under way and what its buckets owe go on
@@ -10,16 +11,16 @@
  * Thread: the loop's; the time comes in as an argument.
  * Memory: one table and one allocation for each key.
  */
-#ifndef SERVER_KEYS_H
-#define SERVER_KEYS_H
+#ifndef SERVER_AUTH_API_KEYS_H
+#define SERVER_AUTH_API_KEYS_H
 
-#include "server/bucket.h"
-#include "server/error.h"
-#include "server/key_file.h"
+#include "server/auth/key_file.h"
+#include "server/auth/rate_limit.h"
+#include "server/http/error.h"
 
 struct keys;
 
-struct key { /* read it; only keys.c writes */
+struct key { /* read it; only api_keys.c writes */
     struct key_spec spec;
     struct bucket requests, tokens;
     uint32_t n_open; /* choices under way */

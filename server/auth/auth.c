@@ -1,12 +1,12 @@
-/* server/gate.c - see gate.h. */
-#include "server/gate.h"
+/* server/auth/auth.c - see auth.h. */
+#include "server/auth/auth.h"
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "server/desk.h"
+#include "server/api/completion_rate.h"
+#include "server/api/engine_client.h"
+#include "server/auth/api_keys.h"
 #include "server/http/http.h"
-#include "server/keys.h"
-#include "server/tempo.h"
 
 #include <string.h>
 #include <strings.h>

@@ -1,4 +1,4 @@
-/* server/gate.h - who may pass: decided on the head of a request, before its body is read.
+/* server/auth/auth.h - who may pass: decided on the head of a request, before its body is read.
  *
  * While the model is loaded only the answers about that are given. With keys, every route but the
  * open ones wants one: `Authorization: Bearer KEY` or `X-Api-Key: KEY`. A POST counts against the
@@ -9,8 +9,8 @@
  * Thread: the loop's.
  * Memory: none.
  */
-#ifndef SERVER_GATE_H
-#define SERVER_GATE_H
+#ifndef SERVER_AUTH_AUTH_H
+#define SERVER_AUTH_AUTH_H
 
 #include <stdbool.h>
 #include <stdint.h>

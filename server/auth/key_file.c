@@ -1,11 +1,11 @@
-/* server/key_file.c - see key_file.h. */
-#include "server/key_file.h"
+/* server/auth/key_file.c - see key_file.h. */
+#include "server/auth/key_file.h"
 
 #include "core/base/err.h"
 #include "core/base/ini_line.h"
 #include "core/base/mem.h"
-#include "server/bucket.h"
-#include "server/params.h"
+#include "server/api/params/params.h"
+#include "server/auth/rate_limit.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* server/key_file.h - the file of API keys.
+/* server/auth/key_file.h - the file of API keys.
  *
  *     [alice]                        ; the key's name, for logs
  *     hash = 64 hexadecimal digits   ; SHA-256 of the key; `quire key` writes it
@@ -16,8 +16,8 @@
  * Memory: the list owns its keys; at most KEY_FILE_MAX of them.
  * Errors: a sentence with file, line and what was found there; never a hash.
  */
-#ifndef SERVER_KEY_FILE_H
-#define SERVER_KEY_FILE_H
+#ifndef SERVER_AUTH_KEY_FILE_H
+#define SERVER_AUTH_KEY_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@
 
 #include "config/weights.h"
 #include "scheduler/request.h"
-#include "server/secret.h"
+#include "server/auth/secret.h"
 
 #define KEY_FILE_MAX 4096
 #define KEY_NAME_MAX 48

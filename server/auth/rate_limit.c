@@ -1,5 +1,5 @@
-/* server/bucket.c - see bucket.h. */
-#include "server/bucket.h"
+/* server/auth/rate_limit.c - see rate_limit.h. */
+#include "server/auth/rate_limit.h"
 
 #define PARTS 60000000 /* of one: the microseconds of a minute */
 /* Most that is taken or given at a time: far above any request, and no product overflows. */

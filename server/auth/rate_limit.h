@@ -1,4 +1,5 @@
-/* server/bucket.h - a limit per minute: a bucket that holds a minute's worth and fills evenly.
+/* server/auth/rate_limit.h - a limit per minute: a bucket that holds a minute's worth and fills
+ * evenly.
  *
  * What is taken may be more than is there: the bucket then owes, and nothing can be taken before
  * it has been filled again. A wish for more than the whole bucket is granted when it is full, so
@@ -7,8 +8,8 @@
  * Thread: none of its own; the time comes in as an argument and may not go back.
  * Memory: plain data; zero is a bucket without a limit.
  */
-#ifndef SERVER_BUCKET_H
-#define SERVER_BUCKET_H
+#ifndef SERVER_AUTH_RATE_LIMIT_H
+#define SERVER_AUTH_RATE_LIMIT_H
 
 #include <stdint.h>
 

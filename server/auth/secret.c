@@ -1,5 +1,5 @@
-/* server/secret.c - see secret.h. */
-#include "server/secret.h"
+/* server/auth/secret.c - see secret.h. */
+#include "server/auth/secret.h"
 
 #include "core/base/err.h"
 

@@ -1,4 +1,4 @@
-/* server/secret.h - API keys as secrets: made here, presented by clients, kept as hashes only.
+/* server/auth/secret.h - API keys as secrets: made here, presented by clients, kept as hashes only.
  *
  * A key is a prefix and 256 random bits in letters. Because nobody can guess it, one SHA-256 is
  * enough to keep it: slow hashes are for words that people choose. Hashes are compared in a time
@@ -7,8 +7,8 @@
  * Thread: any.
  * Memory: none.
  */
-#ifndef SERVER_SECRET_H
-#define SERVER_SECRET_H
+#ifndef SERVER_AUTH_SECRET_H
+#define SERVER_AUTH_SECRET_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* server/tenants.c - see tenants.h. */
-#include "server/tenants.h"
+/* server/auth/tenants.c - see tenants.h. */
+#include "server/auth/tenants.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

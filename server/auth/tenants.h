@@ -1,4 +1,4 @@
-/* server/tenants.h - whose requests these are: names, shares, and how many each has under way.
+/* server/auth/tenants.h - whose requests these are: names, shares, and how many each has under way.
  *
  * A tenant has a place, a small number that the scheduler knows it by. Place 0 is that of requests
  * without a name; then come the names of the settings; then whoever else turns up. When there is
@@ -9,13 +9,13 @@
  * Thread: the loop's.
  * Memory: taken in tenants_create().
  */
-#ifndef SERVER_TENANTS_H
-#define SERVER_TENANTS_H
+#ifndef SERVER_AUTH_TENANTS_H
+#define SERVER_AUTH_TENANTS_H
 
 #include <stdint.h>
 
 #include "config/weights.h"
-#include "server/error.h"
+#include "server/http/error.h"
 
 struct tenants;
 

@@ -1,10 +1,10 @@
-/* server/cmd_bench.c - `quire bench`: how fast a model is on this machine, beside its limits.
+/* server/cli/bench.c - `quire bench`: how fast a model is on this machine, beside its limits.
  *
  * Steps are given to the runner as the scheduler would, without HTTP and without a plan. Keys and
  * values of earlier tokens are not computed but filled in, since no time depends on what they are;
  * every byte of them is real memory.
  */
-#include "server/command.h"
+#include "server/cli/command.h"
 
 #include "config/config.h"
 #include "core/base/err.h"
@@ -12,11 +12,11 @@
 #include "core/base/mem.h"
 #include "core/base/version.h"
 #include "core/model/model.h"
-#include "core/run/runner.h"
+#include "core/runtime/runner.h"
 #include "kvcache/kv_manager.h"
 #include "kvcache/kv_store.h"
-#include "server/cmd_bench_report.h"
-#include "server/engine.h"
+#include "server/cli/bench_report.h"
+#include "server/instance.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* server/cmd_bench_report.c - see cmd_bench_report.h. */
-#include "server/cmd_bench_report.h"
+/* server/cli/bench_report.c - see bench_report.h. */
+#include "server/cli/bench_report.h"
 
 #include "core/base/err.h"
-#include "server/json.h"
+#include "core/base/json.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* server/cmd_bench_report.h - the figures of `quire bench` as Markdown, CSV or JSON.
+/* server/cli/bench_report.h - the figures of `quire bench` as Markdown, CSV or JSON.
  *
  * Rates follow from a test's shape and its median time: tokens a second; the arithmetic of the
  * matrix products and the bytes of weights, keys and values that a step must read, both beside
@@ -7,15 +7,15 @@
  * Thread: any.
  * Memory: the struct is the caller's, texts are borrowed.
  */
-#ifndef SERVER_CMD_BENCH_REPORT_H
-#define SERVER_CMD_BENCH_REPORT_H
+#ifndef SERVER_CLI_BENCH_REPORT_H
+#define SERVER_CLI_BENCH_REPORT_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#include "core/run/limits.h"
-#include "core/run/runner.h"
+#include "core/runtime/limits.h"
+#include "core/runtime/runner.h"
 
 #define BENCH_MAX_RESULTS 40
 

@@ -1,10 +1,10 @@
-/* server/command.c - what the commands share; see command.h. */
-#include "server/command.h"
+/* server/cli/command.c - what the commands share; see command.h. */
+#include "server/cli/command.h"
 
 #include "config/config.h"
 #include "core/base/log.h"
 #include "core/base/version.h"
-#include "server/engine.h"
+#include "server/instance.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,13 +1,13 @@
-/* server/command.h - the commands of the program, each a small main of its own.
+/* server/cli/command.h - the commands of the program, each a small main of its own.
  *
  * argv[0] is the command's name. A command prints its own errors ("quire: ...", on standard
- * error) and returns the exit code (engine.h): 0, 1 for what went wrong, 2 for wrong usage.
+ * error) and returns the exit code (instance.h): 0, 1 for what went wrong, 2 for wrong usage.
  *
  * Thread: the main thread.
  * Memory: each command frees what it took.
  */
-#ifndef SERVER_COMMAND_H
-#define SERVER_COMMAND_H
+#ifndef SERVER_CLI_COMMAND_H
+#define SERVER_CLI_COMMAND_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,16 +1,16 @@
-/* server/cmd_generate.c - `quire generate`: continue a text on the terminal.
+/* server/cli/generate.c - `quire generate`: continue a text on the terminal.
  *
  * It takes the same road as a request over HTTP: a posted request, the engine thread, events.
  */
-#include "server/command.h"
+#include "server/cli/command.h"
 
 #include "config/config.h"
 #include "core/base/buf.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/text/tokenizer.h"
-#include "scheduler/loop.h"
-#include "server/engine.h"
+#include "core/tokenizer/tokenizer.h"
+#include "scheduler/engine_loop.h"
+#include "server/instance.h"
 
 #include <semaphore.h>
 #include <stdio.h>

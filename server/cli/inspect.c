@@ -1,8 +1,8 @@
-/* server/cmd_inspect.c - `quire inspect FILE`: what is in a GGUF file. */
-#include "server/command.h"
+/* server/cli/inspect.c - `quire inspect FILE`: what is in a GGUF file. */
+#include "server/cli/command.h"
 
-#include "core/gguf/gguf.h"
-#include "server/engine.h"
+#include "core/formats/gguf/gguf.h"
+#include "server/instance.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
-/* server/cmd_key.c - `quire key`: make an API key, and its entry for the file of keys. */
-#include "server/command.h"
+/* server/cli/key.c - `quire key`: make an API key, and its entry for the file of keys. */
+#include "server/cli/command.h"
 
 #include "core/base/err.h"
-#include "server/engine.h"
-#include "server/key_file.h"
+#include "server/auth/key_file.h"
+#include "server/instance.h"
 
 #include <stdio.h>
 #include <string.h>

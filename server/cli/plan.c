@@ -1,21 +1,21 @@
-/* server/cmd_plan.c - `quire plan`: the memory that a server with these settings would take.
+/* server/cli/plan.c - `quire plan`: the memory that a server with these settings would take.
  *
  * Everything is made as for serving, but that no weight is read: rooms are reserved, which costs
  * nothing until they are filled, and their sizes are what is printed. Several models are made
  * beside each other, as a server has them, so that what they take of the process is measured too.
  */
-#include "server/command.h"
+#include "server/cli/command.h"
 
 #include "config/config.h"
 #include "config/models.h"
 #include "core/base/buf.h"
-#include "core/model/model.h"
-#include "core/run/runner.h"
+#include "core/base/json.h"
 #include "core/base/mem.h"
+#include "core/model/model.h"
+#include "core/runtime/runner.h"
 #include "kvcache/kv_store.h"
-#include "server/engine.h"
-#include "server/json.h"
-#include "server/process.h"
+#include "server/admin/process_stats.h"
+#include "server/instance.h"
 
 #include <inttypes.h>
 #include <stdio.h>

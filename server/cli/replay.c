@@ -1,12 +1,12 @@
-/* server/cmd_replay.c - `quire replay`: a run made again from its journal, or made differently. */
-#include "server/command.h"
+/* server/cli/replay.c - `quire replay`: a run made again from its journal, or made differently. */
+#include "server/cli/command.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "scheduler/replay.h"
-#include "scheduler/simulate.h"
-#include "server/cmd_replay_line.h"
-#include "server/engine.h"
+#include "scheduler/replay/replay.h"
+#include "scheduler/replay/simulate.h"
+#include "server/cli/replay_line.h"
+#include "server/instance.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,9 +1,9 @@
-/* server/cmd_replay_line.c - see cmd_replay_line.h; the format is in scheduler/journal.h. */
-#include "server/cmd_replay_line.h"
+/* server/cli/replay_line.c - see replay_line.h; the format is in scheduler/replay/journal.h. */
+#include "server/cli/replay_line.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "scheduler/replay.h"
+#include "scheduler/replay/replay.h"
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>

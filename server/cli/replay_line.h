@@ -1,4 +1,4 @@
-/* server/cmd_replay_line.h - a line of the journal as a typed record.
+/* server/cli/replay_line.h - a line of the journal as a typed record.
  *
  * Everything is checked for type and range; whether it makes sense where it stands is replay.h's
  * affair.
@@ -6,8 +6,8 @@
  * Thread: any.
  * Memory: the record owns what it holds (replay_record_release).
  */
-#ifndef SERVER_CMD_REPLAY_LINE_H
-#define SERVER_CMD_REPLAY_LINE_H
+#ifndef SERVER_CLI_REPLAY_LINE_H
+#define SERVER_CLI_REPLAY_LINE_H
 
 #include <stddef.h>
 

@@ -1,19 +1,19 @@
-/* server/cmd_score.c - `quire score`: mean negative log-likelihood of a text under a model.
+/* server/cli/score.c - `quire score`: mean negative log-likelihood of a text under a model.
  *
  * Long texts are cut into windows of the context; each window after the first begins with the
  * last token of the one before, so that every token but the very first is scored exactly once.
  */
-#include "server/command.h"
+#include "server/cli/command.h"
 
 #include "config/config.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/run/batch.h"
-#include "core/run/runner.h"
-#include "core/text/tokenizer.h"
+#include "core/runtime/batch.h"
+#include "core/runtime/runner.h"
+#include "core/tokenizer/tokenizer.h"
 #include "kvcache/kv_manager.h"
-#include "server/engine.h"
+#include "server/instance.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>

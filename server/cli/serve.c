@@ -1,5 +1,5 @@
-/* server/cmd_serve.c - `quire serve`: build everything in order, serve, tear down in reverse. */
-#include "server/command.h"
+/* server/cli/serve.c - `quire serve`: build everything in order, serve, tear down in reverse. */
+#include "server/cli/command.h"
 
 #include "config/config.h"
 #include "config/models.h"
@@ -8,10 +8,10 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/stop_signals.h"
-#include "core/run/team.h"
-#include "scheduler/turns.h"
-#include "server/cmd_serve_model.h"
-#include "server/cmd_serve_sandbox.h"
+#include "core/runtime/thread_pool.h"
+#include "scheduler/engine_arbiter.h"
+#include "server/cli/serve_model.h"
+#include "server/cli/serve_sandbox.h"
 #include "server/process/exposure.h"
 #include "server/process/sandbox_probe.h"
 #include "server/process/startup.h"

@@ -1,15 +1,15 @@
-/* server/cmd_serve_model.c - see cmd_serve_model.h. */
-#include "server/cmd_serve_model.h"
+/* server/cli/serve_model.c - see serve_model.h. */
+#include "server/cli/serve_model.h"
 
 #include "config/models.h"
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/model/model.h"
-#include "core/text/tokenizer.h"
-#include "scheduler/journal.h"
-#include "scheduler/loop.h"
-#include "server/chat.h"
-#include "server/constrain.h"
+#include "core/tokenizer/tokenizer.h"
+#include "scheduler/engine_loop.h"
+#include "scheduler/replay/journal.h"
+#include "server/api/chat/chat.h"
+#include "server/api/constraint_cache.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* server/cmd_serve_model.h - one model of `quire serve`, from its settings to a running engine.
+/* server/cli/serve_model.h - one model of `quire serve`, from its settings to a running engine.
  *
  * Part of the program's top. Each model has settings, queue, loop and journal of its own; the
  * compute threads and the turns on them belong to all.
@@ -7,11 +7,11 @@
  *         else on the one that starts the program.
  * Memory: owns all its parts.
  */
-#ifndef SERVER_CMD_SERVE_MODEL_H
-#define SERVER_CMD_SERVE_MODEL_H
+#ifndef SERVER_CLI_SERVE_MODEL_H
+#define SERVER_CLI_SERVE_MODEL_H
 
 #include "config/config.h"
-#include "server/engine.h"
+#include "server/instance.h"
 #include "server/server.h"
 
 struct loop;

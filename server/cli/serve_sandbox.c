@@ -1,10 +1,10 @@
-/* server/cmd_serve_sandbox.c - see cmd_serve_sandbox.h. */
-#include "server/cmd_serve_sandbox.h"
+/* server/cli/serve_sandbox.c - see serve_sandbox.h. */
+#include "server/cli/serve_sandbox.h"
 
 #include "config/config.h"
 #include "config/models.h"
 #include "core/base/err.h"
-#include "server/cmd_serve_model.h"
+#include "server/cli/serve_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
-/* server/cmd_serve_sandbox.h - what `quire serve` needs of the system after its start, by its
+/* server/cli/serve_sandbox.h - what `quire serve` needs of the system after its start, by its
  * settings.
  *
  * Thread: the main thread, while it is the only one.
  * Memory: none that stays.
  */
-#ifndef SERVER_CMD_SERVE_SANDBOX_H
-#define SERVER_CMD_SERVE_SANDBOX_H
+#ifndef SERVER_CLI_SERVE_SANDBOX_H
+#define SERVER_CLI_SERVE_SANDBOX_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,12 +1,12 @@
-/* server/cmd_tokenize.c - `quire tokenize`: standard input as tokens. */
-#include "server/command.h"
+/* server/cli/tokenize.c - `quire tokenize`: standard input as tokens. */
+#include "server/cli/command.h"
 
 #include "config/models.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
-#include "core/gguf/gguf.h"
-#include "core/text/tokenizer.h"
-#include "server/engine.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/tokenizer/tokenizer.h"
+#include "server/instance.h"
 
 #include <stdio.h>
 #include <string.h>

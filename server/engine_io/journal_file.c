@@ -1,12 +1,12 @@
-/* server/journal_file.c - see journal_file.h. */
-#include "server/journal_file.h"
+/* server/engine_io/journal_file.c - see journal_file.h. */
+#include "server/engine_io/journal_file.h"
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file_append.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "scheduler/journal.h"
+#include "scheduler/replay/journal.h"
 
 #include <errno.h>
 #include <stdio.h>

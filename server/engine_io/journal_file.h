@@ -1,4 +1,4 @@
-/* server/journal_file.h - the journal's lines on their way into the file.
+/* server/engine_io/journal_file.h - the journal's lines on their way into the file.
  *
  * What the engine appended is taken on each wake and written by the loop's thread pool, one write
  * at a time, so neither thread waits for the disk. A write that fails ends the journal, with one
@@ -7,8 +7,8 @@
  * Thread: the loop's.
  * Memory: one buffer of JOURNAL_FILE_CHUNK bytes.
  */
-#ifndef SERVER_JOURNAL_FILE_H
-#define SERVER_JOURNAL_FILE_H
+#ifndef SERVER_ENGINE_IO_JOURNAL_FILE_H
+#define SERVER_ENGINE_IO_JOURNAL_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* server/swapper.c - see swapper.h. */
-#include "server/swapper.h"
+/* server/engine_io/swap_transfers.c - see swap_transfers.h. */
+#include "server/engine_io/swap_transfers.h"
 
 #include "core/base/clock.h"
 #include "core/base/err.h"

@@ -1,4 +1,5 @@
-/* server/swapper.h - the transfers between the swap tiers, carried out in the loop's thread pool.
+/* server/engine_io/swap_transfers.h - the transfers between the swap tiers, carried out in the
+ * loop's thread pool.
  *
  * The engine hands transfers out through the queue and never waits for a disk. Two are carried out
  * at a time, so that of libuv's threads some are left for other models and for the journal.
@@ -6,8 +7,8 @@
  * Thread: the loop's.
  * Memory: none but the struct.
  */
-#ifndef SERVER_SWAPPER_H
-#define SERVER_SWAPPER_H
+#ifndef SERVER_ENGINE_IO_SWAP_TRANSFERS_H
+#define SERVER_ENGINE_IO_SWAP_TRANSFERS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
-/* server/error.c - see error.h. */
-#include "server/error.h"
+/* server/http/error.c - see error.h. */
+#include "server/http/error.h"
 
 #include "core/base/err.h"
-#include "server/json.h"
+#include "core/base/json.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
-/* server/error.h - a refusal as clients read it: HTTP status and OpenAI's error object.
+/* server/http/error.h - a refusal as clients read it: HTTP status and OpenAI's error object.
  *
  * Thread: any; plain data.
  * Memory: none but the rendered buffer.
  */
-#ifndef SERVER_ERROR_H
-#define SERVER_ERROR_H
+#ifndef SERVER_HTTP_ERROR_H
+#define SERVER_HTTP_ERROR_H
 
 #include "core/base/buf.h"
 

@@ -5,8 +5,8 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "server/auth/api_keys.h"
 #include "server/http/access_log.h"
-#include "server/keys.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -34,7 +34,7 @@
 #include <uv.h>
 
 #include "core/base/buf.h"
-#include "server/error.h"
+#include "server/http/error.h"
 
 #define HTTP_MAX_BACKLOG ((size_t)1 << 20) /* unsent bytes after which a reader is too slow */
 /* A single reply: echo of a long prompt with logprobs. */

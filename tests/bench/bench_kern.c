@@ -1,19 +1,19 @@
 /* tests/bench/bench_kern.c - every kernel of kernels.inc against the limits of this machine.
  *
  * usage: bench_kern [--quick] [--cycles] [--isa scalar|avx2|avxvnni|avx512] [--threads N] [NAME...]
- * The limits (core/run/limits.h) are measured in the same run: integer and FMA rate from registers
- * only, read rate from memory, first alone, then beside each line that is compared with one: of a
- * product of one row the rate of reading from the weights' own memory. Weights are cycled through
- * a region larger than the caches. A NAME selects the lines whose name contains it; --cycles adds
- * those of the time stamp counter to the products. Takes minutes, with --quick 20 s.
+ * The limits (core/runtime/limits.h) are measured in the same run: integer and FMA rate from
+ * registers only, read rate from memory, first alone, then beside each line that is compared with
+ * one: of a product of one row the rate of reading from the weights' own memory. Weights are cycled
+ * through a region larger than the caches. A NAME selects the lines whose name contains it;
+ * --cycles adds those of the time stamp counter to the products. Takes minutes, with --quick 20 s.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "core/base/mem.h"
 #include "tests/bench/bench_kern.h"
+#include "core/base/mem.h"
 
 static void die(const char *what)
 {

@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/run/limits.h"
-#include "core/run/team.h"
+#include "core/runtime/limits.h"
+#include "core/runtime/thread_pool.h"
 #include "kernels/kernels.h"
 
 #define MAX_THREADS 64

@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "kvcache/kv_manager.h"
-#include "scheduler/simulate.h"
+#include "scheduler/replay/simulate.h"
 
 #define STREAMS 256
 #define STEPS 2000

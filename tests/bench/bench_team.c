@@ -19,7 +19,7 @@
 #include <time.h>
 
 #include "core/base/cpus.h"
-#include "core/run/team.h"
+#include "core/runtime/thread_pool.h"
 
 #define SERIES 201
 #define REPS 200

@@ -8,10 +8,10 @@
 #include "core/base/buf.h"
 #include "core/base/clock.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
-#include "core/text/presplit.h"
-#include "core/text/private.h"
-#include "core/text/tokenizer.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/tokenizer/pretokenizer.h"
+#include "core/tokenizer/tokenizer.h"
+#include "core/tokenizer/tokenizer_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* tests/check/decode_values.c - the block formats whose codes stand for numbers, one by one.
  *
- * The codebooks are those of kernels/ (tests/unit/test_blocks.c has their checksums); everything
- * else is written for the check alone.
+ * The codebooks are those of kernels/ (tests/unit/formats/test_blocks.c has their checksums);
+ * everything else is written for the check alone.
  */
-#include "kernels/codebook.h"
+#include "kernels/gemm/codebook.h"
 #include "tests/check/check.h"
 #include "tests/check/decode.h"
 

@@ -9,11 +9,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "server/answer.h"
-#include "server/chat.h"
-#include "server/constrain.h"
-#include "server/prepare.h"
-#include "tests/unit/byte_tokenizer.inc"
+#include "server/api/chat/chat.h"
+#include "server/api/constraint_cache.h"
+#include "server/api/request_parse.h"
+#include "server/api/response_writer.h"
+#include "tests/unit/server/byte_tokenizer.inc"
 
 #define CONTEXT 512
 #define MAX_STEPS 5000000 /* a tenth of what a request has: sanitizers make them slow */

@@ -8,11 +8,11 @@
 
 #include "core/base/budget.h"
 #include "core/base/err.h"
+#include "core/base/json.h"
 #include "core/base/mem.h"
-#include "core/text/template.h"
-#include "server/chat_values.h"
-#include "server/json.h"
-#include "server/params.h"
+#include "core/jinja/template.h"
+#include "server/api/chat/chat_values.h"
+#include "server/api/params/params.h"
 
 #define MEMORY (4u << 20)
 #define OUTPUT (256u << 10)

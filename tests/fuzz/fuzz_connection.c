@@ -16,7 +16,7 @@
 
 #include "core/base/log.h"
 #include "server/http/http.h"
-#include "tests/unit/http_transcript.h"
+#include "tests/unit/server/http_transcript.h"
 
 #define MAX_REQUESTS 256
 #define MAX_TURNS 20000

@@ -3,7 +3,7 @@
  *
  * What is accepted is walked: what a mask allows is never refused afterwards.
  */
-#include "core/text/grammar_gbnf.h"
+#include "core/grammar/gbnf.h"
 
 #include "tests/fuzz/walk.h"
 

@@ -5,7 +5,7 @@
  */
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
+#include "core/formats/gguf/gguf.h"
 #include "core/model/model.h"
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  */
 #include "tests/fuzz/scratch.h"
 
-#include "core/gguf/gguf.h"
+#include "core/formats/gguf/gguf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
-#include "core/gguf/gguf_write.h"
-#include "core/text/tokenizer.h"
-#include "server/hf_folder.h"
-#include "server/hf_tokenizer.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/formats/gguf/write.h"
+#include "core/formats/hf/folder.h"
+#include "core/formats/hf/tokenizer_json.h"
+#include "core/tokenizer/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -9,7 +9,7 @@
 #include <strings.h>
 
 #include "core/base/mem.h"
-#include "tests/unit/http_transcript.h"
+#include "tests/unit/server/http_transcript.h"
 
 #define MAX_REQUESTS 64
 

@@ -12,9 +12,9 @@
 #include "tests/fuzz/scratch.h"
 
 #include "core/base/mem.h"
-#include "scheduler/journal.h"
-#include "scheduler/replay.h"
-#include "server/cmd_replay_line.h"
+#include "scheduler/replay/journal.h"
+#include "scheduler/replay/replay.h"
+#include "server/cli/replay_line.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 size_t LLVMFuzzerMutate(uint8_t *data, size_t n, size_t max) __attribute__((weak));

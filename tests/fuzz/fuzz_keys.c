@@ -9,8 +9,8 @@
 #include <ctype.h>
 
 #include "core/base/buf.h"
-#include "server/bucket.h"
-#include "server/key_file.h"
+#include "server/auth/key_file.h"
+#include "server/auth/rate_limit.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -3,7 +3,7 @@
  *
  * What is accepted is walked: what a mask allows is never refused afterwards.
  */
-#include "core/text/grammar_regex.h"
+#include "core/grammar/regex.h"
 
 #include "tests/fuzz/walk.h"
 

@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 
 #include "core/base/mem.h"
-#include "server/hf_folder.h"
-#include "server/safetensors.h"
+#include "core/formats/hf/folder.h"
+#include "core/formats/safetensors/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

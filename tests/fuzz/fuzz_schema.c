@@ -3,7 +3,7 @@
  *
  * What is accepted is walked, and what may end is JSON.
  */
-#include "server/schema.h"
+#include "core/grammar/json_schema.h"
 
 #include "tests/fuzz/walk.h"
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "core/base/buf.h"
-#include "server/json.h"
-#include "server/speech.h"
+#include "core/base/json.h"
+#include "server/api/chat/output_parser.h"
 
 #define MAX_SAID (1u << 20)
 

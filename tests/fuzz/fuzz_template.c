@@ -11,8 +11,8 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/template.h"
-#include "core/text/utf8.h"
+#include "core/base/utf8.h"
+#include "core/jinja/template.h"
 
 #define MEMORY (4u << 20)
 #define OUTPUT (64u << 10)

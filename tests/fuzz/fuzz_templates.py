@@ -5,7 +5,7 @@ usage: fuzz_templates.py [--seconds N] [--seed N] [--count N] [--render PATH]
 
 Prints every program on which the two differ, made smaller, and exits with 1. A program is known by
 its seed. Left out of the comparison: what has an address in it, integers beyond 64 bits, and what
-the header of core/text/template.h says is left out.
+the header of core/jinja/template.h says is left out.
 """
 import argparse
 import copy

@@ -17,9 +17,9 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/constraint.h"
-#include "core/text/grammar.h"
-#include "core/text/token_trie.h"
+#include "core/grammar/constraint.h"
+#include "core/grammar/grammar.h"
+#include "core/grammar/token_trie.h"
 
 #define WALK_STEPS 2000000 /* of a budget: sanitizers make each ten times as long */
 #define WALK_MOST 16       /* tokens of one text: a mask may take 5 ms, and ten times that here */

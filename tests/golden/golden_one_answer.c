@@ -8,9 +8,9 @@
  * every fourth request is bound to a grammar with counts and recursion. With keys and values in 8
  * bits the answers are others, and as steady: some of it is done again.
  */
-#include "core/text/constraint.h"
-#include "core/text/grammar_gbnf.h"
-#include "core/text/token_trie.h"
+#include "core/grammar/constraint.h"
+#include "core/grammar/gbnf.h"
+#include "core/grammar/token_trie.h"
 #include "tests/golden/machine.h"
 
 #define N_REQUESTS 24

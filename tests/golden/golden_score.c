@@ -13,10 +13,10 @@
 #include <cmocka.h>
 
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
+#include "core/formats/gguf/gguf.h"
 #include "core/model/model.h"
-#include "core/run/runner.h"
-#include "core/run/team.h"
+#include "core/runtime/runner.h"
+#include "core/runtime/thread_pool.h"
 #include "kvcache/block_table.h"
 #include "kvcache/kv_store.h"
 

@@ -15,7 +15,7 @@ def rows(text):
 
 def missing(cell):
     """The named files and tests that are not there."""
-    for file, names in re.findall(r"`([a-z]+/[\w.]+)(?:: ([^`]*))?`", cell):
+    for file, names in re.findall(r"`([a-z]+/[\w./]+)(?:: ([^`]*))?`", cell):
         try:
             source = open(f"tests/{file}", encoding="utf-8").read()
         except OSError:

@@ -22,8 +22,8 @@
 #include <cmocka.h>
 
 #include "core/base/err.h"
-#include "scheduler/journal.h"
-#include "scheduler/sched.h"
+#include "scheduler/replay/journal.h"
+#include "scheduler/scheduler.h"
 
 #define MAX_REQUESTS 4096
 #define MAX_BLOCKS 2048

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "scheduler/forecast.h"
-#include "scheduler/simulate.h"
+#include "scheduler/replay/simulate.h"
 
 #define SECOND ((uint64_t)1000000)
 #define MS ((uint64_t)1000)

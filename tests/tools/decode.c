@@ -7,7 +7,7 @@
  * panel and are looked up there.
  */
 #include "core/base/mem.h"
-#include "core/gguf/blocks.h"
+#include "core/formats/gguf/blocks.h"
 #include "kernels/kernels.h"
 
 #include <stdio.h>

@@ -15,7 +15,7 @@
 #include "core/base/log.h"
 #include "scheduler/queue.h"
 #include "server/server.h"
-#include "tests/unit/byte_tokenizer.inc"
+#include "tests/unit/server/byte_tokenizer.inc"
 
 #define MAX_LIVE 2048
 #define TOTAL_BLOCKS 4096

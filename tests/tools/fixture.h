@@ -13,7 +13,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf_write.h"
+#include "core/formats/gguf/write.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,16 +5,16 @@
  * that is refused yields -1, the length of the sentence, and the sentence. With --hidden the rows
  * are the normed hidden ones that embeddings are made of; the text is then one chunk.
  */
-#include "server/command.h"
+#include "server/cli/command.h"
 
 #include "config/config.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/run/batch.h"
-#include "core/run/runner_impl.h"
 #include "core/model/model.h"
+#include "core/runtime/batch.h"
+#include "core/runtime/runner_impl.h"
 #include "kvcache/kv_manager.h"
-#include "server/engine.h"
+#include "server/instance.h"
 
 #include <stdio.h>
 #include <stdlib.h>

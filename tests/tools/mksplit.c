@@ -5,8 +5,8 @@
  * writes OUT-PREFIX-00001-of-0000N.gguf and so on. All keys are in the first part; tensors go to
  * the parts in the order of the file, so that each has about as many bytes.
  */
-#include "core/gguf/gguf.h"
-#include "core/gguf/gguf_write.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/formats/gguf/write.h"
 
 #include <stdio.h>
 #include <stdlib.h>

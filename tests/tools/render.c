@@ -11,7 +11,7 @@
 
 #include "core/base/buf.h"
 #include "core/base/err.h"
-#include "core/text/template.h"
+#include "core/jinja/template.h"
 
 #define MAX_OUTPUT (64u << 20)
 

@@ -5,7 +5,7 @@
  * text, then on a last line how many characters were looked at.
  */
 #include "core/base/buf.h"
-#include "core/text/presplit.h"
+#include "core/tokenizer/pretokenizer.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* core/gguf/blocks.h - the block formats of GGUF tensors, as definitions.
+/* core/formats/gguf/blocks.h - the block formats of GGUF tensors, as definitions.
  *
  * A row of a tensor is a sequence of blocks; a block holds `elems` numbers in `bytes` bytes.
  * block_decode() is the definition of what the numbers are (fp32 arithmetic in the order of the
@@ -9,8 +9,8 @@
  * Memory: none.
  * Source: the format descriptions in github.com/ggml-org/ggml (docs/gguf.md, type list).
  */
-#ifndef CORE_GGUF_BLOCKS_H
-#define CORE_GGUF_BLOCKS_H
+#ifndef CORE_FORMATS_GGUF_BLOCKS_H
+#define CORE_FORMATS_GGUF_BLOCKS_H
 
 #include <stdbool.h>
 #include <stddef.h>

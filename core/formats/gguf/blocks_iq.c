@@ -1,4 +1,4 @@
-/* core/gguf/blocks_iq.c - see blocks_iq.h.
+/* core/formats/gguf/blocks_iq.c - see blocks_iq.h.
  *
  * Byte layouts; words are little-endian, and of a byte of two nibbles the low one comes first:
  *   IQ4_NL   d  qs[16], nibbles of numbers j and j + 16
@@ -14,13 +14,14 @@
  *   IQ1_S    d  qs[32]  8 half words: four times three high bits, three of scale, one of shift
  *   IQ1_M    qs[32]  qh[16], nibbles of three high bits and one of shift  4 half words: four times
  *            three bits of scale and four bits of d
- * An index picks a pattern of four numbers (IQ3) or eight from the codebook (kernels/codebook.h).
+ * An index picks a pattern of four numbers (IQ3) or eight from the codebook
+ * (kernels/gemm/codebook.h).
  */
-#include "core/gguf/blocks_iq.h"
+#include "core/formats/gguf/blocks_iq.h"
 
 #include <string.h>
 
-#include "kernels/codebook.h"
+#include "kernels/gemm/codebook.h"
 
 #define QK 256
 

@@ -1,15 +1,15 @@
-/* core/gguf/blocks_iq.h - between blocks.c and its formats whose codes are no numbers: those with a
- * table of numbers or a codebook of patterns, and the ternary ones.
+/* core/formats/gguf/blocks_iq.h - between blocks.c and its formats whose codes are no numbers:
+ * those with a table of numbers or a codebook of patterns, and the ternary ones.
  *
  * Private to core/gguf. The decoders take whole blocks. Every product in them is exact in fp32.
  *
  * Thread: any.
  * Memory: none.
  */
-#ifndef CORE_GGUF_BLOCKS_IQ_H
-#define CORE_GGUF_BLOCKS_IQ_H
+#ifndef CORE_FORMATS_GGUF_BLOCKS_IQ_H
+#define CORE_FORMATS_GGUF_BLOCKS_IQ_H
 
-#include "core/gguf/blocks_k.h"
+#include "core/formats/gguf/blocks_k.h"
 
 void blocks_decode_iq4_nl(const uint8_t *src, float *dst, size_t n_blocks);
 void blocks_decode_iq4_xs(const uint8_t *src, float *dst, size_t n_blocks);

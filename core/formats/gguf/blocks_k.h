@@ -1,14 +1,14 @@
-/* core/gguf/blocks_k.h - between blocks.c and blocks_k.c: the 256-wide formats.
+/* core/formats/gguf/blocks_k.h - between blocks.c and blocks_k.c: the 256-wide formats.
  *
  * Private to core/gguf. The decoders and encoders take whole blocks.
  *
  * Thread: any.
  * Memory: none.
  */
-#ifndef CORE_GGUF_BLOCKS_K_H
-#define CORE_GGUF_BLOCKS_K_H
+#ifndef CORE_FORMATS_GGUF_BLOCKS_K_H
+#define CORE_FORMATS_GGUF_BLOCKS_K_H
 
-#include "core/gguf/blocks.h"
+#include "core/formats/gguf/blocks.h"
 
 void blocks_decode_q2_k(const uint8_t *src, float *dst, size_t n_blocks);
 void blocks_decode_q3_k(const uint8_t *src, float *dst, size_t n_blocks);

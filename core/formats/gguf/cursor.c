@@ -1,5 +1,5 @@
-/* core/gguf/cursor.c - see cursor.h. */
-#include "core/gguf/cursor.h"
+/* core/formats/gguf/cursor.c - see cursor.h. */
+#include "core/formats/gguf/cursor.h"
 
 #include "core/base/err.h"
 

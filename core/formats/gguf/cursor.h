@@ -1,4 +1,4 @@
-/* core/gguf/cursor.h - reading a file's bytes in order, each step checked against its end.
+/* core/formats/gguf/cursor.h - reading a file's bytes in order, each step checked against its end.
  *
  * All numbers are little-endian and unaligned. The subject says what is being read, so that a
  * failure is told in one sentence, FILE: SUBJECT: WHAT WAS FOUND.
@@ -8,10 +8,10 @@
  * Memory: none; what is taken points into the bytes.
  * Errors: ERR_FORMAT with a sentence in `err`; outputs are then untouched.
  */
-#ifndef CORE_GGUF_CURSOR_H
-#define CORE_GGUF_CURSOR_H
+#ifndef CORE_FORMATS_GGUF_CURSOR_H
+#define CORE_FORMATS_GGUF_CURSOR_H
 
-#include "core/gguf/gguf.h"
+#include "core/formats/gguf/gguf.h"
 
 struct cursor {
     const char *file; /* how the file is called in sentences */

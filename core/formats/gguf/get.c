@@ -1,9 +1,9 @@
-/* core/gguf/gguf_get.c - typed look-ups and the elements of arrays. */
-#include "core/gguf/gguf.h"
+/* core/formats/gguf/get.c - typed look-ups and the elements of arrays. */
+#include "core/formats/gguf/gguf.h"
 
 #include "core/base/err.h"
-#include "core/gguf/cursor.h"
-#include "core/gguf/gguf_parse.h"
+#include "core/formats/gguf/cursor.h"
+#include "core/formats/gguf/parse.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,10 +1,10 @@
-/* core/gguf/gguf.c - opening, closing and looking up; the checks are in gguf_parse.c,
- * sets of files in gguf_parts.c. */
-#include "core/gguf/gguf.h"
+/* core/formats/gguf/gguf.c - opening, closing and looking up; the checks are in parse.c,
+ * sets of files in parts.c. */
+#include "core/formats/gguf/gguf.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf_parse.h"
+#include "core/formats/gguf/parse.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* core/gguf/gguf.h - a GGUF file (versions 2 and 3), mapped and checked.
+/* core/formats/gguf/gguf.h - a GGUF file (versions 2 and 3), mapped and checked.
  *
  * One model may be split over several files, named X-00001-of-00003.gguf and so on, each with
  * tensors of its own; the keys are in the first. Opening any of them opens all, and what is said of
@@ -18,14 +18,14 @@
  *         what was found.
  * Source: github.com/ggml-org/ggml, docs/gguf.md (the format description).
  */
-#ifndef CORE_GGUF_GGUF_H
-#define CORE_GGUF_GGUF_H
+#ifndef CORE_FORMATS_GGUF_GGUF_H
+#define CORE_FORMATS_GGUF_GGUF_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/gguf/blocks.h"
+#include "core/formats/gguf/blocks.h"
 
 #define GGUF_MAX_DIMS 4
 #define GGUF_MAX_NAME 128 /* longest tensor name or key that is accepted: 127 bytes */

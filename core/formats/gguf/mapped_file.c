@@ -1,8 +1,8 @@
-/* core/gguf/mapped_file.c - see mapped_file.h. */
-#include "core/gguf/mapped_file.h"
+/* core/formats/gguf/mapped_file.c - see mapped_file.h. */
+#include "core/formats/gguf/mapped_file.h"
 
 #include "core/base/err.h"
-#include "core/gguf/mapped_guard.h"
+#include "core/formats/gguf/mapped_guard.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* core/gguf/mapped_file.h - the bytes of a regular file, mapped read-only.
+/* core/formats/gguf/mapped_file.h - the bytes of a regular file, mapped read-only.
  *
  * Private to core/gguf.
  *
@@ -9,8 +9,8 @@
  * Memory: address space; the pages are the kernel's. Zero is a valid empty one.
  * Errors: a sentence that names the file.
  */
-#ifndef CORE_GGUF_MAPPED_FILE_H
-#define CORE_GGUF_MAPPED_FILE_H
+#ifndef CORE_FORMATS_GGUF_MAPPED_FILE_H
+#define CORE_FORMATS_GGUF_MAPPED_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* core/gguf/mapped_guard.c - see mapped_guard.h. */
-#include "core/gguf/mapped_guard.h"
+/* core/formats/gguf/mapped_guard.c - see mapped_guard.h. */
+#include "core/formats/gguf/mapped_guard.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* core/gguf/mapped_guard.h - reading a mapping of a file that somebody cuts short meanwhile.
+/* core/formats/gguf/mapped_guard.h - reading a mapping of a file that somebody cuts short
+ * meanwhile.
  *
  * A page of a mapping behind the file's end, or one that the disk cannot give, is a SIGBUS for the
  * thread that reads it. While a guard is on, the handler maps zeros from that page to the
@@ -14,8 +15,8 @@
  * Thread: any; several mappings at a time. SIGBUS elsewhere goes to whoever had it before.
  * Memory: a table of MAPPED_GUARD_MAX places.
  */
-#ifndef CORE_GGUF_MAPPED_GUARD_H
-#define CORE_GGUF_MAPPED_GUARD_H
+#ifndef CORE_FORMATS_GGUF_MAPPED_GUARD_H
+#define CORE_FORMATS_GGUF_MAPPED_GUARD_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
-/* core/gguf/name_index.c - see name_index.h. */
-#include "core/gguf/name_index.h"
+/* core/formats/gguf/name_index.c - see name_index.h. */
+#include "core/formats/gguf/name_index.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
+#include "core/formats/gguf/gguf.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* core/gguf/name_index.h - find one of many named items in constant time.
+/* core/formats/gguf/name_index.h - find one of many named items in constant time.
  *
  * The items are an array of structs that begin with a struct gguf_str, their name. The index holds
  * positions in that array, by open addressing in a table at most half full. The hash is
@@ -7,8 +7,8 @@
  * Thread: one builds, any number read.
  * Memory: the table; items and names are borrowed until name_index_release().
  */
-#ifndef CORE_GGUF_NAME_INDEX_H
-#define CORE_GGUF_NAME_INDEX_H
+#ifndef CORE_FORMATS_GGUF_NAME_INDEX_H
+#define CORE_FORMATS_GGUF_NAME_INDEX_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,14 +1,14 @@
-/* core/gguf/gguf_parse.c - see gguf_parse.h.
+/* core/formats/gguf/parse.c - see parse.h.
  *
  * The file, in order: header (magic, version, number of tensors, number of keys), the keys with
  * their values, the tensor infos, padding to the alignment, the tensors' data. The tensors are in
- * gguf_tensors.c.
+ * tensors.c.
  */
-#include "core/gguf/gguf_parse.h"
+#include "core/formats/gguf/parse.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/gguf/cursor.h"
+#include "core/formats/gguf/cursor.h"
 
 #include <inttypes.h>
 #include <string.h>

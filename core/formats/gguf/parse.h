@@ -1,4 +1,4 @@
-/* core/gguf/gguf_parse.h - the inside of struct gguf, and the walk over the bytes that fills it.
+/* core/formats/gguf/parse.h - the inside of struct gguf, and the walk over the bytes that fills it.
  *
  * Private to core/gguf.
  *
@@ -6,12 +6,12 @@
  * Memory: gguf_parse() allocates into the struct; gguf_close() frees, also after a failure.
  * Errors: as gguf_open().
  */
-#ifndef CORE_GGUF_GGUF_PARSE_H
-#define CORE_GGUF_GGUF_PARSE_H
+#ifndef CORE_FORMATS_GGUF_PARSE_H
+#define CORE_FORMATS_GGUF_PARSE_H
 
-#include "core/gguf/gguf.h"
-#include "core/gguf/mapped_file.h"
-#include "core/gguf/name_index.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/formats/gguf/mapped_file.h"
+#include "core/formats/gguf/name_index.h"
 
 /* More than any model has by far (1024 layers have about 12,000 tensors); they bound what a file
  * of nothing but tiny entries can make us allocate. */

@@ -1,10 +1,10 @@
-/* core/gguf/gguf_parts.c - the parts of a split model become one (see gguf.h).
+/* core/formats/gguf/parts.c - the parts of a split model become one (see gguf.h).
  *
  * Each part is a whole GGUF file, parsed as one; its keys say which part it is of how many:
  * split.no, counted from 0, and split.count; the first says in split.tensors.count how many tensors
  * all have together. The names of the files differ in these numbers only.
  */
-#include "core/gguf/gguf_parse.h"
+#include "core/formats/gguf/parse.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

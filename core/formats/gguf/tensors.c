@@ -1,9 +1,9 @@
-/* core/gguf/gguf_tensors.c - the tensor infos and where their data stands. */
-#include "core/gguf/gguf_parse.h"
+/* core/formats/gguf/tensors.c - the tensor infos and where their data stands. */
+#include "core/formats/gguf/parse.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/gguf/cursor.h"
+#include "core/formats/gguf/cursor.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

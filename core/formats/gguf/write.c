@@ -1,16 +1,16 @@
-/* core/gguf/gguf_write.c - see gguf_write.h.
+/* core/formats/gguf/write.c - see write.h.
  *
  * Keys are serialised as they come. Tensors are kept in a list until the end, because their infos
  * stand before the data of all of them.
  */
-#include "core/gguf/gguf_write.h"
+#include "core/formats/gguf/write.h"
 
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/list.h"
 #include "core/base/mem.h"
-#include "core/gguf/cursor.h"
-#include "core/gguf/gguf_parse.h"
+#include "core/formats/gguf/cursor.h"
+#include "core/formats/gguf/parse.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* core/gguf/gguf_write.h - write GGUF version 3 files, for fixtures, benches and the demo model.
+/* core/formats/gguf/write.h - write GGUF version 3 files, for fixtures, benches and the demo model.
  *
  * Keys and tensors are collected in memory and laid out by gguf_writer_finish(). Errors are
  * sticky: the calls may be made in a row and the result checked once, at the end.
@@ -7,14 +7,14 @@
  * Memory: everything added is copied, but for the tensors of gguf_writer_tensor_fill(), whose
  *         bytes are made when the file is laid out.
  */
-#ifndef CORE_GGUF_GGUF_WRITE_H
-#define CORE_GGUF_GGUF_WRITE_H
+#ifndef CORE_FORMATS_GGUF_WRITE_H
+#define CORE_FORMATS_GGUF_WRITE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/gguf/gguf.h"
+#include "core/formats/gguf/gguf.h"
 
 struct gguf_writer;
 

@@ -1,11 +1,11 @@
-/* server/hf_template.c - see hf_template.h. */
-#include "server/hf_template.h"
+/* core/formats/hf/chat_template.c - see chat_template.h. */
+#include "core/formats/hf/chat_template.h"
 
 #include "core/base/err.h"
+#include "core/base/json.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf_write.h"
-#include "server/hf_folder.h"
-#include "server/json.h"
+#include "core/formats/gguf/write.h"
+#include "core/formats/hf/folder.h"
 
 #include <string.h>
 

@@ -1,11 +1,12 @@
-/* server/hf_template.h - the chat template of a folder (hf_folder.h) as a key of a GGUF header.
+/* core/formats/hf/chat_template.h - the chat template of a folder (folder.h) as a key of a GGUF
+ * header.
  *
  * Thread: the one that loads.
  * Memory: the writer's copy.
  * Errors: a sentence in the folder's `err`.
  */
-#ifndef SERVER_HF_TEMPLATE_H
-#define SERVER_HF_TEMPLATE_H
+#ifndef CORE_FORMATS_HF_CHAT_TEMPLATE_H
+#define CORE_FORMATS_HF_CHAT_TEMPLATE_H
 
 struct hf_folder;
 

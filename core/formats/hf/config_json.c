@@ -1,9 +1,9 @@
-/* server/hf_config.c - see hf_config.h. */
-#include "server/hf_config.h"
+/* core/formats/hf/config_json.c - see config_json.h. */
+#include "core/formats/hf/config_json.h"
 
 #include "core/base/err.h"
-#include "core/gguf/gguf_write.h"
-#include "server/hf_folder.h"
+#include "core/formats/gguf/write.h"
+#include "core/formats/hf/folder.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* server/hf_config.h - config.json of a folder (hf_folder.h) as the keys of a GGUF header.
+/* core/formats/hf/config_json.h - config.json of a folder (folder.h) as the keys of a GGUF header.
  *
  * Llama, Qwen2 and Qwen3. What would change the arithmetic in a way that is not computed here is
  * refused, not ignored.
@@ -7,8 +7,8 @@
  * Memory: none.
  * Errors: a sentence in the folder's `err`.
  */
-#ifndef SERVER_HF_CONFIG_H
-#define SERVER_HF_CONFIG_H
+#ifndef CORE_FORMATS_HF_CONFIG_JSON_H
+#define CORE_FORMATS_HF_CONFIG_JSON_H
 
 struct hf_folder;
 

@@ -1,10 +1,10 @@
-/* server/hf_folder.c - see hf_folder.h. */
-#include "server/hf_folder.h"
+/* core/formats/hf/folder.c - see folder.h. */
+#include "core/formats/hf/folder.h"
 
 #include "core/base/err.h"
+#include "core/base/json.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf_write.h"
-#include "server/json.h"
+#include "core/formats/gguf/write.h"
 
 #include <errno.h>
 #include <fcntl.h>

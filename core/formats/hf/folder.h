@@ -1,8 +1,8 @@
-/* server/hf_folder.h - a folder with a model as Hugging Face's transformers save it.
+/* core/formats/hf/folder.h - a folder with a model as Hugging Face's transformers save it.
  *
  * config.json says what the model is, tokenizer.json (and tokenizer_config.json) how it reads,
  * *.safetensors hold the weights. Each hf_* module turns one of these into keys of a GGUF header,
- * which only exists in memory; hf_model.h puts them together.
+ * which only exists in memory; model.h puts them together.
  *
  * Nothing in the files is believed: sizes, depths and counts have limits, and whatever is not as
  * expected is a sentence.
@@ -11,8 +11,8 @@
  * Memory: hf_folder_release() frees the trees and the writer.
  * Errors: FOLDER/FILE: WHAT WAS FOUND, in `err`.
  */
-#ifndef SERVER_HF_FOLDER_H
-#define SERVER_HF_FOLDER_H
+#ifndef CORE_FORMATS_HF_FOLDER_H
+#define CORE_FORMATS_HF_FOLDER_H
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>

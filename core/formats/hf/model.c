@@ -1,14 +1,14 @@
-/* server/hf_model.c - see hf_model.h. */
-#include "server/hf_model.h"
+/* core/formats/hf/model.c - see model.h. */
+#include "core/formats/hf/model.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
-#include "core/gguf/gguf_write.h"
-#include "server/hf_config.h"
-#include "server/hf_folder.h"
-#include "server/hf_tokenizer.h"
-#include "server/safetensors.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/formats/gguf/write.h"
+#include "core/formats/hf/config_json.h"
+#include "core/formats/hf/folder.h"
+#include "core/formats/hf/tokenizer_json.h"
+#include "core/formats/safetensors/safetensors.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* server/hf_model.h - a folder with config.json and *.safetensors, opened as if it were GGUF.
+/* core/formats/hf/model.h - a folder with config.json and *.safetensors, opened as if it were GGUF.
  *
  * The header that a GGUF file of the model would have is made in memory; the tensors stay where
  * they are, in the mapped safetensors files. Names become GGUF's; types are F32, F16 and BF16.
@@ -7,8 +7,8 @@
  * Memory: the handle's, see gguf.h.
  * Errors: a sentence that names the folder, the file and what was found.
  */
-#ifndef SERVER_HF_MODEL_H
-#define SERVER_HF_MODEL_H
+#ifndef CORE_FORMATS_HF_MODEL_H
+#define CORE_FORMATS_HF_MODEL_H
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
-/* server/hf_presplit.c - see hf_presplit.h. */
-#include "server/hf_presplit.h"
+/* core/formats/hf/pretokenizer_name.c - see pretokenizer_name.h. */
+#include "core/formats/hf/pretokenizer_name.h"
 
-#include "server/hf_folder.h"
+#include "core/formats/hf/folder.h"
 
 #include <string.h>
 

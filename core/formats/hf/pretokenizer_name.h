@@ -1,10 +1,11 @@
-/* server/hf_presplit.h - the name of the rules by which a tokenizer.json cuts text into words.
+/* core/formats/hf/pretokenizer_name.h - the name of the rules by which a tokenizer.json cuts text
+ * into words.
  *
  * Thread: any.
  * Memory: static names.
  */
-#ifndef SERVER_HF_PRESPLIT_H
-#define SERVER_HF_PRESPLIT_H
+#ifndef CORE_FORMATS_HF_PRETOKENIZER_NAME_H
+#define CORE_FORMATS_HF_PRETOKENIZER_NAME_H
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>

@@ -1,12 +1,12 @@
-/* server/hf_tokenizer.c - see hf_tokenizer.h. */
-#include "server/hf_tokenizer.h"
+/* core/formats/hf/tokenizer_json.c - see tokenizer_json.h. */
+#include "core/formats/hf/tokenizer_json.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf_write.h"
-#include "server/hf_folder.h"
-#include "server/hf_presplit.h"
-#include "server/hf_template.h"
+#include "core/formats/gguf/write.h"
+#include "core/formats/hf/chat_template.h"
+#include "core/formats/hf/folder.h"
+#include "core/formats/hf/pretokenizer_name.h"
 
 #include <math.h>
 #include <stdio.h>

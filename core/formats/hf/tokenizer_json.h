@@ -1,4 +1,5 @@
-/* server/hf_tokenizer.h - tokenizer.json of a folder (hf_folder.h) as the keys of a GGUF header.
+/* core/formats/hf/tokenizer_json.h - tokenizer.json of a folder (folder.h) as the keys of a GGUF
+ * header.
  *
  * Two kinds: byte-level BPE, whose way to cut words is recognised by its patterns and named as GGUF
  * files name it, and SentencePiece's BPE with bytes to fall back on, whose merges become scores.
@@ -8,8 +9,8 @@
  * Memory: the writer's copies.
  * Errors: a sentence in the folder's `err`.
  */
-#ifndef SERVER_HF_TOKENIZER_H
-#define SERVER_HF_TOKENIZER_H
+#ifndef CORE_FORMATS_HF_TOKENIZER_JSON_H
+#define CORE_FORMATS_HF_TOKENIZER_JSON_H
 
 struct hf_folder;
 

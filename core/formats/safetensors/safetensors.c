@@ -1,9 +1,9 @@
-/* server/safetensors.c - see safetensors.h. */
-#include "server/safetensors.h"
+/* core/formats/safetensors/safetensors.c - see safetensors.h. */
+#include "core/formats/safetensors/safetensors.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "server/hf_folder.h"
+#include "core/formats/hf/folder.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,4 +1,5 @@
-/* server/safetensors.h - what is in the *.safetensors files of a folder (hf_folder.h).
+/* core/formats/safetensors/safetensors.h - what is in the *.safetensors files of a folder
+ * (folder.h).
  *
  * A file is the length of its header (8 bytes), the header (JSON: for each name a type, a shape and
  * where its bytes are in the data), and the data. The files are model.safetensors, or those that
@@ -12,8 +13,8 @@
  * Memory: names are borrowed from the headers' trees; safetensors_release() frees.
  * Errors: a sentence in the folder's `err`.
  */
-#ifndef SERVER_SAFETENSORS_H
-#define SERVER_SAFETENSORS_H
+#ifndef CORE_FORMATS_SAFETENSORS_SAFETENSORS_H
+#define CORE_FORMATS_SAFETENSORS_SAFETENSORS_H
 
 #include <cjson/cJSON.h>
 #include <stddef.h>

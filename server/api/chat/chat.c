@@ -1,12 +1,12 @@
-/* server/chat.c - see chat.h. */
-#include "server/chat.h"
+/* server/api/chat/chat.c - see chat.h. */
+#include "server/api/chat/chat.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/template.h"
-#include "core/text/tokenizer.h"
-#include "server/chat_values.h"
-#include "server/field.h"
+#include "core/jinja/template.h"
+#include "core/tokenizer/tokenizer.h"
+#include "server/api/chat/chat_values.h"
+#include "server/api/params/field.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* server/chat.h - a conversation as the text that the model reads.
+/* server/api/chat/chat.h - a conversation as the text that the model reads.
  *
  * The model's own template says how; a file may take its place, and a model without one gets the
  * messages as plain paragraphs. A template that cannot be parsed does not keep the server from
@@ -12,15 +12,15 @@
  * Thread: struct chat is read-only after creation; any number of threads may render.
  * Memory: a rendering is bounded by VALUE_POOL_MAX and CHAT_MAX_PROMPT and gives everything back.
  */
-#ifndef SERVER_CHAT_H
-#define SERVER_CHAT_H
+#ifndef SERVER_API_CHAT_CHAT_H
+#define SERVER_API_CHAT_CHAT_H
 
 #include <stddef.h>
 
 #include "core/base/buf.h"
-#include "server/error.h"
-#include "server/params.h"
-#include "server/speech.h"
+#include "server/api/chat/output_parser.h"
+#include "server/api/params/params.h"
+#include "server/http/error.h"
 
 #define CHAT_MAX_PROMPT ((size_t)64 << 20) /* bytes */
 

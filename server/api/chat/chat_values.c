@@ -1,8 +1,8 @@
-/* server/chat_values.c - see chat_values.h. */
-#include "server/chat_values.h"
+/* server/api/chat/chat_values.c - see chat_values.h. */
+#include "server/api/chat/chat_values.h"
 
-#include "server/chat.h"
-#include "server/field.h"
+#include "server/api/chat/chat.h"
+#include "server/api/params/field.h"
 
 #include <string.h>
 

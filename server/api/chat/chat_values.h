@@ -1,17 +1,17 @@
-/* server/chat_values.h - a chat's JSON as the variables of its template.
+/* server/api/chat/chat_values.h - a chat's JSON as the variables of its template.
  *
  * Thread: any.
  * Memory: everything is in the pool, or borrowed from the tokens and params.
  * Errors: pool->err.
  */
-#ifndef SERVER_CHAT_VALUES_H
-#define SERVER_CHAT_VALUES_H
+#ifndef SERVER_API_CHAT_CHAT_VALUES_H
+#define SERVER_API_CHAT_CHAT_VALUES_H
 
 #include <stdbool.h>
 
 #include "core/base/buf.h"
-#include "core/text/value.h"
-#include "server/params.h"
+#include "core/jinja/value.h"
+#include "server/api/params/params.h"
 
 struct chat_text {
     const char *bytes; /* borrowed */

@@ -1,5 +1,5 @@
-/* server/speech.c - see speech.h. */
-#include "server/speech_impl.h"
+/* server/api/chat/output_parser.c - see output_parser.h. */
+#include "server/api/chat/output_parser_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

@@ -1,4 +1,5 @@
-/* server/speech.h - what a chat model said, taken apart: thoughts, text and tool calls.
+/* server/api/chat/output_parser.h - what a chat model said, taken apart: thoughts, text and tool
+ * calls.
  *
  * Models mark their thoughts and tool calls in the text, each family in its own way; which way is
  * read off the chat template (speech_style_find). Text goes in as it becomes certain and comes out
@@ -10,8 +11,8 @@
  * Thread: one owner.
  * Memory: bounded by HTTP_MAX_REPLY.
  */
-#ifndef SERVER_SPEECH_H
-#define SERVER_SPEECH_H
+#ifndef SERVER_API_CHAT_OUTPUT_PARSER_H
+#define SERVER_API_CHAT_OUTPUT_PARSER_H
 
 #include <stdbool.h>
 #include <stddef.h>

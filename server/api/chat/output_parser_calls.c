@@ -1,10 +1,10 @@
-/* server/speech_calls.c - the text of tool calls as names and arguments. */
-#include "server/speech_impl.h"
+/* server/api/chat/output_parser_calls.c - the text of tool calls as names and arguments. */
+#include "server/api/chat/output_parser_impl.h"
 
 #include "core/base/err.h"
+#include "core/base/json.h"
 #include "core/base/mem.h"
-#include "server/field.h"
-#include "server/json.h"
+#include "server/api/params/field.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,12 +1,13 @@
-/* server/speech_impl.h - what the files of speech.c share: the marks, and calls from their text.
+/* server/api/chat/output_parser_impl.h - what the files of output_parser.c share: the marks, and
+ * calls from their text.
  *
  * Thread: any.
  * Memory: none.
  */
-#ifndef SERVER_SPEECH_IMPL_H
-#define SERVER_SPEECH_IMPL_H
+#ifndef SERVER_API_CHAT_OUTPUT_PARSER_IMPL_H
+#define SERVER_API_CHAT_OUTPUT_PARSER_IMPL_H
 
-#include "server/speech.h"
+#include "server/api/chat/output_parser.h"
 
 struct speech_marks { /* NULL where the style has none */
     const char *think_open, *think_close;

@@ -1,5 +1,6 @@
-/* server/speech_style.c - the marks of each family of models, and whose template shows which. */
-#include "server/speech_impl.h"
+/* server/api/chat/output_parser_style.c - the marks of each family of models, and whose template
+ * shows which. */
+#include "server/api/chat/output_parser_impl.h"
 
 #include <string.h>
 

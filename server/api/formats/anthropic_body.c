@@ -1,8 +1,8 @@
-/* server/messages.c - see messages.h. */
-#include "server/messages.h"
+/* server/api/formats/anthropic_body.c - see anthropic_body.h. */
+#include "server/api/formats/anthropic_body.h"
 
 #include "core/base/err.h"
-#include "server/field.h"
+#include "server/api/params/field.h"
 
 #include <stdio.h>
 #include <string.h>

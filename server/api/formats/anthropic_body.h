@@ -1,4 +1,5 @@
-/* server/messages.h - a body of POST /v1/messages (Anthropic's shape) as one of a chat.
+/* server/api/formats/anthropic_body.h - a body of POST /v1/messages (Anthropic's shape) as one of a
+ * chat.
  *
  * system, content blocks, tool_use and tool_result become messages; tools, tool_choice,
  * stop_sequences and thinking their counterparts; what is not Anthropic's stays as it is, so that
@@ -8,11 +9,11 @@
  * Thread: any.
  * Memory: the tree stays the caller's; on failure it may be half done.
  */
-#ifndef SERVER_MESSAGES_H
-#define SERVER_MESSAGES_H
+#ifndef SERVER_API_FORMATS_ANTHROPIC_BODY_H
+#define SERVER_API_FORMATS_ANTHROPIC_BODY_H
 
-#include "server/error.h"
-#include "server/json.h"
+#include "core/base/json.h"
+#include "server/http/error.h"
 
 /* Nothing is echoed. 0, or a negative ERR_* with *e filled. The second is for count_tokens, which
  * wants no max_tokens. */

@@ -1,13 +1,13 @@
-/* server/dialect_messages.c - answers of POST /v1/messages, in Anthropic's shape.
+/* server/api/formats/anthropic_messages.c - answers of POST /v1/messages, in Anthropic's shape.
  *
  * The answer is a list of blocks: a thought, text, tool uses. A stream has an event for the start,
  * the pieces and the end of each of them.
  */
-#include "server/answer.h"
+#include "server/api/response_writer.h"
 
 #include "core/base/buf.h"
-#include "server/json.h"
-#include "server/messages.h"
+#include "core/base/json.h"
+#include "server/api/formats/anthropic_body.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,12 +1,13 @@
-/* server/dialect_native.c - answers of POST /completion and /infill, in the shape of llama-server.
+/* server/api/formats/llamacpp.c - answers of POST /completion and /infill, in the shape of
+ * llama-server.
  *
  * There are no slots: id_slot is the number of the choice.
  */
-#include "server/answer.h"
+#include "server/api/response_writer.h"
 
-#include "core/text/tokenizer.h"
+#include "core/base/json.h"
+#include "core/tokenizer/tokenizer.h"
 #include "server/http/http.h"
-#include "server/json.h"
 
 #include <inttypes.h>
 

@@ -1,12 +1,12 @@
-/* server/dialect_chat.c - answers of POST /v1/chat/completions.
+/* server/api/formats/openai_chat.c - answers of POST /v1/chat/completions.
  *
  * A stream opens each choice with its role; then come deltas that each carry one kind of thing, and
  * one without content that names the reason for the end.
  */
-#include "server/answer.h"
+#include "server/api/response_writer.h"
 
+#include "core/base/json.h"
 #include "core/base/version.h"
-#include "server/json.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-/* server/dialect_text.c - answers of POST /v1/completions. */
-#include "server/answer.h"
+/* server/api/formats/openai_completions.c - answers of POST /v1/completions. */
+#include "server/api/response_writer.h"
 
+#include "core/base/json.h"
 #include "core/base/version.h"
-#include "server/json.h"
 
 #include <inttypes.h>
 

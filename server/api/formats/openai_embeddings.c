@@ -1,13 +1,14 @@
-/* server/dialect_embeddings.c - answers of POST /v1/embeddings: a vector of length one for a text.
+/* server/api/formats/openai_embeddings.c - answers of POST /v1/embeddings: a vector of length one
+ * for a text.
  *
  * The engine has left the sum of the pooled states with the prompt. Its direction is the answer,
  * cut to the dimensions that are wanted: so a mean need not be divided. Sums are taken in double
  * and in one order, so equal texts have equal vectors, bit for bit.
  */
-#include "server/answer.h"
+#include "server/api/response_writer.h"
 
+#include "core/base/json.h"
 #include "core/base/mem.h"
-#include "server/json.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -1,13 +1,13 @@
-/* server/dialect_responses.c - answers of POST /v1/responses.
+/* server/api/formats/openai_responses.c - answers of POST /v1/responses.
  *
  * A response is a list of items: a thought, a message, function calls. A stream has events for the
  * start, the pieces and the end of each, and repeats the whole response at the end; so finished
  * items are kept as JSON in a->items and the open one's text in a->piece.
  */
-#include "server/answer.h"
+#include "server/api/response_writer.h"
 
-#include "server/json.h"
-#include "server/responses.h"
+#include "core/base/json.h"
+#include "server/api/formats/openai_responses_body.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-/* server/responses.c - see responses.h. */
-#include "server/responses.h"
+/* server/api/formats/openai_responses_body.c - see openai_responses_body.h. */
+#include "server/api/formats/openai_responses_body.h"
 
 #include "core/base/err.h"
-#include "server/field.h"
+#include "server/api/params/field.h"
 
 #include <stdio.h>
 #include <string.h>

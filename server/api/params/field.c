@@ -1,5 +1,5 @@
-/* server/field.c - see field.h. */
-#include "server/field.h"
+/* server/api/params/field.c - see field.h. */
+#include "server/api/params/field.h"
 
 #include "core/base/err.h"
 

@@ -1,18 +1,19 @@
-/* server/field.h - reading one JSON value as a type and range, or saying what is wrong with it.
+/* server/api/params/field.h - reading one JSON value as a type and range, or saying what is wrong
+ * with it.
  *
  * Every function gives 0, or a negative ERR_* with a 400 in *e that names the field.
  *
  * Thread: any.
  * Memory: none.
  */
-#ifndef SERVER_FIELD_H
-#define SERVER_FIELD_H
+#ifndef SERVER_API_PARAMS_FIELD_H
+#define SERVER_API_PARAMS_FIELD_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/error.h"
-#include "server/json.h"
+#include "core/base/json.h"
+#include "server/http/error.h"
 
 int field_bool(const cJSON *v, const char *name, bool *out, struct api_error *e);
 int field_uint(const cJSON *v, const char *name, uint32_t min, uint32_t max, uint32_t *out,

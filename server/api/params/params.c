@@ -1,8 +1,8 @@
-/* server/params.c - see params.h. One row of the table for each known field. */
-#include "server/params_impl.h"
+/* server/api/params/params.c - see params.h. One row of the table for each known field. */
+#include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
-#include "server/field.h"
+#include "server/api/params/field.h"
 
 #include <string.h>
 
@@ -123,7 +123,7 @@ int params_parse_user(const struct field_args *a)
 
 enum field {
 #define FIELD(name, forms, parse) FIELD_##parse,
-#include "server/params_fields.inc"
+#include "server/api/params/params_fields.inc"
 #undef FIELD
     FIELD_COUNT
 };
@@ -134,7 +134,7 @@ static const struct {
     int (*parse)(const struct field_args *a);
 } fields[] = {
 #define FIELD(name, forms, parse) {#name, forms, params_parse_##parse},
-#include "server/params_fields.inc"
+#include "server/api/params/params_fields.inc"
 #undef FIELD
 };
 

@@ -1,4 +1,4 @@
-/* server/params.h - the body of a completion, chat or embedding as a checked struct.
+/* server/api/params/params.h - the body of a completion, chat or embedding as a checked struct.
  *
  * A JSON null counts as absent, of duplicate keys the last one holds, unknown fields are counted
  * and ignored, and a known field of the wrong type or range is a 400 that names it. What comes
@@ -8,18 +8,18 @@
  * Memory: prompts, messages and tools are borrowed from the JSON tree, which must live as long as
  *         they are used.
  */
-#ifndef SERVER_PARAMS_H
-#define SERVER_PARAMS_H
+#ifndef SERVER_API_PARAMS_PARAMS_H
+#define SERVER_API_PARAMS_PARAMS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/base/json.h"
 #include "scheduler/request.h"
-#include "server/constrain.h"
-#include "server/error.h"
-#include "server/infill.h"
-#include "server/json.h"
-#include "server/stop.h"
+#include "server/api/constraint_cache.h"
+#include "server/api/infill.h"
+#include "server/api/stop.h"
+#include "server/http/error.h"
 
 #define PARAMS_MAX_CHOICES 128 /* prompts x n of one HTTP request */
 #define PARAMS_MAX_LOGPROBS SAMPLING_MAX_TOP

@@ -1,8 +1,8 @@
-/* server/params_chat.c - the fields that only POST /v1/chat/completions has. */
-#include "server/params_impl.h"
+/* server/api/params/params_chat.c - the fields that only POST /v1/chat/completions has. */
+#include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
-#include "server/field.h"
+#include "server/api/params/field.h"
 
 #include <stdio.h>
 #include <string.h>

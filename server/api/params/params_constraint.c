@@ -1,9 +1,10 @@
-/* server/params_constraint.c - the fields that constrain what is generated: those of llama-server,
- * of OpenAI, and of vLLM under its new and its old names. One of them at most may be set. */
-#include "server/params_impl.h"
+/* server/api/params/params_constraint.c - the fields that constrain what is generated: those of
+ * llama-server, of OpenAI, and of vLLM under its new and its old names. One of them at most may be
+ * set. */
+#include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
-#include "server/field.h"
+#include "server/api/params/field.h"
 
 #include <string.h>
 

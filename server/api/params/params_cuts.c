@@ -1,8 +1,9 @@
-/* server/params_cuts.c - typical_p, XTC, mirostat and DRY, under llama-server's names. */
-#include "server/params_impl.h"
+/* server/api/params/params_cuts.c - typical_p, XTC, mirostat and DRY, under llama-server's
+ * names. */
+#include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
-#include "server/field.h"
+#include "server/api/params/field.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,12 +1,12 @@
-/* server/params_impl.h - what the files of params.c share: a function for each field.
+/* server/api/params/params_impl.h - what the files of params.c share: a function for each field.
  *
  * Thread: any.
  * Memory: none.
  */
-#ifndef SERVER_PARAMS_IMPL_H
-#define SERVER_PARAMS_IMPL_H
+#ifndef SERVER_API_PARAMS_PARAMS_IMPL_H
+#define SERVER_API_PARAMS_PARAMS_IMPL_H
 
-#include "server/params.h"
+#include "server/api/params/params.h"
 
 struct field_args { /* what a parse function gets */
     const cJSON *v; /* never NULL, never a JSON null */
@@ -18,7 +18,7 @@ struct field_args { /* what a parse function gets */
 
 /* Each takes the field into *a->p. 0, or a negative ERR_* with *a->e filled. */
 #define FIELD(name, forms, parse) int params_parse_##parse(const struct field_args *a);
-#include "server/params_fields.inc"
+#include "server/api/params/params_fields.inc"
 #undef FIELD
 
 /* The entry of a token, a new one if need be; NULL when there are too many. */

@@ -1,10 +1,10 @@
-/* server/params_native.c - fields that only llama-server's own endpoints have. */
-#include "server/params_impl.h"
+/* server/api/params/params_native.c - fields that only llama-server's own endpoints have. */
+#include "server/api/params/params_impl.h"
 
 #include "core/base/budget.h"
 #include "core/base/err.h"
-#include "core/text/tokenizer.h"
-#include "server/field.h"
+#include "core/tokenizer/tokenizer.h"
+#include "server/api/params/field.h"
 
 #include <string.h>
 

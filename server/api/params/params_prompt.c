@@ -1,8 +1,8 @@
-/* server/params_prompt.c - prompts, and the other fields that chats do not have. */
-#include "server/params_impl.h"
+/* server/api/params/params_prompt.c - prompts, and the other fields that chats do not have. */
+#include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
-#include "server/field.h"
+#include "server/api/params/field.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
-/* server/params_sampling.c - how tokens are chosen, and when it is enough. */
-#include "server/params_impl.h"
+/* server/api/params/params_sampling.c - how tokens are chosen, and when it is enough. */
+#include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "server/field.h"
+#include "server/api/params/field.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
-/* server/params_tools.c - a tool call that the client insists on, as a constraint: a JSON Schema of
- * the arguments of the function that is named, or of a list of calls of any. */
-#include "server/params_impl.h"
+/* server/api/params/params_tools.c - a tool call that the client insists on, as a constraint: a
+ * JSON Schema of the arguments of the function that is named, or of a list of calls of any. */
+#include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
-#include "server/field.h"
+#include "server/api/params/field.h"
 
 #include <stdio.h>
 #include <string.h>

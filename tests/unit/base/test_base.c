@@ -1,4 +1,4 @@
-/* tests/unit/test_base.c - core/base: buf, err, list, hist, log, mem, file_stem. */
+/* tests/unit/base/test_base.c - core/base: buf, err, list, hist, log, mem, file_stem. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* tests/unit/test_json.c - JSON at the edge, error objects, the tempo, the watchdog. */
+/* tests/unit/base/test_json.c - JSON at the edge, error objects, the tempo, the watchdog. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,12 +13,12 @@
 #include <math.h>
 
 #include "core/base/err.h"
+#include "core/base/json.h"
 #include "core/base/mem.h"
-#include "server/error.h"
-#include "server/facts.h"
-#include "server/field.h"
-#include "server/json.h"
-#include "server/tempo.h"
+#include "server/admin/info.h"
+#include "server/api/completion_rate.h"
+#include "server/api/params/field.h"
+#include "server/http/error.h"
 
 static int parse(const char *text, size_t n)
 {

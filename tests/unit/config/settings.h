@@ -1,11 +1,11 @@
-/* tests/unit/settings.h - settings from a command line, the environment and a file, and what is
- * said of them.
+/* tests/unit/config/settings.h - settings from a command line, the environment and a file, and what
+ * is said of them.
  *
  * Thread: one.
  * Memory: what LOAD() has loaded is in `config`; the test releases it.
  */
-#ifndef TESTS_UNIT_SETTINGS_H
-#define TESTS_UNIT_SETTINGS_H
+#ifndef TESTS_UNIT_CONFIG_SETTINGS_H
+#define TESTS_UNIT_CONFIG_SETTINGS_H
 
 #include <setjmp.h>
 #include <stdarg.h>

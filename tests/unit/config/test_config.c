@@ -1,4 +1,4 @@
-/* tests/unit/test_config.c - four layers, one table: every row of options.inc is tried. */
+/* tests/unit/config/test_config.c - four layers, one table: every row of options.inc is tried. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include "config/weights.h"
 #include "core/base/mem.h"
-#include "tests/unit/settings.h"
+#include "tests/unit/config/settings.h"
 
 #include <inttypes.h>
 

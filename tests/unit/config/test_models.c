@@ -1,5 +1,5 @@
-/* tests/unit/test_models.c - lists of models, and the sections of the settings file. */
-#include "tests/unit/settings.h"
+/* tests/unit/config/test_models.c - lists of models, and the sections of the settings file. */
+#include "tests/unit/config/settings.h"
 
 #include "config/models.h"
 #include "core/base/mem.h"

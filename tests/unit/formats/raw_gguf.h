@@ -1,14 +1,14 @@
-/* tests/unit/raw_gguf.h - compose GGUF bytes field by field, right or wrong, for tests.
+/* tests/unit/formats/raw_gguf.h - compose GGUF bytes field by field, right or wrong, for tests.
  *
  * Unlike the writer nothing is checked, so that every lie can be told. raw_open() hands a copy of
  * exactly the composed bytes to gguf_open_memory(), so that a sanitizer sees a read past the end.
  */
-#ifndef TESTS_UNIT_RAW_GGUF_H
-#define TESTS_UNIT_RAW_GGUF_H
+#ifndef TESTS_UNIT_FORMATS_RAW_GGUF_H
+#define TESTS_UNIT_FORMATS_RAW_GGUF_H
 
 #include "core/base/buf.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
+#include "core/formats/gguf/gguf.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
-/* tests/unit/test_blocks.c - the block formats against an inverse written here.
+/* tests/unit/formats/test_blocks.c - the block formats against an inverse written here.
  *
  * Each packer below puts random codes and scales where the format's description wants them; what
  * block_decode() reads must be the formula over those numbers. All the formulas' products are
  * exact in fp32, so the check is for equality.
  */
-#include "core/gguf/blocks.h"
-#include "core/gguf/gguf.h"
+#include "core/formats/gguf/blocks.h"
+#include "core/formats/gguf/gguf.h"
 
 #include <math.h>
 #include <setjmp.h>

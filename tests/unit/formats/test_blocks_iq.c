@@ -1,12 +1,12 @@
-/* tests/unit/test_blocks_iq.c - the formats with tables and codebooks against an inverse written
- * here.
+/* tests/unit/formats/test_blocks_iq.c - the formats with tables and codebooks against an inverse
+ * written here.
  *
  * Each packer puts random indices, signs and scales where the format's description wants them; what
  * block_decode() reads must be the formula over those numbers, which is exact in fp32. The
  * codebooks themselves have checksums, and a few patterns are written out.
  */
-#include "core/gguf/blocks.h"
-#include "kernels/codebook.h"
+#include "core/formats/gguf/blocks.h"
+#include "kernels/gemm/codebook.h"
 
 #include <math.h>
 #include <setjmp.h>

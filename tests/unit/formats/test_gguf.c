@@ -1,8 +1,8 @@
-/* tests/unit/test_gguf.c - the reader: every type, every refusal with its sentence. */
-#include "core/gguf/gguf.h"
+/* tests/unit/formats/test_gguf.c - the reader: every type, every refusal with its sentence. */
+#include "core/formats/gguf/gguf.h"
 
 #include "core/base/err.h"
-#include "raw_gguf.h"
+#include "tests/unit/formats/raw_gguf.h"
 
 #include <math.h>
 #include <setjmp.h>

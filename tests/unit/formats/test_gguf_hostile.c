@@ -1,13 +1,13 @@
-/* tests/unit/test_gguf_hostile.c - every broken file is refused, with one sentence.
+/* tests/unit/formats/test_gguf_hostile.c - every broken file is refused, with one sentence.
  *
  * The files are those of tests/tools/hostile.h. Each is handed over in a block of its own size, so
  * that a sanitizer sees any read beyond it.
  */
 #include "core/base/log.h"
-#include "core/gguf/gguf.h"
+#include "core/formats/gguf/gguf.h"
 #include "core/model/model.h"
-#include "raw_gguf.h"
 #include "tests/tools/hostile.h"
+#include "tests/unit/formats/raw_gguf.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,9 +1,10 @@
-/* tests/unit/test_gguf_parts.c - models in several files: sets of parts, headers in memory. */
-#include "core/gguf/gguf.h"
+/* tests/unit/formats/test_gguf_parts.c - models in several files: sets of parts, headers in
+ * memory. */
+#include "core/formats/gguf/gguf.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf_write.h"
+#include "core/formats/gguf/write.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* tests/unit/test_gguf_write.c - what the writer writes, the reader reads. */
-#include "core/gguf/gguf_write.h"
+/* tests/unit/formats/test_gguf_write.c - what the writer writes, the reader reads. */
+#include "core/formats/gguf/write.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

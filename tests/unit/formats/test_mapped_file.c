@@ -1,6 +1,7 @@
-/* Tests of core/gguf/mapped_file.c and mapped_guard.c: files that shrink while they are read. */
-#include "core/gguf/mapped_file.h"
-#include "core/gguf/mapped_guard.h"
+/* Tests of core/formats/gguf/mapped_file.c and mapped_guard.c: files that shrink while they are
+ * read. */
+#include "core/formats/gguf/mapped_file.h"
+#include "core/formats/gguf/mapped_guard.h"
 
 #include "core/base/err.h"
 

@@ -1,5 +1,5 @@
-/* tests/unit/test_bombs.c - small texts that ask for much work: compiling each ends within the
- * steps that a request has, and masks and steps of what was compiled take a bounded time.
+/* tests/unit/grammar/test_bombs.c - small texts that ask for much work: compiling each ends within
+ * the steps that a request has, and masks and steps of what was compiled take a bounded time.
  *
  * Times are of the thread's CPU, and only a bound that a slow machine keeps under a sanitizer is
  * insisted on; steps are counted, and do not depend on the machine.
@@ -19,12 +19,12 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/constraint.h"
-#include "core/text/grammar.h"
-#include "core/text/grammar_gbnf.h"
-#include "core/text/grammar_regex.h"
-#include "core/text/token_trie.h"
-#include "server/schema.h"
+#include "core/grammar/constraint.h"
+#include "core/grammar/gbnf.h"
+#include "core/grammar/grammar.h"
+#include "core/grammar/json_schema.h"
+#include "core/grammar/regex.h"
+#include "core/grammar/token_trie.h"
 
 #define MOST_COMPILE_MS 20000 /* a second on a slow core; sanitizers take ten times as long */
 #define MOST_MASK_MS 3000

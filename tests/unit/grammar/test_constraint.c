@@ -1,4 +1,4 @@
-/* tests/unit/test_constraint.c - masks of tokens, against a recogniser that shares no code.
+/* tests/unit/grammar/test_constraint.c - masks of tokens, against a recogniser that shares no code.
  *
  * Random expressions are written as GBNF and compiled, and matched naively as trees. Along random
  * texts every token of a random vocabulary is asked about: the mask must allow exactly those after
@@ -17,10 +17,10 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/constraint_impl.h"
-#include "core/text/grammar.h"
-#include "core/text/grammar_gbnf.h"
-#include "core/text/token_trie.h"
+#include "core/grammar/constraint_impl.h"
+#include "core/grammar/gbnf.h"
+#include "core/grammar/grammar.h"
+#include "core/grammar/token_trie.h"
 
 /* ---- random numbers ---- */
 

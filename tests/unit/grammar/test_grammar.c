@@ -1,4 +1,5 @@
-/* tests/unit/test_grammar.c - the notations: what matches, what is refused and in which words.
+/* tests/unit/grammar/test_grammar.c - the notations: what matches, what is refused and in which
+ * words.
  *
  * A text matches when a constraint over single bytes takes all of it and may end there. Hostile
  * input is read on a thread with a small stack.
@@ -17,12 +18,12 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/constraint.h"
-#include "core/text/grammar.h"
-#include "core/text/grammar_builder.h"
-#include "core/text/grammar_gbnf.h"
-#include "core/text/grammar_regex.h"
-#include "core/text/token_trie.h"
+#include "core/grammar/builder.h"
+#include "core/grammar/constraint.h"
+#include "core/grammar/gbnf.h"
+#include "core/grammar/grammar.h"
+#include "core/grammar/regex.h"
+#include "core/grammar/token_trie.h"
 
 static struct token_trie *bytes; /* token b is the byte b */
 static struct constraint_scratch *scratch;

@@ -1,4 +1,4 @@
-/* tests/unit/test_schema.c - JSON Schema: which texts are written for it.
+/* tests/unit/grammar/test_json_schema.c - JSON Schema: which texts are written for it.
  *
  * That what is written validates is shown end to end with an independent validator; here it is
  * shown that nothing is missing: every member that may be left out, every number in a range.
@@ -14,10 +14,10 @@
 #include <cmocka.h>
 
 #include "core/base/mem.h"
-#include "core/text/constraint.h"
-#include "core/text/grammar.h"
-#include "core/text/token_trie.h"
-#include "server/schema.h"
+#include "core/grammar/constraint.h"
+#include "core/grammar/grammar.h"
+#include "core/grammar/json_schema.h"
+#include "core/grammar/token_trie.h"
 
 static struct token_trie *bytes;
 static struct constraint_scratch *scratch;

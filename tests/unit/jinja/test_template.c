@@ -1,6 +1,6 @@
-/* tests/unit/test_template.c - chat templates: the language piece by piece, what is refused, and
- * that no source and no chat can take more than the limits allow. What the pieces should print is
- * what Python's jinja2 prints; tests/e2e/test_templates.py asks it. */
+/* tests/unit/jinja/test_template.c - chat templates: the language piece by piece, what is refused,
+ * and that no source and no chat can take more than the limits allow. What the pieces should print
+ * is what Python's jinja2 prints; tests/e2e/test_templates.py asks it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/template.h"
+#include "core/jinja/template.h"
 
 #define OUTPUT (1u << 20)
 

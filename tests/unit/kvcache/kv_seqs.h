@@ -1,10 +1,11 @@
-/* tests/unit/kv_seqs.h - sequences of a KV manager without bytes, and what must always hold.
+/* tests/unit/kvcache/kv_seqs.h - sequences of a KV manager without bytes, and what must always
+ * hold.
  *
  * Thread: one.
  * Memory: the test's.
  */
-#ifndef TESTS_UNIT_KV_SEQS_H
-#define TESTS_UNIT_KV_SEQS_H
+#ifndef TESTS_UNIT_KVCACHE_KV_SEQS_H
+#define TESTS_UNIT_KVCACHE_KV_SEQS_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* tests/unit/test_block_pool.c - states, counts and placement of KV blocks. */
+/* tests/unit/kvcache/test_block_pool.c - states, counts and placement of KV blocks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* tests/unit/test_block_table.c - positions to blocks and slots. */
+/* tests/unit/kvcache/test_block_table.c - positions to blocks and slots. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

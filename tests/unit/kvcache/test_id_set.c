@@ -1,4 +1,4 @@
-/* tests/unit/test_id_set.c - the set that finds its next member at once. */
+/* tests/unit/kvcache/test_id_set.c - the set that finds its next member at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* tests/unit/test_kv_lanes.c - how layers are dealt, and how many blocks tokens take. */
+/* tests/unit/kvcache/test_kv_groups.c - how layers are dealt, and how many blocks tokens take. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "kvcache/block_table.h"
-#include "kvcache/kv_lanes.h"
+#include "kvcache/kv_groups.h"
 
 enum { MAX_LAYERS = 128 };
 

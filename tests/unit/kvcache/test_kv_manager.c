@@ -1,5 +1,5 @@
-/* tests/unit/test_kv_manager.c - sequences, sharing and copy on write, without bytes. */
-#include "tests/unit/kv_seqs.h"
+/* tests/unit/kvcache/test_kv_manager.c - sequences, sharing and copy on write, without bytes. */
+#include "tests/unit/kvcache/kv_seqs.h"
 
 /* ---- sharing ---- */
 

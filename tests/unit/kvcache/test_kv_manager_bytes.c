@@ -1,4 +1,5 @@
-/* tests/unit/test_kv_manager_bytes.c - the manager's decisions carried out on real bytes. */
+/* tests/unit/kvcache/test_kv_manager_bytes.c - the manager's decisions carried out on real
+ * bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* tests/unit/test_kv_manager_swap.c - swapping sequences out and in, and moves, without bytes. */
-#include "tests/unit/kv_seqs.h"
+/* tests/unit/kvcache/test_kv_manager_swap.c - swapping sequences out and in, and moves, without
+ * bytes. */
+#include "tests/unit/kvcache/kv_seqs.h"
 
 /* S2.29, D2.4, D2.5: out and in again; the counts move both ways. */
 static void swaps_out_and_in(void **state)

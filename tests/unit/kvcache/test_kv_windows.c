@@ -1,9 +1,10 @@
-/* tests/unit/test_kv_windows.c - sequences in lanes of which some have a window, without bytes.
+/* tests/unit/kvcache/test_kv_windows.c - sequences in lanes of which some have a window, without
+ * bytes.
  *
  * The window is 20 tokens: behind 32 tokens lanes with it keep all blocks, behind 48 they have
  * dropped the first, behind 96 the first four.
  */
-#include "tests/unit/kv_seqs.h"
+#include "tests/unit/kvcache/kv_seqs.h"
 
 #define WINDOW 20
 

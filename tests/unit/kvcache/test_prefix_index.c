@@ -1,4 +1,4 @@
-/* tests/unit/test_prefix_index.c - which block holds which tokens. */
+/* tests/unit/kvcache/test_prefix_index.c - which block holds which tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

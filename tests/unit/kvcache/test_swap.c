@@ -1,4 +1,4 @@
-/* tests/unit/test_swap.c - where swapped copies are, and when they travel. */
+/* tests/unit/kvcache/test_swap.c - where swapped copies are, and when they travel. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* tests/unit/test_swap_store.c - the swap file: whole, or an error; and nobody else's. */
+/* tests/unit/kvcache/test_swap_store.c - the swap file: whole, or an error; and nobody else's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

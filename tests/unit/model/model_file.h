@@ -1,11 +1,11 @@
-/* tests/unit/model_file.h - a fixture in memory, opened, for the tests of the loader. */
-#ifndef TESTS_UNIT_MODEL_FILE_H
-#define TESTS_UNIT_MODEL_FILE_H
+/* tests/unit/model/model_file.h - a fixture in memory, opened, for the tests of the loader. */
+#ifndef TESTS_UNIT_MODEL_MODEL_FILE_H
+#define TESTS_UNIT_MODEL_MODEL_FILE_H
 
 #include "core/model/model.h"
 
 #include "core/base/err.h"
-#include "core/gguf/gguf.h"
+#include "core/formats/gguf/gguf.h"
 #include "tests/tools/fixture.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* tests/unit/test_model.c - loading: shapes, and every weight as the file has it. */
-#include "model_file.h"
+/* tests/unit/model/test_model.c - loading: shapes, and every weight as the file has it. */
+#include "tests/unit/model/model_file.h"
 
 #include "core/base/log.h"
 

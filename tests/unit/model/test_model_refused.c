@@ -1,5 +1,6 @@
-/* tests/unit/test_model_refused.c - files that are no model of ours: each with its sentence. */
-#include "model_file.h"
+/* tests/unit/model/test_model_refused.c - files that are no model of ours: each with its
+ * sentence. */
+#include "tests/unit/model/model_file.h"
 
 /* What the loader says to a fixture without `skip` and with what `more` adds. */
 static void refuse(struct fixture f, const char *skip, more_fn *more, int rc, const char *sentence)

@@ -1,5 +1,6 @@
-/* tests/unit/test_weight_cache.c - the file of packed weights: whole, or refused with a reason. */
-#include "model_file.h"
+/* tests/unit/model/test_weight_cache.c - the file of packed weights: whole, or refused with a
+ * reason. */
+#include "tests/unit/model/model_file.h"
 
 #include "core/base/clock.h"
 #include "core/base/log.h"

@@ -1,4 +1,4 @@
-/* tests/unit/test_sampler.c - random numbers and choosing tokens. */
+/* tests/unit/runtime/test_sampler.c - random numbers and choosing tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,12 +10,12 @@
 #include <math.h>
 
 #include "core/base/mem.h"
-#include "core/run/batch.h"
-#include "core/run/random.h"
-#include "core/run/sampler.h"
-#include "core/text/constraint.h"
-#include "core/text/grammar_gbnf.h"
-#include "core/text/token_trie.h"
+#include "core/grammar/constraint.h"
+#include "core/grammar/gbnf.h"
+#include "core/grammar/token_trie.h"
+#include "core/runtime/batch.h"
+#include "core/runtime/random.h"
+#include "core/runtime/sampler.h"
 
 /* Known answers of Philox 4x32-10 (the Random123 distribution's test vectors). */
 static void philox_gives_known_answers(void **state)

@@ -1,4 +1,5 @@
-/* tests/unit/test_sampler_cuts.c - typical_p, XTC, mirostat and DRY against plain formulas. */
+/* tests/unit/runtime/test_sampler_cuts.c - typical_p, XTC, mirostat and DRY against plain
+ * formulas. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,8 +10,8 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "core/run/random.h"
-#include "core/run/sampler.h"
+#include "core/runtime/random.h"
+#include "core/runtime/sampler.h"
 
 #define V 64
 

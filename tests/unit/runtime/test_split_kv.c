@@ -1,5 +1,5 @@
-/* tests/unit/test_attn_cut.c - every (row, KV head, segment) is computed once, and what is split
- * is merged. */
+/* tests/unit/runtime/test_split_kv.c - every (row, KV head, segment) is computed once, and what is
+ * split is merged. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,8 +11,8 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/run/attn_cut.h"
-#include "core/run/batch.h"
+#include "core/runtime/batch.h"
+#include "core/runtime/split_kv.h"
 #include "kernels/kernels.h"
 
 #define MAX_ROWS 300

@@ -1,4 +1,5 @@
-/* tests/unit/test_team.c - the worker team: every item once, whoever is slow; pinning; the CPUs. */
+/* tests/unit/runtime/test_thread_pool.c - the worker team: every item once, whoever is slow;
+ * pinning; the CPUs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +22,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/run/team.h"
+#include "core/runtime/thread_pool.h"
 
 #define MAX_THREADS 8
 #define MAX_ITEMS 3000

@@ -1,4 +1,5 @@
-/* tests/unit/test_cost.c - the cost model against machines whose costs are known. */
+/* tests/unit/scheduler/test_cost_model.c - the cost model against machines whose costs are
+ * known. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "scheduler/cost.h"
+#include "scheduler/cost_model.h"
 
 __extension__ typedef unsigned __int128 u128;
 

@@ -1,4 +1,5 @@
-/* tests/unit/test_turns.c - turns between engines: one at a time, shares, nobody forgotten.
+/* tests/unit/scheduler/test_engine_arbiter.c - turns between engines: one at a time, shares, nobody
+ * forgotten.
  *
  * The durations of steps are made up, so what is shared out does not depend on the machine.
  */
@@ -13,7 +14,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "scheduler/turns.h"
+#include "scheduler/engine_arbiter.h"
 
 #define MAX_ENGINES 4
 #define MAX_TURNS 4000

@@ -1,4 +1,4 @@
-/* tests/unit/test_journal.c - the journal's lines, letter by letter, and its ring. */
+/* tests/unit/scheduler/test_journal.c - the journal's lines, letter by letter, and its ring. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "scheduler/journal.h"
-#include "scheduler/sched.h"
+#include "scheduler/replay/journal.h"
+#include "scheduler/scheduler.h"
 
 static char text[1 << 16];
 

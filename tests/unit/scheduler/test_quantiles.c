@@ -1,4 +1,4 @@
-/* tests/unit/test_quantiles.c - percentiles out of buckets against sorted values. */
+/* tests/unit/scheduler/test_quantiles.c - percentiles out of buckets against sorted values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "scheduler/quantiles.h"
+#include "scheduler/replay/quantiles.h"
 
 static struct quantiles q;
 

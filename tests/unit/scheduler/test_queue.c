@@ -1,4 +1,4 @@
-/* tests/unit/test_queue.c - the two roads between the threads. */
+/* tests/unit/scheduler/test_queue.c - the two roads between the threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

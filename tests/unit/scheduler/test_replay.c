@@ -1,4 +1,5 @@
-/* tests/unit/test_replay.c - journals that are replayed: whole ones, edited ones, broken ones.
+/* tests/unit/scheduler/test_replay.c - journals that are replayed: whole ones, edited ones, broken
+ * ones.
  *
  * The journals come from simulated traffic, which makes the calls that the loop makes.
  */
@@ -14,10 +15,10 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "scheduler/journal.h"
-#include "scheduler/replay.h"
-#include "scheduler/simulate.h"
-#include "server/cmd_replay_line.h"
+#include "scheduler/replay/journal.h"
+#include "scheduler/replay/replay.h"
+#include "scheduler/replay/simulate.h"
+#include "server/cli/replay_line.h"
 
 #define MAX_TEXT ((size_t)32 << 20)
 

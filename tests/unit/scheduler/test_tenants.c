@@ -1,4 +1,4 @@
-/* tests/unit/test_tenants.c - places, shares and limits of tenants. */
+/* tests/unit/scheduler/test_tenants.c - places, shares and limits of tenants. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "server/tenants.h"
+#include "server/auth/tenants.h"
 
 static struct tenants *make(uint32_t max, uint32_t limit, const char *weights)
 {

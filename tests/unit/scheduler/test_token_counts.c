@@ -1,4 +1,5 @@
-/* tests/unit/test_token_counts.c - counted tokens against an array (scheduler/token_counts.h). */
+/* tests/unit/scheduler/test_token_counts.c - counted tokens against an array
+ * (scheduler/token_counts.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

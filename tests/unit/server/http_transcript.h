@@ -1,10 +1,11 @@
-/* tests/unit/http_transcript.h - what a parser makes of bytes, as text: the same for any cut.
+/* tests/unit/server/http_transcript.h - what a parser makes of bytes, as text: the same for any
+ * cut.
  *
  * One line for each event; the pieces of a body are joined. `cut` says after how many bytes the
  * next piece ends; NULL: all at once. For the unit test and the fuzzer.
  */
-#ifndef TESTS_UNIT_HTTP_TRANSCRIPT_H
-#define TESTS_UNIT_HTTP_TRANSCRIPT_H
+#ifndef TESTS_UNIT_SERVER_HTTP_TRANSCRIPT_H
+#define TESTS_UNIT_SERVER_HTTP_TRANSCRIPT_H
 
 #include "core/base/buf.h"
 #include "server/http/http_parser.h"

@@ -1,4 +1,5 @@
-/* tests/unit/test_api.c - bodies to requests, and events to choices, with a byte tokenizer. */
+/* tests/unit/server/test_api.c - bodies to requests, and events to choices, with a byte
+ * tokenizer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,10 +9,10 @@
 
 #include <cmocka.h>
 
-#include "server/choice.h"
-#include "server/answer.h"
-#include "server/prepare.h"
-#include "tests/unit/byte_tokenizer.inc"
+#include "server/api/choice.h"
+#include "server/api/request_parse.h"
+#include "server/api/response_writer.h"
+#include "tests/unit/server/byte_tokenizer.inc"
 
 static struct tokenizer tokenizer = {.has_bos = true};
 

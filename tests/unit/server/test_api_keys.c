@@ -1,5 +1,5 @@
-/* tests/unit/test_keys.c - secrets, limits per minute, the file of keys, the table that survives a
- * reload; and the list of web origins. */
+/* tests/unit/server/test_api_keys.c - secrets, limits per minute, the file of keys, the table that
+ * survives a reload; and the list of web origins. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 #include "config/origins.h"
 #include "core/base/err.h"
-#include "server/keys.h"
+#include "server/auth/api_keys.h"
 
 #define S 1000000u /* microseconds */
 #define MINUTE (60 * (uint64_t)S)

@@ -1,4 +1,5 @@
-/* tests/unit/test_constrain.c - the cache of constraints: what is found, what goes, what stays. */
+/* tests/unit/server/test_constraint_cache.c - the cache of constraints: what is found, what goes,
+ * what stays. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "core/text/constraint.h"
-#include "server/constrain.h"
-#include "tests/unit/byte_tokenizer.inc"
+#include "core/grammar/constraint.h"
+#include "server/api/constraint_cache.h"
+#include "tests/unit/server/byte_tokenizer.inc"
 
 static struct tokenizer *tokenizer;
 

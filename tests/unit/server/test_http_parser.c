@@ -1,5 +1,5 @@
-/* tests/unit/test_http_parser.c - HTTP/1.1 as it stands in RFC 9112, however it is cut; limits;
- * memory. */
+/* tests/unit/server/test_http_parser.c - HTTP/1.1 as it stands in RFC 9112, however it is cut;
+ * limits; memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "config/hosts.h"
 #include "core/base/mem.h"
 #include "server/http/http_grammar.h"
-#include "tests/unit/http_transcript.h"
+#include "tests/unit/server/http_transcript.h"
 
 #define HOST "Host: a\r\n"
 #define GET "GET / HTTP/1.1\r\n"

@@ -1,4 +1,4 @@
-/* tests/unit/test_metrics.c - the page of /metrics, from made-up numbers. */
+/* tests/unit/server/test_metrics.c - the page of /metrics, from made-up numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "core/base/err.h"
+#include "server/admin/metrics.h"
 #include "server/api/request_memory.h"
 #include "server/http/http.h"
-#include "server/metrics.h"
 
 #define N_MODELS 3
 #define NAME_LEN 64

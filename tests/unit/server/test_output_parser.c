@@ -1,13 +1,14 @@
-/* tests/unit/test_speech.c - thoughts, text and tool calls taken apart, however the text is cut. */
+/* tests/unit/server/test_output_parser.c - thoughts, text and tool calls taken apart, however the
+ * text is cut. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 
 #include "core/base/buf.h"
+#include "core/base/json.h"
 #include "core/base/mem.h"
-#include "server/json.h"
-#include "server/speech.h"
+#include "server/api/chat/output_parser.h"
 
 #include <stdio.h>
 #include <stdlib.h>

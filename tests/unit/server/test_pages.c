@@ -1,4 +1,4 @@
-/* tests/unit/test_pages.c - the debug pages, from made-up numbers. */
+/* tests/unit/server/test_pages.c - the debug pages, from made-up numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
+#include "core/base/json.h"
 #include "core/base/mem.h"
-#include "server/debug_pages.h"
-#include "server/json.h"
+#include "server/admin/debug_pages.h"
 
 static const char *tenant_name(void *ud, uint32_t tenant)
 {

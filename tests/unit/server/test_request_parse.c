@@ -1,5 +1,5 @@
-/* tests/unit/test_prepare.c - bodies of all wire formats: with little memory, few steps, and texts
- * that a quadratic search would take for ever to look through. */
+/* tests/unit/server/test_request_parse.c - bodies of all wire formats: with little memory, few
+ * steps, and texts that a quadratic search would take for ever to look through. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,11 +10,11 @@
 
 #include <cmocka.h>
 
-#include "server/answer.h"
-#include "server/chat.h"
-#include "server/constrain.h"
-#include "server/prepare.h"
-#include "tests/unit/byte_tokenizer.inc"
+#include "server/api/chat/chat.h"
+#include "server/api/constraint_cache.h"
+#include "server/api/request_parse.h"
+#include "server/api/response_writer.h"
+#include "tests/unit/server/byte_tokenizer.inc"
 
 static struct tokenizer tokenizer = {.has_bos = true};
 static struct constrain *constrain;

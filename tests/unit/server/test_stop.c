@@ -1,4 +1,4 @@
-/* tests/unit/test_stop.c - stop strings: the same result however the text is cut. */
+/* tests/unit/server/test_stop.c - stop strings: the same result however the text is cut. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "core/base/mem.h"
-#include "server/stop.h"
+#include "server/api/stop.h"
 
 /* Feed `text` in pieces of `step` bytes; `out` gets what came out. Was a stop string found? */
 static bool run(const struct stop_list *list, const char *text, size_t step, struct buf *out)

@@ -1,4 +1,5 @@
-/* tests/unit/test_swapper.c - transfers between the swap tiers through a real loop and file. */
+/* tests/unit/server/test_swap_transfers.c - transfers between the swap tiers through a real loop
+ * and file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,7 @@
 #include "core/base/err.h"
 #include "kvcache/swap_store.h"
 #include "scheduler/queue.h"
-#include "server/swapper.h"
+#include "server/engine_io/swap_transfers.h"
 
 #include <unistd.h>
 

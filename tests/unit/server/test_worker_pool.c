@@ -1,4 +1,5 @@
-/* tests/unit/test_worker_pool.c - threads that prepare requests (server/api/worker_pool.h). */
+/* tests/unit/server/test_worker_pool.c - threads that prepare requests
+ * (server/api/worker_pool.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* tests/unit/test_detok.c - incremental decoding against a decoder that sees everything at once. */
+/* tests/unit/tokenizer/test_detok.c - incremental decoding against a decoder that sees everything
+ * at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,9 +10,9 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
-#include "core/gguf/gguf_write.h"
-#include "core/text/tokenizer.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/formats/gguf/write.h"
+#include "core/tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -99,8 +100,8 @@ static bool can_begin(const uint8_t *s, size_t n)
     return false;
 }
 
-/* Valid UTF-8, with one U+FFFD for each longest stretch that begins a character and ends wrongly.
- */
+/* Valid UTF-8, with one U+FFFD for each longest stretch that begins a character and ends
+ * wrongly. */
 static void repair(const struct buf *raw, struct buf *out)
 {
     const uint8_t *s = (const uint8_t *)raw->data;

@@ -1,4 +1,5 @@
-/* tests/unit/test_presplit.c - cutting text into words: against PCRE2, and in linear time.
+/* tests/unit/tokenizer/test_pretokenizer.c - cutting text into words: against PCRE2, and in linear
+ * time.
  *
  * The patterns here are written out again, as PCRE2 takes them. The novels lie in $QUIRE_DATA
  * (default ../shared/data); without them random text has to do.
@@ -12,8 +13,8 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/text/presplit.h"
-#include "core/text/split_pattern.h"
+#include "core/tokenizer/pretokenizer.h"
+#include "core/tokenizer/split_pattern.h"
 
 #include <stdio.h>
 #include <stdlib.h>

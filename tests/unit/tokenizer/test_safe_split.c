@@ -1,4 +1,5 @@
-/* tests/unit/test_seams.c - where texts are cut, and that the ids are those of the uncut text.
+/* tests/unit/tokenizer/test_safe_split.c - where texts are cut, and that the ids are those of the
+ * uncut text.
  *
  * The uncut way is the same encoder with a tokenizer that has no seams. Real vocabularies lie in
  * $QUIRE_DATA (default ../shared/data); without them those tests are skipped.
@@ -11,11 +12,11 @@
 #include <cmocka.h>
 
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
-#include "core/text/private.h"
-#include "core/text/seams.h"
-#include "core/text/tokenizer.h"
-#include "tests/unit/toy_vocab.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/tokenizer/safe_split.h"
+#include "core/tokenizer/tokenizer.h"
+#include "core/tokenizer/tokenizer_impl.h"
+#include "tests/unit/tokenizer/toy_vocab.h"
 
 #include <stdio.h>
 #include <stdlib.h>

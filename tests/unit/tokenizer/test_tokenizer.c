@@ -1,4 +1,5 @@
-/* tests/unit/test_tokenizer.c - both tokenizer families on small vocabularies made here. */
+/* tests/unit/tokenizer/test_tokenizer.c - both tokenizer families on small vocabularies made
+ * here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,10 +9,10 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
-#include "core/text/private.h"
-#include "core/text/tokenizer.h"
-#include "tests/unit/toy_vocab.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/tokenizer/tokenizer.h"
+#include "core/tokenizer/tokenizer_impl.h"
+#include "tests/unit/tokenizer/toy_vocab.h"
 
 #include <stdio.h>
 #include <string.h>

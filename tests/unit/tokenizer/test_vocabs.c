@@ -1,4 +1,5 @@
-/* tests/unit/test_vocabs.c - the tokenizers on real vocabularies, id by id, and on the demo's.
+/* tests/unit/tokenizer/test_vocabs.c - the tokenizers on real vocabularies, id by id, and on the
+ * demo's.
  *
  * The real ones lie in $QUIRE_DATA (default ../shared/data); without them those tests are skipped.
  */
@@ -11,9 +12,9 @@
 
 #include "core/base/buf.h"
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
-#include "core/text/private.h"
-#include "core/text/tokenizer.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/tokenizer/tokenizer.h"
+#include "core/tokenizer/tokenizer_impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
-/* tests/unit/toy_vocab.h - small vocabularies of all families, made into tokenizers.
+/* tests/unit/tokenizer/toy_vocab.h - small vocabularies of all families, made into tokenizers.
  *
  * Thread: one.
  * Memory: toy_create()'s tokenizer is the test's to destroy.
  */
-#ifndef TESTS_UNIT_TOY_VOCAB_H
-#define TESTS_UNIT_TOY_VOCAB_H
+#ifndef TESTS_UNIT_TOKENIZER_TOY_VOCAB_H
+#define TESTS_UNIT_TOKENIZER_TOY_VOCAB_H
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,9 +14,9 @@
 #include <cmocka.h>
 
 #include "core/base/mem.h"
-#include "core/gguf/gguf.h"
-#include "core/gguf/gguf_write.h"
-#include "core/text/tokenizer.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/formats/gguf/write.h"
+#include "core/tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <string.h>
