@@ -3,8 +3,8 @@
  * The start: the sockets are bound first. While a thread of the pool loads the models, whoever
  * calls is told so (auth.h).
  *
- * The end: the first signal to stop closes the desks, so that posts are refused and the engines
- * finish what they have. When the last completion and the last HTTP exchange are over, HTTP
+ * The end: the first signal to stop closes the engine clients, so that posts are refused and the
+ * engines finish what they have. When the last completion and the last HTTP exchange are over, HTTP
  * stops, the handles close and the loop runs out.
  */
 #include "server/server_impl.h"
@@ -43,7 +43,7 @@
 
 static void on_done(void *ud, size_t route, int status)
 {
-    metrics_http(&((struct server *)ud)->house, route, status);
+    metrics_http(&((struct server *)ud)->server_counts, route, status);
 }
 
 static bool on_hold(void *ud, int64_t bytes, bool may_refuse)
@@ -53,7 +53,7 @@ static bool on_hold(void *ud, int64_t bytes, bool may_refuse)
 
 static int on_admit(void *ud, struct http_call *call, unsigned flags)
 {
-    return gate_admit(&((struct server *)ud)->gate, call, flags);
+    return auth_admit(&((struct server *)ud)->auth, call, flags);
 }
 
 /* ---- ending ---- */
@@ -74,7 +74,7 @@ static void end_loop(struct server *s)
 static bool is_over(const struct server *s)
 {
     for (uint32_t i = 0; i < s->opt.n_models; i++)
-        if (!hosted_is_over(&s->models[i]))
+        if (!served_model_is_over(&s->models[i]))
             return false;
     if (http_n_owed(s->http) == 0)
         return true;
@@ -84,7 +84,7 @@ static bool is_over(const struct server *s)
 static void kick_models(struct server *s)
 {
     for (uint32_t i = 0; i < s->opt.n_models; i++)
-        hosted_kick(&s->models[i]);
+        served_model_pump(&s->models[i]);
 }
 
 static void on_tick(uv_timer_t *tick)
@@ -111,7 +111,7 @@ static uint32_t n_outstanding(const struct server *s)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < s->opt.n_models; i++)
-        n += hosted_n_outstanding(&s->models[i]);
+        n += served_model_n_outstanding(&s->models[i]);
     return n;
 }
 
@@ -123,7 +123,7 @@ static void stop(struct server *s, int number)
              number == SIGINT ? "INT" : "TERM", n_outstanding(s));
     s->is_draining = true;
     for (uint32_t i = 0; i < s->opt.n_models; i++)
-        hosted_drain(&s->models[i], !is_first);
+        served_model_drain(&s->models[i], !is_first);
     if (!is_first && s->stopped_us == 0)
         s->stopped_us = clock_us();
     http_drain(s->http);
@@ -137,7 +137,7 @@ static void on_stop(uv_async_t *handle)
     const unsigned n = atomic_load(&s->n_stops);
     const int number = atomic_load(&s->stop_number);
 
-    if (s->gate.is_loading) {
+    if (s->auth.is_loading) {
         abandon_load(s, number);
         return;
     }
@@ -196,7 +196,7 @@ static void on_wake(uv_async_t *wake)
 {
     struct server *s = wake->data;
 
-    if (s->gate.is_loading) /* the engines' first words may come before they are attached */
+    if (s->auth.is_loading) /* the engines' first words may come before they are attached */
         return;
     kick_models(s);
 }
@@ -251,11 +251,11 @@ static int open_locks(struct server *s, char *err, size_t err_len)
         rc = keys_open(&s->keys, s->opt.api_keys, clock_us(), err, err_len);
     if (rc == 0 && or_empty(s->opt.tls_certificate)[0] != '\0')
         rc = tls_open(&s->tls, s->opt.tls_certificate, s->opt.tls_key, err, err_len);
-    s->gate = (struct gate){
+    s->auth = (struct auth){
         .keys = s->keys,
         .has_open_metrics = s->opt.has_open_metrics,
         .tenant_header = or_empty(s->opt.tenant_header),
-        .house = &s->house,
+        .server_counts = &s->server_counts,
         .is_loading = s->opt.load.work != NULL,
         .load_permille = s->opt.load.permille,
         .load_ud = s->opt.load.ud,
@@ -302,7 +302,7 @@ static int open_http(struct server *s, char *err, size_t err_len)
         .min_body_rate = s->opt.min_body_rate,
         .allowed_hosts = or_empty(s->opt.allowed_hosts),
         .tenant_header = or_empty(s->opt.tenant_header),
-        .reserved_flags = GATE_ALWAYS,
+        .reserved_flags = AUTH_ALWAYS,
         .ud = s,
         .hold = on_hold,
         .admit = on_admit,
@@ -320,15 +320,15 @@ static int open_models(struct server *s, char *err, size_t err_len)
         .limit = s->opt.tenant_limit,
         .weights = s->opt.tenant_weights,
     };
-    struct hosted_shared shared = {&s->opt, &s->loop, NULL, s->text_pool, s->constraint_pool,
-                                   &s->memory};
+    struct served_model_shared shared = {&s->opt,      &s->loop,           NULL,
+                                         s->text_pool, s->constraint_pool, &s->memory};
     int rc = tenants_create(&s->tenants, &tenants);
 
     if (rc < 0)
         snprintf(err, err_len, "no memory for %u tenants", s->opt.max_tenants);
     shared.tenants = s->tenants;
     for (uint32_t i = 0; rc == 0 && i < s->opt.n_models; i++)
-        rc = hosted_open(&s->models[i], &shared, &s->opt.models[i], err, err_len);
+        rc = served_model_open(&s->models[i], &shared, &s->opt.models[i], err, err_len);
     return rc;
 }
 
@@ -382,21 +382,21 @@ int server_create(struct server **out, const struct server_options *options, cha
 
 void server_set_model(struct server *s, uint32_t i, const struct server_model *model)
 {
-    hosted_set_model(&s->models[i], model);
+    served_model_set_model(&s->models[i], model);
 }
 
 void server_attach(struct server *s, uint32_t i, struct queue *q)
 {
-    hosted_attach(&s->models[i], q);
+    served_model_attach(&s->models[i], q);
     if (++s->n_attached < s->opt.n_models)
         return;
-    s->gate.is_loading = false;
+    s->auth.is_loading = false;
     log_info("server", "event=ready ms=%.1f", (double)(clock_us() - s->start_us) / 1e3);
 }
 
 void server_fail(struct server *s)
 {
-    s->gate.is_loading = false;
+    s->auth.is_loading = false;
     end_loop(s);
 }
 
@@ -425,7 +425,7 @@ int server_run(struct server *s)
     s->load.data = s;
     if (start_pools(s) < 0)
         return ERR_INTERNAL;
-    if (s->gate.is_loading && uv_queue_work(&s->loop, &s->load, on_load, after_load) != 0)
+    if (s->auth.is_loading && uv_queue_work(&s->loop, &s->load, on_load, after_load) != 0)
         return ERR_INTERNAL;
     http_start(s->http);
     uv_run(&s->loop, UV_RUN_DEFAULT);
@@ -456,7 +456,7 @@ void server_destroy(struct server **server)
     worker_pool_destroy(&s->text_pool);
     worker_pool_destroy(&s->constraint_pool);
     for (uint32_t i = 0; i < s->opt.n_models; i++)
-        hosted_close(&s->models[i]);
+        served_model_close(&s->models[i]);
     tenants_destroy(&s->tenants);
     keys_close(&s->keys);
     tls_close(&s->tls);

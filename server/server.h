@@ -1,8 +1,8 @@
 /* server/server.h - what main.c gives to the HTTP side: everything it may know.
  *
- * One house serves one model or several. Listening, keys, tenants and counting of HTTP are the
- * house's; each model has a queue, a desk and a journal of its own. A request goes to the model
- * that its field `model` names, and to the first one without it.
+ * One server serves one model or several. Listening, keys, tenants and counting of HTTP are the
+ * server's; each model has a queue, an engine client and a journal of its own. A request goes to
+ * the model that its field `model` names, and to the first one without it.
  *
  * The server turns HTTP into posted requests and events into bytes. The I/O thread prepares a
  * request itself only if a moment's budget is enough; threads of two pools do the others, one for
@@ -30,7 +30,7 @@ struct queue;
 struct swap_store;
 struct tokenizer;
 struct journal;
-struct constrain;
+struct constraint_cache;
 
 struct server_model { /* a served model; what it points to is borrowed */
     /* From the start. */
@@ -59,7 +59,7 @@ struct server_model { /* a served model; what it points to is borrowed */
     bool shares_prefixes;
     const struct tokenizer *tokenizer;
     const struct chat *chat;
-    struct constrain *constrain;
+    struct constraint_cache *constraint_cache;
     struct swap_store *swap; /* or NULL; closed by its owner after server_run() */
     const char *isa;         /* that its kernels are for */
 };

@@ -26,13 +26,13 @@ struct server {
     struct request_memory memory;
     uv_timer_t tick;
     uv_work_t load;
-    struct gate gate;
+    struct auth auth;
     struct keys *keys; /* or NULL */
     struct tls *tls;   /* or NULL */
     struct http *http;
     struct tenants *tenants;
-    struct metrics_house house;
-    struct hosted models[SERVER_MAX_MODELS]; /* [opt.n_models] */
+    struct metrics_server server_counts;
+    struct served_model models[SERVER_MAX_MODELS]; /* [opt.n_models] */
     uint32_t n_attached;                     /* of them: their engines run */
     bool is_draining;
     uint64_t start_us;

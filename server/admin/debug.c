@@ -18,9 +18,9 @@ struct asker {
     bool wants_idle; /* else a 503 */
 };
 
-void debug_init(struct debug *g, struct desk *d)
+void debug_init(struct debug *g, struct engine_client *d)
 {
-    g->desk = d;
+    g->engine = d;
     list_init(&g->waiting);
 }
 
@@ -48,7 +48,7 @@ void debug_ask(struct debug *g, struct http_call *call, enum debug_page page)
     const char *fail = http_call_query(call, "fail_on_no_slot");
     struct asker *a;
 
-    if (g->desk->queue == NULL || g->desk->is_draining) {
+    if (g->engine->queue == NULL || g->engine->is_draining) {
         refuse(call, 503, "there is no engine to ask: the server is starting or shutting down");
         return;
     }
@@ -62,25 +62,25 @@ void debug_ask(struct debug *g, struct http_call *call, enum debug_page page)
     a->wants_idle = page == DEBUG_SLOTS && fail != NULL && strcmp(fail, "1") == 0;
     list_push_back(&g->waiting, &a->link);
     http_call_on_gone(call, on_gone, a);
-    a->number = queue_ask_snapshot(g->desk->queue);
+    a->number = queue_ask_snapshot(g->engine->queue);
 }
 
 /* ---- answering ---- */
 
 static const char *tenant_name(void *ud, uint32_t tenant)
 {
-    return tenants_name(((struct desk *)ud)->tenants, tenant);
+    return tenants_name(((struct engine_client *)ud)->tenants, tenant);
 }
 
 static const char *request_name(void *ud, uint64_t id)
 {
-    return desk_request_id(ud, id);
+    return engine_client_request_id(ud, id);
 }
 
 static void render(const struct debug *g, enum debug_page page, const struct snapshot *s,
                    struct buf *out)
 {
-    const struct debug_names names = {tenant_name, request_name, g->desk};
+    const struct debug_names names = {tenant_name, request_name, g->engine};
 
     switch (page) {
     case DEBUG_REQUESTS:
@@ -90,10 +90,10 @@ static void render(const struct debug *g, enum debug_page page, const struct sna
         debug_render_iterations(s, out);
         break;
     case DEBUG_KV:
-        debug_render_kv(s, g->desk->model->block_tokens, out);
+        debug_render_kv(s, g->engine->model->block_tokens, out);
         break;
     case DEBUG_SLOTS:
-        debug_render_slots(s, g->desk->model->max_sequences, g->desk->model->max_context, out);
+        debug_render_slots(s, g->engine->model->max_sequences, g->engine->model->max_context, out);
         break;
     }
 }
@@ -102,7 +102,7 @@ static void answer(const struct debug *g, struct asker *a, const struct snapshot
 {
     struct buf out;
 
-    if (a->wants_idle && debug_n_running(s) >= g->desk->model->max_sequences) {
+    if (a->wants_idle && debug_n_running(s) >= g->engine->model->max_sequences) {
         refuse(a->call, 503, "no slot available");
     } else {
         buf_init(&out, HTTP_MAX_REPLY);
@@ -118,8 +118,8 @@ void debug_take(struct debug *g)
     const struct snapshot *s = NULL;
     uint64_t number = 0;
 
-    if (g->desk->queue != NULL)
-        s = queue_take_snapshot(g->desk->queue, &number);
+    if (g->engine->queue != NULL)
+        s = queue_take_snapshot(g->engine->queue, &number);
     if (s == NULL)
         return;
     list_each(it, &g->waiting)
@@ -129,7 +129,7 @@ void debug_take(struct debug *g)
         if (a->number <= number)
             answer(g, a, s);
     }
-    queue_release_snapshot(g->desk->queue);
+    queue_release_snapshot(g->engine->queue);
 }
 
 void debug_close(struct debug *g)

@@ -12,17 +12,17 @@
 
 #include "core/base/list.h"
 
-struct desk;
+struct engine_client;
 struct http_call;
 
 enum debug_page { DEBUG_REQUESTS = 0, DEBUG_ITERATIONS, DEBUG_KV, DEBUG_SLOTS };
 
 struct debug {
-    struct desk *desk;
+    struct engine_client *engine;
     struct list waiting;
 };
 
-void debug_init(struct debug *g, struct desk *d);
+void debug_init(struct debug *g, struct engine_client *d);
 
 /* Answer when the snapshot comes. With ?fail_on_no_slot=1 /slots is a 503 when none is idle. */
 void debug_ask(struct debug *g, struct http_call *call, enum debug_page page);

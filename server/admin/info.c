@@ -24,7 +24,7 @@ static void reply(struct http_call *call, struct buf *body)
     http_call_reply(call, 200, JSON, body);
 }
 
-void facts_health(struct http_call *call)
+void info_health(struct http_call *call)
 {
     struct buf b;
 
@@ -33,23 +33,23 @@ void facts_health(struct http_call *call)
     reply(call, &b);
 }
 
-bool facts_is_wedged(struct facts_watchdog *w, const struct engine_stats *s, uint64_t now_us)
+bool info_is_wedged(struct info_watchdog *w, const struct engine_stats *s, uint64_t now_us)
 {
     if (!s->busy) {
         w->since_us = 0;
         return false;
     }
     if (w->since_us == 0 || w->last_step_us != s->last_step_us)
-        *w = (struct facts_watchdog){.last_step_us = s->last_step_us, .since_us = now_us};
-    return now_us - w->since_us > FACTS_WEDGED_US;
+        *w = (struct info_watchdog){.last_step_us = s->last_step_us, .since_us = now_us};
+    return now_us - w->since_us > INFO_WEDGED_US;
 }
 
-bool facts_is_stuck(uint64_t begin_us, uint64_t most_us)
+bool info_is_stuck(uint64_t begin_us, uint64_t most_us)
 {
     return begin_us != 0 && clock_us() - begin_us > most_us;
 }
 
-const char *facts_trouble(struct desk *d, struct facts_watchdog *w)
+const char *info_trouble(struct engine_client *d, struct info_watchdog *w)
 {
     struct engine_stats stats;
 
@@ -58,24 +58,24 @@ const char *facts_trouble(struct desk *d, struct facts_watchdog *w)
     if (d->is_draining)
         return "the server is draining";
     queue_get_stats(d->queue, &stats);
-    if (facts_is_wedged(w, &stats, clock_us()))
+    if (info_is_wedged(w, &stats, clock_us()))
         return "the engine has made no step for a minute";
     return NULL;
 }
 
-void facts_ready(struct http_call *call, const char *trouble)
+void info_ready(struct http_call *call, const char *trouble)
 {
     struct api_error e;
 
     if (trouble == NULL) {
-        facts_health(call);
+        info_health(call);
         return;
     }
     api_error_set(&e, 503, NULL, NULL, "%s", trouble);
     http_call_reply_error(call, &e);
 }
 
-void facts_version(struct http_call *call)
+void info_version(struct http_call *call)
 {
     struct buf b;
 
@@ -86,7 +86,7 @@ void facts_version(struct http_call *call)
     reply(call, &b);
 }
 
-void facts_props(const struct server_model *m, struct http_call *call)
+void info_props(const struct server_model *m, struct http_call *call)
 {
     struct params defaults;
     struct buf b;
@@ -95,7 +95,7 @@ void facts_props(const struct server_model *m, struct http_call *call)
     buf_init(&b, (size_t)8 << 20);
     buf_printf(&b, "{\"default_generation_settings\":{\"n_ctx\":%u,\"params\":",
                m->max_context);
-    dialect_native_settings(&defaults, 0, &b);
+    llamacpp_settings(&defaults, 0, &b);
     buf_printf(&b, "},\"total_slots\":%u,\"model_path\":", m->max_sequences);
     json_add_cstring(&b, m->id);
     buf_add_str(&b, ",\"model_alias\":");
@@ -109,7 +109,7 @@ void facts_props(const struct server_model *m, struct http_call *call)
     reply(call, &b);
 }
 
-void facts_openapi(struct http_call *call)
+void info_openapi(struct http_call *call)
 {
     struct buf b;
 
@@ -145,7 +145,7 @@ static void add_model(struct buf *b, const struct server_model *m)
                m->size, m->kv_type);
 }
 
-void facts_models(struct http_call *call, const struct server_model *const *models, uint32_t n)
+void info_models(struct http_call *call, const struct server_model *const *models, uint32_t n)
 {
     struct buf b;
 
@@ -160,7 +160,7 @@ void facts_models(struct http_call *call, const struct server_model *const *mode
     reply(call, &b);
 }
 
-void facts_model(struct http_call *call, const struct server_model *m)
+void info_model(struct http_call *call, const struct server_model *m)
 {
     struct buf b;
 
@@ -169,10 +169,10 @@ void facts_model(struct http_call *call, const struct server_model *m)
     reply(call, &b);
 }
 
-void facts_fill_metrics(struct desk *d, struct metrics_model *out)
+void info_fill_metrics(struct engine_client *d, struct metrics_model *out)
 {
     const struct server_model *m = d->model;
-    struct constrain_stats constraints;
+    struct constraint_cache_stats constraints;
 
     *out = (struct metrics_model){
         .id = m->id,
@@ -186,15 +186,15 @@ void facts_fill_metrics(struct desk *d, struct metrics_model *out)
     };
     if (d->queue != NULL)
         queue_get_stats(d->queue, &out->stats);
-    if (m->constrain == NULL)
+    if (m->constraint_cache == NULL)
         return;
-    constraints = constrain_stats(m->constrain);
+    constraints = constraint_cache_stats(m->constraint_cache);
     out->constraints_compiled = constraints.n_compiled;
     out->constraints_found = constraints.n_hits;
     out->constraints_refused = constraints.n_refused;
 }
 
-void facts_metrics(struct http_call *call, const struct metrics_scene *scene)
+void info_metrics(struct http_call *call, const struct metrics_scene *scene)
 {
     struct buf b;
 

@@ -12,45 +12,45 @@
 
 #include "server/admin/metrics.h"
 
-struct desk;
+struct engine_client;
 struct http_call;
 struct server_model;
 
 /* A step that takes longer is a wedged engine: no step that is planned comes near. */
-#define FACTS_WEDGED_US 60000000u
+#define INFO_WEDGED_US 60000000u
 
 /* Remembers the step that was seen under way. Zero is the start. */
-struct facts_watchdog {
+struct info_watchdog {
     uint64_t last_step_us; /* of the statistics then */
     uint64_t since_us;     /* when that step was first seen; 0 = none was */
 };
 
-void facts_health(struct http_call *call);
+void info_health(struct http_call *call);
 /* A job of a preparing pool ends within its budget of steps (core/base/budget.h), a transfer of the
  * swap file or a write of the journal when its disk answers: after so long they hang. */
-#define FACTS_STUCK_PREPARE_US 10000000u
-#define FACTS_STUCK_DISK_US 60000000u
+#define INFO_STUCK_PARSE_US 10000000u
+#define INFO_STUCK_DISK_US 60000000u
 
 /* Has something that began at begin_us (0: nothing has) been going on for longer? */
-bool facts_is_stuck(uint64_t begin_us, uint64_t most_us);
+bool info_is_stuck(uint64_t begin_us, uint64_t most_us);
 
 /* Why a model's engine cannot be used now, or NULL. */
-const char *facts_trouble(struct desk *d, struct facts_watchdog *w);
+const char *info_trouble(struct engine_client *d, struct info_watchdog *w);
 /* `trouble`: of any of them, or NULL. */
-void facts_ready(struct http_call *call, const char *trouble);
-void facts_version(struct http_call *call);
+void info_ready(struct http_call *call, const char *trouble);
+void info_version(struct http_call *call);
 /* GET /props, as llama-server has it. */
-void facts_props(const struct server_model *m, struct http_call *call);
-void facts_openapi(struct http_call *call);
-void facts_models(struct http_call *call, const struct server_model *const *models, uint32_t n);
-void facts_model(struct http_call *call, const struct server_model *m);
-/* What /metrics says of the desk's model, with a copy of its engine's statistics as they are now:
- * zeros before there is an engine. */
-void facts_fill_metrics(struct desk *d, struct metrics_model *out);
-void facts_metrics(struct http_call *call, const struct metrics_scene *scene);
+void info_props(const struct server_model *m, struct http_call *call);
+void info_openapi(struct http_call *call);
+void info_models(struct http_call *call, const struct server_model *const *models, uint32_t n);
+void info_model(struct http_call *call, const struct server_model *m);
+/* What /metrics says of the engine client's model, with a copy of its engine's statistics as they
+ * are now: zeros before there is an engine. */
+void info_fill_metrics(struct engine_client *d, struct metrics_model *out);
+void info_metrics(struct http_call *call, const struct metrics_scene *scene);
 
 /* Has the engine been inside one and the same step for too long? What counts is the time since it
  * was first seen there, because before a step the engine may have slept. */
-bool facts_is_wedged(struct facts_watchdog *w, const struct engine_stats *s, uint64_t now_us);
+bool info_is_wedged(struct info_watchdog *w, const struct engine_stats *s, uint64_t now_us);
 
 #endif

@@ -28,7 +28,7 @@ static const int codes[] = {
 #undef XX
 };
 
-void metrics_http(struct metrics_house *h, size_t route, int status)
+void metrics_http(struct metrics_server *h, size_t route, int status)
 {
     for (size_t i = 0; i < METRICS_CODE_COUNT; i++)
         if (codes[i] == status && route < METRICS_MAX_ROUTES)
@@ -52,7 +52,7 @@ static void add_count(struct buf *b, const char *name, const char *type, uint64_
     prom_count(b, &(struct prom_series){.name = name}, value);
 }
 
-static void add_house(const struct metrics_scene *scene, struct buf *b)
+static void add_server(const struct metrics_scene *scene, struct buf *b)
 {
     const struct prom_series uptime = {.name = "quire_uptime_seconds"};
 
@@ -112,14 +112,14 @@ static void add_http(const struct metrics_scene *scene, struct buf *b)
     prom_family(b, name, "counter", "HTTP requests by route and status.");
     for (size_t r = 0; r < scene->n_routes && r < METRICS_MAX_ROUTES; r++)
         for (size_t i = 0; i < METRICS_CODE_COUNT; i++)
-            if (scene->house->http[r][i] > 0)
-                buf_printf(b, "%s{route=\"%s\",code=\"%d\"} %" PRIu64 "\n", name,
-                           scene->routes[r], codes[i], scene->house->http[r][i]);
+            if (scene->server_counts->http[r][i] > 0)
+                buf_printf(b, "%s{route=\"%s\",code=\"%d\"} %" PRIu64 "\n", name, scene->routes[r],
+                           codes[i], scene->server_counts->http[r][i]);
 }
 
 static void add_process(struct buf *b)
 {
-    struct process_facts p;
+    struct process_stats p;
 
     process_read(&p);
     buf_printf(b,
@@ -150,7 +150,7 @@ void metrics_render(const struct metrics_scene *scene, struct buf *out)
 {
     metrics_models_add_infos(scene, out);
     add_build(scene, out);
-    add_house(scene, out);
+    add_server(scene, out);
     add_pools(scene, out);
     metrics_models_add_engines(scene, out);
     metrics_models_add_outcomes(scene, out);

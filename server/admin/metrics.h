@@ -1,6 +1,6 @@
 /* server/admin/metrics.h - what the server counts, and the text of GET /metrics.
  *
- * Counters and histograms are fed by events: those of a model, and those of the house, which are
+ * Counters and histograms are fed by events: those of a model, and those of the server, which are
  * counted before it is known which model is meant. Gauges come from one copy of each engine's
  * statistics, so that they add up at any moment. Labels are enums and the models' ids: their number
  * is bounded.
@@ -63,13 +63,13 @@ struct metrics { /* of one model */
     struct hist ttft, itl, e2e, queue, prefill, decode, prompt_tokens, generation_tokens;
 };
 
-struct metrics_house { /* zero is the start */
+struct metrics_server { /* zero is the start */
     uint64_t rejections[REJECTION_COUNT];
     uint64_t http[METRICS_MAX_ROUTES][METRICS_CODE_COUNT];
 };
 
 void metrics_init(struct metrics *m);
-void metrics_http(struct metrics_house *h, size_t route, int status);
+void metrics_http(struct metrics_server *h, size_t route, int status);
 
 /* ---- the text ---- */
 
@@ -91,7 +91,7 @@ struct request_memory;
 struct metrics_scene { /* everything that the text needs; pointers are borrowed */
     const struct metrics_model *models; /* [n_models] */
     uint32_t n_models;
-    const struct metrics_house *house;
+    const struct metrics_server *server_counts;
     const char *const *routes; /* [n_routes] labels */
     size_t n_routes;
     const char *isa, *version;
@@ -105,7 +105,7 @@ struct metrics_scene { /* everything that the text needs; pointers are borrowed 
 };
 
 /* Prometheus text format 0.0.4. With several models the samples of each carry its id as the label
- * `model`; with one there is no such label, and the house's rejections are counted as its own. */
+ * `model`; with one there is no such label, and the server's rejections are counted as its own. */
 void metrics_render(const struct metrics_scene *scene, struct buf *out);
 
 #endif

@@ -305,24 +305,25 @@ static void add_rejections(struct buf *b, const char *model, enum rejection reas
     prom_count(b, &series, n);
 }
 
-/* With one model every refusal is its own. Beside several, those of the house are told apart: there
- * are always the gate's, and others when they were counted. */
+/* With one model every refusal is its own. Beside several, those of the server are told apart:
+ * there are always those of auth, and others when they were counted. */
 static void add_rejection_family(const struct metrics_scene *scene, struct buf *b)
 {
     static const bool is_gates[REJECTION_COUNT] = {[REJECTION_UNAUTHORIZED] = true,
                                                    [REJECTION_FORBIDDEN] = true,
                                                    [REJECTION_RATE_LIMIT] = true};
-    const uint64_t *house = scene->house->rejections;
+    const uint64_t *server_counts = scene->server_counts->rejections;
     const bool is_one = scene->n_models == 1;
 
     prom_family(b, "quire_rejections_total", "counter", "Refused requests by reason.");
     for (uint32_t i = 0; i < scene->n_models; i++)
         for (int r = 0; r < REJECTION_COUNT; r++)
             add_rejections(b, label_of(scene, i), (enum rejection)r,
-                           scene->models[i].counts->rejections[r] + (is_one ? house[r] : 0));
+                           scene->models[i].counts->rejections[r] +
+                               (is_one ? server_counts[r] : 0));
     for (int r = 0; r < REJECTION_COUNT && !is_one; r++)
-        if (is_gates[r] || house[r] > 0)
-            add_rejections(b, NULL, (enum rejection)r, house[r]);
+        if (is_gates[r] || server_counts[r] > 0)
+            add_rejections(b, NULL, (enum rejection)r, server_counts[r]);
 }
 
 void metrics_models_add_outcomes(const struct metrics_scene *scene, struct buf *b)

@@ -17,7 +17,7 @@ struct metrics_scene;
 void metrics_models_add_infos(const struct metrics_scene *scene, struct buf *b);
 /* What the engines say of themselves. */
 void metrics_models_add_engines(const struct metrics_scene *scene, struct buf *b);
-/* How requests ended, and why they were refused: by the models, and by the house before. */
+/* How requests ended, and why they were refused: by the models, and by the server before. */
 void metrics_models_add_outcomes(const struct metrics_scene *scene, struct buf *b);
 /* What was in the requests, and how long they took. */
 void metrics_models_add_requests(const struct metrics_scene *scene, struct buf *b);

@@ -242,7 +242,7 @@ static void add_responses(struct buf *out, size_t i)
     add(out, "}},'default':{'description':'A refusal; 403 also for hosts and origins that are not "
              "answered, 408 for what comes too slowly; 429 and 503 say in Retry-After and "
              "retry-after-ms when to come back.','content':{'application/json':{'schema':");
-    add_ref(out, (routes[i].flags & GATE_ANTHROPIC) != 0 ? "AnthropicError" : "Error");
+    add_ref(out, (routes[i].flags & AUTH_ANTHROPIC) != 0 ? "AnthropicError" : "Error");
     buf_add_str(out, "}}}}");
 }
 
@@ -256,7 +256,7 @@ static void add_path(struct buf *out, bool *is_first, size_t i)
     buf_printf(out, "{\"%s\":{\"operationId\":\"%s\",\"summary\":",
                routes[i].method == HTTP_GET ? "get" : "post", routes[i].name);
     json_add_cstring(out, routes[i].text);
-    if ((routes[i].flags & GATE_OPEN) != 0)
+    if ((routes[i].flags & AUTH_OPEN) != 0)
         buf_add_str(out, ",\"security\":[]");
     add_parameters(out, i);
     add_body(out, routes[i].body);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 /* /proc/self/stat: the fields after the command's name, which may itself hold blanks. */
-static void read_stat(struct process_facts *out)
+static void read_stat(struct process_stats *out)
 {
     const double hz = (double)sysconf(_SC_CLK_TCK);
     unsigned long utime = 0, stime = 0, vsize = 0;
@@ -56,11 +56,11 @@ static uint64_t count_fds(void)
     return n > 0 ? n - 1 : 0;
 }
 
-void process_read(struct process_facts *out)
+void process_read(struct process_stats *out)
 {
     struct rlimit r;
 
-    *out = (struct process_facts){0};
+    *out = (struct process_stats){0};
     read_stat(out);
     out->open_fds = count_fds();
     if (getrlimit(RLIMIT_NOFILE, &r) == 0)

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-struct process_facts {
+struct process_stats {
     double cpu_seconds;        /* user and system */
     double start_time_seconds; /* Unix */
     uint64_t resident_bytes, virtual_bytes;
@@ -17,6 +17,6 @@ struct process_facts {
 };
 
 /* From /proc; what cannot be read stays 0. */
-void process_read(struct process_facts *out);
+void process_read(struct process_stats *out);
 
 #endif

@@ -49,9 +49,9 @@ void choice_init(struct choice *c, uint32_t index, struct prompt *prompt,
     if (rules->wants_prompt_scores && prompt->scores.len == 0)
         buf_add_str(&prompt->scores, "null");
     if (rules->style != NULL && rules->has_forced_call)
-        speech_init_forced(&c->speech, rules->forced_name);
+        output_parser_init_forced(&c->output, rules->forced_name);
     else if (rules->style != NULL)
-        speech_init(&c->speech, rules->style, rules->finds_calls, prompt->thinks);
+        output_parser_init(&c->output, rules->style, rules->finds_calls, prompt->thinks);
     if (rules->echo)
         begin_echo(c);
 }
@@ -60,7 +60,7 @@ void choice_release(struct choice *c)
 {
     stop_release(&c->stop);
     logprobs_release(&c->logprobs);
-    speech_release(&c->speech);
+    output_parser_release(&c->output);
     buf_release(&c->text);
     buf_release(&c->ids);
     buf_release(&c->entries);
@@ -123,7 +123,7 @@ static void show_marks(struct choice *c, int32_t token)
     if (c->rules->style == NULL || !tokenizer_is_control(t, token))
         return;
     piece = tokenizer_piece(t, token, &n);
-    c->detok.show_control = speech_is_mark(c->rules->style, piece, n);
+    c->detok.show_control = output_parser_is_mark(c->rules->style, piece, n);
 }
 
 /* What is certain goes on to be taken apart. */
@@ -131,7 +131,7 @@ static void pass_on(struct choice *c)
 {
     if (c->rules->style == NULL)
         return;
-    speech_feed(&c->speech, c->text.data, c->text.len);
+    output_parser_feed(&c->output, c->text.data, c->text.len);
     if (c->text.err == 0)
         buf_clear(&c->text);
 }
@@ -142,7 +142,7 @@ bool choice_token(struct choice *c, const struct event *e, struct buf *scratch)
         return false;
     c->n_tokens++;
     c->sum_logprob += (double)e->logprob;
-    if (c->rules->style != NULL && speech_is_thinking(&c->speech))
+    if (c->rules->style != NULL && output_parser_is_thinking(&c->output))
         c->n_thinking++;
     add_id(c, e->token);
     if (c->rules->wants_logprobs)
@@ -182,13 +182,13 @@ void choice_end(struct choice *c, enum finish finish, struct buf *scratch)
     c->finish = finish_text(c, finish, scratch);
     pass_on(c);
     if (c->rules->style != NULL)
-        speech_end(&c->speech);
+        output_parser_end(&c->output);
 }
 
 bool choice_has_news(const struct choice *c)
 {
     if (c->rules->style != NULL)
-        return speech_has_news(&c->speech);
+        return output_parser_has_more(&c->output);
     return c->n_scores_due == 0 && c->text.len > 0;
 }
 
@@ -199,9 +199,9 @@ void choice_clear(struct choice *c)
     buf_clear(&c->entries);
     logprobs_clear(&c->logprobs);
     if (c->rules->style != NULL) {
-        buf_clear(&c->speech.text);
-        buf_clear(&c->speech.thought);
-        c->speech.n_sent = c->speech.n_calls;
+        buf_clear(&c->output.text);
+        buf_clear(&c->output.thought);
+        c->output.n_sent = c->output.n_calls;
     }
 }
 
@@ -209,7 +209,7 @@ const char *choice_finish_name(const struct choice *c)
 {
     if (c->finish == FINISH_NONE)
         return NULL;
-    if (c->finish == FINISH_STOP && c->speech.n_calls > 0)
+    if (c->finish == FINISH_STOP && c->output.n_calls > 0)
         return "tool_calls";
     return finish_name(c->finish);
 }
@@ -228,5 +228,5 @@ int choice_error(const struct choice *c)
     for (size_t i = 0; i < sizeof(bufs) / sizeof(bufs[0]); i++)
         if (bufs[i]->err < 0)
             return bufs[i]->err;
-    return c->rules->style != NULL ? speech_error(&c->speech) : 0;
+    return c->rules->style != NULL ? output_parser_error(&c->output) : 0;
 }

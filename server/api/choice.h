@@ -36,7 +36,7 @@ struct prompt { /* one prompt of the request, shared by its n choices */
 struct choice_rules { /* the same for all choices of a request */
     const struct tokenizer *tokenizer;
     const struct stop_list *stop;
-    const struct speech_style *style; /* of a chat; NULL: the text is not taken apart */
+    const struct output_style *style; /* of a chat; NULL: the text is not taken apart */
     bool finds_calls;                 /* tools were offered */
     bool has_forced_call;             /* nothing but a call may come */
     const char *forced_name;          /* of the function, NULL: of any */
@@ -55,7 +55,7 @@ struct choice {
     struct detok detok, echo_detok;
     struct stop stop;
     struct buf text;          /* certain, not yet sent; of a chat it is in `speech` */
-    struct speech speech;     /* chat only */
+    struct output_parser output; /* chat only */
     struct logprobs logprobs; /* not yet sent */
     struct buf entries;       /* the same as a chat has them: "{…},{…}" */
     struct buf ids;           /* "1,2,3", not yet sent */

@@ -26,15 +26,15 @@ struct progress {               /* the engine's side of a choice */
 };
 
 struct completion {
-    struct intake in;
-    struct desk_client client;
+    struct parse_job in;
+    struct engine_caller client;
     struct probe probe; /* before the posts, when a deadline hangs on what is cached */
     struct choice_rules rules;
     struct choice *choices;    /* [n_choices] */
     struct progress *progress; /* [n_choices] */
     uint32_t n_choices, n_open;
     uint64_t n_cached;
-    struct answer answer;
+    struct response_writer answer;
 };
 
 /* ---- life ---- */
@@ -47,9 +47,9 @@ static void destroy(struct completion *c)
     mem_free(c->choices);
     mem_free(c->progress);
     probe_release(&c->probe);
-    intake_release(&c->in);
-    answer_release(&c->answer);
-    c->in.desk->n_jobs--;
+    parse_job_release(&c->in);
+    response_release(&c->answer);
+    c->in.engine->n_jobs--;
     mem_free(c);
 }
 
@@ -79,13 +79,13 @@ static void cancel(struct completion *c, uint32_t i)
     if (p->id == 0 || p->is_cancelled)
         return;
     p->is_cancelled = true;
-    desk_cancel(c->in.desk, p->id);
+    engine_client_cancel(c->in.engine, p->id);
 }
 
 /* Nobody waits for it any more. */
 static void abandon(struct completion *c)
 {
-    intake_leave(&c->in);
+    parse_job_leave(&c->in);
     for (uint32_t i = 0; i < c->n_choices; i++)
         cancel(c, i);
 }
@@ -101,20 +101,20 @@ static void on_gone(void *ud)
 static void fail(struct completion *c, const struct api_error *e)
 {
     struct http_call *call = c->in.call;
-    struct buf *frame = &c->in.desk->frame;
+    struct buf *frame = &c->in.engine->frame;
 
     if (call == NULL)
         return;
     abandon(c);
-    if (!c->in.prepared.params.stream) {
+    if (!c->in.parsed.params.stream) {
         if (e->status == 408)
             http_call_set_header(call, "x-should-retry", "false"); /* the time is over */
-        desk_set_retry_headers(c->in.desk, call, e->status, 1);
+        engine_client_set_retry_headers(c->in.engine, call, e->status, 1);
         http_call_reply_error(call, e);
         return;
     }
     buf_clear(frame);
-    c->in.dialect->failure(e, frame);
+    c->in.wire_format->failure(e, frame);
     if (http_call_write(call, frame->data, frame->len) < 0)
         http_call_abort(call);
     else
@@ -125,22 +125,22 @@ static void fail(struct completion *c, const struct api_error *e)
 
 static void count_usage(struct completion *c)
 {
-    struct answer_usage *u = &c->answer.usage;
+    struct response_usage *u = &c->answer.usage;
 
-    *u = (struct answer_usage){.cached = c->n_cached};
-    for (uint32_t i = 0; i < c->in.prepared.params.n_prompts; i++)
-        u->prompt += c->in.prepared.prompts[i].ids.n;
+    *u = (struct response_usage){.cached = c->n_cached};
+    for (uint32_t i = 0; i < c->in.parsed.params.n_prompts; i++)
+        u->prompt += c->in.parsed.prompts[i].ids.n;
     for (uint32_t i = 0; i < c->n_choices; i++) {
         u->completion += c->choices[i].n_tokens;
         u->thinking += c->choices[i].n_thinking;
     }
 }
 
-/* Send what is in the desk's frame; a reader that is too slow loses its connection. */
+/* Send what is in the engine client's frame; a reader that is too slow loses its connection. */
 static void send_frame(struct completion *c)
 {
     struct http_call *call = c->in.call;
-    struct buf *frame = &c->in.desk->frame;
+    struct buf *frame = &c->in.engine->frame;
     char id[280];
     int rc = frame->err;
 
@@ -157,8 +157,8 @@ static void send_frame(struct completion *c)
 
 static void send_choice(struct completion *c, struct choice *choice)
 {
-    buf_clear(&c->in.desk->frame);
-    c->answer.dialect->frame(&c->answer, choice, &c->in.desk->frame);
+    buf_clear(&c->in.engine->frame);
+    c->answer.wire_format->frame(&c->answer, choice, &c->in.engine->frame);
     send_frame(c);
 }
 
@@ -166,8 +166,8 @@ static void finish_stream(struct completion *c)
 {
     struct http_call *call;
 
-    buf_clear(&c->in.desk->frame);
-    c->answer.dialect->close(&c->answer, &c->in.desk->frame);
+    buf_clear(&c->in.engine->frame);
+    c->answer.wire_format->close(&c->answer, &c->in.engine->frame);
     send_frame(c);
     call = c->in.call;
     c->in.call = NULL;
@@ -177,7 +177,7 @@ static void finish_stream(struct completion *c)
 
 static void finish_whole(struct completion *c)
 {
-    const struct params *p = &c->in.prepared.params;
+    const struct params *p = &c->in.parsed.params;
     struct http_call *call = c->in.call;
     struct buf out;
 
@@ -185,7 +185,7 @@ static void finish_whole(struct completion *c)
         best_of_take(c->choices, p->n_prompts, p->n_each, p->n);
     c->answer.n_choices = p->n_prompts * p->n;
     buf_init(&out, HTTP_MAX_REPLY);
-    c->answer.dialect->whole(&c->answer, &out);
+    c->answer.wire_format->whole(&c->answer, &out);
     c->in.call = NULL;
     http_call_reply(call, 200, "application/json", &out);
 }
@@ -194,7 +194,7 @@ static void finish_whole(struct completion *c)
 
 static void on_token(struct completion *c, uint32_t i, const struct event *e)
 {
-    struct metrics *m = c->in.desk->metrics;
+    struct metrics *m = c->in.engine->metrics;
     struct progress *p = &c->progress[i];
     const uint64_t now = clock_us();
     uint64_t before, after;
@@ -207,11 +207,11 @@ static void on_token(struct completion *c, uint32_t i, const struct event *e)
     }
     p->last_us = now;
     before = request_memory_of_choice(&c->choices[i]);
-    if (choice_token(&c->choices[i], e, &c->in.desk->scratch))
+    if (choice_token(&c->choices[i], e, &c->in.engine->scratch))
         cancel(c, i);
     after = request_memory_of_choice(&c->choices[i]);
     if (after > before)
-        intake_grow(&c->in, after - before);
+        parse_job_grow(&c->in, after - before);
 }
 
 static enum outcome outcome_of(const struct choice *choice)
@@ -237,7 +237,7 @@ static enum outcome outcome_of(const struct choice *choice)
 
 static void count_end(struct completion *c, uint32_t i, const struct event_times *t)
 {
-    struct metrics *m = c->in.desk->metrics;
+    struct metrics *m = c->in.engine->metrics;
     const struct choice *choice = &c->choices[i];
 
     m->outcomes[outcome_of(choice)]++;
@@ -278,7 +278,7 @@ static bool is_failure(const struct completion *c, const struct choice *choice, 
                       "the request did not come to its first step in time (max_queue_ms)");
         return true;
     case FINISH_CANCELLED:
-        if (c->in.desk->is_stopping) {
+        if (c->in.engine->is_stopping) {
             api_error_set(e, 503, NULL, NULL, "the server is shutting down");
             return true;
         }
@@ -294,38 +294,38 @@ static bool is_failure(const struct completion *c, const struct choice *choice, 
 
 static void on_end(struct completion *c, uint32_t i, const struct event *e)
 {
-    const struct answer_usage *u = &c->answer.usage;
+    const struct response_usage *u = &c->answer.usage;
     struct choice *choice = &c->choices[i];
     const uint64_t now = clock_us();
     struct api_error error;
 
     c->progress[i].id = 0;
     c->n_open--;
-    if (i % c->in.prepared.params.n_each == 0) /* usage counts each prompt once */
+    if (i % c->in.parsed.params.n_each == 0) /* usage counts each prompt once */
         c->n_cached += e->times.n_cached;
     choice->times = e->times;
     choice->total_us = now - c->in.arrival_us;
     choice->blocked_us = blocked_us(c, &e->times, now);
-    choice_end(choice, e->finish, &c->in.desk->scratch);
+    choice_end(choice, e->finish, &c->in.engine->scratch);
     count_end(c, i, &e->times);
     note_end(c, choice, c->progress[i].first_us, &e->times);
     if (c->in.call != NULL && is_failure(c, choice, &error))
         fail(c, &error);
-    if (c->in.call != NULL && c->in.prepared.params.stream)
+    if (c->in.call != NULL && c->in.parsed.params.stream)
         send_choice(c, choice);
     if (c->n_open > 0)
         return;
     count_usage(c);
-    if (c->in.call != NULL && c->in.prepared.params.stream)
+    if (c->in.call != NULL && c->in.parsed.params.stream)
         finish_stream(c);
     else if (c->in.call != NULL)
         finish_whole(c);
     c->in.report.cached_tokens = c->n_cached;
-    intake_end_key(&c->in, u->prompt * c->in.prepared.params.n_each + u->completion);
+    parse_job_end_key(&c->in, u->prompt * c->in.parsed.params.n_each + u->completion);
     destroy(c);
 }
 
-static void on_event(struct desk_client *client, uint32_t i, const struct event *e)
+static void on_event(struct engine_caller *client, uint32_t i, const struct event *e)
 {
     struct completion *c = list_entry(client, struct completion, client);
 
@@ -340,7 +340,7 @@ static void on_event(struct desk_client *client, uint32_t i, const struct event 
         on_end(c, i, e);
         return;
     }
-    if (c->in.call != NULL && c->in.prepared.params.stream && choice_has_news(&c->choices[i]))
+    if (c->in.call != NULL && c->in.parsed.params.stream && choice_has_news(&c->choices[i]))
         send_choice(c, &c->choices[i]);
 }
 
@@ -348,9 +348,9 @@ static void on_event(struct desk_client *client, uint32_t i, const struct event 
 
 static void make_rules(struct completion *c)
 {
-    const struct params *p = &c->in.prepared.params;
+    const struct params *p = &c->in.parsed.params;
 
-    c->rules = (struct choice_rules){.tokenizer = c->in.desk->model->tokenizer,
+    c->rules = (struct choice_rules){.tokenizer = c->in.engine->model->tokenizer,
                                      .stop = &p->stop,
                                      .echo = p->echo,
                                      .wants_logprobs = p->sampling.n_top >= 0,
@@ -365,7 +365,7 @@ static void make_rules(struct completion *c)
         c->rules.n_prompt_top = (uint32_t)p->prompt_logprobs;
     if (p->form != PARAMS_CHAT)
         return;
-    c->rules.style = chat_style(c->in.desk->model->chat);
+    c->rules.style = chat_style(c->in.engine->model->chat);
     c->rules.finds_calls = p->tools != NULL && p->tool_choice != TOOL_CHOICE_NONE;
     c->rules.has_forced_call =
         p->tool_choice == TOOL_CHOICE_REQUIRED || p->tool_choice == TOOL_CHOICE_NAMED;
@@ -374,8 +374,8 @@ static void make_rules(struct completion *c)
 
 static int make_choices(struct completion *c)
 {
-    const struct params *p = &c->in.prepared.params;
-    const uint32_t n = c->in.prepared.n_choices;
+    const struct params *p = &c->in.parsed.params;
+    const uint32_t n = c->in.parsed.n_choices;
     int rc;
 
     make_rules(c);
@@ -384,13 +384,13 @@ static int make_choices(struct completion *c)
     if (c->choices == NULL || c->progress == NULL)
         return ERR_NOMEM;
     for (uint32_t i = 0; i < n; i++)
-        choice_init(&c->choices[i], i, &c->in.prepared.prompts[i / p->n_each], &c->rules);
+        choice_init(&c->choices[i], i, &c->in.parsed.prompts[i / p->n_each], &c->rules);
     c->n_choices = n;
-    rc = answer_init(&c->answer, c->in.dialect, c->in.desk->model->id, c->choices, n);
+    rc = response_init(&c->answer, c->in.wire_format, c->in.engine->model->id, c->choices, n);
     c->answer.include_usage = p->include_usage;
-    c->answer.echo = &c->in.prepared.echo;
+    c->answer.echo = &c->in.parsed.echo;
     c->answer.params = p;
-    c->answer.n_embd = c->in.desk->model->n_embd;
+    c->answer.n_embd = c->in.engine->model->n_embd;
     return rc;
 }
 
@@ -407,17 +407,17 @@ static void begin_stream(struct completion *c)
  * every token of the prompt computed, so with them nothing is shared. */
 static uint64_t leader_of(const struct completion *c, uint32_t i)
 {
-    const struct params *p = &c->in.prepared.params;
-    const uint32_t first = c->in.prepared.prompts[i / p->n_each].twin * p->n_each;
+    const struct params *p = &c->in.parsed.params;
+    const uint32_t first = c->in.parsed.prompts[i / p->n_each].twin * p->n_each;
 
-    return first == i || request_wants_rows(c->in.prepared.requests[i]) ? 0 : c->progress[first].id;
+    return first == i || request_wants_rows(c->in.parsed.requests[i]) ? 0 : c->progress[first].id;
 }
 
 static void note_begin(struct completion *c)
 {
     c->in.has_report = true;
-    c->in.report.priority = priority_name(c->in.prepared.params.priority);
-    c->in.report.model = c->in.desk->house->n_models > 1 ? c->in.desk->model->id : NULL;
+    c->in.report.priority = priority_name(c->in.parsed.params.priority);
+    c->in.report.model = c->in.engine->server->n_models > 1 ? c->in.engine->model->id : NULL;
     c->in.report.n_choices = c->n_choices;
     c->in.report.arrival_us = c->in.arrival_us;
     count_usage(c);
@@ -427,22 +427,22 @@ static void note_begin(struct completion *c)
 static void post_all(struct completion *c)
 {
     c->n_open = c->n_choices;
-    intake_begin_key(&c->in);
+    parse_job_begin_key(&c->in);
     note_begin(c);
     for (uint32_t i = 0; i < c->n_choices; i++) {
-        struct request *r = c->in.prepared.requests[i];
+        struct request *r = c->in.parsed.requests[i];
 
         r->leader = leader_of(c, i);
         if (r->leader != 0) /* its wait is for a prompt that is being computed */
             r->queue_until_us = 0;
-        c->in.prepared.requests[i] = NULL;
-        c->progress[i].id = desk_post(c->in.desk, r, &c->client, i);
+        c->in.parsed.requests[i] = NULL;
+        c->progress[i].id = engine_client_post(c->in.engine, r, &c->client, i);
     }
 }
 
 static void set_position_header(struct completion *c)
 {
-    const uint32_t position = desk_position(c->in.desk, c->in.prepared.params.priority);
+    const uint32_t position = engine_client_position(c->in.engine, c->in.parsed.params.priority);
     char text[16];
 
     if (position == 0)
@@ -464,29 +464,29 @@ static void admit(struct completion *c)
     }
     set_position_header(c);
     post_all(c);
-    if (c->in.prepared.params.stream)
+    if (c->in.parsed.params.stream)
         begin_stream(c);
 }
 
 /* Is there room for all of its requests? Else it has been refused. */
 static bool has_room(struct completion *c)
 {
-    const uint32_t n = c->in.prepared.n_choices;
-    const uint32_t tenant = intake_fill_requests(&c->in);
+    const uint32_t n = c->in.parsed.n_choices;
+    const uint32_t tenant = parse_job_fill_requests(&c->in);
     struct api_error e;
 
-    if (desk_check_room(c->in.desk, n, &e) < 0) {
-        intake_refuse(&c->in, &e,
-                      e.status == 429   ? REJECTION_QUEUE_FULL
-                      : e.status == 503 ? REJECTION_DRAINING
-                                        : REJECTION_INVALID);
+    if (engine_client_check_room(c->in.engine, n, &e) < 0) {
+        parse_job_refuse(&c->in, &e,
+                         e.status == 429   ? REJECTION_QUEUE_FULL
+                         : e.status == 503 ? REJECTION_DRAINING
+                                           : REJECTION_INVALID);
         return false;
     }
-    if (tenants_check(c->in.desk->tenants, tenant, n, &e) < 0) {
-        intake_refuse(&c->in, &e, e.status == 429 ? REJECTION_TENANT_LIMIT : REJECTION_INVALID);
+    if (tenants_check(c->in.engine->tenants, tenant, n, &e) < 0) {
+        parse_job_refuse(&c->in, &e, e.status == 429 ? REJECTION_TENANT_LIMIT : REJECTION_INVALID);
         return false;
     }
-    return intake_check_key(&c->in);
+    return parse_job_check_key(&c->in);
 }
 
 static void on_probed(struct probe *p);
@@ -496,7 +496,7 @@ static bool ask_engine(struct completion *c)
 {
     struct api_error e;
 
-    return desk_check_dry_room(c->in.desk, c->in.prepared.params.n_prompts, &e) == 0 &&
+    return engine_client_check_dry_room(c->in.engine, c->in.parsed.params.n_prompts, &e) == 0 &&
            probe_start(&c->probe, &c->in, on_probed) == 0;
 }
 
@@ -528,7 +528,7 @@ static void on_probed(struct probe *p)
         consider(c, p->found);
 }
 
-static void on_ready(struct intake *in)
+static void on_ready(struct parse_job *in)
 {
     struct completion *c = list_entry(in, struct completion, in);
 
@@ -538,23 +538,24 @@ static void on_ready(struct intake *in)
         consider(c, NULL);
 }
 
-void completion_start(struct desk *d, struct http_call *call, const struct dialect *dialect)
+void completion_start(struct engine_client *d, struct http_call *call,
+                      const struct wire_format *wire_format)
 {
     struct completion *c;
     struct api_error e = {0};
 
-    if (desk_check_room(d, 1, &e) < 0) { /* before any work is done for it */
-        intake_refuse_early(d, call, &e);
+    if (engine_client_check_room(d, 1, &e) < 0) { /* before any work is done for it */
+        parse_job_refuse_early(d, call, &e);
         return;
     }
     c = mem_calloc(1, sizeof(*c));
     if (c == NULL) {
         api_error_set(&e, 500, NULL, NULL, "out of memory");
-        intake_refuse_early(d, call, &e);
+        parse_job_refuse_early(d, call, &e);
         return;
     }
     d->n_jobs++;
-    c->client = (struct desk_client){.event = on_event, .request_id = c->in.request_id};
+    c->client = (struct engine_caller){.event = on_event, .request_id = c->in.request_id};
     http_call_on_gone(call, on_gone, c);
-    intake_start(&c->in, d, call, dialect, on_ready);
+    parse_job_start(&c->in, d, call, wire_format, on_ready);
 }

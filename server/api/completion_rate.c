@@ -4,17 +4,17 @@
 #include <math.h>
 #include <stdbool.h>
 
-void tempo_start(struct tempo *p, uint64_t now_us)
+void completion_rate_start(struct completion_rate *p, uint64_t now_us)
 {
-    *p = (struct tempo){.start_us = now_us, .last_us = now_us};
+    *p = (struct completion_rate){.start_us = now_us, .last_us = now_us};
 }
 
-static double faded(const struct tempo *p, uint64_t now_us)
+static double faded(const struct completion_rate *p, uint64_t now_us)
 {
-    return p->weight * exp(-(double)(now_us - p->last_us) / 1e6 / TEMPO_TAU_S);
+    return p->weight * exp(-(double)(now_us - p->last_us) / 1e6 / COMPLETION_RATE_TAU_S);
 }
 
-void tempo_end(struct tempo *p, uint64_t now_us)
+void completion_rate_end(struct completion_rate *p, uint64_t now_us)
 {
     p->weight = faded(p, now_us) + 1;
     p->last_us = now_us;
@@ -22,20 +22,21 @@ void tempo_end(struct tempo *p, uint64_t now_us)
 
 /* A weight that has had only `age` to fill up would stand for too slow a rate: divide by the part
  * of the window that has passed. */
-double tempo_rate(const struct tempo *p, uint64_t now_us)
+double completion_rate_per_s(const struct completion_rate *p, uint64_t now_us)
 {
     const double age = (double)(now_us - p->start_us) / 1e6;
-    const double window = TEMPO_TAU_S * (1 - exp(-age / TEMPO_TAU_S));
+    const double window = COMPLETION_RATE_TAU_S * (1 - exp(-age / COMPLETION_RATE_TAU_S));
 
     return window > 0 ? faded(p, now_us) / window : 0;
 }
 
-uint32_t tempo_wait_ms(const struct tempo *p, uint32_t n, uint64_t now_us)
+uint32_t completion_rate_wait_ms(const struct completion_rate *p, uint32_t n, uint64_t now_us)
 {
     const bool is_known = faded(p, now_us) >= 0.5;
-    const double ms = is_known ? n / tempo_rate(p, now_us) * 1000 : TEMPO_GUESS_MS;
+    const double ms =
+        is_known ? n / completion_rate_per_s(p, now_us) * 1000 : COMPLETION_RATE_GUESS_MS;
 
-    if (ms >= TEMPO_MAX_WAIT_MS)
-        return TEMPO_MAX_WAIT_MS;
-    return ms > TEMPO_MIN_WAIT_MS ? (uint32_t)ms : TEMPO_MIN_WAIT_MS;
+    if (ms >= COMPLETION_RATE_MAX_WAIT_MS)
+        return COMPLETION_RATE_MAX_WAIT_MS;
+    return ms > COMPLETION_RATE_MIN_WAIT_MS ? (uint32_t)ms : COMPLETION_RATE_MIN_WAIT_MS;
 }

@@ -1,7 +1,7 @@
 /* server/api/completion_rate.h - how fast requests end: a moving estimate for Retry-After.
  *
- * Each end counts 1 and fades with a time constant of TEMPO_TAU_S, so the estimate follows the load
- * of about the last half minute. Time comes in as an argument.
+ * Each end counts 1 and fades with a time constant of COMPLETION_RATE_TAU_S, so the estimate
+ * follows the load of about the last half minute. Time comes in as an argument.
  *
  * Thread: one owner.
  * Memory: none.
@@ -11,23 +11,25 @@
 
 #include <stdint.h>
 
-#define TEMPO_TAU_S 15.0
-#define TEMPO_MAX_WAIT_MS 60000u /* nobody is told to wait longer: by then the estimate is stale */
-#define TEMPO_MIN_WAIT_MS 50u
-#define TEMPO_GUESS_MS 1000u /* when nothing has ended lately: one who asks again learns more */
+#define COMPLETION_RATE_TAU_S 15.0
+/* Nobody is told to wait longer: by then the estimate is stale. */
+#define COMPLETION_RATE_MAX_WAIT_MS 60000u
+#define COMPLETION_RATE_MIN_WAIT_MS 50u
+/* When nothing has ended lately: one who asks again learns more. */
+#define COMPLETION_RATE_GUESS_MS 1000u
 
-struct tempo {
+struct completion_rate {
     uint64_t start_us, last_us; /* start 0: nothing measured yet */
     double weight;              /* faded count of ends at last_us */
 };
 
-void tempo_start(struct tempo *p, uint64_t now_us);
-void tempo_end(struct tempo *p, uint64_t now_us); /* a request ended now */
+void completion_rate_start(struct completion_rate *p, uint64_t now_us);
+void completion_rate_end(struct completion_rate *p, uint64_t now_us); /* a request ended now */
 
 /* Ends per second. */
-double tempo_rate(const struct tempo *p, uint64_t now_us);
+double completion_rate_per_s(const struct completion_rate *p, uint64_t now_us);
 
 /* Milliseconds until n more requests will have ended, within the two bounds. */
-uint32_t tempo_wait_ms(const struct tempo *p, uint32_t n, uint64_t now_us);
+uint32_t completion_rate_wait_ms(const struct completion_rate *p, uint32_t n, uint64_t now_us);
 
 #endif

@@ -19,7 +19,7 @@
 
 struct entry {
     struct list link; /* the one used last comes first */
-    enum constrain_kind kind;
+    enum constraint_kind kind;
     uint64_t owner;
     char *text;
     size_t n;
@@ -28,17 +28,18 @@ struct entry {
     size_t bytes;
 };
 
-struct constrain {
-    struct constrain_options opt;
+struct constraint_cache {
+    struct constraint_cache_options opt;
     struct token_trie *trie;
     pthread_mutex_t lock; /* guards what follows; nothing else is locked under it */
     struct list entries;
-    struct constrain_stats stats;
+    struct constraint_cache_stats stats;
 };
 
-int constrain_create(struct constrain **out, const struct constrain_options *options)
+int constraint_cache_create(struct constraint_cache **out,
+                            const struct constraint_cache_options *options)
 {
-    struct constrain *c = mem_calloc(1, sizeof(*c));
+    struct constraint_cache *c = mem_calloc(1, sizeof(*c));
 
     *out = NULL;
     if (c == NULL)
@@ -56,7 +57,7 @@ int constrain_create(struct constrain **out, const struct constrain_options *opt
 
 /* ---- entries ---- */
 
-static void drop(struct constrain *c, struct entry *e)
+static void drop(struct constraint_cache *c, struct entry *e)
 {
     list_unlink(&e->link);
     c->stats.n_entries--;
@@ -66,9 +67,9 @@ static void drop(struct constrain *c, struct entry *e)
     mem_free(e);
 }
 
-void constrain_destroy(struct constrain **constrain)
+void constraint_cache_destroy(struct constraint_cache **constraint_cache)
 {
-    struct constrain *c = constrain != NULL ? *constrain : NULL;
+    struct constraint_cache *c = constraint_cache != NULL ? *constraint_cache : NULL;
 
     if (c == NULL)
         return;
@@ -77,18 +78,18 @@ void constrain_destroy(struct constrain **constrain)
     pthread_mutex_destroy(&c->lock);
     token_trie_destroy(&c->trie);
     mem_free(c);
-    *constrain = NULL;
+    *constraint_cache = NULL;
 }
 
 struct key {
-    enum constrain_kind kind;
+    enum constraint_kind kind;
     uint64_t owner;
     char *text; /* to be freed */
     size_t n;
     uint64_t hash;
 };
 
-static struct entry *find(struct constrain *c, const struct key *key)
+static struct entry *find(struct constraint_cache *c, const struct key *key)
 {
     list_each(it, &c->entries)
     {
@@ -102,7 +103,7 @@ static struct entry *find(struct constrain *c, const struct key *key)
 }
 
 /* The constraint of the key, with a count of its own for the caller, or NULL. */
-static struct constraint *look_up(struct constrain *c, const struct key *key)
+static struct constraint *look_up(struct constraint_cache *c, const struct key *key)
 {
     struct constraint *found = NULL;
     struct entry *e;
@@ -120,7 +121,7 @@ static struct constraint *look_up(struct constrain *c, const struct key *key)
 }
 
 /* Old ones go until there is room again; the newest always stays. */
-static void make_room(struct constrain *c)
+static void make_room(struct constraint_cache *c)
 {
     while (c->stats.n_entries > 1 &&
            (c->stats.n_entries > c->opt.max_entries || c->stats.bytes > c->opt.max_bytes))
@@ -129,7 +130,7 @@ static void make_room(struct constrain *c)
 
 /* Two threads may have compiled the same: both keep what they have, one is remembered. Takes the
  * key's text. */
-static void remember(struct constrain *c, struct key *key, struct constraint *made)
+static void remember(struct constraint_cache *c, struct key *key, struct constraint *made)
 {
     struct entry *e = mem_calloc(1, sizeof(*e));
 
@@ -199,29 +200,29 @@ static int schema_grammar(struct grammar **out, const cJSON *value, struct budge
     return rc;
 }
 
-static int make_grammar(struct grammar **out, const struct constrain_wish *w,
+static int make_grammar(struct grammar **out, const struct constraint_spec *w,
                         struct budget *budget, char *err, size_t err_len)
 {
     const char *text = cJSON_IsString(w->value) ? w->value->valuestring : "";
 
     switch (w->kind) {
-    case CONSTRAIN_GRAMMAR:
+    case CONSTRAINT_GRAMMAR:
         return grammar_from_gbnf(out, text, strlen(text), budget, err, err_len);
-    case CONSTRAIN_REGEX:
+    case CONSTRAINT_REGEX:
         return grammar_from_regex(out, text, strlen(text), budget, err, err_len);
-    case CONSTRAIN_CHOICE:
+    case CONSTRAINT_CHOICE:
         return choice_grammar(out, w->value, budget, err, err_len);
-    case CONSTRAIN_SCHEMA:
+    case CONSTRAINT_SCHEMA:
         return schema_grammar(out, w->value, budget, err, err_len);
-    case CONSTRAIN_JSON:
-    case CONSTRAIN_NONE:
+    case CONSTRAINT_JSON:
+    case CONSTRAINT_NONE:
         break;
     }
     return schema_any_object(out, err, err_len);
 }
 
-static int compile(struct constrain *c, const struct constrain_wish *w, struct budget *budget,
-                   struct constraint **out, char *err, size_t err_len)
+static int compile(struct constraint_cache *c, const struct constraint_spec *w,
+                   struct budget *budget, struct constraint **out, char *err, size_t err_len)
 {
     struct grammar *g = NULL;
     int rc = make_grammar(&g, w, budget, err, err_len);
@@ -233,51 +234,51 @@ static int compile(struct constrain *c, const struct constrain_wish *w, struct b
     return rc;
 }
 
-/* ---- wishes ---- */
+/* ---- specs ---- */
 
-static int refuse(const struct constrain_wish *w, struct api_error *e, const char *what)
+static int refuse(const struct constraint_spec *w, struct api_error *e, const char *what)
 {
     return api_error_set(e, 400, w->field, NULL, "'%s' %s", w->field, what);
 }
 
-static int check_choices(const struct constrain_wish *w, struct api_error *e)
+static int check_choices(const struct constraint_spec *w, struct api_error *e)
 {
     const cJSON *it;
     uint32_t n = 0;
 
     cJSON_ArrayForEach(it, w->value) {
-        if (!cJSON_IsString(it) || ++n > CONSTRAIN_MAX_CHOICES)
+        if (!cJSON_IsString(it) || ++n > CONSTRAINT_MAX_CHOICES)
             return refuse(w, e, "must be a list of at most 10000 strings");
     }
     return n > 0 ? 0 : refuse(w, e, "must hold at least one string");
 }
 
-static int check_wish(const struct constrain_wish *w, struct api_error *e)
+static int check_spec(const struct constraint_spec *w, struct api_error *e)
 {
     switch (w->kind) {
-    case CONSTRAIN_GRAMMAR:
-    case CONSTRAIN_REGEX:
+    case CONSTRAINT_GRAMMAR:
+    case CONSTRAINT_REGEX:
         return cJSON_IsString(w->value) ? 0 : refuse(w, e, "must be a string");
-    case CONSTRAIN_CHOICE:
+    case CONSTRAINT_CHOICE:
         return cJSON_IsArray(w->value) ? check_choices(w, e)
                                        : refuse(w, e, "must be a list of strings");
-    case CONSTRAIN_SCHEMA:
+    case CONSTRAINT_SCHEMA:
         if (cJSON_IsObject(w->value) || cJSON_IsBool(w->value) || cJSON_IsString(w->value))
             return 0;
         return refuse(w, e, "must be a JSON Schema");
-    case CONSTRAIN_JSON:
-    case CONSTRAIN_NONE:
+    case CONSTRAINT_JSON:
+    case CONSTRAINT_NONE:
         break;
     }
     return 0;
 }
 
-static int make_key(struct key *key, const struct constrain_wish *w, struct api_error *e)
+static int make_key(struct key *key, const struct constraint_spec *w, struct api_error *e)
 {
     char *printed;
 
-    *key = (struct key){.kind = w->kind, .owner = w->kind == CONSTRAIN_JSON ? 0 : w->owner};
-    if (w->kind == CONSTRAIN_JSON) {
+    *key = (struct key){.kind = w->kind, .owner = w->kind == CONSTRAINT_JSON ? 0 : w->owner};
+    if (w->kind == CONSTRAINT_JSON) {
         key->text = mem_strdup("");
     } else if (cJSON_IsString(w->value)) {
         key->text = mem_strdup(w->value->valuestring);
@@ -290,10 +291,10 @@ static int make_key(struct key *key, const struct constrain_wish *w, struct api_
         return api_error_set(e, 500, NULL, NULL, "out of memory");
     key->n = strlen(key->text);
     key->hash = XXH3_64bits(key->text, key->n);
-    return key->n <= CONSTRAIN_MAX_TEXT ? 0 : refuse(w, e, "is larger than 256 KiB");
+    return key->n <= CONSTRAINT_MAX_TEXT ? 0 : refuse(w, e, "is larger than 256 KiB");
 }
 
-static int compile_and_remember(struct constrain *c, const struct constrain_wish *w,
+static int compile_and_remember(struct constraint_cache *c, const struct constraint_spec *w,
                                 struct key *key, struct budget *budget, struct constraint **out,
                                 struct api_error *e)
 {
@@ -312,28 +313,28 @@ static int compile_and_remember(struct constrain *c, const struct constrain_wish
     return api_error_set(e, 400, w->field, NULL, "'%s' is not usable: %s", w->field, why);
 }
 
-int constrain_get(struct constrain *c, const struct constrain_wish *wish, struct budget *budget,
-                  struct constraint **out, struct api_error *e)
+int constraint_cache_get(struct constraint_cache *c, const struct constraint_spec *spec,
+                         struct budget *budget, struct constraint **out, struct api_error *e)
 {
     struct key key;
-    int rc = check_wish(wish, e);
+    int rc = check_spec(spec, e);
 
     *out = NULL;
     if (rc < 0)
         return rc;
-    rc = make_key(&key, wish, e);
+    rc = make_key(&key, spec, e);
     if (rc == 0) {
         *out = look_up(c, &key);
         if (*out == NULL)
-            rc = compile_and_remember(c, wish, &key, budget, out, e);
+            rc = compile_and_remember(c, spec, &key, budget, out, e);
     }
     mem_free(key.text);
     return rc;
 }
 
-struct constrain_stats constrain_stats(struct constrain *c)
+struct constraint_cache_stats constraint_cache_stats(struct constraint_cache *c)
 {
-    struct constrain_stats stats;
+    struct constraint_cache_stats stats;
 
     pthread_mutex_lock(&c->lock);
     stats = c->stats;
@@ -341,7 +342,7 @@ struct constrain_stats constrain_stats(struct constrain *c)
     return stats;
 }
 
-bool constrain_is_mentioned(const char *body, size_t n)
+bool constraint_cache_is_mentioned(const char *body, size_t n)
 {
     static const char *const words[] = {"\"grammar\"",         "\"json_schema\"",
                                         "\"response_format\"", "\"structured_outputs\"",

@@ -18,54 +18,55 @@
 #include "core/base/json.h"
 #include "server/http/error.h"
 
-#define CONSTRAIN_MAX_TEXT ((size_t)256 << 10) /* of a grammar or schema */
-#define CONSTRAIN_MAX_CHOICES 10000
+#define CONSTRAINT_MAX_TEXT ((size_t)256 << 10) /* of a grammar or schema */
+#define CONSTRAINT_MAX_CHOICES 10000
 
 struct budget;
-struct constrain;
+struct constraint_cache;
 struct constraint;
 struct tokenizer;
 
-enum constrain_kind {
-    CONSTRAIN_NONE = 0,
-    CONSTRAIN_GRAMMAR, /* a string: GBNF */
-    CONSTRAIN_REGEX,   /* a string */
-    CONSTRAIN_CHOICE,  /* a list of strings */
-    CONSTRAIN_SCHEMA,  /* a JSON Schema, or a string that holds one */
-    CONSTRAIN_JSON,    /* any JSON object; no value */
+enum constraint_kind {
+    CONSTRAINT_NONE = 0,
+    CONSTRAINT_GRAMMAR, /* a string: GBNF */
+    CONSTRAINT_REGEX,   /* a string */
+    CONSTRAINT_CHOICE,  /* a list of strings */
+    CONSTRAINT_SCHEMA,  /* a JSON Schema, or a string that holds one */
+    CONSTRAINT_JSON,    /* any JSON object; no value */
 };
 
-struct constrain_wish {
-    enum constrain_kind kind;
+struct constraint_spec {
+    enum constraint_kind kind;
     const char *field;  /* static: what the client called it */
     const cJSON *value; /* borrowed from the body */
     uint64_t owner;     /* a number for the tenant: what one has compiled another does not find, or
                          * the time it takes would tell what others ask for */
 };
 
-struct constrain_options {
+struct constraint_cache_options {
     const struct tokenizer *tokenizer; /* borrowed */
     uint32_t max_entries;
     size_t max_bytes;
 };
 
-struct constrain_stats {
+struct constraint_cache_stats {
     uint64_t n_hits, n_compiled, n_refused;
     uint32_t n_entries;
     size_t bytes;
 };
 
-int constrain_create(struct constrain **out, const struct constrain_options *options);
-void constrain_destroy(struct constrain **c);
+int constraint_cache_create(struct constraint_cache **out,
+                            const struct constraint_cache_options *options);
+void constraint_cache_destroy(struct constraint_cache **c);
 
-/* A counted constraint for the wish, which is not NONE. 0, or a negative ERR_* with *e filled.
+/* A counted constraint for the spec, which is not NONE. 0, or a negative ERR_* with *e filled.
  * Compiling spends steps of the budget (NULL: no limit). */
-int constrain_get(struct constrain *c, const struct constrain_wish *wish, struct budget *budget,
-                  struct constraint **out, struct api_error *e);
-struct constrain_stats constrain_stats(struct constrain *c);
+int constraint_cache_get(struct constraint_cache *c, const struct constraint_spec *spec,
+                         struct budget *budget, struct constraint **out, struct api_error *e);
+struct constraint_cache_stats constraint_cache_stats(struct constraint_cache *c);
 
 /* Might the body ask for a constraint? Then it is not prepared on the loop: compiling takes
  * milliseconds. */
-bool constrain_is_mentioned(const char *body, size_t n);
+bool constraint_cache_is_mentioned(const char *body, size_t n);
 
 #endif

@@ -32,17 +32,17 @@ static uint64_t time_of(const struct params *p, const struct forecast *f)
 }
 
 /* Microseconds until everything is there; 0 when nobody knows. */
-static uint64_t predict(const struct intake *in, enum cached cached,
+static uint64_t predict(const struct parse_job *in, enum cached cached,
                         const struct event_probe *found, bool is_idle)
 {
-    const struct prepared *p = &in->prepared;
+    const struct parsed_request *p = &in->parsed;
     uint64_t last = 0, ahead = 0;
 
     for (uint32_t i = 0; i < p->params.n_prompts; i++) {
         const struct request *r = p->requests[i * p->params.n_each];
         const uint32_t n = n_cached(r, cached, found != NULL ? &found[i] : NULL);
-        const struct forecast f = is_idle ? desk_forecast_idle(in->desk, r, n)
-                                          : desk_forecast(in->desk, r, n, ahead);
+        const struct forecast f = is_idle ? engine_client_forecast_idle(in->engine, r, n)
+                                          : engine_client_forecast(in->engine, r, n, ahead);
 
         if (!f.is_known)
             return 0;
@@ -52,9 +52,9 @@ static uint64_t predict(const struct intake *in, enum cached cached,
     return last > 0 ? last : 1;
 }
 
-struct deadline deadline_judge(const struct intake *in, const struct event_probe *found)
+struct deadline deadline_judge(const struct parse_job *in, const struct event_probe *found)
 {
-    const uint64_t wanted = in->prepared.params.deadline_ms * 1000;
+    const uint64_t wanted = in->parsed.params.deadline_ms * 1000;
     const uint64_t spent = clock_us() - in->arrival_us;
     enum cached cached = found != NULL ? CACHED_FOUND : CACHED_NONE;
     struct deadline d = {DEADLINE_FINE, 0, 0};
@@ -65,7 +65,7 @@ struct deadline deadline_judge(const struct intake *in, const struct event_probe
     us = predict(in, cached, found, false);
     if (us == 0 || spent + us <= wanted)
         return d;
-    if (cached == CACHED_NONE && in->desk->model->shares_prefixes) {
+    if (cached == CACHED_NONE && in->engine->model->shares_prefixes) {
         cached = CACHED_ALL;
         us = predict(in, cached, found, false);
         d.verdict = DEADLINE_UNCLEAR;
@@ -79,23 +79,23 @@ struct deadline deadline_judge(const struct intake *in, const struct event_probe
     return d;
 }
 
-/* A client whose wish this machine cannot fulfil even when it has nothing else to do need not come
+/* A client whose spec this machine cannot fulfil even when it has nothing else to do need not come
  * again; one that came at a bad time is told when the others will be done. */
-void deadline_refuse(struct intake *in, const struct deadline *d)
+void deadline_refuse(struct parse_job *in, const struct deadline *d)
 {
-    const uint32_t max = TEMPO_MAX_WAIT_MS;
+    const uint32_t max = COMPLETION_RATE_MAX_WAIT_MS;
     char what[48] = "the first token is";
     struct api_error e;
 
-    if (in->prepared.params.max_tokens != PARAMS_NO_LIMIT)
+    if (in->parsed.params.max_tokens != PARAMS_NO_LIMIT)
         snprintf(what, sizeof(what), "the %u tokens asked for are",
-                 in->prepared.requests[0]->max_tokens);
+                 in->parsed.requests[0]->max_tokens);
     api_error_set(&e, 429, "deadline_ms", "deadline_unreachable",
                   "'deadline_ms' is %" PRIu64 ", and %s predicted to take %" PRIu64 " ms",
-                  in->prepared.params.deadline_ms, what, d->predicted_ms);
+                  in->parsed.params.deadline_ms, what, d->predicted_ms);
     if (d->retry_ms > 0)
-        desk_say_when(in->call, d->retry_ms < max ? (uint32_t)d->retry_ms : max);
+        engine_client_say_when(in->call, d->retry_ms < max ? (uint32_t)d->retry_ms : max);
     else
         http_call_set_header(in->call, "x-should-retry", "false");
-    intake_refuse_plainly(in, &e, REJECTION_DEADLINE);
+    parse_job_refuse_plainly(in, &e, REJECTION_DEADLINE);
 }

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 struct event_probe;
-struct intake;
+struct parse_job;
 
 enum deadline_verdict {
     DEADLINE_FINE = 0, /* it can, or nobody knows */
@@ -30,9 +30,9 @@ struct deadline {
 
 /* `found` has an answer for each prompt, or is NULL when the engine was not asked: with it nothing
  * is unclear. */
-struct deadline deadline_judge(const struct intake *in, const struct event_probe *found);
+struct deadline deadline_judge(const struct parse_job *in, const struct event_probe *found);
 
 /* Answer 429, deadline_unreachable. */
-void deadline_refuse(struct intake *in, const struct deadline *d);
+void deadline_refuse(struct parse_job *in, const struct deadline *d);
 
 #endif

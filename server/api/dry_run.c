@@ -14,15 +14,15 @@
 _Static_assert(PARAMS_MAX_CHOICES <= SERVER_DRY_RUNS, "every plan has room when nobody else asks");
 
 struct plan_job {
-    struct intake in;
+    struct parse_job in;
     struct probe probe;
 };
 
 static void destroy(struct plan_job *j)
 {
-    j->in.desk->n_jobs--;
+    j->in.engine->n_jobs--;
     probe_release(&j->probe);
-    intake_release(&j->in);
+    parse_job_release(&j->in);
     mem_free(j);
 }
 
@@ -30,7 +30,7 @@ static void on_gone(void *ud)
 {
     struct plan_job *j = ud;
 
-    intake_leave(&j->in);
+    parse_job_leave(&j->in);
 }
 
 static double ms(uint64_t us)
@@ -55,30 +55,29 @@ static void add_forecast(struct buf *out, const struct forecast *f, bool has_tok
 
 static void add_prompt(const struct plan_job *j, uint32_t i, uint64_t ahead, struct buf *out)
 {
-    struct desk *d = j->in.desk;
-    const struct request *r = j->in.prepared.requests[i * j->in.prepared.params.n_each];
+    struct engine_client *d = j->in.engine;
+    const struct request *r = j->in.parsed.requests[i * j->in.parsed.params.n_each];
     const struct event_probe *found = &j->probe.found[i];
-    const struct forecast f = desk_forecast(d, r, found->n_cached, ahead);
+    const struct forecast f = engine_client_forecast(d, r, found->n_cached, ahead);
 
     buf_printf(out,
                "{\"prompt_tokens\":%u,\"max_tokens\":%u,\"cached_tokens\":%u,\"blocks\":%llu,"
                "\"blocks_total\":%u,\"queue_position\":%u",
-               r->n_prompt, r->max_tokens, found->n_cached,
-               (unsigned long long)found->n_blocks, d->model->n_blocks,
-               desk_position_behind(d, found->n_ahead, i));
-    add_forecast(out, &f, j->in.prepared.params.form != PARAMS_EMBED);
+               r->n_prompt, r->max_tokens, found->n_cached, (unsigned long long)found->n_blocks,
+               d->model->n_blocks, engine_client_position_behind(d, found->n_ahead, i));
+    add_forecast(out, &f, j->in.parsed.params.form != PARAMS_EMBED);
     buf_add_str(out, ",\"fits\":true}");
 }
 
 static void answer(struct plan_job *j)
 {
-    const struct prepared *p = &j->in.prepared;
+    const struct parsed_request *p = &j->in.parsed;
     uint64_t ahead = 0;
     struct buf out;
 
     buf_init(&out, (size_t)1 << 20);
     buf_add_str(&out, "{\"object\":\"plan\",\"model\":");
-    json_add_cstring(&out, j->in.desk->model->id);
+    json_add_cstring(&out, j->in.engine->model->id);
     buf_add_str(&out, ",\"prompts\":[");
     for (uint32_t i = 0; i < p->params.n_prompts; i++) {
         if (i > 0)
@@ -98,14 +97,14 @@ static void on_probed(struct probe *p)
 
     if (j->in.call != NULL && p->is_failed) {
         api_error_set(&e, 503, NULL, NULL, "the server is shutting down");
-        intake_refuse(&j->in, &e, REJECTION_DRAINING);
+        parse_job_refuse(&j->in, &e, REJECTION_DRAINING);
     } else if (j->in.call != NULL) {
         answer(j);
     }
     destroy(j);
 }
 
-static void on_ready(struct intake *in)
+static void on_ready(struct parse_job *in)
 {
     struct plan_job *j = list_entry(in, struct plan_job, in);
     struct api_error e;
@@ -114,9 +113,9 @@ static void on_ready(struct intake *in)
         destroy(j);
         return;
     }
-    intake_fill_requests(in);
-    if (desk_check_dry_room(in->desk, in->prepared.params.n_prompts, &e) < 0) {
-        intake_refuse(in, &e, e.status == 429 ? REJECTION_QUEUE_FULL : REJECTION_DRAINING);
+    parse_job_fill_requests(in);
+    if (engine_client_check_dry_room(in->engine, in->parsed.params.n_prompts, &e) < 0) {
+        parse_job_refuse(in, &e, e.status == 429 ? REJECTION_QUEUE_FULL : REJECTION_DRAINING);
         destroy(j);
     } else if (probe_start(&j->probe, in, on_probed) < 0) {
         api_error_set(&e, 500, NULL, NULL, "out of memory");
@@ -126,30 +125,30 @@ static void on_ready(struct intake *in)
 }
 
 /* An embedding's body is known by its text's name. */
-static const struct dialect *pick(const cJSON *body)
+static const struct wire_format *pick(const cJSON *body)
 {
     const bool is_text = field_find(body, "prompt") != NULL || field_find(body, "input") == NULL;
 
-    return is_text ? dialect_text() : dialect_embeddings();
+    return is_text ? wire_openai_completions() : wire_openai_embeddings();
 }
 
-void plan_start(struct desk *d, struct http_call *call)
+void plan_start(struct engine_client *d, struct http_call *call)
 {
-    static const struct dialect either = {.form = PARAMS_TEXT, .pick = pick};
+    static const struct wire_format either = {.form = PARAMS_TEXT, .pick = pick};
     struct plan_job *j;
     struct api_error e = {0};
 
-    if (desk_check_dry_room(d, 1, &e) < 0) {
-        intake_refuse_early(d, call, &e);
+    if (engine_client_check_dry_room(d, 1, &e) < 0) {
+        parse_job_refuse_early(d, call, &e);
         return;
     }
     j = mem_calloc(1, sizeof(*j));
     if (j == NULL) {
         api_error_set(&e, 500, NULL, NULL, "out of memory");
-        intake_refuse_early(d, call, &e);
+        parse_job_refuse_early(d, call, &e);
         return;
     }
     d->n_jobs++;
     http_call_on_gone(call, on_gone, j);
-    intake_start(&j->in, d, call, &either, on_ready);
+    parse_job_start(&j->in, d, call, &either, on_ready);
 }

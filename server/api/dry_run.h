@@ -13,14 +13,14 @@
  * embedding has no tokens: max_tokens is 0, and first_token null.
  *
  * Thread: the loop's.
- * Memory: as for an intake.
+ * Memory: as for a parse job.
  */
 #ifndef SERVER_API_DRY_RUN_H
 #define SERVER_API_DRY_RUN_H
 
-struct desk;
+struct engine_client;
 struct http_call;
 
-void plan_start(struct desk *d, struct http_call *call);
+void plan_start(struct engine_client *d, struct http_call *call);
 
 #endif

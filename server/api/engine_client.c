@@ -17,7 +17,7 @@
 
 struct slot {
     uint64_t id; /* of the request that has the slot; 0 = free */
-    struct desk_client *client;
+    struct engine_caller *client;
     uint32_t part, tenant;
     bool is_dry;
     uint32_t next_free;
@@ -28,8 +28,8 @@ struct post {
     uint32_t n_prompt;
 };
 
-struct desk_private {
-    struct tempo tempo;
+struct engine_client_private {
+    struct completion_rate completion_rate;
     uint64_t n_posted; /* ever: ids ascend with it */
     uint64_t n_recent; /* posts that were no dry runs, ever */
     struct post recent[RECENT];
@@ -40,30 +40,30 @@ struct desk_private {
     struct slot slots[];
 };
 
-static void init_slots(struct desk_private *p, uint32_t n)
+static void init_slots(struct engine_client_private *p, uint32_t n)
 {
     p->n_slots = n;
     for (uint32_t i = 0; i < n; i++)
         p->slots[i].next_free = i + 1;
 }
 
-int desk_create(struct desk **out, const struct desk_options *o)
+int engine_client_create(struct engine_client **out, const struct engine_client_options *o)
 {
     const uint32_t n = o->model->max_outstanding + SERVER_DRY_RUNS;
-    struct desk *d = mem_calloc(1, sizeof(*d));
+    struct engine_client *d = mem_calloc(1, sizeof(*d));
 
     *out = NULL;
     if (d == NULL)
         return ERR_NOMEM;
     d->priv = mem_calloc(1, sizeof(*d->priv) + n * sizeof(struct slot));
     if (d->priv == NULL) {
-        desk_destroy(&d);
+        engine_client_destroy(&d);
         return ERR_NOMEM;
     }
     init_slots(d->priv, n);
     d->priv->max_requests = o->model->max_outstanding;
-    tempo_start(&d->priv->tempo, clock_us());
-    d->house = o->house;
+    completion_rate_start(&d->priv->completion_rate, clock_us());
+    d->server = o->server;
     d->model = o->model;
     d->loop = o->loop;
     d->metrics = o->metrics;
@@ -77,14 +77,14 @@ int desk_create(struct desk **out, const struct desk_options *o)
     return 0;
 }
 
-void desk_attach(struct desk *d, struct queue *q)
+void engine_client_attach(struct engine_client *d, struct queue *q)
 {
     d->queue = q;
 }
 
-void desk_destroy(struct desk **desk)
+void engine_client_destroy(struct engine_client **engine)
 {
-    struct desk *d = desk != NULL ? *desk : NULL;
+    struct engine_client *d = engine != NULL ? *engine : NULL;
 
     if (d == NULL)
         return;
@@ -92,18 +92,18 @@ void desk_destroy(struct desk **desk)
     buf_release(&d->frame);
     mem_free(d->priv);
     mem_free(d);
-    *desk = NULL;
+    *engine = NULL;
 }
 
 /* ids are n_posted * n_slots + slot: unique, ascending, and the slot is found by a division. */
-static struct slot *find_slot(struct desk_private *p, uint64_t id)
+static struct slot *find_slot(struct engine_client_private *p, uint64_t id)
 {
     struct slot *s = &p->slots[id % p->n_slots];
 
     return s->id == id ? s : NULL;
 }
 
-static void give_slot(struct desk_private *p, struct slot *s)
+static void give_slot(struct engine_client_private *p, struct slot *s)
 {
     s->id = 0;
     s->client = NULL;
@@ -111,10 +111,10 @@ static void give_slot(struct desk_private *p, struct slot *s)
     p->first_free = (uint32_t)(s - p->slots);
 }
 
-static void take_event(struct desk *d, const struct event *e)
+static void take_event(struct engine_client *d, const struct event *e)
 {
     struct slot *s = find_slot(d->priv, e->request);
-    struct desk_client *client;
+    struct engine_caller *client;
 
     if (s == NULL)
         return;
@@ -126,13 +126,13 @@ static void take_event(struct desk *d, const struct event *e)
         } else {
             d->priv->n_open--;
             tenants_end(d->tenants, s->tenant);
-            tempo_end(&d->priv->tempo, clock_us());
+            completion_rate_end(&d->priv->completion_rate, clock_us());
         }
     }
     client->event(client, s->part, e);
 }
 
-void desk_take_events(struct desk *d)
+void engine_client_take_events(struct engine_client *d)
 {
     size_t n;
 
@@ -145,7 +145,7 @@ void desk_take_events(struct desk *d)
     } while (n == EVENTS_AT_ONCE);
 }
 
-void desk_close(struct desk *d, bool now)
+void engine_client_close(struct engine_client *d, bool now)
 {
     d->is_draining = true;
     d->is_stopping = d->is_stopping || now;
@@ -155,7 +155,7 @@ void desk_close(struct desk *d, bool now)
 
 /* ---- room ---- */
 
-static int check_open(struct desk *d, struct api_error *e)
+static int check_open(struct engine_client *d, struct api_error *e)
 {
     if (d->is_draining)
         return api_error_set(e, 503, NULL, NULL, "the server is shutting down");
@@ -164,7 +164,7 @@ static int check_open(struct desk *d, struct api_error *e)
     return 0;
 }
 
-int desk_check_room(struct desk *d, uint32_t n, struct api_error *e)
+int engine_client_check_room(struct engine_client *d, uint32_t n, struct api_error *e)
 {
     const uint32_t max = d->priv->max_requests;
 
@@ -178,7 +178,7 @@ int desk_check_room(struct desk *d, uint32_t n, struct api_error *e)
     return api_error_set(e, 429, NULL, "queue_full", "the queue is full (%u requests)", max);
 }
 
-int desk_check_dry_room(struct desk *d, uint32_t n, struct api_error *e)
+int engine_client_check_dry_room(struct engine_client *d, uint32_t n, struct api_error *e)
 {
     if (check_open(d, e) < 0)
         return ERR_CANCELED;
@@ -191,25 +191,25 @@ int desk_check_dry_room(struct desk *d, uint32_t n, struct api_error *e)
 
 /* The next end makes room for one request; for further ones the pace of the last half minute must
  * do, as it must while nothing is known of the engine's. */
-static uint32_t wait_ms(struct desk *d, uint32_t n)
+static uint32_t wait_ms(struct engine_client *d, uint32_t n)
 {
     struct engine_stats s;
     uint64_t ms;
 
     if (n == 0 || d->queue == NULL)
-        return TEMPO_MIN_WAIT_MS;
+        return COMPLETION_RATE_MIN_WAIT_MS;
     queue_get_stats(d->queue, &s);
     ms = forecast_room_us(&s) / 1000;
     if (ms == 0)
-        return tempo_wait_ms(&d->priv->tempo, n, clock_us());
+        return completion_rate_wait_ms(&d->priv->completion_rate, n, clock_us());
     if (n > 1)
-        ms += tempo_wait_ms(&d->priv->tempo, n - 1, clock_us());
-    if (ms < TEMPO_MIN_WAIT_MS)
-        return TEMPO_MIN_WAIT_MS;
-    return ms < TEMPO_MAX_WAIT_MS ? (uint32_t)ms : TEMPO_MAX_WAIT_MS;
+        ms += completion_rate_wait_ms(&d->priv->completion_rate, n - 1, clock_us());
+    if (ms < COMPLETION_RATE_MIN_WAIT_MS)
+        return COMPLETION_RATE_MIN_WAIT_MS;
+    return ms < COMPLETION_RATE_MAX_WAIT_MS ? (uint32_t)ms : COMPLETION_RATE_MAX_WAIT_MS;
 }
 
-void desk_say_when(struct http_call *call, uint32_t ms)
+void engine_client_say_when(struct http_call *call, uint32_t ms)
 {
     char text[16];
 
@@ -221,16 +221,17 @@ void desk_say_when(struct http_call *call, uint32_t ms)
 }
 
 /* While draining nothing comes back before the last request has ended. */
-void desk_set_retry_headers(struct desk *d, struct http_call *call, int status, uint32_t n)
+void engine_client_set_retry_headers(struct engine_client *d, struct http_call *call, int status,
+                                     uint32_t n)
 {
     if (status == 503)
         n = d->priv->n_open;
     if (status == 429 || status == 503)
-        desk_say_when(call, wait_ms(d, n));
+        engine_client_say_when(call, wait_ms(d, n));
 }
 
 /* Posts that the statistics do not know of yet: the last so many. */
-static uint32_t n_unseen(const struct desk *d, const struct engine_stats *s)
+static uint32_t n_unseen(const struct engine_client *d, const struct engine_stats *s)
 {
     const uint32_t all = d->priv->n_open;
     uint32_t known = s->n_running + s->n_preempted;
@@ -245,10 +246,10 @@ struct crowd { /* what goes first, of the unseen */
     uint64_t n_tokens; /* of their prompts */
 };
 
-static struct crowd unseen_ahead(const struct desk *d, const struct engine_stats *s,
+static struct crowd unseen_ahead(const struct engine_client *d, const struct engine_stats *s,
                                  enum priority p)
 {
-    const struct desk_private *priv = d->priv;
+    const struct engine_client_private *priv = d->priv;
     const uint32_t n = n_unseen(d, s);
     struct crowd crowd = {0};
 
@@ -266,8 +267,8 @@ static struct crowd unseen_ahead(const struct desk *d, const struct engine_stats
 }
 
 /* Whoever the engine lets wait waits for memory or a place: only without such are places free. */
-static uint32_t position(const struct desk *d, const struct engine_stats *s, uint32_t n_waiting,
-                         uint32_t n_coming)
+static uint32_t position(const struct engine_client *d, const struct engine_stats *s,
+                         uint32_t n_waiting, uint32_t n_coming)
 {
     const uint32_t max = d->model->max_sequences;
     uint32_t places = 0;
@@ -277,7 +278,7 @@ static uint32_t position(const struct desk *d, const struct engine_stats *s, uin
     return n_coming < places ? 0 : n_waiting + n_coming - places + 1;
 }
 
-uint32_t desk_position(struct desk *d, enum priority p)
+uint32_t engine_client_position(struct engine_client *d, enum priority p)
 {
     struct engine_stats s;
     uint32_t n_waiting;
@@ -289,7 +290,7 @@ uint32_t desk_position(struct desk *d, enum priority p)
     return position(d, &s, n_waiting, unseen_ahead(d, &s, p).n);
 }
 
-uint32_t desk_position_behind(struct desk *d, uint32_t n_ahead, uint32_t n_more)
+uint32_t engine_client_position_behind(struct engine_client *d, uint32_t n_ahead, uint32_t n_more)
 {
     struct engine_stats s;
 
@@ -297,7 +298,8 @@ uint32_t desk_position_behind(struct desk *d, uint32_t n_ahead, uint32_t n_more)
     return position(d, &s, n_ahead, n_more);
 }
 
-static struct forecast_ask ask_for(const struct desk *d, const struct request *r, uint32_t n_cached)
+static struct forecast_ask ask_for(const struct engine_client *d, const struct request *r,
+                                   uint32_t n_cached)
 {
     return (struct forecast_ask){
         .n_prompt = r->n_prompt,
@@ -310,8 +312,8 @@ static struct forecast_ask ask_for(const struct desk *d, const struct request *r
     };
 }
 
-struct forecast desk_forecast(struct desk *d, const struct request *r, uint32_t n_cached,
-                              uint64_t ahead)
+struct forecast engine_client_forecast(struct engine_client *d, const struct request *r,
+                                       uint32_t n_cached, uint64_t ahead)
 {
     struct forecast_ask ask = ask_for(d, r, n_cached);
     struct engine_stats s;
@@ -321,7 +323,8 @@ struct forecast desk_forecast(struct desk *d, const struct request *r, uint32_t 
     return forecast_make(&s, &ask);
 }
 
-struct forecast desk_forecast_idle(struct desk *d, const struct request *r, uint32_t n_cached)
+struct forecast engine_client_forecast_idle(struct engine_client *d, const struct request *r,
+                                            uint32_t n_cached)
 {
     const struct forecast_ask ask = ask_for(d, r, n_cached);
     struct engine_stats s, idle = {0};
@@ -336,7 +339,7 @@ struct forecast desk_forecast_idle(struct desk *d, const struct request *r, uint
 
 /* ---- posting ---- */
 
-static struct slot *take_slot(struct desk_private *p, struct request *r)
+static struct slot *take_slot(struct engine_client_private *p, struct request *r)
 {
     struct slot *s;
 
@@ -350,9 +353,10 @@ static struct slot *take_slot(struct desk_private *p, struct request *r)
     return s;
 }
 
-uint64_t desk_post(struct desk *d, struct request *r, struct desk_client *client, uint32_t part)
+uint64_t engine_client_post(struct engine_client *d, struct request *r,
+                            struct engine_caller *client, uint32_t part)
 {
-    struct desk_private *p = d->priv;
+    struct engine_client_private *p = d->priv;
     struct slot *s = take_slot(p, r);
     const uint64_t id = r->id; /* once posted, the request is the engine's */
     int rc;
@@ -372,13 +376,13 @@ uint64_t desk_post(struct desk *d, struct request *r, struct desk_client *client
     return id;
 }
 
-void desk_cancel(struct desk *d, uint64_t id)
+void engine_client_cancel(struct engine_client *d, uint64_t id)
 {
     if (find_slot(d->priv, id) != NULL)
         queue_cancel(d->queue, id);
 }
 
-const char *desk_request_id(struct desk *d, uint64_t id)
+const char *engine_client_request_id(struct engine_client *d, uint64_t id)
 {
     const struct slot *s = find_slot(d->priv, id);
 

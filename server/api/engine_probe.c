@@ -6,7 +6,7 @@
 #include "core/base/mem.h"
 #include "server/api/parse_job.h"
 
-static void on_event(struct desk_client *client, uint32_t part, const struct event *e)
+static void on_event(struct engine_caller *client, uint32_t part, const struct event *e)
 {
     struct probe *p = list_entry(client, struct probe, client);
 
@@ -21,25 +21,25 @@ static void on_event(struct desk_client *client, uint32_t part, const struct eve
 }
 
 /* All are made before the first is posted, so that there is one way back. */
-static int make_all(struct request **dry, const struct prepared *from)
+static int make_all(struct request **dry, const struct parsed_request *from)
 {
     int rc = 0;
 
     for (uint32_t i = 0; rc == 0 && i < from->params.n_prompts; i++)
-        rc = prepare_dry_run(&dry[i], from->requests[i * from->params.n_each]);
+        rc = request_parse_dry_run(&dry[i], from->requests[i * from->params.n_each]);
     return rc;
 }
 
-int probe_start(struct probe *p, const struct intake *in, void (*done)(struct probe *p))
+int probe_start(struct probe *p, const struct parse_job *in, void (*done)(struct probe *p))
 {
-    const uint32_t n = in->prepared.params.n_prompts;
+    const uint32_t n = in->parsed.params.n_prompts;
     struct request **dry = mem_calloc(n, sizeof(*dry));
     int rc;
 
     *p = (struct probe){.n = n, .done = done};
-    p->client = (struct desk_client){.event = on_event, .request_id = in->request_id};
+    p->client = (struct engine_caller){.event = on_event, .request_id = in->request_id};
     p->found = mem_calloc(n, sizeof(*p->found));
-    rc = dry == NULL || p->found == NULL ? ERR_NOMEM : make_all(dry, &in->prepared);
+    rc = dry == NULL || p->found == NULL ? ERR_NOMEM : make_all(dry, &in->parsed);
     if (rc == 0)
         p->n_open = n;
     for (uint32_t i = 0; dry != NULL && i < n; i++) {
@@ -47,7 +47,7 @@ int probe_start(struct probe *p, const struct intake *in, void (*done)(struct pr
             request_destroy(&dry[i]);
             continue;
         }
-        desk_post(in->desk, dry[i], &p->client, i);
+        engine_client_post(in->engine, dry[i], &p->client, i);
     }
     mem_free(dry);
     if (rc < 0)

@@ -79,7 +79,7 @@ bool infill_is_known(const struct tokenizer *t)
     return gap->prefix != TOKEN_NONE && gap->suffix != TOKEN_NONE && gap->middle != TOKEN_NONE;
 }
 
-int infill_encode(const struct tokenizer *t, const struct infill_wish *wish, const cJSON *prompt,
+int infill_encode(const struct tokenizer *t, const struct infill_spec *spec, const cJSON *prompt,
                   size_t max, struct budget *budget, struct token_list *out)
 {
     const struct infill_tokens *gap = tokenizer_infill(t);
@@ -87,13 +87,13 @@ int infill_encode(const struct tokenizer *t, const struct infill_wish *wish, con
 
     if (tokenizer_adds_bos(t))
         add_token(&w, tokenizer_bos(t));
-    add_files(&w, gap, wish->extra);
+    add_files(&w, gap, spec->extra);
     add_token(&w, gap->prefix);
-    if (wish->prefix != NULL)
-        add_text(&w, wish->prefix);
+    if (spec->prefix != NULL)
+        add_text(&w, spec->prefix);
     add_prompt(&w, prompt);
     add_token(&w, gap->suffix);
-    add_text(&w, wish->suffix);
+    add_text(&w, spec->suffix);
     add_token(&w, gap->middle);
     return w.rc;
 }

@@ -5,7 +5,7 @@
  * names of special tokens in them are only letters.
  *
  * Thread: any.
- * Memory: a wish borrows from the JSON tree of the body.
+ * Memory: a spec borrows from the JSON tree of the body.
  */
 #ifndef SERVER_API_INFILL_H
 #define SERVER_API_INFILL_H
@@ -16,7 +16,7 @@
 #include "core/base/json.h"
 #include "core/tokenizer/tokenizer.h"
 
-struct infill_wish {
+struct infill_spec {
     const char *suffix; /* what comes after the gap; NULL: there is no gap */
     const char *prefix; /* what comes before the prompt; NULL: nothing */
     const cJSON *extra; /* [{"filename":"…","text":"…"}], or NULL */
@@ -28,7 +28,7 @@ bool infill_is_known(const struct tokenizer *t);
 /* Append the prompt with `prompt`, a string or ids within the vocabulary or NULL, before the gap;
  * at most `max` ids may stand in the list: ERR_LIMIT when there are more, or when the budget (NULL:
  * no limit) is used up, ERR_CANCELED, ERR_NOMEM. */
-int infill_encode(const struct tokenizer *t, const struct infill_wish *wish, const cJSON *prompt,
+int infill_encode(const struct tokenizer *t, const struct infill_spec *spec, const cJSON *prompt,
                   size_t max, struct budget *budget, struct token_list *out);
 
 #endif

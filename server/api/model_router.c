@@ -10,7 +10,7 @@
 
 #define MAX_NAME_TEXT 4096 /* bytes of a name in a body; longer ones are left to the parser */
 
-struct hosted *reception_find(struct hosted *all, uint32_t n, const char *name)
+struct served_model *model_router_find(struct served_model *all, uint32_t n, const char *name)
 {
     for (uint32_t i = 0; i < n; i++)
         if (strcmp(all[i].model.id, name) == 0)
@@ -18,7 +18,7 @@ struct hosted *reception_find(struct hosted *all, uint32_t n, const char *name)
     return strcmp(name, "default") == 0 ? &all[0] : NULL;
 }
 
-void reception_refuse(struct http_call *call, const char *name)
+void model_router_refuse(struct http_call *call, const char *name)
 {
     struct api_error e;
 
@@ -26,27 +26,29 @@ void reception_refuse(struct http_call *call, const char *name)
     http_call_reply_error(call, &e);
 }
 
-static struct hosted *find_or_refuse(struct hosted *all, uint32_t n, struct http_call *call,
-                                     const char *name)
+static struct served_model *find_or_refuse(struct served_model *all, uint32_t n,
+                                           struct http_call *call, const char *name)
 {
-    struct hosted *found = reception_find(all, n, name);
+    struct served_model *found = model_router_find(all, n, name);
 
     if (found == NULL)
-        reception_refuse(call, name);
+        model_router_refuse(call, name);
     return found;
 }
 
-struct hosted *reception_by_query(struct hosted *all, uint32_t n, struct http_call *call)
+struct served_model *model_router_by_query(struct served_model *all, uint32_t n,
+                                           struct http_call *call)
 {
     const char *name = http_call_query(call, "model");
 
     return name != NULL ? find_or_refuse(all, n, call, name) : &all[0];
 }
 
-struct hosted *reception_by_body(struct hosted *all, uint32_t n, struct http_call *call)
+struct served_model *model_router_by_body(struct served_model *all, uint32_t n,
+                                          struct http_call *call)
 {
     const struct buf *body = http_call_body(call);
-    struct hosted *found = NULL;
+    struct served_model *found = NULL;
     const char *text, *why;
     cJSON *name = NULL;
     size_t len;
@@ -55,7 +57,7 @@ struct hosted *reception_by_body(struct hosted *all, uint32_t n, struct http_cal
         return &all[0];
     if (body->len == 0 || !json_member_text(body->data, body->len, "model", &text, &len) ||
         (len == 4 && memcmp(text, "null", 4) == 0))
-        return reception_by_query(all, n, call);
+        return model_router_by_query(all, n, call);
     if (text[0] != '"' || len > MAX_NAME_TEXT || json_parse(text, len, &name, &why) < 0)
         return &all[0];
     found = find_or_refuse(all, n, call, name->valuestring);

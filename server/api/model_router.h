@@ -14,19 +14,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct hosted;
+struct served_model;
 struct http_call;
 
 /* The model of that name among the n, or NULL. */
-struct hosted *reception_find(struct hosted *all, uint32_t n, const char *name);
+struct served_model *model_router_find(struct served_model *all, uint32_t n, const char *name);
 
 /* The model that ?model= asks for, or the first. NULL: there is none of that name, and the call has
  * been answered. */
-struct hosted *reception_by_query(struct hosted *all, uint32_t n, struct http_call *call);
+struct served_model *model_router_by_query(struct served_model *all, uint32_t n,
+                                           struct http_call *call);
 /* The same, but that a name in the call's body comes first. */
-struct hosted *reception_by_body(struct hosted *all, uint32_t n, struct http_call *call);
+struct served_model *model_router_by_body(struct served_model *all, uint32_t n,
+                                          struct http_call *call);
 
 /* Answer a call for a model that is not served. */
-void reception_refuse(struct http_call *call, const char *name);
+void model_router_refuse(struct http_call *call, const char *name);
 
 #endif

@@ -22,59 +22,61 @@
 #include "server/auth/api_keys.h"
 #include "server/http/access_log.h"
 
-struct desk;
-struct dialect;
+struct engine_client;
+struct wire_format;
 struct http_call;
 
-struct intake {
-    struct desk *desk;
-    struct http_call *call; /* NULL once it is answered or its client has gone (intake_leave) */
+struct parse_job {
+    struct engine_client *engine;
+    struct http_call *call; /* NULL once it is answered or its client has gone (parse_job_leave) */
     uint64_t arrival_us;
     char request_id[132];
-    struct prepared prepared;
-    const struct dialect *dialect;
+    struct parsed_request parsed;
+    const struct wire_format *wire_format;
     struct access_work report; /* for the log, filled by whoever does the work; */
     bool has_report;           /* then this says so */
     /* private */
     struct key *key; /* held; NULL = nobody needs one */
     struct key_use use;
     struct access *access;
-    void (*ready)(struct intake *in);
+    void (*ready)(struct parse_job *in);
     struct worker_job job;
     struct budget budget;
     struct memory_share share;
     struct buf body;
     char priority[16], tenant[WEIGHTS_MAX_NAME + 2];
-    struct prepare_headers headers;
+    struct request_parse_headers headers;
 };
 
 /* Begin: `ready` is called on the loop's thread, perhaps before this returns. Then either
  * in->call is NULL, and nothing is left to do but to end, or the requests are prepared. */
-void intake_start(struct intake *in, struct desk *d, struct http_call *call,
-                  const struct dialect *dialect, void (*ready)(struct intake *in));
+void parse_job_start(struct parse_job *in, struct engine_client *d, struct http_call *call,
+                     const struct wire_format *wire_format, void (*ready)(struct parse_job *in));
 /* What its answer gathers takes so many bytes more. */
-void intake_grow(struct intake *in, uint64_t bytes);
+void parse_job_grow(struct parse_job *in, uint64_t bytes);
 
 /* The client has gone: preparing stops, and `ready` comes soon if it has not yet. */
-void intake_leave(struct intake *in);
-void intake_release(struct intake *in);
+void parse_job_leave(struct parse_job *in);
+void parse_job_release(struct parse_job *in);
 
 /* Fill in what the requests still lack but id and leader: times, and the place and weight of their
  * tenant; returns the place. Only good until the loop's next turn, unless they are posted. */
-uint32_t intake_fill_requests(struct intake *in);
+uint32_t parse_job_fill_requests(struct parse_job *in);
 
 /* May the requests begin, as far as the limits of their key go? If not, they have been refused. */
-bool intake_check_key(struct intake *in);
+bool parse_job_check_key(struct parse_job *in);
 /* They begin, at once after that, and have all ended, with so many tokens in truth. */
-void intake_begin_key(struct intake *in);
-void intake_end_key(struct intake *in, uint64_t n_tokens);
+void parse_job_begin_key(struct parse_job *in);
+void parse_job_end_key(struct parse_job *in, uint64_t n_tokens);
 
 /* Answer with a refusal, with the headers that belong to its status, and count it. */
-void intake_refuse(struct intake *in, const struct api_error *e, enum rejection reason);
+void parse_job_refuse(struct parse_job *in, const struct api_error *e, enum rejection reason);
 /* The same without such headers: they were set already. */
-void intake_refuse_plainly(struct intake *in, const struct api_error *e, enum rejection reason);
+void parse_job_refuse_plainly(struct parse_job *in, const struct api_error *e,
+                              enum rejection reason);
 
-/* Answer a call for which there is no intake yet. */
-void intake_refuse_early(struct desk *d, struct http_call *call, const struct api_error *e);
+/* Answer a call for which there is no parse job yet. */
+void parse_job_refuse_early(struct engine_client *d, struct http_call *call,
+                            const struct api_error *e);
 
 #endif

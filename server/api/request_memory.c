@@ -110,7 +110,7 @@ static uint64_t of_request(const struct params *p, const struct request *r)
     return bytes + r->sampling.n_bias * sizeof(struct logit_bias) + of_answer(p, r);
 }
 
-uint64_t request_memory_of_prepared(const struct prepared *p)
+uint64_t request_memory_of_parsed(const struct parsed_request *p)
 {
     uint64_t bytes = p->echo.cap;
 
@@ -130,5 +130,5 @@ uint64_t request_memory_of_choice(const struct choice *c)
 {
     return c->text.cap + c->entries.cap + c->ids.cap + c->logprobs.tokens.cap +
            c->logprobs.values.cap + c->logprobs.tops.cap + c->logprobs.offsets.cap +
-           c->speech.held.cap + c->speech.thought.cap + c->speech.text.cap + c->stop.held.cap;
+           c->output.held.cap + c->output.thought.cap + c->output.text.cap + c->stop.held.cap;
 }

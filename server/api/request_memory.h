@@ -21,7 +21,7 @@
 
 struct api_error;
 struct choice;
-struct prepared;
+struct parsed_request;
 
 struct request_memory { /* bytes; `max` is its creator's to set */
     uint64_t max, used;
@@ -47,7 +47,7 @@ bool request_memory_count(struct request_memory *m, int64_t bytes, bool may_refu
 /* What a body takes while it is parsed: itself, its values, its strings. Linear in n. */
 uint64_t request_memory_of_body(const char *body, size_t n);
 /* What a prepared request takes until its answer is complete, but for the text of the answer. */
-uint64_t request_memory_of_prepared(const struct prepared *p);
+uint64_t request_memory_of_parsed(const struct parsed_request *p);
 /* What a choice has gathered and not sent. */
 uint64_t request_memory_of_choice(const struct choice *c);
 

@@ -14,13 +14,13 @@
 #include <sys/random.h>
 #include <xxhash.h>
 
-static int out_of_memory(struct prepared *p)
+static int out_of_memory(struct parsed_request *p)
 {
     return api_error_set(&p->error, 500, NULL, NULL, "out of memory");
 }
 
 /* What the client called the text. */
-static const char *text_field(const struct prepared *p)
+static const char *text_field(const struct parsed_request *p)
 {
     switch (p->params.form) {
     case PARAMS_CHAT:
@@ -33,7 +33,7 @@ static const char *text_field(const struct prepared *p)
 }
 
 /* Why tokenizing has failed, if not for lack of room in the context: steps, or memory. */
-static int cannot_encode(struct prepared *p)
+static int cannot_encode(struct parsed_request *p)
 {
     if (budget_error(p->budget) == 0)
         return out_of_memory(p);
@@ -41,7 +41,7 @@ static int cannot_encode(struct prepared *p)
                          "'%s' takes too many steps to tokenize", text_field(p));
 }
 
-static int too_long(struct prepared *p, const struct server_model *model)
+static int too_long(struct parsed_request *p, const struct server_model *model)
 {
     p->reason = REJECTION_CONTEXT;
     return api_error_set(&p->error, 400, text_field(p), "context_length_exceeded",
@@ -50,8 +50,8 @@ static int too_long(struct prepared *p, const struct server_model *model)
 }
 
 /* prompt->text as ids; `flags` are tokenizer_flags. */
-static int encode_text(struct prepared *p, const struct server_model *model, struct prompt *prompt,
-                       unsigned flags)
+static int encode_text(struct parsed_request *p, const struct server_model *model,
+                       struct prompt *prompt, unsigned flags)
 {
     const struct tokenizer *t = model->tokenizer;
     const int32_t bos = tokenizer_bos(t);
@@ -79,7 +79,7 @@ static int encode_text(struct prepared *p, const struct server_model *model, str
 }
 
 /* The text of an echoed list of ids; control tokens are no text. */
-static int decode_ids(struct prepared *p, const struct tokenizer *t, struct prompt *prompt)
+static int decode_ids(struct parsed_request *p, const struct tokenizer *t, struct prompt *prompt)
 {
     struct detok d;
     struct buf text;
@@ -98,8 +98,8 @@ static int decode_ids(struct prepared *p, const struct tokenizer *t, struct prom
 }
 
 /* An id, or a text; only the very first text gets what begins one. */
-static int add_part(struct prepared *p, struct prompt *prompt, const struct server_model *model,
-                    const cJSON *v, bool is_first)
+static int add_part(struct parsed_request *p, struct prompt *prompt,
+                    const struct server_model *model, const cJSON *v, bool is_first)
 {
     const unsigned flags = (is_first ? TOKENIZER_ADD_SPECIAL : 0u) | TOKENIZER_PARSE_SPECIAL;
     const size_t max = model->max_context;
@@ -111,8 +111,8 @@ static int add_part(struct prepared *p, struct prompt *prompt, const struct serv
 }
 
 /* The ids were checked against the vocabulary by params_parse(). */
-static int take_parts(struct prepared *p, const struct server_model *model, struct prompt *prompt,
-                      const cJSON *list)
+static int take_parts(struct parsed_request *p, const struct server_model *model,
+                      struct prompt *prompt, const cJSON *list)
 {
     int rc = 0;
 
@@ -127,8 +127,8 @@ static int take_parts(struct prepared *p, const struct server_model *model, stru
     return p->params.echo ? decode_ids(p, model->tokenizer, prompt) : 0;
 }
 
-static int take_text(struct prepared *p, const struct server_model *model, struct prompt *prompt,
-                     const cJSON *v)
+static int take_text(struct parsed_request *p, const struct server_model *model,
+                     struct prompt *prompt, const cJSON *v)
 {
     prompt->n_text = strlen(v->valuestring);
     prompt->text = mem_strdup(v->valuestring);
@@ -138,7 +138,8 @@ static int take_text(struct prepared *p, const struct server_model *model, struc
 }
 
 /* A template writes the special tokens out, the first one as well. */
-static int take_chat(struct prepared *p, const struct server_model *model, struct prompt *prompt)
+static int take_chat(struct parsed_request *p, const struct server_model *model,
+                     struct prompt *prompt)
 {
     struct buf text;
     int rc;
@@ -151,9 +152,9 @@ static int take_chat(struct prepared *p, const struct server_model *model, struc
         buf_release(&text);
         return rc;
     }
-    prompt->thinks = speech_prompt_thinks(chat_style(model->chat), text.data, text.len);
+    prompt->thinks = output_parser_prompt_thinks(chat_style(model->chat), text.data, text.len);
     if (prompt->thinks && p->constraint != NULL) { /* what is constrained is said, not thought */
-        speech_close_thought(chat_style(model->chat), &text);
+        output_parser_close_thought(chat_style(model->chat), &text);
         prompt->thinks = false;
     }
     if (text.err < 0) {
@@ -164,8 +165,8 @@ static int take_chat(struct prepared *p, const struct server_model *model, struc
     return encode_text(p, model, prompt, TOKENIZER_PARSE_SPECIAL);
 }
 
-static int take_infill(struct prepared *p, const struct server_model *model, struct prompt *prompt,
-                       const cJSON *v)
+static int take_infill(struct parsed_request *p, const struct server_model *model,
+                       struct prompt *prompt, const cJSON *v)
 {
     const int rc = infill_encode(model->tokenizer, &p->params.infill, v, model->max_context,
                                  p->budget, &prompt->ids);
@@ -175,7 +176,7 @@ static int take_infill(struct prepared *p, const struct server_model *model, str
     return rc < 0 ? cannot_encode(p) : 0;
 }
 
-static int take_prompt(struct prepared *p, const struct server_model *model, uint32_t i)
+static int take_prompt(struct parsed_request *p, const struct server_model *model, uint32_t i)
 {
     const cJSON *v;
 
@@ -188,14 +189,14 @@ static int take_prompt(struct prepared *p, const struct server_model *model, uin
                              : take_parts(p, model, &p->prompts[i], v);
 }
 
-static int make_prompt(struct prepared *p, const struct server_model *model, uint32_t i)
+static int make_prompt(struct parsed_request *p, const struct server_model *model, uint32_t i)
 {
     struct prompt *prompt = &p->prompts[i];
     const int rc = take_prompt(p, model, i);
 
     if (rc < 0)
         return rc;
-    if (!p->params.echo && !p->dialect->keeps_text) {
+    if (!p->params.echo && !p->wire_format->keeps_text) {
         mem_free(prompt->text);
         prompt->text = NULL;
     }
@@ -210,7 +211,7 @@ static int make_prompt(struct prepared *p, const struct server_model *model, uin
 }
 
 /* What was asked for, cut to what the context leaves. */
-static int fit_tokens(struct prepared *p, const struct server_model *model, uint32_t n_prompt,
+static int fit_tokens(struct parsed_request *p, const struct server_model *model, uint32_t n_prompt,
                       uint32_t *max_tokens)
 {
     const uint32_t room = model->max_context - n_prompt;
@@ -230,7 +231,7 @@ static int fit_tokens(struct prepared *p, const struct server_model *model, uint
 }
 
 /* The first prompt with the same tokens; the prompts before it are complete. */
-static void find_twin(struct prepared *p, uint32_t i)
+static void find_twin(struct parsed_request *p, uint32_t i)
 {
     struct prompt *prompt = &p->prompts[i];
 
@@ -247,7 +248,7 @@ static void find_twin(struct prepared *p, uint32_t i)
 /* Cached prefixes and constraints are shared by requests of the same tenant with the same salt. The
  * name ends where the salt begins, and the seed is secret, so that nobody can make his salt meet
  * another's. */
-static uint64_t salt_of(const struct prepared *p, const struct prepare_headers *headers)
+static uint64_t salt_of(const struct parsed_request *p, const struct request_parse_headers *headers)
 {
     char text[WEIGHTS_MAX_NAME + PARAMS_MAX_SALT + 2] = "";
     const char *tenant = headers->tenant != NULL ? headers->tenant : "";
@@ -304,8 +305,8 @@ static int pool_request(struct request *r, struct prompt *prompt, const struct s
     return prompt->pooled != NULL ? 0 : ERR_NOMEM;
 }
 
-static int make_requests(struct prepared *p, const struct server_model *model,
-                         const struct prepare_headers *headers)
+static int make_requests(struct parsed_request *p, const struct server_model *model,
+                         const struct request_parse_headers *headers)
 {
     const struct params *params = &p->params;
     const uint64_t salt = salt_of(p, headers);
@@ -330,7 +331,7 @@ static int make_requests(struct prepared *p, const struct server_model *model,
     return 0;
 }
 
-static int take_priority(struct prepared *p, const char *header)
+static int take_priority(struct parsed_request *p, const char *header)
 {
     if (header == NULL || p->params.has_priority)
         return 0;
@@ -340,7 +341,7 @@ static int take_priority(struct prepared *p, const char *header)
                          "the header X-Priority must be low, normal, high, critical or 0 to 3");
 }
 
-static int check_tenant(struct prepared *p, const struct prepare_headers *headers)
+static int check_tenant(struct parsed_request *p, const struct request_parse_headers *headers)
 {
     const char *name = headers->tenant;
     size_t n = 0;
@@ -356,7 +357,7 @@ static int check_tenant(struct prepared *p, const struct prepare_headers *header
                          headers->tenant_header, WEIGHTS_MAX_NAME);
 }
 
-static int take_seed(struct prepared *p)
+static int take_seed(struct parsed_request *p)
 {
     if (p->params.has_seed)
         return 0;
@@ -374,7 +375,7 @@ static bool has_breaker(const struct params *p, const char *piece, size_t n)
 }
 
 /* Which tokens have one of DRY's breakers in their text? */
-static int find_breakers(struct prepared *p, const struct tokenizer *t)
+static int find_breakers(struct parsed_request *p, const struct tokenizer *t)
 {
     const int32_t n_vocab = tokenizer_n_vocab(t);
 
@@ -396,20 +397,21 @@ static int find_breakers(struct prepared *p, const struct tokenizer *t)
     return 0;
 }
 
-static int take_constraint(struct prepared *p, const struct server_model *model,
-                           const struct prepare_headers *headers)
+static int take_constraint(struct parsed_request *p, const struct server_model *model,
+                           const struct request_parse_headers *headers)
 {
-    struct constrain_wish wish = p->params.constraint;
+    struct constraint_spec spec = p->params.constraint;
 
-    if (wish.kind == CONSTRAIN_NONE)
+    if (spec.kind == CONSTRAINT_NONE)
         return 0;
-    wish.owner = salt_of(p, headers);
-    return constrain_get(model->constrain, &wish, p->budget, &p->constraint, &p->error);
+    spec.owner = salt_of(p, headers);
+    return constraint_cache_get(model->constraint_cache, &spec, p->budget, &p->constraint,
+                                &p->error);
 }
 
-static int check_task(struct prepared *p, const struct server_model *model)
+static int check_task(struct parsed_request *p, const struct server_model *model)
 {
-    if (!model->is_encoder || p->dialect->form == PARAMS_EMBED)
+    if (!model->is_encoder || p->wire_format->form == PARAMS_EMBED)
         return 0;
     return api_error_set(&p->error, 400, "model", "unsupported_model",
                          "the model '%s' is an encoder: it makes embeddings (POST "
@@ -417,8 +419,8 @@ static int check_task(struct prepared *p, const struct server_model *model)
                          model->id);
 }
 
-static int build(struct prepared *p, const struct server_model *model, cJSON *body,
-                 const struct prepare_headers *headers)
+static int build(struct parsed_request *p, const struct server_model *model, cJSON *body,
+                 const struct request_parse_headers *headers)
 {
     const struct params_limits limits = {.model = model->id,
                                          .tokenizer = model->tokenizer,
@@ -427,13 +429,13 @@ static int build(struct prepared *p, const struct server_model *model, cJSON *bo
                                          .budget = p->budget,
                                          .n_vocab = tokenizer_n_vocab(model->tokenizer)};
 
-    if (p->dialect->pick != NULL)
-        p->dialect = p->dialect->pick(body);
+    if (p->wire_format->pick != NULL)
+        p->wire_format = p->wire_format->pick(body);
     if (check_task(p, model) < 0)
         return ERR_INVAL;
-    if (p->dialect->convert != NULL && p->dialect->convert(body, &p->echo, &p->error) < 0)
+    if (p->wire_format->convert != NULL && p->wire_format->convert(body, &p->echo, &p->error) < 0)
         return ERR_INVAL;
-    if (params_parse(&p->params, p->dialect->form, body, &limits, &p->error) < 0 ||
+    if (params_parse(&p->params, p->wire_format->form, body, &limits, &p->error) < 0 ||
         take_priority(p, headers->priority) < 0 || check_tenant(p, headers) < 0 ||
         take_seed(p) < 0 || take_constraint(p, model, headers) < 0 ||
         find_breakers(p, model->tokenizer) < 0)
@@ -451,15 +453,16 @@ static int build(struct prepared *p, const struct server_model *model, cJSON *bo
     return make_requests(p, model, headers);
 }
 
-void prepare(struct prepared *p, const struct server_model *model, const struct dialect *dialect,
-             const struct buf *body, const struct prepare_headers *headers, struct budget *budget)
+void request_parse(struct parsed_request *p, const struct server_model *model,
+                   const struct wire_format *wire_format, const struct buf *body,
+                   const struct request_parse_headers *headers, struct budget *budget)
 {
-    static const struct prepare_headers none = {0};
+    static const struct request_parse_headers none = {0};
     const char *why = NULL;
     cJSON *json = NULL;
     int rc;
 
-    p->dialect = dialect;
+    p->wire_format = wire_format;
     p->budget = budget;
     buf_init(&p->echo, body->max);
     p->reason = REJECTION_INVALID;
@@ -469,13 +472,13 @@ void prepare(struct prepared *p, const struct server_model *model, const struct 
     else
         build(p, model, json, headers != NULL ? headers : &none);
     p->params.prompt = NULL; /* it was the tree's */
-    p->params.infill = (struct infill_wish){0};
+    p->params.infill = (struct infill_spec){0};
     p->params.constraint.value = NULL;
     p->budget = NULL;
     cJSON_Delete(json);
 }
 
-void prepare_release(struct prepared *p)
+void parsed_request_release(struct parsed_request *p)
 {
     for (uint32_t i = 0; p->requests != NULL && i < p->n_choices; i++)
         request_destroy(&p->requests[i]);
@@ -491,10 +494,10 @@ void prepare_release(struct prepared *p)
     constraint_unref(&p->constraint);
     params_release(&p->params);
     buf_release(&p->echo);
-    *p = (struct prepared){0};
+    *p = (struct parsed_request){0};
 }
 
-int prepare_dry_run(struct request **out, const struct request *like)
+int request_parse_dry_run(struct request **out, const struct request *like)
 {
     const struct request_size size = {.n_prompt = like->n_prompt, .max_tokens = like->max_tokens};
 

@@ -1,7 +1,7 @@
 /* server/api/request_parse.h - from the bytes of a body to requests ready to be posted.
  *
  * Thread: any; touches nothing but its arguments.
- * Memory: the plan owns everything it points to; prepare_release() frees what was not taken.
+ * Memory: the plan owns everything it points to; parsed_request_release() frees what was not taken.
  */
 #ifndef SERVER_API_REQUEST_PARSE_H
 #define SERVER_API_REQUEST_PARSE_H
@@ -14,19 +14,19 @@
 #include "server/http/error.h"
 #include "server/server.h"
 
-struct dialect;
+struct wire_format;
 
-struct prepare_headers { /* NULL where there is none */
+struct request_parse_headers { /* NULL where there is none */
     const char *priority;      /* X-Priority */
     const char *tenant;        /* the header that the settings name */
     const char *tenant_header; /* its name */
     uint64_t salt_seed;        /* the server's secret: nobody can guess another's salt */
 };
 
-struct prepared { /* zero is empty */
+struct parsed_request { /* zero is empty */
     struct params params;
-    const struct dialect *dialect;
-    struct budget *budget;    /* while prepare() runs; borrowed */
+    const struct wire_format *wire_format;
+    struct budget *budget;    /* while request_parse() runs; borrowed */
     uint32_t *breakers;       /* bits of the tokens that end a repetition; NULL without DRY */
     struct buf echo;          /* of the body, for the answer */
     struct prompt *prompts;    /* [params.n_prompts] */
@@ -41,11 +41,12 @@ struct prepared { /* zero is empty */
 /* `headers` may be NULL. All work whose length the body decides spends steps of `budget` (NULL: no
  * limit). Without steps left p->error is a 400 that names the field; after a cancellation it is any
  * error, for nobody reads it. */
-void prepare(struct prepared *p, const struct server_model *model, const struct dialect *dialect,
-             const struct buf *body, const struct prepare_headers *headers, struct budget *budget);
-void prepare_release(struct prepared *p);
+void request_parse(struct parsed_request *p, const struct server_model *model,
+                   const struct wire_format *wire_format, const struct buf *body,
+                   const struct request_parse_headers *headers, struct budget *budget);
+void parsed_request_release(struct parsed_request *p);
 
 /* A request that only asks what `like` would find. 0, or ERR_NOMEM. */
-int prepare_dry_run(struct request **out, const struct request *like);
+int request_parse_dry_run(struct request **out, const struct request *like);
 
 #endif

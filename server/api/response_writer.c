@@ -1,4 +1,4 @@
-/* server/api/response_writer.c - see response_writer.h: what the dialects share. */
+/* server/api/response_writer.c - see response_writer.h: what the wire formats share. */
 #include "server/api/response_writer.h"
 
 #include "server/http/http.h"
@@ -11,7 +11,7 @@
 
 #define HEAD_MAX ((size_t)64 << 10) /* a model's name is the only part without a fixed length */
 
-void answer_random_hex(char out[25])
+void response_random_hex(char out[25])
 {
     unsigned char random[12] = {0};
 
@@ -20,25 +20,25 @@ void answer_random_hex(char out[25])
         snprintf(out + 2 * i, 3, "%02x", random[i]);
 }
 
-int answer_init(struct answer *a, const struct dialect *dialect, const char *model,
-                struct choice *choices, uint32_t n_choices)
+int response_init(struct response_writer *a, const struct wire_format *wire_format,
+                  const char *model, struct choice *choices, uint32_t n_choices)
 {
     char hex[25];
 
-    *a = (struct answer){.dialect = dialect, .model = model, .choices = choices};
+    *a = (struct response_writer){.wire_format = wire_format, .model = model, .choices = choices};
     a->n_choices = n_choices;
     a->created = (int64_t)time(NULL);
-    answer_random_hex(hex);
-    snprintf(a->id, sizeof(a->id), "%s%s", dialect->id_prefix, hex);
+    response_random_hex(hex);
+    snprintf(a->id, sizeof(a->id), "%s%s", wire_format->id_prefix, hex);
     buf_init(&a->head, HEAD_MAX);
     buf_init(&a->frame_head, HEAD_MAX);
     buf_init(&a->piece, HTTP_MAX_REPLY / 4);
     buf_init(&a->items, HTTP_MAX_REPLY / 4);
-    dialect->begin(a);
+    wire_format->begin(a);
     return a->head.err < 0 ? a->head.err : a->frame_head.err;
 }
 
-void answer_release(struct answer *a)
+void response_release(struct response_writer *a)
 {
     buf_release(&a->head);
     buf_release(&a->frame_head);
@@ -46,18 +46,18 @@ void answer_release(struct answer *a)
     buf_release(&a->items);
 }
 
-void answer_begin_frame(const struct answer *a, struct buf *out)
+void response_begin_frame(const struct response_writer *a, struct buf *out)
 {
     buf_add_str(out, "data: ");
     buf_add(out, a->frame_head.data, a->frame_head.len);
 }
 
-void answer_end_frame(struct buf *out)
+void response_end_frame(struct buf *out)
 {
     buf_add_str(out, "\n\n");
 }
 
-void answer_add_finish(struct buf *out, const struct choice *c)
+void response_add_finish(struct buf *out, const struct choice *c)
 {
     const char *name = choice_finish_name(c);
 
@@ -111,7 +111,7 @@ static void render_timings(const struct choice *c, struct buf *out)
                t->n_preempted, c->prompt->ids.n, t->n_cached, c->n_tokens);
 }
 
-void answer_add_extras(struct buf *out, struct choice *c)
+void response_add_extras(struct buf *out, struct choice *c)
 {
     if (c->rules->wants_ids) {
         buf_printf(out, ",\"token_ids\":[%s]", c->ids.len > 0 ? c->ids.data : "");
@@ -121,7 +121,7 @@ void answer_add_extras(struct buf *out, struct choice *c)
         render_timings(c, out);
 }
 
-void answer_add_prompt_scores(struct buf *out, const struct choice *c)
+void response_add_prompt_scores(struct buf *out, const struct choice *c)
 {
     if (!c->rules->wants_prompt_scores)
         return;
@@ -130,7 +130,7 @@ void answer_add_prompt_scores(struct buf *out, const struct choice *c)
     buf_add_char(out, ']');
 }
 
-void answer_add_usage(struct buf *out, const struct answer_usage *u, bool has_thoughts)
+void response_add_usage(struct buf *out, const struct response_usage *u, bool has_thoughts)
 {
     buf_printf(out,
                "\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64
@@ -143,7 +143,7 @@ void answer_add_usage(struct buf *out, const struct answer_usage *u, bool has_th
     buf_add_char(out, '}');
 }
 
-void answer_pass_choice(struct buf *out, struct choice *c)
+void response_pass_choice(struct buf *out, struct choice *c)
 {
     const int rc = choice_error(c);
 
@@ -152,14 +152,14 @@ void answer_pass_choice(struct buf *out, struct choice *c)
         out->err = rc;
 }
 
-void answer_close_stream(const struct answer *a, bool has_thoughts, struct buf *out)
+void response_close_stream(const struct response_writer *a, bool has_thoughts, struct buf *out)
 {
     if (a->include_usage) {
-        answer_begin_frame(a, out);
+        response_begin_frame(a, out);
         buf_add_str(out, "],");
-        answer_add_usage(out, &a->usage, has_thoughts);
+        response_add_usage(out, &a->usage, has_thoughts);
         buf_add_char(out, '}');
-        answer_end_frame(out);
+        response_end_frame(out);
     }
     buf_add_str(out, "data: [DONE]\n\n");
 }

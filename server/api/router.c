@@ -16,63 +16,63 @@
 #include "server/auth/tenants.h"
 #include "server/process/syscall_filter.h"
 
-/* The desk of the model that the call's body asks for; NULL: there is none, and the call has been
- * answered. */
-static struct desk *desk_for(void *ud, struct http_call *call)
+/* The engine client of the model that the call's body asks for; NULL: there is none, and the call
+ * has been answered. */
+static struct engine_client *engine_for(void *ud, struct http_call *call)
 {
     struct server *s = ud;
-    struct hosted *h = reception_by_body(s->models, s->opt.n_models, call);
+    struct served_model *h = model_router_by_body(s->models, s->opt.n_models, call);
 
     if (h == NULL)
-        s->house.rejections[REJECTION_INVALID]++;
-    return h != NULL ? h->desk : NULL;
+        s->server_counts.rejections[REJECTION_INVALID]++;
+    return h != NULL ? h->engine : NULL;
 }
 
-static struct hosted *model_for(void *ud, struct http_call *call)
+static struct served_model *model_for(void *ud, struct http_call *call)
 {
     struct server *s = ud;
 
-    return reception_by_query(s->models, s->opt.n_models, call);
+    return model_router_by_query(s->models, s->opt.n_models, call);
 }
 
 static void debug(void *ud, struct http_call *call, enum debug_page page)
 {
-    struct hosted *h = model_for(ud, call);
+    struct served_model *h = model_for(ud, call);
 
     if (h != NULL)
         debug_ask(&h->debug, call, page);
 }
 
-static void at_desk(void *ud, struct http_call *call,
-                    void (*serve)(struct desk *d, struct http_call *call))
+static void on_engine(void *ud, struct http_call *call,
+                      void (*serve)(struct engine_client *d, struct http_call *call))
 {
-    struct desk *d = desk_for(ud, call);
+    struct engine_client *d = engine_for(ud, call);
 
     if (d != NULL)
         serve(d, call);
 }
 
-static void complete(void *ud, struct http_call *call, const struct dialect *dialect)
+static void complete(void *ud, struct http_call *call, const struct wire_format *wire_format)
 {
-    struct desk *d = desk_for(ud, call);
+    struct engine_client *d = engine_for(ud, call);
 
     if (d != NULL)
-        completion_start(d, call, dialect);
+        completion_start(d, call, wire_format);
 }
 
 static void on_completions(void *ud, struct http_call *call)
 {
-    complete(ud, call, dialect_text());
+    complete(ud, call, wire_openai_completions());
 }
 
 static void on_chat(void *ud, struct http_call *call)
 {
-    complete(ud, call, dialect_chat());
+    complete(ud, call, wire_openai_chat());
 }
 
 static void on_native(void *ud, struct http_call *call)
 {
-    complete(ud, call, dialect_native());
+    complete(ud, call, wire_llamacpp());
 }
 
 static void on_native_too(void *ud, struct http_call *call)
@@ -82,37 +82,37 @@ static void on_native_too(void *ud, struct http_call *call)
 
 static void on_infill(void *ud, struct http_call *call)
 {
-    complete(ud, call, dialect_infill());
+    complete(ud, call, wire_llamacpp_infill());
 }
 
 static void on_embeddings(void *ud, struct http_call *call)
 {
-    complete(ud, call, dialect_embeddings());
+    complete(ud, call, wire_openai_embeddings());
 }
 
 static void on_responses(void *ud, struct http_call *call)
 {
-    complete(ud, call, dialect_responses());
+    complete(ud, call, wire_openai_responses());
 }
 
 static void on_messages(void *ud, struct http_call *call)
 {
-    complete(ud, call, dialect_messages());
+    complete(ud, call, wire_anthropic_messages());
 }
 
 static void on_count_tokens(void *ud, struct http_call *call)
 {
-    at_desk(ud, call, prompting_count);
+    on_engine(ud, call, template_endpoints_count);
 }
 
 static void on_apply_template(void *ud, struct http_call *call)
 {
-    at_desk(ud, call, prompting_apply);
+    on_engine(ud, call, template_endpoints_apply);
 }
 
 static void on_plan(void *ud, struct http_call *call)
 {
-    at_desk(ud, call, plan_start);
+    on_engine(ud, call, plan_start);
 }
 
 static void on_debug_requests(void *ud, struct http_call *call)
@@ -132,10 +132,10 @@ static void on_slots(void *ud, struct http_call *call)
 
 static void on_props(void *ud, struct http_call *call)
 {
-    const struct hosted *h = model_for(ud, call);
+    const struct served_model *h = model_for(ud, call);
 
     if (h != NULL)
-        facts_props(&h->model, call);
+        info_props(&h->model, call);
 }
 
 static void on_debug_kv(void *ud, struct http_call *call)
@@ -145,12 +145,12 @@ static void on_debug_kv(void *ud, struct http_call *call)
 
 static void on_tokenize(void *ud, struct http_call *call)
 {
-    at_desk(ud, call, tokens_encode);
+    on_engine(ud, call, tokens_encode);
 }
 
 static void on_detokenize(void *ud, struct http_call *call)
 {
-    at_desk(ud, call, tokens_decode);
+    on_engine(ud, call, tokens_decode);
 }
 
 static void on_models(void *ud, struct http_call *call)
@@ -160,29 +160,30 @@ static void on_models(void *ud, struct http_call *call)
 
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         models[i] = &s->models[i].model;
-    facts_models(call, models, s->opt.n_models);
+    info_models(call, models, s->opt.n_models);
 }
 
 static void on_model(void *ud, struct http_call *call)
 {
     struct server *s = ud;
-    const struct hosted *h = reception_find(s->models, s->opt.n_models, http_call_tail(call));
+    const struct served_model *h =
+        model_router_find(s->models, s->opt.n_models, http_call_tail(call));
 
     if (h != NULL)
-        facts_model(call, &h->model);
+        info_model(call, &h->model);
     else
-        reception_refuse(call, http_call_tail(call));
+        model_router_refuse(call, http_call_tail(call));
 }
 
 static void on_health(void *ud, struct http_call *call)
 {
     (void)ud;
-    facts_health(call);
+    info_health(call);
 }
 
 static bool is_stuck(struct worker_pool *pool)
 {
-    return facts_is_stuck(worker_pool_stats(pool).oldest_us, FACTS_STUCK_PREPARE_US);
+    return info_is_stuck(worker_pool_stats(pool).oldest_us, INFO_STUCK_PARSE_US);
 }
 
 static void on_ready(void *ud, struct http_call *call)
@@ -190,32 +191,32 @@ static void on_ready(void *ud, struct http_call *call)
     struct server *s = ud;
     const char *trouble = NULL;
 
-    if (s->gate.is_loading) {
-        gate_answer_ready(&s->gate, call);
+    if (s->auth.is_loading) {
+        auth_answer_ready(&s->auth, call);
         return;
     }
     for (uint32_t i = 0; trouble == NULL && i < s->opt.n_models; i++)
-        trouble = hosted_trouble(&s->models[i]);
+        trouble = served_model_trouble(&s->models[i]);
     if (trouble == NULL && (is_stuck(s->text_pool) || is_stuck(s->constraint_pool)))
         trouble = "the preparation of a request does not end";
-    facts_ready(call, trouble);
+    info_ready(call, trouble);
 }
 
 static void on_version(void *ud, struct http_call *call)
 {
     (void)ud;
-    facts_version(call);
+    info_version(call);
 }
 
 static void on_openapi(void *ud, struct http_call *call)
 {
     (void)ud;
-    facts_openapi(call);
+    info_openapi(call);
 }
 
 static void on_metrics(void *ud, struct http_call *call);
 
-#define ERRORS(flags) ((flags) & GATE_ANTHROPIC ? dialect_messages_error : NULL)
+#define ERRORS(flags) ((flags) & AUTH_ANTHROPIC ? anthropic_messages_error : NULL)
 
 static const struct http_route routes[] = {
 #define ROUTE(path, tail, method, handler, flags, body, reply, text)                               \
@@ -231,30 +232,30 @@ static void on_metrics(void *ud, struct http_call *call)
     struct server *s = ud;
     const char *labels[N_ROUTES + 1];
     struct metrics_model models[SERVER_MAX_MODELS];
-    struct metrics_scene scene = {.models = models,
-                                  .n_models = s->opt.n_models,
-                                  .house = &s->house,
-                                  .routes = labels,
-                                  .n_routes = N_ROUTES + 1,
-                                  .isa = s->models[0].model.isa,
-                                  .version = quire_version(),
-                                  .pools = {worker_pool_stats(s->text_pool),
-                                            worker_pool_stats(s->constraint_pool)},
-                                  .memory = &s->memory,
-                                  .n_connections = http_n_connections(s->http),
-                                  .edge = http_edge_counts(s->http),
-                                  .n_tenants = tenants_n(s->tenants),
-                                  .n_tenants_shared = tenants_n_shared(s->tenants),
-                                  .n_log_dropped = log_dropped(),
-                                  .n_syscalls_refused = syscall_filter_n_refused(),
-                                  .uptime_s = (double)(clock_us() - s->start_us) / 1e6};
+    struct metrics_scene scene = {
+        .models = models,
+        .n_models = s->opt.n_models,
+        .server_counts = &s->server_counts,
+        .routes = labels,
+        .n_routes = N_ROUTES + 1,
+        .isa = s->models[0].model.isa,
+        .version = quire_version(),
+        .pools = {worker_pool_stats(s->text_pool), worker_pool_stats(s->constraint_pool)},
+        .memory = &s->memory,
+        .n_connections = http_n_connections(s->http),
+        .edge = http_edge_counts(s->http),
+        .n_tenants = tenants_n(s->tenants),
+        .n_tenants_shared = tenants_n_shared(s->tenants),
+        .n_log_dropped = log_dropped(),
+        .n_syscalls_refused = syscall_filter_n_refused(),
+        .uptime_s = (double)(clock_us() - s->start_us) / 1e6};
 
     for (size_t i = 0; i < N_ROUTES; i++)
         labels[i] = routes[i].path;
     labels[N_ROUTES] = "other";
     for (uint32_t i = 0; i < s->opt.n_models; i++)
-        facts_fill_metrics(s->models[i].desk, &models[i]);
-    facts_metrics(call, &scene);
+        info_fill_metrics(s->models[i].engine, &models[i]);
+    info_metrics(call, &scene);
 }
 
 const struct http_route *server_routes(size_t *n)

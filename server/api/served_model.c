@@ -7,11 +7,11 @@
 
 #include <stdio.h>
 
-int hosted_open(struct hosted *h, const struct hosted_shared *shared,
-                const struct server_model *model, char *err, size_t err_len)
+int served_model_open(struct served_model *h, const struct served_model_shared *shared,
+                      const struct server_model *model, char *err, size_t err_len)
 {
-    const struct desk_options desk = {
-        .house = shared->options,
+    const struct engine_client_options engine = {
+        .server = shared->options,
         .model = &h->model,
         .loop = shared->loop,
         .metrics = &h->metrics,
@@ -21,67 +21,67 @@ int hosted_open(struct hosted *h, const struct hosted_shared *shared,
         .memory = shared->memory,
     };
 
-    *h = (struct hosted){.model = *model};
+    *h = (struct served_model){.model = *model};
     metrics_init(&h->metrics);
-    if (desk_create(&h->desk, &desk) < 0) {
+    if (engine_client_create(&h->engine, &engine) < 0) {
         snprintf(err, err_len, "no memory for %u requests", model->max_outstanding);
         return ERR_NOMEM;
     }
-    debug_init(&h->debug, h->desk);
-    h->swapper.loop = shared->loop;
+    debug_init(&h->debug, h->engine);
+    h->transfers.loop = shared->loop;
     if (model->journal_path == NULL || model->journal == NULL)
         return 0;
     return journal_file_open(&h->journal, model->journal_path, model->journal, err, err_len);
 }
 
-void hosted_close(struct hosted *h)
+void served_model_close(struct served_model *h)
 {
-    desk_destroy(&h->desk);
+    engine_client_destroy(&h->engine);
     journal_file_close(&h->journal);
 }
 
-void hosted_set_model(struct hosted *h, const struct server_model *model)
+void served_model_set_model(struct served_model *h, const struct server_model *model)
 {
     h->model = *model;
-    h->swapper.store = model->swap;
+    h->transfers.store = model->swap;
 }
 
-void hosted_attach(struct hosted *h, struct queue *q)
+void served_model_attach(struct served_model *h, struct queue *q)
 {
-    desk_attach(h->desk, q);
-    h->swapper.queue = q;
+    engine_client_attach(h->engine, q);
+    h->transfers.queue = q;
 }
 
-void hosted_kick(struct hosted *h)
+void served_model_pump(struct served_model *h)
 {
-    swapper_kick(&h->swapper);
-    desk_take_events(h->desk);
+    swap_transfers_pump(&h->transfers);
+    engine_client_take_events(h->engine);
     debug_take(&h->debug);
-    journal_file_kick(h->journal, h->desk->loop);
+    journal_file_kick(h->journal, h->engine->loop);
 }
 
-const char *hosted_trouble(struct hosted *h)
+const char *served_model_trouble(struct served_model *h)
 {
-    if (facts_is_stuck(swapper_oldest_us(&h->swapper), FACTS_STUCK_DISK_US))
+    if (info_is_stuck(swap_transfers_oldest_us(&h->transfers), INFO_STUCK_DISK_US))
         return "the swap file has not answered for a minute";
-    if (facts_is_stuck(journal_file_begin_us(h->journal), FACTS_STUCK_DISK_US))
+    if (info_is_stuck(journal_file_begin_us(h->journal), INFO_STUCK_DISK_US))
         return "the journal's file has not answered for a minute";
-    return facts_trouble(h->desk, &h->watchdog);
+    return info_trouble(h->engine, &h->watchdog);
 }
 
-void hosted_drain(struct hosted *h, bool now)
+void served_model_drain(struct served_model *h, bool now)
 {
-    desk_close(h->desk, now);
+    engine_client_close(h->engine, now);
     debug_close(&h->debug);
 }
 
-bool hosted_is_over(const struct hosted *h)
+bool served_model_is_over(const struct served_model *h)
 {
-    return h->desk->n_jobs == 0 && hosted_n_outstanding(h) == 0 &&
-           journal_file_is_idle(h->journal) && swapper_is_idle(&h->swapper);
+    return h->engine->n_jobs == 0 && served_model_n_outstanding(h) == 0 &&
+           journal_file_is_idle(h->journal) && swap_transfers_is_idle(&h->transfers);
 }
 
-uint32_t hosted_n_outstanding(const struct hosted *h)
+uint32_t served_model_n_outstanding(const struct served_model *h)
 {
-    return h->desk->queue != NULL ? queue_n_outstanding(h->desk->queue) : 0;
+    return h->engine->queue != NULL ? queue_n_outstanding(h->engine->queue) : 0;
 }

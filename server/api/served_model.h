@@ -1,10 +1,11 @@
-/* server/api/served_model.h - one served model on the I/O thread: its desk, and what goes with it.
+/* server/api/served_model.h - one served model on the I/O thread: its engine client, and what goes
+ * with it.
  *
  * Everything here is between one queue and HTTP; what all models share (sockets, keys, tenants,
  * the loop) is the server's.
  *
  * Thread: the loop's.
- * Memory: the desk's and the journal's, taken in hosted_open().
+ * Memory: the engine client's and the journal's, taken in served_model_open().
  */
 #ifndef SERVER_API_SERVED_MODEL_H
 #define SERVER_API_SERVED_MODEL_H
@@ -20,7 +21,7 @@ struct request_memory;
 struct tenants;
 struct worker_pool;
 
-struct hosted_shared { /* borrowed; the server's, the same for all models */
+struct served_model_shared { /* borrowed; the server's, the same for all models */
     const struct server_options *options;
     uv_loop_t *loop;
     struct tenants *tenants;
@@ -28,36 +29,36 @@ struct hosted_shared { /* borrowed; the server's, the same for all models */
     struct request_memory *memory;
 };
 
-struct hosted { /* zero is closed */
+struct served_model { /* zero is closed */
     struct server_model model;
-    struct desk *desk;
+    struct engine_client *engine;
     struct metrics metrics;
-    struct facts_watchdog watchdog;
+    struct info_watchdog watchdog;
     struct journal_file *journal;
     struct debug debug;
-    struct swapper swapper;
+    struct swap_transfers transfers;
 };
 
-/* `h` stays where it is until hosted_close(). On failure `err` has a sentence. */
-int hosted_open(struct hosted *h, const struct hosted_shared *shared,
-                const struct server_model *model, char *err, size_t err_len);
+/* `h` stays where it is until served_model_close(). On failure `err` has a sentence. */
+int served_model_open(struct served_model *h, const struct served_model_shared *shared,
+                      const struct server_model *model, char *err, size_t err_len);
 /* The loop has run out. */
-void hosted_close(struct hosted *h);
+void served_model_close(struct served_model *h);
 
-void hosted_set_model(struct hosted *h, const struct server_model *model);
-void hosted_attach(struct hosted *h, struct queue *q);
+void served_model_set_model(struct served_model *h, const struct server_model *model);
+void served_model_attach(struct served_model *h, struct queue *q);
 
 /* Hand on what the engine has said, and carry out what it asked for. To be called on each wake. */
-void hosted_kick(struct hosted *h);
+void served_model_pump(struct served_model *h);
 
 /* Why it cannot be used now, or NULL. */
-const char *hosted_trouble(struct hosted *h);
+const char *served_model_trouble(struct served_model *h);
 
 /* Refuse from now on; with `now` what runs is cancelled as well. */
-void hosted_drain(struct hosted *h, bool now);
+void served_model_drain(struct served_model *h, bool now);
 /* Nothing is under way any more. */
-bool hosted_is_over(const struct hosted *h);
+bool served_model_is_over(const struct served_model *h);
 /* Requests that have been posted and not ended. */
-uint32_t hosted_n_outstanding(const struct hosted *h);
+uint32_t served_model_n_outstanding(const struct served_model *h);
 
 #endif

@@ -10,20 +10,20 @@
 #include "server/api/response_writer.h"
 #include "server/http/http.h"
 
-static const struct dialect apply = {.form = PARAMS_CHAT, .keeps_text = true};
-static const struct dialect tokenize = {.form = PARAMS_CHAT};
-static const struct dialect count = {.form = PARAMS_CHAT, .convert = messages_to_counted_chat};
+static const struct wire_format apply = {.form = PARAMS_CHAT, .keeps_text = true};
+static const struct wire_format tokenize = {.form = PARAMS_CHAT};
+static const struct wire_format count = {.form = PARAMS_CHAT, .convert = messages_to_counted_chat};
 
-static void destroy(struct intake *in)
+static void destroy(struct parse_job *in)
 {
-    in->desk->n_jobs--;
-    intake_release(in);
+    in->engine->n_jobs--;
+    parse_job_release(in);
     mem_free(in);
 }
 
 static void on_gone(void *ud)
 {
-    intake_leave(ud);
+    parse_job_leave(ud);
 }
 
 static void add_tokens(struct buf *out, const struct token_list *ids, uint32_t max_context)
@@ -34,19 +34,19 @@ static void add_tokens(struct buf *out, const struct token_list *ids, uint32_t m
     buf_add_str(out, "]}");
 }
 
-static void on_ready(struct intake *in)
+static void on_ready(struct parse_job *in)
 {
-    const struct prompt *prompt = in->prepared.prompts;
+    const struct prompt *prompt = in->parsed.prompts;
     struct buf out;
 
     if (in->call != NULL) {
         buf_init(&out, HTTP_MAX_REPLY);
-        if (in->dialect == &apply) {
+        if (in->wire_format == &apply) {
             buf_add_str(&out, "{\"prompt\":");
             json_add_string(&out, prompt->text, prompt->n_text);
             buf_add_char(&out, '}');
-        } else if (in->dialect == &tokenize) {
-            add_tokens(&out, &prompt->ids, in->desk->model->max_context);
+        } else if (in->wire_format == &tokenize) {
+            add_tokens(&out, &prompt->ids, in->engine->model->max_context);
         } else {
             buf_printf(&out, "{\"input_tokens\":%zu}", prompt->ids.n);
         }
@@ -56,9 +56,10 @@ static void on_ready(struct intake *in)
     destroy(in);
 }
 
-static void start(struct desk *d, struct http_call *call, const struct dialect *dialect)
+static void start(struct engine_client *d, struct http_call *call,
+                  const struct wire_format *wire_format)
 {
-    struct intake *in = mem_calloc(1, sizeof(*in));
+    struct parse_job *in = mem_calloc(1, sizeof(*in));
     struct api_error e;
 
     if (in == NULL) {
@@ -68,20 +69,20 @@ static void start(struct desk *d, struct http_call *call, const struct dialect *
     }
     d->n_jobs++;
     http_call_on_gone(call, on_gone, in);
-    intake_start(in, d, call, dialect, on_ready);
+    parse_job_start(in, d, call, wire_format, on_ready);
 }
 
-void prompting_apply(struct desk *d, struct http_call *call)
+void template_endpoints_apply(struct engine_client *d, struct http_call *call)
 {
     start(d, call, &apply);
 }
 
-void prompting_count(struct desk *d, struct http_call *call)
+void template_endpoints_count(struct engine_client *d, struct http_call *call)
 {
     start(d, call, &count);
 }
 
-void prompting_tokenize(struct desk *d, struct http_call *call)
+void template_endpoints_tokenize(struct engine_client *d, struct http_call *call)
 {
     start(d, call, &tokenize);
 }

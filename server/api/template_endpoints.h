@@ -6,17 +6,17 @@
  * {"prompt":"…"} and {"input_tokens":…}.
  *
  * Thread: the loop's.
- * Memory: as for an intake.
+ * Memory: as for a parse job.
  */
 #ifndef SERVER_API_TEMPLATE_ENDPOINTS_H
 #define SERVER_API_TEMPLATE_ENDPOINTS_H
 
-struct desk;
+struct engine_client;
 struct http_call;
 
-void prompting_apply(struct desk *d, struct http_call *call);
+void template_endpoints_apply(struct engine_client *d, struct http_call *call);
 /* {"count":…,"max_model_len":…,"tokens":[…]}, as vLLM has it. */
-void prompting_tokenize(struct desk *d, struct http_call *call);
-void prompting_count(struct desk *d, struct http_call *call);
+void template_endpoints_tokenize(struct engine_client *d, struct http_call *call);
+void template_endpoints_count(struct engine_client *d, struct http_call *call);
 
 #endif

@@ -19,7 +19,7 @@
 #define LARGE_BODY ((size_t)1 << 20)
 
 struct job {
-    struct desk *desk;
+    struct engine_client *engine;
     struct http_call *call; /* NULL once the client has gone */
     struct worker_job job;
     struct memory_share share;
@@ -60,7 +60,7 @@ static void add_tokens(struct job *j, const struct token_list *list, bool with_p
         if (i > 0)
             buf_add_char(&j->out, ',');
         if (with_pieces)
-            add_piece(&j->out, j->desk->model->tokenizer, list->ids[i]);
+            add_piece(&j->out, j->engine->model->tokenizer, list->ids[i]);
         else
             buf_printf(&j->out, "%d", list->ids[i]);
     }
@@ -92,8 +92,8 @@ static void encode(struct job *j, const cJSON *body)
     flags =
         (add_special ? TOKENIZER_ADD_SPECIAL : 0u) | (parse_special ? TOKENIZER_PARSE_SPECIAL : 0u);
     /* A token stands for at least a byte; BOS, EOS and a prefix space may be added. */
-    if (tokenizer_encode(j->desk->model->tokenizer, text->valuestring, strlen(text->valuestring),
-                         flags, 4 * j->desk->house->max_body, &budget, &list) < 0) {
+    if (tokenizer_encode(j->engine->model->tokenizer, text->valuestring, strlen(text->valuestring),
+                         flags, 4 * j->engine->server->max_body, &budget, &list) < 0) {
         if (budget_error(&budget) < 0)
             api_error_set(&j->error, 400, name, NULL, "'%s' takes too many steps to tokenize",
                           name);
@@ -104,7 +104,7 @@ static void encode(struct job *j, const cJSON *body)
     buf_add_char(&j->out, '{');
     if (is_vllm)
         buf_printf(&j->out, "\"count\":%zu,\"max_model_len\":%u,", list.n,
-                   j->desk->model->max_context);
+                   j->engine->model->max_context);
     add_tokens(j, &list, with_pieces);
     token_list_release(&list);
 }
@@ -113,7 +113,7 @@ static void encode(struct job *j, const cJSON *body)
 
 static void decode(struct job *j, const cJSON *body)
 {
-    const struct tokenizer *t = j->desk->model->tokenizer;
+    const struct tokenizer *t = j->engine->model->tokenizer;
     const cJSON *tokens = field_find(body, "tokens");
     const int32_t n_vocab = tokenizer_n_vocab(t);
     struct detok d;
@@ -163,7 +163,7 @@ static void run(struct job *j)
 static void answer(struct job *j)
 {
     if (j->call != NULL && j->error.status != 0)
-        desk_set_retry_headers(j->desk, j->call, j->error.status, 1);
+        engine_client_set_retry_headers(j->engine, j->call, j->error.status, 1);
     if (j->call != NULL && j->error.status != 0)
         http_call_reply_error(j->call, &j->error);
     else if (j->call != NULL)
@@ -171,7 +171,7 @@ static void answer(struct job *j)
     buf_release(&j->out);
     buf_release(&j->body);
     request_memory_release(&j->share);
-    j->desk->n_jobs--;
+    j->engine->n_jobs--;
     mem_free(j);
 }
 
@@ -211,13 +211,13 @@ static bool post(struct job *j)
 {
     j->job.work = on_work;
     j->job.done = after_work;
-    if (worker_pool_post(j->desk->text_pool, &j->job) == 0)
+    if (worker_pool_post(j->engine->text_pool, &j->job) == 0)
         return true;
     api_error_set(&j->error, 429, NULL, "queue_full", "too many requests are being prepared");
     return false;
 }
 
-static void start(struct desk *d, struct http_call *call,
+static void start(struct engine_client *d, struct http_call *call,
                   void (*what)(struct job *j, const cJSON *body))
 {
     struct job *j = mem_calloc(1, sizeof(*j));
@@ -228,7 +228,7 @@ static void start(struct desk *d, struct http_call *call,
         http_call_reply_error(call, &e);
         return;
     }
-    *j = (struct job){.desk = d, .call = call, .run = what};
+    *j = (struct job){.engine = d, .call = call, .run = what};
     d->n_jobs++;
     j->body = http_call_take_body(call);
     buf_init(&j->out, HTTP_MAX_REPLY);
@@ -250,16 +250,16 @@ static bool has_messages(const struct buf *body)
     return body->len > 0 && memmem(body->data, body->len, name, sizeof(name) - 1) != NULL;
 }
 
-void tokens_encode(struct desk *d, struct http_call *call)
+void tokens_encode(struct engine_client *d, struct http_call *call)
 {
     if (has_messages(http_call_body(call))) {
-        prompting_tokenize(d, call);
+        template_endpoints_tokenize(d, call);
         return;
     }
     start(d, call, encode);
 }
 
-void tokens_decode(struct desk *d, struct http_call *call)
+void tokens_decode(struct engine_client *d, struct http_call *call)
 {
     start(d, call, decode);
 }

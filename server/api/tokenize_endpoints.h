@@ -12,10 +12,10 @@
 #ifndef SERVER_API_TOKENIZE_ENDPOINTS_H
 #define SERVER_API_TOKENIZE_ENDPOINTS_H
 
-struct desk;
+struct engine_client;
 struct http_call;
 
-void tokens_encode(struct desk *d, struct http_call *call);
-void tokens_decode(struct desk *d, struct http_call *call);
+void tokens_encode(struct engine_client *d, struct http_call *call);
+void tokens_decode(struct engine_client *d, struct http_call *call);
 
 #endif

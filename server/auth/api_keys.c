@@ -81,16 +81,16 @@ static struct key *make_key(const struct key_spec *spec, uint64_t now_us)
         return NULL;
     key->n_refs = 1;
     key->spec = *spec;
-    bucket_init(&key->requests, spec->requests_per_minute, now_us);
-    bucket_init(&key->tokens, spec->tokens_per_minute, now_us);
+    rate_limit_init(&key->requests, spec->requests_per_minute, now_us);
+    rate_limit_init(&key->tokens, spec->tokens_per_minute, now_us);
     return key;
 }
 
 static void change_key(struct key *key, const struct key_spec *spec, uint64_t now_us)
 {
     key->spec = *spec;
-    bucket_set_rate(&key->requests, spec->requests_per_minute, now_us);
-    bucket_set_rate(&key->tokens, spec->tokens_per_minute, now_us);
+    rate_limit_set_rate(&key->requests, spec->requests_per_minute, now_us);
+    rate_limit_set_rate(&key->tokens, spec->tokens_per_minute, now_us);
 }
 
 /* A table of new keys only; what stays of the old ones is put in by adopt(). */
@@ -204,10 +204,10 @@ void key_unref(struct key *key)
 
 uint64_t key_take_request(struct key *key, uint64_t now_us)
 {
-    const uint64_t wait = bucket_wait_us(&key->requests, 1, now_us);
+    const uint64_t wait = rate_limit_wait_us(&key->requests, 1, now_us);
 
     if (wait == 0)
-        bucket_take(&key->requests, 1, now_us);
+        rate_limit_take(&key->requests, 1, now_us);
     return wait;
 }
 
@@ -225,7 +225,7 @@ int key_check(const struct key *key, uint32_t n_choices, uint64_t n_tokens, uint
         return api_error_set(e, 429, NULL, "rate_limit_exceeded",
                              "this key has %u requests under way, and its limit is %u", key->n_open,
                              most);
-    *wait_us = bucket_wait_us(&key->tokens, n_tokens, now_us);
+    *wait_us = rate_limit_wait_us(&key->tokens, n_tokens, now_us);
     if (*wait_us > 0)
         return api_error_set(e, 429, NULL, "rate_limit_exceeded",
                              "this key has a limit of %u tokens a minute",
@@ -236,7 +236,7 @@ int key_check(const struct key *key, uint32_t n_choices, uint64_t n_tokens, uint
 void key_begin(struct key *key, uint32_t n_choices, uint64_t n_tokens, uint64_t now_us,
                struct key_use *use)
 {
-    bucket_take(&key->tokens, n_tokens, now_us);
+    rate_limit_take(&key->tokens, n_tokens, now_us);
     key->n_open += n_choices;
     *use = (struct key_use){key_ref(key), n_choices, n_tokens};
 }
@@ -247,7 +247,7 @@ void key_end(struct key_use *use, uint64_t n_tokens, uint64_t now_us)
         return;
     use->key->n_open -= use->n_choices;
     if (n_tokens < use->n_tokens)
-        bucket_give(&use->key->tokens, use->n_tokens - n_tokens, now_us);
+        rate_limit_give(&use->key->tokens, use->n_tokens - n_tokens, now_us);
     key_unref(use->key);
     *use = (struct key_use){0};
 }

@@ -22,7 +22,7 @@ struct keys;
 
 struct key { /* read it; only api_keys.c writes */
     struct key_spec spec;
-    struct bucket requests, tokens;
+    struct rate_limit requests, tokens;
     uint32_t n_open; /* choices under way */
     uint32_t n_refs;
 };

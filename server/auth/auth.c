@@ -15,17 +15,17 @@
  * known of that, a second. */
 #define LOADING_MS 1000u
 
-static int refuse(struct gate *g, struct http_call *call, const struct api_error *e,
+static int refuse(struct auth *g, struct http_call *call, const struct api_error *e,
                   enum rejection reason)
 {
-    g->house->rejections[reason]++;
+    g->server_counts->rejections[reason]++;
     http_call_reply_error(call, e);
     return ERR_CANCELED;
 }
 
 /* ---- loading ---- */
 
-static uint32_t loading_ms(const struct gate *g)
+static uint32_t loading_ms(const struct auth *g)
 {
     const uint64_t elapsed_ms = (clock_us() - g->load_start_us) / 1000;
     const uint32_t done = g->load_permille != NULL ? g->load_permille(g->load_ud) : 0;
@@ -34,29 +34,29 @@ static uint32_t loading_ms(const struct gate *g)
     if (done == 0 || done > 1000)
         return LOADING_MS;
     left = elapsed_ms * (1000 - done) / done;
-    if (left < TEMPO_MIN_WAIT_MS)
-        return TEMPO_MIN_WAIT_MS;
-    return left < TEMPO_MAX_WAIT_MS ? (uint32_t)left : TEMPO_MAX_WAIT_MS;
+    if (left < COMPLETION_RATE_MIN_WAIT_MS)
+        return COMPLETION_RATE_MIN_WAIT_MS;
+    return left < COMPLETION_RATE_MAX_WAIT_MS ? (uint32_t)left : COMPLETION_RATE_MAX_WAIT_MS;
 }
 
-static int refuse_loading(const struct gate *g, struct http_call *call)
+static int refuse_loading(const struct auth *g, struct http_call *call)
 {
     struct api_error e;
 
     api_error_set(&e, 503, NULL, "loading", "Loading model");
-    desk_say_when(call, loading_ms(g));
+    engine_client_say_when(call, loading_ms(g));
     http_call_reply_error(call, &e);
     return ERR_BUSY;
 }
 
-void gate_answer_ready(const struct gate *g, struct http_call *call)
+void auth_answer_ready(const struct auth *g, struct http_call *call)
 {
     struct buf body;
 
     buf_init(&body, 256);
     buf_add_str(&body, "{\"error\":{\"code\":503,\"message\":\"Loading model\","
                        "\"type\":\"unavailable_error\"}}");
-    desk_say_when(call, loading_ms(g));
+    engine_client_say_when(call, loading_ms(g));
     http_call_reply(call, 503, "application/json", &body);
 }
 
@@ -75,7 +75,7 @@ static const char *secret_of(const struct http_call *call)
 }
 
 /* Neither answer tells whether a key like the one presented exists. */
-static int refuse_stranger(struct gate *g, struct http_call *call, bool has_secret)
+static int refuse_stranger(struct auth *g, struct http_call *call, bool has_secret)
 {
     struct api_error e;
 
@@ -90,7 +90,7 @@ static int refuse_stranger(struct gate *g, struct http_call *call, bool has_secr
     return refuse(g, call, &e, REJECTION_UNAUTHORIZED);
 }
 
-static int check_rate(struct gate *g, struct http_call *call, struct key *key)
+static int check_rate(struct auth *g, struct http_call *call, struct key *key)
 {
     const uint64_t wait = key_take_request(key, clock_us());
     struct api_error e;
@@ -99,11 +99,11 @@ static int check_rate(struct gate *g, struct http_call *call, struct key *key)
         return 0;
     api_error_set(&e, 429, NULL, "rate_limit_exceeded",
                   "this key has a limit of %u requests a minute", key->requests.per_minute);
-    desk_say_when(call, (uint32_t)((wait + 999) / 1000));
+    engine_client_say_when(call, (uint32_t)((wait + 999) / 1000));
     return refuse(g, call, &e, REJECTION_RATE_LIMIT);
 }
 
-static int check_key(struct gate *g, struct http_call *call, unsigned flags)
+static int check_key(struct auth *g, struct http_call *call, unsigned flags)
 {
     const char *secret = secret_of(call);
     struct key *key = secret != NULL ? keys_find(g->keys, secret) : NULL;
@@ -112,20 +112,20 @@ static int check_key(struct gate *g, struct http_call *call, unsigned flags)
     if (key == NULL)
         return refuse_stranger(g, call, secret != NULL);
     http_call_set_key(call, key);
-    if ((flags & GATE_ADMIN) != 0 && !key->spec.is_admin) {
+    if ((flags & AUTH_ADMIN) != 0 && !key->spec.is_admin) {
         api_error_set(&e, 403, NULL, "insufficient_permissions",
                       "this needs a key with admin rights");
         return refuse(g, call, &e, REJECTION_FORBIDDEN);
     }
-    return (flags & GATE_WORK) != 0 ? check_rate(g, call, key) : 0;
+    return (flags & AUTH_WORK) != 0 ? check_rate(g, call, key) : 0;
 }
 
 /* Without keys whoever comes is the operator, unless the proxy says that it is a tenant. */
-static int check_tenant(struct gate *g, struct http_call *call, unsigned flags)
+static int check_tenant(struct auth *g, struct http_call *call, unsigned flags)
 {
     struct api_error e;
 
-    if ((flags & GATE_ADMIN) == 0 || g->tenant_header[0] == '\0' ||
+    if ((flags & AUTH_ADMIN) == 0 || g->tenant_header[0] == '\0' ||
         http_call_header(call, g->tenant_header) == NULL)
         return 0;
     api_error_set(&e, 403, NULL, "insufficient_permissions",
@@ -134,14 +134,14 @@ static int check_tenant(struct gate *g, struct http_call *call, unsigned flags)
     return refuse(g, call, &e, REJECTION_FORBIDDEN);
 }
 
-int gate_admit(struct gate *g, struct http_call *call, unsigned flags)
+int auth_admit(struct auth *g, struct http_call *call, unsigned flags)
 {
     const bool is_open =
-        (flags & GATE_OPEN) != 0 || ((flags & GATE_METRICS) != 0 && g->has_open_metrics);
+        (flags & AUTH_OPEN) != 0 || ((flags & AUTH_METRICS) != 0 && g->has_open_metrics);
 
     if (g->keys != NULL && !is_open && check_key(g, call, flags) < 0)
         return ERR_CANCELED;
     if (g->keys == NULL && check_tenant(g, call, flags) < 0)
         return ERR_CANCELED;
-    return g->is_loading && (flags & GATE_EARLY) == 0 ? refuse_loading(g, call) : 0;
+    return g->is_loading && (flags & AUTH_EARLY) == 0 ? refuse_loading(g, call) : 0;
 }

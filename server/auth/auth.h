@@ -17,23 +17,23 @@
 
 struct http_call;
 struct keys;
-struct metrics_house;
+struct metrics_server;
 
-enum gate_flags {              /* of a route */
-    GATE_OPEN = 1u << 0,       /* needs no key */
-    GATE_METRICS = 1u << 1,    /* with GATE_ADMIN: open all the same if the settings say so */
-    GATE_ADMIN = 1u << 2,      /* tells of everybody: for no tenant */
-    GATE_WORK = 1u << 3,       /* counts against the key's limits */
-    GATE_EARLY = 1u << 4,      /* answered before the models are there */
-    GATE_ANTHROPIC = 1u << 5,  /* errors have Anthropic's shape */
-    GATE_ALWAYS = 1u << 6,     /* answered when all connections are in use */
+enum auth_flags {              /* of a route */
+    AUTH_OPEN = 1u << 0,       /* needs no key */
+    AUTH_METRICS = 1u << 1,    /* with AUTH_ADMIN: open all the same if the settings say so */
+    AUTH_ADMIN = 1u << 2,      /* tells of everybody: for no tenant */
+    AUTH_WORK = 1u << 3,       /* counts against the key's limits */
+    AUTH_EARLY = 1u << 4,      /* answered before the models are there */
+    AUTH_ANTHROPIC = 1u << 5,  /* errors have Anthropic's shape */
+    AUTH_ALWAYS = 1u << 6,     /* answered when all connections are in use */
 };
 
-struct gate {
+struct auth {
     struct keys *keys; /* NULL = everybody may do everything */
     bool has_open_metrics;
     const char *tenant_header; /* borrowed; "" = there is none */
-    struct metrics_house *house; /* refusals are counted there */
+    struct metrics_server *server_counts; /* refusals are counted there */
     bool is_loading;
     uint64_t load_start_us;
     /* How much has been loaded, in thousandths; NULL = nobody knows. */
@@ -42,9 +42,9 @@ struct gate {
 };
 
 /* 0, or a negative ERR_*: then the call has been answered. */
-int gate_admit(struct gate *g, struct http_call *call, unsigned flags);
+int auth_admit(struct auth *g, struct http_call *call, unsigned flags);
 
 /* /ready while models are loaded: in the shape of llama-server, whose probes read it. */
-void gate_answer_ready(const struct gate *g, struct http_call *call);
+void auth_answer_ready(const struct auth *g, struct http_call *call);
 
 #endif

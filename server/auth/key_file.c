@@ -69,12 +69,12 @@ static int set_priority(struct key_spec *k, const char *value)
 
 static int set_requests(struct key_spec *k, const char *value)
 {
-    return parse_number(value, BUCKET_MAX_RATE, &k->requests_per_minute);
+    return parse_number(value, RATE_LIMIT_MAX, &k->requests_per_minute);
 }
 
 static int set_tokens(struct key_spec *k, const char *value)
 {
-    return parse_number(value, BUCKET_MAX_RATE, &k->tokens_per_minute);
+    return parse_number(value, RATE_LIMIT_MAX, &k->tokens_per_minute);
 }
 
 static int set_concurrent(struct key_spec *k, const char *value)
@@ -102,7 +102,7 @@ static const struct {
     {"max_concurrent", set_concurrent, "a whole number from 0 to 1000000"},
     {"admin", set_admin, "yes or no"},
 };
-_Static_assert(KEY_TENANT_MAX == 64 && WEIGHTS_MAX_VALUE == 1000 && BUCKET_MAX_RATE == 1000000000,
+_Static_assert(KEY_TENANT_MAX == 64 && WEIGHTS_MAX_VALUE == 1000 && RATE_LIMIT_MAX == 1000000000,
                "the sentences above name these");
 
 int key_spec_set(struct key_spec *k, const char *field, const char *value, const char **allowed)

@@ -10,7 +10,7 @@ static int64_t parts_of(uint64_t n)
     return (int64_t)(n < MAX_AMOUNT ? n : MAX_AMOUNT) * PARTS;
 }
 
-static int64_t level_at(const struct bucket *b, uint64_t now_us)
+static int64_t level_at(const struct rate_limit *b, uint64_t now_us)
 {
     const int64_t full = parts_of(b->per_minute), room = full - b->level;
     const uint64_t elapsed = now_us > b->at_us ? now_us - b->at_us : 0;
@@ -22,7 +22,7 @@ static int64_t level_at(const struct bucket *b, uint64_t now_us)
     return b->level + (int64_t)(elapsed * b->per_minute);
 }
 
-static void settle(struct bucket *b, int64_t level, uint64_t now_us)
+static void settle(struct rate_limit *b, int64_t level, uint64_t now_us)
 {
     const int64_t full = parts_of(b->per_minute), least = -parts_of(MAX_AMOUNT);
 
@@ -30,25 +30,25 @@ static void settle(struct bucket *b, int64_t level, uint64_t now_us)
     b->at_us = now_us;
 }
 
-void bucket_init(struct bucket *b, uint32_t per_minute, uint64_t now_us)
+void rate_limit_init(struct rate_limit *b, uint32_t per_minute, uint64_t now_us)
 {
     b->per_minute = per_minute;
     settle(b, parts_of(per_minute), now_us);
 }
 
-void bucket_set_rate(struct bucket *b, uint32_t per_minute, uint64_t now_us)
+void rate_limit_set_rate(struct rate_limit *b, uint32_t per_minute, uint64_t now_us)
 {
     const int64_t level = level_at(b, now_us);
 
     if (b->per_minute == 0 || per_minute == 0) {
-        bucket_init(b, per_minute, now_us);
+        rate_limit_init(b, per_minute, now_us);
         return;
     }
     b->per_minute = per_minute;
     settle(b, level, now_us);
 }
 
-uint64_t bucket_wait_us(const struct bucket *b, uint64_t n, uint64_t now_us)
+uint64_t rate_limit_wait_us(const struct rate_limit *b, uint64_t n, uint64_t now_us)
 {
     const int64_t wanted = parts_of(n < b->per_minute ? n : b->per_minute);
     const int64_t level = level_at(b, now_us);
@@ -58,13 +58,13 @@ uint64_t bucket_wait_us(const struct bucket *b, uint64_t n, uint64_t now_us)
     return ((uint64_t)(wanted - level) + b->per_minute - 1) / b->per_minute;
 }
 
-void bucket_take(struct bucket *b, uint64_t n, uint64_t now_us)
+void rate_limit_take(struct rate_limit *b, uint64_t n, uint64_t now_us)
 {
     if (b->per_minute > 0)
         settle(b, level_at(b, now_us) - parts_of(n), now_us);
 }
 
-void bucket_give(struct bucket *b, uint64_t n, uint64_t now_us)
+void rate_limit_give(struct rate_limit *b, uint64_t n, uint64_t now_us)
 {
     if (b->per_minute > 0)
         settle(b, level_at(b, now_us) + parts_of(n), now_us);

@@ -13,26 +13,26 @@
 
 #include <stdint.h>
 
-#define BUCKET_MAX_RATE 1000000000u /* per minute */
+#define RATE_LIMIT_MAX 1000000000u /* per minute */
 
-struct bucket {
+struct rate_limit {
     uint32_t per_minute; /* 0 = no limit */
     int64_t level;       /* in parts: 60 million make one, so that each microsecond adds the rate */
     uint64_t at_us;      /* when the level was so */
 };
 
 /* A full one. */
-void bucket_init(struct bucket *b, uint32_t per_minute, uint64_t now_us);
+void rate_limit_init(struct rate_limit *b, uint32_t per_minute, uint64_t now_us);
 
 /* Another rate; what is owed stays owed, what is there stays there as far as it fits. */
-void bucket_set_rate(struct bucket *b, uint32_t per_minute, uint64_t now_us);
+void rate_limit_set_rate(struct rate_limit *b, uint32_t per_minute, uint64_t now_us);
 
 /* Microseconds until n may be taken; 0: now. */
-uint64_t bucket_wait_us(const struct bucket *b, uint64_t n, uint64_t now_us);
+uint64_t rate_limit_wait_us(const struct rate_limit *b, uint64_t n, uint64_t now_us);
 
-void bucket_take(struct bucket *b, uint64_t n, uint64_t now_us);
+void rate_limit_take(struct rate_limit *b, uint64_t n, uint64_t now_us);
 
 /* Of what was taken n were not used. */
-void bucket_give(struct bucket *b, uint64_t n, uint64_t now_us);
+void rate_limit_give(struct rate_limit *b, uint64_t n, uint64_t now_us);
 
 #endif

@@ -83,7 +83,7 @@ static bool read_batches(const char *list, struct wish *w)
     }
 }
 
-static bool read_wish(int *argc, char **argv, struct wish *w)
+static bool read_spec(int *argc, char **argv, struct wish *w)
 {
     const char *batches = "1,2,4,8,16,32,64";
 
@@ -462,7 +462,7 @@ static int print_report(struct bench_report *r, const struct wish *w)
     return EXIT_OK;
 }
 
-static int prepare(struct bench *b, const struct wish *w)
+static int request_parse(struct bench *b, const struct wish *w)
 {
     const struct engine *e = &b->e;
     int rc = batch_create(&b->batch, e->sched.max_batch_tokens, e->sched.max_batch_tokens,
@@ -479,7 +479,7 @@ static int bench(struct bench *b, const struct wish *w)
 {
     const struct model *m = b->e.model;
     char cpu[49];
-    int code = EXIT_OK, rc = prepare(b, w);
+    int code = EXIT_OK, rc = request_parse(b, w);
 
     limits_cpu_name(cpu);
     b->report.version = quire_version();
@@ -513,7 +513,7 @@ int cmd_bench(int argc, char **argv)
     bool done;
     int code;
 
-    if (!read_wish(&argc, argv, &w))
+    if (!read_spec(&argc, argv, &w))
         return EXIT_USAGE;
     code = command_config(&config, argc, argv, print_help, &done);
     if (done)

@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-struct wish {
+struct spec {
     const char *prompt;
     int64_t max_tokens, top_k, seed;
     double temperature, top_p, min_p;
@@ -36,9 +36,9 @@ static void print_help(void)
           stdout);
 }
 
-static bool read_wish(int *argc, char **argv, struct wish *w)
+static bool read_spec(int *argc, char **argv, struct spec *w)
 {
-    *w = (struct wish){.max_tokens = 256, .temperature = 0.8, .top_p = 0.95};
+    *w = (struct spec){.max_tokens = 256, .temperature = 0.8, .top_p = 0.95};
     return command_take_value(argc, argv, "--prompt", &w->prompt) &&
            command_take_int(argc, argv, "--max-tokens", 1, INT32_MAX / 16, &w->max_tokens) &&
            command_take_float(argc, argv, "--temperature", 0, 2, &w->temperature) &&
@@ -49,7 +49,7 @@ static bool read_wish(int *argc, char **argv, struct wish *w)
 }
 
 /* The prompt as a request; *out is NULL on failure, which was told. */
-static void make_request(const struct engine *e, const struct wish *w, struct request **out)
+static void make_request(const struct engine *e, const struct spec *w, struct request **out)
 {
     struct token_list ids = {0};
     struct request_size size = {0};
@@ -177,22 +177,22 @@ int cmd_generate(int argc, char **argv)
     struct config config;
     struct engine engine;
     struct request *request;
-    struct wish wish;
+    struct spec spec;
     char err[512];
     bool done;
     int code;
 
-    if (!read_wish(&argc, argv, &wish))
+    if (!read_spec(&argc, argv, &spec))
         return EXIT_USAGE;
     code = command_config(&config, argc, argv, print_help, &done);
     if (done)
         return code;
-    if (wish.prompt == NULL)
+    if (spec.prompt == NULL)
         code = command_fail(EXIT_USAGE, "generate wants --prompt TEXT (quire generate --help)");
     else if ((code = engine_init(&engine, &config, 0, err, sizeof(err))) != EXIT_OK)
         command_fail(code, "%s", err);
     else {
-        make_request(&engine, &wish, &request);
+        make_request(&engine, &spec, &request);
         code = request != NULL ? run(&engine, &config, request) : EXIT_FAILED;
         engine_release(&engine);
     }

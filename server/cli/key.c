@@ -15,7 +15,7 @@ static const char *const fields[] = {
 };
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
 
-struct wish {
+struct wanted {
     const char *name;
     const char *value[N_FIELDS];
     bool is_admin;
@@ -39,7 +39,7 @@ static void print_help(void)
           stdout);
 }
 
-static bool take_fields(struct wish *w, int *argc, char **argv)
+static bool take_fields(struct wanted *w, int *argc, char **argv)
 {
     bool ok = command_take_value(argc, argv, "--name", &w->name);
 
@@ -56,7 +56,7 @@ static bool take_fields(struct wish *w, int *argc, char **argv)
 }
 
 /* The file's own rules, so that what is printed can be read. */
-static int check(const struct wish *w)
+static int check(const struct wanted *w)
 {
     struct key_spec spec = {0};
     const char *allowed;
@@ -73,7 +73,7 @@ static int check(const struct wish *w)
     return EXIT_OK;
 }
 
-static void print_entry(const struct wish *w, const struct secret_hash *hash)
+static void print_entry(const struct wanted *w, const struct secret_hash *hash)
 {
     char hex[SECRET_HEX];
 
@@ -88,7 +88,7 @@ static void print_entry(const struct wish *w, const struct secret_hash *hash)
 
 int cmd_key(int argc, char **argv)
 {
-    struct wish wish = {0};
+    struct wanted wanted = {0};
     struct secret_hash hash;
     char secret[SECRET_TEXT];
     int code;
@@ -97,17 +97,17 @@ int cmd_key(int argc, char **argv)
         print_help();
         return EXIT_OK;
     }
-    if (!take_fields(&wish, &argc, argv))
+    if (!take_fields(&wanted, &argc, argv))
         return EXIT_USAGE;
     if (argc > 1)
         return command_fail(EXIT_USAGE, "unexpected '%s'; quire key --help says what is possible",
                             argv[1]);
-    code = check(&wish);
+    code = check(&wanted);
     if (code != EXIT_OK)
         return code;
     if (secret_make(secret) < 0 || secret_hash(secret, strlen(secret), &hash) < 0)
         return command_fail(EXIT_FAILED, "the system gives no random numbers");
-    print_entry(&wish, &hash);
+    print_entry(&wanted, &hash);
     if (fflush(stdout) != 0 || ferror(stdout))
         return command_fail(EXIT_FAILED, "the entry could not be written: no key was made");
     fprintf(stderr, "%s\n", secret);

@@ -54,7 +54,7 @@ static uint64_t whole_pages(uint64_t bytes)
 
 static uint64_t resident_bytes(void)
 {
-    struct process_facts now;
+    struct process_stats now;
 
     process_read(&now);
     return now.resident_bytes;

@@ -36,7 +36,7 @@ _Static_assert(MODELS_MAX <= SERVER_MAX_MODELS, "the server has room for what se
 #define OTHER_THREADS (2 * PREPARING_THREADS + 2)
 
 struct service {
-    struct config config; /* of the house */
+    struct config config;  /* of the server */
     struct served *models; /* [n_models] */
     uint32_t n_models;
     struct team *team;

@@ -17,8 +17,8 @@
 #include <time.h>
 
 /* Compiled constraints that are kept: some of a megabyte each with a large vocabulary. */
-#define CONSTRAIN_ENTRIES 256
-#define CONSTRAIN_BYTES ((size_t)128 << 20)
+#define CONSTRAINT_CACHE_ENTRIES 256
+#define CONSTRAINT_CACHE_BYTES ((size_t)128 << 20)
 
 /* ---- before it is loaded ---- */
 
@@ -114,13 +114,13 @@ static int make_chat(struct served *m, char *err, size_t err_len)
     return 0;
 }
 
-static int make_constrain(struct served *m)
+static int make_constraint_cache(struct served *m)
 {
-    const struct constrain_options options = {.tokenizer = m->engine.tokenizer,
-                                              .max_entries = CONSTRAIN_ENTRIES,
-                                              .max_bytes = CONSTRAIN_BYTES};
+    const struct constraint_cache_options options = {.tokenizer = m->engine.tokenizer,
+                                                     .max_entries = CONSTRAINT_CACHE_ENTRIES,
+                                                     .max_bytes = CONSTRAINT_CACHE_BYTES};
 
-    return constrain_create(&m->constrain, &options);
+    return constraint_cache_create(&m->constraint_cache, &options);
 }
 
 int served_load(struct served *m, const struct served_company *company, char *err, size_t err_len)
@@ -134,7 +134,7 @@ int served_load(struct served *m, const struct served_company *company, char *er
         return code;
     if (make_chat(m, err, err_len) < 0)
         return EXIT_FAILED;
-    rc = make_constrain(m);
+    rc = make_constraint_cache(m);
     if (rc == 0)
         rc = make_queue(m, company->server);
     if (rc == 0)
@@ -195,7 +195,7 @@ void served_complete(struct served *m)
     m->facts.pooling = pooling_of(m->config.pooling, m->engine.model->shape.pooling_type);
     m->facts.created = (int64_t)time(NULL);
     m->facts.chat = m->chat;
-    m->facts.constrain = m->constrain;
+    m->facts.constraint_cache = m->constraint_cache;
 }
 
 void served_stop(struct served *m)
@@ -215,7 +215,7 @@ void served_release(struct served *m)
     loop_destroy(&m->loop);
     queue_destroy(&m->queue);
     journal_destroy(&m->journal);
-    constrain_destroy(&m->constrain);
+    constraint_cache_destroy(&m->constraint_cache);
     chat_destroy(&m->chat);
     engine_release(&m->engine);
     config_release(&m->config);

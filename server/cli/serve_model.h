@@ -22,7 +22,7 @@ struct served { /* zero is empty */
     struct server_model facts;
     struct engine engine;
     struct chat *chat;
-    struct constrain *constrain;
+    struct constraint_cache *constraint_cache;
     struct journal *journal;
     struct queue *queue;
     struct loop *loop;

@@ -8,7 +8,7 @@
 
 static void on_work(uv_work_t *work)
 {
-    struct swapper_job *j = work->data;
+    struct swap_transfer *j = work->data;
     const uint64_t start = clock_us();
 
     if (j->io.is_write)
@@ -20,16 +20,16 @@ static void on_work(uv_work_t *work)
 
 static void after_work(uv_work_t *work, int status)
 {
-    struct swapper_job *j = work->data;
-    struct swapper *s = j->owner;
+    struct swap_transfer *j = work->data;
+    struct swap_transfers *s = j->owner;
 
     (void)status; /* nobody cancels it */
     j->owner = NULL;
     queue_io_done(s->queue, j->io.copy, j->rc, j->io.n, j->us);
-    swapper_kick(s);
+    swap_transfers_pump(s);
 }
 
-static void begin(struct swapper *s, struct swapper_job *j)
+static void begin(struct swap_transfers *s, struct swap_transfer *j)
 {
     j->owner = s;
     j->work.data = j;
@@ -40,28 +40,28 @@ static void begin(struct swapper *s, struct swapper_job *j)
     queue_io_done(s->queue, j->io.copy, ERR_IO, j->io.n, 0);
 }
 
-void swapper_kick(struct swapper *s)
+void swap_transfers_pump(struct swap_transfers *s)
 {
     if (s->queue == NULL || s->store == NULL)
         return;
-    for (int i = 0; i < SWAPPER_JOBS; i++)
+    for (int i = 0; i < SWAP_TRANSFERS_JOBS; i++)
         while (s->jobs[i].owner == NULL && queue_take_io(s->queue, &s->jobs[i].io))
             begin(s, &s->jobs[i]);
 }
 
-uint64_t swapper_oldest_us(const struct swapper *s)
+uint64_t swap_transfers_oldest_us(const struct swap_transfers *s)
 {
     uint64_t oldest = 0;
 
-    for (int i = 0; i < SWAPPER_JOBS; i++)
+    for (int i = 0; i < SWAP_TRANSFERS_JOBS; i++)
         if (s->jobs[i].owner != NULL && (oldest == 0 || s->jobs[i].begin_us < oldest))
             oldest = s->jobs[i].begin_us;
     return oldest;
 }
 
-bool swapper_is_idle(const struct swapper *s)
+bool swap_transfers_is_idle(const struct swap_transfers *s)
 {
-    for (int i = 0; i < SWAPPER_JOBS; i++)
+    for (int i = 0; i < SWAP_TRANSFERS_JOBS; i++)
         if (s->jobs[i].owner != NULL)
             return false;
     return true;

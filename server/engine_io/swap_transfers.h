@@ -16,29 +16,29 @@
 
 #include "kvcache/swap.h"
 
-#define SWAPPER_JOBS 2
+#define SWAP_TRANSFERS_JOBS 2
 
 struct queue;
 struct swap_store;
 
-struct swapper { /* zero, with `loop`, `queue` and `store` set, is ready */
+struct swap_transfers { /* zero, with `loop`, `queue` and `store` set, is ready */
     uv_loop_t *loop;
     struct queue *queue;
     struct swap_store *store; /* must outlive the last transfer */
-    struct swapper_job {
-        struct swapper *owner; /* NULL: free */
+    struct swap_transfer {
+        struct swap_transfers *owner; /* NULL: free */
         uv_work_t work;
         struct swap_io io;
         int rc;
         uint64_t begin_us; /* when it was handed to the thread pool */
         uint64_t us;
-    } jobs[SWAPPER_JOBS];
+    } jobs[SWAP_TRANSFERS_JOBS];
 };
 
 /* Begin what waits. To be called on each wake. */
-void swapper_kick(struct swapper *s);
+void swap_transfers_pump(struct swap_transfers *s);
 /* When the oldest transfer that is under way began; 0: none is. */
-uint64_t swapper_oldest_us(const struct swapper *s);
-bool swapper_is_idle(const struct swapper *s);
+uint64_t swap_transfers_oldest_us(const struct swap_transfers *s);
+bool swap_transfers_is_idle(const struct swap_transfers *s);
 
 #endif

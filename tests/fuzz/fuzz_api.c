@@ -42,23 +42,24 @@ static void check_request(const struct request *r)
     require(r->n_stop_ids <= REQUEST_MAX_STOP_IDS && r->priority < PRIORITY_COUNT);
 }
 
-static const struct dialect *dialect_of(uint8_t byte)
+static const struct wire_format *wire_format_of(uint8_t byte)
 {
-    const struct dialect *const all[] = {
-        dialect_text(),   dialect_chat(),   dialect_messages(),  dialect_responses(),
-        dialect_native(), dialect_infill(), dialect_embeddings()};
+    const struct wire_format *const all[] = {wire_openai_completions(), wire_openai_chat(),
+                                             wire_anthropic_messages(), wire_openai_responses(),
+                                             wire_llamacpp(),           wire_llamacpp_infill(),
+                                             wire_openai_embeddings()};
 
     return all[byte % 16 % (sizeof(all) / sizeof(all[0]))]; /* '0' is 0x30 */
 }
 
-static struct constrain *constraints(const struct tokenizer *t)
+static struct constraint_cache *constraints(const struct tokenizer *t)
 {
-    static struct constrain *c;
-    const struct constrain_options options = {
+    static struct constraint_cache *c;
+    const struct constraint_cache_options options = {
         .tokenizer = t, .max_entries = 2, .max_bytes = 4u << 20};
 
     if (c == NULL)
-        require(constrain_create(&c, &options) == 0);
+        require(constraint_cache_create(&c, &options) == 0);
     return c;
 }
 
@@ -94,9 +95,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                                        .n_embd = 8,
                                        .tokenizer = &tokenizer,
                                        .chat = chatml(&tokenizer),
-                                       .constrain = constraints(&tokenizer)};
+                                       .constraint_cache = constraints(&tokenizer)};
     struct budget budget = {.steps_left = MAX_STEPS};
-    struct prepared p = {0};
+    struct parsed_request p = {0};
     struct buf body;
     char *text;
 
@@ -105,12 +106,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     text = mem_dup(data + 1, n - 1); /* its own block: the sanitizer sees a read past the end */
     require(text != NULL || n == 1);
     body = (struct buf){.data = text, .len = n - 1, .cap = n - 1, .max = n - 1};
-    prepare(&p, &model, dialect_of(data[0]), &body, NULL, &budget);
+    request_parse(&p, &model, wire_format_of(data[0]), &body, NULL, &budget);
     for (uint32_t i = 0; p.error.status == 0 && i < p.n_choices; i++)
         check_request(p.requests[i]);
     if (p.error.status != 0)
         check_error(&p.error);
-    prepare_release(&p);
+    parsed_request_release(&p);
     mem_free(text);
     return 0;
 }

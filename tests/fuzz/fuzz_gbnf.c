@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     int rc;
 
     rc = grammar_from_gbnf(&g, own, n_text, &budget, err, sizeof(err));
-    c = walk_constrain(rc, g, &budget, err);
+    c = walk_constraint(rc, g, &budget, err);
     buf_init(&text, 1u << 20);
     if (c != NULL)
         walk_grow(c, data + n_text, n - n_text, &text);

@@ -36,7 +36,7 @@ static void check_key(const struct key_list *l, uint32_t i)
     require(k->has_hash && key_file_is_name(k->name, KEY_NAME_MAX));
     require(key_file_is_name(k->tenant, KEY_TENANT_MAX));
     require(k->weight <= WEIGHTS_MAX_VALUE && k->max_priority < PRIORITY_COUNT);
-    require(k->requests_per_minute <= BUCKET_MAX_RATE && k->tokens_per_minute <= BUCKET_MAX_RATE);
+    require(k->requests_per_minute <= RATE_LIMIT_MAX && k->tokens_per_minute <= RATE_LIMIT_MAX);
     require(k->max_concurrent <= 1000000);
     for (uint32_t j = 0; j < i; j++) {
         const struct key_spec *o = &l->keys[j];

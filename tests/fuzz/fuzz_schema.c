@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
     rc = schema_to_grammar(&g, schema, &budget, err, sizeof(err));
     cJSON_Delete(schema);
-    c = walk_constrain(rc, g, &budget, err);
+    c = walk_constraint(rc, g, &budget, err);
     buf_init(&text, 1u << 20);
     if (c != NULL && walk_grow(c, data + n_text, n - n_text, &text))
         check_json(&text);

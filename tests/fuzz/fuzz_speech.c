@@ -26,7 +26,7 @@ struct said {
 };
 
 /* As a sender does that sends at once. */
-static void take(struct speech *s, struct said *out)
+static void take(struct output_parser *s, struct said *out)
 {
     buf_add(&out->thought, s->thought.data != NULL ? s->thought.data : "", s->thought.len);
     buf_add(&out->text, s->text.data != NULL ? s->text.data : "", s->text.len);
@@ -42,30 +42,30 @@ static void take(struct speech *s, struct said *out)
 
 static void say(struct said *out, const uint8_t *how, const char *text, size_t n, uint32_t cuts)
 {
-    const struct speech_style style = {(enum speech_syntax)(how[0] % 6), (how[1] & 1) != 0};
-    struct speech s;
+    const struct output_style style = {(enum output_syntax)(how[0] % 6), (how[1] & 1) != 0};
+    struct output_parser s;
 
     buf_init(&out->thought, MAX_SAID);
     buf_init(&out->text, MAX_SAID);
     buf_init(&out->calls, MAX_SAID);
     if (how[0] % 8 == 6)
-        speech_init_forced(&s, NULL);
+        output_parser_init_forced(&s, NULL);
     else if (how[0] % 8 == 7)
-        speech_init_forced(&s, "f");
+        output_parser_init_forced(&s, "f");
     else
-        speech_init(&s, &style, (how[1] & 2) != 0, (how[1] & 4) != 0);
+        output_parser_init(&s, &style, (how[1] & 2) != 0, (how[1] & 4) != 0);
     for (size_t i = 0, len; i < n; i += len) {
         cuts = cuts * 1664525 + 1013904223;
         len = cuts == 0 ? n : 1 + (cuts >> 24) % 7;
         if (how[2] == 0 || len > n - i)
             len = n - i;
-        speech_feed(&s, text + i, len);
+        output_parser_feed(&s, text + i, len);
         take(&s, out);
     }
-    speech_end(&s);
+    output_parser_end(&s);
     take(&s, out);
-    require(speech_error(&s) == 0 && !speech_has_news(&s));
-    speech_release(&s);
+    require(output_parser_error(&s) == 0 && !output_parser_has_more(&s));
+    output_parser_release(&s);
 }
 
 static bool same(const struct buf *a, const struct buf *b)

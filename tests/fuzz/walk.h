@@ -105,8 +105,8 @@ static inline bool walk_grow(const struct constraint *c, const uint8_t *choices,
 
 /* The grammar, of which `rc` says whether there is one, as a constraint; NULL: it is refused, in
  * words. */
-static inline struct constraint *walk_constrain(int rc, struct grammar *g, struct budget *budget,
-                                                const char *why)
+static inline struct constraint *walk_constraint(int rc, struct grammar *g, struct budget *budget,
+                                                 const char *why)
 {
     struct constraint *c = NULL;
     char err[300] = "";

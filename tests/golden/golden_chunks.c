@@ -28,7 +28,7 @@ static struct request *make_request(uint32_t i, uint32_t round)
 }
 
 static struct model *model;
-static struct answer want[N_REQUESTS], got[2 * N_REQUESTS];
+static struct response_writer want[N_REQUESTS], got[2 * N_REQUESTS];
 
 static struct setup whole(void)
 {
@@ -36,7 +36,7 @@ static struct setup whole(void)
                           .isa = kern_isa_best(), .alone = true};
 }
 
-static void run(const struct setup *s, struct answer *answers, uint32_t n_rounds)
+static void run(const struct setup *s, struct response_writer *answers, uint32_t n_rounds)
 {
     struct machine m;
 
@@ -53,7 +53,7 @@ static void run(const struct setup *s, struct answer *answers, uint32_t n_rounds
     tear_down(&m);
 }
 
-static void compare(const struct answer *a, const struct answer *b)
+static void compare(const struct response_writer *a, const struct response_writer *b)
 {
     for (uint32_t i = 0; i < N_REQUESTS; i++) {
         assert_int_equal(b[i].n_tokens, N_TOKENS);

@@ -55,7 +55,7 @@ static bool is_constrained(uint32_t i)
     return i % 4 == 3;
 }
 
-static void constrain(struct request *r)
+static void constraint_cache(struct request *r)
 {
     constraint_state_init(r->constraint, language.constraint);
     r->constraint_of = constraint_ref(language.constraint);
@@ -109,12 +109,13 @@ static struct request *make_request(uint32_t i)
     r->ignore_eos = i % 2 == 0;
     r->score_prompt = i % 8 == 2;
     if (is_constrained(i))
-        constrain(r);
+        constraint_cache(r);
     return r;
 }
 
 /* Run all requests; returns how often a sequence was preempted. */
-static uint64_t run_all(const struct model *model, const struct setup *s, struct answer *answers)
+static uint64_t run_all(const struct model *model, const struct setup *s,
+                        struct response_writer *answers)
 {
     struct engine_stats stats;
     struct machine m;
@@ -137,7 +138,7 @@ static uint64_t run_all(const struct model *model, const struct setup *s, struct
 static struct {
     struct model *model;
     enum kern_kv kv_type;
-    struct answer want[N_REQUESTS], got[N_REQUESTS];
+    struct response_writer want[N_REQUESTS], got[N_REQUESTS];
 } shared;
 
 static const struct setup usual = {.chunk = 512, .threads = 2, .n_blocks = 1200,
@@ -147,7 +148,7 @@ static const struct setup usual = {.chunk = 512, .threads = 2, .n_blocks = 1200,
 static void compare(const char *what)
 {
     for (uint32_t i = 0; i < N_REQUESTS; i++) {
-        const struct answer *a = &shared.want[i], *b = &shared.got[i];
+        const struct response_writer *a = &shared.want[i], *b = &shared.got[i];
 
         assert_int_equal(b->n_ends, 1);
         if (memcmp(a, b, sizeof(*a)) != 0)
@@ -171,7 +172,7 @@ static void answers_are_not_trivial(void **state)
     (void)state;
 
     for (uint32_t i = 0; i < N_REQUESTS; i++) {
-        const struct answer *a = &shared.want[i];
+        const struct response_writer *a = &shared.want[i];
 
         n_stop += a->finish == FINISH_STOP;
         assert_true(a->n_tokens > 0 && (a->finish == FINISH_STOP || a->n_tokens >= SHORT_NEW));
@@ -192,7 +193,7 @@ static void constrained_answers_keep_to_the_grammar(void **state)
 
     assert_int_equal(constraint_scratch_create(&scratch), 0);
     for (uint32_t i = 0; i < N_REQUESTS; i++) {
-        const struct answer *a = &shared.want[i];
+        const struct response_writer *a = &shared.want[i];
 
         if (!is_constrained(i))
             continue;

@@ -70,11 +70,11 @@ static const struct kind {
 static struct {
     const struct kind *kind; /* the next group's, before it begins */
     struct model *model;
-    struct answer want[N_REQUESTS], got[N_REQUESTS], plain[N_REQUESTS];
+    struct response_writer want[N_REQUESTS], got[N_REQUESTS], plain[N_REQUESTS];
     struct engine_stats stats;
 } shared;
 
-static void run(const struct setup *s, struct answer *answers)
+static void run(const struct setup *s, struct response_writer *answers)
 {
     struct machine m;
 
@@ -98,7 +98,7 @@ static void compare(const char *what)
     const uint64_t all = s->prompt_tokens + s->generation_tokens;
 
     for (uint32_t i = 0; i < N_REQUESTS; i++) {
-        struct answer *a = &shared.want[i], *b = &shared.got[i];
+        struct response_writer *a = &shared.want[i], *b = &shared.got[i];
 
         assert_int_equal(b->n_ends, 1);
         a->n_cached = b->n_cached; /* the one thing that may differ */

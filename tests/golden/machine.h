@@ -159,7 +159,7 @@ static struct model *build_model(uint32_t window, const int32_t *pattern)
 
 /* ---- what a request yields ---- */
 
-struct answer {
+struct response_writer {
     uint32_t n_tokens, n_scores;
     int32_t tokens[MAX_NEW];
     float logprobs[MAX_NEW];
@@ -197,7 +197,7 @@ struct machine {
     struct queue *queue;
     struct loop *loop;
     sem_t wake;
-    struct answer *answers; /* by request id - 1 */
+    struct response_writer *answers; /* by request id - 1 */
     uint32_t n_ended;
 };
 
@@ -208,7 +208,7 @@ static void on_wake(void *ud)
 
 static void take_event(struct machine *m, const struct event *e)
 {
-    struct answer *a = &m->answers[e->request - 1];
+    struct response_writer *a = &m->answers[e->request - 1];
 
     switch (e->kind) {
     case EVENT_TOKEN:
@@ -291,7 +291,7 @@ static void build_cache(struct machine *m, const struct kv_lanes *lanes)
 }
 
 static void build_machine(struct machine *m, const struct model *model, const struct setup *s,
-                          struct answer *answers)
+                          struct response_writer *answers)
 {
     static const int32_t eog[] = {EOG};
     struct runner_options ro = {.model = model, .isa = s->isa,

@@ -285,8 +285,8 @@ static void op_arrive(struct sim *s, struct seq *q)
 
 static void op_grow(struct sim *s, struct seq *q)
 {
-    const uint32_t wish = q->n_done + (rnd(8) == 0 ? MAX_TOKENS + 20 - q->n_done : rnd(40));
-    const uint32_t to = rnd(3) == 0 ? block_table_needed(wish) * BLOCK_TOKENS : wish;
+    const uint32_t spec = q->n_done + (rnd(8) == 0 ? MAX_TOKENS + 20 - q->n_done : rnd(40));
+    const uint32_t to = rnd(3) == 0 ? block_table_needed(spec) * BLOCK_TOKENS : spec;
     const uint32_t most = to - q->n_done;
     const uint32_t missing = kv_manager_missing(s->m, &q->kv, q->n_done, to);
     const bool fits = missing <= kv_manager_n_available(s->m) && has_moves(s, missing);

@@ -25,7 +25,7 @@ struct chat {
     char *source, *origin;
     char complaint[256]; /* "" = none */
     struct template *template;
-    struct speech_style style;
+    struct output_style style;
     struct chat_tokens tokens;
     bool knows_developer;
 };
@@ -104,7 +104,7 @@ int chat_create(struct chat **out, const char *setting, const struct tokenizer *
         chat_destroy(&c);
         return rc;
     }
-    c->style = speech_style_find(c->source);
+    c->style = output_style_find(c->source);
     c->tokens.bos = token_text(t, tokenizer_bos(t));
     c->tokens.eos = token_text(t, tokenizer_eos(t));
     c->knows_developer = strstr(c->source, "developer") != NULL;
@@ -141,7 +141,7 @@ const char *chat_source(const struct chat *c)
     return c->source;
 }
 
-const struct speech_style *chat_style(const struct chat *c)
+const struct output_style *chat_style(const struct chat *c)
 {
     return &c->style;
 }

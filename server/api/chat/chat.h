@@ -39,7 +39,7 @@ const char *chat_origin(const struct chat *c);
 const char *chat_complaint(const struct chat *c);
 
 const char *chat_source(const struct chat *c); /* the template's text */
-const struct speech_style *chat_style(const struct chat *c);
+const struct output_style *chat_style(const struct chat *c);
 
 /* Append the prompt for a checked chat. Spends steps of the budget (NULL: as many as a request
  * has). 0, or a negative ERR_* with *e filled. */

@@ -15,30 +15,31 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-static bool is_harmony(const struct speech *s)
+static bool is_harmony(const struct output_parser *s)
 {
-    return s->style.syntax == SPEECH_HARMONY;
+    return s->style.syntax == OUTPUT_HARMONY;
 }
 
-void speech_init(struct speech *s, const struct speech_style *style, bool finds_calls, bool thinks)
+void output_parser_init(struct output_parser *s, const struct output_style *style, bool finds_calls,
+                        bool thinks)
 {
-    *s = (struct speech){.style = *style, .finds_calls = finds_calls};
-    s->part = thinks ? SPEECH_THOUGHT : SPEECH_TEXT;
+    *s = (struct output_parser){.style = *style, .finds_calls = finds_calls};
+    s->part = thinks ? OUTPUT_THOUGHT : OUTPUT_TEXT;
     buf_init(&s->held, HTTP_MAX_REPLY / 4);
     buf_init(&s->thought, HTTP_MAX_REPLY / 4);
     buf_init(&s->text, HTTP_MAX_REPLY / 4);
 }
 
-void speech_init_forced(struct speech *s, const char *name)
+void output_parser_init_forced(struct output_parser *s, const char *name)
 {
-    const struct speech_style style = {name != NULL ? SPEECH_FORCED_NAMED : SPEECH_FORCED, false};
+    const struct output_style style = {name != NULL ? OUTPUT_FORCED_NAMED : OUTPUT_FORCED, false};
 
-    speech_init(s, &style, true, false);
-    s->part = SPEECH_CALL;
+    output_parser_init(s, &style, true, false);
+    s->part = OUTPUT_CALL;
     snprintf(s->recipient, sizeof(s->recipient), "%s", name != NULL ? name : "");
 }
 
-void speech_release(struct speech *s)
+void output_parser_release(struct output_parser *s)
 {
     for (uint32_t i = 0; i < s->n_calls; i++) {
         mem_free(s->calls[i].name);
@@ -50,17 +51,17 @@ void speech_release(struct speech *s)
     buf_release(&s->text);
 }
 
-bool speech_has_news(const struct speech *s)
+bool output_parser_has_more(const struct output_parser *s)
 {
     return s->text.len > 0 || s->thought.len > 0 || s->n_sent < s->n_calls;
 }
 
-bool speech_is_thinking(const struct speech *s)
+bool output_parser_is_thinking(const struct output_parser *s)
 {
-    return s->part == SPEECH_THOUGHT;
+    return s->part == OUTPUT_THOUGHT;
 }
 
-int speech_error(const struct speech *s)
+int output_parser_error(const struct output_parser *s)
 {
     const int rc[] = {s->err, s->held.err, s->thought.err, s->text.err};
 
@@ -73,13 +74,13 @@ int speech_error(const struct speech *s)
 /* ---- sorting ---- */
 
 /* A part that follows a mark begins with its first letter. */
-static bool skips_blanks(const struct speech *s)
+static bool skips_blanks(const struct output_parser *s)
 {
     return !s->has_begun && !is_harmony(s) &&
-           (s->part == SPEECH_THOUGHT || s->has_thought || s->n_calls > 0);
+           (s->part == OUTPUT_THOUGHT || s->has_thought || s->n_calls > 0);
 }
 
-static void put(struct speech *s, const char *text, size_t n)
+static void put(struct output_parser *s, const char *text, size_t n)
 {
     if (skips_blanks(s))
         while (n > 0 && is_blank(*text)) {
@@ -89,7 +90,7 @@ static void put(struct speech *s, const char *text, size_t n)
     if (n == 0)
         return;
     s->has_begun = true;
-    if (s->part == SPEECH_THOUGHT) {
+    if (s->part == OUTPUT_THOUGHT) {
         buf_add(&s->thought, text, n);
         return;
     }
@@ -97,7 +98,7 @@ static void put(struct speech *s, const char *text, size_t n)
     buf_add(&s->text, text, n);
 }
 
-static void enter(struct speech *s, enum speech_part part)
+static void enter(struct output_parser *s, enum output_part part)
 {
     s->part = part;
     s->has_begun = false;
@@ -105,14 +106,14 @@ static void enter(struct speech *s, enum speech_part part)
 
 /* The first byte that is no white space, or held.len. What was passed once is not looked at again:
  * a model may write blanks for as long as it is let. */
-static size_t first_letter(struct speech *s)
+static size_t first_letter(struct output_parser *s)
 {
     while (s->n_blank < s->held.len && is_blank(s->held.data[s->n_blank]))
         s->n_blank++;
     return s->n_blank;
 }
 
-static void consume(struct speech *s, size_t n)
+static void consume(struct output_parser *s, size_t n)
 {
     buf_consume(&s->held, n);
     s->n_searched = 0;
@@ -121,9 +122,9 @@ static void consume(struct speech *s, size_t n)
 
 /* Only the very first thing said can open a thought: does what is held begin, as far as it goes,
  * with that mark? */
-static bool may_open_thought(struct speech *s)
+static bool may_open_thought(struct output_parser *s)
 {
-    const char *mark = speech_marks(s->style.syntax)->think_open;
+    const char *mark = output_marks(s->style.syntax)->think_open;
     const size_t len = strlen(mark);
     size_t i;
 
@@ -136,19 +137,19 @@ static bool may_open_thought(struct speech *s)
 }
 
 /* The marks that end the present part; what each leads to is in next_part(). */
-static size_t marks_here(struct speech *s, const char *marks[MAX_MARKS])
+static size_t marks_here(struct output_parser *s, const char *marks[MAX_MARKS])
 {
-    const struct speech_marks *m = speech_marks(s->style.syntax);
+    const struct output_marks *m = output_marks(s->style.syntax);
     size_t n = 0;
 
-    if (s->part == SPEECH_HEADER) {
+    if (s->part == OUTPUT_HEADER) {
         marks[n++] = m->header_close;
     } else if (is_harmony(s)) {
         marks[n++] = m->part_close;
         marks[n++] = m->header_open;
-    } else if (s->part == SPEECH_THOUGHT) {
+    } else if (s->part == OUTPUT_THOUGHT) {
         marks[n++] = m->think_close;
-    } else if (s->part == SPEECH_CALL) {
+    } else if (s->part == OUTPUT_CALL) {
         if (m->call_close != NULL)
             marks[n++] = m->call_close;
     } else {
@@ -202,11 +203,11 @@ static size_t without_blanks(const char *text, size_t n)
 }
 
 /* The whole text of a Llama is a call when it begins with a brace. */
-static bool begins_bare_call(struct speech *s)
+static bool begins_bare_call(struct output_parser *s)
 {
     size_t i;
 
-    if (s->style.syntax != SPEECH_LLAMA3 || !s->finds_calls || s->part != SPEECH_TEXT ||
+    if (s->style.syntax != OUTPUT_LLAMA3 || !s->finds_calls || s->part != OUTPUT_TEXT ||
         s->has_text)
         return false;
     i = first_letter(s);
@@ -215,16 +216,16 @@ static bool begins_bare_call(struct speech *s)
 
 /* The call whose body is the first n bytes of what is held is complete; `mark` ended it, NULL: the
  * end of everything. */
-static void finish_call(struct speech *s, size_t n, const char *mark)
+static void finish_call(struct output_parser *s, size_t n, const char *mark)
 {
-    const char *open = speech_marks(s->style.syntax)->call_open;
+    const char *open = output_marks(s->style.syntax)->call_open;
     char *body = s->held.data;
 
-    if (speech_add_calls(s, body, n)) {
-        enter(s, SPEECH_TEXT);
+    if (output_parser_add_calls(s, body, n)) {
+        enter(s, OUTPUT_TEXT);
         return;
     }
-    enter(s, SPEECH_TEXT);
+    enter(s, OUTPUT_TEXT);
     s->has_begun = true; /* it is text as it stands */
     if (s->is_marked_call)
         put(s, open, strlen(open));
@@ -234,12 +235,12 @@ static void finish_call(struct speech *s, size_t n, const char *mark)
 }
 
 /* "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json" */
-static void enter_channel(struct speech *s, const char *header, size_t n)
+static void enter_channel(struct output_parser *s, const char *header, size_t n)
 {
     static const char to[] = "to=functions.";
     size_t k = 0;
 
-    enter(s, SPEECH_TEXT);
+    enter(s, OUTPUT_TEXT);
     for (size_t i = 0; i + sizeof(to) - 1 <= n; i++)
         if (memcmp(header + i, to, sizeof(to) - 1) == 0 && s->finds_calls) {
             for (i += sizeof(to) - 1; i < n && k + 1 < sizeof(s->recipient); i++) {
@@ -248,49 +249,49 @@ static void enter_channel(struct speech *s, const char *header, size_t n)
                 s->recipient[k++] = header[i];
             }
             s->recipient[k] = '\0';
-            enter(s, SPEECH_CALL);
+            enter(s, OUTPUT_CALL);
             return;
         }
     for (size_t i = 0; i + 8 <= n; i++)
         if (memcmp(header + i, "analysis", 8) == 0)
-            enter(s, SPEECH_THOUGHT);
+            enter(s, OUTPUT_THOUGHT);
 }
 
 /* The part ends at held[at], where `mark` stands. */
-static void pass_mark(struct speech *s, size_t at, const char *mark)
+static void pass_mark(struct output_parser *s, size_t at, const char *mark)
 {
-    const struct speech_marks *m = speech_marks(s->style.syntax);
+    const struct output_marks *m = output_marks(s->style.syntax);
     const bool trims = !is_harmony(s);
 
-    if (s->part == SPEECH_CALL)
+    if (s->part == OUTPUT_CALL)
         finish_call(s, at, is_harmony(s) ? NULL : mark);
-    else if (s->part == SPEECH_HEADER)
+    else if (s->part == OUTPUT_HEADER)
         enter_channel(s, s->held.data, at);
     else
         put(s, s->held.data, trims ? without_blanks(s->held.data, at) : at);
     if (mark == m->think_open) {
-        enter(s, SPEECH_THOUGHT);
+        enter(s, OUTPUT_THOUGHT);
     } else if (mark == m->think_close) {
-        enter(s, SPEECH_TEXT);
+        enter(s, OUTPUT_TEXT);
         s->has_thought = true;
     } else if (mark == m->call_open) {
-        enter(s, SPEECH_CALL);
+        enter(s, OUTPUT_CALL);
         s->is_marked_call = true;
     } else if (mark == m->part_close || mark == m->header_open) {
-        enter(s, SPEECH_HEADER);
+        enter(s, OUTPUT_HEADER);
     }
     consume(s, at + strlen(mark));
 }
 
 /* Everything that is certain comes out. */
-static void sort_held(struct speech *s)
+static void sort_held(struct output_parser *s)
 {
     const char *marks[MAX_MARKS];
     size_t n, which = 0, at, keep;
 
     for (;;) {
         if (begins_bare_call(s)) {
-            enter(s, SPEECH_CALL);
+            enter(s, OUTPUT_CALL);
             s->is_marked_call = false;
         }
         n = marks_here(s, marks);
@@ -301,7 +302,7 @@ static void sort_held(struct speech *s)
     }
     keep = undecided(&s->held, marks, n);
     s->n_searched = s->held.len - keep;
-    if (s->part == SPEECH_CALL || s->part == SPEECH_HEADER)
+    if (s->part == OUTPUT_CALL || s->part == OUTPUT_HEADER)
         return;
     if (n > 0 && !is_harmony(s) && first_letter(s) >= s->held.len - keep)
         return; /* white space, and what may be a mark */
@@ -311,20 +312,20 @@ static void sort_held(struct speech *s)
     consume(s, s->held.len - keep);
 }
 
-void speech_feed(struct speech *s, const char *text, size_t n)
+void output_parser_feed(struct output_parser *s, const char *text, size_t n)
 {
     if (n == 0 || buf_add(&s->held, text, n) < 0)
         return;
     sort_held(s);
 }
 
-void speech_end(struct speech *s)
+void output_parser_end(struct output_parser *s)
 {
     if (s->held.len == 0)
         return;
-    if (s->part == SPEECH_CALL)
+    if (s->part == OUTPUT_CALL)
         finish_call(s, s->held.len, NULL);
-    else if (s->part != SPEECH_HEADER)
+    else if (s->part != OUTPUT_HEADER)
         put(s, s->held.data, s->held.len);
     buf_clear(&s->held);
     s->n_searched = s->n_blank = 0;

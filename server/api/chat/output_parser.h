@@ -2,7 +2,7 @@
  * calls.
  *
  * Models mark their thoughts and tool calls in the text, each family in its own way; which way is
- * read off the chat template (speech_style_find). Text goes in as it becomes certain and comes out
+ * read off the chat template (output_style_find). Text goes in as it becomes certain and comes out
  * sorted; what may be the beginning of a mark is held back until it is none. White space next to a
  * mark belongs to the mark. A tool call comes out whole; one that is no valid call is text, marks
  * and all, so nothing that a model said is ever lost. However the text was cut, the sum of what
@@ -20,50 +20,50 @@
 
 #include "core/base/buf.h"
 
-#define SPEECH_MAX_CALLS 128
+#define OUTPUT_MAX_CALLS 128
 
-enum speech_syntax { /* of tool calls */
-    SPEECH_HERMES = 0, /* <tool_call>{"name":…,"arguments":{…}}</tool_call>, also when unknown */
-    SPEECH_LLAMA3,     /* all of it, or what follows <|python_tag|>: {"name":…,"parameters":…} */
-    SPEECH_MISTRAL,    /* [TOOL_CALLS][{"name":…,"arguments":{…}}] to the end */
-    SPEECH_GRANITE,    /* <|tool_call|>[{"name":…,"arguments":{…}}] to the end */
-    SPEECH_DEEPSEEK,   /* <｜tool▁calls▁begin｜>, calls with a fenced JSON block */
-    SPEECH_HARMONY,    /* channels: analysis, final, and commentary to=functions.NAME */
+enum output_syntax { /* of tool calls */
+    OUTPUT_HERMES = 0, /* <tool_call>{"name":…,"arguments":{…}}</tool_call>, also when unknown */
+    OUTPUT_LLAMA3,     /* all of it, or what follows <|python_tag|>: {"name":…,"parameters":…} */
+    OUTPUT_MISTRAL,    /* [TOOL_CALLS][{"name":…,"arguments":{…}}] to the end */
+    OUTPUT_GRANITE,    /* <|tool_call|>[{"name":…,"arguments":{…}}] to the end */
+    OUTPUT_DEEPSEEK,   /* <｜tool▁calls▁begin｜>, calls with a fenced JSON block */
+    OUTPUT_HARMONY,    /* channels: analysis, final, and commentary to=functions.NAME */
     /* Calls that the client insists on: a constraint sees to it that there is nothing else. */
-    SPEECH_FORCED,       /* [{"name":…,"arguments":{…}}] */
-    SPEECH_FORCED_NAMED, /* the arguments of a function that is known */
+    OUTPUT_FORCED,       /* [{"name":…,"arguments":{…}}] */
+    OUTPUT_FORCED_NAMED, /* the arguments of a function that is known */
 };
 
-struct speech_style {
-    enum speech_syntax syntax;
+struct output_style {
+    enum output_syntax syntax;
     bool has_thoughts; /* <think> … </think>, or a channel for them */
 };
 
 /* The habits that a chat template shows. */
-struct speech_style speech_style_find(const char *chat_template);
+struct output_style output_style_find(const char *chat_template);
 
 /* Is this a mark of the style? Tokens of that name are control tokens in some vocabularies, and yet
  * have to be seen. */
-bool speech_is_mark(const struct speech_style *style, const char *name, size_t n);
+bool output_parser_is_mark(const struct output_style *style, const char *name, size_t n);
 
 /* Does the rendered prompt end inside a thought that the answer goes on with? */
-bool speech_prompt_thinks(const struct speech_style *style, const char *prompt, size_t n);
+bool output_parser_prompt_thinks(const struct output_style *style, const char *prompt, size_t n);
 
 /* Append the end of that thought, an empty one. */
-void speech_close_thought(const struct speech_style *style, struct buf *prompt);
+void output_parser_close_thought(const struct output_style *style, struct buf *prompt);
 
-struct speech_call {
+struct output_call {
     char id[16];
     char *name;
     char *arguments; /* JSON text of an object */
 };
 
-enum speech_part { SPEECH_TEXT = 0, SPEECH_THOUGHT, SPEECH_CALL, SPEECH_HEADER };
+enum output_part { OUTPUT_TEXT = 0, OUTPUT_THOUGHT, OUTPUT_CALL, OUTPUT_HEADER };
 
-struct speech {
-    struct speech_style style;
+struct output_parser {
+    struct output_style style;
     bool finds_calls;
-    enum speech_part part;    /* that the next bytes belong to */
+    enum output_part part;    /* that the next bytes belong to */
     bool has_begun;           /* the part has something but white space */
     bool has_text;            /* any text at all */
     bool has_thought;         /* a thought has ended */
@@ -74,26 +74,27 @@ struct speech {
     struct buf thought, text; /* sorted, not yet sent; the sender clears them */
     char recipient[160];      /* HARMONY, FORCED_NAMED: whom a call is for */
     uint32_t n_calls, n_sent; /* the sender counts n_sent up */
-    struct speech_call *calls; /* [SPEECH_MAX_CALLS] from the first one on */
+    struct output_call *calls; /* [OUTPUT_MAX_CALLS] from the first one on */
     int err;
 };
 
 /* For styles that are forced: the text is one call's arguments, or a list of calls. `name` is the
- * function's, NULL for SPEECH_FORCED. */
-void speech_init_forced(struct speech *s, const char *name);
+ * function's, NULL for OUTPUT_FORCED. */
+void output_parser_init_forced(struct output_parser *s, const char *name);
 /* With `finds_calls` false marks of tool calls are text: none were offered. `thinks`: it begins
  * inside a thought. */
-void speech_init(struct speech *s, const struct speech_style *style, bool finds_calls, bool thinks);
-void speech_release(struct speech *s);
+void output_parser_init(struct output_parser *s, const struct output_style *style, bool finds_calls,
+                        bool thinks);
+void output_parser_release(struct output_parser *s);
 
-void speech_feed(struct speech *s, const char *text, size_t n);
+void output_parser_feed(struct output_parser *s, const char *text, size_t n);
 /* No more comes: everything held back comes out. */
-void speech_end(struct speech *s);
+void output_parser_end(struct output_parser *s);
 
-bool speech_has_news(const struct speech *s);
+bool output_parser_has_more(const struct output_parser *s);
 /* Does what the model writes now count as thinking? */
-bool speech_is_thinking(const struct speech *s);
+bool output_parser_is_thinking(const struct output_parser *s);
 /* The first error: something was lost. */
-int speech_error(const struct speech *s);
+int output_parser_error(const struct output_parser *s);
 
 #endif

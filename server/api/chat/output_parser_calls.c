@@ -28,7 +28,7 @@ static struct slice trim(struct slice s)
 
 /* Nine letters and digits behind "call_" as clients know it from OpenAI; Mistral's templates want
  * nothing but the nine. */
-static void make_id(const struct speech *s, struct speech_call *call)
+static void make_id(const struct output_parser *s, struct output_call *call)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
                                   "0123456789xy";
@@ -38,7 +38,7 @@ static void make_id(const struct speech *s, struct speech_call *call)
     (void)!getrandom(random, sizeof(random), 0);
     for (size_t i = 0; i < sizeof(random); i++)
         text[i] = letters[random[i] % 64];
-    snprintf(call->id, sizeof(call->id), s->style.syntax == SPEECH_MISTRAL ? "%s" : "call_%s",
+    snprintf(call->id, sizeof(call->id), s->style.syntax == OUTPUT_MISTRAL ? "%s" : "call_%s",
              text);
 }
 
@@ -53,13 +53,13 @@ static char *copy(struct slice s)
     return text;
 }
 
-static bool add_call(struct speech *s, struct slice name, struct slice arguments)
+static bool add_call(struct output_parser *s, struct slice name, struct slice arguments)
 {
-    struct speech_call *call;
+    struct output_call *call;
 
     if (s->calls == NULL)
-        s->calls = mem_calloc(SPEECH_MAX_CALLS, sizeof(*s->calls));
-    if (s->calls == NULL || s->n_calls == SPEECH_MAX_CALLS || name.n == 0)
+        s->calls = mem_calloc(OUTPUT_MAX_CALLS, sizeof(*s->calls));
+    if (s->calls == NULL || s->n_calls == OUTPUT_MAX_CALLS || name.n == 0)
         return false;
     call = &s->calls[s->n_calls];
     call->name = copy(name);
@@ -68,7 +68,7 @@ static bool add_call(struct speech *s, struct slice name, struct slice arguments
         s->err = ERR_NOMEM;
         mem_free(call->name);
         mem_free(call->arguments);
-        *call = (struct speech_call){{0}, NULL, NULL};
+        *call = (struct output_call){{0}, NULL, NULL};
         return false;
     }
     make_id(s, call);
@@ -76,12 +76,12 @@ static bool add_call(struct speech *s, struct slice name, struct slice arguments
     return true;
 }
 
-static void forget_calls(struct speech *s, uint32_t from)
+static void forget_calls(struct output_parser *s, uint32_t from)
 {
     for (uint32_t i = from; i < s->n_calls; i++) {
         mem_free(s->calls[i].name);
         mem_free(s->calls[i].arguments);
-        s->calls[i] = (struct speech_call){{0}, NULL, NULL};
+        s->calls[i] = (struct output_call){{0}, NULL, NULL};
     }
     s->n_calls = from;
 }
@@ -102,7 +102,7 @@ static struct slice arguments_of(const cJSON *v, struct slice raw, cJSON **inner
 }
 
 /* One object with a name and arguments, whose text is `raw`. */
-static bool add_object(struct speech *s, const cJSON *object, struct slice raw)
+static bool add_object(struct output_parser *s, const cJSON *object, struct slice raw)
 {
     const cJSON *name = field_find(object, "name");
     const char *key = field_find(object, "arguments") != NULL ? "arguments" : "parameters";
@@ -126,7 +126,7 @@ static bool add_object(struct speech *s, const cJSON *object, struct slice raw)
 }
 
 /* An object, or a list of them. */
-static bool add_json(struct speech *s, struct slice body)
+static bool add_json(struct output_parser *s, struct slice body)
 {
     const char *why = NULL;
     cJSON *json = NULL;
@@ -162,7 +162,7 @@ static bool cut_at(struct slice *rest, const char *mark, struct slice *before)
 }
 
 /* <｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME\n```json\n{…}\n```<｜tool▁call▁end｜>, repeated */
-static bool add_deepseek(struct speech *s, struct slice body)
+static bool add_deepseek(struct output_parser *s, struct slice body)
 {
     struct slice skipped, name, fence, arguments;
     uint32_t n = 0;
@@ -186,7 +186,7 @@ static bool add_deepseek(struct speech *s, struct slice body)
 }
 
 /* An object that is the arguments of the recipient. */
-static bool add_arguments(struct speech *s, struct slice body)
+static bool add_arguments(struct output_parser *s, struct slice body)
 {
     const char *why = NULL;
     cJSON *json = NULL;
@@ -199,7 +199,7 @@ static bool add_arguments(struct speech *s, struct slice body)
 }
 
 /* Objects, with semicolons between them. */
-static bool add_llama3(struct speech *s, struct slice body)
+static bool add_llama3(struct output_parser *s, struct slice body)
 {
     struct slice one;
 
@@ -211,31 +211,31 @@ static bool add_llama3(struct speech *s, struct slice body)
     return add_json(s, body);
 }
 
-bool speech_add_calls(struct speech *s, const char *text, size_t n)
+bool output_parser_add_calls(struct output_parser *s, const char *text, size_t n)
 {
     const uint32_t before = s->n_calls;
     const struct slice body = {text, n};
     bool fine = false;
 
     switch (s->style.syntax) {
-    case SPEECH_HERMES:
-    case SPEECH_MISTRAL:
-    case SPEECH_GRANITE:
-    case SPEECH_FORCED:
+    case OUTPUT_HERMES:
+    case OUTPUT_MISTRAL:
+    case OUTPUT_GRANITE:
+    case OUTPUT_FORCED:
         fine = add_json(s, body);
         break;
-    case SPEECH_LLAMA3: /* a semicolon may also stand in a string: then it is one object */
+    case OUTPUT_LLAMA3: /* a semicolon may also stand in a string: then it is one object */
         fine = add_json(s, body);
         if (!fine) {
             forget_calls(s, before);
             fine = add_llama3(s, body);
         }
         break;
-    case SPEECH_DEEPSEEK:
+    case OUTPUT_DEEPSEEK:
         fine = add_deepseek(s, body);
         break;
-    case SPEECH_HARMONY:
-    case SPEECH_FORCED_NAMED:
+    case OUTPUT_HARMONY:
+    case OUTPUT_FORCED_NAMED:
         fine = add_arguments(s, body);
         break;
     }

@@ -9,16 +9,16 @@
 
 #include "server/api/chat/output_parser.h"
 
-struct speech_marks { /* NULL where the style has none */
+struct output_marks { /* NULL where the style has none */
     const char *think_open, *think_close;
     const char *call_open, *call_close; /* call_close NULL: a call lasts until the end */
     const char *header_open, *header_close, *part_close; /* HARMONY */
 };
 
-const struct speech_marks *speech_marks(enum speech_syntax syntax);
+const struct output_marks *output_marks(enum output_syntax syntax);
 
 /* The calls in the body that stood between the marks. False, with nothing added, when it is not
  * what the syntax wants; the body is taken as it is, blanks around it do not matter. */
-bool speech_add_calls(struct speech *s, const char *body, size_t n);
+bool output_parser_add_calls(struct output_parser *s, const char *body, size_t n);
 
 #endif

@@ -14,7 +14,7 @@
 
 enum piece { PIECE_NONE = 0, PIECE_THOUGHT, PIECE_TEXT, PIECE_CALL };
 
-static void begin(struct answer *a)
+static void begin(struct response_writer *a)
 {
     buf_printf(&a->head, "{\"id\":\"%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":",
                a->id);
@@ -43,7 +43,7 @@ static void add_stop(struct buf *out, const struct choice *c)
 }
 
 /* What came from the cache is counted apart from the input. */
-static void add_usage(struct buf *out, const struct answer_usage *u)
+static void add_usage(struct buf *out, const struct response_usage *u)
 {
     buf_printf(out,
                ",\"usage\":{\"input_tokens\":%" PRIu64 ",\"cache_creation_input_tokens\":0,"
@@ -59,7 +59,7 @@ static void add_separator(struct buf *out, uint32_t *n)
         buf_add_char(out, ',');
 }
 
-static void add_blocks(struct buf *out, const struct speech *s)
+static void add_blocks(struct buf *out, const struct output_parser *s)
 {
     uint32_t n = 0;
 
@@ -85,18 +85,18 @@ static void add_blocks(struct buf *out, const struct speech *s)
     }
 }
 
-static void whole(struct answer *a, struct buf *out)
+static void whole(struct response_writer *a, struct buf *out)
 {
     struct choice *c = &a->choices[0];
 
     buf_add(out, a->head.data, a->head.len);
     buf_add_str(out, ",\"content\":[");
-    add_blocks(out, &c->speech);
+    add_blocks(out, &c->output);
     buf_add_str(out, "],");
     add_stop(out, c);
     add_usage(out, &a->usage);
     buf_add_char(out, '}');
-    answer_pass_choice(out, c);
+    response_pass_choice(out, c);
 }
 
 /* ---- events ---- */
@@ -111,7 +111,7 @@ static void close_event(struct buf *out)
     buf_add_str(out, "}\n\n");
 }
 
-static void start_message(struct answer *a, const struct choice *c, struct buf *out)
+static void start_message(struct response_writer *a, const struct choice *c, struct buf *out)
 {
     open_event(out, "message_start");
     buf_add_str(out, ",\"message\":");
@@ -124,7 +124,7 @@ static void start_message(struct answer *a, const struct choice *c, struct buf *
     close_event(out);
 }
 
-static void close_block(struct answer *a, struct buf *out)
+static void close_block(struct response_writer *a, struct buf *out)
 {
     if (a->open_block == PIECE_NONE)
         return;
@@ -134,20 +134,22 @@ static void close_block(struct answer *a, struct buf *out)
     close_event(out);
 }
 
-static void open_block(struct answer *a, struct buf *out)
+static void open_block(struct response_writer *a, struct buf *out)
 {
     open_event(out, "content_block_start");
     buf_printf(out, ",\"index\":%u,\"content_block\":", a->n_blocks++);
 }
 
-static void begin_delta(struct answer *a, const char *type, const char *member, struct buf *out)
+static void begin_delta(struct response_writer *a, const char *type, const char *member,
+                        struct buf *out)
 {
     open_event(out, "content_block_delta");
     buf_printf(out, ",\"index\":%u,\"delta\":{\"type\":\"%s\",\"%s\":", a->n_blocks - 1, type,
                member);
 }
 
-static void add_piece(struct answer *a, enum piece block, const struct buf *text, struct buf *out)
+static void add_piece(struct response_writer *a, enum piece block, const struct buf *text,
+                      struct buf *out)
 {
     const bool is_text = block == PIECE_TEXT;
 
@@ -167,7 +169,7 @@ static void add_piece(struct answer *a, enum piece block, const struct buf *text
     close_event(out);
 }
 
-static void add_tool_use(struct answer *a, const struct speech_call *call, struct buf *out)
+static void add_tool_use(struct response_writer *a, const struct output_call *call, struct buf *out)
 {
     close_block(a, out);
     open_block(a, out);
@@ -183,19 +185,19 @@ static void add_tool_use(struct answer *a, const struct speech_call *call, struc
     close_block(a, out);
 }
 
-static void frame(struct answer *a, struct choice *c, struct buf *out)
+static void frame(struct response_writer *a, struct choice *c, struct buf *out)
 {
     if (!c->has_opened)
         start_message(a, c, out);
     c->has_opened = true;
-    add_piece(a, PIECE_THOUGHT, &c->speech.thought, out);
-    add_piece(a, PIECE_TEXT, &c->speech.text, out);
-    for (uint32_t i = c->speech.n_sent; i < c->speech.n_calls; i++)
-        add_tool_use(a, &c->speech.calls[i], out);
-    answer_pass_choice(out, c);
+    add_piece(a, PIECE_THOUGHT, &c->output.thought, out);
+    add_piece(a, PIECE_TEXT, &c->output.text, out);
+    for (uint32_t i = c->output.n_sent; i < c->output.n_calls; i++)
+        add_tool_use(a, &c->output.calls[i], out);
+    response_pass_choice(out, c);
 }
 
-static void end(struct answer *a, struct buf *out)
+static void end(struct response_writer *a, struct buf *out)
 {
     close_block(a, out);
     open_event(out, "message_delta");
@@ -233,7 +235,7 @@ static const char *error_type(int status)
     }
 }
 
-void dialect_messages_error(const struct api_error *e, struct buf *out)
+void anthropic_messages_error(const struct api_error *e, struct buf *out)
 {
     buf_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":",
                error_type(e->status));
@@ -244,13 +246,13 @@ void dialect_messages_error(const struct api_error *e, struct buf *out)
 static void failure(const struct api_error *e, struct buf *out)
 {
     buf_add_str(out, "event: error\ndata: ");
-    dialect_messages_error(e, out);
+    anthropic_messages_error(e, out);
     buf_add_str(out, "\n\n");
 }
 
-const struct dialect *dialect_messages(void)
+const struct wire_format *wire_anthropic_messages(void)
 {
-    static const struct dialect messages = {
+    static const struct wire_format messages = {
         .id_prefix = "msg_",
         .form = PARAMS_CHAT,
         .convert = messages_to_chat,

@@ -11,7 +11,7 @@
 
 #include <inttypes.h>
 
-static void begin(struct answer *a)
+static void begin(struct response_writer *a)
 {
     (void)a; /* each object is complete in itself */
 }
@@ -58,7 +58,7 @@ static void add_stops(struct buf *out, const struct params *p)
     buf_add_char(out, ']');
 }
 
-void dialect_native_settings(const struct params *p, uint64_t seed, struct buf *out)
+void llamacpp_settings(const struct params *p, uint64_t seed, struct buf *out)
 {
     const struct sampling *s = &p->sampling;
 
@@ -153,7 +153,7 @@ static void add_probabilities(struct buf *out, const struct choice *c)
     buf_add_char(out, ']');
 }
 
-static void add_result(const struct answer *a, struct buf *out, struct choice *c)
+static void add_result(const struct response_writer *a, struct buf *out, struct choice *c)
 {
     const size_t n_prompt = c->prompt->ids.n;
     const uint32_t k = c->index % a->params->n_each; /* choices of a prompt differ by seeds */
@@ -163,7 +163,7 @@ static void add_result(const struct answer *a, struct buf *out, struct choice *c
     json_add_cstring(out, a->model);
     buf_printf(out, ",\"tokens_predicted\":%u,\"tokens_evaluated\":%zu,\"generation_settings\":",
                c->n_tokens, n_prompt);
-    dialect_native_settings(a->params, a->params->sampling.seed + k, out);
+    llamacpp_settings(a->params, a->params->sampling.seed + k, out);
     add_prompt(out, c);
     buf_printf(out, ",\"has_new_line\":%s,\"truncated\":false,\"stop_type\":\"%s\"",
                yes_no(c->has_new_line), stop_type(c));
@@ -173,10 +173,10 @@ static void add_result(const struct answer *a, struct buf *out, struct choice *c
     add_timings(out, c);
     add_probabilities(out, c);
     buf_add_char(out, '}');
-    answer_pass_choice(out, c);
+    response_pass_choice(out, c);
 }
 
-static void whole(struct answer *a, struct buf *out)
+static void whole(struct response_writer *a, struct buf *out)
 {
     const bool is_list = a->n_choices > 1;
 
@@ -188,31 +188,31 @@ static void whole(struct answer *a, struct buf *out)
     buf_add_str(out, is_list ? "]" : "");
 }
 
-static void add_delta(struct answer *a, struct choice *c, struct buf *out)
+static void add_delta(struct response_writer *a, struct choice *c, struct buf *out)
 {
-    answer_begin_frame(a, out);
+    response_begin_frame(a, out);
     open_object(out, c);
     buf_printf(out, ",\"stop\":false,\"tokens_predicted\":%u,\"tokens_evaluated\":%zu", c->n_tokens,
                c->prompt->ids.n);
     add_probabilities(out, c);
     buf_add_char(out, '}');
-    answer_end_frame(out);
-    answer_pass_choice(out, c);
+    response_end_frame(out);
+    response_pass_choice(out, c);
 }
 
 /* The last frame of a choice has no content: what is left goes before it. */
-static void frame(struct answer *a, struct choice *c, struct buf *out)
+static void frame(struct response_writer *a, struct choice *c, struct buf *out)
 {
     if (c->text.len > 0 || c->ids.len > 0)
         add_delta(a, c, out);
     if (c->finish == FINISH_NONE)
         return;
-    answer_begin_frame(a, out);
+    response_begin_frame(a, out);
     add_result(a, out, c);
-    answer_end_frame(out);
+    response_end_frame(out);
 }
 
-static void end(struct answer *a, struct buf *out)
+static void end(struct response_writer *a, struct buf *out)
 {
     (void)a; /* no [DONE] here: the last frame says that it stops */
     (void)out;
@@ -225,9 +225,9 @@ static void failure(const struct api_error *e, struct buf *out)
     buf_add_str(out, "\n\n");
 }
 
-const struct dialect *dialect_native(void)
+const struct wire_format *wire_llamacpp(void)
 {
-    static const struct dialect native = {
+    static const struct wire_format native = {
         .id_prefix = "cmpl-",
         .form = PARAMS_NATIVE,
         .begin = begin,
@@ -240,9 +240,9 @@ const struct dialect *dialect_native(void)
     return &native;
 }
 
-const struct dialect *dialect_infill(void)
+const struct wire_format *wire_llamacpp_infill(void)
 {
-    static const struct dialect infill = {
+    static const struct wire_format infill = {
         .id_prefix = "cmpl-",
         .form = PARAMS_INFILL,
         .begin = begin,

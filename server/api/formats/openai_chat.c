@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-static void add_head(const struct answer *a, struct buf *out, const char *object)
+static void add_head(const struct response_writer *a, struct buf *out, const char *object)
 {
     buf_printf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%" PRId64 ",\"model\":", a->id,
                object, a->created);
@@ -21,7 +21,7 @@ static void add_head(const struct answer *a, struct buf *out, const char *object
     buf_add_str(out, ",\"choices\":[");
 }
 
-static void begin(struct answer *a)
+static void begin(struct response_writer *a)
 {
     add_head(a, &a->head, "chat.completion");
     add_head(a, &a->frame_head, "chat.completion.chunk");
@@ -41,7 +41,7 @@ static void add_logprobs(struct buf *out, const struct choice *c)
 
 /* ---- whole ---- */
 
-static void add_call(struct buf *out, const struct speech_call *call)
+static void add_call(struct buf *out, const struct output_call *call)
 {
     buf_printf(out, "{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", call->id);
     json_add_cstring(out, call->name);
@@ -50,7 +50,7 @@ static void add_call(struct buf *out, const struct speech_call *call)
     buf_add_str(out, "}}");
 }
 
-static void add_message(struct buf *out, const struct speech *s)
+static void add_message(struct buf *out, const struct output_parser *s)
 {
     buf_add_str(out, "{\"role\":\"assistant\",\"content\":");
     if (s->text.len == 0 && s->n_calls > 0)
@@ -72,15 +72,15 @@ static void add_message(struct buf *out, const struct speech *s)
 static void add_choice(struct buf *out, struct choice *c)
 {
     buf_printf(out, "{\"index\":%u,\"message\":", c->index);
-    add_message(out, &c->speech);
+    add_message(out, &c->output);
     add_logprobs(out, c);
-    answer_add_finish(out, c);
-    answer_add_extras(out, c);
+    response_add_finish(out, c);
+    response_add_extras(out, c);
     buf_add_char(out, '}');
-    answer_pass_choice(out, c);
+    response_pass_choice(out, c);
 }
 
-static void whole(struct answer *a, struct buf *out)
+static void whole(struct response_writer *a, struct buf *out)
 {
     buf_add(out, a->head.data, a->head.len);
     for (uint32_t i = 0; i < a->n_choices; i++) {
@@ -89,33 +89,33 @@ static void whole(struct answer *a, struct buf *out)
         add_choice(out, &a->choices[i]);
     }
     buf_add_char(out, ']');
-    answer_add_prompt_scores(out, &a->choices[0]); /* they have the same prompt */
+    response_add_prompt_scores(out, &a->choices[0]); /* they have the same prompt */
     buf_add_char(out, ',');
-    answer_add_usage(out, &a->usage, true);
+    response_add_usage(out, &a->usage, true);
     buf_add_char(out, '}');
 }
 
 /* ---- frames ---- */
 
-static void open_delta(struct answer *a, const struct choice *c, struct buf *out)
+static void open_delta(struct response_writer *a, const struct choice *c, struct buf *out)
 {
-    answer_begin_frame(a, out);
+    response_begin_frame(a, out);
     buf_printf(out, "{\"index\":%u,\"delta\":{", c->index);
 }
 
 /* With the log-probabilities that have not been sent yet, in whichever frame comes first. */
-static void close_delta(struct answer *a, struct choice *c, struct buf *out)
+static void close_delta(struct response_writer *a, struct choice *c, struct buf *out)
 {
     buf_add_char(out, '}');
     add_logprobs(out, c);
     buf_add_str(out, ",\"finish_reason\":null}");
     buf_add_str(out, a->include_usage ? "],\"usage\":null}" : "]}");
-    answer_end_frame(out);
+    response_end_frame(out);
     if (c->entries.err == 0)
         buf_clear(&c->entries);
 }
 
-static void add_text_delta(struct answer *a, struct choice *c, const char *member,
+static void add_text_delta(struct response_writer *a, struct choice *c, const char *member,
                            const struct buf *text, struct buf *out)
 {
     if (text->len == 0)
@@ -127,9 +127,10 @@ static void add_text_delta(struct answer *a, struct choice *c, const char *membe
     close_delta(a, c, out);
 }
 
-static void add_call_deltas(struct answer *a, struct choice *c, uint32_t i, struct buf *out)
+static void add_call_deltas(struct response_writer *a, struct choice *c, uint32_t i,
+                            struct buf *out)
 {
-    const struct speech_call *call = &c->speech.calls[i];
+    const struct output_call *call = &c->output.calls[i];
 
     open_delta(a, c, out);
     buf_printf(out, "\"tool_calls\":[{\"index\":%u,\"id\":\"%s\",", i, call->id);
@@ -144,53 +145,53 @@ static void add_call_deltas(struct answer *a, struct choice *c, uint32_t i, stru
     close_delta(a, c, out);
 }
 
-static void add_end(struct answer *a, struct choice *c, struct buf *out)
+static void add_end(struct response_writer *a, struct choice *c, struct buf *out)
 {
     open_delta(a, c, out);
     buf_add_char(out, '}');
     add_logprobs(out, c);
-    answer_add_finish(out, c);
-    answer_add_extras(out, c);
+    response_add_finish(out, c);
+    response_add_extras(out, c);
     buf_add_str(out, a->include_usage ? "}],\"usage\":null}" : "}]}");
-    answer_end_frame(out);
+    response_end_frame(out);
 }
 
-static void add_opening(struct answer *a, struct choice *c, struct buf *out)
+static void add_opening(struct response_writer *a, struct choice *c, struct buf *out)
 {
     open_delta(a, c, out);
     buf_add_str(out, "\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
                      "\"finish_reason\":null}");
     buf_add_str(out, a->include_usage ? "],\"usage\":null}" : "]}");
-    answer_end_frame(out);
+    response_end_frame(out);
     c->has_opened = true;
 }
 
-static void frame(struct answer *a, struct choice *c, struct buf *out)
+static void frame(struct response_writer *a, struct choice *c, struct buf *out)
 {
     if (!c->has_opened)
         add_opening(a, c, out);
-    add_text_delta(a, c, "reasoning_content", &c->speech.thought, out);
-    add_text_delta(a, c, "content", &c->speech.text, out);
-    for (uint32_t i = c->speech.n_sent; i < c->speech.n_calls; i++)
+    add_text_delta(a, c, "reasoning_content", &c->output.thought, out);
+    add_text_delta(a, c, "content", &c->output.text, out);
+    for (uint32_t i = c->output.n_sent; i < c->output.n_calls; i++)
         add_call_deltas(a, c, i, out);
     if (c->finish != FINISH_NONE)
         add_end(a, c, out);
-    answer_pass_choice(out, c);
+    response_pass_choice(out, c);
 }
 
-static void end(struct answer *a, struct buf *out)
+static void end(struct response_writer *a, struct buf *out)
 {
-    answer_close_stream(a, true, out);
+    response_close_stream(a, true, out);
 }
 
 static void failure(const struct api_error *e, struct buf *out)
 {
-    dialect_text()->failure(e, out);
+    wire_openai_completions()->failure(e, out);
 }
 
-const struct dialect *dialect_chat(void)
+const struct wire_format *wire_openai_chat(void)
 {
-    static const struct dialect chat = {
+    static const struct wire_format chat = {
         .id_prefix = "chatcmpl-",
         .form = PARAMS_CHAT,
         .begin = begin,

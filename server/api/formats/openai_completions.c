@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-static void begin(struct answer *a)
+static void begin(struct response_writer *a)
 {
     buf_printf(&a->head, "{\"id\":\"%s\",\"object\":\"text_completion\",\"created\":%" PRId64,
                a->id, a->created);
@@ -23,19 +23,19 @@ static void add_choice(struct buf *out, struct choice *c)
 {
     buf_printf(out, "{\"index\":%u,\"text\":", c->index);
     json_add_string(out, c->text.data, c->text.len);
-    answer_add_finish(out, c);
+    response_add_finish(out, c);
     buf_add_str(out, ",\"logprobs\":");
     if (c->logprobs.n > 0)
         logprobs_render(&c->logprobs, out);
     else
         buf_add_str(out, "null");
-    answer_add_prompt_scores(out, c);
-    answer_add_extras(out, c);
+    response_add_prompt_scores(out, c);
+    response_add_extras(out, c);
     buf_add_char(out, '}');
-    answer_pass_choice(out, c);
+    response_pass_choice(out, c);
 }
 
-static void whole(struct answer *a, struct buf *out)
+static void whole(struct response_writer *a, struct buf *out)
 {
     buf_add(out, a->head.data, a->head.len);
     for (uint32_t i = 0; i < a->n_choices; i++) {
@@ -44,21 +44,21 @@ static void whole(struct answer *a, struct buf *out)
         add_choice(out, &a->choices[i]);
     }
     buf_add_str(out, "],");
-    answer_add_usage(out, &a->usage, false);
+    response_add_usage(out, &a->usage, false);
     buf_add_char(out, '}');
 }
 
-static void frame(struct answer *a, struct choice *c, struct buf *out)
+static void frame(struct response_writer *a, struct choice *c, struct buf *out)
 {
-    answer_begin_frame(a, out);
+    response_begin_frame(a, out);
     add_choice(out, c);
     buf_add_str(out, a->include_usage ? "],\"usage\":null}" : "]}");
-    answer_end_frame(out);
+    response_end_frame(out);
 }
 
-static void end(struct answer *a, struct buf *out)
+static void end(struct response_writer *a, struct buf *out)
 {
-    answer_close_stream(a, false, out);
+    response_close_stream(a, false, out);
 }
 
 static void failure(const struct api_error *e, struct buf *out)
@@ -68,9 +68,9 @@ static void failure(const struct api_error *e, struct buf *out)
     buf_add_str(out, "\n\ndata: [DONE]\n\n");
 }
 
-const struct dialect *dialect_text(void)
+const struct wire_format *wire_openai_completions(void)
 {
-    static const struct dialect text = {
+    static const struct wire_format text = {
         .id_prefix = "cmpl-",
         .form = PARAMS_TEXT,
         .begin = begin,

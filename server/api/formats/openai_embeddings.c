@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
-static void begin(struct answer *a)
+static void begin(struct response_writer *a)
 {
     (void)a;
 }
@@ -63,7 +63,7 @@ static void normalise(float *x, uint32_t n)
         x[i] = (float)((double)x[i] / sqrt(sum));
 }
 
-static void whole(struct answer *a, struct buf *out)
+static void whole(struct response_writer *a, struct buf *out)
 {
     const uint32_t n = a->params->dimensions > 0 ? a->params->dimensions : a->n_embd;
 
@@ -86,9 +86,9 @@ static void whole(struct answer *a, struct buf *out)
                (unsigned long long)a->usage.prompt, (unsigned long long)a->usage.prompt);
 }
 
-const struct dialect *dialect_embeddings(void)
+const struct wire_format *wire_openai_embeddings(void)
 {
-    static const struct dialect embeddings = {
+    static const struct wire_format embeddings = {
         .id_prefix = "embd-",
         .form = PARAMS_EMBED,
         .begin = begin,

@@ -14,7 +14,7 @@
 
 enum item { ITEM_NONE = 0, ITEM_THOUGHT, ITEM_MESSAGE };
 
-static void begin(struct answer *a)
+static void begin(struct response_writer *a)
 {
     (void)a; /* nothing is the same in all events */
 }
@@ -27,7 +27,8 @@ static const char *prefix_of(enum item item)
 }
 
 /* Each item has a name of its own: the response's, and its number. */
-static void add_item_id(const struct answer *a, const char *prefix, uint32_t n, struct buf *out)
+static void add_item_id(const struct response_writer *a, const char *prefix, uint32_t n,
+                        struct buf *out)
 {
     buf_printf(out, "\"%s%s%u\"", prefix, a->id + strlen("resp_"), n);
 }
@@ -41,7 +42,7 @@ static void add_part(enum item item, const struct buf *text, struct buf *out)
 }
 
 /* An item of text; without `text` it has only begun. */
-static void add_text_item(const struct answer *a, enum item item, uint32_t n,
+static void add_text_item(const struct response_writer *a, enum item item, uint32_t n,
                           const struct buf *text, struct buf *out)
 {
     buf_add_str(out, "{\"id\":");
@@ -57,8 +58,8 @@ static void add_text_item(const struct answer *a, enum item item, uint32_t n,
     buf_add_str(out, "]}");
 }
 
-static void add_call_item(const struct answer *a, const struct speech_call *call, uint32_t n,
-                          bool is_done, struct buf *out)
+static void add_call_item(const struct response_writer *a, const struct output_call *call,
+                          uint32_t n, bool is_done, struct buf *out)
 {
     buf_add_str(out, "{\"id\":");
     add_item_id(a, "fc_", n, out);
@@ -71,7 +72,7 @@ static void add_call_item(const struct answer *a, const struct speech_call *call
 }
 
 /* Keep a finished item for the whole response. */
-static struct buf *next_item(struct answer *a)
+static struct buf *next_item(struct response_writer *a)
 {
     if (a->items.len > 0)
         buf_add_char(&a->items, ',');
@@ -80,9 +81,9 @@ static struct buf *next_item(struct answer *a)
 
 /* ---- the response ---- */
 
-static void add_usage(const struct answer *a, struct buf *out)
+static void add_usage(const struct response_writer *a, struct buf *out)
 {
-    const struct answer_usage *u = &a->usage;
+    const struct response_usage *u = &a->usage;
 
     buf_printf(out,
                ",\"usage\":{\"input_tokens\":%" PRIu64 ",\"input_tokens_details\":{"
@@ -92,13 +93,13 @@ static void add_usage(const struct answer *a, struct buf *out)
                u->prompt, u->cached, u->completion, u->thinking, u->prompt + u->completion);
 }
 
-static bool is_cut(const struct answer *a)
+static bool is_cut(const struct response_writer *a)
 {
     return a->choices[0].finish == FINISH_LENGTH;
 }
 
 /* With its items and usage when it is over. */
-static void add_response(const struct answer *a, bool is_over, struct buf *out)
+static void add_response(const struct response_writer *a, bool is_over, struct buf *out)
 {
     const char *status = !is_over ? "in_progress" : is_cut(a) ? "incomplete" : "completed";
 
@@ -123,23 +124,23 @@ static void add_response(const struct answer *a, bool is_over, struct buf *out)
         out->err = a->items.err;
 }
 
-static void whole(struct answer *a, struct buf *out)
+static void whole(struct response_writer *a, struct buf *out)
 {
     struct choice *c = &a->choices[0];
 
-    if (c->speech.thought.len > 0)
-        add_text_item(a, ITEM_THOUGHT, a->n_blocks++, &c->speech.thought, next_item(a));
-    if (c->speech.text.len > 0 || c->speech.n_calls == 0)
-        add_text_item(a, ITEM_MESSAGE, a->n_blocks++, &c->speech.text, next_item(a));
-    for (uint32_t i = 0; i < c->speech.n_calls; i++)
-        add_call_item(a, &c->speech.calls[i], a->n_blocks++, true, next_item(a));
+    if (c->output.thought.len > 0)
+        add_text_item(a, ITEM_THOUGHT, a->n_blocks++, &c->output.thought, next_item(a));
+    if (c->output.text.len > 0 || c->output.n_calls == 0)
+        add_text_item(a, ITEM_MESSAGE, a->n_blocks++, &c->output.text, next_item(a));
+    for (uint32_t i = 0; i < c->output.n_calls; i++)
+        add_call_item(a, &c->output.calls[i], a->n_blocks++, true, next_item(a));
     add_response(a, true, out);
-    answer_pass_choice(out, c);
+    response_pass_choice(out, c);
 }
 
 /* ---- events ---- */
 
-static void open_event(struct answer *a, const char *name, struct buf *out)
+static void open_event(struct response_writer *a, const char *name, struct buf *out)
 {
     buf_printf(out, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":%u", name, name,
                a->n_events++);
@@ -150,7 +151,8 @@ static void close_event(struct buf *out)
     buf_add_str(out, "}\n\n");
 }
 
-static void add_response_event(struct answer *a, const char *name, bool is_over, struct buf *out)
+static void add_response_event(struct response_writer *a, const char *name, bool is_over,
+                               struct buf *out)
 {
     open_event(a, name, out);
     buf_add_str(out, ",\"response\":");
@@ -159,27 +161,27 @@ static void add_response_event(struct answer *a, const char *name, bool is_over,
 }
 
 /* ,"item_id":…,"output_index":… */
-static void add_place(const struct answer *a, const char *prefix, struct buf *out)
+static void add_place(const struct response_writer *a, const char *prefix, struct buf *out)
 {
     buf_add_str(out, ",\"item_id\":");
     add_item_id(a, prefix, a->n_blocks, out);
     buf_printf(out, ",\"output_index\":%u", a->n_blocks);
 }
 
-static void begin_item_event(struct answer *a, const char *name, struct buf *out)
+static void begin_item_event(struct response_writer *a, const char *name, struct buf *out)
 {
     open_event(a, name, out);
     buf_printf(out, ",\"output_index\":%u,\"item\":", a->n_blocks);
 }
 
-static void begin_part_event(struct answer *a, const char *name, struct buf *out)
+static void begin_part_event(struct response_writer *a, const char *name, struct buf *out)
 {
     open_event(a, name, out);
     add_place(a, prefix_of((enum item)a->open_block), out);
     buf_add_str(out, ",\"content_index\":0");
 }
 
-static void open_text(struct answer *a, enum item item, struct buf *out)
+static void open_text(struct response_writer *a, enum item item, struct buf *out)
 {
     const struct buf empty = {0};
 
@@ -193,7 +195,7 @@ static void open_text(struct answer *a, enum item item, struct buf *out)
     close_event(out);
 }
 
-static void close_text(struct answer *a, struct buf *out)
+static void close_text(struct response_writer *a, struct buf *out)
 {
     const enum item item = (enum item)a->open_block;
     const bool is_message = item == ITEM_MESSAGE;
@@ -219,7 +221,8 @@ static void close_text(struct answer *a, struct buf *out)
     a->n_blocks++;
 }
 
-static void add_piece(struct answer *a, enum item item, const struct buf *text, struct buf *out)
+static void add_piece(struct response_writer *a, enum item item, const struct buf *text,
+                      struct buf *out)
 {
     const bool is_message = item == ITEM_MESSAGE;
 
@@ -239,7 +242,7 @@ static void add_piece(struct answer *a, enum item item, const struct buf *text, 
         out->err = a->piece.err;
 }
 
-static void add_call(struct answer *a, const struct speech_call *call, struct buf *out)
+static void add_call(struct response_writer *a, const struct output_call *call, struct buf *out)
 {
     close_text(a, out);
     begin_item_event(a, "response.output_item.added", out);
@@ -264,21 +267,21 @@ static void add_call(struct answer *a, const struct speech_call *call, struct bu
     a->n_blocks++;
 }
 
-static void frame(struct answer *a, struct choice *c, struct buf *out)
+static void frame(struct response_writer *a, struct choice *c, struct buf *out)
 {
     if (!c->has_opened) {
         add_response_event(a, "response.created", false, out);
         add_response_event(a, "response.in_progress", false, out);
     }
     c->has_opened = true;
-    add_piece(a, ITEM_THOUGHT, &c->speech.thought, out);
-    add_piece(a, ITEM_MESSAGE, &c->speech.text, out);
-    for (uint32_t i = c->speech.n_sent; i < c->speech.n_calls; i++)
-        add_call(a, &c->speech.calls[i], out);
-    answer_pass_choice(out, c);
+    add_piece(a, ITEM_THOUGHT, &c->output.thought, out);
+    add_piece(a, ITEM_MESSAGE, &c->output.text, out);
+    for (uint32_t i = c->output.n_sent; i < c->output.n_calls; i++)
+        add_call(a, &c->output.calls[i], out);
+    response_pass_choice(out, c);
 }
 
-static void end(struct answer *a, struct buf *out)
+static void end(struct response_writer *a, struct buf *out)
 {
     if (a->n_blocks == 0 && a->open_block == ITEM_NONE) /* a message, if an empty one */
         open_text(a, ITEM_MESSAGE, out);
@@ -296,9 +299,9 @@ static void failure(const struct api_error *e, struct buf *out)
     buf_add_str(out, ",\"param\":null}\n\n");
 }
 
-const struct dialect *dialect_responses(void)
+const struct wire_format *wire_openai_responses(void)
 {
-    static const struct dialect responses = {
+    static const struct wire_format responses = {
         .id_prefix = "resp_",
         .form = PARAMS_CHAT,
         .convert = responses_to_chat,

@@ -68,12 +68,12 @@ struct params {
     int32_t stop_ids[REQUEST_MAX_STOP_IDS];
     struct stop_list stop;
     char cache_salt[PARAMS_MAX_SALT + 1]; /* "" = none */
-    struct constrain_wish constraint; /* NONE where there is none; its value is the tree's */
+    struct constraint_spec constraint;    /* NONE where there is none; its value is the tree's */
     uint32_t n_unknown;  /* fields that nobody knows */
     const cJSON *prompt; /* TEXT, EMBED: string, [string], [int] or [[int]]; NATIVE: the same, and
                           * strings beside ids; INFILL: a string or NULL */
     bool is_prompt_list; /* it holds prompts, and is not one */
-    struct infill_wish infill;
+    struct infill_spec infill;
     int32_t prompt_logprobs; /* alternatives of the prompt's tokens; -1 = none is scored */
     uint32_t dimensions; /* EMBED: 0 = all */
     bool as_base64;

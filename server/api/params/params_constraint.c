@@ -8,15 +8,15 @@
 
 #include <string.h>
 
-static int wish_for(const struct field_args *a, const char *field, enum constrain_kind kind,
+static int spec_for(const struct field_args *a, const char *field, enum constraint_kind kind,
                     const cJSON *value)
 {
-    struct constrain_wish *w = &a->p->constraint;
+    struct constraint_spec *w = &a->p->constraint;
 
-    if (w->kind != CONSTRAIN_NONE)
+    if (w->kind != CONSTRAINT_NONE)
         return api_error_set(a->e, 400, field, NULL, "'%s' and '%s' exclude each other", w->field,
                              field);
-    *w = (struct constrain_wish){.kind = kind, .field = field, .value = value};
+    *w = (struct constraint_spec){.kind = kind, .field = field, .value = value};
     return 0;
 }
 
@@ -25,32 +25,32 @@ int params_parse_grammar(const struct field_args *a)
 {
     if (cJSON_IsString(a->v) && a->v->valuestring[0] == '\0')
         return 0;
-    return wish_for(a, "grammar", CONSTRAIN_GRAMMAR, a->v);
+    return spec_for(a, "grammar", CONSTRAINT_GRAMMAR, a->v);
 }
 
 int params_parse_json_schema(const struct field_args *a)
 {
-    return wish_for(a, "json_schema", CONSTRAIN_SCHEMA, a->v);
+    return spec_for(a, "json_schema", CONSTRAINT_SCHEMA, a->v);
 }
 
 int params_parse_guided_json(const struct field_args *a)
 {
-    return wish_for(a, "guided_json", CONSTRAIN_SCHEMA, a->v);
+    return spec_for(a, "guided_json", CONSTRAINT_SCHEMA, a->v);
 }
 
 int params_parse_guided_regex(const struct field_args *a)
 {
-    return wish_for(a, "guided_regex", CONSTRAIN_REGEX, a->v);
+    return spec_for(a, "guided_regex", CONSTRAINT_REGEX, a->v);
 }
 
 int params_parse_guided_choice(const struct field_args *a)
 {
-    return wish_for(a, "guided_choice", CONSTRAIN_CHOICE, a->v);
+    return spec_for(a, "guided_choice", CONSTRAINT_CHOICE, a->v);
 }
 
 int params_parse_guided_grammar(const struct field_args *a)
 {
-    return wish_for(a, "guided_grammar", CONSTRAIN_GRAMMAR, a->v);
+    return spec_for(a, "guided_grammar", CONSTRAINT_GRAMMAR, a->v);
 }
 
 static int any_object(const struct field_args *a, const char *field, const cJSON *wanted)
@@ -59,19 +59,19 @@ static int any_object(const struct field_args *a, const char *field, const cJSON
 
     if (field_bool(wanted, field, &is_wanted, a->e) < 0)
         return ERR_INVAL;
-    return is_wanted ? wish_for(a, field, CONSTRAIN_JSON, NULL) : 0;
+    return is_wanted ? spec_for(a, field, CONSTRAINT_JSON, NULL) : 0;
 }
 
 int params_parse_structured_outputs(const struct field_args *a)
 {
     static const struct {
         const char *name, *field;
-        enum constrain_kind kind;
+        enum constraint_kind kind;
     } members[] = {
-        {"json", "structured_outputs.json", CONSTRAIN_SCHEMA},
-        {"regex", "structured_outputs.regex", CONSTRAIN_REGEX},
-        {"choice", "structured_outputs.choice", CONSTRAIN_CHOICE},
-        {"grammar", "structured_outputs.grammar", CONSTRAIN_GRAMMAR},
+        {"json", "structured_outputs.json", CONSTRAINT_SCHEMA},
+        {"regex", "structured_outputs.regex", CONSTRAINT_REGEX},
+        {"choice", "structured_outputs.choice", CONSTRAINT_CHOICE},
+        {"grammar", "structured_outputs.grammar", CONSTRAINT_GRAMMAR},
     };
     const cJSON *v;
     int rc = 0;
@@ -81,7 +81,7 @@ int params_parse_structured_outputs(const struct field_args *a)
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]) && rc == 0; i++) {
         v = field_find(a->v, members[i].name);
         if (v != NULL)
-            rc = wish_for(a, members[i].field, members[i].kind, v);
+            rc = spec_for(a, members[i].field, members[i].kind, v);
     }
     v = field_find(a->v, "json_object");
     if (rc == 0 && v != NULL)
@@ -102,7 +102,7 @@ static int parse_schema_format(const struct field_args *a)
     if (schema == NULL)
         return api_error_set(a->e, 400, a->name, NULL,
                              "'response_format.json_schema.schema' is required");
-    return wish_for(a, "response_format", CONSTRAIN_SCHEMA, schema);
+    return spec_for(a, "response_format", CONSTRAINT_SCHEMA, schema);
 }
 
 int params_parse_response_format(const struct field_args *a)
@@ -117,7 +117,7 @@ int params_parse_response_format(const struct field_args *a)
     if (strcmp(name, "json_object") == 0) {
         if (field_find(a->v, "schema") != NULL)
             return parse_schema_format(a);
-        return wish_for(a, "response_format", CONSTRAIN_JSON, NULL);
+        return spec_for(a, "response_format", CONSTRAINT_JSON, NULL);
     }
     return api_error_set(a->e, 400, a->name, NULL,
                          "'response_format' must be an object whose type is text, json_object or "

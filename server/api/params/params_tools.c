@@ -102,7 +102,7 @@ int params_force_call(struct params *p, struct api_error *e)
         p->tool_choice == TOOL_CHOICE_NAMED ? parameters_of(named_tool(p)) : list_schema(p);
     if (p->forced_schema == NULL || json_is_incomplete()) /* params_release() frees it */
         return api_error_set(e, 500, NULL, NULL, "out of memory");
-    p->constraint = (struct constrain_wish){
-        .kind = CONSTRAIN_SCHEMA, .field = "tools", .value = p->forced_schema};
+    p->constraint = (struct constraint_spec){
+        .kind = CONSTRAINT_SCHEMA, .field = "tools", .value = p->forced_schema};
     return 0;
 }

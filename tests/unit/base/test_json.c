@@ -1,4 +1,5 @@
-/* tests/unit/base/test_json.c - JSON at the edge, error objects, the tempo, the watchdog. */
+/* tests/unit/base/test_json.c - JSON at the edge, error objects, the completion rate, the watchdog.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -249,49 +250,50 @@ static void finds_the_last_of_a_name(void **state)
     cJSON_Delete(v);
 }
 
-static void tempo_tells_when_to_come_back(void **state)
+static void completion_rate_tells_when_to_come_back(void **state)
 {
-    struct tempo p;
+    struct completion_rate p;
     uint64_t now = 1000000;
     (void)state;
 
-    tempo_start(&p, now);
-    assert_int_equal(tempo_wait_ms(&p, 1, now), TEMPO_GUESS_MS);
+    completion_rate_start(&p, now);
+    assert_int_equal(completion_rate_wait_ms(&p, 1, now), COMPLETION_RATE_GUESS_MS);
     for (int i = 0; i < 1000; i++) /* ten a second, for longer than the window */
-        tempo_end(&p, now += 100000);
-    assert_true(fabs(tempo_rate(&p, now) - 10) < 0.5);
-    assert_true(tempo_wait_ms(&p, 20, now) > 1900 && tempo_wait_ms(&p, 20, now) < 2100);
-    assert_int_equal(tempo_wait_ms(&p, 0, now), TEMPO_MIN_WAIT_MS);
-    assert_int_equal(tempo_wait_ms(&p, 1000000, now), TEMPO_MAX_WAIT_MS);
+        completion_rate_end(&p, now += 100000);
+    assert_true(fabs(completion_rate_per_s(&p, now) - 10) < 0.5);
+    assert_true(completion_rate_wait_ms(&p, 20, now) > 1900 &&
+                completion_rate_wait_ms(&p, 20, now) < 2100);
+    assert_int_equal(completion_rate_wait_ms(&p, 0, now), COMPLETION_RATE_MIN_WAIT_MS);
+    assert_int_equal(completion_rate_wait_ms(&p, 1000000, now), COMPLETION_RATE_MAX_WAIT_MS);
     now += 150000000; /* ten windows of silence */
-    assert_true(tempo_rate(&p, now) < 0.01);
-    assert_int_equal(tempo_wait_ms(&p, 1, now), TEMPO_GUESS_MS);
-    tempo_start(&p, now);
+    assert_true(completion_rate_per_s(&p, now) < 0.01);
+    assert_int_equal(completion_rate_wait_ms(&p, 1, now), COMPLETION_RATE_GUESS_MS);
+    completion_rate_start(&p, now);
     for (int i = 0; i < 10; i++) /* a young estimate is not too low */
-        tempo_end(&p, now += 100000);
-    assert_true(fabs(tempo_rate(&p, now) - 10) < 1);
+        completion_rate_end(&p, now += 100000);
+    assert_true(fabs(completion_rate_per_s(&p, now) - 10) < 1);
 }
 
 /* A step is wedged when it was seen under way for a minute, not when the engine slept before it. */
 static void watchdog_sees_a_stuck_step_only(void **state)
 {
     struct engine_stats s = {.last_step_us = 5, .busy = false};
-    struct facts_watchdog w = {0};
-    uint64_t now = 1000 * (uint64_t)FACTS_WEDGED_US;
+    struct info_watchdog w = {0};
+    uint64_t now = 1000 * (uint64_t)INFO_WEDGED_US;
     (void)state;
 
-    assert_false(facts_is_wedged(&w, &s, now));
+    assert_false(info_is_wedged(&w, &s, now));
     s.busy = true;
-    assert_false(facts_is_wedged(&w, &s, now += FACTS_WEDGED_US + 1));
-    assert_false(facts_is_wedged(&w, &s, now += FACTS_WEDGED_US));
-    assert_true(facts_is_wedged(&w, &s, now += 1));
+    assert_false(info_is_wedged(&w, &s, now += INFO_WEDGED_US + 1));
+    assert_false(info_is_wedged(&w, &s, now += INFO_WEDGED_US));
+    assert_true(info_is_wedged(&w, &s, now += 1));
     s.last_step_us = now;
-    assert_false(facts_is_wedged(&w, &s, now));
-    assert_true(facts_is_wedged(&w, &s, now += FACTS_WEDGED_US + 1));
+    assert_false(info_is_wedged(&w, &s, now));
+    assert_true(info_is_wedged(&w, &s, now += INFO_WEDGED_US + 1));
     s.busy = false;
-    assert_false(facts_is_wedged(&w, &s, now));
+    assert_false(info_is_wedged(&w, &s, now));
     s.busy = true;
-    assert_false(facts_is_wedged(&w, &s, now += FACTS_WEDGED_US + 1));
+    assert_false(info_is_wedged(&w, &s, now += INFO_WEDGED_US + 1));
 }
 
 int main(void)
@@ -308,7 +310,7 @@ int main(void)
         cmocka_unit_test(cuts_messages_between_characters),
         cmocka_unit_test(finds_the_last_of_a_name),
         cmocka_unit_test(watchdog_sees_a_stuck_step_only),
-        cmocka_unit_test(tempo_tells_when_to_come_back),
+        cmocka_unit_test(completion_rate_tells_when_to_come_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

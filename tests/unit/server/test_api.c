@@ -22,40 +22,40 @@ static struct server_model the_model(void)
         .id = "m", .max_context = 64, .max_kv_tokens = 60, .tokenizer = &tokenizer};
 }
 
-static struct prepare_headers headers_with(const char *priority, const char *tenant)
+static struct request_parse_headers headers_with(const char *priority, const char *tenant)
 {
-    return (struct prepare_headers){
+    return (struct request_parse_headers){
         .priority = priority, .tenant = tenant, .tenant_header = "X-Tenant", .salt_seed = 5};
 }
 
-static void prepare_for(struct prepared *p, const char *body, const char *tenant)
+static void parse_for(struct parsed_request *p, const char *body, const char *tenant)
 {
     const struct server_model model = the_model();
     const struct buf b = {.data = (char *)body, .len = strlen(body), .max = SIZE_MAX};
-    const struct prepare_headers headers = headers_with(NULL, tenant);
+    const struct request_parse_headers headers = headers_with(NULL, tenant);
 
-    *p = (struct prepared){0};
-    prepare(p, &model, dialect_text(), &b, &headers, NULL);
+    *p = (struct parsed_request){0};
+    request_parse(p, &model, wire_openai_completions(), &b, &headers, NULL);
 }
 
-static void prepare_text(struct prepared *p, const char *body, const char *priority)
+static void parse_text(struct parsed_request *p, const char *body, const char *priority)
 {
     const struct server_model model = the_model();
     const struct buf b = {.data = (char *)body, .len = strlen(body), .max = SIZE_MAX};
-    const struct prepare_headers headers = headers_with(priority, NULL);
+    const struct request_parse_headers headers = headers_with(priority, NULL);
 
-    *p = (struct prepared){0};
-    prepare(p, &model, dialect_text(), &b, &headers, NULL);
+    *p = (struct parsed_request){0};
+    request_parse(p, &model, wire_openai_completions(), &b, &headers, NULL);
 }
 
 /* ---- requests ---- */
 
 static void defaults_are_openais(void **state)
 {
-    struct prepared p;
+    struct parsed_request p;
     (void)state;
 
-    prepare_text(&p, "{\"prompt\":\"hello world\"}", NULL);
+    parse_text(&p, "{\"prompt\":\"hello world\"}", NULL);
     assert_int_equal(p.error.status, 0);
     assert_int_equal(p.n_choices, 1);
     const struct request *r = p.requests[0];
@@ -70,15 +70,15 @@ static void defaults_are_openais(void **state)
     assert_int_equal(r->sampling.n_top, -1);
     assert_null(r->counts.list);
     assert_false(r->score_prompt || r->ignore_eos);
-    prepare_release(&p);
+    parsed_request_release(&p);
 }
 
 static void every_field_arrives(void **state)
 {
-    struct prepared p;
+    struct parsed_request p;
     (void)state;
 
-    prepare_text(
+    parse_text(
         &p,
         "{\"model\":\"m\",\"prompt\":[[4,5],[6]],\"n\":2,\"max_tokens\":9,\"min_tokens\":3,"
         "\"temperature\":0.5,\"top_p\":0.9,\"top_k\":40,\"min_p\":0.25,\"seed\":77,"
@@ -122,19 +122,19 @@ static void every_field_arrives(void **state)
         assert_int_equal(r->priority, PRIORITY_CRITICAL);
         assert_non_null(r->counts.list);
     }
-    prepare_release(&p);
+    parsed_request_release(&p);
 }
 
 static void lengths_are_fitted_or_refused(void **state)
 {
     char text[128], body[256];
-    struct prepared p;
+    struct parsed_request p;
     (void)state;
 
     memset(text, 'x', sizeof(text));
     for (uint32_t n = 1; n < 100; n++) {
         snprintf(body, sizeof(body), "{\"prompt\":\"%.*s\",\"max_tokens\":5}", (int)n, text);
-        prepare_text(&p, body, NULL);
+        parse_text(&p, body, NULL);
         if (n + 1 + 5 <= 60) {
             assert_int_equal(p.error.status, 0);
             assert_int_equal(p.requests[0]->max_tokens, 5);
@@ -143,36 +143,36 @@ static void lengths_are_fitted_or_refused(void **state)
             assert_string_equal(p.error.code, "context_length_exceeded");
             assert_int_equal(p.reason, REJECTION_CONTEXT);
         }
-        prepare_release(&p);
+        parsed_request_release(&p);
     }
     struct server_model model = the_model();
     model.max_kv_tokens = 1000;
     struct buf b = {.data = (char *)"{\"prompt\":\"0123456789\",\"max_tokens\":1000}",
                     .len = 41,
                     .max = SIZE_MAX};
-    p = (struct prepared){0};
-    prepare(&p, &model, dialect_text(), &b, NULL, NULL);
+    p = (struct parsed_request){0};
+    request_parse(&p, &model, wire_openai_completions(), &b, NULL, NULL);
     assert_int_equal(p.error.status, 0);
     assert_int_equal(p.requests[0]->max_tokens, 64 - 11);
-    prepare_release(&p);
+    parsed_request_release(&p);
 }
 
 static void an_empty_prompt_needs_a_bos(void **state)
 {
-    struct prepared p;
+    struct parsed_request p;
     (void)state;
 
-    prepare_text(&p, "{\"prompt\":\"\"}", NULL);
+    parse_text(&p, "{\"prompt\":\"\"}", NULL);
     assert_int_equal(p.error.status, 0);
     assert_int_equal(p.requests[0]->n_prompt, 1);
     assert_int_equal(p.requests[0]->ids[0], BYTE_BOS);
     assert_true(p.prompts[0].at_start && p.prompts[0].has_added_bos);
-    prepare_release(&p);
+    parsed_request_release(&p);
     tokenizer.has_bos = false;
-    prepare_text(&p, "{\"prompt\":\"\"}", NULL);
+    parse_text(&p, "{\"prompt\":\"\"}", NULL);
     assert_int_equal(p.error.status, 400);
     assert_string_equal(p.error.param, "prompt");
-    prepare_release(&p);
+    parsed_request_release(&p);
     tokenizer.has_bos = true;
 }
 
@@ -194,13 +194,13 @@ static void priorities_come_from_the_body_or_the_header(void **state)
     (void)state;
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct prepared p;
+        struct parsed_request p;
 
-        prepare_text(&p, cases[i].body, cases[i].header);
+        parse_text(&p, cases[i].body, cases[i].header);
         assert_int_equal(p.error.status, cases[i].expected < 0 ? 400 : 0);
         if (cases[i].expected >= 0)
             assert_int_equal(p.requests[0]->priority, cases[i].expected);
-        prepare_release(&p);
+        parsed_request_release(&p);
     }
 }
 
@@ -208,15 +208,15 @@ static void priorities_come_from_the_body_or_the_header(void **state)
 
 static uint64_t salt_for(const char *tenant, const char *salt)
 {
-    struct prepared p;
+    struct parsed_request p;
     char body[400];
     uint64_t found;
 
     snprintf(body, sizeof(body), "{\"prompt\":\"x\",\"cache_salt\":\"%s\"}", salt);
-    prepare_for(&p, body, tenant);
+    parse_for(&p, body, tenant);
     assert_int_equal(p.error.status, 0);
     found = p.requests[0]->key.salt;
-    prepare_release(&p);
+    parsed_request_release(&p);
     return found;
 }
 
@@ -241,55 +241,55 @@ static void salts_keep_tenants_apart(void **state)
 static void salts_and_tenants_are_checked(void **state)
 {
     char body[400], name[80];
-    struct prepared p;
+    struct parsed_request p;
     (void)state;
 
     snprintf(body, sizeof(body), "{\"prompt\":\"x\",\"cache_salt\":\"%0256d\"}", 1);
-    prepare_text(&p, body, NULL);
+    parse_text(&p, body, NULL);
     assert_int_equal(p.error.status, 0);
-    prepare_release(&p);
+    parsed_request_release(&p);
     snprintf(body, sizeof(body), "{\"prompt\":\"x\",\"cache_salt\":\"%0257d\"}", 1);
-    prepare_text(&p, body, NULL);
+    parse_text(&p, body, NULL);
     assert_int_equal(p.error.status, 400);
     assert_string_equal(p.error.param, "cache_salt");
-    prepare_release(&p);
+    parsed_request_release(&p);
     snprintf(name, sizeof(name), "%064d", 1);
-    prepare_for(&p, "{\"prompt\":\"x\"}", name);
+    parse_for(&p, "{\"prompt\":\"x\"}", name);
     assert_int_equal(p.error.status, 0);
-    prepare_release(&p);
+    parsed_request_release(&p);
     const char *const bad[] = {"%065d", "a b", "\xc3\xa9", "a\t", "\x7f"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         snprintf(name, sizeof(name), "%065d", 1);
-        prepare_for(&p, "{\"prompt\":\"x\"}", i == 0 ? name : bad[i]);
+        parse_for(&p, "{\"prompt\":\"x\"}", i == 0 ? name : bad[i]);
         assert_int_equal(p.error.status, 400);
         assert_string_equal(p.error.param, "X-Tenant");
-        prepare_release(&p);
+        parsed_request_release(&p);
     }
 }
 
 static void equal_prompts_know_each_other(void **state)
 {
     static const uint32_t twins[] = {0, 1, 0, 3, 1, 0};
-    struct prepared p;
+    struct parsed_request p;
     (void)state;
 
-    prepare_text(&p, "{\"prompt\":[[4,5],[6],[4,5],[4,5,6],[6],[4,5]],\"n\":2}", NULL);
+    parse_text(&p, "{\"prompt\":[[4,5],[6],[4,5],[4,5,6],[6],[4,5]],\"n\":2}", NULL);
     assert_int_equal(p.error.status, 0);
     for (uint32_t i = 0; i < 6; i++)
         assert_int_equal(p.prompts[i].twin, twins[i]);
-    prepare_release(&p);
+    parsed_request_release(&p);
 }
 
 static void a_dry_run_asks_for_the_same(void **state)
 {
-    struct prepared p;
+    struct parsed_request p;
     struct request *dry;
     (void)state;
 
-    prepare_for(&p, "{\"prompt\":[7,8,9],\"max_tokens\":21,\"priority\":\"high\"}", "t");
+    parse_for(&p, "{\"prompt\":[7,8,9],\"max_tokens\":21,\"priority\":\"high\"}", "t");
     p.requests[0]->tenant = 3;
     p.requests[0]->weight = 9;
-    assert_int_equal(prepare_dry_run(&dry, p.requests[0]), 0);
+    assert_int_equal(request_parse_dry_run(&dry, p.requests[0]), 0);
     assert_true(dry->is_dry_run && dry->n_prompt == 3 && dry->max_tokens == 21);
     assert_true(dry->ids[2] == 9 && dry->priority == PRIORITY_HIGH);
     assert_true(dry->key.salt == p.requests[0]->key.salt && dry->key.salt != 0);
@@ -298,25 +298,25 @@ static void a_dry_run_asks_for_the_same(void **state)
     request_destroy(&dry);
     p.requests[0]->score_prompt = true;
     p.requests[0]->pooling = POOLING_LAST;
-    assert_int_equal(prepare_dry_run(&dry, p.requests[0]), 0);
+    assert_int_equal(request_parse_dry_run(&dry, p.requests[0]), 0);
     assert_true(dry->score_prompt && dry->pooling == POOLING_LAST && dry->pooled == NULL);
     request_destroy(&dry);
     mem_fail_after(0);
-    assert_int_equal(prepare_dry_run(&dry, p.requests[0]), ERR_NOMEM);
+    assert_int_equal(request_parse_dry_run(&dry, p.requests[0]), ERR_NOMEM);
     mem_fail_after(-1);
-    prepare_release(&p);
+    parsed_request_release(&p);
 }
 
 static void without_a_seed_every_request_has_its_own(void **state)
 {
-    struct prepared a, b;
+    struct parsed_request a, b;
     (void)state;
 
-    prepare_text(&a, "{\"prompt\":\"a\"}", NULL);
-    prepare_text(&b, "{\"prompt\":\"a\"}", NULL);
+    parse_text(&a, "{\"prompt\":\"a\"}", NULL);
+    parse_text(&b, "{\"prompt\":\"a\"}", NULL);
     assert_true(a.requests[0]->sampling.seed != b.requests[0]->sampling.seed);
-    prepare_release(&a);
-    prepare_release(&b);
+    parsed_request_release(&a);
+    parsed_request_release(&b);
 }
 
 /* Each allocation fails once: an answer every time, and nothing is lost (the sanitizer looks). */
@@ -330,16 +330,16 @@ static void survives_failing_allocations(void **state)
     (void)state;
 
     do {
-        struct prepared p;
+        struct parsed_request p;
 
         mem_fail_after(n++);
-        prepare_text(&p, body, NULL);
+        parse_text(&p, body, NULL);
         failed = mem_has_failed();
         mem_fail_after(-1);
         assert_true((p.error.status != 0) == failed);
         if (failed)
             assert_int_equal(p.error.status, 500);
-        prepare_release(&p);
+        parsed_request_release(&p);
     } while (failed);
     assert_true(n > 8);
 }
@@ -400,10 +400,10 @@ static bool feed(struct stage *s, int32_t id)
 static const char *render(struct stage *s)
 {
     static const char before[] = "data: ", behind[] = "]}\n\n";
-    struct answer a = {.dialect = dialect_text()};
+    struct response_writer a = {.wire_format = wire_openai_completions()};
 
     buf_clear(&s->out);
-    a.dialect->frame(&a, &s->choice, &s->out);
+    a.wire_format->frame(&a, &s->choice, &s->out);
     assert_int_equal(s->out.err, 0);
     buf_consume(&s->out, strlen(before));
     s->out.len -= strlen(behind);
@@ -597,9 +597,10 @@ static void echo_without_logprobs_waits_for_nothing(void **state)
 /* ---- answers ---- */
 
 /* An answer of one choice whose id, time and version are known. */
-static void begin_answer(struct stage *s, struct answer *a, const struct dialect *dialect)
+static void begin_answer(struct stage *s, struct response_writer *a,
+                         const struct wire_format *wire_format)
 {
-    assert_int_equal(answer_init(a, dialect, "a \"model\"", &s->choice, 1), 0);
+    assert_int_equal(response_init(a, wire_format, "a \"model\"", &s->choice, 1), 0);
     buf_clear(&a->head);
     buf_clear(&a->frame_head);
     buf_add_str(&a->head, "{\"id\":\"x\",\"choices\":[");
@@ -610,20 +611,20 @@ static void begin_answer(struct stage *s, struct answer *a, const struct dialect
 static void frames_to_the_letter(void **state)
 {
     struct api_error e;
-    struct answer a;
+    struct response_writer a;
     struct stage s;
     (void)state;
 
     set_up(&s, "hi", NULL);
     choice_init(&s.choice, 0, &s.prompt, &s.rules);
-    begin_answer(&s, &a, dialect_text());
+    begin_answer(&s, &a, wire_openai_completions());
     feed(&s, BYTE_0 + '\n');
-    a.dialect->frame(&a, &s.choice, &s.out);
+    a.wire_format->frame(&a, &s.choice, &s.out);
     feed(&s, BYTE_WORDS);
     a.include_usage = true;
-    a.usage = (struct answer_usage){.prompt = 5, .completion = 2, .cached = 1};
-    a.dialect->frame(&a, &s.choice, &s.out);
-    a.dialect->close(&a, &s.out);
+    a.usage = (struct response_usage){.prompt = 5, .completion = 2, .cached = 1};
+    a.wire_format->frame(&a, &s.choice, &s.out);
+    a.wire_format->close(&a, &s.out);
     assert_string_equal(
         s.out.data,
         "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"text\":\"\\n\",\"finish_reason\":null,"
@@ -635,54 +636,54 @@ static void frames_to_the_letter(void **state)
         "data: [DONE]\n\n");
     buf_clear(&s.out);
     a.include_usage = false;
-    a.dialect->close(&a, &s.out);
+    a.wire_format->close(&a, &s.out);
     assert_string_equal(s.out.data, "data: [DONE]\n\n");
     buf_clear(&s.out);
     api_error_set(&e, 408, NULL, "deadline_exceeded", "late");
-    a.dialect->failure(&e, &s.out);
+    a.wire_format->failure(&e, &s.out);
     assert_string_equal(s.out.data,
                         "data: {\"error\":{\"message\":\"late\",\"type\":\"timeout_error\","
                         "\"param\":null,\"code\":\"deadline_exceeded\"}}\n\ndata: [DONE]\n\n");
-    answer_release(&a);
+    response_release(&a);
     tear_down(&s);
 }
 
 static void the_head_is_json(void **state)
 {
     const char *why = NULL;
-    struct answer a;
+    struct response_writer a;
     cJSON *v;
     (void)state;
 
-    assert_int_equal(answer_init(&a, dialect_text(), "a \"model\"", NULL, 0), 0);
+    assert_int_equal(response_init(&a, wire_openai_completions(), "a \"model\"", NULL, 0), 0);
     buf_add_str(&a.head, "]}");
     assert_int_equal(json_parse(a.head.data, a.head.len, &v, &why), 0);
     assert_string_equal(cJSON_GetObjectItem(v, "model")->valuestring, "a \"model\"");
     assert_string_equal(cJSON_GetObjectItem(v, "object")->valuestring, "text_completion");
     assert_int_equal(strlen(cJSON_GetObjectItem(v, "id")->valuestring), 5 + 24);
     cJSON_Delete(v);
-    answer_release(&a);
+    response_release(&a);
 }
 
 /* An answer that lost a part is an error, not a shorter answer. */
 static void lost_text_is_an_error(void **state)
 {
-    struct answer a;
+    struct response_writer a;
     struct stage s;
     (void)state;
 
     set_up(&s, "hi", NULL);
     choice_init(&s.choice, 0, &s.prompt, &s.rules);
-    begin_answer(&s, &a, dialect_text());
+    begin_answer(&s, &a, wire_openai_completions());
     s.choice.text.max = 12;
     feed(&s, BYTE_WORDS);
     feed(&s, BYTE_WORDS);
     assert_int_equal(choice_error(&s.choice), 0);
     feed(&s, BYTE_WORDS);
     assert_int_equal(choice_error(&s.choice), ERR_LIMIT);
-    a.dialect->whole(&a, &s.out);
+    a.wire_format->whole(&a, &s.out);
     assert_int_equal(s.out.err, ERR_LIMIT);
-    answer_release(&a);
+    response_release(&a);
     tear_down(&s);
 }
 

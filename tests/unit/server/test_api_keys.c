@@ -93,46 +93,46 @@ static void test_secrets_are_long_and_different(void **state)
 
 static void test_bucket_without_limit(void **state)
 {
-    struct bucket b = {0};
+    struct rate_limit b = {0};
 
     (void)state;
-    bucket_take(&b, 1000000000, 5);
-    assert_int_equal(bucket_wait_us(&b, UINT64_MAX, 6), 0);
+    rate_limit_take(&b, 1000000000, 5);
+    assert_int_equal(rate_limit_wait_us(&b, UINT64_MAX, 6), 0);
 }
 
 static void test_bucket_fills_evenly(void **state)
 {
-    struct bucket b;
+    struct rate_limit b;
 
     (void)state;
-    bucket_init(&b, 60, 1000); /* one a second */
+    rate_limit_init(&b, 60, 1000); /* one a second */
     for (int i = 0; i < 60; i++) {
-        assert_int_equal(bucket_wait_us(&b, 1, 1000), 0);
-        bucket_take(&b, 1, 1000);
+        assert_int_equal(rate_limit_wait_us(&b, 1, 1000), 0);
+        rate_limit_take(&b, 1, 1000);
     }
-    assert_int_equal(bucket_wait_us(&b, 1, 1000), S);
-    assert_int_equal(bucket_wait_us(&b, 10, 1000), 10 * S);
-    assert_int_equal(bucket_wait_us(&b, 1, 1000 + S / 2), S / 2);
-    assert_int_equal(bucket_wait_us(&b, 1, 1000 + S), 0);
-    assert_int_equal(bucket_wait_us(&b, 60, 1000 + MINUTE), 0);
-    assert_int_equal(bucket_wait_us(&b, 60, 1000 + 1000000 * MINUTE), 0); /* never more */
-    bucket_take(&b, 60, 1000 + 1000000 * MINUTE);
-    assert_int_equal(bucket_wait_us(&b, 1, 1000 + 1000000 * MINUTE), S);
+    assert_int_equal(rate_limit_wait_us(&b, 1, 1000), S);
+    assert_int_equal(rate_limit_wait_us(&b, 10, 1000), 10 * S);
+    assert_int_equal(rate_limit_wait_us(&b, 1, 1000 + S / 2), S / 2);
+    assert_int_equal(rate_limit_wait_us(&b, 1, 1000 + S), 0);
+    assert_int_equal(rate_limit_wait_us(&b, 60, 1000 + MINUTE), 0);
+    assert_int_equal(rate_limit_wait_us(&b, 60, 1000 + 1000000 * MINUTE), 0); /* never more */
+    rate_limit_take(&b, 60, 1000 + 1000000 * MINUTE);
+    assert_int_equal(rate_limit_wait_us(&b, 1, 1000 + 1000000 * MINUTE), S);
 }
 
 /* Seven a minute: no whole number of microseconds each, and nothing is lost over the hours. */
 static void test_bucket_is_exact(void **state)
 {
-    struct bucket b;
+    struct rate_limit b;
     uint64_t now = 0;
 
     (void)state;
-    bucket_init(&b, 7, now);
-    bucket_take(&b, 7, now);
+    rate_limit_init(&b, 7, now);
+    rate_limit_take(&b, 7, now);
     for (int i = 0; i < 7 * 600; i++) {
-        now += bucket_wait_us(&b, 1, now);
-        assert_int_equal(bucket_wait_us(&b, 1, now), 0);
-        bucket_take(&b, 1, now);
+        now += rate_limit_wait_us(&b, 1, now);
+        assert_int_equal(rate_limit_wait_us(&b, 1, now), 0);
+        rate_limit_take(&b, 1, now);
     }
     assert_true(now >= 600 * MINUTE);
     assert_true(now <= 600 * MINUTE + 7 * 600);
@@ -140,51 +140,51 @@ static void test_bucket_is_exact(void **state)
 
 static void test_bucket_owes(void **state)
 {
-    struct bucket b;
+    struct rate_limit b;
 
     (void)state;
-    bucket_init(&b, 60, 0);
-    assert_int_equal(bucket_wait_us(&b, 600, 0), 0); /* more than it ever holds: now it is full */
-    bucket_take(&b, 600, 0);
-    assert_int_equal(bucket_wait_us(&b, 1, 0), 541 * (uint64_t)S);
-    bucket_give(&b, 500, 0);
-    assert_int_equal(bucket_wait_us(&b, 1, 0), 41 * (uint64_t)S);
-    bucket_give(&b, 5000, 0);
-    bucket_take(&b, 60, 0);
-    assert_int_equal(bucket_wait_us(&b, 1, 0), S); /* what was given back did not overflow it */
+    rate_limit_init(&b, 60, 0);
+    assert_int_equal(rate_limit_wait_us(&b, 600, 0), 0); /* more than it holds: now it is full */
+    rate_limit_take(&b, 600, 0);
+    assert_int_equal(rate_limit_wait_us(&b, 1, 0), 541 * (uint64_t)S);
+    rate_limit_give(&b, 500, 0);
+    assert_int_equal(rate_limit_wait_us(&b, 1, 0), 41 * (uint64_t)S);
+    rate_limit_give(&b, 5000, 0);
+    rate_limit_take(&b, 60, 0);
+    assert_int_equal(rate_limit_wait_us(&b, 1, 0), S); /* what was given back did not overflow it */
 }
 
 static void test_bucket_extremes(void **state)
 {
-    struct bucket b;
+    struct rate_limit b;
 
     (void)state;
-    bucket_init(&b, BUCKET_MAX_RATE, 0);
+    rate_limit_init(&b, RATE_LIMIT_MAX, 0);
     for (int i = 0; i < 100; i++)
-        bucket_take(&b, UINT64_MAX, 0);
-    assert_true(bucket_wait_us(&b, 1, 0) > 3 * MINUTE);
-    assert_true(bucket_wait_us(&b, 1, 0) < 6 * MINUTE);
-    assert_int_equal(bucket_wait_us(&b, UINT64_MAX, UINT64_MAX), 0);
-    bucket_init(&b, 1, 100);
-    bucket_take(&b, 1, 100);
-    assert_int_equal(bucket_wait_us(&b, 1, 50), MINUTE); /* a clock that goes back adds nothing */
+        rate_limit_take(&b, UINT64_MAX, 0);
+    assert_true(rate_limit_wait_us(&b, 1, 0) > 3 * MINUTE);
+    assert_true(rate_limit_wait_us(&b, 1, 0) < 6 * MINUTE);
+    assert_int_equal(rate_limit_wait_us(&b, UINT64_MAX, UINT64_MAX), 0);
+    rate_limit_init(&b, 1, 100);
+    rate_limit_take(&b, 1, 100);
+    assert_int_equal(rate_limit_wait_us(&b, 1, 50), MINUTE); /* going back adds nothing */
 }
 
 static void test_bucket_changes_rate(void **state)
 {
-    struct bucket b;
+    struct rate_limit b;
 
     (void)state;
-    bucket_init(&b, 60, 0);
-    bucket_take(&b, 50, 0);
-    bucket_set_rate(&b, 5, 0);
-    assert_int_equal(bucket_wait_us(&b, 5, 0), 0);
-    bucket_take(&b, 5, 0);
-    assert_int_equal(bucket_wait_us(&b, 1, 0), 12 * S);
-    bucket_set_rate(&b, 0, 0);
-    assert_int_equal(bucket_wait_us(&b, 1000, 0), 0);
-    bucket_set_rate(&b, 60, 0);
-    assert_int_equal(bucket_wait_us(&b, 60, 0), 0);
+    rate_limit_init(&b, 60, 0);
+    rate_limit_take(&b, 50, 0);
+    rate_limit_set_rate(&b, 5, 0);
+    assert_int_equal(rate_limit_wait_us(&b, 5, 0), 0);
+    rate_limit_take(&b, 5, 0);
+    assert_int_equal(rate_limit_wait_us(&b, 1, 0), 12 * S);
+    rate_limit_set_rate(&b, 0, 0);
+    assert_int_equal(rate_limit_wait_us(&b, 1000, 0), 0);
+    rate_limit_set_rate(&b, 60, 0);
+    assert_int_equal(rate_limit_wait_us(&b, 60, 0), 0);
 }
 
 /* ---- the file ---- */

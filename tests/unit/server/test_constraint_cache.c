@@ -17,48 +17,49 @@
 
 static struct tokenizer *tokenizer;
 
-static struct constrain *cache(uint32_t max_entries, size_t max_bytes)
+static struct constraint_cache *cache(uint32_t max_entries, size_t max_bytes)
 {
-    const struct constrain_options options = {
+    const struct constraint_cache_options options = {
         .tokenizer = tokenizer, .max_entries = max_entries, .max_bytes = max_bytes};
-    struct constrain *c;
+    struct constraint_cache *c;
 
-    assert_int_equal(constrain_create(&c, &options), 0);
+    assert_int_equal(constraint_cache_create(&c, &options), 0);
     return c;
 }
 
 /* A counted constraint, which must come. */
-static struct constraint *get(struct constrain *c, enum constrain_kind kind, const char *json)
+static struct constraint *get(struct constraint_cache *c, enum constraint_kind kind,
+                              const char *json)
 {
     cJSON *value = cJSON_Parse(json);
-    const struct constrain_wish wish = {.kind = kind, .field = "field", .value = value};
+    const struct constraint_spec spec = {.kind = kind, .field = "field", .value = value};
     struct constraint *out;
     struct api_error e = {0};
 
-    if (constrain_get(c, &wish, NULL, &out, &e) < 0)
+    if (constraint_cache_get(c, &spec, NULL, &out, &e) < 0)
         fail_msg("%s: %s", json, e.message);
     cJSON_Delete(value);
     return out;
 }
 
-static void the_same_wish_is_compiled_once(void **state)
+static void the_same_spec_is_compiled_once(void **state)
 {
-    struct constrain *c = cache(8, SIZE_MAX);
-    struct constraint *a = get(c, CONSTRAIN_REGEX, "\"[a-z]+\"");
-    struct constraint *b = get(c, CONSTRAIN_REGEX, "\"[a-z]+\"");
-    struct constraint *other = get(c, CONSTRAIN_REGEX, "\"[a-y]+\"");
-    struct constraint *schema = get(c, CONSTRAIN_SCHEMA, " { \"type\" : \"null\" } ");
-    struct constraint *same = get(c, CONSTRAIN_SCHEMA, "{\"type\":\"null\"}");
-    struct constrain_stats stats;
+    struct constraint_cache *c = cache(8, SIZE_MAX);
+    struct constraint *a = get(c, CONSTRAINT_REGEX, "\"[a-z]+\"");
+    struct constraint *b = get(c, CONSTRAINT_REGEX, "\"[a-z]+\"");
+    struct constraint *other = get(c, CONSTRAINT_REGEX, "\"[a-y]+\"");
+    struct constraint *schema = get(c, CONSTRAINT_SCHEMA, " { \"type\" : \"null\" } ");
+    struct constraint *same = get(c, CONSTRAINT_SCHEMA, "{\"type\":\"null\"}");
+    struct constraint_cache_stats stats;
     (void)state;
 
     assert_ptr_equal(a, b);
     assert_ptr_not_equal(a, other);
     assert_ptr_equal(schema, same);
-    stats = constrain_stats(c);
+    stats = constraint_cache_stats(c);
     assert_int_equal(stats.n_compiled, 3);
     assert_int_equal(stats.n_hits, 2);
-    constrain_destroy(&c); /* what is in use lives on */
+    constraint_cache_destroy(&c); /* what is in use lives on */
     assert_true(constraint_bytes(a) > 0);
     constraint_unref(&a);
     constraint_unref(&b);
@@ -71,76 +72,76 @@ static void the_same_wish_is_compiled_once(void **state)
 /* The same text means different things as a grammar, an expression and a choice. */
 static void kinds_are_told_apart(void **state)
 {
-    struct constrain *c = cache(8, SIZE_MAX);
-    struct constraint *regex = get(c, CONSTRAIN_REGEX, "\"[\\\"a\\\"]\"");
-    struct constraint *choice = get(c, CONSTRAIN_CHOICE, "[\"a\"]");
+    struct constraint_cache *c = cache(8, SIZE_MAX);
+    struct constraint *regex = get(c, CONSTRAINT_REGEX, "\"[\\\"a\\\"]\"");
+    struct constraint *choice = get(c, CONSTRAINT_CHOICE, "[\"a\"]");
     (void)state;
 
     assert_ptr_not_equal(regex, choice);
-    assert_int_equal(constrain_stats(c).n_hits, 0);
+    assert_int_equal(constraint_cache_stats(c).n_hits, 0);
     constraint_unref(&regex);
     constraint_unref(&choice);
-    constrain_destroy(&c);
+    constraint_cache_destroy(&c);
 }
 
 static void the_longest_unused_goes_first(void **state)
 {
     static const char *const texts[] = {"\"a\"", "\"b\"", "\"c\""};
-    struct constrain *c = cache(2, SIZE_MAX);
+    struct constraint_cache *c = cache(2, SIZE_MAX);
     struct constraint *it;
     (void)state;
 
     for (int i = 0; i < 3; i++) {
-        it = get(c, CONSTRAIN_REGEX, texts[i]);
+        it = get(c, CONSTRAINT_REGEX, texts[i]);
         constraint_unref(&it);
-        it = get(c, CONSTRAIN_REGEX, texts[0]); /* used again and again */
+        it = get(c, CONSTRAINT_REGEX, texts[0]); /* used again and again */
         constraint_unref(&it);
     }
-    assert_int_equal(constrain_stats(c).n_entries, 2);
-    assert_int_equal(constrain_stats(c).n_compiled, 3);
-    it = get(c, CONSTRAIN_REGEX, texts[2]);
+    assert_int_equal(constraint_cache_stats(c).n_entries, 2);
+    assert_int_equal(constraint_cache_stats(c).n_compiled, 3);
+    it = get(c, CONSTRAINT_REGEX, texts[2]);
     constraint_unref(&it);
-    assert_int_equal(constrain_stats(c).n_compiled, 3);
-    it = get(c, CONSTRAIN_REGEX, texts[1]);
+    assert_int_equal(constraint_cache_stats(c).n_compiled, 3);
+    it = get(c, CONSTRAINT_REGEX, texts[1]);
     constraint_unref(&it);
-    assert_int_equal(constrain_stats(c).n_compiled, 4);
-    constrain_destroy(&c);
+    assert_int_equal(constraint_cache_stats(c).n_compiled, 4);
+    constraint_cache_destroy(&c);
     c = cache(100, 1); /* one is always kept, however large */
     for (int i = 0; i < 3; i++) {
-        it = get(c, CONSTRAIN_REGEX, texts[i]);
+        it = get(c, CONSTRAINT_REGEX, texts[i]);
         constraint_unref(&it);
-        assert_int_equal(constrain_stats(c).n_entries, 1);
+        assert_int_equal(constraint_cache_stats(c).n_entries, 1);
     }
-    constrain_destroy(&c);
+    constraint_cache_destroy(&c);
 }
 
 static void refusals_name_the_field(void **state)
 {
     static const struct {
-        enum constrain_kind kind;
+        enum constraint_kind kind;
         const char *json, *words;
     } refusals[] = {
-        {CONSTRAIN_GRAMMAR, "5", "must be a string"},
-        {CONSTRAIN_REGEX, "\"(\"", "not closed"},
-        {CONSTRAIN_CHOICE, "\"a\"", "list of strings"},
-        {CONSTRAIN_CHOICE, "[]", "at least one"},
-        {CONSTRAIN_CHOICE, "[1]", "strings"},
-        {CONSTRAIN_CHOICE, "[\"\"]", "empty text"},
-        {CONSTRAIN_SCHEMA, "[]", "JSON Schema"},
-        {CONSTRAIN_SCHEMA, "\"{\"", "no JSON Schema"},
-        {CONSTRAIN_SCHEMA, "{\"properties\":{\"a\":{\"not\":{}}}}", "'#/properties/a': "},
+        {CONSTRAINT_GRAMMAR, "5", "must be a string"},
+        {CONSTRAINT_REGEX, "\"(\"", "not closed"},
+        {CONSTRAINT_CHOICE, "\"a\"", "list of strings"},
+        {CONSTRAINT_CHOICE, "[]", "at least one"},
+        {CONSTRAINT_CHOICE, "[1]", "strings"},
+        {CONSTRAINT_CHOICE, "[\"\"]", "empty text"},
+        {CONSTRAINT_SCHEMA, "[]", "JSON Schema"},
+        {CONSTRAINT_SCHEMA, "\"{\"", "no JSON Schema"},
+        {CONSTRAINT_SCHEMA, "{\"properties\":{\"a\":{\"not\":{}}}}", "'#/properties/a': "},
     };
-    struct constrain *c = cache(8, SIZE_MAX);
+    struct constraint_cache *c = cache(8, SIZE_MAX);
     (void)state;
 
     for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
         cJSON *value = cJSON_Parse(refusals[i].json);
-        const struct constrain_wish wish = {
+        const struct constraint_spec spec = {
             .kind = refusals[i].kind, .field = "field", .value = value};
         struct constraint *out;
         struct api_error e = {0};
 
-        assert_true(constrain_get(c, &wish, NULL, &out, &e) < 0);
+        assert_true(constraint_cache_get(c, &spec, NULL, &out, &e) < 0);
         assert_null(out);
         assert_int_equal(e.status, 400);
         assert_string_equal(e.param, "field");
@@ -148,37 +149,37 @@ static void refusals_name_the_field(void **state)
             fail_msg("%s: %s", refusals[i].json, e.message);
         cJSON_Delete(value);
     }
-    assert_int_equal(constrain_stats(c).n_entries, 0);
-    constrain_destroy(&c);
+    assert_int_equal(constraint_cache_stats(c).n_entries, 0);
+    constraint_cache_destroy(&c);
 }
 
 static void too_large_a_text(void **state)
 {
-    struct constrain *c = cache(8, SIZE_MAX);
-    char *text = calloc(CONSTRAIN_MAX_TEXT + 2, 1);
-    struct constrain_wish wish = {.kind = CONSTRAIN_GRAMMAR, .field = "field"};
+    struct constraint_cache *c = cache(8, SIZE_MAX);
+    char *text = calloc(CONSTRAINT_MAX_TEXT + 2, 1);
+    struct constraint_spec spec = {.kind = CONSTRAINT_GRAMMAR, .field = "field"};
     struct constraint *out;
     struct api_error e = {0};
     cJSON *value;
     (void)state;
 
-    memset(text, 'a', CONSTRAIN_MAX_TEXT + 1);
+    memset(text, 'a', CONSTRAINT_MAX_TEXT + 1);
     value = cJSON_CreateString(text);
-    wish.value = value;
-    assert_true(constrain_get(c, &wish, NULL, &out, &e) < 0);
+    spec.value = value;
+    assert_true(constraint_cache_get(c, &spec, NULL, &out, &e) < 0);
     assert_non_null(strstr(e.message, "larger than"));
     cJSON_Delete(value);
     free(text);
-    constrain_destroy(&c);
+    constraint_cache_destroy(&c);
 }
 
 static void *ask_often(void *ud)
 {
     static const char *const texts[] = {"\"[ab]+\"", "\"[bc]+\"", "\"[cd]+\"", "\"[de]+\""};
-    struct constrain *c = ud;
+    struct constraint_cache *c = ud;
 
     for (int i = 0; i < 40; i++) {
-        struct constraint *it = get(c, CONSTRAIN_REGEX, texts[(i * 7 + (i >> 2)) % 4]);
+        struct constraint *it = get(c, CONSTRAINT_REGEX, texts[(i * 7 + (i >> 2)) % 4]);
 
         constraint_unref(&it);
     }
@@ -187,7 +188,7 @@ static void *ask_often(void *ud)
 
 static void threads_share_it(void **state)
 {
-    struct constrain *c = cache(2, SIZE_MAX);
+    struct constraint_cache *c = cache(2, SIZE_MAX);
     pthread_t threads[4];
     (void)state;
 
@@ -195,9 +196,9 @@ static void threads_share_it(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, ask_often, c), 0);
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
-    assert_int_equal(constrain_stats(c).n_hits + constrain_stats(c).n_compiled, 160);
-    assert_int_equal(constrain_stats(c).n_entries, 2);
-    constrain_destroy(&c);
+    assert_int_equal(constraint_cache_stats(c).n_hits + constraint_cache_stats(c).n_compiled, 160);
+    assert_int_equal(constraint_cache_stats(c).n_entries, 2);
+    constraint_cache_destroy(&c);
 }
 
 static void bodies_that_mention_one(void **state)
@@ -205,9 +206,9 @@ static void bodies_that_mention_one(void **state)
     static const char plain[] = "{\"prompt\":\"a grammar\"}", asking[] = "{\"guided_regex\":\"a\"}";
     (void)state;
 
-    assert_false(constrain_is_mentioned(plain, sizeof(plain) - 1));
-    assert_true(constrain_is_mentioned(asking, sizeof(asking) - 1));
-    assert_false(constrain_is_mentioned(NULL, 0));
+    assert_false(constraint_cache_is_mentioned(plain, sizeof(plain) - 1));
+    assert_true(constraint_cache_is_mentioned(asking, sizeof(asking) - 1));
+    assert_false(constraint_cache_is_mentioned(NULL, 0));
 }
 
 static int set_up(void **state)
@@ -228,7 +229,7 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_wish_is_compiled_once),
+        cmocka_unit_test(the_same_spec_is_compiled_once),
         cmocka_unit_test(kinds_are_told_apart),
         cmocka_unit_test(the_longest_unused_goes_first),
         cmocka_unit_test(refusals_name_the_field),

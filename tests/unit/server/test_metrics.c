@@ -20,7 +20,7 @@
 /* ---- a scene ---- */
 
 struct stage {
-    struct metrics_house house;
+    struct metrics_server server_counts;
     struct metrics counts[N_MODELS];
     struct metrics_model models[N_MODELS];
     struct metrics_scene scene;
@@ -42,10 +42,18 @@ static void set(struct stage *g, uint32_t n_models)
     static const uint64_t edge[HTTP_EDGE_COUNT] = {[HTTP_EDGE_ORIGIN] = 33};
     static const struct request_memory memory = {.max = 600, .used = 500};
 
-    *g = (struct stage){.scene = {.models = g->models, .n_models = n_models, .house = &g->house,
-                                  .routes = routes, .n_routes = 2, .isa = "i", .version = "v",
-                                  .memory = &memory, .edge = edge, .n_tenants = 30,
-                                  .n_tenants_shared = 31, .n_log_dropped = 32,
+    *g = (struct stage){.scene = {.models = g->models,
+                                  .n_models = n_models,
+                                  .server_counts = &g->server_counts,
+                                  .routes = routes,
+                                  .n_routes = 2,
+                                  .isa = "i",
+                                  .version = "v",
+                                  .memory = &memory,
+                                  .edge = edge,
+                                  .n_tenants = 30,
+                                  .n_tenants_shared = 31,
+                                  .n_log_dropped = 32,
                                   .n_syscalls_refused = 33}};
     for (uint32_t i = 0; i < n_models; i++) {
         metrics_init(&g->counts[i]);
@@ -53,7 +61,7 @@ static void set(struct stage *g, uint32_t n_models)
                                               .share = 32 + i, .counts = &g->counts[i]};
         feed_engine(&g->models[i].stats);
     }
-    metrics_http(&g->house, 1, 404);
+    metrics_http(&g->server_counts, 1, 404);
     buf_init(&g->text, 1 << 20);
 }
 
@@ -76,7 +84,7 @@ static void has_lines(const char *text, const char *const *lines, size_t n)
 /* ---- the page's families ---- */
 
 enum kind {
-    HOUSE = 0, /* no sample has a model */
+    SERVER_COUNTS = 0, /* no sample has a model */
     MODEL,     /* each has, when there are several */
     MIXED,     /* some have, when there are several */
     INFO,      /* each has, always */
@@ -87,17 +95,17 @@ static const struct {
     enum kind kind;
 } families[] = {
     {"quire_model_info", INFO},
-    {"quire_build_info", HOUSE},
-    {"quire_uptime_seconds", HOUSE},
-    {"quire_connections", HOUSE},
-    {"quire_tenants", HOUSE},
-    {"quire_tenants_shared_total", HOUSE},
-    {"quire_log_dropped_total", HOUSE},
-    {"quire_sandbox_refused_total", HOUSE},
-    {"quire_request_memory_bytes", HOUSE},
-    {"quire_request_memory_limit_bytes", HOUSE},
-    {"quire_prepare_jobs", HOUSE},
-    {"quire_prepare_seconds_total", HOUSE},
+    {"quire_build_info", SERVER_COUNTS},
+    {"quire_uptime_seconds", SERVER_COUNTS},
+    {"quire_connections", SERVER_COUNTS},
+    {"quire_tenants", SERVER_COUNTS},
+    {"quire_tenants_shared_total", SERVER_COUNTS},
+    {"quire_log_dropped_total", SERVER_COUNTS},
+    {"quire_sandbox_refused_total", SERVER_COUNTS},
+    {"quire_request_memory_bytes", SERVER_COUNTS},
+    {"quire_request_memory_limit_bytes", SERVER_COUNTS},
+    {"quire_prepare_jobs", SERVER_COUNTS},
+    {"quire_prepare_seconds_total", SERVER_COUNTS},
     {"quire_requests_running", MODEL},
     {"quire_requests_waiting", MODEL},
     {"quire_requests_preempted", MODEL},
@@ -131,8 +139,8 @@ static const struct {
     {"quire_cost_model_error_ratio", MODEL},
     {"quire_requests_total", MODEL},
     {"quire_rejections_total", MIXED},
-    {"quire_http_requests_total", HOUSE},
-    {"quire_edge_refusals_total", HOUSE},
+    {"quire_http_requests_total", SERVER_COUNTS},
+    {"quire_edge_refusals_total", SERVER_COUNTS},
     {"quire_unknown_fields_total", MODEL},
     {"quire_time_to_first_token_seconds", MODEL},
     {"quire_inter_token_latency_seconds", MODEL},
@@ -142,12 +150,12 @@ static const struct {
     {"quire_request_decode_time_seconds", MODEL},
     {"quire_request_prompt_tokens", MODEL},
     {"quire_request_generation_tokens", MODEL},
-    {"process_cpu_seconds_total", HOUSE},
-    {"process_resident_memory_bytes", HOUSE},
-    {"process_virtual_memory_bytes", HOUSE},
-    {"process_open_fds", HOUSE},
-    {"process_max_fds", HOUSE},
-    {"process_start_time_seconds", HOUSE},
+    {"process_cpu_seconds_total", SERVER_COUNTS},
+    {"process_resident_memory_bytes", SERVER_COUNTS},
+    {"process_virtual_memory_bytes", SERVER_COUNTS},
+    {"process_open_fds", SERVER_COUNTS},
+    {"process_max_fds", SERVER_COUNTS},
+    {"process_start_time_seconds", SERVER_COUNTS},
 };
 #define N_FAMILIES (sizeof(families) / sizeof(families[0]))
 
@@ -247,10 +255,10 @@ static void check_beside(enum kind kind, const char *labels, void *ud)
     if (i < N_MODELS) {
         const char c = labels[strlen(first[i])];
 
-        assert_int_not_equal(kind, HOUSE);
+        assert_int_not_equal(kind, SERVER_COUNTS);
         assert_true(c == ',' || c == '}');
     } else {
-        assert_true(kind == HOUSE || kind == MIXED);
+        assert_true(kind == SERVER_COUNTS || kind == MIXED);
         assert_null(strstr(labels, "model="));
     }
     n[i]++;
@@ -328,8 +336,8 @@ static void count_rejections(struct stage *g)
 {
     g->counts[0].rejections[REJECTION_RATE_LIMIT] = 1;
     g->counts[0].rejections[REJECTION_INVALID] = 2;
-    g->house.rejections[REJECTION_RATE_LIMIT] = 10;
-    g->house.rejections[REJECTION_UNAUTHORIZED] = 20;
+    g->server_counts.rejections[REJECTION_RATE_LIMIT] = 10;
+    g->server_counts.rejections[REJECTION_UNAUTHORIZED] = 20;
 }
 
 static void the_houses_rejections(void **state)
@@ -360,7 +368,7 @@ static void the_houses_rejections(void **state)
     count_rejections(&g);
     HAS_LINES(render(&g), beside);
     buf_clear(&g.text);
-    g.house.rejections[REJECTION_INVALID] = 30;
+    g.server_counts.rejections[REJECTION_INVALID] = 30;
     assert_non_null(strstr(render(&g), "\nquire_rejections_total{reason=\"invalid\"} 30\n"));
     buf_release(&g.text);
 }
@@ -375,10 +383,10 @@ static void http_is_counted_by_route(void **state)
     (void)state;
 
     set(&g, 2);
-    metrics_http(&g.house, 0, 200);
-    metrics_http(&g.house, 0, 200);
-    metrics_http(&g.house, 0, 999); /* no code that is answered */
-    metrics_http(&g.house, METRICS_MAX_ROUTES, 200);
+    metrics_http(&g.server_counts, 0, 200);
+    metrics_http(&g.server_counts, 0, 200);
+    metrics_http(&g.server_counts, 0, 999); /* no code that is answered */
+    metrics_http(&g.server_counts, METRICS_MAX_ROUTES, 200);
     HAS_LINES(render(&g), lines);
     buf_release(&g.text);
 }

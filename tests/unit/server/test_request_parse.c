@@ -17,17 +17,17 @@
 #include "tests/unit/server/byte_tokenizer.inc"
 
 static struct tokenizer tokenizer = {.has_bos = true};
-static struct constrain *constrain;
+static struct constraint_cache *constraint_cache;
 static struct chat *chat;
 
 /* A cache in which nothing is found. */
 static void forget_constraints(void)
 {
-    const struct constrain_options options = {.tokenizer = &tokenizer, .max_entries = 4,
-                                              .max_bytes = 1u << 20};
+    const struct constraint_cache_options options = {
+        .tokenizer = &tokenizer, .max_entries = 4, .max_bytes = 1u << 20};
 
-    constrain_destroy(&constrain);
-    assert_int_equal(constrain_create(&constrain, &options), 0);
+    constraint_cache_destroy(&constraint_cache);
+    assert_int_equal(constraint_cache_create(&constraint_cache, &options), 0);
 }
 
 static int set_up(void **state)
@@ -42,35 +42,35 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    constrain_destroy(&constrain);
+    constraint_cache_destroy(&constraint_cache);
     chat_destroy(&chat);
     return 0;
 }
 
-static void try_body(struct prepared *p, const struct dialect *dialect, const char *body, size_t n,
-                     uint32_t context, struct budget *budget)
+static void try_body(struct parsed_request *p, const struct wire_format *wire_format,
+                     const char *body, size_t n, uint32_t context, struct budget *budget)
 {
     const struct server_model model = {.id = "m", .max_context = context, .max_kv_tokens = context,
                                        .n_embd = 8, .tokenizer = &tokenizer, .chat = chat,
-                                       .constrain = constrain};
+                                       .constraint_cache = constraint_cache};
     const struct buf b = {.data = (char *)(uintptr_t)body, .len = n, .max = SIZE_MAX};
 
-    *p = (struct prepared){0};
-    prepare(p, &model, dialect, &b, NULL, budget);
+    *p = (struct parsed_request){0};
+    request_parse(p, &model, wire_format, &b, NULL, budget);
 }
 
 struct body {
-    const struct dialect *(*dialect)(void);
+    const struct wire_format *(*wire_format)(void);
     const char *text;
 };
 
 static const struct body bodies[] = {
-    {dialect_chat,
+    {wire_openai_chat,
      "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}]}],"
      "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":"
      "\"object\",\"properties\":{\"a\":{\"allOf\":[{\"type\":\"string\"},{\"maxLength\":4}]}}}}}],"
      "\"tool_choice\":\"required\"}"},
-    {dialect_messages,
+    {wire_anthropic_messages,
      "{\"max_tokens\":4,\"system\":[{\"type\":\"text\",\"text\":\"s\"}],\"messages\":[{\"role\":"
      "\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\","
      "\"thinking\":\"t\"},{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"tool_use\",\"id\":\"c\","
@@ -79,20 +79,21 @@ static const struct body bodies[] = {
      "],\"tools\":[{\"name\":\"f\",\"description\":\"d\",\"input_schema\":{\"type\":\"object\"}}],"
      "\"tool_choice\":{\"type\":\"tool\",\"name\":\"f\"},\"stop_sequences\":[\"x\"],"
      "\"thinking\":{\"type\":\"disabled\"}}"},
-    {dialect_responses,
+    {wire_openai_responses,
      "{\"instructions\":\"i\",\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_text\","
      "\"text\":\"q\"}]},{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\","
      "\"arguments\":\"{}\"},{\"type\":\"function_call_output\",\"call_id\":\"c\",\"output\":\"4\"}]"
      ",\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"parameters\":{\"type\":\"object\"}}],"
      "\"max_output_tokens\":4,\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"n\","
      "\"schema\":{\"type\":\"boolean\"}}},\"tool_choice\":\"none\"}"},
-    {dialect_text, "{\"prompt\":[\"ab\",\"cd\"],\"response_format\":{\"type\":\"json_schema\","
-                   "\"json_schema\":{\"schema\":{\"oneOf\":[{\"type\":\"integer\","
-                   "\"enum\":[1,2]},{\"type\":\"string\","
-                   "\"pattern\":\"a+\"}]}}},\"dry_multiplier\":1,\"stop\":[\"x\"]}"},
-    {dialect_native, "{\"prompt\":[\"ab\",5,\"cd\"],\"grammar\":\"root ::= [a-z]{2,30}\","
-                     "\"logit_bias\":[[\"hello\",1]]}"},
-    {dialect_embeddings, "{\"input\":[\"ab\",\"cd\"]}"},
+    {wire_openai_completions,
+     "{\"prompt\":[\"ab\",\"cd\"],\"response_format\":{\"type\":\"json_schema\","
+     "\"json_schema\":{\"schema\":{\"oneOf\":[{\"type\":\"integer\","
+     "\"enum\":[1,2]},{\"type\":\"string\","
+     "\"pattern\":\"a+\"}]}}},\"dry_multiplier\":1,\"stop\":[\"x\"]}"},
+    {wire_llamacpp, "{\"prompt\":[\"ab\",5,\"cd\"],\"grammar\":\"root ::= [a-z]{2,30}\","
+                    "\"logit_bias\":[[\"hello\",1]]}"},
+    {wire_openai_embeddings, "{\"input\":[\"ab\",\"cd\"]}"},
 };
 
 /* Whatever allocation fails, cJSON's as well: a 500, or the same request as with enough memory. */
@@ -102,17 +103,17 @@ static void lack_of_memory_is_a_500(void **state)
     for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
         const struct body *b = &bodies[i];
         const size_t n = strlen(b->text);
-        struct prepared whole, p;
+        struct parsed_request whole, p;
         bool has_failed;
         int64_t k = 0;
 
-        try_body(&whole, b->dialect(), b->text, n, 2048, NULL);
+        try_body(&whole, b->wire_format(), b->text, n, 2048, NULL);
         if (whole.error.status != 0)
             fail_msg("%s: %s", b->text, whole.error.message);
         do {
             forget_constraints();
             mem_fail_after(k++);
-            try_body(&p, b->dialect(), b->text, n, 2048, NULL);
+            try_body(&p, b->wire_format(), b->text, n, 2048, NULL);
             has_failed = mem_has_failed();
             mem_fail_after(-1);
             if (p.error.status != 0 && p.error.status != 500)
@@ -124,10 +125,10 @@ static void lack_of_memory_is_a_500(void **state)
                 assert_int_equal(p.params.stop.n, whole.params.stop.n);
                 assert_true((p.constraint != NULL) == (whole.constraint != NULL));
             }
-            prepare_release(&p);
+            parsed_request_release(&p);
         } while (has_failed);
         printf("note: prepare %zu: %lld failing allocations\n", i, (long long)k - 1);
-        prepare_release(&whole);
+        parsed_request_release(&whole);
     }
 }
 
@@ -139,17 +140,17 @@ static void few_steps_are_a_400(void **state)
 
         for (uint64_t most = 0; most < 100000; most += 1 + most / 8) {
             struct budget budget = {.steps_left = most};
-            struct prepared p;
+            struct parsed_request p;
 
             forget_constraints();
-            try_body(&p, b->dialect(), b->text, strlen(b->text), 2048, &budget);
+            try_body(&p, b->wire_format(), b->text, strlen(b->text), 2048, &budget);
             if (budget.err < 0 && (p.error.status != 400 || p.error.param[0] == '\0' ||
                                    strstr(p.error.message, "too many steps") == NULL))
                 fail_msg("%s: %d '%s' %s", b->text, p.error.status, p.error.param,
                          p.error.message);
             if (budget.err == 0)
                 assert_int_equal(p.error.status, 0);
-            prepare_release(&p);
+            parsed_request_release(&p);
         }
     }
 }
@@ -161,7 +162,7 @@ static void continuing_is_linear(void **state)
                                "\"messages\":[{\"role\":\"assistant\",\"content\":\"";
     const size_t n = 4u << 20;
     char *body = malloc(sizeof(head) + n + 8);
-    struct prepared p;
+    struct parsed_request p;
     size_t len;
     (void)state;
 
@@ -171,11 +172,11 @@ static void continuing_is_linear(void **state)
     memcpy(body + sizeof(head) - 1 + n, "\"}]}", 5);
     len = sizeof(head) - 1 + n + 4;
     alarm(120);
-    try_body(&p, dialect_chat(), body, len, 16u << 20, NULL);
+    try_body(&p, wire_openai_chat(), body, len, 16u << 20, NULL);
     alarm(0);
     assert_int_equal(p.error.status, 0);
     assert_int_equal(p.prompts[0].ids.ids[p.prompts[0].ids.n - 1], BYTE_0 + 'a');
-    prepare_release(&p);
+    parsed_request_release(&p);
     free(body);
 }
 

@@ -22,7 +22,7 @@ struct stage {
     char path[64];
     uv_loop_t loop;
     struct queue *queue;
-    struct swapper swapper;
+    struct swap_transfers transfers;
 };
 
 static void set_up(struct stage *s)
@@ -36,16 +36,16 @@ static void set_up(struct stage *s)
     so.path = s->path;
     assert_int_equal(uv_loop_init(&s->loop), 0);
     assert_int_equal(queue_create(&s->queue, &qo), 0);
-    if (swap_store_open(&s->swapper.store, &so, err, sizeof(err)) < 0)
+    if (swap_store_open(&s->transfers.store, &so, err, sizeof(err)) < 0)
         fail_msg("%s", err);
-    s->swapper.loop = &s->loop;
-    s->swapper.queue = s->queue;
+    s->transfers.loop = &s->loop;
+    s->transfers.queue = s->queue;
 }
 
 static void tear_down(struct stage *s)
 {
     assert_int_equal(uv_loop_close(&s->loop), 0);
-    swap_store_close(&s->swapper.store);
+    swap_store_close(&s->transfers.store);
     queue_destroy(&s->queue);
     assert_int_not_equal(access(s->path, F_OK), 0); /* the file was removed */
 }
@@ -65,10 +65,10 @@ static void run_all(struct stage *s, uint32_t n)
     uint32_t seen[SWAP_MAX_IO] = {0};
     struct queue_news news;
 
-    swapper_kick(&s->swapper);
-    assert_false(swapper_is_idle(&s->swapper));
+    swap_transfers_pump(&s->transfers);
+    assert_false(swap_transfers_is_idle(&s->transfers));
     uv_run(&s->loop, UV_RUN_DEFAULT);
-    assert_true(swapper_is_idle(&s->swapper));
+    assert_true(swap_transfers_is_idle(&s->transfers));
     queue_drain(s->queue, &news);
     assert_int_equal(news.n_io, n);
     for (uint32_t i = 0; i < n; i++) {
@@ -90,7 +90,7 @@ static void blocks_survive_the_round_trip(void **state)
     set_up(&s);
     for (uint32_t i = 0; i < 8; i++) {
         fill(block, i);
-        swap_store_save(s.swapper.store, i, block);
+        swap_store_save(s.transfers.store, i, block);
     }
     for (uint32_t i = 0; i < 4; i++)
         queue_emit_io(s.queue, &(struct swap_io){.copy = i, .is_write = true, .n = 2,
@@ -103,7 +103,7 @@ static void blocks_survive_the_round_trip(void **state)
     for (uint32_t i = 0; i < 4; i++) {
         for (uint32_t k = 0; k < 2; k++) {
             fill(expected, ram[i][k]);
-            swap_store_load(s.swapper.store, back[i][k], block);
+            swap_store_load(s.transfers.store, back[i][k], block);
             assert_memory_equal(block, expected, BLOCK_BYTES);
         }
     }
@@ -119,7 +119,7 @@ static void errors_come_back(void **state)
 
     set_up(&s);
     queue_emit_io(s.queue, &(struct swap_io){.copy = 3, .n = 2, .ram = ram[0], .file = file[0]});
-    swapper_kick(&s.swapper);
+    swap_transfers_pump(&s.transfers);
     uv_run(&s.loop, UV_RUN_DEFAULT);
     queue_drain(s.queue, &news);
     assert_int_equal(news.n_io, 1);
@@ -130,11 +130,11 @@ static void errors_come_back(void **state)
 
 static void without_a_queue_nothing_happens(void **state)
 {
-    struct swapper s = {0};
+    struct swap_transfers s = {0};
     (void)state;
 
-    swapper_kick(&s);
-    assert_true(swapper_is_idle(&s));
+    swap_transfers_pump(&s);
+    assert_true(swap_transfers_is_idle(&s));
 }
 
 int main(void)
