@@ -232,7 +232,7 @@ int block_pool_give(struct block_pool *p, const block_id *ids, uint32_t n)
 {
     if (!can_give_all(p, ids, n))
         return ERR_INVAL;
-    /* Backwards: what is cached first is evicted first, and followers stand behind in the list. */
+    /* Backwards: what is cached first is evicted first, and children stand behind in the list. */
     for (uint32_t i = n; i-- > 0;)
         if (--p->blocks[ids[i]].holders == 0)
             give_last(p, ids[i]);

@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-void block_table_init(struct block_table *t, block_id *blocks, uint32_t cap, uint32_t n_lanes)
+void block_table_init(struct block_table *t, block_id *blocks, uint32_t cap, uint32_t n_groups)
 {
-    *t = (struct block_table){.blocks = blocks, .cap = cap, .n_lanes = n_lanes};
+    *t = (struct block_table){.blocks = blocks, .cap = cap, .n_groups = n_groups};
     if (cap > 0) /* a table without room may have no array */
-        memset(blocks, 0, (size_t)n_lanes * cap * sizeof(*blocks));
+        memset(blocks, 0, (size_t)n_groups * cap * sizeof(*blocks));
 }
 
 uint32_t block_table_missing(const struct block_table *t, uint32_t n_tokens)
@@ -17,12 +17,12 @@ uint32_t block_table_missing(const struct block_table *t, uint32_t n_tokens)
     return needed > t->n ? needed - t->n : 0;
 }
 
-bool block_table_locate(const struct block_table *t, uint32_t lane, uint32_t pos, block_id *block,
+bool block_table_locate(const struct block_table *t, uint32_t group, uint32_t pos, block_id *block,
                         uint32_t *slot)
 {
     if (pos / BLOCK_TOKENS >= t->n)
         return false;
-    *block = *block_table_at(t, lane, pos / BLOCK_TOKENS);
+    *block = *block_table_at(t, group, pos / BLOCK_TOKENS);
     *slot = pos % BLOCK_TOKENS;
     return *block != BLOCK_NONE;
 }

@@ -1,11 +1,12 @@
 /* kvcache/block_table.h - a sequence's lists of blocks: logical position -> physical block.
  *
- * There is a list for each lane of layers (kv_groups.h), `cap` entries apart: position p of a lane
- * lies in blocks[lane * cap + p / 16], slot p % 16, or nowhere where that is BLOCK_NONE. The table
- * never holds a block that the pool does not count it for: kv_manager alone fills and empties it.
+ * There is a list for each group of layers (kv_groups.h), `cap` entries apart: position p of a
+ * group lies in blocks[group * cap + p / 16], slot p % 16, or nowhere where that is BLOCK_NONE. The
+ * table never holds a block that the pool does not count it for: kv_manager alone fills and empties
+ * it.
  *
  * Thread: engine thread only.
- * Memory: `blocks` is the caller's array of n_lanes * cap entries (block_table_init borrows it).
+ * Memory: `blocks` is the caller's array of n_groups * cap entries (block_table_init borrows it).
  */
 #ifndef KVCACHE_BLOCK_TABLE_H
 #define KVCACHE_BLOCK_TABLE_H
@@ -18,31 +19,31 @@
 
 struct block_table {
     block_id *blocks;
-    uint32_t n;       /* blocks in use, of each lane; the first of them may be BLOCK_NONE */
-    uint32_t cap;     /* blocks that fit, of each lane */
-    uint32_t n_lanes;
+    uint32_t n;   /* blocks in use, of each group; the first of them may be BLOCK_NONE */
+    uint32_t cap; /* blocks that fit, of each group */
+    uint32_t n_groups;
 };
 
 /* With cap 0 `blocks` may be NULL. */
-void block_table_init(struct block_table *t, block_id *blocks, uint32_t cap, uint32_t n_lanes);
+void block_table_init(struct block_table *t, block_id *blocks, uint32_t cap, uint32_t n_groups);
 
-/* The entry of a lane's block. */
-static inline block_id *block_table_at(const struct block_table *t, uint32_t lane, uint32_t block)
+/* The entry of a group's block. */
+static inline block_id *block_table_at(const struct block_table *t, uint32_t group, uint32_t block)
 {
-    return &t->blocks[(size_t)lane * t->cap + block];
+    return &t->blocks[(size_t)group * t->cap + block];
 }
 
-/* Blocks of a lane that n tokens need: ceil(n / 16). */
+/* Blocks of a group that n tokens need: ceil(n / 16). */
 static inline uint32_t block_table_needed(uint32_t n_tokens)
 {
     return n_tokens / BLOCK_TOKENS + (n_tokens % BLOCK_TOKENS > 0);
 }
 
-/* Blocks of each lane to be taken before n_tokens fit; 0 when they do. */
+/* Blocks of each group to be taken before n_tokens fit; 0 when they do. */
 uint32_t block_table_missing(const struct block_table *t, uint32_t n_tokens);
 
-/* Block and slot of a position in a lane; false when it is unmapped. */
-bool block_table_locate(const struct block_table *t, uint32_t lane, uint32_t pos, block_id *block,
+/* Block and slot of a position in a group; false when it is unmapped. */
+bool block_table_locate(const struct block_table *t, uint32_t group, uint32_t pos, block_id *block,
                         uint32_t *slot);
 
 #endif

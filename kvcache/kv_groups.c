@@ -7,7 +7,7 @@
 
 /* ---- dealing ---- */
 
-static uint32_t lanes_for(uint32_t n, uint32_t size)
+static uint32_t groups_for(uint32_t n, uint32_t size)
 {
     return (n + size - 1) / size;
 }
@@ -15,7 +15,7 @@ static uint32_t lanes_for(uint32_t n, uint32_t size)
 /* Is at most a sixteenth of what n layers need added to it? */
 static int is_thrifty(uint32_t n, uint32_t size)
 {
-    return 16 * (uint64_t)(lanes_for(n, size) * size - n) <= n;
+    return 16 * (uint64_t)(groups_for(n, size) * size - n) <= n;
 }
 
 /* One layer a block wastes nothing, so there is an answer. */
@@ -28,49 +28,49 @@ static uint32_t best_size(uint32_t n_full, uint32_t n_window)
     return size;
 }
 
-void kv_lanes_deal(const uint32_t *windows, uint32_t n_layer, struct kv_lanes *lanes,
-                   struct kv_place *places)
+void kv_groups_assign(const uint32_t *windows, uint32_t n_layer, struct kv_groups *groups,
+                      struct kv_place *places)
 {
     uint32_t n_window = 0, next[2] = {0};
-    uint32_t size, n_full_lanes;
+    uint32_t size, n_full_groups;
 
     assert(n_layer > 0);
-    *lanes = (struct kv_lanes){0};
+    *groups = (struct kv_groups){0};
     for (uint32_t i = 0; i < n_layer; i++) {
-        assert(windows[i] == 0 || lanes->window == 0 || windows[i] == lanes->window);
+        assert(windows[i] == 0 || groups->window == 0 || windows[i] == groups->window);
         n_window += windows[i] > 0;
-        lanes->window = windows[i] > 0 ? windows[i] : lanes->window;
+        groups->window = windows[i] > 0 ? windows[i] : groups->window;
     }
     size = best_size(n_layer - n_window, n_window);
-    n_full_lanes = lanes_for(n_layer - n_window, size);
-    lanes->n_layer = size;
-    lanes->n_window = lanes_for(n_window, size);
-    lanes->n = n_full_lanes + lanes->n_window;
+    n_full_groups = groups_for(n_layer - n_window, size);
+    groups->n_layer = size;
+    groups->n_window = groups_for(n_window, size);
+    groups->n = n_full_groups + groups->n_window;
     for (uint32_t i = 0; i < n_layer; i++) {
         const uint32_t kind = windows[i] > 0, k = next[kind]++;
 
-        places[i].lane = (kind > 0 ? n_full_lanes : 0) + k / size;
+        places[i].group = (kind > 0 ? n_full_groups : 0) + k / size;
         places[i].at = k % size;
     }
 }
 
 /* ---- blocks ---- */
 
-uint32_t kv_lanes_seen(const struct kv_lanes *l, uint32_t pos)
+uint32_t kv_groups_seen(const struct kv_groups *l, uint32_t pos)
 {
     return l->n_window > 0 && pos >= l->window ? (pos - l->window + 1) / BLOCK_TOKENS : 0;
 }
 
-uint32_t kv_lanes_first(const struct kv_lanes *l, uint32_t n_done)
+uint32_t kv_groups_first(const struct kv_groups *l, uint32_t n_done)
 {
     const uint32_t end = n_done / BLOCK_TOKENS * BLOCK_TOKENS;
 
-    return end > 0 ? kv_lanes_seen(l, end - 1) : 0;
+    return end > 0 ? kv_groups_seen(l, end - 1) : 0;
 }
 
 /* From the block with the oldest token that is seen from the one before a block boundary to that
  * boundary, and from there to the end of a chunk that begins at the end of the next block. */
-uint32_t kv_lanes_width(const struct kv_lanes *l, uint32_t chunk)
+uint32_t kv_groups_width(const struct kv_groups *l, uint32_t chunk)
 {
     const uint64_t width = (uint64_t)block_table_needed(l->window) +
                            ((uint64_t)chunk + 2 * BLOCK_TOKENS - 2) / BLOCK_TOKENS;
@@ -79,24 +79,24 @@ uint32_t kv_lanes_width(const struct kv_lanes *l, uint32_t chunk)
     return chunk == 0 || width > UINT32_MAX ? UINT32_MAX : (uint32_t)width;
 }
 
-uint64_t kv_lanes_peak(const struct kv_lanes *l, uint32_t n_tokens, uint32_t chunk)
+uint64_t kv_groups_peak(const struct kv_groups *l, uint32_t n_tokens, uint32_t chunk)
 {
     const uint64_t n = block_table_needed(n_tokens);
     uint64_t width = n;
 
-    if (l->n_window > 0 && kv_lanes_width(l, chunk) < n)
-        width = kv_lanes_width(l, chunk);
-    return kv_lanes_n_full(l) * n + l->n_window * width;
+    if (l->n_window > 0 && kv_groups_width(l, chunk) < n)
+        width = kv_groups_width(l, chunk);
+    return kv_groups_n_full(l) * n + l->n_window * width;
 }
 
-uint32_t kv_lanes_most_tokens(const struct kv_lanes *l, uint32_t n_blocks)
+uint32_t kv_groups_most_tokens(const struct kv_groups *l, uint32_t n_blocks)
 {
-    uint64_t n = n_blocks / kv_lanes_n(l);
+    uint64_t n = n_blocks / kv_groups_n(l);
 
-    if (l->n_window > 0 && n >= kv_lanes_width(l, 1)) {
-        if (kv_lanes_n_full(l) == 0)
+    if (l->n_window > 0 && n >= kv_groups_width(l, 1)) {
+        if (kv_groups_n_full(l) == 0)
             return UINT32_MAX;
-        n = (n_blocks - (uint64_t)l->n_window * kv_lanes_width(l, 1)) / kv_lanes_n_full(l);
+        n = (n_blocks - (uint64_t)l->n_window * kv_groups_width(l, 1)) / kv_groups_n_full(l);
     }
     return n * BLOCK_TOKENS < UINT32_MAX ? (uint32_t)(n * BLOCK_TOKENS) : UINT32_MAX;
 }

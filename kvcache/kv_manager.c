@@ -1,13 +1,13 @@
 /* kvcache/kv_manager.c - see kv_manager.h.
  *
- * Why the block that was used longest ago never has followers in the index: whoever holds a block
+ * Why the block that was used longest ago never has children in the index: whoever holds a block
  * holds at the place before it, in its own table, one and the same block as all its other holders.
  * (Attaching takes the chain from its start, a fork takes a leading part, what is replaced by a
  * copy is replaced with all that stands behind it, and of two equal blocks the sequence's own is
- * dropped only while nobody shares it.) So a block outlives its followers' holders, tables are
- * given back with the last block cached first, and a follower is never the younger one. That goes
- * for the lanes without the window; the blocks of an entry in all of these have the same holders,
- * so that any of them stands for it. Who holds a block of a lane with the window holds the entry's
+ * dropped only while nobody shares it.) So a block outlives its children's holders, tables are
+ * given back with the last block cached first, and a child is never the younger one. That goes
+ * for the groups without the window; the blocks of an entry in all of these have the same holders,
+ * so that any of them stands for it. Who holds a block of a group with the window holds the entry's
  * others too.
  */
 #include "kvcache/kv_manager_impl.h"
@@ -21,8 +21,9 @@
 /* ---- creation ---- */
 
 /* Between two kv_manager_moves_done() a sequence is attached and grown once, and each of the two
- * copies at most one block of each lane, into one of its own; it is swapped out or in once, so each
- * RAM slot is loaded from and saved into at most once. Whoever does more may be told ERR_AGAIN. */
+ * copies at most one block of each group, into one of its own; it is swapped out or in once, so
+ * each RAM slot is loaded from and saved into at most once. Whoever does more may be told
+ * ERR_AGAIN. */
 static uint64_t most_moves(const struct kv_manager_options *o)
 {
     return 2 * ((uint64_t)o->n_blocks + o->n_ram);
@@ -32,8 +33,8 @@ static uint64_t most_moves(const struct kv_manager_options *o)
 static uint32_t most_swapped(const struct kv_manager_options *o)
 {
     const uint64_t n_tokens = (uint64_t)o->max_table * BLOCK_TOKENS;
-    const uint64_t n = kv_lanes_peak(&o->lanes, n_tokens < UINT32_MAX ? (uint32_t)n_tokens
-                                                                      : UINT32_MAX, 1);
+    const uint64_t n =
+        kv_groups_peak(&o->groups, n_tokens < UINT32_MAX ? (uint32_t)n_tokens : UINT32_MAX, 1);
 
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
@@ -44,7 +45,7 @@ static int create_parts(struct kv_manager *m)
     int rc = block_pool_create(&m->pool, o->n_blocks, o->placement);
 
     if (rc == 0 && o->prefix_cache)
-        rc = prefix_index_create(&m->index, o->n_blocks, m->n_lanes);
+        rc = prefix_index_create(&m->index, o->n_blocks, m->n_groups);
     if (rc == 0 && o->n_ram > 0)
         rc = swap_create(&m->swap, &(struct swap_options){.n_ram = o->n_ram,
                                                           .n_file = o->n_file,
@@ -54,7 +55,7 @@ static int create_parts(struct kv_manager *m)
         return rc;
     m->moves = mem_calloc(m->max_moves, sizeof(*m->moves));
     m->in_window = mem_calloc((size_t)o->n_blocks + 1, sizeof(*m->in_window));
-    m->scratch = mem_calloc(o->max_table, m->n_lanes * sizeof(*m->scratch));
+    m->scratch = mem_calloc(o->max_table, m->n_groups * sizeof(*m->scratch));
     m->entries = mem_calloc(o->max_table, sizeof(*m->entries));
     return m->moves != NULL && m->in_window != NULL && m->scratch != NULL && m->entries != NULL
                ? 0
@@ -63,11 +64,11 @@ static int create_parts(struct kv_manager *m)
 
 static bool is_sane(const struct kv_manager_options *o)
 {
-    const struct kv_lanes *l = &o->lanes;
+    const struct kv_groups *l = &o->groups;
 
     return o->max_table > 0 && (o->n_file == 0 || o->n_ram > 0) && most_moves(o) <= UINT32_MAX &&
-           l->n_window <= kv_lanes_n(l) && (l->n_window == 0) == (l->window == 0) &&
-           (kv_lanes_n_full(l) > 0 || kv_lanes_n(l) == 1);
+           l->n_window <= kv_groups_n(l) && (l->n_window == 0) == (l->window == 0) &&
+           (kv_groups_n_full(l) > 0 || kv_groups_n(l) == 1);
 }
 
 int kv_manager_create(struct kv_manager **out, const struct kv_manager_options *o)
@@ -83,8 +84,8 @@ int kv_manager_create(struct kv_manager **out, const struct kv_manager_options *
         return ERR_NOMEM;
     m->opt = *o;
     m->max_moves = (uint32_t)most_moves(o);
-    m->n_lanes = kv_lanes_n(&o->lanes);
-    m->n_full = kv_lanes_n_full(&o->lanes);
+    m->n_groups = kv_groups_n(&o->groups);
+    m->n_full = kv_groups_n_full(&o->groups);
     rc = create_parts(m);
     if (rc < 0)
         kv_manager_destroy(&m);
@@ -109,10 +110,10 @@ void kv_manager_destroy(struct kv_manager **manager)
     *manager = NULL;
 }
 
-void kv_seq_init(struct kv_seq *kv, block_id *blocks, uint32_t cap, uint32_t n_lanes)
+void kv_seq_init(struct kv_seq *kv, block_id *blocks, uint32_t cap, uint32_t n_groups)
 {
     *kv = (struct kv_seq){.swap = SWAP_NONE};
-    block_table_init(&kv->table, blocks, cap, n_lanes);
+    block_table_init(&kv->table, blocks, cap, n_groups);
 }
 
 /* ---- room ---- */
@@ -143,15 +144,15 @@ enum kv_pressure kv_manager_pressure(const struct kv_manager *m)
     return share < (uint64_t)m->opt.low_percent * m->opt.n_blocks ? KV_LOW : KV_RELAXED;
 }
 
-/* Take an entry that nothing follows out of the index. Its blocks in lanes with the window have
+/* Take an entry that nothing follows out of the index. Its blocks in groups with the window have
  * nobody to hold them either, unless all layers have it. */
 static void forget_entry(struct kv_manager *m, block_id entry)
 {
-    for (uint32_t lane = 1; lane < m->n_lanes; lane++) {
-        const block_id mate = prefix_index_at(m->index, entry, lane);
+    for (uint32_t group = 1; group < m->n_groups; group++) {
+        const block_id group_block = prefix_index_at(m->index, entry, group);
 
-        if (mate != BLOCK_NONE)
-            kv_must(block_pool_keep(m->pool, mate, false));
+        if (group_block != BLOCK_NONE)
+            kv_must(block_pool_keep(m->pool, group_block, false));
     }
     prefix_index_remove(m->index, entry);
     kv_must(block_pool_keep(m->pool, entry, false));
@@ -164,7 +165,7 @@ static void forget_chain(struct kv_manager *m, block_id entry)
     block_id at = entry, next;
 
     for (;;) {
-        while ((next = prefix_index_follower(m->index, at)) != BLOCK_NONE)
+        while ((next = prefix_index_child(m->index, at)) != BLOCK_NONE)
             at = next;
         next = prefix_index_before(m->index, at);
         forget_entry(m, at);
@@ -177,16 +178,16 @@ static void forget_chain(struct kv_manager *m, block_id entry)
 /* Make a cached block free, and what the index cannot keep without it. */
 static void evict(struct kv_manager *m, block_id block)
 {
-    uint32_t lane;
-    const block_id entry = prefix_index_entry_of(m->index, block, &lane);
+    uint32_t group;
+    const block_id entry = prefix_index_entry_of(m->index, block, &group);
 
     assert(entry != BLOCK_NONE);
     if (m->n_full == 0) {
         forget_chain(m, entry);
-    } else if (lane < m->n_full) {
+    } else if (group < m->n_full) {
         forget_entry(m, entry);
     } else {
-        prefix_index_put(m->index, entry, lane, BLOCK_NONE);
+        prefix_index_put(m->index, entry, group, BLOCK_NONE);
         kv_must(block_pool_keep(m->pool, block, false));
     }
 }
@@ -211,44 +212,44 @@ void kv_manager_note(struct kv_manager *m, enum kv_move_kind kind, uint32_t from
 
 block_id kv_manager_last(const struct kv_seq *kv)
 {
-    return kv->table.n > 0 ? *block_table_at(&kv->table, kv->table.n_lanes - 1, kv->table.n - 1)
+    return kv->table.n > 0 ? *block_table_at(&kv->table, kv->table.n_groups - 1, kv->table.n - 1)
                            : BLOCK_NONE;
 }
 
 /* ---- how many blocks ---- */
 
-uint32_t kv_manager_n_lanes(const struct kv_manager *m)
+uint32_t kv_manager_n_groups(const struct kv_manager *m)
 {
-    return m->n_lanes;
+    return m->n_groups;
 }
 
 bool kv_manager_can_hold(const struct kv_manager *m, uint32_t n_tokens)
 {
-    return n_tokens <= kv_lanes_most_tokens(&m->opt.lanes, m->opt.n_blocks);
+    return n_tokens <= kv_groups_most_tokens(&m->opt.groups, m->opt.n_blocks);
 }
 
 uint64_t kv_manager_needed(const struct kv_manager *m, uint32_t n_tokens)
 {
-    const uint64_t n = kv_lanes_peak(&m->opt.lanes, n_tokens, m->opt.max_chunk);
+    const uint64_t n = kv_groups_peak(&m->opt.groups, n_tokens, m->opt.max_chunk);
 
     /* One that just fits goes on in smaller chunks. */
     return n > m->opt.n_blocks && kv_manager_can_hold(m, n_tokens) ? m->opt.n_blocks : n;
 }
 
 /* Of the first n blocks of tokens. */
-static uint32_t over_lanes(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n)
+static uint32_t over_groups(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n)
 {
-    return n > 0 ? m->n_lanes * n - (m->n_lanes - m->n_full) * kv->first : 0;
+    return n > 0 ? m->n_groups * n - (m->n_groups - m->n_full) * kv->first : 0;
 }
 
 uint32_t kv_manager_held(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done)
 {
-    return over_lanes(m, kv, block_table_needed(n_done));
+    return over_groups(m, kv, block_table_needed(n_done));
 }
 
 uint32_t kv_manager_n_mapped(const struct kv_manager *m, const struct kv_seq *kv)
 {
-    return over_lanes(m, kv, kv->table.n);
+    return over_groups(m, kv, kv->table.n);
 }
 
 /* ---- growth ---- */
@@ -257,7 +258,7 @@ bool kv_manager_can_fork(const struct kv_manager *m, const struct kv_seq *parent
                          uint32_t n_tokens)
 {
     return block_table_needed(n_tokens) <= parent->table.n &&
-           parent->first <= kv_lanes_seen(&m->opt.lanes, n_tokens);
+           parent->first <= kv_groups_seen(&m->opt.groups, n_tokens);
 }
 
 uint32_t kv_manager_n_forked(const struct kv_manager *m, uint32_t n_tokens)
@@ -272,15 +273,15 @@ void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv
 
     assert(kv_seq_is_empty(child) && n <= child->table.cap);
     assert(kv_manager_can_fork(m, parent, n_tokens));
-    child->first = kv_lanes_first(&m->opt.lanes, n_tokens);
+    child->first = kv_groups_first(&m->opt.groups, n_tokens);
     if (child->first < parent->first)
         child->first = parent->first;
-    for (uint32_t lane = 0; lane < m->n_lanes; lane++) {
-        const uint32_t from = kv_lane_from(m, child, lane);
-        const block_id *theirs = block_table_at(&parent->table, lane, from);
+    for (uint32_t group = 0; group < m->n_groups; group++) {
+        const uint32_t from = kv_group_from(m, child, group);
+        const block_id *theirs = block_table_at(&parent->table, group, from);
 
         kv_must(block_pool_ref(m->pool, theirs, n - from));
-        memcpy(block_table_at(&child->table, lane, from), theirs, (n - from) * sizeof(*theirs));
+        memcpy(block_table_at(&child->table, group, from), theirs, (n - from) * sizeof(*theirs));
     }
     child->table.n = n;
     child->n_indexed = parent->n_indexed < n_full ? parent->n_indexed : n_full;
@@ -299,16 +300,16 @@ static uint32_t n_to_copy(const struct kv_manager *m, const struct kv_seq *kv, u
     uint32_t n = 0;
 
     for (uint32_t b = from / BLOCK_TOKENS; b < kv->table.n; b++)
-        for (uint32_t lane = 0; lane < m->n_lanes; lane++)
-            n += b >= kv_lane_from(m, kv, lane) &&
-                 !is_writable(m, *block_table_at(&kv->table, lane, b));
+        for (uint32_t group = 0; group < m->n_groups; group++)
+            n += b >= kv_group_from(m, kv, group) &&
+                 !is_writable(m, *block_table_at(&kv->table, group, b));
     return n;
 }
 
 uint32_t kv_manager_missing(const struct kv_manager *m, const struct kv_seq *kv, uint32_t from,
                             uint32_t to)
 {
-    return from < to ? n_to_copy(m, kv, from) + block_table_missing(&kv->table, to) * m->n_lanes
+    return from < to ? n_to_copy(m, kv, from) + block_table_missing(&kv->table, to) * m->n_groups
                      : 0;
 }
 
@@ -316,16 +317,16 @@ uint64_t kv_manager_owed(const struct kv_manager *m, const struct kv_seq *kv, ui
                          uint32_t n_tokens)
 {
     const uint64_t n = block_table_missing(&kv->table, n_tokens);
-    const uint64_t has = kv->table.n - kv->first; /* in each lane with the window */
+    const uint64_t has = kv->table.n - kv->first; /* in each group with the window */
     uint64_t width = UINT32_MAX, more = n;
 
     if (n_done >= n_tokens)
         return 0;
-    if (m->n_full < m->n_lanes)
-        width = kv_lanes_width(&m->opt.lanes, m->opt.max_chunk);
+    if (m->n_full < m->n_groups)
+        width = kv_groups_width(&m->opt.groups, m->opt.max_chunk);
     if (has + more > width)
         more = width > has ? width - has : 0;
-    return n_to_copy(m, kv, n_done) + m->n_full * n + (m->n_lanes - m->n_full) * more;
+    return n_to_copy(m, kv, n_done) + m->n_full * n + (m->n_groups - m->n_full) * more;
 }
 
 uint32_t kv_manager_room(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done)
@@ -335,7 +336,7 @@ uint32_t kv_manager_room(const struct kv_manager *m, const struct kv_seq *kv, ui
 
     if (copies > available)
         return 0;
-    n = ((uint64_t)kv->table.n + (available - copies) / m->n_lanes) * BLOCK_TOKENS - n_done;
+    n = ((uint64_t)kv->table.n + (available - copies) / m->n_groups) * BLOCK_TOKENS - n_done;
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
@@ -346,13 +347,13 @@ static uint32_t copy_on_write(struct kv_manager *m, struct kv_seq *kv, uint32_t 
     uint32_t n = 0;
 
     for (uint32_t b = from / BLOCK_TOKENS; b < kv->table.n; b++)
-        for (uint32_t lane = 0; lane < m->n_lanes; lane++) {
-            const block_id old = *block_table_at(&kv->table, lane, b);
+        for (uint32_t group = 0; group < m->n_groups; group++) {
+            const block_id old = *block_table_at(&kv->table, group, b);
 
-            if (b < kv_lane_from(m, kv, lane) || is_writable(m, old))
+            if (b < kv_group_from(m, kv, group) || is_writable(m, old))
                 continue;
             kv_manager_note(m, KV_COPY, old, ids[n]);
-            kv_manager_place(m, kv, lane, b, ids[n]);
+            kv_manager_place(m, kv, group, b, ids[n]);
             ids[n++] = old;
         }
     kv_must(block_pool_give(m->pool, ids, n));
@@ -364,13 +365,13 @@ static uint32_t copy_on_write(struct kv_manager *m, struct kv_seq *kv, uint32_t 
 int kv_manager_grow(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint32_t to)
 {
     const uint32_t n_new = block_table_missing(&kv->table, to);
-    const uint32_t n = kv_manager_missing(m, kv, from, to), n_copies = n - n_new * m->n_lanes;
+    const uint32_t n = kv_manager_missing(m, kv, from, to), n_copies = n - n_new * m->n_groups;
     const block_id *ids = m->scratch + n_copies;
     uint32_t n_used;
 
-    assert(kv->table.cap <= m->opt.max_table && kv->table.n_lanes == m->n_lanes);
+    assert(kv->table.cap <= m->opt.max_table && kv->table.n_groups == m->n_groups);
     assert(from <= kv->table.n * BLOCK_TOKENS);
-    assert(kv->first <= kv_lanes_seen(&m->opt.lanes, from));
+    assert(kv->first <= kv_groups_seen(&m->opt.groups, from));
     if (block_table_needed(to) > kv->table.cap)
         return ERR_RANGE;
     if (n == 0)
@@ -382,27 +383,27 @@ int kv_manager_grow(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint
     /* Where all layers have the window, making room may have taken what was to be copied out of the
      * index: the sequence can write into it then. */
     kv_must(block_pool_give(m->pool, m->scratch + n_used, n_copies - n_used));
-    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
+    for (uint32_t group = 0; group < m->n_groups; group++)
         for (uint32_t b = kv->table.n; b < kv->table.n + n_new; b++)
-            kv_manager_place(m, kv, lane, b, *ids++);
+            kv_manager_place(m, kv, group, b, *ids++);
     kv->table.n += n_new;
     return 0;
 }
 
 /* ---- commit ---- */
 
-/* Share the entry's block of a lane in place of the sequence's own; an entry that lacks it takes
+/* Share the entry's block of a group in place of the sequence's own; an entry that lacks it takes
  * the own one. Lanes with the window may have dropped theirs. */
-static void join_lane(struct kv_manager *m, struct kv_seq *kv, block_id entry, uint32_t b,
-                      uint32_t lane)
+static void join_group(struct kv_manager *m, struct kv_seq *kv, block_id entry, uint32_t b,
+                       uint32_t group)
 {
-    const block_id there = prefix_index_at(m->index, entry, lane);
-    block_id *own = block_table_at(&kv->table, lane, b);
+    const block_id there = prefix_index_at(m->index, entry, group);
+    block_id *own = block_table_at(&kv->table, group, b);
 
     if (*own == BLOCK_NONE || *own == there)
         return;
     if (there == BLOCK_NONE) {
-        prefix_index_put(m->index, entry, lane, *own);
+        prefix_index_put(m->index, entry, group, *own);
         kv_must(block_pool_keep(m->pool, *own, true));
         return;
     }
@@ -421,7 +422,7 @@ static bool index_next(struct kv_manager *m, struct kv_seq *kv, const struct kv_
     block_id entry;
 
     if (own == BLOCK_NONE || (b > 0 && before == BLOCK_NONE))
-        return false; /* all lanes have the window, and it has passed */
+        return false; /* all groups have the window, and it has passed */
     entry = prefix_index_find(m->index, key->hashes[b], before, tokens);
     if (entry != BLOCK_NONE && entry != own && block_pool_holders(m->pool, own) > 1)
         return false; /* a fork would go on with another block before the shared ones */
@@ -433,21 +434,21 @@ static bool index_next(struct kv_manager *m, struct kv_seq *kv, const struct kv_
         kv_must(block_pool_keep(m->pool, own, true));
         entry = own;
     }
-    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
-        join_lane(m, kv, entry, b, lane);
+    for (uint32_t group = 0; group < m->n_groups; group++)
+        join_group(m, kv, entry, b, group);
     return true;
 }
 
-/* Take blocks from .. to-1 of lanes lane0 and up out of the table and give them back, those of the
+/* Take blocks from .. to-1 of groups group0 and up out of the table and give them back, those of the
  * last tokens cached first. */
-static void give_blocks(struct kv_manager *m, struct kv_seq *kv, uint32_t lane0, uint32_t from,
+static void give_blocks(struct kv_manager *m, struct kv_seq *kv, uint32_t group0, uint32_t from,
                         uint32_t to)
 {
     uint32_t n = 0;
 
     for (uint32_t b = from; b < to; b++)
-        for (uint32_t lane = lane0; lane < m->n_lanes; lane++) {
-            block_id *at = block_table_at(&kv->table, lane, b);
+        for (uint32_t group = group0; group < m->n_groups; group++) {
+            block_id *at = block_table_at(&kv->table, group, b);
 
             if (*at != BLOCK_NONE)
                 m->scratch[n++] = *at;
@@ -456,9 +457,9 @@ static void give_blocks(struct kv_manager *m, struct kv_seq *kv, uint32_t lane0,
     kv_must(block_pool_give(m->pool, m->scratch, n));
 }
 
-void kv_manager_pass(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done)
+void kv_manager_free_out_of_window(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done)
 {
-    const uint32_t first = kv_lanes_first(&m->opt.lanes, n_done);
+    const uint32_t first = kv_groups_first(&m->opt.groups, n_done);
 
     assert(block_table_needed(n_done) <= kv->table.n);
     if (first <= kv->first)
@@ -476,7 +477,7 @@ void kv_manager_commit(struct kv_manager *m, struct kv_seq *kv, struct kv_key *k
         while (kv->n_indexed < n_done / BLOCK_TOKENS && index_next(m, kv, key))
             kv->n_indexed++;
     }
-    kv_manager_pass(m, kv, n_done);
+    kv_manager_free_out_of_window(m, kv, n_done);
 }
 
 void kv_manager_give(struct kv_manager *m, struct kv_seq *kv)
@@ -495,15 +496,15 @@ uint32_t kv_manager_n_exclusive(const struct kv_manager *m, const struct kv_seq 
 {
     uint32_t n = 0;
 
-    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
-        for (uint32_t b = kv_lane_from(m, kv, lane); b < kv->table.n; b++)
-            n += block_pool_holders(m->pool, *block_table_at(&kv->table, lane, b)) == 1;
+    for (uint32_t group = 0; group < m->n_groups; group++)
+        for (uint32_t b = kv_group_from(m, kv, group); b < kv->table.n; b++)
+            n += block_pool_holders(m->pool, *block_table_at(&kv->table, group, b)) == 1;
     return n;
 }
 
 uint32_t kv_manager_n_alone(const struct kv_manager *m, const struct kv_seq *kv)
 {
-    uint32_t n = kv_lane_from(m, kv, 0); /* what nobody holds any more */
+    uint32_t n = kv_group_from(m, kv, 0); /* what nobody holds any more */
 
     for (uint32_t b = n; b < kv->table.n; b++)
         n += block_pool_holders(m->pool, kv->table.blocks[b]) == 1;

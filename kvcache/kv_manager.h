@@ -6,15 +6,15 @@
  * here touches bytes: copies are written down as moves and carried out before the step's
  * arithmetic; reads and writes of the swap file are handed out as I/O.
  *
- * Layers are dealt into lanes (kv_groups.h), each with blocks of its own. In lanes with a window a
- * sequence gives back what no later token sees (kv_manager_commit). What it found in the index, or
- * was given by another sequence, it holds there only from that point on, too. Who wants to know how
- * many blocks tokens take asks here: nobody else multiplies.
+ * Layers are dealt into groups (kv_groups.h), each with blocks of its own. In groups with a window
+ * a sequence gives back what no later token sees (kv_manager_commit). What it found in the index,
+ * or was given by another sequence, it holds there only from that point on, too. Who wants to know
+ * how many blocks tokens take asks here: nobody else multiplies.
  *
  * Cached blocks are as good as free ones: whenever blocks are taken and too few are free, the ones
- * used longest ago are forgotten. A block of a lane with the window goes alone; the tokens stay in
+ * used longest ago are forgotten. A block of a group with the window goes alone; the tokens stay in
  * the index, and a prefix may lead through them as long as it does not end within their window. One
- * of any other lane ends the entry (it has no followers in the index: a prefix is always used at
+ * of any other group ends the entry (it has no children in the index: a prefix is always used at
  * least as recently as what follows it). Where all layers have the window, the beginning is what
  * was used longest ago, and all that follows it leaves the index too.
  *
@@ -42,8 +42,8 @@ struct kv_manager_options {
     bool prefix_cache;       /* keep and share what has been computed */
     uint32_t n_ram, n_file;  /* swap slots; 0 and 0: no swapping */
     uint32_t max_sequences;  /* swapped at a time */
-    uint32_t max_table;      /* blocks of a lane in a table */
-    struct kv_lanes lanes;   /* {0}: one, without a window */
+    uint32_t max_table;      /* blocks of a group in a table */
+    struct kv_groups groups; /* {0}: one, without a window */
     uint32_t max_chunk;      /* most tokens of a sequence between two commits; 0: any number */
     uint32_t low_percent, critical_percent; /* watermarks of kv_manager_pressure() */
 };
@@ -51,14 +51,14 @@ struct kv_manager_options {
 /* A sequence's part; {0} with swap = SWAP_NONE is empty (kv_seq_init). */
 struct kv_seq {
     struct block_table table;
-    uint32_t first;     /* lanes with the window have their blocks, or those of the copy, from here
-                         * on; from kv_lanes_first() to kv_lanes_seen() of the tokens computed */
+    uint32_t first;     /* groups with the window have their blocks, or those of the copy, from here
+                         * on; from kv_groups_first() to kv_groups_seen() of the tokens computed */
     uint32_t n_indexed; /* leading blocks of tokens that are in the index */
     uint32_t swap;      /* its copy in the tiers, or SWAP_NONE */
 };
 
-/* `blocks` has cap entries for each of the n_lanes. */
-void kv_seq_init(struct kv_seq *kv, block_id *blocks, uint32_t cap, uint32_t n_lanes);
+/* `blocks` has cap entries for each of the n_groups. */
+void kv_seq_init(struct kv_seq *kv, block_id *blocks, uint32_t cap, uint32_t n_groups);
 
 /* What a sequence's tokens are, and room for the hashes of its full blocks: those of the first
  * n_hashed are filled in, by kv_key_extend() alone. Belongs to the request. */
@@ -75,7 +75,7 @@ void kv_key_extend(struct kv_key *key, uint32_t n_tokens);
 enum kv_pressure { KV_RELAXED = 0, KV_LOW, KV_CRITICAL }; /* by the share of available blocks */
 
 struct kv_manager_stats {
-    struct kv_lanes lanes;
+    struct kv_groups groups;
     struct block_pool_stats pool;
     struct swap_stats swap;
     uint32_t n_indexed;
@@ -84,8 +84,8 @@ struct kv_manager_stats {
     uint64_t hit_tokens;      /* and those it found */
 };
 
-struct kv_kind { /* of lanes: those without the window, or those with it */
-    uint32_t n_lanes;
+struct kv_kind { /* of groups: those without the window, or those with it */
+    uint32_t n_groups;
     uint32_t n_held, n_cached; /* blocks */
 };
 
@@ -102,7 +102,7 @@ enum kv_pressure kv_manager_pressure(const struct kv_manager *m);
 
 /* ---- how many blocks ---- */
 
-uint32_t kv_manager_n_lanes(const struct kv_manager *m); /* blocks for 16 tokens more */
+uint32_t kv_manager_n_groups(const struct kv_manager *m); /* blocks for 16 tokens more */
 /* Can a sequence that is alone have so many tokens? */
 bool kv_manager_can_hold(const struct kv_manager *m, uint32_t n_tokens);
 /* The most blocks that a sequence holds until it has n_tokens, computed in the largest chunks. */
@@ -124,11 +124,11 @@ uint32_t kv_manager_n_mapped(const struct kv_manager *m, const struct kv_seq *kv
 struct kv_match {
     uint32_t n_tokens; /* found, at most `limit` */
     uint32_t n_blocks; /* whole blocks of tokens among them, which would be shared */
-    uint32_t n_held;   /* the blocks of lanes without the window that others hold for these: as
+    uint32_t n_held;   /* the blocks of groups without the window that others hold for these: as
                         * long as the sequence lives they cost nothing */
 };
 
-/* How much of the key's first `limit` tokens is there: every lane without the window has all of
+/* How much of the key's first `limit` tokens is there: every group without the window has all of
  * it, and one with the window what is seen from its end. O(blocks found). Changes nothing; hashes
  * that the key lacks are computed and forgotten. */
 struct kv_match kv_manager_match(const struct kv_manager *m, const struct kv_key *key,
@@ -141,7 +141,7 @@ uint32_t kv_manager_attach(struct kv_manager *m, struct kv_seq *kv, struct kv_ke
                            uint32_t limit);
 
 /* Has a sequence all blocks that one of its first n_tokens tokens needs to go on from there: in
- * lanes with the window, what the next query sees? One that has come there by
+ * groups with the window, what the next query sees? One that has come there by
  * computing has them from the last token before a block boundary on, until it has computed the
  * block behind that; where there is no window, always. */
 bool kv_manager_can_fork(const struct kv_manager *m, const struct kv_seq *parent,
@@ -167,13 +167,13 @@ uint32_t kv_manager_missing(const struct kv_manager *m, const struct kv_seq *kv,
 /* The first n_done tokens are computed: full blocks enter the index. Where an equal block is there
  * already, that one is shared and the sequence's own given back (P1: their bytes are equal), unless
  * a fork holds the own one too; indexing stops there then and goes on in a later call. Then what is
- * out of sight is given back, as by kv_manager_pass(). */
+ * out of sight is given back, as by kv_manager_free_out_of_window(). */
 void kv_manager_commit(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
                        uint32_t n_done);
 
-/* The first n_done tokens are computed, and nobody else is to find them: lanes with the window give
- * back what no token from n_done / 16 * 16 on sees. */
-void kv_manager_pass(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done);
+/* The first n_done tokens are computed, and nobody else is to find them: groups with the window
+ * give back what no token from n_done / 16 * 16 on sees. */
+void kv_manager_free_out_of_window(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done);
 
 /* Give everything back, a swapped copy too; the sequence is empty then. Full blocks stay cached. */
 void kv_manager_release(struct kv_manager *m, struct kv_seq *kv);

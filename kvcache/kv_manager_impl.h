@@ -20,9 +20,9 @@ struct kv_manager {
     struct swap *swap;          /* NULL: no swapping */
     struct kv_move *moves;      /* [max_moves] */
     uint32_t n_moves, max_moves;
-    uint32_t n_lanes, n_full;   /* n_full: without the window, the first ones */
-    bool *in_window;            /* [n_blocks + 1] of a block that is not free: its lane's kind */
-    block_id *scratch;          /* [n_lanes * max_table] */
+    uint32_t n_groups, n_full;  /* n_full: without the window, the first ones */
+    bool *in_window;            /* [n_blocks + 1] of a block that is not free: its group's kind */
+    block_id *scratch;          /* [n_groups * max_table] */
     block_id *entries;          /* [max_table] */
     uint64_t n_copied, query_tokens, hit_tokens;
 };
@@ -40,19 +40,19 @@ static inline bool kv_seq_is_empty(const struct kv_seq *kv)
     return kv->table.n == 0 && kv->n_indexed == 0 && kv->first == 0 && kv->swap == SWAP_NONE;
 }
 
-/* The first block that a lane of a sequence has. */
-static inline uint32_t kv_lane_from(const struct kv_manager *m, const struct kv_seq *kv,
-                                    uint32_t lane)
+/* The first block that a group of a sequence has. */
+static inline uint32_t kv_group_from(const struct kv_manager *m, const struct kv_seq *kv,
+                                     uint32_t group)
 {
-    return lane < m->n_full ? 0 : kv->first;
+    return group < m->n_full ? 0 : kv->first;
 }
 
 /* Enter a block that was taken into a table. */
-static inline void kv_manager_place(struct kv_manager *m, struct kv_seq *kv, uint32_t lane,
+static inline void kv_manager_place(struct kv_manager *m, struct kv_seq *kv, uint32_t group,
                                     uint32_t b, block_id id)
 {
-    *block_table_at(&kv->table, lane, b) = id;
-    m->in_window[id] = lane >= m->n_full;
+    *block_table_at(&kv->table, group, b) = id;
+    m->in_window[id] = group >= m->n_full;
 }
 
 /* Take n blocks, forgetting cached ones as needed. The caller has seen that there are as many. */
@@ -69,7 +69,7 @@ bool kv_manager_can_note(const struct kv_manager *m, uint32_t n);
 void kv_manager_note(struct kv_manager *m, enum kv_move_kind kind, uint32_t from, uint32_t to);
 
 /* The entries of the leading whole blocks of a key that are in the index, into m->entries; whether
- * they have blocks in lanes with the window is another matter. Returns how many. */
+ * they have blocks in groups with the window is another matter. Returns how many. */
 uint32_t kv_manager_find_entries(struct kv_manager *m, struct kv_key *key, uint32_t n_tokens);
 
 #endif

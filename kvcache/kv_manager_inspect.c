@@ -4,7 +4,7 @@
 struct kv_manager_stats kv_manager_stats(const struct kv_manager *m)
 {
     struct kv_manager_stats stats = {
-        .lanes = m->opt.lanes,
+        .groups = m->opt.groups,
         .pool = block_pool_stats(m->pool),
         .n_copied = m->n_copied,
         .query_tokens = m->query_tokens,
@@ -32,8 +32,8 @@ void kv_manager_map(const struct kv_manager *m, char *states)
 
 void kv_manager_kinds(const struct kv_manager *m, struct kv_kind kinds[2])
 {
-    kinds[0] = (struct kv_kind){.n_lanes = m->n_full};
-    kinds[1] = (struct kv_kind){.n_lanes = m->n_lanes - m->n_full};
+    kinds[0] = (struct kv_kind){.n_groups = m->n_full};
+    kinds[1] = (struct kv_kind){.n_groups = m->n_groups - m->n_full};
     for (block_id id = 1; id <= m->opt.n_blocks; id++) {
         const enum block_state state = block_pool_state(m->pool, id);
 
@@ -47,28 +47,27 @@ const struct block_pool *kv_manager_pool(const struct kv_manager *m)
     return m->pool;
 }
 
-/* Nothing follows the next to go, unless it goes without its entry or with its followers. */
+/* Nothing follows the next to go, unless it goes without its entry or with its children. */
 static bool check_oldest(const struct kv_manager *m)
 {
-    uint32_t lane;
-    const block_id entry =
-        prefix_index_entry_of(m->index, block_pool_oldest(m->pool), &lane);
+    uint32_t group;
+    const block_id entry = prefix_index_entry_of(m->index, block_pool_oldest(m->pool), &group);
 
-    return m->n_full == 0 || lane >= m->n_full ||
-           prefix_index_follower(m->index, entry) == BLOCK_NONE;
+    return m->n_full == 0 || group >= m->n_full ||
+           prefix_index_child(m->index, entry) == BLOCK_NONE;
 }
 
-/* The blocks of an entry are of the kind that their lanes are, and have the same holders, but for
+/* The blocks of an entry are of the kind that their groups are, and have the same holders, but for
  * those who dropped one, or never had it, because the window has passed. */
 static bool check_indexed(const struct kv_manager *m, block_id id)
 {
-    uint32_t lane;
-    const block_id entry = prefix_index_entry_of(m->index, id, &lane);
+    uint32_t group;
+    const block_id entry = prefix_index_entry_of(m->index, id, &group);
     const uint32_t n = block_pool_holders(m->pool, id);
 
-    if (m->in_window[id] != (lane >= m->n_full))
+    if (m->in_window[id] != (group >= m->n_full))
         return false;
-    if (lane < m->n_full)
+    if (group < m->n_full)
         return n == block_pool_holders(m->pool, entry);
     return m->n_full == 0 || n <= block_pool_holders(m->pool, entry);
 }

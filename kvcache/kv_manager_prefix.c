@@ -51,8 +51,9 @@ static bool place_next(const struct kv_manager *m, struct place *p, uint32_t lim
     return true;
 }
 
-/* An entry that begins as the next one of the key does, for *n tokens, and has blocks in all lanes.
- * Where all layers have the window, making room for the copy could take the source along. */
+/* An entry that begins as the next one of the key does, for *n tokens, and has blocks in all
+ * groups. Where all layers have the window, making room for the copy could take the source along.
+ */
 static block_id place_part(const struct kv_manager *m, const struct place *p, uint32_t limit,
                            uint32_t *n)
 {
@@ -65,11 +66,11 @@ static block_id place_part(const struct kv_manager *m, const struct place *p, ui
     return BLOCK_NONE;
 }
 
-/* Whether a sequence could go on at a place: lanes with the window have all blocks from `run` on,
- * and need those from kv_lanes_seen() on. */
+/* Whether a sequence could go on at a place: groups with the window have all blocks from `run` on,
+ * and need those from kv_groups_seen() on. */
 static bool is_end(const struct kv_manager *m, const struct place *p, uint32_t run)
 {
-    return run <= kv_lanes_seen(&m->opt.lanes, p->n * BLOCK_TOKENS);
+    return run <= kv_groups_seen(&m->opt.groups, p->n * BLOCK_TOKENS);
 }
 
 struct prefix {
@@ -125,33 +126,34 @@ static uint32_t attach_part(struct kv_manager *m, struct kv_seq *kv, const struc
 
     if (source == BLOCK_NONE)
         return 0;
-    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
-        n_cached += block_pool_state(m->pool, prefix_index_at(m->index, source, lane)) ==
-                    BLOCK_CACHED;
-    if (kv_manager_n_available(m) < m->n_lanes + n_cached || !kv_manager_can_note(m, m->n_lanes))
+    for (uint32_t group = 0; group < m->n_groups; group++)
+        n_cached +=
+            block_pool_state(m->pool, prefix_index_at(m->index, source, group)) == BLOCK_CACHED;
+    if (kv_manager_n_available(m) < m->n_groups + n_cached || !kv_manager_can_note(m, m->n_groups))
         return 0;
-    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
-        kv_must(block_pool_pin(m->pool, prefix_index_at(m->index, source, lane)));
-    kv_manager_take(m, m->n_lanes, kv_manager_last(kv), m->scratch);
-    for (uint32_t lane = 0; lane < m->n_lanes; lane++) {
-        const block_id from = prefix_index_at(m->index, source, lane);
+    for (uint32_t group = 0; group < m->n_groups; group++)
+        kv_must(block_pool_pin(m->pool, prefix_index_at(m->index, source, group)));
+    kv_manager_take(m, m->n_groups, kv_manager_last(kv), m->scratch);
+    for (uint32_t group = 0; group < m->n_groups; group++) {
+        const block_id from = prefix_index_at(m->index, source, group);
 
-        kv_manager_place(m, kv, lane, t->n, m->scratch[lane]);
-        kv_manager_note(m, KV_COPY, from, m->scratch[lane]);
+        kv_manager_place(m, kv, group, t->n, m->scratch[group]);
+        kv_manager_note(m, KV_COPY, from, m->scratch[group]);
         kv_must(block_pool_unpin(m->pool, from));
     }
     t->n++;
     return n;
 }
 
-/* Hold the blocks of the first n entries of m->entries, of lanes with the window from kv->first. */
+/* Hold the blocks of the first n entries of m->entries, of groups with the window from kv->first.
+ */
 static void share(struct kv_manager *m, struct kv_seq *kv, uint32_t n)
 {
-    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
-        for (uint32_t b = kv_lane_from(m, kv, lane); b < n; b++) {
-            block_id *at = block_table_at(&kv->table, lane, b);
+    for (uint32_t group = 0; group < m->n_groups; group++)
+        for (uint32_t b = kv_group_from(m, kv, group); b < n; b++) {
+            block_id *at = block_table_at(&kv->table, group, b);
 
-            *at = prefix_index_at(m->index, m->entries[b], lane);
+            *at = prefix_index_at(m->index, m->entries[b], group);
             kv_must(block_pool_ref(m->pool, at, 1));
         }
     kv->table.n = kv->n_indexed = n;
@@ -168,7 +170,7 @@ uint32_t kv_manager_attach(struct kv_manager *m, struct kv_seq *kv, struct kv_ke
         return 0;
     kv_key_extend(key, limit);
     found = longest(m, key, limit, m->entries);
-    kv->first = kv_lanes_seen(&m->opt.lanes, found.end.n * BLOCK_TOKENS);
+    kv->first = kv_groups_seen(&m->opt.groups, found.end.n * BLOCK_TOKENS);
     share(m, kv, found.end.n);
     n = found.end.n * BLOCK_TOKENS + attach_part(m, kv, &found.end, limit);
     m->query_tokens += limit;

@@ -12,7 +12,7 @@ bool kv_manager_can_swap_out(const struct kv_manager *m, const struct kv_seq *kv
     return m->swap != NULL && swap_can_add(m->swap, n) && kv_manager_can_note(m, n);
 }
 
-/* A copy has the blocks of the first lane, then those of the next: of lanes with the window from
+/* A copy has the blocks of the first group, then those of the next: of groups with the window from
  * kv->first on, which stays as it is. */
 int kv_manager_swap_out(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done)
 {
@@ -22,16 +22,16 @@ int kv_manager_swap_out(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done
     int64_t copy;
 
     assert(kv->swap == SWAP_NONE && n <= kv->table.n);
-    assert(first >= kv_lanes_first(&m->opt.lanes, n_done));
-    assert(first <= kv_lanes_seen(&m->opt.lanes, n_done));
+    assert(first >= kv_groups_first(&m->opt.groups, n_done));
+    assert(first <= kv_groups_seen(&m->opt.groups, n_done));
     if (m->swap == NULL || !kv_manager_can_note(m, n_copy))
         return ERR_AGAIN;
     copy = swap_add(m->swap, n_copy, &ram);
     if (copy < 0)
         return ERR_AGAIN;
-    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
-        for (uint32_t b = kv_lane_from(m, kv, lane); b < n; b++)
-            kv_manager_note(m, KV_SAVE, *block_table_at(&kv->table, lane, b), *ram++);
+    for (uint32_t group = 0; group < m->n_groups; group++)
+        for (uint32_t b = kv_group_from(m, kv, group); b < n; b++)
+            kv_manager_note(m, KV_SAVE, *block_table_at(&kv->table, group, b), *ram++);
     kv->swap = (uint32_t)copy;
     kv_manager_give(m, kv);
     kv->first = first;
@@ -47,11 +47,11 @@ static uint32_t enter_shared(struct kv_manager *m, struct kv_seq *kv, uint32_t n
     uint32_t n = 0;
 
     *n_cached = 0;
-    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
-        for (uint32_t b = kv_lane_from(m, kv, lane); b < n_entries; b++) {
-            const block_id there = prefix_index_at(m->index, m->entries[b], lane);
+    for (uint32_t group = 0; group < m->n_groups; group++)
+        for (uint32_t b = kv_group_from(m, kv, group); b < n_entries; b++) {
+            const block_id there = prefix_index_at(m->index, m->entries[b], group);
 
-            *block_table_at(&kv->table, lane, b) = there;
+            *block_table_at(&kv->table, group, b) = there;
             n += there != BLOCK_NONE;
             *n_cached += block_pool_state(m->pool, there) == BLOCK_CACHED;
         }
@@ -61,17 +61,17 @@ static uint32_t enter_shared(struct kv_manager *m, struct kv_seq *kv, uint32_t n
 /* Not now after all. */
 static void clear_shared(struct kv_manager *m, struct kv_seq *kv, uint32_t n_entries)
 {
-    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
-        memset(block_table_at(&kv->table, lane, 0), 0, n_entries * sizeof(block_id));
+    for (uint32_t group = 0; group < m->n_groups; group++)
+        memset(block_table_at(&kv->table, group, 0), 0, n_entries * sizeof(block_id));
 }
 
 /* Hold what enter_shared() found, so that it is not evicted now. */
 static void hold_shared(struct kv_manager *m, struct kv_seq *kv, uint32_t n_entries)
 {
-    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
-        for (uint32_t b = kv_lane_from(m, kv, lane); b < n_entries; b++)
-            if (*block_table_at(&kv->table, lane, b) != BLOCK_NONE)
-                kv_must(block_pool_ref(m->pool, block_table_at(&kv->table, lane, b), 1));
+    for (uint32_t group = 0; group < m->n_groups; group++)
+        for (uint32_t b = kv_group_from(m, kv, group); b < n_entries; b++)
+            if (*block_table_at(&kv->table, group, b) != BLOCK_NONE)
+                kv_must(block_pool_ref(m->pool, block_table_at(&kv->table, group, b), 1));
     kv->table.n = kv->n_indexed = n_entries;
 }
 
@@ -80,12 +80,12 @@ static void load_rest(struct kv_manager *m, struct kv_seq *kv, uint32_t n, const
 {
     const block_id *id = m->scratch;
 
-    for (uint32_t lane = 0; lane < m->n_lanes; lane++)
-        for (uint32_t b = kv_lane_from(m, kv, lane); b < n; b++, ram++) {
-            if (*block_table_at(&kv->table, lane, b) != BLOCK_NONE)
+    for (uint32_t group = 0; group < m->n_groups; group++)
+        for (uint32_t b = kv_group_from(m, kv, group); b < n; b++, ram++) {
+            if (*block_table_at(&kv->table, group, b) != BLOCK_NONE)
                 continue;
             kv_manager_note(m, KV_LOAD, *ram, *id);
-            kv_manager_place(m, kv, lane, b, *id++);
+            kv_manager_place(m, kv, group, b, *id++);
         }
     kv->table.n = n;
 }

@@ -1,7 +1,7 @@
-/* kvcache/prefix_index.c - a hash table of blocks, and a chain of the followers of each.
+/* kvcache/prefix_index.c - a hash table of blocks, and a chain of the children of each.
  *
- * With more lanes than one, an entry's blocks of the others stand in a row of `mates`, and `homes`
- * leads back from each of them.
+ * With more groups than one, an entry's blocks of the others stand in a row of `group_blocks`, and
+ * `owners` leads back from each of them.
  */
 #include "kvcache/prefix_index.h"
 
@@ -18,26 +18,26 @@ struct entry {
     int32_t tokens[BLOCK_TOKENS];
     block_id before;
     block_id in_bucket;   /* the next one of its bucket */
-    block_id follower;    /* the most recent block that follows this one */
+    block_id child;       /* the most recent block that follows this one */
     block_id newer, older; /* neighbours among those with the same `before` */
-    uint32_t n_mates;
+    uint32_t n_group_blocks;
     bool is_in;
 };
 
-struct home { /* of a block of a lane other than the first */
+struct block_owner {       /* of a block of a group other than the first */
     block_id entry; /* BLOCK_NONE: it is in none */
-    uint32_t lane;
+    uint32_t group;
 };
 
 struct prefix_index {
     uint32_t n_blocks, n;
-    uint32_t n_mates;  /* lanes but the first */
+    uint32_t n_group_blocks; /* groups but the first */
     uint32_t mask;     /* buckets - 1 */
     block_id *buckets; /* by hash */
     block_id *roots;   /* by before_hash: the most recent of the first blocks */
     struct entry *entries; /* [n_blocks + 1] by id */
-    block_id *mates;       /* [n_blocks + 1][n_mates] by id; NULL when there is one lane */
-    struct home *homes;    /* [n_blocks + 1] by id; NULL when there is one lane */
+    block_id *group_blocks; /* [n_blocks + 1][n_group_blocks] by id; NULL when there is one group */
+    struct block_owner *owners;    /* [n_blocks + 1] by id; NULL when there is one group */
 };
 
 /* ---- hashes ---- */
@@ -81,20 +81,20 @@ static int take_arrays(struct prefix_index *x)
     x->entries = mem_calloc(n_ids, sizeof(*x->entries));
     if (x->buckets == NULL || x->roots == NULL || x->entries == NULL)
         return ERR_NOMEM;
-    if (x->n_mates == 0)
+    if (x->n_group_blocks == 0)
         return 0;
-    x->mates = mem_calloc(n_ids, x->n_mates * sizeof(*x->mates));
-    x->homes = mem_calloc(n_ids, sizeof(*x->homes));
-    return x->mates != NULL && x->homes != NULL ? 0 : ERR_NOMEM;
+    x->group_blocks = mem_calloc(n_ids, x->n_group_blocks * sizeof(*x->group_blocks));
+    x->owners = mem_calloc(n_ids, sizeof(*x->owners));
+    return x->group_blocks != NULL && x->owners != NULL ? 0 : ERR_NOMEM;
 }
 
-int prefix_index_create(struct prefix_index **out, uint32_t n_blocks, uint32_t n_lanes)
+int prefix_index_create(struct prefix_index **out, uint32_t n_blocks, uint32_t n_groups)
 {
     struct prefix_index *x;
     size_t n_buckets = 1;
 
     *out = NULL;
-    if (n_blocks == 0 || n_blocks > UINT32_MAX / 2 || n_lanes == 0)
+    if (n_blocks == 0 || n_blocks > UINT32_MAX / 2 || n_groups == 0)
         return ERR_INVAL;
     while (n_buckets < n_blocks)
         n_buckets *= 2;
@@ -102,7 +102,7 @@ int prefix_index_create(struct prefix_index **out, uint32_t n_blocks, uint32_t n
     if (x == NULL)
         return ERR_NOMEM;
     x->n_blocks = n_blocks;
-    x->n_mates = n_lanes - 1;
+    x->n_group_blocks = n_groups - 1;
     x->mask = (uint32_t)(n_buckets - 1);
     if (take_arrays(x) < 0) {
         prefix_index_destroy(&x);
@@ -121,8 +121,8 @@ void prefix_index_destroy(struct prefix_index **index)
     mem_free(x->buckets);
     mem_free(x->roots);
     mem_free(x->entries);
-    mem_free(x->mates);
-    mem_free(x->homes);
+    mem_free(x->group_blocks);
+    mem_free(x->owners);
     mem_free(x);
     *index = NULL;
 }
@@ -134,27 +134,27 @@ static bool is_entry(const struct prefix_index *x, block_id block)
     return block <= x->n_blocks && x->entries[block].is_in;
 }
 
-block_id prefix_index_entry_of(const struct prefix_index *x, block_id block, uint32_t *lane)
+block_id prefix_index_entry_of(const struct prefix_index *x, block_id block, uint32_t *group)
 {
-    *lane = 0;
+    *group = 0;
     if (is_entry(x, block))
         return block;
-    if (x->n_mates == 0 || block > x->n_blocks)
+    if (x->n_group_blocks == 0 || block > x->n_blocks)
         return BLOCK_NONE;
-    *lane = x->homes[block].lane;
-    return x->homes[block].entry;
+    *group = x->owners[block].group;
+    return x->owners[block].entry;
 }
 
 bool prefix_index_has(const struct prefix_index *x, block_id block)
 {
-    uint32_t lane;
+    uint32_t group;
 
-    return prefix_index_entry_of(x, block, &lane) != BLOCK_NONE;
+    return prefix_index_entry_of(x, block, &group) != BLOCK_NONE;
 }
 
-block_id prefix_index_follower(const struct prefix_index *x, block_id block)
+block_id prefix_index_child(const struct prefix_index *x, block_id block)
 {
-    return is_entry(x, block) ? x->entries[block].follower : BLOCK_NONE;
+    return is_entry(x, block) ? x->entries[block].child : BLOCK_NONE;
 }
 
 block_id prefix_index_before(const struct prefix_index *x, block_id entry)
@@ -163,20 +163,20 @@ block_id prefix_index_before(const struct prefix_index *x, block_id entry)
     return x->entries[entry].before;
 }
 
-static block_id *mate_of(const struct prefix_index *x, block_id entry, uint32_t lane)
+static block_id *group_block_of(const struct prefix_index *x, block_id entry, uint32_t group)
 {
-    assert(is_entry(x, entry) && lane >= 1 && lane <= x->n_mates);
-    return &x->mates[(size_t)entry * x->n_mates + lane - 1];
+    assert(is_entry(x, entry) && group >= 1 && group <= x->n_group_blocks);
+    return &x->group_blocks[(size_t)entry * x->n_group_blocks + group - 1];
 }
 
-block_id prefix_index_at(const struct prefix_index *x, block_id entry, uint32_t lane)
+block_id prefix_index_at(const struct prefix_index *x, block_id entry, uint32_t group)
 {
-    return lane == 0 ? entry : *mate_of(x, entry, lane);
+    return group == 0 ? entry : *group_block_of(x, entry, group);
 }
 
 bool prefix_index_is_whole(const struct prefix_index *x, block_id entry)
 {
-    return x->entries[entry].n_mates == x->n_mates;
+    return x->entries[entry].n_group_blocks == x->n_group_blocks;
 }
 
 block_id prefix_index_find(const struct prefix_index *x, struct prefix_hash hash, block_id before,
@@ -198,8 +198,7 @@ block_id prefix_index_find(const struct prefix_index *x, struct prefix_hash hash
 static block_id *chain_of(const struct prefix_index *x, struct prefix_hash before_hash,
                           block_id before)
 {
-    return before != BLOCK_NONE ? &x->entries[before].follower
-                                : &x->roots[before_hash.lo & x->mask];
+    return before != BLOCK_NONE ? &x->entries[before].child : &x->roots[before_hash.lo & x->mask];
 }
 
 static uint32_t common(const int32_t *a, const int32_t *b, uint32_t n)
@@ -260,17 +259,18 @@ int prefix_index_insert(struct prefix_index *x, block_id block, struct prefix_ha
     return 0;
 }
 
-void prefix_index_put(struct prefix_index *x, block_id entry, uint32_t lane, block_id block)
+void prefix_index_put(struct prefix_index *x, block_id entry, uint32_t group, block_id block)
 {
-    block_id *mate = mate_of(x, entry, lane);
+    block_id *group_block = group_block_of(x, entry, group);
 
     assert(block == BLOCK_NONE || !prefix_index_has(x, block));
-    if (*mate != BLOCK_NONE)
-        x->homes[*mate] = (struct home){0};
+    if (*group_block != BLOCK_NONE)
+        x->owners[*group_block] = (struct block_owner){0};
     if (block != BLOCK_NONE)
-        x->homes[block] = (struct home){entry, lane};
-    x->entries[entry].n_mates += (uint32_t)(block != BLOCK_NONE) - (*mate != BLOCK_NONE);
-    *mate = block;
+        x->owners[block] = (struct block_owner){entry, group};
+    x->entries[entry].n_group_blocks +=
+        (uint32_t)(block != BLOCK_NONE) - (*group_block != BLOCK_NONE);
+    *group_block = block;
 }
 
 void prefix_index_remove(struct prefix_index *x, block_id block)
@@ -280,9 +280,9 @@ void prefix_index_remove(struct prefix_index *x, block_id block)
 
     if (!is_entry(x, block))
         return;
-    assert(e->follower == BLOCK_NONE);
-    for (uint32_t lane = 1; lane <= x->n_mates; lane++)
-        prefix_index_put(x, block, lane, BLOCK_NONE);
+    assert(e->child == BLOCK_NONE);
+    for (uint32_t group = 1; group <= x->n_group_blocks; group++)
+        prefix_index_put(x, block, group, BLOCK_NONE);
     link = &x->buckets[e->hash.lo & x->mask];
     while (*link != block)
         link = &x->entries[*link].in_bucket;
@@ -331,23 +331,24 @@ static bool check_entry(const struct prefix_index *x, block_id id)
            prefix_index_find(x, e->hash, e->before, e->tokens) == id;
 }
 
-/* Blocks of other lanes know where they are, and are counted. */
-static bool check_mates(const struct prefix_index *x, block_id id)
+/* Blocks of other groups know where they are, and are counted. */
+static bool check_group_blocks(const struct prefix_index *x, block_id id)
 {
     uint32_t n = 0;
 
-    if (x->n_mates == 0)
-        return x->entries[id].n_mates == 0;
-    if (x->homes[id].entry != BLOCK_NONE &&
-        (x->entries[id].is_in || !is_entry(x, x->homes[id].entry) ||
-         prefix_index_at(x, x->homes[id].entry, x->homes[id].lane) != id))
+    if (x->n_group_blocks == 0)
+        return x->entries[id].n_group_blocks == 0;
+    if (x->owners[id].entry != BLOCK_NONE &&
+        (x->entries[id].is_in || !is_entry(x, x->owners[id].entry) ||
+         prefix_index_at(x, x->owners[id].entry, x->owners[id].group) != id))
         return false;
-    for (uint32_t i = 0; i < x->n_mates; i++) {
-        const block_id mate = x->mates[(size_t)id * x->n_mates + i];
+    for (uint32_t i = 0; i < x->n_group_blocks; i++) {
+        const block_id group_block = x->group_blocks[(size_t)id * x->n_group_blocks + i];
 
-        n += mate != BLOCK_NONE && x->homes[mate].entry == id && x->homes[mate].lane == i + 1;
+        n += group_block != BLOCK_NONE && x->owners[group_block].entry == id &&
+             x->owners[group_block].group == i + 1;
     }
-    return n == (x->entries[id].is_in ? x->entries[id].n_mates : 0);
+    return n == (x->entries[id].is_in ? x->entries[id].n_group_blocks : 0);
 }
 
 bool prefix_index_check(const struct prefix_index *x)
@@ -356,14 +357,14 @@ bool prefix_index_check(const struct prefix_index *x)
     uint32_t n = 0;
 
     for (block_id id = 1; id <= x->n_blocks; id++) {
-        if (!check_mates(x, id))
+        if (!check_group_blocks(x, id))
             return false;
         if (!x->entries[id].is_in)
             continue;
         n++;
         if (!check_entry(x, id))
             return false;
-        n_chained += check_chain(x, &x->entries[id].follower, id);
+        n_chained += check_chain(x, &x->entries[id].child, id);
     }
     for (size_t i = 0; i <= x->mask; i++)
         n_chained += check_chain(x, &x->roots[i], BLOCK_NONE);

@@ -1,6 +1,6 @@
 /* kvcache/prefix_index.h - which blocks hold the keys and values of which tokens.
  *
- * An entry is 16 tokens behind all those before them. It has a block in the first lane of layers,
+ * An entry is 16 tokens behind all those before them. It has a block in the first group of layers,
  * whose id names it, and may have one in each of the others. It is known by the hash of everything
  * up to its end: hash(hash of the entry before, its 16 tokens), starting from a root that depends
  * on the salt. A hit needs the same hash, the same 16 tokens and the same entry before it, so a
@@ -11,12 +11,12 @@
  * be found too (they are reused by copying it). Of a long chain only the most recent
  * PREFIX_MAX_SIBLINGS are looked at: bounded work, at the price of a miss.
  *
- * Below, `block` is an entry's block of the first lane unless another lane is named.
+ * Below, `block` is an entry's block of the first group unless another group is named.
  *
  * The index only knows ids and tokens; who holds a block is block_pool's affair.
  *
  * Thread: engine thread only (prefix_hash_* : any).
- * Memory: taken in prefix_index_create(): about 130 bytes a block; with more lanes than one
+ * Memory: taken in prefix_index_create(): about 130 bytes a block; with more groups than one
  *         8, and 4 for each of the others, besides.
  */
 #ifndef KVCACHE_PREFIX_INDEX_H
@@ -40,7 +40,7 @@ struct prefix_hash prefix_hash_next(struct prefix_hash before, const int32_t *to
 
 struct prefix_index;
 
-int prefix_index_create(struct prefix_index **out, uint32_t n_blocks, uint32_t n_lanes);
+int prefix_index_create(struct prefix_index **out, uint32_t n_blocks, uint32_t n_groups);
 void prefix_index_destroy(struct prefix_index **x);
 
 /* The block with this hash and these 16 tokens that follows block `before` (BLOCK_NONE: the first),
@@ -60,23 +60,23 @@ block_id prefix_index_find_partial(const struct prefix_index *x, struct prefix_h
 int prefix_index_insert(struct prefix_index *x, block_id block, struct prefix_hash before_hash,
                         struct prefix_hash hash, block_id before, const int32_t *tokens);
 
-/* Take an entry out, whatever lanes it has blocks in. Nothing may follow it any more (asserted):
+/* Take an entry out, whatever groups it has blocks in. Nothing may follow it any more (asserted):
  * evicting in the pool's order keeps that true. A block that is not in is ignored. */
 void prefix_index_remove(struct prefix_index *x, block_id block);
 
-/* The entry's block of a lane, BLOCK_NONE if it has none. Lane 0: the entry itself. */
-block_id prefix_index_at(const struct prefix_index *x, block_id entry, uint32_t lane);
-/* Give the entry, or take away (BLOCK_NONE), a block of a lane other than the first. */
-void prefix_index_put(struct prefix_index *x, block_id entry, uint32_t lane, block_id block);
-/* Has the entry a block in every lane? */
+/* The entry's block of a group, BLOCK_NONE if it has none. Group 0: the entry itself. */
+block_id prefix_index_at(const struct prefix_index *x, block_id entry, uint32_t group);
+/* Give the entry, or take away (BLOCK_NONE), a block of a group other than the first. */
+void prefix_index_put(struct prefix_index *x, block_id entry, uint32_t group, block_id block);
+/* Has the entry a block in every group? */
 bool prefix_index_is_whole(const struct prefix_index *x, block_id entry);
-/* The entry that a block belongs to, in *lane, or BLOCK_NONE. */
-block_id prefix_index_entry_of(const struct prefix_index *x, block_id block, uint32_t *lane);
+/* The entry that a block belongs to, in *group, or BLOCK_NONE. */
+block_id prefix_index_entry_of(const struct prefix_index *x, block_id block, uint32_t *group);
 
-/* Is the block of any lane in the index? */
+/* Is the block of any group in the index? */
 bool prefix_index_has(const struct prefix_index *x, block_id block);
 /* The most recent of the blocks in the index that follow this one, or BLOCK_NONE. */
-block_id prefix_index_follower(const struct prefix_index *x, block_id block);
+block_id prefix_index_child(const struct prefix_index *x, block_id block);
 /* The entry that one follows, or BLOCK_NONE. */
 block_id prefix_index_before(const struct prefix_index *x, block_id entry);
 uint32_t prefix_index_n(const struct prefix_index *x);

@@ -19,7 +19,7 @@ struct contender {
     void *ud;
 };
 
-struct turns {
+struct engine_arbiter {
     pthread_mutex_t mutex;
     uint64_t now;  /* virtual time: the start tag of the step under way, or of the last one */
     uint32_t owner;
@@ -27,9 +27,9 @@ struct turns {
     struct contender places[];
 };
 
-int turns_create(struct turns **out, const uint32_t *shares, uint32_t n)
+int engine_arbiter_create(struct engine_arbiter **out, const uint32_t *shares, uint32_t n)
 {
-    struct turns *t = mem_calloc(1, sizeof(*t) + n * sizeof(t->places[0]));
+    struct engine_arbiter *t = mem_calloc(1, sizeof(*t) + n * sizeof(t->places[0]));
 
     *out = NULL;
     if (t == NULL)
@@ -45,18 +45,19 @@ int turns_create(struct turns **out, const uint32_t *shares, uint32_t n)
     return 0;
 }
 
-void turns_destroy(struct turns **turns)
+void engine_arbiter_destroy(struct engine_arbiter **arbiter)
 {
-    struct turns *t = turns != NULL ? *turns : NULL;
+    struct engine_arbiter *t = arbiter != NULL ? *arbiter : NULL;
 
     if (t == NULL)
         return;
     pthread_mutex_destroy(&t->mutex);
     mem_free(t);
-    *turns = NULL;
+    *arbiter = NULL;
 }
 
-void turns_join(struct turns *t, uint32_t place, void (*granted)(void *ud), void *ud)
+void engine_arbiter_join(struct engine_arbiter *t, uint32_t place, void (*granted)(void *ud),
+                         void *ud)
 {
     if (t == NULL)
         return;
@@ -66,7 +67,7 @@ void turns_join(struct turns *t, uint32_t place, void (*granted)(void *ud), void
 
 /* ---- with the mutex held ---- */
 
-static void compete(struct turns *t, struct contender *c)
+static void compete(struct engine_arbiter *t, struct contender *c)
 {
     c->competes = true;
     if (c->start < t->now)
@@ -74,7 +75,7 @@ static void compete(struct turns *t, struct contender *c)
 }
 
 /* `self` is the place whose engine calls. */
-static void choose(struct turns *t, uint32_t self)
+static void choose(struct engine_arbiter *t, uint32_t self)
 {
     uint32_t first = NOBODY;
 
@@ -92,7 +93,7 @@ static void choose(struct turns *t, uint32_t self)
 
 /* ---- the engines' ---- */
 
-bool turns_ask(struct turns *t, uint32_t place)
+bool engine_arbiter_ask(struct engine_arbiter *t, uint32_t place)
 {
     bool is_own;
 
@@ -108,7 +109,7 @@ bool turns_ask(struct turns *t, uint32_t place)
     return is_own;
 }
 
-uint32_t turns_n_rivals(struct turns *t, uint32_t place)
+uint32_t engine_arbiter_n_rivals(struct engine_arbiter *t, uint32_t place)
 {
     uint32_t n = 0;
 
@@ -121,7 +122,7 @@ uint32_t turns_n_rivals(struct turns *t, uint32_t place)
     return n;
 }
 
-void turns_end(struct turns *t, uint32_t place, uint64_t us, bool wants_more)
+void engine_arbiter_end(struct engine_arbiter *t, uint32_t place, uint64_t us, bool wants_more)
 {
     if (t == NULL)
         return;

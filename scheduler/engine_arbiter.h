@@ -3,7 +3,7 @@
  * Engines compute in turns, and a step has all the compute threads: two steps at once would only
  * take each other's caches and bandwidth. An engine that has work asks for a turn before it plans,
  * and ends it after the commit. Nobody waits in here: who has to wait is told when the turn comes,
- * and hears the news of its clients meanwhile.
+ * and reads its inbox meanwhile.
  *
  * Between engines that all have work the time of their steps is shared out by weights: start-time
  * fair queueing (Goyal, Vin, Cheng, "Start-time Fair Queuing", 1996) with a step for a packet and
@@ -17,7 +17,7 @@
  *
  * Thread: each place belongs to one engine thread. One mutex, taken between steps and held for
  * comparisons and the call of `granted`, which takes no lock that is held while turns are called.
- * Memory: taken in turns_create().
+ * Memory: taken in engine_arbiter_create().
  */
 #ifndef SCHEDULER_ENGINE_ARBITER_H
 #define SCHEDULER_ENGINE_ARBITER_H
@@ -25,26 +25,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct turns;
+struct engine_arbiter;
 
 /* n places with shares of 1 to 1000. */
-int turns_create(struct turns **out, const uint32_t *shares, uint32_t n);
-void turns_destroy(struct turns **t); /* nobody has or wants a turn */
+int engine_arbiter_create(struct engine_arbiter **out, const uint32_t *shares, uint32_t n);
+void engine_arbiter_destroy(struct engine_arbiter **t); /* nobody has or wants a turn */
 
 /* Who has the place: granted(ud) is called on another engine's thread when the turn that was asked
  * for has come. Before the first turn. */
-void turns_join(struct turns *t, uint32_t place, void (*granted)(void *ud), void *ud);
+void engine_arbiter_join(struct engine_arbiter *t, uint32_t place, void (*granted)(void *ud),
+                         void *ud);
 
 /* With t NULL these do nothing: the engine is alone, has every turn and no rivals. */
 
 /* Is it this place's turn? If not, it will be told; asking again is harmless. */
-bool turns_ask(struct turns *t, uint32_t place);
+bool engine_arbiter_ask(struct engine_arbiter *t, uint32_t place);
 
 /* How many others have work now. */
-uint32_t turns_n_rivals(struct turns *t, uint32_t place);
+uint32_t engine_arbiter_n_rivals(struct engine_arbiter *t, uint32_t place);
 
 /* A step of `us` microseconds is over. Without one (0) and without wanting more: whatever turn this
  * place has or was promised is somebody else's. */
-void turns_end(struct turns *t, uint32_t place, uint64_t us, bool wants_more);
+void engine_arbiter_end(struct engine_arbiter *t, uint32_t place, uint64_t us, bool wants_more);
 
 #endif

@@ -22,8 +22,8 @@
 
 #define TURN_TICK_MS 20 /* how late a request may expire while other engines compute */
 
-struct loop {
-    struct loop_options opt;
+struct engine_loop {
+    struct engine_loop_options opt;
     struct sched *sched;
     struct batch *batch;
     int32_t *tokens; /* [max_sequences] by plan item */
@@ -41,13 +41,13 @@ struct loop {
 
 static void on_granted(void *ud)
 {
-    queue_nudge(((struct loop *)ud)->opt.queue);
+    queue_wake(((struct engine_loop *)ud)->opt.queue);
 }
 
-int loop_create(struct loop **out, const struct loop_options *options)
+int engine_loop_create(struct engine_loop **out, const struct engine_loop_options *options)
 {
     const struct sched_options *so = &options->sched;
-    struct loop *l = mem_calloc(1, sizeof(*l));
+    struct engine_loop *l = mem_calloc(1, sizeof(*l));
     int rc = ERR_NOMEM;
 
     *out = NULL;
@@ -75,19 +75,19 @@ int loop_create(struct loop **out, const struct loop_options *options)
     hist_init_itl(&l->stats.iteration_seconds);
     hist_init_tokens(&l->stats.batch_sequences);
     sched_fill_stats(l->sched, &l->stats);
-    turns_join(options->turns, options->place, on_granted, l);
+    engine_arbiter_join(options->arbiter, options->place, on_granted, l);
     journal_start(options->journal, so, options->kv_options, l->eog, l->opt.n_eog);
     *out = l;
     return 0;
 
 fail:
-    loop_destroy(&l);
+    engine_loop_destroy(&l);
     return rc;
 }
 
-void loop_destroy(struct loop **loop)
+void engine_loop_destroy(struct engine_loop **loop)
 {
-    struct loop *l = loop != NULL ? *loop : NULL;
+    struct engine_loop *l = loop != NULL ? *loop : NULL;
 
     if (l == NULL)
         return;
@@ -101,7 +101,7 @@ void loop_destroy(struct loop **loop)
 
 static bool is_eog(void *ud, int32_t token)
 {
-    const struct loop *l = ud;
+    const struct engine_loop *l = ud;
 
     for (size_t i = 0; i < l->opt.n_eog; i++)
         if (l->eog[i] == token)
@@ -111,13 +111,13 @@ static bool is_eog(void *ud, int32_t token)
 
 /* ---- events ---- */
 
-static void publish(struct loop *l)
+static void publish(struct engine_loop *l)
 {
     sched_fill_stats(l->sched, &l->stats);
     queue_publish(l->opt.queue, &l->stats);
 }
 
-static void emit_end(struct loop *l, const struct sched_end *end)
+static void emit_end(struct engine_loop *l, const struct sched_end *end)
 {
     const struct event e = {
         .request = end->request->id,
@@ -132,7 +132,7 @@ static void emit_end(struct loop *l, const struct sched_end *end)
 }
 
 /* A burst may be larger than the ring; publishing in between wakes the reader. */
-static void emit_ends(struct loop *l)
+static void emit_ends(struct engine_loop *l)
 {
     struct sched_end end;
 
@@ -143,7 +143,8 @@ static void emit_ends(struct loop *l)
     }
 }
 
-static void emit_output(struct loop *l, const struct batch_output *o, const struct request *r)
+static void emit_output(struct engine_loop *l, const struct batch_output *o,
+                        const struct request *r)
 {
     struct event e = {
         .request = r->id,
@@ -161,7 +162,7 @@ static void emit_output(struct loop *l, const struct batch_output *o, const stru
     queue_emit(l->opt.queue, &e);
 }
 
-static void emit_outputs(struct loop *l, const struct plan *plan)
+static void emit_outputs(struct engine_loop *l, const struct plan *plan)
 {
     for (uint32_t i = 0; i < l->batch->n_outputs; i++) {
         const struct batch_output *o = &l->batch->outputs[i];
@@ -174,7 +175,8 @@ static void emit_outputs(struct loop *l, const struct plan *plan)
 
 /* ---- from the plan to the batch ---- */
 
-static void add_scores(struct loop *l, const struct plan_item *item, uint32_t i_item, uint32_t row0)
+static void add_scores(struct engine_loop *l, const struct plan_item *item, uint32_t i_item,
+                       uint32_t row0)
 {
     const struct request *r = item->request;
     const uint32_t from = item->first > item->score_from ? item->first : item->score_from;
@@ -190,7 +192,8 @@ static void add_scores(struct loop *l, const struct plan_item *item, uint32_t i_
     }
 }
 
-static void add_sample(struct loop *l, const struct plan_item *item, uint32_t i_item, uint32_t row)
+static void add_sample(struct engine_loop *l, const struct plan_item *item, uint32_t i_item,
+                       uint32_t row)
 {
     struct request *r = item->request;
     struct batch_output *o = batch_add_output(l->batch, row);
@@ -210,7 +213,7 @@ static void add_sample(struct loop *l, const struct plan_item *item, uint32_t i_
 }
 
 /* The rows of the item that are to be pooled and have not been, before a preemption. */
-static void add_pool(struct loop *l, const struct plan_item *item, uint32_t row0)
+static void add_pool(struct engine_loop *l, const struct plan_item *item, uint32_t row0)
 {
     const struct request *r = item->request;
     uint32_t from = item->first > item->score_from ? item->first : item->score_from;
@@ -224,13 +227,13 @@ static void add_pool(struct loop *l, const struct plan_item *item, uint32_t row0
         batch_add_pool(l->batch, row0 + from - item->first, to - from, r->pooled);
 }
 
-static void build_batch(struct loop *l, const struct plan *plan)
+static void build_batch(struct engine_loop *l, const struct plan *plan)
 {
     batch_clear(l->batch);
     for (uint32_t i = 0; i < plan->n_items; i++) {
         const struct plan_item *item = &plan->items[i];
         const uint32_t row0 = batch_add_span(l->batch, item->request->ids + item->first, item->n,
-                                             item->first, item->table, item->lane_stride);
+                                             item->first, item->table, item->group_stride);
 
         if (item->request->score_prompt)
             add_scores(l, item, i, row0);
@@ -242,7 +245,7 @@ static void build_batch(struct loop *l, const struct plan *plan)
 
 /* ---- what comes in ---- */
 
-static void refuse(struct loop *l, struct request *r, int rc)
+static void refuse(struct engine_loop *l, struct request *r, int rc)
 {
     const struct sched_end end = {.request = r, .finish = FINISH_ERROR};
 
@@ -252,7 +255,7 @@ static void refuse(struct loop *l, struct request *r, int rc)
 }
 
 /* A question is answered at once, between two steps. */
-static void answer_dry_run(struct loop *l, struct request *r)
+static void answer_dry_run(struct engine_loop *l, struct request *r)
 {
     const struct event e = {
         .request = r->id,
@@ -268,7 +271,7 @@ static void answer_dry_run(struct loop *l, struct request *r)
     request_destroy(&r);
 }
 
-static void take_post(struct loop *l, struct request *r, uint64_t now)
+static void take_post(struct engine_loop *l, struct request *r, uint64_t now)
 {
     int rc;
 
@@ -282,10 +285,10 @@ static void take_post(struct loop *l, struct request *r, uint64_t now)
         refuse(l, r, rc);
 }
 
-static void take_io_ends(struct loop *l, const struct queue_news *news)
+static void take_io_ends(struct engine_loop *l, const struct queue_inbox *inbox)
 {
-    for (uint32_t i = 0; i < news->n_io; i++) {
-        const struct queue_io_end *io = &news->io[i];
+    for (uint32_t i = 0; i < inbox->n_io; i++) {
+        const struct queue_io_end *io = &inbox->io[i];
 
         if (io->rc == 0)
             cost_observe_swap(&l->cost, io->n_blocks, io->us, true);
@@ -294,30 +297,30 @@ static void take_io_ends(struct loop *l, const struct queue_news *news)
     }
 }
 
-static void take_news(struct loop *l, uint64_t now)
+static void take_inbox(struct engine_loop *l, uint64_t now)
 {
-    struct queue_news news;
+    struct queue_inbox inbox;
 
-    queue_drain(l->opt.queue, &news);
-    take_io_ends(l, &news);
-    for (uint32_t i = 0; i < news.n_posted; i++)
-        take_post(l, news.posted[i], now);
-    for (uint32_t i = 0; i < news.n_cancelled; i++) {
-        journal_cancel(l->opt.journal, news.cancelled[i], FINISH_CANCELLED, now);
-        sched_cancel(l->sched, news.cancelled[i], FINISH_CANCELLED, now);
+    queue_drain(l->opt.queue, &inbox);
+    take_io_ends(l, &inbox);
+    for (uint32_t i = 0; i < inbox.n_posted; i++)
+        take_post(l, inbox.posted[i], now);
+    for (uint32_t i = 0; i < inbox.n_cancelled; i++) {
+        journal_cancel(l->opt.journal, inbox.cancelled[i], FINISH_CANCELLED, now);
+        sched_cancel(l->sched, inbox.cancelled[i], FINISH_CANCELLED, now);
     }
-    if (news.cancel_all) {
+    if (inbox.cancel_all) {
         journal_cancel_all(l->opt.journal, FINISH_CANCELLED, now);
         sched_cancel_all(l->sched, FINISH_CANCELLED, now);
     }
-    l->closed = news.closed;
+    l->closed = inbox.closed;
     emit_ends(l);
 }
 
 /* ---- blocks ---- */
 
 /* Saves and loads are timed as one; copies within the cache are as fast, and rare. */
-static void move_blocks(struct loop *l, const struct plan *plan)
+static void move_blocks(struct engine_loop *l, const struct plan *plan)
 {
     const uint32_t n = plan->n_moves;
     const uint64_t from = clock_us();
@@ -330,7 +333,7 @@ static void move_blocks(struct loop *l, const struct plan *plan)
     }
 }
 
-static void start_io(struct loop *l)
+static void start_io(struct engine_loop *l)
 {
     struct swap_io io;
 
@@ -342,8 +345,8 @@ static void start_io(struct loop *l)
 
 /* ---- looking back ---- */
 
-static void remember(struct loop *l, const struct plan *plan, uint32_t n_moves, uint64_t from,
-                     uint64_t us)
+static void remember(struct engine_loop *l, const struct plan *plan, uint32_t n_moves,
+                     uint64_t from, uint64_t us)
 {
     l->steps[l->n_steps++ % SNAPSHOT_STEPS] = (struct step_info){
         .step = plan->step,
@@ -360,7 +363,7 @@ static void remember(struct loop *l, const struct plan *plan, uint32_t n_moves, 
     };
 }
 
-static void observe(struct loop *l, const struct plan *plan, uint64_t us)
+static void observe(struct engine_loop *l, const struct plan *plan, uint64_t us)
 {
     const double error = cost_observe(&l->cost, &plan->work, us);
 
@@ -375,7 +378,7 @@ static void observe(struct loop *l, const struct plan *plan, uint64_t us)
                   l->stats.blocks_free, us);
 }
 
-static void give_snapshot(struct loop *l)
+static void give_snapshot(struct engine_loop *l)
 {
     struct snapshot *out = queue_begin_snapshot(l->opt.queue);
     const uint64_t n = l->n_steps < SNAPSHOT_STEPS ? l->n_steps : SNAPSHOT_STEPS;
@@ -395,9 +398,9 @@ static void give_snapshot(struct loop *l)
 
 /* A stream waits for its own steps and for those of other engines that have work: the target is for
  * all of them together. */
-static const struct plan *make_plan(struct loop *l, uint64_t now)
+static const struct plan *make_plan(struct engine_loop *l, uint64_t now)
 {
-    const uint32_t n = 1 + turns_n_rivals(l->opt.turns, l->opt.place);
+    const uint32_t n = 1 + engine_arbiter_n_rivals(l->opt.arbiter, l->opt.place);
     const struct plan *plan;
 
     l->limits = (struct sched_limits){.target_us = l->stats.target_us / n,
@@ -410,7 +413,7 @@ static const struct plan *make_plan(struct loop *l, uint64_t now)
     return plan;
 }
 
-static void compute(struct loop *l, const struct plan *plan)
+static void compute(struct engine_loop *l, const struct plan *plan)
 {
     build_batch(l, plan);
     runner_step(l->opt.runner, l->batch);
@@ -421,7 +424,7 @@ static void compute(struct loop *l, const struct plan *plan)
 /* Where a constraint lets nothing follow there is nothing to wait for. The plan's requests live
  * until their ends are emitted. To the journal it is a
  * cancel: a replay knows tokens and no grammars. */
-static void end_complete(struct loop *l, const struct plan *plan, uint64_t now)
+static void end_complete(struct engine_loop *l, const struct plan *plan, uint64_t now)
 {
     for (uint32_t i = 0; i < l->batch->n_outputs; i++) {
         const struct batch_output *o = &l->batch->outputs[i];
@@ -437,7 +440,7 @@ static void end_complete(struct loop *l, const struct plan *plan, uint64_t now)
     }
 }
 
-static void commit(struct loop *l, const struct plan *plan)
+static void commit(struct engine_loop *l, const struct plan *plan)
 {
     const uint64_t now = clock_us();
 
@@ -448,7 +451,7 @@ static void commit(struct loop *l, const struct plan *plan)
 }
 
 /* Those whose time is over while others compute: to the journal cancels, for there is no plan. */
-static void end_expired(struct loop *l, uint64_t now)
+static void end_expired(struct engine_loop *l, uint64_t now)
 {
     enum finish why;
     uint64_t id;
@@ -461,14 +464,14 @@ static void end_expired(struct loop *l, uint64_t now)
 }
 
 /* Whoever has nothing to do is in nobody's way, and may plan that. */
-static bool take_turn(struct loop *l, uint64_t now)
+static bool take_turn(struct engine_loop *l, uint64_t now)
 {
     bool may_plan = true;
 
     if (sched_is_idle(l->sched))
-        turns_end(l->opt.turns, l->opt.place, 0, false);
+        engine_arbiter_end(l->opt.arbiter, l->opt.place, 0, false);
     else
-        may_plan = turns_ask(l->opt.turns, l->opt.place);
+        may_plan = engine_arbiter_ask(l->opt.arbiter, l->opt.place);
     if (!may_plan && l->asked_us == 0)
         l->asked_us = now;
     if (may_plan && l->asked_us > 0) {
@@ -478,14 +481,14 @@ static bool take_turn(struct loop *l, uint64_t now)
     return may_plan;
 }
 
-/* 0, or ERR_AGAIN when there is nothing to do until news comes, or the turn. */
-static int loop_step(struct loop *l)
+/* 0, or ERR_AGAIN when there is nothing to do until something is in the inbox, or its turn comes. */
+static int engine_loop_step(struct engine_loop *l)
 {
     const uint64_t from = clock_us();
     const struct plan *plan;
     uint32_t n_moves;
 
-    take_news(l, from);
+    take_inbox(l, from);
     if (!take_turn(l, from)) {
         end_expired(l, from);
         publish(l);
@@ -500,7 +503,7 @@ static int loop_step(struct loop *l)
     publish(l);
     give_snapshot(l);
     if (plan->n_items == 0) {
-        turns_end(l->opt.turns, l->opt.place, clock_us() - from, false);
+        engine_arbiter_end(l->opt.arbiter, l->opt.place, clock_us() - from, false);
         return ERR_AGAIN;
     }
     compute(l, plan);
@@ -512,37 +515,37 @@ static int loop_step(struct loop *l)
     publish(l);
     emit_ends(l);
     publish(l);
-    turns_end(l->opt.turns, l->opt.place, clock_us() - from, !sched_is_idle(l->sched));
+    engine_arbiter_end(l->opt.arbiter, l->opt.place, clock_us() - from, !sched_is_idle(l->sched));
     return 0;
 }
 
-static void *loop_main(void *ud)
+static void *engine_loop_main(void *ud)
 {
-    struct loop *l = ud;
+    struct engine_loop *l = ud;
 
     for (;;) {
         int rc;
 
         mem_guard_begin("engine step");
-        rc = loop_step(l);
+        rc = engine_loop_step(l);
         mem_guard_end();
         if (rc == 0)
             continue;
         if (l->closed && sched_is_idle(l->sched))
             break;
-        queue_wait_news(l->opt.queue, l->asked_us > 0 ? TURN_TICK_MS : 0);
+        queue_wait_inbox(l->opt.queue, l->asked_us > 0 ? TURN_TICK_MS : 0);
     }
-    turns_end(l->opt.turns, l->opt.place, 0, false); /* what it waited for may have expired */
+    engine_arbiter_end(l->opt.arbiter, l->opt.place, 0, false); /* it may have expired */
     return NULL;
 }
 
-int loop_start(struct loop *l)
+int engine_loop_start(struct engine_loop *l)
 {
     publish(l); /* whoever asks before the first turn is told of the real blocks */
-    return pthread_create(&l->thread, NULL, loop_main, l) == 0 ? 0 : ERR_INTERNAL;
+    return pthread_create(&l->thread, NULL, engine_loop_main, l) == 0 ? 0 : ERR_INTERNAL;
 }
 
-void loop_join(struct loop *l)
+void engine_loop_join(struct engine_loop *l)
 {
     pthread_join(l->thread, NULL);
 }

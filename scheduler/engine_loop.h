@@ -4,8 +4,8 @@
  * loop_run() turns until the queue is closed and nothing is left. A step allocates nothing and
  * never waits for the network or a disk; with nothing to do the thread sleeps on the queue.
  *
- * Thread: loop_start() makes the engine thread; loop_join() waits for its end.
- * Memory: taken in loop_create(); everything in the options is borrowed.
+ * Thread: engine_loop_start() makes the engine thread; engine_loop_join() waits for its end.
+ * Memory: taken in engine_loop_create(); everything in the options is borrowed.
  */
 #ifndef SCHEDULER_ENGINE_LOOP_H
 #define SCHEDULER_ENGINE_LOOP_H
@@ -17,12 +17,12 @@
 
 struct journal;
 struct kv_store;
-struct loop;
+struct engine_loop;
 struct runner;
 struct swap_store;
-struct turns;
+struct engine_arbiter;
 
-struct loop_options {
+struct engine_loop_options {
     struct queue *queue;
     struct sched_options sched;
     const struct kv_manager_options *kv_options; /* what sched.kv was made from: for the journal */
@@ -34,15 +34,15 @@ struct loop_options {
                               * work (each gets an even part of it); 0 = no limit */
     const int32_t *eog;      /* ids that end a generation; copied */
     size_t n_eog;
-    struct turns *turns; /* NULL: this engine is alone on the machine */
+    struct engine_arbiter *arbiter; /* NULL: this engine is alone on the machine */
     uint32_t place;      /* its place in them */
     struct journal *journal; /* receives everything that a replay needs, or NULL */
 };
 
-int loop_create(struct loop **out, const struct loop_options *options);
-void loop_destroy(struct loop **l);
+int engine_loop_create(struct engine_loop **out, const struct engine_loop_options *options);
+void engine_loop_destroy(struct engine_loop **l);
 
-int loop_start(struct loop *l); /* ERR_INTERNAL when no thread can be made */
-void loop_join(struct loop *l);
+int engine_loop_start(struct engine_loop *l); /* ERR_INTERNAL when no thread can be made */
+void engine_loop_join(struct engine_loop *l);
 
 #endif

@@ -105,8 +105,8 @@ static uint64_t ends_for_blocks(const struct road *road, const struct engine_sta
     const uint64_t n = most(1, road->n_prompts);
     const uint64_t length = least(ceil_div(road->tokens, n), UINT32_MAX);
     const uint64_t own =
-        kv_lanes_peak(&s->lanes, ask->n_prompt - ask->n_cached + 1, s->max_chunk);
-    const uint64_t wanted = n * kv_lanes_peak(&s->lanes, (uint32_t)length, s->max_chunk) + own;
+        kv_groups_peak(&s->groups, ask->n_prompt - ask->n_cached + 1, s->max_chunk);
+    const uint64_t wanted = n * kv_groups_peak(&s->groups, (uint32_t)length, s->max_chunk) + own;
     const uint64_t there = (uint64_t)s->blocks_free + s->blocks_cached;
 
     if (wanted <= there || s->n_running == 0)

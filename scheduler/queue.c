@@ -27,7 +27,7 @@ struct queue {
     uint64_t *drained_cancels;
 
     pthread_mutex_t lock;
-    pthread_cond_t news; /* posts, cancels, ends of transfers, a wish for a snapshot, a close */
+    pthread_cond_t inbox; /* posts, cancels, ends of transfers, a wish for a snapshot, a close */
     pthread_cond_t room; /* events were taken */
     struct request **posts;
     uint32_t n_posts;
@@ -67,13 +67,13 @@ static int create_arrays(struct queue *q)
                            q->opt.n_blocks);
 }
 
-static void init_news(struct queue *q)
+static void init_inbox(struct queue *q)
 {
     pthread_condattr_t attr;
 
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&q->news, &attr);
+    pthread_cond_init(&q->inbox, &attr);
     pthread_condattr_destroy(&attr);
 }
 
@@ -89,7 +89,7 @@ int queue_create(struct queue **out, const struct queue_options *options)
         return ERR_NOMEM;
     q->opt = *options;
     pthread_mutex_init(&q->lock, NULL);
-    init_news(q);
+    init_inbox(q);
     pthread_cond_init(&q->room, NULL);
     if (create_arrays(q) < 0) {
         queue_destroy(&q);
@@ -114,7 +114,7 @@ void queue_destroy(struct queue **queue)
     mem_free(q->events);
     snapshot_destroy(&q->snapshot);
     pthread_cond_destroy(&q->room);
-    pthread_cond_destroy(&q->news);
+    pthread_cond_destroy(&q->inbox);
     pthread_mutex_destroy(&q->lock);
     mem_free(q);
     *queue = NULL;
@@ -132,7 +132,7 @@ int queue_post(struct queue *q, struct request *r)
     } else {
         q->posts[q->n_posts++] = r;
         q->n_outstanding++;
-        pthread_cond_signal(&q->news);
+        pthread_cond_signal(&q->inbox);
     }
     pthread_mutex_unlock(&q->lock);
     return rc;
@@ -145,7 +145,7 @@ void queue_cancel(struct queue *q, uint64_t id)
     pthread_mutex_lock(&q->lock);
     if (q->n_cancels < q->opt.max_outstanding) {
         q->cancels[q->n_cancels++] = id;
-        pthread_cond_signal(&q->news);
+        pthread_cond_signal(&q->inbox);
     }
     pthread_mutex_unlock(&q->lock);
 }
@@ -156,7 +156,7 @@ void queue_close(struct queue *q, bool now)
     q->closed = true;
     q->cancel_all = q->cancel_all || now;
     q->close_is_new = true;
-    pthread_cond_signal(&q->news);
+    pthread_cond_signal(&q->inbox);
     pthread_cond_signal(&q->room);
     pthread_mutex_unlock(&q->lock);
 }
@@ -219,7 +219,7 @@ void queue_io_done(struct queue *q, uint32_t copy, int rc, uint32_t n_blocks, ui
     assert(q->n_ends + q->n_transfers < q->n_io); /* it was taken */
     q->ends[q->n_ends++] =
         (struct queue_io_end){.copy = copy, .rc = rc, .n_blocks = n_blocks, .us = us};
-    pthread_cond_signal(&q->news);
+    pthread_cond_signal(&q->inbox);
     pthread_mutex_unlock(&q->lock);
 }
 
@@ -244,7 +244,7 @@ uint64_t queue_ask_snapshot(struct queue *q)
         q->snapshot_again = true;
     } else {
         q->snapshot_step = SNAPSHOT_ASKED;
-        pthread_cond_signal(&q->news);
+        pthread_cond_signal(&q->inbox);
     }
     pthread_mutex_unlock(&q->lock);
     return number;
@@ -267,7 +267,7 @@ void queue_release_snapshot(struct queue *q)
     assert(q->snapshot_step == SNAPSHOT_READY);
     q->snapshot_step = q->snapshot_again ? SNAPSHOT_ASKED : SNAPSHOT_IDLE;
     if (q->snapshot_again)
-        pthread_cond_signal(&q->news);
+        pthread_cond_signal(&q->inbox);
     q->snapshot_again = false;
     pthread_mutex_unlock(&q->lock);
 }
@@ -297,13 +297,13 @@ void queue_end_snapshot(struct queue *q)
 
 /* ---- the engine's side ---- */
 
-void queue_drain(struct queue *q, struct queue_news *out)
+void queue_drain(struct queue *q, struct queue_inbox *out)
 {
     struct request **posts;
     uint64_t *cancels;
 
     pthread_mutex_lock(&q->lock);
-    *out = (struct queue_news){
+    *out = (struct queue_inbox){
         .posted = q->posts,
         .n_posted = q->n_posts,
         .cancelled = q->cancels,
@@ -326,7 +326,7 @@ void queue_drain(struct queue *q, struct queue_news *out)
     pthread_mutex_unlock(&q->lock);
 }
 
-static bool has_news(const struct queue *q)
+static bool has_inbox(const struct queue *q)
 {
     return q->n_posts > 0 || q->n_cancels > 0 || q->close_is_new || q->n_ends > 0 ||
            q->snapshot_step == SNAPSHOT_ASKED || q->is_nudged;
@@ -346,25 +346,25 @@ static struct timespec in_ms(uint32_t ms)
     return t;
 }
 
-void queue_wait_news(struct queue *q, uint32_t most_ms)
+void queue_wait_inbox(struct queue *q, uint32_t most_ms)
 {
     const struct timespec end = in_ms(most_ms);
     int rc = 0;
 
     pthread_mutex_lock(&q->lock);
-    while (!has_news(q) && rc == 0)
-        rc = most_ms > 0 ? pthread_cond_timedwait(&q->news, &q->lock, &end)
-                         : pthread_cond_wait(&q->news, &q->lock);
+    while (!has_inbox(q) && rc == 0)
+        rc = most_ms > 0 ? pthread_cond_timedwait(&q->inbox, &q->lock, &end)
+                         : pthread_cond_wait(&q->inbox, &q->lock);
     q->is_nudged = false;
     pthread_mutex_unlock(&q->lock);
 }
 
-void queue_nudge(struct queue *q)
+void queue_wake(struct queue *q)
 {
     pthread_mutex_lock(&q->lock);
     q->is_nudged = true;
     pthread_mutex_unlock(&q->lock);
-    pthread_cond_signal(&q->news);
+    pthread_cond_signal(&q->inbox);
 }
 
 void queue_wait_room(struct queue *q, uint32_t n_events)

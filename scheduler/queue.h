@@ -66,7 +66,7 @@ struct engine_stats { /* copied out by value */
     uint32_t n_swapped;              /* of these: with a copy in a swap tier */
     uint32_t n_waiting[PRIORITY_COUNT];
     uint32_t blocks_total, blocks_free, blocks_held, blocks_cached, blocks_pinned;
-    struct kv_lanes lanes; /* what tokens take of these: kv_lanes_peak() */
+    struct kv_groups groups; /* what tokens take of these: kv_groups_peak() */
     uint32_t max_chunk;    /* most tokens of a sequence in a step */
     enum kv_pressure pressure;
     uint64_t prompt_tokens, generation_tokens, recomputed_tokens;
@@ -141,8 +141,8 @@ void queue_io_done(struct queue *q, uint32_t copy, int rc, uint32_t n_blocks, ui
 
 /* ---- any thread ---- */
 
-/* Wake the engine thread from queue_wait_news(): it has something to do beside the news. */
-void queue_nudge(struct queue *q);
+/* Wake the engine thread from queue_wait_inbox(): it has something to do beside the inbox. */
+void queue_wake(struct queue *q);
 
 /* ---- engine thread ---- */
 
@@ -153,7 +153,7 @@ struct queue_io_end {
     uint64_t us;
 };
 
-struct queue_news { /* valid until the next queue_drain */
+struct queue_inbox { /* valid until the next queue_drain */
     struct request *const *posted;
     uint32_t n_posted;
     const uint64_t *cancelled;
@@ -165,11 +165,11 @@ struct queue_news { /* valid until the next queue_drain */
 };
 
 /* Everything that came in since the last call. The requests are the caller's now. */
-void queue_drain(struct queue *q, struct queue_news *out);
+void queue_drain(struct queue *q, struct queue_inbox *out);
 
-/* Sleep until there is news, or queue_nudge() was called since the last time, but not longer than
+/* Sleep until something is in the inbox, or queue_wake() was called since the last time, but not longer than
  * most_ms (0: without limit); or, with wait_room, until the event ring has room for n_events. */
-void queue_wait_news(struct queue *q, uint32_t most_ms);
+void queue_wait_inbox(struct queue *q, uint32_t most_ms);
 void queue_wait_room(struct queue *q, uint32_t n_events);
 
 /* Append an event; the room was made sure of before (asserted). */

@@ -49,8 +49,8 @@ struct request {
     uint64_t deadline_us; /* the client's: given up then, and earlier ones go first; 0 = none */
     uint64_t timeout_us;  /* the server's: given up then; 0 = never */
     uint64_t queue_until_us; /* the same, but only until its first step; 0 = never */
-    uint64_t leader;      /* id of an earlier request with the same prompt and salt whose blocks it
-                           * shares: it starts once that one's prompt is computed; 0 = none */
+    uint64_t prefix_owner; /* id of an earlier request with the same prompt and salt whose blocks it
+                            * shares: it starts once that one's prompt is computed; 0 = none */
     enum priority priority;
     uint32_t tenant;      /* whose it is: < sched_options.max_tenants */
     uint32_t weight;      /* of that tenant, 1 .. REQUEST_MAX_WEIGHT */

@@ -39,7 +39,7 @@ static bool take_arrays(struct sched *s)
     s->tenants = mem_calloc(o->max_tenants, sizeof(*s->tenants));
     s->running = mem_calloc(n, sizeof(struct seq *));
     s->slots = mem_calloc(n, sizeof(*s->slots));
-    s->tables = mem_calloc(n * s->n_lanes, s->table_cap * sizeof(*s->tables));
+    s->tables = mem_calloc(n * s->n_groups, s->table_cap * sizeof(*s->tables));
     s->items = mem_calloc(n, sizeof(*s->items));
     s->item_seq = mem_calloc(n, sizeof(struct seq *));
     s->ends = mem_calloc(o->max_requests, sizeof(*s->ends));
@@ -94,7 +94,7 @@ int sched_create(struct sched **out, const struct sched_options *options)
     s->opt = *options;
     s->kv = options->kv;
     s->table_cap = block_table_needed(options->max_context);
-    s->n_lanes = kv_manager_n_lanes(s->kv);
+    s->n_groups = kv_manager_n_groups(s->kv);
     if (set_up(s) < 0) {
         sched_destroy(&s);
         return ERR_NOMEM;
@@ -152,34 +152,34 @@ void sched_enter_waiting(struct sched *s, struct seq *seq)
     order_insert(&s->tenants[seq->request->tenant].waiting, seq);
 }
 
-void sched_hold_back(struct sched *s, struct seq *seq, struct seq *leader, uint32_t n_awaited)
+void sched_hold_back(struct sched *s, struct seq *seq, struct seq *prefix_owner, uint32_t n_awaited)
 {
-    struct seq **link = &leader->followers;
+    struct seq **link = &prefix_owner->prefix_waiters;
 
     while (*link != NULL)
-        link = &(*link)->next_follower;
+        link = &(*link)->next_prefix_waiter;
     *link = seq;
-    seq->leader = leader;
+    seq->prefix_owner = prefix_owner;
     seq->n_awaited = n_awaited;
     s->tenants[seq->request->tenant].n_held_back++;
 }
 
-static void unlink_follower(struct sched *s, struct seq *seq)
+static void unlink_prefix_waiter(struct sched *s, struct seq *seq)
 {
-    struct seq **link = &seq->leader->followers;
+    struct seq **link = &seq->prefix_owner->prefix_waiters;
 
     while (*link != seq)
-        link = &(*link)->next_follower;
-    *link = seq->next_follower;
-    seq->leader = seq->next_follower = NULL;
+        link = &(*link)->next_prefix_waiter;
+    *link = seq->next_prefix_waiter;
+    seq->prefix_owner = seq->next_prefix_waiter = NULL;
     s->tenants[seq->request->tenant].n_held_back--;
 }
 
 void sched_leave_waiting(struct sched *s, struct seq *seq)
 {
     count_waiting(s, seq, false);
-    if (seq->leader != NULL)
-        unlink_follower(s, seq);
+    if (seq->prefix_owner != NULL)
+        unlink_prefix_waiter(s, seq);
     else
         order_remove(&s->tenants[seq->request->tenant].waiting, seq);
 }
@@ -189,9 +189,9 @@ void sched_enter_running(struct sched *s, struct seq *seq)
     uint32_t i = s->n_running++;
 
     seq->slot = s->slots[--s->n_slots];
-    block_table_init(&seq->kv.table, s->tables + (size_t)seq->slot * s->n_lanes * s->table_cap,
-                     s->table_cap, s->n_lanes);
-    for (; i > 0 && sched_claim_before(s, seq, s->running[i - 1]); i--)
+    block_table_init(&seq->kv.table, s->tables + (size_t)seq->slot * s->n_groups * s->table_cap,
+                     s->table_cap, s->n_groups);
+    for (; i > 0 && sched_runs_before(s, seq, s->running[i - 1]); i--)
         s->running[i] = s->running[i - 1];
     s->running[i] = seq;
     s->tenants[seq->request->tenant].n_running++;
@@ -207,49 +207,50 @@ void sched_leave_running(struct sched *s, struct seq *seq)
     s->n_running--;
     if (seq->kv.swap == SWAP_NONE)
         kv_manager_release(s->kv, &seq->kv);
-    block_table_init(&seq->kv.table, NULL, 0, s->n_lanes);
+    block_table_init(&seq->kv.table, NULL, 0, s->n_groups);
     s->slots[s->n_slots++] = seq->slot;
     seq->slot = SEQ_NO_SLOT;
     s->tenants[seq->request->tenant].n_running--;
 }
 
 /* Back into the waiting order; it has been counted as waiting all the time. */
-static void free_follower(struct sched *s, struct seq *seq)
+static void free_prefix_waiter(struct sched *s, struct seq *seq)
 {
-    unlink_follower(s, seq);
+    unlink_prefix_waiter(s, seq);
     order_insert(&s->tenants[seq->request->tenant].waiting, seq);
 }
 
-void sched_free_followers(struct sched *s, struct seq *leader, uint32_t n_done)
+void sched_free_prefix_waiters(struct sched *s, struct seq *prefix_owner, uint32_t n_done)
 {
     struct seq *f, *next;
 
-    for (f = leader->followers; f != NULL; f = next) {
-        next = f->next_follower;
+    for (f = prefix_owner->prefix_waiters; f != NULL; f = next) {
+        next = f->next_prefix_waiter;
         if (f->n_awaited <= n_done)
-            free_follower(s, f);
+            free_prefix_waiter(s, f);
     }
 }
 
-/* Parallel choices find another leader in the first of them, the others fend for themselves. */
-void sched_leave_followers(struct sched *s, struct seq *leader, bool is_gone)
+/* Parallel choices find another prefix owner in the first of them, the others fend for themselves.
+ */
+void sched_leave_prefix_waiters(struct sched *s, struct seq *prefix_owner, bool is_gone)
 {
-    struct seq *f, *next, *heir = NULL;
+    struct seq *f, *next, *successor = NULL;
 
-    for (f = leader->followers; f != NULL; f = next) {
-        const bool is_choice = f->request->leader == leader->request->id;
+    for (f = prefix_owner->prefix_waiters; f != NULL; f = next) {
+        const bool is_choice = f->request->prefix_owner == prefix_owner->request->id;
 
-        next = f->next_follower;
+        next = f->next_prefix_waiter;
         if (is_choice && !is_gone)
             continue;
-        if (!is_choice || heir == NULL) {
-            free_follower(s, f);
-            heir = is_choice ? f : heir;
+        if (!is_choice || successor == NULL) {
+            free_prefix_waiter(s, f);
+            successor = is_choice ? f : successor;
             continue;
         }
-        unlink_follower(s, f);
-        f->request->leader = heir->request->id;
-        sched_hold_back(s, f, heir, f->request->n_prompt);
+        unlink_prefix_waiter(s, f);
+        f->request->prefix_owner = successor->request->id;
+        sched_hold_back(s, f, successor, f->request->n_prompt);
     }
 }
 
@@ -272,7 +273,7 @@ static void end_seq(struct sched *s, struct seq *seq, enum seq_state state, enum
     if (seq->state == SEQ_PREEMPTED)
         seq_end_preemption(seq, now_us);
     kv_manager_forget(s->kv, &seq->kv);
-    sched_leave_followers(s, seq, true);
+    sched_leave_prefix_waiters(s, seq, true);
     sched_set_expiry(s, seq, 0);
     seq_set_state(seq, state);
     s->ends[(s->end_head + s->n_ends++) % s->opt.max_requests] = (struct sched_end){
@@ -301,20 +302,21 @@ uint64_t sched_end_of_time(const struct request *r)
     return earlier(r->deadline_us, r->timeout_us);
 }
 
-/* A follower waits for its leader's prompt, unless it must compute the whole prompt itself (scores)
- * or the leader is past it. */
-static struct seq *find_leader(const struct sched *s, const struct request *r)
+/* A prefix waiter waits for its prefix owner's prompt, unless it must compute the whole prompt
+ * itself (scores) or the prefix owner is past it. */
+static struct seq *find_prefix_owner(const struct sched *s, const struct request *r)
 {
-    struct seq *leader = r->leader != 0 ? seq_set_find(&s->set, r->leader) : NULL;
+    struct seq *prefix_owner = r->prefix_owner != 0 ? seq_set_find(&s->set, r->prefix_owner) : NULL;
 
-    if (leader == NULL || request_wants_rows(r) || leader->n_peak >= leader->request->n_prompt)
+    if (prefix_owner == NULL || request_wants_rows(r) ||
+        prefix_owner->n_peak >= prefix_owner->request->n_prompt)
         return NULL;
-    return leader;
+    return prefix_owner;
 }
 
 int sched_add(struct sched *s, struct request *r, uint64_t now_us)
 {
-    struct seq *seq, *leader;
+    struct seq *seq, *prefix_owner;
 
     assert(r->tenant < s->opt.max_tenants);
     if (!sched_can_ever_fit(&s->opt, r->n_prompt, r->max_tokens))
@@ -333,12 +335,12 @@ int sched_add(struct sched *s, struct request *r, uint64_t now_us)
     tenant_arrive(s->tenants, s->n_tenants, r->tenant, r->weight);
     seq_set_state(seq, SEQ_PENDING);
     sched_set_expiry(s, seq, earlier(sched_end_of_time(r), r->queue_until_us));
-    leader = find_leader(s, r);
-    if (leader == NULL) {
+    prefix_owner = find_prefix_owner(s, r);
+    if (prefix_owner == NULL) {
         sched_enter_waiting(s, seq);
     } else {
         count_waiting(s, seq, true);
-        sched_hold_back(s, seq, leader, r->n_prompt);
+        sched_hold_back(s, seq, prefix_owner, r->n_prompt);
     }
     return 0;
 }
@@ -413,7 +415,7 @@ static void count_rows(struct sched *s, struct seq *seq, const struct plan_item 
         s->prompt_tokens += sched_min(end, n_prompt) - fresh_from;
     if (end > seq->n_peak)
         seq->n_peak = end;
-    sched_free_followers(s, seq, end);
+    sched_free_prefix_waiters(s, seq, end);
 }
 
 /* Append the token; why the sequence ends with it, or FINISH_NONE. Before min_tokens neither kind

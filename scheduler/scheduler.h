@@ -26,7 +26,7 @@
  * the same order.
  *
  * Many who come at once with one long beginning: one computes it, the others are held back until
- * that is done, and share it. So are parallel choices (request.leader).
+ * that is done, and share it. So are parallel choices (request.prefix owner).
  *
  * Victims: of the lower claims the lowest priority, then the one that is cheapest to bring back, by
  * swapping or by computing again, whichever is cheaper for it. One that has been thrown out
@@ -104,8 +104,8 @@ struct plan_item {
     uint32_t first, n;
     bool wants_token;          /* the last row yields a token */
     uint32_t score_from;       /* rows from this position on are still to be scored (echo) */
-    const uint32_t *table;     /* block table, of the first lane of layers */
-    uint32_t lane_stride;      /* entries from there to the next lane's */
+    const uint32_t *table;     /* block table, of the first group of layers */
+    uint32_t group_stride;     /* entries from there to the next group's */
 };
 
 struct plan {

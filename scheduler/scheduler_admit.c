@@ -18,7 +18,7 @@ static uint32_t worst_case(const struct seq *seq)
  * ever need (`all`) where nobody is to be thrown out any more. */
 static uint64_t owed_to(const struct sched *s, const struct seq *seq, bool all)
 {
-    const uint32_t to = all || sched_is_spared(s, seq) ? worst_case(seq) : seq->n_known + 1;
+    const uint32_t to = all || sched_is_preempt_exempt(s, seq) ? worst_case(seq) : seq->n_known + 1;
 
     return kv_manager_owed(s->kv, &seq->kv, seq->n_done, to);
 }
@@ -45,27 +45,28 @@ static uint32_t reusable(const struct sched *s, const struct seq *seq)
     return seq->n_known - 1;
 }
 
-/* The leader whose blocks the sequence can take over as they are. */
+/* The prefix owner whose blocks the sequence can take over as they are. */
 static const struct seq *fork_parent(const struct sched *s, const struct seq *seq)
 {
     const struct request *r = seq->request;
-    const struct seq *leader =
-        r->leader != 0 && seq->n_peak == 0 ? seq_set_find(&s->set, r->leader) : NULL;
+    const struct seq *prefix_owner =
+        r->prefix_owner != 0 && seq->n_peak == 0 ? seq_set_find(&s->set, r->prefix_owner) : NULL;
 
-    if (leader == NULL || leader->state != SEQ_RUNNING || leader->n_done < r->n_prompt ||
-        request_wants_rows(r) || s->opt.whole_prompts ||
-        !kv_manager_can_fork(s->kv, &leader->kv, r->n_prompt - 1))
+    if (prefix_owner == NULL || prefix_owner->state != SEQ_RUNNING ||
+        prefix_owner->n_done < r->n_prompt || request_wants_rows(r) || s->opt.whole_prompts ||
+        !kv_manager_can_fork(s->kv, &prefix_owner->kv, r->n_prompt - 1))
         return NULL;
-    assert(leader->request->n_prompt == r->n_prompt && leader->request->key.salt == r->key.salt &&
-           memcmp(leader->request->ids, r->ids, r->n_prompt * sizeof(*r->ids)) == 0);
-    return leader;
+    assert(prefix_owner->request->n_prompt == r->n_prompt &&
+           prefix_owner->request->key.salt == r->key.salt &&
+           memcmp(prefix_owner->request->ids, r->ids, r->n_prompt * sizeof(*r->ids)) == 0);
+    return prefix_owner;
 }
 
 /* Blocks an admission takes out of the available ones, at once and soon. */
 static uint64_t admission_blocks(const struct sched *s, const struct seq *seq)
 {
-    const bool spared = sched_is_spared(s, seq);
-    const uint32_t n_tokens = spared ? worst_case(seq) : seq->n_known + 1;
+    const bool exempt = sched_is_preempt_exempt(s, seq);
+    const uint32_t n_tokens = exempt ? worst_case(seq) : seq->n_known + 1;
     const uint64_t need = kv_manager_needed(s->kv, n_tokens);
     uint32_t n_held;
 
@@ -79,15 +80,15 @@ static uint64_t admission_blocks(const struct sched *s, const struct seq *seq)
 }
 
 /* Admission wants room for all that the newcomer knows, for what is owed to the others, and for
- * one block more of each lane for each of them: otherwise it would soon be thrown out again, having
- * computed for nothing. Alone, it is always let in. */
+ * one block more of each group for each of them: otherwise it would soon be thrown out again,
+ * having computed for nothing. Alone, it is always let in. */
 static bool is_admissible(const struct sched *s, const struct seq *seq)
 {
     if (s->n_slots == 0 || s->n_running == 0)
         return s->n_slots > 0;
     return kv_manager_n_available(s->kv) >= admission_blocks(s, seq) +
-                                                blocks_owed(s, sched_is_spared(s, seq)) +
-                                                (uint64_t)s->n_running * s->n_lanes;
+                                                blocks_owed(s, sched_is_preempt_exempt(s, seq)) +
+                                                (uint64_t)s->n_running * s->n_groups;
 }
 
 /* Would the newcomer fit if everyone were gone who may be thrown out for it? */
@@ -99,17 +100,17 @@ static bool could_make_room(const struct sched *s, const struct seq *seq)
     for (uint32_t i = 0; i < s->n_running; i++) {
         const struct seq *other = s->running[i];
 
-        if (sched_outranks(s, seq, other) && !sched_is_spared(s, other)) {
+        if (sched_can_preempt(s, seq, other) && !sched_is_preempt_exempt(s, other)) {
             available += kv_manager_n_exclusive(s->kv, &other->kv);
         } else {
-            owed += owed_to(s, other, sched_is_spared(s, seq));
+            owed += owed_to(s, other, sched_is_preempt_exempt(s, seq));
             n_left++;
         }
     }
     if (n_left == s->n_running)
         return false;
     return n_left == 0 ||
-           available >= admission_blocks(s, seq) + owed + (uint64_t)n_left * s->n_lanes;
+           available >= admission_blocks(s, seq) + owed + (uint64_t)n_left * s->n_groups;
 }
 
 /* Preempt lower priorities until the newcomer may come in; false: it may not. */
@@ -278,16 +279,16 @@ static struct seq *who_computes(const struct sched *s, const struct seq *seq, ui
 static bool waits_for_prefix(struct sched *s, struct seq *seq)
 {
     const bool is_new = seq->n_peak == 0 && seq->kv.swap == SWAP_NONE;
-    struct seq *leader;
+    struct seq *prefix_owner;
     uint32_t n_awaited;
 
     if (!is_new || request_wants_rows(seq->request) || !kv_manager_shares(s->kv))
         return false;
-    leader = who_computes(s, seq, &n_awaited);
-    if (leader == NULL)
+    prefix_owner = who_computes(s, seq, &n_awaited);
+    if (prefix_owner == NULL)
         return false;
     order_remove(&s->tenants[seq->request->tenant].waiting, seq);
-    sched_hold_back(s, seq, leader, n_awaited);
+    sched_hold_back(s, seq, prefix_owner, n_awaited);
     return true;
 }
 

@@ -73,7 +73,7 @@ struct order_key sched_key(const struct sched *s, const struct request *r, uint6
     return key;
 }
 
-bool sched_claim_before(const struct sched *s, const struct seq *a, const struct seq *b)
+bool sched_runs_before(const struct sched *s, const struct seq *a, const struct seq *b)
 {
     if (has_levels(s) && a->request->priority != b->request->priority)
         return a->request->priority > b->request->priority;
@@ -85,7 +85,7 @@ bool sched_is_above(const struct sched *s, const struct seq *a, const struct seq
     return has_levels(s) && a->request->priority > b->request->priority;
 }
 
-bool sched_outranks(const struct sched *s, const struct seq *a, const struct seq *b)
+bool sched_can_preempt(const struct sched *s, const struct seq *a, const struct seq *b)
 {
     return sched_is_above(s, a, b) && order_key_before(&a->node.key, &b->node.key);
 }

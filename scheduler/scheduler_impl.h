@@ -3,7 +3,7 @@
  * in), scheduler_preempt.c (who has to go) and scheduler_inspect.c.
  *
  * Private to scheduler/. `running` is sorted by claim, so lower claims stand behind; everything
- * else is in a tenant's waiting order, or held back by its leader.
+ * else is in a tenant's waiting order, or held back by its prefix owner.
  *
  * Thread: engine thread only.
  * Memory: as in scheduler.h.
@@ -30,8 +30,8 @@ struct sched {
     uint32_t n_running;
     uint32_t *slots; /* [max_sequences] stack of free slots */
     uint32_t n_slots;
-    block_id *tables; /* [max_sequences][n_lanes][table_cap] */
-    uint32_t table_cap, n_lanes;
+    block_id *tables; /* [max_sequences][n_groups][table_cap] */
+    uint32_t table_cap, n_groups;
     uint64_t next_ticket;
     struct sched_end *ends; /* ring [max_requests] */
     uint32_t end_head, n_ends;
@@ -58,12 +58,12 @@ struct sched {
 /* The key in its tenant's waiting order; fixed at arrival. */
 struct order_key sched_key(const struct sched *s, const struct request *r, uint64_t ticket);
 /* Does a go before b among the running? Priority where the policy has any, then arrival. */
-bool sched_claim_before(const struct sched *s, const struct seq *a, const struct seq *b);
+bool sched_runs_before(const struct sched *s, const struct seq *a, const struct seq *b);
 /* A strictly higher level of priority. */
 bool sched_is_above(const struct sched *s, const struct seq *a, const struct seq *b);
 /* That, and it also goes first in the waiting order, so that what has waited long is not thrown out
  * as soon as it runs: the only claim that may throw out for an admission. */
-bool sched_outranks(const struct sched *s, const struct seq *a, const struct seq *b);
+bool sched_can_preempt(const struct sched *s, const struct seq *a, const struct seq *b);
 /* Between tenants: a higher priority, unless the other one has waited until it is as high; then the
  * one with less service. Within a tenant the key. Pairs only: three may go round in a circle. */
 bool sched_is_due_before(const struct sched *s, const struct seq *a, const struct seq *b);
@@ -82,11 +82,12 @@ void sched_set_expiry(struct sched *s, struct seq *seq, uint64_t at_us); /* 0 = 
 /* End every request whose time is over. */
 void sched_end_expired(struct sched *s, uint64_t now_us);
 /* Make a sequence that is counted as waiting, and in no order, wait for another one's tokens. */
-void sched_hold_back(struct sched *s, struct seq *seq, struct seq *leader, uint32_t n_awaited);
-/* The leader has so many tokens: those who wait for no more may go. */
-void sched_free_followers(struct sched *s, struct seq *leader, uint32_t n_done);
+void sched_hold_back(struct sched *s, struct seq *seq, struct seq *prefix_owner,
+                     uint32_t n_awaited);
+/* The prefix owner has so many tokens: those who wait for no more may go. */
+void sched_free_prefix_waiters(struct sched *s, struct seq *prefix_owner, uint32_t n_done);
 /* It has lost its place, or is gone for good. */
-void sched_leave_followers(struct sched *s, struct seq *leader, bool is_gone);
+void sched_leave_prefix_waiters(struct sched *s, struct seq *prefix_owner, bool is_gone);
 
 /* ---- scheduler_preempt.c ---- */
 
@@ -99,7 +100,7 @@ bool sched_make_room(struct sched *s, struct seq *seq, uint32_t to);
 struct seq *sched_victim_for(const struct sched *s, const struct seq *newcomer);
 /* The lowest claim among the others, whatever its protection: for when nothing else moves. */
 struct seq *sched_last_but(const struct sched *s, const struct seq *seq);
-bool sched_is_spared(const struct sched *s, const struct seq *seq);
+bool sched_is_preempt_exempt(const struct sched *s, const struct seq *seq);
 
 /* ---- scheduler_plan.c ---- */
 

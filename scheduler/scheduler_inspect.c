@@ -29,7 +29,7 @@ static void fill_kv(const struct sched *s, struct engine_stats *out)
 {
     const struct kv_manager_stats kv = kv_manager_stats(s->kv);
 
-    out->lanes = kv.lanes;
+    out->groups = kv.groups;
     out->max_chunk = s->opt.prefill_chunk;
     out->blocks_total = kv.pool.n_blocks;
     out->blocks_free = kv.pool.n_free;
@@ -88,7 +88,7 @@ static enum snapshot_state state_of(const struct seq *seq)
         return SNAPSHOT_RUNNING;
     if (seq->state == SEQ_PREEMPTED)
         return SNAPSHOT_PREEMPTED;
-    return seq->leader != NULL ? SNAPSHOT_FOLLOWING : SNAPSHOT_WAITING;
+    return seq->prefix_owner != NULL ? SNAPSHOT_FOLLOWING : SNAPSHOT_WAITING;
 }
 
 static void add_seq(const struct sched *s, const struct seq *seq, struct snapshot *out)
@@ -144,7 +144,7 @@ void sched_fill_snapshot(const struct sched *s, struct snapshot *out, uint64_t n
             add_seq(s, q, out);
     }
     for (uint32_t i = 0; i < s->set.cap; i++)
-        if (s->set.all[i].request != NULL && s->set.all[i].leader != NULL)
+        if (s->set.all[i].request != NULL && s->set.all[i].prefix_owner != NULL)
             add_seq(s, &s->set.all[i], out);
     out->pressure = kv_manager_pressure(s->kv);
     out->kv = kv_manager_stats(s->kv);
@@ -160,9 +160,9 @@ static bool check_running(const struct sched *s)
     for (uint32_t i = 0; i < s->n_running; i++) {
         const struct seq *seq = s->running[i];
 
-        if (seq->state != SEQ_RUNNING || seq->n_done > seq->n_known ||
-            seq->kv.swap != SWAP_NONE || block_table_missing(&seq->kv.table, seq->n_done) > 0 ||
-            (i > 0 && sched_claim_before(s, seq, s->running[i - 1])))
+        if (seq->state != SEQ_RUNNING || seq->n_done > seq->n_known || seq->kv.swap != SWAP_NONE ||
+            block_table_missing(&seq->kv.table, seq->n_done) > 0 ||
+            (i > 0 && sched_runs_before(s, seq, s->running[i - 1])))
             return false;
     }
     return true;
@@ -179,7 +179,7 @@ static bool check_waiting(const struct sched *s, uint32_t *n_waiting, uint32_t *
         if ((seq->state != SEQ_PENDING && seq->state != SEQ_PREEMPTED) ||
             seq->slot != SEQ_NO_SLOT || seq->kv.table.n != 0 ||
             (seq->n_done > 0) != (seq->kv.swap != SWAP_NONE) ||
-            (seq->node.size == 0) != (seq->leader != NULL))
+            (seq->node.size == 0) != (seq->prefix_owner != NULL))
             return false;
         ++*n_waiting;
         *n_preempted += seq->state == SEQ_PREEMPTED;

@@ -57,7 +57,7 @@ static void add_item(struct sched *s, struct seq *seq, uint32_t n, bool is_prefi
         .wants_token = seq->n_done + n == seq->n_known && r->max_tokens > 0,
         .score_from = seq->n_scored,
         .table = seq->kv.table.blocks,
-        .lane_stride = seq->kv.table.cap,
+        .group_stride = seq->kv.table.cap,
     };
     w = work_of(&s->items[p->n_items++], is_prefill);
     p->work.n_prefill += w.n_prefill;

@@ -42,7 +42,7 @@ static uint64_t return_cost(const struct sched *s, const struct seq *seq)
 
 /* ---- victims ---- */
 
-bool sched_is_spared(const struct sched *s, const struct seq *seq)
+bool sched_is_preempt_exempt(const struct sched *s, const struct seq *seq)
 {
     return seq->n_preempted >= s->opt.max_preemptions;
 }
@@ -61,7 +61,7 @@ static struct seq *better_victim(const struct sched *s, struct seq *a, struct se
     cost_b = return_cost(s, b);
     if (cost_a != cost_b)
         return cost_a < cost_b ? a : b;
-    return sched_claim_before(s, a, b) ? b : a;
+    return sched_runs_before(s, a, b) ? b : a;
 }
 
 struct seq *sched_victim_for(const struct sched *s, const struct seq *newcomer)
@@ -69,7 +69,8 @@ struct seq *sched_victim_for(const struct sched *s, const struct seq *newcomer)
     struct seq *best = NULL;
 
     for (uint32_t i = s->n_running; i-- > 0 && sched_is_above(s, newcomer, s->running[i]);)
-        if (!sched_is_spared(s, s->running[i]) && sched_outranks(s, newcomer, s->running[i]))
+        if (!sched_is_preempt_exempt(s, s->running[i]) &&
+            sched_can_preempt(s, newcomer, s->running[i]))
             best = better_victim(s, best, s->running[i]);
     return best;
 }
@@ -83,7 +84,7 @@ static struct seq *victim_below(const struct sched *s, const struct seq *seq)
     for (uint32_t i = s->n_running; i-- > 0 && s->running[i] != seq;) {
         struct seq *v = s->running[i];
 
-        if (sched_is_spared(s, v) && !sched_outranks(s, seq, v))
+        if (sched_is_preempt_exempt(s, v) && !sched_can_preempt(s, seq, v))
             continue;
         if (kv_manager_n_exclusive(s->kv, &v->kv) > 0)
             best = better_victim(s, best, v);
@@ -117,7 +118,7 @@ void sched_preempt(struct sched *s, struct seq *victim)
         s->preemptions++;
         s->swap_fallbacks += wants_swap && kv_manager_stats(s->kv).swap.ram_slots > 0;
     }
-    sched_leave_followers(s, victim, false);
+    sched_leave_prefix_waiters(s, victim, false);
     victim->n_preempted++;
     victim->preempted_at_us = s->now_us;
     seq_set_state(victim, SEQ_PREEMPTED);

@@ -6,9 +6,9 @@
  *      \           |            /
  *       `--> COMPLETED | CANCELLED | FAILED
  *
- * PENDING and PREEMPTED sequences are in their tenant's waiting order (a follower, until its
- * leader has computed what they share, in the leader's list instead), RUNNING ones in the running
- * list.
+ * PENDING and PREEMPTED sequences are in their tenant's waiting order (a prefix waiter, until its
+ * prefix owner has computed what they share, in the prefix owner's list instead), RUNNING ones in
+ * the running list.
  *
  * Thread: engine thread only.
  * Memory: a fixed array of seqs is taken at start; a seq owns its request.
@@ -51,10 +51,10 @@ struct seq {
     uint64_t tried;    /* serial of the plan in which a chunk was last thought about */
     struct kv_seq kv;  /* the table is set up while running */
     struct order_node node;
-    struct seq *leader;        /* while held back: in its list */
-    struct seq *followers;     /* held back until this one has computed what they share */
-    struct seq *next_follower;
-    uint32_t n_awaited;        /* while held back: tokens that the leader is to have computed */
+    struct seq *prefix_owner;   /* while held back: in its list */
+    struct seq *prefix_waiters; /* held back until this one has computed what they share */
+    struct seq *next_prefix_waiter;
+    uint32_t n_awaited;    /* while held back: tokens that the prefix owner is to have computed */
     uint64_t expiry_us;    /* when it is given up; 0 = never */
     uint32_t heap_expiry;  /* position, kept by struct heap */
     uint32_t n_cached;     /* prompt tokens that were there at the first admission */

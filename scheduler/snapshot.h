@@ -21,7 +21,7 @@ enum snapshot_state { SNAPSHOT_WAITING = 0, SNAPSHOT_FOLLOWING, SNAPSHOT_RUNNING
 
 struct seq_info {
     uint64_t id;
-    enum snapshot_state state; /* FOLLOWING: until the prompt of its leader is computed */
+    enum snapshot_state state; /* FOLLOWING: until the prompt of its prefix owner is computed */
     enum priority priority;
     uint32_t tenant;
     uint32_t n_prompt, max_tokens;

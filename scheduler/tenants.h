@@ -26,7 +26,7 @@
 struct tenant {
     struct order waiting;
     uint32_t n_running;
-    uint32_t n_held_back; /* followers that wait for their leader */
+    uint32_t n_held_back; /* prefix waiters that wait for their prefix owner */
     uint32_t weight;      /* of its latest request; 0 = never seen */
     uint64_t service;
     uint64_t n_tokens; /* computed for it */

@@ -234,16 +234,16 @@ static int choose_kv_type(struct engine *e, const struct config *c, char *err, s
 static int make_store(struct engine *e, const struct config *c, char *err, size_t err_len)
 {
     const struct model_shape *s = &e->model->shape;
-    const struct kv_shape shape = {e->model->lanes.n_layer, s->n_kv_head,
+    const struct kv_shape shape = {e->model->groups.n_layer, s->n_kv_head,
                                    kern_kv_key_bytes(e->kv_type, s->key_dim),
                                    kern_kv_value_bytes(e->kv_type, s->value_dim)};
     const uint32_t n_blocks = kv_store_blocks_for(&shape, c->kv_memory);
     int rc;
 
-    if (n_blocks < e->model->lanes.n) {
+    if (n_blocks < e->model->groups.n) {
         snprintf(err, err_len,
                  "kv_memory %" PRIu64 " is too small: one block of 16 tokens takes %zu bytes",
-                 c->kv_memory, e->model->lanes.n * kv_store_block_bytes(&shape));
+                 c->kv_memory, e->model->groups.n * kv_store_block_bytes(&shape));
         return ERR_RANGE;
     }
     rc = kv_store_create(&e->kv, &shape, n_blocks);
@@ -266,7 +266,7 @@ static uint32_t slots_for(uint64_t bytes, size_t block_bytes)
  * may need, and enough for a few short ones. */
 static uint32_t staging_slots(const struct engine *e)
 {
-    const uint64_t longest = kv_lanes_peak(&e->model->lanes, e->sched.max_context, 1);
+    const uint64_t longest = kv_groups_peak(&e->model->groups, e->sched.max_context, 1);
 
     return longest > 16 ? (uint32_t)longest : 16;
 }
@@ -329,7 +329,7 @@ static int make_manager(struct engine *e, const struct config *c, char *err, siz
     e->cache.prefix_cache = strcmp(c->prefix_cache, "on") == 0 && !e->model->shape.is_encoder;
     e->cache.max_sequences = max_copies(e);
     e->cache.max_table = block_table_needed(e->sched.max_context);
-    e->cache.lanes = e->model->lanes;
+    e->cache.groups = e->model->groups;
     e->cache.max_chunk = e->sched.prefill_chunk;
     e->cache.low_percent = (uint32_t)c->kv_low_percent;
     e->cache.critical_percent = (uint32_t)c->kv_critical_percent;
@@ -380,7 +380,7 @@ static enum sched_preemption preemption_of(const char *name)
 
 static void fill_sched_options(struct engine *e, const struct config *c)
 {
-    const uint32_t kv_tokens = kv_lanes_most_tokens(&e->model->lanes, e->kv->n_blocks);
+    const uint32_t kv_tokens = kv_groups_most_tokens(&e->model->groups, e->kv->n_blocks);
     const bool is_encoder = e->model->shape.is_encoder;
     const uint32_t rows = (uint32_t)c->max_batch_tokens;
     uint32_t n_ctx = e->model->shape.n_ctx;
@@ -451,7 +451,7 @@ static void log_sizes(const struct engine *e, const struct config *c, uint64_t l
              "isa=%s threads=%u kv_type=%s kv_blocks=%u kv_lanes=%u kv_window_lanes=%u "
              "kv_bytes=%zu context=%u scratch_bytes=%zu",
              kern_isa_name(e->isa), e->threads, kern_kv_name(e->kv_type), e->kv->n_blocks,
-             m->lanes.n, m->lanes.n_window, e->kv->bytes, e->sched.max_context,
+             m->groups.n, m->groups.n_window, e->kv->bytes, e->sched.max_context,
              runner_scratch_bytes(e->runner));
     if (e->swap != NULL)
         log_swap(e, c);

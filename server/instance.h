@@ -45,7 +45,7 @@ struct engine {
     enum kern_isa isa;
     enum kern_kv kv_type;
     uint32_t threads;
-    struct sched_options sched; /* ready for loop_create() */
+    struct sched_options sched; /* ready for engine_loop_create() */
 };
 
 /* How far engine_init() has come, in thousandths, for another thread. */

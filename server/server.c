@@ -81,7 +81,7 @@ static bool is_over(const struct server *s)
     return s->stopped_us > 0 && clock_us() - s->stopped_us > FLUSH_US;
 }
 
-static void kick_models(struct server *s)
+static void pump_models(struct server *s)
 {
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         served_model_pump(&s->models[i]);
@@ -91,7 +91,7 @@ static void on_tick(uv_timer_t *tick)
 {
     struct server *s = tick->data;
 
-    kick_models(s);
+    pump_models(s);
     if (is_over(s))
         end_loop(s);
 }
@@ -198,7 +198,7 @@ static void on_wake(uv_async_t *wake)
 
     if (s->auth.is_loading) /* the engines' first words may come before they are attached */
         return;
-    kick_models(s);
+    pump_models(s);
 }
 
 void server_wake(void *ud)

@@ -191,7 +191,7 @@ static int fill_ropes(struct load *l)
 }
 
 /* Which layers lie together in the cache. An encoder never drops anything. */
-static int deal_layers(struct model *m)
+static int assign_layers(struct model *m)
 {
     const uint32_t n = m->shape.n_layer;
     uint32_t *windows = mem_calloc(n, sizeof(*windows));
@@ -201,7 +201,7 @@ static int deal_layers(struct model *m)
     if (rc == 0) {
         for (uint32_t i = 0; i < n; i++)
             windows[i] = m->shape.is_encoder ? 0 : m->layers[i].window;
-        kv_lanes_deal(windows, n, &m->lanes, places);
+        kv_groups_assign(windows, n, &m->groups, places);
         for (uint32_t i = 0; i < n; i++)
             m->layers[i].kv = places[i];
     }
@@ -246,7 +246,7 @@ static int settle_layers(struct load *l)
             layer->attn_norm = second;
         }
     }
-    return deal_layers(l->m) < 0 ? load_fail(l, ERR_NOMEM, "out of memory") : 0;
+    return assign_layers(l->m) < 0 ? load_fail(l, ERR_NOMEM, "out of memory") : 0;
 }
 
 static int pack(struct load *l, const struct model_options *options)

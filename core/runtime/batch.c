@@ -54,7 +54,7 @@ void batch_clear(struct batch *b)
 }
 
 uint32_t batch_add_span(struct batch *b, const int32_t *ids, uint32_t n, uint32_t pos0,
-                        const uint32_t *table, uint32_t lane_stride)
+                        const uint32_t *table, uint32_t group_stride)
 {
     const uint32_t row0 = b->n_rows;
 
@@ -65,7 +65,7 @@ uint32_t batch_add_span(struct batch *b, const int32_t *ids, uint32_t n, uint32_
         b->span_of[row0 + i] = b->n_spans;
     }
     b->spans[b->n_spans++] = (struct batch_span){
-        .row0 = row0, .n_row = n, .pos0 = pos0, .table = table, .lane_stride = lane_stride};
+        .row0 = row0, .n_row = n, .pos0 = pos0, .table = table, .group_stride = group_stride};
     b->n_rows += n;
     return row0;
 }

@@ -57,9 +57,9 @@ struct token_count { /* of a token that stands in the prompt or in the answer */
 struct batch_span {
     uint32_t row0, n_row; /* rows row0 .. row0 + n_row - 1 */
     uint32_t pos0;        /* position of the first one */
-    const uint32_t *table; /* block table: in lane i of layers position p is in block
-                            * table[i * lane_stride + p / 16] */
-    uint32_t lane_stride;
+    const uint32_t *table; /* block table: in group i of layers position p is in block
+                            * table[i * group_stride + p / 16] */
+    uint32_t group_stride;
 };
 
 struct constraint_state; /* core/grammar/constraint.h */
@@ -121,7 +121,7 @@ void batch_clear(struct batch *b);
 /* Append a span; ids are copied. The capacities are the caller's to respect (asserted). Returns
  * the row index of the first token. */
 uint32_t batch_add_span(struct batch *b, const int32_t *ids, uint32_t n, uint32_t pos0,
-                        const uint32_t *table, uint32_t lane_stride);
+                        const uint32_t *table, uint32_t group_stride);
 /* Append an output for a row; the rest of it is the caller's to fill (zeroed here). */
 struct batch_output *batch_add_output(struct batch *b, uint32_t row);
 void batch_add_pool(struct batch *b, uint32_t row0, uint32_t n_row, float *sum);

@@ -106,7 +106,7 @@ void store_row(struct runner *r, uint32_t layer, uint32_t row, const float *k, c
     const uint32_t pos = r->batch->pos[row];
     const struct batch_span *span = &r->batch->spans[r->batch->span_of[row]];
     const struct kv_place *at = &r->model->layers[layer].kv;
-    const block_id block = span->table[at->lane * span->lane_stride + pos / BLOCK_TOKENS];
+    const block_id block = span->table[at->group * span->group_stride + pos / BLOCK_TOKENS];
 
     assert(block != BLOCK_NONE && pos < s->n_ctx);
     r->kern.kv_write[r->kv_type](kv_store_keys(r->kv, block, at->at),

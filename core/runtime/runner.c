@@ -187,7 +187,7 @@ static int check_options(const struct runner_options *o, char *err, size_t err_l
     const struct kv_shape *kv = &o->kv->shape;
 
     if (s->key_dim % kern_kv_group(o->kv_type) != 0 ||
-        s->value_dim % kern_kv_group(o->kv_type) != 0 || kv->n_layer != o->model->lanes.n_layer ||
+        s->value_dim % kern_kv_group(o->kv_type) != 0 || kv->n_layer != o->model->groups.n_layer ||
         kv->n_kv_head != s->n_kv_head ||
         kv->key_bytes != kern_kv_key_bytes(o->kv_type, s->key_dim) ||
         kv->value_bytes != kern_kv_value_bytes(o->kv_type, s->value_dim)) {

@@ -24,7 +24,7 @@ struct team;
 
 struct runner_options {
     const struct model *model;  /* borrowed */
-    struct kv_store *kv;        /* borrowed; its shape is the model's with kv_type: model->lanes */
+    struct kv_store *kv;        /* borrowed; its shape is the model's with kv_type: model->groups */
     enum kern_kv kv_type;
     enum kern_isa isa;
     struct team *team;          /* borrowed; runners may share one if they step in turns */

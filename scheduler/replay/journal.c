@@ -196,9 +196,9 @@ static void put_kv(struct journal *j, const struct kv_manager_options *o)
     put_value(j, "n_file", o->n_file);
     put_value(j, "max_sequences", o->max_sequences);
     put_value(j, "max_table", o->max_table);
-    put_value(j, "lanes", kv_lanes_n(&o->lanes));
-    put_value(j, "window_lanes", o->lanes.n_window);
-    put_value(j, "window", o->lanes.window);
+    put_value(j, "lanes", kv_groups_n(&o->groups));
+    put_value(j, "window_lanes", o->groups.n_window);
+    put_value(j, "window", o->groups.window);
     put_value(j, "max_chunk", o->max_chunk);
     put_value(j, "low_percent", o->low_percent);
     put_value(j, "critical_percent", o->critical_percent);
@@ -228,7 +228,7 @@ void journal_post(struct journal *j, const struct request *r, uint64_t now_us)
     put_nonzero(j, "deadline", r->deadline_us);
     put_nonzero(j, "timeout", r->timeout_us);
     put_nonzero(j, "queue_until", r->queue_until_us);
-    put_nonzero(j, "leader", r->leader);
+    put_nonzero(j, "leader", r->prefix_owner);
     put_value(j, "priority", r->priority);
     put_nonzero(j, "tenant", r->tenant);
     put_value(j, "weight", r->weight);

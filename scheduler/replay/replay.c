@@ -14,7 +14,7 @@
 #define MAX_REQUESTS (1u << 20)
 #define MAX_TOKENS (1u << 24)
 #define MAX_BLOCKS (1u << 26)
-#define MAX_LANES (1u << 12)
+#define MAX_GROUPS (1u << 12)
 
 struct replay {
     struct kv_manager_options kv_options;
@@ -30,7 +30,7 @@ struct replay {
     int32_t *tokens;             /* [max_sequences] by item */
     bool io_used[SWAP_MAX_IO];
     uint32_t io[SWAP_MAX_IO];    /* copies under way */
-    struct traffic traffic;
+    struct trace trace;
     struct step_costs costs;     /* the latest that were known */
     struct replay_stats stats;
 };
@@ -50,7 +50,7 @@ int replay_create(struct replay **out, bool collect)
     *out = mem_calloc(1, sizeof(**out));
     if (*out == NULL)
         return ERR_NOMEM;
-    (*out)->traffic.keep_tokens = collect;
+    (*out)->trace.keep_tokens = collect;
     return 0;
 }
 
@@ -58,10 +58,10 @@ static void end_run(struct replay *r)
 {
     sched_destroy(&r->sched);
     kv_manager_destroy(&r->kv);
-    traffic_release(&r->traffic);
+    trace_release(&r->trace);
     mem_free(r->eog);
     mem_free(r->tokens);
-    *r = (struct replay){.traffic = r->traffic, .stats = r->stats};
+    *r = (struct replay){.trace = r->trace, .stats = r->stats};
 }
 
 void replay_destroy(struct replay **r)
@@ -94,7 +94,7 @@ static void take_ends(struct replay *r)
     struct sched_end end;
 
     while (sched_next_end(r->sched, &end)) {
-        traffic_end(&r->traffic, end.request->id, end.finish, r->now_us);
+        trace_end(&r->trace, end.request->id, end.finish, r->now_us);
         request_destroy(&end.request);
         r->stats.n_ends++;
     }
@@ -105,12 +105,12 @@ static void take_ends(struct replay *r)
 /* Tables of so many sequences. */
 static bool is_table_believable(const struct kv_manager_options *k, uint32_t n)
 {
-    return (uint64_t)n * k->max_table <= (1u << 30) / k->lanes.n;
+    return (uint64_t)n * k->max_table <= (1u << 30) / k->groups.n;
 }
 
-static bool are_lanes_believable(const struct kv_lanes *l)
+static bool are_groups_believable(const struct kv_groups *l)
 {
-    return l->n > 0 && l->n <= MAX_LANES && (l->n_window < l->n || l->n == 1) &&
+    return l->n > 0 && l->n <= MAX_GROUPS && (l->n_window < l->n || l->n == 1) &&
            l->n_window <= l->n && (l->n_window == 0) == (l->window == 0);
 }
 
@@ -128,7 +128,7 @@ static bool is_believable(const struct replay_record *rec)
            k->n_file <= MAX_BLOCKS && (k->n_file == 0 || k->n_ram > 0) &&
            k->max_sequences <= MAX_REQUESTS && k->max_table <= MAX_BLOCKS &&
            k->max_table >= (s->max_context - 1) / BLOCK_TOKENS + 1 &&
-           are_lanes_believable(&k->lanes) && is_table_believable(k, s->max_sequences) &&
+           are_groups_believable(&k->groups) && is_table_believable(k, s->max_sequences) &&
            is_table_believable(k, k->max_sequences) && k->critical_percent <= 100 &&
            k->low_percent <= 100 && k->placement <= BLOCK_ROUND_ROBIN;
 }
@@ -171,12 +171,12 @@ static int take_post(struct replay *r, struct replay_record *rec, char *err, siz
     if (q->tenant >= r->options.max_tenants)
         return fail(ERR_FORMAT, err, err_len, "tenant %u is not below %u", q->tenant,
                     r->options.max_tenants);
-    if (q->id == 0 || traffic_has(&r->traffic, q->id))
+    if (q->id == 0 || trace_has(&r->trace, q->id))
         return fail(ERR_FORMAT, err, err_len, "request %" PRIu64 " is posted twice", q->id);
-    if (!traffic_follows_an_equal(&r->traffic, q))
+    if (!trace_follows_an_equal(&r->trace, q))
         return fail(ERR_FORMAT, err, err_len, "request %" PRIu64 " has another prompt than its "
                     "leader", q->id);
-    if (traffic_add(&r->traffic, q) < 0)
+    if (trace_add(&r->trace, q) < 0)
         return no_memory(err, err_len);
     r->stats.n_posts++;
     if (sched_add(r->sched, rec->request, rec->now_us) == 0)
@@ -245,7 +245,7 @@ static int take_commit(struct replay *r, const struct replay_record *rec, char *
         if (n == rec->n_tokens)
             return fail(ERR_FORMAT, err, err_len, "step %" PRIu64 " has too few tokens", rec->id);
         r->tokens[i] = rec->tokens[n++];
-        if (traffic_add_token(&r->traffic, item->request->id, r->tokens[i]) < 0)
+        if (trace_add_token(&r->trace, item->request->id, r->tokens[i]) < 0)
             return no_memory(err, err_len);
     }
     if (n != rec->n_tokens)
@@ -401,10 +401,10 @@ struct replay_stats replay_stats(const struct replay *r)
     return r->stats;
 }
 
-bool replay_traffic(struct replay *r, struct simulate_options *options,
-                    const struct simulate_arrival **arrivals, size_t *n)
+bool replay_trace(struct replay *r, struct simulate_options *options,
+                  const struct simulate_arrival **arrivals, size_t *n)
 {
-    if (r->traffic.n == 0 || !r->costs.is_known)
+    if (r->trace.n == 0 || !r->costs.is_known)
         return false;
     *options = (struct simulate_options){
         .sched = r->options,
@@ -413,7 +413,7 @@ bool replay_traffic(struct replay *r, struct simulate_options *options,
         .target_us = r->limits.target_us,
     };
     options->sched.kv = NULL;
-    *arrivals = traffic_arrivals(&r->traffic);
-    *n = r->traffic.n;
+    *arrivals = trace_arrivals(&r->trace);
+    *n = r->trace.n;
     return true;
 }

@@ -5,7 +5,7 @@
  * makes them (server/cli/replay_line.c). A record is checked before it is believed: a journal may
  * have been edited or cut.
  *
- * Beside that the replay collects what a simulation of the same traffic needs: who came when, with
+ * Beside that the replay collects what a simulation of the same trace needs: who came when, with
  * which prompt, and what came out.
  *
  * Thread: any, one at a time.
@@ -98,7 +98,7 @@ struct replay_stats replay_stats(const struct replay *r);
 /* Of the latest run, for a simulation: its options (truth = the latest costs that were known), and
  * the arrivals (trace.h), which stay the replay's. False: nothing to go by yet, no costs or no
  * arrivals. */
-bool replay_traffic(struct replay *r, struct simulate_options *options,
-                    const struct simulate_arrival **arrivals, size_t *n);
+bool replay_trace(struct replay *r, struct simulate_options *options,
+                  const struct simulate_arrival **arrivals, size_t *n);
 
 #endif

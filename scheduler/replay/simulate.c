@@ -203,7 +203,7 @@ static struct request *make_request(const struct simulate *s, size_t i)
     r->arrival_us = a->at_us;
     r->deadline_us = a->deadline_us;
     r->queue_until_us = a->queue_until_us;
-    r->leader = a->leader;
+    r->prefix_owner = a->prefix_owner;
     r->priority = a->priority;
     r->tenant = a->tenant;
     r->weight = a->weight > 0 ? a->weight : 1;
@@ -275,7 +275,7 @@ static void take_io_ends(struct simulate *s)
     }
 }
 
-static void take_news(struct simulate *s)
+static void take_inbox(struct simulate *s)
 {
     take_io_ends(s);
     while (s->n_coming > 0 && due(s, s->coming, 0) <= s->now_us)
@@ -430,7 +430,7 @@ static bool turn(struct simulate *s)
     const struct plan *plan;
     uint64_t moves_us;
 
-    take_news(s);
+    take_inbox(s);
     s->limits = (struct sched_limits){.target_us = s->opt.target_us,
                                       .costs = cost_get(&s->cost)};
     plan = sched_plan(s->sched, s->now_us, &s->limits);

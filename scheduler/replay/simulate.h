@@ -36,7 +36,7 @@ struct simulate_arrival {
     uint64_t salt;
     uint64_t deadline_us, queue_until_us; /* as in struct request */
     uint64_t leave_us;     /* the client goes away at that time; 0 = never */
-    uint64_t leader;       /* 1 + the number of an earlier arrival with the same prompt, or 0 */
+    uint64_t prefix_owner; /* 1 + the number of an earlier arrival with the same prompt, or 0 */
     bool score_prompt;
 };
 

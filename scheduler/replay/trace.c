@@ -6,18 +6,18 @@
 
 #include <string.h>
 
-struct traffic_entry {
+struct trace_entry {
     uint64_t id;   /* 0 = empty */
     size_t i;      /* its arrival */
     uint64_t hash; /* of its prompt */
 };
 
-struct traffic_output { /* tokens that came out; ids only when they are kept */
+struct trace_output { /* tokens that came out; ids only when they are kept */
     uint32_t n, cap;
     int32_t *ids;
 };
 
-void traffic_release(struct traffic *t)
+void trace_release(struct trace *t)
 {
     for (size_t i = 0; i < t->n; i++) {
         mem_free((void *)t->arrivals[i].prompt);
@@ -26,12 +26,12 @@ void traffic_release(struct traffic *t)
     mem_free(t->arrivals);
     mem_free(t->outputs);
     mem_free(t->entries);
-    *t = (struct traffic){.keep_tokens = t->keep_tokens};
+    *t = (struct trace){.keep_tokens = t->keep_tokens};
 }
 
 /* ---- by id ---- */
 
-static struct traffic_entry *slot_of(const struct traffic *t, uint64_t id)
+static struct trace_entry *slot_of(const struct trace *t, uint64_t id)
 {
     size_t i = (size_t)(id * 0x9e3779b97f4a7c15u >> 20) & (t->n_slots - 1);
 
@@ -40,14 +40,14 @@ static struct traffic_entry *slot_of(const struct traffic *t, uint64_t id)
     return &t->entries[i];
 }
 
-bool traffic_has(const struct traffic *t, uint64_t id)
+bool trace_has(const struct trace *t, uint64_t id)
 {
     return t->n_slots > 0 && slot_of(t, id)->id == id;
 }
 
-static int grow_entries(struct traffic *t)
+static int grow_entries(struct trace *t)
 {
-    struct traffic larger = *t;
+    struct trace larger = *t;
 
     larger.n_slots = t->n_slots > 0 ? 2 * t->n_slots : 256;
     larger.entries = mem_calloc(larger.n_slots, sizeof(*larger.entries));
@@ -62,7 +62,7 @@ static int grow_entries(struct traffic *t)
     return 0;
 }
 
-static int grow_arrivals(struct traffic *t)
+static int grow_arrivals(struct trace *t)
 {
     const size_t cap = t->cap > 0 ? 2 * t->cap : 256;
     void *p = mem_realloc(t->arrivals, cap * sizeof(*t->arrivals));
@@ -88,21 +88,21 @@ static uint64_t hash_prompt(const struct request *r)
     return h;
 }
 
-bool traffic_follows_an_equal(const struct traffic *t, const struct request *r)
+bool trace_follows_an_equal(const struct trace *t, const struct request *r)
 {
-    const struct simulate_arrival *leader;
+    const struct simulate_arrival *prefix_owner;
 
-    if (r->leader == 0 || !traffic_has(t, r->leader))
+    if (r->prefix_owner == 0 || !trace_has(t, r->prefix_owner))
         return true;
-    leader = &t->arrivals[slot_of(t, r->leader)->i];
-    return leader->n_prompt == r->n_prompt && leader->salt == r->key.salt &&
-           slot_of(t, r->leader)->hash == hash_prompt(r);
+    prefix_owner = &t->arrivals[slot_of(t, r->prefix_owner)->i];
+    return prefix_owner->n_prompt == r->n_prompt && prefix_owner->salt == r->key.salt &&
+           slot_of(t, r->prefix_owner)->hash == hash_prompt(r);
 }
 
 /* ---- what happens ---- */
 
 /* Until it ends, it is taken to go on for ever. */
-static struct simulate_arrival arrival_of(const struct traffic *t, const struct request *r)
+static struct simulate_arrival arrival_of(const struct trace *t, const struct request *r)
 {
     return (struct simulate_arrival){
         .at_us = r->arrival_us,
@@ -116,12 +116,14 @@ static struct simulate_arrival arrival_of(const struct traffic *t, const struct 
         .salt = r->key.salt,
         .deadline_us = r->deadline_us,
         .queue_until_us = r->queue_until_us,
-        .leader = r->leader != 0 && traffic_has(t, r->leader) ? slot_of(t, r->leader)->i + 1 : 0,
+        .prefix_owner = r->prefix_owner != 0 && trace_has(t, r->prefix_owner)
+                            ? slot_of(t, r->prefix_owner)->i + 1
+                            : 0,
         .score_prompt = r->score_prompt,
     };
 }
 
-int traffic_add(struct traffic *t, const struct request *r)
+int trace_add(struct trace *t, const struct request *r)
 {
     int32_t *prompt = NULL;
 
@@ -134,17 +136,17 @@ int traffic_add(struct traffic *t, const struct request *r)
         if (prompt == NULL)
             return ERR_NOMEM;
     }
-    t->outputs[t->n] = (struct traffic_output){0};
+    t->outputs[t->n] = (struct trace_output){0};
     t->arrivals[t->n] = arrival_of(t, r);
     t->arrivals[t->n].prompt = prompt;
-    *slot_of(t, r->id) = (struct traffic_entry){.id = r->id, .i = t->n, .hash = hash_prompt(r)};
+    *slot_of(t, r->id) = (struct trace_entry){.id = r->id, .i = t->n, .hash = hash_prompt(r)};
     t->n++;
     return 0;
 }
 
-int traffic_add_token(struct traffic *t, uint64_t id, int32_t token)
+int trace_add_token(struct trace *t, uint64_t id, int32_t token)
 {
-    struct traffic_output *o = &t->outputs[slot_of(t, id)->i];
+    struct trace_output *o = &t->outputs[slot_of(t, id)->i];
     const uint32_t cap = o->cap > 0 ? 2 * o->cap : 16;
 
     if (t->keep_tokens && o->n == o->cap) {
@@ -161,7 +163,7 @@ int traffic_add_token(struct traffic *t, uint64_t id, int32_t token)
     return 0;
 }
 
-void traffic_end(struct traffic *t, uint64_t id, enum finish finish, uint64_t now_us)
+void trace_end(struct trace *t, uint64_t id, enum finish finish, uint64_t now_us)
 {
     const size_t i = slot_of(t, id)->i;
 
@@ -172,10 +174,10 @@ void traffic_end(struct traffic *t, uint64_t id, enum finish finish, uint64_t no
         t->arrivals[i].leave_us = now_us;
 }
 
-const struct simulate_arrival *traffic_arrivals(struct traffic *t)
+const struct simulate_arrival *trace_arrivals(struct trace *t)
 {
     for (size_t i = 0; i < t->n; i++) {
-        const struct traffic_output *o = &t->outputs[i];
+        const struct trace_output *o = &t->outputs[i];
 
         t->arrivals[i].output = o->n == t->arrivals[i].n_output ? o->ids : NULL;
     }

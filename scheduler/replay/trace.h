@@ -18,31 +18,31 @@
 #include "scheduler/replay/simulate.h"
 #include "scheduler/request.h"
 
-struct traffic_entry;
-struct traffic_output;
+struct trace_entry;
+struct trace_output;
 
-struct traffic { /* {0} with keep_tokens set is empty */
+struct trace { /* {0} with keep_tokens set is empty */
     bool keep_tokens;
-    struct traffic_entry *entries; /* hash table by id; n_slots a power of two */
+    struct trace_entry *entries; /* hash table by id; n_slots a power of two */
     size_t n_slots;
     struct simulate_arrival *arrivals; /* [n] in the order of their coming */
-    struct traffic_output *outputs;    /* [n] */
+    struct trace_output *outputs;      /* [n] */
     size_t n, cap;
 };
 
-void traffic_release(struct traffic *t);
+void trace_release(struct trace *t);
 
-bool traffic_has(const struct traffic *t, uint64_t id);
-/* Has its leader, if that is known, the same prompt and salt? The scheduler relies on it. */
-bool traffic_follows_an_equal(const struct traffic *t, const struct request *r);
+bool trace_has(const struct trace *t, uint64_t id);
+/* Has its prefix owner, if that is known, the same prompt and salt? The scheduler relies on it. */
+bool trace_follows_an_equal(const struct trace *t, const struct request *r);
 
 /* A request that is not there yet. ERR_NOMEM. */
-int traffic_add(struct traffic *t, const struct request *r);
+int trace_add(struct trace *t, const struct request *r);
 /* What became of one that is there. ERR_NOMEM. */
-int traffic_add_token(struct traffic *t, uint64_t id, int32_t token);
-void traffic_end(struct traffic *t, uint64_t id, enum finish finish, uint64_t now_us);
+int trace_add_token(struct trace *t, uint64_t id, int32_t token);
+void trace_end(struct trace *t, uint64_t id, enum finish finish, uint64_t now_us);
 
-/* The arrivals with what came out, [t->n]; the traffic's, until it changes. */
-const struct simulate_arrival *traffic_arrivals(struct traffic *t);
+/* The arrivals with what came out, [t->n]; the trace's, until it changes. */
+const struct simulate_arrival *trace_arrivals(struct trace *t);
 
 #endif

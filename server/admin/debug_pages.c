@@ -185,16 +185,15 @@ static void add_swap(struct buf *out, const struct swap_stats *s)
 
 static void add_kind(struct buf *out, const struct kv_kind *k)
 {
-    buf_printf(out, "\"lanes\":%u,\"held\":%u,\"cached\":%u}", k->n_lanes, k->n_held,
-               k->n_cached);
+    buf_printf(out, "\"lanes\":%u,\"held\":%u,\"cached\":%u}", k->n_groups, k->n_held, k->n_cached);
 }
 
 /* Which layers lie together in a block; zeros for a kind that the model does not have. */
-static void add_lanes(struct buf *out, const struct snapshot *s)
+static void add_groups(struct buf *out, const struct snapshot *s)
 {
-    const struct kv_lanes *l = &s->kv.lanes;
+    const struct kv_groups *l = &s->kv.groups;
 
-    buf_printf(out, "\"lanes\":{\"total\":%u,\"layers_per_block\":%u,\"full\":{", kv_lanes_n(l),
+    buf_printf(out, "\"lanes\":{\"total\":%u,\"layers_per_block\":%u,\"full\":{", kv_groups_n(l),
                l->n_layer);
     add_kind(out, &s->kinds[0]);
     buf_printf(out, ",\"window\":{\"tokens\":%u,", l->window);
@@ -212,7 +211,7 @@ void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct buf
                "\"cached\":%u,\"held\":%u,\"pinned\":%u,\"peak_held\":%u},\"pressure\":\"%s\",",
                block_tokens, p->n_blocks, p->n_free, p->n_cached, p->n_held, p->n_pinned,
                p->peak_held, pressure_name(s->pressure));
-    add_lanes(out, s);
+    add_groups(out, s);
     buf_printf(out,
                "\"prefix\":{\"indexed_blocks\":%u,\"query_tokens\":%" PRIu64
                ",\"hit_tokens\":%" PRIu64 ",\"evicted_blocks\":%" PRIu64

@@ -27,7 +27,7 @@ uint32_t debug_n_running(const struct snapshot *s);
  * parameters, which the engine does not tell. */
 void debug_render_slots(const struct snapshot *s, uint32_t n_slots, uint32_t n_ctx,
                         struct buf *out);
-/* The blocks and their states; the lanes that layers are dealt into (kv_groups.h): how many there
+/* The blocks and their states; the groups that layers are dealt into (kv_groups.h): how many there
  * are, and how many blocks those that see everything (full) and those that see so many tokens
  * (window) hold, each shared one once, and have left in the prefix cache. */
 void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct buf *out);

@@ -185,7 +185,7 @@ void choice_end(struct choice *c, enum finish finish, struct buf *scratch)
         output_parser_end(&c->output);
 }
 
-bool choice_has_news(const struct choice *c)
+bool choice_has_output(const struct choice *c)
 {
     if (c->rules->style != NULL)
         return output_parser_has_more(&c->output);

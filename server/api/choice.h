@@ -90,7 +90,7 @@ bool choice_token(struct choice *c, const struct event *e, struct buf *scratch);
 void choice_end(struct choice *c, enum finish finish, struct buf *scratch);
 
 /* Is there something that a frame should carry now? */
-bool choice_has_news(const struct choice *c);
+bool choice_has_output(const struct choice *c);
 
 /* Forget what was gathered: it was sent. */
 void choice_clear(struct choice *c);

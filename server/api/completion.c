@@ -340,7 +340,7 @@ static void on_event(struct engine_caller *client, uint32_t i, const struct even
         on_end(c, i, e);
         return;
     }
-    if (c->in.call != NULL && c->in.parsed.params.stream && choice_has_news(&c->choices[i]))
+    if (c->in.call != NULL && c->in.parsed.params.stream && choice_has_output(&c->choices[i]))
         send_choice(c, &c->choices[i]);
 }
 
@@ -399,13 +399,13 @@ static void begin_stream(struct completion *c)
     http_call_set_header(c->in.call, "Cache-Control", "no-cache");
     http_call_stream(c->in.call, "text/event-stream");
     for (uint32_t i = 0; i < c->n_choices && c->in.call != NULL; i++)
-        if (choice_has_news(&c->choices[i])) /* an echo that waits for no scores */
+        if (choice_has_output(&c->choices[i])) /* an echo that waits for no scores */
             send_choice(c, &c->choices[i]);
 }
 
 /* The choice whose prompt is the same and comes first: the others share its blocks. Scores want
  * every token of the prompt computed, so with them nothing is shared. */
-static uint64_t leader_of(const struct completion *c, uint32_t i)
+static uint64_t prefix_owner_of(const struct completion *c, uint32_t i)
 {
     const struct params *p = &c->in.parsed.params;
     const uint32_t first = c->in.parsed.prompts[i / p->n_each].twin * p->n_each;
@@ -432,8 +432,8 @@ static void post_all(struct completion *c)
     for (uint32_t i = 0; i < c->n_choices; i++) {
         struct request *r = c->in.parsed.requests[i];
 
-        r->leader = leader_of(c, i);
-        if (r->leader != 0) /* its wait is for a prompt that is being computed */
+        r->prefix_owner = prefix_owner_of(c, i);
+        if (r->prefix_owner != 0) /* its wait is for a prompt that is being computed */
             r->queue_until_us = 0;
         c->in.parsed.requests[i] = NULL;
         c->progress[i].id = engine_client_post(c->in.engine, r, &c->client, i);

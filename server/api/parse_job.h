@@ -59,8 +59,8 @@ void parse_job_grow(struct parse_job *in, uint64_t bytes);
 void parse_job_leave(struct parse_job *in);
 void parse_job_release(struct parse_job *in);
 
-/* Fill in what the requests still lack but id and leader: times, and the place and weight of their
- * tenant; returns the place. Only good until the loop's next turn, unless they are posted. */
+/* Fill in what the requests still lack but id and prefix owner: times, and the place and weight of
+ * their tenant; returns the place. Only good until the loop's next turn, unless they are posted. */
 uint32_t parse_job_fill_requests(struct parse_job *in);
 
 /* May the requests begin, as far as the limits of their key go? If not, they have been refused. */

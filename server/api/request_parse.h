@@ -30,8 +30,8 @@ struct parsed_request { /* zero is empty */
     uint32_t *breakers;       /* bits of the tokens that end a repetition; NULL without DRY */
     struct buf echo;          /* of the body, for the answer */
     struct prompt *prompts;    /* [params.n_prompts] */
-    struct request **requests; /* [n_choices] id, leader, tenant and times still to be filled; an
-                                * element that was posted is set to NULL by whoever posted it */
+    struct request **requests; /* [n_choices] id, prefix owner, tenant and times still to be filled;
+                                * an element that was posted is set to NULL by whoever posted it */
     uint32_t n_choices;
     struct constraint *constraint; /* counted, or NULL */
     struct api_error error; /* status 0 when all is well */

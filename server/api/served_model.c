@@ -57,7 +57,7 @@ void served_model_pump(struct served_model *h)
     swap_transfers_pump(&h->transfers);
     engine_client_take_events(h->engine);
     debug_take(&h->debug);
-    journal_file_kick(h->journal, h->engine->loop);
+    journal_file_pump(h->journal, h->engine->loop);
 }
 
 const char *served_model_trouble(struct served_model *h)

@@ -106,11 +106,11 @@ static bool read_spec(int *argc, char **argv, struct wish *w)
 static int begin_stream(struct bench *b, struct stream *s)
 {
     const uint32_t cap = block_table_needed(b->e.sched.max_context);
-    const uint32_t n_lanes = kv_manager_n_lanes(b->e.manager);
-    block_id *blocks = mem_calloc(n_lanes, cap * sizeof(*blocks));
+    const uint32_t n_groups = kv_manager_n_groups(b->e.manager);
+    block_id *blocks = mem_calloc(n_groups, cap * sizeof(*blocks));
 
     s->n = 0;
-    kv_seq_init(&s->kv, blocks, blocks != NULL ? cap : 0, n_lanes);
+    kv_seq_init(&s->kv, blocks, blocks != NULL ? cap : 0, n_groups);
     return blocks != NULL ? 0 : ERR_NOMEM;
 }
 
@@ -129,9 +129,9 @@ static int fill_stream(struct bench *b, struct stream *s, uint32_t depth)
     const size_t bytes = kv_store_block_bytes(&b->e.kv->shape);
     const int rc = kv_manager_grow(b->e.manager, &s->kv, 0, depth);
 
-    for (uint32_t lane = 0; rc == 0 && lane < s->kv.table.n_lanes; lane++)
+    for (uint32_t group = 0; rc == 0 && group < s->kv.table.n_groups; group++)
         for (uint32_t i = 0; i < s->kv.table.n; i++)
-            memset(kv_store_block(b->e.kv, *block_table_at(&s->kv.table, lane, i)), 0x2c, bytes);
+            memset(kv_store_block(b->e.kv, *block_table_at(&s->kv.table, group, i)), 0x2c, bytes);
     s->n = depth;
     return rc;
 }
@@ -147,7 +147,7 @@ static int add_span(struct bench *b, struct stream *s, uint32_t n, bool output)
     for (uint32_t i = 0; rc == 0 && i < n; i++)
         ids[i] = (int32_t)((s->n + i) * 7919u % b->e.model->shape.n_vocab);
     if (rc == 0) {
-        kv_manager_pass(b->e.manager, &s->kv, s->n);
+        kv_manager_free_out_of_window(b->e.manager, &s->kv, s->n);
         rc = kv_manager_grow(b->e.manager, &s->kv, s->n, s->n + n);
     }
     if (rc == 0) {
@@ -273,7 +273,7 @@ static void note(struct bench *b, struct bench_result *r, uint32_t n)
 static bool fits(const struct bench *b, const char *test, uint64_t n_streams, uint64_t n_tokens)
 {
     const uint32_t most = n_tokens < UINT32_MAX ? (uint32_t)n_tokens : UINT32_MAX;
-    const uint64_t blocks = n_streams * kv_lanes_peak(&b->e.cache.lanes, most, 0);
+    const uint64_t blocks = n_streams * kv_groups_peak(&b->e.cache.groups, most, 0);
 
     if (n_tokens > b->e.sched.max_context)
         fprintf(stderr, "quire: %s left out: %llu tokens are more than the context of %u\n", test,

@@ -137,10 +137,10 @@ static enum finish follow(const struct engine *e, struct queue *q, sem_t *wake)
 
 static int run(struct engine *e, const struct config *c, struct request *r)
 {
-    struct loop_options options = {
+    struct engine_loop_options options = {
         .sched = e->sched, .runner = e->runner, .kv_options = &e->cache, .kv = e->kv};
     struct queue *queue = NULL;
-    struct loop *loop = NULL;
+    struct engine_loop *loop = NULL;
     sem_t wake;
     const struct queue_options qo = {
         .max_outstanding = 1,
@@ -155,17 +155,17 @@ static int run(struct engine *e, const struct config *c, struct request *r)
     options.eog = tokenizer_eog(e->tokenizer, &options.n_eog);
     if (queue_create(&queue, &qo) == 0) {
         options.queue = queue;
-        if (loop_create(&loop, &options) == 0 && loop_start(loop) == 0) {
+        if (engine_loop_create(&loop, &options) == 0 && engine_loop_start(loop) == 0) {
             if (queue_post(queue, r) == 0) {
                 r = NULL; /* the engine's now */
                 finish = follow(e, queue, &wake);
             }
             queue_close(queue, true);
-            loop_join(loop);
+            engine_loop_join(loop);
         }
     }
     request_destroy(&r);
-    loop_destroy(&loop);
+    engine_loop_destroy(&loop);
     queue_destroy(&queue);
     sem_destroy(&wake);
     return finish == FINISH_ERROR ? command_fail(EXIT_FAILED, "the engine could not be started")

@@ -24,7 +24,7 @@
 #define MAX_NAME_TEXT 1024 /* bytes of a model's name as a JSON string */
 #define SERVER_BYTES ((uint64_t)4 << 20) /* sockets, queues, stacks: measured, not made here */
 
-struct memory_plan {
+struct memory_estimate {
     uint64_t swap;                                  /* bytes, when sequences are swapped out */
     uint64_t weights, tables, cache, rows, process; /* bytes */
     uint64_t token;    /* bytes of a token in the cache, in all layers */
@@ -34,7 +34,7 @@ struct memory_plan {
 
 struct planned {
     struct engine engine;
-    struct memory_plan plan;
+    struct memory_estimate plan;
 };
 
 static void print_help(void)
@@ -61,33 +61,33 @@ static uint64_t resident_bytes(void)
 }
 
 /* `process`: what it takes with this model and no other. */
-static struct memory_plan plan_of(const struct engine *e, uint64_t swap_ram, uint64_t process)
+static struct memory_estimate plan_of(const struct engine *e, uint64_t swap_ram, uint64_t process)
 {
     const size_t block = e->kv->block_stride; /* its bytes and the room beside them */
-    const uint32_t n_lanes = kv_lanes_n(&e->cache.lanes), n_ctx = e->sched.max_context;
+    const uint32_t n_groups = kv_groups_n(&e->cache.groups), n_ctx = e->sched.max_context;
 
-    return (struct memory_plan){
+    return (struct memory_estimate){
         .weights = whole_pages(e->model->weight_bytes),
         .tables = whole_pages(e->model->table_bytes),
         .cache = (uint64_t)e->kv->n_blocks * block,
         .rows = runner_scratch_bytes(e->runner),
         .process = process,
         .swap = swap_ram,
-        .token = n_lanes * block / BLOCK_TOKENS,
-        .n_tokens = e->kv->n_blocks / n_lanes * BLOCK_TOKENS,
-        .sequence = kv_lanes_peak(&e->cache.lanes, n_ctx, 1) * block,
+        .token = n_groups * block / BLOCK_TOKENS,
+        .n_tokens = e->kv->n_blocks / n_groups * BLOCK_TOKENS,
+        .sequence = kv_groups_peak(&e->cache.groups, n_ctx, 1) * block,
     };
 }
 
-static uint64_t in_all(const struct memory_plan *p)
+static uint64_t in_all(const struct memory_estimate *p)
 {
     return p->weights + p->tables + p->cache + p->rows + p->process;
 }
 
 /* The process is one, whatever the number of models: what it takes with all of them. */
-static struct memory_plan sum_of(const struct planned *all, uint32_t n, uint64_t process)
+static struct memory_estimate sum_of(const struct planned *all, uint32_t n, uint64_t process)
 {
-    struct memory_plan sum = {.process = process};
+    struct memory_estimate sum = {.process = process};
 
     for (uint32_t i = 0; i < n; i++) {
         sum.weights += all[i].plan.weights;
@@ -106,7 +106,7 @@ static double mib(uint64_t bytes)
     return (double)bytes / (1 << 20);
 }
 
-static void print_end(const struct memory_plan *p, uint64_t requests)
+static void print_end(const struct memory_estimate *p, uint64_t requests)
 {
     printf("process      %10.1f MiB   program, tokenizer, connections\n", mib(p->process));
     printf("in all       %10.1f MiB   when the cache and a step are full\n", mib(in_all(p)));
@@ -117,7 +117,7 @@ static void print_end(const struct memory_plan *p, uint64_t requests)
            mib(requests));
 }
 
-static void print_table(const struct engine *e, const struct memory_plan *p, uint64_t requests)
+static void print_table(const struct engine *e, const struct memory_estimate *p, uint64_t requests)
 {
     const struct model *m = e->model;
 
@@ -135,7 +135,7 @@ static void print_table(const struct engine *e, const struct memory_plan *p, uin
            e->sched.max_context, mib(p->sequence), (double)p->cache / (double)p->sequence);
 }
 
-static void print_sum(const struct memory_plan *sum, uint32_t n, uint64_t requests)
+static void print_sum(const struct memory_estimate *sum, uint32_t n, uint64_t requests)
 {
     printf("All %u models in one process: %.1f MiB (weights %.1f, rope tables %.1f, "
            "KV caches %.1f, activations %.1f, process %.1f),\n"
@@ -145,7 +145,7 @@ static void print_sum(const struct memory_plan *sum, uint32_t n, uint64_t reques
            mib(sum->rows), mib(sum->process), mib(sum->swap), mib(requests));
 }
 
-static void print_tables(const struct planned *all, uint32_t n, const struct memory_plan *sum,
+static void print_tables(const struct planned *all, uint32_t n, const struct memory_estimate *sum,
                          uint64_t requests)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -170,7 +170,8 @@ static void print_name(const char *name)
 }
 
 /* Without its closing brace. */
-static void print_members(const struct engine *e, const struct memory_plan *p, uint64_t requests)
+static void print_members(const struct engine *e, const struct memory_estimate *p,
+                          uint64_t requests)
 {
     printf("{\"context\":%u,\"weight_bytes\":%" PRIu64 ",\"table_bytes\":%" PRIu64
            ",\"cache_bytes\":%" PRIu64 ",\"cache_tokens\":%u,\"token_bytes\":%" PRIu64
@@ -181,7 +182,7 @@ static void print_members(const struct engine *e, const struct memory_plan *p, u
            p->process, p->swap, requests, in_all(p), p->sequence);
 }
 
-static void print_json(const struct planned *all, uint32_t n, const struct memory_plan *sum,
+static void print_json(const struct planned *all, uint32_t n, const struct memory_estimate *sum,
                        uint64_t requests)
 {
     if (n > 1)
@@ -254,7 +255,7 @@ static int plan(const struct config *c, bool json)
 {
     const uint32_t n = config_n_models(c);
     struct planned *all = mem_calloc(n, sizeof(*all));
-    struct memory_plan sum;
+    struct memory_estimate sum;
     char err[1024];
     uint32_t made;
     int code;

@@ -211,7 +211,7 @@ static int what_if(struct replay *r, const char *const *texts, uint32_t n_texts)
     size_t n;
     int code = EXIT_OK;
 
-    if (!replay_traffic(r, &own, &arrivals, &n))
+    if (!replay_trace(r, &own, &arrivals, &n))
         return command_fail(EXIT_FAILED, "nothing to simulate: in the last run too few steps were "
                                          "made to learn what they cost");
     for (uint32_t i = 0; i < n_texts && code == EXIT_OK; i++) {

@@ -149,9 +149,9 @@ static void parse_kv(struct line *l, const cJSON *o, struct kv_manager_options *
     k->n_file = want32(l, o, "n_file");
     k->max_sequences = want32(l, o, "max_sequences");
     k->max_table = want32(l, o, "max_table");
-    k->lanes.n = want32(l, o, "lanes");
-    k->lanes.n_window = want32(l, o, "window_lanes");
-    k->lanes.window = want32(l, o, "window");
+    k->groups.n = want32(l, o, "lanes");
+    k->groups.n_window = want32(l, o, "window_lanes");
+    k->groups.window = want32(l, o, "window");
     k->max_chunk = want32(l, o, "max_chunk");
     k->low_percent = want32(l, o, "low_percent");
     k->critical_percent = want32(l, o, "critical_percent");
@@ -200,7 +200,7 @@ static void parse_request(struct line *l, const cJSON *o, struct request *q)
     q->deadline_us = may(l, o, "deadline", MAX_EXACT);
     q->timeout_us = may(l, o, "timeout", MAX_EXACT);
     q->queue_until_us = may(l, o, "queue_until", MAX_EXACT);
-    q->leader = may(l, o, "leader", MAX_EXACT);
+    q->prefix_owner = may(l, o, "leader", MAX_EXACT);
     q->priority = (enum priority)want(l, o, "priority", PRIORITY_CRITICAL);
     q->tenant = (uint32_t)may(l, o, "tenant", UINT32_MAX);
     q->weight = (uint32_t)want(l, o, "weight", REQUEST_MAX_WEIGHT);

@@ -129,7 +129,7 @@ static int score_window(struct engine *e, struct batch *b, struct kv_seq *kv, co
             if (each)
                 printf("%d %.9g\n", b->outputs[i].token, (double)b->outputs[i].logprob);
         }
-        kv_manager_pass(e->manager, kv, at + rows);
+        kv_manager_free_out_of_window(e->manager, kv, at + rows);
     }
     kv_manager_release(e->manager, kv);
     return 0;
@@ -140,13 +140,13 @@ static int score_all(struct engine *e, const struct token_list *list, bool each,
     const uint32_t window = e->sched.max_context;
     const uint32_t cap = block_table_needed(window);
     const bool show = isatty(STDERR_FILENO);
-    const uint32_t n_lanes = kv_manager_n_lanes(e->manager);
-    block_id *blocks = mem_calloc(n_lanes, cap * sizeof(*blocks));
+    const uint32_t n_groups = kv_manager_n_groups(e->manager);
+    block_id *blocks = mem_calloc(n_groups, cap * sizeof(*blocks));
     struct batch *b = NULL;
     struct kv_seq kv;
     int rc = blocks == NULL ? ERR_NOMEM : 0;
 
-    kv_seq_init(&kv, blocks, blocks != NULL ? cap : 0, n_lanes);
+    kv_seq_init(&kv, blocks, blocks != NULL ? cap : 0, n_groups);
     if (rc == 0)
         rc = batch_create(&b, e->sched.max_batch_tokens, 1, e->sched.max_batch_tokens);
     for (size_t at = 0; rc == 0 && at + 1 < list->n; at += window - 1) {

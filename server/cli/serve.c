@@ -40,7 +40,7 @@ struct service {
     struct served *models; /* [n_models] */
     uint32_t n_models;
     struct team *team;
-    struct turns *turns; /* NULL: one model */
+    struct engine_arbiter *arbiter; /* NULL: one model */
     struct server *server;
     struct stop_signals *signals;
     struct sandbox_state sandbox;
@@ -77,7 +77,7 @@ static void print_help(void)
 static int load_all(struct service *s)
 {
     for (uint32_t i = 0; i < s->n_models; i++) {
-        const struct served_company company = {s->team, s->turns, i, s->server};
+        const struct served_company company = {s->team, s->arbiter, i, s->server};
         char err[400];
         const int code = served_load(&s->models[i], &company, err, sizeof(err));
 
@@ -179,7 +179,7 @@ static int take_signals(struct service *s)
     return ERR_INTERNAL;
 }
 
-static int make_turns(struct service *s)
+static int make_engine_arbiter(struct service *s)
 {
     uint32_t shares[MODELS_MAX];
 
@@ -187,7 +187,7 @@ static int make_turns(struct service *s)
         return 0;
     for (uint32_t i = 0; i < s->n_models; i++)
         shares[i] = s->models[i].facts.share;
-    return turns_create(&s->turns, shares, s->n_models);
+    return engine_arbiter_create(&s->arbiter, shares, s->n_models);
 }
 
 /* Of libuv's pool: each model may keep two threads at its swap file; one loads, one is the
@@ -242,7 +242,7 @@ static int build(struct service *s)
     if (size_pool(s) != EXIT_OK)
         return EXIT_FAILED;
     snprintf(s->err, sizeof(s->err), "no memory");
-    return make_turns(s) == 0 && make_server(s, models) == 0 ? EXIT_OK : EXIT_FAILED;
+    return make_engine_arbiter(s) == 0 && make_server(s, models) == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
 static void tear_down(struct service *s)
@@ -252,7 +252,7 @@ static void tear_down(struct service *s)
     for (uint32_t i = 0; s->models != NULL && i < s->n_models; i++)
         served_release(&s->models[i]);
     mem_free(s->models);
-    turns_destroy(&s->turns);
+    engine_arbiter_destroy(&s->arbiter);
     team_destroy(&s->team);
     config_release(&s->config);
     stop_signals_close(&s->signals);

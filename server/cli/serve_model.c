@@ -73,7 +73,7 @@ static int make_queue(struct served *m, struct server *server)
 
 static int start_loop(struct served *m, const struct served_company *company)
 {
-    struct loop_options options = {
+    struct engine_loop_options options = {
         .queue = m->queue,
         .sched = m->engine.sched,
         .runner = m->engine.runner,
@@ -81,18 +81,18 @@ static int start_loop(struct served *m, const struct served_company *company)
         .kv = m->engine.kv,
         .swap = m->engine.swap,
         .step_target_ms = (uint32_t)m->config.step_target_ms,
-        .turns = company->turns,
+        .arbiter = company->arbiter,
         .place = company->place,
         .journal = m->journal,
     };
     int rc;
 
     options.eog = tokenizer_eog(m->engine.tokenizer, &options.n_eog);
-    rc = loop_create(&m->loop, &options);
+    rc = engine_loop_create(&m->loop, &options);
     if (rc == 0)
-        rc = loop_start(m->loop);
+        rc = engine_loop_start(m->loop);
     if (rc < 0)
-        loop_destroy(&m->loop);
+        engine_loop_destroy(&m->loop);
     return rc;
 }
 
@@ -177,7 +177,7 @@ static void complete_model(struct server_model *f, const struct model *m)
 static void complete_engine(struct server_model *f, const struct engine *e)
 {
     f->max_context = e->sched.max_context;
-    f->max_kv_tokens = kv_lanes_most_tokens(&e->cache.lanes, e->cache.n_blocks);
+    f->max_kv_tokens = kv_groups_most_tokens(&e->cache.groups, e->cache.n_blocks);
     f->n_blocks = e->cache.n_blocks;
     f->block_tokens = BLOCK_TOKENS;
     f->kv_type = kern_kv_name(e->kv_type);
@@ -207,12 +207,12 @@ void served_stop(struct served *m)
 void served_join(struct served *m)
 {
     if (m->loop != NULL)
-        loop_join(m->loop);
+        engine_loop_join(m->loop);
 }
 
 void served_release(struct served *m)
 {
-    loop_destroy(&m->loop);
+    engine_loop_destroy(&m->loop);
     queue_destroy(&m->queue);
     journal_destroy(&m->journal);
     constraint_cache_destroy(&m->constraint_cache);

@@ -14,8 +14,8 @@
 #include "server/instance.h"
 #include "server/server.h"
 
-struct loop;
-struct turns;
+struct engine_loop;
+struct engine_arbiter;
 
 struct served { /* zero is empty */
     struct config config; /* in force for this model */
@@ -25,14 +25,14 @@ struct served { /* zero is empty */
     struct constraint_cache *constraint_cache;
     struct journal *journal;
     struct queue *queue;
-    struct loop *loop;
+    struct engine_loop *loop;
     struct engine_progress progress;
     char id[sizeof(((struct engine *)0)->id)];
 };
 
 struct served_company { /* what the models have in common; borrowed */
     struct team *team;
-    struct turns *turns; /* NULL: the model is alone */
+    struct engine_arbiter *arbiter; /* NULL: the model is alone */
     uint32_t place;      /* in them */
     struct server *server;
 };

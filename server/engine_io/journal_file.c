@@ -79,7 +79,7 @@ static void on_written(uv_fs_t *request)
     if (f->done < f->n)
         write_rest(f);
     else
-        journal_file_kick(f, f->loop);
+        journal_file_pump(f, f->loop);
 }
 
 static void write_rest(struct journal_file *f)
@@ -92,7 +92,7 @@ static void write_rest(struct journal_file *f)
     f->has_failed = !f->is_busy;
 }
 
-void journal_file_kick(struct journal_file *f, uv_loop_t *loop)
+void journal_file_pump(struct journal_file *f, uv_loop_t *loop)
 {
     if (f == NULL || f->is_busy || f->has_failed)
         return;

@@ -26,7 +26,7 @@ int journal_file_open(struct journal_file **out, const char *path, struct journa
 void journal_file_close(struct journal_file **f); /* only when it is idle */
 
 /* Begin a write if there is something and none is under way. */
-void journal_file_kick(struct journal_file *f, uv_loop_t *loop);
+void journal_file_pump(struct journal_file *f, uv_loop_t *loop);
 /* When the write that is under way began; 0: none is. NULL is allowed here and below. */
 uint64_t journal_file_begin_us(const struct journal_file *f);
 bool journal_file_is_idle(const struct journal_file *f);

@@ -41,7 +41,7 @@ static bool is_small(const struct replay_record *r)
            (s->max_tenants <= MOST && s->max_sequences <= MOST && s->max_requests <= MOST &&
             s->max_context <= 16 * MOST && s->max_batch_tokens <= 16 * MOST &&
             k->n_blocks <= MOST && k->n_ram <= MOST && k->n_file <= MOST &&
-            k->max_sequences <= MOST && k->max_table <= MOST && k->lanes.n <= 16);
+            k->max_sequences <= MOST && k->max_table <= MOST && k->groups.n <= 16);
 }
 
 /* The journal's line for the record; 0: it is none of those that are made from it alone. */
@@ -49,7 +49,7 @@ static size_t print(struct journal *j, const struct replay_record *r, char *out)
 {
     switch (r->kind) {
     case REPLAY_START:
-        if (r->kv.lanes.n == 0)
+        if (r->kv.groups.n == 0)
             return 0; /* the replay refuses it, and the journal writes 1 */
         journal_start(j, &r->sched, &r->kv, r->tokens, r->n_tokens);
         break;
@@ -104,12 +104,12 @@ static void check_fields(const struct replay_record *r)
     char err[300];
 
     q->arrival_us = 11, q->deadline_us = 12, q->timeout_us = 13, q->queue_until_us = 14;
-    q->leader = 15, q->tenant = 16, q->weight = 17, q->min_tokens = 18;
+    q->prefix_owner = 15, q->tenant = 16, q->weight = 17, q->min_tokens = 18;
     require(journal_create(&j, MAX_LINE) == 0);
     require(replay_line_parse(&again, line, print(j, r, line) - 1, err, sizeof(err)) == 0);
     require(again.id == r->id && again.request->arrival_us == 11 &&
             again.request->deadline_us == 12 && again.request->timeout_us == 13 &&
-            again.request->queue_until_us == 14 && again.request->leader == 15 &&
+            again.request->queue_until_us == 14 && again.request->prefix_owner == 15 &&
             again.request->tenant == 16 && again.request->weight == 17 &&
             again.request->min_tokens == 18 && again.request->max_tokens == q->max_tokens);
     replay_record_release(&again);

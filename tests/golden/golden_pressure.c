@@ -44,7 +44,7 @@ static struct request *make_request(uint32_t i)
         r->ids[t] = (int32_t)rnd(is_shared ? &shared : &rng, VOCAB);
     }
     r->priority = (enum priority)(i < N_REQUESTS / 2 ? i % 2 : i * 7 % PRIORITY_COUNT);
-    r->leader = is_choice(i) && i > 8 ? 9 : 0;
+    r->prefix_owner = is_choice(i) && i > 8 ? 9 : 0;
     r->sampling.n_top = N_TOP;
     r->sampling.seed = 5 + i;
     r->sampling.temperature = i % 3 == 0 ? 0.0f : 0.9f;
@@ -59,7 +59,7 @@ static const struct kind {
     const char *name;
     uint32_t window;
     int32_t pattern[LAYERS];
-    uint32_t n_lanes, n_window, n_blocks;
+    uint32_t n_groups, n_window, n_blocks;
 } kinds[] = {
     {"no window", 0, {0}, 1, 0, N_BLOCKS},
     {"a window in half of the layers", WINDOW, {1, 0, 1, 0}, 2, 1, 8 * (11 + 5)},
@@ -156,7 +156,7 @@ static void by_swap_to_ram(void **state)
         struct setup s = pressed(cache);
 
         s.preemption = SCHED_SWAP;
-        s.n_ram = 400 * shared.kind->n_lanes;
+        s.n_ram = 400 * shared.kind->n_groups;
         run(&s, shared.got);
         compare(cache ? "RAM, prefix cache" : "RAM");
         check_swapped();
@@ -171,7 +171,7 @@ static void by_swap_to_file(void **state)
 
         s.preemption = SCHED_SWAP;
         s.n_ram = staging();
-        s.n_file = 400 * shared.kind->n_lanes;
+        s.n_file = 400 * shared.kind->n_groups;
         run(&s, shared.got);
         compare(cache ? "file, prefix cache" : "file");
         check_swapped();
@@ -187,7 +187,7 @@ static void by_file_on_a_full_disk(void **state)
 
     s.preemption = SCHED_SWAP;
     s.n_ram = staging();
-    s.n_file = 400 * shared.kind->n_lanes;
+    s.n_file = 400 * shared.kind->n_groups;
     s.n_writes_ok = 1;
     run(&s, shared.got);
     compare("file on a disk that gets full");
@@ -202,12 +202,12 @@ static void choices_share_their_prompt(void **state)
     (void)state;
 
     request_destroy(&first);
-    s.n_blocks = 600 * shared.kind->n_lanes;
+    s.n_blocks = 600 * shared.kind->n_groups;
     run(&s, shared.got);
     compare("roomy, parallel choices");
     for (uint32_t i = 9; i < 8 + CHOICES; i++)
         assert_int_equal(shared.got[i].n_cached, n - 1);
-    assert_true(shared.stats.blocks_copied >= (CHOICES - 1) * shared.kind->n_lanes);
+    assert_true(shared.stats.blocks_copied >= (CHOICES - 1) * shared.kind->n_groups);
 }
 
 static int prepare(void **state)
@@ -216,11 +216,11 @@ static int prepare(void **state)
     (void)state;
 
     s.alone = true;
-    s.n_blocks = 600 * shared.kind->n_lanes;
+    s.n_blocks = 600 * shared.kind->n_groups;
     shared.model = build_model(shared.kind->window,
                                shared.kind->window > 0 ? shared.kind->pattern : NULL);
-    assert_int_equal(shared.model->lanes.n, shared.kind->n_lanes);
-    assert_int_equal(shared.model->lanes.n_window, shared.kind->n_window);
+    assert_int_equal(shared.model->groups.n, shared.kind->n_groups);
+    assert_int_equal(shared.model->groups.n_window, shared.kind->n_window);
     run(&s, shared.want);
     if (shared.kind == kinds)
         memcpy(shared.plain, shared.want, sizeof(shared.plain));

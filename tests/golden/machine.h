@@ -195,7 +195,7 @@ struct machine {
     struct team *team;
     struct runner *runner;
     struct queue *queue;
-    struct loop *loop;
+    struct engine_loop *loop;
     sem_t wake;
     struct response_writer *answers; /* by request id - 1 */
     uint32_t n_ended;
@@ -268,10 +268,10 @@ static void wait_for(struct machine *m, uint32_t n, uint32_t n_tokens)
     }
 }
 
-static void build_cache(struct machine *m, const struct kv_lanes *lanes)
+static void build_cache(struct machine *m, const struct kv_groups *groups)
 {
     const struct setup *s = &m->setup;
-    const struct kv_shape shape = {lanes->n_layer, KV_HEADS,
+    const struct kv_shape shape = {groups->n_layer, KV_HEADS,
                                    kern_kv_key_bytes(s->kv_type, HEAD_DIM),
                                    kern_kv_value_bytes(s->kv_type, HEAD_DIM)};
     struct swap_store_options so = {.block_bytes = kv_store_block_bytes(&shape),
@@ -281,7 +281,7 @@ static void build_cache(struct machine *m, const struct kv_lanes *lanes)
     m->kv_options = (struct kv_manager_options){
         .n_blocks = s->n_blocks, .prefix_cache = s->prefix_cache, .n_ram = s->n_ram,
         .n_file = s->n_file, .max_sequences = 64, .max_table = CONTEXT / BLOCK_TOKENS,
-        .lanes = *lanes, .max_chunk = s->chunk, .low_percent = 30, .critical_percent = 10};
+        .groups = *groups, .max_chunk = s->chunk, .low_percent = 30, .critical_percent = 10};
     assert_int_equal(kv_manager_create(&m->manager, &m->kv_options), 0);
     assert_int_equal(kv_store_create(&m->kv, &shape, s->n_blocks), 0);
     memset(m->kv->data, 0xff, m->kv->bytes); /* NaN wherever nothing was written */
@@ -297,14 +297,14 @@ static void build_machine(struct machine *m, const struct model *model, const st
     struct runner_options ro = {.model = model, .isa = s->isa,
                                 .kv_type = s->kv_type, .max_rows = MAX_ROWS,
                                 .eog = eog, .n_eog = 1};
-    struct loop_options lo = {.eog = eog, .n_eog = 1, .step_target_ms = 0};
+    struct engine_loop_options lo = {.eog = eog, .n_eog = 1, .step_target_ms = 0};
     struct queue_options qo = {.max_outstanding = 64, .max_events = 4096, .max_tenants = 1,
                                .n_blocks = s->n_blocks, .wake = on_wake, .wake_ud = &m->wake};
     char err[256];
 
     *m = (struct machine){.setup = *s, .answers = answers};
     sem_init(&m->wake, 0, 0);
-    build_cache(m, &model->lanes);
+    build_cache(m, &model->groups);
     ro.kv = m->kv;
     assert_int_equal(team_create(&m->team, &(struct team_options){.n_threads = s->threads}), 0);
     ro.team = m->team;
@@ -323,18 +323,18 @@ static void build_machine(struct machine *m, const struct model *model, const st
     lo.sched.max_context = CONTEXT;
     lo.sched.max_batch_tokens = MAX_ROWS;
     lo.sched.prefill_chunk = s->chunk;
-    assert_int_equal(loop_create(&m->loop, &lo), 0);
-    assert_int_equal(loop_start(m->loop), 0);
+    assert_int_equal(engine_loop_create(&m->loop, &lo), 0);
+    assert_int_equal(engine_loop_start(m->loop), 0);
 }
 
 static void tear_down(struct machine *m)
 {
     queue_close(m->queue, false);
-    loop_join(m->loop);
+    engine_loop_join(m->loop);
     assert_int_equal(kv_manager_stats(m->manager).pool.n_held, 0);
     assert_true(kv_manager_check(m->manager));
     carry_out(m);
-    loop_destroy(&m->loop);
+    engine_loop_destroy(&m->loop);
     queue_destroy(&m->queue);
     runner_destroy(&m->runner);
     team_destroy(&m->team);

@@ -1,7 +1,7 @@
 /* tests/sim/sim.h - the scheduler without a model: scripted arrivals, made-up tokens.
  *
  * The cache's bytes are played by numbers: a slot of a block holds the hash of all tokens up to
- * its position, and the lane of layers. Moves between blocks, RAM slots and file slots are carried
+ * its position, and the group of layers. Moves between blocks, RAM slots and file slots are carried
  * out on them. So every run, through step(), checks after each plan and commit: blocks add up (P3,
  * T3, S2.30), what a sequence reads is its own past wherever it came from (prefix hits, copies,
  * swaps), positions follow one another and each row is written once, by a sequence that alone holds
@@ -49,7 +49,7 @@ typedef uint64_t cells[BLOCK_TOKENS];
 struct sim {
     struct kv_manager *kv;
     struct sched *sched;
-    struct kv_lanes lanes;
+    struct kv_groups groups;
     struct sched_options opt;
     struct sched_limits limits;
     struct record rec[MAX_REQUESTS + 1];
@@ -81,7 +81,7 @@ struct sim_options {
     enum sched_preemption preemption;
     bool prefix_cache;
     uint32_t n_ram, n_file, max_tenants;
-    struct kv_lanes lanes;
+    struct kv_groups groups;
 };
 
 static inline struct sim *sim_open(const struct sim_options *o)
@@ -92,7 +92,7 @@ static inline struct sim *sim_open(const struct sim_options *o)
                                           .n_file = o->n_file,
                                           .max_sequences = MAX_REQUESTS,
                                           .max_table = 4096 / BLOCK_TOKENS,
-                                          .lanes = o->lanes,
+                                          .groups = o->groups,
                                           .max_chunk = o->chunk,
                                           .low_percent = 30,
                                           .critical_percent = 10};
@@ -100,7 +100,7 @@ static inline struct sim *sim_open(const struct sim_options *o)
 
     assert_non_null(s);
     assert_int_equal(kv_manager_create(&s->kv, &ko), 0);
-    s->lanes = o->lanes;
+    s->groups = o->groups;
     sched_options_default(&s->opt);
     s->opt.kv = s->kv;
     s->opt.policy = o->policy;
@@ -256,16 +256,16 @@ static inline uint64_t cell_of(uint64_t before, int32_t token)
     return (before ^ (uint64_t)(uint32_t)token) * 0x9e3779b97f4a7c15u + 1;
 }
 
-/* The block of a position in a lane, and whether the item's first row looks there. */
-static inline block_id block_at(const struct plan_item *item, uint32_t lane, uint32_t pos)
+/* The block of a position in a group, and whether the item's first row looks there. */
+static inline block_id block_at(const struct plan_item *item, uint32_t group, uint32_t pos)
 {
-    return item->table[lane * item->lane_stride + pos / BLOCK_TOKENS];
+    return item->table[group * item->group_stride + pos / BLOCK_TOKENS];
 }
 
-static inline bool is_seen(const struct sim *s, const struct plan_item *item, uint32_t lane,
+static inline bool is_seen(const struct sim *s, const struct plan_item *item, uint32_t group,
                            uint32_t pos)
 {
-    return lane < kv_lanes_n_full(&s->lanes) || pos + s->lanes.window > item->first;
+    return group < kv_groups_n_full(&s->groups) || pos + s->groups.window > item->first;
 }
 
 /* Read the past as far as it is seen, write the item's rows. */
@@ -276,16 +276,16 @@ static inline void compute(struct sim *s, const struct plan_item *item)
 
     for (uint32_t pos = 0; pos < item->first + item->n; pos++) {
         cell = cell_of(cell, r->ids[pos]);
-        for (uint32_t lane = 0; lane < kv_lanes_n(&s->lanes); lane++) {
-            const block_id block = block_at(item, lane, pos);
+        for (uint32_t group = 0; group < kv_groups_n(&s->groups); group++) {
+            const block_id block = block_at(item, group, pos);
             uint64_t *slot = &s->blocks[block][pos % BLOCK_TOKENS];
 
-            if (pos < item->first && !is_seen(s, item, lane, pos))
+            if (pos < item->first && !is_seen(s, item, group, pos))
                 continue;
             assert_true(block != BLOCK_NONE);
             if (pos < item->first)
-                assert_true(*slot == cell + lane);
-            *slot = cell + lane;
+                assert_true(*slot == cell + group);
+            *slot = cell + group;
         }
     }
 }
@@ -324,12 +324,12 @@ static inline void check_item(struct sim *s, const struct plan_item *item)
     assert_true(rec->anywhere || item->first == rec->next_pos); /* each once, in order */
     assert_true(item->n > 0 && end <= known);
     assert_int_equal(item->wants_token, end == known && rec->max_tokens > 0);
-    for (uint32_t lane = 0; lane < kv_lanes_n(&s->lanes); lane++)
+    for (uint32_t group = 0; group < kv_groups_n(&s->groups); group++)
         for (uint32_t b = 0; b <= (end - 1) / BLOCK_TOKENS; b++) {
             const uint32_t pos = b * BLOCK_TOKENS;
-            const uint32_t holders = block_pool_holders(pool, block_at(item, lane, pos));
+            const uint32_t holders = block_pool_holders(pool, block_at(item, group, pos));
 
-            if (is_seen(s, item, lane, pos + BLOCK_TOKENS - 1))
+            if (is_seen(s, item, group, pos + BLOCK_TOKENS - 1))
                 assert_true(b < item->first / BLOCK_TOKENS ? holders > 0 : holders == 1);
         }
     rec->next_pos = end;

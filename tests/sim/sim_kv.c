@@ -346,12 +346,12 @@ static void index_insert(struct prefix_index *x, struct index_model *m)
 static void index_remove(struct prefix_index *x, struct index_model *m)
 {
     const uint32_t id = 1 + rnd(m->n);
-    bool has_followers = false;
+    bool has_children = false;
 
     for (uint32_t i = 1; i <= m->n; i++)
-        has_followers = has_followers || (m->in[i] && m->before[i] == id);
-    assert_int_equal(prefix_index_follower(x, id) != BLOCK_NONE, has_followers);
-    if (has_followers)
+        has_children = has_children || (m->in[i] && m->before[i] == id);
+    assert_int_equal(prefix_index_child(x, id) != BLOCK_NONE, has_children);
+    if (has_children)
         return;
     prefix_index_remove(x, id);
     m->in[id] = false;
@@ -366,7 +366,7 @@ static uint32_t in_common(const int32_t *a, const int32_t *b, uint32_t n)
     return i;
 }
 
-/* The best of the followers; exact as long as no chain is longer than what is looked at. */
+/* The best of the children; exact as long as no chain is longer than what is looked at. */
 static void index_find_partial(const struct prefix_index *x, const struct index_model *m)
 {
     uint32_t salt, best = 0, best_id = BLOCK_NONE, n_chain = 0, n_common;

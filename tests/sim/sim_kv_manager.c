@@ -1,10 +1,10 @@
 /* tests/sim/sim_kv_manager.c - the KV manager with made-up bytes, against a naive model.
  *
- * The bytes of a token's keys and values are the hash of all tokens up to it and of the lane of
- * layers, which is what they depend on in a real model. Some runs have one lane, others several of
+ * The bytes of a token's keys and values are the hash of all tokens up to it and of the group of
+ * layers, which is what they depend on in a real model. Some runs have one group, others several of
  * which some have a window. Every block, RAM slot and file slot is an array of 16 of them. Random
  * rounds of planning are followed by the moves, the writing and the I/O, as in the engine; then
- * each sequence must read its own tokens everywhere (in lanes with a window: where it looks), a
+ * each sequence must read its own tokens everywhere (in groups with a window: where it looks), a
  * block that is written must be in one table only, and what the prefix cache finds is compared with
  * a search through all that was entered.
  */
@@ -30,13 +30,13 @@ enum {
     CAP = 12,
     MAX_TOKENS = CAP * BLOCK_TOKENS,
     MAX_ENTERED = 4096,
-    MAX_LANES = 4,
+    MAX_GROUPS = 4,
 };
 
 struct seq {
     struct kv_seq kv;
     struct kv_key key;
-    block_id blocks[MAX_LANES * CAP];
+    block_id blocks[MAX_GROUPS * CAP];
     int32_t ids[MAX_TOKENS];
     struct prefix_hash hashes[CAP];
     uint32_t n_done;   /* tokens whose bytes are there */
@@ -86,20 +86,20 @@ static uint64_t mix(uint64_t h, uint64_t v)
     return h ^ h >> 29;
 }
 
-/* What a slot of a lane holds behind the tokens with the hash h. */
-static uint64_t cell(uint64_t h, uint32_t lane)
+/* What a slot of a group holds behind the tokens with the hash h. */
+static uint64_t cell(uint64_t h, uint32_t group)
 {
-    return h + lane;
+    return h + group;
 }
 
-static uint32_t n_lanes(const struct sim *s)
+static uint32_t n_groups(const struct sim *s)
 {
-    return kv_lanes_n(&s->o.lanes);
+    return kv_groups_n(&s->o.groups);
 }
 
 static bool has_windows(const struct sim *s)
 {
-    return s->o.lanes.n_window > 0;
+    return s->o.groups.n_window > 0;
 }
 
 static uint64_t chain(const struct seq *q, uint32_t n)
@@ -183,7 +183,7 @@ static void check_match(struct sim *s, const struct seq *q, uint32_t limit, stru
     const struct found f = search(s, q, limit);
 
     assert_true(match.n_tokens <= limit);
-    assert_true(match.n_held <= match.n_blocks * kv_lanes_n_full(&s->o.lanes));
+    assert_true(match.n_held <= match.n_blocks * kv_groups_n_full(&s->o.groups));
     assert_true(match.n_tokens / BLOCK_TOKENS == match.n_blocks);
     if (s->n_entered == MAX_ENTERED)
         return;
@@ -203,7 +203,7 @@ struct snapshot {
     struct block_pool_stats pool;
     uint32_t n_moves, ram_used, n_indexed;
     struct kv_seq kv;
-    block_id blocks[MAX_LANES * CAP];
+    block_id blocks[MAX_GROUPS * CAP];
     block_id oldest;
 };
 
@@ -263,7 +263,7 @@ static void op_arrive(struct sim *s, struct seq *q)
     const uint32_t limit = rnd(MAX_TOKENS);
     struct kv_match match;
 
-    kv_seq_init(&q->kv, q->blocks, CAP, n_lanes(s));
+    kv_seq_init(&q->kv, q->blocks, CAP, n_groups(s));
     make_ids(q);
     q->key = (struct kv_key){.ids = q->ids, .hashes = q->hashes, .salt = rnd(2)};
     if (rnd(2) == 0)
@@ -313,15 +313,15 @@ static void op_grow(struct sim *s, struct seq *q)
     assert_int_equal(kv_manager_stats(s->m).pool.n_taken, before.pool.n_taken + missing);
     if (q->kv.table.n == block_table_needed(to) && (s->o.max_chunk == 0 || most <= s->o.max_chunk))
         assert_true(kv_manager_n_mapped(s->m, &q->kv) <=
-                    kv_lanes_peak(&s->o.lanes, to, s->o.max_chunk));
+                    kv_groups_peak(&s->o.groups, to, s->o.max_chunk));
     q->to = to;
     q->is_planned = true;
 }
 
-/* Does a lane's query at position `at` look at a token? */
-static bool is_seen(const struct sim *s, uint32_t at, uint32_t lane, uint32_t pos)
+/* Does a group's query at position `at` look at a token? */
+static bool is_seen(const struct sim *s, uint32_t at, uint32_t group, uint32_t pos)
 {
-    return lane < kv_lanes_n_full(&s->o.lanes) || pos + s->o.lanes.window > at;
+    return group < kv_groups_n_full(&s->o.groups) || pos + s->o.groups.window > at;
 }
 
 /* Is all there that the query behind the first n tokens looks at? That much the manager must know
@@ -334,10 +334,10 @@ static bool can_go_on(const struct sim *s, const struct seq *q, uint32_t n)
     bool is_there = true;
 
     for (uint32_t pos = 0; pos < n; pos++)
-        for (uint32_t lane = 0; lane < n_lanes(s); lane++)
-            is_there &= !is_seen(s, n, lane, pos) ||
-                        q->blocks[lane * CAP + pos / BLOCK_TOKENS] != BLOCK_NONE;
-    assert_true(can == is_there || (is_there && (n == 0 || s->o.lanes.window == 1)));
+        for (uint32_t group = 0; group < n_groups(s); group++)
+            is_there &= !is_seen(s, n, group, pos) ||
+                        q->blocks[group * CAP + pos / BLOCK_TOKENS] != BLOCK_NONE;
+    assert_true(can == is_there || (is_there && (n == 0 || s->o.groups.window == 1)));
     assert_true(can || n + 1 < end || !q->is_whole);
     return can;
 }
@@ -367,7 +367,7 @@ static void op_fork(struct sim *s, struct seq *child, const struct seq *parent)
     if (!can_go_on(s, parent, n))
         return;
     *child = *parent;
-    kv_seq_init(&child->kv, child->blocks, CAP, n_lanes(s));
+    kv_seq_init(&child->kv, child->blocks, CAP, n_groups(s));
     child->key.ids = child->ids;
     child->key.hashes = child->hashes;
     kv_manager_fork(s->m, &child->kv, &parent->kv, n);
@@ -375,7 +375,7 @@ static void op_fork(struct sim *s, struct seq *child, const struct seq *parent)
     assert_int_equal(child->kv.n_indexed, parent->kv.n_indexed < n / BLOCK_TOKENS
                                               ? parent->kv.n_indexed : n / BLOCK_TOKENS);
     assert_int_equal(kv_manager_stats(s->m).pool.n_held, held);
-    s->n_late += has_windows(s) && child->kv.first > kv_lanes_first(&s->o.lanes, n);
+    s->n_late += has_windows(s) && child->kv.first > kv_groups_first(&s->o.groups, n);
     child->is_whole = false;
     child->n_done = child->to = n;
     for (uint32_t i = n; i < MAX_TOKENS && rnd(3) == 0; i++)
@@ -416,8 +416,8 @@ static void op_swap_in(struct sim *s, struct seq *q)
 {
     const enum swap_place place = kv_manager_where(s->m, &q->kv);
     const struct kv_match match = kv_manager_match(s->m, &q->key, q->n_done / 16 * 16);
-    const uint32_t n_load = n_lanes(s) * (block_table_needed(q->n_done) - match.n_blocks);
-    const uint32_t n_cached = n_lanes(s) * match.n_blocks - match.n_held;
+    const uint32_t n_load = n_groups(s) * (block_table_needed(q->n_done) - match.n_blocks);
+    const uint32_t n_cached = n_groups(s) * match.n_blocks - match.n_held;
     const bool fits = n_load <= kv_manager_n_available(s->m) - n_cached && has_moves(s, n_load);
     const struct snapshot before = snap(s, q);
     const int rc = kv_manager_swap_in(s->m, &q->kv, &q->key, q->n_done);
@@ -501,9 +501,9 @@ static uint32_t n_tables(const struct sim *s, block_id id)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < N_SEQ; i++)
-        for (uint32_t lane = 0; s->seq[i].is_live && lane < n_lanes(s); lane++)
+        for (uint32_t group = 0; s->seq[i].is_live && group < n_groups(s); group++)
             for (uint32_t b = 0; b < s->seq[i].kv.table.n; b++)
-                n += s->seq[i].blocks[lane * CAP + b] == id;
+                n += s->seq[i].blocks[group * CAP + b] == id;
     return n;
 }
 
@@ -516,13 +516,13 @@ static void write_tokens(struct sim *s, struct seq *q)
         uint32_t slot;
 
         h = mix(h, (uint64_t)q->ids[pos] + 1);
-        for (uint32_t lane = 0; lane < n_lanes(s); lane++) {
-            assert_true(block_table_locate(&q->kv.table, lane, pos, &block, &slot));
+        for (uint32_t group = 0; group < n_groups(s); group++) {
+            assert_true(block_table_locate(&q->kv.table, group, pos, &block, &slot));
             assert_int_equal(n_tables(s, block), 1);
-            s->blocks[block][slot] = cell(h, lane);
+            s->blocks[block][slot] = cell(h, group);
         }
     }
-    s->n_dropped += kv_lanes_first(&s->o.lanes, q->to) - kv_lanes_first(&s->o.lanes, q->n_done);
+    s->n_dropped += kv_groups_first(&s->o.groups, q->to) - kv_groups_first(&s->o.groups, q->n_done);
     q->is_whole |= q->to / BLOCK_TOKENS > q->n_done / BLOCK_TOKENS;
     q->n_done = q->to;
     kv_manager_commit(s->m, &q->kv, &q->key, q->n_done);
@@ -579,13 +579,13 @@ static void check_bytes(const struct sim *s, const struct seq *q)
 
     for (uint32_t pos = 0; q->kv.swap == SWAP_NONE && pos < q->n_done; pos++) {
         h = mix(h, (uint64_t)q->ids[pos] + 1);
-        for (uint32_t lane = 0; lane < n_lanes(s); lane++) {
-            const block_id block = q->blocks[lane * CAP + pos / BLOCK_TOKENS];
+        for (uint32_t group = 0; group < n_groups(s); group++) {
+            const block_id block = q->blocks[group * CAP + pos / BLOCK_TOKENS];
 
-            if (!is_seen(s, q->n_done, lane, pos))
+            if (!is_seen(s, q->n_done, group, pos))
                 continue;
             assert_int_not_equal(block, BLOCK_NONE);
-            assert_true(s->blocks[block][pos % BLOCK_TOKENS] == cell(h, lane));
+            assert_true(s->blocks[block][pos % BLOCK_TOKENS] == cell(h, group));
         }
     }
 }
@@ -595,30 +595,30 @@ static void check_table(const struct sim *s, const struct seq *q)
 {
     uint32_t n = 0;
 
-    for (uint32_t lane = 0; lane < n_lanes(s); lane++)
+    for (uint32_t group = 0; group < n_groups(s); group++)
         for (uint32_t b = 0; b < CAP; b++) {
-            const bool is_mapped = b < q->kv.table.n && (lane < kv_lanes_n_full(&s->o.lanes) ||
-                                                         b >= q->kv.first);
+            const bool is_mapped =
+                b < q->kv.table.n && (group < kv_groups_n_full(&s->o.groups) || b >= q->kv.first);
 
-            assert_int_equal(q->blocks[lane * CAP + b] != BLOCK_NONE, is_mapped);
+            assert_int_equal(q->blocks[group * CAP + b] != BLOCK_NONE, is_mapped);
             n += is_mapped;
         }
     assert_int_equal(n, kv_manager_n_mapped(s->m, &q->kv));
-    assert_true(q->kv.first >= kv_lanes_first(&s->o.lanes, q->n_done));
-    assert_true(q->kv.first <= kv_lanes_seen(&s->o.lanes, q->n_done));
+    assert_true(q->kv.first >= kv_groups_first(&s->o.groups, q->n_done));
+    assert_true(q->kv.first <= kv_groups_seen(&s->o.groups, q->n_done));
 }
 
-/* Each block counts once, as what the lane that it is in is. */
+/* Each block counts once, as what the group that it is in is. */
 static void check_kinds(const struct sim *s)
 {
-    const uint32_t n_full = kv_lanes_n_full(&s->o.lanes);
+    const uint32_t n_full = kv_groups_n_full(&s->o.groups);
     const struct block_pool_stats pool = kv_manager_stats(s->m).pool;
     bool is_counted[MAX_BLOCKS + 1] = {false};
     uint32_t held[2] = {0};
     struct kv_kind kinds[2];
 
     for (uint32_t i = 0; i < N_SEQ; i++)
-        for (uint32_t k = 0; s->seq[i].is_live && k < n_lanes(s) * CAP; k++) {
+        for (uint32_t k = 0; s->seq[i].is_live && k < n_groups(s) * CAP; k++) {
             const block_id id = s->seq[i].blocks[k];
 
             held[k / CAP >= n_full] += id != BLOCK_NONE && !is_counted[id];
@@ -628,8 +628,8 @@ static void check_kinds(const struct sim *s)
     for (uint32_t kind = 0; kind < 2; kind++)
         assert_int_equal(kinds[kind].n_held, held[kind]);
     assert_int_equal(kinds[0].n_cached + kinds[1].n_cached, pool.n_cached);
-    assert_int_equal(kinds[0].n_lanes, n_full);
-    assert_int_equal(kinds[1].n_lanes, s->o.lanes.n_window);
+    assert_int_equal(kinds[0].n_groups, n_full);
+    assert_int_equal(kinds[1].n_groups, s->o.groups.n_window);
 }
 
 static void check_all(const struct sim *s)
@@ -704,10 +704,10 @@ static void begin(struct sim *s, bool is_large)
     if (s->o.n_ram > 0 && rnd(4) != 0)
         s->o.n_file = rnd(MAX_FILE + 1);
     if (rnd(3) != 0) {
-        s->o.lanes.n = 1 + rnd(MAX_LANES);
-        s->o.lanes.n_window = s->o.lanes.n == 1 ? rnd(2) : rnd(s->o.lanes.n);
-        s->o.lanes.window = s->o.lanes.n_window > 0 ? 1 + rnd(70) : 0;
-        s->o.n_blocks = is_large ? MAX_BLOCKS : s->o.n_blocks * s->o.lanes.n;
+        s->o.groups.n = 1 + rnd(MAX_GROUPS);
+        s->o.groups.n_window = s->o.groups.n == 1 ? rnd(2) : rnd(s->o.groups.n);
+        s->o.groups.window = s->o.groups.n_window > 0 ? 1 + rnd(70) : 0;
+        s->o.n_blocks = is_large ? MAX_BLOCKS : s->o.n_blocks * s->o.groups.n;
         s->o.max_chunk = rnd(40);
     }
     assert_int_equal(kv_manager_create(&s->m, &s->o), 0);

@@ -216,7 +216,7 @@ static void add_at_random(struct sim *s)
         struct request *twin = make(s, n, 1 + rnd(s, 60), PRIORITY_NORMAL);
 
         memcpy(twin->ids, r->ids, n * sizeof(*twin->ids));
-        twin->leader = id;
+        twin->prefix_owner = id;
         twin->tenant = r->tenant;
         twin->weight = r->weight;
         post(s, twin);
@@ -265,14 +265,14 @@ static struct sim_options storm_options(uint32_t seed)
     };
 }
 
-/* One lane without a window, one with, or several of which some have it: blocks for the same number
- * of tokens, more or less. */
-static void deal_lanes(struct sim_options *o, uint32_t seed)
+/* One group without a window, one with, or several of which some have it: blocks for the same
+ * number of tokens, more or less. */
+static void assign_groups(struct sim_options *o, uint32_t seed)
 {
     const uint32_t n = 1 + seed % 4;
 
-    o->lanes = (struct kv_lanes){.n = n, .n_window = n == 1 ? 1 : 1 + seed / 4 % (n - 1)};
-    o->lanes.window = 1 + seed * 7 % 90;
+    o->groups = (struct kv_groups){.n = n, .n_window = n == 1 ? 1 : 1 + seed / 4 % (n - 1)};
+    o->groups.window = 1 + seed * 7 % 90;
     o->n_blocks *= n;
     o->n_ram *= n;
     o->n_file *= n;
@@ -291,7 +291,7 @@ static void run_storms(bool has_windows)
         struct sim *s;
 
         if (has_windows)
-            deal_lanes(&o, seed);
+            assign_groups(&o, seed);
         s = sim_open(&o);
         s->io_fail_percent = seed % 4 == 0 ? 20 : 0;
         storm(s, seed, 1000);

@@ -79,7 +79,7 @@ static void choices_fork(void **state)
     for (int i = 0; i < 3; i++) {
         struct request *r = make_like(s, 3, 100, 100, 20);
 
-        r->leader = first;
+        r->prefix_owner = first;
         post(s, r);
     }
     assert_true(step(s, NO_BUDGET));
@@ -93,11 +93,11 @@ static void choices_fork(void **state)
 }
 
 /* The prompt is computed once, and then its last token by each choice but the first; nobody takes
- * more than a block of each lane for that. */
-static void check_choices(uint32_t n_prompt, const struct kv_lanes *lanes, bool prefix_cache)
+ * more than a block of each group for that. */
+static void check_choices(uint32_t n_prompt, const struct kv_groups *groups, bool prefix_cache)
 {
     struct sim *s = sim_open(&(struct sim_options){.n_blocks = 200, .max_sequences = 8,
-                                                   .batch = 64, .chunk = 32, .lanes = *lanes,
+                                                   .batch = 64, .chunk = 32, .groups = *groups,
                                                    .prefix_cache = prefix_cache});
     struct engine_stats stats = {0};
     uint32_t held;
@@ -106,14 +106,14 @@ static void check_choices(uint32_t n_prompt, const struct kv_lanes *lanes, bool 
     for (int i = 0; i < 3; i++) {
         struct request *r = make_like(s, 3, n_prompt, n_prompt, 20);
 
-        r->leader = 1;
+        r->prefix_owner = 1;
         post(s, r);
     }
     while (s->rec[1].n_tokens == 0)
         assert_true(step(s, NO_BUDGET));
     held = n_held(s);
     assert_true(step(s, NO_BUDGET));
-    assert_true(n_held(s) <= held + 4 * kv_lanes_n(lanes));
+    assert_true(n_held(s) <= held + 4 * kv_groups_n(groups));
     run_dry(s, 100);
     sched_fill_stats(s->sched, &stats);
     assert_int_equal(stats.prompt_tokens, n_prompt + 3);
@@ -128,13 +128,13 @@ static void choices_fork_at_any_length(void **state)
     (void)state;
     for (uint32_t window = 1; window <= 70; window += 1 + window % 3)
         for (uint32_t n = 1; n <= 100; n++) {
-            check_choices(n, &(struct kv_lanes){.n = 1, .n_window = 1, .window = window}, n % 3);
-            check_choices(n, &(struct kv_lanes){.n = 3, .n_window = 2, .window = window}, n % 5);
+            check_choices(n, &(struct kv_groups){.n = 1, .n_window = 1, .window = window}, n % 3);
+            check_choices(n, &(struct kv_groups){.n = 3, .n_window = 2, .window = window}, n % 5);
         }
 }
 
-/* The leader goes while its prompt is computed: the next one leads. */
-static void followers_outlive_their_leader(void **state)
+/* The prefix owner goes while its prompt is computed: the next one leads. */
+static void waiters_outlive_their_prefix_owner(void **state)
 {
     struct sim *s = sim_open(&(struct sim_options){.n_blocks = 200, .max_sequences = 8,
                                                    .batch = 64, .chunk = 32, .prefix_cache = true});
@@ -145,7 +145,7 @@ static void followers_outlive_their_leader(void **state)
     for (int i = 0; i < 3; i++) {
         struct request *r = make_like(s, 3, 100, 100, 5);
 
-        r->leader = first;
+        r->prefix_owner = first;
         post(s, r);
     }
     assert_true(step(s, NO_BUDGET));
@@ -213,7 +213,7 @@ int main(void)
         cmocka_unit_test(cancelled_prefill_leaves_full_blocks),
         cmocka_unit_test(choices_fork),
         cmocka_unit_test(choices_fork_at_any_length),
-        cmocka_unit_test(followers_outlive_their_leader),
+        cmocka_unit_test(waiters_outlive_their_prefix_owner),
         cmocka_unit_test(a_stampede_computes_once),
         cmocka_unit_test(a_stampede_outlives_its_first),
     };

@@ -137,12 +137,12 @@ static void count(struct fake *f)
     s->iterations++;
 }
 
-static bool is_cancelled(const struct queue_news *news, uint64_t id)
+static bool is_cancelled(const struct queue_inbox *inbox, uint64_t id)
 {
-    for (uint32_t i = 0; i < news->n_cancelled; i++)
-        if (news->cancelled[i] == id)
+    for (uint32_t i = 0; i < inbox->n_cancelled; i++)
+        if (inbox->cancelled[i] == id)
             return true;
-    return news->cancel_all;
+    return inbox->cancel_all;
 }
 
 static bool is_over_due(const struct request *r)
@@ -169,16 +169,16 @@ static void answer_dry_run(struct fake *f, struct request *r)
     request_destroy(&r);
 }
 
-static void take_news(struct fake *f, const struct queue_news *news)
+static void take_inbox(struct fake *f, const struct queue_inbox *inbox)
 {
-    for (uint32_t i = 0; i < news->n_posted; i++) {
-        if (news->posted[i]->is_dry_run)
-            answer_dry_run(f, news->posted[i]);
+    for (uint32_t i = 0; i < inbox->n_posted; i++) {
+        if (inbox->posted[i]->is_dry_run)
+            answer_dry_run(f, inbox->posted[i]);
         else
-            f->live[f->n++] = (struct live){.r = news->posted[i]};
+            f->live[f->n++] = (struct live){.r = inbox->posted[i]};
     }
     for (uint32_t i = 0; i < f->n;) {
-        if (is_cancelled(news, f->live[i].r->id))
+        if (is_cancelled(inbox, f->live[i].r->id))
             end(f, i, FINISH_CANCELLED);
         else if (f->live[i].r->deadline_us < clock_us())
             end(f, i, FINISH_TIMEOUT);
@@ -231,12 +231,12 @@ static void *run(void *ud)
     struct fake *f = ud;
     const struct timespec nap = {.tv_sec = f->step_ms / 1000,
                                  .tv_nsec = (long)(f->step_ms % 1000) * 1000000};
-    struct queue_news news;
+    struct queue_inbox inbox;
 
     for (;;) {
-        queue_drain(f->queue, &news);
-        take_news(f, &news);
-        if (news.closed && f->n == 0)
+        queue_drain(f->queue, &inbox);
+        take_inbox(f, &inbox);
+        if (inbox.closed && f->n == 0)
             break;
         for (uint32_t i = 0, left = f->slots; i < f->n && left > 0; left--)
             i += step_one(f, i) ? 0 : 1;
@@ -246,7 +246,7 @@ static void *run(void *ud)
         if (f->n > 0)
             nanosleep(&nap, NULL);
         else
-            queue_wait_news(f->queue, 0);
+            queue_wait_inbox(f->queue, 0);
     }
     count(f);
     queue_publish(f->queue, &f->stats);

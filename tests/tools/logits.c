@@ -86,7 +86,7 @@ static int put_logits(struct engine *e, struct batch *b, const struct text *t, s
             return rc;
         for (uint32_t i = 0; i < rows; i += LOGIT_ROWS)
             step(e, b, t, at, rows, i, rows - i < LOGIT_ROWS ? rows - i : LOGIT_ROWS, kv);
-        kv_manager_pass(e->manager, kv, at + rows); /* as it is in the server */
+        kv_manager_free_out_of_window(e->manager, kv, at + rows); /* as it is in the server */
     }
     return 0;
 }
@@ -114,13 +114,13 @@ static int run(struct engine *e, const struct text *t)
 {
     const struct model_shape *s = &e->model->shape;
     const uint32_t cap = block_table_needed(t->n);
-    const uint32_t n_lanes = kv_manager_n_lanes(e->manager);
-    block_id *blocks = mem_calloc(n_lanes, cap * sizeof(*blocks));
+    const uint32_t n_groups = kv_manager_n_groups(e->manager);
+    block_id *blocks = mem_calloc(n_groups, cap * sizeof(*blocks));
     struct batch *b = NULL;
     struct kv_seq kv;
     int rc = blocks == NULL ? ERR_NOMEM : 0;
 
-    kv_seq_init(&kv, blocks, blocks != NULL ? cap : 0, n_lanes);
+    kv_seq_init(&kv, blocks, blocks != NULL ? cap : 0, n_groups);
     if (rc == 0 && (t->n > e->sched.max_context || t->n > e->sched.max_batch_tokens))
         rc = ERR_RANGE;
     if (rc == 0)

@@ -30,15 +30,16 @@ struct result {
 /* {"name": "Ann", "messages": [{"role": "user", "content": "hi"}, ...], "n": 3, "x": 2.5} */
 static struct value chat(struct value_pool *pool)
 {
-    static const char *const turns[][2] = {
+    static const char *const arbiter[][2] = {
         {"system", "Be brief."}, {"user", "hi <b>"}, {"assistant", "gr\xc3\xbc\xc3\x9f dich"}};
     const struct value globals = value_dict(pool), messages = value_list(pool);
 
     for (int i = 0; i < 3; i++) {
         const struct value m = value_dict(pool);
 
-        value_dict_set(pool, m, "role", value_text(turns[i][0]));
-        value_dict_set(pool, m, "content", value_string(pool, turns[i][1], strlen(turns[i][1])));
+        value_dict_set(pool, m, "role", value_text(arbiter[i][0]));
+        value_dict_set(pool, m, "content",
+                       value_string(pool, arbiter[i][1], strlen(arbiter[i][1])));
         value_list_add(pool, messages, m);
     }
     value_dict_set(pool, globals, "messages", messages);

@@ -19,12 +19,12 @@
 #include "core/base/mem.h"
 #include "kvcache/kv_manager.h"
 
-enum { CAP = 8, MAX_TOKENS = CAP * BLOCK_TOKENS, MAX_LANES = 3 };
+enum { CAP = 8, MAX_TOKENS = CAP * BLOCK_TOKENS, MAX_GROUPS = 3 };
 
 struct seq {
     struct kv_seq kv;
     struct kv_key key;
-    block_id blocks[MAX_LANES * CAP];
+    block_id blocks[MAX_GROUPS * CAP];
     int32_t ids[MAX_TOKENS];
     struct prefix_hash hashes[CAP];
     uint32_t n_done;

@@ -1,7 +1,7 @@
-/* tests/unit/kvcache/test_kv_windows.c - sequences in lanes of which some have a window, without
+/* tests/unit/kvcache/test_kv_windows.c - sequences in groups of which some have a window, without
  * bytes.
  *
- * The window is 20 tokens: behind 32 tokens lanes with it keep all blocks, behind 48 they have
+ * The window is 20 tokens: behind 32 tokens groups with it keep all blocks, behind 48 they have
  * dropped the first, behind 96 the first four.
  */
 #include "tests/unit/kvcache/kv_seqs.h"
@@ -18,7 +18,7 @@ static struct kv_manager *window_manager(uint32_t n_blocks, uint32_t n, uint32_t
         .max_sequences = 4,
         .max_table = CAP,
         .max_chunk = 32,
-        .lanes = {.n = n, .n_window = n_window, .window = n_window > 0 ? window : 0},
+        .groups = {.n = n, .n_window = n_window, .window = n_window > 0 ? window : 0},
     };
     struct kv_manager *m;
 
@@ -26,21 +26,21 @@ static struct kv_manager *window_manager(uint32_t n_blocks, uint32_t n, uint32_t
     return m;
 }
 
-static struct kv_manager *lanes_manager(uint32_t n_blocks, uint32_t n, uint32_t n_window,
-                                        bool prefix_cache)
+static struct kv_manager *groups_manager(uint32_t n_blocks, uint32_t n, uint32_t n_window,
+                                         bool prefix_cache)
 {
     return window_manager(n_blocks, n, n_window, WINDOW, prefix_cache);
 }
 
-static void lanes_init(const struct kv_manager *m, struct seq *s, uint32_t at, int32_t other)
+static void groups_init(const struct kv_manager *m, struct seq *s, uint32_t at, int32_t other)
 {
     seq_init(s, at, other);
-    kv_seq_init(&s->kv, s->blocks, CAP, kv_manager_n_lanes(m));
+    kv_seq_init(&s->kv, s->blocks, CAP, kv_manager_n_groups(m));
 }
 
-static block_id at(const struct seq *s, uint32_t lane, uint32_t b)
+static block_id at(const struct seq *s, uint32_t group, uint32_t b)
 {
-    return *block_table_at(&s->kv.table, lane, b);
+    return *block_table_at(&s->kv.table, group, b);
 }
 
 static void compute_in_chunks(struct kv_manager *m, struct seq *s, uint32_t to)
@@ -60,11 +60,11 @@ static void blocks_out_of_sight_are_given_back(void **state)
 {
     (void)state;
     for (int cache = 0; cache < 2; cache++) {
-        struct kv_manager *m = lanes_manager(30, 3, 2, cache);
+        struct kv_manager *m = groups_manager(30, 3, 2, cache);
         struct kv_kind kinds[2];
         struct seq a;
 
-        lanes_init(m, &a, MAX_TOKENS, 0);
+        groups_init(m, &a, MAX_TOKENS, 0);
         compute_in_chunks(m, &a, 32);
         assert_int_equal(n_held(m), 6);
         compute_in_chunks(m, &a, 100);
@@ -80,8 +80,8 @@ static void blocks_out_of_sight_are_given_back(void **state)
         assert_int_equal(kv_manager_n_exclusive(m, &a.kv), 13);
         assert_int_equal(kv_manager_n_alone(m, &a.kv), 7 * 16);
         kv_manager_kinds(m, kinds);
-        assert_int_equal(kinds[0].n_lanes, 1);
-        assert_int_equal(kinds[1].n_lanes, 2);
+        assert_int_equal(kinds[0].n_groups, 1);
+        assert_int_equal(kinds[1].n_groups, 2);
         assert_int_equal(kinds[0].n_held, 7);
         assert_int_equal(kinds[1].n_held, 3 + 3);
         assert_int_equal(kinds[0].n_cached, 0);
@@ -97,13 +97,13 @@ static void blocks_out_of_sight_are_given_back(void **state)
 /* A sequence that nobody is to find drops them, too. */
 static void passing_indexes_nothing(void **state)
 {
-    struct kv_manager *m = lanes_manager(30, 2, 1, true);
+    struct kv_manager *m = groups_manager(30, 2, 1, true);
     struct seq a;
     (void)state;
 
-    lanes_init(m, &a, MAX_TOKENS, 0);
+    groups_init(m, &a, MAX_TOKENS, 0);
     assert_int_equal(grow(m, &a, 96), 0);
-    kv_manager_pass(m, &a.kv, 96);
+    kv_manager_free_out_of_window(m, &a.kv, 96);
     check(m);
     assert_int_equal(n_held(m), 6 + 2);
     assert_int_equal(kv_manager_stats(m).n_indexed, 0);
@@ -112,14 +112,14 @@ static void passing_indexes_nothing(void **state)
     kv_manager_destroy(&m);
 }
 
-/* With all layers in one lane a sequence of any length needs a handful of blocks. */
+/* With all layers in one group a sequence of any length needs a handful of blocks. */
 static void a_window_in_all_layers_bounds_a_sequence(void **state)
 {
-    struct kv_manager *m = lanes_manager(4, 1, 1, true);
+    struct kv_manager *m = groups_manager(4, 1, 1, true);
     struct seq a;
     (void)state;
 
-    lanes_init(m, &a, MAX_TOKENS, 0);
+    groups_init(m, &a, MAX_TOKENS, 0);
     assert_true(kv_manager_can_hold(m, UINT32_MAX));
     compute_in_chunks(m, &a, MAX_TOKENS);
     assert_int_equal(n_held(m), 2);
@@ -130,14 +130,14 @@ static void a_window_in_all_layers_bounds_a_sequence(void **state)
 
 /* ---- how many blocks ---- */
 
-static void blocks_are_counted_over_lanes(void **state)
+static void blocks_are_counted_over_groups(void **state)
 {
-    struct kv_manager *m = lanes_manager(30, 3, 2, false);
+    struct kv_manager *m = groups_manager(30, 3, 2, false);
     struct seq a;
     (void)state;
 
-    lanes_init(m, &a, MAX_TOKENS, 0);
-    /* 3 lanes; a window takes 2 blocks behind a boundary and up to 3 for a chunk of 32 */
+    groups_init(m, &a, MAX_TOKENS, 0);
+    /* 3 groups; a window takes 2 blocks behind a boundary and up to 3 for a chunk of 32 */
     assert_int_equal(kv_manager_needed(m, 80), 15);
     assert_int_equal(kv_manager_needed(m, 128), 8 + 2 * 5);
     assert_int_equal(kv_manager_missing(m, &a.kv, 0, 128), 24);
@@ -156,15 +156,15 @@ static void blocks_are_counted_over_lanes(void **state)
 
 static void options_that_make_no_sense_are_refused(void **state)
 {
-    static const struct kv_lanes lanes[] = {{.n = 2, .n_window = 2, .window = 5},
-                                            {.n = 1, .n_window = 2, .window = 5},
-                                            {.n = 2, .n_window = 1},
-                                            {.n = 2, .window = 5}};
+    static const struct kv_groups groups[] = {{.n = 2, .n_window = 2, .window = 5},
+                                              {.n = 1, .n_window = 2, .window = 5},
+                                              {.n = 2, .n_window = 1},
+                                              {.n = 2, .window = 5}};
     struct kv_manager *m;
     (void)state;
 
-    for (size_t i = 0; i < sizeof(lanes) / sizeof(lanes[0]); i++) {
-        const struct kv_manager_options o = {.n_blocks = 4, .max_table = 4, .lanes = lanes[i]};
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
+        const struct kv_manager_options o = {.n_blocks = 4, .max_table = 4, .groups = groups[i]};
 
         assert_int_equal(kv_manager_create(&m, &o), ERR_INVAL);
         assert_null(m);
@@ -173,15 +173,15 @@ static void options_that_make_no_sense_are_refused(void **state)
 
 /* ---- sharing ---- */
 
-/* A hit takes over what is seen from its end; a part of a block is copied in every lane. */
+/* A hit takes over what is seen from its end; a part of a block is copied in every group. */
 static void hits_leave_the_beginning_behind(void **state)
 {
-    struct kv_manager *m = lanes_manager(40, 2, 1, true);
+    struct kv_manager *m = groups_manager(40, 2, 1, true);
     struct seq a, b;
     (void)state;
 
-    lanes_init(m, &a, MAX_TOKENS, 0);
-    lanes_init(m, &b, MAX_TOKENS, 0);
+    groups_init(m, &a, MAX_TOKENS, 0);
+    groups_init(m, &b, MAX_TOKENS, 0);
     compute_in_chunks(m, &a, 96);
     assert_int_equal(attach(m, &b, 95), 95);
     assert_int_equal(b.kv.first, 3);
@@ -202,7 +202,7 @@ static void hits_leave_the_beginning_behind(void **state)
 /* Take n blocks away from what is cached. */
 static void press(struct kv_manager *m, struct seq *s, uint32_t n_tokens)
 {
-    lanes_init(m, s, 0, 99);
+    groups_init(m, s, 0, 99);
     compute(m, s, n_tokens);
 }
 
@@ -210,12 +210,12 @@ static void press(struct kv_manager *m, struct seq *s, uint32_t n_tokens)
  * where their window has passed is, and a sequence that computes them again gives them back. */
 static void window_blocks_go_alone(void **state)
 {
-    struct kv_manager *m = lanes_manager(13, 2, 1, true);
+    struct kv_manager *m = groups_manager(13, 2, 1, true);
     struct seq a, b, c;
     (void)state;
 
-    lanes_init(m, &a, MAX_TOKENS, 0);
-    lanes_init(m, &c, MAX_TOKENS, 0);
+    groups_init(m, &a, MAX_TOKENS, 0);
+    groups_init(m, &c, MAX_TOKENS, 0);
     compute_in_chunks(m, &a, 96); /* 6 + 2 held, 4 cached */
     assert_int_equal(kv_manager_match(m, &a.key, 50).n_blocks, 3);
     press(m, &b, 20); /* 4 blocks: one was free */
@@ -233,14 +233,14 @@ static void window_blocks_go_alone(void **state)
     kv_manager_destroy(&m);
 }
 
-/* A block of a lane without the window ends its entry; the last tokens go first. */
+/* A block of a group without the window ends its entry; the last tokens go first. */
 static void other_blocks_end_their_entry(void **state)
 {
-    struct kv_manager *m = lanes_manager(12, 3, 1, true);
+    struct kv_manager *m = groups_manager(12, 3, 1, true);
     struct seq a, b;
     (void)state;
 
-    lanes_init(m, &a, MAX_TOKENS, 0);
+    groups_init(m, &a, MAX_TOKENS, 0);
     compute_in_chunks(m, &a, 48); /* 3 + 3 + 2 held, 1 cached */
     release(m, &a);
     assert_int_equal(kv_manager_stats(m).pool.n_cached, 9);
@@ -255,11 +255,11 @@ static void other_blocks_end_their_entry(void **state)
 /* Where all layers have the window, the beginning goes first, and all that follows with it. */
 static void a_chain_without_its_beginning_goes(void **state)
 {
-    struct kv_manager *m = lanes_manager(7, 1, 1, true);
+    struct kv_manager *m = groups_manager(7, 1, 1, true);
     struct seq a, b;
     (void)state;
 
-    lanes_init(m, &a, MAX_TOKENS, 0);
+    groups_init(m, &a, MAX_TOKENS, 0);
     compute_in_chunks(m, &a, 96);
     assert_int_equal(kv_manager_match(m, &a.key, 96).n_blocks, 6);
     press(m, &b, 32); /* one was free */
@@ -277,12 +277,12 @@ static void a_chain_without_its_beginning_goes(void **state)
 
 static void forks_need_what_is_seen(void **state)
 {
-    struct kv_manager *m = lanes_manager(40, 2, 1, true);
+    struct kv_manager *m = groups_manager(40, 2, 1, true);
     struct seq a, b;
     (void)state;
 
-    lanes_init(m, &a, MAX_TOKENS, 0);
-    lanes_init(m, &b, 70, 99);
+    groups_init(m, &a, MAX_TOKENS, 0);
+    groups_init(m, &b, 70, 99);
     compute_in_chunks(m, &a, 70);
     assert_int_equal(a.kv.first, 2);
     assert_false(kv_manager_can_fork(m, &a.kv, 50)); /* sees 31, the end of the second block */
@@ -294,7 +294,7 @@ static void forks_need_what_is_seen(void **state)
     check(m);
     assert_int_equal(n_held(m), 5 + 3);
     assert_int_equal(kv_manager_n_exclusive(m, &a.kv), 0);
-    assert_int_equal(kv_manager_missing(m, &b.kv, 70, 71), 2); /* both lanes are copied */
+    assert_int_equal(kv_manager_missing(m, &b.kv, 70, 71), 2); /* both groups are copied */
     assert_int_equal(grow(m, &b, 71), 0);
     expect_moves(m, 2, MOVES({KV_COPY, at(&a, 0, 4), at(&b, 0, 4)},
                              {KV_COPY, at(&a, 1, 4), at(&b, 1, 4)}));
@@ -316,8 +316,8 @@ static void forks_go_on_from_any_length(void **state)
             struct kv_manager *m = window_manager(40, 2, 1, window, n % 2 == 0);
             struct seq a, b;
 
-            lanes_init(m, &a, MAX_TOKENS, 0);
-            lanes_init(m, &b, n - 1, 99);
+            groups_init(m, &a, MAX_TOKENS, 0);
+            groups_init(m, &b, n - 1, 99);
             compute_in_chunks(m, &a, n);
             assert_true(kv_manager_can_fork(m, &a.kv, n));
             assert_true(kv_manager_can_fork(m, &a.kv, n - 1));
@@ -339,11 +339,11 @@ static void forks_go_on_from_any_length(void **state)
  * any more, and the block for the copy is given back. */
 static void what_is_forgotten_on_the_way_is_written(void **state)
 {
-    struct kv_manager *m = lanes_manager(4, 1, 1, true);
+    struct kv_manager *m = groups_manager(4, 1, 1, true);
     struct seq a;
     (void)state;
 
-    lanes_init(m, &a, MAX_TOKENS, 0);
+    groups_init(m, &a, MAX_TOKENS, 0);
     compute_in_chunks(m, &a, 64); /* two held, two cached */
     a.n_done = 63;
     a.ids[63] = 99;
@@ -363,12 +363,12 @@ static void a_fork_is_copied_as_it_is(void **state)
 {
     (void)state;
     for (int cache = 0; cache < 2; cache++) {
-        struct kv_manager *m = lanes_manager(40, 2, 1, cache);
+        struct kv_manager *m = groups_manager(40, 2, 1, cache);
         struct seq a, b;
         uint32_t n;
 
-        lanes_init(m, &a, MAX_TOKENS, 0);
-        lanes_init(m, &b, MAX_TOKENS, 0);
+        groups_init(m, &a, MAX_TOKENS, 0);
+        groups_init(m, &b, MAX_TOKENS, 0);
         compute_in_chunks(m, &a, 80);
         kv_manager_fork(m, &b.kv, &a.kv, 79);
         b.n_done = 79;
@@ -395,15 +395,15 @@ static void a_fork_is_copied_as_it_is(void **state)
     }
 }
 
-/* Going back within what is there: what was indexed is replaced in every lane. */
+/* Going back within what is there: what was indexed is replaced in every group. */
 static void writing_goes_back_within_the_window(void **state)
 {
-    struct kv_manager *m = lanes_manager(40, 2, 1, true);
+    struct kv_manager *m = groups_manager(40, 2, 1, true);
     struct seq a;
     block_id old[2];
     (void)state;
 
-    lanes_init(m, &a, MAX_TOKENS, 0);
+    groups_init(m, &a, MAX_TOKENS, 0);
     compute_in_chunks(m, &a, 78);
     old[0] = at(&a, 0, 4);
     old[1] = at(&a, 1, 4);
@@ -427,11 +427,11 @@ static void copies_have_what_is_left(void **state)
 {
     (void)state;
     for (int cache = 0; cache < 2; cache++) {
-        struct kv_manager *m = lanes_manager(30, 2, 1, cache);
+        struct kv_manager *m = groups_manager(30, 2, 1, cache);
         struct seq a;
         uint32_t n;
 
-        lanes_init(m, &a, MAX_TOKENS, 0);
+        groups_init(m, &a, MAX_TOKENS, 0);
         compute_in_chunks(m, &a, 100);
         assert_true(kv_manager_can_swap_out(m, &a.kv, 100));
         assert_int_equal(kv_manager_swap_out(m, &a.kv, 100), 0);
@@ -456,12 +456,12 @@ static void copies_have_what_is_left(void **state)
 /* Entries have lost their blocks of the window: those are loaded, the others shared. */
 static void lost_window_blocks_are_loaded(void **state)
 {
-    struct kv_manager *m = lanes_manager(12, 2, 1, true);
+    struct kv_manager *m = groups_manager(12, 2, 1, true);
     struct seq a, b;
     uint32_t n;
     (void)state;
 
-    lanes_init(m, &a, MAX_TOKENS, 0);
+    groups_init(m, &a, MAX_TOKENS, 0);
     compute_in_chunks(m, &a, 64); /* 4 + 2 */
     assert_int_equal(kv_manager_swap_out(m, &a.kv, 64), 0);
     kv_manager_moves_done(m);
@@ -486,7 +486,7 @@ int main(void)
         cmocka_unit_test(blocks_out_of_sight_are_given_back),
         cmocka_unit_test(passing_indexes_nothing),
         cmocka_unit_test(a_window_in_all_layers_bounds_a_sequence),
-        cmocka_unit_test(blocks_are_counted_over_lanes),
+        cmocka_unit_test(blocks_are_counted_over_groups),
         cmocka_unit_test(options_that_make_no_sense_are_refused),
         cmocka_unit_test(hits_leave_the_beginning_behind),
         cmocka_unit_test(window_blocks_go_alone),

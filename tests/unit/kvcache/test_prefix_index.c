@@ -82,8 +82,8 @@ static void finds_a_chain(void **state)
     assert_int_equal(prefix_index_find(x, hb, 3, a), BLOCK_NONE); /* other tokens */
     assert_int_equal(prefix_index_n(x), 2);
     assert_true(prefix_index_has(x, 7));
-    assert_int_not_equal(prefix_index_follower(x, 3), BLOCK_NONE);
-    assert_int_equal(prefix_index_follower(x, 7), BLOCK_NONE);
+    assert_int_not_equal(prefix_index_child(x, 3), BLOCK_NONE);
+    assert_int_equal(prefix_index_child(x, 7), BLOCK_NONE);
     assert_false(prefix_index_has(x, 0));
     assert_false(prefix_index_has(x, 9));
     prefix_index_destroy(&x);
@@ -226,13 +226,13 @@ static void removes_and_enters_again(void **state)
     prefix_index_destroy(&x);
 }
 
-/* An entry has a block in each lane, some lanes may lack theirs; with the entry they are out. */
-static void entries_have_blocks_in_lanes(void **state)
+/* An entry has a block in each group, some groups may lack theirs; with the entry they are out. */
+static void entries_have_blocks_in_groups(void **state)
 {
     const struct prefix_hash root = prefix_hash_root(0);
     struct prefix_index *x;
     int32_t t[BLOCK_TOKENS];
-    uint32_t lane;
+    uint32_t group;
     (void)state;
 
     assert_int_equal(prefix_index_create(&x, 9, 3), 0);
@@ -244,14 +244,14 @@ static void entries_have_blocks_in_lanes(void **state)
     assert_int_equal(prefix_index_at(x, 4, 1), BLOCK_NONE);
     assert_int_equal(prefix_index_at(x, 4, 2), 7);
     assert_true(prefix_index_has(x, 7));
-    assert_int_equal(prefix_index_entry_of(x, 7, &lane), 4);
-    assert_int_equal(lane, 2);
+    assert_int_equal(prefix_index_entry_of(x, 7, &group), 4);
+    assert_int_equal(group, 2);
     assert_int_equal(insert(x, 7, root, BLOCK_NONE, tokens(t, 16, 2, 2)), ERR_INVAL);
     prefix_index_put(x, 4, 1, 8);
     assert_true(prefix_index_is_whole(x, 4));
     prefix_index_put(x, 4, 2, BLOCK_NONE);
     assert_false(prefix_index_has(x, 7));
-    assert_int_equal(prefix_index_entry_of(x, 7, &lane), BLOCK_NONE);
+    assert_int_equal(prefix_index_entry_of(x, 7, &group), BLOCK_NONE);
     assert_true(prefix_index_check(x));
     prefix_index_remove(x, 4);
     assert_false(prefix_index_has(x, 8));
@@ -290,7 +290,7 @@ int main(void)
         cmocka_unit_test(looks_at_few_siblings),
         cmocka_unit_test(refuses_what_does_not_fit),
         cmocka_unit_test(removes_and_enters_again),
-        cmocka_unit_test(entries_have_blocks_in_lanes),
+        cmocka_unit_test(entries_have_blocks_in_groups),
         cmocka_unit_test(creation_survives_lack_of_memory),
     };
 

@@ -20,7 +20,7 @@
 #define MAX_TURNS 4000
 
 struct hall { /* what the engines do together */
-    struct turns *turns;
+    struct engine_arbiter *arbiter;
     atomic_uint inside;
     atomic_uint n_turns; /* since all engines have had one */
     uint32_t n_engines, n_seen;
@@ -45,7 +45,7 @@ static void on_granted(void *ud)
 /* What a loop does, but that there is no news to hear meanwhile. A grant may be an old one. */
 static void wait_turn(struct engine *e)
 {
-    while (!turns_ask(e->hall->turns, e->place))
+    while (!engine_arbiter_ask(e->hall->arbiter, e->place))
         sem_wait(&e->granted);
 }
 
@@ -77,9 +77,9 @@ static void *engine_main(void *arg)
 
         wait_turn(e);
         use_turn(e);
-        turns_end(h->turns, e->place, e->step_us, !is_last);
+        engine_arbiter_end(h->arbiter, e->place, e->step_us, !is_last);
     }
-    turns_end(h->turns, e->place, 0, false);
+    engine_arbiter_end(h->arbiter, e->place, 0, false);
     return NULL;
 }
 
@@ -87,19 +87,19 @@ static void *engine_main(void *arg)
 static void run(struct hall *h, struct engine *engines, uint32_t n, const uint32_t *shares)
 {
     *h = (struct hall){.n_engines = n};
-    assert_int_equal(turns_create(&h->turns, shares, n), 0);
+    assert_int_equal(engine_arbiter_create(&h->arbiter, shares, n), 0);
     pthread_barrier_init(&h->begin, NULL, n);
     for (uint32_t i = 0; i < n; i++) {
         engines[i].hall = h;
         engines[i].place = i;
         sem_init(&engines[i].granted, 0, 0);
-        turns_join(h->turns, i, on_granted, &engines[i]);
+        engine_arbiter_join(h->arbiter, i, on_granted, &engines[i]);
         assert_int_equal(pthread_create(&engines[i].thread, NULL, engine_main, &engines[i]), 0);
     }
     for (uint32_t i = 0; i < n; i++)
         pthread_join(engines[i].thread, NULL);
     pthread_barrier_destroy(&h->begin);
-    turns_destroy(&h->turns);
+    engine_arbiter_destroy(&h->arbiter);
 }
 
 static void check_shares(const uint32_t *shares, const uint32_t *step_us, uint32_t n)
@@ -158,102 +158,102 @@ static void count(void *ud)
     ++*(int *)ud;
 }
 
-static struct turns *make(uint32_t n, int *granted)
+static struct engine_arbiter *make(uint32_t n, int *granted)
 {
     static const uint32_t shares[] = {1, 1, 1};
-    struct turns *t;
+    struct engine_arbiter *t;
 
-    assert_int_equal(turns_create(&t, shares, n), 0);
+    assert_int_equal(engine_arbiter_create(&t, shares, n), 0);
     for (uint32_t i = 0; i < n; i++)
-        turns_join(t, i, count, &granted[i]);
+        engine_arbiter_join(t, i, count, &granted[i]);
     return t;
 }
 
 static void alone_nobody_waits(void **state)
 {
     int granted[2] = {0};
-    struct turns *t = make(2, granted);
+    struct engine_arbiter *t = make(2, granted);
 
     (void)state;
     for (uint32_t i = 0; i < 1000; i++) {
-        assert_true(turns_ask(t, i % 2));
-        turns_end(t, i % 2, 1000, false);
+        assert_true(engine_arbiter_ask(t, i % 2));
+        engine_arbiter_end(t, i % 2, 1000, false);
     }
     assert_int_equal(granted[0] + granted[1], 0); /* whoever has it knows */
-    turns_destroy(&t);
+    engine_arbiter_destroy(&t);
 }
 
 static void who_waits_is_told_once(void **state)
 {
     int granted[2] = {0};
-    struct turns *t = make(2, granted);
+    struct engine_arbiter *t = make(2, granted);
 
     (void)state;
-    assert_true(turns_ask(t, 0));
-    assert_false(turns_ask(t, 1));
-    assert_false(turns_ask(t, 1));
+    assert_true(engine_arbiter_ask(t, 0));
+    assert_false(engine_arbiter_ask(t, 1));
+    assert_false(engine_arbiter_ask(t, 1));
     assert_int_equal(granted[1], 0);
-    turns_end(t, 0, 10, true);
+    engine_arbiter_end(t, 0, 10, true);
     assert_int_equal(granted[1], 1);
-    assert_false(turns_ask(t, 0));
-    assert_true(turns_ask(t, 1));
-    turns_end(t, 1, 30, true); /* three steps of the other */
+    assert_false(engine_arbiter_ask(t, 0));
+    assert_true(engine_arbiter_ask(t, 1));
+    engine_arbiter_end(t, 1, 30, true); /* three steps of the other */
     for (int i = 0; i < 2; i++) {
         assert_int_equal(granted[0], 1);
-        assert_true(turns_ask(t, 0));
-        turns_end(t, 0, 10, true);
+        assert_true(engine_arbiter_ask(t, 0));
+        engine_arbiter_end(t, 0, 10, true);
     }
-    assert_true(turns_ask(t, 0));
-    turns_end(t, 0, 11, true);
+    assert_true(engine_arbiter_ask(t, 0));
+    engine_arbiter_end(t, 0, 11, true);
     assert_int_equal(granted[1], 2);
-    turns_destroy(&t);
+    engine_arbiter_destroy(&t);
 }
 
 static void rivals_are_those_with_work(void **state)
 {
     int granted[3] = {0};
-    struct turns *t = make(3, granted);
+    struct engine_arbiter *t = make(3, granted);
 
     (void)state;
-    assert_int_equal(turns_n_rivals(t, 0), 0);
-    assert_true(turns_ask(t, 1));
-    assert_int_equal(turns_n_rivals(t, 0), 1);
-    assert_int_equal(turns_n_rivals(t, 1), 0);
-    turns_end(t, 1, 10, true);
-    assert_int_equal(turns_n_rivals(t, 2), 1);
-    turns_end(t, 1, 0, false);
-    assert_int_equal(turns_n_rivals(t, 2), 0);
-    turns_destroy(&t);
+    assert_int_equal(engine_arbiter_n_rivals(t, 0), 0);
+    assert_true(engine_arbiter_ask(t, 1));
+    assert_int_equal(engine_arbiter_n_rivals(t, 0), 1);
+    assert_int_equal(engine_arbiter_n_rivals(t, 1), 0);
+    engine_arbiter_end(t, 1, 10, true);
+    assert_int_equal(engine_arbiter_n_rivals(t, 2), 1);
+    engine_arbiter_end(t, 1, 0, false);
+    assert_int_equal(engine_arbiter_n_rivals(t, 2), 0);
+    engine_arbiter_destroy(&t);
 }
 
 static void a_promise_can_be_left(void **state)
 {
     int granted[2] = {0};
-    struct turns *t = make(2, granted);
+    struct engine_arbiter *t = make(2, granted);
 
     (void)state;
-    assert_true(turns_ask(t, 0));
-    turns_end(t, 0, 10, true); /* its own again: nobody else wants it */
-    assert_false(turns_ask(t, 1));
-    turns_end(t, 0, 0, false);
+    assert_true(engine_arbiter_ask(t, 0));
+    engine_arbiter_end(t, 0, 10, true); /* its own again: nobody else wants it */
+    assert_false(engine_arbiter_ask(t, 1));
+    engine_arbiter_end(t, 0, 0, false);
     assert_int_equal(granted[1], 1);
-    assert_true(turns_ask(t, 1));
-    assert_false(turns_ask(t, 0));
-    turns_end(t, 0, 0, false); /* nor does it wait any more */
-    turns_end(t, 1, 10, false);
+    assert_true(engine_arbiter_ask(t, 1));
+    assert_false(engine_arbiter_ask(t, 0));
+    engine_arbiter_end(t, 0, 0, false); /* nor does it wait any more */
+    engine_arbiter_end(t, 1, 10, false);
     assert_int_equal(granted[0], 0);
-    assert_true(turns_ask(t, 0));
-    turns_end(t, 0, 10, false);
-    turns_destroy(&t);
+    assert_true(engine_arbiter_ask(t, 0));
+    engine_arbiter_end(t, 0, 10, false);
+    engine_arbiter_destroy(&t);
 }
 
 static void alone_there_are_no_turns(void **state)
 {
     (void)state;
-    assert_true(turns_ask(NULL, 0));
-    assert_int_equal(turns_n_rivals(NULL, 0), 0);
-    turns_join(NULL, 0, count, NULL);
-    turns_end(NULL, 0, 1, true);
+    assert_true(engine_arbiter_ask(NULL, 0));
+    assert_int_equal(engine_arbiter_n_rivals(NULL, 0), 0);
+    engine_arbiter_join(NULL, 0, count, NULL);
+    engine_arbiter_end(NULL, 0, 1, true);
 }
 
 int main(void)

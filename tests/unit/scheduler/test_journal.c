@@ -35,7 +35,7 @@ static void options_are_written(void **state)
         .prefill_chunk = 80, .whole_prompts = true};
     const struct kv_manager_options ko = {.n_blocks = 99, .placement = 2, .prefix_cache = true,
         .n_ram = 10, .n_file = 20, .max_sequences = 7, .max_table = 33,
-        .lanes = {.n = 3, .n_window = 2, .window = 40}, .max_chunk = 64, .low_percent = 25,
+        .groups = {.n = 3, .n_window = 2, .window = 40}, .max_chunk = 64, .low_percent = 25,
         .critical_percent = 10};
     const int32_t eog[] = {7, 9};
     struct journal *j = new_journal(4096);
@@ -71,7 +71,7 @@ static void posts_leave_out_zeros(void **state)
         "\"weight\":1,\"salt\":\"0\",\"max_tokens\":2,\"prompt\":[5,0,123456]}\n");
     r->deadline_us = 5;
     r->queue_until_us = 6;
-    r->leader = 11;
+    r->prefix_owner = 11;
     r->tenant = 2;
     r->min_tokens = 1;
     r->ignore_eos = r->score_prompt = true;

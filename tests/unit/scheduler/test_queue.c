@@ -59,24 +59,24 @@ static void bounds_what_is_outstanding(void **state)
 {
     struct queue *q = new_queue(2, 8, NULL);
     struct request *r = new_request(3);
-    struct queue_news news;
+    struct queue_inbox inbox;
     struct event e;
     (void)state;
 
     post(q, 1);
     post(q, 2);
     assert_int_equal(queue_post(q, r), ERR_AGAIN);
-    queue_drain(q, &news);
-    assert_int_equal(news.n_posted, 2);
-    assert_int_equal(news.posted[1]->id, 2);
+    queue_drain(q, &inbox);
+    assert_int_equal(inbox.n_posted, 2);
+    assert_int_equal(inbox.posted[1]->id, 2);
     assert_int_equal(queue_post(q, r), ERR_AGAIN); /* running ones count too */
     end(q, 1);
     assert_int_equal(queue_post(q, r), ERR_AGAIN); /* until the end was taken */
     assert_int_equal(queue_take_events(q, &e, 1), 1);
     assert_int_equal(queue_post(q, r), 0);
     assert_int_equal(queue_n_outstanding(q), 2);
-    for (uint32_t i = 0; i < news.n_posted; i++) {
-        struct request *p = news.posted[i];
+    for (uint32_t i = 0; i < inbox.n_posted; i++) {
+        struct request *p = inbox.posted[i];
 
         request_destroy(&p);
     }
@@ -88,19 +88,19 @@ static void closing_refuses_posts(void **state)
 {
     struct queue *q = new_queue(4, 8, NULL);
     struct request *r = new_request(1);
-    struct queue_news news;
+    struct queue_inbox inbox;
     (void)state;
 
     queue_close(q, false);
     assert_int_equal(queue_post(q, r), ERR_CANCELED);
     request_destroy(&r);
-    queue_wait_news(q, 0); /* returns: the close is news */
-    queue_drain(q, &news);
-    assert_true(news.closed && !news.cancel_all);
+    queue_wait_inbox(q, 0); /* returns: the close is news */
+    queue_drain(q, &inbox);
+    assert_true(inbox.closed && !inbox.cancel_all);
     queue_close(q, true);
-    queue_wait_news(q, 0);
-    queue_drain(q, &news);
-    assert_true(news.closed && news.cancel_all);
+    queue_wait_inbox(q, 0);
+    queue_drain(q, &inbox);
+    assert_true(inbox.closed && inbox.cancel_all);
     queue_destroy(&q);
 }
 
@@ -135,14 +135,14 @@ static void wakes_once_a_burst(void **state)
 static void cancels_are_bounded(void **state)
 {
     struct queue *q = new_queue(2, 8, NULL);
-    struct queue_news news;
+    struct queue_inbox inbox;
     (void)state;
 
     for (uint64_t id = 0; id < 10; id++)
         queue_cancel(q, id);
-    queue_drain(q, &news);
-    assert_int_equal(news.n_cancelled, 2);
-    assert_int_equal(news.cancelled[1], 1);
+    queue_drain(q, &inbox);
+    assert_int_equal(inbox.n_cancelled, 2);
+    assert_int_equal(inbox.cancelled[1], 1);
     queue_destroy(&q);
 }
 
@@ -161,7 +161,7 @@ static void transfers_go_out_and_come_back(void **state)
     atomic_int wakes = 0;
     struct queue *q = new_queue(2, 8, &wakes);
     const struct engine_stats stats = {0};
-    struct queue_news news;
+    struct queue_inbox inbox;
     struct swap_io io;
     (void)state;
 
@@ -178,16 +178,16 @@ static void transfers_go_out_and_come_back(void **state)
     assert_int_equal(io.copy, 5);
     queue_io_done(q, 5, ERR_IO, 2, 70);
     queue_io_done(q, 4, 0, 2, 50);
-    queue_wait_news(q, 0); /* returns: an end is news */
-    queue_drain(q, &news);
-    assert_int_equal(news.n_io, 2);
-    assert_int_equal(news.io[0].copy, 5);
-    assert_int_equal(news.io[0].rc, ERR_IO);
-    assert_int_equal(news.io[1].copy, 4);
-    assert_int_equal(news.io[1].n_blocks, 2);
-    assert_int_equal(news.io[1].us, 50);
-    queue_drain(q, &news);
-    assert_int_equal(news.n_io, 0);
+    queue_wait_inbox(q, 0); /* returns: an end is news */
+    queue_drain(q, &inbox);
+    assert_int_equal(inbox.n_io, 2);
+    assert_int_equal(inbox.io[0].copy, 5);
+    assert_int_equal(inbox.io[0].rc, ERR_IO);
+    assert_int_equal(inbox.io[1].copy, 4);
+    assert_int_equal(inbox.io[1].n_blocks, 2);
+    assert_int_equal(inbox.io[1].us, 50);
+    queue_drain(q, &inbox);
+    assert_int_equal(inbox.n_io, 0);
     assert_true(queue_take_io(q, &io));
     assert_int_equal(io.copy, 6);
     assert_false(queue_take_io(q, &io));
@@ -247,21 +247,21 @@ static void transfers_cross_the_threads(void **state)
 
     assert_int_equal(pthread_create(&io_thread, NULL, carry_out, q), 0);
     while (back < N) {
-        struct queue_news news;
+        struct queue_inbox inbox;
 
         for (; sent < N && sent - back < SWAP_MAX_IO; sent++) {
             const struct swap_io io = transfer(sent);
 
             queue_emit_io(q, &io);
         }
-        queue_wait_news(q, 0);
-        queue_drain(q, &news);
-        assert_true(news.n_io >= 1 && news.n_io <= SWAP_MAX_IO);
-        for (uint32_t i = 0; i < news.n_io; i++) {
-            assert_int_equal(news.io[i].us, news.io[i].copy + 1);
-            assert_int_equal(seen[news.io[i].copy]++, 0);
+        queue_wait_inbox(q, 0);
+        queue_drain(q, &inbox);
+        assert_true(inbox.n_io >= 1 && inbox.n_io <= SWAP_MAX_IO);
+        for (uint32_t i = 0; i < inbox.n_io; i++) {
+            assert_int_equal(inbox.io[i].us, inbox.io[i].copy + 1);
+            assert_int_equal(seen[inbox.io[i].copy]++, 0);
         }
-        back += news.n_io;
+        back += inbox.n_io;
     }
     pthread_join(io_thread, NULL);
     queue_destroy(&q);
@@ -269,13 +269,13 @@ static void transfers_cross_the_threads(void **state)
 
 /* ---- other reasons to wake up ---- */
 
-static void *nudge(void *q)
+static void *wake_it(void *q)
 {
-    queue_nudge(q);
+    queue_wake(q);
     return NULL;
 }
 
-static void sleep_ends_without_news(void **state)
+static void sleep_ends_with_an_empty_inbox(void **state)
 {
     const struct queue_options o = {.max_outstanding = 1, .max_events = 1, .n_blocks = 1};
     pthread_t thread;
@@ -283,12 +283,12 @@ static void sleep_ends_without_news(void **state)
     (void)state;
 
     assert_int_equal(queue_create(&q, &o), 0);
-    queue_nudge(q);
-    queue_wait_news(q, 0); /* a nudge from before */
-    assert_int_equal(pthread_create(&thread, NULL, nudge, q), 0);
-    queue_wait_news(q, 0);
+    queue_wake(q);
+    queue_wait_inbox(q, 0); /* a nudge from before */
+    assert_int_equal(pthread_create(&thread, NULL, wake_it, q), 0);
+    queue_wait_inbox(q, 0);
     pthread_join(thread, NULL);
-    queue_wait_news(q, 1); /* nothing, for a millisecond */
+    queue_wait_inbox(q, 1); /* nothing, for a millisecond */
     queue_destroy(&q);
 }
 
@@ -311,7 +311,7 @@ static void a_snapshot_changes_hands(void **state)
     assert_null(queue_take_snapshot(q, &number));
     queue_ask_snapshot(q);
     queue_ask_snapshot(q);
-    queue_wait_news(q, 0); /* returns: the wish is news */
+    queue_wait_inbox(q, 0); /* returns: the wish is news */
     s = queue_begin_snapshot(q);
     assert_non_null(s);
     assert_true(s->max_seqs == 3 && s->max_tenants == 4 && s->n_blocks == 5);
@@ -358,7 +358,7 @@ static void a_snapshot_is_never_older_than_the_question(void **state)
     assert_int_equal(number, 1);
     assert_int_equal(queue_ask_snapshot(q), 2); /* while it is being read */
     queue_release_snapshot(q);
-    queue_wait_news(q, 0); /* returns: the second one is due */
+    queue_wait_inbox(q, 0); /* returns: the second one is due */
     assert_non_null(queue_begin_snapshot(q));
     queue_end_snapshot(q);
     assert_non_null(queue_take_snapshot(q, &number));
@@ -386,13 +386,13 @@ static void *tiny_engine(void *ud)
 {
     struct queue *q = ud;
     const struct engine_stats stats = {0};
-    struct queue_news news = {0};
+    struct queue_inbox inbox = {0};
 
-    while (!news.closed) {
-        queue_wait_news(q, 0);
-        queue_drain(q, &news);
-        for (uint32_t i = 0; i < news.n_posted; i++) {
-            struct request *r = news.posted[i];
+    while (!inbox.closed) {
+        queue_wait_inbox(q, 0);
+        queue_drain(q, &inbox);
+        for (uint32_t i = 0; i < inbox.n_posted; i++) {
+            struct request *r = inbox.posted[i];
 
             queue_publish(q, &stats);
             queue_wait_room(q, 3);
@@ -464,7 +464,7 @@ static void requests_have_room(void **state)
         assert_true(r->counts.list[i].id == 1000 + i && r->counts.list[i].n_prompt == 7);
     assert_int_equal(r->n_prompt, 9);
     assert_true(r->weight == 1 && r->tenant == 0 && r->priority == PRIORITY_NORMAL);
-    assert_true(r->sampling.n_top == -1 && r->leader == 0 && !r->is_dry_run);
+    assert_true(r->sampling.n_top == -1 && r->prefix_owner == 0 && !r->is_dry_run);
     request_destroy(&r);
     assert_int_equal(request_create(&r, &huge), ERR_LIMIT);
     assert_null(r);
@@ -511,7 +511,7 @@ int main(void)
         cmocka_unit_test(transfers_go_out_and_come_back),
         cmocka_unit_test(each_kind_wakes_for_itself),
         cmocka_unit_test(transfers_cross_the_threads),
-        cmocka_unit_test(sleep_ends_without_news),
+        cmocka_unit_test(sleep_ends_with_an_empty_inbox),
         cmocka_unit_test(a_snapshot_changes_hands),
         cmocka_unit_test(a_snapshot_is_never_older_than_the_question),
         cmocka_unit_test(an_empty_snapshot_has_arrays),

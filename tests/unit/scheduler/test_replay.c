@@ -48,7 +48,7 @@ static struct simulate_options crowded(enum sched_policy policy)
         .n_file = 60, .max_sequences = 64, .max_table = 32, .low_percent = 30,
         .critical_percent = 10};
     if (policy == SCHED_SJF) { /* and layers of which some have a window */
-        o.kv.lanes = (struct kv_lanes){.n = 3, .n_window = 2, .window = 40};
+        o.kv.groups = (struct kv_groups){.n = 3, .n_window = 2, .window = 40};
         o.kv.max_chunk = 96;
         o.kv.n_blocks = 80;
     }
@@ -79,7 +79,7 @@ static struct simulate_arrival some_arrival(uint64_t *t, uint32_t i)
         const uint64_t at = last.at_us;
 
         a = last;
-        a.leader = i;
+        a.prefix_owner = i;
         a.at_us = *t = at + rnd(20000);
     }
     last = a;
@@ -183,7 +183,7 @@ static void a_file_may_hold_several_runs(void **state)
 }
 
 /* Simulated again with its own settings, the collected traffic gives what it gave. */
-static void traffic_is_collected(void **state)
+static void trace_is_collected(void **state)
 {
     struct simulate_options o = crowded(SCHED_PRIORITY), again;
     struct simulate_summary first, second;
@@ -199,7 +199,7 @@ static void traffic_is_collected(void **state)
     text = record(o, 300, &first);
     assert_int_equal(replay_create(&r, true), 0);
     assert_int_equal(replay(r, text, &line, err, sizeof(err)), 0);
-    assert_true(replay_traffic(r, &again, &arrivals, &n));
+    assert_true(replay_trace(r, &again, &arrivals, &n));
     assert_int_equal(n, 300);
     assert_int_equal(simulate_create(&s, &again), 0);
     for (size_t i = 0; i < n; i++)
@@ -439,7 +439,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_replay_equal),
         cmocka_unit_test(a_file_may_hold_several_runs),
-        cmocka_unit_test(traffic_is_collected),
+        cmocka_unit_test(trace_is_collected),
         cmocka_unit_test(the_first_difference_is_told),
         cmocka_unit_test(what_makes_no_sense_is_told),
         cmocka_unit_test(absurd_options_are_refused),

@@ -418,12 +418,12 @@ static void text_and_finish(void **state)
 
     set_up(&s, "hi", NULL);
     choice_init(&s.choice, 3, &s.prompt, &s.rules);
-    assert_false(choice_has_news(&s.choice));
+    assert_false(choice_has_output(&s.choice));
     assert_false(feed(&s, BYTE_WORDS));
-    assert_true(choice_has_news(&s.choice));
+    assert_true(choice_has_output(&s.choice));
     assert_string_equal(
         render(&s), "{\"index\":3,\"text\":\"hello\",\"finish_reason\":null,\"logprobs\":null}");
-    assert_false(choice_has_news(&s.choice));
+    assert_false(choice_has_output(&s.choice));
     feed(&s, BYTE_WORDS + 1);
     feed(&s, BYTE_EOS);
     choice_end(&s.choice, FINISH_STOP, &s.scratch);
@@ -476,7 +476,7 @@ static void characters_are_whole(void **state)
     choice_init(&s.choice, 0, &s.prompt, &s.rules);
     feed(&s, BYTE_0 + 0xe2);
     feed(&s, BYTE_0 + 0x82);
-    assert_false(choice_has_news(&s.choice));
+    assert_false(choice_has_output(&s.choice));
     feed(&s, BYTE_0 + 0xac);
     assert_string_equal(
         render(&s),
@@ -562,12 +562,12 @@ static void echo_comes_first_with_its_scores(void **state)
     choice_init(&s.choice, 0, &s.prompt, &s.rules);
     e.kind = EVENT_SCORE;
     for (uint32_t pos = 1; pos < 5; pos++) {
-        assert_false(choice_has_news(&s.choice));
+        assert_false(choice_has_output(&s.choice));
         e.token = s.prompt.ids.ids[pos];
         e.pos = pos;
         choice_score(&s.choice, &e);
     }
-    assert_true(choice_has_news(&s.choice));
+    assert_true(choice_has_output(&s.choice));
     feed(&s, BYTE_0 + '!');
     assert_string_equal(
         render(&s),
@@ -589,7 +589,7 @@ static void echo_without_logprobs_waits_for_nothing(void **state)
     set_up(&s, "hello", NULL);
     s.rules.echo = true;
     choice_init(&s.choice, 0, &s.prompt, &s.rules);
-    assert_true(choice_has_news(&s.choice));
+    assert_true(choice_has_output(&s.choice));
     assert_string_equal(s.choice.text.data, "hello");
     tear_down(&s);
 }

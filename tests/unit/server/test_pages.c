@@ -46,9 +46,9 @@ static struct snapshot *make(void)
     s->costs = (struct step_costs){.is_known = true, .step_ns = 7};
     s->kv.pool = (struct block_pool_stats){.n_blocks = 6, .n_free = 1, .n_held = 3, .n_cached = 2};
     s->kv.swap = (struct swap_stats){.n_copies = 1, .ram_slots = 8, .blocks_in = {3, 4}};
-    s->kv.lanes = (struct kv_lanes){.n = 5, .n_window = 4, .window = 512, .n_layer = 3};
-    s->kinds[0] = (struct kv_kind){.n_lanes = 1, .n_held = 2};
-    s->kinds[1] = (struct kv_kind){.n_lanes = 4, .n_held = 1, .n_cached = 2};
+    s->kv.groups = (struct kv_groups){.n = 5, .n_window = 4, .window = 512, .n_layer = 3};
+    s->kinds[0] = (struct kv_kind){.n_groups = 1, .n_held = 2};
+    s->kinds[1] = (struct kv_kind){.n_groups = 4, .n_held = 1, .n_cached = 2};
     s->pressure = KV_CRITICAL;
     return s;
 }

@@ -63,18 +63,18 @@ static const uint32_t back[4][2] = {{15, 14}, {13, 12}, {11, 10}, {9, 8}};
 static void run_all(struct stage *s, uint32_t n)
 {
     uint32_t seen[SWAP_MAX_IO] = {0};
-    struct queue_news news;
+    struct queue_inbox inbox;
 
     swap_transfers_pump(&s->transfers);
     assert_false(swap_transfers_is_idle(&s->transfers));
     uv_run(&s->loop, UV_RUN_DEFAULT);
     assert_true(swap_transfers_is_idle(&s->transfers));
-    queue_drain(s->queue, &news);
-    assert_int_equal(news.n_io, n);
+    queue_drain(s->queue, &inbox);
+    assert_int_equal(inbox.n_io, n);
     for (uint32_t i = 0; i < n; i++) {
-        assert_int_equal(news.io[i].rc, 0);
-        assert_int_equal(news.io[i].n_blocks, 2);
-        seen[news.io[i].copy]++;
+        assert_int_equal(inbox.io[i].rc, 0);
+        assert_int_equal(inbox.io[i].n_blocks, 2);
+        seen[inbox.io[i].copy]++;
     }
     for (uint32_t i = 0; i < n; i++)
         assert_int_equal(seen[i], 1);
@@ -113,7 +113,7 @@ static void blocks_survive_the_round_trip(void **state)
 /* A read of what was never written is an error, and the engine is told. */
 static void errors_come_back(void **state)
 {
-    struct queue_news news;
+    struct queue_inbox inbox;
     struct stage s;
     (void)state;
 
@@ -121,10 +121,10 @@ static void errors_come_back(void **state)
     queue_emit_io(s.queue, &(struct swap_io){.copy = 3, .n = 2, .ram = ram[0], .file = file[0]});
     swap_transfers_pump(&s.transfers);
     uv_run(&s.loop, UV_RUN_DEFAULT);
-    queue_drain(s.queue, &news);
-    assert_int_equal(news.n_io, 1);
-    assert_int_equal(news.io[0].copy, 3);
-    assert_int_equal(news.io[0].rc, ERR_IO);
+    queue_drain(s.queue, &inbox);
+    assert_int_equal(inbox.n_io, 1);
+    assert_int_equal(inbox.io[0].copy, 3);
+    assert_int_equal(inbox.io[0].rc, ERR_IO);
     tear_down(&s);
 }
 
