@@ -218,7 +218,7 @@ BENCH_MODEL := $(BUILD)/bench/qwen2.5-0.5b-shape.Q8_0.gguf
 bench: $(BENCH) $(TOOLS) $(BUILD)/quire ## kernels, plans, threads and a whole model of 0.5B parameters beside the machine's limits
 	@$(BUILD)/bench/bench_kern --quick
 	@$(BUILD)/bench/bench_plan
-	@$(BUILD)/bench/bench_team
+	@$(BUILD)/bench/bench_thread_pool
 	@$(BUILD)/bench/bench_mask
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
 	@$(BUILD)/quire bench --model $(BENCH_MODEL) $(ARGS)

@@ -159,7 +159,7 @@ static int check_hosts(const struct config *c, char *err, size_t err_len)
     return ERR_INVAL;
 }
 
-int config_check_together(const struct config *c, char *err, size_t err_len)
+int config_validate(const struct config *c, char *err, size_t err_len)
 {
     static int (*const checks[])(const struct config *c, char *err, size_t err_len) = {
         check_batch, check_swap, check_watermarks, check_header, check_weights,
@@ -218,7 +218,7 @@ static int check_model(const struct config *c, uint32_t i, uint32_t n, char *err
     if (n > 1)
         len = snprintf(err, err_len, "model '%s': ", item.name);
     len = len < (int)err_len ? len : (int)err_len;
-    rc = config_check_together(&own, err + len, err_len - (size_t)len);
+    rc = config_validate(&own, err + len, err_len - (size_t)len);
     config_release(&own);
     return rc;
 }

@@ -13,7 +13,7 @@
 struct config;
 
 /* One model's settings: 0, or ERR_INVAL with a sentence that names settings and values. */
-int config_check_together(const struct config *c, char *err, size_t err_len);
+int config_validate(const struct config *c, char *err, size_t err_len);
 
 /* Each model's settings, and those of several beside each other. ERR_NOMEM too. `c` is what was
  * loaded: its list of models has been checked. */

@@ -439,8 +439,8 @@ static bool index_next(struct kv_manager *m, struct kv_seq *kv, const struct kv_
     return true;
 }
 
-/* Take blocks from .. to-1 of groups group0 and up out of the table and give them back, those of the
- * last tokens cached first. */
+/* Take blocks from .. to-1 of groups group0 and up out of the table and give them back, those of
+ * the last tokens cached first. */
 static void give_blocks(struct kv_manager *m, struct kv_seq *kv, uint32_t group0, uint32_t from,
                         uint32_t to)
 {

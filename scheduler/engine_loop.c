@@ -481,7 +481,8 @@ static bool take_turn(struct engine_loop *l, uint64_t now)
     return may_plan;
 }
 
-/* 0, or ERR_AGAIN when there is nothing to do until something is in the inbox, or its turn comes. */
+/* 0, or ERR_AGAIN when there is nothing to do until something is in the inbox, or its turn comes.
+ */
 static int engine_loop_step(struct engine_loop *l)
 {
     const uint64_t from = clock_us();

@@ -167,8 +167,9 @@ struct queue_inbox { /* valid until the next queue_drain */
 /* Everything that came in since the last call. The requests are the caller's now. */
 void queue_drain(struct queue *q, struct queue_inbox *out);
 
-/* Sleep until something is in the inbox, or queue_wake() was called since the last time, but not longer than
- * most_ms (0: without limit); or, with wait_room, until the event ring has room for n_events. */
+/* Sleep until something is in the inbox, or queue_wake() was called since the last time, but not
+ * longer than most_ms (0: without limit); or, with wait_room, until the event ring has room for
+ * n_events. */
 void queue_wait_inbox(struct queue *q, uint32_t most_ms);
 void queue_wait_room(struct queue *q, uint32_t n_events);
 

@@ -32,7 +32,7 @@
 struct progress {
     uint64_t start_ms;
     int shown;
-    struct engine_progress *told; /* or NULL */
+    struct instance_progress *told; /* or NULL */
 };
 
 static void show_progress(void *ud, uint64_t done, uint64_t total)
@@ -66,8 +66,8 @@ static int open_folder(struct gguf **out, const char *folder, const char *pre, c
                  : gguf_open(out, path, err, err_len);
 }
 
-int engine_open_gguf(struct gguf **out, const char *path, const char *pre, char *err,
-                     size_t err_len)
+int instance_open_gguf(struct gguf **out, const char *path, const char *pre, char *err,
+                       size_t err_len)
 {
     size_t bytes;
     const void *data;
@@ -80,7 +80,7 @@ int engine_open_gguf(struct gguf **out, const char *path, const char *pre, char 
     return gguf_open_memory(out, "the built-in demo model", data, bytes, err, err_len);
 }
 
-static int choose_isa(struct engine *e, const char *name, char *err, size_t err_len)
+static int choose_isa(struct instance *e, const char *name, char *err, size_t err_len)
 {
     const enum kern_isa best = kern_isa_best();
     const int wanted = strcmp(name, "auto") == 0 ? (int)best : kern_isa_parse(name);
@@ -104,11 +104,12 @@ static uint32_t threads_for(const struct config *c)
     return cpus_threads(&cpus);
 }
 
-int engine_make_team(struct team **out, const struct config *c, char *err, size_t err_len)
+int instance_make_thread_pool(struct thread_pool **out, const struct config *c, char *err,
+                              size_t err_len)
 {
-    const struct team_options options = {.n_threads = threads_for(c),
-                                         .pin = strcmp(c->pin, "cores") == 0};
-    const int rc = team_create(out, &options);
+    const struct thread_pool_options options = {.n_threads = threads_for(c),
+                                                .pin = strcmp(c->pin, "cores") == 0};
+    const int rc = thread_pool_create(out, &options);
 
     if (rc < 0)
         snprintf(err, err_len, "cannot start %u compute threads: %s", options.n_threads,
@@ -131,7 +132,7 @@ static void replace_broken(char *text)
     }
 }
 
-void engine_name_model(const char *list, char *id, size_t size)
+void instance_name_model(const char *list, char *id, size_t size)
 {
     struct model_item item;
 
@@ -140,7 +141,7 @@ void engine_name_model(const char *list, char *id, size_t size)
     replace_broken(id);
 }
 
-int engine_one_model(struct model_item *out, const char *list, char *err, size_t err_len)
+int instance_one_model(struct model_item *out, const char *list, char *err, size_t err_len)
 {
     const int n = models_check(list, err, err_len);
     char names[256]; /* more are cut */
@@ -177,11 +178,11 @@ static int choose_weight_cache(const struct config *c, const char **out, char *e
 struct origin {
     struct model_item item;
     const char *weight_cache;
-    struct engine_progress *told; /* or NULL */
+    struct instance_progress *told; /* or NULL */
     bool only_plan;
 };
 
-static int load_model(struct engine *e, const struct config *c, const struct origin *from,
+static int load_model(struct instance *e, const struct config *c, const struct origin *from,
                       char *err, size_t err_len)
 {
     struct progress progress = {.start_ms = clock_ms(), .shown = -1, .told = from->told};
@@ -195,7 +196,7 @@ static int load_model(struct engine *e, const struct config *c, const struct ori
         .to_q8_0 = strcmp(c->load_type, "q8_0") == 0,
     };
     struct gguf *g;
-    int rc = engine_open_gguf(&g, from->item.path, c->tokenizer_pre, err, err_len);
+    int rc = instance_open_gguf(&g, from->item.path, c->tokenizer_pre, err, err_len);
 
     if (rc < 0)
         return rc;
@@ -215,7 +216,7 @@ static int load_model(struct engine *e, const struct config *c, const struct ori
 }
 
 /* What the keys and values are stored as; some types want heads of certain sizes. */
-static int choose_kv_type(struct engine *e, const struct config *c, char *err, size_t err_len)
+static int choose_kv_type(struct instance *e, const struct config *c, char *err, size_t err_len)
 {
     const struct model_shape *s = &e->model->shape;
     uint32_t group;
@@ -231,7 +232,7 @@ static int choose_kv_type(struct engine *e, const struct config *c, char *err, s
     return ERR_UNSUPPORTED;
 }
 
-static int make_store(struct engine *e, const struct config *c, char *err, size_t err_len)
+static int make_store(struct instance *e, const struct config *c, char *err, size_t err_len)
 {
     const struct model_shape *s = &e->model->shape;
     const struct kv_shape shape = {e->model->groups.n_layer, s->n_kv_head,
@@ -264,14 +265,14 @@ static uint32_t slots_for(uint64_t bytes, size_t block_bytes)
 
 /* Copies go through RAM on their way to the file. Where no RAM was granted, take what one sequence
  * may need, and enough for a few short ones. */
-static uint32_t staging_slots(const struct engine *e)
+static uint32_t staging_slots(const struct instance *e)
 {
     const uint64_t longest = kv_groups_peak(&e->model->groups, e->sched.max_context, 1);
 
     return longest > 16 ? (uint32_t)longest : 16;
 }
 
-static int size_swap(struct engine *e, const struct config *c, char *err, size_t err_len)
+static int size_swap(struct instance *e, const struct config *c, char *err, size_t err_len)
 {
     const size_t block_bytes = kv_store_block_bytes(&e->kv->shape);
     const bool has_file = c->swap_file[0] != '\0';
@@ -289,7 +290,7 @@ static int size_swap(struct engine *e, const struct config *c, char *err, size_t
     return 0;
 }
 
-static int open_swap(struct engine *e, const struct config *c, char *err, size_t err_len)
+static int open_swap(struct instance *e, const struct config *c, char *err, size_t err_len)
 {
     const struct swap_store_options options = {
         .block_bytes = kv_store_block_bytes(&e->kv->shape),
@@ -312,7 +313,7 @@ static enum block_placement placement_of(const char *name)
 
 /* Each priority may have thrown out a batch of the one below it; more copies than slots are never
  * needed. */
-static uint32_t max_copies(const struct engine *e)
+static uint32_t max_copies(const struct instance *e)
 {
     const uint64_t slots = (uint64_t)e->cache.n_ram + e->cache.n_file;
     const uint64_t wanted = (uint64_t)PRIORITY_COUNT * e->sched.max_sequences;
@@ -320,7 +321,7 @@ static uint32_t max_copies(const struct engine *e)
     return (uint32_t)(slots < wanted ? slots : wanted);
 }
 
-static int make_manager(struct engine *e, const struct config *c, char *err, size_t err_len)
+static int make_manager(struct instance *e, const struct config *c, char *err, size_t err_len)
 {
     int rc;
 
@@ -340,7 +341,7 @@ static int make_manager(struct engine *e, const struct config *c, char *err, siz
     return rc;
 }
 
-static int make_cache(struct engine *e, const struct config *c, unsigned flags, char *err,
+static int make_cache(struct instance *e, const struct config *c, unsigned flags, char *err,
                       size_t err_len)
 {
     int rc = 0;
@@ -378,7 +379,7 @@ static enum sched_preemption preemption_of(const char *name)
     return strcmp(name, "recompute") == 0 ? SCHED_RECOMPUTE : SCHED_AUTO;
 }
 
-static void fill_sched_options(struct engine *e, const struct config *c)
+static void fill_sched_options(struct instance *e, const struct config *c)
 {
     const uint32_t kv_tokens = kv_groups_most_tokens(&e->model->groups, e->kv->n_blocks);
     const bool is_encoder = e->model->shape.is_encoder;
@@ -403,28 +404,28 @@ static void fill_sched_options(struct engine *e, const struct config *c)
     };
 }
 
-static int make_runner(struct engine *e, const struct config *c, struct team *team, char *err,
-                       size_t err_len)
+static int make_runner(struct instance *e, const struct config *c, struct thread_pool *pool,
+                       char *err, size_t err_len)
 {
     struct runner_options options = {
         .model = e->model,
         .kv = e->kv,
         .kv_type = e->kv_type,
         .isa = e->isa,
-        .team = team,
+        .pool = pool,
         .max_rows = e->sched.max_batch_tokens,
     };
 
-    if (team == NULL) {
-        if (engine_make_team(&e->own_team, c, err, err_len) < 0)
+    if (pool == NULL) {
+        if (instance_make_thread_pool(&e->own_pool, c, err, err_len) < 0)
             return ERR_INTERNAL;
-        options.team = e->own_team;
+        options.pool = e->own_pool;
     }
     options.eog = tokenizer_eog(e->tokenizer, &options.n_eog);
     return runner_create(&e->runner, &options, err, err_len);
 }
 
-static void log_swap(const struct engine *e, const struct config *c)
+static void log_swap(const struct instance *e, const struct config *c)
 {
     const size_t block_bytes = kv_store_block_bytes(&e->kv->shape);
     char path[300]; /* a longer one is cut */
@@ -437,7 +438,7 @@ static void log_swap(const struct engine *e, const struct config *c)
              (uint64_t)e->cache.n_file * block_bytes, log_quote(path, sizeof(path), c->swap_file));
 }
 
-static void log_sizes(const struct engine *e, const struct config *c, uint64_t load_ms)
+static void log_sizes(const struct instance *e, const struct config *c, uint64_t load_ms)
 {
     const struct model *m = e->model;
     char id[160], name[160];
@@ -457,23 +458,24 @@ static void log_sizes(const struct engine *e, const struct config *c, uint64_t l
         log_swap(e, c);
 }
 
-int engine_init(struct engine *e, const struct config *c, unsigned flags, char *err, size_t err_len)
+int instance_init(struct instance *e, const struct config *c, unsigned flags, char *err,
+                  size_t err_len)
 {
-    return engine_init_among(e, c, flags, &(struct engine_company){0}, err, err_len);
+    return instance_init_among(e, c, flags, &(struct instance_company){0}, err, err_len);
 }
 
-int engine_init_among(struct engine *e, const struct config *c, unsigned flags,
-                      const struct engine_company *company, char *err, size_t err_len)
+int instance_init_among(struct instance *e, const struct config *c, unsigned flags,
+                        const struct instance_company *company, char *err, size_t err_len)
 {
     struct origin from = {.told = company->progress, .only_plan = (flags & ENGINE_PLAN) != 0};
     const uint64_t start = clock_ms();
     int code = EXIT_FAILED;
 
     memset(e, 0, sizeof(*e));
-    if (engine_one_model(&from.item, c->model, err, err_len) != EXIT_OK)
+    if (instance_one_model(&from.item, c->model, err, err_len) != EXIT_OK)
         return EXIT_USAGE;
-    engine_name_model(c->model, e->id, sizeof(e->id));
-    e->threads = company->team != NULL ? team_n_threads(company->team) : threads_for(c);
+    instance_name_model(c->model, e->id, sizeof(e->id));
+    e->threads = company->pool != NULL ? thread_pool_n_threads(company->pool) : threads_for(c);
     if (choose_isa(e, c->isa, err, err_len) < 0)
         return EXIT_USAGE;
     if (choose_weight_cache(c, &from.weight_cache, err, err_len) < 0)
@@ -496,21 +498,21 @@ int engine_init_among(struct engine *e, const struct config *c, unsigned flags,
         goto fail;
     }
     e->sched.kv = e->manager;
-    if (make_runner(e, c, company->team, err, err_len) < 0)
+    if (make_runner(e, c, company->pool, err, err_len) < 0)
         goto fail;
     if (!from.only_plan)
         log_sizes(e, c, clock_ms() - start);
     return EXIT_OK;
 
 fail:
-    engine_release(e);
+    instance_release(e);
     return code;
 }
 
-void engine_release(struct engine *e)
+void instance_release(struct instance *e)
 {
     runner_destroy(&e->runner);
-    team_destroy(&e->own_team);
+    thread_pool_destroy(&e->own_pool);
     kv_manager_destroy(&e->manager);
     swap_store_close(&e->swap);
     kv_store_destroy(&e->kv);

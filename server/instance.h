@@ -5,7 +5,7 @@
  * main.c: it may include everything.
  *
  * Thread: the one that starts the program.
- * Memory: owns all its parts; engine_release() tears down in reverse.
+ * Memory: owns all its parts; instance_release() tears down in reverse.
  * Errors: a sentence in `err`; the caller prints it and exits.
  */
 #ifndef SERVER_INSTANCE_H
@@ -23,23 +23,23 @@ struct model;
 struct model_item;
 struct runner;
 struct swap_store;
-struct team;
+struct thread_pool;
 struct tokenizer;
 
-enum engine_flags {
+enum instance_flags {
     ENGINE_SWAP = 1u << 0, /* with the swap tiers of the settings: somebody carries out the I/O */
     ENGINE_ENCODERS = 1u << 1, /* models that make embeddings only will do too */
     ENGINE_PLAN = 1u << 2, /* sizes only: the weights are not read, and nothing can be computed */
 };
 
-struct engine {
+struct instance {
     struct tokenizer *tokenizer;
     struct model *model;
     struct kv_store *kv;
     struct swap_store *swap; /* NULL: no tiers */
     struct kv_manager_options cache;
     struct kv_manager *manager;
-    struct team *own_team; /* or NULL */
+    struct thread_pool *own_pool; /* or NULL */
     struct runner *runner;
     char id[128]; /* the model's name on the wire, as models.h has it */
     enum kern_isa isa;
@@ -48,39 +48,40 @@ struct engine {
     struct sched_options sched; /* ready for engine_loop_create() */
 };
 
-/* How far engine_init() has come, in thousandths, for another thread. */
-struct engine_progress {
+/* How far instance_init() has come, in thousandths, for another thread. */
+struct instance_progress {
     _Atomic uint32_t permille;
 };
 
-struct engine_company { /* where several engines live together */
-    struct team *team; /* NULL: the engine makes one of its own */
-    struct engine_progress *progress;
+struct instance_company {     /* where several engines live together */
+    struct thread_pool *pool; /* NULL: the engine makes one of its own */
+    struct instance_progress *progress;
 };
 
 /* Exit codes of the program. */
 enum exit_code { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-/* Fill `e` from the settings: loads, packs and allocates everything; `flags` are engine_flags. The
- * settings are those of one model (config_model()). Returns an exit_code. */
-int engine_init(struct engine *e, const struct config *c, unsigned flags, char *err,
-                size_t err_len);
+/* Fill `e` from the settings: loads, packs and allocates everything; `flags` are instance_flags.
+ * The settings are those of one model (config_model()). Returns an exit_code. */
+int instance_init(struct instance *e, const struct config *c, unsigned flags, char *err,
+                  size_t err_len);
 /* The same among others; both are borrowed. */
-int engine_init_among(struct engine *e, const struct config *c, unsigned flags,
-                      const struct engine_company *company, char *err, size_t err_len);
-/* The team that the settings want, for all engines of a process. */
-int engine_make_team(struct team **out, const struct config *c, char *err, size_t err_len);
+int instance_init_among(struct instance *e, const struct config *c, unsigned flags,
+                        const struct instance_company *company, char *err, size_t err_len);
+/* The thread pool that the settings want, for all engines of a process. */
+int instance_make_thread_pool(struct thread_pool **out, const struct config *c, char *err,
+                              size_t err_len);
 /* The name on the wire of the first model in the setting `model`, known without opening its file;
  * UTF-8, with a '?' for each byte that is not. */
-void engine_name_model(const char *list, char *id, size_t size);
+void instance_name_model(const char *list, char *id, size_t size);
 /* The model in a list of one, for what works on one at a time. Returns an exit_code. */
-int engine_one_model(struct model_item *out, const char *list, char *err, size_t err_len);
-void engine_release(struct engine *e);
+int instance_one_model(struct model_item *out, const char *list, char *err, size_t err_len);
+void instance_release(struct instance *e);
 
 struct gguf;
 /* The file named by `path`, the model in that folder, or the demo model for "". `pre`: the setting
  * tokenizer_pre. */
-int engine_open_gguf(struct gguf **out, const char *path, const char *pre, char *err,
-                     size_t err_len);
+int instance_open_gguf(struct gguf **out, const char *path, const char *pre, char *err,
+                       size_t err_len);
 
 #endif

@@ -29,7 +29,7 @@ void cpus_read(struct cpus *c, const char *root);
 
 /* Compute threads for `threads = 0`: one a core, not more than the quota. The I/O thread shares the
  * cores, since it needs some per cent of one; only beyond 32 cores without a second CPU each, where
- * a core costs less than a team that waits for an interrupted member, one is left to it. */
+ * a core costs less than a thread pool that waits for an interrupted member, one is left to it. */
 uint32_t cpus_threads(const struct cpus *c);
 
 #endif

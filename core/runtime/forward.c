@@ -5,9 +5,9 @@
 
 #include <assert.h>
 
-void end_region(struct runner *r, struct team_worker *w, enum runner_part part)
+void end_region(struct runner *r, struct thread_pool_worker *w, enum runner_part part)
 {
-    team_barrier(w);
+    thread_pool_barrier(w);
     if (w->index == 0) {
         const uint64_t now = clock_ns();
 
@@ -43,7 +43,7 @@ static void embed_row(struct runner *r, uint32_t row)
     norm_row(r, x, x, &m->embed_norm, n);
 }
 
-static void embed(struct runner *r, struct team_worker *w)
+static void embed(struct runner *r, struct thread_pool_worker *w)
 {
     uint32_t from, to;
 
@@ -55,16 +55,16 @@ static void embed(struct runner *r, struct team_worker *w)
 
 /* ---- layers ---- */
 
-static struct branch attention_branch(const struct runner *r, const struct model_layer *l)
+static struct residual attention_residual(const struct runner *r, const struct model_layer *l)
 {
-    return (struct branch){r->delta, l->attn_out_bias, l->attn_post_norm, l->attn_sum_norm};
+    return (struct residual){r->delta, l->attn_out_bias, l->attn_post_norm, l->attn_sum_norm};
 }
 
 /* Experts have had their biases. */
-static struct branch ffn_branch(const struct runner *r, const struct model_layer *l)
+static struct residual ffn_residual(const struct runner *r, const struct model_layer *l)
 {
-    return (struct branch){r->ffn_out, matrix_exists(&l->router) ? NULL : l->ffn.down_bias,
-                           l->ffn_post_norm, l->ffn_sum_norm};
+    return (struct residual){r->ffn_out, matrix_exists(&l->router) ? NULL : l->ffn.down_bias,
+                             l->ffn_post_norm, l->ffn_sum_norm};
 }
 
 static bool attention_quantises(const struct model_layer *l)
@@ -81,33 +81,33 @@ static bool ffn_quantises(const struct model_layer *l)
 }
 
 /* One layer; `pending` is what the one before has left for x, and then what this one leaves. */
-static void run_layer(struct runner *r, struct team_worker *w, uint32_t i,
-                      struct branch pending[2])
+static void run_layer(struct runner *r, struct thread_pool_worker *w, uint32_t i,
+                      struct residual pending[2])
 {
     const struct model_layer *l = &r->model->layers[i];
-    const struct branch none[2] = {{0}};
+    const struct residual none[2] = {{0}};
     const bool is_parallel = r->model->shape.is_parallel;
 
-    settle(r, w, pending, &l->attn_norm, attention_quantises(l));
+    residual_norm(r, w, pending, &l->attn_norm, attention_quantises(l));
     if (r->model->shape.n_latent > 0)
-        latent_attention(r, w, i);
+        mla_attention(r, w, i);
     else
         attention(r, w, i);
-    pending[0] = attention_branch(r, l);
+    pending[0] = attention_residual(r, l);
     pending[1] = none[1];
-    settle(r, w, is_parallel ? none : pending, &l->ffn_norm, ffn_quantises(l));
+    residual_norm(r, w, is_parallel ? none : pending, &l->ffn_norm, ffn_quantises(l));
     if (matrix_exists(&l->router))
-        mix_experts(r, w, l);
+        moe(r, w, l);
     else
         feed_forward(r, w, l);
     if (!is_parallel)
         pending[0] = none[0];
-    pending[1] = ffn_branch(r, l);
+    pending[1] = ffn_residual(r, l);
 }
 
 /* ---- outputs ---- */
 
-static void norm_outputs(struct runner *r, struct team_worker *w)
+static void norm_outputs(struct runner *r, struct thread_pool_worker *w)
 {
     const size_t n = r->model->shape.n_embd;
     const bool quantised = is_quantised(&r->model->output);
@@ -125,14 +125,14 @@ static void norm_outputs(struct runner *r, struct team_worker *w)
     end_region(r, w, RUNNER_NORM);
 }
 
-static void pool_rows(struct runner *r, struct team_worker *w)
+static void pool_rows(struct runner *r, struct thread_pool_worker *w)
 {
     const size_t n = r->model->shape.n_embd;
     uint32_t from, to;
 
     if (r->batch->n_pools == 0)
         return;
-    while (team_take(w, r->batch->n_pools, 1, &from, &to)) {
+    while (thread_pool_take(w, r->batch->n_pools, 1, &from, &to)) {
         const struct batch_pool *p = &r->batch->pools[from];
 
         for (uint32_t i = p->row0; i < p->row0 + p->n_row; i++) {
@@ -157,11 +157,11 @@ static void finish_logits(const struct runner *r, float *logits)
         r->kern.cap(logits, s->logit_cap, s->n_vocab);
 }
 
-static void pick_outputs(struct runner *r, struct team_worker *w)
+static void pick_outputs(struct runner *r, struct thread_pool_worker *w)
 {
     uint32_t from, to;
 
-    while (team_take(w, r->n_out, 1, &from, &to)) {
+    while (thread_pool_take(w, r->n_out, 1, &from, &to)) {
         float *logits = r->logits + from * r->vocab_stride;
 
         finish_logits(r, logits);
@@ -171,7 +171,7 @@ static void pick_outputs(struct runner *r, struct team_worker *w)
     end_region(r, w, RUNNER_SAMPLE);
 }
 
-static void outputs(struct runner *r, struct team_worker *w)
+static void outputs(struct runner *r, struct thread_pool_worker *w)
 {
     const struct product p = {&r->model->output, r->logits, r->vocab_stride};
     const struct input in = {r->lrows, r->embd_stride, r->qrows, r->qrow_stride};
@@ -183,7 +183,7 @@ static void outputs(struct runner *r, struct team_worker *w)
             r->out0 = at;
             r->n_out = left < LOGIT_ROWS ? left : LOGIT_ROWS;
         }
-        team_barrier(w);
+        thread_pool_barrier(w);
         norm_outputs(r, w);
         products(r, w, &p, 1, &in, r->n_out, RUNNER_LOGITS);
         pick_outputs(r, w);
@@ -192,16 +192,16 @@ static void outputs(struct runner *r, struct team_worker *w)
 
 /* ---- the whole pass ---- */
 
-void runner_forward(void *ud, struct team_worker *w)
+void runner_forward(void *ud, struct thread_pool_worker *w)
 {
     struct runner *r = ud;
-    struct branch pending[2] = {{0}};
+    struct residual pending[2] = {{0}};
     const struct norm none = {0};
 
     embed(r, w);
     for (uint32_t i = 0; i < r->model->shape.n_layer; i++)
         run_layer(r, w, i, pending);
-    settle(r, w, pending, &none, false);
+    residual_norm(r, w, pending, &none, false);
     pool_rows(r, w);
     outputs(r, w);
 }

@@ -1,9 +1,9 @@
 /* core/runtime/forward.h - the steps of the forward pass; see runner.h.
  *
- * Private to core/run. Each step is run by all threads of the team together: a region of items
- * (rows, panels, attention tiles) that they share, ended by a barrier. What can be finished by
- * whoever has the numbers in its cache is done there: activations, and the quantising of what the
- * next product takes.
+ * Private to core/runtime. Each step is run by all threads of the thread pool together: a region of
+ * items (rows, panels, attention tiles) that they share, ended by a barrier. What can be finished
+ * by whoever has the numbers in its cache is done there: activations, and the quantising of what
+ * the next product takes.
  *
  *   forward.c          the pass, embeddings, outputs
  *   forward_rows.c     residuals, norms, rotation: what is done row by row
@@ -13,7 +13,7 @@
  *   forward_ffn.c      the dense feed-forward net
  *   forward_moe.c  mixtures of experts
  *
- * Thread: all of the team's, inside a step.
+ * Thread: all of the thread pool's, inside a step.
  * Memory: the runner's buffers; nothing is taken.
  */
 #ifndef CORE_RUNTIME_FORWARD_H
@@ -24,10 +24,10 @@
 #include "core/runtime/thread_pool.h"
 
 /* The region is over; its time counts as `part`. */
-void end_region(struct runner *r, struct team_worker *w, enum runner_part part);
+void end_region(struct runner *r, struct thread_pool_worker *w, enum runner_part part);
 
 /* Row-wise regions: a decode step has few rows, a prompt chunk many. */
-bool take_rows_of(struct runner *r, struct team_worker *w, uint32_t n, uint32_t *from,
+bool take_rows_of(struct runner *r, struct thread_pool_worker *w, uint32_t n, uint32_t *from,
                   uint32_t *to);
 
 /* ---- products ---- */
@@ -54,7 +54,7 @@ void run_product(struct runner *r, const struct product *p, uint32_t each, const
                  uint32_t n_rows, uint32_t from, uint32_t to);
 
 /* Several products of the same input as one region; those whose matrix is missing are left out. */
-void products(struct runner *r, struct team_worker *w, const struct product *p, uint32_t n,
+void products(struct runner *r, struct thread_pool_worker *w, const struct product *p, uint32_t n,
               const struct input *in, uint32_t n_rows, enum runner_part part);
 
 /* Of a matrix that is there. */
@@ -65,7 +65,7 @@ bool takes_floats(const struct ffn *net);
 /* ---- rows ---- */
 
 /* What a branch has computed and x has not got yet. */
-struct branch {
+struct residual {
     const float *delta; /* [n_rows][embd_stride]; NULL: none */
     const float *bias;  /* [n_embd] or NULL: is added to each row first */
     struct norm post;   /* of the branch */
@@ -78,16 +78,16 @@ void norm_row(const struct runner *r, float *out, const float *x, const struct n
 void quantise_row(struct runner *r, uint32_t row, const float *x, size_t n);
 
 /* Give x its branches; then norm = pre(x), quantised too if wanted. */
-void settle(struct runner *r, struct team_worker *w, const struct branch branches[2],
-            const struct norm *pre, bool quantise);
+void residual_norm(struct runner *r, struct thread_pool_worker *w,
+                   const struct residual branches[2], const struct norm *pre, bool quantise);
 
 /* Biases, norms and rotation of queries and keys, which then go into the cache. */
-void finish_rows(struct runner *r, struct team_worker *w, const struct model_layer *l,
-                 uint32_t layer);
+void qkv_finish(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
+                uint32_t layer);
 
 /* Norms of all heads of a row, and their turn. */
 void norm_heads(const struct runner *r, float *x, uint32_t n_head, const struct norm *norm);
-void turn_heads(const struct runner *r, const struct model_layer *l, float *x, uint32_t n_head,
+void rope_heads(const struct runner *r, const struct model_layer *l, float *x, uint32_t n_head,
                 size_t stride, uint32_t pos);
 /* Keys and values of a row into its slot. */
 void store_row(struct runner *r, uint32_t layer, uint32_t row, const float *k, const float *v);
@@ -95,22 +95,22 @@ void store_row(struct runner *r, uint32_t layer, uint32_t row, const float *k, c
 /* ---- attention ---- */
 
 /* r->delta = what attention adds, without bias; r->norm is its input. */
-void attention(struct runner *r, struct team_worker *w, uint32_t layer);
-void latent_attention(struct runner *r, struct team_worker *w, uint32_t layer);
+void attention(struct runner *r, struct thread_pool_worker *w, uint32_t layer);
+void mla_attention(struct runner *r, struct thread_pool_worker *w, uint32_t layer);
 
 /* r->att = every head's result over the queries, [n_rows][q_stride]. */
-void attend(struct runner *r, struct team_worker *w, uint32_t layer, const float *q,
+void attend(struct runner *r, struct thread_pool_worker *w, uint32_t layer, const float *q,
             size_t q_stride);
 /* r->delta = the heads' results x, through attn_out. `has_quantised`: they are in qrows already. */
-void project_out(struct runner *r, struct team_worker *w, const struct model_layer *l,
+void project_out(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
                  const float *x, size_t stride, bool has_quantised);
 
 /* ---- feed-forward ---- */
 
 /* r->ffn_out = the dense net of r->norm, without bias. */
-void feed_forward(struct runner *r, struct team_worker *w, const struct model_layer *l);
+void feed_forward(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l);
 /* r->ffn_out = the chosen experts of r->norm, and the shared one. */
-void mix_experts(struct runner *r, struct team_worker *w, const struct model_layer *l);
+void moe(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l);
 
 /* Columns from .. to - 1 of what an expert (or dense net, each 0) activates, n rows beginning with
  * row0 of `gate` and `up` [..][stride]: biases, activation, and quantised for `down` into q. */

@@ -21,9 +21,9 @@ static bool quantises_heads(const struct runner *r, const struct model_layer *l)
            s->n_head / s->n_kv_head * s->value_dim % KERN_GROUP == 0;
 }
 
-static const struct attn_cut *cut_of(const struct runner *r, const struct model_layer *l)
+static const struct split_kv *split_kv_of(const struct runner *r, const struct model_layer *l)
 {
-    return l->window > 0 ? &r->window_cut : &r->cut;
+    return l->window > 0 ? &r->window_split_kv : &r->split_kv;
 }
 
 struct queries {
@@ -31,7 +31,7 @@ struct queries {
     size_t stride;
 };
 
-static void attend_item(struct runner *r, struct team_worker *w, uint32_t layer,
+static void attend_item(struct runner *r, struct thread_pool_worker *w, uint32_t layer,
                         const struct queries *queries, const struct attn_item *item,
                         uint32_t kv_head)
 {
@@ -90,27 +90,27 @@ static void merge_split(struct runner *r, const struct model_layer *l,
 }
 
 /* The longest contexts come last in a prompt, so single items are handed out. */
-void attend(struct runner *r, struct team_worker *w, uint32_t layer, const float *q,
+void attend(struct runner *r, struct thread_pool_worker *w, uint32_t layer, const float *q,
             size_t q_stride)
 {
     const struct model_layer *l = &r->model->layers[layer];
-    const struct attn_cut *cut = cut_of(r, l);
+    const struct split_kv *split_kv = split_kv_of(r, l);
     const struct queries queries = {q, q_stride};
     const uint32_t n_kv = r->model->shape.n_kv_head;
     uint32_t from, to;
 
-    while (team_take(w, cut->n_items * n_kv, 1, &from, &to))
-        attend_item(r, w, layer, &queries, &cut->items[from / n_kv], from % n_kv);
+    while (thread_pool_take(w, split_kv->n_items * n_kv, 1, &from, &to))
+        attend_item(r, w, layer, &queries, &split_kv->items[from / n_kv], from % n_kv);
     end_region(r, w, RUNNER_ATTENTION);
-    if (cut->n_splits == 0)
+    if (split_kv->n_splits == 0)
         return;
-    while (team_take(w, cut->n_splits * n_kv, 1, &from, &to))
-        merge_split(r, l, &cut->splits[from / n_kv], from % n_kv);
+    while (thread_pool_take(w, split_kv->n_splits * n_kv, 1, &from, &to))
+        merge_split(r, l, &split_kv->splits[from / n_kv], from % n_kv);
     end_region(r, w, RUNNER_ATTENTION);
 }
 
-static void quantise_rows(struct runner *r, struct team_worker *w, const float *x, size_t stride,
-                          size_t n)
+static void quantise_rows(struct runner *r, struct thread_pool_worker *w, const float *x,
+                          size_t stride, size_t n)
 {
     uint32_t from, to;
 
@@ -120,7 +120,7 @@ static void quantise_rows(struct runner *r, struct team_worker *w, const float *
     end_region(r, w, RUNNER_ATTENTION);
 }
 
-void project_out(struct runner *r, struct team_worker *w, const struct model_layer *l,
+void project_out(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
                  const float *x, size_t stride, bool has_quantised)
 {
     const struct product p = {&l->attn_out, r->delta, r->embd_stride};
@@ -131,7 +131,7 @@ void project_out(struct runner *r, struct team_worker *w, const struct model_lay
     products(r, w, &p, 1, &in, r->batch->n_rows, RUNNER_ATTN_OUT);
 }
 
-void attention(struct runner *r, struct team_worker *w, uint32_t layer)
+void attention(struct runner *r, struct thread_pool_worker *w, uint32_t layer)
 {
     const struct model_layer *l = &r->model->layers[layer];
     const struct product p[3] = {
@@ -142,7 +142,7 @@ void attention(struct runner *r, struct team_worker *w, uint32_t layer)
     const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
 
     products(r, w, p, 3, &in, r->batch->n_rows, RUNNER_QKV);
-    finish_rows(r, w, l, layer);
+    qkv_finish(r, w, l, layer);
     attend(r, w, layer, r->qkv, r->qkv_stride);
     project_out(r, w, l, r->att, r->att_stride, quantises_heads(r, l));
 }

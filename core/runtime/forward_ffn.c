@@ -25,7 +25,7 @@ void activate(const struct runner *r, const struct ffn *net, uint32_t each,
 
 /* Whoever computed columns of both the gate and what it lets pass joins them, while they are in
  * the cache. Items are two panels, a group of what `down` takes quantised. */
-static void gate_up(struct runner *r, struct team_worker *w, const struct ffn *net)
+static void gate_up(struct runner *r, struct thread_pool_worker *w, const struct ffn *net)
 {
     const struct product gate = {&net->gate, r->gate, r->ff_stride};
     const struct product up = {&net->up, r->up, r->ff_stride};
@@ -35,7 +35,8 @@ static void gate_up(struct runner *r, struct team_worker *w, const struct ffn *n
     const uint32_t n_rows = r->batch->n_rows;
     uint32_t from, to;
 
-    for (uint32_t go = 0; team_take(w, n_items, grain_for(r, n_items, go), &from, &to); go++) {
+    for (uint32_t go = 0; thread_pool_take(w, n_items, grain_for(r, n_items, go), &from, &to);
+         go++) {
         const uint32_t end = 2 * to < n_panels ? 2 * to : n_panels;
 
         if (matrix_exists(&net->gate))
@@ -47,7 +48,7 @@ static void gate_up(struct runner *r, struct team_worker *w, const struct ffn *n
     end_region(r, w, RUNNER_GATE_UP);
 }
 
-void feed_forward(struct runner *r, struct team_worker *w, const struct model_layer *l)
+void feed_forward(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const struct product down = {&l->ffn.down, r->ffn_out, r->embd_stride};
     const struct input in = {r->gate, r->ff_stride, r->ff_rows, r->ff_row_stride};

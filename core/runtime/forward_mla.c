@@ -19,13 +19,13 @@ struct head_product {
     size_t from_each, q_each;
 };
 
-static void head_products(struct runner *r, struct team_worker *w, const struct head_product *p,
-                          enum runner_part part)
+static void head_products(struct runner *r, struct thread_pool_worker *w,
+                          const struct head_product *p, enum runner_part part)
 {
     const uint32_t each = p->w->n_panels, total = p->w->n_each * each;
     uint32_t from, to;
 
-    for (uint32_t go = 0; team_take(w, total, grain_for(r, total, go), &from, &to); go++)
+    for (uint32_t go = 0; thread_pool_take(w, total, grain_for(r, total, go), &from, &to); go++)
         for (uint32_t h = from / each; h * each < to; h++) {
             const uint32_t a = from > h * each ? from - h * each : 0;
             const uint32_t b = to < (h + 1) * each ? to - h * each : each;
@@ -51,7 +51,8 @@ static void quantise_each(struct runner *r, uint32_t row, const float *x, size_t
 /* ---- queries ---- */
 
 /* Where there is a matrix between, queries come of its normed outputs. */
-static void project_queries(struct runner *r, struct team_worker *w, const struct model_layer *l)
+static void project_queries(struct runner *r, struct thread_pool_worker *w,
+                            const struct model_layer *l)
 {
     const size_t n = l->q_down.n_out;
     const struct product down[2] = {{&l->q_down, r->lora, r->lora_stride},
@@ -74,7 +75,7 @@ static void project_queries(struct runner *r, struct team_worker *w, const struc
     products(r, w, &up, 1, &lora, r->batch->n_rows, RUNNER_QKV);
 }
 
-static void project(struct runner *r, struct team_worker *w, const struct model_layer *l)
+static void project(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const struct product p[2] = {{&l->q, r->qkv, r->qkv_stride},
                                  {&l->k, r->qkv + r->k_at, r->qkv_stride}};
@@ -88,44 +89,44 @@ static void project(struct runner *r, struct team_worker *w, const struct model_
 
 /* The latent vector normed and the parts that turn turned; those of queries go to their place
  * behind what key_up will write. */
-static void finish_latent_row(struct runner *r, const struct model_layer *l, uint32_t layer,
-                              uint32_t row)
+static void mla_finish_row(struct runner *r, const struct model_layer *l, uint32_t layer,
+                           uint32_t row)
 {
     const struct model_shape *s = &r->model->shape;
     const size_t head = s->n_nope + s->n_rot;
     const uint32_t pos = r->batch->pos[row];
     float *q = r->qkv + row * r->qkv_stride, *k = q + r->k_at;
-    float *latent_q = r->latent_q + row * r->latent_q_stride;
+    float *mla_q = r->mla_q + row * r->mla_q_stride;
 
-    turn_heads(r, l, q + s->n_nope, s->n_head, head, pos);
+    rope_heads(r, l, q + s->n_nope, s->n_head, head, pos);
     for (uint32_t h = 0; h < s->n_head; h++)
-        memcpy(latent_q + h * s->key_dim + s->n_latent, q + h * head + s->n_nope,
+        memcpy(mla_q + h * s->key_dim + s->n_latent, q + h * head + s->n_nope,
                s->n_rot * sizeof(*q));
     if (is_quantised(&l->key_up))
         quantise_each(r, row, q, head, s->n_nope);
     norm_row(r, k, k, &l->latent_norm, s->n_latent);
-    turn_heads(r, l, k + s->n_latent, 1, s->n_rot, pos);
+    rope_heads(r, l, k + s->n_latent, 1, s->n_rot, pos);
     store_row(r, layer, row, k, k);
 }
 
-static void finish_latent_rows(struct runner *r, struct team_worker *w,
-                               const struct model_layer *l, uint32_t layer)
+static void mla_finish_rows(struct runner *r, struct thread_pool_worker *w,
+                            const struct model_layer *l, uint32_t layer)
 {
     uint32_t from, to;
 
     while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
         for (uint32_t i = from; i < to; i++)
-            finish_latent_row(r, l, layer, i);
+            mla_finish_row(r, l, layer, i);
     end_region(r, w, RUNNER_ROPE);
 }
 
-static void take_in(struct runner *r, struct team_worker *w, const struct model_layer *l)
+static void take_in(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const struct model_shape *s = &r->model->shape;
     const struct head_product p = {
         .w = &l->key_up,
-        .out = r->latent_q,
-        .out_stride = r->latent_q_stride,
+        .out = r->mla_q,
+        .out_stride = r->mla_q_stride,
         .to_each = s->key_dim,
         .in = {r->qkv, r->qkv_stride, r->head_qrows, s->n_head * r->head_qrow_stride},
         .from_each = s->n_nope + s->n_rot,
@@ -137,7 +138,7 @@ static void take_in(struct runner *r, struct team_worker *w, const struct model_
 
 /* ---- results ---- */
 
-static void take_out(struct runner *r, struct team_worker *w, const struct model_layer *l)
+static void take_out(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const struct model_shape *s = &r->model->shape;
     const struct head_product p = {
@@ -160,14 +161,14 @@ static void take_out(struct runner *r, struct team_worker *w, const struct model
     head_products(r, w, &p, RUNNER_ATTN_OUT);
 }
 
-void latent_attention(struct runner *r, struct team_worker *w, uint32_t layer)
+void mla_attention(struct runner *r, struct thread_pool_worker *w, uint32_t layer)
 {
     const struct model_layer *l = &r->model->layers[layer];
 
     project(r, w, l);
-    finish_latent_rows(r, w, l, layer);
+    mla_finish_rows(r, w, l, layer);
     take_in(r, w, l);
-    attend(r, w, layer, r->latent_q, r->latent_q_stride);
+    attend(r, w, layer, r->mla_q, r->mla_q_stride);
     take_out(r, w, l);
     project_out(r, w, l, r->heads, r->heads_stride, false);
 }

@@ -17,12 +17,12 @@
 
 /* How a row's experts are told apart: outputs of the router, or, if more than them counts,
  * `ranks`. */
-struct ballot {
+struct router_scores {
     const float *logits;
     float max, sum; /* of a softmax over all of them */
 };
 
-static float weight_of(const struct model_shape *s, const struct ballot *b, uint32_t expert)
+static float weight_of(const struct model_shape *s, const struct router_scores *b, uint32_t expert)
 {
     if (s->expert_gate == EXPERT_SIGMOID)
         return 1.0f / (1.0f + kern_exp(-b->logits[expert]));
@@ -31,7 +31,7 @@ static float weight_of(const struct model_shape *s, const struct ballot *b, uint
 
 /* What a group of n experts is worth: its best one where the weights are a softmax (DeepSeek-V2's
  * report), its two best ones together where they are apart (DeepSeek-V3's). */
-static float worth_of(struct runner *r, float *ranks, uint32_t n)
+static float group_score_of(struct runner *r, float *ranks, uint32_t n)
 {
     const float best = r->kern.max(ranks, n);
     const size_t at = r->kern.find(ranks, n, best);
@@ -50,16 +50,16 @@ static void drop_groups(struct runner *r, float *ranks)
 {
     const struct model_shape *s = &r->model->shape;
     const uint32_t n = s->n_expert_group, each = s->n_expert / n;
-    float worth[MODEL_MAX_EXPERT_GROUPS];
+    float group_score[MODEL_MAX_EXPERT_GROUPS];
     bool is_kept[MODEL_MAX_EXPERT_GROUPS] = {false};
 
     for (uint32_t g = 0; g < n; g++)
-        worth[g] = worth_of(r, ranks + (size_t)g * each, each);
+        group_score[g] = group_score_of(r, ranks + (size_t)g * each, each);
     for (uint32_t j = 0; j < s->n_expert_group_used; j++) {
         uint32_t best = n;
 
         for (uint32_t g = 0; g < n; g++)
-            if (!is_kept[g] && (best == n || worth[g] > worth[best]))
+            if (!is_kept[g] && (best == n || group_score[g] > group_score[best]))
                 best = g;
         is_kept[best] = true;
     }
@@ -68,7 +68,7 @@ static void drop_groups(struct runner *r, float *ranks)
 }
 
 /* The experts with the highest numbers in `ranks`, which loses them; of equals the lowest first. */
-static void choose(struct runner *r, float *ranks, const struct ballot *b,
+static void choose(struct runner *r, float *ranks, const struct router_scores *b,
                    struct expert_pick *picks)
 {
     const struct model_shape *s = &r->model->shape;
@@ -91,7 +91,7 @@ static void choose(struct runner *r, float *ranks, const struct ballot *b,
 
 /* The order of the weights is that of the logits; where they are added up they must be there. */
 static void fill_ranks(const struct model_shape *s, const struct model_layer *l,
-                       const struct ballot *b, float *ranks)
+                       const struct router_scores *b, float *ranks)
 {
     const bool adds = l->choice_bias != NULL ||
                       (s->n_expert_group > 0 && s->expert_gate == EXPERT_SIGMOID);
@@ -107,7 +107,7 @@ static void choose_row(struct runner *r, const struct model_layer *l, uint32_t r
     const struct model_shape *s = &r->model->shape;
     float *logits = r->router + (size_t)row * 2 * r->router_stride;
     float *ranks = logits + r->router_stride;
-    struct ballot b = {.logits = logits};
+    struct router_scores b = {.logits = logits};
 
     if (l->router_bias != NULL)
         r->kern.add(logits, l->router_bias, 1.0f, s->n_expert);
@@ -119,7 +119,7 @@ static void choose_row(struct runner *r, const struct model_layer *l, uint32_t r
     choose(r, ranks, &b, r->picks + (size_t)row * s->n_expert_used);
 }
 
-static void choose_rows(struct runner *r, struct team_worker *w, const struct model_layer *l)
+static void choose_rows(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const struct product p = {&l->router, r->router, 2 * r->router_stride};
     const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
@@ -157,7 +157,7 @@ static void assign_slots(struct runner *r)
 }
 
 /* Copies of the rows, as the experts take them. */
-static void fill_slots(struct runner *r, struct team_worker *w, const struct model_layer *l)
+static void fill_slots(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const uint32_t used = r->model->shape.n_expert_used;
     const bool quantised = is_quantised(&l->experts.up) || is_quantised(&l->experts.gate);
@@ -213,24 +213,24 @@ static void expert_gate_up(struct runner *r, const struct ffn *net, const struct
              (size_t)to * KERN_LANES);
 }
 
-static void all_gate_up(struct runner *r, struct team_worker *w, const struct ffn *net)
+static void all_gate_up(struct runner *r, struct thread_pool_worker *w, const struct ffn *net)
 {
     const uint32_t each = (net->up.n_panels + 1) / 2, total = r->n_active * each;
     uint32_t from, to, a, b;
 
-    for (uint32_t go = 0; team_take(w, total, grain_for(r, total, go), &from, &to); go++)
+    for (uint32_t go = 0; thread_pool_take(w, total, grain_for(r, total, go), &from, &to); go++)
         for (uint32_t i = from / each; i * each < to; i++)
             if (part_of(i, each, from, to, &a, &b))
                 expert_gate_up(r, net, &r->active[i], 2 * a, 2 * b);
     end_region(r, w, RUNNER_GATE_UP);
 }
 
-static void all_down(struct runner *r, struct team_worker *w, const struct ffn *net)
+static void all_down(struct runner *r, struct thread_pool_worker *w, const struct ffn *net)
 {
     const uint32_t each = net->down.n_panels, total = r->n_active * each;
     uint32_t from, to, a, b;
 
-    for (uint32_t go = 0; team_take(w, total, grain_for(r, total, go), &from, &to); go++)
+    for (uint32_t go = 0; thread_pool_take(w, total, grain_for(r, total, go), &from, &to); go++)
         for (uint32_t i = from / each; i * each < to; i++) {
             const struct expert_rows *e = &r->active[i];
             const struct product down = {&net->down, r->slot_out + e->slot0 * r->embd_stride,
@@ -266,7 +266,7 @@ static void begin_row(struct runner *r, const struct model_layer *l, uint32_t ro
     }
 }
 
-static void sum_rows(struct runner *r, struct team_worker *w, const struct model_layer *l)
+static void sum_rows(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const struct model_shape *s = &r->model->shape;
     uint32_t from, to;
@@ -289,7 +289,7 @@ static void sum_rows(struct runner *r, struct team_worker *w, const struct model
     end_region(r, w, RUNNER_DOWN);
 }
 
-static void gate_shared(struct runner *r, struct team_worker *w, const struct model_layer *l)
+static void gate_shared(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const struct product p = {&l->shared_gate, r->shared_gate, KERN_LANES};
     const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
@@ -297,12 +297,12 @@ static void gate_shared(struct runner *r, struct team_worker *w, const struct mo
     products(r, w, &p, 1, &in, r->batch->n_rows, RUNNER_ROUTE);
 }
 
-void mix_experts(struct runner *r, struct team_worker *w, const struct model_layer *l)
+void moe(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     choose_rows(r, w, l);
     if (w->index == 0)
         assign_slots(r);
-    team_barrier(w);
+    thread_pool_barrier(w);
     fill_slots(r, w, l);
     all_gate_up(r, w, &l->experts);
     all_down(r, w, &l->experts);

@@ -5,7 +5,7 @@ uint32_t grain_for(const struct runner *r, uint32_t n_items, uint32_t n)
 {
     /* Most of a thread's share first, since each go costs a look at all rows, then little by
      * little, so that a thread that was interrupted does not hold up the others for long. */
-    const uint32_t n_threads = team_n_threads(r->team);
+    const uint32_t n_threads = thread_pool_n_threads(r->pool);
     const uint32_t eighth = n_items / (n_threads * 8);
 
     if (n_threads == 1)
@@ -39,14 +39,14 @@ void run_product(struct runner *r, const struct product *p, uint32_t each, const
                           w->data + first * w->panel_bytes, to - from, w->n_in);
 }
 
-void products(struct runner *r, struct team_worker *w, const struct product *p, uint32_t n,
+void products(struct runner *r, struct thread_pool_worker *w, const struct product *p, uint32_t n,
               const struct input *in, uint32_t n_rows, enum runner_part part)
 {
     uint32_t total = 0, from, to;
 
     for (uint32_t i = 0; i < n; i++)
         total += p[i].w->n_panels;
-    for (uint32_t go = 0; team_take(w, total, grain_for(r, total, go), &from, &to); go++) {
+    for (uint32_t go = 0; thread_pool_take(w, total, grain_for(r, total, go), &from, &to); go++) {
         uint32_t first = 0;
 
         for (uint32_t i = 0; i < n; first += p[i++].w->n_panels) {

@@ -5,12 +5,12 @@
 #include <assert.h>
 #include <string.h>
 
-bool take_rows_of(struct runner *r, struct team_worker *w, uint32_t n, uint32_t *from,
+bool take_rows_of(struct runner *r, struct thread_pool_worker *w, uint32_t n, uint32_t *from,
                   uint32_t *to)
 {
-    const uint32_t grain = n / (team_n_threads(r->team) * 4);
+    const uint32_t grain = n / (thread_pool_n_threads(r->pool) * 4);
 
-    return team_take(w, n, grain > 0 ? grain : 1, from, to);
+    return thread_pool_take(w, n, grain > 0 ? grain : 1, from, to);
 }
 
 void quantise_row(struct runner *r, uint32_t row, const float *x, size_t n)
@@ -33,7 +33,7 @@ void norm_row(const struct runner *r, float *out, const float *x, const struct n
 
 /* ---- residuals ---- */
 
-static void add_branch(const struct runner *r, float *x, const struct branch *b, uint32_t row)
+static void add_residual(const struct runner *r, float *x, const struct residual *b, uint32_t row)
 {
     const struct model_shape *s = &r->model->shape;
     /* Nobody else reads this row of the branch. */
@@ -46,8 +46,8 @@ static void add_branch(const struct runner *r, float *x, const struct branch *b,
     norm_row(r, x, x, &b->sum, s->n_embd);
 }
 
-void settle(struct runner *r, struct team_worker *w, const struct branch branches[2],
-            const struct norm *pre, bool quantise)
+void residual_norm(struct runner *r, struct thread_pool_worker *w,
+                   const struct residual branches[2], const struct norm *pre, bool quantise)
 {
     const size_t n = r->model->shape.n_embd;
     uint32_t from, to;
@@ -58,7 +58,7 @@ void settle(struct runner *r, struct team_worker *w, const struct branch branche
 
             for (int b = 0; b < 2; b++)
                 if (branches[b].delta != NULL)
-                    add_branch(r, x, &branches[b], i);
+                    add_residual(r, x, &branches[b], i);
             norm_row(r, norm, x, pre, n);
             if (quantise)
                 quantise_row(r, i, norm, n);
@@ -86,7 +86,7 @@ void norm_heads(const struct runner *r, float *x, uint32_t n_head, const struct 
     }
 }
 
-void turn_heads(const struct runner *r, const struct model_layer *l, float *x, uint32_t n_head,
+void rope_heads(const struct runner *r, const struct model_layer *l, float *x, uint32_t n_head,
                 size_t stride, uint32_t pos)
 {
     const struct model_shape *s = &r->model->shape;
@@ -131,13 +131,13 @@ static void finish_row(struct runner *r, const struct model_layer *l, uint32_t l
     add_bias(r, v, l->v_bias, (size_t)s->n_kv_head * s->value_dim);
     norm_heads(r, q, s->n_head, &l->q_norm);
     norm_heads(r, k, s->n_kv_head, &l->k_norm);
-    turn_heads(r, l, q, s->n_head, s->key_dim, pos);
-    turn_heads(r, l, k, s->n_kv_head, s->key_dim, pos);
+    rope_heads(r, l, q, s->n_head, s->key_dim, pos);
+    rope_heads(r, l, k, s->n_kv_head, s->key_dim, pos);
     store_row(r, layer, row, k, v);
 }
 
-void finish_rows(struct runner *r, struct team_worker *w, const struct model_layer *l,
-                 uint32_t layer)
+void qkv_finish(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
+                uint32_t layer)
 {
     uint32_t from, to;
 

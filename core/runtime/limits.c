@@ -137,28 +137,28 @@ static double now(void)
 }
 
 /* 64 KiB at a time, in the order of memory: the shares are contiguous. */
-static void read_share(const struct probe *p, struct team_worker *w)
+static void read_share(const struct probe *p, struct thread_pool_worker *w)
 {
     uint32_t from, to;
 
-    while (team_take(w, (uint32_t)(p->n_bytes >> 16), 64, &from, &to))
+    while (thread_pool_take(w, (uint32_t)(p->n_bytes >> 16), 64, &from, &to))
         limits_run_read(p->bytes + ((size_t)from << 16), (size_t)(to - from) << 16);
 }
 
-static void run_probe(void *ud, struct team_worker *w)
+static void run_probe(void *ud, struct thread_pool_worker *w)
 {
     struct probe *p = ud;
 
     for (int i = 0; i < p->n_runs; i++) {
         double begin, seconds, ops = 0;
 
-        team_barrier(w);
+        thread_pool_barrier(w);
         begin = now();
         if (p->bytes != NULL)
             read_share(p, w);
         else
             ops = limits_run_peak(p->isa, p->which);
-        team_barrier(w);
+        thread_pool_barrier(w);
         seconds = now() - begin;
         if (w->index == 0 && (i == 0 || seconds < p->best)) {
             p->best = seconds;
@@ -168,15 +168,15 @@ static void run_probe(void *ud, struct team_worker *w)
 }
 
 /* Operations a second, in 10^9. */
-static double peak_rate(struct team *t, enum kern_isa isa, enum limits_peak which)
+static double peak_rate(struct thread_pool *t, enum kern_isa isa, enum limits_peak which)
 {
     struct probe p = {.isa = isa, .which = which, .n_runs = PEAK_RUNS};
 
-    team_run(t, run_probe, &p);
-    return p.ops * team_n_threads(t) / p.best * 1e-9;
+    thread_pool_run(t, run_probe, &p);
+    return p.ops * thread_pool_n_threads(t) / p.best * 1e-9;
 }
 
-static int measure_reading(struct limits *l, struct team *t, bool quick)
+static int measure_reading(struct limits *l, struct thread_pool *t, bool quick)
 {
     const size_t bytes = (size_t)(quick ? 512 : 1024) << 20;
     uint8_t *region = mem_map(bytes);
@@ -186,7 +186,7 @@ static int measure_reading(struct limits *l, struct team *t, bool quick)
         return ERR_NOMEM;
     (void)mem_spread(region, bytes);
     memset(region, 1, bytes); /* else all pages would be one */
-    team_run(t, run_probe, &p);
+    thread_pool_run(t, run_probe, &p);
     l->read_gbps = (double)bytes / p.best * 1e-9;
     mem_unmap(region, bytes);
     return 0;
@@ -194,8 +194,8 @@ static int measure_reading(struct limits *l, struct team *t, bool quick)
 
 int limits_measure(struct limits *l, enum kern_isa isa, uint32_t threads, bool quick)
 {
-    struct team *t;
-    int rc = team_create(&t, &(struct team_options){.n_threads = threads});
+    struct thread_pool *t;
+    int rc = thread_pool_create(&t, &(struct thread_pool_options){.n_threads = threads});
 
     memset(l, 0, sizeof(*l));
     if (rc < 0)
@@ -203,7 +203,7 @@ int limits_measure(struct limits *l, enum kern_isa isa, uint32_t threads, bool q
     l->int8_gops = peak_rate(t, isa, LIMITS_INT8);
     l->fp32_gflops = peak_rate(t, isa, LIMITS_FP32);
     rc = measure_reading(l, t, quick);
-    team_destroy(&t);
+    thread_pool_destroy(&t);
     return rc;
 }
 

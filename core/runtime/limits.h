@@ -7,7 +7,7 @@
  * prefetch may pass it, too. The best of many short runs counts, since a limit is what a quiet
  * machine reaches. Takes about a second.
  *
- * Thread: of limits_measure() the caller works too; the others are a team that ends with the
+ * Thread: of limits_measure() the caller works too; the others are a thread pool that ends with the
  *         call. The single loops: any.
  * Memory: a region of 1 GiB (or 512 MiB when `quick`) for the duration of limits_measure().
  */
@@ -26,7 +26,7 @@ struct limits {
     double read_gbps;   /* 10^9 bytes a second from memory */
 };
 
-/* All `threads` at work at once. ERR_NOMEM, or what team_create() says. */
+/* All `threads` at work at once. ERR_NOMEM, or what thread_pool_create() says. */
 int limits_measure(struct limits *l, enum kern_isa isa, uint32_t threads, bool quick);
 
 /* The single loops, on the calling thread, for a bench that runs them beside what it measures.

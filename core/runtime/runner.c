@@ -50,7 +50,7 @@ static void set_strides(struct runner *r)
     r->slot_qrow_stride = kern_qrow_bytes(r->embd_stride + 16);
     r->expert_qrow_stride = kern_qrow_bytes(r->expert_stride + 16);
     r->lora_stride = panels(s->n_lora_q);
-    r->latent_q_stride = panels((size_t)s->n_head * s->key_dim);
+    r->mla_q_stride = panels((size_t)s->n_head * s->key_dim);
     r->heads_stride = heads;
     r->head_qrow_stride = kern_qrow_bytes(panels(max_size(s->n_nope, s->value_dim)) + 16);
 }
@@ -62,13 +62,13 @@ static void *take(struct runner *r, size_t rows, size_t stride, size_t size)
     return mem_aligned(rows * stride, size);
 }
 
-static int create_cut(struct runner *r, const struct runner_options *o, struct attn_cut *cut,
-                      uint32_t window)
+static int create_split_kv(struct runner *r, const struct runner_options *o,
+                           struct split_kv *split_kv, uint32_t window)
 {
     const struct model_shape *s = &r->model->shape;
-    const struct attn_cut_options options = {
+    const struct split_kv_options options = {
         .max_rows = o->max_rows,
-        .threads = team_n_threads(o->team),
+        .threads = thread_pool_n_threads(o->pool),
         .n_ctx = s->n_ctx,
         .n_head = s->n_head,
         .n_kv_head = s->n_kv_head,
@@ -77,7 +77,7 @@ static int create_cut(struct runner *r, const struct runner_options *o, struct a
         .is_encoder = s->is_encoder,
     };
 
-    return attn_cut_create(cut, &options);
+    return split_kv_create(split_kv, &options);
 }
 
 static int create_rows(struct runner *r, const struct runner_options *o)
@@ -96,7 +96,7 @@ static int create_rows(struct runner *r, const struct runner_options *o)
     r->lrows = take(r, LOGIT_ROWS, r->embd_stride, f);
     r->qrows = take(r, max_size(n, LOGIT_ROWS), r->qrow_stride, 1);
     r->ff_rows = take(r, n, r->ff_row_stride, 1);
-    r->attn_scratch = take(r, team_n_threads(o->team), r->attn_scratch_bytes, 1);
+    r->attn_scratch = take(r, thread_pool_n_threads(o->pool), r->attn_scratch_bytes, 1);
     if (r->x == NULL || r->norm == NULL || r->delta == NULL || r->ffn_out == NULL ||
         r->qkv == NULL || r->att == NULL || r->gate == NULL || r->up == NULL ||
         r->logits == NULL || r->lrows == NULL || r->qrows == NULL || r->ff_rows == NULL ||
@@ -140,7 +140,7 @@ static int create_expert_rows(struct runner *r, const struct runner_options *o)
     return 0;
 }
 
-static int create_latent_rows(struct runner *r, const struct runner_options *o)
+static int create_mla_rows(struct runner *r, const struct runner_options *o)
 {
     const struct model_shape *s = &r->model->shape;
     const size_t n = o->max_rows, f = sizeof(float);
@@ -148,17 +148,17 @@ static int create_latent_rows(struct runner *r, const struct runner_options *o)
     if (s->n_latent == 0)
         return 0;
     r->lora = take(r, n, r->lora_stride + KERN_LANES, f); /* there may be none */
-    r->latent_q = take(r, n, r->latent_q_stride, f);
+    r->mla_q = take(r, n, r->mla_q_stride, f);
     r->heads = take(r, n, r->heads_stride, f);
     r->head_qrows = take(r, n * s->n_head, r->head_qrow_stride, 1);
-    if (r->lora == NULL || r->latent_q == NULL || r->heads == NULL || r->head_qrows == NULL)
+    if (r->lora == NULL || r->mla_q == NULL || r->heads == NULL || r->head_qrows == NULL)
         return ERR_NOMEM;
     return 0;
 }
 
 static int create_samplers(struct runner *r, const struct runner_options *o)
 {
-    const uint32_t n_threads = team_n_threads(o->team);
+    const uint32_t n_threads = thread_pool_n_threads(o->pool);
 
     r->samplers = mem_calloc(n_threads, sizeof(*r->samplers));
     r->eog = mem_dup(o->eog, o->n_eog * sizeof(*r->eog));
@@ -175,10 +175,10 @@ static int create_buffers(struct runner *r, const struct runner_options *o)
 {
     const uint32_t window = r->model->shape.window;
 
-    if (create_rows(r, o) < 0 || create_expert_rows(r, o) < 0 || create_latent_rows(r, o) < 0 ||
-        create_samplers(r, o) < 0 || create_cut(r, o, &r->cut, 0) < 0)
+    if (create_rows(r, o) < 0 || create_expert_rows(r, o) < 0 || create_mla_rows(r, o) < 0 ||
+        create_samplers(r, o) < 0 || create_split_kv(r, o, &r->split_kv, 0) < 0)
         return ERR_NOMEM;
-    return window > 0 ? create_cut(r, o, &r->window_cut, window) : 0;
+    return window > 0 ? create_split_kv(r, o, &r->window_split_kv, window) : 0;
 }
 
 static int check_options(const struct runner_options *o, char *err, size_t err_len)
@@ -222,7 +222,7 @@ int runner_create(struct runner **out, const struct runner_options *o, char *err
     r->n_eog = o->n_eog;
     kern_init(&r->kern, o->isa);
     set_strides(r);
-    r->team = o->team;
+    r->pool = o->pool;
     rc = create_buffers(r, o);
     if (rc < 0) {
         runner_destroy(&r);
@@ -234,13 +234,12 @@ int runner_create(struct runner **out, const struct runner_options *o, char *err
 
 static void free_rows(struct runner *r)
 {
-    void *const all[] = {r->x,           r->norm,        r->delta,      r->ffn_out,
-                         r->qkv,         r->att,         r->gate,       r->up,
-                         r->logits,      r->lrows,       r->qrows,      r->ff_rows,
-                         r->router,      r->shared_gate, r->slot_rows,  r->expert_gate,
-                         r->expert_up,   r->slot_out,    r->slot_qrows, r->expert_qrows,
-                         r->picks,       r->active,      r->lora,       r->latent_q,
-                         r->heads,       r->head_qrows,  r->attn_scratch, r->expert_slots};
+    void *const all[] = {
+        r->x,          r->norm,         r->delta,        r->ffn_out,     r->qkv,       r->att,
+        r->gate,       r->up,           r->logits,       r->lrows,       r->qrows,     r->ff_rows,
+        r->router,     r->shared_gate,  r->slot_rows,    r->expert_gate, r->expert_up, r->slot_out,
+        r->slot_qrows, r->expert_qrows, r->picks,        r->active,      r->lora,      r->mla_q,
+        r->heads,      r->head_qrows,   r->attn_scratch, r->expert_slots};
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         mem_free(all[i]);
@@ -252,12 +251,12 @@ void runner_destroy(struct runner **runner)
 
     if (r == NULL)
         return;
-    for (uint32_t i = 0; r->samplers != NULL && i < team_n_threads(r->team); i++)
+    for (uint32_t i = 0; r->samplers != NULL && i < thread_pool_n_threads(r->pool); i++)
         sampler_scratch_release(&r->samplers[i]);
     mem_free(r->samplers);
     free_rows(r);
-    attn_cut_release(&r->cut);
-    attn_cut_release(&r->window_cut);
+    split_kv_release(&r->split_kv);
+    split_kv_release(&r->window_split_kv);
     mem_free(r->eog);
     mem_free(r);
     *runner = NULL;
@@ -274,10 +273,10 @@ void runner_step(struct runner *r, struct batch *b)
         return;
     r->batch = b;
     r->since_ns = clock_ns();
-    attn_cut_make(&r->cut, b);
+    split_kv_make(&r->split_kv, b);
     if (r->model->shape.window > 0)
-        attn_cut_make(&r->window_cut, b);
-    team_run(r->team, runner_forward, r);
+        split_kv_make(&r->window_split_kv, b);
+    thread_pool_run(r->pool, runner_forward, r);
     r->times.n_steps++;
 }
 

@@ -4,7 +4,7 @@
  * the KV store, and for the rows named in batch->outputs computes logits and samples or scores.
  * What a row yields depends on its sequence alone: not on the batch, the chunk or the threads.
  *
- * Thread: called by the engine thread; the worker team's threads work inside.
+ * Thread: called by the engine thread; the thread pool works inside.
  * Memory: all scratch is taken in runner_create() from the options; a step allocates nothing.
  */
 #ifndef CORE_RUNTIME_RUNNER_H
@@ -20,14 +20,14 @@
 struct model;
 struct kv_store;
 struct runner;
-struct team;
+struct thread_pool;
 
 struct runner_options {
     const struct model *model;  /* borrowed */
     struct kv_store *kv;        /* borrowed; its shape is the model's with kv_type: model->groups */
     enum kern_kv kv_type;
     enum kern_isa isa;
-    struct team *team;          /* borrowed; runners may share one if they step in turns */
+    struct thread_pool *pool;   /* borrowed; runners may share one if they step in turns */
     uint32_t max_rows;          /* most rows in a batch */
     const int32_t *eog;         /* ids that end a generation, for ban_eog; copied */
     size_t n_eog;

@@ -3,7 +3,8 @@
  * runner.c takes and gives back, forward*.c compute. Buffers are row-major with strides padded to
  * whole panels, because products write whole panels.
  *
- * Thread: the engine thread outside a step; inside, all threads of the team run forward() together.
+ * Thread: the engine thread outside a step; inside, all threads of the thread pool run forward()
+ * together.
  * Memory: see runner.h.
  */
 #ifndef CORE_RUNTIME_RUNNER_IMPL_H
@@ -13,8 +14,8 @@
 #include "core/runtime/sampler.h"
 #include "core/runtime/split_kv.h"
 
-struct team;
-struct team_worker;
+struct thread_pool;
+struct thread_pool_worker;
 
 #define LOGIT_ROWS 32 /* outputs whose logits are in memory at a time */
 
@@ -36,7 +37,7 @@ struct runner {
     struct kv_store *kv;
     enum kern_kv kv_type;
     struct kern_table kern;
-    struct team *team;
+    struct thread_pool *pool;
     int32_t *eog;
     size_t n_eog;
     /* strides in floats, whole panels */
@@ -58,13 +59,14 @@ struct runner {
     uint32_t *expert_slots;                            /* [n_expert] */
     uint32_t n_active;
     /* latent attention: [max_rows][stride] */
-    size_t lora_stride, latent_q_stride, heads_stride; /* floats */
+    size_t lora_stride, mla_q_stride, heads_stride;    /* floats */
     size_t head_qrow_stride;                           /* bytes */
-    float *lora, *latent_q, *heads;
+    float *lora, *mla_q, *heads;
     uint8_t *head_qrows;                               /* [max_rows][n_head] */
     float *logits; /* [LOGIT_ROWS][vocab_stride] */
     float *lrows;  /* [LOGIT_ROWS][embd_stride] normed rows of outputs */
-    struct attn_cut cut, window_cut; /* of layers that see everything, and of those that do not */
+    struct split_kv split_kv,
+        window_split_kv;   /* of layers that see everything, and of those that do not */
     uint8_t *attn_scratch; /* [threads][attn_scratch_bytes] */
     size_t attn_scratch_bytes;
     struct sampler_scratch *samplers; /* [threads] */
@@ -76,7 +78,7 @@ struct runner {
     struct runner_times times;
 };
 
-/* The step, run by every thread of the team; ud is the runner. */
-void runner_forward(void *ud, struct team_worker *w);
+/* The step, run by every thread of the thread pool; ud is the runner. */
+void runner_forward(void *ud, struct thread_pool_worker *w);
 
 #endif

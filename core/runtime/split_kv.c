@@ -20,16 +20,16 @@ static size_t segments(uint32_t n_tokens)
 }
 
 /* Floats that one row's states take. */
-static size_t row_parts(const struct attn_cut *c, size_t n_seg)
+static size_t row_parts(const struct split_kv *c, size_t n_seg)
 {
     return n_seg * c->options.n_head * KERN_ATTN_PART(c->options.value_dim);
 }
 
-int attn_cut_create(struct attn_cut *c, const struct attn_cut_options *o)
+int split_kv_create(struct split_kv *c, const struct split_kv_options *o)
 {
     size_t longest;
 
-    *c = (struct attn_cut){.options = *o};
+    *c = (struct split_kv){.options = *o};
     longest = row_parts(c, segments(o->n_ctx));
     c->n_parts = SPLIT_ROWS * longest < MAX_PARTS ? SPLIT_ROWS * longest : MAX_PARTS;
     c->n_parts = c->n_parts > longest ? c->n_parts : longest;
@@ -39,20 +39,20 @@ int attn_cut_create(struct attn_cut *c, const struct attn_cut_options *o)
     c->parts = mem_map(c->n_parts * sizeof(*c->parts));
     if (c->items != NULL && c->splits != NULL && c->parts != NULL)
         return 0;
-    attn_cut_release(c);
+    split_kv_release(c);
     return ERR_NOMEM;
 }
 
-void attn_cut_release(struct attn_cut *c)
+void split_kv_release(struct split_kv *c)
 {
     mem_free(c->items);
     mem_free(c->splits);
     mem_unmap(c->parts, c->n_parts * sizeof(*c->parts));
-    *c = (struct attn_cut){0};
+    *c = (struct split_kv){0};
 }
 
 /* Pairs of query row and key that an item of all segments looks at. */
-static uint64_t item_work(const struct attn_cut *c, const struct batch_span *s, uint32_t from,
+static uint64_t item_work(const struct split_kv *c, const struct batch_span *s, uint32_t from,
                           uint32_t n)
 {
     const uint64_t before = s->pos0 + (c->options.is_encoder ? s->n_row : from + n);
@@ -66,7 +66,7 @@ static uint32_t rows_at(const struct batch_span *s, uint32_t from)
     return s->n_row - from < ATTN_ROWS ? s->n_row - from : ATTN_ROWS;
 }
 
-static uint64_t total_work(const struct attn_cut *c, const struct batch *b)
+static uint64_t total_work(const struct split_kv *c, const struct batch *b)
 {
     uint64_t work = 0;
 
@@ -76,7 +76,7 @@ static uint64_t total_work(const struct attn_cut *c, const struct batch *b)
     return work;
 }
 
-static void note_splits(struct attn_cut *c, const struct batch_span *s,
+static void note_splits(struct split_kv *c, const struct batch_span *s,
                         const struct attn_item *item)
 {
     const size_t row_stride = c->options.n_head / c->options.n_kv_head * item->part_stride;
@@ -92,7 +92,7 @@ static void note_splits(struct attn_cut *c, const struct batch_span *s,
 }
 
 /* Add an item in `pieces` of about as many segments each, if the room for its states suffices. */
-static void add_item(struct attn_cut *c, const struct batch_span *s, struct attn_item item,
+static void add_item(struct split_kv *c, const struct batch_span *s, struct attn_item item,
                      uint64_t pieces)
 {
     const size_t n_seg = segments(s->pos0 + item.from + item.n);
@@ -115,7 +115,7 @@ static void add_item(struct attn_cut *c, const struct batch_span *s, struct attn
     }
 }
 
-void attn_cut_make(struct attn_cut *c, const struct batch *b)
+void split_kv_make(struct split_kv *c, const struct batch *b)
 {
     /* Each item is there once for each KV head. */
     const uint64_t fair = total_work(c, b) * c->options.n_kv_head / c->options.threads;

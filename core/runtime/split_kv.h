@@ -6,8 +6,8 @@
  * leave one state a segment in `parts`, and somebody merges them in ascending order afterwards: a
  * split never changes a result (kernels.h, kern_attn.part).
  *
- * Thread: attn_cut_make() by the engine thread; the cut is read-only during the step.
- * Memory: taken in attn_cut_create(); `parts` is mapped, so pages cost RAM when first used.
+ * Thread: split_kv_make() by the engine thread; the cut is read-only during the step.
+ * Memory: taken in split_kv_create(); `parts` is mapped, so pages cost RAM when first used.
  */
 #ifndef CORE_RUNTIME_SPLIT_KV_H
 #define CORE_RUNTIME_SPLIT_KV_H
@@ -37,7 +37,7 @@ struct attn_split {
     size_t kv_head_stride;   /* floats from a KV head to the next */
 };
 
-struct attn_cut_options {
+struct split_kv_options {
     uint32_t max_rows, threads;
     uint32_t n_ctx;           /* longest sequence */
     uint32_t n_head, n_kv_head, value_dim;
@@ -45,22 +45,22 @@ struct attn_cut_options {
     bool is_encoder;          /* rows of a span see all of the span */
 };
 
-struct attn_cut {
+struct split_kv {
     struct attn_item *items;
     uint32_t n_items;
     struct attn_split *splits;
     uint32_t n_splits;
     /* private */
-    struct attn_cut_options options;
+    struct split_kv_options options;
     float *parts;
     size_t n_parts, parts_used; /* floats */
 };
 
 /* 0 or ERR_NOMEM with everything released. */
-int attn_cut_create(struct attn_cut *c, const struct attn_cut_options *options);
-void attn_cut_release(struct attn_cut *c);
+int split_kv_create(struct split_kv *c, const struct split_kv_options *options);
+void split_kv_release(struct split_kv *c);
 
 /* The items of this batch. */
-void attn_cut_make(struct attn_cut *c, const struct batch *b);
+void split_kv_make(struct split_kv *c, const struct batch *b);
 
 #endif

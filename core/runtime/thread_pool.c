@@ -1,10 +1,10 @@
 /* core/runtime/thread_pool.c - see thread_pool.h.
  *
- * Pairings: `epoch` is released by team_run() and acquired by a worker: it publishes fn and ud.
- * `arrived`/`phase` make the barrier: each arrival is acq_rel, the last one releases the new phase
- * and the waiters acquire it. The shares need no order of their own: two sets of them serve regions
- * in turn, and before a thread arrives at the barrier of one region it renews its share for the
- * next, which nobody touches then.
+ * Pairings: `epoch` is released by thread_pool_run() and acquired by a worker: it publishes fn and
+ * ud. `arrived`/`phase` make the barrier: each arrival is acq_rel, the last one releases the new
+ * phase and the waiters acquire it. The shares need no order of their own: two sets of them serve
+ * regions in turn, and before a thread arrives at the barrier of one region it renews its share for
+ * the next, which nobody touches then.
  */
 #include "core/runtime/thread_pool.h"
 
@@ -24,7 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Of the TEAM_SPIN_US, so long without a system call: a barrier of a quiet team is over by then. */
+/* Of the THREAD_POOL_SPIN_US, so long without a system call: a barrier of a quiet thread pool is
+ * over by then. */
 #define PAUSE_US 10
 #define NO_CPU UINT32_MAX
 
@@ -37,22 +38,22 @@ struct share {
 };
 
 struct member {
-    struct team_worker w;
+    struct thread_pool_worker w;
     pthread_t thread;
     uint32_t cpu; /* to be pinned to, or NO_CPU */
 };
 
-struct team {
+struct thread_pool {
     uint32_t n;
-    void (*fn)(void *ud, struct team_worker *w);
+    void (*fn)(void *ud, struct thread_pool_worker *w);
     void *ud;
-    struct member *members; /* [n]; the first is the caller of team_run() */
+    struct member *members; /* [n]; the first is the caller of thread_pool_run() */
     struct share *shares;   /* [n] */
     uint32_t n_started;     /* threads made, the members after the first */
-    pthread_t callers[TEAM_MAX_CALLERS]; /* of team_run(), pinned if they are to be */
+    pthread_t callers[THREAD_POOL_MAX_CALLERS]; /* of thread_pool_run(), pinned if they are to be */
     uint32_t n_callers;
     uint32_t n_pauses; /* in PAUSE_US */
-    _Alignas(64) atomic_uint epoch; /* counts team_run calls */
+    _Alignas(64) atomic_uint epoch; /* counts thread_pool_run calls */
     atomic_uint epoch_sleepers;
     atomic_bool stop;
     _Alignas(64) atomic_uint arrived;
@@ -98,7 +99,7 @@ static uint32_t count_pauses(void)
     return (uint32_t)(PAUSE_US * 1000u * 256u / (best > 0 ? best : 1)) + 1;
 }
 
-static bool changes_while_spinning(const struct team *t, atomic_uint *word, unsigned seen)
+static bool changes_while_spinning(const struct thread_pool *t, atomic_uint *word, unsigned seen)
 {
     uint64_t end;
 
@@ -107,7 +108,7 @@ static bool changes_while_spinning(const struct team *t, atomic_uint *word, unsi
             return true;
         _mm_pause();
     }
-    end = now_ns() + (TEAM_SPIN_US - PAUSE_US) * 1000;
+    end = now_ns() + (THREAD_POOL_SPIN_US - PAUSE_US) * 1000;
     do {
         sched_yield();
         if (atomic_load_explicit(word, memory_order_acquire) != seen)
@@ -119,7 +120,7 @@ static bool changes_while_spinning(const struct team *t, atomic_uint *word, unsi
 /* Wait until *word differs from `seen`. The sleeper count is raised before the word is checked
  * again and the waker changes the word before it reads the count (both seq_cst), so a wake-up
  * cannot be missed. */
-static void wait_change(const struct team *t, atomic_uint *word, atomic_uint *sleepers,
+static void wait_change(const struct thread_pool *t, atomic_uint *word, atomic_uint *sleepers,
                         unsigned seen)
 {
     if (changes_while_spinning(t, word, seen))
@@ -156,7 +157,7 @@ static void pin_to(const struct member *m)
 static void *worker_main(void *arg)
 {
     struct member *m = arg;
-    struct team *t = m->w.team;
+    struct thread_pool *t = m->w.pool;
     unsigned seen = 0;
 
     pin_to(m);
@@ -168,11 +169,11 @@ static void *worker_main(void *arg)
         mem_guard_begin("a worker's part of the step");
         t->fn(t->ud, &m->w);
         mem_guard_end();
-        team_barrier(&m->w); /* the end of the run */
+        thread_pool_barrier(&m->w); /* the end of the run */
     }
 }
 
-static void choose_cpus(struct team *t)
+static void choose_cpus(struct thread_pool *t)
 {
     struct cpus cpus;
 
@@ -184,14 +185,14 @@ static void choose_cpus(struct team *t)
                  t->n - cpus.n, cpus.n);
 }
 
-static int make_members(struct team *t, bool pin)
+static int make_members(struct thread_pool *t, bool pin)
 {
     t->members = mem_calloc(t->n, sizeof(*t->members));
     t->shares = mem_aligned(t->n, sizeof(*t->shares));
     if (t->members == NULL || t->shares == NULL)
         return ERR_NOMEM;
     for (uint32_t i = 0; i < t->n; i++) {
-        t->members[i] = (struct member){.w = {.team = t, .index = i}, .cpu = NO_CPU};
+        t->members[i] = (struct member){.w = {.pool = t, .index = i}, .cpu = NO_CPU};
         for (int parity = 0; parity < 2; parity++)
             atomic_init(&t->shares[i].left[parity], UNTOUCHED);
     }
@@ -203,9 +204,9 @@ static int make_members(struct team *t, bool pin)
     return 0;
 }
 
-int team_create(struct team **out, const struct team_options *options)
+int thread_pool_create(struct thread_pool **out, const struct thread_pool_options *options)
 {
-    struct team *t;
+    struct thread_pool *t;
     int rc;
 
     *out = NULL;
@@ -218,16 +219,16 @@ int team_create(struct team **out, const struct team_options *options)
     t->n_pauses = count_pauses();
     rc = make_members(t, options->pin);
     if (rc < 0) {
-        team_destroy(&t);
+        thread_pool_destroy(&t);
         return rc;
     }
     *out = t;
     return 0;
 }
 
-void team_destroy(struct team **team)
+void thread_pool_destroy(struct thread_pool **pool)
 {
-    struct team *t = team != NULL ? *team : NULL;
+    struct thread_pool *t = pool != NULL ? *pool : NULL;
 
     if (t == NULL)
         return;
@@ -238,28 +239,29 @@ void team_destroy(struct team **team)
     mem_free(t->members);
     mem_free(t->shares);
     mem_free(t);
-    *team = NULL;
+    *pool = NULL;
 }
 
-uint32_t team_n_threads(const struct team *t)
+uint32_t thread_pool_n_threads(const struct thread_pool *t)
 {
     return t->n;
 }
 
 /* ---- a run ---- */
 
-static void know_caller(struct team *t)
+static void know_caller(struct thread_pool *t)
 {
     for (uint32_t i = 0; i < t->n_callers; i++)
         if (pthread_equal(t->callers[i], pthread_self()))
             return;
-    if (t->n_callers == TEAM_MAX_CALLERS)
+    if (t->n_callers == THREAD_POOL_MAX_CALLERS)
         return;
     t->callers[t->n_callers++] = pthread_self();
     pin_to(&t->members[0]);
 }
 
-void team_run(struct team *t, void (*fn)(void *ud, struct team_worker *w), void *ud)
+void thread_pool_run(struct thread_pool *t, void (*fn)(void *ud, struct thread_pool_worker *w),
+                     void *ud)
 {
     know_caller(t);
     t->fn = fn;
@@ -267,7 +269,7 @@ void team_run(struct team *t, void (*fn)(void *ud, struct team_worker *w), void 
     if (t->n > 1)
         announce(&t->epoch, &t->epoch_sleepers);
     fn(ud, &t->members[0].w);
-    team_barrier(&t->members[0].w);
+    thread_pool_barrier(&t->members[0].w);
 }
 
 static uint64_t range(uint64_t from, uint64_t end)
@@ -299,10 +301,10 @@ static uint32_t least(uint32_t a, uint32_t b)
 }
 
 /* The owner's way: from the front. */
-static bool take_own(struct team_worker *w, uint32_t n, uint32_t grain, uint32_t *from,
+static bool take_own(struct thread_pool_worker *w, uint32_t n, uint32_t grain, uint32_t *from,
                      uint32_t *to)
 {
-    const struct team *t = w->team;
+    const struct thread_pool *t = w->pool;
     atomic_uint_fast64_t *word = &t->shares[w->index].left[w->region & 1];
     uint64_t seen = atomic_load_explicit(word, memory_order_relaxed), left;
 
@@ -318,9 +320,9 @@ static bool take_own(struct team_worker *w, uint32_t n, uint32_t grain, uint32_t
 }
 
 /* The thread with the most left, and in *seen its word; t->n when nothing is left. */
-static uint32_t richest(const struct team_worker *w, uint32_t n, uint64_t *seen)
+static uint32_t richest(const struct thread_pool_worker *w, uint32_t n, uint64_t *seen)
 {
-    const struct team *t = w->team;
+    const struct thread_pool *t = w->pool;
     uint32_t most = 0, victim = t->n;
 
     for (uint32_t i = 0; i < t->n; i++) {
@@ -339,9 +341,10 @@ static uint32_t richest(const struct team_worker *w, uint32_t n, uint64_t *seen)
 
 /* The thief's way: from the back, and at most half, since the owner is at work too. A failure means
  * that somebody else took something. */
-static bool steal(struct team_worker *w, uint32_t n, uint32_t grain, uint32_t *from, uint32_t *to)
+static bool steal(struct thread_pool_worker *w, uint32_t n, uint32_t grain, uint32_t *from,
+                  uint32_t *to)
 {
-    const struct team *t = w->team;
+    const struct thread_pool *t = w->pool;
 
     for (;;) {
         uint64_t seen = 0;
@@ -360,15 +363,16 @@ static bool steal(struct team_worker *w, uint32_t n, uint32_t grain, uint32_t *f
     }
 }
 
-bool team_take(struct team_worker *w, uint32_t n, uint32_t grain, uint32_t *from, uint32_t *to)
+bool thread_pool_take(struct thread_pool_worker *w, uint32_t n, uint32_t grain, uint32_t *from,
+                      uint32_t *to)
 {
     assert(grain > 0 && n < UINT32_MAX);
     return take_own(w, n, grain, from, to) || steal(w, n, grain, from, to);
 }
 
-void team_barrier(struct team_worker *w)
+void thread_pool_barrier(struct thread_pool_worker *w)
 {
-    struct team *t = w->team;
+    struct thread_pool *t = w->pool;
     const unsigned phase = atomic_load_explicit(&t->phase, memory_order_relaxed);
 
     atomic_store_explicit(&t->shares[w->index].left[(w->region + 1) & 1], UNTOUCHED,

@@ -21,7 +21,7 @@ struct pair_slot {
 };
 
 struct bpe {
-    struct presplit *presplit;
+    struct pretokenizer *pretokenizer;
     struct pair_slot *slots; /* open addressing */
     uint32_t mask;
     bool whole_words; /* a word that is a token is taken as it is, whatever the merges say */
@@ -154,7 +154,7 @@ int bpe_create(struct bpe **out, const struct vocab *v, const struct gguf *g, ch
     *out = NULL;
     if (b == NULL)
         return text_fail(g, ERR_NOMEM, err, err_len, "no memory for " KEY_MERGES);
-    rc = presplit_create(&b->presplit, v->rules);
+    rc = pretokenizer_create(&b->pretokenizer, v->rules);
     if (rc != 0)
         text_fail(g, rc, err, err_len, "tokenizer.ggml.pre: %s", err_text(rc));
     else
@@ -163,7 +163,7 @@ int bpe_create(struct bpe **out, const struct vocab *v, const struct gguf *g, ch
         bpe_destroy(&b);
         return rc;
     }
-    b->whole_words = (presplit_traits(v->rules) & PRESPLIT_WHOLE_WORDS) != 0;
+    b->whole_words = (pretokenizer_traits(v->rules) & PRETOKENIZER_WHOLE_WORDS) != 0;
     *out = b;
     return 0;
 }
@@ -174,7 +174,7 @@ void bpe_destroy(struct bpe **bpe)
 
     if (b == NULL)
         return;
-    presplit_destroy(&b->presplit);
+    pretokenizer_destroy(&b->pretokenizer);
     mem_free(b->slots);
     mem_free(b);
     *bpe = NULL;
@@ -249,8 +249,8 @@ static int encode_word(struct encoder *e, const char *word, size_t n)
     return id != TOKEN_NONE ? encoder_push(e, id) : merge_word(e, word, n);
 }
 
-/* Rules that cut into words have done what seams would do, but for the longest. A line of a model
- * whose pieces are UTF-8 is no word; and its runs of line ends are one part, or one each. */
+/* Rules that cut into words have done what safe splits would do, but for the longest. A line of a
+ * model whose pieces are UTF-8 is no word; and its runs of line ends are one part, or one each. */
 static int encode_cut(struct encoder *e, const char *word, size_t n)
 {
     if (e->t->vocab.raw || n > WORD_CACHE_BYTES)
@@ -284,9 +284,9 @@ static int encode_valid(struct encoder *e, const char *text, size_t n)
 {
     int rc = 0;
 
-    presplit_begin(e->run, text, n);
+    pretokenizer_begin(e->run, text, n);
     for (size_t from = 0; rc == 0 && from < n;) {
-        const size_t end = presplit_next(e->run);
+        const size_t end = pretokenizer_next(e->run);
 
         rc = encode_cut(e, text + from, end - from);
         from = end;
@@ -314,7 +314,7 @@ int bpe_encode(struct encoder *e, const char *text, size_t n)
     int rc = 0;
 
     if (e->run == NULL)
-        rc = presplit_run_create(&e->run, e->t->bpe->presplit);
+        rc = pretokenizer_run_create(&e->run, e->t->bpe->pretokenizer);
     if (rc != 0)
         return rc;
     if (!e->t->vocab.raw)

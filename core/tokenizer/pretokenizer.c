@@ -44,7 +44,7 @@ struct cut {
     enum thousands_kind thousands;
 };
 
-struct presplit {
+struct pretokenizer {
     struct cut cuts[MAX_CUTS];
     size_t n_cuts;
 };
@@ -58,8 +58,8 @@ struct cut_state {
     struct thousands thousands;
 };
 
-struct presplit_run {
-    const struct presplit *p;
+struct pretokenizer_run {
+    const struct pretokenizer *p;
     const char *text;
     size_t n, at;
     struct cut_state states[MAX_CUTS];
@@ -67,7 +67,7 @@ struct presplit_run {
 
 /* ---- the list */
 
-int presplit_find(const char *name, size_t n)
+int pretokenizer_find(const char *name, size_t n)
 {
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (strlen(names[i].name) == n && memcmp(names[i].name, name, n) == 0)
@@ -76,17 +76,17 @@ int presplit_find(const char *name, size_t n)
     return -1;
 }
 
-unsigned presplit_traits(int number)
+unsigned pretokenizer_traits(int number)
 {
     return names[number].traits;
 }
 
-bool presplit_same_rules(int a, int b)
+bool pretokenizer_same_rules(int a, int b)
 {
     return names[a].tag == names[b].tag;
 }
 
-const char *presplit_name(size_t i)
+const char *pretokenizer_name(size_t i)
 {
     return i < sizeof(names) / sizeof(names[0]) ? names[i].name : NULL;
 }
@@ -110,10 +110,10 @@ static int cut_init(struct cut *cut, const char *source)
     return 0;
 }
 
-int presplit_create(struct presplit **out, int number)
+int pretokenizer_create(struct pretokenizer **out, int number)
 {
     const char *const *sources = rules[names[number].tag];
-    struct presplit *p = mem_calloc(1, sizeof(*p));
+    struct pretokenizer *p = mem_calloc(1, sizeof(*p));
     int rc = p == NULL ? ERR_NOMEM : 0;
 
     *out = NULL;
@@ -122,28 +122,28 @@ int presplit_create(struct presplit **out, int number)
         p->n_cuts++;
     }
     if (rc != 0) {
-        presplit_destroy(&p);
+        pretokenizer_destroy(&p);
         return rc;
     }
     *out = p;
     return 0;
 }
 
-void presplit_destroy(struct presplit **presplit)
+void pretokenizer_destroy(struct pretokenizer **pretokenizer)
 {
-    struct presplit *p = presplit != NULL ? *presplit : NULL;
+    struct pretokenizer *p = pretokenizer != NULL ? *pretokenizer : NULL;
 
     if (p == NULL)
         return;
     for (size_t i = 0; i < p->n_cuts; i++)
         split_pattern_destroy(&p->cuts[i].pattern);
     mem_free(p);
-    *presplit = NULL;
+    *pretokenizer = NULL;
 }
 
-int presplit_run_create(struct presplit_run **out, const struct presplit *p)
+int pretokenizer_run_create(struct pretokenizer_run **out, const struct pretokenizer *p)
 {
-    struct presplit_run *run = mem_calloc(1, sizeof(*run));
+    struct pretokenizer_run *run = mem_calloc(1, sizeof(*run));
 
     *out = run;
     if (run == NULL)
@@ -152,7 +152,7 @@ int presplit_run_create(struct presplit_run **out, const struct presplit *p)
     return 0;
 }
 
-void presplit_run_destroy(struct presplit_run **run)
+void pretokenizer_run_destroy(struct pretokenizer_run **run)
 {
     if (run == NULL)
         return;
@@ -162,7 +162,7 @@ void presplit_run_destroy(struct presplit_run **run)
 
 /* ---- cutting */
 
-static size_t match(struct presplit_run *run, size_t i, size_t at)
+static size_t match(struct pretokenizer_run *run, size_t i, size_t at)
 {
     const struct cut *cut = &run->p->cuts[i];
     struct cut_state *s = &run->states[i];
@@ -173,7 +173,7 @@ static size_t match(struct presplit_run *run, size_t i, size_t at)
 }
 
 /* The end of cut i's piece that begins at `at`: a match, or what lies before the next one. */
-static size_t piece_end(struct presplit_run *run, size_t i, size_t at)
+static size_t piece_end(struct pretokenizer_run *run, size_t i, size_t at)
 {
     struct cut_state *s = &run->states[i];
     size_t len;
@@ -196,7 +196,7 @@ static size_t piece_end(struct presplit_run *run, size_t i, size_t at)
 }
 
 /* Cut i gets another piece to cut: what it knew of the last one is void. */
-static void set_limit(struct presplit_run *run, size_t i, size_t limit)
+static void set_limit(struct pretokenizer_run *run, size_t i, size_t limit)
 {
     struct cut_state *s = &run->states[i];
 
@@ -208,7 +208,7 @@ static void set_limit(struct presplit_run *run, size_t i, size_t limit)
         s->thousands = (struct thousands){.steps = s->thousands.steps};
 }
 
-void presplit_begin(struct presplit_run *run, const char *text, size_t n)
+void pretokenizer_begin(struct pretokenizer_run *run, const char *text, size_t n)
 {
     run->text = text;
     run->n = n;
@@ -218,7 +218,7 @@ void presplit_begin(struct presplit_run *run, const char *text, size_t n)
     set_limit(run, 0, n);
 }
 
-size_t presplit_next(struct presplit_run *run)
+size_t pretokenizer_next(struct pretokenizer_run *run)
 {
     const size_t n_cuts = run->p->n_cuts;
 
@@ -235,7 +235,7 @@ size_t presplit_next(struct presplit_run *run)
     return run->at;
 }
 
-uint64_t presplit_steps(const struct presplit_run *run)
+uint64_t pretokenizer_steps(const struct pretokenizer_run *run)
 {
     uint64_t steps = 0;
 

@@ -4,7 +4,8 @@
  * them). Rules are up to six cuts, one after the other: the first cuts the text, the next what came
  * out of the one before. What a cut's pattern does not match stays together and is a piece as well.
  *
- * Thread: struct presplit is read-only after creation; a struct presplit_run belongs to one.
+ * Thread: struct pretokenizer is read-only after creation; a struct pretokenizer_run belongs to
+ * one.
  * Memory: through mem.h.
  */
 #ifndef CORE_TOKENIZER_PRETOKENIZER_H
@@ -14,34 +15,35 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct presplit;
-struct presplit_run;
+struct pretokenizer;
+struct pretokenizer_run;
 
-enum presplit_traits {
-    PRESPLIT_WHOLE_WORDS = 1u << 0, /* a word that is a token is taken, whatever the merges say */
-    PRESPLIT_ADD_BOS = 1u << 1,     /* texts begin with BOS unless the file says otherwise */
-    PRESPLIT_RAW = 1u << 2,         /* pieces are UTF-8 with U+2581 for spaces, not byte letters */
+enum pretokenizer_traits {
+    PRETOKENIZER_WHOLE_WORDS = 1u << 0, /* a word that is a token is taken without merges */
+    PRETOKENIZER_ADD_BOS = 1u << 1,     /* texts begin with BOS unless the file says otherwise */
+    PRETOKENIZER_RAW = 1u << 2,         /* pieces are UTF-8 with U+2581 for spaces */
 };
 
 /* The number of the rules of that name, or -1. */
-int presplit_find(const char *name, size_t n);
-unsigned presplit_traits(int number);
-bool presplit_same_rules(int a, int b);
+int pretokenizer_find(const char *name, size_t n);
+unsigned pretokenizer_traits(int number);
+bool pretokenizer_same_rules(int a, int b);
 /* Number `i` of the names, in the order of the list; NULL past the last. */
-const char *presplit_name(size_t i);
+const char *pretokenizer_name(size_t i);
 
 /* ERR_NOMEM; ERR_INTERNAL if the list itself is wrong. */
-int presplit_create(struct presplit **out, int number);
-void presplit_destroy(struct presplit **p);
+int pretokenizer_create(struct pretokenizer **out, int number);
+void pretokenizer_destroy(struct pretokenizer **p);
 
-int presplit_run_create(struct presplit_run **out, const struct presplit *p); /* borrows p */
-void presplit_run_destroy(struct presplit_run **run);
+int pretokenizer_run_create(struct pretokenizer_run **out,
+                            const struct pretokenizer *p); /* borrows p */
+void pretokenizer_run_destroy(struct pretokenizer_run **run);
 
 /* The next text is text[0..n), valid UTF-8, and is borrowed. */
-void presplit_begin(struct presplit_run *run, const char *text, size_t n);
+void pretokenizer_begin(struct pretokenizer_run *run, const char *text, size_t n);
 /* Where the word ends that begins where the last one ended; the text is not at its end. */
-size_t presplit_next(struct presplit_run *run);
+size_t pretokenizer_next(struct pretokenizer_run *run);
 /* Characters looked at so far, in all texts: tests see by it that work is linear. */
-uint64_t presplit_steps(const struct presplit_run *run);
+uint64_t pretokenizer_steps(const struct pretokenizer_run *run);
 
 #endif

@@ -15,7 +15,7 @@ struct byte_pairs {
     uint64_t bits[256][4];
 };
 
-struct seams {
+struct safe_splits {
     struct byte_pairs seen;   /* side by side in a piece, the second begins a character */
     struct byte_pairs broken; /* of these, in a piece that is no UTF-8 */
     uint64_t *characters;     /* a bit by the hash of two characters, one of them not ASCII */
@@ -48,7 +48,7 @@ static uint32_t pack(const uint8_t *bytes, size_t n)
 }
 
 /* The bit of two packed characters. */
-static uint32_t bit_of(const struct seams *s, uint32_t x, uint32_t y)
+static uint32_t bit_of(const struct safe_splits *s, uint32_t x, uint32_t y)
 {
     const uint64_t key = (uint64_t)x << 32 | y;
 
@@ -63,7 +63,7 @@ static size_t character_len(const uint8_t *text, size_t n)
 /* ---- what the pieces have side by side */
 
 /* As far as the piece is UTF-8; false if that is not to its end. */
-static bool add_characters(struct seams *s, const uint8_t *piece, size_t n)
+static bool add_characters(struct safe_splits *s, const uint8_t *piece, size_t n)
 {
     uint32_t x = 0;
 
@@ -86,7 +86,7 @@ static bool add_characters(struct seams *s, const uint8_t *piece, size_t n)
     return true;
 }
 
-static void add_broken(struct seams *s, const uint8_t *piece, size_t n)
+static void add_broken(struct safe_splits *s, const uint8_t *piece, size_t n)
 {
     for (size_t at = 1; at < n; at++) {
         if (!begins_character(piece[at]))
@@ -97,7 +97,7 @@ static void add_broken(struct seams *s, const uint8_t *piece, size_t n)
 }
 
 /* The pieces that vocab_find() can find. */
-static void add_pieces(struct seams *s, const struct vocab *v)
+static void add_pieces(struct safe_splits *s, const struct vocab *v)
 {
     for (int32_t id = 0; id < v->n; id++) {
         size_t n;
@@ -110,9 +110,9 @@ static void add_pieces(struct seams *s, const struct vocab *v)
     }
 }
 
-int seams_create(struct seams **out, const struct vocab *v)
+int safe_splits_create(struct safe_splits **out, const struct vocab *v)
 {
-    struct seams *s = mem_calloc(1, sizeof(*s));
+    struct safe_splits *s = mem_calloc(1, sizeof(*s));
     uint32_t n_bits = MIN_BITS;
 
     *out = NULL;
@@ -123,7 +123,7 @@ int seams_create(struct seams **out, const struct vocab *v)
     s->mask = n_bits - 1;
     s->characters = mem_calloc(n_bits / 64, sizeof(*s->characters));
     if (s->characters == NULL) {
-        seams_destroy(&s);
+        safe_splits_destroy(&s);
         return ERR_NOMEM;
     }
     add_pieces(s, v);
@@ -131,23 +131,23 @@ int seams_create(struct seams **out, const struct vocab *v)
     return 0;
 }
 
-void seams_destroy(struct seams **seams)
+void safe_splits_destroy(struct safe_splits **safe_splits)
 {
-    struct seams *s = seams != NULL ? *seams : NULL;
+    struct safe_splits *s = safe_splits != NULL ? *safe_splits : NULL;
 
     if (s == NULL)
         return;
     mem_free(s->characters);
     mem_free(s);
-    *seams = NULL;
+    *safe_splits = NULL;
 }
 
 /* ---- cutting */
 
 /* The pair of bytes around `at` is in some piece: are the characters? What is no character is left
  * as it is. */
-static bool parts_characters(const struct seams *s, const uint8_t *text, size_t n, size_t from,
-                             size_t at)
+static bool parts_characters(const struct safe_splits *s, const uint8_t *text, size_t n,
+                             size_t from, size_t at)
 {
     const size_t n_y = utf8_len(text + at, n - at);
     size_t x = at - 1;
@@ -161,7 +161,7 @@ static bool parts_characters(const struct seams *s, const uint8_t *text, size_t 
     return (s->characters[bit / 64] >> bit % 64 & 1) == 0;
 }
 
-size_t seams_next(const struct seams *s, const char *bytes, size_t n, size_t from)
+size_t safe_splits_next(const struct safe_splits *s, const char *bytes, size_t n, size_t from)
 {
     const uint8_t *text = (const uint8_t *)bytes;
 

@@ -65,8 +65,9 @@ static int read_flag(const struct gguf *g, const char *key, bool *flag, char *er
  * its words begin with a space that is none of the text's. */
 static void set_flags(struct vocab *v)
 {
-    v->add_bos = v->model == VOCAB_SPM || v->model == VOCAB_WPM ||
-                 (v->model == VOCAB_BPE && (presplit_traits(v->rules) & PRESPLIT_ADD_BOS) != 0);
+    v->add_bos =
+        v->model == VOCAB_SPM || v->model == VOCAB_WPM ||
+        (v->model == VOCAB_BPE && (pretokenizer_traits(v->rules) & PRETOKENIZER_ADD_BOS) != 0);
     v->add_eos = v->model == VOCAB_UGM;
     v->add_separator = v->model == VOCAB_WPM;
     v->add_space_prefix = v->model != VOCAB_BPE;

@@ -45,7 +45,7 @@ static int load(struct tokenizer *t, const struct gguf *g, const char *pre, char
     if (rc == 0 && t->vocab.model == VOCAB_UGM)
         rc = ugm_create(&t->ugm, &t->vocab, g, err, err_len);
     if (rc == 0 && can_be_cut(t)) {
-        rc = seams_create(&t->seams, &t->vocab);
+        rc = safe_splits_create(&t->safe_splits, &t->vocab);
         if (rc != 0)
             text_fail(g, rc, err, err_len, "no memory for the tokens' seams");
     }
@@ -81,7 +81,7 @@ void tokenizer_destroy(struct tokenizer **tokenizer)
 
     if (t == NULL)
         return;
-    seams_destroy(&t->seams);
+    safe_splits_destroy(&t->safe_splits);
     bpe_destroy(&t->bpe);
     ugm_destroy(&t->ugm);
     special_release(&t->special);
@@ -173,7 +173,7 @@ int encoder_parts(struct encoder *e, const char *text, size_t n, encode_fn encod
     int rc = 0;
 
     for (size_t at = 0; rc == 0 && at < n;) {
-        const size_t end = seams_next(e->t->seams, text, n, at);
+        const size_t end = safe_splits_next(e->t->safe_splits, text, n, at);
 
         e->steps += end - at;
         rc = encoder_word(e, text + at, end - at, encode);
@@ -260,9 +260,9 @@ int encoder_run(const struct tokenizer *t, const char *text, size_t n, unsigned 
         rc = budget_error(budget); /* some stop early and say nothing */
     if (rc != 0)
         out->n = n_before;
-    *steps = e.steps + e.merge.steps + (e.run != NULL ? presplit_steps(e.run) : 0);
+    *steps = e.steps + e.merge.steps + (e.run != NULL ? pretokenizer_steps(e.run) : 0);
     merge_release(&e.merge);
-    presplit_run_destroy(&e.run);
+    pretokenizer_run_destroy(&e.run);
     word_cache_destroy(&e.cache);
     mem_free(e.nodes);
     return rc;

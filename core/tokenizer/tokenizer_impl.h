@@ -17,8 +17,8 @@
 
 struct bpe;
 struct gguf;
-struct presplit_run;
-struct seams;
+struct pretokenizer_run;
+struct safe_splits;
 struct ugm;
 struct ugm_node;
 struct word_cache;
@@ -29,7 +29,7 @@ struct tokenizer {
     struct special special;
     struct bpe *bpe;     /* BPE only */
     struct ugm *ugm;     /* unigram only */
-    struct seams *seams; /* or NULL: what is to be encoded stays whole */
+    struct safe_splits *safe_splits; /* or NULL: what is to be encoded stays whole */
 };
 
 struct encoder {
@@ -38,7 +38,7 @@ struct encoder {
     size_t max;   /* most ids `out` may hold */
     size_t bytes; /* of the whole text */
     struct merge merge;
-    struct presplit_run *run; /* BPE: cuts the text, from the first word on */
+    struct pretokenizer_run *run; /* BPE: cuts the text, from the first word on */
     struct word_cache *cache; /* words of this text whose ids are known, or NULL */
     struct ugm_node *nodes;   /* unigram: the ways through a part of the text */
     size_t n_nodes;
@@ -59,7 +59,7 @@ int encoder_push(struct encoder *e, int32_t id);
  * must depend on nothing but its bytes, and on what stood before only by e->after_unknown. */
 typedef int (*encode_fn)(struct encoder *e, const char *word, size_t n);
 int encoder_word(struct encoder *e, const char *word, size_t n, encode_fn encode);
-/* The same with each part of a text between seams (safe_split.h). */
+/* The same with each part of a text between safe splits (safe_split.h). */
 int encoder_parts(struct encoder *e, const char *text, size_t n, encode_fn encode);
 
 /* SentencePiece (spm.c). `prefix`: the text begins behind a special token, where the model may

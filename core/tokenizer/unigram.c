@@ -23,7 +23,8 @@
 #define REPLACEMENT "\xEF\xBF\xBD"
 #define MIN_NODES 256         /* longer than nearly all parts */
 #define MAX_PIECE 256         /* bytes; the longest in use have 64 */
-#define MAX_NORMAL (8u << 20) /* bytes; a node for each, where no seam is, takes 16 times that */
+/* Bytes; a node for each, where no safe split is, takes 16 times that. */
+#define MAX_NORMAL (8u << 20)
 
 /* So many scores of at most BIGGEST, in grains of 2^-25, add up to at most 2^53 grains: no sum of
  * them is rounded. Models in use have scores from -21 to -2 in grains of 2^-22. */

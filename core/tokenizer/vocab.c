@@ -353,13 +353,13 @@ static int read_rules(struct load *l, const char *rules)
                          "tokenizer.ggml.pre is missing" HOW_TO_FORCE);
     if (rc != 0)
         return rc;
-    l->v->rules = presplit_find(pre.data, pre.len);
+    l->v->rules = pretokenizer_find(pre.data, pre.len);
     if (l->v->rules < 0)
         return text_fail(l->g, ERR_UNSUPPORTED, l->err, l->err_len,
                          "%s is \"%.*s\", which is not known" HOW_TO_FORCE,
                          l->pre[0] != '\0' ? "tokenizer_pre" : "tokenizer.ggml.pre",
                          (int)(pre.len < 40 ? pre.len : 40), pre.data);
-    l->v->raw = (presplit_traits(l->v->rules) & PRESPLIT_RAW) != 0;
+    l->v->raw = (pretokenizer_traits(l->v->rules) & PRETOKENIZER_RAW) != 0;
     return 0;
 }
 

@@ -1,6 +1,6 @@
 /* core/tokenizer/vocab.h - the tokens of a model: their bytes, kinds, scores and special roles.
  *
- * Private to core/text. A piece is kept as the bytes that it stands for (U+2581 is a space,
+ * Private to core/tokenizer. A piece is kept as the bytes that it stands for (U+2581 is a space,
  * byte-level letters are the bytes behind them), and text is looked up by those bytes. Only
  * normal and user-defined pieces can be looked up, so plain text never becomes a control token.
  *

@@ -39,7 +39,7 @@ struct stream {
 };
 
 struct bench {
-    struct engine e;
+    struct instance e;
     struct batch *batch;
     struct stream *streams; /* [MAX_STREAMS] */
     double *seconds;        /* [MAX_SAMPLES] */
@@ -464,7 +464,7 @@ static int print_report(struct bench_report *r, const struct wish *w)
 
 static int request_parse(struct bench *b, const struct wish *w)
 {
-    const struct engine *e = &b->e;
+    const struct instance *e = &b->e;
     int rc = batch_create(&b->batch, e->sched.max_batch_tokens, e->sched.max_batch_tokens,
                           e->sched.max_batch_tokens);
 
@@ -524,11 +524,11 @@ int cmd_bench(int argc, char **argv)
     }
     if (log_is_on(LOG_INFO) && !log_is_on(LOG_DEBUG))
         log_setup(LOG_WARN, false, 2); /* the sizes are in the report */
-    code = engine_init(&b.e, &config, 0, err, sizeof(err));
+    code = instance_init(&b.e, &config, 0, err, sizeof(err));
     config_release(&config);
     if (code != EXIT_OK)
         return command_fail(code, "%s", err);
     code = bench(&b, &w);
-    engine_release(&b.e);
+    instance_release(&b.e);
     return code;
 }

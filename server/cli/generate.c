@@ -49,7 +49,7 @@ static bool read_spec(int *argc, char **argv, struct spec *w)
 }
 
 /* The prompt as a request; *out is NULL on failure, which was told. */
-static void make_request(const struct engine *e, const struct spec *w, struct request **out)
+static void make_request(const struct instance *e, const struct spec *w, struct request **out)
 {
     struct token_list ids = {0};
     struct request_size size = {0};
@@ -100,7 +100,7 @@ static void print_token(struct detok *d, struct buf *text, const struct event *e
 }
 
 /* Print events until the end; returns how the request ended. */
-static enum finish follow(const struct engine *e, struct queue *q, sem_t *wake)
+static enum finish follow(const struct instance *e, struct queue *q, sem_t *wake)
 {
     enum finish finish = FINISH_NONE;
     struct event events[16];
@@ -135,7 +135,7 @@ static enum finish follow(const struct engine *e, struct queue *q, sem_t *wake)
     return finish;
 }
 
-static int run(struct engine *e, const struct config *c, struct request *r)
+static int run(struct instance *e, const struct config *c, struct request *r)
 {
     struct engine_loop_options options = {
         .sched = e->sched, .runner = e->runner, .kv_options = &e->cache, .kv = e->kv};
@@ -175,7 +175,7 @@ static int run(struct engine *e, const struct config *c, struct request *r)
 int cmd_generate(int argc, char **argv)
 {
     struct config config;
-    struct engine engine;
+    struct instance engine;
     struct request *request;
     struct spec spec;
     char err[512];
@@ -189,12 +189,12 @@ int cmd_generate(int argc, char **argv)
         return code;
     if (spec.prompt == NULL)
         code = command_fail(EXIT_USAGE, "generate wants --prompt TEXT (quire generate --help)");
-    else if ((code = engine_init(&engine, &config, 0, err, sizeof(err))) != EXIT_OK)
+    else if ((code = instance_init(&engine, &config, 0, err, sizeof(err))) != EXIT_OK)
         command_fail(code, "%s", err);
     else {
         make_request(&engine, &spec, &request);
         code = request != NULL ? run(&engine, &config, request) : EXIT_FAILED;
-        engine_release(&engine);
+        instance_release(&engine);
     }
     config_release(&config);
     return code;

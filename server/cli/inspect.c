@@ -104,7 +104,7 @@ int cmd_inspect(int argc, char **argv)
     }
     if (argc != 2)
         return command_fail(EXIT_USAGE, "usage: quire inspect FILE");
-    if (engine_open_gguf(&g, argv[1], "", err, sizeof(err)) < 0)
+    if (instance_open_gguf(&g, argv[1], "", err, sizeof(err)) < 0)
         return command_fail(EXIT_FAILED, "%s", err);
     printf("%s: GGUF version %u, %" PRIu64 " bytes\n", gguf_name(g), gguf_version(g),
            gguf_file_bytes(g));

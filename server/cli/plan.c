@@ -33,7 +33,7 @@ struct memory_estimate {
 };
 
 struct planned {
-    struct engine engine;
+    struct instance engine;
     struct memory_estimate plan;
 };
 
@@ -61,7 +61,7 @@ static uint64_t resident_bytes(void)
 }
 
 /* `process`: what it takes with this model and no other. */
-static struct memory_estimate plan_of(const struct engine *e, uint64_t swap_ram, uint64_t process)
+static struct memory_estimate plan_of(const struct instance *e, uint64_t swap_ram, uint64_t process)
 {
     const size_t block = e->kv->block_stride; /* its bytes and the room beside them */
     const uint32_t n_groups = kv_groups_n(&e->cache.groups), n_ctx = e->sched.max_context;
@@ -117,7 +117,8 @@ static void print_end(const struct memory_estimate *p, uint64_t requests)
            mib(requests));
 }
 
-static void print_table(const struct engine *e, const struct memory_estimate *p, uint64_t requests)
+static void print_table(const struct instance *e, const struct memory_estimate *p,
+                        uint64_t requests)
 {
     const struct model *m = e->model;
 
@@ -170,7 +171,7 @@ static void print_name(const char *name)
 }
 
 /* Without its closing brace. */
-static void print_members(const struct engine *e, const struct memory_estimate *p,
+static void print_members(const struct instance *e, const struct memory_estimate *p,
                           uint64_t requests)
 {
     printf("{\"context\":%u,\"weight_bytes\":%" PRIu64 ",\"table_bytes\":%" PRIu64
@@ -204,7 +205,7 @@ static void print_json(const struct planned *all, uint32_t n, const struct memor
 /* ---- the command ---- */
 
 /* Model i with its own settings. Returns an exit_code; on EXIT_OK the engine is to be released. */
-static int make_engine(struct engine *e, uint64_t *swap_ram, const struct config *c, uint32_t i,
+static int make_engine(struct instance *e, uint64_t *swap_ram, const struct config *c, uint32_t i,
                        char *err, size_t err_len)
 {
     struct config own;
@@ -212,7 +213,7 @@ static int make_engine(struct engine *e, uint64_t *swap_ram, const struct config
 
     if (config_model(&own, c, i, err, err_len) < 0)
         return EXIT_FAILED;
-    code = engine_init(e, &own, ENGINE_PLAN | ENGINE_ENCODERS, err, err_len);
+    code = instance_init(e, &own, ENGINE_PLAN | ENGINE_ENCODERS, err, err_len);
     *swap_ram = own.swap_ram;
     config_release(&own);
     return code;
@@ -271,7 +272,7 @@ static int plan(const struct config *c, bool json)
     else
         print_tables(all, n, &sum, c->request_memory);
     while (made > 0)
-        engine_release(&all[--made].engine);
+        instance_release(&all[--made].engine);
     mem_free(all);
     return code;
 }

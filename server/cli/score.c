@@ -99,7 +99,7 @@ static int load_ids(const struct tokenizer *t, const char *ids_path, const char 
 }
 
 /* Score ids[1..n) of one window in chunks; adds to *sum. */
-static int score_window(struct engine *e, struct batch *b, struct kv_seq *kv, const int32_t *ids,
+static int score_window(struct instance *e, struct batch *b, struct kv_seq *kv, const int32_t *ids,
                         uint32_t n, bool each, double *sum)
 {
     const struct sampling sampling = {.n_top = 0};
@@ -135,7 +135,7 @@ static int score_window(struct engine *e, struct batch *b, struct kv_seq *kv, co
     return 0;
 }
 
-static int score_all(struct engine *e, const struct token_list *list, bool each, double *sum)
+static int score_all(struct instance *e, const struct token_list *list, bool each, double *sum)
 {
     const uint32_t window = e->sched.max_context;
     const uint32_t cap = block_table_needed(window);
@@ -165,7 +165,7 @@ static int score_all(struct engine *e, const struct token_list *list, bool each,
     return rc;
 }
 
-static int score(struct engine *e, const char *ids_path, const char *text_path, bool each)
+static int score(struct instance *e, const char *ids_path, const char *text_path, bool each)
 {
     struct token_list list = {0};
     double sum = 0;
@@ -186,7 +186,7 @@ int cmd_score(int argc, char **argv)
 {
     const char *ids_path = NULL, *text_path = NULL;
     struct config config;
-    struct engine engine;
+    struct instance engine;
     char err[512];
     const bool each = command_take_switch(&argc, argv, "--each");
     bool done;
@@ -202,11 +202,11 @@ int cmd_score(int argc, char **argv)
         config_release(&config);
         return command_fail(EXIT_USAGE, "give either --ids FILE.json or --text FILE");
     }
-    code = engine_init(&engine, &config, 0, err, sizeof(err));
+    code = instance_init(&engine, &config, 0, err, sizeof(err));
     config_release(&config);
     if (code != EXIT_OK)
         return command_fail(code, "%s", err);
     code = score(&engine, ids_path, text_path, each);
-    engine_release(&engine);
+    instance_release(&engine);
     return code;
 }

@@ -39,7 +39,7 @@ struct service {
     struct config config;  /* of the server */
     struct served *models; /* [n_models] */
     uint32_t n_models;
-    struct team *team;
+    struct thread_pool *pool;
     struct engine_arbiter *arbiter; /* NULL: one model */
     struct server *server;
     struct stop_signals *signals;
@@ -77,7 +77,7 @@ static void print_help(void)
 static int load_all(struct service *s)
 {
     for (uint32_t i = 0; i < s->n_models; i++) {
-        const struct served_company company = {s->team, s->arbiter, i, s->server};
+        const struct served_company company = {s->pool, s->arbiter, i, s->server};
         char err[400];
         const int code = served_load(&s->models[i], &company, err, sizeof(err));
 
@@ -98,7 +98,7 @@ static void load(void *ud)
 
     hold_here("QUIRE_DEBUG_HOLD_LOAD");
     s->code = EXIT_FAILED;
-    if (engine_make_team(&s->team, &s->config, s->err, sizeof(s->err)) == 0)
+    if (instance_make_thread_pool(&s->pool, &s->config, s->err, sizeof(s->err)) == 0)
         s->code = load_all(s);
     sandbox_probe("pool");
     sandbox_probe_on_new_thread("new");
@@ -253,7 +253,7 @@ static void tear_down(struct service *s)
         served_release(&s->models[i]);
     mem_free(s->models);
     engine_arbiter_destroy(&s->arbiter);
-    team_destroy(&s->team);
+    thread_pool_destroy(&s->pool);
     config_release(&s->config);
     stop_signals_close(&s->signals);
 }

@@ -44,7 +44,7 @@ int served_init(struct served *m, const struct config *c, uint32_t i, char *err,
     *m = (struct served){0};
     if (config_model(&m->config, c, i, err, err_len) < 0)
         return EXIT_FAILED; /* no memory */
-    engine_name_model(m->config.model, m->id, sizeof(m->id));
+    instance_name_model(m->config.model, m->id, sizeof(m->id));
     if (m->config.journal[0] != '\0' && journal_create(&m->journal, JOURNAL_BYTES) < 0) {
         snprintf(err, err_len, "no memory for the journal of '%s'", m->id);
         return EXIT_FAILED;
@@ -125,9 +125,9 @@ static int make_constraint_cache(struct served *m)
 
 int served_load(struct served *m, const struct served_company *company, char *err, size_t err_len)
 {
-    const struct engine_company among = {.team = company->team, .progress = &m->progress};
-    const int code = engine_init_among(&m->engine, &m->config, ENGINE_SWAP | ENGINE_ENCODERS,
-                                       &among, err, err_len);
+    const struct instance_company among = {.pool = company->pool, .progress = &m->progress};
+    const int code = instance_init_among(&m->engine, &m->config, ENGINE_SWAP | ENGINE_ENCODERS,
+                                         &among, err, err_len);
     int rc;
 
     if (code != EXIT_OK)
@@ -174,7 +174,7 @@ static void complete_model(struct server_model *f, const struct model *m)
     f->is_encoder = m->shape.is_encoder;
 }
 
-static void complete_engine(struct server_model *f, const struct engine *e)
+static void complete_engine(struct server_model *f, const struct instance *e)
 {
     f->max_context = e->sched.max_context;
     f->max_kv_tokens = kv_groups_most_tokens(&e->cache.groups, e->cache.n_blocks);
@@ -217,6 +217,6 @@ void served_release(struct served *m)
     journal_destroy(&m->journal);
     constraint_cache_destroy(&m->constraint_cache);
     chat_destroy(&m->chat);
-    engine_release(&m->engine);
+    instance_release(&m->engine);
     config_release(&m->config);
 }

@@ -20,18 +20,18 @@ struct engine_arbiter;
 struct served { /* zero is empty */
     struct config config; /* in force for this model */
     struct server_model facts;
-    struct engine engine;
+    struct instance engine;
     struct chat *chat;
     struct constraint_cache *constraint_cache;
     struct journal *journal;
     struct queue *queue;
     struct engine_loop *loop;
-    struct engine_progress progress;
-    char id[sizeof(((struct engine *)0)->id)];
+    struct instance_progress progress;
+    char id[sizeof(((struct instance *)0)->id)];
 };
 
 struct served_company { /* what the models have in common; borrowed */
-    struct team *team;
+    struct thread_pool *pool;
     struct engine_arbiter *arbiter; /* NULL: the model is alone */
     uint32_t place;      /* in them */
     struct server *server;

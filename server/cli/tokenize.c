@@ -49,7 +49,7 @@ static int tokenize(const char *path, const char *pre, bool only_ids, unsigned f
     int rc, code = EXIT_FAILED;
 
     buf_init(&text, MAX_INPUT);
-    rc = engine_open_gguf(&g, path, pre, err, sizeof(err));
+    rc = instance_open_gguf(&g, path, pre, err, sizeof(err));
     if (rc == 0)
         rc = tokenizer_create_as(&t, g, pre, err, sizeof(err));
     if (g != NULL && gguf_check_read(g, err, sizeof(err)) < 0)
@@ -100,7 +100,7 @@ int cmd_tokenize(int argc, char **argv)
     if (argc != 1)
         return command_fail(EXIT_USAGE, "unexpected argument '%s'; see quire tokenize --help",
                             argv[1]);
-    if (engine_one_model(&item, model, err, sizeof(err)) != EXIT_OK)
+    if (instance_one_model(&item, model, err, sizeof(err)) != EXIT_OK)
         return command_fail(EXIT_USAGE, "%s", err);
     return tokenize(item.path, pre, only_ids,
                     no_special ? 0 : TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL);

@@ -27,7 +27,7 @@ static void make_peaks(struct bench *b)
     for (int i = 0; i < 2; i++) {
         b->loop[i] = (struct peak_loop){b->isa, i == 0 ? LIMITS_INT8 : LIMITS_FP32};
         b->peak[b->loop[i].which] = peaking(&b->loop[i], b->n_thread);
-        (void)time_beside(b, b->team, &b->peak[b->loop[i].which], NULL);
+        (void)time_beside(b, b->pool, &b->peak[b->loop[i].which], NULL);
     }
 }
 
@@ -135,13 +135,13 @@ int main(int argc, char **argv)
     b.weights = want(mem_map(b.weight_bytes));
     kern_init(&b.t, b.isa);
     measure_limits(&b, quick);
-    if (team_create(&b.team, &(struct team_options){.n_threads = b.n_thread}) < 0 ||
-        team_create(&b.lone, &(struct team_options){.n_threads = 1}) < 0)
+    if (thread_pool_create(&b.pool, &(struct thread_pool_options){.n_threads = b.n_thread}) < 0 ||
+        thread_pool_create(&b.lone, &(struct thread_pool_options){.n_threads = 1}) < 0)
         die("no threads");
     make_peaks(&b);
     bench_lines(&b, argv + first, argc - first);
-    team_destroy(&b.team);
-    team_destroy(&b.lone);
+    thread_pool_destroy(&b.pool);
+    thread_pool_destroy(&b.lone);
     mem_unmap(b.weights, b.weight_bytes);
     return 0;
 }

@@ -40,8 +40,8 @@ struct bench {
     struct kern_table t;
     enum kern_isa isa;
     uint32_t n_thread;
-    struct team *team; /* n_thread threads */
-    struct team *lone; /* one */
+    struct thread_pool *pool; /* n_thread threads */
+    struct thread_pool *lone; /* one */
     struct limits limits;
     struct peak_loop loop[2]; /* by enum limits_peak, as the next */
     struct work peak[2];
@@ -62,7 +62,7 @@ struct timing {
 };
 
 /* `limit` may be NULL. */
-struct timing time_beside(const struct bench *b, struct team *team, struct work *work,
+struct timing time_beside(const struct bench *b, struct thread_pool *pool, struct work *work,
                           struct work *limit);
 
 /* A peak's loop on n threads. Borrows l, as the next does r. */

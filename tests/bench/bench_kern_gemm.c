@@ -118,9 +118,9 @@ static struct timing time_product(struct product *p, struct work *read)
     struct work peak = b->peak[kern_weight_is_quantised(p->w) ? LIMITS_INT8 : LIMITS_FP32];
 
     if (p->m > 1)
-        return time_beside(b, b->team, &work, &peak);
+        return time_beside(b, b->pool, &work, &peak);
     work.units = (double)(p->n_panels * kern_panel_bytes(p->w, p->k));
-    return time_beside(b, b->team, &work, read);
+    return time_beside(b, b->pool, &work, read);
 }
 
 static void print_cycles(const double *cycles, size_t n)

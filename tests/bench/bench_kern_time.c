@@ -23,13 +23,13 @@ static double now(clockid_t clock)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void run_share(void *ud, struct team_worker *w)
+static void run_share(void *ud, struct thread_pool_worker *w)
 {
     struct run *run = ud;
     const struct work *work = run->work;
-    const uint32_t n = team_n_threads(w->team);
+    const uint32_t n = thread_pool_n_threads(w->pool);
 
-    team_barrier(w);
+    thread_pool_barrier(w);
     const double t0 = now(CLOCK_THREAD_CPUTIME_ID);
     const uint64_t c0 = __rdtsc();
     for (size_t r = 0; r < work->reps; r++)
@@ -41,15 +41,15 @@ static void run_share(void *ud, struct team_worker *w)
 /* Seconds and cycles a call. The processor time of the thread that took most: the threads never
  * wait for each other, so on a quiet machine it is the time passed; other processes make that
  * longer, but this hardly. */
-static double run_once(struct team *team, struct work *work, double *cycles)
+static double run_once(struct thread_pool *pool, struct work *work, double *cycles)
 {
     struct run run = {.work = work};
     double seconds = 0;
 
     *cycles = 0;
-    team_run(team, run_share, &run);
+    thread_pool_run(pool, run_share, &run);
     work->next += work->reps;
-    for (uint32_t i = 0; i < team_n_threads(team); i++) {
+    for (uint32_t i = 0; i < thread_pool_n_threads(pool); i++) {
         seconds = run.seconds[i] > seconds ? run.seconds[i] : seconds;
         *cycles = run.cycles[i] > *cycles ? run.cycles[i] : *cycles;
     }
@@ -58,15 +58,15 @@ static double run_once(struct team *team, struct work *work, double *cycles)
 }
 
 /* As many calls as fill a run. */
-static void set_reps(const struct bench *b, struct team *team, struct work *work)
+static void set_reps(const struct bench *b, struct thread_pool *pool, struct work *work)
 {
     double cycles, s;
 
     work->reps = 1;
-    s = run_once(team, work, &cycles);
+    s = run_once(pool, work, &cycles);
     while (s * (double)work->reps < b->run_seconds / 8 && work->reps < (size_t)1 << 30) {
         work->reps *= 4;
-        s = run_once(team, work, &cycles);
+        s = run_once(pool, work, &cycles);
     }
     work->reps = (size_t)(b->run_seconds / s) + 1;
 }
@@ -92,7 +92,7 @@ static bool enough(const struct bench *b, int n, double begin)
     return n >= 3 && now(CLOCK_MONOTONIC) - begin > 4 * b->n_runs * b->run_seconds;
 }
 
-struct timing time_beside(const struct bench *b, struct team *team, struct work *work,
+struct timing time_beside(const struct bench *b, struct thread_pool *pool, struct work *work,
                           struct work *limit)
 {
     const double begin = now(CLOCK_MONOTONIC);
@@ -101,12 +101,12 @@ struct timing time_beside(const struct bench *b, struct team *team, struct work 
     int n = 0;
 
     if (work->reps == 0)
-        set_reps(b, team, work);
+        set_reps(b, pool, work);
     if (limit && limit->reps == 0)
-        set_reps(b, team, limit);
+        set_reps(b, pool, limit);
     for (; !enough(b, n, begin); n++) {
-        seconds[n] = run_once(team, work, &cycles[n]);
-        limits[n] = limit ? limit->units / run_once(team, limit, &unused) : 0;
+        seconds[n] = run_once(pool, work, &cycles[n]);
+        limits[n] = limit ? limit->units / run_once(pool, limit, &unused) : 0;
         shares[n] = limit ? work->units / seconds[n] / limits[n] : 0;
     }
     t.seconds = median(seconds, n);

@@ -48,22 +48,22 @@ static double rate(size_t bytes, uint64_t start_ns)
 
 static double cut(const struct tokenizer *t, const struct text *text)
 {
-    struct presplit *p;
-    struct presplit_run *run;
+    struct pretokenizer *p;
+    struct pretokenizer_run *run;
     uint64_t start;
     double mbs;
 
     if (t->vocab.model != VOCAB_BPE || t->vocab.raw)
         return 0;
-    if (presplit_create(&p, t->vocab.rules) != 0 || presplit_run_create(&run, p) != 0)
+    if (pretokenizer_create(&p, t->vocab.rules) != 0 || pretokenizer_run_create(&run, p) != 0)
         exit(2);
     start = clock_ns();
-    presplit_begin(run, text->bytes, text->n);
+    pretokenizer_begin(run, text->bytes, text->n);
     for (size_t at = 0; at < text->n;)
-        at = presplit_next(run);
+        at = pretokenizer_next(run);
     mbs = rate(text->n, start);
-    presplit_run_destroy(&run);
-    presplit_destroy(&p);
+    pretokenizer_run_destroy(&run);
+    pretokenizer_destroy(&p);
     return mbs;
 }
 
@@ -129,18 +129,18 @@ static bool open_and_measure(const char *path, const char *rules, const struct t
 static bool is_first_of_its_rules(size_t i)
 {
     for (size_t k = 0; k < i; k++)
-        if (presplit_same_rules((int)k, (int)i))
+        if (pretokenizer_same_rules((int)k, (int)i))
             return false;
-    return (presplit_traits((int)i) & PRESPLIT_RAW) == 0;
+    return (pretokenizer_traits((int)i) & PRETOKENIZER_RAW) == 0;
 }
 
 static bool measure_all(const char *path, const struct text *text)
 {
     bool ok = true;
 
-    for (size_t i = 0; presplit_name(i) != NULL; i++)
+    for (size_t i = 0; pretokenizer_name(i) != NULL; i++)
         if (is_first_of_its_rules(i))
-            ok = open_and_measure(path, presplit_name(i), text) && ok;
+            ok = open_and_measure(path, pretokenizer_name(i), text) && ok;
     return ok;
 }
 

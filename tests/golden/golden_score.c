@@ -119,7 +119,8 @@ static void compare_kv(const char *path, enum kern_kv kv, const struct ids *ids,
     for (uint32_t i = 0; i < n_blocks; i++)
         table[i] = n_blocks - i; /* backwards: the table matters */
     assert_int_equal(kv_store_create(&options.kv, &shape, n_blocks), 0);
-    assert_int_equal(team_create(&options.team, &(struct team_options){.n_threads = 2}), 0);
+    assert_int_equal(
+        thread_pool_create(&options.pool, &(struct thread_pool_options){.n_threads = 2}), 0);
     if (runner_create(&runner, &options, err, sizeof(err)) != 0)
         fail_msg("%s", err);
     nll = mean_nll(runner, ids, table);
@@ -127,7 +128,7 @@ static void compare_kv(const char *path, enum kern_kv kv, const struct ids *ids,
                   expected);
     assert_true(fabs(nll - expected) < TOLERANCE);
     runner_destroy(&runner);
-    team_destroy(&options.team);
+    thread_pool_destroy(&options.pool);
     kv_store_destroy(&options.kv);
     model_destroy(&model);
 }

@@ -192,7 +192,7 @@ struct machine {
     struct swap_store *swap;
     uint32_t n_writes;
     char path[64];
-    struct team *team;
+    struct thread_pool *pool;
     struct runner *runner;
     struct queue *queue;
     struct engine_loop *loop;
@@ -306,8 +306,9 @@ static void build_machine(struct machine *m, const struct model *model, const st
     sem_init(&m->wake, 0, 0);
     build_cache(m, &model->groups);
     ro.kv = m->kv;
-    assert_int_equal(team_create(&m->team, &(struct team_options){.n_threads = s->threads}), 0);
-    ro.team = m->team;
+    assert_int_equal(
+        thread_pool_create(&m->pool, &(struct thread_pool_options){.n_threads = s->threads}), 0);
+    ro.pool = m->pool;
     assert_int_equal(runner_create(&m->runner, &ro, err, sizeof(err)), 0);
     assert_int_equal(queue_create(&m->queue, &qo), 0);
     lo.queue = m->queue;
@@ -337,7 +338,7 @@ static void tear_down(struct machine *m)
     engine_loop_destroy(&m->loop);
     queue_destroy(&m->queue);
     runner_destroy(&m->runner);
-    team_destroy(&m->team);
+    thread_pool_destroy(&m->pool);
     kv_manager_destroy(&m->manager);
     kv_store_destroy(&m->kv);
     swap_store_close(&m->swap);

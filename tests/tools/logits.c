@@ -55,7 +55,7 @@ static bool parse_ids(struct text *t, const char *list)
 }
 
 /* One step over `rows` tokens from `at` on, for the logits of n of them from `first` on. */
-static void step(struct engine *e, struct batch *b, const struct text *t, uint32_t at,
+static void step(struct instance *e, struct batch *b, const struct text *t, uint32_t at,
                  uint32_t rows, uint32_t first, uint32_t n, const struct kv_seq *kv)
 {
     static const struct sampling sampling = {.n_top = 0};
@@ -76,7 +76,7 @@ static void step(struct engine *e, struct batch *b, const struct text *t, uint32
 }
 
 /* The runner keeps the logits of a few rows: a longer chunk is computed again for each few. */
-static int put_logits(struct engine *e, struct batch *b, const struct text *t, struct kv_seq *kv)
+static int put_logits(struct instance *e, struct batch *b, const struct text *t, struct kv_seq *kv)
 {
     for (uint32_t at = 0; at < t->n; at += t->chunk) {
         const uint32_t rows = t->n - at < t->chunk ? t->n - at : t->chunk;
@@ -92,7 +92,7 @@ static int put_logits(struct engine *e, struct batch *b, const struct text *t, s
 }
 
 /* A pool over one row is that row. */
-static int put_hidden(struct engine *e, struct batch *b, const struct text *t, struct kv_seq *kv)
+static int put_hidden(struct instance *e, struct batch *b, const struct text *t, struct kv_seq *kv)
 {
     const size_t n_embd = e->model->shape.n_embd;
     float *sum = mem_calloc(n_embd, sizeof(*sum));
@@ -110,7 +110,7 @@ static int put_hidden(struct engine *e, struct batch *b, const struct text *t, s
     return rc;
 }
 
-static int run(struct engine *e, const struct text *t)
+static int run(struct instance *e, const struct text *t)
 {
     const struct model_shape *s = &e->model->shape;
     const uint32_t cap = block_table_needed(t->n);
@@ -143,7 +143,7 @@ static int run_model(const struct text *t, int argc, char **argv, char *path)
 {
     char *args[MAX_SETTINGS + 3];
     struct config config;
-    struct engine e;
+    struct instance e;
     char err[512];
     bool done;
     int code;
@@ -155,7 +155,7 @@ static int run_model(const struct text *t, int argc, char **argv, char *path)
     code = command_config(&config, argc + 2, args, print_help, &done);
     if (done)
         return code != EXIT_OK ? code : EXIT_USAGE;
-    code = engine_init(&e, &config, t->hidden ? ENGINE_ENCODERS : 0, err, sizeof(err));
+    code = instance_init(&e, &config, t->hidden ? ENGINE_ENCODERS : 0, err, sizeof(err));
     config_release(&config);
     if (code != EXIT_OK) {
         put_head(-1, (int32_t)strlen(err));
@@ -163,7 +163,7 @@ static int run_model(const struct text *t, int argc, char **argv, char *path)
         return EXIT_OK;
     }
     code = run(&e, t) < 0 ? EXIT_FAILED : EXIT_OK;
-    engine_release(&e);
+    instance_release(&e);
     return code;
 }
 

@@ -13,21 +13,21 @@
 
 static void print_names(void)
 {
-    for (size_t i = 0; presplit_name(i) != NULL; i++) {
+    for (size_t i = 0; pretokenizer_name(i) != NULL; i++) {
         bool is_new = true;
 
         for (size_t k = 0; k < i; k++)
-            is_new = is_new && !presplit_same_rules((int)k, (int)i);
+            is_new = is_new && !pretokenizer_same_rules((int)k, (int)i);
         if (is_new)
-            puts(presplit_name(i));
+            puts(pretokenizer_name(i));
     }
 }
 
-static void print_words(struct presplit_run *run, const char *text, size_t n)
+static void print_words(struct pretokenizer_run *run, const char *text, size_t n)
 {
-    presplit_begin(run, text, n);
+    pretokenizer_begin(run, text, n);
     for (size_t at = 0; at < n;) {
-        const size_t end = presplit_next(run);
+        const size_t end = pretokenizer_next(run);
 
         printf(at > 0 ? " %zu" : "%zu", end - at);
         at = end;
@@ -35,7 +35,7 @@ static void print_words(struct presplit_run *run, const char *text, size_t n)
     putchar('\n');
 }
 
-static int cut_all(struct presplit_run *run)
+static int cut_all(struct pretokenizer_run *run)
 {
     struct buf in;
     char chunk[65536];
@@ -50,27 +50,28 @@ static int cut_all(struct presplit_run *run)
         at += n + 1;
     }
     buf_release(&in);
-    printf("%" PRIu64 "\n", presplit_steps(run));
+    printf("%" PRIu64 "\n", pretokenizer_steps(run));
     return in.err == 0 ? 0 : 1;
 }
 
 int main(int argc, char **argv)
 {
-    struct presplit *p;
-    struct presplit_run *run;
+    struct pretokenizer *p;
+    struct pretokenizer_run *run;
     int number, code;
 
     if (argc < 2) {
         print_names();
         return 0;
     }
-    number = presplit_find(argv[1], strlen(argv[1]));
-    if (number < 0 || presplit_create(&p, number) != 0 || presplit_run_create(&run, p) != 0) {
+    number = pretokenizer_find(argv[1], strlen(argv[1]));
+    if (number < 0 || pretokenizer_create(&p, number) != 0 ||
+        pretokenizer_run_create(&run, p) != 0) {
         fprintf(stderr, "no rules are called %s\n", argv[1]);
         return 2;
     }
     code = cut_all(run);
-    presplit_run_destroy(&run);
-    presplit_destroy(&p);
+    pretokenizer_run_destroy(&run);
+    pretokenizer_destroy(&p);
     return code;
 }

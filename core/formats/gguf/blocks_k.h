@@ -1,6 +1,6 @@
 /* core/formats/gguf/blocks_k.h - between blocks.c and blocks_k.c: the 256-wide formats.
  *
- * Private to core/gguf. The decoders and encoders take whole blocks.
+ * Private to core/formats/gguf. The decoders and encoders take whole blocks.
  *
  * Thread: any.
  * Memory: none.

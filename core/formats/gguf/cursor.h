@@ -3,7 +3,7 @@
  * All numbers are little-endian and unaligned. The subject says what is being read, so that a
  * failure is told in one sentence, FILE: SUBJECT: WHAT WAS FOUND.
  *
- * Private to core/gguf.
+ * Private to core/formats/gguf.
  * Thread: one owner.
  * Memory: none; what is taken points into the bytes.
  * Errors: ERR_FORMAT with a sentence in `err`; outputs are then untouched.

@@ -1,6 +1,6 @@
 /* core/formats/gguf/mapped_file.h - the bytes of a regular file, mapped read-only.
  *
- * Private to core/gguf.
+ * Private to core/formats/gguf.
  *
  * Somebody may cut the file short at any time: what is missing then reads as zeros, and
  * mapped_file_check() says so.

@@ -1,6 +1,6 @@
 /* core/formats/gguf/parse.h - the inside of struct gguf, and the walk over the bytes that fills it.
  *
- * Private to core/gguf.
+ * Private to core/formats/gguf.
  *
  * Thread: see gguf.h.
  * Memory: gguf_parse() allocates into the struct; gguf_close() frees, also after a failure.

@@ -57,7 +57,7 @@ static const char *name_of(const cJSON *first, bool whole_words)
     return NULL;
 }
 
-const char *hf_presplit_name(const cJSON *pre_tokenizer, bool whole_words)
+const char *hf_pretokenizer_name(const cJSON *pre_tokenizer, bool whole_words)
 {
     const cJSON *steps = cJSON_GetObjectItemCaseSensitive(pre_tokenizer, "pretokenizers");
     const bool is_list = has_type(pre_tokenizer, "Sequence") && cJSON_IsArray(steps);

@@ -13,6 +13,6 @@
 /* The value of tokenizer.ggml.pre for the member "pre_tokenizer" of a byte-level tokenizer, or NULL
  * when it is none that is known. `whole_words`: are words that are tokens left whole, whatever the
  * merges say ("ignore_merges")? */
-const char *hf_presplit_name(const cJSON *pre_tokenizer, bool whole_words);
+const char *hf_pretokenizer_name(const cJSON *pre_tokenizer, bool whole_words);
 
 #endif

@@ -280,7 +280,7 @@ static int add_bpe(struct vocab *v)
     struct hf_folder *f = v->f;
     const bool whole = cJSON_IsTrue(hf_member(v->model, "ignore_merges"));
     const char *normalizer = hf_text(hf_member(f->tokenizer, "normalizer"), "type");
-    const char *pre = hf_presplit_name(hf_member(f->tokenizer, "pre_tokenizer"), whole);
+    const char *pre = hf_pretokenizer_name(hf_member(f->tokenizer, "pre_tokenizer"), whole);
 
     if (f->forced_pre[0] != '\0')
         pre = f->forced_pre;

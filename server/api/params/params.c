@@ -178,7 +178,7 @@ static const char *what_is_missing(const struct params *p)
 }
 
 /* What no field can be judged by alone. */
-static int check_together(const struct params *p, struct api_error *e)
+static int check_combinations(const struct params *p, struct api_error *e)
 {
     const char *missing = what_is_missing(p);
 
@@ -222,7 +222,7 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
     params_settle_sampling(p);
     if (p->n_each == 0)
         p->n_each = p->n;
-    if (check_together(p, e) < 0)
+    if (check_combinations(p, e) < 0)
         return ERR_INVAL;
     return form == PARAMS_CHAT ? params_force_call(p, e) : 0;
 }

@@ -47,7 +47,7 @@ static void make_batch(struct batch *b, uint32_t most_rows, uint32_t most_pos)
 }
 
 /* How many items compute segment `seg` of row `row` of the batch. */
-static uint32_t times_computed(const struct attn_cut *c, const struct batch *b, uint32_t row,
+static uint32_t times_computed(const struct split_kv *c, const struct batch *b, uint32_t row,
                                uint32_t seg)
 {
     uint32_t n = 0;
@@ -61,7 +61,7 @@ static uint32_t times_computed(const struct attn_cut *c, const struct batch *b, 
     return n;
 }
 
-static void check_items(const struct attn_cut *c, const struct batch *b)
+static void check_items(const struct split_kv *c, const struct batch *b)
 {
     for (uint32_t row = 0; row < b->n_rows; row++)
         for (uint32_t seg = 0; seg < segments(b->pos[row] + 1); seg++)
@@ -76,7 +76,7 @@ static void check_items(const struct attn_cut *c, const struct batch *b)
 }
 
 /* A split row is named once, where its item writes; rows of whole items are not. */
-static void check_splits(const struct attn_cut *c, const struct batch *b)
+static void check_splits(const struct split_kv *c, const struct batch *b)
 {
     const uint32_t group = c->options.n_head / c->options.n_kv_head;
     uint32_t named[MAX_ROWS] = {0};
@@ -107,7 +107,7 @@ static void check_splits(const struct attn_cut *c, const struct batch *b)
 }
 
 /* States of different queries never share memory, and all lie in the room that was taken. */
-static void check_parts(const struct attn_cut *c)
+static void check_parts(const struct split_kv *c)
 {
     const uint32_t n_kv = c->options.n_kv_head, group = c->options.n_head / n_kv;
     const float *last = c->parts;
@@ -132,26 +132,25 @@ static void check_parts(const struct attn_cut *c)
 
 static void test_cover(void **unused)
 {
-    static const struct attn_cut_options shapes[] = {
-        SHAPE(1, N_CTX, 14, 2, 64),  SHAPE(2, N_CTX, 14, 2, 64),
-        SHAPE(7, N_CTX, 8, 1, 128),  SHAPE(16, N_CTX, 32, 8, 64),
-        SHAPE(64, N_CTX, 4, 4, 256), SHAPE(3, 17, 3, 3, 8),
+    static const struct split_kv_options shapes[] = {
+        SHAPE(1, N_CTX, 14, 2, 64),  SHAPE(2, N_CTX, 14, 2, 64),  SHAPE(7, N_CTX, 8, 1, 128),
+        SHAPE(16, N_CTX, 32, 8, 64), SHAPE(64, N_CTX, 4, 4, 256), SHAPE(3, 17, 3, 3, 8),
     };
     struct batch *b;
 
     (void)unused;
     assert_int_equal(batch_create(&b, MAX_ROWS, MAX_SPANS, 1), 0);
     for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
-        struct attn_cut c;
+        struct split_kv c;
         uint32_t n_split = 0;
 
-        assert_int_equal(attn_cut_create(&c, &shapes[s]), 0);
+        assert_int_equal(split_kv_create(&c, &shapes[s]), 0);
         for (int round = 0; round < 300; round++) {
             const uint32_t rows = round % 3 == 0 ? 1 : 1 + below(round % 3 == 1 ? 60 : 4);
             const uint32_t most = shapes[s].n_ctx > 400 ? shapes[s].n_ctx - 320 : 1;
 
             make_batch(b, shapes[s].n_ctx > 400 ? rows : 1, 1 + below(most));
-            attn_cut_make(&c, b);
+            split_kv_make(&c, b);
             check_items(&c, b);
             check_splits(&c, b);
             check_parts(&c);
@@ -162,7 +161,7 @@ static void test_cover(void **unused)
             assert_int_equal(n_split, 0);
         else
             assert_true(n_split > 0);
-        attn_cut_release(&c);
+        split_kv_release(&c);
     }
     batch_destroy(&b);
 }
@@ -170,22 +169,22 @@ static void test_cover(void **unused)
 /* One long sequence fills all threads: no item is more than a fair share of the work. */
 static void test_fair(void **unused)
 {
-    const struct attn_cut_options o = SHAPE(8, N_CTX, 14, 2, 64);
+    const struct split_kv_options o = SHAPE(8, N_CTX, 14, 2, 64);
     const int32_t id = 0;
-    struct attn_cut c;
+    struct split_kv c;
     struct batch *b;
 
     (void)unused;
     assert_int_equal(batch_create(&b, MAX_ROWS, MAX_SPANS, 1), 0);
-    assert_int_equal(attn_cut_create(&c, &o), 0);
+    assert_int_equal(split_kv_create(&c, &o), 0);
     batch_clear(b);
     batch_add_span(b, &id, 1, 16383, NULL, 0);
     batch_add_span(b, &id, 1, 100, NULL, 0);
-    attn_cut_make(&c, b);
+    split_kv_make(&c, b);
     assert_true(c.n_items * 2 >= 8);
     for (uint32_t i = 0; i < c.n_items; i++)
         assert_true(c.items[i].part == NULL || c.items[i].seg1 - c.items[i].seg0 <= 16);
-    attn_cut_release(&c);
+    split_kv_release(&c);
     batch_destroy(&b);
 }
 
@@ -193,35 +192,35 @@ static void test_fair(void **unused)
  * split, and every row is there once. */
 static void test_windows_and_encoders(void **unused)
 {
-    struct attn_cut_options o = SHAPE(8, N_CTX, 14, 2, 64);
+    struct split_kv_options o = SHAPE(8, N_CTX, 14, 2, 64);
     struct batch *b;
 
     (void)unused;
     assert_int_equal(batch_create(&b, MAX_ROWS, MAX_SPANS, 1), 0);
     for (int round = 0; round < 200; round++) {
-        struct attn_cut c;
+        struct split_kv c;
 
         o.window = round % 2 == 0 ? 1 + below(3000) : 0;
         o.is_encoder = round % 2 == 1;
-        assert_int_equal(attn_cut_create(&c, &o), 0);
+        assert_int_equal(split_kv_create(&c, &o), 0);
         make_batch(b, 1 + below(60), 1 + below(N_CTX - 320));
-        attn_cut_make(&c, b);
+        split_kv_make(&c, b);
         check_items(&c, b);
         assert_int_equal(c.n_splits, 0);
-        attn_cut_release(&c);
+        split_kv_release(&c);
     }
     batch_destroy(&b);
 }
 
 static void test_no_memory(void **unused)
 {
-    const struct attn_cut_options o = SHAPE(2, N_CTX, 14, 2, 64);
-    struct attn_cut c;
+    const struct split_kv_options o = SHAPE(2, N_CTX, 14, 2, 64);
+    struct split_kv c;
 
     (void)unused;
     for (int64_t n = 0;; n++) {
         mem_fail_after(n);
-        const int rc = attn_cut_create(&c, &o);
+        const int rc = split_kv_create(&c, &o);
         const int failed = mem_has_failed();
         mem_fail_after(-1);
         if (!failed) {
@@ -231,7 +230,7 @@ static void test_no_memory(void **unused)
         assert_int_equal(rc, ERR_NOMEM);
         assert_null(c.items);
     }
-    attn_cut_release(&c);
+    split_kv_release(&c);
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* tests/unit/runtime/test_thread_pool.c - the worker team: every item once, whoever is slow;
+/* tests/unit/runtime/test_thread_pool.c - the thread pool: every item once, whoever is slow;
  * pinning; the CPUs. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,12 +38,13 @@ static uint32_t random_below(uint32_t n)
     return (uint32_t)(state >> 32) % n;
 }
 
-static struct team *make(uint32_t n_threads)
+static struct thread_pool *make(uint32_t n_threads)
 {
-    struct team *t;
+    struct thread_pool *t;
 
-    assert_int_equal(team_create(&t, &(struct team_options){.n_threads = n_threads}), 0);
-    assert_int_equal(team_n_threads(t), n_threads);
+    assert_int_equal(thread_pool_create(&t, &(struct thread_pool_options){.n_threads = n_threads}),
+                     0);
+    assert_int_equal(thread_pool_n_threads(t), n_threads);
     return t;
 }
 
@@ -58,20 +59,20 @@ struct work {
     atomic_uint wrong;
 };
 
-static void region(struct work *work, struct team_worker *w, uint32_t r)
+static void region(struct work *work, struct thread_pool_worker *w, uint32_t r)
 {
     uint32_t from, to;
 
-    while (work->takes[r] && team_take(w, work->n[r], work->grain[r], &from, &to)) {
+    while (work->takes[r] && thread_pool_take(w, work->n[r], work->grain[r], &from, &to)) {
         if (from >= to || to > work->n[r] || to - from > work->grain[r])
             atomic_fetch_add(&work->wrong, 1);
         for (uint32_t i = from; i < to && i < MAX_ITEMS; i++)
             work->done[i]++;
     }
-    team_barrier(w);
+    thread_pool_barrier(w);
 }
 
-static void all_regions(void *ud, struct team_worker *w)
+static void all_regions(void *ud, struct thread_pool_worker *w)
 {
     struct work *work = ud;
 
@@ -98,15 +99,15 @@ static void every_item_exactly_once(void **state)
     (void)state;
     for (uint32_t n_threads = 1; n_threads <= MAX_THREADS; n_threads++) {
         struct work *work = calloc(1, sizeof(*work));
-        struct team *t = make(n_threads);
+        struct thread_pool *t = make(n_threads);
 
         for (int run = 0; run < 60; run++) {
             deal_random_work(work);
-            team_run(t, all_regions, work);
+            thread_pool_run(t, all_regions, work);
             assert_int_equal(atomic_load(&work->wrong), 0);
             assert_memory_equal(work->done, work->expected, sizeof(work->done));
         }
-        team_destroy(&t);
+        thread_pool_destroy(&t);
         assert_null(t);
         free(work);
     }
@@ -138,7 +139,7 @@ static void wait_for(struct race *race, uint32_t n_done)
 
 /* The slow thread goes on only when the others have done everything else: without stealing
  * from its share that never happens. */
-static void run_race(void *ud, struct team_worker *w)
+static void run_race(void *ud, struct thread_pool_worker *w)
 {
     struct race *race = ud;
     const bool is_slow = w->index == race->slow;
@@ -151,7 +152,7 @@ static void run_race(void *ud, struct team_worker *w)
     }
     while (!is_slow && !atomic_load(&race->has_begun))
         sched_yield();
-    for (; team_take(w, ITEMS, GRAIN, &from, &to); first = false) {
+    for (; thread_pool_take(w, ITEMS, GRAIN, &from, &to); first = false) {
         if (is_slow && first) {
             atomic_store(&race->has_begun, true);
             wait_for(race, ITEMS - GRAIN);
@@ -160,7 +161,7 @@ static void run_race(void *ud, struct team_worker *w)
             race->taker[i] = w->index;
         atomic_fetch_add(&race->n_done, to - from);
     }
-    team_barrier(w);
+    thread_pool_barrier(w);
 }
 
 static void what_a_slow_thread_leaves_is_stolen(void **state)
@@ -169,16 +170,16 @@ static void what_a_slow_thread_leaves_is_stolen(void **state)
     for (uint32_t n_threads = 2; n_threads <= MAX_THREADS; n_threads++)
         for (uint32_t i = 0; i < 2 * n_threads; i++) {
             struct race race = {.slow = i / 2, .before_its_first = i % 2 == 0};
-            struct team *t = make(n_threads);
+            struct thread_pool *t = make(n_threads);
             uint32_t n_slow = 0;
 
-            team_run(t, run_race, &race);
+            thread_pool_run(t, run_race, &race);
             assert_false(atomic_load(&race.timed_out));
             assert_int_equal(atomic_load(&race.n_done), ITEMS);
             for (uint32_t j = 0; j < ITEMS; j++)
                 n_slow += race.taker[j] == race.slow;
             assert_int_equal(n_slow, race.before_its_first ? 0 : GRAIN);
-            team_destroy(&t);
+            thread_pool_destroy(&t);
         }
 }
 
@@ -189,41 +190,41 @@ struct shares {
     uint32_t first[MAX_THREADS];
 };
 
-static void note_first(void *ud, struct team_worker *w)
+static void note_first(void *ud, struct thread_pool_worker *w)
 {
     struct shares *s = ud;
     uint32_t from, to;
 
-    if (team_take(w, s->n, 1, &from, &to))
+    if (thread_pool_take(w, s->n, 1, &from, &to))
         s->first[w->index] = from;
     atomic_fetch_add(&s->n_taken, 1);
     while (atomic_load(&s->n_taken) < s->n_threads)
         sched_yield();
-    while (team_take(w, s->n, 1, &from, &to))
+    while (thread_pool_take(w, s->n, 1, &from, &to))
         ;
-    team_barrier(w);
+    thread_pool_barrier(w);
 }
 
 static void shares_stay_where_they_were(void **state)
 {
     (void)state;
     for (uint32_t n_threads = 1; n_threads <= MAX_THREADS; n_threads++) {
-        struct team *t = make(n_threads);
+        struct thread_pool *t = make(n_threads);
 
         for (int run = 0; run < 20; run++) {
             struct shares s = {.n = n_threads + random_below(1000), .n_threads = n_threads};
 
-            team_run(t, note_first, &s);
+            thread_pool_run(t, note_first, &s);
             for (uint32_t i = 0; i < n_threads; i++)
                 assert_int_equal(s.first[i], s.n * i / n_threads);
         }
-        team_destroy(&t);
+        thread_pool_destroy(&t);
     }
 }
 
 /* ---- life ---- */
 
-static void nothing(void *ud, struct team_worker *w)
+static void nothing(void *ud, struct thread_pool_worker *w)
 {
     (void)ud;
     (void)w;
@@ -237,33 +238,34 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void an_idle_team_sleeps(void **state)
+static void an_idle_pool_sleeps(void **state)
 {
-    struct team *t = make(MAX_THREADS);
+    struct thread_pool *t = make(MAX_THREADS);
     double before;
     (void)state;
 
-    team_run(t, nothing, NULL);
+    thread_pool_run(t, nothing, NULL);
     before = cpu_seconds();
     usleep(300000);
-    /* Seven waits of TEAM_SPIN_US, and what a sanitizer adds. */
+    /* Seven waits of THREAD_POOL_SPIN_US, and what a sanitizer adds. */
     assert_true(cpu_seconds() - before < 0.05);
-    team_run(t, nothing, NULL);
-    team_destroy(&t);
+    thread_pool_run(t, nothing, NULL);
+    thread_pool_destroy(&t);
 }
 
 static void creation_survives_lack_of_memory(void **state)
 {
-    struct team *t;
+    struct thread_pool *t;
     (void)state;
 
-    assert_int_equal(team_create(&t, &(struct team_options){.n_threads = 0}), ERR_INVAL);
+    assert_int_equal(thread_pool_create(&t, &(struct thread_pool_options){.n_threads = 0}),
+                     ERR_INVAL);
     assert_null(t);
     for (int64_t n = 0;; n++) {
         int rc, failed;
 
         mem_fail_after(n);
-        rc = team_create(&t, &(struct team_options){.n_threads = 3});
+        rc = thread_pool_create(&t, &(struct thread_pool_options){.n_threads = 3});
         failed = mem_has_failed();
         mem_fail_after(-1);
         if (!failed) {
@@ -273,8 +275,8 @@ static void creation_survives_lack_of_memory(void **state)
         assert_int_equal(rc, ERR_NOMEM);
         assert_null(t);
     }
-    team_destroy(&t);
-    team_destroy(NULL);
+    thread_pool_destroy(&t);
+    thread_pool_destroy(NULL);
 }
 
 /* ---- pinning ---- */
@@ -284,7 +286,7 @@ struct places {
     int cpu[MAX_THREADS];         /* the first of them */
 };
 
-static void note_place(void *ud, struct team_worker *w)
+static void note_place(void *ud, struct thread_pool_worker *w)
 {
     struct places *p = ud;
     cpu_set_t set;
@@ -298,7 +300,7 @@ static void note_place(void *ud, struct team_worker *w)
             p->cpu[w->index] = cpu;
 }
 
-/* What the team wrote to the log meanwhile. */
+/* What the thread pool wrote to the log meanwhile. */
 static void capture_log(int fds[2])
 {
     assert_int_equal(pipe(fds), 0);
@@ -318,11 +320,11 @@ static void captured(int fds[2], char *text, size_t size)
 
 static void pins_each_thread_to_a_cpu(void **state)
 {
-    const struct team_options options = {.n_threads = MAX_THREADS, .pin = true};
+    const struct thread_pool_options options = {.n_threads = MAX_THREADS, .pin = true};
     struct places p = {0};
     struct cpus cpus;
     cpu_set_t before;
-    struct team *t;
+    struct thread_pool *t;
     char said[1024];
     int fds[2];
     (void)state;
@@ -330,9 +332,9 @@ static void pins_each_thread_to_a_cpu(void **state)
     assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
     cpus_read(&cpus, "");
     capture_log(fds);
-    assert_int_equal(team_create(&t, &options), 0);
-    team_run(t, note_place, &p);
-    team_destroy(&t);
+    assert_int_equal(thread_pool_create(&t, &options), 0);
+    thread_pool_run(t, note_place, &p);
+    thread_pool_destroy(&t);
     captured(fds, said, sizeof(said));
     assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
     for (uint32_t i = 0; i < MAX_THREADS; i++) {
@@ -455,7 +457,7 @@ int main(void)
         cmocka_unit_test(every_item_exactly_once),
         cmocka_unit_test(what_a_slow_thread_leaves_is_stolen),
         cmocka_unit_test(shares_stay_where_they_were),
-        cmocka_unit_test(an_idle_team_sleeps),
+        cmocka_unit_test(an_idle_pool_sleeps),
         cmocka_unit_test(creation_survives_lack_of_memory),
         cmocka_unit_test(pins_each_thread_to_a_cpu),
         cmocka_unit_test(cpus_are_read_from_the_system),

@@ -29,7 +29,7 @@ struct hall { /* what the engines do together */
     pthread_barrier_t begin;
 };
 
-struct engine {
+struct instance {
     struct hall *hall;
     uint32_t place, step_us, n_own;
     uint32_t every;   /* after so many steps there is nothing to do; 0: there always is */
@@ -39,17 +39,17 @@ struct engine {
 
 static void on_granted(void *ud)
 {
-    sem_post(&((struct engine *)ud)->granted);
+    sem_post(&((struct instance *)ud)->granted);
 }
 
 /* What a loop does, but that there is no news to hear meanwhile. A grant may be an old one. */
-static void wait_turn(struct engine *e)
+static void wait_turn(struct instance *e)
 {
     while (!engine_arbiter_ask(e->hall->arbiter, e->place))
         sem_wait(&e->granted);
 }
 
-static void use_turn(struct engine *e)
+static void use_turn(struct instance *e)
 {
     struct hall *h = e->hall;
     uint32_t at;
@@ -68,7 +68,7 @@ static void use_turn(struct engine *e)
 
 static void *engine_main(void *arg)
 {
-    struct engine *e = arg;
+    struct instance *e = arg;
     struct hall *h = e->hall;
 
     pthread_barrier_wait(&h->begin);
@@ -84,7 +84,7 @@ static void *engine_main(void *arg)
 }
 
 /* Run the engines until MAX_TURNS are over. */
-static void run(struct hall *h, struct engine *engines, uint32_t n, const uint32_t *shares)
+static void run(struct hall *h, struct instance *engines, uint32_t n, const uint32_t *shares)
 {
     *h = (struct hall){.n_engines = n};
     assert_int_equal(engine_arbiter_create(&h->arbiter, shares, n), 0);
@@ -104,7 +104,7 @@ static void run(struct hall *h, struct engine *engines, uint32_t n, const uint32
 
 static void check_shares(const uint32_t *shares, const uint32_t *step_us, uint32_t n)
 {
-    struct engine engines[MAX_ENGINES] = {0};
+    struct instance engines[MAX_ENGINES] = {0};
     uint64_t us[MAX_ENGINES] = {0}, total_share = 0, total_us = 0, longest = 0;
     struct hall h;
 
@@ -140,7 +140,7 @@ static void time_is_shared_out(void **state)
 static void idle_time_is_not_saved_up(void **state)
 {
     static const uint32_t shares[] = {1, 1};
-    struct engine engines[2] = {{.step_us = 1000}, {.step_us = 1000, .every = 50}};
+    struct instance engines[2] = {{.step_us = 1000}, {.step_us = 1000, .every = 50}};
     struct hall h;
     uint32_t n_first = 0;
 

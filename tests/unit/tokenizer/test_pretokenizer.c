@@ -51,8 +51,8 @@ static const struct {
 struct pair { /* the same rules twice */
     pcre2_code *code;
     pcre2_match_data *match;
-    struct presplit *p;
-    struct presplit_run *run;
+    struct pretokenizer *p;
+    struct pretokenizer_run *run;
 };
 
 static struct pair open_pair(size_t i)
@@ -68,8 +68,9 @@ static struct pair open_pair(size_t i)
     pair.match = pcre2_match_data_create(1, NULL);
     assert_non_null(pair.match);
     assert_int_equal(
-        presplit_create(&pair.p, presplit_find(families[i].name, strlen(families[i].name))), 0);
-    assert_int_equal(presplit_run_create(&pair.run, pair.p), 0);
+        pretokenizer_create(&pair.p, pretokenizer_find(families[i].name, strlen(families[i].name))),
+        0);
+    assert_int_equal(pretokenizer_run_create(&pair.run, pair.p), 0);
     return pair;
 }
 
@@ -77,17 +78,17 @@ static void close_pair(struct pair *pair)
 {
     pcre2_match_data_free(pair->match);
     pcre2_code_free(pair->code);
-    presplit_run_destroy(&pair->run);
-    presplit_destroy(&pair->p);
+    pretokenizer_run_destroy(&pair->run);
+    pretokenizer_destroy(&pair->p);
 }
 
 static void assert_same_cuts(const struct pair *pair, const char *text, size_t n)
 {
-    presplit_begin(pair->run, text, n);
+    pretokenizer_begin(pair->run, text, n);
     for (size_t at = 0; at < n;) {
         const int rc = pcre2_match(pair->code, (PCRE2_SPTR)text, n, at, PCRE2_NO_UTF_CHECK,
                                    pair->match, NULL);
-        const size_t end = presplit_next(pair->run);
+        const size_t end = pretokenizer_next(pair->run);
 
         assert_int_equal(rc, 1);
         if (end != pcre2_get_ovector_pointer(pair->match)[1])
@@ -206,33 +207,33 @@ static void work_is_linear_by_all_rules(void **state)
 
     (void)state;
     assert_non_null(text);
-    for (size_t i = 0; presplit_name(i) != NULL; i++) {
-        struct presplit *p;
-        struct presplit_run *run;
+    for (size_t i = 0; pretokenizer_name(i) != NULL; i++) {
+        struct pretokenizer *p;
+        struct pretokenizer_run *run;
 
-        assert_int_equal(presplit_create(&p, (int)i), 0);
-        if (i > 0 && presplit_same_rules((int)i - 1, (int)i)) {
-            presplit_destroy(&p);
+        assert_int_equal(pretokenizer_create(&p, (int)i), 0);
+        if (i > 0 && pretokenizer_same_rules((int)i - 1, (int)i)) {
+            pretokenizer_destroy(&p);
             continue;
         }
-        assert_int_equal(presplit_run_create(&run, p), 0);
+        assert_int_equal(pretokenizer_run_create(&run, p), 0);
         for (size_t u = 0; u < sizeof(units) / sizeof(units[0]); u++) {
             const size_t len = strlen(units[u]), n = MIB / len * len;
-            const uint64_t before = presplit_steps(run);
+            const uint64_t before = pretokenizer_steps(run);
             size_t at = 0;
 
             for (size_t k = 0; k < n; k++)
                 text[k] = units[u][k % len];
-            for (presplit_begin(run, text, n); at < n;)
-                at = presplit_next(run);
+            for (pretokenizer_begin(run, text, n); at < n;)
+                at = pretokenizer_next(run);
             assert_int_equal(at, n);
-            assert_true(presplit_steps(run) - before > 0);
-            if (presplit_steps(run) - before > 48 * n)
-                fail_msg("%s: %zu looks at %zu bytes of '%s'", presplit_name(i),
-                         (size_t)(presplit_steps(run) - before), n, units[u]);
+            assert_true(pretokenizer_steps(run) - before > 0);
+            if (pretokenizer_steps(run) - before > 48 * n)
+                fail_msg("%s: %zu looks at %zu bytes of '%s'", pretokenizer_name(i),
+                         (size_t)(pretokenizer_steps(run) - before), n, units[u]);
         }
-        presplit_run_destroy(&run);
-        presplit_destroy(&p);
+        pretokenizer_run_destroy(&run);
+        pretokenizer_destroy(&p);
     }
     free(text);
 }
@@ -253,18 +254,18 @@ static void refuses_what_is_not_in_the_notation(void **state)
 
 static void survives_every_failing_allocation(void **state)
 {
-    struct presplit *p;
+    struct pretokenizer *p;
 
     (void)state;
     for (int64_t n = 0;; n++) {
         int rc;
 
         mem_fail_after(n);
-        rc = presplit_create(&p, presplit_find("deepseek-llm", 12));
+        rc = pretokenizer_create(&p, pretokenizer_find("deepseek-llm", 12));
         if (!mem_has_failed()) {
             mem_fail_after(-1);
             assert_int_equal(rc, 0);
-            presplit_destroy(&p);
+            pretokenizer_destroy(&p);
             return;
         }
         mem_fail_after(-1);

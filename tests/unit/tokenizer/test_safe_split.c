@@ -1,8 +1,8 @@
 /* tests/unit/tokenizer/test_safe_split.c - where texts are cut, and that the ids are those of the
  * uncut text.
  *
- * The uncut way is the same encoder with a tokenizer that has no seams. Real vocabularies lie in
- * $QUIRE_DATA (default ../shared/data); without them those tests are skipped.
+ * The uncut way is the same encoder with a tokenizer that has no safe splits. Real vocabularies lie
+ * in $QUIRE_DATA (default ../shared/data); without them those tests are skipped.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -100,14 +100,14 @@ static size_t any_text(uint64_t *rng, const struct tokenizer *t, char *out)
     return n;
 }
 
-/* ---- with seams and without */
+/* ---- with safe splits and without */
 
 static void encode_whole(const struct tokenizer *t, const char *text, size_t n,
                          struct token_list *out)
 {
     struct tokenizer whole = *t;
 
-    whole.seams = NULL;
+    whole.safe_splits = NULL;
     assert_int_equal(tokenizer_encode(&whole, text, n, 0, SIZE_MAX, NULL, out), 0);
 }
 
@@ -125,29 +125,29 @@ static void assert_same(const struct tokenizer *t, const char *text, size_t n, c
     token_list_release(&whole);
 }
 
-static size_t count_seams(const struct tokenizer *t, const char *text, size_t n)
+static size_t count_safe_splits(const struct tokenizer *t, const char *text, size_t n)
 {
     size_t count = 0;
 
-    for (size_t at = seams_next(t->seams, text, n, 0); at < n; count++)
-        at = seams_next(t->seams, text, n, at);
+    for (size_t at = safe_splits_next(t->safe_splits, text, n, 0); at < n; count++)
+        at = safe_splits_next(t->safe_splits, text, n, at);
     return count;
 }
 
-/* Of many texts, some must have seams: else nothing would be compared. */
+/* Of many texts, some must have safe splits: else nothing would be compared. */
 static void compare_texts(const struct tokenizer *t, uint64_t *rng, const char *what)
 {
     static char text[LONGEST];
-    size_t n_seams = 0;
+    size_t n_safe_splits = 0;
 
-    assert_non_null(t->seams);
+    assert_non_null(t->safe_splits);
     for (int i = 0; i < N_TEXTS; i++) {
         const size_t n = any_text(rng, t, text);
 
         assert_same(t, text, n, what);
-        n_seams += count_seams(t, text, n);
+        n_safe_splits += count_safe_splits(t, text, n);
     }
-    assert_true(n_seams > N_TEXTS);
+    assert_true(n_safe_splits > N_TEXTS);
 }
 
 /* ---- vocabularies by chance */
@@ -299,21 +299,22 @@ static void work_is_linear(void **state)
     token_list_release(&list);
 }
 
-/* ---- where seams are */
+/* ---- where safe splits are */
 
-static void assert_seams(const struct tokenizer *t, const char *text, const size_t *at)
+static void assert_safe_splits(const struct tokenizer *t, const char *text, const size_t *at)
 {
     const size_t n = strlen(text);
     size_t from = 0;
 
     for (size_t i = 0; i == 0 || at[i - 1] != n; i++) {
-        from = seams_next(t->seams, text, n, from);
+        from = safe_splits_next(t->safe_splits, text, n, from);
         assert_int_equal(from, at[i]);
     }
 }
-#define SEAMS(t, text, ...) assert_seams(t, text, (const size_t[]){__VA_ARGS__, strlen(text)})
+#define SAFE_SPLITS(t, text, ...) \
+    assert_safe_splits(t, text, (const size_t[]){__VA_ARGS__, strlen(text)})
 
-static void seams_are_where_no_piece_lies_across(void **state)
+static void safe_splits_are_where_no_piece_lies_across(void **state)
 {
     struct toy v = spm_toy();
     struct tokenizer *t;
@@ -321,12 +322,13 @@ static void seams_are_where_no_piece_lies_across(void **state)
     (void)state;
     toy_add(&v, "\xE6\x97\xA5\xE6\x9C\xAC", NORMAL, 0);
     t = toy_create(&v);
-    SEAMS(t, "hello hello", 5);
-    SEAMS(t, "ooh  he", 1, 2, 3, 4);
-    SEAMS(t, "\xE6\x9C\xAC\xE6\x97\xA5\xE6\x9C\xAC", 3);
-    SEAMS(t, "\xE6\x9C\xA5\xE6\x9C\xAC", 3); /* the same two bytes meet, but not the characters */
-    SEAMS(t, "\xE6\x97\xA5\xE6", 4);         /* no character: left as it is */
-    SEAMS(t, "\x80\x80h\xE6\x97", 2, 3);
+    SAFE_SPLITS(t, "hello hello", 5);
+    SAFE_SPLITS(t, "ooh  he", 1, 2, 3, 4);
+    SAFE_SPLITS(t, "\xE6\x9C\xAC\xE6\x97\xA5\xE6\x9C\xAC", 3);
+    SAFE_SPLITS(t, "\xE6\x9C\xA5\xE6\x9C\xAC",
+                3);                        /* the same two bytes meet, but not the characters */
+    SAFE_SPLITS(t, "\xE6\x97\xA5\xE6", 4); /* no character: left as it is */
+    SAFE_SPLITS(t, "\x80\x80h\xE6\x97", 2, 3);
     tokenizer_destroy(&t);
 }
 
@@ -342,13 +344,13 @@ static void pieces_that_are_no_text_count_by_their_bytes(void **state)
     snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s", letter(0xE6));
     toy_add(&v, text, NORMAL, 0);
     t = toy_create(&v);
-    SEAMS(t, "\xE6\x9C\xA5\xE6\x9C\xAC", 6);
-    SEAMS(t, "\xE6\x9C\xAC\xE6\x9C\xA5\xE6\x9C\xAC", 3);
+    SAFE_SPLITS(t, "\xE6\x9C\xA5\xE6\x9C\xAC", 6);
+    SAFE_SPLITS(t, "\xE6\x9C\xAC\xE6\x9C\xA5\xE6\x9C\xAC", 3);
     tokenizer_destroy(&t);
 }
 
 /* Sums that are rounded may turn out otherwise in a part, and whole words are no parts. */
-static void some_tokenizers_have_no_seams(void **state)
+static void some_tokenizers_have_no_safe_splits(void **state)
 {
     struct toy v = spm_toy();
     struct tokenizer *t;
@@ -357,15 +359,15 @@ static void some_tokenizers_have_no_seams(void **state)
     v.model = "t5";
     v.scores[FIRST + 1] = -0.1f;
     t = toy_create(&v);
-    assert_null(t->seams);
+    assert_null(t->safe_splits);
     tokenizer_destroy(&t);
     v.scores[FIRST + 1] = -40;
     t = toy_create(&v);
-    assert_null(t->seams);
+    assert_null(t->safe_splits);
     tokenizer_destroy(&t);
     v = bpe_toy("llama-bpe");
     t = toy_create(&v);
-    assert_null(t->seams);
+    assert_null(t->safe_splits);
     tokenizer_destroy(&t);
 }
 
@@ -428,9 +430,9 @@ static void real_vocabularies_are_cut_exactly(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(seams_are_where_no_piece_lies_across),
+        cmocka_unit_test(safe_splits_are_where_no_piece_lies_across),
         cmocka_unit_test(pieces_that_are_no_text_count_by_their_bytes),
-        cmocka_unit_test(some_tokenizers_have_no_seams),
+        cmocka_unit_test(some_tokenizers_have_no_safe_splits),
         cmocka_unit_test(cutting_changes_no_id),
         cmocka_unit_test(work_is_linear),
         cmocka_unit_test(real_vocabularies_are_cut_exactly),

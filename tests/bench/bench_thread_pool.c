@@ -1,16 +1,17 @@
-/* tests/bench/bench_team.c - what the worker team itself costs, and how its split scales.
+/* tests/bench/bench_thread_pool.c - what the thread pool itself costs, and how its split scales.
  *
- *   bench_team [--threads N]
+ *   bench_thread_pool [--threads N]
  *
  * Measured on this machine: a barrier, an empty region (a take that finds nothing, a barrier), a
  * region of 64 empty items, and an empty run, with 1 to N threads (N: threads that `threads = 0`
  * takes); medians of many short series. Wants a quiet machine.
  *
  * Simulated, because cores are lacking: one step of products on 1 to 16 workers. Every worker has a
- * clock of its own; whoever's clock is lowest takes next, with the real team_take(), and each item
- * adds a fixed time to its taker's clock. So the split, the grain and the stealing are real; that
- * each worker has a core and that memory keeps up are assumptions. A barrier adds, for each worker
- * but the first, what one of two threads was measured to cost: arrivals change one word in turn.
+ * clock of its own; whoever's clock is lowest takes next, with the real thread_pool_take(), and
+ * each item adds a fixed time to its taker's clock. So the split, the grain and the stealing are
+ * real; that each worker has a core and that memory keeps up are assumptions. A barrier adds, for
+ * each worker but the first, what one of two threads was measured to cost: arrivals change one word
+ * in turn.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -46,12 +47,12 @@ static double median(double *v, size_t n)
     return v[n / 2];
 }
 
-static struct team *make(uint32_t n_threads)
+static struct thread_pool *make(uint32_t n_threads)
 {
-    struct team *t;
+    struct thread_pool *t;
 
-    if (team_create(&t, &(struct team_options){.n_threads = n_threads}) < 0) {
-        fprintf(stderr, "bench_team: cannot make %u threads\n", n_threads);
+    if (thread_pool_create(&t, &(struct thread_pool_options){.n_threads = n_threads}) < 0) {
+        fprintf(stderr, "bench_thread_pool: cannot make %u threads\n", n_threads);
         exit(1);
     }
     return t;
@@ -65,7 +66,7 @@ struct series {
     double us[SERIES];
 };
 
-static void regions(void *ud, struct team_worker *w)
+static void regions(void *ud, struct thread_pool_worker *w)
 {
     struct series *s = ud;
     uint32_t from, to;
@@ -74,35 +75,35 @@ static void regions(void *ud, struct team_worker *w)
         const double begin = now_us();
 
         for (uint32_t r = 0; r < REPS; r++) {
-            while (s->takes && team_take(w, s->n_items, 4, &from, &to))
+            while (s->takes && thread_pool_take(w, s->n_items, 4, &from, &to))
                 ;
-            team_barrier(w);
+            thread_pool_barrier(w);
         }
         if (w->index == 0)
             s->us[i] = (now_us() - begin) / REPS;
     }
 }
 
-static void nothing(void *ud, struct team_worker *w)
+static void nothing(void *ud, struct thread_pool_worker *w)
 {
     (void)ud;
     (void)w;
 }
 
-static double region_us(struct team *t, bool takes, uint32_t n_items)
+static double region_us(struct thread_pool *t, bool takes, uint32_t n_items)
 {
     struct series *s = calloc(1, sizeof(*s));
     double us;
 
     s->takes = takes;
     s->n_items = n_items;
-    team_run(t, regions, s);
+    thread_pool_run(t, regions, s);
     us = median(s->us, SERIES);
     free(s);
     return us;
 }
 
-static double run_us(struct team *t)
+static double run_us(struct thread_pool *t)
 {
     double us[SERIES];
 
@@ -110,7 +111,7 @@ static double run_us(struct team *t)
         const double begin = now_us();
 
         for (uint32_t r = 0; r < REPS; r++)
-            team_run(t, nothing, NULL);
+            thread_pool_run(t, nothing, NULL);
         us[i] = (now_us() - begin) / REPS;
     }
     return median(us, SERIES);
@@ -124,13 +125,13 @@ static double measure(uint32_t n_max)
     printf("team, microseconds (medians)\n%7s %9s %13s %10s %10s\n", "threads", "barrier",
            "empty region", "64 items", "empty run");
     for (uint32_t n = 1; n <= n_max; n++) {
-        struct team *t = make(n);
+        struct thread_pool *t = make(n);
         const double barrier = region_us(t, false, 0);
 
         of_two = n == 2 ? barrier : of_two;
         printf("%7u %9.2f %13.2f %10.2f %10.2f\n", n, barrier, region_us(t, true, 0),
                region_us(t, true, 64), run_us(t));
-        team_destroy(&t);
+        thread_pool_destroy(&t);
     }
     return of_two;
 }
@@ -154,20 +155,20 @@ static const struct {
 static double simulate_region(uint32_t n_workers, uint32_t n, double item_us, double slow)
 {
     const uint32_t grain = n / (n_workers * 4) > 0 ? n / (n_workers * 4) : 1;
-    struct team *t = make(n_workers);
-    struct team_worker w[MAX_WORKERS];
+    struct thread_pool *t = make(n_workers);
+    struct thread_pool_worker w[MAX_WORKERS];
     double clock[MAX_WORKERS] = {0}, end = 0;
     uint32_t from, to, next = 0;
 
     for (uint32_t i = 0; i < n_workers; i++)
-        w[i] = (struct team_worker){.team = t, .index = i};
-    while (team_take(&w[next], n, grain, &from, &to)) {
+        w[i] = (struct thread_pool_worker){.pool = t, .index = i};
+    while (thread_pool_take(&w[next], n, grain, &from, &to)) {
         clock[next] += (to - from) * item_us * (next == 0 ? slow : 1);
         end = clock[next] > end ? clock[next] : end;
         for (uint32_t i = 0; i < n_workers; i++)
             next = clock[i] < clock[next] ? i : next;
     }
-    team_destroy(&t);
+    thread_pool_destroy(&t);
     return end;
 }
 
@@ -208,7 +209,7 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "--threads") == 0)
         n_max = (uint32_t)strtoul(argv[2], NULL, 10);
     if ((argc != 1 && argc != 3) || n_max < 1 || n_max > 1024) {
-        fputs("usage: bench_team [--threads N]\n", stderr);
+        fputs("usage: bench_thread_pool [--threads N]\n", stderr);
         return 2;
     }
     simulate(measure(n_max));
