@@ -5,8 +5,8 @@
  * What is found on its two sides, each alone, is what is found in the whole text:
  * - Merges (SentencePiece, BPE). Every join gives the bytes of a piece. One across a safe split
  *   would hold both characters, and no piece does: so none crosses it. The next join is the best by
- *   score or rank, and of equals the leftmost. Joins on one side neither make nor take away pairs on
- *   the other, so those of each side come in the same order, with the other or without.
+ *   score or rank, and of equals the leftmost. Joins on one side neither make nor take away pairs
+ *   on the other, so those of each side come in the same order, with the other or without.
  * - The best way (unigram). Every way has the end of a piece at the safe split, since none lies
  *   across: the best one is the best up to it and the best from it on. The sum up to it is part of
  *   all sums behind it. Where sums are exact, that changes no comparison, ties included; where they

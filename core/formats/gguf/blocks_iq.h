@@ -1,7 +1,8 @@
 /* core/formats/gguf/blocks_iq.h - between blocks.c and its formats whose codes are no numbers:
  * those with a table of numbers or a codebook of patterns, and the ternary ones.
  *
- * Private to core/formats/gguf. The decoders take whole blocks. Every product in them is exact in fp32.
+ * Private to core/formats/gguf. The decoders take whole blocks. Every product in them is exact in
+ * fp32.
  *
  * Thread: any.
  * Memory: none.
