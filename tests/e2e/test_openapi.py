@@ -81,11 +81,11 @@ def test_schemas_are_schemas(doc):
 # ---- routes
 
 def test_every_route_and_no_other(doc):
-    rows = re.findall(r'^ROUTE\("([^"]+)", "(\w*)", HTTP_(\w+), ', source("routes.inc"), re.M)
-    assert len(rows) == source("routes.inc").count("\nROUTE(") > 10
+    rows = re.findall(r'^ROUTE\("([^"]+)", "(\w*)", HTTP_(\w+), ', source("api/routes.inc"), re.M)
+    assert len(rows) == source("api/routes.inc").count("\nROUTE(") > 10
     assert {(path + (f"{{{tail}}}" if tail else ""), method) for path, tail, method in rows} == {
         (path, method) for path, method, _ in operations(doc)}
-    assert re.findall(r"static const struct http_route routes\[\] = \{\n#define ROUTE.*\n.*\n#include", source("routes.c")), \
+    assert re.findall(r"static const struct http_route routes\[\] = \{\n#define ROUTE.*\n.*\n#include", source("api/router.c")), \
         "the server has no routes but those of the list"
 
 
@@ -115,8 +115,8 @@ def test_open_routes_need_no_key(doc, start, tmp_path):
 
 @pytest.mark.parametrize("name", FORMS)
 def test_every_field_and_no_other(doc, name):
-    rows = re.findall(r"^FIELD\((\w+), (PARAMS_\w+), (\w+)\)", source("params_fields.inc"), re.M)
-    assert len(rows) == source("params_fields.inc").count("\nFIELD(") > 30
+    rows = re.findall(r"^FIELD\((\w+), (PARAMS_\w+), (\w+)\)", source("api/params/params_fields.inc"), re.M)
+    assert len(rows) == source("api/params/params_fields.inc").count("\nFIELD(") > 30
     known = {field for field, form, _ in rows if form in {FORMS[name], "PARAMS_EVERY"} | GROUPS[FORMS[name]]}
     assert set(doc["components"]["schemas"][name]["properties"]) == known
 
@@ -132,7 +132,7 @@ def test_documented_fields_are_known(doc, server):
 
 
 def test_fields_of_the_tokenizer(doc):
-    text = source("tokens.c")
+    text = source("api/tokenize_endpoints.c")
     for name, function in (("TokenizeRequest", "encode"), ("DetokenizeRequest", "decode")):
         body = re.search(rf"^static void {function}\(.*?^}}", text, re.M | re.S)[0]
         known = set(re.findall(r'(?:field_find|read_flag)\(body, "(\w+)"', body))
@@ -142,9 +142,9 @@ def test_fields_of_the_tokenizer(doc):
         assert known and set(doc["components"]["schemas"][name]["properties"]) == known
 
 
-@pytest.mark.parametrize("name,file,hidden", [("MessagesRequest", "messages.c", set()),
-                                              ("CountTokensRequest", "messages.c", set()),
-                                              ("ResponsesRequest", "responses.c", {"messages"})])
+@pytest.mark.parametrize("name,file,hidden", [("MessagesRequest", "api/formats/anthropic_body.c", set()),
+                                              ("CountTokensRequest", "api/formats/anthropic_body.c", set()),
+                                              ("ResponsesRequest", "api/formats/openai_responses_body.c", {"messages"})])
 def test_fields_of_translated_bodies(doc, name, file, hidden):
     """What the translation looks at or drops, and the fields of a chat, which stay as they are."""
     text = source(file)
