@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/kern_math.h"
 #include "kernels/kernels_impl.h"
-#include "kernels/simd/kern_math.h"
 
 static const char *const ISA_NAME[] = {"scalar", "avx2", "avxvnni", "avx512"};
 static const char *const KV_NAME[KERN_N_KV] = {

@@ -13,7 +13,7 @@
 #include "kvcache/kv_store.h"
 #include "scheduler/cost_model.h"
 #include "scheduler/engine_arbiter.h"
-#include "scheduler/replay/journal.h"
+#include "scheduler/journal.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -4,6 +4,8 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 
+#include <string.h>
+
 /* The arrays lie behind the struct, in descending order of what they must be aligned to. */
 static void place_arrays(struct request *r, size_t n_hashes, size_t state_bytes, size_t count_bytes)
 {
@@ -77,6 +79,19 @@ const char *priority_name(enum priority p)
     static const char *const names[PRIORITY_COUNT] = {"low", "normal", "high", "critical"};
 
     return names[p];
+}
+
+bool priority_find(const char *text, enum priority *out)
+{
+    for (int p = 0; p < PRIORITY_COUNT; p++) {
+        const char digit[2] = {(char)('0' + p), '\0'};
+
+        if (strcmp(text, priority_name((enum priority)p)) == 0 || strcmp(text, digit) == 0) {
+            *out = (enum priority)p;
+            return true;
+        }
+    }
+    return false;
 }
 
 const char *finish_name(enum finish f)

@@ -94,6 +94,8 @@ bool request_wants_rows(const struct request *r);
 bool sampling_has_penalty(const struct sampling *s);
 
 const char *priority_name(enum priority p); /* "normal" */
+/* "high" or "2" -> PRIORITY_HIGH; false when it is none. */
+bool priority_find(const char *text, enum priority *out);
 const char *finish_name(enum finish f);     /* "length" */
 
 #endif

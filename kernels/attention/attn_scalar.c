@@ -1,7 +1,7 @@
 /* kernels/attention/attn_scalar.c - attention of one query row and head at a time: the
  * definition. */
+#include "kernels/kern_math.h"
 #include "kernels/kernels_impl.h"
-#include "kernels/simd/kern_math.h"
 
 /* Maximum, sum of exponentials and weighted values of what has been seen so far. */
 struct softmax_state {

@@ -1,6 +1,6 @@
 /* kernels/elementwise/elem_scalar.c - everything between the products: the definitions. */
+#include "kernels/kern_math.h"
 #include "kernels/kernels_impl.h"
-#include "kernels/simd/kern_math.h"
 
 /* Adding 1.5 * 2^23 rounds |v| < 2^22 to an integer, to even. */
 static int8_t round_code(float v)

@@ -1,7 +1,7 @@
 /* kernels/gemm/gemm_scalar.c - matrix products: the definition, one output element at a time. */
 #include "kernels/gemm/panel_values.h"
+#include "kernels/kern_math.h"
 #include "kernels/kernels_impl.h"
-#include "kernels/simd/kern_math.h"
 
 /* Code i of a group of 32 in a lane: how the types pack their codes. */
 typedef int (*code_fn)(const uint8_t *codes, size_t lane, size_t i);

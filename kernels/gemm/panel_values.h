@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "kernels/gemm/codebook.h"
+#include "kernels/kern_math.h"
 #include "kernels/kernels_impl.h"
-#include "kernels/simd/kern_math.h"
 
 /* Code i of a group of 32 in a lane: how the types pack their codes. */
 

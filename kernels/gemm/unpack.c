@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "kernels/gemm/panel_values.h"
+#include "kernels/kern_math.h"
 #include "kernels/kernels_impl.h"
-#include "kernels/simd/kern_math.h"
 
 static uint8_t nibble_at(const uint8_t *src, size_t lane, size_t i)
 {

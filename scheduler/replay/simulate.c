@@ -4,7 +4,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "scheduler/cost_model.h"
-#include "scheduler/replay/journal.h"
+#include "scheduler/journal.h"
 #include "scheduler/replay/quantiles.h"
 
 #include <string.h>

@@ -1,6 +1,8 @@
 /* server/api/completion_rate.c - see completion_rate.h. */
 #include "server/api/completion_rate.h"
 
+#include "server/http/retry_after.h"
+
 #include <math.h>
 #include <stdbool.h>
 
@@ -36,7 +38,5 @@ uint32_t completion_rate_wait_ms(const struct completion_rate *p, uint32_t n, ui
     const double ms =
         is_known ? n / completion_rate_per_s(p, now_us) * 1000 : COMPLETION_RATE_GUESS_MS;
 
-    if (ms >= COMPLETION_RATE_MAX_WAIT_MS)
-        return COMPLETION_RATE_MAX_WAIT_MS;
-    return ms > COMPLETION_RATE_MIN_WAIT_MS ? (uint32_t)ms : COMPLETION_RATE_MIN_WAIT_MS;
+    return ms < RETRY_AFTER_MAX_MS ? retry_after_bound((uint64_t)ms) : RETRY_AFTER_MAX_MS;
 }

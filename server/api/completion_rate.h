@@ -12,9 +12,6 @@
 #include <stdint.h>
 
 #define COMPLETION_RATE_TAU_S 15.0
-/* Nobody is told to wait longer: by then the estimate is stale. */
-#define COMPLETION_RATE_MAX_WAIT_MS 60000u
-#define COMPLETION_RATE_MIN_WAIT_MS 50u
 /* When nothing has ended lately: one who asks again learns more. */
 #define COMPLETION_RATE_GUESS_MS 1000u
 

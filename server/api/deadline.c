@@ -2,10 +2,10 @@
 #include "server/api/deadline.h"
 
 #include "core/base/clock.h"
-#include "server/api/completion_rate.h"
 #include "server/api/engine_client.h"
 #include "server/api/parse_job.h"
 #include "server/http/http.h"
+#include "server/http/retry_after.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -83,7 +83,6 @@ struct deadline deadline_judge(const struct parse_job *in, const struct event_pr
  * again; one that came at a bad time is told when the others will be done. */
 void deadline_refuse(struct parse_job *in, const struct deadline *d)
 {
-    const uint32_t max = COMPLETION_RATE_MAX_WAIT_MS;
     char what[48] = "the first token is";
     struct api_error e;
 
@@ -94,7 +93,8 @@ void deadline_refuse(struct parse_job *in, const struct deadline *d)
                   "'deadline_ms' is %" PRIu64 ", and %s predicted to take %" PRIu64 " ms",
                   in->parsed.params.deadline_ms, what, d->predicted_ms);
     if (d->retry_ms > 0)
-        engine_client_say_when(in->call, d->retry_ms < max ? (uint32_t)d->retry_ms : max);
+        retry_after_set(in->call, d->retry_ms < RETRY_AFTER_MAX_MS ? (uint32_t)d->retry_ms
+                                                                   : RETRY_AFTER_MAX_MS);
     else
         http_call_set_header(in->call, "x-should-retry", "false");
     parse_job_refuse_plainly(in, &e, REJECTION_DEADLINE);

@@ -7,6 +7,7 @@
 #include "server/api/completion_rate.h"
 #include "server/auth/tenants.h"
 #include "server/http/http.h"
+#include "server/http/retry_after.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -197,27 +198,14 @@ static uint32_t wait_ms(struct engine_client *d, uint32_t n)
     uint64_t ms;
 
     if (n == 0 || d->queue == NULL)
-        return COMPLETION_RATE_MIN_WAIT_MS;
+        return RETRY_AFTER_MIN_MS;
     queue_get_stats(d->queue, &s);
     ms = forecast_room_us(&s) / 1000;
     if (ms == 0)
         return completion_rate_wait_ms(&d->priv->completion_rate, n, clock_us());
     if (n > 1)
         ms += completion_rate_wait_ms(&d->priv->completion_rate, n - 1, clock_us());
-    if (ms < COMPLETION_RATE_MIN_WAIT_MS)
-        return COMPLETION_RATE_MIN_WAIT_MS;
-    return ms < COMPLETION_RATE_MAX_WAIT_MS ? (uint32_t)ms : COMPLETION_RATE_MAX_WAIT_MS;
-}
-
-void engine_client_say_when(struct http_call *call, uint32_t ms)
-{
-    char text[16];
-
-    snprintf(text, sizeof(text), "%u", (ms + 999) / 1000);
-    http_call_set_header(call, "Retry-After", text);
-    snprintf(text, sizeof(text), "%u", ms);
-    http_call_set_header(call, "retry-after-ms", text);
-    http_call_set_header(call, "x-should-retry", "true");
+    return retry_after_bound(ms);
 }
 
 /* While draining nothing comes back before the last request has ended. */
@@ -227,7 +215,7 @@ void engine_client_set_retry_headers(struct engine_client *d, struct http_call *
     if (status == 503)
         n = d->priv->n_open;
     if (status == 429 || status == 503)
-        engine_client_say_when(call, wait_ms(d, n));
+        retry_after_set(call, wait_ms(d, n));
 }
 
 /* Posts that the statistics do not know of yet: the last so many. */

@@ -80,8 +80,6 @@ int engine_client_check_dry_room(struct engine_client *d, uint32_t n, struct api
 /* The headers that belong to a refusal of status 429 or 503 for n requests. */
 void engine_client_set_retry_headers(struct engine_client *d, struct http_call *call, int status,
                                      uint32_t n);
-/* The same when the time is known. */
-void engine_client_say_when(struct http_call *call, uint32_t ms);
 
 /* The place in the queue of a request that arrives now: 1 is the next; 0: it need not wait. */
 uint32_t engine_client_position(struct engine_client *d, enum priority p);

@@ -9,6 +9,7 @@
 #include "server/api/engine_client.h"
 #include "server/auth/tenants.h"
 #include "server/http/http.h"
+#include "server/http/retry_after.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -93,7 +94,7 @@ bool parse_job_check_key(struct parse_job *in)
         key_check(in->key, in->parsed.n_choices, n_tokens(in), clock_us(), &wait, &e) == 0)
         return true;
     if (wait > 0) {
-        engine_client_say_when(in->call, (uint32_t)((wait + 999) / 1000));
+        retry_after_set(in->call, (uint32_t)((wait + 999) / 1000));
         parse_job_refuse_plainly(in, &e, REJECTION_RATE_LIMIT);
     } else {
         parse_job_refuse(in, &e, e.status == 429 ? REJECTION_RATE_LIMIT : REJECTION_INVALID);
@@ -264,7 +265,7 @@ void parse_job_start(struct parse_job *in, struct engine_client *d, struct http_
                              .wire_format = wire_format,
                              .arrival_us = clock_us(),
                              .ready = ready};
-    in->key = key_ref(http_call_key(call));
+    in->key = key_ref(http_call_owner(call));
     in->access = access_ref(http_call_access(call));
     in->body = http_call_take_body(call);
     take_headers(in);

@@ -335,7 +335,7 @@ static int take_priority(struct parsed_request *p, const char *header)
 {
     if (header == NULL || p->params.has_priority)
         return 0;
-    if (params_priority(header, &p->params.priority))
+    if (priority_find(header, &p->params.priority))
         return 0;
     return api_error_set(&p->error, 400, "X-Priority", NULL,
                          "the header X-Priority must be low, normal, high, critical or 0 to 3");

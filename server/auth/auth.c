@@ -3,10 +3,9 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "server/api/completion_rate.h"
-#include "server/api/engine_client.h"
 #include "server/auth/api_keys.h"
 #include "server/http/http.h"
+#include "server/http/retry_after.h"
 
 #include <string.h>
 #include <strings.h>
@@ -29,14 +28,10 @@ static uint32_t loading_ms(const struct auth *g)
 {
     const uint64_t elapsed_ms = (clock_us() - g->load_start_us) / 1000;
     const uint32_t done = g->load_permille != NULL ? g->load_permille(g->load_ud) : 0;
-    uint64_t left;
 
     if (done == 0 || done > 1000)
         return LOADING_MS;
-    left = elapsed_ms * (1000 - done) / done;
-    if (left < COMPLETION_RATE_MIN_WAIT_MS)
-        return COMPLETION_RATE_MIN_WAIT_MS;
-    return left < COMPLETION_RATE_MAX_WAIT_MS ? (uint32_t)left : COMPLETION_RATE_MAX_WAIT_MS;
+    return retry_after_bound(elapsed_ms * (1000 - done) / done);
 }
 
 static int refuse_loading(const struct auth *g, struct http_call *call)
@@ -44,7 +39,7 @@ static int refuse_loading(const struct auth *g, struct http_call *call)
     struct api_error e;
 
     api_error_set(&e, 503, NULL, "loading", "Loading model");
-    engine_client_say_when(call, loading_ms(g));
+    retry_after_set(call, loading_ms(g));
     http_call_reply_error(call, &e);
     return ERR_BUSY;
 }
@@ -56,7 +51,7 @@ void auth_answer_ready(const struct auth *g, struct http_call *call)
     buf_init(&body, 256);
     buf_add_str(&body, "{\"error\":{\"code\":503,\"message\":\"Loading model\","
                        "\"type\":\"unavailable_error\"}}");
-    engine_client_say_when(call, loading_ms(g));
+    retry_after_set(call, loading_ms(g));
     http_call_reply(call, 503, "application/json", &body);
 }
 
@@ -99,8 +94,13 @@ static int check_rate(struct auth *g, struct http_call *call, struct key *key)
         return 0;
     api_error_set(&e, 429, NULL, "rate_limit_exceeded",
                   "this key has a limit of %u requests a minute", key->requests.per_minute);
-    engine_client_say_when(call, (uint32_t)((wait + 999) / 1000));
+    retry_after_set(call, (uint32_t)((wait + 999) / 1000));
     return refuse(g, call, &e, REJECTION_RATE_LIMIT);
+}
+
+static void release_key(void *key)
+{
+    key_unref(key);
 }
 
 static int check_key(struct auth *g, struct http_call *call, unsigned flags)
@@ -111,7 +111,7 @@ static int check_key(struct auth *g, struct http_call *call, unsigned flags)
 
     if (key == NULL)
         return refuse_stranger(g, call, secret != NULL);
-    http_call_set_key(call, key);
+    http_call_set_owner(call, key_ref(key), release_key, key->spec.name);
     if ((flags & AUTH_ADMIN) != 0 && !key->spec.is_admin) {
         api_error_set(&e, 403, NULL, "insufficient_permissions",
                       "this needs a key with admin rights");

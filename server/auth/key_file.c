@@ -4,7 +4,6 @@
 #include "core/base/err.h"
 #include "core/base/ini_line.h"
 #include "core/base/mem.h"
-#include "server/api/params/params.h"
 #include "server/auth/rate_limit.h"
 
 #include <assert.h>
@@ -64,7 +63,7 @@ static int set_weight(struct key_spec *k, const char *value)
 
 static int set_priority(struct key_spec *k, const char *value)
 {
-    return params_priority(value, &k->max_priority) ? 0 : ERR_INVAL;
+    return priority_find(value, &k->max_priority) ? 0 : ERR_INVAL;
 }
 
 static int set_requests(struct key_spec *k, const char *value)

@@ -1,4 +1,4 @@
-/* server/cli/replay_line.c - see replay_line.h; the format is in scheduler/replay/journal.h. */
+/* server/cli/replay_line.c - see replay_line.h; the format is in scheduler/journal.h. */
 #include "server/cli/replay_line.h"
 
 #include "core/base/err.h"

@@ -7,7 +7,7 @@
 #include "core/model/model.h"
 #include "core/tokenizer/tokenizer.h"
 #include "scheduler/engine_loop.h"
-#include "scheduler/replay/journal.h"
+#include "scheduler/journal.h"
 #include "server/api/chat/chat.h"
 #include "server/api/constraint_cache.h"
 

@@ -6,7 +6,7 @@
 #include "core/base/file_append.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "scheduler/replay/journal.h"
+#include "scheduler/journal.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -5,7 +5,6 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "server/auth/api_keys.h"
 #include "server/http/access_log.h"
 
 #include <inttypes.h>
@@ -113,6 +112,13 @@ static void hold(struct http_call *c)
     c->n_held = now;
 }
 
+static void drop_owner(struct http_call *c)
+{
+    if (c->owner != NULL)
+        c->release_owner(c->owner);
+    c->owner = NULL;
+}
+
 /* 499: the client went before there was an answer (nginx's number). */
 void exchange_end(struct http_call *c)
 {
@@ -132,7 +138,7 @@ void exchange_end(struct http_call *c)
     buf_release(&c->out);
     c->n_kept = 0;
     hold(c);
-    key_unref(c->key);
+    drop_owner(c);
     mem_free(c->query);
     mem_free(c);
 }
@@ -342,17 +348,18 @@ const char *http_call_tail(const struct http_call *c)
     return c->tail;
 }
 
-void http_call_set_key(struct http_call *c, struct key *key)
+void http_call_set_owner(struct http_call *c, void *owner, void (*release)(void *owner),
+                         const char *name)
 {
-    key_unref(c->key);
-    c->key = key_ref(key);
-    if (key != NULL)
-        access_set_key(c->access, key->spec.name);
+    drop_owner(c);
+    c->owner = owner;
+    c->release_owner = release;
+    access_set_key(c->access, name);
 }
 
-struct key *http_call_key(const struct http_call *c)
+void *http_call_owner(const struct http_call *c)
 {
-    return c->key;
+    return c->owner;
 }
 
 struct access *http_call_access(const struct http_call *c)

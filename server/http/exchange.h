@@ -31,7 +31,8 @@ struct http_call {
     struct http *http;
     struct connection *connection;
     const struct http_parser *request; /* the connection's */
-    struct key *key;                   /* held, or NULL */
+    void *owner;                       /* held, or NULL; given to: */
+    void (*release_owner)(void *owner);
     struct access *access;             /* its side of the log's line, or NULL */
     size_t route;                      /* n_routes when there is none */
     enum call_state state;

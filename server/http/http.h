@@ -47,7 +47,6 @@ enum http_methods {
 
 struct access;
 struct http_call;
-struct key;
 struct tls;
 
 struct http_route {
@@ -143,10 +142,11 @@ const struct buf *http_call_body(const struct http_call *c);
 /* The body, empty afterwards; the caller releases it. */
 struct buf http_call_take_body(struct http_call *c);
 
-/* Whose exchange it is: NULL while nobody has said, or nobody needs to. The call holds its own
- * reference; the log names the key. */
-void http_call_set_key(struct http_call *c, struct key *key);
-struct key *http_call_key(const struct http_call *c);
+/* Whose exchange it is: NULL while nobody has said, or nobody needs to. The call takes the owner
+ * and gives it to `release` at its end; the log has the name, as the key. */
+void http_call_set_owner(struct http_call *c, void *owner, void (*release)(void *owner),
+                         const char *name);
+void *http_call_owner(const struct http_call *c);
 
 /* The exchange's line in the log, which whoever does the work may hold (access.h); or NULL. */
 struct access *http_call_access(const struct http_call *c);

@@ -9,8 +9,8 @@
 #include "core/base/mem.h"
 #include "core/formats/gguf/gguf.h"
 #include "core/formats/gguf/write.h"
-#include "core/formats/hf/folder.h"
 #include "core/formats/hf/tokenizer_json.h"
+#include "core/formats/hf_folder.h"
 #include "core/tokenizer/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

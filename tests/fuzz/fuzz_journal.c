@@ -12,7 +12,7 @@
 #include "tests/fuzz/scratch.h"
 
 #include "core/base/mem.h"
-#include "scheduler/replay/journal.h"
+#include "scheduler/journal.h"
 #include "scheduler/replay/replay.h"
 #include "server/cli/replay_line.h"
 

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 
 #include "core/base/mem.h"
-#include "core/formats/hf/folder.h"
+#include "core/formats/hf_folder.h"
 #include "core/formats/safetensors/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

@@ -22,7 +22,7 @@
 #include <cmocka.h>
 
 #include "core/base/err.h"
-#include "scheduler/replay/journal.h"
+#include "scheduler/journal.h"
 #include "scheduler/scheduler.h"
 
 #define MAX_REQUESTS 4096

@@ -5,7 +5,7 @@
 #include "core/base/json.h"
 #include "core/base/mem.h"
 #include "core/formats/gguf/write.h"
-#include "core/formats/hf/folder.h"
+#include "core/formats/hf_folder.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* core/formats/hf/chat_template.h - the chat template of a folder (folder.h) as a key of a GGUF
+/* core/formats/hf/chat_template.h - the chat template of a folder (hf_folder.h) as a key of a GGUF
  * header.
  *
  * Thread: the one that loads.

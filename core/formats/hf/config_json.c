@@ -3,7 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/formats/gguf/write.h"
-#include "core/formats/hf/folder.h"
+#include "core/formats/hf_folder.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* core/formats/hf/config_json.h - config.json of a folder (folder.h) as the keys of a GGUF header.
+/* core/formats/hf/config_json.h - config.json of a folder (hf_folder.h) as the keys of a GGUF
+ * header.
  *
  * Llama, Qwen2 and Qwen3. What would change the arithmetic in a way that is not computed here is
  * refused, not ignored.

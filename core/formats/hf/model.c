@@ -6,8 +6,8 @@
 #include "core/formats/gguf/gguf.h"
 #include "core/formats/gguf/write.h"
 #include "core/formats/hf/config_json.h"
-#include "core/formats/hf/folder.h"
 #include "core/formats/hf/tokenizer_json.h"
+#include "core/formats/hf_folder.h"
 #include "core/formats/safetensors/safetensors.h"
 
 #include <stdio.h>

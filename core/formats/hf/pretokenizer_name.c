@@ -1,7 +1,7 @@
 /* core/formats/hf/pretokenizer_name.c - see pretokenizer_name.h. */
 #include "core/formats/hf/pretokenizer_name.h"
 
-#include "core/formats/hf/folder.h"
+#include "core/formats/hf_folder.h"
 
 #include <string.h>
 

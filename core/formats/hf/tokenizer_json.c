@@ -5,8 +5,8 @@
 #include "core/base/mem.h"
 #include "core/formats/gguf/write.h"
 #include "core/formats/hf/chat_template.h"
-#include "core/formats/hf/folder.h"
 #include "core/formats/hf/pretokenizer_name.h"
+#include "core/formats/hf_folder.h"
 
 #include <math.h>
 #include <stdio.h>

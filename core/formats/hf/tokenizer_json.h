@@ -1,4 +1,4 @@
-/* core/formats/hf/tokenizer_json.h - tokenizer.json of a folder (folder.h) as the keys of a GGUF
+/* core/formats/hf/tokenizer_json.h - tokenizer.json of a folder (hf_folder.h) as the keys of a GGUF
  * header.
  *
  * Two kinds: byte-level BPE, whose way to cut words is recognised by its patterns and named as GGUF

@@ -3,7 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/formats/hf/folder.h"
+#include "core/formats/hf_folder.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* core/formats/safetensors/safetensors.h - what is in the *.safetensors files of a folder
- * (folder.h).
+ * (hf_folder.h).
  *
  * A file is the length of its header (8 bytes), the header (JSON: for each name a type, a shape and
  * where its bytes are in the data), and the data. The files are model.safetensors, or those that

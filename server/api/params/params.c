@@ -50,19 +50,6 @@ int params_parse_stream_options(const struct field_args *a)
     return field_bool(usage, "stream_options.include_usage", &a->p->include_usage, a->e);
 }
 
-bool params_priority(const char *text, enum priority *out)
-{
-    for (int p = 0; p < PRIORITY_COUNT; p++) {
-        const char digit[2] = {(char)('0' + p), '\0'};
-
-        if (strcmp(text, priority_name((enum priority)p)) == 0 || strcmp(text, digit) == 0) {
-            *out = (enum priority)p;
-            return true;
-        }
-    }
-    return false;
-}
-
 int params_parse_priority(const struct field_args *a)
 {
     a->p->has_priority = true;
@@ -70,7 +57,7 @@ int params_parse_priority(const struct field_args *a)
         a->p->priority = (enum priority)(int)a->v->valuedouble;
         return 0;
     }
-    if (cJSON_IsString(a->v) && params_priority(a->v->valuestring, &a->p->priority))
+    if (cJSON_IsString(a->v) && priority_find(a->v->valuestring, &a->p->priority))
         return 0;
     return api_error_set(a->e, 400, a->name, NULL,
                          "'priority' must be low, normal, high, critical or 0 to 3");

@@ -109,7 +109,4 @@ void params_release(struct params *p);
  * vocabulary. */
 const cJSON *params_prompt(const struct params *p, uint32_t i);
 
-/* "high", "2" or 2 -> PRIORITY_HIGH; false when it is none. */
-bool params_priority(const char *text, enum priority *out);
-
 #endif

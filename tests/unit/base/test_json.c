@@ -20,6 +20,7 @@
 #include "server/api/completion_rate.h"
 #include "server/api/params/field.h"
 #include "server/http/error.h"
+#include "server/http/retry_after.h"
 
 static int parse(const char *text, size_t n)
 {
@@ -263,8 +264,8 @@ static void completion_rate_tells_when_to_come_back(void **state)
     assert_true(fabs(completion_rate_per_s(&p, now) - 10) < 0.5);
     assert_true(completion_rate_wait_ms(&p, 20, now) > 1900 &&
                 completion_rate_wait_ms(&p, 20, now) < 2100);
-    assert_int_equal(completion_rate_wait_ms(&p, 0, now), COMPLETION_RATE_MIN_WAIT_MS);
-    assert_int_equal(completion_rate_wait_ms(&p, 1000000, now), COMPLETION_RATE_MAX_WAIT_MS);
+    assert_int_equal(completion_rate_wait_ms(&p, 0, now), RETRY_AFTER_MIN_MS);
+    assert_int_equal(completion_rate_wait_ms(&p, 1000000, now), RETRY_AFTER_MAX_MS);
     now += 150000000; /* ten windows of silence */
     assert_true(completion_rate_per_s(&p, now) < 0.01);
     assert_int_equal(completion_rate_wait_ms(&p, 1, now), COMPLETION_RATE_GUESS_MS);

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "scheduler/replay/journal.h"
+#include "scheduler/journal.h"
 #include "scheduler/scheduler.h"
 
 static char text[1 << 16];

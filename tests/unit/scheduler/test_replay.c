@@ -15,7 +15,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "scheduler/replay/journal.h"
+#include "scheduler/journal.h"
 #include "scheduler/replay/replay.h"
 #include "scheduler/replay/simulate.h"
 #include "server/cli/replay_line.h"

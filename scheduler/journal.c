@@ -1,6 +1,6 @@
-/* scheduler/replay/journal.c - see journal.h. The mutex protects the ring; it is held for copying
+/* scheduler/journal.c - see journal.h. The mutex protects the ring; it is held for copying
  * only. */
-#include "scheduler/replay/journal.h"
+#include "scheduler/journal.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

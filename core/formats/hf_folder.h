@@ -1,4 +1,4 @@
-/* core/formats/hf/folder.h - a folder with a model as Hugging Face's transformers save it.
+/* core/formats/hf_folder.h - a folder with a model as Hugging Face's transformers save it.
  *
  * config.json says what the model is, tokenizer.json (and tokenizer_config.json) how it reads,
  * *.safetensors hold the weights. Each hf_* module turns one of these into keys of a GGUF header,

@@ -1,4 +1,4 @@
-/* scheduler/replay/journal.h - everything that the scheduler was told and what it answered, as
+/* scheduler/journal.h - everything that the scheduler was told and what it answered, as
  * lines on their way to a file.
  *
  * The scheduler is pure: the same calls at the same times give the same plans. So a run can be made
@@ -26,8 +26,8 @@
  * Thread: journal_take() one other thread; the rest the engine thread.
  * Memory: taken in journal_create(): twice `bytes`.
  */
-#ifndef SCHEDULER_REPLAY_JOURNAL_H
-#define SCHEDULER_REPLAY_JOURNAL_H
+#ifndef SCHEDULER_JOURNAL_H
+#define SCHEDULER_JOURNAL_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* kernels/simd/kern_math.h - the scalar arithmetic that every body shares.
+/* kernels/kern_math.h - the scalar arithmetic that every body shares.
  *
  * exp is an explicit sequence of fma, so that a vector body repeats it lane by lane and gets the
  * same bits; the constants are macros for that reason. Nothing here calls libm but fmaf, which is
@@ -8,8 +8,8 @@
  * Thread: any.
  * Memory: none.
  */
-#ifndef KERNELS_SIMD_KERN_MATH_H
-#define KERNELS_SIMD_KERN_MATH_H
+#ifndef KERNELS_KERN_MATH_H
+#define KERNELS_KERN_MATH_H
 
 #include <math.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* core/formats/hf/folder.c - see folder.h. */
-#include "core/formats/hf/folder.h"
+/* core/formats/hf_folder.c - see hf_folder.h. */
+#include "core/formats/hf_folder.h"
 
 #include "core/base/err.h"
 #include "core/base/json.h"

@@ -1,0 +1,24 @@
+/* server/http/retry_after.c - see retry_after.h. */
+#include "server/http/retry_after.h"
+
+#include "server/http/http.h"
+
+#include <stdio.h>
+
+uint32_t retry_after_bound(uint64_t ms)
+{
+    if (ms < RETRY_AFTER_MIN_MS)
+        return RETRY_AFTER_MIN_MS;
+    return ms < RETRY_AFTER_MAX_MS ? (uint32_t)ms : RETRY_AFTER_MAX_MS;
+}
+
+void retry_after_set(struct http_call *call, uint32_t ms)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%u", (ms + 999) / 1000);
+    http_call_set_header(call, "Retry-After", text);
+    snprintf(text, sizeof(text), "%u", ms);
+    http_call_set_header(call, "retry-after-ms", text);
+    http_call_set_header(call, "x-should-retry", "true");
+}
