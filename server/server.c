@@ -15,10 +15,10 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "server/api/engine_client.h"
-#include "server/api/worker_pool.h"
 #include "server/auth/api_keys.h"
 #include "server/auth/tenants.h"
 #include "server/http/tls.h"
+#include "server/process/worker_pool.h"
 
 #include <signal.h>
 #include <stdio.h>

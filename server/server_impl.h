@@ -8,11 +8,11 @@
 #include <stdatomic.h>
 #include <uv.h>
 
-#include "server/admin/metrics.h"
 #include "server/api/request_memory.h"
-#include "server/api/served_model.h"
 #include "server/auth/auth.h"
 #include "server/http/http.h"
+#include "server/metrics/metrics.h"
+#include "server/served_model.h"
 #include "server/server.h"
 
 struct server {

@@ -9,7 +9,7 @@
 #include "server/api/chat/chat.h"
 #include "server/api/constraint_cache.h"
 #include "server/api/engine_client.h"
-#include "server/api/response_writer.h"
+#include "server/api/response/response_writer.h"
 #include "server/http/http.h"
 
 #include <inttypes.h>

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/admin/metrics.h"
+#include "server/metrics/metrics.h"
 
 struct engine_client;
 struct http_call;

@@ -16,6 +16,7 @@
 
 #include "core/base/buf.h"
 #include "core/base/json.h"
+#include "server/api/params/constraint_spec.h"
 #include "server/http/error.h"
 
 #define CONSTRAINT_MAX_TEXT ((size_t)256 << 10) /* of a grammar or schema */
@@ -25,23 +26,6 @@ struct budget;
 struct constraint_cache;
 struct constraint;
 struct tokenizer;
-
-enum constraint_kind {
-    CONSTRAINT_NONE = 0,
-    CONSTRAINT_GRAMMAR, /* a string: GBNF */
-    CONSTRAINT_REGEX,   /* a string */
-    CONSTRAINT_CHOICE,  /* a list of strings */
-    CONSTRAINT_SCHEMA,  /* a JSON Schema, or a string that holds one */
-    CONSTRAINT_JSON,    /* any JSON object; no value */
-};
-
-struct constraint_spec {
-    enum constraint_kind kind;
-    const char *field;  /* static: what the client called it */
-    const cJSON *value; /* borrowed from the body */
-    uint64_t owner;     /* a number for the tenant: what one has compiled another does not find, or
-                         * the time it takes would tell what others ask for */
-};
 
 struct constraint_cache_options {
     const struct tokenizer *tokenizer; /* borrowed */

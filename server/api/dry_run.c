@@ -8,7 +8,7 @@
 #include "server/api/engine_probe.h"
 #include "server/api/params/field.h"
 #include "server/api/parse_job.h"
-#include "server/api/response_writer.h"
+#include "server/api/response/response_writer.h"
 #include "server/http/http.h"
 
 _Static_assert(PARAMS_MAX_CHOICES <= SERVER_DRY_RUNS, "every plan has room when nobody else asks");

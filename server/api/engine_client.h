@@ -21,9 +21,9 @@
 #include "core/base/buf.h"
 #include "scheduler/forecast.h"
 #include "scheduler/queue.h"
-#include "server/admin/metrics.h"
+#include "server/api/server_options.h"
 #include "server/http/error.h"
-#include "server/server.h"
+#include "server/metrics/metrics.h"
 
 struct http_call;
 struct request_memory;

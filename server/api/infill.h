@@ -15,12 +15,7 @@
 
 #include "core/base/json.h"
 #include "core/tokenizer/tokenizer.h"
-
-struct infill_spec {
-    const char *suffix; /* what comes after the gap; NULL: there is no gap */
-    const char *prefix; /* what comes before the prompt; NULL: nothing */
-    const cJSON *extra; /* [{"filename":"…","text":"…"}], or NULL */
-};
+#include "server/api/params/infill_spec.h"
 
 /* Has the model the tokens for it? */
 bool infill_is_known(const struct tokenizer *t);

@@ -18,9 +18,9 @@
 #include "core/base/budget.h"
 #include "server/api/request_memory.h"
 #include "server/api/request_parse.h"
-#include "server/api/worker_pool.h"
 #include "server/auth/api_keys.h"
 #include "server/http/access_log.h"
+#include "server/process/worker_pool.h"
 
 struct engine_client;
 struct wire_format;

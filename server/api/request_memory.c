@@ -3,8 +3,8 @@
 
 #include "core/base/err.h"
 #include "core/grammar/constraint.h"
-#include "server/api/choice.h"
 #include "server/api/request_parse.h"
+#include "server/api/response/choice.h"
 #include "server/http/error.h"
 
 /* A cJSON value with what the allocator adds, and the same for one of its strings. */

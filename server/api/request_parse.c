@@ -7,7 +7,9 @@
 #include "core/grammar/constraint.h"
 #include "core/tokenizer/tokenizer.h"
 #include "server/api/chat/chat.h"
-#include "server/api/response_writer.h"
+#include "server/api/constraint_cache.h"
+#include "server/api/infill.h"
+#include "server/api/response/response_writer.h"
 #include "server/http/http.h"
 
 #include <string.h>

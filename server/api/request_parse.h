@@ -8,11 +8,11 @@
 
 #include "core/base/budget.h"
 #include "scheduler/request.h"
-#include "server/admin/metrics.h"
-#include "server/api/choice.h"
 #include "server/api/params/params.h"
+#include "server/api/response/choice.h"
+#include "server/api/server_options.h"
 #include "server/http/error.h"
-#include "server/server.h"
+#include "server/metrics/metrics.h"
 
 struct wire_format;
 

@@ -7,7 +7,7 @@
 #include "server/api/engine_client.h"
 #include "server/api/formats/anthropic_body.h"
 #include "server/api/parse_job.h"
-#include "server/api/response_writer.h"
+#include "server/api/response/response_writer.h"
 #include "server/http/http.h"
 
 static const struct wire_format apply = {.form = PARAMS_CHAT, .keeps_text = true};

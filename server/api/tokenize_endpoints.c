@@ -10,8 +10,8 @@
 #include "server/api/params/field.h"
 #include "server/api/request_memory.h"
 #include "server/api/template_endpoints.h"
-#include "server/api/worker_pool.h"
 #include "server/http/http.h"
+#include "server/process/worker_pool.h"
 
 #include <string.h>
 

@@ -6,6 +6,7 @@
 #include "server/auth/api_keys.h"
 #include "server/http/http.h"
 #include "server/http/retry_after.h"
+#include "server/metrics/metrics.h"
 
 #include <string.h>
 #include <strings.h>

@@ -14,8 +14,8 @@
 #include "core/model/model.h"
 #include "core/runtime/runner.h"
 #include "kvcache/kv_store.h"
-#include "server/admin/process_stats.h"
 #include "server/instance.h"
+#include "server/metrics/process_stats.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -85,7 +85,7 @@ def test_every_route_and_no_other(doc):
     assert len(rows) == source("api/routes.inc").count("\nROUTE(") > 10
     assert {(path + (f"{{{tail}}}" if tail else ""), method) for path, tail, method in rows} == {
         (path, method) for path, method, _ in operations(doc)}
-    assert re.findall(r"static const struct http_route routes\[\] = \{\n#define ROUTE.*\n.*\n#include", source("api/router.c")), \
+    assert re.findall(r"static const struct http_route routes\[\] = \{\n#define ROUTE.*\n.*\n#include", source("router.c")), \
         "the server has no routes but those of the list"
 
 

@@ -3,7 +3,7 @@
  * The answer is a list of blocks: a thought, text, tool uses. A stream has an event for the start,
  * the pieces and the end of each of them.
  */
-#include "server/api/response_writer.h"
+#include "server/api/response/response_writer.h"
 
 #include "core/base/buf.h"
 #include "core/base/json.h"

@@ -3,7 +3,7 @@
  *
  * There are no slots: id_slot is the number of the choice.
  */
-#include "server/api/response_writer.h"
+#include "server/api/response/response_writer.h"
 
 #include "core/base/json.h"
 #include "core/tokenizer/tokenizer.h"

@@ -3,7 +3,7 @@
  * A stream opens each choice with its role; then come deltas that each carry one kind of thing, and
  * one without content that names the reason for the end.
  */
-#include "server/api/response_writer.h"
+#include "server/api/response/response_writer.h"
 
 #include "core/base/json.h"
 #include "core/base/version.h"

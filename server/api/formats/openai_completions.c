@@ -1,5 +1,5 @@
 /* server/api/formats/openai_completions.c - answers of POST /v1/completions. */
-#include "server/api/response_writer.h"
+#include "server/api/response/response_writer.h"
 
 #include "core/base/json.h"
 #include "core/base/version.h"

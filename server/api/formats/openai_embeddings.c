@@ -5,7 +5,7 @@
  * cut to the dimensions that are wanted: so a mean need not be divided. Sums are taken in double
  * and in one order, so equal texts have equal vectors, bit for bit.
  */
-#include "server/api/response_writer.h"
+#include "server/api/response/response_writer.h"
 
 #include "core/base/json.h"
 #include "core/base/mem.h"

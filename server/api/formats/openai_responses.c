@@ -4,7 +4,7 @@
  * start, the pieces and the end of each, and repeats the whole response at the end; so finished
  * items are kept as JSON in a->items and the open one's text in a->piece.
  */
-#include "server/api/response_writer.h"
+#include "server/api/response/response_writer.h"
 
 #include "core/base/json.h"
 #include "server/api/formats/openai_responses_body.h"

@@ -16,9 +16,9 @@
 
 #include "core/base/json.h"
 #include "scheduler/request.h"
-#include "server/api/constraint_cache.h"
-#include "server/api/infill.h"
-#include "server/api/stop.h"
+#include "server/api/params/constraint_spec.h"
+#include "server/api/params/infill_spec.h"
+#include "server/api/params/stop.h"
 #include "server/http/error.h"
 
 #define PARAMS_MAX_CHOICES 128 /* prompts x n of one HTTP request */

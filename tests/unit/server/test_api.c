@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "server/api/choice.h"
 #include "server/api/request_parse.h"
-#include "server/api/response_writer.h"
+#include "server/api/response/choice.h"
+#include "server/api/response/response_writer.h"
 #include "tests/unit/server/byte_tokenizer.inc"
 
 static struct tokenizer tokenizer = {.has_bos = true};

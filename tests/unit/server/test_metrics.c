@@ -10,9 +10,8 @@
 #include <cmocka.h>
 
 #include "core/base/err.h"
-#include "server/admin/metrics.h"
-#include "server/api/request_memory.h"
 #include "server/http/http.h"
+#include "server/metrics/metrics.h"
 
 #define N_MODELS 3
 #define NAME_LEN 64
@@ -40,7 +39,6 @@ static void set(struct stage *g, uint32_t n_models)
     static const char *const ids[N_MODELS] = {"al\"pha", "be\\ta\n", "gamma"};
     static const char *const routes[] = {"/v1/completions", "other"};
     static const uint64_t edge[HTTP_EDGE_COUNT] = {[HTTP_EDGE_ORIGIN] = 33};
-    static const struct request_memory memory = {.max = 600, .used = 500};
 
     *g = (struct stage){.scene = {.models = g->models,
                                   .n_models = n_models,
@@ -49,7 +47,8 @@ static void set(struct stage *g, uint32_t n_models)
                                   .n_routes = 2,
                                   .isa = "i",
                                   .version = "v",
-                                  .memory = &memory,
+                                  .memory_used = 500,
+                                  .memory_max = 600,
                                   .edge = edge,
                                   .n_tenants = 30,
                                   .n_tenants_shared = 31,

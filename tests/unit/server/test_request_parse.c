@@ -13,7 +13,7 @@
 #include "server/api/chat/chat.h"
 #include "server/api/constraint_cache.h"
 #include "server/api/request_parse.h"
-#include "server/api/response_writer.h"
+#include "server/api/response/response_writer.h"
 #include "tests/unit/server/byte_tokenizer.inc"
 
 static struct tokenizer tokenizer = {.has_bos = true};

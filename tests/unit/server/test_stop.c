@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "core/base/mem.h"
-#include "server/api/stop.h"
+#include "server/api/params/stop.h"
 
 /* Feed `text` in pieces of `step` bytes; `out` gets what came out. Was a stop string found? */
 static bool run(const struct stop_list *list, const char *text, size_t step, struct buf *out)

@@ -1,5 +1,5 @@
 /* tests/unit/server/test_worker_pool.c - threads that prepare requests
- * (server/api/worker_pool.h). */
+ * (server/process/worker_pool.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "server/api/worker_pool.h"
+#include "server/process/worker_pool.h"
 
 struct world {
     uv_loop_t loop;

@@ -1,5 +1,5 @@
-/* server/api/worker_pool.c - see worker_pool.h. */
-#include "server/api/worker_pool.h"
+/* server/process/worker_pool.c - see worker_pool.h. */
+#include "server/process/worker_pool.h"
 
 #include "core/base/clock.h"
 #include "core/base/err.h"

@@ -1,4 +1,4 @@
-/* server/api/served_model.h - one served model on the I/O thread: its engine client, and what goes
+/* server/served_model.h - one served model on the I/O thread: its engine client, and what goes
  * with it.
  *
  * Everything here is between one queue and HTTP; what all models share (sockets, keys, tenants,
@@ -7,13 +7,13 @@
  * Thread: the loop's.
  * Memory: the engine client's and the journal's, taken in served_model_open().
  */
-#ifndef SERVER_API_SERVED_MODEL_H
-#define SERVER_API_SERVED_MODEL_H
+#ifndef SERVER_SERVED_MODEL_H
+#define SERVER_SERVED_MODEL_H
 
 #include "server/admin/debug.h"
 #include "server/admin/info.h"
-#include "server/admin/metrics.h"
 #include "server/engine_io/swap_transfers.h"
+#include "server/metrics/metrics.h"
 #include "server/server.h"
 
 struct journal_file;

@@ -1,5 +1,5 @@
-/* server/admin/prometheus.c - see prometheus.h. */
-#include "server/admin/prometheus.h"
+/* server/metrics/prometheus.c - see prometheus.h. */
+#include "server/metrics/prometheus.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* server/api/stop.h - stop strings over text that arrives in pieces.
+/* server/api/params/stop.h - stop strings over text that arrives in pieces.
  *
  * Text goes in as it is decoded and comes out when no stop string can begin in it any more: a
  * tail that may be the start of one is held back. Of several matches the one that is complete
@@ -7,8 +7,8 @@
  * Thread: one owner.
  * Memory: `held` stays shorter than the longest stop string plus one piece of text.
  */
-#ifndef SERVER_API_STOP_H
-#define SERVER_API_STOP_H
+#ifndef SERVER_API_PARAMS_STOP_H
+#define SERVER_API_PARAMS_STOP_H
 
 #include <stdbool.h>
 #include <stddef.h>

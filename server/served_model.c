@@ -1,5 +1,5 @@
-/* server/api/served_model.c - see served_model.h. */
-#include "server/api/served_model.h"
+/* server/served_model.c - see served_model.h. */
+#include "server/served_model.h"
 
 #include "core/base/err.h"
 #include "server/api/engine_client.h"

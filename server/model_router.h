@@ -1,4 +1,4 @@
-/* server/api/model_router.h - to which of the served models a call goes.
+/* server/model_router.h - to which of the served models a call goes.
  *
  * A body says so in its member "model", any call in ?model=NAME; who says nothing, or "default",
  * gets the first model. The body is not parsed for that: this is done afterwards, for a model,
@@ -8,8 +8,8 @@
  *
  * Thread: the loop's.
  */
-#ifndef SERVER_API_MODEL_ROUTER_H
-#define SERVER_API_MODEL_ROUTER_H
+#ifndef SERVER_MODEL_ROUTER_H
+#define SERVER_MODEL_ROUTER_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,13 +1,13 @@
-/* server/api/logprobs.h - the four parallel arrays of the legacy "logprobs" object, and the entries
- * of a chat's.
+/* server/api/response/logprobs.h - the four parallel arrays of the legacy "logprobs" object, and
+ * the entries of a chat's.
  *
  * Kept as JSON text that grows by one entry a token, so that nothing has to be stored twice.
  *
  * Thread: one owner.
  * Memory: bounded by HTTP_MAX_REPLY together.
  */
-#ifndef SERVER_API_LOGPROBS_H
-#define SERVER_API_LOGPROBS_H
+#ifndef SERVER_API_RESPONSE_LOGPROBS_H
+#define SERVER_API_RESPONSE_LOGPROBS_H
 
 #include <stdbool.h>
 #include <stdint.h>

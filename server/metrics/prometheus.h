@@ -1,4 +1,4 @@
-/* server/admin/prometheus.h - Prometheus's text format 0.0.4: families of metrics, and their
+/* server/metrics/prometheus.h - Prometheus's text format 0.0.4: families of metrics, and their
  * samples.
  *
  * A family is prom_family(), once, and then all of its samples with nothing between them. Names,
@@ -8,8 +8,8 @@
  * Thread: any.
  * Memory: the text; b->err tells whether all of it is there.
  */
-#ifndef SERVER_ADMIN_PROMETHEUS_H
-#define SERVER_ADMIN_PROMETHEUS_H
+#ifndef SERVER_METRICS_PROMETHEUS_H
+#define SERVER_METRICS_PROMETHEUS_H
 
 #include <stdint.h>
 

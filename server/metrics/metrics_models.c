@@ -1,8 +1,8 @@
-/* server/admin/metrics_models.c - see metrics_models.h. */
-#include "server/admin/metrics_models.h"
+/* server/metrics/metrics_models.c - see metrics_models.h. */
+#include "server/metrics/metrics_models.h"
 
-#include "server/admin/metrics.h"
-#include "server/admin/prometheus.h"
+#include "server/metrics/metrics.h"
+#include "server/metrics/prometheus.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

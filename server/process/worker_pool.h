@@ -1,4 +1,5 @@
-/* server/api/worker_pool.h - threads that do for the I/O thread what takes longer than a moment.
+/* server/process/worker_pool.h - threads that do for the I/O thread what takes longer than a
+ * moment.
  *
  * Jobs wait in a bounded queue in the order of their posting; a thread takes the first one of the
  * owner with the fewest jobs running, so that one owner's long jobs leave threads to the others.
@@ -10,8 +11,8 @@
  * Thread: the I/O thread's, but for work().
  * Memory: the threads; jobs are the posters' and stay until done().
  */
-#ifndef SERVER_API_WORKER_POOL_H
-#define SERVER_API_WORKER_POOL_H
+#ifndef SERVER_PROCESS_WORKER_POOL_H
+#define SERVER_PROCESS_WORKER_POOL_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

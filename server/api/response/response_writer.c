@@ -1,5 +1,5 @@
-/* server/api/response_writer.c - see response_writer.h: what the wire formats share. */
-#include "server/api/response_writer.h"
+/* server/api/response/response_writer.c - see response_writer.h: what the wire formats share. */
+#include "server/api/response/response_writer.h"
 
 #include "server/http/http.h"
 

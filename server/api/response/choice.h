@@ -1,4 +1,4 @@
-/* server/api/choice.h - one choice of a completion: tokens in, text out.
+/* server/api/response/choice.h - one choice of a completion: tokens in, text out.
  *
  * A choice is what the engine knows as a request. It turns events into decoded text, looks for
  * stop strings, and keeps what has not been sent yet: everything for a plain answer, the delta
@@ -7,8 +7,8 @@
  * Thread: the loop's.
  * Memory: text and logprobs are bounded; see HTTP_MAX_REPLY.
  */
-#ifndef SERVER_API_CHOICE_H
-#define SERVER_API_CHOICE_H
+#ifndef SERVER_API_RESPONSE_CHOICE_H
+#define SERVER_API_RESPONSE_CHOICE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,8 +16,8 @@
 #include "core/tokenizer/tokenizer.h"
 #include "scheduler/queue.h"
 #include "server/api/chat/output_parser.h"
-#include "server/api/logprobs.h"
-#include "server/api/stop.h"
+#include "server/api/params/stop.h"
+#include "server/api/response/logprobs.h"
 
 struct prompt { /* one prompt of the request, shared by its n choices */
     char *text; /* as it was given, or decoded from ids; only for echo */

@@ -1,5 +1,5 @@
-/* server/admin/metrics_models.h - the part of GET /metrics that is about models: metrics.c's other
- * half.
+/* server/metrics/metrics_models.h - the part of GET /metrics that is about models: metrics.c's
+ * other half.
  *
  * Each function adds some families in the order of the page, and in each the samples of all
  * models. These carry the label model="ID" first when there are several models, so that the page of
@@ -8,8 +8,8 @@
  * Thread: the loop's.
  * Memory: the text.
  */
-#ifndef SERVER_ADMIN_METRICS_MODELS_H
-#define SERVER_ADMIN_METRICS_MODELS_H
+#ifndef SERVER_METRICS_METRICS_MODELS_H
+#define SERVER_METRICS_METRICS_MODELS_H
 
 struct buf;
 struct metrics_scene;

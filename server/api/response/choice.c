@@ -1,5 +1,5 @@
-/* server/api/choice.c - see choice.h. */
-#include "server/api/choice.h"
+/* server/api/response/choice.c - see choice.h. */
+#include "server/api/response/choice.h"
 
 #include "core/base/json.h"
 #include "server/http/http.h"

@@ -1,11 +1,10 @@
-/* server/admin/metrics.c - see metrics.h. */
-#include "server/admin/metrics.h"
+/* server/metrics/metrics.c - see metrics.h. */
+#include "server/metrics/metrics.h"
 
-#include "server/admin/metrics_models.h"
-#include "server/admin/process_stats.h"
-#include "server/admin/prometheus.h"
-#include "server/api/request_memory.h"
 #include "server/http/http.h"
+#include "server/metrics/metrics_models.h"
+#include "server/metrics/process_stats.h"
+#include "server/metrics/prometheus.h"
 
 #include <inttypes.h>
 
@@ -88,9 +87,9 @@ static void add_pools(const struct metrics_scene *scene, struct buf *b)
 {
     static const char *const names[METRICS_POOLS] = METRICS_POOL_NAMES;
 
-    add_count(b, "quire_request_memory_bytes", "gauge", scene->memory->used,
+    add_count(b, "quire_request_memory_bytes", "gauge", scene->memory_used,
               "What requests hold outside the KV cache.");
-    add_count(b, "quire_request_memory_limit_bytes", "gauge", scene->memory->max,
+    add_count(b, "quire_request_memory_limit_bytes", "gauge", scene->memory_max,
               "How much that may be (request_memory).");
     prom_family(b, "quire_prepare_jobs", "gauge",
                 "Requests whose texts or constraints are being prepared, or wait for that.");

@@ -1,11 +1,11 @@
-/* server/admin/process_stats.h - what the kernel knows about this process, for the process_*
+/* server/metrics/process_stats.h - what the kernel knows about this process, for the process_*
  * metrics.
  *
  * Thread: any.
  * Memory: none.
  */
-#ifndef SERVER_ADMIN_PROCESS_STATS_H
-#define SERVER_ADMIN_PROCESS_STATS_H
+#ifndef SERVER_METRICS_PROCESS_STATS_H
+#define SERVER_METRICS_PROCESS_STATS_H
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
-/* server/api/response_writer.h - the bytes of a completion's answer: one JSON object, or the frames
- * of a stream.
+/* server/api/response/response_writer.h - the bytes of a completion's answer: one JSON object, or
+ * the frames of a stream.
  *
  * What is asked and answered is the same for every endpoint; how it is put is a wire format. Its
  * bodies are those of /v1/completions or /v1/chat/completions, or are turned into such by
@@ -11,15 +11,15 @@
  * Memory: an answer owns its heads; what is rendered is appended to `out`; rendering a choice
  *         empties what it carried.
  */
-#ifndef SERVER_API_RESPONSE_WRITER_H
-#define SERVER_API_RESPONSE_WRITER_H
+#ifndef SERVER_API_RESPONSE_RESPONSE_WRITER_H
+#define SERVER_API_RESPONSE_RESPONSE_WRITER_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "core/base/buf.h"
-#include "server/api/choice.h"
 #include "server/api/params/params.h"
+#include "server/api/response/choice.h"
 #include "server/http/error.h"
 
 struct response_writer;

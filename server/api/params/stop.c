@@ -1,5 +1,5 @@
-/* server/api/stop.c - see stop.h. */
-#include "server/api/stop.h"
+/* server/api/params/stop.c - see stop.h. */
+#include "server/api/params/stop.h"
 
 #include "core/base/mem.h"
 

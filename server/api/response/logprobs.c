@@ -1,5 +1,5 @@
-/* server/api/logprobs.c - see logprobs.h. */
-#include "server/api/logprobs.h"
+/* server/api/response/logprobs.c - see logprobs.h. */
+#include "server/api/response/logprobs.h"
 
 #include "core/base/json.h"
 #include "core/tokenizer/tokenizer.h"

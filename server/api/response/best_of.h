@@ -1,14 +1,15 @@
-/* server/api/best_of.h - of several choices of a prompt, those that the model finds likeliest.
+/* server/api/response/best_of.h - of several choices of a prompt, those that the model finds
+ * likeliest.
  *
  * Thread: any.
  * Memory: none.
  */
-#ifndef SERVER_API_BEST_OF_H
-#define SERVER_API_BEST_OF_H
+#ifndef SERVER_API_RESPONSE_BEST_OF_H
+#define SERVER_API_RESPONSE_BEST_OF_H
 
 #include <stdint.h>
 
-#include "server/api/choice.h"
+#include "server/api/response/choice.h"
 
 /* Of each n_each choices in a row, which have ended, the n with the highest mean log-probability
  * of a token: they come to the front of `choices`, best first and numbered as if there had been no

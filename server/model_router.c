@@ -1,10 +1,10 @@
-/* server/api/model_router.c - see model_router.h. */
-#include "server/api/model_router.h"
+/* server/model_router.c - see model_router.h. */
+#include "server/model_router.h"
 
 #include "core/base/json.h"
-#include "server/api/served_model.h"
 #include "server/http/error.h"
 #include "server/http/http.h"
+#include "server/served_model.h"
 
 #include <string.h>
 

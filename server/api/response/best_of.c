@@ -1,5 +1,5 @@
-/* server/api/best_of.c - see best_of.h. */
-#include "server/api/best_of.h"
+/* server/api/response/best_of.c - see best_of.h. */
+#include "server/api/response/best_of.h"
 
 /* Of no token at all: as good as it can be. */
 static double mean_logprob(const struct choice *c)

@@ -1,5 +1,5 @@
-/* server/admin/process_stats.c - see process_stats.h. */
-#include "server/admin/process_stats.h"
+/* server/metrics/process_stats.c - see process_stats.h. */
+#include "server/metrics/process_stats.h"
 
 #include <dirent.h>
 #include <stdio.h>

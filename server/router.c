@@ -1,4 +1,4 @@
-/* server/api/router.c - what is served, and by whom; see server_impl.h and routes.inc. */
+/* server/router.c - what is served, and by whom; see server_impl.h and routes.inc. */
 #include "server/server_impl.h"
 
 #include "core/base/clock.h"
@@ -8,13 +8,13 @@
 #include "server/api/completion.h"
 #include "server/api/dry_run.h"
 #include "server/api/engine_client.h"
-#include "server/api/model_router.h"
-#include "server/api/response_writer.h"
+#include "server/api/response/response_writer.h"
 #include "server/api/template_endpoints.h"
 #include "server/api/tokenize_endpoints.h"
-#include "server/api/worker_pool.h"
 #include "server/auth/tenants.h"
+#include "server/model_router.h"
 #include "server/process/syscall_filter.h"
+#include "server/process/worker_pool.h"
 
 /* The engine client of the model that the call's body asks for; NULL: there is none, and the call
  * has been answered. */
@@ -241,7 +241,8 @@ static void on_metrics(void *ud, struct http_call *call)
         .isa = s->models[0].model.isa,
         .version = quire_version(),
         .pools = {worker_pool_stats(s->text_pool), worker_pool_stats(s->constraint_pool)},
-        .memory = &s->memory,
+        .memory_used = s->memory.used,
+        .memory_max = s->memory.max,
         .n_connections = http_n_connections(s->http),
         .edge = http_edge_counts(s->http),
         .n_tenants = tenants_n(s->tenants),

@@ -1,4 +1,4 @@
-/* server/admin/metrics.h - what the server counts, and the text of GET /metrics.
+/* server/metrics/metrics.h - what the server counts, and the text of GET /metrics.
  *
  * Counters and histograms are fed by events: those of a model, and those of the server, which are
  * counted before it is known which model is meant. Gauges come from one copy of each engine's
@@ -8,8 +8,8 @@
  * Thread: the loop's.
  * Memory: none but the text.
  */
-#ifndef SERVER_ADMIN_METRICS_H
-#define SERVER_ADMIN_METRICS_H
+#ifndef SERVER_METRICS_METRICS_H
+#define SERVER_METRICS_METRICS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -17,7 +17,7 @@
 #include "core/base/buf.h"
 #include "core/base/hist.h"
 #include "scheduler/queue.h"
-#include "server/api/worker_pool.h"
+#include "server/process/worker_pool.h"
 
 #define METRICS_MAX_ROUTES 48
 
@@ -86,7 +86,6 @@ struct metrics_model { /* one of those served; pointers are borrowed */
 #define METRICS_POOLS 2
 #define METRICS_POOL_NAMES {"text", "constraint"}
 
-struct request_memory;
 
 struct metrics_scene { /* everything that the text needs; pointers are borrowed */
     const struct metrics_model *models; /* [n_models] */
@@ -96,7 +95,7 @@ struct metrics_scene { /* everything that the text needs; pointers are borrowed 
     size_t n_routes;
     const char *isa, *version;
     struct worker_pool_stats pools[METRICS_POOLS]; /* in the order of METRICS_POOL_NAMES */
-    const struct request_memory *memory;
+    uint64_t memory_used, memory_max; /* bytes that requests hold, and may hold */
     uint32_t n_connections, n_tenants;
     const uint64_t *edge; /* [HTTP_EDGE_COUNT] */
     uint64_t n_tenants_shared;

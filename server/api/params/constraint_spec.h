@@ -1,0 +1,30 @@
+/* server/api/params/constraint_spec.h - what a request wants its text to be constrained by.
+ *
+ * Thread: any.
+ * Memory: borrows from the JSON tree of the body.
+ */
+#ifndef SERVER_API_PARAMS_CONSTRAINT_SPEC_H
+#define SERVER_API_PARAMS_CONSTRAINT_SPEC_H
+
+#include <stdint.h>
+
+#include "core/base/json.h"
+
+enum constraint_kind {
+    CONSTRAINT_NONE = 0,
+    CONSTRAINT_GRAMMAR, /* a string: GBNF */
+    CONSTRAINT_REGEX,   /* a string */
+    CONSTRAINT_CHOICE,  /* a list of strings */
+    CONSTRAINT_SCHEMA,  /* a JSON Schema, or a string that holds one */
+    CONSTRAINT_JSON,    /* any JSON object; no value */
+};
+
+struct constraint_spec {
+    enum constraint_kind kind;
+    const char *field;  /* static: what the client called it */
+    const cJSON *value; /* borrowed from the body */
+    uint64_t owner;     /* a number for the tenant: what one has compiled another does not find, or
+                         * the time it takes would tell what others ask for */
+};
+
+#endif

@@ -1,0 +1,17 @@
+/* server/api/params/infill_spec.h - what stands around a gap that a request wants filled.
+ *
+ * Thread: any.
+ * Memory: borrows from the JSON tree of the body.
+ */
+#ifndef SERVER_API_PARAMS_INFILL_SPEC_H
+#define SERVER_API_PARAMS_INFILL_SPEC_H
+
+#include "core/base/json.h"
+
+struct infill_spec {
+    const char *suffix; /* what comes after the gap; NULL: there is no gap */
+    const char *prefix; /* what comes before the prompt; NULL: nothing */
+    const cJSON *extra; /* [{"filename":"…","text":"…"}], or NULL */
+};
+
+#endif
