@@ -26,7 +26,7 @@
 #define MAX_STREAMS 1024
 #define MAX_SAMPLES 4096
 
-struct wish {
+struct spec {
     int64_t prefill, decode, depth, mixed, chunk, repeat;
     uint32_t batches[BENCH_MAX_RESULTS - 2];
     uint32_t n_batches;
@@ -64,7 +64,7 @@ static void print_help(void)
           stdout);
 }
 
-static bool read_batches(const char *list, struct wish *w)
+static bool read_batches(const char *list, struct spec *w)
 {
     char *end;
 
@@ -83,11 +83,11 @@ static bool read_batches(const char *list, struct wish *w)
     }
 }
 
-static bool read_spec(int *argc, char **argv, struct wish *w)
+static bool read_spec(int *argc, char **argv, struct spec *w)
 {
     const char *batches = "1,2,4,8,16,32,64";
 
-    *w = (struct wish){
+    *w = (struct spec){
         .prefill = 512, .decode = 64, .depth = 128, .mixed = 8, .chunk = 256, .repeat = 5};
     w->csv = command_take_switch(argc, argv, "--csv");
     w->json = command_take_switch(argc, argv, "--json");
@@ -309,7 +309,7 @@ static int one_prompt(struct bench *b, uint32_t n, double *seconds)
     return rc;
 }
 
-static int bench_prefill(struct bench *b, const struct wish *w)
+static int bench_prefill(struct bench *b, const struct spec *w)
 {
     const uint32_t n = (uint32_t)w->prefill, repeat = (uint32_t)w->repeat;
     struct bench_result r = {.kind = BENCH_PREFILL, .n_prompt = n};
@@ -363,7 +363,7 @@ static int decode_once(struct bench *b, uint32_t n, double *seconds)
     return rc;
 }
 
-static int bench_decode(struct bench *b, const struct wish *w, uint32_t n)
+static int bench_decode(struct bench *b, const struct spec *w, uint32_t n)
 {
     const uint32_t depth = (uint32_t)w->depth, steps = (uint32_t)w->decode;
     struct bench_result r = {.kind = BENCH_DECODE, .n_streams = n, .depth = depth};
@@ -406,7 +406,7 @@ static int mixed_once(struct bench *b, uint32_t n, uint32_t chunk, double *secon
     return rc;
 }
 
-static int bench_mixed(struct bench *b, const struct wish *w)
+static int bench_mixed(struct bench *b, const struct spec *w)
 {
     const uint32_t n = (uint32_t)w->mixed, chunk = (uint32_t)w->chunk, depth = (uint32_t)w->depth;
     const uint32_t repeat = (uint32_t)w->repeat;
@@ -436,7 +436,7 @@ static int bench_mixed(struct bench *b, const struct wish *w)
     return rc;
 }
 
-static int run_tests(struct bench *b, const struct wish *w)
+static int run_tests(struct bench *b, const struct spec *w)
 {
     int rc = 0;
 
@@ -449,7 +449,7 @@ static int run_tests(struct bench *b, const struct wish *w)
     return rc;
 }
 
-static int print_report(struct bench_report *r, const struct wish *w)
+static int print_report(struct bench_report *r, const struct spec *w)
 {
     if (r->n_results == 0)
         return command_fail(EXIT_FAILED, "nothing was measured");
@@ -462,7 +462,7 @@ static int print_report(struct bench_report *r, const struct wish *w)
     return EXIT_OK;
 }
 
-static int request_parse(struct bench *b, const struct wish *w)
+static int request_parse(struct bench *b, const struct spec *w)
 {
     const struct instance *e = &b->e;
     int rc = batch_create(&b->batch, e->sched.max_batch_tokens, e->sched.max_batch_tokens,
@@ -475,7 +475,7 @@ static int request_parse(struct bench *b, const struct wish *w)
     return rc == 0 ? limits_measure(&b->report.limits, e->isa, e->threads, w->quick) : rc;
 }
 
-static int bench(struct bench *b, const struct wish *w)
+static int bench(struct bench *b, const struct spec *w)
 {
     const struct model *m = b->e.model;
     char cpu[49];
@@ -506,7 +506,7 @@ static int bench(struct bench *b, const struct wish *w)
 
 int cmd_bench(int argc, char **argv)
 {
-    struct wish w;
+    struct spec w;
     struct config config;
     struct bench b = {0};
     char err[512];

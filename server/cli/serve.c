@@ -118,7 +118,7 @@ static void loaded(void *ud)
     sandbox_probe("io");
     for (uint32_t i = 0; i < s->n_models; i++) {
         served_complete(&s->models[i]);
-        server_set_model(s->server, i, &s->models[i].facts);
+        server_set_model(s->server, i, &s->models[i].info);
         server_attach(s->server, i, s->models[i].queue);
     }
 }
@@ -186,7 +186,7 @@ static int make_engine_arbiter(struct service *s)
     if (s->n_models == 1)
         return 0;
     for (uint32_t i = 0; i < s->n_models; i++)
-        shares[i] = s->models[i].facts.share;
+        shares[i] = s->models[i].info.share;
     return engine_arbiter_create(&s->arbiter, shares, s->n_models);
 }
 
@@ -237,7 +237,7 @@ static int build(struct service *s)
                      s->models[i].id);
             return EXIT_USAGE;
         }
-        models[i] = s->models[i].facts;
+        models[i] = s->models[i].info;
     }
     if (size_pool(s) != EXIT_OK)
         return EXIT_FAILED;

@@ -22,7 +22,7 @@
 
 /* ---- before it is loaded ---- */
 
-static struct server_model facts_before(const struct served *m)
+static struct server_model info_before(const struct served *m)
 {
     const struct config *c = &m->config;
 
@@ -49,7 +49,7 @@ int served_init(struct served *m, const struct config *c, uint32_t i, char *err,
         snprintf(err, err_len, "no memory for the journal of '%s'", m->id);
         return EXIT_FAILED;
     }
-    m->facts = facts_before(m);
+    m->info = info_before(m);
     return EXIT_OK;
 }
 
@@ -57,7 +57,7 @@ int served_init(struct served *m, const struct config *c, uint32_t i, char *err,
 
 static int make_queue(struct served *m, struct server *server)
 {
-    const uint32_t max_outstanding = m->facts.max_outstanding + SERVER_DRY_RUNS;
+    const uint32_t max_outstanding = m->info.max_outstanding + SERVER_DRY_RUNS;
     const struct queue_options options = {
         .max_outstanding = max_outstanding,
         .max_tenants = m->engine.sched.max_tenants,
@@ -190,12 +190,12 @@ static void complete_engine(struct server_model *f, const struct instance *e)
 
 void served_complete(struct served *m)
 {
-    complete_model(&m->facts, m->engine.model);
-    complete_engine(&m->facts, &m->engine);
-    m->facts.pooling = pooling_of(m->config.pooling, m->engine.model->shape.pooling_type);
-    m->facts.created = (int64_t)time(NULL);
-    m->facts.chat = m->chat;
-    m->facts.constraint_cache = m->constraint_cache;
+    complete_model(&m->info, m->engine.model);
+    complete_engine(&m->info, &m->engine);
+    m->info.pooling = pooling_of(m->config.pooling, m->engine.model->shape.pooling_type);
+    m->info.created = (int64_t)time(NULL);
+    m->info.chat = m->chat;
+    m->info.constraint_cache = m->constraint_cache;
 }
 
 void served_stop(struct served *m)

@@ -19,7 +19,7 @@ struct engine_arbiter;
 
 struct served { /* zero is empty */
     struct config config; /* in force for this model */
-    struct server_model facts;
+    struct server_model info;
     struct instance engine;
     struct chat *chat;
     struct constraint_cache *constraint_cache;
@@ -45,7 +45,7 @@ int served_load(struct served *m, const struct served_company *company, char *er
                 size_t err_len);
 uint32_t served_permille(const struct served *m); /* how far that has come */
 
-/* Fill in the facts, once it is loaded. */
+/* Fill in the info, once it is loaded. */
 void served_complete(struct served *m);
 
 /* Cancel what is left; then, when all models were told, wait for the engine thread. Without one
