@@ -50,7 +50,7 @@ void tokenizer_destroy(struct tokenizer **t);
 /* Append the ids of text[0..n) to `out`. The text may be any bytes: what is not UTF-8 becomes
  * byte tokens. At most `max` ids may stand in the list afterwards: ERR_LIMIT when there are
  * more, or when the budget (NULL: no limit) is used up, ERR_CANCELED, ERR_NOMEM; then `out` is as
- * it was. */
+ * it was, and holds no memory if it was empty. */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
                      size_t max, struct budget *budget, struct token_list *out);
 

@@ -1,5 +1,6 @@
 """Clients that go away, and clients that do not read."""
 import json
+import random
 import socket
 import time
 
@@ -52,6 +53,19 @@ def test_in_decode(narrow, how, stream):
     leave(s, how)
     assert narrow.wait_idle(10) < 2
     assert cancelled(narrow.metrics()) == before + 1
+
+
+def test_in_tokenize(narrow, how):
+    """What had been tokenized is given back: the sanitizer's build finds it at the end if it is not."""
+    r = random.Random(1)
+    data = json.dumps({"content": " ".join(f"{r.getrandbits(40):x}" for _ in range(400000))}).encode()
+    for pause in (0.03, 0.1, 0.3):
+        s = narrow.socket()
+        s.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+        narrow.wait_until(lambda m: m['quire_prepare_jobs{pool="text",state="running"}'] == 1, what="tokenizing")
+        time.sleep(pause)
+        leave(s, how)
+        narrow.wait_until(lambda m: m['quire_prepare_jobs{pool="text",state="running"}'] == 0, what="given up")
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -302,6 +302,8 @@ static void refuses_more_ids_than_the_limit(void **state)
     assert_int_equal(tokenizer_encode(t, "xyz", 3, 0, 4, NULL, &list), 0);
     assert_int_equal(list.n, 4);
     token_list_release(&list);
+    assert_int_equal(tokenizer_encode(t, "xyz", 3, 0, 2, NULL, &list), ERR_LIMIT);
+    assert_null(list.ids); /* nothing to release */
     tokenizer_destroy(&t);
 }
 
