@@ -101,12 +101,14 @@ static const struct {
     {"max_concurrent", set_concurrent, "a whole number from 0 to 1000000"},
     {"admin", set_admin, "yes or no"},
 };
+#define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
+#define LONGEST_FIELD 24 /* characters, of a field's name or of one that is meant to be one */
 _Static_assert(KEY_TENANT_MAX == 64 && WEIGHTS_MAX_VALUE == 1000 && RATE_LIMIT_MAX == 1000000000,
                "the sentences above name these");
 
 int key_spec_set(struct key_spec *k, const char *field, const char *value, const char **allowed)
 {
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+    for (size_t i = 0; i < N_FIELDS; i++) {
         if (strcmp(fields[i].name, field) != 0)
             continue;
         *allowed = fields[i].allowed;
@@ -125,6 +127,7 @@ struct reader {
     uint32_t cap;
     int line, rc;
     bool has_section; /* a section has begun, and none of its fields has come */
+    unsigned seen;    /* fields of this key, as bits */
     char *err;
     size_t err_len;
 };
@@ -193,6 +196,26 @@ static int begin_key(struct reader *r, const char *name)
     return 0;
 }
 
+/* What looks like no field's name may be a part of a secret: it is not repeated in a log. */
+static void describe_unknown(const char *name, char *what, size_t size)
+{
+    const bool is_word = strspn(name, "abcdefghijklmnopqrstuvwxyz_") == strlen(name);
+
+    if (is_word && strlen(name) <= LONGEST_FIELD)
+        snprintf(what, size, "a key has no field '%s'", name);
+    else
+        snprintf(what, size, "a key has no such field");
+}
+
+/* The field's place in the table as a bit; 0: there is none. */
+static unsigned bit_of(const char *field)
+{
+    for (size_t i = 0; i < N_FIELDS; i++)
+        if (strcmp(fields[i].name, field) == 0)
+            return 1u << i;
+    return 0;
+}
+
 static int on_field(void *user, const char *section, const char *name, const char *value)
 {
     struct reader *r = user;
@@ -206,13 +229,20 @@ static int on_field(void *user, const char *section, const char *name, const cha
         return fail(r, ERR_INVAL, "a field before the first [name of a key]"), 0;
     if (r->has_section && begin_key(r, section) < 0)
         return 0;
+    if (r->has_section)
+        r->seen = 0;
     r->has_section = false;
     assert(r->list->n > 0);
+    if ((r->seen & bit_of(name)) != 0) {
+        snprintf(what, sizeof(what), "'%s' stands twice in this key", name);
+        return fail(r, ERR_INVAL, what), 0;
+    }
+    r->seen |= bit_of(name);
     rc = key_spec_set(&r->list->keys[r->list->n - 1], name, value, &allowed);
     if (rc == 0)
         return 1;
     if (allowed == NULL)
-        snprintf(what, sizeof(what), "a key has no field '%.60s'", name);
+        describe_unknown(name, what, sizeof(what));
     else
         snprintf(what, sizeof(what), "'%s' must be %s", name, allowed);
     fail(r, ERR_INVAL, what);
