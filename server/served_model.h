@@ -12,9 +12,9 @@
 
 #include "server/admin/debug.h"
 #include "server/admin/info.h"
+#include "server/api/server_options.h"
 #include "server/engine_io/swap_transfers.h"
 #include "server/metrics/metrics.h"
-#include "server/server.h"
 
 struct journal_file;
 struct request_memory;

@@ -2,7 +2,7 @@
 #include "server/metrics/metrics.h"
 
 #include "server/http/http.h"
-#include "server/metrics/metrics_models.h"
+#include "server/metrics/metrics_impl.h"
 #include "server/metrics/process_stats.h"
 #include "server/metrics/prometheus.h"
 

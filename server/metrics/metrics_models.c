@@ -1,5 +1,5 @@
-/* server/metrics/metrics_models.c - see metrics_models.h. */
-#include "server/metrics/metrics_models.h"
+/* server/metrics/metrics_models.c - see metrics_impl.h. */
+#include "server/metrics/metrics_impl.h"
 
 #include "server/metrics/metrics.h"
 #include "server/metrics/prometheus.h"

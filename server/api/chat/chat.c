@@ -5,7 +5,6 @@
 #include "core/base/mem.h"
 #include "core/jinja/template.h"
 #include "core/tokenizer/tokenizer.h"
-#include "server/api/chat/chat_values.h"
 #include "server/api/params/field.h"
 
 #include <errno.h>

@@ -18,11 +18,10 @@
 #include <stddef.h>
 
 #include "core/base/buf.h"
+#include "server/api/chat/chat_values.h"
 #include "server/api/chat/output_parser.h"
 #include "server/api/params/params.h"
 #include "server/http/error.h"
-
-#define CHAT_MAX_PROMPT ((size_t)64 << 20) /* bytes */
 
 struct budget;
 struct chat;

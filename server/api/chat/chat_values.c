@@ -1,7 +1,6 @@
 /* server/api/chat/chat_values.c - see chat_values.h. */
 #include "server/api/chat/chat_values.h"
 
-#include "server/api/chat/chat.h"
 #include "server/api/params/field.h"
 
 #include <string.h>

@@ -13,6 +13,8 @@
 #include "core/jinja/value.h"
 #include "server/api/params/params.h"
 
+#define CHAT_MAX_PROMPT ((size_t)64 << 20) /* bytes */
+
 struct chat_text {
     const char *bytes; /* borrowed */
     size_t n;

@@ -1,4 +1,4 @@
-/* server/metrics/metrics_models.h - the part of GET /metrics that is about models: metrics.c's
+/* server/metrics/metrics_impl.h - the part of GET /metrics that is about models: metrics.c's
  * other half.
  *
  * Each function adds some families in the order of the page, and in each the samples of all
@@ -8,8 +8,8 @@
  * Thread: the loop's.
  * Memory: the text.
  */
-#ifndef SERVER_METRICS_METRICS_MODELS_H
-#define SERVER_METRICS_METRICS_MODELS_H
+#ifndef SERVER_METRICS_METRICS_IMPL_H
+#define SERVER_METRICS_METRICS_IMPL_H
 
 struct buf;
 struct metrics_scene;
