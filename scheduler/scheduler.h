@@ -5,14 +5,15 @@
  * and decoding are the same code path.
  *
  * One plan: decode rows for everyone who is one token behind -> prompt chunks, of running prefills
- * and of newcomers, in one order (below). Memory short: a running sequence that cannot get
- * its next block takes it from a lower claim, or yields itself if it is the lowest; a waiting one
- * takes from strictly lower priorities only. Nobody is thrown out for an equal.
+ * and of waiting sequences that are admitted, in one order (below). When KV blocks are short, a
+ * running sequence that cannot get its next block preempts one that is later in the run order, or
+ * is preempted itself when it is the last; a waiting sequence preempts strictly lower priorities
+ * only. A sequence is never preempted for one of equal priority.
  *
- * Claims. Among running sequences: priority (policies priority and adaptive), then arrival. The
- * order of the waiting is the policy's; every key is fixed at arrival, so one ordered set serves
- * all policies, and ageing is built in: what waits is overtaken only by what arrives within a
- * bounded time after it.
+ * Run order. Running sequences: by priority (policies priority and adaptive), then by arrival.
+ * Waiting sequences: by the policy; every key is fixed at arrival, so one ordered set serves all
+ * policies, and ageing is built in: a waiting sequence is overtaken only by those that arrive
+ * within a bounded time after it.
  *   fcfs      arrival
  *   sjf       prompt + max_tokens; a second of waiting counts as `aging_milli` tokens
  *   priority  due time: the deadline, or arrival + max_wait; a level of priority brings it
@@ -25,18 +26,19 @@
  * et al., "Fairness in Serving Large Language Models", 2024). Running prefills share the step in
  * the same order.
  *
- * Many who come at once with one long beginning: one computes it, the others are held back until
- * that is done, and share it. So are parallel choices (request.prefix owner).
+ * Requests that arrive together with one long prefix: one computes it, the others wait until that
+ * is done, and share it. So do parallel choices (request.prefix_owner).
  *
- * Victims: of the lower claims the lowest priority, then the one that is cheapest to bring back, by
- * swapping or by computing again, whichever is cheaper for it. One that has been thrown out
- * max_preemptions times is spared, except by a higher priority that runs and lacks a block, and let
- * in again only when all it may ever need is there beside all the others may need.
+ * Victims: of the sequences later in the run order the lowest priority, then the one that is
+ * cheapest to bring back, by swapping or by recomputing, whichever is cheaper for it. A sequence
+ * that has been preempted max_preemptions times is exempt, unless a running one of higher priority
+ * lacks a block, and is admitted again only when all the blocks that it may ever need are there
+ * beside all that the others may need.
  *
  * Time. Beside running streams a step takes as many prompt rows as keep its predicted time within
  * the target; when the streams alone take more than half of that, prompts still get half of it, or
- * a full house would let nobody in. At least SCHED_MIN_CHUNK rows in any case; without streams
- * there is no limit.
+ * nobody would be admitted while all slots decode. At least SCHED_MIN_CHUNK rows in any case;
+ * without streams there is no limit.
  *
  * Pure: no thread, no clock (time is an argument), no floats. A simulator drives it as it is, and
  * the same arguments give the same plans.
@@ -119,7 +121,7 @@ struct plan {
     uint32_t n_moves;
     /* request ids, in the order in which it happened; an id may stand in several */
     const uint64_t *preempted, *swapped_out, *swapped_in, *admitted;
-    uint32_t n_preempted;      /* thrown out, in either way */
+    uint32_t n_preempted;      /* to be swapped in or recomputed */
     uint32_t n_swapped_out;    /* of these: with a copy */
     uint32_t n_swapped_in;     /* of the admitted: from a copy */
     uint32_t n_admitted;       /* got a slot */

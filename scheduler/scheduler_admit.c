@@ -15,7 +15,7 @@ static uint32_t worst_case(const struct seq *seq)
 }
 
 /* Blocks that a running sequence still needs: for what it knows and one token more; all it may
- * ever need (`all`) where nobody is to be thrown out any more. */
+ * ever need (`all`) where it is not to be preempted any more. */
 static uint64_t owed_to(const struct sched *s, const struct seq *seq, bool all)
 {
     const uint32_t to = all || sched_is_preempt_exempt(s, seq) ? worst_case(seq) : seq->n_known + 1;
@@ -79,9 +79,9 @@ static uint64_t admission_blocks(const struct sched *s, const struct seq *seq)
     return need > n_held ? need - n_held : 0;
 }
 
-/* Admission wants room for all that the newcomer knows, for what is owed to the others, and for
- * one block more of each group for each of them: otherwise it would soon be thrown out again,
- * having computed for nothing. Alone, it is always let in. */
+/* A sequence is admitted when there is room for all its known tokens, for what is reserved for the
+ * others, and for one block more of each group for each of them: otherwise it would soon be
+ * preempted, and what it had computed lost. With nothing else running it is always admitted. */
 static bool is_admissible(const struct sched *s, const struct seq *seq)
 {
     if (s->n_slots == 0 || s->n_running == 0)
@@ -91,7 +91,7 @@ static bool is_admissible(const struct sched *s, const struct seq *seq)
                                                 (uint64_t)s->n_running * s->n_groups;
 }
 
-/* Would the newcomer fit if everyone were gone who may be thrown out for it? */
+/* Would the newcomer fit if every sequence that it may preempt were preempted? */
 static bool could_make_room(const struct sched *s, const struct seq *seq)
 {
     uint64_t available = kv_manager_n_available(s->kv), owed = 0;
@@ -113,7 +113,7 @@ static bool could_make_room(const struct sched *s, const struct seq *seq)
            available >= admission_blocks(s, seq) + owed + (uint64_t)n_left * s->n_groups;
 }
 
-/* Preempt lower priorities until the newcomer may come in; false: it may not. */
+/* Preempt lower priorities until the newcomer can be admitted; false: it cannot. */
 static bool clear_the_way(struct sched *s, const struct seq *seq)
 {
     struct seq *victim;

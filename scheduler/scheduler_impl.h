@@ -1,9 +1,9 @@
 /* scheduler/scheduler_impl.h - the scheduler's inside, shared by scheduler.c (life, progress),
- * scheduler_claim.c (who goes first), scheduler_plan.c (one step), scheduler_admit.c (who comes
+ * scheduler_run_order.c (who goes first), scheduler_plan.c (one step), scheduler_admit.c (who comes
  * in), scheduler_preempt.c (who has to go) and scheduler_inspect.c.
  *
- * Private to scheduler/. `running` is sorted by claim, so lower claims stand behind; everything
- * else is in a tenant's waiting order, or held back by its prefix owner.
+ * Private to scheduler/. `running` is in run order, so who is preempted first stands last;
+ * everything else is in a tenant's waiting order, or held back by its prefix owner.
  *
  * Thread: engine thread only.
  * Memory: as in scheduler.h.
@@ -26,7 +26,7 @@ struct sched {
     struct tenant *tenants; /* [max_tenants] */
     uint32_t n_tenants;     /* those up to the highest one seen */
     struct heap expiry;     /* every seq that will be given up at some time */
-    struct seq **running;   /* [max_sequences], by claim */
+    struct seq **running;   /* [max_sequences], in run order */
     uint32_t n_running;
     uint32_t *slots; /* [max_sequences] stack of free slots */
     uint32_t n_slots;
@@ -53,7 +53,7 @@ struct sched {
     uint64_t preemptions, preemptions_swap, swap_fallbacks, iterations;
 };
 
-/* ---- scheduler_claim.c ---- */
+/* ---- scheduler_run_order.c ---- */
 
 /* The key in its tenant's waiting order; fixed at arrival. */
 struct order_key sched_key(const struct sched *s, const struct request *r, uint64_t ticket);
@@ -61,8 +61,8 @@ struct order_key sched_key(const struct sched *s, const struct request *r, uint6
 bool sched_runs_before(const struct sched *s, const struct seq *a, const struct seq *b);
 /* A strictly higher level of priority. */
 bool sched_is_above(const struct sched *s, const struct seq *a, const struct seq *b);
-/* That, and it also goes first in the waiting order, so that what has waited long is not thrown out
- * as soon as it runs: the only claim that may throw out for an admission. */
+/* May a, which waits, preempt b, which runs? Only if a is above b and also before it in the waiting
+ * order: else b, which had waited long, would be preempted as soon as it runs. */
 bool sched_can_preempt(const struct sched *s, const struct seq *a, const struct seq *b);
 /* Between tenants: a higher priority, unless the other one has waited until it is as high; then the
  * one with less service. Within a tenant the key. Pairs only: three may go round in a circle. */
@@ -91,14 +91,14 @@ void sched_leave_prefix_waiters(struct sched *s, struct seq *prefix_owner, bool 
 
 /* ---- scheduler_preempt.c ---- */
 
-/* Throw out, with a copy if that is cheaper to bring back and there is room for it. */
+/* Preempt, with a copy if that is cheaper to bring back and there is room for it. */
 void sched_preempt(struct sched *s, struct seq *victim);
-/* Make positions n_done .. to-1 of a running sequence writable, preempting lower claims; false when
- * it had to yield itself. */
+/* Make positions n_done .. to-1 of a running sequence writable, preempting later ones in the run
+ * order; false when it had to yield itself. */
 bool sched_make_room(struct sched *s, struct seq *seq, uint32_t to);
-/* One running sequence of lower priority that may go for the sake of a newcomer, or NULL. */
+/* A running sequence of lower priority that may be preempted to admit a newcomer, or NULL. */
 struct seq *sched_victim_for(const struct sched *s, const struct seq *newcomer);
-/* The lowest claim among the others, whatever its protection: for when nothing else moves. */
+/* The last of the others in the run order, exempt or not: for when nothing else moves. */
 struct seq *sched_last_but(const struct sched *s, const struct seq *seq);
 bool sched_is_preempt_exempt(const struct sched *s, const struct seq *seq);
 

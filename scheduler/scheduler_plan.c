@@ -156,7 +156,7 @@ static struct seq *next_prefill(const struct sched *s)
     return best;
 }
 
-/* Time for one row at least, or nobody would be let in for less than that. */
+/* Time for one row at least: with less than that no sequence would ever be admitted. */
 static bool has_time(const struct sched *s)
 {
     const struct step_costs *c = &s->limits->costs;
@@ -183,7 +183,7 @@ static void continue_prefill(struct sched *s, struct seq *seq)
     sched_plan_chunk(s, seq);
 }
 
-/* Nothing moves although something runs: the highest claim takes what it needs, from anybody. */
+/* Nothing moves although sequences run: the first in the run order preempts whom it must. */
 static void force_progress(struct sched *s)
 {
     while (s->plan.n_items == 0 && s->n_running > 0) {

@@ -75,8 +75,8 @@ struct seq *sched_victim_for(const struct sched *s, const struct seq *newcomer)
     return best;
 }
 
-/* Who gives a block to a running sequence: a lower claim; one that is spared only to a strictly
- * higher priority; nobody whose going makes no block available. */
+/* Who is preempted for a running sequence's block: one later in the run order; one that is exempt
+ * only for a strictly higher priority; none whose preemption makes no block available. */
 static struct seq *victim_below(const struct sched *s, const struct seq *seq)
 {
     struct seq *best = NULL;

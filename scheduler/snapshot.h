@@ -50,7 +50,7 @@ struct step_info {
 struct snapshot {
     uint64_t now_us;
     uint32_t max_seqs, n_seqs;
-    struct seq_info *seqs; /* running ones first, by claim; the waiting ones in their order as far
+    struct seq_info *seqs; /* the running in run order; then the waiting in their order as far
                             * as a single tenant goes */
     uint32_t max_tenants, n_tenants;
     struct tenant_info *tenants; /* those that have asked for anything yet */

@@ -1,4 +1,4 @@
-/* tests/sim/sim_claims.c - who goes first, and who has to go; see sim.h. */
+/* tests/sim/sim_run_order.c - who goes first, and who has to go; see sim.h. */
 #include "tests/sim/sim.h"
 
 /* Order in which requests that all wait get their first step. */

@@ -1,4 +1,4 @@
-/* scheduler/scheduler_claim.c - who goes first; see scheduler.h for the policies in words. */
+/* scheduler/scheduler_run_order.c - who goes first; see scheduler.h for the policies in words. */
 #include "scheduler/scheduler_impl.h"
 
 #define TOKENS_PER_LEVEL 2048 /* adaptive: length that weighs as much as a level of priority */
