@@ -19,11 +19,13 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "config/words.h"
+
 struct config {
 #define STR(scope, name, def, help) char *name;
 #define INT(scope, name, def, min, max, help) int64_t name;
 #define SIZE(scope, name, def, min, max, help) uint64_t name;
-#define ENUM(scope, name, def, words, help) char *name;
+#define ENUM(scope, name, def, list, help) enum config_##list name;
 #include "config/options.inc"
 #undef STR
 #undef INT

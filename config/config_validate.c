@@ -30,7 +30,7 @@ static int check_swap(const struct config *c, char *err, size_t err_len)
                  c->swap_file);
         return ERR_INVAL;
     }
-    if (strcmp(c->preemption, "swap") == 0 && c->swap_ram == 0 && c->swap_file[0] == '\0') {
+    if (c->preemption == CONFIG_PREEMPTION_SWAP && c->swap_ram == 0 && c->swap_file[0] == '\0') {
         snprintf(err, err_len,
                  "'preemption' is swap, but there is nowhere to swap to: set 'swap_ram' above 0, "
                  "or 'swap_file' and 'swap_file_size'");

@@ -23,7 +23,7 @@ static const struct option options[] = {
 #define STR(sc, n, d, h) ROW(sc, n, OPTION_STR, h, .def = d)
 #define INT(sc, n, d, lo, hi, h) ROW(sc, n, OPTION_INT, h, .num = d, .min = lo, .max = hi)
 #define SIZE(sc, n, d, lo, hi, h) ROW(sc, n, OPTION_SIZE, h, .num = d, .min = lo, .max = hi)
-#define ENUM(sc, n, d, w, h) ROW(sc, n, OPTION_ENUM, h, .def = d, .words = w)
+#define ENUM(sc, n, d, l, h) ROW(sc, n, OPTION_ENUM, h, .def = d, .words = CONFIG_WORDS(l))
 #include "config/options.inc"
 #undef ROW
 #undef STR
@@ -31,6 +31,9 @@ static const struct option options[] = {
 #undef SIZE
 #undef ENUM
 };
+/* ENUM members are read and written as unsigned, which the compiler makes an enum's type be. */
+_Static_assert(sizeof(enum config_switch) == sizeof(unsigned) && (enum config_switch)-1 > 0,
+               "an enum without negative values is unsigned");
 _Static_assert(sizeof(options) / sizeof(options[0]) == OPTION_N, "a row each");
 
 const struct option *option_at(uint32_t id)
@@ -85,16 +88,27 @@ static int parse_int(const char *text, int64_t *out)
     return errno == ERANGE ? ERR_RANGE : 0;
 }
 
-static bool has_word(const char *words, const char *word)
+int config_word_find(const char *words, const char *word)
 {
-    const size_t n = strcspn(word, "|");
+    const size_t n = strlen(word);
+    int i = 0;
 
-    if (word[n] != '\0')
-        return false;
-    for (const char *w = words; w != NULL; w = strchr(w, '|') != NULL ? strchr(w, '|') + 1 : NULL)
-        if (n > 0 && strncmp(w, word, n) == 0 && (w[n] == '|' || w[n] == '\0'))
-            return true;
-    return false;
+    for (const char *w = words; *w != '\0'; i++) {
+        const size_t len = strcspn(w, "|");
+
+        if (len == n && memcmp(w, word, n) == 0)
+            return i;
+        w += len + (w[len] == '|');
+    }
+    return -1;
+}
+
+/* Word i of the list, in `buf`. */
+static void copy_word(const char *words, unsigned i, char *buf, size_t size)
+{
+    for (; i > 0; i--)
+        words += strcspn(words, "|") + 1;
+    snprintf(buf, size, "%.*s", (int)strcspn(words, "|"), words);
 }
 
 static void *target(const struct option *o, struct config *c)
@@ -105,11 +119,6 @@ static void *target(const struct option *o, struct config *c)
 static const void *value_of(const struct option *o, const struct config *c)
 {
     return (const char *)c + o->offset;
-}
-
-static bool is_string(const struct option *o)
-{
-    return o->type == OPTION_STR || o->type == OPTION_ENUM;
 }
 
 static int set_string(const struct option *o, struct config *c, const char *value)
@@ -128,13 +137,16 @@ int option_set(const struct option *o, struct config *c, const char *text)
 {
     int64_t n;
     uint64_t size;
-    int rc = 0;
+    int rc = 0, word;
 
     switch (o->type) {
     case OPTION_STR:
         return set_string(o, c, text);
     case OPTION_ENUM:
-        return has_word(o->words, text) ? set_string(o, c, text) : ERR_INVAL;
+        word = config_word_find(o->words, text);
+        if (word >= 0)
+            *(unsigned *)target(o, c) = (unsigned)word;
+        return word >= 0 ? 0 : ERR_INVAL;
     case OPTION_INT:
         rc = parse_int(text, &n);
         if (rc == 0 && (n < o->min || (n > 0 && (uint64_t)n > o->max)))
@@ -155,8 +167,8 @@ int option_set(const struct option *o, struct config *c, const char *text)
 
 int option_set_default(const struct option *o, struct config *c)
 {
-    if (is_string(o))
-        return set_string(o, c, o->def);
+    if (o->type == OPTION_STR || o->type == OPTION_ENUM)
+        return option_set(o, c, o->def);
     if (o->type == OPTION_INT)
         *(int64_t *)target(o, c) = o->num;
     else
@@ -168,15 +180,15 @@ int option_copy(const struct option *o, struct config *c, const struct config *f
 {
     const void *value = value_of(o, from);
 
-    if (is_string(o))
+    if (o->type == OPTION_STR)
         return set_string(o, c, *(char *const *)value);
-    memcpy(target(o, c), value, sizeof(uint64_t)); /* as INT and SIZE are */
+    memcpy(target(o, c), value, o->type == OPTION_ENUM ? sizeof(unsigned) : sizeof(uint64_t));
     return 0;
 }
 
 void option_release(const struct option *o, struct config *c)
 {
-    if (!is_string(o))
+    if (o->type != OPTION_STR)
         return;
     mem_free(*(char **)target(o, c));
     *(char **)target(o, c) = NULL;
@@ -204,9 +216,11 @@ const char *option_show(const struct option *o, const struct config *c, char *bu
 {
     const void *at = value_of(o, c);
 
-    if (is_string(o))
+    if (o->type == OPTION_STR)
         return *(char *const *)at;
-    if (o->type == OPTION_INT)
+    if (o->type == OPTION_ENUM)
+        copy_word(o->words, *(const unsigned *)at, buf, size);
+    else if (o->type == OPTION_INT)
         snprintf(buf, size, "%" PRId64, *(const int64_t *)at);
     else
         format_size(buf, size, *(const uint64_t *)at);

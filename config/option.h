@@ -24,7 +24,7 @@ struct option {
     const char *def;   /* STR, ENUM */
     int64_t num, min;  /* INT and SIZE: default and range */
     uint64_t max;
-    const char *words; /* ENUM: "a|b|c" */
+    const char *words; /* ENUM: "a|b|c"; the value is the number of one of them */
     const char *help;
 };
 

@@ -128,14 +128,6 @@ size_t kern_qrow_bytes(size_t k)
     return (raw + 63) & ~(size_t)63;
 }
 
-int kern_kv_parse(const char *name)
-{
-    for (int i = 0; i < KERN_N_KV; i++)
-        if (strcmp(name, KV_NAME[i]) == 0)
-            return i;
-    return -1;
-}
-
 const char *kern_kv_name(enum kern_kv kv)
 {
     return KV_NAME[kv];

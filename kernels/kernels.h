@@ -152,8 +152,7 @@ enum kern_kv {
     KERN_N_KV,
 };
 
-/* "f16", "bf16", "q8_0" -> type, -1 when unknown. */
-int kern_kv_parse(const char *name);
+/* "f16", "bf16", "q8_0" */
 const char *kern_kv_name(enum kern_kv kv);
 /* key_dim and value_dim must be multiples of this. */
 uint32_t kern_kv_group(enum kern_kv kv);

@@ -80,18 +80,22 @@ int instance_open_gguf(struct gguf **out, const char *path, const char *pre, cha
     return gguf_open_memory(out, "the built-in demo model", data, bytes, err, err_len);
 }
 
-static int choose_isa(struct instance *e, const char *name, char *err, size_t err_len)
+_Static_assert(CONFIG_ISA_SCALAR - CONFIG_ISA_SCALAR == (int)KERN_ISA_SCALAR &&
+                   CONFIG_ISA_AVX2 - CONFIG_ISA_SCALAR == (int)KERN_ISA_AVX2 &&
+                   CONFIG_ISA_AVXVNNI - CONFIG_ISA_SCALAR == (int)KERN_ISA_AVXVNNI &&
+                   CONFIG_ISA_AVX512 - CONFIG_ISA_SCALAR == (int)KERN_ISA_AVX512,
+               "levels are in the order of their words, behind auto");
+
+static int choose_isa(struct instance *e, enum config_isa setting, char *err, size_t err_len)
 {
     const enum kern_isa best = kern_isa_best();
-    const int wanted = strcmp(name, "auto") == 0 ? (int)best : kern_isa_parse(name);
 
-    if (wanted < 0 || wanted > (int)best) {
-        snprintf(err, err_len, "isa '%s' is not available here; this machine goes up to '%s'", name,
-                 kern_isa_name(best));
-        return ERR_UNSUPPORTED;
-    }
-    e->isa = (enum kern_isa)wanted;
-    return 0;
+    e->isa = setting == CONFIG_ISA_AUTO ? best : (enum kern_isa)(setting - CONFIG_ISA_SCALAR);
+    if (e->isa <= best)
+        return 0;
+    snprintf(err, err_len, "isa '%s' is not available here; this machine goes up to '%s'",
+             kern_isa_name(e->isa), kern_isa_name(best));
+    return ERR_UNSUPPORTED;
 }
 
 static uint32_t threads_for(const struct config *c)
@@ -108,7 +112,7 @@ int instance_make_thread_pool(struct thread_pool **out, const struct config *c, 
                               size_t err_len)
 {
     const struct thread_pool_options options = {.n_threads = threads_for(c),
-                                                .pin = strcmp(c->pin, "cores") == 0};
+                                                .pin = c->pin == CONFIG_PIN_CORES};
     const int rc = thread_pool_create(out, &options);
 
     if (rc < 0)
@@ -193,7 +197,7 @@ static int load_model(struct instance *e, const struct config *c, const struct o
         .progress = show_progress,
         .progress_ud = &progress,
         .only_plan = from->only_plan,
-        .to_q8_0 = strcmp(c->load_type, "q8_0") == 0,
+        .to_q8_0 = c->load_type == CONFIG_LOAD_Q8_0,
     };
     struct gguf *g;
     int rc = instance_open_gguf(&g, from->item.path, c->tokenizer_pre, err, err_len);
@@ -215,20 +219,24 @@ static int load_model(struct instance *e, const struct config *c, const struct o
     return rc;
 }
 
+_Static_assert((int)CONFIG_KV_F16 == KERN_KV_F16 && (int)CONFIG_KV_BF16 == KERN_KV_BF16 &&
+                   (int)CONFIG_KV_Q8_0 == KERN_KV_Q8_0,
+               "types are in the order of their words");
+
 /* What the keys and values are stored as; some types want heads of certain sizes. */
 static int choose_kv_type(struct instance *e, const struct config *c, char *err, size_t err_len)
 {
     const struct model_shape *s = &e->model->shape;
     uint32_t group;
 
-    e->kv_type = (enum kern_kv)kern_kv_parse(c->kv_type);
+    e->kv_type = (enum kern_kv)c->kv_type;
     group = kern_kv_group(e->kv_type);
     if (s->key_dim % group == 0 && s->value_dim % group == 0)
         return 0;
     snprintf(err, err_len,
              "kv_type '%s' needs heads whose sizes are multiples of %u; this model's keys have %u "
              "numbers and its values %u: use kv_type 'f16'",
-             c->kv_type, group, s->key_dim, s->value_dim);
+             kern_kv_name(e->kv_type), group, s->key_dim, s->value_dim);
     return ERR_UNSUPPORTED;
 }
 
@@ -304,12 +312,10 @@ static int open_swap(struct instance *e, const struct config *c, char *err, size
 
 /* ---- who holds what ---- */
 
-static enum block_placement placement_of(const char *name)
-{
-    if (strcmp(name, "best_fit") == 0)
-        return BLOCK_BEST_FIT;
-    return strcmp(name, "round_robin") == 0 ? BLOCK_ROUND_ROBIN : BLOCK_FIRST_FIT;
-}
+_Static_assert((int)CONFIG_PLACEMENT_FIRST_FIT == BLOCK_FIRST_FIT &&
+                   (int)CONFIG_PLACEMENT_BEST_FIT == BLOCK_BEST_FIT &&
+                   (int)CONFIG_PLACEMENT_ROUND_ROBIN == BLOCK_ROUND_ROBIN,
+               "placements are in the order of their words");
 
 /* Each priority may have thrown out a batch of the one below it; more copies than slots are never
  * needed. */
@@ -326,8 +332,8 @@ static int make_manager(struct instance *e, const struct config *c, char *err, s
     int rc;
 
     e->cache.n_blocks = e->kv->n_blocks;
-    e->cache.placement = placement_of(c->placement);
-    e->cache.prefix_cache = strcmp(c->prefix_cache, "on") == 0 && !e->model->shape.is_encoder;
+    e->cache.placement = (enum block_placement)c->placement;
+    e->cache.prefix_cache = c->prefix_cache == CONFIG_ON && !e->model->shape.is_encoder;
     e->cache.max_sequences = max_copies(e);
     e->cache.max_table = block_table_needed(e->sched.max_context);
     e->cache.groups = e->model->groups;
@@ -357,27 +363,14 @@ static int make_cache(struct instance *e, const struct config *c, unsigned flags
 
 /* ---- the scheduler's options ---- */
 
-static enum sched_policy policy_of(const char *name)
-{
-    static const char *const names[] = {
-        [SCHED_FCFS] = "fcfs",
-        [SCHED_SJF] = "sjf",
-        [SCHED_PRIORITY] = "priority",
-        [SCHED_ADAPTIVE] = "adaptive",
-    };
-    int i = SCHED_ADAPTIVE;
-
-    while (i > SCHED_FCFS && strcmp(names[i], name) != 0)
-        i--;
-    return (enum sched_policy)i;
-}
-
-static enum sched_preemption preemption_of(const char *name)
-{
-    if (strcmp(name, "swap") == 0)
-        return SCHED_SWAP;
-    return strcmp(name, "recompute") == 0 ? SCHED_RECOMPUTE : SCHED_AUTO;
-}
+_Static_assert((int)CONFIG_POLICY_FCFS == SCHED_FCFS && (int)CONFIG_POLICY_SJF == SCHED_SJF &&
+                   (int)CONFIG_POLICY_PRIORITY == SCHED_PRIORITY &&
+                   (int)CONFIG_POLICY_ADAPTIVE == SCHED_ADAPTIVE,
+               "policies are in the order of their words");
+_Static_assert((int)CONFIG_PREEMPTION_AUTO == SCHED_AUTO &&
+                   (int)CONFIG_PREEMPTION_RECOMPUTE == SCHED_RECOMPUTE &&
+                   (int)CONFIG_PREEMPTION_SWAP == SCHED_SWAP,
+               "ways to preempt are in the order of their words");
 
 static void fill_sched_options(struct instance *e, const struct config *c)
 {
@@ -389,8 +382,8 @@ static void fill_sched_options(struct instance *e, const struct config *c)
     if (is_encoder && n_ctx > rows) /* whose texts go into one step */
         n_ctx = rows;
     e->sched = (struct sched_options){
-        .policy = policy_of(c->policy),
-        .preemption = preemption_of(c->preemption),
+        .policy = (enum sched_policy)c->policy,
+        .preemption = (enum sched_preemption)c->preemption,
         .aging_milli = (uint32_t)c->aging,
         .max_wait_ms = (uint32_t)c->max_wait_ms,
         .max_preemptions = (uint32_t)c->max_preemptions,

@@ -113,15 +113,8 @@ bool command_take_float(int *argc, char **argv, const char *name, double min, do
     return false;
 }
 
-static enum log_level parse_level(const char *name)
-{
-    static const char *const names[] = {"debug", "info", "warn", "error", "off"};
-    int level = 0;
-
-    while (strcmp(names[level], name) != 0)
-        level++;
-    return (enum log_level)level;
-}
+_Static_assert((int)CONFIG_LOG_DEBUG == LOG_DEBUG && (int)CONFIG_LOG_OFF == LOG_OFF,
+               "levels are in the order of their words");
 
 /* The instruction sets are those that --isa takes on this CPU. */
 static void print_version(void)
@@ -140,7 +133,7 @@ int command_config(struct config *c, int argc, char **argv, void (*help)(void), 
     *done = true;
     if (config_load(c, argc, argv, &action, err, sizeof(err)) < 0)
         return command_fail(EXIT_USAGE, "%s", err);
-    log_setup(parse_level(c->log_level), strcmp(c->log_format, "json") == 0, STDERR_FILENO);
+    log_setup((enum log_level)c->log_level, c->log_format == CONFIG_LOG_JSON, STDERR_FILENO);
     if (action == CONFIG_HELP)
         help();
     else if (action == CONFIG_VERSION)

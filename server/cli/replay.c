@@ -1,6 +1,7 @@
 /* server/cli/replay.c - `quire replay`: a run made again from its journal, or made differently. */
 #include "server/cli/command.h"
 
+#include "config/words.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "scheduler/replay/replay.h"
@@ -78,14 +79,13 @@ static void print_equal(const struct replay *r)
 
 /* ---- what if ---- */
 
-static bool set_one_of(const char *value, const char *const *names, uint32_t n, uint32_t *out)
+static bool set_one_of(const char *value, const char *words, unsigned *out)
 {
-    for (uint32_t i = 0; i < n; i++)
-        if (strcmp(names[i], value) == 0) {
-            *out = i;
-            return true;
-        }
-    return false;
+    const int i = config_word_find(words, value);
+
+    if (i >= 0)
+        *out = (unsigned)i;
+    return i >= 0;
 }
 
 static bool set_number(const char *value, uint32_t *out)
@@ -104,9 +104,6 @@ static bool set_number(const char *value, uint32_t *out)
 /* The names are those of the configuration. False: unknown, or no value of this setting. */
 static bool set(struct simulate_options *o, const char *key, const char *value)
 {
-    static const char *const policies[] = {"fcfs", "sjf", "priority", "adaptive"};
-    static const char *const ways[] = {"auto", "recompute", "swap"};
-    static const char *const switches[] = {"off", "on"};
     const struct {
         const char *key;
         uint32_t *number;
@@ -122,14 +119,14 @@ static bool set(struct simulate_options *o, const char *key, const char *value)
     bool ok = false;
 
     if (strcmp(key, "policy") == 0) {
-        ok = set_one_of(value, policies, 4, &v);
+        ok = set_one_of(value, CONFIG_WORDS(policy), &v);
         o->sched.policy = (enum sched_policy)v;
     } else if (strcmp(key, "preemption") == 0) {
-        ok = set_one_of(value, ways, 3, &v);
+        ok = set_one_of(value, CONFIG_WORDS(preemption), &v);
         o->sched.preemption = (enum sched_preemption)v;
     } else if (strcmp(key, "prefix_cache") == 0) {
-        ok = set_one_of(value, switches, 2, &v);
-        o->kv.prefix_cache = v == 1;
+        ok = set_one_of(value, CONFIG_WORDS(switch), &v);
+        o->kv.prefix_cache = v == CONFIG_ON;
     } else if (strcmp(key, "step_target_ms") == 0) {
         ok = set_number(value, &v);
         o->target_us = (uint64_t)v * 1000;

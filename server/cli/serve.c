@@ -145,7 +145,7 @@ static int make_server(struct service *s, const struct server_model *models)
         .unix_socket = c->unix_socket,
         .unix_socket_mode = (unsigned)strtoul(c->unix_socket_mode, NULL, 8),
         .api_keys = c->api_keys,
-        .has_open_metrics = strcmp(c->metrics_open, "on") == 0,
+        .has_open_metrics = c->metrics_open == CONFIG_ON,
         .cors_origins = c->cors_origins,
         .allowed_hosts = c->allowed_hosts,
         .max_body = c->max_body,
@@ -262,7 +262,7 @@ static void tear_down(struct service *s)
 static bool is_exposed(const struct config *c)
 {
     return !exposure_is_local(c->host) && c->api_keys[0] == '\0' &&
-           strcmp(c->insecure, "on") != 0;
+           c->insecure != CONFIG_ON;
 }
 
 static void print_models(const struct service *s)

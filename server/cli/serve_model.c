@@ -153,11 +153,11 @@ uint32_t served_permille(const struct served *m)
 /* ---- afterwards ---- */
 
 /* The setting, else what the file says. */
-static enum pooling pooling_of(const char *setting, uint32_t type)
+static enum pooling pooling_of(enum config_pooling setting, uint32_t type)
 {
-    if (strcmp(setting, "mean") == 0 || (strcmp(setting, "auto") == 0 && type == 1))
+    if (setting == CONFIG_POOLING_MEAN || (setting == CONFIG_POOLING_AUTO && type == 1))
         return POOLING_MEAN;
-    if (strcmp(setting, "first") == 0 || (strcmp(setting, "auto") == 0 && type == 2))
+    if (setting == CONFIG_POOLING_FIRST || (setting == CONFIG_POOLING_AUTO && type == 2))
         return POOLING_FIRST;
     return POOLING_LAST;
 }

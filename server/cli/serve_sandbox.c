@@ -10,6 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert((int)CONFIG_SANDBOX_AUTO == SANDBOX_AUTO &&
+                   (int)CONFIG_SANDBOX_STRICT == SANDBOX_STRICT &&
+                   (int)CONFIG_SANDBOX_OFF == SANDBOX_OFF,
+               "modes are in the order of their words");
+
 static bool is_file_of_template(const char *setting)
 {
     return setting[0] != '\0' && strcmp(setting, "plain") != 0 && strcmp(setting, "chatml") != 0;
@@ -70,7 +75,7 @@ int serve_sandbox_enter(const struct config *c, const struct served *models, uin
         add_model(paths, &models[i].config);
     add_server(paths, c);
     add_debug(paths);
-    rc = sandbox_enter(sandbox_mode_of(c->sandbox), paths, state, err, err_len);
+    rc = sandbox_enter((enum sandbox_mode)c->sandbox, paths, state, err, err_len);
     sandbox_paths_destroy(&paths);
     return rc;
 }

@@ -52,13 +52,6 @@ struct sandbox_paths {
     bool is_short; /* memory or room was missing */
 };
 
-enum sandbox_mode sandbox_mode_of(const char *name)
-{
-    if (strcmp(name, "strict") == 0)
-        return SANDBOX_STRICT;
-    return strcmp(name, "off") == 0 ? SANDBOX_OFF : SANDBOX_AUTO;
-}
-
 /* ---- what stays allowed ---- */
 
 static void add(struct sandbox_paths *p, const char *path, unsigned access, int mode)

@@ -24,10 +24,7 @@
 
 #include "server/process/landlock.h"
 
-enum sandbox_mode { SANDBOX_OFF = 0, SANDBOX_AUTO, SANDBOX_STRICT };
-
-/* off, auto or strict. */
-enum sandbox_mode sandbox_mode_of(const char *name);
+enum sandbox_mode { SANDBOX_AUTO = 0, SANDBOX_STRICT, SANDBOX_OFF };
 
 /* What stays allowed. Every path may be "" or not there. */
 struct sandbox_paths;

@@ -23,7 +23,7 @@ static const struct row rows[] = {
 #define STR(sc, n, d, h) {.name = #n, .type = "text", .def = d},
 #define INT(sc, n, d, lo, hi, h) {.name = #n, .type = "int", .num = d, .min = lo, .max = hi},
 #define SIZE(sc, n, d, lo, hi, h) {.name = #n, .type = "size", .num = d, .min = lo, .max = hi},
-#define ENUM(sc, n, d, w, h) {.name = #n, .type = "enum", .def = d, .words = w},
+#define ENUM(sc, n, d, l, h) {.name = #n, .type = "enum", .def = d, .words = CONFIG_WORDS(l)},
 #include "config/options.inc"
 #undef STR
 #undef INT
@@ -48,7 +48,7 @@ static void has_the_defaults_of_the_table(void **state)
 #define STR(sc, n, d, h) assert_string_equal(config.n, d);
 #define INT(sc, n, d, lo, hi, h) assert_int_equal(config.n, d);
 #define SIZE(sc, n, d, lo, hi, h) assert_int_equal(config.n, d);
-#define ENUM(sc, n, d, w, h) assert_string_equal(config.n, d);
+#define ENUM(sc, n, d, l, h) assert_int_equal(config.n, config_word_find(CONFIG_WORDS(l), d));
 #include "config/options.inc"
 #undef STR
 #undef INT
@@ -74,7 +74,7 @@ static void later_layers_win(void **state)
     assert_int_equal(config.port, 1001);
     assert_int_equal(config.threads, 4);
     assert_int_equal(config.kv_memory, (uint64_t)512 << 20);
-    assert_string_equal(config.isa, "auto");
+    assert_int_equal(config.isa, CONFIG_ISA_AUTO);
     snprintf(line, sizeof(line), "port = 1001 # %s:1", file_path);
     assert_printed("port", line);
     snprintf(line, sizeof(line), "kv_memory = 512m # %s:6", file_path);

@@ -206,7 +206,7 @@ static void sections_are_between_file_and_environment(void **state)
     assert_int_equal(own.kv_memory, (uint64_t)8 << 30);
     assert_int_equal(own.share, 3);
     assert_int_equal(own.context, 200);
-    assert_string_equal(own.kv_type, "bf16");
+    assert_int_equal(own.kv_type, CONFIG_KV_BF16);
     assert_string_equal(own.swap_file, "/s/c");
     assert_int_equal(own.max_sequences, 256);
     assert_int_equal(own.port, 81);
