@@ -9,8 +9,8 @@
  *   FREE --take--> HELD --give of the last holder--> FREE, or CACHED if it was marked with keep
  *   CACHED --ref--> HELD,  CACHED --evict--> FREE
  *
- * Cached blocks have no holder but content that somebody may ask for again; they stand in the
- * order of their last use. A held or cached block can be pinned besides: then it is neither given
+ * Cached blocks have no holder, but content that a later prefix lookup may find; they are in LRU
+ * order. A held or cached block can be pinned besides: then it is neither given
  * back nor evicted until it is unpinned (the source of a copy, while room for the copy is made).
  *
  * Placement, that is, which of the free blocks are handed out (S1.2; the tests hold the exact ids):

@@ -1,14 +1,14 @@
 /* kvcache/kv_manager.c - see kv_manager.h.
  *
- * Why the block that was used longest ago never has children in the index: whoever holds a block
- * holds at the place before it, in its own table, one and the same block as all its other holders.
- * (Attaching takes the chain from its start, a fork takes a leading part, what is replaced by a
- * copy is replaced with all that stands behind it, and of two equal blocks the sequence's own is
- * dropped only while nobody shares it.) So a block outlives its children's holders, tables are
- * given back with the last block cached first, and a child is never the younger one. That goes
- * for the groups without the window; the blocks of an entry in all of these have the same holders,
- * so that any of them stands for it. Who holds a block of a group with the window holds the entry's
- * others too.
+ * Why the least recently used block never has children in the index: all sequences that hold a
+ * block hold the same block at the position before it. (Attaching takes a chain from its start, a
+ * fork takes a leading part, a block that is replaced by a copy is replaced together with all that
+ * follow it, and of two equal blocks the sequence's own is dropped only while no other sequence
+ * holds it.) So a block is held at least as long as its children, a table is released from its last
+ * block to its first, and a child is never more recently used than its parent. This holds for the
+ * groups without a window; the blocks of an entry in all of these have the same holders, so that
+ * any of them stands for the entry. A sequence that holds a block of a group with a window holds
+ * the entry's other blocks too.
  */
 #include "kvcache/kv_manager_impl.h"
 
@@ -22,7 +22,7 @@
 
 /* Between two kv_manager_moves_done() a sequence is attached and grown once, and each of the two
  * copies at most one block of each group, into one of its own; it is swapped out or in once, so
- * each RAM slot is loaded from and saved into at most once. Whoever does more may be told
+ * each RAM slot is loaded from and saved into at most once. A caller that does more may get
  * ERR_AGAIN. */
 static uint64_t most_moves(const struct kv_manager_options *o)
 {
@@ -144,8 +144,8 @@ enum kv_pressure kv_manager_pressure(const struct kv_manager *m)
     return share < (uint64_t)m->opt.low_percent * m->opt.n_blocks ? KV_LOW : KV_RELAXED;
 }
 
-/* Take an entry that nothing follows out of the index. Its blocks in groups with the window have
- * nobody to hold them either, unless all layers have it. */
+/* Take an entry that nothing follows out of the index. Its blocks in groups with the window are
+ * held by no sequence either, unless all layers have the window. */
 static void forget_entry(struct kv_manager *m, block_id entry)
 {
     for (uint32_t group = 1; group < m->n_groups; group++) {
@@ -287,7 +287,7 @@ void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv
     child->n_indexed = parent->n_indexed < n_full ? parent->n_indexed : n_full;
 }
 
-/* Held by nobody else, and nobody can come to share it through the index. */
+/* Held by this sequence alone, and not in the index, where others could find it. */
 static bool is_writable(const struct kv_manager *m, block_id id)
 {
     return block_pool_holders(m->pool, id) == 1 &&
@@ -504,7 +504,7 @@ uint32_t kv_manager_n_exclusive(const struct kv_manager *m, const struct kv_seq 
 
 uint32_t kv_manager_n_alone(const struct kv_manager *m, const struct kv_seq *kv)
 {
-    uint32_t n = kv_group_from(m, kv, 0); /* what nobody holds any more */
+    uint32_t n = kv_group_from(m, kv, 0); /* blocks before it have been released */
 
     for (uint32_t b = n; b < kv->table.n; b++)
         n += block_pool_holders(m->pool, kv->table.blocks[b]) == 1;

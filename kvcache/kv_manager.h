@@ -8,8 +8,8 @@
  *
  * Layers are dealt into groups (kv_groups.h), each with blocks of its own. In groups with a window
  * a sequence gives back what no later token sees (kv_manager_commit). What it found in the index,
- * or was given by another sequence, it holds there only from that point on, too. Who wants to know
- * how many blocks tokens take asks here: nobody else multiplies.
+ * or was given by another sequence, it holds there only from that point on, too. How many
+ * blocks tokens take is computed here and nowhere else.
  *
  * Cached blocks are as good as free ones: whenever blocks are taken and too few are free, the ones
  * used longest ago are forgotten. A block of a group with the window goes alone; the tokens stay in
@@ -171,16 +171,16 @@ uint32_t kv_manager_missing(const struct kv_manager *m, const struct kv_seq *kv,
 void kv_manager_commit(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
                        uint32_t n_done);
 
-/* The first n_done tokens are computed, and nobody else is to find them: groups with the window
- * give back what no token from n_done / 16 * 16 on sees. */
+/* The first n_done tokens are computed, and are not to be found in the index: groups with the
+ * window give back what no token from n_done / 16 * 16 on sees. */
 void kv_manager_free_out_of_window(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done);
 
 /* Give everything back, a swapped copy too; the sequence is empty then. Full blocks stay cached. */
 void kv_manager_release(struct kv_manager *m, struct kv_seq *kv);
 
-/* Blocks that nobody else holds: what giving the sequence back makes available. O(blocks). */
+/* Blocks that this sequence alone holds: what its release makes available. O(blocks). */
 uint32_t kv_manager_n_exclusive(const struct kv_manager *m, const struct kv_seq *kv);
-/* Tokens, in whole blocks, whose keys and values nobody else holds. O(blocks). */
+/* Tokens, in whole blocks, whose keys and values this sequence alone holds. O(blocks). */
 uint32_t kv_manager_n_alone(const struct kv_manager *m, const struct kv_seq *kv);
 
 /* ---- swapping ---- */
@@ -208,7 +208,7 @@ enum swap_place kv_manager_where(const struct kv_manager *m, const struct kv_seq
 void kv_manager_forget(struct kv_manager *m, struct kv_seq *kv);
 bool kv_manager_is_freeing(const struct kv_manager *m); /* see swap_is_freeing() */
 
-/* ---- for whoever owns the bytes ---- */
+/* ---- for the owner of the bytes ---- */
 
 /* The moves written down since kv_manager_moves_done(), to be carried out in order. */
 const struct kv_move *kv_manager_moves(const struct kv_manager *m, uint32_t *n);

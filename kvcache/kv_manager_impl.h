@@ -1,4 +1,4 @@
-/* kvcache/kv_manager_impl.h - what the files of the manager share, and nobody else sees.
+/* kvcache/kv_manager_impl.h - what the files of the manager share: private to them.
  *
  * kv_manager.c: room, growth, commit. kv_manager_prefix.c: what is found in the index.
  * kv_manager_swap.c: the tiers, the moves and the I/O. kv_manager_inspect.c: counts and checks.

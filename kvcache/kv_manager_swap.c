@@ -142,7 +142,7 @@ bool kv_manager_is_freeing(const struct kv_manager *m)
     return m->swap != NULL && swap_is_freeing(m->swap);
 }
 
-/* ---- for whoever owns the bytes ---- */
+/* ---- for the owner of the bytes ---- */
 
 const struct kv_move *kv_manager_moves(const struct kv_manager *m, uint32_t *n)
 {

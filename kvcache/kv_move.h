@@ -1,8 +1,8 @@
 /* kvcache/kv_move.h - what has to be copied before a step, in order.
  *
- * The manager decides and writes down; whoever owns the bytes carries out. The moves are a log:
- * carried out in order, each finds the bytes that it had in mind, although blocks and slots have
- * changed hands since.
+ * The manager logs moves; the owner of the bytes (the engine thread, before the step) carries them
+ * out. Carried out in the order of the log, each finds the bytes that it was logged for, although
+ * blocks and slots have been released and taken again since.
  *
  * Thread: engine thread.
  * Memory: none.

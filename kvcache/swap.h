@@ -39,7 +39,7 @@ struct swap_stats {
     uint64_t n_write_errors, n_read_errors; /* copies, not blocks */
 };
 
-struct swap_io { /* to be carried out by somebody else; arrays stay valid until swap_io_done() */
+struct swap_io { /* to be carried out by swap_transfers; arrays stay valid until swap_io_done() */
     uint32_t copy;
     bool is_write;
     uint32_t n; /* slots */

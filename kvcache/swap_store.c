@@ -41,7 +41,7 @@ struct swap_store {
     int fd;
     char *path;
     char *ram;      /* [n_ram][block_bytes] */
-    uint64_t *sums; /* [n_file] of what was written last; ordered by whoever hands the slots over */
+    uint64_t *sums; /* [n_file] of what was written last */
     _Atomic uint64_t log_after_ms; /* compare-exchange: one of the I/O threads logs */
 };
 
@@ -180,7 +180,7 @@ void swap_store_close(struct swap_store **store)
     if (s == NULL)
         return;
     if (s->fd >= 0) {
-        unlink(s->path); /* while the lock is held: nobody else can have begun to use it */
+        unlink(s->path); /* while the lock is held: no other process can have begun to use it */
         close(s->fd);
     }
     mem_unmap(s->ram, s->n_ram * s->block_bytes);

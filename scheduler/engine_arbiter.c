@@ -9,7 +9,7 @@
 
 /* Tags are in thousandths of a microsecond at a share of one: shares up to 1000 divide evenly. */
 #define SCALE 1000u
-#define NOBODY UINT32_MAX
+#define NO_ENGINE UINT32_MAX
 
 struct contender {
     uint32_t share;
@@ -39,7 +39,7 @@ int engine_arbiter_create(struct engine_arbiter **out, const uint32_t *shares, u
         assert(shares[i] >= 1 && shares[i] <= SCALE);
         t->places[i].share = shares[i];
     }
-    t->owner = NOBODY;
+    t->owner = NO_ENGINE;
     t->n = n;
     *out = t;
     return 0;
@@ -77,14 +77,14 @@ static void compete(struct engine_arbiter *t, struct contender *c)
 /* `self` is the place whose engine calls. */
 static void choose(struct engine_arbiter *t, uint32_t self)
 {
-    uint32_t first = NOBODY;
+    uint32_t first = NO_ENGINE;
 
     for (uint32_t i = 0; i < t->n; i++)
         if (t->places[i].competes &&
-            (first == NOBODY || t->places[i].start < t->places[first].start))
+            (first == NO_ENGINE || t->places[i].start < t->places[first].start))
             first = i;
     t->owner = first;
-    if (first == NOBODY)
+    if (first == NO_ENGINE)
         return;
     t->now = t->places[first].start;
     if (first != self)
@@ -102,7 +102,7 @@ bool engine_arbiter_ask(struct engine_arbiter *t, uint32_t place)
     pthread_mutex_lock(&t->mutex);
     if (!t->places[place].competes)
         compete(t, &t->places[place]);
-    if (t->owner == NOBODY)
+    if (t->owner == NO_ENGINE)
         choose(t, place);
     is_own = t->owner == place;
     pthread_mutex_unlock(&t->mutex);

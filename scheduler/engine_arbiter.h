@@ -2,18 +2,18 @@
  *
  * Engines compute in turns, and a step has all the compute threads: two steps at once would only
  * take each other's caches and bandwidth. An engine that has work asks for a turn before it plans,
- * and ends it after the commit. Nobody waits in here: who has to wait is told when the turn comes,
- * and reads its inbox meanwhile.
+ * and ends it after the commit. No call blocks: an engine that has to wait is woken when its turn
+ * comes, and reads its inbox meanwhile.
  *
  * Between engines that all have work the time of their steps is shared out by weights: start-time
  * fair queueing (Goyal, Vin, Cheng, "Start-time Fair Queuing", 1996) with a step for a packet and
  * its duration for the length. The next turn is that of the least start tag; a tag grows by
- * duration / share. So an engine with long steps waits for many short ones of another. Whoever
- * comes back from having nothing to do begins at the present virtual time: idle time is not saved
- * up, and a turn comes after one step of each other engine then.
+ * duration / share. So an engine with long steps waits for many short ones of another. An
+ * engine that was idle starts again at the present virtual time: idle time is not saved up, and its
+ * turn comes after at most one step of each other engine.
  *
- * Whoever ends a turn and wants another competes at once: the turn may be its own again before
- * it asks, and then it has to ask or to end it without waiting for other engines.
+ * An engine that ends its turn with wants_more competes at once: the turn may be its own again
+ * before it asks; then it has to ask for it, or end it, without waiting for other engines.
  *
  * Thread: each place belongs to one engine thread. One mutex, taken between steps and held for
  * comparisons and the call of `granted`, which takes no lock that is held while turns are called.
@@ -29,10 +29,10 @@ struct engine_arbiter;
 
 /* n places with shares of 1 to 1000. */
 int engine_arbiter_create(struct engine_arbiter **out, const uint32_t *shares, uint32_t n);
-void engine_arbiter_destroy(struct engine_arbiter **t); /* nobody has or wants a turn */
+void engine_arbiter_destroy(struct engine_arbiter **t); /* no engine has or wants a turn */
 
-/* Who has the place: granted(ud) is called on another engine's thread when the turn that was asked
- * for has come. Before the first turn. */
+/* Set the engine's callback, before its first turn: granted(ud) is called on another engine's
+ * thread when the turn that was asked for has come. */
 void engine_arbiter_join(struct engine_arbiter *t, uint32_t place, void (*granted)(void *ud),
                          void *ud);
 
@@ -44,8 +44,8 @@ bool engine_arbiter_ask(struct engine_arbiter *t, uint32_t place);
 /* How many others have work now. */
 uint32_t engine_arbiter_n_rivals(struct engine_arbiter *t, uint32_t place);
 
-/* A step of `us` microseconds is over. Without one (0) and without wanting more: whatever turn this
- * place has or was promised is somebody else's. */
+/* A step of `us` microseconds is over. Without one (0) and without wanting more: the turn that this
+ * engine has, or was granted, goes to another one. */
 void engine_arbiter_end(struct engine_arbiter *t, uint32_t place, uint64_t us, bool wants_more);
 
 #endif

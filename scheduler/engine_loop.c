@@ -463,7 +463,8 @@ static void end_expired(struct engine_loop *l, uint64_t now)
     emit_ends(l);
 }
 
-/* Whoever has nothing to do is in nobody's way, and may plan that. */
+/* May this engine plan a step now? An idle scheduler may always plan: its plan is empty, takes no
+ * compute threads, and so needs no turn. */
 static bool take_turn(struct engine_loop *l, uint64_t now)
 {
     bool may_plan = true;
@@ -542,7 +543,7 @@ static void *engine_loop_main(void *ud)
 
 int engine_loop_start(struct engine_loop *l)
 {
-    publish(l); /* whoever asks before the first turn is told of the real blocks */
+    publish(l); /* statistics asked for before the first turn have the true number of blocks */
     return pthread_create(&l->thread, NULL, engine_loop_main, l) == 0 ? 0 : ERR_INTERNAL;
 }
 

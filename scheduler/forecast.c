@@ -122,7 +122,7 @@ static uint64_t under_way_ns(const struct road *road, const struct engine_stats 
     return s->busy ? (road->base_ns + step_costs_chunk_ns(&s->costs, 0, n)) / 2 : 0;
 }
 
-/* A step of its decoding: beside everybody who was ahead, at the middle of its answer. */
+/* A step of its decoding: beside all requests that were ahead, with half of its answer computed. */
 static uint64_t decode_ns(const struct road *road, const struct engine_stats *s,
                           const struct forecast_ask *ask)
 {

@@ -15,8 +15,8 @@
 #include <time.h>
 
 enum snapshot_step { /* of the one snapshot, and whose it is */
-    SNAPSHOT_IDLE = 0, /* nobody's */
-    SNAPSHOT_ASKED,    /* nobody's; the engine is to fill it */
+    SNAPSHOT_IDLE = 0, /* no thread's */
+    SNAPSHOT_ASKED,    /* no thread's; the engine is to fill it */
     SNAPSHOT_FILLING,  /* the engine's */
     SNAPSHOT_READY,    /* the I/O thread's until it is released */
 };

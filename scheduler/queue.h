@@ -130,7 +130,7 @@ uint32_t queue_n_outstanding(struct queue *q);
  * follows as soon as it has been released. */
 uint64_t queue_ask_snapshot(struct queue *q);
 /* The snapshot and its number, or NULL while none is there. The caller's until it is released,
- * which it must be even if nobody waits for it any more. */
+ * which it must be even if the client that asked has left. */
 const struct snapshot *queue_take_snapshot(struct queue *q, uint64_t *number);
 void queue_release_snapshot(struct queue *q);
 

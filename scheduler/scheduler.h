@@ -37,7 +37,7 @@
  *
  * Time. Beside running streams a step takes as many prompt rows as keep its predicted time within
  * the target; when the streams alone take more than half of that, prompts still get half of it, or
- * nobody would be admitted while all slots decode. At least SCHED_MIN_CHUNK rows in any case;
+ * no request would be admitted while all slots decode. At least SCHED_MIN_CHUNK rows in any case;
  * without streams there is no limit.
  *
  * Pure: no thread, no clock (time is an argument), no floats. A simulator drives it as it is, and
@@ -83,7 +83,7 @@ struct sched_options {
     bool whole_prompts;
 };
 
-/* Fill in what matters to nobody in particular: adaptive values of the seeds (S2.15). */
+/* Fill in the defaults of what is not a setting: the adaptive values of the seeds (S2.15). */
 void sched_options_default(struct sched_options *o);
 
 struct sched_limits {        /* of one step */
@@ -153,8 +153,8 @@ struct event_probe sched_probe(const struct sched *s, struct request *r);
 void sched_cancel(struct sched *s, uint64_t id, enum finish why, uint64_t now_us);
 void sched_cancel_all(struct sched *s, enum finish why, uint64_t now_us);
 
-/* Is somebody's time over? Then which, and how it should end: between plans, where nobody else ends
- * it. */
+/* Has the deadline or the queue limit of a request passed? Then which, and how it should end. For
+ * the time between plans; sched_plan() ends expired requests itself. */
 bool sched_next_expired(const struct sched *s, uint64_t now_us, uint64_t *id, enum finish *why);
 
 /* Plan one step. Expired requests end here. Valid until the next call; the plan must be committed

@@ -251,8 +251,8 @@ static uint32_t n_common(const struct request *a, const struct request *b, uint3
     return n;
 }
 
-/* The running prefill that is computing most of what the newcomer begins with and is not there yet;
- * *n_awaited of its tokens are wanted. Nobody waits for a lower priority. */
+/* The running prefill that is computing the longest part of the newcomer's prefix that is not in
+ * the cache yet; *n_awaited of its tokens are wanted. None of a lower priority is waited for. */
 static struct seq *who_computes(const struct sched *s, const struct seq *seq, uint32_t *n_awaited)
 {
     const struct request *r = seq->request;

@@ -89,7 +89,7 @@ static void plan_decodes(struct sched *s)
 
 /* ---- prompt chunks ---- */
 
-/* The time that is left beside the streams; when nobody waits for the step there is no limit. */
+/* The time that is left beside the streams; without streams there is no limit. */
 static void set_room(struct sched *s)
 {
     const uint64_t target_us = s->limits->target_us;

@@ -4,7 +4,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 
-/* An array of none is still an array: whoever walks it need not look for NULL. */
+/* Never NULL for n = 0: readers of the snapshot walk arrays without a check. */
 static void *make_array(uint32_t n, size_t size)
 {
     return mem_calloc(n > 0 ? n : 1, size);

@@ -1,6 +1,6 @@
-/* scheduler/snapshot.h - a picture of the engine between two steps, for /debug.
+/* scheduler/snapshot.h - the state of the engine between two steps, for /debug and /slots.
  *
- * Taken only when somebody asks (queue_ask_snapshot). Plain data; the arrays belong to the queue.
+ * Taken only on request (queue_ask_snapshot). Plain data; the arrays belong to the queue.
  *
  * Thread: filled by the engine thread, then the I/O thread's until released.
  * Memory: taken in snapshot_create().

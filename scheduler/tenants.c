@@ -7,7 +7,7 @@ bool tenant_is_busy(const struct tenant *t)
 }
 
 /* What a tenant that was idle begins from: the least of the busy ones, or, when all were idle, the
- * most of all: then nobody owes anybody anything. */
+ * most of all: then no tenant is ahead or behind. */
 static uint64_t level_of_service(const struct tenant *tenants, uint32_t n)
 {
     uint64_t least = UINT64_MAX, most = 0;

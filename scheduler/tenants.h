@@ -1,11 +1,12 @@
 /* scheduler/tenants.h - a tenant's waiting requests, and how much has been done for it.
  *
  * Service is virtual time: tokens computed, divided by the weight, in units small enough for the
- * largest weight. Whoever has had least goes first. A tenant that was idle starts at most
- * TENANT_CREDIT tokens below the least of the busy ones, or, when all were idle, below the most of
+ * largest weight. The tenant with the least service goes first. A tenant that was idle starts at
+ * most TENANT_CREDIT tokens below the least of the busy ones, or, when all were idle, below the
+ * most of
  * all: idleness is not saved up (VTC: Sheng et al., "Fairness in Serving Large Language Models",
- * 2024), but one who asks now and then for less than its share does not wait for those who always
- * ask for more.
+ * 2024), but a tenant that now and then asks for less than its share does not wait for those that
+ * always ask for more.
  *
  * Private to scheduler/.
  *

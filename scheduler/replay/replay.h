@@ -1,8 +1,8 @@
 /* scheduler/replay/replay.h - a run made again from its journal, plan by plan.
  *
  * A fresh scheduler and a fresh manager of blocks get the same calls at the same times, and every
- * plan is compared with the one in the journal. The records are typed here; whoever reads the file
- * makes them (server/cli/replay_line.c). A record is checked before it is believed: a journal may
+ * plan is compared with the one in the journal. The records are typed here, and made by the reader
+ * of the file (server/cli/replay_line.c). A record is checked before it is believed: a journal may
  * have been edited or cut.
  *
  * Beside that the replay collects what a simulation of the same trace needs: who came when, with
