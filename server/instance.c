@@ -352,7 +352,7 @@ static int make_cache(struct instance *e, const struct config *c, unsigned flags
 {
     int rc = 0;
 
-    if ((flags & ENGINE_SWAP) != 0)
+    if ((flags & INSTANCE_SWAP) != 0)
         rc = size_swap(e, c, err, err_len);
     if (rc == 0)
         rc = open_swap(e, c, err, err_len);
@@ -460,7 +460,7 @@ int instance_init(struct instance *e, const struct config *c, unsigned flags, ch
 int instance_init_among(struct instance *e, const struct config *c, unsigned flags,
                         const struct instance_company *company, char *err, size_t err_len)
 {
-    struct origin from = {.told = company->progress, .only_plan = (flags & ENGINE_PLAN) != 0};
+    struct origin from = {.told = company->progress, .only_plan = (flags & INSTANCE_PLAN) != 0};
     const uint64_t start = clock_ms();
     int code = EXIT_FAILED;
 
@@ -475,7 +475,7 @@ int instance_init_among(struct instance *e, const struct config *c, unsigned fla
         return EXIT_USAGE;
     if (load_model(e, c, &from, err, err_len) < 0)
         goto fail;
-    if (e->model->shape.is_encoder && (flags & ENGINE_ENCODERS) == 0) {
+    if (e->model->shape.is_encoder && (flags & INSTANCE_ENCODERS) == 0) {
         snprintf(err, err_len, "the model '%s' is an encoder: it makes embeddings only, which "
                                "'quire serve' hands out",
                  e->id);

@@ -27,9 +27,9 @@ struct thread_pool;
 struct tokenizer;
 
 enum instance_flags {
-    ENGINE_SWAP = 1u << 0, /* with the swap tiers of the settings: somebody carries out the I/O */
-    ENGINE_ENCODERS = 1u << 1, /* models that make embeddings only will do too */
-    ENGINE_PLAN = 1u << 2, /* sizes only: the weights are not read, and nothing can be computed */
+    INSTANCE_SWAP = 1u << 0, /* with the swap tiers of the settings */
+    INSTANCE_ENCODERS = 1u << 1, /* models that make embeddings only will do too */
+    INSTANCE_PLAN = 1u << 2, /* sizes only: the weights are not read, and nothing can be computed */
 };
 
 struct instance {

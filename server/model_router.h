@@ -4,7 +4,7 @@
  * gets the first model. The body is not parsed for that: this is done afterwards, for a model,
  * with its tokenizer and its limits, perhaps on another thread. So its name is looked up in the
  * text, in one pass without a tree and only where there are several models. What it says
- * otherwise, or that it is no JSON, is left to whoever parses it.
+ * otherwise, or that it is no JSON, is left to the parser.
  *
  * Thread: the loop's.
  */

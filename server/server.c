@@ -70,7 +70,7 @@ static void end_loop(struct server *s)
     uv_close((uv_handle_t *)&s->tick, NULL);
 }
 
-/* Everybody has an answer, or had time enough to read it. */
+/* Every client has its answer, or had time enough to read it. */
 static bool is_over(const struct server *s)
 {
     for (uint32_t i = 0; i < s->opt.n_models; i++)
@@ -96,7 +96,7 @@ static void on_tick(uv_timer_t *tick)
         end_loop(s);
 }
 
-/* Nobody waits for an answer but to the question whether it is ready. The work cannot be called
+/* No request is under way but probes of /ready. The work cannot be called
  * off: the loop is left while it goes on. */
 static void abandon_load(struct server *s, int number)
 {
@@ -416,7 +416,7 @@ static void after_load(uv_work_t *work, int status)
 {
     const struct server *s = work->data;
 
-    (void)status; /* nobody cancels it */
+    (void)status; /* never canceled */
     s->opt.load.done(s->opt.load.ud);
 }
 

@@ -36,7 +36,7 @@ void norm_row(const struct runner *r, float *out, const float *x, const struct n
 static void add_residual(const struct runner *r, float *x, const struct residual *b, uint32_t row)
 {
     const struct model_shape *s = &r->model->shape;
-    /* Nobody else reads this row of the branch. */
+    /* No other thread reads this row of the branch. */
     float *delta = (float *)b->delta + row * r->embd_stride;
 
     if (b->bias != NULL)

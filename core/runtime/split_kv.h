@@ -3,7 +3,7 @@
  * An item is a tile of query rows of one span, for each KV head, over a run of softmax segments.
  * Usually that is all segments; but when few sequences with long contexts would leave threads
  * idle, an item that is more than its share of the step is cut between segments. Its queries then
- * leave one state a segment in `parts`, and somebody merges them in ascending order afterwards: a
+ * leave one state a segment in `parts`, and one thread merges them in ascending order afterwards: a
  * split never changes a result (kernels.h, kern_attn.part).
  *
  * Thread: split_kv_make() by the engine thread; the cut is read-only during the step.

@@ -4,7 +4,7 @@
  * ud. `arrived`/`phase` make the barrier: each arrival is acq_rel, the last one releases the new
  * phase and the waiters acquire it. The shares need no order of their own: two sets of them serve
  * regions in turn, and before a thread arrives at the barrier of one region it renews its share for
- * the next, which nobody touches then.
+ * the next, which no other thread touches then.
  */
 #include "core/runtime/thread_pool.h"
 

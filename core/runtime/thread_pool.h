@@ -68,7 +68,7 @@ void thread_pool_run(struct thread_pool *t, void (*fn)(void *ud, struct thread_p
 bool thread_pool_take(struct thread_pool_worker *w, uint32_t n, uint32_t grain, uint32_t *from,
                       uint32_t *to);
 
-/* Wait until everybody is here; what they wrote before is visible afterwards. */
+/* Wait until all threads are here; what they wrote before is visible afterwards. */
 void thread_pool_barrier(struct thread_pool_worker *w);
 
 #endif

@@ -2,7 +2,7 @@
  * engine is doing.
  *
  * Who asks waits until the engine has filled a snapshot between two steps; all who asked before it
- * was begun get the same one. Nothing is prepared while nobody asks.
+ * was begun get the same one. Nothing is prepared without a question.
  *
  * Thread: the loop's.
  * Memory: one small allocation for each asker, and the replies.
@@ -27,10 +27,10 @@ void debug_init(struct debug *g, struct engine_client *d);
 /* Answer when the snapshot comes. With ?fail_on_no_slot=1 /slots is a 503 when none is idle. */
 void debug_ask(struct debug *g, struct http_call *call, enum debug_page page);
 
-/* Answer everybody if the snapshot is there. To be called on each wake. */
+/* Answer all who wait if the snapshot is there. To be called on each wake. */
 void debug_take(struct debug *g);
 
-/* The engine is ending: 503 for those who wait. Nobody may ask afterwards. */
+/* The engine is ending: 503 for those who wait. No question may come afterwards. */
 void debug_close(struct debug *g);
 
 #endif

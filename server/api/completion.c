@@ -82,7 +82,7 @@ static void cancel(struct completion *c, uint32_t i)
     engine_client_cancel(c->in.engine, p->id);
 }
 
-/* Nobody waits for it any more. */
+/* The client has left. */
 static void abandon(struct completion *c)
 {
     parse_job_leave(&c->in);

@@ -31,7 +31,7 @@ static uint64_t time_of(const struct params *p, const struct forecast *f)
     return p->max_tokens == PARAMS_NO_LIMIT ? f->first_us : f->finish_us;
 }
 
-/* Microseconds until everything is there; 0 when nobody knows. */
+/* Microseconds until the answer is complete; 0: unknown. */
 static uint64_t predict(const struct parse_job *in, enum cached cached,
                         const struct event_probe *found, bool is_idle)
 {

@@ -17,7 +17,7 @@ struct event_probe;
 struct parse_job;
 
 enum deadline_verdict {
-    DEADLINE_FINE = 0, /* it can, or nobody knows */
+    DEADLINE_FINE = 0, /* it can be met, or that is unknown */
     DEADLINE_UNCLEAR,  /* depends on what is cached */
     DEADLINE_HOPELESS,
 };
@@ -25,7 +25,7 @@ enum deadline_verdict {
 struct deadline {
     enum deadline_verdict verdict;
     uint64_t predicted_ms; /* until the last token of the last prompt; HOPELESS only */
-    uint64_t retry_ms;     /* until it could be met, should nobody else come; 0: not even then */
+    uint64_t retry_ms;     /* until it could be met if no other request comes; 0: never */
 };
 
 /* `found` has an answer for each prompt, or is NULL when the engine was not asked: with it nothing

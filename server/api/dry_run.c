@@ -11,7 +11,7 @@
 #include "server/api/response/response_writer.h"
 #include "server/http/http.h"
 
-_Static_assert(PARAMS_MAX_CHOICES <= SERVER_DRY_RUNS, "every plan has room when nobody else asks");
+_Static_assert(PARAMS_MAX_CHOICES <= SERVER_DRY_RUNS, "each has room when it is alone");
 
 struct plan_job {
     struct parse_job in;

@@ -249,12 +249,13 @@ static struct crowd unseen_ahead(const struct engine_client *d, const struct eng
         crowd.n++;
         crowd.n_tokens += post->n_prompt;
     }
-    if (n > RECENT) /* nobody remembers: count them all */
+    if (n > RECENT) /* older than what is remembered: count them all */
         crowd.n += n - RECENT;
     return crowd;
 }
 
-/* Whoever the engine lets wait waits for memory or a place: only without such are places free. */
+/* A request that the engine keeps waiting waits for memory or a slot: slots are free only when none
+ * does. */
 static uint32_t position(const struct engine_client *d, const struct engine_stats *s,
                          uint32_t n_waiting, uint32_t n_coming)
 {

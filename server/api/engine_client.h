@@ -30,7 +30,8 @@ struct request_memory;
 struct tenants;
 struct worker_pool;
 
-/* Whoever posts: embedded in it, and alive until its last EVENT_END has come. */
+/* Who posts requests and gets their events: embedded in a completion or a probe, and alive until
+ * the last EVENT_END has come. */
 struct engine_caller {
     void (*event)(struct engine_caller *c, uint32_t part, const struct event *e);
     const char *request_id; /* X-Request-Id */
@@ -50,7 +51,7 @@ struct engine_client {                   /* open to those who post, which are it
     bool is_stopping;       /* the second signal came: cancellations are ours */
     uint32_t n_jobs; /* alive, also those whose client has gone */
     struct engine_client_private *priv;
-    struct buf scratch, frame; /* emptied and used by whoever works */
+    struct buf scratch, frame; /* for the one call that is being worked on; empty between calls */
 };
 
 struct engine_client_options { /* see struct engine_client */
@@ -91,7 +92,7 @@ uint32_t engine_client_position_behind(struct engine_client *d, uint32_t n_ahead
  * of `ahead` other prompt tokens go first beside what the engine client knows. */
 struct forecast engine_client_forecast(struct engine_client *d, const struct request *r,
                                        uint32_t n_cached, uint64_t ahead);
-/* The same with nobody else there. */
+/* The same on an idle engine. */
 struct forecast engine_client_forecast_idle(struct engine_client *d, const struct request *r,
                                             uint32_t n_cached);
 

@@ -44,7 +44,7 @@ static void add_name(struct writer *w, int32_t mark, const char *name)
 }
 
 /* The other files. Those that have no name get one, and so do the repository and the file with the
- * gap, of which nobody tells the name. */
+ * gap, whose name the request does not tell. */
 static void add_files(struct writer *w, const struct infill_tokens *gap, const cJSON *files)
 {
     if (files == NULL || files->child == NULL)

@@ -46,7 +46,7 @@ void parse_job_refuse_early(struct engine_client *d, struct http_call *call,
                             const struct api_error *e)
 {
     d->metrics->outcomes[OUTCOME_REJECTED]++;
-    if (e->status != 500) /* lack of memory is nobody's reason */
+    if (e->status != 500) /* lack of memory is no reason of the client's */
         d->metrics->rejections[e->status == 429 ? REJECTION_QUEUE_FULL : REJECTION_DRAINING]++;
     engine_client_set_retry_headers(d, call, e->status, 1);
     http_call_reply_error(call, e);

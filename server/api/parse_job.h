@@ -4,7 +4,8 @@
  * body -> JSON -> params -> tokens -> requests: a pure function of the body and two headers. The
  * I/O thread does it for a short body as long as a moment's budget allows; else threads of a pool
  * do: those of constraint_pool for bodies that ask for a constraint, those of text_pool for others.
- * What is refused is answered here. Embedded as the first member of whoever goes on with it.
+ * What is refused is answered here. Embedded as the first member of what goes on with it (a
+ * completion, a dry run).
  *
  * Thread: the loop's, except the preparation.
  * Memory: bounded by max_body, and by 128 choices of at most max_context tokens.
@@ -33,10 +34,10 @@ struct parse_job {
     char request_id[132];
     struct parsed_request parsed;
     const struct wire_format *wire_format;
-    struct access_work report; /* for the log, filled by whoever does the work; */
+    struct access_work report; /* for the log; */
     bool has_report;           /* then this says so */
     /* private */
-    struct key *key; /* held; NULL = nobody needs one */
+    struct key *key; /* held; NULL = the server has no keys */
     struct key_use use;
     struct access *access;
     void (*ready)(struct parse_job *in);

@@ -248,7 +248,7 @@ static void find_twin(struct parsed_request *p, uint32_t i)
 }
 
 /* Cached prefixes and constraints are shared by requests of the same tenant with the same salt. The
- * name ends where the salt begins, and the seed is secret, so that nobody can make his salt meet
+ * name ends where the salt begins, and the seed is secret, so that no client can make its salt meet
  * another's. */
 static uint64_t salt_of(const struct parsed_request *p, const struct request_parse_headers *headers)
 {

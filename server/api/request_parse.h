@@ -20,7 +20,7 @@ struct request_parse_headers { /* NULL where there is none */
     const char *priority;      /* X-Priority */
     const char *tenant;        /* the header that the settings name */
     const char *tenant_header; /* its name */
-    uint64_t salt_seed;        /* the server's secret: nobody can guess another's salt */
+    uint64_t salt_seed;        /* the server's secret: no client can guess another's salt */
 };
 
 struct parsed_request { /* zero is empty */
@@ -31,7 +31,7 @@ struct parsed_request { /* zero is empty */
     struct buf echo;          /* of the body, for the answer */
     struct prompt *prompts;    /* [params.n_prompts] */
     struct request **requests; /* [n_choices] id, prefix owner, tenant and times still to be filled;
-                                * an element that was posted is set to NULL by whoever posted it */
+                                * an element that was posted is set to NULL by the completion */
     uint32_t n_choices;
     struct constraint *constraint; /* counted, or NULL */
     struct api_error error; /* status 0 when all is well */

@@ -72,7 +72,7 @@ struct server_options {
     const char *tls_certificate, *tls_key; /* paths; NULL or "" = plain HTTP */
     const char *unix_socket;               /* path; NULL or "" = none */
     unsigned unix_socket_mode;
-    const char *api_keys; /* path; NULL or "" = everybody may do everything */
+    const char *api_keys; /* path; NULL or "" = no keys are needed */
     bool has_open_metrics;
     const char *cors_origins; /* checked; NULL or "" = none */
     const char *allowed_hosts; /* checked; NULL or "" = by the address that is listened on */
@@ -80,7 +80,7 @@ struct server_options {
     uint32_t max_connections, max_connections_per_address; /* 0 = chosen */
     uint32_t header_timeout_s, min_body_rate;
     uint64_t request_memory; /* bytes for what requests hold outside the KV cache */
-    const char *tenant_header;  /* "" = everybody is one tenant */
+    const char *tenant_header;  /* "" = all clients are one tenant */
     const char *tenant_weights; /* checked */
     uint32_t max_tenants, tenant_limit;
     uint64_t salt_seed; /* filled in by server_create() */

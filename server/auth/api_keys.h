@@ -3,7 +3,8 @@
  *
  * A key lives as long as the file names it or an exchange holds it. When the file is read again, a
  * key whose name stays keeps its identity: what it has under way and what its buckets owe go on
- * under the new rules. One that has gone admits nobody any more, and what it began ends in peace.
+ * under the new rules. A key that was removed is refused; requests that it began go on to their
+ * end.
  *
  * Limits work in two steps: keys_check() says whether a request may begin, keys_begin() takes for
  * it, and keys_end() gives back what it did not use. Nothing may come between the first two.

@@ -121,7 +121,7 @@ static int check_key(struct auth *g, struct http_call *call, unsigned flags)
     return (flags & AUTH_WORK) != 0 ? check_rate(g, call, key) : 0;
 }
 
-/* Without keys whoever comes is the operator, unless the proxy says that it is a tenant. */
+/* Without keys every client is the operator, unless the proxy names a tenant. */
 static int check_tenant(struct auth *g, struct http_call *call, unsigned flags)
 {
     struct api_error e;

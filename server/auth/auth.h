@@ -2,7 +2,7 @@
  *
  * While the model is loaded only the answers about that are given. With keys, every route but the
  * open ones wants one: `Authorization: Bearer KEY` or `X-Api-Key: KEY`. A POST counts against the
- * key's requests per minute. Pages that tell of everybody are the operator's: with keys they want
+ * key's requests per minute. Pages about all tenants are the operator's: with keys they want
  * one with admin rights; where a proxy names the tenant in a header, a request with that header is
  * refused there.
  *
@@ -22,7 +22,7 @@ struct metrics_server;
 enum auth_flags {              /* of a route */
     AUTH_OPEN = 1u << 0,       /* needs no key */
     AUTH_METRICS = 1u << 1,    /* with AUTH_ADMIN: open all the same if the settings say so */
-    AUTH_ADMIN = 1u << 2,      /* tells of everybody: for no tenant */
+    AUTH_ADMIN = 1u << 2,      /* about all tenants: for the operator */
     AUTH_WORK = 1u << 3,       /* counts against the key's limits */
     AUTH_EARLY = 1u << 4,      /* answered before the models are there */
     AUTH_ANTHROPIC = 1u << 5,  /* errors have Anthropic's shape */
@@ -30,13 +30,13 @@ enum auth_flags {              /* of a route */
 };
 
 struct auth {
-    struct keys *keys; /* NULL = everybody may do everything */
+    struct keys *keys; /* NULL = no keys are needed */
     bool has_open_metrics;
     const char *tenant_header; /* borrowed; "" = there is none */
     struct metrics_server *server_counts; /* refusals are counted there */
     bool is_loading;
     uint64_t load_start_us;
-    /* How much has been loaded, in thousandths; NULL = nobody knows. */
+    /* How much has been loaded, in thousandths; NULL = unknown. */
     uint32_t (*load_permille)(void *ud);
     void *load_ud;
 };

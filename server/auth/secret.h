@@ -1,6 +1,6 @@
 /* server/auth/secret.h - API keys as secrets: made here, presented by clients, kept as hashes only.
  *
- * A key is a prefix and 256 random bits in letters. Because nobody can guess it, one SHA-256 is
+ * A key is a prefix and 256 random bits in letters. Because it cannot be guessed, one SHA-256 is
  * enough to keep it: slow hashes are for words that people choose. Hashes are compared in a time
  * that does not depend on where they differ.
  *

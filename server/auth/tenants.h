@@ -1,10 +1,11 @@
 /* server/auth/tenants.h - whose requests these are: names, shares, and how many each has under way.
  *
  * A tenant has a place, a small number that the scheduler knows it by. Place 0 is that of requests
- * without a name; then come the names of the settings; then whoever else turns up. When there is
- * no place left, one whose tenant has had nothing under way for longest is taken over (never one
- * of the settings); when all are busy, the newcomer shares the last place with others of its kind.
- * What tenants must never share, cached prefixes, depends on the name and not on the place.
+ * without a name; then come the names of the settings; then others as their requests come. When
+ * there is no place left, one whose tenant has had nothing under way for longest is taken over
+ * (never one of the settings); when all are busy, the newcomer shares the last place with others of
+ * its kind. What tenants must never share, cached prefixes, depends on the name and not on the
+ * place.
  *
  * Thread: the loop's.
  * Memory: taken in tenants_create().
@@ -28,7 +29,7 @@ struct tenants_options {
 int tenants_create(struct tenants **out, const struct tenants_options *options);
 void tenants_destroy(struct tenants **t);
 
-/* The place of a tenant; "" is nobody in particular. */
+/* The place of a tenant; "" is the one without a name. */
 uint32_t tenants_place(struct tenants *t, const char *name);
 
 /* May it have n more requests under way? 0, or a negative ERR_* with *e filled. */
@@ -39,10 +40,10 @@ void tenants_begin(struct tenants *t, uint32_t place);
 void tenants_end(struct tenants *t, uint32_t place);
 
 uint32_t tenants_weight(const struct tenants *t, uint32_t place);
-/* "" for place 0, "(others)" for the shared one, NULL for one that nobody has had. */
+/* "" for place 0, "(others)" for the shared one, NULL for one that was never used. */
 const char *tenants_name(const struct tenants *t, uint32_t place);
 
-uint32_t tenants_n(const struct tenants *t); /* places that somebody has or had */
+uint32_t tenants_n(const struct tenants *t); /* places in use, or used before */
 /* How often a name was given the shared place. */
 uint64_t tenants_n_shared(const struct tenants *t);
 

@@ -213,7 +213,7 @@ static int make_engine(struct instance *e, uint64_t *swap_ram, const struct conf
 
     if (config_model(&own, c, i, err, err_len) < 0)
         return EXIT_FAILED;
-    code = instance_init(e, &own, ENGINE_PLAN | ENGINE_ENCODERS, err, err_len);
+    code = instance_init(e, &own, INSTANCE_PLAN | INSTANCE_ENCODERS, err, err_len);
     *swap_ram = own.swap_ram;
     config_release(&own);
     return code;

@@ -126,7 +126,7 @@ static int make_constraint_cache(struct served *m)
 int served_load(struct served *m, const struct served_company *company, char *err, size_t err_len)
 {
     const struct instance_company among = {.pool = company->pool, .progress = &m->progress};
-    const int code = instance_init_among(&m->engine, &m->config, ENGINE_SWAP | ENGINE_ENCODERS,
+    const int code = instance_init_among(&m->engine, &m->config, INSTANCE_SWAP | INSTANCE_ENCODERS,
                                          &among, err, err_len);
     int rc;
 

@@ -23,7 +23,7 @@ static void after_work(uv_work_t *work, int status)
     struct swap_transfer *j = work->data;
     struct swap_transfers *s = j->owner;
 
-    (void)status; /* nobody cancels it */
+    (void)status; /* never canceled */
     j->owner = NULL;
     queue_io_done(s->queue, j->io.copy, j->rc, j->io.n, j->us);
     swap_transfers_pump(s);

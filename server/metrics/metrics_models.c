@@ -14,7 +14,7 @@ enum form { /* of a value, and how it is shown */
             FORM_NONE = 0, /* ends a list of samples */
             FORM_U32,
             FORM_U64,
-            FORM_HIST,    /* left out while it has no bounds: then nobody feeds it */
+            FORM_HIST,    /* left out while it has no bounds: it is not fed then */
             FORM_BLOCKS,  /* uint32_t, shown in bytes */
             FORM_SECONDS, /* uint64_t, of microseconds */
             FORM_USAGE,   /* no value: the part of the blocks that requests hold */

@@ -155,7 +155,7 @@ static int run_model(const struct text *t, int argc, char **argv, char *path)
     code = command_config(&config, argc + 2, args, print_help, &done);
     if (done)
         return code != EXIT_OK ? code : EXIT_USAGE;
-    code = instance_init(&e, &config, t->hidden ? ENGINE_ENCODERS : 0, err, sizeof(err));
+    code = instance_init(&e, &config, t->hidden ? INSTANCE_ENCODERS : 0, err, sizeof(err));
     config_release(&config);
     if (code != EXIT_OK) {
         put_head(-1, (int32_t)strlen(err));

@@ -69,7 +69,7 @@ struct params {
     struct stop_list stop;
     char cache_salt[PARAMS_MAX_SALT + 1]; /* "" = none */
     struct constraint_spec constraint;    /* NONE where there is none; its value is the tree's */
-    uint32_t n_unknown;  /* fields that nobody knows */
+    uint32_t n_unknown;  /* fields that are not known */
     const cJSON *prompt; /* TEXT, EMBED: string, [string], [int] or [[int]]; NATIVE: the same, and
                           * strings beside ids; INFILL: a string or NULL */
     bool is_prompt_list; /* it holds prompts, and is not one */
