@@ -40,7 +40,7 @@ struct kv_place { /* of a layer */
 void kv_groups_assign(const uint32_t *windows, uint32_t n_layer, struct kv_groups *groups,
                       struct kv_place *places);
 
-/* Lanes, and those without the window. */
+/* Groups, and those without the window. */
 static inline uint32_t kv_groups_n(const struct kv_groups *l)
 {
     return l->n > 0 ? l->n : 1;

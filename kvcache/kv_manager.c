@@ -393,7 +393,7 @@ int kv_manager_grow(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint
 /* ---- commit ---- */
 
 /* Share the entry's block of a group in place of the sequence's own; an entry that lacks it takes
- * the own one. Lanes with the window may have dropped theirs. */
+ * the own one. Groups with the window may have dropped theirs. */
 static void join_group(struct kv_manager *m, struct kv_seq *kv, block_id entry, uint32_t b,
                        uint32_t group)
 {

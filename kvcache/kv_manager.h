@@ -222,7 +222,7 @@ uint32_t kv_manager_n_io(const struct kv_manager *m);
 /* ---- inspection ---- */
 
 struct kv_manager_stats kv_manager_stats(const struct kv_manager *m);
-/* Lanes without the window, kinds[0], and with it, kinds[1]. O(n_blocks). */
+/* Groups without the window, kinds[0], and with it, kinds[1]. O(n_blocks). */
 void kv_manager_kinds(const struct kv_manager *m, struct kv_kind kinds[2]);
 /* One character a block, states[0 .. n_blocks-1] for ids 1 .. n_blocks: 'f' free, 'h' held by one,
  * 's' shared, 'c' cached; upper case: pinned. */

@@ -150,7 +150,7 @@ static void pin_to(const struct member *m)
     CPU_SET_S(m->cpu, sizeof(set), set);
     rc = pthread_setaffinity_np(pthread_self(), sizeof(set), set);
     if (rc != 0)
-        log_warn("team", "event=not-pinned thread=%u cpu=%u cause=%s", m->w.index, m->cpu,
+        log_warn("threads", "event=not-pinned thread=%u cpu=%u cause=%s", m->w.index, m->cpu,
                  strerrorname_np(rc));
 }
 
@@ -181,7 +181,7 @@ static void choose_cpus(struct thread_pool *t)
     for (uint32_t i = 0; i < t->n; i++)
         t->members[i].cpu = i < cpus.n ? cpus.id[i] : NO_CPU;
     if (t->n > cpus.n)
-        log_warn("team", "event=not-pinned threads=%u cause=more-threads-than-cpus cpus=%u",
+        log_warn("threads", "event=not-pinned threads=%u cause=more-threads-than-cpus cpus=%u",
                  t->n - cpus.n, cpus.n);
 }
 

@@ -47,7 +47,7 @@ static int load(struct tokenizer *t, const struct gguf *g, const char *pre, char
     if (rc == 0 && can_be_cut(t)) {
         rc = safe_splits_create(&t->safe_splits, &t->vocab);
         if (rc != 0)
-            text_fail(g, rc, err, err_len, "no memory for the tokens' seams");
+            text_fail(g, rc, err, err_len, "no memory for the safe splits");
     }
     return rc;
 }

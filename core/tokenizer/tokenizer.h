@@ -41,7 +41,7 @@ void token_list_release(struct token_list *list);
 int token_list_add(struct token_list *list, int32_t id, size_t max);
 
 int tokenizer_create(struct tokenizer **out, const struct gguf *g, char *err, size_t err_len);
-/* The same with the pre-split rules of that name, whatever the file says; "": as the file says.
+/* The same with the pretokenizer rules of that name, whatever the file says; "": as the file says.
  * ERR_UNSUPPORTED where the name is not known, or the file's and none is given. */
 int tokenizer_create_as(struct tokenizer **out, const struct gguf *g, const char *pre, char *err,
                         size_t err_len);

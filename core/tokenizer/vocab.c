@@ -24,7 +24,7 @@
 struct load { /* what vocab_load() carries through its steps */
     struct vocab *v;
     const struct gguf *g;
-    const char *pre; /* forced pre-split rules, or "" */
+    const char *pre; /* forced pretokenizer rules, or "" */
     const struct gguf_kv *tokens;
     const struct gguf_kv *types; /* or NULL */
     char *err;

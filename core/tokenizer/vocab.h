@@ -57,7 +57,7 @@ struct vocab {
     char *chat_template; /* or NULL */
 };
 
-/* `pre`: the pre-split rules to use whatever the file says, or NULL or "". */
+/* `pre`: the pretokenizer rules to use whatever the file says, or NULL or "". */
 int vocab_load(struct vocab *v, const struct gguf *g, const char *pre, char *err, size_t err_len);
 void vocab_release(struct vocab *v);
 

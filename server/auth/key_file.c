@@ -190,6 +190,7 @@ static int begin_key(struct reader *r, const char *name)
         r->cap = cap;
     }
     k = &l->keys[l->n++];
+    r->seen = 0;
     *k = (struct key_spec){.max_priority = PRIORITY_CRITICAL};
     memcpy(k->name, name, strlen(name) + 1);
     memcpy(k->tenant, name, strlen(name) + 1);
@@ -216,12 +217,31 @@ static unsigned bit_of(const char *field)
     return 0;
 }
 
+static int set_field(struct reader *r, const char *name, const char *value)
+{
+    const unsigned bit = bit_of(name);
+    const char *allowed;
+    char what[200];
+
+    assert(r->list->n > 0);
+    if ((r->seen & bit) != 0) {
+        snprintf(what, sizeof(what), "'%s' stands twice in this key", name);
+        return fail(r, ERR_INVAL, what);
+    }
+    r->seen |= bit;
+    if (key_spec_set(&r->list->keys[r->list->n - 1], name, value, &allowed) == 0)
+        return 0;
+    if (allowed == NULL)
+        describe_unknown(name, what, sizeof(what));
+    else
+        snprintf(what, sizeof(what), "'%s' must be %s", name, allowed);
+    return fail(r, ERR_INVAL, what);
+}
+
+/* For inih: 1 when the field is taken. */
 static int on_field(void *user, const char *section, const char *name, const char *value)
 {
     struct reader *r = user;
-    const char *allowed;
-    char what[200];
-    int rc;
 
     if (r->rc < 0)
         return 0;
@@ -229,24 +249,8 @@ static int on_field(void *user, const char *section, const char *name, const cha
         return fail(r, ERR_INVAL, "a field before the first [name of a key]"), 0;
     if (r->has_section && begin_key(r, section) < 0)
         return 0;
-    if (r->has_section)
-        r->seen = 0;
     r->has_section = false;
-    assert(r->list->n > 0);
-    if ((r->seen & bit_of(name)) != 0) {
-        snprintf(what, sizeof(what), "'%s' stands twice in this key", name);
-        return fail(r, ERR_INVAL, what), 0;
-    }
-    r->seen |= bit_of(name);
-    rc = key_spec_set(&r->list->keys[r->list->n - 1], name, value, &allowed);
-    if (rc == 0)
-        return 1;
-    if (allowed == NULL)
-        describe_unknown(name, what, sizeof(what));
-    else
-        snprintf(what, sizeof(what), "'%s' must be %s", name, allowed);
-    fail(r, ERR_INVAL, what);
-    return 0;
+    return set_field(r, name, value) == 0;
 }
 
 /* A share belongs to the tenant: its keys may not tell different ones. */

@@ -10,7 +10,7 @@
  *     max_concurrent = 4             ; requests at a time; each choice counts
  *     admin = no                     ; yes: may also ask /debug
  *
- * Everything is checked; a file is good as a whole or not at all.
+ * Everything is checked: a field stands once in a key, and a file is good as a whole or not at all.
  *
  * Thread: any.
  * Memory: the list owns its keys; at most KEY_FILE_MAX of them.
