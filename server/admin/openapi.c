@@ -53,6 +53,7 @@ static const struct {
 #define FIELD(name, forms, parse) {#name, forms, DOC_##parse},
 #include "server/api/params/params_fields.inc"
 #undef FIELD
+#undef NO_EFFECT
 };
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
 _Static_assert(N_FIELDS == N_DOCS, "each line of openapi_fields.inc belongs to a field");
@@ -87,9 +88,9 @@ static const struct request_doc {
     {"EmbeddingRequest", "", PARAMS_EMBED, "['input']"},
     {"PlanRequest", "", PARAMS_TEXT | PARAMS_EMBED,
      "[],'anyOf':[{'required':['prompt']},{'required':['input']}]"},
-    {"ResponsesRequest", "ResponsesRequest", PARAMS_CHAT, "['input']"},
-    {"MessagesRequest", "MessagesRequest", PARAMS_CHAT, "['messages','max_tokens']"},
-    {"CountTokensRequest", "MessagesRequest", PARAMS_CHAT, "['messages']"},
+    {"ResponsesRequest", "", PARAMS_RESPONSES, "['input']"},
+    {"MessagesRequest", "MessagesRequest", PARAMS_MESSAGES, "['messages','max_tokens']"},
+    {"CountTokensRequest", "", PARAMS_COUNT, "['messages']"},
     {"NativeCompletionRequest", "", PARAMS_NATIVE, "['prompt']"},
     {"InfillRequest", "", PARAMS_INFILL, "['input_prefix','input_suffix']"},
     {"TokenizeRequest", "TokenizeRequest", 0, "[]"},

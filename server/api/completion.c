@@ -363,10 +363,10 @@ static void make_rules(struct completion *c)
         c->rules.n_top = (uint32_t)p->sampling.n_top;
     if (c->rules.wants_prompt_scores)
         c->rules.n_prompt_top = (uint32_t)p->prompt_logprobs;
-    if (p->form != PARAMS_CHAT)
+    if ((p->form & PARAMS_CHATS) == 0)
         return;
     c->rules.style = chat_style(c->in.engine->model->chat);
-    c->rules.finds_calls = p->tools != NULL && p->tool_choice != TOOL_CHOICE_NONE;
+    c->rules.finds_calls = p->chat.n_tools > 0 && p->tool_choice != TOOL_CHOICE_NONE;
     c->rules.has_forced_call =
         p->tool_choice == TOOL_CHOICE_REQUIRED || p->tool_choice == TOOL_CHOICE_NAMED;
     c->rules.forced_name = p->tool_choice == TOOL_CHOICE_NAMED ? p->tool_name : NULL;
@@ -457,7 +457,7 @@ static void admit(struct completion *c)
     struct api_error e;
 
     if (make_choices(c) < 0) {
-        api_error_set(&e, 500, NULL, NULL, "out of memory");
+        api_error_no_memory(&e);
         http_call_reply_error(c->in.call, &e);
         destroy(c);
         return;
@@ -550,7 +550,7 @@ void completion_start(struct engine_client *d, struct http_call *call,
     }
     c = mem_calloc(1, sizeof(*c));
     if (c == NULL) {
-        api_error_set(&e, 500, NULL, NULL, "out of memory");
+        api_error_no_memory(&e);
         parse_job_refuse_early(d, call, &e);
         return;
     }

@@ -288,7 +288,7 @@ static int make_key(struct key *key, const struct constraint_spec *w, struct api
         cJSON_free(printed);
     }
     if (key->text == NULL)
-        return api_error_set(e, 500, NULL, NULL, "out of memory");
+        return api_error_no_memory(e);
     key->n = strlen(key->text);
     key->hash = XXH3_64bits(key->text, key->n);
     return key->n <= CONSTRAINT_MAX_TEXT ? 0 : refuse(w, e, "is larger than 256 KiB");
@@ -309,7 +309,7 @@ static int compile_and_remember(struct constraint_cache *c, const struct constra
     c->stats.n_refused++;
     pthread_mutex_unlock(&c->lock);
     if (rc == ERR_NOMEM)
-        return api_error_set(e, 500, NULL, NULL, "out of memory");
+        return api_error_no_memory(e);
     return api_error_set(e, 400, w->field, NULL, "'%s' is not usable: %s", w->field, why);
 }
 

@@ -118,7 +118,7 @@ static void on_ready(struct parse_job *in)
         parse_job_refuse(in, &e, e.status == 429 ? REJECTION_QUEUE_FULL : REJECTION_DRAINING);
         destroy(j);
     } else if (probe_start(&j->probe, in, on_probed) < 0) {
-        api_error_set(&e, 500, NULL, NULL, "out of memory");
+        api_error_no_memory(&e);
         http_call_reply_error(in->call, &e);
         destroy(j);
     }
@@ -144,7 +144,7 @@ void plan_start(struct engine_client *d, struct http_call *call)
     }
     j = mem_calloc(1, sizeof(*j));
     if (j == NULL) {
-        api_error_set(&e, 500, NULL, NULL, "out of memory");
+        api_error_no_memory(&e);
         parse_job_refuse_early(d, call, &e);
         return;
     }

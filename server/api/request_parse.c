@@ -18,7 +18,7 @@
 
 static int out_of_memory(struct parsed_request *p)
 {
-    return api_error_set(&p->error, 500, NULL, NULL, "out of memory");
+    return api_error_no_memory(&p->error);
 }
 
 /* What the client called the text. */
@@ -26,7 +26,10 @@ static const char *text_field(const struct parsed_request *p)
 {
     switch (p->params.form) {
     case PARAMS_CHAT:
+    case PARAMS_MESSAGES:
+    case PARAMS_COUNT:
         return "messages";
+    case PARAMS_RESPONSES:
     case PARAMS_EMBED:
         return "input";
     default:
@@ -182,7 +185,7 @@ static int take_prompt(struct parsed_request *p, const struct server_model *mode
 {
     const cJSON *v;
 
-    if (p->params.form == PARAMS_CHAT)
+    if ((p->params.form & PARAMS_CHATS) != 0)
         return take_chat(p, model, &p->prompts[i]);
     v = params_prompt(&p->params, i);
     if (p->params.infill.suffix != NULL)
@@ -435,13 +438,13 @@ static int build(struct parsed_request *p, const struct server_model *model, cJS
         p->wire_format = p->wire_format->pick(body);
     if (check_task(p, model) < 0)
         return ERR_INVAL;
-    if (p->wire_format->convert != NULL && p->wire_format->convert(body, &p->echo, &p->error) < 0)
-        return ERR_INVAL;
     if (params_parse(&p->params, p->wire_format->form, body, &limits, &p->error) < 0 ||
         take_priority(p, headers->priority) < 0 || check_tenant(p, headers) < 0 ||
         take_seed(p) < 0 || take_constraint(p, model, headers) < 0 ||
         find_breakers(p, model->tokenizer) < 0)
         return ERR_INVAL;
+    if (p->wire_format->echo != NULL && p->wire_format->echo(body, &p->echo) < 0)
+        return out_of_memory(p);
     p->n_choices = p->params.n_prompts * p->params.n_each;
     p->prompts = mem_calloc(p->params.n_prompts, sizeof(*p->prompts));
     p->requests = mem_calloc(p->n_choices, sizeof(struct request *));

@@ -5,14 +5,13 @@
 #include "core/base/list.h"
 #include "core/base/mem.h"
 #include "server/api/engine_client.h"
-#include "server/api/formats/anthropic_body.h"
 #include "server/api/parse_job.h"
 #include "server/api/response/response_writer.h"
 #include "server/http/http.h"
 
 static const struct wire_format apply = {.form = PARAMS_CHAT, .keeps_text = true};
 static const struct wire_format tokenize = {.form = PARAMS_CHAT};
-static const struct wire_format count = {.form = PARAMS_CHAT, .convert = messages_to_counted_chat};
+static const struct wire_format count = {.form = PARAMS_COUNT};
 
 static void destroy(struct parse_job *in)
 {
@@ -63,7 +62,7 @@ static void start(struct engine_client *d, struct http_call *call,
     struct api_error e;
 
     if (in == NULL) {
-        api_error_set(&e, 500, NULL, NULL, "out of memory");
+        api_error_no_memory(&e);
         http_call_reply_error(call, &e);
         return;
     }

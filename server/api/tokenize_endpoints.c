@@ -98,7 +98,7 @@ static void encode(struct job *j, const cJSON *body)
             api_error_set(&j->error, 400, name, NULL, "'%s' takes too many steps to tokenize",
                           name);
         else
-            api_error_set(&j->error, 500, NULL, NULL, "out of memory");
+            api_error_no_memory(&j->error);
         return;
     }
     buf_add_char(&j->out, '{');
@@ -224,7 +224,7 @@ static void start(struct engine_client *d, struct http_call *call,
     struct api_error e;
 
     if (j == NULL) {
-        api_error_set(&e, 500, NULL, NULL, "out of memory");
+        api_error_no_memory(&e);
         http_call_reply_error(call, &e);
         return;
     }

@@ -65,6 +65,11 @@ static void add_or_null(struct buf *out, const char *text)
         json_add_cstring(out, text);
 }
 
+int api_error_no_memory(struct api_error *e)
+{
+    return api_error_set(e, 500, NULL, NULL, "out of memory");
+}
+
 int api_error_no_model(struct api_error *e, const char *name)
 {
     api_error_set(e, 404, "model", "model_not_found", "the model '%.100s' does not exist here",

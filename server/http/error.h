@@ -21,6 +21,9 @@ struct api_error { /* status 0 = no error */
 int api_error_set(struct api_error *e, int status, const char *param, const char *code,
                   const char *format, ...) __attribute__((format(printf, 5, 6)));
 
+/* A 500 without a field: "out of memory". */
+int api_error_no_memory(struct api_error *e);
+
 /* The 404 of a model that is not served, as OpenAI has it. */
 int api_error_no_model(struct api_error *e, const char *name);
 

@@ -8,10 +8,8 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 FORMS = {"CompletionRequest": "PARAMS_TEXT", "ChatCompletionRequest": "PARAMS_CHAT",
          "EmbeddingRequest": "PARAMS_EMBED", "NativeCompletionRequest": "PARAMS_NATIVE",
-         "InfillRequest": "PARAMS_INFILL"}
-GROUPS = {"PARAMS_TEXT": {"PARAMS_OPENAI", "PARAMS_ALL"}, "PARAMS_CHAT": {"PARAMS_OPENAI", "PARAMS_ALL"},
-          "PARAMS_NATIVE": {"PARAMS_LLAMA", "PARAMS_ALL"}, "PARAMS_INFILL": {"PARAMS_LLAMA", "PARAMS_ALL"},
-          "PARAMS_EMBED": set()}
+         "InfillRequest": "PARAMS_INFILL", "MessagesRequest": "PARAMS_MESSAGES",
+         "CountTokensRequest": "PARAMS_COUNT", "ResponsesRequest": "PARAMS_RESPONSES"}
 
 
 def source(name):
@@ -113,11 +111,20 @@ def test_open_routes_need_no_key(doc, start, tmp_path):
 
 # ---- fields
 
+def forms():
+    """The members of enum params_form as numbers."""
+    values = {}
+    for name, text in re.findall(r"^    (PARAMS_\w+) = ([^,]+),", source("api/params/params.h"), re.M):
+        values[name] = eval(text.replace("1u", "1"), {}, values)
+    return values
+
+
 @pytest.mark.parametrize("name", FORMS)
 def test_every_field_and_no_other(doc, name):
-    rows = re.findall(r"^FIELD\((\w+), (PARAMS_\w+), (\w+)\)", source("api/params/params_fields.inc"), re.M)
-    assert len(rows) == source("api/params/params_fields.inc").count("\nFIELD(") > 30
-    known = {field for field, form, _ in rows if form in {FORMS[name], "PARAMS_EVERY"} | GROUPS[FORMS[name]]}
+    text, values = source("api/params/params_fields.inc"), forms()
+    rows = re.findall(r"^(?:FIELD|NO_EFFECT)\((\w+), ([^,]+), (\w+)\)", text, re.M)
+    assert len(rows) == text.count("\nFIELD(") + text.count("\nNO_EFFECT(") > 30
+    known = {field for field, form, _ in rows if eval(form, {}, values) & values[FORMS[name]]}
     assert set(doc["components"]["schemas"][name]["properties"]) == known
 
 
@@ -140,21 +147,6 @@ def test_fields_of_the_tokenizer(doc):
             assert '\\"messages\\"' in text
             known.add("messages")
         assert known and set(doc["components"]["schemas"][name]["properties"]) == known
-
-
-@pytest.mark.parametrize("name,file,hidden", [("MessagesRequest", "api/formats/anthropic_body.c", set()),
-                                              ("CountTokensRequest", "api/formats/anthropic_body.c", set()),
-                                              ("ResponsesRequest", "api/formats/openai_responses_body.c", {"messages"})])
-def test_fields_of_translated_bodies(doc, name, file, hidden):
-    """What the translation looks at or drops, and the fields of a chat, which stay as they are."""
-    text = source(file)
-    known = set(re.findall(r'field_find\(body, "(\w+)"\)', text))
-    for function in ("is_translated", "refuse_memory"):
-        for body in re.findall(rf"^static \w+ {function}\(.*?^}}", text, re.M | re.S):
-            known |= set(re.findall(r'"(\w+)"', body))
-    assert len(known) > 8
-    chat = set(doc["components"]["schemas"]["ChatCompletionRequest"]["properties"])
-    assert set(doc["components"]["schemas"][name]["properties"]) == (known | chat) - hidden
 
 
 def test_ranges_are_those_that_are_checked(doc, server):

@@ -5,7 +5,6 @@
 #include "core/base/mem.h"
 #include "core/jinja/template.h"
 #include "core/tokenizer/tokenizer.h"
-#include "server/api/params/field.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -190,16 +189,13 @@ static const char *trimmed(const char *text, size_t *n)
 static int cut_behind_content(const struct params *p, struct buf *out, size_t from,
                               struct api_error *e)
 {
-    const cJSON *last = p->messages->child;
     struct buf text;
     size_t n, end = 0;
     const char *s;
     int rc;
 
-    while (last->next != NULL)
-        last = last->next;
     buf_init(&text, CHAT_MAX_PROMPT);
-    chat_join_content(field_find(last, "content"), &text);
+    conversation_join(&p->chat, conversation_last(&p->chat), &text);
     n = text.len;
     s = trimmed(text.data != NULL ? text.data : "", &n);
     rc = text.err;
@@ -207,7 +203,7 @@ static int cut_behind_content(const struct params *p, struct buf *out, size_t fr
         rc = find_last(out->data + from, out->len - from, s, n, &end);
     buf_release(&text);
     if (rc < 0)
-        return api_error_set(e, 500, NULL, NULL, "out of memory");
+        return api_error_no_memory(e);
     if (end == 0)
         return api_error_set(e, 400, "continue_final_message", NULL,
                              "the chat template does not print the last message's content, so it "
@@ -220,7 +216,7 @@ static int cut_behind_content(const struct params *p, struct buf *out, size_t fr
 static int refuse(int rc, const char *why, struct api_error *e)
 {
     if (rc == ERR_NOMEM)
-        return api_error_set(e, 500, NULL, NULL, "out of memory");
+        return api_error_no_memory(e);
     return api_error_set(e, 400, "messages", NULL, "the chat template refuses this: %.200s", why);
 }
 

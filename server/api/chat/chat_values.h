@@ -1,4 +1,4 @@
-/* server/api/chat/chat_values.h - a chat's JSON as the variables of its template.
+/* server/api/chat/chat_values.h - a chat as the variables of its template.
  *
  * Thread: any.
  * Memory: everything is in the pool, or borrowed from the tokens and params.
@@ -27,8 +27,5 @@ struct chat_tokens {
 /* The dict of a template's variables. */
 struct value chat_values(struct value_pool *pool, const struct params *p,
                          const struct chat_tokens *tokens, bool knows_developer);
-
-/* A message's content as one text: a string, or parts with line ends between them. */
-void chat_join_content(const cJSON *content, struct buf *out);
 
 #endif

@@ -7,7 +7,6 @@
 
 #include "core/base/buf.h"
 #include "core/base/json.h"
-#include "server/api/formats/anthropic_body.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -254,8 +253,7 @@ const struct wire_format *wire_anthropic_messages(void)
 {
     static const struct wire_format messages = {
         .id_prefix = "msg_",
-        .form = PARAMS_CHAT,
-        .convert = messages_to_chat,
+        .form = PARAMS_MESSAGES,
         .begin = begin,
         .whole = whole,
         .frame = frame,

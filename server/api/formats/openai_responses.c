@@ -6,8 +6,9 @@
  */
 #include "server/api/response/response_writer.h"
 
+#include "core/base/err.h"
 #include "core/base/json.h"
-#include "server/api/formats/openai_responses_body.h"
+#include "server/api/params/field.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -299,12 +300,37 @@ static void failure(const struct api_error *e, struct buf *out)
     buf_add_str(out, ",\"param\":null}\n\n");
 }
 
+/* Members that a response repeats, with what stands for those that were not given. */
+static int add_echo(const cJSON *body, struct buf *echo)
+{
+    static const char *const members[][2] = {
+        {"instructions", "null"},   {"max_output_tokens", "null"}, {"max_tool_calls", "null"},
+        {"metadata", "{}"},         {"parallel_tool_calls", "true"},
+        {"reasoning", "{\"effort\":null,\"summary\":null}"},
+        {"temperature", "1"},       {"text", "{\"format\":{\"type\":\"text\"}}"},
+        {"tool_choice", "\"auto\""}, {"tools", "[]"},              {"top_p", "1"},
+        {"truncation", "\"disabled\""}, {"user", "null"},
+    };
+
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+        const cJSON *v = field_find(body, members[i][0]);
+        char *text = v != NULL ? cJSON_PrintUnformatted(v) : NULL;
+
+        if (v != NULL && text == NULL)
+            return ERR_NOMEM;
+        buf_printf(echo, ",\"%s\":", members[i][0]);
+        buf_add_str(echo, text != NULL ? text : members[i][1]);
+        cJSON_free(text);
+    }
+    return echo->err;
+}
+
 const struct wire_format *wire_openai_responses(void)
 {
     static const struct wire_format responses = {
         .id_prefix = "resp_",
-        .form = PARAMS_CHAT,
-        .convert = responses_to_chat,
+        .form = PARAMS_RESPONSES,
+        .echo = add_echo,
         .begin = begin,
         .whole = whole,
         .frame = frame,

@@ -4,6 +4,7 @@
 #include "core/base/err.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 bool field_is_int(const cJSON *v, double min, double max)
@@ -23,6 +24,11 @@ const cJSON *field_find(const cJSON *object, const char *name)
         if (strcmp(v->string, name) == 0)
             found = v;
     return cJSON_IsNull(found) ? NULL : found;
+}
+
+const char *field_text(const cJSON *object, const char *name)
+{
+    return cJSON_GetStringValue(field_find(object, name));
 }
 
 int field_bool(const cJSON *v, const char *name, bool *out, struct api_error *e)
@@ -85,4 +91,37 @@ int field_ids(const cJSON *v, const char *name, int32_t n_vocab, uint32_t max, i
         ids[(*n)++] = (int32_t)it->valuedouble;
     }
     return 0;
+}
+
+struct field_path field_path(const char *name, int i, struct api_error *e)
+{
+    struct field_path p = {.e = e};
+
+    snprintf(p.text, sizeof(p.text), i < 0 ? "%.24s" : "%.24s[%d]", name, i);
+    return p;
+}
+
+struct field_path field_path_in(const struct field_path *p, const char *member, int i)
+{
+    struct field_path in = {.e = p->e};
+
+    snprintf(in.text, sizeof(in.text), i < 0 ? "%.24s.%s" : "%.24s.%s[%d]", p->text, member, i);
+    return in;
+}
+
+int field_refuse(const struct field_path *p, const char *member, const char *what)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), member[0] != '\0' ? "%.40s.%.20s" : "%.40s", p->text, member);
+    return api_error_set(p->e, 400, name, NULL, "'%s' must be %s", name, what);
+}
+
+const char *field_need_text(const struct field_path *p, const cJSON *object, const char *member)
+{
+    const char *text = field_text(object, member);
+
+    if (text == NULL)
+        field_refuse(p, member, "a string");
+    return text;
 }

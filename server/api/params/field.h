@@ -31,5 +31,23 @@ bool field_is_int(const cJSON *v, double min, double max);
 
 /* The last member of that name that is not null, or NULL. */
 const cJSON *field_find(const cJSON *object, const char *name);
+/* The same member's text; NULL where it is no string. */
+const char *field_text(const cJSON *object, const char *name);
+
+/* ---- values inside of others ---- */
+
+struct field_path { /* where a value stands: "messages[3].tool_calls[0].function" */
+    struct api_error *e;
+    char text[48];
+};
+
+/* "messages[3]", and of a value's member "messages[3].content[1]"; i < 0: without an index. */
+struct field_path field_path(const char *name, int i, struct api_error *e);
+struct field_path field_path_in(const struct field_path *p, const char *member, int i);
+
+/* "'messages[3].role' must be …": `what` completes the sentence; member "" is the value itself. */
+int field_refuse(const struct field_path *p, const char *member, const char *what);
+/* field_text() of a member that must be a string; else it is refused, and NULL. */
+const char *field_need_text(const struct field_path *p, const cJSON *object, const char *member);
 
 #endif

@@ -101,28 +101,24 @@ int params_parse_timings(const struct field_args *a)
     return field_bool(a->v, a->name, &a->p->timings, a->e);
 }
 
-/* A name for the caller's own end user: of no effect here. */
-int params_parse_user(const struct field_args *a)
-{
-    (void)a;
-    return 0;
-}
-
 enum field {
 #define FIELD(name, forms, parse) FIELD_##parse,
 #include "server/api/params/params_fields.inc"
 #undef FIELD
+#undef NO_EFFECT
     FIELD_COUNT
 };
 
 static const struct {
     const char *name;
     unsigned forms;
-    int (*parse)(const struct field_args *a);
+    int (*parse)(const struct field_args *a); /* NULL: of no effect */
 } fields[] = {
 #define FIELD(name, forms, parse) {#name, forms, params_parse_##parse},
+#define NO_EFFECT(name, forms, parse) {#name, forms, NULL},
 #include "server/api/params/params_fields.inc"
 #undef FIELD
+#undef NO_EFFECT
 };
 
 /* Sort the members into the table's order; the last of a name stays. */
@@ -159,7 +155,9 @@ static const char *what_is_missing(const struct params *p)
         return "input_prefix";
     if (p->form == PARAMS_INFILL && p->infill.suffix == NULL)
         return "input_suffix";
-    if ((p->form & (PARAMS_CHAT | PARAMS_INFILL)) != 0 || p->prompt != NULL)
+    if (p->form == PARAMS_MESSAGES && p->max_tokens == PARAMS_NO_LIMIT)
+        return "max_tokens";
+    if ((p->form & (PARAMS_CHATS | PARAMS_INFILL)) != 0 || p->prompt != NULL)
         return NULL;
     return p->form == PARAMS_EMBED ? "input" : "prompt";
 }
@@ -186,7 +184,7 @@ static int check_combinations(const struct params *p, struct api_error *e)
     if (p->min_tokens > p->max_tokens)
         return api_error_set(e, 400, "min_tokens", NULL, "'min_tokens' %u is above 'max_tokens' %u",
                              p->min_tokens, p->max_tokens);
-    return p->form == PARAMS_CHAT ? params_check_chat(p, e) : 0;
+    return (p->form & PARAMS_CHATS) != 0 ? params_check_chat(p, e) : 0;
 }
 
 int params_parse(struct params *p, enum params_form form, const cJSON *body,
@@ -201,7 +199,7 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
     for (int i = 0; i < FIELD_COUNT; i++) {
         const struct field_args args = {found[i], fields[i].name, p, limits, e};
 
-        if (found[i] == NULL || cJSON_IsNull(found[i]))
+        if (found[i] == NULL || cJSON_IsNull(found[i]) || fields[i].parse == NULL)
             continue;
         if (fields[i].parse(&args) < 0)
             return ERR_INVAL;
@@ -211,12 +209,13 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
         p->n_each = p->n;
     if (check_combinations(p, e) < 0)
         return ERR_INVAL;
-    return form == PARAMS_CHAT ? params_force_call(p, e) : 0;
+    return (form & PARAMS_CHATS) != 0 ? params_force_call(p, e) : 0;
 }
 
 void params_release(struct params *p)
 {
     stop_list_release(&p->stop);
+    conversation_release(&p->chat);
     cJSON_Delete(p->forced_schema);
 }
 

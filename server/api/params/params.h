@@ -5,8 +5,8 @@
  * out has proven ranges; only the tokens of the prompts are checked later, when they exist.
  *
  * Thread: any.
- * Memory: prompts, messages and tools are borrowed from the JSON tree, which must live as long as
- *         they are used.
+ * Memory: prompts and the texts of a chat are borrowed from the JSON tree, which must live as long
+ *         as they are used.
  */
 #ifndef SERVER_API_PARAMS_PARAMS_H
 #define SERVER_API_PARAMS_PARAMS_H
@@ -17,6 +17,7 @@
 #include "core/base/json.h"
 #include "scheduler/request.h"
 #include "server/api/params/constraint_spec.h"
+#include "server/api/params/conversation.h"
 #include "server/api/params/infill_spec.h"
 #include "server/api/params/stop.h"
 #include "server/http/error.h"
@@ -33,13 +34,20 @@ enum params_form { /* whose body it is */
     PARAMS_TEXT = 1u << 0,
     PARAMS_CHAT = 1u << 1,
     PARAMS_EMBED = 1u << 2,
-    PARAMS_NATIVE = 1u << 3, /* llama-server's own /completion */
-    PARAMS_INFILL = 1u << 4, /* and /infill */
-    PARAMS_OPENAI = PARAMS_TEXT | PARAMS_CHAT,
+    PARAMS_NATIVE = 1u << 3,    /* llama-server's own /completion */
+    PARAMS_INFILL = 1u << 4,    /* and /infill */
+    PARAMS_MESSAGES = 1u << 5,  /* Anthropic's */
+    PARAMS_COUNT = 1u << 6,     /* the same for count_tokens, which needs no max_tokens */
+    PARAMS_RESPONSES = 1u << 7, /* OpenAI's */
+    PARAMS_ANTHROPIC = PARAMS_MESSAGES | PARAMS_COUNT,
+    PARAMS_CHATS = PARAMS_CHAT | PARAMS_ANTHROPIC | PARAMS_RESPONSES,
+    PARAMS_OPENAI = PARAMS_TEXT | PARAMS_CHATS,
     PARAMS_LLAMA = PARAMS_NATIVE | PARAMS_INFILL,
     PARAMS_ALL = PARAMS_OPENAI | PARAMS_LLAMA,
     PARAMS_EVERY = PARAMS_ALL | PARAMS_EMBED,
 };
+
+enum thinking { THINKING_UNSET = 0, THINKING_OFF, THINKING_ON };
 
 enum tool_choice {
     TOOL_CHOICE_AUTO = 0,
@@ -77,11 +85,12 @@ struct params {
     int32_t prompt_logprobs; /* alternatives of the prompt's tokens; -1 = none is scored */
     uint32_t dimensions; /* EMBED: 0 = all */
     bool as_base64;
-    /* CHAT; all were checked */
-    const cJSON *messages;        /* [object with a known role] */
-    const cJSON *tools;           /* NULL or [{"type":"function","function":{…}}], not empty */
+    /* CHATS */
+    struct conversation chat;     /* checked; at least one message */
+    bool has_messages;            /* `messages` or `input` was there */
     const cJSON *template_kwargs; /* NULL or an object */
-    char reasoning_effort[16];    /* "" = not given */
+    const char *reasoning_effort; /* static; NULL: not given */
+    enum thinking thinking;       /* Anthropic's switch */
     enum tool_choice tool_choice;
     char tool_name[PARAMS_MAX_TOOL_NAME + 1];
     cJSON *forced_schema; /* what a call that is insisted on must be; owned */

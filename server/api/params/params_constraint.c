@@ -4,7 +4,6 @@
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
-#include "server/api/params/field.h"
 
 #include <string.h>
 
@@ -93,16 +92,17 @@ int params_parse_structured_outputs(const struct field_args *a)
     return rc;
 }
 
-/* OpenAI puts the schema into json_schema.schema; llama-server takes it beside the type, too. */
+/* OpenAI's chats have the schema in json_schema.schema; Responses have it beside the type, and
+ * llama-server takes it there, too. */
 static int parse_schema_format(const struct field_args *a)
 {
     const cJSON *outer = field_find(a->v, "json_schema");
     const cJSON *schema = field_find(cJSON_IsObject(outer) ? outer : a->v, "schema");
 
     if (schema == NULL)
-        return api_error_set(a->e, 400, a->name, NULL,
-                             "'response_format.json_schema.schema' is required");
-    return spec_for(a, "response_format", CONSTRAINT_SCHEMA, schema);
+        return api_error_set(a->e, 400, a->name, NULL, "'%s.%sschema' is required", a->name,
+                             a->p->form == PARAMS_RESPONSES ? "" : "json_schema.");
+    return spec_for(a, a->name, CONSTRAINT_SCHEMA, schema);
 }
 
 int params_parse_response_format(const struct field_args *a)
@@ -117,9 +117,9 @@ int params_parse_response_format(const struct field_args *a)
     if (strcmp(name, "json_object") == 0) {
         if (field_find(a->v, "schema") != NULL)
             return parse_schema_format(a);
-        return spec_for(a, "response_format", CONSTRAINT_JSON, NULL);
+        return spec_for(a, a->name, CONSTRAINT_JSON, NULL);
     }
     return api_error_set(a->e, 400, a->name, NULL,
-                         "'response_format' must be an object whose type is text, json_object or "
-                         "json_schema");
+                         "'%s' must be an object whose type is text, json_object or json_schema",
+                         a->name);
 }

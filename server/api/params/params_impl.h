@@ -6,6 +6,7 @@
 #ifndef SERVER_API_PARAMS_PARAMS_IMPL_H
 #define SERVER_API_PARAMS_PARAMS_IMPL_H
 
+#include "server/api/params/field.h"
 #include "server/api/params/params.h"
 
 struct field_args { /* what a parse function gets */
@@ -18,8 +19,10 @@ struct field_args { /* what a parse function gets */
 
 /* Each takes the field into *a->p. 0, or a negative ERR_* with *a->e filled. */
 #define FIELD(name, forms, parse) int params_parse_##parse(const struct field_args *a);
+#define NO_EFFECT(name, forms, parse)
 #include "server/api/params/params_fields.inc"
 #undef FIELD
+#undef NO_EFFECT
 
 /* The entry of a token, a new one if need be; NULL when there are too many. */
 struct logit_bias *params_bias_slot(struct params *p, int32_t id);
@@ -28,6 +31,23 @@ struct logit_bias *params_bias_slot(struct params *p, int32_t id);
 void params_set_sampling_defaults(struct params *p);
 /* Knobs of what is not on do nothing. */
 void params_settle_sampling(struct params *p);
+
+/* What the wire formats of chats share; they return as a parse function does. The text or the call
+ * goes to the last message. */
+int params_add_message(const struct field_args *a, const char *role);
+int params_add_text(const struct field_args *a, const char *text);
+int params_add_call(const struct field_args *a, const struct tool_call *call);
+/* p: where the tool's name and parameters stand. */
+int params_add_tool(const struct field_args *a, const struct field_path *p,
+                    const struct tool *tool);
+/* Take each tool of a list. */
+int params_take_tools(const struct field_args *a,
+                      int (*take)(const struct field_args *a, const struct field_path *p,
+                                  const cJSON *tool));
+/* tool_choice: a function's name, which stands in `field`; auto, none or required. */
+int params_choose_tool(const struct field_args *a, const char *field, const char *name);
+int params_choose_tool_by_word(const struct field_args *a, const char *word);
+int params_set_effort(const struct field_args *a, const char *field, const char *effort);
 
 /* The fields of a chat against each other. */
 int params_check_chat(const struct params *p, struct api_error *e);

@@ -213,7 +213,7 @@ static int add_text_bias(const struct field_args *a, const char *text, float bia
     encoded = tokenizer_encode(a->limits->tokenizer, text, strlen(text), 0, SAMPLING_MAX_BIAS,
                                a->limits->budget, &list);
     if (encoded == ERR_NOMEM)
-        rc = api_error_set(a->e, 500, NULL, NULL, "out of memory");
+        rc = api_error_no_memory(a->e);
     else if (encoded < 0)
         rc = api_error_set(a->e, 400, a->name, NULL, "'logit_bias' %s",
                            budget_error(a->limits->budget) < 0 ? "takes too many steps to tokenize"

@@ -128,7 +128,7 @@ static int add_stop(const struct field_args *a, const cJSON *v)
                              STOP_MAX);
     list->text[list->n] = mem_strdup(v->valuestring);
     if (list->text[list->n] == NULL)
-        return api_error_set(a->e, 500, NULL, NULL, "out of memory");
+        return api_error_no_memory(a->e);
     list->n++;
     return 0;
 }

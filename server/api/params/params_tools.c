@@ -1,14 +1,115 @@
-/* server/api/params/params_tools.c - a tool call that the client insists on, as a constraint: a
- * JSON Schema of the arguments of the function that is named, or of a list of calls of any. */
+/* server/api/params/params_tools.c - the tools of a chat, the choice among them, and a call that
+ * the client insists on as a constraint: a JSON Schema of the arguments of the function that is
+ * named, or of a list of calls of any. */
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
-#include "server/api/params/field.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define MAX_PARALLEL 16
+#define MAX_TOOLS 1024
+
+/* ---- tools ---- */
+
+int params_add_tool(const struct field_args *a, const struct field_path *p,
+                    const struct tool *tool)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "0123456789_-.";
+    const size_t n = strlen(tool->name);
+
+    if (n == 0 || n > PARAMS_MAX_TOOL_NAME || strspn(tool->name, letters) != n)
+        return field_refuse(p, "name", "1 to 128 letters, digits, underscores, dots and dashes");
+    if (tool->parameters != NULL && !cJSON_IsObject(tool->parameters))
+        return field_refuse(p, "parameters", "a JSON schema");
+    if (a->p->chat.n_tools == MAX_TOOLS)
+        return api_error_set(a->e, 400, a->name, NULL, "'tools' must hold at most %d tools",
+                             MAX_TOOLS);
+    return conversation_add_tool(&a->p->chat, tool) == 0 ? 0 : api_error_no_memory(a->e);
+}
+
+static int take_tool(const struct field_args *a, const struct field_path *p, const cJSON *tool)
+{
+    const char *type = field_text(tool, "type");
+    const cJSON *function = field_find(tool, "function");
+    const struct field_path in = field_path_in(p, "function", -1);
+    struct tool out = {.given = tool, .parameters = field_find(function, "parameters")};
+
+    if (!cJSON_IsObject(tool))
+        return field_refuse(p, "", "an object");
+    if (type == NULL || strcmp(type, "function") != 0)
+        return field_refuse(p, "type", "\"function\"");
+    if (!cJSON_IsObject(function))
+        return field_refuse(p, "function", "an object");
+    out.name = field_need_text(&in, function, "name");
+    return out.name != NULL ? params_add_tool(a, &in, &out) : ERR_INVAL;
+}
+
+int params_take_tools(const struct field_args *a,
+                      int (*take)(const struct field_args *a, const struct field_path *p,
+                                  const cJSON *tool))
+{
+    int i = 0;
+
+    if (!cJSON_IsArray(a->v))
+        return api_error_set(a->e, 400, a->name, NULL, "'tools' must be a list");
+    for (const cJSON *it = a->v->child; it != NULL; it = it->next) {
+        const struct field_path p = field_path(a->name, i++, a->e);
+
+        if (take(a, &p, it) < 0)
+            return ERR_INVAL;
+    }
+    return 0;
+}
+
+int params_parse_tools(const struct field_args *a)
+{
+    return params_take_tools(a, take_tool);
+}
+
+int params_choose_tool(const struct field_args *a, const char *field, const char *name)
+{
+    if (name == NULL || strlen(name) > PARAMS_MAX_TOOL_NAME)
+        return api_error_set(a->e, 400, field, NULL, "'%s' must be the name of a tool", field);
+    a->p->tool_choice = TOOL_CHOICE_NAMED;
+    snprintf(a->p->tool_name, sizeof(a->p->tool_name), "%s", name);
+    return 0;
+}
+
+int params_choose_tool_by_word(const struct field_args *a, const char *word)
+{
+    static const char *const words[] = {"auto", "none", "required"};
+
+    for (int i = 0; word != NULL && i < 3; i++)
+        if (strcmp(word, words[i]) == 0) {
+            a->p->tool_choice = (enum tool_choice)i;
+            return 0;
+        }
+    return api_error_set(a->e, 400, a->name, NULL,
+                         "'tool_choice' must be auto, none, required or name a function");
+}
+
+int params_parse_tool_choice(const struct field_args *a)
+{
+    const char *type = field_text(a->v, "type");
+
+    if (!cJSON_IsObject(a->v))
+        return params_choose_tool_by_word(a, cJSON_GetStringValue(a->v));
+    if (type == NULL || strcmp(type, "function") != 0)
+        return api_error_set(a->e, 400, "tool_choice.type", NULL,
+                             "'tool_choice.type' must be \"function\"");
+    return params_choose_tool(a, "tool_choice.function.name",
+                              field_text(field_find(a->v, "function"), "name"));
+}
+
+int params_parse_parallel_tool_calls(const struct field_args *a)
+{
+    return field_bool(a->v, a->name, &a->p->parallel_tool_calls, a->e);
+}
+
+/* ---- a forced call ---- */
 
 /* References into a schema that has become a part of another one; depth is bounded by
  * JSON_MAX_DEPTH. */
@@ -30,30 +131,28 @@ static int move_references(cJSON *v, const char *where)
     return 0;
 }
 
-static cJSON *parameters_of(const cJSON *tool)
+static cJSON *parameters_of(const struct tool *tool)
 {
-    const cJSON *parameters = field_find(field_find(tool, "function"), "parameters");
     cJSON *any;
 
-    if (parameters != NULL && parameters->child != NULL)
-        return cJSON_Duplicate(parameters, true);
+    if (tool->parameters != NULL && tool->parameters->child != NULL)
+        return cJSON_Duplicate(tool->parameters, true);
     any = cJSON_CreateObject();
     cJSON_AddStringToObject(any, "type", "object");
     return any;
 }
 
 /* {"type":"object","properties":{"name":{"const":…},"arguments":…},"required":[…],…} */
-static cJSON *call_schema(const cJSON *tool, int i)
+static cJSON *call_schema(const struct tool *tool, uint32_t i)
 {
-    const cJSON *name = field_find(field_find(tool, "function"), "name");
     cJSON *call = cJSON_CreateObject(), *members, *arguments, *required;
     char where[80];
 
     cJSON_AddStringToObject(call, "type", "object");
     members = cJSON_AddObjectToObject(call, "properties");
-    cJSON_AddStringToObject(cJSON_AddObjectToObject(members, "name"), "const", name->valuestring);
+    cJSON_AddStringToObject(cJSON_AddObjectToObject(members, "name"), "const", tool->name);
     arguments = parameters_of(tool);
-    snprintf(where, sizeof(where), "#/items/anyOf/%d/properties/arguments", i);
+    snprintf(where, sizeof(where), "#/items/anyOf/%u/properties/arguments", i);
     if (arguments == NULL || move_references(arguments, where) < 0) {
         cJSON_Delete(arguments);
         cJSON_Delete(call);
@@ -70,27 +169,17 @@ static cJSON *call_schema(const cJSON *tool, int i)
 static cJSON *list_schema(const struct params *p)
 {
     cJSON *list = cJSON_CreateObject(), *any;
-    int i = 0;
 
     cJSON_AddStringToObject(list, "type", "array");
     cJSON_AddNumberToObject(list, "minItems", 1);
     cJSON_AddNumberToObject(list, "maxItems", p->parallel_tool_calls ? MAX_PARALLEL : 1);
     any = cJSON_AddArrayToObject(cJSON_AddObjectToObject(list, "items"), "anyOf");
-    for (const cJSON *it = p->tools->child; it != NULL; it = it->next)
-        if (json_put(any, NULL, call_schema(it, i++)) == NULL) {
+    for (uint32_t i = 0; i < p->chat.n_tools; i++)
+        if (json_put(any, NULL, call_schema(&p->chat.tools[i], i)) == NULL) {
             cJSON_Delete(list);
             return NULL;
         }
     return list;
-}
-
-static const cJSON *named_tool(const struct params *p)
-{
-    const cJSON *it = p->tools->child;
-
-    while (strcmp(field_find(field_find(it, "function"), "name")->valuestring, p->tool_name) != 0)
-        it = it->next;
-    return it;
 }
 
 int params_force_call(struct params *p, struct api_error *e)
@@ -99,9 +188,11 @@ int params_force_call(struct params *p, struct api_error *e)
         return 0;
     json_watch();
     p->forced_schema =
-        p->tool_choice == TOOL_CHOICE_NAMED ? parameters_of(named_tool(p)) : list_schema(p);
+        p->tool_choice == TOOL_CHOICE_NAMED
+            ? parameters_of(conversation_tool(&p->chat, p->tool_name))
+            : list_schema(p);
     if (p->forced_schema == NULL || json_is_incomplete()) /* params_release() frees it */
-        return api_error_set(e, 500, NULL, NULL, "out of memory");
+        return api_error_no_memory(e);
     p->constraint = (struct constraint_spec){
         .kind = CONSTRAINT_SCHEMA, .field = "tools", .value = p->forced_schema};
     return 0;

@@ -1,11 +1,11 @@
 /* server/api/response/response_writer.h - the bytes of a completion's answer: one JSON object, or
  * the frames of a stream.
  *
- * What is asked and answered is the same for every endpoint; how it is put is a wire format. Its
- * bodies are those of /v1/completions or /v1/chat/completions, or are turned into such by
- * `convert`. Then the completion calls `frame` whenever a choice has something new or has ended,
- * and `close` when all have; or `whole` at the end. An error in a buffer of a choice becomes an
- * error of the output, so that no answer is sent in part.
+ * What is asked and answered is the same for every endpoint; how it is put is a wire format. The
+ * fields of its bodies are those that params_fields.inc gives its form. The completion calls `frame`
+ * whenever a choice has something new or has ended, and `close` when all have; or `whole` at the
+ * end. An error in a buffer of a choice becomes an error of the output, so that no answer is sent in
+ * part.
  *
  * Thread: any.
  * Memory: an answer owns its heads; what is rendered is appended to `out`; rendering a choice
@@ -30,9 +30,9 @@ struct wire_format {
     /* Where bodies of several forms are taken: the wire format of this one. NULL: there is one
      * form. */
     const struct wire_format *(*pick)(const cJSON *body);
-    /* Turn the body into one of that form, or NULL. What the answer has to repeat of it goes to
-     * `echo`. 0, or a negative ERR_* with *e filled. */
-    int (*convert)(cJSON *body, struct buf *echo, struct api_error *e);
+    /* What the answer has to repeat of a checked body goes to `echo`; NULL: nothing. 0 or
+     * ERR_NOMEM. */
+    int (*echo)(const cJSON *body, struct buf *echo);
     bool keeps_text; /* the prompts' text is wanted later */
     /* Append to a->head what every object of the answer begins with, and to a->frame_head the same
      * for the frames of a stream where that differs. */
@@ -62,7 +62,7 @@ struct response_writer {
     struct buf piece, items;   /* for wire formats that repeat everything at the end of a stream */
     const struct params *params; /* borrowed */
     uint32_t n_embd;
-    const struct buf *echo;    /* what `convert` left for the answer; borrowed */
+    const struct buf *echo;    /* what `echo` left for the answer; borrowed */
     bool include_usage;        /* in a stream */
     struct response_usage usage; /* complete before close() and whole() */
 };

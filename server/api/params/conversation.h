@@ -1,0 +1,68 @@
+/* server/api/params/conversation.h - a chat in one typed form: messages, calls and tools.
+ *
+ * Each wire format's fields fill it: params_chat.c, params_anthropic.c, params_responses.c. The chat
+ * template, the constraint of a forced call and the output parser read it.
+ *
+ * Thread: any.
+ * Memory: the arrays are the conversation's; texts, schemas and `given` are borrowed from the body's
+ *         JSON tree.
+ * Errors: ERR_NOMEM.
+ */
+#ifndef SERVER_API_PARAMS_CONVERSATION_H
+#define SERVER_API_PARAMS_CONVERSATION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/json.h"
+
+struct tool_call {
+    const char *id;        /* NULL: none was given */
+    const char *name;
+    const char *arguments; /* their JSON text; NULL: `input` has them */
+    const cJSON *input;    /* an object */
+    const cJSON *given;    /* OpenAI's chat: the whole call, for members that only templates know */
+};
+
+struct chat_message {
+    const char *role;
+    bool has_content;             /* an empty one, too */
+    uint32_t first_part, n_parts; /* of the conversation's parts: the texts of its content */
+    uint32_t first_call, n_calls; /* of the conversation's calls */
+    const char *reasoning;        /* NULL: none */
+    const char *tool_call_id;     /* which call it answers, or NULL */
+    const cJSON *given;           /* OpenAI's chat: the whole message, as for a call */
+};
+
+struct tool {
+    const char *name;
+    const cJSON *description, *parameters, *strict; /* NULL where not given */
+    const cJSON *given;                             /* OpenAI's chat: the whole tool */
+};
+
+struct conversation { /* zero is empty */
+    struct chat_message *messages;
+    const char **parts;
+    struct tool_call *calls;
+    struct tool *tools;
+    uint32_t n_messages, n_parts, n_calls, n_tools;
+};
+
+void conversation_release(struct conversation *c);
+
+/* Another message without content; NULL: no memory. Valid until the next one is added. */
+struct chat_message *conversation_add_message(struct conversation *c, const char *role);
+/* The last message, or NULL. */
+struct chat_message *conversation_last(const struct conversation *c);
+/* To the last message: it has content from now on. */
+int conversation_add_text(struct conversation *c, const char *text);
+int conversation_add_call(struct conversation *c, const struct tool_call *call);
+int conversation_add_tool(struct conversation *c, const struct tool *tool);
+
+/* The tool of that name, or NULL. */
+const struct tool *conversation_tool(const struct conversation *c, const char *name);
+
+/* Append the message's content as one text, with line ends between its parts. */
+void conversation_join(const struct conversation *c, const struct chat_message *m, struct buf *out);
+
+#endif

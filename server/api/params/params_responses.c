@@ -1,0 +1,250 @@
+/* server/api/params/params_responses.c - the fields that only OpenAI's Responses have.
+ *
+ * The stateless part of that API: instructions and input items become messages. A function_call and
+ * a reasoning item go into the assistant's message that is open; each function_call_output is a
+ * message of the role tool. Beside these fields, a body may have every field of a chat that
+ * Responses do not define otherwise. https://platform.openai.com/docs/api-reference/responses
+ */
+#include "server/api/params/params_impl.h"
+
+#include "core/base/err.h"
+
+#include <string.h>
+
+int params_parse_instructions(const struct field_args *a)
+{
+    if (!cJSON_IsString(a->v))
+        return api_error_set(a->e, 400, a->name, NULL, "'instructions' must be a string");
+    return params_add_message(a, "system") == 0 ? params_add_text(a, a->v->valuestring)
+                                                : ERR_INVAL;
+}
+
+/* ---- input ---- */
+
+/* A text, or parts with texts of whatever kind, to the last message. */
+static int take_parts(const struct field_args *a, const struct field_path *p, const cJSON *item,
+                      const char *member)
+{
+    const cJSON *content = field_find(item, member);
+
+    if (cJSON_IsString(content))
+        return params_add_text(a, content->valuestring);
+    if (!cJSON_IsArray(content))
+        return field_refuse(p, member, "a string or a list of parts");
+    conversation_last(&a->p->chat)->has_content = true;
+    for (const cJSON *it = content->child; it != NULL; it = it->next) {
+        const char *type = field_text(it, "type"), *text = field_text(it, "text");
+
+        if (type != NULL && strcmp(type, "refusal") == 0)
+            text = field_text(it, "refusal");
+        else if (type == NULL ||
+                 (strcmp(type, "input_text") != 0 && strcmp(type, "output_text") != 0))
+            return field_refuse(p, member, "text: this model takes no images, sound or files");
+        if (text == NULL)
+            return field_refuse(p, member, "parts with a text");
+        if (params_add_text(a, text) < 0)
+            return ERR_INVAL;
+    }
+    return 0;
+}
+
+/* The last message if it is the assistant's, else a new one of the assistant. */
+static int open_assistant(const struct field_args *a)
+{
+    const struct chat_message *last = conversation_last(&a->p->chat);
+
+    if (last != NULL && strcmp(last->role, "assistant") == 0)
+        return 0;
+    return params_add_message(a, "assistant");
+}
+
+static int take_message(const struct field_args *a, const struct field_path *p, const cJSON *item)
+{
+    static const char *const roles[] = {"user", "assistant", "system", "developer"};
+    const struct chat_message *last = conversation_last(&a->p->chat);
+    const char *role = field_text(item, "role");
+    size_t i = 0;
+
+    while (role != NULL && i < 4 && strcmp(roles[i], role) != 0)
+        i++;
+    if (role == NULL || i == 4)
+        return field_refuse(p, "role", "user, assistant, system or developer");
+    /* A message of the assistant behind its reasoning continues it. */
+    if (i != 1 || last == NULL || last->reasoning == NULL || last->has_content ||
+        last->n_calls > 0)
+        if (params_add_message(a, roles[i]) < 0)
+            return ERR_INVAL;
+    return take_parts(a, p, item, "content");
+}
+
+static int take_call(const struct field_args *a, const struct field_path *p, const cJSON *item)
+{
+    struct tool_call call = {.id = field_need_text(p, item, "call_id")};
+
+    if (call.id == NULL)
+        return ERR_INVAL;
+    call.name = field_need_text(p, item, "name");
+    if (call.name == NULL)
+        return ERR_INVAL;
+    call.arguments = field_need_text(p, item, "arguments");
+    if (call.arguments == NULL || open_assistant(a) < 0)
+        return ERR_INVAL;
+    return params_add_call(a, &call);
+}
+
+static int take_output(const struct field_args *a, const struct field_path *p, const cJSON *item)
+{
+    const char *id = field_need_text(p, item, "call_id");
+
+    if (id == NULL || params_add_message(a, "tool") < 0)
+        return ERR_INVAL;
+    conversation_last(&a->p->chat)->tool_call_id = id;
+    return take_parts(a, p, item, "output");
+}
+
+/* Reasoning that is given back: its text, where the client has kept it. */
+static int take_reasoning(const struct field_args *a, const struct field_path *p,
+                          const cJSON *item)
+{
+    const cJSON *content = field_find(item, "content");
+    const char *text = cJSON_IsArray(content) ? field_text(content->child, "text") : NULL;
+
+    (void)p;
+    if (text == NULL)
+        return 0;
+    if (params_add_message(a, "assistant") < 0)
+        return ERR_INVAL;
+    conversation_last(&a->p->chat)->reasoning = text;
+    return 0;
+}
+
+static int take_item(const struct field_args *a, const struct field_path *p, const cJSON *item)
+{
+    static const struct {
+        const char *type;
+        int (*take)(const struct field_args *a, const struct field_path *p, const cJSON *item);
+    } types[] = {{"message", take_message},
+                 {"function_call", take_call},
+                 {"function_call_output", take_output},
+                 {"reasoning", take_reasoning}};
+    const char *type = field_text(item, "type");
+
+    if (!cJSON_IsObject(item))
+        return field_refuse(p, "type", "that of an object");
+    if (type == NULL)
+        type = "message";
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        if (strcmp(types[i].type, type) == 0)
+            return types[i].take(a, p, item);
+    return field_refuse(p, "type", "message, function_call, function_call_output or reasoning");
+}
+
+int params_parse_items(const struct field_args *a)
+{
+    int i = 0;
+
+    a->p->has_messages = true;
+    if (cJSON_IsString(a->v))
+        return params_add_message(a, "user") == 0 ? params_add_text(a, a->v->valuestring)
+                                                  : ERR_INVAL;
+    if (!cJSON_IsArray(a->v) || a->v->child == NULL)
+        return api_error_set(a->e, 400, a->name, NULL,
+                             "'input' must be a string or a list of items");
+    for (const cJSON *it = a->v->child; it != NULL; it = it->next) {
+        const struct field_path p = field_path(a->name, i++, a->e);
+
+        if (take_item(a, &p, it) < 0)
+            return ERR_INVAL;
+    }
+    return 0;
+}
+
+/* ---- tools and formats ---- */
+
+static int take_tool(const struct field_args *a, const struct field_path *p, const cJSON *v)
+{
+    const char *type = field_text(v, "type");
+    struct tool tool = {.description = field_find(v, "description"),
+                        .parameters = field_find(v, "parameters"),
+                        .strict = field_find(v, "strict")};
+
+    if (type == NULL || strcmp(type, "function") != 0)
+        return api_error_set(a->e, 400, a->name, NULL, "'tools' has one of type '%.60s', and only "
+                             "functions are known here", type != NULL ? type : "");
+    tool.name = field_need_text(p, v, "name");
+    return tool.name != NULL ? params_add_tool(a, p, &tool) : ERR_INVAL;
+}
+
+int params_parse_flat_tools(const struct field_args *a)
+{
+    return params_take_tools(a, take_tool);
+}
+
+int params_parse_flat_choice(const struct field_args *a)
+{
+    const char *type = field_text(a->v, "type");
+
+    if (!cJSON_IsObject(a->v))
+        return params_choose_tool_by_word(a, cJSON_GetStringValue(a->v));
+    if (type == NULL || strcmp(type, "function") != 0)
+        return api_error_set(a->e, 400, "tool_choice.type", NULL,
+                             "'tool_choice.type' must be \"function\"");
+    return params_choose_tool(a, "tool_choice.name", field_text(a->v, "name"));
+}
+
+/* {"format":{"type":"json_schema","name":…,"schema":…}} */
+int params_parse_text(const struct field_args *a)
+{
+    const cJSON *format = field_find(a->v, "format");
+    struct field_args in = *a;
+
+    if (format == NULL)
+        return 0;
+    in.v = format;
+    in.name = "text.format";
+    return params_parse_response_format(&in);
+}
+
+int params_parse_reasoning(const struct field_args *a)
+{
+    const cJSON *effort = field_find(a->v, "effort");
+
+    if (effort == NULL)
+        return 0;
+    return params_set_effort(a, "reasoning.effort", cJSON_GetStringValue(effort));
+}
+
+int params_parse_max_output_tokens(const struct field_args *a)
+{
+    return field_uint(a->v, a->name, 1, INT32_MAX, &a->p->max_tokens, a->e);
+}
+
+/* ---- what needs a memory ---- */
+
+static int refuse_state(const struct field_args *a)
+{
+    return api_error_set(a->e, 400, a->name, NULL,
+                         "'%s' is not supported: nothing is kept between requests", a->name);
+}
+
+int params_parse_previous_response_id(const struct field_args *a)
+{
+    return refuse_state(a);
+}
+
+int params_parse_conversation(const struct field_args *a)
+{
+    return refuse_state(a);
+}
+
+int params_parse_stored_prompt(const struct field_args *a)
+{
+    return refuse_state(a);
+}
+
+int params_parse_background(const struct field_args *a)
+{
+    if (cJSON_IsTrue(a->v))
+        return api_error_set(a->e, 400, a->name, NULL, "'background' is not supported");
+    return 0;
+}
