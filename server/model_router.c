@@ -2,6 +2,7 @@
 #include "server/model_router.h"
 
 #include "core/base/json.h"
+#include "server/api/body_scan.h"
 #include "server/http/error.h"
 #include "server/http/http.h"
 #include "server/served_model.h"
@@ -45,20 +46,18 @@ struct served_model *model_router_by_query(struct served_model *all, uint32_t n,
 }
 
 struct served_model *model_router_by_body(struct served_model *all, uint32_t n,
-                                          struct http_call *call)
+                                          struct http_call *call, const struct body_scan *scan)
 {
-    const struct buf *body = http_call_body(call);
-    struct served_model *found = NULL;
-    const char *text, *why;
+    struct served_model *found;
     cJSON *name = NULL;
-    size_t len;
+    const char *why;
 
     if (n == 1)
         return &all[0];
-    if (body->len == 0 || !json_member_text(body->data, body->len, "model", &text, &len) ||
-        (len == 4 && memcmp(text, "null", 4) == 0))
+    if (scan->model == NULL || (scan->n_model == 4 && memcmp(scan->model, "null", 4) == 0))
         return model_router_by_query(all, n, call);
-    if (text[0] != '"' || len > MAX_NAME_TEXT || json_parse(text, len, &name, &why) < 0)
+    if (scan->model[0] != '"' || scan->n_model > MAX_NAME_TEXT ||
+        json_parse(scan->model, scan->n_model, &name, &why) < 0)
         return &all[0];
     found = find_or_refuse(all, n, call, name->valuestring);
     cJSON_Delete(name);

@@ -1,10 +1,9 @@
 /* server/model_router.h - to which of the served models a call goes.
  *
  * A body says so in its member "model", any call in ?model=NAME; who says nothing, or "default",
- * gets the first model. The body is not parsed for that: this is done afterwards, for a model,
- * with its tokenizer and its limits, perhaps on another thread. So its name is looked up in the
- * text, in one pass without a tree and only where there are several models. What it says
- * otherwise, or that it is no JSON, is left to the parser.
+ * gets the first model. The body is parsed afterwards, for a model, with its tokenizer and its
+ * limits, perhaps on another thread; body_scan() has found the name in its text. A value that is no
+ * name, and a body that is no JSON, are left to the parser.
  *
  * Thread: the loop's.
  */
@@ -14,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct body_scan;
 struct served_model;
 struct http_call;
 
@@ -26,7 +26,7 @@ struct served_model *model_router_by_query(struct served_model *all, uint32_t n,
                                            struct http_call *call);
 /* The same, but that a name in the call's body comes first. */
 struct served_model *model_router_by_body(struct served_model *all, uint32_t n,
-                                          struct http_call *call);
+                                          struct http_call *call, const struct body_scan *scan);
 
 /* Answer a call for a model that is not served. */
 void model_router_refuse(struct http_call *call, const char *name);

@@ -5,6 +5,7 @@
 #include "core/base/log.h"
 #include "core/base/version.h"
 #include "server/admin/info.h"
+#include "server/api/body_scan.h"
 #include "server/api/completion.h"
 #include "server/api/dry_run.h"
 #include "server/api/engine_client.h"
@@ -16,12 +17,12 @@
 #include "server/process/syscall_filter.h"
 #include "server/process/worker_pool.h"
 
-/* The engine client of the model that the call's body asks for; NULL: there is none, and the call
- * has been answered. */
-static struct engine_client *engine_for(void *ud, struct http_call *call)
+/* The engine client of the model that the body asks for; NULL: there is none, and the call has been
+ * answered. */
+static struct engine_client *engine_for(struct server *s, struct http_call *call,
+                                        const struct body_scan *scan)
 {
-    struct server *s = ud;
-    struct served_model *h = model_router_by_body(s->models, s->opt.n_models, call);
+    struct served_model *h = model_router_by_body(s->models, s->opt.n_models, call, scan);
 
     if (h == NULL)
         s->server_counts.rejections[REJECTION_INVALID]++;
@@ -43,21 +44,31 @@ static void debug(void *ud, struct http_call *call, enum debug_page page)
         debug_ask(&h->debug, call, page);
 }
 
-static void on_engine(void *ud, struct http_call *call,
-                      void (*serve)(struct engine_client *d, struct http_call *call))
+static struct body_scan scan_body(const struct http_call *call)
 {
-    struct engine_client *d = engine_for(ud, call);
+    const struct buf *body = http_call_body(call);
 
-    if (d != NULL)
-        serve(d, call);
+    return body_scan(body->data, body->len);
+}
+
+static void on_engine(void *ud, struct http_call *call,
+                      void (*serve)(struct engine_client *engine, struct http_call *call,
+                                    const struct body_scan *scan))
+{
+    const struct body_scan scan = scan_body(call);
+    struct engine_client *engine = engine_for(ud, call, &scan);
+
+    if (engine != NULL)
+        serve(engine, call, &scan);
 }
 
 static void complete(void *ud, struct http_call *call, const struct wire_format *wire_format)
 {
-    struct engine_client *d = engine_for(ud, call);
+    const struct body_scan scan = scan_body(call);
+    struct engine_client *engine = engine_for(ud, call, &scan);
 
-    if (d != NULL)
-        completion_start(d, call, wire_format);
+    if (engine != NULL)
+        completion_start(engine, call, wire_format, &scan);
 }
 
 static void on_completions(void *ud, struct http_call *call)

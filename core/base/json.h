@@ -51,6 +51,9 @@ cJSON *json_put(cJSON *to, const char *name, cJSON *item /* takes */);
  * there is no memory for the name.) */
 cJSON *json_put_reference(cJSON *to, const char *name, const cJSON *of);
 
+/* Does the string literal s[0..n), with its quotes, stand for `text`? */
+bool json_text_is(const char *s, size_t n, const char *text);
+
 bool json_is_utf8(const char *text, size_t n);
 
 /* Code points in text[0..n), which is UTF-8. */

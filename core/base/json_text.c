@@ -66,19 +66,18 @@ static size_t skip_value(const char *s, size_t n, size_t i)
     return n;
 }
 
-/* Does the string literal s[from..to), with its quotes, stand for `key`? */
-static bool is_key(const char *s, size_t from, size_t to, const char *key)
+bool json_text_is(const char *s, size_t n, const char *text)
 {
-    const size_t n = strlen(key);
+    const size_t n_text = strlen(text);
     cJSON *v = NULL;
     bool same;
 
-    if (s[from] != '"' || to - from > MAX_ESCAPED * n + 2)
+    if (n < 2 || s[0] != '"' || n > MAX_ESCAPED * n_text + 2)
         return false;
-    if (memchr(s + from, '\\', to - from) == NULL)
-        return to - from == n + 2 && memcmp(s + from + 1, key, n) == 0;
-    v = cJSON_ParseWithLength(s + from, to - from);
-    same = cJSON_IsString(v) && strcmp(v->valuestring, key) == 0;
+    if (memchr(s, '\\', n) == NULL)
+        return n == n_text + 2 && memcmp(s + 1, text, n_text) == 0;
+    v = cJSON_ParseWithLength(s, n);
+    same = cJSON_IsString(v) && strcmp(v->valuestring, text) == 0;
     cJSON_Delete(v);
     return same;
 }
@@ -94,7 +93,7 @@ bool json_member_text(const char *s, size_t n, const char *key, const char **val
 
         i = skip_blanks(s, n, colon < n ? colon + 1 : n);
         const size_t end = skip_value(s, n, i);
-        if (is_key(s, name, behind, key)) {
+        if (json_text_is(s + name, behind - name, key)) {
             *value = s + i;
             *len = end - i;
             found = true;

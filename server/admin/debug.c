@@ -18,9 +18,9 @@ struct asker {
     bool wants_idle; /* else a 503 */
 };
 
-void debug_init(struct debug *g, struct engine_client *d)
+void debug_init(struct debug *g, struct engine_client *engine)
 {
-    g->engine = d;
+    g->engine = engine;
     list_init(&g->waiting);
 }
 

@@ -22,7 +22,7 @@ struct debug {
     struct list waiting;
 };
 
-void debug_init(struct debug *g, struct engine_client *d);
+void debug_init(struct debug *g, struct engine_client *engine);
 
 /* Answer when the snapshot comes. With ?fail_on_no_slot=1 /slots is a 503 when none is idle. */
 void debug_ask(struct debug *g, struct http_call *call, enum debug_page page);

@@ -49,15 +49,15 @@ bool info_is_stuck(uint64_t begin_us, uint64_t most_us)
     return begin_us != 0 && clock_us() - begin_us > most_us;
 }
 
-const char *info_trouble(struct engine_client *d, struct info_watchdog *w)
+const char *info_trouble(struct engine_client *engine, struct info_watchdog *w)
 {
     struct engine_stats stats;
 
-    if (d->queue == NULL)
+    if (engine->queue == NULL)
         return "the server is starting";
-    if (d->is_draining)
+    if (engine->is_draining)
         return "the server is draining";
-    queue_get_stats(d->queue, &stats);
+    queue_get_stats(engine->queue, &stats);
     if (info_is_wedged(w, &stats, clock_us()))
         return "the engine has made no step for a minute";
     return NULL;
@@ -169,9 +169,9 @@ void info_model(struct http_call *call, const struct server_model *m)
     reply(call, &b);
 }
 
-void info_fill_metrics(struct engine_client *d, struct metrics_model *out)
+void info_fill_metrics(struct engine_client *engine, struct metrics_model *out)
 {
-    const struct server_model *m = d->model;
+    const struct server_model *m = engine->model;
     struct constraint_cache_stats constraints;
 
     *out = (struct metrics_model){
@@ -182,10 +182,10 @@ void info_fill_metrics(struct engine_client *d, struct metrics_model *out)
         .n_params = m->n_params,
         .bytes = m->size,
         .share = m->share,
-        .counts = d->metrics,
+        .counts = engine->metrics,
     };
-    if (d->queue != NULL)
-        queue_get_stats(d->queue, &out->stats);
+    if (engine->queue != NULL)
+        queue_get_stats(engine->queue, &out->stats);
     if (m->constraint_cache == NULL)
         return;
     constraints = constraint_cache_stats(m->constraint_cache);

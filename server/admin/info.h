@@ -35,7 +35,7 @@ void info_health(struct http_call *call);
 bool info_is_stuck(uint64_t begin_us, uint64_t most_us);
 
 /* Why a model's engine cannot be used now, or NULL. */
-const char *info_trouble(struct engine_client *d, struct info_watchdog *w);
+const char *info_trouble(struct engine_client *engine, struct info_watchdog *w);
 /* `trouble`: of any of them, or NULL. */
 void info_ready(struct http_call *call, const char *trouble);
 void info_version(struct http_call *call);
@@ -46,7 +46,7 @@ void info_models(struct http_call *call, const struct server_model *const *model
 void info_model(struct http_call *call, const struct server_model *m);
 /* What /metrics says of the engine client's model, with a copy of its engine's statistics as they
  * are now: zeros before there is an engine. */
-void info_fill_metrics(struct engine_client *d, struct metrics_model *out);
+void info_fill_metrics(struct engine_client *engine, struct metrics_model *out);
 void info_metrics(struct http_call *call, const struct metrics_scene *scene);
 
 /* Has the engine been inside one and the same step for too long? What counts is the time since it

@@ -1,5 +1,5 @@
-/* server/api/request_parse.c - see request_parse.h. */
-#include "server/api/request_parse.h"
+/* server/api/api_request.c - see api_request.h. */
+#include "server/api/api_request.h"
 
 #include "config/weights.h"
 #include "core/base/err.h"
@@ -16,13 +16,13 @@
 #include <sys/random.h>
 #include <xxhash.h>
 
-static int out_of_memory(struct parsed_request *p)
+static int out_of_memory(struct api_request *p)
 {
     return api_error_no_memory(&p->error);
 }
 
 /* What the client called the text. */
-static const char *text_field(const struct parsed_request *p)
+static const char *text_field(const struct api_request *p)
 {
     switch (p->params.form) {
     case PARAMS_CHAT:
@@ -38,7 +38,7 @@ static const char *text_field(const struct parsed_request *p)
 }
 
 /* Why tokenizing has failed, if not for lack of room in the context: steps, or memory. */
-static int cannot_encode(struct parsed_request *p)
+static int cannot_encode(struct api_request *p)
 {
     if (budget_error(p->budget) == 0)
         return out_of_memory(p);
@@ -46,7 +46,7 @@ static int cannot_encode(struct parsed_request *p)
                          "'%s' takes too many steps to tokenize", text_field(p));
 }
 
-static int too_long(struct parsed_request *p, const struct server_model *model)
+static int too_long(struct api_request *p, const struct server_model *model)
 {
     p->reason = REJECTION_CONTEXT;
     return api_error_set(&p->error, 400, text_field(p), "context_length_exceeded",
@@ -55,7 +55,7 @@ static int too_long(struct parsed_request *p, const struct server_model *model)
 }
 
 /* prompt->text as ids; `flags` are tokenizer_flags. */
-static int encode_text(struct parsed_request *p, const struct server_model *model,
+static int encode_text(struct api_request *p, const struct server_model *model,
                        struct prompt *prompt, unsigned flags)
 {
     const struct tokenizer *t = model->tokenizer;
@@ -84,7 +84,7 @@ static int encode_text(struct parsed_request *p, const struct server_model *mode
 }
 
 /* The text of an echoed list of ids; control tokens are no text. */
-static int decode_ids(struct parsed_request *p, const struct tokenizer *t, struct prompt *prompt)
+static int decode_ids(struct api_request *p, const struct tokenizer *t, struct prompt *prompt)
 {
     struct detok d;
     struct buf text;
@@ -103,7 +103,7 @@ static int decode_ids(struct parsed_request *p, const struct tokenizer *t, struc
 }
 
 /* An id, or a text; only the very first text gets what begins one. */
-static int add_part(struct parsed_request *p, struct prompt *prompt,
+static int add_part(struct api_request *p, struct prompt *prompt,
                     const struct server_model *model, const cJSON *v, bool is_first)
 {
     const unsigned flags = (is_first ? TOKENIZER_ADD_SPECIAL : 0u) | TOKENIZER_PARSE_SPECIAL;
@@ -116,7 +116,7 @@ static int add_part(struct parsed_request *p, struct prompt *prompt,
 }
 
 /* The ids were checked against the vocabulary by params_parse(). */
-static int take_parts(struct parsed_request *p, const struct server_model *model,
+static int take_parts(struct api_request *p, const struct server_model *model,
                       struct prompt *prompt, const cJSON *list)
 {
     int rc = 0;
@@ -132,7 +132,7 @@ static int take_parts(struct parsed_request *p, const struct server_model *model
     return p->params.echo ? decode_ids(p, model->tokenizer, prompt) : 0;
 }
 
-static int take_text(struct parsed_request *p, const struct server_model *model,
+static int take_text(struct api_request *p, const struct server_model *model,
                      struct prompt *prompt, const cJSON *v)
 {
     prompt->n_text = strlen(v->valuestring);
@@ -143,7 +143,7 @@ static int take_text(struct parsed_request *p, const struct server_model *model,
 }
 
 /* A template writes the special tokens out, the first one as well. */
-static int take_chat(struct parsed_request *p, const struct server_model *model,
+static int take_chat(struct api_request *p, const struct server_model *model,
                      struct prompt *prompt)
 {
     struct buf text;
@@ -170,7 +170,7 @@ static int take_chat(struct parsed_request *p, const struct server_model *model,
     return encode_text(p, model, prompt, TOKENIZER_PARSE_SPECIAL);
 }
 
-static int take_infill(struct parsed_request *p, const struct server_model *model,
+static int take_infill(struct api_request *p, const struct server_model *model,
                        struct prompt *prompt, const cJSON *v)
 {
     const int rc = infill_encode(model->tokenizer, &p->params.infill, v, model->max_context,
@@ -181,7 +181,7 @@ static int take_infill(struct parsed_request *p, const struct server_model *mode
     return rc < 0 ? cannot_encode(p) : 0;
 }
 
-static int take_prompt(struct parsed_request *p, const struct server_model *model, uint32_t i)
+static int take_prompt(struct api_request *p, const struct server_model *model, uint32_t i)
 {
     const cJSON *v;
 
@@ -194,7 +194,7 @@ static int take_prompt(struct parsed_request *p, const struct server_model *mode
                              : take_parts(p, model, &p->prompts[i], v);
 }
 
-static int make_prompt(struct parsed_request *p, const struct server_model *model, uint32_t i)
+static int make_prompt(struct api_request *p, const struct server_model *model, uint32_t i)
 {
     struct prompt *prompt = &p->prompts[i];
     const int rc = take_prompt(p, model, i);
@@ -216,7 +216,7 @@ static int make_prompt(struct parsed_request *p, const struct server_model *mode
 }
 
 /* What was asked for, cut to what the context leaves. */
-static int fit_tokens(struct parsed_request *p, const struct server_model *model, uint32_t n_prompt,
+static int fit_tokens(struct api_request *p, const struct server_model *model, uint32_t n_prompt,
                       uint32_t *max_tokens)
 {
     const uint32_t room = model->max_context - n_prompt;
@@ -236,7 +236,7 @@ static int fit_tokens(struct parsed_request *p, const struct server_model *model
 }
 
 /* The first prompt with the same tokens; the prompts before it are complete. */
-static void find_twin(struct parsed_request *p, uint32_t i)
+static void find_twin(struct api_request *p, uint32_t i)
 {
     struct prompt *prompt = &p->prompts[i];
 
@@ -253,7 +253,7 @@ static void find_twin(struct parsed_request *p, uint32_t i)
 /* Cached prefixes and constraints are shared by requests of the same tenant with the same salt. The
  * name ends where the salt begins, and the seed is secret, so that no client can make its salt meet
  * another's. */
-static uint64_t salt_of(const struct parsed_request *p, const struct request_parse_headers *headers)
+static uint64_t salt_of(const struct api_request *p, const struct api_headers *headers)
 {
     char text[WEIGHTS_MAX_NAME + PARAMS_MAX_SALT + 2] = "";
     const char *tenant = headers->tenant != NULL ? headers->tenant : "";
@@ -310,8 +310,8 @@ static int pool_request(struct request *r, struct prompt *prompt, const struct s
     return prompt->pooled != NULL ? 0 : ERR_NOMEM;
 }
 
-static int make_requests(struct parsed_request *p, const struct server_model *model,
-                         const struct request_parse_headers *headers)
+static int make_requests(struct api_request *p, const struct server_model *model,
+                         const struct api_headers *headers)
 {
     const struct params *params = &p->params;
     const uint64_t salt = salt_of(p, headers);
@@ -336,7 +336,7 @@ static int make_requests(struct parsed_request *p, const struct server_model *mo
     return 0;
 }
 
-static int take_priority(struct parsed_request *p, const char *header)
+static int take_priority(struct api_request *p, const char *header)
 {
     if (header == NULL || p->params.has_priority)
         return 0;
@@ -346,7 +346,7 @@ static int take_priority(struct parsed_request *p, const char *header)
                          "the header X-Priority must be low, normal, high, critical or 0 to 3");
 }
 
-static int check_tenant(struct parsed_request *p, const struct request_parse_headers *headers)
+static int check_tenant(struct api_request *p, const struct api_headers *headers)
 {
     const char *name = headers->tenant;
     size_t n = 0;
@@ -362,7 +362,7 @@ static int check_tenant(struct parsed_request *p, const struct request_parse_hea
                          headers->tenant_header, WEIGHTS_MAX_NAME);
 }
 
-static int take_seed(struct parsed_request *p)
+static int take_seed(struct api_request *p)
 {
     if (p->params.has_seed)
         return 0;
@@ -380,7 +380,7 @@ static bool has_breaker(const struct params *p, const char *piece, size_t n)
 }
 
 /* Which tokens have one of DRY's breakers in their text? */
-static int find_breakers(struct parsed_request *p, const struct tokenizer *t)
+static int find_breakers(struct api_request *p, const struct tokenizer *t)
 {
     const int32_t n_vocab = tokenizer_n_vocab(t);
 
@@ -402,8 +402,8 @@ static int find_breakers(struct parsed_request *p, const struct tokenizer *t)
     return 0;
 }
 
-static int take_constraint(struct parsed_request *p, const struct server_model *model,
-                           const struct request_parse_headers *headers)
+static int take_constraint(struct api_request *p, const struct server_model *model,
+                           const struct api_headers *headers)
 {
     struct constraint_spec spec = p->params.constraint;
 
@@ -414,7 +414,7 @@ static int take_constraint(struct parsed_request *p, const struct server_model *
                                 &p->error);
 }
 
-static int check_task(struct parsed_request *p, const struct server_model *model)
+static int check_task(struct api_request *p, const struct server_model *model)
 {
     if (!model->is_encoder || p->wire_format->form == PARAMS_EMBED)
         return 0;
@@ -424,8 +424,8 @@ static int check_task(struct parsed_request *p, const struct server_model *model
                          model->id);
 }
 
-static int build(struct parsed_request *p, const struct server_model *model, cJSON *body,
-                 const struct request_parse_headers *headers)
+static int build(struct api_request *p, const struct server_model *model, cJSON *body,
+                 const struct api_headers *headers)
 {
     const struct params_limits limits = {.model = model->id,
                                          .tokenizer = model->tokenizer,
@@ -458,11 +458,11 @@ static int build(struct parsed_request *p, const struct server_model *model, cJS
     return make_requests(p, model, headers);
 }
 
-void request_parse(struct parsed_request *p, const struct server_model *model,
+void api_request_parse(struct api_request *p, const struct server_model *model,
                    const struct wire_format *wire_format, const struct buf *body,
-                   const struct request_parse_headers *headers, struct budget *budget)
+                   const struct api_headers *headers, struct budget *budget)
 {
-    static const struct request_parse_headers none = {0};
+    static const struct api_headers none = {0};
     const char *why = NULL;
     cJSON *json = NULL;
     int rc;
@@ -483,7 +483,7 @@ void request_parse(struct parsed_request *p, const struct server_model *model,
     cJSON_Delete(json);
 }
 
-void parsed_request_release(struct parsed_request *p)
+void api_request_release(struct api_request *p)
 {
     for (uint32_t i = 0; p->requests != NULL && i < p->n_choices; i++)
         request_destroy(&p->requests[i]);
@@ -499,10 +499,19 @@ void parsed_request_release(struct parsed_request *p)
     constraint_unref(&p->constraint);
     params_release(&p->params);
     buf_release(&p->echo);
-    *p = (struct parsed_request){0};
+    *p = (struct api_request){0};
 }
 
-int request_parse_dry_run(struct request **out, const struct request *like)
+uint64_t api_request_n_tokens(const struct api_request *p)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < p->n_choices; i++)
+        n += (uint64_t)p->requests[i]->n_prompt + p->requests[i]->max_tokens;
+    return n;
+}
+
+int api_request_dry_run(struct request **out, const struct request *like)
 {
     const struct request_size size = {.n_prompt = like->n_prompt, .max_tokens = like->max_tokens};
 

@@ -1,10 +1,10 @@
-/* server/api/request_parse.h - from the bytes of a body to requests ready to be posted.
+/* server/api/api_request.h - from the bytes of a body to requests ready to be posted.
  *
  * Thread: any; touches nothing but its arguments.
- * Memory: the plan owns everything it points to; parsed_request_release() frees what was not taken.
+ * Memory: the plan owns everything it points to; api_request_release() frees what was not taken.
  */
-#ifndef SERVER_API_REQUEST_PARSE_H
-#define SERVER_API_REQUEST_PARSE_H
+#ifndef SERVER_API_API_REQUEST_H
+#define SERVER_API_API_REQUEST_H
 
 #include "core/base/budget.h"
 #include "scheduler/request.h"
@@ -16,17 +16,17 @@
 
 struct wire_format;
 
-struct request_parse_headers { /* NULL where there is none */
+struct api_headers { /* NULL where there is none */
     const char *priority;      /* X-Priority */
     const char *tenant;        /* the header that the settings name */
     const char *tenant_header; /* its name */
     uint64_t salt_seed;        /* the server's secret: no client can guess another's salt */
 };
 
-struct parsed_request { /* zero is empty */
+struct api_request { /* zero is empty */
     struct params params;
     const struct wire_format *wire_format;
-    struct budget *budget;    /* while request_parse() runs; borrowed */
+    struct budget *budget;    /* while api_request_parse() runs; borrowed */
     uint32_t *breakers;       /* bits of the tokens that end a repetition; NULL without DRY */
     struct buf echo;          /* of the body, for the answer */
     struct prompt *prompts;    /* [params.n_prompts] */
@@ -41,12 +41,15 @@ struct parsed_request { /* zero is empty */
 /* `headers` may be NULL. All work whose length the body decides spends steps of `budget` (NULL: no
  * limit). Without steps left p->error is a 400 that names the field; after a cancellation it is any
  * error, for nobody reads it. */
-void request_parse(struct parsed_request *p, const struct server_model *model,
+void api_request_parse(struct api_request *p, const struct server_model *model,
                    const struct wire_format *wire_format, const struct buf *body,
-                   const struct request_parse_headers *headers, struct budget *budget);
-void parsed_request_release(struct parsed_request *p);
+                   const struct api_headers *headers, struct budget *budget);
+void api_request_release(struct api_request *p);
+
+/* What the requests may take at most: prompts and max_tokens. */
+uint64_t api_request_n_tokens(const struct api_request *p);
 
 /* A request that only asks what `like` would find. 0, or ERR_NOMEM. */
-int request_parse_dry_run(struct request **out, const struct request *like);
+int api_request_dry_run(struct request **out, const struct request *like);
 
 #endif

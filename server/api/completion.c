@@ -6,14 +6,12 @@
 #include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "server/api/admission.h"
+#include "server/api/api_call.h"
 #include "server/api/chat/chat.h"
-#include "server/api/deadline.h"
 #include "server/api/engine_client.h"
-#include "server/api/engine_probe.h"
-#include "server/api/parse_job.h"
 #include "server/api/response/best_of.h"
 #include "server/api/response/response_writer.h"
-#include "server/auth/tenants.h"
 #include "server/http/http.h"
 
 #include <stdio.h>
@@ -26,9 +24,9 @@ struct progress {               /* the engine's side of a choice */
 };
 
 struct completion {
-    struct parse_job in;
+    struct api_call api;
     struct engine_caller client;
-    struct probe probe; /* before the posts, when a deadline hangs on what is cached */
+    struct engine_probe probe; /* before the posts, when a deadline hangs on what is cached */
     struct choice_rules rules;
     struct choice *choices;    /* [n_choices] */
     struct progress *progress; /* [n_choices] */
@@ -43,13 +41,13 @@ static void destroy(struct completion *c)
 {
     for (uint32_t i = 0; c->choices != NULL && i < c->n_choices; i++)
         choice_release(&c->choices[i]);
-    c->in.report.ready_us = clock_us();
+    c->api.report.ready_us = clock_us();
     mem_free(c->choices);
     mem_free(c->progress);
-    probe_release(&c->probe);
-    parse_job_release(&c->in);
+    engine_probe_release(&c->probe);
+    api_call_release(&c->api);
     response_release(&c->answer);
-    c->in.engine->n_jobs--;
+    c->api.engine->n_jobs--;
     mem_free(c);
 }
 
@@ -57,7 +55,7 @@ static void destroy(struct completion *c)
 static void note_end(struct completion *c, const struct choice *choice, uint64_t first_us,
                      const struct event_times *t)
 {
-    struct access_work *w = &c->in.report;
+    struct access_work *w = &c->api.report;
     const char *finish = finish_name(choice->finish);
 
     w->finish = w->finish == NULL || strcmp(w->finish, finish) == 0 ? finish : "mixed";
@@ -79,13 +77,13 @@ static void cancel(struct completion *c, uint32_t i)
     if (p->id == 0 || p->is_cancelled)
         return;
     p->is_cancelled = true;
-    engine_client_cancel(c->in.engine, p->id);
+    engine_client_cancel(c->api.engine, p->id);
 }
 
 /* The client has left. */
 static void abandon(struct completion *c)
 {
-    parse_job_leave(&c->in);
+    api_call_leave(&c->api);
     for (uint32_t i = 0; i < c->n_choices; i++)
         cancel(c, i);
 }
@@ -100,21 +98,20 @@ static void on_gone(void *ud)
 /* A choice failed: the whole request has, and the others need not go on. */
 static void fail(struct completion *c, const struct api_error *e)
 {
-    struct http_call *call = c->in.call;
-    struct buf *frame = &c->in.engine->frame;
+    struct http_call *call = c->api.call;
+    struct buf *frame = &c->api.engine->frame;
 
     if (call == NULL)
         return;
     abandon(c);
-    if (!c->in.parsed.params.stream) {
+    if (!c->api.request.params.stream) {
         if (e->status == 408)
             http_call_set_header(call, "x-should-retry", "false"); /* the time is over */
-        engine_client_set_retry_headers(c->in.engine, call, e->status, 1);
-        http_call_reply_error(call, e);
+        refusal_reply_error(c->api.engine, call, e);
         return;
     }
     buf_clear(frame);
-    c->in.wire_format->failure(e, frame);
+    c->api.wire_format->failure(e, frame);
     if (http_call_write(call, frame->data, frame->len) < 0)
         http_call_abort(call);
     else
@@ -128,8 +125,8 @@ static void count_usage(struct completion *c)
     struct response_usage *u = &c->answer.usage;
 
     *u = (struct response_usage){.cached = c->n_cached};
-    for (uint32_t i = 0; i < c->in.parsed.params.n_prompts; i++)
-        u->prompt += c->in.parsed.prompts[i].ids.n;
+    for (uint32_t i = 0; i < c->api.request.params.n_prompts; i++)
+        u->prompt += c->api.request.prompts[i].ids.n;
     for (uint32_t i = 0; i < c->n_choices; i++) {
         u->completion += c->choices[i].n_tokens;
         u->thinking += c->choices[i].n_thinking;
@@ -139,8 +136,8 @@ static void count_usage(struct completion *c)
 /* Send what is in the engine client's frame; a reader that is too slow loses its connection. */
 static void send_frame(struct completion *c)
 {
-    struct http_call *call = c->in.call;
-    struct buf *frame = &c->in.engine->frame;
+    struct http_call *call = c->api.call;
+    struct buf *frame = &c->api.engine->frame;
     char id[280];
     int rc = frame->err;
 
@@ -149,7 +146,7 @@ static void send_frame(struct completion *c)
     if (rc == 0)
         return;
     log_warn("http", "event=stream_cut id=%s reason=%s",
-             log_quote(id, sizeof(id), c->in.request_id),
+             log_quote(id, sizeof(id), c->api.request_id),
              rc == ERR_LIMIT ? "slow_reader" : err_name(rc));
     abandon(c);
     http_call_abort(call);
@@ -157,8 +154,8 @@ static void send_frame(struct completion *c)
 
 static void send_choice(struct completion *c, struct choice *choice)
 {
-    buf_clear(&c->in.engine->frame);
-    c->answer.wire_format->frame(&c->answer, choice, &c->in.engine->frame);
+    buf_clear(&c->api.engine->frame);
+    c->answer.wire_format->frame(&c->answer, choice, &c->api.engine->frame);
     send_frame(c);
 }
 
@@ -166,19 +163,19 @@ static void finish_stream(struct completion *c)
 {
     struct http_call *call;
 
-    buf_clear(&c->in.engine->frame);
-    c->answer.wire_format->close(&c->answer, &c->in.engine->frame);
+    buf_clear(&c->api.engine->frame);
+    c->answer.wire_format->close(&c->answer, &c->api.engine->frame);
     send_frame(c);
-    call = c->in.call;
-    c->in.call = NULL;
+    call = c->api.call;
+    c->api.call = NULL;
     if (call != NULL)
         http_call_end(call);
 }
 
 static void finish_whole(struct completion *c)
 {
-    const struct params *p = &c->in.parsed.params;
-    struct http_call *call = c->in.call;
+    const struct params *p = &c->api.request.params;
+    struct http_call *call = c->api.call;
     struct buf out;
 
     if (p->n_each > p->n)
@@ -186,7 +183,7 @@ static void finish_whole(struct completion *c)
     c->answer.n_choices = p->n_prompts * p->n;
     buf_init(&out, HTTP_MAX_REPLY);
     c->answer.wire_format->whole(&c->answer, &out);
-    c->in.call = NULL;
+    c->api.call = NULL;
     http_call_reply(call, 200, "application/json", &out);
 }
 
@@ -194,24 +191,24 @@ static void finish_whole(struct completion *c)
 
 static void on_token(struct completion *c, uint32_t i, const struct event *e)
 {
-    struct metrics *m = c->in.engine->metrics;
+    struct metrics *m = c->api.engine->metrics;
     struct progress *p = &c->progress[i];
     const uint64_t now = clock_us();
     uint64_t before, after;
 
     if (p->first_us == 0) {
         p->first_us = now;
-        hist_add(&m->ttft, (double)(now - c->in.arrival_us) / 1e6);
+        hist_add(&m->ttft, (double)(now - c->api.arrival_us) / 1e6);
     } else {
         hist_add(&m->itl, (double)(now - p->last_us) / 1e6);
     }
     p->last_us = now;
     before = request_memory_of_choice(&c->choices[i]);
-    if (choice_token(&c->choices[i], e, &c->in.engine->scratch))
+    if (choice_token(&c->choices[i], e, &c->api.engine->scratch))
         cancel(c, i);
     after = request_memory_of_choice(&c->choices[i]);
     if (after > before)
-        parse_job_grow(&c->in, after - before);
+        api_call_grow(&c->api, after - before);
 }
 
 static enum outcome outcome_of(const struct choice *choice)
@@ -237,13 +234,13 @@ static enum outcome outcome_of(const struct choice *choice)
 
 static void count_end(struct completion *c, uint32_t i, const struct event_times *t)
 {
-    struct metrics *m = c->in.engine->metrics;
+    struct metrics *m = c->api.engine->metrics;
     const struct choice *choice = &c->choices[i];
 
     m->outcomes[outcome_of(choice)]++;
     if (choice->finish == FINISH_QUEUE_TIMEOUT)
         m->rejections[REJECTION_QUEUE_TIMEOUT]++;
-    hist_add(&m->e2e, (double)(clock_us() - c->in.arrival_us) / 1e6);
+    hist_add(&m->e2e, (double)(clock_us() - c->api.arrival_us) / 1e6);
     hist_add(&m->queue, (double)t->queue_us / 1e6);
     hist_add(&m->prefill, (double)t->prefill_us / 1e6);
     hist_add(&m->decode, (double)t->decode_us / 1e6);
@@ -255,9 +252,9 @@ static void count_end(struct completion *c, uint32_t i, const struct event_times
  * client's socket. */
 static uint64_t blocked_us(const struct completion *c, const struct event_times *t, uint64_t now)
 {
-    const uint64_t engine_end = c->in.arrival_us + t->queue_us + t->prefill_us + t->decode_us +
+    const uint64_t engine_end = c->api.arrival_us + t->queue_us + t->prefill_us + t->decode_us +
                                 t->preempted_us;
-    const uint64_t since = c->in.call != NULL ? http_call_blocked_since(c->in.call) : 0;
+    const uint64_t since = c->api.call != NULL ? http_call_blocked_since(c->api.call) : 0;
     const uint64_t from = since > engine_end ? since : engine_end;
 
     return since > 0 && now > from ? now - from : 0;
@@ -278,7 +275,7 @@ static bool is_failure(const struct completion *c, const struct choice *choice, 
                       "the request did not come to its first step in time (max_queue_ms)");
         return true;
     case FINISH_CANCELLED:
-        if (c->in.engine->is_stopping) {
+        if (c->api.engine->is_stopping) {
             api_error_set(e, 503, NULL, NULL, "the server is shutting down");
             return true;
         }
@@ -301,27 +298,27 @@ static void on_end(struct completion *c, uint32_t i, const struct event *e)
 
     c->progress[i].id = 0;
     c->n_open--;
-    if (i % c->in.parsed.params.n_each == 0) /* usage counts each prompt once */
+    if (i % c->api.request.params.n_each == 0) /* usage counts each prompt once */
         c->n_cached += e->times.n_cached;
     choice->times = e->times;
-    choice->total_us = now - c->in.arrival_us;
+    choice->total_us = now - c->api.arrival_us;
     choice->blocked_us = blocked_us(c, &e->times, now);
-    choice_end(choice, e->finish, &c->in.engine->scratch);
+    choice_end(choice, e->finish, &c->api.engine->scratch);
     count_end(c, i, &e->times);
     note_end(c, choice, c->progress[i].first_us, &e->times);
-    if (c->in.call != NULL && is_failure(c, choice, &error))
+    if (c->api.call != NULL && is_failure(c, choice, &error))
         fail(c, &error);
-    if (c->in.call != NULL && c->in.parsed.params.stream)
+    if (c->api.call != NULL && c->api.request.params.stream)
         send_choice(c, choice);
     if (c->n_open > 0)
         return;
     count_usage(c);
-    if (c->in.call != NULL && c->in.parsed.params.stream)
+    if (c->api.call != NULL && c->api.request.params.stream)
         finish_stream(c);
-    else if (c->in.call != NULL)
+    else if (c->api.call != NULL)
         finish_whole(c);
-    c->in.report.cached_tokens = c->n_cached;
-    parse_job_end_key(&c->in, u->prompt * c->in.parsed.params.n_each + u->completion);
+    c->api.report.cached_tokens = c->n_cached;
+    api_call_end_key(&c->api, u->prompt * c->api.request.params.n_each + u->completion);
     destroy(c);
 }
 
@@ -340,7 +337,7 @@ static void on_event(struct engine_caller *client, uint32_t i, const struct even
         on_end(c, i, e);
         return;
     }
-    if (c->in.call != NULL && c->in.parsed.params.stream && choice_has_output(&c->choices[i]))
+    if (c->api.call != NULL && c->api.request.params.stream && choice_has_output(&c->choices[i]))
         send_choice(c, &c->choices[i]);
 }
 
@@ -348,9 +345,9 @@ static void on_event(struct engine_caller *client, uint32_t i, const struct even
 
 static void make_rules(struct completion *c)
 {
-    const struct params *p = &c->in.parsed.params;
+    const struct params *p = &c->api.request.params;
 
-    c->rules = (struct choice_rules){.tokenizer = c->in.engine->model->tokenizer,
+    c->rules = (struct choice_rules){.tokenizer = c->api.engine->model->tokenizer,
                                      .stop = &p->stop,
                                      .echo = p->echo,
                                      .wants_logprobs = p->sampling.n_top >= 0,
@@ -365,7 +362,7 @@ static void make_rules(struct completion *c)
         c->rules.n_prompt_top = (uint32_t)p->prompt_logprobs;
     if ((p->form & PARAMS_CHATS) == 0)
         return;
-    c->rules.style = chat_style(c->in.engine->model->chat);
+    c->rules.style = chat_style(c->api.engine->model->chat);
     c->rules.finds_calls = p->chat.n_tools > 0 && p->tool_choice != TOOL_CHOICE_NONE;
     c->rules.has_forced_call =
         p->tool_choice == TOOL_CHOICE_REQUIRED || p->tool_choice == TOOL_CHOICE_NAMED;
@@ -374,8 +371,8 @@ static void make_rules(struct completion *c)
 
 static int make_choices(struct completion *c)
 {
-    const struct params *p = &c->in.parsed.params;
-    const uint32_t n = c->in.parsed.n_choices;
+    const struct params *p = &c->api.request.params;
+    const uint32_t n = c->api.request.n_choices;
     int rc;
 
     make_rules(c);
@@ -384,21 +381,21 @@ static int make_choices(struct completion *c)
     if (c->choices == NULL || c->progress == NULL)
         return ERR_NOMEM;
     for (uint32_t i = 0; i < n; i++)
-        choice_init(&c->choices[i], i, &c->in.parsed.prompts[i / p->n_each], &c->rules);
+        choice_init(&c->choices[i], i, &c->api.request.prompts[i / p->n_each], &c->rules);
     c->n_choices = n;
-    rc = response_init(&c->answer, c->in.wire_format, c->in.engine->model->id, c->choices, n);
+    rc = response_init(&c->answer, c->api.wire_format, c->api.engine->model->id, c->choices, n);
     c->answer.include_usage = p->include_usage;
-    c->answer.echo = &c->in.parsed.echo;
+    c->answer.echo = &c->api.request.echo;
     c->answer.params = p;
-    c->answer.n_embd = c->in.engine->model->n_embd;
+    c->answer.n_embd = c->api.engine->model->n_embd;
     return rc;
 }
 
 static void begin_stream(struct completion *c)
 {
-    http_call_set_header(c->in.call, "Cache-Control", "no-cache");
-    http_call_stream(c->in.call, "text/event-stream");
-    for (uint32_t i = 0; i < c->n_choices && c->in.call != NULL; i++)
+    http_call_set_header(c->api.call, "Cache-Control", "no-cache");
+    http_call_stream(c->api.call, "text/event-stream");
+    for (uint32_t i = 0; i < c->n_choices && c->api.call != NULL; i++)
         if (choice_has_output(&c->choices[i])) /* an echo that waits for no scores */
             send_choice(c, &c->choices[i]);
 }
@@ -407,155 +404,125 @@ static void begin_stream(struct completion *c)
  * every token of the prompt computed, so with them nothing is shared. */
 static uint64_t prefix_owner_of(const struct completion *c, uint32_t i)
 {
-    const struct params *p = &c->in.parsed.params;
-    const uint32_t first = c->in.parsed.prompts[i / p->n_each].twin * p->n_each;
+    const struct params *p = &c->api.request.params;
+    const uint32_t first = c->api.request.prompts[i / p->n_each].twin * p->n_each;
 
-    return first == i || request_wants_rows(c->in.parsed.requests[i]) ? 0 : c->progress[first].id;
+    return first == i || request_wants_rows(c->api.request.requests[i]) ? 0 : c->progress[first].id;
 }
 
 static void note_begin(struct completion *c)
 {
-    c->in.has_report = true;
-    c->in.report.priority = priority_name(c->in.parsed.params.priority);
-    c->in.report.model = c->in.engine->server->n_models > 1 ? c->in.engine->model->id : NULL;
-    c->in.report.n_choices = c->n_choices;
-    c->in.report.arrival_us = c->in.arrival_us;
+    c->api.has_report = true;
+    c->api.report.priority = priority_name(c->api.request.params.priority);
+    c->api.report.model = c->api.engine->server->n_models > 1 ? c->api.engine->model->id : NULL;
+    c->api.report.n_choices = c->n_choices;
+    c->api.report.arrival_us = c->api.arrival_us;
     count_usage(c);
-    c->in.report.prompt_tokens = c->answer.usage.prompt;
+    c->api.report.prompt_tokens = c->answer.usage.prompt;
 }
 
 static void post_all(struct completion *c)
 {
     c->n_open = c->n_choices;
-    parse_job_begin_key(&c->in);
+    api_call_begin_key(&c->api);
     note_begin(c);
     for (uint32_t i = 0; i < c->n_choices; i++) {
-        struct request *r = c->in.parsed.requests[i];
+        struct request *r = c->api.request.requests[i];
 
         r->prefix_owner = prefix_owner_of(c, i);
         if (r->prefix_owner != 0) /* its wait is for a prompt that is being computed */
             r->queue_until_us = 0;
-        c->in.parsed.requests[i] = NULL;
-        c->progress[i].id = engine_client_post(c->in.engine, r, &c->client, i);
+        c->api.request.requests[i] = NULL;
+        c->progress[i].id = engine_client_post(c->api.engine, r, &c->client, i);
     }
 }
 
 static void set_position_header(struct completion *c)
 {
-    const uint32_t position = engine_client_position(c->in.engine, c->in.parsed.params.priority);
+    const uint32_t position = engine_client_position(c->api.engine, c->api.request.params.priority);
     char text[16];
 
     if (position == 0)
         return;
     snprintf(text, sizeof(text), "%u", position);
-    http_call_set_header(c->in.call, "X-Queue-Position", text);
+    http_call_set_header(c->api.call, "X-Queue-Position", text);
 }
 
 /* All of its requests go to the engine. */
-static void admit(struct completion *c)
+static void begin(struct completion *c)
 {
-    struct api_error e;
-
     if (make_choices(c) < 0) {
-        api_error_no_memory(&e);
-        http_call_reply_error(c->in.call, &e);
+        refusal_send_no_memory(c->api.engine, c->api.call);
         destroy(c);
         return;
     }
     set_position_header(c);
     post_all(c);
-    if (c->in.parsed.params.stream)
+    if (c->api.request.params.stream)
         begin_stream(c);
 }
 
-/* Is there room for all of its requests? Else it has been refused. */
-static bool has_room(struct completion *c)
+static void on_probed(struct engine_probe *p);
+
+/* All of it goes to the engine, or nothing. When the engine cannot be asked now, the deadline will
+ * have to show. */
+static void admit(struct completion *c, const struct event_probe *found)
 {
-    const uint32_t n = c->in.parsed.n_choices;
-    const uint32_t tenant = parse_job_fill_requests(&c->in);
-    struct api_error e;
+    const struct admission_ask work = {.found = found}, question = {.is_dry_run = true};
+    struct engine_client *engine = c->api.engine;
+    struct refusal why;
+    enum admission answer = admission_decide(engine, &c->api, &work, &why);
 
-    if (engine_client_check_room(c->in.engine, n, &e) < 0) {
-        parse_job_refuse(&c->in, &e,
-                         e.status == 429   ? REJECTION_QUEUE_FULL
-                         : e.status == 503 ? REJECTION_DRAINING
-                                           : REJECTION_INVALID);
-        return false;
-    }
-    if (tenants_check(c->in.engine->tenants, tenant, n, &e) < 0) {
-        parse_job_refuse(&c->in, &e, e.status == 429 ? REJECTION_TENANT_LIMIT : REJECTION_INVALID);
-        return false;
-    }
-    return parse_job_check_key(&c->in);
-}
-
-static void on_probed(struct probe *p);
-
-/* Ask the engine; false when that cannot be done now: then the deadline will have to show. */
-static bool ask_engine(struct completion *c)
-{
-    struct api_error e;
-
-    return engine_client_check_dry_room(c->in.engine, c->in.parsed.params.n_prompts, &e) == 0 &&
-           probe_start(&c->probe, &c->in, on_probed) == 0;
-}
-
-/* All of it goes to the engine, or nothing. */
-static void consider(struct completion *c, const struct event_probe *found)
-{
-    struct deadline d;
-
-    if (!has_room(c)) {
+    if (answer == ADMISSION_NO) {
+        api_call_refuse(&c->api, &why);
         destroy(c);
         return;
     }
-    d = deadline_judge(&c->in, found);
-    if (d.verdict == DEADLINE_HOPELESS) {
-        deadline_refuse(&c->in, &d);
-        destroy(c);
-    } else if (d.verdict == DEADLINE_FINE || !ask_engine(c)) {
-        admit(c);
-    }
+    if (answer == ADMISSION_PROBE &&
+        admission_decide(engine, &c->api, &question, &why) == ADMISSION_YES &&
+        engine_probe_start(&c->probe, &c->api, on_probed) == 0)
+        return;
+    begin(c);
 }
 
-static void on_probed(struct probe *p)
+static void on_probed(struct engine_probe *p)
 {
     struct completion *c = list_entry(p, struct completion, probe);
 
-    if (c->in.call == NULL)
+    if (c->api.call == NULL)
         destroy(c);
     else
-        consider(c, p->found);
+        admit(c, p->found);
 }
 
-static void on_ready(struct parse_job *in)
+static void on_ready(struct api_call *api)
 {
-    struct completion *c = list_entry(in, struct completion, in);
+    struct completion *c = list_entry(api, struct completion, api);
 
-    if (in->call == NULL)
+    if (api->call == NULL)
         destroy(c);
     else
-        consider(c, NULL);
+        admit(c, NULL);
 }
 
-void completion_start(struct engine_client *d, struct http_call *call,
-                      const struct wire_format *wire_format)
+void completion_start(struct engine_client *engine, struct http_call *call,
+                      const struct wire_format *wire_format, const struct body_scan *scan)
 {
+    static const struct admission_ask work = {0};
     struct completion *c;
-    struct api_error e = {0};
+    struct refusal why;
 
-    if (engine_client_check_room(d, 1, &e) < 0) { /* before any work is done for it */
-        parse_job_refuse_early(d, call, &e);
+    if (admission_decide(engine, NULL, &work, &why) == ADMISSION_NO) {
+        refusal_send(&why, engine, call, 1);
         return;
     }
     c = mem_calloc(1, sizeof(*c));
     if (c == NULL) {
-        api_error_no_memory(&e);
-        parse_job_refuse_early(d, call, &e);
+        refusal_send_no_memory(engine, call);
         return;
     }
-    d->n_jobs++;
-    c->client = (struct engine_caller){.event = on_event, .request_id = c->in.request_id};
+    engine->n_jobs++;
+    c->client = (struct engine_caller){.event = on_event, .request_id = c->api.request_id};
     http_call_on_gone(call, on_gone, c);
-    parse_job_start(&c->in, d, call, wire_format, on_ready);
+    api_call_start(&c->api, engine, call, wire_format, scan, on_ready);
 }

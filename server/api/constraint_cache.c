@@ -341,16 +341,3 @@ struct constraint_cache_stats constraint_cache_stats(struct constraint_cache *c)
     pthread_mutex_unlock(&c->lock);
     return stats;
 }
-
-bool constraint_cache_is_mentioned(const char *body, size_t n)
-{
-    static const char *const words[] = {"\"grammar\"",         "\"json_schema\"",
-                                        "\"response_format\"", "\"structured_outputs\"",
-                                        "\"guided_",           "\"tool_choice\"",
-                                        "\"dry_multiplier\""};
-
-    for (size_t i = 0; n > 0 && i < sizeof(words) / sizeof(words[0]); i++)
-        if (memmem(body, n, words[i], strlen(words[i])) != NULL)
-            return true;
-    return false;
-}

@@ -49,8 +49,4 @@ int constraint_cache_get(struct constraint_cache *c, const struct constraint_spe
                          struct budget *budget, struct constraint **out, struct api_error *e);
 struct constraint_cache_stats constraint_cache_stats(struct constraint_cache *c);
 
-/* Might the body ask for a constraint? Then it is not prepared on the loop: compiling takes
- * milliseconds. */
-bool constraint_cache_is_mentioned(const char *body, size_t n);
-
 #endif

@@ -4,25 +4,27 @@
 #include "core/base/json.h"
 #include "core/base/list.h"
 #include "core/base/mem.h"
+#include "server/api/admission.h"
+#include "server/api/api_call.h"
 #include "server/api/engine_client.h"
-#include "server/api/engine_probe.h"
 #include "server/api/params/field.h"
-#include "server/api/parse_job.h"
 #include "server/api/response/response_writer.h"
 #include "server/http/http.h"
 
 _Static_assert(PARAMS_MAX_CHOICES <= SERVER_DRY_RUNS, "each has room when it is alone");
 
+static const struct admission_ask question = {.is_dry_run = true};
+
 struct plan_job {
-    struct parse_job in;
-    struct probe probe;
+    struct api_call api;
+    struct engine_probe probe;
 };
 
 static void destroy(struct plan_job *j)
 {
-    j->in.engine->n_jobs--;
-    probe_release(&j->probe);
-    parse_job_release(&j->in);
+    j->api.engine->n_jobs--;
+    engine_probe_release(&j->probe);
+    api_call_release(&j->api);
     mem_free(j);
 }
 
@@ -30,7 +32,7 @@ static void on_gone(void *ud)
 {
     struct plan_job *j = ud;
 
-    parse_job_leave(&j->in);
+    api_call_leave(&j->api);
 }
 
 static double ms(uint64_t us)
@@ -55,29 +57,29 @@ static void add_forecast(struct buf *out, const struct forecast *f, bool has_tok
 
 static void add_prompt(const struct plan_job *j, uint32_t i, uint64_t ahead, struct buf *out)
 {
-    struct engine_client *d = j->in.engine;
-    const struct request *r = j->in.parsed.requests[i * j->in.parsed.params.n_each];
+    struct engine_client *engine = j->api.engine;
+    const struct request *r = j->api.request.requests[i * j->api.request.params.n_each];
     const struct event_probe *found = &j->probe.found[i];
-    const struct forecast f = engine_client_forecast(d, r, found->n_cached, ahead);
+    const struct forecast f = engine_client_forecast(engine, r, found->n_cached, ahead);
 
     buf_printf(out,
                "{\"prompt_tokens\":%u,\"max_tokens\":%u,\"cached_tokens\":%u,\"blocks\":%llu,"
                "\"blocks_total\":%u,\"queue_position\":%u",
                r->n_prompt, r->max_tokens, found->n_cached, (unsigned long long)found->n_blocks,
-               d->model->n_blocks, engine_client_position_behind(d, found->n_ahead, i));
-    add_forecast(out, &f, j->in.parsed.params.form != PARAMS_EMBED);
+               engine->model->n_blocks, engine_client_position_behind(engine, found->n_ahead, i));
+    add_forecast(out, &f, j->api.request.params.form != PARAMS_EMBED);
     buf_add_str(out, ",\"fits\":true}");
 }
 
 static void answer(struct plan_job *j)
 {
-    const struct parsed_request *p = &j->in.parsed;
+    const struct api_request *p = &j->api.request;
     uint64_t ahead = 0;
     struct buf out;
 
     buf_init(&out, (size_t)1 << 20);
     buf_add_str(&out, "{\"object\":\"plan\",\"model\":");
-    json_add_cstring(&out, j->in.engine->model->id);
+    json_add_cstring(&out, j->api.engine->model->id);
     buf_add_str(&out, ",\"prompts\":[");
     for (uint32_t i = 0; i < p->params.n_prompts; i++) {
         if (i > 0)
@@ -86,40 +88,36 @@ static void answer(struct plan_job *j)
         ahead += p->requests[i * p->params.n_each]->n_prompt - j->probe.found[i].n_cached;
     }
     buf_add_str(&out, "]}");
-    http_call_reply(j->in.call, 200, "application/json", &out);
-    j->in.call = NULL;
+    http_call_reply(j->api.call, 200, "application/json", &out);
+    j->api.call = NULL;
 }
 
-static void on_probed(struct probe *p)
+static void on_probed(struct engine_probe *p)
 {
     struct plan_job *j = list_entry(p, struct plan_job, probe);
-    struct api_error e;
+    struct refusal why = {.reason = REJECTION_DRAINING};
 
-    if (j->in.call != NULL && p->is_failed) {
-        api_error_set(&e, 503, NULL, NULL, "the server is shutting down");
-        parse_job_refuse(&j->in, &e, REJECTION_DRAINING);
-    } else if (j->in.call != NULL) {
+    if (j->api.call != NULL && p->is_failed) {
+        api_error_set(&why.error, 503, NULL, NULL, "the server is shutting down");
+        api_call_refuse(&j->api, &why);
+    } else if (j->api.call != NULL) {
         answer(j);
     }
     destroy(j);
 }
 
-static void on_ready(struct parse_job *in)
+static void on_ready(struct api_call *api)
 {
-    struct plan_job *j = list_entry(in, struct plan_job, in);
-    struct api_error e;
+    struct plan_job *j = list_entry(api, struct plan_job, api);
+    struct refusal why;
 
-    if (in->call == NULL) {
+    if (api->call == NULL) {
         destroy(j);
-        return;
-    }
-    parse_job_fill_requests(in);
-    if (engine_client_check_dry_room(in->engine, in->parsed.params.n_prompts, &e) < 0) {
-        parse_job_refuse(in, &e, e.status == 429 ? REJECTION_QUEUE_FULL : REJECTION_DRAINING);
+    } else if (admission_decide(api->engine, api, &question, &why) == ADMISSION_NO) {
+        api_call_refuse(api, &why);
         destroy(j);
-    } else if (probe_start(&j->probe, in, on_probed) < 0) {
-        api_error_no_memory(&e);
-        http_call_reply_error(in->call, &e);
+    } else if (engine_probe_start(&j->probe, api, on_probed) < 0) {
+        refusal_send_no_memory(api->engine, api->call);
         destroy(j);
     }
 }
@@ -132,23 +130,22 @@ static const struct wire_format *pick(const cJSON *body)
     return is_text ? wire_openai_completions() : wire_openai_embeddings();
 }
 
-void plan_start(struct engine_client *d, struct http_call *call)
+void plan_start(struct engine_client *engine, struct http_call *call, const struct body_scan *scan)
 {
     static const struct wire_format either = {.form = PARAMS_TEXT, .pick = pick};
+    struct refusal why;
     struct plan_job *j;
-    struct api_error e = {0};
 
-    if (engine_client_check_dry_room(d, 1, &e) < 0) {
-        parse_job_refuse_early(d, call, &e);
+    if (admission_decide(engine, NULL, &question, &why) == ADMISSION_NO) {
+        refusal_send(&why, engine, call, 1);
         return;
     }
     j = mem_calloc(1, sizeof(*j));
     if (j == NULL) {
-        api_error_no_memory(&e);
-        parse_job_refuse_early(d, call, &e);
+        refusal_send_no_memory(engine, call);
         return;
     }
-    d->n_jobs++;
+    engine->n_jobs++;
     http_call_on_gone(call, on_gone, j);
-    parse_job_start(&j->in, d, call, &either, on_ready);
+    api_call_start(&j->api, engine, call, &either, scan, on_ready);
 }

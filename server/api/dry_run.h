@@ -13,14 +13,16 @@
  * embedding has no tokens: max_tokens is 0, and first_token null.
  *
  * Thread: the loop's.
- * Memory: as for a parse job.
+ * Memory: as for an API call.
  */
 #ifndef SERVER_API_DRY_RUN_H
 #define SERVER_API_DRY_RUN_H
 
+struct body_scan;
 struct engine_client;
 struct http_call;
 
-void plan_start(struct engine_client *d, struct http_call *call);
+void plan_start(struct engine_client *engine, struct http_call *call,
+                const struct body_scan *scan);
 
 #endif

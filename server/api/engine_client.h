@@ -1,11 +1,10 @@
-/* server/api/engine_client.h - everything that is on its way through the engine of one model.
+/* server/api/engine_client.h - the I/O thread's side of one model's engine: requests in, events out.
  *
- * The engine client hands requests to the queue, remembers by id which part of whose work each of
- * them is, and takes events back to it. It knows how full the queue is and how fast it moves, and
- * so what to tell a client that has to come back later, and when a request's turn would be.
+ * It posts requests to the queue, remembers by id which completion or probe each belongs to, and
+ * hands that one its events. From the engine's statistics and what it has posted since, it tells a
+ * request's position in the queue, when it would run, and when a refused client may come again.
  *
- * Beside requests there are questions (dry runs): they have places of their own, so that asking
- * works when the queue is full.
+ * Dry runs (questions) have slots of their own, so that asking works when the queue is full.
  *
  * Thread: the loop's.
  * Memory: one slot for each request or question that may be outstanding, taken in
@@ -25,12 +24,12 @@
 #include "server/http/error.h"
 #include "server/metrics/metrics.h"
 
-struct http_call;
+struct api_call;
 struct request_memory;
 struct tenants;
 struct worker_pool;
 
-/* Who posts requests and gets their events: embedded in a completion or a probe, and alive until
+/* What posts requests and gets their events: embedded in a completion or a probe, and alive until
  * the last EVENT_END has come. */
 struct engine_caller {
     void (*event)(struct engine_caller *c, uint32_t part, const struct event *e);
@@ -65,43 +64,59 @@ struct engine_client_options { /* see struct engine_client */
 };
 
 int engine_client_create(struct engine_client **out, const struct engine_client_options *options);
-void engine_client_attach(struct engine_client *d, struct queue *q);
+void engine_client_attach(struct engine_client *engine, struct queue *q);
 void engine_client_destroy(struct engine_client **d);
 
 /* Take every event that waits and hand it on. */
-void engine_client_take_events(struct engine_client *d);
+void engine_client_take_events(struct engine_client *engine);
 
 /* Refuse from now on; with `now` what runs is cancelled as well. */
-void engine_client_close(struct engine_client *d, bool now);
+void engine_client_close(struct engine_client *engine, bool now);
 
 /* May n more requests (or questions) come in? 0, or a negative ERR_* with *e filled. */
-int engine_client_check_room(struct engine_client *d, uint32_t n, struct api_error *e);
-int engine_client_check_dry_room(struct engine_client *d, uint32_t n, struct api_error *e);
+int engine_client_check_room(struct engine_client *engine, uint32_t n, struct api_error *e);
+int engine_client_check_dry_room(struct engine_client *engine, uint32_t n, struct api_error *e);
 
-/* The headers that belong to a refusal of status 429 or 503 for n requests. */
-void engine_client_set_retry_headers(struct engine_client *d, struct http_call *call, int status,
-                                     uint32_t n);
+/* Milliseconds until n requests that a 429 or 503 turned away may come again; 0 for any other
+ * status. */
+uint32_t engine_client_retry_ms(struct engine_client *engine, int status, uint32_t n);
 
 /* The place in the queue of a request that arrives now: 1 is the next; 0: it need not wait. */
-uint32_t engine_client_position(struct engine_client *d, enum priority p);
+uint32_t engine_client_position(struct engine_client *engine, enum priority p);
 /* The same when the engine has said how many of those it has waiting would go first, and n_more
  * are still to be posted before. */
-uint32_t engine_client_position_behind(struct engine_client *d, uint32_t n_ahead, uint32_t n_more);
+uint32_t engine_client_position_behind(struct engine_client *engine, uint32_t n_ahead, uint32_t n_more);
 
 /* When the turn of such a request would come; n_cached of its prompt's tokens are there, and those
  * of `ahead` other prompt tokens go first beside what the engine client knows. */
-struct forecast engine_client_forecast(struct engine_client *d, const struct request *r,
+struct forecast engine_client_forecast(struct engine_client *engine, const struct request *r,
                                        uint32_t n_cached, uint64_t ahead);
 /* The same on an idle engine. */
-struct forecast engine_client_forecast_idle(struct engine_client *d, const struct request *r,
+struct forecast engine_client_forecast_idle(struct engine_client *engine, const struct request *r,
                                             uint32_t n_cached);
 
 /* Post a request, or a dry run, after there was room for it; returns the id it got. */
-uint64_t engine_client_post(struct engine_client *d, struct request *r /* takes */,
+uint64_t engine_client_post(struct engine_client *engine, struct request *r /* takes */,
                             struct engine_caller *client, uint32_t part);
-void engine_client_cancel(struct engine_client *d, uint64_t id);
+void engine_client_cancel(struct engine_client *engine, uint64_t id);
 
 /* X-Request-Id of the HTTP request that a request is part of, or NULL. */
-const char *engine_client_request_id(struct engine_client *d, uint64_t id);
+const char *engine_client_request_id(struct engine_client *engine, uint64_t id);
+
+/* ---- probes: what would the prompts of a call find? One dry run for each ---- */
+
+struct engine_probe {
+    struct engine_caller client;
+    uint32_t n, n_open;        /* questions, and of them without an answer */
+    bool is_failed;            /* at shutdown: not all were answered */
+    struct event_probe *found; /* [n] */
+    void (*done)(struct engine_probe *p);
+};
+
+/* Post the questions after engine_client_check_dry_room() for them; `done` is called when all are
+ * answered. 0, or ERR_NOMEM. */
+int engine_probe_start(struct engine_probe *p, const struct api_call *api,
+                       void (*done)(struct engine_probe *p));
+void engine_probe_release(struct engine_probe *p); /* when nothing is open */
 
 #endif

@@ -3,7 +3,8 @@
 
 #include "core/base/err.h"
 #include "core/grammar/constraint.h"
-#include "server/api/request_parse.h"
+#include "server/api/api_request.h"
+#include "server/api/body_scan.h"
 #include "server/api/response/choice.h"
 #include "server/http/error.h"
 
@@ -65,19 +66,10 @@ void request_memory_release(struct memory_share *s)
 
 /* ---- sizes ---- */
 
-/* Each value but the first follows a comma, a colon or an opening bracket; what of these stands
- * inside strings makes the estimate larger. */
-uint64_t request_memory_of_body(const char *body, size_t n)
+uint64_t request_memory_of_body(const struct body_scan *scan)
 {
-    uint64_t n_values = 1, n_quotes = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        const char c = body[i];
-
-        n_values += (c == ',') | (c == '[') | (c == '{');
-        n_quotes += c == '"';
-    }
-    return 2 * n + n_values * JSON_VALUE_BYTES + n_quotes / 2 * JSON_STRING_BYTES;
+    return 2 * scan->n_bytes + scan->n_values * JSON_VALUE_BYTES +
+           scan->n_strings * JSON_STRING_BYTES;
 }
 
 static uint64_t of_logprobs(uint64_t n_tokens, uint32_t n_top)
@@ -110,7 +102,7 @@ static uint64_t of_request(const struct params *p, const struct request *r)
     return bytes + r->sampling.n_bias * sizeof(struct logit_bias) + of_answer(p, r);
 }
 
-uint64_t request_memory_of_parsed(const struct parsed_request *p)
+uint64_t request_memory_of_parsed(const struct api_request *p)
 {
     uint64_t bytes = p->echo.cap;
 

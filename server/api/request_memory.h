@@ -20,8 +20,9 @@
 #include <stdint.h>
 
 struct api_error;
+struct api_request;
+struct body_scan;
 struct choice;
-struct parsed_request;
 
 struct request_memory { /* bytes; `max` is its creator's to set */
     uint64_t max, used;
@@ -44,10 +45,10 @@ void request_memory_release(struct memory_share *s);
  * counted, when there is no room. */
 bool request_memory_count(struct request_memory *m, int64_t bytes, bool may_refuse);
 
-/* What a body takes while it is parsed: itself, its values, its strings. Linear in n. */
-uint64_t request_memory_of_body(const char *body, size_t n);
+/* What a body takes while it is parsed: itself, its values, its strings. */
+uint64_t request_memory_of_body(const struct body_scan *scan);
 /* What a prepared request takes until its answer is complete, but for the text of the answer. */
-uint64_t request_memory_of_parsed(const struct parsed_request *p);
+uint64_t request_memory_of_parsed(const struct api_request *p);
 /* What a choice has gathered and not sent. */
 uint64_t request_memory_of_choice(const struct choice *c);
 

@@ -4,8 +4,9 @@
 #include "core/base/json.h"
 #include "core/base/list.h"
 #include "core/base/mem.h"
+#include "server/api/api_call.h"
 #include "server/api/engine_client.h"
-#include "server/api/parse_job.h"
+#include "server/api/refusal.h"
 #include "server/api/response/response_writer.h"
 #include "server/http/http.h"
 
@@ -13,16 +14,16 @@ static const struct wire_format apply = {.form = PARAMS_CHAT, .keeps_text = true
 static const struct wire_format tokenize = {.form = PARAMS_CHAT};
 static const struct wire_format count = {.form = PARAMS_COUNT};
 
-static void destroy(struct parse_job *in)
+static void destroy(struct api_call *api)
 {
-    in->engine->n_jobs--;
-    parse_job_release(in);
-    mem_free(in);
+    api->engine->n_jobs--;
+    api_call_release(api);
+    mem_free(api);
 }
 
 static void on_gone(void *ud)
 {
-    parse_job_leave(ud);
+    api_call_leave(ud);
 }
 
 static void add_tokens(struct buf *out, const struct token_list *ids, uint32_t max_context)
@@ -33,55 +34,56 @@ static void add_tokens(struct buf *out, const struct token_list *ids, uint32_t m
     buf_add_str(out, "]}");
 }
 
-static void on_ready(struct parse_job *in)
+static void on_ready(struct api_call *api)
 {
-    const struct prompt *prompt = in->parsed.prompts;
+    const struct prompt *prompt = api->request.prompts;
     struct buf out;
 
-    if (in->call != NULL) {
+    if (api->call != NULL) {
         buf_init(&out, HTTP_MAX_REPLY);
-        if (in->wire_format == &apply) {
+        if (api->wire_format == &apply) {
             buf_add_str(&out, "{\"prompt\":");
             json_add_string(&out, prompt->text, prompt->n_text);
             buf_add_char(&out, '}');
-        } else if (in->wire_format == &tokenize) {
-            add_tokens(&out, &prompt->ids, in->engine->model->max_context);
+        } else if (api->wire_format == &tokenize) {
+            add_tokens(&out, &prompt->ids, api->engine->model->max_context);
         } else {
             buf_printf(&out, "{\"input_tokens\":%zu}", prompt->ids.n);
         }
-        http_call_reply(in->call, 200, "application/json", &out);
-        in->call = NULL;
+        http_call_reply(api->call, 200, "application/json", &out);
+        api->call = NULL;
     }
-    destroy(in);
+    destroy(api);
 }
 
-static void start(struct engine_client *d, struct http_call *call,
-                  const struct wire_format *wire_format)
+static void start(struct engine_client *engine, struct http_call *call,
+                  const struct wire_format *wire_format, const struct body_scan *scan)
 {
-    struct parse_job *in = mem_calloc(1, sizeof(*in));
-    struct api_error e;
+    struct api_call *api = mem_calloc(1, sizeof(*api));
 
-    if (in == NULL) {
-        api_error_no_memory(&e);
-        http_call_reply_error(call, &e);
+    if (api == NULL) {
+        refusal_send_no_memory(engine, call);
         return;
     }
-    d->n_jobs++;
-    http_call_on_gone(call, on_gone, in);
-    parse_job_start(in, d, call, wire_format, on_ready);
+    engine->n_jobs++;
+    http_call_on_gone(call, on_gone, api);
+    api_call_start(api, engine, call, wire_format, scan, on_ready);
 }
 
-void template_endpoints_apply(struct engine_client *d, struct http_call *call)
+void template_endpoints_apply(struct engine_client *engine, struct http_call *call,
+                              const struct body_scan *scan)
 {
-    start(d, call, &apply);
+    start(engine, call, &apply, scan);
 }
 
-void template_endpoints_count(struct engine_client *d, struct http_call *call)
+void template_endpoints_count(struct engine_client *engine, struct http_call *call,
+                              const struct body_scan *scan)
 {
-    start(d, call, &count);
+    start(engine, call, &count, scan);
 }
 
-void template_endpoints_tokenize(struct engine_client *d, struct http_call *call)
+void template_endpoints_tokenize(struct engine_client *engine, struct http_call *call,
+                                 const struct body_scan *scan)
 {
-    start(d, call, &tokenize);
+    start(engine, call, &tokenize, scan);
 }

@@ -6,8 +6,10 @@
 #include "core/base/json.h"
 #include "core/base/mem.h"
 #include "core/tokenizer/tokenizer.h"
+#include "server/api/body_scan.h"
 #include "server/api/engine_client.h"
 #include "server/api/params/field.h"
+#include "server/api/refusal.h"
 #include "server/api/request_memory.h"
 #include "server/api/template_endpoints.h"
 #include "server/http/http.h"
@@ -163,9 +165,7 @@ static void run(struct job *j)
 static void answer(struct job *j)
 {
     if (j->call != NULL && j->error.status != 0)
-        engine_client_set_retry_headers(j->engine, j->call, j->error.status, 1);
-    if (j->call != NULL && j->error.status != 0)
-        http_call_reply_error(j->call, &j->error);
+        refusal_reply_error(j->engine, j->call, &j->error);
     else if (j->call != NULL)
         http_call_reply(j->call, 200, "application/json", &j->out);
     buf_release(&j->out);
@@ -200,13 +200,7 @@ static void on_gone(void *ud)
     worker_job_cancel(&j->job);
 }
 
-/* A byte may become a token of the list, and a number with a comma in the answer. */
-static uint64_t memory_of(const struct buf *body)
-{
-    return request_memory_of_body(body->data, body->len) + 12 * (uint64_t)body->len;
-}
-
-/* A pool's threads do what is long; when too many wait for them, it is refused. */
+/* Long bodies are done by the pool; when too many wait for it, the call is refused. */
 static bool post(struct job *j)
 {
     j->job.work = on_work;
@@ -217,24 +211,28 @@ static bool post(struct job *j)
     return false;
 }
 
-static void start(struct engine_client *d, struct http_call *call,
-                  void (*what)(struct job *j, const cJSON *body))
+/* Beside the JSON, a byte may become a token of the list, and a number with a comma in the answer. */
+static uint64_t memory_of(const struct body_scan *scan)
+{
+    return request_memory_of_body(scan) + 12 * (uint64_t)scan->n_bytes;
+}
+
+static void start(struct engine_client *engine, struct http_call *call,
+                  const struct body_scan *scan, void (*what)(struct job *j, const cJSON *body))
 {
     struct job *j = mem_calloc(1, sizeof(*j));
-    struct api_error e;
 
     if (j == NULL) {
-        api_error_no_memory(&e);
-        http_call_reply_error(call, &e);
+        refusal_send_no_memory(engine, call);
         return;
     }
-    *j = (struct job){.engine = d, .call = call, .run = what};
-    d->n_jobs++;
+    *j = (struct job){.engine = engine, .call = call, .run = what};
+    engine->n_jobs++;
     j->body = http_call_take_body(call);
     buf_init(&j->out, HTTP_MAX_REPLY);
     http_call_on_gone(call, on_gone, j);
-    if (request_memory_set(d->memory, &j->share, memory_of(&j->body), &j->error) < 0)
-        d->metrics->rejections[REJECTION_MEMORY]++;
+    if (request_memory_set(engine->memory, &j->share, memory_of(scan), &j->error) < 0)
+        engine->metrics->rejections[REJECTION_MEMORY]++;
     else if (j->body.len <= INLINE_BODY)
         run(j);
     else if (post(j))
@@ -242,24 +240,17 @@ static void start(struct engine_client *d, struct http_call *call,
     answer(j);
 }
 
-/* In a text its quotes would be escaped: so it is a name, or something that will be refused. */
-static bool has_messages(const struct buf *body)
+void tokens_encode(struct engine_client *engine, struct http_call *call,
+                   const struct body_scan *scan)
 {
-    static const char name[] = "\"messages\"";
-
-    return body->len > 0 && memmem(body->data, body->len, name, sizeof(name) - 1) != NULL;
+    if (scan->has_messages)
+        template_endpoints_tokenize(engine, call, scan);
+    else
+        start(engine, call, scan, encode);
 }
 
-void tokens_encode(struct engine_client *d, struct http_call *call)
+void tokens_decode(struct engine_client *engine, struct http_call *call,
+                   const struct body_scan *scan)
 {
-    if (has_messages(http_call_body(call))) {
-        template_endpoints_tokenize(d, call);
-        return;
-    }
-    start(d, call, encode);
-}
-
-void tokens_decode(struct engine_client *d, struct http_call *call)
-{
-    start(d, call, decode);
+    start(engine, call, scan, decode);
 }

@@ -12,10 +12,13 @@
 #ifndef SERVER_API_TOKENIZE_ENDPOINTS_H
 #define SERVER_API_TOKENIZE_ENDPOINTS_H
 
+struct body_scan;
 struct engine_client;
 struct http_call;
 
-void tokens_encode(struct engine_client *d, struct http_call *call);
-void tokens_decode(struct engine_client *d, struct http_call *call);
+void tokens_encode(struct engine_client *engine, struct http_call *call,
+                   const struct body_scan *scan);
+void tokens_decode(struct engine_client *engine, struct http_call *call,
+                   const struct body_scan *scan);
 
 #endif

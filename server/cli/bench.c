@@ -462,7 +462,7 @@ static int print_report(struct bench_report *r, const struct spec *w)
     return EXIT_OK;
 }
 
-static int request_parse(struct bench *b, const struct spec *w)
+static int make_room(struct bench *b, const struct spec *w)
 {
     const struct instance *e = &b->e;
     int rc = batch_create(&b->batch, e->sched.max_batch_tokens, e->sched.max_batch_tokens,
@@ -479,7 +479,7 @@ static int bench(struct bench *b, const struct spec *w)
 {
     const struct model *m = b->e.model;
     char cpu[49];
-    int code = EXIT_OK, rc = request_parse(b, w);
+    int code = EXIT_OK, rc = make_room(b, w);
 
     limits_cpu_name(cpu);
     b->report.version = quire_version();

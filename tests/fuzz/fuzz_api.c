@@ -11,7 +11,7 @@
 
 #include "server/api/chat/chat.h"
 #include "server/api/constraint_cache.h"
-#include "server/api/request_parse.h"
+#include "server/api/api_request.h"
 #include "server/api/response/response_writer.h"
 #include "tests/unit/server/byte_tokenizer.inc"
 
@@ -97,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                                        .chat = chatml(&tokenizer),
                                        .constraint_cache = constraints(&tokenizer)};
     struct budget budget = {.steps_left = MAX_STEPS};
-    struct parsed_request p = {0};
+    struct api_request p = {0};
     struct buf body;
     char *text;
 
@@ -106,12 +106,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     text = mem_dup(data + 1, n - 1); /* its own block: the sanitizer sees a read past the end */
     require(text != NULL || n == 1);
     body = (struct buf){.data = text, .len = n - 1, .cap = n - 1, .max = n - 1};
-    request_parse(&p, &model, wire_format_of(data[0]), &body, NULL, &budget);
+    api_request_parse(&p, &model, wire_format_of(data[0]), &body, NULL, &budget);
     for (uint32_t i = 0; p.error.status == 0 && i < p.n_choices; i++)
         check_request(p.requests[i]);
     if (p.error.status != 0)
         check_error(&p.error);
-    parsed_request_release(&p);
+    api_request_release(&p);
     mem_free(text);
     return 0;
 }

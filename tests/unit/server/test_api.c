@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "server/api/request_parse.h"
+#include "server/api/api_request.h"
 #include "server/api/response/choice.h"
 #include "server/api/response/response_writer.h"
 #include "tests/unit/server/byte_tokenizer.inc"
@@ -22,37 +22,37 @@ static struct server_model the_model(void)
         .id = "m", .max_context = 64, .max_kv_tokens = 60, .tokenizer = &tokenizer};
 }
 
-static struct request_parse_headers headers_with(const char *priority, const char *tenant)
+static struct api_headers headers_with(const char *priority, const char *tenant)
 {
-    return (struct request_parse_headers){
+    return (struct api_headers){
         .priority = priority, .tenant = tenant, .tenant_header = "X-Tenant", .salt_seed = 5};
 }
 
-static void parse_for(struct parsed_request *p, const char *body, const char *tenant)
+static void parse_for(struct api_request *p, const char *body, const char *tenant)
 {
     const struct server_model model = the_model();
     const struct buf b = {.data = (char *)body, .len = strlen(body), .max = SIZE_MAX};
-    const struct request_parse_headers headers = headers_with(NULL, tenant);
+    const struct api_headers headers = headers_with(NULL, tenant);
 
-    *p = (struct parsed_request){0};
-    request_parse(p, &model, wire_openai_completions(), &b, &headers, NULL);
+    *p = (struct api_request){0};
+    api_request_parse(p, &model, wire_openai_completions(), &b, &headers, NULL);
 }
 
-static void parse_text(struct parsed_request *p, const char *body, const char *priority)
+static void parse_text(struct api_request *p, const char *body, const char *priority)
 {
     const struct server_model model = the_model();
     const struct buf b = {.data = (char *)body, .len = strlen(body), .max = SIZE_MAX};
-    const struct request_parse_headers headers = headers_with(priority, NULL);
+    const struct api_headers headers = headers_with(priority, NULL);
 
-    *p = (struct parsed_request){0};
-    request_parse(p, &model, wire_openai_completions(), &b, &headers, NULL);
+    *p = (struct api_request){0};
+    api_request_parse(p, &model, wire_openai_completions(), &b, &headers, NULL);
 }
 
 /* ---- requests ---- */
 
 static void defaults_are_openais(void **state)
 {
-    struct parsed_request p;
+    struct api_request p;
     (void)state;
 
     parse_text(&p, "{\"prompt\":\"hello world\"}", NULL);
@@ -70,12 +70,12 @@ static void defaults_are_openais(void **state)
     assert_int_equal(r->sampling.n_top, -1);
     assert_null(r->counts.list);
     assert_false(r->score_prompt || r->ignore_eos);
-    parsed_request_release(&p);
+    api_request_release(&p);
 }
 
 static void every_field_arrives(void **state)
 {
-    struct parsed_request p;
+    struct api_request p;
     (void)state;
 
     parse_text(
@@ -122,13 +122,13 @@ static void every_field_arrives(void **state)
         assert_int_equal(r->priority, PRIORITY_CRITICAL);
         assert_non_null(r->counts.list);
     }
-    parsed_request_release(&p);
+    api_request_release(&p);
 }
 
 static void lengths_are_fitted_or_refused(void **state)
 {
     char text[128], body[256];
-    struct parsed_request p;
+    struct api_request p;
     (void)state;
 
     memset(text, 'x', sizeof(text));
@@ -143,23 +143,23 @@ static void lengths_are_fitted_or_refused(void **state)
             assert_string_equal(p.error.code, "context_length_exceeded");
             assert_int_equal(p.reason, REJECTION_CONTEXT);
         }
-        parsed_request_release(&p);
+        api_request_release(&p);
     }
     struct server_model model = the_model();
     model.max_kv_tokens = 1000;
     struct buf b = {.data = (char *)"{\"prompt\":\"0123456789\",\"max_tokens\":1000}",
                     .len = 41,
                     .max = SIZE_MAX};
-    p = (struct parsed_request){0};
-    request_parse(&p, &model, wire_openai_completions(), &b, NULL, NULL);
+    p = (struct api_request){0};
+    api_request_parse(&p, &model, wire_openai_completions(), &b, NULL, NULL);
     assert_int_equal(p.error.status, 0);
     assert_int_equal(p.requests[0]->max_tokens, 64 - 11);
-    parsed_request_release(&p);
+    api_request_release(&p);
 }
 
 static void an_empty_prompt_needs_a_bos(void **state)
 {
-    struct parsed_request p;
+    struct api_request p;
     (void)state;
 
     parse_text(&p, "{\"prompt\":\"\"}", NULL);
@@ -167,12 +167,12 @@ static void an_empty_prompt_needs_a_bos(void **state)
     assert_int_equal(p.requests[0]->n_prompt, 1);
     assert_int_equal(p.requests[0]->ids[0], BYTE_BOS);
     assert_true(p.prompts[0].at_start && p.prompts[0].has_added_bos);
-    parsed_request_release(&p);
+    api_request_release(&p);
     tokenizer.has_bos = false;
     parse_text(&p, "{\"prompt\":\"\"}", NULL);
     assert_int_equal(p.error.status, 400);
     assert_string_equal(p.error.param, "prompt");
-    parsed_request_release(&p);
+    api_request_release(&p);
     tokenizer.has_bos = true;
 }
 
@@ -194,13 +194,13 @@ static void priorities_come_from_the_body_or_the_header(void **state)
     (void)state;
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct parsed_request p;
+        struct api_request p;
 
         parse_text(&p, cases[i].body, cases[i].header);
         assert_int_equal(p.error.status, cases[i].expected < 0 ? 400 : 0);
         if (cases[i].expected >= 0)
             assert_int_equal(p.requests[0]->priority, cases[i].expected);
-        parsed_request_release(&p);
+        api_request_release(&p);
     }
 }
 
@@ -208,7 +208,7 @@ static void priorities_come_from_the_body_or_the_header(void **state)
 
 static uint64_t salt_for(const char *tenant, const char *salt)
 {
-    struct parsed_request p;
+    struct api_request p;
     char body[400];
     uint64_t found;
 
@@ -216,7 +216,7 @@ static uint64_t salt_for(const char *tenant, const char *salt)
     parse_for(&p, body, tenant);
     assert_int_equal(p.error.status, 0);
     found = p.requests[0]->key.salt;
-    parsed_request_release(&p);
+    api_request_release(&p);
     return found;
 }
 
@@ -241,55 +241,55 @@ static void salts_keep_tenants_apart(void **state)
 static void salts_and_tenants_are_checked(void **state)
 {
     char body[400], name[80];
-    struct parsed_request p;
+    struct api_request p;
     (void)state;
 
     snprintf(body, sizeof(body), "{\"prompt\":\"x\",\"cache_salt\":\"%0256d\"}", 1);
     parse_text(&p, body, NULL);
     assert_int_equal(p.error.status, 0);
-    parsed_request_release(&p);
+    api_request_release(&p);
     snprintf(body, sizeof(body), "{\"prompt\":\"x\",\"cache_salt\":\"%0257d\"}", 1);
     parse_text(&p, body, NULL);
     assert_int_equal(p.error.status, 400);
     assert_string_equal(p.error.param, "cache_salt");
-    parsed_request_release(&p);
+    api_request_release(&p);
     snprintf(name, sizeof(name), "%064d", 1);
     parse_for(&p, "{\"prompt\":\"x\"}", name);
     assert_int_equal(p.error.status, 0);
-    parsed_request_release(&p);
+    api_request_release(&p);
     const char *const bad[] = {"%065d", "a b", "\xc3\xa9", "a\t", "\x7f"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         snprintf(name, sizeof(name), "%065d", 1);
         parse_for(&p, "{\"prompt\":\"x\"}", i == 0 ? name : bad[i]);
         assert_int_equal(p.error.status, 400);
         assert_string_equal(p.error.param, "X-Tenant");
-        parsed_request_release(&p);
+        api_request_release(&p);
     }
 }
 
 static void equal_prompts_know_each_other(void **state)
 {
     static const uint32_t twins[] = {0, 1, 0, 3, 1, 0};
-    struct parsed_request p;
+    struct api_request p;
     (void)state;
 
     parse_text(&p, "{\"prompt\":[[4,5],[6],[4,5],[4,5,6],[6],[4,5]],\"n\":2}", NULL);
     assert_int_equal(p.error.status, 0);
     for (uint32_t i = 0; i < 6; i++)
         assert_int_equal(p.prompts[i].twin, twins[i]);
-    parsed_request_release(&p);
+    api_request_release(&p);
 }
 
 static void a_dry_run_asks_for_the_same(void **state)
 {
-    struct parsed_request p;
+    struct api_request p;
     struct request *dry;
     (void)state;
 
     parse_for(&p, "{\"prompt\":[7,8,9],\"max_tokens\":21,\"priority\":\"high\"}", "t");
     p.requests[0]->tenant = 3;
     p.requests[0]->weight = 9;
-    assert_int_equal(request_parse_dry_run(&dry, p.requests[0]), 0);
+    assert_int_equal(api_request_dry_run(&dry, p.requests[0]), 0);
     assert_true(dry->is_dry_run && dry->n_prompt == 3 && dry->max_tokens == 21);
     assert_true(dry->ids[2] == 9 && dry->priority == PRIORITY_HIGH);
     assert_true(dry->key.salt == p.requests[0]->key.salt && dry->key.salt != 0);
@@ -298,25 +298,25 @@ static void a_dry_run_asks_for_the_same(void **state)
     request_destroy(&dry);
     p.requests[0]->score_prompt = true;
     p.requests[0]->pooling = POOLING_LAST;
-    assert_int_equal(request_parse_dry_run(&dry, p.requests[0]), 0);
+    assert_int_equal(api_request_dry_run(&dry, p.requests[0]), 0);
     assert_true(dry->score_prompt && dry->pooling == POOLING_LAST && dry->pooled == NULL);
     request_destroy(&dry);
     mem_fail_after(0);
-    assert_int_equal(request_parse_dry_run(&dry, p.requests[0]), ERR_NOMEM);
+    assert_int_equal(api_request_dry_run(&dry, p.requests[0]), ERR_NOMEM);
     mem_fail_after(-1);
-    parsed_request_release(&p);
+    api_request_release(&p);
 }
 
 static void without_a_seed_every_request_has_its_own(void **state)
 {
-    struct parsed_request a, b;
+    struct api_request a, b;
     (void)state;
 
     parse_text(&a, "{\"prompt\":\"a\"}", NULL);
     parse_text(&b, "{\"prompt\":\"a\"}", NULL);
     assert_true(a.requests[0]->sampling.seed != b.requests[0]->sampling.seed);
-    parsed_request_release(&a);
-    parsed_request_release(&b);
+    api_request_release(&a);
+    api_request_release(&b);
 }
 
 /* Each allocation fails once: an answer every time, and nothing is lost (the sanitizer looks). */
@@ -330,7 +330,7 @@ static void survives_failing_allocations(void **state)
     (void)state;
 
     do {
-        struct parsed_request p;
+        struct api_request p;
 
         mem_fail_after(n++);
         parse_text(&p, body, NULL);
@@ -339,7 +339,7 @@ static void survives_failing_allocations(void **state)
         assert_true((p.error.status != 0) == failed);
         if (failed)
             assert_int_equal(p.error.status, 500);
-        parsed_request_release(&p);
+        api_request_release(&p);
     } while (failed);
     assert_true(n > 8);
 }

@@ -1,4 +1,4 @@
-/* tests/unit/server/test_request_parse.c - bodies of all wire formats: with little memory, few
+/* tests/unit/server/test_api_request.c - bodies of all wire formats: with little memory, few
  * steps, and texts that a quadratic search would take for ever to look through. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #include "server/api/chat/chat.h"
 #include "server/api/constraint_cache.h"
-#include "server/api/request_parse.h"
+#include "server/api/api_request.h"
 #include "server/api/response/response_writer.h"
 #include "tests/unit/server/byte_tokenizer.inc"
 
@@ -47,7 +47,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void try_body(struct parsed_request *p, const struct wire_format *wire_format,
+static void try_body(struct api_request *p, const struct wire_format *wire_format,
                      const char *body, size_t n, uint32_t context, struct budget *budget)
 {
     const struct server_model model = {.id = "m", .max_context = context, .max_kv_tokens = context,
@@ -55,8 +55,8 @@ static void try_body(struct parsed_request *p, const struct wire_format *wire_fo
                                        .constraint_cache = constraint_cache};
     const struct buf b = {.data = (char *)(uintptr_t)body, .len = n, .max = SIZE_MAX};
 
-    *p = (struct parsed_request){0};
-    request_parse(p, &model, wire_format, &b, NULL, budget);
+    *p = (struct api_request){0};
+    api_request_parse(p, &model, wire_format, &b, NULL, budget);
 }
 
 struct body {
@@ -103,7 +103,7 @@ static void lack_of_memory_is_a_500(void **state)
     for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
         const struct body *b = &bodies[i];
         const size_t n = strlen(b->text);
-        struct parsed_request whole, p;
+        struct api_request whole, p;
         bool has_failed;
         int64_t k = 0;
 
@@ -125,10 +125,10 @@ static void lack_of_memory_is_a_500(void **state)
                 assert_int_equal(p.params.stop.n, whole.params.stop.n);
                 assert_true((p.constraint != NULL) == (whole.constraint != NULL));
             }
-            parsed_request_release(&p);
+            api_request_release(&p);
         } while (has_failed);
-        printf("note: prepare %zu: %lld failing allocations\n", i, (long long)k - 1);
-        parsed_request_release(&whole);
+        printf("note: body %zu: %lld failing allocations\n", i, (long long)k - 1);
+        api_request_release(&whole);
     }
 }
 
@@ -140,7 +140,7 @@ static void few_steps_are_a_400(void **state)
 
         for (uint64_t most = 0; most < 100000; most += 1 + most / 8) {
             struct budget budget = {.steps_left = most};
-            struct parsed_request p;
+            struct api_request p;
 
             forget_constraints();
             try_body(&p, b->wire_format(), b->text, strlen(b->text), 2048, &budget);
@@ -150,7 +150,7 @@ static void few_steps_are_a_400(void **state)
                          p.error.message);
             if (budget.err == 0)
                 assert_int_equal(p.error.status, 0);
-            parsed_request_release(&p);
+            api_request_release(&p);
         }
     }
 }
@@ -162,7 +162,7 @@ static void continuing_is_linear(void **state)
                                "\"messages\":[{\"role\":\"assistant\",\"content\":\"";
     const size_t n = 4u << 20;
     char *body = malloc(sizeof(head) + n + 8);
-    struct parsed_request p;
+    struct api_request p;
     size_t len;
     (void)state;
 
@@ -176,7 +176,7 @@ static void continuing_is_linear(void **state)
     alarm(0);
     assert_int_equal(p.error.status, 0);
     assert_int_equal(p.prompts[0].ids.ids[p.prompts[0].ids.n - 1], BYTE_0 + 'a');
-    parsed_request_release(&p);
+    api_request_release(&p);
     free(body);
 }
 

@@ -201,16 +201,6 @@ static void threads_share_it(void **state)
     constraint_cache_destroy(&c);
 }
 
-static void bodies_that_mention_one(void **state)
-{
-    static const char plain[] = "{\"prompt\":\"a grammar\"}", asking[] = "{\"guided_regex\":\"a\"}";
-    (void)state;
-
-    assert_false(constraint_cache_is_mentioned(plain, sizeof(plain) - 1));
-    assert_true(constraint_cache_is_mentioned(asking, sizeof(asking) - 1));
-    assert_false(constraint_cache_is_mentioned(NULL, 0));
-}
-
 static int set_up(void **state)
 {
     char err[100];
@@ -235,7 +225,6 @@ int main(void)
         cmocka_unit_test(refusals_name_the_field),
         cmocka_unit_test(too_large_a_text),
         cmocka_unit_test(threads_share_it),
-        cmocka_unit_test(bodies_that_mention_one),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

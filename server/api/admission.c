@@ -1,0 +1,147 @@
+/* server/api/admission.c - see admission.h. */
+#include "server/api/admission.h"
+
+#include "core/base/clock.h"
+#include "server/api/api_call.h"
+#include "server/api/engine_client.h"
+#include "server/auth/tenants.h"
+#include "server/http/retry_after.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static enum admission refuse(struct refusal *why, enum rejection limit)
+{
+    why->reason = why->error.status == 429   ? limit
+                  : why->error.status == 503 ? REJECTION_DRAINING
+                                             : REJECTION_INVALID;
+    return ADMISSION_NO;
+}
+
+/* ---- keys ---- */
+
+static enum admission check_key(const struct api_call *api, struct refusal *why)
+{
+    uint64_t wait_us = 0;
+
+    if (api->key == NULL || key_check(api->key, api->request.n_choices,
+                                      api_request_n_tokens(&api->request), clock_us(), &wait_us,
+                                      &why->error) == 0)
+        return ADMISSION_YES;
+    why->retry_ms = (uint32_t)((wait_us + 999) / 1000);
+    return refuse(why, REJECTION_RATE_LIMIT);
+}
+
+/* ---- deadlines ---- */
+
+enum cached { CACHED_NONE = 0, CACHED_ALL, CACHED_FOUND }; /* how much of the prompts */
+
+static uint32_t n_cached(const struct request *r, enum cached cached, const struct event_probe *e)
+{
+    switch (cached) {
+    case CACHED_NONE:
+        return 0;
+    case CACHED_ALL:
+        return r->n_prompt - 1;
+    case CACHED_FOUND:
+        return e->n_cached;
+    }
+    return 0;
+}
+
+/* A request that names no length is promised no more than a beginning. */
+static uint64_t time_of(const struct params *p, const struct forecast *f)
+{
+    return p->max_tokens == PARAMS_NO_LIMIT ? f->first_us : f->finish_us;
+}
+
+/* Microseconds until the answer is complete; 0: unknown. */
+static uint64_t predict(const struct api_call *api, enum cached cached,
+                        const struct event_probe *found, bool is_idle)
+{
+    const struct api_request *p = &api->request;
+    uint64_t last = 0, ahead = 0;
+
+    for (uint32_t i = 0; i < p->params.n_prompts; i++) {
+        const struct request *r = p->requests[i * p->params.n_each];
+        const uint32_t n = n_cached(r, cached, found != NULL ? &found[i] : NULL);
+        const struct forecast f = is_idle ? engine_client_forecast_idle(api->engine, r, n)
+                                          : engine_client_forecast(api->engine, r, n, ahead);
+
+        if (!f.is_known)
+            return 0;
+        last = time_of(&p->params, &f) > last ? time_of(&p->params, &f) : last;
+        ahead += r->n_prompt - n;
+    }
+    return last > 0 ? last : 1;
+}
+
+/* What the idle machine could not do in time need not be asked again; else the client is told when
+ * the work that is ahead of it will be done. */
+static enum admission refuse_deadline(const struct api_call *api, uint64_t us, uint64_t idle_us,
+                                      struct refusal *why)
+{
+    const struct params *p = &api->request.params;
+    char what[48] = "the first token is";
+
+    if (p->max_tokens != PARAMS_NO_LIMIT)
+        snprintf(what, sizeof(what), "the %u tokens asked for are",
+                 api->request.requests[0]->max_tokens);
+    api_error_set(&why->error, 429, "deadline_ms", "deadline_unreachable",
+                  "'deadline_ms' is %" PRIu64 ", and %s predicted to take %" PRIu64 " ms",
+                  p->deadline_ms, what, (us + 999) / 1000);
+    why->is_final = idle_us > p->deadline_ms * 1000;
+    if (!why->is_final)
+        why->retry_ms = retry_after_bound((us - p->deadline_ms * 1000 + 999) / 1000);
+    return refuse(why, REJECTION_DEADLINE);
+}
+
+static enum admission check_deadline(const struct api_call *api, const struct event_probe *found,
+                                     struct refusal *why)
+{
+    const uint64_t wanted_us = api->request.params.deadline_ms * 1000;
+    const uint64_t spent_us = clock_us() - api->arrival_us;
+    enum cached cached = found != NULL ? CACHED_FOUND : CACHED_NONE;
+    uint64_t us;
+
+    if (wanted_us == 0)
+        return ADMISSION_YES;
+    us = predict(api, cached, found, false);
+    if (us == 0 || spent_us + us <= wanted_us)
+        return ADMISSION_YES;
+    if (cached == CACHED_NONE && api->engine->model->shares_prefixes) {
+        cached = CACHED_ALL;
+        us = predict(api, cached, found, false);
+        if (spent_us + us <= wanted_us)
+            return ADMISSION_PROBE;
+    }
+    return refuse_deadline(api, spent_us + us, predict(api, cached, found, true), why);
+}
+
+/* ---- all of it ---- */
+
+enum admission admission_decide(struct engine_client *engine, struct api_call *api,
+                                const struct admission_ask *ask, struct refusal *why)
+{
+    const uint32_t n = api == NULL       ? 1
+                       : ask->is_dry_run ? api->request.params.n_prompts
+                                         : api->request.n_choices;
+    uint32_t tenant;
+    int rc;
+
+    *why = (struct refusal){0};
+    rc = ask->is_dry_run ? engine_client_check_dry_room(engine, n, &why->error)
+                         : engine_client_check_room(engine, n, &why->error);
+    if (rc < 0)
+        return refuse(why, REJECTION_QUEUE_FULL);
+    if (api == NULL)
+        return ADMISSION_YES;
+    tenant = api_call_set_tenant(api);
+    if (ask->is_dry_run)
+        return ADMISSION_YES;
+    if (tenants_check(engine->tenants, tenant, n, &why->error) < 0)
+        return refuse(why, REJECTION_TENANT_LIMIT);
+    if (check_key(api, why) == ADMISSION_NO)
+        return ADMISSION_NO;
+    return check_deadline(api, ask->found, why);
+}

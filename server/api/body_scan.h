@@ -1,0 +1,28 @@
+/* server/api/body_scan.h - what has to be known of a body before it is parsed, in one pass over its
+ * bytes: the model it asks for, how much memory its JSON takes, and which pool parses it.
+ *
+ * The pass follows strings and brackets as JSON has them. What it says of a body that is no JSON is
+ * of no use, and does no harm: parsing refuses it.
+ *
+ * Thread: any.
+ * Memory: none; `model` points into the body.
+ */
+#ifndef SERVER_API_BODY_SCAN_H
+#define SERVER_API_BODY_SCAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct body_scan {
+    size_t n_bytes;
+    uint64_t n_values, n_strings; /* at most so many, names counted as strings */
+    const char *model;            /* the JSON text of the member of that name, or NULL */
+    size_t n_model;
+    bool has_messages;      /* a member of that name */
+    bool may_be_constrained; /* it names a field whose work takes milliseconds: a schema, a grammar */
+};
+
+struct body_scan body_scan(const char *body, size_t n);
+
+#endif

@@ -1,0 +1,62 @@
+/* server/api/engine_client_probe.c - questions to the engine; see engine_client.h. */
+#include "server/api/engine_client.h"
+
+#include "core/base/err.h"
+#include "core/base/list.h"
+#include "core/base/mem.h"
+#include "server/api/api_call.h"
+
+static void on_event(struct engine_caller *client, uint32_t part, const struct event *e)
+{
+    struct engine_probe *p = list_entry(client, struct engine_probe, client);
+
+    if (e->kind != EVENT_END)
+        return;
+    if (e->finish == FINISH_DRY_RUN)
+        p->found[part] = e->probe;
+    else
+        p->is_failed = true;
+    if (--p->n_open == 0)
+        p->done(p);
+}
+
+/* All are made before the first is posted: an event never finds a probe that has failed. */
+static int make_all(struct request **dry, const struct api_request *from)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < from->params.n_prompts; i++)
+        rc = api_request_dry_run(&dry[i], from->requests[i * from->params.n_each]);
+    return rc;
+}
+
+int engine_probe_start(struct engine_probe *p, const struct api_call *api,
+                       void (*done)(struct engine_probe *p))
+{
+    const uint32_t n = api->request.params.n_prompts;
+    struct request **dry = mem_calloc(n, sizeof(*dry));
+    int rc;
+
+    *p = (struct engine_probe){.n = n, .done = done};
+    p->client = (struct engine_caller){.event = on_event, .request_id = api->request_id};
+    p->found = mem_calloc(n, sizeof(*p->found));
+    rc = dry == NULL || p->found == NULL ? ERR_NOMEM : make_all(dry, &api->request);
+    if (rc == 0)
+        p->n_open = n;
+    for (uint32_t i = 0; dry != NULL && i < n; i++) {
+        if (rc < 0)
+            request_destroy(&dry[i]);
+        else
+            engine_client_post(api->engine, dry[i], &p->client, i);
+    }
+    mem_free(dry);
+    if (rc < 0)
+        engine_probe_release(p);
+    return rc;
+}
+
+void engine_probe_release(struct engine_probe *p)
+{
+    mem_free(p->found);
+    p->found = NULL;
+}

@@ -1,0 +1,119 @@
+/* tests/unit/server/test_body_scan.c - what is found in a body without parsing it, beside what
+ * parsing finds in it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/json.h"
+#include "server/api/body_scan.h"
+
+static struct body_scan scan(const char *text)
+{
+    return body_scan(text, strlen(text));
+}
+
+static void the_model_is_that_of_the_body(void **state)
+{
+    static const struct {
+        const char *body, *model;
+    } cases[] = {
+        {"{\"model\":\"a\"}", "\"a\""},
+        {" { \"x\" : 1 , \"model\" : \"a b\" , \"y\":[{}]}", "\"a b\""},
+        {"{\"model\":\"a\",\"model\":\"b\"}", "\"b\""},
+        {"{\"mod\\u0065l\":\"a\"}", "\"a\""},
+        {"{\"model\":null}", "null"},
+        {"{\"model\":[1,{\"model\":2}]}", "[1,{\"model\":2}]"},
+        {"{\"prompt\":\"{\\\"model\\\":\\\"a\\\"}\"}", NULL},
+        {"{\"x\":{\"model\":\"a\"}}", NULL},
+        {"{\"x\":\"model\",\"y\":\"a\"}", NULL},
+        {"[\"model\",\"a\"]", NULL},
+        {"", NULL},
+        {"\"model\":\"a\"", NULL},
+        {"{\"model", NULL},
+        {"{\"model\":\"a", NULL},
+        {"{\"model\\", NULL},
+        {"}}}{\"model\":", NULL},
+    };
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct body_scan s = scan(cases[i].body);
+
+        if (cases[i].model == NULL ? s.model != NULL
+                                   : s.model == NULL || s.n_model != strlen(cases[i].model) ||
+                                         memcmp(s.model, cases[i].model, s.n_model) != 0)
+            fail_msg("%s: %.*s", cases[i].body, (int)s.n_model, s.model);
+    }
+}
+
+static void bodies_that_may_be_constrained(void **state)
+{
+    (void)state;
+    assert_true(scan("{\"guided_regex\":\"a\"}").may_be_constrained);
+    assert_true(scan("{\"response_format\":{}}").may_be_constrained);
+    assert_true(scan("{\"extra_body\":{\"grammar\":\"\"}}").may_be_constrained);
+    assert_false(scan("{\"prompt\":\"a grammar\"}").may_be_constrained);
+    assert_false(scan("{\"prompt\":\"\\\"grammar\\\"\"}").may_be_constrained);
+    assert_false(scan("").may_be_constrained);
+    assert_true(scan("{\"messages\":[]}").has_messages);
+    assert_false(scan("{\"content\":\"messages\",\"x\":{\"messages\":1}}").has_messages);
+}
+
+static uint64_t n_values(const cJSON *v)
+{
+    uint64_t n = 1;
+
+    for (const cJSON *it = v->child; it != NULL; it = it->next)
+        n += n_values(it);
+    return n;
+}
+
+/* Random text that JSON accepts now and then: the scan ends, counts at least what is there, and
+ * finds the same model as a look into the text does. */
+static void it_agrees_with_the_parser(void **state)
+{
+    static const char *const pieces[] = {"{", "}", "[", "]", ",", ":", "\"model\"", "\"a\"",
+                                         "1",   " ", "\"\\\"\"", "null", "{\"model\":", "\"b\""};
+    int n_parsed = 0;
+    (void)state;
+
+    srand(7);
+    for (int round = 0; round < 400000; round++) {
+        const char *why, *value;
+        char text[200] = "{";
+        struct body_scan s;
+        cJSON *json = NULL;
+        size_t len;
+
+        for (int i = 0, n = rand() % 9; i < n; i++)
+            strcat(text, pieces[(size_t)rand() % (sizeof(pieces) / sizeof(pieces[0]))]);
+        strcat(text, "}");
+        s = scan(text);
+        if (json_parse(text, strlen(text), &json, &why) < 0)
+            continue;
+        n_parsed++;
+        assert_true(s.n_values >= n_values(json));
+        if (json_member_text(text, strlen(text), "model", &value, &len))
+            assert_true(s.model == value && s.n_model == len);
+        else
+            assert_null(s.model);
+        cJSON_Delete(json);
+    }
+    assert_true(n_parsed > 1000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_model_is_that_of_the_body),
+        cmocka_unit_test(bodies_that_may_be_constrained),
+        cmocka_unit_test(it_agrees_with_the_parser),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
