@@ -121,27 +121,29 @@ static enum admission check_deadline(const struct api_call *api, const struct ev
 /* ---- all of it ---- */
 
 enum admission admission_decide(struct engine_client *engine, struct api_call *api,
-                                const struct admission_ask *ask, struct refusal *why)
+                                enum admission_for what, const struct event_probe *found,
+                                struct refusal *why)
 {
-    const uint32_t n = api == NULL       ? 1
-                       : ask->is_dry_run ? api->request.params.n_prompts
-                                         : api->request.n_choices;
+    const bool is_dry = what == ADMISSION_FOR_DRY_RUNS;
+    const uint32_t n = api == NULL ? 1
+                       : is_dry    ? api->request.params.n_prompts
+                                   : api->request.n_choices;
     uint32_t tenant;
     int rc;
 
     *why = (struct refusal){0};
-    rc = ask->is_dry_run ? engine_client_check_dry_room(engine, n, &why->error)
-                         : engine_client_check_room(engine, n, &why->error);
+    rc = is_dry ? engine_client_check_dry_room(engine, n, &why->error)
+                : engine_client_check_room(engine, n, &why->error);
     if (rc < 0)
         return refuse(why, REJECTION_QUEUE_FULL);
     if (api == NULL)
         return ADMISSION_YES;
     tenant = api_call_set_tenant(api);
-    if (ask->is_dry_run)
+    if (is_dry)
         return ADMISSION_YES;
     if (tenants_check(engine->tenants, tenant, n, &why->error) < 0)
         return refuse(why, REJECTION_TENANT_LIMIT);
     if (check_key(api, why) == ADMISSION_NO)
         return ADMISSION_NO;
-    return check_deadline(api, ask->found, why);
+    return check_deadline(api, found, why);
 }

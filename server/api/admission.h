@@ -17,8 +17,6 @@
 #ifndef SERVER_API_ADMISSION_H
 #define SERVER_API_ADMISSION_H
 
-#include <stdbool.h>
-
 #include "server/api/refusal.h"
 
 struct api_call;
@@ -31,13 +29,15 @@ enum admission {
     ADMISSION_NO,    /* *why is filled */
 };
 
-struct admission_ask {
-    bool is_dry_run;                 /* questions have room of their own, and no other limits */
-    const struct event_probe *found; /* of each prompt, or NULL: the engine was not asked */
+enum admission_for {
+    ADMISSION_FOR_WORK,
+    ADMISSION_FOR_DRY_RUNS, /* they have room of their own, and no other limits */
 };
 
-/* `api` is NULL before the body is parsed. The requests get their tenant here. */
+/* `api` is NULL before the body is parsed; `found` has the engine's answer for each prompt, or is
+ * NULL where it was not asked. The requests get their tenant here. */
 enum admission admission_decide(struct engine_client *engine, struct api_call *api,
-                                const struct admission_ask *ask, struct refusal *why);
+                                enum admission_for what, const struct event_probe *found,
+                                struct refusal *why);
 
 #endif

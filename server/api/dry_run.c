@@ -13,8 +13,6 @@
 
 _Static_assert(PARAMS_MAX_CHOICES <= SERVER_DRY_RUNS, "each has room when it is alone");
 
-static const struct admission_ask question = {.is_dry_run = true};
-
 struct plan_job {
     struct api_call api;
     struct engine_probe probe;
@@ -113,7 +111,8 @@ static void on_ready(struct api_call *api)
 
     if (api->call == NULL) {
         destroy(j);
-    } else if (admission_decide(api->engine, api, &question, &why) == ADMISSION_NO) {
+    } else if (admission_decide(api->engine, api, ADMISSION_FOR_DRY_RUNS, NULL, &why) ==
+               ADMISSION_NO) {
         api_call_refuse(api, &why);
         destroy(j);
     } else if (engine_probe_start(&j->probe, api, on_probed) < 0) {
@@ -136,7 +135,7 @@ void plan_start(struct engine_client *engine, struct http_call *call, const stru
     struct refusal why;
     struct plan_job *j;
 
-    if (admission_decide(engine, NULL, &question, &why) == ADMISSION_NO) {
+    if (admission_decide(engine, NULL, ADMISSION_FOR_DRY_RUNS, NULL, &why) == ADMISSION_NO) {
         refusal_send(&why, engine, call, 1);
         return;
     }

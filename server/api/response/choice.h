@@ -50,6 +50,9 @@ struct choice_rules { /* the same for all choices of a request */
 
 struct choice {
     uint32_t index;
+    uint64_t id; /* of its request; 0 before the post and after the end */
+    bool is_cancelled;          /* the engine has been told */
+    uint64_t first_us, last_us; /* when its first and its latest token came */
     struct prompt *prompt;
     const struct choice_rules *rules;
     struct detok detok, echo_detok;

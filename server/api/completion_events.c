@@ -1,0 +1,277 @@
+/* server/api/completion_events.c - from the engine's events to the answer; see completion.h. */
+#include "server/api/completion_impl.h"
+
+#include "core/base/clock.h"
+#include "core/base/list.h"
+#include "core/base/log.h"
+#include "server/api/refusal.h"
+#include "server/api/response/best_of.h"
+#include "server/http/http.h"
+
+#include <string.h>
+
+/* What has been said so far, for the log. */
+static void note_end(struct completion *c, const struct choice *choice,
+                     const struct event_times *t)
+{
+    struct access_work *w = &c->api.report;
+    const char *finish = finish_name(choice->finish);
+
+    w->finish = w->finish == NULL || strcmp(w->finish, finish) == 0 ? finish : "mixed";
+    w->completion_tokens += choice->n_tokens;
+    w->n_preempted += t->n_preempted;
+    if (choice->first_us > 0 && (w->first_us == 0 || choice->first_us < w->first_us))
+        w->first_us = choice->first_us;
+    w->queue_us = t->queue_us;
+    w->prefill_us = t->prefill_us;
+    w->decode_us = t->decode_us; /* the engine's: events come here in bursts */
+    w->preempted_us = t->preempted_us;
+    w->swapped_us = t->swapped_us;
+}
+
+/* ---- failing ---- */
+
+/* A choice failed: the whole request has, and the others need not go on. */
+static void fail(struct completion *c, const struct api_error *e)
+{
+    struct http_call *call = c->api.call;
+    struct buf *frame = &c->api.engine->frame;
+
+    if (call == NULL)
+        return;
+    completion_abandon(c);
+    if (!c->api.request.params.stream) {
+        if (e->status == 408)
+            http_call_set_header(call, "x-should-retry", "false"); /* the time is over */
+        refusal_reply_error(c->api.engine, call, e);
+        return;
+    }
+    buf_clear(frame);
+    c->api.wire_format->failure(e, frame);
+    if (http_call_write(call, frame->data, frame->len) < 0)
+        http_call_abort(call);
+    else
+        http_call_end(call);
+}
+
+/* ---- answering ---- */
+
+void completion_count_usage(struct completion *c)
+{
+    struct response_usage *u = &c->answer.usage;
+
+    *u = (struct response_usage){.cached = c->n_cached};
+    for (uint32_t i = 0; i < c->api.request.params.n_prompts; i++)
+        u->prompt += c->api.request.prompts[i].ids.n;
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        u->completion += c->choices[i].n_tokens;
+        u->thinking += c->choices[i].n_thinking;
+    }
+}
+
+/* Send what is in the engine client's frame; a reader that is too slow loses its connection. */
+static void send_frame(struct completion *c)
+{
+    struct http_call *call = c->api.call;
+    struct buf *frame = &c->api.engine->frame;
+    char id[280];
+    int rc = frame->err;
+
+    if (rc == 0 && frame->len > 0) /* some streams end with nothing */
+        rc = http_call_write(call, frame->data, frame->len);
+    if (rc == 0)
+        return;
+    log_warn("http", "event=stream_cut id=%s reason=%s",
+             log_quote(id, sizeof(id), c->api.request_id),
+             rc == ERR_LIMIT ? "slow_reader" : err_name(rc));
+    completion_abandon(c);
+    http_call_abort(call);
+}
+
+void completion_send_choice(struct completion *c, struct choice *choice)
+{
+    buf_clear(&c->api.engine->frame);
+    c->answer.wire_format->frame(&c->answer, choice, &c->api.engine->frame);
+    send_frame(c);
+}
+
+static void finish_stream(struct completion *c)
+{
+    struct http_call *call;
+
+    buf_clear(&c->api.engine->frame);
+    c->answer.wire_format->close(&c->answer, &c->api.engine->frame);
+    send_frame(c);
+    call = c->api.call;
+    c->api.call = NULL;
+    if (call != NULL)
+        http_call_end(call);
+}
+
+static void finish_whole(struct completion *c)
+{
+    const struct params *p = &c->api.request.params;
+    struct http_call *call = c->api.call;
+    struct buf out;
+
+    if (p->n_each > p->n)
+        best_of_take(c->choices, p->n_prompts, p->n_each, p->n);
+    c->answer.n_choices = p->n_prompts * p->n;
+    buf_init(&out, HTTP_MAX_REPLY);
+    c->answer.wire_format->whole(&c->answer, &out);
+    c->api.call = NULL;
+    http_call_reply(call, 200, "application/json", &out);
+}
+
+/* ---- events ---- */
+
+static void on_token(struct completion *c, struct choice *choice, const struct event *e)
+{
+    struct metrics *m = c->api.engine->metrics;
+    const uint64_t now = clock_us();
+    uint64_t before, after;
+
+    if (choice->first_us == 0) {
+        choice->first_us = now;
+        hist_add(&m->ttft, (double)(now - c->api.arrival_us) / 1e6);
+    } else {
+        hist_add(&m->itl, (double)(now - choice->last_us) / 1e6);
+    }
+    choice->last_us = now;
+    before = request_memory_of_choice(choice);
+    if (choice_token(choice, e, &c->api.engine->scratch))
+        completion_cancel(c, choice);
+    after = request_memory_of_choice(choice);
+    if (after > before)
+        api_call_grow(&c->api, after - before);
+}
+
+static enum outcome outcome_of(const struct choice *choice)
+{
+    switch (choice->finish) {
+    case FINISH_STOP:
+        return OUTCOME_STOP;
+    case FINISH_LENGTH:
+        return OUTCOME_LENGTH;
+    case FINISH_TIMEOUT:
+        return OUTCOME_TIMEOUT;
+    case FINISH_QUEUE_TIMEOUT:
+        return OUTCOME_REJECTED;
+    case FINISH_CANCELLED:
+        return OUTCOME_CANCELLED;
+    case FINISH_DRY_RUN:
+    case FINISH_NONE:
+    case FINISH_ERROR:
+        break;
+    }
+    return OUTCOME_ERROR;
+}
+
+static void count_end(struct completion *c, const struct choice *choice,
+                      const struct event_times *t)
+{
+    struct metrics *m = c->api.engine->metrics;
+
+    m->outcomes[outcome_of(choice)]++;
+    if (choice->finish == FINISH_QUEUE_TIMEOUT)
+        m->rejections[REJECTION_QUEUE_TIMEOUT]++;
+    hist_add(&m->e2e, (double)(clock_us() - c->api.arrival_us) / 1e6);
+    hist_add(&m->queue, (double)t->queue_us / 1e6);
+    hist_add(&m->prefill, (double)t->prefill_us / 1e6);
+    hist_add(&m->decode, (double)t->decode_us / 1e6);
+    hist_add(&m->prompt_tokens, (double)choice->prompt->ids.n);
+    hist_add(&m->generation_tokens, choice->n_tokens);
+}
+
+/* Of the time since the engine's end: how long what was sent before has been waiting for the
+ * client's socket. */
+static uint64_t blocked_us(const struct completion *c, const struct event_times *t, uint64_t now)
+{
+    const uint64_t engine_end = c->api.arrival_us + t->queue_us + t->prefill_us + t->decode_us +
+                                t->preempted_us;
+    const uint64_t since = c->api.call != NULL ? http_call_blocked_since(c->api.call) : 0;
+    const uint64_t from = since > engine_end ? since : engine_end;
+
+    return since > 0 && now > from ? now - from : 0;
+}
+
+/* Did the choice end in a way that its client has to be told as an error? */
+static bool is_failure(const struct completion *c, const struct choice *choice, struct api_error *e)
+{
+    switch (choice->finish) {
+    case FINISH_STOP:
+    case FINISH_LENGTH:
+        return false;
+    case FINISH_TIMEOUT:
+        api_error_set(e, 408, NULL, "deadline_exceeded", "the request ran out of time");
+        return true;
+    case FINISH_QUEUE_TIMEOUT:
+        api_error_set(e, 429, NULL, "queue_timeout",
+                      "the request did not come to its first step in time (max_queue_ms)");
+        return true;
+    case FINISH_CANCELLED:
+        if (c->api.engine->is_stopping) {
+            api_error_set(e, 503, NULL, NULL, "the server is shutting down");
+            return true;
+        }
+        break;
+    case FINISH_DRY_RUN:
+    case FINISH_NONE:
+    case FINISH_ERROR:
+        break;
+    }
+    api_error_set(e, 500, NULL, NULL, "the engine could not go on with the request");
+    return true;
+}
+
+static void on_end(struct completion *c, uint32_t i, const struct event *e)
+{
+    const struct response_usage *u = &c->answer.usage;
+    struct choice *choice = &c->choices[i];
+    const uint64_t now = clock_us();
+    struct api_error error;
+
+    choice->id = 0;
+    c->n_open--;
+    if (i % c->api.request.params.n_each == 0) /* usage counts each prompt once */
+        c->n_cached += e->times.n_cached;
+    choice->times = e->times;
+    choice->total_us = now - c->api.arrival_us;
+    choice->blocked_us = blocked_us(c, &e->times, now);
+    choice_end(choice, e->finish, &c->api.engine->scratch);
+    count_end(c, choice, &e->times);
+    note_end(c, choice, &e->times);
+    if (c->api.call != NULL && is_failure(c, choice, &error))
+        fail(c, &error);
+    if (c->api.call != NULL && c->api.request.params.stream)
+        completion_send_choice(c, choice);
+    if (c->n_open > 0)
+        return;
+    completion_count_usage(c);
+    if (c->api.call != NULL && c->api.request.params.stream)
+        finish_stream(c);
+    else if (c->api.call != NULL)
+        finish_whole(c);
+    c->api.report.cached_tokens = c->n_cached;
+    api_call_end_key(&c->api, u->prompt * c->api.request.params.n_each + u->completion);
+    completion_destroy(c);
+}
+
+void completion_on_event(struct engine_caller *client, uint32_t i, const struct event *e)
+{
+    struct completion *c = list_entry(client, struct completion, client);
+
+    switch (e->kind) {
+    case EVENT_TOKEN:
+        on_token(c, &c->choices[i], e);
+        break;
+    case EVENT_SCORE:
+        choice_score(&c->choices[i], e);
+        break;
+    case EVENT_END:
+        on_end(c, i, e);
+        return;
+    }
+    if (c->api.call != NULL && c->api.request.params.stream && choice_has_output(&c->choices[i]))
+        completion_send_choice(c, &c->choices[i]);
+}
