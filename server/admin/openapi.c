@@ -50,10 +50,8 @@ static const struct {
     unsigned forms;
     enum doc_rows doc;
 } fields[] = {
-#define FIELD(name, forms, parse) {#name, forms, DOC_##parse},
+#define FIELD(name, forms, row) {#name, forms, DOC_##row},
 #include "server/api/params/params_fields.inc"
-#undef FIELD
-#undef NO_EFFECT
 };
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
 _Static_assert(N_FIELDS == N_DOCS, "each line of openapi_fields.inc belongs to a field");

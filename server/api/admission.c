@@ -82,24 +82,25 @@ static enum admission refuse_deadline(const struct api_call *api, uint64_t us, u
                                       struct refusal *why)
 {
     const struct params *p = &api->request.params;
+    const uint64_t wanted_us = (uint64_t)p->deadline_ms * 1000;
     char what[48] = "the first token is";
 
     if (p->max_tokens != PARAMS_NO_LIMIT)
         snprintf(what, sizeof(what), "the %u tokens asked for are",
                  api->request.requests[0]->max_tokens);
     api_error_set(&why->error, 429, "deadline_ms", "deadline_unreachable",
-                  "'deadline_ms' is %" PRIu64 ", and %s predicted to take %" PRIu64 " ms",
+                  "'deadline_ms' is %u, and %s predicted to take %" PRIu64 " ms",
                   p->deadline_ms, what, (us + 999) / 1000);
-    why->is_final = idle_us > p->deadline_ms * 1000;
+    why->is_final = idle_us > wanted_us;
     if (!why->is_final)
-        why->retry_ms = retry_after_bound((us - p->deadline_ms * 1000 + 999) / 1000);
+        why->retry_ms = retry_after_bound((us - wanted_us + 999) / 1000);
     return refuse(why, REJECTION_DEADLINE);
 }
 
 static enum admission check_deadline(const struct api_call *api, const struct event_probe *found,
                                      struct refusal *why)
 {
-    const uint64_t wanted_us = api->request.params.deadline_ms * 1000;
+    const uint64_t wanted_us = (uint64_t)api->request.params.deadline_ms * 1000;
     const uint64_t spent_us = clock_us() - api->arrival_us;
     enum cached cached = found != NULL ? CACHED_FOUND : CACHED_NONE;
     uint64_t us;

@@ -66,7 +66,7 @@ static void set_times(struct api_call *api)
 uint32_t api_call_set_tenant(struct api_call *api)
 {
     struct tenants *t = api->engine->tenants;
-    const uint32_t tenant = tenants_place(t, api->tenant);
+    const uint32_t tenant = tenants_index(t, api->tenant);
     uint32_t weight = tenants_weight(t, tenant);
 
     if (api->key != NULL && api->key->spec.weight > 0)

@@ -5,7 +5,6 @@
 #include "core/base/list.h"
 #include "core/base/log.h"
 #include "server/api/refusal.h"
-#include "server/api/response/best_of.h"
 #include "server/http/http.h"
 
 #include <string.h>
@@ -108,6 +107,38 @@ static void finish_stream(struct completion *c)
         http_call_end(call);
 }
 
+/* Of no token at all: as good as it can be. */
+static double mean_logprob(const struct choice *c)
+{
+    return c->n_tokens > 0 ? c->sum_logprob / c->n_tokens : 0;
+}
+
+/* Move choices[from] to choices[to], and those between by one. */
+static void move(struct choice *choices, uint32_t to, uint32_t from)
+{
+    const struct choice moved = choices[from];
+
+    for (; from > to; from--)
+        choices[from] = choices[from - 1];
+    choices[to] = moved;
+}
+
+/* Of each n_each choices in a row the n with the highest mean log-probability of a token come to the
+ * front, best first and numbered as if there had been no others; equal ones keep their order. */
+static void take_best(struct choice *choices, uint32_t n_prompts, uint32_t n_each, uint32_t n)
+{
+    for (uint32_t i = 0; i < n_prompts * n; i++) {
+        const uint32_t end = (i / n + 1) * n_each; /* of the prompt's choices, also after moves */
+        uint32_t best = end - n_each + i % n;
+
+        for (uint32_t k = best + 1; k < end; k++)
+            if (mean_logprob(&choices[k]) > mean_logprob(&choices[best]))
+                best = k;
+        move(choices, i, best);
+        choices[i].index = i;
+    }
+}
+
 static void finish_whole(struct completion *c)
 {
     const struct params *p = &c->api.request.params;
@@ -115,7 +146,7 @@ static void finish_whole(struct completion *c)
     struct buf out;
 
     if (p->n_each > p->n)
-        best_of_take(c->choices, p->n_prompts, p->n_each, p->n);
+        take_best(c->choices, p->n_prompts, p->n_each, p->n);
     c->answer.n_choices = p->n_prompts * p->n;
     buf_init(&out, HTTP_MAX_REPLY);
     c->answer.wire_format->whole(&c->answer, &out);

@@ -81,7 +81,7 @@ int engine_client_check_dry_room(struct engine_client *engine, uint32_t n, struc
  * status. */
 uint32_t engine_client_retry_ms(struct engine_client *engine, int status, uint32_t n);
 
-/* The place in the queue of a request that arrives now: 1 is the next; 0: it need not wait. */
+/* The position in the queue of a request that arrives now: 1 is the next; 0: it need not wait. */
 uint32_t engine_client_position(struct engine_client *engine, enum priority p);
 /* The same when the engine has said how many of those it has waiting would go first, and n_more
  * are still to be posted before. */

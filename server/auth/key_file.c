@@ -208,7 +208,7 @@ static void describe_unknown(const char *name, char *what, size_t size)
         snprintf(what, size, "a key has no such field");
 }
 
-/* The field's place in the table as a bit; 0: there is none. */
+/* The field's row in the table as a bit; 0: there is none. */
 static unsigned bit_of(const char *field)
 {
     for (size_t i = 0; i < N_FIELDS; i++)

@@ -12,7 +12,7 @@ _Static_assert(WEIGHTS_MAX_VALUE <= REQUEST_MAX_WEIGHT, "a weight of the setting
 
 struct tenant {
     uint64_t hash; /* of the name: compared before it */
-    uint64_t used; /* when it was last asked for, in calls of tenants_place() */
+    uint64_t used; /* when it was last asked for, in calls of tenants_index() */
     uint32_t weight, n_open;
     bool is_fixed; /* from the settings */
     char name[WEIGHTS_MAX_NAME + 1];
@@ -21,9 +21,9 @@ struct tenant {
 struct tenants {
     struct tenants_options opt;
     uint64_t n_calls, n_shared;
-    uint32_t n;       /* places in use, the shared one not counted */
-    bool has_shared;  /* the last place has been given away */
-    struct tenant place[];
+    uint32_t n;       /* indices in use, the shared one not counted */
+    bool has_shared;  /* the last index has been given away */
+    struct tenant list[];
 };
 
 static uint64_t hash_name(const char *name)
@@ -33,7 +33,7 @@ static uint64_t hash_name(const char *name)
 
 static void settle(struct tenants *t, uint32_t i, const char *name, uint32_t weight)
 {
-    struct tenant *p = &t->place[i];
+    struct tenant *p = &t->list[i];
 
     *p = (struct tenant){.hash = hash_name(name), .used = t->n_calls, .weight = weight};
     memcpy(p->name, name, strlen(name) + 1);
@@ -46,7 +46,7 @@ static void take_weights(struct tenants *t)
 
     while (weights_next(&text, &w) > 0 && t->n + 1 < t->opt.max) {
         settle(t, t->n, w.name, w.value);
-        t->place[t->n++].is_fixed = true;
+        t->list[t->n++].is_fixed = true;
     }
 }
 
@@ -61,7 +61,7 @@ int tenants_create(struct tenants **out, const struct tenants_options *options)
     t->opt = *options;
     t->opt.max = max;
     settle(t, 0, "", 1);
-    t->place[0].is_fixed = true;
+    t->list[0].is_fixed = true;
     t->n = 1;
     take_weights(t);
     if (max > 1)
@@ -78,23 +78,23 @@ void tenants_destroy(struct tenants **t)
     *t = NULL;
 }
 
-/* The place to take over for a new name: the idle one that was used longest ago, or the last. */
+/* The index to take over for a new name: the idle one that was used longest ago, or the last. */
 static uint32_t oldest_idle(const struct tenants *t)
 {
     uint32_t best = t->opt.max - 1;
 
     for (uint32_t i = 1; i < t->n; i++) {
-        const struct tenant *p = &t->place[i];
+        const struct tenant *p = &t->list[i];
 
         if (p->is_fixed || p->n_open > 0)
             continue;
-        if (best == t->opt.max - 1 || p->used < t->place[best].used)
+        if (best == t->opt.max - 1 || p->used < t->list[best].used)
             best = i;
     }
     return best;
 }
 
-static uint32_t give_place(struct tenants *t, const char *name)
+static uint32_t give_index(struct tenants *t, const char *name)
 {
     uint32_t i;
 
@@ -112,26 +112,26 @@ static uint32_t give_place(struct tenants *t, const char *name)
     return i;
 }
 
-uint32_t tenants_place(struct tenants *t, const char *name)
+uint32_t tenants_index(struct tenants *t, const char *name)
 {
     const uint64_t hash = hash_name(name);
 
     t->n_calls++;
     for (uint32_t i = 0; i < t->n; i++) {
-        struct tenant *p = &t->place[i];
+        struct tenant *p = &t->list[i];
 
         if (p->hash == hash && strcmp(p->name, name) == 0) {
             p->used = t->n_calls;
             return i;
         }
     }
-    return give_place(t, name);
+    return give_index(t, name);
 }
 
-int tenants_check(const struct tenants *t, uint32_t place, uint32_t n, struct api_error *e)
+int tenants_check(const struct tenants *t, uint32_t index, uint32_t n, struct api_error *e)
 {
     const uint32_t limit = t->opt.limit;
-    const struct tenant *p = &t->place[place];
+    const struct tenant *p = &t->list[index];
 
     if (limit == 0 || p->n_open + n <= limit)
         return 0;
@@ -144,25 +144,25 @@ int tenants_check(const struct tenants *t, uint32_t place, uint32_t n, struct ap
                          p->n_open, limit);
 }
 
-void tenants_begin(struct tenants *t, uint32_t place)
+void tenants_begin(struct tenants *t, uint32_t index)
 {
-    t->place[place].n_open++;
+    t->list[index].n_open++;
 }
 
-void tenants_end(struct tenants *t, uint32_t place)
+void tenants_end(struct tenants *t, uint32_t index)
 {
-    t->place[place].n_open--;
+    t->list[index].n_open--;
 }
 
-uint32_t tenants_weight(const struct tenants *t, uint32_t place)
+uint32_t tenants_weight(const struct tenants *t, uint32_t index)
 {
-    return t->place[place].weight;
+    return t->list[index].weight;
 }
 
-const char *tenants_name(const struct tenants *t, uint32_t place)
+const char *tenants_name(const struct tenants *t, uint32_t index)
 {
-    if (place < t->n || (place == t->opt.max - 1 && t->has_shared))
-        return t->place[place].name;
+    if (index < t->n || (index == t->opt.max - 1 && t->has_shared))
+        return t->list[index].name;
     return NULL;
 }
 

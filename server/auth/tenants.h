@@ -1,11 +1,10 @@
 /* server/auth/tenants.h - whose requests these are: names, shares, and how many each has under way.
  *
- * A tenant has a place, a small number that the scheduler knows it by. Place 0 is that of requests
- * without a name; then come the names of the settings; then others as their requests come. When
- * there is no place left, one whose tenant has had nothing under way for longest is taken over
- * (never one of the settings); when all are busy, the newcomer shares the last place with others of
- * its kind. What tenants must never share, cached prefixes, depends on the name and not on the
- * place.
+ * The scheduler knows a tenant by an index. Index 0 is that of requests without a name; then come the
+ * names of the settings; then others as their requests come. When every index is in use, that of the
+ * tenant whose last request ended longest ago is given to the new name (never one of the settings);
+ * when all have requests under way, new names share the last index. What tenants must never share,
+ * cached prefixes, depends on the name and not on the index.
  *
  * Thread: the loop's.
  * Memory: taken in tenants_create().
@@ -21,7 +20,7 @@
 struct tenants;
 
 struct tenants_options {
-    uint32_t max;        /* places; at least the names in `weights` and two, or one without any */
+    uint32_t max;        /* indices; at least the names in `weights` and two, or one without any */
     uint32_t limit;      /* requests of one tenant at a time; 0 = no limit */
     const char *weights; /* checked "alice=4,bob=1", or NULL */
 };
@@ -29,22 +28,22 @@ struct tenants_options {
 int tenants_create(struct tenants **out, const struct tenants_options *options);
 void tenants_destroy(struct tenants **t);
 
-/* The place of a tenant; "" is the one without a name. */
-uint32_t tenants_place(struct tenants *t, const char *name);
+/* The index of a tenant; "" is the one without a name. */
+uint32_t tenants_index(struct tenants *t, const char *name);
 
 /* May it have n more requests under way? 0, or a negative ERR_* with *e filled. */
-int tenants_check(const struct tenants *t, uint32_t place, uint32_t n, struct api_error *e);
+int tenants_check(const struct tenants *t, uint32_t index, uint32_t n, struct api_error *e);
 
 /* A request of it begins, and ends. */
-void tenants_begin(struct tenants *t, uint32_t place);
-void tenants_end(struct tenants *t, uint32_t place);
+void tenants_begin(struct tenants *t, uint32_t index);
+void tenants_end(struct tenants *t, uint32_t index);
 
-uint32_t tenants_weight(const struct tenants *t, uint32_t place);
-/* "" for place 0, "(others)" for the shared one, NULL for one that was never used. */
-const char *tenants_name(const struct tenants *t, uint32_t place);
+uint32_t tenants_weight(const struct tenants *t, uint32_t index);
+/* "" for index 0, "(others)" for the shared one, NULL for one that was never used. */
+const char *tenants_name(const struct tenants *t, uint32_t index);
 
-uint32_t tenants_n(const struct tenants *t); /* places in use, or used before */
-/* How often a name was given the shared place. */
+uint32_t tenants_n(const struct tenants *t); /* indices in use, or used before */
+/* How often a name was given the shared index. */
 uint64_t tenants_n_shared(const struct tenants *t);
 
 #endif

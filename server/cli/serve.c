@@ -12,10 +12,10 @@
 #include "scheduler/engine_arbiter.h"
 #include "server/cli/serve_model.h"
 #include "server/cli/serve_sandbox.h"
-#include "server/process/exposure.h"
 #include "server/process/sandbox_probe.h"
 #include "server/process/startup.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -258,10 +258,26 @@ static void tear_down(struct service *s)
     stop_signals_close(&s->signals);
 }
 
-/* Anybody on the network may use it, and nobody has said that this is meant. */
+/* Only this machine can reach it: empty (no TCP), localhost, ::1 or 127.0.0.0/8. Other names count as
+ * open, whatever they resolve to. */
+static bool is_local(const char *host)
+{
+    struct in6_addr v6;
+    struct in_addr v4;
+
+    if (host[0] == '\0' || strcmp(host, "localhost") == 0)
+        return true;
+    if (inet_pton(AF_INET, host, &v4) == 1)
+        return (ntohl(v4.s_addr) >> 24) == 127;
+    if (inet_pton(AF_INET6, host, &v6) != 1)
+        return false;
+    return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+}
+
+/* Every machine of the network may use it without a key, and no setting says that this is meant. */
 static bool is_exposed(const struct config *c)
 {
-    return !exposure_is_local(c->host) && c->api_keys[0] == '\0' &&
+    return !is_local(c->host) && c->api_keys[0] == '\0' &&
            c->insecure != CONFIG_ON;
 }
 

@@ -82,7 +82,7 @@ static void on_closed(void *ud)
         listener_resume(&h->listeners[i]);
 }
 
-static void add_listener(struct http *h, int fd, const struct listen_place *place,
+static void add_listener(struct http *h, int fd, const struct socket_file *file,
                          enum head_origin from)
 {
     struct listener *l = &h->listeners[h->n_listeners++];
@@ -94,14 +94,14 @@ static void add_listener(struct http *h, int fd, const struct listen_place *plac
         .tls = from == HEAD_UNIX ? NULL : h->opt.tls,
         .from = from,
     };
-    if (place != NULL)
-        l->place = *place;
+    if (file != NULL)
+        l->file = *file;
     listener_init(l, fd);
 }
 
 static int open_listeners(struct http *h, char *err, size_t err_len)
 {
-    struct listen_place place;
+    struct socket_file file;
     int fd, rc = 0;
 
     if (h->opt.host[0] != '\0') {
@@ -110,9 +110,9 @@ static int open_listeners(struct http *h, char *err, size_t err_len)
             add_listener(h, fd, NULL, listen_is_loopback(fd) ? HEAD_LOOPBACK : HEAD_ANYWHERE);
     }
     if (rc == 0 && h->opt.unix_path[0] != '\0') {
-        rc = listen_unix(h->opt.unix_path, h->opt.unix_mode, &fd, &place, err, err_len);
+        rc = listen_unix(h->opt.unix_path, h->opt.unix_mode, &fd, &file, err, err_len);
         if (rc == 0)
-            add_listener(h, fd, &place, HEAD_UNIX);
+            add_listener(h, fd, &file, HEAD_UNIX);
     }
     return rc;
 }

@@ -13,7 +13,7 @@
  * Places are limited. When all are taken, somebody who waits makes room for a new client: the
  * connection that has been idle for longest, else the oldest whose head is incomplete, else a body
  * that comes too slowly, else the reader who has been blocking for longest. Where nobody can go, a
- * few reserved places answer the routes with one of the `reserved_flags`, and 503 to all else.
+ * few reserved slots answer the routes with one of the `reserved_flags`, and 503 to all else.
  *
  * One exchange is an http_call. Its handler either answers before it returns or keeps the
  * pointer, and answers later on the same thread; http_call_on_gone() tells when it may not be
@@ -68,7 +68,7 @@ struct http_route {
     XX(BODY_TIMEOUT, "body_timeout")       /* 408: slower than min_body_rate */                    \
     XX(READER_TIMEOUT, "reader_timeout")   /* a reader, the same */                                \
     XX(ADDRESS, "address")                 /* too many of one address */                           \
-    XX(FULL, "full")                       /* 503 or closed: no place */                           \
+    XX(FULL, "full")                       /* 503 or closed: no slot  */                           \
     XX(DESCRIPTORS, "descriptors")         /* no descriptor for it */                              \
     XX(EVICTED_IDLE, "evicted_idle")       /* made room for a new client */                        \
     XX(EVICTED_HEAD, "evicted_head")                                                               \
@@ -100,7 +100,7 @@ struct http_options {
     const struct http_route *routes; /* [n_routes], borrowed */
     size_t n_routes;
     const char *cors_origins; /* checked; "" = no web page may call (cors.h) */
-    unsigned reserved_flags;  /* of routes that are answered when all places are taken */
+    unsigned reserved_flags;  /* of routes that are answered when all slots are taken */
     void *ud;                 /* for the handlers and what follows */
     /* Bodies and unsent answers take so many bytes more, or less. False: there is no room, which
      * only matters with may_refuse. NULL: nobody counts. */

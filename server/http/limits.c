@@ -69,7 +69,7 @@ void limits_add(struct limits *l, struct connection *cn)
     list_push_back(bucket_of(l, &cn->address), &cn->by_address);
 }
 
-/* ---- places ---- */
+/* ---- slots ---- */
 
 bool limits_are_full(const struct limits *l)
 {

@@ -13,7 +13,7 @@
 
 #include "core/base/list.h"
 
-/* Beside all others: places for health checks and metrics while everything is taken. */
+/* Beside all others: slots for health checks and metrics while everything is taken. */
 #define LIMITS_RESERVED 16
 #define LIMITS_BUCKETS 256
 
@@ -36,12 +36,12 @@ void limits_init(struct limits *l, struct connections *group, uint32_t max,
  * bits. False: it is not counted, being loopback's or a Unix socket's, where proxies come from. */
 bool limits_address(const struct sockaddr_storage *from, struct in6_addr *out);
 
-/* Are all places taken, but for the reserved ones? */
+/* Are all slots taken, but for the reserved ones? */
 bool limits_are_full(const struct limits *l);
-/* Is there a place for one more, for whom somebody may have to go? Else it should wait in the
+/* Is there a slot for one more, if need be by closing another connection? Else it should wait in the
  * kernel: soon those that have just come will have been heard. */
 bool limits_make_room(struct limits *l);
-/* Which place it gets. `address` NULL: not counted. */
+/* Which slot it gets. `address` NULL: not counted. */
 enum limits_verdict limits_ask(struct limits *l, const struct in6_addr *address);
 /* It has come; its address is filled in. */
 void limits_add(struct limits *l, struct connection *cn);

@@ -15,7 +15,7 @@
 /* Clients in one turn of the loop; the others get theirs in between. */
 #define MAX_ACCEPTS 64
 #define REST_MS 100
-/* Where all places are taken by clients who have something to say. */
+/* Where all slots are taken by clients that are not idle. */
 #define SHORT_REST_MS 10
 
 /* One more of the listening socket: no path has to be open to the process for that. */
@@ -192,5 +192,5 @@ void listener_close(struct listener *l)
     if (l->spare_fd >= 0)
         close(l->spare_fd);
     l->fd = l->spare_fd = -1;
-    listen_unlink(&l->place);
+    listen_unlink(&l->file);
 }

@@ -105,7 +105,7 @@ static bool is_alive(const struct sockaddr_un *a)
 }
 
 /* Make room for a new file: 0, or the errno of why there is none. */
-static int clear_place(const struct sockaddr_un *a)
+static int remove_old(const struct sockaddr_un *a)
 {
     struct stat st;
 
@@ -119,7 +119,7 @@ static int clear_place(const struct sockaddr_un *a)
 }
 
 /* The file is made with no permissions but the owner's, and gets the others afterwards. */
-static int bind_file(int fd, const struct sockaddr_un *a, mode_t mode, struct listen_place *place)
+static int bind_file(int fd, const struct sockaddr_un *a, mode_t mode, struct socket_file *file)
 {
     const mode_t before = umask(S_IRWXG | S_IRWXO);
     const int rc = bind(fd, (const struct sockaddr *)a, sizeof(*a));
@@ -130,44 +130,44 @@ static int bind_file(int fd, const struct sockaddr_un *a, mode_t mode, struct li
     errno = saved;
     if (rc < 0 || lstat(a->sun_path, &st) < 0)
         return -1;
-    memcpy(place->path, a->sun_path, sizeof(place->path));
-    place->device = st.st_dev;
-    place->inode = st.st_ino;
+    memcpy(file->path, a->sun_path, sizeof(file->path));
+    file->device = st.st_dev;
+    file->inode = st.st_ino;
     return chmod(a->sun_path, mode) < 0 || listen(fd, BACKLOG) < 0 ? -1 : 0;
 }
 
-int listen_unix(const char *path, mode_t mode, int *fd, struct listen_place *place, char *err,
+int listen_unix(const char *path, mode_t mode, int *fd, struct socket_file *file, char *err,
                 size_t err_len)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
 
     *fd = -1;
-    *place = (struct listen_place){0};
+    *file = (struct socket_file){0};
     if (strlen(path) >= sizeof(a.sun_path)) {
         snprintf(err, err_len, "cannot listen on '%s': the path is longer than %zu bytes", path,
                  sizeof(a.sun_path) - 1);
         return ERR_IO;
     }
     memcpy(a.sun_path, path, strlen(path) + 1);
-    errno = clear_place(&a);
+    errno = remove_old(&a);
     if (errno == 0)
         *fd = open_socket();
-    if (*fd >= 0 && bind_file(*fd, &a, mode, place) == 0)
+    if (*fd >= 0 && bind_file(*fd, &a, mode, file) == 0)
         return 0;
     snprintf(err, err_len, "cannot listen on '%s': %s", path, strerror(errno));
     if (*fd >= 0)
         close(*fd);
     *fd = -1;
-    listen_unlink(place);
+    listen_unlink(file);
     return ERR_IO;
 }
 
-void listen_unlink(struct listen_place *place)
+void listen_unlink(struct socket_file *file)
 {
     struct stat st;
 
-    if (place->path[0] != '\0' && lstat(place->path, &st) == 0 && st.st_dev == place->device &&
-        st.st_ino == place->inode)
-        unlink(place->path);
-    place->path[0] = '\0';
+    if (file->path[0] != '\0' && lstat(file->path, &st) == 0 && st.st_dev == file->device &&
+        st.st_ino == file->inode)
+        unlink(file->path);
+    file->path[0] = '\0';
 }

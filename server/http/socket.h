@@ -12,7 +12,7 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
-struct listen_place { /* the file of a Unix socket; zero is none */
+struct socket_file { /* of a Unix socket; zero is none */
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
     dev_t device;
     ino_t inode;
@@ -29,10 +29,10 @@ bool listen_is_loopback(int fd);
 /* listen_open() for a Unix socket with the permissions `mode`. A socket that is there already and
  * that nobody listens on is one that was left behind: it is replaced. Anything else is left
  * alone. */
-int listen_unix(const char *path, mode_t mode, int *fd, struct listen_place *place, char *err,
+int listen_unix(const char *path, mode_t mode, int *fd, struct socket_file *file, char *err,
                 size_t err_len);
 
 /* Remove the file, if it is still the one that was made. */
-void listen_unlink(struct listen_place *place);
+void listen_unlink(struct socket_file *file);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * Each kind of waiting has one length, so that those who wait for the same thing stand in the
  * order in which they began: the first of a list is both the next one due and the oldest, which
- * goes first when places are short. One timer of the loop is set for the earliest of all; with
+ * goes first when slots are short. One timer of the loop is set for the earliest of all; with
  * nobody waiting there is none.
  *
  * Thread: the loop's. Memory: none; the entries are their owners'.

@@ -6,25 +6,12 @@
 #include "server/api/response/response_writer.h"
 
 #include "core/base/json.h"
-#include "core/base/version.h"
 
-#include <inttypes.h>
-#include <string.h>
-
-static void add_head(const struct response_writer *a, struct buf *out, const char *object)
-{
-    buf_printf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%" PRId64 ",\"model\":", a->id,
-               object, a->created);
-    json_add_cstring(out, a->model);
-    buf_add_str(out, ",\"system_fingerprint\":");
-    json_add_cstring(out, quire_version());
-    buf_add_str(out, ",\"choices\":[");
-}
 
 static void begin(struct response_writer *a)
 {
-    add_head(a, &a->head, "chat.completion");
-    add_head(a, &a->frame_head, "chat.completion.chunk");
+    response_add_head(a, "chat.completion", &a->head);
+    response_add_head(a, "chat.completion.chunk", &a->frame_head);
 }
 
 static void add_logprobs(struct buf *out, const struct choice *c)
@@ -109,8 +96,7 @@ static void close_delta(struct response_writer *a, struct choice *c, struct buf 
     buf_add_char(out, '}');
     add_logprobs(out, c);
     buf_add_str(out, ",\"finish_reason\":null}");
-    buf_add_str(out, a->include_usage ? "],\"usage\":null}" : "]}");
-    response_end_frame(out);
+    response_end_choices(a, out);
     if (c->entries.err == 0)
         buf_clear(&c->entries);
 }
@@ -152,8 +138,8 @@ static void add_end(struct response_writer *a, struct choice *c, struct buf *out
     add_logprobs(out, c);
     response_add_finish(out, c);
     response_add_extras(out, c);
-    buf_add_str(out, a->include_usage ? "}],\"usage\":null}" : "}]}");
-    response_end_frame(out);
+    buf_add_char(out, '}');
+    response_end_choices(a, out);
 }
 
 static void add_opening(struct response_writer *a, struct choice *c, struct buf *out)
@@ -161,8 +147,7 @@ static void add_opening(struct response_writer *a, struct choice *c, struct buf 
     open_delta(a, c, out);
     buf_add_str(out, "\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
                      "\"finish_reason\":null}");
-    buf_add_str(out, a->include_usage ? "],\"usage\":null}" : "]}");
-    response_end_frame(out);
+    response_end_choices(a, out);
     c->has_opened = true;
 }
 
@@ -184,11 +169,6 @@ static void end(struct response_writer *a, struct buf *out)
     response_close_stream(a, true, out);
 }
 
-static void failure(const struct api_error *e, struct buf *out)
-{
-    wire_openai_completions()->failure(e, out);
-}
-
 const struct wire_format *wire_openai_chat(void)
 {
     static const struct wire_format chat = {
@@ -198,7 +178,7 @@ const struct wire_format *wire_openai_chat(void)
         .whole = whole,
         .frame = frame,
         .close = end,
-        .failure = failure,
+        .failure = response_add_failure,
     };
 
     return &chat;

@@ -2,19 +2,10 @@
 #include "server/api/response/response_writer.h"
 
 #include "core/base/json.h"
-#include "core/base/version.h"
-
-#include <inttypes.h>
 
 static void begin(struct response_writer *a)
 {
-    buf_printf(&a->head, "{\"id\":\"%s\",\"object\":\"text_completion\",\"created\":%" PRId64,
-               a->id, a->created);
-    buf_add_str(&a->head, ",\"model\":");
-    json_add_cstring(&a->head, a->model);
-    buf_add_str(&a->head, ",\"system_fingerprint\":");
-    json_add_cstring(&a->head, quire_version());
-    buf_add_str(&a->head, ",\"choices\":[");
+    response_add_head(a, "text_completion", &a->head);
     buf_add(&a->frame_head, a->head.data, a->head.len);
 }
 
@@ -52,20 +43,12 @@ static void frame(struct response_writer *a, struct choice *c, struct buf *out)
 {
     response_begin_frame(a, out);
     add_choice(out, c);
-    buf_add_str(out, a->include_usage ? "],\"usage\":null}" : "]}");
-    response_end_frame(out);
+    response_end_choices(a, out);
 }
 
 static void end(struct response_writer *a, struct buf *out)
 {
     response_close_stream(a, false, out);
-}
-
-static void failure(const struct api_error *e, struct buf *out)
-{
-    buf_add_str(out, "data: ");
-    api_error_render(e, out);
-    buf_add_str(out, "\n\ndata: [DONE]\n\n");
 }
 
 const struct wire_format *wire_openai_completions(void)
@@ -77,7 +60,7 @@ const struct wire_format *wire_openai_completions(void)
         .whole = whole,
         .frame = frame,
         .close = end,
-        .failure = failure,
+        .failure = response_add_failure,
     };
 
     return &text;

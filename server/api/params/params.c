@@ -2,8 +2,8 @@
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
-#include "server/api/params/field.h"
 
+#include <stddef.h>
 #include <string.h>
 
 int params_parse_model(const struct field_args *a)
@@ -16,24 +16,19 @@ int params_parse_model(const struct field_args *a)
     return api_error_no_model(a->e, a->v->valuestring);
 }
 
-int params_parse_n(const struct field_args *a)
+int params_take_each(const struct field_args *a,
+                     int (*take)(const struct field_args *a, const struct field_path *p,
+                                 const cJSON *item))
 {
-    return field_uint(a->v, a->name, 1, PARAMS_MAX_CHOICES, &a->p->n, a->e);
-}
+    int i = 0;
 
-int params_parse_max_tokens(const struct field_args *a)
-{
-    return field_uint(a->v, a->name, 0, INT32_MAX, &a->p->max_tokens, a->e);
-}
+    for (const cJSON *it = a->v->child; it != NULL; it = it->next) {
+        const struct field_path p = field_path(a->name, i++, a->e);
 
-int params_parse_return_token_ids(const struct field_args *a)
-{
-    return field_bool(a->v, a->name, &a->p->return_token_ids, a->e);
-}
-
-int params_parse_stream(const struct field_args *a)
-{
-    return field_bool(a->v, a->name, &a->p->stream, a->e);
+        if (take(a, &p, it) < 0)
+            return ERR_INVAL;
+    }
+    return 0;
 }
 
 int params_parse_stream_options(const struct field_args *a)
@@ -63,24 +58,6 @@ int params_parse_priority(const struct field_args *a)
                          "'priority' must be low, normal, high, critical or 0 to 3");
 }
 
-int params_parse_deadline_ms(const struct field_args *a)
-{
-    uint32_t ms = 0;
-    const int rc = field_uint(a->v, a->name, 1, UINT32_MAX, &ms, a->e);
-
-    a->p->deadline_ms = ms;
-    return rc;
-}
-
-int params_parse_max_queue_ms(const struct field_args *a)
-{
-    uint32_t ms = 0;
-    const int rc = field_uint(a->v, a->name, 1, UINT32_MAX, &ms, a->e);
-
-    a->p->max_queue_ms = ms;
-    return rc;
-}
-
 int params_parse_cache_salt(const struct field_args *a)
 {
     size_t n;
@@ -96,30 +73,67 @@ int params_parse_cache_salt(const struct field_args *a)
     return 0;
 }
 
-int params_parse_timings(const struct field_args *a)
-{
-    return field_bool(a->v, a->name, &a->p->timings, a->e);
-}
-
-enum field {
-#define FIELD(name, forms, parse) FIELD_##parse,
+enum field_row {
+#define FIELD(name, forms, row) FIELD_##row,
 #include "server/api/params/params_fields.inc"
-#undef FIELD
-#undef NO_EFFECT
     FIELD_COUNT
 };
 
-static const struct {
+enum field_kind { KIND_OWN, KIND_BOOL, KIND_UINT, KIND_FLOAT, KIND_ABOVE_ZERO, KIND_NO_EFFECT };
+
+static const struct field {
     const char *name;
-    unsigned forms;
-    int (*parse)(const struct field_args *a); /* NULL: of no effect */
+    unsigned forms; /* enum params_form */
+    enum field_kind kind;
+    double min, max;
+    size_t at;                                /* of the member in struct params */
+    int (*parse)(const struct field_args *a); /* KIND_OWN */
 } fields[] = {
-#define FIELD(name, forms, parse) {#name, forms, params_parse_##parse},
-#define NO_EFFECT(name, forms, parse) {#name, forms, NULL},
+#define FIELD(name, forms, row) {#name, forms, KIND_OWN, 0, 0, 0, params_parse_##row},
+#define NO_EFFECT(name, forms, row) {#name, forms, KIND_NO_EFFECT, 0, 0, 0, NULL},
+/* Does not compile for a member of another type. */
+#define AT(type, member)                                                                           \
+    (offsetof(struct params, member) + 0 * _Generic(((struct params *)0)->member, type: 1))
+#define BOOL_FIELD(name, forms, row, member) {#name, forms, KIND_BOOL, 0, 1, AT(bool, member), NULL},
+#define UINT_FIELD(name, forms, row, min, max, member)                                             \
+    {#name, forms, KIND_UINT, min, max, AT(uint32_t, member), NULL},
+#define FLOAT_FIELD(name, forms, row, min, max, member)                                            \
+    {#name, forms, KIND_FLOAT, min, max, AT(float, member), NULL},
+#define ABOVE_ZERO_FIELD(name, forms, row, max, member)                                            \
+    {#name, forms, KIND_ABOVE_ZERO, 0, max, AT(float, member), NULL},
 #include "server/api/params/params_fields.inc"
-#undef FIELD
-#undef NO_EFFECT
+#undef AT
 };
+
+static int parse_above_zero(const struct field *f, const struct field_args *a, float *out)
+{
+    const int rc = field_float(a->v, a->name, 0, f->max, out, a->e);
+
+    if (rc == 0 && *out <= 0)
+        return api_error_set(a->e, 400, a->name, NULL, "'%s' must be above 0", a->name);
+    return rc;
+}
+
+static int parse_field(const struct field *f, const struct field_args *a)
+{
+    void *at = (char *)a->p + f->at;
+
+    switch (f->kind) {
+    case KIND_OWN:
+        return f->parse(a);
+    case KIND_BOOL:
+        return field_bool(a->v, a->name, at, a->e);
+    case KIND_UINT:
+        return field_uint(a->v, a->name, (uint32_t)f->min, (uint32_t)f->max, at, a->e);
+    case KIND_FLOAT:
+        return field_float(a->v, a->name, f->min, f->max, at, a->e);
+    case KIND_ABOVE_ZERO:
+        return parse_above_zero(f, a, at);
+    case KIND_NO_EFFECT:
+        break;
+    }
+    return 0;
+}
 
 /* Sort the members into the table's order; the last of a name stays. */
 static void collect(struct params *p, const cJSON *body, const cJSON *found[FIELD_COUNT])
@@ -199,9 +213,7 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
     for (int i = 0; i < FIELD_COUNT; i++) {
         const struct field_args args = {found[i], fields[i].name, p, limits, e};
 
-        if (found[i] == NULL || cJSON_IsNull(found[i]) || fields[i].parse == NULL)
-            continue;
-        if (fields[i].parse(&args) < 0)
+        if (found[i] != NULL && !cJSON_IsNull(found[i]) && parse_field(&fields[i], &args) < 0)
             return ERR_INVAL;
     }
     params_settle_sampling(p);

@@ -64,8 +64,8 @@ struct params {
     uint32_t n_each; /* generated for each prompt, of which the best n are given: best_of, or n;
                       * n_prompts * n_each <= PARAMS_MAX_CHOICES */
     uint32_t max_tokens, min_tokens;
-    uint64_t deadline_ms;  /* 0 = none */
-    uint64_t max_queue_ms; /* 0 = what the settings say */
+    uint32_t deadline_ms;  /* 0 = none */
+    uint32_t max_queue_ms; /* 0 = what the settings say */
     enum priority priority;
     struct sampling sampling; /* n_top -1 = no logprobs; bias and seed as below */
     struct logit_bias bias[SAMPLING_MAX_BIAS];

@@ -151,18 +151,10 @@ static int take_turn(const struct field_args *a, const struct field_path *p, con
 
 int params_parse_turns(const struct field_args *a)
 {
-    int i = 0;
-
     a->p->has_messages = true;
     if (!cJSON_IsArray(a->v) || a->v->child == NULL)
         return api_error_set(a->e, 400, a->name, NULL, "'messages' must be a list of messages");
-    for (const cJSON *it = a->v->child; it != NULL; it = it->next) {
-        const struct field_path p = field_path(a->name, i++, a->e);
-
-        if (take_turn(a, &p, it) < 0)
-            return ERR_INVAL;
-    }
-    return 0;
+    return params_take_each(a, take_turn);
 }
 
 /* ---- tools ---- */

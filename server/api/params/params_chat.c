@@ -138,31 +138,13 @@ static int take_message(const struct field_args *a, const struct field_path *p,
 
 int params_parse_messages(const struct field_args *a)
 {
-    int i = 0;
-
     a->p->has_messages = true;
     if (!cJSON_IsArray(a->v) || a->v->child == NULL)
         return api_error_set(a->e, 400, a->name, NULL, "'messages' must be a list of messages");
-    for (const cJSON *it = a->v->child; it != NULL; it = it->next) {
-        const struct field_path p = field_path(a->name, i++, a->e);
-
-        if (take_message(a, &p, it) < 0)
-            return ERR_INVAL;
-    }
-    return 0;
+    return params_take_each(a, take_message);
 }
 
 /* ---- the template ---- */
-
-int params_parse_add_generation_prompt(const struct field_args *a)
-{
-    return field_bool(a->v, a->name, &a->p->add_generation_prompt, a->e);
-}
-
-int params_parse_continue_final_message(const struct field_args *a)
-{
-    return field_bool(a->v, a->name, &a->p->continue_final_message, a->e);
-}
 
 /* The names that the server itself gives a meaning cannot be taken. */
 int params_parse_chat_template_kwargs(const struct field_args *a)
@@ -200,12 +182,6 @@ int params_parse_reasoning_effort(const struct field_args *a)
 }
 
 /* ---- the rest ---- */
-
-/* The newer name of max_tokens; it stands after it in the table and so wins. */
-int params_parse_max_completion_tokens(const struct field_args *a)
-{
-    return field_uint(a->v, a->name, 0, INT32_MAX, &a->p->max_tokens, a->e);
-}
 
 int params_parse_chat_logprobs(const struct field_args *a)
 {

@@ -30,26 +30,6 @@ void params_settle_sampling(struct params *p)
         p->n_breakers = 0;
 }
 
-int params_parse_typical_p(const struct field_args *a)
-{
-    const int rc = field_float(a->v, a->name, 0, 1, &a->p->sampling.typical_p, a->e);
-
-    if (rc == 0 && a->p->sampling.typical_p <= 0)
-        return api_error_set(a->e, 400, a->name, NULL, "'typical_p' must be above 0");
-    return rc;
-}
-
-int params_parse_xtc_probability(const struct field_args *a)
-{
-    return field_float(a->v, a->name, 0, 1, &a->p->sampling.xtc_probability, a->e);
-}
-
-/* Above one half no two tokens reach it: then XTC does nothing. */
-int params_parse_xtc_threshold(const struct field_args *a)
-{
-    return field_float(a->v, a->name, 0, 1, &a->p->sampling.xtc_threshold, a->e);
-}
-
 int params_parse_mirostat(const struct field_args *a)
 {
     if (!field_is_int(a->v, 0, 0) && !field_is_int(a->v, 2, 2))
@@ -58,35 +38,6 @@ int params_parse_mirostat(const struct field_args *a)
                              "supported");
     a->p->has_mirostat = a->v->valuedouble != 0;
     return 0;
-}
-
-int params_parse_mirostat_tau(const struct field_args *a)
-{
-    const int rc = field_float(a->v, a->name, 0, 100, &a->p->sampling.mirostat_tau, a->e);
-
-    if (rc == 0 && a->p->sampling.mirostat_tau <= 0)
-        return api_error_set(a->e, 400, a->name, NULL, "'mirostat_tau' must be above 0");
-    return rc;
-}
-
-int params_parse_mirostat_eta(const struct field_args *a)
-{
-    return field_float(a->v, a->name, 0, 1, &a->p->sampling.mirostat_eta, a->e);
-}
-
-int params_parse_dry_multiplier(const struct field_args *a)
-{
-    return field_float(a->v, a->name, 0, 100, &a->p->sampling.dry_multiplier, a->e);
-}
-
-int params_parse_dry_base(const struct field_args *a)
-{
-    return field_float(a->v, a->name, 1, 100, &a->p->sampling.dry_base, a->e);
-}
-
-int params_parse_dry_allowed_length(const struct field_args *a)
-{
-    return field_uint(a->v, a->name, 1, 1000, &a->p->sampling.dry_allowed_length, a->e);
 }
 
 /* -1: the whole text; 0 turns DRY off. */

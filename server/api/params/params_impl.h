@@ -18,11 +18,13 @@ struct field_args { /* what a parse function gets */
 };
 
 /* Each takes the field into *a->p. 0, or a negative ERR_* with *a->e filled. */
-#define FIELD(name, forms, parse) int params_parse_##parse(const struct field_args *a);
-#define NO_EFFECT(name, forms, parse)
+#define FIELD(name, forms, row) int params_parse_##row(const struct field_args *a);
+#define NO_EFFECT(name, forms, row)
+#define BOOL_FIELD(name, forms, row, member)
+#define UINT_FIELD(name, forms, row, min, max, member)
+#define FLOAT_FIELD(name, forms, row, min, max, member)
+#define ABOVE_ZERO_FIELD(name, forms, row, max, member)
 #include "server/api/params/params_fields.inc"
-#undef FIELD
-#undef NO_EFFECT
 
 /* The entry of a token, a new one if need be; NULL when there are too many. */
 struct logit_bias *params_bias_slot(struct params *p, int32_t id);
@@ -40,13 +42,18 @@ int params_add_call(const struct field_args *a, const struct tool_call *call);
 /* p: where the tool's name and parameters stand. */
 int params_add_tool(const struct field_args *a, const struct field_path *p,
                     const struct tool *tool);
-/* Take each tool of a list. */
+/* Take each item of the list a->v; of `tools`, which must be a list. */
+int params_take_each(const struct field_args *a,
+                     int (*take)(const struct field_args *a, const struct field_path *p,
+                                 const cJSON *item));
 int params_take_tools(const struct field_args *a,
                       int (*take)(const struct field_args *a, const struct field_path *p,
                                   const cJSON *tool));
-/* tool_choice: a function's name, which stands in `field`; auto, none or required. */
+/* tool_choice: a function's name, which stands in `field`; auto, none or required; either, as
+ * OpenAI has it, with the name in the object `function`. */
 int params_choose_tool(const struct field_args *a, const char *field, const char *name);
 int params_choose_tool_by_word(const struct field_args *a, const char *word);
+int params_choose_either(const struct field_args *a, const char *field, const cJSON *function);
 int params_set_effort(const struct field_args *a, const char *field, const char *effort);
 
 /* The fields of a chat against each other. */

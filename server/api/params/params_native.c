@@ -117,15 +117,6 @@ int params_parse_n_predict(const struct field_args *a)
     return 0;
 }
 
-int params_parse_repeat_penalty(const struct field_args *a)
-{
-    const int rc = field_float(a->v, a->name, 0, 10, &a->p->sampling.repetition_penalty, a->e);
-
-    if (rc == 0 && a->p->sampling.repetition_penalty <= 0)
-        return api_error_set(a->e, 400, a->name, NULL, "'repeat_penalty' must be above 0");
-    return rc;
-}
-
 /* Of no effect: penalties look at the whole text. */
 int params_parse_repeat_last_n(const struct field_args *a)
 {
@@ -158,11 +149,6 @@ int params_parse_post_sampling_probs(const struct field_args *a)
         return 0;
     return api_error_set(a->e, 400, a->name, NULL,
                          "'post_sampling_probs' is not supported: only false");
-}
-
-int params_parse_return_tokens(const struct field_args *a)
-{
-    return field_bool(a->v, a->name, &a->p->return_token_ids, a->e);
 }
 
 /* ---- of no effect ---- */

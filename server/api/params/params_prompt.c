@@ -92,11 +92,6 @@ int params_parse_logprobs(const struct field_args *a)
     return 0;
 }
 
-int params_parse_echo(const struct field_args *a)
-{
-    return field_bool(a->v, a->name, &a->p->echo, a->e);
-}
-
 int params_parse_input(const struct field_args *a)
 {
     return params_parse_prompt(a);

@@ -141,8 +141,6 @@ static int take_item(const struct field_args *a, const struct field_path *p, con
 
 int params_parse_items(const struct field_args *a)
 {
-    int i = 0;
-
     a->p->has_messages = true;
     if (cJSON_IsString(a->v))
         return params_add_message(a, "user") == 0 ? params_add_text(a, a->v->valuestring)
@@ -150,13 +148,7 @@ int params_parse_items(const struct field_args *a)
     if (!cJSON_IsArray(a->v) || a->v->child == NULL)
         return api_error_set(a->e, 400, a->name, NULL,
                              "'input' must be a string or a list of items");
-    for (const cJSON *it = a->v->child; it != NULL; it = it->next) {
-        const struct field_path p = field_path(a->name, i++, a->e);
-
-        if (take_item(a, &p, it) < 0)
-            return ERR_INVAL;
-    }
-    return 0;
+    return params_take_each(a, take_item);
 }
 
 /* ---- tools and formats ---- */
@@ -182,14 +174,7 @@ int params_parse_flat_tools(const struct field_args *a)
 
 int params_parse_flat_choice(const struct field_args *a)
 {
-    const char *type = field_text(a->v, "type");
-
-    if (!cJSON_IsObject(a->v))
-        return params_choose_tool_by_word(a, cJSON_GetStringValue(a->v));
-    if (type == NULL || strcmp(type, "function") != 0)
-        return api_error_set(a->e, 400, "tool_choice.type", NULL,
-                             "'tool_choice.type' must be \"function\"");
-    return params_choose_tool(a, "tool_choice.name", field_text(a->v, "name"));
+    return params_choose_either(a, "tool_choice.name", a->v);
 }
 
 /* {"format":{"type":"json_schema","name":…,"schema":…}} */
@@ -212,11 +197,6 @@ int params_parse_reasoning(const struct field_args *a)
     if (effort == NULL)
         return 0;
     return params_set_effort(a, "reasoning.effort", cJSON_GetStringValue(effort));
-}
-
-int params_parse_max_output_tokens(const struct field_args *a)
-{
-    return field_uint(a->v, a->name, 1, INT32_MAX, &a->p->max_tokens, a->e);
 }
 
 /* ---- what needs a memory ---- */

@@ -7,20 +7,6 @@
 
 #include <string.h>
 
-int params_parse_temperature(const struct field_args *a)
-{
-    return field_float(a->v, a->name, 0, 2, &a->p->sampling.temperature, a->e);
-}
-
-int params_parse_top_p(const struct field_args *a)
-{
-    const int rc = field_float(a->v, a->name, 0, 1, &a->p->sampling.top_p, a->e);
-
-    if (rc == 0 && a->p->sampling.top_p <= 0)
-        return api_error_set(a->e, 400, a->name, NULL, "'top_p' must be above 0");
-    return rc;
-}
-
 /* vLLM's -1 means the same as 0: off. */
 int params_parse_top_k(const struct field_args *a)
 {
@@ -31,34 +17,10 @@ int params_parse_top_k(const struct field_args *a)
     return 0;
 }
 
-int params_parse_min_p(const struct field_args *a)
-{
-    return field_float(a->v, a->name, 0, 1, &a->p->sampling.min_p, a->e);
-}
-
 int params_parse_seed(const struct field_args *a)
 {
     a->p->has_seed = true;
     return field_seed(a->v, a->name, &a->p->sampling.seed, a->e);
-}
-
-int params_parse_repetition_penalty(const struct field_args *a)
-{
-    const int rc = field_float(a->v, a->name, 0, 10, &a->p->sampling.repetition_penalty, a->e);
-
-    if (rc == 0 && a->p->sampling.repetition_penalty <= 0)
-        return api_error_set(a->e, 400, a->name, NULL, "'repetition_penalty' must be above 0");
-    return rc;
-}
-
-int params_parse_frequency_penalty(const struct field_args *a)
-{
-    return field_float(a->v, a->name, -2, 2, &a->p->sampling.frequency_penalty, a->e);
-}
-
-int params_parse_presence_penalty(const struct field_args *a)
-{
-    return field_float(a->v, a->name, -2, 2, &a->p->sampling.presence_penalty, a->e);
 }
 
 /* A token id written as a decimal string without sign or leading zeros; -1 when it is none. */
@@ -157,14 +119,4 @@ int params_parse_stop_token_ids(const struct field_args *a)
 {
     return field_ids(a->v, a->name, a->limits->n_vocab, REQUEST_MAX_STOP_IDS, a->p->stop_ids,
                      &a->p->n_stop_ids, a->e);
-}
-
-int params_parse_min_tokens(const struct field_args *a)
-{
-    return field_uint(a->v, a->name, 0, INT32_MAX, &a->p->min_tokens, a->e);
-}
-
-int params_parse_ignore_eos(const struct field_args *a)
-{
-    return field_bool(a->v, a->name, &a->p->ignore_eos, a->e);
 }

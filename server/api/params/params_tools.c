@@ -51,17 +51,9 @@ int params_take_tools(const struct field_args *a,
                       int (*take)(const struct field_args *a, const struct field_path *p,
                                   const cJSON *tool))
 {
-    int i = 0;
-
     if (!cJSON_IsArray(a->v))
         return api_error_set(a->e, 400, a->name, NULL, "'tools' must be a list");
-    for (const cJSON *it = a->v->child; it != NULL; it = it->next) {
-        const struct field_path p = field_path(a->name, i++, a->e);
-
-        if (take(a, &p, it) < 0)
-            return ERR_INVAL;
-    }
-    return 0;
+    return params_take_each(a, take);
 }
 
 int params_parse_tools(const struct field_args *a)
@@ -91,7 +83,7 @@ int params_choose_tool_by_word(const struct field_args *a, const char *word)
                          "'tool_choice' must be auto, none, required or name a function");
 }
 
-int params_parse_tool_choice(const struct field_args *a)
+int params_choose_either(const struct field_args *a, const char *field, const cJSON *function)
 {
     const char *type = field_text(a->v, "type");
 
@@ -100,13 +92,12 @@ int params_parse_tool_choice(const struct field_args *a)
     if (type == NULL || strcmp(type, "function") != 0)
         return api_error_set(a->e, 400, "tool_choice.type", NULL,
                              "'tool_choice.type' must be \"function\"");
-    return params_choose_tool(a, "tool_choice.function.name",
-                              field_text(field_find(a->v, "function"), "name"));
+    return params_choose_tool(a, field, field_text(function, "name"));
 }
 
-int params_parse_parallel_tool_calls(const struct field_args *a)
+int params_parse_tool_choice(const struct field_args *a)
 {
-    return field_bool(a->v, a->name, &a->p->parallel_tool_calls, a->e);
+    return params_choose_either(a, "tool_choice.function.name", field_find(a->v, "function"));
 }
 
 /* ---- a forced call ---- */

@@ -1,6 +1,8 @@
 /* server/api/response/response_writer.c - see response_writer.h: what the wire formats share. */
 #include "server/api/response/response_writer.h"
 
+#include "core/base/json.h"
+#include "core/base/version.h"
 #include "server/http/http.h"
 
 #include <inttypes.h>
@@ -44,6 +46,29 @@ void response_release(struct response_writer *a)
     buf_release(&a->frame_head);
     buf_release(&a->piece);
     buf_release(&a->items);
+}
+
+void response_add_head(const struct response_writer *a, const char *object, struct buf *out)
+{
+    buf_printf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%" PRId64 ",\"model\":", a->id,
+               object, a->created);
+    json_add_cstring(out, a->model);
+    buf_add_str(out, ",\"system_fingerprint\":");
+    json_add_cstring(out, quire_version());
+    buf_add_str(out, ",\"choices\":[");
+}
+
+void response_end_choices(const struct response_writer *a, struct buf *out)
+{
+    buf_add_str(out, a->include_usage ? "],\"usage\":null}" : "]}");
+    response_end_frame(out);
+}
+
+void response_add_failure(const struct api_error *e, struct buf *out)
+{
+    buf_add_str(out, "data: ");
+    api_error_render(e, out);
+    buf_add_str(out, "\n\ndata: [DONE]\n\n");
 }
 
 void response_begin_frame(const struct response_writer *a, struct buf *out)

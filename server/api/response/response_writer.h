@@ -88,6 +88,13 @@ void anthropic_messages_error(const struct api_error *e, struct buf *out);
 
 /* ---- what wire formats share ---- */
 
+/* OpenAI's: {"id":…,"object":…,"created":…,"model":…,"system_fingerprint":…,"choices":[ */
+void response_add_head(const struct response_writer *a, const char *object, struct buf *out);
+/* What follows the choices of a frame. */
+void response_end_choices(const struct response_writer *a, struct buf *out);
+/* The end of OpenAI's stream that failed. */
+void response_add_failure(const struct api_error *e, struct buf *out);
+
 /* "data: …\n\n" around what is rendered in between. */
 void response_begin_frame(const struct response_writer *a, struct buf *out);
 void response_end_frame(struct buf *out);

@@ -26,7 +26,7 @@ static uint32_t place(struct tenants *t, int i)
     char name[16];
 
     snprintf(name, sizeof(name), "t%d", i);
-    return tenants_place(t, name);
+    return tenants_index(t, name);
 }
 
 static void names_have_places_and_weights(void **state)
@@ -34,12 +34,12 @@ static void names_have_places_and_weights(void **state)
     struct tenants *t = make(8, 0, "alice=4, bob=9");
     (void)state;
 
-    assert_int_equal(tenants_place(t, ""), 0);
-    assert_int_equal(tenants_place(t, "bob"), 2);
-    assert_int_equal(tenants_place(t, "alice"), 1);
-    assert_int_equal(tenants_place(t, "carol"), 3);
-    assert_int_equal(tenants_place(t, "carol"), 3);
-    assert_int_equal(tenants_place(t, "Carol"), 4); /* names are bytes */
+    assert_int_equal(tenants_index(t, ""), 0);
+    assert_int_equal(tenants_index(t, "bob"), 2);
+    assert_int_equal(tenants_index(t, "alice"), 1);
+    assert_int_equal(tenants_index(t, "carol"), 3);
+    assert_int_equal(tenants_index(t, "carol"), 3);
+    assert_int_equal(tenants_index(t, "Carol"), 4); /* names are bytes */
     assert_int_equal(tenants_weight(t, 0), 1);
     assert_int_equal(tenants_weight(t, 1), 4);
     assert_int_equal(tenants_weight(t, 2), 9);
@@ -77,7 +77,7 @@ static void the_rest_share_a_place(void **state)
     assert_string_equal(tenants_name(t, 2), "t4");
     tenants_begin(t, 2);
     assert_int_equal(place(t, 0), 4);
-    assert_int_equal(tenants_place(t, "vip"), 1); /* never given away, idle as it is */
+    assert_int_equal(tenants_index(t, "vip"), 1); /* never given away, idle as it is */
     tenants_destroy(&t);
 }
 
@@ -101,7 +101,7 @@ static void few_places_are_enough(void **state)
     struct tenants *t = make(1, 0, NULL);
     (void)state;
 
-    assert_int_equal(tenants_place(t, ""), 0);
+    assert_int_equal(tenants_index(t, ""), 0);
     assert_int_equal(place(t, 1), 0);
     assert_int_equal(tenants_n(t), 1);
     assert_int_equal(tenants_n_shared(t), 1);
@@ -116,7 +116,7 @@ static void few_places_are_enough(void **state)
 static void limits_count_what_is_under_way(void **state)
 {
     struct tenants *t = make(4, 3, NULL);
-    const uint32_t a = tenants_place(t, "a"), b = tenants_place(t, "b");
+    const uint32_t a = tenants_index(t, "a"), b = tenants_index(t, "b");
     struct api_error e;
     (void)state;
 
