@@ -3,8 +3,8 @@
  *
  * It is asked twice: before the body is parsed, whether there is room for one request; and of the
  * parsed requests, in this order: room in the engine's queue for all of them, the limit of their
- * tenant, those of their key, and `deadline_ms` against the forecast. Nothing may come between a yes
- * and the posts. What the head of a call decides (which key, which pages, requests per minute),
+ * tenant, those of their key, and `deadline_ms` against the forecast. Nothing may come between a
+ * yes and the posts. What the head of a call decides (which key, which pages, requests per minute),
  * server/auth/auth.h has decided before the body was read.
  *
  * A deadline's forecast is for all of max_tokens; for a chat that names no length, for its first

@@ -136,8 +136,8 @@ static void after_parse(struct api_call *api)
 static void do_parse(struct api_call *api, uint64_t steps)
 {
     api->budget = (struct budget){.steps_left = steps, .canceled = &api->job.canceled};
-    api_request_parse(&api->request, api->engine->model, api->wire_format, &api->body, &api->headers,
-                  &api->budget);
+    api_request_parse(&api->request, api->engine->model, api->wire_format, &api->body,
+                      &api->headers, &api->budget);
 }
 
 static void on_work(struct worker_job *job)

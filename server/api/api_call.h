@@ -2,10 +2,10 @@
  * since when, with which limits, and the api_request that its body becomes.
  *
  * Parsing (body -> JSON -> params -> tokens -> requests) is a pure function of the body and two
- * headers. The I/O thread does it for a short body as long as a moment's budget allows; else threads
- * of a pool do: those of constraint_pool for bodies that ask for a constraint, those of text_pool
- * for others. What is refused is answered here. Embedded as the first member of what goes on with it
- * (a completion, a dry run).
+ * headers. The I/O thread does it for a short body as long as a moment's budget allows; else
+ * threads of a pool do: those of constraint_pool for bodies that ask for a constraint, those of
+ * text_pool for others. What is refused is answered here. Embedded as the first member of what goes
+ * on with it (a completion, a dry run).
  *
  * Thread: the loop's, except parsing.
  * Memory: bounded by max_body, and by 128 choices of at most max_context tokens.

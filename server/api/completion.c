@@ -225,7 +225,8 @@ void completion_start(struct engine_client *engine, struct http_call *call,
         return;
     }
     engine->n_jobs++;
-    c->client = (struct engine_caller){.event = completion_on_event, .request_id = c->api.request_id};
+    c->client = (struct engine_caller){.event = completion_on_event,
+                                       .request_id = c->api.request_id};
     http_call_on_gone(call, on_gone, c);
     api_call_start(&c->api, engine, call, wire_format, scan, on_ready);
 }

@@ -123,8 +123,8 @@ static void move(struct choice *choices, uint32_t to, uint32_t from)
     choices[to] = moved;
 }
 
-/* Of each n_each choices in a row the n with the highest mean log-probability of a token come to the
- * front, best first and numbered as if there had been no others; equal ones keep their order. */
+/* Of each n_each choices in a row the n with the highest mean log-probability of a token come to
+ * the front, best first and numbered as if they were alone; equal ones keep their order. */
 static void take_best(struct choice *choices, uint32_t n_prompts, uint32_t n_each, uint32_t n)
 {
     for (uint32_t i = 0; i < n_prompts * n; i++) {

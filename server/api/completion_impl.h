@@ -1,5 +1,5 @@
-/* server/api/completion_impl.h - what the files of completion.h share: completion.c parses, admits and
- * submits; completion_events.c collects and writes.
+/* server/api/completion_impl.h - what the files of completion.h share: completion.c parses, admits
+ * and submits; completion_events.c collects and writes.
  *
  * Thread: the loop's.
  * Memory: as completion.h says.

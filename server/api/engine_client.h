@@ -1,4 +1,5 @@
-/* server/api/engine_client.h - the I/O thread's side of one model's engine: requests in, events out.
+/* server/api/engine_client.h - the I/O thread's side of one model's engine: requests in, events
+ * out.
  *
  * It posts requests to the queue, remembers by id which completion or probe each belongs to, and
  * hands that one its events. From the engine's statistics and what it has posted since, it tells a
@@ -85,7 +86,8 @@ uint32_t engine_client_retry_ms(struct engine_client *engine, int status, uint32
 uint32_t engine_client_position(struct engine_client *engine, enum priority p);
 /* The same when the engine has said how many of those it has waiting would go first, and n_more
  * are still to be posted before. */
-uint32_t engine_client_position_behind(struct engine_client *engine, uint32_t n_ahead, uint32_t n_more);
+uint32_t engine_client_position_behind(struct engine_client *engine, uint32_t n_ahead,
+                                       uint32_t n_more);
 
 /* When the turn of such a request would come; n_cached of its prompt's tokens are there, and those
  * of `ahead` other prompt tokens go first beside what the engine client knows. */

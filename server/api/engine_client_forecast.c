@@ -92,7 +92,8 @@ uint32_t engine_client_position(struct engine_client *engine, enum priority p)
     return position(engine, &s, n_waiting, unseen_ahead(engine, &s, p).n);
 }
 
-uint32_t engine_client_position_behind(struct engine_client *engine, uint32_t n_ahead, uint32_t n_more)
+uint32_t engine_client_position_behind(struct engine_client *engine, uint32_t n_ahead,
+                                       uint32_t n_more)
 {
     struct engine_stats s;
 

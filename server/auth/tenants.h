@@ -1,10 +1,10 @@
 /* server/auth/tenants.h - whose requests these are: names, shares, and how many each has under way.
  *
- * The scheduler knows a tenant by an index. Index 0 is that of requests without a name; then come the
- * names of the settings; then others as their requests come. When every index is in use, that of the
- * tenant whose last request ended longest ago is given to the new name (never one of the settings);
- * when all have requests under way, new names share the last index. What tenants must never share,
- * cached prefixes, depends on the name and not on the index.
+ * The scheduler knows a tenant by an index. Index 0 is that of requests without a name; then come
+ * the names of the settings; then others as their requests come. When every index is in use, that
+ * of the tenant whose last request ended longest ago is given to the new name (never one of the
+ * settings); when all have requests under way, new names share the last index. What tenants must
+ * never share, cached prefixes, depends on the name and not on the index.
  *
  * Thread: the loop's.
  * Memory: taken in tenants_create().

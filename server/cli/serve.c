@@ -258,8 +258,8 @@ static void tear_down(struct service *s)
     stop_signals_close(&s->signals);
 }
 
-/* Only this machine can reach it: empty (no TCP), localhost, ::1 or 127.0.0.0/8. Other names count as
- * open, whatever they resolve to. */
+/* Only this machine can reach it: empty (no TCP), localhost, ::1 or 127.0.0.0/8. Other names count
+ * as open, whatever they resolve to. */
 static bool is_local(const char *host)
 {
     struct in6_addr v6;

@@ -38,8 +38,8 @@ bool limits_address(const struct sockaddr_storage *from, struct in6_addr *out);
 
 /* Are all slots taken, but for the reserved ones? */
 bool limits_are_full(const struct limits *l);
-/* Is there a slot for one more, if need be by closing another connection? Else it should wait in the
- * kernel: soon those that have just come will have been heard. */
+/* Is there a slot for one more, if need be by closing another connection? Else it should wait in
+ * the kernel: soon those that have just come will have been heard. */
 bool limits_make_room(struct limits *l);
 /* Which slot it gets. `address` NULL: not counted. */
 enum limits_verdict limits_ask(struct limits *l, const struct in6_addr *address);

@@ -202,7 +202,7 @@ static struct value tools_of(struct value_pool *pool, const struct params *p)
     return out;
 }
 
-/* Whether to think: an effort of none, Anthropic's switch, and then what the client sets by name. */
+/* Whether to think: an effort of none, Anthropic's switch, then what the client sets by name. */
 static void add_thinking(struct value_pool *pool, struct value out, const struct params *p)
 {
     const cJSON *kwargs = p->template_kwargs;

@@ -1,10 +1,11 @@
 /* server/api/params/conversation.h - a chat in one typed form: messages, calls and tools.
  *
- * Each wire format's fields fill it: params_chat.c, params_anthropic.c, params_responses.c. The chat
- * template, the constraint of a forced call and the output parser read it.
+ * Each wire format's fields fill it: params_chat.c, params_anthropic.c, params_responses.c. The
+ * chat template, the constraint of a forced call and the output parser read it.
  *
  * Thread: any.
- * Memory: the arrays are the conversation's; texts, schemas and `given` are borrowed from the body's
+ * Memory: the arrays are the conversation's; texts, schemas and `given` are borrowed from the
+ *          body's
  *         JSON tree.
  * Errors: ERR_NOMEM.
  */

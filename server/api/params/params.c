@@ -94,7 +94,8 @@ static const struct field {
 /* Does not compile for a member of another type. */
 #define AT(type, member)                                                                           \
     (offsetof(struct params, member) + 0 * _Generic(((struct params *)0)->member, type: 1))
-#define BOOL_FIELD(name, forms, row, member) {#name, forms, KIND_BOOL, 0, 1, AT(bool, member), NULL},
+#define BOOL_FIELD(name, forms, row, member)                                                       \
+    {#name, forms, KIND_BOOL, 0, 1, AT(bool, member), NULL},
 #define UINT_FIELD(name, forms, row, min, max, member)                                             \
     {#name, forms, KIND_UINT, min, max, AT(uint32_t, member), NULL},
 #define FLOAT_FIELD(name, forms, row, min, max, member)                                            \

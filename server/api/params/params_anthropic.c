@@ -1,7 +1,7 @@
 /* server/api/params/params_anthropic.c - the fields that only Anthropic's Messages have.
  *
- * Content blocks become the parts, calls and reasoning of messages; each tool_result is a message of
- * the role tool. Beside these fields, a body may have every field of a chat that Messages do not
+ * Content blocks become the parts, calls and reasoning of messages; each tool_result is a message
+ * of the role tool. Beside these fields, a body may have every field of a chat that Messages do not
  * define otherwise. https://docs.anthropic.com/en/api/messages
  */
 #include "server/api/params/params_impl.h"

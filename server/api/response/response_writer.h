@@ -2,10 +2,10 @@
  * the frames of a stream.
  *
  * What is asked and answered is the same for every endpoint; how it is put is a wire format. The
- * fields of its bodies are those that params_fields.inc gives its form. The completion calls `frame`
- * whenever a choice has something new or has ended, and `close` when all have; or `whole` at the
- * end. An error in a buffer of a choice becomes an error of the output, so that no answer is sent in
- * part.
+ * fields of its bodies are those that params_fields.inc gives its form. The completion calls
+ * `frame` whenever a choice has something new or has ended, and `close` when all have; or `whole`
+ * at the end. An error in a buffer of a choice becomes an error of the output, so that no answer is
+ * sent in part.
  *
  * Thread: any.
  * Memory: an answer owns its heads; what is rendered is appended to `out`; rendering a choice
