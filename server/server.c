@@ -1,7 +1,7 @@
 /* server/server.c - see server.h: builds the parts, runs the loop, and ends in order.
  *
- * The start: the sockets are bound first. While a thread of the pool loads the models, whoever
- * calls is told so (auth.h).
+ * The start: the sockets are bound first. While a thread of the pool loads the models, calls are
+ * answered with a 503 that says so (auth.h).
  *
  * The end: the first signal to stop closes the engine clients, so that posts are refused and the
  * engines finish what they have. When the last completion and the last HTTP exchange are over, HTTP
@@ -242,7 +242,7 @@ static const char *or_empty(const char *text)
     return text != NULL ? text : "";
 }
 
-/* What strangers have to get past. */
+/* Limits and checks for clients on the network. */
 static int open_locks(struct server *s, char *err, size_t err_len)
 {
     int rc = 0;

@@ -1,8 +1,8 @@
 /* server/admin/debug.h - GET /debug/requests, /debug/iterations, /debug/kv and /slots: what the
  * engine is doing.
  *
- * Who asks waits until the engine has filled a snapshot between two steps; all who asked before it
- * was begun get the same one. Nothing is prepared without a question.
+ * A call waits until the engine has filled a snapshot between two steps; all calls that came before
+ * the snapshot was begun get the same one. Without a call no snapshot is made.
  *
  * Thread: the loop's.
  * Memory: one small allocation for each asker, and the replies.
@@ -30,7 +30,7 @@ void debug_ask(struct debug *g, struct http_call *call, enum debug_page page);
 /* Answer all who wait if the snapshot is there. To be called on each wake. */
 void debug_take(struct debug *g);
 
-/* The engine is ending: 503 for those who wait. No question may come afterwards. */
+/* The engine is ending: calls that wait get a 503. None may come afterwards. */
 void debug_close(struct debug *g);
 
 #endif

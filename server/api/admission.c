@@ -49,7 +49,7 @@ static uint32_t n_cached(const struct request *r, enum cached cached, const stru
     return 0;
 }
 
-/* A request that names no length is promised no more than a beginning. */
+/* Without max_tokens the deadline is for the first token. */
 static uint64_t time_of(const struct params *p, const struct forecast *f)
 {
     return p->max_tokens == PARAMS_NO_LIMIT ? f->first_us : f->finish_us;

@@ -16,10 +16,10 @@
 #include <xxhash.h>
 
 /* A body up to here is prepared on the I/O thread, if so many steps are enough: a millisecond or
- * two. Else it is done over by a pool. */
+ * two. Else a pool starts it again. */
 #define INLINE_BODY ((size_t)8 << 10)
 #define INLINE_STEPS 50000
-/* From here on what parsing leaves in the allocator is given back at once. */
+/* From this size on, freed memory is given back to the system right after parsing. */
 #define LARGE_BODY ((size_t)1 << 20)
 
 void api_call_refuse(struct api_call *api, struct refusal *why)
@@ -171,7 +171,7 @@ static void post(struct api_call *api, struct worker_pool *pool)
     after_parse(api);
 }
 
-/* At once, if a moment is enough; false: it is not. */
+/* Parse on this thread; false: it would take too long. */
 static bool parse_inline(struct api_call *api)
 {
     if (api->body.len > INLINE_BODY)
@@ -183,7 +183,8 @@ static bool parse_inline(struct api_call *api)
     return false;
 }
 
-/* Copies: the call may be gone before they are read. One that is cut stays too long. */
+/* Copies: the call may be gone before they are read. A value that was cut is still too long to pass
+ * the checks. */
 static const char *copy_header(const struct http_call *call, const char *name, char *buf,
                                size_t size)
 {

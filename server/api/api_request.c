@@ -14,7 +14,7 @@
 #include <sys/random.h>
 #include <xxhash.h>
 
-/* What was asked for, cut to what the context leaves. */
+/* *max_tokens is what was asked for, at most what the context and the KV cache leave. */
 static int fit_tokens(struct api_request *p, const struct server_model *model, uint32_t n_prompt,
                       uint32_t *max_tokens)
 {
@@ -75,7 +75,7 @@ static void fill_request(struct request *r, const struct params *p, const struct
     memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof(*r->stop_ids));
 }
 
-/* Each choice has a state of its own; the requests keep what it is a state of. */
+/* Each request has its own state of the constraint, and a reference to it. */
 static void constrain_request(struct request *r, struct constraint *c)
 {
     if (c == NULL)
@@ -85,7 +85,7 @@ static void constrain_request(struct request *r, struct constraint *c)
     r->drop_constraint = constraint_unref;
 }
 
-/* The engine adds to what belongs to the prompt, which outlives the request. */
+/* The engine sums up the vector in the prompt's memory, which outlives the request. */
 static int pool_request(struct request *r, struct prompt *prompt, const struct server_model *m)
 {
     prompt->pooled = mem_calloc(m->n_embd, sizeof(*prompt->pooled));

@@ -40,7 +40,7 @@ struct api_request { /* zero is empty */
 
 /* `headers` may be NULL. All work whose length the body decides spends steps of `budget` (NULL: no
  * limit). Without steps left p->error is a 400 that names the field; after a cancellation it is any
- * error, for nobody reads it. */
+ * error: its client has gone. */
 void api_request_parse(struct api_request *p, const struct server_model *model,
                    const struct wire_format *wire_format, const struct buf *body,
                    const struct api_headers *headers, struct budget *budget);

@@ -98,7 +98,7 @@ static int decode_ids(struct api_request *p, const struct tokenizer *t, struct p
     return 0;
 }
 
-/* An id, or a text; only the very first text gets what begins one. */
+/* An id, or a text; only the first text of a prompt gets BOS and a prefix space. */
 static int add_part(struct api_request *p, struct prompt *prompt,
                     const struct server_model *model, const cJSON *v, bool is_first)
 {
@@ -154,7 +154,7 @@ static int take_chat(struct api_request *p, const struct server_model *model,
         return rc;
     }
     prompt->thinks = output_parser_prompt_thinks(chat_style(model->chat), text.data, text.len);
-    if (prompt->thinks && p->constraint != NULL) { /* what is constrained is said, not thought */
+    if (prompt->thinks && p->constraint != NULL) { /* a constraint is for content, not for reasoning */
         output_parser_close_thought(chat_style(model->chat), &text);
         prompt->thinks = false;
     }
@@ -221,7 +221,7 @@ int api_request_make_prompt(struct api_request *p, const struct server_model *mo
     for (size_t k = 0; k < prompt->ids.n; k++)
         prompt->at_start =
             prompt->at_start && tokenizer_is_control(model->tokenizer, prompt->ids.ids[k]);
-    if (p->constraint != NULL) /* a blank that was asked for is not the tokenizer's own */
+    if (p->constraint != NULL) /* a leading blank is then the constraint's, not the tokenizer's prefix space */
         prompt->at_start = false;
     find_twin(p, i);
     return 0;

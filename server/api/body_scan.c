@@ -15,7 +15,7 @@ struct scan {
     struct body_scan out;
 };
 
-/* Is it one of the fields that have a compiler behind them, or walk the whole vocabulary? */
+/* Is it a field that is compiled to a grammar, or that looks at every token of the vocabulary? */
 static bool is_costly(const char *s, size_t n)
 {
     static const char *const names[] = {"grammar",           "json_schema", "response_format",

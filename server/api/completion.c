@@ -152,7 +152,7 @@ static void set_position_header(struct completion *c)
     http_call_set_header(c->api.call, "X-Queue-Position", text);
 }
 
-/* All of its requests go to the engine. */
+/* Post all requests. */
 static void begin(struct completion *c)
 {
     if (make_choices(c) < 0) {
@@ -168,8 +168,8 @@ static void begin(struct completion *c)
 
 static void on_probed(struct engine_probe *p);
 
-/* All of it goes to the engine, or nothing. When the engine cannot be asked now, the deadline will
- * have to show. */
+/* Post all requests, or refuse the call. When the engine cannot be asked now, the requests begin,
+ * and the engine ends them at their deadline. */
 static void admit(struct completion *c, const struct event_probe *found)
 {
     struct engine_client *engine = c->api.engine;

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* What has been said so far, for the log. */
+/* Add an ended choice to the access log's record. */
 static void note_end(struct completion *c, const struct choice *choice,
                      const struct event_times *t)
 {
@@ -107,7 +107,7 @@ static void finish_stream(struct completion *c)
         http_call_end(call);
 }
 
-/* Of no token at all: as good as it can be. */
+/* 0, the highest there is, without any token. */
 static double mean_logprob(const struct choice *c)
 {
     return c->n_tokens > 0 ? c->sum_logprob / c->n_tokens : 0;
@@ -214,8 +214,7 @@ static void count_end(struct completion *c, const struct choice *choice,
     hist_add(&m->generation_tokens, choice->n_tokens);
 }
 
-/* Of the time since the engine's end: how long what was sent before has been waiting for the
- * client's socket. */
+/* Of the time since the engine's end: how long the client's socket has been full. */
 static uint64_t blocked_us(const struct completion *c, const struct event_times *t, uint64_t now)
 {
     const uint64_t engine_end = c->api.arrival_us + t->queue_us + t->prefill_us + t->decode_us +
@@ -226,7 +225,7 @@ static uint64_t blocked_us(const struct completion *c, const struct event_times 
     return since > 0 && now > from ? now - from : 0;
 }
 
-/* Did the choice end in a way that its client has to be told as an error? */
+/* Is the choice's end an error for the client? */
 static bool is_failure(const struct completion *c, const struct choice *choice, struct api_error *e)
 {
     switch (choice->finish) {

@@ -22,8 +22,7 @@ void completion_rate_end(struct completion_rate *p, uint64_t now_us)
     p->last_us = now_us;
 }
 
-/* A weight that has had only `age` to fill up would stand for too slow a rate: divide by the part
- * of the window that has passed. */
+/* Until the window has passed once, divide by the part of it that has: else the rate is too low. */
 double completion_rate_per_s(const struct completion_rate *p, uint64_t now_us)
 {
     const double age = (double)(now_us - p->start_us) / 1e6;

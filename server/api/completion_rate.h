@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define COMPLETION_RATE_TAU_S 15.0
-/* When nothing has ended lately: one who asks again learns more. */
+/* While no request has ended lately. */
 #define COMPLETION_RATE_GUESS_MS 1000u
 
 struct completion_rate {

@@ -120,7 +120,7 @@ static struct constraint *look_up(struct constraint_cache *c, const struct key *
     return found;
 }
 
-/* Old ones go until there is room again; the newest always stays. */
+/* Evict the least recently used until the limits hold; the newest always stays. */
 static void make_room(struct constraint_cache *c)
 {
     while (c->stats.n_entries > 1 &&

@@ -37,7 +37,7 @@ struct engine_caller {
     const char *request_id; /* X-Request-Id */
 };
 
-struct engine_client {                   /* open to those who post, which are its other half */
+struct engine_client {                   /* read by completions, dry runs and endpoints */
     const struct server_options *server; /* borrowed, as what follows */
     const struct server_model *model;    /* not all of it is known before engine_client_attach() */
     uv_loop_t *loop;
@@ -49,7 +49,7 @@ struct engine_client {                   /* open to those who post, which are it
     struct queue *queue; /* attached later, as is http */
     bool is_draining;
     bool is_stopping;       /* the second signal came: cancellations are ours */
-    uint32_t n_jobs; /* alive, also those whose client has gone */
+    uint32_t n_jobs; /* that exist, also those whose client has gone */
     struct engine_client_private *priv;
     struct buf scratch, frame; /* for the one call that is being worked on; empty between calls */
 };

@@ -5,8 +5,8 @@
 #include "core/base/clock.h"
 #include "server/http/retry_after.h"
 
-/* The next end makes room for one request; for further ones the pace of the last half minute must
- * do, as it must while nothing is known of the engine's. */
+/* The forecast says when the next end makes room for one request; for further ones, and while there
+ * is no forecast, the rate of the last half minute's ends is used. */
 static uint32_t wait_ms(struct engine_client *engine, uint32_t n)
 {
     struct engine_stats s;
@@ -23,7 +23,7 @@ static uint32_t wait_ms(struct engine_client *engine, uint32_t n)
     return retry_after_bound(ms);
 }
 
-/* While draining nothing comes back before the last request has ended. */
+/* While draining, clients are told to come back when the last request will have ended. */
 uint32_t engine_client_retry_ms(struct engine_client *engine, int status, uint32_t n)
 {
     if (status != 429 && status != 503)
@@ -31,7 +31,7 @@ uint32_t engine_client_retry_ms(struct engine_client *engine, int status, uint32
     return wait_ms(engine, status == 503 ? engine->priv->n_open : n);
 }
 
-/* Posts that the statistics do not know of yet: the last so many. */
+/* How many of the latest posts the engine's statistics do not count yet. */
 static uint32_t n_unseen(const struct engine_client *engine, const struct engine_stats *s)
 {
     const uint32_t all = engine->priv->n_open;
@@ -67,8 +67,8 @@ static struct ahead unseen_ahead(const struct engine_client *engine, const struc
     return ahead;
 }
 
-/* A request that the engine keeps waiting waits for memory or a slot: slots are free only when none
- * does. */
+/* Requests that wait in the engine wait for memory or a slot: slots are free only when none waits.
+ * */
 static uint32_t position(const struct engine_client *engine, const struct engine_stats *s,
                          uint32_t n_waiting, uint32_t n_coming)
 {

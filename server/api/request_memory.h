@@ -4,7 +4,7 @@
  * gathered and those that their readers have not taken: each request has a share, which is set
  * before the memory is taken. What does not fit beside the others is refused with 429, what would
  * never fit with 413. A share may also grow without asking, where work has begun that cannot be
- * refused any more (the text of an answer): then newcomers are refused until there is room again.
+ * refused any more (the text of an answer): then new requests are refused until there is room.
  *
  * The sizes are estimates from above of what is touched, not of what is reserved: pages of a
  * request's arrays cost nothing before tokens come.

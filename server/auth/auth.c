@@ -11,8 +11,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* How long to wait is said from what is left of the load, at its pace so far; while nothing is
- * known of that, a second. */
+/* Retry-After while loading: the rest of the load at its rate so far; a second while that is
+ * unknown. */
 #define LOADING_MS 1000u
 
 static int refuse(struct auth *g, struct http_call *call, const struct api_error *e,
@@ -71,7 +71,7 @@ static const char *secret_of(const struct http_call *call)
 }
 
 /* Neither answer tells whether a key like the one presented exists. */
-static int refuse_stranger(struct auth *g, struct http_call *call, bool has_secret)
+static int refuse_unknown_key(struct auth *g, struct http_call *call, bool has_secret)
 {
     struct api_error e;
 
@@ -111,7 +111,7 @@ static int check_key(struct auth *g, struct http_call *call, unsigned flags)
     struct api_error e;
 
     if (key == NULL)
-        return refuse_stranger(g, call, secret != NULL);
+        return refuse_unknown_key(g, call, secret != NULL);
     http_call_set_owner(call, key_ref(key), release_key, key->spec.name);
     if ((flags & AUTH_ADMIN) != 0 && !key->spec.is_admin) {
         api_error_set(&e, 403, NULL, "insufficient_permissions",

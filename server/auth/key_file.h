@@ -4,7 +4,7 @@
  *     hash = 64 hexadecimal digits   ; SHA-256 of the key; `quire key` writes it
  *     tenant = team-a                ; whose requests these are; without: the key's name
  *     weight = 2                     ; the tenant's share; without: as in tenant_weights
- *     max_priority = normal          ; higher wishes are lowered to it; without: critical
+ *     max_priority = normal          ; higher priorities are lowered to it; without: critical
  *     requests_per_minute = 60       ; 0 or without: no limit, as for the next two
  *     tokens_per_minute = 20000
  *     max_concurrent = 4             ; requests at a time; each choice counts

@@ -2,8 +2,8 @@
  * evenly.
  *
  * What is taken may be more than is there: the bucket then owes, and nothing can be taken before
- * it has been filled again. A wish for more than the whole bucket is granted when it is full, so
- * that no wish waits for ever, and on average the rate still holds.
+ * it has been filled again. A request for more than the whole bucket is let through when the bucket
+ * is full, so that none waits for ever, and on average the rate still holds.
  *
  * Thread: none of its own; the time comes in as an argument and may not go back.
  * Memory: plain data; zero is a bucket without a limit.

@@ -1,4 +1,4 @@
-/* server/auth/secret.h - API keys as secrets: made here, presented by clients, kept as hashes only.
+/* server/auth/secret.h - secrets of API keys: random bits, stored as hashes only.
  *
  * A key is a prefix and 256 random bits in letters. Because it cannot be guessed, one SHA-256 is
  * enough to keep it: slow hashes are for words that people choose. Hashes are compared in a time

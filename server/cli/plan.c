@@ -22,7 +22,7 @@
 
 #define HUGE_PAGE ((uint64_t)2 << 20) /* what large rooms are made of, where the system has it */
 #define MAX_NAME_TEXT 1024 /* bytes of a model's name as a JSON string */
-#define SERVER_BYTES ((uint64_t)4 << 20) /* sockets, queues, stacks: measured, not made here */
+#define SERVER_BYTES ((uint64_t)4 << 20) /* sockets, queues, stacks: as measured */
 
 struct memory_estimate {
     uint64_t swap;                                  /* bytes, when sequences are swapped out */

@@ -313,7 +313,7 @@ static void print_places(const struct service *s)
                  log_quote(host, sizeof(host), c->host));
 }
 
-/* From the settings to bound sockets, and a log that waits for nobody. */
+/* From the settings to bound sockets, and a log that never blocks its writers. */
 static int begin(struct service *s)
 {
     int code;

@@ -62,7 +62,7 @@ static int make_queue(struct served *m, struct server *server)
         .max_outstanding = max_outstanding,
         .max_tenants = m->engine.sched.max_tenants,
         .n_blocks = m->engine.cache.n_blocks,
-        /* Room for a step, and for the end of everything at once when nobody reads any more. */
+        /* Room for the lines of a step, and for all ends at once when the reader has stopped. */
         .max_events = 2 * m->engine.sched.max_batch_tokens + max_outstanding,
         .wake = server_wake,
         .wake_ud = server,

@@ -3,7 +3,7 @@
  * Part of the program's top. Each model has settings, queue, loop and journal of its own; the
  * compute threads and the turns on them belong to all.
  *
- * Thread: served_load() on any, while nobody else touches the model but served_permille(); all
+ * Thread: served_load() on any, while no thread touches the model but by served_permille(); all
  *         else on the one that starts the program.
  * Memory: owns all its parts.
  */

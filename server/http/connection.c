@@ -6,8 +6,8 @@
 #include "server/http/exchange.h"
 
 /* Steps of one connection in one turn of the loop: a read of 64 KiB, a part of an answer. The end
- * of an answer is the last one if another request is there: whoever sends many at once waits for
- * others between them. */
+ * of an answer is the last one if another request is there: a client that sends many at once waits
+ * for others between them. */
 #define MAX_STEPS 16
 #define READ_BYTES ((size_t)64 << 10) /* of connections.scratch */
 #define WIRE_MAX ((size_t)64 << 10)   /* a head, a block, and room to spare */
@@ -349,7 +349,7 @@ static int events_of(const struct connection *cn)
         return cn->io.needs_write ? UV_WRITABLE : UV_READABLE;
     case CONNECTION_READING:
         return UV_READABLE | writable;
-    case CONNECTION_ANSWERING: /* an end that was seen would be told of for ever */
+    case CONNECTION_ANSWERING: /* epoll reports an end that was seen again and again */
         return writable | (cn->has_ended ? 0 : UV_DISCONNECT);
     case CONNECTION_LINGERING:
         return UV_READABLE;

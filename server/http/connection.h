@@ -1,9 +1,9 @@
 /* server/http/connection.h - one client: its bytes, its requests one after the other, and its
  * end.
  *
- * A connection shakes hands, reads a request, answers it, and reads the next; or it lingers, its
- * own side closed, until the client has seen the answer. While a request is answered nothing is
- * read: the loop watches for the client's end alone, and what is pipelined waits in the kernel.
+ * States: TLS handshake, reading a request, answering it, reading the next; at the end lingering,
+ * its own side closed, until the client has read the answer. While a request is answered nothing is
+ * read: the loop watches only for the client's end, and pipelined requests wait in the kernel.
  *
  * What has to be written is sent before the loop sleeps (connections_run), so that several writes
  * of one turn are one packet.
@@ -79,7 +79,7 @@ struct connections { /* all of them */
     uint32_t n;
     struct timeouts timeouts;
     uv_prepare_t before_sleep;
-    uv_idle_t sleepless; /* started when somebody has more to do */
+    uv_idle_t sleepless; /* runs while a connection has more to do: the loop does not sleep */
     char *scratch;       /* what is read */
 };
 

@@ -12,7 +12,7 @@
 #define SCRATCH_BYTES ((size_t)64 << 10)
 /* A body is looked at so often, and may come as it likes until then. */
 #define BODY_WINDOW_S 10
-/* How long a client that has been answered may take to close, while it sends what nobody reads. */
+/* How long a client that has been answered may take to close; what it still sends is discarded. */
 #define LINGER_S 5
 /* Of the oldest in a list, how many are asked whether they can go. */
 #define MAX_ASKED 16

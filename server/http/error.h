@@ -1,4 +1,4 @@
-/* server/http/error.h - a refusal as clients read it: HTTP status and OpenAI's error object.
+/* server/http/error.h - an error as clients read it: HTTP status and OpenAI's error object.
  *
  * Thread: any; plain data.
  * Memory: none but the rendered buffer.

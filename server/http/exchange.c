@@ -43,7 +43,7 @@ static void choose_id(struct http_call *c)
         memcpy(c->id, given, n + 1);
         return;
     }
-    /* Early in a machine's life there may be no entropy: an id of zeros is no disaster. */
+    /* Without entropy (early in a boot) the id is zeros, which does no harm. */
     if (getrandom(random, sizeof(random), GRND_NONBLOCK) < 0)
         memset(random, 0, sizeof(random));
     n = (size_t)snprintf(c->id, sizeof(c->id), "req-");

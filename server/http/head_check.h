@@ -1,4 +1,4 @@
-/* server/http/head_check.h - all that can be said of a request before its body has come.
+/* server/http/head_check.h - the checks of a request's head, before its body has come.
  *
  * In this order: fields that are read must not stand twice (400); the host must be one that is
  * answered here, against DNS rebinding (403); a web page's origin must be the request's own host or

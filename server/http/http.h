@@ -5,15 +5,15 @@
  * request of RFC 9112 to the letter is refused, and its connection closed (http_parser.h).
  *
  * What counts as gone: a reset, and the end of the client's sending side (EPOLLRDHUP). Half-closed
- * and closed look the same to a server that has not yet sent anything, and clients that half-close
- * but still want their answer are as good as extinct, while a request computed for nobody takes
- * somebody else's time. So a FIN after the request means gone. Answers that need no waiting
+ * and closed look the same to a server that has not yet sent anything. Clients that half-close but
+ * still want their answer hardly exist, and computing for a client that has left would take time
+ * from the others: so a FIN after the request means gone. Answers that need no waiting
  * (health, metrics, errors) are sent all the same.
  *
- * Places are limited. When all are taken, somebody who waits makes room for a new client: the
- * connection that has been idle for longest, else the oldest whose head is incomplete, else a body
- * that comes too slowly, else the reader who has been blocking for longest. Where nobody can go, a
- * few reserved slots answer the routes with one of the `reserved_flags`, and 503 to all else.
+ * Connections have slots. When all are taken, a new client takes the slot of the connection that
+ * has been idle for longest, else of the oldest whose head is incomplete, else of a body that comes
+ * too slowly, else of the reader that has been blocking for longest. Where there is none of these,
+ * a few reserved slots answer the routes with one of the `reserved_flags`, and 503 to all else.
  *
  * One exchange is an http_call. Its handler either answers before it returns or keeps the
  * pointer, and answers later on the same thread; http_call_on_gone() tells when it may not be
@@ -103,12 +103,12 @@ struct http_options {
     unsigned reserved_flags;  /* of routes that are answered when all slots are taken */
     void *ud;                 /* for the handlers and what follows */
     /* Bodies and unsent answers take so many bytes more, or less. False: there is no room, which
-     * only matters with may_refuse. NULL: nobody counts. */
+     * only matters with may_refuse. NULL: it is not counted. */
     bool (*hold)(void *ud, int64_t bytes, bool may_refuse);
     /* May the call go on, as far as its head shows? If not, a refusal has been given as the answer
      * and the result is negative. */
     int (*admit)(void *ud, struct http_call *call, unsigned flags);
-    /* An exchange is over; route n_routes stands for a path that nobody has. */
+    /* An exchange is over; route n_routes stands for an unknown path. */
     void (*done)(void *ud, size_t route, int status);
 };
 
@@ -142,13 +142,13 @@ const struct buf *http_call_body(const struct http_call *c);
 /* The body, empty afterwards; the caller releases it. */
 struct buf http_call_take_body(struct http_call *c);
 
-/* Whose exchange it is: NULL while nobody has said, or nobody needs to. The call takes the owner
+/* Whose exchange it is; NULL: not known yet, or there are no keys. The call takes the owner
  * and gives it to `release` at its end; the log has the name, as the key. */
 void http_call_set_owner(struct http_call *c, void *owner, void (*release)(void *owner),
                          const char *name);
 void *http_call_owner(const struct http_call *c);
 
-/* The exchange's line in the log, which whoever does the work may hold (access.h); or NULL. */
+/* The exchange's line in the log, which a job for it may hold (access_log.h); or NULL. */
 struct access *http_call_access(const struct http_call *c);
 
 /* Since when the client's socket has not taken all that was written, clock_us(); 0: it has. */

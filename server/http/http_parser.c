@@ -360,7 +360,7 @@ static enum http_event chunk_byte(struct http_parser *p, char c)
     return HTTP_BAD;
 }
 
-/* Trailers are checked and forgotten: nothing here reads one. */
+/* Trailers are checked and discarded: no handler reads one. */
 static enum http_event check_trailer(struct http_parser *p)
 {
     const char *name, *value;

@@ -66,7 +66,7 @@ bool http_host_is_valid(const char *text)
 
 /* ---- targets ---- */
 
-/* Printable ASCII without what RFC 3986 leaves out everywhere and nobody sends; a few characters
+/* Printable ASCII without what RFC 3986 leaves out everywhere and no client sends; a few characters
  * that browsers send unencoded in queries stay. */
 static bool is_target_char(char c)
 {

@@ -21,7 +21,7 @@ void limits_init(struct limits *l, struct connections *group, uint32_t max,
     l->max_per_address = max_per_address > 0 ? max_per_address : (max + 1) / 2;
     for (size_t i = 0; i < LIMITS_BUCKETS; i++)
         list_init(&l->buckets[i]);
-    /* Early in a machine's life there may be no entropy: then the address of the table must do. */
+    /* Without entropy (early in a boot) the table's address is the salt. */
     if (getrandom(&l->salt, sizeof(l->salt), GRND_NONBLOCK) < 0)
         l->salt = (uintptr_t)l;
 }
@@ -79,7 +79,7 @@ bool limits_are_full(const struct limits *l)
 bool limits_make_room(struct limits *l)
 {
     while (limits_are_full(l) && connections_evict(l->group))
-        ; /* also for those who came when nobody could go */
+        ; /* also for those that came when none could be closed */
     return l->group->n < l->max + LIMITS_RESERVED;
 }
 

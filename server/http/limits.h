@@ -1,4 +1,5 @@
-/* server/http/limits.h - how many clients there may be: in all, of one address, and beyond that.
+/* server/http/limits.h - how many connections there may be: in all, from one address, and reserved
+ * ones.
  *
  * Thread: the loop's.
  * Memory: none; connections are linked into buckets by their addresses.
@@ -25,7 +26,7 @@ enum limits_verdict { LIMITS_PLACE = 0, LIMITS_RESERVED_PLACE, LIMITS_TOO_MANY_O
 struct limits {
     struct connections *group;
     uint32_t max, max_per_address;
-    uint64_t salt; /* nobody outside can choose addresses that share a bucket */
+    uint64_t salt; /* random: clients cannot choose addresses that share a bucket */
     struct list buckets[LIMITS_BUCKETS];
 };
 

@@ -101,7 +101,7 @@ static bool is_shortage(int error)
     return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-/* The client at the front is turned away, instead of waiting for who knows how long. */
+/* Turn away the client at the front of the backlog, which would wait for an unknown time. */
 static void shed_one(struct listener *l)
 {
     int fd;
@@ -126,7 +126,7 @@ static bool relieve(struct listener *l)
     return false;
 }
 
-/* Nobody has to go for a client who is not there. */
+/* Close a waiting connection only if a client is in the backlog. */
 static bool has_client(const struct listener *l)
 {
     struct pollfd p = {.fd = l->fd, .events = POLLIN};

@@ -1,8 +1,8 @@
 /* server/http/listener.h - a listening socket: accepts clients as long as there is room for them.
  *
- * Where descriptors run out, somebody has to go (limits.h); else one client is turned away with the
- * help of a descriptor that is kept for that, and the listener rests until a connection ends or a
- * tenth of a second has passed, so that the loop does not spin on what it cannot accept.
+ * Where descriptors run out, a waiting connection is closed (limits.h). Where none waits, one
+ * client is turned away with the help of a descriptor that is kept for that, and the listener
+ * pauses until a connection ends or a tenth of a second has passed, so that the loop does not spin.
  *
  * Thread: the loop's.
  * Memory: the owner's.

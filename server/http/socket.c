@@ -91,14 +91,14 @@ static int open_socket(void)
     return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-/* Does somebody listen there? A full backlog is an answer too. */
+/* Does a process listen there? A full backlog says yes, too. */
 static bool is_alive(const struct sockaddr_un *a)
 {
     const int fd = open_socket();
     bool alive;
 
     if (fd < 0)
-        return true; /* nobody can say: better not touch it */
+        return true; /* unknown: the file stays */
     alive = connect(fd, (const struct sockaddr *)a, sizeof(*a)) == 0 || errno != ECONNREFUSED;
     close(fd);
     return alive;

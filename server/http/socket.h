@@ -27,7 +27,7 @@ int listen_open(const char *host, uint16_t port, int *fd, uint16_t *bound, char 
 bool listen_is_loopback(int fd);
 
 /* listen_open() for a Unix socket with the permissions `mode`. A socket that is there already and
- * that nobody listens on is one that was left behind: it is replaced. Anything else is left
+ * without a listening process was left behind: it is replaced. Anything else is left
  * alone. */
 int listen_unix(const char *path, mode_t mode, int *fd, struct socket_file *file, char *err,
                 size_t err_len);

@@ -23,7 +23,7 @@ static void set_timer(struct timeouts *t, uint64_t due_ms)
     uv_timer_start(&t->timer, on_timer, due_ms > now ? due_ms - now : 0, 0);
 }
 
-/* Those that are told of their end may begin to wait again, at the end of a list. */
+/* A connection whose timeout is reported may begin another wait, at the end of a list. */
 static void on_timer(uv_timer_t *timer)
 {
     struct timeouts *t = timer->data;

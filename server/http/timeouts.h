@@ -1,9 +1,8 @@
 /* server/http/timeouts.h - what connections wait for, and for how long they may.
  *
- * Each kind of waiting has one length, so that those who wait for the same thing stand in the
- * order in which they began: the first of a list is both the next one due and the oldest, which
- * goes first when slots are short. One timer of the loop is set for the earliest of all; with
- * nobody waiting there is none.
+ * Each kind of waiting has one time limit and one list, in the order in which connections began to
+ * wait: the first of a list is the next to time out, and the first to be closed when slots are
+ * short. One timer of the loop is set for the earliest of all lists; while all are empty it is off.
  *
  * Thread: the loop's. Memory: none; the entries are their owners'.
  */

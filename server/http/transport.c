@@ -56,7 +56,7 @@ static ssize_t of_errno(void)
     return errno == EAGAIN || errno == EINTR ? ERR_AGAIN : ERR_IO;
 }
 
-/* Who ends TCP without the goodbye of TLS has ended too. */
+/* A TCP end without a TLS close_notify counts as the end, too. */
 static ssize_t of_gnutls(ssize_t n)
 {
     switch (n) {

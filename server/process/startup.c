@@ -20,7 +20,7 @@ void startup_open_standard_fds(void)
     /* In order, so that open() returns just the one that is missing. */
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) < 0)
-            return; /* a system without /dev/null: nothing can be done, and nobody can be told */
+            return; /* a system without /dev/null: there is no stream to report it on */
 }
 
 void startup_ignore_signals(void)

@@ -29,7 +29,7 @@ struct worker_job {                       /* embedded in what it works for */
     void (*work)(struct worker_job *job); /* on a thread of the pool */
     void (*done)(struct worker_job *job); /* on the I/O thread, exactly once for each post; the job
                                            * may be freed or posted again there */
-    uint64_t owner;                       /* a number for whoever pays: a hash of the tenant */
+    uint64_t owner;                       /* whose job it is: a hash of the tenant */
     atomic_bool canceled;                 /* set by worker_job_cancel() */
     /* private */
     struct list link;

@@ -4,10 +4,11 @@
  * messages as plain paragraphs. A template that cannot be parsed does not keep the server from
  * starting: it serves everything else, and chats are refused with the reason.
  *
- * Templates see what they see under Hugging Face's tokenizers: messages, tools, documents (none),
- * add_generation_prompt, bos_token, eos_token, and the members of chat_template_kwargs. Parts of a
- * content are joined by line ends; arguments of tool calls are objects; a developer is a system
- * where the template knows no developer; reasoning_effort "none" is also enable_thinking false.
+ * Templates get the variables that Hugging Face's tokenizers give them: messages, tools, documents
+ * (none), add_generation_prompt, bos_token, eos_token, and the members of chat_template_kwargs.
+ * Parts of a content are joined by line ends; arguments of tool calls are objects; the role
+ * developer becomes system where the template does not know it; reasoning_effort "none" is also
+ * enable_thinking false.
  *
  * Thread: struct chat is read-only after creation; any number of threads may render.
  * Memory: a rendering is bounded by VALUE_POOL_MAX and CHAT_MAX_PROMPT and gives everything back.

@@ -168,7 +168,7 @@ static bool starts_with(const struct buf *b, size_t at, const char *mark)
     return at + n <= b->len && memcmp(b->data + at, mark, n) == 0;
 }
 
-/* The first mark in what is held from `from` on: its place, or SIZE_MAX. */
+/* The offset of the first mark in what is held from `from` on, or SIZE_MAX. */
 static size_t find(const struct buf *held, size_t from, const char *const *marks, size_t n,
                    size_t *which)
 {
@@ -283,7 +283,7 @@ static void pass_mark(struct output_parser *s, size_t at, const char *mark)
     consume(s, at + strlen(mark));
 }
 
-/* Everything that is certain comes out. */
+/* Move all text that cannot be the beginning of a mark to where it belongs. */
 static void sort_held(struct output_parser *s)
 {
     const char *marks[MAX_MARKS];

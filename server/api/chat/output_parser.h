@@ -1,12 +1,11 @@
-/* server/api/chat/output_parser.h - what a chat model said, taken apart: thoughts, text and tool
+/* server/api/chat/output_parser.h - the text of a chat's answer as reasoning, content and tool
  * calls.
  *
- * Models mark their thoughts and tool calls in the text, each family in its own way; which way is
- * read off the chat template (output_style_find). Text goes in as it becomes certain and comes out
- * sorted; what may be the beginning of a mark is held back until it is none. White space next to a
- * mark belongs to the mark. A tool call comes out whole; one that is no valid call is text, marks
- * and all, so nothing that a model said is ever lost. However the text was cut, the sum of what
- * comes out is the same.
+ * Models put reasoning and tool calls between marks, each family its own; the chat template tells
+ * which (output_style_find). Text goes in as it is decoded and comes out as content, reasoning or
+ * calls; what may begin a mark is held back until that is decided. White space next to a mark
+ * belongs to the mark. A tool call comes out whole; one that is not valid is content, marks
+ * included, so no text is lost. The result does not depend on how the text was cut into tokens.
  *
  * Thread: one owner.
  * Memory: bounded by HTTP_MAX_REPLY.
@@ -46,7 +45,7 @@ struct output_style output_style_find(const char *chat_template);
  * have to be seen. */
 bool output_parser_is_mark(const struct output_style *style, const char *name, size_t n);
 
-/* Does the rendered prompt end inside a thought that the answer goes on with? */
+/* Does the rendered prompt end inside reasoning, which the answer then continues? */
 bool output_parser_prompt_thinks(const struct output_style *style, const char *prompt, size_t n);
 
 /* Append the end of that thought, an empty one. */

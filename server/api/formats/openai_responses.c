@@ -290,7 +290,7 @@ static void end(struct response_writer *a, struct buf *out)
     add_response_event(a, is_cut(a) ? "response.incomplete" : "response.completed", true, out);
 }
 
-/* Clients number events themselves where they care: one that fails has no state to count with. */
+/* Its sequence number is 0: the writer's state is not known here. */
 static void failure(const struct api_error *e, struct buf *out)
 {
     buf_add_str(out, "event: error\ndata: {\"type\":\"error\",\"sequence_number\":0,\"code\":");

@@ -177,7 +177,7 @@ static const char *what_is_missing(const struct params *p)
     return p->form == PARAMS_EMBED ? "input" : "prompt";
 }
 
-/* What no field can be judged by alone. */
+/* Rules about several fields. */
 static int check_combinations(const struct params *p, struct api_error *e)
 {
     const char *missing = what_is_missing(p);

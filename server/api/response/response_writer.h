@@ -1,7 +1,7 @@
 /* server/api/response/response_writer.h - the bytes of a completion's answer: one JSON object, or
  * the frames of a stream.
  *
- * What is asked and answered is the same for every endpoint; how it is put is a wire format. The
+ * All endpoints answer the same choices; a wire format says in which JSON. The
  * fields of its bodies are those that params_fields.inc gives its form. The completion calls
  * `frame` whenever a choice has something new or has ended, and `close` when all have; or `whole`
  * at the end. An error in a buffer of a choice becomes an error of the output, so that no answer is
