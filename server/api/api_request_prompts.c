@@ -154,7 +154,7 @@ static int take_chat(struct api_request *p, const struct server_model *model,
         return rc;
     }
     prompt->thinks = output_parser_prompt_thinks(chat_style(model->chat), text.data, text.len);
-    if (prompt->thinks && p->constraint != NULL) { /* a constraint is for content, not for reasoning */
+    if (prompt->thinks && p->constraint != NULL) { /* it constrains content, not reasoning */
         output_parser_close_thought(chat_style(model->chat), &text);
         prompt->thinks = false;
     }
@@ -221,7 +221,7 @@ int api_request_make_prompt(struct api_request *p, const struct server_model *mo
     for (size_t k = 0; k < prompt->ids.n; k++)
         prompt->at_start =
             prompt->at_start && tokenizer_is_control(model->tokenizer, prompt->ids.ids[k]);
-    if (p->constraint != NULL) /* a leading blank is then the constraint's, not the tokenizer's prefix space */
+    if (p->constraint != NULL) /* a leading blank is then the constraint's */
         prompt->at_start = false;
     find_twin(p, i);
     return 0;

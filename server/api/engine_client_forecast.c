@@ -67,8 +67,7 @@ static struct ahead unseen_ahead(const struct engine_client *engine, const struc
     return ahead;
 }
 
-/* Requests that wait in the engine wait for memory or a slot: slots are free only when none waits.
- * */
+/* Requests that wait in the engine wait for memory or a slot: no slot is free while one waits. */
 static uint32_t position(const struct engine_client *engine, const struct engine_stats *s,
                          uint32_t n_waiting, uint32_t n_coming)
 {

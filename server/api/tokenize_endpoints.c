@@ -211,8 +211,7 @@ static bool post(struct job *j)
     return false;
 }
 
-/* Beside the JSON, a byte may become a token of the list, and a number with a comma in the answer.
- * */
+/* Beside the JSON: a byte may become a token in the list, and a number in the answer. */
 static uint64_t memory_of(const struct body_scan *scan)
 {
     return request_memory_of_body(scan) + 12 * (uint64_t)scan->n_bytes;

@@ -110,8 +110,7 @@ static struct table *build(const struct key_list *list, uint64_t now_us)
     return t;
 }
 
-/* Nothing can fail any more: a key whose name was there before takes the slot of its new version.
- * */
+/* Nothing can fail any more: a key whose name was there before takes its new version's slot. */
 static void adopt(struct table *t, const struct table *old, uint64_t now_us)
 {
     for (uint32_t i = 0; i <= t->mask; i++) {

@@ -104,8 +104,8 @@ static void enter(struct output_parser *s, enum output_part part)
     s->has_begun = false;
 }
 
-/* The first byte that is no white space, or held.len. What was passed once is not looked at again:
- * a model may write blanks for as long as it is let. */
+/* The first byte that is no white space, or held.len. The offset is remembered: a
+ * long run of blanks costs linear time. */
 static size_t first_letter(struct output_parser *s)
 {
     while (s->n_blank < s->held.len && is_blank(s->held.data[s->n_blank]))
