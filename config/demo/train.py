@@ -28,7 +28,7 @@ SHAPE = {"vocab": 2048, "dim": 256, "layers": 5, "heads": 4, "kv_heads": 2, "ffn
          "eps": 1e-5, "theta": 10000.0}
 
 
-# ---- vocabulary: byte-level BPE with the pre-split of GPT-2
+# ---- vocabulary: byte-level BPE with the pre-tokenizer of GPT-2
 
 PRE_SPLIT = re.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?[^\W\d_]+| ?\d+| ?(?:_|[^\s\w])+|\s+(?!\S)|\s+")
 

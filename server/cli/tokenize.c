@@ -87,7 +87,7 @@ int cmd_tokenize(int argc, char **argv)
     if (command_take_switch(&argc, argv, "--help") || command_take_switch(&argc, argv, "-h")) {
         puts("quire tokenize [--model FILE] [--tokenizer-pre NAME] [--ids] [--no-special] < TEXT\n"
              "  --model FILE          GGUF with a vocabulary, tensors or not; default: the demo's\n"
-             "  --tokenizer-pre NAME  pre-split rules in place of the file's, such as gpt-2\n"
+             "  --tokenizer-pre NAME  pre-tokenizer in place of the file's, such as gpt-2\n"
              "  --ids                 only the ids, separated by spaces\n"
              "  --no-special          add no BOS or EOS, and read special tokens as plain text");
         return EXIT_OK;
