@@ -27,4 +27,10 @@ static inline uint64_t clock_ms(void)
     return clock_us() / 1000u;
 }
 
+/* Microseconds as milliseconds, for texts. */
+static inline double ms_of(uint64_t us)
+{
+    return (double)us / 1e3;
+}
+
 #endif

@@ -1,14 +1,10 @@
 /* server/admin/debug_pages.c - see debug_pages.h. */
 #include "server/admin/debug_pages.h"
 
+#include "core/base/clock.h"
 #include "core/base/json.h"
 
 #include <inttypes.h>
-
-static double ms(uint64_t us)
-{
-    return (double)us / 1e3;
-}
 
 static void add_name(struct buf *out, const char *name)
 {
@@ -22,7 +18,7 @@ static void add_name(struct buf *out, const char *name)
 static void add_time(struct buf *out, const char *key, uint64_t us)
 {
     if (us > 0)
-        buf_printf(out, ",\"%s\":%.3f", key, ms(us));
+        buf_printf(out, ",\"%s\":%.3f", key, ms_of(us));
     else
         buf_printf(out, ",\"%s\":null", key);
 }
@@ -66,7 +62,7 @@ static void add_request(struct buf *out, const struct seq_info *q, const struct 
                q->n_prompt, q->max_tokens, q->n_known, q->n_done, q->n_cached, q->n_blocks,
                q->n_preempted);
     add_name(out, place_name(q->place));
-    buf_printf(out, ",\"age_ms\":%.3f,\"queue_ms\":%.3f", ms(q->age_us), ms(q->waited_us));
+    buf_printf(out, ",\"age_ms\":%.3f,\"queue_ms\":%.3f", ms_of(q->age_us), ms_of(q->waited_us));
     add_time(out, "deadline_in_ms", q->deadline_in_us);
     buf_add_char(out, '}');
 }
@@ -127,14 +123,14 @@ static void add_step(struct buf *out, const struct step_info *t)
     buf_printf(out,
                "{\"step\":%" PRIu64 ",\"at_ms\":%.3f,\"sequences\":%u,\"prefill_rows\":%u,"
                "\"decode_rows\":%u,\"prefill_keys\":%" PRIu64 ",\"decode_keys\":%" PRIu64 ",",
-               t->step, ms(t->at_us), t->n_sequences, t->work.n_prefill, t->work.n_decode,
+               t->step, ms_of(t->at_us), t->n_sequences, t->work.n_prefill, t->work.n_decode,
                t->work.kv_prefill, t->work.kv_decode);
     buf_printf(out,
                "\"admitted\":%u,\"preempted\":%u,\"swapped_out\":%u,\"swapped_in\":%u,"
                "\"moves\":%u",
                t->n_admitted, t->n_preempted, t->n_swapped_out, t->n_swapped_in, t->n_moves);
     add_time(out, "predicted_ms", t->predicted_us);
-    buf_printf(out, ",\"took_ms\":%.3f}", ms(t->took_us));
+    buf_printf(out, ",\"took_ms\":%.3f}", ms_of(t->took_us));
 }
 
 void debug_render_iterations(const struct snapshot *s, struct buf *out)

@@ -1,6 +1,7 @@
 /* server/api/dry_run.c - see dry_run.h. */
 #include "server/api/dry_run.h"
 
+#include "core/base/clock.h"
 #include "core/base/json.h"
 #include "core/base/list.h"
 #include "core/base/mem.h"
@@ -33,11 +34,6 @@ static void on_gone(void *ud)
     api_call_leave(&j->api);
 }
 
-static double ms(uint64_t us)
-{
-    return (double)us / 1e3;
-}
-
 static void add_forecast(struct buf *out, const struct forecast *f, bool has_tokens)
 {
     buf_add_str(out, ",\"predicted_ms\":");
@@ -45,12 +41,12 @@ static void add_forecast(struct buf *out, const struct forecast *f, bool has_tok
         buf_add_str(out, "null");
         return;
     }
-    buf_printf(out, "{\"start\":%.3f,\"first_token\":", ms(f->start_us));
+    buf_printf(out, "{\"start\":%.3f,\"first_token\":", ms_of(f->start_us));
     if (has_tokens)
-        buf_printf(out, "%.3f", ms(f->first_us));
+        buf_printf(out, "%.3f", ms_of(f->first_us));
     else
         buf_add_str(out, "null");
-    buf_printf(out, ",\"finish\":%.3f}", ms(f->finish_us));
+    buf_printf(out, ",\"finish\":%.3f}", ms_of(f->finish_us));
 }
 
 static void add_prompt(const struct plan_job *j, uint32_t i, uint64_t ahead, struct buf *out)

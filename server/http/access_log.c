@@ -49,11 +49,6 @@ struct access *access_ref(struct access *a)
 
 /* ---- the line ---- */
 
-static double ms(uint64_t us)
-{
-    return (double)us / 1e3;
-}
-
 static uint64_t after(uint64_t later, uint64_t earlier)
 {
     return later > earlier ? later - earlier : 0;
@@ -75,10 +70,10 @@ static void format_work(const struct access *a, char *out, size_t size)
              " decode_ms=%.3f preempted_ms=%.3f swapped_ms=%.3f delivery_ms=%.3f"
              " write_blocked_ms=%.3f ttft_ms=%.3f tok_s=%.1f preemptions=%u finish=%s",
              w->priority, w->n_choices, w->prompt_tokens, w->completion_tokens, w->cached_tokens,
-             ms(after(w->arrival_us, a->begin_us)), ms(w->queue_us), ms(w->prefill_us),
-             ms(w->decode_us), ms(after(w->preempted_us, w->swapped_us)), ms(w->swapped_us),
-             ms(ready - engine_end),
-             ms(after(a->end_us, ready)), ms(after(w->first_us, w->arrival_us)),
+             ms_of(after(w->arrival_us, a->begin_us)), ms_of(w->queue_us), ms_of(w->prefill_us),
+             ms_of(w->decode_us), ms_of(after(w->preempted_us, w->swapped_us)),
+             ms_of(w->swapped_us), ms_of(ready - engine_end), ms_of(after(a->end_us, ready)),
+             ms_of(after(w->first_us, w->arrival_us)),
              w->decode_us > 0 ? (double)n_gaps / ((double)w->decode_us / 1e6) : 0, w->n_preempted,
              w->finish);
 }
@@ -110,7 +105,7 @@ static void unref(struct access *a)
              "event=finished id=%s method=%s route=%s status=%d bytes=%" PRIu64
              "%s%s duration_ms=%.3f%s",
              log_quote(id, sizeof(id), a->id), method_of(a, method, sizeof(method)), a->route,
-             a->status, a->bytes, key, model, ms(after(a->end_us, a->begin_us)), work);
+             a->status, a->bytes, key, model, ms_of(after(a->end_us, a->begin_us)), work);
     mem_free(a);
 }
 

@@ -3,17 +3,30 @@
 
 #include "core/base/err.h"
 
+#include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 int params_parse_model(const struct field_args *a)
 {
     if (!cJSON_IsString(a->v))
-        return api_error_set(a->e, 400, a->name, NULL, "'model' must be a string");
+        return params_refuse(a, "must be a string");
     if (strcmp(a->v->valuestring, a->limits->model) == 0 ||
         strcmp(a->v->valuestring, "default") == 0)
         return 0;
     return api_error_no_model(a->e, a->v->valuestring);
+}
+
+int params_refuse(const struct field_args *a, const char *format, ...)
+{
+    char what[256];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(what, sizeof(what), format, args);
+    va_end(args);
+    return api_error_set(a->e, 400, a->name, NULL, "'%s' %s", a->name, what);
 }
 
 int params_take_each(const struct field_args *a,
@@ -36,10 +49,9 @@ int params_parse_stream_options(const struct field_args *a)
     const cJSON *usage = field_find(a->v, "include_usage");
 
     if (!cJSON_IsObject(a->v))
-        return api_error_set(a->e, 400, a->name, NULL, "'stream_options' must be an object");
+        return params_refuse(a, "must be an object");
     if (!a->p->stream)
-        return api_error_set(a->e, 400, a->name, NULL,
-                             "'stream_options' is only allowed with 'stream': true");
+        return params_refuse(a, "is only allowed with 'stream': true");
     if (usage == NULL)
         return 0;
     return field_bool(usage, "stream_options.include_usage", &a->p->include_usage, a->e);
@@ -54,8 +66,7 @@ int params_parse_priority(const struct field_args *a)
     }
     if (cJSON_IsString(a->v) && priority_find(a->v->valuestring, &a->p->priority))
         return 0;
-    return api_error_set(a->e, 400, a->name, NULL,
-                         "'priority' must be low, normal, high, critical or 0 to 3");
+    return params_refuse(a, "must be low, normal, high, critical or 0 to 3");
 }
 
 int params_parse_cache_salt(const struct field_args *a)
@@ -63,12 +74,10 @@ int params_parse_cache_salt(const struct field_args *a)
     size_t n;
 
     if (!cJSON_IsString(a->v))
-        return api_error_set(a->e, 400, a->name, NULL, "'cache_salt' must be a string");
+        return params_refuse(a, "must be a string");
     n = strlen(a->v->valuestring);
     if (n > PARAMS_MAX_SALT)
-        return api_error_set(a->e, 400, a->name, NULL,
-                             "'cache_salt' must have at most %d bytes, got %zu", PARAMS_MAX_SALT,
-                             n);
+        return params_refuse(a, "must have at most %d bytes, got %zu", PARAMS_MAX_SALT, n);
     memcpy(a->p->cache_salt, a->v->valuestring, n + 1);
     return 0;
 }
@@ -111,7 +120,7 @@ static int parse_above_zero(const struct field *f, const struct field_args *a, f
     const int rc = field_float(a->v, a->name, 0, f->max, out, a->e);
 
     if (rc == 0 && *out <= 0)
-        return api_error_set(a->e, 400, a->name, NULL, "'%s' must be above 0", a->name);
+        return params_refuse(a, "must be above 0");
     return rc;
 }
 

@@ -153,7 +153,7 @@ int params_parse_turns(const struct field_args *a)
 {
     a->p->has_messages = true;
     if (!cJSON_IsArray(a->v) || a->v->child == NULL)
-        return api_error_set(a->e, 400, a->name, NULL, "'messages' must be a list of messages");
+        return params_refuse(a, "must be a list of messages");
     return params_take_each(a, take_turn);
 }
 
@@ -191,9 +191,7 @@ int params_parse_typed_choice(const struct field_args *a)
     if (type != NULL && (strcmp(type, "auto") == 0 || strcmp(type, "none") == 0))
         return params_choose_tool_by_word(a, type);
     if (type == NULL || strcmp(type, "tool") != 0 || field_text(a->v, "name") == NULL)
-        return api_error_set(a->e, 400, a->name, NULL,
-                             "'tool_choice' must have the type auto, any, none, or tool with a "
-                             "name");
+        return params_refuse(a, "must have the type auto, any, none, or tool with a name");
     return params_choose_tool(a, "tool_choice.name", field_text(a->v, "name"));
 }
 
@@ -202,7 +200,7 @@ int params_parse_typed_choice(const struct field_args *a)
 int params_parse_stop_sequences(const struct field_args *a)
 {
     if (!cJSON_IsArray(a->v))
-        return api_error_set(a->e, 400, a->name, NULL, "'stop_sequences' must be a list");
+        return params_refuse(a, "must be a list");
     return params_parse_stop(a);
 }
 
@@ -220,5 +218,5 @@ int params_parse_thinking(const struct field_args *a)
 
 int params_parse_single_answer(const struct field_args *a)
 {
-    return api_error_set(a->e, 400, a->name, NULL, "'n' does not exist here: there is one answer");
+    return params_refuse(a, "does not exist here: there is one answer");
 }

@@ -12,8 +12,7 @@
 int params_add_message(const struct field_args *a, const char *role)
 {
     if (a->p->chat.n_messages == MAX_MESSAGES)
-        return api_error_set(a->e, 400, a->name, NULL, "'%s' must hold at most %d messages",
-                             a->name, MAX_MESSAGES);
+        return params_refuse(a, "must hold at most %d messages", MAX_MESSAGES);
     return conversation_add_message(&a->p->chat, role) != NULL ? 0 : api_error_no_memory(a->e);
 }
 
@@ -140,7 +139,7 @@ int params_parse_messages(const struct field_args *a)
 {
     a->p->has_messages = true;
     if (!cJSON_IsArray(a->v) || a->v->child == NULL)
-        return api_error_set(a->e, 400, a->name, NULL, "'messages' must be a list of messages");
+        return params_refuse(a, "must be a list of messages");
     return params_take_each(a, take_message);
 }
 
@@ -153,12 +152,11 @@ int params_parse_chat_template_kwargs(const struct field_args *a)
                                         "eos_token", "tokenize", "chat_template"};
 
     if (!cJSON_IsObject(a->v))
-        return api_error_set(a->e, 400, a->name, NULL, "'chat_template_kwargs' must be an object");
+        return params_refuse(a, "must be an object");
     for (const cJSON *it = a->v->child; it != NULL; it = it->next)
         for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
             if (strcmp(it->string, taken[i]) == 0)
-                return api_error_set(a->e, 400, a->name, NULL,
-                                     "'chat_template_kwargs' may not set '%s'", taken[i]);
+                return params_refuse(a, "may not set '%s'", taken[i]);
     a->p->template_kwargs = a->v;
     return 0;
 }
@@ -200,8 +198,7 @@ int params_parse_top_logprobs(const struct field_args *a)
     if (field_uint(a->v, a->name, 0, PARAMS_MAX_LOGPROBS, &n, a->e) < 0)
         return ERR_INVAL;
     if (a->p->sampling.n_top < 0)
-        return api_error_set(a->e, 400, a->name, NULL,
-                             "'top_logprobs' is only allowed with 'logprobs': true");
+        return params_refuse(a, "is only allowed with 'logprobs': true");
     a->p->sampling.n_top = (int32_t)n;
     return 0;
 }

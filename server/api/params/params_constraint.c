@@ -76,7 +76,7 @@ int params_parse_structured_outputs(const struct field_args *a)
     int rc = 0;
 
     if (!cJSON_IsObject(a->v))
-        return api_error_set(a->e, 400, a->name, NULL, "'structured_outputs' must be an object");
+        return params_refuse(a, "must be an object");
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]) && rc == 0; i++) {
         v = field_find(a->v, members[i].name);
         if (v != NULL)
@@ -119,7 +119,5 @@ int params_parse_response_format(const struct field_args *a)
             return parse_schema_format(a);
         return spec_for(a, a->name, CONSTRAINT_JSON, NULL);
     }
-    return api_error_set(a->e, 400, a->name, NULL,
-                         "'%s' must be an object whose type is text, json_object or json_schema",
-                         a->name);
+    return params_refuse(a, "must be an object whose type is text, json_object or json_schema");
 }

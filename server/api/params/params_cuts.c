@@ -33,9 +33,7 @@ void params_settle_sampling(struct params *p)
 int params_parse_mirostat(const struct field_args *a)
 {
     if (!field_is_int(a->v, 0, 0) && !field_is_int(a->v, 2, 2))
-        return api_error_set(a->e, 400, a->name, NULL,
-                             "'mirostat' must be 0 for off or 2: the first version is not "
-                             "supported");
+        return params_refuse(a, "must be 0 for off or 2: the first version is not supported");
     a->p->has_mirostat = a->v->valuedouble != 0;
     return 0;
 }
@@ -44,8 +42,7 @@ int params_parse_mirostat(const struct field_args *a)
 int params_parse_dry_penalty_last_n(const struct field_args *a)
 {
     if (!field_is_int(a->v, -1, INT32_MAX))
-        return api_error_set(a->e, 400, a->name, NULL,
-                             "'dry_penalty_last_n' must be an integer, -1 for the whole text");
+        return params_refuse(a, "must be an integer, -1 for the whole text");
     a->p->sampling.dry_last_n = a->v->valuedouble < 0 ? UINT32_MAX : (uint32_t)a->v->valuedouble;
     return 0;
 }
@@ -53,16 +50,13 @@ int params_parse_dry_penalty_last_n(const struct field_args *a)
 int params_parse_dry_sequence_breakers(const struct field_args *a)
 {
     if (!cJSON_IsArray(a->v))
-        return api_error_set(a->e, 400, a->name, NULL,
-                             "'dry_sequence_breakers' must be a list of strings");
+        return params_refuse(a, "must be a list of strings");
     a->p->n_breakers = 0;
     for (const cJSON *it = a->v->child; it != NULL; it = it->next) {
         const size_t n = cJSON_IsString(it) ? strlen(it->valuestring) : 0;
 
         if (n == 0 || n > PARAMS_MAX_BREAKER || a->p->n_breakers == PARAMS_MAX_BREAKERS)
-            return api_error_set(a->e, 400, a->name, NULL,
-                                 "'dry_sequence_breakers' must hold at most %d strings of 1 to %d "
-                                 "bytes",
+            return params_refuse(a, "must hold at most %d strings of 1 to %d bytes",
                                  PARAMS_MAX_BREAKERS, PARAMS_MAX_BREAKER);
         memcpy(a->p->breakers[a->p->n_breakers++], it->valuestring, n + 1);
     }

@@ -34,6 +34,10 @@ void params_set_sampling_defaults(struct params *p);
 /* Knobs of what is not on do nothing. */
 void params_settle_sampling(struct params *p);
 
+/* A 400 that names the field: "'top_k' must be …"; `format` is what follows the name. */
+int params_refuse(const struct field_args *a, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /* What the wire formats of chats share; they return as a parse function does. The text or the call
  * goes to the last message. */
 int params_add_message(const struct field_args *a, const char *role);

@@ -24,14 +24,11 @@ static int check_prompt(const struct field_args *a, const cJSON *v)
     if (cJSON_IsString(v))
         return 0;
     if (!cJSON_IsArray(v) || v->child == NULL)
-        return api_error_set(a->e, 400, a->name, NULL,
-                             "'%s' must be a string, a list of strings and token ids, or a list of "
-                             "such",
-                             a->name);
+        return params_refuse(
+            a, "must be a string, a list of strings and token ids, or a list of such");
     for (const cJSON *it = v->child; it != NULL; it = it->next)
         if (!is_part(a, it))
-            return api_error_set(a->e, 400, a->name, NULL,
-                                 "'%s' must hold texts and token ids between 0 and %d", a->name,
+            return params_refuse(a, "must hold texts and token ids between 0 and %d",
                                  a->limits->n_vocab - 1);
     return 0;
 }
@@ -50,8 +47,7 @@ int params_parse_native_prompt(const struct field_args *a)
         return check_prompt(a, a->v);
     for (const cJSON *it = a->v->child; it != NULL; it = it->next) {
         if (++n > PARAMS_MAX_CHOICES)
-            return api_error_set(a->e, 400, a->name, NULL, "'%s' must hold at most %d prompts",
-                                 a->name, PARAMS_MAX_CHOICES);
+            return params_refuse(a, "must hold at most %d prompts", PARAMS_MAX_CHOICES);
         if (check_prompt(a, it) < 0)
             return ERR_INVAL;
     }
@@ -62,7 +58,7 @@ int params_parse_native_prompt(const struct field_args *a)
 static int parse_text(const struct field_args *a, const char **out)
 {
     if (!cJSON_IsString(a->v))
-        return api_error_set(a->e, 400, a->name, NULL, "'%s' must be a string", a->name);
+        return params_refuse(a, "must be a string");
     *out = a->v->valuestring;
     return 0;
 }
@@ -70,9 +66,8 @@ static int parse_text(const struct field_args *a, const char **out)
 int params_parse_input_prefix(const struct field_args *a)
 {
     if (!a->limits->can_infill)
-        return api_error_set(a->e, 400, a->name, NULL,
-                             "'input_prefix' is not supported: this model's vocabulary has no "
-                             "tokens for filling gaps");
+        return params_refuse(
+            a, "is not supported: this model's vocabulary has no tokens for filling gaps");
     return parse_text(a, &a->p->infill.prefix);
 }
 
@@ -87,7 +82,7 @@ int params_parse_infill_prompt(const struct field_args *a)
     a->p->prompt = a->v;
     if (cJSON_IsString(a->v))
         return 0;
-    return api_error_set(a->e, 400, a->name, NULL, "'prompt' must be a string");
+    return params_refuse(a, "must be a string");
 }
 
 int params_parse_input_extra(const struct field_args *a)
@@ -96,11 +91,10 @@ int params_parse_input_extra(const struct field_args *a)
         const cJSON *name = field_find(it, "filename");
 
         if (!cJSON_IsString(field_find(it, "text")) || (name != NULL && !cJSON_IsString(name)))
-            return api_error_set(a->e, 400, a->name, NULL,
-                                 "'input_extra' must hold objects with a text and a filename");
+            return params_refuse(a, "must hold objects with a text and a filename");
     }
     if (!cJSON_IsArray(a->v))
-        return api_error_set(a->e, 400, a->name, NULL, "'input_extra' must be a list");
+        return params_refuse(a, "must be a list");
     a->p->infill.extra = a->v;
     return 0;
 }
@@ -111,8 +105,7 @@ int params_parse_input_extra(const struct field_args *a)
 int params_parse_n_predict(const struct field_args *a)
 {
     if (!field_is_int(a->v, -2, INT32_MAX))
-        return api_error_set(a->e, 400, a->name, NULL,
-                             "'n_predict' must be an integer, -1 for no limit");
+        return params_refuse(a, "must be an integer, -1 for no limit");
     a->p->max_tokens = a->v->valuedouble < 0 ? PARAMS_NO_LIMIT : (uint32_t)a->v->valuedouble;
     return 0;
 }
@@ -122,7 +115,7 @@ int params_parse_repeat_last_n(const struct field_args *a)
 {
     if (field_is_int(a->v, -1, INT32_MAX))
         return 0;
-    return api_error_set(a->e, 400, a->name, NULL, "'repeat_last_n' must be an integer from -1 on");
+    return params_refuse(a, "must be an integer from -1 on");
 }
 
 /* -1, and what llama-server has for it as an unsigned number: another seed each time. */
@@ -147,8 +140,7 @@ int params_parse_post_sampling_probs(const struct field_args *a)
 {
     if (cJSON_IsFalse(a->v))
         return 0;
-    return api_error_set(a->e, 400, a->name, NULL,
-                         "'post_sampling_probs' is not supported: only false");
+    return params_refuse(a, "is not supported: only false");
 }
 
 /* ---- of no effect ---- */
@@ -174,7 +166,7 @@ int params_parse_id_slot(const struct field_args *a)
 {
     if (field_is_int(a->v, -1, INT32_MAX))
         return 0;
-    return api_error_set(a->e, 400, a->name, NULL, "'id_slot' must be an integer from -1 on");
+    return params_refuse(a, "must be an integer from -1 on");
 }
 
 /* ---- logit_bias ---- */
@@ -184,8 +176,7 @@ static int add_bias(const struct field_args *a, int32_t id, float bias)
     struct logit_bias *slot = params_bias_slot(a->p, id);
 
     if (slot == NULL)
-        return api_error_set(a->e, 400, a->name, NULL,
-                             "'logit_bias' must have at most %d entries", SAMPLING_MAX_BIAS);
+        return params_refuse(a, "must have at most %d entries", SAMPLING_MAX_BIAS);
     *slot = (struct logit_bias){id, bias};
     return 0;
 }
@@ -201,7 +192,7 @@ static int add_text_bias(const struct field_args *a, const char *text, float bia
     if (encoded == ERR_NOMEM)
         rc = api_error_no_memory(a->e);
     else if (encoded < 0)
-        rc = api_error_set(a->e, 400, a->name, NULL, "'logit_bias' %s",
+        rc = params_refuse(a, "%s",
                            budget_error(a->limits->budget) < 0 ? "takes too many steps to tokenize"
                                                                : "has a text of too many tokens");
     for (size_t i = 0; rc == 0 && i < list.n; i++)
@@ -222,9 +213,7 @@ static int take_pair(const struct field_args *a, const cJSON *pair)
     float bias;
 
     if (!cJSON_IsArray(pair) || cJSON_GetArraySize(pair) != 2 || !is_part(a, pair->child))
-        return api_error_set(a->e, 400, a->name, NULL,
-                             "'logit_bias' must hold pairs of a token id below %d or a text, and a "
-                             "bias",
+        return params_refuse(a, "must hold pairs of a token id below %d or a text, and a bias",
                              a->limits->n_vocab);
     if (read_bias(a, pair->child->next, &bias) < 0)
         return ERR_INVAL;

@@ -9,13 +9,10 @@
 static int check_id_list(const struct field_args *a, const cJSON *list)
 {
     if (list->child == NULL)
-        return api_error_set(a->e, 400, a->name, NULL, "'%s' has an empty list of token ids",
-                             a->name);
+        return params_refuse(a, "has an empty list of token ids");
     for (const cJSON *it = list->child; it != NULL; it = it->next)
         if (!field_is_int(it, 0, a->limits->n_vocab - 1))
-            return api_error_set(a->e, 400, a->name, NULL,
-                                 "'%s' must hold token ids between 0 and %d", a->name,
-                                 a->limits->n_vocab - 1);
+            return params_refuse(a, "must hold token ids between 0 and %d", a->limits->n_vocab - 1);
     return 0;
 }
 
@@ -27,10 +24,9 @@ static int check_prompt_list(const struct field_args *a)
 
     for (const cJSON *it = a->v->child; it != NULL; it = it->next) {
         if (++n > PARAMS_MAX_CHOICES)
-            return api_error_set(a->e, 400, a->name, NULL, "'%s' must hold at most %d prompts",
-                                 a->name, PARAMS_MAX_CHOICES);
+            return params_refuse(a, "must hold at most %d prompts", PARAMS_MAX_CHOICES);
         if (strings ? !cJSON_IsString(it) : !cJSON_IsArray(it))
-            return api_error_set(a->e, 400, a->name, NULL, "'%s' mixes kinds of prompts", a->name);
+            return params_refuse(a, "mixes kinds of prompts");
         if (!strings && check_id_list(a, it) < 0)
             return ERR_INVAL;
     }
@@ -60,21 +56,19 @@ int params_parse_best_of(const struct field_args *a)
         return ERR_INVAL;
     if (a->p->n_each >= a->p->n)
         return 0;
-    return api_error_set(a->e, 400, a->name, NULL, "'best_of' %u is below 'n' %u", a->p->n_each,
-                         a->p->n);
+    return params_refuse(a, "%u is below 'n' %u", a->p->n_each, a->p->n);
 }
 
 /* Editors send an empty one at the end of a file: there is no gap. */
 int params_parse_suffix(const struct field_args *a)
 {
     if (!cJSON_IsString(a->v))
-        return api_error_set(a->e, 400, a->name, NULL, "'suffix' must be a string");
+        return params_refuse(a, "must be a string");
     if (a->v->valuestring[0] == '\0')
         return 0;
     if (!a->limits->can_infill)
-        return api_error_set(a->e, 400, a->name, NULL,
-                             "'suffix' is not supported: this model's vocabulary has no tokens "
-                             "for filling gaps");
+        return params_refuse(
+            a, "is not supported: this model's vocabulary has no tokens for filling gaps");
     a->p->infill.suffix = a->v->valuestring;
     return 0;
 }
@@ -107,5 +101,5 @@ int params_parse_encoding_format(const struct field_args *a)
     a->p->as_base64 = cJSON_IsString(a->v) && strcmp(a->v->valuestring, "base64") == 0;
     if (a->p->as_base64 || (cJSON_IsString(a->v) && strcmp(a->v->valuestring, "float") == 0))
         return 0;
-    return api_error_set(a->e, 400, a->name, NULL, "'encoding_format' must be float or base64");
+    return params_refuse(a, "must be float or base64");
 }

@@ -14,9 +14,8 @@
 int params_parse_instructions(const struct field_args *a)
 {
     if (!cJSON_IsString(a->v))
-        return api_error_set(a->e, 400, a->name, NULL, "'instructions' must be a string");
-    return params_add_message(a, "system") == 0 ? params_add_text(a, a->v->valuestring)
-                                                : ERR_INVAL;
+        return params_refuse(a, "must be a string");
+    return params_add_message(a, "system") == 0 ? params_add_text(a, a->v->valuestring) : ERR_INVAL;
 }
 
 /* ---- input ---- */
@@ -146,8 +145,7 @@ int params_parse_items(const struct field_args *a)
         return params_add_message(a, "user") == 0 ? params_add_text(a, a->v->valuestring)
                                                   : ERR_INVAL;
     if (!cJSON_IsArray(a->v) || a->v->child == NULL)
-        return api_error_set(a->e, 400, a->name, NULL,
-                             "'input' must be a string or a list of items");
+        return params_refuse(a, "must be a string or a list of items");
     return params_take_each(a, take_item);
 }
 
@@ -161,8 +159,8 @@ static int take_tool(const struct field_args *a, const struct field_path *p, con
                         .strict = field_find(v, "strict")};
 
     if (type == NULL || strcmp(type, "function") != 0)
-        return api_error_set(a->e, 400, a->name, NULL, "'tools' has one of type '%.60s', and only "
-                             "functions are known here", type != NULL ? type : "");
+        return params_refuse(a, "has one of type '%.60s', and only functions are known here",
+                             type != NULL ? type : "");
     tool.name = field_need_text(p, v, "name");
     return tool.name != NULL ? params_add_tool(a, p, &tool) : ERR_INVAL;
 }
@@ -203,8 +201,7 @@ int params_parse_reasoning(const struct field_args *a)
 
 static int refuse_state(const struct field_args *a)
 {
-    return api_error_set(a->e, 400, a->name, NULL,
-                         "'%s' is not supported: nothing is kept between requests", a->name);
+    return params_refuse(a, "is not supported: nothing is kept between requests");
 }
 
 int params_parse_previous_response_id(const struct field_args *a)
@@ -225,6 +222,6 @@ int params_parse_stored_prompt(const struct field_args *a)
 int params_parse_background(const struct field_args *a)
 {
     if (cJSON_IsTrue(a->v))
-        return api_error_set(a->e, 400, a->name, NULL, "'background' is not supported");
+        return params_refuse(a, "is not supported");
     return 0;
 }

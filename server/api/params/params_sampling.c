@@ -11,8 +11,7 @@
 int params_parse_top_k(const struct field_args *a)
 {
     if (!field_is_int(a->v, -1, INT32_MAX))
-        return api_error_set(a->e, 400, a->name, NULL,
-                             "'top_k' must be an integer, -1 or 0 for off");
+        return params_refuse(a, "must be an integer, -1 or 0 for off");
     a->p->sampling.top_k = a->v->valuedouble < 0 ? 0 : (int32_t)a->v->valuedouble;
     return 0;
 }
@@ -52,22 +51,20 @@ struct logit_bias *params_bias_slot(struct params *p, int32_t id)
 int params_parse_logit_bias(const struct field_args *a)
 {
     if (!cJSON_IsObject(a->v))
-        return api_error_set(a->e, 400, a->name, NULL, "'logit_bias' must be an object");
+        return params_refuse(a, "must be an object");
     for (const cJSON *it = a->v->child; it != NULL; it = it->next) {
         const int32_t id = id_of_key(it->string, a->limits->n_vocab);
         struct logit_bias bias = {.id = id};
         struct logit_bias *slot;
 
         if (id < 0)
-            return api_error_set(a->e, 400, a->name, NULL,
-                                 "'logit_bias' must have token ids between 0 and %d as keys",
+            return params_refuse(a, "must have token ids between 0 and %d as keys",
                                  a->limits->n_vocab - 1);
         if (field_float(it, a->name, -100, 100, &bias.bias, a->e) < 0)
             return ERR_INVAL;
         slot = params_bias_slot(a->p, id);
         if (slot == NULL)
-            return api_error_set(a->e, 400, a->name, NULL,
-                                 "'logit_bias' must have at most %d entries", SAMPLING_MAX_BIAS);
+            return params_refuse(a, "must have at most %d entries", SAMPLING_MAX_BIAS);
         *slot = bias;
     }
     return 0;
@@ -79,15 +76,13 @@ static int add_stop(const struct field_args *a, const cJSON *v)
     size_t len;
 
     if (!cJSON_IsString(v))
-        return api_error_set(a->e, 400, a->name, NULL,
-                             "'stop' must be a string or a list of strings");
+        return params_refuse(a, "must be a string or a list of strings");
     len = strlen(v->valuestring);
     if (len == 0 || len > STOP_MAX_BYTES)
         return api_error_set(a->e, 400, a->name, NULL,
                              "a stop string must have 1 to %d bytes, got %zu", STOP_MAX_BYTES, len);
     if (list->n == STOP_MAX)
-        return api_error_set(a->e, 400, a->name, NULL, "'stop' must hold at most %d strings",
-                             STOP_MAX);
+        return params_refuse(a, "must hold at most %d strings", STOP_MAX);
     list->text[list->n] = mem_strdup(v->valuestring);
     if (list->text[list->n] == NULL)
         return api_error_no_memory(a->e);

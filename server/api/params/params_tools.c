@@ -25,8 +25,7 @@ int params_add_tool(const struct field_args *a, const struct field_path *p,
     if (tool->parameters != NULL && !cJSON_IsObject(tool->parameters))
         return field_refuse(p, "parameters", "a JSON schema");
     if (a->p->chat.n_tools == MAX_TOOLS)
-        return api_error_set(a->e, 400, a->name, NULL, "'tools' must hold at most %d tools",
-                             MAX_TOOLS);
+        return params_refuse(a, "must hold at most %d tools", MAX_TOOLS);
     return conversation_add_tool(&a->p->chat, tool) == 0 ? 0 : api_error_no_memory(a->e);
 }
 
@@ -52,7 +51,7 @@ int params_take_tools(const struct field_args *a,
                                   const cJSON *tool))
 {
     if (!cJSON_IsArray(a->v))
-        return api_error_set(a->e, 400, a->name, NULL, "'tools' must be a list");
+        return params_refuse(a, "must be a list");
     return params_take_each(a, take);
 }
 
@@ -79,8 +78,7 @@ int params_choose_tool_by_word(const struct field_args *a, const char *word)
             a->p->tool_choice = (enum tool_choice)i;
             return 0;
         }
-    return api_error_set(a->e, 400, a->name, NULL,
-                         "'tool_choice' must be auto, none, required or name a function");
+    return params_refuse(a, "must be auto, none, required or name a function");
 }
 
 int params_choose_either(const struct field_args *a, const char *field, const cJSON *function)

@@ -1,6 +1,7 @@
 /* server/api/response/response_writer.c - see response_writer.h: what the wire formats share. */
 #include "server/api/response/response_writer.h"
 
+#include "core/base/clock.h"
 #include "core/base/json.h"
 #include "core/base/version.h"
 #include "server/http/http.h"
@@ -107,11 +108,6 @@ static void render_prompt_ids(struct choice *c, struct buf *out)
     buf_add_char(out, ']');
 }
 
-static double ms(uint64_t us)
-{
-    return (double)us / 1e3;
-}
-
 /* Where the time went: preempted is with nothing kept, swapped with a copy. What is left over is
  * the way between the engine and here, and what of that was spent waiting for the client to read;
  * the parts add up to the total. */
@@ -127,9 +123,9 @@ static void render_timings(const struct choice *c, struct buf *out)
                ",\"timings\":{\"queue_ms\":%.3f,\"prefill_ms\":%.3f,\"decode_ms\":%.3f,"
                "\"preempted_ms\":%.3f,\"swapped_ms\":%.3f,\"delivery_ms\":%.3f,"
                "\"write_blocked_ms\":%.3f,\"total_ms\":%.3f,",
-               ms(t->queue_us), ms(t->prefill_us), ms(t->decode_us),
-               ms(t->preempted_us - t->swapped_us), ms(t->swapped_us), ms(rest - blocked),
-               ms(blocked), ms(total));
+               ms_of(t->queue_us), ms_of(t->prefill_us), ms_of(t->decode_us),
+               ms_of(t->preempted_us - t->swapped_us), ms_of(t->swapped_us), ms_of(rest - blocked),
+               ms_of(blocked), ms_of(total));
     buf_printf(out,
                "\"n_preempted\":%u,\"prompt_tokens\":%zu,\"cached_tokens\":%u,"
                "\"completion_tokens\":%u}",
