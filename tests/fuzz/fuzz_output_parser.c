@@ -1,4 +1,4 @@
-/* tests/fuzz/fuzz_speech.c - libFuzzer: any text as what a model says, taken apart whole and in
+/* tests/fuzz/fuzz_output_parser.c - libFuzzer: any text as what a model says, taken apart whole and in
  * pieces.
  *
  * The first byte says how tools are called, the second which marks count, the third how the text is

@@ -1,4 +1,4 @@
-/* tests/sim/sim_traffic.c - traffic in virtual time: what the policies promise, kept under load.
+/* tests/sim/sim_load.c - load in virtual time: what the policies promise, kept under load.
  *
  * The machine: 15 ms a step for the weights, 1.4 ms a prompt row, 2 ms a stream, 1 and 0.4 us a
  * thousand keys, 50 us a block to RAM, 500 us a block to the file. QUIRE_SIM_REQUESTS sets the size
