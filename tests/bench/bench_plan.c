@@ -199,7 +199,7 @@ static void bench_simulation(uint32_t n)
     must(simulate_run(s, UINT64_MAX), "simulate_run");
     must(simulate_summarise(s, &summary), "simulate_summarise");
     simulate_stats(s, &stats);
-    printf("  %zu requests, %lu steps, %lu preemptions in %.1f s (%.0f hours of traffic; at most "
+    printf("  %zu requests, %lu steps, %lu preemptions in %.1f s (%.0f hours of load; at most "
            "60 s for 100,000)\n", summary.n_ended, stats.iterations, summary.n_preempted,
            (double)(clock_ns() - from) / 1e9, (double)summary.finish_us / 3.6e9);
     simulate_destroy(&s);
@@ -222,7 +222,7 @@ int main(int argc, char **argv)
     bench_pool(1000000, BLOCK_BEST_FIT, "best fit");
     bench_pool(1000, BLOCK_ROUND_ROBIN, "round robin");
     bench_pool(1000000, BLOCK_ROUND_ROBIN, "round robin");
-    puts("simulated traffic");
+    puts("simulated load");
     bench_simulation(n < 1000000000 ? (uint32_t)n : 100000);
     return 0;
 }

@@ -122,7 +122,7 @@ static double measure(uint32_t n_max)
 {
     double of_two = 0;
 
-    printf("team, microseconds (medians)\n%7s %9s %13s %10s %10s\n", "threads", "barrier",
+    printf("thread pool, microseconds (medians)\n%7s %9s %13s %10s %10s\n", "threads", "barrier",
            "empty region", "64 items", "empty run");
     for (uint32_t n = 1; n <= n_max; n++) {
         struct thread_pool *t = make(n);

@@ -241,7 +241,7 @@ def test_bombs_one_by_one(bombed):
 
 
 def test_four_at_once(bombed):
-    """As many as there are threads that prepare requests; a completion is served meanwhile."""
+    """As many as there are threads that parse requests; a completion is served meanwhile."""
     results, threads = {}, []
     for i in range(4):
         make = (lambda k: lambda: schema(forked(40 + k, "anyOf", {"type": "null"})))(i)

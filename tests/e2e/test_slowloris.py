@@ -326,9 +326,9 @@ def test_idle_ones_go_first(start):
     head = s.socket()
     head.sendall(HEAD)
     stream = s.stream("Once", max_tokens=100000, ignore_eos=True)
-    news = s.connect()
-    news.request("GET", "/health")
-    assert news.getresponse().read()
+    newcomer = s.connect()
+    newcomer.request("GET", "/health")
+    assert newcomer.getresponse().read()
     assert idle[0].sock.recv(10) == b"", "the one that was idle for longest"
     head.sendall(b"\r\n")
     assert head.recv(100).startswith(b"HTTP/1.1 200 ")
@@ -336,7 +336,7 @@ def test_idle_ones_go_first(start):
     assert idle[1].getresponse().status == 200
     assert edge(s, "evicted_idle") >= 1
     stream.close()
-    for c in (*idle, news, head):
+    for c in (*idle, newcomer, head):
         c.close()
 
 

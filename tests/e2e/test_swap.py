@@ -27,18 +27,18 @@ def files(path, ram="200k", size="64m"):
 def jobs_for(s, n, seed):
     """Requests that together need far more than there is; half of them begin alike."""
     rng = random.Random(seed)
-    wishes = []
+    bodies = []
     for i in range(n):
         head = [33] * 64 if i % 2 else []
-        wishes.append(dict(prompt=head + [40 + rng.randrange(300) for _ in range(rng.randrange(4, 60))],
+        bodies.append(dict(prompt=head + [40 + rng.randrange(300) for _ in range(rng.randrange(4, 60))],
                            max_tokens=rng.randrange(20, 160), temperature=rng.choice([0, 1]), seed=i,
                            priority=rng.randrange(4), ignore_eos=True, logprobs=1))
-    return wishes
+    return bodies
 
 
-def answer_of(s, wish):
+def answer_of(s, body):
     """Text and log-probabilities. With patience: under a sanitizer a crowd in too little memory takes minutes."""
-    r = s.post("/v1/completions", wish, timeout=600)
+    r = s.post("/v1/completions", body, timeout=600)
     assert r.status == 200, r.body
     choice = r.json["choices"][0]
     return choice["text"], choice["logprobs"]
@@ -94,13 +94,13 @@ def test_pressure_changes_no_answer(start, tmp_path, flags):
     path = tmp_path / "swap"
     is_full = "full" in flags
     flags = [f for flag in flags for f in (files(path) if flag in ("file", "full") else (flag,))]
-    wishes = jobs_for(None, 32, seed=3)
+    bodies = jobs_for(None, 32, seed=3)
     roomy = start()
-    expected = [answer_of(roomy, w) for w in wishes]
+    expected = [answer_of(roomy, w) for w in bodies]
     s = start(*TINY, *flags)
     if is_full:  # the kernel takes no more than the header and two blocks or so
         resource.prlimit(s.pid, resource.RLIMIT_FSIZE, (100_000, 100_000))
-    got, n_scrapes = under_watch(s, [lambda w=w: answer_of(s, w) for w in wishes])
+    got, n_scrapes = under_watch(s, [lambda w=w: answer_of(s, w) for w in bodies])
     assert got == expected
     assert n_scrapes > 3
     s.wait_idle()

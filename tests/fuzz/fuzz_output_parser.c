@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_output_parser.c - libFuzzer: any text as what a model says, taken apart whole and in
- * pieces.
+/* tests/fuzz/fuzz_output_parser.c - libFuzzer: any text as what a model says, taken apart whole and
+ * in pieces.
  *
  * The first byte says how tools are called, the second which marks count, the third how the text is
  * cut. What comes out does not depend on the cuts.

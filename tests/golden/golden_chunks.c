@@ -89,7 +89,7 @@ static void t1_prefix_hits_change_nothing(void **state)
     assert_int_equal(got[N_REQUESTS + 4].n_cached, 1499);
 }
 
-static int prepare(void **state)
+static int set_up(void **state)
 {
     struct setup s = whole();
     (void)state;
@@ -113,5 +113,5 @@ int main(void)
         cmocka_unit_test(t1_prefix_hits_change_nothing),
     };
 
-    return cmocka_run_group_tests(tests, prepare, finish);
+    return cmocka_run_group_tests(tests, set_up, finish);
 }

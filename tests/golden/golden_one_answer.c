@@ -297,7 +297,7 @@ static void any_instruction_set(void **state)
 }
 
 /* The reference: everything alone, one thread, on the best instruction set. */
-static int prepare(void **state)
+static int set_up(void **state)
 {
     struct setup s = best();
     (void)state;
@@ -313,7 +313,7 @@ static int prepare(void **state)
 static int prepare_q8(void **state)
 {
     shared.kv_type = KERN_KV_Q8_0;
-    return prepare(state);
+    return set_up(state);
 }
 
 static int finish(void **state)
@@ -341,7 +341,7 @@ int main(void)
         cmocka_unit_test(preempted),               cmocka_unit_test(any_instruction_set),
         cmocka_unit_test(constrained_answers_keep_to_the_grammar),
     };
-    const int failed = cmocka_run_group_tests_name("f16", tests, prepare, finish);
+    const int failed = cmocka_run_group_tests_name("f16", tests, set_up, finish);
 
     return failed + cmocka_run_group_tests_name("q8_0", tests_q8, prepare_q8, finish);
 }

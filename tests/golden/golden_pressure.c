@@ -210,7 +210,7 @@ static void choices_share_their_prompt(void **state)
     assert_true(shared.stats.blocks_copied >= (CHOICES - 1) * shared.kind->n_groups);
 }
 
-static int prepare(void **state)
+static int set_up(void **state)
 {
     struct setup s = pressed(false);
     (void)state;
@@ -249,6 +249,6 @@ int main(void)
     int failed = 0;
 
     for (shared.kind = kinds; shared.kind < kinds + sizeof(kinds) / sizeof(kinds[0]); shared.kind++)
-        failed += cmocka_run_group_tests_name(shared.kind->name, tests, prepare, finish);
+        failed += cmocka_run_group_tests_name(shared.kind->name, tests, set_up, finish);
     return failed;
 }

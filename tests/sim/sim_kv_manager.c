@@ -590,7 +590,7 @@ static void check_bytes(const struct sim *s, const struct seq *q)
     }
 }
 
-/* Lanes with the window have the blocks that they are said to have, and no others. */
+/* Groups with the window have the blocks that they are said to have, and no others. */
 static void check_table(const struct sim *s, const struct seq *q)
 {
     uint32_t n = 0;
@@ -756,7 +756,7 @@ static void manager_agrees_with_a_naive_model(void **state)
     }
     print_message("note: manager: %llu operations: %llu exact matches, %llu parts copied, %llu "
                   "forks, %llu blocks loaded, %llu reads from the file, %llu lost; with windows "
-                  "%llu blocks dropped a lane, %llu hits, %llu of them without the beginning, "
+                  "%llu blocks dropped a group, %llu hits, %llu of them without the beginning, "
                   "%llu late forks\n",
                   (unsigned long long)ops, (unsigned long long)total[0],
                   (unsigned long long)total[1], (unsigned long long)total[2],

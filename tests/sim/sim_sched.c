@@ -309,14 +309,14 @@ static void run_storms(bool has_windows)
 }
 
 /* T3, T6: every policy, way of preemption, tier and sharing. */
-static void random_traffic_loses_nothing(void **state)
+static void random_arrivals_lose_nothing(void **state)
 {
     (void)state;
     run_storms(false);
 }
 
 /* The same with layers that drop what is past. */
-static void random_traffic_with_windows_loses_nothing(void **state)
+static void random_arrivals_with_windows_lose_nothing(void **state)
 {
     (void)state;
     run_storms(true);
@@ -367,8 +367,8 @@ int main(void)
         cmocka_unit_test(stops_follow_the_request),
         cmocka_unit_test(chunks_fit_into_the_step),
         cmocka_unit_test(chunks_fit_into_a_shared_step),
-        cmocka_unit_test(random_traffic_loses_nothing),
-        cmocka_unit_test(random_traffic_with_windows_loses_nothing),
+        cmocka_unit_test(random_arrivals_lose_nothing),
+        cmocka_unit_test(random_arrivals_with_windows_lose_nothing),
         cmocka_unit_test(plans_are_reproducible),
         cmocka_unit_test(cancel_all_frees_everything),
     };

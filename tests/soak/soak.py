@@ -206,7 +206,7 @@ class Soak:
         new.write_text("\n".join(self.entries))
         new.replace(self.keys)
 
-    def traffic(self, seconds, seed):
+    def load(self, seconds, seed):
         self.is_over.clear()
         clients = [Client(self, seed + i) for i in range(N_CLIENTS)]
         for c in clients:
@@ -251,14 +251,14 @@ def main():
     multiprocessing.set_start_method("spawn")
     with tempfile.TemporaryDirectory(prefix="quire-soak-") as folder:
         soak = Soak(folder)
-        soak.traffic(max(15, seconds / 5), 1000)
+        soak.load(max(15, seconds / 5), 1000)
         soak.fill_caches()
         before = soak.rest()
         ours, theirs = multiprocessing.Pipe()
         is_over = multiprocessing.Event()
         health = multiprocessing.Process(target=watch_health, args=(soak.server.port, theirs, is_over))
         health.start()
-        clients = soak.traffic(seconds, 1)
+        clients = soak.load(seconds, 1)
         is_over.set()
         took = sorted(ours.recv())
         health.join()

@@ -132,7 +132,7 @@ static void salts_are_apart(void **state)
     prefix_index_destroy(&x);
 }
 
-/* The follower with most in common; only followers; never more than was asked for. */
+/* The child with most in common; only children; never more than was asked for. */
 static void finds_parts(void **state)
 {
     struct prefix_index *x = new_index(8);
@@ -160,7 +160,7 @@ static void finds_parts(void **state)
     prefix_index_destroy(&x);
 }
 
-/* Of many followers the most recent PREFIX_MAX_SIBLINGS are looked at. */
+/* Of many children the most recent PREFIX_MAX_SIBLINGS are looked at. */
 static void looks_at_few_siblings(void **state)
 {
     enum { N = PREFIX_MAX_SIBLINGS + 1 };

@@ -1,7 +1,7 @@
 /* tests/unit/scheduler/test_replay.c - journals that are replayed: whole ones, edited ones, broken
  * ones.
  *
- * The journals come from simulated traffic, which makes the calls that the loop makes.
+ * The journals come from simulated load, which makes the calls that the loop makes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -182,7 +182,7 @@ static void a_file_may_hold_several_runs(void **state)
     free(text);
 }
 
-/* Simulated again with its own settings, the collected traffic gives what it gave. */
+/* Simulated again with its own settings, the collected trace gives what it gave. */
 static void trace_is_collected(void **state)
 {
     struct simulate_options o = crowded(SCHED_PRIORITY), again;
