@@ -300,11 +300,16 @@ static inline bool has(const uint64_t *ids, uint32_t n, uint64_t id)
     return false;
 }
 
+/* Only what runs is preempted (S2.2), and then has no rows in that plan (S2.21). */
 static inline void check_preempted(struct sim *s, const struct plan *p)
 {
     for (uint32_t i = 0; i < p->n_preempted; i++) {
         struct record *rec = &s->rec[p->preempted[i]];
 
+        assert_true(rec->running && rec->ends == 0);
+        for (uint32_t j = 0; j < p->n_items; j++) /* its rows are out of the plan as well */
+            assert_true(p->items[j].request->id != p->preempted[i] ||
+                        has(p->admitted, p->n_admitted, p->preempted[i]));
         rec->running = false;
         rec->anywhere = true;
         rec->n_preempted++;

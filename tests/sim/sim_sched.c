@@ -19,7 +19,23 @@ static void long_prompts_are_chunked(void **state)
     }
 }
 
-/* S2.9: a decode follows a prefill without a gap, and a second request joins while one runs. */
+/* S2.23: no plan of an empty queue has rows, neither at the start nor after the last end. */
+static void nothing_to_do_is_an_empty_plan(void **state)
+{
+    struct sim *s = sim_new(10, 2, 64, 32, SCHED_PRIORITY);
+    (void)state;
+
+    assert_true(sched_is_idle(s->sched));
+    assert_false(step(s, NO_BUDGET));
+    add(s, 8, 1, PRIORITY_NORMAL);
+    assert_true(step(s, NO_BUDGET));
+    assert_true(sched_is_idle(s->sched));
+    assert_false(step(s, NO_BUDGET));
+    assert_int_equal(s->steps, 1);
+    sim_free(s);
+}
+
+/* S2.17: a decode follows a prefill without a gap, and a second request joins while one runs. */
 static void requests_join_running_batches(void **state)
 {
     struct sim *s = sim_new(100, 8, 64, 32, SCHED_PRIORITY);
@@ -360,6 +376,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(long_prompts_are_chunked),
+        cmocka_unit_test(nothing_to_do_is_an_empty_plan),
         cmocka_unit_test(requests_join_running_batches),
         cmocka_unit_test(blocks_are_taken_on_demand),
         cmocka_unit_test(too_large_is_refused),

@@ -55,8 +55,12 @@ static void has_the_defaults_of_the_table(void **state)
 #undef SIZE
 #undef ENUM
     assert_printed("kv_memory", "kv_memory = 1g # default");
+    assert_printed("host", "host = 127.0.0.1 # default"); /* S2.35 */
     assert_printed("port", "port = 8080 # default");
     assert_printed("model", "model = # default");
+    assert_printed("max_sequences", "max_sequences = 256 # default"); /* S2.15 */
+    assert_printed("prefill_chunk", "prefill_chunk = 512 # default");
+    assert_printed("placement", "placement = first_fit # default"); /* S1.1 */
     config_release(&config);
 }
 
