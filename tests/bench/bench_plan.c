@@ -13,6 +13,7 @@
 
 #include "kvcache/kv_manager.h"
 #include "scheduler/replay/simulate.h"
+#include "tests/fixtures/random.h"
 
 #define STREAMS 256
 #define STEPS 2000
@@ -166,8 +167,7 @@ static uint64_t rng = 1;
 
 static uint32_t rnd(uint32_t n)
 {
-    rng = rng * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((rng >> 33) % n);
+    return random_below(&rng, n);
 }
 
 static void bench_simulation(uint32_t n)

@@ -11,6 +11,7 @@
 #include "core/grammar/constraint.h"
 #include "core/grammar/gbnf.h"
 #include "core/grammar/token_trie.h"
+#include "tests/fixtures/random.h"
 #include "tests/golden/machine.h"
 
 #define N_REQUESTS 24
@@ -84,10 +85,8 @@ static struct request *make_request(uint32_t i)
     assert_int_equal(request_create(&r, &size), 0);
     r->id = i + 1;
     r->arrival_us = clock_us();
-    for (uint32_t t = 0; t < lengths[i]; t++) {
-        rng = rng * 6364136223846793005u + 1442695040888963407u;
-        r->ids[t] = (int32_t)((rng >> 33) % VOCAB);
-    }
+    for (uint32_t t = 0; t < lengths[i]; t++)
+        r->ids[t] = (int32_t)random_below(&rng, VOCAB);
     r->priority = (enum priority)(i % PRIORITY_COUNT);
     r->sampling.n_top = N_TOP;
     r->sampling.seed = 77 + i;

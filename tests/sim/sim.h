@@ -24,6 +24,7 @@
 #include "core/base/err.h"
 #include "scheduler/journal.h"
 #include "scheduler/scheduler.h"
+#include "tests/fixtures/random.h"
 
 #define MAX_REQUESTS 4096
 #define MAX_BLOCKS 2048
@@ -71,8 +72,7 @@ struct sim {
 
 static inline uint32_t rnd(struct sim *s, uint32_t n)
 {
-    s->rng = s->rng * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((s->rng >> 33) % n);
+    return random_below(&s->rng, n);
 }
 
 struct sim_options {

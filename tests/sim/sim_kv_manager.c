@@ -20,6 +20,7 @@
 
 #include "core/base/err.h"
 #include "kvcache/kv_manager.h"
+#include "tests/fixtures/random.h"
 #include "tests/sim/sim_ops.h"
 
 enum {
@@ -77,7 +78,7 @@ static uint64_t rng = 2;
 
 static uint32_t rnd(uint32_t n)
 {
-    return sim_rnd(&rng, n);
+    return random_below(&rng, n);
 }
 
 static uint64_t mix(uint64_t h, uint64_t v)

@@ -15,6 +15,7 @@
 
 #include "scheduler/forecast.h"
 #include "scheduler/replay/simulate.h"
+#include "tests/fixtures/random.h"
 
 #define SECOND ((uint64_t)1000000)
 #define MS ((uint64_t)1000)
@@ -35,8 +36,7 @@ static uint64_t rng;
 
 static uint32_t rnd(uint32_t n)
 {
-    rng = rng * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((rng >> 33) % n);
+    return random_below(&rng, n);
 }
 
 /* Exponentially distributed with this mean, by adding up halvings: no libm needed. */

@@ -16,6 +16,7 @@
 
 #include "config/config.h"
 #include "core/base/err.h"
+#include "core/base/mem.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -64,6 +65,17 @@ static inline void assert_refused_with(int rc, const char *const *words)
     for (; *words != NULL; words++)
         if (strstr(err, *words) == NULL)
             fail_msg("'%s' is not in: %s", *words, err);
+}
+
+/* For loops over failing allocations: what was loaded stays, or nothing is. */
+static inline void assert_loads_or_lacks_memory(int rc)
+{
+    assert_int_equal(rc, mem_has_failed() ? ERR_NOMEM : 0);
+    if (rc == 0)
+        return;
+    assert_non_null(strstr(err, "no memory"));
+    assert_null(config.source);
+    assert_null(config.model);
 }
 
 static inline void write_file(const char *text)

@@ -1,4 +1,5 @@
 /* tests/unit/config/test_models.c - lists of models, and the sections of the settings file. */
+#include "tests/fixtures/failing_memory.h"
 #include "tests/unit/config/settings.h"
 
 #include "config/models.h"
@@ -458,27 +459,14 @@ static void the_sample_names_what_sections_hold(void **state)
 
 static void survives_a_failure_of_any_allocation(void **state)
 {
-    int n = 0;
+    int64_t n = 0;
 
     (void)state;
     write_file("model = a=,b=\n[a]\nkv_type = q8_0\nswap_file = /s\nswap_file_size = 1g\n[b]\n"
                "journal = /j\n");
-    for (;; n++) {
-        int rc;
-
-        mem_fail_after(n);
-        rc = LOAD("--config", file_path);
-        if (!mem_has_failed()) {
-            mem_fail_after(-1);
-            assert_int_equal(rc, 0);
-            break;
-        }
-        mem_fail_after(-1);
-        assert_int_equal(rc, ERR_NOMEM);
-        assert_non_null(strstr(err, "no memory"));
-        assert_null(config.source);
-    }
-    assert_true(n > 50);
+    while (each_failure(&n))
+        assert_loads_or_lacks_memory(LOAD("--config", file_path));
+    assert_true(n > 51);
     for (n = 0;; n++) {
         mem_fail_after(n);
         if (config_model(&own, &config, 0, err, sizeof(err)) == 0)

@@ -6,6 +6,7 @@
  */
 #include "core/formats/gguf/blocks.h"
 #include "core/formats/gguf/gguf.h"
+#include "tests/fixtures/random.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -17,14 +18,11 @@
 
 #include <cmocka.h>
 
-static uint64_t state = 0x9e3779b97f4a7c15u;
+static uint64_t rng;
 
 static uint32_t rnd(uint32_t n)
 {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (uint32_t)(state >> 33) % n;
+    return random_below(&rng, n);
 }
 
 static double unit(void)

@@ -7,6 +7,7 @@
  */
 #include "core/formats/gguf/blocks.h"
 #include "kernels/gemm/codebook.h"
+#include "tests/fixtures/random.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -17,14 +18,11 @@
 
 #include <cmocka.h>
 
-static uint64_t state = 0x2545f4914f6cdd1du;
+static uint64_t rng;
 
 static uint32_t rnd(uint32_t n)
 {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (uint32_t)(state >> 33) % n;
+    return random_below(&rng, n);
 }
 
 /* Finite halves: zero, the least, the greatest, and all between. */

@@ -25,6 +25,7 @@
 #include "core/grammar/json_schema.h"
 #include "core/grammar/regex.h"
 #include "core/grammar/token_trie.h"
+#include "tests/fixtures/random.h"
 
 #define MOST_COMPILE_MS 20000 /* a second on a slow core; sanitizers take ten times as long */
 #define MOST_MASK_MS 3000
@@ -36,8 +37,7 @@ static uint64_t rng = 5;
 
 static uint32_t below(uint32_t n)
 {
-    rng = rng * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(rng >> 33) % n;
+    return random_below(&rng, n);
 }
 
 static double now_ms(void)

@@ -10,6 +10,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "kvcache/prefix_index.h"
+#include "tests/fixtures/failing_memory.h"
 
 static struct prefix_index *new_index(uint32_t n)
 {
@@ -266,13 +267,11 @@ static void creation_survives_lack_of_memory(void **state)
     int64_t n = 0;
     (void)state;
 
-    do {
-        mem_fail_after(n++);
+    while (each_failure(&n)) {
         if (prefix_index_create(&x, 5, 3) == 0)
             prefix_index_destroy(&x);
         assert_null(x);
-    } while (mem_has_failed());
-    mem_fail_after(-1);
+    }
     assert_true(n > 4);
     assert_int_equal(prefix_index_create(&x, 0, 1), ERR_INVAL);
     prefix_index_destroy(&x);

@@ -14,6 +14,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "scheduler/queue.h"
+#include "tests/fixtures/failing_memory.h"
 
 static void count_wake(void *ud)
 {
@@ -491,13 +492,11 @@ static void creation_survives_lack_of_memory(void **state)
     int64_t n = 0;
     (void)state;
 
-    do {
-        mem_fail_after(n++);
+    while (each_failure(&n)) {
         if (queue_create(&q, &o) == 0)
             queue_destroy(&q);
         assert_null(q);
-    } while (mem_has_failed());
-    mem_fail_after(-1);
+    }
     assert_true(n > 9);
 }
 

@@ -19,6 +19,7 @@
 #include "scheduler/replay/replay.h"
 #include "scheduler/replay/simulate.h"
 #include "server/cli/replay_line.h"
+#include "tests/fixtures/random.h"
 
 #define MAX_TEXT ((size_t)32 << 20)
 
@@ -26,8 +27,7 @@ static uint64_t rng;
 
 static uint32_t rnd(uint32_t n)
 {
-    rng = rng * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((rng >> 33) % n);
+    return random_below(&rng, n);
 }
 
 /* A pool that is too small for what runs, so that everything happens: preemption both ways,
