@@ -10,16 +10,9 @@
 #include "core/base/buf.h"
 #include "core/base/json.h"
 #include "server/api/chat/output_parser.h"
+#include "tests/fuzz/target.h"
 
 #define MAX_SAID (1u << 20)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void require(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 struct said {
     struct buf thought, text, calls;
