@@ -24,6 +24,22 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Every setting of the table, with the scope that it has there. */
+static const struct {
+    const char *name, *scope;
+} setting_names[] = {
+#define STR(sc, n, ...) {#n, #sc},
+#define INT STR
+#define SIZE STR
+#define ENUM STR
+#include "config/options.inc"
+#undef STR
+#undef INT
+#undef SIZE
+#undef ENUM
+};
+#define N_SETTINGS (sizeof(setting_names) / sizeof(setting_names[0]))
+
 static struct config config;
 static enum config_action action;
 static char err[512];
@@ -129,23 +145,12 @@ static inline void assert_printed(const char *name, const char *expected)
 
 static inline int clean_environment(void **state)
 {
-    static const char *const names[] = {
-        "config",
-#define STR(sc, n, ...) #n,
-#define INT STR
-#define SIZE STR
-#define ENUM STR
-#include "config/options.inc"
-#undef STR
-#undef INT
-#undef SIZE
-#undef ENUM
-    };
     char variable[64];
 
     (void)state;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        unsetenv(variable_name(names[i], variable, sizeof(variable)));
+    unsetenv("QUIRE_CONFIG");
+    for (size_t i = 0; i < N_SETTINGS; i++)
+        unsetenv(variable_name(setting_names[i].name, variable, sizeof(variable)));
     return 0;
 }
 

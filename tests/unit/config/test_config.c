@@ -9,6 +9,7 @@
 #include "config/weights.h"
 #include "core/base/mem.h"
 #include "tests/fixtures/failing_memory.h"
+#include "tests/fixtures/files.h"
 #include "tests/unit/config/settings.h"
 
 #include <inttypes.h>
@@ -396,18 +397,6 @@ static void tenants_must_make_sense(void **state)
 
 /* ---- the sample file */
 
-static char *read_sample(void)
-{
-    FILE *f = fopen("config/quire.conf", "r");
-    char *text = calloc(1, 1 << 16);
-
-    assert_non_null(f);
-    assert_non_null(text);
-    assert_true(fread(text, 1, (1 << 16) - 1, f) > 1000);
-    fclose(f);
-    return text;
-}
-
 /* "# name = value" -> name and value; prose is not of that form. */
 static bool is_setting(const char *line, char *name, size_t size, char *value)
 {
@@ -474,7 +463,8 @@ static const struct row *find_row(const char *name)
  * every key uncommented is a good one that changes nothing. */
 static void the_sample_documents_every_key(void **state)
 {
-    char *text = read_sample(), *rest = text, *line;
+    size_t n_text;
+    char *text = read_whole("config/quire.conf", &n_text), *rest = text, *line;
     char paragraph[1024] = "", active[4096] = "";
     char name[64], value[128];
     size_t n_found = 0, used = 0;

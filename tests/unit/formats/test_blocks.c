@@ -5,6 +5,7 @@
  * digits.
  */
 #include "core/formats/gguf/gguf.h"
+#include "tests/fixtures/files.h"
 #include "tests/unit/formats/packed_blocks.h"
 
 #include <stdio.h>
@@ -417,14 +418,12 @@ static double relative_error(const struct gguf_tensor *a, const struct gguf_tens
 
 static struct gguf *open_x256(const char *type)
 {
-    const char *data = getenv("QUIRE_DATA");
     char path[512], err[512];
     struct gguf *g = NULL;
 
-    snprintf(path, sizeof(path), "%s/weights/stories260K-x256-llama.%s.gguf",
-             data != NULL ? data : "../shared/data", type);
+    data_file(path, sizeof(path), "weights/stories260K-x256-llama.%s.gguf", type);
     if (gguf_open(&g, path, err, sizeof(err)) < 0)
-        return NULL;
+        fail_msg("%s", err);
     return g;
 }
 
@@ -442,10 +441,6 @@ static void test_real_weights(void **arg)
     struct gguf *f16 = open_x256("F16");
 
     (void)arg;
-    if (f16 == NULL) {
-        print_message("skip: ../shared/data absent\n");
-        skip();
-    }
     for (size_t k = 0; k < sizeof(files) / sizeof(files[0]); k++) {
         struct gguf *g = open_x256(files[k].file);
         int n_checked = 0;

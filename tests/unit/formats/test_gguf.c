@@ -1,6 +1,7 @@
 /* tests/unit/formats/test_gguf.c - the reader: every type, every refusal with its sentence. */
 #include "core/formats/gguf/gguf.h"
 #include "tests/fixtures/failing_memory.h"
+#include "tests/fixtures/files.h"
 
 #include "core/base/err.h"
 #include "tests/unit/formats/raw_gguf.h"
@@ -673,13 +674,10 @@ static void test_many_names(void **arg)
 
 static struct gguf *open_real(const char *name)
 {
-    const char *data = getenv("QUIRE_DATA");
     char path[512];
     struct gguf *g = NULL;
 
-    snprintf(path, sizeof(path), "%s/%s", data != NULL ? data : "../shared/data", name);
-    if (access(path, R_OK) != 0)
-        return NULL;
+    data_file(path, sizeof(path), "%s", name);
     if (gguf_open(&g, path, err, sizeof(err)) < 0)
         fail_msg("%s", err);
     return g;
@@ -699,10 +697,6 @@ static void test_real_files(void **arg)
     struct gguf *g = open_real("weights/stories260K.f16.gguf");
 
     (void)arg;
-    if (g == NULL) {
-        print_message("skip: ../shared/data absent\n");
-        skip();
-    }
     check_u32(g, "llama.embedding_length", 64);
     check_u32(g, "llama.block_count", 5);
     assert_int_equal(gguf_tensor_find(g, "token_embd.weight")->dims[1], 512);

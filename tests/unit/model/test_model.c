@@ -1,5 +1,6 @@
 /* tests/unit/model/test_model.c - loading: shapes, and every weight as the file has it. */
 #include "tests/fixtures/failing_memory.h"
+#include "tests/fixtures/files.h"
 #include "tests/unit/model/model_file.h"
 
 #include "core/base/log.h"
@@ -513,7 +514,6 @@ static void test_real_files(void **arg)
                  {"stories260K-x256-llama.Q4_0", "Q4_0"},
                  {"stories260K-x256-llama.Q6_K", "Q6_K"},
                  {"stories260K-x256-llama.Q4_K_M", "Q4_K"}};
-    const char *data = getenv("QUIRE_DATA");
     char path[512];
     struct gguf *g;
 
@@ -521,12 +521,7 @@ static void test_real_files(void **arg)
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         struct model *m;
 
-        snprintf(path, sizeof(path), "%s/weights/%s.gguf", data != NULL ? data : "../shared/data",
-                 files[i].file);
-        if (access(path, R_OK) != 0) {
-            print_message("skip: ../shared/data absent\n");
-            skip();
-        }
+        data_file(path, sizeof(path), "weights/%s.gguf", files[i].file);
         if (gguf_open(&g, path, err, sizeof(err)) < 0)
             fail_msg("%s", err);
         m = load(g, &(struct model_options){.threads = 2});
@@ -539,8 +534,7 @@ static void test_real_files(void **arg)
         model_destroy(&m);
         gguf_close(&g);
     }
-    snprintf(path, sizeof(path), "%s/vocabs/ggml-vocab-qwen2.gguf",
-             data != NULL ? data : "../shared/data");
+    data_file(path, sizeof(path), "vocabs/ggml-vocab-qwen2.gguf");
     if (gguf_open(&g, path, err, sizeof(err)) < 0)
         fail_msg("%s", err);
     struct model *m;

@@ -16,6 +16,7 @@
 #include "core/tokenizer/pretokenizer.h"
 #include "core/tokenizer/split_pattern.h"
 #include "tests/fixtures/failing_memory.h"
+#include "tests/fixtures/files.h"
 #include "tests/fixtures/random.h"
 
 #include <stdio.h>
@@ -170,22 +171,12 @@ static void cuts_random_text_as_pcre2_does(void **state)
 
 static void cuts_novels_as_pcre2_does(void **state)
 {
-    const char *folder = getenv("QUIRE_DATA") != NULL ? getenv("QUIRE_DATA") : "../shared/data";
     char path[512], *text;
     size_t n;
-    FILE *file;
 
     (void)state;
-    snprintf(path, sizeof(path), "%s/text/pd_english_novels.txt", folder);
-    file = fopen(path, "rb");
-    if (file == NULL) {
-        print_message("skip: ../shared/data absent\n");
-        skip();
-    }
-    text = malloc(8 * MIB);
-    assert_non_null(text);
-    n = fread(text, 1, 8 * MIB, file);
-    fclose(file);
+    text = read_whole(data_file(path, sizeof(path), "text/pd_english_novels.txt"), &n);
+    n = n < 8 * MIB ? n : 8 * MIB;
     while (n > 0 && ((uint8_t)text[n - 1] & 0x80) != 0) /* no half of a character */
         n--;
     assert_true(n > 7 * MIB);
