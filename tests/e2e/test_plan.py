@@ -5,9 +5,8 @@ import subprocess
 
 import pytest
 
-from quire import BIN, Server
+from quire import BIN, Server, make_model
 
-TOOLS = os.environ.get("QUIRE_TOOLS", "build/tools")
 SLOW = os.environ.get("QUIRE_SLOW") == "1"
 # Sanitizers keep a shadow of all memory, so there is nothing to compare with there.
 IS_PLAIN = "asan" not in BIN and "tsan" not in BIN
@@ -23,11 +22,9 @@ def quire(*args):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    path = tmp_path_factory.mktemp("plan") / "long.gguf"
-    subprocess.run([f"{TOOLS}/mkmodel", "--embd", "256", "--layers", "2", "--heads", str(HEADS), "--kv-heads",
-                    str(HEADS), "--head-dim", "128", "--ff", "512", "--vocab", "1000", "--context", str(N_CTX),
-                    "--type", "Q8_0", "--out", path], check=True)
-    return path
+    return make_model(tmp_path_factory.mktemp("plan") / "long.gguf", "--embd", "256", "--layers", "2", "--heads",
+                      str(HEADS), "--kv-heads", str(HEADS), "--head-dim", "128", "--ff", "512", "--vocab", "1000",
+                      "--context", str(N_CTX), "--type", "Q8_0")
 
 
 def settings(chunk, memory):

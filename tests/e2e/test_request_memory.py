@@ -1,16 +1,13 @@
 """What requests hold outside the KV cache is bounded, accounted for, and given back."""
 import json
-import os
 import socket
-import subprocess
 import threading
 import time
 
 import pytest
 
-from quire import BIN, in_threads
+from quire import BIN, in_threads, make_model
 
-TOOLS = os.environ.get("QUIRE_TOOLS", "build/tools")
 MIB = 1 << 20
 # Sanitizers have an allocator of their own, which keeps what was freed.
 IS_PLAIN = "asan" not in BIN and "tsan" not in BIN
@@ -19,11 +16,9 @@ IS_PLAIN = "asan" not in BIN and "tsan" not in BIN
 @pytest.fixture(scope="module")
 def long_model(tmp_path_factory):
     """A tiny model with a long context, so that it is not the cache that takes memory."""
-    path = tmp_path_factory.mktemp("memory") / "long.gguf"
-    subprocess.run([f"{TOOLS}/mkmodel", "--embd", "64", "--layers", "1", "--heads", "2", "--kv-heads", "1",
-                    "--head-dim", "32", "--ff", "64", "--vocab", "1000", "--context", "131072", "--type", "F32",
-                    "--out", path], check=True)
-    return path
+    return make_model(tmp_path_factory.mktemp("memory") / "long.gguf", "--embd", "64", "--layers", "1", "--heads", "2",
+                      "--kv-heads", "1", "--head-dim", "32", "--ff", "64", "--vocab", "1000", "--context", "131072",
+                      "--type", "F32")
 
 
 def resident(server):

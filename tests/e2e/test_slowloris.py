@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from quire import BIN, Server
+from quire import BIN, Server, make_certificate
 
 SLOW = os.environ.get("QUIRE_SLOW") == "1"
 N, PLACES = (4000, 1280) if SLOW else (300, 100)
@@ -137,11 +137,7 @@ def ready_times(server, seconds):
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tls")
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
-                    str(folder / "key"), "-out", str(folder / "cert"), "-days", "2", "-subj", "/CN=x", "-addext",
-                    "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
-    return folder
+    return make_certificate(tmp_path_factory.mktemp("tls"), "x")
 
 
 def make(start, kind, certificate, *flags):
@@ -149,9 +145,9 @@ def make(start, kind, certificate, *flags):
         return start("--max-connections", str(PLACES), *flags)
     import ssl
     context = ssl.create_default_context()
-    context.load_verify_locations(certificate / "cert")
-    return start("--max-connections", str(PLACES), "--tls-certificate", str(certificate / "cert"), "--tls-key",
-                 str(certificate / "key"), *flags, tls=context)
+    context.load_verify_locations(certificate[0])
+    return start("--max-connections", str(PLACES), "--tls-certificate", str(certificate[0]), "--tls-key",
+                 str(certificate[1]), *flags, tls=context)
 
 
 @pytest.mark.parametrize("kind", KINDS)

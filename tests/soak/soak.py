@@ -11,13 +11,11 @@ QUIRE_BIN: the server (default build/quire). Exit code 0: all of that holds.
 """
 import json
 import multiprocessing
-import os
 import pathlib
 import random
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import tempfile
 import threading
@@ -26,7 +24,7 @@ import time
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "e2e"))
 
-from quire import BIN, JSON, Server  # noqa: E402
+from quire import BIN, JSON, Server, make_key  # noqa: E402
 
 IS_SANITIZED = "asan" in BIN or "tsan" in BIN
 MIB = 1 << 20
@@ -197,9 +195,9 @@ class Soak:
         self.is_over = threading.Event()
 
     def add_key(self, name, *flags):
-        run = subprocess.run([BIN, "key", "--name", name, *flags], capture_output=True, text=True, check=True)
-        self.entries.append(run.stdout)
-        return run.stderr.strip()
+        entry, secret = make_key(name, *flags)
+        self.entries.append(entry)
+        return secret
 
     def write_keys(self):
         new = self.folder / "keys.new"
