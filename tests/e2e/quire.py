@@ -16,8 +16,9 @@ DEBUG_BIN = os.environ.get("QUIRE_DEBUG_BIN", "build/debug/quire")
 TOOLS = os.environ.get("QUIRE_TOOLS", "build/tools")
 MODEL = os.environ.get("QUIRE_TEST_MODEL", "")
 JSON = {"Content-Type": "application/json"}
-
-
+SLOW = os.environ.get("QUIRE_SLOW") == "1"  # whoever runs the tests has time
+# Sanitizers keep a shadow of all memory, terabytes of addresses, and what was freed.
+SANITIZED = "asan" in BIN or "tsan" in BIN
 ISA_LEVELS = ["scalar", "avx2", "avxvnni", "avx512"]
 
 

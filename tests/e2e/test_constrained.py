@@ -2,7 +2,6 @@
 weights at temperature 1; what cannot be done is refused with the keyword and the place."""
 import concurrent.futures
 import json
-import os
 import pathlib
 import re
 import tempfile
@@ -12,10 +11,9 @@ import jsonschema
 import pytest
 
 import schemas
-from quire import Server, make_model
+from quire import SLOW, Server, make_model
 
 FIXTURES = json.loads((pathlib.Path(__file__).parent.parent / "fixtures/schemas.json").read_text("utf-8"))
-SLOW = os.environ.get("QUIRE_SLOW") == "1"
 N_MADE = (3000 if SLOW else 300) - len(FIXTURES["accepted"])
 AMPLE = 7000
 

@@ -8,12 +8,11 @@ import time
 
 import pytest
 
-from quire import BIN, DEBUG_BIN, TOOLS, Server, make_key, make_model, serve_in_vain
+from quire import BIN, DEBUG_BIN, SANITIZED, TOOLS, Server, make_key, make_model, serve_in_vain
 from test_safetensors import parts as hf_parts, write_folder
 
 SMALL = ["--arch", "qwen2", "--embd", "128", "--layers", "3", "--heads", "4", "--kv-heads", "2", "--head-dim", "32",
          "--ff", "256", "--vocab", "500", "--context", "256", "--type", "Q8_0"]
-SANITIZED = "asan" in BIN or "tsan" in BIN  # they reserve terabytes of addresses
 
 
 def under(limits, *args, binary=BIN, timeout=120, before=""):

@@ -12,9 +12,8 @@ import time
 
 import pytest
 
-from quire import BIN, Server, make_certificate
+from quire import BIN, SLOW, Server, make_certificate
 
-SLOW = os.environ.get("QUIRE_SLOW") == "1"
 N, PLACES = (4000, 1280) if SLOW else (300, 100)
 SECONDS = 20 if SLOW else 3
 HOST = b"Host: localhost\r\n"

@@ -24,14 +24,13 @@ import time
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "e2e"))
 
-from quire import BIN, JSON, Server, make_key  # noqa: E402
+from quire import JSON, SANITIZED, Server, make_key  # noqa: E402
 
-IS_SANITIZED = "asan" in BIN or "tsan" in BIN
 MIB = 1 << 20
 N_CLIENTS = 12
 # A sanitizer's allocator keeps freed blocks for a while, and the process is several times slower.
-MAX_GROWTH = (96 if IS_SANITIZED else 24) * MIB
-MAX_HEALTH_MS = 250 if IS_SANITIZED else 50
+MAX_GROWTH = (96 if SANITIZED else 24) * MIB
+MAX_HEALTH_MS = 250 if SANITIZED else 50
 WORDS = "the old king had three sons and a fox who knew every path in the garden by night".split()
 TOOL = {"type": "function", "function": {"name": "weather", "description": "d", "parameters": {
     "type": "object", "properties": {"city": {"type": "string", "maxLength": 12}}, "required": ["city"]}}}
