@@ -11,20 +11,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/base/clock.h"
 #include "kvcache/kv_manager.h"
 #include "scheduler/replay/simulate.h"
 #include "tests/fixtures/random.h"
 
 #define STREAMS 256
 #define STEPS 2000
-
-static uint64_t clock_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static int by_value(const void *a, const void *b)
 {

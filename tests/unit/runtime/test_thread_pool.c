@@ -25,6 +25,7 @@
 #include "core/runtime/thread_pool.h"
 #include "tests/fixtures/failing_memory.h"
 #include "tests/fixtures/random.h"
+#include "tests/fixtures/seconds.h"
 
 #define MAX_THREADS 8
 #define MAX_ITEMS 3000
@@ -229,14 +230,6 @@ static void nothing(void *ud, struct thread_pool_worker *w)
     (void)w;
 }
 
-static double cpu_seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void an_idle_pool_sleeps(void **state)
 {
     struct thread_pool *t = make(MAX_THREADS);
@@ -244,10 +237,10 @@ static void an_idle_pool_sleeps(void **state)
     (void)state;
 
     thread_pool_run(t, nothing, NULL);
-    before = cpu_seconds();
+    before = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
     usleep(300000);
     /* Seven waits of THREAD_POOL_SPIN_US, and what a sanitizer adds. */
-    assert_true(cpu_seconds() - before < 0.05);
+    assert_true(seconds_of(CLOCK_PROCESS_CPUTIME_ID) - before < 0.05);
     thread_pool_run(t, nothing, NULL);
     thread_pool_destroy(&t);
 }
