@@ -211,6 +211,14 @@ class Server:
     def stream(self, prompt, headers=None, **fields):
         return Stream(self, {"prompt": prompt, "stream": True, **fields}, headers)
 
+    def frames(self, path, body):
+        """A stream of any endpoint, read to its end: what stands behind each "data: "."""
+        r = self.post(path, {"stream": True, **body})
+        assert r.status == 200 and r.headers["Content-Type"] == "text/event-stream"
+        parts = r.body.decode().split("\n\n")
+        assert parts.pop() == "" and all(p.startswith("data: ") for p in parts)
+        return [p[6:] for p in parts]
+
     def metrics(self):
         """{'quire_x{a="b"}': value}"""
         out = {}
