@@ -127,7 +127,7 @@ static void lack_of_memory_is_a_500(void **state)
             }
             parsed_request_release(&p);
         } while (has_failed);
-        printf("note: body %zu: %lld failing allocations\n", i, (long long)k - 1);
+        printf("note: prepare %zu: %lld failing allocations\n", i, (long long)k - 1);
         parsed_request_release(&whole);
     }
 }
