@@ -1,49 +1,24 @@
 /* tests/unit/runtime/test_sampler_cuts.c - typical_p, XTC, mirostat and DRY against plain
  * formulas. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
-#include <cmocka.h>
-#include <math.h>
-
 #include "core/runtime/random.h"
-#include "core/runtime/sampler.h"
 #include "tests/fixtures/random.h"
+#include "tests/unit/runtime/sampled_row.h"
 
 #define V 64
 
-struct fixture {
-    struct kern_table kern;
-    struct sampler_scratch scratch;
-    float logits[V];
-    struct sampling sampling;
-    struct batch_output out;
-    float mu;
-};
-
 static struct fixture *setup(void)
 {
-    struct fixture *f = calloc(1, sizeof(*f));
+    const struct sampling plain = {
+        .temperature = 1, .top_p = 1, .repetition_penalty = 1, .n_top = -1, .seed = 11};
+    struct fixture *f = fixture_of(V, &plain);
 
-    kern_init(&f->kern, kern_isa_best());
-    assert_int_equal(sampler_scratch_create(&f->scratch, V), 0);
     for (int i = 0; i < V; i++)
         f->logits[i] = -INFINITY;
-    f->sampling = (struct sampling){
-        .temperature = 1, .top_p = 1, .repetition_penalty = 1, .n_top = -1, .seed = 11};
-    f->out.sampling = &f->sampling;
     f->out.mirostat_mu = &f->mu;
     return f;
-}
-
-static void teardown(struct fixture *f)
-{
-    sampler_scratch_release(&f->scratch);
-    free(f);
 }
 
 static int32_t pick(struct fixture *f, uint32_t pos)
