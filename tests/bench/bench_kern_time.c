@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "tests/bench/bench_kern.h"
+#include "tests/fixtures/seconds.h"
 
 #define MAX_RUNS 64
 #define PIECE ((size_t)8 << 20) /* bytes that one call of reading takes */
@@ -15,14 +16,6 @@ struct run {
     double cycles[MAX_THREADS];
 };
 
-static double now(clockid_t clock)
-{
-    struct timespec t;
-
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void run_share(void *ud, struct thread_pool_worker *w)
 {
     struct run *run = ud;
@@ -30,12 +23,12 @@ static void run_share(void *ud, struct thread_pool_worker *w)
     const uint32_t n = thread_pool_n_threads(w->pool);
 
     thread_pool_barrier(w);
-    const double t0 = now(CLOCK_THREAD_CPUTIME_ID);
+    const double t0 = seconds_of(CLOCK_THREAD_CPUTIME_ID);
     const uint64_t c0 = __rdtsc();
     for (size_t r = 0; r < work->reps; r++)
         work->call(work->arg, w->index, n, work->next + r);
     run->cycles[w->index] = (double)(__rdtsc() - c0);
-    run->seconds[w->index] = now(CLOCK_THREAD_CPUTIME_ID) - t0;
+    run->seconds[w->index] = seconds_of(CLOCK_THREAD_CPUTIME_ID) - t0;
 }
 
 /* Seconds and cycles a call. The processor time of the thread that took most: the threads never
@@ -89,13 +82,13 @@ static bool enough(const struct bench *b, int n, double begin)
 {
     if (n >= b->n_runs || n >= MAX_RUNS)
         return true;
-    return n >= 3 && now(CLOCK_MONOTONIC) - begin > 4 * b->n_runs * b->run_seconds;
+    return n >= 3 && seconds_of(CLOCK_MONOTONIC) - begin > 4 * b->n_runs * b->run_seconds;
 }
 
 struct timing time_beside(const struct bench *b, struct thread_pool *pool, struct work *work,
                           struct work *limit)
 {
-    const double begin = now(CLOCK_MONOTONIC);
+    const double begin = seconds_of(CLOCK_MONOTONIC);
     double seconds[MAX_RUNS], cycles[MAX_RUNS], limits[MAX_RUNS], shares[MAX_RUNS], unused;
     struct timing t = {0};
     int n = 0;

@@ -18,6 +18,7 @@
 #include "core/grammar/token_trie.h"
 #include "core/runtime/sampler.h"
 #include "core/tokenizer/tokenizer.h"
+#include "tests/fixtures/random.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,8 +31,7 @@ static uint64_t rng = 7;
 
 static uint32_t below(uint32_t n)
 {
-    rng = rng * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(rng >> 33) % n;
+    return random_below(&rng, n);
 }
 
 /* ---- vocabularies ---- */

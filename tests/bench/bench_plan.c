@@ -11,19 +11,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/base/clock.h"
 #include "kvcache/kv_manager.h"
 #include "scheduler/replay/simulate.h"
+#include "tests/fixtures/random.h"
 
 #define STREAMS 256
 #define STEPS 2000
-
-static uint64_t clock_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static int by_value(const void *a, const void *b)
 {
@@ -166,8 +160,7 @@ static uint64_t rng = 1;
 
 static uint32_t rnd(uint32_t n)
 {
-    rng = rng * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((rng >> 33) % n);
+    return random_below(&rng, n);
 }
 
 static void bench_simulation(uint32_t n)
@@ -199,7 +192,7 @@ static void bench_simulation(uint32_t n)
     must(simulate_run(s, UINT64_MAX), "simulate_run");
     must(simulate_summarise(s, &summary), "simulate_summarise");
     simulate_stats(s, &stats);
-    printf("  %zu requests, %lu steps, %lu preemptions in %.1f s (%.0f hours of traffic; at most "
+    printf("  %zu requests, %lu steps, %lu preemptions in %.1f s (%.0f hours of load; at most "
            "60 s for 100,000)\n", summary.n_ended, stats.iterations, summary.n_preempted,
            (double)(clock_ns() - from) / 1e9, (double)summary.finish_us / 3.6e9);
     simulate_destroy(&s);
@@ -222,7 +215,7 @@ int main(int argc, char **argv)
     bench_pool(1000000, BLOCK_BEST_FIT, "best fit");
     bench_pool(1000, BLOCK_ROUND_ROBIN, "round robin");
     bench_pool(1000000, BLOCK_ROUND_ROBIN, "round robin");
-    puts("simulated traffic");
+    puts("simulated load");
     bench_simulation(n < 1000000000 ? (uint32_t)n : 100000);
     return 0;
 }

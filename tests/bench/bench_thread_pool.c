@@ -19,6 +19,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/base/clock.h"
 #include "core/base/cpus.h"
 #include "core/runtime/thread_pool.h"
 
@@ -28,10 +29,7 @@
 
 static double now_us(void)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+    return (double)clock_ns() / 1e3;
 }
 
 static int by_value(const void *a, const void *b)
@@ -122,7 +120,7 @@ static double measure(uint32_t n_max)
 {
     double of_two = 0;
 
-    printf("team, microseconds (medians)\n%7s %9s %13s %10s %10s\n", "threads", "barrier",
+    printf("thread pool, microseconds (medians)\n%7s %9s %13s %10s %10s\n", "threads", "barrier",
            "empty region", "64 items", "empty run");
     for (uint32_t n = 1; n <= n_max; n++) {
         struct thread_pool *t = make(n);

@@ -14,14 +14,14 @@ before(async () => {
 });
 after(async () => assert.equal(await quire.stop(), 0));
 
-const wish = { prompt: "Once upon a time", temperature: 0, maxOutputTokens: 10, maxRetries: 0 };
+const params = { prompt: "Once upon a time", temperature: 0, maxOutputTokens: 10, maxRetries: 0 };
 
 test("text, whole and streamed", async () => {
-  const whole = await generateText({ model: provider("quire-demo"), ...wish });
+  const whole = await generateText({ model: provider("quire-demo"), ...params });
   assert.ok(whole.text.length > 0);
   assert.equal(whole.finishReason, "length");
   assert.equal(whole.usage.outputTokens, 10);
-  const stream = streamText({ model: provider("quire-demo"), ...wish });
+  const stream = streamText({ model: provider("quire-demo"), ...params });
   let text = "";
   for await (const piece of stream.textStream) text += piece;
   assert.equal(text, whole.text);

@@ -5,7 +5,7 @@ import Anthropic from "@anthropic-ai/sdk";
 import { startQuire } from "./server.mjs";
 
 let quire, client;
-const wish = { model: "quire-demo", system: "Tell a story.", max_tokens: 12, temperature: 0,
+const params = { model: "quire-demo", system: "Tell a story.", max_tokens: 12, temperature: 0,
   messages: [{ role: "user", content: "Once upon a time" }] };
 
 before(async () => {
@@ -15,12 +15,12 @@ before(async () => {
 after(async () => assert.equal(await quire.stop(), 0));
 
 test("a message, whole and streamed", async () => {
-  const whole = await client.messages.create(wish);
+  const whole = await client.messages.create(params);
   assert.equal(whole.role, "assistant");
   assert.equal(whole.stop_reason, "max_tokens");
   assert.equal(whole.usage.output_tokens, 12);
   assert.equal(whole.content[0].type, "text");
-  const stream = client.messages.stream(wish);
+  const stream = client.messages.stream(params);
   let text = "";
   stream.on("text", (piece) => (text += piece));
   const final = await stream.finalMessage();
@@ -31,22 +31,22 @@ test("a message, whole and streamed", async () => {
 });
 
 test("a stop sequence is named", async () => {
-  const words = (await client.messages.create(wish)).content[0].text.trim().split(" ");
-  const stopped = await client.messages.create({ ...wish, stop_sequences: [words[2]] });
+  const words = (await client.messages.create(params)).content[0].text.trim().split(" ");
+  const stopped = await client.messages.create({ ...params, stop_sequences: [words[2]] });
   assert.equal(stopped.stop_reason, "stop_sequence");
   assert.equal(stopped.stop_sequence, words[2]);
 });
 
 test("tokens are counted as they are used", async () => {
-  const { max_tokens, temperature, ...chat } = wish;
+  const { max_tokens, temperature, ...chat } = params;
   const count = await client.messages.countTokens(chat);
-  const { usage } = await client.messages.create(wish);
+  const { usage } = await client.messages.create(params);
   assert.equal(count.input_tokens, usage.input_tokens + usage.cache_read_input_tokens);
 });
 
 test("blocks, tool uses and results are taken", async () => {
   const answer = await client.messages.create({
-    ...wish,
+    ...params,
     tools: [{ name: "look", description: "Look.", input_schema: { type: "object", properties: { at: { type: "string" } } } }],
     messages: [
       { role: "user", content: [{ type: "text", text: "Look there." }] },
@@ -58,7 +58,7 @@ test("blocks, tool uses and results are taken", async () => {
 });
 
 test("a tool use, whole and streamed", async () => {
-  const ask = { ...wish, max_tokens: 200, temperature: 1, seed: 4, tool_choice: { type: "any", disable_parallel_tool_use: true },
+  const ask = { ...params, max_tokens: 200, temperature: 1, seed: 4, tool_choice: { type: "any", disable_parallel_tool_use: true },
     tools: [{ name: "clock", input_schema: { type: "object", properties: { zone: { type: "integer", minimum: -12, maximum: 12 } },
       required: ["zone"], additionalProperties: false } }] };
   const whole = await client.messages.create(ask);
@@ -70,8 +70,8 @@ test("a tool use, whole and streamed", async () => {
 });
 
 test("errors have the package's classes", async () => {
-  await assert.rejects(client.messages.create({ ...wish, temperature: 9 }), Anthropic.BadRequestError);
-  await assert.rejects(client.messages.create({ ...wish, model: "other" }), Anthropic.NotFoundError);
-  await assert.rejects(client.messages.create({ ...wish, messages: [{ role: "user", content: [{ type: "image", source: {} }] }] }),
+  await assert.rejects(client.messages.create({ ...params, temperature: 9 }), Anthropic.BadRequestError);
+  await assert.rejects(client.messages.create({ ...params, model: "other" }), Anthropic.NotFoundError);
+  await assert.rejects(client.messages.create({ ...params, messages: [{ role: "user", content: [{ type: "image", source: {} }] }] }),
     (e) => e instanceof Anthropic.BadRequestError && e.message.includes("messages[0].content[0].type"));
 });

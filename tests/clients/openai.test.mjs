@@ -24,15 +24,15 @@ test("models", async () => {
 });
 
 test("a completion, whole and streamed", async () => {
-  const wish = { model: "quire-demo", prompt: STORY, max_tokens: 12, temperature: 0, logprobs: 2 };
-  const whole = await client.completions.create(wish);
+  const params = { model: "quire-demo", prompt: STORY, max_tokens: 12, temperature: 0, logprobs: 2 };
+  const whole = await client.completions.create(params);
   const choice = whole.choices[0];
   assert.equal(choice.finish_reason, "length");
   assert.equal(whole.usage.completion_tokens, 12);
   assert.equal(choice.logprobs.tokens.length, 12);
   assert.equal(choice.logprobs.tokens.join(""), choice.text);
   let text = "", usage, finish;
-  const stream = await client.completions.create({ ...wish, stream: true, stream_options: { include_usage: true } });
+  const stream = await client.completions.create({ ...params, stream: true, stream_options: { include_usage: true } });
   for await (const chunk of stream) {
     text += chunk.choices[0]?.text ?? "";
     finish = chunk.choices[0]?.finish_reason ?? finish;
@@ -44,7 +44,7 @@ test("a completion, whole and streamed", async () => {
 });
 
 test("a chat, whole and streamed", async () => {
-  const wish = {
+  const params = {
     model: "quire-demo",
     messages: [{ role: "user", content: STORY }],
     max_completion_tokens: 10,
@@ -52,7 +52,7 @@ test("a chat, whole and streamed", async () => {
     logprobs: true,
     top_logprobs: 2,
   };
-  const whole = await client.chat.completions.create(wish);
+  const whole = await client.chat.completions.create(params);
   const { message, finish_reason, logprobs } = whole.choices[0];
   assert.equal(message.role, "assistant");
   assert.ok(message.content.length > 0);
@@ -61,7 +61,7 @@ test("a chat, whole and streamed", async () => {
   const bytes = Buffer.concat(logprobs.content.map((t) => Buffer.from(t.bytes)));
   assert.equal(bytes.toString(), message.content);
   assert.ok(logprobs.content.every((t) => t.top_logprobs.length === 2));
-  const runner = client.chat.completions.stream({ ...wish, stream_options: { include_usage: true } });
+  const runner = client.chat.completions.stream({ ...params, stream_options: { include_usage: true } });
   const final = await runner.finalChatCompletion();
   assert.equal(final.choices[0].message.content, message.content);
   assert.equal(final.usage.completion_tokens, 10);
@@ -96,18 +96,18 @@ const CLOCK = { type: "function", function: { name: "clock", strict: true, param
   properties: { zone: { type: "integer", minimum: -12, maximum: 12 } }, required: ["zone"], additionalProperties: false } } };
 
 test("a tool call, whole and streamed", async () => {
-  const wish = { model: "quire-demo", messages: [{ role: "user", content: "What time is it?" }], tools: [CLOCK],
+  const params = { model: "quire-demo", messages: [{ role: "user", content: "What time is it?" }], tools: [CLOCK],
     tool_choice: "required", parallel_tool_calls: false, seed: 4 };
-  const { message, finish_reason } = (await client.chat.completions.create(wish)).choices[0];
+  const { message, finish_reason } = (await client.chat.completions.create(params)).choices[0];
   assert.equal(finish_reason, "tool_calls");
   const [call] = message.tool_calls;
   assert.equal(call.function.name, "clock");
   assert.ok(Number.isInteger(JSON.parse(call.function.arguments).zone));
-  const final = await client.chat.completions.stream(wish).finalChatCompletion();
+  const final = await client.chat.completions.stream(params).finalChatCompletion();
   assert.equal(final.choices[0].message.tool_calls[0].function.arguments, call.function.arguments);
   assert.equal(final.choices[0].finish_reason, "tool_calls");
-  const next = await client.chat.completions.create({ ...wish, tool_choice: "none", max_tokens: 4,
-    messages: [...wish.messages, message, { role: "tool", tool_call_id: call.id, content: "Noon." }] });
+  const next = await client.chat.completions.create({ ...params, tool_choice: "none", max_tokens: 4,
+    messages: [...params.messages, message, { role: "tool", tool_call_id: call.id, content: "Noon." }] });
   assert.equal(next.usage.completion_tokens, 4);
 });
 
@@ -131,8 +131,8 @@ test("embeddings, which the package asks for in base64", async () => {
 });
 
 test("responses, whole and streamed", async () => {
-  const wish = { model: "quire-demo", input: STORY, instructions: "Tell a story.", max_output_tokens: 10, temperature: 0 };
-  const whole = await client.responses.create(wish);
+  const params = { model: "quire-demo", input: STORY, instructions: "Tell a story.", max_output_tokens: 10, temperature: 0 };
+  const whole = await client.responses.create(params);
   assert.equal(whole.object, "response");
   assert.equal(whole.status, "incomplete");
   assert.equal(whole.incomplete_details.reason, "max_output_tokens");
@@ -140,7 +140,7 @@ test("responses, whole and streamed", async () => {
   assert.equal(whole.usage.output_tokens, 10);
   const types = [];
   let text = "", last;
-  for await (const event of await client.responses.create({ ...wish, stream: true })) {
+  for await (const event of await client.responses.create({ ...params, stream: true })) {
     types.push(event.type);
     if (event.type === "response.output_text.delta") text += event.delta;
     last = event;
@@ -154,9 +154,9 @@ test("responses, whole and streamed", async () => {
 test("a refusal for want of room is retried until there is some", async () => {
   const small = await startQuire("--max-sequences", "1", "--queue-limit", "1");
   const patient = new OpenAI({ baseURL: `${small.url}/v1`, apiKey: "none", maxRetries: 60 });
-  const wishes = Array.from({ length: 6 }, (_, i) =>
+  const calls = Array.from({ length: 6 }, (_, i) =>
     patient.completions.create({ model: "quire-demo", prompt: STORY, max_tokens: 60, seed: i, ignore_eos: true }));
-  for (const answer of await Promise.all(wishes)) assert.equal(answer.usage.completion_tokens, 60);
+  for (const answer of await Promise.all(calls)) assert.equal(answer.usage.completion_tokens, 60);
   assert.ok((await small.metric('quire_rejections_total{reason="queue_full"}')) > 0);
   assert.equal(await small.stop(), 0);
 });

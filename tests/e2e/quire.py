@@ -3,6 +3,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,10 +13,12 @@ import time
 
 BIN = os.environ.get("QUIRE_BIN", "build/quire")
 DEBUG_BIN = os.environ.get("QUIRE_DEBUG_BIN", "build/debug/quire")
+TOOLS = os.environ.get("QUIRE_TOOLS", "build/tools")
 MODEL = os.environ.get("QUIRE_TEST_MODEL", "")
 JSON = {"Content-Type": "application/json"}
-
-
+SLOW = os.environ.get("QUIRE_SLOW") == "1"  # whoever runs the tests has time
+# Sanitizers keep a shadow of all memory, terabytes of addresses, and what was freed.
+SANITIZED = "asan" in BIN or "tsan" in BIN
 ISA_LEVELS = ["scalar", "avx2", "avxvnni", "avx512"]
 
 
@@ -23,6 +26,43 @@ def isa_levels(binary=BIN):
     """The instruction sets that --isa takes here, lowest first; tests that want more leave them out."""
     out = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
     return re.search(r"^instruction sets: (.*)$", out, re.M)[1].split()
+
+
+def make_model(path, *flags):
+    """A random model; flags: those of tests/tools/mkmodel.c. The path."""
+    subprocess.run([f"{TOOLS}/mkmodel", *flags, "--out", path], check=True, capture_output=True, timeout=120)
+    return path
+
+
+def make_key(name, *flags):
+    """`quire key`: the entry for the file of keys, and the secret."""
+    run = subprocess.run([BIN, "key", "--name", name, *flags], capture_output=True, text=True, check=True)
+    return run.stdout, run.stderr.strip()
+
+
+def make_certificate(folder, name):
+    """A self-signed certificate for 127.0.0.1 whose subject is `name`; the paths of both files."""
+    cert, key = folder / f"{name}.pem", folder / f"{name}.key"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                    "-keyout", str(key), "-out", str(cert), "-days", "2", "-subj", f"/CN={name}",
+                    "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    return cert, key
+
+
+def serve_in_vain(*flags):
+    """A server that ends by itself, because it cannot start: its exit status and what it says."""
+    return subprocess.run([BIN, "serve", "--port", "0", *map(str, flags)], capture_output=True, text=True, timeout=60,
+                          check=False)
+
+
+def check_prometheus(text):
+    """The page of /metrics, by Prometheus' own tool; without it the test is skipped, and says so."""
+    tool = shutil.which("promtool")
+    if tool is None:
+        import pytest
+        pytest.skip("skip: no promtool (Debian package prometheus)")
+    run = subprocess.run([tool, "check", "metrics"], input=text, capture_output=True, check=False)
+    assert run.returncode == 0 and run.stderr == b"", run.stderr + run.stdout
 
 
 class Reply:
@@ -170,6 +210,14 @@ class Server:
 
     def stream(self, prompt, headers=None, **fields):
         return Stream(self, {"prompt": prompt, "stream": True, **fields}, headers)
+
+    def frames(self, path, body):
+        """A stream of any endpoint, read to its end: what stands behind each "data: "."""
+        r = self.post(path, {"stream": True, **body})
+        assert r.status == 200 and r.headers["Content-Type"] == "text/event-stream"
+        parts = r.body.decode().split("\n\n")
+        assert parts.pop() == "" and all(p.startswith("data: ") for p in parts)
+        return [p[6:] for p in parts]
 
     def metrics(self):
         """{'quire_x{a="b"}': value}"""

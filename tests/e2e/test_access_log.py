@@ -3,12 +3,11 @@ import json
 import re
 import shlex
 import socket
-import subprocess
 import time
 
 import pytest
 
-from quire import BIN
+from quire import make_key
 
 PARTS = ("receive_ms", "queue_ms", "prefill_ms", "decode_ms", "preempted_ms", "swapped_ms", "delivery_ms", "write_blocked_ms")
 
@@ -149,10 +148,10 @@ def test_preempted(start, how, spent, unspent):
 
 
 def test_json_and_keys(start, tmp_path):
-    run = subprocess.run([BIN, "key", "--name", "alice"], capture_output=True, text=True, check=True)
     path = tmp_path / "keys.ini"
-    path.write_text(run.stdout)
-    s = start("--log-format", "json", "--api-keys", str(path), key=run.stderr.strip())
+    entry, secret = make_key("alice")
+    path.write_text(entry)
+    s = start("--log-format", "json", "--api-keys", str(path), key=secret)
     assert ask(s, "mine", "POST", "/v1/completions", {"prompt": "Once", "max_tokens": 4, "ignore_eos": True}).status == 200
     line = lines_of(s, "mine", json_lines)
     assert line["key"] == "alice" and line["status"] == 200 and line["completion_tokens"] == 4

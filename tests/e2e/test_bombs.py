@@ -2,14 +2,14 @@
 and a neighbour's completions go on meanwhile."""
 import http.client
 import json
-import os
 import re
 import threading
 import time
 
 import pytest
 
-SLOW = os.environ.get("QUIRE_SLOW") == "1"
+from quire import SLOW
+
 MOST_S = 20  # of one bomb: a second of a slow core, on a loaded machine, under a sanitizer
 MOST_NEIGHBOUR_S = 20
 MOST_RSS_MB = 3000  # with a sanitizer's shadow
@@ -241,7 +241,7 @@ def test_bombs_one_by_one(bombed):
 
 
 def test_four_at_once(bombed):
-    """As many as there are threads that prepare requests; a completion is served meanwhile."""
+    """As many as there are threads that parse requests; a completion is served meanwhile."""
     results, threads = {}, []
     for i in range(4):
         make = (lambda k: lambda: schema(forked(40 + k, "anyOf", {"type": "null"})))(i)

@@ -18,14 +18,9 @@ def chat(server, messages=ONCE, status=200, **fields):
 
 def frames(server, path=CHAT, **fields):
     """The data frames of a stream; [DONE] ends it."""
-    c = server.connect()
-    c.request("POST", path, json.dumps({"stream": True, **fields}), {"Content-Type": "application/json"})
-    r = c.getresponse()
-    assert r.status == 200 and r.headers["Content-Type"] == "text/event-stream"
-    parts = r.read().decode().split("\n\n")
-    c.close()
-    assert parts[-2:] == ["data: [DONE]", ""] and all(p.startswith("data: {") for p in parts[:-2])
-    return [json.loads(p[6:]) for p in parts[:-2]]
+    parts = server.frames(path, fields)
+    assert parts.pop() == "[DONE]" and all(p.startswith("{") for p in parts)
+    return [json.loads(p) for p in parts]
 
 
 def prompt_ids(server, messages):

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from quire import BIN, ISA_LEVELS, isa_levels
+from quire import BIN, ISA_LEVELS, TOOLS, isa_levels, make_model
 
 ROOT = pathlib.Path(__file__).parents[2]
-TOOLS = os.environ.get("QUIRE_TOOLS", "build/tools")
+NARROW = ["--arch", "llama", "--embd", "64", "--ff", "64", "--vocab", "300", "--type", "Q8_0"]
 SETTINGS = re.findall(r"^(?:STR|INT|SIZE|ENUM)\((?:SERVER|MODEL), (\w+)", (ROOT / "config/options.inc").read_text(), re.M)
 SCORES = {  # mean negative log-likelihood in float64, from the data's README
     "stories260K.f16": 1.745705, "stories260K-x256-llama.F16": 1.745749,
@@ -224,19 +224,15 @@ def test_port_in_use():
 
 def test_kv_memory_too_small(tmp_path):
     """A shape whose block of 16 tokens is larger than the least kv_memory."""
-    model = tmp_path / "wide.gguf"
-    subprocess.run([f"{TOOLS}/mkmodel", "--arch", "llama", "--embd", "64", "--layers", "24", "--heads", "8",
-                    "--kv-heads", "8", "--head-dim", "128", "--ff", "64", "--vocab", "300",
-                    "--type", "Q8_0", "--out", model], check=True, capture_output=True)
+    model = make_model(tmp_path / "wide.gguf", *NARROW, "--layers", "24", "--heads", "8", "--kv-heads", "8",
+                       "--head-dim", "128")
     refused(quire("serve", "--port", "0", "--model", model, "--kv-memory", "1m", "--log-level", "off"), 2,
             "kv_memory", "too small", "16 tokens")
 
 
 def test_kv_type_wants_wide_heads(tmp_path):
-    model = tmp_path / "narrow.gguf"
-    subprocess.run([f"{TOOLS}/mkmodel", "--arch", "llama", "--embd", "64", "--layers", "1", "--heads", "4",
-                    "--kv-heads", "2", "--head-dim", "16", "--ff", "64", "--vocab", "300",
-                    "--type", "Q8_0", "--out", model], check=True, capture_output=True)
+    model = make_model(tmp_path / "narrow.gguf", *NARROW, "--layers", "1", "--heads", "4", "--kv-heads", "2",
+                       "--head-dim", "16")
     refused(quire("serve", "--port", "0", "--model", model, "--kv-type", "q8_0", "--log-level", "off"), 2,
             "kv_type 'q8_0'", "multiples of 32", "keys have 16")
     run = quire("generate", "--model", model, "--prompt", "A", "--max-tokens", "2")

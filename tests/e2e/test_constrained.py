@@ -2,10 +2,8 @@
 weights at temperature 1; what cannot be done is refused with the keyword and the place."""
 import concurrent.futures
 import json
-import os
 import pathlib
 import re
-import subprocess
 import tempfile
 import time
 
@@ -13,11 +11,9 @@ import jsonschema
 import pytest
 
 import schemas
-from quire import Server
+from quire import SLOW, Server, make_model
 
-TOOLS = os.environ.get("QUIRE_TOOLS", "build/tools")
 FIXTURES = json.loads((pathlib.Path(__file__).parent.parent / "fixtures/schemas.json").read_text("utf-8"))
-SLOW = os.environ.get("QUIRE_SLOW") == "1"
 N_MADE = (3000 if SLOW else 300) - len(FIXTURES["accepted"])
 AMPLE = 7000
 
@@ -26,11 +22,9 @@ AMPLE = 7000
 def random_model():
     """A server of a small model that has learnt nothing: its texts show the constraint alone."""
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "random.gguf"
-        subprocess.run([f"{TOOLS}/mkmodel", "--embd", "64", "--layers", "1", "--heads", "2", "--kv-heads", "1",
-                        "--head-dim", "32", "--ff", "64", "--vocab", "2000", "--context", "8192",
-                        "--type", "F32", "--out", str(path)], check=True, stdout=subprocess.DEVNULL)
-        s = Server(model=path)
+        s = Server(model=make_model(pathlib.Path(folder) / "random.gguf", "--embd", "64", "--layers", "1", "--heads",
+                                    "2", "--kv-heads", "1", "--head-dim", "32", "--ff", "64", "--vocab", "2000",
+                                    "--context", "8192", "--type", "F32"))
         yield s
         s.stop()
 

@@ -1,6 +1,8 @@
 """Web pages of other origins: preflights, and headers on every kind of answer."""
 import pytest
 
+from quire import make_key
+
 A, B, EVIL = "https://a.example", "http://localhost:3000", "https://evil.example"
 ASK = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
 
@@ -140,17 +142,14 @@ def test_hosts_of_a_unix_socket(start, tmp_path):
 
 def test_with_keys(start, tmp_path):
     """A preflight carries no key; the refusal that a page gets can be read by it."""
-    import subprocess
-    from quire import BIN
     path = tmp_path / "keys.ini"
-    run = subprocess.run([BIN, "key", "--name", "a", "--requests-per-minute", "1"], capture_output=True, text=True,
-                         check=True)
-    path.write_text(run.stdout)
+    entry, secret = make_key("a", "--requests-per-minute", "1")
+    path.write_text(entry)
     s = start("--cors-origins", A, "--api-keys", str(path))
     assert s.request("OPTIONS", "/v1/completions", headers={"Origin": A, **ASK}).status == 204
     refused = s.post("/v1/completions", {"prompt": "a"}, headers={"Origin": A})
     assert refused.status == 401 and allowed(refused) == A
-    mine = {"Origin": A, "X-Api-Key": run.stderr.strip()}
+    mine = {"Origin": A, "X-Api-Key": secret}
     replies = [s.post("/tokenize", {"content": "a"}, headers=mine) for _ in range(3)]
     assert replies[0].status == 200 and replies[2].status == 429
     assert allowed(replies[2]) == A and replies[2].headers["Retry-After"]

@@ -34,15 +34,15 @@ def test_shapes(server):
     assert blocks["free"] + blocks["cached"] + blocks["held"] == blocks["total"] == len(kv["map"])
     assert kv["map"].count("f") == blocks["free"] and kv["map"].lower().count("c") == blocks["cached"]
     assert kv["pressure"] == "relaxed" and kv["block_tokens"] == 16
-    lanes = kv["lanes"]
-    assert lanes["total"] == 1 and lanes["layers_per_block"] > 0
-    assert lanes["full"] == {"lanes": 1, "held": blocks["held"], "cached": blocks["cached"]}
-    assert lanes["window"] == {"tokens": 0, "lanes": 0, "held": 0, "cached": 0}
+    groups = kv["lanes"]
+    assert groups["total"] == 1 and groups["layers_per_block"] > 0
+    assert groups["full"] == {"lanes": 1, "held": blocks["held"], "cached": blocks["cached"]}
+    assert groups["window"] == {"tokens": 0, "lanes": 0, "held": 0, "cached": 0}
     for page in PAGES:
         assert server.post(page, {}).status == 405
 
 
-def test_lanes_of_windows(start, tmp_path):
+def test_groups_of_windows(start, tmp_path):
     """A layer that sees everything beside six that see nine tokens: what they hold while a text grows, and leave."""
     path = tmp_path / "windows.gguf"
     path.write_bytes(fixtures.make("gemma3", "plain", "F32", n_ctx=65536))
@@ -51,18 +51,18 @@ def test_lanes_of_windows(start, tmp_path):
     s.wait_until(lambda m: m["quire_generation_tokens_total"] >= 20, what="tokens")
     kv = s.get("/debug/kv").json
     stream.close()
-    lanes = kv["lanes"]
-    assert (lanes["total"], lanes["layers_per_block"], lanes["full"]["lanes"]) == (7, 1, 1)
-    assert (lanes["window"]["lanes"], lanes["window"]["tokens"]) == (6, 9)
-    assert lanes["full"]["held"] > 320 // 16
-    assert lanes["window"]["held"] in (6, 12)  # what is seen, and what is written next
-    assert lanes["full"]["cached"] == 0 and lanes["window"]["cached"] > 6 * 18
+    groups = kv["lanes"]
+    assert (groups["total"], groups["layers_per_block"], groups["full"]["lanes"]) == (7, 1, 1)
+    assert (groups["window"]["lanes"], groups["window"]["tokens"]) == (6, 9)
+    assert groups["full"]["held"] > 320 // 16
+    assert groups["window"]["held"] in (6, 12)  # what is seen, and what is written next
+    assert groups["full"]["cached"] == 0 and groups["window"]["cached"] > 6 * 18
     s.wait_idle()
     kv = s.get("/debug/kv").json
-    lanes, blocks = kv["lanes"], kv["blocks"]
+    groups, blocks = kv["lanes"], kv["blocks"]
     for state in "held", "cached":
-        assert lanes["full"][state] + lanes["window"][state] == blocks[state]
-    assert blocks["held"] == 0 and lanes["full"]["cached"] > 0 and lanes["window"]["cached"] > 0
+        assert groups["full"][state] + groups["window"][state] == blocks[state]
+    assert blocks["held"] == 0 and groups["full"]["cached"] > 0 and groups["window"]["cached"] > 0
 
 
 def test_steps_are_predicted(start):

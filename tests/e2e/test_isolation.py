@@ -1,13 +1,12 @@
 """What one tenant can find out about another: nothing from times, nothing from counts."""
-import os
 import random
 import time
 
 import pytest
 
+from quire import SLOW
 from test_keys import Keys
 
-SLOW = os.environ.get("QUIRE_SLOW") == "1"
 N_PROBES = 2000 if SLOW else 200
 # Between three and four standard errors of the area for so many probes.
 MARGIN = 0.05 if SLOW else 0.15

@@ -2,12 +2,11 @@
 import json
 import re
 import signal
-import subprocess
 import threading
 
 import pytest
 
-from quire import BIN, admitted, is_idle
+from quire import admitted, is_idle, make_key, serve_in_vain
 
 REJECTED = 'quire_rejections_total{reason="%s"}'
 BODY = {"prompt": "Once", "max_tokens": 2, "ignore_eos": True}
@@ -21,8 +20,7 @@ class Keys:
         self.path, self.entries, self.secrets = path, {}, {}
 
     def add(self, name, *flags):
-        run = subprocess.run([BIN, "key", "--name", name, *flags], capture_output=True, text=True, check=True)
-        self.entries[name], self.secrets[name] = run.stdout, run.stderr.strip()
+        self.entries[name], self.secrets[name] = make_key(name, *flags)
         self.write()
         return self.secrets[name]
 
@@ -134,8 +132,7 @@ def test_without_keys_headers_mean_nothing(server):
 def test_broken_file_is_refused_at_start(tmp_path):
     path = tmp_path / "keys.ini"
     path.write_text("[a]\nhash = short\n")
-    run = subprocess.run([BIN, "serve", "--port", "0", "--api-keys", str(path)], capture_output=True, text=True,
-                         timeout=60, check=False)
+    run = serve_in_vain("--api-keys", path)
     assert run.returncode == 1 and f"{path}:2: 'hash' must be" in run.stderr and run.stdout == ""
 
 

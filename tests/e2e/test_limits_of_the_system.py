@@ -8,14 +8,11 @@ import time
 
 import pytest
 
-from quire import BIN, DEBUG_BIN, Server
+from quire import BIN, DEBUG_BIN, SANITIZED, TOOLS, Server, make_key, make_model, serve_in_vain
 from test_safetensors import parts as hf_parts, write_folder
-from test_split import make_model
 
-TOOLS = os.environ.get("QUIRE_TOOLS", "build/tools")
 SMALL = ["--arch", "qwen2", "--embd", "128", "--layers", "3", "--heads", "4", "--kv-heads", "2", "--head-dim", "32",
          "--ff", "256", "--vocab", "500", "--context", "256", "--type", "Q8_0"]
-SANITIZED = "asan" in BIN or "tsan" in BIN  # they reserve terabytes of addresses
 
 
 def under(limits, *args, binary=BIN, timeout=120, before=""):
@@ -23,16 +20,21 @@ def under(limits, *args, binary=BIN, timeout=120, before=""):
     script = f'{before} ulimit {limits} || exit 99; exec "$0" "$@"'
     p = subprocess.Popen(["bash", "-c", script, binary, *map(str, args)], stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE, text=True)
+    return end(p, args[0] == "serve", timeout=timeout)
+
+
+def end(p, is_server, pause=0.3, timeout=30):
+    """The exit status and what it said, in all; a server is told to stop a moment after its first line."""
     try:
-        if args[0] == "serve":
-            p.stdout.readline()
-            time.sleep(0.3)
+        first = p.stdout.readline() if is_server else ""
+        if is_server:
+            time.sleep(pause)
             p.send_signal(signal.SIGTERM)
         out, err = p.communicate(timeout=timeout)
     finally:
         p.kill()
         p.wait()
-    return p.returncode, out, err
+    return p.returncode, first + out, err
 
 
 def accept(limits, status, err):
@@ -81,15 +83,8 @@ def test_limits_on_threads(n, tmp_path):
         folder.chmod(0o755)
     script = f'ulimit -u {n}; exec setpriv --reuid=65123 --regid=65123 --clear-groups "$0" serve --port 0 --threads 4'
     p = subprocess.Popen(["bash", "-c", script, binary], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        p.stdout.readline()
-        time.sleep(0.5)
-        p.send_signal(signal.SIGTERM)
-        _, err = p.communicate(timeout=60)
-    finally:
-        p.kill()
-        p.wait()
-    accept(f"-u {n}", p.returncode, err)
+    status, _, err = end(p, True, pause=0.5, timeout=60)
+    accept(f"-u {n}", status, err)
 
 
 # ---- symbolic links
@@ -101,8 +96,7 @@ def test_nothing_is_written_through_a_link(flags, dangles, tmp_path):
     if not dangles:
         target.write_text("")
     link.symlink_to(target)
-    run = subprocess.run([BIN, "serve", "--port", "0", *flags, str(link)], capture_output=True, text=True, timeout=60,
-                         check=False)
+    run = serve_in_vain(*flags, link)
     assert run.returncode in (1, 2) and "symbolic link" in run.stderr and str(link) in run.stderr, run.stderr
     assert link.is_symlink()
     assert not target.exists() if dangles else target.read_text() == ""
@@ -110,8 +104,7 @@ def test_nothing_is_written_through_a_link(flags, dangles, tmp_path):
 
 def test_no_socket_through_a_link(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "target")
-    run = subprocess.run([BIN, "serve", "--port", "0", "--unix-socket", str(tmp_path / "link")], capture_output=True,
-                         text=True, timeout=60, check=False)
+    run = serve_in_vain("--unix-socket", tmp_path / "link")
     assert run.returncode == 1 and "cannot listen on" in run.stderr
     assert not (tmp_path / "target").exists() and (tmp_path / "link").is_symlink()
 
@@ -251,19 +244,12 @@ def test_as_process_1(tmp_path):
 def test_a_warning_when_strangers_can_connect(host, flags, warned, tmp_path):
     if flags == ["--api-keys"]:
         keys = tmp_path / "keys"
-        keys.write_bytes(subprocess.run([BIN, "key", "--name", "a"], capture_output=True, check=True).stdout)
+        keys.write_text(make_key("a")[0])
         flags = [*flags, str(keys)]
     p = subprocess.Popen([BIN, "serve", "--port", "0", "--host", host, *flags], stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE, text=True)
-    try:
-        line = p.stdout.readline()
-        if "Cannot assign" in line or (not line and ":" in host):
-            pytest.skip("skip: no IPv6 here")
-        time.sleep(0.3)
-        p.send_signal(signal.SIGTERM)
-        _, err = p.communicate(timeout=30)
-    finally:
-        p.kill()
-        p.wait()
-    assert ("WITHOUT API KEYS" in line) == warned
+    _, said, err = end(p, True)
+    if "Cannot assign" in said or (not said and ":" in host):
+        pytest.skip("skip: no IPv6 here")
+    assert ("WITHOUT API KEYS" in said) == warned
     assert err.count("event=no_api_keys") == warned

@@ -3,11 +3,10 @@ import json
 import os
 import re
 import signal
-import subprocess
 
 import pytest
 
-from quire import BIN, DEBUG_BIN, Server
+from quire import DEBUG_BIN, Server, make_key, serve_in_vain
 
 
 class Held:
@@ -77,20 +76,19 @@ def test_told_to_stop_while_loading(held, tmp_path, sig):
 
 
 def test_keys_come_before_loading(held, tmp_path):
-    run = subprocess.run([BIN, "key", "--name", "a"], capture_output=True, text=True, check=True)
+    entry, secret = make_key("a")
     keys = tmp_path / "keys.ini"
-    keys.write_text(run.stdout)
+    keys.write_text(entry)
     s = held("--api-keys", str(keys)).server
     assert s.post("/v1/completions", {"prompt": "a"}).status == 401
-    assert s.post("/v1/completions", {"prompt": "a"}, headers={"X-Api-Key": run.stderr.strip()}).status == 503
+    assert s.post("/v1/completions", {"prompt": "a"}, headers={"X-Api-Key": secret}).status == 503
 
 
 def test_load_that_fails(tmp_path):
     """The sentence and the exit status are those of any command; the port was open until then."""
     model = tmp_path / "broken.gguf"
     model.write_bytes(b"GGUF" + bytes(100))
-    run = subprocess.run([BIN, "serve", "--port", "0", "--model", str(model), "--log-level", "off"],
-                         capture_output=True, text=True, timeout=60, check=False)
+    run = serve_in_vain("--model", model, "--log-level", "off")
     assert run.returncode == 1 and run.stderr.startswith("quire: ") and str(model) in run.stderr
     assert run.stdout.startswith("listening on http://")
 

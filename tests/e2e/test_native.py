@@ -17,11 +17,7 @@ def native(server, prompt, path="/completion", **fields):
 
 
 def frames(server, prompt, **fields):
-    r = server.post("/completion", {"prompt": prompt, "stream": True, **fields})
-    assert r.status == 200 and r.headers["Content-Type"] == "text/event-stream"
-    parts = r.body.decode().split("\n\n")
-    assert parts.pop() == "" and all(p.startswith("data: ") for p in parts)
-    return [json.loads(p[6:]) for p in parts]
+    return [json.loads(p) for p in server.frames("/completion", {"prompt": prompt, **fields})]
 
 
 def plain(server, prompt, **fields):

@@ -1,16 +1,11 @@
 """`quire plan` against what a server takes, and long contexts in chunks of any size."""
 import json
-import os
 import subprocess
 
 import pytest
 
-from quire import BIN, Server
+from quire import BIN, SANITIZED, SLOW, Server, make_model
 
-TOOLS = os.environ.get("QUIRE_TOOLS", "build/tools")
-SLOW = os.environ.get("QUIRE_SLOW") == "1"
-# Sanitizers keep a shadow of all memory, so there is nothing to compare with there.
-IS_PLAIN = "asan" not in BIN and "tsan" not in BIN
 N_CTX = 32768 if SLOW else 4096
 N_ANSWER = 8
 # Bytes of a token in the cache: many, so that it is the cache that fills the memory.
@@ -23,11 +18,9 @@ def quire(*args):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    path = tmp_path_factory.mktemp("plan") / "long.gguf"
-    subprocess.run([f"{TOOLS}/mkmodel", "--embd", "256", "--layers", "2", "--heads", str(HEADS), "--kv-heads",
-                    str(HEADS), "--head-dim", "128", "--ff", "512", "--vocab", "1000", "--context", str(N_CTX),
-                    "--type", "Q8_0", "--out", path], check=True)
-    return path
+    return make_model(tmp_path_factory.mktemp("plan") / "long.gguf", "--embd", "256", "--layers", "2", "--heads",
+                      str(HEADS), "--kv-heads", str(HEADS), "--head-dim", "128", "--ff", "512", "--vocab", "1000",
+                      "--context", str(N_CTX), "--type", "Q8_0")
 
 
 def settings(chunk, memory):
@@ -68,7 +61,7 @@ def test_plan_is_what_a_long_context_takes(model):
             taken = server.metrics()["process_resident_memory_bytes"]
             print(f"chunks of {chunk}: planned {plan['total_bytes']}, resident {taken:.0f}, "
                   f"{taken / plan['total_bytes'] - 1:+.2%}")
-            if IS_PLAIN:
+            if not SANITIZED:
                 assert abs(taken / plan["total_bytes"] - 1) < 0.02
         finally:
             server.stop()

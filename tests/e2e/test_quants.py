@@ -1,6 +1,5 @@
 """Every weight type: what the engine reads out of a file's blocks, and out of its own panels, is to the
 bit what an independent decoder makes of them; and one file may mix them all."""
-import os
 import pathlib
 import subprocess
 import sys
@@ -8,12 +7,11 @@ import sys
 import numpy as np
 import pytest
 
-from quire import BIN, Server, isa_levels
+from quire import BIN, TOOLS, Server, isa_levels, make_model
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 import quants  # noqa: E402
 
-TOOLS = os.environ.get("QUIRE_TOOLS", "build/tools")
 
 # Finite halves at the edges: zeros, subnormals, the least normal numbers, ones, the largest.
 HALVES = [0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x83ff, 0x0400, 0x8400, 0x3c00, 0xbc00, 0x7bff, 0xfbff]
@@ -78,12 +76,10 @@ def test_double_precision_agrees():
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory):
     """A model whose 28 matrices take turns at all the types."""
-    path = tmp_path_factory.mktemp("quants") / "mixed.gguf"
-    subprocess.run([f"{TOOLS}/mkmodel", "--arch", "qwen2", "--embd", "256", "--layers", "4", "--heads", "4",
-                    "--kv-heads", "2", "--head-dim", "64", "--ff", "512", "--vocab", "600", "--context", "256",
-                    "--type", ",".join(["Q8_0", *(t for t in quants.BLOCKS if t != "Q8_0")]), "--out", path],
-                   check=True, capture_output=True, timeout=120)
-    return path
+    return make_model(tmp_path_factory.mktemp("quants") / "mixed.gguf", "--arch", "qwen2", "--embd", "256",
+                      "--layers", "4", "--heads", "4", "--kv-heads", "2", "--head-dim", "64", "--ff", "512", "--vocab",
+                      "600", "--context", "256", "--type",
+                      ",".join(["Q8_0", *(t for t in quants.BLOCKS if t != "Q8_0")]))
 
 
 def test_inspect_names_the_types(mixed):

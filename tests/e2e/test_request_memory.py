@@ -1,36 +1,29 @@
 """What requests hold outside the KV cache is bounded, accounted for, and given back."""
 import json
-import os
 import socket
-import subprocess
 import threading
 import time
 
 import pytest
 
-from quire import BIN, in_threads
+from quire import SANITIZED, in_threads, make_model
 
-TOOLS = os.environ.get("QUIRE_TOOLS", "build/tools")
 MIB = 1 << 20
-# Sanitizers have an allocator of their own, which keeps what was freed.
-IS_PLAIN = "asan" not in BIN and "tsan" not in BIN
 
 
 @pytest.fixture(scope="module")
 def long_model(tmp_path_factory):
     """A tiny model with a long context, so that it is not the cache that takes memory."""
-    path = tmp_path_factory.mktemp("memory") / "long.gguf"
-    subprocess.run([f"{TOOLS}/mkmodel", "--embd", "64", "--layers", "1", "--heads", "2", "--kv-heads", "1",
-                    "--head-dim", "32", "--ff", "64", "--vocab", "1000", "--context", "131072", "--type", "F32",
-                    "--out", path], check=True)
-    return path
+    return make_model(tmp_path_factory.mktemp("memory") / "long.gguf", "--embd", "64", "--layers", "1", "--heads", "2",
+                      "--kv-heads", "1", "--head-dim", "32", "--ff", "64", "--vocab", "1000", "--context", "131072",
+                      "--type", "F32")
 
 
 def resident(server):
     return server.metrics()["process_resident_memory_bytes"]
 
 
-@pytest.mark.skipif(not IS_PLAIN, reason="a sanitizer's allocator keeps what was freed")
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer's allocator keeps what was freed")
 def test_penalties_take_what_was_generated(start, long_model):
     """128 choices that may each become 130,000 tokens long, of a body of a hundred bytes."""
     s = start("--kv-memory", "1g", "--max-sequences", "128", model=long_model)
@@ -48,7 +41,7 @@ def test_penalties_take_what_was_generated(start, long_model):
     assert grown < 100 * MIB
 
 
-@pytest.mark.skipif(not IS_PLAIN, reason="a sanitizer's allocator keeps what was freed")
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer's allocator keeps what was freed")
 def test_large_bodies_leave_nothing(start):
     s = start("--request-memory", "2g")
     bodies = [json.dumps({"prompt": [1] * 10, "unknown": [[i % 10] * 5 for i in range(400000)]}),
@@ -87,7 +80,7 @@ def test_what_never_fits_is_refused_by_name(start):
 
 def test_what_does_not_fit_now_is_told_when(start):
     """One request holds most of it: others like it are refused until it has ended, small ones are served."""
-    s = start("--request-memory", "16m", *(("--isa", "scalar") if IS_PLAIN else ()))
+    s = start("--request-memory", "16m", *(() if SANITIZED else ("--isa", "scalar")))
     big = {"prompt": "Once", "n": 10, "logprobs": 20, "max_tokens": 500, "ignore_eos": True}
     answers = []
     t = threading.Thread(target=lambda: answers.append(s.post("/v1/completions", big, timeout=300)))

@@ -9,10 +9,9 @@ import time
 
 import pytest
 
-from quire import BIN, DEBUG_BIN, Server, in_threads
+from quire import BIN, DEBUG_BIN, TOOLS, Server, in_threads, make_model
 from test_keys import Keys, reload_files
 from test_limits_of_the_system import SMALL
-from test_split import make_model
 from test_swap import TINY, answer_of, files, jobs_for
 from test_tls import make_certificate, subject, trusting
 
@@ -238,8 +237,7 @@ def test_models_behind_links(start, tmp_path, form, monkeypatch):
     blobs.mkdir(), snap.mkdir()
     whole = make_model(blobs / "m.gguf", *SMALL)
     if form == "linked parts":
-        tools = os.environ.get("QUIRE_TOOLS", "build/tools")
-        subprocess.run([f"{tools}/mksplit", whole, "3", blobs / "s"], check=True)
+        subprocess.run([f"{TOOLS}/mksplit", whole, "3", blobs / "s"], check=True)
         for i in (1, 2, 3):
             (snap / f"s-0000{i}-of-00003.gguf").symlink_to(blobs / f"s-0000{i}-of-00003.gguf")
         model = snap / "s-00002-of-00003.gguf"

@@ -1,14 +1,12 @@
 """What requests share through the prefix cache, to the token; and what they never share."""
-import os
 import random
 
 import pytest
 
-from quire import Server, in_threads
+from quire import SLOW, Server, in_threads
 
 BLOCK = 16
 N_VOCAB = 400  # ids below this are ordinary tokens of the demo model
-SLOW = os.environ.get("QUIRE_SLOW", "")
 
 
 def tokens(n, seed):

@@ -146,7 +146,7 @@ def ends_within(process, seconds):
 
 
 def test_second_signal_ends_what_hangs_in_a_pool(start, tmp_path):
-    """A request's preparation that never ends: the others are served, and the second signal ends the process."""
+    """A parse job that never ends: the others are served, and the second signal ends the process."""
     h = Held(start, tmp_path, "QUIRE_DEBUG_HOLD_PREPARE")
     s = h.server
     calls = [s.connect(), s.connect()]
@@ -171,7 +171,7 @@ def test_second_signal_ends_a_loop_that_hangs(start, tmp_path):
     assert ends_within(h.server.process, 4) == 1
 
 
-def test_a_client_that_leaves_takes_its_preparation_along(start, tmp_path):
+def test_a_client_that_leaves_takes_its_parse_job_along(start, tmp_path):
     """Jobs whose client has gone do nothing when their turn comes, and a hung one shows in /ready."""
     h = Held(start, tmp_path, "QUIRE_DEBUG_HOLD_PREPARE")
     s = h.server

@@ -12,9 +12,8 @@ import time
 
 import pytest
 
-from quire import BIN, Server
+from quire import BIN, SLOW, Server, make_certificate
 
-SLOW = os.environ.get("QUIRE_SLOW") == "1"
 N, PLACES = (4000, 1280) if SLOW else (300, 100)
 SECONDS = 20 if SLOW else 3
 HOST = b"Host: localhost\r\n"
@@ -137,11 +136,7 @@ def ready_times(server, seconds):
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tls")
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
-                    str(folder / "key"), "-out", str(folder / "cert"), "-days", "2", "-subj", "/CN=x", "-addext",
-                    "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
-    return folder
+    return make_certificate(tmp_path_factory.mktemp("tls"), "x")
 
 
 def make(start, kind, certificate, *flags):
@@ -149,9 +144,9 @@ def make(start, kind, certificate, *flags):
         return start("--max-connections", str(PLACES), *flags)
     import ssl
     context = ssl.create_default_context()
-    context.load_verify_locations(certificate / "cert")
-    return start("--max-connections", str(PLACES), "--tls-certificate", str(certificate / "cert"), "--tls-key",
-                 str(certificate / "key"), *flags, tls=context)
+    context.load_verify_locations(certificate[0])
+    return start("--max-connections", str(PLACES), "--tls-certificate", str(certificate[0]), "--tls-key",
+                 str(certificate[1]), *flags, tls=context)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -326,9 +321,9 @@ def test_idle_ones_go_first(start):
     head = s.socket()
     head.sendall(HEAD)
     stream = s.stream("Once", max_tokens=100000, ignore_eos=True)
-    news = s.connect()
-    news.request("GET", "/health")
-    assert news.getresponse().read()
+    newcomer = s.connect()
+    newcomer.request("GET", "/health")
+    assert newcomer.getresponse().read()
     assert idle[0].sock.recv(10) == b"", "the one that was idle for longest"
     head.sendall(b"\r\n")
     assert head.recv(100).startswith(b"HTTP/1.1 200 ")
@@ -336,7 +331,7 @@ def test_idle_ones_go_first(start):
     assert idle[1].getresponse().status == 200
     assert edge(s, "evicted_idle") >= 1
     stream.close()
-    for c in (*idle, news, head):
+    for c in (*idle, newcomer, head):
         c.close()
 
 

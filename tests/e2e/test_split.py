@@ -8,19 +8,12 @@ import time
 
 import pytest
 
-from quire import BIN, Server
+from quire import BIN, TOOLS, Server, make_model
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 
 import fixtures  # noqa: E402
 import gguf_file  # noqa: E402
-
-TOOLS = os.environ.get("QUIRE_TOOLS", "build/tools")
-
-
-def make_model(path, *flags):
-    subprocess.run([f"{TOOLS}/mkmodel", *flags, "--out", path], check=True, capture_output=True)
-    return path
 
 
 def quire(*args, status=0):

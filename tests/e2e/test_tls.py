@@ -4,23 +4,13 @@ import re
 import signal
 import socket
 import ssl
-import subprocess
 import time
 
 import pytest
 
-from quire import BIN, in_threads
+from quire import in_threads, make_certificate, serve_in_vain
 
 LONG = dict(max_tokens=100000, ignore_eos=True, temperature=0)
-
-
-def make_certificate(folder, name):
-    """A self-signed certificate for 127.0.0.1 whose subject is `name`; the paths of both files."""
-    cert, key = folder / f"{name}.pem", folder / f"{name}.key"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                    "-keyout", str(key), "-out", str(cert), "-days", "2", "-subj", f"/CN={name}",
-                    "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
-    return cert, key
 
 
 def trusting(*certificates):
@@ -243,8 +233,7 @@ def test_reload(folder, start, tmp_path):
 def test_files_that_are_wrong(one, folder):
     two = make_certificate(folder, "other")
     for cert, key in ((one[0], two[1]), ("/nonexistent.pem", one[1]), (one[1], one[1])):
-        run = subprocess.run([BIN, "serve", "--port", "0", "--tls-certificate", str(cert), "--tls-key", str(key)],
-                             capture_output=True, text=True, timeout=60, check=False)
+        run = serve_in_vain("--tls-certificate", cert, "--tls-key", key)
         assert run.returncode == 1 and run.stdout == ""
         assert str(cert) in run.stderr and str(key) in run.stderr and run.stderr.startswith("quire: ")
 

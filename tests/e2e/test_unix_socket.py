@@ -6,7 +6,7 @@ import socket
 import stat
 import subprocess
 
-from quire import BIN, UnixConnection
+from quire import UnixConnection, serve_in_vain
 
 
 def fds(server):
@@ -72,8 +72,7 @@ def test_socket_left_behind_is_replaced(start, tmp_path):
 
 def test_what_is_in_the_way_is_left_alone(start, tmp_path):
     def refused(path, *words):
-        run = subprocess.run([BIN, "serve", "--port", "0", "--unix-socket", str(path)], capture_output=True, text=True,
-                             timeout=60, check=False)
+        run = serve_in_vain("--unix-socket", path)
         assert run.returncode == 1 and run.stdout == "" and str(path) in run.stderr
         assert all(word in run.stderr for word in words), run.stderr
 

@@ -2,24 +2,20 @@
 import os
 import pathlib
 import resource
-import subprocess
 import time
 
 import pytest
 
-from quire import BIN, Server
+from quire import Server, make_model, serve_in_vain
 
-TOOLS = os.environ.get("QUIRE_TOOLS", "build/tools")
 FIELDS = {"max_tokens": 12, "temperature": 0, "logprobs": 5, "ignore_eos": True, "seed": 1}
 
 
 @pytest.fixture
 def model(tmp_path):
-    path = tmp_path / "m.gguf"
-    subprocess.run([f"{TOOLS}/mkmodel", "--arch", "qwen2", "--embd", "256", "--layers", "3", "--heads", "4",
-                    "--kv-heads", "2", "--head-dim", "64", "--ff", "512", "--vocab", "2000", "--context", "512",
-                    "--type", "Q4_K", "--out", path], check=True, capture_output=True)
-    return path
+    return make_model(tmp_path / "m.gguf", "--arch", "qwen2", "--embd", "256", "--layers", "3", "--heads", "4",
+                      "--kv-heads", "2", "--head-dim", "64", "--ff", "512", "--vocab", "2000", "--context", "512",
+                      "--type", "Q4_K")
 
 
 def answer(server):
@@ -119,5 +115,5 @@ def test_the_demo_model_has_no_cache():
 
 
 def test_what_is_no_folder_is_refused(model):
-    run = subprocess.run([BIN, "serve", "--model", model, "--weight-cache", "yes"], capture_output=True, text=True)
+    run = serve_in_vain("--model", model, "--weight-cache", "yes")
     assert run.returncode == 2 and "weight_cache 'yes'" in run.stderr

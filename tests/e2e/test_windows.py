@@ -13,27 +13,27 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 
 import fixtures  # noqa: E402
 
-N_WISHES = 64
+N_REQUESTS = 64
 ROOMY = ("--kv-memory", "64m", "--max-sequences", "4")
 # Many more sequences at a time than there is room for.
-TINY = ("--kv-memory", "1m", "--max-sequences", str(N_WISHES), "--prefill-chunk", "64")
+TINY = ("--kv-memory", "1m", "--max-sequences", str(N_REQUESTS), "--prefill-chunk", "64")
 
 
-def wishes_for(n_vocab):
+def bodies_for(n_vocab):
     """Half of them begin alike, with more tokens than a window has. Those with two choices end with a block."""
     rng = random.Random(5)
-    wishes = []
-    for i in range(N_WISHES):
+    bodies = []
+    for i in range(N_REQUESTS):
         head = [7 * k % n_vocab for k in range(40)] if i % 2 else []
         own = [rng.randrange(n_vocab) for _ in range(rng.randrange(4, 30) if i % 8 != 3 else 24)]
-        wishes.append(dict(prompt=head + own, max_tokens=rng.randrange(150, 300), seed=i, ignore_eos=True,
+        bodies.append(dict(prompt=head + own, max_tokens=rng.randrange(150, 300), seed=i, ignore_eos=True,
                            temperature=rng.choice([0, 1]), priority=rng.randrange(4), logprobs=2,
                            n=2 if i % 8 == 3 else 1))
-    return wishes
+    return bodies
 
 
-def answers(s, wish):
-    r = s.post("/v1/completions", wish, timeout=600)
+def answers(s, body):
+    r = s.post("/v1/completions", body, timeout=600)
     assert r.status == 200, r.body
     return [(c["text"], c["logprobs"]) for c in r.json["choices"]]
 
@@ -44,16 +44,16 @@ def test_pressure_changes_no_answer(start, tmp_path, arch, variant):
     And the journal says all that the plans depend on."""
     path = tmp_path / "windows.gguf"
     path.write_bytes(fixtures.make(arch, variant, "F32"))
-    wishes = wishes_for(fixtures.Fixture(arch, variant, "F32", 1, fixtures.N_CTX).n_vocab)
+    bodies = bodies_for(fixtures.Fixture(arch, variant, "F32", 1, fixtures.N_CTX).n_vocab)
     roomy = start(*ROOMY, "--prefix-cache", "off", model=path)
-    expected = [answers(roomy, w) for w in wishes]
+    expected = [answers(roomy, w) for w in bodies]
     for flags in (("--preemption", "recompute", "--swap-ram", "0"),
                   ("--preemption", "swap", "--swap-ram", "64m"),
                   ("--preemption", "swap", "--swap-ram", "64m", "--prefix-cache", "off")):
         journal = tmp_path / "journal"
         journal.unlink(missing_ok=True)
         s = start(*TINY, *flags, "--journal", str(journal), model=path, binary=DEBUG_BIN)
-        assert in_threads([lambda w=w: answers(s, w) for w in wishes]) == expected, flags
+        assert in_threads([lambda w=w: answers(s, w) for w in bodies]) == expected, flags
         s.wait_idle()
         m = s.metrics()
         assert m['quire_preemptions_total{mode="%s"}' % flags[1]] > 0
@@ -73,12 +73,12 @@ def test_choices_share_their_prompt(start, tmp_path, arch, variant, cache):
     s = start(*ROOMY, "--prefix-cache", cache, model=path, binary=DEBUG_BIN)
     n_vocab = fixtures.Fixture(arch, variant, "F32", 1, fixtures.N_CTX).n_vocab
     for n in (15, 16, 17, 31, 32, 33, 159, 160, 161):
-        wish = dict(prompt=[(7 * i * i + n) % n_vocab for i in range(n)], max_tokens=20, temperature=1, logprobs=2,
+        body = dict(prompt=[(7 * i * i + n) % n_vocab for i in range(n)], max_tokens=20, temperature=1, logprobs=2,
                     ignore_eos=True)
         before = s.metrics()["quire_prompt_tokens_total"]
-        together = answers(s, dict(wish, seed=5, n=4))
+        together = answers(s, dict(body, seed=5, n=4))
         assert s.metrics()["quire_prompt_tokens_total"] - before == n + 3, n
-        assert together == [answers(s, dict(wish, seed=5 + k))[0] for k in range(4)], n
+        assert together == [answers(s, dict(body, seed=5 + k))[0] for k in range(4)], n
         assert len({text for text, _ in together}) > 1
     s.wait_idle()
     assert s.metrics()['quire_kv_blocks{state="held"}'] == 0

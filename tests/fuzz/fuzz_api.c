@@ -13,18 +13,11 @@
 #include "server/api/constraint_cache.h"
 #include "server/api/api_request.h"
 #include "server/api/response/response_writer.h"
+#include "tests/fuzz/target.h"
 #include "tests/unit/server/byte_tokenizer.inc"
 
 #define CONTEXT 512
 #define MAX_STEPS 5000000 /* a tenth of what a request has: sanitizers make them slow */
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void require(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 static void check_request(const struct request *r)
 {

@@ -13,18 +13,11 @@
 #include "core/jinja/template.h"
 #include "server/api/chat/chat_values.h"
 #include "server/api/params/params.h"
+#include "tests/fuzz/target.h"
 
 #define MEMORY (4u << 20)
 #define OUTPUT (256u << 10)
 #define MAX_STEPS 200000
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void require(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 static void render(const struct template *t, const struct params *p)
 {

@@ -16,12 +16,11 @@
 
 #include "core/base/log.h"
 #include "server/http/http.h"
+#include "tests/fuzz/target.h"
 #include "tests/unit/server/http_transcript.h"
 
 #define MAX_REQUESTS 256
 #define MAX_TURNS 20000
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 struct side { /* the server, and what it has done */
     uv_loop_t loop;
@@ -31,12 +30,6 @@ struct side { /* the server, and what it has done */
 };
 
 static struct side side; /* one for all inputs */
-
-static void require(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 /* ---- the server ---- */
 

@@ -7,11 +7,10 @@
 #include "core/base/mem.h"
 #include "core/formats/gguf/gguf.h"
 #include "core/model/model.h"
+#include "tests/fuzz/target.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static uint64_t sum; /* so that no read can be left out */
 

@@ -8,8 +8,6 @@
 
 #include "core/formats/gguf/gguf.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
 #define MOST 4 /* parts; names are those of sets of 1 to 3 */
 
 static const char *const names[] = {"m-00001-of-00002.gguf", "m-00002-of-00002.gguf",

@@ -12,14 +12,7 @@
 #include "core/formats/hf/tokenizer_json.h"
 #include "core/formats/hf_folder.h"
 #include "core/tokenizer/tokenizer.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void require(bool holds)
-{
-    if (!holds)
-        abort();
-}
+#include "tests/fuzz/target.h"
 
 static void use(const struct tokenizer *t)
 {

@@ -9,17 +9,10 @@
 #include <strings.h>
 
 #include "core/base/mem.h"
+#include "tests/fuzz/target.h"
 #include "tests/unit/server/http_transcript.h"
 
 #define MAX_REQUESTS 64
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void require(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 /* ---- the second reader: SIZE_MAX where it sees no complete request ---- */
 

@@ -16,7 +16,6 @@
 #include "scheduler/replay/replay.h"
 #include "server/cli/replay_line.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 size_t LLVMFuzzerMutate(uint8_t *data, size_t n, size_t max) __attribute__((weak));
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max, unsigned int seed);
 

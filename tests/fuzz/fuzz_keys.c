@@ -12,8 +12,6 @@
 #include "server/auth/key_file.h"
 #include "server/auth/rate_limit.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
 #define MAX_TEXT ((size_t)1 << 20)
 
 static const char *const priorities[] = {"low", "normal", "high", "critical"};

@@ -15,8 +15,6 @@
 #include "core/formats/hf_folder.h"
 #include "core/formats/safetensors/safetensors.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
 #define FRAMED 0x80
 #define MAX_FILE 8192
 

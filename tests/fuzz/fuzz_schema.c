@@ -7,8 +7,6 @@
 
 #include "tests/fuzz/walk.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
 static void check_json(const struct buf *text)
 {
     const char *why = NULL;

@@ -15,7 +15,6 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 #define MAX_TEXT ((size_t)1 << 20)

@@ -17,8 +17,6 @@
 #include "core/base/log.h"
 #include "kvcache/swap_store.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
 enum { BYTES = 24, N_RAM = 4, N_FILE = 70, HEADER = 4096, RUN = 4 };
 enum op { OP_SAVE = 0, OP_WRITE, OP_READ, OP_POKE, OP_CUT, OP_N };
 

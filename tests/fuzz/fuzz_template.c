@@ -13,18 +13,11 @@
 #include "core/base/mem.h"
 #include "core/base/utf8.h"
 #include "core/jinja/template.h"
+#include "tests/fuzz/target.h"
 
 #define MEMORY (4u << 20)
 #define OUTPUT (64u << 10)
 #define MAX_STEPS 100000
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void require(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 static void check_text(const char *text, size_t n)
 {

@@ -11,17 +11,10 @@
 #include "core/base/utf8.h"
 #include "core/formats/gguf/gguf.h"
 #include "core/tokenizer/tokenizer.h"
+#include "tests/fuzz/target.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void require(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 static struct tokenizer *demo_tokenizer(void)
 {

@@ -15,8 +15,6 @@
 #include "core/model/weight_cache.h"
 #include "core/model/weight_cache_file.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
 enum { PANELS = 300, PANELS_AT = 4096, WHOLE = PANELS_AT + PANELS, MAX_FILE = 2 * WHOLE };
 enum change {
     CHANGE_WRITE = 0,

@@ -14,10 +14,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/fuzz/target.h"
+
 #define MAX_PATH 4096
 #define MAX_S 60 /* 2 s are the bound under libFuzzer; sanitizers and loaded machines take longer */
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerInitialize(int *argc, char ***argv) __attribute__((weak));
 
 static int replay_file(const char *path, size_t size)

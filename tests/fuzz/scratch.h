@@ -18,15 +18,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/fuzz/target.h"
+
 #define SCRATCH_MAX_PATH 128
 
 static char scratch_dir[64];
-
-static inline void require(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 static inline void scratch_remove(void)
 {

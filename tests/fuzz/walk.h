@@ -20,15 +20,10 @@
 #include "core/grammar/constraint.h"
 #include "core/grammar/grammar.h"
 #include "core/grammar/token_trie.h"
+#include "tests/fuzz/target.h"
 
 #define WALK_STEPS 2000000 /* of a budget: sanitizers make each ten times as long */
 #define WALK_MOST 16       /* tokens of one text: a mask may take 5 ms, and ten times that here */
-
-static inline void require(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 static inline const struct token_trie *walk_trie(void)
 {
@@ -122,6 +117,32 @@ static inline struct constraint *walk_constraint(int rc, struct grammar *g, stru
     require(rc == 0 ? c != NULL : c == NULL && why[0] != '\0');
     require(budget->err == 0 || rc == budget->err);
     return c;
+}
+
+/* Any bytes in a notation; behind a NUL, choices of tokens. What is accepted is walked: what a mask
+ * allows is never refused afterwards. */
+static inline void walk_notation(const uint8_t *data, size_t n,
+                                 int (*read)(struct grammar **out, const char *text, size_t n,
+                                             struct budget *budget, char *err, size_t err_len))
+{
+    const uint8_t *nul = memchr(data, 0, n);
+    const size_t n_text = nul != NULL ? (size_t)(nul - data) : n;
+    struct budget budget = {.steps_left = WALK_STEPS};
+    char *own = mem_dup(data, n_text); /* the sanitizer sees a read past the end */
+    struct grammar *g = NULL;
+    struct constraint *c;
+    struct buf text;
+    char err[300] = "";
+    int rc;
+
+    rc = read(&g, own, n_text, &budget, err, sizeof(err));
+    c = walk_constraint(rc, g, &budget, err);
+    buf_init(&text, 1u << 20);
+    if (c != NULL)
+        walk_grow(c, data + n_text, n - n_text, &text);
+    buf_release(&text);
+    constraint_unref(&c);
+    mem_free(own);
 }
 
 #endif

@@ -2,6 +2,7 @@
  * one piece, greedily and bit for bit, alone and together, and when they come again to a prefix
  * cache that holds them.
  */
+#include "tests/fixtures/random.h"
 #include "tests/golden/machine.h"
 
 #define N_REQUESTS 5
@@ -18,10 +19,8 @@ static struct request *make_request(uint32_t i, uint32_t round)
     assert_int_equal(request_create(&r, &size), 0);
     r->id = round * N_REQUESTS + i + 1;
     r->arrival_us = clock_us();
-    for (uint32_t t = 0; t < lengths[i]; t++) {
-        rng = rng * 6364136223846793005u + 1442695040888963407u;
-        r->ids[t] = (int32_t)((rng >> 33) % VOCAB);
-    }
+    for (uint32_t t = 0; t < lengths[i]; t++)
+        r->ids[t] = (int32_t)random_below(&rng, VOCAB);
     r->ignore_eos = true;
     r->sampling.n_top = N_TOP;
     return r;
@@ -89,7 +88,7 @@ static void t1_prefix_hits_change_nothing(void **state)
     assert_int_equal(got[N_REQUESTS + 4].n_cached, 1499);
 }
 
-static int prepare(void **state)
+static int set_up(void **state)
 {
     struct setup s = whole();
     (void)state;
@@ -113,5 +112,5 @@ int main(void)
         cmocka_unit_test(t1_prefix_hits_change_nothing),
     };
 
-    return cmocka_run_group_tests(tests, prepare, finish);
+    return cmocka_run_group_tests(tests, set_up, finish);
 }

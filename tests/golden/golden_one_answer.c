@@ -11,6 +11,7 @@
 #include "core/grammar/constraint.h"
 #include "core/grammar/gbnf.h"
 #include "core/grammar/token_trie.h"
+#include "tests/fixtures/random.h"
 #include "tests/golden/machine.h"
 
 #define N_REQUESTS 24
@@ -84,10 +85,8 @@ static struct request *make_request(uint32_t i)
     assert_int_equal(request_create(&r, &size), 0);
     r->id = i + 1;
     r->arrival_us = clock_us();
-    for (uint32_t t = 0; t < lengths[i]; t++) {
-        rng = rng * 6364136223846793005u + 1442695040888963407u;
-        r->ids[t] = (int32_t)((rng >> 33) % VOCAB);
-    }
+    for (uint32_t t = 0; t < lengths[i]; t++)
+        r->ids[t] = (int32_t)random_below(&rng, VOCAB);
     r->priority = (enum priority)(i % PRIORITY_COUNT);
     r->sampling.n_top = N_TOP;
     r->sampling.seed = 77 + i;
@@ -297,7 +296,7 @@ static void any_instruction_set(void **state)
 }
 
 /* The reference: everything alone, one thread, on the best instruction set. */
-static int prepare(void **state)
+static int set_up(void **state)
 {
     struct setup s = best();
     (void)state;
@@ -313,7 +312,7 @@ static int prepare(void **state)
 static int prepare_q8(void **state)
 {
     shared.kv_type = KERN_KV_Q8_0;
-    return prepare(state);
+    return set_up(state);
 }
 
 static int finish(void **state)
@@ -341,7 +340,7 @@ int main(void)
         cmocka_unit_test(preempted),               cmocka_unit_test(any_instruction_set),
         cmocka_unit_test(constrained_answers_keep_to_the_grammar),
     };
-    const int failed = cmocka_run_group_tests_name("f16", tests, prepare, finish);
+    const int failed = cmocka_run_group_tests_name("f16", tests, set_up, finish);
 
     return failed + cmocka_run_group_tests_name("q8_0", tests_q8, prepare_q8, finish);
 }

@@ -8,6 +8,7 @@
  * of the layers have a window, and drop what is past, with one of which three in four have one, and
  * with one of which all have.
  */
+#include "tests/fixtures/random.h"
 #include "tests/golden/machine.h"
 
 #define N_REQUESTS 32
@@ -15,12 +16,6 @@
 #define WINDOW 37   /* tokens: 3 or 4 blocks between two steps */
 #define SHARED 70   /* tokens that every fourth prompt begins with */
 #define CHOICES 4   /* requests 8 .. 8 + CHOICES - 1 have one and the same prompt */
-
-static uint32_t rnd(uint64_t *rng, uint32_t n)
-{
-    *rng = *rng * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((*rng >> 33) % n);
-}
 
 static bool is_choice(uint32_t i)
 {
@@ -30,8 +25,8 @@ static bool is_choice(uint32_t i)
 static struct request *make_request(uint32_t i)
 {
     uint64_t rng = is_choice(i) ? 8 : i, shared = 99;
-    const struct request_size size = {.n_prompt = 20 + rnd(&rng, 180),
-                                      .max_tokens = 16 + rnd(&rng, MAX_NEW - 15),
+    const struct request_size size = {.n_prompt = 20 + random_below(&rng, 180),
+                                      .max_tokens = 16 + random_below(&rng, MAX_NEW - 15),
                                       .penalties = i % 6 == 5};
     struct request *r;
 
@@ -41,7 +36,7 @@ static struct request *make_request(uint32_t i)
     for (uint32_t t = 0; t < size.n_prompt; t++) {
         const bool is_shared = !is_choice(i) && i % 4 == 1 && t < SHARED;
 
-        r->ids[t] = (int32_t)rnd(is_shared ? &shared : &rng, VOCAB);
+        r->ids[t] = (int32_t)random_below(is_shared ? &shared : &rng, VOCAB);
     }
     r->priority = (enum priority)(i < N_REQUESTS / 2 ? i % 2 : i * 7 % PRIORITY_COUNT);
     r->prefix_owner = is_choice(i) && i > 8 ? 9 : 0;
@@ -210,7 +205,7 @@ static void choices_share_their_prompt(void **state)
     assert_true(shared.stats.blocks_copied >= (CHOICES - 1) * shared.kind->n_groups);
 }
 
-static int prepare(void **state)
+static int set_up(void **state)
 {
     struct setup s = pressed(false);
     (void)state;
@@ -249,6 +244,6 @@ int main(void)
     int failed = 0;
 
     for (shared.kind = kinds; shared.kind < kinds + sizeof(kinds) / sizeof(kinds[0]); shared.kind++)
-        failed += cmocka_run_group_tests_name(shared.kind->name, tests, prepare, finish);
+        failed += cmocka_run_group_tests_name(shared.kind->name, tests, set_up, finish);
     return failed;
 }

@@ -19,6 +19,7 @@
 #include "core/runtime/thread_pool.h"
 #include "kvcache/block_table.h"
 #include "kvcache/kv_store.h"
+#include "tests/fixtures/files.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -37,14 +38,11 @@ struct ids {
 
 static cJSON *read_json(const char *path)
 {
-    static char text[1 << 16];
-    FILE *file = fopen(path, "rb");
-    cJSON *json;
+    size_t n;
+    char *text = read_whole(path, &n);
+    cJSON *json = cJSON_Parse(text);
 
-    assert_non_null(file);
-    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
-    fclose(file);
-    json = cJSON_Parse(text);
+    free(text);
     assert_non_null(json);
     return json;
 }
@@ -170,22 +168,16 @@ static void reference_models_agree(void **state)
         {"stories260K-x256-llama.Q4_K_M", 1.763520},
         {"stories260K-x256-llama.Q4_0", 1.782620},
     };
-    const char *folder = getenv("QUIRE_DATA") != NULL ? getenv("QUIRE_DATA") : "../shared/data";
     char path[512];
     struct ids ids;
     cJSON *json;
 
     (void)state;
-    snprintf(path, sizeof(path), "%s/weights/eval_ids.json", folder);
-    if (access(path, R_OK) != 0) {
-        print_message("skip: ../shared/data absent\n");
-        skip();
-    }
-    json = read_json(path);
+    json = read_json(data_file(path, sizeof(path), "weights/eval_ids.json"));
     read_ids(json, &ids);
     cJSON_Delete(json);
     for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
-        snprintf(path, sizeof(path), "%s/weights/%s.gguf", folder, models[i].name);
+        data_file(path, sizeof(path), "weights/%s.gguf", models[i].name);
         compare(path, &ids, models[i].nll);
     }
 }

@@ -1,12 +1,16 @@
 #!/bin/sh
-# tests/lint/lint.sh - what the compiler does not check: who includes whom, that headers stand
-# alone, banned functions, layout of the text, cppcheck. Prints every finding; fails on any.
+# tests/lint/lint.sh - what the compiler does not check: who includes whom, pages that name tests,
+# that headers stand alone, banned functions, layout of the text, cppcheck. Prints every finding;
+# fails on any.
 cd "$(dirname "$0")/../.." || exit 1
 bad=0
 
 echo "lint: include table"
 python3 tests/lint/includes.py || bad=1
+
+echo "lint: pages that name tests"
 python3 tests/lint/coverage.py || bad=1
+python3 tests/lint/contributing.py || bad=1
 
 echo "lint: headers compile alone"
 for h in $(git ls-files '*.h'); do

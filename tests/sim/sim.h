@@ -24,6 +24,7 @@
 #include "core/base/err.h"
 #include "scheduler/journal.h"
 #include "scheduler/scheduler.h"
+#include "tests/fixtures/random.h"
 
 #define MAX_REQUESTS 4096
 #define MAX_BLOCKS 2048
@@ -71,8 +72,7 @@ struct sim {
 
 static inline uint32_t rnd(struct sim *s, uint32_t n)
 {
-    s->rng = s->rng * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((s->rng >> 33) % n);
+    return random_below(&s->rng, n);
 }
 
 struct sim_options {
@@ -300,11 +300,16 @@ static inline bool has(const uint64_t *ids, uint32_t n, uint64_t id)
     return false;
 }
 
+/* Only what runs is preempted (S2.2), and then has no rows in that plan (S2.21). */
 static inline void check_preempted(struct sim *s, const struct plan *p)
 {
     for (uint32_t i = 0; i < p->n_preempted; i++) {
         struct record *rec = &s->rec[p->preempted[i]];
 
+        assert_true(rec->running && rec->ends == 0);
+        for (uint32_t j = 0; j < p->n_items; j++) /* its rows are out of the plan as well */
+            assert_true(p->items[j].request->id != p->preempted[i] ||
+                        has(p->admitted, p->n_admitted, p->preempted[i]));
         rec->running = false;
         rec->anywhere = true;
         rec->n_preempted++;

@@ -17,13 +17,14 @@
 #include "kvcache/block_pool.h"
 #include "kvcache/prefix_index.h"
 #include "kvcache/swap.h"
+#include "tests/fixtures/random.h"
 #include "tests/sim/sim_ops.h"
 
 static uint64_t rng = 1;
 
 static uint32_t rnd(uint32_t n)
 {
-    return sim_rnd(&rng, n);
+    return random_below(&rng, n);
 }
 
 /* Every operation is followed by a whole check, in runs of many millions every 16th. */

@@ -20,6 +20,7 @@
 
 #include "core/base/err.h"
 #include "kvcache/kv_manager.h"
+#include "tests/fixtures/random.h"
 #include "tests/sim/sim_ops.h"
 
 enum {
@@ -77,7 +78,7 @@ static uint64_t rng = 2;
 
 static uint32_t rnd(uint32_t n)
 {
-    return sim_rnd(&rng, n);
+    return random_below(&rng, n);
 }
 
 static uint64_t mix(uint64_t h, uint64_t v)
@@ -590,7 +591,7 @@ static void check_bytes(const struct sim *s, const struct seq *q)
     }
 }
 
-/* Lanes with the window have the blocks that they are said to have, and no others. */
+/* Groups with the window have the blocks that they are said to have, and no others. */
 static void check_table(const struct sim *s, const struct seq *q)
 {
     uint32_t n = 0;
@@ -756,7 +757,7 @@ static void manager_agrees_with_a_naive_model(void **state)
     }
     print_message("note: manager: %llu operations: %llu exact matches, %llu parts copied, %llu "
                   "forks, %llu blocks loaded, %llu reads from the file, %llu lost; with windows "
-                  "%llu blocks dropped a lane, %llu hits, %llu of them without the beginning, "
+                  "%llu blocks dropped a group, %llu hits, %llu of them without the beginning, "
                   "%llu late forks\n",
                   (unsigned long long)ops, (unsigned long long)total[0],
                   (unsigned long long)total[1], (unsigned long long)total[2],

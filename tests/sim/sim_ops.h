@@ -1,4 +1,4 @@
-/* tests/sim/sim_ops.h - random operations: how many, and where the numbers come from.
+/* tests/sim/sim_ops.h - how many random operations.
  *
  * QUIRE_OPS in the environment says how many operations all tests of a program share (default
  * 300,000); a run with the same number repeats exactly.
@@ -15,13 +15,6 @@ static inline uint64_t sim_ops(uint64_t percent)
     const uint64_t n = text != NULL ? strtoull(text, NULL, 10) : 300000;
 
     return n * percent / 100;
-}
-
-/* A pseudo-random number below n (PCG's generator: state and increment of Knuth's MMIX). */
-static inline uint32_t sim_rnd(uint64_t *state, uint32_t n)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((*state >> 33) % n);
 }
 
 #endif

@@ -19,7 +19,23 @@ static void long_prompts_are_chunked(void **state)
     }
 }
 
-/* S2.9: a decode follows a prefill without a gap, and a second request joins while one runs. */
+/* S2.23: no plan of an empty queue has rows, neither at the start nor after the last end. */
+static void nothing_to_do_is_an_empty_plan(void **state)
+{
+    struct sim *s = sim_new(10, 2, 64, 32, SCHED_PRIORITY);
+    (void)state;
+
+    assert_true(sched_is_idle(s->sched));
+    assert_false(step(s, NO_BUDGET));
+    add(s, 8, 1, PRIORITY_NORMAL);
+    assert_true(step(s, NO_BUDGET));
+    assert_true(sched_is_idle(s->sched));
+    assert_false(step(s, NO_BUDGET));
+    assert_int_equal(s->steps, 1);
+    sim_free(s);
+}
+
+/* S2.17: a decode follows a prefill without a gap, and a second request joins while one runs. */
 static void requests_join_running_batches(void **state)
 {
     struct sim *s = sim_new(100, 8, 64, 32, SCHED_PRIORITY);
@@ -309,14 +325,14 @@ static void run_storms(bool has_windows)
 }
 
 /* T3, T6: every policy, way of preemption, tier and sharing. */
-static void random_traffic_loses_nothing(void **state)
+static void random_arrivals_lose_nothing(void **state)
 {
     (void)state;
     run_storms(false);
 }
 
 /* The same with layers that drop what is past. */
-static void random_traffic_with_windows_loses_nothing(void **state)
+static void random_arrivals_with_windows_lose_nothing(void **state)
 {
     (void)state;
     run_storms(true);
@@ -360,6 +376,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(long_prompts_are_chunked),
+        cmocka_unit_test(nothing_to_do_is_an_empty_plan),
         cmocka_unit_test(requests_join_running_batches),
         cmocka_unit_test(blocks_are_taken_on_demand),
         cmocka_unit_test(too_large_is_refused),
@@ -367,8 +384,8 @@ int main(void)
         cmocka_unit_test(stops_follow_the_request),
         cmocka_unit_test(chunks_fit_into_the_step),
         cmocka_unit_test(chunks_fit_into_a_shared_step),
-        cmocka_unit_test(random_traffic_loses_nothing),
-        cmocka_unit_test(random_traffic_with_windows_loses_nothing),
+        cmocka_unit_test(random_arrivals_lose_nothing),
+        cmocka_unit_test(random_arrivals_with_windows_lose_nothing),
         cmocka_unit_test(plans_are_reproducible),
         cmocka_unit_test(cancel_all_frees_everything),
     };

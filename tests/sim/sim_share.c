@@ -67,6 +67,20 @@ static void cancelled_prefill_leaves_full_blocks(void **state)
     sim_free(s);
 }
 
+/* Choices of one prompt, that of text 3; the id of the first, which the others wait for. */
+static uint64_t post_choices(struct sim *s, uint32_t n, uint32_t n_prompt, uint32_t max_tokens)
+{
+    const uint64_t first = post(s, make_like(s, 3, n_prompt, n_prompt, max_tokens));
+
+    for (uint32_t i = 1; i < n; i++) {
+        struct request *r = make_like(s, 3, n_prompt, n_prompt, max_tokens);
+
+        r->prefix_owner = first;
+        post(s, r);
+    }
+    return first;
+}
+
 /* Parallel choices: the first computes the prompt, the others take over its blocks, the partial one
  * too, and part from it at the first write (S3.7, T9). */
 static void choices_fork(void **state)
@@ -75,13 +89,7 @@ static void choices_fork(void **state)
     uint64_t first;
     (void)state;
 
-    first = post(s, make_like(s, 3, 100, 100, 20));
-    for (int i = 0; i < 3; i++) {
-        struct request *r = make_like(s, 3, 100, 100, 20);
-
-        r->prefix_owner = first;
-        post(s, r);
-    }
+    first = post_choices(s, 4, 100, 20);
     assert_true(step(s, NO_BUDGET));
     assert_int_equal(n_held(s), 7);
     assert_true(step(s, NO_BUDGET)); /* the others: six shared blocks, one of their own each */
@@ -102,13 +110,7 @@ static void check_choices(uint32_t n_prompt, const struct kv_groups *groups, boo
     struct engine_stats stats = {0};
     uint32_t held;
 
-    post(s, make_like(s, 3, n_prompt, n_prompt, 20));
-    for (int i = 0; i < 3; i++) {
-        struct request *r = make_like(s, 3, n_prompt, n_prompt, 20);
-
-        r->prefix_owner = 1;
-        post(s, r);
-    }
+    post_choices(s, 4, n_prompt, 20);
     while (s->rec[1].n_tokens == 0)
         assert_true(step(s, NO_BUDGET));
     held = n_held(s);
@@ -141,13 +143,7 @@ static void waiters_outlive_their_prefix_owner(void **state)
     uint64_t first;
     (void)state;
 
-    first = post(s, make_like(s, 3, 100, 100, 5));
-    for (int i = 0; i < 3; i++) {
-        struct request *r = make_like(s, 3, 100, 100, 5);
-
-        r->prefix_owner = first;
-        post(s, r);
-    }
+    first = post_choices(s, 4, 100, 5);
     assert_true(step(s, NO_BUDGET));
     sched_cancel(s->sched, first + 2, FINISH_CANCELLED, s->now); /* one that is held back */
     sched_cancel(s->sched, first, FINISH_CANCELLED, s->now);

@@ -11,13 +11,11 @@ QUIRE_BIN: the server (default build/quire). Exit code 0: all of that holds.
 """
 import json
 import multiprocessing
-import os
 import pathlib
 import random
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import tempfile
 import threading
@@ -26,14 +24,13 @@ import time
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "e2e"))
 
-from quire import BIN, JSON, Server  # noqa: E402
+from quire import JSON, SANITIZED, Server, make_key  # noqa: E402
 
-IS_SANITIZED = "asan" in BIN or "tsan" in BIN
 MIB = 1 << 20
 N_CLIENTS = 12
 # A sanitizer's allocator keeps freed blocks for a while, and the process is several times slower.
-MAX_GROWTH = (96 if IS_SANITIZED else 24) * MIB
-MAX_HEALTH_MS = 250 if IS_SANITIZED else 50
+MAX_GROWTH = (96 if SANITIZED else 24) * MIB
+MAX_HEALTH_MS = 250 if SANITIZED else 50
 WORDS = "the old king had three sons and a fox who knew every path in the garden by night".split()
 TOOL = {"type": "function", "function": {"name": "weather", "description": "d", "parameters": {
     "type": "object", "properties": {"city": {"type": "string", "maxLength": 12}}, "required": ["city"]}}}
@@ -197,16 +194,16 @@ class Soak:
         self.is_over = threading.Event()
 
     def add_key(self, name, *flags):
-        run = subprocess.run([BIN, "key", "--name", name, *flags], capture_output=True, text=True, check=True)
-        self.entries.append(run.stdout)
-        return run.stderr.strip()
+        entry, secret = make_key(name, *flags)
+        self.entries.append(entry)
+        return secret
 
     def write_keys(self):
         new = self.folder / "keys.new"
         new.write_text("\n".join(self.entries))
         new.replace(self.keys)
 
-    def traffic(self, seconds, seed):
+    def load(self, seconds, seed):
         self.is_over.clear()
         clients = [Client(self, seed + i) for i in range(N_CLIENTS)]
         for c in clients:
@@ -251,14 +248,14 @@ def main():
     multiprocessing.set_start_method("spawn")
     with tempfile.TemporaryDirectory(prefix="quire-soak-") as folder:
         soak = Soak(folder)
-        soak.traffic(max(15, seconds / 5), 1000)
+        soak.load(max(15, seconds / 5), 1000)
         soak.fill_caches()
         before = soak.rest()
         ours, theirs = multiprocessing.Pipe()
         is_over = multiprocessing.Event()
         health = multiprocessing.Process(target=watch_health, args=(soak.server.port, theirs, is_over))
         health.start()
-        clients = soak.traffic(seconds, 1)
+        clients = soak.load(seconds, 1)
         is_over.set()
         took = sorted(ours.recv())
         health.join()

@@ -589,7 +589,7 @@ static void mem_fails_when_told(void **state)
     p[2] = mem_strdup("x");
     assert_null(p[2]);
     assert_true(mem_has_failed());
-    /* ... and every one after it, by every door; realloc leaves the block. */
+    /* ... and every one after it, by every function; realloc leaves the block. */
     assert_null(mem_realloc(p[0], 100));
     assert_null(mem_aligned(1, 1));
     assert_null(mem_map(1));

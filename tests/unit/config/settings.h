@@ -16,12 +16,29 @@
 
 #include "config/config.h"
 #include "core/base/err.h"
+#include "core/base/mem.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Every setting of the table, with the scope that it has there. */
+static const struct {
+    const char *name, *scope;
+} setting_names[] = {
+#define STR(sc, n, ...) {#n, #sc},
+#define INT STR
+#define SIZE STR
+#define ENUM STR
+#include "config/options.inc"
+#undef STR
+#undef INT
+#undef SIZE
+#undef ENUM
+};
+#define N_SETTINGS (sizeof(setting_names) / sizeof(setting_names[0]))
 
 static struct config config;
 static enum config_action action;
@@ -64,6 +81,17 @@ static inline void assert_refused_with(int rc, const char *const *words)
     for (; *words != NULL; words++)
         if (strstr(err, *words) == NULL)
             fail_msg("'%s' is not in: %s", *words, err);
+}
+
+/* For loops over failing allocations: what was loaded stays, or nothing is. */
+static inline void assert_loads_or_lacks_memory(int rc)
+{
+    assert_int_equal(rc, mem_has_failed() ? ERR_NOMEM : 0);
+    if (rc == 0)
+        return;
+    assert_non_null(strstr(err, "no memory"));
+    assert_null(config.source);
+    assert_null(config.model);
 }
 
 static inline void write_file(const char *text)
@@ -117,23 +145,12 @@ static inline void assert_printed(const char *name, const char *expected)
 
 static inline int clean_environment(void **state)
 {
-    static const char *const names[] = {
-        "config",
-#define STR(sc, n, ...) #n,
-#define INT STR
-#define SIZE STR
-#define ENUM STR
-#include "config/options.inc"
-#undef STR
-#undef INT
-#undef SIZE
-#undef ENUM
-    };
     char variable[64];
 
     (void)state;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        unsetenv(variable_name(names[i], variable, sizeof(variable)));
+    unsetenv("QUIRE_CONFIG");
+    for (size_t i = 0; i < N_SETTINGS; i++)
+        unsetenv(variable_name(setting_names[i].name, variable, sizeof(variable)));
     return 0;
 }
 

@@ -1,4 +1,6 @@
 /* tests/unit/config/test_models.c - lists of models, and the sections of the settings file. */
+#include "tests/fixtures/failing_memory.h"
+#include "tests/fixtures/files.h"
 #include "tests/unit/config/settings.h"
 
 #include "config/models.h"
@@ -260,38 +262,25 @@ static void prints_sections_with_what_is_in_force(void **state)
 
 static void only_settings_of_a_model_stand_in_sections(void **state)
 {
-    static const struct {
-        const char *name, *scope;
-    } names[] = {
-#define STR(sc, n, ...) {#n, #sc},
-#define INT STR
-#define SIZE STR
-#define ENUM STR
-#include "config/options.inc"
-#undef STR
-#undef INT
-#undef SIZE
-#undef ENUM
-    };
     char text[128], quoted[40];
     size_t n_own = 0;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        snprintf(quoted, sizeof(quoted), "'%s'", names[i].name);
-        snprintf(text, sizeof(text), "model = a=,b=\n[b]\n%s = 1\n", names[i].name);
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        snprintf(quoted, sizeof(quoted), "'%s'", setting_names[i].name);
+        snprintf(text, sizeof(text), "model = a=,b=\n[b]\n%s = 1\n", setting_names[i].name);
         write_file(text);
-        if (strcmp(names[i].name, "model") == 0) {
+        if (strcmp(setting_names[i].name, "model") == 0) {
             assert_refused(LOAD("--config", file_path), file_path, ":3: ", quoted, "[b]",
                            "already");
-        } else if (strcmp(names[i].scope, "SERVER") == 0) {
+        } else if (strcmp(setting_names[i].scope, "SERVER") == 0) {
             assert_refused(LOAD("--config", file_path), file_path, ":3: ", quoted, "[b]",
                            "outside the sections");
         } else { /* refused for its value, if at all */
             if (LOAD("--config", file_path) == 0)
                 config_release(&config);
             else if (strstr(err, " must ") == NULL || strstr(err, quoted) == NULL)
-                fail_msg("%s: %s", names[i].name, err);
+                fail_msg("%s: %s", setting_names[i].name, err);
             n_own++;
         }
     }
@@ -420,65 +409,38 @@ static void the_models_must_fit_together(void **state)
 
 static void the_sample_names_what_sections_hold(void **state)
 {
-    static const char *const names[] = {
-#define STR(sc, n, ...) #sc " " #n,
-#define INT STR
-#define SIZE STR
-#define ENUM STR
-#include "config/options.inc"
-#undef STR
-#undef INT
-#undef SIZE
-#undef ENUM
-    };
-    FILE *f = fopen("config/quire.conf", "r");
-    char text[16384], name[64];
-    char *list, *end;
     size_t n;
+    char *text = read_whole("config/quire.conf", &n), name[64];
+    char *list, *end;
 
     (void)state;
-    assert_non_null(f);
-    n = fread(text, 1, sizeof(text) - 1, f);
-    text[n] = '\0';
-    fclose(f);
     list = strstr(text, "# A section holds these");
     assert_non_null(list);
     end = strchr(list + 30, '.');
     assert_non_null(end);
     *end = '\0';
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const bool is_own =
-            strncmp(names[i], "MODEL ", 6) == 0 || strcmp(names[i], "SERVER model") == 0;
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        const bool is_own = strcmp(setting_names[i].scope, "MODEL") == 0 ||
+                            strcmp(setting_names[i].name, "model") == 0;
 
-        snprintf(name, sizeof(name), " %s", strchr(names[i], ' ') + 1);
+        snprintf(name, sizeof(name), " %s", setting_names[i].name);
         if ((strstr(list, name) != NULL) != is_own)
-            fail_msg("%s: what config/quire.conf says of sections is not so", names[i]);
+            fail_msg("%s: what config/quire.conf says of sections is not so",
+                     setting_names[i].name);
     }
+    free(text);
 }
 
 static void survives_a_failure_of_any_allocation(void **state)
 {
-    int n = 0;
+    int64_t n = 0;
 
     (void)state;
     write_file("model = a=,b=\n[a]\nkv_type = q8_0\nswap_file = /s\nswap_file_size = 1g\n[b]\n"
                "journal = /j\n");
-    for (;; n++) {
-        int rc;
-
-        mem_fail_after(n);
-        rc = LOAD("--config", file_path);
-        if (!mem_has_failed()) {
-            mem_fail_after(-1);
-            assert_int_equal(rc, 0);
-            break;
-        }
-        mem_fail_after(-1);
-        assert_int_equal(rc, ERR_NOMEM);
-        assert_non_null(strstr(err, "no memory"));
-        assert_null(config.source);
-    }
-    assert_true(n > 50);
+    while (each_failure(&n))
+        assert_loads_or_lacks_memory(LOAD("--config", file_path));
+    assert_true(n > 51);
     for (n = 0;; n++) {
         mem_fail_after(n);
         if (config_model(&own, &config, 0, err, sizeof(err)) == 0)

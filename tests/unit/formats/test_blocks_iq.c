@@ -5,43 +5,10 @@
  * block_decode() reads must be the formula over those numbers, which is exact in fp32. The
  * codebooks themselves have checksums, and a few patterns are written out.
  */
-#include "core/formats/gguf/blocks.h"
 #include "kernels/gemm/codebook.h"
+#include "tests/unit/formats/packed_blocks.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static uint64_t state = 0x2545f4914f6cdd1du;
-
-static uint32_t rnd(uint32_t n)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (uint32_t)(state >> 33) % n;
-}
-
-/* Finite halves: zero, the least, the greatest, and all between. */
-static uint16_t any_half(void)
-{
-    static const uint16_t extremes[] = {0x0000, 0x8000, 0x0001, 0x83ff, 0x0400, 0x7bff, 0xfbff};
-
-    return rnd(4) == 0 ? extremes[rnd(7)] : (uint16_t)(rnd(2) << 15 | rnd(31) << 10 | rnd(1024));
-}
-
-static double half(uint16_t h)
-{
-    const double sign = h & 0x8000 ? -1.0 : 1.0;
-    const int exp = h >> 10 & 31;
-
-    return sign * (exp == 0 ? ldexp(h & 0x3ff, -24) : ldexp(1024 + (h & 0x3ff), exp - 25));
-}
 
 /* OR `n` bits of v into a little-endian string of bits. */
 static void put(uint8_t *p, size_t from, size_t n, uint32_t v)
@@ -320,12 +287,7 @@ static void pack_iq1_m(uint8_t *b, double *want)
     }
 }
 
-static const struct {
-    uint32_t type;
-    const char *name;
-    uint32_t elems, bytes;
-    void (*pack)(uint8_t *b, double *want);
-} packed[] = {
+static const struct packed packed[] = {
     {20, "IQ4_NL", 32, 18, pack_iq4_nl},    {23, "IQ4_XS", 256, 136, pack_iq4_xs},
     {39, "MXFP4", 32, 17, pack_mxfp4},      {35, "TQ2_0", 256, 66, pack_tq2_0},
     {34, "TQ1_0", 256, 54, pack_tq1_0},     {21, "IQ3_S", 256, 110, pack_iq3_s},
@@ -337,25 +299,9 @@ static const struct {
 
 static void test_decode_is_the_formula(void **arg)
 {
-    enum { BLOCKS = 3 };
-    uint8_t bytes[1 + BLOCKS * 136];
-    double want[BLOCKS * 256];
-    float got[BLOCKS * 256];
-
     (void)arg;
     for (size_t f = 0; f < N_PACKED; f++)
-        for (int round = 0; round < 300; round++) {
-            const uint32_t n = packed[f].elems;
-
-            memset(bytes, 0, sizeof(bytes));
-            for (uint32_t i = 0; i < BLOCKS; i++)
-                packed[f].pack(bytes + 1 + i * packed[f].bytes, want + i * n);
-            block_decode((enum block_type)packed[f].type, bytes + 1, got, BLOCKS * n);
-            for (uint32_t i = 0; i < BLOCKS * n; i++)
-                if ((double)got[i] != want[i])
-                    fail_msg("%s: number %u is %.9g, not %.9g", packed[f].name, i, (double)got[i],
-                             want[i]);
-        }
+        check_decoding(&packed[f], false);
 }
 
 static void test_table(void **arg)
@@ -365,12 +311,7 @@ static void test_table(void **arg)
 
     (void)arg;
     for (size_t f = 0; f < N_PACKED; f++) {
-        const struct block_format *b = block_format(packed[f].type);
-
-        assert_non_null(b);
-        assert_string_equal(b->name, packed[f].name);
-        assert_int_equal(b->elems, packed[f].elems);
-        assert_int_equal(b->bytes, packed[f].bytes);
+        check_format(&packed[f]);
         assert_false(block_encode((enum block_type)packed[f].type, x, bytes, 256));
     }
 }

@@ -1,6 +1,7 @@
 /* tests/unit/formats/test_gguf_parts.c - models in several files: sets of parts, headers in
  * memory. */
 #include "core/formats/gguf/gguf.h"
+#include "tests/fixtures/failing_memory.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
@@ -284,19 +285,16 @@ static void test_no_memory_for_a_set(void **arg)
 
     (void)arg;
     write_set();
-    for (;; n++) {
-        int rc;
+    while (each_failure(&n)) {
+        const int rc = gguf_open(&g, part_path(2), err, sizeof(err));
 
-        mem_fail_after(n);
-        rc = gguf_open(&g, part_path(2), err, sizeof(err));
-        mem_fail_after(-1);
-        if (rc == 0)
-            break;
-        assert_int_equal(rc, ERR_NOMEM);
-        assert_null(g);
-        assert_non_null(strstr(err, "out of memory"));
+        assert_int_equal(rc, mem_has_failed() ? ERR_NOMEM : 0);
+        if (rc < 0) {
+            assert_null(g);
+            assert_non_null(strstr(err, "out of memory"));
+        }
     }
-    assert_true(n > 10);
+    assert_true(n > 11);
     gguf_close(&g);
 }
 
@@ -388,19 +386,16 @@ static void test_no_memory_for_placed(void **arg)
     int64_t n = 0;
 
     (void)arg;
-    for (;; n++) {
-        int rc;
+    while (each_failure(&n)) {
+        const int rc = gguf_open_placed(&g, "mixed", head, bytes, &placed, err, sizeof(err));
 
-        mem_fail_after(n);
-        rc = gguf_open_placed(&g, "mixed", head, bytes, &placed, err, sizeof(err));
-        mem_fail_after(-1);
-        if (rc == 0)
-            break;
-        assert_int_equal(rc, ERR_NOMEM);
-        assert_null(g);
-        assert_non_null(strstr(err, "out of memory"));
+        assert_int_equal(rc, mem_has_failed() ? ERR_NOMEM : 0);
+        if (rc < 0) {
+            assert_null(g);
+            assert_non_null(strstr(err, "out of memory"));
+        }
     }
-    assert_true(n > 6);
+    assert_true(n > 7);
     gguf_close(&g); /* and the head with it */
 }
 

@@ -25,6 +25,8 @@
 #include "core/grammar/json_schema.h"
 #include "core/grammar/regex.h"
 #include "core/grammar/token_trie.h"
+#include "tests/fixtures/random.h"
+#include "tests/fixtures/seconds.h"
 
 #define MOST_COMPILE_MS 20000 /* a second on a slow core; sanitizers take ten times as long */
 #define MOST_MASK_MS 3000
@@ -36,16 +38,12 @@ static uint64_t rng = 5;
 
 static uint32_t below(uint32_t n)
 {
-    rng = rng * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(rng >> 33) % n;
+    return random_below(&rng, n);
 }
 
 static double now_ms(void)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+    return seconds_of(CLOCK_THREAD_CPUTIME_ID) * 1e3;
 }
 
 /* All bytes, runs of the letters that bombs are made of, and words. */

@@ -21,6 +21,7 @@
 #include "core/grammar/gbnf.h"
 #include "core/grammar/grammar.h"
 #include "core/grammar/token_trie.h"
+#include "tests/fixtures/random.h"
 
 /* ---- random numbers ---- */
 
@@ -28,8 +29,7 @@ static uint64_t rng;
 
 static uint32_t below(uint32_t n)
 {
-    rng = rng * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(rng >> 33) % n;
+    return random_below(&rng, n);
 }
 
 /* ---- expressions ---- */

@@ -5,67 +5,35 @@
  * input is read on a thread with a small stack.
  */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/grammar/builder.h"
-#include "core/grammar/constraint.h"
 #include "core/grammar/gbnf.h"
 #include "core/grammar/grammar.h"
 #include "core/grammar/regex.h"
-#include "core/grammar/token_trie.h"
-
-static struct token_trie *bytes; /* token b is the byte b */
-static struct constraint_scratch *scratch;
-static struct constraint_state *state_of_text;
-
-enum answer { WRONG = 0, PREFIX, MATCH };
+#include "tests/unit/grammar/byte_trie.h"
 
 /* Takes the grammar. */
 static enum answer match(struct grammar *g, const char *text)
 {
     struct constraint *c;
-    enum answer answer = WRONG;
+    enum answer answer;
     char err[200];
 
     if (constraint_create(&c, g, bytes, NULL, err, sizeof(err)) < 0)
         fail_msg("%s", err);
-    constraint_state_init(state_of_text, c);
-    if (constraint_advance(state_of_text, scratch, text, strlen(text)) != CONSTRAINT_BROKEN)
-        answer = constraint_may_end(state_of_text, scratch) ? MATCH : PREFIX;
+    answer = answer_to(c, text);
     constraint_unref(&c);
     return answer;
 }
 
-static enum answer match_gbnf(const char *gbnf, const char *text)
-{
-    struct grammar *g;
-    char err[200];
-
-    if (grammar_from_gbnf(&g, gbnf, strlen(gbnf), NULL, err, sizeof(err)) < 0)
-        fail_msg("%s: %s", gbnf, err);
-    return match(g, text);
-}
-
-static enum answer match_regex(const char *regex, const char *text)
-{
-    struct grammar *g;
-    char err[200];
-
-    if (grammar_from_regex(&g, regex, strlen(regex), NULL, err, sizeof(err)) < 0)
-        fail_msg("%s: %s", regex, err);
-    return match(g, text);
-}
+typedef int read_fn(struct grammar **out, const char *text, size_t n, struct budget *budget,
+                    char *err, size_t err_len);
 
 /* ---- what matches ---- */
 
@@ -73,6 +41,17 @@ struct example {
     const char *source, *text;
     enum answer answer;
 };
+
+static void check_example(read_fn *read, const struct example *e)
+{
+    struct grammar *g;
+    char err[200];
+
+    if (read(&g, e->source, strlen(e->source), NULL, err, sizeof(err)) < 0)
+        fail_msg("%s: %s", e->source, err);
+    if (match(g, e->text) != e->answer)
+        fail_msg("%s with '%s'", e->source, e->text);
+}
 
 static void gbnf_says_what_it_says(void **state)
 {
@@ -117,8 +96,7 @@ static void gbnf_says_what_it_says(void **state)
     (void)state;
 
     for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++)
-        if (match_gbnf(examples[i].source, examples[i].text) != examples[i].answer)
-            fail_msg("%s with '%s'", examples[i].source, examples[i].text);
+        check_example(grammar_from_gbnf, &examples[i]);
 }
 
 static void regex_says_what_it_says(void **state)
@@ -153,8 +131,7 @@ static void regex_says_what_it_says(void **state)
     (void)state;
 
     for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++)
-        if (match_regex(examples[i].source, examples[i].text) != examples[i].answer)
-            fail_msg("%s with '%s'", examples[i].source, examples[i].text);
+        check_example(grammar_from_regex, &examples[i]);
 }
 
 static enum answer search_json(const char *regex, const char *text)
@@ -214,11 +191,25 @@ static void choices_share_beginnings(void **state)
 
 /* ---- what is refused ---- */
 
+struct refusal {
+    const char *source, *words;
+};
+
+static void check_refusal(read_fn *read, const struct refusal *r)
+{
+    struct grammar *g;
+    char err[200];
+
+    if (read(&g, r->source, strlen(r->source), NULL, err, sizeof(err)) == 0)
+        fail_msg("%s is taken", r->source);
+    assert_null(g);
+    if (strstr(err, r->words) == NULL)
+        fail_msg("%s: %s", r->source, err);
+}
+
 static void gbnf_is_refused_in_words(void **state)
 {
-    static const struct {
-        const char *source, *words;
-    } refusals[] = {
+    static const struct refusal refusals[] = {
         {"", "no rule"},
         {"# nothing", "no rule"},
         {"root", "a rule is expected"},
@@ -246,25 +237,15 @@ static void gbnf_is_refused_in_words(void **state)
         {"root ::= x*\nx ::= (\"a\"? x){2,2000}", "refers to itself"},
         {"root ::= \"\xFF\"", "UTF-8"},
     };
-    struct grammar *g;
-    char err[200];
     (void)state;
 
-    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
-        const char *source = refusals[i].source;
-
-        assert_true(grammar_from_gbnf(&g, source, strlen(source), NULL, err, sizeof(err)) < 0);
-        assert_null(g);
-        if (strstr(err, refusals[i].words) == NULL)
-            fail_msg("%s: %s", source, err);
-    }
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
+        check_refusal(grammar_from_gbnf, &refusals[i]);
 }
 
 static void regex_is_refused_in_words(void **state)
 {
-    static const struct {
-        const char *source, *words;
-    } refusals[] = {
+    static const struct refusal refusals[] = {
         {"(?=a)b", "look-around"},   {"(?!a)b", "look-around"},
         {"(?<=a)b", "look-around"},  {"(?<!a)b", "look-around"},
         {"(a)\\1", "back-references"}, {"\\bword", "assertion"},
@@ -279,18 +260,10 @@ static void regex_is_refused_in_words(void **state)
         {"\\", "not supported"},     {"\\q", "not supported"},
         {"\\ud83d", "halves"},       {"", "empty text"},
     };
-    struct grammar *g;
-    char err[200];
     (void)state;
 
-    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
-        const char *source = refusals[i].source;
-
-        if (grammar_from_regex(&g, source, strlen(source), NULL, err, sizeof(err)) == 0)
-            fail_msg("%s is taken", source);
-        if (strstr(err, refusals[i].words) == NULL)
-            fail_msg("%s: %s", source, err);
-    }
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
+        check_refusal(grammar_from_regex, &refusals[i]);
 }
 
 /* ---- hostile input ---- */
@@ -396,29 +369,6 @@ static void out_of_memory(void **state)
         assert_string_equal(err, "out of memory");
         grammar_destroy(&g);
     }
-}
-
-static int set_up(void **state)
-{
-    static char all[256];
-    struct trie_text texts[256];
-    (void)state;
-
-    for (int i = 0; i < 256; i++) {
-        all[i] = (char)i;
-        texts[i] = (struct trie_text){all + i, 1, i};
-    }
-    state_of_text = malloc(constraint_state_bytes());
-    return token_trie_create(&bytes, texts, 256, 0) + constraint_scratch_create(&scratch);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    token_trie_destroy(&bytes);
-    constraint_scratch_destroy(&scratch);
-    free(state_of_text);
-    return 0;
 }
 
 int main(void)

@@ -3,25 +3,14 @@
  * That what is written validates is shown end to end with an independent validator; here it is
  * shown that nothing is missing: every member that may be left out, every number in a range.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "core/base/mem.h"
-#include "core/grammar/constraint.h"
 #include "core/grammar/grammar.h"
 #include "core/grammar/json_schema.h"
-#include "core/grammar/token_trie.h"
-
-static struct token_trie *bytes;
-static struct constraint_scratch *scratch;
-static struct constraint_state *state_of_text;
+#include "tests/unit/grammar/byte_trie.h"
 
 static struct constraint *compile(const char *text)
 {
@@ -40,9 +29,7 @@ static struct constraint *compile(const char *text)
 
 static bool takes(const struct constraint *c, const char *text)
 {
-    constraint_state_init(state_of_text, c);
-    return constraint_advance(state_of_text, scratch, text, strlen(text)) != CONSTRAINT_BROKEN &&
-           constraint_may_end(state_of_text, scratch);
+    return answer_to(c, text) == MATCH;
 }
 
 struct example {
@@ -254,29 +241,6 @@ static void out_of_memory(void **state)
         assert_string_equal(err, "out of memory");
     }
     cJSON_Delete(schema);
-}
-
-static int set_up(void **state)
-{
-    static char all[256];
-    struct trie_text texts[256];
-    (void)state;
-
-    for (int i = 0; i < 256; i++) {
-        all[i] = (char)i;
-        texts[i] = (struct trie_text){all + i, 1, i};
-    }
-    state_of_text = malloc(constraint_state_bytes());
-    return token_trie_create(&bytes, texts, 256, 0) + constraint_scratch_create(&scratch);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    token_trie_destroy(&bytes);
-    constraint_scratch_destroy(&scratch);
-    free(state_of_text);
-    return 0;
 }
 
 int main(void)

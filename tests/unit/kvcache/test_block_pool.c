@@ -10,6 +10,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "kvcache/block_pool.h"
+#include "tests/fixtures/failing_memory.h"
 
 static struct block_pool *new_pool(uint32_t n, enum block_placement placement)
 {
@@ -375,13 +376,11 @@ static void creation_survives_lack_of_memory(void **state)
     int64_t n = 0;
     (void)state;
 
-    do {
-        mem_fail_after(n++);
+    while (each_failure(&n)) {
         if (block_pool_create(&p, 5, BLOCK_FIRST_FIT) == 0)
             block_pool_destroy(&p);
         assert_null(p);
-    } while (mem_has_failed());
-    mem_fail_after(-1);
+    }
     assert_true(n > 3);
     assert_int_equal(block_pool_create(&p, 0, BLOCK_FIRST_FIT), ERR_INVAL); /* S4.4 */
     assert_int_equal(block_pool_create(&p, 1, (enum block_placement)3), ERR_INVAL);

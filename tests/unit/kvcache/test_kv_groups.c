@@ -1,4 +1,4 @@
-/* tests/unit/kvcache/test_kv_groups.c - how layers are dealt, and how many blocks tokens take. */
+/* tests/unit/kvcache/test_kv_groups.c - layers in groups, and how many blocks tokens take. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,4 +1,5 @@
 /* tests/unit/kvcache/test_kv_manager.c - sequences, sharing and copy on write, without bytes. */
+#include "tests/fixtures/failing_memory.h"
 #include "tests/unit/kvcache/kv_seqs.h"
 
 /* ---- sharing ---- */
@@ -515,13 +516,11 @@ static void creation_survives_lack_of_memory(void **state)
     int64_t n = 0;
     (void)state;
 
-    do {
-        mem_fail_after(n++);
+    while (each_failure(&n)) {
         if (kv_manager_create(&m, &o) == 0)
             kv_manager_destroy(&m);
         assert_null(m);
-    } while (mem_has_failed());
-    mem_fail_after(-1);
+    }
     assert_true(n > 10);
     o.n_ram = 0;
     assert_int_equal(kv_manager_create(&m, &o), ERR_INVAL); /* a file needs RAM to pass through */

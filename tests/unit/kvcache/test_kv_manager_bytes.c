@@ -17,6 +17,7 @@
 #include "kvcache/kv_manager.h"
 #include "kvcache/kv_store.h"
 #include "kvcache/swap_store.h"
+#include "tests/fixtures/failing_memory.h"
 
 enum { CAP = 6, N_BLOCKS = 6, N_RAM = 6, N_FILE = 8 };
 
@@ -204,13 +205,11 @@ static void budgets_become_blocks(void **state)
     assert_int_equal(kv_store_blocks_for(&shape, 10 * bytes + 5), 10);
     assert_int_equal(kv_store_blocks_for(&shape, bytes - 1), 0);
     assert_int_equal(kv_store_create(&s, &shape, 0), ERR_INVAL);
-    do {
-        mem_fail_after(n++);
+    while (each_failure(&n)) {
         if (kv_store_create(&s, &shape, 5) == 0)
             kv_store_destroy(&s);
         assert_null(s);
-    } while (mem_has_failed());
-    mem_fail_after(-1);
+    }
     assert_true(n > 2);
 }
 

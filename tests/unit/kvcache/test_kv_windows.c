@@ -95,7 +95,7 @@ static void blocks_out_of_sight_are_given_back(void **state)
 }
 
 /* A sequence that nobody is to find drops them, too. */
-static void passing_indexes_nothing(void **state)
+static void dropping_indexes_nothing(void **state)
 {
     struct kv_manager *m = groups_manager(30, 2, 1, true);
     struct seq a;
@@ -484,7 +484,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_out_of_sight_are_given_back),
-        cmocka_unit_test(passing_indexes_nothing),
+        cmocka_unit_test(dropping_indexes_nothing),
         cmocka_unit_test(a_window_in_all_layers_bounds_a_sequence),
         cmocka_unit_test(blocks_are_counted_over_groups),
         cmocka_unit_test(options_that_make_no_sense_are_refused),

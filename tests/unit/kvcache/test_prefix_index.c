@@ -10,6 +10,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "kvcache/prefix_index.h"
+#include "tests/fixtures/failing_memory.h"
 
 static struct prefix_index *new_index(uint32_t n)
 {
@@ -132,7 +133,7 @@ static void salts_are_apart(void **state)
     prefix_index_destroy(&x);
 }
 
-/* The follower with most in common; only followers; never more than was asked for. */
+/* The child with most in common; only children; never more than was asked for. */
 static void finds_parts(void **state)
 {
     struct prefix_index *x = new_index(8);
@@ -160,7 +161,7 @@ static void finds_parts(void **state)
     prefix_index_destroy(&x);
 }
 
-/* Of many followers the most recent PREFIX_MAX_SIBLINGS are looked at. */
+/* Of many children the most recent PREFIX_MAX_SIBLINGS are looked at. */
 static void looks_at_few_siblings(void **state)
 {
     enum { N = PREFIX_MAX_SIBLINGS + 1 };
@@ -266,13 +267,11 @@ static void creation_survives_lack_of_memory(void **state)
     int64_t n = 0;
     (void)state;
 
-    do {
-        mem_fail_after(n++);
+    while (each_failure(&n)) {
         if (prefix_index_create(&x, 5, 3) == 0)
             prefix_index_destroy(&x);
         assert_null(x);
-    } while (mem_has_failed());
-    mem_fail_after(-1);
+    }
     assert_true(n > 4);
     assert_int_equal(prefix_index_create(&x, 0, 1), ERR_INVAL);
     prefix_index_destroy(&x);

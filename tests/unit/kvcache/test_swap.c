@@ -9,6 +9,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "kvcache/swap.h"
+#include "tests/fixtures/failing_memory.h"
 
 static struct swap *new_swap(uint32_t n_ram, uint32_t n_file, uint32_t max_copies)
 {
@@ -387,13 +388,11 @@ static void creation_survives_lack_of_memory(void **state)
     int64_t n = 0;
     (void)state;
 
-    do {
-        mem_fail_after(n++);
+    while (each_failure(&n)) {
         if (swap_create(&s, &o) == 0)
             swap_destroy(&s);
         assert_null(s);
-    } while (mem_has_failed());
-    mem_fail_after(-1);
+    }
     assert_true(n > 7);
     o.n_ram = 0;
     assert_int_equal(swap_create(&s, &o), ERR_INVAL);

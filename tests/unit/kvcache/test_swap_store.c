@@ -21,6 +21,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "kvcache/swap_store.h"
+#include "tests/fixtures/failing_memory.h"
 
 enum { BYTES = 3000, N_RAM = 6, N_FILE = 200, HEADER = 4096 };
 
@@ -515,16 +516,13 @@ static void opening_survives_lack_of_memory(void **state)
     int64_t n = 0;
     (void)state;
 
-    do {
-        int rc;
+    while (each_failure(&n)) {
+        const int rc = open_at(&s, path);
 
-        mem_fail_after(n++);
-        rc = open_at(&s, path);
         assert_int_equal(rc, mem_has_failed() ? ERR_NOMEM : 0);
         swap_store_close(&s);
         assert_int_equal(size_of(path), -1);
-    } while (mem_has_failed());
-    mem_fail_after(-1);
+    }
     assert_true(n > 4);
 }
 

@@ -1,4 +1,6 @@
 /* tests/unit/model/test_model.c - loading: shapes, and every weight as the file has it. */
+#include "tests/fixtures/failing_memory.h"
+#include "tests/fixtures/files.h"
 #include "tests/unit/model/model_file.h"
 
 #include "core/base/log.h"
@@ -477,25 +479,22 @@ static void test_out_of_memory(void **arg)
     struct model_options o = {.threads = 2};
     struct file file;
     struct model *m;
-    int n = 0;
+    int64_t n = 0;
 
     (void)arg;
     f.arch = "qwen2";
     f.type = BLOCK_Q5_0;
     build(&file, f, NULL);
-    for (;; n++) {
-        int rc;
+    while (each_failure(&n)) {
+        const int rc = model_load(&m, file.g, &o, err, sizeof(err));
 
-        mem_fail_after(n);
-        rc = model_load(&m, file.g, &o, err, sizeof(err));
-        mem_fail_after(-1);
-        if (rc == 0)
-            break;
-        assert_int_equal(rc, ERR_NOMEM);
-        assert_null(m);
-        assert_non_null(strstr(err, "memory"));
+        assert_int_equal(rc, mem_has_failed() ? ERR_NOMEM : 0);
+        if (rc < 0) {
+            assert_null(m);
+            assert_non_null(strstr(err, "memory"));
+        }
     }
-    assert_true(n >= 10);
+    assert_true(n > 10);
     check_weights(file.g, m, false);
     model_destroy(&m);
     model_destroy(&m);
@@ -515,7 +514,6 @@ static void test_real_files(void **arg)
                  {"stories260K-x256-llama.Q4_0", "Q4_0"},
                  {"stories260K-x256-llama.Q6_K", "Q6_K"},
                  {"stories260K-x256-llama.Q4_K_M", "Q4_K"}};
-    const char *data = getenv("QUIRE_DATA");
     char path[512];
     struct gguf *g;
 
@@ -523,12 +521,7 @@ static void test_real_files(void **arg)
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         struct model *m;
 
-        snprintf(path, sizeof(path), "%s/weights/%s.gguf", data != NULL ? data : "../shared/data",
-                 files[i].file);
-        if (access(path, R_OK) != 0) {
-            print_message("skip: ../shared/data absent\n");
-            skip();
-        }
+        data_file(path, sizeof(path), "weights/%s.gguf", files[i].file);
         if (gguf_open(&g, path, err, sizeof(err)) < 0)
             fail_msg("%s", err);
         m = load(g, &(struct model_options){.threads = 2});
@@ -541,8 +534,7 @@ static void test_real_files(void **arg)
         model_destroy(&m);
         gguf_close(&g);
     }
-    snprintf(path, sizeof(path), "%s/vocabs/ggml-vocab-qwen2.gguf",
-             data != NULL ? data : "../shared/data");
+    data_file(path, sizeof(path), "vocabs/ggml-vocab-qwen2.gguf");
     if (gguf_open(&g, path, err, sizeof(err)) < 0)
         fail_msg("%s", err);
     struct model *m;

@@ -175,42 +175,41 @@ static void test_windows(void **arg)
 
 static const float zeros[256 * 300];
 
-static void add_tensor(struct gguf_writer *w, const char *name, enum block_type type, uint64_t n_in,
-                       uint64_t n_out)
-{
-    const uint64_t dims[2] = {n_in, n_out};
+#define NO_PART(name) L("tensor '" name "' is no part of architecture llama as we compute it")
 
-    gguf_writer_tensor(w, name, type, 2, dims, zeros);
-}
+/* Tensors that the model must not have, or not so, and what is said of them. */
+static const struct odd_tensor {
+    const char *name, *replaces;
+    enum block_type type;
+    uint64_t n_in, n_out;
+    int rc;
+    const char *sentence;
+} odd_tensors[] = {
+    {"blk.0.attn_q.weight", "blk.0.attn_q.weight", BLOCK_F32, 256, 255, ERR_FORMAT,
+     L("tensor 'blk.0.attn_q.weight': has dimensions 256 x 255 x 1 x 1, but 256 x 256 is wanted")},
+    {"blk.1.ffn_norm.weight", "blk.1.ffn_norm.weight", BLOCK_F32, 256, 2, ERR_FORMAT,
+     L("tensor 'blk.1.ffn_norm.weight': has dimensions 256 x 2 x 1 x 1, but 256 x 1 is wanted")},
+    {"output_norm.weight", "output_norm.weight", BLOCK_Q8_0, 256, 1, ERR_UNSUPPORTED,
+     L("tensor 'output_norm.weight': has type Q8_0, but a vector must be F32, F16 or BF16")},
+    {"blk.0.attn_norm.bias", NULL, BLOCK_F32, 256, 1, ERR_UNSUPPORTED,
+     NO_PART("blk.0.attn_norm.bias")},
+    {"blk.2.attn_q.weight", NULL, BLOCK_F32, 256, 256, ERR_UNSUPPORTED,
+     NO_PART("blk.2.attn_q.weight")},
+    {"blk.0.attn_q_norm.weight", NULL, BLOCK_F32, 64, 1, ERR_UNSUPPORTED,
+     NO_PART("blk.0.attn_q_norm.weight")},
+    {"rope_freqs.weight", NULL, BLOCK_F32, 32, 1, ERR_FORMAT,
+     L("tensor 'rope_freqs.weight': holds 0, but must be above 0")},
+    {"rope_freqs.weight", NULL, BLOCK_F32, 64, 1, ERR_FORMAT,
+     L("tensor 'rope_freqs.weight': has dimensions 64 x 1 x 1 x 1, but 32 x 1 is wanted")},
+};
 
-static void bad_q(struct gguf_writer *w)
-{
-    add_tensor(w, "blk.0.attn_q.weight", BLOCK_F32, 256, 255);
-}
+static const struct odd_tensor *odd; /* the one to be added */
 
-static void bad_norm(struct gguf_writer *w)
+static void add_odd(struct gguf_writer *w)
 {
-    add_tensor(w, "blk.1.ffn_norm.weight", BLOCK_F32, 256, 2);
-}
+    const uint64_t dims[2] = {odd->n_in, odd->n_out};
 
-static void quantised_norm(struct gguf_writer *w)
-{
-    add_tensor(w, "output_norm.weight", BLOCK_Q8_0, 256, 1);
-}
-
-static void extra(struct gguf_writer *w)
-{
-    add_tensor(w, "blk.0.attn_norm.bias", BLOCK_F32, 256, 1);
-}
-
-static void extra_layer(struct gguf_writer *w)
-{
-    add_tensor(w, "blk.2.attn_q.weight", BLOCK_F32, 256, 256);
-}
-
-static void q_norm_in_llama(struct gguf_writer *w)
-{
-    add_tensor(w, "blk.0.attn_q_norm.weight", BLOCK_F32, 64, 1);
+    gguf_writer_tensor(w, odd->name, odd->type, 2, dims, zeros);
 }
 
 static void three_dims(struct gguf_writer *w)
@@ -218,16 +217,6 @@ static void three_dims(struct gguf_writer *w)
     static const uint64_t dims[3] = {256, 128, 2};
 
     gguf_writer_tensor(w, "blk.0.attn_k.weight", BLOCK_F32, 3, dims, zeros);
-}
-
-static void zero_divisors(struct gguf_writer *w)
-{
-    add_tensor(w, "rope_freqs.weight", BLOCK_F32, 32, 1);
-}
-
-static void wrong_divisors(struct gguf_writer *w)
-{
-    add_tensor(w, "rope_freqs.weight", BLOCK_F32, 64, 1);
 }
 
 static void few_tokens(struct gguf_writer *w)
@@ -252,28 +241,13 @@ static void test_refused_tensors(void **arg)
         snprintf(sentence, sizeof(sentence), "file: tensor '%s' is missing", needed[i]);
         refuse(f, needed[i], NULL, ERR_FORMAT, sentence);
     }
-    refuse(f, "blk.0.attn_q.weight", bad_q, ERR_FORMAT,
-           L("tensor 'blk.0.attn_q.weight': has dimensions 256 x 255 x 1 x 1, but 256 x 256 is "
-             "wanted"));
     refuse(f, "blk.0.attn_k.weight", three_dims, ERR_FORMAT,
            L("tensor 'blk.0.attn_k.weight': has dimensions 256 x 128 x 2 x 1, but 256 x 128 is "
              "wanted"));
-    refuse(f, "blk.1.ffn_norm.weight", bad_norm, ERR_FORMAT,
-           L("tensor 'blk.1.ffn_norm.weight': has dimensions 256 x 2 x 1 x 1, but 256 x 1 is "
-             "wanted"));
-    refuse(f, "output_norm.weight", quantised_norm, ERR_UNSUPPORTED,
-           L("tensor 'output_norm.weight': has type Q8_0, but a vector must be F32, F16 or BF16"));
-    refuse(f, NULL, extra, ERR_UNSUPPORTED,
-           L("tensor 'blk.0.attn_norm.bias' is no part of architecture llama as we compute it"));
-    refuse(f, NULL, extra_layer, ERR_UNSUPPORTED,
-           L("tensor 'blk.2.attn_q.weight' is no part of architecture llama as we compute it"));
-    refuse(f, NULL, q_norm_in_llama, ERR_UNSUPPORTED,
-           L("tensor 'blk.0.attn_q_norm.weight' is no part of architecture llama as we compute "
-             "it"));
-    refuse(f, NULL, zero_divisors, ERR_FORMAT,
-           L("tensor 'rope_freqs.weight': holds 0, but must be above 0"));
-    refuse(f, NULL, wrong_divisors, ERR_FORMAT,
-           L("tensor 'rope_freqs.weight': has dimensions 64 x 1 x 1 x 1, but 32 x 1 is wanted"));
+    for (size_t i = 0; i < sizeof(odd_tensors) / sizeof(odd_tensors[0]); i++) {
+        odd = &odd_tensors[i];
+        refuse(f, odd->replaces, add_odd, odd->rc, odd->sentence);
+    }
     refuse(f, "llama.block_count", layers_3, ERR_FORMAT,
            L("tensor 'blk.2.attn_norm.weight' is missing"));
     refuse(f, "llama.block_count", layers_1, ERR_UNSUPPORTED,

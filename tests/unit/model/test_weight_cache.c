@@ -1,5 +1,6 @@
 /* tests/unit/model/test_weight_cache.c - the file of packed weights: whole, or refused with a
  * reason. */
+#include "tests/fixtures/random.h"
 #include "tests/unit/model/model_file.h"
 
 #include "core/base/clock.h"
@@ -25,14 +26,11 @@ static char cause[WEIGHT_CACHE_MAX_CAUSE];
 static uint8_t *panels, *got;
 static const struct weight_cache_id id = {1, 2, {3, 4}, {5, 6}, {7, 8}};
 
-static uint32_t random_below(uint32_t n)
-{
-    static uint64_t state = 88172645463325252u;
+static uint64_t rng;
 
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (uint32_t)(state >> 32) % n;
+static uint32_t below(uint32_t n)
+{
+    return random_below(&rng, n);
 }
 
 static int setup(void **state)
@@ -46,7 +44,7 @@ static int setup(void **state)
     panels = mem_map(BYTES);
     got = mem_map(BYTES);
     for (size_t i = 0; i < BYTES; i++)
-        panels[i] = (uint8_t)random_below(256);
+        panels[i] = (uint8_t)below(256);
     return 0;
 }
 
@@ -119,7 +117,7 @@ static uint8_t flip(uint64_t at)
     uint8_t byte = 0, old, zero;
 
     poke(&byte, 1, at, &old);
-    byte = old ^ (uint8_t)(1u << random_below(8));
+    byte = old ^ (uint8_t)(1u << below(8));
     poke(&byte, 1, at, &zero);
     return old;
 }
@@ -161,10 +159,10 @@ static void damage_is_found(void **state)
         assert_true(old != flipped);
     }
     assert_good();
-    flip(sizeof(h) + random_below((uint32_t)n_chunks * 8));
+    flip(sizeof(h) + below((uint32_t)n_chunks * 8));
     assert_refused_for("its checksums are damaged");
     for (int i = 0; i < 20; i++) {
-        const uint64_t at = random_below(BYTES);
+        const uint64_t at = below(BYTES);
         char why[64];
 
         unlink(path);
@@ -250,7 +248,7 @@ static void a_file_of_another_length_is_refused(void **state)
         assert_int_equal(st.st_size, whole);
         assert_int_equal(st.st_mode & 077, 0);
         assert_int_equal(
-            truncate(path, (off_t)(i < 10 ? fixed[i] : random_below((uint32_t)whole))), 0);
+            truncate(path, (off_t)(i < 10 ? fixed[i] : below((uint32_t)whole))), 0);
         assert_refused_for("it is cut short");
         unlink(path);
     }
@@ -285,20 +283,25 @@ static void other_things_are_refused(void **state)
     unlink(path);
 }
 
-/* Somebody else's lock on the new file: nothing is written, nothing removed. */
-static void one_writer_at_a_time(void **state)
+static void write_in_vain(void)
 {
-    const int fd = open(new_path, O_RDWR | O_CREAT, 0600);
-    struct weight_cache_writer *w;
-    (void)state;
+    struct weight_cache_writer *w = weight_cache_write(path, &id, panels, BYTES);
 
-    assert_true(fd >= 0);
-    assert_int_equal(flock(fd, LOCK_EX), 0);
-    w = weight_cache_write(path, &id, panels, BYTES);
     assert_non_null(w);
     usleep(50000);
     weight_cache_writer_destroy(&w);
     assert_false(is_there(path));
+}
+
+/* Somebody else's lock on the new file: nothing is written, nothing removed. */
+static void one_writer_at_a_time(void **state)
+{
+    const int fd = open(new_path, O_RDWR | O_CREAT, 0600);
+    (void)state;
+
+    assert_true(fd >= 0);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    write_in_vain();
     assert_true(is_there(new_path));
     close(fd); /* what a crash leaves behind is written over */
     write_whole();
@@ -308,23 +311,16 @@ static void one_writer_at_a_time(void **state)
 
 static void not_through_what_others_left(void **state)
 {
-    struct weight_cache_writer *w;
     char other[128];
     (void)state;
 
     snprintf(other, sizeof(other), "%s/other", folder);
     assert_int_equal(close(open(other, O_RDWR | O_CREAT, 0600)), 0);
     assert_int_equal(symlink(other, new_path), 0);
-    w = weight_cache_write(path, &id, panels, BYTES);
-    usleep(50000);
-    weight_cache_writer_destroy(&w);
-    assert_false(is_there(path));
+    write_in_vain();
     unlink(new_path);
     assert_int_equal(link(other, new_path), 0);
-    w = weight_cache_write(path, &id, panels, BYTES);
-    usleep(50000);
-    weight_cache_writer_destroy(&w);
-    assert_false(is_there(path));
+    write_in_vain();
     unlink(new_path);
     unlink(other);
 }
@@ -363,7 +359,7 @@ static void giving_up_leaves_all_or_nothing(void **state)
         struct weight_cache_writer *w = weight_cache_write(path, &id, panels, BYTES);
 
         assert_non_null(w);
-        usleep(random_below(20000));
+        usleep(below(20000));
         weight_cache_writer_destroy(&w);
         assert_false(is_there(new_path));
         if (is_there(path))

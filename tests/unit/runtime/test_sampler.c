@@ -1,13 +1,6 @@
 /* tests/unit/runtime/test_sampler.c - random numbers and choosing tokens. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <math.h>
+#include <string.h>
 
 #include "core/base/mem.h"
 #include "core/grammar/constraint.h"
@@ -15,7 +8,7 @@
 #include "core/grammar/token_trie.h"
 #include "core/runtime/batch.h"
 #include "core/runtime/random.h"
-#include "core/runtime/sampler.h"
+#include "tests/unit/runtime/sampled_row.h"
 
 /* Known answers of Philox 4x32-10 (the Random123 distribution's test vectors). */
 static void philox_gives_known_answers(void **state)
@@ -53,31 +46,14 @@ static void uniform_is_uniform(void **state)
 
 #define V 3000
 
-struct fixture {
-    struct kern_table kern;
-    struct sampler_scratch scratch;
-    float logits[V];
-    struct sampling sampling;
-    struct batch_output out;
-};
-
 static struct fixture *setup(void)
 {
-    struct fixture *f = calloc(1, sizeof(*f));
+    const struct sampling greedy = {.top_p = 1, .repetition_penalty = 1, .n_top = -1};
+    struct fixture *f = fixture_of(V, &greedy);
 
-    kern_init(&f->kern, kern_isa_best());
-    assert_int_equal(sampler_scratch_create(&f->scratch, V), 0);
     for (int i = 0; i < V; i++)
         f->logits[i] = (float)((i * 7919) % 1000) / 100.0f - 5.0f;
-    f->sampling = (struct sampling){.top_p = 1, .repetition_penalty = 1, .n_top = -1};
-    f->out.sampling = &f->sampling;
     return f;
-}
-
-static void teardown(struct fixture *f)
-{
-    sampler_scratch_release(&f->scratch);
-    free(f);
 }
 
 static int32_t pick(struct fixture *f, uint32_t pos)

@@ -1,48 +1,24 @@
 /* tests/unit/runtime/test_sampler_cuts.c - typical_p, XTC, mirostat and DRY against plain
  * formulas. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
-#include <cmocka.h>
-#include <math.h>
-
 #include "core/runtime/random.h"
-#include "core/runtime/sampler.h"
+#include "tests/fixtures/random.h"
+#include "tests/unit/runtime/sampled_row.h"
 
 #define V 64
 
-struct fixture {
-    struct kern_table kern;
-    struct sampler_scratch scratch;
-    float logits[V];
-    struct sampling sampling;
-    struct batch_output out;
-    float mu;
-};
-
 static struct fixture *setup(void)
 {
-    struct fixture *f = calloc(1, sizeof(*f));
+    const struct sampling plain = {
+        .temperature = 1, .top_p = 1, .repetition_penalty = 1, .n_top = -1, .seed = 11};
+    struct fixture *f = fixture_of(V, &plain);
 
-    kern_init(&f->kern, kern_isa_best());
-    assert_int_equal(sampler_scratch_create(&f->scratch, V), 0);
     for (int i = 0; i < V; i++)
         f->logits[i] = -INFINITY;
-    f->sampling = (struct sampling){
-        .temperature = 1, .top_p = 1, .repetition_penalty = 1, .n_top = -1, .seed = 11};
-    f->out.sampling = &f->sampling;
     f->out.mirostat_mu = &f->mu;
     return f;
-}
-
-static void teardown(struct fixture *f)
-{
-    sampler_scratch_release(&f->scratch);
-    free(f);
 }
 
 static int32_t pick(struct fixture *f, uint32_t pos)
@@ -201,12 +177,11 @@ static float dry(const struct sampling *s, const int32_t *h, uint32_t n, int32_t
     return s->dry_multiplier * powf(s->dry_base, (float)(longest - s->dry_allowed_length));
 }
 
-static uint32_t random_state = 5;
+static uint64_t rng = 5;
 
-static int next_random(void)
+static uint32_t below(uint32_t n)
 {
-    random_state = random_state * 1664525u + 1013904223u;
-    return (int)(random_state >> 8);
+    return random_below(&rng, n);
 }
 
 static void dry_is_its_formula(void **state)
@@ -219,21 +194,20 @@ static void dry_is_its_formula(void **state)
     f->sampling.dry_breakers = breakers;
     f->out.history = h;
     for (int round = 0; round < 2000; round++) {
-        const uint32_t n = 1 + (uint32_t)next_random() % 300;
+        const uint32_t n = 1 + below(300);
         float want[V];
         int best = 0;
 
         for (uint32_t i = 0; i < n; i++) /* few tokens: many repetitions, some of them long */
-            h[i] = i >= 20 && next_random() % 8 ? h[i - 7 - (uint32_t)round % 13]
-                                                : next_random() % 6;
-        breakers[0] = round % 3 == 0 ? 1u << (next_random() % 6) : 0;
+            h[i] = i >= 20 && below(8) ? h[i - 7 - (uint32_t)round % 13] : (int32_t)below(6);
+        breakers[0] = round % 3 == 0 ? 1u << below(6) : 0;
         f->sampling.dry_multiplier = 0.8f;
         f->sampling.dry_base = 1.5f;
-        f->sampling.dry_allowed_length = 1 + (uint32_t)next_random() % 4;
-        f->sampling.dry_last_n = round % 2 ? UINT32_MAX : (uint32_t)next_random() % 100;
+        f->sampling.dry_allowed_length = 1 + below(4);
+        f->sampling.dry_last_n = round % 2 ? UINT32_MAX : below(100);
         f->sampling.temperature = 0;
         for (int id = 0; id < V; id++) {
-            f->logits[id] = (float)(next_random() % 1000) / 100;
+            f->logits[id] = (float)below(1000) / 100;
             want[id] = f->logits[id] - dry(&f->sampling, h, n, id);
         }
         for (int id = 1; id < V; id++)

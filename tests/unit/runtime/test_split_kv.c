@@ -14,17 +14,18 @@
 #include "core/runtime/batch.h"
 #include "core/runtime/split_kv.h"
 #include "kernels/kernels.h"
+#include "tests/fixtures/failing_memory.h"
+#include "tests/fixtures/random.h"
 
 #define MAX_ROWS 300
 #define MAX_SPANS 12
 #define N_CTX 20000
 
-static uint32_t state = 1;
+static uint64_t rng = 1;
 
 static uint32_t below(uint32_t n)
 {
-    state = state * 1664525u + 1013904223u;
-    return (uint32_t)((uint64_t)state * n >> 32);
+    return random_below(&rng, n);
 }
 
 static uint32_t segments(uint32_t n_tokens)
@@ -216,19 +217,14 @@ static void test_no_memory(void **unused)
 {
     const struct split_kv_options o = SHAPE(2, N_CTX, 14, 2, 64);
     struct split_kv c;
+    int64_t n = 0;
 
     (void)unused;
-    for (int64_t n = 0;; n++) {
-        mem_fail_after(n);
+    while (each_failure(&n)) {
         const int rc = split_kv_create(&c, &o);
-        const int failed = mem_has_failed();
-        mem_fail_after(-1);
-        if (!failed) {
-            assert_int_equal(rc, 0);
-            break;
-        }
-        assert_int_equal(rc, ERR_NOMEM);
-        assert_null(c.items);
+
+        assert_int_equal(rc, mem_has_failed() ? ERR_NOMEM : 0);
+        assert_true((c.items == NULL) == (rc < 0));
     }
     split_kv_release(&c);
 }

@@ -23,19 +23,19 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/runtime/thread_pool.h"
+#include "tests/fixtures/failing_memory.h"
+#include "tests/fixtures/random.h"
+#include "tests/fixtures/seconds.h"
 
 #define MAX_THREADS 8
 #define MAX_ITEMS 3000
 #define MAX_REGIONS 12
 
-static uint32_t random_below(uint32_t n)
-{
-    static uint64_t state = 88172645463325252u;
+static uint64_t rng;
 
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (uint32_t)(state >> 32) % n;
+static uint32_t below(uint32_t n)
+{
+    return random_below(&rng, n);
 }
 
 static struct thread_pool *make(uint32_t n_threads)
@@ -82,13 +82,13 @@ static void all_regions(void *ud, struct thread_pool_worker *w)
 
 static void deal_random_work(struct work *work)
 {
-    work->n_regions = random_below(MAX_REGIONS + 1);
+    work->n_regions = below(MAX_REGIONS + 1);
     for (uint32_t r = 0; r < work->n_regions; r++) {
-        const bool few = random_below(2) == 0;
+        const bool few = below(2) == 0;
 
-        work->n[r] = random_below(few ? 12 : MAX_ITEMS);
-        work->grain[r] = 1 + random_below(few ? 4 : 200);
-        work->takes[r] = random_below(8) > 0;
+        work->n[r] = below(few ? 12 : MAX_ITEMS);
+        work->grain[r] = 1 + below(few ? 4 : 200);
+        work->takes[r] = below(8) > 0;
         for (uint32_t i = 0; work->takes[r] && i < work->n[r]; i++)
             work->expected[i]++;
     }
@@ -212,7 +212,7 @@ static void shares_stay_where_they_were(void **state)
         struct thread_pool *t = make(n_threads);
 
         for (int run = 0; run < 20; run++) {
-            struct shares s = {.n = n_threads + random_below(1000), .n_threads = n_threads};
+            struct shares s = {.n = n_threads + below(1000), .n_threads = n_threads};
 
             thread_pool_run(t, note_first, &s);
             for (uint32_t i = 0; i < n_threads; i++)
@@ -230,14 +230,6 @@ static void nothing(void *ud, struct thread_pool_worker *w)
     (void)w;
 }
 
-static double cpu_seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void an_idle_pool_sleeps(void **state)
 {
     struct thread_pool *t = make(MAX_THREADS);
@@ -245,10 +237,10 @@ static void an_idle_pool_sleeps(void **state)
     (void)state;
 
     thread_pool_run(t, nothing, NULL);
-    before = cpu_seconds();
+    before = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
     usleep(300000);
     /* Seven waits of THREAD_POOL_SPIN_US, and what a sanitizer adds. */
-    assert_true(cpu_seconds() - before < 0.05);
+    assert_true(seconds_of(CLOCK_PROCESS_CPUTIME_ID) - before < 0.05);
     thread_pool_run(t, nothing, NULL);
     thread_pool_destroy(&t);
 }
@@ -256,24 +248,17 @@ static void an_idle_pool_sleeps(void **state)
 static void creation_survives_lack_of_memory(void **state)
 {
     struct thread_pool *t;
+    int64_t n = 0;
     (void)state;
 
     assert_int_equal(thread_pool_create(&t, &(struct thread_pool_options){.n_threads = 0}),
                      ERR_INVAL);
     assert_null(t);
-    for (int64_t n = 0;; n++) {
-        int rc, failed;
+    while (each_failure(&n)) {
+        const int rc = thread_pool_create(&t, &(struct thread_pool_options){.n_threads = 3});
 
-        mem_fail_after(n);
-        rc = thread_pool_create(&t, &(struct thread_pool_options){.n_threads = 3});
-        failed = mem_has_failed();
-        mem_fail_after(-1);
-        if (!failed) {
-            assert_int_equal(rc, 0);
-            break;
-        }
-        assert_int_equal(rc, ERR_NOMEM);
-        assert_null(t);
+        assert_int_equal(rc, mem_has_failed() ? ERR_NOMEM : 0);
+        assert_true((t == NULL) == (rc < 0));
     }
     thread_pool_destroy(&t);
     thread_pool_destroy(NULL);

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "scheduler/cost_model.h"
+#include "tests/fixtures/random.h"
 
 __extension__ typedef unsigned __int128 u128;
 
@@ -16,8 +17,7 @@ static uint64_t rng;
 
 static uint32_t rnd(uint32_t n)
 {
-    rng = rng * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((rng >> 33) % n);
+    return random_below(&rng, n);
 }
 
 /* A machine: 15 ms for the weights, 1.4 ms a prompt row, 2 ms a stream, 1 us and 0.4 us a key. */

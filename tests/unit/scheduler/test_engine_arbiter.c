@@ -19,7 +19,7 @@
 #define MAX_ENGINES 4
 #define MAX_TURNS 4000
 
-struct hall { /* what the engines do together */
+struct machine { /* what the engines share */
     struct engine_arbiter *arbiter;
     atomic_uint inside;
     atomic_uint n_turns; /* since all engines have had one */
@@ -30,7 +30,7 @@ struct hall { /* what the engines do together */
 };
 
 struct instance {
-    struct hall *hall;
+    struct machine *machine;
     uint32_t place, step_us, n_own;
     uint32_t every;   /* after so many steps there is nothing to do; 0: there always is */
     sem_t granted;
@@ -42,16 +42,16 @@ static void on_granted(void *ud)
     sem_post(&((struct instance *)ud)->granted);
 }
 
-/* What a loop does, but that there is no news to hear meanwhile. A grant may be an old one. */
+/* What a loop does, but there is no inbox to read meanwhile. A grant may be an old one. */
 static void wait_turn(struct instance *e)
 {
-    while (!engine_arbiter_ask(e->hall->arbiter, e->place))
+    while (!engine_arbiter_ask(e->machine->arbiter, e->place))
         sem_wait(&e->granted);
 }
 
 static void use_turn(struct instance *e)
 {
-    struct hall *h = e->hall;
+    struct machine *h = e->machine;
     uint32_t at;
 
     assert_int_equal(atomic_fetch_add(&h->inside, 1), 0);
@@ -69,7 +69,7 @@ static void use_turn(struct instance *e)
 static void *engine_main(void *arg)
 {
     struct instance *e = arg;
-    struct hall *h = e->hall;
+    struct machine *h = e->machine;
 
     pthread_barrier_wait(&h->begin);
     while (atomic_load(&h->n_turns) < MAX_TURNS) {
@@ -84,13 +84,13 @@ static void *engine_main(void *arg)
 }
 
 /* Run the engines until MAX_TURNS are over. */
-static void run(struct hall *h, struct instance *engines, uint32_t n, const uint32_t *shares)
+static void run(struct machine *h, struct instance *engines, uint32_t n, const uint32_t *shares)
 {
-    *h = (struct hall){.n_engines = n};
+    *h = (struct machine){.n_engines = n};
     assert_int_equal(engine_arbiter_create(&h->arbiter, shares, n), 0);
     pthread_barrier_init(&h->begin, NULL, n);
     for (uint32_t i = 0; i < n; i++) {
-        engines[i].hall = h;
+        engines[i].machine = h;
         engines[i].place = i;
         sem_init(&engines[i].granted, 0, 0);
         engine_arbiter_join(h->arbiter, i, on_granted, &engines[i]);
@@ -106,7 +106,7 @@ static void check_shares(const uint32_t *shares, const uint32_t *step_us, uint32
 {
     struct instance engines[MAX_ENGINES] = {0};
     uint64_t us[MAX_ENGINES] = {0}, total_share = 0, total_us = 0, longest = 0;
-    struct hall h;
+    struct machine h;
 
     for (uint32_t i = 0; i < n; i++) {
         engines[i].step_us = step_us[i];
@@ -141,7 +141,7 @@ static void idle_time_is_not_saved_up(void **state)
 {
     static const uint32_t shares[] = {1, 1};
     struct instance engines[2] = {{.step_us = 1000}, {.step_us = 1000, .every = 50}};
-    struct hall h;
+    struct machine h;
     uint32_t n_first = 0;
 
     (void)state;

@@ -1,5 +1,5 @@
 /* tests/unit/scheduler/test_forecast.c - forecasts against sums done by hand: a step takes 10 ms, a
- * prompt row 1 ms, a stream 2 ms. How they compare with what then happens is in sim_traffic. */
+ * prompt row 1 ms, a stream 2 ms. How they compare with what then happens is in sim_load. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

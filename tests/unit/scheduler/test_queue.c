@@ -14,6 +14,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "scheduler/queue.h"
+#include "tests/fixtures/failing_memory.h"
 
 static void count_wake(void *ud)
 {
@@ -94,7 +95,7 @@ static void closing_refuses_posts(void **state)
     queue_close(q, false);
     assert_int_equal(queue_post(q, r), ERR_CANCELED);
     request_destroy(&r);
-    queue_wait_inbox(q, 0); /* returns: the close is news */
+    queue_wait_inbox(q, 0); /* returns: the close wakes it */
     queue_drain(q, &inbox);
     assert_true(inbox.closed && !inbox.cancel_all);
     queue_close(q, true);
@@ -178,7 +179,7 @@ static void transfers_go_out_and_come_back(void **state)
     assert_int_equal(io.copy, 5);
     queue_io_done(q, 5, ERR_IO, 2, 70);
     queue_io_done(q, 4, 0, 2, 50);
-    queue_wait_inbox(q, 0); /* returns: an end is news */
+    queue_wait_inbox(q, 0); /* returns: an end wakes it */
     queue_drain(q, &inbox);
     assert_int_equal(inbox.n_io, 2);
     assert_int_equal(inbox.io[0].copy, 5);
@@ -284,7 +285,7 @@ static void sleep_ends_with_an_empty_inbox(void **state)
 
     assert_int_equal(queue_create(&q, &o), 0);
     queue_wake(q);
-    queue_wait_inbox(q, 0); /* a nudge from before */
+    queue_wait_inbox(q, 0); /* a wake from before */
     assert_int_equal(pthread_create(&thread, NULL, wake_it, q), 0);
     queue_wait_inbox(q, 0);
     pthread_join(thread, NULL);
@@ -311,7 +312,7 @@ static void a_snapshot_changes_hands(void **state)
     assert_null(queue_take_snapshot(q, &number));
     queue_ask_snapshot(q);
     queue_ask_snapshot(q);
-    queue_wait_inbox(q, 0); /* returns: the wish is news */
+    queue_wait_inbox(q, 0); /* returns: the question wakes it */
     s = queue_begin_snapshot(q);
     assert_non_null(s);
     assert_true(s->max_seqs == 3 && s->max_tenants == 4 && s->n_blocks == 5);
@@ -491,13 +492,11 @@ static void creation_survives_lack_of_memory(void **state)
     int64_t n = 0;
     (void)state;
 
-    do {
-        mem_fail_after(n++);
+    while (each_failure(&n)) {
         if (queue_create(&q, &o) == 0)
             queue_destroy(&q);
         assert_null(q);
-    } while (mem_has_failed());
-    mem_fail_after(-1);
+    }
     assert_true(n > 9);
 }
 

@@ -1,7 +1,7 @@
 /* tests/unit/scheduler/test_replay.c - journals that are replayed: whole ones, edited ones, broken
  * ones.
  *
- * The journals come from simulated traffic, which makes the calls that the loop makes.
+ * The journals come from simulated load, which makes the calls that the loop makes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,6 +19,7 @@
 #include "scheduler/replay/replay.h"
 #include "scheduler/replay/simulate.h"
 #include "server/cli/replay_line.h"
+#include "tests/fixtures/random.h"
 
 #define MAX_TEXT ((size_t)32 << 20)
 
@@ -26,8 +27,7 @@ static uint64_t rng;
 
 static uint32_t rnd(uint32_t n)
 {
-    rng = rng * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((rng >> 33) % n);
+    return random_below(&rng, n);
 }
 
 /* A pool that is too small for what runs, so that everything happens: preemption both ways,
@@ -182,7 +182,7 @@ static void a_file_may_hold_several_runs(void **state)
     free(text);
 }
 
-/* Simulated again with its own settings, the collected traffic gives what it gave. */
+/* Simulated again with its own settings, the collected trace gives what it gave. */
 static void trace_is_collected(void **state)
 {
     struct simulate_options o = crowded(SCHED_PRIORITY), again;

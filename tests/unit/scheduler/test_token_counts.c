@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "scheduler/token_counts.h"
+#include "tests/fixtures/random.h"
 
 #define N_VOCAB 5000
 
@@ -22,15 +23,15 @@ static void counts_are_those_of_an_array(void **state)
     static uint32_t want[N_VOCAB];
     const uint32_t max = 20000;
     struct token_counts c;
-    uint32_t n = 0, x = 1;
+    uint32_t n = 0;
+    uint64_t rng = 1;
     void *memory = calloc(1, token_counts_bytes(max));
     (void)state;
 
     token_counts_init(&c, memory, max);
     assert_int_equal(c.n, 0);
     for (uint32_t i = 0; i < max; i++) {
-        x = x * 1664525u + 1013904223u;
-        const int32_t id = (int32_t)((x >> 8) % (i < 100 ? 50 : N_VOCAB));
+        const int32_t id = (int32_t)random_below(&rng, i < 100 ? 50 : N_VOCAB);
 
         n += want[id]++ == 0;
         token_counts_at(&c, id)->n_generated++;

@@ -16,7 +16,7 @@
 #define N_MODELS 3
 #define NAME_LEN 64
 
-/* ---- a scene ---- */
+/* ---- made-up counts ---- */
 
 struct stage {
     struct metrics_server server_counts;
@@ -339,7 +339,7 @@ static void count_rejections(struct stage *g)
     g->server_counts.rejections[REJECTION_UNAUTHORIZED] = 20;
 }
 
-static void the_houses_rejections(void **state)
+static void rejections_of_the_server(void **state)
 {
     static const char *const alone[] = {
         "\nquire_rejections_total{reason=\"invalid\"} 2\n",
@@ -490,7 +490,7 @@ int main(void)
         cmocka_unit_test(several_models_are_told_apart),
         cmocka_unit_test(every_value_is_its_models),
         cmocka_unit_test(what_nobody_feeds_is_left_out),
-        cmocka_unit_test(the_houses_rejections),
+        cmocka_unit_test(rejections_of_the_server),
         cmocka_unit_test(http_is_counted_by_route),
         cmocka_unit_test(the_engine_is_shown),
         cmocka_unit_test(every_priority_has_its_sample),

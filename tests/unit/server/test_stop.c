@@ -10,6 +10,7 @@
 
 #include "core/base/mem.h"
 #include "server/api/params/stop.h"
+#include "tests/fixtures/random.h"
 
 /* Feed `text` in pieces of `step` bytes; `out` gets what came out. Was a stop string found? */
 static bool run(const struct stop_list *list, const char *text, size_t step, struct buf *out)
@@ -74,7 +75,7 @@ static void same_for_every_cut(void **state)
 /* Random text over three letters against the definition: the first end, then the first start. */
 static void random_against_the_definition(void **state)
 {
-    uint32_t seed = 1;
+    uint64_t rng = 1;
     struct buf out;
     (void)state;
 
@@ -84,12 +85,11 @@ static void random_against_the_definition(void **state)
         struct stop_list list = {.n = 2};
         size_t best_end = SIZE_MAX, best_start = 0;
 
-#define NEXT(n) ((seed = seed * 1664525u + 1013904223u), (seed >> 16) % (n))
         for (size_t i = 0; i < 24; i++)
-            text[i] = (char)('a' + NEXT(3));
+            text[i] = (char)('a' + random_below(&rng, 3));
         for (size_t k = 0; k < 2; k++) {
-            for (size_t i = 0, n = 1 + NEXT(4); i < n; i++)
-                stops[k][i] = (char)('a' + NEXT(3));
+            for (size_t i = 0, n = 1 + random_below(&rng, 4); i < n; i++)
+                stops[k][i] = (char)('a' + random_below(&rng, 3));
             list.text[k] = stops[k];
             const char *at = strstr(text, stops[k]);
             if (at == NULL)
@@ -100,7 +100,7 @@ static void random_against_the_definition(void **state)
                 best_start = start;
             }
         }
-        const bool found = run(&list, text, 1 + NEXT(6), &out);
+        const bool found = run(&list, text, 1 + random_below(&rng, 6), &out);
         assert_int_equal(found, best_end != SIZE_MAX);
         assert_int_equal(out.len, found ? best_start : 24);
         if (out.len > 0)

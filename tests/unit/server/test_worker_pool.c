@@ -1,5 +1,5 @@
-/* tests/unit/server/test_worker_pool.c - threads that prepare requests
- * (server/process/worker_pool.h). */
+/* tests/unit/server/test_worker_pool.c - threads that parse requests: who is next, and how they
+ * end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -13,6 +13,7 @@
 #include "core/formats/gguf/gguf.h"
 #include "core/formats/gguf/write.h"
 #include "core/tokenizer/tokenizer.h"
+#include "tests/fixtures/random.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -133,27 +134,21 @@ static void assert_valid(const char *bytes, size_t n)
 
 /* ---- tests */
 
-static uint32_t next_random(uint32_t *seed)
-{
-    *seed = *seed * 1664525u + 1013904223u; /* Numerical Recipes' generator */
-    return *seed >> 8;
-}
-
 /* Half bytes that matter in UTF-8, so that characters meet and break. */
-static int32_t random_id(uint32_t *seed)
+static int32_t random_id(uint64_t *seed)
 {
     static const uint8_t telling[] = {0x80, 0xBF, 0xC2, 0xC0, 0xE0, 0xE2, 0xED, 0xF0,
                                       0xF4, 0xF5, 0xA0, 0x9F, 0x90, 0x8F, 0xFF, ' '};
 
-    if (next_random(seed) % 2)
-        return BYTE(telling[next_random(seed) % sizeof(telling)]);
-    return (int32_t)(next_random(seed) % PIECE(N_PIECES));
+    if (random_below(seed, 2))
+        return BYTE(telling[random_below(seed, sizeof(telling))]);
+    return (int32_t)random_below(seed, PIECE(N_PIECES));
 }
 
-static void compare_once(const struct tokenizer *t, uint32_t *seed)
+static void compare_once(const struct tokenizer *t, uint64_t *seed)
 {
-    const bool at_start = next_random(seed) % 2;
-    const size_t n = 1 + next_random(seed) % 40;
+    const bool at_start = random_below(seed, 2);
+    const size_t n = 1 + random_below(seed, 40);
     struct buf raw, whole, pieced;
     struct detok d;
     bool strip = at_start;
@@ -190,7 +185,7 @@ static void compare_once(const struct tokenizer *t, uint32_t *seed)
 static void pieces_together_are_the_whole(void **state)
 {
     struct tokenizer *t = make_tokenizer();
-    uint32_t seed = 20261120;
+    uint64_t seed = 20261120;
 
     (void)state;
     for (int i = 0; i < 20000; i++)

@@ -15,6 +15,9 @@
 #include "core/base/mem.h"
 #include "core/tokenizer/pretokenizer.h"
 #include "core/tokenizer/split_pattern.h"
+#include "tests/fixtures/failing_memory.h"
+#include "tests/fixtures/files.h"
+#include "tests/fixtures/random.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,14 +101,11 @@ static void assert_same_cuts(const struct pair *pair, const char *text, size_t n
     }
 }
 
+static uint64_t rng;
+
 static uint32_t below(uint32_t n)
 {
-    static uint64_t state = 88172645463325252u;
-
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (uint32_t)(state >> 32) % n;
+    return random_below(&rng, n);
 }
 
 /* Characters that Unicode has had for long, so that both sides know them: by blocks, most often
@@ -171,22 +171,12 @@ static void cuts_random_text_as_pcre2_does(void **state)
 
 static void cuts_novels_as_pcre2_does(void **state)
 {
-    const char *folder = getenv("QUIRE_DATA") != NULL ? getenv("QUIRE_DATA") : "../shared/data";
     char path[512], *text;
     size_t n;
-    FILE *file;
 
     (void)state;
-    snprintf(path, sizeof(path), "%s/text/pd_english_novels.txt", folder);
-    file = fopen(path, "rb");
-    if (file == NULL) {
-        print_message("skip: ../shared/data absent\n");
-        skip();
-    }
-    text = malloc(8 * MIB);
-    assert_non_null(text);
-    n = fread(text, 1, 8 * MIB, file);
-    fclose(file);
+    text = read_whole(data_file(path, sizeof(path), "text/pd_english_novels.txt"), &n);
+    n = n < 8 * MIB ? n : 8 * MIB;
     while (n > 0 && ((uint8_t)text[n - 1] & 0x80) != 0) /* no half of a character */
         n--;
     assert_true(n > 7 * MIB);
@@ -256,22 +246,16 @@ static void survives_every_failing_allocation(void **state)
 {
     struct pretokenizer *p;
 
-    (void)state;
-    for (int64_t n = 0;; n++) {
-        int rc;
+    int64_t n = 0;
 
-        mem_fail_after(n);
-        rc = pretokenizer_create(&p, pretokenizer_find("deepseek-llm", 12));
-        if (!mem_has_failed()) {
-            mem_fail_after(-1);
-            assert_int_equal(rc, 0);
-            pretokenizer_destroy(&p);
-            return;
-        }
-        mem_fail_after(-1);
-        assert_int_equal(rc, ERR_NOMEM);
-        assert_null(p);
+    (void)state;
+    while (each_failure(&n)) {
+        const int rc = pretokenizer_create(&p, pretokenizer_find("deepseek-llm", 12));
+
+        assert_int_equal(rc, mem_has_failed() ? ERR_NOMEM : 0);
+        assert_true((p == NULL) == (rc < 0));
     }
+    pretokenizer_destroy(&p);
 }
 
 int main(void)

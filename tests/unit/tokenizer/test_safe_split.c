@@ -16,6 +16,7 @@
 #include "core/tokenizer/safe_split.h"
 #include "core/tokenizer/tokenizer.h"
 #include "core/tokenizer/tokenizer_impl.h"
+#include "tests/fixtures/files.h"
 #include "tests/unit/tokenizer/toy_vocab.h"
 
 #include <stdio.h>
@@ -386,19 +387,14 @@ static struct tokenizer *open_real(const char *path, const char *pre)
     return t;
 }
 
-static void a_novel_is_the_same(const struct tokenizer *t, const char *folder, const char *what)
+static void a_novel_is_the_same(const struct tokenizer *t, const char *what)
 {
-    const size_t n = 200000;
-    char path[512], *text = malloc(n);
-    FILE *file;
+    char path[512];
+    size_t n;
+    char *text = read_whole(data_file(path, sizeof(path), "text/tinyshakespeare.txt"), &n);
 
-    snprintf(path, sizeof(path), "%s/text/tinyshakespeare.txt", folder);
-    file = fopen(path, "rb");
-    assert_non_null(file);
-    assert_non_null(text);
-    assert_int_equal(fread(text, 1, n, file), n);
-    fclose(file);
-    assert_same(t, text, n, what);
+    assert_true(n > 200000);
+    assert_same(t, text, 200000, what);
     free(text);
 }
 
@@ -406,7 +402,6 @@ static void real_vocabularies_are_cut_exactly(void **state)
 {
     static const char *const names[][2] = {
         {"llama-spm", ""}, {"qwen2", ""}, {"gpt-2", ""}, {"gpt-2", "superbpe"}};
-    const char *folder = getenv("QUIRE_DATA") != NULL ? getenv("QUIRE_DATA") : "../shared/data";
     uint64_t rng = 20260102;
     char path[512];
 
@@ -414,15 +409,11 @@ static void real_vocabularies_are_cut_exactly(void **state)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct tokenizer *t;
 
-        snprintf(path, sizeof(path), "%s/vocabs/ggml-vocab-%s.gguf", folder, names[i][0]);
-        if (access(path, R_OK) != 0) {
-            print_message("skip: ../shared/data absent\n");
-            skip();
-        }
+        data_file(path, sizeof(path), "vocabs/ggml-vocab-%s.gguf", names[i][0]);
         t = open_real(path, names[i][1]);
         for (int k = 0; k < 12; k++)
             compare_texts(t, &rng, names[i][0]);
-        a_novel_is_the_same(t, folder, names[i][0]);
+        a_novel_is_the_same(t, names[i][0]);
         tokenizer_destroy(&t);
     }
 }

@@ -15,6 +15,7 @@
 #include "core/formats/gguf/gguf.h"
 #include "core/tokenizer/tokenizer.h"
 #include "core/tokenizer/tokenizer_impl.h"
+#include "tests/fixtures/files.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,29 +27,6 @@
 #define SEPARATOR "\n__ggml_vocab_test__\n"
 
 static const char *const vocab_names[] = {"llama-spm", "gpt-2", "llama-bpe", "qwen2"};
-
-static const char *data_folder(void)
-{
-    const char *folder = getenv("QUIRE_DATA");
-
-    return folder != NULL ? folder : "../shared/data";
-}
-
-static char *read_text(const char *path, size_t *n)
-{
-    FILE *file = fopen(path, "rb");
-    char *text;
-
-    assert_non_null(file);
-    fseek(file, 0, SEEK_END);
-    *n = (size_t)ftell(file);
-    rewind(file);
-    text = calloc(1, *n + 1);
-    assert_non_null(text);
-    assert_int_equal(fread(text, 1, *n, file), *n);
-    fclose(file);
-    return text;
-}
 
 static struct tokenizer *open_tokenizer(const char *path)
 {
@@ -66,12 +44,7 @@ static struct tokenizer *open_tokenizer(const char *path)
 
 static struct tokenizer *open_vocab(const char *name, char *path, size_t n)
 {
-    snprintf(path, n, "%s/vocabs/ggml-vocab-%s.gguf", data_folder(), name);
-    if (access(path, R_OK) != 0) {
-        print_message("skip: ../shared/data absent\n");
-        skip();
-    }
-    return open_tokenizer(path);
+    return open_tokenizer(data_file(path, n, "vocabs/ggml-vocab-%s.gguf", name));
 }
 
 /* The ids up to the end of the line or a tab; *end is where they stop. */
@@ -119,9 +92,9 @@ static void check_lines(const struct tokenizer *t, const char *path)
     char *expected, *texts, *line;
 
     snprintf(file, sizeof(file), "%s.inp", path);
-    texts = read_text(file, &n);
+    texts = read_whole(file, &n);
     snprintf(file, sizeof(file), "%s.out", path);
-    line = expected = read_text(file, &n);
+    line = expected = read_whole(file, &n);
     for (char *text = texts, *stop; (stop = strstr(text, SEPARATOR)) != NULL;
          text = stop + strlen(SEPARATOR)) {
         list.n = 0;
@@ -281,8 +254,7 @@ static void round_trips_a_novel(void **state)
         struct tokenizer *t = open_vocab(vocab_names[i], path, sizeof(path));
         char *text;
 
-        snprintf(path, sizeof(path), "%s/text/tinyshakespeare.txt", data_folder());
-        text = read_text(path, &n);
+        text = read_whole(data_file(path, sizeof(path), "text/tinyshakespeare.txt"), &n);
         list.n = 0;
         assert_int_equal(tokenizer_encode(t, text, n, 0, n, NULL, &list), 0);
         assert_true(list.n < n / 2);
@@ -315,7 +287,7 @@ static void demo_agrees_with_its_trainer(void **state)
     struct tokenizer *t = open_tokenizer("config/demo/quire-demo.gguf");
     struct token_list list = {0};
     size_t n, n_cases = 0;
-    char *lines = read_text("tests/fixtures/demo_tokens.txt", &n);
+    char *lines = read_whole("tests/fixtures/demo_tokens.txt", &n);
     char *rest = lines;
 
     (void)state;

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_speech.c - libFuzzer: any text as what a model says, taken apart whole and in
- * pieces.
+/* tests/fuzz/fuzz_output_parser.c - libFuzzer: any text as what a model says, taken apart whole and
+ * in pieces.
  *
  * The first byte says how tools are called, the second which marks count, the third how the text is
  * cut. What comes out does not depend on the cuts.
@@ -10,16 +10,9 @@
 #include "core/base/buf.h"
 #include "core/base/json.h"
 #include "server/api/chat/output_parser.h"
+#include "tests/fuzz/target.h"
 
 #define MAX_SAID (1u << 20)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void require(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 struct said {
     struct buf thought, text, calls;

@@ -1,4 +1,4 @@
-/* tests/sim/sim_traffic.c - traffic in virtual time: what the policies promise, kept under load.
+/* tests/sim/sim_load.c - load in virtual time: what the policies promise, and keep.
  *
  * The machine: 15 ms a step for the weights, 1.4 ms a prompt row, 2 ms a stream, 1 and 0.4 us a
  * thousand keys, 50 us a block to RAM, 500 us a block to the file. QUIRE_SIM_REQUESTS sets the size
@@ -15,6 +15,7 @@
 
 #include "scheduler/forecast.h"
 #include "scheduler/replay/simulate.h"
+#include "tests/fixtures/random.h"
 
 #define SECOND ((uint64_t)1000000)
 #define MS ((uint64_t)1000)
@@ -35,8 +36,7 @@ static uint64_t rng;
 
 static uint32_t rnd(uint32_t n)
 {
-    rng = rng * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((rng >> 33) % n);
+    return random_below(&rng, n);
 }
 
 /* Exponentially distributed with this mean, by adding up halvings: no libm needed. */
@@ -189,8 +189,8 @@ static void check_ends(const struct simulate *s)
     }
 }
 
-/* P2, P3 in Poisson traffic at about 80 % of what the machine can do. */
-static void poisson_traffic_loses_nothing(void **state)
+/* P2, P3 in Poisson load at about 80 % of what the machine can do. */
+static void poisson_arrivals_lose_nothing(void **state)
 {
     (void)state;
     for (enum sched_policy policy = SCHED_FCFS; policy <= SCHED_ADAPTIVE; policy++) {
@@ -676,7 +676,7 @@ static void forecasts_come_true(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(poisson_traffic_loses_nothing),
+        cmocka_unit_test(poisson_arrivals_lose_nothing),
         cmocka_unit_test(bursts_lose_nothing),
         cmocka_unit_test(ageing_bounds_the_wait),
         cmocka_unit_test(a_tiny_pool_does_not_livelock),
