@@ -4,13 +4,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "core/base/json.h"
 #include "server/api/body_scan.h"
+#include "tests/fixtures/random.h"
 
 static struct body_scan scan(const char *text)
 {
@@ -79,10 +79,11 @@ static void it_agrees_with_the_parser(void **state)
 {
     static const char *const pieces[] = {"{", "}", "[", "]", ",", ":", "\"model\"", "\"a\"",
                                          "1",   " ", "\"\\\"\"", "null", "{\"model\":", "\"b\""};
+    uint64_t random = 7;
+    const uint32_t n_pieces = sizeof(pieces) / sizeof(pieces[0]);
     int n_parsed = 0;
     (void)state;
 
-    srand(7);
     for (int round = 0; round < 400000; round++) {
         const char *why, *value;
         struct buf text;
@@ -92,8 +93,8 @@ static void it_agrees_with_the_parser(void **state)
 
         buf_init(&text, 1000);
         buf_add_char(&text, '{');
-        for (int i = 0, n = rand() % 9; i < n; i++)
-            buf_add_str(&text, pieces[(size_t)rand() % (sizeof(pieces) / sizeof(pieces[0]))]);
+        for (int i = 0, n = (int)random_below(&random, 9); i < n; i++)
+            buf_add_str(&text, pieces[random_below(&random, n_pieces)]);
         buf_add_char(&text, '}');
         s = body_scan(text.data, text.len);
         if (json_parse(text.data, text.len, &json, &why) < 0) {
