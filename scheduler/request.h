@@ -85,6 +85,8 @@ struct request_size {
  * constraint's state zeroed, priority normal, tenant 0 of weight 1, the sampling set to greedy
  * without log-probs. ERR_NOMEM, ERR_LIMIT (2^31 tokens and more). */
 int request_create(struct request **out, const struct request_size *size);
+/* A dry run: it asks what `like` would find, and nothing is computed. */
+int request_create_dry_run(struct request **out, const struct request *like);
 void request_destroy(struct request **r);
 
 /* Must every row of the prompt be computed for it, whatever is cached? */

@@ -4,7 +4,7 @@
 #include "core/base/json.h"
 #include "server/api/body_scan.h"
 #include "server/http/error.h"
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 #include "server/served_model.h"
 
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "server/admin/debug_pages.h"
 #include "server/api/engine_client.h"
 #include "server/auth/tenants.h"
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 
 #include <string.h>
 

@@ -10,7 +10,7 @@
 #include "server/api/constraint_cache.h"
 #include "server/api/engine_client.h"
 #include "server/api/response/response_writer.h"
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 
 #include <inttypes.h>
 #include <string.h>

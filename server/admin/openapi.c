@@ -5,7 +5,7 @@
 #include "core/base/version.h"
 #include "server/api/params/params.h"
 #include "server/auth/auth.h"
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 
 #include <stdbool.h>
 #include <stdio.h>

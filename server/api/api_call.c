@@ -9,7 +9,7 @@
 #include "server/api/engine_client.h"
 #include "server/api/refusal.h"
 #include "server/auth/tenants.h"
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -76,6 +76,15 @@ uint32_t api_call_set_tenant(struct api_call *api)
         api->request.requests[i]->weight = weight;
     }
     return tenant;
+}
+
+int api_call_probe(struct api_call *api, struct engine_probe *probe,
+                   void (*done)(struct engine_probe *p))
+{
+    const struct params *p = &api->request.params;
+
+    *probe = (struct engine_probe){.client.request_id = api->request_id, .done = done};
+    return engine_probe_start(probe, api->engine, api->request.requests, p->n_prompts, p->n_each);
 }
 
 void api_call_begin_key(struct api_call *api)

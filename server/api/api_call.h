@@ -25,6 +25,7 @@
 
 struct body_scan;
 struct engine_client;
+struct engine_probe;
 struct http_call;
 struct refusal;
 struct wire_format;
@@ -67,6 +68,10 @@ void api_call_refuse(struct api_call *api, struct refusal *why);
 /* The requests get the index and weight of their tenant; returns the index. Only good until the
  * loop's next turn, unless they are posted. */
 uint32_t api_call_set_tenant(struct api_call *api);
+
+/* Ask the engine what each prompt would find, by its first request. 0, or ERR_NOMEM. */
+int api_call_probe(struct api_call *api, struct engine_probe *probe,
+                   void (*done)(struct engine_probe *p));
 
 /* The requests begin: their key pays for all that they may take. They have all ended, with so many
  * tokens in truth. */

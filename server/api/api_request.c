@@ -292,22 +292,3 @@ uint64_t api_request_n_tokens(const struct api_request *p)
         n += (uint64_t)p->requests[i]->n_prompt + p->requests[i]->max_tokens;
     return n;
 }
-
-int api_request_dry_run(struct request **out, const struct request *like)
-{
-    const struct request_size size = {.n_prompt = like->n_prompt, .max_tokens = like->max_tokens};
-
-    if (request_create(out, &size) < 0)
-        return ERR_NOMEM;
-    memcpy((*out)->ids, like->ids, like->n_prompt * sizeof(*like->ids));
-    (*out)->arrival_us = like->arrival_us;
-    (*out)->deadline_us = like->deadline_us;
-    (*out)->key.salt = like->key.salt;
-    (*out)->priority = like->priority;
-    (*out)->tenant = like->tenant;
-    (*out)->weight = like->weight;
-    (*out)->score_prompt = like->score_prompt;
-    (*out)->pooling = like->pooling; /* `pooled` stays NULL: nothing is computed */
-    (*out)->is_dry_run = true;
-    return 0;
-}

@@ -49,7 +49,4 @@ void api_request_release(struct api_request *p);
 /* What the requests may take at most: prompts and max_tokens. */
 uint64_t api_request_n_tokens(const struct api_request *p);
 
-/* A request that only asks what `like` would find. 0, or ERR_NOMEM. */
-int api_request_dry_run(struct request **out, const struct request *like);
-
 #endif

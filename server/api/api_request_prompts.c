@@ -7,7 +7,7 @@
 #include "server/api/chat/chat.h"
 #include "server/api/infill.h"
 #include "server/api/response/response_writer.h"
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 
 #include <string.h>
 #include <xxhash.h>

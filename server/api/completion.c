@@ -7,7 +7,7 @@
 #include "core/base/mem.h"
 #include "server/api/admission.h"
 #include "server/api/chat/chat.h"
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -184,7 +184,7 @@ static void admit(struct completion *c, const struct event_probe *found)
     }
     if (answer == ADMISSION_PROBE &&
         admission_decide(engine, &c->api, ADMISSION_FOR_DRY_RUNS, NULL, &why) == ADMISSION_YES &&
-        engine_probe_start(&c->probe, &c->api, on_probed) == 0)
+        api_call_probe(&c->api, &c->probe, on_probed) == 0)
         return;
     begin(c);
 }

@@ -5,7 +5,7 @@
 #include "core/base/list.h"
 #include "core/base/log.h"
 #include "server/api/refusal.h"
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 
 #include <string.h>
 

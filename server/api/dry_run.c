@@ -10,7 +10,7 @@
 #include "server/api/engine_client.h"
 #include "server/api/params/field.h"
 #include "server/api/response/response_writer.h"
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 
 _Static_assert(PARAMS_MAX_CHOICES <= SERVER_DRY_RUNS, "each has room when it is alone");
 
@@ -111,7 +111,7 @@ static void on_ready(struct api_call *api)
                ADMISSION_NO) {
         api_call_refuse(api, &why);
         destroy(j);
-    } else if (engine_probe_start(&j->probe, api, on_probed) < 0) {
+    } else if (api_call_probe(api, &j->probe, on_probed) < 0) {
         refusal_send_no_memory(api->engine, api->call);
         destroy(j);
     }

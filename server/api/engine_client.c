@@ -5,7 +5,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "server/auth/tenants.h"
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 
 #include <assert.h>
 

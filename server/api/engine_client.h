@@ -25,7 +25,6 @@
 #include "server/http/error.h"
 #include "server/metrics/metrics.h"
 
-struct api_call;
 struct request_memory;
 struct tenants;
 struct worker_pool;
@@ -107,7 +106,7 @@ const char *engine_client_request_id(struct engine_client *engine, uint64_t id);
 
 /* ---- probes: what would the prompts of a call find? One dry run for each ---- */
 
-struct engine_probe {
+struct engine_probe { /* zero but for `done` and client.request_id, which are filled in */
     struct engine_caller client;
     uint32_t n, n_open;        /* questions, and of them without an answer */
     bool is_failed;            /* at shutdown: not all were answered */
@@ -115,10 +114,10 @@ struct engine_probe {
     void (*done)(struct engine_probe *p);
 };
 
-/* Post the questions after engine_client_check_dry_room() for them; `done` is called when all are
- * answered. 0, or ERR_NOMEM. */
-int engine_probe_start(struct engine_probe *p, const struct api_call *api,
-                       void (*done)(struct engine_probe *p));
+/* Post a question for each of like[0], like[step] … (n in all) after engine_client_check_dry_room()
+ * for them; `done` is called when all are answered. 0, or ERR_NOMEM. */
+int engine_probe_start(struct engine_probe *p, struct engine_client *engine,
+                       struct request *const *like, uint32_t n, uint32_t step);
 void engine_probe_release(struct engine_probe *p); /* when nothing is open */
 
 #endif

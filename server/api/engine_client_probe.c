@@ -4,7 +4,6 @@
 #include "core/base/err.h"
 #include "core/base/list.h"
 #include "core/base/mem.h"
-#include "server/api/api_call.h"
 
 static void on_event(struct engine_caller *client, uint32_t part, const struct event *e)
 {
@@ -21,33 +20,32 @@ static void on_event(struct engine_caller *client, uint32_t part, const struct e
 }
 
 /* All are made before the first is posted: an event never finds a probe that has failed. */
-static int make_all(struct request **dry, const struct api_request *from)
+static int make_all(struct request **dry, struct request *const *like, uint32_t n, uint32_t step)
 {
     int rc = 0;
 
-    for (uint32_t i = 0; rc == 0 && i < from->params.n_prompts; i++)
-        rc = api_request_dry_run(&dry[i], from->requests[i * from->params.n_each]);
+    for (uint32_t i = 0; rc == 0 && i < n; i++)
+        rc = request_create_dry_run(&dry[i], like[i * step]);
     return rc;
 }
 
-int engine_probe_start(struct engine_probe *p, const struct api_call *api,
-                       void (*done)(struct engine_probe *p))
+int engine_probe_start(struct engine_probe *p, struct engine_client *engine,
+                       struct request *const *like, uint32_t n, uint32_t step)
 {
-    const uint32_t n = api->request.params.n_prompts;
     struct request **dry = mem_calloc(n, sizeof(*dry));
     int rc;
 
-    *p = (struct engine_probe){.n = n, .done = done};
-    p->client = (struct engine_caller){.event = on_event, .request_id = api->request_id};
+    p->n = n;
+    p->client.event = on_event;
     p->found = mem_calloc(n, sizeof(*p->found));
-    rc = dry == NULL || p->found == NULL ? ERR_NOMEM : make_all(dry, &api->request);
+    rc = dry == NULL || p->found == NULL ? ERR_NOMEM : make_all(dry, like, n, step);
     if (rc == 0)
         p->n_open = n;
     for (uint32_t i = 0; dry != NULL && i < n; i++) {
         if (rc < 0)
             request_destroy(&dry[i]);
         else
-            engine_client_post(api->engine, dry[i], &p->client, i);
+            engine_client_post(engine, dry[i], &p->client, i);
     }
     mem_free(dry);
     if (rc < 0)

@@ -2,7 +2,7 @@
 #include "server/api/refusal.h"
 
 #include "server/api/engine_client.h"
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 #include "server/http/retry_after.h"
 
 void refusal_send(struct refusal *r, struct engine_client *engine, struct http_call *call,

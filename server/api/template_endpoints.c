@@ -8,7 +8,7 @@
 #include "server/api/engine_client.h"
 #include "server/api/refusal.h"
 #include "server/api/response/response_writer.h"
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 
 static const struct wire_format apply = {.form = PARAMS_CHAT, .keeps_text = true};
 static const struct wire_format tokenize = {.form = PARAMS_CHAT};

@@ -12,7 +12,7 @@
 #include "server/api/refusal.h"
 #include "server/api/request_memory.h"
 #include "server/api/template_endpoints.h"
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 #include "server/process/worker_pool.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "server/auth/api_keys.h"
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 #include "server/http/retry_after.h"
 #include "server/metrics/metrics.h"
 

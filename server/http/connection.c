@@ -82,7 +82,7 @@ static void refuse_now(struct connection *cn)
 void connection_fail(struct connection *cn, int status, const char *why)
 {
     if (cn->call == NULL)
-        cn->call = exchange_create(cn->group->opt.http, cn, &cn->parser);
+        cn->call = exchange_create(cn->group->opt.http, cn, connection_wake, &cn->parser);
     if (cn->call == NULL) {
         connection_close(cn);
         return;
@@ -94,7 +94,7 @@ void connection_fail(struct connection *cn, int status, const char *why)
 /* A head is complete. */
 static void begin_exchange(struct connection *cn)
 {
-    struct http_call *call = exchange_create(cn->group->opt.http, cn, &cn->parser);
+    struct http_call *call = exchange_create(cn->group->opt.http, cn, connection_wake, &cn->parser);
 
     timeout_restart(&cn->group->timeouts, &cn->timeout, TIMEOUT_NONE);
     cn->call = call;
@@ -133,7 +133,7 @@ static void take_event(struct connection *cn, enum http_event e, const char *bod
         exchange_dispatch(cn->call);
         break;
     case HTTP_BAD:
-        http_count(cn->group->opt.http, HTTP_EDGE_MALFORMED);
+        cn->group->opt.http->edge[HTTP_EDGE_MALFORMED]++;
         connection_fail(cn, cn->parser.status, cn->parser.why);
         break;
     }
@@ -279,7 +279,7 @@ static bool shake_hands(struct connection *cn)
     if (rc == ERR_AGAIN)
         return false;
     if (rc < 0) {
-        http_count(cn->group->opt.http, HTTP_EDGE_HANDSHAKE);
+        cn->group->opt.http->edge[HTTP_EDGE_HANDSHAKE]++;
         connection_close(cn);
         return false;
     }

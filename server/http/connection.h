@@ -25,7 +25,7 @@
 #include "server/http/transport.h"
 
 struct connections;
-struct http;
+struct http_shared;
 struct http_call;
 struct tls;
 
@@ -65,7 +65,7 @@ struct connection {
 };
 
 struct connections_options {
-    struct http *http;
+    struct http_shared *http;
     uv_loop_t *loop;
     uint32_t header_timeout_s, idle_timeout_s;
     uint32_t min_rate; /* bytes per second; 0 = any */
@@ -99,6 +99,8 @@ struct connection *connection_open(struct connections *group, int fd, struct tls
 
 /* ---- between connection.c and connections.c ---- */
 
+/* Go on, before the loop sleeps, with what was written or decided. */
+void connection_wake(struct connection *cn);
 /* Go on as far as possible. */
 void connection_run(struct connection *cn);
 void connection_close(struct connection *cn);

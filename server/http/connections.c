@@ -78,7 +78,7 @@ static void go_on(struct connection *cn)
 
 static void head_is_due(struct connection *cn)
 {
-    http_count(cn->group->opt.http, HTTP_EDGE_HEADER_TIMEOUT);
+    cn->group->opt.http->edge[HTTP_EDGE_HEADER_TIMEOUT]++;
     if (!http_parser_has_begun(&cn->parser)) {
         connection_close(cn);
         return;
@@ -95,7 +95,7 @@ static void body_is_due(struct connection *cn)
         go_on(cn);
         return;
     }
-    http_count(cn->group->opt.http, HTTP_EDGE_BODY_TIMEOUT);
+    cn->group->opt.http->edge[HTTP_EDGE_BODY_TIMEOUT]++;
     connection_fail(cn, 408, "the request's body comes too slowly");
     if (cn->phase != CONNECTION_CLOSED)
         connection_run(cn);
@@ -107,7 +107,7 @@ static void reader_is_due(struct connection *cn)
         go_on(cn);
         return;
     }
-    http_count(cn->group->opt.http, HTTP_EDGE_READER_TIMEOUT);
+    cn->group->opt.http->edge[HTTP_EDGE_READER_TIMEOUT]++;
     connection_close(cn);
 }
 
@@ -197,7 +197,7 @@ bool connections_evict(struct connections *group)
         if (cn == NULL)
             continue;
         if (order[i].count != HTTP_EDGE_COUNT)
-            http_count(group->opt.http, order[i].count);
+            group->opt.http->edge[order[i].count]++;
         connection_close(cn);
         return true;
     }

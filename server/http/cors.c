@@ -2,7 +2,7 @@
 #include "server/http/cors.h"
 
 #include "config/origins.h"
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 
 #include <string.h>
 

@@ -25,7 +25,7 @@
 
 static const struct http_route *route_of(const struct http_call *c)
 {
-    const struct http_options *o = http_options_of(c->http);
+    const struct http_options *o = &c->http->opt;
 
     return c->route < o->n_routes ? &o->routes[c->route] : NULL;
 }
@@ -78,7 +78,8 @@ static int read_query(struct http_call *c, const char *text)
     return 0;
 }
 
-struct http_call *exchange_create(struct http *h, struct connection *cn,
+struct http_call *exchange_create(struct http_shared *h, struct connection *cn,
+                                  void (*wake)(struct connection *cn),
                                   const struct http_parser *request)
 {
     const char *method = http_parser_method(request);
@@ -87,12 +88,13 @@ struct http_call *exchange_create(struct http *h, struct connection *cn,
     if (c == NULL)
         return NULL;
     c->http = h;
+    c->wake = wake;
     c->connection = cn;
     c->request = request;
-    c->route = http_options_of(h)->n_routes;
+    c->route = h->opt.n_routes;
     c->is_head = strcmp(method, "HEAD") == 0;
     c->closes = request->status != 0 || !request->keeps_alive;
-    buf_init(&c->body, http_options_of(h)->max_body);
+    buf_init(&c->body, h->opt.max_body);
     buf_init(&c->out, HTTP_MAX_REPLY);
     if (request->target.query != NULL && read_query(c, request->target.query) < 0) {
         mem_free(c);
@@ -122,7 +124,7 @@ static void drop_owner(struct http_call *c)
 /* 499: the client went before there was an answer (nginx's number). */
 void exchange_end(struct http_call *c)
 {
-    const struct http_options *o = http_options_of(c->http);
+    const struct http_options *o = &c->http->opt;
     const int status = c->has_head_sent ? c->status : 499;
     void (*gone)(void *ud) = c->gone;
 
@@ -133,7 +135,7 @@ void exchange_end(struct http_call *c)
     access_end(c->access, c->route < o->n_routes ? o->routes[c->route].path : "other", status,
                c->n_sent);
     if (c->is_owed)
-        http_owe(c->http, -1);
+        c->http->n_owed--;
     buf_release(&c->body);
     buf_release(&c->out);
     c->n_kept = 0;
@@ -157,7 +159,7 @@ void exchange_refuse(struct http_call *c, int status, const char *code, const ch
 /* What GET brings is read and forgotten. */
 int exchange_receive(struct http_call *c, const char *bytes, size_t n)
 {
-    const size_t max = http_options_of(c->http)->max_body;
+    const size_t max = c->http->opt.max_body;
     const struct http_route *route = route_of(c);
 
     c->n_received += n;
@@ -183,13 +185,13 @@ int exchange_receive(struct http_call *c, const char *bytes, size_t n)
 
 void exchange_dispatch(struct http_call *c)
 {
-    const struct http_options *o = http_options_of(c->http);
+    const struct http_options *o = &c->http->opt;
 
     if (c->state != CALL_RECEIVING)
         return;
     c->state = CALL_WAITING;
     c->is_owed = true;
-    http_owe(c->http, 1);
+    c->http->n_owed++;
     o->routes[c->route].handle(o->ud, c);
 }
 
@@ -247,7 +249,7 @@ static void add_framing(struct http_call *c, struct buf *wire)
 
 static void add_head(struct http_call *c, struct buf *wire)
 {
-    c->closes = c->closes || http_is_draining(c->http);
+    c->closes = c->closes || c->http->is_draining;
     buf_printf(wire, "HTTP/1.1 %d %s\r\n", c->status, reason_of(c->status));
     add_date(wire);
     if (c->type[0] != '\0')
@@ -314,7 +316,7 @@ bool exchange_fill(struct http_call *c, struct buf *wire)
 static void kill_connection(struct http_call *c)
 {
     c->state = CALL_DEAD;
-    connection_wake(c->connection);
+    c->wake(c->connection);
 }
 
 /* ---- for the handlers; see http.h ---- */
@@ -421,7 +423,7 @@ void http_call_reply(struct http_call *c, int status, const char *type, struct b
     c->status = status;
     snprintf(c->type, sizeof(c->type), "%s", type);
     c->state = CALL_REPLIED;
-    connection_wake(c->connection);
+    c->wake(c->connection);
 }
 
 void http_call_reply_error(struct http_call *c, const struct api_error *e)
@@ -442,7 +444,7 @@ void http_call_stream(struct http_call *c, const char *type)
     c->status = 200;
     snprintf(c->type, sizeof(c->type), "%s", type);
     c->state = CALL_STREAMING;
-    connection_wake(c->connection);
+    c->wake(c->connection);
 }
 
 int http_call_write(struct http_call *c, const void *bytes, size_t n)
@@ -458,7 +460,7 @@ int http_call_write(struct http_call *c, const void *bytes, size_t n)
     hold(c);
     if (c->blocked_us == 0)
         c->blocked_us = clock_us();
-    connection_wake(c->connection);
+    c->wake(c->connection);
     return 0;
 }
 
@@ -466,7 +468,7 @@ void http_call_end(struct http_call *c)
 {
     c->gone = NULL;
     c->state = CALL_ENDED;
-    connection_wake(c->connection);
+    c->wake(c->connection);
 }
 
 void http_call_abort(struct http_call *c)

@@ -11,7 +11,7 @@
 #define SERVER_HTTP_EXCHANGE_H
 
 #include "core/base/list.h"
-#include "server/http/http.h"
+#include "server/http/http_shared.h"
 #include "server/http/http_parser.h"
 
 #define CALL_MAX_HEADERS 16
@@ -28,8 +28,9 @@ enum call_state {
 };
 
 struct http_call {
-    struct http *http;
+    struct http_shared *http;
     struct connection *connection;
+    void (*wake)(struct connection *cn); /* there is something to send, or to decide */
     const struct http_parser *request; /* the connection's */
     void *owner;                       /* held, or NULL; given to: */
     void (*release_owner)(void *owner);
@@ -64,7 +65,8 @@ struct http_call {
 };
 
 /* NULL: no memory. `request` may have failed. */
-struct http_call *exchange_create(struct http *h, struct connection *cn,
+struct http_call *exchange_create(struct http_shared *h, struct connection *cn,
+                                  void (*wake)(struct connection *cn),
                                   const struct http_parser *request);
 /* Tell the handler if it still cares, count and log. Frees. */
 void exchange_end(struct http_call *c);
@@ -82,15 +84,5 @@ void exchange_dispatch(struct http_call *c);
 /* Move a block of the answer into an empty `wire`: true when there is nothing more after that. A
  * wire that stays empty has to wait for the handler. */
 bool exchange_fill(struct http_call *c, struct buf *wire);
-
-/* in http.c */
-const struct http_options *http_options_of(const struct http *h);
-/* http_options.hold */
-bool http_hold(struct http *h, int64_t bytes, bool may_refuse);
-void http_owe(struct http *h, int n);
-bool http_is_draining(const struct http *h);
-void http_count(struct http *h, enum http_edge what);
-/* in connection.c: go on with what was written or decided, before the loop sleeps. */
-void connection_wake(struct connection *cn);
 
 #endif

@@ -24,7 +24,7 @@ static const char *twice(const struct http_call *c)
         "Authorization", "X-Api-Key", "Content-Type", "Content-Encoding", "Origin", "Expect",
         "X-Request-Id", "X-Priority", "Access-Control-Request-Method",
     };
-    const char *tenant = http_options_of(c->http)->tenant_header;
+    const char *tenant = c->http->opt.tenant_header;
 
     for (size_t i = 0; i < sizeof(once) / sizeof(once[0]); i++)
         if (http_parser_count(c->request, once[i]) > 1)
@@ -41,7 +41,7 @@ static bool check_fields(struct http_call *c)
 
     if (name != NULL) {
         snprintf(text, sizeof(text), "the header field %.60s must stand once", name);
-        http_count(c->http, HTTP_EDGE_MALFORMED);
+        c->http->edge[HTTP_EDGE_MALFORMED]++;
         c->closes = true;
         exchange_refuse(c, 400, NULL, text);
         return false;
@@ -58,7 +58,7 @@ static bool check_fields(struct http_call *c)
 
 static bool is_host_answered(const struct http_call *c, enum head_origin from)
 {
-    const struct http_options *o = http_options_of(c->http);
+    const struct http_options *o = &c->http->opt;
     const char *host = c->request->target.host;
     const size_t n = host != NULL ? http_host_name_length(host) : 0;
 
@@ -76,7 +76,7 @@ static bool check_host(struct http_call *c, enum head_origin from)
 {
     if (is_host_answered(c, from))
         return true;
-    http_count(c->http, HTTP_EDGE_HOST);
+    c->http->edge[HTTP_EDGE_HOST]++;
     exchange_refuse(c, 403, "allowed_hosts",
                     "this host name is not answered here; the setting 'allowed_hosts' names those "
                     "that are");
@@ -109,7 +109,7 @@ static bool is_own_origin(const struct http_call *c, const char *origin)
 
 static bool check_origin(struct http_call *c)
 {
-    const char *origins = http_options_of(c->http)->cors_origins;
+    const char *origins = c->http->opt.cors_origins;
     const char *origin = http_parser_field(c->request, "Origin");
 
     if (origins[0] != '\0')
@@ -118,7 +118,7 @@ static bool check_origin(struct http_call *c)
         return true;
     if (origins[0] != '\0' && strlen(origin) <= ORIGINS_MAX_BYTES && origins_have(origins, origin))
         return true;
-    http_count(c->http, HTTP_EDGE_ORIGIN);
+    c->http->edge[HTTP_EDGE_ORIGIN]++;
     exchange_refuse(c, 403, "cors_origins",
                     "pages of this origin may not call; the setting 'cors_origins' names those "
                     "that may");
@@ -129,7 +129,7 @@ static bool check_origin(struct http_call *c)
 
 static bool find_route(struct http_call *c, const char *path)
 {
-    const struct http_options *o = http_options_of(c->http);
+    const struct http_options *o = &c->http->opt;
 
     for (c->route = 0; c->route < o->n_routes; c->route++) {
         const char *own = o->routes[c->route].path;
@@ -197,12 +197,12 @@ static void answer_for_all(struct http_call *c)
 /* What the route has to say. */
 static void check_route(struct http_call *c, const char *method, bool is_reserved)
 {
-    const struct http_options *o = http_options_of(c->http);
+    const struct http_options *o = &c->http->opt;
     const bool is_found = find_route(c, c->request->target.path);
     const struct http_route *route = &o->routes[is_found ? c->route : 0];
 
     if (is_reserved && (!is_found || (route->flags & o->reserved_flags) == 0)) {
-        http_count(c->http, HTTP_EDGE_FULL);
+        c->http->edge[HTTP_EDGE_FULL]++;
         http_call_set_header(c, "Retry-After", "1");
         exchange_refuse(c, 503, "max_connections", "all connections are in use");
     } else if (!is_found) {
@@ -226,7 +226,7 @@ static void check_route(struct http_call *c, const char *method, bool is_reserve
 void head_check(struct http_call *c, enum head_origin from, bool is_reserved)
 {
     const char *method = http_parser_method(c->request);
-    const char *origins = http_options_of(c->http)->cors_origins;
+    const char *origins = c->http->opt.cors_origins;
 
     if (!check_fields(c) || !check_host(c, from) || !check_origin(c))
         return;
@@ -245,5 +245,5 @@ bool head_must_answer_now(const struct http_call *c)
 {
     return c->state != CALL_RECEIVING &&
            (c->request->expects_continue ||
-            c->request->length / DISCARD_FACTOR > http_options_of(c->http)->max_body);
+            c->request->length / DISCARD_FACTOR > c->http->opt.max_body);
 }

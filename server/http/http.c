@@ -14,15 +14,13 @@
 #define MAX_LISTENERS 2
 
 struct http {
-    struct http_options opt;
+    struct http_shared shared;
     uint16_t port;
     struct listener listeners[MAX_LISTENERS]; /* [n_listeners] */
     size_t n_listeners;
     struct connections connections;
     struct limits limits;
-    uint32_t n_owed;
-    bool is_started, is_draining, is_stopping;
-    uint64_t edge[HTTP_EDGE_COUNT];
+    bool is_started, is_stopping;
 };
 
 /* ---- counts ---- */
@@ -39,37 +37,12 @@ uint32_t http_n_connections(const struct http *h)
 
 uint32_t http_n_owed(const struct http *h)
 {
-    return h->n_owed;
+    return h->shared.n_owed;
 }
 
 const uint64_t *http_edge_counts(const struct http *h)
 {
-    return h->edge;
-}
-
-const struct http_options *http_options_of(const struct http *h)
-{
-    return &h->opt;
-}
-
-bool http_hold(struct http *h, int64_t bytes, bool may_refuse)
-{
-    return bytes == 0 || h->opt.hold == NULL || h->opt.hold(h->opt.ud, bytes, may_refuse);
-}
-
-void http_owe(struct http *h, int n)
-{
-    h->n_owed += (uint32_t)n;
-}
-
-bool http_is_draining(const struct http *h)
-{
-    return h->is_draining;
-}
-
-void http_count(struct http *h, enum http_edge what)
-{
-    h->edge[what]++;
+    return h->shared.edge;
 }
 
 /* ---- life ---- */
@@ -88,10 +61,10 @@ static void add_listener(struct http *h, int fd, const struct socket_file *file,
     struct listener *l = &h->listeners[h->n_listeners++];
 
     *l = (struct listener){
-        .http = h,
+        .http = &h->shared,
         .group = &h->connections,
         .limits = &h->limits,
-        .tls = from == HEAD_UNIX ? NULL : h->opt.tls,
+        .tls = from == HEAD_UNIX ? NULL : h->shared.opt.tls,
         .from = from,
     };
     if (file != NULL)
@@ -104,13 +77,14 @@ static int open_listeners(struct http *h, char *err, size_t err_len)
     struct socket_file file;
     int fd, rc = 0;
 
-    if (h->opt.host[0] != '\0') {
-        rc = listen_open(h->opt.host, h->opt.port, &fd, &h->port, err, err_len);
+    if (h->shared.opt.host[0] != '\0') {
+        rc = listen_open(h->shared.opt.host, h->shared.opt.port, &fd, &h->port, err, err_len);
         if (rc == 0)
             add_listener(h, fd, NULL, listen_is_loopback(fd) ? HEAD_LOOPBACK : HEAD_ANYWHERE);
     }
-    if (rc == 0 && h->opt.unix_path[0] != '\0') {
-        rc = listen_unix(h->opt.unix_path, h->opt.unix_mode, &fd, &file, err, err_len);
+    if (rc == 0 && h->shared.opt.unix_path[0] != '\0') {
+        rc = listen_unix(h->shared.opt.unix_path, h->shared.opt.unix_mode, &fd, &file, err,
+                         err_len);
         if (rc == 0)
             add_listener(h, fd, &file, HEAD_UNIX);
     }
@@ -119,17 +93,17 @@ static int open_listeners(struct http *h, char *err, size_t err_len)
 
 static int set_limits(struct http *h, char *err, size_t err_len)
 {
-    const uint32_t n = limits_fit(h->opt.max_connections, h->opt.n_other_fds);
+    const uint32_t n = limits_fit(h->shared.opt.max_connections, h->shared.opt.n_other_fds);
 
     if (n == 0) {
         snprintf(err, err_len, "too few file descriptors are allowed (ulimit -n): with those that "
                                "models and files need, none are left for connections");
         return ERR_LIMIT;
     }
-    if (n < h->opt.max_connections)
+    if (n < h->shared.opt.max_connections)
         log_warn("http", "event=connections_lowered wanted=%u now=%u reason=descriptors",
-                 h->opt.max_connections, n);
-    limits_init(&h->limits, &h->connections, n, h->opt.max_connections_per_address);
+                 h->shared.opt.max_connections, n);
+    limits_init(&h->limits, &h->connections, n, h->shared.opt.max_connections_per_address);
     return 0;
 }
 
@@ -141,9 +115,9 @@ int http_create(struct http **out, const struct http_options *options, char *err
     *out = NULL;
     if (h == NULL)
         return snprintf(err, err_len, "out of memory"), ERR_NOMEM;
-    h->opt = *options;
+    h->shared.opt = *options;
     const struct connections_options connections = {
-        .http = h,
+        .http = &h->shared,
         .loop = options->loop,
         .header_timeout_s = options->header_timeout_s,
         .idle_timeout_s = options->idle_timeout_s,
@@ -168,12 +142,12 @@ void http_start(struct http *h)
     h->is_started = true;
     connections_start(&h->connections);
     for (size_t i = 0; i < h->n_listeners; i++)
-        listener_start(&h->listeners[i], h->opt.loop);
+        listener_start(&h->listeners[i], h->shared.opt.loop);
 }
 
 void http_drain(struct http *h)
 {
-    h->is_draining = true;
+    h->shared.is_draining = true;
 }
 
 void http_stop(struct http *h)

@@ -53,7 +53,7 @@ void listener_resume(struct listener *l)
 
 static void refuse(struct listener *l, int fd, enum http_edge why)
 {
-    http_count(l->http, why);
+    l->http->edge[why]++;
     close(fd);
 }
 
@@ -118,7 +118,7 @@ static void shed_one(struct listener *l)
 /* May accepting go on? */
 static bool relieve(struct listener *l)
 {
-    http_count(l->http, HTTP_EDGE_DESCRIPTORS);
+    l->http->edge[HTTP_EDGE_DESCRIPTORS]++;
     if (connections_evict(l->group))
         return true;
     shed_one(l);

@@ -17,12 +17,12 @@
 #include "server/http/socket.h"
 
 struct connections;
-struct http;
+struct http_shared;
 struct limits;
 struct tls;
 
 struct listener {
-    struct http *http;
+    struct http_shared *http;
     struct connections *group;
     struct limits *limits;
     struct tls *tls; /* NULL = plain */

@@ -1,7 +1,7 @@
 /* server/http/retry_after.c - see retry_after.h. */
 #include "server/http/retry_after.h"
 
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 
 #include <stdio.h>
 

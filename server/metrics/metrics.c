@@ -1,7 +1,7 @@
 /* server/metrics/metrics.c - see metrics.h. */
 #include "server/metrics/metrics.h"
 
-#include "server/http/http.h"
+#include "server/http/http_shared.h"
 #include "server/metrics/metrics_impl.h"
 #include "server/metrics/process_stats.h"
 #include "server/metrics/prometheus.h"

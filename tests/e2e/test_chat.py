@@ -229,6 +229,9 @@ def test_messages(server):
         {"type": "tool_use", "id": "a", "name": "f", "input": "x"}]}]}),
     ("system", {"system": 3}), ("stop_sequences", {"stop_sequences": "x"}), ("tools", {"tools": 3}),
     ("tools[0]", {"tools": [{"type": "web_search_20250305", "name": "w"}]}),
+    ("tools[0].name", {"tools": [{"name": "a b", "input_schema": {}}]}), ("messages", {"messages": None, "system": "x"}),
+    ("tool_choice", {"tool_choice": {"type": "tool", "name": "g"}, "tools": [{"name": "f", "input_schema": {}}]}),
+    ("stop", {"stop_sequences": ["x"], "stop": 1}),
     ("tool_choice", {"tool_choice": {"type": "perhaps"}}), ("thinking.type", {"thinking": {"type": "x"}}),
 ])
 def test_bad_messages_in_anthropics_shape(server, name, fields):
@@ -288,6 +291,11 @@ def test_responses(server):
     ("input[0].content", {"input": [{"role": "user", "content": [{"type": "input_image"}]}]}),
     ("input[0].call_id", {"input": [{"type": "function_call", "name": "f", "arguments": "{}"}]}),
     ("tools", {"tools": [{"type": "web_search"}]}), ("max_output_tokens", {"max_output_tokens": 0}),
+    ("tools[0].name", {"tools": [{"type": "function"}]}), ("instructions", {"instructions": 5}),
+    ("input", {"input": None, "instructions": "x"}), ("reasoning.effort", {"reasoning": {"effort": "utmost"}}),
+    ("text.format", {"text": {"format": {}}}), ("text.format", {"text": {"format": {"type": "json_schema"}}}),
+    ("tool_choice.name", {"tool_choice": {"type": "function"}, "tools": [{"type": "function", "name": "f"}]}),
+    ("n", {"n": 2}), ("prompt", {"prompt": {"id": "p"}}),
 ])
 def test_bad_responses(server, param, fields):
     r = server.post("/v1/responses", {"input": "x", "max_output_tokens": 2, **fields})

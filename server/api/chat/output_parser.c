@@ -3,7 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "server/api/response/choice.h"
 
 #include "core/base/json.h"
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 
 #include <string.h>
 

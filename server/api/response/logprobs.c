@@ -3,7 +3,7 @@
 
 #include "core/base/json.h"
 #include "core/tokenizer/tokenizer.h"
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 
 #include <string.h>
 

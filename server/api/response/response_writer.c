@@ -4,7 +4,7 @@
 #include "core/base/clock.h"
 #include "core/base/json.h"
 #include "core/base/version.h"
-#include "server/http/http.h"
+#include "server/http/http_call.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -289,7 +289,7 @@ static void a_dry_run_asks_for_the_same(void **state)
     parse_for(&p, "{\"prompt\":[7,8,9],\"max_tokens\":21,\"priority\":\"high\"}", "t");
     p.requests[0]->tenant = 3;
     p.requests[0]->weight = 9;
-    assert_int_equal(api_request_dry_run(&dry, p.requests[0]), 0);
+    assert_int_equal(request_create_dry_run(&dry, p.requests[0]), 0);
     assert_true(dry->is_dry_run && dry->n_prompt == 3 && dry->max_tokens == 21);
     assert_true(dry->ids[2] == 9 && dry->priority == PRIORITY_HIGH);
     assert_true(dry->key.salt == p.requests[0]->key.salt && dry->key.salt != 0);
@@ -298,11 +298,11 @@ static void a_dry_run_asks_for_the_same(void **state)
     request_destroy(&dry);
     p.requests[0]->score_prompt = true;
     p.requests[0]->pooling = POOLING_LAST;
-    assert_int_equal(api_request_dry_run(&dry, p.requests[0]), 0);
+    assert_int_equal(request_create_dry_run(&dry, p.requests[0]), 0);
     assert_true(dry->score_prompt && dry->pooling == POOLING_LAST && dry->pooled == NULL);
     request_destroy(&dry);
     mem_fail_after(0);
-    assert_int_equal(api_request_dry_run(&dry, p.requests[0]), ERR_NOMEM);
+    assert_int_equal(request_create_dry_run(&dry, p.requests[0]), ERR_NOMEM);
     mem_fail_after(-1);
     api_request_release(&p);
 }

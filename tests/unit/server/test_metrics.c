@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "core/base/err.h"
-#include "server/http/http.h"
+#include "server/http/http_shared.h"
 #include "server/metrics/metrics.h"
 
 #define N_MODELS 3

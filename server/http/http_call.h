@@ -1,0 +1,84 @@
+/* server/http/http_call.h - one exchange, as its handler sees it: the request, and the answer.
+ *
+ * A route's handler either answers before it returns or keeps the pointer, and answers later on the
+ * same thread; http_call_on_gone() tells when it may not be touched any more.
+ *
+ * Thread: the loop's.
+ * Memory: the call's end frees it: http_call_reply(), _end() or _abort(), or its client's leaving.
+ */
+#ifndef SERVER_HTTP_HTTP_CALL_H
+#define SERVER_HTTP_HTTP_CALL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+#include "server/http/error.h"
+
+#define HTTP_MAX_BACKLOG ((size_t)1 << 20) /* unsent bytes after which a reader is too slow */
+/* A single reply: echo of a long prompt with logprobs. */
+#define HTTP_MAX_REPLY ((size_t)256 << 20)
+
+enum http_methods {
+    HTTP_GET = 1u << 0, /* and HEAD */
+    HTTP_POST = 1u << 1,
+};
+
+struct access;
+struct http_call;
+
+struct http_route {
+    const char *path; /* "/v1/models"; with a slash at the end it takes whatever follows */
+    enum http_methods method;
+    void (*handle)(void *ud, struct http_call *call);
+    /* How its errors look; NULL: as everybody's (api_error_render). */
+    void (*render_error)(const struct api_error *e, struct buf *out);
+    unsigned flags; /* for admit() */
+};
+
+const char *http_call_id(const struct http_call *c);                       /* X-Request-Id */
+const char *http_call_header(const struct http_call *c, const char *name); /* or NULL */
+/* Of ?name=value in the path, or NULL. */
+const char *http_call_query(const struct http_call *c, const char *name);
+const char *http_call_tail(const struct http_call *c); /* what follows the route's path */
+
+/* The body, still the call's. */
+const struct buf *http_call_body(const struct http_call *c);
+/* The body, empty afterwards; the caller releases it. */
+struct buf http_call_take_body(struct http_call *c);
+
+/* Whose exchange it is; NULL: not known yet, or there are no keys. The call takes the owner
+ * and gives it to `release` at its end; the log has the name, as the key. */
+void http_call_set_owner(struct http_call *c, void *owner, void (*release)(void *owner),
+                         const char *name);
+void *http_call_owner(const struct http_call *c);
+
+/* The exchange's line in the log, which a job for it may hold (access_log.h); or NULL. */
+struct access *http_call_access(const struct http_call *c);
+
+/* Since when the client's socket has not taken all that was written, clock_us(); 0: it has. */
+uint64_t http_call_blocked_since(const struct http_call *c);
+
+/* Add a header to the answer to come (at most 16; both are copied). */
+void http_call_set_header(struct http_call *c, const char *name, const char *value);
+
+/* `gone` is called once if the client is gone before the answer is complete; then the call must
+ * not be used any more. */
+void http_call_on_gone(struct http_call *c, void (*gone)(void *ud), void *ud);
+
+/* Answer with a whole body; `type` may be "" where there is none. The call is over for the
+ * handler. */
+void http_call_reply(struct http_call *c, int status, const char *type,
+                     struct buf *body /* takes */);
+void http_call_reply_error(struct http_call *c, const struct api_error *e);
+
+/* Answer with a stream: 200, then writes, then the end. */
+void http_call_stream(struct http_call *c, const char *type);
+/* 0; ERR_LIMIT: the reader is too slow, ERR_NOMEM. The caller then aborts. */
+int http_call_write(struct http_call *c, const void *bytes, size_t n); /* copies */
+void http_call_end(struct http_call *c);
+/* Close the connection without a proper end. The call is over for the handler. */
+void http_call_abort(struct http_call *c);
+
+#endif

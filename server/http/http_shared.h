@@ -1,0 +1,82 @@
+/* server/http/http_shared.h - what the parts of the HTTP server share: its options and counts.
+ *
+ * Thread: the loop's.
+ * Memory: none; what the options point to is borrowed.
+ */
+#ifndef SERVER_HTTP_HTTP_SHARED_H
+#define SERVER_HTTP_HTTP_SHARED_H
+
+#include <uv.h>
+
+#include "server/http/http_call.h"
+
+struct tls;
+
+/* What is turned away before a route sees it: XX(NAME, label) */
+#define HTTP_EDGE(XX)                                                                              \
+    XX(MALFORMED, "malformed")             /* no request of RFC 9112 */                            \
+    XX(HOST, "host")                       /* 403: not one of allowed_hosts */                     \
+    XX(ORIGIN, "origin")                   /* 403: a page of another origin */                     \
+    XX(HANDSHAKE, "handshake")             /* TLS that did not come to be */                       \
+    XX(HEADER_TIMEOUT, "header_timeout")   /* no head in time */                                   \
+    XX(BODY_TIMEOUT, "body_timeout")       /* 408: slower than min_body_rate */                    \
+    XX(READER_TIMEOUT, "reader_timeout")   /* a reader, the same */                                \
+    XX(ADDRESS, "address")                 /* too many of one address */                           \
+    XX(FULL, "full")                       /* 503 or closed: no slot  */                           \
+    XX(DESCRIPTORS, "descriptors")         /* no descriptor for it */                              \
+    XX(EVICTED_IDLE, "evicted_idle")       /* made room for a new client */                        \
+    XX(EVICTED_HEAD, "evicted_head")                                                               \
+    XX(EVICTED_BODY, "evicted_body")                                                               \
+    XX(EVICTED_READER, "evicted_reader")
+enum http_edge {
+#define XX(name, label) HTTP_EDGE_##name,
+    HTTP_EDGE(XX)
+#undef XX
+        HTTP_EDGE_COUNT
+};
+
+struct http_options {
+    uv_loop_t *loop;
+    const char *host; /* "" = no TCP */
+    uint16_t port;
+    struct tls *tls;       /* for TCP; NULL = plain */
+    const char *unix_path; /* a Unix socket beside it or instead; "" = none */
+    unsigned unix_mode;    /* its permissions */
+    size_t max_body;
+    uint32_t max_connections; /* of all sockets, lowered to what the descriptors allow */
+    uint32_t max_connections_per_address; /* 0 = half of them; loopback and the Unix socket: all */
+    uint32_t n_other_fds;   /* that the process may open beside what is open now */
+    uint32_t header_timeout_s; /* for a head, a handshake included */
+    uint32_t idle_timeout_s;   /* between two requests; and for a reader that takes nothing */
+    uint32_t min_body_rate;    /* bytes per second, of bodies and of readers; 0 = any */
+    const char *allowed_hosts; /* checked (config/hosts.h); "" = as http.h says for loopback */
+    const char *tenant_header; /* may stand in a request once; "" = none */
+    const struct http_route *routes; /* [n_routes], borrowed */
+    size_t n_routes;
+    const char *cors_origins; /* checked; "" = no web page may call (cors.h) */
+    unsigned reserved_flags;  /* of routes that are answered when all slots are taken */
+    void *ud;                 /* for the handlers and what follows */
+    /* Bodies and unsent answers take so many bytes more, or less. False: there is no room, which
+     * only matters with may_refuse. NULL: it is not counted. */
+    bool (*hold)(void *ud, int64_t bytes, bool may_refuse);
+    /* May the call go on, as far as its head shows? If not, a refusal has been given as the answer
+     * and the result is negative. */
+    int (*admit)(void *ud, struct http_call *call, unsigned flags);
+    /* An exchange is over; route n_routes stands for an unknown path. */
+    void (*done)(void *ud, size_t route, int status);
+};
+
+struct http_shared {
+    struct http_options opt;
+    uint32_t n_owed;  /* complete requests whose answers are not */
+    bool is_draining; /* each answer is its connection's last */
+    uint64_t edge[HTTP_EDGE_COUNT];
+};
+
+/* http_options.hold */
+static inline bool http_hold(struct http_shared *h, int64_t bytes, bool may_refuse)
+{
+    return bytes == 0 || h->opt.hold == NULL || h->opt.hold(h->opt.ud, bytes, may_refuse);
+}
+
+#endif
