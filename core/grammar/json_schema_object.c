@@ -8,7 +8,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/base/utf8.h"
+#include "core/base/unicode.h"
 #include "core/grammar/char_class.h"
 #include "core/grammar/regex.h"
 
@@ -191,20 +191,6 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static uint32_t char_at(const char *text, size_t *len)
-{
-    const uint8_t *t = (const uint8_t *)text;
-    uint32_t c;
-
-    *len = utf8_len(t, strlen(text));
-    if (*len <= 1)
-        return t[0];
-    c = t[0] & (0xFFu >> (*len + 1));
-    for (size_t i = 1; i < *len; i++)
-        c = c << 6 | (t[i] & 0x3F);
-    return c;
-}
-
 static void plain_chars(struct char_class *c)
 {
     char_class_add(c, 0x20, CHAR_LAST);
@@ -237,7 +223,7 @@ static struct grammar_piece other_ends(const struct other_keys *k, uint32_t from
     plain_chars(&others);
     for (uint32_t i = from + is_name, last = CHAR_LAST + 1; i < to && !schema_has_failed(s); i++) {
         size_t len;
-        const uint32_t c = char_at(k->names[i] + at, &len);
+        const uint32_t c = unicode_at(k->names[i] + at, strlen(k->names[i] + at) + 1, &len);
 
         schema_spend(s, c == last ? 4 : 100 + 10 * (uint64_t)others.n);
         if (c != last) /* they are sorted */
@@ -251,7 +237,7 @@ static struct grammar_piece other_ends(const struct other_keys *k, uint32_t from
     for (uint32_t i = from + is_name, end; i < to && !schema_has_failed(s); i = end) {
         size_t len;
 
-        char_at(k->names[i] + at, &len);
+        unicode_at(k->names[i] + at, strlen(k->names[i] + at) + 1, &len);
         for (end = i + 1; end < to && memcmp(k->names[end] + at, k->names[i] + at, len) == 0; end++)
             ;
         q = grammar_bytes(s->b, k->names[i] + at, len);

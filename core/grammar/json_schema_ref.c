@@ -2,6 +2,8 @@
  * followed. */
 #include "core/grammar/json_schema_impl.h"
 
+#include "core/base/hex.h"
+
 #include <string.h>
 
 /* ---- places ---- */
@@ -38,15 +40,6 @@ struct schema_place schema_in(const struct schema_place *at, const cJSON *schema
 
 /* ---- $ref ---- */
 
-static int hex(char c)
-{
-    const char lower = (char)(c | 0x20);
-
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
 /* One step of a JSON pointer in a URI fragment; returns what is behind it. */
 static const char *read_step(const char *at, char *name, size_t size)
 {
@@ -55,8 +48,8 @@ static const char *read_step(const char *at, char *name, size_t size)
     for (; *at != '\0' && *at != '/' && n + 1 < size; at++) {
         if (*at == '~' && (at[1] == '0' || at[1] == '1')) {
             name[n++] = *++at == '0' ? '~' : '/';
-        } else if (*at == '%' && hex(at[1]) >= 0 && hex(at[2]) >= 0) {
-            name[n++] = (char)(hex(at[1]) << 4 | hex(at[2]));
+        } else if (*at == '%' && hex_digit(at[1]) >= 0 && hex_digit(at[2]) >= 0) {
+            name[n++] = (char)(hex_digit(at[1]) << 4 | hex_digit(at[2]));
             at += 2;
         } else {
             name[n++] = *at;
