@@ -227,7 +227,7 @@ void sched_read_ahead(struct sched *s, const struct seq *next)
         return;
     o = &s->tenants[next->request->tenant].waiting;
     for (int i = 0; i < READ_AHEAD && next != NULL; i++) {
-        struct seq *seq = order_next(o, &next->node.key);
+        struct seq *seq = seq_at(order_next(o, &next->node.key));
 
         if (seq != NULL && is_in_file(s, seq))
             (void)kv_manager_fetch(s->kv, &seq->kv); /* lost or no room: seen when it is due */
@@ -287,7 +287,7 @@ static bool waits_for_prefix(struct sched *s, struct seq *seq)
     prefix_owner = who_computes(s, seq, &n_awaited);
     if (prefix_owner == NULL)
         return false;
-    order_remove(&s->tenants[seq->request->tenant].waiting, seq);
+    order_remove(&s->tenants[seq->request->tenant].waiting, &seq->node);
     sched_hold_back(s, seq, prefix_owner, n_awaited);
     return true;
 }

@@ -140,7 +140,8 @@ void sched_fill_snapshot(const struct sched *s, struct snapshot *out, uint64_t n
         const struct order *o = &s->tenants[i].waiting;
 
         add_tenant(&s->tenants[i], i, out);
-        for (struct seq *q = order_first(o); q != NULL; q = order_next(o, &q->node.key))
+        for (struct seq *q = seq_at(order_first(o)); q != NULL;
+             q = seq_at(order_next(o, &q->node.key)))
             add_seq(s, q, out);
     }
     for (uint32_t i = 0; i < s->set.cap; i++)

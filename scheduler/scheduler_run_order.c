@@ -123,7 +123,7 @@ struct seq *sched_next_waiting(const struct sched *s)
     struct seq *best = NULL;
 
     for (uint32_t i = 0; i < s->n_tenants; i++) {
-        struct seq *first = order_first(&s->tenants[i].waiting);
+        struct seq *first = seq_at(order_first(&s->tenants[i].waiting));
 
         if (first != NULL && (best == NULL || sched_is_due_before(s, first, best)))
             best = first;

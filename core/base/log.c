@@ -1,7 +1,7 @@
 /* core/base/log.c - formatting of log lines; see log.h. Where they go: log_sink.c. */
 #include "core/base/log.h"
 
-#include "core/base/log_sink.h"
+#include "core/base/log_impl.h"
 #include "core/base/utf8.h"
 
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * Only the thread waits for a slow reader. It takes a line from the ring, writes it with one
  * write(2), and looks for orders (another descriptor, the end) between two lines.
  */
-#include "core/base/log_sink.h"
+#include "core/base/log_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/file_append.h"

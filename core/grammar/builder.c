@@ -3,7 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/grammar/grammar_impl.h"
+#include "core/grammar/builder_impl.h"
 
 #include <assert.h>
 #include <stdarg.h>

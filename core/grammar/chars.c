@@ -8,7 +8,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/grammar/grammar_impl.h"
+#include "core/grammar/builder_impl.h"
 
 #include <string.h>
 #include <unistr.h>

@@ -26,8 +26,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CONSTRAINT_MAX_DEPTH 256
-#define CONSTRAINT_MAX_READINGS 256
 #define CONSTRAINT_MAX_WORK 200000
 #define CONSTRAINT_MAX_BYTES ((size_t)64 << 20)
 

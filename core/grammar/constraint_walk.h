@@ -15,7 +15,6 @@
 #ifndef CORE_GRAMMAR_CONSTRAINT_WALK_H
 #define CORE_GRAMMAR_CONSTRAINT_WALK_H
 
-#include "core/grammar/constraint.h"
 #include "core/grammar/grammar.h"
 
 #define WALK_MAX_NODES (2 * GRAMMAR_MAX_NODES) /* with the probes, of which there are fewer */

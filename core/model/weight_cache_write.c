@@ -9,7 +9,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/model/weight_cache_file.h"
+#include "core/model/weight_cache_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -59,8 +59,6 @@ void products(struct runner *r, struct thread_pool_worker *w, const struct produ
 
 /* Of a matrix that is there. */
 bool is_quantised(const struct matrix *m);
-/* Does a net's gate or what it lets pass take rows of floats? */
-bool takes_floats(const struct ffn *net);
 
 /* ---- rows ---- */
 

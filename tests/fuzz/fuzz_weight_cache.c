@@ -13,7 +13,7 @@
 #include <xxhash.h>
 
 #include "core/model/weight_cache.h"
-#include "core/model/weight_cache_file.h"
+#include "core/model/weight_cache_impl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "core/formats/gguf/blocks.h"
+#include "core/formats/gguf/str.h"
 
 #define GGUF_MAX_DIMS 4
 #define GGUF_MAX_NAME 128 /* longest tensor name or key that is accepted: 127 bytes */
@@ -44,11 +45,6 @@ enum gguf_type { /* the metadata types, with the numbers of the file format */
                  GGUF_U64 = 10,
                  GGUF_I64 = 11,
                  GGUF_F64 = 12,
-};
-
-struct gguf_str { /* not NUL-terminated; may hold any bytes */
-    const char *data;
-    size_t len;
 };
 
 struct gguf_kv {

@@ -4,7 +4,7 @@
  * their values, the tensor infos, padding to the alignment, the tensors' data. The tensors are in
  * tensors.c.
  */
-#include "core/formats/gguf/parse.h"
+#include "core/formats/gguf/gguf_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

@@ -10,7 +10,7 @@
 #include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/formats/gguf/cursor.h"
-#include "core/formats/gguf/parse.h"
+#include "core/formats/gguf/gguf_impl.h"
 
 #include <assert.h>
 #include <stdio.h>

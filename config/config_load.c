@@ -1,4 +1,4 @@
-/* config/config.c - defaults < file < environment < flags; see config.h. */
+/* config/config_load.c - defaults < file < environment < flags; see config.h. */
 #include "config/config.h"
 
 #include "config/config_file.h"
