@@ -75,7 +75,7 @@ int engine_loop_create(struct engine_loop **out, const struct engine_loop_option
     hist_init_itl(&l->stats.iteration_seconds);
     hist_init_tokens(&l->stats.batch_sequences);
     sched_fill_stats(l->sched, &l->stats);
-    engine_arbiter_join(options->arbiter, options->place, on_granted, l);
+    engine_arbiter_join(options->arbiter, options->engine, on_granted, l);
     journal_start(options->journal, so, options->kv_options, l->eog, l->opt.n_eog);
     *out = l;
     return 0;
@@ -400,7 +400,7 @@ static void give_snapshot(struct engine_loop *l)
  * all of them together. */
 static const struct plan *make_plan(struct engine_loop *l, uint64_t now)
 {
-    const uint32_t n = 1 + engine_arbiter_n_rivals(l->opt.arbiter, l->opt.place);
+    const uint32_t n = 1 + engine_arbiter_n_rivals(l->opt.arbiter, l->opt.engine);
     const struct plan *plan;
 
     l->limits = (struct sched_limits){.target_us = l->stats.target_us / n,
@@ -470,9 +470,9 @@ static bool take_turn(struct engine_loop *l, uint64_t now)
     bool may_plan = true;
 
     if (sched_is_idle(l->sched))
-        engine_arbiter_end(l->opt.arbiter, l->opt.place, 0, false);
+        engine_arbiter_end(l->opt.arbiter, l->opt.engine, 0, false);
     else
-        may_plan = engine_arbiter_ask(l->opt.arbiter, l->opt.place);
+        may_plan = engine_arbiter_ask(l->opt.arbiter, l->opt.engine);
     if (!may_plan && l->asked_us == 0)
         l->asked_us = now;
     if (may_plan && l->asked_us > 0) {
@@ -505,7 +505,7 @@ static int engine_loop_step(struct engine_loop *l)
     publish(l);
     give_snapshot(l);
     if (plan->n_items == 0) {
-        engine_arbiter_end(l->opt.arbiter, l->opt.place, clock_us() - from, false);
+        engine_arbiter_end(l->opt.arbiter, l->opt.engine, clock_us() - from, false);
         return ERR_AGAIN;
     }
     compute(l, plan);
@@ -517,7 +517,7 @@ static int engine_loop_step(struct engine_loop *l)
     publish(l);
     emit_ends(l);
     publish(l);
-    engine_arbiter_end(l->opt.arbiter, l->opt.place, clock_us() - from, !sched_is_idle(l->sched));
+    engine_arbiter_end(l->opt.arbiter, l->opt.engine, clock_us() - from, !sched_is_idle(l->sched));
     return 0;
 }
 
@@ -537,7 +537,7 @@ static void *engine_loop_main(void *ud)
             break;
         queue_wait_inbox(l->opt.queue, l->asked_us > 0 ? TURN_TICK_MS : 0);
     }
-    engine_arbiter_end(l->opt.arbiter, l->opt.place, 0, false); /* it may have expired */
+    engine_arbiter_end(l->opt.arbiter, l->opt.engine, 0, false); /* it may have expired */
     return NULL;
 }
 

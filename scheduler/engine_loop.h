@@ -35,7 +35,7 @@ struct engine_loop_options {
     const int32_t *eog;      /* ids that end a generation; copied */
     size_t n_eog;
     struct engine_arbiter *arbiter; /* NULL: this engine is alone on the machine */
-    uint32_t place;      /* its place in them */
+    uint32_t engine;         /* the index of this one in it */
     struct journal *journal; /* receives everything that a replay needs, or NULL */
 };
 

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* ---- places ---- */
+/* ---- nodes ---- */
 
 /* A name in a JSON pointer has ~ and / escaped. */
 static void add_step(char *pointer, const char *name)
@@ -26,10 +26,10 @@ static void add_step(char *pointer, const char *name)
     pointer[n < SCHEMA_MAX_POINTER ? n : SCHEMA_MAX_POINTER - 1] = '\0';
 }
 
-struct schema_place schema_in(const struct schema_place *at, const cJSON *schema,
+struct schema_node schema_in(const struct schema_node *at, const cJSON *schema,
                               const char *keyword, const char *name)
 {
-    struct schema_place in = {.schema = schema, .depth = at->depth + 1};
+    struct schema_node in = {.schema = schema, .depth = at->depth + 1};
 
     memcpy(in.pointer, at->pointer, sizeof(in.pointer));
     add_step(in.pointer, keyword);
@@ -72,7 +72,7 @@ static const cJSON *step_into(const cJSON *v, const char *name)
     return *name == '\0' ? cJSON_GetArrayItem(v, (int)index) : NULL;
 }
 
-const cJSON *schema_target(struct schema *s, const struct schema_place *at)
+const cJSON *schema_target(struct schema *s, const struct schema_node *at)
 {
     const cJSON *ref = schema_get(at->schema, "$ref"), *v = s->root;
     const char *p = cJSON_IsString(ref) ? ref->valuestring : "";

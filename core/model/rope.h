@@ -1,8 +1,9 @@
-/* core/model/rope.h - the angles of rotary positions, as tables.
+/* core/model/rope.h - the tables of rotary position embeddings (RoPE).
  *
- * Pair j of n_rot/2 turns at position p by p / (factor * divisor[j] * base^(2j / n_rot)); with yarn
- * (arXiv 2309.00071) only slow pairs are divided by the factor, fast ones not, and those between in
- * part. Computed in double and rounded once, so that no step ever calls libm.
+ * The angle of pair j of n_rot/2 at position p is p / (factor * divisor[j] * base^(2j / n_rot)).
+ * With YaRN (arXiv 2309.00071) only pairs of low frequency are divided by the factor, those of high
+ * frequency are not, and those between in part. Computed in double and rounded once, so that no
+ * step ever calls libm.
  *
  * Thread: any.
  * Memory: the caller's.

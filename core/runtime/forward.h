@@ -1,17 +1,17 @@
-/* core/runtime/forward.h - the steps of the forward pass; see runner.h.
+/* core/runtime/forward.h - the parts of the forward pass; see runner.h.
  *
- * Private to core/runtime. Each step is run by all threads of the thread pool together: a region of
- * items (rows, panels, attention tiles) that they share, ended by a barrier. What can be finished
- * by whoever has the numbers in its cache is done there: activations, and the quantising of what
- * the next product takes.
+ * Private to core/runtime. All threads of the pool run each part together: they share a region of
+ * items (rows, panels, attention tiles) and meet at a barrier at its end. Work on numbers that are
+ * still in a thread's cache is fused into the item that made them: activations, and quantising the
+ * input of the next product.
  *
- *   forward.c          the pass, embeddings, outputs
- *   forward_rows.c     residuals, norms, rotation: what is done row by row
- *   forward_products.c products of a matrix and all rows
- *   forward_attention.c     attention over the paged cache
- *   forward_mla.c   the same with latent keys and values
- *   forward_ffn.c      the dense feed-forward net
- *   forward_moe.c  mixtures of experts
+ *   forward.c            the pass, embeddings, outputs
+ *   forward_rows.c       residuals, norms, rotation: row by row
+ *   forward_products.c   products of a matrix and all rows
+ *   forward_attention.c  attention over the paged cache
+ *   forward_mla.c        the same with latent keys and values (MLA)
+ *   forward_ffn.c        the dense feed-forward net
+ *   forward_moe.c        mixtures of experts
  *
  * Thread: all of the thread pool's, inside a step.
  * Memory: the runner's buffers; nothing is taken.

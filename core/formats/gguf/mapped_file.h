@@ -1,9 +1,7 @@
 /* core/formats/gguf/mapped_file.h - the bytes of a regular file, mapped read-only.
  *
- * Private to core/formats/gguf.
- *
- * Somebody may cut the file short at any time: what is missing then reads as zeros, and
- * mapped_file_check() says so.
+ * Private to core/formats/gguf. Another process may truncate the file at any time: the missing part
+ * then reads as zeros, and mapped_file_check() reports it.
  *
  * Thread: any may read and give hints.
  * Memory: address space; the pages are the kernel's. Zero is a valid empty one.
