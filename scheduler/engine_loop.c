@@ -1,4 +1,4 @@
-/* scheduler/engine_loop.c - one turn of the engine; see engine_loop.h.
+/* scheduler/engine_loop.c - one iteration of the engine loop; see engine_loop.h.
  *
  * Data goes one way: queue -> sched -> plan -> moves, batch -> tokens -> events.
  */
@@ -394,7 +394,7 @@ static void give_snapshot(struct engine_loop *l)
     queue_publish(l->opt.queue, &l->stats);
 }
 
-/* ---- the turn ---- */
+/* ---- one iteration ---- */
 
 /* A stream waits for its own steps and for those of other engines that have work: the target is for
  * all of them together. */
@@ -543,7 +543,7 @@ static void *engine_loop_main(void *ud)
 
 int engine_loop_start(struct engine_loop *l)
 {
-    publish(l); /* statistics asked for before the first turn have the true number of blocks */
+    publish(l); /* statistics asked for before the first step have the true number of blocks */
     return pthread_create(&l->thread, NULL, engine_loop_main, l) == 0 ? 0 : ERR_INTERNAL;
 }
 

@@ -1,8 +1,8 @@
 /* scheduler/engine_loop.h - the engine thread: drain, plan, move blocks, build the batch, run,
  * commit, emit.
  *
- * loop_run() turns until the queue is closed and nothing is left. A step allocates nothing and
- * never waits for the network or a disk; with nothing to do the thread sleeps on the queue.
+ * The thread makes steps until the queue is closed and no request is left. A step allocates nothing
+ * and never waits for the network or a disk; without work the thread sleeps on the queue.
  *
  * Thread: engine_loop_start() makes the engine thread; engine_loop_join() waits for its end.
  * Memory: taken in engine_loop_create(); everything in the options is borrowed.

@@ -1,8 +1,8 @@
-/* scheduler/scheduler_impl.h - the scheduler's inside, shared by scheduler.c (life, progress),
- * scheduler_run_order.c (who goes first), scheduler_plan.c (one step), scheduler_admit.c (who comes
- * in), scheduler_preempt.c (who has to go) and scheduler_inspect.c.
+/* scheduler/scheduler_impl.h - struct sched, shared by scheduler.c (life cycle, progress),
+ * scheduler_run_order.c (order), scheduler_plan.c (the plan of a step), scheduler_admit.c
+ * (admission), scheduler_preempt.c (victims) and scheduler_inspect.c.
  *
- * Private to scheduler/. `running` is in run order, so who is preempted first stands last;
+ * Private to scheduler/. `running` is in run order, so the first victim is the last entry;
  * everything else is in a tenant's waiting order, or held back by its prefix owner.
  *
  * Thread: engine thread only.

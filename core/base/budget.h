@@ -29,7 +29,7 @@
 
 struct budget {
     uint64_t steps_left;
-    const atomic_bool *canceled; /* nobody waits for the result any more; NULL = never */
+    const atomic_bool *canceled; /* the client has disconnected; NULL = never */
     int err;                     /* 0, ERR_LIMIT or ERR_CANCELED: the first that happened */
 };
 

@@ -55,7 +55,7 @@ uint64_t log_dropped(void)
     return atomic_load_explicit(&sink.dropped, memory_order_relaxed);
 }
 
-/* A descriptor that somebody made non-blocking. */
+/* For a descriptor that is non-blocking, since another process shares it. */
 static bool wait_writable(void)
 {
     struct pollfd p = {.fd = sink.fd, .events = POLLOUT};

@@ -1,8 +1,8 @@
-/* core/grammar/finish.c - from loose nodes to a grammar that is known to be sound.
+/* core/grammar/finish.c - from the nodes of a builder to a checked grammar.
  *
- * JUMPs go, and so does everything that no rule leads to; each rule's nodes lie together. Then the
- * rules are gone through in the order in which they can begin with each other: whoever meets a rule
- * that is still being looked at has found left recursion.
+ * JUMPs are removed, and all nodes that no rule reaches; the nodes of a rule become consecutive.
+ * Then a depth-first search follows the rules that a rule can begin with: meeting a rule that is
+ * still on the search's path is left recursion.
  */
 #include "core/grammar/builder.h"
 

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* A generator whose items are all computed when the first is asked for: what is wrong with the
- * input does not matter where nobody asks. */
+/* A generator whose items are all computed when the first is asked for. So an error in the input
+ * does not count if none is. */
 struct later {
     struct value (*compute)(struct render *r, struct value v, const struct value *a);
     struct value v, a[TEMPLATE_MAX_PARAMS];

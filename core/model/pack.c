@@ -56,7 +56,7 @@ static bool halves_are_finite(const uint8_t *p, size_t stride, size_t n)
 }
 
 /* Numbers side by side, eight bytes of them at a time: `exponent` has the exponents' bits set. When
- * one has all of its own, adding `lowest` to it carries into the sign's place. */
+ * one has all of its own, adding `lowest` to it carries into the sign bit. */
 static bool all_finite(const uint8_t *p, size_t bytes, uint64_t exponent, uint64_t lowest)
 {
     uint64_t carries = 0, word = 0;
@@ -264,7 +264,7 @@ static const uint8_t *quantise(const struct worker *me, const struct gguf_tensor
 static bool pack_panel(const struct worker *me, const struct matrix_job *job, uint64_t p)
 {
     const struct matrix *m = job->dst;
-    /* The panels are const for everybody after this. */
+    /* The panels are const in all other code. */
     uint8_t *panel = (uint8_t *)m->data + p * m->panel_bytes;
     const void *rows[KERN_LANES] = {0};
 

@@ -22,8 +22,8 @@ struct rope_options {
     const float *divisors; /* [n_rot/2] all > 0 (llama 3, longrope), or NULL */
     double magnitude;      /* of the turned vectors; 1 = as they were */
     bool is_yarn;
-    /* Pairs that turn more often than beta_fast within n_ctx_orig positions are not scaled, those
-     * that turn less often than beta_slow are; the range is widened to whole pairs unless exact. */
+    /* Pairs that rotate more often than beta_fast within n_ctx_orig positions are not scaled, those
+     * that do so less often than beta_slow are; unless exact, the range is of whole pairs. */
     double n_ctx_orig, beta_fast, beta_slow;
     bool is_exact;
 };

@@ -91,7 +91,8 @@ static int read_scaling(struct load *l, struct rope_options *r)
 }
 
 /* rope.halves is a key of ours, for weights whose rows are not in the order that the architecture's
- * files have: the first half of a head turns with the second (true), or neighbours do. */
+ * files have: a number of the first half of a head rotates with one of the second (true), or
+ * neighbours do. */
 static int read_rotated(struct load *l)
 {
     struct model_shape *s = &l->m->shape;

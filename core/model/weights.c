@@ -1,4 +1,4 @@
-/* core/model/weights.c - from the names of tensors to places in the model (see load.h).
+/* core/model/weights.c - from the names of tensors to members of the model (see load.h).
  *
  * Every tensor that the architecture has is looked up, checked against the shape, and given room.
  * A tensor of the file that nothing asked for is refused: what a model holds, it was trained with.
@@ -278,7 +278,7 @@ static int add_layer_tensor(struct load *l, struct traits_tensors set, uint32_t 
                                         : load_fail(l, ERR_FORMAT, "tensor '%s' is missing", name);
 }
 
-/* Older files of latent attention have one tensor that turns the latent vector into each head's
+/* Older files of latent attention have one tensor that maps the latent vector to each head's
  * key and value. Its rows of values are value_up's; those of keys, transposed, are key_up's. */
 static int add_latent(struct load *l, uint32_t layer, bool *is_done)
 {

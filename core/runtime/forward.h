@@ -83,7 +83,7 @@ void residual_norm(struct runner *r, struct thread_pool_worker *w,
 void qkv_finish(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
                 uint32_t layer);
 
-/* Norms of all heads of a row, and their turn. */
+/* Norms of all heads of a row, and their rotation. */
 void norm_heads(const struct runner *r, float *x, uint32_t n_head, const struct norm *norm);
 void rope_heads(const struct runner *r, const struct model_layer *l, float *x, uint32_t n_head,
                 size_t stride, uint32_t pos);

@@ -260,7 +260,7 @@ int encoder_run(const struct tokenizer *t, const char *text, size_t n, unsigned 
         rc = budget_error(budget); /* some stop early and say nothing */
     if (rc != 0)
         out->n = n_before;
-    if (rc != 0 && n_before == 0) /* whoever is told of a failure has nothing to release */
+    if (rc != 0 && n_before == 0) /* after a failure the caller has nothing to release */
         token_list_release(out);
     *steps = e.steps + e.merge.steps + (e.run != NULL ? pretokenizer_steps(e.run) : 0);
     merge_release(&e.merge);

@@ -66,7 +66,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     errno = saved;
 }
 
-/* A blocked SIGBUS would end the process; threads inherit this from whoever opens the file. */
+/* A blocked SIGBUS would end the process; threads inherit the mask of their creator. */
 static void take_signal(void)
 {
     struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_RESTART};
