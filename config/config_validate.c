@@ -1,5 +1,5 @@
-/* config/config_validate.c - see config_validate.h. */
-#include "config/config_validate.h"
+/* config/config_validate.c - see config_impl.h. */
+#include "config/config_impl.h"
 
 #include "config/config.h"
 #include "config/hosts.h"

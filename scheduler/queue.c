@@ -27,7 +27,7 @@ struct queue {
     uint64_t *drained_cancels;
 
     pthread_mutex_t lock;
-    pthread_cond_t inbox; /* posts, cancels, ends of transfers, a wish for a snapshot, a close */
+    pthread_cond_t inbox; /* posts, cancels, ends of transfers, a request for a snapshot, a close */
     pthread_cond_t room; /* events were taken */
     struct request **posts;
     uint32_t n_posts;

@@ -152,7 +152,7 @@ struct model {
     struct matrix output;              /* shares embed's panels when tied; an encoder has none */
     const float *output_bias;          /* [n_vocab] or NULL */
     struct model_layer *layers;        /* [n_layer] */
-    struct kv_groups groups;           /* into which they are dealt for the cache */
+    struct kv_groups groups;           /* of layers, in the KV cache */
     struct rope_table ropes[MODEL_N_ROPE]; /* model_layer.rope says which */
     bool is_cached;                    /* the panels came from the weight cache */
     void *arena;                       /* private: the mappings behind the pointers above */
