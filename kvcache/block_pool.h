@@ -1,4 +1,4 @@
-/* kvcache/block_pool.h - who holds which KV block, and how many hold it.
+/* kvcache/block_pool.h - the KV blocks: which are free, held or cached, and their reference counts.
  *
  * A block is an index, never a pointer: its bytes live in kv_store, and a sequence's list of
  * indices is all that the scheduler passes around. Blocks are counted so that sequences can

@@ -1,4 +1,4 @@
-/* kvcache/swap.c - which slots are whose, and what to write and read next. */
+/* kvcache/swap.c - the slots of each copy, and what to write and read next. */
 #include "kvcache/swap.h"
 
 #include "core/base/err.h"

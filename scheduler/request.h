@@ -27,7 +27,7 @@ enum priority { PRIORITY_LOW = 0, PRIORITY_NORMAL, PRIORITY_HIGH, PRIORITY_CRITI
 /* What becomes of the last hidden states of the prompt. */
 enum pooling {
     POOLING_NONE = 0,
-    POOLING_MEAN, /* their sum: who asked divides */
+    POOLING_MEAN, /* their sum: the server divides */
     POOLING_FIRST,
     POOLING_LAST,
 };

@@ -1,4 +1,5 @@
-/* scheduler/scheduler_admit.c - who comes in, and with what of its past; see scheduler.h. */
+/* scheduler/scheduler_admit.c - admission of waiting sequences, with the blocks that they can reuse:
+ * a swapped copy, or a cached prefix; see scheduler.h. */
 #include "scheduler/scheduler_impl.h"
 
 #include "core/base/err.h"
@@ -202,8 +203,8 @@ static bool is_in_file(const struct sched *s, const struct seq *seq)
     return seq->kv.swap != SWAP_NONE && kv_manager_where(s->kv, &seq->kv) == SWAP_FILE;
 }
 
-/* Is what the sequence had at hand, in RAM or nowhere? Otherwise it is fetched. */
-static bool is_at_hand(struct sched *s, struct seq *seq)
+/* Is the swapped copy of the sequence in RAM, or is there none? Else its read is begun. */
+static bool has_copy_ready(struct sched *s, struct seq *seq)
 {
     const bool is_in_ram = seq->kv.swap == SWAP_NONE ||
                            kv_manager_where(s->kv, &seq->kv) == SWAP_RAM ||
@@ -296,7 +297,7 @@ bool sched_try_admit(struct sched *s, struct seq *seq)
 {
     if (waits_for_prefix(s, seq))
         return true;
-    if (!is_at_hand(s, seq) || !clear_the_way(s, seq))
+    if (!has_copy_ready(s, seq) || !clear_the_way(s, seq))
         return false;
     admit(s, seq);
     return true;

@@ -19,7 +19,7 @@ static const char *const annotations[] = {
     "$anchor",  "id",          "example",   "discriminator",  "$vocabulary", "contentEncoding",
     "contentMediaType",        "contentSchema",
 };
-/* Keywords that are handled, here or by those who write values. */
+/* Keywords that are handled, here or in the files that write values. */
 static const char *const handled[] = {
     "type",      "enum",     "const",            "properties",       "required",
     "items",     "minItems", "maxItems",         "pattern",          "additionalProperties",

@@ -90,8 +90,8 @@ static int read_scaling(struct load *l, struct rope_options *r)
     return 0;
 }
 
-/* rope.halves is a key of ours, for weights whose rows are not in the order that the architecture's
- * files have: a number of the first half of a head rotates with one of the second (true), or
+/* rope.halves is a key that only Quire knows, for weights whose rows are not in the order of the
+ * architecture's files: number i of a head rotates with number i of its second half (true), or
  * neighbours do. */
 static int read_rotated(struct load *l)
 {
