@@ -1,4 +1,4 @@
-/* scheduler/scheduler_admit.c - admission of waiting sequences, with the blocks that they can reuse:
+/* scheduler/scheduler_admit.c - admission of waiting sequences, and which blocks they can reuse:
  * a swapped copy, or a cached prefix; see scheduler.h. */
 #include "scheduler/scheduler_impl.h"
 
