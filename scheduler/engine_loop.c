@@ -44,6 +44,17 @@ static void on_granted(void *ud)
     queue_wake(((struct engine_loop *)ud)->opt.queue);
 }
 
+static void init_stats(struct engine_loop *l)
+{
+    l->stats.target_us = (uint64_t)l->opt.step_target_ms * 1000;
+    l->stats.block_bytes = kv_store_block_bytes(&l->opt.kv->shape);
+    hist_init_ratio(&l->stats.cost_error);
+    hist_init_tokens(&l->stats.iteration_tokens);
+    hist_init_itl(&l->stats.iteration_seconds);
+    hist_init_tokens(&l->stats.batch_sequences);
+    sched_fill_stats(l->sched, &l->stats);
+}
+
 int engine_loop_create(struct engine_loop **out, const struct engine_loop_options *options)
 {
     const struct sched_options *so = &options->sched;
@@ -68,13 +79,7 @@ int engine_loop_create(struct engine_loop **out, const struct engine_loop_option
     if (so->whole_prompts)
         cost_expect_no_streams(&l->cost);
     l->epoch_us = clock_us();
-    l->stats.target_us = (uint64_t)options->step_target_ms * 1000;
-    l->stats.block_bytes = kv_store_block_bytes(&options->kv->shape);
-    hist_init_ratio(&l->stats.cost_error);
-    hist_init_tokens(&l->stats.iteration_tokens);
-    hist_init_itl(&l->stats.iteration_seconds);
-    hist_init_tokens(&l->stats.batch_sequences);
-    sched_fill_stats(l->sched, &l->stats);
+    init_stats(l);
     engine_arbiter_join(options->arbiter, options->engine, on_granted, l);
     journal_start(options->journal, so, options->kv_options, l->eog, l->opt.n_eog);
     *out = l;

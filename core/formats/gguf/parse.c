@@ -1,4 +1,4 @@
-/* core/formats/gguf/parse.c - see parse.h.
+/* core/formats/gguf/parse.c - see gguf_impl.h.
  *
  * The file, in order: header (magic, version, number of tensors, number of keys), the keys with
  * their values, the tensor infos, padding to the alignment, the tensors' data. The tensors are in
