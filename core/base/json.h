@@ -38,8 +38,8 @@ bool json_member_text(const char *text, size_t n, const char *key, const char **
 bool json_element_text(const char *text, size_t n, size_t i, const char **value, size_t *len);
 
 /* Has cJSON got no memory on this thread since json_watch()? A caller that builds a tree by many
- * calls asks once, at the end: after a failure cJSON's functions do nothing with the NULL that they are
- * given. json_parse() watches as well. */
+ * calls asks once, at the end: after a failure cJSON's functions do nothing with the NULL that they
+ * are given. json_parse() watches as well. */
 void json_watch(void);
 bool json_is_incomplete(void);
 

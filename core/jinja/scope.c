@@ -474,8 +474,9 @@ static void settle_callable(const struct context *at, struct node *node)
 }
 
 /* A set or filter block, or with: `body` and `filter` are inside, as are the targets of with. */
-static void settle_block(const struct context *at, struct node *node, const struct node_list *targets,
-                         const struct node_list *body, struct node *filter)
+static void settle_block(const struct context *at, struct node *node,
+                         const struct node_list *targets, const struct node_list *body,
+                         struct node *filter)
 {
     struct symbols s;
     const struct context inside = {.s = &s, .in_loop = at->in_loop};
