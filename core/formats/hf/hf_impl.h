@@ -19,7 +19,7 @@
 
 struct hf_folder;
 
-/* config.json: adds the keys to the folder's writer, and the model's sizes to the folder. */
+/* config.json: adds the keys to the writer, and fills what the folder knows of its model. */
 int hf_config_add(struct hf_folder *f);
 
 /* tokenizer.json and the chat template: adds the keys to the writer; after hf_config_add(). */
