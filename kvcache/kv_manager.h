@@ -203,7 +203,7 @@ int kv_manager_swap_in(struct kv_manager *m, struct kv_seq *kv, struct kv_key *k
 /* Start to read a copy that is in the file. 0: in RAM, or on its way; ERR_AGAIN: cannot be started
  * now; ERR_IO: lost. */
 int kv_manager_fetch(struct kv_manager *m, struct kv_seq *kv);
-enum swap_place kv_manager_where(const struct kv_manager *m, const struct kv_seq *kv);
+enum swap_state kv_manager_where(const struct kv_manager *m, const struct kv_seq *kv);
 /* Drop the copy, if there is one. */
 void kv_manager_forget(struct kv_manager *m, struct kv_seq *kv);
 bool kv_manager_is_freeing(const struct kv_manager *m); /* see swap_is_freeing() */
