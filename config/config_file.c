@@ -1,5 +1,5 @@
-/* config/config_file.c - see config_file.h. */
-#include "config/config_file.h"
+/* config/config_file.c - see config_impl.h. */
+#include "config/config_impl.h"
 
 #include "config/setting.h"
 #include "core/base/buf.h"

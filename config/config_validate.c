@@ -1,5 +1,5 @@
-/* config/config_validate.c - see config_validate.h. */
-#include "config/config_validate.h"
+/* config/config_validate.c - see config_impl.h. */
+#include "config/config_impl.h"
 
 #include "config/config.h"
 #include "config/hosts.h"
@@ -73,9 +73,9 @@ static bool is_repeated(const char *text, const char *name)
     return false;
 }
 
-static int check_weights(const struct config *c, char *err, size_t err_len)
+/* How many there are, or ERR_INVAL. */
+static int64_t count_weights(const char *text, char *err, size_t err_len)
 {
-    const char *text = c->tenant_weights;
     struct weight w;
     int64_t n = 0;
     int rc;
@@ -87,20 +87,28 @@ static int check_weights(const struct config *c, char *err, size_t err_len)
             return ERR_INVAL;
         }
     }
-    if (rc < 0) {
-        snprintf(err, err_len,
-                 "'tenant_weights' must be pairs name=weight with commas between, names of 1 to %d "
-                 "bytes and weights from 1 to %d, got '%s'",
-                 WEIGHTS_MAX_NAME, WEIGHTS_MAX_VALUE, text);
-        return ERR_INVAL;
-    }
+    if (rc == 0)
+        return n;
+    snprintf(err, err_len,
+             "'tenant_weights' must be pairs name=weight with commas between, names of 1 to %d "
+             "bytes and weights from 1 to %d, got '%s'",
+             WEIGHTS_MAX_NAME, WEIGHTS_MAX_VALUE, text);
+    return ERR_INVAL;
+}
+
+static int check_weights(const struct config *c, char *err, size_t err_len)
+{
+    const int64_t n = count_weights(c->tenant_weights, err, err_len);
+
+    if (n < 0)
+        return (int)n;
     if (n > 0 && c->tenant_header[0] == '\0' && c->api_keys[0] == '\0') {
         snprintf(err, err_len,
                  "'tenant_weights' has no effect without 'tenant_header', which names the header "
                  "that says whose a request is, or 'api_keys'");
         return ERR_INVAL;
     }
-    /* One place is for requests without a name, one for the names that find no place. */
+    /* One entry is for requests without a name, one shared by the names beyond the limit. */
     if (n > 0 && n + 2 > c->max_tenants) {
         snprintf(err, err_len,
                  "'max_tenants' must be at least %" PRId64 " for the %" PRId64

@@ -44,7 +44,7 @@ int models_check(const char *text, char *err, size_t err_len);
 /* Item i of a list that has been checked, and has as many. */
 void models_get(const char *text, uint32_t i, struct model_item *out);
 
-/* The place of a name in a list, or -1; an item that cannot be read ends the search. Also for what
+/* The index of a name in a list, or -1; an item that cannot be read ends the search. Also for what
  * models_next() has left: NULL is no list. */
 int models_find(const char *text, const char *name);
 

@@ -5,7 +5,7 @@
  *
  * Thread: one.
  * Memory: setting_init() and setting_release() for the origins; strings are the struct config's.
- * Errors: a sentence that names place, setting, value and what is allowed.
+ * Errors: a sentence that names source, setting, value and what is allowed.
  */
 #ifndef CONFIG_SETTING_H
 #define CONFIG_SETTING_H

@@ -1,4 +1,4 @@
-/* kvcache/block_pool.c - a set of free ids, a list of cached ones, counters for the rest. */
+/* kvcache/block_pool.c - a set of free ids, a list of cached ones, counts of the others. */
 #include "kvcache/block_pool.h"
 
 #include "core/base/err.h"

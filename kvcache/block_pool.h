@@ -1,4 +1,4 @@
-/* kvcache/block_pool.h - who holds which KV block, and how many hold it.
+/* kvcache/block_pool.h - the KV blocks: which are free, held or cached, and their reference counts.
  *
  * A block is an index, never a pointer: its bytes live in kv_store, and a sequence's list of
  * indices is all that the scheduler passes around. Blocks are counted so that sequences can
@@ -17,7 +17,7 @@
  *   first fit    the lowest free ids
  *   round robin  the next free ids after the last one handed out, wrapping at the end
  *   best fit     the blocks right after `after` while they are free; for the rest the smallest
- *                run of free neighbours that holds it all, the lowest among equals; when there is
+ *                run of free blocks that holds it all, the lowest among equals; when there is
  *                none the largest run first
  *
  * Invariant (P3): n_free + n_held + n_cached == n_blocks after every call.

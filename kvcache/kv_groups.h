@@ -1,11 +1,12 @@
 /* kvcache/kv_groups.h - which layers lie together in a block, and how many blocks tokens take.
  *
- * A layer with a window never looks at tokens before it again, so their blocks can go; the others
- * look at everything for good. The layers are therefore dealt into groups: the layers of a group
- * all have the window, or none has it. A block holds 16 tokens of one group, and a sequence has a
- * list of blocks for each group. All blocks are of one size, so that there is one pool: a group has
- * at most n_layer layers, and the room of those that it lacks is wasted. A model without windows
- * has one group of all its layers, and so has one whose layers all have the window.
+ * A layer with sliding-window attention never reads the keys of tokens before its window again, so
+ * their blocks can be freed; the other layers read all tokens. The layers are therefore assigned to
+ * groups: the layers of a group all have the window, or none has it. A block holds 16 tokens of one
+ * group, and a sequence has a list of blocks for each group. All blocks are of one size, so that
+ * there is one pool: a group has at most n_layer layers, and the room of those that it lacks is
+ * wasted. A model without windows has one group of all its layers, and so has one whose layers all
+ * have the window.
  *
  * In a group with the window a sequence that has computed n_done tokens keeps the blocks from
  * kv_groups_first() on: what a query of the last token before the last block boundary sees, so that

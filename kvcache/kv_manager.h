@@ -6,13 +6,13 @@
  * here touches bytes: copies are written down as moves and carried out before the step's
  * arithmetic; reads and writes of the swap file are handed out as I/O.
  *
- * Layers are dealt into groups (kv_groups.h), each with blocks of its own. In groups with a window
+ * Layers are assigned to groups (kv_groups.h), each with blocks of its own. In groups with a window
  * a sequence gives back what no later token sees (kv_manager_commit). What it found in the index,
  * or was given by another sequence, it holds there only from that point on, too. How many
  * blocks tokens take is computed here and nowhere else.
  *
- * Cached blocks are as good as free ones: whenever blocks are taken and too few are free, the ones
- * used longest ago are forgotten. A block of a group with the window goes alone; the tokens stay in
+ * Cached blocks are as good as free ones: whenever blocks are taken and too few are free, the least
+ * recently used are evicted. A block of a group with the window goes alone; the tokens stay in
  * the index, and a prefix may lead through them as long as it does not end within their window. One
  * of any other group ends the entry (it has no children in the index: a prefix is always used at
  * least as recently as what follows it). Where all layers have the window, the beginning is what
@@ -203,7 +203,7 @@ int kv_manager_swap_in(struct kv_manager *m, struct kv_seq *kv, struct kv_key *k
 /* Start to read a copy that is in the file. 0: in RAM, or on its way; ERR_AGAIN: cannot be started
  * now; ERR_IO: lost. */
 int kv_manager_fetch(struct kv_manager *m, struct kv_seq *kv);
-enum swap_place kv_manager_where(const struct kv_manager *m, const struct kv_seq *kv);
+enum swap_state kv_manager_where(const struct kv_manager *m, const struct kv_seq *kv);
 /* Drop the copy, if there is one. */
 void kv_manager_forget(struct kv_manager *m, struct kv_seq *kv);
 bool kv_manager_is_freeing(const struct kv_manager *m); /* see swap_is_freeing() */

@@ -58,7 +58,7 @@ static bool check_oldest(const struct kv_manager *m)
 }
 
 /* The blocks of an entry are of the kind that their groups are, and have the same holders, but for
- * those who dropped one, or never had it, because the window has passed. */
+ * sequences that dropped one, or never had it, because the window has passed. */
 static bool check_indexed(const struct kv_manager *m, block_id id)
 {
     uint32_t group;

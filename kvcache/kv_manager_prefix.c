@@ -14,28 +14,28 @@ void kv_key_extend(struct kv_key *key, uint32_t n_tokens)
     }
 }
 
-/* A place in the index: behind `n` blocks of a key, the last of them entry `block`. */
-struct place {
+/* A position in the index: behind `n` blocks of a key, the last of them entry `block`. */
+struct prefix_cursor {
     const struct kv_key *key;
     struct prefix_hash hash;
     block_id block;
     uint32_t n;
 };
 
-static struct place place_start(const struct kv_key *key)
+static struct prefix_cursor cursor_start(const struct kv_key *key)
 {
-    return (struct place){.key = key, .hash = prefix_hash_root(key->salt)};
+    return (struct prefix_cursor){.key = key, .hash = prefix_hash_root(key->salt)};
 }
 
-static const int32_t *place_tokens(const struct place *p)
+static const int32_t *cursor_tokens(const struct prefix_cursor *p)
 {
     return p->key->ids + (size_t)p->n * BLOCK_TOKENS;
 }
 
 /* Move on by a block, if that ends at `limit` tokens or before and is in the index. */
-static bool place_next(const struct kv_manager *m, struct place *p, uint32_t limit)
+static bool cursor_next(const struct kv_manager *m, struct prefix_cursor *p, uint32_t limit)
 {
-    const int32_t *tokens = place_tokens(p);
+    const int32_t *tokens = cursor_tokens(p);
     struct prefix_hash hash;
     block_id block;
 
@@ -54,10 +54,10 @@ static bool place_next(const struct kv_manager *m, struct place *p, uint32_t lim
 /* An entry that begins as the next one of the key does, for *n tokens, and has blocks in all
  * groups. Where all layers have the window, making room for the copy could take the source along.
  */
-static block_id place_part(const struct kv_manager *m, const struct place *p, uint32_t limit,
-                           uint32_t *n)
+static block_id cursor_part(const struct kv_manager *m, const struct prefix_cursor *p,
+                            uint32_t limit, uint32_t *n)
 {
-    const block_id entry = prefix_index_find_partial(m->index, p->hash, p->block, place_tokens(p),
+    const block_id entry = prefix_index_find_partial(m->index, p->hash, p->block, cursor_tokens(p),
                                                      limit - p->n * BLOCK_TOKENS, n);
 
     if (entry != BLOCK_NONE && m->n_full > 0 && prefix_index_is_whole(m->index, entry))
@@ -66,15 +66,15 @@ static block_id place_part(const struct kv_manager *m, const struct place *p, ui
     return BLOCK_NONE;
 }
 
-/* Whether a sequence could go on at a place: groups with the window have all blocks from `run` on,
+/* Could a sequence go on at a position? Groups with the window have all blocks from `run` on,
  * and need those from kv_groups_seen() on. */
-static bool is_end(const struct kv_manager *m, const struct place *p, uint32_t run)
+static bool is_end(const struct kv_manager *m, const struct prefix_cursor *p, uint32_t run)
 {
     return run <= kv_groups_seen(&m->opt.groups, p->n * BLOCK_TOKENS);
 }
 
 struct prefix {
-    struct place end;
+    struct prefix_cursor end;
     uint32_t n_held; /* entries that others hold */
 };
 
@@ -82,11 +82,11 @@ struct prefix {
 static struct prefix longest(const struct kv_manager *m, const struct kv_key *key, uint32_t limit,
                              block_id *entries)
 {
-    struct place p = place_start(key);
+    struct prefix_cursor p = cursor_start(key);
     struct prefix best = {.end = p};
     uint32_t run = 0, n_held = 0;
 
-    while (place_next(m, &p, limit)) {
+    while (cursor_next(m, &p, limit)) {
         n_held += block_pool_holders(m->pool, p.block) > 0;
         if (!prefix_index_is_whole(m->index, p.block))
             run = p.n;
@@ -108,7 +108,7 @@ struct kv_match kv_manager_match(const struct kv_manager *m, const struct kv_key
     if (m->index == NULL)
         return match;
     found = longest(m, key, limit, NULL);
-    (void)place_part(m, &found.end, limit, &n_part);
+    (void)cursor_part(m, &found.end, limit, &n_part);
     match.n_blocks = found.end.n;
     match.n_held = found.n_held * m->n_full;
     match.n_tokens = found.end.n * BLOCK_TOKENS + n_part;
@@ -117,11 +117,11 @@ struct kv_match kv_manager_match(const struct kv_manager *m, const struct kv_key
 
 /* The part of a block that is there as a copy; the sources may be the next to be evicted, so they
  * are pinned while room is made. Returns the tokens in it. */
-static uint32_t attach_part(struct kv_manager *m, struct kv_seq *kv, const struct place *p,
+static uint32_t attach_part(struct kv_manager *m, struct kv_seq *kv, const struct prefix_cursor *p,
                             uint32_t limit)
 {
     uint32_t n, n_cached = 0;
-    const block_id source = place_part(m, p, limit, &n);
+    const block_id source = cursor_part(m, p, limit, &n);
     struct block_table *t = &kv->table;
 
     if (source == BLOCK_NONE)
@@ -180,12 +180,12 @@ uint32_t kv_manager_attach(struct kv_manager *m, struct kv_seq *kv, struct kv_ke
 
 uint32_t kv_manager_find_entries(struct kv_manager *m, struct kv_key *key, uint32_t n_tokens)
 {
-    struct place p = place_start(key);
+    struct prefix_cursor p = cursor_start(key);
 
     if (m->index == NULL)
         return 0;
     kv_key_extend(key, n_tokens);
-    while (place_next(m, &p, n_tokens))
+    while (cursor_next(m, &p, n_tokens))
         m->entries[p.n - 1] = p.block;
     return p.n;
 }

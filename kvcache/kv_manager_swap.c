@@ -122,7 +122,7 @@ int kv_manager_fetch(struct kv_manager *m, struct kv_seq *kv)
     return swap_fetch(m->swap, kv->swap);
 }
 
-enum swap_place kv_manager_where(const struct kv_manager *m, const struct kv_seq *kv)
+enum swap_state kv_manager_where(const struct kv_manager *m, const struct kv_seq *kv)
 {
     assert(kv->swap != SWAP_NONE);
     return swap_where(m->swap, kv->swap);

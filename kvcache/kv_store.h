@@ -1,8 +1,8 @@
 /* kvcache/kv_store.h - the bytes of the KV cache: one arena, sized once.
  *
  * Layout: [block][layer][ keys of each KV head | values of each KV head ]. The layers of a block
- * are those of one group (kv_groups.h), the first n_layer places of any. What the bytes of a head
- * mean is the kernels' business (kern_kv in kernels.h). A block's bytes for all its layers are
+ * are those of one group (kv_groups.h), in the first n_layer slots of any. The layout of the bytes
+ * of a head is that of the kernels (kern_kv in kernels.h). A block's bytes for all its layers are
  * contiguous: a copy or a swap is one memcpy. Block 0 exists in the address space and is never
  * touched.
  *

@@ -13,7 +13,7 @@
  *
  * Below, `block` is an entry's block of the first group unless another group is named.
  *
- * The index only knows ids and tokens; who holds a block is block_pool's affair.
+ * The index only knows ids and tokens; reference counts are in block_pool.
  *
  * Thread: engine thread only (prefix_hash_* : any).
  * Memory: taken in prefix_index_create(): about 130 bytes a block; with more groups than one

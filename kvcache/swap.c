@@ -1,4 +1,4 @@
-/* kvcache/swap.c - which slots are whose, and what to write and read next. */
+/* kvcache/swap.c - the slots of each copy, and what to write and read next. */
 #include "kvcache/swap.h"
 
 #include "core/base/err.h"
@@ -16,12 +16,12 @@
 
 struct copy {
     struct list link; /* in one of the lists of struct swap, or in none */
-    enum swap_place place;
+    enum swap_state state;
     uint32_t n;         /* blocks; 0: not in use */
     uint64_t age;       /* counts up with swap_add() */
     bool is_dropped;    /* exists only until its I/O has ended */
     bool is_wanted;     /* asked for by swap_fetch(): stays in RAM */
-    uint32_t *ram, *file; /* [n] slots, as far as `place` says that it has some */
+    uint32_t *ram, *file; /* [n] slots, as far as `state` says that it has some */
 };
 
 struct swap {
@@ -131,12 +131,12 @@ static void give_slots(struct id_set *free, uint32_t n, const uint32_t *slots)
 
 static bool has_ram(const struct copy *c)
 {
-    return c->place == SWAP_RAM || c->place == SWAP_WRITING || c->place == SWAP_READING;
+    return c->state == SWAP_RAM || c->state == SWAP_WRITING || c->state == SWAP_READING;
 }
 
 static bool has_file(const struct copy *c)
 {
-    return c->place == SWAP_FILE || c->place == SWAP_WRITING || c->place == SWAP_READING;
+    return c->state == SWAP_FILE || c->state == SWAP_WRITING || c->state == SWAP_READING;
 }
 
 static struct copy *get(const struct swap *s, uint32_t copy)
@@ -176,7 +176,7 @@ int64_t swap_add(struct swap *s, uint32_t n, const uint32_t **ram)
     c = &s->copies[id_set_next(&s->free_copies, 0)];
     id_set_remove(&s->free_copies, (uint32_t)(c - s->copies));
     c->n = n;
-    c->place = SWAP_RAM;
+    c->state = SWAP_RAM;
     c->age = ++s->last_age;
     take_slots(&s->free_ram, n, c->ram);
     list_push_back(&s->in_ram, &c->link);
@@ -191,12 +191,12 @@ const uint32_t *swap_slots(const struct swap *s, uint32_t copy, uint32_t *n)
     const struct copy *c = get(s, copy);
 
     *n = c->n;
-    return c->place == SWAP_RAM || c->place == SWAP_WRITING ? c->ram : NULL;
+    return c->state == SWAP_RAM || c->state == SWAP_WRITING ? c->ram : NULL;
 }
 
-enum swap_place swap_where(const struct swap *s, uint32_t copy)
+enum swap_state swap_where(const struct swap *s, uint32_t copy)
 {
-    return get(s, copy)->place;
+    return get(s, copy)->state;
 }
 
 uint32_t swap_n_blocks(const struct swap *s, uint32_t copy)
@@ -222,7 +222,7 @@ void swap_drop(struct swap *s, uint32_t copy)
         c->is_dropped = true;
         return;
     }
-    s->n_to_read -= c->place == SWAP_READING;
+    s->n_to_read -= c->state == SWAP_READING;
     free_copy(s, c);
 }
 
@@ -236,17 +236,17 @@ int swap_fetch(struct swap *s, uint32_t copy)
 {
     struct copy *c = get(s, copy);
 
-    if (c->place == SWAP_LOST)
+    if (c->state == SWAP_LOST)
         return ERR_IO;
-    if (c->place == SWAP_FILE) {
+    if (c->state == SWAP_FILE) {
         if (c->n > s->free_ram.count || s->n_to_read + s->n_under_way >= SWAP_MAX_IO)
             return ERR_AGAIN;
         take_slots(&s->free_ram, c->n, c->ram);
-        c->place = SWAP_READING;
+        c->state = SWAP_READING;
         list_push_back(&s->to_read, &c->link);
         s->n_to_read++;
     }
-    if (c->place == SWAP_RAM)
+    if (c->state == SWAP_RAM)
         list_unlink(&c->link);
     c->is_wanted = true;
     return 0;
@@ -276,7 +276,7 @@ bool swap_is_freeing(const struct swap *s)
     list_each(it, &s->under_way) {
         const struct copy *c = list_entry(it, struct copy, link);
 
-        if (c->is_dropped || (c->place == SWAP_WRITING && !c->is_wanted))
+        if (c->is_dropped || (c->state == SWAP_WRITING && !c->is_wanted))
             return true;
     }
     return next_to_write(s) != NULL;
@@ -289,7 +289,7 @@ static bool start_io(struct swap *s, struct copy *c, struct swap_io *out)
     s->n_under_way++;
     *out = (struct swap_io){
         .copy = (uint32_t)(c - s->copies),
-        .is_write = c->place == SWAP_WRITING,
+        .is_write = c->state == SWAP_WRITING,
         .n = c->n,
         .ram = c->ram,
         .file = c->file,
@@ -309,7 +309,7 @@ bool swap_next_io(struct swap *s, struct swap_io *out)
     if (c == NULL)
         return false;
     take_slots(&s->free_file, c->n, c->file);
-    c->place = SWAP_WRITING;
+    c->state = SWAP_WRITING;
     s->n_leaving += c->n;
     return start_io(s, c, out);
 }
@@ -338,11 +338,11 @@ static void write_done(struct swap *s, struct copy *c, bool failed)
         return;
     if (!failed && !c->is_wanted) {
         give_slots(&s->free_ram, c->n, c->ram);
-        c->place = SWAP_FILE;
+        c->state = SWAP_FILE;
         return;
     }
     give_slots(&s->free_file, c->n, c->file);
-    c->place = SWAP_RAM;
+    c->state = SWAP_RAM;
     if (!c->is_wanted)
         enter_in_ram(s, c);
 }
@@ -358,7 +358,7 @@ static void read_done(struct swap *s, struct copy *c, bool failed)
     give_slots(&s->free_file, c->n, c->file);
     if (failed)
         give_slots(&s->free_ram, c->n, c->ram);
-    c->place = failed ? SWAP_LOST : SWAP_RAM;
+    c->state = failed ? SWAP_LOST : SWAP_RAM;
 }
 
 void swap_io_done(struct swap *s, uint32_t copy, int rc)
@@ -368,7 +368,7 @@ void swap_io_done(struct swap *s, uint32_t copy, int rc)
     assert(copy < s->opt.max_copies && c->n > 0 && is_under_way(s, c));
     list_unlink(&c->link);
     s->n_under_way--;
-    if (c->place == SWAP_WRITING)
+    if (c->state == SWAP_WRITING)
         write_done(s, c, rc < 0);
     else
         read_done(s, c, rc < 0);
@@ -432,7 +432,7 @@ bool swap_check(const struct swap *s)
             return false;
         n_copies += c->n > 0;
         n_dropped += c->is_dropped;
-        n_leaving += c->place == SWAP_WRITING ? c->n : 0;
+        n_leaving += c->state == SWAP_WRITING ? c->n : 0;
     }
     return n_ram + s->free_ram.count == s->opt.n_ram &&
            n_file + s->free_file.count == s->opt.n_file && n_leaving == s->n_leaving &&

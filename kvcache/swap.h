@@ -23,7 +23,7 @@
 #define SWAP_NONE UINT32_MAX /* no copy */
 #define SWAP_MAX_IO 4        /* writes and reads under way at a time */
 
-enum swap_place { SWAP_RAM = 0, SWAP_WRITING, SWAP_FILE, SWAP_READING, SWAP_LOST };
+enum swap_state { SWAP_RAM = 0, SWAP_WRITING, SWAP_FILE, SWAP_READING, SWAP_LOST };
 
 struct swap_options {
     uint32_t n_ram, n_file; /* slots of one block each; n_ram >= 1 when n_file > 0 */
@@ -58,9 +58,9 @@ bool swap_can_add(const struct swap *s, uint32_t n);
  * (counted) with nothing changed. */
 int64_t swap_add(struct swap *s, uint32_t n, const uint32_t **ram);
 
-/* The RAM slots of a copy whose place is RAM or WRITING; *n of them. NULL otherwise. */
+/* The RAM slots of a copy whose state is RAM or WRITING; *n of them. NULL otherwise. */
 const uint32_t *swap_slots(const struct swap *s, uint32_t copy, uint32_t *n);
-enum swap_place swap_where(const struct swap *s, uint32_t copy);
+enum swap_state swap_where(const struct swap *s, uint32_t copy);
 uint32_t swap_n_blocks(const struct swap *s, uint32_t copy);
 
 /* Blocks of a copy went back to the cache from RAM (n of them loaded, for the statistics); the copy

@@ -1,6 +1,6 @@
 /* kvcache/swap_store.h - the bytes of swapped blocks: an arena in RAM and a file.
  *
- * Which slot means what is swap.h's affair. Slots hold one block, all layers. Each file slot's
+ * swap.h knows which copy a slot belongs to. Slots hold one block, all layers. Each file slot's
  * checksum (XXH3, 64 bits) is kept in memory: what is read back is what was written, or an error.
  *
  * The file begins with a page that says whose it is. It is locked while in use and removed by

@@ -24,12 +24,12 @@ struct engine_arbiter {
     uint64_t now;  /* virtual time: the start tag of the step under way, or of the last one */
     uint32_t owner;
     uint32_t n;
-    struct contender places[];
+    struct contender engines[];
 };
 
 int engine_arbiter_create(struct engine_arbiter **out, const uint32_t *shares, uint32_t n)
 {
-    struct engine_arbiter *t = mem_calloc(1, sizeof(*t) + n * sizeof(t->places[0]));
+    struct engine_arbiter *t = mem_calloc(1, sizeof(*t) + n * sizeof(t->engines[0]));
 
     *out = NULL;
     if (t == NULL)
@@ -37,7 +37,7 @@ int engine_arbiter_create(struct engine_arbiter **out, const uint32_t *shares, u
     pthread_mutex_init(&t->mutex, NULL);
     for (uint32_t i = 0; i < n; i++) {
         assert(shares[i] >= 1 && shares[i] <= SCALE);
-        t->places[i].share = shares[i];
+        t->engines[i].share = shares[i];
     }
     t->owner = NO_ENGINE;
     t->n = n;
@@ -56,13 +56,13 @@ void engine_arbiter_destroy(struct engine_arbiter **arbiter)
     *arbiter = NULL;
 }
 
-void engine_arbiter_join(struct engine_arbiter *t, uint32_t place, void (*granted)(void *ud),
+void engine_arbiter_join(struct engine_arbiter *t, uint32_t engine, void (*granted)(void *ud),
                          void *ud)
 {
     if (t == NULL)
         return;
-    t->places[place].granted = granted;
-    t->places[place].ud = ud;
+    t->engines[engine].granted = granted;
+    t->engines[engine].ud = ud;
 }
 
 /* ---- with the mutex held ---- */
@@ -74,42 +74,42 @@ static void compete(struct engine_arbiter *t, struct contender *c)
         c->start = t->now;
 }
 
-/* `self` is the place whose engine calls. */
+/* `self` is the engine that calls. */
 static void choose(struct engine_arbiter *t, uint32_t self)
 {
     uint32_t first = NO_ENGINE;
 
     for (uint32_t i = 0; i < t->n; i++)
-        if (t->places[i].competes &&
-            (first == NO_ENGINE || t->places[i].start < t->places[first].start))
+        if (t->engines[i].competes &&
+            (first == NO_ENGINE || t->engines[i].start < t->engines[first].start))
             first = i;
     t->owner = first;
     if (first == NO_ENGINE)
         return;
-    t->now = t->places[first].start;
+    t->now = t->engines[first].start;
     if (first != self)
-        t->places[first].granted(t->places[first].ud);
+        t->engines[first].granted(t->engines[first].ud);
 }
 
 /* ---- the engines' ---- */
 
-bool engine_arbiter_ask(struct engine_arbiter *t, uint32_t place)
+bool engine_arbiter_ask(struct engine_arbiter *t, uint32_t engine)
 {
     bool is_own;
 
     if (t == NULL)
         return true;
     pthread_mutex_lock(&t->mutex);
-    if (!t->places[place].competes)
-        compete(t, &t->places[place]);
+    if (!t->engines[engine].competes)
+        compete(t, &t->engines[engine]);
     if (t->owner == NO_ENGINE)
-        choose(t, place);
-    is_own = t->owner == place;
+        choose(t, engine);
+    is_own = t->owner == engine;
     pthread_mutex_unlock(&t->mutex);
     return is_own;
 }
 
-uint32_t engine_arbiter_n_rivals(struct engine_arbiter *t, uint32_t place)
+uint32_t engine_arbiter_n_rivals(struct engine_arbiter *t, uint32_t engine)
 {
     uint32_t n = 0;
 
@@ -117,20 +117,20 @@ uint32_t engine_arbiter_n_rivals(struct engine_arbiter *t, uint32_t place)
         return 0;
     pthread_mutex_lock(&t->mutex);
     for (uint32_t i = 0; i < t->n; i++)
-        n += i != place && t->places[i].competes;
+        n += i != engine && t->engines[i].competes;
     pthread_mutex_unlock(&t->mutex);
     return n;
 }
 
-void engine_arbiter_end(struct engine_arbiter *t, uint32_t place, uint64_t us, bool wants_more)
+void engine_arbiter_end(struct engine_arbiter *t, uint32_t engine, uint64_t us, bool wants_more)
 {
     if (t == NULL)
         return;
     pthread_mutex_lock(&t->mutex);
-    assert(t->owner == place || !wants_more);
-    t->places[place].start += us * SCALE / t->places[place].share;
-    t->places[place].competes = wants_more;
-    if (t->owner == place)
-        choose(t, place);
+    assert(t->owner == engine || !wants_more);
+    t->engines[engine].start += us * SCALE / t->engines[engine].share;
+    t->engines[engine].competes = wants_more;
+    if (t->owner == engine)
+        choose(t, engine);
     pthread_mutex_unlock(&t->mutex);
 }

@@ -1,4 +1,4 @@
-/* scheduler/engine_loop.c - one turn of the engine; see engine_loop.h.
+/* scheduler/engine_loop.c - one iteration of the engine loop; see engine_loop.h.
  *
  * Data goes one way: queue -> sched -> plan -> moves, batch -> tokens -> events.
  */
@@ -44,6 +44,17 @@ static void on_granted(void *ud)
     queue_wake(((struct engine_loop *)ud)->opt.queue);
 }
 
+static void init_stats(struct engine_loop *l)
+{
+    l->stats.target_us = (uint64_t)l->opt.step_target_ms * 1000;
+    l->stats.block_bytes = kv_store_block_bytes(&l->opt.kv->shape);
+    hist_init_ratio(&l->stats.cost_error);
+    hist_init_tokens(&l->stats.iteration_tokens);
+    hist_init_itl(&l->stats.iteration_seconds);
+    hist_init_tokens(&l->stats.batch_sequences);
+    sched_fill_stats(l->sched, &l->stats);
+}
+
 int engine_loop_create(struct engine_loop **out, const struct engine_loop_options *options)
 {
     const struct sched_options *so = &options->sched;
@@ -68,14 +79,8 @@ int engine_loop_create(struct engine_loop **out, const struct engine_loop_option
     if (so->whole_prompts)
         cost_expect_no_streams(&l->cost);
     l->epoch_us = clock_us();
-    l->stats.target_us = (uint64_t)options->step_target_ms * 1000;
-    l->stats.block_bytes = kv_store_block_bytes(&options->kv->shape);
-    hist_init_ratio(&l->stats.cost_error);
-    hist_init_tokens(&l->stats.iteration_tokens);
-    hist_init_itl(&l->stats.iteration_seconds);
-    hist_init_tokens(&l->stats.batch_sequences);
-    sched_fill_stats(l->sched, &l->stats);
-    engine_arbiter_join(options->arbiter, options->place, on_granted, l);
+    init_stats(l);
+    engine_arbiter_join(options->arbiter, options->engine, on_granted, l);
     journal_start(options->journal, so, options->kv_options, l->eog, l->opt.n_eog);
     *out = l;
     return 0;
@@ -394,13 +399,13 @@ static void give_snapshot(struct engine_loop *l)
     queue_publish(l->opt.queue, &l->stats);
 }
 
-/* ---- the turn ---- */
+/* ---- one iteration ---- */
 
 /* A stream waits for its own steps and for those of other engines that have work: the target is for
  * all of them together. */
 static const struct plan *make_plan(struct engine_loop *l, uint64_t now)
 {
-    const uint32_t n = 1 + engine_arbiter_n_rivals(l->opt.arbiter, l->opt.place);
+    const uint32_t n = 1 + engine_arbiter_n_rivals(l->opt.arbiter, l->opt.engine);
     const struct plan *plan;
 
     l->limits = (struct sched_limits){.target_us = l->stats.target_us / n,
@@ -470,9 +475,9 @@ static bool take_turn(struct engine_loop *l, uint64_t now)
     bool may_plan = true;
 
     if (sched_is_idle(l->sched))
-        engine_arbiter_end(l->opt.arbiter, l->opt.place, 0, false);
+        engine_arbiter_end(l->opt.arbiter, l->opt.engine, 0, false);
     else
-        may_plan = engine_arbiter_ask(l->opt.arbiter, l->opt.place);
+        may_plan = engine_arbiter_ask(l->opt.arbiter, l->opt.engine);
     if (!may_plan && l->asked_us == 0)
         l->asked_us = now;
     if (may_plan && l->asked_us > 0) {
@@ -505,7 +510,7 @@ static int engine_loop_step(struct engine_loop *l)
     publish(l);
     give_snapshot(l);
     if (plan->n_items == 0) {
-        engine_arbiter_end(l->opt.arbiter, l->opt.place, clock_us() - from, false);
+        engine_arbiter_end(l->opt.arbiter, l->opt.engine, clock_us() - from, false);
         return ERR_AGAIN;
     }
     compute(l, plan);
@@ -517,7 +522,7 @@ static int engine_loop_step(struct engine_loop *l)
     publish(l);
     emit_ends(l);
     publish(l);
-    engine_arbiter_end(l->opt.arbiter, l->opt.place, clock_us() - from, !sched_is_idle(l->sched));
+    engine_arbiter_end(l->opt.arbiter, l->opt.engine, clock_us() - from, !sched_is_idle(l->sched));
     return 0;
 }
 
@@ -537,13 +542,13 @@ static void *engine_loop_main(void *ud)
             break;
         queue_wait_inbox(l->opt.queue, l->asked_us > 0 ? TURN_TICK_MS : 0);
     }
-    engine_arbiter_end(l->opt.arbiter, l->opt.place, 0, false); /* it may have expired */
+    engine_arbiter_end(l->opt.arbiter, l->opt.engine, 0, false); /* it may have expired */
     return NULL;
 }
 
 int engine_loop_start(struct engine_loop *l)
 {
-    publish(l); /* statistics asked for before the first turn have the true number of blocks */
+    publish(l); /* statistics asked for before the first step have the true number of blocks */
     return pthread_create(&l->thread, NULL, engine_loop_main, l) == 0 ? 0 : ERR_INTERNAL;
 }
 

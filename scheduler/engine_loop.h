@@ -1,8 +1,8 @@
 /* scheduler/engine_loop.h - the engine thread: drain, plan, move blocks, build the batch, run,
  * commit, emit.
  *
- * loop_run() turns until the queue is closed and nothing is left. A step allocates nothing and
- * never waits for the network or a disk; with nothing to do the thread sleeps on the queue.
+ * The thread makes steps until the queue is closed and no request is left. A step allocates nothing
+ * and never waits for the network or a disk; without work the thread sleeps on the queue.
  *
  * Thread: engine_loop_start() makes the engine thread; engine_loop_join() waits for its end.
  * Memory: taken in engine_loop_create(); everything in the options is borrowed.
@@ -35,7 +35,7 @@ struct engine_loop_options {
     const int32_t *eog;      /* ids that end a generation; copied */
     size_t n_eog;
     struct engine_arbiter *arbiter; /* NULL: this engine is alone on the machine */
-    uint32_t place;      /* its place in them */
+    uint32_t engine;         /* the index of this one in it */
     struct journal *journal; /* receives everything that a replay needs, or NULL */
 };
 

@@ -4,7 +4,7 @@
 #include "kvcache/kv_groups.h"
 #include "scheduler/scheduler.h"
 
-struct road { /* what lies before the one who asks */
+struct backlog { /* the work ahead of a new request */
     uint32_t n_prompts; /* not computed yet, the running ones too */
     uint32_t n_waiting; /* of these: without a slot */
     uint64_t tokens;    /* of all their prompts, still to compute */
@@ -28,18 +28,19 @@ static uint64_t ceil_div(uint64_t n, uint64_t d)
 }
 
 /* Those of a lower priority go later, whatever they asked for; ageing is not looked at. */
-static void count_ahead(struct road *road, const struct engine_stats *s,
+static void count_ahead(struct backlog *backlog, const struct engine_stats *s,
                         const struct forecast_ask *ask)
 {
     const uint32_t n_streams = s->streams.n_decode;
 
-    road->tokens = s->running_prefill + ask->tokens_ahead;
+    backlog->tokens = s->running_prefill + ask->tokens_ahead;
     for (uint32_t p = ask->priority; p < PRIORITY_COUNT; p++) {
-        road->n_waiting += s->n_waiting[p];
-        road->tokens += s->waiting_tokens[p];
+        backlog->n_waiting += s->n_waiting[p];
+        backlog->tokens += s->waiting_tokens[p];
     }
-    road->n_waiting += ask->tokens_ahead > 0;
-    road->n_prompts = road->n_waiting + (s->n_running > n_streams ? s->n_running - n_streams : 0);
+    backlog->n_waiting += ask->tokens_ahead > 0;
+    backlog->n_prompts = backlog->n_waiting;
+    backlog->n_prompts += s->n_running > n_streams ? s->n_running - n_streams : 0;
 }
 
 /* Prompt rows beside the streams: what the scheduler would grant in the middle of this prompt. */
@@ -58,26 +59,26 @@ static uint32_t rows_beside(const struct engine_stats *s, const struct forecast_
 }
 
 /* Half of the prompts ahead have become streams, on average, while they are all computed. */
-static struct road look(const struct engine_stats *s, const struct forecast_ask *ask)
+static struct backlog look(const struct engine_stats *s, const struct forecast_ask *ask)
 {
-    struct road road = {0};
+    struct backlog backlog = {0};
     uint64_t joining;
 
-    count_ahead(&road, s, ask);
-    joining = least(road.n_prompts / 2, ask->max_sequences - least(s->streams.n_decode,
+    count_ahead(&backlog, s, ask);
+    joining = least(backlog.n_prompts / 2, ask->max_sequences - least(s->streams.n_decode,
                                                                    ask->max_sequences));
-    road.base_ns = step_costs_ns(&s->costs, &s->streams) + joining * s->costs.decode_ns;
-    road.rows = rows_beside(s, ask, road.base_ns, s->streams.n_decode + (uint32_t)joining);
-    return road;
+    backlog.base_ns = step_costs_ns(&s->costs, &s->streams) + joining * s->costs.decode_ns;
+    backlog.rows = rows_beside(s, ask, backlog.base_ns, s->streams.n_decode + (uint32_t)joining);
+    return backlog;
 }
 
 /* All prompts ahead, as if they were of one length. */
-static uint64_t ahead_ns(const struct road *road, const struct engine_stats *s)
+static uint64_t ahead_ns(const struct backlog *backlog, const struct engine_stats *s)
 {
-    const uint64_t n = most(1, road->n_prompts);
-    const uint64_t length = least(road->tokens / n, 1 << 20);
+    const uint64_t n = most(1, backlog->n_prompts);
+    const uint64_t length = least(backlog->tokens / n, 1 << 20);
 
-    return ceil_div(road->tokens, road->rows) * road->base_ns +
+    return ceil_div(backlog->tokens, backlog->rows) * backlog->base_ns +
            n * step_costs_chunk_ns(&s->costs, 0, (uint32_t)length);
 }
 
@@ -90,20 +91,20 @@ static uint64_t steps_to_ends(const struct engine_stats *s, uint64_t n)
     return ceil_div(2 * s->running_left * n, (uint64_t)s->n_running * (s->n_running + 1));
 }
 
-static uint64_t ends_for_slots(const struct road *road, const struct engine_stats *s,
+static uint64_t ends_for_slots(const struct backlog *backlog, const struct engine_stats *s,
                                const struct forecast_ask *ask)
 {
-    const uint64_t wanted = (uint64_t)s->n_running + road->n_waiting + 1;
+    const uint64_t wanted = (uint64_t)s->n_running + backlog->n_waiting + 1;
 
     return wanted - least(wanted, ask->max_sequences);
 }
 
 /* Each end gives back an even share of what is held; prompts ahead as if of one length. */
-static uint64_t ends_for_blocks(const struct road *road, const struct engine_stats *s,
+static uint64_t ends_for_blocks(const struct backlog *backlog, const struct engine_stats *s,
                                 const struct forecast_ask *ask)
 {
-    const uint64_t n = most(1, road->n_prompts);
-    const uint64_t length = least(ceil_div(road->tokens, n), UINT32_MAX);
+    const uint64_t n = most(1, backlog->n_prompts);
+    const uint64_t length = least(ceil_div(backlog->tokens, n), UINT32_MAX);
     const uint64_t own =
         kv_groups_peak(&s->groups, ask->n_prompt - ask->n_cached + 1, s->max_chunk);
     const uint64_t wanted = n * kv_groups_peak(&s->groups, (uint32_t)length, s->max_chunk) + own;
@@ -115,18 +116,18 @@ static uint64_t ends_for_blocks(const struct road *road, const struct engine_sta
 }
 
 /* A step under way has, on average, half of its time left. */
-static uint64_t under_way_ns(const struct road *road, const struct engine_stats *s)
+static uint64_t under_way_ns(const struct backlog *backlog, const struct engine_stats *s)
 {
-    const uint32_t n = (uint32_t)least(road->tokens, road->rows);
+    const uint32_t n = (uint32_t)least(backlog->tokens, backlog->rows);
 
-    return s->busy ? (road->base_ns + step_costs_chunk_ns(&s->costs, 0, n)) / 2 : 0;
+    return s->busy ? (backlog->base_ns + step_costs_chunk_ns(&s->costs, 0, n)) / 2 : 0;
 }
 
 /* A step of its decoding: beside all requests that were ahead, with half of its answer computed. */
-static uint64_t decode_ns(const struct road *road, const struct engine_stats *s,
+static uint64_t decode_ns(const struct backlog *backlog, const struct engine_stats *s,
                           const struct forecast_ask *ask)
 {
-    const uint64_t n = least((uint64_t)s->streams.n_decode + road->n_prompts + 1,
+    const uint64_t n = least((uint64_t)s->streams.n_decode + backlog->n_prompts + 1,
                              most(1, ask->max_sequences));
     const struct step_work own = {
         .n_decode = (uint32_t)(n - least(n, s->streams.n_decode)),
@@ -138,22 +139,22 @@ static uint64_t decode_ns(const struct road *road, const struct engine_stats *s,
 
 struct forecast forecast_make(const struct engine_stats *s, const struct forecast_ask *ask)
 {
-    struct road road;
+    struct backlog backlog;
     uint64_t start, first, ends;
 
     if (!s->costs.is_known)
         return (struct forecast){0};
-    road = look(s, ask);
-    ends = most(ends_for_slots(&road, s, ask), ends_for_blocks(&road, s, ask));
-    start = under_way_ns(&road, s) +
-            most(ahead_ns(&road, s), steps_to_ends(s, ends) * road.base_ns);
-    first = start + ceil_div(ask->n_prompt - ask->n_cached, road.rows) * road.base_ns +
+    backlog = look(s, ask);
+    ends = most(ends_for_slots(&backlog, s, ask), ends_for_blocks(&backlog, s, ask));
+    start = under_way_ns(&backlog, s) +
+            most(ahead_ns(&backlog, s), steps_to_ends(s, ends) * backlog.base_ns);
+    first = start + ceil_div(ask->n_prompt - ask->n_cached, backlog.rows) * backlog.base_ns +
             step_costs_chunk_ns(&s->costs, ask->n_cached, ask->n_prompt - ask->n_cached);
     return (struct forecast){
         .is_known = true,
         .start_us = start / 1000,
         .first_us = first / 1000,
-        .finish_us = (first + (most(ask->max_tokens, 1) - 1) * decode_ns(&road, s, ask)) / 1000,
+        .finish_us = (first + (most(ask->max_tokens, 1) - 1) * decode_ns(&backlog, s, ask)) / 1000,
     };
 }
 

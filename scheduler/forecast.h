@@ -1,9 +1,10 @@
-/* scheduler/forecast.h - when would it be my turn: a prediction from the published statistics.
+/* scheduler/forecast.h - when a new request would start and finish, predicted from the published
+ * statistics.
  *
- * Behind Retry-After, X-Queue-Position's companion times, POST /v1/plan and the refusal of
- * deadlines that cannot be met. Pure arithmetic on one engine_stats; it counts the tokens that go
- * first, the rows that fit into a step beside the present streams, and the blocks that must become
- * free, and multiplies by the cost model.
+ * Used for Retry-After, the times beside X-Queue-Position, POST /v1/plan and the refusal of
+ * deadlines that cannot be met. Pure arithmetic on one engine_stats: the tokens ahead of the
+ * request, the rows that fit into a step beside the running sequences, and the blocks that must
+ * become free, times what the cost model says of a step.
  *
  * Thread: any.
  * Memory: none.

@@ -1,4 +1,4 @@
-/* scheduler/heap.h - a binary heap of sequences that knows where each one stands.
+/* scheduler/heap.h - a binary heap of sequences, each of which knows its position in it.
  *
  * Private to scheduler/. The element keeps its own position (a field named at creation), so that
  * any element can be removed in O(log n).

@@ -1,5 +1,5 @@
-/* scheduler/journal.h - everything that the scheduler was told and what it answered, as
- * lines on their way to a file.
+/* scheduler/journal.h - the calls of the scheduler and its answers, as lines to be written to a
+ * file.
  *
  * The scheduler is pure: the same calls at the same times give the same plans. So a run can be made
  * again from a list of its calls, and `quire replay` does that. One line per call, in the order of

@@ -1,8 +1,6 @@
 /* scheduler/order.c - see order.h. Split and merge do all the work. */
 #include "scheduler/order.h"
 
-#include "scheduler/sequence.h"
-
 #include <assert.h>
 #include <stddef.h>
 
@@ -16,79 +14,79 @@ bool order_key_before(const struct order_key *a, const struct order_key *b)
 }
 
 /* A fixed shuffle of the ticket (Steele et al., SplitMix64): the same plans on every run. */
-static uint64_t weight(const struct seq *s)
+static uint64_t weight(const struct order_node *s)
 {
-    uint64_t z = s->node.key.ticket + 0x9e3779b97f4a7c15u;
+    uint64_t z = s->key.ticket + 0x9e3779b97f4a7c15u;
 
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
 }
 
-static uint32_t size(const struct seq *s)
+static uint32_t size(const struct order_node *s)
 {
-    return s != NULL ? s->node.size : 0;
+    return s != NULL ? s->size : 0;
 }
 
-static void update(struct seq *s)
+static void update(struct order_node *s)
 {
-    s->node.size = 1 + size(s->node.left) + size(s->node.right);
+    s->size = 1 + size(s->left) + size(s->right);
 }
 
-static struct seq *merge(struct seq *a, struct seq *b)
+static struct order_node *merge(struct order_node *a, struct order_node *b)
 {
     if (a == NULL || b == NULL)
         return a != NULL ? a : b;
     if (weight(a) > weight(b)) {
-        a->node.right = merge(a->node.right, b);
+        a->right = merge(a->right, b);
         update(a);
         return a;
     }
-    b->node.left = merge(a, b->node.left);
+    b->left = merge(a, b->left);
     update(b);
     return b;
 }
 
 /* Everything before the key to the left, the rest to the right. */
-static void split(struct seq *s, const struct order_key *k, struct seq **left, struct seq **right)
+static void split(struct order_node *s, const struct order_key *k, struct order_node **left,
+                  struct order_node **right)
 {
     if (s == NULL) {
         *left = *right = NULL;
-    } else if (order_key_before(&s->node.key, k)) {
-        split(s->node.right, k, &s->node.right, right);
+    } else if (order_key_before(&s->key, k)) {
+        split(s->right, k, &s->right, right);
         *left = s;
         update(s);
     } else {
-        split(s->node.left, k, left, &s->node.left);
+        split(s->left, k, left, &s->left);
         *right = s;
         update(s);
     }
 }
 
-void order_insert(struct order *o, struct seq *s)
+void order_insert(struct order *o, struct order_node *s)
 {
-    struct seq *left, *right;
+    struct order_node *left, *right;
 
-    assert(s->node.size == 0);
-    s->node.left = s->node.right = NULL;
-    s->node.size = 1;
-    split(o->root, &s->node.key, &left, &right);
+    assert(s->size == 0);
+    s->left = s->right = NULL;
+    s->size = 1;
+    split(o->root, &s->key, &left, &right);
     o->root = merge(merge(left, s), right);
 }
 
-void order_remove(struct order *o, struct seq *s)
+void order_remove(struct order *o, struct order_node *s)
 {
-    struct seq **link = &o->root;
+    struct order_node **link = &o->root;
 
     while (*link != s) {
         assert(*link != NULL);
-        (*link)->node.size--;
-        link = order_key_before(&s->node.key, &(*link)->node.key) ? &(*link)->node.left
-                                                                  : &(*link)->node.right;
+        (*link)->size--;
+        link = order_key_before(&s->key, &(*link)->key) ? &(*link)->left : &(*link)->right;
     }
-    *link = merge(s->node.left, s->node.right);
-    s->node.left = s->node.right = NULL;
-    s->node.size = 0;
+    *link = merge(s->left, s->right);
+    s->left = s->right = NULL;
+    s->size = 0;
 }
 
 uint32_t order_n(const struct order *o)
@@ -96,25 +94,25 @@ uint32_t order_n(const struct order *o)
     return size(o->root);
 }
 
-struct seq *order_first(const struct order *o)
+struct order_node *order_first(const struct order *o)
 {
-    struct seq *s = o->root;
+    struct order_node *s = o->root;
 
-    while (s != NULL && s->node.left != NULL)
-        s = s->node.left;
+    while (s != NULL && s->left != NULL)
+        s = s->left;
     return s;
 }
 
-struct seq *order_next(const struct order *o, const struct order_key *k)
+struct order_node *order_next(const struct order *o, const struct order_key *k)
 {
-    struct seq *s = o->root, *best = NULL;
+    struct order_node *s = o->root, *best = NULL;
 
     while (s != NULL) {
-        if (order_key_before(k, &s->node.key)) {
+        if (order_key_before(k, &s->key)) {
             best = s;
-            s = s->node.left;
+            s = s->left;
         } else {
-            s = s->node.right;
+            s = s->right;
         }
     }
     return best;
@@ -122,30 +120,31 @@ struct seq *order_next(const struct order *o, const struct order_key *k)
 
 uint32_t order_rank(const struct order *o, const struct order_key *k)
 {
-    const struct seq *s = o->root;
+    const struct order_node *s = o->root;
     uint32_t n = 0;
 
     while (s != NULL) {
-        if (order_key_before(&s->node.key, k)) {
-            n += 1 + size(s->node.left);
-            s = s->node.right;
+        if (order_key_before(&s->key, k)) {
+            n += 1 + size(s->left);
+            s = s->right;
         } else {
-            s = s->node.left;
+            s = s->left;
         }
     }
     return n;
 }
 
-static bool check(const struct seq *s, const struct order_key *low, const struct order_key *high)
+static bool check(const struct order_node *s, const struct order_key *low,
+                  const struct order_key *high)
 {
     if (s == NULL)
         return true;
-    if ((low != NULL && !order_key_before(low, &s->node.key)) ||
-        (high != NULL && !order_key_before(&s->node.key, high)))
+    if ((low != NULL && !order_key_before(low, &s->key)) ||
+        (high != NULL && !order_key_before(&s->key, high)))
         return false;
-    if (s->node.size != 1 + size(s->node.left) + size(s->node.right))
+    if (s->size != 1 + size(s->left) + size(s->right))
         return false;
-    return check(s->node.left, low, &s->node.key) && check(s->node.right, &s->node.key, high);
+    return check(s->left, low, &s->key) && check(s->right, &s->key, high);
 }
 
 bool order_check(const struct order *o)

@@ -15,8 +15,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct seq;
-
 struct order_key { /* the smaller goes first */
     uint64_t major, minor;
     uint64_t ticket; /* unique */
@@ -24,22 +22,22 @@ struct order_key { /* the smaller goes first */
 
 struct order_node { /* inside struct seq */
     struct order_key key;
-    struct seq *left, *right;
+    struct order_node *left, *right;
     uint32_t size; /* of the subtree; 0 = in no order */
 };
 
 struct order { /* zero is empty */
-    struct seq *root;
+    struct order_node *root;
 };
 
 bool order_key_before(const struct order_key *a, const struct order_key *b);
 
-void order_insert(struct order *o, struct seq *s); /* s->node.key is set, s is in no order */
-void order_remove(struct order *o, struct seq *s); /* it is in */
+void order_insert(struct order *o, struct order_node *s); /* its key is set, it is in no order */
+void order_remove(struct order *o, struct order_node *s); /* it is in */
 uint32_t order_n(const struct order *o);
-struct seq *order_first(const struct order *o); /* or NULL */
+struct order_node *order_first(const struct order *o); /* or NULL */
 /* The first after a key, or NULL. */
-struct seq *order_next(const struct order *o, const struct order_key *k);
+struct order_node *order_next(const struct order *o, const struct order_key *k);
 uint32_t order_rank(const struct order *o, const struct order_key *k); /* how many before it */
 bool order_check(const struct order *o);
 

@@ -27,7 +27,7 @@ struct queue {
     uint64_t *drained_cancels;
 
     pthread_mutex_t lock;
-    pthread_cond_t inbox; /* posts, cancels, ends of transfers, a wish for a snapshot, a close */
+    pthread_cond_t inbox; /* posts, cancels, ends of transfers, a request for a snapshot, a close */
     pthread_cond_t room; /* events were taken */
     struct request **posts;
     uint32_t n_posts;
@@ -47,8 +47,8 @@ struct queue {
     enum snapshot_step snapshot_step;
     bool snapshot_again;  /* asked for while one was FILLING or READY: another one is due */
     uint64_t n_snapshots; /* begun so far */
-    struct snapshot *snapshot; /* its contents are outside the lock: they belong to whom the step
-                                * says */
+    struct snapshot *snapshot; /* its contents are not under the lock: the step says which thread
+                                * owns them */
 };
 
 static int create_arrays(struct queue *q)

@@ -1,8 +1,8 @@
-/* scheduler/queue.h - the only two roads between the I/O thread and the engine thread.
+/* scheduler/queue.h - everything that passes between the I/O thread and the engine thread.
  *
- * In: requests, cancels, stop, ends of transfers. Out: events, transfers between the swap
- * tiers, and a copy of the engine's statistics. All are
- * bounded rings under one mutex that is held for copying only. Nothing else is shared.
+ * In: requests, cancellations, stop, ends of transfers. Out: events, transfers between the swap
+ * tiers, and a copy of the engine's statistics. All are bounded rings under one mutex that is held
+ * for copying only. The two threads share nothing else.
  *
  * A request is outstanding from a successful post until its EVENT_END has been taken; at most
  * `max_outstanding` are. Every posted request yields exactly one EVENT_END (P2).

@@ -1,5 +1,5 @@
-/* scheduler/request.h - a request as the engine knows it: an immutable wish, and room for its
- * tokens.
+/* scheduler/request.h - a request as the engine knows it: what is asked for, which never changes,
+ * and room for its tokens.
  *
  * The server fills it, posts it, and knows it by id from then on. All that a request will ever
  * need is allocated here, before the post, so that the engine allocates nothing: `ids` has room
@@ -27,7 +27,7 @@ enum priority { PRIORITY_LOW = 0, PRIORITY_NORMAL, PRIORITY_HIGH, PRIORITY_CRITI
 /* What becomes of the last hidden states of the prompt. */
 enum pooling {
     POOLING_NONE = 0,
-    POOLING_MEAN, /* their sum: who asked divides */
+    POOLING_MEAN, /* their sum: the server divides */
     POOLING_FIRST,
     POOLING_LAST,
 };

@@ -149,7 +149,7 @@ static void count_waiting(struct sched *s, const struct seq *seq, bool enters)
 void sched_enter_waiting(struct sched *s, struct seq *seq)
 {
     count_waiting(s, seq, true);
-    order_insert(&s->tenants[seq->request->tenant].waiting, seq);
+    order_insert(&s->tenants[seq->request->tenant].waiting, &seq->node);
 }
 
 void sched_hold_back(struct sched *s, struct seq *seq, struct seq *prefix_owner, uint32_t n_awaited)
@@ -181,7 +181,7 @@ void sched_leave_waiting(struct sched *s, struct seq *seq)
     if (seq->prefix_owner != NULL)
         unlink_prefix_waiter(s, seq);
     else
-        order_remove(&s->tenants[seq->request->tenant].waiting, seq);
+        order_remove(&s->tenants[seq->request->tenant].waiting, &seq->node);
 }
 
 void sched_enter_running(struct sched *s, struct seq *seq)
@@ -217,7 +217,7 @@ void sched_leave_running(struct sched *s, struct seq *seq)
 static void free_prefix_waiter(struct sched *s, struct seq *seq)
 {
     unlink_prefix_waiter(s, seq);
-    order_insert(&s->tenants[seq->request->tenant].waiting, seq);
+    order_insert(&s->tenants[seq->request->tenant].waiting, &seq->node);
 }
 
 void sched_free_prefix_waiters(struct sched *s, struct seq *prefix_owner, uint32_t n_done)

@@ -1,14 +1,14 @@
-/* scheduler/scheduler.h - who computes what in the next step.
+/* scheduler/scheduler.h - which tokens of which sequences the next step computes.
  *
  * There are no phases. A sequence has tokens known and tokens computed; each step hands out tokens
- * until the second meets the first. A prompt in chunks, a prefix hit, a resume after preemption
- * and decoding are the same code path.
+ * until the second meets the first. A prompt in chunks, a prefix hit, a resume after preemption and
+ * decoding are the same code path.
  *
- * One plan: decode rows for everyone who is one token behind -> prompt chunks, of running prefills
- * and of waiting sequences that are admitted, in one order (below). When KV blocks are short, a
- * running sequence that cannot get its next block preempts one that is later in the run order, or
- * is preempted itself when it is the last; a waiting sequence preempts strictly lower priorities
- * only. A sequence is never preempted for one of equal priority.
+ * One plan: decode rows for all sequences that are one token behind -> prompt chunks, of running
+ * prefills and of waiting sequences that are admitted, in one order (below). When KV blocks are
+ * short, a running sequence that cannot get its next block preempts one that is later in the run
+ * order, or is preempted itself when it is the last; a waiting sequence preempts strictly lower
+ * priorities only. A sequence is never preempted for one of equal priority.
  *
  * Run order. Running sequences: by priority (policies priority and adaptive), then by arrival.
  * Waiting sequences: by the policy; every key is fixed at arrival, so one ordered set serves all
@@ -22,9 +22,9 @@
  *             at most by max_wait
  * Several tenants: a higher priority goes first until the other request has waited so long that it
  * is as high; among equals the tenant that has had least service: tokens computed for it / its
- * weight. Service starts, for a tenant that was idle, at the least of those that are busy (Sheng
- * et al., "Fairness in Serving Large Language Models", 2024). Running prefills share the step in
- * the same order.
+ * weight. Service starts, for a tenant that was idle, at the least of those that are busy (Sheng et
+ * al., "Fairness in Serving Large Language Models", 2024). Running prefills share the step in the
+ * same order.
  *
  * Requests that arrive together with one long prefix: one computes it, the others wait until that
  * is done, and share it. So do parallel choices (request.prefix_owner).

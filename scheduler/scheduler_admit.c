@@ -1,4 +1,5 @@
-/* scheduler/scheduler_admit.c - who comes in, and with what of its past; see scheduler.h. */
+/* scheduler/scheduler_admit.c - admission of waiting sequences, and which blocks they can reuse:
+ * a swapped copy, or a cached prefix; see scheduler.h. */
 #include "scheduler/scheduler_impl.h"
 
 #include "core/base/err.h"
@@ -202,8 +203,8 @@ static bool is_in_file(const struct sched *s, const struct seq *seq)
     return seq->kv.swap != SWAP_NONE && kv_manager_where(s->kv, &seq->kv) == SWAP_FILE;
 }
 
-/* Is what the sequence had at hand, in RAM or nowhere? Otherwise it is fetched. */
-static bool is_at_hand(struct sched *s, struct seq *seq)
+/* Is the swapped copy of the sequence in RAM, or is there none? Else its read is begun. */
+static bool has_copy_ready(struct sched *s, struct seq *seq)
 {
     const bool is_in_ram = seq->kv.swap == SWAP_NONE ||
                            kv_manager_where(s->kv, &seq->kv) == SWAP_RAM ||
@@ -227,7 +228,7 @@ void sched_read_ahead(struct sched *s, const struct seq *next)
         return;
     o = &s->tenants[next->request->tenant].waiting;
     for (int i = 0; i < READ_AHEAD && next != NULL; i++) {
-        struct seq *seq = order_next(o, &next->node.key);
+        struct seq *seq = seq_at(order_next(o, &next->node.key));
 
         if (seq != NULL && is_in_file(s, seq))
             (void)kv_manager_fetch(s->kv, &seq->kv); /* lost or no room: seen when it is due */
@@ -287,7 +288,7 @@ static bool waits_for_prefix(struct sched *s, struct seq *seq)
     prefix_owner = who_computes(s, seq, &n_awaited);
     if (prefix_owner == NULL)
         return false;
-    order_remove(&s->tenants[seq->request->tenant].waiting, seq);
+    order_remove(&s->tenants[seq->request->tenant].waiting, &seq->node);
     sched_hold_back(s, seq, prefix_owner, n_awaited);
     return true;
 }
@@ -296,7 +297,7 @@ bool sched_try_admit(struct sched *s, struct seq *seq)
 {
     if (waits_for_prefix(s, seq))
         return true;
-    if (!is_at_hand(s, seq) || !clear_the_way(s, seq))
+    if (!has_copy_ready(s, seq) || !clear_the_way(s, seq))
         return false;
     admit(s, seq);
     return true;

@@ -1,8 +1,8 @@
-/* scheduler/scheduler_impl.h - the scheduler's inside, shared by scheduler.c (life, progress),
- * scheduler_run_order.c (who goes first), scheduler_plan.c (one step), scheduler_admit.c (who comes
- * in), scheduler_preempt.c (who has to go) and scheduler_inspect.c.
+/* scheduler/scheduler_impl.h - struct sched, shared by scheduler.c (life cycle, progress),
+ * scheduler_run_order.c (order), scheduler_plan.c (the plan of a step), scheduler_admit.c
+ * (admission), scheduler_preempt.c (victims) and scheduler_inspect.c.
  *
- * Private to scheduler/. `running` is in run order, so who is preempted first stands last;
+ * Private to scheduler/. `running` is in run order, so the first victim is the last entry;
  * everything else is in a tenant's waiting order, or held back by its prefix owner.
  *
  * Thread: engine thread only.
@@ -47,7 +47,7 @@ struct sched {
     uint32_t rows_left, prefill_left; /* budgets of the plan being made */
     uint64_t room_ns;                 /* time left in it for prompt rows, or SCHED_NO_LIMIT */
     uint32_t n_streams;               /* decode rows planned */
-    uint64_t serial;                  /* of the plan being made; marks who had a turn in it */
+    uint64_t serial;                  /* of the plan being made; marks the sequences tried in it */
     /* counters */
     uint64_t prompt_tokens, generation_tokens, recomputed_tokens, cached_tokens;
     uint64_t preemptions, preemptions_swap, swap_fallbacks, iterations;
@@ -84,9 +84,9 @@ void sched_end_expired(struct sched *s, uint64_t now_us);
 /* Make a sequence that is counted as waiting, and in no order, wait for another one's tokens. */
 void sched_hold_back(struct sched *s, struct seq *seq, struct seq *prefix_owner,
                      uint32_t n_awaited);
-/* The prefix owner has so many tokens: those who wait for no more may go. */
+/* The prefix owner has computed n_done tokens: release the waiters that need no more. */
 void sched_free_prefix_waiters(struct sched *s, struct seq *prefix_owner, uint32_t n_done);
-/* It has lost its place, or is gone for good. */
+/* The owner was preempted, or has ended: release its waiters, or give them a successor. */
 void sched_leave_prefix_waiters(struct sched *s, struct seq *prefix_owner, bool is_gone);
 
 /* ---- scheduler_preempt.c ---- */
@@ -94,11 +94,11 @@ void sched_leave_prefix_waiters(struct sched *s, struct seq *prefix_owner, bool 
 /* Preempt, with a copy if that is cheaper to bring back and there is room for it. */
 void sched_preempt(struct sched *s, struct seq *victim);
 /* Make positions n_done .. to-1 of a running sequence writable, preempting later ones in the run
- * order; false when it had to yield itself. */
+ * order; false when it was preempted itself. */
 bool sched_make_room(struct sched *s, struct seq *seq, uint32_t to);
 /* A running sequence of lower priority that may be preempted to admit a newcomer, or NULL. */
 struct seq *sched_victim_for(const struct sched *s, const struct seq *newcomer);
-/* The last of the others in the run order, exempt or not: for when nothing else moves. */
+/* The last of the others in the run order, exempt or not: for when no sequence can progress. */
 struct seq *sched_last_but(const struct sched *s, const struct seq *seq);
 bool sched_is_preempt_exempt(const struct sched *s, const struct seq *seq);
 
@@ -111,10 +111,10 @@ void sched_plan_chunk(struct sched *s, struct seq *seq);
 
 /* ---- scheduler_admit.c ---- */
 
-/* Let a waiting sequence in, if its copy is at hand and there is room or can be made, or make it
- * wait for what another one is computing. False: it stays where it is, as do those behind it. */
+/* Admit a waiting sequence, if its copy is in RAM and there is room or can be made, or hold it back
+ * until another one has computed its prefix. False: neither it nor those behind it are admitted. */
 bool sched_try_admit(struct sched *s, struct seq *seq);
-/* Have the copies read that come after `next` (or NULL) in its tenant's order. */
+/* Begin to read the copies of the sequences after `next` (or NULL) in its tenant's order. */
 void sched_read_ahead(struct sched *s, const struct seq *next);
 
 /* Note a request in one of the plan's lists. */

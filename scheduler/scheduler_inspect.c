@@ -17,7 +17,7 @@ struct event_probe sched_probe(const struct sched *s, struct request *r)
         probe.n_cached = kv_manager_match(s->kv, &r->key, r->n_prompt - 1).n_tokens;
     probe.n_blocks = kv_manager_needed(s->kv, r->n_prompt + r->max_tokens);
     probe.n_ahead = rank;
-    for (uint32_t i = 0; i < s->n_tenants; i++) /* others take turns with it */
+    for (uint32_t i = 0; i < s->n_tenants; i++) /* which are served in turn with it */
         if (&s->tenants[i] != own)
             probe.n_ahead += sched_min(order_n(&s->tenants[i].waiting), rank + 1);
     return probe;
@@ -140,7 +140,8 @@ void sched_fill_snapshot(const struct sched *s, struct snapshot *out, uint64_t n
         const struct order *o = &s->tenants[i].waiting;
 
         add_tenant(&s->tenants[i], i, out);
-        for (struct seq *q = order_first(o); q != NULL; q = order_next(o, &q->node.key))
+        for (struct seq *q = seq_at(order_first(o)); q != NULL;
+             q = seq_at(order_next(o, &q->node.key)))
             add_seq(s, q, out);
     }
     for (uint32_t i = 0; i < s->set.cap; i++)

@@ -1,4 +1,4 @@
-/* scheduler/scheduler_plan.c - who computes what in the next step; see scheduler.h. */
+/* scheduler/scheduler_plan.c - the rows of the next step; see scheduler.h. */
 #include "scheduler/scheduler_impl.h"
 
 #include <assert.h>
@@ -141,7 +141,7 @@ void sched_plan_chunk(struct sched *s, struct seq *seq)
     s->room_ns -= ns < s->room_ns ? ns : s->room_ns;
 }
 
-/* The running prefill whose turn it is, of those that had none in this plan. */
+/* The running prefill that is due first, of those not tried in this plan. */
 static struct seq *next_prefill(const struct sched *s)
 {
     struct seq *best = NULL;
@@ -183,7 +183,7 @@ static void continue_prefill(struct sched *s, struct seq *seq)
     sched_plan_chunk(s, seq);
 }
 
-/* Nothing moves although sequences run: the first in the run order preempts whom it must. */
+/* The plan is empty although sequences run: the first in the run order preempts until it fits. */
 static void force_progress(struct sched *s)
 {
     while (s->plan.n_items == 0 && s->n_running > 0) {

@@ -1,4 +1,4 @@
-/* scheduler/scheduler_preempt.c - who has to go when memory is short, and how; see scheduler.h. */
+/* scheduler/scheduler_preempt.c - victims, and whether they are swapped or recomputed. */
 #include "scheduler/scheduler_impl.h"
 
 #include <assert.h>
@@ -12,7 +12,7 @@ static uint64_t swap_back_ns(const struct sched *s, const struct seq *seq)
     return 2 * c->swap_ns * kv_manager_held(s->kv, &seq->kv, seq->n_done);
 }
 
-/* Shared blocks stay with the others who hold them, so they are found again. */
+/* Blocks that other sequences hold too are not lost: a prefix lookup finds them again. */
 static uint64_t recompute_ns(const struct sched *s, const struct seq *seq)
 {
     const struct step_costs *c = &s->limits->costs;

@@ -1,4 +1,4 @@
-/* scheduler/scheduler_run_order.c - who goes first; see scheduler.h for the policies in words. */
+/* scheduler/scheduler_run_order.c - comparing sequences; the policies are in scheduler.h. */
 #include "scheduler/scheduler_impl.h"
 
 #define TOKENS_PER_LEVEL 2048 /* adaptive: length that weighs as much as a level of priority */
@@ -113,7 +113,7 @@ bool sched_is_due_before(const struct sched *s, const struct seq *a, const struc
         return false;
     if (ta->service != tb->service)
         return ta->service < tb->service;
-    if (ta->n_running != tb->n_running) /* who has just come starts with the least of the busy */
+    if (ta->n_running != tb->n_running) /* new tenants start with equal service */
         return ta->n_running < tb->n_running;
     return order_key_before(&a->node.key, &b->node.key);
 }
@@ -123,7 +123,7 @@ struct seq *sched_next_waiting(const struct sched *s)
     struct seq *best = NULL;
 
     for (uint32_t i = 0; i < s->n_tenants; i++) {
-        struct seq *first = order_first(&s->tenants[i].waiting);
+        struct seq *first = seq_at(order_first(&s->tenants[i].waiting));
 
         if (first != NULL && (best == NULL || sched_is_due_before(s, first, best)))
             best = first;

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/base/list.h"
 #include "kvcache/kv_manager.h"
 #include "scheduler/order.h"
 #include "scheduler/queue.h"
@@ -65,6 +66,12 @@ struct seq {
     uint64_t swapped_us;                              /* of both: with a copy */
     uint32_t n_preempted;
 };
+
+/* The sequence of a node in an order; NULL for NULL. */
+static inline struct seq *seq_at(struct order_node *node)
+{
+    return node != NULL ? list_entry(node, struct seq, node) : NULL;
+}
 
 /* Assert the edge and take it. */
 void seq_set_state(struct seq *s, enum seq_state state);

@@ -29,7 +29,7 @@ struct seq_info {
     uint32_t n_cached;        /* of the prompt, from the prefix cache */
     uint32_t n_blocks;
     uint32_t n_preempted;
-    int place;                /* enum swap_place of its copy, or -1 */
+    int place;                /* enum swap_state of its copy, or -1 */
     uint64_t age_us;          /* since arrival */
     uint64_t waited_us;       /* of it in the queue */
     uint64_t deadline_in_us;  /* 0 = none */

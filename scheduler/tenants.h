@@ -3,10 +3,9 @@
  * Service is virtual time: tokens computed, divided by the weight, in units small enough for the
  * largest weight. The tenant with the least service goes first. A tenant that was idle starts at
  * most TENANT_CREDIT tokens below the least of the busy ones, or, when all were idle, below the
- * most of
- * all: idleness is not saved up (VTC: Sheng et al., "Fairness in Serving Large Language Models",
- * 2024), but a tenant that now and then asks for less than its share does not wait for those that
- * always ask for more.
+ * most of all: idle time is not saved up (VTC: Sheng et al., "Fairness in Serving Large Language
+ * Models", 2024), but a tenant that now and then asks for less than its share does not wait for
+ * those that always ask for more.
  *
  * Private to scheduler/.
  *

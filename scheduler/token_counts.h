@@ -1,9 +1,9 @@
 /* scheduler/token_counts.h - how often each token stands in a request's prompt and in its answer,
  * for the penalties.
  *
- * The counted tokens are a dense list, in the order of their first appearance: who reads it does as
+ * The counted tokens are a dense list, in the order of their first appearance: reading it takes as
  * much work as there are different tokens. An open-addressed index finds a token in it; it doubles
- * as the list grows, each size in a place of its own, so that nothing is allocated after the start
+ * as the list grows, each size in memory of its own, so that nothing is allocated after the start
  * and, of zeroed memory that the kernel hands out by pages, only what is in use is ever touched.
  *
  * Thread: one owner.

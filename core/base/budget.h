@@ -1,14 +1,14 @@
-/* core/base/budget.h - how much work may be done for one request beside the engine.
+/* core/base/budget.h - a bound on the work that is done for one request outside the engine.
  *
- * Everything that is computed from a client's bytes before it is queued (a schema into a grammar, a
- * grammar into masks, a template, a text into tokens) spends steps of one budget, so that its time
- * is bounded whatever the input, and stops when the client has left. A step is a node visited, a
+ * Everything that is computed from a client's bytes before the request is queued (schema to
+ * grammar, grammar to masks, template, tokenizing) spends steps of one budget. So its time is
+ * bounded for any input, and it stops when the client disconnects. A step is a node visited, a
  * comparison, or some ten bytes scanned or copied: 5 to 50 ns. Spend in loops whose length the
  * input decides, before the work is done; large amounts of plain scanning in pieces, so that a
  * cancellation is seen within a millisecond.
  *
- * After a failure every further budget_spend() fails alike: a caller may return early by whatever
- * way it has for errors, and whoever owns the budget asks budget_error() at the end.
+ * After a failure every further budget_spend() fails alike: functions in between may return early
+ * with any error, and the owner of the budget asks budget_error() at the end.
  *
  * Thread: one at a time; `canceled` may be set by any thread.
  * Memory: the owner's; `canceled` is borrowed.
@@ -29,7 +29,7 @@
 
 struct budget {
     uint64_t steps_left;
-    const atomic_bool *canceled; /* nobody waits for the result any more; NULL = never */
+    const atomic_bool *canceled; /* the client has disconnected; NULL = never */
     int err;                     /* 0, ERR_LIMIT or ERR_CANCELED: the first that happened */
 };
 

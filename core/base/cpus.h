@@ -1,9 +1,9 @@
-/* core/base/cpus.h - the processors that this process may use, and how many threads they are for.
+/* core/base/cpus.h - the CPUs that this process may use, and how many threads to run on them.
  *
- * The affinity mask says which (containers narrow it with a cpuset), /sys says which of them share
- * a core or a memory node, and the control group may grant less time than they have. One thread is
- * right for each core: two on one core share its vector units, and quota that runs out stops
- * everybody in the middle of a step.
+ * The affinity mask lists them (containers narrow it with a cpuset), /sys says which of them share
+ * a core or a NUMA node, and the control group may grant less CPU time than that. One thread per
+ * core is right: two hardware threads of a core share its vector units, and a process that has used
+ * up its quota is stopped in the middle of a step.
  *
  * Thread: any.
  * Memory: none; CPUs beyond the first CPUS_MAX of the mask are not counted.

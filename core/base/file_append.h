@@ -13,7 +13,7 @@
 #include <sys/types.h>
 
 /* Open to append, never through a symbolic link as the last part of the path; made with `mode` if
- * it is not there. A FIFO that nobody reads is an error (ENXIO), and is not waited for. The
+ * it is not there. A FIFO without a reader is an error (ENXIO), and is not waited for. The
  * descriptor, or -1 with errno. */
 int file_append_open(const char *path, mode_t mode);
 

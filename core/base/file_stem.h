@@ -1,4 +1,5 @@
-/* core/base/file_stem.h - what a model is called after the path of its file.
+/* core/base/file_stem.h - the default name of a model: its file's name without folder and
+ * extension.
  *
  * Thread: any.
  * Memory: none; the stem is a part of the path.

@@ -6,7 +6,7 @@
 #ifndef CORE_BASE_HOLD_H
 #define CORE_BASE_HOLD_H
 
-/* If the environment's `variable` names a FIFO, wait until somebody has opened it to write and
+/* If the environment's `variable` names a FIFO, wait until a test has opened it to write and
  * closed it again. Nothing in release builds. */
 void hold_here(const char *variable);
 

@@ -10,28 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Length of the UTF-8 sequence at s, 0 when it is none (overlong, surrogate, too high, cut). */
-static size_t utf8_len(const unsigned char *s, size_t n)
-{
-    uint32_t c = s[0];
-    size_t len;
-
-    if (c < 0x80)
-        return 1;
-    if (c < 0xc2 || c > 0xf4)
-        return 0;
-    len = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
-    if (len > n)
-        return 0;
-    for (size_t i = 1; i < len; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    if ((c == 0xe0 && s[1] < 0xa0) || (c == 0xed && s[1] > 0x9f) || (c == 0xf0 && s[1] < 0x90) ||
-        (c == 0xf4 && s[1] > 0x8f))
-        return 0;
-    return len;
-}
+#include <unistr.h>
 
 /* ---- memory ---- */
 
@@ -87,16 +66,7 @@ cJSON *json_put_reference(cJSON *to, const char *name, const cJSON *of)
 
 bool json_is_utf8(const char *text, size_t n)
 {
-    const unsigned char *s = (const unsigned char *)text;
-
-    for (size_t i = 0; i < n;) {
-        const size_t len = utf8_len(s + i, n - i);
-
-        if (len == 0)
-            return false;
-        i += len;
-    }
-    return true;
+    return u8_check((const uint8_t *)text, n) == NULL;
 }
 
 size_t json_n_chars(const char *text, size_t n)

@@ -5,8 +5,8 @@
  * node), and \u0000, which would end a C string early. Answers are written by hand into a struct
  * buf, so their key order is ours.
  *
- * Thread: any. cJSON keeps the place of its last error in two static words that nobody here
- *         reads; parsing on several threads is otherwise free of shared state.
+ * Thread: any. cJSON keeps the position of its last error in two static words that are never
+ *         read here; parsing on several threads is otherwise free of shared state.
  * Memory: the tree is the caller's, freed by cJSON_Delete(). From before main() on cJSON allocates
  *         through core/base/mem.h, and what it prints is freed by cJSON_free().
  */
@@ -24,7 +24,7 @@
 
 /* Parse exactly one value that fills text[0..n). 0; ERR_INVAL, ERR_LIMIT or ERR_NOMEM with a
  * sentence (static) in *why and *out = NULL. Names are unique in the tree (json_names.h): what was
- * checked under a name is what stands there for whoever walks the members. */
+ * checked under a name is the same for a caller that walks the members. */
 int json_parse(const char *text, size_t n, cJSON **out, const char **why);
 /* The same with another limit than JSON_MAX_VALUES and with every member that the text has: for
  * files, whose readers refuse or take what comes twice. */
@@ -37,9 +37,9 @@ int json_parse_up_to(const char *text, size_t n, size_t max_values, cJSON **out,
 bool json_member_text(const char *text, size_t n, const char *key, const char **value, size_t *len);
 bool json_element_text(const char *text, size_t n, size_t i, const char **value, size_t *len);
 
-/* Has cJSON got no memory on this thread since json_watch()? Whoever builds a tree by many calls
- * asks once, at the end: after a failure cJSON's functions do nothing with the NULL that they are
- * given. json_parse() watches as well. */
+/* Has cJSON got no memory on this thread since json_watch()? A caller that builds a tree by many
+ * calls asks once, at the end: after a failure cJSON's functions do nothing with the NULL that they
+ * are given. json_parse() watches as well. */
 void json_watch(void);
 bool json_is_incomplete(void);
 

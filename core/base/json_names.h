@@ -1,8 +1,8 @@
-/* core/base/json_names.h - one member of each name in every object of a tree.
+/* core/base/json_names.h - remove repeated member names from the objects of a JSON tree.
  *
- * RFC 8259, section 4, leaves open what names mean that come twice. A tree that keeps both can be
- * checked by one and read by the other; Python's json, and so what most servers do, lets the last
- * value count, at the place of the first. So does this.
+ * RFC 8259, section 4, leaves open what a repeated name means. If a tree kept both members, one
+ * could be validated and the other used. As in Python's json module, the last value is kept, where
+ * the first one stood.
  *
  * Thread: any. Cost: linear in the tree; names cannot be chosen to collide (the hash is seeded).
  * Memory: a table as large as the largest object, freed before it returns.

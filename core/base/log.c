@@ -1,13 +1,15 @@
 /* core/base/log.c - formatting of log lines; see log.h. Where they go: log_sink.c. */
 #include "core/base/log.h"
 
-#include "core/base/log_sink.h"
+#include "core/base/log_impl.h"
+#include "core/base/utf8.h"
 
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistr.h>
 
 /* Set once by log_setup() before the threads start, read-only afterwards. */
 static struct {
@@ -88,30 +90,13 @@ static size_t value_len(const char *s)
     return s[n] == '"' ? n + 1 : n;
 }
 
-/* Length of the UTF-8 character at s; 0 when it is none or cut. */
-static size_t utf8_len(const unsigned char *s, size_t n)
-{
-    const size_t want = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
-    const unsigned char lead = s[0], second = n > 1 ? s[1] : 0;
-
-    if (lead < 0xc2 || lead > 0xf4 || want > n)
-        return 0;
-    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) ||
-        (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f))
-        return 0; /* overlong, a surrogate, or beyond Unicode */
-    for (size_t i = 1; i < want; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    return want;
-}
-
 /* Bytes at s that stay together: an escape, a UTF-8 character, a single byte; 0: broken or cut. */
 static size_t unit_len(const char *s, size_t n)
 {
     size_t want = 1;
 
     if ((unsigned char)*s >= 0x80)
-        return utf8_len((const unsigned char *)s, n);
+        return utf8_len((const uint8_t *)s, n);
     if (*s == '\\')
         want = n > 1 && s[1] == 'u' ? 6 : 2;
     return want <= n ? want : 0;
@@ -196,27 +181,22 @@ static void put_json_pairs(struct line *l, const char *s, bool is_cut)
     }
 }
 
-/* A character that moves, hides or reorders what a terminal shows, or ends a line. */
-static bool is_harmful(const char *s, size_t unit)
-{
-    const unsigned char *u = (const unsigned char *)s;
+#define NO_CHAR UINT32_MAX /* for a byte that begins no character */
 
-    if (unit <= 1)
-        return *u < 0x20 || *u >= 0x7f;
-    if (unit == 2)
-        return u[0] == 0xc2 && u[1] < 0xa0; /* C1 */
-    if (unit != 3 || u[0] != 0xe2)
-        return false;
-    return (u[1] == 0x80 && u[2] >= 0xa8 && u[2] <= 0xae) || /* U+2028 to 202E */
-           (u[1] == 0x81 && u[2] >= 0xa6 && u[2] <= 0xa9);   /* U+2066 to 2069 */
+static ucs4_t char_at(const char *s, size_t n, size_t *len)
+{
+    ucs4_t c;
+    const int got = u8_mbtoucr(&c, (const uint8_t *)s, n);
+
+    *len = got > 0 ? (size_t)got : 1;
+    return got > 0 ? c : NO_CHAR;
 }
 
-/* Length of the character at s, 1 for a byte that is none. */
-static size_t char_len(const char *s, size_t n)
+/* A character that moves, hides or reorders what a terminal shows, or ends a line. */
+static bool is_harmful(ucs4_t c)
 {
-    const size_t len = (unsigned char)*s < 0x80 ? 1 : utf8_len((const unsigned char *)s, n);
-
-    return len > 0 ? len : 1;
+    return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x2028 && c <= 0x202e) ||
+           (c >= 0x2066 && c <= 0x2069) || c == NO_CHAR;
 }
 
 /* Values that should have been quoted and were not cannot begin a line of their own either. */
@@ -225,13 +205,14 @@ static void put_plain_pairs(struct line *l, const char *s)
     size_t n = strlen(s);
 
     while (n > 0) {
-        const size_t unit = char_len(s, n);
+        size_t unit;
+        const bool harmful = is_harmful(char_at(s, n, &unit));
 
         if (!has_room(l, unit))
             return;
-        for (size_t i = 0; i < unit && !is_harmful(s, unit); i++)
+        for (size_t i = 0; i < unit && !harmful; i++)
             put(l, s[i]);
-        if (is_harmful(s, unit))
+        if (harmful)
             put(l, '?');
         s += unit;
         n -= unit;
@@ -301,17 +282,6 @@ size_t log_format(char line[LOG_LINE_MAX], enum log_level level, const char *mod
     return l.len;
 }
 
-/* The code point of a harmful character: of one, two or three bytes. */
-static unsigned code_point(const char *s, size_t unit)
-{
-    const unsigned char *u = (const unsigned char *)s;
-
-    if (unit == 1)
-        return u[0];
-    return unit == 2 ? (u[0] & 0x1fu) << 6 | (u[1] & 0x3fu)
-                     : (u[0] & 0xfu) << 12 | (u[1] & 0x3fu) << 6 | (u[2] & 0x3fu);
-}
-
 const char *log_quote(char *buf, unsigned long size, const char *text)
 {
     size_t n = 0, left = strlen(text);
@@ -320,12 +290,13 @@ const char *log_quote(char *buf, unsigned long size, const char *text)
         return "\"\"";
     buf[n++] = '"';
     while (left > 0 && n < size - 8) { /* room for the longest unit, the quote and the NUL */
-        const size_t unit = char_len(text, left);
+        size_t unit;
+        const ucs4_t c = char_at(text, left, &unit);
 
-        if (unit == 1 && (unsigned char)*text >= 0x80) {
+        if (c == NO_CHAR) {
             buf[n++] = '?';
-        } else if (is_harmful(text, unit)) {
-            n += (size_t)snprintf(buf + n, size - n, "\\u%04x", code_point(text, unit));
+        } else if (is_harmful(c)) {
+            n += (size_t)snprintf(buf + n, size - n, "\\u%04x", (unsigned)c);
         } else {
             if (*text == '"' || *text == '\\')
                 buf[n++] = '\\';

@@ -1,14 +1,14 @@
 /* core/base/log.h - one event per line: time, level, module, then key=value.
  *
- * error = somebody must act; warn = a limit was hit; info = start, stop, a request
+ * error = the operator must act; warn = a limit was hit; info = start, stop, a request
  * finished; debug = once a step. Never the text of prompts or answers. Units stand in
  * the key (ms=31). As JSON each line is an object with the same keys.
  *
  * Until log_start(), and in commands that never call it, a line is written by the thread that logs
  * it. Afterwards it goes into a bounded ring (log_ring.h), and a thread of its own writes it: a
- * reader that does not read, a full disk or a slow terminal stops nobody else. What the ring has no
- * room for, and what cannot be written, is dropped, counted, and told by one line as soon as a line
- * can be written again.
+ * blocked reader, a full disk or a slow terminal stops no other thread. A line that finds the ring
+ * full, or cannot be written, is dropped and counted; the next line that can be written is followed
+ * by one with the count.
  *
  * Thread: any; a line is one write(2), so lines never interleave. Setup, start and stop: the main
  * thread.
@@ -43,11 +43,11 @@ int log_start(void);
 void log_reopen(void);
 
 /* Wait until what was logged before is written, but no longer than about `wait_ms`. For threads
- * that end the process themselves. False: somebody does not read. */
+ * that end the process themselves. False: the reader of the log is blocked. */
 bool log_flush(unsigned wait_ms);
 
 /* Write what is in the ring and end the thread, but wait no longer than `wait_ms` for a reader.
- * False: somebody does not read; the thread stays as it is, and what is logged from now on is
+ * False: the reader is blocked; the thread stays as it is, and what is logged from now on is
  * dropped. Else lines are written directly again. Call it before the process ends, when no other
  * thread logs any more. */
 bool log_stop(unsigned wait_ms);

@@ -9,11 +9,11 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* turn == i: free for the producer that gets position i; i + 1: filled by it, for the consumer;
- * i + n_slots: free for the next lap. A release store of `turn` pairs with the acquire load of
- * whoever is next. */
+/* sequence == i: free for the producer that gets position i; i + 1: filled, for the consumer;
+ * i + n_slots: free for the next lap. A release store of `sequence` pairs with the acquire load of
+ * the thread that uses the slot next. */
 struct slot {
-    _Atomic uint64_t turn;
+    _Atomic uint64_t sequence;
     uint32_t len;
     char text[LOG_LINE_MAX];
 };
@@ -21,7 +21,7 @@ struct slot {
 struct log_ring {
     uint32_t n_slots;
     uint64_t head;         /* the consumer's */
-    _Atomic uint64_t tail; /* next position for a producer; relaxed, `turn` orders the contents */
+    _Atomic uint64_t tail; /* next position of a producer; relaxed: `sequence` orders contents */
     struct slot slots[];
 };
 
@@ -35,7 +35,7 @@ int log_ring_create(struct log_ring **out, uint32_t n_slots)
         return ERR_NOMEM;
     r->n_slots = n_slots;
     for (uint32_t i = 0; i < n_slots; i++)
-        atomic_init(&r->slots[i].turn, i);
+        atomic_init(&r->slots[i].sequence, i);
     return 0;
 }
 
@@ -56,13 +56,13 @@ bool log_ring_put(struct log_ring *r, const char *line, size_t n)
     struct slot *s;
 
     for (;;) {
-        uint64_t turn;
+        uint64_t sequence;
 
         s = slot_at(r, pos);
-        turn = atomic_load_explicit(&s->turn, memory_order_acquire);
-        if (turn < pos)
+        sequence = atomic_load_explicit(&s->sequence, memory_order_acquire);
+        if (sequence < pos)
             return false; /* what was put a lap ago has not been taken */
-        if (turn > pos)
+        if (sequence > pos)
             pos = atomic_load_explicit(&r->tail, memory_order_relaxed);
         else if (atomic_compare_exchange_weak_explicit(&r->tail, &pos, pos + 1,
                                                        memory_order_relaxed, memory_order_relaxed))
@@ -71,7 +71,7 @@ bool log_ring_put(struct log_ring *r, const char *line, size_t n)
     assert(n <= sizeof(s->text));
     memcpy(s->text, line, n);
     s->len = (uint32_t)n;
-    atomic_store_explicit(&s->turn, pos + 1, memory_order_release);
+    atomic_store_explicit(&s->sequence, pos + 1, memory_order_release);
     return true;
 }
 
@@ -85,11 +85,11 @@ size_t log_ring_take(struct log_ring *r, char *line)
     struct slot *s = slot_at(r, r->head);
     size_t n;
 
-    if (atomic_load_explicit(&s->turn, memory_order_acquire) != r->head + 1)
+    if (atomic_load_explicit(&s->sequence, memory_order_acquire) != r->head + 1)
         return 0;
     n = s->len;
     memcpy(line, s->text, n);
-    atomic_store_explicit(&s->turn, r->head + r->n_slots, memory_order_release);
+    atomic_store_explicit(&s->sequence, r->head + r->n_slots, memory_order_release);
     r->head++;
     return n;
 }

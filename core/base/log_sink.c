@@ -3,7 +3,7 @@
  * Only the thread waits for a slow reader. It takes a line from the ring, writes it with one
  * write(2), and looks for orders (another descriptor, the end) between two lines.
  */
-#include "core/base/log_sink.h"
+#include "core/base/log_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/file_append.h"
@@ -55,7 +55,7 @@ uint64_t log_dropped(void)
     return atomic_load_explicit(&sink.dropped, memory_order_relaxed);
 }
 
-/* A descriptor that somebody made non-blocking. */
+/* For a descriptor that is non-blocking, since another process shares it. */
 static bool wait_writable(void)
 {
     struct pollfd p = {.fd = sink.fd, .events = POLLOUT};

@@ -1,8 +1,8 @@
 /* core/base/stop_signals.h - SIGTERM and SIGINT, received by a thread of their own.
  *
- * Each one is told to the program, which ends by itself. After the second one it has kill_after_ms
- * for that: then the process ends whatever its other threads are doing, with exit code 1. So a
- * second signal always helps, also when the I/O thread hangs.
+ * The thread reports each signal to the program, which shuts down by itself. The second signal
+ * starts a timer of kill_after_ms: when it fires the thread ends the process with exit code 1,
+ * whatever the other threads are doing. So a second signal works even if the I/O thread hangs.
  *
  * Thread: open before other threads are created: they inherit that these signals are blocked.
  * Memory: one thread.

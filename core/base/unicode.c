@@ -4,6 +4,7 @@
 #include "core/base/buf.h"
 #include "core/base/utf8.h"
 
+#include <assert.h>
 #include <unicase.h>
 #include <unictype.h>
 
@@ -14,22 +15,11 @@
 
 uint32_t unicode_at(const char *s, size_t n, size_t *len)
 {
-    const uint8_t *u = (const uint8_t *)s;
+    ucs4_t cp = (uint8_t)*s;
+    const int got = cp < 0x80 ? 1 : u8_mbtoucr(&cp, (const uint8_t *)s, n);
 
-    *len = u[0] < 0x80 ? 1 : utf8_len(u, n);
-    switch (*len) {
-    case 1:
-        return u[0];
-    case 2:
-        return (u[0] & 0x1Fu) << 6 | (u[1] & 0x3Fu);
-    case 3:
-        return (u[0] & 0x0Fu) << 12 | (u[1] & 0x3Fu) << 6 | (u[2] & 0x3Fu);
-    case 4:
-        return (u[0] & 0x07u) << 18 | (u[1] & 0x3Fu) << 12 | (u[2] & 0x3Fu) << 6 | (u[3] & 0x3Fu);
-    default:
-        *len = 1;
-        return REPLACEMENT;
-    }
+    *len = got > 0 ? (size_t)got : 1;
+    return got > 0 ? cp : REPLACEMENT;
 }
 
 size_t unicode_last(const char *s, size_t n)
@@ -60,28 +50,11 @@ size_t unicode_offset(const char *s, size_t n, size_t k)
 
 int unicode_put(struct buf *out, uint32_t cp)
 {
-    char b[4];
+    uint8_t b[4];
+    const int n = u8_uctomb(b, cp, sizeof(b));
 
-    if (cp < 0x80) {
-        b[0] = (char)cp;
-        return buf_add(out, b, 1);
-    }
-    if (cp < 0x800) {
-        b[0] = (char)(0xC0 | cp >> 6);
-        b[1] = (char)(0x80 | (cp & 0x3F));
-        return buf_add(out, b, 2);
-    }
-    if (cp < 0x10000) {
-        b[0] = (char)(0xE0 | cp >> 12);
-        b[1] = (char)(0x80 | (cp >> 6 & 0x3F));
-        b[2] = (char)(0x80 | (cp & 0x3F));
-        return buf_add(out, b, 3);
-    }
-    b[0] = (char)(0xF0 | cp >> 18);
-    b[1] = (char)(0x80 | (cp >> 12 & 0x3F));
-    b[2] = (char)(0x80 | (cp >> 6 & 0x3F));
-    b[3] = (char)(0x80 | (cp & 0x3F));
-    return buf_add(out, b, 4);
+    assert(n > 0);
+    return buf_add(out, b, (size_t)n);
 }
 
 bool unicode_is_space(uint32_t cp)

@@ -1,4 +1,7 @@
-/* core/base/utf8.h - how much of the bytes at hand is well-formed UTF-8.
+/* core/base/utf8.h - the length of a character in UTF-8 text, as libunistring decides it.
+ *
+ * Well-formed is what table 3-7 of the Unicode standard lists: no overlong forms, no surrogates,
+ * nothing past U+10FFFF.
  *
  * Thread: any.
  * Memory: none.
@@ -6,16 +9,16 @@
 #ifndef CORE_BASE_UTF8_H
 #define CORE_BASE_UTF8_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum utf8_state { UTF8_BROKEN = 0, UTF8_PARTIAL, UTF8_WHOLE };
-
-/* Are s[0..n) one whole character, the beginning of one, or neither? 1 <= n <= 4. */
-enum utf8_state utf8_check(const uint8_t *s, size_t n);
+#include <unistr.h>
 
 /* Bytes of the well-formed character at s, 0 if there is none; n >= 1. */
-size_t utf8_len(const uint8_t *s, size_t n);
+static inline size_t utf8_len(const uint8_t *s, size_t n)
+{
+    const int len = s[0] < 0x80 ? 1 : u8_mblen(s, n);
+
+    return len > 0 ? (size_t)len : 0;
+}
 
 #endif

@@ -25,7 +25,7 @@ struct gguf_writer;
 #define HF_TOKENIZER "tokenizer.json"
 #define HF_TOKENIZER_CONFIG "tokenizer_config.json"
 #define HF_MAX_PATH 4096
-#define HF_MAX_HEAD 128 /* pairs of numbers that rope turns in a head: longest head / 2 */
+#define HF_MAX_HEAD 128 /* pairs of numbers that rope rotates in a head: longest head / 2 */
 
 struct hf_folder {
     const char *path;

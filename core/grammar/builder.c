@@ -3,7 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/grammar/grammar_impl.h"
+#include "core/grammar/builder_impl.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -353,24 +353,24 @@ static int compare_texts(const void *a, const void *b)
     return order != 0 ? order : (x->n > y->n) - (x->n < y->n);
 }
 
-/* One more way on from a place in the texts: a JUMP, which leads to nothing, to the one way on, or
+/* One more way on from a node of the texts: a JUMP, which leads to nothing, to the one way on, or
  * to a SPLIT of several. */
-static void branch(struct grammar_builder *b, uint32_t place, uint32_t to)
+static void branch(struct grammar_builder *b, uint32_t node, uint32_t to)
 {
-    const uint32_t before = b->nodes[place].next;
+    const uint32_t before = b->nodes[node].next;
 
-    lead(b, place, before == NOWHERE ? to : builder_node(b, GRAMMAR_SPLIT, 0, before, to));
+    lead(b, node, before == NOWHERE ? to : builder_node(b, GRAMMAR_SPLIT, 0, before, to));
 }
 
-/* A byte on from place to place; returns the new place. */
-static uint32_t spell(struct grammar_builder *b, uint32_t place, uint8_t byte)
+/* A byte on from a node; returns the new one. */
+static uint32_t spell(struct grammar_builder *b, uint32_t node, uint8_t byte)
 {
     struct byte_set set = {{0}};
     uint32_t next;
 
     byte_set_add(&set, byte);
     next = open_end(b);
-    branch(b, place, builder_node(b, GRAMMAR_BYTE, builder_set(b, &set), next, 0));
+    branch(b, node, builder_node(b, GRAMMAR_BYTE, builder_set(b, &set), next, 0));
     return next;
 }
 
@@ -386,30 +386,30 @@ static size_t common(const struct text_ref *a, const struct text_ref *b)
 struct grammar_piece grammar_choice(struct grammar_builder *b, struct text_ref *texts, size_t n)
 {
     const uint32_t from = b->n_nodes, start = open_end(b), end = open_end(b);
-    uint32_t *places; /* after each byte of the latest text */
+    uint32_t *path; /* the node after each byte of the latest text */
     size_t longest = 0;
 
     for (size_t i = 0; i < n; i++)
         longest = texts[i].n > longest ? texts[i].n : longest;
     if (longest >= BUILD_MAX_NODES)
         grammar_builder_fail(b, ERR_LIMIT, "it is too large: a text of %zu bytes", longest);
-    places = b->error == 0 ? mem_calloc(longest + 1, sizeof(*places)) : NULL;
-    if (places == NULL) {
+    path = b->error == 0 ? mem_calloc(longest + 1, sizeof(*path)) : NULL;
+    if (path == NULL) {
         grammar_builder_fail(b, ERR_NOMEM, "out of memory");
         return builder_piece(b, from, start, end);
     }
     qsort(texts, n, sizeof(*texts), compare_texts);
     grammar_builder_spend(b, 10 * n); /* of sorting */
-    places[0] = start;
+    path[0] = start;
     for (size_t i = 0; i < n && b->error == 0; i++) {
         size_t k = i > 0 ? common(&texts[i - 1], &texts[i]) : 0;
 
         grammar_builder_spend(b, 1 + k / 10);
         for (; k < texts[i].n; k++)
-            places[k + 1] = spell(b, places[k], (uint8_t)texts[i].bytes[k]);
-        branch(b, places[texts[i].n], end);
+            path[k + 1] = spell(b, path[k], (uint8_t)texts[i].bytes[k]);
+        branch(b, path[texts[i].n], end);
     }
-    mem_free(places);
+    mem_free(path);
     return builder_piece(b, from, start, end);
 }
 

@@ -8,9 +8,10 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/grammar/grammar_impl.h"
+#include "core/grammar/builder_impl.h"
 
 #include <string.h>
+#include <unistr.h>
 
 #define MAX_SEQUENCES 2048
 
@@ -25,20 +26,6 @@ struct sequences {
     struct sequence *at;
     uint32_t n;
 };
-
-static uint32_t encoded_length(uint32_t c)
-{
-    return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-}
-
-static void encode(uint32_t c, uint32_t n, uint8_t out[4])
-{
-    static const uint8_t leads[5] = {0, 0, 0xC0, 0xE0, 0xF0};
-
-    for (uint32_t i = n - 1; i > 0; i--, c >>= 6)
-        out[i] = (uint8_t)(0x80 | (c & 0x3F));
-    out[0] = (uint8_t)(leads[n] | c);
-}
 
 static struct sequence *find_tail(struct sequences *s, const struct sequence *like)
 {
@@ -97,17 +84,19 @@ static void add_range(struct sequences *s, uint32_t from, uint32_t to, uint32_t 
             return;
         }
     }
-    encode(from, n, a);
-    encode(to, n, z);
+    u8_uctomb(a, from, sizeof(a));
+    u8_uctomb(z, to, sizeof(z));
     add_sequence(s, a, z, n);
 }
 
-static void add_part(struct sequences *s, const struct char_range *r, uint32_t low, uint32_t high)
+/* What the range has in common with low..high, whose encoded length is n. */
+static void add_part(struct sequences *s, const struct char_range *r, uint32_t low, uint32_t high,
+                     uint32_t n)
 {
     const uint32_t from = r->from > low ? r->from : low, to = r->to < high ? r->to : high;
 
     if (from <= to)
-        add_range(s, from, to, encoded_length(to));
+        add_range(s, from, to, n);
 }
 
 static struct grammar_piece piece_of(struct grammar_builder *b, const struct sequence *q)
@@ -124,38 +113,27 @@ static struct grammar_piece piece_of(struct grammar_builder *b, const struct seq
     return p;
 }
 
-/* A literal is made of these: without a list of sequences, which is large. */
-static struct grammar_piece single(struct grammar_builder *b, uint32_t character)
-{
-    const uint32_t n = encoded_length(character);
-    uint8_t bytes[4];
-
-    encode(character, n, bytes);
-    return grammar_bytes(b, bytes, n);
-}
-
-static bool is_character(uint32_t c)
-{
-    return c <= 0x10FFFF && (c < 0xD800 || c > 0xDFFF);
-}
-
 struct grammar_piece grammar_chars(struct grammar_builder *b, const struct char_range *ranges,
                                    size_t n)
 {
     struct sequences s = {.b = b};
     struct grammar_piece p = {0};
+    uint8_t bytes[4];
+    int n_bytes = 0;
 
-    if (n == 1 && ranges->from == ranges->to && is_character(ranges->from))
-        return single(b, ranges->from);
+    if (n == 1 && ranges->from == ranges->to) /* without the list of sequences, which is large */
+        n_bytes = u8_uctomb(bytes, ranges->from, sizeof(bytes));
+    if (n_bytes > 0)
+        return grammar_bytes(b, bytes, (size_t)n_bytes);
     s.at = mem_alloc(MAX_SEQUENCES * sizeof(*s.at)); /* each is filled in before it is read */
     if (s.at == NULL)
         grammar_builder_fail(b, ERR_NOMEM, "out of memory");
     for (size_t i = 0; i < n && grammar_builder_error(b) == 0; i++) {
-        add_part(&s, &ranges[i], 0, 0x7F);
-        add_part(&s, &ranges[i], 0x80, 0x7FF);
-        add_part(&s, &ranges[i], 0x800, 0xD7FF);
-        add_part(&s, &ranges[i], 0xE000, 0xFFFF);
-        add_part(&s, &ranges[i], 0x10000, 0x10FFFF);
+        add_part(&s, &ranges[i], 0, 0x7F, 1);
+        add_part(&s, &ranges[i], 0x80, 0x7FF, 2);
+        add_part(&s, &ranges[i], 0x800, 0xD7FF, 3);
+        add_part(&s, &ranges[i], 0xE000, 0xFFFF, 3);
+        add_part(&s, &ranges[i], 0x10000, 0x10FFFF, 4);
     }
     if (s.n == 0)
         grammar_builder_fail(b, ERR_INVAL, "a class of characters is empty");

@@ -102,8 +102,8 @@ struct constraint *constraint_ref(struct constraint *c)
     return c;
 }
 
-/* Whoever frees must see what the others did before they let go: release by each, acquire by the
- * last. */
+/* The thread that frees must see what other threads did before they gave up their reference:
+ * release by each, acquire by the last. */
 void constraint_unref(struct constraint **constraint)
 {
     struct constraint *c = constraint != NULL ? *constraint : NULL;

@@ -1,19 +1,20 @@
-/* core/grammar/constraint.h - a grammar over a vocabulary: which tokens may come next.
+/* core/grammar/constraint.h - which tokens of a vocabulary a grammar allows next: the masks of
+ * constrained decoding.
  *
- * A constraint is a grammar and a trie of tokens, together with what could be found out before the
+ * A constraint is a grammar, a trie of the vocabulary and what was computed from them before the
  * first token: for each place of the grammar at which many tokens fit, the tokens that fit whatever
- * the stack below holds, and those that reach out of the rule, by what is left of them when they
- * do. A state is where one text stands: the readings of it that are still possible, each a node
- * and a stack. A mask is then a copy, and a walk along the few beginnings that depend on the stack.
+ * is on the stack below, and those that leave the rule, by their remaining bytes. A state belongs
+ * to one text: the readings of it that are still possible, each a node and a stack. A mask is then
+ * the union of precomputed sets, and a walk over the few tokens that depend on the stack.
  *
- * What holds for every text whose tokens were all allowed:
+ * For every text whose tokens were all allowed:
  *   - it can be completed: a reading that cannot be ended within CONSTRAINT_MAX_DEPTH is none;
- *   - some token is always allowed, or the end is, where the vocabulary has a token for each single
- *     byte that the grammar cannot do without (else creation fails);
- *   - the answer depends on the grammar, the vocabulary and the tokens so far, and on nothing else.
- * What may be left out, so that every mask has a bounded cost: readings beyond the
- * CONSTRAINT_MAX_READINGS first, and, in a mask that would take more than CONSTRAINT_MAX_WORK
- * steps, tokens of several bytes.
+ *   - some token or the end is allowed, if the vocabulary has a token for each single byte that the
+ *     grammar cannot do without (else creation fails);
+ *   - the mask depends on the grammar, the vocabulary and the tokens so far only.
+ * To bound the cost of a mask, two things may be left out: readings beyond the first
+ * CONSTRAINT_MAX_READINGS, and, in a mask that would take more than CONSTRAINT_MAX_WORK steps,
+ * tokens of several bytes.
  *
  * Thread: a constraint is read-only and counted; a state and a scratch belong to one thread.
  * Memory: a state has a fixed size, a constraint at most CONSTRAINT_MAX_BYTES beside its grammar.
@@ -26,8 +27,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CONSTRAINT_MAX_DEPTH 256
-#define CONSTRAINT_MAX_READINGS 256
 #define CONSTRAINT_MAX_WORK 200000
 #define CONSTRAINT_MAX_BYTES ((size_t)64 << 20)
 

@@ -1,12 +1,14 @@
 /* core/grammar/constraint_impl.h - what the files of a constraint share.
  *
- * constraint_places.c lists the places of a grammar, constraint_probe.c finds out which tokens fit
- * there, constraint_mask.c makes masks of that, constraint.c is the life of it all.
+ * constraint_places.c lists the places of a grammar, constraint_probe.c computes for each the
+ * tokens that fit whatever the rest of the stack is, constraint_mask.c merges these into masks,
+ * constraint.c creates and frees. (XGrammar calls this the adaptive token mask cache, and the
+ * tokens context-independent.)
  *
- * A place is a node and what the stack has on top: nothing that matters (the rule was called, or is
- * where the text begins), or the count of a loop, whose body the node then belongs to. All loops
- * over one body share its places: what is found out there is said for the count at which a token
- * begins, and how many iterations more it begins.
+ * A place is a node and the top of the stack: either anything (the node is in a rule that was
+ * called, or in the first rule), or the count of a loop over the body that the node is in. All
+ * loops over one body share its places: what is kept for a place depends on the iterations that are
+ * left when a token begins, and on how many more the token begins.
  *
  * Thread, Memory: see constraint.h.
  */

@@ -1,7 +1,7 @@
 /* core/grammar/constraint_places.c - the places of a grammar, and what can follow its rules.
  *
- * Places are found by going everywhere: a rule is entered once for each thing that can lie on the
- * stack, and what is behind a call is a place as soon as the call is seen.
+ * Places are found by following every edge: a rule is entered once for each top of the stack that
+ * it can have, and the node behind a call becomes a place when the call is seen.
  */
 #include "core/grammar/constraint_impl.h"
 
@@ -53,7 +53,7 @@ void places_release(struct place_map *map)
     *map = (struct place_map){0};
 }
 
-/* ---- going everywhere ---- */
+/* ---- following every edge ---- */
 
 struct tour {
     const struct grammar *g;

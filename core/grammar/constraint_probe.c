@@ -1,8 +1,8 @@
 /* core/grammar/constraint_probe.c - which tokens fit at a place, whatever the stack below holds.
  *
- * The place is put on an empty stack and the whole trie is walked from it, which takes a few
- * milliseconds (constraint_sets.h). Where the rule is left, what remains of the token is noted for
- * later, if it begins with a byte that can follow at all.
+ * The trie of all tokens is walked from the place on an empty stack, which takes a few milliseconds
+ * (constraint_sets.h). Where a token leaves the rule, its remaining bytes are kept, to be tried on
+ * the stack of a text, if they begin with a byte that can follow the rule at all.
  */
 #include "core/grammar/constraint_impl.h"
 
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Sets so large hardly turn up again: such a place is better walked when somebody stands there. */
+/* A set of more readings hardly turns up again: its place is walked when a text gets there. */
 #define MANY_READINGS 48
 #define MAX_STEPS 200000000u /* of all walks: about a second */
 

@@ -1,11 +1,12 @@
-/* core/grammar/constraint_sets.h - sets of readings by number, and where a byte leads from each.
+/* core/grammar/constraint_sets.h - numbered sets of readings, and a table of the steps between
+ * them: a lazily built DFA.
  *
- * After most bytes of most texts the same few sets of readings turn up again. Here each gets a
- * number, on a stack that knows nothing of what lies below it, and a step from a set is looked up
- * once it has been taken: a walk along a whole vocabulary is a look into a table for each byte.
+ * After most bytes of most texts the same few sets of readings come up. Each gets a number, on a
+ * stack of which only the top is known, and the step from a set by a byte is stored once it was
+ * computed. So a walk along the whole vocabulary is a table lookup per byte.
  *
  * Thread: one owner.
- * Memory: fixed; when it is full the table is cleared and what was numbered forgotten.
+ * Memory: fixed; when it is full the table is cleared and all numbers become invalid.
  */
 #ifndef CORE_GRAMMAR_CONSTRAINT_SETS_H
 #define CORE_GRAMMAR_CONSTRAINT_SETS_H

@@ -311,7 +311,39 @@ static bool is_viable(struct walk *w, struct reading r)
     return true;
 }
 
-/* Everything that r leads to: with a byte, the readings behind it join the set that begins at
+/* One node on the way: its successors are put on the list of what is to be visited. */
+static void visit_node(struct walk *w, struct reading r, const struct grammar_node *n, int byte,
+                       uint32_t to)
+{
+    switch ((enum grammar_kind)n->kind) {
+    case GRAMMAR_BYTE:
+        if (byte == NO_BYTE)
+            byte_set_merge(&w->first, &w->g->sets[n->arg]);
+        else if (has_byte(w, &w->g->sets[n->arg], byte))
+            add_to_set(w, to, settle(w, (struct reading){n->next, r.top}));
+        break;
+    case GRAMMAR_SPLIT:
+        put(w, n->other, r.top);
+        put(w, n->next, r.top);
+        break;
+    case GRAMMAR_CALL:
+        go_call(w, n, r.top, byte);
+        break;
+    case GRAMMAR_REPEAT:
+        go_repeat(w, n, r.top, byte);
+        break;
+    case GRAMMAR_LOOP:
+        go_loop(w, r.node, r.top, byte);
+        break;
+    case GRAMMAR_END:
+        go_end(w, r.top);
+        break;
+    case GRAMMAR_JUMP:
+        break;
+    }
+}
+
+/* Everything that `start` leads to: with a byte, the readings behind it join the set that begins at
  * `to`; without one, `first` gathers what could come. */
 static void follow(struct walk *w, struct reading start, int byte, uint32_t to)
 {
@@ -327,34 +359,8 @@ static void follow(struct walk *w, struct reading start, int byte, uint32_t to)
             w->dropped = true;
             return;
         }
-        if (!is_viable(w, r) || is_known(w, n, r))
-            continue;
-        switch ((enum grammar_kind)n->kind) {
-        case GRAMMAR_BYTE:
-            if (byte == NO_BYTE)
-                byte_set_merge(&w->first, &w->g->sets[n->arg]);
-            else if (has_byte(w, &w->g->sets[n->arg], byte))
-                add_to_set(w, to, settle(w, (struct reading){n->next, r.top}));
-            break;
-        case GRAMMAR_SPLIT:
-            put(w, n->other, r.top);
-            put(w, n->next, r.top);
-            break;
-        case GRAMMAR_CALL:
-            go_call(w, n, r.top, byte);
-            break;
-        case GRAMMAR_REPEAT:
-            go_repeat(w, n, r.top, byte);
-            break;
-        case GRAMMAR_LOOP:
-            go_loop(w, r.node, r.top, byte);
-            break;
-        case GRAMMAR_END:
-            go_end(w, r.top);
-            break;
-        case GRAMMAR_JUMP:
-            break;
-        }
+        if (is_viable(w, r) && !is_known(w, n, r))
+            visit_node(w, r, n, byte, to);
     }
 }
 

@@ -1,13 +1,13 @@
-/* core/grammar/constraint_walk.h - following a grammar byte by byte, on all of its readings at
- * once.
+/* core/grammar/constraint_walk.h - follow a grammar byte by byte, on all of its possible readings
+ * at once.
  *
- * A stack is a chain of frames, each pointing at the one below, so that readings share what lies
- * below them and putting something on top never copies. Frame 0 is the empty stack. Frames are only
- * ever added; who goes back forgets the latest ones by setting n_frames.
+ * Stacks form a tree: a frame points at the one below, so readings share frames and a push copies
+ * nothing. Frame 0 is the empty stack. Frames are only ever added; a caller goes back by setting
+ * n_frames to an earlier value.
  *
- * A step from a set of readings visits each node once with each stack, however many ways lead
- * there: the stacks that a step makes are found again by their contents. So a step takes at most
- * as many visits as there are nodes times stacks, and WALK_MAX_STEP_WORK in any case.
+ * A step from a set of readings visits each pair of node and stack once, however many paths lead to
+ * it: the stacks that a step makes are looked up by their contents. So a step takes at most nodes
+ * times stacks visits, and never more than WALK_MAX_STEP_WORK.
  *
  * Thread: one owner.
  * Memory: fixed, taken at creation; what does not fit is dropped, and `dropped` says so.
@@ -15,7 +15,6 @@
 #ifndef CORE_GRAMMAR_CONSTRAINT_WALK_H
 #define CORE_GRAMMAR_CONSTRAINT_WALK_H
 
-#include "core/grammar/constraint.h"
 #include "core/grammar/grammar.h"
 
 #define WALK_MAX_NODES (2 * GRAMMAR_MAX_NODES) /* with the probes, of which there are fewer */

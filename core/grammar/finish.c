@@ -1,14 +1,14 @@
-/* core/grammar/finish.c - from loose nodes to a grammar that is known to be sound.
+/* core/grammar/finish.c - from the nodes of a builder to a checked grammar.
  *
- * JUMPs go, and so does everything that no rule leads to; each rule's nodes lie together. Then the
- * rules are gone through in the order in which they can begin with each other: whoever meets a rule
- * that is still being looked at has found left recursion.
+ * JUMPs are removed, and all nodes that no rule reaches; the nodes of a rule become consecutive.
+ * Then a depth-first search follows the rules that a rule can begin with: meeting a rule that is
+ * still on the search's path is left recursion.
  */
 #include "core/grammar/builder.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/grammar/grammar_impl.h"
+#include "core/grammar/builder_impl.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 struct layout {
     struct grammar_builder *b;
     struct grammar *g;
-    uint32_t *place; /* [b->n_nodes] new index + 1 of a node, 0 = none yet */
+    uint32_t *moved; /* [b->n_nodes] new index + 1 of a node, 0 = none yet */
     uint32_t *old;   /* [b->n_nodes] and back */
 };
 
@@ -42,11 +42,11 @@ static uint32_t behind_jumps(struct grammar_builder *b, uint32_t node)
 static uint32_t place_of(struct layout *l, uint32_t node)
 {
     node = behind_jumps(l->b, node);
-    if (l->place[node] == 0) {
+    if (l->moved[node] == 0) {
         l->old[l->g->n_nodes] = node;
-        l->place[node] = ++l->g->n_nodes;
+        l->moved[node] = ++l->g->n_nodes;
     }
-    return l->place[node] - 1;
+    return l->moved[node] - 1;
 }
 
 /* All nodes that are reached from the rule's start, in the order in which they are found: the list
@@ -90,9 +90,9 @@ static int lay_out(struct grammar_builder *b, struct grammar *g)
     struct layout l = {.b = b, .g = g};
     int rc = 0;
 
-    l.place = mem_calloc(b->n_nodes, sizeof(*l.place));
+    l.moved = mem_calloc(b->n_nodes, sizeof(*l.moved));
     l.old = mem_calloc(b->n_nodes, sizeof(*l.old));
-    if (l.place == NULL || l.old == NULL) {
+    if (l.moved == NULL || l.old == NULL) {
         rc = ERR_NOMEM;
     } else {
         for (uint32_t i = 0; i < g->n_rules && g->n_nodes <= GRAMMAR_MAX_NODES; i++)
@@ -102,7 +102,7 @@ static int lay_out(struct grammar_builder *b, struct grammar *g)
         else
             link_calls(g);
     }
-    mem_free(l.place);
+    mem_free(l.moved);
     mem_free(l.old);
     return rc;
 }

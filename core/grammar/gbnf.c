@@ -4,9 +4,9 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/base/utf8.h"
 #include "core/grammar/builder.h"
 #include "core/grammar/char_class.h"
+#include "core/grammar/reader.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,51 +17,10 @@ struct name {
     uint32_t rule;
 };
 
-struct reader {
-    struct grammar_builder *b;
-    const char *text;
-    size_t n, at;
-    uint32_t nesting;
-    struct name *names; /* open addressing by text */
-    uint32_t n_names, cap_names;
+struct rule_names {
+    struct name *slots; /* [cap] open addressing by text */
+    uint32_t n, cap;
 };
-
-static bool fail(struct reader *r, int code, const char *what)
-{
-    uint32_t line = 1;
-
-    for (size_t i = 0; i < r->at && i < r->n; i++)
-        line += r->text[i] == '\n';
-    grammar_builder_fail(r->b, code, "line %u: %s", line, what);
-    return false;
-}
-
-static bool has_failed(const struct reader *r)
-{
-    return grammar_builder_error(r->b) != 0;
-}
-
-static char peek(const struct reader *r)
-{
-    return r->at < r->n ? r->text[r->at] : '\0';
-}
-
-/* Past one character, if there is one: `at` never goes beyond the end. */
-static void pass(struct reader *r)
-{
-    if (r->at < r->n)
-        r->at++;
-}
-
-static bool take(struct reader *r, const char *what)
-{
-    const size_t n = strlen(what);
-
-    if (r->n - r->at < n || memcmp(r->text + r->at, what, n) != 0)
-        return false;
-    r->at += n;
-    return true;
-}
 
 /* Blanks and comments; line ends as well where a rule cannot end. */
 static void skip(struct reader *r, bool lines)
@@ -71,9 +30,9 @@ static void skip(struct reader *r, bool lines)
 
         if (c == '#') {
             while (r->at < r->n && r->text[r->at] != '\n' && r->text[r->at] != '\r')
-                pass(r);
+                reader_pass(r);
         } else if (c == ' ' || c == '\t' || (lines && (c == '\n' || c == '\r'))) {
-            pass(r);
+            reader_pass(r);
         } else {
             break;
         }
@@ -99,15 +58,16 @@ static uint32_t hash_name(const char *text, size_t n)
 
 static struct name *name_slot(struct reader *r, const char *text, size_t n)
 {
-    uint32_t at = hash_name(text, n) & (r->cap_names - 1);
+    const uint32_t mask = r->names->cap - 1;
+    struct name *slots = r->names->slots;
+    uint32_t at = hash_name(text, n) & mask;
 
     grammar_builder_spend(r->b, 1 + n / 10);
-    while (r->names[at].text != NULL &&
-           (r->names[at].n != n || memcmp(r->names[at].text, text, n) != 0)) {
+    while (slots[at].text != NULL && (slots[at].n != n || memcmp(slots[at].text, text, n) != 0)) {
         grammar_builder_spend(r->b, 1); /* names that collide can be made on purpose */
-        at = (at + 1) & (r->cap_names - 1);
+        at = (at + 1) & mask;
     }
-    return &r->names[at];
+    return &slots[at];
 }
 
 /* The rule of that name; at its first mention it is made. */
@@ -118,21 +78,21 @@ static uint32_t rule_named(struct reader *r, const char *text, size_t n)
 
     if (slot->text != NULL)
         return slot->rule;
-    if (2 * (r->n_names + 1) > r->cap_names) {
-        fail(r, ERR_LIMIT, "too many rules");
+    if (2 * (r->names->n + 1) > r->names->cap) {
+        reader_fail(r, ERR_LIMIT, "too many rules");
         return 0;
     }
     snprintf(quoted, sizeof(quoted), "the rule '%.*s'", (int)(n < 60 ? n : 60), text);
     *slot = (struct name){.text = text, .n = n, .rule = grammar_rule(r->b, quoted)};
-    r->n_names++;
+    r->names->n++;
     return slot->rule;
 }
 
 static size_t read_name(struct reader *r, const char **text)
 {
     *text = r->text + r->at;
-    while (is_name_char(peek(r)))
-        pass(r);
+    while (is_name_char(reader_peek(r)))
+        reader_pass(r);
     return (size_t)(r->text + r->at - *text);
 }
 
@@ -145,45 +105,23 @@ static bool at_definition(struct reader *r)
 
     found = read_name(r, &text) > 0;
     skip(r, false);
-    found = found && take(r, "::=");
+    found = found && reader_take(r, "::=");
     r->at = from;
     return found;
 }
 
 /* ---- characters ---- */
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static uint32_t read_hex(struct reader *r, uint32_t n_digits)
 {
-    uint32_t value = 0;
-
-    for (uint32_t i = 0; i < n_digits; i++) {
-        const int digit = hex_value(peek(r));
-
-        if (digit < 0) {
-            fail(r, ERR_INVAL, "an escape with too few hexadecimal digits");
-            return 0;
-        }
-        value = value << 4 | (uint32_t)digit;
-        pass(r);
-    }
-    if (value > CHAR_LAST || (value >= 0xD800 && value <= 0xDFFF))
-        fail(r, ERR_INVAL, "an escape that is no character");
-    return value;
+    return reader_hex(r, n_digits, ERR_INVAL, "an escape that is no character");
 }
 
 static uint32_t read_escape(struct reader *r)
 {
-    const char c = peek(r);
+    const char c = reader_peek(r);
 
-    pass(r);
+    reader_pass(r);
     switch (c) {
     case 'n':
         return '\n';
@@ -205,28 +143,16 @@ static uint32_t read_escape(struct reader *r)
     case '^':
         return (uint8_t)c;
     default:
-        fail(r, ERR_INVAL, "an unknown escape");
+        reader_fail(r, ERR_INVAL, "an unknown escape");
         return 0;
     }
 }
 
 static uint32_t read_char(struct reader *r)
 {
-    const uint8_t *s = (const uint8_t *)r->text + r->at;
-    const size_t len = r->at < r->n ? utf8_len(s, r->n - r->at) : 0;
-    uint32_t c;
+    const uint32_t c = reader_char(r, "bytes that are no UTF-8");
 
-    if (len == 0) {
-        fail(r, ERR_INVAL, "bytes that are no UTF-8");
-        return 0;
-    }
-    r->at += len;
-    if (len == 1)
-        return s[0] == '\\' ? read_escape(r) : s[0];
-    c = s[0] & (0xFFu >> (len + 1));
-    for (size_t i = 1; i < len; i++)
-        c = c << 6 | (s[i] & 0x3F);
-    return c;
+    return c == '\\' ? read_escape(r) : c;
 }
 
 /* ---- what stands in a rule ---- */
@@ -238,51 +164,51 @@ static struct grammar_piece literal(struct reader *r)
     const size_t from = r->at;
     struct grammar_piece p = grammar_empty(r->b);
 
-    while (!has_failed(r) && peek(r) != '"') {
+    while (!reader_has_failed(r) && reader_peek(r) != '"') {
         struct char_range c;
 
-        if (r->at >= r->n || peek(r) == '\n') {
+        if (r->at >= r->n || reader_peek(r) == '\n') {
             r->at = from;
-            fail(r, ERR_INVAL, "a literal that does not end");
+            reader_fail(r, ERR_INVAL, "a literal that does not end");
             break;
         }
         c.from = c.to = read_char(r);
         p = grammar_then(r->b, p, grammar_chars(r->b, &c, 1));
     }
-    pass(r);
+    reader_pass(r);
     return p;
 }
 
 static struct grammar_piece class(struct reader *r)
 {
     struct char_class c = {.n = 0};
-    const bool negated = take(r, "^");
+    const bool negated = reader_take(r, "^");
 
-    while (!has_failed(r) && peek(r) != ']') {
+    while (!reader_has_failed(r) && reader_peek(r) != ']') {
         uint32_t from, to;
 
-        if (r->at >= r->n || peek(r) == '\n') {
-            fail(r, ERR_INVAL, "a class that does not end");
+        if (r->at >= r->n || reader_peek(r) == '\n') {
+            reader_fail(r, ERR_INVAL, "a class that does not end");
             break;
         }
         from = to = read_char(r);
-        if (peek(r) == '-' && r->at + 1 < r->n && r->text[r->at + 1] != ']') {
-            pass(r);
+        if (reader_peek(r) == '-' && r->at + 1 < r->n && r->text[r->at + 1] != ']') {
+            reader_pass(r);
             to = read_char(r);
         }
         if (to < from)
-            fail(r, ERR_INVAL, "a range that ends before it begins");
+            reader_fail(r, ERR_INVAL, "a range that ends before it begins");
         char_class_add(&c, from, to);
     }
-    pass(r);
+    reader_pass(r);
     if (negated)
         char_class_negate(&c);
     else
         char_class_sort(&c);
     if (c.is_full)
-        fail(r, ERR_LIMIT, "a class of too many characters");
+        reader_fail(r, ERR_LIMIT, "a class of too many characters");
     else if (c.n == 0)
-        fail(r, ERR_INVAL, "a class without characters");
+        reader_fail(r, ERR_INVAL, "a class without characters");
     return grammar_chars(r->b, c.at, c.n);
 }
 
@@ -291,14 +217,14 @@ static struct grammar_piece group(struct reader *r)
     struct grammar_piece p = {0};
 
     if (++r->nesting > GBNF_MAX_NESTING) {
-        fail(r, ERR_LIMIT, "parentheses are nested too deeply");
+        reader_fail(r, ERR_LIMIT, "parentheses are nested too deeply");
         return p;
     }
     skip(r, true);
     p = alternatives(r);
     r->nesting--;
-    if (!has_failed(r) && !take(r, ")"))
-        fail(r, ERR_INVAL, "a parenthesis that is not closed");
+    if (!reader_has_failed(r) && !reader_take(r, ")"))
+        reader_fail(r, ERR_INVAL, "a parenthesis that is not closed");
     return p;
 }
 
@@ -308,37 +234,25 @@ static struct grammar_piece element(struct reader *r)
     const char *text;
     size_t n;
 
-    if (take(r, "\""))
+    if (reader_take(r, "\""))
         return literal(r);
-    if (take(r, "["))
+    if (reader_take(r, "["))
         return class(r);
-    if (take(r, "("))
+    if (reader_take(r, "("))
         return group(r);
-    if (take(r, "."))
+    if (reader_take(r, "."))
         return grammar_chars(r->b, &any, 1);
     n = read_name(r, &text);
     if (n > 0)
         return grammar_call(r->b, rule_named(r, text, n));
-    if (peek(r) == '<' || peek(r) == '!')
-        fail(r, ERR_UNSUPPORTED, "references to tokens are not supported");
+    if (reader_peek(r) == '<' || reader_peek(r) == '!')
+        reader_fail(r, ERR_UNSUPPORTED, "references to tokens are not supported");
     else
-        fail(r, ERR_INVAL, "an element of a rule is expected");
+        reader_fail(r, ERR_INVAL, "an element of a rule is expected");
     return (struct grammar_piece){0};
 }
 
 /* ---- repetition ---- */
-
-static bool read_number(struct reader *r, uint32_t *out)
-{
-    const size_t from = r->at;
-
-    for (*out = 0; peek(r) >= '0' && peek(r) <= '9'; r->at++) {
-        *out = *out * 10 + (uint32_t)(peek(r) - '0');
-        if (*out > GRAMMAR_MAX_REPEAT)
-            return fail(r, ERR_LIMIT, "a count that is too large");
-    }
-    return r->at > from;
-}
 
 /* The inside of {...}. */
 static void read_counts(struct reader *r, uint32_t *min, uint32_t *max)
@@ -346,21 +260,21 @@ static void read_counts(struct reader *r, uint32_t *min, uint32_t *max)
     bool any;
 
     skip(r, false);
-    any = read_number(r, min);
+    any = reader_count(r, min);
     *max = *min;
     skip(r, false);
-    if (take(r, ",")) {
+    if (reader_take(r, ",")) {
         skip(r, false);
         *max = GRAMMAR_NO_LIMIT;
         any = true;
-        if (peek(r) != '}')
-            any = read_number(r, max);
+        if (reader_peek(r) != '}')
+            any = reader_count(r, max);
         skip(r, false);
     }
-    if (!any || !take(r, "}"))
-        fail(r, ERR_INVAL, "a repetition that is not {n}, {n,}, {,m} or {n,m}");
+    if (!any || !reader_take(r, "}"))
+        reader_fail(r, ERR_INVAL, "a repetition that is not {n}, {n,}, {,m} or {n,m}");
     else if (*max < *min)
-        fail(r, ERR_INVAL, "a repetition whose most is below its least");
+        reader_fail(r, ERR_INVAL, "a repetition whose most is below its least");
 }
 
 /* `from` is where the piece's nodes begin: everything since is one piece. */
@@ -368,16 +282,16 @@ static struct grammar_piece repeated(struct reader *r, struct grammar_piece p)
 {
     uint32_t min, max;
 
-    while (!has_failed(r)) {
+    while (!reader_has_failed(r)) {
         min = 0;
         max = GRAMMAR_NO_LIMIT;
-        if (take(r, "+"))
+        if (reader_take(r, "+"))
             min = 1;
-        else if (take(r, "?"))
+        else if (reader_take(r, "?"))
             max = 1;
-        else if (take(r, "{"))
+        else if (reader_take(r, "{"))
             read_counts(r, &min, &max);
-        else if (!take(r, "*"))
+        else if (!reader_take(r, "*"))
             break;
         p = grammar_repeat(r->b, p, min, max);
         skip(r, r->nesting > 0);
@@ -387,7 +301,7 @@ static struct grammar_piece repeated(struct reader *r, struct grammar_piece p)
 
 static bool at_end_of_sequence(struct reader *r)
 {
-    const char c = peek(r);
+    const char c = reader_peek(r);
 
     return r->at >= r->n || c == '|' || c == ')' || c == '\n' || c == '\r';
 }
@@ -396,7 +310,7 @@ static struct grammar_piece sequence(struct reader *r)
 {
     struct grammar_piece p = grammar_empty(r->b);
 
-    while (!has_failed(r) && !at_end_of_sequence(r)) {
+    while (!reader_has_failed(r) && !at_end_of_sequence(r)) {
         struct grammar_piece q = element(r);
 
         skip(r, r->nesting > 0);
@@ -412,7 +326,7 @@ static bool next_alternative(struct reader *r)
     const size_t from = r->at;
 
     skip(r, true);
-    if (take(r, "|")) {
+    if (reader_take(r, "|")) {
         skip(r, true);
         return true;
     }
@@ -424,7 +338,7 @@ static struct grammar_piece alternatives(struct reader *r)
 {
     struct grammar_piece p = sequence(r);
 
-    while (!has_failed(r) && next_alternative(r))
+    while (!reader_has_failed(r) && next_alternative(r))
         p = grammar_or(r->b, p, sequence(r));
     return p;
 }
@@ -438,21 +352,21 @@ static void definition(struct reader *r)
     uint32_t rule;
 
     if (!at_definition(r)) {
-        fail(r, ERR_INVAL, "a rule is expected: name ::= ...");
+        reader_fail(r, ERR_INVAL, "a rule is expected: name ::= ...");
         return;
     }
     n = read_name(r, &text);
     rule = rule_named(r, text, n);
     if (grammar_is_defined(r->b, rule)) {
-        fail(r, ERR_INVAL, "a rule is defined twice");
+        reader_fail(r, ERR_INVAL, "a rule is defined twice");
         return;
     }
     skip(r, false);
-    take(r, "::=");
+    reader_take(r, "::=");
     skip(r, true);
     grammar_define(r->b, rule, alternatives(r)); /* `rule` exists before those it mentions */
-    if (!has_failed(r) && peek(r) == ')')
-        fail(r, ERR_INVAL, "a parenthesis that was not opened");
+    if (!reader_has_failed(r) && reader_peek(r) == ')')
+        reader_fail(r, ERR_INVAL, "a parenthesis that was not opened");
 }
 
 static void read_all(struct reader *r)
@@ -460,8 +374,8 @@ static void read_all(struct reader *r)
     rule_named(r, "root", 4); /* the first: where a text begins */
     skip(r, true);
     if (r->at == r->n)
-        fail(r, ERR_INVAL, "there is no rule");
-    while (!has_failed(r) && r->at < r->n) {
+        reader_fail(r, ERR_INVAL, "there is no rule");
+    while (!reader_has_failed(r) && r->at < r->n) {
         definition(r);
         skip(r, true);
     }
@@ -470,21 +384,22 @@ static void read_all(struct reader *r)
 int grammar_from_gbnf(struct grammar **out, const char *text, size_t n, struct budget *budget,
                       char *err, size_t err_len)
 {
-    struct reader r = {.text = text, .n = n, .cap_names = 4 * GRAMMAR_MAX_RULES};
+    struct rule_names names = {.cap = 4 * GRAMMAR_MAX_RULES};
+    struct reader r = {.text = text, .n = n, .has_lines = true, .names = &names};
     int rc = grammar_builder_create(&r.b, budget);
 
     *out = NULL;
     snprintf(err, err_len, "out of memory");
     if (rc < 0)
         return rc;
-    r.names = mem_calloc(r.cap_names, sizeof(*r.names));
-    if (r.names == NULL) {
+    names.slots = mem_calloc(names.cap, sizeof(*names.slots));
+    if (names.slots == NULL) {
         rc = ERR_NOMEM;
     } else {
         read_all(&r);
         rc = grammar_builder_finish(r.b, out, err, err_len);
     }
-    mem_free(r.names);
+    mem_free(names.slots);
     grammar_builder_destroy(&r.b);
     return rc;
 }

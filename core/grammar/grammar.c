@@ -99,8 +99,8 @@ uint32_t grammar_first(const struct grammar *g, uint32_t node, struct byte_set *
 
 /* ---- what a rule needs ---- */
 
-/* Found in the order of the answers: first all nodes that need nothing, then those that need one
- * entry, and so on. Whoever may be waiting for a node is found through lists of predecessors. */
+/* Breadth-first, backwards: first all nodes that need nothing, then those that need one entry, and
+ * so on, along lists of predecessors. */
 struct needs {
     const struct grammar *g;
     const struct byte_set *bytes;
@@ -168,7 +168,7 @@ static uint16_t need_of(const struct needs *s, const struct grammar_node *n)
         return behind(s->of[loop->other], s->of[loop->next]);
     case GRAMMAR_JUMP:
         return s->of[n->next];
-    case GRAMMAR_LOOP: /* whoever got here has been through the REPEAT */
+    case GRAMMAR_LOOP: /* only reached through its REPEAT */
     case GRAMMAR_END:
         break;
     }

@@ -23,6 +23,9 @@
 #define GRAMMAR_MAX_RULES (1u << 14)
 #define GRAMMAR_MAX_REPEAT 100000u /* largest count that may be written down */
 #define GRAMMAR_NO_LIMIT UINT32_MAX
+/* What follows a grammar (constraint.h) gives up beyond these. */
+#define CONSTRAINT_MAX_DEPTH 256    /* frames of a stack */
+#define CONSTRAINT_MAX_READINGS 256 /* of a text so far */
 
 enum grammar_kind {
     GRAMMAR_BYTE = 0, /* a byte of byte_sets[arg], then next */

@@ -19,7 +19,7 @@ static const char *const annotations[] = {
     "$anchor",  "id",          "example",   "discriminator",  "$vocabulary", "contentEncoding",
     "contentMediaType",        "contentSchema",
 };
-/* Keywords that are handled, here or by those who write values. */
+/* Keywords that are handled, here or in the files that write values. */
 static const char *const handled[] = {
     "type",      "enum",     "const",            "properties",       "required",
     "items",     "minItems", "maxItems",         "pattern",          "additionalProperties",
@@ -52,7 +52,7 @@ bool schema_has_failed(const struct schema *s)
     return grammar_builder_error(s->b) != 0;
 }
 
-struct grammar_piece schema_refuse(struct schema *s, const struct schema_place *at,
+struct grammar_piece schema_refuse(struct schema *s, const struct schema_node *at,
                                    const char *format, ...)
 {
     char what[160];
@@ -73,7 +73,7 @@ const cJSON *schema_get(const cJSON *schema, const char *keyword)
 /* ---- references ---- */
 
 /* The rule of a schema that is referred to; written later. */
-static uint32_t rule_of(struct schema *s, const struct schema_place *at, const cJSON *target,
+static uint32_t rule_of(struct schema *s, const struct schema_node *at, const cJSON *target,
                         const char *name)
 {
     struct schema_known *known = schema_known(s, target);
@@ -178,7 +178,7 @@ static unsigned type_named(const cJSON *v)
     return 0;
 }
 
-unsigned schema_types(struct schema *s, const struct schema_place *at)
+unsigned schema_types(struct schema *s, const struct schema_node *at)
 {
     const cJSON *type = schema_get(at->schema, "type"), *it;
     unsigned types = type_named(type);
@@ -211,7 +211,7 @@ static bool has_any(const cJSON *schema, const char *const *keywords, size_t n)
     has_any(schema, (const char *const[]){__VA_ARGS__},                                            \
             sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
 
-unsigned schema_written_types(struct schema *s, const struct schema_place *at)
+unsigned schema_written_types(struct schema *s, const struct schema_node *at)
 {
     const cJSON *schema = at->schema;
     unsigned types = 0;
@@ -231,7 +231,7 @@ unsigned schema_written_types(struct schema *s, const struct schema_place *at)
     return types != 0 ? types : SCHEMA_ANY;
 }
 
-uint32_t schema_count(struct schema *s, const struct schema_place *at, const char *keyword,
+uint32_t schema_count(struct schema *s, const struct schema_node *at, const char *keyword,
                       uint32_t otherwise)
 {
     const cJSON *v = schema_get(at->schema, keyword);
@@ -259,7 +259,7 @@ static unsigned type_of(const cJSON *v)
 }
 
 /* Values are written as they stand; what else the schema says cannot be checked against them. */
-static void check_values_alone(struct schema *s, const struct schema_place *at)
+static void check_values_alone(struct schema *s, const struct schema_node *at)
 {
     const cJSON *it;
 
@@ -271,7 +271,7 @@ static void check_values_alone(struct schema *s, const struct schema_place *at)
     }
 }
 
-static struct grammar_piece write_texts(struct schema *s, const struct schema_place *at,
+static struct grammar_piece write_texts(struct schema *s, const struct schema_node *at,
                                         const cJSON *list, const cJSON *only)
 {
     const unsigned types = schema_types(s, at);
@@ -307,7 +307,7 @@ static struct grammar_piece write_texts(struct schema *s, const struct schema_pl
     return p;
 }
 
-static struct grammar_piece write_values(struct schema *s, const struct schema_place *at)
+static struct grammar_piece write_values(struct schema *s, const struct schema_node *at)
 {
     const cJSON *list = schema_get(at->schema, "enum");
 
@@ -319,7 +319,7 @@ static struct grammar_piece write_values(struct schema *s, const struct schema_p
 
 /* ---- a schema ---- */
 
-static void check_keywords(struct schema *s, const struct schema_place *at)
+static void check_keywords(struct schema *s, const struct schema_node *at)
 {
     const cJSON *it;
 
@@ -330,7 +330,7 @@ static void check_keywords(struct schema *s, const struct schema_place *at)
     }
 }
 
-static struct grammar_piece write_type(struct schema *s, const struct schema_place *at,
+static struct grammar_piece write_type(struct schema *s, const struct schema_node *at,
                                        unsigned type)
 {
     struct text_ref words[] = {{"true", 4}, {"false", 5}};
@@ -355,7 +355,7 @@ static struct grammar_piece write_type(struct schema *s, const struct schema_pla
     return schema_object(s, at);
 }
 
-static struct grammar_piece write_types(struct schema *s, const struct schema_place *at)
+static struct grammar_piece write_types(struct schema *s, const struct schema_node *at)
 {
     unsigned types = schema_written_types(s, at);
     struct grammar_piece p = {0}, q;
@@ -386,7 +386,7 @@ static bool is_plain_reference(const cJSON *schema)
     return schema_get(schema, "$ref") != NULL;
 }
 
-static struct grammar_piece write_reference(struct schema *s, const struct schema_place *at)
+static struct grammar_piece write_reference(struct schema *s, const struct schema_node *at)
 {
     const cJSON *target = schema_target(s, at);
     uint32_t rule;
@@ -397,10 +397,10 @@ static struct grammar_piece write_reference(struct schema *s, const struct schem
     return grammar_call(s->b, rule);
 }
 
-struct grammar_piece schema_write(struct schema *s, const struct schema_place *at)
+struct grammar_piece schema_write(struct schema *s, const struct schema_node *at)
 {
     const struct grammar_piece none = {0};
-    struct schema_place here = *at;
+    struct schema_node here = *at;
     const cJSON *any;
 
     if (schema_has_failed(s))
@@ -439,7 +439,7 @@ struct grammar_piece schema_write(struct schema *s, const struct schema_place *a
 static void write_rules(struct schema *s)
 {
     for (uint32_t i = 0; i < s->n_rules && !schema_has_failed(s); i++) {
-        struct schema_place at = {.schema = s->rules[i].schema};
+        struct schema_node at = {.schema = s->rules[i].schema};
 
         memcpy(at.pointer, s->rules[i].pointer, sizeof(at.pointer));
         grammar_define(s->b, s->rules[i].rule, schema_write(s, &at));
@@ -470,7 +470,7 @@ static void release(struct schema *s)
 int schema_to_grammar(struct grammar **out, const cJSON *schema, struct budget *budget, char *err,
                       size_t err_len)
 {
-    const struct schema_place at = {.schema = schema, .pointer = "#"};
+    const struct schema_node at = {.schema = schema, .pointer = "#"};
     struct schema s;
     int rc = create(&s, schema, budget);
 

@@ -13,7 +13,7 @@
  * minItems, maxItems, minLength, maxLength, pattern (regex.h), format (json_schema_string.c),
  * minimum, maximum, exclusiveMinimum, exclusiveMaximum, anyOf, oneOf where no text can match two
  * branches, allOf, $ref within the schema, $defs, definitions; annotations are passed over.
- * Everything else is refused, with the keyword and the place as a JSON pointer.
+ * Everything else is refused, with the keyword and a JSON pointer to it.
  *
  * Thread: any. Memory: the grammar's; scratch in proportion to the schema.
  * Errors: ERR_UNSUPPORTED, ERR_INVAL, ERR_LIMIT, ERR_CANCELED, ERR_NOMEM with a sentence.

@@ -9,7 +9,7 @@ struct array {
     uint32_t item; /* its rule */
 };
 
-static void read_array(struct schema *s, const struct schema_place *at, struct array *a)
+static void read_array(struct schema *s, const struct schema_node *at, struct array *a)
 {
     const cJSON *prefix = schema_get(at->schema, "prefixItems");
     const cJSON *unique = schema_get(at->schema, "uniqueItems");
@@ -34,7 +34,7 @@ static void read_array(struct schema *s, const struct schema_place *at, struct a
         schema_refuse(s, at, "no array is as long as minItems and as short as maxItems or items");
 }
 
-static struct grammar_piece prefix_items(struct schema *s, const struct schema_place *at,
+static struct grammar_piece prefix_items(struct schema *s, const struct schema_node *at,
                                          const struct array *a)
 {
     const cJSON *it = schema_get(at->schema, "prefixItems");
@@ -43,7 +43,7 @@ static struct grammar_piece prefix_items(struct schema *s, const struct schema_p
     it = it != NULL ? it->child : NULL;
     for (uint32_t i = 0; i < a->n_prefix && !schema_has_failed(s); i++, it = it->next) {
         char index[12];
-        struct schema_place in;
+        struct schema_node in;
 
         snprintf(index, sizeof(index), "%u", i);
         in = schema_in(at, it, "prefixItems", index);
@@ -54,10 +54,10 @@ static struct grammar_piece prefix_items(struct schema *s, const struct schema_p
     return p;
 }
 
-/* The item is a rule, because it stands in two places: as the first, and behind a comma. */
-static uint32_t item_rule(struct schema *s, const struct schema_place *at, const cJSON *items)
+/* The item is a rule, because it stands twice: as the first, and behind a comma. */
+static uint32_t item_rule(struct schema *s, const struct schema_node *at, const cJSON *items)
 {
-    const struct schema_place in = schema_in(at, items, "items", NULL);
+    const struct schema_node in = schema_in(at, items, "items", NULL);
     uint32_t rule;
 
     if (items == NULL || cJSON_IsTrue(items))
@@ -85,7 +85,7 @@ static struct grammar_piece items_alone(struct schema *s, const struct array *a)
     return a->min == 0 ? grammar_repeat(s->b, p, 0, 1) : p;
 }
 
-struct grammar_piece schema_array(struct schema *s, const struct schema_place *at)
+struct grammar_piece schema_array(struct schema *s, const struct schema_node *at)
 {
     struct array a = {.n_prefix = 0};
     struct grammar_piece p, inside;

@@ -60,23 +60,23 @@ static bool values_differ(struct schema *s, const cJSON *a, const cJSON *b)
 }
 
 /* Types that may validate; integers are numbers as well. */
-static unsigned valid_types(struct schema *s, const struct schema_place *at, const cJSON *schema)
+static unsigned valid_types(struct schema *s, const struct schema_node *at, const cJSON *schema)
 {
-    struct schema_place in = *at;
+    struct schema_node in = *at;
 
     in.schema = schema;
     return schema_types(s, &in);
 }
 
-static unsigned written_types(struct schema *s, const struct schema_place *at, const cJSON *schema)
+static unsigned written_types(struct schema *s, const struct schema_node *at, const cJSON *schema)
 {
-    struct schema_place in = *at;
+    struct schema_node in = *at;
 
     in.schema = schema;
     return schema_written_types(s, &in);
 }
 
-static bool types_differ(struct schema *s, const struct schema_place *at, const cJSON *a,
+static bool types_differ(struct schema *s, const struct schema_node *at, const cJSON *a,
                          const cJSON *b)
 {
     unsigned written;
@@ -90,12 +90,12 @@ static bool types_differ(struct schema *s, const struct schema_place *at, const 
 }
 
 /* A property's schema with its $ref resolved, as far as that is plain. */
-static const cJSON *property(struct schema *s, const struct schema_place *at, const cJSON *schema,
+static const cJSON *property(struct schema *s, const struct schema_node *at, const cJSON *schema,
                              const char *name)
 {
     const cJSON *properties = schema_get(schema, "properties");
     const cJSON *p = NULL;
-    struct schema_place in;
+    struct schema_node in;
 
     schema_spend(s, 4 + schema_size(properties));
     if (properties != NULL && !schema_has_failed(s))
@@ -107,7 +107,7 @@ static const cJSON *property(struct schema *s, const struct schema_place *at, co
 }
 
 /* Does `a` always have a member that `b` does not allow? */
-static bool has_other_member(struct schema *s, const struct schema_place *at, const cJSON *a,
+static bool has_other_member(struct schema *s, const struct schema_node *at, const cJSON *a,
                              const cJSON *b)
 {
     const cJSON *it;
@@ -151,7 +151,7 @@ static bool lacks_member(struct schema *s, const cJSON *a, const cJSON *b)
     return false;
 }
 
-bool schema_excludes(struct schema *s, const struct schema_place *at, const cJSON *a,
+bool schema_excludes(struct schema *s, const struct schema_node *at, const cJSON *a,
                      const cJSON *b)
 {
     if (a == NULL || b == NULL)

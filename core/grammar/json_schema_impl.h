@@ -1,7 +1,7 @@
 /* core/grammar/json_schema_impl.h - what the files of the schema compiler share.
  *
- * json_schema.c goes through a schema, json_schema_ref.c knows places in it, json_schema_known.c
- * what has been done with a schema already and whether two values are equal, json_schema_merge.c
+ * json_schema.c goes through a schema, json_schema_ref.c follows pointers into it,
+ * json_schema_known.c knows the schemas that were written and compares values, json_schema_merge.c
  * makes one schema of several, json_schema_disjoint.c says whether two exclude each other;
  * json_schema_union.c and those named after types write values. A schema that others refer to is a
  * rule; rules are written one after the other from a list, so the depth of the calls is that of the
@@ -22,7 +22,7 @@
 #define SCHEMA_MAX_RULES 8192
 #define SCHEMA_MAX_DEPTH 200    /* of schemas within schemas, merged ones included */
 #define SCHEMA_MAX_MERGED 4096  /* schemas made of several */
-#define SCHEMA_MAX_POINTER 160  /* bytes of a place that are kept for errors */
+#define SCHEMA_MAX_POINTER 160  /* bytes of a JSON pointer that are kept for errors */
 
 enum schema_type {
     SCHEMA_NULL = 1u << 0,
@@ -62,7 +62,7 @@ struct schema {
     int32_t character, value, plain;
 };
 
-struct schema_place { /* a schema within the whole */
+struct schema_node { /* a schema within the whole */
     const cJSON *schema;
     uint32_t depth;
     char pointer[SCHEMA_MAX_POINTER];
@@ -70,16 +70,16 @@ struct schema_place { /* a schema within the whole */
 
 /* ---- json_schema.c ---- */
 
-struct grammar_piece schema_write(struct schema *s, const struct schema_place *at);
-struct grammar_piece schema_refuse(struct schema *s, const struct schema_place *at,
+struct grammar_piece schema_write(struct schema *s, const struct schema_node *at);
+struct grammar_piece schema_refuse(struct schema *s, const struct schema_node *at,
                                    const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool schema_has_failed(const struct schema *s);
 /* The types that a schema allows by its `type`, or all; a malformed one is refused. */
-unsigned schema_types(struct schema *s, const struct schema_place *at);
+unsigned schema_types(struct schema *s, const struct schema_node *at);
 /* The types that are written for it. */
-unsigned schema_written_types(struct schema *s, const struct schema_place *at);
+unsigned schema_written_types(struct schema *s, const struct schema_node *at);
 /* A member that holds a count, or `otherwise`. */
-uint32_t schema_count(struct schema *s, const struct schema_place *at, const char *keyword,
+uint32_t schema_count(struct schema *s, const struct schema_node *at, const char *keyword,
                       uint32_t otherwise);
 /* The rule of any JSON value, and of a character of a string. */
 uint32_t schema_value_rule(struct schema *s);
@@ -99,32 +99,32 @@ bool schema_is_annotation(const char *keyword);
 
 /* ---- the others ---- */
 
-/* The place of a member of the schema, or of a member of that (`name` may be NULL). */
-struct schema_place schema_in(const struct schema_place *at, const cJSON *schema,
+/* A member of the schema, or a member of that (`name` may be NULL). */
+struct schema_node schema_in(const struct schema_node *at, const cJSON *schema,
                               const char *keyword, const char *name);
 /* A new value (NULL: no memory) that is deleted with everything else; NULL with an error. */
-cJSON *schema_keep(struct schema *s, const struct schema_place *at, cJSON *made /* takes */);
+cJSON *schema_keep(struct schema *s, const struct schema_node *at, cJSON *made /* takes */);
 /* What the schema refers to with $ref, or NULL with an error. */
-const cJSON *schema_target(struct schema *s, const struct schema_place *at);
+const cJSON *schema_target(struct schema *s, const struct schema_node *at);
 
 /* One schema with all that the schema says, its $ref and allOf resolved; NULL with an error. */
-const cJSON *schema_merge(struct schema *s, const struct schema_place *at);
+const cJSON *schema_merge(struct schema *s, const struct schema_node *at);
 /* And with what `also` says. */
-const cJSON *schema_merge_two(struct schema *s, const struct schema_place *at, const cJSON *schema,
+const cJSON *schema_merge_two(struct schema *s, const struct schema_node *at, const cJSON *schema,
                               const cJSON *also);
 /* Does no text that is written for `a` validate against `b`? Both are merged. */
-bool schema_excludes(struct schema *s, const struct schema_place *at, const cJSON *a,
+bool schema_excludes(struct schema *s, const struct schema_node *at, const cJSON *a,
                      const cJSON *b);
 
 /* The branches in `list`; exclusive: it is a oneOf. */
-struct grammar_piece schema_union(struct schema *s, const struct schema_place *at,
+struct grammar_piece schema_union(struct schema *s, const struct schema_node *at,
                                   const cJSON *list, const char *keyword, bool exclusive);
-struct grammar_piece schema_object(struct schema *s, const struct schema_place *at);
-struct grammar_piece schema_array(struct schema *s, const struct schema_place *at);
-struct grammar_piece schema_string(struct schema *s, const struct schema_place *at);
+struct grammar_piece schema_object(struct schema *s, const struct schema_node *at);
+struct grammar_piece schema_array(struct schema *s, const struct schema_node *at);
+struct grammar_piece schema_string(struct schema *s, const struct schema_node *at);
 struct grammar_piece schema_any_string(struct schema *s, uint32_t min, uint32_t max);
 /* Integers only, or all numbers. */
-struct grammar_piece schema_number(struct schema *s, const struct schema_place *at, bool integers);
+struct grammar_piece schema_number(struct schema *s, const struct schema_node *at, bool integers);
 struct grammar_piece schema_any_number(struct schema *s);
 
 #endif

@@ -1,7 +1,7 @@
 /* core/grammar/json_schema_known.c - schemas by their address, their sizes, and which values are
  * equal.
  *
- * A schema that is referred to from many places is written and merged once. All of these spend
+ * A schema that several others refer to is written and merged once. All of these spend
  * steps, because a schema decides how often they are called.
  */
 #include "core/grammar/json_schema_impl.h"
@@ -17,7 +17,7 @@ void schema_spend(struct schema *s, uint64_t n)
     grammar_builder_spend(s->b, n);
 }
 
-cJSON *schema_keep(struct schema *s, const struct schema_place *at, cJSON *made)
+cJSON *schema_keep(struct schema *s, const struct schema_node *at, cJSON *made)
 {
     if (made == NULL) {
         grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");

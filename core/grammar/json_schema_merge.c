@@ -13,7 +13,7 @@
 
 #define MAX_PRODUCT 64 /* branches of two unions in one */
 
-static cJSON *new_schema(struct schema *s, const struct schema_place *at)
+static cJSON *new_schema(struct schema *s, const struct schema_node *at)
 {
     return schema_keep(s, at, cJSON_CreateObject());
 }
@@ -146,7 +146,7 @@ static void merge_required(struct schema *s, cJSON *to, const cJSON *a, const cJ
     add_all(s, list, b);
 }
 
-static void merge_unions(struct schema *s, const struct schema_place *at, cJSON *to,
+static void merge_unions(struct schema *s, const struct schema_node *at, cJSON *to,
                          const char *keyword, const cJSON *a, const cJSON *b)
 {
     cJSON *list = add_list(s, to, keyword);
@@ -196,7 +196,7 @@ static void merge_properties(struct schema *s, cJSON *to, const cJSON *a, const 
     }
 }
 
-static void merge_keyword(struct schema *s, const struct schema_place *at, cJSON *to,
+static void merge_keyword(struct schema *s, const struct schema_node *at, cJSON *to,
                           const cJSON *a, const cJSON *b)
 {
     const char *keyword = a->string;
@@ -229,7 +229,7 @@ static bool is_special(const char *keyword)
            strcmp(keyword, "allOf") == 0 || schema_is_annotation(keyword);
 }
 
-static void combine_into(struct schema *s, const struct schema_place *at, cJSON *to,
+static void combine_into(struct schema *s, const struct schema_node *at, cJSON *to,
                          const cJSON *a, const cJSON *b)
 {
     const cJSON *it;
@@ -252,7 +252,7 @@ static void combine_into(struct schema *s, const struct schema_place *at, cJSON 
     }
 }
 
-static const cJSON *combine(struct schema *s, const struct schema_place *at, const cJSON *a,
+static const cJSON *combine(struct schema *s, const struct schema_node *at, const cJSON *a,
                             const cJSON *b)
 {
     cJSON *to = new_schema(s, at);
@@ -269,7 +269,7 @@ static const cJSON *combine(struct schema *s, const struct schema_place *at, con
 /* ---- $ref and allOf ---- */
 
 /* What the schema itself says. */
-static const cJSON *own(struct schema *s, const struct schema_place *at)
+static const cJSON *own(struct schema *s, const struct schema_node *at)
 {
     cJSON *to = new_schema(s, at);
     const cJSON *it;
@@ -286,7 +286,7 @@ static const cJSON *own(struct schema *s, const struct schema_place *at)
     return to;
 }
 
-static const cJSON *merge_all_of(struct schema *s, const struct schema_place *at,
+static const cJSON *merge_all_of(struct schema *s, const struct schema_node *at,
                                  const cJSON *merged)
 {
     const cJSON *list = schema_get(at->schema, "allOf"), *it;
@@ -298,7 +298,7 @@ static const cJSON *merge_all_of(struct schema *s, const struct schema_place *at
     }
     cJSON_ArrayForEach(it, list) {
         char index[12];
-        struct schema_place in;
+        struct schema_node in;
 
         snprintf(index, sizeof(index), "%u", n++);
         in = schema_in(at, it, "allOf", index);
@@ -309,9 +309,9 @@ static const cJSON *merge_all_of(struct schema *s, const struct schema_place *at
     return merged;
 }
 
-static const cJSON *merge(struct schema *s, const struct schema_place *at)
+static const cJSON *merge(struct schema *s, const struct schema_node *at)
 {
-    struct schema_place in = *at;
+    struct schema_node in = *at;
     const cJSON *merged;
 
     if (at->depth > SCHEMA_MAX_DEPTH) {
@@ -336,7 +336,7 @@ static const cJSON *merge(struct schema *s, const struct schema_place *at)
 
 /* A schema that several refer to is merged once: else $refs that fork would double the work with
  * each of them. */
-const cJSON *schema_merge(struct schema *s, const struct schema_place *at)
+const cJSON *schema_merge(struct schema *s, const struct schema_node *at)
 {
     const cJSON *merged;
 
@@ -350,10 +350,10 @@ const cJSON *schema_merge(struct schema *s, const struct schema_place *at)
     return merged;
 }
 
-const cJSON *schema_merge_two(struct schema *s, const struct schema_place *at, const cJSON *schema,
+const cJSON *schema_merge_two(struct schema *s, const struct schema_node *at, const cJSON *schema,
                               const cJSON *also)
 {
-    struct schema_place one = *at, two = *at;
+    struct schema_node one = *at, two = *at;
     const cJSON *a;
 
     one.schema = schema;

@@ -14,7 +14,7 @@
 
 #define MOST 999999999999999   /* of a whole number: below 2^53, so a double has all of them */
 #define MOST_WHOLE 99999999999 /* of what stands before a point */
-#define MAX_PLACES 6           /* digits behind it; with those before they fit into 64 bits */
+#define MAX_DECIMALS 6           /* digits behind it; with those before they fit into 64 bits */
 
 /* ---- digits ---- */
 
@@ -100,7 +100,7 @@ static struct grammar_piece behind(struct schema *s, const struct digits_range *
     return grammar_then(s->b, p, behind(s, r, at + 1));
 }
 
-/* ---- whole numbers of 10^-places ---- */
+/* ---- whole numbers of 10^-decimals ---- */
 
 struct sum_of { /* alternatives, of which there may be none */
     struct grammar_piece p;
@@ -125,11 +125,11 @@ static int64_t power_of_ten(uint32_t n)
 /* Numbers low .. high, 0 <= low: one alternative for each length. At least one digit stands before
  * the point. */
 static void add_positive(struct schema *s, struct sum_of *sum, const char *sign, int64_t low,
-                         int64_t high, uint32_t places)
+                         int64_t high, uint32_t decimals)
 {
-    for (uint32_t n = places + 1; n <= 18 && low <= high; n++) {
+    for (uint32_t n = decimals + 1; n <= 18 && low <= high; n++) {
         const int64_t last = power_of_ten(n) - 1, end = high < last ? high : last;
-        struct digits_range r = {.n = n, .point = n - places};
+        struct digits_range r = {.n = n, .point = n - decimals};
         struct grammar_piece p;
 
         if (low > last)
@@ -143,12 +143,12 @@ static void add_positive(struct schema *s, struct sum_of *sum, const char *sign,
 }
 
 static void add_range(struct schema *s, struct sum_of *sum, int64_t low, int64_t high,
-                      uint32_t places)
+                      uint32_t decimals)
 {
     if (low < 0)
-        add_positive(s, sum, "-", high < 0 ? -high : 1, -low, places);
+        add_positive(s, sum, "-", high < 0 ? -high : 1, -low, decimals);
     if (high >= 0)
-        add_positive(s, sum, "", low > 0 ? low : 0, high, places);
+        add_positive(s, sum, "", low > 0 ? low : 0, high, decimals);
 }
 
 /* ---- bounds ---- */
@@ -159,7 +159,7 @@ struct bounds {
     bool any;
 };
 
-static double bound(struct schema *s, const struct schema_place *at, const char *keyword,
+static double bound(struct schema *s, const struct schema_node *at, const char *keyword,
                     double otherwise)
 {
     const cJSON *v = schema_get(at->schema, keyword);
@@ -173,7 +173,7 @@ static double bound(struct schema *s, const struct schema_place *at, const char 
     return v->valuedouble;
 }
 
-static struct bounds read_bounds(struct schema *s, const struct schema_place *at)
+static struct bounds read_bounds(struct schema *s, const struct schema_node *at)
 {
     struct bounds b = {.low = bound(s, at, "minimum", -INFINITY),
                        .high = bound(s, at, "maximum", INFINITY)};
@@ -192,19 +192,19 @@ static struct bounds read_bounds(struct schema *s, const struct schema_place *at
     return b;
 }
 
-/* The number as whole 10^-places, rounded; *side is where that lies: below the number (-1), on it
+/* The number as whole 10^-decimals, rounded; *side is where that lies: below the number (-1), on it
  * or above it. Far numbers become the limit. */
-static int64_t scaled(double v, uint32_t places, int64_t limit, int *side)
+static int64_t scaled(double v, uint32_t decimals, int64_t limit, int *side)
 {
     char text[400], *dot;
     double rounded;
 
     *side = 0;
     if (v >= (double)limit)
-        return limit * power_of_ten(places);
+        return limit * power_of_ten(decimals);
     if (v <= (double)-limit)
-        return -limit * power_of_ten(places);
-    snprintf(text, sizeof(text), "%.*f", (int)places, v);
+        return -limit * power_of_ten(decimals);
+    snprintf(text, sizeof(text), "%.*f", (int)decimals, v);
     rounded = strtod(text, NULL);
     *side = (rounded > v) - (rounded < v);
     dot = strchr(text, '.');
@@ -213,49 +213,50 @@ static int64_t scaled(double v, uint32_t places, int64_t limit, int *side)
     return strtoll(text, NULL, 10);
 }
 
-static int64_t lowest(const struct bounds *b, uint32_t places, int64_t limit)
+static int64_t lowest(const struct bounds *b, uint32_t decimals, int64_t limit)
 {
     int side;
-    const int64_t n = scaled(b->low, places, limit, &side);
+    const int64_t n = scaled(b->low, decimals, limit, &side);
 
     return side < 0 || (side == 0 && b->low_is_out) ? n + 1 : n;
 }
 
-static int64_t highest(const struct bounds *b, uint32_t places, int64_t limit)
+static int64_t highest(const struct bounds *b, uint32_t decimals, int64_t limit)
 {
     int side;
-    const int64_t n = scaled(b->high, places, limit, &side);
+    const int64_t n = scaled(b->high, decimals, limit, &side);
 
     return side > 0 || (side == 0 && b->high_is_out) ? n - 1 : n;
 }
 
 /* Digits behind the point that tell the bounds apart from their neighbours: two at least. */
-static uint32_t places_for(const struct bounds *b)
+static uint32_t decimals_for(const struct bounds *b)
 {
-    for (uint32_t places = 2; places < MAX_PLACES; places++) {
+    for (uint32_t decimals = 2; decimals < MAX_DECIMALS; decimals++) {
         int low = 0, high = 0;
 
         if (isfinite(b->low))
-            scaled(b->low, places, MOST_WHOLE, &low);
+            scaled(b->low, decimals, MOST_WHOLE, &low);
         if (isfinite(b->high))
-            scaled(b->high, places, MOST_WHOLE, &high);
+            scaled(b->high, decimals, MOST_WHOLE, &high);
         if (low == 0 && high == 0)
-            return places;
+            return decimals;
     }
-    return MAX_PLACES;
+    return MAX_DECIMALS;
 }
 
-static struct grammar_piece bounded(struct schema *s, const struct schema_place *at,
+static struct grammar_piece bounded(struct schema *s, const struct schema_node *at,
                                     const struct bounds *b, bool integers)
 {
-    const uint32_t places = places_for(b);
+    const uint32_t decimals = decimals_for(b);
     struct sum_of sum = {.any = false};
 
     if (b->low > (double)MOST || b->high < (double)-MOST)
         return schema_refuse(s, at, "bounds beyond %lld are not supported", (long long)MOST);
     add_range(s, &sum, lowest(b, 0, MOST), highest(b, 0, MOST), 0);
     if (!integers && b->low <= MOST_WHOLE && b->high >= -(double)MOST_WHOLE)
-        add_range(s, &sum, lowest(b, places, MOST_WHOLE), highest(b, places, MOST_WHOLE), places);
+        add_range(s, &sum, lowest(b, decimals, MOST_WHOLE), highest(b, decimals, MOST_WHOLE),
+                  decimals);
     if (!sum.any)
         return schema_refuse(s, at, "no number is within the bounds");
     return sum.p;
@@ -277,7 +278,7 @@ struct grammar_piece schema_any_number(struct schema *s)
     return grammar_regex(s->b, regex, sizeof(regex) - 1, 0);
 }
 
-struct grammar_piece schema_number(struct schema *s, const struct schema_place *at, bool integers)
+struct grammar_piece schema_number(struct schema *s, const struct schema_node *at, bool integers)
 {
     const cJSON *of = schema_get(at->schema, "multipleOf");
     const struct bounds b = read_bounds(s, at);

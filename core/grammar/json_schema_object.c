@@ -8,7 +8,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/base/utf8.h"
+#include "core/base/unicode.h"
 #include "core/grammar/char_class.h"
 #include "core/grammar/regex.h"
 
@@ -43,7 +43,7 @@ static struct member *find(struct schema *s, struct object *o, const char *name)
     return NULL;
 }
 
-static struct member *add_member(struct schema *s, const struct schema_place *at, struct object *o,
+static struct member *add_member(struct schema *s, const struct schema_node *at, struct object *o,
                                  const char *name, const cJSON *schema)
 {
     if (o->n == MAX_PROPERTIES) {
@@ -54,7 +54,7 @@ static struct member *add_member(struct schema *s, const struct schema_place *at
     return &o->members[o->n++];
 }
 
-static void read_properties(struct schema *s, const struct schema_place *at, struct object *o)
+static void read_properties(struct schema *s, const struct schema_node *at, struct object *o)
 {
     const cJSON *properties = schema_get(at->schema, "properties"), *it;
 
@@ -74,7 +74,7 @@ static void read_properties(struct schema *s, const struct schema_place *at, str
     }
 }
 
-static void read_required(struct schema *s, const struct schema_place *at, struct object *o)
+static void read_required(struct schema *s, const struct schema_node *at, struct object *o)
 {
     const cJSON *required = schema_get(at->schema, "required"), *it;
 
@@ -113,7 +113,7 @@ static void drop_forbidden(struct object *o)
 
 /* How many members there are may only be said where nothing has to be counted to keep to it, or
  * where all are of one kind. */
-static void read_counts(struct schema *s, const struct schema_place *at, struct object *o)
+static void read_counts(struct schema *s, const struct schema_node *at, struct object *o)
 {
     const uint32_t min = schema_count(s, at, "minProperties", 0);
     const uint32_t max = schema_count(s, at, "maxProperties", GRAMMAR_NO_LIMIT);
@@ -135,7 +135,7 @@ static void read_counts(struct schema *s, const struct schema_place *at, struct 
         schema_refuse(s, at, "'maxProperties' below the number of properties is not supported");
 }
 
-static void read_object(struct schema *s, const struct schema_place *at, struct object *o)
+static void read_object(struct schema *s, const struct schema_node *at, struct object *o)
 {
     const cJSON *additional = schema_get(at->schema, "additionalProperties");
     const bool has_properties = schema_get(at->schema, "properties") != NULL;
@@ -166,10 +166,10 @@ static struct grammar_piece key(struct schema *s, const char *name)
     return p;
 }
 
-static struct grammar_piece write_member(struct schema *s, const struct schema_place *at,
+static struct grammar_piece write_member(struct schema *s, const struct schema_node *at,
                                          const struct member *m)
 {
-    const struct schema_place in = schema_in(at, m->schema, "properties", m->name);
+    const struct schema_node in = schema_in(at, m->schema, "properties", m->name);
     struct grammar_piece p = key(s, m->name);
 
     p = grammar_then(s->b, p, schema_colon(s));
@@ -189,20 +189,6 @@ struct other_keys {
 static int compare_names(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static uint32_t char_at(const char *text, size_t *len)
-{
-    const uint8_t *t = (const uint8_t *)text;
-    uint32_t c;
-
-    *len = utf8_len(t, strlen(text));
-    if (*len <= 1)
-        return t[0];
-    c = t[0] & (0xFFu >> (*len + 1));
-    for (size_t i = 1; i < *len; i++)
-        c = c << 6 | (t[i] & 0x3F);
-    return c;
 }
 
 static void plain_chars(struct char_class *c)
@@ -237,7 +223,7 @@ static struct grammar_piece other_ends(const struct other_keys *k, uint32_t from
     plain_chars(&others);
     for (uint32_t i = from + is_name, last = CHAR_LAST + 1; i < to && !schema_has_failed(s); i++) {
         size_t len;
-        const uint32_t c = char_at(k->names[i] + at, &len);
+        const uint32_t c = unicode_at(k->names[i] + at, strlen(k->names[i] + at) + 1, &len);
 
         schema_spend(s, c == last ? 4 : 100 + 10 * (uint64_t)others.n);
         if (c != last) /* they are sorted */
@@ -251,7 +237,7 @@ static struct grammar_piece other_ends(const struct other_keys *k, uint32_t from
     for (uint32_t i = from + is_name, end; i < to && !schema_has_failed(s); i = end) {
         size_t len;
 
-        char_at(k->names[i] + at, &len);
+        unicode_at(k->names[i] + at, strlen(k->names[i] + at) + 1, &len);
         for (end = i + 1; end < to && memcmp(k->names[end] + at, k->names[i] + at, len) == 0; end++)
             ;
         q = grammar_bytes(s->b, k->names[i] + at, len);
@@ -270,7 +256,7 @@ static bool needs_escapes(const char *name)
     return false;
 }
 
-static void avoid(struct other_keys *k, const struct schema_place *at, const char *name)
+static void avoid(struct other_keys *k, const struct schema_node *at, const char *name)
 {
     if (needs_escapes(name))
         return;
@@ -281,7 +267,7 @@ static void avoid(struct other_keys *k, const struct schema_place *at, const cha
         k->names[k->n++] = name;
 }
 
-static struct grammar_piece other_key(struct schema *s, const struct schema_place *at,
+static struct grammar_piece other_key(struct schema *s, const struct schema_node *at,
                                       const struct object *o)
 {
     struct other_keys k = {.s = s};
@@ -302,10 +288,10 @@ static struct grammar_piece other_key(struct schema *s, const struct schema_plac
 }
 
 /* The rule of a member beyond `properties`. */
-static uint32_t additional_rule(struct schema *s, const struct schema_place *at,
+static uint32_t additional_rule(struct schema *s, const struct schema_node *at,
                                 const struct object *o)
 {
-    const struct schema_place in = schema_in(at, o->additional, "additionalProperties", NULL);
+    const struct schema_node in = schema_in(at, o->additional, "additionalProperties", NULL);
     const uint32_t rule = grammar_rule(s->b, "an additional member");
     struct grammar_piece p = other_key(s, at, o);
 
@@ -345,7 +331,7 @@ static struct grammar_piece additional_alone(struct schema *s, const struct obje
 /* ---- putting members together ---- */
 
 /* Some member is required: see above. */
-static struct grammar_piece around_required(struct schema *s, const struct schema_place *at,
+static struct grammar_piece around_required(struct schema *s, const struct schema_node *at,
                                             const struct object *o)
 {
     struct grammar_piece p = grammar_empty(s->b), q;
@@ -372,7 +358,7 @@ static struct grammar_piece around_required(struct schema *s, const struct schem
 }
 
 /* None is: rests[i] is what can follow member i, a rule; members are rules as well. */
-static struct grammar_piece all_optional(struct schema *s, const struct schema_place *at,
+static struct grammar_piece all_optional(struct schema *s, const struct schema_node *at,
                                          const struct object *o, uint32_t additional)
 {
     uint32_t rest = grammar_rule(s->b, "further members"), before;
@@ -403,7 +389,7 @@ static struct grammar_piece all_optional(struct schema *s, const struct schema_p
     return p;
 }
 
-static struct grammar_piece write_members(struct schema *s, const struct schema_place *at,
+static struct grammar_piece write_members(struct schema *s, const struct schema_node *at,
                                           struct object *o)
 {
     uint32_t additional = 0;
@@ -422,7 +408,7 @@ static struct grammar_piece write_members(struct schema *s, const struct schema_
     return p;
 }
 
-struct grammar_piece schema_object(struct schema *s, const struct schema_place *at)
+struct grammar_piece schema_object(struct schema *s, const struct schema_node *at)
 {
     struct object o = {.members = mem_calloc(MAX_PROPERTIES, sizeof(*o.members))};
     struct grammar_piece p = {0}, inside;

@@ -2,9 +2,11 @@
  * followed. */
 #include "core/grammar/json_schema_impl.h"
 
+#include "core/base/hex.h"
+
 #include <string.h>
 
-/* ---- places ---- */
+/* ---- nodes ---- */
 
 /* A name in a JSON pointer has ~ and / escaped. */
 static void add_step(char *pointer, const char *name)
@@ -24,10 +26,10 @@ static void add_step(char *pointer, const char *name)
     pointer[n < SCHEMA_MAX_POINTER ? n : SCHEMA_MAX_POINTER - 1] = '\0';
 }
 
-struct schema_place schema_in(const struct schema_place *at, const cJSON *schema,
+struct schema_node schema_in(const struct schema_node *at, const cJSON *schema,
                               const char *keyword, const char *name)
 {
-    struct schema_place in = {.schema = schema, .depth = at->depth + 1};
+    struct schema_node in = {.schema = schema, .depth = at->depth + 1};
 
     memcpy(in.pointer, at->pointer, sizeof(in.pointer));
     add_step(in.pointer, keyword);
@@ -38,15 +40,6 @@ struct schema_place schema_in(const struct schema_place *at, const cJSON *schema
 
 /* ---- $ref ---- */
 
-static int hex(char c)
-{
-    const char lower = (char)(c | 0x20);
-
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
 /* One step of a JSON pointer in a URI fragment; returns what is behind it. */
 static const char *read_step(const char *at, char *name, size_t size)
 {
@@ -55,8 +48,8 @@ static const char *read_step(const char *at, char *name, size_t size)
     for (; *at != '\0' && *at != '/' && n + 1 < size; at++) {
         if (*at == '~' && (at[1] == '0' || at[1] == '1')) {
             name[n++] = *++at == '0' ? '~' : '/';
-        } else if (*at == '%' && hex(at[1]) >= 0 && hex(at[2]) >= 0) {
-            name[n++] = (char)(hex(at[1]) << 4 | hex(at[2]));
+        } else if (*at == '%' && hex_digit(at[1]) >= 0 && hex_digit(at[2]) >= 0) {
+            name[n++] = (char)(hex_digit(at[1]) << 4 | hex_digit(at[2]));
             at += 2;
         } else {
             name[n++] = *at;
@@ -79,7 +72,7 @@ static const cJSON *step_into(const cJSON *v, const char *name)
     return *name == '\0' ? cJSON_GetArrayItem(v, (int)index) : NULL;
 }
 
-const cJSON *schema_target(struct schema *s, const struct schema_place *at)
+const cJSON *schema_target(struct schema *s, const struct schema_node *at)
 {
     const cJSON *ref = schema_get(at->schema, "$ref"), *v = s->root;
     const char *p = cJSON_IsString(ref) ? ref->valuestring : "";

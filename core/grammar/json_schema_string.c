@@ -53,7 +53,7 @@ static struct grammar_piece quoted(struct schema *s, const char *regex, unsigned
     return grammar_then(s->b, p, grammar_text(s->b, "\""));
 }
 
-static struct grammar_piece with_format(struct schema *s, const struct schema_place *at,
+static struct grammar_piece with_format(struct schema *s, const struct schema_node *at,
                                         const cJSON *format)
 {
     if (!cJSON_IsString(format))
@@ -64,8 +64,8 @@ static struct grammar_piece with_format(struct schema *s, const struct schema_pl
     return schema_refuse(s, at, "the format '%.40s' is not supported", format->valuestring);
 }
 
-/* An expression's error is told with its place. */
-static struct grammar_piece with_pattern(struct schema *s, const struct schema_place *at,
+/* An expression's error is told with a pointer to it. */
+static struct grammar_piece with_pattern(struct schema *s, const struct schema_node *at,
                                          const char *pattern)
 {
     const struct grammar_piece p = quoted(s, pattern, REGEX_SEARCH);
@@ -77,7 +77,7 @@ static struct grammar_piece with_pattern(struct schema *s, const struct schema_p
     return p;
 }
 
-struct grammar_piece schema_string(struct schema *s, const struct schema_place *at)
+struct grammar_piece schema_string(struct schema *s, const struct schema_node *at)
 {
     const cJSON *pattern = schema_get(at->schema, "pattern");
     const cJSON *format = schema_get(at->schema, "format");

@@ -11,7 +11,7 @@
 #define MAX_BRANCHES 256
 
 /* The schema without its anyOf or oneOf. */
-static const cJSON *without(struct schema *s, const struct schema_place *at, const char *keyword)
+static const cJSON *without(struct schema *s, const struct schema_node *at, const char *keyword)
 {
     cJSON *copy = schema_keep(s, at, cJSON_CreateObject());
     const cJSON *it;
@@ -27,7 +27,7 @@ static const cJSON *without(struct schema *s, const struct schema_place *at, con
     return copy;
 }
 
-static void check_exclusive(struct schema *s, const struct schema_place *at,
+static void check_exclusive(struct schema *s, const struct schema_node *at,
                             const cJSON *const *branches, uint32_t n)
 {
     for (uint32_t i = 0; i < n && !schema_has_failed(s); i++)
@@ -50,7 +50,7 @@ static bool is_impossible(const cJSON *merged)
 
 /* A branch with all that stands beside the union, or as it is: a plain reference stays one, so that
  * recursion goes through a rule. */
-static const cJSON *merge_branch(struct schema *s, struct schema_place *in, const cJSON *base,
+static const cJSON *merge_branch(struct schema *s, struct schema_node *in, const cJSON *base,
                                  bool exclusive)
 {
     const cJSON *branch = in->schema, *merged = NULL;
@@ -63,7 +63,7 @@ static const cJSON *merge_branch(struct schema *s, struct schema_place *in, cons
 }
 
 /* Branches that contradict what stands beside them are left out. */
-struct grammar_piece schema_union(struct schema *s, const struct schema_place *at,
+struct grammar_piece schema_union(struct schema *s, const struct schema_node *at,
                                   const cJSON *list, const char *keyword, bool exclusive)
 {
     const cJSON *base = without(s, at, keyword), *it, **merged;
@@ -81,7 +81,7 @@ struct grammar_piece schema_union(struct schema *s, const struct schema_place *a
         grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
     for (it = list->child; it != NULL && !schema_has_failed(s); it = it->next, n++) {
         char index[12];
-        struct schema_place in;
+        struct schema_node in;
 
         snprintf(index, sizeof(index), "%u", n);
         in = schema_in(at, it, keyword, index);

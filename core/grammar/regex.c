@@ -2,51 +2,11 @@
 #include "core/grammar/regex.h"
 
 #include "core/base/err.h"
-#include "core/base/utf8.h"
 #include "core/grammar/char_class.h"
+#include "core/grammar/reader.h"
 
 #include <stdio.h>
 #include <string.h>
-
-struct regex {
-    struct grammar_builder *b;
-    const char *text;
-    size_t n, at;
-    unsigned flags;
-    uint32_t nesting;
-};
-
-static void fail(struct regex *r, int code, const char *what)
-{
-    grammar_builder_fail(r->b, code, "at character %zu: %s", r->at + 1, what);
-}
-
-static bool has_failed(const struct regex *r)
-{
-    return grammar_builder_error(r->b) != 0;
-}
-
-static char peek(const struct regex *r)
-{
-    return r->at < r->n ? r->text[r->at] : '\0';
-}
-
-/* Past one character, if there is one: `at` never goes beyond the end. */
-static void pass(struct regex *r)
-{
-    if (r->at < r->n)
-        r->at++;
-}
-
-static bool take(struct regex *r, const char *what)
-{
-    const size_t n = strlen(what);
-
-    if (r->n - r->at < n || memcmp(r->text + r->at, what, n) != 0)
-        return false;
-    r->at += n;
-    return true;
-}
 
 /* ---- classes by letter ---- */
 
@@ -101,27 +61,13 @@ static bool add_class_letter(struct char_class *c, char letter, bool wide)
 
 /* ---- one character ---- */
 
-static uint32_t read_hex(struct regex *r, uint32_t n_digits)
+static uint32_t read_hex(struct reader *r, uint32_t n_digits)
 {
-    uint32_t value = 0;
-
-    for (uint32_t i = 0; i < n_digits; i++, pass(r)) {
-        const char c = peek(r), lower = (char)(c | 0x20);
-
-        if (c >= '0' && c <= '9')
-            value = value << 4 | (uint32_t)(c - '0');
-        else if (lower >= 'a' && lower <= 'f')
-            value = value << 4 | (uint32_t)(lower - 'a' + 10);
-        else
-            fail(r, ERR_INVAL, "an escape with too few hexadecimal digits");
-    }
-    if (value > CHAR_LAST || (value >= 0xD800 && value <= 0xDFFF))
-        fail(r, ERR_UNSUPPORTED, "halves of characters are not supported");
-    return value;
+    return reader_hex(r, n_digits, ERR_UNSUPPORTED, "halves of characters are not supported");
 }
 
 /* \u{...} */
-static uint32_t read_braced(struct regex *r)
+static uint32_t read_braced(struct reader *r)
 {
     size_t n = 0;
     uint32_t value;
@@ -129,51 +75,37 @@ static uint32_t read_braced(struct regex *r)
     while (r->at + n < r->n && r->text[r->at + n] != '}' && n < 7)
         n++;
     value = n > 0 ? read_hex(r, (uint32_t)n) : 0;
-    if (n == 0 || !take(r, "}"))
-        fail(r, ERR_INVAL, "an escape that does not end");
+    if (n == 0 || !reader_take(r, "}"))
+        reader_fail(r, ERR_INVAL, "an escape that does not end");
     return value;
 }
 
-static uint32_t read_escape(struct regex *r)
+static uint32_t read_escape(struct reader *r)
 {
     static const char from[] = "nrtfv0", to[] = "\n\r\t\f\v";
-    const char c = peek(r);
+    const char c = reader_peek(r);
     const char *simple = c != '\0' ? strchr(from, c) : NULL;
 
     if (c == 'x' || c == 'u') {
-        pass(r);
-        if (c == 'u' && take(r, "{"))
+        reader_pass(r);
+        if (c == 'u' && reader_take(r, "{"))
             return read_braced(r);
         return read_hex(r, c == 'x' ? 2 : 4);
     }
     if (c >= '1' && c <= '9')
-        fail(r, ERR_UNSUPPORTED, "back-references are not supported");
+        reader_fail(r, ERR_UNSUPPORTED, "back-references are not supported");
     else if (c == 'p' || c == 'P')
-        fail(r, ERR_UNSUPPORTED, "\\p is not supported");
+        reader_fail(r, ERR_UNSUPPORTED, "\\p is not supported");
     else if (simple == NULL &&
              (r->at >= r->n || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')))
-        fail(r, ERR_UNSUPPORTED, "this escape is not supported");
-    pass(r);
+        reader_fail(r, ERR_UNSUPPORTED, "this escape is not supported");
+    reader_pass(r);
     return simple != NULL ? (uint8_t)to[simple - from] : (uint8_t)c;
 }
 
-static uint32_t read_char(struct regex *r)
+static uint32_t read_char(struct reader *r)
 {
-    const uint8_t *s = (const uint8_t *)r->text + r->at;
-    const size_t len = r->at < r->n ? utf8_len(s, r->n - r->at) : 0;
-    uint32_t c;
-
-    if (len == 0) {
-        fail(r, ERR_INVAL, "the expression ends too early, or is no UTF-8");
-        return 0;
-    }
-    r->at += len;
-    if (len == 1)
-        return s[0];
-    c = s[0] & (0xFFu >> (len + 1));
-    for (size_t i = 1; i < len; i++)
-        c = c << 6 | (s[i] & 0x3F);
-    return c;
+    return reader_char(r, "the expression ends too early, or is no UTF-8");
 }
 
 /* ---- spelling ---- */
@@ -216,19 +148,19 @@ struct grammar_piece grammar_json_char(struct grammar_builder *b, struct char_cl
     return p;
 }
 
-static struct grammar_piece class_piece(struct regex *r, struct char_class *c)
+static struct grammar_piece class_piece(struct reader *r, struct char_class *c)
 {
     char_class_sort(c);
     if (c->is_full)
-        fail(r, ERR_LIMIT, "a class of too many characters");
+        reader_fail(r, ERR_LIMIT, "a class of too many characters");
     else if (c->n == 0)
-        fail(r, ERR_INVAL, "a class without characters");
+        reader_fail(r, ERR_INVAL, "a class without characters");
     if (r->flags & REGEX_JSON)
         return grammar_json_char(r->b, c);
     return grammar_chars(r->b, c->at, c->n);
 }
 
-static struct grammar_piece char_piece(struct regex *r, uint32_t character)
+static struct grammar_piece char_piece(struct reader *r, uint32_t character)
 {
     struct char_class c = {.n = 0};
 
@@ -238,54 +170,54 @@ static struct grammar_piece char_piece(struct regex *r, uint32_t character)
 
 /* ---- what is repeated ---- */
 
-static struct grammar_piece alternatives(struct regex *r);
+static struct grammar_piece alternatives(struct reader *r);
 
 /* A member of a class; false when it was a class of its own, which has been added. */
-static bool read_member(struct regex *r, struct char_class *c, bool negated, uint32_t *out)
+static bool read_member(struct reader *r, struct char_class *c, bool negated, uint32_t *out)
 {
-    if (!take(r, "\\")) {
+    if (!reader_take(r, "\\")) {
         *out = read_char(r);
         return true;
     }
-    if (add_class_letter(c, peek(r), negated)) {
-        pass(r);
+    if (add_class_letter(c, reader_peek(r), negated)) {
+        reader_pass(r);
         return false;
     }
-    if (take(r, "b"))
+    if (reader_take(r, "b"))
         *out = '\b';
-    else if (take(r, "-"))
+    else if (reader_take(r, "-"))
         *out = '-';
     else
         *out = read_escape(r);
     return true;
 }
 
-static void read_members(struct regex *r, struct char_class *c, bool negated)
+static void read_members(struct reader *r, struct char_class *c, bool negated)
 {
-    while (!has_failed(r) && peek(r) != ']') {
+    while (!reader_has_failed(r) && reader_peek(r) != ']') {
         uint32_t from, to;
 
         if (r->at >= r->n) {
-            fail(r, ERR_INVAL, "a class that does not end");
+            reader_fail(r, ERR_INVAL, "a class that does not end");
             return;
         }
         if (!read_member(r, c, negated, &from))
             continue;
         to = from;
-        if (peek(r) == '-' && r->at + 1 < r->n && r->text[r->at + 1] != ']') {
-            pass(r);
+        if (reader_peek(r) == '-' && r->at + 1 < r->n && r->text[r->at + 1] != ']') {
+            reader_pass(r);
             if (!read_member(r, c, negated, &to) || to < from)
-                fail(r, ERR_INVAL, "a range that ends before it begins");
+                reader_fail(r, ERR_INVAL, "a range that ends before it begins");
         }
         char_class_add(c, from, to);
     }
-    pass(r);
+    reader_pass(r);
 }
 
-static struct grammar_piece class(struct regex *r)
+static struct grammar_piece class(struct reader *r)
 {
     struct char_class c = {.n = 0};
-    const bool negated = take(r, "^");
+    const bool negated = reader_take(r, "^");
 
     read_members(r, &c, negated);
     if (negated)
@@ -294,55 +226,61 @@ static struct grammar_piece class(struct regex *r)
 }
 
 /* Past the (?...) that says what kind of group it is. */
-static void read_group_kind(struct regex *r)
+static void read_group_kind(struct reader *r)
 {
-    if (!take(r, "?") || take(r, ":"))
+    if (!reader_take(r, "?") || reader_take(r, ":"))
         return;
-    if (take(r, "=") || take(r, "!") || take(r, "<=") || take(r, "<!")) {
-        fail(r, ERR_UNSUPPORTED, "look-around is not supported");
-        return;
-    }
-    if (!take(r, "P<") && !take(r, "<")) {
-        fail(r, ERR_UNSUPPORTED, "this kind of group is not supported");
+    if (reader_take(r, "=") || reader_take(r, "!") || reader_take(r, "<=") ||
+        reader_take(r, "<!")) {
+        reader_fail(r, ERR_UNSUPPORTED, "look-around is not supported");
         return;
     }
-    while (r->at < r->n && peek(r) != '>')
-        pass(r);
-    pass(r);
+    if (!reader_take(r, "P<") && !reader_take(r, "<")) {
+        reader_fail(r, ERR_UNSUPPORTED, "this kind of group is not supported");
+        return;
+    }
+    while (r->at < r->n && reader_peek(r) != '>')
+        reader_pass(r);
+    reader_pass(r);
 }
 
-static struct grammar_piece group(struct regex *r)
+static struct grammar_piece group(struct reader *r)
 {
     struct grammar_piece p = {0};
 
     read_group_kind(r);
     if (++r->nesting > REGEX_MAX_NESTING)
-        fail(r, ERR_LIMIT, "parentheses are nested too deeply");
-    if (has_failed(r))
+        reader_fail(r, ERR_LIMIT, "parentheses are nested too deeply");
+    if (reader_has_failed(r))
         return p;
     p = alternatives(r);
     r->nesting--;
-    if (!take(r, ")"))
-        fail(r, ERR_INVAL, "a parenthesis that is not closed");
+    if (!reader_take(r, ")"))
+        reader_fail(r, ERR_INVAL, "a parenthesis that is not closed");
     return p;
 }
 
-static struct grammar_piece escape(struct regex *r)
+static bool is_one_of(char c, const char *list)
+{
+    return c != '\0' && strchr(list, c) != NULL;
+}
+
+static struct grammar_piece escape(struct reader *r)
 {
     struct char_class c = {.n = 0};
 
-    if (add_class_letter(&c, peek(r), false)) {
-        pass(r);
+    if (add_class_letter(&c, reader_peek(r), false)) {
+        reader_pass(r);
         return class_piece(r, &c);
     }
-    if (peek(r) == 'b' || peek(r) == 'B' || peek(r) == 'A' || peek(r) == 'Z' || peek(r) == 'z') {
-        fail(r, ERR_UNSUPPORTED, "this assertion is not supported");
+    if (is_one_of(reader_peek(r), "bBAZz")) {
+        reader_fail(r, ERR_UNSUPPORTED, "this assertion is not supported");
         return (struct grammar_piece){0};
     }
     return char_piece(r, read_escape(r));
 }
 
-static struct grammar_piece dot(struct regex *r)
+static struct grammar_piece dot(struct reader *r)
 {
     static const struct char_range line_ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
     struct char_class c = {.n = 0};
@@ -353,89 +291,72 @@ static struct grammar_piece dot(struct regex *r)
     return class_piece(r, &c);
 }
 
-static struct grammar_piece atom(struct regex *r)
+static struct grammar_piece atom(struct reader *r)
 {
-    if (take(r, "("))
+    if (reader_take(r, "("))
         return group(r);
-    if (take(r, "["))
+    if (reader_take(r, "["))
         return class(r);
-    if (take(r, "."))
+    if (reader_take(r, "."))
         return dot(r);
-    if (take(r, "\\"))
+    if (reader_take(r, "\\"))
         return escape(r);
-    if (peek(r) == '*' || peek(r) == '+' || peek(r) == '?' || peek(r) == '{')
-        fail(r, ERR_INVAL, "there is nothing to repeat");
-    if (peek(r) == '^' || peek(r) == '$')
-        fail(r, ERR_UNSUPPORTED, "an anchor inside an expression is not supported");
-    if (has_failed(r))
+    if (is_one_of(reader_peek(r), "*+?{"))
+        reader_fail(r, ERR_INVAL, "there is nothing to repeat");
+    if (reader_peek(r) == '^' || reader_peek(r) == '$')
+        reader_fail(r, ERR_UNSUPPORTED, "an anchor inside an expression is not supported");
+    if (reader_has_failed(r))
         return grammar_empty(r->b);
     return char_piece(r, read_char(r));
 }
 
 /* ---- repetition ---- */
 
-static uint32_t read_number(struct regex *r, uint32_t otherwise)
+static void read_counts(struct reader *r, uint32_t *min, uint32_t *max)
 {
-    uint32_t n = 0;
+    const bool has_min = reader_count(r, min);
 
-    if (peek(r) < '0' || peek(r) > '9')
-        return otherwise;
-    for (; peek(r) >= '0' && peek(r) <= '9'; r->at++) {
-        n = n * 10 + (uint32_t)(peek(r) - '0');
-        if (n > GRAMMAR_MAX_REPEAT) {
-            fail(r, ERR_LIMIT, "a count that is too large");
-            return otherwise;
-        }
-    }
-    return n;
-}
-
-static void read_counts(struct regex *r, uint32_t *min, uint32_t *max)
-{
-    const bool has_min = peek(r) >= '0' && peek(r) <= '9';
-
-    *min = read_number(r, 0);
     *max = *min;
-    if (has_min && take(r, ","))
-        *max = read_number(r, GRAMMAR_NO_LIMIT);
-    if (!has_min || !take(r, "}"))
-        fail(r, ERR_INVAL, "a repetition that is not {n}, {n,} or {n,m}");
+    if (has_min && reader_take(r, ",") && !reader_count(r, max))
+        *max = GRAMMAR_NO_LIMIT;
+    if (!has_min || !reader_take(r, "}"))
+        reader_fail(r, ERR_INVAL, "a repetition that is not {n}, {n,} or {n,m}");
     else if (*max < *min)
-        fail(r, ERR_INVAL, "a repetition whose most is below its least");
+        reader_fail(r, ERR_INVAL, "a repetition whose most is below its least");
 }
 
-static struct grammar_piece repeated(struct regex *r)
+static struct grammar_piece repeated(struct reader *r)
 {
     struct grammar_piece p = atom(r);
     uint32_t min = 0, max = GRAMMAR_NO_LIMIT;
 
-    if (has_failed(r))
+    if (reader_has_failed(r))
         return p;
-    if (take(r, "+"))
+    if (reader_take(r, "+"))
         min = 1;
-    else if (take(r, "?"))
+    else if (reader_take(r, "?"))
         max = 1;
-    else if (take(r, "{"))
+    else if (reader_take(r, "{"))
         read_counts(r, &min, &max);
-    else if (!take(r, "*"))
+    else if (!reader_take(r, "*"))
         return p;
-    if (take(r, "+"))
-        fail(r, ERR_UNSUPPORTED, "possessive repetition is not supported");
-    take(r, "?");
-    if (peek(r) == '*' || peek(r) == '+' || peek(r) == '?' || peek(r) == '{')
-        fail(r, ERR_INVAL, "there is nothing to repeat");
+    if (reader_take(r, "+"))
+        reader_fail(r, ERR_UNSUPPORTED, "possessive repetition is not supported");
+    reader_take(r, "?");
+    if (is_one_of(reader_peek(r), "*+?{"))
+        reader_fail(r, ERR_INVAL, "there is nothing to repeat");
     return grammar_repeat(r->b, p, min, max);
 }
 
-static bool at_end(const struct regex *r)
+static bool at_end(const struct reader *r)
 {
-    return r->at >= r->n || peek(r) == '|' || peek(r) == ')';
+    return r->at >= r->n || reader_peek(r) == '|' || reader_peek(r) == ')';
 }
 
 /* ---- alternatives and anchors ---- */
 
 /* Any text at all. */
-static struct grammar_piece anything(struct regex *r)
+static struct grammar_piece anything(struct reader *r)
 {
     struct char_class all = {.n = 0};
 
@@ -443,40 +364,40 @@ static struct grammar_piece anything(struct regex *r)
     return grammar_repeat(r->b, class_piece(r, &all), 0, GRAMMAR_NO_LIMIT);
 }
 
-static bool may_be_anchored(const struct regex *r)
+static bool may_be_anchored(const struct reader *r)
 {
     return r->nesting == 0;
 }
 
 /* Anchors count at the outermost level; without them anything may stand before and behind. */
-static struct grammar_piece alternative(struct regex *r)
+static struct grammar_piece alternative(struct reader *r)
 {
     const bool searches = may_be_anchored(r) && (r->flags & REGEX_SEARCH) != 0;
     struct grammar_piece p = grammar_empty(r->b);
     bool begins = false, ends = false;
 
-    while (may_be_anchored(r) && take(r, "^"))
+    while (may_be_anchored(r) && reader_take(r, "^"))
         begins = true;
     if (searches && !begins)
         p = grammar_then(r->b, p, anything(r));
-    while (!has_failed(r) && !at_end(r) && !ends) {
-        if (may_be_anchored(r) && take(r, "$"))
+    while (!reader_has_failed(r) && !at_end(r) && !ends) {
+        if (may_be_anchored(r) && reader_take(r, "$"))
             ends = true;
         else
             p = grammar_then(r->b, p, repeated(r));
     }
     if (ends && !at_end(r))
-        fail(r, ERR_UNSUPPORTED, "an anchor inside an expression is not supported");
+        reader_fail(r, ERR_UNSUPPORTED, "an anchor inside an expression is not supported");
     if (searches && !ends)
         p = grammar_then(r->b, p, anything(r));
     return p;
 }
 
-static struct grammar_piece alternatives(struct regex *r)
+static struct grammar_piece alternatives(struct reader *r)
 {
     struct grammar_piece p = alternative(r);
 
-    while (!has_failed(r) && take(r, "|"))
+    while (!reader_has_failed(r) && reader_take(r, "|"))
         p = grammar_or(r->b, p, alternative(r));
     return p;
 }
@@ -484,11 +405,11 @@ static struct grammar_piece alternatives(struct regex *r)
 struct grammar_piece grammar_regex(struct grammar_builder *b, const char *text, size_t n,
                                    unsigned flags)
 {
-    struct regex r = {.b = b, .text = text, .n = n, .flags = flags};
+    struct reader r = {.b = b, .text = text, .n = n, .flags = flags};
     struct grammar_piece p = alternatives(&r);
 
-    if (!has_failed(&r) && r.at < r.n)
-        fail(&r, ERR_INVAL, "a parenthesis that was not opened");
+    if (!reader_has_failed(&r) && r.at < r.n)
+        reader_fail(&r, ERR_INVAL, "a parenthesis that was not opened");
     return p;
 }
 

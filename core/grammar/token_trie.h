@@ -1,11 +1,11 @@
-/* core/grammar/token_trie.h - all texts that tokens stand for, with common beginnings shared.
+/* core/grammar/token_trie.h - a trie of the texts of all tokens.
  *
- * Nodes lie in the order of a walk that goes down before it goes on: node i's subtree is nodes i to
- * nodes[i].end - 1, and leaving it out is one step. A node is one byte; texts that end there have
- * their ids in ids[nodes[i].first] and on, as many as nodes[i].n says.
+ * Nodes are in depth-first order: the subtree of node i is nodes i to nodes[i].end - 1, and
+ * skipping it is one step. A node is one byte; the texts that end there have their ids in
+ * ids[nodes[i].first .. + nodes[i].n - 1].
  *
  * Thread: read-only once made.
- * Memory: about 14 bytes for each distinct beginning. The texts' bytes are borrowed.
+ * Memory: about 14 bytes for each distinct prefix. The texts' bytes are borrowed.
  */
 #ifndef CORE_GRAMMAR_TOKEN_TRIE_H
 #define CORE_GRAMMAR_TOKEN_TRIE_H

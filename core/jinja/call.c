@@ -94,8 +94,8 @@ int template_repr_object(struct value v, struct buf *out)
 
 /* --- arguments by name --- */
 
-/* The place of `name` among the words of params, or -1. */
-static int param_place(const char *params, struct value name)
+/* The index of `name` among the words of params, or -1. */
+static int param_index(const char *params, struct value name)
 {
     int i = 0;
 
@@ -133,15 +133,15 @@ bool template_bind(struct render *r, const char *name, const char *params, uint8
         a[i] = args->at[i];
     for (uint32_t i = 0; i < args->n_kw; i++) {
         const struct value key = args->kw[i].name;
-        const int place = param_place(params, key);
+        const int at = param_index(params, key);
 
-        if (place < 0 || a[place].kind != VALUE_MISSING) {
-            template_fail(r, place < 0 ? "%s() got an unexpected keyword argument '%.*s'"
+        if (at < 0 || a[at].kind != VALUE_MISSING) {
+            template_fail(r, at < 0 ? "%s() got an unexpected keyword argument '%.*s'"
                                        : "%s() got multiple values for argument '%.*s'",
                           name, (int)key.n, key.s);
             return false;
         }
-        a[place] = args->kw[i].value;
+        a[at] = args->kw[i].value;
     }
     for (uint32_t i = 0; i < n_required; i++) {
         if (a[i].kind == VALUE_MISSING) {

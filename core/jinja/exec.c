@@ -176,23 +176,6 @@ struct value template_capture(struct render *r, const struct node_list *body, st
     return capture(r, body, f, &flow);
 }
 
-static enum flow exec_set_block(struct render *r, const struct node *node, struct frame *f)
-{
-    struct frame *inside = template_frame(r, node->scope, f);
-    enum flow flow;
-    struct value v;
-
-    if (inside == NULL)
-        return FLOW_NEXT;
-    v = capture(r, &node->list, inside, &flow);
-    if (flow != FLOW_NEXT)
-        return flow;
-    if (node->b != NULL)
-        v = template_eval_filter(r, node->b, v, inside);
-    template_assign(r, node->a, v, f);
-    return FLOW_NEXT;
-}
-
 /* Unlike {{ }} blocks print strings only. */
 static void put_text(struct render *r, struct value v)
 {
@@ -202,8 +185,11 @@ static void put_text(struct render *r, struct value v)
         buf_add(r->out, v.s, v.n);
 }
 
-static enum flow exec_filter_block(struct render *r, const struct node *node, struct frame *f)
+/* {% set x %} and {% filter f %}: what the body prints, filtered, is assigned or printed. */
+static enum flow exec_captured(struct render *r, const struct node *node, struct frame *f)
 {
+    const bool is_set = node->type == NODE_SET_BLOCK;
+    const struct node *filter = is_set ? node->b : node->a;
     struct frame *inside = template_frame(r, node->scope, f);
     enum flow flow;
     struct value v;
@@ -213,7 +199,12 @@ static enum flow exec_filter_block(struct render *r, const struct node *node, st
     v = capture(r, &node->list, inside, &flow);
     if (flow != FLOW_NEXT)
         return flow;
-    put_text(r, template_eval_filter(r, node->a, v, inside));
+    if (filter != NULL)
+        v = template_eval_filter(r, filter, v, inside);
+    if (is_set)
+        template_assign(r, node->a, v, f);
+    else
+        put_text(r, v);
     return FLOW_NEXT;
 }
 
@@ -263,9 +254,8 @@ static enum flow exec_one(struct render *r, const struct node *node, struct fram
         break;
     }
     case NODE_SET_BLOCK:
-        return exec_set_block(r, node, f);
     case NODE_FILTER_BLOCK:
-        return exec_filter_block(r, node, f);
+        return exec_captured(r, node, f);
     case NODE_WITH:
         return exec_with(r, node, f);
     case NODE_MACRO:

@@ -81,7 +81,7 @@ RAW_FILTERS(XX)
 struct value filter_member(struct render *r, struct value v, struct value path,
                            struct value otherwise);
 /* A generator of the items that `compute` gives, which is not called before the first is asked for:
- * what is wrong with the input does not matter where nobody asks. */
+ * an error in the input does not count if none is. */
 struct value filter_later(struct render *r, struct value v, const struct value *a,
                           struct value (*compute)(struct render *r, struct value v,
                                                   const struct value *a));

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* A generator whose items are all computed when the first is asked for: what is wrong with the
- * input does not matter where nobody asks. */
+/* A generator whose items are all computed when the first is asked for. So an error in the input
+ * does not count if none is. */
 struct later {
     struct value (*compute)(struct render *r, struct value v, const struct value *a);
     struct value v, a[TEMPLATE_MAX_PARAMS];
@@ -56,6 +56,21 @@ struct lazy {
     bool begun;
 };
 
+/* The first argument is the name of `builtin`, or of none; the others are its arguments. */
+static bool take_builtin(struct render *r, struct lazy *z,
+                         const struct template_builtin *builtin, const char *kind)
+{
+    const struct value name = z->args.at[0];
+
+    z->builtin = builtin;
+    if (builtin == NULL)
+        template_fail(r, "No %s named '%.*s'.", kind, (int)name.n,
+                      name.kind == VALUE_STRING ? name.s : "");
+    z->args.at++;
+    z->args.n--;
+    return r->rc == 0;
+}
+
 static bool begin_map(struct render *r, struct lazy *z)
 {
     for (uint32_t i = 0; z->args.n == 0 && i < z->args.n_kw; i++)
@@ -75,13 +90,7 @@ static bool begin_map(struct render *r, struct lazy *z)
         template_fail(r, "map requires a filter argument");
     if (r->rc < 0 || z->by_path)
         return r->rc == 0;
-    z->builtin = template_filter(z->args.at[0]);
-    if (z->builtin == NULL)
-        template_fail(r, "No filter named '%.*s'.", (int)z->args.at[0].n,
-                      z->args.at[0].kind == VALUE_STRING ? z->args.at[0].s : "");
-    z->args.at++;
-    z->args.n--;
-    return r->rc == 0;
+    return take_builtin(r, z, template_filter(z->args.at[0]), "filter");
 }
 
 static bool pull_map(struct render *r, void *state, struct value *item)
@@ -111,13 +120,7 @@ static bool begin_select(struct render *r, struct lazy *z)
     }
     if (z->args.n == 0)
         return true;
-    z->builtin = template_test(z->args.at[0]);
-    if (z->builtin == NULL)
-        template_fail(r, "No test named '%.*s'.", (int)z->args.at[0].n,
-                      z->args.at[0].kind == VALUE_STRING ? z->args.at[0].s : "");
-    z->args.at++;
-    z->args.n--;
-    return r->rc == 0;
+    return take_builtin(r, z, template_test(z->args.at[0]), "test");
 }
 
 static bool pull_select(struct render *r, void *state, struct value *item)

@@ -255,6 +255,19 @@ static void put_percent(struct render *r, struct percent *p, struct buf *out)
     }
 }
 
+/* Values that no % has used; a lone value that can be looked up by name or index may be unused. */
+static bool has_unused(const struct source *from)
+{
+    const struct value with = from->with;
+
+    if (from->named != NULL)
+        return false;
+    if (with.kind == VALUE_TUPLE)
+        return from->i < with.list->n && from->i != 1 + with.list->n;
+    return from->i == 0 && with.kind != VALUE_DICT && with.kind != VALUE_LIST &&
+           with.kind != VALUE_RANGE && with.kind != VALUE_UNDEFINED;
+}
+
 struct value template_percent(struct render *r, struct value f, struct value with,
                               const struct args *named)
 {
@@ -284,11 +297,7 @@ struct value template_percent(struct render *r, struct value f, struct value wit
         if (template_step(r, p.width > 0 ? (uint64_t)p.width / 16 : 1))
             put_percent(r, &p, &b);
     }
-    if (r->rc == 0 && named == NULL &&
-        (with.kind == VALUE_TUPLE ? from.i < with.list->n && from.i != 1 + with.list->n
-                                  : from.i == 0 && with.kind != VALUE_DICT &&
-                                        with.kind != VALUE_LIST && with.kind != VALUE_RANGE &&
-                                        with.kind != VALUE_UNDEFINED))
+    if (r->rc == 0 && has_unused(&from))
         template_fail(r, "not all arguments converted during string formatting");
     out = template_take(r, &b);
     out.flags = f.flags;

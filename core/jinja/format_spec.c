@@ -5,7 +5,6 @@
 #include "core/base/err.h"
 #include "core/base/unicode.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,23 +35,33 @@ static int64_t number(const char *s, size_t n, size_t *i)
     return value;
 }
 
-static bool read_spec(struct render *r, const char *s, size_t n, struct spec *spec)
+/* [[fill]align]; returns what is behind it. */
+static size_t read_align(const char *s, size_t n, struct spec *spec)
 {
-    size_t i = 0, len = 0;
-    bool filled = false;
+    size_t len = 0;
 
-    *spec = (struct spec){.fill = " ", .n_fill = 1, .width = -1, .precision = -1};
     if (n > 0)
         unicode_at(s, n, &len);
     if (n > len && is_align(s[len])) {
         memcpy(spec->fill, s, len);
         spec->n_fill = len;
         spec->align = s[len];
-        i = len + 1;
-        filled = true;
-    } else if (n > 0 && is_align(s[0])) {
-        spec->align = s[i++];
+        return len + 1;
     }
+    if (n == 0 || !is_align(s[0]))
+        return 0;
+    spec->align = s[0];
+    return 1;
+}
+
+static bool read_spec(struct render *r, const char *s, size_t n, struct spec *spec)
+{
+    bool filled;
+    size_t i;
+
+    *spec = (struct spec){.fill = " ", .n_fill = 1, .width = -1, .precision = -1};
+    i = read_align(s, n, spec);
+    filled = i > 1;
     if (i < n && strchr("+- ", s[i]) != NULL && s[i] != '\0')
         spec->sign = s[i++];
     spec->other = i < n && s[i] == '#';
@@ -144,11 +153,45 @@ static void put_signed(struct render *r, const struct spec *spec, bool negative,
 
 static void put_float(struct render *r, const struct spec *spec, double f, struct buf *out);
 
+/* 0: no type of an integer. */
+static unsigned base_of(char type)
+{
+    switch (type) {
+    case '\0':
+    case 'd':
+    case 'n':
+        return 10;
+    case 'x':
+    case 'X':
+        return 16;
+    case 'o':
+        return 8;
+    case 'b':
+        return 2;
+    default:
+        return 0;
+    }
+}
+
+/* In `room`, which the digits end with. */
+static const char *int_digits(uint64_t u, unsigned base, bool upper, char room[65])
+{
+    const char *digits = upper ? "0123456789ABCDEF" : "0123456789abcdef";
+    char *at = room + 64;
+
+    *at = '\0';
+    do
+        *--at = digits[u % base];
+    while ((u /= base) > 0);
+    return at;
+}
+
 static void put_int(struct render *r, const struct spec *spec, int64_t i, struct buf *out)
 {
     const uint64_t u = i < 0 ? -(uint64_t)i : (uint64_t)i;
-    const char *prefix = "";
-    char digits[80];
+    const unsigned base = base_of(spec->type);
+    const char prefix[] = {spec->other && base != 10 ? '0' : '\0', spec->type, '\0'};
+    char room[65];
 
     if (spec->type != '\0' && strchr("eEfFgG%", spec->type) != NULL) {
         put_float(r, spec, (double)i, out);
@@ -158,42 +201,14 @@ static void put_int(struct render *r, const struct spec *spec, int64_t i, struct
         template_fail(r, "Precision not allowed in integer format specifier");
         return;
     }
-    switch (spec->type) {
-    case '\0':
-    case 'd':
-    case 'n':
-        snprintf(digits, sizeof(digits), "%" PRIu64, u);
-        break;
-    case 'x':
-        snprintf(digits, sizeof(digits), "%" PRIx64, u);
-        prefix = spec->other ? "0x" : "";
-        break;
-    case 'X':
-        snprintf(digits, sizeof(digits), "%" PRIX64, u);
-        prefix = spec->other ? "0X" : "";
-        break;
-    case 'o':
-        snprintf(digits, sizeof(digits), "%" PRIo64, u);
-        prefix = spec->other ? "0o" : "";
-        break;
-    case 'b': {
-        int n = 0;
-
-        for (int bit = 63; bit >= 0; bit--)
-            if (bit == 0 || u >> bit != 0)
-                digits[n++] = (char)('0' + (u >> bit & 1));
-        digits[n] = '\0';
-        prefix = spec->other ? "0b" : "";
-        break;
-    }
-    default:
+    if (base == 0) {
         template_fail(r, "Unknown format code '%c' for object of type 'int'", spec->type);
         return;
     }
     if (spec->group == ',' && *prefix != '\0')
         template_fail(r, "Cannot specify ',' with '%c'.", spec->type);
-    put_signed(r, spec, i < 0, prefix, digits,
-               spec->type == '\0' || spec->type == 'd' || spec->type == 'n' ? 3 : 4, out);
+    put_signed(r, spec, i < 0, prefix, int_digits(u, base, spec->type == 'X', room),
+               base == 10 ? 3 : 4, out);
 }
 
 /* Without a type as many digits as the precision says, but with an exponent where no digit behind

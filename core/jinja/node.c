@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Where there is no memory left parsing goes on with this one until the error is seen; nobody
- * reads what is written there. */
+/* Without memory the parser goes on with this one until it sees the error; what is written to it
+ * is never read. */
 struct node *template_node(struct parser *p, enum node_type type, uint32_t line)
 {
     struct node *node = value_pool_alloc(p->pool, sizeof(*node));

@@ -316,15 +316,15 @@ static void search(const struct node *node, enum sighting seen[SPECIAL_COUNT])
 
 /* --- second pass --- */
 
-struct place { /* where the second pass is */
+struct context { /* where the second pass is */
     struct symbols *s;
     bool soft;    /* in a branch: an unknown filter fails only when it is used */
     bool in_loop; /* where `loop` may not be set */
 };
 
-static void settle(const struct place *at, struct node *node);
+static void settle(const struct context *at, struct node *node);
 
-static void settle_list(const struct place *at, const struct node_list *list)
+static void settle_list(const struct context *at, const struct node_list *list)
 {
     for (uint32_t i = 0; i < list->n; i++)
         settle(at, list->at[i]);
@@ -354,7 +354,7 @@ static struct scope *finish(const struct symbols *s)
     return scope;
 }
 
-static void settle_name(const struct place *at, struct node *node)
+static void settle_name(const struct context *at, struct node *node)
 {
     struct parser *p = at->s->p;
 
@@ -378,10 +378,10 @@ static struct node *clone_target(struct parser *p, const struct node *node)
     return copy;
 }
 
-static void settle_test(const struct place *at, struct node *node)
+static void settle_test(const struct context *at, struct node *node)
 {
     struct symbols s;
-    struct place inside = {.s = &s, .in_loop = true};
+    struct context inside = {.s = &s, .in_loop = true};
 
     if (node->c == NULL)
         return;
@@ -396,10 +396,10 @@ static void settle_test(const struct place *at, struct node *node)
     symbols_release(&s);
 }
 
-static void settle_for(const struct place *at, struct node *node)
+static void settle_for(const struct context *at, struct node *node)
 {
     struct symbols s, other;
-    struct place inside = {.s = &s, .in_loop = true};
+    struct context inside = {.s = &s, .in_loop = true};
     uint32_t loop;
 
     settle(at, node->b);
@@ -441,11 +441,11 @@ static void check_caller(struct parser *p, const struct node *node)
             template_fail_at(p, node->line, "the parameter 'caller' needs a default");
 }
 
-static void settle_callable(const struct place *at, struct node *node)
+static void settle_callable(const struct context *at, struct node *node)
 {
     enum sighting seen[SPECIAL_COUNT] = {NOT_SEEN};
     struct symbols s;
-    const struct place inside = {.s = &s, .in_loop = at->in_loop};
+    const struct context inside = {.s = &s, .in_loop = at->in_loop};
     uint32_t slots[SPECIAL_COUNT] = {0};
 
     symbols_init(&s, at->s->p, at->s);
@@ -474,11 +474,12 @@ static void settle_callable(const struct place *at, struct node *node)
 }
 
 /* A set or filter block, or with: `body` and `filter` are inside, as are the targets of with. */
-static void settle_block(const struct place *at, struct node *node, const struct node_list *targets,
-                         const struct node_list *body, struct node *filter)
+static void settle_block(const struct context *at, struct node *node,
+                         const struct node_list *targets, const struct node_list *body,
+                         struct node *filter)
 {
     struct symbols s;
-    const struct place inside = {.s = &s, .in_loop = at->in_loop};
+    const struct context inside = {.s = &s, .in_loop = at->in_loop};
 
     symbols_init(&s, at->s->p, at->s);
     if (targets != NULL)
@@ -493,9 +494,9 @@ static void settle_block(const struct place *at, struct node *node, const struct
     symbols_release(&s);
 }
 
-static void settle_if(const struct place *at, const struct node *node)
+static void settle_if(const struct context *at, const struct node *node)
 {
-    const struct place inside = {.s = at->s, .soft = true, .in_loop = at->in_loop};
+    const struct context inside = {.s = at->s, .soft = true, .in_loop = at->in_loop};
 
     settle(&inside, node->a);
     settle_list(&inside, &node->list);
@@ -506,9 +507,9 @@ static void settle_if(const struct place *at, const struct node *node)
     settle_list(&inside, &node->list2);
 }
 
-static void settle_children(const struct place *at, struct node *node)
+static void settle_children(const struct context *at, struct node *node)
 {
-    struct place inside = *at;
+    struct context inside = *at;
 
     inside.soft = at->soft || node->type == NODE_COND;
     settle(&inside, node->a);
@@ -518,7 +519,7 @@ static void settle_children(const struct place *at, struct node *node)
     settle_list(&inside, &node->list2);
 }
 
-static void settle_builtin(const struct place *at, struct node *node)
+static void settle_builtin(const struct context *at, struct node *node)
 {
     const bool is_filter = node->type == NODE_FILTER;
 
@@ -529,7 +530,7 @@ static void settle_builtin(const struct place *at, struct node *node)
     settle_children(at, node);
 }
 
-static void settle(const struct place *at, struct node *node)
+static void settle(const struct context *at, struct node *node)
 {
     if (node == NULL || at->s->p->lex.rc < 0)
         return;
@@ -576,7 +577,7 @@ static void settle(const struct place *at, struct node *node)
 int template_resolve(struct parser *p, struct node_list body, struct scope **root)
 {
     struct symbols s;
-    const struct place at = {.s = &s};
+    const struct context at = {.s = &s};
 
     symbols_init(&s, p, NULL);
     look_list(&s, &body);

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistr.h>
 
 struct template {
     struct value_pool pool;
@@ -19,23 +20,21 @@ struct template {
 
 static int check_source(const char *source, size_t n, char *err, size_t err_len)
 {
+    const uint8_t *broken;
     uint32_t line = 1;
-    size_t len;
 
     if (n > TEMPLATE_MAX_SOURCE) {
         snprintf(err, err_len, "line 1: the template has %zu bytes, more than %u", n,
                  TEMPLATE_MAX_SOURCE);
         return ERR_LIMIT;
     }
-    for (size_t i = 0; i < n; i += len) {
-        len = utf8_len((const uint8_t *)source + i, n - i);
-        if (len == 0) {
-            snprintf(err, err_len, "line %u: the template is not UTF-8", line);
-            return ERR_FORMAT;
-        }
-        line += source[i] == '\n';
-    }
-    return 0;
+    broken = u8_check((const uint8_t *)source, n);
+    if (broken == NULL)
+        return 0;
+    for (const char *s = source; s < (const char *)broken; s++)
+        line += *s == '\n';
+    snprintf(err, err_len, "line %u: the template is not UTF-8", line);
+    return ERR_FORMAT;
 }
 
 static int parse(struct template *t, const char *source, size_t n, char *err, size_t err_len)

@@ -1,9 +1,8 @@
-/* core/jinja/template_impl.h - what the parts of the template engine know of each other.
+/* core/jinja/template_impl.h - what the files of the template engine share.
  *
- * lexer.c cuts the source into tokens, parser.c and parse_expr.c make nodes of
- * them, scope.c finds out which variable each name means, exec.c and
- * eval.c walk the nodes. A failure while rendering is noted once in the render (its `rc`);
- * whoever gets a value back looks there before it goes on.
+ * lexer.c cuts the source into tokens, parser.c and parse_expr.c make nodes of them, scope.c
+ * resolves each name to a variable, exec.c and eval.c interpret the nodes. The first failure of a
+ * rendering is kept in the render (`rc`); a caller checks it after each call that returns a value.
  *
  * Thread: nodes are read-only while rendering; a render belongs to one call.
  * Memory: nodes live in the template's pool, everything else in the render's.

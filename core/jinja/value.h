@@ -4,7 +4,7 @@
  * point to it. Whatever it points to lives in a value_pool and dies with it; nothing is freed one
  * by one. Strings are UTF-8 with a length (they may hold NULs) and, like lists and dicts, do not
  * change once they are built: so they are shared freely. Only the caller that builds a list or dict
- * adds to it, before anybody else sees it.
+ * adds to it, before any other code sees it.
  *
  *   struct value message = value_dict(pool);
  *   value_dict_set(pool, message, "role", value_string(pool, "user", 4));
@@ -14,8 +14,8 @@
  *
  * Integers have 64 bits.
  *
- * Thread: a pool and what is in it belong to one thread at a time; values that nobody builds on any
- *         more may be read by many.
+ * Thread: a pool and what is in it belong to one thread at a time; finished values may be read
+ *         by many.
  * Memory: value_pool_init() takes nothing; chunks are taken as needed, up to `max` bytes.
  * Errors: pool->err is ERR_LIMIT past the limit, ERR_NOMEM.
  */

@@ -226,7 +226,7 @@ static int hash_at(struct value v, uint64_t *hash, struct work w)
         *hash = mix(1, (uint64_t)v.i);
         return 0;
     case VALUE_STRING:
-        /* where the code lies is not known outside: nobody can choose keys that collide */
+        /* seeded by the address of the code, which clients do not know: no chosen collisions */
         *hash = XXH3_64bits_withSeed(v.s, v.n, (uint64_t)(uintptr_t)&hash_at);
         return 0;
     case VALUE_TUPLE:

@@ -4,7 +4,7 @@
  *
  * Thread: the loading thread.
  * Memory: none.
- * Errors: ERR_FORMAT with a sentence. A key that may be absent and is leaves *v alone.
+ * Errors: ERR_FORMAT with a sentence. An optional key that is absent leaves *v unchanged.
  */
 #ifndef CORE_MODEL_KEYS_H
 #define CORE_MODEL_KEYS_H

@@ -67,11 +67,11 @@ int load_shape(struct load *l, uint32_t n_ctx);
 int load_experts(struct load *l);
 int load_rope(struct load *l);
 
-/* The window of layer i, and the table that turns it. */
+/* The window of layer i, and its rope table. */
 int load_layer_rope(struct load *l, uint32_t i);
 
 /* Find every tensor that the shape asks for, check it, and list it in l->matrices and
- * l->vectors with its place; refuse files that lack one or have another. */
+ * l->vectors with its offset; refuse files that lack one or have another. */
 int load_weights(struct load *l);
 void load_weights_release(struct load *l);
 

@@ -2,7 +2,7 @@
  *
  * model_load() reads an open GGUF file, checks every dimension against the architecture's row in
  * the table of traits, and packs each matrix into panels of 16 rows (kernels.h) on `threads`
- * threads, or takes the panels from the file that an earlier start has left. Afterwards the file
+ * threads, or reads the panels from the weight cache (weight_cache.h). Afterwards the file
  * may be closed: the model owns all that it needs.
  *
  * All architectures are one transformer whose parts may be missing: what a layer does not have is
@@ -76,7 +76,7 @@ struct model_layer {
     struct norm ffn_post_norm, ffn_sum_norm;
     /* Latent attention (DeepSeek's MLA). Queries: q of q_down, normed, when that is there. Keys
      * and values of all heads are one latent vector and a rotated part beside it, k's outputs; a
-     * head's key_up turns its query into the latent space, value_up its result out of it. */
+     * head's key_up maps its query into the latent space, value_up its result out of it. */
     struct matrix q_down;        /* [n_lora_q][n_embd] */
     struct norm q_down_norm;     /* [n_lora_q] */
     struct norm latent_norm;     /* [n_latent] */
@@ -84,7 +84,7 @@ struct model_layer {
     struct matrix value_up;      /* n_head of [head_out][n_latent] */
     uint32_t window;             /* tokens that it sees; 0: all */
     struct kv_place kv;          /* where its keys and values are in the cache */
-    uint32_t rope;               /* which of the model's tables turns it, or MODEL_NO_ROPE */
+    uint32_t rope;               /* index in the model's rope tables, or MODEL_NO_ROPE */
 };
 
 /* What q_norm and k_norm are taken over. */
@@ -106,7 +106,7 @@ struct model_shape {
     uint32_t key_dim, value_dim; /* numbers that a token's KV head has in the cache */
     uint32_t head_out;           /* numbers that a head hands to attn_out: value_dim, but of MLA */
     uint32_t n_latent, n_lora_q, n_nope; /* MLA, else 0; n_nope: of a head's query, not rotated */
-    uint32_t n_rot;              /* dimensions that rope turns, even; 0: none */
+    uint32_t n_rot;              /* dimensions that rope rotates, even; 0: none */
     uint32_t n_ctx_train;
     uint32_t n_ctx;              /* positions this instance serves: rope tables reach this far */
     uint32_t window;             /* of the layers that have one; 0: no layer has */
@@ -152,7 +152,7 @@ struct model {
     struct matrix output;              /* shares embed's panels when tied; an encoder has none */
     const float *output_bias;          /* [n_vocab] or NULL */
     struct model_layer *layers;        /* [n_layer] */
-    struct kv_groups groups;           /* into which they are dealt for the cache */
+    struct kv_groups groups;           /* of layers, in the KV cache */
     struct rope_table ropes[MODEL_N_ROPE]; /* model_layer.rope says which */
     bool is_cached;                    /* the panels came from the weight cache */
     void *arena;                       /* private: the mappings behind the pointers above */

@@ -56,7 +56,7 @@ static bool halves_are_finite(const uint8_t *p, size_t stride, size_t n)
 }
 
 /* Numbers side by side, eight bytes of them at a time: `exponent` has the exponents' bits set. When
- * one has all of its own, adding `lowest` to it carries into the sign's place. */
+ * one has all of its own, adding `lowest` to it carries into the sign bit. */
 static bool all_finite(const uint8_t *p, size_t bytes, uint64_t exponent, uint64_t lowest)
 {
     uint64_t carries = 0, word = 0;
@@ -91,56 +91,39 @@ static bool split_halves_are_finite(const uint8_t *p, size_t stride, size_t n)
     return true;
 }
 
+/* Where the f16 numbers of a block stand: a scale and a minimum, or a scale alone. */
+static const struct {
+    uint8_t scale, minimum;
+} halves[] = {
+    [BLOCK_Q4_1] = {0, 2},     [BLOCK_Q5_1] = {0, 2},     [BLOCK_Q4_K] = {0, 2},
+    [BLOCK_Q5_K] = {0, 2},     [BLOCK_Q2_K] = {80, 82},   [BLOCK_Q3_K] = {108, 108},
+    [BLOCK_Q6_K] = {208, 208}, [BLOCK_TQ1_0] = {52, 52},  [BLOCK_TQ2_0] = {64, 64},
+    [BLOCK_MXFP4] = {0, 0}, /* the last type; of all others a block begins with its scale */
+};
+
+static bool blocks_are_finite(enum block_type type, const uint8_t *row, size_t stride, size_t n)
+{
+    if (type == BLOCK_MXFP4)
+        return exponents_are_finite(row, stride, n);
+    if (type == BLOCK_IQ1_M)
+        return split_halves_are_finite(row + 48, stride, n);
+    return halves_are_finite(row + halves[type].scale, stride, n) &&
+           (halves[type].minimum == halves[type].scale ||
+            halves_are_finite(row + halves[type].minimum, stride, n));
+}
+
 /* A row as the file has it; of quantised rows the scales and minima count. */
 static bool row_is_finite(enum block_type type, const uint8_t *row, size_t n)
 {
-    switch (type) {
-    case BLOCK_F32:
+    const struct block_format *f = block_format(type);
+
+    if (type == BLOCK_F32)
         return all_finite(row, 4 * n, 0x7f8000007f800000, 0x0080000000800000);
-    case BLOCK_F16:
+    if (type == BLOCK_F16)
         return all_finite(row, 2 * n, 0x7c007c007c007c00, 0x0400040004000400);
-    case BLOCK_BF16:
+    if (type == BLOCK_BF16)
         return all_finite(row, 2 * n, 0x7f807f807f807f80, 0x0080008000800080);
-    case BLOCK_Q4_0:
-        return halves_are_finite(row, 18, n / 32);
-    case BLOCK_Q5_0:
-        return halves_are_finite(row, 22, n / 32);
-    case BLOCK_Q8_0:
-        return halves_are_finite(row, 34, n / 32);
-    case BLOCK_Q4_K:
-        return halves_are_finite(row, 144, n / 256) && halves_are_finite(row + 2, 144, n / 256);
-    case BLOCK_Q6_K:
-        return halves_are_finite(row + 208, 210, n / 256);
-    case BLOCK_Q4_1:
-        return halves_are_finite(row, 20, n / 32) && halves_are_finite(row + 2, 20, n / 32);
-    case BLOCK_Q5_1:
-        return halves_are_finite(row, 24, n / 32) && halves_are_finite(row + 2, 24, n / 32);
-    case BLOCK_Q2_K:
-        return halves_are_finite(row + 80, 84, n / 256) && halves_are_finite(row + 82, 84, n / 256);
-    case BLOCK_Q3_K:
-        return halves_are_finite(row + 108, 110, n / 256);
-    case BLOCK_Q5_K:
-        return halves_are_finite(row, 176, n / 256) && halves_are_finite(row + 2, 176, n / 256);
-    case BLOCK_IQ4_NL:
-        return halves_are_finite(row, 18, n / 32);
-    case BLOCK_MXFP4:
-        return exponents_are_finite(row, 17, n / 32);
-    case BLOCK_TQ1_0:
-        return halves_are_finite(row + 52, 54, n / 256);
-    case BLOCK_TQ2_0:
-        return halves_are_finite(row + 64, 66, n / 256);
-    case BLOCK_IQ1_M:
-        return split_halves_are_finite(row + 48, 56, n / 256);
-    case BLOCK_IQ4_XS:
-    case BLOCK_IQ3_S:
-    case BLOCK_IQ3_XXS:
-    case BLOCK_IQ2_S:
-    case BLOCK_IQ2_XS:
-    case BLOCK_IQ2_XXS:
-    case BLOCK_IQ1_S:
-        return halves_are_finite(row, block_format(type)->bytes, n / 256);
-    }
-    return true;
+    return blocks_are_finite(type, row, f->bytes, n / f->elems);
 }
 
 /* ---- panels ---- */
@@ -281,7 +264,7 @@ static const uint8_t *quantise(const struct worker *me, const struct gguf_tensor
 static bool pack_panel(const struct worker *me, const struct matrix_job *job, uint64_t p)
 {
     const struct matrix *m = job->dst;
-    /* The panels are const for everybody after this. */
+    /* The panels are const in all other code. */
     uint8_t *panel = (uint8_t *)m->data + p * m->panel_bytes;
     const void *rows[KERN_LANES] = {0};
 

@@ -15,9 +15,9 @@
 #include "core/model/load.h"
 #include "core/model/model.h"
 
-/* Pack all of the jobs, whose matrices have their place and whose tensors are in `g`: each part of
- * the file is asked for ahead of time and let go of when it is packed. 0; ERR_NOMEM; ERR_FORMAT
- * when a tensor holds a number that is not finite: *bad is the first such job. */
+/* Pack all of the jobs, whose matrices have their panels mapped and whose tensors are in `g`. Each
+ * part of the file is prefetched, and dropped when it is packed. 0; ERR_NOMEM; ERR_FORMAT when a
+ * tensor holds a number that is not finite: *bad is the first such job. */
 int pack_matrices(const struct gguf *g, const struct matrix_job *jobs, size_t n,
                   const struct model_options *options, size_t *bad);
 

@@ -9,7 +9,7 @@
 
 #define PI 3.14159265358979323846
 
-/* The pair, as a real number, that turns `beta` times within the original context. */
+/* The pair, as a real number, that rotates `beta` times within the original context. */
 static double pair_turning(const struct rope_options *o, double beta)
 {
     return o->n_rot * log(o->n_ctx_orig / (beta * 2.0 * PI)) / (2.0 * log(o->base));
@@ -33,23 +33,23 @@ static double yarn_share(const struct rope_options *o, uint32_t j)
 static double radians_a_position(const struct rope_options *o, uint32_t j)
 {
     const double divisor = o->divisors != NULL ? (double)o->divisors[j] : 1.0;
-    const double turn = pow(o->base, -2.0 * j / o->n_rot) / divisor;
+    const double plain = pow(o->base, -2.0 * j / o->n_rot) / divisor;
     const double share = o->is_yarn ? yarn_share(o, j) : 1.0;
 
-    return turn / o->factor * share + turn * (1.0 - share);
+    return plain / o->factor * share + plain * (1.0 - share);
 }
 
 void rope_tables(const struct rope_options *o, float *cos_out, float *sin_out)
 {
     const uint32_t n = o->n_rot / 2;
-    double turn[KERN_MAX_HEAD / 2];
+    double frequency[KERN_MAX_HEAD / 2];
 
     assert(n <= KERN_MAX_HEAD / 2);
     for (uint32_t j = 0; j < n; j++)
-        turn[j] = radians_a_position(o, j);
+        frequency[j] = radians_a_position(o, j);
     for (uint32_t p = 0; p < o->n_ctx; p++)
         for (uint32_t j = 0; j < n; j++) {
-            const double angle = p * turn[j];
+            const double angle = p * frequency[j];
 
             cos_out[(size_t)p * n + j] = (float)(cos(angle) * o->magnitude);
             sin_out[(size_t)p * n + j] = (float)(sin(angle) * o->magnitude);

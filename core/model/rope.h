@@ -1,8 +1,9 @@
-/* core/model/rope.h - the angles of rotary positions, as tables.
+/* core/model/rope.h - the tables of rotary position embeddings (RoPE).
  *
- * Pair j of n_rot/2 turns at position p by p / (factor * divisor[j] * base^(2j / n_rot)); with yarn
- * (arXiv 2309.00071) only slow pairs are divided by the factor, fast ones not, and those between in
- * part. Computed in double and rounded once, so that no step ever calls libm.
+ * The angle of pair j of n_rot/2 at position p is p / (factor * divisor[j] * base^(2j / n_rot)).
+ * With YaRN (arXiv 2309.00071) only pairs of low frequency are divided by the factor, those of high
+ * frequency are not, and those between in part. Computed in double and rounded once, so that no
+ * step ever calls libm.
  *
  * Thread: any.
  * Memory: the caller's.
@@ -21,8 +22,8 @@ struct rope_options {
     const float *divisors; /* [n_rot/2] all > 0 (llama 3, longrope), or NULL */
     double magnitude;      /* of the turned vectors; 1 = as they were */
     bool is_yarn;
-    /* Pairs that turn more often than beta_fast within n_ctx_orig positions are not scaled, those
-     * that turn less often than beta_slow are; the range is widened to whole pairs unless exact. */
+    /* Pairs that rotate more often than beta_fast within n_ctx_orig positions are not scaled, those
+     * that do so less often than beta_slow are; unless exact, the range is of whole pairs. */
     double n_ctx_orig, beta_fast, beta_slow;
     bool is_exact;
 };

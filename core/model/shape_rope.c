@@ -90,8 +90,9 @@ static int read_scaling(struct load *l, struct rope_options *r)
     return 0;
 }
 
-/* rope.halves is a key of ours, for weights whose rows are not in the order that the architecture's
- * files have: the first half of a head turns with the second (true), or neighbours do. */
+/* rope.halves is a key that only Quire knows, for weights whose rows are not in the order of the
+ * architecture's files: number i of a head rotates with number i of its second half (true), or
+ * neighbours do. */
 static int read_rotated(struct load *l)
 {
     struct model_shape *s = &l->m->shape;

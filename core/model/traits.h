@@ -1,9 +1,10 @@
-/* core/model/traits.h - what tells the architectures apart, as two tables.
+/* core/model/traits.h - how architectures differ, as two tables.
  *
- * All of them are transformers of the same parts (model.h). A row of the first table says which of
- * the tensors a layer has, how it norms, turns and activates, and what its files leave unsaid; a
- * row of the second gives a tensor's name, its dimensions and its place. Biases of products are
- * optional everywhere: a file that has one was trained with it.
+ * All of them are transformers of the same parts (model.h). A row of the first table, one an
+ * architecture, says which tensors a layer has, its norms, rotation and activation, and the
+ * defaults of metadata that its files leave out. A row of the second, one a tensor, gives the
+ * tensor's name, its dimensions and its member of struct model. Biases of products are optional
+ * everywhere: a file that has one was trained with it.
  *
  * Sources: the models' own descriptions, and for names and conventions the GGUF files as
  * convert_hf_to_gguf.py of llama.cpp writes them.

@@ -18,14 +18,14 @@
  * owner being us or root; whatever differs or fails its checksum is a reason, in words, not to use
  * it. Files are written under another name, synced and renamed, so a reader sees all or nothing.
  *
- * The panels are read into huge pages, not mapped. Mapped, 0.5 GB are checked and there after
- * 0.03 s instead of 0.07 (two cores, from the page cache); but each decode step then reads them 4 %
- * slower where the file system has large folios and 15 % where it has 4 KiB pages (34 and 29 GB/s
- * for 35), for as long as the server runs, they can be evicted under load, and somebody who
- * truncates the file kills us.
+ * The panels are read into huge pages, not mapped. Mapping 0.5 GB and checking it would take 0.03 s
+ * instead of 0.07 (two cores, from the page cache). But each decode step would then read the panels
+ * 4 % slower where the file system has large folios and 15 % where it has 4 KiB pages (34 and 29
+ * GB/s instead of 35), they could be evicted under memory pressure, and a truncation of the file
+ * would end the process.
  *
  * Thread: weight_cache_load() makes threads of its own for the call. A writer works in a thread of
- *         its own, reading panels that nobody changes any more.
+ *         its own, reading panels that no thread changes any more.
  * Memory: the caller's mapping; the writer is heap.
  * Errors: a short text for the log ("cause=..."); none of them is fatal.
  */
@@ -47,7 +47,7 @@ struct weight_cache_id {
     int64_t model_mtime_ns; /* of several files: their sum */
     uint64_t directory[2];  /* XXH3-128 of the file up to the tensors' data */
     uint64_t samples[2];   /* of parts of the data */
-    uint64_t layout[2];    /* of the places and types of the matrices, and of the panels' form */
+    uint64_t layout[2];    /* of the offsets and types of the matrices, and of the panels' form */
 };
 
 void weight_cache_identify(struct weight_cache_id *id, const struct gguf *g,

@@ -1,7 +1,7 @@
 /* core/model/weight_cache_write.c - making the weight cache's file (see weight_cache.h).
  *
- * The name written under is the cache's with ".new" behind it. Whoever holds that file's lock
- * writes; a second server that starts meanwhile leaves it to the first.
+ * The file is written under the cache's name with ".new" appended, and renamed at the end. The
+ * process that holds the lock of that file writes; a second server that starts meanwhile does not.
  */
 #include "core/model/weight_cache.h"
 
@@ -9,7 +9,7 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
-#include "core/model/weight_cache_file.h"
+#include "core/model/weight_cache_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* core/model/weights.c - from the names of tensors to places in the model (see load.h).
+/* core/model/weights.c - from the names of tensors to members of the model (see load.h).
  *
  * Every tensor that the architecture has is looked up, checked against the shape, and given room.
  * A tensor of the file that nothing asked for is refused: what a model holds, it was trained with.
@@ -19,59 +19,23 @@ enum { TENSOR_REQUIRED = 0, TENSOR_OPTIONAL = 1 };
 
 static enum kern_weight packed_type(enum block_type type)
 {
-    switch (type) {
-    case BLOCK_F16:
-        return KERN_F16;
-    case BLOCK_BF16:
-        return KERN_BF16;
-    case BLOCK_Q8_0:
-        return KERN_Q8_0;
-    case BLOCK_Q4_0:
-        return KERN_Q4_0;
-    case BLOCK_Q4_K:
-        return KERN_Q4_K;
-    case BLOCK_Q6_K:
-        return KERN_Q6_K;
-    case BLOCK_Q4_1:
-        return KERN_Q4_1;
-    case BLOCK_Q5_0:
-        return KERN_Q5_0;
-    case BLOCK_Q5_1:
-        return KERN_Q5_1;
-    case BLOCK_Q5_K:
-        return KERN_Q5_K;
-    case BLOCK_Q3_K:
-        return KERN_Q3_K;
-    case BLOCK_Q2_K:
-        return KERN_Q2_K;
-    case BLOCK_IQ2_XXS:
-        return KERN_IQ2_XXS;
-    case BLOCK_IQ2_XS:
-        return KERN_IQ2_XS;
-    case BLOCK_IQ3_XXS:
-        return KERN_IQ3_XXS;
-    case BLOCK_IQ1_S:
-        return KERN_IQ1_S;
-    case BLOCK_IQ4_NL:
-        return KERN_IQ4_NL;
-    case BLOCK_IQ3_S:
-        return KERN_IQ3_S;
-    case BLOCK_IQ2_S:
-        return KERN_IQ2_S;
-    case BLOCK_IQ4_XS:
-        return KERN_IQ4_XS;
-    case BLOCK_IQ1_M:
-        return KERN_IQ1_M;
-    case BLOCK_TQ1_0:
-        return KERN_TQ1_0;
-    case BLOCK_TQ2_0:
-        return KERN_TQ2_0;
-    case BLOCK_MXFP4:
-        return KERN_MXFP4;
-    case BLOCK_F32:
-        return KERN_F32;
-    }
-    return KERN_F32;
+    static const uint8_t packed[] = {
+        [BLOCK_F32] = KERN_F32,          [BLOCK_F16] = KERN_F16,
+        [BLOCK_BF16] = KERN_BF16,        [BLOCK_Q4_0] = KERN_Q4_0,
+        [BLOCK_Q4_1] = KERN_Q4_1,        [BLOCK_Q5_0] = KERN_Q5_0,
+        [BLOCK_Q5_1] = KERN_Q5_1,        [BLOCK_Q8_0] = KERN_Q8_0,
+        [BLOCK_Q2_K] = KERN_Q2_K,        [BLOCK_Q3_K] = KERN_Q3_K,
+        [BLOCK_Q4_K] = KERN_Q4_K,        [BLOCK_Q5_K] = KERN_Q5_K,
+        [BLOCK_Q6_K] = KERN_Q6_K,        [BLOCK_IQ2_XXS] = KERN_IQ2_XXS,
+        [BLOCK_IQ2_XS] = KERN_IQ2_XS,    [BLOCK_IQ3_XXS] = KERN_IQ3_XXS,
+        [BLOCK_IQ1_S] = KERN_IQ1_S,      [BLOCK_IQ4_NL] = KERN_IQ4_NL,
+        [BLOCK_IQ3_S] = KERN_IQ3_S,      [BLOCK_IQ2_S] = KERN_IQ2_S,
+        [BLOCK_IQ4_XS] = KERN_IQ4_XS,    [BLOCK_IQ1_M] = KERN_IQ1_M,
+        [BLOCK_TQ1_0] = KERN_TQ1_0,      [BLOCK_TQ2_0] = KERN_TQ2_0,
+        [BLOCK_MXFP4] = KERN_MXFP4,
+    };
+
+    return (enum kern_weight)packed[type];
 }
 
 /* ---- one tensor ---- */
@@ -314,7 +278,7 @@ static int add_layer_tensor(struct load *l, struct traits_tensors set, uint32_t 
                                         : load_fail(l, ERR_FORMAT, "tensor '%s' is missing", name);
 }
 
-/* Older files of latent attention have one tensor that turns the latent vector into each head's
+/* Older files of latent attention have one tensor that maps the latent vector to each head's
  * key and value. Its rows of values are value_up's; those of keys, transposed, are key_up's. */
 static int add_latent(struct load *l, uint32_t layer, bool *is_done)
 {

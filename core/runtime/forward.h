@@ -1,17 +1,17 @@
-/* core/runtime/forward.h - the steps of the forward pass; see runner.h.
+/* core/runtime/forward.h - the parts of the forward pass; see runner.h.
  *
- * Private to core/runtime. Each step is run by all threads of the thread pool together: a region of
- * items (rows, panels, attention tiles) that they share, ended by a barrier. What can be finished
- * by whoever has the numbers in its cache is done there: activations, and the quantising of what
- * the next product takes.
+ * Private to core/runtime. All threads of the pool run each part together: they share a region of
+ * items (rows, panels, attention tiles) and meet at a barrier at its end. Work on numbers that are
+ * still in a thread's cache is fused into the item that made them: activations, and quantising the
+ * input of the next product.
  *
- *   forward.c          the pass, embeddings, outputs
- *   forward_rows.c     residuals, norms, rotation: what is done row by row
- *   forward_products.c products of a matrix and all rows
- *   forward_attention.c     attention over the paged cache
- *   forward_mla.c   the same with latent keys and values
- *   forward_ffn.c      the dense feed-forward net
- *   forward_moe.c  mixtures of experts
+ *   forward.c            the pass, embeddings, outputs
+ *   forward_rows.c       residuals, norms, rotation: row by row
+ *   forward_products.c   products of a matrix and all rows
+ *   forward_attention.c  attention over the paged cache
+ *   forward_mla.c        the same with latent keys and values (MLA)
+ *   forward_ffn.c        the dense feed-forward net
+ *   forward_moe.c        mixtures of experts
  *
  * Thread: all of the thread pool's, inside a step.
  * Memory: the runner's buffers; nothing is taken.
@@ -59,8 +59,6 @@ void products(struct runner *r, struct thread_pool_worker *w, const struct produ
 
 /* Of a matrix that is there. */
 bool is_quantised(const struct matrix *m);
-/* Does a net's gate or what it lets pass take rows of floats? */
-bool takes_floats(const struct ffn *net);
 
 /* ---- rows ---- */
 
@@ -85,7 +83,7 @@ void residual_norm(struct runner *r, struct thread_pool_worker *w,
 void qkv_finish(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
                 uint32_t layer);
 
-/* Norms of all heads of a row, and their turn. */
+/* Norms of all heads of a row, and their rotation. */
 void norm_heads(const struct runner *r, float *x, uint32_t n_head, const struct norm *norm);
 void rope_heads(const struct runner *r, const struct model_layer *l, float *x, uint32_t n_head,
                 size_t stride, uint32_t pos);

@@ -12,7 +12,8 @@ static void quantise_heads(struct runner *r, uint32_t row, uint32_t head, uint32
                      r->att + row * r->att_stride + from, from, (size_t)n * s->value_dim);
 }
 
-/* Do the heads of a KV head fill whole groups, so that who computed them may quantise them? */
+/* Do the heads of a KV head fill whole groups, so that the item that computes them can quantise
+ * them? */
 static bool quantises_heads(const struct runner *r, const struct model_layer *l)
 {
     const struct model_shape *s = &r->model->shape;

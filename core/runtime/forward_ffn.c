@@ -23,8 +23,9 @@ void activate(const struct runner *r, const struct ffn *net, uint32_t each,
     }
 }
 
-/* Whoever computed columns of both the gate and what it lets pass joins them, while they are in
- * the cache. Items are two panels, a group of what `down` takes quantised. */
+/* Gate and up projections with the activation fused: the thread that has computed some columns of
+ * both activates them while they are in its cache. An item is two panels, which give one group of
+ * the quantised input of `down`. */
 static void gate_up(struct runner *r, struct thread_pool_worker *w, const struct ffn *net)
 {
     const struct product gate = {&net->gate, r->gate, r->ff_stride};

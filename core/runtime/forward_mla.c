@@ -87,8 +87,8 @@ static void project(struct runner *r, struct thread_pool_worker *w, const struct
         products(r, w, p, 2, &in, r->batch->n_rows, RUNNER_QKV);
 }
 
-/* The latent vector normed and the parts that turn turned; those of queries go to their place
- * behind what key_up will write. */
+/* Norm the latent vector and rotate the rotary parts; those of queries are written behind the
+ * columns that key_up will fill. */
 static void mla_finish_row(struct runner *r, const struct model_layer *l, uint32_t layer,
                            uint32_t row)
 {

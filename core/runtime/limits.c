@@ -10,12 +10,12 @@
 #include <string.h>
 #include <time.h>
 
-#define PEAK_LOOP 65536 /* turns of a run: a quarter of a millisecond or more */
+#define PEAK_LOOP 65536 /* iterations of a run: a quarter of a millisecond or more */
 #define PEAK_RUNS 60
 #define READ_RUNS 30
 
 /* Twelve independent accumulators hide the latency of any of these instructions. Each is made
- * unknown in every turn, so that nothing is folded and no two of its turns are mixed. */
+ * opaque in every iteration, so that the compiler neither folds nor merges any. */
 #define PEAK(name, isa, type, start, step)                                                         \
     __attribute__((target(isa))) static void name(void)                                            \
     {                                                                                              \

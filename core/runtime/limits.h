@@ -1,14 +1,15 @@
-/* core/runtime/limits.h - what this machine can do at most, measured: the yardstick of the benches.
+/* core/runtime/limits.h - the peaks of this machine, measured: what the benches compare kernels
+ * with.
  *
  * The integer and float peaks are loops over registers only, of the instruction that a product of
- * the instruction set uses: vpdpbusd where there is VNNI, else vpmaddubsw, vpmaddwd and vpaddd,
- * which products of codes of few bits may pass, since they need the second once for many of the
- * first. The reading rate is plain loads over a region that no cache holds, so products that
- * prefetch may pass it, too. The best of many short runs counts, since a limit is what a quiet
- * machine reaches. Takes about a second.
+ * the instruction set uses: vpdpbusd where there is VNNI, else vpmaddubsw, vpmaddwd and vpaddd.
+ * Products of codes of few bits may be faster than that, since they need the second once for many
+ * of the first. The memory rate is plain loads over a region that fits in no cache; products that
+ * prefetch may be faster. The best of many short runs counts, since a peak is what a quiet machine
+ * reaches. Takes about a second.
  *
- * Thread: of limits_measure() the caller works too; the others are a thread pool that ends with the
- *         call. The single loops: any.
+ * Thread: limits_measure() computes on the calling thread and on a thread pool of its own; the
+ *         single loops: any.
  * Memory: a region of 1 GiB (or 512 MiB when `quick`) for the duration of limits_measure().
  */
 #ifndef CORE_RUNTIME_LIMITS_H

@@ -5,7 +5,6 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/model/model.h"
-#include "core/runtime/forward.h"
 #include "core/runtime/runner_impl.h"
 #include "core/runtime/thread_pool.h"
 #include "kvcache/kv_store.h"

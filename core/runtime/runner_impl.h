@@ -74,11 +74,15 @@ struct runner {
     /* the step */
     struct batch *batch;
     uint32_t out0, n_out; /* outputs of the tile being made */
-    uint64_t since_ns;    /* when the part that is being computed began: thread 0's business */
+    uint64_t since_ns;    /* when the part that is being computed began; thread 0 only */
     struct runner_times times;
 };
 
 /* The step, run by every thread of the thread pool; ud is the runner. */
 void runner_forward(void *ud, struct thread_pool_worker *w);
+
+/* Does a net's gate or what it lets pass take rows of floats? */
+struct ffn;
+bool takes_floats(const struct ffn *net);
 
 #endif

@@ -1,10 +1,10 @@
-/* core/runtime/split_kv.h - how a step's attention is cut into items that threads take.
+/* core/runtime/split_kv.h - how the attention of a step is cut into work items for the threads.
  *
  * An item is a tile of query rows of one span, for each KV head, over a run of softmax segments.
- * Usually that is all segments; but when few sequences with long contexts would leave threads
- * idle, an item that is more than its share of the step is cut between segments. Its queries then
- * leave one state a segment in `parts`, and one thread merges them in ascending order afterwards: a
- * split never changes a result (kernels.h, kern_attn.part).
+ * Usually that is all segments. When few sequences with long contexts would leave threads idle, an
+ * item that is more than a thread's share of the step is cut between segments (flash decoding,
+ * split KV). Its queries then leave one softmax state a segment in `parts`, and one thread merges
+ * them in ascending order afterwards: a split never changes a result (kernels.h, kern_attn.part).
  *
  * Thread: split_kv_make() by the engine thread; the cut is read-only during the step.
  * Memory: taken in split_kv_create(); `parts` is mapped, so pages cost RAM when first used.

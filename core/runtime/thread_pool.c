@@ -339,8 +339,8 @@ static uint32_t richest(const struct thread_pool_worker *w, uint32_t n, uint64_t
     return victim;
 }
 
-/* The thief's way: from the back, and at most half, since the owner is at work too. A failure means
- * that somebody else took something. */
+/* Take items from the back of the victim's share: at most half, since its owner goes on from the
+ * front. False: another thread took items of it meanwhile. */
 static bool steal(struct thread_pool_worker *w, uint32_t n, uint32_t grain, uint32_t *from,
                   uint32_t *to)
 {

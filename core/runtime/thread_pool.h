@@ -8,17 +8,17 @@
  *         ... items from..to-1 ...
  *     thread_pool_barrier(w);
  *
- * Item i is dealt to the same thread whenever a region of n items comes: thread t has items
- * n*t/threads..n*(t+1)/threads-1 and takes them from the front, so weights that fit into its
- * cache are still there in the next step. A thread that has done its share takes items from the
- * back of the share with the most left. There is no counter that all write, and no lock.
+ * In every region of n items, thread t owns items n*t/threads..n*(t+1)/threads-1 and takes them
+ * from the front, so weights that fit into its cache are still there in the next step. A thread
+ * that has done its own steals items from the back of the share with the most left. There is no
+ * counter that all threads write, and no lock.
  *
  * Every thread must pass through the same regions and barriers in the same order, with the same
- * n. Who takes which item never changes a result: kernels guarantee that.
+ * n. Which thread takes an item never changes a result: kernels guarantee that.
  *
- * A waiting thread spins for some microseconds, then offers its CPU to others between looks (the
- * I/O thread, when the thread pool has all the cores; a member that is not running), and after
- * THREAD_POOL_SPIN_US sleeps in the kernel: an idle thread pool costs nothing.
+ * A waiting thread spins for some microseconds, then calls sched_yield() between polls (for the
+ * I/O thread, when the pool has all the cores, or a worker that is not running), and after
+ * THREAD_POOL_SPIN_US sleeps on a futex: an idle thread pool uses no CPU.
  *
  * On machines with several memory nodes the weights' pages are interleaved over the nodes of the
  * process's CPUs (mem_map()), so each thread reads from all of them alike and the placement of

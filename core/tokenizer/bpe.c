@@ -11,6 +11,7 @@
 #include "core/tokenizer/word_cache.h"
 
 #include <string.h>
+#include <unistr.h>
 
 #define KEY_MERGES "tokenizer.ggml.merges"
 
@@ -262,21 +263,13 @@ static int encode_cut(struct encoder *e, const char *word, size_t n)
 static size_t uniform_run(const char *text, size_t n, bool *valid)
 {
     const uint8_t *s = (const uint8_t *)text;
-    size_t i = utf8_len(s, n);
+    const uint8_t *broken = u8_check(s, n);
+    size_t i = broken != NULL ? (size_t)(broken - s) : n;
 
     *valid = i > 0;
-    if (!*valid) {
+    if (!*valid)
         for (i = 1; i < n && utf8_len(s + i, n - i) == 0;)
             i++;
-        return i;
-    }
-    while (i < n) {
-        const size_t len = s[i] < 0x80 ? 1 : utf8_len(s + i, n - i);
-
-        if (len == 0)
-            break;
-        i += len;
-    }
     return i;
 }
 

@@ -1,8 +1,8 @@
-/* core/tokenizer/charsmap.h - SentencePiece's compiled table of what characters are rewritten to.
+/* core/tokenizer/charsmap.h - SentencePiece's compiled normalization table.
  *
- * tokenizer.ggml.precompiled_charsmap holds a double-array trie of byte sequences, each with the
- * place of its replacement among NUL-terminated texts. A text is rewritten from left to right, by
- * the longest sequence that fits.
+ * tokenizer.ggml.precompiled_charsmap holds a double-array trie of byte sequences; each has the
+ * offset of its replacement among NUL-terminated texts. A text is rewritten from left to right, the
+ * longest sequence that matches first.
  *
  * Thread: read-only once loaded.
  * Memory: a copy of the table.

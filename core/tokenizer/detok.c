@@ -2,10 +2,13 @@
 #include "core/tokenizer/tokenizer.h"
 
 #include "core/base/buf.h"
-#include "core/base/utf8.h"
 #include "core/tokenizer/tokenizer_impl.h"
 
+#include <unistr.h>
+
 #define REPLACEMENT "\xEF\xBF\xBD" /* U+FFFD */
+#define BROKEN (-1)
+#define LAST_LEAD 0xF4 /* u8_mbtoucr() takes F5 to F7 for the first byte of a character, too */
 
 void detok_init(struct detok *d, const struct tokenizer *t, bool at_start)
 {
@@ -20,21 +23,29 @@ static void give_up_tail(struct detok *d, struct buf *out)
     d->n_tail = 0;
 }
 
+/* Bytes of the character that the tail is; BROKEN, or another negative number if it begins one. */
+static int tail_len(const struct detok *d)
+{
+    ucs4_t c;
+
+    return d->tail[0] > LAST_LEAD ? BROKEN : u8_mbtoucr(&c, d->tail, d->n_tail);
+}
+
 static void add_byte(struct detok *d, uint8_t byte, struct buf *out)
 {
-    enum utf8_state state;
+    int len;
 
     d->tail[d->n_tail++] = byte;
-    state = utf8_check(d->tail, d->n_tail);
-    if (state == UTF8_BROKEN && d->n_tail > 1) { /* the byte may begin a character itself */
+    len = tail_len(d);
+    if (len == BROKEN && d->n_tail > 1) { /* the byte may begin a character itself */
         d->n_tail--;
         give_up_tail(d, out);
         d->tail[d->n_tail++] = byte;
-        state = utf8_check(d->tail, 1);
+        len = tail_len(d);
     }
-    if (state == UTF8_BROKEN) {
+    if (len == BROKEN) {
         give_up_tail(d, out);
-    } else if (state == UTF8_WHOLE) {
+    } else if (len > 0) {
         buf_add(out, d->tail, d->n_tail);
         d->n_tail = 0;
     }

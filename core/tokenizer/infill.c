@@ -3,7 +3,6 @@
 #include "core/tokenizer/vocab.h"
 
 #include "core/formats/gguf/gguf.h"
-#include "core/tokenizer/tokenizer.h"
 
 #include <string.h>
 

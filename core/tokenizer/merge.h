@@ -1,8 +1,8 @@
-/* core/tokenizer/merge.h - join neighbours, best first, until no pair can be joined.
+/* core/tokenizer/merge.h - join neighbouring symbols, best pair first, until no pair can be joined.
  *
- * Both tokenizer families are this loop and differ only in which pairs may be joined and in what
- * order: by merge rank (BPE) or by the joined piece's score (SentencePiece). Equal ranks go left
- * to right. A binary heap keeps it at O(n log n) for any text.
+ * BPE and SentencePiece are both this loop; they differ in which pairs may be joined and in the
+ * order: by merge rank (BPE) or by the joined piece's score (SentencePiece). Equal ranks go left to
+ * right. A binary heap keeps it at O(n log n) for any text.
  *
  * Thread: one owner.
  * Memory: two arrays that grow with the longest run and are kept between runs.

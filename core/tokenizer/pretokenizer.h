@@ -1,11 +1,11 @@
 /* core/tokenizer/pretokenizer.h - cut text into the words that byte-level BPE treats one by one.
  *
  * Each family of models has its rules, named by tokenizer.ggml.pre (pretokenizer_rules.inc lists
- * them). Rules are up to six cuts, one after the other: the first cuts the text, the next what came
- * out of the one before. What a cut's pattern does not match stays together and is a piece as well.
+ * them). Rules are up to six patterns, one after the other: the first splits the text, each other
+ * one the pieces of the one before. Text between two matches is a piece as well.
  *
  * Thread: struct pretokenizer is read-only after creation; a struct pretokenizer_run belongs to
- * one.
+ *         one.
  * Memory: through mem.h.
  */
 #ifndef CORE_TOKENIZER_PRETOKENIZER_H

@@ -55,11 +55,6 @@ static uint32_t bit_of(const struct safe_splits *s, uint32_t x, uint32_t y)
     return (uint32_t)((key * 0x9E3779B97F4A7C15u) >> 32) & s->mask; /* golden ratio hash */
 }
 
-static size_t character_len(const uint8_t *text, size_t n)
-{
-    return text[0] < 0x80 ? 1 : utf8_len(text, n);
-}
-
 /* ---- what the pieces have side by side */
 
 /* As far as the piece is UTF-8; false if that is not to its end. */
@@ -70,7 +65,7 @@ static bool add_characters(struct safe_splits *s, const uint8_t *piece, size_t n
     for (size_t at = 0, len; at < n; at += len) {
         uint32_t y;
 
-        len = character_len(piece + at, n - at);
+        len = utf8_len(piece + at, n - at);
         if (len == 0)
             return false;
         y = pack(piece + at, len);

@@ -1,8 +1,8 @@
-/* core/tokenizer/safe_split.h - where no token can lie across, so that a text may be cut there
- * first.
+/* core/tokenizer/safe_split.h - where a text may be cut before it is tokenized, without changing
+ * its tokens.
  *
- * A safe split is a place between two characters that no piece of the vocabulary has side by side.
- * What is found on its two sides, each alone, is what is found in the whole text:
+ * A safe split is between two characters that are adjacent in no piece of the vocabulary. The
+ * tokens of the two sides, each tokenized alone, are those of the whole text:
  * - Merges (SentencePiece, BPE). Every join gives the bytes of a piece. One across a safe split
  *   would hold both characters, and no piece does: so none crosses it. The next join is the best by
  *   score or rank, and of equals the leftmost. Joins on one side neither make nor take away pairs

@@ -6,7 +6,6 @@
 #include "core/base/mem.h"
 #include "core/formats/gguf/gguf.h"
 #include "core/tokenizer/pretokenizer.h"
-#include "core/tokenizer/tokenizer.h"
 
 #include <string.h>
 #include <strings.h>
@@ -224,7 +223,7 @@ static int32_t first_unknown(const struct vocab *v)
     return TOKEN_NONE;
 }
 
-/* Where SentencePiece and WordPiece have them if nobody says otherwise. */
+/* The ids that SentencePiece and WordPiece give them by default. */
 static void guess_roles(struct vocab *v, const struct gguf *g, int32_t *eos)
 {
     if (v->model == VOCAB_SPM) {

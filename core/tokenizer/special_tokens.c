@@ -4,7 +4,6 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/formats/gguf/gguf.h"
-#include "core/tokenizer/tokenizer.h"
 #include "core/tokenizer/vocab.h"
 
 #include <string.h>

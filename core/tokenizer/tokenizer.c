@@ -127,7 +127,7 @@ static int push_all(struct encoder *e, const int32_t *ids, size_t n)
 
 /* Keep the word whose ids are those from `before` on, if they fit. Where unknown characters in a
  * row are one token, a word with one may look different behind another. */
-static void keep_word(const struct encoder *e, struct cached_word *place, const char *word,
+static void keep_word(const struct encoder *e, struct cached_word *slot, const char *word,
                       size_t n, size_t before)
 {
     const size_t n_ids = e->out->n - before;
@@ -139,17 +139,17 @@ static void keep_word(const struct encoder *e, struct cached_word *place, const 
         if (ids[i] == e->t->vocab.unknown)
             return;
     }
-    place->len = (uint8_t)n;
-    place->n = (uint8_t)n_ids;
-    memcpy(place->bytes, word, n);
-    memcpy(place->ids, ids, n_ids * sizeof(ids[0]));
+    slot->len = (uint8_t)n;
+    slot->n = (uint8_t)n_ids;
+    memcpy(slot->bytes, word, n);
+    memcpy(slot->ids, ids, n_ids * sizeof(ids[0]));
 }
 
 int encoder_word(struct encoder *e, const char *word, size_t n, encode_fn encode)
 {
     const bool after_unknown = e->after_unknown;
     const size_t before = e->out->n;
-    struct cached_word *place;
+    struct cached_word *slot;
     bool known;
     int rc = budget_spend(e->budget, 1 + n / 4);
 
@@ -157,14 +157,14 @@ int encoder_word(struct encoder *e, const char *word, size_t n, encode_fn encode
         return rc;
     if (e->cache == NULL || n > WORD_CACHE_BYTES)
         return encode(e, word, n);
-    place = word_cache_place(e->cache, word, n, &known);
+    slot = word_cache_slot(e->cache, word, n, &known);
     if (known) {
         e->after_unknown = false;
-        return push_all(e, place->ids, place->n);
+        return push_all(e, slot->ids, slot->n);
     }
     rc = encode(e, word, n);
     if (rc == 0 && !after_unknown)
-        keep_word(e, place, word, n, before);
+        keep_word(e, slot, word, n, before);
     return rc;
 }
 
@@ -260,7 +260,7 @@ int encoder_run(const struct tokenizer *t, const char *text, size_t n, unsigned 
         rc = budget_error(budget); /* some stop early and say nothing */
     if (rc != 0)
         out->n = n_before;
-    if (rc != 0 && n_before == 0) /* whoever is told of a failure has nothing to release */
+    if (rc != 0 && n_before == 0) /* after a failure the caller has nothing to release */
         token_list_release(out);
     *steps = e.steps + e.merge.steps + (e.run != NULL ? pretokenizer_steps(e.run) : 0);
     merge_release(&e.merge);

@@ -20,11 +20,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/tokenizer/token.h"
+
 struct budget;
 struct gguf;
 struct tokenizer;
-
-#define TOKEN_NONE (-1)
 
 enum tokenizer_flags {
     TOKENIZER_ADD_SPECIAL = 1u << 0,   /* BOS (and EOS) where the model's metadata wants them */
@@ -65,12 +65,6 @@ bool tokenizer_adds_bos(const struct tokenizer *t);
 /* Ids that end a generation (EOS, EOT and their like), ascending. */
 const int32_t *tokenizer_eog(const struct tokenizer *t, size_t *n);
 
-/* The tokens that stand around a gap in a text, or TOKEN_NONE. A prompt for what is missing is
- * prefix, text before, suffix, text after, middle; before these, `repository` and `file` may each
- * precede a name. */
-struct infill_tokens {
-    int32_t prefix, suffix, middle, pad, repository, file;
-};
 const struct infill_tokens *tokenizer_infill(const struct tokenizer *t);
 
 /* Is it a control token (never part of visible text)? */

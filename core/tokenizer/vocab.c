@@ -6,7 +6,6 @@
 #include "core/base/mem.h"
 #include "core/formats/gguf/gguf.h"
 #include "core/tokenizer/pretokenizer.h"
-#include "core/tokenizer/tokenizer.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/tokenizer/tokenizer.h"
+#include "core/tokenizer/token.h"
 
 struct gguf;
 struct gguf_kv;

@@ -11,7 +11,7 @@
 #define MAX_PLACES 32768u
 
 struct word_cache {
-    struct cached_word *places;
+    struct cached_word *slots;
     uint32_t mask;
 };
 
@@ -29,8 +29,8 @@ int word_cache_create(struct word_cache **out, size_t text_bytes)
     if (c == NULL)
         return ERR_NOMEM;
     c->mask = n - 1;
-    c->places = mem_calloc(n, sizeof(*c->places));
-    if (c->places == NULL) {
+    c->slots = mem_calloc(n, sizeof(*c->slots));
+    if (c->slots == NULL) {
         word_cache_destroy(&c);
         return ERR_NOMEM;
     }
@@ -44,20 +44,20 @@ void word_cache_destroy(struct word_cache **cache)
 
     if (c == NULL)
         return;
-    mem_free(c->places);
+    mem_free(c->slots);
     mem_free(c);
     *cache = NULL;
 }
 
-static bool is_word(const struct cached_word *place, const char *word, size_t n)
+static bool is_word(const struct cached_word *slot, const char *word, size_t n)
 {
-    return place->len == n && memcmp(place->bytes, word, n) == 0;
+    return slot->len == n && memcmp(slot->bytes, word, n) == 0;
 }
 
-/* Of the pair of places the first is the one that was wanted last. */
-struct cached_word *word_cache_place(struct word_cache *c, const char *word, size_t n, bool *known)
+/* Of the pair of slots the first is the one that was wanted last. */
+struct cached_word *word_cache_slot(struct word_cache *c, const char *word, size_t n, bool *known)
 {
-    struct cached_word *pair = &c->places[(uint32_t)XXH3_64bits(word, n) & c->mask & ~1u];
+    struct cached_word *pair = &c->slots[(uint32_t)XXH3_64bits(word, n) & c->mask & ~1u];
     struct cached_word swap;
 
     *known = is_word(&pair[0], word, n);

@@ -1,11 +1,12 @@
-/* core/tokenizer/word_cache.h - the ids of words that have come up before in a text.
+/* core/tokenizer/word_cache.h - a cache from words of one text to their token ids.
  *
- * Text repeats its words, and putting a word together from merges costs some twenty times as much
- * as finding it here. A word has two places, where the last ones that wanted them stand.
+ * Texts repeat their words, and merging a word costs some twenty times as much as this lookup. The
+ * table is two-way associative: a word may be in two slots, which hold the last two words with that
+ * hash.
  *
  * Thread: one owner; a cache lives within one call of tokenizer_encode(), so that tokenizers stay
  *         read-only and there is nothing to lock.
- * Memory: 48 bytes a place, in proportion to the text up to 32,768 places.
+ * Memory: 48 bytes a slot, in proportion to the text up to 32,768 slots.
  */
 #ifndef CORE_TOKENIZER_WORD_CACHE_H
 #define CORE_TOKENIZER_WORD_CACHE_H
@@ -30,8 +31,8 @@ struct word_cache;
 int word_cache_create(struct word_cache **out, size_t text_bytes);
 void word_cache_destroy(struct word_cache **c);
 
-/* The place of a word, n in 1..WORD_CACHE_BYTES: what stands there is this word (*known), or is to
+/* The slot of a word, n in 1..WORD_CACHE_BYTES: what stands there is this word (*known), or is to
  * be overwritten by it. Good until the next call. */
-struct cached_word *word_cache_place(struct word_cache *c, const char *word, size_t n, bool *known);
+struct cached_word *word_cache_slot(struct word_cache *c, const char *word, size_t n, bool *known);
 
 #endif

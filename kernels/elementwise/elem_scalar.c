@@ -1,4 +1,5 @@
-/* kernels/elementwise/elem_scalar.c - everything between the products: the definitions. */
+/* kernels/elementwise/elem_scalar.c - norms, rotation, activations, softmax, quantising: the
+ * definitions. */
 #include "kernels/kern_math.h"
 #include "kernels/kernels_impl.h"
 

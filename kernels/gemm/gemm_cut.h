@@ -21,14 +21,14 @@
 #define CUT_W_BYTES (512 * 1024) /* of a run of panels: half of what a CPU with VNNI has nearby */
 #define CUT_AHEAD 4096           /* bytes: twice what memory sends while it answers a request */
 
-/* What is asked for while something else is multiplied: lines of one panel's columns after the
- * other's. */
+/* The prefetching that a tile does while it multiplies: cache lines of one panel's columns after
+ * the other's. */
 struct cut_ahead {
     const uint8_t *p;
     const uint8_t *end; /* of the panel's columns */
     size_t whole;       /* bytes of a panel's columns */
     size_t skip;        /* from their end to the next panel's */
-    size_t due;         /* bytes that should have been asked for */
+    size_t due;         /* bytes that should have been prefetched */
     size_t pace;        /* bytes for each cut_kind.group columns that are multiplied */
 };
 
@@ -74,9 +74,9 @@ GEMM_INLINE void cut_fetch(struct cut_ahead *a, const size_t T)
     a->due = due;
 }
 
-/* A lone tile asks for what it will read itself a little later. Of several, which pass over the
- * same panels, each asks for its share of those that come next, so that memory is busy all the
- * time and not only while the first tile runs. */
+/* A lone tile prefetches what it will read itself CUT_AHEAD bytes later. Of n tiles over the same
+ * run of panels, tile i prefetches its share of the next run, so that memory is busy all the time
+ * and not only while the first tile runs. */
 static inline struct cut_ahead cut_ahead(const struct cut_kind *kind, const struct cut_tile *t,
                                          size_t i, size_t n, const uint8_t *next)
 {

@@ -96,8 +96,8 @@ GEMM_INLINE v16 load_weights(enum kern_weight w, const uint8_t *p)
     return v16_load_bf16((const uint16_t *)(const void *)p);
 }
 
-/* While a column of a panel is multiplied, ask for the same column of the panels that come next.
- * Later tiles find the panels in the cache; they ask for what they are reading, which is cheap. */
+/* While a column of a panel is multiplied, prefetch the same column of the panels that come next.
+ * Later tiles find the panels in the cache; they prefetch what they are reading, which is cheap. */
 GEMM_INLINE uintptr_t ahead(const struct tile *t, const uint8_t *w, const size_t P)
 {
     return (uintptr_t)w + (t->stream ? P * t->panel_bytes : 0);

@@ -9,8 +9,8 @@
  *
  * Rows are repacked in blocks that stay in the second-level cache, in chunks of columns such that
  * the part of one tile stays in the first. Few rows take a panel as it is; from READY_FROM rows on
- * its columns are unpacked once for all tiles of the block. Either way each tile asks for its share
- * of the panel that comes next. Between chunks the sums rest in `out`.
+ * its columns are unpacked once for all tiles of the block. Either way each tile prefetches its
+ * share of the panel that comes next. Between chunks the sums rest in `out`.
  */
 #include <immintrin.h>
 #include <stdalign.h>
@@ -42,8 +42,8 @@ struct tile {
     size_t panel_bytes;
     size_t cols;
     bool first;    /* the sums start at zero, not at `out` */
-    size_t turn;   /* of the groups of the next panel, this tile asks for number `turn`, ... */
-    size_t n_turn; /* ... and every n_turn-th after it */
+    size_t share;   /* of the groups of the next panel, this tile prefetches number `share`, ... */
+    size_t n_share; /* ... and every n_share-th after it */
 };
 
 GEMM_INLINE float *sum_at(const struct tile *t, size_t i, const size_t P)
@@ -81,7 +81,7 @@ GEMM_INLINE void run(const enum kern_weight w, const struct tile *t, const bool 
     const uint8_t *packed = t->w;
     const uint8_t *unpacked = t->ready;
     struct group v = {.ready = ready, .panel_bytes = t->panel_bytes, .x = t->x};
-    size_t turn = t->turn;
+    size_t until = t->share;
     __m256 s[ACC];
 
     load_sums(s, t, T, P);
@@ -89,12 +89,12 @@ GEMM_INLINE void run(const enum kern_weight w, const struct tile *t, const bool 
     for (size_t c = 0; c < t->cols; c += 32 * q.groups, packed += q.bytes) {
         const uintptr_t next = (uintptr_t)packed + P * t->panel_bytes;
 
-        if (t->turn == 0)
+        if (t->share == 0)
             gemm_fetch(next, t->panel_bytes, q.codes, P);
         for (v.g = 0; v.g < q.groups; v.g++, v.x += row_bytes(w) * T) {
-            if (turn-- == 0) {
+            if (until-- == 0) {
                 gemm_fetch(next + q.codes + q.step * v.g, t->panel_bytes, q.step, P);
-                turn = t->n_turn - 1;
+                until = t->n_share - 1;
             }
             v.codes = ready ? unpacked : packed + q.codes + q.step * v.g;
             v.head = ready ? unpacked + ready_codes(w) : packed;
@@ -157,14 +157,14 @@ static void run_tiles(const struct job *b, struct tile t, size_t n_panels)
 
     if (b->ready)
         b->kind->make_ready(b->ready, t.w, t.cols);
-    t.n_turn = b->n_tile;
+    t.n_share = b->n_tile;
     for (size_t i = 0; i < b->n_tile; i++) {
         const size_t rows = tile_start(b, i + 1) - tile_start(b, i);
 
         t.x = tile_x(b, i);
         t.out = out + tile_start(b, i) * t.out_stride;
         t.next_out = i + 1 < b->n_tile ? t.out + rows * t.out_stride : out + 16 * n_panels;
-        t.turn = i;
+        t.share = i;
         if (b->ready)
             b->kind->ready[rows - 1](&t);
         else if (n_panels == 2)

@@ -3,22 +3,9 @@
 #include "kernels/kern_math.h"
 #include "kernels/kernels_impl.h"
 
-/* Code i of a group of 32 in a lane: how the types pack their codes. */
-typedef int (*code_fn)(const uint8_t *codes, size_t lane, size_t i);
-
-static int code_5(const uint8_t *codes, size_t lane, size_t i)
-{
-    return kern_code_4(codes, lane, i) | kern_code_1(codes + KERN_TOP, lane, i) << 4;
-}
-
-static int code_6(const uint8_t *codes, size_t lane, size_t i)
-{
-    return kern_code_4(codes, lane, i) | kern_code_2(codes + KERN_Q6_K_HIGH, lane, i) << 4;
-}
-
 /* Half h of group g: the sum of (code - offset) * x code. */
-static int32_t half_sum(const struct kern_qrow *x, size_t g, size_t h, code_fn code, int offset,
-                        const uint8_t *codes, size_t lane)
+static int32_t half_sum(const struct kern_qrow *x, size_t g, size_t h, kern_code_fn code,
+                        int offset, const uint8_t *codes, size_t lane)
 {
     int32_t n = 0;
 
@@ -27,7 +14,7 @@ static int32_t half_sum(const struct kern_qrow *x, size_t g, size_t h, code_fn c
     return n;
 }
 
-static int32_t group_sum(const struct kern_qrow *x, size_t g, code_fn code, int offset,
+static int32_t group_sum(const struct kern_qrow *x, size_t g, kern_code_fn code, int offset,
                          const uint8_t *codes, size_t lane)
 {
     return half_sum(x, g, 0, code, offset, codes, lane) +
@@ -44,8 +31,8 @@ static float scaled_sum(const struct kern_qrow *x, size_t g)
 typedef float (*dot_fn)(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k);
 
 /* Groups of 32 with a scale. */
-static float dot_scaled(const struct kern_qrow *x, const uint8_t *panel, size_t bytes, code_fn code,
-                        int offset, size_t lane, size_t k)
+static float dot_scaled(const struct kern_qrow *x, const uint8_t *panel, size_t bytes,
+                        kern_code_fn code, int offset, size_t lane, size_t k)
 {
     float s = 0;
 
@@ -70,12 +57,12 @@ static float dot_q4_0(const struct kern_qrow *x, const uint8_t *panel, size_t la
 
 static float dot_q5_0(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
 {
-    return dot_scaled(x, panel, KERN_Q5_0_GROUP, code_5, 16, lane, k);
+    return dot_scaled(x, panel, KERN_Q5_0_GROUP, kern_code_5, 16, lane, k);
 }
 
 /* Groups of 32 with a scale and a minimum. */
 static float dot_minimum(const struct kern_qrow *x, const uint8_t *panel, size_t bytes,
-                         code_fn code, size_t lane, size_t k)
+                         kern_code_fn code, size_t lane, size_t k)
 {
     float s = 0;
 
@@ -97,12 +84,12 @@ static float dot_q4_1(const struct kern_qrow *x, const uint8_t *panel, size_t la
 
 static float dot_q5_1(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
 {
-    return dot_minimum(x, panel, KERN_Q5_1_GROUP, code_5, lane, k);
+    return dot_minimum(x, panel, KERN_Q5_1_GROUP, kern_code_5, lane, k);
 }
 
 /* 256 columns: eight scales and eight minima, themselves scaled. */
 static float dot_k_minimum(const struct kern_qrow *x, const uint8_t *panel, size_t bytes,
-                           size_t sub_bytes, code_fn code, size_t lane, size_t k)
+                           size_t sub_bytes, kern_code_fn code, size_t lane, size_t k)
 {
     float s = 0;
 
@@ -128,12 +115,12 @@ static float dot_q4_k(const struct kern_qrow *x, const uint8_t *panel, size_t la
 
 static float dot_q5_k(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
 {
-    return dot_k_minimum(x, panel, KERN_Q5_K_GROUP, KERN_Q5_K_SUB, code_5, lane, k);
+    return dot_k_minimum(x, panel, KERN_Q5_K_GROUP, KERN_Q5_K_SUB, kern_code_5, lane, k);
 }
 
 /* 256 columns: sixteen signed scales. */
 static float dot_halves(const struct kern_qrow *x, const uint8_t *panel, size_t bytes,
-                        size_t sub_bytes, code_fn code, int offset, size_t lane, size_t k)
+                        size_t sub_bytes, kern_code_fn code, int offset, size_t lane, size_t k)
 {
     float s = 0;
 
@@ -153,7 +140,7 @@ static float dot_halves(const struct kern_qrow *x, const uint8_t *panel, size_t 
 
 static float dot_q6_k(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)
 {
-    return dot_halves(x, panel, KERN_Q6_K_GROUP, KERN_Q6_K_SUB, code_6, 32, lane, k);
+    return dot_halves(x, panel, KERN_Q6_K_GROUP, KERN_Q6_K_SUB, kern_code_6, 32, lane, k);
 }
 
 static float dot_q3_k(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k)

@@ -16,6 +16,7 @@
 #include "kernels/kernels_impl.h"
 
 /* Code i of a group of 32 in a lane: how the types pack their codes. */
+typedef int (*kern_code_fn)(const uint8_t *codes, size_t lane, size_t i);
 
 static inline int kern_code_8(const uint8_t *codes, size_t lane, size_t i)
 {
@@ -42,6 +43,16 @@ static inline int kern_code_1(const uint8_t *codes, size_t lane, size_t i)
 static inline int kern_code_3(const uint8_t *codes, size_t lane, size_t i)
 {
     return kern_code_2(codes, lane, i) | kern_code_1(codes + KERN_Q3_K_TOP, lane, i) << 2;
+}
+
+static inline int kern_code_5(const uint8_t *codes, size_t lane, size_t i)
+{
+    return kern_code_4(codes, lane, i) | kern_code_1(codes + KERN_TOP, lane, i) << 4;
+}
+
+static inline int kern_code_6(const uint8_t *codes, size_t lane, size_t i)
+{
+    return kern_code_4(codes, lane, i) | kern_code_2(codes + KERN_Q6_K_HIGH, lane, i) << 4;
 }
 
 /* 2^(e - 128), subnormal below e = 2. */

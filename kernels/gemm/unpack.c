@@ -4,46 +4,33 @@
  */
 #include <string.h>
 
+#include "kernels/gemm/gemm_common.h"
 #include "kernels/gemm/panel_values.h"
 #include "kernels/kern_math.h"
 #include "kernels/kernels_impl.h"
 
-static uint8_t nibble_at(const uint8_t *src, size_t lane, size_t i)
-{
-    const uint8_t b = src[i % 16 / 4 * 64 + lane * 4 + i % 4];
+/* One group of one lane, as floats; inlined with `code` known. */
 
-    return i < 16 ? b & 15 : b >> 4;
-}
-
-static uint8_t pair_at(const uint8_t *src, size_t lane, size_t i)
-{
-    return src[i / 16 * 64 + lane * 4 + i % 4] >> (i % 16 / 4 * 2) & 3;
-}
-
-static uint8_t top_at(const uint8_t *src, size_t lane, size_t i)
-{
-    return src[lane * 4 + i % 4] >> (i / 4) & 1;
-}
-
-/* One group of one lane, as floats. */
-
-static void unpack_q8_0(float *out, const uint8_t *src, size_t lane)
+GEMM_INLINE void unpack_scaled(float *out, const uint8_t *src, size_t lane, kern_code_fn code,
+                               int offset)
 {
     const float d = kern_load_f16(src + 2 * lane);
 
     for (size_t i = 0; i < 32; i++)
-        out[i] = d * (float)(src[32 + i / 4 * 64 + lane * 4 + i % 4] - 128);
+        out[i] = d * (float)(code(src + 32, lane, i) - offset);
 }
 
-static void unpack_q4_0(float *out, const uint8_t *src, size_t lane)
+GEMM_INLINE void unpack_minimum(float *out, const uint8_t *src, size_t lane, kern_code_fn code)
 {
     const float d = kern_load_f16(src + 2 * lane);
+    const float m = kern_load_f16(src + KERN_Q4_1_MIN + 2 * lane);
 
     for (size_t i = 0; i < 32; i++)
-        out[i] = d * (float)(nibble_at(src + 32, lane, i) - 8);
+        out[i] = d * (float)code(src + KERN_Q4_1_CODES, lane, i) + m;
 }
 
-static void unpack_q4_k(float *out, const uint8_t *src, size_t lane)
+GEMM_INLINE void unpack_k_minimum(float *out, const uint8_t *src, size_t lane, kern_code_fn code,
+                                  size_t sub_bytes)
 {
     const float d = kern_load_f16(src + 2 * lane);
     const float dmin = kern_load_f16(src + KERN_Q4_K_DMIN + 2 * lane);
@@ -53,79 +40,20 @@ static void unpack_q4_k(float *out, const uint8_t *src, size_t lane)
         const float sc = d * (float)src[KERN_Q4_K_SC + 16 * g + lane];
         const float mn = dmin * (float)src[KERN_Q4_K_MN + 16 * g + lane];
 
-        out[i] = sc * (float)nibble_at(src + KERN_Q4_K_CODES + 256 * g, lane, i % 32) - mn;
+        out[i] = sc * (float)code(src + KERN_Q4_K_CODES + sub_bytes * g, lane, i % 32) - mn;
     }
 }
 
-static void unpack_q6_k(float *out, const uint8_t *src, size_t lane)
+GEMM_INLINE void unpack_halves(float *out, const uint8_t *src, size_t lane, kern_code_fn code,
+                               int offset, size_t sub_bytes)
 {
     const float d = kern_load_f16(src + 2 * lane);
 
     for (size_t i = 0; i < 256; i++) {
-        const uint8_t *codes = src + KERN_Q6_K_CODES + KERN_Q6_K_SUB * (i / 32);
-        const int pair = pair_at(codes + KERN_Q6_K_HIGH, lane, i % 32);
+        const uint8_t *codes = src + KERN_Q6_K_CODES + sub_bytes * (i / 32);
         const float sc = d * (float)(int8_t)src[KERN_Q6_K_SC + 16 * (i / 16) + lane];
 
-        out[i] = sc * (float)((nibble_at(codes, lane, i % 32) | pair << 4) - 32);
-    }
-}
-
-static void unpack_q4_1(float *out, const uint8_t *src, size_t lane)
-{
-    const float d = kern_load_f16(src + 2 * lane);
-    const float m = kern_load_f16(src + KERN_Q4_1_MIN + 2 * lane);
-
-    for (size_t i = 0; i < 32; i++)
-        out[i] = d * (float)nibble_at(src + KERN_Q4_1_CODES, lane, i) + m;
-}
-
-static int code_5_bits(const uint8_t *codes, size_t lane, size_t i)
-{
-    return nibble_at(codes, lane, i) | top_at(codes + KERN_TOP, lane, i) << 4;
-}
-
-static void unpack_q5_0(float *out, const uint8_t *src, size_t lane)
-{
-    const float d = kern_load_f16(src + 2 * lane);
-
-    for (size_t i = 0; i < 32; i++)
-        out[i] = d * (float)(code_5_bits(src + KERN_Q5_0_CODES, lane, i) - 16);
-}
-
-static void unpack_q5_1(float *out, const uint8_t *src, size_t lane)
-{
-    const float d = kern_load_f16(src + 2 * lane);
-    const float m = kern_load_f16(src + KERN_Q4_1_MIN + 2 * lane);
-
-    for (size_t i = 0; i < 32; i++)
-        out[i] = d * (float)code_5_bits(src + KERN_Q4_1_CODES, lane, i) + m;
-}
-
-static void unpack_q5_k(float *out, const uint8_t *src, size_t lane)
-{
-    const float d = kern_load_f16(src + 2 * lane);
-    const float dmin = kern_load_f16(src + KERN_Q4_K_DMIN + 2 * lane);
-
-    for (size_t i = 0; i < 256; i++) {
-        const size_t g = i / 32;
-        const uint8_t *codes = src + KERN_Q4_K_CODES + KERN_Q5_K_SUB * g;
-        const float sc = d * (float)src[KERN_Q4_K_SC + 16 * g + lane];
-        const float mn = dmin * (float)src[KERN_Q4_K_MN + 16 * g + lane];
-
-        out[i] = sc * (float)code_5_bits(codes, lane, i % 32) - mn;
-    }
-}
-
-static void unpack_q3_k(float *out, const uint8_t *src, size_t lane)
-{
-    const float d = kern_load_f16(src + 2 * lane);
-
-    for (size_t i = 0; i < 256; i++) {
-        const uint8_t *codes = src + KERN_Q6_K_CODES + KERN_Q3_K_SUB * (i / 32);
-        const int top = top_at(codes + KERN_Q3_K_TOP, lane, i % 32);
-        const float sc = d * (float)(int8_t)src[KERN_Q6_K_SC + 16 * (i / 16) + lane];
-
-        out[i] = sc * (float)((pair_at(codes, lane, i % 32) | top << 2) - 4);
+        out[i] = sc * (float)(code(codes, lane, i % 32) - offset);
     }
 }
 
@@ -138,7 +66,7 @@ static void unpack_q2_k(float *out, const uint8_t *src, size_t lane)
         const uint8_t *codes = src + KERN_Q2_K_CODES + KERN_Q2_K_SUB * (i / 32);
         const uint8_t sm = src[KERN_Q2_K_SM + 16 * (i / 16) + lane];
 
-        out[i] = d * (float)(sm & 15) * (float)pair_at(codes, lane, i % 32) -
+        out[i] = d * (float)(sm & 15) * (float)kern_code_2(codes, lane, i % 32) -
                  dmin * (float)(sm >> 4);
     }
 }
@@ -167,71 +95,75 @@ static void unpack_iq1_s(float *out, const uint8_t *src, size_t lane)
     }
 }
 
+static void unpack_group(enum kern_weight w, float *out, const uint8_t *src, size_t lane)
+{
+    switch (w) {
+    case KERN_F32:
+        memcpy(out, src + 4 * lane, sizeof *out);
+        return;
+    case KERN_F16:
+        *out = kern_load_f16(src + 2 * lane);
+        return;
+    case KERN_BF16:
+        *out = kern_load_bf16(src + 2 * lane);
+        return;
+    case KERN_Q8_0:
+        unpack_scaled(out, src, lane, kern_code_8, 128);
+        return;
+    case KERN_Q4_0:
+        unpack_scaled(out, src, lane, kern_code_4, 8);
+        return;
+    case KERN_Q5_0:
+        unpack_scaled(out, src, lane, kern_code_5, 16);
+        return;
+    case KERN_Q4_1:
+        unpack_minimum(out, src, lane, kern_code_4);
+        return;
+    case KERN_Q5_1:
+        unpack_minimum(out, src, lane, kern_code_5);
+        return;
+    case KERN_Q4_K:
+        unpack_k_minimum(out, src, lane, kern_code_4, KERN_Q4_K_SUB);
+        return;
+    case KERN_Q5_K:
+        unpack_k_minimum(out, src, lane, kern_code_5, KERN_Q5_K_SUB);
+        return;
+    case KERN_Q6_K:
+        unpack_halves(out, src, lane, kern_code_6, 32, KERN_Q6_K_SUB);
+        return;
+    case KERN_Q3_K:
+        unpack_halves(out, src, lane, kern_code_3, 4, KERN_Q3_K_SUB);
+        return;
+    case KERN_Q2_K:
+        unpack_q2_k(out, src, lane);
+        return;
+    case KERN_IQ1_S:
+        unpack_iq1_s(out, src, lane);
+        return;
+    case KERN_IQ4_NL:
+    case KERN_IQ4_XS:
+    case KERN_MXFP4:
+    case KERN_TQ2_0:
+    case KERN_TQ1_0:
+    case KERN_IQ3_S:
+    case KERN_IQ3_XXS:
+    case KERN_IQ2_S:
+    case KERN_IQ2_XS:
+    case KERN_IQ2_XXS:
+    case KERN_IQ1_M:
+        unpack_values(w, out, src, lane);
+        return;
+    case KERN_N_WEIGHT:
+        return;
+    }
+}
+
 void kern_unpack_row(enum kern_weight w, const void *panel, size_t lane, float *out, size_t k)
 {
     const size_t group = kern_weight_group(w);
     const size_t bytes = kern_panel_bytes(w, group);
     const uint8_t *src = panel;
 
-    for (size_t i = 0; i < k; i += group, src += bytes) {
-        switch (w) {
-        case KERN_F32:
-            memcpy(out + i, src + 4 * lane, sizeof *out);
-            break;
-        case KERN_F16:
-            out[i] = kern_load_f16(src + 2 * lane);
-            break;
-        case KERN_BF16:
-            out[i] = kern_bf16_to_f32(kern_load16(src + 2 * lane));
-            break;
-        case KERN_Q8_0:
-            unpack_q8_0(out + i, src, lane);
-            break;
-        case KERN_Q4_0:
-            unpack_q4_0(out + i, src, lane);
-            break;
-        case KERN_Q4_K:
-            unpack_q4_k(out + i, src, lane);
-            break;
-        case KERN_Q6_K:
-            unpack_q6_k(out + i, src, lane);
-            break;
-        case KERN_Q4_1:
-            unpack_q4_1(out + i, src, lane);
-            break;
-        case KERN_Q5_0:
-            unpack_q5_0(out + i, src, lane);
-            break;
-        case KERN_Q5_1:
-            unpack_q5_1(out + i, src, lane);
-            break;
-        case KERN_Q5_K:
-            unpack_q5_k(out + i, src, lane);
-            break;
-        case KERN_Q3_K:
-            unpack_q3_k(out + i, src, lane);
-            break;
-        case KERN_Q2_K:
-            unpack_q2_k(out + i, src, lane);
-            break;
-        case KERN_IQ4_NL:
-        case KERN_IQ4_XS:
-        case KERN_MXFP4:
-        case KERN_TQ2_0:
-        case KERN_TQ1_0:
-        case KERN_IQ3_S:
-        case KERN_IQ3_XXS:
-        case KERN_IQ2_S:
-        case KERN_IQ2_XS:
-        case KERN_IQ2_XXS:
-        case KERN_IQ1_M:
-            unpack_values(w, out + i, src, lane);
-            break;
-        case KERN_IQ1_S:
-            unpack_iq1_s(out + i, src, lane);
-            break;
-        case KERN_N_WEIGHT:
-            break;
-        }
-    }
+    for (size_t i = 0; i < k; i += group, src += bytes)
+        unpack_group(w, out + i, src, lane);
 }

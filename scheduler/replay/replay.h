@@ -5,8 +5,7 @@
  * of the file (server/cli/replay_line.c). A record is checked before it is believed: a journal may
  * have been edited or cut.
  *
- * Beside that the replay collects what a simulation of the same trace needs: who came when, with
- * which prompt, and what came out.
+ * The replay also collects the trace that a simulation needs: arrivals, prompts, generated tokens.
  *
  * Thread: any, one at a time.
  * Memory: grows with the number of requests and, when arrivals are collected, with their tokens.

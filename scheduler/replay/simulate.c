@@ -425,7 +425,7 @@ static bool skip(struct simulate *s)
 }
 
 /* False: everything has ended, or something went wrong. */
-static bool turn(struct simulate *s)
+static bool iterate(struct simulate *s)
 {
     const struct plan *plan;
     uint64_t moves_us;
@@ -446,7 +446,7 @@ static bool turn(struct simulate *s)
 
 int simulate_run(struct simulate *s, uint64_t until_us)
 {
-    while (s->now_us < until_us && turn(s))
+    while (s->now_us < until_us && iterate(s))
         continue;
     return s->rc;
 }

@@ -1,8 +1,8 @@
-/* scheduler/replay/simulate.h - the scheduler in virtual time: what would have happened if.
+/* scheduler/replay/simulate.h - the scheduler in virtual time, to try other options on a trace.
  *
- * Takes the place of the loop and of the machine: the real scheduler.c with the real bookkeeping of
- * blocks, steps that take what a given cost model says, transfers that take their modelled time,
- * and the measured times fed back through cost_model.c as the loop does. No bytes are moved and
+ * Replaces the engine loop and the machine: the real scheduler.c and kv_manager run, steps take the
+ * time that a given cost model predicts, transfers their modelled time, and these times are fed
+ * back through cost_model.c as the loop does. No bytes are moved and
  * nothing is computed. The same options and arrivals give the same results.
  *
  * Thread: any, one at a time.

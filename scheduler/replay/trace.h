@@ -1,5 +1,5 @@
-/* scheduler/replay/trace.h - who came when, with which prompt, and what came out: collected from a
- * replay, for a simulation.
+/* scheduler/replay/trace.h - arrivals, prompts and generated tokens, collected from a replay as the
+ * input of a simulation.
  *
  * A request that ended by itself yields the same tokens again. One that timed out, or was still
  * going on, would have gone on to max_tokens. One that was cancelled stops after the tokens it had;

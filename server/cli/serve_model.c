@@ -82,7 +82,7 @@ static int start_loop(struct served *m, const struct served_company *company)
         .swap = m->engine.swap,
         .step_target_ms = (uint32_t)m->config.step_target_ms,
         .arbiter = company->arbiter,
-        .place = company->place,
+        .engine = company->place,
         .journal = m->journal,
     };
     int rc;

@@ -9,7 +9,7 @@
 #include "core/base/mem.h"
 #include "core/formats/gguf/gguf.h"
 #include "core/formats/gguf/write.h"
-#include "core/formats/hf/tokenizer_json.h"
+#include "core/formats/hf/hf_impl.h"
 #include "core/formats/hf_folder.h"
 #include "core/tokenizer/tokenizer.h"
 #include "tests/fuzz/target.h"

@@ -13,7 +13,7 @@
 #include <xxhash.h>
 
 #include "core/model/weight_cache.h"
-#include "core/model/weight_cache_file.h"
+#include "core/model/weight_cache_impl.h"
 
 enum { PANELS = 300, PANELS_AT = 4096, WHOLE = PANELS_AT + PANELS, MAX_FILE = 2 * WHOLE };
 enum change {

@@ -462,7 +462,7 @@ enum { RAM_MAX = 24, FILE_MAX = 40, COPIES_MAX = 10, PAUSE = 16 };
 
 struct copy_model {
     bool is_there, is_dropped, is_wanted, is_started;
-    enum swap_place place;
+    enum swap_state place;
     uint32_t n;
     uint64_t age;           /* in RAM: when it came there */
     uint64_t bytes[RAM_MAX]; /* what must be read back */

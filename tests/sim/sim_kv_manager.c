@@ -415,7 +415,7 @@ static void op_swap_out(struct sim *s, struct seq *q)
 
 static void op_swap_in(struct sim *s, struct seq *q)
 {
-    const enum swap_place place = kv_manager_where(s->m, &q->kv);
+    const enum swap_state place = kv_manager_where(s->m, &q->kv);
     const struct kv_match match = kv_manager_match(s->m, &q->key, q->n_done / 16 * 16);
     const uint32_t n_load = n_groups(s) * (block_table_needed(q->n_done) - match.n_blocks);
     const uint32_t n_cached = n_groups(s) * match.n_blocks - match.n_held;
@@ -447,7 +447,7 @@ static void op_swap_in(struct sim *s, struct seq *q)
 
 static void op_fetch(struct sim *s, struct seq *q)
 {
-    const enum swap_place place = kv_manager_where(s->m, &q->kv);
+    const enum swap_state place = kv_manager_where(s->m, &q->kv);
     const int rc = kv_manager_fetch(s->m, &q->kv);
 
     assert_true(place == SWAP_LOST ? rc == ERR_IO : rc == 0 || rc == ERR_AGAIN);

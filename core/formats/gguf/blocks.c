@@ -7,7 +7,7 @@
  */
 #include "core/formats/gguf/blocks.h"
 
-#include "core/formats/gguf/blocks_iq.h"
+#include "core/formats/gguf/blocks_impl.h"
 
 #include <assert.h>
 #include <math.h>

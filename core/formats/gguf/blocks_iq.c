@@ -1,4 +1,4 @@
-/* core/formats/gguf/blocks_iq.c - see blocks_iq.h.
+/* core/formats/gguf/blocks_iq.c - see blocks_impl.h.
  *
  * Byte layouts; words are little-endian, and of a byte of two nibbles the low one comes first:
  *   IQ4_NL   d  qs[16], nibbles of numbers j and j + 16
@@ -17,7 +17,7 @@
  * An index picks a pattern of four numbers (IQ3) or eight from the codebook
  * (kernels/gemm/codebook.h).
  */
-#include "core/formats/gguf/blocks_iq.h"
+#include "core/formats/gguf/blocks_impl.h"
 
 #include <string.h>
 

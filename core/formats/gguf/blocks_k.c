@@ -1,4 +1,4 @@
-/* core/formats/gguf/blocks_k.c - see blocks_k.h.
+/* core/formats/gguf/blocks_k.c - see blocks_impl.h.
  *
  * A block holds 256 numbers in groups of 16 or 32 with small integer scales of their own, which
  * one or two f16 numbers multiply. Byte layouts:
@@ -11,7 +11,7 @@
  * l; the nibbles of Q4_K and Q5_K pack numbers l and l+32 of each 64; those of Q6_K l and l+64 of
  * each 128.
  */
-#include "core/formats/gguf/blocks_k.h"
+#include "core/formats/gguf/blocks_impl.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/formats/gguf/cursor.h"
-#include "core/formats/gguf/parse.h"
+#include "core/formats/gguf/gguf_impl.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -4,7 +4,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/formats/gguf/parse.h"
+#include "core/formats/gguf/gguf_impl.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -4,12 +4,12 @@
  * tensors of its own; the keys are in the first. Opening any of them opens all, and what is said of
  * the file below holds for the set.
  *
- * The file is the enemy: every count, length, offset, type and alignment is checked against
+ * The file is not trusted: every count, length, offset, type and alignment is checked against
  * the bytes that are there before it is used, and nothing is allocated in proportion to a number
  * that the file merely claims. After gguf_open() returns 0 every key, string, array and tensor
  * lies inside the mapping, names are unique, tensors are aligned, whole and do not overlap, so
  * readers need no further bounds checks. Lengths are kept as they were checked: a file that
- * somebody changes meanwhile gives other contents, and nothing outside of them (gguf_check_read()).
+ * is changed meanwhile gives other contents, but never an access outside of it (gguf_check_read()).
  *
  * Thread: gguf_open/close anywhere; reading an open file from any thread.
  * Memory: the directory is allocated, the data stays in the mapping; every pointer given out
@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "core/formats/gguf/blocks.h"
+#include "core/formats/gguf/str.h"
 
 #define GGUF_MAX_DIMS 4
 #define GGUF_MAX_NAME 128 /* longest tensor name or key that is accepted: 127 bytes */
@@ -46,11 +47,6 @@ enum gguf_type { /* the metadata types, with the numbers of the file format */
                  GGUF_F64 = 12,
 };
 
-struct gguf_str { /* not NUL-terminated; may hold any bytes */
-    const char *data;
-    size_t len;
-};
-
 struct gguf_kv {
     struct gguf_str key;
     enum gguf_type type;
@@ -67,7 +63,7 @@ struct gguf_tensor {
     uint32_t n_dims;
     uint64_t dims[GGUF_MAX_DIMS]; /* dims[0] is contiguous (row length); unused ones are 1 */
     uint64_t bytes;
-    const void *data; /* 8-byte aligned, but where gguf_open_placed() was told another place */
+    const void *data; /* 8-byte aligned, but where gguf_open_placed() was told another offset */
 };
 
 struct gguf;
@@ -130,7 +126,7 @@ struct gguf_file gguf_file_at(const struct gguf *g, uint32_t i);
  * may have failed. */
 int gguf_check_read(const struct gguf *g, char *err, size_t err_len);
 
-/* The same, and when somebody has written to one of the files since it was opened. */
+/* The same, and when one of the files was written to since it was opened. */
 int gguf_check_unchanged(const struct gguf *g, char *err, size_t err_len);
 
 uint64_t gguf_n_kv(const struct gguf *g);

@@ -111,8 +111,8 @@ void mapped_file_will_read(const struct mapped_file *f, const void *data, uint64
     advise(f, (uintptr_t)data, (uintptr_t)data + bytes, MADV_WILLNEED);
 }
 
-/* With all that the faults at both ends have brought in. What others still read there comes back
- * from the page cache; what nobody lets go of would add up over the file. */
+/* Rounded outwards to what faults at both ends have mapped. Pages that other threads still read
+ * come back from the page cache; pages that no call covers would add up over the file. */
 void mapped_file_has_read(const struct mapped_file *f, const void *data, uint64_t bytes)
 {
     const uintptr_t at = (uintptr_t)data;

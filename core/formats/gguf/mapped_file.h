@@ -1,9 +1,7 @@
 /* core/formats/gguf/mapped_file.h - the bytes of a regular file, mapped read-only.
  *
- * Private to core/formats/gguf.
- *
- * Somebody may cut the file short at any time: what is missing then reads as zeros, and
- * mapped_file_check() says so.
+ * Private to core/formats/gguf. Another process may truncate the file at any time: the missing part
+ * then reads as zeros, and mapped_file_check() reports it.
  *
  * Thread: any may read and give hints.
  * Memory: address space; the pages are the kernel's. Zero is a valid empty one.
@@ -40,7 +38,7 @@ void mapped_file_has_read(const struct mapped_file *f, const void *data, uint64_
 int mapped_file_check_read(const struct mapped_file *f, const char *path, char *err,
                            size_t err_len);
 
-/* That, and has somebody written to the file since it was opened? Another one in its place is no
+/* That, and was the file not written to since it was opened? A new file under the same path is no
  * change: the mapping is of the old one. ERR_IO with a sentence. */
 int mapped_file_check(const struct mapped_file *f, const char *path, char *err, size_t err_len);
 

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* `base` is stored last (release) and cleared first: the handler sees whole places only. */
+/* `base` is stored last (release) and cleared first: the handler sees whole slots only. */
 struct guarded {
     _Atomic uintptr_t base; /* 0: free */
     _Atomic size_t bytes;
@@ -18,14 +18,14 @@ struct guarded {
 
 /* What a signal handler can reach must be global. */
 static struct {
-    struct guarded places[MAPPED_GUARD_MAX];
-    atomic_uint end; /* of the places that were ever used */
+    struct guarded slots[MAPPED_GUARD_MAX];
+    atomic_uint end; /* of the slots that were ever used */
     uintptr_t page;
-    struct sigaction before; /* written while no place is in use */
+    struct sigaction before; /* written while no slot is in use */
     unsigned n_on;
 } guards;
 
-/* Taking and giving back places, and the handler's coming and going. */
+/* Taking and giving back slots, and the handler's coming and going. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct guarded *find(uintptr_t at)
@@ -33,7 +33,7 @@ static struct guarded *find(uintptr_t at)
     const unsigned end = atomic_load_explicit(&guards.end, memory_order_acquire);
 
     for (unsigned i = 0; i < end; i++) {
-        struct guarded *g = &guards.places[i];
+        struct guarded *g = &guards.slots[i];
         const uintptr_t base = atomic_load_explicit(&g->base, memory_order_acquire);
 
         if (base != 0 && at >= base &&
@@ -66,7 +66,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     errno = saved;
 }
 
-/* A blocked SIGBUS would end the process; threads inherit this from whoever opens the file. */
+/* A blocked SIGBUS would end the process; threads inherit the mask of their creator. */
 static void take_signal(void)
 {
     struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_RESTART};
@@ -85,14 +85,14 @@ int mapped_guard_on(void *base, size_t bytes)
     unsigned i = 0;
 
     pthread_mutex_lock(&lock);
-    while (i < MAPPED_GUARD_MAX && atomic_load(&guards.places[i].base) != 0)
+    while (i < MAPPED_GUARD_MAX && atomic_load(&guards.slots[i].base) != 0)
         i++;
     if (i < MAPPED_GUARD_MAX) {
         if (guards.n_on++ == 0)
             take_signal();
-        atomic_store(&guards.places[i].has_holes, false);
-        atomic_store(&guards.places[i].bytes, bytes);
-        atomic_store_explicit(&guards.places[i].base, (uintptr_t)base, memory_order_release);
+        atomic_store(&guards.slots[i].has_holes, false);
+        atomic_store(&guards.slots[i].bytes, bytes);
+        atomic_store_explicit(&guards.slots[i].base, (uintptr_t)base, memory_order_release);
         if (i >= atomic_load(&guards.end))
             atomic_store_explicit(&guards.end, i + 1, memory_order_release);
     }
@@ -103,7 +103,7 @@ int mapped_guard_on(void *base, size_t bytes)
 void mapped_guard_off(int guard)
 {
     pthread_mutex_lock(&lock);
-    atomic_store(&guards.places[guard].base, 0);
+    atomic_store(&guards.slots[guard].base, 0);
     if (--guards.n_on == 0)
         sigaction(SIGBUS, &guards.before, NULL);
     pthread_mutex_unlock(&lock);
@@ -111,5 +111,5 @@ void mapped_guard_off(int guard)
 
 bool mapped_guard_has_holes(int guard)
 {
-    return atomic_load(&guards.places[guard].has_holes);
+    return atomic_load(&guards.slots[guard].has_holes);
 }

@@ -1,19 +1,19 @@
-/* core/formats/gguf/mapped_guard.h - reading a mapping of a file that somebody cuts short
+/* core/formats/gguf/mapped_guard.h - reading a mapped file that another process truncates
  * meanwhile.
  *
- * A page of a mapping behind the file's end, or one that the disk cannot give, is a SIGBUS for the
- * thread that reads it. While a guard is on, the handler maps zeros from that page to the
- * mapping's end, notes it, and the reader goes on; whoever opened the file asks afterwards and
- * throws away what was made of it. So no reader needs a copy or a place to jump to, whichever
- * thread it is and whatever locks it holds. What is read must be usable with any contents:
- * nothing that was checked in the mapping may be relied upon when it is read again.
+ * A page behind the file's end, or one that the disk cannot read, raises SIGBUS in the thread that
+ * touches it. While a guard is on, the signal handler maps zeros from that page to the end of the
+ * mapping and sets a flag, and the reader continues. The owner of the mapping checks the flag after
+ * reading and discards the result. So readers need neither a copy nor a long jump, on any thread
+ * and with any locks held. They must accept any contents: a value that was checked in the mapping
+ * has to be checked again when it is read again.
  *
- * (Copies by pread() would read a model twice from memory; a jump out of the handler would leave
- * locks and memory behind on each of the packing threads; a check of the size beforehand does not
- * hold for the next moment.)
+ * (Copying with pread() would take twice the memory traffic; a jump out of the handler would leak
+ * locks and memory of each packing thread; the size may change right after it was checked.)
  *
- * Thread: any; several mappings at a time. SIGBUS elsewhere goes to whoever had it before.
- * Memory: a table of MAPPED_GUARD_MAX places.
+ * Thread: any; several mappings at a time. Other SIGBUS go to the handler that was installed
+ *         before.
+ * Memory: a table of MAPPED_GUARD_MAX slots.
  */
 #ifndef CORE_FORMATS_GGUF_MAPPED_GUARD_H
 #define CORE_FORMATS_GGUF_MAPPED_GUARD_H

@@ -3,7 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/formats/gguf/gguf.h"
+#include "core/formats/gguf/str.h"
 
 #include <assert.h>
 #include <string.h>

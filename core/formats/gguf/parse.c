@@ -1,10 +1,10 @@
-/* core/formats/gguf/parse.c - see parse.h.
+/* core/formats/gguf/parse.c - see gguf_impl.h.
  *
  * The file, in order: header (magic, version, number of tensors, number of keys), the keys with
  * their values, the tensor infos, padding to the alignment, the tensors' data. The tensors are in
  * tensors.c.
  */
-#include "core/formats/gguf/parse.h"
+#include "core/formats/gguf/gguf_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

@@ -4,7 +4,7 @@
  * split.no, counted from 0, and split.count; the first says in split.tensors.count how many tensors
  * all have together. The names of the files differ in these numbers only.
  */
-#include "core/formats/gguf/parse.h"
+#include "core/formats/gguf/gguf_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

@@ -1,5 +1,5 @@
 /* core/formats/gguf/placed.c - a header in memory whose tensors lie in other files (see gguf.h). */
-#include "core/formats/gguf/parse.h"
+#include "core/formats/gguf/gguf_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

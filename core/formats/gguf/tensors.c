@@ -1,5 +1,5 @@
 /* core/formats/gguf/tensors.c - the tensor infos and where their data stands. */
-#include "core/formats/gguf/parse.h"
+#include "core/formats/gguf/gguf_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

@@ -10,7 +10,7 @@
 #include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/formats/gguf/cursor.h"
-#include "core/formats/gguf/parse.h"
+#include "core/formats/gguf/gguf_impl.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -402,9 +402,14 @@ static int put_all(const struct gguf_writer *w, struct sink *s, const struct buf
     return rc;
 }
 
-static int first_error(const struct gguf_writer *w)
+/* The file up to the tensors' data; an error that the writer has met before. `head` is to be
+ * released in any case. */
+static int begin(const struct gguf_writer *w, struct buf *head)
 {
-    return w->err != 0 ? w->err : w->keys.err;
+    const int rc = w->err != 0 ? w->err : w->keys.err;
+
+    buf_init(head, SIZE_MAX / 4);
+    return rc < 0 ? rc : make_head(w, head);
 }
 
 int gguf_writer_finish(struct gguf_writer *w, uint8_t **data, size_t *bytes)
@@ -412,14 +417,10 @@ int gguf_writer_finish(struct gguf_writer *w, uint8_t **data, size_t *bytes)
     struct sink s = {0};
     struct buf head;
     uint64_t total;
-    int rc = first_error(w);
+    int rc = begin(w, &head);
 
     *data = NULL;
     *bytes = 0;
-    if (rc < 0)
-        return rc;
-    buf_init(&head, SIZE_MAX / 4);
-    rc = make_head(w, &head);
     if (rc < 0)
         goto done;
     total = align(w, head.len);
@@ -441,12 +442,8 @@ int gguf_writer_save(struct gguf_writer *w, const char *path)
 {
     struct sink s = {0};
     struct buf head;
-    int rc = first_error(w);
+    int rc = begin(w, &head);
 
-    if (rc < 0)
-        return rc;
-    buf_init(&head, SIZE_MAX / 4);
-    rc = make_head(w, &head);
     if (rc < 0)
         goto done;
     s.file = fopen(path, "wb");

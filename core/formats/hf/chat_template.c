@@ -1,5 +1,5 @@
-/* core/formats/hf/chat_template.c - see chat_template.h. */
-#include "core/formats/hf/chat_template.h"
+/* core/formats/hf/chat_template.c - see hf_impl.h. */
+#include "core/formats/hf/hf_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/json.h"

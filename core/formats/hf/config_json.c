@@ -1,5 +1,5 @@
-/* core/formats/hf/config_json.c - see config_json.h. */
-#include "core/formats/hf/config_json.h"
+/* core/formats/hf/config_json.c - see hf_impl.h. */
+#include "core/formats/hf/hf_impl.h"
 
 #include "core/base/err.h"
 #include "core/formats/gguf/write.h"

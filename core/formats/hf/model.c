@@ -5,8 +5,7 @@
 #include "core/base/mem.h"
 #include "core/formats/gguf/gguf.h"
 #include "core/formats/gguf/write.h"
-#include "core/formats/hf/config_json.h"
-#include "core/formats/hf/tokenizer_json.h"
+#include "core/formats/hf/hf_impl.h"
 #include "core/formats/hf_folder.h"
 #include "core/formats/safetensors/safetensors.h"
 

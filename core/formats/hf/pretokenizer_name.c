@@ -1,5 +1,5 @@
-/* core/formats/hf/pretokenizer_name.c - see pretokenizer_name.h. */
-#include "core/formats/hf/pretokenizer_name.h"
+/* core/formats/hf/pretokenizer_name.c - see hf_impl.h. */
+#include "core/formats/hf/hf_impl.h"
 
 #include "core/formats/hf_folder.h"
 

@@ -1,11 +1,9 @@
-/* core/formats/hf/tokenizer_json.c - see tokenizer_json.h. */
-#include "core/formats/hf/tokenizer_json.h"
+/* core/formats/hf/tokenizer_json.c - see hf_impl.h. */
+#include "core/formats/hf/hf_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/formats/gguf/write.h"
-#include "core/formats/hf/chat_template.h"
-#include "core/formats/hf/pretokenizer_name.h"
 #include "core/formats/hf_folder.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@
 #include "core/base/mem.h"
 #include "core/model/load.h"
 #include "core/model/weight_cache.h"
-#include "core/model/weight_cache_file.h"
+#include "core/model/weight_cache_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* core/model/model.c - loading a model, step by step (see load.h), and what there is to free. */
+/* core/model/model_load.c - loading a model step by step (see load.h), and freeing it. */
 #include "core/model/model.h"
 
 #include "core/base/err.h"

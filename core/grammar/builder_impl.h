@@ -1,4 +1,4 @@
-/* core/grammar/grammar_impl.h - what the files that put a grammar together share.
+/* core/grammar/builder_impl.h - what the files that put a grammar together share.
  *
  * builder.c makes pieces, chars.c spells characters, finish.c checks the
  * whole and lays it out.
@@ -6,8 +6,8 @@
  * Thread: one owner.
  * Memory: see builder.h.
  */
-#ifndef CORE_GRAMMAR_GRAMMAR_IMPL_H
-#define CORE_GRAMMAR_GRAMMAR_IMPL_H
+#ifndef CORE_GRAMMAR_BUILDER_IMPL_H
+#define CORE_GRAMMAR_BUILDER_IMPL_H
 
 #include "core/grammar/builder.h"
 

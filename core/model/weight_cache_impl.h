@@ -1,12 +1,12 @@
-/* core/model/weight_cache_file.h - the header of the weight cache's file, and its checksums.
+/* core/model/weight_cache_impl.h - the header of the weight cache's file, and its checksums.
  *
  * Private to weight_cache*.c and its test.
  *
  * Thread: any.
  * Memory: the caller's.
  */
-#ifndef CORE_MODEL_WEIGHT_CACHE_FILE_H
-#define CORE_MODEL_WEIGHT_CACHE_FILE_H
+#ifndef CORE_MODEL_WEIGHT_CACHE_IMPL_H
+#define CORE_MODEL_WEIGHT_CACHE_IMPL_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,7 @@
-/* config/config.c - defaults < file < environment < flags; see config.h. */
+/* config/config_load.c - defaults < file < environment < flags; see config.h. */
 #include "config/config.h"
 
-#include "config/config_file.h"
-#include "config/config_validate.h"
+#include "config/config_impl.h"
 #include "config/setting.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"

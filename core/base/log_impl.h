@@ -1,12 +1,12 @@
-/* core/base/log_sink.h - where finished log lines go: a descriptor, directly or by a thread.
+/* core/base/log_impl.h - what log.c, which formats lines, and log_sink.c, which writes them, share.
  *
- * Private to log.c and log_sink.c; the rest of the contract is in log.h.
+ * The rest of the contract is in log.h.
  *
  * Thread: log_sink_put() any; the others the main thread.
  * Memory: see log.h.
  */
-#ifndef CORE_BASE_LOG_SINK_H
-#define CORE_BASE_LOG_SINK_H
+#ifndef CORE_BASE_LOG_IMPL_H
+#define CORE_BASE_LOG_IMPL_H
 
 #include <stddef.h>
 

@@ -1,13 +1,14 @@
-/* core/formats/gguf/parse.h - the inside of struct gguf, and the walk over the bytes that fills it.
+/* core/formats/gguf/gguf_impl.h - the inside of struct gguf, for the files that fill and read it.
  *
- * Private to core/formats/gguf.
+ * parse.c goes over the keys, tensors.c over the tensors, parts.c opens the other files of a set,
+ * placed.c those that hold tensors of a header in memory.
  *
  * Thread: see gguf.h.
  * Memory: gguf_parse() allocates into the struct; gguf_close() frees, also after a failure.
  * Errors: as gguf_open().
  */
-#ifndef CORE_FORMATS_GGUF_PARSE_H
-#define CORE_FORMATS_GGUF_PARSE_H
+#ifndef CORE_FORMATS_GGUF_GGUF_IMPL_H
+#define CORE_FORMATS_GGUF_GGUF_IMPL_H
 
 #include "core/formats/gguf/gguf.h"
 #include "core/formats/gguf/mapped_file.h"

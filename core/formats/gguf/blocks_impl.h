@@ -1,0 +1,56 @@
+/* core/formats/gguf/blocks_impl.h - the decoders and encoders of single formats, for blocks.c.
+ *
+ * They take whole blocks. In blocks_k.c are the formats of 256 numbers with two levels of scales,
+ * in blocks_iq.c those whose codes are no numbers: with a table of numbers or a codebook of
+ * patterns, and the ternary ones; every product there is exact in fp32.
+ *
+ * Thread: any.
+ * Memory: none.
+ */
+#ifndef CORE_FORMATS_GGUF_BLOCKS_IMPL_H
+#define CORE_FORMATS_GGUF_BLOCKS_IMPL_H
+
+#include "core/formats/gguf/blocks.h"
+
+/* ---- blocks_k.c ---- */
+
+void blocks_decode_q2_k(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_q3_k(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_q4_k(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_q5_k(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_q6_k(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_encode_q4_k(const float *src, uint8_t *dst, size_t n_blocks);
+void blocks_encode_q6_k(const float *src, uint8_t *dst, size_t n_blocks);
+
+/* ---- for both ---- */
+
+/* Store a scale as f16, held within the finite range; returns what was stored. */
+float blocks_store_scale(uint8_t *dst, float d);
+
+/* x / d rounded to nearest and held in lo..hi; the code nearest to 0 when d is 0. */
+int blocks_code(float x, float d, int lo, int hi);
+
+/* The element of largest magnitude, with its sign. */
+float blocks_extreme(const float *x, size_t n);
+
+static inline float blocks_load_f16(const uint8_t *p)
+{
+    return block_f16_to_f32((uint16_t)(p[0] | p[1] << 8));
+}
+
+/* ---- blocks_iq.c ---- */
+
+void blocks_decode_iq4_nl(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_iq4_xs(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_mxfp4(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_tq1_0(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_tq2_0(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_iq3_s(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_iq3_xxs(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_iq2_s(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_iq2_xs(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_iq2_xxs(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_iq1_s(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_iq1_m(const uint8_t *src, float *dst, size_t n_blocks);
+
+#endif

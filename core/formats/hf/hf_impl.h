@@ -1,0 +1,36 @@
+/* core/formats/hf/hf_impl.h - the parts of a model folder (hf_folder.h) as keys of a GGUF header.
+ *
+ * config.json: Llama, Qwen2 and Qwen3. A setting that would change the arithmetic in a way that is
+ * not computed here is refused, not ignored.
+ *
+ * tokenizer.json: byte-level BPE, whose pretokenizer is recognised by its patterns and named as in
+ * GGUF files, and SentencePiece's BPE with byte fallback, whose merges become scores. A token is
+ * special if the file says so or its name is one that special tokens have by custom.
+ *
+ * Thread: the one that loads.
+ * Memory: the writer's copies.
+ * Errors: a sentence in the folder's `err`.
+ */
+#ifndef CORE_FORMATS_HF_HF_IMPL_H
+#define CORE_FORMATS_HF_HF_IMPL_H
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+
+struct hf_folder;
+
+/* config.json: adds the keys to the writer, and fills what the folder knows of its model. */
+int hf_config_add(struct hf_folder *f);
+
+/* tokenizer.json and the chat template: adds the keys to the writer; after hf_config_add(). */
+int hf_tokenizer_add(struct hf_folder *f);
+
+/* The chat template, from tokenizer_config.json or chat_template.jinja; none is no error. */
+int hf_template_add(struct hf_folder *f);
+
+/* The value of tokenizer.ggml.pre for the member "pre_tokenizer" of a byte-level tokenizer, or NULL
+ * when it is none that is known. `whole_words`: are words that are tokens left whole, whatever the
+ * merges say ("ignore_merges")? The name is static. */
+const char *hf_pretokenizer_name(const cJSON *pre_tokenizer, bool whole_words);
+
+#endif
