@@ -29,7 +29,7 @@ static uint32_t best_size(uint32_t n_full, uint32_t n_window)
 }
 
 void kv_groups_assign(const uint32_t *windows, uint32_t n_layer, struct kv_groups *groups,
-                      struct kv_place *places)
+                      struct kv_location *places)
 {
     uint32_t n_window = 0, next[2] = {0};
     uint32_t size, n_full_groups;

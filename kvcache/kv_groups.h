@@ -30,7 +30,7 @@ struct kv_groups {
     uint32_t n_layer;  /* layers in a block */
 };
 
-struct kv_place { /* of a layer */
+struct kv_location { /* of a layer */
     uint32_t group;
     uint32_t at; /* among those of the group's blocks */
 };
@@ -39,7 +39,7 @@ struct kv_place { /* of a layer */
  * 0 are equal. Of the sizes with which neither kind of layer wastes more than a sixteenth the
  * largest is taken: the fewer groups, the fewer blocks to keep account of. */
 void kv_groups_assign(const uint32_t *windows, uint32_t n_layer, struct kv_groups *groups,
-                      struct kv_place *places);
+                      struct kv_location *places);
 
 /* Groups, and those without the window. */
 static inline uint32_t kv_groups_n(const struct kv_groups *l)

@@ -88,7 +88,7 @@ static enum snapshot_state state_of(const struct seq *seq)
         return SNAPSHOT_RUNNING;
     if (seq->state == SEQ_PREEMPTED)
         return SNAPSHOT_PREEMPTED;
-    return seq->prefix_owner != NULL ? SNAPSHOT_FOLLOWING : SNAPSHOT_WAITING;
+    return seq->prefix_owner != NULL ? SNAPSHOT_PREFIX_WAITING : SNAPSHOT_WAITING;
 }
 
 static void add_seq(const struct sched *s, const struct seq *seq, struct snapshot *out)
@@ -110,7 +110,7 @@ static void add_seq(const struct sched *s, const struct seq *seq, struct snapsho
         .n_cached = seq->n_cached,
         .n_blocks = kv_manager_n_mapped(s->kv, &seq->kv),
         .n_preempted = seq->n_preempted,
-        .place = seq->kv.swap == SWAP_NONE ? -1 : (int)kv_manager_where(s->kv, &seq->kv),
+        .swap = seq->kv.swap == SWAP_NONE ? -1 : (int)kv_manager_where(s->kv, &seq->kv),
         .age_us = now > r->arrival_us ? now - r->arrival_us : 0,
         .waited_us = seq_times(seq, now > r->arrival_us ? now : r->arrival_us).queue_us,
         .deadline_in_us = r->deadline_us > now ? r->deadline_us - now : 0,

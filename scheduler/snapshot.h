@@ -16,7 +16,7 @@
 
 #define SNAPSHOT_STEPS 128 /* plans that are remembered */
 
-enum snapshot_state { SNAPSHOT_WAITING = 0, SNAPSHOT_FOLLOWING, SNAPSHOT_RUNNING,
+enum snapshot_state { SNAPSHOT_WAITING = 0, SNAPSHOT_PREFIX_WAITING, SNAPSHOT_RUNNING,
                       SNAPSHOT_PREEMPTED };
 
 struct seq_info {
@@ -29,7 +29,7 @@ struct seq_info {
     uint32_t n_cached;        /* of the prompt, from the prefix cache */
     uint32_t n_blocks;
     uint32_t n_preempted;
-    int place;                /* enum swap_state of its copy, or -1 */
+    int swap;                 /* enum swap_state of its copy, or -1 */
     uint64_t age_us;          /* since arrival */
     uint64_t waited_us;       /* of it in the queue */
     uint64_t deadline_in_us;  /* 0 = none */

@@ -83,7 +83,7 @@ struct model_layer {
     struct matrix key_up;        /* n_head of [n_latent][n_nope] */
     struct matrix value_up;      /* n_head of [head_out][n_latent] */
     uint32_t window;             /* tokens that it sees; 0: all */
-    struct kv_place kv;          /* where its keys and values are in the cache */
+    struct kv_location kv;          /* where its keys and values are in the cache */
     uint32_t rope;               /* index in the model's rope tables, or MODEL_NO_ROPE */
 };
 

@@ -195,7 +195,7 @@ static int assign_layers(struct model *m)
 {
     const uint32_t n = m->shape.n_layer;
     uint32_t *windows = mem_calloc(n, sizeof(*windows));
-    struct kv_place *places = mem_calloc(n, sizeof(*places));
+    struct kv_location *places = mem_calloc(n, sizeof(*places));
     const int rc = windows != NULL && places != NULL ? 0 : ERR_NOMEM;
 
     if (rc == 0) {

@@ -105,7 +105,7 @@ void store_row(struct runner *r, uint32_t layer, uint32_t row, const float *k, c
     const struct model_shape *s = &r->model->shape;
     const uint32_t pos = r->batch->pos[row];
     const struct batch_span *span = &r->batch->spans[r->batch->span_of[row]];
-    const struct kv_place *at = &r->model->layers[layer].kv;
+    const struct kv_location *at = &r->model->layers[layer].kv;
     const block_id block = span->table[at->group * span->group_stride + pos / BLOCK_TOKENS];
 
     assert(block != BLOCK_NONE && pos < s->n_ctx);

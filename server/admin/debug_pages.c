@@ -29,7 +29,7 @@ static const char *state_name(enum snapshot_state state)
 {
     static const char *const names[] = {
         [SNAPSHOT_WAITING] = "waiting",
-        [SNAPSHOT_FOLLOWING] = "following",
+        [SNAPSHOT_PREFIX_WAITING] = "following",
         [SNAPSHOT_RUNNING] = "running",
         [SNAPSHOT_PREEMPTED] = "preempted",
     };
@@ -38,14 +38,14 @@ static const char *state_name(enum snapshot_state state)
 }
 
 /* Where a swapped copy is; NULL: there is none. */
-static const char *place_name(int place)
+static const char *swap_name(int swap)
 {
     static const char *const names[] = {
         [SWAP_RAM] = "ram",         [SWAP_WRITING] = "writing", [SWAP_FILE] = "file",
         [SWAP_READING] = "reading", [SWAP_LOST] = "lost",
     };
 
-    return place < 0 ? NULL : names[place];
+    return swap < 0 ? NULL : names[swap];
 }
 
 static void add_request(struct buf *out, const struct seq_info *q, const struct debug_names *names)
@@ -61,7 +61,7 @@ static void add_request(struct buf *out, const struct seq_info *q, const struct 
                "\"swapped\":",
                q->n_prompt, q->max_tokens, q->n_known, q->n_done, q->n_cached, q->n_blocks,
                q->n_preempted);
-    add_name(out, place_name(q->place));
+    add_name(out, swap_name(q->swap));
     buf_printf(out, ",\"age_ms\":%.3f,\"queue_ms\":%.3f", ms_of(q->age_us), ms_of(q->waited_us));
     add_time(out, "deadline_in_ms", q->deadline_in_us);
     buf_add_char(out, '}');

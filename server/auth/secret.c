@@ -48,33 +48,16 @@ bool secret_is_equal(const struct secret_hash *a, const struct secret_hash *b)
 
 void secret_to_hex(const struct secret_hash *h, char out[SECRET_HEX])
 {
-    static const char digits[] = "0123456789abcdef";
+    const gnutls_datum_t bytes = {(uint8_t *)h->bytes, sizeof(h->bytes)};
+    size_t n = SECRET_HEX;
 
-    for (size_t i = 0; i < sizeof(h->bytes); i++) {
-        out[2 * i] = digits[h->bytes[i] >> 4];
-        out[2 * i + 1] = digits[h->bytes[i] & 15];
-    }
-    out[2 * sizeof(h->bytes)] = '\0';
-}
-
-static int digit_of(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    gnutls_hex_encode(&bytes, out, &n);
 }
 
 int secret_from_hex(struct secret_hash *out, const char *text)
 {
-    if (strlen(text) != 2 * sizeof(out->bytes))
-        return ERR_INVAL;
-    for (size_t i = 0; i < sizeof(out->bytes); i++) {
-        const int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
+    const gnutls_datum_t hex = {(uint8_t *)text, (unsigned)strlen(text)};
+    size_t n = sizeof(out->bytes);
 
-        if (high < 0 || low < 0)
-            return ERR_INVAL;
-        out->bytes[i] = (uint8_t)(high << 4 | low);
-    }
-    return 0;
+    return hex.size == 2 * n && gnutls_hex_decode(&hex, out->bytes, &n) == 0 ? 0 : ERR_INVAL;
 }

@@ -82,7 +82,7 @@ static int start_loop(struct served *m, const struct served_company *company)
         .swap = m->engine.swap,
         .step_target_ms = (uint32_t)m->config.step_target_ms,
         .arbiter = company->arbiter,
-        .engine = company->place,
+        .engine = company->index,
         .journal = m->journal,
     };
     int rc;

@@ -33,7 +33,7 @@ struct served { /* zero is empty */
 struct served_company { /* what the models have in common; borrowed */
     struct thread_pool *pool;
     struct engine_arbiter *arbiter; /* NULL: the model is alone */
-    uint32_t place;      /* in them */
+    uint32_t index;      /* in them */
     struct server *server;
 };
 

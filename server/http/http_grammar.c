@@ -24,15 +24,6 @@ bool http_is_version(const char *text)
            text[5] >= '0' && text[5] <= '9' && text[7] >= '0' && text[7] <= '9';
 }
 
-int http_hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 bool http_read_length(const char *text, uint64_t *length)
 {
     const size_t n = strspn(text, "0123456789");

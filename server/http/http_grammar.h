@@ -16,9 +16,6 @@ bool http_is_token(const char *text, size_t n); /* not the empty text */
 /* "HTTP/" DIGIT "." DIGIT */
 bool http_is_version(const char *text);
 
-/* 0 to 15, or -1. */
-int http_hex_digit(char c);
-
 /* 1 to 19 digits of a number below 2^63. */
 bool http_read_length(const char *text, uint64_t *length);
 

@@ -2,6 +2,7 @@
 #include "server/http/http_parser.h"
 
 #include "core/base/err.h"
+#include "core/base/hex.h"
 #include "server/http/http_grammar.h"
 
 #include <string.h>
@@ -302,7 +303,7 @@ static enum http_event take_data(struct http_parser *p, const char **at, const c
 
 static enum http_event size_byte(struct http_parser *p, char c)
 {
-    const int digit = http_hex_digit(c);
+    const int digit = hex_digit(c);
 
     if (digit >= 0) {
         if (p->left >> 59 != 0 || p->n_digits == 16)

@@ -2,6 +2,7 @@
 #include "server/http/http_target.h"
 
 #include "core/base/err.h"
+#include "core/base/hex.h"
 #include "server/http/http_grammar.h"
 
 #include <stdint.h>
@@ -36,7 +37,7 @@ static bool is_address_6(const char *text, size_t n)
     if (n < 4 || text[n - 1] != ']')
         return false;
     for (size_t i = 1; i + 1 < n; i++) {
-        if (http_hex_digit(text[i]) < 0 && text[i] != ':' && text[i] != '.')
+        if (hex_digit(text[i]) < 0 && text[i] != ':' && text[i] != '.')
             return false;
         has_colon = has_colon || text[i] == ':';
     }
@@ -80,7 +81,7 @@ static bool has_only_target_chars(const char *text)
             return false;
         if (*text != '%')
             continue;
-        if (http_hex_digit(text[1]) < 0 || http_hex_digit(text[2]) < 0 ||
+        if (hex_digit(text[1]) < 0 || hex_digit(text[2]) < 0 ||
             (text[1] == '0' && text[2] == '0'))
             return false;
     }
@@ -93,7 +94,7 @@ void http_percent_decode(char *text, bool is_query)
 
     for (; *text != '\0'; text++) {
         if (*text == '%') {
-            *out++ = (char)(http_hex_digit(text[1]) * 16 + http_hex_digit(text[2]));
+            *out++ = (char)(hex_digit(text[1]) * 16 + hex_digit(text[2]));
             text += 2;
         } else {
             *out++ = is_query && *text == '+' ? ' ' : *text;

@@ -204,7 +204,7 @@ static void fill_snapshot(const struct fake *f, struct snapshot *s)
             .n_prompt = l->r->n_prompt,
             .max_tokens = l->r->max_tokens,
             .n_known = l->r->n_prompt + l->n_done,
-            .place = -1,
+            .swap = -1,
             .age_us = s->now_us - l->r->arrival_us,
         };
     }

@@ -84,14 +84,14 @@ void gguf_close(struct gguf **g);
  * must be whole and not overlap there either. `head` is taken, to be freed with mem_free(), when
  * this succeeds. */
 #define GGUF_OWN_DATA UINT32_MAX
-struct gguf_place {
+struct gguf_location {
     uint32_t file;
     uint64_t offset;
 };
 struct gguf_placed {
     const char *const *paths;
     uint32_t n_paths;
-    const struct gguf_place *places;
+    const struct gguf_location *places;
     uint64_t n_places; /* the header's tensors */
 };
 int gguf_open_placed(struct gguf **out, const char *name, uint8_t *head, size_t bytes,

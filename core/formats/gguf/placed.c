@@ -63,7 +63,7 @@ static int place_sorted(struct gguf *g, const struct spot *spots, uint32_t n, ch
     return 0;
 }
 
-static int place_all(struct gguf *g, const struct gguf_place *places, char *err, size_t err_len)
+static int place_all(struct gguf *g, const struct gguf_location *places, char *err, size_t err_len)
 {
     struct spot *spots = mem_calloc((size_t)g->n_tensors + 1, sizeof(*spots));
     uint32_t n = 0;

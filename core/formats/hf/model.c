@@ -40,7 +40,7 @@ static const struct {
 struct opening {
     struct hf_folder f;
     struct safetensors files;
-    struct gguf_place *places;
+    struct gguf_location *places;
     uint64_t n_places;
 };
 
@@ -134,7 +134,7 @@ static int add_tensor(struct opening *o, const struct safetensor *t)
             return fail_tensor(o, t, ERR_FORMAT, "has a dimension of 0");
     }
     gguf_writer_tensor_elsewhere(o->f.w, name, type, t->n_dims, dims);
-    o->places[o->n_places++] = (struct gguf_place){t->file, t->offset};
+    o->places[o->n_places++] = (struct gguf_location){t->file, t->offset};
     return 0;
 }
 
@@ -156,7 +156,7 @@ static int add_tensors(struct opening *o)
                        "'tie_word_embeddings' is not true, but there is no 'lm_head.weight'");
     if (rc == 0 && n_divisors > 0) {
         gguf_writer_tensor(o->f.w, "rope_freqs.weight", BLOCK_F32, 1, &n_divisors, o->f.divisors);
-        o->places[o->n_places++] = (struct gguf_place){GGUF_OWN_DATA, 0};
+        o->places[o->n_places++] = (struct gguf_location){GGUF_OWN_DATA, 0};
     }
     return rc;
 }

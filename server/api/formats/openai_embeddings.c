@@ -7,6 +7,7 @@
  */
 #include "server/api/response/response_writer.h"
 
+#include "core/base/base64.h"
 #include "core/base/json.h"
 #include "core/base/mem.h"
 
@@ -33,22 +34,8 @@ static void add_floats(struct buf *out, const float *x, uint32_t n)
 /* Little-endian floats, as this machine has them. */
 static void add_base64(struct buf *out, const float *x, uint32_t n)
 {
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-                                  "0123456789+/";
-    const uint8_t *p = (const uint8_t *)x;
-    const size_t n_bytes = n * sizeof(*x);
-
     buf_add_char(out, '"');
-    for (size_t i = 0; i < n_bytes; i += 3) {
-        const size_t left = n_bytes - i;
-        const uint32_t v = (uint32_t)p[i] << 16 | (uint32_t)(left > 1 ? p[i + 1] : 0) << 8 |
-                           (uint32_t)(left > 2 ? p[i + 2] : 0);
-
-        buf_add_char(out, letters[v >> 18]);
-        buf_add_char(out, letters[v >> 12 & 63]);
-        buf_add_char(out, left > 1 ? letters[v >> 6 & 63] : '=');
-        buf_add_char(out, left > 2 ? letters[v & 63] : '=');
-    }
+    base64_add(out, x, n * sizeof(*x));
     buf_add_char(out, '"');
 }
 

@@ -318,10 +318,10 @@ static uint8_t *make_head(size_t *bytes)
 }
 
 /* Open it with tensors a and b at these places; the return code. */
-static int open_placed(struct gguf **g, struct gguf_place a, struct gguf_place b)
+static int open_placed(struct gguf **g, struct gguf_location a, struct gguf_location b)
 {
     const char *paths[2] = {path_of("one"), path_of("two")};
-    const struct gguf_place places[3] = {a, {GGUF_OWN_DATA, 0}, b};
+    const struct gguf_location places[3] = {a, {GGUF_OWN_DATA, 0}, b};
     const struct gguf_placed placed = {paths, 2, places, 3};
     size_t bytes;
     uint8_t *head = make_head(&bytes);
@@ -347,7 +347,7 @@ static void test_placed(void **arg)
         assert_int_equal(fwrite(bytes, 1, sizeof(bytes), f), sizeof(bytes));
         assert_int_equal(fclose(f), 0);
     }
-    assert_int_equal(open_placed(&g, (struct gguf_place){1, 13}, (struct gguf_place){1, 45}), 0);
+    assert_int_equal(open_placed(&g, (struct gguf_location){1, 13}, (struct gguf_location){1, 45}), 0);
     assert_string_equal(gguf_name(g), "mixed");
     assert_true(gguf_is_file(g));
     assert_int_equal(gguf_n_files(g), 3);
@@ -358,26 +358,26 @@ static void test_placed(void **arg)
     assert_true(((const float *)gguf_tensor_find(g, "own")->data)[7] == 2.0f);
     gguf_close(&g);
 
-    assert_int_equal(open_placed(&g, (struct gguf_place){0, 0}, (struct gguf_place){1, 49}),
+    assert_int_equal(open_placed(&g, (struct gguf_location){0, 0}, (struct gguf_location){1, 49}),
                      ERR_FORMAT);
     snprintf(want, sizeof(want),
              "%s: tensor 'b': 16 bytes at offset 49 reach past the end of the file, which has 64",
              path_of("two"));
     assert_string_equal(err, want);
-    assert_int_equal(open_placed(&g, (struct gguf_place){0, UINT64_MAX}, (struct gguf_place){0, 0}),
+    assert_int_equal(open_placed(&g, (struct gguf_location){0, UINT64_MAX}, (struct gguf_location){0, 0}),
                      ERR_FORMAT);
-    assert_int_equal(open_placed(&g, (struct gguf_place){0, 4}, (struct gguf_place){0, 35}),
+    assert_int_equal(open_placed(&g, (struct gguf_location){0, 4}, (struct gguf_location){0, 35}),
                      ERR_FORMAT);
     snprintf(want, sizeof(want), "%s: tensor 'b': overlaps tensor 'a'", path_of("one"));
     assert_string_equal(err, want);
     unlink(path_of("two"));
-    assert_int_equal(open_placed(&g, (struct gguf_place){0, 0}, (struct gguf_place){0, 32}),
+    assert_int_equal(open_placed(&g, (struct gguf_location){0, 0}, (struct gguf_location){0, 32}),
                      ERR_IO);
 }
 
 static void test_no_memory_for_placed(void **arg)
 {
-    static const struct gguf_place places[3] = {{0, 0}, {GGUF_OWN_DATA, 0}, {0, 32}};
+    static const struct gguf_location places[3] = {{0, 0}, {GGUF_OWN_DATA, 0}, {0, 32}};
     const char *paths[1] = {path_of("one")};
     const struct gguf_placed placed = {paths, 1, places, 3};
     struct gguf *g;

@@ -15,7 +15,7 @@ enum { MAX_LAYERS = 128 };
 
 /* Every layer has a place of its own, among layers of its kind. */
 static void check_places(const uint32_t *windows, uint32_t n, const struct kv_groups *l,
-                         const struct kv_place *places)
+                         const struct kv_location *places)
 {
     bool taken[MAX_LAYERS * 2] = {false};
 
@@ -33,7 +33,7 @@ static void check_places(const uint32_t *windows, uint32_t n, const struct kv_gr
 static struct kv_groups assign(uint32_t n, uint32_t period)
 {
     uint32_t windows[MAX_LAYERS] = { 0 }, n_full = 0;
-    struct kv_place places[MAX_LAYERS];
+    struct kv_location places[MAX_LAYERS];
     struct kv_groups l;
 
     for (uint32_t i = 0; i < n; i++) {

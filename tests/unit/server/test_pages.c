@@ -34,9 +34,9 @@ static struct snapshot *make(void)
     s->n_seqs = 2;
     s->seqs[0] = (struct seq_info){.id = 77, .state = SNAPSHOT_RUNNING, .priority = PRIORITY_HIGH,
                                    .tenant = 2, .n_prompt = 9, .max_tokens = 5, .n_known = 11,
-                                   .n_done = 10, .n_cached = 4, .n_blocks = 1, .place = -1,
+                                   .n_done = 10, .n_cached = 4, .n_blocks = 1, .swap = -1,
                                    .age_us = 2500, .waited_us = 1, .deadline_in_us = 7000};
-    s->seqs[1] = (struct seq_info){.id = 5, .state = SNAPSHOT_PREEMPTED, .place = SWAP_READING,
+    s->seqs[1] = (struct seq_info){.id = 5, .state = SNAPSHOT_PREEMPTED, .swap = SWAP_READING,
                                    .n_preempted = 1};
     s->n_tenants = 1;
     s->tenants[0] = (struct tenant_info){.tenant = 2, .weight = 4, .n_running = 1, .service = 21};

@@ -1,0 +1,14 @@
+/* core/base/base64.h - bytes as base64 (RFC 4648, section 4), by GnuTLS.
+ *
+ * Thread: any.
+ * Memory: a copy of the text while it is added.
+ */
+#ifndef CORE_BASE_BASE64_H
+#define CORE_BASE_BASE64_H
+
+#include "core/base/buf.h"
+
+/* Append the text of bytes[0..n); without memory out->err is set. */
+void base64_add(struct buf *out, const void *bytes, size_t n);
+
+#endif
