@@ -1,7 +1,7 @@
 # Quire - `make help` lists the targets; `make run` and `make test` are the two a newcomer needs.
 BUILD   ?= build
 CC      ?= cc
-CFLAGS  ?= -O2 -g -DNDEBUG
+CFLAGS  ?= -O2 -g1 -DNDEBUG
 PREFIX  ?= /usr/local
 PYTHON  ?= $(firstword $(wildcard /usr/bin/python3) python3)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -28,11 +28,16 @@ say      = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
 # Everything but main.c goes into one archive that the binary and every test link.
 ROOMS := core kernels kvcache scheduler server config
 SRC   := $(filter-out server/main.c,$(wildcard $(foreach r,$(ROOMS),$(r)/*.c $(r)/*/*.c $(r)/*/*/*.c)))
-# Kernels with vector instructions take minutes to compile, and are the same in every build.
+# Kernels with vector instructions take half the time of a build, and are the same in every one: the
+# longest come first, so that no core waits for them in the end.
 VECTOR := build/vector
 VECTOR_CC ?= $(CC)
-VSRC  := $(filter %_avx2.c %_avxvnni.c %_avx512.c %_avx512vl.c,$(SRC))
-OBJ   := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(VSRC),$(SRC))) $(VSRC:%.c=$(VECTOR)/%.o) \
+VSRC  := $(filter %_avx512.c,$(SRC)) $(filter %_avxvnni.c %_avx2.c,$(SRC))
+VOBJ  := $(VSRC:%.c=$(VECTOR)/%.o)
+VNNI  := $(filter %_avxvnni.o,$(VOBJ))
+EVEX  := $(VNNI:.o=_evex.o)
+VOBJ  += $(EVEX)
+OBJ   := $(VOBJ) $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(VSRC),$(SRC))) \
            $(BUILD)/config/demo_model.o
 LIB   := $(BUILD)/libquire.a
 UNIT  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*/test_*.c))
@@ -53,14 +58,25 @@ all: $(BUILD)/quire ## build the release binary, build/quire
 # A file's name says what it needs: foo_avx2.c is built with AVX2 and no other file is, so no wide
 # instruction can leak into code that runs unconditionally.
 $(VECTOR)/%_avx2.o:   ISA = -mavx2 -mfma -mf16c
-$(VECTOR)/%_avxvnni.o: ISA = -mavx2 -mfma -mf16c -mavxvnni
-$(VECTOR)/%_avx512vl.o: ISA = -mavx2 -mfma -mf16c -mavx512vl -mavx512vnni -mprefer-vector-width=256
+$(VECTOR)/%_avxvnni.s: ISA = -mavx2 -mfma -mf16c -mavxvnni
 $(VECTOR)/%_avx512.o: ISA = -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
 # Full debug information would double the time that the kernels take to compile.
 $(VECTOR)/%.o: %.c
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(VECTOR_CC) $(BASE) -O3 -g1 -DNDEBUG $(CF) $(ISA) -MMD -MP -c -o $@ $<
+# AVX-VNNI's instruction exists in AVX-512VL's encoding (EVEX) too, and a CPU may know either one
+# alone. All else is the same AVX2 code: it is compiled once, and assembled under either name.
+$(VECTOR)/%_avxvnni.s: %_avxvnni.c
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(VECTOR_CC) $(BASE) -O3 -g1 -DNDEBUG $(CF) $(ISA) -MMD -MP -MT $@ -S -o $@ $<
+$(VNNI): %.o: %.s
+	$(Q)$(VECTOR_CC) -c -o $@ $<
+$(EVEX): %_evex.o: %.s
+	$(call say,AS,$@)
+	$(Q)sed -E 's/\{vex\}[[:space:]]*//; s/(kern_[a-z0-9_]*)_avxvnni/\1_avx512vl/g' $< | \
+	    $(VECTOR_CC) -x assembler -c -o $@ -
 $(BUILD)/kernels/%.o: OPT = -O3 -g1
 # libseccomp is used where it is installed: without it there is no filter of system calls.
 ifneq ($(shell pkg-config --exists libseccomp 2>/dev/null && echo yes),)
@@ -127,12 +143,15 @@ run: deps-build ## build, and serve the demo model (or MODEL=file.gguf) on 127.0
 	$(BUILD)/quire serve $(if $(MODEL),--model $(MODEL)) $(ARGS)
 
 test: deps-test ## everything a change must pass: unit, check, sim, golden, corpora, end to end (minutes)
-	@$(MAKE) --no-print-directory test-unit
-	@$(MAKE) --no-print-directory check
-	@$(MAKE) --no-print-directory test-sim
-	@$(MAKE) --no-print-directory golden
-	@$(MAKE) --no-print-directory fuzz-replay
+	@$(MAKE) --no-print-directory test-programs
+	@$(CHECK)
+	@$(MAKE) --no-print-directory $(DEBUG) all-here
 	@$(MAKE) --no-print-directory e2e
+# Release and debug in one go, so that no core waits for the end of a stage. Both link the vector
+# kernels: these come first, for two makes must not write one file.
+test-programs: $(BUILD)/quire $(TOOLS) $(CHECK) debug-programs ## build all that make test runs
+debug-programs: $(VOBJ)
+	@$(MAKE) --no-print-directory $(DEBUG) programs-here
 
 test-unit: ## one test per module, in the debug build (asserts, allocation guard)
 	@$(MAKE) --no-print-directory $(DEBUG) unit-here
@@ -144,17 +163,20 @@ fuzz-replay: ## every input of tests/fuzz/corpus through its fuzz target, withou
 	@$(MAKE) --no-print-directory $(DEBUG) fuzz-replay-here
 check: $(CHECK) ## every kernel of every instruction set against its definition
 	@$(CHECK)
+# Files of tests run side by side, one more than there are cores, for many tests wait for most of
+# their time. A file's tests stay together and share their servers.
+BESIDE := -n $(shell expr $$(nproc) + 1) --dist loadfile
 e2e: $(BUILD)/quire $(TOOLS) ## the server over loopback, release and debug build
 	@$(MAKE) --no-print-directory $(DEBUG) build/debug/quire
 	@QUIRE_BIN=$(BUILD)/quire QUIRE_DEBUG_BIN=build/debug/quire QUIRE_TOOLS=$(BUILD)/tools \
-	    $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/e2e
+	    $(PYTHON) -m pytest -q -rs $(BESIDE) -p no:cacheprovider tests/e2e
 	@$(MAKE) --no-print-directory e2e-avx2 PYTEST='-m isa'
 
 # Most machines have no more than AVX2: what a test asks of a CPU must hold there.
 e2e-avx2: ## the server as on a CPU without AVX-VNNI and AVX-512, debug build (PYTEST='-m isa')
 	@$(MAKE) --no-print-directory $(DEBUG) build/debug/quire
 	@QUIRE_DEBUG_ISA=avx2 QUIRE_BIN=build/debug/quire QUIRE_DEBUG_BIN=build/debug/quire QUIRE_TOOLS=$(BUILD)/tools \
-	    $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(PYTEST) tests/e2e
+	    $(PYTHON) -m pytest -q -rs $(BESIDE) -p no:cacheprovider $(PYTEST) tests/e2e
 
 # The packages are installed beside copies of the tests, so that nothing but build/ is written to.
 CLIENTS := $(BUILD)/clients
@@ -164,27 +186,27 @@ test-clients: deps-clients $(BUILD)/quire ## the npm clients that people use, lo
 	@cd $(CLIENTS) && QUIRE_BIN=$(abspath $(BUILD))/quire node --test --test-timeout 120000
 
 # These run in whatever build BUILD and CFLAGS say; the targets above choose.
+programs-here: $(BUILD)/quire $(GOLD) $(SIM) $(UNIT) $(REPLAY)
+all-here: $(GOLD) $(SIM) $(UNIT) $(REPLAY)
+	@sh tests/run.sh $^
 unit-here: $(UNIT)
-	@sh tests/run.sh unit $(UNIT)
+	@sh tests/run.sh $^
 sim-here: $(SIM)
-	@sh tests/run.sh sim $(SIM)
+	@sh tests/run.sh $^
 golden-here: $(GOLD)
-	@sh tests/run.sh golden $(GOLD)
+	@sh tests/run.sh $^
 fuzz-replay-here: $(REPLAY)
-	@sh tests/run.sh corpus $(REPLAY)
+	@sh tests/run.sh $^
 
 asan: asan-units asan-e2e ## the same tests under the address and undefined-behaviour sanitizers
 asan-units: ## of these, what needs no server: minutes less
-	@$(MAKE) --no-print-directory $(ASAN) unit-here
-	@$(MAKE) --no-print-directory $(ASAN) sim-here
-	@$(MAKE) --no-print-directory $(ASAN) golden-here
-	@$(MAKE) --no-print-directory $(ASAN) fuzz-replay-here
+	@$(MAKE) --no-print-directory $(ASAN) all-here
 asan-e2e: ## of these, kernels and the server
 	@$(MAKE) --no-print-directory $(ASAN) check
 	@$(MAKE) --no-print-directory $(ASAN) build/asan/quire
 	@$(MAKE) --no-print-directory $(TOOLS)
 	@QUIRE_BIN=build/asan/quire QUIRE_DEBUG_BIN=build/asan/quire QUIRE_TOOLS=$(BUILD)/tools \
-	    $(PYTHON) -m pytest -q -rs -n 2 -p no:cacheprovider $(PYTEST) tests/e2e
+	    $(PYTHON) -m pytest -q -rs $(BESIDE) -p no:cacheprovider $(PYTEST) tests/e2e
 # Which third the commit says: each test has its turn within a few commits.
 asan-e2e-part: ## of the server's tests a third, another one with each commit
 	@$(MAKE) --no-print-directory asan-e2e \

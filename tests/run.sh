@@ -1,24 +1,35 @@
 #!/bin/sh
-# tests/run.sh SUITE PROGRAM... - run test programs, each with a time limit; their output is shown
-# when they fail, and lines that begin with "skip:" always.
-suite=$1
-shift
-passed=0 failed=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-for program in "$@"; do
+# tests/run.sh PROGRAM... - run test programs, as many at a time as there are cores, each with a time
+# limit; their output is shown when they fail, and lines that begin with "skip:" or "note:" always.
+# A program's suite is what its path says; JOBS= another number at a time.
+if [ "$1" = --one ]; then # of the programs: one line in the folder $2, and one piece of output
+    folder=$2 program=$3
     name=$(basename "$program")
+    case $program in
+    */unit/*) suite=unit ;;
+    */replay/*) suite=corpus ;;
+    *) suite=${name%%_*} ;;
+    esac
+    log=$folder/$(echo "$program" | tr / _)
     start=$(date +%s)
     if timeout "${TEST_TIMEOUT:-600}" "$program" >"$log" 2>&1; then
-        passed=$((passed + 1))
-        printf 'ok      %-8s %-28s %ss\n' "$suite" "$name" $(($(date +%s) - start))
-        grep -h '^skip:\|^note:' "$log" | sort -u
+        echo "$program" >>"$folder/passed"
+        result=$(printf 'ok      %-8s %-28s %ss' "$suite" "$name" $(($(date +%s) - start)))
+        shown=$(grep -h '^skip:\|^note:' "$log" | sort -u)
     else
-        code=$?
-        failed=$((failed + 1))
-        printf 'FAILED  %-8s %-28s exit %s\n' "$suite" "$name" "$code"
-        tail -n 60 "$log"
+        result=$(printf 'FAILED  %-8s %-28s exit %s' "$suite" "$name" $?)
+        shown=$(tail -n 60 "$log")
     fi
-done
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+    flock "$folder/lock" printf '%s\n' "$result${shown:+
+$shown}"
+    exit
+fi
+[ $# -gt 0 ] || { echo "tests/run.sh: no programs" >&2; exit 1; }
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+: >"$folder/passed"
+printf '%s\n' "$@" | xargs -P "${JOBS:-$(nproc)}" -n 1 sh "$0" --one "$folder"
+# What has left no line has failed, whatever became of it.
+passed=$(wc -l <"$folder/passed")
+echo "$passed passed, $(($# - passed)) failed"
+[ "$passed" = $# ]

@@ -1,4 +1,9 @@
-"""Fixtures: servers on free ports, stopped after use. Standard library and pytest only."""
+"""Fixtures: servers on free ports, stopped after use. Standard library and pytest only.
+
+`make test` runs files of tests side by side (pytest-xdist), for most of them wait; those with the
+marker `quiet` compare times, and run while nothing else does.
+"""
+import fcntl
 import inspect
 import os
 import pathlib
@@ -16,11 +21,35 @@ from quire import ISA_LEVELS, Server, isa_levels  # noqa: E402
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "threads: what the thread sanitizer should see")
+    config.addinivalue_line("markers", "quiet: compares times; no other test runs beside it")
     config.addinivalue_line("markers", "isa: names instruction sets; run once more with QUIRE_DEBUG_ISA=avx2")
 
 
 def pytest_addoption(parser):
     parser.addoption("--part", help="K/N: of N parts that no test is in twice the one with the number K, from 0")
+
+
+# What takes longest, first: in the end there are short ones to share out.
+LONG = ["windows", "long_context", "several_models", "swap", "torture", "cli", "request_memory", "slowloris", "architectures",
+        "logging", "bombs", "pretokenizer"]
+
+
+def order_of(item):
+    name = item.path.stem.removeprefix("test_")
+    return LONG.index(name) if name in LONG else len(LONG)
+
+
+@pytest.fixture(autouse=True)
+def beside_others(request, tmp_path_factory):
+    """Tests hold a lock together, a quiet one alone. Who wants it alone keeps `turn` while waiting, so that nobody
+    begins meanwhile."""
+    here = tmp_path_factory.getbasetemp()
+    folder = here.parent if "PYTEST_XDIST_WORKER" in os.environ else here
+    with open(folder / "beside.lock", "w") as lock:
+        with open(folder / "turn.lock", "w") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX if request.node.get_closest_marker("quiet") else fcntl.LOCK_SH)
+        yield
 
 
 def take_part(config, items):
@@ -38,6 +67,7 @@ def pytest_collection_modifyitems(config, items):
         if re.search("isa_levels|avx", inspect.getsource(item.function)):
             item.add_marker(pytest.mark.isa)
     take_part(config, items)
+    items.sort(key=order_of)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -44,6 +44,7 @@ def test_expired_deadline(start):
     assert s.metrics()['quire_requests_total{endpoint="completions",outcome="timeout"}'] == 2
 
 
+@pytest.mark.quiet
 def test_a_chat_without_a_length_is_promised_its_beginning(start):
     """All that it might say would take much longer."""
     s = start("--max-sequences", "1")
@@ -94,6 +95,7 @@ def test_deadline_behind_others(start):
     assert s.post("/v1/completions", {"prompt": "a", "max_tokens": 2, "deadline_ms": deadline}).status == 200
 
 
+@pytest.mark.quiet
 def test_deadline_that_hangs_on_the_cache(start):
     """Whether a prompt is cached decides: the engine is asked."""
     s = start("--max-sequences", "4")

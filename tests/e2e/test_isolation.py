@@ -52,6 +52,7 @@ def areas(server, victim, spy, n):
     return area(by_time), area(by_count)
 
 
+@pytest.mark.quiet
 def test_times_and_counts_tell_nothing_of_another_tenant(start):
     s = start("--tenant-header", "X-Tenant")
     alice, bob = {"X-Tenant": "alice"}, {"X-Tenant": "bob"}

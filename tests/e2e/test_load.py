@@ -88,6 +88,7 @@ def health_p99(s):
     return sorted(times)[int(len(times) * 0.99)]
 
 
+@pytest.mark.quiet
 def test_health_is_answered_at_once(start):
     """While both cores prefill: p99 within 10 ms (200 under a sanitizer). Another program on the
     machine can hold up the client as well, so the best of five rounds counts."""

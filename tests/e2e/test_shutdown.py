@@ -51,7 +51,7 @@ def test_sigterm_lets_streams_finish(start):
 
 @pytest.mark.threads
 def test_second_signal_stops_now(start):
-    s = start("--max-sequences", "2")
+    s = start("--max-sequences", "2", "--isa", "scalar")  # none of the streams ends by itself
     streams = [s.stream("Once", **LONG) for _ in range(3)]
     answers = []
     t = threading.Thread(target=lambda: answers.append(s.post("/v1/completions", {"prompt": "Once", **LONG})))
