@@ -41,13 +41,13 @@ def order_of(item):
 
 @pytest.fixture(autouse=True)
 def beside_others(request, tmp_path_factory):
-    """Tests hold a lock together, a quiet one alone. Who wants it alone keeps `turn` while waiting, so that nobody
-    begins meanwhile."""
+    """Each test holds a shared lock, a quiet one an exclusive lock. While a quiet test waits for it, it holds a second
+    lock that every test takes first, so that no other test begins."""
     here = tmp_path_factory.getbasetemp()
     folder = here.parent if "PYTEST_XDIST_WORKER" in os.environ else here
     with open(folder / "beside.lock", "w") as lock:
-        with open(folder / "turn.lock", "w") as turn:
-            fcntl.flock(turn, fcntl.LOCK_EX)
+        with open(folder / "next.lock", "w") as first:
+            fcntl.flock(first, fcntl.LOCK_EX)
             fcntl.flock(lock, fcntl.LOCK_EX if request.node.get_closest_marker("quiet") else fcntl.LOCK_SH)
         yield
 
