@@ -31,7 +31,8 @@ struct gguf {
     uint8_t *owned;   /* the bytes, when they are to be freed */
     struct gguf **more; /* [n_more] the files beside it: parts, or files that hold tensors */
     uint32_t n_more;
-    const struct gguf_location *places; /* of the tensors, while they are parsed; NULL: in the file */
+    /* Of the tensors, while they are parsed; NULL: in the file. */
+    const struct gguf_location *places;
     uint64_t data_at; /* of the tensors' data */
     uint32_t version;
     uint64_t alignment; /* of tensor data: a power of two, 8 .. 65536 */

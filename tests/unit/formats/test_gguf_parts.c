@@ -347,7 +347,8 @@ static void test_placed(void **arg)
         assert_int_equal(fwrite(bytes, 1, sizeof(bytes), f), sizeof(bytes));
         assert_int_equal(fclose(f), 0);
     }
-    assert_int_equal(open_placed(&g, (struct gguf_location){1, 13}, (struct gguf_location){1, 45}), 0);
+    assert_int_equal(
+        open_placed(&g, (struct gguf_location){1, 13}, (struct gguf_location){1, 45}), 0);
     assert_string_equal(gguf_name(g), "mixed");
     assert_true(gguf_is_file(g));
     assert_int_equal(gguf_n_files(g), 3);
@@ -364,7 +365,8 @@ static void test_placed(void **arg)
              "%s: tensor 'b': 16 bytes at offset 49 reach past the end of the file, which has 64",
              path_of("two"));
     assert_string_equal(err, want);
-    assert_int_equal(open_placed(&g, (struct gguf_location){0, UINT64_MAX}, (struct gguf_location){0, 0}),
+    assert_int_equal(open_placed(&g, (struct gguf_location){0, UINT64_MAX},
+                                 (struct gguf_location){0, 0}),
                      ERR_FORMAT);
     assert_int_equal(open_placed(&g, (struct gguf_location){0, 4}, (struct gguf_location){0, 35}),
                      ERR_FORMAT);
