@@ -411,6 +411,37 @@ def test_few_descriptors(say):
         s.stop()
 
 
+def answered(s):
+    """/health, as a client asks that was turned away: again, for half a minute."""
+    begin = time.monotonic()
+    while True:
+        try:
+            return s.get("/health", timeout=5).status == 200
+        except OSError:
+            assert time.monotonic() - begin < 30
+
+
+def ask_in_vain(s):
+    """A client that begins a head; where no connection can be missed, it is turned away."""
+    c = s.socket()
+    try:
+        c.sendall(HEAD)
+    except OSError:
+        pass
+    return c
+
+
+def streams_until_full(s, most):
+    held = []
+    for _ in range(most):
+        try:
+            held.append(s.stream("Once", max_tokens=100000, ignore_eos=True))
+        except OSError:  # turned away: all descriptors are in use
+            break
+    assert len(held) > 1
+    return held
+
+
 @pytest.mark.parametrize("working", [False, True])
 def test_descriptors_run_out(start, working):
     """The limit falls while it runs: it evicts who can go, turns others away, and does not spin; later all is well."""
@@ -419,15 +450,11 @@ def test_descriptors_run_out(start, working):
     soft, hard = resource.prlimit(s.pid, resource.RLIMIT_NOFILE)
     s.wait_until(lambda m: m["quire_connections"] == 1, what="alone")
     resource.prlimit(s.pid, resource.RLIMIT_NOFILE, (s.n_fds() + 4, hard))
-    held = []
     if working:
-        held = [s.stream("Once", max_tokens=100000, ignore_eos=True) for _ in range(4)]
+        held = streams_until_full(s, 4)
     else:
-        for _ in range(30):
-            c = s.socket()
-            c.sendall(HEAD)
-            held.append(c)
-        assert s.get("/health").status == 200
+        held = [ask_in_vain(s) for _ in range(30)]
+        assert answered(s), "those that wait make room"
     others = [s.socket() for _ in range(10)]
     time.sleep(1)
     if not working:
@@ -436,13 +463,7 @@ def test_descriptors_run_out(start, working):
         assert s.cpu_seconds() - before < 0.3
     for c in held + others:
         c.close()
-    begin = time.monotonic()
-    while True:  # a connection that is made meanwhile may be turned away
-        try:
-            assert s.get("/health", timeout=5).status == 200
-            break
-        except OSError:
-            assert time.monotonic() - begin < 30
+    assert answered(s)
     resource.prlimit(s.pid, resource.RLIMIT_NOFILE, (soft, hard))
     s.wait_idle()
     assert edge(s, "descriptors") > 0 and s.complete("Once", max_tokens=3).status == 200

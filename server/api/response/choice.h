@@ -57,7 +57,7 @@ struct choice {
     const struct choice_rules *rules;
     struct detok detok, echo_detok;
     struct stop stop;
-    struct buf text;          /* certain, not yet sent; of a chat it is in `speech` */
+    struct buf text;          /* certain, not yet sent; of a chat it is in `output` */
     struct output_parser output; /* chat only */
     struct logprobs logprobs; /* not yet sent */
     struct buf entries;       /* the same as a chat has them: "{…},{…}" */
