@@ -412,7 +412,7 @@ static void join_group(struct kv_manager *m, struct kv_seq *kv, block_id entry, 
     *own = there;
 }
 
-/* Enter the first block that is not yet in the index. False: it has to stay out for now. */
+/* Enter the first block that is not yet in the index. False: it cannot be entered yet. */
 static bool index_next(struct kv_manager *m, struct kv_seq *kv, const struct kv_key *key)
 {
     const uint32_t b = kv->n_indexed;

@@ -9,9 +9,11 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/base/json.h"
+#include "server/api/api_request.h"
+#include "server/api/body_scan.h"
 #include "server/api/chat/chat.h"
 #include "server/api/constraint_cache.h"
-#include "server/api/api_request.h"
 #include "server/api/response/response_writer.h"
 #include "tests/fuzz/target.h"
 #include "tests/unit/server/byte_tokenizer.inc"
@@ -79,6 +81,19 @@ static void check_error(const struct api_error *e)
     buf_release(&b);
 }
 
+/* The scan stays in the body; of one that was accepted it has found the model that stands there. */
+static void check_scan(const struct buf *body, bool is_accepted)
+{
+    const struct body_scan scan = body_scan(body->data, body->len);
+    const char *model;
+    size_t n;
+
+    require(scan.model == NULL ||
+            (scan.model >= body->data && scan.model + scan.n_model <= body->data + body->len));
+    if (is_accepted && json_member_text(body->data, body->len, "model", &model, &n))
+        require(scan.model == model && scan.n_model == n);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static struct tokenizer tokenizer = {.has_bos = true};
@@ -104,6 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         check_request(p.requests[i]);
     if (p.error.status != 0)
         check_error(&p.error);
+    check_scan(&body, p.error.status == 0);
     api_request_release(&p);
     mem_free(text);
     return 0;
