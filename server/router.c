@@ -10,8 +10,7 @@
 #include "server/api/dry_run.h"
 #include "server/api/engine_client.h"
 #include "server/api/response/response_writer.h"
-#include "server/api/template_endpoints.h"
-#include "server/api/tokenize_endpoints.h"
+#include "server/api/text_endpoints.h"
 #include "server/auth/tenants.h"
 #include "server/model_router.h"
 #include "server/process/syscall_filter.h"
@@ -36,109 +35,31 @@ static struct served_model *model_for(void *ud, struct http_call *call)
     return model_router_by_query(s->models, s->opt.n_models, call);
 }
 
-static void debug(void *ud, struct http_call *call, enum debug_page page)
+static void on_debug(void *ud, struct http_call *call)
 {
+    const enum debug_page *page = http_call_arg(call);
     struct served_model *h = model_for(ud, call);
 
     if (h != NULL)
-        debug_ask(&h->debug, call, page);
+        debug_ask(&h->debug, call, *page);
 }
 
-static struct body_scan scan_body(const struct http_call *call)
+/* What is done with a body of this wire format. */
+struct work {
+    void (*start)(struct engine_client *engine, struct http_call *call,
+                  const struct wire_format *wire_format, const struct body_scan *scan);
+    const struct wire_format *wire_format;
+};
+
+static void on_work(void *ud, struct http_call *call)
 {
+    const struct work *work = http_call_arg(call);
     const struct buf *body = http_call_body(call);
-
-    return body_scan(body->data, body->len);
-}
-
-static void on_engine(void *ud, struct http_call *call,
-                      void (*serve)(struct engine_client *engine, struct http_call *call,
-                                    const struct body_scan *scan))
-{
-    const struct body_scan scan = scan_body(call);
+    const struct body_scan scan = body_scan(body->data, body->len);
     struct engine_client *engine = engine_for(ud, call, &scan);
 
     if (engine != NULL)
-        serve(engine, call, &scan);
-}
-
-static void complete(void *ud, struct http_call *call, const struct wire_format *wire_format)
-{
-    const struct body_scan scan = scan_body(call);
-    struct engine_client *engine = engine_for(ud, call, &scan);
-
-    if (engine != NULL)
-        completion_start(engine, call, wire_format, &scan);
-}
-
-static void on_completions(void *ud, struct http_call *call)
-{
-    complete(ud, call, wire_openai_completions());
-}
-
-static void on_chat(void *ud, struct http_call *call)
-{
-    complete(ud, call, wire_openai_chat());
-}
-
-static void on_native(void *ud, struct http_call *call)
-{
-    complete(ud, call, wire_llamacpp());
-}
-
-static void on_native_too(void *ud, struct http_call *call)
-{
-    on_native(ud, call);
-}
-
-static void on_infill(void *ud, struct http_call *call)
-{
-    complete(ud, call, wire_llamacpp_infill());
-}
-
-static void on_embeddings(void *ud, struct http_call *call)
-{
-    complete(ud, call, wire_openai_embeddings());
-}
-
-static void on_responses(void *ud, struct http_call *call)
-{
-    complete(ud, call, wire_openai_responses());
-}
-
-static void on_messages(void *ud, struct http_call *call)
-{
-    complete(ud, call, wire_anthropic_messages());
-}
-
-static void on_count_tokens(void *ud, struct http_call *call)
-{
-    on_engine(ud, call, template_endpoints_count);
-}
-
-static void on_apply_template(void *ud, struct http_call *call)
-{
-    on_engine(ud, call, template_endpoints_apply);
-}
-
-static void on_plan(void *ud, struct http_call *call)
-{
-    on_engine(ud, call, plan_start);
-}
-
-static void on_debug_requests(void *ud, struct http_call *call)
-{
-    debug(ud, call, DEBUG_REQUESTS);
-}
-
-static void on_debug_iterations(void *ud, struct http_call *call)
-{
-    debug(ud, call, DEBUG_ITERATIONS);
-}
-
-static void on_slots(void *ud, struct http_call *call)
-{
-    debug(ud, call, DEBUG_SLOTS);
+        work->start(engine, call, work->wire_format, &scan);
 }
 
 static void on_props(void *ud, struct http_call *call)
@@ -147,21 +68,6 @@ static void on_props(void *ud, struct http_call *call)
 
     if (h != NULL)
         info_props(&h->model, call);
-}
-
-static void on_debug_kv(void *ud, struct http_call *call)
-{
-    debug(ud, call, DEBUG_KV);
-}
-
-static void on_tokenize(void *ud, struct http_call *call)
-{
-    on_engine(ud, call, tokens_encode);
-}
-
-static void on_detokenize(void *ud, struct http_call *call)
-{
-    on_engine(ud, call, tokens_decode);
 }
 
 static void on_models(void *ud, struct http_call *call)
@@ -209,7 +115,7 @@ static void on_ready(void *ud, struct http_call *call)
     for (uint32_t i = 0; trouble == NULL && i < s->opt.n_models; i++)
         trouble = served_model_trouble(&s->models[i]);
     if (trouble == NULL && (is_stuck(s->text_pool) || is_stuck(s->constraint_pool)))
-        trouble = "the preparation of a request does not end";
+        trouble = "the parsing of a request does not end";
     info_ready(call, trouble);
 }
 
@@ -227,11 +133,17 @@ static void on_openapi(void *ud, struct http_call *call)
 
 static void on_metrics(void *ud, struct http_call *call);
 
+/* The handlers of routes.inc, with their argument. */
+#define PAGE(name) on_##name, NULL
+#define DEBUG(page) on_debug, &(const enum debug_page){DEBUG_##page}
+#define COMPLETION(format) on_work, &(const struct work){completion_start, &wire_##format}
+#define DRY_RUN(format) on_work, &(const struct work){dry_run_start, &wire_##format}
+#define TEXT(format) on_work, &(const struct work){text_endpoints_start, &wire_##format}
 #define ERRORS(flags) ((flags) & AUTH_ANTHROPIC ? anthropic_messages_error : NULL)
 
 static const struct http_route routes[] = {
-#define ROUTE(path, tail, method, handler, flags, body, reply, text)                               \
-    {path, method, on_##handler, ERRORS(flags), flags},
+#define ROUTE(path, tail, method, id, handler, flags, body, reply, text)                           \
+    {path, method, handler, ERRORS(flags), flags},
 #include "server/api/routes.inc"
 #undef ROUTE
 };

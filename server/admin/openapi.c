@@ -21,8 +21,8 @@ static const struct {
     unsigned flags;
     const char *name, *body, *reply, *text;
 } routes[] = {
-#define ROUTE(path, tail, method, handler, flags, body, reply, text)                               \
-    {path, tail, method, flags, #handler, body, reply, text},
+#define ROUTE(path, tail, method, id, handler, flags, body, reply, text)                           \
+    {path, tail, method, flags, #id, body, reply, text},
 #include "server/api/routes.inc"
 #undef ROUTE
 };

@@ -8,6 +8,7 @@
 #include "server/api/body_scan.h"
 #include "server/api/engine_client.h"
 #include "server/api/refusal.h"
+#include "server/api/response/response_writer.h"
 #include "server/auth/tenants.h"
 #include "server/http/http_call.h"
 
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* A body up to here is prepared on the I/O thread, if so many steps are enough: a millisecond or
+/* A body up to here is parsed on the I/O thread, if so many steps are enough: a millisecond or
  * two. Else a pool starts it again. */
 #define INLINE_BODY ((size_t)8 << 10)
 #define INLINE_STEPS 50000
@@ -153,7 +154,7 @@ static void on_work(struct worker_job *job)
 {
     struct api_call *api = list_entry(job, struct api_call, job);
 
-    hold_here("QUIRE_DEBUG_HOLD_PREPARE");
+    hold_here("QUIRE_DEBUG_HOLD_PARSE");
     if (!atomic_load(&job->canceled))
         do_parse(api, BUDGET_REQUEST_STEPS);
     if (api->body.len > LARGE_BODY) /* its JSON was in small pieces */
@@ -175,7 +176,7 @@ static void post(struct api_call *api, struct worker_pool *pool)
     if (worker_pool_post(pool, &api->job) == 0)
         return;
     api_error_set(&api->request.error, 429, NULL, "queue_full",
-                  "too many requests are being prepared");
+                  "too many requests are being parsed");
     api->request.reason = REJECTION_QUEUE_FULL;
     after_parse(api);
 }
@@ -234,7 +235,7 @@ void api_call_start(struct api_call *api, struct engine_client *engine, struct h
     api->access = access_ref(http_call_access(call));
     api->body = http_call_take_body(call);
     take_headers(api);
-    set_memory(api, request_memory_of_body(scan));
+    set_memory(api, request_memory_of_body(scan) + wire_format->answer_bytes * scan->n_bytes);
     if (api->request.error.status != 0)
         after_parse(api);
     else if (scan->may_be_constrained)

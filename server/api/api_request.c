@@ -9,6 +9,7 @@
 #include "server/api/constraint_cache.h"
 #include "server/api/infill.h"
 #include "server/api/response/response_writer.h"
+#include "server/http/http_call.h"
 
 #include <string.h>
 #include <sys/random.h>
@@ -208,8 +209,8 @@ static int check_task(struct api_request *p, const struct server_model *model)
                          model->id);
 }
 
-static int build(struct api_request *p, const struct server_model *model, cJSON *body,
-                 const struct api_headers *headers)
+static int build_requests(struct api_request *p, const struct server_model *model, cJSON *body,
+                          const struct api_headers *headers)
 {
     const struct params_limits limits = {.model = model->id,
                                          .tokenizer = model->tokenizer,
@@ -218,8 +219,6 @@ static int build(struct api_request *p, const struct server_model *model, cJSON 
                                          .budget = p->budget,
                                          .n_vocab = tokenizer_n_vocab(model->tokenizer)};
 
-    if (p->wire_format->pick != NULL)
-        p->wire_format = p->wire_format->pick(body);
     if (check_task(p, model) < 0)
         return ERR_INVAL;
     if (params_parse(&p->params, p->wire_format->form, body, &limits, &p->error) < 0 ||
@@ -240,6 +239,18 @@ static int build(struct api_request *p, const struct server_model *model, cJSON 
     return make_requests(p, model, headers);
 }
 
+static int build(struct api_request *p, const struct server_model *model, cJSON *body,
+                 const struct api_headers *headers)
+{
+    if (p->wire_format->pick != NULL)
+        p->wire_format = p->wire_format->pick(body);
+    if (!cJSON_IsObject(body))
+        return api_error_set(&p->error, 400, NULL, NULL, "the body must be a JSON object");
+    if (p->wire_format->form != 0 && build_requests(p, model, body, headers) < 0)
+        return ERR_INVAL;
+    return p->wire_format->answer != NULL ? p->wire_format->answer(p, model, body) : 0;
+}
+
 void api_request_parse(struct api_request *p, const struct server_model *model,
                    const struct wire_format *wire_format, const struct buf *body,
                    const struct api_headers *headers, struct budget *budget)
@@ -251,7 +262,7 @@ void api_request_parse(struct api_request *p, const struct server_model *model,
 
     p->wire_format = wire_format;
     p->budget = budget;
-    buf_init(&p->echo, body->max);
+    buf_init(&p->echo, HTTP_MAX_REPLY);
     p->reason = REJECTION_INVALID;
     rc = json_parse(body->data, body->len, &json, &why);
     if (rc < 0)

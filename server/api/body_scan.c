@@ -43,8 +43,6 @@ static void scan_string(struct scan *p)
         return;
     p->at_name = false;
     p->is_model = json_text_is(p->s + from, p->i - from, "model");
-    if (json_text_is(p->s + from, p->i - from, "messages"))
-        p->out.has_messages = true;
 }
 
 static bool is_blank(char c)

@@ -19,8 +19,7 @@ struct body_scan {
     uint64_t n_values, n_strings; /* at most so many, names counted as strings */
     const char *model;            /* the JSON text of the member of that name, or NULL */
     size_t n_model;
-    bool has_messages;      /* a member of that name */
-    bool may_be_constrained; /* it names a field of milliseconds: a schema, a grammar */
+    bool may_be_constrained;      /* it names a field of milliseconds: a schema, a grammar */
 };
 
 struct body_scan body_scan(const char *body, size_t n);

@@ -122,12 +122,14 @@ static const struct wire_format *pick(const cJSON *body)
 {
     const bool is_text = field_find(body, "prompt") != NULL || field_find(body, "input") == NULL;
 
-    return is_text ? wire_openai_completions() : wire_openai_embeddings();
+    return is_text ? &wire_openai_completions : &wire_openai_embeddings;
 }
 
-void plan_start(struct engine_client *engine, struct http_call *call, const struct body_scan *scan)
+const struct wire_format wire_dry_run = {.form = PARAMS_TEXT, .pick = pick};
+
+void dry_run_start(struct engine_client *engine, struct http_call *call,
+                   const struct wire_format *wire_format, const struct body_scan *scan)
 {
-    static const struct wire_format either = {.form = PARAMS_TEXT, .pick = pick};
     struct refusal why;
     struct plan_job *j;
 
@@ -142,5 +144,5 @@ void plan_start(struct engine_client *engine, struct http_call *call, const stru
     }
     engine->n_jobs++;
     http_call_on_gone(call, on_gone, j);
-    api_call_start(&j->api, engine, call, &either, scan, on_ready);
+    api_call_start(&j->api, engine, call, wire_format, scan, on_ready);
 }

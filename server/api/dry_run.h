@@ -21,8 +21,11 @@
 struct body_scan;
 struct engine_client;
 struct http_call;
+struct wire_format;
 
-void plan_start(struct engine_client *engine, struct http_call *call,
-                const struct body_scan *scan);
+extern const struct wire_format wire_dry_run;
+
+void dry_run_start(struct engine_client *engine, struct http_call *call,
+                   const struct wire_format *wire_format, const struct body_scan *scan);
 
 #endif

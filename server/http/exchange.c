@@ -345,6 +345,11 @@ const char *http_call_query(const struct http_call *c, const char *name)
     return NULL;
 }
 
+const void *http_call_arg(const struct http_call *c)
+{
+    return route_of(c)->arg;
+}
+
 const char *http_call_tail(const struct http_call *c)
 {
     return c->tail;

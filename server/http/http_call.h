@@ -32,6 +32,7 @@ struct http_route {
     const char *path; /* "/v1/models"; with a slash at the end it takes whatever follows */
     enum http_methods method;
     void (*handle)(void *ud, struct http_call *call);
+    const void *arg; /* http_call_arg() */
     /* How its errors look; NULL: as everybody's (api_error_render). */
     void (*render_error)(const struct api_error *e, struct buf *out);
     unsigned flags; /* for admit() */
@@ -42,6 +43,7 @@ const char *http_call_header(const struct http_call *c, const char *name); /* or
 /* Of ?name=value in the path, or NULL. */
 const char *http_call_query(const struct http_call *c, const char *name);
 const char *http_call_tail(const struct http_call *c); /* what follows the route's path */
+const void *http_call_arg(const struct http_call *c);  /* its route's */
 
 /* The body, still the call's. */
 const struct buf *http_call_body(const struct http_call *c);

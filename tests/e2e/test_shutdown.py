@@ -147,7 +147,7 @@ def ends_within(process, seconds):
 
 def test_second_signal_ends_what_hangs_in_a_pool(start, tmp_path):
     """A parse job that never ends: the others are served, and the second signal ends the process."""
-    h = Held(start, tmp_path, "QUIRE_DEBUG_HOLD_PREPARE")
+    h = Held(start, tmp_path, "QUIRE_DEBUG_HOLD_PARSE")
     s = h.server
     calls = [s.connect(), s.connect()]
     body = json.dumps({"prompt": "Once", "max_tokens": 1, "response_format": {"type": "json_object"}})
@@ -173,7 +173,7 @@ def test_second_signal_ends_a_loop_that_hangs(start, tmp_path):
 
 def test_a_client_that_leaves_takes_its_parse_job_along(start, tmp_path):
     """Jobs whose client has gone do nothing when their turn comes, and a hung one shows in /ready."""
-    h = Held(start, tmp_path, "QUIRE_DEBUG_HOLD_PREPARE")
+    h = Held(start, tmp_path, "QUIRE_DEBUG_HOLD_PARSE")
     s = h.server
     body = json.dumps({"prompt": "Once", "max_tokens": 1, "response_format": {"type": "json_object"}})
     calls = [s.connect() for _ in range(6)]
@@ -185,7 +185,7 @@ def test_a_client_that_leaves_takes_its_parse_job_along(start, tmp_path):
     while s.get("/ready").status == 200:
         assert time.monotonic() < deadline, "nobody noticed"
         time.sleep(0.2)
-    assert "preparation" in s.get("/ready").json["error"]["message"] and s.get("/health").status == 200
+    assert "parsing" in s.get("/ready").json["error"]["message"] and s.get("/health").status == 200
     for call in calls:
         call.close()
 

@@ -39,10 +39,10 @@ static void check_request(const struct request *r)
 
 static const struct wire_format *wire_format_of(uint8_t byte)
 {
-    const struct wire_format *const all[] = {wire_openai_completions(), wire_openai_chat(),
-                                             wire_anthropic_messages(), wire_openai_responses(),
-                                             wire_llamacpp(),           wire_llamacpp_infill(),
-                                             wire_openai_embeddings()};
+    const struct wire_format *const all[] = {&wire_openai_completions, &wire_openai_chat,
+                                             &wire_anthropic_messages, &wire_openai_responses,
+                                             &wire_llamacpp,           &wire_llamacpp_infill,
+                                             &wire_openai_embeddings};
 
     return all[byte % 16 % (sizeof(all) / sizeof(all[0]))]; /* '0' is 0x30 */
 }

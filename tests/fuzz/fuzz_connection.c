@@ -74,9 +74,9 @@ static void remove_place(void)
 static void begin(struct side *s)
 {
     static const struct http_route routes[] = {
-        {"/health", HTTP_GET, on_request, NULL, 0},
-        {"/tokenize", HTTP_POST, on_request, NULL, 0},
-        {"/c", HTTP_POST, on_stream, NULL, 0},
+        {"/health", HTTP_GET, on_request, NULL, NULL, 0},
+        {"/tokenize", HTTP_POST, on_request, NULL, NULL, 0},
+        {"/c", HTTP_POST, on_stream, NULL, NULL, 0},
     };
     struct http_options o = {
         .loop = &s->loop, .host = "", .unix_mode = 0600, .max_body = 2048, .max_connections = 8,

@@ -249,17 +249,12 @@ static void failure(const struct api_error *e, struct buf *out)
     buf_add_str(out, "\n\n");
 }
 
-const struct wire_format *wire_anthropic_messages(void)
-{
-    static const struct wire_format messages = {
-        .id_prefix = "msg_",
-        .form = PARAMS_MESSAGES,
-        .begin = begin,
-        .whole = whole,
-        .frame = frame,
-        .close = end,
-        .failure = failure,
-    };
-
-    return &messages;
-}
+const struct wire_format wire_anthropic_messages = {
+    .id_prefix = "msg_",
+    .form = PARAMS_MESSAGES,
+    .begin = begin,
+    .whole = whole,
+    .frame = frame,
+    .close = end,
+    .failure = failure,
+};

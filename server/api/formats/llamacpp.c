@@ -225,32 +225,22 @@ static void failure(const struct api_error *e, struct buf *out)
     buf_add_str(out, "\n\n");
 }
 
-const struct wire_format *wire_llamacpp(void)
-{
-    static const struct wire_format native = {
-        .id_prefix = "cmpl-",
-        .form = PARAMS_NATIVE,
-        .begin = begin,
-        .whole = whole,
-        .frame = frame,
-        .close = end,
-        .failure = failure,
-    };
+const struct wire_format wire_llamacpp = {
+    .id_prefix = "cmpl-",
+    .form = PARAMS_NATIVE,
+    .begin = begin,
+    .whole = whole,
+    .frame = frame,
+    .close = end,
+    .failure = failure,
+};
 
-    return &native;
-}
-
-const struct wire_format *wire_llamacpp_infill(void)
-{
-    static const struct wire_format infill = {
-        .id_prefix = "cmpl-",
-        .form = PARAMS_INFILL,
-        .begin = begin,
-        .whole = whole,
-        .frame = frame,
-        .close = end,
-        .failure = failure,
-    };
-
-    return &infill;
-}
+const struct wire_format wire_llamacpp_infill = {
+    .id_prefix = "cmpl-",
+    .form = PARAMS_INFILL,
+    .begin = begin,
+    .whole = whole,
+    .frame = frame,
+    .close = end,
+    .failure = failure,
+};

@@ -169,17 +169,12 @@ static void end(struct response_writer *a, struct buf *out)
     response_close_stream(a, true, out);
 }
 
-const struct wire_format *wire_openai_chat(void)
-{
-    static const struct wire_format chat = {
-        .id_prefix = "chatcmpl-",
-        .form = PARAMS_CHAT,
-        .begin = begin,
-        .whole = whole,
-        .frame = frame,
-        .close = end,
-        .failure = response_add_failure,
-    };
-
-    return &chat;
-}
+const struct wire_format wire_openai_chat = {
+    .id_prefix = "chatcmpl-",
+    .form = PARAMS_CHAT,
+    .begin = begin,
+    .whole = whole,
+    .frame = frame,
+    .close = end,
+    .failure = response_add_failure,
+};

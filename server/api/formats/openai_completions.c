@@ -51,17 +51,12 @@ static void end(struct response_writer *a, struct buf *out)
     response_close_stream(a, false, out);
 }
 
-const struct wire_format *wire_openai_completions(void)
-{
-    static const struct wire_format text = {
-        .id_prefix = "cmpl-",
-        .form = PARAMS_TEXT,
-        .begin = begin,
-        .whole = whole,
-        .frame = frame,
-        .close = end,
-        .failure = response_add_failure,
-    };
-
-    return &text;
-}
+const struct wire_format wire_openai_completions = {
+    .id_prefix = "cmpl-",
+    .form = PARAMS_TEXT,
+    .begin = begin,
+    .whole = whole,
+    .frame = frame,
+    .close = end,
+    .failure = response_add_failure,
+};

@@ -73,14 +73,9 @@ static void whole(struct response_writer *a, struct buf *out)
                (unsigned long long)a->usage.prompt, (unsigned long long)a->usage.prompt);
 }
 
-const struct wire_format *wire_openai_embeddings(void)
-{
-    static const struct wire_format embeddings = {
-        .id_prefix = "embd-",
-        .form = PARAMS_EMBED,
-        .begin = begin,
-        .whole = whole,
-    };
-
-    return &embeddings;
-}
+const struct wire_format wire_openai_embeddings = {
+    .id_prefix = "embd-",
+    .form = PARAMS_EMBED,
+    .begin = begin,
+    .whole = whole,
+};

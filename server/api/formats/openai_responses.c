@@ -325,18 +325,13 @@ static int add_echo(const cJSON *body, struct buf *echo)
     return echo->err;
 }
 
-const struct wire_format *wire_openai_responses(void)
-{
-    static const struct wire_format responses = {
-        .id_prefix = "resp_",
-        .form = PARAMS_RESPONSES,
-        .echo = add_echo,
-        .begin = begin,
-        .whole = whole,
-        .frame = frame,
-        .close = end,
-        .failure = failure,
-    };
-
-    return &responses;
-}
+const struct wire_format wire_openai_responses = {
+    .id_prefix = "resp_",
+    .form = PARAMS_RESPONSES,
+    .echo = add_echo,
+    .begin = begin,
+    .whole = whole,
+    .frame = frame,
+    .close = end,
+    .failure = failure,
+};

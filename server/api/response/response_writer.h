@@ -22,11 +22,13 @@
 #include "server/api/response/choice.h"
 #include "server/http/error.h"
 
+struct api_request;
 struct response_writer;
+struct server_model;
 
 struct wire_format {
     const char *id_prefix;
-    enum params_form form;
+    enum params_form form; /* 0: the body is no request, `answer` reads it */
     /* Where bodies of several forms are taken: the wire format of this one. NULL: there is one
      * form. */
     const struct wire_format *(*pick)(const cJSON *body);
@@ -34,6 +36,10 @@ struct wire_format {
      * ERR_NOMEM. */
     int (*echo)(const cJSON *body, struct buf *echo);
     bool keeps_text; /* the prompts' text is wanted later */
+    /* Calls that need no engine: append the answer to p->echo, by the thread that has parsed the
+     * body; NULL: it is answered by the functions below. 0, or ERR_* with p->error filled. */
+    int (*answer)(struct api_request *p, const struct server_model *model, const cJSON *body);
+    uint32_t answer_bytes; /* that such an answer takes for each byte of the body, at most */
     /* Append to a->head what every object of the answer begins with, and to a->frame_head the same
      * for the frames of a stream where that differs. */
     void (*begin)(struct response_writer *a);
@@ -72,18 +78,18 @@ int response_init(struct response_writer *a, const struct wire_format *wire_form
                   const char *model, struct choice *choices, uint32_t n_choices);
 void response_release(struct response_writer *a);
 
-const struct wire_format *wire_openai_completions(void); /* /v1/completions */
-const struct wire_format *wire_openai_chat(void);        /* /v1/chat/completions */
-const struct wire_format *wire_openai_embeddings(void);  /* /v1/embeddings: no stream */
-const struct wire_format *wire_llamacpp(void);           /* /completion */
-const struct wire_format *wire_llamacpp_infill(void);    /* /infill */
-const struct wire_format *wire_anthropic_messages(void); /* /v1/messages */
-const struct wire_format *wire_openai_responses(void);   /* /v1/responses */
+extern const struct wire_format wire_openai_completions; /* /v1/completions */
+extern const struct wire_format wire_openai_chat;        /* /v1/chat/completions */
+extern const struct wire_format wire_openai_embeddings;  /* /v1/embeddings: no stream */
+extern const struct wire_format wire_openai_responses;   /* /v1/responses */
+extern const struct wire_format wire_anthropic_messages; /* /v1/messages */
+extern const struct wire_format wire_llamacpp;           /* /completion */
+extern const struct wire_format wire_llamacpp_infill;    /* /infill */
 
 /* {…}: llama-server's names for how tokens are chosen, and when it is enough. */
 void llamacpp_settings(const struct params *p, uint64_t seed, struct buf *out);
 
-/* Anthropic's error object, for the routes of wire_anthropic_messages(). */
+/* Anthropic's error object, for the routes of wire_anthropic_messages. */
 void anthropic_messages_error(const struct api_error *e, struct buf *out);
 
 /* ---- what wire formats share ---- */

@@ -35,7 +35,7 @@ static void parse_for(struct api_request *p, const char *body, const char *tenan
     const struct api_headers headers = headers_with(NULL, tenant);
 
     *p = (struct api_request){0};
-    api_request_parse(p, &model, wire_openai_completions(), &b, &headers, NULL);
+    api_request_parse(p, &model, &wire_openai_completions, &b, &headers, NULL);
 }
 
 static void parse_text(struct api_request *p, const char *body, const char *priority)
@@ -45,7 +45,7 @@ static void parse_text(struct api_request *p, const char *body, const char *prio
     const struct api_headers headers = headers_with(priority, NULL);
 
     *p = (struct api_request){0};
-    api_request_parse(p, &model, wire_openai_completions(), &b, &headers, NULL);
+    api_request_parse(p, &model, &wire_openai_completions, &b, &headers, NULL);
 }
 
 /* ---- requests ---- */
@@ -151,7 +151,7 @@ static void lengths_are_fitted_or_refused(void **state)
                     .len = 41,
                     .max = SIZE_MAX};
     p = (struct api_request){0};
-    api_request_parse(&p, &model, wire_openai_completions(), &b, NULL, NULL);
+    api_request_parse(&p, &model, &wire_openai_completions, &b, NULL, NULL);
     assert_int_equal(p.error.status, 0);
     assert_int_equal(p.requests[0]->max_tokens, 64 - 11);
     api_request_release(&p);
@@ -400,7 +400,7 @@ static bool feed(struct stage *s, int32_t id)
 static const char *render(struct stage *s)
 {
     static const char before[] = "data: ", behind[] = "]}\n\n";
-    struct response_writer a = {.wire_format = wire_openai_completions()};
+    struct response_writer a = {.wire_format = &wire_openai_completions};
 
     buf_clear(&s->out);
     a.wire_format->frame(&a, &s->choice, &s->out);
@@ -617,7 +617,7 @@ static void frames_to_the_letter(void **state)
 
     set_up(&s, "hi", NULL);
     choice_init(&s.choice, 0, &s.prompt, &s.rules);
-    begin_answer(&s, &a, wire_openai_completions());
+    begin_answer(&s, &a, &wire_openai_completions);
     feed(&s, BYTE_0 + '\n');
     a.wire_format->frame(&a, &s.choice, &s.out);
     feed(&s, BYTE_WORDS);
@@ -655,7 +655,7 @@ static void the_head_is_json(void **state)
     cJSON *v;
     (void)state;
 
-    assert_int_equal(response_init(&a, wire_openai_completions(), "a \"model\"", NULL, 0), 0);
+    assert_int_equal(response_init(&a, &wire_openai_completions, "a \"model\"", NULL, 0), 0);
     buf_add_str(&a.head, "]}");
     assert_int_equal(json_parse(a.head.data, a.head.len, &v, &why), 0);
     assert_string_equal(cJSON_GetObjectItem(v, "model")->valuestring, "a \"model\"");
@@ -674,7 +674,7 @@ static void lost_text_is_an_error(void **state)
 
     set_up(&s, "hi", NULL);
     choice_init(&s.choice, 0, &s.prompt, &s.rules);
-    begin_answer(&s, &a, wire_openai_completions());
+    begin_answer(&s, &a, &wire_openai_completions);
     s.choice.text.max = 12;
     feed(&s, BYTE_WORDS);
     feed(&s, BYTE_WORDS);

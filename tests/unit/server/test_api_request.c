@@ -60,17 +60,17 @@ static void try_body(struct api_request *p, const struct wire_format *wire_forma
 }
 
 struct body {
-    const struct wire_format *(*wire_format)(void);
+    const struct wire_format *wire_format;
     const char *text;
 };
 
 static const struct body bodies[] = {
-    {wire_openai_chat,
+    {&wire_openai_chat,
      "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}]}],"
      "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":"
      "\"object\",\"properties\":{\"a\":{\"allOf\":[{\"type\":\"string\"},{\"maxLength\":4}]}}}}}],"
      "\"tool_choice\":\"required\"}"},
-    {wire_anthropic_messages,
+    {&wire_anthropic_messages,
      "{\"max_tokens\":4,\"system\":[{\"type\":\"text\",\"text\":\"s\"}],\"messages\":[{\"role\":"
      "\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\","
      "\"thinking\":\"t\"},{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"tool_use\",\"id\":\"c\","
@@ -79,21 +79,21 @@ static const struct body bodies[] = {
      "],\"tools\":[{\"name\":\"f\",\"description\":\"d\",\"input_schema\":{\"type\":\"object\"}}],"
      "\"tool_choice\":{\"type\":\"tool\",\"name\":\"f\"},\"stop_sequences\":[\"x\"],"
      "\"thinking\":{\"type\":\"disabled\"}}"},
-    {wire_openai_responses,
+    {&wire_openai_responses,
      "{\"instructions\":\"i\",\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_text\","
      "\"text\":\"q\"}]},{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\","
      "\"arguments\":\"{}\"},{\"type\":\"function_call_output\",\"call_id\":\"c\",\"output\":\"4\"}]"
      ",\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"parameters\":{\"type\":\"object\"}}],"
      "\"max_output_tokens\":4,\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"n\","
      "\"schema\":{\"type\":\"boolean\"}}},\"tool_choice\":\"none\"}"},
-    {wire_openai_completions,
+    {&wire_openai_completions,
      "{\"prompt\":[\"ab\",\"cd\"],\"response_format\":{\"type\":\"json_schema\","
      "\"json_schema\":{\"schema\":{\"oneOf\":[{\"type\":\"integer\","
      "\"enum\":[1,2]},{\"type\":\"string\","
      "\"pattern\":\"a+\"}]}}},\"dry_multiplier\":1,\"stop\":[\"x\"]}"},
-    {wire_llamacpp, "{\"prompt\":[\"ab\",5,\"cd\"],\"grammar\":\"root ::= [a-z]{2,30}\","
+    {&wire_llamacpp, "{\"prompt\":[\"ab\",5,\"cd\"],\"grammar\":\"root ::= [a-z]{2,30}\","
                     "\"logit_bias\":[[\"hello\",1]]}"},
-    {wire_openai_embeddings, "{\"input\":[\"ab\",\"cd\"]}"},
+    {&wire_openai_embeddings, "{\"input\":[\"ab\",\"cd\"]}"},
 };
 
 /* Whatever allocation fails, cJSON's as well: a 500, or the same request as with enough memory. */
@@ -107,13 +107,13 @@ static void lack_of_memory_is_a_500(void **state)
         bool has_failed;
         int64_t k = 0;
 
-        try_body(&whole, b->wire_format(), b->text, n, 2048, NULL);
+        try_body(&whole, b->wire_format, b->text, n, 2048, NULL);
         if (whole.error.status != 0)
             fail_msg("%s: %s", b->text, whole.error.message);
         do {
             forget_constraints();
             mem_fail_after(k++);
-            try_body(&p, b->wire_format(), b->text, n, 2048, NULL);
+            try_body(&p, b->wire_format, b->text, n, 2048, NULL);
             has_failed = mem_has_failed();
             mem_fail_after(-1);
             if (p.error.status != 0 && p.error.status != 500)
@@ -143,7 +143,7 @@ static void few_steps_are_a_400(void **state)
             struct api_request p;
 
             forget_constraints();
-            try_body(&p, b->wire_format(), b->text, strlen(b->text), 2048, &budget);
+            try_body(&p, b->wire_format, b->text, strlen(b->text), 2048, &budget);
             if (budget.err < 0 && (p.error.status != 400 || p.error.param[0] == '\0' ||
                                    strstr(p.error.message, "too many steps") == NULL))
                 fail_msg("%s: %d '%s' %s", b->text, p.error.status, p.error.param,
@@ -172,7 +172,7 @@ static void continuing_is_linear(void **state)
     memcpy(body + sizeof(head) - 1 + n, "\"}]}", 5);
     len = sizeof(head) - 1 + n + 4;
     alarm(120);
-    try_body(&p, wire_openai_chat(), body, len, 16u << 20, NULL);
+    try_body(&p, &wire_openai_chat, body, len, 16u << 20, NULL);
     alarm(0);
     assert_int_equal(p.error.status, 0);
     assert_int_equal(p.prompts[0].ids.ids[p.prompts[0].ids.n - 1], BYTE_0 + 'a');

@@ -60,8 +60,6 @@ static void bodies_that_may_be_constrained(void **state)
     assert_false(scan("{\"prompt\":\"a grammar\"}").may_be_constrained);
     assert_false(scan("{\"prompt\":\"\\\"grammar\\\"\"}").may_be_constrained);
     assert_false(scan("").may_be_constrained);
-    assert_true(scan("{\"messages\":[]}").has_messages);
-    assert_false(scan("{\"content\":\"messages\",\"x\":{\"messages\":1}}").has_messages);
 }
 
 static uint64_t n_values(const cJSON *v)

@@ -1,0 +1,215 @@
+/* server/api/text_endpoints.c - see text_endpoints.h. */
+#include "server/api/text_endpoints.h"
+
+#include "core/base/err.h"
+#include "core/base/json.h"
+#include "core/base/mem.h"
+#include "core/tokenizer/tokenizer.h"
+#include "server/api/api_call.h"
+#include "server/api/engine_client.h"
+#include "server/api/params/field.h"
+#include "server/api/refusal.h"
+#include "server/api/response/response_writer.h"
+#include "server/http/http_call.h"
+
+#include <string.h>
+
+/* ---- /tokenize ---- */
+
+static int read_flag(const cJSON *body, const char *name, bool *out, struct api_error *e)
+{
+    const cJSON *v = field_find(body, name);
+
+    return v != NULL ? field_bool(v, name, out, e) : 0;
+}
+
+static void add_piece(struct buf *out, const struct tokenizer *t, int32_t id)
+{
+    size_t n = 0;
+    const char *piece = tokenizer_piece(t, id, &n);
+
+    buf_printf(out, "{\"id\":%d,\"piece\":", id);
+    if (json_is_utf8(piece, n)) {
+        json_add_string(out, piece, n);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            buf_printf(out, "%c%u", i > 0 ? ',' : '[', (unsigned char)piece[i]);
+        buf_add_char(out, ']');
+    }
+    buf_add_char(out, '}');
+}
+
+/* With the pieces of `t`, unless that is NULL. */
+static void add_tokens(struct buf *out, const struct token_list *list, const struct tokenizer *t)
+{
+    buf_add_str(out, "\"tokens\":[");
+    for (size_t i = 0; i < list->n; i++) {
+        if (i > 0)
+            buf_add_char(out, ',');
+        if (t != NULL)
+            add_piece(out, t, list->ids[i]);
+        else
+            buf_printf(out, "%d", list->ids[i]);
+    }
+    buf_add_str(out, "]}");
+}
+
+static void add_count(struct buf *out, const struct token_list *list,
+                      const struct server_model *model)
+{
+    buf_printf(out, "\"count\":%zu,\"max_model_len\":%u,", list->n, model->max_context);
+}
+
+/* Bodies may be as large as the operator lets them: some 5 steps a byte are the most. A token
+ * stands for a byte at least, which a normalization may make 4; BOS and EOS may be added. */
+static int encode_text(struct api_request *p, const struct tokenizer *t, const char *name,
+                       const char *text, unsigned flags, struct token_list *list)
+{
+    const size_t n = strlen(text);
+
+    p->budget->steps_left += 8 * (uint64_t)n;
+    if (tokenizer_encode(t, text, n, flags, 4 * n + 16, p->budget, list) == 0)
+        return 0;
+    if (budget_error(p->budget) == 0)
+        return api_error_no_memory(&p->error);
+    return api_error_set(&p->error, 400, name, NULL, "'%s' takes too many steps to tokenize", name);
+}
+
+static int encode(struct api_request *p, const struct server_model *model, const cJSON *body)
+{
+    const cJSON *content = field_find(body, "content"), *prompt = field_find(body, "prompt");
+    const bool is_vllm = content == NULL && prompt != NULL;
+    const cJSON *text = is_vllm ? prompt : content;
+    const char *name = is_vllm ? "prompt" : "content";
+    bool add_special = is_vllm, parse_special = true, with_pieces = false;
+    struct token_list list = {0};
+    int rc;
+
+    if (!cJSON_IsString(text))
+        return api_error_set(&p->error, 400, name, NULL, "'%s' must be a string", name);
+    if (read_flag(body, "add_special", &add_special, &p->error) < 0 ||
+        read_flag(body, "add_special_tokens", &add_special, &p->error) < 0 ||
+        read_flag(body, "parse_special", &parse_special, &p->error) < 0 ||
+        read_flag(body, "with_pieces", &with_pieces, &p->error) < 0)
+        return ERR_INVAL;
+    rc = encode_text(p, model->tokenizer, name, text->valuestring,
+                     (add_special ? TOKENIZER_ADD_SPECIAL : 0u) |
+                         (parse_special ? TOKENIZER_PARSE_SPECIAL : 0u),
+                     &list);
+    if (rc < 0)
+        return rc;
+    buf_add_char(&p->echo, '{');
+    if (is_vllm)
+        add_count(&p->echo, &list, model);
+    add_tokens(&p->echo, &list, with_pieces ? model->tokenizer : NULL);
+    token_list_release(&list);
+    return 0;
+}
+
+static int encode_chat(struct api_request *p, const struct server_model *model, const cJSON *body)
+{
+    (void)body;
+    buf_add_char(&p->echo, '{');
+    add_count(&p->echo, &p->prompts->ids, model);
+    add_tokens(&p->echo, &p->prompts->ids, NULL);
+    return 0;
+}
+
+static const struct wire_format *pick(const cJSON *body)
+{
+    static const struct wire_format text = {.answer = encode},
+                                    chat = {.form = PARAMS_CHAT, .answer = encode_chat};
+
+    return field_find(body, "messages") != NULL ? &chat : &text;
+}
+
+/* Beside its list, a byte may become a token, and a number in the answer. */
+const struct wire_format wire_tokenize = {.pick = pick, .answer_bytes = 12};
+
+/* ---- /detokenize ---- */
+
+static int decode(struct api_request *p, const struct server_model *model, const cJSON *body)
+{
+    const cJSON *tokens = field_find(body, "tokens");
+    const int32_t n_vocab = tokenizer_n_vocab(model->tokenizer);
+    struct detok d;
+    struct buf text;
+
+    if (!cJSON_IsArray(tokens))
+        return api_error_set(&p->error, 400, "tokens", NULL,
+                             "'tokens' must be an array of token ids");
+    buf_init(&text, HTTP_MAX_REPLY / 8);
+    detok_init(&d, model->tokenizer, true);
+    d.show_control = true;
+    for (const cJSON *it = tokens->child; it != NULL; it = it->next) {
+        if (!field_is_int(it, 0, n_vocab - 1)) {
+            api_error_set(&p->error, 400, "tokens", NULL,
+                          "'tokens' must hold token ids between 0 and %d", n_vocab - 1);
+            break;
+        }
+        detok_feed(&d, (int32_t)it->valuedouble, &text);
+    }
+    detok_finish(&d, &text);
+    buf_add_str(&p->echo, field_find(body, "model") != NULL ? "{\"prompt\":" : "{\"content\":");
+    json_add_string(&p->echo, text.data, text.len);
+    buf_add_char(&p->echo, '}');
+    if (text.err < 0)
+        p->echo.err = text.err;
+    buf_release(&text);
+    return 0;
+}
+
+const struct wire_format wire_detokenize = {.answer = decode, .answer_bytes = 12};
+
+/* ---- chats ---- */
+
+static int add_prompt(struct api_request *p, const struct server_model *model, const cJSON *body)
+{
+    (void)model, (void)body;
+    buf_add_str(&p->echo, "{\"prompt\":");
+    json_add_string(&p->echo, p->prompts->text, p->prompts->n_text);
+    buf_add_char(&p->echo, '}');
+    return 0;
+}
+
+const struct wire_format wire_apply_template = {
+    .form = PARAMS_CHAT, .keeps_text = true, .answer = add_prompt};
+
+static int count(struct api_request *p, const struct server_model *model, const cJSON *body)
+{
+    (void)model, (void)body;
+    buf_printf(&p->echo, "{\"input_tokens\":%zu}", p->prompts->ids.n);
+    return 0;
+}
+
+const struct wire_format wire_count_tokens = {.form = PARAMS_COUNT, .answer = count};
+
+/* ---- a call ---- */
+
+static void on_gone(void *ud)
+{
+    api_call_leave(ud);
+}
+
+static void on_ready(struct api_call *api)
+{
+    if (api->call != NULL)
+        http_call_reply(api->call, 200, "application/json", &api->request.echo);
+    api->engine->n_jobs--;
+    api_call_release(api);
+    mem_free(api);
+}
+
+void text_endpoints_start(struct engine_client *engine, struct http_call *call,
+                          const struct wire_format *wire_format, const struct body_scan *scan)
+{
+    struct api_call *api = mem_calloc(1, sizeof(*api));
+
+    if (api == NULL) {
+        refusal_send_no_memory(engine, call);
+        return;
+    }
+    engine->n_jobs++;
+    http_call_on_gone(call, on_gone, api);
+    api_call_start(api, engine, call, wire_format, scan, on_ready);
+}

@@ -1,0 +1,31 @@
+/* server/api/text_endpoints.h - calls that are answered from their text alone, without the engine:
+ *
+ * POST /tokenize, in llama-server's and vLLM's shapes: {"content":…} -> {"tokens":[…]};
+ *   {"prompt":…} -> {"count":…,"max_model_len":…,"tokens":[…]}; {"messages":…} -> the same, of the
+ *   prompt that such a chat has.
+ * POST /detokenize: {"tokens":[…]} -> {"content":…}, or {"prompt":…} when the body names a model,
+ *   as vLLM's do.
+ * POST /apply-template: a chat's body -> {"prompt":…}.
+ * POST /v1/messages/count_tokens: a body of Anthropic's -> {"input_tokens":…}.
+ *
+ * Chats are read and checked as those that are to be answered. The thread that parses a body
+ * (api_call.h) writes its answer too.
+ *
+ * Thread: the loop's.
+ * Memory: as for an API call.
+ */
+#ifndef SERVER_API_TEXT_ENDPOINTS_H
+#define SERVER_API_TEXT_ENDPOINTS_H
+
+struct body_scan;
+struct engine_client;
+struct http_call;
+struct wire_format;
+
+extern const struct wire_format wire_tokenize, wire_detokenize, wire_apply_template,
+    wire_count_tokens;
+
+void text_endpoints_start(struct engine_client *engine, struct http_call *call,
+                          const struct wire_format *wire_format, const struct body_scan *scan);
+
+#endif
