@@ -32,14 +32,19 @@ SRC   := $(filter-out server/main.c,$(wildcard $(foreach r,$(ROOMS),$(r)/*.c $(r
 # longest come first, so that no core waits for them in the end.
 VECTOR := build/vector
 VECTOR_CC ?= $(CC)
-VSRC  := $(filter %_avx512.c,$(SRC)) $(filter %_avxvnni.c %_avx2.c,$(SRC))
-VOBJ  := $(VSRC:%.c=$(VECTOR)/%.o)
-VNNI  := $(filter %_avxvnni.o,$(VOBJ))
-EVEX  := $(VNNI:.o=_evex.o)
-VOBJ  += $(EVEX)
-OBJ   := $(VOBJ) $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(VSRC),$(SRC))) \
-           $(BUILD)/config/demo_model.o
-LIB   := $(BUILD)/libquire.a
+# NATIVE (avx512, avxvnni, avx2 or scalar): a binary with the kernels of that level alone and those
+# that it builds upon, which `make run` serves with.
+NATIVE  :=
+ISAS    := $(if $(NATIVE),$(filter-out scalar,$(NATIVE:avxvnni=avxvnni avx2)),avx512 avxvnni avx2)
+VSRC    := $(foreach i,$(ISAS),$(filter %_$i.c,$(SRC)))
+VOBJ    := $(VSRC:%.c=$(VECTOR)/%.o)
+VNNI    := $(filter %_avxvnni.o,$(VOBJ))
+EVEX    := $(VNNI:.o=_evex.o)
+VOBJ    += $(EVEX)
+FOR     := $(NATIVE:%=-%)
+OTHER   := $(filter-out %_avx512.c %_avxvnni.c %_avx2.c kernels/kernels.c,$(SRC))
+OBJ     := $(VOBJ) $(BUILD)/kernels/kernels$(FOR).o $(OTHER:%.c=$(BUILD)/%.o) $(BUILD)/config/demo_model.o
+LIB     := $(BUILD)/libquire$(FOR).a
 UNIT  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*/test_*.c))
 SIM   := $(patsubst tests/sim/%.c,$(BUILD)/tests/%,$(wildcard tests/sim/sim_*.c))
 GOLD  := $(patsubst tests/golden/%.c,$(BUILD)/tests/%,$(wildcard tests/golden/golden_*.c))
@@ -78,6 +83,10 @@ $(EVEX): %_evex.o: %.s
 	$(Q)sed -E 's/\{vex\}[[:space:]]*//; s/(kern_[a-z0-9_]*)_avxvnni/\1_avx512vl/g' $< | \
 	    $(VECTOR_CC) -x assembler -c -o $@ -
 $(BUILD)/kernels/%.o: OPT = -O3 -g1
+ifdef NATIVE
+$(BUILD)/kernels/kernels$(FOR).o: DEFS = -DKERN_NATIVE=KERN_ISA_$(shell echo $(NATIVE) | tr a-z A-Z)
+$(BUILD)/kernels/kernels$(FOR).o: kernels/kernels.c $(BUILD)/hardening.stamp ; $(compile)
+endif
 # libseccomp is used where it is installed: without it there is no filter of system calls.
 ifneq ($(shell pkg-config --exists libseccomp 2>/dev/null && echo yes),)
 LIBS    += $(shell pkg-config --libs libseccomp)
@@ -85,10 +94,12 @@ $(BUILD)/server/process/syscall_filter.o: DEFS = -DQUIRE_SECCOMP $(shell pkg-con
 endif
 $(BUILD)/core/base/version.o: DEFS = -DQUIRE_VERSION='"$(VERSION)"'
 
-$(BUILD)/%.o: %.c $(BUILD)/hardening.stamp
+define compile
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(BASE) $(CFLAGS) $(HARDEN) $(OPT) $(ISA) $(DEFS) -MMD -MP -c -o $@ $<
+endef
+$(BUILD)/%.o: %.c $(BUILD)/hardening.stamp ; $(compile)
 
 # Objects of a folder that were made before these flags changed are made again.
 $(BUILD)/hardening.stamp: FORCE
@@ -111,7 +122,7 @@ $(LIB): $(OBJ)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-$(BUILD)/quire: $(BUILD)/server/main.o $(LIB)
+$(BUILD)/quire$(FOR): $(BUILD)/server/main.o $(LIB)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDHARD) -o $@ $^ $(LIBS)
 
@@ -138,9 +149,14 @@ ASAN  := BUILD=build/asan OPT=-O1 CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=addres
          -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-maybe-uninitialized'
 TSAN  := BUILD=build/tsan OPT=-O1 CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=thread -Wno-maybe-uninitialized'
 
-run: deps-build ## build, and serve the demo model (or MODEL=file.gguf) on 127.0.0.1:8080; ARGS= adds flags
-	@$(MAKE) --no-print-directory $(BUILD)/quire
-	$(BUILD)/quire serve $(if $(MODEL),--model $(MODEL)) $(ARGS)
+# The kernels for all CPUs take most of the time of a build: to answer soon, this one is for the CPU
+# here alone.
+best_isa = $(or $(foreach i,AVX512VNNI-avx512 AVXVNNI-avxvnni AVX2-avx2,$(if $(filter \
+    __$(word 1,$(subst -, ,$i))__,$(shell $(CC) -march=native -dM -E -x c /dev/null)),$(word 2,$(subst -, ,$i)))),scalar)
+run: deps-build ## build for this CPU, and serve the demo model (or MODEL=file.gguf) on 127.0.0.1:8080; ARGS= adds flags
+	@$(MAKE) --no-print-directory serve NATIVE=$(firstword $(best_isa))
+serve: $(BUILD)/quire$(FOR)
+	$< serve $(if $(MODEL),--model $(MODEL)) $(ARGS)
 
 test: deps-test ## everything a change must pass: unit, check, sim, golden, corpora, end to end (minutes)
 	@$(MAKE) --no-print-directory test-programs

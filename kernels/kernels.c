@@ -7,6 +7,17 @@
 
 #include "kernels/kernels_impl.h"
 
+/* A build for one CPU (the Makefile's NATIVE) has the level KERN_NATIVE and what that builds upon:
+ * AVX-512 has all kernels of its own, AVX-VNNI the products. Constant where `isa` is, so that no
+ * other level's kernels are linked. */
+#ifdef KERN_NATIVE
+#define IS_BUILT(isa)                                                                              \
+    ((isa) == KERN_NATIVE || (isa) == KERN_ISA_SCALAR ||                                           \
+     ((isa) == KERN_ISA_AVX2 && KERN_NATIVE == KERN_ISA_AVXVNNI))
+#else
+#define IS_BUILT(isa) true
+#endif
+
 static const char *const ISA_NAME[] = {"scalar", "avx2", "avxvnni", "avx512"};
 static const char *const KV_NAME[KERN_N_KV] = {
     [KERN_KV_F16] = "f16", [KERN_KV_BF16] = "bf16", [KERN_KV_Q8_0] = "q8_0"};
@@ -50,7 +61,7 @@ static enum kern_isa cpu_isa(void)
 
 #ifdef QUIRE_DEBUG
 /* For tests of what a lesser CPU does: QUIRE_DEBUG_ISA names the highest level that exists. */
-enum kern_isa kern_isa_best(void)
+enum kern_isa kern_isa_of_cpu(void)
 {
     const char *name = getenv("QUIRE_DEBUG_ISA");
     const int most = name != NULL ? kern_isa_parse(name) : -1;
@@ -59,11 +70,28 @@ enum kern_isa kern_isa_best(void)
     return most >= 0 && most < (int)isa ? (enum kern_isa)most : isa;
 }
 #else
-enum kern_isa kern_isa_best(void)
+enum kern_isa kern_isa_of_cpu(void)
 {
     return cpu_isa();
 }
 #endif
+
+static enum kern_isa built_below(enum kern_isa isa)
+{
+    while (!IS_BUILT(isa))
+        isa--;
+    return isa;
+}
+
+enum kern_isa kern_isa_best(void)
+{
+    return built_below(kern_isa_of_cpu());
+}
+
+bool kern_isa_exists(enum kern_isa isa)
+{
+    return isa <= kern_isa_best() && IS_BUILT(isa);
+}
 
 int kern_isa_parse(const char *name)
 {
@@ -90,34 +118,45 @@ static void vnni_256(struct kern_table *t)
 #include "kernels/kernels.inc"
 }
 
-void kern_init(struct kern_table *t, enum kern_isa isa)
+static void scalar(struct kern_table *t)
 {
-    const enum kern_isa best = kern_isa_best();
-
-    if (isa > best)
-        isa = best;
 #define KERN_GEMM(weight, name) t->gemm[weight] = kern_gemm_##name##_scalar;
 #define KERN_OP(member, result, params) t->member = kern_##member##_scalar;
 #define KERN_ITEM(member, index, name, result, params)                                             \
     t->member[index] = kern_##member##_##name##_scalar;
 #include "kernels/kernels.inc"
-    if (isa < KERN_ISA_AVX2)
-        return;
+}
+
+static void avx2(struct kern_table *t)
+{
 #define KERN_GEMM(weight, name) t->gemm[weight] = kern_gemm_##name##_avx2;
 #define KERN_OP(member, result, params) t->member = kern_##member##_avx2;
 #define KERN_ITEM(member, index, name, result, params)                                             \
     t->member[index] = kern_##member##_##name##_avx2;
 #include "kernels/kernels.inc"
-    if (isa < KERN_ISA_AVXVNNI)
-        return;
-    vnni_256(t);
-    if (isa < KERN_ISA_AVX512)
-        return;
+}
+
+static void avx512(struct kern_table *t)
+{
 #define KERN_GEMM(weight, name) t->gemm[weight] = kern_gemm_##name##_avx512;
 #define KERN_OP(member, result, params) t->member = kern_##member##_avx512;
 #define KERN_ITEM(member, index, name, result, params)                                             \
     t->member[index] = kern_##member##_##name##_avx512;
 #include "kernels/kernels.inc"
+}
+
+void kern_init(struct kern_table *t, enum kern_isa isa)
+{
+    const enum kern_isa best = kern_isa_best();
+    const enum kern_isa most = built_below(isa < best ? isa : best);
+
+    scalar(t);
+    if (IS_BUILT(KERN_ISA_AVX2) && most >= KERN_ISA_AVX2)
+        avx2(t);
+    if (IS_BUILT(KERN_ISA_AVXVNNI) && most >= KERN_ISA_AVXVNNI)
+        vnni_256(t);
+    if (IS_BUILT(KERN_ISA_AVX512) && most >= KERN_ISA_AVX512)
+        avx512(t);
 }
 
 size_t kern_qrow_bytes(size_t k)

@@ -310,9 +310,13 @@ struct kern_table {
     float (*sum_exp)(const float *x, size_t n, float max, float scale);
 };
 
-/* The best level this CPU and OS allow (checks XCR0 as well as CPUID). In debug builds the variable
- * QUIRE_DEBUG_ISA lowers it. */
+/* The best level that this CPU and OS allow (checks XCR0 as well as CPUID). In debug builds the
+ * variable QUIRE_DEBUG_ISA lowers it. */
+enum kern_isa kern_isa_of_cpu(void);
+/* The best of them that this build has. */
 enum kern_isa kern_isa_best(void);
+/* Whether it can be asked for: a build for one CPU has no other levels than its own. */
+bool kern_isa_exists(enum kern_isa isa);
 /* "scalar", "avx2", "avxvnni", "avx512" -> level, -1 when unknown; "auto" is for the caller. */
 int kern_isa_parse(const char *name);
 const char *kern_isa_name(enum kern_isa isa);

@@ -90,11 +90,14 @@ static int choose_isa(struct instance *e, enum config_isa setting, char *err, si
 {
     const enum kern_isa best = kern_isa_best();
 
+    if (best < kern_isa_of_cpu())
+        log_warn("engine", "event=built-for-another-cpu isa=%s cpu=%s hint=\"build it with make\"",
+                 kern_isa_name(best), kern_isa_name(kern_isa_of_cpu()));
     e->isa = setting == CONFIG_ISA_AUTO ? best : (enum kern_isa)(setting - CONFIG_ISA_SCALAR);
-    if (e->isa <= best)
+    if (kern_isa_exists(e->isa))
         return 0;
-    snprintf(err, err_len, "isa '%s' is not available here; this machine goes up to '%s'",
-             kern_isa_name(e->isa), kern_isa_name(best));
+    snprintf(err, err_len, "isa '%s' is not available here; quire --version lists those that are",
+             kern_isa_name(e->isa));
     return ERR_UNSUPPORTED;
 }
 

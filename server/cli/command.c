@@ -120,8 +120,9 @@ _Static_assert((int)CONFIG_LOG_DEBUG == LOG_DEBUG && (int)CONFIG_LOG_OFF == LOG_
 static void print_version(void)
 {
     printf("quire %s\ninstruction sets:", quire_version());
-    for (int isa = 0; isa <= (int)kern_isa_best(); isa++)
-        printf(" %s", kern_isa_name((enum kern_isa)isa));
+    for (enum kern_isa isa = KERN_ISA_SCALAR; isa <= kern_isa_best(); isa++)
+        if (kern_isa_exists(isa))
+            printf(" %s", kern_isa_name(isa));
     printf("\n");
 }
 

@@ -166,10 +166,10 @@ global
 defaults
     mode http
     timeout connect 5s
-    timeout client 1s
+    timeout client 200ms
     timeout server 10s
-    timeout http-request 1s
-    timeout http-keep-alive 1s
+    timeout http-request 200ms
+    timeout http-keep-alive 200ms
     http-reuse always
 frontend f
     bind 127.0.0.1:{port}

@@ -1,7 +1,13 @@
 """What the README shows is true: its curl, its story, its settings."""
 import json
+import os
 import pathlib
 import re
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
 
 README = (pathlib.Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
@@ -18,6 +24,38 @@ def test_transcript(server):
     assert " ".join(text.split()) == " ".join(story.split())
     for shown in re.findall(r'"text":"([^"]*)"', README):
         assert any(f["choices"][0]["text"] == shown for f in frames)
+
+
+def test_make_run():
+    """It serves with a binary of its own, which has the kernels of this CPU's best level and tells the same story."""
+    root = pathlib.Path(__file__).parents[2]
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "QUIRE_"))}
+    make = subprocess.Popen(["make", "run", "ARGS=--port 0"], cwd=root, env=env, stdout=subprocess.PIPE, text=True,
+                            stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        lines = []
+        while not (found := re.match(r"listening on (http://\S+) \(model quire-demo\)", lines[-1] if lines else "")):
+            lines.append(make.stdout.readline())
+            assert lines[-1], lines[-20:]
+        ran = re.search(r"^(build/quire-(\w+)) serve", "".join(lines), re.M)
+        body = json.loads(re.search(r'(\{"prompt": .*?\})\'', README, re.S)[1])
+        request = urllib.request.Request(found[1] + "/v1/completions", json.dumps({**body, "stream": False}).encode(),
+                                         {"Content-Type": "application/json"})
+        begin = time.monotonic()
+        while True:  # until the model is there
+            try:
+                text = json.load(urllib.request.urlopen(request, timeout=60))["choices"][0]["text"]
+                break
+            except urllib.error.HTTPError as e:
+                assert e.code == 503 and time.monotonic() - begin < 60
+                time.sleep(0.05)
+        assert text.rstrip().endswith("Paul learned to listen to his mother.")
+    finally:
+        os.killpg(make.pid, signal.SIGTERM)
+        make.stdout.read()
+        make.wait(30)
+    levels = subprocess.run([root / ran[1], "--version"], capture_output=True, text=True, check=True).stdout
+    assert levels.splitlines()[1].split()[-1] == ran[2] and "scalar" in levels
 
 
 def shown(path):
