@@ -180,11 +180,12 @@ fuzz-replay: ## every input of tests/fuzz/corpus through its fuzz target, withou
 check: $(CHECK) ## every kernel of every instruction set against its definition
 	@$(CHECK)
 # Files of tests run side by side, one more than there are cores, for many tests wait for most of
-# their time. A file's tests stay together and share their servers.
+# their time. A file's tests stay together and share their servers, which have one thread each unless
+# the test says more: e2e-avx2, asan-e2e and tsan have as many as there are cores.
 BESIDE := -n $(shell expr $$(nproc) + 1) --dist loadfile
 e2e: $(BUILD)/quire $(TOOLS) ## the server over loopback, release and debug build
 	@$(MAKE) --no-print-directory $(DEBUG) build/debug/quire
-	@QUIRE_BIN=$(BUILD)/quire QUIRE_DEBUG_BIN=build/debug/quire QUIRE_TOOLS=$(BUILD)/tools \
+	@QUIRE_THREADS=1 QUIRE_BIN=$(BUILD)/quire QUIRE_DEBUG_BIN=build/debug/quire QUIRE_TOOLS=$(BUILD)/tools \
 	    $(PYTHON) -m pytest -q -rs $(BESIDE) -p no:cacheprovider tests/e2e
 	@$(MAKE) --no-print-directory e2e-avx2 PYTEST='-m isa'
 
@@ -307,7 +308,7 @@ clean: ## remove everything built
 DEB_BUILD := gcc libc6-dev pkg-config libgnutls28-dev libuv1-dev libcjson-dev libxxhash-dev \
              libinih-dev libunistring-dev libseccomp-dev
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 \
-             python3-numpy python3-pytest-xdist prometheus haproxy \
+             python3-numpy libopenblas0-serial python3-pytest-xdist prometheus haproxy \
              openssl curl
 DEB_LINT  := cppcheck
 DEB_CLIENTS := nodejs npm

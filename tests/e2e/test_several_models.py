@@ -234,7 +234,7 @@ def test_time_is_shared_out(start, data, tmp_path):
     s.complete("Once", model="b", max_tokens=100, ignore_eos=True)
     m = s.metrics()
     assert m['quire_turn_wait_seconds_total{model="b"}'] == m['quire_turn_wait_seconds_total{model="a"}'] == 0
-    streams = [s.stream("Once upon a time", model=name, max_tokens=490, ignore_eos=True, n=32) for name in "ab"]
+    streams = [s.stream("Once upon a time", model=name, max_tokens=250, ignore_eos=True, n=32) for name in "ab"]
 
     def is_running(m):
         return all(m['quire_requests_running{model="%s"}' % name] == 32 for name in "ab")
@@ -275,7 +275,7 @@ def test_a_drain_beside_what_expires(start, models, tmp_path):
     conf = tmp_path / "quire.conf"
     conf.write_text("[stories]\nrequest_timeout = 1\n[demo]\nshare = 100\n")
     s = start("--config", str(conf), "--kv-memory", "64m", model=models)
-    streams = [s.stream("Once", model="demo", max_tokens=900, ignore_eos=True, n=16) for _ in range(2)]
+    streams = [s.stream("Once", model="demo", max_tokens=600, ignore_eos=True, n=16) for _ in range(2)]
     late = s.stream([100 + i % 300 for i in range(300)], model="stories", max_tokens=200, ignore_eos=True)
     s.wait_until(lambda m: m['quire_requests_running{model="demo"}'] == 32)
     s.process.terminate()

@@ -15,8 +15,8 @@ import fixtures  # noqa: E402
 
 N_REQUESTS = 64
 ROOMY = ("--kv-memory", "64m", "--max-sequences", "4")
-# Many more sequences at a time than there is room for. One thread, where the others have one for each core.
-TINY = ("--kv-memory", "1m", "--max-sequences", str(N_REQUESTS), "--prefill-chunk", "64", "--threads", "1")
+# Many more sequences at a time than there is room for.
+TINY = ("--kv-memory", "1m", "--max-sequences", str(N_REQUESTS), "--prefill-chunk", "64")
 
 
 def bodies_for(n_vocab):
