@@ -107,7 +107,7 @@ const char *kern_isa_name(enum kern_isa isa)
 }
 
 /* The same body in the encoding that the CPU knows: at this level it has one or the other. */
-static void vnni_256(struct kern_table *t)
+static void fill_vnni_256(struct kern_table *t)
 {
     const bool vex = has_avx_vnni();
 
@@ -118,7 +118,7 @@ static void vnni_256(struct kern_table *t)
 #include "kernels/kernels.inc"
 }
 
-static void scalar(struct kern_table *t)
+static void fill_scalar(struct kern_table *t)
 {
 #define KERN_GEMM(weight, name) t->gemm[weight] = kern_gemm_##name##_scalar;
 #define KERN_OP(member, result, params) t->member = kern_##member##_scalar;
@@ -127,7 +127,7 @@ static void scalar(struct kern_table *t)
 #include "kernels/kernels.inc"
 }
 
-static void avx2(struct kern_table *t)
+static void fill_avx2(struct kern_table *t)
 {
 #define KERN_GEMM(weight, name) t->gemm[weight] = kern_gemm_##name##_avx2;
 #define KERN_OP(member, result, params) t->member = kern_##member##_avx2;
@@ -136,7 +136,7 @@ static void avx2(struct kern_table *t)
 #include "kernels/kernels.inc"
 }
 
-static void avx512(struct kern_table *t)
+static void fill_avx512(struct kern_table *t)
 {
 #define KERN_GEMM(weight, name) t->gemm[weight] = kern_gemm_##name##_avx512;
 #define KERN_OP(member, result, params) t->member = kern_##member##_avx512;
@@ -150,13 +150,13 @@ void kern_init(struct kern_table *t, enum kern_isa isa)
     const enum kern_isa best = kern_isa_best();
     const enum kern_isa most = built_below(isa < best ? isa : best);
 
-    scalar(t);
+    fill_scalar(t);
     if (IS_BUILT(KERN_ISA_AVX2) && most >= KERN_ISA_AVX2)
-        avx2(t);
+        fill_avx2(t);
     if (IS_BUILT(KERN_ISA_AVXVNNI) && most >= KERN_ISA_AVXVNNI)
-        vnni_256(t);
+        fill_vnni_256(t);
     if (IS_BUILT(KERN_ISA_AVX512) && most >= KERN_ISA_AVX512)
-        avx512(t);
+        fill_avx512(t);
 }
 
 size_t kern_qrow_bytes(size_t k)

@@ -38,7 +38,7 @@
  * get to read their last bytes. */
 #define DRAIN_TICK_MS 20
 #define FLUSH_US 500000u
-/* Requests that wait to be prepared, in each pool; then 429. */
+/* Requests that wait to be parsed, in each pool; then 429. */
 #define MAX_PREPARING 1024
 
 static void on_done(void *ud, size_t route, int status)
@@ -344,7 +344,7 @@ static int open_parts(struct server *s, char *err, size_t err_len)
     }
     rc = open_pools(s);
     if (rc < 0)
-        return snprintf(err, err_len, "the pools of the preparing threads cannot be set up"), rc;
+        return snprintf(err, err_len, "the pools of the parsing threads cannot be set up"), rc;
     rc = open_models(s, err, err_len);
     if (rc == 0)
         rc = open_locks(s, err, err_len);

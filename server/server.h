@@ -4,7 +4,7 @@
  * server's; each model has a queue, an engine client and a journal of its own. A request goes to
  * the model that its field `model` names, and to the first one without it.
  *
- * The server turns HTTP into posted requests and events into bytes. The I/O thread prepares a
+ * The server turns HTTP into posted requests and events into bytes. The I/O thread parses a
  * request itself only if a moment's budget is enough; threads of two pools do the others, one for
  * texts and one for schemas and grammars (process/worker_pool.h). /health, /ready, /metrics and
  * /version are answered from counters alone.

@@ -24,7 +24,7 @@
 
 #include "core/base/err.h"
 
-/* About a second on a slow core: the most that one request may take from a preparing thread. */
+/* About a second on a slow core: the most that one request may take from a parsing thread. */
 #define BUDGET_REQUEST_STEPS ((uint64_t)50000000)
 
 struct budget {

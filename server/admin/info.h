@@ -26,7 +26,7 @@ struct info_watchdog {
 };
 
 void info_health(struct http_call *call);
-/* A job of a preparing pool ends within its budget of steps (core/base/budget.h), a transfer of the
+/* A job of a parsing pool ends within its budget of steps (core/base/budget.h), a transfer of the
  * swap file or a write of the journal when its disk answers: after so long they hang. */
 #define INFO_STUCK_PARSE_US 10000000u
 #define INFO_STUCK_DISK_US 60000000u

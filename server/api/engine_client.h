@@ -42,7 +42,7 @@ struct engine_client {                   /* read by completions, dry runs and en
     uv_loop_t *loop;
     struct metrics *metrics;
     struct tenants *tenants; /* of the server, as the pools: the same for all engine clients */
-    struct worker_pool *text_pool;       /* prepares requests: templates and tokens */
+    struct worker_pool *text_pool;       /* parses requests: templates and tokens */
     struct worker_pool *constraint_pool; /* the same for requests with a schema or a grammar */
     struct request_memory *memory;       /* what requests hold outside the KV cache */
     struct queue *queue; /* attached later, as is http */

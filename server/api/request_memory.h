@@ -47,7 +47,7 @@ bool request_memory_count(struct request_memory *m, int64_t bytes, bool may_refu
 
 /* What a body takes while it is parsed: itself, its values, its strings. */
 uint64_t request_memory_of_body(const struct body_scan *scan);
-/* What a prepared request takes until its answer is complete, but for the text of the answer. */
+/* What a parsed request takes until its answer is complete, but for the text of the answer. */
 uint64_t request_memory_of_parsed(const struct api_request *p);
 /* What a choice has gathered and not sent. */
 uint64_t request_memory_of_choice(const struct choice *c);
