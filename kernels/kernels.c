@@ -120,28 +120,19 @@ static void fill_vnni_256(struct kern_table *t)
 
 static void fill_scalar(struct kern_table *t)
 {
-#define KERN_GEMM(weight, name) t->gemm[weight] = kern_gemm_##name##_scalar;
-#define KERN_OP(member, result, params) t->member = kern_##member##_scalar;
-#define KERN_ITEM(member, index, name, result, params)                                             \
-    t->member[index] = kern_##member##_##name##_scalar;
+#define KERN_FILL(member, body) t->member = kern_##body##_scalar;
 #include "kernels/kernels.inc"
 }
 
 static void fill_avx2(struct kern_table *t)
 {
-#define KERN_GEMM(weight, name) t->gemm[weight] = kern_gemm_##name##_avx2;
-#define KERN_OP(member, result, params) t->member = kern_##member##_avx2;
-#define KERN_ITEM(member, index, name, result, params)                                             \
-    t->member[index] = kern_##member##_##name##_avx2;
+#define KERN_FILL(member, body) t->member = kern_##body##_avx2;
 #include "kernels/kernels.inc"
 }
 
 static void fill_avx512(struct kern_table *t)
 {
-#define KERN_GEMM(weight, name) t->gemm[weight] = kern_gemm_##name##_avx512;
-#define KERN_OP(member, result, params) t->member = kern_##member##_avx512;
-#define KERN_ITEM(member, index, name, result, params)                                             \
-    t->member[index] = kern_##member##_##name##_avx512;
+#define KERN_FILL(member, body) t->member = kern_##body##_avx512;
 #include "kernels/kernels.inc"
 }
 

@@ -170,26 +170,18 @@ static inline void cut_drive(const struct cut_kind *kind, float *out, size_t out
         run(type, t, T);                                                                           \
     }
 #define CUT_TILES_6(run, type, name)                                                               \
-    CUT_TILE(run, type, name, 1)                                                                   \
-    CUT_TILE(run, type, name, 2)                                                                   \
-    CUT_TILE(run, type, name, 3)                                                                   \
-    CUT_TILE(run, type, name, 4)                                                                   \
-    CUT_TILE(run, type, name, 5)                                                                   \
-    CUT_TILE(run, type, name, 6)
+    CUT_TILE(run, type, name, 1) CUT_TILE(run, type, name, 2)                                      \
+    CUT_TILE(run, type, name, 3) CUT_TILE(run, type, name, 4)                                      \
+    CUT_TILE(run, type, name, 5) CUT_TILE(run, type, name, 6)
 #define CUT_TILES_12(run, type, name)                                                              \
     CUT_TILES_6(run, type, name)                                                                   \
-    CUT_TILE(run, type, name, 7)                                                                   \
-    CUT_TILE(run, type, name, 8)                                                                   \
-    CUT_TILE(run, type, name, 9)                                                                   \
-    CUT_TILE(run, type, name, 10)                                                                  \
-    CUT_TILE(run, type, name, 11)                                                                  \
-    CUT_TILE(run, type, name, 12)
+    CUT_TILE(run, type, name, 7) CUT_TILE(run, type, name, 8)                                      \
+    CUT_TILE(run, type, name, 9) CUT_TILE(run, type, name, 10)                                     \
+    CUT_TILE(run, type, name, 11) CUT_TILE(run, type, name, 12)
 #define CUT_TILES_16(run, type, name)                                                              \
     CUT_TILES_12(run, type, name)                                                                  \
-    CUT_TILE(run, type, name, 13)                                                                  \
-    CUT_TILE(run, type, name, 14)                                                                  \
-    CUT_TILE(run, type, name, 15)                                                                  \
-    CUT_TILE(run, type, name, 16)
+    CUT_TILE(run, type, name, 13) CUT_TILE(run, type, name, 14)                                    \
+    CUT_TILE(run, type, name, 15) CUT_TILE(run, type, name, 16)
 #define CUT_NAMES_6(name) name##_1, name##_2, name##_3, name##_4, name##_5, name##_6
 #define CUT_NAMES_12(name)                                                                         \
     CUT_NAMES_6(name), name##_7, name##_8, name##_9, name##_10, name##_11, name##_12

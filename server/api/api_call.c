@@ -231,6 +231,7 @@ void api_call_start(struct api_call *api, struct engine_client *engine, struct h
                              .wire_format = wire_format,
                              .arrival_us = clock_us(),
                              .ready = ready};
+    engine->n_jobs++;
     api->key = key_ref(http_call_owner(call));
     api->access = access_ref(http_call_access(call));
     api->body = http_call_take_body(call);
@@ -259,6 +260,7 @@ void api_call_grow(struct api_call *api, uint64_t bytes)
 
 void api_call_release(struct api_call *api)
 {
+    api->engine->n_jobs--;
     request_memory_release(&api->share);
     api_request_release(&api->request);
     buf_release(&api->body);

@@ -21,7 +21,6 @@ void completion_destroy(struct completion *c)
     engine_probe_release(&c->probe);
     api_call_release(&c->api);
     response_release(&c->answer);
-    c->api.engine->n_jobs--;
     mem_free(c);
 }
 
@@ -224,7 +223,6 @@ void completion_start(struct engine_client *engine, struct http_call *call,
         refusal_send_no_memory(engine, call);
         return;
     }
-    engine->n_jobs++;
     c->client = (struct engine_caller){.event = completion_on_event,
                                        .request_id = c->api.request_id};
     http_call_on_gone(call, on_gone, c);

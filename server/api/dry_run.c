@@ -21,7 +21,6 @@ struct plan_job {
 
 static void destroy(struct plan_job *j)
 {
-    j->api.engine->n_jobs--;
     engine_probe_release(&j->probe);
     api_call_release(&j->api);
     mem_free(j);
@@ -142,7 +141,6 @@ void dry_run_start(struct engine_client *engine, struct http_call *call,
         refusal_send_no_memory(engine, call);
         return;
     }
-    engine->n_jobs++;
     http_call_on_gone(call, on_gone, j);
     api_call_start(&j->api, engine, call, wire_format, scan, on_ready);
 }

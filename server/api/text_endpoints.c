@@ -195,7 +195,6 @@ static void on_ready(struct api_call *api)
 {
     if (api->call != NULL)
         http_call_reply(api->call, 200, "application/json", &api->request.echo);
-    api->engine->n_jobs--;
     api_call_release(api);
     mem_free(api);
 }
@@ -209,7 +208,6 @@ void text_endpoints_start(struct engine_client *engine, struct http_call *call,
         refusal_send_no_memory(engine, call);
         return;
     }
-    engine->n_jobs++;
     http_call_on_gone(call, on_gone, api);
     api_call_start(api, engine, call, wire_format, scan, on_ready);
 }
