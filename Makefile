@@ -151,10 +151,12 @@ TSAN  := BUILD=build/tsan OPT=-O1 CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=thread
 
 # The kernels for all CPUs take most of the time of a build: to answer soon, this one is for the CPU
 # here alone.
-best_isa = $(or $(foreach i,AVX512VNNI-avx512 AVXVNNI-avxvnni AVX2-avx2,$(if $(filter \
-    __$(word 1,$(subst -, ,$i))__,$(shell $(CC) -march=native -dM -E -x c /dev/null)),$(word 2,$(subst -, ,$i)))),scalar)
+defines   = $(shell $(CC) -march=native -dM -E -x c /dev/null)
+best_isa  = $(call best,$(defines))
+best      = $(or $(if $(filter __AVX512VNNI__,$1),avx512),$(if $(filter __AVXVNNI__,$1),avxvnni),$(if \
+               $(filter __AVX2__,$1),avx2),scalar)
 run: deps-build ## build for this CPU, and serve the demo model (or MODEL=file.gguf) on 127.0.0.1:8080; ARGS= adds flags
-	@$(MAKE) --no-print-directory serve NATIVE=$(firstword $(best_isa))
+	@$(MAKE) --no-print-directory serve NATIVE=$(best_isa)
 serve: $(BUILD)/quire$(FOR)
 	$< serve $(if $(MODEL),--model $(MODEL)) $(ARGS)
 

@@ -120,22 +120,28 @@ void queue_destroy(struct queue **queue)
     *queue = NULL;
 }
 
-int queue_post(struct queue *q, struct request *r)
+int queue_post_all(struct queue *q, struct request *const *r, uint32_t n)
 {
     int rc = 0;
 
     pthread_mutex_lock(&q->lock);
     if (q->closed) {
         rc = ERR_CANCELED;
-    } else if (q->n_outstanding == q->opt.max_outstanding) {
+    } else if (n > q->opt.max_outstanding - q->n_outstanding) {
         rc = ERR_AGAIN;
     } else {
-        q->posts[q->n_posts++] = r;
-        q->n_outstanding++;
+        memcpy(q->posts + q->n_posts, r, n * sizeof(*r));
+        q->n_posts += n;
+        q->n_outstanding += n;
         pthread_cond_signal(&q->inbox);
     }
     pthread_mutex_unlock(&q->lock);
     return rc;
+}
+
+int queue_post(struct queue *q, struct request *r)
+{
+    return queue_post_all(q, &r, 1);
 }
 
 /* At most one cancel per outstanding request, so the array cannot overflow unless the contract is

@@ -107,9 +107,11 @@ void queue_destroy(struct queue **q);
 
 /* ---- I/O thread ---- */
 
-/* Hand a request over. 0: taken, the engine's now. ERR_AGAIN: max_outstanding reached,
- * ERR_CANCELED: queue_close() was called; then it is still the caller's. */
-int queue_post(struct queue *q, struct request *r);
+/* Hand n requests over, which the engine gets together. 0: taken, the engine's now. ERR_AGAIN: they
+ * are more than max_outstanding leaves, ERR_CANCELED: queue_close() was called; then all are still
+ * the caller's. */
+int queue_post_all(struct queue *q, struct request *const *r, uint32_t n);
+int queue_post(struct queue *q, struct request *r); /* one */
 
 /* Ask for the end of a request. Never fails; an unknown or ended id is ignored. At most one
  * call per request. Its EVENT_END still comes. */

@@ -28,7 +28,7 @@ struct api_request { /* zero is empty */
     const struct wire_format *wire_format;
     struct budget *budget;    /* while api_request_parse() runs; borrowed */
     uint32_t *breakers;       /* bits of the tokens that end a repetition; NULL without DRY */
-    struct buf echo;          /* of the body, for the answer */
+    struct buf echo;          /* of the body, for the answer; or all of that (wire_format.answer) */
     struct prompt *prompts;    /* [params.n_prompts] */
     struct request **requests; /* [n_choices] id, prefix owner, tenant and times still to be filled;
                                 * an element that was posted is set to NULL by the completion */

@@ -135,9 +135,9 @@ static void post_all(struct completion *c)
         r->prefix_owner = prefix_owner_of(c, i);
         if (r->prefix_owner != 0) /* its wait is for a prompt that is being computed */
             r->queue_until_us = 0;
-        c->api.request.requests[i] = NULL;
-        c->choices[i].id = engine_client_post(c->api.engine, r, &c->client, i);
+        c->choices[i].id = engine_client_register(c->api.engine, r, &c->client, i);
     }
+    engine_client_post(c->api.engine, c->api.request.requests, c->n_choices);
 }
 
 static void set_position_header(struct completion *c)

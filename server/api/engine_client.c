@@ -8,6 +8,7 @@
 #include "server/http/http_call.h"
 
 #include <assert.h>
+#include <string.h>
 
 static void init_slots(struct engine_client_private *p, uint32_t n)
 {
@@ -170,13 +171,11 @@ static struct engine_slot *take_slot(struct engine_client_private *p, struct req
     return s;
 }
 
-uint64_t engine_client_post(struct engine_client *engine, struct request *r,
-                            struct engine_caller *client, uint32_t part)
+uint64_t engine_client_register(struct engine_client *engine, struct request *r,
+                                struct engine_caller *client, uint32_t part)
 {
     struct engine_client_private *p = engine->priv;
     struct engine_slot *s = take_slot(p, r);
-    const uint64_t id = r->id; /* once posted, the request is the engine's */
-    int rc;
 
     s->client = client;
     s->part = part;
@@ -187,10 +186,16 @@ uint64_t engine_client_post(struct engine_client *engine, struct request *r,
         tenants_begin(engine->tenants, r->tenant);
         p->recent[p->n_recent++ % ENGINE_RECENT] = (struct engine_post){r->priority, r->n_prompt};
     }
-    rc = queue_post(engine->queue, r);
+    return r->id;
+}
+
+void engine_client_post(struct engine_client *engine, struct request **r, uint32_t n)
+{
+    const int rc = queue_post_all(engine->queue, r, n);
+
     assert(rc == 0); /* there was room, and only this thread posts or closes */
     (void)rc;
-    return id;
+    memset(r, 0, n * sizeof(struct request *));
 }
 
 void engine_client_cancel(struct engine_client *engine, uint64_t id)

@@ -96,9 +96,12 @@ struct forecast engine_client_forecast(struct engine_client *engine, const struc
 struct forecast engine_client_forecast_idle(struct engine_client *engine, const struct request *r,
                                             uint32_t n_cached);
 
-/* Post a request, or a dry run, after there was room for it; returns the id it got. */
-uint64_t engine_client_post(struct engine_client *engine, struct request *r /* takes */,
-                            struct engine_caller *client, uint32_t part);
+/* Give a request, or a dry run, that there was room for its id, and its events to part `part` of
+ * the client. Then all that were given one are posted: the engine gets them together. */
+uint64_t engine_client_register(struct engine_client *engine, struct request *r,
+                                struct engine_caller *client, uint32_t part);
+void engine_client_post(struct engine_client *engine, struct request **r /* takes, sets NULL */,
+                        uint32_t n);
 void engine_client_cancel(struct engine_client *engine, uint64_t id);
 
 /* X-Request-Id of the HTTP request that a request is part of, or NULL. */

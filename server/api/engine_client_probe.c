@@ -45,8 +45,10 @@ int engine_probe_start(struct engine_probe *p, struct engine_client *engine,
         if (rc < 0)
             request_destroy(&dry[i]);
         else
-            engine_client_post(engine, dry[i], &p->client, i);
+            engine_client_register(engine, dry[i], &p->client, i);
     }
+    if (rc == 0)
+        engine_client_post(engine, dry, n);
     mem_free(dry);
     if (rc < 0)
         engine_probe_release(p);

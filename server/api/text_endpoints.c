@@ -67,7 +67,8 @@ static int encode_text(struct api_request *p, const struct tokenizer *t, const c
 {
     const size_t n = strlen(text);
 
-    p->budget->steps_left += 8 * (uint64_t)n;
+    if (p->budget != NULL)
+        p->budget->steps_left += 8 * (uint64_t)n;
     if (tokenizer_encode(t, text, n, flags, 4 * n + 16, p->budget, list) == 0)
         return 0;
     if (budget_error(p->budget) == 0)
@@ -141,13 +142,14 @@ static int decode(struct api_request *p, const struct server_model *model, const
     buf_init(&text, HTTP_MAX_REPLY / 8);
     detok_init(&d, model->tokenizer, true);
     d.show_control = true;
-    for (const cJSON *it = tokens->child; it != NULL; it = it->next) {
-        if (!field_is_int(it, 0, n_vocab - 1)) {
+    for (const cJSON *it = tokens->child; it != NULL && p->error.status == 0; it = it->next) {
+        if (!field_is_int(it, 0, n_vocab - 1))
             api_error_set(&p->error, 400, "tokens", NULL,
                           "'tokens' must hold token ids between 0 and %d", n_vocab - 1);
-            break;
-        }
-        detok_feed(&d, (int32_t)it->valuedouble, &text);
+        else if (budget_spend(p->budget, 1) < 0)
+            api_error_set(&p->error, 400, "tokens", NULL, "'tokens' takes too many steps");
+        else
+            detok_feed(&d, (int32_t)it->valuedouble, &text);
     }
     detok_finish(&d, &text);
     buf_add_str(&p->echo, field_find(body, "model") != NULL ? "{\"prompt\":" : "{\"content\":");
@@ -156,7 +158,7 @@ static int decode(struct api_request *p, const struct server_model *model, const
     if (text.err < 0)
         p->echo.err = text.err;
     buf_release(&text);
-    return 0;
+    return p->error.status == 0 ? 0 : ERR_INVAL;
 }
 
 const struct wire_format wire_detokenize = {.answer = decode, .answer_bytes = 12};

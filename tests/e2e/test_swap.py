@@ -80,12 +80,12 @@ def under_watch(s, jobs):
 
 
 @pytest.mark.parametrize("flags", [
-    ("--preemption", "recompute", "--swap-ram", "0", "--threads", "1"),
-    ("--preemption", "swap", "--swap-ram", "64m"),
-    pytest.param(("--preemption", "swap", "file"), marks=pytest.mark.threads),
-    ("--preemption", "auto", "file", "--threads", "1"),
-    ("--preemption", "swap", "file", "--prefix-cache", "off", "--threads", "1"),
-    ("--preemption", "swap", "full", "--prefix-cache", "off", "--threads", "1"),
+    ("--preemption", "recompute", "--swap-ram", "0"),
+    ("--preemption", "swap", "--swap-ram", "64m", "--threads", "2"),
+    pytest.param(("--preemption", "swap", "file", "--threads", "2"), marks=pytest.mark.threads),
+    ("--preemption", "auto", "file"),
+    ("--preemption", "swap", "file", "--prefix-cache", "off"),
+    ("--preemption", "swap", "full", "--prefix-cache", "off"),
 ], ids=["recompute", "ram", "file", "auto", "file-without-cache", "file-on-a-full-disk"])
 def test_pressure_changes_no_answer(start, tmp_path, flags):
     """P1 and T15: every answer is the one of a machine with room; blocks and bytes add up throughout."""

@@ -64,7 +64,6 @@ def test_pressure_changes_no_answer(start, tmp_path, arch, variant):
         assert replayed.returncode == 0 and "plans equal" in replayed.stdout, replayed.stderr
 
 
-@pytest.mark.quiet  # the choices of a call are posted one by one: beside others, a step may come in between
 @pytest.mark.parametrize("cache", ["on", "off"])
 @pytest.mark.parametrize("arch,variant", [("gemma3", "plain"), ("phi3", "window")])
 def test_choices_share_their_prompt(start, tmp_path, arch, variant, cache):

@@ -12,6 +12,7 @@
 #include "core/base/json.h"
 #include "server/api/api_request.h"
 #include "server/api/body_scan.h"
+#include "server/api/text_endpoints.h"
 #include "server/api/chat/chat.h"
 #include "server/api/constraint_cache.h"
 #include "server/api/response/response_writer.h"
@@ -42,7 +43,9 @@ static const struct wire_format *wire_format_of(uint8_t byte)
     const struct wire_format *const all[] = {&wire_openai_completions, &wire_openai_chat,
                                              &wire_anthropic_messages, &wire_openai_responses,
                                              &wire_llamacpp,           &wire_llamacpp_infill,
-                                             &wire_openai_embeddings};
+                                             &wire_openai_embeddings,  &wire_tokenize,
+                                             &wire_detokenize,         &wire_apply_template,
+                                             &wire_count_tokens};
 
     return all[byte % 16 % (sizeof(all) / sizeof(all[0]))]; /* '0' is 0x30 */
 }

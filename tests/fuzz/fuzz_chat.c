@@ -52,7 +52,7 @@ static void render_body(const struct template *t, const uint8_t *data, size_t n)
 
     if (json_parse((const char *)data, n, &body, &why) < 0)
         return;
-    if (params_parse(&p, PARAMS_CHAT, body, &limits, &e) == 0)
+    if (cJSON_IsObject(body) && params_parse(&p, PARAMS_CHAT, body, &limits, &e) == 0)
         render(t, &p);
     params_release(&p);
     cJSON_Delete(body);

@@ -217,8 +217,6 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
     const cJSON *found[FIELD_COUNT] = {NULL};
 
     params_set_defaults(p, form);
-    if (!cJSON_IsObject(body))
-        return api_error_set(e, 400, NULL, NULL, "the body must be a JSON object");
     collect(p, body, found);
     for (int i = 0; i < FIELD_COUNT; i++) {
         const struct field_args args = {found[i], fields[i].name, p, limits, e};

@@ -109,7 +109,7 @@ struct params_limits {
 /* What a body without any fields would ask for. */
 void params_set_defaults(struct params *p, enum params_form form);
 
-/* 0, or a negative ERR_* with *e filled. params_release() in both cases. */
+/* Of an object. 0, or a negative ERR_* with *e filled. params_release() in both cases. */
 int params_parse(struct params *p, enum params_form form, const cJSON *body,
                  const struct params_limits *limits, struct api_error *e);
 void params_release(struct params *p);

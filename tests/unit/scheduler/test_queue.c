@@ -65,6 +65,7 @@ static void bounds_what_is_outstanding(void **state)
     (void)state;
 
     post(q, 1);
+    assert_int_equal(queue_post_all(q, (struct request *[]){r, r}, 2), ERR_AGAIN); /* all or none */
     post(q, 2);
     assert_int_equal(queue_post(q, r), ERR_AGAIN);
     queue_drain(q, &inbox);

@@ -14,6 +14,7 @@
 #include "server/api/constraint_cache.h"
 #include "server/api/api_request.h"
 #include "server/api/response/response_writer.h"
+#include "server/api/text_endpoints.h"
 #include "tests/unit/server/byte_tokenizer.inc"
 
 static struct tokenizer tokenizer = {.has_bos = true};
@@ -94,6 +95,11 @@ static const struct body bodies[] = {
     {&wire_llamacpp, "{\"prompt\":[\"ab\",5,\"cd\"],\"grammar\":\"root ::= [a-z]{2,30}\","
                     "\"logit_bias\":[[\"hello\",1]]}"},
     {&wire_openai_embeddings, "{\"input\":[\"ab\",\"cd\"]}"},
+    {&wire_tokenize, "{\"content\":\"ab cd\",\"with_pieces\":true}"},
+    {&wire_tokenize, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"},
+    {&wire_detokenize, "{\"tokens\":[5,6,7]}"},
+    {&wire_apply_template, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"},
+    {&wire_count_tokens, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"},
 };
 
 /* Whatever allocation fails, cJSON's as well: a 500, or the same request as with enough memory. */
@@ -121,7 +127,12 @@ static void lack_of_memory_is_a_500(void **state)
                          p.error.message);
             if (p.error.status == 0) {
                 assert_int_equal(p.n_choices, whole.n_choices);
-                assert_int_equal(p.prompts[0].ids.n, whole.prompts[0].ids.n);
+                if (p.n_choices > 0)
+                    assert_int_equal(p.prompts[0].ids.n, whole.prompts[0].ids.n);
+                if (p.echo.err == 0 && whole.echo.len > 0) {
+                    assert_int_equal(p.echo.len, whole.echo.len);
+                    assert_memory_equal(p.echo.data, whole.echo.data, p.echo.len);
+                }
                 assert_int_equal(p.params.stop.n, whole.params.stop.n);
                 assert_true((p.constraint != NULL) == (whole.constraint != NULL));
             }
