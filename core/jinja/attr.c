@@ -345,7 +345,7 @@ static struct value slice_text(struct render *r, struct value v, const struct bo
         buf_add(&text, v.s + from, len);
     }
     out = template_take(r, &text);
-    out.flags = v.flags;
+    out.flags = template_flags_of(v);
     return out;
 }
 

@@ -5,42 +5,46 @@
 
 #include <string.h>
 
-void template_escape(struct value s, struct buf *out)
+/* What stands for a character in HTML; NULL: itself. */
+static const char *entity(char c)
 {
-    for (uint32_t i = 0; i < s.n; i++) {
-        switch (s.s[i]) {
-        case '&':
-            buf_add_str(out, "&amp;");
-            break;
-        case '<':
-            buf_add_str(out, "&lt;");
-            break;
-        case '>':
-            buf_add_str(out, "&gt;");
-            break;
-        case '"':
-            buf_add_str(out, "&#34;");
-            break;
-        case '\'':
-            buf_add_str(out, "&#39;");
-            break;
-        default:
-            buf_add_char(out, s.s[i]);
-        }
+    switch (c) {
+    case '&':
+        return "&amp;";
+    case '<':
+        return "&lt;";
+    case '>':
+        return "&gt;";
+    case '"':
+        return "&#34;";
+    case '\'':
+        return "&#39;";
+    default:
+        return NULL;
     }
 }
 
 struct value template_escaped(struct render *r, struct value v)
 {
-    struct buf b;
+    struct text text;
+    size_t from = 0;
 
     v = template_str(r, v);
-    if ((v.flags & VALUE_SAFE) == 0) {
-        template_text(r, &b);
-        template_escape(v, &b);
-        v = template_take(r, &b);
-        v.flags |= VALUE_SAFE;
+    if ((v.flags & VALUE_SAFE) != 0)
+        return v;
+    template_text_begin(r, &text);
+    for (size_t i = 0; i < v.n; i++) {
+        const char *instead = entity(v.s[i]);
+
+        if (instead == NULL)
+            continue;
+        template_text_add(r, &text, template_piece(v, from, i));
+        template_text_add(r, &text, value_text(instead));
+        from = i + 1;
     }
+    template_text_add(r, &text, template_piece(v, from, v.n));
+    v = template_text_end(r, &text);
+    v.flags |= VALUE_SAFE;
     return v;
 }
 

@@ -113,14 +113,16 @@ static void exec_output(struct render *r, const struct node *node, struct frame 
         const struct node *item = node->list.at[i];
 
         if (item->type == NODE_CONST && item->v.kind == VALUE_STRING) {
-            buf_add(r->out, item->v.s, item->v.n);
+            template_print(r, item->v);
             continue;
         }
         r->line = item->line;
         {
             const struct value v = template_eval(r, item, f);
 
-            if (r->rc == 0)
+            if (r->rc == 0 && v.kind == VALUE_STRING)
+                template_print(r, v);
+            else if (r->rc == 0)
                 template_put(r, v, r->out);
         }
     }
@@ -160,13 +162,8 @@ static struct value capture(struct render *r, const struct node_list *body, stru
         r->n_not_text = n_not_text;
     else if (!template_all_text(r, n_not_text))
         return v;
-    if (r->out->len > before) {
-        if (*flow == FLOW_NEXT)
-            v = value_string(r->pool, r->out->data + before, r->out->len - before);
-        r->out->len = before;
-        r->out->data[before] = '\0';
-    }
-    return v;
+    v = template_unprint(r, before);
+    return *flow == FLOW_NEXT ? v : value_text("");
 }
 
 struct value template_capture(struct render *r, const struct node_list *body, struct frame *f)
@@ -182,7 +179,7 @@ static void put_text(struct render *r, struct value v)
     if (r->rc == 0 && v.kind != VALUE_STRING)
         r->n_not_text++;
     else if (r->rc == 0)
-        buf_add(r->out, v.s, v.n);
+        template_print(r, v);
 }
 
 /* {% set x %} and {% filter f %}: what the body prints, filtered, is assigned or printed. */

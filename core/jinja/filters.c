@@ -271,6 +271,8 @@ struct value filter_tojson(struct render *r, struct value v, const struct value 
         how.item_separator = list.list->at[0];
         how.key_separator = list.list->at[1];
     }
+    if (v.kind == VALUE_GENERATOR)
+        v = template_listed(r, v);
     template_text(r, &b);
     rc = r->rc == 0 ? value_to_json(v, &how, &b, &culprit) : 0;
     if (rc == ERR_INVAL)

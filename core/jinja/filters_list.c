@@ -65,20 +65,22 @@ struct value filter_join(struct render *r, struct value v, const struct value *a
     bool first = true;
     struct value item;
     struct iter it;
-    struct buf b;
+    struct text text;
 
     if (!template_iter(r, &it, v))
         return value_null();
-    template_text(r, &b);
+    template_text_begin(r, &text);
     while (template_iter_next(r, &it, &item)) {
         if (!first)
-            buf_add(&b, d.s, d.n);
+            template_text_add(r, &text, d);
         first = false;
         item = filter_member(r, item, a[1], (struct value){.kind = VALUE_MISSING});
-        if (r->rc == 0)
-            template_put(r, item, &b);
+        if (r->rc == 0 && item.kind == VALUE_STRING)
+            template_text_add(r, &text, item);
+        else if (r->rc == 0)
+            template_put(r, item, &text.buf);
     }
-    return template_take(r, &b);
+    return template_text_end(r, &text);
 }
 
 struct value filter_reverse(struct render *r, struct value v, const struct value *a)
@@ -98,7 +100,7 @@ struct value filter_reverse(struct render *r, struct value v, const struct value
     for (uint32_t i = 0; r->rc == 0 && i < list.list->n; i++)
         buf_add(&b, list.list->at[i].s, list.list->at[i].n);
     list = template_take(r, &b);
-    list.flags = v.flags;
+    list.flags = template_flags_of(v);
     return list;
 }
 

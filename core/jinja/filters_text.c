@@ -16,7 +16,7 @@ struct value filter_case(struct render *r, struct value v, int to)
     if (template_step(r, v.n / SCANNED_PER_STEP))
         unicode_change_case(v.s, v.n, (enum unicode_case)to, &b);
     out = template_take(r, &b);
-    out.flags = v.flags;
+    out.flags = template_flags_of(v);
     return out;
 }
 
@@ -112,18 +112,19 @@ struct value filter_trim(struct render *r, struct value v, const struct value *a
 }
 
 /* An empty `old` stands before every character and at the end. */
-static void replace_empty(struct value s, struct value by, int64_t count, struct buf *b)
+static void replace_empty(struct render *r, struct value s, struct value by, int64_t count,
+                          struct text *text)
 {
     size_t len;
 
-    for (size_t i = 0; i <= s.n && b->err == 0; i += len) {
+    for (size_t i = 0; i <= s.n && text->buf.err == 0; i += len) {
         if (count != 0)
-            buf_add(b, by.s, by.n);
+            template_text_add(r, text, by);
         count -= count > 0;
         if (i == s.n)
             break;
         unicode_at(s.s + i, s.n - i, &len);
-        buf_add(b, s.s + i, len);
+        template_text_add(r, text, template_piece(s, i, i + len));
     }
 }
 
@@ -131,31 +132,31 @@ struct value filter_replace_text(struct render *r, struct value s, struct value 
                                  struct value by, int64_t count)
 {
     size_t from = 0;
-    struct buf b;
+    struct text text;
 
     if (!template_step(r, s.n / 64))
         return s;
     if (count == 0 || (old.n > 0 && (s.n == 0 || memmem(s.s, s.n, old.s, old.n) == NULL)))
         return s;
-    template_text(r, &b);
+    template_text_begin(r, &text);
     if (old.n == 0) {
-        replace_empty(s, by, count, &b);
-        return template_take(r, &b);
+        replace_empty(r, s, by, count, &text);
+        return template_text_end(r, &text);
     }
     while (count != 0) {
         const char *at = memmem(s.s + from, s.n - from, old.s, old.n);
 
         if (at == NULL)
             break;
-        buf_add(&b, s.s + from, (size_t)(at - s.s) - from);
-        buf_add(&b, by.s, by.n);
+        template_text_add(r, &text, template_piece(s, from, (size_t)(at - s.s)));
+        template_text_add(r, &text, by);
         from = (size_t)(at - s.s) + old.n;
         count -= count > 0;
-        if (b.err < 0 || !template_step(r, 1))
+        if (text.buf.err < 0 || !template_step(r, 1))
             break;
     }
-    buf_add(&b, s.s + from, s.n - from);
-    return template_take(r, &b);
+    template_text_add(r, &text, template_piece(s, from, s.n));
+    return template_text_end(r, &text);
 }
 
 struct value filter_replace(struct render *r, struct value v, const struct value *a)
@@ -195,7 +196,7 @@ struct value filter_pad(struct render *r, struct value s, int64_t width, struct 
     for (int64_t i = left; i < all && b.err == 0; i++)
         buf_add(&b, fill.s, fill.n);
     out = template_take(r, &b);
-    out.flags = s.flags;
+    out.flags = s.flags & VALUE_SAFE; /* the fill may be another's */
     return out;
 }
 
@@ -245,7 +246,7 @@ struct value filter_indent(struct render *r, struct value v, const struct value 
 {
     struct value by = value_text("    "), lines;
     int64_t width = 4;
-    struct buf b;
+    struct text text;
 
     if (!is_text(r, v))
         return value_null();
@@ -259,19 +260,19 @@ struct value filter_indent(struct render *r, struct value v, const struct value 
     lines = filter_split_lines(r, value_concat(r->pool, v, value_text("\n")), false);
     if (!template_step(r, 0))
         return value_null();
-    template_text(r, &b);
+    template_text_begin(r, &text);
     for (uint32_t i = 0; i < lines.list->n; i++) {
         const struct value line = lines.list->at[i];
         const bool blank = value_truth(a[2]);
 
         if (i > 0)
-            buf_add_char(&b, '\n');
+            template_text_add(r, &text, value_text("\n"));
         if (i == 0 ? value_truth(a[1]) : blank || line.n > 0)
-            buf_add(&b, by.s, by.n);
-        buf_add(&b, line.s, line.n);
+            template_text_add(r, &text, by);
+        template_text_add(r, &text, line);
     }
-    lines = template_take(r, &b);
-    lines.flags = v.flags;
+    lines = template_text_end(r, &text);
+    lines.flags |= v.flags & VALUE_SAFE;
     return lines;
 }
 

@@ -149,18 +149,19 @@ static void put_number(struct render *r, const struct percent *p, char type, str
     buf_release(&b);
 }
 
-static void put_padded(struct value text, const struct percent *p, struct buf *out)
+static void put_padded(struct render *r, struct value text, const struct percent *p,
+                       struct text *out)
 {
     int64_t n;
 
     if (p->precision >= 0)
         text = template_piece(text, 0, unicode_offset(text.s, text.n, (size_t)p->precision));
     n = (int64_t)unicode_count(text.s, text.n);
-    for (; !p->left && n < p->width && out->err == 0; n++)
-        buf_add_char(out, ' ');
-    buf_add(out, text.s, text.n);
-    for (; n < p->width && out->err == 0; n++)
-        buf_add_char(out, ' ');
+    for (; !p->left && n < p->width && out->buf.err == 0; n++)
+        buf_add_char(&out->buf, ' ');
+    template_text_add(r, out, text);
+    for (; n < p->width && out->buf.err == 0; n++)
+        buf_add_char(&out->buf, ' ');
 }
 
 static struct value repr_of(struct render *r, struct value v)
@@ -173,7 +174,7 @@ static struct value repr_of(struct render *r, struct value v)
     return template_take(r, &b);
 }
 
-static void put_char(struct render *r, const struct percent *p, struct buf *out)
+static void put_char(struct render *r, const struct percent *p, struct text *out)
 {
     struct value text = p->v;
     struct buf b;
@@ -192,7 +193,7 @@ static void put_char(struct render *r, const struct percent *p, struct buf *out)
         template_fail(r, "%%c requires int or char");
         return;
     }
-    put_padded(text, p, out);
+    put_padded(r, text, p, out);
 }
 
 /* With a precision integers get zeros in front up to so many digits. */
@@ -215,15 +216,15 @@ static void put_int(struct render *r, struct percent *p, struct buf *out)
     put_number(r, p, decimal ? 'd' : p->type, out);
 }
 
-static void put_percent(struct render *r, struct percent *p, struct buf *out)
+static void put_percent(struct render *r, struct percent *p, struct text *out)
 {
     switch (p->type) {
     case 's':
-        put_padded(template_str(r, p->v), p, out);
+        put_padded(r, template_str(r, p->v), p, out);
         break;
     case 'r':
     case 'a':
-        put_padded(repr_of(r, p->v), p, out);
+        put_padded(r, repr_of(r, p->v), p, out);
         break;
     case 'c':
         put_char(r, p, out);
@@ -234,7 +235,7 @@ static void put_percent(struct render *r, struct percent *p, struct buf *out)
     case 'x':
     case 'X':
     case 'o':
-        put_int(r, p, out);
+        put_int(r, p, &out->buf);
         break;
     case 'e':
     case 'E':
@@ -247,7 +248,7 @@ static void put_percent(struct render *r, struct percent *p, struct buf *out)
             break;
         }
         p->v = value_float(value_as_double(p->v));
-        put_number(r, p, p->type, out);
+        put_number(r, p, p->type, &out->buf);
         break;
     default: /* it may be the first byte of a longer character */
         template_fail(r, "unsupported format character '%c'",
@@ -273,21 +274,21 @@ struct value template_percent(struct render *r, struct value f, struct value wit
 {
     struct source from = {.with = with, .named = named};
     struct value out;
-    struct buf b;
+    struct text text;
 
-    template_text(r, &b);
+    template_text_begin(r, &text);
     for (size_t i = 0; i < f.n && r->rc == 0;) {
         const char *at = memchr(f.s + i, '%', f.n - i);
         const size_t next = at != NULL ? (size_t)(at - f.s) : f.n;
         struct percent p;
         bool has_name;
 
-        buf_add(&b, f.s + i, next - i);
+        template_text_add(r, &text, template_piece(f, i, next));
         i = next + 1;
         if (at == NULL || !read_percent(r, f, &i, &from, &p, &has_name))
             break;
         if (p.type == '%') {
-            buf_add_char(&b, '%');
+            template_text_add(r, &text, template_piece(f, i - 1, i));
             continue;
         }
         if (!has_name)
@@ -295,12 +296,12 @@ struct value template_percent(struct render *r, struct value f, struct value wit
         if ((f.flags & VALUE_SAFE) != 0 && p.v.kind == VALUE_STRING)
             p.v = template_escaped(r, p.v);
         if (template_step(r, p.width > 0 ? (uint64_t)p.width / 16 : 1))
-            put_percent(r, &p, &b);
+            put_percent(r, &p, &text);
     }
     if (r->rc == 0 && has_unused(&from))
         template_fail(r, "not all arguments converted during string formatting");
-    out = template_take(r, &b);
-    out.flags = f.flags;
+    out = template_text_end(r, &text);
+    out.flags |= f.flags & VALUE_SAFE;
     return out;
 }
 
@@ -378,7 +379,8 @@ static struct value field_value(struct render *r, struct fields *fields, struct 
 }
 
 /* The inside of { }: path!conversion:specification. The specification may hold fields itself. */
-static void put_field(struct render *r, struct fields *fields, struct value field, struct buf *out)
+static void put_field(struct render *r, struct fields *fields, struct value field,
+                      struct text *out)
 {
     size_t i = 0, depth = 0;
     struct value v, spec = value_text("");
@@ -408,8 +410,10 @@ static void put_field(struct render *r, struct fields *fields, struct value fiel
         template_fail(r, "unknown conversion specifier");
     if (spec.n > 0 && memchr(spec.s, '{', spec.n) != NULL)
         template_fail(r, "fields inside of a format specification are not supported");
-    if (r->rc == 0)
-        template_format_spec(r, v, spec.s, spec.n, out);
+    if (r->rc == 0 && spec.n == 0 && v.kind == VALUE_STRING)
+        template_text_add(r, out, v);
+    else if (r->rc == 0)
+        template_format_spec(r, v, spec.s, spec.n, &out->buf);
 }
 
 /* The "}" that ends the field which begins at i; f.n: there is none. */
@@ -427,19 +431,19 @@ struct value template_format(struct render *r, struct value f, const struct args
 {
     struct fields fields = {.args = args};
     struct value out;
-    struct buf b;
+    struct text text;
 
-    template_text(r, &b);
+    template_text_begin(r, &text);
     for (size_t i = 0; i < f.n && template_step(r, 1); i++) {
         const char c = f.s[i];
         size_t end;
 
         if (c != '{' && c != '}') {
-            buf_add_char(&b, c);
+            template_text_add(r, &text, template_piece(f, i, i + 1));
             continue;
         }
         if (i + 1 < f.n && f.s[i + 1] == c) {
-            buf_add_char(&b, c);
+            template_text_add(r, &text, template_piece(f, i, i + 1));
             i++;
             continue;
         }
@@ -448,10 +452,10 @@ struct value template_format(struct render *r, struct value f, const struct args
             template_fail(r, "Single '%c' encountered in format string", c);
             break;
         }
-        put_field(r, &fields, template_piece(f, i + 1, end), &b);
+        put_field(r, &fields, template_piece(f, i + 1, end), &text);
         i = end;
     }
-    out = template_take(r, &b);
-    out.flags = f.flags;
+    out = template_text_end(r, &text);
+    out.flags |= f.flags & VALUE_SAFE;
     return out;
 }

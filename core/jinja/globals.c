@@ -142,7 +142,7 @@ static struct value call_raise(struct render *r, const struct args *args)
 static struct value call_strftime(struct render *r, const struct args *args)
 {
     struct value a[TEMPLATE_MAX_PARAMS];
-    const time_t now = (time_t)r->limits.now;
+    const time_t now = (time_t)r->options.now;
     char format[256], text[512];
     struct tm tm;
     size_t n;

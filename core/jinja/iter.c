@@ -146,7 +146,7 @@ static bool next_of_text(struct iter *it, struct value *item)
         return false;
     unicode_at(it->of.s + it->i, it->of.n - it->i, &len);
     *item = template_piece(it->of, it->i, it->i + len);
-    item->flags = 0; /* single characters are plain text, whatever they are taken from */
+    item->flags &= VALUE_ORIGIN; /* single characters are not safe, whatever they are taken from */
     it->i += len;
     return true;
 }

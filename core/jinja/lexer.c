@@ -145,7 +145,8 @@ static size_t block_word(const struct lexer *lex, size_t pos, const char *word)
 
 static struct token data_token(const struct lexer *lex, size_t to)
 {
-    return (struct token){TOKEN_DATA, lex->line, value_borrow(lex->s + lex->pos, to - lex->pos)};
+    return (struct token){TOKEN_DATA, lex->line,
+                          value_own(value_borrow(lex->s + lex->pos, to - lex->pos))};
 }
 
 /* A raw block whose content begins at `pos`: all of it is data. */
@@ -330,7 +331,7 @@ static struct token lex_quoted(struct lexer *lex)
         t.type = TOKEN_END;
         return t;
     }
-    t.v = template_lex_string(lex, lex->s + lex->pos + 1, end - lex->pos - 1);
+    t.v = value_own(template_lex_string(lex, lex->s + lex->pos + 1, end - lex->pos - 1));
     read_to(lex, end + 1);
     if (lex->rc < 0)
         t.type = TOKEN_END;

@@ -161,7 +161,6 @@ struct value template_loop_call(struct render *r, struct value loop, const struc
     const struct loop *outer = loop_of(loop);
     const uint32_t n_not_text = r->n_not_text;
     const size_t before = r->out->len;
-    struct value v = value_text("");
     struct loop *l;
 
     if (args->n != 1 || args->n_kw > 0)
@@ -175,13 +174,9 @@ struct value template_loop_call(struct render *r, struct value loop, const struc
             run(r, l);
     }
     template_pop(r);
-    if (!template_step(r, (r->out->len - before) / 64) || !template_all_text(r, n_not_text) ||
-        r->out->len == before)
-        return v;
-    v = value_string(r->pool, r->out->data + before, r->out->len - before);
-    r->out->len = before;
-    r->out->data[before] = '\0';
-    return v;
+    if (!template_step(r, (r->out->len - before) / 64) || !template_all_text(r, n_not_text))
+        return value_text("");
+    return template_unprint(r, before);
 }
 
 int template_repr_loop(struct value v, struct buf *out)

@@ -47,6 +47,38 @@ static struct value same(struct render *r, struct value v, const struct value *a
     return v;
 }
 
+static struct value list_append(struct render *r, struct value v, const struct value *a)
+{
+    value_list_add(r->pool, v, a[0]);
+    template_step(r, 1);
+    return value_null();
+}
+
+static struct value list_pop(struct render *r, struct value v, const struct value *a)
+{
+    struct value_list *l = v.list;
+    int64_t i = -1;
+    struct value item;
+
+    if (a[0].kind != VALUE_MISSING && !template_index(r, a[0], &i))
+        return value_null();
+    if (i < 0)
+        i += l->n;
+    if (i < 0 || i >= l->n)
+        return template_fail(r, "pop %s", l->n == 0 ? "from empty list" : "index out of range");
+    item = l->at[i];
+    memmove(&l->at[i], &l->at[i + 1], (l->n - (size_t)i - 1) * sizeof(item));
+    l->n--;
+    template_step(r, l->n / 64);
+    return item;
+}
+
+static struct value list_copy(struct render *r, struct value v, const struct value *a)
+{
+    (void)a;
+    return template_listed(r, v);
+}
+
 static struct value list_count(struct render *r, struct value v, const struct value *a)
 {
     int64_t n = 0;
@@ -114,7 +146,8 @@ static struct value left_out(struct render *r, struct value v, const struct args
     return template_fail(r, "this method of '%s' is not supported", value_type_name(v));
 }
 
-/* Python has it, but a sandboxed template may not change anything. */
+/* Python has it, but a sandboxed template may not change anything; published templates append to
+ * lists and take from them all the same. */
 static struct value unsafe(struct render *r, struct value v, const struct args *args)
 {
     (void)args;
@@ -133,9 +166,9 @@ static const struct template_builtin dict_methods[] = {
 
 static const struct template_builtin list_methods[] = {
     {"count", list_count, "value", 1, NULL}, {"index", list_index, "value start stop", 1, NULL},
-    {"copy", same, "", 0, NULL},             {"append", NULL, NULL, 0, unsafe},
+    {"copy", list_copy, "", 0, NULL},        {"append", list_append, "object", 1, NULL},
     {"clear", NULL, NULL, 0, unsafe},        {"extend", NULL, NULL, 0, unsafe},
-    {"insert", NULL, NULL, 0, unsafe},       {"pop", NULL, NULL, 0, unsafe},
+    {"insert", NULL, NULL, 0, unsafe},       {"pop", list_pop, "index", 0, NULL},
     {"remove", NULL, NULL, 0, unsafe},       {"reverse", NULL, NULL, 0, unsafe},
     {"sort", NULL, NULL, 0, unsafe},         {NULL, NULL, NULL, 0, NULL},
 };

@@ -171,7 +171,7 @@ static struct value repeat_text(struct render *r, struct value s, int64_t times)
     for (int64_t i = 0; i < times; i++)
         memcpy(text + (size_t)i * s.n, s.s, s.n);
     v = value_borrow(text, (size_t)times * s.n);
-    v.flags = s.flags;
+    v.flags = template_flags_of(s);
     return v;
 }
 
@@ -219,7 +219,7 @@ static struct value join_text(struct render *r, struct value a, struct value b)
         b = template_escaped(r, b);
     }
     v = value_concat(r->pool, a, b);
-    v.flags = safe ? VALUE_SAFE : 0;
+    v.flags |= safe ? VALUE_SAFE : 0;
     return v;
 }
 

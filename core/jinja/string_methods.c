@@ -135,11 +135,11 @@ static struct value text_join(struct render *r, struct value v, const struct val
     bool first = true;
     struct value item;
     struct iter it;
-    struct buf b;
+    struct text text;
 
     if (!template_iter(r, &it, a[0]))
         return value_null();
-    template_text(r, &b);
+    template_text_begin(r, &text);
     while (template_iter_next(r, &it, &item)) {
         if (item.kind != VALUE_STRING) {
             template_fail(r, "sequence item: expected str instance, %s found",
@@ -147,14 +147,14 @@ static struct value text_join(struct render *r, struct value v, const struct val
             break;
         }
         if (!first)
-            buf_add(&b, v.s, v.n);
+            template_text_add(r, &text, v);
         first = false;
         if ((v.flags & VALUE_SAFE) != 0)
             item = template_escaped(r, item);
-        buf_add(&b, item.s, item.n);
+        template_text_add(r, &text, item);
     }
-    item = template_take(r, &b);
-    item.flags = v.flags;
+    item = template_text_end(r, &text);
+    item.flags |= v.flags & VALUE_SAFE;
     return item;
 }
 

@@ -188,7 +188,7 @@ struct value method_replace(struct render *r, struct value v, const struct value
         by = template_escaped(r, by);
     }
     out = filter_replace_text(r, v, old, by, count);
-    out.flags = v.flags;
+    out.flags |= v.flags & VALUE_SAFE;
     return out;
 }
 

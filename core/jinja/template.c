@@ -86,18 +86,18 @@ void template_destroy(struct template **t)
     *t = NULL;
 }
 
-static void apply_limits(struct render *r, const struct template_limits *limits)
+static void take_options(struct render *r, const struct template_options *options)
 {
-    if (limits != NULL)
-        r->limits = *limits;
-    if (r->limits.max_depth == 0)
-        r->limits.max_depth = TEMPLATE_MAX_DEPTH;
-    r->own.steps_left = BUDGET_REQUEST_STEPS;
-    r->budget = r->limits.budget != NULL ? r->limits.budget : &r->own;
+    if (options != NULL)
+        r->options = *options;
+    if (r->options.max_depth == 0)
+        r->options.max_depth = TEMPLATE_MAX_DEPTH;
+    r->own_budget.steps_left = BUDGET_REQUEST_STEPS;
+    r->budget = r->options.budget != NULL ? r->options.budget : &r->own_budget;
 }
 
 int template_render(const struct template *t, struct value_pool *pool, const struct value *globals,
-                    const struct template_limits *limits, struct buf *out, char *err,
+                    const struct template_options *options, struct buf *out, char *err,
                     size_t err_len)
 {
     const size_t before = out->len;
@@ -105,7 +105,8 @@ int template_render(const struct template *t, struct value_pool *pool, const str
                        .err_len = err_len};
     struct frame *f;
 
-    apply_limits(&r, limits);
+    take_options(&r, options);
+    pool->tracks = r.options.own != NULL;
     if (err_len > 0)
         err[0] = '\0';
     f = template_frame(&r, t->scope, NULL);
@@ -118,6 +119,8 @@ int template_render(const struct template *t, struct value_pool *pool, const str
         out->data[before] = '\0';
         out->err = 0;
     }
+    if (r.rc < 0 && r.options.own != NULL)
+        spans_cut(r.options.own, before);
     return r.rc;
 }
 
@@ -178,6 +181,8 @@ bool template_step(struct render *r, uint64_t n)
         note(r, r->pool->err, "the template needs too much memory");
     else if (r->out->err < 0)
         note(r, r->out->err, "the template prints too much");
+    else if (r->options.own != NULL && r->options.own->err < 0)
+        note(r, r->options.own->err, "the template prints too many pieces");
     else if (rc < 0)
         note(r, rc, rc == ERR_LIMIT ? "the template takes too many steps" : "canceled");
     return r->rc == 0;
@@ -185,7 +190,7 @@ bool template_step(struct render *r, uint64_t n)
 
 bool template_push(struct render *r)
 {
-    if (r->depth >= r->limits.max_depth) {
+    if (r->depth >= r->options.max_depth) {
         template_limit(r, "calls and loops are nested too deep");
         return false;
     }
@@ -213,6 +218,62 @@ struct value template_take(struct render *r, struct buf *b)
         v = value_string(r->pool, b->data != NULL ? b->data : "", b->len);
     buf_release(b);
     return v;
+}
+
+void template_text_begin(struct render *r, struct text *t)
+{
+    *t = (struct text){0};
+    template_text(r, &t->buf);
+}
+
+void template_text_add(struct render *r, struct text *t, struct value s)
+{
+    if (s.kind != VALUE_STRING || buf_add(&t->buf, s.s, s.n) < 0)
+        return;
+    if (r->pool->tracks)
+        value_spans(r->pool, s, t->buf.len - s.n, &t->own);
+}
+
+struct value template_text_end(struct render *r, struct text *t)
+{
+    struct value v = value_text("");
+
+    if (t->buf.err < 0 || t->own.err < 0)
+        note(r, t->buf.err < 0 ? t->buf.err : t->own.err, "the template needs too much memory");
+    else if (r->rc == 0 && template_step(r, t->buf.len / 64))
+        v = value_cut(r->pool, t->buf.data != NULL ? t->buf.data : "", 0, t->buf.len, &t->own);
+    buf_release(&t->buf);
+    spans_release(&t->own);
+    return v;
+}
+
+void template_print(struct render *r, struct value s)
+{
+    const size_t at = r->out->len;
+
+    if (buf_add(r->out, s.s, s.n) == 0 && r->options.own != NULL && (s.flags & VALUE_ORIGIN) != 0)
+        value_spans(r->pool, s, at, r->options.own);
+}
+
+struct value template_unprint(struct render *r, size_t before)
+{
+    static const struct spans none;
+    const struct spans *own = r->options.own != NULL ? r->options.own : &none;
+    struct value v;
+
+    if (r->out->len == before)
+        return value_text("");
+    v = value_cut(r->pool, r->out->data, before, r->out->len, own);
+    if (r->options.own != NULL)
+        spans_cut(r->options.own, before);
+    r->out->len = before;
+    r->out->data[before] = '\0';
+    return v;
+}
+
+uint8_t template_flags_of(struct value s)
+{
+    return s.flags & (uint8_t)(VALUE_SAFE | VALUE_OWN);
 }
 
 struct value template_piece(struct value s, size_t from, size_t to)
@@ -246,6 +307,6 @@ struct value template_str(struct render *r, struct value v)
 struct value template_plain(struct render *r, struct value v)
 {
     v = template_str(r, v);
-    v.flags = 0;
+    v.flags &= VALUE_ORIGIN;
     return v;
 }

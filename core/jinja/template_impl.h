@@ -12,6 +12,7 @@
 
 #include "core/base/budget.h"
 #include "core/base/buf.h"
+#include "core/base/spans.h"
 #include "core/jinja/template.h"
 
 /* --- tokens --- */
@@ -236,9 +237,9 @@ struct frame { /* the variables of one scope */
 struct render {
     struct value_pool *pool;
     const struct value *globals;
-    struct template_limits limits;
+    struct template_options options;
     struct buf *out;
-    struct budget own; /* where the limits have none */
+    struct budget own_budget; /* where the options have none */
     struct budget *budget;
     uint32_t depth, line;
     uint32_t n_not_text; /* values that blocks gave instead of text, in what is being captured */
@@ -291,6 +292,20 @@ void template_pop(struct render *r);
 /* A buffer for text that becomes a value; release it by template_take(). */
 void template_text(struct render *r, struct buf *b);
 struct value template_take(struct render *r, struct buf *b);
+/* Text that is put together of strings, each byte of which stays whose it was; end it by
+ * template_text_end(). */
+struct text {
+    struct buf buf;
+    struct spans own;
+};
+void template_text_begin(struct render *r, struct text *t);
+void template_text_add(struct render *r, struct text *t, struct value string);
+struct value template_text_end(struct render *r, struct text *t);
+/* The string is printed; and what was printed from `before` on is cut off again. */
+void template_print(struct render *r, struct value string);
+struct value template_unprint(struct render *r, size_t before);
+/* The flags of a string that is made of s's bytes alone, in another order or case. */
+uint8_t template_flags_of(struct value s);
 /* A piece of a string's bytes, with its flags. */
 struct value template_piece(struct value s, size_t from, size_t to);
 /* Append str(v). */
@@ -411,7 +426,6 @@ struct value template_to_float(struct render *r, struct value v, bool *ok);
 struct value template_round(struct render *r, struct value v, int64_t digits);
 
 /* escape.c */
-void template_escape(struct value s, struct buf *out);
 struct value template_escaped(struct render *r, struct value v); /* str(v), escaped if not safe */
 
 /* sort.c: stable; `key` gives what to compare. */

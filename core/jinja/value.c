@@ -3,6 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/base/spans.h"
 
 #include <string.h>
 
@@ -13,6 +14,7 @@
 struct value_chunk {
     struct value_chunk *next;
     size_t bytes;
+    char *own; /* NULL, or for each byte of data whether the template wrote it, where it counts */
     _Alignas(16) char data[];
 };
 
@@ -26,6 +28,7 @@ void value_pool_release(struct value_pool *pool)
     while (pool->chunks != NULL) {
         struct value_chunk *next = pool->chunks->next;
 
+        mem_free(pool->chunks->own);
         mem_free(pool->chunks);
         pool->chunks = next;
     }
@@ -57,6 +60,7 @@ static bool add_chunk(struct value_pool *pool, size_t bytes)
     }
     chunk->next = pool->chunks;
     chunk->bytes = size;
+    chunk->own = NULL;
     pool->chunks = chunk;
     pool->used += size;
     pool->top = chunk->data;
@@ -141,26 +145,145 @@ struct value value_string(struct value_pool *pool, const char *bytes, size_t n)
     return value_borrow(copy, n);
 }
 
+/* ---- whose the bytes are */
+
+struct value value_own(struct value string)
+{
+    if (string.kind == VALUE_STRING)
+        string.flags |= VALUE_OWN;
+    return string;
+}
+
+static struct value_chunk *chunk_of(const struct value_pool *pool, const char *p)
+{
+    struct value_chunk *chunk = pool->chunks; /* the newest is the likeliest */
+
+    while (chunk != NULL && !(p >= chunk->data && p < chunk->data + chunk->bytes))
+        chunk = chunk->next;
+    return chunk;
+}
+
+/* Where the marks of text in the pool begin; they are made when they are first needed. */
+static char *marks_of(struct value_pool *pool, const char *p)
+{
+    struct value_chunk *chunk = chunk_of(pool, p);
+
+    if (chunk == NULL || pool->err < 0)
+        return NULL;
+    if (chunk->own == NULL && chunk->bytes > pool->max - pool->used) {
+        pool->err = ERR_LIMIT;
+        return NULL;
+    }
+    if (chunk->own == NULL) {
+        chunk->own = mem_calloc(chunk->bytes, 1);
+        if (chunk->own == NULL) {
+            pool->err = ERR_NOMEM;
+            return NULL;
+        }
+        pool->used += chunk->bytes;
+    }
+    return chunk->own + (p - chunk->data);
+}
+
+/* The same, where something was marked before: else NULL. */
+static const char *known_marks(const struct value_pool *pool, struct value s)
+{
+    const struct value_chunk *chunk =
+        (s.flags & VALUE_PARTLY) != 0 ? chunk_of(pool, s.s) : NULL;
+
+    return chunk != NULL && chunk->own != NULL ? chunk->own + (s.s - chunk->data) : NULL;
+}
+
+/* The bytes of s are copied to the marked text. */
+static void mark(const struct value_pool *pool, char *marks, struct value s)
+{
+    const char *from = known_marks(pool, s);
+
+    if (marks == NULL || s.n == 0)
+        return;
+    if (from == NULL)
+        memset(marks, (s.flags & VALUE_OWN) != 0, s.n);
+    else if (from != marks)
+        memcpy(marks, from, s.n);
+}
+
+/* The origin of `text`, in which b stands behind a. */
+static uint8_t joined_origin(struct value_pool *pool, const char *text, struct value a,
+                             struct value b)
+{
+    const bool all = (a.n == 0 || (a.flags & VALUE_OWN) != 0) &&
+                     (b.n == 0 || (b.flags & VALUE_OWN) != 0);
+    const bool some = ((a.n > 0 ? a.flags : 0) | (b.n > 0 ? b.flags : 0)) & VALUE_ORIGIN;
+    char *marks;
+
+    if (all)
+        return VALUE_OWN;
+    if (!some || !pool->tracks)
+        return 0;
+    marks = marks_of(pool, text);
+    mark(pool, marks, a);
+    mark(pool, marks != NULL ? marks + a.n : NULL, b);
+    return VALUE_PARTLY;
+}
+
+void value_spans(const struct value_pool *pool, struct value s, size_t at, struct spans *own)
+{
+    const char *marks = known_marks(pool, s);
+
+    if ((s.flags & VALUE_OWN) != 0)
+        spans_add(own, at, at + s.n);
+    for (size_t i = 0, end; marks != NULL && i < s.n; i = end) {
+        const char *next = memchr(marks + i, marks[i] == 0 ? 1 : 0, s.n - i);
+
+        end = next != NULL ? (size_t)(next - marks) : s.n;
+        if (marks[i])
+            spans_add(own, at + i, at + end);
+    }
+}
+
+struct value value_cut(struct value_pool *pool, const char *text, size_t from, size_t to,
+                       const struct spans *own)
+{
+    struct value v = value_string(pool, text + from, to - from);
+    size_t i = spans_find(own, from);
+    char *marks;
+
+    if (v.kind != VALUE_STRING || v.n == 0 || i == own->n || own->at[i].from >= to)
+        return v;
+    if (own->at[i].from <= from && to <= own->at[i].to)
+        return value_own(v);
+    marks = marks_of(pool, v.s);
+    if (marks == NULL)
+        return v;
+    for (; i < own->n && own->at[i].from < to; i++) {
+        const size_t first = own->at[i].from > from ? own->at[i].from - from : 0;
+        const size_t end = own->at[i].to < to ? own->at[i].to - from : v.n;
+
+        memset(marks + first, 1, end - first);
+    }
+    v.flags |= VALUE_PARTLY;
+    return v;
+}
+
 struct value value_concat(struct value_pool *pool, struct value a, struct value b)
 {
-    struct value v = a;
-    char *copy;
+    const size_t n = (size_t)a.n + b.n;
+    const bool grows =
+        a.n > 0 && a.s + a.n == pool->top && (size_t)(pool->end - pool->top) >= b.n;
+    char *text = grows ? pool->top - a.n : value_pool_text(pool, n);
+    struct value v;
 
-    if (a.n > 0 && a.s + a.n == pool->top && (size_t)(pool->end - pool->top) >= b.n) {
-        if (b.n > 0)
-            memcpy(pool->top, b.s, b.n);
-        pool->top += b.n;
-        v.n += b.n;
-        return v;
-    }
-    copy = value_pool_text(pool, (size_t)a.n + b.n);
-    if (copy == NULL)
+    if (text == NULL)
         return value_null();
-    if (a.n > 0)
-        memcpy(copy, a.s, a.n);
+    if (grows)
+        pool->top += b.n;
+    else if (a.n > 0)
+        memcpy(text, a.s, a.n);
     if (b.n > 0)
-        memcpy(copy + a.n, b.s, b.n);
-    return value_borrow(copy, (size_t)a.n + b.n);
+        memcpy(text + a.n, b.s, b.n);
+    v = value_borrow(text, n);
+    v.flags = joined_origin(pool, text, a, b);
+    return v;
 }
 
 static struct value new_list(struct value_pool *pool, enum value_kind kind)

@@ -9,6 +9,13 @@
  *   struct value message = value_dict(pool);
  *   value_dict_set(pool, message, "role", value_string(pool, "user", 4));
  *
+ * A string knows where it comes from: strings of a template's source are its own (VALUE_OWN), all
+ * others are not, and one that is put together of both is partly so (VALUE_PARTLY), byte by byte.
+ * That is kept by what copies or joins bytes as they are: slices, joining, capturing, replacing. A
+ * text that is made in any other way counts as not the template's own, so what a client wrote can
+ * lose no byte's origin, whatever is done with it. A pool keeps the bytes of VALUE_PARTLY only
+ * where `tracks` is set; elsewhere such a string is not the template's own.
+ *
  * A pool that has run out (of its limit, or of memory) remembers the first error: constructors then
  * give value_null() and additions do nothing, so the caller checks pool->err once, at the end.
  *
@@ -25,6 +32,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct spans;
 
 enum value_kind {
     VALUE_UNDEFINED = 0, /* a name or member that was not there */
@@ -57,7 +66,7 @@ struct value_list { /* also of tuples */
 
 struct value {
     uint8_t kind;  /* enum value_kind */
-    uint8_t flags; /* of strings: VALUE_SAFE; of undefined: what `s` is */
+    uint8_t flags; /* enum value_flags; of undefined: what `s` is */
     uint32_t n;    /* of strings: bytes */
     union {
         bool b;
@@ -74,6 +83,9 @@ _Static_assert(sizeof(struct value) == 16, "values travel in two registers");
 enum value_flags {
     VALUE_SAFE = 1u << 0,     /* strings: safe HTML, joining it with other text escapes that */
     TEMPLATE_GROUP = 1u << 1, /* tuples: a group that the groupby filter has made */
+    VALUE_OWN = 1u << 2,      /* strings: the template wrote every byte */
+    VALUE_PARTLY = 1u << 3,   /* strings: it wrote some of them, and the pool knows which */
+    VALUE_ORIGIN = VALUE_OWN | VALUE_PARTLY,
 };
 
 struct value_pair {
@@ -94,6 +106,7 @@ struct value_pool {
     char *top, *end; /* of the free room in the newest chunk */
     size_t used, max;
     int err;
+    bool tracks; /* which bytes of VALUE_PARTLY are the template's */
 };
 
 #define VALUE_POOL_MAX (256u << 20) /* default for `max`: a long chat, dozens of times */
@@ -115,6 +128,13 @@ struct value value_float(double f);
 struct value value_string(struct value_pool *pool, const char *bytes, size_t n);
 struct value value_borrow(const char *bytes, size_t n);
 struct value value_text(const char *literal); /* a C string that outlives the pool */
+struct value value_own(struct value string); /* the same as the template's own text */
+
+/* A copy of text[from..to), in which `own` are the template's own bytes. */
+struct value value_cut(struct value_pool *pool, const char *text, size_t from, size_t to,
+                       const struct spans *own);
+/* Append to `own` which bytes of the string are the template's, as if it began at `at`. */
+void value_spans(const struct value_pool *pool, struct value string, size_t at, struct spans *own);
 
 struct value value_list(struct value_pool *pool);
 struct value value_tuple(struct value_pool *pool);
@@ -132,7 +152,8 @@ int value_dict_put(struct value_pool *pool, struct value dict, struct value key,
 const struct value *value_dict_find(struct value dict, struct value key);
 const struct value *value_dict_get(struct value dict, const char *key, size_t n);
 
-/* a and b as one string; where `a` is the newest text of the pool it grows in place. */
+/* a and b as one string, which is not safe; where `a` is the newest text of the pool it grows in
+ * place. */
 struct value value_concat(struct value_pool *pool, struct value a, struct value b);
 
 /* As Python's bool(), ==, <, hash(). Equality and order give 0 or 1; ERR_LIMIT past

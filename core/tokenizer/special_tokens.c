@@ -3,6 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/base/spans.h"
 #include "core/formats/gguf/gguf.h"
 #include "core/tokenizer/vocab.h"
 
@@ -148,25 +149,42 @@ void special_release(struct special *s)
     *s = (struct special){0};
 }
 
-/* The longest name at text[0..n), in *id; 0 if there is none. */
-static size_t longest_name(const struct special *s, const char *text, size_t n, bool control,
-                           int32_t *id)
+/* Whose names count, and where. */
+struct search {
+    const struct special *special;
+    const char *text;
+    size_t n;
+    enum special_scope scope;
+    const struct spans *own;
+};
+
+/* Does the token count whose name is text[from..to)? */
+static bool counts(const struct search *s, int32_t id, size_t from, size_t to)
 {
+    const bool is_users = s->special->vocab->type[id] == TOKEN_USER_DEFINED;
+
+    if (is_users || s->scope != SPECIAL_ALL)
+        return is_users;
+    return s->own == NULL || spans_cover(s->own, from, to);
+}
+
+/* How long the longest name at `at` is that counts, in *id; 0 if there is none. */
+static size_t longest_name(const struct search *search, size_t at, int32_t *id)
+{
+    const struct special *s = search->special;
     uint32_t node = 0;
     size_t best = 0;
 
-    for (size_t i = 0; i < n; i++) {
-        const struct special_edge *e = edge_of(s, node, (uint8_t)text[i]);
+    for (size_t i = at; i < search->n; i++) {
+        const struct special_edge *e = edge_of(s, node, (uint8_t)search->text[i]);
 
         if (e->key == 0)
             break;
         node = e->to;
-        if (s->ends[node] == TOKEN_NONE)
+        if (s->ends[node] == TOKEN_NONE || !counts(search, s->ends[node], at, i + 1))
             continue;
-        if (control || s->vocab->type[s->ends[node]] == TOKEN_USER_DEFINED) {
-            best = i + 1;
-            *id = s->ends[node];
-        }
+        best = i + 1 - at;
+        *id = s->ends[node];
     }
     return best;
 }
@@ -199,15 +217,16 @@ static void take_spaces(const struct special *s, const char *text, size_t n, siz
         match->len++;
 }
 
-bool special_find(const struct special *s, const char *text, size_t n, size_t from, bool control,
-                  struct special_match *match)
+bool special_find(const struct special *s, const char *text, size_t n, size_t from,
+                  enum special_scope scope, const struct spans *own, struct special_match *match)
 {
-    const bool *begins = s->begins[control];
+    const struct search search = {s, text, n, scope, own};
+    const bool *begins = s->begins[scope];
 
     for (size_t i = from; i < n; i++) {
         if (!begins[(uint8_t)text[i]])
             continue;
-        match->len = longest_name(s, text + i, n - i, control, &match->id);
+        match->len = longest_name(&search, i, &match->id);
         match->at = i;
         if (match->len > 0) {
             take_spaces(s, text, n, from, match);

@@ -18,6 +18,7 @@
 #define SPECIAL_MAX_NAME 256 /* bytes; the longest in use have 50 */
 
 struct gguf;
+struct spans;
 struct vocab;
 
 struct special {                /* zero is valid and finds nothing */
@@ -25,8 +26,13 @@ struct special {                /* zero is valid and finds nothing */
     uint32_t mask;
     int32_t *ends; /* [n_nodes] the token whose name ends here, or TOKEN_NONE */
     uint32_t n_nodes;
-    bool begins[2][256]; /* can a name begin so? [1]: control tokens count too */
+    bool begins[2][256]; /* [scope]: can a name begin so? */
     const struct vocab *vocab;
+};
+
+enum special_scope { /* which names count: user-defined tokens', and */
+    SPECIAL_USER_DEFINED = 0, /* no other */
+    SPECIAL_ALL = 1,          /* those of control tokens and of the unknown one */
 };
 
 struct special_match { /* spaces that go with the token are part of it */
@@ -40,9 +46,9 @@ int special_load(struct special *s, const struct vocab *v, const struct gguf *g,
                  size_t err_len);
 void special_release(struct special *s);
 
-/* The first match at or after `from`; user-defined tokens always, control tokens (and the unknown
- * one) only if `control`. */
-bool special_find(const struct special *s, const char *text, size_t n, size_t from, bool control,
-                  struct special_match *match);
+/* The first match at or after `from`. Where `own` is not NULL, names of other than user-defined
+ * tokens count only where they lie in one of those spans as a whole. */
+bool special_find(const struct special *s, const char *text, size_t n, size_t from,
+                  enum special_scope scope, const struct spans *own, struct special_match *match);
 
 #endif

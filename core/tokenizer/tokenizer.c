@@ -200,14 +200,14 @@ static int encode_text(struct encoder *e, const char *text, size_t n, bool behin
 }
 
 /* Special tokens cut the text; what is between them is encoded piece by piece. */
-static int encode_all(struct encoder *e, const char *text, size_t n, bool control)
+static int encode_all(struct encoder *e, const char *text, size_t n, enum special_scope scope)
 {
     bool behind_special = true; /* SentencePiece counts the start of the text, too */
     int rc = 0;
 
     for (size_t at = 0; rc == 0 && at < n;) {
         struct special_match match;
-        const bool found = special_find(&e->t->special, text, n, at, control, &match);
+        const bool found = special_find(&e->t->special, text, n, at, scope, e->own, &match);
         const size_t end = found ? match.at : n;
 
         rc = encode_text(e, text + at, end - at, behind_special);
@@ -235,39 +235,55 @@ static bool is_hopeless(const struct encoder *e, size_t n)
     return e->max < e->out->n || n / (3 * most) > e->max - e->out->n;
 }
 
-int encoder_run(const struct tokenizer *t, const char *text, size_t n, unsigned flags, size_t max,
-                struct budget *budget, struct token_list *out, uint64_t *steps)
+static int encode_with_special(struct encoder *e, const char *text, size_t n, unsigned flags)
 {
-    struct encoder e = {.t = t, .out = out, .max = max, .bytes = n, .budget = budget,
-                        .merge.budget = budget};
-    const size_t n_before = out->n;
+    const struct vocab *v = &e->t->vocab;
+    const bool adds = (flags & TOKENIZER_ADD_SPECIAL) != 0;
+    int rc = adds && v->add_bos ? encoder_push(e, v->bos) : 0;
+
+    if (rc == 0)
+        rc = encode_all(e, text, n,
+                        flags & TOKENIZER_PARSE_SPECIAL ? SPECIAL_ALL : SPECIAL_USER_DEFINED);
+    if (rc == 0 && adds && v->add_separator)
+        rc = encoder_push(e, v->separator);
+    if (rc == 0 && adds && v->add_eos)
+        rc = encoder_push(e, v->eos);
+    return rc == 0 ? budget_error(e->budget) : rc; /* some stop early and say nothing */
+}
+
+/* Everything that tokenizer_encode() does; *steps as in encoder_run(). */
+static int run(struct encoder *e, const char *text, size_t n, unsigned flags, uint64_t *steps)
+{
+    const size_t n_before = e->out->n;
     int rc = 0;
 
     *steps = 0;
-    if (n > UINT32_MAX / 4 || is_hopeless(&e, n))
+    if (n > UINT32_MAX / 4 || is_hopeless(e, n))
         return ERR_LIMIT;
-    if (t->vocab.model != VOCAB_WPM)
-        rc = word_cache_create(&e.cache, n);
-    if (rc == 0 && (flags & TOKENIZER_ADD_SPECIAL) && t->vocab.add_bos)
-        rc = encoder_push(&e, t->vocab.bos);
+    e->bytes = n;
+    e->merge.budget = e->budget;
+    if (e->t->vocab.model != VOCAB_WPM)
+        rc = word_cache_create(&e->cache, n);
     if (rc == 0)
-        rc = encode_all(&e, text, n, (flags & TOKENIZER_PARSE_SPECIAL) != 0);
-    if (rc == 0 && (flags & TOKENIZER_ADD_SPECIAL) && t->vocab.add_separator)
-        rc = encoder_push(&e, t->vocab.separator);
-    if (rc == 0 && (flags & TOKENIZER_ADD_SPECIAL) && t->vocab.add_eos)
-        rc = encoder_push(&e, t->vocab.eos);
-    if (rc == 0)
-        rc = budget_error(budget); /* some stop early and say nothing */
+        rc = encode_with_special(e, text, n, flags);
     if (rc != 0)
-        out->n = n_before;
+        e->out->n = n_before;
     if (rc != 0 && n_before == 0) /* after a failure the caller has nothing to release */
-        token_list_release(out);
-    *steps = e.steps + e.merge.steps + (e.run != NULL ? pretokenizer_steps(e.run) : 0);
-    merge_release(&e.merge);
-    pretokenizer_run_destroy(&e.run);
-    word_cache_destroy(&e.cache);
-    mem_free(e.nodes);
+        token_list_release(e->out);
+    *steps = e->steps + e->merge.steps + (e->run != NULL ? pretokenizer_steps(e->run) : 0);
+    merge_release(&e->merge);
+    pretokenizer_run_destroy(&e->run);
+    word_cache_destroy(&e->cache);
+    mem_free(e->nodes);
     return rc;
+}
+
+int encoder_run(const struct tokenizer *t, const char *text, size_t n, unsigned flags, size_t max,
+                struct budget *budget, struct token_list *out, uint64_t *steps)
+{
+    struct encoder e = {.t = t, .out = out, .max = max, .budget = budget};
+
+    return run(&e, text, n, flags, steps);
 }
 
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
@@ -276,6 +292,16 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsi
     uint64_t steps;
 
     return encoder_run(t, text, n, flags, max, budget, out, &steps);
+}
+
+int tokenizer_encode_own(const struct tokenizer *t, const char *text, size_t n,
+                         const struct spans *own, size_t max, struct budget *budget,
+                         struct token_list *out)
+{
+    struct encoder e = {.t = t, .out = out, .max = max, .budget = budget, .own = own};
+    uint64_t steps;
+
+    return run(&e, text, n, TOKENIZER_PARSE_SPECIAL, &steps);
 }
 
 /* ---- what is known of the tokens */

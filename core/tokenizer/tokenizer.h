@@ -24,6 +24,7 @@
 
 struct budget;
 struct gguf;
+struct spans;
 struct tokenizer;
 
 enum tokenizer_flags {
@@ -53,6 +54,12 @@ void tokenizer_destroy(struct tokenizer **t);
  * it was, and holds no memory if it was empty. */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
                      size_t max, struct budget *budget, struct token_list *out);
+
+/* The same for a text of which only some bytes may name control tokens (all that end a generation
+ * are): a name that does not lie in one of the spans as a whole is plain text. Nothing is added. */
+int tokenizer_encode_own(const struct tokenizer *t, const char *text, size_t n,
+                         const struct spans *own, size_t max, struct budget *budget,
+                         struct token_list *out);
 
 /* The family: "llama", "gpt2", "bert" or "t5". */
 const char *tokenizer_model(const struct tokenizer *t);

@@ -44,6 +44,7 @@ struct encoder {
     size_t n_nodes;
     bool after_unknown; /* unigram: the last character had no piece; one token for all such */
     struct budget *budget; /* borrowed, or NULL */
+    const struct spans *own; /* where control tokens may stand; NULL: anywhere */
     uint64_t steps;     /* work done beside cutting and merging: see encoder_run() */
 };
 

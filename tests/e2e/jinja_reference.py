@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import subprocess
+import types
 
 import jinja2
 import jinja2.ext
@@ -12,6 +13,13 @@ import jinja2.nodes
 import jinja2.sandbox
 
 NOW = 1700000000  # what both take for the present
+
+
+class Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
+    """As Hugging Face's, but that lists can grow and shrink: published templates need it."""
+
+    def is_safe_attribute(self, obj, attr, value):
+        return isinstance(obj, list) and attr in ("append", "pop") or super().is_safe_attribute(obj, attr, value)
 
 
 class Generation(jinja2.ext.Extension):
@@ -33,6 +41,7 @@ def raise_exception(message):
 
 
 def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+    x = list(x) if isinstance(x, types.GeneratorType) else x  # published templates have it
     return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
                       sort_keys=sort_keys)
 
@@ -42,8 +51,7 @@ def strftime_now(form):
 
 
 def environment():
-    env = jinja2.sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
+    env = Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
     env.filters["tojson"] = tojson
     env.globals.update(raise_exception=raise_exception, strftime_now=strftime_now)
     return env
@@ -85,13 +93,19 @@ class Renderer:
                                       text=True, encoding="utf-8")
 
     def ask(self, template, variables):
-        """The answer: {"text", "code"} or {"error", "code"}."""
-        job = {"template": template, "globals": variables, "now": NOW}
+        """The answer: {"text", "code", "own"} or {"error", "code"}."""
+        return self.send({"template": template, "globals": variables, "now": NOW})
+
+    def chat(self, template, body):
+        """The same for a chat, with the "globals" that the template was given and its "caps"."""
+        return self.send({"template": template, "chat": body, "now": NOW})
+
+    def send(self, job):
         self.child.stdin.write(json.dumps(job, ensure_ascii=False) + "\n")
         self.child.stdin.flush()
         line = self.child.stdout.readline()
         if not line:
-            raise RuntimeError(f"the renderer died with {self.child.wait()} on {template!r}")
+            raise RuntimeError(f"the renderer died with {self.child.wait()} on {job!r}")
         return json.loads(line)
 
     def close(self):

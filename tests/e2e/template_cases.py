@@ -180,9 +180,17 @@ CASES = [
     "{{ raise_exception('boom') }}",
     "{{ strftime_now('%Y-%m-%d %H:%M') }}",
     '{% generation %}abc{% set q = 1 %}{{ q }}{% endgeneration %}{{ q is defined }}',
-    '{{ [].append(1) }}',
+    '{{ [].append(1) }} {% set l = [1] %}{% set m = l.copy() %}{% set n = l %}{% set _ = l.append(l | length) %}'
+    '{{ l }}{{ m }}{{ n }}{{ l | list == l }}{% for x in l %}{% if x < 4 %}{{ l.append(x + 3) }}{% endif %}{{ x }}'
+    '{% endfor %}{{ l }}',
+    '{% set ns = namespace(ids=[]) %}{% for i in [3, 4] %}{% set _ = ns.ids.append("id" ~ i) %}{% endfor %}{{ ns.ids }}',
+    "{{ [1, 2] | map('string') | tojson }} {{ [{'a': 1}] | map(attribute='a') | tojson(indent=2) }}",
+    '{% set l = [1, 2, 3, 4] %}{{ l.pop() }}{{ l.pop(0) }}{{ l }}{{ l.pop(-2) }}{{ l }}{{ l.pop(true) if l | length > 1 }}',
+    '{{ [].pop() }}', '{{ [1].pop(1) }}', "{{ [1].pop('a') }}", '{% set l = [1, 2, 3, 4, 5] %}{% for x in l %}{{ x }}{{ l.pop() }}'
+    '{{ loop.index }}{% endfor %}{{ l }}',
+    '{{ [1].insert(0, 1) }}', '{{ [1].append() }}', '{{ (1,).append(2) }}', '{% set l = [] %}{{ l.append(1, 2) }}',
     '{{ {}.update({}) }}',
-    "{{ [].append is defined }} {{ 'a'.__class__ is defined }} {{ ''.__class__ }} {{ [].append }}",
+    "{{ [].append is defined }} {{ 'a'.__class__ is defined }} {{ ''.__class__ }} {{ [].extend }}",
     '{% for i in 5 %}{% endfor %}',
     "{{ 1 + 'a' }}",
     "{{ 'a' + 1 }}",

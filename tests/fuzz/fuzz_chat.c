@@ -23,7 +23,7 @@ static void render(const struct template *t, const struct params *p)
 {
     static const struct chat_tokens tokens = {{"<s>", 3}, {"</s>", 4}};
     struct budget budget = {.steps_left = MAX_STEPS};
-    const struct template_limits limits = {.budget = &budget, .now = 1700000000};
+    const struct template_options options = {.budget = &budget, .now = 1700000000};
     struct value_pool pool;
     struct value globals;
     struct buf out;
@@ -34,7 +34,7 @@ static void render(const struct template *t, const struct params *p)
     buf_init(&out, OUTPUT);
     globals = chat_values(&pool, p, &tokens, true);
     if (pool.err == 0) {
-        rc = template_render(t, &pool, &globals, &limits, &out, err, sizeof(err));
+        rc = template_render(t, &pool, &globals, &options, &out, err, sizeof(err));
         require(rc == 0 || (rc != ERR_CANCELED && out.len == 0 && strncmp(err, "line ", 5) == 0));
         require(json_is_utf8(out.data, out.len));
     }

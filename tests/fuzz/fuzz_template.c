@@ -55,7 +55,7 @@ static struct value chat(struct value_pool *pool)
 static void render(const struct template *t)
 {
     struct budget budget = {.steps_left = MAX_STEPS};
-    const struct template_limits limits = {.budget = &budget};
+    const struct template_options options = {.budget = &budget};
     struct value_pool pool;
     struct value globals;
     struct buf out;
@@ -66,7 +66,7 @@ static void render(const struct template *t)
     buf_init(&out, OUTPUT);
     buf_add_str(&out, "x");
     globals = chat(&pool);
-    rc = template_render(t, &pool, &globals, &limits, &out, err, sizeof(err));
+    rc = template_render(t, &pool, &globals, &options, &out, err, sizeof(err));
     if (rc < 0) {
         check_error(rc, err);
         require(out.len == 1);

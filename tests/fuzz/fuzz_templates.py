@@ -79,7 +79,7 @@ METHODS = [
     ("ljust", "i"), ("rjust", "i"), ("partition", "s"), ("rpartition", "s"), ("removeprefix", "s"),
     ("removesuffix", "s"), ("expandtabs", "i"), ("casefold", ""), ("format", "e"), ("format", "ee"),
     ("get", "k"), ("get", "ke"), ("items", ""), ("keys", ""), ("values", ""), ("copy", ""),
-    ("append", "e"), ("pop", ""), ("update", "e"), ("nope", ""),
+    ("append", "e"), ("pop", ""), ("pop", "e"), ("update", "e"), ("nope", ""),
 ]
 FORMATS = ["%s", "%d", "%5.2f", "%r", "%x", "%5s|%-5s", "%%", "%05d", "%+d", "%e", "%g", "%c",
            "%(a)s", "%s %s", "%i", "%.3s", "%X", "% d", "%#x", "%o", "%.0f", "%G", "%*d"]
@@ -384,7 +384,7 @@ class Generator:
         if k < 3:
             return self.pick([0, 1, -3, 42, 2.5, 1000, 0.125])
         if k < 6 or depth <= 0:
-            return self.pick(["", "a", "Hello", "é日😀", "user", "x y", "<b>", "12", "line\nline", "Z"])
+            return self.pick(["", "a", "Hello", "é日😀", "user", "x y", "<b>", "12", "line\nline", "Z", CLIENTS, "user " + CLIENTS])
         if k < 8:
             return [self.json(depth - 1) for _ in range(self.r.randrange(4))]
         return {self.pick(KEYS): self.json(depth - 1) for _ in range(self.r.randrange(4))}
@@ -405,22 +405,34 @@ class Generator:
 ADDRESSES = re.compile("|".join(".{0,9}".join(word) for word in (
     "generator", "object", "function", "method", "class", "rotareneg", "noitcnuf")), re.I | re.S)
 
-# Numbers of more than 64 bits, complex numbers; list.pop(), which older versions of jinja2 let
+# Numbers of more than 64 bits, complex numbers; list.clear(), which older versions of jinja2 let
 # through; what jinja2 never looks at because it computes with constants while
 # compiling, where 5[:] is undefined and the other side of `or` need not even exist.
 OURS = ("64 bits", "object is not subscriptable", "no filter named", "no test named",
-        "not a real number", "unhashable type: 'slice'", "no attribute 'pop'",
-        "no attribute 'clear'")
+        "not a real number", "unhashable type: 'slice'", "no attribute 'clear'")
 
 # How deep Python gets; halves of UTF-16, which we refuse to make; what jinja2 before 3.1.5 does not
 # catch in |int.
 THEIRS = ("RecursionError", "surrogates", "infinity to integer")
 
 
+CLIENTS = "\ue123"  # no template has it
+
+
+def wrong_origin(got):
+    """A byte of the variables that counts as the template's."""
+    text = got.get("text", "").encode()
+    if any(CLIENTS.encode() in text[a:b] for a, b in got.get("own", [])):
+        return f"own: {got['own']} of {got['text']!r}"
+    return None
+
+
 def disagreement(renderer, template, variables):
     """The two answers where they differ for no accepted reason, else None."""
     want, error = ref.expected(template, copy.deepcopy(variables))  # indent changes lists in place
     got = renderer.ask(template, variables)
+    if wrong_origin(got):
+        return wrong_origin(got)
     if error is None and got.get("text") == want:
         return None
     if error is not None and "error" in got:

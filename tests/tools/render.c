@@ -48,7 +48,7 @@ static int render(const cJSON *job, struct value_pool *pool, struct buf *out, ch
 {
     const cJSON *source = cJSON_GetObjectItem(job, "template");
     const cJSON *now = cJSON_GetObjectItem(job, "now");
-    const struct template_limits limits = {
+    const struct template_options options = {
         .now = now != NULL ? (int64_t)now->valuedouble : 0,
     };
     const cJSON *given = cJSON_GetObjectItem(job, "globals");
@@ -58,7 +58,7 @@ static int render(const cJSON *job, struct value_pool *pool, struct buf *out, ch
 
     rc = template_create(&t, source->valuestring, strlen(source->valuestring), err, err_len);
     if (rc == 0)
-        rc = template_render(t, pool, &globals, &limits, out, err, err_len);
+        rc = template_render(t, pool, &globals, &options, out, err, err_len);
     template_destroy(&t);
     return rc;
 }

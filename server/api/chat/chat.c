@@ -223,7 +223,7 @@ static int refuse(int rc, const char *why, struct api_error *e)
 int chat_render(const struct chat *c, const struct params *p, struct budget *budget,
                 struct buf *out, struct api_error *e)
 {
-    const struct template_limits limits = {.budget = budget, .now = (int64_t)time(NULL)};
+    const struct template_options options = {.budget = budget, .now = (int64_t)time(NULL)};
     const size_t from = out->len;
     struct value_pool pool;
     struct value globals;
@@ -237,7 +237,7 @@ int chat_render(const struct chat *c, const struct params *p, struct budget *bud
     globals = chat_values(&pool, p, &c->tokens, c->knows_developer);
     rc = pool.err;
     if (rc == 0)
-        rc = template_render(c->template, &pool, &globals, &limits, out, why, sizeof(why));
+        rc = template_render(c->template, &pool, &globals, &options, out, why, sizeof(why));
     else
         snprintf(why, sizeof(why), "the conversation is too large");
     value_pool_release(&pool);

@@ -9,6 +9,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/base/spans.h"
 #include "core/formats/gguf/gguf.h"
 #include "core/tokenizer/tokenizer.h"
 #include "core/tokenizer/tokenizer_impl.h"
@@ -163,6 +164,33 @@ static void control_tokens_need_the_flag(void **state)
     assert_int_equal(tokenizer_encode(t, "<|im_end|>", 10, 0, 100, NULL, &list), 0);
     assert_int_equal(list.n, 10);
     token_list_release(&list);
+    tokenizer_destroy(&t);
+}
+
+/* A name counts where it lies in a span from its first byte to its last. */
+static void control_tokens_stay_within_spans(void **state)
+{
+    static const char text[] = "he<|im_end|>he<|im_end|><tag>";
+    static const struct {
+        size_t from, to;
+        size_t n;
+    } spans[] = {{0, 29, 5},  {2, 12, 14},  {0, 24, 5},  {3, 12, 23},
+                 {2, 11, 23}, {12, 14, 23}, {14, 24, 14}};
+    const struct toy v = bpe_toy("gpt-2");
+    struct tokenizer *t = toy_create(&v);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(spans) / sizeof(spans[0]); i++) {
+        struct spans own = {0};
+        struct token_list list = {0};
+
+        assert_int_equal(spans_add(&own, spans[i].from, spans[i].to), 0);
+        assert_int_equal(tokenizer_encode_own(t, text, strlen(text), &own, 100, NULL, &list), 0);
+        assert_int_equal(list.n, spans[i].n);
+        assert_int_equal(list.ids[list.n - 1], 2); /* user-defined: anywhere */
+        token_list_release(&list);
+        spans_release(&own);
+    }
     tokenizer_destroy(&t);
 }
 
@@ -642,6 +670,7 @@ int main(void)
         cmocka_unit_test(bpe_takes_whole_words_for_llama3_only),
         cmocka_unit_test(patterns_cut_as_named),
         cmocka_unit_test(control_tokens_need_the_flag),
+        cmocka_unit_test(control_tokens_stay_within_spans),
         cmocka_unit_test(user_defined_tokens_are_always_found),
         cmocka_unit_test(names_and_keys_end_a_generation),
         cmocka_unit_test(keys_and_names_mark_a_gap),

@@ -1,0 +1,38 @@
+/* core/base/spans.h - parts of a text, as ranges of bytes in ascending order that do not touch.
+ *
+ * They say which bytes of a prompt are its template's own, where the text travels as plain bytes.
+ * Like a buffer, a list that could not grow stays as it was and remembers why (spans.err).
+ *
+ * Thread: none of its own; one owner at a time.
+ * Memory: grows by doubling up to SPANS_MAX; spans_release() frees.
+ * Errors: ERR_LIMIT past SPANS_MAX, ERR_NOMEM.
+ */
+#ifndef CORE_BASE_SPANS_H
+#define CORE_BASE_SPANS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define SPANS_MAX ((size_t)1 << 21) /* 32 MiB; a message of a chat has some ten */
+
+struct span {
+    size_t from, to; /* from < to: the byte behind the last */
+};
+
+struct spans { /* zero is empty */
+    struct span *at;
+    size_t n, cap;
+    int err;
+};
+
+void spans_release(struct spans *s);
+/* One more, which may begin where the last ends and not before; an empty one adds nothing. */
+int spans_add(struct spans *s, size_t from, size_t to);
+/* Only what lies before `end` stays. */
+void spans_cut(struct spans *s, size_t end);
+/* The first one that ends behind `pos`: its number, n if there is none. */
+size_t spans_find(const struct spans *s, size_t pos);
+/* Do all bytes of [from, to) lie in one of them? */
+bool spans_cover(const struct spans *s, size_t from, size_t to);
+
+#endif
