@@ -86,6 +86,30 @@ void info_version(struct http_call *call)
     reply(call, &b);
 }
 
+/* What the model's template can be given, in llama-server's words; of a broken one nothing. */
+static void add_chat_caps(const struct chat *chat, struct buf *b)
+{
+    const struct chat_caps *caps = chat_caps(chat);
+    const struct {
+        const char *name;
+        bool has;
+    } rows[] = {
+        {"supports_string_content", !caps->typed_content},
+        {"supports_typed_content", caps->typed_content},
+        {"supports_tools", caps->prints_tools},
+        {"supports_tool_calls", caps->prints_calls},
+        {"supports_system_role", caps->knows_system},
+        {"supports_object_arguments", caps->prints_calls && !caps->string_arguments},
+    };
+    const size_t n = chat_complaint(chat) == NULL ? sizeof(rows) / sizeof(rows[0]) : 0;
+
+    buf_add_str(b, ",\"chat_template_caps\":{");
+    for (size_t i = 0; i < n; i++)
+        buf_printf(b, "%s\"%s\":%s", i > 0 ? "," : "", rows[i].name,
+                   rows[i].has ? "true" : "false");
+    buf_add_char(b, '}');
+}
+
 void info_props(const struct server_model *m, struct http_call *call)
 {
     struct params defaults;
@@ -102,8 +126,8 @@ void info_props(const struct server_model *m, struct http_call *call)
     json_add_cstring(&b, m->id);
     buf_add_str(&b, ",\"chat_template\":");
     json_add_cstring(&b, chat_source(m->chat));
-    buf_add_str(&b, ",\"chat_template_caps\":{},\"modalities\":{\"vision\":false,\"audio\":false},"
-                    "\"build_info\":");
+    add_chat_caps(m->chat, &b);
+    buf_add_str(&b, ",\"modalities\":{\"vision\":false,\"audio\":false},\"build_info\":");
     json_add_cstring(&b, quire_version());
     buf_add_str(&b, ",\"is_sleeping\":false}");
     reply(call, &b);

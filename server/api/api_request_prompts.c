@@ -3,6 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/base/spans.h"
 #include "core/tokenizer/tokenizer.h"
 #include "server/api/chat/chat.h"
 #include "server/api/infill.h"
@@ -50,14 +51,20 @@ int api_request_too_long(struct api_request *p, const struct server_model *model
                          model->max_context);
 }
 
-/* prompt->text as ids; `flags` are tokenizer_flags. */
+/* prompt->text as ids. A client's own prompt may name special tokens anywhere, and gets those that
+ * the model begins with; a chat's, which has them, only in the spans (else NULL). */
 static int encode_text(struct api_request *p, const struct server_model *model,
-                       struct prompt *prompt, unsigned flags)
+                       struct prompt *prompt, const struct spans *own)
 {
     const struct tokenizer *t = model->tokenizer;
     const int32_t bos = tokenizer_bos(t);
-    const int rc = tokenizer_encode(t, prompt->text, prompt->n_text, flags,
-                                    model->max_context, p->budget, &prompt->ids);
+    const uint32_t max = model->max_context;
+    const int rc =
+        own != NULL ? tokenizer_encode_own(t, prompt->text, prompt->n_text, own, max, p->budget,
+                                           &prompt->ids)
+                    : tokenizer_encode(t, prompt->text, prompt->n_text,
+                                       TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, max,
+                                       p->budget, &prompt->ids);
 
     prompt->is_text = true;
     if (rc == ERR_LIMIT && budget_error(p->budget) == 0)
@@ -135,35 +142,49 @@ static int take_text(struct api_request *p, const struct server_model *model,
     prompt->text = mem_strdup(v->valuestring);
     if (prompt->text == NULL)
         return api_request_no_memory(p);
-    return encode_text(p, model, prompt, TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL);
+    return encode_text(p, model, prompt, NULL);
+}
+
+/* The text that the model reads. A constraint is for content, not for thoughts: what the server
+ * writes to end them is no client's either. */
+static int render_chat(struct api_request *p, const struct server_model *model,
+                       struct prompt *prompt, struct buf *text, struct spans *own)
+{
+    const struct output_style *style = chat_style(model->chat);
+    int rc = chat_render(model->chat, &p->params, p->budget, text, own, &p->error);
+    size_t n;
+
+    if (rc == 0 && text->data == NULL && buf_add_str(text, "") < 0)
+        rc = api_request_no_memory(p);
+    if (rc < 0)
+        return rc;
+    n = text->len;
+    prompt->thinks = output_parser_prompt_thinks(style, text->data, n);
+    if (prompt->thinks && p->constraint != NULL) {
+        output_parser_close_thought(style, text);
+        spans_add(own, n, text->len);
+        prompt->thinks = false;
+    }
+    return text->err < 0 || own->err < 0 ? api_request_no_memory(p) : 0;
 }
 
 /* A template writes the special tokens out, the first one as well. */
 static int take_chat(struct api_request *p, const struct server_model *model,
                      struct prompt *prompt)
 {
+    struct spans own = {0};
     struct buf text;
     int rc;
 
     buf_init(&text, CHAT_MAX_PROMPT);
-    rc = chat_render(model->chat, &p->params, p->budget, &text, &p->error);
-    if (rc == 0 && text.data == NULL)
-        rc = buf_add_str(&text, "");
-    if (rc < 0) {
-        buf_release(&text);
-        return rc;
+    rc = render_chat(p, model, prompt, &text, &own);
+    if (rc == 0) {
+        prompt->text = buf_detach(&text, &prompt->n_text);
+        rc = encode_text(p, model, prompt, &own);
     }
-    prompt->thinks = output_parser_prompt_thinks(chat_style(model->chat), text.data, text.len);
-    if (prompt->thinks && p->constraint != NULL) { /* it constrains content, not reasoning */
-        output_parser_close_thought(chat_style(model->chat), &text);
-        prompt->thinks = false;
-    }
-    if (text.err < 0) {
-        buf_release(&text);
-        return api_request_no_memory(p);
-    }
-    prompt->text = buf_detach(&text, &prompt->n_text);
-    return encode_text(p, model, prompt, TOKENIZER_PARSE_SPECIAL);
+    buf_release(&text);
+    spans_release(&own);
+    return rc;
 }
 
 static int take_infill(struct api_request *p, const struct server_model *model,

@@ -98,8 +98,10 @@ static int start_loop(struct served *m, const struct served_company *company)
 
 static int make_chat(struct served *m, char *err, size_t err_len)
 {
-    const int rc =
-        chat_create(&m->chat, m->config.chat_template, m->engine.tokenizer, err, err_len);
+    const struct chat_options options = {.template = m->config.chat_template,
+                                         .special_in_messages =
+                                             m->config.special_in_messages == CONFIG_ON};
+    const int rc = chat_create(&m->chat, &options, m->engine.tokenizer, err, err_len);
     char id[280], origin[300], complaint[300];
 
     if (rc < 0)

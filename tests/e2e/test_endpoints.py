@@ -198,6 +198,9 @@ def test_props(server):
     p = server.get("/props").json
     assert p["total_slots"] == 256 and p["default_generation_settings"]["n_ctx"] == 1024
     assert p["model_alias"] == "quire-demo" and "message" in p["chat_template"]
+    assert p["chat_template_caps"] == {
+        "supports_string_content": True, "supports_typed_content": False, "supports_tools": False,
+        "supports_tool_calls": False, "supports_system_role": True, "supports_object_arguments": False}
     settings = p["default_generation_settings"]["params"]
     assert settings["temperature"] == 1 and settings["top_k"] == 0 and settings["n_predict"] == -1
     used = server.post("/completion", {"prompt": "a", "n_predict": 1}).json["generation_settings"]

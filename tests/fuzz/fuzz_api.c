@@ -63,11 +63,12 @@ static struct constraint_cache *constraints(const struct tokenizer *t)
 
 static struct chat *chatml(const struct tokenizer *t)
 {
+    const struct chat_options options = {.template = "chatml"};
     static struct chat *c;
     char err[256];
 
     if (c == NULL)
-        require(chat_create(&c, "chatml", t, err, sizeof(err)) == 0);
+        require(chat_create(&c, &options, t, err, sizeof(err)) == 0);
     return c;
 }
 

@@ -3,8 +3,10 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/base/spans.h"
 #include "core/jinja/template.h"
 #include "core/tokenizer/tokenizer.h"
+#include "server/api/chat/chat_caps.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -25,7 +27,8 @@ struct chat {
     struct template *template;
     struct output_style style;
     struct chat_tokens tokens;
-    bool knows_developer;
+    struct chat_caps caps;
+    bool special_in_messages;
 };
 
 static int read_file(const char *path, char **out, char *err, size_t err_len)
@@ -86,8 +89,18 @@ static struct chat_text token_text(const struct tokenizer *t, int32_t id)
     return text;
 }
 
-int chat_create(struct chat **out, const char *setting, const struct tokenizer *t, char *err,
-                size_t err_len)
+/* A template that cannot be parsed is a complaint, and no error. */
+static int parse(struct chat *c)
+{
+    if (template_create(&c->template, c->source, strlen(c->source), c->complaint,
+                        sizeof(c->complaint)) < 0)
+        return 0;
+    c->complaint[0] = '\0';
+    return chat_caps_probe(&c->caps, c->template, c->source, &c->tokens);
+}
+
+int chat_create(struct chat **out, const struct chat_options *options, const struct tokenizer *t,
+                char *err, size_t err_len)
 {
     struct chat *c = mem_calloc(1, sizeof(*c));
     int rc;
@@ -97,18 +110,21 @@ int chat_create(struct chat **out, const char *setting, const struct tokenizer *
         snprintf(err, err_len, "chat template: out of memory");
         return ERR_NOMEM;
     }
-    rc = find_source(c, setting, t, err, err_len);
+    rc = find_source(c, options->template, t, err, err_len);
     if (rc < 0) {
         chat_destroy(&c);
         return rc;
     }
+    c->special_in_messages = options->special_in_messages;
     c->style = output_style_find(c->source);
     c->tokens.bos = token_text(t, tokenizer_bos(t));
     c->tokens.eos = token_text(t, tokenizer_eos(t));
-    c->knows_developer = strstr(c->source, "developer") != NULL;
-    if (template_create(&c->template, c->source, strlen(c->source), c->complaint,
-                        sizeof(c->complaint)) == 0)
-        c->complaint[0] = '\0';
+    rc = parse(c);
+    if (rc < 0) {
+        snprintf(err, err_len, "chat template: out of memory");
+        chat_destroy(&c);
+        return rc;
+    }
     *out = c;
     return 0;
 }
@@ -142,6 +158,11 @@ const char *chat_source(const struct chat *c)
 const struct output_style *chat_style(const struct chat *c)
 {
     return &c->style;
+}
+
+const struct chat_caps *chat_caps(const struct chat *c)
+{
+    return &c->caps;
 }
 
 /* ---- rendering ---- */
@@ -213,6 +234,17 @@ static int cut_behind_content(const struct params *p, struct buf *out, size_t fr
     return 0;
 }
 
+/* The template's own bytes of out, behind `from`. */
+static int finish(const struct chat *c, const struct buf *out, size_t from, struct spans *own,
+                  struct api_error *e)
+{
+    if (c->special_in_messages)
+        spans_add(own, from, out->len);
+    else
+        spans_cut(own, out->len);
+    return own->err < 0 ? api_error_no_memory(e) : 0;
+}
+
 static int refuse(int rc, const char *why, struct api_error *e)
 {
     if (rc == ERR_NOMEM)
@@ -221,9 +253,10 @@ static int refuse(int rc, const char *why, struct api_error *e)
 }
 
 int chat_render(const struct chat *c, const struct params *p, struct budget *budget,
-                struct buf *out, struct api_error *e)
+                struct buf *out, struct spans *own, struct api_error *e)
 {
-    const struct template_options options = {.budget = budget, .now = (int64_t)time(NULL)};
+    const struct template_options options = {.budget = budget, .now = (int64_t)time(NULL),
+                                             .own = c->special_in_messages ? NULL : own};
     const size_t from = out->len;
     struct value_pool pool;
     struct value globals;
@@ -234,7 +267,7 @@ int chat_render(const struct chat *c, const struct params *p, struct budget *bud
         return api_error_set(e, 400, NULL, NULL, "the chat template cannot be used: %.200s",
                              c->complaint);
     value_pool_init(&pool, VALUE_POOL_MAX);
-    globals = chat_values(&pool, p, &c->tokens, c->knows_developer);
+    globals = chat_values(&pool, p, &c->tokens, &c->caps);
     rc = pool.err;
     if (rc == 0)
         rc = template_render(c->template, &pool, &globals, &options, out, why, sizeof(why));
@@ -243,5 +276,6 @@ int chat_render(const struct chat *c, const struct params *p, struct budget *bud
     value_pool_release(&pool);
     if (rc < 0)
         return refuse(rc, why, e);
-    return p->continue_final_message ? cut_behind_content(p, out, from, e) : 0;
+    rc = p->continue_final_message ? cut_behind_content(p, out, from, e) : 0;
+    return rc == 0 ? finish(c, out, from, own, e) : rc;
 }

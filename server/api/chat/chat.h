@@ -5,10 +5,21 @@
  * starting: it serves everything else, and chats are refused with the reason.
  *
  * Templates get the variables that Hugging Face's tokenizers give them: messages, tools, documents
- * (none), add_generation_prompt, bos_token, eos_token, and the members of chat_template_kwargs.
- * Parts of a content are joined by line ends; arguments of tool calls are objects; the role
- * developer becomes system where the template does not know it; reasoning_effort "none" is also
- * enable_thinking false.
+ * (none), add_generation_prompt, bos_token, eos_token, enable_thinking (true, unless
+ * reasoning_effort is "none" or the client switches thinking off) and the members of
+ * chat_template_kwargs. Parts of a content are joined by line ends, a content that is null or
+ * absent is an empty string, and arguments of tool calls are objects. Where the template is made
+ * for something else it gets that: chat_caps.h says how this is found. The role developer becomes
+ * system where the template does not know it, and a system message becomes the beginning of the
+ * user's message behind it where the template has no such role.
+ *
+ * Names of special tokens are those tokens only where the template's own text has them, or the role
+ * of a message, or bos_token and eos_token. A name any byte of which came from a client - in
+ * contents, thoughts, names, arguments, tools, chat_template_kwargs - stays plain text, whatever
+ * the template does with it (core/jinja/value.h). The text itself is the same either way: a
+ * rendering comes with the spans of its bytes that may name special tokens. With
+ * special_in_messages these are all. User-defined tokens, such as <think> in many vocabularies,
+ * are found anywhere: they are text to their tokenizers, too.
  *
  * Thread: struct chat is read-only after creation; any number of threads may render.
  * Memory: a rendering is bounded by VALUE_POOL_MAX and CHAT_MAX_PROMPT and gives everything back.
@@ -26,12 +37,17 @@
 
 struct budget;
 struct chat;
+struct spans;
 struct tokenizer;
 
-/* `setting`: "" for the tokenizer's template, else plain; "plain", "chatml", or a file. An error,
- * with a sentence, is for a file that cannot be read, and lack of memory. */
-int chat_create(struct chat **out, const char *setting, const struct tokenizer *t, char *err,
-                size_t err_len);
+struct chat_options {
+    const char *template; /* "" for the tokenizer's, else plain; "plain", "chatml", or a file */
+    bool special_in_messages;
+};
+
+/* An error, with a sentence, is for a file that cannot be read, and lack of memory. */
+int chat_create(struct chat **out, const struct chat_options *options, const struct tokenizer *t,
+                char *err, size_t err_len);
 void chat_destroy(struct chat **c);
 
 /* "the model's own", "plain", "chatml" or the file, for the log; why it cannot be used, or NULL */
@@ -40,10 +56,12 @@ const char *chat_complaint(const struct chat *c);
 
 const char *chat_source(const struct chat *c); /* the template's text */
 const struct output_style *chat_style(const struct chat *c);
+const struct chat_caps *chat_caps(const struct chat *c);
 
-/* Append the prompt for a checked chat. Spends steps of the budget (NULL: as many as a request
+/* Append the prompt for a checked chat, and to `own` which of its bytes may name special tokens (as
+ * places in `out`). Spends steps of the budget (NULL: as many as a request
  * has). 0, or a negative ERR_* with *e filled. */
 int chat_render(const struct chat *c, const struct params *p, struct budget *budget,
-                struct buf *out, struct api_error *e);
+                struct buf *out, struct spans *own, struct api_error *e);
 
 #endif

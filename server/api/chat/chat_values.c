@@ -32,16 +32,90 @@ static struct value value_of(struct value_pool *pool, const cJSON *v)
     return value_null();
 }
 
-static struct value content_of(struct value_pool *pool, const struct conversation *c,
-                               const struct chat_message *m)
+struct source {
+    struct value_pool *pool;
+    const struct conversation *conversation;
+    const struct chat_caps *caps;
+    struct buf before; /* system messages that go into the user's next one */
+};
+
+static struct value text_of(struct value_pool *pool, const char *text)
+{
+    return value_string(pool, text, strlen(text));
+}
+
+static struct value part_of(struct value_pool *pool, struct value text)
+{
+    const struct value out = value_dict(pool);
+
+    value_dict_set(pool, out, "type", value_text("text"));
+    value_dict_set(pool, out, "text", text);
+    return out;
+}
+
+static struct value parts_of(const struct source *c, const struct chat_message *m)
+{
+    const struct value out = value_list(c->pool);
+
+    if (c->before.len > 0)
+        value_list_add(c->pool, out,
+                       part_of(c->pool, value_string(c->pool, c->before.data, c->before.len)));
+    for (uint32_t i = 0; i < m->n_parts; i++) {
+        const char *text = c->conversation->parts[m->first_part + i];
+
+        value_list_add(c->pool, out, part_of(c->pool, text_of(c->pool, text)));
+    }
+    return out;
+}
+
+static struct value joined_content(const struct source *c, const struct chat_message *m)
 {
     struct value out;
     struct buf text;
 
-    if (m->n_parts == 1)
-        return value_string(pool, c->parts[m->first_part], strlen(c->parts[m->first_part]));
     buf_init(&text, CHAT_MAX_PROMPT);
-    conversation_join(c, m, &text);
+    if (c->before.len > 0) {
+        buf_add(&text, c->before.data, c->before.len);
+        buf_add_char(&text, '\n');
+    }
+    conversation_join(c->conversation, m, &text);
+    if (text.err < 0)
+        c->pool->err = text.err;
+    out = value_string(c->pool, text.data != NULL ? text.data : "", text.len);
+    buf_release(&text);
+    return out;
+}
+
+static bool is_empty(const struct source *c, const struct chat_message *m)
+{
+    for (uint32_t i = 0; i < m->n_parts; i++)
+        if (c->conversation->parts[m->first_part + i][0] != '\0')
+            return false;
+    return true;
+}
+
+/* With what goes before it. A content that is null or absent is an empty one. */
+static struct value content_of(const struct source *c, const struct chat_message *m)
+{
+    if (c->caps->null_content && m->n_calls > 0 && is_empty(c, m))
+        return value_null();
+    if (c->caps->typed_content)
+        return parts_of(c, m);
+    if (c->before.len == 0 && m->n_parts <= 1)
+        return text_of(c->pool, m->n_parts == 1 ? c->conversation->parts[m->first_part] : "");
+    return joined_content(c, m);
+}
+
+/* {"a": 1} as JSON text, spaced as Python and most models write it. */
+static struct value json_of(struct value_pool *pool, struct value object)
+{
+    const struct value_json how = {.item_separator = value_text(", "),
+                                   .key_separator = value_text(": ")};
+    struct value culprit, out;
+    struct buf text;
+
+    buf_init(&text, CHAT_MAX_PROMPT);
+    value_to_json(object, &how, &text, &culprit); /* what came as JSON is */
     if (text.err < 0)
         pool->err = text.err;
     out = value_string(pool, text.data != NULL ? text.data : "", text.len);
@@ -49,33 +123,44 @@ static struct value content_of(struct value_pool *pool, const struct conversatio
     return out;
 }
 
-/* An object where the text of the arguments is one, as templates expect. */
-static struct value arguments_of(struct value_pool *pool, const struct tool_call *call)
+/* An object where the text of the arguments is one, as most templates expect; without any text it
+ * is an empty one. */
+static struct value object_of(struct value_pool *pool, const char *text)
 {
-    const char *text = call->arguments, *why = NULL;
+    const char *why = NULL;
     cJSON *json = NULL;
     struct value out;
 
-    if (call->input != NULL)
-        return value_of(pool, call->input);
+    if (text[0] == '\0')
+        return value_dict(pool);
     if (json_parse(text, strlen(text), &json, &why) == 0 && cJSON_IsObject(json))
         out = value_of(pool, json);
     else
-        out = value_string(pool, text, strlen(text));
+        out = text_of(pool, text);
     cJSON_Delete(json);
     return out;
+}
+
+static struct value arguments_of(const struct source *c, const struct tool_call *call)
+{
+    if (!c->caps->string_arguments)
+        return call->input != NULL ? value_of(c->pool, call->input)
+                                   : object_of(c->pool, call->arguments);
+    return call->input != NULL ? json_of(c->pool, value_of(c->pool, call->input))
+                               : text_of(c->pool, call->arguments);
 }
 
 static void set_text(struct value_pool *pool, struct value dict, const char *name,
                      const char *text)
 {
     if (text != NULL)
-        value_dict_set(pool, dict, name, value_string(pool, text, strlen(text)));
+        value_dict_set(pool, dict, name, text_of(pool, text));
 }
 
 /* A call as it was given, but for its arguments and with the function behind the rest. */
-static struct value given_call(struct value_pool *pool, const struct tool_call *call)
+static struct value given_call(const struct source *c, const struct tool_call *call)
 {
+    struct value_pool *pool = c->pool;
     const struct value out = value_dict(pool), function = value_dict(pool);
 
     for (const cJSON *it = call->given->child; it != NULL; it = it->next)
@@ -83,87 +168,118 @@ static struct value given_call(struct value_pool *pool, const struct tool_call *
             value_dict_set(pool, out, it->string, value_of(pool, it));
     for (const cJSON *it = field_find(call->given, "function")->child; it != NULL; it = it->next)
         value_dict_set(pool, function, it->string,
-                       strcmp(it->string, "arguments") == 0 ? arguments_of(pool, call)
+                       strcmp(it->string, "arguments") == 0 ? arguments_of(c, call)
                                                             : value_of(pool, it));
     value_dict_set(pool, out, "function", function);
     return out;
 }
 
-static struct value call_of(struct value_pool *pool, const struct tool_call *call)
+static struct value call_of(const struct source *c, const struct tool_call *call)
 {
     struct value out, function;
 
     if (call->given != NULL)
-        return given_call(pool, call);
-    out = value_dict(pool);
-    function = value_dict(pool);
-    set_text(pool, out, "id", call->id);
-    value_dict_set(pool, out, "type", value_text("function"));
-    set_text(pool, function, "name", call->name);
-    value_dict_set(pool, function, "arguments", arguments_of(pool, call));
-    value_dict_set(pool, out, "function", function);
+        return given_call(c, call);
+    out = value_dict(c->pool);
+    function = value_dict(c->pool);
+    set_text(c->pool, out, "id", call->id);
+    value_dict_set(c->pool, out, "type", value_text("function"));
+    set_text(c->pool, function, "name", call->name);
+    value_dict_set(c->pool, function, "arguments", arguments_of(c, call));
+    value_dict_set(c->pool, out, "function", function);
     return out;
 }
 
-static struct value calls_of(struct value_pool *pool, const struct conversation *c,
-                             const struct chat_message *m)
+static struct value calls_of(const struct source *c, const struct chat_message *m)
 {
-    const struct value out = value_list(pool);
+    const struct value out = value_list(c->pool);
 
     for (uint32_t i = 0; i < m->n_calls; i++)
-        value_list_add(pool, out, call_of(pool, &c->calls[m->first_call + i]));
+        value_list_add(c->pool, out, call_of(c, &c->conversation->calls[m->first_call + i]));
     return out;
 }
 
-/* What is typed takes the place of what was given; the rest is for templates that know it. */
-static struct value given_message(struct value_pool *pool, const struct conversation *c,
-                                  const struct chat_message *m, const char *role)
+/* The typed members of a message that are there: content always. */
+static void add_typed(const struct source *c, const struct chat_message *m, struct value out)
 {
-    const struct value out = value_dict(pool);
-
-    for (const cJSON *it = m->given->child; it != NULL; it = it->next) {
-        struct value v;
-
-        if (strcmp(it->string, "content") == 0 && m->has_content)
-            v = content_of(pool, c, m);
-        else if (strcmp(it->string, "tool_calls") == 0 && cJSON_IsArray(it))
-            v = calls_of(pool, c, m);
-        else if (strcmp(it->string, "role") == 0)
-            v = value_text(role);
-        else
-            v = value_of(pool, it);
-        value_dict_set(pool, out, it->string, v);
-    }
-    return out;
-}
-
-static struct value message_of(struct value_pool *pool, const struct conversation *c,
-                               const struct chat_message *m, bool knows_developer)
-{
-    const bool is_system = !knows_developer && strcmp(m->role, "developer") == 0;
-    const char *role = is_system ? "system" : m->role;
-    struct value out;
-
-    if (m->given != NULL)
-        return given_message(pool, c, m, role);
-    out = value_dict(pool);
-    value_dict_set(pool, out, "role", value_text(role));
-    set_text(pool, out, "tool_call_id", m->tool_call_id);
-    set_text(pool, out, "reasoning_content", m->reasoning);
-    if (m->has_content)
-        value_dict_set(pool, out, "content", content_of(pool, c, m));
+    value_dict_set(c->pool, out, "content", content_of(c, m));
     if (m->n_calls > 0)
-        value_dict_set(pool, out, "tool_calls", calls_of(pool, c, m));
+        value_dict_set(c->pool, out, "tool_calls", calls_of(c, m));
+}
+
+/* What is typed takes the place of what was given; the rest is for templates that know it. Clients
+ * that send back what they were given send members that are null, which are as good as absent. */
+static void add_given(const struct source *c, const struct chat_message *m, struct value out)
+{
+    for (const cJSON *it = m->given->child; it != NULL; it = it->next)
+        if (strcmp(it->string, "role") != 0 && strcmp(it->string, "content") != 0 &&
+            strcmp(it->string, "tool_calls") != 0 && !cJSON_IsNull(it))
+            value_dict_set(c->pool, out, it->string, value_of(c->pool, it));
+}
+
+static struct value message_of(const struct source *c, const struct chat_message *m,
+                               const char *role)
+{
+    const struct value out = value_dict(c->pool);
+
+    value_dict_set(c->pool, out, "role", value_own(value_text(role)));
+    add_typed(c, m, out);
+    if (m->given != NULL) {
+        add_given(c, m, out);
+        return out;
+    }
+    set_text(c->pool, out, "tool_call_id", m->tool_call_id);
+    set_text(c->pool, out, "reasoning_content", m->reasoning);
     return out;
 }
 
-static struct value messages_of(struct value_pool *pool, const struct conversation *c,
-                                bool knows_developer)
+/* The system's messages that went before, as one of the user: there is none to go into. */
+static void add_pending(struct source *c, struct value list)
 {
-    const struct value out = value_list(pool);
+    struct value text = value_string(c->pool, c->before.data, c->before.len);
+    const struct value out = value_dict(c->pool);
 
-    for (uint32_t i = 0; i < c->n_messages; i++)
-        value_list_add(pool, out, message_of(pool, c, &c->messages[i], knows_developer));
+    if (c->caps->typed_content) {
+        const struct value parts = value_list(c->pool);
+
+        value_list_add(c->pool, parts, part_of(c->pool, text));
+        text = parts;
+    }
+    value_dict_set(c->pool, out, "role", value_own(value_text("user")));
+    value_dict_set(c->pool, out, "content", text);
+    value_list_add(c->pool, list, out);
+    buf_clear(&c->before);
+}
+
+static void add_message(struct source *c, struct value list, const struct chat_message *m)
+{
+    const bool is_developer = strcmp(m->role, "developer") == 0;
+    const char *role = is_developer && !c->caps->knows_developer ? "system" : m->role;
+
+    if (strcmp(role, "system") == 0 && !c->caps->knows_system) {
+        if (c->before.len > 0)
+            buf_add_char(&c->before, '\n');
+        conversation_join(c->conversation, m, &c->before);
+        return;
+    }
+    if (c->before.len > 0 && strcmp(role, "user") != 0)
+        add_pending(c, list);
+    value_list_add(c->pool, list, message_of(c, m, role));
+    buf_clear(&c->before);
+}
+
+static struct value messages_of(struct source *c)
+{
+    const struct value out = value_list(c->pool);
+
+    buf_init(&c->before, CHAT_MAX_PROMPT);
+    for (uint32_t i = 0; i < c->conversation->n_messages; i++)
+        add_message(c, out, &c->conversation->messages[i]);
+    if (c->before.len > 0)
+        add_pending(c, out);
+    if (c->before.err < 0)
+        c->pool->err = c->before.err;
+    buf_release(&c->before);
     return out;
 }
 
@@ -173,63 +289,136 @@ static void set_json(struct value_pool *pool, struct value dict, const char *nam
         value_dict_set(pool, dict, name, value_of(pool, v));
 }
 
-static struct value tool_of(struct value_pool *pool, const struct tool *tool)
+static struct value with_description(struct value_pool *pool, const cJSON *property)
 {
-    struct value out, function;
+    const struct value out = value_of(pool, property);
 
-    if (tool->given != NULL)
-        return value_of(pool, tool->given);
-    out = value_dict(pool);
-    function = value_dict(pool);
-    value_dict_set(pool, out, "type", value_text("function"));
-    set_text(pool, function, "name", tool->name);
-    set_json(pool, function, "description", tool->description);
-    set_json(pool, function, "parameters", tool->parameters);
-    set_json(pool, function, "strict", tool->strict);
-    value_dict_set(pool, out, "function", function);
+    if (out.kind == VALUE_DICT && field_find(property, "description") == NULL)
+        value_dict_set(pool, out, "description", value_text(""));
     return out;
 }
 
-static struct value tools_of(struct value_pool *pool, const struct params *p)
+static struct value full_properties(struct value_pool *pool, const cJSON *given)
+{
+    const struct value out = value_dict(pool);
+
+    for (const cJSON *it = given != NULL ? given->child : NULL; it != NULL; it = it->next)
+        value_dict_set(pool, out, it->string, with_description(pool, it));
+    return out;
+}
+
+/* {"type": "object", "properties": {}}, with what is there. */
+static struct value full_parameters(struct value_pool *pool, const cJSON *given)
+{
+    const struct value out = value_dict(pool);
+
+    value_dict_set(pool, out, "type", value_text("object"));
+    value_dict_set(pool, out, "properties", value_dict(pool));
+    for (const cJSON *it = cJSON_IsObject(given) ? given->child : NULL; it != NULL; it = it->next)
+        value_dict_set(pool, out, it->string,
+                       strcmp(it->string, "properties") == 0 && cJSON_IsObject(it)
+                           ? full_properties(pool, it)
+                           : value_of(pool, it));
+    return out;
+}
+
+/* What a function lacks that is to have all: after what it has. */
+static void fill_function(struct value_pool *pool, struct value function)
+{
+    if (value_dict_get(function, "description", strlen("description")) == NULL)
+        value_dict_set(pool, function, "description", value_text(""));
+    if (value_dict_get(function, "parameters", strlen("parameters")) == NULL)
+        value_dict_set(pool, function, "parameters", full_parameters(pool, NULL));
+}
+
+static struct value function_of(const struct source *c, const struct tool *tool)
+{
+    const cJSON *given = tool->given != NULL ? field_find(tool->given, "function") : NULL;
+    const struct value out = value_dict(c->pool);
+
+    for (const cJSON *it = given != NULL ? given->child : NULL; it != NULL; it = it->next)
+        if (!cJSON_IsNull(it))
+            value_dict_set(c->pool, out, it->string, value_of(c->pool, it));
+    if (given == NULL) {
+        set_text(c->pool, out, "name", tool->name);
+        set_json(c->pool, out, "description", tool->description);
+        set_json(c->pool, out, "parameters", tool->parameters);
+        set_json(c->pool, out, "strict", tool->strict);
+    }
+    if (c->caps->full_tools && tool->parameters != NULL)
+        value_dict_set(c->pool, out, "parameters", full_parameters(c->pool, tool->parameters));
+    if (c->caps->full_tools)
+        fill_function(c->pool, out);
+    return out;
+}
+
+static struct value tool_of(const struct source *c, const struct tool *tool)
+{
+    const struct value out = value_dict(c->pool);
+
+    if (tool->given != NULL)
+        for (const cJSON *it = tool->given->child; it != NULL; it = it->next)
+            value_dict_set(c->pool, out, it->string,
+                           strcmp(it->string, "function") == 0 ? function_of(c, tool)
+                                                               : value_of(c->pool, it));
+    else {
+        value_dict_set(c->pool, out, "type", value_text("function"));
+        value_dict_set(c->pool, out, "function", function_of(c, tool));
+    }
+    return out;
+}
+
+static struct value tools_of(const struct source *c, const struct params *p)
 {
     struct value out;
 
     if (p->chat.n_tools == 0 || p->tool_choice == TOOL_CHOICE_NONE)
         return value_null();
-    out = value_list(pool);
+    out = value_list(c->pool);
     for (uint32_t i = 0; i < p->chat.n_tools; i++)
-        value_list_add(pool, out, tool_of(pool, &p->chat.tools[i]));
+        value_list_add(c->pool, out, tool_of(c, &p->chat.tools[i]));
     return out;
 }
 
-/* Whether to think: an effort of none, Anthropic's switch, then what the client sets by name. */
-static void add_thinking(struct value_pool *pool, struct value out, const struct params *p)
+/* Whether to think: yes, but for an effort of none, Anthropic's switch, and what the client sets by
+ * name. */
+static void add_thinking(struct value_pool *pool, struct value out, const struct params *p,
+                         const struct chat_caps *caps)
 {
     const cJSON *kwargs = p->template_kwargs;
+    const char *effort = p->reasoning_effort;
+    bool thinks = effort == NULL || strcmp(effort, "none") != 0;
 
-    if (p->reasoning_effort != NULL) {
-        value_dict_set(pool, out, "reasoning_effort", value_text(p->reasoning_effort));
-        if (strcmp(p->reasoning_effort, "none") == 0)
-            value_dict_set(pool, out, "enable_thinking", value_bool(false));
-    }
+    if (effort != NULL && (thinks || !caps->refuses_none))
+        value_dict_set(pool, out, "reasoning_effort", value_own(value_text(effort)));
     if (p->thinking != THINKING_UNSET)
-        value_dict_set(pool, out, "enable_thinking", value_bool(p->thinking == THINKING_ON));
+        thinks = p->thinking == THINKING_ON;
+    value_dict_set(pool, out, "enable_thinking", value_bool(thinks));
     for (const cJSON *it = kwargs != NULL ? kwargs->child : NULL; it != NULL; it = it->next)
         value_dict_set(pool, out, it->string, value_of(pool, it));
 }
 
-struct value chat_values(struct value_pool *pool, const struct params *p,
-                         const struct chat_tokens *tokens, bool knows_developer)
+static struct value token_value(struct chat_text text)
 {
-    const struct value out = value_dict(pool);
+    return value_own(value_borrow(text.bytes, text.n));
+}
 
-    add_thinking(pool, out, p);
-    value_dict_set(pool, out, "messages", messages_of(pool, &p->chat, knows_developer));
-    value_dict_set(pool, out, "tools", tools_of(pool, p));
+struct value chat_values(struct value_pool *pool, const struct params *p,
+                         const struct chat_tokens *tokens, const struct chat_caps *caps)
+{
+    struct source c = {.pool = pool, .conversation = &p->chat, .caps = caps};
+    const struct value out = value_dict(pool);
+    struct value tools;
+
+    add_thinking(pool, out, p, caps);
+    value_dict_set(pool, out, "messages", messages_of(&c));
+    tools = tools_of(&c, p);
+    if (tools.kind != VALUE_NULL || !caps->no_tools_unset)
+        value_dict_set(pool, out, "tools", tools);
     value_dict_set(pool, out, "documents", value_null());
     value_dict_set(pool, out, "add_generation_prompt",
                    value_bool(p->add_generation_prompt && !p->continue_final_message));
-    value_dict_set(pool, out, "bos_token", value_borrow(tokens->bos.bytes, tokens->bos.n));
-    value_dict_set(pool, out, "eos_token", value_borrow(tokens->eos.bytes, tokens->eos.n));
+    value_dict_set(pool, out, "bos_token", token_value(tokens->bos));
+    value_dict_set(pool, out, "eos_token", token_value(tokens->eos));
     return out;
 }

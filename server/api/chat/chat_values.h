@@ -1,5 +1,8 @@
 /* server/api/chat/chat_values.h - a chat as the variables of its template.
  *
+ * Strings of the client are not the template's own (value.h); those that the server itself chose
+ * are: roles, the efforts of reasoning, the texts of special tokens.
+ *
  * Thread: any.
  * Memory: everything is in the pool, or borrowed from the tokens and params.
  * Errors: pool->err.
@@ -24,8 +27,21 @@ struct chat_tokens {
     struct chat_text bos, eos;
 };
 
+/* What a template can be given; see chat_caps.h. */
+struct chat_caps {
+    bool knows_system;     /* else a system message goes into the user's message behind it */
+    bool knows_developer;  /* else that role becomes system */
+    bool typed_content;    /* contents are lists of parts, not strings */
+    bool string_arguments; /* of calls: JSON text, not an object */
+    bool null_content;     /* an empty content beside calls is null, not "" */
+    bool full_tools;       /* a tool has a description and parameters, and these have one each */
+    bool no_tools_unset;   /* without tools the variable is undefined, not null */
+    bool refuses_none;     /* an effort of "none" is left out */
+    bool prints_tools, prints_calls;
+};
+
 /* The dict of a template's variables. */
 struct value chat_values(struct value_pool *pool, const struct params *p,
-                         const struct chat_tokens *tokens, bool knows_developer);
+                         const struct chat_tokens *tokens, const struct chat_caps *caps);
 
 #endif

@@ -42,7 +42,7 @@ static int take_part(const struct field_args *a, const struct field_path *p, con
     return text != NULL ? params_add_text(a, text) : ERR_INVAL;
 }
 
-/* Only the assistant's messages may lack a content. */
+/* Only messages of the assistant and of a tool may lack a content. */
 static int take_content(const struct field_args *a, const struct field_path *p,
                         const cJSON *message)
 {
@@ -52,7 +52,7 @@ static int take_content(const struct field_args *a, const struct field_path *p,
 
     if (cJSON_IsString(content))
         return params_add_text(a, content->valuestring);
-    if (content == NULL && strcmp(m->role, "assistant") == 0)
+    if (content == NULL && (strcmp(m->role, "assistant") == 0 || strcmp(m->role, "tool") == 0))
         return 0;
     if (!cJSON_IsArray(content))
         return field_refuse(p, "content", "a string or a list of parts");

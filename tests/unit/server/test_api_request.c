@@ -37,7 +37,8 @@ static int set_up(void **state)
 
     (void)state;
     forget_constraints();
-    return chat_create(&chat, "chatml", &tokenizer, err, sizeof(err));
+    return chat_create(&chat, &(struct chat_options){.template = "chatml"}, &tokenizer, err,
+                       sizeof(err));
 }
 
 static int tear_down(void **state)

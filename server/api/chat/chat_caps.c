@@ -1,0 +1,205 @@
+/* server/api/chat/chat_caps.c - see chat_caps.h. */
+#include "server/api/chat/chat_caps.h"
+
+#include "core/base/budget.h"
+#include "core/base/err.h"
+#include "core/jinja/template.h"
+
+#include <string.h>
+
+/* Texts that no template contains. */
+#define SYSTEM "quire-system"
+#define USER "quire-user"
+#define TOOL "quire_tool"
+#define VALUE "quire-value"
+#define ARGUMENTS "{\"quire_key\": \"" VALUE "\"}"
+
+struct probe {
+    const struct template *template;
+    const struct chat_tokens *tokens;
+    struct params params;
+    struct buf text; /* what the template printed last */
+    bool rendered;
+    int err;
+};
+
+/* The probe's conversation as a prompt, for a template with these caps. */
+static void render(struct probe *p, const struct chat_caps *caps)
+{
+    struct budget budget = {.steps_left = CHAT_PROBE_STEPS};
+    const struct template_options options = {.budget = &budget};
+    struct value_pool pool;
+    struct value globals;
+    char why[128];
+    int rc;
+
+    buf_clear(&p->text);
+    value_pool_init(&pool, CHAT_PROBE_MEMORY);
+    globals = chat_values(&pool, &p->params, p->tokens, caps);
+    rc = pool.err;
+    if (rc == 0)
+        rc = template_render(p->template, &pool, &globals, &options, &p->text, why, sizeof(why));
+    value_pool_release(&pool);
+    if (rc == ERR_NOMEM)
+        p->err = rc;
+    p->rendered = rc == 0;
+}
+
+static bool has(const struct probe *p, const char *mark)
+{
+    return p->rendered && p->text.data != NULL && strstr(p->text.data, mark) != NULL;
+}
+
+static void say(struct probe *p, const char *role, const char *text)
+{
+    if (conversation_add_message(&p->params.chat, role) == NULL ||
+        (text != NULL && conversation_add_text(&p->params.chat, text) < 0))
+        p->err = ERR_NOMEM;
+}
+
+static void begin(struct probe *p)
+{
+    conversation_release(&p->params.chat);
+}
+
+/* ---- what is tried */
+
+static void probe_content(struct probe *p, struct chat_caps *caps)
+{
+    begin(p);
+    say(p, "user", USER);
+    for (int form = 0; form < 4; form++) {
+        caps->typed_content = (form & 1) != 0;
+        caps->no_tools_unset = (form & 2) != 0;
+        render(p, caps);
+        if (has(p, USER))
+            return;
+    }
+    caps->typed_content = caps->no_tools_unset = false;
+}
+
+/* It is OpenAI's word for not to think, and an error in some templates. */
+static void probe_effort(struct probe *p, struct chat_caps *caps)
+{
+    begin(p);
+    say(p, "user", USER);
+    p->params.reasoning_effort = "none";
+    render(p, caps);
+    if (!p->rendered) {
+        caps->refuses_none = true;
+        render(p, caps);
+        caps->refuses_none = p->rendered;
+    }
+    p->params.reasoning_effort = NULL;
+}
+
+/* Only a template that does without it loses the role. */
+static void probe_system(struct probe *p, struct chat_caps *caps)
+{
+    begin(p);
+    say(p, "system", SYSTEM);
+    say(p, "user", USER);
+    render(p, caps);
+    if (has(p, SYSTEM) && has(p, USER))
+        return;
+    caps->knows_system = false;
+    render(p, caps);
+    caps->knows_system = !(has(p, SYSTEM) && has(p, USER));
+}
+
+/* Most templates print whatever role there is: that they know it takes that they name it. */
+static void probe_developer(struct probe *p, const char *source, struct chat_caps *caps)
+{
+    if (strstr(source, "developer") == NULL)
+        return;
+    begin(p);
+    say(p, "developer", SYSTEM);
+    say(p, "user", USER);
+    caps->knows_developer = true;
+    render(p, caps);
+    caps->knows_developer = has(p, SYSTEM);
+}
+
+static void add_tool(struct probe *p, const cJSON *parameters)
+{
+    const struct tool tool = {.name = TOOL, .parameters = parameters};
+
+    if (conversation_add_tool(&p->params.chat, &tool) < 0)
+        p->err = ERR_NOMEM;
+}
+
+/* A tool of which only the name is known, and one whose parameter is not described. */
+static void probe_tools(struct probe *p, const cJSON *parameters, struct chat_caps *caps)
+{
+    begin(p);
+    add_tool(p, NULL);
+    add_tool(p, parameters);
+    say(p, "user", USER);
+    render(p, caps);
+    if (!p->rendered) {
+        caps->full_tools = true;
+        render(p, caps);
+        caps->full_tools = p->rendered;
+    }
+    caps->prints_tools = has(p, TOOL);
+}
+
+/* A call whose arguments are JSON, or in the model's own words: not what Python makes of a dict,
+ * nor a text within a text. */
+static bool has_call(const struct probe *p)
+{
+    return has(p, VALUE) && !has(p, "{'quire_key'") && !has(p, "\\\"quire_key");
+}
+
+static void probe_calls(struct probe *p, const cJSON *parameters, struct chat_caps *caps)
+{
+    static const struct {
+        bool string_arguments, null_content;
+    } forms[] = {{false, false}, {true, false}, {false, true}, {true, true}};
+    const struct tool_call call = {.id = "call00001", .name = TOOL, .arguments = ARGUMENTS};
+
+    begin(p);
+    add_tool(p, parameters);
+    say(p, "user", USER);
+    say(p, "assistant", NULL);
+    if (p->err == 0 && conversation_add_call(&p->params.chat, &call) < 0)
+        p->err = ERR_NOMEM;
+    say(p, "tool", "4");
+    if (p->err == 0)
+        conversation_last(&p->params.chat)->tool_call_id = call.id;
+    say(p, "assistant", "It is 4.");
+    say(p, "user", USER);
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]) && !caps->prints_calls; i++) {
+        caps->string_arguments = forms[i].string_arguments;
+        caps->null_content = forms[i].null_content;
+        render(p, caps);
+        caps->prints_calls = has_call(p);
+    }
+    if (!caps->prints_calls)
+        caps->string_arguments = caps->null_content = false;
+}
+
+int chat_caps_probe(struct chat_caps *out, const struct template *t, const char *source,
+                    const struct chat_tokens *tokens)
+{
+    static const char text[] = "{\"type\": \"object\", \"properties\": {\"quire_key\": {\"type\": "
+                               "\"string\"}}}";
+    struct probe p = {.template = t, .tokens = tokens};
+    const char *why = NULL;
+    cJSON *parameters = NULL;
+
+    p.err = json_parse(text, strlen(text), &parameters, &why);
+    *out = (struct chat_caps){.knows_system = true};
+    params_set_defaults(&p.params, PARAMS_CHAT);
+    buf_init(&p.text, CHAT_PROBE_MEMORY);
+    probe_content(&p, out);
+    probe_system(&p, out);
+    probe_developer(&p, source, out);
+    probe_effort(&p, out);
+    probe_tools(&p, parameters, out);
+    probe_calls(&p, parameters, out);
+    cJSON_Delete(parameters);
+    conversation_release(&p.params.chat);
+    buf_release(&p.text);
+    return p.err;
+}

@@ -1,0 +1,27 @@
+/* server/api/chat/chat_caps.h - what a model's template can be given, found by trying it.
+ *
+ * Templates expect different things where OpenAI's format leaves a choice: the arguments of a call
+ * as an object or as JSON text, contents as strings or as lists of parts, null or "" beside calls;
+ * some fail for a system message or for a tool without a description. Before the first request the
+ * template is rendered for a few small conversations that say so, each in the form that most take
+ * and then in the others: the first that comes out whole is the one that requests get.
+ *
+ * Thread: any; once, when the model is loaded.
+ * Memory: what a probe takes is bounded by CHAT_PROBE_MEMORY and CHAT_PROBE_STEPS.
+ * Errors: a template that prints nothing useful gets what most take. ERR_NOMEM.
+ */
+#ifndef SERVER_API_CHAT_CHAT_CAPS_H
+#define SERVER_API_CHAT_CHAT_CAPS_H
+
+#include "server/api/chat/chat_values.h"
+
+#define CHAT_PROBE_MEMORY ((size_t)4 << 20) /* values; and as much text */
+#define CHAT_PROBE_STEPS 500000 /* of a budget, a probe: the largest known template takes 20,000 */
+
+struct template;
+
+/* The caps of a template that has this source. */
+int chat_caps_probe(struct chat_caps *out, const struct template *t, const char *source,
+                    const struct chat_tokens *tokens);
+
+#endif
