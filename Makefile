@@ -204,6 +204,9 @@ test-clients: deps-clients $(BUILD)/quire ## the npm clients that people use, lo
 	@cd $(CLIENTS) && npm ci --silent --no-audit --no-fund --no-update-notifier
 	@cd $(CLIENTS) && QUIRE_BIN=$(abspath $(BUILD))/quire node --test --test-timeout 120000
 
+test-templates: deps-test $(BUILD)/tools/render ## published chat templates, locked versions, with the chats that clients send
+	@$(PYTHON) tests/templates/published.py --render $(BUILD)/tools/render --folder $(BUILD)/templates $(ARGS)
+
 # These run in whatever build BUILD and CFLAGS say; the targets above choose.
 programs-here: $(BUILD)/quire $(GOLD) $(SIM) $(UNIT) $(REPLAY)
 all-here: $(GOLD) $(SIM) $(UNIT) $(REPLAY)
