@@ -74,10 +74,9 @@ static struct value joined_content(const struct source *c, const struct chat_mes
     struct buf text;
 
     buf_init(&text, CHAT_MAX_PROMPT);
-    if (c->before.len > 0) {
-        buf_add(&text, c->before.data, c->before.len);
+    buf_add(&text, c->before.data, c->before.len);
+    if (c->before.len > 0 && m->n_parts > 0)
         buf_add_char(&text, '\n');
-    }
     conversation_join(c->conversation, m, &text);
     if (text.err < 0)
         c->pool->err = text.err;
@@ -236,18 +235,9 @@ static struct value message_of(const struct source *c, const struct chat_message
 /* The system's messages that went before, as one of the user: there is none to go into. */
 static void add_pending(struct source *c, struct value list)
 {
-    struct value text = value_string(c->pool, c->before.data, c->before.len);
-    const struct value out = value_dict(c->pool);
+    const struct chat_message nothing = {.role = "user"};
 
-    if (c->caps->typed_content) {
-        const struct value parts = value_list(c->pool);
-
-        value_list_add(c->pool, parts, part_of(c->pool, text));
-        text = parts;
-    }
-    value_dict_set(c->pool, out, "role", value_own(value_text("user")));
-    value_dict_set(c->pool, out, "content", text);
-    value_list_add(c->pool, list, out);
+    value_list_add(c->pool, list, message_of(c, &nothing, nothing.role));
     buf_clear(&c->before);
 }
 
