@@ -92,6 +92,11 @@ ifneq ($(shell pkg-config --exists libseccomp 2>/dev/null && echo yes),)
 LIBS    += $(shell pkg-config --libs libseccomp)
 $(BUILD)/server/process/syscall_filter.o: DEFS = -DQUIRE_SECCOMP $(shell pkg-config --cflags libseccomp)
 endif
+# So is SQLite: without it no responses are kept (responses_db).
+ifneq ($(shell pkg-config --exists sqlite3 2>/dev/null && echo yes),)
+LIBS    += $(shell pkg-config --libs sqlite3)
+$(BUILD)/server/responses/%.o: DEFS = -DQUIRE_SQLITE $(shell pkg-config --cflags sqlite3)
+endif
 $(BUILD)/core/base/version.o: DEFS = -DQUIRE_VERSION='"$(VERSION)"'
 
 define compile
@@ -127,6 +132,7 @@ $(BUILD)/quire$(FOR): $(BUILD)/server/main.o $(LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDHARD) -o $@ $^ $(LIBS)
 
 LIBS_test_pretokenizer := -lpcre2-8 # to compare with
+LIBS_test_regex := -lpcre2-8
 $(UNIT) $(SIM) $(GOLD) $(CHECK): $(BUILD)/tests/%: $(LIB)
 $(UNIT): %: %.o ; $(link_test)
 $(BUILD)/tests/sim_%: $(BUILD)/tests/sim/sim_%.o ; $(link_test)
@@ -199,13 +205,17 @@ e2e-avx2: ## the server as on a CPU without AVX-VNNI and AVX-512, debug build (P
 
 # The packages are installed beside copies of the tests, so that nothing but build/ is written to.
 CLIENTS := $(BUILD)/clients
-test-clients: deps-clients $(BUILD)/quire ## the npm clients that people use, locked versions, against a running server
-	@mkdir -p $(CLIENTS) && cp tests/clients/*.json tests/clients/*.mjs $(CLIENTS)
-	@cd $(CLIENTS) && npm ci --silent --no-audit --no-fund --no-update-notifier
-	@cd $(CLIENTS) && QUIRE_BIN=$(abspath $(BUILD))/quire node --test --test-timeout 120000
+test-clients: deps-clients $(BUILD)/quire ## real clients, locked versions, against a running server (ARGS='openai ai.mjs', ARGS=npm)
+	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/clients/clients.py --folder $(CLIENTS) $(ARGS)
 
 test-templates: deps-test $(BUILD)/tools/render ## published chat templates, locked versions, with the chats that clients send
 	@$(PYTHON) tests/templates/published.py --render $(BUILD)/tools/render --folder $(BUILD)/templates $(ARGS)
+
+test-schemas: deps-test $(BUILD)/tools/schema ## published JSON Schemas, locked versions: what is compiled, and validates
+	@$(PYTHON) tests/schemas/published.py --tool $(BUILD)/tools/schema --folder $(BUILD)/schemas $(ARGS)
+
+test-llama-server: deps-test $(BUILD)/quire ## llama-server's own tests, at a locked version: what passes, and why the rest does not (ARGS=unit/test_x.py)
+	@$(PYTHON) tests/llama_server/published.py --server $(BUILD)/quire --folder $(BUILD)/llama-server $(ARGS)
 
 # These run in whatever build BUILD and CFLAGS say; the targets above choose.
 programs-here: $(BUILD)/quire $(GOLD) $(SIM) $(UNIT) $(REPLAY)
@@ -311,25 +321,25 @@ clean: ## remove everything built
 
 # Debian packages: what is missing is installed when that is allowed, else the command is printed.
 DEB_BUILD := gcc libc6-dev pkg-config libgnutls28-dev libuv1-dev libcjson-dev libxxhash-dev \
-             libinih-dev libunistring-dev libseccomp-dev
+             libinih-dev libunistring-dev libseccomp-dev libsqlite3-dev
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 \
              python3-numpy libopenblas0-serial python3-pytest-xdist prometheus haproxy \
              openssl curl
 DEB_LINT  := cppcheck
-DEB_CLIENTS := nodejs npm
+DEB_CLIENTS := nodejs npm python3-venv
 DEB_FUZZ  := clang libclang-rt-14-dev
 deps: deps-test deps-lint ## make sure that all Debian packages are there
 deps-build: ; @sh tests/deps.sh $(DEB_BUILD)
 deps-test:  ; @sh tests/deps.sh $(DEB_TEST)
 deps-lint:  ; @sh tests/deps.sh $(DEB_LINT)
-deps-clients: ; @command -v npm >/dev/null || sh tests/deps.sh $(DEB_CLIENTS)
+deps-clients: ; @{ command -v npm && $(PYTHON) -c 'import ensurepip'; } >/dev/null 2>&1 || sh tests/deps.sh $(DEB_CLIENTS)
 deps-fuzz:  ; @sh tests/deps.sh $(DEB_BUILD) $(DEB_FUZZ)
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sort | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | \
 	    awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
--include $(shell find $(BUILD) $(VECTOR) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) $(VECTOR) -path $(CLIENTS) -prune -o -type f -name '*.d' -print 2>/dev/null)
 .SECONDARY:
 # Every target without a dot or a slash is a name, and no file.
 .PHONY: FORCE $(shell sed -nE 's/^([a-z0-9-]+):.*/\1/p' Makefile)

@@ -26,11 +26,13 @@ struct config {
 #define INT(scope, name, def, min, max, help) int64_t name;
 #define SIZE(scope, name, def, min, max, help) uint64_t name;
 #define ENUM(scope, name, def, list, help) enum config_##list name;
+#define NUM(scope, name, kind, min, max, help) double name; /* NAN: auto */
 #include "config/options.inc"
 #undef STR
 #undef INT
 #undef SIZE
 #undef ENUM
+#undef NUM
     struct config_source *source; /* private: where each value came from, and the sections */
 };
 

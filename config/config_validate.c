@@ -7,6 +7,7 @@
 #include "config/setting.h"
 #include "config/weights.h"
 #include "core/base/err.h"
+#include "core/base/name_list.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -167,11 +168,40 @@ static int check_hosts(const struct config *c, char *err, size_t err_len)
     return ERR_INVAL;
 }
 
+static int check_alias(const struct config *c, char *err, size_t err_len)
+{
+    if (name_list_is_valid(c->alias))
+        return 0;
+    snprintf(err, err_len, "'alias' must be " NAME_LIST_RULE ", got '%.200s'", c->alias);
+    return ERR_INVAL;
+}
+
+static int check_metrics_names(const struct config *c, char *err, size_t err_len)
+{
+    const char *list = c->metrics_names;
+    struct name_list_item item;
+    bool is_known = name_list_is_valid(list) && list[strspn(list, " \t")] != '\0';
+
+    while (is_known && name_list_next(&list, &item)) {
+        char name[NAME_LIST_MAX_NAME + 1];
+
+        snprintf(name, sizeof(name), "%.*s", (int)item.len, item.text);
+        is_known = name_list_has("quire,vllm,llamacpp", name);
+    }
+    if (is_known)
+        return 0;
+    snprintf(err, err_len,
+             "'metrics_names' must be one or more of quire, vllm and llamacpp with commas between, "
+             "got '%.200s'",
+             c->metrics_names);
+    return ERR_INVAL;
+}
+
 int config_validate(const struct config *c, char *err, size_t err_len)
 {
     static int (*const checks[])(const struct config *c, char *err, size_t err_len) = {
         check_batch, check_swap, check_watermarks, check_header, check_weights,
-        check_listen, check_tls, check_origins, check_hosts,
+        check_listen, check_tls, check_origins, check_hosts, check_alias, check_metrics_names,
     };
     int rc = 0;
 
@@ -213,6 +243,47 @@ static int check_file(const struct config *c, uint32_t n, uint32_t id, char *err
     return 0;
 }
 
+/* The aliases of model i, and the model. */
+static const char *aliases_of(const struct config *c, uint32_t i, struct model_item *item)
+{
+    models_get(c->model, i, item);
+    return setting_holder(c, setting_section(c, item->name), OPTION_ID_alias)->alias;
+}
+
+/* Is a name in the list of a's aliases b's own, or one of b's aliases? */
+static int check_two_aliases(const struct config *c, uint32_t i, uint32_t j, char *err,
+                             size_t err_len)
+{
+    struct model_item a, b;
+    struct name_list_item item;
+    const char *list = aliases_of(c, i, &a), *others = aliases_of(c, j, &b);
+
+    while (name_list_next(&list, &item)) {
+        char name[NAME_LIST_MAX_NAME + 1];
+
+        snprintf(name, sizeof(name), "%.*s", (int)item.len, item.text);
+        if (strcmp(name, b.name) != 0 && !name_list_has(others, name))
+            continue;
+        snprintf(err, err_len,
+                 "the 'alias' '%s' of the model '%s' is also a name of the model '%s': set it in "
+                 "one section of the file",
+                 name, a.name, b.name);
+        return ERR_INVAL;
+    }
+    return 0;
+}
+
+static int check_aliases(const struct config *c, uint32_t n, char *err, size_t err_len)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < n; i++)
+        for (uint32_t j = 0; rc == 0 && j < n; j++)
+            if (i != j)
+                rc = check_two_aliases(c, i, j, err, err_len);
+    return rc;
+}
+
 /* The sentence says whose settings they are, where there are several. */
 static int check_model(const struct config *c, uint32_t i, uint32_t n, char *err, size_t err_len)
 {
@@ -240,5 +311,7 @@ int config_check_models(const struct config *c, char *err, size_t err_len)
         rc = check_model(c, i, n, err, err_len);
     if (rc == 0)
         rc = check_file(c, n, OPTION_ID_swap_file, err, err_len);
-    return rc == 0 ? check_file(c, n, OPTION_ID_journal, err, err_len) : rc;
+    if (rc == 0)
+        rc = check_file(c, n, OPTION_ID_journal, err, err_len);
+    return rc == 0 ? check_aliases(c, n, err, err_len) : rc;
 }

@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,12 +25,15 @@ static const struct option options[] = {
 #define INT(sc, n, d, lo, hi, h) ROW(sc, n, OPTION_INT, h, .num = d, .min = lo, .max = hi)
 #define SIZE(sc, n, d, lo, hi, h) ROW(sc, n, OPTION_SIZE, h, .num = d, .min = lo, .max = hi)
 #define ENUM(sc, n, d, l, h) ROW(sc, n, OPTION_ENUM, h, .def = d, .words = CONFIG_WORDS(l))
+#define NUM(sc, n, k, min, max, h)                                                                 \
+    ROW(sc, n, OPTION_NUM, h, .def = "auto", .kind = OPTION_##k, .lo = min, .hi = max)
 #include "config/options.inc"
 #undef ROW
 #undef STR
 #undef INT
 #undef SIZE
 #undef ENUM
+#undef NUM
 };
 /* ENUM members are read and written as unsigned, which the compiler makes an enum's type be. */
 _Static_assert(sizeof(enum config_switch) == sizeof(unsigned) && (enum config_switch)-1 > 0,
@@ -88,6 +92,24 @@ static int parse_int(const char *text, int64_t *out)
     return errno == ERANGE ? ERR_RANGE : 0;
 }
 
+/* Digits as in JSON and C, no hexadecimal ones, no inf; NAN for auto. */
+static int parse_number(const struct option *o, const char *text, double *out)
+{
+    char *end;
+
+    *out = NAN;
+    if (strcmp(text, "auto") == 0)
+        return 0;
+    if (text[0] == '\0' || strspn(text, "0123456789.eE+-") != strlen(text))
+        return ERR_INVAL;
+    *out = strtod(text, &end);
+    if (*end != '\0' || (o->kind == OPTION_WHOLE && *out != floor(*out)))
+        return ERR_INVAL;
+    if (!(*out >= o->lo && *out <= o->hi) || (o->kind == OPTION_ABOVE && *out == o->lo))
+        return ERR_RANGE;
+    return 0;
+}
+
 int config_word_find(const char *words, const char *word)
 {
     const size_t n = strlen(word);
@@ -137,6 +159,7 @@ int option_set(const struct option *o, struct config *c, const char *text)
 {
     int64_t n;
     uint64_t size;
+    double number;
     int rc = 0, word;
 
     switch (o->type) {
@@ -154,6 +177,11 @@ int option_set(const struct option *o, struct config *c, const char *text)
         if (rc == 0)
             *(int64_t *)target(o, c) = n;
         return rc;
+    case OPTION_NUM:
+        rc = parse_number(o, text, &number);
+        if (rc == 0)
+            *(double *)target(o, c) = number;
+        return rc;
     case OPTION_SIZE:
         rc = config_parse_size(text, &size);
         if (rc == 0 && (size < (uint64_t)o->min || size > o->max))
@@ -167,7 +195,7 @@ int option_set(const struct option *o, struct config *c, const char *text)
 
 int option_set_default(const struct option *o, struct config *c)
 {
-    if (o->type == OPTION_STR || o->type == OPTION_ENUM)
+    if (o->type == OPTION_STR || o->type == OPTION_ENUM || o->type == OPTION_NUM)
         return option_set(o, c, o->def);
     if (o->type == OPTION_INT)
         *(int64_t *)target(o, c) = o->num;
@@ -212,6 +240,18 @@ static void format_size(char *buf, size_t size, uint64_t n)
     snprintf(buf, size, "%" PRIu64, n);
 }
 
+/* The shortest digits that are read as the same number. */
+static void format_number(char *buf, size_t size, double v)
+{
+    if (isnan(v))
+        snprintf(buf, size, "auto");
+    for (int digits = 6; !isnan(v) && digits <= 17; digits++) {
+        snprintf(buf, size, "%.*g", digits, v);
+        if (strtod(buf, NULL) == v)
+            return;
+    }
+}
+
 const char *option_show(const struct option *o, const struct config *c, char *buf, size_t size)
 {
     const void *at = value_of(o, c);
@@ -222,6 +262,8 @@ const char *option_show(const struct option *o, const struct config *c, char *bu
         copy_word(o->words, *(const unsigned *)at, buf, size);
     else if (o->type == OPTION_INT)
         snprintf(buf, size, "%" PRId64, *(const int64_t *)at);
+    else if (o->type == OPTION_NUM)
+        format_number(buf, size, *(const double *)at);
     else
         format_size(buf, size, *(const uint64_t *)at);
     return buf;
@@ -240,6 +282,13 @@ void option_allowed(const struct option *o, char *buf, size_t size)
         break;
     case OPTION_INT:
         snprintf(buf, size, "a whole number from %" PRId64 " to %" PRIu64, o->min, o->max);
+        break;
+    case OPTION_NUM:
+        format_number(lo, sizeof(lo), o->lo);
+        format_number(hi, sizeof(hi), o->hi);
+        snprintf(buf, size, "%s %s %s to %s, or auto",
+                 o->kind == OPTION_WHOLE ? "a whole number" : "a number",
+                 o->kind == OPTION_ABOVE ? "above" : "from", lo, hi);
         break;
     case OPTION_SIZE:
         format_size(lo, sizeof(lo), (uint64_t)o->min);

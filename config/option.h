@@ -13,7 +13,8 @@
 
 struct config;
 
-enum option_type { OPTION_STR = 0, OPTION_INT, OPTION_SIZE, OPTION_ENUM };
+enum option_type { OPTION_STR = 0, OPTION_INT, OPTION_SIZE, OPTION_ENUM, OPTION_NUM };
+enum option_number { OPTION_ANY = 0, OPTION_ABOVE, OPTION_WHOLE };
 enum option_scope { OPTION_SERVER = 0, OPTION_MODEL }; /* see options.inc */
 
 struct option {
@@ -24,6 +25,8 @@ struct option {
     const char *def;   /* STR, ENUM */
     int64_t num, min;  /* INT and SIZE: default and range */
     uint64_t max;
+    enum option_number kind; /* NUM */
+    double lo, hi;           /* NUM: range; "auto" beside it */
     const char *words; /* ENUM: "a|b|c"; the value is the number of one of them */
     const char *help;
 };
@@ -33,11 +36,13 @@ enum option_id {
 #define INT STR
 #define SIZE STR
 #define ENUM STR
+#define NUM STR
 #include "config/options.inc"
 #undef STR
 #undef INT
 #undef SIZE
 #undef ENUM
+#undef NUM
     OPTION_N
 };
 

@@ -12,7 +12,7 @@
 #define WORDS_load_type(W) W(LOAD_AS_IS, "as-is") W(LOAD_Q8_0, "q8_0")
 #define WORDS_pooling(W)                                                                           \
     W(POOLING_AUTO, "auto") W(POOLING_MEAN, "mean") W(POOLING_FIRST, "first")                      \
-    W(POOLING_LAST, "last")
+    W(POOLING_LAST, "last") W(POOLING_NONE, "none")
 #define WORDS_pin(W) W(PIN_NONE, "none") W(PIN_CORES, "cores")
 #define WORDS_isa(W)                                                                               \
     W(ISA_AUTO, "auto") W(ISA_SCALAR, "scalar") W(ISA_AVX2, "avx2") W(ISA_AVXVNNI, "avxvnni")      \

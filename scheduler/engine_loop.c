@@ -167,8 +167,31 @@ static void emit_output(struct engine_loop *l, const struct batch_output *o,
     queue_emit(l->opt.queue, &e);
 }
 
+static void emit_progress(struct engine_loop *l, const struct plan_item *item)
+{
+    const struct request *r = item->request;
+    const uint32_t end = item->first + item->n;
+    const struct event e = {
+        .request = r->id,
+        .kind = EVENT_PROGRESS,
+        .token = -1,
+        .pos = end < r->n_prompt ? end : r->n_prompt,
+        .rank = item->first,
+    };
+
+    queue_emit(l->opt.queue, &e);
+}
+
+static bool reports(const struct plan_item *item)
+{
+    return item->request->reports_progress && item->first < item->request->n_prompt;
+}
+
 static void emit_outputs(struct engine_loop *l, const struct plan *plan)
 {
+    for (uint32_t i = 0; i < plan->n_items; i++)
+        if (reports(&plan->items[i]))
+            emit_progress(l, &plan->items[i]);
     for (uint32_t i = 0; i < l->batch->n_outputs; i++) {
         const struct batch_output *o = &l->batch->outputs[i];
 
@@ -210,6 +233,7 @@ static void add_sample(struct engine_loop *l, const struct plan_item *item, uint
     o->n_counts = r->counts.n;
     o->ban_eog = o->pos - r->n_prompt < r->min_tokens;
     o->constraint = r->constraint;
+    o->thought = r->thought.phase != THOUGHT_NONE ? &r->thought : NULL;
     o->history = r->ids;
     o->mirostat_mu = &r->mirostat_mu;
     if (r->constraint != NULL && r->ignore_eos) /* it goes on until nothing may follow */
@@ -223,13 +247,23 @@ static void add_pool(struct engine_loop *l, const struct plan_item *item, uint32
     const struct request *r = item->request;
     uint32_t from = item->first > item->score_from ? item->first : item->score_from;
     uint32_t to = item->first + item->n < r->n_prompt ? item->first + item->n : r->n_prompt;
+    struct batch_pool *p;
 
     if (r->pooling == POOLING_LAST && from < r->n_prompt - 1)
         from = r->n_prompt - 1;
     if (r->pooling == POOLING_FIRST && to > 1)
         to = 1;
-    if (r->pooling != POOLING_NONE && from < to)
-        batch_add_pool(l->batch, row0 + from - item->first, to - from, r->pooled);
+    if (r->pooling == POOLING_NONE || from >= to)
+        return;
+    p = batch_add_pool(l->batch, row0 + from - item->first, to - from, r->pooled);
+    if (r->pooling == POOLING_ALL) {
+        p->sum += (size_t)from * r->n_pooled;
+        p->next = r->n_pooled;
+    } else if (to == r->n_prompt || r->pooling == POOLING_FIRST) { /* then it is complete */
+        p->labels = r->labels;
+        p->scale = r->pooling == POOLING_MEAN ? 1.0f / (float)r->n_prompt : 1.0f;
+        l->batch->has_labels = l->batch->has_labels || r->labels != NULL;
+    }
 }
 
 static void build_batch(struct engine_loop *l, const struct plan *plan)
@@ -240,6 +274,7 @@ static void build_batch(struct engine_loop *l, const struct plan *plan)
         const uint32_t row0 = batch_add_span(l->batch, item->request->ids + item->first, item->n,
                                              item->first, item->table, item->group_stride);
 
+        l->batch->spans[l->batch->n_spans - 1].second_at = item->request->second_at;
         if (item->request->score_prompt)
             add_scores(l, item, i, row0);
         add_pool(l, item, row0);
@@ -420,9 +455,14 @@ static const struct plan *make_plan(struct engine_loop *l, uint64_t now)
 
 static void compute(struct engine_loop *l, const struct plan *plan)
 {
+    uint32_t n_events;
+
     build_batch(l, plan);
     runner_step(l->opt.runner, l->batch);
-    queue_wait_room(l->opt.queue, l->batch->n_outputs);
+    n_events = l->batch->n_outputs;
+    for (uint32_t i = 0; i < plan->n_items; i++)
+        n_events += reports(&plan->items[i]);
+    queue_wait_room(l->opt.queue, n_events);
     emit_outputs(l, plan);
 }
 

@@ -65,7 +65,8 @@ void request_destroy(struct request **r)
 
 bool request_wants_rows(const struct request *r)
 {
-    return r->score_prompt || r->pooling == POOLING_MEAN || r->pooling == POOLING_FIRST;
+    return r->score_prompt || r->pooling == POOLING_MEAN || r->pooling == POOLING_FIRST ||
+           r->pooling == POOLING_ALL;
 }
 
 bool sampling_has_penalty(const struct sampling *s)

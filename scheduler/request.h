@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "core/runtime/batch.h"
+#include "core/runtime/thought.h"
 #include "kvcache/kv_manager.h"
 #include "scheduler/token_counts.h"
 
@@ -30,6 +31,7 @@ enum pooling {
     POOLING_MEAN, /* their sum: the server divides */
     POOLING_FIRST,
     POOLING_LAST,
+    POOLING_ALL, /* each for itself */
 };
 
 enum finish { /* why a request ended */
@@ -59,9 +61,15 @@ struct request {
     uint32_t min_tokens;  /* no end-of-generation token or stop id ends it before so many */
     bool ignore_eos;      /* end-of-generation tokens do not end it */
     bool score_prompt;    /* EVENT_SCORE for prompt tokens 1 .. n_prompt-1 */
+    bool reports_progress; /* EVENT_PROGRESS after each step that computes some of the prompt */
     enum pooling pooling;
-    float *pooled;        /* [n_embd], zeroed; the server's, which keeps it until the end: the
-                           * engine adds to it */
+    float *pooled;        /* [n_pooled], zeroed; the server's, which keeps it until the end: the
+                           * engine adds to it; with POOLING_ALL [n_prompt][n_pooled] */
+    uint32_t n_pooled;    /* n_embd of the model */
+    float *labels;        /* of the model's classifier, which takes what is pooled; the server's, or
+                           * NULL: it is not asked */
+    uint32_t second_at;   /* where the second of two texts begins that are read together; 0: there
+                           * is one */
     bool is_dry_run;      /* only asks: its one event is an EVENT_END with `probe` filled in */
     uint32_t n_stop_ids;
     int32_t stop_ids[REQUEST_MAX_STOP_IDS];
@@ -71,6 +79,7 @@ struct request {
     struct kv_key key;        /* key.salt is the server's to fill; the rest is set up */
     struct token_counts counts; /* kept by the scheduler; `list` is NULL when no penalty is set */
     struct constraint_state *constraint; /* what may be generated, or NULL; kept by the sampler */
+    struct thought thought; /* what comes before it; kept by the sampler */
     struct constraint *constraint_of; /* what that state is a state of: counted */
     void (*drop_constraint)(struct constraint **c); /* called with it at the end, if not NULL */
 };

@@ -216,6 +216,8 @@ static int load_model(struct instance *e, const struct config *c, const struct o
                  tokenizer_n_vocab(e->tokenizer), e->model->shape.n_vocab);
         rc = ERR_FORMAT;
     }
+    if (rc == 0)
+        instance_read_sampling(&e->sampling, g, c);
     if (gguf_check_read(g, err, err_len) < 0)
         rc = ERR_IO;
     gguf_close(&g);

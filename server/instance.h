@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/model/sampling_defaults.h"
 #include "kernels/kernels.h"
 #include "scheduler/scheduler.h"
 
@@ -42,6 +43,7 @@ struct instance {
     struct thread_pool *own_pool; /* or NULL */
     struct runner *runner;
     char id[128]; /* the model's name on the wire, as models.h has it */
+    struct sampling_defaults sampling; /* for requests that say nothing */
     enum kern_isa isa;
     enum kern_kv kv_type;
     uint32_t threads;
@@ -79,6 +81,9 @@ int instance_one_model(struct model_item *out, const char *list, char *err, size
 void instance_release(struct instance *e);
 
 struct gguf;
+/* How the file, with `file_sampling`, and the settings want it to be sampled. */
+void instance_read_sampling(struct sampling_defaults *d, const struct gguf *g,
+                            const struct config *c);
 /* The file named by `path`, the model in that folder, or the demo model for "". `pre`: the setting
  * tokenizer_pre. */
 int instance_open_gguf(struct gguf **out, const char *path, const char *pre, char *err,

@@ -2,6 +2,7 @@
 #include "server/model_router.h"
 
 #include "core/base/json.h"
+#include "core/base/name_list.h"
 #include "server/api/body_scan.h"
 #include "server/http/error.h"
 #include "server/http/http_call.h"
@@ -11,12 +12,30 @@
 
 #define MAX_NAME_TEXT 4096 /* bytes of a name in a body; longer ones are left to the parser */
 
-struct served_model *model_router_find(struct served_model *all, uint32_t n, const char *name)
+static struct served_model *find_as_written(struct served_model *all, uint32_t n, const char *name)
 {
     for (uint32_t i = 0; i < n; i++)
         if (strcmp(all[i].model.id, name) == 0)
             return &all[i];
-    return strcmp(name, "default") == 0 ? &all[0] : NULL;
+    for (uint32_t i = 0; i < n; i++)
+        if (name_list_has(all[i].model.aliases, name))
+            return &all[i];
+    if (strcmp(name, "default") == 0)
+        return &all[0];
+    for (uint32_t i = 0; i < n; i++)
+        if (name_list_matches(all[i].model.aliases, name))
+            return &all[i];
+    return NULL;
+}
+
+struct served_model *model_router_find(struct served_model *all, uint32_t n, const char *name)
+{
+    struct served_model *found = find_as_written(all, n, name);
+    char bare[NAME_LIST_MAX_BARE];
+
+    if (found == NULL && name_list_untag(name, bare))
+        found = find_as_written(all, n, bare);
+    return found;
 }
 
 void model_router_refuse(struct http_call *call, const char *name)

@@ -1,9 +1,11 @@
 /* server/model_router.h - to which of the served models a call goes.
  *
  * A body says so in its member "model", any call in ?model=NAME; who says nothing, or "default",
- * gets the first model. The body is parsed afterwards, for a model, with its tokenizer and its
- * limits, perhaps on another thread; body_scan() has found the name in its text. A value that is no
- * name, and a body that is no JSON, are left to the parser.
+ * gets the first model. Names are a model's own, then its aliases, then their patterns, then all of
+ * these without Ollama's tag ":latest". The body is
+ * parsed afterwards, for a model, with its tokenizer and its limits, perhaps on another thread;
+ * body_scan() has found the name in its text. A value that is no name, and a body that is no JSON,
+ * are left to the parser.
  *
  * Thread: the loop's.
  */

@@ -5,16 +5,20 @@
 #include "core/base/log.h"
 #include "core/base/version.h"
 #include "server/admin/info.h"
+#include "server/admin/ollama_pages.h"
+#include "server/admin/vllm_pages.h"
 #include "server/api/body_scan.h"
 #include "server/api/completion.h"
 #include "server/api/dry_run.h"
 #include "server/api/engine_client.h"
+#include "server/api/kept_responses.h"
 #include "server/api/response/response_writer.h"
 #include "server/api/text_endpoints.h"
 #include "server/auth/tenants.h"
 #include "server/model_router.h"
 #include "server/process/syscall_filter.h"
 #include "server/process/worker_pool.h"
+#include "server/responses/response_keeper.h"
 
 /* The engine client of the model that the body asks for; NULL: there is none, and the call has been
  * answered. */
@@ -55,8 +59,14 @@ static void on_work(void *ud, struct http_call *call)
 {
     const struct work *work = http_call_arg(call);
     const struct buf *body = http_call_body(call);
-    const struct body_scan scan = body_scan(body->data, body->len);
-    struct engine_client *engine = engine_for(ud, call, &scan);
+    struct body_scan scan = body_scan(body->data, body->len);
+    struct engine_client *engine;
+
+    if (work->wire_format == &wire_ollama_show && scan.model == NULL) {
+        scan.model = scan.name;
+        scan.n_model = scan.n_name;
+    }
+    engine = engine_for(ud, call, &scan);
 
     if (engine != NULL)
         work->start(engine, call, work->wire_format, &scan);
@@ -70,14 +80,81 @@ static void on_props(void *ud, struct http_call *call)
         info_props(&h->model, call);
 }
 
+/* The served models; returns how many. */
+static uint32_t list_models(const struct server *s,
+                            const struct server_model *models[SERVER_MAX_MODELS])
+{
+    for (uint32_t i = 0; i < s->opt.n_models; i++)
+        models[i] = &s->models[i].model;
+    return s->opt.n_models;
+}
+
 static void on_models(void *ud, struct http_call *call)
 {
     const struct server_model *models[SERVER_MAX_MODELS];
+    const uint32_t n = list_models(ud, models);
+
+    info_models(call, models, n);
+}
+
+static void on_server_info(void *ud, struct http_call *call)
+{
+    const struct server_model *models[SERVER_MAX_MODELS];
+    const uint32_t n = list_models(ud, models);
+
+    vllm_pages_server_info(call, models, n);
+}
+
+static void on_tokenizer_info(void *ud, struct http_call *call)
+{
+    const struct served_model *h = model_for(ud, call);
+
+    if (h != NULL)
+        vllm_pages_tokenizer_info(call, &h->model);
+}
+
+static void on_load(void *ud, struct http_call *call)
+{
     const struct server *s = ud;
+    uint64_t n = 0;
 
     for (uint32_t i = 0; i < s->opt.n_models; i++)
-        models[i] = &s->models[i].model;
-    info_models(call, models, s->opt.n_models);
+        n += s->models[i].engine->n_jobs;
+    vllm_pages_load(call, n);
+}
+
+static void on_ollama_tags(void *ud, struct http_call *call)
+{
+    const struct server_model *models[SERVER_MAX_MODELS];
+    const uint32_t n = list_models(ud, models);
+
+    ollama_pages_tags(call, models, n);
+}
+
+static void on_ollama_ps(void *ud, struct http_call *call)
+{
+    const struct server_model *models[SERVER_MAX_MODELS];
+    const uint32_t n = list_models(ud, models);
+
+    ollama_pages_ps(call, models, n);
+}
+
+static void on_ollama_version(void *ud, struct http_call *call)
+{
+    (void)ud;
+    ollama_pages_version(call);
+}
+
+static void on_ollama_running(void *ud, struct http_call *call)
+{
+    (void)ud;
+    ollama_pages_running(call);
+}
+
+static void on_ollama_refuse(void *ud, struct http_call *call)
+{
+    (void)ud;
+    ollama_pages_refuse(call);
 }
 
 static void on_model(void *ud, struct http_call *call)
@@ -92,10 +169,10 @@ static void on_model(void *ud, struct http_call *call)
         model_router_refuse(call, http_call_tail(call));
 }
 
-static void on_health(void *ud, struct http_call *call)
+static void on_live(void *ud, struct http_call *call)
 {
     (void)ud;
-    info_health(call);
+    info_live(call);
 }
 
 static bool is_stuck(struct worker_pool *pool)
@@ -103,20 +180,31 @@ static bool is_stuck(struct worker_pool *pool)
     return info_is_stuck(worker_pool_stats(pool).oldest_us, INFO_STUCK_PARSE_US);
 }
 
-static void on_ready(void *ud, struct http_call *call)
+static void on_health(void *ud, struct http_call *call)
 {
     struct server *s = ud;
     const char *trouble = NULL;
 
     if (s->auth.is_loading) {
-        auth_answer_ready(&s->auth, call);
-        return;
+        auth_set_retry(&s->auth, call);
+        trouble = AUTH_LOADING;
     }
     for (uint32_t i = 0; trouble == NULL && i < s->opt.n_models; i++)
         trouble = served_model_trouble(&s->models[i]);
+    if (trouble == NULL &&
+        info_is_stuck(response_keeper_oldest_us(s->keeper), INFO_STUCK_DISK_US))
+        trouble = "the file of kept responses has not answered for a minute";
     if (trouble == NULL && (is_stuck(s->text_pool) || is_stuck(s->constraint_pool)))
         trouble = "the parsing of a request does not end";
-    info_ready(call, trouble);
+    info_health(call, trouble);
+}
+
+static void on_kept(void *ud, struct http_call *call)
+{
+    const enum kept_responses_page *page = http_call_arg(call);
+    struct server *s = ud;
+
+    kept_responses_ask(s->keeper, &s->opt, call, *page);
 }
 
 static void on_version(void *ud, struct http_call *call)
@@ -136,14 +224,18 @@ static void on_metrics(void *ud, struct http_call *call);
 /* The handlers of routes.inc, with their argument. */
 #define PAGE(name) on_##name, NULL
 #define DEBUG(page) on_debug, &(const enum debug_page){DEBUG_##page}
+#define KEPT(page) on_kept, &(const enum kept_responses_page){KEPT_RESPONSES_##page}
 #define COMPLETION(format) on_work, &(const struct work){completion_start, &wire_##format}
 #define DRY_RUN(format) on_work, &(const struct work){dry_run_start, &wire_##format}
 #define TEXT(format) on_work, &(const struct work){text_endpoints_start, &wire_##format}
-#define ERRORS(flags) ((flags) & AUTH_ANTHROPIC ? anthropic_messages_error : NULL)
+#define ERRORS(flags)                                                                              \
+    ((flags) & AUTH_ANTHROPIC ? anthropic_messages_error                                           \
+     : (flags) & AUTH_OLLAMA  ? ollama_error                                                       \
+                              : NULL)
 
 static const struct http_route routes[] = {
-#define ROUTE(path, tail, method, id, handler, flags, body, reply, text)                           \
-    {path, method, handler, ERRORS(flags), flags},
+#define ROUTE(path, also, tail, methods, id, handler, flags, body, reply, text)                    \
+    {path, methods, handler, ERRORS(flags), flags, also},
 #include "server/api/routes.inc"
 #undef ROUTE
 };
@@ -158,6 +250,7 @@ static void on_metrics(void *ud, struct http_call *call)
     struct metrics_scene scene = {
         .models = models,
         .n_models = s->opt.n_models,
+        .names = metrics_names_of(s->opt.metrics_names),
         .server_counts = &s->server_counts,
         .routes = labels,
         .n_routes = N_ROUTES + 1,

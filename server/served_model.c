@@ -18,6 +18,7 @@ int served_model_open(struct served_model *h, const struct served_model_shared *
         .tenants = shared->tenants,
         .text_pool = shared->text_pool,
         .constraint_pool = shared->constraint_pool,
+        .keeper = shared->keeper,
         .memory = shared->memory,
     };
 

@@ -19,6 +19,7 @@
 struct journal_file;
 struct request_memory;
 struct tenants;
+struct response_keeper;
 struct worker_pool;
 
 struct served_model_shared { /* borrowed; the server's, the same for all models */
@@ -26,6 +27,7 @@ struct served_model_shared { /* borrowed; the server's, the same for all models 
     uv_loop_t *loop;
     struct tenants *tenants;
     struct worker_pool *text_pool, *constraint_pool;
+    struct response_keeper *keeper;
     struct request_memory *memory;
 };
 

@@ -19,6 +19,7 @@
 #include "server/auth/tenants.h"
 #include "server/http/tls.h"
 #include "server/process/worker_pool.h"
+#include "server/responses/response_keeper.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -63,6 +64,7 @@ static void end_loop(struct server *s)
     http_stop(s->http);
     worker_pool_stop(s->text_pool);
     worker_pool_stop(s->constraint_pool);
+    response_keeper_stop(s->keeper);
     uv_close((uv_handle_t *)&s->wake, NULL);
     uv_close((uv_handle_t *)&s->stop, NULL);
     uv_close((uv_handle_t *)&s->on_hup, NULL);
@@ -76,6 +78,8 @@ static bool is_over(const struct server *s)
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         if (!served_model_is_over(&s->models[i]))
             return false;
+    if (!response_keeper_is_idle(s->keeper))
+        return false;
     if (http_n_owed(s->http) == 0)
         return true;
     return s->stopped_us > 0 && clock_us() - s->stopped_us > FLUSH_US;
@@ -96,7 +100,7 @@ static void on_tick(uv_timer_t *tick)
         end_loop(s);
 }
 
-/* No request is under way but probes of /ready. The work cannot be called
+/* No request is under way but probes of /health. The work cannot be called
  * off: the loop is left while it goes on. */
 static void abandon_load(struct server *s, int number)
 {
@@ -234,12 +238,25 @@ static int start_pools(struct server *s)
 {
     const int rc = worker_pool_start(s->text_pool, s->opt.n_text_threads);
 
+    if (rc == 0 && s->keeper != NULL && response_keeper_start(s->keeper) < 0)
+        return ERR_INTERNAL;
     return rc == 0 ? worker_pool_start(s->constraint_pool, s->opt.n_constraint_threads) : rc;
 }
 
 static const char *or_empty(const char *text)
 {
     return text != NULL ? text : "";
+}
+
+static int open_keeper(struct server *s, char *err, size_t err_len)
+{
+    const struct response_keeper_options o = {
+        .loop = &s->loop,
+        .store = {or_empty(s->opt.responses_db), s->opt.responses_size, s->opt.responses_days}};
+
+    if (o.store.path[0] == '\0')
+        return 0;
+    return response_keeper_open(&s->keeper, &o, err, err_len);
 }
 
 /* Limits and checks for clients on the network. */
@@ -321,7 +338,8 @@ static int open_models(struct server *s, char *err, size_t err_len)
         .weights = s->opt.tenant_weights,
     };
     struct served_model_shared shared = {&s->opt,      &s->loop,           NULL,
-                                         s->text_pool, s->constraint_pool, &s->memory};
+                                         s->text_pool, s->constraint_pool, s->keeper,
+                                         &s->memory};
     int rc = tenants_create(&s->tenants, &tenants);
 
     if (rc < 0)
@@ -345,7 +363,9 @@ static int open_parts(struct server *s, char *err, size_t err_len)
     rc = open_pools(s);
     if (rc < 0)
         return snprintf(err, err_len, "the pools of the parsing threads cannot be set up"), rc;
-    rc = open_models(s, err, err_len);
+    rc = open_keeper(s, err, err_len);
+    if (rc == 0)
+        rc = open_models(s, err, err_len);
     if (rc == 0)
         rc = open_locks(s, err, err_len);
     if (rc == 0)
@@ -455,6 +475,7 @@ void server_destroy(struct server **server)
     http_destroy(&s->http);
     worker_pool_destroy(&s->text_pool);
     worker_pool_destroy(&s->constraint_pool);
+    response_keeper_close(&s->keeper);
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         served_model_close(&s->models[i]);
     tenants_destroy(&s->tenants);

@@ -6,7 +6,7 @@
  *
  * The server turns HTTP into posted requests and events into bytes. The I/O thread parses a
  * request itself only if a moment's budget is enough; threads of two pools do the others, one for
- * texts and one for schemas and grammars (process/worker_pool.h). /health, /ready, /metrics and
+ * texts and one for schemas and grammars (process/worker_pool.h). /health, /metrics and
  * /version are answered from counters alone.
  *
  * Thread: the I/O thread (the one that calls server_run()).

@@ -23,6 +23,7 @@ struct server {
     atomic_uint n_stops; /* signals that told it to stop: set by their thread, read in on_stop() */
     atomic_int stop_number;
     struct worker_pool *text_pool, *constraint_pool;
+    struct response_keeper *keeper; /* or NULL */
     struct request_memory memory;
     uv_timer_t tick;
     uv_work_t load;

@@ -78,15 +78,26 @@ size_t json_n_chars(const char *text, size_t n)
     return chars;
 }
 
+/* Is s[i..n) a \uXXXX of any character but NUL? cJSON would take other letters for zeros. */
+static bool is_unit(const char *s, size_t n, size_t i)
+{
+    if (n - i < 6 || memcmp(s + i, "\\u0000", 6) == 0)
+        return false;
+    for (size_t k = i + 2; k < i + 6; k++)
+        if (strchr("0123456789abcdefABCDEF", s[k]) == NULL || s[k] == '\0')
+            return false;
+    return true;
+}
+
 /* Skip a string; i stands behind its opening quote. Returns the index behind the closing one, n
- * when there is none, SIZE_MAX for a \u0000. */
+ * when there is none, SIZE_MAX for a NUL or an escape that JSON does not know. */
 static size_t skip_string(const char *s, size_t n, size_t i)
 {
     while (i < n && s[i] != '"') {
         if (s[i] == '\0')
             return SIZE_MAX;
         if (s[i] == '\\') {
-            if (n - i >= 6 && memcmp(s + i, "\\u0000", 6) == 0)
+            if (i + 1 < n && s[i + 1] == 'u' && !is_unit(s, n, i))
                 return SIZE_MAX;
             i++;
         }
@@ -137,7 +148,7 @@ static int check_size(const char *s, size_t n, size_t max_values, const char **w
         if (c == '"') {
             i = skip_string(s, n, i);
             if (i == SIZE_MAX)
-                return *why = "the body has a NUL character in a string", ERR_INVAL;
+                return *why = "the body has a NUL character or a bad escape in a string", ERR_INVAL;
         } else if (c == '[' || c == '{') {
             values++;
             if (++depth > JSON_MAX_DEPTH)

@@ -2,6 +2,13 @@
 #include "core/grammar/char_class.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+void char_class_clear(struct char_class *c)
+{
+    c->n = 0;
+    c->is_full = false;
+}
 
 void char_class_add(struct char_class *c, uint32_t from, uint32_t to)
 {
@@ -43,9 +50,11 @@ void char_class_sort(struct char_class *c)
 
 void char_class_negate(struct char_class *c)
 {
-    struct char_class all = {.is_full = c->is_full};
+    struct char_class all;
     uint32_t from = 0;
 
+    char_class_clear(&all);
+    all.is_full = c->is_full;
     char_class_sort(c);
     for (uint32_t i = 0; i < c->n; i++) {
         if (c->at[i].from > from)
@@ -54,7 +63,9 @@ void char_class_negate(struct char_class *c)
     }
     if (from <= CHAR_LAST)
         char_class_add(&all, from, CHAR_LAST);
-    *c = all;
+    memcpy(c->at, all.at, all.n * sizeof(all.at[0]));
+    c->n = all.n;
+    c->is_full = all.is_full;
 }
 
 void char_class_remove(struct char_class *c, uint32_t from, uint32_t to)

@@ -11,7 +11,7 @@
 
 #include "core/grammar/builder.h"
 
-#define CHAR_CLASS_MAX 256
+#define CHAR_CLASS_MAX 2048 /* \p{L} without what is unassigned has 1,300 */
 #define CHAR_LAST 0x10FFFFu
 
 struct char_class { /* zero is the empty class */
@@ -20,6 +20,8 @@ struct char_class { /* zero is the empty class */
     bool is_full;
 };
 
+/* What a new one must begin with, unless it is zero. */
+void char_class_clear(struct char_class *c);
 void char_class_add(struct char_class *c, uint32_t from, uint32_t to);
 void char_class_merge(struct char_class *c, const struct char_class *more);
 /* Ascending, with no two ranges that touch. */

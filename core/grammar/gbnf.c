@@ -181,9 +181,10 @@ static struct grammar_piece literal(struct reader *r)
 
 static struct grammar_piece class(struct reader *r)
 {
-    struct char_class c = {.n = 0};
     const bool negated = reader_take(r, "^");
+    struct char_class c;
 
+    char_class_clear(&c);
     while (!reader_has_failed(r) && reader_peek(r) != ']') {
         uint32_t from, to;
 

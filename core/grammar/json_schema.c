@@ -7,7 +7,6 @@
 #include "core/grammar/json_schema_impl.h"
 #include "core/grammar/regex.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +25,8 @@ static const char *const handled[] = {
     "minLength", "format",   "maxLength",        "prefixItems",      "minimum",
     "maximum",   "anyOf",    "exclusiveMinimum", "exclusiveMaximum", "oneOf",
     "allOf",     "$ref",     "multipleOf",       "uniqueItems",      "minProperties",
-    "maxProperties",
+    "maxProperties",         "nullable",         "additionalItems",  "patternProperties",
+    "propertyNames",
 };
 
 static const char *const type_names[] = {"null",   "boolean", "integer", "number",
@@ -219,11 +219,11 @@ unsigned schema_written_types(struct schema *s, const struct schema_node *at)
     if (schema_get(schema, "type") != NULL)
         return schema_types(s, at);
     if (HAS_ANY(schema, "properties", "required", "additionalProperties", "minProperties",
-                "maxProperties"))
+                "maxProperties", "patternProperties", "propertyNames"))
         types |= SCHEMA_OBJECT;
     if (HAS_ANY(schema, "items", "prefixItems", "minItems", "maxItems", "uniqueItems"))
         types |= SCHEMA_ARRAY;
-    if (HAS_ANY(schema, "minLength", "maxLength", "pattern", "format"))
+    if (HAS_ANY(schema, "minLength", "maxLength", "pattern") || schema_has_known_format(schema))
         types |= SCHEMA_STRING;
     if (HAS_ANY(schema, "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
                 "multipleOf"))
@@ -243,78 +243,6 @@ uint32_t schema_count(struct schema *s, const struct schema_node *at, const char
         return (uint32_t)v->valuedouble;
     schema_refuse(s, at, "'%s' must be an integer between 0 and %u", keyword, GRAMMAR_MAX_REPEAT);
     return otherwise;
-}
-
-/* ---- enum and const ---- */
-
-static unsigned type_of(const cJSON *v)
-{
-    if (cJSON_IsNumber(v))
-        return v->valuedouble == floor(v->valuedouble) ? SCHEMA_INTEGER : SCHEMA_NUMBER;
-    return cJSON_IsNull(v)     ? SCHEMA_NULL
-           : cJSON_IsBool(v)   ? SCHEMA_BOOLEAN
-           : cJSON_IsString(v) ? SCHEMA_STRING
-           : cJSON_IsArray(v)  ? SCHEMA_ARRAY
-                               : SCHEMA_OBJECT;
-}
-
-/* Values are written as they stand; what else the schema says cannot be checked against them. */
-static void check_values_alone(struct schema *s, const struct schema_node *at)
-{
-    const cJSON *it;
-
-    cJSON_ArrayForEach(it, at->schema) {
-        if (schema_is_annotation(it->string) || strcmp(it->string, "enum") == 0 ||
-            strcmp(it->string, "const") == 0 || strcmp(it->string, "type") == 0)
-            continue;
-        schema_refuse(s, at, "'%.40s' beside enum or const is not supported", it->string);
-    }
-}
-
-static struct grammar_piece write_texts(struct schema *s, const struct schema_node *at,
-                                        const cJSON *list, const cJSON *only)
-{
-    const unsigned types = schema_types(s, at);
-    const uint32_t n = list != NULL ? (uint32_t)cJSON_GetArraySize(list) : 1;
-    struct text_ref *texts = mem_calloc(n > 0 ? n : 1, sizeof(*texts));
-    struct grammar_piece p = {0};
-    uint32_t n_texts = 0;
-
-    for (const cJSON *v = list != NULL ? list->child : only; texts != NULL && v != NULL;
-         v = list != NULL ? v->next : NULL) {
-        char *text;
-
-        if (schema_has_failed(s) || (type_of(v) & types) == 0 ||
-            (only != NULL && !schema_equal(s, v, only)))
-            continue;
-        text = cJSON_PrintUnformatted(v);
-        if (text == NULL) {
-            grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
-            continue;
-        }
-        texts[n_texts++] = (struct text_ref){text, strlen(text)};
-        schema_spend(s, 10 + texts[n_texts - 1].n / 5);
-    }
-    if (texts == NULL)
-        grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
-    else if (n_texts == 0)
-        schema_refuse(s, at, "no value of enum or const is allowed by the rest");
-    else
-        p = grammar_choice(s->b, texts, n_texts);
-    for (uint32_t i = 0; i < n_texts; i++)
-        cJSON_free((void *)(uintptr_t)texts[i].bytes);
-    mem_free(texts);
-    return p;
-}
-
-static struct grammar_piece write_values(struct schema *s, const struct schema_node *at)
-{
-    const cJSON *list = schema_get(at->schema, "enum");
-
-    check_values_alone(s, at);
-    if (list != NULL && (!cJSON_IsArray(list) || list->child == NULL))
-        return schema_refuse(s, at, "'enum' must be a list with at least one value");
-    return write_texts(s, at, list, schema_get(at->schema, "const"));
 }
 
 /* ---- a schema ---- */
@@ -397,6 +325,32 @@ static struct grammar_piece write_reference(struct schema *s, const struct schem
     return grammar_call(s->b, rule);
 }
 
+/* OpenAPI: null as well, but where the values are listed. */
+static struct grammar_piece write_nullable(struct schema *s, const struct schema_node *at)
+{
+    const cJSON *nullable = schema_get(at->schema, "nullable"), *it;
+    cJSON *copy = schema_keep(s, at, cJSON_CreateObject());
+    struct schema_node here = *at;
+    struct grammar_piece p;
+
+    if (!cJSON_IsBool(nullable))
+        return schema_refuse(s, at, "'nullable' must be true or false");
+    if (copy == NULL)
+        return (struct grammar_piece){0};
+    cJSON_ArrayForEach(it, at->schema) {
+        schema_spend(s, 2);
+        if (strcmp(it->string, "nullable") != 0 &&
+            json_put_reference(copy, it->string, it) == NULL)
+            grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
+    }
+    here.schema = copy;
+    here.depth++;
+    p = schema_write(s, &here);
+    if (cJSON_IsTrue(nullable) && !HAS_ANY(copy, "enum", "const"))
+        p = grammar_or(s->b, p, grammar_text(s->b, "null"));
+    return p;
+}
+
 struct grammar_piece schema_write(struct schema *s, const struct schema_node *at)
 {
     const struct grammar_piece none = {0};
@@ -416,6 +370,8 @@ struct grammar_piece schema_write(struct schema *s, const struct schema_node *at
     check_keywords(s, at);
     if (schema_has_failed(s))
         return none;
+    if (HAS_ANY(at->schema, "nullable"))
+        return write_nullable(s, at);
     if (is_plain_reference(at->schema))
         return write_reference(s, at);
     if (HAS_ANY(at->schema, "$ref", "allOf")) {
@@ -425,12 +381,12 @@ struct grammar_piece schema_write(struct schema *s, const struct schema_node *at
     }
     any = schema_get(at->schema, "anyOf");
     if (any != NULL)
-        return schema_union(s, at, any, "anyOf", false);
+        return schema_union(s, at, any, "anyOf");
     any = schema_get(at->schema, "oneOf");
     if (any != NULL)
-        return schema_union(s, at, any, "oneOf", true);
+        return schema_union(s, at, any, "oneOf");
     if (HAS_ANY(at->schema, "enum", "const"))
-        return write_values(s, at);
+        return schema_values(s, at);
     return write_types(s, at);
 }
 

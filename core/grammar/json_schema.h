@@ -1,19 +1,35 @@
 /* core/grammar/json_schema.h - JSON Schema as a grammar of JSON texts that validate.
  *
- * Draft 2020-12. What comes out always validates; where a schema allows more than is useful to
- * write, less is written:
+ * Draft 2020-12, with what older drafts and OpenAPI write differently. What comes out validates;
+ * where a schema allows more than is useful to write, less is written:
  *   - members stand in the order of `properties`; optional ones may be left out;
- *   - members beyond `properties` come only where additionalProperties is true or a schema, or
- *     where there are no properties at all, and their keys have no escapes and some 64 characters
- *     at most;
- *   - all of prefixItems are written, and what comes behind them only where `items` is given;
+ *   - members beyond `properties` come last, and only where additionalProperties is true or a
+ * schema, where a pattern matches their key, or where there are neither properties nor patterns;
+ * their keys have no escapes, and some 64 characters at most where there are no patterns;
+ *   - all of a tuple are written, and what comes behind only where its schema is given;
  *   - a schema without `type` that has keywords of one type is of that type;
- *   - integers have up to 16 digits, and behind ',' and ':' one blank at most may stand.
- * Handled: type, enum, const, properties, required, additionalProperties, items, prefixItems,
- * minItems, maxItems, minLength, maxLength, pattern (regex.h), format (json_schema_string.c),
- * minimum, maximum, exclusiveMinimum, exclusiveMaximum, anyOf, oneOf where no text can match two
- * branches, allOf, $ref within the schema, $defs, definitions; annotations are passed over.
- * Everything else is refused, with the keyword and a JSON pointer to it.
+ *   - integers have up to 16 digits, numbers with bounds no exponent, and behind ',' and ':' one
+ * blank at most may stand.
+ *
+ * What is kept to, beside type, enum, const, properties, required, additionalProperties, items,
+ * anyOf, allOf, $ref within the schema, $defs, definitions, minItems, maxItems, minLength,
+ * maxLength, minimum, maximum, exclusiveMinimum and exclusiveMaximum: pattern         what regex.h
+ * says; beside lengths and a format as well format          date, time, date-time, duration, uuid,
+ * email, ipv4, ipv6, hostname, uri; any other is a note to the reader, and so is each of them
+ * beside enum or const oneOf           is an anyOf: that only one branch matches is not seen to
+ *   patternProperties, propertyNames
+ *                   up to 6 patterns; what they match at once has a value of all their schemas.
+ *                   propertyNames may say type, enum, const, pattern, format and lengths
+ *   minProperties, maxProperties
+ *                   a minimum up to the number of properties, and one more where others may stand
+ *   prefixItems     or a list in `items` (draft 4 to 7), with additionalItems for what is behind
+ *   uniqueItems     of items that are listed (enum, const, booleans, null), up to 16 values;
+ * otherwise refused, for a grammar does not remember what it wrote multipleOf      by the decimal
+ * digits, as they are written: 0.07 is a multiple of 0.01. Up to 6 digits behind the point. Of
+ * large steps 2,000 multiples are written nullable        null as well, but where the values are
+ * listed enum, const     the values that type, lengths, pattern and bounds allow Annotations are
+ * passed over. Everything else is refused, with the keyword and a JSON pointer to it: not, if,
+ * contains, dependentRequired, unevaluatedProperties and so on.
  *
  * Thread: any. Memory: the grammar's; scratch in proportion to the schema.
  * Errors: ERR_UNSUPPORTED, ERR_INVAL, ERR_LIMIT, ERR_CANCELED, ERR_NOMEM with a sentence.

@@ -4,32 +4,71 @@
 #include <stdio.h>
 
 struct array {
-    const cJSON *items; /* NULL: nothing was said */
+    const cJSON *prefix; /* the list, or NULL */
+    const cJSON *items;  /* of those behind; NULL: nothing was said */
+    const char *items_keyword;
     uint32_t n_prefix, min, max;
     uint32_t item; /* its rule */
+    bool is_unique;
 };
+
+/* Draft 4 and others say tuples with a list in `items`, and `additionalItems` for the rest. */
+static void read_items(struct schema *s, const struct schema_node *at, struct array *a)
+{
+    const cJSON *items = schema_get(at->schema, "items");
+
+    a->prefix = schema_get(at->schema, "prefixItems");
+    a->items = items;
+    a->items_keyword = "items";
+    if (a->prefix == NULL && cJSON_IsArray(items)) {
+        a->prefix = items;
+        a->items = NULL;
+    }
+    if (a->prefix != NULL && a->items == NULL) {
+        a->items = schema_get(at->schema, "additionalItems");
+        a->items_keyword = "additionalItems";
+    }
+    if (a->prefix != NULL && !cJSON_IsArray(a->prefix))
+        schema_refuse(s, at, "'prefixItems' must be a list of schemas");
+    if (a->items != NULL && !cJSON_IsObject(a->items) && !cJSON_IsBool(a->items))
+        schema_refuse(s, at, "'%s' must be a schema", a->items_keyword);
+}
+
+/* How many of the prefix are written: up to the most, or to what must not be there. */
+static uint32_t prefix_length(struct schema *s, struct array *a)
+{
+    const cJSON *it;
+    uint32_t n = 0;
+
+    schema_spend(s, 1 + schema_size(a->prefix));
+    cJSON_ArrayForEach(it, a->prefix)
+    {
+        if (cJSON_IsFalse(it) && n < a->max)
+            a->max = n;
+        if (n == a->max)
+            break;
+        n++;
+    }
+    return n;
+}
 
 static void read_array(struct schema *s, const struct schema_node *at, struct array *a)
 {
-    const cJSON *prefix = schema_get(at->schema, "prefixItems");
     const cJSON *unique = schema_get(at->schema, "uniqueItems");
 
-    a->items = schema_get(at->schema, "items");
+    read_items(s, at, a);
     a->min = schema_count(s, at, "minItems", 0);
     a->max = schema_count(s, at, "maxItems", GRAMMAR_NO_LIMIT);
-    if (prefix != NULL && (!cJSON_IsArray(prefix) || prefix->child == NULL))
-        schema_refuse(s, at, "'prefixItems' must be a list with at least one schema");
-    if (a->items != NULL && !cJSON_IsObject(a->items) && !cJSON_IsBool(a->items))
-        schema_refuse(s, at, "'items' must be a schema");
-    a->n_prefix = (uint32_t)cJSON_GetArraySize(prefix);
-    if (a->n_prefix > a->max)
-        a->n_prefix = a->max;
-    if (cJSON_IsFalse(a->items) || (a->items == NULL && prefix != NULL && a->min <= a->n_prefix))
+    if (unique != NULL && !cJSON_IsBool(unique))
+        schema_refuse(s, at, "'uniqueItems' must be true or false");
+    a->n_prefix = prefix_length(s, a);
+    if (cJSON_IsFalse(a->items) || (a->items == NULL && a->n_prefix > 0 && a->min <= a->n_prefix))
         a->max = a->max < a->n_prefix ? a->max : a->n_prefix; /* nothing behind the prefix */
     if (a->min < a->n_prefix)
         a->min = a->n_prefix;
-    if (unique != NULL && !cJSON_IsFalse(unique) && a->max > 1)
-        schema_refuse(s, at, "'uniqueItems' is supported only up to one item");
+    a->is_unique = cJSON_IsTrue(unique) && a->max > 1;
+    if (a->is_unique && a->n_prefix > 0)
+        schema_refuse(s, at, "'uniqueItems' beside a tuple is not supported");
     if (a->min > a->max)
         schema_refuse(s, at, "no array is as long as minItems and as short as maxItems or items");
 }
@@ -37,10 +76,9 @@ static void read_array(struct schema *s, const struct schema_node *at, struct ar
 static struct grammar_piece prefix_items(struct schema *s, const struct schema_node *at,
                                          const struct array *a)
 {
-    const cJSON *it = schema_get(at->schema, "prefixItems");
+    const cJSON *it = a->prefix != NULL ? a->prefix->child : NULL;
     struct grammar_piece p = grammar_empty(s->b);
 
-    it = it != NULL ? it->child : NULL;
     for (uint32_t i = 0; i < a->n_prefix && !schema_has_failed(s); i++, it = it->next) {
         char index[12];
         struct schema_node in;
@@ -55,12 +93,12 @@ static struct grammar_piece prefix_items(struct schema *s, const struct schema_n
 }
 
 /* The item is a rule, because it stands twice: as the first, and behind a comma. */
-static uint32_t item_rule(struct schema *s, const struct schema_node *at, const cJSON *items)
+static uint32_t item_rule(struct schema *s, const struct schema_node *at, const struct array *a)
 {
-    const struct schema_node in = schema_in(at, items, "items", NULL);
+    const struct schema_node in = schema_in(at, a->items, a->items_keyword, NULL);
     uint32_t rule;
 
-    if (items == NULL || cJSON_IsTrue(items))
+    if (a->items == NULL || cJSON_IsTrue(a->items))
         return schema_value_rule(s);
     rule = grammar_rule(s->b, "an item");
     grammar_define(s->b, rule, schema_write(s, &in));
@@ -93,8 +131,10 @@ struct grammar_piece schema_array(struct schema *s, const struct schema_node *at
     read_array(s, at, &a);
     if (schema_has_failed(s))
         return (struct grammar_piece){0};
+    if (a.is_unique)
+        return schema_unique(s, at, a.items, a.min, a.max);
     if (a.max > a.n_prefix)
-        a.item = item_rule(s, at, a.items);
+        a.item = item_rule(s, at, &a);
     p = grammar_text(s->b, "[");
     if (a.n_prefix > 0) {
         inside = prefix_items(s, at, &a);

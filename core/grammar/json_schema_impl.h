@@ -2,10 +2,11 @@
  *
  * json_schema.c goes through a schema, json_schema_ref.c follows pointers into it,
  * json_schema_known.c knows the schemas that were written and compares values, json_schema_merge.c
- * makes one schema of several, json_schema_disjoint.c says whether two exclude each other;
- * json_schema_union.c and those named after types write values. A schema that others refer to is a
- * rule; rules are written one after the other from a list, so the depth of the calls is that of the
- * JSON text.
+ * makes one schema of several; json_schema_values.c writes enums, json_schema_union.c unions,
+ * json_schema_unique.c arrays of different values, json_schema_multiple.c multiples,
+ * json_schema_keys.c the members that have no names, and those named after types the rest. A
+ * schema that others refer to is a rule; rules are written one after the other from a list, so the
+ * depth of the calls is that of the JSON text.
  *
  * Thread: one owner. Memory: see json_schema.h.
  */
@@ -23,6 +24,8 @@
 #define SCHEMA_MAX_DEPTH 200    /* of schemas within schemas, merged ones included */
 #define SCHEMA_MAX_MERGED 4096  /* schemas made of several */
 #define SCHEMA_MAX_POINTER 160  /* bytes of a JSON pointer that are kept for errors */
+
+struct expr_set;
 
 enum schema_type {
     SCHEMA_NULL = 1u << 0,
@@ -112,19 +115,50 @@ const cJSON *schema_merge(struct schema *s, const struct schema_node *at);
 /* And with what `also` says. */
 const cJSON *schema_merge_two(struct schema *s, const struct schema_node *at, const cJSON *schema,
                               const cJSON *also);
-/* Does no text that is written for `a` validate against `b`? Both are merged. */
-bool schema_excludes(struct schema *s, const struct schema_node *at, const cJSON *a,
-                     const cJSON *b);
-
-/* The branches in `list`; exclusive: it is a oneOf. */
+/* Did merging leave no type or no value? */
+bool schema_is_impossible(const cJSON *merged);
+/* The branches in `list`, which is an anyOf or a oneOf. */
 struct grammar_piece schema_union(struct schema *s, const struct schema_node *at,
-                                  const cJSON *list, const char *keyword, bool exclusive);
+                                  const cJSON *list, const char *keyword);
 struct grammar_piece schema_object(struct schema *s, const struct schema_node *at);
 struct grammar_piece schema_array(struct schema *s, const struct schema_node *at);
 struct grammar_piece schema_string(struct schema *s, const struct schema_node *at);
+/* Is its `format` one that is kept to? */
+bool schema_has_known_format(const cJSON *schema);
+/* The strings of the schema's pattern, format and lengths. */
+uint32_t schema_string_expr(struct schema *s, const struct schema_node *at, struct expr_set *e);
+/* An error of an expression is told with the place. */
+void schema_point(struct schema *s, const struct schema_node *at, const char *keyword);
 struct grammar_piece schema_any_string(struct schema *s, uint32_t min, uint32_t max);
 /* Integers only, or all numbers. */
 struct grammar_piece schema_number(struct schema *s, const struct schema_node *at, bool integers);
 struct grammar_piece schema_any_number(struct schema *s);
+
+/* ---- json_schema_values.c ---- */
+
+/* Those of enum and const that everything else allows. */
+struct grammar_piece schema_values(struct schema *s, const struct schema_node *at);
+
+/* The next of them behind *v, or the first behind NULL; false: there is none. */
+bool schema_next_value(struct schema *s, const struct schema_node *at, const cJSON **v);
+/* The value as JSON, for the caller to free; NULL with an error. */
+char *schema_value_text(struct schema *s, const cJSON *v);
+
+/* ---- json_schema_unique.c ---- */
+
+/* An array of min to max items of the schema, no two of them equal. */
+struct grammar_piece schema_unique(struct schema *s, const struct schema_node *at,
+                                   const cJSON *items, uint32_t min, uint32_t max);
+
+/* ---- json_schema_multiple.c ---- */
+
+struct schema_multiples { /* of modulus * 10^zeros, low to high, in units of 10^-decimals */
+    int64_t low, high;
+    int64_t modulus;
+    uint32_t zeros, decimals; /* one of them is 0 */
+};
+/* False: there is none. */
+bool schema_multiples(struct schema *s, const struct schema_multiples *m,
+                      struct grammar_piece *out);
 
 #endif

@@ -78,7 +78,7 @@ static const char *const lower_bounds[] = {"minimum",   "exclusiveMinimum", "min
                                            "minItems",  "minProperties",    NULL};
 static const char *const upper_bounds[] = {"maximum",   "exclusiveMaximum", "maxLength",
                                            "maxItems",  "maxProperties",    NULL};
-static const char *const schemas[] = {"items", "additionalProperties", NULL};
+static const char *const schemas[] = {"items", "additionalProperties", "propertyNames", NULL};
 static const char *const unions[] = {"anyOf", "oneOf", NULL};
 
 static bool names_type(const cJSON *types, const char *name)
@@ -223,6 +223,52 @@ static void merge_keyword(struct schema *s, const struct schema_node *at, cJSON 
         schema_refuse(s, at, "two different '%.40s' for one value are not supported", keyword);
 }
 
+/* The items of one side are those of a tuple on the other as well. */
+static void merge_tuple(struct schema *s, cJSON *to, const cJSON *tuple, const cJSON *items)
+{
+    cJSON *list = add_list(s, to, "prefixItems");
+    const cJSON *it;
+
+    cJSON_ArrayForEach(it, tuple) {
+        schema_spend(s, 1);
+        if (schema_has_failed(s))
+            return;
+        add_both(s, list, NULL, it, items);
+    }
+}
+
+/* False: neither is a tuple that the other says something about. */
+static bool merge_tuples(struct schema *s, const struct schema_node *at, cJSON *to, const cJSON *a,
+                         const cJSON *b)
+{
+    const cJSON *of_a = schema_get(a, "prefixItems"), *of_b = schema_get(b, "prefixItems");
+    const cJSON *items_a = schema_get(a, "items"), *items_b = schema_get(b, "items");
+
+    if ((cJSON_IsArray(items_a) && (items_b != NULL || of_b != NULL)) ||
+        (cJSON_IsArray(items_b) && (items_a != NULL || of_a != NULL)))
+        schema_refuse(s, at, "two tuples for one value are not supported");
+    if (of_a != NULL && of_b == NULL && items_b != NULL)
+        merge_tuple(s, to, of_a, items_b);
+    else if (of_b != NULL && of_a == NULL && items_a != NULL)
+        merge_tuple(s, to, of_b, items_a);
+    else
+        return false;
+    return true;
+}
+
+/* additionalProperties are those that the patterns beside it do not match, and no others'. */
+static void check_patterns(struct schema *s, const struct schema_node *at, const cJSON *a,
+                           const cJSON *b)
+{
+    const cJSON *additional = schema_get(a, "additionalProperties");
+    const cJSON *patterns = schema_get(b, "patternProperties");
+
+    if (additional != NULL && !cJSON_IsTrue(additional) && patterns != NULL &&
+        patterns != schema_get(a, "patternProperties"))
+        schema_refuse(s, at, "additionalProperties beside patternProperties of another schema is "
+                             "not supported");
+}
+
 static bool is_special(const char *keyword)
 {
     return strcmp(keyword, "properties") == 0 || strcmp(keyword, "$ref") == 0 ||
@@ -232,14 +278,17 @@ static bool is_special(const char *keyword)
 static void combine_into(struct schema *s, const struct schema_node *at, cJSON *to,
                          const cJSON *a, const cJSON *b)
 {
+    const bool has_tuple = merge_tuples(s, at, to, a, b);
     const cJSON *it;
 
+    check_patterns(s, at, a, b);
+    check_patterns(s, at, b, a);
     if (schema_get(a, "properties") != NULL || schema_get(b, "properties") != NULL)
         merge_properties(s, to, a, b);
     cJSON_ArrayForEach(it, a) {
         const cJSON *other = schema_has_failed(s) ? NULL : schema_get(b, it->string);
 
-        if (is_special(it->string))
+        if (is_special(it->string) || (has_tuple && strcmp(it->string, "prefixItems") == 0))
             continue;
         if (other != NULL)
             merge_keyword(s, at, to, it, other);
@@ -247,7 +296,9 @@ static void combine_into(struct schema *s, const struct schema_node *at, cJSON *
             add(s, to, it->string, it);
     }
     cJSON_ArrayForEach(it, b) {
-        if (!schema_has_failed(s) && !is_special(it->string) && schema_get(a, it->string) == NULL)
+        if (!schema_has_failed(s) && !is_special(it->string) &&
+            !(has_tuple && strcmp(it->string, "prefixItems") == 0) &&
+            schema_get(a, it->string) == NULL)
             add(s, to, it->string, it);
     }
 }
@@ -268,6 +319,18 @@ static const cJSON *combine(struct schema *s, const struct schema_node *at, cons
 
 /* ---- $ref and allOf ---- */
 
+/* OpenAPI's nullable is one more type; without a type null is not written. */
+static void add_nullable_type(struct schema *s, cJSON *to, const cJSON *type)
+{
+    cJSON *list = add_list(s, to, "type");
+
+    if (cJSON_IsString(type))
+        add(s, list, NULL, type);
+    else
+        add_all(s, list, type);
+    put(s, list, NULL, cJSON_CreateString("null"));
+}
+
 /* What the schema itself says. */
 static const cJSON *own(struct schema *s, const struct schema_node *at)
 {
@@ -280,7 +343,11 @@ static const cJSON *own(struct schema *s, const struct schema_node *at)
         schema_spend(s, 20); /* words compared */
         if (schema_has_failed(s))
             return NULL;
-        if (strcmp(it->string, "properties") == 0 || !is_special(it->string))
+        if (strcmp(it->string, "nullable") == 0)
+            continue;
+        if (strcmp(it->string, "type") == 0 && cJSON_IsTrue(schema_get(at->schema, "nullable")))
+            add_nullable_type(s, to, it);
+        else if (strcmp(it->string, "properties") == 0 || !is_special(it->string))
             add(s, to, it->string, it);
     }
     return to;

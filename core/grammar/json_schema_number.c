@@ -1,7 +1,8 @@
 /* core/grammar/json_schema_number.c - JSON numbers of a schema.
  *
  * A range becomes the decimal numbers in it, written without an exponent: whole numbers, and those
- * with a fixed number of digits behind the point, as whole numbers of tenths, hundredths and so on.
+ * with one, two or, where the bounds need them, more digits behind the point, as whole numbers of
+ * tenths, hundredths and so on.
  */
 #include "core/grammar/json_schema_impl.h"
 
@@ -14,7 +15,7 @@
 
 #define MOST 999999999999999   /* of a whole number: below 2^53, so a double has all of them */
 #define MOST_WHOLE 99999999999 /* of what stands before a point */
-#define MAX_DECIMALS 6           /* digits behind it; with those before they fit into 64 bits */
+#define MAX_DECIMALS 6         /* digits behind it; with those before they fit into 64 bits */
 
 /* ---- digits ---- */
 
@@ -254,9 +255,9 @@ static struct grammar_piece bounded(struct schema *s, const struct schema_node *
     if (b->low > (double)MOST || b->high < (double)-MOST)
         return schema_refuse(s, at, "bounds beyond %lld are not supported", (long long)MOST);
     add_range(s, &sum, lowest(b, 0, MOST), highest(b, 0, MOST), 0);
-    if (!integers && b->low <= MOST_WHOLE && b->high >= -(double)MOST_WHOLE)
-        add_range(s, &sum, lowest(b, decimals, MOST_WHOLE), highest(b, decimals, MOST_WHOLE),
-                  decimals);
+    for (uint32_t n = 1;
+         !integers && n <= decimals && b->low <= MOST_WHOLE && b->high >= -(double)MOST_WHOLE; n++)
+        add_range(s, &sum, lowest(b, n, MOST_WHOLE), highest(b, n, MOST_WHOLE), n);
     if (!sum.any)
         return schema_refuse(s, at, "no number is within the bounds");
     return sum.p;
@@ -278,13 +279,70 @@ struct grammar_piece schema_any_number(struct schema *s)
     return grammar_regex(s->b, regex, sizeof(regex) - 1, 0);
 }
 
+/* ---- multiples ---- */
+
+/* v = *whole * 10^*power, as short as it is written; false: it has too many digits. */
+static bool take_apart(double v, int64_t *whole, int *power)
+{
+    char text[40], *e;
+
+    if (!(v > 0) || !isfinite(v))
+        return false;
+    snprintf(text, sizeof(text), "%.14e", v);
+    e = strchr(text, 'e');
+    *power = (int)strtol(e + 1, NULL, 10) - 14;
+    *e = '\0';
+    memmove(text + 1, text + 2, strlen(text + 1)); /* the point */
+    for (*whole = strtoll(text, NULL, 10); *whole % 10 == 0; ++*power)
+        *whole /= 10;
+    return *power >= -MAX_DECIMALS && *power <= 14 && *whole <= MOST_WHOLE;
+}
+
+static struct grammar_piece multiples(struct schema *s, const struct schema_node *at,
+                                      const struct bounds *b, bool integers, const cJSON *of)
+{
+    struct schema_multiples m = {.low = lowest(b, 0, MOST), .high = highest(b, 0, MOST)};
+    struct sum_of sum = {.any = false};
+    struct grammar_piece p;
+    int64_t whole_of;
+    int power;
+
+    if (!cJSON_IsNumber(of) || !take_apart(of->valuedouble, &whole_of, &power))
+        return schema_refuse(s, at,
+                             "'multipleOf' must be a number above 0 with at most %d digits "
+                             "behind the point",
+                             MAX_DECIMALS);
+    m.modulus = whole_of; /* whole numbers first: v * 10^decimals is a multiple */
+    m.zeros = power > 0 ? (uint32_t)power : 0;
+    for (int i = power; i < 0; i++)
+        m.modulus = m.modulus % 10 == 0  ? m.modulus / 10
+                    : m.modulus % 2 == 0 ? m.modulus / 2
+                    : m.modulus % 5 == 0 ? m.modulus / 5
+                                         : m.modulus;
+    if (schema_multiples(s, &m, &p))
+        add(s, &sum, p);
+    if (!integers && power < 0) {
+        m.decimals = (uint32_t)-power;
+        m.modulus = whole_of;
+        m.low = lowest(b, m.decimals, MOST_WHOLE);
+        m.high = highest(b, m.decimals, MOST_WHOLE);
+        if (schema_multiples(s, &m, &p))
+            add(s, &sum, p);
+    }
+    if (!sum.any)
+        return schema_refuse(s, at, "no multiple is within the bounds");
+    return sum.p;
+}
+
 struct grammar_piece schema_number(struct schema *s, const struct schema_node *at, bool integers)
 {
     const cJSON *of = schema_get(at->schema, "multipleOf");
     const struct bounds b = read_bounds(s, at);
 
+    if (schema_has_failed(s))
+        return (struct grammar_piece){0};
     if (of != NULL && !(cJSON_IsNumber(of) && of->valuedouble == 1.0))
-        return schema_refuse(s, at, "'multipleOf' is supported only as 1");
+        return multiples(s, at, &b, integers, of);
     integers = integers || of != NULL;
     if (b.any)
         return bounded(s, at, &b, integers);

@@ -8,28 +8,29 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "core/base/unicode.h"
-#include "core/grammar/char_class.h"
-#include "core/grammar/regex.h"
+#include "core/grammar/json_schema_keys.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define MAX_PROPERTIES 1000
-#define OTHER_KEY_CHARS 64 /* that a key beyond `properties` has at most, about */
-#define MAX_KEY 128 /* bytes, where keys have to be told apart from all others */
+#define MAX_COUNTED 4000 /* members times counts */
 
 struct member {
     const char *name;
-    const cJSON *schema; /* NULL: additionalProperties says */
+    const cJSON *schema; /* NULL: anything */
     bool is_required;
 };
 
 struct object {
     struct member *members; /* [MAX_PROPERTIES] */
     uint32_t n, n_required;
-    const cJSON *additional; /* NULL: none are written */
-    uint32_t min, max;       /* of the additional ones */
+    const cJSON *additional; /* of those that no pattern matches; NULL: none are written */
+    struct schema_keys *keys;
+    const char **names; /* [MAX_PROPERTIES] of all members, those included that are forbidden */
+    uint32_t n_names;
+    bool has_others;   /* members beyond those */
+    uint32_t other;    /* the rule of one */
+    uint32_t min, max; /* members */
 };
 
 /* ---- reading ---- */
@@ -62,7 +63,8 @@ static void read_properties(struct schema *s, const struct schema_node *at, stru
         schema_refuse(s, at, "'properties' must be an object");
         return;
     }
-    cJSON_ArrayForEach(it, properties) {
+    cJSON_ArrayForEach(it, properties)
+    {
         struct member *known = find(s, o, it->string);
 
         if (schema_has_failed(s))
@@ -80,7 +82,8 @@ static void read_required(struct schema *s, const struct schema_node *at, struct
 
     if (required != NULL && !cJSON_IsArray(required))
         schema_refuse(s, at, "'required' must be a list of names");
-    cJSON_ArrayForEach(it, required) {
+    cJSON_ArrayForEach(it, required)
+    {
         struct member *m;
 
         if (!cJSON_IsString(it))
@@ -89,14 +92,28 @@ static void read_required(struct schema *s, const struct schema_node *at, struct
             return;
         m = find(s, o, it->valuestring);
         if (m == NULL)
-            m = add_member(s, at, o, it->valuestring,
-                           schema_get(at->schema, "additionalProperties"));
+            m = add_member(s, at, o, it->valuestring, NULL);
         if (m == NULL)
             return;
-        if (cJSON_IsFalse(m->schema))
-            schema_refuse(s, at, "'%.60s' is required and not allowed", m->name);
         o->n_required += !m->is_required;
         m->is_required = true;
+    }
+}
+
+/* What patterns and additionalProperties say of the members that have names. */
+static void settle(struct schema *s, const struct schema_node *at, struct object *o)
+{
+    const cJSON *additional = schema_get(at->schema, "additionalProperties");
+
+    for (uint32_t i = 0; i < o->n && !schema_has_failed(s); i++)
+        schema_keys_name(s, o->keys, o->members[i].name);
+    for (uint32_t i = 0; i < o->n && !schema_has_failed(s); i++) {
+        struct member *m = &o->members[i];
+
+        m->schema = schema_keys_settle(s, at, o->keys, m->name, m->schema, additional);
+        if (m->is_required && cJSON_IsFalse(m->schema))
+            schema_refuse(s, at, "'%.60s' is required and not allowed", m->name);
+        o->names[o->n_names++] = m->name;
     }
 }
 
@@ -111,42 +128,36 @@ static void drop_forbidden(struct object *o)
     o->n = n;
 }
 
-/* How many members there are may only be said where nothing has to be counted to keep to it, or
- * where all are of one kind. */
 static void read_counts(struct schema *s, const struct schema_node *at, struct object *o)
 {
-    const uint32_t min = schema_count(s, at, "minProperties", 0);
-    const uint32_t max = schema_count(s, at, "maxProperties", GRAMMAR_NO_LIMIT);
-
-    o->min = 0;
-    o->max = GRAMMAR_NO_LIMIT;
-    if (o->n == 0 && o->additional != NULL) {
-        o->min = min;
-        o->max = max;
-        if (min > 1) /* the same key might come twice */
-            schema_refuse(s, at, "'minProperties' above 1 is not supported");
-        if (min > max)
-            schema_refuse(s, at, "minProperties is above maxProperties");
-        return;
-    }
-    if (min > o->n_required)
-        schema_refuse(s, at, "'minProperties' above the number of required ones is not supported");
-    if (max < o->n || (max != GRAMMAR_NO_LIMIT && o->additional != NULL))
-        schema_refuse(s, at, "'maxProperties' below the number of properties is not supported");
+    o->min = schema_count(s, at, "minProperties", 0);
+    o->max = schema_count(s, at, "maxProperties", GRAMMAR_NO_LIMIT);
+    if (o->min > o->max)
+        schema_refuse(s, at, "minProperties is above maxProperties");
+    if (o->max < o->n_required)
+        schema_refuse(s, at, "'maxProperties' is below the number of required ones");
+    if (o->min > o->n + o->has_others) /* a key beyond the names might come twice */
+        schema_refuse(s, at, "'minProperties' above the number of properties is not supported");
 }
 
 static void read_object(struct schema *s, const struct schema_node *at, struct object *o)
 {
     const cJSON *additional = schema_get(at->schema, "additionalProperties");
-    const bool has_properties = schema_get(at->schema, "properties") != NULL;
+    const bool has_named = schema_get(at->schema, "properties") != NULL ||
+                           schema_get(at->schema, "patternProperties") != NULL;
 
     if (additional != NULL && !cJSON_IsObject(additional) && !cJSON_IsBool(additional))
         schema_refuse(s, at, "'additionalProperties' must be a schema");
+    o->keys = schema_keys_create(s, at);
     read_properties(s, at, o);
     read_required(s, at, o);
-    if (additional != NULL ? !cJSON_IsFalse(additional) : !has_properties)
-        o->additional =
-            additional != NULL ? additional : schema_keep(s, at, cJSON_CreateTrue());
+    settle(s, at, o);
+    if (additional != NULL ? !cJSON_IsFalse(additional) : !has_named)
+        o->additional = additional != NULL ? additional : schema_keep(s, at, cJSON_CreateTrue());
+    if (!schema_has_failed(s))
+        o->has_others =
+            schema_keys_others(s, at, o->keys, o->names, o->n_names, o->additional, &o->other);
+    drop_forbidden(o);
     read_counts(s, at, o);
 }
 
@@ -180,126 +191,6 @@ static struct grammar_piece write_member(struct schema *s, const struct schema_n
 
 /* ---- additional members ---- */
 
-struct other_keys {
-    struct schema *s;
-    const char **names; /* [n] sorted */
-    uint32_t n;
-};
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static void plain_chars(struct char_class *c)
-{
-    char_class_add(c, 0x20, CHAR_LAST);
-    char_class_remove(c, '"', '"');
-    char_class_remove(c, '\\', '\\');
-}
-
-static struct grammar_piece any_plain(struct schema *s)
-{
-    struct char_class c = {.n = 0};
-
-    if (s->plain < 0) {
-        plain_chars(&c);
-        s->plain = (int32_t)grammar_rule(s->b, "a character of a key");
-        grammar_define(s->b, (uint32_t)s->plain, grammar_chars(s->b, c.at, c.n));
-    }
-    return grammar_repeat_rule(s->b, (uint32_t)s->plain, 0, OTHER_KEY_CHARS);
-}
-
-/* What may follow the first `at` bytes of names[from .. to - 1], which they share, so that in the
- * end none of them stands there. Recursion is as deep as a name is long. */
-static struct grammar_piece other_ends(const struct other_keys *k, uint32_t from, uint32_t to,
-                                       size_t at)
-{
-    struct schema *s = k->s;
-    const bool is_name = k->names[from][at] == '\0';
-    struct char_class others = {.n = 0};
-    struct grammar_piece p, q;
-
-    plain_chars(&others);
-    for (uint32_t i = from + is_name, last = CHAR_LAST + 1; i < to && !schema_has_failed(s); i++) {
-        size_t len;
-        const uint32_t c = unicode_at(k->names[i] + at, strlen(k->names[i] + at) + 1, &len);
-
-        schema_spend(s, c == last ? 4 : 100 + 10 * (uint64_t)others.n);
-        if (c != last) /* they are sorted */
-            char_class_remove(&others, c, c);
-        last = c;
-    }
-    p = grammar_chars(s->b, others.at, others.n);
-    p = grammar_then(s->b, p, any_plain(s));
-    if (!is_name)
-        p = grammar_repeat(s->b, p, 0, 1);
-    for (uint32_t i = from + is_name, end; i < to && !schema_has_failed(s); i = end) {
-        size_t len;
-
-        unicode_at(k->names[i] + at, strlen(k->names[i] + at) + 1, &len);
-        for (end = i + 1; end < to && memcmp(k->names[end] + at, k->names[i] + at, len) == 0; end++)
-            ;
-        q = grammar_bytes(s->b, k->names[i] + at, len);
-        q = grammar_then(s->b, q, other_ends(k, i, end, at + len));
-        p = grammar_or(s->b, p, q);
-    }
-    return p;
-}
-
-/* The keys made here have no escapes, so a name that needs some is told apart by itself. */
-static bool needs_escapes(const char *name)
-{
-    for (; *name != '\0'; name++)
-        if ((uint8_t)*name < 0x20 || *name == '"' || *name == '\\')
-            return true;
-    return false;
-}
-
-static void avoid(struct other_keys *k, const struct schema_node *at, const char *name)
-{
-    if (needs_escapes(name))
-        return;
-    if (strlen(name) > MAX_KEY || k->n == MAX_PROPERTIES)
-        schema_refuse(k->s, at, "additionalProperties beside the property '%.40s' is not supported",
-                      name);
-    else
-        k->names[k->n++] = name;
-}
-
-static struct grammar_piece other_key(struct schema *s, const struct schema_node *at,
-                                      const struct object *o)
-{
-    struct other_keys k = {.s = s};
-    struct grammar_piece p = grammar_text(s->b, "\"");
-
-    k.names = mem_calloc(MAX_PROPERTIES, sizeof(*k.names));
-    if (k.names == NULL) {
-        grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
-        return p;
-    }
-    for (uint32_t i = 0; i < o->n; i++) /* those that are forbidden, too */
-        avoid(&k, at, o->members[i].name);
-    qsort(k.names, k.n, sizeof(*k.names), compare_names);
-    if (!schema_has_failed(s))
-        p = grammar_then(s->b, p, k.n > 0 ? other_ends(&k, 0, k.n, 0) : any_plain(s));
-    mem_free(k.names);
-    return grammar_then(s->b, p, grammar_text(s->b, "\""));
-}
-
-/* The rule of a member beyond `properties`. */
-static uint32_t additional_rule(struct schema *s, const struct schema_node *at,
-                                const struct object *o)
-{
-    const struct schema_node in = schema_in(at, o->additional, "additionalProperties", NULL);
-    const uint32_t rule = grammar_rule(s->b, "an additional member");
-    struct grammar_piece p = other_key(s, at, o);
-
-    p = grammar_then(s->b, p, schema_colon(s));
-    grammar_define(s->b, rule, grammar_then(s->b, p, schema_write(s, &in)));
-    return rule;
-}
-
 static struct grammar_piece more_additional(struct schema *s, uint32_t rule, uint32_t min,
                                             uint32_t max)
 {
@@ -314,17 +205,16 @@ static uint32_t less_one(uint32_t n)
     return n == GRAMMAR_NO_LIMIT ? n : n - 1;
 }
 
-/* All members are additional. */
-static struct grammar_piece additional_alone(struct schema *s, const struct object *o,
-                                             uint32_t rule)
+/* All members are additional; min is at most 1. */
+static struct grammar_piece additional_alone(struct schema *s, const struct object *o)
 {
     struct grammar_piece p;
 
     if (o->max == 0)
         return grammar_empty(s->b);
-    p = grammar_call(s->b, rule);
+    p = grammar_call(s->b, o->other);
     if (o->max > 1)
-        p = grammar_then(s->b, p, more_additional(s, rule, 0, less_one(o->max)));
+        p = grammar_then(s->b, p, more_additional(s, o->other, 0, less_one(o->max)));
     return o->min == 0 ? grammar_repeat(s->b, p, 0, 1) : p;
 }
 
@@ -359,16 +249,16 @@ static struct grammar_piece around_required(struct schema *s, const struct schem
 
 /* None is: rests[i] is what can follow member i, a rule; members are rules as well. */
 static struct grammar_piece all_optional(struct schema *s, const struct schema_node *at,
-                                         const struct object *o, uint32_t additional)
+                                         const struct object *o)
 {
     uint32_t rest = grammar_rule(s->b, "further members"), before;
     struct grammar_piece p = grammar_empty(s->b), q;
 
-    grammar_define(s->b, rest, o->additional != NULL
-                                   ? more_additional(s, additional, 0, GRAMMAR_NO_LIMIT)
-                                   : grammar_empty(s->b));
-    if (o->additional != NULL) {
-        q = grammar_call(s->b, additional);
+    grammar_define(s->b, rest,
+                   o->has_others ? more_additional(s, o->other, 0, GRAMMAR_NO_LIMIT)
+                                 : grammar_empty(s->b));
+    if (o->has_others) {
+        q = grammar_call(s->b, o->other);
         q = grammar_then(s->b, q, grammar_call(s->b, rest));
         p = grammar_or(s->b, p, q);
     }
@@ -389,31 +279,139 @@ static struct grammar_piece all_optional(struct schema *s, const struct schema_n
     return p;
 }
 
-static struct grammar_piece write_members(struct schema *s, const struct schema_node *at,
-                                          struct object *o)
+/* ---- counting ---- */
+
+struct counted {
+    struct schema *s;
+    const struct object *o;
+    uint32_t cap;      /* more than so many are not told apart */
+    uint32_t *members; /* [n] rules */
+    uint32_t *rests;   /* [(n + 1) * (cap + 1)] rule + 1 of what follows, 0: nothing can */
+};
+
+static uint32_t *rest_at(const struct counted *c, uint32_t member, uint32_t count)
 {
-    uint32_t additional = 0;
+    return &c->rests[member * (c->cap + 1) + (count < c->cap ? count : c->cap)];
+}
+
+/* What can follow all members with names, when so many were written. */
+static bool count_others(const struct counted *c, uint32_t count, struct grammar_piece *out)
+{
+    const struct object *o = c->o;
+    const uint32_t lacks = o->min > count ? o->min - count : 0;
+    const uint32_t room = o->max == GRAMMAR_NO_LIMIT ? o->max : o->max - count;
+    struct grammar_builder *b = c->s->b;
+
+    if (lacks > 1 || (lacks == 1 && (!o->has_others || room == 0)))
+        return false;
+    if (!o->has_others || room == 0) {
+        *out = grammar_empty(b);
+    } else if (count > 0) {
+        *out = more_additional(c->s, o->other, lacks, room);
+    } else {
+        *out = grammar_call(b, o->other);
+        if (room > 1)
+            *out = grammar_then(b, *out, more_additional(c->s, o->other, 0, less_one(room)));
+        if (lacks == 0)
+            *out = grammar_repeat(b, *out, 0, 1);
+    }
+    return true;
+}
+
+/* What can follow member i - 1: with member i, or without it. */
+static bool count_member(const struct counted *c, uint32_t i, uint32_t count,
+                         struct grammar_piece *out)
+{
+    const uint32_t *with = rest_at(c, i + 1, count + 1), *without = rest_at(c, i + 1, count);
+    struct grammar_builder *b = c->s->b;
+    bool any = false;
+
+    if (count<c->o->max && * with> 0) {
+        *out = count > 0 ? schema_comma(c->s) : grammar_empty(b);
+        *out = grammar_then(b, *out, grammar_call(b, c->members[i]));
+        *out = grammar_then(b, *out, grammar_call(b, *with - 1));
+        any = true;
+    }
+    if (!c->o->members[i].is_required && *without > 0) {
+        const struct grammar_piece p = grammar_call(b, *without - 1);
+
+        *out = any ? grammar_or(b, *out, p) : p;
+        any = true;
+    }
+    return any;
+}
+
+static void fill_rests(const struct counted *c)
+{
+    for (uint32_t i = c->o->n + 1; i-- > 0;)
+        for (uint32_t count = 0; count <= c->cap && count <= i && !schema_has_failed(c->s);
+             count++) {
+            struct grammar_piece p = {0};
+            uint32_t rule;
+
+            if (i == c->o->n ? !count_others(c, count, &p) : !count_member(c, i, count, &p))
+                continue;
+            rule = grammar_rule(c->s->b, "further members");
+            grammar_define(c->s->b, rule, p);
+            *rest_at(c, i, count) = rule + 1;
+        }
+}
+
+/* Members with counts: what can follow each, for each number of those before it. */
+static struct grammar_piece counted(struct schema *s, const struct schema_node *at,
+                                    const struct object *o)
+{
+    struct counted c = {.s = s, .o = o, .cap = o->max != GRAMMAR_NO_LIMIT ? o->max : o->min};
+    struct grammar_piece p = {0};
+
+    c.cap = c.cap > o->n ? o->n : c.cap;
+    if ((uint64_t)(o->n + 1) * (c.cap + 1) > MAX_COUNTED)
+        return schema_refuse(s, at,
+                             "minProperties or maxProperties of so many properties is not "
+                             "supported");
+    c.members = mem_calloc(o->n, sizeof(*c.members));
+    c.rests = mem_calloc((o->n + 1) * (c.cap + 1), sizeof(*c.rests));
+    if (c.members == NULL || c.rests == NULL)
+        grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
+    for (uint32_t i = 0; i < o->n && !schema_has_failed(s); i++) {
+        c.members[i] = grammar_rule(s->b, "a member");
+        grammar_define(s->b, c.members[i], write_member(s, at, &o->members[i]));
+    }
+    if (!schema_has_failed(s))
+        fill_rests(&c);
+    if (!schema_has_failed(s) && c.rests[0] == 0)
+        schema_refuse(s, at, "no object has so many members");
+    if (!schema_has_failed(s))
+        p = grammar_call(s->b, c.rests[0] - 1);
+    mem_free(c.members);
+    mem_free(c.rests);
+    return p;
+}
+
+static struct grammar_piece write_members(struct schema *s, const struct schema_node *at,
+                                          const struct object *o)
+{
     struct grammar_piece p;
 
-    if (o->additional != NULL)
-        additional = additional_rule(s, at, o);
-    drop_forbidden(o);
     if (o->n == 0)
-        return o->additional != NULL ? additional_alone(s, o, additional) : grammar_empty(s->b);
+        return o->has_others ? additional_alone(s, o) : grammar_empty(s->b);
+    if (o->min > o->n_required || o->max < o->n || (o->max != GRAMMAR_NO_LIMIT && o->has_others))
+        return counted(s, at, o);
     if (o->n_required == 0)
-        return all_optional(s, at, o, additional);
+        return all_optional(s, at, o);
     p = around_required(s, at, o);
-    if (o->additional != NULL)
-        p = grammar_then(s->b, p, more_additional(s, additional, 0, GRAMMAR_NO_LIMIT));
+    if (o->has_others)
+        p = grammar_then(s->b, p, more_additional(s, o->other, 0, GRAMMAR_NO_LIMIT));
     return p;
 }
 
 struct grammar_piece schema_object(struct schema *s, const struct schema_node *at)
 {
-    struct object o = {.members = mem_calloc(MAX_PROPERTIES, sizeof(*o.members))};
+    struct object o = {.members = mem_calloc(MAX_PROPERTIES, sizeof(*o.members)),
+                       .names = mem_calloc(MAX_PROPERTIES, sizeof(*o.names))};
     struct grammar_piece p = {0}, inside;
 
-    if (o.members == NULL)
+    if (o.members == NULL || o.names == NULL)
         grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
     else
         read_object(s, at, &o);
@@ -423,6 +421,8 @@ struct grammar_piece schema_object(struct schema *s, const struct schema_node *a
         p = grammar_then(s->b, p, inside);
         p = grammar_then(s->b, p, grammar_text(s->b, "}"));
     }
+    schema_keys_destroy(&o.keys);
     mem_free(o.members);
+    mem_free(o.names);
     return p;
 }

@@ -1,6 +1,7 @@
 /* core/grammar/json_schema_string.c - JSON strings of a schema: lengths, patterns, formats. */
 #include "core/grammar/json_schema_impl.h"
 
+#include "core/grammar/expr.h"
 #include "core/grammar/regex.h"
 
 #include <stdio.h>
@@ -18,7 +19,8 @@
 #define HEX4 "[0-9a-f]{1,4}"
 #define WORD "[A-Za-z0-9_~-]{0,40}"
 
-/* Each is a part of what the format allows, in a common spelling. */
+/* Each is a part of what the format allows, in a common spelling. Other formats are notes to the
+ * reader, as the standard has it. */
 static const struct {
     const char *name, *regex;
 } formats[] = {
@@ -53,27 +55,70 @@ static struct grammar_piece quoted(struct schema *s, const char *regex, unsigned
     return grammar_then(s->b, p, grammar_text(s->b, "\""));
 }
 
-static struct grammar_piece with_format(struct schema *s, const struct schema_node *at,
-                                        const cJSON *format)
+/* The expression of a known format, or NULL. */
+static const char *format_regex(const cJSON *format)
 {
-    if (!cJSON_IsString(format))
-        return schema_refuse(s, at, "'format' must be a string");
-    for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
+    for (size_t i = 0; cJSON_IsString(format) && i < sizeof(formats) / sizeof(formats[0]); i++)
         if (strcmp(formats[i].name, format->valuestring) == 0)
-            return quoted(s, formats[i].regex, 0);
-    return schema_refuse(s, at, "the format '%.40s' is not supported", format->valuestring);
+            return formats[i].regex;
+    return NULL;
 }
 
-/* An expression's error is told with a pointer to it. */
+bool schema_has_known_format(const cJSON *schema)
+{
+    return format_regex(schema_get(schema, "format")) != NULL;
+}
+
+/* What an expression or an automaton is refused for is told with a pointer to it. */
+void schema_point(struct schema *s, const struct schema_node *at, const char *keyword)
+{
+    char why[100];
+
+    snprintf(why, sizeof(why), "%s", grammar_builder_sentence(s->b));
+    if (strncmp(why, "at character", 12) == 0 || strncmp(why, "it makes", 8) == 0 ||
+        strncmp(why, "no text", 7) == 0 || strncmp(why, "too many different", 18) == 0)
+        grammar_builder_retell(s->b, "at '%.70s': '%s': %s", at->pointer, keyword, why);
+}
+
+uint32_t schema_string_expr(struct schema *s, const struct schema_node *at, struct expr_set *e)
+{
+    const cJSON *pattern = schema_get(at->schema, "pattern");
+    const char *format = format_regex(schema_get(at->schema, "format"));
+    const uint32_t min = schema_count(s, at, "minLength", 0);
+    const uint32_t max = schema_count(s, at, "maxLength", GRAMMAR_NO_LIMIT);
+    uint32_t out = expr_repeat(e, expr_any(e), min, max);
+
+    if (format != NULL)
+        out = expr_and(e, out, grammar_regex_expr(e, s->b, format, strlen(format), 0));
+    if (pattern != NULL && !cJSON_IsString(pattern))
+        schema_refuse(s, at, "'pattern' must be a string");
+    else if (pattern != NULL)
+        out = expr_and(e, out,
+                       grammar_regex_expr(e, s->b, pattern->valuestring,
+                                          strlen(pattern->valuestring), REGEX_SEARCH));
+    schema_point(s, at, pattern != NULL ? "pattern" : "maxLength");
+    return out;
+}
+
+/* Several of them at once. */
+static struct grammar_piece with_all(struct schema *s, const struct schema_node *at)
+{
+    struct grammar_piece p = grammar_text(s->b, "\"");
+    struct expr_set *e = NULL;
+
+    if (regex_alphabet(&e, s->b, REGEX_JSON) == 0)
+        p = grammar_then(s->b, p, expr_piece(e, schema_string_expr(s, at, e), true));
+    expr_destroy(&e);
+    schema_point(s, at, schema_get(at->schema, "pattern") != NULL ? "pattern" : "maxLength");
+    return grammar_then(s->b, p, grammar_text(s->b, "\""));
+}
+
 static struct grammar_piece with_pattern(struct schema *s, const struct schema_node *at,
                                          const char *pattern)
 {
     const struct grammar_piece p = quoted(s, pattern, REGEX_SEARCH);
-    char why[100];
 
-    snprintf(why, sizeof(why), "%s", grammar_builder_sentence(s->b));
-    if (strncmp(why, "at character", 12) == 0)
-        grammar_builder_retell(s->b, "at '%.70s': 'pattern': %s", at->pointer, why);
+    schema_point(s, at, "pattern");
     return p;
 }
 
@@ -85,15 +130,17 @@ struct grammar_piece schema_string(struct schema *s, const struct schema_node *a
     const uint32_t max = schema_count(s, at, "maxLength", GRAMMAR_NO_LIMIT);
     const bool has_length = min > 0 || max != GRAMMAR_NO_LIMIT;
 
-    if ((pattern != NULL) + (format != NULL) + has_length > 1)
-        return schema_refuse(s, at, "only one of pattern, format and lengths is supported");
     if (min > max)
         return schema_refuse(s, at, "minLength is above maxLength");
-    if (format != NULL)
-        return with_format(s, at, format);
+    if (format != NULL && !cJSON_IsString(format))
+        return schema_refuse(s, at, "'format' must be a string");
+    if (pattern != NULL && !cJSON_IsString(pattern))
+        return schema_refuse(s, at, "'pattern' must be a string");
+    if ((pattern != NULL) + (format_regex(format) != NULL) + has_length > 1)
+        return with_all(s, at);
+    if (format_regex(format) != NULL)
+        return quoted(s, format_regex(format), 0);
     if (pattern == NULL)
         return schema_any_string(s, min, max);
-    if (!cJSON_IsString(pattern))
-        return schema_refuse(s, at, "'pattern' must be a string");
     return with_pattern(s, at, pattern->valuestring);
 }

@@ -1,13 +1,18 @@
 /* core/grammar/regex.h - regular expressions as grammars.
  *
  * The common part of ECMAScript's and Python's notation: characters and escapes, classes, \d \w \s
- * and their opposites, dots, groups (capturing or not, named or not), |, * + ? {n} {n,} {n,m}, and
- * ^ and $ at the two ends of an alternative. A lazy mark behind a repetition changes nothing in
- * what matches. Where the two languages differ, only texts that match in both are made: \d \w \D \W
- * mean ASCII, \S and a dot leave out all kinds of blanks and line ends.
+ * and their opposites, \p{...} (categories, scripts and properties of Unicode), dots, groups
+ * (capturing or not, named or not), |, * + ? {n} {n,} {n,m}, ^ and $, \b and \B, look-ahead of any
+ * kind, and look-behind for one character ((?<=[a-z,]), (?<!^|-)). A lazy mark behind a repetition
+ * changes nothing in what matches. Where the two languages differ, only texts that match in both
+ * are made: \d \w \D \W mean ASCII, \S and a dot leave out all kinds of blanks and line ends, at
+ * \b and \B stand ASCII characters, and \P leaves out what Unicode has not assigned.
  *
- * Refused by name: look-around, back-references, \b \B, \p, flags, atomic groups and possessive
- * repetition, and anchors anywhere else.
+ * Look-around, \b, and anchors inside make a deterministic automaton (expr.h); one that is too
+ * large is ERR_LIMIT.
+ *
+ * Refused by name: back-references, flags, atomic groups and possessive repetition, look-behind for
+ * more than a character, and endless repetition of what may be empty and looks around.
  *
  * Thread: any. Memory: the grammar's.
  * Errors: ERR_INVAL, ERR_LIMIT, ERR_UNSUPPORTED, ERR_NOMEM, ERR_CANCELED; the sentence names the
@@ -20,6 +25,8 @@
 
 #include "core/grammar/builder.h"
 
+struct expr_set;
+
 #define REGEX_MAX_NESTING 128
 
 enum regex_flags {
@@ -30,6 +37,13 @@ enum regex_flags {
 /* The expression as a piece; errors are the builder's. */
 struct grammar_piece grammar_regex(struct grammar_builder *b, const char *text, size_t n,
                                    unsigned flags);
+
+/* The expression as a set of texts, to be put together with others; what e is made with must be
+ * regex_alphabet() or less. */
+uint32_t grammar_regex_expr(struct expr_set *e, struct grammar_builder *b, const char *text,
+                            size_t n, unsigned flags);
+/* A set for all characters that may stand in a text. */
+int regex_alphabet(struct expr_set **out, struct grammar_builder *b, unsigned flags);
 
 /* A grammar of texts that match as a whole. The budget may be NULL. */
 int grammar_from_regex(struct grammar **out, const char *text, size_t n, struct budget *budget,

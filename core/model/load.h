@@ -75,4 +75,7 @@ int load_layer_rope(struct load *l, uint32_t i);
 int load_weights(struct load *l);
 void load_weights_release(struct load *l);
 
+/* The names of the classifier's labels, n_labels being known: classifier.output_labels. */
+int load_labels(struct load *l);
+
 #endif

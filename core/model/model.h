@@ -114,7 +114,11 @@ struct model_shape {
     uint32_t n_expert_group, n_expert_group_used; /* a token's experts are all of so many groups,
                                                    * each of n_expert / n_expert_group in a row;
                                                    * 0: there are none */
-    uint32_t pooling_type; /* of embeddings, as the file numbers it: 1 mean, 2 first, 3 last */
+    uint32_t pooling_type; /* of embeddings, as the file numbers it: 1 mean, 2 first, 3 last, 4 for
+                            * a classifier */
+    uint32_t n_labels;     /* of the classifier; 0: there is none */
+    uint32_t n_token_types; /* of an encoder: 1, or 2 and more, of which the second is a second
+                             * text's */
     enum norm_kind norm;
     float norm_eps;
     enum qk_norm qk_norm;
@@ -136,6 +140,14 @@ struct rope_table {
     const float *cos, *sin; /* [n_ctx][n_rot/2] */
 };
 
+/* What makes numbers for labels of a pooled row x: out tanh(dense x). */
+struct model_head {
+    struct matrix dense; /* may be missing: then x is taken as it is */
+    const float *dense_bias;
+    struct matrix out;
+    const float *out_bias;
+};
+
 struct model {
     struct model_shape shape;
     char arch[32];
@@ -146,11 +158,13 @@ struct model {
     uint64_t table_bytes;              /* of the rope tables beside them */
     struct matrix embed;               /* [n_vocab][n_embd]; row look-up by kern_unpack_row */
     struct matrix pos_embed;           /* [n_ctx_train][n_embd], where positions are learned */
-    const float *type_embed;           /* [n_embd] or NULL: added to every token */
+    const float *type_embed;           /* [n_token_types][n_embd] or NULL: added to tokens */
     struct norm embed_norm;
     struct norm output_norm;
     struct matrix output;              /* shares embed's panels when tied; an encoder has none */
     const float *output_bias;          /* [n_vocab] or NULL */
+    struct model_head head;            /* with n_labels */
+    char **labels;                     /* [n_labels] names, or NULL */
     struct model_layer *layers;        /* [n_layer] */
     struct kv_groups groups;           /* of layers, in the KV cache */
     struct rope_table ropes[MODEL_N_ROPE]; /* model_layer.rope says which */

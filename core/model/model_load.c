@@ -355,6 +355,9 @@ void model_destroy(struct model **mp)
         mem_unmap(a->floats, a->float_bytes);
     }
     mem_free(a);
+    for (uint32_t i = 0; m->labels != NULL && i < m->shape.n_labels; i++)
+        mem_free(m->labels[i]);
+    mem_free(m->labels);
     mem_free(m->layers);
     mem_free(m);
     *mp = NULL;

@@ -13,6 +13,9 @@
 #include <string.h>
 
 #define PANEL_ALIGN 64
+#define MAX_LABELS 65536
+#define MAX_TOKEN_TYPES 16
+#define POOLING_TYPE_RANK 4 /* as files number it */
 #define FLOAT_ALIGN 16 /* floats: vectors begin on a cache line */
 
 enum { TENSOR_REQUIRED = 0, TENSOR_OPTIONAL = 1 };
@@ -327,7 +330,7 @@ static int add_layer(struct load *l, uint32_t i)
 
 /* ---- the tensors beside the layers ---- */
 
-/* What is added to every token, of the first type: those of later ones mark second texts. */
+/* What is added to every token: the first type's, or the second's in a second text. */
 static int add_token_type(struct load *l)
 {
     const uint32_t n = l->m->shape.n_embd;
@@ -335,11 +338,14 @@ static int add_token_type(struct load *l)
 
     if (t == NULL)
         return 0;
-    if (!has_extent(t, (struct extent){n, t->dims[1], 1}))
+    if (!has_extent(t, (struct extent){n, t->dims[1], 1}) || t->dims[1] > MAX_TOKEN_TYPES)
         return fail_extent(l, "token_types.weight", t, (struct extent){n, 1, 1});
+    l->m->shape.n_token_types = (uint32_t)t->dims[1];
     l->used[t - gguf_tensor_at(l->g, 0)] = true;
-    return add_vector_job(
-        l, (struct vector_job){.src = t, .dst = &l->m->type_embed, .n = n, .n_rows = 1});
+    return add_vector_job(l, (struct vector_job){.src = t,
+                                                 .dst = &l->m->type_embed,
+                                                 .n = n * l->m->shape.n_token_types,
+                                                 .n_rows = 1});
 }
 
 static int add_encoder(struct load *l)
@@ -354,6 +360,34 @@ static int add_encoder(struct load *l)
         rc = add_vector(l, "token_embd_norm.bias", TENSOR_REQUIRED, m->shape.n_embd,
                         &m->embed_norm.bias);
     return rc;
+}
+
+/* The classifier of a model that ranks or labels texts. */
+static int add_head(struct load *l)
+{
+    const struct gguf_tensor *t = gguf_tensor_find(l->g, "cls.output.weight");
+    struct model_head *h = &l->m->head;
+    const uint32_t n = l->m->shape.n_embd;
+    int rc;
+
+    if (t == NULL && l->m->shape.pooling_type != POOLING_TYPE_RANK)
+        return 0;
+    if (t == NULL)
+        return load_fail(l, ERR_FORMAT, "tensor 'cls.output.weight' is missing: the key "
+                                        "'%s.pooling_type' says that texts are ranked",
+                         l->traits->arch);
+    if (t->dims[1] > MAX_LABELS)
+        return load_fail(l, ERR_UNSUPPORTED, "tensor 'cls.output.weight': has more than %d labels",
+                         MAX_LABELS);
+    l->m->shape.n_labels = (uint32_t)t->dims[1];
+    rc = add_matrix(l, "cls.weight", TENSOR_OPTIONAL, n, n, &h->dense);
+    if (rc == 0 && matrix_exists(&h->dense))
+        rc = add_vector(l, "cls.bias", TENSOR_OPTIONAL, n, &h->dense_bias);
+    if (rc == 0)
+        rc = add_matrix(l, "cls.output.weight", TENSOR_REQUIRED, n, l->m->shape.n_labels, &h->out);
+    if (rc == 0)
+        rc = add_vector(l, "cls.output.bias", TENSOR_OPTIONAL, l->m->shape.n_labels, &h->out_bias);
+    return rc == 0 ? load_labels(l) : rc;
 }
 
 static int add_output(struct load *l)
@@ -430,6 +464,8 @@ int load_weights(struct load *l)
         rc = add_layer(l, i);
     if (rc == 0)
         rc = s->is_encoder ? add_encoder(l) : add_output(l);
+    if (rc == 0)
+        rc = add_head(l);
     if (rc == 0 && s->n_rot > 0)
         rc = add_divisors(l);
     return rc == 0 ? check_all_used(l) : rc;

@@ -51,6 +51,7 @@ void batch_destroy(struct batch **batch)
 void batch_clear(struct batch *b)
 {
     b->n_rows = b->n_spans = b->n_outputs = b->n_pools = 0;
+    b->has_labels = false;
 }
 
 uint32_t batch_add_span(struct batch *b, const int32_t *ids, uint32_t n, uint32_t pos0,
@@ -80,8 +81,11 @@ struct batch_output *batch_add_output(struct batch *b, uint32_t row)
     return o;
 }
 
-void batch_add_pool(struct batch *b, uint32_t row0, uint32_t n_row, float *sum)
+struct batch_pool *batch_add_pool(struct batch *b, uint32_t row0, uint32_t n_row, float *sum)
 {
-    assert(b->n_pools < b->max_spans && n_row > 0 && row0 + n_row <= b->n_rows);
-    b->pools[b->n_pools++] = (struct batch_pool){row0, n_row, sum};
+    struct batch_pool *p = &b->pools[b->n_pools++];
+
+    assert(b->n_pools <= b->max_spans && n_row > 0 && row0 + n_row <= b->n_rows);
+    *p = (struct batch_pool){.row0 = row0, .n_row = n_row, .sum = sum, .scale = 1};
+    return p;
 }

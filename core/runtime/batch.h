@@ -22,9 +22,22 @@ struct logit_bias {
     float bias; /* added to the logit; -inf bans */
 };
 
+/* The stages of a chain, in which each works on what the one before it has left. */
+enum sampling_stage {
+    STAGE_NONE = 0,
+    STAGE_TOP_N_SIGMA,
+    STAGE_TOP_K,
+    STAGE_TYPICAL,
+    STAGE_TOP_P,
+    STAGE_MIN_P,
+    STAGE_XTC,
+    STAGE_TEMPERATURE,
+};
+#define SAMPLING_MAX_CHAIN 16
+
 /* How to choose a token. Filled by the server, immutable afterwards. */
 struct sampling {
-    float temperature; /* 0 = greedy, ties to the lowest id */
+    float temperature; /* 0 = greedy, ties to the lowest id; below 0 the same */
     float top_p;       /* 1 = off */
     float min_p;       /* 0 = off */
     int32_t top_k;     /* 0 = off */
@@ -37,6 +50,18 @@ struct sampling {
     float dry_multiplier, dry_base;       /* multiplier 0 = off */
     uint32_t dry_allowed_length, dry_last_n;
     const uint32_t *dry_breakers; /* bits by token id, lives as long as the request */
+    uint32_t penalty_last_n;  /* 0: penalties as said above; else all three count in so many of the
+                               * last tokens, be they prompt or not; UINT32_MAX: in all of them */
+    const uint32_t *allowed;  /* bits by token id, lives as long as the request; NULL: all */
+    const int32_t *bad_words; /* runs of ids that must not appear, each behind its length; a length
+                               * of 0 ends them; lives as long as the request; NULL: none */
+    /* Of a chain only: */
+    uint32_t n_chain;    /* 0: there is none, and the order is the sampler's own */
+    uint8_t chain[SAMPLING_MAX_CHAIN]; /* enum sampling_stage */
+    float top_n_sigma;   /* so many standard deviations below the largest logit */
+    float dynatemp_range, dynatemp_exponent; /* range 0 = off */
+    uint32_t min_keep;   /* top_p, min_p, typical_p and XTC leave so many; 0 is as 1 */
+    bool wants_shares;   /* report the shares after the chain in place of log-probabilities */
     uint64_t seed;
     int32_t n_top;       /* alternatives wanted with log-probabilities; -1 = no log-probs */
     uint32_t n_bias;
@@ -60,9 +85,11 @@ struct batch_span {
     const uint32_t *table; /* block table: in group i of layers position p is in block
                             * table[i * group_stride + p / 16] */
     uint32_t group_stride;
+    uint32_t second_at; /* where a second text begins that an encoder reads; 0: there is none */
 };
 
 struct constraint_state; /* core/grammar/constraint.h */
+struct thought;          /* core/runtime/thought.h */
 
 enum batch_want {
     BATCH_SAMPLE = 0, /* choose the next token */
@@ -81,6 +108,7 @@ struct batch_output {
     float *mirostat_mu;     /* the request's state; moved on by each choice */
     bool ban_eog;  /* min_tokens is not reached: end-of-generation tokens may not be chosen */
     struct constraint_state *constraint; /* what may follow, or NULL; goes on behind the token */
+    struct thought *thought; /* before that, or NULL; goes on behind the token */
     uint32_t seq; /* the loop's own mark: index into the plan */
     /* in for SCORE, out for SAMPLE */
     int32_t token;
@@ -89,7 +117,7 @@ struct batch_output {
     bool is_broken;   /* no token was allowed: a bug, for the loop to report */
     /* out, when sampling->n_top >= 0: log-softmax of the raw logits, before any
      * temperature, penalty or filter */
-    float logprob;
+    float logprob; /* with wants_shares a chosen token's share, as in top */
     uint32_t rank; /* SCORE: of `token` in that row, 1 is the likeliest; of equals the lower id's */
     uint32_t n_top;
     struct top_logprob top[SAMPLING_MAX_TOP]; /* best first */
@@ -100,12 +128,18 @@ struct batch_output {
 struct batch_pool {
     uint32_t row0, n_row; /* n_row >= 1 */
     float *sum;           /* [n_embd] */
+    size_t next;          /* where a row is kept for itself: floats from its sum to the next one's;
+                           * 0: there is one sum */
+    float *labels;        /* [n_labels] of the classifier, which takes `scale` times the sum; NULL:
+                           * it is not asked, or not yet */
+    float scale;
 };
 
 struct batch {
     uint32_t max_rows, max_spans, max_outputs;
     uint32_t n_rows, n_spans, n_outputs;
     uint32_t n_pools; /* at most one for each span */
+    bool has_labels;  /* of one of them at least */
     int32_t *ids;        /* [n_rows] */
     uint32_t *pos;       /* [n_rows] */
     uint32_t *span_of;   /* [n_rows] index of the row's span */
@@ -124,6 +158,7 @@ uint32_t batch_add_span(struct batch *b, const int32_t *ids, uint32_t n, uint32_
                         const uint32_t *table, uint32_t group_stride);
 /* Append an output for a row; the rest of it is the caller's to fill (zeroed here). */
 struct batch_output *batch_add_output(struct batch *b, uint32_t row);
-void batch_add_pool(struct batch *b, uint32_t row0, uint32_t n_row, float *sum);
+/* Append rows that become one sum; for anything else the caller fills the rest. */
+struct batch_pool *batch_add_pool(struct batch *b, uint32_t row0, uint32_t n_row, float *sum);
 
 #endif

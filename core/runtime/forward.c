@@ -25,6 +25,15 @@ static void unpack_row(const struct matrix *m, uint32_t row, float *out)
                     m->n_in);
 }
 
+/* 1 in the second of two texts that are read together. */
+static size_t token_type(const struct runner *r, uint32_t row)
+{
+    const struct batch *b = r->batch;
+    const uint32_t second_at = b->spans[b->span_of[row]].second_at;
+
+    return r->model->shape.n_token_types > 1 && second_at > 0 && b->pos[row] >= second_at ? 1 : 0;
+}
+
 static void embed_row(struct runner *r, uint32_t row)
 {
     const struct model *m = r->model;
@@ -39,7 +48,7 @@ static void embed_row(struct runner *r, uint32_t row)
         r->kern.add(x, pos, 1.0f, n);
     }
     if (m->type_embed != NULL)
-        r->kern.add(x, m->type_embed, 1.0f, n);
+        r->kern.add(x, m->type_embed + token_type(r, row) * n, 1.0f, n);
     norm_row(r, x, x, &m->embed_norm, n);
 }
 
@@ -139,7 +148,7 @@ static void pool_rows(struct runner *r, struct thread_pool_worker *w)
             float *norm = r->norm + i * r->embd_stride;
 
             norm_row(r, norm, r->x + i * r->embd_stride, &r->model->output_norm, n);
-            r->kern.add(p->sum, norm, 1.0f, n);
+            r->kern.add(p->sum + (i - p->row0) * p->next, norm, 1.0f, n);
         }
     }
     end_region(r, w, RUNNER_NORM);
@@ -203,5 +212,6 @@ void runner_forward(void *ud, struct thread_pool_worker *w)
         run_layer(r, w, i, pending);
     residual_norm(r, w, pending, &none, false);
     pool_rows(r, w);
+    label_pools(r, w);
     outputs(r, w);
 }

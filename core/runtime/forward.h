@@ -6,6 +6,7 @@
  * input of the next product.
  *
  *   forward.c            the pass, embeddings, outputs
+ *   forward_labels.c     classifiers
  *   forward_rows.c       residuals, norms, rotation: row by row
  *   forward_products.c   products of a matrix and all rows
  *   forward_attention.c  attention over the paged cache
@@ -59,6 +60,11 @@ void products(struct runner *r, struct thread_pool_worker *w, const struct produ
 
 /* Of a matrix that is there. */
 bool is_quantised(const struct matrix *m);
+
+/* ---- classifiers ---- */
+
+/* The numbers for labels of the pools that want them, once these are summed up. */
+void label_pools(struct runner *r, struct thread_pool_worker *w);
 
 /* ---- rows ---- */
 

@@ -39,6 +39,7 @@ static void set_strides(struct runner *r)
     r->att_stride = att;
     r->ff_stride = panels(max_size(s->n_ff, s->n_ff_shared));
     r->vocab_stride = panels(s->n_vocab);
+    r->label_stride = panels(s->n_labels);
     r->qrow_stride = kern_qrow_bytes(
         panels(max_size(max_size(s->n_embd, s->n_lora_q), max_size(att, heads))) + 16);
     r->ff_row_stride = kern_qrow_bytes(r->ff_stride + 16);
@@ -102,6 +103,15 @@ static int create_rows(struct runner *r, const struct runner_options *o)
         r->attn_scratch == NULL)
         return ERR_NOMEM;
     return 0;
+}
+
+static int create_head_rows(struct runner *r)
+{
+    if (r->model->shape.n_labels == 0)
+        return 0;
+    r->head_rows = take(r, LOGIT_ROWS, r->embd_stride, sizeof(float));
+    r->head_out = take(r, LOGIT_ROWS, r->label_stride, sizeof(float));
+    return r->head_rows != NULL && r->head_out != NULL ? 0 : ERR_NOMEM;
 }
 
 /* Do some experts take rows as floats? */
@@ -175,7 +185,8 @@ static int create_buffers(struct runner *r, const struct runner_options *o)
     const uint32_t window = r->model->shape.window;
 
     if (create_rows(r, o) < 0 || create_expert_rows(r, o) < 0 || create_mla_rows(r, o) < 0 ||
-        create_samplers(r, o) < 0 || create_split_kv(r, o, &r->split_kv, 0) < 0)
+        create_head_rows(r) < 0 || create_samplers(r, o) < 0 ||
+        create_split_kv(r, o, &r->split_kv, 0) < 0)
         return ERR_NOMEM;
     return window > 0 ? create_split_kv(r, o, &r->window_split_kv, window) : 0;
 }
@@ -238,7 +249,8 @@ static void free_rows(struct runner *r)
         r->gate,       r->up,           r->logits,       r->lrows,       r->qrows,     r->ff_rows,
         r->router,     r->shared_gate,  r->slot_rows,    r->expert_gate, r->expert_up, r->slot_out,
         r->slot_qrows, r->expert_qrows, r->picks,        r->active,      r->lora,      r->mla_q,
-        r->heads,      r->head_qrows,   r->attn_scratch, r->expert_slots};
+        r->heads,      r->head_qrows,   r->attn_scratch, r->expert_slots, r->head_rows,
+        r->head_out};
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         mem_free(all[i]);

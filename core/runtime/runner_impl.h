@@ -64,6 +64,9 @@ struct runner {
     float *lora, *mla_q, *heads;
     uint8_t *head_qrows;                               /* [max_rows][n_head] */
     float *logits; /* [LOGIT_ROWS][vocab_stride] */
+    /* classifiers: [LOGIT_ROWS][embd_stride] and [LOGIT_ROWS][label_stride] */
+    float *head_rows, *head_out;
+    size_t label_stride; /* floats */
     float *lrows;  /* [LOGIT_ROWS][embd_stride] normed rows of outputs */
     struct split_kv split_kv,
         window_split_kv;   /* of layers that see everything, and of those that do not */

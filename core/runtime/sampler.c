@@ -6,12 +6,12 @@
 #include "core/grammar/constraint.h"
 #include "core/runtime/random.h"
 #include "core/runtime/sampler_impl.h"
+#include "core/runtime/thought.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-#define GREEDY_BELOW 1e-6f /* 1/temperature stays finite and exact enough above */
 #define BLOCK 1024         /* tokens whose weights are summed before the draw looks inside */
 #define LOOK 64            /* tokens passed over together when none of them is large enough */
 
@@ -114,22 +114,10 @@ static double log_sum_exp(const struct kern_table *kern, const float *x, uint32_
 
 static bool needs_changes(const struct batch_output *o)
 {
-    return o->sampling->n_bias > 0 || o->ban_eog || o->n_counts > 0 || o->constraint != NULL ||
-           o->sampling->dry_multiplier > 0;
-}
-
-static void apply_penalties(const struct batch_output *o, float *x)
-{
-    const struct sampling *p = o->sampling;
-
-    for (uint32_t i = 0; i < o->n_counts; i++) {
-        const struct token_count *c = &o->counts[i];
-
-        x[c->id] = x[c->id] > 0 ? x[c->id] / p->repetition_penalty
-                                : x[c->id] * p->repetition_penalty;
-        if (c->n_generated > 0)
-            x[c->id] -= p->frequency_penalty * (float)c->n_generated + p->presence_penalty;
-    }
+    return o->sampling->n_bias > 0 || o->ban_eog || sampler_has_penalties(o) ||
+           o->constraint != NULL || thought_must_close(o->thought) ||
+           o->sampling->dry_multiplier > 0 ||
+           o->sampling->allowed != NULL || o->sampling->bad_words != NULL;
 }
 
 /* Take what the mask's zeros stand for out of 32 logits. Most words are nearly full or nearly
@@ -157,6 +145,8 @@ static void apply_constraint(struct sampler_scratch *s, const int32_t *eog, size
     if (constraint_mask(o->constraint, s->walk, s->mask, n) && !o->ban_eog)
         for (size_t k = 0; k < n_eog; k++)
             s->mask[eog[k] >> 5] |= (uint32_t)1 << (eog[k] & 31);
+    if (thought_may_open(o->thought))
+        s->mask[o->thought->open >> 5] |= (uint32_t)1 << (o->thought->open & 31);
     for (i = 0; i + 32 <= n; i += 32) {
         const uint32_t word = s->mask[i >> 5];
 
@@ -170,6 +160,20 @@ static void apply_constraint(struct sampler_scratch *s, const int32_t *eog, size
             s->logits[i] = -INFINITY;
 }
 
+/* Whatever else is asked for: nothing but the closing mark. */
+static void close_thought(struct sampler_scratch *s, const struct thought *thought)
+{
+    for (uint32_t i = 0; i < s->n_vocab; i++)
+        s->logits[i] = -INFINITY;
+    s->logits[thought->close] = 0;
+}
+
+/* May the text not end here? A thought is no answer to a constraint. */
+static bool bans_end(const struct batch_output *o)
+{
+    return o->ban_eog || (o->constraint != NULL && thought_is_open(o->thought));
+}
+
 static const float *changed_logits(struct sampler_scratch *s, const float *logits,
                                    const int32_t *eog, size_t n_eog, const struct batch_output *o)
 {
@@ -178,12 +182,15 @@ static const float *changed_logits(struct sampler_scratch *s, const float *logit
     memcpy(s->logits, logits, s->n_vocab * sizeof(*logits));
     for (uint32_t i = 0; i < o->sampling->n_bias; i++)
         s->logits[o->sampling->bias[i].id] += o->sampling->bias[i].bias;
-    apply_penalties(o, s->logits);
+    sampler_penalties(s->repeats, o, s->logits);
     if (o->sampling->dry_multiplier > 0)
         sampler_dry(s->repeats, o, s->logits);
-    for (size_t i = 0; i < n_eog && o->ban_eog; i++)
+    sampler_bans(o, s->logits, s->n_vocab);
+    for (size_t i = 0; i < n_eog && bans_end(o); i++)
         s->logits[eog[i]] = -INFINITY;
-    if (o->constraint != NULL)
+    if (thought_must_close(o->thought))
+        close_thought(s, o->thought);
+    else if (o->constraint != NULL && !thought_is_open(o->thought))
         apply_constraint(s, eog, n_eog, o);
     return s->logits;
 }
@@ -354,6 +361,18 @@ static uint32_t take_picks(struct sampler_scratch *s, uint32_t n, uint32_t kept,
     return kept;
 }
 
+uint32_t sampler_best(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
+                      float max, uint32_t most)
+{
+    const uint32_t top = most < SAMPLER_PICKS ? most : SAMPLER_PICKS;
+    const struct cut cut = {
+        .max = max, .scale = 1, .most = top < s->n_vocab ? top : s->n_vocab, .mass = INFINITY};
+    const uint32_t n = gather(kern, s, x, &cut);
+    double sum;
+
+    return take_picks(s, n, pop_kept(s, n, &cut, &sum), 1);
+}
+
 /* Are more cuts wanted than those that pop_kept() makes? */
 static bool picks_on(const struct sampling *p)
 {
@@ -382,7 +401,7 @@ static struct cut cut_of(const struct kern_table *kern, const struct sampler_scr
 }
 
 static int32_t draw(const struct kern_table *kern, struct sampler_scratch *s, const float *x,
-                    const struct batch_output *o, double u)
+                    struct batch_output *o, double u)
 {
     const struct sampling *p = o->sampling;
     const struct cut cut = cut_of(kern, s, x, p);
@@ -391,6 +410,8 @@ static int32_t draw(const struct kern_table *kern, struct sampler_scratch *s, co
 
     if (!isfinite(cut.max))
         return largest(kern, x, s->n_vocab);
+    if (p->n_chain > 0)
+        return sampler_chain(kern, s, x, o, u);
     if (cut.most == s->n_vocab && cut.mass == INFINITY && cut.min_p <= 0.0f && !picks_on(p))
         return draw_from_all(kern, s, x, cut.max, cut.scale, u);
     n = gather(kern, s, x, &cut);
@@ -417,36 +438,66 @@ static void go_on(struct sampler_scratch *s, const int32_t *eog, size_t n_eog,
                   struct batch_output *o)
 {
     const bool ends = is_among(o->token, eog, n_eog);
+    const bool is_thought = thought_take(o->thought, o->token, o->constraint != NULL);
     enum constraint_status status = CONSTRAINT_OPEN;
 
-    if (!ends)
+    if (o->constraint == NULL)
+        return;
+    if (!ends && !is_thought)
         status = constraint_take(o->constraint, s->walk, o->token);
     o->is_complete = status == CONSTRAINT_DONE;
-    o->is_broken = status == CONSTRAINT_BROKEN || (ends && o->ban_eog);
+    o->is_broken = status == CONSTRAINT_BROKEN || (ends && (o->ban_eog || is_thought));
+}
+
+static bool is_greedy(const struct sampling *p)
+{
+    return p->temperature < SAMPLER_GREEDY_BELOW && p->dynatemp_range <= 0.0f;
+}
+
+/* Of the only token that was left; or, with a temperature below 0, of all tokens as they are. */
+static void share_greedily(struct batch_output *o)
+{
+    const bool is_plain = o->sampling->temperature < 0.0f;
+
+    o->logprob = is_plain ? kern_exp(o->logprob) : 1;
+    for (uint32_t i = 0; i < o->n_top && is_plain; i++)
+        o->top[i].logprob = kern_exp(o->top[i].logprob);
+    if (is_plain || o->n_top == 0)
+        return;
+    o->n_top = 1;
+    o->top[0] = (struct top_logprob){o->token, 1};
+}
+
+static void find_logprobs(const struct kern_table *kern, const struct sampler_scratch *s,
+                          const float *logits, struct batch_output *o)
+{
+    const double log_sum = log_sum_exp(kern, logits, s->n_vocab);
+
+    o->logprob = (float)((double)logits[o->token] - log_sum);
+    if (o->want == BATCH_SCORE)
+        o->rank = rank_of(logits, s->n_vocab, o->token);
+    if (o->sampling->n_top > 0)
+        find_top(kern, logits, s->n_vocab, (uint32_t)o->sampling->n_top, o, log_sum);
 }
 
 void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, const float *logits,
                   const int32_t *eog, size_t n_eog, struct batch_output *o)
 {
     const struct sampling *p = o->sampling;
+    const bool has_shares = o->want == BATCH_SAMPLE && p->wants_shares;
 
     if (o->want == BATCH_SAMPLE) {
         const float *x = changed_logits(s, logits, eog, n_eog, o);
 
-        if (p->temperature < GREEDY_BELOW)
+        if (is_greedy(p))
             o->token = largest(kern, x, s->n_vocab);
         else
             o->token = draw(kern, s, x, o, random_uniform(p->seed, o->pos));
-        if (o->constraint != NULL)
+        if (o->constraint != NULL || o->thought != NULL)
             go_on(s, eog, n_eog, o);
     }
-    if (p->n_top >= 0 || o->want == BATCH_SCORE) {
-        const double log_sum = log_sum_exp(kern, logits, s->n_vocab);
-
-        o->logprob = (float)((double)logits[o->token] - log_sum);
-        if (o->want == BATCH_SCORE)
-            o->rank = rank_of(logits, s->n_vocab, o->token);
-        if (p->n_top > 0)
-            find_top(kern, logits, s->n_vocab, (uint32_t)p->n_top, o, log_sum);
-    }
+    if ((p->n_top >= 0 && (!has_shares || is_greedy(p))) || o->want == BATCH_SCORE)
+        find_logprobs(kern, s, logits, o);
+    if (has_shares && is_greedy(p))
+        share_greedily(o);
 }

@@ -7,7 +7,8 @@
  * otherwise weights are exp((logit - max) / temperature) and are cut by top_k, then top_p of what
  * is left, then min_p of the largest, then typical_p, then XTC; one token is drawn with
  * random_uniform(seed, pos). Mirostat takes the place of all those cuts. typical_p, XTC and
- * mirostat look at the SAMPLER_PICKS likeliest tokens at most.
+ * mirostat look at the SAMPLER_PICKS likeliest tokens at most. A request may have a chain instead:
+ * the cuts and the temperature in an order of its own, over the SAMPLER_PICKS likeliest tokens.
  * Every sum is taken in one fixed order, so the answer is a function of the logits and the
  * request alone.
  *
@@ -41,7 +42,7 @@ struct sampler_scratch {
     struct candidate *heap; /* [n_vocab] */
     float *weights;         /* [n_vocab] of tokens in descending order, or block sums */
     struct pick *picks;     /* [2 * SAMPLER_PICKS], best first */
-    uint16_t *repeats;      /* [n_vocab] of DRY; zero between calls */
+    uint32_t *repeats;      /* [n_vocab] of DRY and penalties; zero between calls */
     uint32_t *mask;         /* [n_vocab / 32 + 1] tokens that a constraint allows */
     struct constraint_scratch *walk;
 };

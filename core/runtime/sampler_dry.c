@@ -28,7 +28,7 @@ static float penalty(const struct sampling *p, uint32_t length)
     return x < MOST ? x : MOST;
 }
 
-void sampler_dry(uint16_t *repeats, const struct batch_output *o, float *logits)
+void sampler_dry(uint32_t *repeats, const struct batch_output *o, float *logits)
 {
     const struct sampling *p = o->sampling;
     const uint32_t seen = p->dry_last_n < o->pos ? p->dry_last_n : o->pos;
@@ -38,7 +38,7 @@ void sampler_dry(uint16_t *repeats, const struct batch_output *o, float *logits)
         const uint32_t length = run_before(p, h, end, seen);
 
         if (length >= p->dry_allowed_length && length > repeats[h[end]])
-            repeats[h[end]] = (uint16_t)length;
+            repeats[h[end]] = length;
     }
     for (uint32_t end = 1; end < seen; end++) {
         if (repeats[h[end]] > 0)

@@ -44,7 +44,7 @@ static void sort(struct pick *x, uint32_t n)
 
 /* Keep the tokens whose surprise is nearest to the mean surprise, until they have `share` of all.
  * The second half of picks[] ranks them: id is an index, p how far it is from the mean. */
-static uint32_t cut_typical(struct pick *picks, uint32_t n, float share)
+uint32_t sampler_cut_typical(struct pick *picks, uint32_t n, float share, uint32_t min_keep)
 {
     struct pick *const rank = picks + n;
     double mean = 0, sum = 0;
@@ -59,7 +59,7 @@ static uint32_t cut_typical(struct pick *picks, uint32_t n, float share)
         rank[i] = (struct pick){(int32_t)i, (float)fabs(surprise - mean)};
     }
     sort(rank, n);
-    while (kept < n && (kept == 0 || sum < (double)share))
+    while (kept < n && (kept == 0 || kept < min_keep || sum < (double)share))
         sum += (double)picks[rank[kept++].id].p;
     for (uint32_t i = kept; i < n; i++)
         picks[rank[i].id].p = -1;
@@ -72,13 +72,13 @@ static uint32_t cut_typical(struct pick *picks, uint32_t n, float share)
 /* ---- XTC ---- */
 
 /* Of the tokens that have at least the threshold all go but the last; a single one stays. */
-static uint32_t cut_top(struct pick *picks, uint32_t n, float threshold)
+uint32_t sampler_cut_xtc(struct pick *picks, uint32_t n, float threshold, uint32_t min_keep)
 {
     uint32_t n_likely = 0;
 
     while (n_likely < n && picks[n_likely].p >= threshold)
         n_likely++;
-    if (n_likely < 2)
+    if (n_likely < 2 || n - (n_likely - 1) < min_keep)
         return n;
     for (uint32_t i = n_likely - 1; i < n; i++)
         picks[i - (n_likely - 1)] = picks[i];
@@ -87,8 +87,7 @@ static uint32_t cut_top(struct pick *picks, uint32_t n, float threshold)
 
 /* ---- the draw ---- */
 
-/* Index of the pick at u of the sum. */
-static uint32_t draw(const struct pick *picks, uint32_t n, double u)
+uint32_t sampler_draw_one(const struct pick *picks, uint32_t n, double u)
 {
     double at = u * sum_of(picks, n);
     uint32_t i = 0;
@@ -109,7 +108,7 @@ static int32_t draw_mirostat(const struct pick *picks, uint32_t n, const struct 
     while (kept < n && picks[kept].p > 0 &&
            -kern_log((double)picks[kept].p) / LN_2 <= (double)*o->mirostat_mu)
         kept++;
-    i = draw(picks, kept, u);
+    i = sampler_draw_one(picks, kept, u);
     bits = -kern_log((double)picks[i].p / sum_of(picks, kept)) / LN_2;
     *o->mirostat_mu -= p->mirostat_eta * ((float)bits - p->mirostat_tau);
     return picks[i].id;
@@ -122,12 +121,12 @@ int32_t sampler_draw_picks(struct pick *picks, uint32_t n, const struct batch_ou
     if (p->mirostat_tau > 0.0f)
         return draw_mirostat(picks, n, o, u);
     if (sampler_is_typical(p))
-        n = cut_typical(picks, n, p->typical_p);
+        n = sampler_cut_typical(picks, n, p->typical_p, 0);
     if (p->xtc_probability > 0.0f &&
         random_uniform_second(p->seed, o->pos) < (double)p->xtc_probability) {
         const float all = (float)sum_of(picks, n);
 
-        n = cut_top(picks, n, p->xtc_threshold * all);
+        n = sampler_cut_xtc(picks, n, p->xtc_threshold * all, 0);
     }
-    return picks[draw(picks, n, u)].id;
+    return picks[sampler_draw_one(picks, n, u)].id;
 }

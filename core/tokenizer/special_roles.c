@@ -119,14 +119,16 @@ static int read_flags(struct vocab *v, const struct gguf *g, char *err, size_t e
         rc = read_normaliser(v, g, err, err_len);
     v->add_bos = v->add_bos && v->bos != TOKEN_NONE;
     v->add_eos = v->add_eos && v->eos != TOKEN_NONE;
+    v->separates_pairs =
+        v->add_separator && v->separator != TOKEN_NONE && v->model != VOCAB_WPM;
     v->add_separator = v->add_separator && v->separator != TOKEN_NONE && v->model == VOCAB_WPM;
     v->add_space_prefix = v->add_space_prefix && v->model != VOCAB_BPE;
     return rc;
 }
 
-static int read_template(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
+static int read_template(const struct gguf *g, const char *key, char **out, char *err,
+                         size_t err_len)
 {
-    static const char key[] = "tokenizer.chat_template";
     struct gguf_str s;
     const int rc = gguf_get_str(g, key, &s, err, err_len);
 
@@ -137,11 +139,11 @@ static int read_template(struct vocab *v, const struct gguf *g, char *err, size_
     if (s.len > MAX_TEMPLATE || memchr(s.data, '\0', s.len) != NULL)
         return text_fail(g, ERR_FORMAT, err, err_len,
                          "%s has a NUL byte or is longer than %u bytes", key, MAX_TEMPLATE);
-    v->chat_template = mem_alloc(s.len + 1);
-    if (v->chat_template == NULL)
+    *out = mem_alloc(s.len + 1);
+    if (*out == NULL)
         return text_fail(g, ERR_NOMEM, err, err_len, "no memory for %s", key);
-    memcpy(v->chat_template, s.data, s.len);
-    v->chat_template[s.len] = '\0';
+    memcpy(*out, s.data, s.len);
+    (*out)[s.len] = '\0';
     return 0;
 }
 
@@ -281,7 +283,9 @@ int vocab_load_roles(struct vocab *v, const struct gguf *g, char *err, size_t er
     if (rc == 0)
         rc = read_flags(v, g, err, err_len);
     if (rc == 0)
-        rc = read_template(v, g, err, err_len);
+        rc = read_template(g, "tokenizer.chat_template", &v->chat_template, err, err_len);
+    if (rc == 0)
+        rc = read_template(g, "tokenizer.chat_template.rerank", &v->rerank_template, err, err_len);
     if (rc != 0)
         return rc;
     if (gguf_find(g, "tokenizer.ggml.token_type") == NULL)

@@ -334,6 +334,16 @@ bool tokenizer_adds_bos(const struct tokenizer *t)
     return t->vocab.add_bos;
 }
 
+uint32_t tokenizer_n_behind(const struct tokenizer *t)
+{
+    return (uint32_t)t->vocab.add_separator + (uint32_t)t->vocab.add_eos;
+}
+
+int32_t tokenizer_pair_separator(const struct tokenizer *t)
+{
+    return t->vocab.separates_pairs ? t->vocab.separator : TOKEN_NONE;
+}
+
 const int32_t *tokenizer_eog(const struct tokenizer *t, size_t *n)
 {
     *n = t->vocab.n_eog;
@@ -384,4 +394,9 @@ const struct infill_tokens *tokenizer_infill(const struct tokenizer *t)
 const char *tokenizer_chat_template(const struct tokenizer *t)
 {
     return t->vocab.chat_template;
+}
+
+const char *tokenizer_rerank_template(const struct tokenizer *t)
+{
+    return t->vocab.rerank_template;
 }

@@ -68,6 +68,11 @@ int32_t tokenizer_n_vocab(const struct tokenizer *t);
 int32_t tokenizer_bos(const struct tokenizer *t); /* or TOKEN_NONE */
 int32_t tokenizer_eos(const struct tokenizer *t); /* or TOKEN_NONE */
 bool tokenizer_adds_bos(const struct tokenizer *t);
+/* How many ids TOKENIZER_ADD_SPECIAL puts behind a text. */
+uint32_t tokenizer_n_behind(const struct tokenizer *t);
+/* What stands between two texts that are read together, beside the ends of the first; or
+ * TOKEN_NONE. */
+int32_t tokenizer_pair_separator(const struct tokenizer *t);
 
 /* Ids that end a generation (EOS, EOT and their like), ascending. */
 const int32_t *tokenizer_eog(const struct tokenizer *t, size_t *n);
@@ -86,6 +91,9 @@ const char *tokenizer_piece(const struct tokenizer *t, int32_t id, size_t *n);
 
 /* The model's chat template (Jinja source), or NULL; NUL-terminated. */
 const char *tokenizer_chat_template(const struct tokenizer *t);
+
+/* The text in which the model reads {query} and {document}, or NULL; NUL-terminated. */
+const char *tokenizer_rerank_template(const struct tokenizer *t);
 
 /* Incremental decoding. Feed ids in order; each call appends to `out` the bytes that are
  * certain: complete UTF-8 sequences only, with U+FFFD for bytes that can become nothing valid.

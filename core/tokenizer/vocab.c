@@ -461,5 +461,6 @@ void vocab_release(struct vocab *v)
     mem_free(v->slots);
     mem_free(v->eog);
     mem_free(v->chat_template);
+    mem_free(v->rerank_template);
     *v = (struct vocab){0};
 }

@@ -49,12 +49,14 @@ struct vocab {
     int32_t bos, eos, unknown; /* or TOKEN_NONE; bos is [CLS] where texts begin so */
     int32_t separator, gap;    /* or TOKEN_NONE; gap: [MASK], what is to be guessed */
     bool add_bos, add_eos, add_separator, add_space_prefix;
+    bool separates_pairs; /* one more separator stands between two texts */
     bool merge_spaces;                /* UGM: runs of spaces are one, those at the ends none */
     bool lower_case, without_accents; /* WPM: what is done to a text before */
     struct infill_tokens infill;
     int32_t *eog; /* ascending */
     size_t n_eog;
     char *chat_template; /* or NULL */
+    char *rerank_template; /* or NULL */
 };
 
 /* `pre`: the pretokenizer rules to use whatever the file says, or NULL or "". */

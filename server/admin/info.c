@@ -3,6 +3,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/json.h"
+#include "core/base/name_list.h"
 #include "core/base/version.h"
 #include "core/tokenizer/tokenizer.h"
 #include "server/admin/openapi.h"
@@ -24,7 +25,7 @@ static void reply(struct http_call *call, struct buf *body)
     http_call_reply(call, 200, JSON, body);
 }
 
-void info_health(struct http_call *call)
+void info_live(struct http_call *call)
 {
     struct buf b;
 
@@ -63,16 +64,19 @@ const char *info_trouble(struct engine_client *engine, struct info_watchdog *w)
     return NULL;
 }
 
-void info_ready(struct http_call *call, const char *trouble)
+void info_health(struct http_call *call, const char *trouble)
 {
-    struct api_error e;
+    struct buf b;
 
     if (trouble == NULL) {
-        info_health(call);
+        info_live(call);
         return;
     }
-    api_error_set(&e, 503, NULL, NULL, "%s", trouble);
-    http_call_reply_error(call, &e);
+    buf_init(&b, 512);
+    buf_add_str(&b, "{\"error\":{\"code\":503,\"message\":");
+    json_add_cstring(&b, trouble);
+    buf_add_str(&b, ",\"type\":\"unavailable_error\"}}");
+    http_call_reply(call, 503, JSON, &b);
 }
 
 void info_version(struct http_call *call)
@@ -115,7 +119,7 @@ void info_props(const struct server_model *m, struct http_call *call)
     struct params defaults;
     struct buf b;
 
-    params_set_defaults(&defaults, PARAMS_NATIVE);
+    params_set_defaults(&defaults, PARAMS_NATIVE, m->sampling);
     buf_init(&b, (size_t)8 << 20);
     buf_printf(&b, "{\"default_generation_settings\":{\"n_ctx\":%u,\"params\":",
                m->max_context);
@@ -153,10 +157,29 @@ static int vocab_type(const struct tokenizer *t)
     return 0;
 }
 
+/* As llama-server has them; what a pattern matches has no end. */
+static void add_aliases(struct buf *b, const char *list)
+{
+    struct name_list_item item;
+    bool is_first = true;
+
+    buf_add_str(b, ",\"aliases\":[");
+    while (name_list_next(&list, &item)) {
+        if (name_list_is_pattern(&item))
+            continue;
+        if (!is_first)
+            buf_add_char(b, ',');
+        json_add_string(b, item.text, item.len);
+        is_first = false;
+    }
+    buf_add_char(b, ']');
+}
+
 static void add_model(struct buf *b, const struct server_model *m)
 {
     buf_add_str(b, "{\"id\":");
     json_add_cstring(b, m->id);
+    add_aliases(b, m->aliases);
     buf_printf(b, ",\"object\":\"model\",\"created\":%" PRId64 ",\"owned_by\":\"quire\"",
                m->created);
     buf_printf(b, ",\"max_model_len\":%u,\"root\":", m->max_context);

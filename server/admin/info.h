@@ -25,7 +25,8 @@ struct info_watchdog {
     uint64_t since_us;     /* when that step was first seen; 0 = none was */
 };
 
-void info_health(struct http_call *call);
+/* That the process answers. */
+void info_live(struct http_call *call);
 /* A job of a parsing pool ends within its budget of steps (core/base/budget.h), a transfer of the
  * swap file or a write of the journal when its disk answers: after so long they hang. */
 #define INFO_STUCK_PARSE_US 10000000u
@@ -36,8 +37,8 @@ bool info_is_stuck(uint64_t begin_us, uint64_t most_us);
 
 /* Why a model's engine cannot be used now, or NULL. */
 const char *info_trouble(struct engine_client *engine, struct info_watchdog *w);
-/* `trouble`: of any of them, or NULL. */
-void info_ready(struct http_call *call, const char *trouble);
+/* Whether requests are taken, in llama-server's shape; `trouble`: why not, or NULL. */
+void info_health(struct http_call *call, const char *trouble);
 void info_version(struct http_call *call);
 /* GET /props, as llama-server has it. */
 void info_props(const struct server_model *m, struct http_call *call);

@@ -16,13 +16,13 @@
 /* ---- the tables ---- */
 
 static const struct {
-    const char *path, *tail;
-    enum http_methods method;
+    const char *path, *also, *tail;
+    unsigned methods; /* enum http_methods */
     unsigned flags;
     const char *name, *body, *reply, *text;
 } routes[] = {
-#define ROUTE(path, tail, method, id, handler, flags, body, reply, text)                           \
-    {path, tail, method, flags, #id, body, reply, text},
+#define ROUTE(path, also, tail, methods, id, handler, flags, body, reply, text)                    \
+    {path, also, tail, methods, flags, #id, body, reply, text},
 #include "server/api/routes.inc"
 #undef ROUTE
 };
@@ -48,13 +48,27 @@ static const struct doc docs[] = {
 static const struct {
     const char *name;
     unsigned forms;
-    enum doc_rows doc;
+    const char *use; /* what becomes of it */
+    int doc;         /* enum doc_rows, or -1 */
+    const char *why; /* then */
 } fields[] = {
-#define FIELD(name, forms, row) {#name, forms, DOC_##row},
+#define FIELD(name, forms, row) {#name, forms, "obeyed", DOC_##row, NULL},
+#define CHECKED(name, forms, row) {#name, forms, "ignored", DOC_##row, NULL},
+#define NO_EFFECT(name, forms, why) {#name, forms, "ignored", -1, why},
+#define REFUSED(name, forms, harmless, why) {#name, forms, "refused", -1, why},
 #include "server/api/params/params_fields.inc"
 };
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
-_Static_assert(N_FIELDS == N_DOCS, "each line of openapi_fields.inc belongs to a field");
+
+enum {
+    N_DOCUMENTED = 0
+#define FIELD(name, forms, row) +1
+#define NO_EFFECT(name, forms, why)
+#define REFUSED(name, forms, harmless, why)
+#include "server/api/params/params_fields.inc"
+};
+_Static_assert((int)N_DOCUMENTED == (int)N_DOCS,
+               "each line of openapi_fields.inc belongs to a field");
 
 static const struct {
     const char *schema, *name, *type, *text;
@@ -83,7 +97,13 @@ static const struct request_doc {
 } requests[] = {
     {"CompletionRequest", "", PARAMS_TEXT, "['prompt']"},
     {"ChatCompletionRequest", "", PARAMS_CHAT, "['messages']"},
-    {"EmbeddingRequest", "", PARAMS_EMBED, "['input']"},
+    {"EmbeddingRequest", "", PARAMS_EMBED,
+     "[],'anyOf':[{'required':['input']},{'required':['content']}]"},
+    {"RerankRequest", "", PARAMS_RERANK,
+     "['query'],'anyOf':[{'required':['documents']},{'required':['texts']}]"},
+    {"ScoreRequest", "", PARAMS_SCORE, "[]"},
+    {"ClassifyRequest", "", PARAMS_CLASSIFY, "['input']"},
+    {"PoolingRequest", "", PARAMS_POOL, "['input']"},
     {"PlanRequest", "", PARAMS_TEXT | PARAMS_EMBED,
      "[],'anyOf':[{'required':['prompt']},{'required':['input']}]"},
     {"ResponsesRequest", "", PARAMS_RESPONSES, "['input']"},
@@ -91,14 +111,23 @@ static const struct request_doc {
     {"CountTokensRequest", "", PARAMS_COUNT, "['messages']"},
     {"NativeCompletionRequest", "", PARAMS_NATIVE, "['prompt']"},
     {"InfillRequest", "", PARAMS_INFILL, "['input_prefix','input_suffix']"},
+    {"OllamaGenerateRequest", "", PARAMS_OLLAMA_GENERATE, "['model']"},
+    {"OllamaChatRequest", "", PARAMS_OLLAMA_CHAT, "['model']"},
+    {"OllamaEmbedRequest", "", PARAMS_OLLAMA_EMBED, "['model']"},
+    {"OllamaEmbeddingsRequest", "", PARAMS_OLLAMA_EMBEDDINGS, "['model']"},
+    {"OllamaOptions", "", PARAMS_OLLAMA_OPTIONS, "[]"},
+    {"OllamaShowRequest", "OllamaShowRequest", 0, "[]"},
+    {"OllamaRefusedRequest", "OllamaRefusedRequest", 0, "[]"},
     {"TokenizeRequest", "TokenizeRequest", 0, "[]"},
     {"DetokenizeRequest", "DetokenizeRequest", 0, "['tokens']"},
 };
 #define N_REQUESTS (sizeof(requests) / sizeof(requests[0]))
 
 /* Replies that come in frames when the body says "stream": true. */
-static const char *const streamed[] = {"Completion", "ChatCompletion", "Response",
+static const char *const streamed[] = {"Completion",       "ChatCompletion",    "Response",
                                        "AnthropicMessage", "NativeCompletions"};
+/* The same in lines of JSON, which are such objects themselves. */
+static const char *const in_lines[] = {"OllamaGenerated", "OllamaChatted"};
 
 /* ---- writing ---- */
 
@@ -124,13 +153,15 @@ static void add_ref(struct buf *out, const char *schema)
     buf_printf(out, "{\"$ref\":\"" SCHEMAS "%s\"}", schema);
 }
 
-/* A property: its schema, with the text as its description. */
-static void add_property(struct buf *out, bool *is_first, const char *name, const char *schema,
-                         const char *text)
+/* A property: its schema, with the text as its description, and what becomes of it. */
+static void add_property(struct buf *out, bool *is_first, const char *name, const struct doc *doc,
+                         const char *use)
 {
+    const char *schema = doc->schema;
+
     add_name(out, is_first, name);
-    buf_add_str(out, "{\"description\":");
-    json_add_cstring(out, text);
+    buf_printf(out, "{\"x-quire\":\"%s\",\"description\":", use);
+    json_add_cstring(out, doc->text);
     if (strcmp(schema, "{}") != 0)
         buf_add_char(out, ',');
     add(out, schema + 1);
@@ -152,6 +183,14 @@ static bool has_row(const char *rows, const char *field)
     return false;
 }
 
+static void add_field(struct buf *out, bool *is_first, size_t i)
+{
+    const struct doc own = {"{}", fields[i].why};
+
+    add_property(out, is_first, fields[i].name,
+                 fields[i].doc >= 0 ? &docs[fields[i].doc] : &own, fields[i].use);
+}
+
 /* A body's own rows, and then what it takes of the completions' fields. */
 static void add_request(struct buf *out, bool *is_first, const struct request_doc *r)
 {
@@ -163,11 +202,11 @@ static void add_request(struct buf *out, bool *is_first, const struct request_do
     buf_add_str(out, ",\"properties\":{");
     for (size_t i = 0; i < N_BODIES; i++)
         if (is_same(bodies[i].schema, r->rows) && bodies[i].type[0] != '\0')
-            add_property(out, &first, bodies[i].name, bodies[i].type, bodies[i].text);
+            add_property(out, &first, bodies[i].name,
+                         &(struct doc){bodies[i].type, bodies[i].text}, "obeyed");
     for (size_t i = 0; i < N_FIELDS; i++)
         if ((fields[i].forms & r->forms) != 0 && !has_row(r->rows, fields[i].name))
-            add_property(out, &first, fields[i].name, docs[fields[i].doc].schema,
-                         docs[fields[i].doc].text);
+            add_field(out, &first, i);
     buf_add_str(out, "}}");
 }
 
@@ -190,6 +229,14 @@ static bool takes_priority(const char *body)
     for (size_t i = 0; i < N_REQUESTS; i++)
         if (is_same(requests[i].name, body))
             return requests[i].forms != 0;
+    return false;
+}
+
+static bool is_in_lines(const char *reply)
+{
+    for (size_t i = 0; i < sizeof(in_lines) / sizeof(in_lines[0]); i++)
+        if (is_same(in_lines[i], reply))
+            return true;
     return false;
 }
 
@@ -223,9 +270,10 @@ static void add_body(struct buf *out, const char *schema)
     buf_add_str(out, "}}}");
 }
 
-static void add_responses(struct buf *out, size_t i)
+static void add_responses(struct buf *out, size_t i, enum http_methods method)
 {
-    const char *reply = routes[i].reply;
+    const char *reply = method == HTTP_DELETE && routes[i].methods != HTTP_DELETE ? "Deleted"
+                                                                                  : routes[i].reply;
 
     add(out, ",'responses':{'200':{'description':'The answer.','content':{");
     if (reply[0] == '\0') {
@@ -235,32 +283,89 @@ static void add_responses(struct buf *out, size_t i)
         add_ref(out, reply);
         buf_add_char(out, '}');
     }
-    if (is_streamed(reply))
+    if (is_streamed(reply) && routes[i].body[0] != '\0')
         add(out, ",'text/event-stream':{'schema':{'type':'string','description':'With stream: the "
                  "frames of the API that the answer has the shape of.'}}");
+    if (is_in_lines(reply)) {
+        add(out, ",'application/x-ndjson':{'schema':");
+        add_ref(out, reply);
+        buf_add_char(out, '}');
+    }
     add(out, "}},'default':{'description':'A refusal; 403 also for hosts and origins that are not "
              "answered, 408 for what comes too slowly; 429 and 503 say in Retry-After and "
              "retry-after-ms when to come back.','content':{'application/json':{'schema':");
-    add_ref(out, (routes[i].flags & AUTH_ANTHROPIC) != 0 ? "AnthropicError" : "Error");
+    add_ref(out, (routes[i].flags & AUTH_ANTHROPIC) != 0 ? "AnthropicError"
+                 : (routes[i].flags & AUTH_OLLAMA) != 0  ? "OllamaError"
+                                                         : "Error");
     buf_add_str(out, "}}}}");
 }
 
-static void add_path(struct buf *out, bool *is_first, size_t i)
-{
-    char path[128];
+/* One name of a route; its first has number 0 and the route's own words. */
+struct route_name {
+    const char *path;
+    int len;
+    unsigned number;
+};
 
-    snprintf(path, sizeof(path), routes[i].tail[0] != '\0' ? "%s{%s}" : "%s%s", routes[i].path,
-             routes[i].tail);
-    add_name(out, is_first, path);
-    buf_printf(out, "{\"%s\":{\"operationId\":\"%s\",\"summary\":",
-               routes[i].method == HTTP_GET ? "get" : "post", routes[i].name);
-    json_add_cstring(out, routes[i].text);
+/* Ids are of one operation each: its other names have a number, a method beside GET says so. */
+static void add_operation(struct buf *out, size_t i, const struct route_name *name,
+                          enum http_methods method)
+{
+    const char *verb = method == HTTP_POST ? "post" : method == HTTP_DELETE ? "delete" : "get";
+    const bool is_beside = method != HTTP_GET && (routes[i].methods & HTTP_GET) != 0;
+    char summary[400];
+
+    buf_printf(out, "\"%s\":{\"operationId\":\"%s", verb, routes[i].name);
+    if (name->number > 0)
+        buf_printf(out, "_%u", name->number + 1);
+    buf_printf(out, "%s%s\",\"summary\":", is_beside ? "_" : "", is_beside ? verb : "");
+    snprintf(summary, sizeof(summary), name->number > 0 ? "%s%s Another name for %s." : "%s%s",
+             is_beside && method == HTTP_DELETE ? "Delete: " : "", routes[i].text, routes[i].path);
+    json_add_cstring(out, summary);
     if ((routes[i].flags & AUTH_OPEN) != 0)
         buf_add_str(out, ",\"security\":[]");
     add_parameters(out, i);
     add_body(out, routes[i].body);
-    add_responses(out, i);
-    buf_add_str(out, "}}");
+    add_responses(out, i, method);
+    buf_add_char(out, '}');
+}
+
+static void add_path(struct buf *out, bool *is_first, size_t i, const struct route_name *name)
+{
+    static const enum http_methods all[] = {HTTP_GET, HTTP_POST, HTTP_DELETE};
+    const unsigned methods = routes[i].methods;
+    bool is_first_method = true;
+    char path[128];
+    const char *star = memchr(name->path, '*', (size_t)name->len);
+    const int before = star != NULL ? (int)(star - name->path) : name->len;
+
+    snprintf(path, sizeof(path), routes[i].tail[0] != '\0' ? "%.*s{%s}%.*s" : "%.*s%s%.*s", before,
+             name->path, routes[i].tail, star != NULL ? name->len - before - 1 : 0,
+             star != NULL ? star + 1 : "");
+    add_name(out, is_first, path);
+    buf_add_char(out, '{');
+    for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {
+        if ((methods & all[k]) == 0)
+            continue;
+        if (!is_first_method)
+            buf_add_char(out, ',');
+        is_first_method = false;
+        add_operation(out, i, name, all[k]);
+    }
+    buf_add_char(out, '}');
+}
+
+static void add_route(struct buf *out, bool *is_first, size_t i)
+{
+    struct route_name name = {routes[i].path, (int)strlen(routes[i].path), 0};
+
+    add_path(out, is_first, i, &name);
+    for (name.path = routes[i].also; *name.path != '\0'; name.path += strspn(name.path, " ")) {
+        name.len = (int)strcspn(name.path, " ");
+        name.number++;
+        add_path(out, is_first, i, &name);
+        name.path += name.len;
+    }
 }
 
 /* ---- all of it ---- */
@@ -287,11 +392,12 @@ void openapi_render(struct buf *out)
 
     add(out, "{'openapi':'3.1.0','info':{'title':'Quire','description':'HTTP inference server for "
              "GGUF language models on CPUs. A null stands for an absent field; unknown fields are "
-             "ignored; keys are needed only where the server has some.','version':");
+             "ignored; x-quire says what becomes of a known one (a refused one may have a value "
+             "that changes nothing); keys are needed only where the server has some.','version':");
     json_add_cstring(out, quire_version());
     add(out, "},'servers':[{'url':'/'}],'security':[{},{'bearer':[]},{'header':[]}],'paths':{");
     for (size_t i = 0; i < N_ROUTES; i++)
-        add_path(out, &first, i);
+        add_route(out, &first, i);
     buf_add_str(out, "},");
     add_components(out);
     buf_add_char(out, '}');

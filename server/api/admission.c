@@ -128,7 +128,9 @@ enum admission admission_decide(struct engine_client *engine, struct api_call *a
     const bool is_dry = what == ADMISSION_FOR_DRY_RUNS;
     const uint32_t n = api == NULL ? 1
                        : is_dry    ? api->request.params.n_prompts
-                                   : api->request.n_choices;
+                       : (api->request.params.form & PARAMS_POOLED) != 0
+                           ? 1 /* the others follow as there is room */
+                           : api->request.n_choices;
     uint32_t tenant;
     int rc;
 

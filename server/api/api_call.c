@@ -121,10 +121,17 @@ static void set_memory(struct api_call *api, uint64_t bytes)
         p->reason = REJECTION_MEMORY;
 }
 
+static void look_up(struct api_call *api);
+
 static void after_parse(struct api_call *api)
 {
     struct api_request *p = &api->request;
 
+    if (p->has_wish && p->error.status == 0 && api->call != NULL) {
+        look_up(api);
+        return;
+    }
+    buf_release(&api->kept);
     buf_release(&api->body);
     if (p->error.status == 0)
         set_memory(api, request_memory_of_parsed(p));
@@ -193,6 +200,47 @@ static bool parse_inline(struct api_call *api)
     return false;
 }
 
+/* ---- kept responses ---- */
+
+static void on_look_up(struct response_job *job, struct response_store *store)
+{
+    struct api_call *api = list_entry(job, struct api_call, look_up);
+
+    response_store_history(store, api->tenant, &api->wish, &api->kept, &api->kept_error);
+}
+
+/* Parse again, with what was found. */
+static void after_look_up(struct response_job *job)
+{
+    struct api_call *api = list_entry(job, struct api_call, look_up);
+    const struct body_scan body = body_scan(api->body.data, api->body.len),
+                           kept = body_scan(api->kept.data, api->kept.len);
+
+    buf_release(&api->wish.items);
+    if (api->kept_error.status == 0 && api->call != NULL) {
+        set_memory(api, request_memory_of_body(&body) + request_memory_of_body(&kept));
+    } else {
+        api->request.error = api->kept_error;
+        api->request.reason = REJECTION_INVALID;
+    }
+    if (api->kept_error.status != 0 || api->request.error.status != 0 || api->call == NULL)
+        after_parse(api);
+    else
+        post(api, api->is_constrained ? api->engine->constraint_pool : api->engine->text_pool);
+}
+
+static void look_up(struct api_call *api)
+{
+    api->wish = api->request.wish;
+    api->request.wish = (struct response_wish){0};
+    api_request_release(&api->request);
+    buf_init(&api->kept, 2 * api->engine->server->max_body);
+    api->headers.kept = &api->kept;
+    api->look_up.work = on_look_up;
+    api->look_up.done = after_look_up;
+    response_keeper_post(api->engine->keeper, &api->look_up, api->tenant);
+}
+
 /* Copies: the call may be gone before they are read. A value that was cut is still too long to pass
  * the checks. */
 static const char *copy_header(const struct http_call *call, const char *name, char *buf,
@@ -211,6 +259,7 @@ static void take_headers(struct api_call *api)
     snprintf(api->request_id, sizeof(api->request_id), "%s", http_call_id(api->call));
     api->headers.tenant_header = server->tenant_header;
     api->headers.salt_seed = server->salt_seed;
+    api->headers.keeps = api->engine->keeper != NULL;
     api->headers.priority =
         copy_header(api->call, "X-Priority", api->priority, sizeof(api->priority));
     if (api->key == NULL) {
@@ -236,6 +285,7 @@ void api_call_start(struct api_call *api, struct engine_client *engine, struct h
     api->access = access_ref(http_call_access(call));
     api->body = http_call_take_body(call);
     take_headers(api);
+    api->is_constrained = scan->may_be_constrained;
     set_memory(api, request_memory_of_body(scan) + wire_format->answer_bytes * scan->n_bytes);
     if (api->request.error.status != 0)
         after_parse(api);

@@ -4,7 +4,8 @@
  * Parsing (body -> JSON -> params -> tokens -> requests) is a pure function of the body and two
  * headers. The I/O thread does it for a short body as long as a moment's budget allows; else
  * threads of a pool do: those of constraint_pool for bodies that ask for a constraint, those of
- * text_pool for others. What is refused is answered here. Embedded as the first member of what goes
+ * text_pool for others. One that goes on from kept responses is parsed again when these have been
+ * looked up. What is refused is answered here. Embedded as the first member of what goes
  * on with it (a completion, a dry run).
  *
  * Thread: the loop's, except parsing.
@@ -22,6 +23,7 @@
 #include "server/auth/api_keys.h"
 #include "server/http/access_log.h"
 #include "server/process/worker_pool.h"
+#include "server/responses/response_keeper.h"
 
 struct body_scan;
 struct engine_client;
@@ -48,6 +50,11 @@ struct api_call {
     struct budget budget;
     struct memory_share share;
     struct buf body;
+    bool is_constrained;         /* who parses it */
+    struct response_job look_up; /* of what it goes on from */
+    struct response_wish wish;
+    struct buf kept;
+    struct api_error kept_error;
     char priority[16], tenant[WEIGHTS_MAX_NAME + 2];
     struct api_headers headers;
 };

@@ -6,8 +6,10 @@
 #include "core/base/mem.h"
 #include "core/grammar/constraint.h"
 #include "core/tokenizer/tokenizer.h"
+#include "server/api/chat/chat.h"
 #include "server/api/constraint_cache.h"
 #include "server/api/infill.h"
+#include "server/api/kept_input.h"
 #include "server/api/response/response_writer.h"
 #include "server/http/http_call.h"
 
@@ -19,12 +21,12 @@
 static int fit_tokens(struct api_request *p, const struct server_model *model, uint32_t n_prompt,
                       uint32_t *max_tokens)
 {
-    const uint32_t room = model->max_context - n_prompt;
+    const uint32_t room = api_request_context(p, model) - n_prompt;
 
     *max_tokens = p->params.max_tokens < room ? p->params.max_tokens : room;
     if (room == 0 && p->params.max_tokens > 0)
-        return api_request_too_long(p, model);
-    if (p->params.max_tokens == PARAMS_NO_LIMIT && n_prompt < model->max_kv_tokens &&
+        return api_request_too_long(p, model, n_prompt);
+    if (p->params.max_tokens == p->params.default_max_tokens && n_prompt < model->max_kv_tokens &&
         *max_tokens > model->max_kv_tokens - n_prompt)
         *max_tokens = model->max_kv_tokens - n_prompt;
     if ((uint64_t)n_prompt + *max_tokens <= model->max_kv_tokens)
@@ -67,10 +69,12 @@ static void fill_request(struct request *r, const struct params *p, const struct
         r->sampling.n_top = p->prompt_logprobs;
     r->sampling.seed += k;
     r->mirostat_mu = 2 * p->sampling.mirostat_tau;
+    r->thought = prompt->thought;
     r->key.salt = salt;
     r->priority = p->priority;
     r->min_tokens = p->min_tokens;
     r->ignore_eos = p->ignore_eos;
+    r->reports_progress = p->stream && (p->return_progress || p->timings_per_token);
     r->score_prompt = (p->echo && p->sampling.n_top >= 0) || (k == 0 && p->prompt_logprobs >= 0);
     r->n_stop_ids = p->n_stop_ids;
     memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof(*r->stop_ids));
@@ -86,14 +90,6 @@ static void constrain_request(struct request *r, struct constraint *c)
     r->drop_constraint = constraint_unref;
 }
 
-/* The engine sums up the vector in the prompt's memory, which outlives the request. */
-static int pool_request(struct request *r, struct prompt *prompt, const struct server_model *m)
-{
-    prompt->pooled = mem_calloc(m->n_embd, sizeof(*prompt->pooled));
-    r->pooling = m->pooling;
-    r->pooled = prompt->pooled;
-    return prompt->pooled != NULL ? 0 : ERR_NOMEM;
-}
 
 static int make_requests(struct api_request *p, const struct server_model *model,
                          const struct api_headers *headers)
@@ -105,7 +101,8 @@ static int make_requests(struct api_request *p, const struct server_model *model
         struct prompt *prompt = &p->prompts[i / params->n_each];
         struct request_size size = {.n_prompt = (uint32_t)prompt->ids.n,
                                     .n_bias = params->sampling.n_bias,
-                                    .penalties = sampling_has_penalty(&params->sampling)};
+                                    .penalties = params->sampling.penalty_last_n == 0 &&
+                                                 sampling_has_penalty(&params->sampling)};
 
         if (p->constraint != NULL)
             size.constraint_bytes = constraint_state_bytes();
@@ -115,8 +112,9 @@ static int make_requests(struct api_request *p, const struct server_model *model
             return api_request_no_memory(p);
         fill_request(p->requests[i], params, prompt, i % params->n_each, salt);
         constrain_request(p->requests[i], p->constraint);
-        if (params->form == PARAMS_EMBED && pool_request(p->requests[i], prompt, model) < 0)
-            return api_request_no_memory(p);
+        if ((params->form & PARAMS_POOLED) != 0 &&
+            api_request_pool(p, model, p->requests[i], prompt) < 0)
+            return ERR_INVAL;
     }
     return 0;
 }
@@ -201,7 +199,9 @@ static int take_constraint(struct api_request *p, const struct server_model *mod
 
 static int check_task(struct api_request *p, const struct server_model *model)
 {
-    if (!model->is_encoder || p->wire_format->form == PARAMS_EMBED)
+    if ((p->wire_format->form & PARAMS_POOLED) != 0)
+        return api_request_check_pooling(p, model);
+    if (!model->is_encoder)
         return 0;
     return api_error_set(&p->error, 400, "model", "unsupported_model",
                          "the model '%s' is an encoder: it makes embeddings (POST "
@@ -209,24 +209,45 @@ static int check_task(struct api_request *p, const struct server_model *model)
                          model->id);
 }
 
+/* Only Ollama's clients are told that a model does not think. */
+static int check_think(struct api_request *p, const struct server_model *model)
+{
+    if ((p->params.form & PARAMS_OLLAMA_TURNS) == 0 || p->params.thinking != THINKING_ON ||
+        chat_style(model->chat)->has_thoughts)
+        return 0;
+    return api_error_set(&p->error, 400, "think", NULL,
+                         "'think' is not supported: the model '%s' has no thoughts", model->id);
+}
+
 static int build_requests(struct api_request *p, const struct server_model *model, cJSON *body,
                           const struct api_headers *headers)
 {
     const struct params_limits limits = {.model = model->id,
+                                         .aliases = model->aliases,
                                          .tokenizer = model->tokenizer,
+                                         .defaults = model->sampling,
+                                         .keeps = headers->keeps,
+                                         .kept = p->kept,
                                          .can_infill = infill_is_known(model->tokenizer),
                                          .n_embd = model->n_embd,
+                                         .is_cross = model->is_cross,
                                          .budget = p->budget,
                                          .n_vocab = tokenizer_n_vocab(model->tokenizer)};
 
     if (check_task(p, model) < 0)
         return ERR_INVAL;
     if (params_parse(&p->params, p->wire_format->form, body, &limits, &p->error) < 0 ||
-        take_priority(p, headers->priority) < 0 || check_tenant(p, headers) < 0 ||
-        take_seed(p) < 0 || take_constraint(p, model, headers) < 0 ||
-        find_breakers(p, model->tokenizer) < 0)
+        check_think(p, model) < 0 || take_priority(p, headers->priority) < 0 ||
+        check_tenant(p, headers) < 0 || take_seed(p) < 0 ||
+        take_constraint(p, model, headers) < 0 || find_breakers(p, model->tokenizer) < 0)
         return ERR_INVAL;
+    if (!p->params.has_return_documents)
+        p->params.return_documents =
+            p->wire_format->gives_documents && !p->params.is_texts;
     if (p->wire_format->echo != NULL && p->wire_format->echo(body, &p->echo) < 0)
+        return api_request_no_memory(p);
+    if (p->params.store && p->wire_format->answer == NULL &&
+        kept_input_list(body, p->kept, &p->input) < 0)
         return api_request_no_memory(p);
     p->n_choices = p->params.n_prompts * p->params.n_each;
     p->prompts = mem_calloc(p->params.n_prompts, sizeof(*p->prompts));
@@ -236,7 +257,10 @@ static int build_requests(struct api_request *p, const struct server_model *mode
     for (uint32_t i = 0; i < p->params.n_prompts; i++)
         if (api_request_make_prompt(p, model, i) < 0)
             return ERR_INVAL;
-    return make_requests(p, model, headers);
+    if (p->wire_format->answer == NULL)
+        return make_requests(p, model, headers);
+    p->n_choices = 0; /* only the prompts are wanted, however long they are */
+    return 0;
 }
 
 static int build(struct api_request *p, const struct server_model *model, cJSON *body,
@@ -246,6 +270,13 @@ static int build(struct api_request *p, const struct server_model *model, cJSON 
         p->wire_format = p->wire_format->pick(body);
     if (!cJSON_IsObject(body))
         return api_error_set(&p->error, 400, NULL, NULL, "the body must be a JSON object");
+    if (p->wire_format->form == PARAMS_RESPONSES && headers->keeps && headers->kept == NULL) {
+        if (kept_input_wish(body, &p->wish, &p->error) < 0)
+            return ERR_INVAL;
+        p->has_wish = p->wish.previous[0] != '\0' || p->wish.items.len > 0;
+        if (p->has_wish)
+            return 0;
+    }
     if (p->wire_format->form != 0 && build_requests(p, model, body, headers) < 0)
         return ERR_INVAL;
     return p->wire_format->answer != NULL ? p->wire_format->answer(p, model, body) : 0;
@@ -257,23 +288,30 @@ void api_request_parse(struct api_request *p, const struct server_model *model,
 {
     static const struct api_headers none = {0};
     const char *why = NULL;
-    cJSON *json = NULL;
+    cJSON *json = NULL, *kept = NULL;
     int rc;
 
     p->wire_format = wire_format;
     p->budget = budget;
     buf_init(&p->echo, HTTP_MAX_REPLY);
+    buf_init(&p->input, HTTP_MAX_REPLY);
     p->reason = REJECTION_INVALID;
     rc = json_parse(body->data, body->len, &json, &why);
+    if (rc == 0 && headers != NULL && headers->kept != NULL)
+        rc = json_parse(headers->kept->data, headers->kept->len, &kept, &why);
+    p->kept = kept;
     if (rc < 0)
         api_error_set(&p->error, rc == ERR_NOMEM ? 500 : 400, NULL, NULL, "%s", why);
     else
         build(p, model, json, headers != NULL ? headers : &none);
     p->params.prompt = NULL; /* it was the tree's */
+    p->params.context = NULL;
     p->params.infill = (struct infill_spec){0};
     p->params.constraint.value = NULL;
     p->budget = NULL;
+    p->kept = NULL;
     cJSON_Delete(json);
+    cJSON_Delete(kept);
 }
 
 void api_request_release(struct api_request *p)
@@ -292,6 +330,8 @@ void api_request_release(struct api_request *p)
     constraint_unref(&p->constraint);
     params_release(&p->params);
     buf_release(&p->echo);
+    buf_release(&p->input);
+    buf_release(&p->wish.items);
     *p = (struct api_request){0};
 }
 

@@ -13,14 +13,19 @@
 #include "server/api/server_options.h"
 #include "server/http/error.h"
 #include "server/metrics/metrics.h"
+#include "server/responses/response_store.h"
 
 struct wire_format;
 
+/* A body of Responses that goes on from kept ones is parsed twice: first for what it wants of them,
+ * and once more with that. */
 struct api_headers { /* NULL where there is none */
     const char *priority;      /* X-Priority */
     const char *tenant;        /* the header that the settings name */
     const char *tenant_header; /* its name */
     uint64_t salt_seed;        /* the server's secret: no client can guess another's salt */
+    bool keeps;                /* responses are kept */
+    const struct buf *kept;    /* what response_store_history() gave; NULL: nothing was asked for */
 };
 
 struct api_request { /* zero is empty */
@@ -28,6 +33,10 @@ struct api_request { /* zero is empty */
     const struct wire_format *wire_format;
     struct budget *budget;    /* while api_request_parse() runs; borrowed */
     uint32_t *breakers;       /* bits of the tokens that end a repetition; NULL without DRY */
+    const cJSON *kept;        /* the same time: what of kept responses it goes on from; borrowed */
+    struct response_wish wish; /* what the body wants of them; */
+    bool has_wish;             /* then nothing else is filled in */
+    struct buf input;          /* of a response that is to be kept: the list of its items */
     struct buf echo;          /* of the body, for the answer; or all of that (wire_format.answer) */
     struct prompt *prompts;    /* [params.n_prompts] */
     struct request **requests; /* [n_choices] id, prefix owner, tenant and times still to be filled;

@@ -8,14 +8,42 @@
 
 #include "server/api/api_request.h"
 
+struct spans;
+
 /* Fill prompt i with its text and tokens, the prompts before it being complete. 0, or a negative
  * ERR_* with p->error filled. */
 int api_request_make_prompt(struct api_request *p, const struct server_model *model, uint32_t i);
 
+/* prompt->text as ids. A client's own prompt may name special tokens anywhere, and gets those that
+ * the model begins with; one that the server has written, which has them, only in the spans (else
+ * NULL). */
+struct spans;
+int api_request_encode_text(struct api_request *p, const struct server_model *model,
+                            struct prompt *prompt, const struct spans *own);
+/* Of PARAMS_PAIRS: the ids of prompt i, a query, a document or both, and the document's text. */
+int api_request_take_pair(struct api_request *p, const struct server_model *model, uint32_t i);
+
+/* Can the model do what the wire format of PARAMS_POOLED asks for? Then, of a prompt, where the
+ * engine leaves what becomes of its states: in the prompt's memory, which outlives the request. */
+int api_request_check_pooling(struct api_request *p, const struct server_model *model);
+int api_request_pool(struct api_request *p, const struct server_model *model, struct request *r,
+                     struct prompt *prompt);
+/* Tokens of a prompt and its answer together, at most. */
+uint32_t api_request_context(const struct api_request *p, const struct server_model *model);
+
+/* prompt->text as ids. A client's own prompt may name special tokens anywhere, and gets those that
+ * the model begins with; a chat's, which has them, only in the spans (else NULL). */
+int api_request_encode_text(struct api_request *p, const struct server_model *model,
+                            struct prompt *prompt, const struct spans *own);
+/* The conversation of the body as a prompt, as api_request_make_prompt(). */
+int api_request_take_chat(struct api_request *p, const struct server_model *model,
+                          struct prompt *prompt);
+
 /* Set p->error and return ERR_*: no memory; why tokenizing has failed, if not for lack of room in
- * the context (steps, or memory); no room in the context. */
+ * the context (steps, or memory); no room in the context for n_prompt tokens, 0: not known. */
 int api_request_no_memory(struct api_request *p);
 int api_request_cannot_encode(struct api_request *p);
-int api_request_too_long(struct api_request *p, const struct server_model *model);
+int api_request_too_long(struct api_request *p, const struct server_model *model,
+                         uint32_t n_prompt);
 
 #endif

@@ -5,13 +5,20 @@
 #include "core/base/mem.h"
 #include "core/base/spans.h"
 #include "core/tokenizer/tokenizer.h"
-#include "server/api/chat/chat.h"
 #include "server/api/infill.h"
+#include "server/api/params/field.h"
 #include "server/api/response/response_writer.h"
 #include "server/http/http_call.h"
 
 #include <string.h>
 #include <xxhash.h>
+
+uint32_t api_request_context(const struct api_request *p, const struct server_model *model)
+{
+    const uint32_t wanted = p->params.max_context;
+
+    return wanted > 0 && wanted < model->max_context ? wanted : model->max_context;
+}
 
 int api_request_no_memory(struct api_request *p)
 {
@@ -25,9 +32,19 @@ static const char *text_field(const struct api_request *p)
     case PARAMS_CHAT:
     case PARAMS_MESSAGES:
     case PARAMS_COUNT:
+    case PARAMS_OLLAMA_CHAT:
         return "messages";
-    case PARAMS_RESPONSES:
+    case PARAMS_RERANK:
+        return p->params.is_texts ? "texts" : "documents";
+    case PARAMS_SCORE:
+        return "text_2";
+    case PARAMS_CLASSIFY:
+    case PARAMS_POOL:
+        return "input";
     case PARAMS_EMBED:
+        return p->params.has_content ? "content" : "input";
+    case PARAMS_RESPONSES:
+    case PARAMS_OLLAMA_EMBED:
         return "input";
     default:
         return "prompt";
@@ -43,47 +60,33 @@ int api_request_cannot_encode(struct api_request *p)
                          "'%s' takes too many steps to tokenize", text_field(p));
 }
 
-int api_request_too_long(struct api_request *p, const struct server_model *model)
+int api_request_too_long(struct api_request *p, const struct server_model *model,
+                         uint32_t n_prompt)
 {
     p->reason = REJECTION_CONTEXT;
-    return api_error_set(&p->error, 400, text_field(p), "context_length_exceeded",
-                         "this model's context is %u tokens, and the prompt leaves no room in it",
-                         model->max_context);
+    api_error_set(&p->error, 400, text_field(p), "context_length_exceeded",
+                  "this model's maximum context length is %u tokens: the prompt exceeds the "
+                  "available context size, or leaves no room in it",
+                  api_request_context(p, model));
+    if ((p->params.form & PARAMS_LLAMA) != 0) {
+        p->error.type = "exceed_context_size_error";
+        p->error.n_prompt_tokens = n_prompt;
+        p->error.n_ctx = api_request_context(p, model);
+    }
+    return ERR_INVAL;
 }
 
-/* prompt->text as ids. A client's own prompt may name special tokens anywhere, and gets those that
- * the model begins with; a chat's, which has them, only in the spans (else NULL). */
-static int encode_text(struct api_request *p, const struct server_model *model,
-                       struct prompt *prompt, const struct spans *own)
+/* A prompt that is cut may be longer than the context; of one that is refused llama-server's
+ * clients want to know how long it is. A token stands for a byte at least, which a normalization
+ * may make 4; some may be added. */
+static size_t max_ids(const struct api_request *p, const struct server_model *model, size_t n_text)
 {
-    const struct tokenizer *t = model->tokenizer;
-    const int32_t bos = tokenizer_bos(t);
-    const uint32_t max = model->max_context;
-    const int rc =
-        own != NULL ? tokenizer_encode_own(t, prompt->text, prompt->n_text, own, max, p->budget,
-                                           &prompt->ids)
-                    : tokenizer_encode(t, prompt->text, prompt->n_text,
-                                       TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, max,
-                                       p->budget, &prompt->ids);
+    const size_t context = api_request_context(p, model), most = n_text * 4 + 16;
 
-    prompt->is_text = true;
-    if (rc == ERR_LIMIT && budget_error(p->budget) == 0)
-        return api_request_too_long(p, model);
-    if (rc < 0)
-        return api_request_cannot_encode(p);
-    if (prompt->ids.n == 0) { /* something must come before the first token */
-        if (bos == TOKEN_NONE)
-            return api_error_set(&p->error, 400, "prompt", NULL,
-                                 "the prompt is empty and this model has no token to begin with");
-        prompt->ids.ids = mem_dup(&bos, sizeof(bos));
-        if (prompt->ids.ids == NULL)
-            return api_request_no_memory(p);
-        prompt->ids.n = prompt->ids.cap = 1;
-        prompt->has_added_bos = true;
-    } else {
-        prompt->has_added_bos = tokenizer_adds_bos(t) && prompt->ids.ids[0] == bos;
-    }
-    return 0;
+    if (p->params.max_prompt == 0 && (p->params.form & PARAMS_LLAMA) == 0 &&
+        p->wire_format->answer == NULL)
+        return context;
+    return most > context ? most : context;
 }
 
 /* The text of an echoed list of ids; control tokens are no text. */
@@ -105,12 +108,98 @@ static int decode_ids(struct api_request *p, const struct tokenizer *t, struct p
     return 0;
 }
 
+/* To as many tokens as are wanted, or leave room for the answer. */
+static uint32_t cut_to(const struct api_request *r, const struct server_model *model)
+{
+    const struct params *p = &r->params;
+    const uint32_t context = api_request_context(r, model);
+    uint32_t answer = p->max_tokens < context ? p->max_tokens : context - 1;
+
+    if (p->max_tokens == PARAMS_NO_LIMIT)
+        answer = 1;
+    return p->max_prompt == UINT32_MAX ? context - answer : p->max_prompt;
+}
+
+/* The prompt without the tokens that are too many; the text of an echo is that of the rest. */
+static int fit_prompt(struct api_request *p, const struct server_model *model,
+                      struct prompt *prompt)
+{
+    const uint32_t most = cut_to(p, model);
+    struct token_list *list = &prompt->ids;
+
+    if (p->params.max_prompt > 0 && list->n > most) {
+        if (!p->params.cuts_end)
+            memmove(list->ids, list->ids + (list->n - most), most * sizeof(*list->ids));
+        else if ((p->params.form & PARAMS_OLLAMA) != 0 &&
+                 tokenizer_is_control(model->tokenizer, list->ids[list->n - 1]))
+            list->ids[most - 1] = list->ids[list->n - 1]; /* Ollama cuts the text before its end */
+        prompt->has_added_bos = prompt->has_added_bos && p->params.cuts_end;
+        prompt->is_text = false;
+        list->n = most;
+        mem_free(prompt->text);
+        prompt->text = NULL;
+        if (p->params.echo && decode_ids(p, model->tokenizer, prompt) < 0)
+            return ERR_NOMEM;
+    }
+    if (list->n > api_request_context(p, model) && p->wire_format->answer == NULL)
+        return api_request_too_long(p, model, (uint32_t)list->n);
+    return 0;
+}
+
+static int prepend(struct token_list *list, int32_t id, size_t max)
+{
+    const int rc = token_list_add(list, id, max);
+
+    if (rc < 0)
+        return rc;
+    memmove(list->ids + 1, list->ids, (list->n - 1) * sizeof(*list->ids));
+    list->ids[0] = id;
+    return 0;
+}
+
+int api_request_encode_text(struct api_request *p, const struct server_model *model,
+                            struct prompt *prompt, const struct spans *own)
+{
+    const bool adds = p->params.has_add_special ? p->params.add_special : own == NULL;
+    const unsigned flags = (adds ? TOKENIZER_ADD_SPECIAL : 0u) | TOKENIZER_PARSE_SPECIAL;
+    const struct tokenizer *t = model->tokenizer;
+    const int32_t bos = tokenizer_bos(t);
+    const size_t max = max_ids(p, model, prompt->n_text);
+    int rc =
+        own != NULL ? tokenizer_encode_own(t, prompt->text, prompt->n_text, own, max, p->budget,
+                                           &prompt->ids)
+                    : tokenizer_encode(t, prompt->text, prompt->n_text, flags, max, p->budget,
+                                       &prompt->ids);
+
+    prompt->is_text = true;
+    if (rc == 0 && own != NULL && adds && bos != TOKEN_NONE)
+        rc = prepend(&prompt->ids, bos, max);
+    if (rc == ERR_LIMIT && budget_error(p->budget) == 0)
+        return api_request_too_long(p, model, 0);
+    if (rc < 0)
+        return api_request_cannot_encode(p);
+    if (prompt->ids.n == 0) { /* something must come before the first token */
+        if (bos == TOKEN_NONE)
+            return api_error_set(&p->error, 400, "prompt", NULL,
+                                 "the prompt is empty and this model has no token to begin with");
+        prompt->ids.ids = mem_dup(&bos, sizeof(bos));
+        if (prompt->ids.ids == NULL)
+            return api_request_no_memory(p);
+        prompt->ids.n = prompt->ids.cap = 1;
+        prompt->has_added_bos = true;
+    } else {
+        prompt->has_added_bos = adds && tokenizer_adds_bos(t) && prompt->ids.ids[0] == bos;
+    }
+    return 0;
+}
+
 /* An id, or a text; only the first text of a prompt gets BOS and a prefix space. */
 static int add_part(struct api_request *p, struct prompt *prompt,
                     const struct server_model *model, const cJSON *v, bool is_first)
 {
-    const unsigned flags = (is_first ? TOKENIZER_ADD_SPECIAL : 0u) | TOKENIZER_PARSE_SPECIAL;
-    const size_t max = model->max_context;
+    const bool adds = is_first && (!p->params.has_add_special || p->params.add_special);
+    const unsigned flags = (adds ? TOKENIZER_ADD_SPECIAL : 0u) | TOKENIZER_PARSE_SPECIAL;
+    const size_t max = max_ids(p, model, HTTP_MAX_REPLY / 64);
 
     if (!cJSON_IsString(v))
         return token_list_add(&prompt->ids, (int32_t)v->valuedouble, max);
@@ -127,7 +216,7 @@ static int take_parts(struct api_request *p, const struct server_model *model,
     for (const cJSON *it = list->child; rc == 0 && it != NULL; it = it->next)
         rc = add_part(p, prompt, model, it, it == list->child);
     if (rc == ERR_LIMIT && budget_error(p->budget) == 0)
-        return api_request_too_long(p, model);
+        return api_request_too_long(p, model, 0);
     if (rc < 0)
         return api_request_cannot_encode(p);
     if (prompt->ids.n == 0)
@@ -142,59 +231,17 @@ static int take_text(struct api_request *p, const struct server_model *model,
     prompt->text = mem_strdup(v->valuestring);
     if (prompt->text == NULL)
         return api_request_no_memory(p);
-    return encode_text(p, model, prompt, NULL);
-}
-
-/* The text that the model reads. A constraint is for content, not for thoughts: what the server
- * writes to end them is no client's either. */
-static int render_chat(struct api_request *p, const struct server_model *model,
-                       struct prompt *prompt, struct buf *text, struct spans *own)
-{
-    const struct output_style *style = chat_style(model->chat);
-    int rc = chat_render(model->chat, &p->params, p->budget, text, own, &p->error);
-    size_t n;
-
-    if (rc == 0 && text->data == NULL && buf_add_str(text, "") < 0)
-        rc = api_request_no_memory(p);
-    if (rc < 0)
-        return rc;
-    n = text->len;
-    prompt->thinks = output_parser_prompt_thinks(style, text->data, n);
-    if (prompt->thinks && p->constraint != NULL) {
-        output_parser_close_thought(style, text);
-        spans_add(own, n, text->len);
-        prompt->thinks = false;
-    }
-    return text->err < 0 || own->err < 0 ? api_request_no_memory(p) : 0;
-}
-
-/* A template writes the special tokens out, the first one as well. */
-static int take_chat(struct api_request *p, const struct server_model *model,
-                     struct prompt *prompt)
-{
-    struct spans own = {0};
-    struct buf text;
-    int rc;
-
-    buf_init(&text, CHAT_MAX_PROMPT);
-    rc = render_chat(p, model, prompt, &text, &own);
-    if (rc == 0) {
-        prompt->text = buf_detach(&text, &prompt->n_text);
-        rc = encode_text(p, model, prompt, &own);
-    }
-    buf_release(&text);
-    spans_release(&own);
-    return rc;
+    return api_request_encode_text(p, model, prompt, NULL);
 }
 
 static int take_infill(struct api_request *p, const struct server_model *model,
                        struct prompt *prompt, const cJSON *v)
 {
-    const int rc = infill_encode(model->tokenizer, &p->params.infill, v, model->max_context,
-                                 p->budget, &prompt->ids);
+    const int rc = infill_encode(model->tokenizer, &p->params.infill, v,
+                                 api_request_context(p, model), p->budget, &prompt->ids);
 
     if (rc == ERR_LIMIT && budget_error(p->budget) == 0)
-        return api_request_too_long(p, model);
+        return api_request_too_long(p, model, 0);
     return rc < 0 ? api_request_cannot_encode(p) : 0;
 }
 
@@ -202,9 +249,13 @@ static int take_prompt(struct api_request *p, const struct server_model *model, 
 {
     const cJSON *v;
 
-    if ((p->params.form & PARAMS_CHATS) != 0)
-        return take_chat(p, model, &p->prompts[i]);
+    if ((p->params.form & PARAMS_TURNS) != 0)
+        return api_request_take_chat(p, model, &p->prompts[i]);
+    if ((p->params.form & PARAMS_PAIRS) != 0)
+        return api_request_take_pair(p, model, i);
     v = params_prompt(&p->params, i);
+    if (cJSON_IsObject(v))
+        v = field_find(v, "prompt_string");
     if (p->params.infill.suffix != NULL)
         return take_infill(p, model, &p->prompts[i], v);
     return cJSON_IsString(v) ? take_text(p, model, &p->prompts[i], v)
@@ -229,11 +280,13 @@ static void find_twin(struct api_request *p, uint32_t i)
 int api_request_make_prompt(struct api_request *p, const struct server_model *model, uint32_t i)
 {
     struct prompt *prompt = &p->prompts[i];
-    const int rc = take_prompt(p, model, i);
+    int rc = take_prompt(p, model, i);
 
+    if (rc == 0)
+        rc = fit_prompt(p, model, prompt);
     if (rc < 0)
         return rc;
-    if (!p->params.echo && !p->wire_format->keeps_text) {
+    if (!p->params.echo && !p->params.return_documents && !p->wire_format->keeps_text) {
         mem_free(prompt->text);
         prompt->text = NULL;
     }

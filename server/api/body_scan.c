@@ -5,13 +5,16 @@
 
 #include <string.h>
 
+enum member { OTHER = 0, MODEL, NAME };
+
 struct scan {
     const char *s;
     size_t n, i;    /* bytes, and the one that is looked at */
     int depth;      /* of brackets around it */
     bool at_name;   /* in the outermost object, the next string is a member's name */
-    bool is_model;  /* the latest name was "model" */
-    size_t value;   /* where the value of "model" begins; 0: not in it */
+    enum member member; /* the latest name was of this one */
+    size_t value;       /* where the value of one begins; 0: not in any */
+    enum member in;     /* then */
     struct body_scan out;
 };
 
@@ -19,7 +22,8 @@ struct scan {
 static bool is_costly(const char *s, size_t n)
 {
     static const char *const names[] = {"grammar",           "json_schema", "response_format",
-                                        "structured_outputs", "tool_choice", "dry_multiplier"};
+                                        "structured_outputs", "tool_choice", "dry_multiplier",
+                                        "format"};
 
     if (n > 8 && memcmp(s, "\"guided_", 8) == 0)
         return true;
@@ -42,7 +46,9 @@ static void scan_string(struct scan *p)
     if (!p->at_name)
         return;
     p->at_name = false;
-    p->is_model = json_text_is(p->s + from, p->i - from, "model");
+    p->member = json_text_is(p->s + from, p->i - from, "model")  ? MODEL
+                : json_text_is(p->s + from, p->i - from, "name") ? NAME
+                                                                 : OTHER;
 }
 
 static bool is_blank(char c)
@@ -62,8 +68,8 @@ static void end_member(struct scan *p)
         from++;
     while (to > from && is_blank(p->s[to - 1]))
         to--;
-    p->out.model = p->s + from;
-    p->out.n_model = to - from;
+    *(p->in == MODEL ? &p->out.model : &p->out.name) = p->s + from;
+    *(p->in == MODEL ? &p->out.n_model : &p->out.n_name) = to - from;
 }
 
 static void scan_mark(struct scan *p, char c)
@@ -81,9 +87,10 @@ static void scan_mark(struct scan *p, char c)
             end_member(p);
             p->at_name = true;
         }
-    } else if (c == ':' && p->depth == 1 && p->is_model) {
+    } else if (c == ':' && p->depth == 1 && p->member != OTHER) {
         p->value = p->i + 1;
-        p->is_model = false;
+        p->in = p->member;
+        p->member = OTHER;
     }
     p->i++;
 }

@@ -5,7 +5,7 @@
  * of no use, and does no harm: parsing refuses it.
  *
  * Thread: any.
- * Memory: none; `model` points into the body.
+ * Memory: none; `model` and `name` point into the body.
  */
 #ifndef SERVER_API_BODY_SCAN_H
 #define SERVER_API_BODY_SCAN_H
@@ -19,6 +19,8 @@ struct body_scan {
     uint64_t n_values, n_strings; /* at most so many, names counted as strings */
     const char *model;            /* the JSON text of the member of that name, or NULL */
     size_t n_model;
+    const char *name;             /* the same of "name", as older clients of Ollama's call it */
+    size_t n_name;
     bool may_be_constrained;      /* it names a field of milliseconds: a schema, a grammar */
 };
 

@@ -7,6 +7,7 @@
 #include "core/base/mem.h"
 #include "server/api/admission.h"
 #include "server/api/chat/chat.h"
+#include "server/auth/tenants.h"
 #include "server/http/http_call.h"
 
 #include <stdio.h>
@@ -19,6 +20,7 @@ void completion_destroy(struct completion *c)
     c->api.report.ready_us = clock_us();
     mem_free(c->choices);
     engine_probe_release(&c->probe);
+    completion_keep_release(&c->keep);
     api_call_release(&c->api);
     response_release(&c->answer);
     mem_free(c);
@@ -42,7 +44,12 @@ void completion_abandon(struct completion *c)
 
 static void on_gone(void *ud)
 {
-    completion_abandon(ud);
+    struct completion *c = ud;
+
+    if (c->keep.is_on && c->api.request.params.background)
+        c->api.call = NULL;
+    else
+        completion_abandon(c);
 }
 
 /* ---- admission ---- */
@@ -58,19 +65,36 @@ static void make_rules(struct completion *c)
                                      .wants_prompt_scores = p->prompt_logprobs >= 0,
                                      .wants_timings = p->timings,
                                      .min_tokens = p->min_tokens};
-    c->rules.has_entries = (p->form & PARAMS_LLAMA) != 0;
-    c->rules.wants_ids = p->return_token_ids || (c->rules.has_entries && p->stream);
+    c->rules.includes_stop = p->includes_stop;
+    c->rules.shows_special = p->shows_special;
+    c->rules.has_shares = p->sampling.wants_shares;
+    c->rules.tokens_as_ids = p->tokens_as_ids;
+    c->rules.n_indent = p->n_indent;
+    c->rules.has_entries = (p->form & (PARAMS_LLAMA | PARAMS_OLLAMA_RAW)) != 0;
+    c->rules.wants_ids = p->return_token_ids || p->form == PARAMS_OLLAMA_GENERATE ||
+                         ((p->form & PARAMS_LLAMA) != 0 && p->stream);
     if (c->rules.wants_logprobs)
         c->rules.n_top = (uint32_t)p->sampling.n_top;
     if (c->rules.wants_prompt_scores)
         c->rules.n_prompt_top = (uint32_t)p->prompt_logprobs;
-    if ((p->form & PARAMS_CHATS) == 0)
+    if ((p->form & PARAMS_TURNS) == 0)
         return;
     c->rules.style = chat_style(c->api.engine->model->chat);
+    c->rules.skips_thoughts = p->form == PARAMS_RESPONSES;
+    c->rules.has_functions = p->has_functions;
+    c->rules.reasoning = p->reasoning_format;
+    if (p->reasoning_format == REASONING_LEGACY)
+        c->rules.reasoning = p->stream ? REASONING_INLINE : REASONING_APART;
     c->rules.finds_calls = p->chat.n_tools > 0 && p->tool_choice != TOOL_CHOICE_NONE;
     c->rules.has_forced_call =
         p->tool_choice == TOOL_CHOICE_REQUIRED || p->tool_choice == TOOL_CHOICE_NAMED;
     c->rules.forced_name = p->tool_choice == TOOL_CHOICE_NAMED ? p->tool_name : NULL;
+    c->rules.has_one_call = !p->parallel_tool_calls || p->has_functions;
+}
+
+static struct response_labels labels_of(const struct server_model *m)
+{
+    return (struct response_labels){m->n_labels, m->labels, m->is_cross, m->yes_label};
 }
 
 static int make_choices(struct completion *c)
@@ -85,19 +109,26 @@ static int make_choices(struct completion *c)
         return ERR_NOMEM;
     for (uint32_t i = 0; i < n; i++)
         choice_init(&c->choices[i], i, &c->api.request.prompts[i / p->n_each], &c->rules);
+    for (uint32_t i = 0; i < n; i++)
+        c->choices[i].begun_us = c->api.arrival_us;
     c->n_choices = n;
-    rc = response_init(&c->answer, c->api.wire_format, c->api.engine->model->id, c->choices, n);
+    rc = response_init(&c->answer, c->api.request.wire_format, c->api.engine->model->id,
+                       c->choices, n);
     c->answer.include_usage = p->include_usage;
     c->answer.echo = &c->api.request.echo;
     c->answer.params = p;
+    c->answer.labels = labels_of(c->api.engine->model);
     c->answer.n_embd = c->api.engine->model->n_embd;
+    c->answer.has_mean = c->api.engine->model->pooling == POOLING_MEAN;
     return rc;
 }
 
 static void begin_stream(struct completion *c)
 {
+    const char *type = c->api.request.wire_format->stream_type;
+
     http_call_set_header(c->api.call, "Cache-Control", "no-cache");
-    http_call_stream(c->api.call, "text/event-stream");
+    http_call_stream(c->api.call, type != NULL ? type : "text/event-stream");
     for (uint32_t i = 0; i < c->n_choices && c->api.call != NULL; i++)
         if (choice_has_output(&c->choices[i])) /* an echo that waits for no scores */
             completion_send_choice(c, &c->choices[i]);
@@ -124,20 +155,40 @@ static void note_begin(struct completion *c)
     c->api.report.prompt_tokens = c->answer.usage.prompt;
 }
 
-static void post_all(struct completion *c)
+/* Choices of a text go together; texts that are embedded or scored, of which there may be more than
+ * the queue holds, as there is room, and leave half of it to others. */
+static uint32_t n_to_post(const struct completion *c)
 {
-    c->n_open = c->n_choices;
-    api_call_begin_key(&c->api);
-    note_begin(c);
-    for (uint32_t i = 0; i < c->n_choices; i++) {
+    const struct engine_client *engine = c->api.engine;
+    const uint32_t left = c->n_choices - c->n_posted;
+    uint32_t room = engine_client_room(engine), own;
+
+    if ((c->api.request.params.form & PARAMS_POOLED) == 0 || left == 0)
+        return left;
+    own = (engine->model->max_outstanding + 1) / 2;
+    own = own > c->n_open ? own - c->n_open : 0;
+    room = own < room ? own : room;
+    own = tenants_room(engine->tenants, c->api.request.requests[c->n_posted]->tenant);
+    room = own < room ? own : room;
+    return left < room ? left : room;
+}
+
+void completion_post(struct completion *c)
+{
+    const uint32_t first = c->n_posted, n = n_to_post(c);
+
+    for (uint32_t i = first; i < first + n; i++) {
         struct request *r = c->api.request.requests[i];
 
         r->prefix_owner = prefix_owner_of(c, i);
-        if (r->prefix_owner != 0) /* its wait is for a prompt that is being computed */
+        if (r->prefix_owner != 0 || first > 0) /* its wait is for prompts that are being computed */
             r->queue_until_us = 0;
         c->choices[i].id = engine_client_register(c->api.engine, r, &c->client, i);
     }
-    engine_client_post(c->api.engine, c->api.request.requests, c->n_choices);
+    c->n_open += n;
+    c->n_posted += n;
+    if (n > 0)
+        engine_client_post(c->api.engine, c->api.request.requests + first, n);
 }
 
 static void set_position_header(struct completion *c)
@@ -160,7 +211,11 @@ static void begin(struct completion *c)
         return;
     }
     set_position_header(c);
-    post_all(c);
+    api_call_begin_key(&c->api);
+    note_begin(c);
+    if (c->api.request.params.store)
+        completion_keep_begin(c);
+    completion_post(c);
     if (c->api.request.params.stream)
         begin_stream(c);
 }
@@ -202,10 +257,14 @@ static void on_ready(struct api_call *api)
 {
     struct completion *c = list_entry(api, struct completion, api);
 
-    if (api->call == NULL)
-        completion_destroy(c);
-    else
+    if (api->call != NULL && api->request.wire_format->answer == NULL) {
         admit(c, NULL);
+        return;
+    }
+    if (api->call != NULL) /* there is nothing to compute */
+        http_call_reply(api->call, 200, "application/json", &api->request.echo);
+    api->call = NULL;
+    completion_destroy(c);
 }
 
 void completion_start(struct engine_client *engine, struct http_call *call,

@@ -30,8 +30,7 @@ static void note_end(struct completion *c, const struct choice *choice,
 
 /* ---- failing ---- */
 
-/* A choice failed: the whole request has, and the others need not go on. */
-static void fail(struct completion *c, const struct api_error *e)
+void completion_fail(struct completion *c, const struct api_error *e)
 {
     struct http_call *call = c->api.call;
     struct buf *frame = &c->api.engine->frame;
@@ -46,7 +45,7 @@ static void fail(struct completion *c, const struct api_error *e)
         return;
     }
     buf_clear(frame);
-    c->api.wire_format->failure(e, frame);
+    c->api.request.wire_format->failure(e, frame);
     if (http_call_write(call, frame->data, frame->len) < 0)
         http_call_abort(call);
     else
@@ -90,6 +89,9 @@ static void send_frame(struct completion *c)
 void completion_send_choice(struct completion *c, struct choice *choice)
 {
     buf_clear(&c->api.engine->frame);
+    c->answer.current = choice;
+    if (c->api.request.params.continuous_usage)
+        completion_count_usage(c);
     c->answer.wire_format->frame(&c->answer, choice, &c->api.engine->frame);
     send_frame(c);
 }
@@ -99,6 +101,7 @@ static void finish_stream(struct completion *c)
     struct http_call *call;
 
     buf_clear(&c->api.engine->frame);
+    c->answer.current = NULL;
     c->answer.wire_format->close(&c->answer, &c->api.engine->frame);
     send_frame(c);
     call = c->api.call;
@@ -156,6 +159,17 @@ static void finish_whole(struct completion *c)
 
 /* ---- events ---- */
 
+/* Has it generated for as long as it may? A first line it may always end. */
+static bool has_run_out(const struct completion *c, struct choice *choice)
+{
+    const uint64_t most_us = (uint64_t)c->api.request.params.t_max_predict_ms * 1000;
+
+    if (most_us == 0 || !choice->has_new_line || choice->last_us - choice->first_us <= most_us)
+        return false;
+    choice->has_run_out = true;
+    return true;
+}
+
 static void on_token(struct completion *c, struct choice *choice, const struct event *e)
 {
     struct metrics *m = c->api.engine->metrics;
@@ -170,7 +184,7 @@ static void on_token(struct completion *c, struct choice *choice, const struct e
     }
     choice->last_us = now;
     before = request_memory_of_choice(choice);
-    if (choice_token(choice, e, &c->api.engine->scratch))
+    if (choice_token(choice, e, &c->api.engine->scratch) || has_run_out(c, choice))
         completion_cancel(c, choice);
     after = request_memory_of_choice(choice);
     if (after > before)
@@ -225,8 +239,8 @@ static uint64_t blocked_us(const struct completion *c, const struct event_times 
     return since > 0 && now > from ? now - from : 0;
 }
 
-/* Is the choice's end an error for the client? */
-static bool is_failure(const struct completion *c, const struct choice *choice, struct api_error *e)
+bool completion_is_failure(const struct completion *c, const struct choice *choice,
+                           struct api_error *e)
 {
     switch (choice->finish) {
     case FINISH_STOP:
@@ -254,6 +268,19 @@ static bool is_failure(const struct completion *c, const struct choice *choice, 
     return true;
 }
 
+/* There is room for one more at least: that of the choice that has ended. */
+static void go_on(struct completion *c)
+{
+    struct api_error error;
+
+    if (c->api.engine->is_draining) {
+        api_error_set(&error, 503, NULL, NULL, "the server is shutting down");
+        completion_fail(c, &error);
+        return;
+    }
+    completion_post(c);
+}
+
 static void on_end(struct completion *c, uint32_t i, const struct event *e)
 {
     const struct response_usage *u = &c->answer.usage;
@@ -271,20 +298,25 @@ static void on_end(struct completion *c, uint32_t i, const struct event *e)
     choice_end(choice, e->finish, &c->api.engine->scratch);
     count_end(c, choice, &e->times);
     note_end(c, choice, &e->times);
-    if (c->api.call != NULL && is_failure(c, choice, &error))
-        fail(c, &error);
+    if (c->api.call != NULL && completion_is_failure(c, choice, &error))
+        completion_fail(c, &error);
     if (c->api.call != NULL && c->api.request.params.stream)
         completion_send_choice(c, choice);
+    if (c->api.call != NULL && c->n_posted < c->n_choices)
+        go_on(c);
     if (c->n_open > 0)
         return;
     completion_count_usage(c);
-    if (c->api.call != NULL && c->api.request.params.stream)
+    if (!c->keep.is_on && c->api.call != NULL && c->api.request.params.stream)
         finish_stream(c);
-    else if (c->api.call != NULL)
+    else if (!c->keep.is_on && c->api.call != NULL)
         finish_whole(c);
     c->api.report.cached_tokens = c->n_cached;
     api_call_end_key(&c->api, u->prompt * c->api.request.params.n_each + u->completion);
-    completion_destroy(c);
+    if (c->keep.is_on)
+        completion_keep_end(c);
+    else
+        completion_destroy(c);
 }
 
 void completion_on_event(struct engine_caller *client, uint32_t i, const struct event *e)
@@ -298,6 +330,11 @@ void completion_on_event(struct engine_caller *client, uint32_t i, const struct 
     case EVENT_SCORE:
         choice_score(&c->choices[i], e);
         break;
+    case EVENT_PROGRESS:
+        choice_progress(&c->choices[i], e, clock_us());
+        if (c->api.call != NULL && c->api.request.params.return_progress)
+            completion_send_choice(c, &c->choices[i]);
+        return;
     case EVENT_END:
         on_end(c, i, e);
         return;

@@ -40,6 +40,7 @@ int engine_client_create(struct engine_client **out, const struct engine_client_
     engine->tenants = o->tenants;
     engine->text_pool = o->text_pool;
     engine->constraint_pool = o->constraint_pool;
+    engine->keeper = o->keeper;
     engine->memory = o->memory;
     buf_init(&engine->scratch, (size_t)1 << 20); /* one token's text */
     buf_init(&engine->frame, HTTP_MAX_REPLY);
@@ -146,10 +147,18 @@ int engine_client_check_room(struct engine_client *engine, uint32_t n, struct ap
     return api_error_set(e, 429, NULL, "queue_full", "the queue is full (%u requests)", max);
 }
 
+uint32_t engine_client_room(const struct engine_client *engine)
+{
+    return engine->priv->max_requests - engine->priv->n_open;
+}
+
 int engine_client_check_dry_room(struct engine_client *engine, uint32_t n, struct api_error *e)
 {
     if (check_open(engine, e) < 0)
         return ERR_CANCELED;
+    if (n > SERVER_DRY_RUNS)
+        return api_error_set(e, 400, "input", NULL, "a plan is of at most %d prompts, not of %u",
+                             SERVER_DRY_RUNS, n);
     if (engine->priv->n_dry + n <= SERVER_DRY_RUNS)
         return 0;
     return api_error_set(e, 429, NULL, "queue_full", "too many plans are asked for at the moment");

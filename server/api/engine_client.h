@@ -27,6 +27,7 @@
 
 struct request_memory;
 struct tenants;
+struct response_keeper;
 struct worker_pool;
 
 /* What posts requests and gets their events: embedded in a completion or a probe, and alive until
@@ -44,6 +45,7 @@ struct engine_client {                   /* read by completions, dry runs and en
     struct tenants *tenants; /* of the server, as the pools: the same for all engine clients */
     struct worker_pool *text_pool;       /* parses requests: templates and tokens */
     struct worker_pool *constraint_pool; /* the same for requests with a schema or a grammar */
+    struct response_keeper *keeper;      /* NULL: responses are not kept */
     struct request_memory *memory;       /* what requests hold outside the KV cache */
     struct queue *queue; /* attached later, as is http */
     bool is_draining;
@@ -60,6 +62,7 @@ struct engine_client_options { /* see struct engine_client */
     struct metrics *metrics;
     struct tenants *tenants;
     struct worker_pool *text_pool, *constraint_pool;
+    struct response_keeper *keeper;
     struct request_memory *memory;
 };
 
@@ -75,6 +78,8 @@ void engine_client_close(struct engine_client *engine, bool now);
 
 /* May n more requests (or questions) come in? 0, or a negative ERR_* with *e filled. */
 int engine_client_check_room(struct engine_client *engine, uint32_t n, struct api_error *e);
+/* How many more may come in now. */
+uint32_t engine_client_room(const struct engine_client *engine);
 int engine_client_check_dry_room(struct engine_client *engine, uint32_t n, struct api_error *e);
 
 /* Milliseconds until n requests that a 429 or 503 turned away may come again; 0 for any other

@@ -104,13 +104,16 @@ static uint64_t of_request(const struct params *p, const struct request *r)
 
 uint64_t request_memory_of_parsed(const struct api_request *p)
 {
-    uint64_t bytes = p->echo.cap;
+    const struct params *params = &p->params;
+    uint64_t bytes = p->echo.cap + params->n_bad_words * sizeof(*params->bad_words) +
+                     params->n_allowed * sizeof(*params->allowed);
 
+    bytes += 3 * (uint64_t)p->input.cap; /* of a response that is kept, and what is written of it */
     for (uint32_t i = 0; i < p->params.n_prompts; i++) {
         const struct prompt *prompt = &p->prompts[i];
 
         bytes += sizeof(*prompt) + prompt->ids.n * sizeof(*prompt->ids.ids) +
-                 (prompt->text != NULL ? prompt->n_text : 0);
+                 (prompt->text != NULL ? prompt->n_text : 0) + prompt->pooled_bytes;
     }
     for (uint32_t i = 0; i < p->n_choices; i++)
         if (p->requests[i] != NULL)
@@ -122,5 +125,5 @@ uint64_t request_memory_of_choice(const struct choice *c)
 {
     return c->text.cap + c->entries.cap + c->ids.cap + c->logprobs.tokens.cap +
            c->logprobs.values.cap + c->logprobs.tops.cap + c->logprobs.offsets.cap +
-           c->output.held.cap + c->output.thought.cap + c->output.text.cap + c->stop.held.cap;
+           output_parser_bytes(&c->output) + c->stop.held.cap + c->indent.held.cap;
 }

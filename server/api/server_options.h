@@ -23,10 +23,12 @@ struct swap_store;
 struct tokenizer;
 struct journal;
 struct constraint_cache;
+struct sampling_defaults;
 
 struct server_model { /* a served model; what it points to is borrowed */
     /* From the start. */
     const char *id;         /* name on the wire; no other model's */
+    const char *aliases;    /* further names and patterns (core/base/name_list.h) */
     uint32_t share;         /* of the machine's time while others have work too */
     uint32_t max_sequences; /* this and the next as given to the scheduler */
     uint32_t max_batch_tokens;
@@ -46,10 +48,16 @@ struct server_model { /* a served model; what it points to is borrowed */
     uint64_t n_params, size; /* parameters; bytes of the file */
     const char *kv_type;     /* what keys and values are stored as */
     enum pooling pooling;    /* of embeddings */
+    bool keeps_tokens;       /* where nothing else is asked, each token has a vector */
+    uint32_t n_labels;       /* of its classifier; 0: it has none */
+    char *const *labels;     /* their names; NULL: they have none */
+    bool is_cross;           /* it reads two texts as one, and tells by a label whether they fit */
+    uint32_t yes_label;
     bool is_encoder;         /* it makes embeddings only */
     uint32_t prefill_chunk;  /* as the scheduler has it for this model */
     bool shares_prefixes;
     const struct tokenizer *tokenizer;
+    const struct sampling_defaults *sampling; /* for requests that say nothing */
     const struct chat *chat;
     struct constraint_cache *constraint_cache;
     struct swap_store *swap; /* or NULL; closed by its owner after server_run() */
@@ -74,6 +82,7 @@ struct server_options {
     unsigned unix_socket_mode;
     const char *api_keys; /* path; NULL or "" = no keys are needed */
     bool has_open_metrics;
+    const char *metrics_names; /* checked */
     const char *cors_origins; /* checked; NULL or "" = none */
     const char *allowed_hosts; /* checked; NULL or "" = by the address that is listened on */
     size_t max_body;
@@ -86,6 +95,9 @@ struct server_options {
     uint64_t salt_seed; /* filled in by server_create() */
     const struct server_model *models; /* [n_models], copied; the first is the default */
     uint32_t n_models;                 /* 1 to SERVER_MAX_MODELS */
+    const char *responses_db; /* path; NULL or "" = responses are not kept */
+    uint32_t responses_days;
+    uint64_t responses_size;
     uint32_t n_text_threads, n_constraint_threads; /* of the pools that prepare requests */
     struct server_load load;
 };

@@ -51,7 +51,19 @@ static void add_tokens(struct buf *out, const struct token_list *list, const str
         else
             buf_printf(out, "%d", list->ids[i]);
     }
-    buf_add_str(out, "]}");
+    buf_add_char(out, ']');
+}
+
+/* ,"token_strs":[…]: vLLM's pieces */
+static void add_strings(struct buf *out, const struct token_list *list, const struct tokenizer *t)
+{
+    buf_add_str(out, ",\"token_strs\":[");
+    for (size_t i = 0; i < list->n; i++) {
+        if (i > 0)
+            buf_add_char(out, ',');
+        logprobs_add_token(out, t, list->ids[i]);
+    }
+    buf_add_char(out, ']');
 }
 
 static void add_count(struct buf *out, const struct token_list *list,
@@ -83,6 +95,7 @@ static int encode(struct api_request *p, const struct server_model *model, const
     const cJSON *text = is_vllm ? prompt : content;
     const char *name = is_vllm ? "prompt" : "content";
     bool add_special = is_vllm, parse_special = true, with_pieces = false;
+    bool with_strings = false;
     struct token_list list = {0};
     int rc;
 
@@ -91,7 +104,8 @@ static int encode(struct api_request *p, const struct server_model *model, const
     if (read_flag(body, "add_special", &add_special, &p->error) < 0 ||
         read_flag(body, "add_special_tokens", &add_special, &p->error) < 0 ||
         read_flag(body, "parse_special", &parse_special, &p->error) < 0 ||
-        read_flag(body, "with_pieces", &with_pieces, &p->error) < 0)
+        read_flag(body, "with_pieces", &with_pieces, &p->error) < 0 ||
+        read_flag(body, "return_token_strs", &with_strings, &p->error) < 0)
         return ERR_INVAL;
     rc = encode_text(p, model->tokenizer, name, text->valuestring,
                      (add_special ? TOKENIZER_ADD_SPECIAL : 0u) |
@@ -103,16 +117,25 @@ static int encode(struct api_request *p, const struct server_model *model, const
     if (is_vllm)
         add_count(&p->echo, &list, model);
     add_tokens(&p->echo, &list, with_pieces ? model->tokenizer : NULL);
+    if (with_strings)
+        add_strings(&p->echo, &list, model->tokenizer);
+    buf_add_char(&p->echo, '}');
     token_list_release(&list);
     return 0;
 }
 
 static int encode_chat(struct api_request *p, const struct server_model *model, const cJSON *body)
 {
-    (void)body;
+    bool with_strings = false;
+
+    if (read_flag(body, "return_token_strs", &with_strings, &p->error) < 0)
+        return ERR_INVAL;
     buf_add_char(&p->echo, '{');
     add_count(&p->echo, &p->prompts->ids, model);
     add_tokens(&p->echo, &p->prompts->ids, NULL);
+    if (with_strings)
+        add_strings(&p->echo, &p->prompts->ids, model->tokenizer);
+    buf_add_char(&p->echo, '}');
     return 0;
 }
 
@@ -185,6 +208,16 @@ static int count(struct api_request *p, const struct server_model *model, const 
 }
 
 const struct wire_format wire_count_tokens = {.form = PARAMS_COUNT, .answer = count};
+
+static int count_input(struct api_request *p, const struct server_model *model, const cJSON *body)
+{
+    (void)model, (void)body;
+    buf_printf(&p->echo, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}",
+               p->prompts->ids.n);
+    return 0;
+}
+
+const struct wire_format wire_input_tokens = {.form = PARAMS_RESPONSES, .answer = count_input};
 
 /* ---- a call ---- */
 

@@ -35,25 +35,19 @@ static uint32_t loading_ms(const struct auth *g)
     return retry_after_bound(elapsed_ms * (1000 - done) / done);
 }
 
+void auth_set_retry(const struct auth *g, struct http_call *call)
+{
+    retry_after_set(call, loading_ms(g));
+}
+
 static int refuse_loading(const struct auth *g, struct http_call *call)
 {
     struct api_error e;
 
-    api_error_set(&e, 503, NULL, "loading", "Loading model");
-    retry_after_set(call, loading_ms(g));
+    api_error_set(&e, 503, NULL, "loading", AUTH_LOADING);
+    auth_set_retry(g, call);
     http_call_reply_error(call, &e);
     return ERR_BUSY;
-}
-
-void auth_answer_ready(const struct auth *g, struct http_call *call)
-{
-    struct buf body;
-
-    buf_init(&body, 256);
-    buf_add_str(&body, "{\"error\":{\"code\":503,\"message\":\"Loading model\","
-                       "\"type\":\"unavailable_error\"}}");
-    retry_after_set(call, loading_ms(g));
-    http_call_reply(call, 503, "application/json", &body);
 }
 
 /* ---- keys ---- */

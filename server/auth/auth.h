@@ -19,6 +19,8 @@ struct http_call;
 struct keys;
 struct metrics_server;
 
+#define AUTH_LOADING "Loading model" /* llama-server's words, which its probes read */
+
 enum auth_flags {              /* of a route */
     AUTH_OPEN = 1u << 0,       /* needs no key */
     AUTH_METRICS = 1u << 1,    /* with AUTH_ADMIN: open all the same if the settings say so */
@@ -27,6 +29,7 @@ enum auth_flags {              /* of a route */
     AUTH_EARLY = 1u << 4,      /* answered before the models are there */
     AUTH_ANTHROPIC = 1u << 5,  /* errors have Anthropic's shape */
     AUTH_ALWAYS = 1u << 6,     /* answered when all connections are in use */
+    AUTH_OLLAMA = 1u << 7,     /* errors have Ollama's shape */
 };
 
 struct auth {
@@ -44,7 +47,7 @@ struct auth {
 /* 0, or a negative ERR_*: then the call has been answered. */
 int auth_admit(struct auth *g, struct http_call *call, unsigned flags);
 
-/* /ready while models are loaded: in the shape of llama-server, whose probes read it. */
-void auth_answer_ready(const struct auth *g, struct http_call *call);
+/* Retry-After for an answer that is given while models are loaded. */
+void auth_set_retry(const struct auth *g, struct http_call *call);
 
 #endif

@@ -144,6 +144,15 @@ int tenants_check(const struct tenants *t, uint32_t index, uint32_t n, struct ap
                          p->n_open, limit);
 }
 
+uint32_t tenants_room(const struct tenants *t, uint32_t index)
+{
+    const uint32_t n = t->list[index].n_open;
+
+    if (t->opt.limit == 0)
+        return UINT32_MAX;
+    return n < t->opt.limit ? t->opt.limit - n : 0;
+}
+
 void tenants_begin(struct tenants *t, uint32_t index)
 {
     t->list[index].n_open++;

@@ -34,6 +34,9 @@ uint32_t tenants_index(struct tenants *t, const char *name);
 /* May it have n more requests under way? 0, or a negative ERR_* with *e filled. */
 int tenants_check(const struct tenants *t, uint32_t index, uint32_t n, struct api_error *e);
 
+/* How many more it may have. */
+uint32_t tenants_room(const struct tenants *t, uint32_t index);
+
 /* A request of it begins, and ends. */
 void tenants_begin(struct tenants *t, uint32_t index);
 void tenants_end(struct tenants *t, uint32_t index);

@@ -12,9 +12,12 @@
 #include "scheduler/engine_loop.h"
 #include "server/instance.h"
 
+#include <math.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
+
+#define NOT_GIVEN INT64_MIN /* of whole numbers; of others NAN */
 
 struct spec {
     const char *prompt;
@@ -31,6 +34,7 @@ static void print_help(void)
           "  --top-k K         0: off [0]\n"
           "  --min-p P         [0]\n"
           "  --seed N          [0]\n"
+          "What is not given is as the settings say, else the model's file, else as in [].\n"
           "Prints the continuation as it comes, and the speed on standard error.\n"
           "Settings as for quire serve, --model first of all.\n",
           stdout);
@@ -38,7 +42,8 @@ static void print_help(void)
 
 static bool read_spec(int *argc, char **argv, struct spec *w)
 {
-    *w = (struct spec){.max_tokens = 256, .temperature = 0.8, .top_p = 0.95};
+    *w = (struct spec){.max_tokens = NOT_GIVEN, .top_k = NOT_GIVEN,
+                       .temperature = NAN, .top_p = NAN, .min_p = NAN};
     return command_take_value(argc, argv, "--prompt", &w->prompt) &&
            command_take_int(argc, argv, "--max-tokens", 1, INT32_MAX / 16, &w->max_tokens) &&
            command_take_float(argc, argv, "--temperature", 0, 2, &w->temperature) &&
@@ -48,11 +53,51 @@ static bool read_spec(int *argc, char **argv, struct spec *w)
            command_take_int(argc, argv, "--seed", INT64_MIN, INT64_MAX, &w->seed);
 }
 
+static void or_default(double *value, const struct sampling_defaults *d,
+                       enum sampling_default what, double own)
+{
+    if (isnan(*value))
+        *value = sampling_defaults_get(d, what, own);
+}
+
+static void or_whole_default(int64_t *value, const struct sampling_defaults *d,
+                             enum sampling_default what, double own)
+{
+    if (*value == NOT_GIVEN)
+        *value = (int64_t)sampling_defaults_get(d, what, own);
+}
+
+/* What the command line has left open. */
+static void complete_spec(struct spec *w, const struct sampling_defaults *d)
+{
+    or_whole_default(&w->max_tokens, d, SAMPLING_MAX_TOKENS, 256);
+    or_whole_default(&w->top_k, d, SAMPLING_TOP_K, 0);
+    or_default(&w->temperature, d, SAMPLING_TEMPERATURE, 0.8);
+    or_default(&w->top_p, d, SAMPLING_TOP_P, 0.95);
+    or_default(&w->min_p, d, SAMPLING_MIN_P, 0);
+    w->top_k = w->top_k > 0 ? w->top_k : 0;
+}
+
+/* Those that have no flag. */
+static void set_others(struct sampling *s, const struct sampling_defaults *d)
+{
+    s->repetition_penalty = (float)sampling_defaults_get(d, SAMPLING_REPETITION_PENALTY, 1);
+    s->presence_penalty = (float)sampling_defaults_get(d, SAMPLING_PRESENCE_PENALTY, 0);
+    s->frequency_penalty = (float)sampling_defaults_get(d, SAMPLING_FREQUENCY_PENALTY, 0);
+    s->xtc_probability = (float)sampling_defaults_get(d, SAMPLING_XTC_PROBABILITY, 0);
+    s->xtc_threshold = (float)sampling_defaults_get(d, SAMPLING_XTC_THRESHOLD, 0.1);
+    if (sampling_defaults_get(d, SAMPLING_MIROSTAT, 0) != 0) {
+        s->mirostat_tau = (float)sampling_defaults_get(d, SAMPLING_MIROSTAT_TAU, 5);
+        s->mirostat_eta = (float)sampling_defaults_get(d, SAMPLING_MIROSTAT_ETA, 0.1);
+    }
+}
+
 /* The prompt as a request; *out is NULL on failure, which was told. */
 static void make_request(const struct instance *e, const struct spec *w, struct request **out)
 {
     struct token_list ids = {0};
     struct request_size size = {0};
+    struct sampling others = {0};
     const uint32_t room = e->sched.max_context;
     int rc = tokenizer_encode(e->tokenizer, w->prompt, strlen(w->prompt),
                               TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, room, NULL, &ids);
@@ -65,6 +110,8 @@ static void make_request(const struct instance *e, const struct spec *w, struct 
         size.max_tokens = (uint32_t)w->max_tokens;
         if (size.max_tokens > room - size.n_prompt)
             size.max_tokens = room - size.n_prompt;
+        set_others(&others, &e->sampling);
+        size.penalties = sampling_has_penalty(&others);
         rc = request_create(out, &size);
     }
     if (rc == 0) {
@@ -73,6 +120,8 @@ static void make_request(const struct instance *e, const struct spec *w, struct 
         r->id = 1;
         r->arrival_us = clock_us();
         memcpy(r->ids, ids.ids, ids.n * sizeof(*ids.ids));
+        set_others(&r->sampling, &e->sampling);
+        r->mirostat_mu = 2 * r->sampling.mirostat_tau;
         r->sampling.temperature = (float)w->temperature;
         r->sampling.top_p = (float)w->top_p;
         r->sampling.top_k = (int32_t)w->top_k;
@@ -192,6 +241,7 @@ int cmd_generate(int argc, char **argv)
     else if ((code = instance_init(&engine, &config, 0, err, sizeof(err))) != EXIT_OK)
         command_fail(code, "%s", err);
     else {
+        complete_spec(&spec, &engine.sampling);
         make_request(&engine, &spec, &request);
         code = request != NULL ? run(&engine, &config, request) : EXIT_FAILED;
         instance_release(&engine);

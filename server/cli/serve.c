@@ -32,8 +32,8 @@ _Static_assert(MODELS_MAX <= SERVER_MAX_MODELS, "the server has room for what se
 #define PREPARING_THREADS 2
 /* A second SIGTERM or SIGINT ends the process within a second, whatever it is doing. */
 #define KILL_AFTER_MS 900
-/* Beside libuv's: those that prepare, that of the signals, the log's. */
-#define OTHER_THREADS (2 * PREPARING_THREADS + 2)
+/* Beside libuv's: those that prepare, that of kept responses, of the signals, the log's. */
+#define OTHER_THREADS (2 * PREPARING_THREADS + 3)
 
 struct service {
     struct config config;  /* of the server */
@@ -146,6 +146,7 @@ static int make_server(struct service *s, const struct server_model *models)
         .unix_socket_mode = (unsigned)strtoul(c->unix_socket_mode, NULL, 8),
         .api_keys = c->api_keys,
         .has_open_metrics = c->metrics_open == CONFIG_ON,
+        .metrics_names = c->metrics_names,
         .cors_origins = c->cors_origins,
         .allowed_hosts = c->allowed_hosts,
         .max_body = c->max_body,
@@ -158,6 +159,9 @@ static int make_server(struct service *s, const struct server_model *models)
         .tenant_weights = c->tenant_weights,
         .max_tenants = (uint32_t)c->max_tenants,
         .tenant_limit = (uint32_t)c->tenant_limit,
+        .responses_db = c->responses_db,
+        .responses_days = (uint32_t)c->responses_days,
+        .responses_size = c->responses_size,
         .models = models,
         .n_models = s->n_models,
         .n_text_threads = PREPARING_THREADS,

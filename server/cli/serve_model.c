@@ -28,6 +28,7 @@ static struct server_model info_before(const struct served *m)
 
     return (struct server_model){
         .id = m->id,
+        .aliases = c->alias,
         .share = (uint32_t)c->share,
         .max_sequences = (uint32_t)c->max_sequences,
         .max_batch_tokens = (uint32_t)c->max_batch_tokens,
@@ -155,13 +156,28 @@ uint32_t served_permille(const struct served *m)
 /* ---- afterwards ---- */
 
 /* The setting, else what the file says. */
-static enum pooling pooling_of(enum config_pooling setting, uint32_t type)
+static enum pooling pooling_of(enum config_pooling setting, const struct model_shape *s)
 {
-    if (setting == CONFIG_POOLING_MEAN || (setting == CONFIG_POOLING_AUTO && type == 1))
+    const bool is_auto = setting == CONFIG_POOLING_AUTO || setting == CONFIG_POOLING_NONE;
+
+    if (setting == CONFIG_POOLING_MEAN || (is_auto && s->pooling_type == 1))
         return POOLING_MEAN;
-    if (setting == CONFIG_POOLING_FIRST || (setting == CONFIG_POOLING_AUTO && type == 2))
+    if (setting == CONFIG_POOLING_FIRST || (is_auto && s->pooling_type == 2) ||
+        (is_auto && s->n_labels > 0 && s->is_encoder)) /* which is made for what comes first */
         return POOLING_FIRST;
     return POOLING_LAST;
+}
+
+/* One label is that of texts that fit; of several it is the one that says so. */
+static void complete_labels(struct server_model *f, const struct model *m)
+{
+    f->n_labels = m->shape.n_labels;
+    f->labels = m->labels;
+    f->is_cross = f->n_labels == 1;
+    for (uint32_t i = 0; f->labels != NULL && i < f->n_labels && !f->is_cross; i++) {
+        f->is_cross = strcmp(f->labels[i], "yes") == 0;
+        f->yes_label = i;
+    }
 }
 
 static void complete_model(struct server_model *f, const struct model *m)
@@ -174,6 +190,7 @@ static void complete_model(struct server_model *f, const struct model *m)
     f->n_params = m->n_params;
     f->size = m->file_bytes;
     f->is_encoder = m->shape.is_encoder;
+    complete_labels(f, m);
 }
 
 static void complete_engine(struct server_model *f, const struct instance *e)
@@ -194,8 +211,10 @@ void served_complete(struct served *m)
 {
     complete_model(&m->info, m->engine.model);
     complete_engine(&m->info, &m->engine);
-    m->info.pooling = pooling_of(m->config.pooling, m->engine.model->shape.pooling_type);
+    m->info.pooling = pooling_of(m->config.pooling, &m->engine.model->shape);
+    m->info.keeps_tokens = m->config.pooling == CONFIG_POOLING_NONE;
     m->info.created = (int64_t)time(NULL);
+    m->info.sampling = &m->engine.sampling;
     m->info.chat = m->chat;
     m->info.constraint_cache = m->constraint_cache;
 }

@@ -40,7 +40,7 @@ void cors_answer(const char *origins, struct http_call *call)
     struct buf none = {0};
 
     if (is_allowed(origins, call)) {
-        http_call_set_header(call, "Access-Control-Allow-Methods", "GET, HEAD, POST");
+        http_call_set_header(call, "Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE");
         http_call_set_header(call, "Access-Control-Allow-Headers", "Authorization, *");
         http_call_set_header(call, "Access-Control-Max-Age", MAX_AGE);
     }

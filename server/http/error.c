@@ -87,6 +87,11 @@ void api_error_render(const struct api_error *e, struct buf *out)
     buf_add_str(out, ",\"param\":");
     add_or_null(out, e->param);
     buf_add_str(out, ",\"code\":");
-    add_or_null(out, e->code);
+    if (e->n_ctx > 0)
+        buf_printf(out, "%d,\"n_ctx\":%u", e->status, e->n_ctx);
+    else
+        add_or_null(out, e->code);
+    if (e->n_prompt_tokens > 0)
+        buf_printf(out, ",\"n_prompt_tokens\":%u", e->n_prompt_tokens);
     buf_add_str(out, "}}");
 }

@@ -6,6 +6,8 @@
 #ifndef SERVER_HTTP_ERROR_H
 #define SERVER_HTTP_ERROR_H
 
+#include <stdint.h>
+
 #include "core/base/buf.h"
 
 struct api_error { /* status 0 = no error */
@@ -14,6 +16,8 @@ struct api_error { /* status 0 = no error */
     const char *code; /* static, or NULL for null */
     char param[64];   /* the field at fault, or "" for null */
     char message[256];
+    uint32_t n_prompt_tokens, n_ctx; /* of a prompt that is too long, as llama-server tells it; 0:
+                                      * no such error, or not known */
 };
 
 /* Fill *e with the type that belongs to the status. Returns a negative ERR_* so that a parser can

@@ -168,7 +168,7 @@ int exchange_receive(struct http_call *c, const char *bytes, size_t n)
             exchange_refuse(c, 413, NULL, "the request's body is too large");
         return ERR_LIMIT;
     }
-    if (c->is_discarding || (route != NULL && route->method == HTTP_GET))
+    if (c->is_discarding || (route != NULL && (route->methods & HTTP_GET) != 0))
         return 0;
     if (!http_hold(c->http, (int64_t)n, true)) {
         exchange_refuse(c, 429, "request_memory",
@@ -343,6 +343,15 @@ const char *http_call_query(const struct http_call *c, const char *name)
         at = value + strlen(value) + 1;
     }
     return NULL;
+}
+
+bool http_call_is(const struct http_call *c, enum http_methods method)
+{
+    const char *name = http_parser_method(c->request);
+
+    return method == (strcmp(name, "POST") == 0     ? HTTP_POST
+                      : strcmp(name, "DELETE") == 0 ? HTTP_DELETE
+                                                    : HTTP_GET);
 }
 
 const void *http_call_arg(const struct http_call *c)

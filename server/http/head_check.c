@@ -127,28 +127,76 @@ static bool check_origin(struct http_call *c)
 
 /* ---- routes ---- */
 
+/* Does the path fit the pattern own[0..n)? *tail is then what stands for its end or its star. */
+static bool fits(const char *own, size_t n, const char *path, const char **tail, size_t *n_tail)
+{
+    const char *star = memchr(own, '*', n);
+    const size_t before = star != NULL ? (size_t)(star - own) : n;
+    const size_t after = star != NULL ? n - before - 1 : 0, len = strlen(path);
+
+    if (len < before || memcmp(own, path, before) != 0)
+        return false;
+    *tail = path + before;
+    *n_tail = len - before;
+    if (star == NULL)
+        return n > 1 && own[n - 1] == '/' ? *n_tail > 0 : *n_tail == 0;
+    if (*n_tail <= after || memcmp(path + len - after, star + 1, after) != 0)
+        return false;
+    *n_tail -= after;
+    return memchr(*tail, '/', *n_tail) == NULL;
+}
+
+/* Does it fit one of the list, whose items have blanks between them? */
+static bool is_listed(const char *list, const char *path, const char **tail, size_t *n_tail)
+{
+    for (const char *at = list; at != NULL && *at != '\0'; at += strspn(at, " ")) {
+        const size_t len = strcspn(at, " ");
+
+        if (fits(at, len, path, tail, n_tail))
+            return true;
+        at += len;
+    }
+    return false;
+}
+
 static bool find_route(struct http_call *c, const char *path)
 {
     const struct http_options *o = &c->http->opt;
+    const char *tail;
+    size_t n;
 
     for (c->route = 0; c->route < o->n_routes; c->route++) {
-        const char *own = o->routes[c->route].path;
-        const size_t n = strlen(own);
-        const bool takes_tail = own[n - 1] == '/';
+        const struct http_route *route = &o->routes[c->route];
 
-        if (takes_tail ? strncmp(own, path, n) == 0 && path[n] != '\0' : strcmp(own, path) == 0) {
-            snprintf(c->tail, sizeof(c->tail), "%s", path + n);
+        if (fits(route->path, strlen(route->path), path, &tail, &n) ||
+            is_listed(route->also, path, &tail, &n)) {
+            snprintf(c->tail, sizeof(c->tail), "%.*s", (int)n, tail);
             return true;
         }
     }
     return false;
 }
 
-static bool method_fits(enum http_methods allowed, const char *method)
+static bool method_fits(unsigned allowed, const char *method)
 {
-    if (allowed == HTTP_GET)
-        return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
-    return strcmp(method, "POST") == 0;
+    if (strcmp(method, "POST") == 0)
+        return (allowed & HTTP_POST) != 0;
+    if (strcmp(method, "DELETE") == 0)
+        return (allowed & HTTP_DELETE) != 0;
+    return (allowed & HTTP_GET) != 0 &&
+           (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0);
+}
+
+/* For the header Allow. */
+static const char *methods_of(const struct http_route *route)
+{
+    if (route->methods == HTTP_DELETE)
+        return "DELETE";
+    if (route->methods == HTTP_POST)
+        return "POST";
+    if ((route->methods & HTTP_DELETE) != 0)
+        return "GET, HEAD, DELETE";
+    return route->methods == HTTP_GET ? "GET, HEAD" : "GET, HEAD, POST";
 }
 
 static const char *skip_token(const char *text)
@@ -189,7 +237,7 @@ static void answer_for_all(struct http_call *c)
 {
     struct buf none = {0};
 
-    http_call_set_header(c, "Allow", "GET, HEAD, POST, OPTIONS");
+    http_call_set_header(c, "Allow", "GET, HEAD, POST, DELETE, OPTIONS");
     http_call_reply(c, 204, "", &none);
     c->is_discarding = true;
 }
@@ -207,17 +255,17 @@ static void check_route(struct http_call *c, const char *method, bool is_reserve
         exchange_refuse(c, 503, "max_connections", "all connections are in use");
     } else if (!is_found) {
         exchange_refuse(c, 404, NULL, "there is no such path");
-    } else if (!method_fits(route->method, method)) {
-        http_call_set_header(c, "Allow", route->method == HTTP_GET ? "GET, HEAD" : "POST");
+    } else if (!method_fits(route->methods, method)) {
+        http_call_set_header(c, "Allow", methods_of(route));
         exchange_refuse(c, 405, NULL, "the method is not allowed here");
     } else if (o->admit(o->ud, c, route->flags) < 0) {
         c->is_discarding = true;
     } else if (c->request->length > o->max_body) {
         exchange_refuse(c, 413, NULL, "the request's body is too large");
-    } else if (route->method == HTTP_POST && is_coded(c)) {
+    } else if (route->methods == HTTP_POST && is_coded(c)) {
         exchange_refuse(c, 415, NULL,
                         "a coded body is not read here: Content-Encoding must be identity");
-    } else if (route->method == HTTP_POST &&
+    } else if (route->methods == HTTP_POST &&
                !is_json_type(http_parser_field(c->request, "Content-Type"))) {
         exchange_refuse(c, 415, NULL, "the content type must be application/json");
     }

@@ -23,26 +23,32 @@
 enum http_methods {
     HTTP_GET = 1u << 0, /* and HEAD */
     HTTP_POST = 1u << 1,
+    HTTP_DELETE = 1u << 2,
 };
 
 struct access;
 struct http_call;
 
 struct http_route {
-    const char *path; /* "/v1/models"; with a slash at the end it takes whatever follows */
-    enum http_methods method;
+    const char *path; /* "/v1/models"; with a slash at the end it takes whatever follows, "/" itself
+                       * nothing; a star stands for one part, between slashes */
+    unsigned methods; /* enum http_methods; where GET is one of them no body is read */
     void (*handle)(void *ud, struct http_call *call);
     const void *arg; /* http_call_arg() */
     /* How its errors look; NULL: as everybody's (api_error_render). */
     void (*render_error)(const struct api_error *e, struct buf *out);
     unsigned flags; /* for admit() */
+    const char *also; /* other paths of it, with blanks between; NULL or "": none */
 };
 
 const char *http_call_id(const struct http_call *c);                       /* X-Request-Id */
 const char *http_call_header(const struct http_call *c, const char *name); /* or NULL */
 /* Of ?name=value in the path, or NULL. */
 const char *http_call_query(const struct http_call *c, const char *name);
-const char *http_call_tail(const struct http_call *c); /* what follows the route's path */
+/* What follows the route's path, or is in the place of its star. */
+const char *http_call_tail(const struct http_call *c);
+/* To be asked until the handler returns. */
+bool http_call_is(const struct http_call *c, enum http_methods method);
 const void *http_call_arg(const struct http_call *c);  /* its route's */
 
 /* The body, still the call's. */

@@ -1,6 +1,7 @@
 /* server/metrics/metrics.c - see metrics.h. */
 #include "server/metrics/metrics.h"
 
+#include "core/base/name_list.h"
 #include "server/http/http_shared.h"
 #include "server/metrics/metrics_impl.h"
 #include "server/metrics/process_stats.h"
@@ -145,7 +146,14 @@ static void add_process(struct buf *b)
                p.open_fds, p.max_fds, p.start_time_seconds);
 }
 
-void metrics_render(const struct metrics_scene *scene, struct buf *out)
+unsigned metrics_names_of(const char *list)
+{
+    return (name_list_has(list, "quire") ? METRICS_NAMES_QUIRE : 0u) |
+           (name_list_has(list, "vllm") ? METRICS_NAMES_VLLM : 0u) |
+           (name_list_has(list, "llamacpp") ? METRICS_NAMES_LLAMACPP : 0u);
+}
+
+static void add_own(const struct metrics_scene *scene, struct buf *out)
 {
     metrics_models_add_infos(scene, out);
     add_build(scene, out);
@@ -156,5 +164,12 @@ void metrics_render(const struct metrics_scene *scene, struct buf *out)
     add_http(scene, out);
     add_edge(scene, out);
     metrics_models_add_requests(scene, out);
+}
+
+void metrics_render(const struct metrics_scene *scene, struct buf *out)
+{
+    if ((scene->names & METRICS_NAMES_QUIRE) != 0)
+        add_own(scene, out);
+    metrics_peers_add(scene, out);
     add_process(out);
 }

@@ -19,7 +19,7 @@
 #include "scheduler/queue.h"
 #include "server/process/worker_pool.h"
 
-#define METRICS_MAX_ROUTES 48
+#define METRICS_MAX_ROUTES 128
 
 enum outcome { /* of one choice, or of one refused HTTP request */
                OUTCOME_STOP = 0,
@@ -87,9 +87,18 @@ struct metrics_model { /* one of those served; pointers are borrowed */
 #define METRICS_POOL_NAMES {"text", "constraint"}
 
 
+enum metrics_names { /* whose names the page has */
+    METRICS_NAMES_QUIRE = 1u << 0,
+    METRICS_NAMES_VLLM = 1u << 1,
+    METRICS_NAMES_LLAMACPP = 1u << 2,
+};
+/* The setting metrics_names, which has been checked, as a mask of them. */
+unsigned metrics_names_of(const char *list);
+
 struct metrics_scene { /* everything that the text needs; pointers are borrowed */
     const struct metrics_model *models; /* [n_models] */
     uint32_t n_models;
+    unsigned names; /* enum metrics_names */
     const struct metrics_server *server_counts;
     const char *const *routes; /* [n_routes] labels */
     size_t n_routes;

@@ -22,4 +22,7 @@ void metrics_models_add_outcomes(const struct metrics_scene *scene, struct buf *
 /* What was in the requests, and how long they took. */
 void metrics_models_add_requests(const struct metrics_scene *scene, struct buf *b);
 
+/* What has a name in vLLM's or llama-server's page too, where scene->names asks for it. */
+void metrics_peers_add(const struct metrics_scene *scene, struct buf *b);
+
 #endif

@@ -2,49 +2,14 @@
 #include "server/metrics/metrics_impl.h"
 
 #include "server/metrics/metrics.h"
+#include "server/metrics/metrics_family.h"
 #include "server/metrics/prometheus.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-/* ---- families: where the values of their samples are ---- */
-
-enum form { /* of a value, and how it is shown */
-            FORM_NONE = 0, /* ends a list of samples */
-            FORM_U32,
-            FORM_U64,
-            FORM_HIST,    /* left out while it has no bounds: it is not fed then */
-            FORM_BLOCKS,  /* uint32_t, shown in bytes */
-            FORM_SECONDS, /* uint64_t, of microseconds */
-            FORM_USAGE,   /* no value: the part of the blocks that requests hold */
-};
-
-enum owner { OWNER_MODEL = 0, OWNER_COUNTS };
-
-struct sample {
-    const char *labels; /* or NULL */
-    enum form form;
-    enum owner owner; /* which struct the offset is in: metrics_model, or its counts */
-    size_t offset;
-};
-
-#define MAX_SAMPLES 6
-
-struct family {
-    const char *name, *type, *help;
-    struct sample samples[MAX_SAMPLES];
-};
-
-/* The three last members of a sample. A field of a type that has no form does not compile. */
-#define FORM_OF(type, field)                                                                       \
-    _Generic(((struct type *)0)->field, uint32_t: FORM_U32, uint64_t: FORM_U64,              \
-             struct hist: FORM_HIST)
-#define AT(form, field) form, OWNER_MODEL, offsetof(struct metrics_model, field)
-#define MODEL(field) AT(FORM_OF(metrics_model, field), field)
-#define COUNTS(field) FORM_OF(metrics, field), OWNER_COUNTS, offsetof(struct metrics, field)
-
-static const struct family engine_families[] = {
+static const struct metrics_family engine_families[] = {
     {"quire_requests_running", "gauge", "Requests with a place in the batch.",
      {{NULL, MODEL(stats.n_running)}}},
     {"quire_requests_waiting", "gauge", "Requests that wait for their first step, by priority.",
@@ -135,7 +100,7 @@ static const struct family engine_families[] = {
 };
 _Static_assert(PRIORITY_COUNT == 4, "each priority is a sample of requests_waiting");
 
-static const struct family outcome_families[] = {
+static const struct metrics_family outcome_families[] = {
     {"quire_requests_total", "counter", "Choices that ended and requests that were refused.",
      {{"endpoint=\"completions\",outcome=\"stop\"", COUNTS(outcomes[OUTCOME_STOP])},
       {"endpoint=\"completions\",outcome=\"length\"", COUNTS(outcomes[OUTCOME_LENGTH])},
@@ -146,7 +111,7 @@ static const struct family outcome_families[] = {
 };
 _Static_assert(OUTCOME_COUNT == 6, "each outcome is a sample of requests_total");
 
-static const struct family request_families[] = {
+static const struct metrics_family request_families[] = {
     {"quire_unknown_fields_total", "counter", "Fields of request bodies that were ignored.",
      {{NULL, COUNTS(unknown_fields)}}},
     {"quire_time_to_first_token_seconds", "histogram", "From arrival to the first token.",
@@ -171,87 +136,10 @@ static const struct family request_families[] = {
 
 #define N_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-static const char *label_of(const struct metrics_scene *scene, uint32_t i)
+static void add_families(const struct metrics_family *f, size_t n,
+                         const struct metrics_scene *scene, struct buf *b)
 {
-    return scene->n_models > 1 ? scene->models[i].id : NULL;
-}
-
-static const void *value_of(const struct sample *p, const struct metrics_model *m)
-{
-    const char *base = p->owner == OWNER_COUNTS ? (const char *)m->counts : (const char *)m;
-
-    return base + p->offset;
-}
-
-static double usage_of(const struct engine_stats *s)
-{
-    return s->blocks_total > 0 ? (double)s->blocks_held / s->blocks_total : 0;
-}
-
-static void add_sample(struct buf *b, const struct prom_series *series, const struct sample *p,
-                       const struct metrics_model *m)
-{
-    const void *value = value_of(p, m);
-
-    switch (p->form) {
-    case FORM_NONE:
-        break;
-    case FORM_U32:
-        prom_count(b, series, *(const uint32_t *)value);
-        break;
-    case FORM_U64:
-        prom_count(b, series, *(const uint64_t *)value);
-        break;
-    case FORM_HIST:
-        if (((const struct hist *)value)->n > 0)
-            prom_hist(b, series, value);
-        break;
-    case FORM_BLOCKS:
-        prom_count(b, series, *(const uint32_t *)value * m->stats.block_bytes);
-        break;
-    case FORM_SECONDS:
-        prom_number(b, series, (double)*(const uint64_t *)value / 1e6);
-        break;
-    case FORM_USAGE:
-        prom_number(b, series, usage_of(&m->stats));
-        break;
-    }
-}
-
-/* Histograms have one sample a model. */
-static bool is_empty(const struct family *f, const struct metrics_scene *scene)
-{
-    const struct sample *p = &f->samples[0];
-
-    if (p->form != FORM_HIST)
-        return false;
-    for (uint32_t i = 0; i < scene->n_models; i++)
-        if (((const struct hist *)value_of(p, &scene->models[i]))->n > 0)
-            return false;
-    return true;
-}
-
-static void add_family(const struct family *f, const struct metrics_scene *scene, struct buf *b)
-{
-    if (is_empty(f, scene))
-        return;
-    prom_family(b, f->name, f->type, f->help);
-    for (uint32_t i = 0; i < scene->n_models; i++)
-        for (size_t j = 0; j < MAX_SAMPLES && f->samples[j].form != FORM_NONE; j++) {
-            const struct sample *p = &f->samples[j];
-
-            const struct prom_series series = {
-                .name = f->name, .model = label_of(scene, i), .labels = p->labels};
-
-            add_sample(b, &series, p, &scene->models[i]);
-        }
-}
-
-static void add_families(const struct family *f, size_t n, const struct metrics_scene *scene,
-                         struct buf *b)
-{
-    for (size_t i = 0; i < n; i++)
-        add_family(&f[i], scene, b);
+    metrics_families_add(f, n, scene, METRICS_LABEL_MODEL, b);
 }
 
 void metrics_models_add_engines(const struct metrics_scene *scene, struct buf *b)
@@ -318,7 +206,7 @@ static void add_rejection_family(const struct metrics_scene *scene, struct buf *
     prom_family(b, "quire_rejections_total", "counter", "Refused requests by reason.");
     for (uint32_t i = 0; i < scene->n_models; i++)
         for (int r = 0; r < REJECTION_COUNT; r++)
-            add_rejections(b, label_of(scene, i), (enum rejection)r,
+            add_rejections(b, metrics_model_label(scene, i), (enum rejection)r,
                            scene->models[i].counts->rejections[r] +
                                (is_one ? server_counts[r] : 0));
     for (int r = 0; r < REJECTION_COUNT && !is_one; r++)

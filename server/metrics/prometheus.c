@@ -37,7 +37,7 @@ static void add_series(struct buf *b, const struct prom_series *s, const char *s
     buf_add_str(b, suffix);
     if (s->model != NULL) {
         buf_add_char(b, before);
-        prom_label(b, "model", s->model);
+        prom_label(b, s->model_label != NULL ? s->model_label : "model", s->model);
         before = ',';
     }
     for (int i = 0; i < 2; i++)

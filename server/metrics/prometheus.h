@@ -18,7 +18,8 @@
 
 struct prom_series { /* what a sample is called; strings are borrowed */
     const char *name;
-    const char *model;  /* the value of the first label, model; NULL = without it */
+    const char *model;  /* the value of the first label; NULL = without it */
+    const char *model_label; /* its name; NULL = "model" */
     const char *labels; /* further ones, such as tier="ram",direction="out"; NULL = none */
 };
 

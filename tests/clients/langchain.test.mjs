@@ -1,10 +1,10 @@
 /* @langchain/openai: chats and completions as LangChain programs make them. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { HumanMessage, SystemMessage } from "@langchain/core/messages";
-import { ChatOpenAI, OpenAI } from "@langchain/openai";
+import { HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
+import { ChatOpenAI, OpenAI, OpenAIEmbeddings } from "@langchain/openai";
 import { z } from "zod";
-import { startQuire } from "./server.mjs";
+import { checkCancel, checkRetry, startQuire } from "./server.mjs";
 
 let quire, options;
 
@@ -15,7 +15,7 @@ before(async () => {
 });
 after(async () => assert.equal(await quire.stop(), 0));
 
-test("a chat, whole and streamed", async () => {
+test("chat, streams: whole and streamed", async () => {
   const chat = new ChatOpenAI(options);
   const messages = [new SystemMessage("Tell a story."), new HumanMessage("Once upon a time")];
   const whole = await chat.invoke(messages);
@@ -27,7 +27,7 @@ test("a chat, whole and streamed", async () => {
   assert.equal(text, whole.content);
 });
 
-test("a tool call and structured output", async () => {
+test("tools, schemas: a call and an answer in a type", async () => {
   const schema = z.object({ zone: z.number().int().min(-12).max(12) });
   const chat = new ChatOpenAI({ ...options, maxTokens: 200 });
   const answer = await chat.bindTools([{ name: "clock", description: "The time.", schema }], { tool_choice: "clock" }).invoke("Noon?");
@@ -36,7 +36,45 @@ test("a tool call and structured output", async () => {
   schema.parse(await chat.withStructuredOutput(schema, { name: "zone", method: "jsonSchema" }).invoke("Noon?"));
 });
 
-test("a completion", async () => {
+test("completions: a text", async () => {
   const text = await new OpenAI(options).invoke("Once upon a time");
   assert.ok(text.length > 0);
 });
+
+test("tools: two rounds of calls and results, and an answer", async () => {
+  const tools = [{ name: "clock", description: "The time.", schema: z.object({ zone: z.number().int().min(-12).max(12) }) }];
+  const chat = new ChatOpenAI({ ...options, maxTokens: 200 });
+  const messages = [new HumanMessage("What time is it?")];
+  for (const tool_choice of ["required", "clock"]) {
+    const answer = await chat.bindTools(tools, { tool_choice, parallel_tool_calls: false }).invoke(messages);
+    const [call] = answer.tool_calls;
+    messages.push(answer, new ToolMessage({ tool_call_id: call.id, content: `noon in ${call.args.zone}` }));
+  }
+  const last = await chat.bindTools(tools, { tool_choice: "none" }).invoke(messages);
+  assert.ok(last.content.length > 0 && last.tool_calls.length === 0);
+});
+
+test("embeddings: of texts and of a question", async () => {
+  const embeddings = new OpenAIEmbeddings({ model: "quire-demo", apiKey: "none", configuration: options.configuration });
+  const vectors = await embeddings.embedDocuments(["one text", "another"]);
+  assert.ok(vectors.every((v) => Math.abs(Math.hypot(...v) - 1) < 1e-4));
+  assert.equal((await embeddings.embedQuery("one text")).length, vectors[0].length);
+});
+
+test("cancel: an aborted stream frees its place", async () => {
+  const chat = new ChatOpenAI({ ...options, maxTokens: 900, modelKwargs: { ignore_eos: true } });
+  const abort = new AbortController();
+  let pieces;
+  await checkCancel(quire, async () => {
+    pieces = (await chat.stream("Once upon a time", { signal: abort.signal }))[Symbol.asyncIterator]();
+    while ((await pieces.next()).value.content === "");
+  }, async () => {
+    abort.abort();
+    await assert.rejects(async () => { while (!(await pieces.next()).done); });
+  });
+});
+
+test("retry: a key without requests left gets one", () => checkRetry((url, key) => {
+  const patient = new ChatOpenAI({ ...options, apiKey: key, maxRetries: 4, maxTokens: 2, configuration: { baseURL: `${url}/v1` } });
+  return () => patient.invoke("Once upon a time");
+}));

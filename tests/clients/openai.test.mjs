@@ -4,7 +4,7 @@ import { after, before, test } from "node:test";
 import OpenAI from "openai";
 import { zodResponseFormat } from "openai/helpers/zod";
 import { z } from "zod";
-import { startQuire, until } from "./server.mjs";
+import { checkCancel, checkRetry, startQuire } from "./server.mjs";
 
 const STORY = "Once upon a time";
 let quire, client;
@@ -23,7 +23,7 @@ test("models", async () => {
   await assert.rejects(client.models.retrieve("other"), OpenAI.NotFoundError);
 });
 
-test("a completion, whole and streamed", async () => {
+test("completions: whole and streamed", async () => {
   const params = { model: "quire-demo", prompt: STORY, max_tokens: 12, temperature: 0, logprobs: 2 };
   const whole = await client.completions.create(params);
   const choice = whole.choices[0];
@@ -43,7 +43,7 @@ test("a completion, whole and streamed", async () => {
   assert.equal(usage.total_tokens, whole.usage.total_tokens);
 });
 
-test("a chat, whole and streamed", async () => {
+test("chat, streams: whole and streamed", async () => {
   const params = {
     model: "quire-demo",
     messages: [{ role: "user", content: STORY }],
@@ -67,7 +67,7 @@ test("a chat, whole and streamed", async () => {
   assert.equal(final.usage.completion_tokens, 10);
 });
 
-test("several choices differ and are numbered", async () => {
+test("chat: several choices differ and are numbered", async () => {
   const whole = await client.chat.completions.create({
     model: "quire-demo", messages: [{ role: "user", content: STORY }], n: 3, seed: 7, max_tokens: 8,
   });
@@ -75,14 +75,14 @@ test("several choices differ and are numbered", async () => {
   assert.ok(new Set(whole.choices.map((c) => c.message.content)).size > 1);
 });
 
-test("an aborted stream frees its place", async () => {
-  const stream = await client.chat.completions.create({
-    model: "quire-demo", messages: [{ role: "user", content: STORY }], max_tokens: 400, stream: true,
-    extra_body: {}, ignore_eos: true,
-  });
-  let n = 0;
-  for await (const _ of stream) if (++n === 3) break;
-  await until(async () => (await quire.metric("quire_requests_running")) === 0);
+test("cancel: an aborted stream frees its place", async () => {
+  let stream, pieces;
+  await checkCancel(quire, async () => {
+    stream = await client.chat.completions.create({ model: "quire-demo", messages: [{ role: "user", content: STORY }],
+      max_tokens: 900, stream: true, ignore_eos: true });
+    pieces = stream[Symbol.asyncIterator]();
+    await pieces.next();
+  }, () => stream.controller.abort());
 });
 
 test("errors have the package's classes and name the field", async () => {
@@ -95,7 +95,7 @@ test("errors have the package's classes and name the field", async () => {
 const CLOCK = { type: "function", function: { name: "clock", strict: true, parameters: { type: "object",
   properties: { zone: { type: "integer", minimum: -12, maximum: 12 } }, required: ["zone"], additionalProperties: false } } };
 
-test("a tool call, whole and streamed", async () => {
+test("tools: a call, whole and streamed", async () => {
   const params = { model: "quire-demo", messages: [{ role: "user", content: "What time is it?" }], tools: [CLOCK],
     tool_choice: "required", parallel_tool_calls: false, seed: 4 };
   const { message, finish_reason } = (await client.chat.completions.create(params)).choices[0];
@@ -111,7 +111,7 @@ test("a tool call, whole and streamed", async () => {
   assert.equal(next.usage.completion_tokens, 4);
 });
 
-test("structured output", async () => {
+test("schemas: an answer in a type", async () => {
   const Person = z.object({ name: z.string().max(12), age: z.number().int().min(0).max(120), tags: z.array(z.enum(["a", "b"])).max(3) });
   const answer = await client.chat.completions.parse({
     model: "quire-demo", messages: [{ role: "user", content: "Who?" }], response_format: zodResponseFormat(Person, "person"),
@@ -121,7 +121,7 @@ test("structured output", async () => {
   Person.parse(message.parsed);
 });
 
-test("embeddings, which the package asks for in base64", async () => {
+test("embeddings: the package the package asks for in base64", async () => {
   const { data, usage } = await client.embeddings.create({ model: "quire-demo", input: ["one text", "another"] });
   assert.equal(data.length, 2);
   assert.ok(data.every((d) => Math.abs(Math.hypot(...d.embedding) - 1) < 1e-4));
@@ -130,7 +130,7 @@ test("embeddings, which the package asks for in base64", async () => {
   assert.ok(usage.prompt_tokens > 0);
 });
 
-test("responses, whole and streamed", async () => {
+test("responses: whole and streamed", async () => {
   const params = { model: "quire-demo", input: STORY, instructions: "Tell a story.", max_output_tokens: 10, temperature: 0 };
   const whole = await client.responses.create(params);
   assert.equal(whole.object, "response");
@@ -151,7 +151,7 @@ test("responses, whole and streamed", async () => {
   assert.equal(last.response.output[0].content[0].text, text);
 });
 
-test("a refusal for want of room is retried until there is some", async () => {
+test("retry: a refusal for want of room is retried until there is some", async () => {
   const small = await startQuire("--max-sequences", "1", "--queue-limit", "1");
   const patient = new OpenAI({ baseURL: `${small.url}/v1`, apiKey: "none", maxRetries: 60 });
   const calls = Array.from({ length: 6 }, (_, i) =>
@@ -159,4 +159,21 @@ test("a refusal for want of room is retried until there is some", async () => {
   for (const answer of await Promise.all(calls)) assert.equal(answer.usage.completion_tokens, 60);
   assert.ok((await small.metric('quire_rejections_total{reason="queue_full"}')) > 0);
   assert.equal(await small.stop(), 0);
+});
+
+test("retry: a key without requests left gets one", () => checkRetry((url, key) => {
+  const patient = new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 4 });
+  return () => patient.completions.create({ model: "quire-demo", prompt: STORY, max_tokens: 2 });
+}));
+
+test("tools: two rounds of calls and results, and an answer", async () => {
+  const messages = [{ role: "user", content: "What time is it?" }];
+  const params = { model: "quire-demo", messages, tools: [CLOCK], parallel_tool_calls: false };
+  for (const tool_choice of ["required", { type: "function", function: { name: "clock" } }]) {
+    const { message } = (await client.chat.completions.create({ ...params, tool_choice })).choices[0];
+    const [call] = message.tool_calls;
+    messages.push(message, { role: "tool", tool_call_id: call.id, content: `noon in ${JSON.parse(call.function.arguments).zone}` });
+  }
+  const last = (await client.chat.completions.create({ ...params, tool_choice: "none", max_tokens: 6 })).choices[0].message;
+  assert.ok(last.content.length > 0 && !last.tool_calls);
 });

@@ -6,7 +6,9 @@ import random
 WORDS = ["id", "name", "größe", "a b", "x\"y", "kind", "tags", "value", "note", "state", "街", "k\\"]
 FORMATS = ["date", "time", "date-time", "duration", "uuid", "email", "ipv4", "ipv6", "hostname", "uri"]
 PATTERNS = ["^[a-z]{1,8}$", r"^\d{3}-\d{4}$", "^(GET|PUT)$", "^[^\"<]{2,5}$", r"^v\d+(\.\d+){0,2}$",
-            "^[A-F0-9]{4,}x$", r"^\w+@\w{2,4}\s?$", "^(a|b|ab)*c$", "^.{3,9}$"]
+            "^[A-F0-9]{4,}x$", r"^\w+@\w{2,4}\s?$", "^(a|b|ab)*c$", "^.{3,9}$",
+            "^(?!.*--)[a-z-]{2,9}$", r"^(?=.*\d)[a-z\d]{4,8}$", r"^\b[a-z]{1,5}\b( \b\d+\b)?$"]
+KEYS = ["^[x-z]{1,6}$", "^.{0,5}_$", "^[A-Z]{2,4}$"]
 
 
 class Schemas:
@@ -19,7 +21,8 @@ class Schemas:
         if kind == 0:
             return {"type": "string", "format": self.r.choice(FORMATS)}
         if kind == 1:
-            return {"type": "string", "pattern": self.r.choice(PATTERNS)}
+            lengths = [{}, {}, {"minLength": 3}, {"maxLength": 20}]
+            return {"type": "string", "pattern": self.r.choice(PATTERNS), **self.r.choice(lengths)}
         low = self.r.choice([0, 0, 0, 3, 20])
         out = {"type": "string", "maxLength": low + self.r.choice([1, 5, 30, 90])}
         if low:
@@ -28,6 +31,10 @@ class Schemas:
 
     def number(self):
         out = {"type": self.r.choice(["integer", "number"])}
+        if self.r.random() < 0.15:
+            out["multipleOf"] = self.r.choice([1, 2, 7, 60, 250, 0.5, 0.25])
+            if self.r.random() < 0.5:
+                return out
         low = self.r.choice([0, 1, -5, -1000, 17, 0.5, -2.25, 999])
         if self.r.random() < 0.5:
             out[self.r.choice(["minimum", "exclusiveMinimum"])] = low
@@ -48,6 +55,9 @@ class Schemas:
                     "prefixItems": [self.any(depth - 1) for _ in range(self.r.randint(1, 3))],
                     "items": self.r.choice([False, {"type": "integer", "maximum": 9}]),
                     "maxItems": 6}
+        if self.r.random() < 0.1:
+            return {"type": "array", "items": {"enum": ["a", 2, None, [3]][:self.r.randint(2, 4)]},
+                    "uniqueItems": True, "minItems": self.r.randint(0, 2)}
         low = self.r.choice([0, 0, 1, 3])
         out = {"type": "array", "items": self.any(depth - 1), "maxItems": low + self.r.choice([0, 1, 4])}
         if low:
@@ -65,6 +75,14 @@ class Schemas:
             out["additionalProperties"] = False
         elif plain and self.r.random() < 0.15:
             out["additionalProperties"] = {"type": "boolean"}
+        elif plain and self.r.random() < 0.15:
+            out["patternProperties"] = {p: self.r.choice([{}, {"type": "integer"}, {"type": ["null", "integer"]}])
+                                        for p in self.r.sample(KEYS, self.r.randint(1, 2))}
+            out["maxProperties"] = len(names) + 2
+            if self.r.random() < 0.5:
+                out["additionalProperties"] = False
+        if names and self.r.random() < 0.2:
+            out["minProperties"] = self.r.randint(0, len(names))
         return out
 
     def union(self, depth):

@@ -189,7 +189,7 @@ BAD_TOOLS = [
     ("tool_choice", {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "other"}}}),
     ("top_logprobs", {"top_logprobs": 2}), ("top_logprobs", {"logprobs": True, "top_logprobs": 21}),
     ("logprobs", {"logprobs": 3}), ("chat_template_kwargs", {"chat_template_kwargs": {"messages": []}}),
-    ("reasoning_effort", {"reasoning_effort": "huge"}), ("max_completion_tokens", {"max_completion_tokens": -1}),
+    ("reasoning_effort", {"reasoning_effort": "huge"}), ("max_completion_tokens", {"max_completion_tokens": -2}),
 ]
 
 
@@ -201,7 +201,7 @@ def test_bad_fields(server, param, fields):
 
 def test_fields_of_the_other_endpoint_are_unknown(server):
     before = server.metrics()["quire_unknown_fields_total"]
-    chat(server, max_tokens=1, prompt="x", echo=True, suffix="y")
+    chat(server, max_tokens=1, prompt="x", best_of=1, suffix="y")
     assert server.metrics()["quire_unknown_fields_total"] == before + 3
 
 
@@ -244,6 +244,15 @@ def test_bad_messages_in_anthropics_shape(server, name, fields):
 def test_anthropics_shape_of_early_errors(server):
     r = server.request("POST", "/v1/messages", "{}", {"Content-Type": "text/html"})
     assert r.status == 415 and r.json["type"] == "error"
+
+
+def test_a_thread_is_refused_so_that_clients_go_on_without(server):
+    body = {"messages": ONCE, "max_tokens": 2}
+    for thread in ({"type": "create"}, {"type": "continue", "previous_message_id": "msg_1"}):
+        error = server.post("/v1/messages", {**body, "thread": thread}).json["error"]
+        assert error["type"] == "invalid_request_error" and "'thread'" in error["message"], error
+        assert error["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+    assert "details" not in server.post("/v1/messages", {**body, "temperature": 9}).json["error"]
 
 
 def test_tools_and_results_are_in_the_prompt(start, tmp_path):
@@ -290,7 +299,7 @@ def test_responses(server):
     ("input[0].role", {"input": [{"role": "king", "content": "x"}]}),
     ("input[0].content", {"input": [{"role": "user", "content": [{"type": "input_image"}]}]}),
     ("input[0].call_id", {"input": [{"type": "function_call", "name": "f", "arguments": "{}"}]}),
-    ("tools", {"tools": [{"type": "web_search"}]}), ("max_output_tokens", {"max_output_tokens": 0}),
+    ("tools[0].type", {"tools": [{"name": "f"}]}), ("max_output_tokens", {"max_output_tokens": 0}),
     ("tools[0].name", {"tools": [{"type": "function"}]}), ("instructions", {"instructions": 5}),
     ("input", {"input": None, "instructions": "x"}), ("reasoning.effort", {"reasoning": {"effort": "utmost"}}),
     ("text.format", {"text": {"format": {}}}), ("text.format", {"text": {"format": {"type": "json_schema"}}}),
@@ -302,7 +311,34 @@ def test_bad_responses(server, param, fields):
     assert r.status == 400 and r.json["error"]["param"] == param, r.body
 
 
-# ---- calls that are insisted on ----
+def test_tools_of_openais_own_are_left_out_with_a_warning(server):
+    function = {"type": "function", "name": "look", "parameters": {"type": "object"}}
+    hosted = [{"type": t} for t in ("web_search", "file_search", "mcp", "code_interpreter", "custom", "x" * 300)]
+    body = {"input": "Once", "max_output_tokens": 3, "temperature": 0}
+    alone = server.post("/v1/responses", {**body, "tools": [function]}).json
+    beside = server.post("/v1/responses", {**body, "tools": [hosted[0], function, *hosted[1:]]}).json
+    assert "warnings" not in alone and alone["usage"] == beside["usage"]
+    assert [w.split(":")[0] for w in beside["warnings"]] == [f"tools[{i}]" for i in (0, 2, 3, 4, 5, 6)]
+    assert "'web_search'" in beside["warnings"][0] and all(len(w) < 200 for w in beside["warnings"])
+    frames = server.post("/v1/responses", {**body, "tools": hosted[:1], "stream": True}).body.decode()
+    assert frames.count('"warnings":["tools[0]: ') == 3  # created, in_progress, and the end
+    r = server.post("/v1/responses", {**body, "tools": hosted, "tool_choice": "required"})
+    assert r.status == 400 and r.json["error"]["param"] == "tool_choice"
+
+
+def test_the_input_tokens_of_responses(server):
+    body = {"input": "Once upon a time", "instructions": "Tell."}
+    r = server.post("/v1/responses/input_tokens", body)
+    assert r.status == 200 and r.json["object"] == "response.input_tokens"
+    used = server.post("/v1/responses", {**body, "max_output_tokens": 1}).json["usage"]["input_tokens"]
+    assert r.json["input_tokens"] == used
+    assert server.post("/responses/input_tokens", body).json == r.json
+    assert server.post("/v1/responses/input_tokens", {"input": 5}).json["error"]["param"] == "input"
+    for effort in ("none", "minimal", "low", "medium", "high", "xhigh", "max"):
+        assert server.post("/v1/responses/input_tokens", {**body, "reasoning": {"effort": effort}}).status == 200
+
+
+# ---- what is insisted on ----
 
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {
     "type": "object", "properties": {"city": {"type": "string", "maxLength": 12}, "unit": {"$ref": "#/$defs/unit"}},
@@ -317,63 +353,6 @@ def check_calls(calls):
     for call in calls:
         assert call["type"] == "function" and call["id"]
         jsonschema.validate(json.loads(call["function"]["arguments"]), SCHEMAS[call["function"]["name"]])
-
-
-def joined(got):
-    """The tool calls of a stream, put together as clients do."""
-    calls = {}
-    for f in got:
-        for c in f["choices"]:
-            for part in c["delta"].get("tool_calls", []):
-                call = calls.setdefault(part["index"], {"function": {"name": "", "arguments": ""}})
-                call.update({k: v for k, v in part.items() if k in ("id", "type")})
-                for k, v in part["function"].items():
-                    call["function"][k] += v
-    return [calls[i] for i in sorted(calls)]
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_required_calls(server, seed):
-    fields = {"tools": [WEATHER, CLOCK], "tool_choice": "required", "seed": seed}
-    c = chat(server, **fields)["choices"][0]
-    assert c["finish_reason"] == "tool_calls" and c["message"]["content"] is None
-    check_calls(c["message"]["tool_calls"])
-    got = frames(server, messages=ONCE, **fields)
-    assert got[-1]["choices"][0]["finish_reason"] == "tool_calls"
-    plain = [call["function"] for call in c["message"]["tool_calls"]]
-    assert [call["function"] for call in joined(got)] == plain
-    [one] = chat(server, **fields, parallel_tool_calls=False)["choices"][0]["message"]["tool_calls"]
-    check_calls([one])
-
-
-def test_a_named_call(server):
-    for tool in (WEATHER, CLOCK):
-        name = tool["function"]["name"]
-        choice = {"type": "function", "function": {"name": name}}
-        [call] = chat(server, tools=[WEATHER, CLOCK], tool_choice=choice)["choices"][0]["message"]["tool_calls"]
-        assert call["function"]["name"] == name
-        check_calls([call])
-
-
-def test_calls_in_the_other_shapes(server):
-    r = server.post("/v1/messages", {
-        "messages": ONCE, "max_tokens": 400, "tool_choice": {"type": "tool", "name": "clock"},
-        "tools": [{"name": "clock", "input_schema": SCHEMAS["clock"]}]}).json
-    [use] = r["content"]
-    assert (use["type"], use["name"], r["stop_reason"]) == ("tool_use", "clock", "tool_use")
-    jsonschema.validate(use["input"], SCHEMAS["clock"])
-    r = server.post("/v1/responses", {
-        "input": "x", "tool_choice": {"type": "function", "name": "clock"},
-        "tools": [{"type": "function", "name": "clock", "parameters": SCHEMAS["clock"]}]}).json
-    [call] = r["output"]
-    assert (call["type"], call["name"], r["status"]) == ("function_call", "clock", "completed")
-    jsonschema.validate(json.loads(call["arguments"]), SCHEMAS["clock"])
-
-
-def test_a_call_that_is_cut_is_text(server):
-    c = chat(server, tools=[WEATHER], tool_choice="required", max_tokens=4)["choices"][0]
-    assert c["finish_reason"] == "length" and "tool_calls" not in c["message"]
-    assert c["message"]["content"].startswith("[")
 
 
 def test_tools_that_cannot_be_insisted_on(server):

@@ -12,7 +12,7 @@ from quire import BIN, ISA_LEVELS, TOOLS, isa_levels, make_model
 
 ROOT = pathlib.Path(__file__).parents[2]
 NARROW = ["--arch", "llama", "--embd", "64", "--ff", "64", "--vocab", "300", "--type", "Q8_0"]
-SETTINGS = re.findall(r"^(?:STR|INT|SIZE|ENUM)\((?:SERVER|MODEL), (\w+)", (ROOT / "config/options.inc").read_text(), re.M)
+SETTINGS = re.findall(r"^(?:STR|INT|SIZE|ENUM|NUM)\((?:SERVER|MODEL), (\w+)", (ROOT / "config/options.inc").read_text(), re.M)
 SCORES = {  # mean negative log-likelihood in float64, from the data's README
     "stories260K.f16": 1.745705, "stories260K-x256-llama.F16": 1.745749,
     "stories260K-x256-llama.BF16": 1.744835, "stories260K-x256-llama.Q8_0": 1.745663,

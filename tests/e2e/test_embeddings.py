@@ -58,7 +58,7 @@ def test_base64_and_dimensions(server):
 
 @pytest.mark.parametrize("param,fields", [
     ("input", {"input": None}), ("input", {"input": []}), ("input", {"input": 5}), ("input", {"input": [[]]}),
-    ("input", {"input": ["a", 5]}), ("input", {"input": [10**9]}), ("dimensions", {"dimensions": 0}),
+    ("input", {"input": ["a", {}]}), ("input", {"input": [10**9]}), ("dimensions", {"dimensions": 0}),
     ("dimensions", {"dimensions": 257}), ("encoding_format", {"encoding_format": "hex"}),
     ("model", {"model": 5}), ("input", {"input": "word " * 3000}),
 ])

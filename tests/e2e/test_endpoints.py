@@ -12,8 +12,17 @@ def test_health(server):
     assert r.headers["Content-Type"] == "application/json"
 
 
-def test_ready(server):
-    assert server.get("/ready").status == 200
+def test_live(server):
+    assert server.get("/live").json == {"status": "ok"}
+
+
+def test_ping_reads_no_body(server):
+    """A probe's POST is what its GET is, whatever it brings; other methods are none of it."""
+    for kind in ("application/json", "text/plain"):
+        assert server.post("/ping", b"[" * 5000, headers={"Content-Type": kind}).json == {"status": "ok"}
+    r = server.request("PUT", "/ping")
+    assert r.status == 405 and r.headers["Allow"] == "GET, HEAD, POST"
+    assert server.post("/health", {}).status == 405
 
 
 def test_version(server):
@@ -202,7 +211,7 @@ def test_props(server):
         "supports_string_content": True, "supports_typed_content": False, "supports_tools": False,
         "supports_tool_calls": False, "supports_system_role": True, "supports_object_arguments": False}
     settings = p["default_generation_settings"]["params"]
-    assert settings["temperature"] == 1 and settings["top_k"] == 0 and settings["n_predict"] == -1
+    assert settings["temperature"] == 0.8 and settings["top_k"] == 40 and settings["n_predict"] == -1
     used = server.post("/completion", {"prompt": "a", "n_predict": 1}).json["generation_settings"]
     assert set(used) == set(settings)
 

@@ -116,7 +116,7 @@ FINE = {
     "a coded body": (post(b"Content-Encoding: gzip\r\n", length(15), body=BODY), 415),
     "a body that is not coded": (post(b"Content-Encoding: identity\r\n", length(15), body=BODY), 200),
     "an absolute path": (b"GET http://localhost/health HTTP/1.1\r\n" + HOST + b"\r\n", 200),
-    "an absolute path without a path": (b"GET HTTP://localhost HTTP/1.1\r\n" + HOST + b"\r\n", 404),
+    "an absolute path without a path": (b"GET HTTP://localhost HTTP/1.1\r\n" + HOST + b"\r\n", 200),
     "an absolute path beats the host": (b"GET http://evil.example/health HTTP/1.1\r\n" + HOST + b"\r\n", 403),
     "a port": (GET + b"Host: localhost:8080\r\n\r\n", 200),
     "an address of IPv6": (GET + b"Host: [::1]:8080\r\n\r\n", 200),

@@ -33,7 +33,7 @@ def test_wrong_method(server, method, path, allow):
     assert r.json["error"]["type"] == "invalid_request_error"
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/completions/", "/V1/models", "/healthz", "/v1/models/",
+@pytest.mark.parametrize("path", ["/api", "/api/", "/v1", "/v1/completions/", "/V1/models", "/healthz", "/v1/models/",
                                   "/%2e%2e/etc/passwd"])
 def test_unknown_path(server, path):
     r = server.get(path)

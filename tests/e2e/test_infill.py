@@ -120,3 +120,16 @@ def test_infill_refusals(server, filler):
         assert infill(filler, 400, **whole, input_extra=value)["error"]["param"] == "input_extra"
     r = infill(server, 400, **whole)
     assert r["error"]["param"] == "input_prefix" and "vocabulary" in r["error"]["message"]
+
+
+def test_ollamas_suffix(filler):
+    """It makes a text of the prompt, for which there is no conversation."""
+    body = {"model": "x", "prompt": "Once upon", "suffix": " ran home.", "options": {"temperature": 0, "num_predict": 5},
+            "stream": False}
+    r = filler.post("/api/generate", {**body, "model": "filler"})
+    same = filler.complete("Once upon", suffix=" ran home.", temperature=0, max_tokens=5)
+    assert r.status == 200 and r.json["response"] == same.json["choices"][0]["text"]
+    assert r.json["prompt_eval_count"] == len(gap(filler, "Once upon", " ran home.")) and "context" not in r.json
+    assert "insert" in filler.post("/api/show", {"model": "filler"}).json["capabilities"]
+    r = filler.post("/api/generate", {**body, "model": "filler", "system": "Be kind."})
+    assert r.status == 400 and "'system'" in r.json["error"]

@@ -8,6 +8,9 @@ import pytest
 
 from quire import DEBUG_BIN, Server, make_key, serve_in_vain
 
+# The same answer under all the names that probes have.
+HEALTH = [("GET", "/health"), ("GET", "/v1/health"), ("GET", "/ready"), ("GET", "/ping"), ("POST", "/ping")]
+
 
 class Held:
     """A server of the debug build whose load waits until it is let go."""
@@ -37,10 +40,11 @@ def held(tmp_path):
 def test_answers_while_loading(held):
     h = held()
     s = h.server
-    assert s.get("/health").json == {"status": "ok"}
-    r = s.get("/ready")
-    assert r.status == 503
-    assert r.json == {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}
+    assert s.get("/live").json == {"status": "ok"}
+    for method, path in HEALTH:
+        r = s.request(method, path)
+        assert r.status == 503 and int(r.headers["Retry-After"]) >= 1, path
+        assert r.json == {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}
     for method, path, body in (("POST", "/v1/completions", {"prompt": "Once"}), ("GET", "/v1/models", None),
                                ("GET", "/metrics", None), ("POST", "/tokenize", {"content": "a"}),
                                ("GET", "/debug/requests", None), ("GET", "/version", None)):
@@ -49,6 +53,7 @@ def test_answers_while_loading(held):
         assert (r.json["error"]["type"], r.json["error"]["code"]) == ("unavailable_error", "loading")
         assert int(r.headers["Retry-After"]) >= 1 and int(r.headers["retry-after-ms"]) > 0
     assert s.get("/nowhere").status == 404
+    assert s.request("HEAD", "/health").status == 503
     assert "event=ready" not in s.read_log()
 
     keep = s.connect()  # a connection from before serves on
@@ -56,6 +61,10 @@ def test_answers_while_loading(held):
     assert keep.getresponse().read().startswith(b'{"error"')
     h.let_go()
     s.wait_ready()
+    for method, path in HEALTH:
+        r = s.request(method, path)
+        assert (r.status, r.json) == (200, {"status": "ok"}), path
+        assert "Retry-After" not in r.headers
     keep.request("GET", "/ready")
     assert keep.getresponse().read() == b'{"status":"ok"}'
     keep.close()

@@ -76,7 +76,27 @@ def groups_too_many(keys, tensors):
     keys["deepseek2.expert_group_count"] = 65
 
 
+def ranking_without_labels(keys, tensors):
+    keys["bert.pooling_type"] = 4
+
+
+def names_for_other_labels(keys, tensors):
+    keys["bert.classifier.output_labels"] = ["yes", "no"]
+
+
+def labels_without_a_name_each(keys, tensors):
+    keys["bert.classifier.output_labels"] = 3
+
+
+def a_layer_of_another_width(keys, tensors):
+    tensors["cls.weight"] = zeros(8, keys["bert.embedding_length"])
+
+
 CASES = [
+    ("bert", "plain", ranking_without_labels, "cls.output.weight"),
+    ("bert", "labels", names_for_other_labels, "bert.classifier.output_labels"),
+    ("bert", "labels", labels_without_a_name_each, "bert.classifier.output_labels"),
+    ("bert", "rank", a_layer_of_another_width, "cls.weight"),
     ("deepseek2", "groups", groups_of_no_size, "deepseek2.expert_group_count"),
     ("deepseek2", "v3-groups", groups_too_few, "deepseek2.expert_group_count"),
     ("deepseek2", "groups", groups_unsaid, "deepseek2.expert_group_used_count"),

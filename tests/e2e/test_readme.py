@@ -58,18 +58,35 @@ def test_make_run():
     assert levels.splitlines()[1].split()[-1] == ran[2] and "scalar" in levels
 
 
-def shown(path):
-    """The body and the first line of the answer of the curl for a path."""
-    found = re.search(r"^\$ curl -s localhost:8080" + path + r" .*? -d '\n(.*?)' \| jq [^\n]*\n([^\n]*)$", README,
-                      re.S | re.M)
-    return json.loads(found[1]), found[2]
+def transcripts():
+    """(path, body, what jq is asked for, the lines that follow) of each curl that is piped to jq."""
+    for block in re.findall(r"^```\n(.*?)^```", README, re.S | re.M):
+        for one in re.split(r"^\$ ", block, flags=re.M)[1:]:
+            found = re.match(r"curl -s localhost:8080(/\S*) .*? -d '(.*?)' \| jq -\w '(.*?)'\n(.*)", one, re.S)
+            if found:
+                yield found[1], json.loads(found[2]), found[3], found[4].strip().splitlines()
 
 
-def test_structured_transcripts(server):
-    body, line = shown("/v1/chat/completions")
-    assert server.post("/v1/chat/completions", body).json["choices"][0]["message"]["content"] == line
-    body, line = shown("/v1/messages")
-    assert server.post("/v1/messages", body).json["content"][0]["input"] == json.loads(line)
+def at(value, path):
+    """What jq finds at .a[0].b"""
+    for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
+        value = value[name] if name else value[int(index)]
+    return value
+
+
+def test_transcripts(server):
+    """Each answer is the same to the letter; jq -r prints a string as it is."""
+    seen = set()
+    for path, body, asked, lines in transcripts():
+        r = server.post(path, body)
+        assert r.status == 200, r.body
+        got = [at(r.json, one) for one in asked.split(", ")]
+        assert len(lines) == len(got), path
+        for value, line in zip(got, lines):
+            assert line in (value, json.dumps(value, ensure_ascii=False, separators=(",", ":"))), path
+        seen.add(path)
+    assert seen >= {"/v1/chat/completions", "/v1/responses", "/v1/embeddings", "/v1/messages", "/completion",
+                    "/v1/completions", "/v2/rerank", "/score", "/api/chat"}
 
 
 def test_settings_table():

@@ -38,6 +38,17 @@ def answers(s, body):
     return [(c["text"], c["logprobs"]) for c in r.json["choices"]]
 
 
+def under_pressure(s, bodies, expected, counter):
+    """The metrics once somebody had to make room: the machine may take its time until all are there."""
+    for _ in range(8):
+        assert in_threads([lambda w=w: answers(s, w) for w in bodies]) == expected
+        s.wait_idle()
+        m = s.metrics()
+        if m[counter] > 0:
+            return m
+    raise AssertionError(f"nobody had to make room: {s.gauges()}")
+
+
 @pytest.mark.parametrize("arch,variant", [("gemma3", "plain"), ("gpt-oss", "plain")])
 def test_pressure_changes_no_answer(start, tmp_path, arch, variant):
     """P1, P2 and P3: alone, thrown out and computed again, copied to RAM, with shared beginnings or without.
@@ -53,10 +64,7 @@ def test_pressure_changes_no_answer(start, tmp_path, arch, variant):
         journal = tmp_path / "journal"
         journal.unlink(missing_ok=True)
         s = start(*TINY, *flags, "--journal", str(journal), model=path, binary=DEBUG_BIN)
-        assert in_threads([lambda w=w: answers(s, w) for w in bodies]) == expected, flags
-        s.wait_idle()
-        m = s.metrics()
-        assert m['quire_preemptions_total{mode="%s"}' % flags[1]] > 0
+        m = under_pressure(s, bodies, expected, 'quire_preemptions_total{mode="%s"}' % flags[1])
         assert (m["quire_prefix_cache_hits_tokens_total"] > 0) == ("off" not in flags)
         assert m['quire_kv_blocks{state="held"}'] == 0
         assert s.stop() == 0

@@ -1,7 +1,8 @@
 /* tests/fuzz/fuzz_api.c - libFuzzer: any bytes as the body of a request of any wire format.
  *
  * The first byte chooses the format ('0' /v1/completions, '1' chat, '2' messages, '3' responses,
- * '4' /completion, '5' /infill, '6' embeddings), the rest is the body. What is accepted must keep
+ * '4' /completion, '5' /infill, '6' embeddings, '?' rankings, '@' scores, 'A' classes, 'B' pooling;
+ * 64 above these the model is a cross-encoder), the rest is the body. What is accepted must keep
  * its promises: ids within the vocabulary, lengths within the limits, finite sampling parameters.
  * What is refused must have an error that renders as valid JSON. The byte tokenizer stands in for a
  * real one, so that the corpus is about the body.
@@ -31,10 +32,16 @@ static void check_request(const struct request *r)
         require(r->ids[i] >= 0 && r->ids[i] < BYTE_WORDS + BYTE_N_WORDS);
     for (uint32_t i = 0; i < s->n_bias; i++)
         require(s->bias[i].id >= 0 && s->bias[i].id < BYTE_WORDS + BYTE_N_WORDS &&
-                fabsf(s->bias[i].bias) <= 100);
-    require(s->temperature >= 0 && s->temperature <= 2 && s->top_p > 0 && s->top_p <= 1);
+                (fabsf(s->bias[i].bias) <= 100 || s->bias[i].bias == -INFINITY));
+    require(s->temperature >= -2 && s->temperature <= 2 && s->top_p > 0 && s->top_p <= 1);
     require(s->min_p >= 0 && s->min_p <= 1 && s->top_k >= 0 && s->n_top <= SAMPLING_MAX_TOP);
     require(s->repetition_penalty > 0 && isfinite(s->repetition_penalty));
+    require(s->n_chain <= SAMPLING_MAX_CHAIN && isfinite(s->top_n_sigma));
+    for (uint32_t i = 0; i < s->n_chain; i++)
+        require(s->chain[i] <= STAGE_TEMPERATURE);
+    for (const int32_t *at = s->bad_words; at != NULL && *at > 0; at += *at + 1)
+        for (int32_t i = 1; i <= *at; i++)
+            require(at[i] >= 0 && at[i] < BYTE_WORDS + BYTE_N_WORDS);
     require(r->n_stop_ids <= REQUEST_MAX_STOP_IDS && r->priority < PRIORITY_COUNT);
 }
 
@@ -45,9 +52,13 @@ static const struct wire_format *wire_format_of(uint8_t byte)
                                              &wire_llamacpp,           &wire_llamacpp_infill,
                                              &wire_openai_embeddings,  &wire_tokenize,
                                              &wire_detokenize,         &wire_apply_template,
-                                             &wire_count_tokens};
+                                             &wire_count_tokens,       &wire_ollama_generate,
+                                             &wire_ollama_chat,        &wire_ollama_embed,
+                                             &wire_ollama_embeddings,  &wire_rerank,
+                                             &wire_score,              &wire_classify,
+                                             &wire_pooling};
 
-    return all[byte % 16 % (sizeof(all) / sizeof(all[0]))]; /* '0' is 0x30 */
+    return all[(uint8_t)(byte - '0') % 64 % (sizeof(all) / sizeof(all[0]))];
 }
 
 static struct constraint_cache *constraints(const struct tokenizer *t)
@@ -105,6 +116,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                                        .max_context = CONTEXT,
                                        .max_kv_tokens = CONTEXT,
                                        .n_embd = 8,
+                                       .n_labels = n > 0 && (uint8_t)(data[0] - '0') >= 64,
+                                       .is_cross = n > 0 && (uint8_t)(data[0] - '0') >= 64,
                                        .tokenizer = &tokenizer,
                                        .chat = chatml(&tokenizer),
                                        .constraint_cache = constraints(&tokenizer)};

@@ -74,13 +74,14 @@ static void remove_place(void)
 static void begin(struct side *s)
 {
     static const struct http_route routes[] = {
-        {"/health", HTTP_GET, on_request, NULL, NULL, 0},
-        {"/tokenize", HTTP_POST, on_request, NULL, NULL, 0},
-        {"/c", HTTP_POST, on_stream, NULL, NULL, 0},
+        {"/health", HTTP_GET, on_request, NULL, NULL, 0, "/v1/health /ready"},
+        {"/tokenize", HTTP_POST, on_request, NULL, NULL, 0, ""},
+        {"/c", HTTP_POST, on_stream, NULL, NULL, 0, NULL},
+        {"/ping", HTTP_GET | HTTP_POST, on_request, NULL, NULL, 0, NULL},
     };
     struct http_options o = {
         .loop = &s->loop, .host = "", .unix_mode = 0600, .max_body = 2048, .max_connections = 8,
-        .header_timeout_s = 60, .idle_timeout_s = 60, .routes = routes, .n_routes = 3,
+        .header_timeout_s = 60, .idle_timeout_s = 60, .routes = routes, .n_routes = 4,
         .allowed_hosts = "", .tenant_header = "X-Tenant", .cors_origins = "https://a.example",
         .ud = s, .admit = on_admit, .done = on_done,
     };

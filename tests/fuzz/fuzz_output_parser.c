@@ -23,13 +23,34 @@ static void take(struct output_parser *s, struct said *out)
 {
     buf_add(&out->thought, s->thought.data != NULL ? s->thought.data : "", s->thought.len);
     buf_add(&out->text, s->text.data != NULL ? s->text.data : "", s->text.len);
-    buf_clear(&s->thought);
-    buf_clear(&s->text);
-    for (; s->n_sent < s->n_calls; s->n_sent++) {
-        buf_add_str(&out->calls, s->calls[s->n_sent].name);
-        buf_add_char(&out->calls, '(');
-        buf_add_str(&out->calls, s->calls[s->n_sent].arguments);
-        buf_add_char(&out->calls, ')');
+    for (uint32_t i = s->n_sent; i < s->n_calls; i++) {
+        const struct output_call *c = &s->calls[i];
+
+        if (!c->was_announced) {
+            buf_add_str(&out->calls, c->name);
+            buf_add_char(&out->calls, '(');
+        }
+        if (c->arguments.len > c->n_sent)
+            buf_add(&out->calls, c->arguments.data + c->n_sent, c->arguments.len - c->n_sent);
+        if (c->is_over)
+            buf_add_str(&out->calls, c->is_whole ? ");" : "~;");
+    }
+    output_parser_clear(s);
+}
+
+/* Arguments that are whole are an object; others are one once they are closed. */
+static void check_calls(const struct output_parser *s)
+{
+    for (uint32_t i = 0; i < s->n_calls; i++) {
+        struct buf object;
+        const char *why = NULL;
+        cJSON *json = NULL;
+
+        buf_init(&object, MAX_SAID);
+        output_call_add_object(&s->calls[i], &object);
+        require(json_parse(object.data, object.len, &json, &why) == 0 && cJSON_IsObject(json));
+        cJSON_Delete(json);
+        buf_release(&object);
     }
 }
 
@@ -42,9 +63,9 @@ static void say(struct said *out, const uint8_t *how, const char *text, size_t n
     buf_init(&out->text, MAX_SAID);
     buf_init(&out->calls, MAX_SAID);
     if (how[0] % 8 == 6)
-        output_parser_init_forced(&s, NULL);
+        output_parser_init_forced(&s, NULL, &style, (how[1] & 4) != 0);
     else if (how[0] % 8 == 7)
-        output_parser_init_forced(&s, "f");
+        output_parser_init_forced(&s, "f", &style, (how[1] & 4) != 0);
     else
         output_parser_init(&s, &style, (how[1] & 2) != 0, (how[1] & 4) != 0);
     for (size_t i = 0, len; i < n; i += len) {
@@ -58,6 +79,7 @@ static void say(struct said *out, const uint8_t *how, const char *text, size_t n
     output_parser_end(&s);
     take(&s, out);
     require(output_parser_error(&s) == 0 && !output_parser_has_more(&s));
+    check_calls(&s);
     output_parser_release(&s);
 }
 

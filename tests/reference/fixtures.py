@@ -3,7 +3,7 @@
 make(arch, variant, kind) gives the bytes of a file whose matrices are of the type `kind`. cases()
 are all the architectures with their variants.
 """
-from fixture import N_CTX, SHORT_CTX, Fixture
+from fixture import N_CTX, SHORT_CTX, Fixture, token_name
 
 
 # ---- Llama and its many relatives ----
@@ -440,6 +440,35 @@ def bert(f):
         else:
             f.plain(i)
         f.norm(f"blk.{i}.layer_output_norm", bias=True)
+
+    if f.variant in HEADS:
+        classifier(f, *HEADS[f.variant])
+
+
+# Of classifiers, which are no architecture's variants: labels, their names, whether there is a layer before them.
+HEADS = {"rank": (1, None, True), "flat": (1, None, False), "labels": (3, ["good", "bad", "so-so"], True),
+         "unnamed": (2, None, False), "yes": (2, ["no", "yes"], True)}
+
+
+def classifier(f, n, names, is_deep):
+    f.key("pooling_type", 4)
+    if is_deep:
+        f.biased("cls", f.n_embd, f.n_embd, True)
+    f.biased("cls.output", n, f.n_embd, True, gain=2.0)
+    if names is not None:
+        f.key("classifier.output_labels", names)
+    if f.arch == "bert":
+        f.tokenizer = lambda: word_pieces(f)
+
+
+def word_pieces(f):
+    """BERT's: words of one piece."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    f.keys.update({
+        "tokenizer.ggml.model": "bert", "tokenizer.ggml.tokens": special + [
+            "\u2581" + token_name(i) for i in range(f.n_vocab - 5)],
+        "tokenizer.ggml.token_type": [3, 2, 3, 3, 3] + [1] * (f.n_vocab - 5), "tokenizer.ggml.unknown_token_id": 1,
+        "tokenizer.ggml.cls_token_id": 2, "tokenizer.ggml.seperator_token_id": 3})
 
 
 BUILDERS = {

@@ -388,13 +388,15 @@ def gpt_oss(m, ids, n_ctx):
 
 # ---- BERT: every token sees every other; what it makes is embeddings ----
 
-def bert(m, ids, n_ctx, with_rope=False):
+def bert(m, ids, n_ctx, with_rope=False, second_at=None):
     s = Shape(m)
     positions = np.arange(len(ids))
     turn = rope.make(m, "neox", n_ctx, s.n_rot).turn if with_rope else lambda y, _: y
     x = m["token_embd.weight"][ids]
     if m.get("token_types.weight") is not None:
-        x = x + m["token_types.weight"][0]
+        kinds = np.zeros(len(ids), int)
+        kinds[len(ids) if second_at is None else second_at:] = 1
+        x = x + m["token_types.weight"][kinds]
     if not with_rope:
         x = x + m["position_embd.weight"][positions]
     x = norm(x, m.tensors, "token_embd_norm", s.eps)
@@ -442,13 +444,20 @@ FAMILIES = {
 EMBEDDERS = ("bert", "nomic-bert")
 
 
-def forward(m, ids, n_ctx=None, cache=np.asarray):
+def forward(m, ids, n_ctx=None, cache=np.asarray, **more):
     """The rows that a model makes of ids: logits, or hidden rows of an embedder. cache: how keys and
     values are rounded. m.edge tells afterwards how near each token was to going to
     other experts."""
     function, traits = FAMILIES[m.arch]
     m.cache, m.edge = cache, np.full(len(ids), np.inf)
-    return function(m, np.asarray(ids), n_ctx or m.key("context_length"), **traits)
+    return function(m, np.asarray(ids), n_ctx or m.key("context_length"), **traits, **more)
+
+
+def labels(m, row):
+    """The numbers that a classifier makes of a pooled row."""
+    if m.get("cls.weight") is not None:
+        row = np.tanh(linear(row, m["cls.weight"], m.get("cls.bias")))
+    return linear(row, m["cls.output.weight"], m.get("cls.output.bias"))
 
 
 def mean_nll(rows, ids):

@@ -7,19 +7,16 @@ packages of two projects on the Python registry, at locked versions, and in ../s
 read, never run and never kept outside of build/.
 """
 import argparse
-import hashlib
-import html.parser
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import tarfile
-import urllib.parse
-import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fixtures"))
 from jinja_reference import Renderer, expected  # noqa: E402
+from registry import fetch  # noqa: E402
 
 PACKAGES = [  # project, file, sha256, where in it the templates lie
     ("llama-cpp-python", "llama_cpp_python-0.3.36.tar.gz",
@@ -105,48 +102,6 @@ def reason_for(table, name, chat):
 
 
 # ---- fetching
-
-class Links(html.parser.HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.found = []
-
-    def handle_starttag(self, tag, attrs):
-        if tag == "a":
-            self.found += [value for key, value in attrs if key == "href" and value]
-
-
-def index():
-    """The registry that pip uses here."""
-    if os.environ.get("PIP_INDEX_URL"):
-        return os.environ["PIP_INDEX_URL"]
-    for key in ("install.index-url", "global.index-url"):
-        r = subprocess.run([sys.executable, "-m", "pip", "config", "get", key], capture_output=True, text=True)
-        if r.returncode == 0 and r.stdout.strip():
-            return r.stdout.strip()
-    return "https://pypi.org/simple"
-
-
-def fetch(project, file, sha256, folder):
-    """The package's file in `folder`, from the registry if it is not there yet."""
-    path = folder / file
-    if path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256:
-        return path
-    page = index().rstrip("/") + f"/{project}/"
-    request = urllib.request.Request(page, headers={"Accept": "text/html"})
-    links = Links()
-    links.feed(urllib.request.urlopen(request, timeout=60).read().decode())
-    urls = [urllib.parse.urljoin(page, link) for link in links.found]
-    urls = [u for u in urls if urllib.parse.urlsplit(u).path.rsplit("/", 1)[-1] == file]
-    if not urls:
-        sys.exit(f"test-templates: {page} has no {file}")
-    data = urllib.request.urlopen(urls[0], timeout=600).read()
-    if hashlib.sha256(data).hexdigest() != sha256:
-        sys.exit(f"test-templates: {urls[0]} is not the file that was locked")
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    return path
-
 
 def templates(folder):
     """{name: source}: each text once, under the first name that it has."""

@@ -288,6 +288,7 @@ int main(int argc, char **argv)
         .isa = "none",
     };
     const struct server_options options = {
+        .metrics_names = "quire",
         .host = "127.0.0.1",
         .port = argc > 1 ? (uint16_t)strtoul(argv[1], NULL, 10) : 0,
         .max_body = (size_t)1 << 20,

@@ -5,6 +5,7 @@
 #include "core/base/mem.h"
 #include "core/formats/gguf/gguf.h"
 #include "core/formats/gguf/write.h"
+#include "core/formats/hf/generation_config.h"
 #include "core/formats/hf/hf_impl.h"
 #include "core/formats/hf_folder.h"
 #include "core/formats/safetensors/safetensors.h"
@@ -192,6 +193,8 @@ static int open_all(struct opening *o, struct gguf **out)
 
     if (rc == 0)
         rc = hf_tokenizer_add(&o->f);
+    if (rc == 0)
+        rc = hf_generation_config_add(&o->f);
     if (rc == 0)
         rc = safetensors_read(&o->files, &o->f);
     if (rc == 0)

@@ -28,6 +28,7 @@ struct chat {
     struct output_style style;
     struct chat_tokens tokens;
     struct chat_caps caps;
+    struct chat_marks marks;
     bool special_in_messages;
 };
 
@@ -99,6 +100,29 @@ static int parse(struct chat *c)
     return chat_caps_probe(&c->caps, c->template, c->source, &c->tokens);
 }
 
+/* The first token that is this text as a whole. */
+static int32_t find_token(const struct tokenizer *t, const char *text)
+{
+    for (int32_t id = 0; text != NULL && id < tokenizer_n_vocab(t); id++) {
+        size_t n;
+        const char *piece = tokenizer_piece(t, id, &n);
+
+        if (n == strlen(text) && memcmp(piece, text, n) == 0)
+            return id;
+    }
+    return TOKEN_NONE;
+}
+
+static struct chat_marks find_marks(const struct output_style *style, const struct tokenizer *t)
+{
+    struct chat_marks marks = {find_token(t, output_parser_think_open(style)),
+                               find_token(t, output_parser_think_close(style))};
+
+    if (marks.open == TOKEN_NONE || marks.close == TOKEN_NONE)
+        marks.open = marks.close = TOKEN_NONE;
+    return marks;
+}
+
 int chat_create(struct chat **out, const struct chat_options *options, const struct tokenizer *t,
                 char *err, size_t err_len)
 {
@@ -117,6 +141,7 @@ int chat_create(struct chat **out, const struct chat_options *options, const str
     }
     c->special_in_messages = options->special_in_messages;
     c->style = output_style_find(c->source);
+    c->marks = find_marks(&c->style, t);
     c->tokens.bos = token_text(t, tokenizer_bos(t));
     c->tokens.eos = token_text(t, tokenizer_eos(t));
     rc = parse(c);
@@ -163,6 +188,11 @@ const struct output_style *chat_style(const struct chat *c)
 const struct chat_caps *chat_caps(const struct chat *c)
 {
     return &c->caps;
+}
+
+struct chat_marks chat_marks(const struct chat *c)
+{
+    return c->marks;
 }
 
 /* ---- rendering ---- */

@@ -58,6 +58,11 @@ const char *chat_source(const struct chat *c); /* the template's text */
 const struct output_style *chat_style(const struct chat *c);
 const struct chat_caps *chat_caps(const struct chat *c);
 
+struct chat_marks { /* around thoughts; TOKEN_NONE where a mark is not one token */
+    int32_t open, close;
+};
+struct chat_marks chat_marks(const struct chat *c);
+
 /* Append the prompt for a checked chat, and to `own` which of its bytes may name special tokens (as
  * places in `out`). Spends steps of the budget (NULL: as many as a request
  * has). 0, or a negative ERR_* with *e filled. */

@@ -190,7 +190,7 @@ int chat_caps_probe(struct chat_caps *out, const struct template *t, const char 
 
     p.err = json_parse(text, strlen(text), &parameters, &why);
     *out = (struct chat_caps){.knows_system = true};
-    params_set_defaults(&p.params, PARAMS_CHAT);
+    params_set_defaults(&p.params, PARAMS_CHAT, NULL);
     buf_init(&p.text, CHAT_PROBE_MEMORY);
     probe_content(&p, out);
     probe_system(&p, out);

@@ -3,7 +3,10 @@
 
 #include "server/api/params/field.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#define MAX_RESULTS 128 /* in a row, of which the call is looked for */
 
 /* Depth is bounded by JSON_MAX_DEPTH. */
 static struct value value_of(struct value_pool *pool, const cJSON *v)
@@ -173,6 +176,35 @@ static struct value given_call(const struct source *c, const struct tool_call *c
     return out;
 }
 
+/* Of nine letters and digits: there are templates that take no others. */
+static void set_id(const struct source *c, struct value dict, const char *name,
+                   const struct tool_call *call)
+{
+    char id[16];
+
+    snprintf(id, sizeof(id), "call%05u", (unsigned)(call - c->conversation->calls) % 100000);
+    set_text(c->pool, dict, name, call->id != NULL ? call->id : id);
+}
+
+/* The call that a result without an id is of: results come in the order of the calls. */
+static const struct tool_call *answered_call(const struct source *c, const struct chat_message *m)
+{
+    const struct chat_message *first = c->conversation->messages;
+    uint32_t k = 0;
+
+    for (; k < MAX_RESULTS && m > first && strcmp(m[-1].role, "tool") == 0; k++)
+        m--;
+    if (m == first || k >= m[-1].n_calls)
+        return NULL;
+    return &c->conversation->calls[m[-1].first_call + k];
+}
+
+static bool is_result_without_id(const struct source *c, const struct chat_message *m)
+{
+    return c->conversation->numbers_calls && m->tool_call_id == NULL &&
+           strcmp(m->role, "tool") == 0;
+}
+
 static struct value call_of(const struct source *c, const struct tool_call *call)
 {
     struct value out, function;
@@ -181,7 +213,8 @@ static struct value call_of(const struct source *c, const struct tool_call *call
         return given_call(c, call);
     out = value_dict(c->pool);
     function = value_dict(c->pool);
-    set_text(c->pool, out, "id", call->id);
+    if (call->id != NULL || c->conversation->numbers_calls)
+        set_id(c, out, "id", call);
     value_dict_set(c->pool, out, "type", value_text("function"));
     set_text(c->pool, function, "name", call->name);
     value_dict_set(c->pool, function, "arguments", arguments_of(c, call));
@@ -228,6 +261,9 @@ static struct value message_of(const struct source *c, const struct chat_message
         return out;
     }
     set_text(c->pool, out, "tool_call_id", m->tool_call_id);
+    if (is_result_without_id(c, m) && answered_call(c, m) != NULL)
+        set_id(c, out, "tool_call_id", answered_call(c, m));
+    set_text(c->pool, out, "name", m->tool_name);
     set_text(c->pool, out, "reasoning_content", m->reasoning);
     return out;
 }
@@ -370,20 +406,26 @@ static struct value tools_of(const struct source *c, const struct params *p)
     return out;
 }
 
-/* Whether to think: yes, but for an effort of none, Anthropic's switch, and what the client sets by
- * name. */
+bool chat_wants_thoughts(const struct params *p)
+{
+    const cJSON *by_name = field_find(p->template_kwargs, "enable_thinking");
+
+    if (cJSON_IsBool(by_name))
+        return cJSON_IsTrue(by_name);
+    if (p->thinking != THINKING_UNSET)
+        return p->thinking == THINKING_ON;
+    return p->reasoning_effort == NULL || strcmp(p->reasoning_effort, "none") != 0;
+}
+
 static void add_thinking(struct value_pool *pool, struct value out, const struct params *p,
                          const struct chat_caps *caps)
 {
     const cJSON *kwargs = p->template_kwargs;
     const char *effort = p->reasoning_effort;
-    bool thinks = effort == NULL || strcmp(effort, "none") != 0;
 
-    if (effort != NULL && (thinks || !caps->refuses_none))
+    if (effort != NULL && (strcmp(effort, "none") != 0 || !caps->refuses_none))
         value_dict_set(pool, out, "reasoning_effort", value_own(value_text(effort)));
-    if (p->thinking != THINKING_UNSET)
-        thinks = p->thinking == THINKING_ON;
-    value_dict_set(pool, out, "enable_thinking", value_bool(thinks));
+    value_dict_set(pool, out, "enable_thinking", value_bool(chat_wants_thoughts(p)));
     for (const cJSON *it = kwargs != NULL ? kwargs->child : NULL; it != NULL; it = it->next)
         value_dict_set(pool, out, it->string, value_of(pool, it));
 }

@@ -40,6 +40,10 @@ struct chat_caps {
     bool prints_tools, prints_calls;
 };
 
+/* Whether to think: yes, but for an effort of none, Anthropic's switch, and what the client sets by
+ * name, enable_thinking. */
+bool chat_wants_thoughts(const struct params *p);
+
 /* The dict of a template's variables. */
 struct value chat_values(struct value_pool *pool, const struct params *p,
                          const struct chat_tokens *tokens, const struct chat_caps *caps);

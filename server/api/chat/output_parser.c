@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_MARKS 3
-
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
@@ -30,30 +28,57 @@ void output_parser_init(struct output_parser *s, const struct output_style *styl
     buf_init(&s->text, HTTP_MAX_REPLY / 4);
 }
 
-void output_parser_init_forced(struct output_parser *s, const char *name)
+void output_parser_init_forced(struct output_parser *s, const char *name,
+                               const struct output_style *style, bool thinks)
 {
-    const struct output_style style = {name != NULL ? OUTPUT_FORCED_NAMED : OUTPUT_FORCED, false};
+    const struct output_style forced = {
+        .syntax = name != NULL ? OUTPUT_FORCED_NAMED : OUTPUT_FORCED,
+        .has_thoughts = style->has_thoughts && style->syntax != OUTPUT_HARMONY};
 
-    output_parser_init(s, &style, true, false);
-    s->part = OUTPUT_CALL;
+    output_parser_init(s, &forced, true, thinks);
     snprintf(s->recipient, sizeof(s->recipient), "%s", name != NULL ? name : "");
 }
 
 void output_parser_release(struct output_parser *s)
 {
-    for (uint32_t i = 0; i < s->n_calls; i++) {
-        mem_free(s->calls[i].name);
-        mem_free(s->calls[i].arguments);
-    }
-    mem_free(s->calls);
+    output_calls_release(s);
     buf_release(&s->held);
     buf_release(&s->thought);
     buf_release(&s->text);
 }
 
+static bool has_more_of(const struct output_call *call)
+{
+    return !call->was_announced || call->n_sent < call->arguments.len;
+}
+
 bool output_parser_has_more(const struct output_parser *s)
 {
-    return s->text.len > 0 || s->thought.len > 0 || s->n_sent < s->n_calls;
+    for (uint32_t i = s->n_sent; i < s->n_calls; i++)
+        if (has_more_of(&s->calls[i]))
+            return true;
+    return s->text.len > 0 || s->thought.len > 0;
+}
+
+void output_parser_clear(struct output_parser *s)
+{
+    for (uint32_t i = s->n_sent; i < s->n_calls; i++) {
+        s->calls[i].was_announced = true;
+        s->calls[i].n_sent = s->calls[i].arguments.len;
+    }
+    while (s->n_sent < s->n_calls && s->calls[s->n_sent].is_over)
+        s->n_sent++;
+    buf_clear(&s->text);
+    buf_clear(&s->thought);
+}
+
+size_t output_parser_bytes(const struct output_parser *s)
+{
+    size_t bytes = s->held.cap + s->thought.cap + s->text.cap;
+
+    for (uint32_t i = 0; i < s->n_calls; i++)
+        bytes += s->calls[i].arguments.cap;
+    return bytes;
 }
 
 bool output_parser_is_thinking(const struct output_parser *s)
@@ -68,6 +93,9 @@ int output_parser_error(const struct output_parser *s)
     for (size_t i = 0; i < sizeof(rc) / sizeof(rc[0]); i++)
         if (rc[i] < 0)
             return rc[i];
+    for (uint32_t i = 0; i < s->n_calls; i++)
+        if (s->calls[i].arguments.err < 0)
+            return s->calls[i].arguments.err;
     return 0;
 }
 
@@ -80,7 +108,7 @@ static bool skips_blanks(const struct output_parser *s)
            (s->part == OUTPUT_THOUGHT || s->has_thought || s->n_calls > 0);
 }
 
-static void put(struct output_parser *s, const char *text, size_t n)
+void output_parser_put(struct output_parser *s, const char *text, size_t n)
 {
     if (skips_blanks(s))
         while (n > 0 && is_blank(*text)) {
@@ -98,7 +126,7 @@ static void put(struct output_parser *s, const char *text, size_t n)
     buf_add(&s->text, text, n);
 }
 
-static void enter(struct output_parser *s, enum output_part part)
+void output_parser_enter(struct output_parser *s, enum output_part part)
 {
     s->part = part;
     s->has_begun = false;
@@ -113,7 +141,7 @@ static size_t first_letter(struct output_parser *s)
     return s->n_blank;
 }
 
-static void consume(struct output_parser *s, size_t n)
+void output_parser_consume(struct output_parser *s, size_t n)
 {
     buf_consume(&s->held, n);
     s->n_searched = 0;
@@ -125,19 +153,18 @@ static void consume(struct output_parser *s, size_t n)
 static bool may_open_thought(struct output_parser *s)
 {
     const char *mark = output_marks(s->style.syntax)->think_open;
-    const size_t len = strlen(mark);
-    size_t i;
+    size_t i, len;
 
-    if (!s->style.has_thoughts || s->has_text)
+    if (!s->style.has_thoughts || s->has_thought || s->has_text)
         return false;
+    len = strlen(mark);
     i = first_letter(s);
     if (i == s->held.len)
         return true;
     return memcmp(s->held.data + i, mark, s->held.len - i < len ? s->held.len - i : len) == 0;
 }
 
-/* The marks that end the present part; what each leads to is in next_part(). */
-static size_t marks_here(struct output_parser *s, const char *marks[MAX_MARKS])
+size_t output_marks_here(struct output_parser *s, const char *marks[OUTPUT_MAX_MARKS])
 {
     const struct output_marks *m = output_marks(s->style.syntax);
     size_t n = 0;
@@ -155,7 +182,7 @@ static size_t marks_here(struct output_parser *s, const char *marks[MAX_MARKS])
     } else {
         if (may_open_thought(s))
             marks[n++] = m->think_open;
-        if (s->finds_calls)
+        if (s->finds_calls && m->call_open != NULL)
             marks[n++] = m->call_open;
     }
     return n;
@@ -168,9 +195,8 @@ static bool starts_with(const struct buf *b, size_t at, const char *mark)
     return at + n <= b->len && memcmp(b->data + at, mark, n) == 0;
 }
 
-/* The offset of the first mark in what is held from `from` on, or SIZE_MAX. */
-static size_t find(const struct buf *held, size_t from, const char *const *marks, size_t n,
-                   size_t *which)
+size_t output_marks_find(const struct buf *held, size_t from, const char *const *marks, size_t n,
+                         size_t *which)
 {
     for (size_t at = from; at < held->len; at++)
         for (*which = 0; *which < n; ++*which)
@@ -179,8 +205,7 @@ static size_t find(const struct buf *held, size_t from, const char *const *marks
     return SIZE_MAX;
 }
 
-/* How many of the last bytes may be the beginning of a mark. */
-static size_t undecided(const struct buf *held, const char *const *marks, size_t n)
+size_t output_marks_undecided(const struct buf *held, const char *const *marks, size_t n)
 {
     size_t most = 0;
 
@@ -202,36 +227,25 @@ static size_t without_blanks(const char *text, size_t n)
     return n;
 }
 
-/* The whole text of a Llama is a call when it begins with a brace. */
+static bool is_forced(const struct output_parser *s)
+{
+    return s->style.syntax == OUTPUT_FORCED || s->style.syntax == OUTPUT_FORCED_NAMED;
+}
+
+/* The whole text of a Llama is a call when it begins with a brace; and what the client insists on
+ * is one, but for a thought before it. */
 static bool begins_bare_call(struct output_parser *s)
 {
     size_t i;
 
+    if (is_forced(s))
+        return s->part == OUTPUT_TEXT && !s->has_text && s->n_calls == 0 && s->held.len > 0 &&
+               !may_open_thought(s);
     if (s->style.syntax != OUTPUT_LLAMA3 || !s->finds_calls || s->part != OUTPUT_TEXT ||
         s->has_text)
         return false;
     i = first_letter(s);
     return i < s->held.len && s->held.data[i] == '{';
-}
-
-/* The call whose body is the first n bytes of what is held is complete; `mark` ended it, NULL: the
- * end of everything. */
-static void finish_call(struct output_parser *s, size_t n, const char *mark)
-{
-    const char *open = output_marks(s->style.syntax)->call_open;
-    char *body = s->held.data;
-
-    if (output_parser_add_calls(s, body, n)) {
-        enter(s, OUTPUT_TEXT);
-        return;
-    }
-    enter(s, OUTPUT_TEXT);
-    s->has_begun = true; /* it is text as it stands */
-    if (s->is_marked_call)
-        put(s, open, strlen(open));
-    put(s, body, n);
-    if (mark != NULL)
-        put(s, mark, strlen(mark));
 }
 
 /* "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json" */
@@ -240,7 +254,7 @@ static void enter_channel(struct output_parser *s, const char *header, size_t n)
     static const char to[] = "to=functions.";
     size_t k = 0;
 
-    enter(s, OUTPUT_TEXT);
+    output_parser_enter(s, OUTPUT_TEXT);
     for (size_t i = 0; i + sizeof(to) - 1 <= n; i++)
         if (memcmp(header + i, to, sizeof(to) - 1) == 0 && s->finds_calls) {
             for (i += sizeof(to) - 1; i < n && k + 1 < sizeof(s->recipient); i++) {
@@ -249,12 +263,13 @@ static void enter_channel(struct output_parser *s, const char *header, size_t n)
                 s->recipient[k++] = header[i];
             }
             s->recipient[k] = '\0';
-            enter(s, OUTPUT_CALL);
+            output_parser_enter(s, OUTPUT_CALL);
+            output_reader_begin(s, false);
             return;
         }
     for (size_t i = 0; i + 8 <= n; i++)
         if (memcmp(header + i, "analysis", 8) == 0)
-            enter(s, OUTPUT_THOUGHT);
+            output_parser_enter(s, OUTPUT_THOUGHT);
 }
 
 /* The part ends at held[at], where `mark` stands. */
@@ -263,53 +278,67 @@ static void pass_mark(struct output_parser *s, size_t at, const char *mark)
     const struct output_marks *m = output_marks(s->style.syntax);
     const bool trims = !is_harmony(s);
 
-    if (s->part == OUTPUT_CALL)
-        finish_call(s, at, is_harmony(s) ? NULL : mark);
-    else if (s->part == OUTPUT_HEADER)
+    if (s->part == OUTPUT_HEADER)
         enter_channel(s, s->held.data, at);
     else
-        put(s, s->held.data, trims ? without_blanks(s->held.data, at) : at);
+        output_parser_put(s, s->held.data, trims ? without_blanks(s->held.data, at) : at);
     if (mark == m->think_open) {
-        enter(s, OUTPUT_THOUGHT);
+        output_parser_enter(s, OUTPUT_THOUGHT);
     } else if (mark == m->think_close) {
-        enter(s, OUTPUT_TEXT);
+        output_parser_enter(s, OUTPUT_TEXT);
         s->has_thought = true;
     } else if (mark == m->call_open) {
-        enter(s, OUTPUT_CALL);
-        s->is_marked_call = true;
+        output_parser_enter(s, OUTPUT_CALL);
+        output_reader_begin(s, true);
     } else if (mark == m->part_close || mark == m->header_open) {
-        enter(s, OUTPUT_HEADER);
+        output_parser_enter(s, OUTPUT_HEADER);
     }
-    consume(s, at + strlen(mark));
+    output_parser_consume(s, at + strlen(mark));
+}
+
+/* Up to the last mark; how much of what is held behind it may be the beginning of another, and how
+ * many there are, goes to *keep and *n. False: a call is not over yet. */
+static bool pass_marks(struct output_parser *s, size_t *keep, size_t *n)
+{
+    const char *marks[OUTPUT_MAX_MARKS];
+    size_t which = 0, at;
+
+    for (;;) {
+        if (begins_bare_call(s)) {
+            output_parser_enter(s, OUTPUT_CALL);
+            output_reader_begin(s, false);
+        }
+        if (s->part == OUTPUT_CALL) {
+            if (!output_reader_read(s))
+                return false;
+            continue;
+        }
+        *n = output_marks_here(s, marks);
+        at = output_marks_find(&s->held, s->n_searched, marks, *n, &which);
+        if (at == SIZE_MAX)
+            break;
+        pass_mark(s, at, marks[which]);
+    }
+    *keep = output_marks_undecided(&s->held, marks, *n);
+    return true;
 }
 
 /* Move all text that cannot be the beginning of a mark to where it belongs. */
 static void sort_held(struct output_parser *s)
 {
-    const char *marks[MAX_MARKS];
-    size_t n, which = 0, at, keep;
+    size_t n = 0, keep = 0;
 
-    for (;;) {
-        if (begins_bare_call(s)) {
-            enter(s, OUTPUT_CALL);
-            s->is_marked_call = false;
-        }
-        n = marks_here(s, marks);
-        at = find(&s->held, s->n_searched, marks, n, &which);
-        if (at == SIZE_MAX)
-            break;
-        pass_mark(s, at, marks[which]);
-    }
-    keep = undecided(&s->held, marks, n);
+    if (!pass_marks(s, &keep, &n))
+        return;
     s->n_searched = s->held.len - keep;
-    if (s->part == OUTPUT_CALL || s->part == OUTPUT_HEADER)
+    if (s->part == OUTPUT_HEADER)
         return;
     if (n > 0 && !is_harmony(s) && first_letter(s) >= s->held.len - keep)
         return; /* white space, and what may be a mark */
     if (n > 0 && !is_harmony(s))
         keep = s->held.len - without_blanks(s->held.data, s->held.len - keep);
-    put(s, s->held.data, s->held.len - keep);
-    consume(s, s->held.len - keep);
+    output_parser_put(s, s->held.data, s->held.len - keep);
+    output_parser_consume(s, s->held.len - keep);
 }
 
 void output_parser_feed(struct output_parser *s, const char *text, size_t n)
@@ -321,12 +350,13 @@ void output_parser_feed(struct output_parser *s, const char *text, size_t n)
 
 void output_parser_end(struct output_parser *s)
 {
-    if (s->held.len == 0)
-        return;
     if (s->part == OUTPUT_CALL)
-        finish_call(s, s->held.len, NULL);
-    else if (s->part != OUTPUT_HEADER)
-        put(s, s->held.data, s->held.len);
+        output_reader_end(s);
+    else if (s->part != OUTPUT_HEADER && s->held.len > 0)
+        output_parser_put(s, s->held.data, s->held.len);
+    for (uint32_t i = s->n_sent; i < s->n_calls; i++)
+        s->calls[i].is_over = true;
+    s->err = output_parser_error(s);
     buf_clear(&s->held);
     s->n_searched = s->n_blank = 0;
 }

@@ -17,8 +17,8 @@ static const struct output_marks marks[] = {
     [OUTPUT_HARMONY] = {.header_open = "<|channel|>",
                         .header_close = "<|message|>",
                         .part_close = "<|end|>"},
-    [OUTPUT_FORCED] = {NULL},
-    [OUTPUT_FORCED_NAMED] = {NULL},
+    [OUTPUT_FORCED] = {THINK},
+    [OUTPUT_FORCED_NAMED] = {THINK},
 };
 
 /* The first that is found in the template tells the syntax. */
@@ -73,21 +73,40 @@ bool output_parser_is_mark(const struct output_style *style, const char *name, s
     for (size_t i = 0; style->syntax == OUTPUT_DEEPSEEK && i < 3; i++)
         if (is(inner[i], name, n))
             return true;
+    if (style->syntax == OUTPUT_MISTRAL && (is("[ARGS]", name, n) || is("[CALL_ID]", name, n)))
+        return true;
     return is(m->think_open, name, n) || is(m->think_close, name, n) || is(m->call_open, name, n) ||
            is(m->call_close, name, n);
 }
 
-bool output_parser_prompt_thinks(const struct output_style *style, const char *prompt, size_t n)
+const char *output_parser_think_open(const struct output_style *style)
 {
-    const char *open = output_marks(style->syntax)->think_open;
-    size_t len;
+    return style->has_thoughts ? output_marks(style->syntax)->think_open : NULL;
+}
 
-    if (!style->has_thoughts || open == NULL)
-        return false;
-    len = strlen(open);
+const char *output_parser_think_close(const struct output_style *style)
+{
+    return style->has_thoughts ? output_marks(style->syntax)->think_close : NULL;
+}
+
+static bool ends_with(const char *prompt, size_t n, const char *mark)
+{
+    const size_t len = mark != NULL ? strlen(mark) : 0;
+
     while (n > 0 && strchr(" \t\r\n", prompt[n - 1]) != NULL)
         n--;
-    return n >= len && memcmp(prompt + n - len, open, len) == 0;
+    return mark != NULL && n >= len && memcmp(prompt + n - len, mark, len) == 0;
+}
+
+bool output_parser_prompt_thinks(const struct output_style *style, const char *prompt, size_t n)
+{
+    return ends_with(prompt, n, output_parser_think_open(style));
+}
+
+bool output_parser_prompt_has_thought(const struct output_style *style, const char *prompt,
+                                      size_t n)
+{
+    return ends_with(prompt, n, output_parser_think_close(style));
 }
 
 void output_parser_close_thought(const struct output_style *style, struct buf *prompt)

@@ -79,7 +79,7 @@ static void add_blocks(struct buf *out, const struct output_parser *s)
         buf_printf(out, "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":", s->calls[i].id);
         json_add_cstring(out, s->calls[i].name);
         buf_add_str(out, ",\"input\":");
-        buf_add_str(out, s->calls[i].arguments);
+        output_call_add_object(&s->calls[i], out);
         buf_add_char(out, '}');
     }
 }
@@ -168,7 +168,8 @@ static void add_piece(struct response_writer *a, enum piece block, const struct 
     close_event(out);
 }
 
-static void add_tool_use(struct response_writer *a, const struct output_call *call, struct buf *out)
+static void open_tool_use(struct response_writer *a, const struct output_call *call,
+                          struct buf *out)
 {
     close_block(a, out);
     open_block(a, out);
@@ -176,23 +177,39 @@ static void add_tool_use(struct response_writer *a, const struct output_call *ca
     json_add_cstring(out, call->name);
     buf_add_str(out, ",\"input\":{}}");
     close_event(out);
-    begin_delta(a, "input_json_delta", "partial_json", out);
-    json_add_cstring(out, call->arguments);
-    buf_add_char(out, '}');
-    close_event(out);
     a->open_block = PIECE_CALL;
-    close_block(a, out);
+}
+
+/* A call begins, or goes on: then its block is the open one. */
+static void add_tool_use(struct response_writer *a, const struct output_call *call, struct buf *out)
+{
+    if (!call->was_announced)
+        open_tool_use(a, call, out);
+    if (call->n_sent < call->arguments.len) {
+        begin_delta(a, "input_json_delta", "partial_json", out);
+        json_add_string(out, call->arguments.data + call->n_sent,
+                        call->arguments.len - call->n_sent);
+        buf_add_char(out, '}');
+        close_event(out);
+    }
+    if (call->is_over)
+        close_block(a, out);
 }
 
 static void frame(struct response_writer *a, struct choice *c, struct buf *out)
 {
+    const struct output_parser *s = &c->output;
+    uint32_t i = s->n_sent;
+
     if (!c->has_opened)
         start_message(a, c, out);
     c->has_opened = true;
-    add_piece(a, PIECE_THOUGHT, &c->output.thought, out);
-    add_piece(a, PIECE_TEXT, &c->output.text, out);
-    for (uint32_t i = c->output.n_sent; i < c->output.n_calls; i++)
-        add_tool_use(a, &c->output.calls[i], out);
+    if (i < s->n_calls && s->calls[i].was_announced)
+        add_tool_use(a, &s->calls[i++], out); /* it began before what follows it */
+    add_piece(a, PIECE_THOUGHT, &s->thought, out);
+    add_piece(a, PIECE_TEXT, &s->text, out);
+    for (; i < s->n_calls; i++)
+        add_tool_use(a, &s->calls[i], out);
     response_pass_choice(out, c);
 }
 
@@ -239,6 +256,11 @@ void anthropic_messages_error(const struct api_error *e, struct buf *out)
     buf_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":",
                error_type(e->status));
     json_add_cstring(out, e->message);
+    /* Anthropic's packages begin their tool loops with a thread, and from this code they know that
+     * they must send the whole conversation each time instead. */
+    if (strcmp(e->param, "thread") == 0)
+        buf_add_str(out, ",\"details\":{\"error_code\":\"thread_unsupported_request\","
+                         "\"unsupported\":[\"thread\"]}");
     buf_add_str(out, "}}");
 }
 

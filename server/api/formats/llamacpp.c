@@ -5,11 +5,13 @@
  */
 #include "server/api/response/response_writer.h"
 
+#include "core/base/err.h"
 #include "core/base/json.h"
 #include "core/tokenizer/tokenizer.h"
 #include "server/http/http_call.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static void begin(struct response_writer *a)
 {
@@ -58,6 +60,27 @@ static void add_stops(struct buf *out, const struct params *p)
     buf_add_char(out, ']');
 }
 
+/* What comes before the stages of a chain is not among them. */
+static void add_samplers(struct buf *out, const struct params *p)
+{
+    static const char *const names[] = {
+        [STAGE_TOP_N_SIGMA] = "top_n_sigma", [STAGE_TOP_K] = "top_k",
+        [STAGE_TYPICAL] = "typ_p",           [STAGE_TOP_P] = "top_p",
+        [STAGE_MIN_P] = "min_p",             [STAGE_XTC] = "xtc",
+        [STAGE_TEMPERATURE] = "temperature"};
+
+    buf_add_str(out, ",\"samplers\":[");
+    if (p->uses_penalties)
+        buf_add_str(out, "\"penalties\",");
+    if (p->uses_dry)
+        buf_add_str(out, "\"dry\",");
+    for (uint32_t i = 0; i < p->n_samplers; i++)
+        buf_printf(out, "\"%s\",", names[p->samplers[i]]);
+    if (out->len > 0 && out->data[out->len - 1] == ',')
+        out->len--;
+    buf_add_char(out, ']');
+}
+
 void llamacpp_settings(const struct params *p, uint64_t seed, struct buf *out)
 {
     const struct sampling *s = &p->sampling;
@@ -65,13 +88,18 @@ void llamacpp_settings(const struct params *p, uint64_t seed, struct buf *out)
     buf_printf(out, "{\"n_predict\":%" PRId64 ",\"max_tokens\":%" PRId64 ",\"seed\":%" PRIu64,
                or_all(p->max_tokens), or_all(p->max_tokens), seed);
     add_number(out, "temperature", s->temperature);
+    add_number(out, "dynatemp_range", s->dynatemp_range);
+    add_number(out, "dynatemp_exponent", s->dynatemp_exponent);
+    add_number(out, "top_n_sigma", s->top_n_sigma > 0 ? s->top_n_sigma : -1);
+    buf_printf(out, ",\"min_keep\":%u", s->min_keep);
     buf_printf(out, ",\"top_k\":%d", s->top_k);
     add_number(out, "top_p", s->top_p);
     add_number(out, "min_p", s->min_p);
     add_number(out, "typical_p", s->typical_p > 0 ? s->typical_p : 1);
     add_number(out, "xtc_probability", s->xtc_probability);
     add_number(out, "xtc_threshold", s->xtc_threshold);
-    buf_add_str(out, ",\"repeat_last_n\":-1");
+    buf_printf(out, ",\"repeat_last_n\":%" PRId64,
+               p->has_no_window || s->penalty_last_n == 0 ? 0 : or_all(s->penalty_last_n));
     add_number(out, "repeat_penalty", s->repetition_penalty);
     add_number(out, "presence_penalty", s->presence_penalty);
     add_number(out, "frequency_penalty", s->frequency_penalty);
@@ -80,10 +108,15 @@ void llamacpp_settings(const struct params *p, uint64_t seed, struct buf *out)
     add_number(out, "mirostat_tau", s->mirostat_tau);
     add_number(out, "mirostat_eta", s->mirostat_eta);
     add_stops(out, p);
+    add_samplers(out, p);
     buf_printf(out, ",\"min_tokens\":%u,\"ignore_eos\":%s,\"stream\":%s,\"n_probs\":%d,",
                p->min_tokens, yes_no(p->ignore_eos), yes_no(p->stream),
                s->n_top > 0 ? s->n_top : 0);
-    buf_add_str(out, "\"post_sampling_probs\":false}");
+    buf_printf(out,
+               "\"n_indent\":%u,\"t_max_predict_ms\":%u,\"timings_per_token\":%s,"
+               "\"post_sampling_probs\":%s}",
+               p->n_indent, p->t_max_predict_ms, yes_no(p->timings_per_token),
+               yes_no(s->wants_shares));
 }
 
 /* The prompt as the model reads it. */
@@ -115,27 +148,6 @@ static const char *stop_type(const struct choice *c)
     return c->stop.found != NULL ? "word" : "eos";
 }
 
-/* "predicted_n":8,"predicted_ms":… and what follows from the two */
-static void add_rate(struct buf *out, const char *what, uint64_t n, uint64_t us)
-{
-    const double ms = (double)us / 1e3;
-
-    buf_printf(out, "\"%s_n\":%" PRIu64 ",\"%s_ms\":%.3f,", what, n, what, ms);
-    buf_printf(out, "\"%s_per_token_ms\":%.3f,\"%s_per_second\":%.3f", what,
-               n > 0 ? ms / (double)n : 0, what, us > 0 ? (double)n * 1e6 / (double)us : 0);
-}
-
-static void add_timings(struct buf *out, const struct choice *c)
-{
-    const struct event_times *t = &c->times;
-
-    buf_printf(out, ",\"timings\":{\"cache_n\":%u,", t->n_cached);
-    add_rate(out, "prompt", c->prompt->ids.n - t->n_cached, t->prefill_us);
-    buf_add_char(out, ',');
-    add_rate(out, "predicted", c->n_tokens, t->decode_us);
-    buf_add_char(out, '}');
-}
-
 /* {"index":0,"content":"…","tokens":[…] */
 static void open_object(struct buf *out, const struct choice *c)
 {
@@ -153,7 +165,70 @@ static void add_probabilities(struct buf *out, const struct choice *c)
     buf_add_char(out, ']');
 }
 
+/* Was it the context that ended it? */
+static bool is_truncated(const struct response_writer *a, const struct choice *c)
+{
+    return c->finish == FINISH_LENGTH && !c->has_run_out && c->n_tokens < a->params->max_tokens;
+}
+
+static void add_all(const struct response_writer *a, struct buf *out, struct choice *c);
+
+/* The members of the answer that are wanted, in the order of the wish, each under its path. What is
+ * not there is left out. */
+static void pick_members(const cJSON *wanted, const cJSON *all, cJSON *to)
+{
+    for (const cJSON *it = wanted->child; it != NULL; it = it->next) {
+        const char *name = it->valuestring, *slash;
+        const cJSON *at = all;
+
+        for (; (slash = strchr(name, '/')) != NULL && at != NULL; name = slash + 1) {
+            const cJSON *member = at->child;
+
+            while (member != NULL && (member->string == NULL ||
+                                      strlen(member->string) != (size_t)(slash - name) ||
+                                      memcmp(member->string, name, (size_t)(slash - name)) != 0))
+                member = member->next;
+            at = member;
+        }
+        at = at != NULL && cJSON_IsObject(at) ? cJSON_GetObjectItemCaseSensitive(at, name) : NULL;
+        if (at != NULL && cJSON_GetObjectItemCaseSensitive(to, it->valuestring) == NULL)
+            json_put(to, it->valuestring, cJSON_Duplicate(at, true));
+    }
+}
+
+static void add_picked(const struct response_writer *a, struct buf *out, struct choice *c)
+{
+    cJSON *all = NULL, *picked = cJSON_CreateObject();
+    const char *why = NULL;
+    char *text = NULL;
+    struct buf whole;
+
+    buf_init(&whole, HTTP_MAX_REPLY);
+    add_all(a, &whole, c);
+    json_watch();
+    if (whole.err == 0 && json_parse(whole.data, whole.len, &all, &why) == 0 && picked != NULL) {
+        pick_members(a->params->response_fields, all, picked);
+        text = json_is_incomplete() ? NULL : cJSON_PrintUnformatted(picked);
+    }
+    if (text != NULL)
+        buf_add_str(out, text);
+    else
+        out->err = ERR_NOMEM;
+    cJSON_free(text);
+    cJSON_Delete(picked);
+    cJSON_Delete(all);
+    buf_release(&whole);
+}
+
 static void add_result(const struct response_writer *a, struct buf *out, struct choice *c)
+{
+    if (a->params->response_fields != NULL)
+        add_picked(a, out, c);
+    else
+        add_all(a, out, c);
+}
+
+static void add_all(const struct response_writer *a, struct buf *out, struct choice *c)
 {
     const size_t n_prompt = c->prompt->ids.n;
     const uint32_t k = c->index % a->params->n_each; /* choices of a prompt differ by seeds */
@@ -165,12 +240,12 @@ static void add_result(const struct response_writer *a, struct buf *out, struct 
                c->n_tokens, n_prompt);
     llamacpp_settings(a->params, a->params->sampling.seed + k, out);
     add_prompt(out, c);
-    buf_printf(out, ",\"has_new_line\":%s,\"truncated\":false,\"stop_type\":\"%s\"",
-               yes_no(c->has_new_line), stop_type(c));
+    buf_printf(out, ",\"has_new_line\":%s,\"truncated\":%s,\"stop_type\":\"%s\"",
+               yes_no(c->has_new_line), yes_no(is_truncated(a, c)), stop_type(c));
     buf_add_str(out, ",\"stopping_word\":");
     json_add_cstring(out, c->stop.found != NULL ? c->stop.found : "");
     buf_printf(out, ",\"tokens_cached\":%zu", n_prompt + c->n_tokens - (c->n_tokens > 0));
-    add_timings(out, c);
+    response_add_rates(out, c);
     add_probabilities(out, c);
     buf_add_char(out, '}');
     response_pass_choice(out, c);
@@ -195,6 +270,9 @@ static void add_delta(struct response_writer *a, struct choice *c, struct buf *o
     buf_printf(out, ",\"stop\":false,\"tokens_predicted\":%u,\"tokens_evaluated\":%zu", c->n_tokens,
                c->prompt->ids.n);
     add_probabilities(out, c);
+    if (a->params->timings_per_token)
+        response_add_rates(out, c);
+    response_add_progress(a, out, c);
     buf_add_char(out, '}');
     response_end_frame(out);
     response_pass_choice(out, c);
@@ -203,7 +281,7 @@ static void add_delta(struct response_writer *a, struct choice *c, struct buf *o
 /* The last frame of a choice has no content: what is left goes before it. */
 static void frame(struct response_writer *a, struct choice *c, struct buf *out)
 {
-    if (c->text.len > 0 || c->ids.len > 0)
+    if (c->text.len > 0 || c->ids.len > 0 || (c->has_progress && a->params->return_progress))
         add_delta(a, c, out);
     if (c->finish == FINISH_NONE)
         return;

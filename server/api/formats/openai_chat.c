@@ -33,11 +33,21 @@ static void add_call(struct buf *out, const struct output_call *call)
     buf_printf(out, "{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", call->id);
     json_add_cstring(out, call->name);
     buf_add_str(out, ",\"arguments\":");
-    json_add_cstring(out, call->arguments);
+    json_add_string(out, call->arguments.data, call->arguments.len);
     buf_add_str(out, "}}");
 }
 
-static void add_message(struct buf *out, const struct output_parser *s)
+/* OpenAI's older shape: one call, as a member. */
+static void add_function_call(struct buf *out, const struct output_call *call)
+{
+    buf_add_str(out, ",\"function_call\":{\"name\":");
+    json_add_cstring(out, call->name);
+    buf_add_str(out, ",\"arguments\":");
+    json_add_string(out, call->arguments.data, call->arguments.len);
+    buf_add_char(out, '}');
+}
+
+static void add_message(struct buf *out, const struct output_parser *s, bool has_functions)
 {
     buf_add_str(out, "{\"role\":\"assistant\",\"content\":");
     if (s->text.len == 0 && s->n_calls > 0)
@@ -49,17 +59,19 @@ static void add_message(struct buf *out, const struct output_parser *s)
         buf_add_str(out, ",\"reasoning_content\":");
         json_add_string(out, s->thought.data, s->thought.len);
     }
-    for (uint32_t i = 0; i < s->n_calls; i++) {
+    if (has_functions && s->n_calls > 0)
+        add_function_call(out, &s->calls[0]);
+    for (uint32_t i = 0; i < s->n_calls && !has_functions; i++) {
         buf_add_str(out, i == 0 ? ",\"tool_calls\":[" : ",");
         add_call(out, &s->calls[i]);
     }
-    buf_add_str(out, s->n_calls > 0 ? "]}" : "}");
+    buf_add_str(out, s->n_calls > 0 && !has_functions ? "]}" : "}");
 }
 
 static void add_choice(struct buf *out, struct choice *c)
 {
     buf_printf(out, "{\"index\":%u,\"message\":", c->index);
-    add_message(out, &c->output);
+    add_message(out, &c->output, c->rules->has_functions);
     add_logprobs(out, c);
     response_add_finish(out, c);
     response_add_extras(out, c);
@@ -113,21 +125,37 @@ static void add_text_delta(struct response_writer *a, struct choice *c, const ch
     close_delta(a, c, out);
 }
 
+/* The name in a frame of its own, then what has come of the arguments. */
 static void add_call_deltas(struct response_writer *a, struct choice *c, uint32_t i,
                             struct buf *out)
 {
     const struct output_call *call = &c->output.calls[i];
+    const bool is_old = c->rules->has_functions;
 
+    if (is_old && i > 0) /* there is no place for it */
+        return;
+    if (!call->was_announced) {
+        open_delta(a, c, out);
+        if (is_old)
+            buf_add_str(out, "\"function_call\":{\"name\":");
+        else
+            buf_printf(out,
+                       "\"tool_calls\":[{\"index\":%u,\"id\":\"%s\",\"type\":\"function\","
+                       "\"function\":{\"name\":",
+                       i, call->id);
+        json_add_cstring(out, call->name);
+        buf_add_str(out, is_old ? ",\"arguments\":\"\"}" : ",\"arguments\":\"\"}}]");
+        close_delta(a, c, out);
+    }
+    if (call->n_sent == call->arguments.len)
+        return;
     open_delta(a, c, out);
-    buf_printf(out, "\"tool_calls\":[{\"index\":%u,\"id\":\"%s\",", i, call->id);
-    buf_add_str(out, "\"type\":\"function\",\"function\":{\"name\":");
-    json_add_cstring(out, call->name);
-    buf_add_str(out, ",\"arguments\":\"\"}}]");
-    close_delta(a, c, out);
-    open_delta(a, c, out);
-    buf_printf(out, "\"tool_calls\":[{\"index\":%u,\"function\":{\"arguments\":", i);
-    json_add_cstring(out, call->arguments);
-    buf_add_str(out, "}}]");
+    if (is_old)
+        buf_add_str(out, "\"function_call\":{\"arguments\":");
+    else
+        buf_printf(out, "\"tool_calls\":[{\"index\":%u,\"function\":{\"arguments\":", i);
+    json_add_string(out, call->arguments.data + call->n_sent, call->arguments.len - call->n_sent);
+    buf_add_str(out, is_old ? "}" : "}}]");
     close_delta(a, c, out);
 }
 
@@ -155,6 +183,10 @@ static void frame(struct response_writer *a, struct choice *c, struct buf *out)
 {
     if (!c->has_opened)
         add_opening(a, c, out);
+    if (c->has_progress && a->params->return_progress) {
+        open_delta(a, c, out);
+        close_delta(a, c, out);
+    }
     add_text_delta(a, c, "reasoning_content", &c->output.thought, out);
     add_text_delta(a, c, "content", &c->output.text, out);
     for (uint32_t i = c->output.n_sent; i < c->output.n_calls; i++)

@@ -1,5 +1,5 @@
 /* server/api/formats/openai_embeddings.c - answers of POST /v1/embeddings: a vector of length one
- * for a text.
+ * for a text; and the vectors of all wire formats (embedding.h).
  *
  * The engine has left the sum of the pooled states with the prompt. Its direction is the answer,
  * cut to the dimensions that are wanted: so a mean need not be divided. Sums are taken in double
@@ -10,6 +10,7 @@
 #include "core/base/base64.h"
 #include "core/base/json.h"
 #include "core/base/mem.h"
+#include "server/api/formats/embedding.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -32,7 +33,7 @@ static void add_floats(struct buf *out, const float *x, uint32_t n)
 }
 
 /* Little-endian floats, as this machine has them. */
-static void add_base64(struct buf *out, const float *x, uint32_t n)
+static void add_base64(struct buf *out, const float *x, size_t n)
 {
     buf_add_char(out, '"');
     base64_add(out, x, n * sizeof(*x));
@@ -50,23 +51,107 @@ static void normalise(float *x, uint32_t n)
         x[i] = (float)((double)x[i] / sqrt(sum));
 }
 
+/* By the p-norm, the largest number to 32760 (0), or to a mean of the states (-1). */
+static void scale(const struct response_writer *a, const struct choice *c, float *x, uint32_t n)
+{
+    const bool is_raw = a->has_raw_tokens && c->prompt->is_each && !a->params->has_normalize;
+    const int32_t p = is_raw ? -1 : a->params->embd_normalize;
+    double by = 0;
+
+    if (p == 2) {
+        normalise(x, n);
+        return;
+    }
+    for (uint32_t i = 0; i < n && p == 0; i++)
+        by = fabs((double)x[i]) > by * 32760 ? fabs((double)x[i]) / 32760 : by;
+    for (uint32_t i = 0; i < n && p > 0; i++)
+        by += pow(fabs((double)x[i]), p);
+    if (p > 0)
+        by = pow(by, 1.0 / p);
+    if (p < 0)
+        by = a->has_mean && !c->prompt->is_each ? (double)c->prompt->ids.n : 1;
+    for (uint32_t i = 0; i < n && by > 0; i++)
+        x[i] = (float)((double)x[i] / by);
+}
+
+void embedding_add_numbers(const struct response_writer *a, const float *x, uint32_t n,
+                           struct buf *out)
+{
+    if (a->params->as_base64)
+        add_base64(out, x, n);
+    else
+        add_floats(out, x, n);
+}
+
+static uint32_t n_wanted(const struct response_writer *a)
+{
+    return a->params->dimensions > 0 ? a->params->dimensions : a->n_embd;
+}
+
+void embedding_add(struct response_writer *a, uint32_t i, struct buf *out)
+{
+    const uint32_t n = n_wanted(a);
+    float *x = a->choices[i].prompt->pooled;
+
+    scale(a, &a->choices[i], x, n);
+    embedding_add_numbers(a, x, n, out);
+}
+
+/* Cut and scale each vector, so that they lie one behind the other. */
+static const float *pack(struct response_writer *a, uint32_t i)
+{
+    struct prompt *prompt = a->choices[i].prompt;
+    const uint32_t n = n_wanted(a);
+
+    for (uint32_t k = 0; k < prompt->n_pooled; k++) {
+        float *x = prompt->pooled + (size_t)k * n;
+
+        memmove(x, prompt->pooled + (size_t)k * a->n_embd, n * sizeof(*x));
+        scale(a, &a->choices[i], x, n);
+    }
+    return prompt->pooled;
+}
+
+static void add_rows(const struct response_writer *a, const float *x, uint32_t n_rows,
+                     struct buf *out)
+{
+    const uint32_t n = n_wanted(a);
+
+    for (uint32_t k = 0; k < n_rows; k++) {
+        if (k > 0)
+            buf_add_char(out, ',');
+        embedding_add_numbers(a, x + (size_t)k * n, n, out);
+    }
+}
+
+void embedding_add_rows(struct response_writer *a, uint32_t i, struct buf *out)
+{
+    add_rows(a, pack(a, i), a->choices[i].prompt->n_pooled, out);
+}
+
+void embedding_add_tokens(struct response_writer *a, uint32_t i, struct buf *out)
+{
+    const uint32_t n_rows = a->choices[i].prompt->n_pooled;
+    const float *x = pack(a, i);
+
+    if (a->params->as_base64) {
+        add_base64(out, x, (size_t)n_rows * n_wanted(a));
+        return;
+    }
+    buf_add_char(out, '[');
+    add_rows(a, x, n_rows, out);
+    buf_add_char(out, ']');
+}
+
 static void whole(struct response_writer *a, struct buf *out)
 {
-    const uint32_t n = a->params->dimensions > 0 ? a->params->dimensions : a->n_embd;
-
     buf_add_str(out, "{\"object\":\"list\",\"model\":");
     json_add_cstring(out, a->model);
     buf_add_str(out, ",\"data\":[");
     for (uint32_t i = 0; i < a->n_choices; i++) {
-        float *x = a->choices[i].prompt->pooled;
-
-        normalise(x, n);
         buf_printf(out, "%s{\"object\":\"embedding\",\"index\":%u,\"embedding\":", i > 0 ? "," : "",
                    i);
-        if (a->params->as_base64)
-            add_base64(out, x, n);
-        else
-            add_floats(out, x, n);
+        embedding_add(a, i, out);
         buf_add_char(out, '}');
     }
     buf_printf(out, "],\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu}}",

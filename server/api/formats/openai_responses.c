@@ -11,9 +11,10 @@
 #include "server/api/params/field.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
-enum item { ITEM_NONE = 0, ITEM_THOUGHT, ITEM_MESSAGE };
+enum item { ITEM_NONE = 0, ITEM_THOUGHT, ITEM_MESSAGE, ITEM_CALL };
 
 static void begin(struct response_writer *a)
 {
@@ -34,12 +35,25 @@ static void add_item_id(const struct response_writer *a, const char *prefix, uin
     buf_printf(out, "\"%s%s%u\"", prefix, a->id + strlen("resp_"), n);
 }
 
-static void add_part(enum item item, const struct buf *text, struct buf *out)
+static void add_logprobs(const struct buf *entries, struct buf *out)
+{
+    buf_add_str(out, ",\"logprobs\":[");
+    if (entries->len > 0)
+        buf_add(out, entries->data, entries->len);
+    buf_add_char(out, ']');
+}
+
+static void add_part(enum item item, const struct buf *text, const struct buf *entries,
+                     struct buf *out)
 {
     buf_printf(out, "{\"type\":\"%s\",\"text\":",
                item == ITEM_THOUGHT ? "reasoning_text" : "output_text");
     json_add_string(out, text->data, text->len);
-    buf_add_str(out, item == ITEM_THOUGHT ? "}" : ",\"annotations\":[],\"logprobs\":[]}");
+    if (item == ITEM_MESSAGE) {
+        buf_add_str(out, ",\"annotations\":[]");
+        add_logprobs(entries, out);
+    }
+    buf_add_char(out, '}');
 }
 
 /* An item of text; without `text` it has only begun. */
@@ -55,20 +69,23 @@ static void add_text_item(const struct response_writer *a, enum item item, uint3
                    ",\"type\":\"message\",\"status\":\"%s\",\"role\":\"assistant\",\"content\":[",
                    text != NULL ? "completed" : "in_progress");
     if (text != NULL)
-        add_part(item, text, out);
+        add_part(item, text, &a->probs, out);
     buf_add_str(out, "]}");
 }
 
+/* A call that has ended, or has only begun. */
 static void add_call_item(const struct response_writer *a, const struct output_call *call,
                           uint32_t n, bool is_done, struct buf *out)
 {
+    const char *status = !is_done ? "in_progress" : call->is_whole ? "completed" : "incomplete";
+
     buf_add_str(out, "{\"id\":");
     add_item_id(a, "fc_", n, out);
     buf_printf(out, ",\"type\":\"function_call\",\"status\":\"%s\",\"call_id\":\"%s\",\"name\":",
-               is_done ? "completed" : "in_progress", call->id);
+               status, call->id);
     json_add_cstring(out, call->name);
     buf_add_str(out, ",\"arguments\":");
-    json_add_cstring(out, is_done ? call->arguments : "");
+    json_add_string(out, call->arguments.data, is_done ? call->arguments.len : 0);
     buf_add_char(out, '}');
 }
 
@@ -99,23 +116,42 @@ static bool is_cut(const struct response_writer *a)
     return a->choices[0].finish == FINISH_LENGTH;
 }
 
-/* With its items and usage when it is over. */
-static void add_response(const struct response_writer *a, bool is_over, struct buf *out)
+/* What is in force: what the request did not say may be a setting's or the model's file's. */
+static void add_sampling(const struct params *p, struct buf *out)
+{
+    buf_add_str(out, ",\"max_output_tokens\":");
+    if (p->max_tokens == PARAMS_NO_LIMIT)
+        buf_add_str(out, "null");
+    else
+        buf_printf(out, "%u", p->max_tokens);
+    buf_add_str(out, ",\"temperature\":");
+    json_add_float(out, p->sampling.temperature);
+    buf_add_str(out, ",\"top_p\":");
+    json_add_float(out, p->sampling.top_p);
+}
+
+void responses_add(const struct response_writer *a, bool is_over, struct buf *out)
 {
     const char *status = !is_over ? "in_progress" : is_cut(a) ? "incomplete" : "completed";
 
     buf_printf(out, "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%" PRId64
-                    ",\"status\":\"%s\",\"background\":false,\"error\":null,"
+                    ",\"status\":\"%s\",\"background\":%s,\"error\":null,"
                     "\"incomplete_details\":%s,\"model\":",
-               a->id, a->created, status,
+               a->id, a->created, status, a->params->background ? "true" : "false",
                is_over && is_cut(a) ? "{\"reason\":\"max_output_tokens\"}" : "null");
     json_add_cstring(out, a->model);
     buf_add_str(out, ",\"output\":[");
     if (is_over && a->items.len > 0)
         buf_add(out, a->items.data, a->items.len);
-    buf_add_str(out, "],\"previous_response_id\":null,\"store\":false,"
-                     "\"service_tier\":\"default\"");
+    buf_add_str(out, "],\"previous_response_id\":");
+    if (a->params->previous_id[0] != '\0')
+        json_add_cstring(out, a->params->previous_id);
+    else
+        buf_add_str(out, "null");
+    buf_printf(out, ",\"store\":%s,\"service_tier\":\"default\"",
+               a->params->store ? "true" : "false");
     buf_add(out, a->echo->data, a->echo->len);
+    add_sampling(a->params, out);
     if (is_over)
         add_usage(a, out);
     else
@@ -129,13 +165,14 @@ static void whole(struct response_writer *a, struct buf *out)
 {
     struct choice *c = &a->choices[0];
 
+    buf_add(&a->probs, c->entries.data, c->entries.len);
     if (c->output.thought.len > 0)
         add_text_item(a, ITEM_THOUGHT, a->n_blocks++, &c->output.thought, next_item(a));
     if (c->output.text.len > 0 || c->output.n_calls == 0)
         add_text_item(a, ITEM_MESSAGE, a->n_blocks++, &c->output.text, next_item(a));
     for (uint32_t i = 0; i < c->output.n_calls; i++)
         add_call_item(a, &c->output.calls[i], a->n_blocks++, true, next_item(a));
-    add_response(a, true, out);
+    responses_add(a, true, out);
     response_pass_choice(out, c);
 }
 
@@ -157,7 +194,7 @@ static void add_response_event(struct response_writer *a, const char *name, bool
 {
     open_event(a, name, out);
     buf_add_str(out, ",\"response\":");
-    add_response(a, is_over, out);
+    responses_add(a, is_over, out);
     close_event(out);
 }
 
@@ -192,7 +229,7 @@ static void open_text(struct response_writer *a, enum item item, struct buf *out
     close_event(out);
     begin_part_event(a, "response.content_part.added", out);
     buf_add_str(out, ",\"part\":");
-    add_part(item, &empty, out);
+    add_part(item, &empty, &empty, out);
     close_event(out);
 }
 
@@ -207,25 +244,38 @@ static void close_text(struct response_writer *a, struct buf *out)
                      out);
     buf_add_str(out, ",\"text\":");
     json_add_string(out, a->piece.data, a->piece.len);
-    buf_add_str(out, is_message ? ",\"logprobs\":[]" : "");
+    if (is_message)
+        add_logprobs(&a->probs, out);
     close_event(out);
     begin_part_event(a, "response.content_part.done", out);
     buf_add_str(out, ",\"part\":");
-    add_part(item, &a->piece, out);
+    add_part(item, &a->piece, &a->probs, out);
     close_event(out);
     begin_item_event(a, "response.output_item.done", out);
     add_text_item(a, item, a->n_blocks, &a->piece, out);
     close_event(out);
     add_text_item(a, item, a->n_blocks, &a->piece, next_item(a));
     buf_clear(&a->piece);
+    if (is_message)
+        buf_clear(&a->probs);
     a->open_block = ITEM_NONE;
     a->n_blocks++;
 }
 
-static void add_piece(struct response_writer *a, enum item item, const struct buf *text,
-                      struct buf *out)
+/* The log-probabilities that came since the last frame, for the whole text. */
+static void keep_logprobs(struct response_writer *a, struct choice *c, struct buf *out)
+{
+    if (c->entries.len > 0 && a->probs.len > 0)
+        buf_add_char(&a->probs, ',');
+    if (c->entries.len > 0 && buf_add(&a->probs, c->entries.data, c->entries.len) < 0)
+        out->err = a->probs.err;
+    buf_clear(&c->entries);
+}
+
+static void add_piece(struct response_writer *a, enum item item, struct choice *c, struct buf *out)
 {
     const bool is_message = item == ITEM_MESSAGE;
+    const struct buf *text = is_message ? &c->output.text : &c->output.thought;
 
     if (text->len == 0)
         return;
@@ -237,48 +287,75 @@ static void add_piece(struct response_writer *a, enum item item, const struct bu
                      out);
     buf_add_str(out, ",\"delta\":");
     json_add_string(out, text->data, text->len);
-    buf_add_str(out, is_message ? ",\"logprobs\":[]" : "");
+    if (is_message)
+        add_logprobs(&c->entries, out);
+    if (is_message)
+        keep_logprobs(a, c, out);
     close_event(out);
     if (buf_add(&a->piece, text->data, text->len) < 0)
         out->err = a->piece.err;
 }
 
-static void add_call(struct response_writer *a, const struct output_call *call, struct buf *out)
+static void open_call(struct response_writer *a, const struct output_call *call, struct buf *out)
 {
     close_text(a, out);
+    a->open_block = ITEM_CALL;
     begin_item_event(a, "response.output_item.added", out);
     add_call_item(a, call, a->n_blocks, false, out);
     close_event(out);
-    open_event(a, "response.function_call_arguments.delta", out);
-    add_place(a, "fc_", out);
-    buf_add_str(out, ",\"delta\":");
-    json_add_cstring(out, call->arguments);
-    close_event(out);
+}
+
+static void close_call(struct response_writer *a, const struct output_call *call, struct buf *out)
+{
     open_event(a, "response.function_call_arguments.done", out);
     add_place(a, "fc_", out);
     buf_add_str(out, ",\"name\":");
     json_add_cstring(out, call->name);
     buf_add_str(out, ",\"arguments\":");
-    json_add_cstring(out, call->arguments);
+    json_add_string(out, call->arguments.data, call->arguments.len);
     close_event(out);
     begin_item_event(a, "response.output_item.done", out);
     add_call_item(a, call, a->n_blocks, true, out);
     close_event(out);
     add_call_item(a, call, a->n_blocks, true, next_item(a));
+    a->open_block = ITEM_NONE;
     a->n_blocks++;
+}
+
+/* A call begins, goes on or ends; while it does it is the open item. */
+static void add_call(struct response_writer *a, const struct output_call *call, struct buf *out)
+{
+    if (!call->was_announced)
+        open_call(a, call, out);
+    if (call->n_sent < call->arguments.len) {
+        open_event(a, "response.function_call_arguments.delta", out);
+        add_place(a, "fc_", out);
+        buf_add_str(out, ",\"delta\":");
+        json_add_string(out, call->arguments.data + call->n_sent,
+                        call->arguments.len - call->n_sent);
+        close_event(out);
+    }
+    if (call->is_over)
+        close_call(a, call, out);
 }
 
 static void frame(struct response_writer *a, struct choice *c, struct buf *out)
 {
+    const struct output_parser *s = &c->output;
+    uint32_t i = s->n_sent;
+
     if (!c->has_opened) {
         add_response_event(a, "response.created", false, out);
         add_response_event(a, "response.in_progress", false, out);
     }
     c->has_opened = true;
-    add_piece(a, ITEM_THOUGHT, &c->output.thought, out);
-    add_piece(a, ITEM_MESSAGE, &c->output.text, out);
-    for (uint32_t i = c->output.n_sent; i < c->output.n_calls; i++)
-        add_call(a, &c->output.calls[i], out);
+    if (i < s->n_calls && s->calls[i].was_announced)
+        add_call(a, &s->calls[i++], out); /* it began before what follows it */
+    add_piece(a, ITEM_THOUGHT, c, out);
+    add_piece(a, ITEM_MESSAGE, c, out);
+    for (; i < s->n_calls; i++)
+        add_call(a, &s->calls[i], out);
+    keep_logprobs(a, c, out); /* of tokens whose text is held back, or none */
     response_pass_choice(out, c);
 }
 
@@ -300,15 +377,41 @@ static void failure(const struct api_error *e, struct buf *out)
     buf_add_str(out, ",\"param\":null}\n\n");
 }
 
+/* ,"warnings":[…]: tools that the server would have to run itself are left out, not refused, for
+ * many clients send them unasked. Nothing where there are none. */
+static int add_warnings(const cJSON *body, struct buf *echo)
+{
+    const cJSON *tools = field_find(body, "tools");
+    const char *before = ",\"warnings\":[";
+    unsigned i = 0;
+    char text[200];
+
+    for (const cJSON *it = tools != NULL ? tools->child : NULL; it != NULL; it = it->next, i++) {
+        const char *type = field_text(it, "type");
+
+        if (type == NULL || strcmp(type, "function") == 0)
+            continue;
+        snprintf(text, sizeof(text),
+                 "tools[%u]: the type '%.60s' is not known here: the model is not told of it", i,
+                 type);
+        buf_add_str(echo, before);
+        json_add_cstring(echo, text);
+        before = ",";
+    }
+    if (before[1] == '\0')
+        buf_add_char(echo, ']');
+    return echo->err;
+}
+
 /* Members that a response repeats, with what stands for those that were not given. */
 static int add_echo(const cJSON *body, struct buf *echo)
 {
     static const char *const members[][2] = {
-        {"instructions", "null"},   {"max_output_tokens", "null"}, {"max_tool_calls", "null"},
+        {"instructions", "null"},   {"max_tool_calls", "null"},
         {"metadata", "{}"},         {"parallel_tool_calls", "true"},
         {"reasoning", "{\"effort\":null,\"summary\":null}"},
-        {"temperature", "1"},       {"text", "{\"format\":{\"type\":\"text\"}}"},
-        {"tool_choice", "\"auto\""}, {"tools", "[]"},              {"top_p", "1"},
+        {"text", "{\"format\":{\"type\":\"text\"}}"},
+        {"tool_choice", "\"auto\""}, {"tools", "[]"},
         {"truncation", "\"disabled\""}, {"user", "null"},
     };
 
@@ -322,7 +425,7 @@ static int add_echo(const cJSON *body, struct buf *echo)
         buf_add_str(echo, text != NULL ? text : members[i][1]);
         cJSON_free(text);
     }
-    return echo->err;
+    return add_warnings(body, echo);
 }
 
 const struct wire_format wire_openai_responses = {

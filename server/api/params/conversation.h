@@ -32,6 +32,7 @@ struct chat_message {
     uint32_t first_call, n_calls; /* of the conversation's calls */
     const char *reasoning;        /* NULL: none */
     const char *tool_call_id;     /* which call it answers, or NULL */
+    const char *tool_name;        /* whose result it is, in Ollama's bodies, or NULL */
     const cJSON *given;           /* OpenAI's chat: the whole message, as for a call */
 };
 
@@ -47,6 +48,7 @@ struct conversation { /* zero is empty */
     struct tool_call *calls;
     struct tool *tools;
     uint32_t n_messages, n_parts, n_calls, n_tools;
+    bool numbers_calls; /* calls without an id get one, and so do the results that follow */
 };
 
 void conversation_release(struct conversation *c);
@@ -59,6 +61,9 @@ struct chat_message *conversation_last(const struct conversation *c);
 int conversation_add_text(struct conversation *c, const char *text);
 int conversation_add_call(struct conversation *c, const struct tool_call *call);
 int conversation_add_tool(struct conversation *c, const struct tool *tool);
+
+/* Without the first n messages but for those of the system. */
+void conversation_drop(struct conversation *c, uint32_t n);
 
 /* The tool of that name, or NULL. */
 const struct tool *conversation_tool(const struct conversation *c, const char *name);

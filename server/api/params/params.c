@@ -2,18 +2,34 @@
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/base/name_list.h"
 
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+static bool is_name(const char *own, const char *aliases, const char *name)
+{
+    return strcmp(name, own) == 0 || strcmp(name, "default") == 0 ||
+           name_list_has(aliases, name) || name_list_matches(aliases, name);
+}
+
+bool params_is_model(const char *own, const char *aliases, const char *name)
+{
+    char bare[NAME_LIST_MAX_BARE];
+
+    return is_name(own, aliases, name) ||
+           (name_list_untag(name, bare) && is_name(own, aliases, bare));
+}
 
 int params_parse_model(const struct field_args *a)
 {
     if (!cJSON_IsString(a->v))
         return params_refuse(a, "must be a string");
-    if (strcmp(a->v->valuestring, a->limits->model) == 0 ||
-        strcmp(a->v->valuestring, "default") == 0)
+    if (params_is_model(a->limits->model, a->limits->aliases, a->v->valuestring))
         return 0;
     return api_error_no_model(a->e, a->v->valuestring);
 }
@@ -47,14 +63,20 @@ int params_take_each(const struct field_args *a,
 int params_parse_stream_options(const struct field_args *a)
 {
     const cJSON *usage = field_find(a->v, "include_usage");
+    const cJSON *always = field_find(a->v, "continuous_usage_stats");
 
     if (!cJSON_IsObject(a->v))
         return params_refuse(a, "must be an object");
     if (!a->p->stream)
         return params_refuse(a, "is only allowed with 'stream': true");
-    if (usage == NULL)
-        return 0;
-    return field_bool(usage, "stream_options.include_usage", &a->p->include_usage, a->e);
+    if (usage != NULL &&
+        field_bool(usage, "stream_options.include_usage", &a->p->include_usage, a->e) < 0)
+        return ERR_INVAL;
+    if (always != NULL && field_bool(always, "stream_options.continuous_usage_stats",
+                                     &a->p->continuous_usage, a->e) < 0)
+        return ERR_INVAL;
+    a->p->continuous_usage = a->p->continuous_usage && a->p->include_usage;
+    return 0;
 }
 
 int params_parse_priority(const struct field_args *a)
@@ -82,13 +104,15 @@ int params_parse_cache_salt(const struct field_args *a)
     return 0;
 }
 
-enum field_row {
-#define FIELD(name, forms, row) FIELD_##row,
-#include "server/api/params/params_fields.inc"
-    FIELD_COUNT
+enum field_kind {
+    KIND_OWN,
+    KIND_BOOL,
+    KIND_UINT,
+    KIND_FLOAT,
+    KIND_ABOVE_ZERO,
+    KIND_REFUSED,
+    KIND_NO_EFFECT,
 };
-
-enum field_kind { KIND_OWN, KIND_BOOL, KIND_UINT, KIND_FLOAT, KIND_ABOVE_ZERO, KIND_NO_EFFECT };
 
 static const struct field {
     const char *name;
@@ -97,23 +121,27 @@ static const struct field {
     double min, max;
     size_t at;                                /* of the member in struct params */
     int (*parse)(const struct field_args *a); /* KIND_OWN */
+    const char *harmless, *why;               /* KIND_REFUSED */
 } fields[] = {
-#define FIELD(name, forms, row) {#name, forms, KIND_OWN, 0, 0, 0, params_parse_##row},
-#define NO_EFFECT(name, forms, row) {#name, forms, KIND_NO_EFFECT, 0, 0, 0, NULL},
+#define FIELD(name, forms, row) {#name, forms, KIND_OWN, 0, 0, 0, params_parse_##row, NULL, NULL},
+#define NO_EFFECT(name, forms, why) {#name, forms, KIND_NO_EFFECT, 0, 0, 0, NULL, NULL, why},
+#define REFUSED(name, forms, harmless, why)                                                        \
+    {#name, forms, KIND_REFUSED, 0, 0, 0, NULL, harmless, why},
 /* Does not compile for a member of another type. */
 #define AT(type, member)                                                                           \
     (offsetof(struct params, member) + 0 * _Generic(((struct params *)0)->member, type: 1))
 #define BOOL_FIELD(name, forms, row, member)                                                       \
-    {#name, forms, KIND_BOOL, 0, 1, AT(bool, member), NULL},
+    {#name, forms, KIND_BOOL, 0, 1, AT(bool, member), NULL, NULL, NULL},
 #define UINT_FIELD(name, forms, row, min, max, member)                                             \
-    {#name, forms, KIND_UINT, min, max, AT(uint32_t, member), NULL},
+    {#name, forms, KIND_UINT, min, max, AT(uint32_t, member), NULL, NULL, NULL},
 #define FLOAT_FIELD(name, forms, row, min, max, member)                                            \
-    {#name, forms, KIND_FLOAT, min, max, AT(float, member), NULL},
+    {#name, forms, KIND_FLOAT, min, max, AT(float, member), NULL, NULL, NULL},
 #define ABOVE_ZERO_FIELD(name, forms, row, max, member)                                            \
-    {#name, forms, KIND_ABOVE_ZERO, 0, max, AT(float, member), NULL},
+    {#name, forms, KIND_ABOVE_ZERO, 0, max, AT(float, member), NULL, NULL, NULL},
 #include "server/api/params/params_fields.inc"
 #undef AT
 };
+#define FIELD_COUNT (sizeof(fields) / sizeof(fields[0]))
 
 static int parse_above_zero(const struct field *f, const struct field_args *a, float *out)
 {
@@ -122,6 +150,41 @@ static int parse_above_zero(const struct field *f, const struct field_args *a, f
     if (rc == 0 && *out <= 0)
         return params_refuse(a, "must be above 0");
     return rc;
+}
+
+/* Is it what `text` says? That is one value of a row's, or several with a | between them. */
+static bool is_harmless(const cJSON *v, const char *text)
+{
+    const size_t n = strcspn(text, "|");
+
+    if (n == 0)
+        return false;
+    if (text[n] == '|' && is_harmless(v, text + n + 1))
+        return true;
+    switch (text[0]) {
+    case '[':
+        return cJSON_IsArray(v) && v->child == NULL;
+    case '{':
+        return cJSON_IsObject(v) && v->child == NULL;
+    case 't':
+        return cJSON_IsTrue(v);
+    case 'f':
+        return cJSON_IsFalse(v);
+    case '\'':
+        return cJSON_IsString(v) && strlen(v->valuestring) == n - 2 &&
+               memcmp(v->valuestring, text + 1, n - 2) == 0;
+    default:
+        return cJSON_IsNumber(v) && v->valuedouble == strtod(text, NULL);
+    }
+}
+
+static int refuse_unless_harmless(const struct field *f, const struct field_args *a)
+{
+    if (is_harmless(a->v, f->harmless))
+        return 0;
+    if (f->harmless[0] == '\0')
+        return params_refuse(a, "is not supported. %s", f->why);
+    return params_refuse(a, "is not supported, but for %s. %s", f->harmless, f->why);
 }
 
 static int parse_field(const struct field *f, const struct field_args *a)
@@ -139,6 +202,8 @@ static int parse_field(const struct field *f, const struct field_args *a)
         return field_float(a->v, a->name, f->min, f->max, at, a->e);
     case KIND_ABOVE_ZERO:
         return parse_above_zero(f, a, at);
+    case KIND_REFUSED:
+        return refuse_unless_harmless(f, a);
     case KIND_NO_EFFECT:
         break;
     }
@@ -146,13 +211,14 @@ static int parse_field(const struct field *f, const struct field_args *a)
 }
 
 /* Sort the members into the table's order; the last of a name stays. */
-static void collect(struct params *p, const cJSON *body, const cJSON *found[FIELD_COUNT])
+static void collect(struct params *p, enum params_form form, const cJSON *body,
+                    const cJSON *found[FIELD_COUNT])
 {
     for (const cJSON *v = body->child; v != NULL; v = v->next) {
-        int i = 0;
+        size_t i = 0;
 
         while (i < FIELD_COUNT &&
-               ((fields[i].forms & p->form) == 0 || strcmp(fields[i].name, v->string) != 0))
+               ((fields[i].forms & form) == 0 || strcmp(fields[i].name, v->string) != 0))
             i++;
         if (i < FIELD_COUNT)
             found[i] = v;
@@ -161,16 +227,24 @@ static void collect(struct params *p, const cJSON *body, const cJSON *found[FIEL
     }
 }
 
-void params_set_defaults(struct params *p, enum params_form form)
+void params_set_defaults(struct params *p, enum params_form form,
+                         const struct sampling_defaults *defaults)
 {
     *p = (struct params){.form = form, .n = 1, .n_prompts = 1, .priority = PRIORITY_NORMAL};
-    p->max_tokens = form == PARAMS_TEXT ? 16 : form == PARAMS_EMBED ? 0 : PARAMS_NO_LIMIT;
+    p->max_tokens = form == PARAMS_TEXT                ? 16
+                    : (form & PARAMS_POOLED) != 0 ? 0
+                                                   : PARAMS_NO_LIMIT;
     p->prompt_logprobs = -1;
     p->add_generation_prompt = true;
     p->parallel_tool_calls = true;
+    p->thinking_budget = THOUGHT_NO_LIMIT;
     p->sampling =
         (struct sampling){.temperature = 1, .top_p = 1, .repetition_penalty = 1, .n_top = -1};
+    p->embd_normalize = 2;
+    params_set_ollama_defaults(p);
     params_set_sampling_defaults(p);
+    params_set_sampler_defaults(p);
+    sampling_defaults_apply(defaults, p);
 }
 
 static const char *what_is_missing(const struct params *p)
@@ -181,9 +255,11 @@ static const char *what_is_missing(const struct params *p)
         return "input_suffix";
     if (p->form == PARAMS_MESSAGES && p->max_tokens == PARAMS_NO_LIMIT)
         return "max_tokens";
-    if ((p->form & (PARAMS_CHATS | PARAMS_INFILL)) != 0 || p->prompt != NULL)
+    if ((p->form & PARAMS_PAIRS) != 0)
+        return params_missing_pair(p);
+    if ((p->form & (PARAMS_TURNS | PARAMS_INFILL)) != 0 || p->prompt != NULL)
         return NULL;
-    return p->form == PARAMS_EMBED ? "input" : "prompt";
+    return (p->form & (PARAMS_INPUTS | PARAMS_OLLAMA_EMBED)) != 0 ? "input" : "prompt";
 }
 
 /* Rules about several fields. */
@@ -193,7 +269,7 @@ static int check_combinations(const struct params *p, struct api_error *e)
 
     if (missing != NULL)
         return api_error_set(e, 400, missing, NULL, "'%s' is required", missing);
-    if (p->n_prompts * p->n_each > PARAMS_MAX_CHOICES)
+    if ((p->form & PARAMS_POOLED) == 0 && p->n_prompts * p->n_each > PARAMS_MAX_CHOICES)
         return api_error_set(e, 400, p->n_each > p->n ? "best_of" : "n", NULL,
                              "%u prompts times %s = %u is more than %d choices", p->n_prompts,
                              p->n_each > p->n ? "best_of" : "n", p->n_each, PARAMS_MAX_CHOICES);
@@ -208,28 +284,41 @@ static int check_combinations(const struct params *p, struct api_error *e)
     if (p->min_tokens > p->max_tokens)
         return api_error_set(e, 400, "min_tokens", NULL, "'min_tokens' %u is above 'max_tokens' %u",
                              p->min_tokens, p->max_tokens);
-    return (p->form & PARAMS_CHATS) != 0 ? params_check_chat(p, e) : 0;
+    return (p->form & PARAMS_TURNS) != 0 ? params_check_chat(p, e) : 0;
 }
 
-int params_parse(struct params *p, enum params_form form, const cJSON *body,
-                 const struct params_limits *limits, struct api_error *e)
+int params_take_fields(struct params *p, enum params_form form, const cJSON *object,
+                       const struct params_limits *limits, struct api_error *e)
 {
     const cJSON *found[FIELD_COUNT] = {NULL};
 
-    params_set_defaults(p, form);
-    collect(p, body, found);
-    for (int i = 0; i < FIELD_COUNT; i++) {
+    collect(p, form, object, found);
+    for (size_t i = 0; i < FIELD_COUNT; i++) {
         const struct field_args args = {found[i], fields[i].name, p, limits, e};
 
         if (found[i] != NULL && !cJSON_IsNull(found[i]) && parse_field(&fields[i], &args) < 0)
             return ERR_INVAL;
     }
+    return 0;
+}
+
+int params_parse(struct params *p, enum params_form form, const cJSON *body,
+                 const struct params_limits *limits, struct api_error *e)
+{
+    params_set_defaults(p, form, limits->defaults);
+    p->store = form == PARAMS_RESPONSES && limits->keeps;
+    if (params_take_fields(p, form, body, limits, e) < 0)
+        return ERR_INVAL;
     params_settle_sampling(p);
+    if (params_settle_samplers(p, e) < 0)
+        return ERR_INVAL;
     if (p->n_each == 0)
         p->n_each = p->n;
     if (check_combinations(p, e) < 0)
         return ERR_INVAL;
-    return (form & PARAMS_CHATS) != 0 ? params_force_call(p, e) : 0;
+    if ((form & PARAMS_PAIRS) != 0)
+        return params_settle_pairs(p, limits, e);
+    return (form & PARAMS_TURNS) != 0 ? params_force_call(p, e) : 0;
 }
 
 void params_release(struct params *p)
@@ -237,6 +326,9 @@ void params_release(struct params *p)
     stop_list_release(&p->stop);
     conversation_release(&p->chat);
     cJSON_Delete(p->forced_schema);
+    cJSON_Delete(p->response_fields);
+    mem_free(p->allowed);
+    mem_free(p->bad_words);
 }
 
 const cJSON *params_prompt(const struct params *p, uint32_t i)

@@ -23,11 +23,13 @@
 #include "server/http/error.h"
 
 #define PARAMS_MAX_CHOICES 128 /* prompts x n of one HTTP request */
+#define PARAMS_MAX_TEXTS 2048 /* that one HTTP request has embedded, ranked or scored */
 #define PARAMS_MAX_LOGPROBS SAMPLING_MAX_TOP
 #define PARAMS_MAX_BREAKERS 16
 #define PARAMS_MAX_BREAKER 40 /* bytes */
 #define PARAMS_MAX_SALT 256 /* bytes */
 #define PARAMS_MAX_TOOL_NAME 128
+#define PARAMS_MAX_RESPONSE_ID 127 /* bytes */
 #define PARAMS_NO_LIMIT UINT32_MAX /* max_tokens: as many as there is room for */
 
 enum params_form { /* whose body it is */
@@ -39,13 +41,37 @@ enum params_form { /* whose body it is */
     PARAMS_MESSAGES = 1u << 5,  /* Anthropic's */
     PARAMS_COUNT = 1u << 6,     /* the same for count_tokens, which needs no max_tokens */
     PARAMS_RESPONSES = 1u << 7, /* OpenAI's */
+    PARAMS_OLLAMA_GENERATE = 1u << 8,    /* Ollama's: a system message and a prompt, */
+    PARAMS_OLLAMA_CHAT = 1u << 9,        /* messages, */
+    PARAMS_OLLAMA_RAW = 1u << 10,        /* a prompt that is no message, or that has a suffix, */
+    PARAMS_OLLAMA_EMBED = 1u << 11,      /* texts for vectors, */
+    PARAMS_OLLAMA_EMBEDDINGS = 1u << 12, /* the older shape of that, */
+    PARAMS_OLLAMA_OPTIONS = 1u << 13,    /* and the object `options` in all of them */
+    PARAMS_RERANK = 1u << 14,   /* Jina's and Cohere's */
+    PARAMS_SCORE = 1u << 15,    /* vLLM's, as the next two */
+    PARAMS_CLASSIFY = 1u << 16,
+    PARAMS_POOL = 1u << 17,
+    PARAMS_PAIRS = PARAMS_RERANK | PARAMS_SCORE,
+    PARAMS_NUMBERS = PARAMS_EMBED | PARAMS_POOL,
+    PARAMS_INPUTS = PARAMS_NUMBERS | PARAMS_CLASSIFY,
     PARAMS_ANTHROPIC = PARAMS_MESSAGES | PARAMS_COUNT,
     PARAMS_CHATS = PARAMS_CHAT | PARAMS_ANTHROPIC | PARAMS_RESPONSES,
     PARAMS_OPENAI = PARAMS_TEXT | PARAMS_CHATS,
     PARAMS_LLAMA = PARAMS_NATIVE | PARAMS_INFILL,
+    PARAMS_COMPLETIONS = PARAMS_TEXT | PARAMS_CHAT | PARAMS_LLAMA,
     PARAMS_ALL = PARAMS_OPENAI | PARAMS_LLAMA,
-    PARAMS_EVERY = PARAMS_ALL | PARAMS_EMBED,
+    PARAMS_OLLAMA_TURNS = PARAMS_OLLAMA_GENERATE | PARAMS_OLLAMA_CHAT,
+    PARAMS_OLLAMA_TEXTS = PARAMS_OLLAMA_TURNS | PARAMS_OLLAMA_RAW,
+    PARAMS_OLLAMA_VECTORS = PARAMS_OLLAMA_EMBED | PARAMS_OLLAMA_EMBEDDINGS,
+    PARAMS_OLLAMA = PARAMS_OLLAMA_TEXTS | PARAMS_OLLAMA_VECTORS,
+    PARAMS_TURNS = PARAMS_CHATS | PARAMS_OLLAMA_TURNS,    /* a conversation, for the template */
+    PARAMS_VECTORS = PARAMS_EMBED | PARAMS_OLLAMA_VECTORS, /* texts to embed */
+    PARAMS_LLAMA_ORDER = PARAMS_LLAMA | PARAMS_OLLAMA_TEXTS, /* samplers run as llama-server's */
+    PARAMS_POOLED = PARAMS_PAIRS | PARAMS_INPUTS | PARAMS_OLLAMA_VECTORS, /* no tokens come */
+    PARAMS_EVERY = PARAMS_ALL | PARAMS_OLLAMA | PARAMS_POOLED,
 };
+
+enum pooling_task { TASK_UNSET = 0, TASK_EMBED, TASK_CLASSIFY, TASK_TOKEN_EMBED };
 
 enum thinking { THINKING_UNSET = 0, THINKING_OFF, THINKING_ON };
 
@@ -56,18 +82,40 @@ enum tool_choice {
     TOOL_CHOICE_NAMED,    /* a call of tool_name */
 };
 
+enum reasoning_format { /* where a chat's thoughts go */
+    REASONING_APART = 0, /* into a member of their own */
+    REASONING_INLINE,    /* into the content, between the marks of the template's style */
+    REASONING_LEGACY,    /* INLINE in streams, else APART */
+    REASONING_HIDDEN,    /* nowhere */
+};
+
 struct params {
     enum params_form form;
     bool stream, include_usage, echo, ignore_eos, return_token_ids, timings;
+    bool continuous_usage;  /* every frame has the usage so far */
+    bool timings_per_token; /* every frame of a stream has llama-server's timings */
+    bool return_progress;   /* frames say how much of the prompt is computed */
+    bool includes_stop;     /* the stop string that was found ends the text */
+    bool shows_special;     /* special tokens are text */
+    bool tokens_as_ids;     /* in log-probabilities: "token_id:5" */
     bool has_seed, has_priority;
     uint32_t n_prompts, n;
     uint32_t n_each; /* generated for each prompt, of which the best n are given: best_of, or n;
                       * n_prompts * n_each <= PARAMS_MAX_CHOICES */
     uint32_t max_tokens, min_tokens;
+    uint32_t default_max_tokens; /* cut to what there is room for, and not refused */
     uint32_t deadline_ms;  /* 0 = none */
     uint32_t max_queue_ms; /* 0 = what the settings say */
     enum priority priority;
     struct sampling sampling; /* n_top -1 = no logprobs; bias and seed as below */
+    uint32_t n_samplers;      /* the order of the stages; of them those that are on are a chain */
+    uint8_t samplers[SAMPLING_MAX_CHAIN]; /* enum sampling_stage */
+    bool has_samplers, has_penalties_last, uses_penalties, uses_dry;
+    bool has_no_window;       /* repeat_last_n 0: no penalties */
+    uint32_t *allowed;        /* [n_allowed] bits of allowed_token_ids; owned */
+    uint32_t n_allowed;
+    int32_t *bad_words;       /* as struct sampling has them; owned */
+    uint32_t n_bad_words;     /* numbers in it, with the 0 at the end */
     struct logit_bias bias[SAMPLING_MAX_BIAS];
     bool has_mirostat;
     uint32_t n_breakers; /* texts that DRY does not look across */
@@ -77,45 +125,93 @@ struct params {
     struct stop_list stop;
     char cache_salt[PARAMS_MAX_SALT + 1]; /* "" = none */
     struct constraint_spec constraint;    /* NONE where there is none; its value is the tree's */
+    uint32_t n_indent;         /* the text ends before a line that is indented by less; 0 = off */
+    uint32_t t_max_predict_ms; /* after a first line it ends when so long generated; 0 = off */
+    cJSON *response_fields;    /* the members of the answer that are wanted; owned; NULL: all */
+    bool has_add_special, add_special; /* tokens that begin and end a text */
+    uint32_t max_prompt;  /* longer prompts are cut to so many tokens; UINT32_MAX: to those that
+                           * fit; 0 = none is cut */
+    bool cuts_end;        /* and lose their end, not their beginning */
+    uint32_t max_context; /* tokens of prompt and answer; 0 = as many as there is room for */
+    bool drops_messages;  /* OLLAMA: the oldest ones go where a conversation is too long */
+    const cJSON *context; /* OLLAMA_GENERATE: ids that come before the conversation, or NULL */
     uint32_t n_unknown;  /* fields that are not known */
-    const cJSON *prompt; /* TEXT, EMBED: string, [string], [int] or [[int]]; NATIVE: the same, and
-                          * strings beside ids; INFILL: a string or NULL */
+    const cJSON *prompt; /* INPUTS: string, [string], [int] or [[int]]; TEXT, NATIVE: the same,
+                          * strings beside ids, and {"prompt_string":…}; INFILL: a string or NULL */
     bool is_prompt_list; /* it holds prompts, and is not one */
+    bool has_content;    /* EMBED: the prompt is in llama-server's field */
     struct infill_spec infill;
     int32_t prompt_logprobs; /* alternatives of the prompt's tokens; -1 = none is scored */
-    uint32_t dimensions; /* EMBED: 0 = all */
+    /* PAIRS: a text, an object with the string `text`, or a list of these */
+    const cJSON *queries, *documents;
+    uint32_t n_queries, n_documents;
+    uint32_t top_n;      /* 0 = all */
+    uint32_t max_query_tokens, max_document_tokens; /* what is longer is cut; 0 = nothing is */
+    bool has_return_documents, return_documents;
+    bool is_texts;       /* RERANK: the body has the shape of text-embeddings-inference */
+    enum pooling_task task; /* POOL */
+    bool has_normalize;  /* embd_normalize was told */
+    bool without_activation; /* scores of a classifier as its last layer gives them */
+    uint32_t dimensions; /* VECTORS: 0 = all */
     bool as_base64;
-    /* CHATS */
+    int32_t embd_normalize; /* p of the norm that vectors have, 2 unless told; 0: the largest number
+                             * is 32760; -1: as the model gives them */
+    /* TURNS */
     struct conversation chat;     /* checked; at least one message */
     bool has_messages;            /* `messages` or `input` was there */
     const cJSON *template_kwargs; /* NULL or an object */
     const char *reasoning_effort; /* static; NULL: not given */
     enum thinking thinking;       /* Anthropic's switch */
+    uint32_t thinking_budget;     /* tokens of a thought, or THOUGHT_NO_LIMIT */
+    enum reasoning_format reasoning_format;
+    bool has_functions;           /* OpenAI's older shape of tools, and of calls in the answer */
     enum tool_choice tool_choice;
     char tool_name[PARAMS_MAX_TOOL_NAME + 1];
     cJSON *forced_schema; /* what a call that is insisted on must be; owned */
     bool parallel_tool_calls, add_generation_prompt, continue_final_message;
+    /* RESPONSES */
+    bool store, background;
+    char previous_id[PARAMS_MAX_RESPONSE_ID + 1]; /* or "" */
 };
+
+struct sampling_defaults;
 
 struct params_limits {
     uint32_t n_embd;
-    const char *model; /* the served name */
+    const char *model;   /* the served name */
+    const char *aliases; /* others that it answers to; NULL: none */
     const struct tokenizer *tokenizer;
+    const struct sampling_defaults *defaults; /* the model's; NULL: none */
     bool can_infill;
+    bool keeps;        /* responses are kept */
+    const cJSON *kept; /* what of them the body goes on from: {"before":[…],"items":{id:item}}, or
+                        * NULL */
+    bool is_cross;       /* it reads query and document together */
     int32_t n_vocab;
     struct budget *budget; /* borrowed; NULL: no limit */
 };
 
-/* What a body without any fields would ask for. */
-void params_set_defaults(struct params *p, enum params_form form);
+/* What a body without any fields would ask for; `defaults` as in struct params_limits. */
+void params_set_defaults(struct params *p, enum params_form form,
+                         const struct sampling_defaults *defaults);
 
 /* Of an object. 0, or a negative ERR_* with *e filled. params_release() in both cases. */
 int params_parse(struct params *p, enum params_form form, const cJSON *body,
                  const struct params_limits *limits, struct api_error *e);
 void params_release(struct params *p);
 
-/* The i-th prompt of all but PARAMS_CHAT: a string or an array of ids (and strings) within the
- * vocabulary. */
+/* Does an item of Responses' input stand for one that was kept? */
+bool params_is_reference(const cJSON *item);
+
+/* Is it a name of the model: its own, an alias, or either with Ollama's tag ":latest"? */
+bool params_is_model(const char *own, const char *aliases, const char *name);
+
+/* The i-th prompt of all but PARAMS_TURNS and PAIRS: a string, an array of ids (and strings) within
+ * the vocabulary, or an object with the string prompt_string. */
 const cJSON *params_prompt(const struct params *p, uint32_t i);
+
+/* PAIRS: the text of query or document i; i below n_queries, n_documents. */
+const cJSON *params_query(const struct params *p, uint32_t i);
+const cJSON *params_document(const struct params *p, uint32_t i);
 
 #endif

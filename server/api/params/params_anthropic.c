@@ -204,19 +204,55 @@ int params_parse_stop_sequences(const struct field_args *a)
     return params_parse_stop(a);
 }
 
+/* "thinking": {"type": "enabled", "budget_tokens": 2048} */
 int params_parse_thinking(const struct field_args *a)
 {
     const char *type = field_text(a->v, "type");
+    const cJSON *budget = field_find(a->v, "budget_tokens");
 
     if (type == NULL || (strcmp(type, "enabled") != 0 && strcmp(type, "disabled") != 0 &&
                          strcmp(type, "adaptive") != 0))
         return api_error_set(a->e, 400, "thinking.type", NULL,
                              "'thinking.type' must be enabled, adaptive or disabled");
     a->p->thinking = strcmp(type, "disabled") == 0 ? THINKING_OFF : THINKING_ON;
+    if (budget != NULL)
+        return field_uint(budget, "thinking.budget_tokens", 1, UINT32_MAX - 1,
+                          &a->p->thinking_budget, a->e);
     return 0;
 }
 
-int params_parse_single_answer(const struct field_args *a)
+/* {"effort":"high","format":{"type":"json_schema","schema":…}} */
+int params_parse_output_config(const struct field_args *a)
 {
-    return params_refuse(a, "does not exist here: there is one answer");
+    const cJSON *effort = field_find(a->v, "effort"), *format = field_find(a->v, "format");
+
+    if (!cJSON_IsObject(a->v))
+        return params_refuse(a, "must be an object");
+    if (effort != NULL &&
+        params_set_effort(a, "output_config.effort", cJSON_GetStringValue(effort)) < 0)
+        return ERR_INVAL;
+    return format != NULL ? params_set_format(a, "output_config.format", format) : 0;
+}
+
+/* Its older name. */
+int params_parse_output_format(const struct field_args *a)
+{
+    return params_set_format(a, a->name, a->v);
+}
+
+/* Edits that leave the conversation as it is. */
+int params_parse_context_management(const struct field_args *a)
+{
+    const cJSON *edits = field_find(a->v, "edits");
+
+    if (!cJSON_IsObject(a->v) || (edits != NULL && !cJSON_IsArray(edits)))
+        return params_refuse(a, "must be an object with a list of edits");
+    for (const cJSON *it = edits != NULL ? edits->child : NULL; it != NULL; it = it->next) {
+        const char *type = field_text(it, "type"), *keep = field_text(it, "keep");
+
+        if (type == NULL || strncmp(type, "clear_thinking_", strlen("clear_thinking_")) != 0 ||
+            keep == NULL || strcmp(keep, "all") != 0)
+            return params_refuse(a, "is not supported, but for edits that keep all thoughts");
+    }
+    return 0;
 }

@@ -83,6 +83,24 @@ static int take_call(const struct field_args *a, const struct field_path *p, con
     return out.arguments != NULL ? params_add_call(a, &out) : ERR_INVAL;
 }
 
+/* OpenAI's older shape: one call, without an id. */
+static int take_function_call(const struct field_args *a, const struct field_path *p,
+                              const cJSON *function)
+{
+    const struct field_path in = field_path_in(p, "function_call", -1);
+    struct tool_call out = {0};
+
+    if (function == NULL)
+        return 0;
+    if (!cJSON_IsObject(function))
+        return field_refuse(p, "function_call", "an object");
+    out.name = field_need_text(&in, function, "name");
+    if (out.name == NULL)
+        return ERR_INVAL;
+    out.arguments = field_need_text(&in, function, "arguments");
+    return out.arguments != NULL ? params_add_call(a, &out) : ERR_INVAL;
+}
+
 static int take_calls(const struct field_args *a, const struct field_path *p, const cJSON *calls)
 {
     int i = 0;
@@ -107,6 +125,8 @@ static const char *find_role(const struct field_path *p, const cJSON *message)
     for (size_t i = 0; role != NULL && i < sizeof(roles) / sizeof(roles[0]); i++)
         if (strcmp(roles[i], role) == 0)
             return roles[i];
+    if (role != NULL && strcmp(role, "function") == 0) /* the older name */
+        return "tool";
     if (role != NULL)
         field_refuse(p, "role", "system, developer, user, assistant or tool");
     return NULL;
@@ -124,7 +144,8 @@ static int take_message(const struct field_args *a, const struct field_path *p,
     role = find_role(p, message);
     if (role == NULL || params_add_message(a, role) < 0)
         return ERR_INVAL;
-    if (take_calls(a, p, field_find(message, "tool_calls")) < 0)
+    if (take_calls(a, p, field_find(message, "tool_calls")) < 0 ||
+        take_function_call(a, p, field_find(message, "function_call")) < 0)
         return ERR_INVAL;
     if (reasoning != NULL && !cJSON_IsString(reasoning))
         return field_refuse(p, "reasoning_content", "a string");
@@ -163,7 +184,8 @@ int params_parse_chat_template_kwargs(const struct field_args *a)
 
 int params_set_effort(const struct field_args *a, const char *field, const char *effort)
 {
-    static const char *const words[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
+    static const char *const words[] = {"none", "minimal", "low", "medium",
+                                        "high", "xhigh",   "max"};
 
     for (size_t i = 0; effort != NULL && i < sizeof(words) / sizeof(words[0]); i++)
         if (strcmp(effort, words[i]) == 0) {
@@ -171,7 +193,7 @@ int params_set_effort(const struct field_args *a, const char *field, const char 
             return 0;
         }
     return api_error_set(a->e, 400, field, NULL,
-                         "'%s' must be none, minimal, low, medium, high or xhigh", field);
+                         "'%s' must be none, minimal, low, medium, high, xhigh or max", field);
 }
 
 int params_parse_reasoning_effort(const struct field_args *a)
@@ -187,7 +209,8 @@ int params_parse_chat_logprobs(const struct field_args *a)
 
     if (field_bool(a->v, a->name, &wanted, a->e) < 0)
         return ERR_INVAL;
-    a->p->sampling.n_top = wanted ? 0 : -1;
+    if (wanted && a->p->sampling.n_top < 0)
+        a->p->sampling.n_top = 0;
     return 0;
 }
 
@@ -197,8 +220,10 @@ int params_parse_top_logprobs(const struct field_args *a)
 
     if (field_uint(a->v, a->name, 0, PARAMS_MAX_LOGPROBS, &n, a->e) < 0)
         return ERR_INVAL;
-    if (a->p->sampling.n_top < 0)
+    if (a->p->sampling.n_top < 0 && a->p->form != PARAMS_RESPONSES)
         return params_refuse(a, "is only allowed with 'logprobs': true");
+    if (a->p->sampling.n_top < 0 && n == 0)
+        return 0;
     a->p->sampling.n_top = (int32_t)n;
     return 0;
 }

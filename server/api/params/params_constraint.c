@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-static int spec_for(const struct field_args *a, const char *field, enum constraint_kind kind,
-                    const cJSON *value)
+int params_constrain(const struct field_args *a, const char *field, enum constraint_kind kind,
+                     const cJSON *value)
 {
     struct constraint_spec *w = &a->p->constraint;
 
@@ -24,32 +24,32 @@ int params_parse_grammar(const struct field_args *a)
 {
     if (cJSON_IsString(a->v) && a->v->valuestring[0] == '\0')
         return 0;
-    return spec_for(a, "grammar", CONSTRAINT_GRAMMAR, a->v);
+    return params_constrain(a, "grammar", CONSTRAINT_GRAMMAR, a->v);
 }
 
 int params_parse_json_schema(const struct field_args *a)
 {
-    return spec_for(a, "json_schema", CONSTRAINT_SCHEMA, a->v);
+    return params_constrain(a, "json_schema", CONSTRAINT_SCHEMA, a->v);
 }
 
 int params_parse_guided_json(const struct field_args *a)
 {
-    return spec_for(a, "guided_json", CONSTRAINT_SCHEMA, a->v);
+    return params_constrain(a, "guided_json", CONSTRAINT_SCHEMA, a->v);
 }
 
 int params_parse_guided_regex(const struct field_args *a)
 {
-    return spec_for(a, "guided_regex", CONSTRAINT_REGEX, a->v);
+    return params_constrain(a, "guided_regex", CONSTRAINT_REGEX, a->v);
 }
 
 int params_parse_guided_choice(const struct field_args *a)
 {
-    return spec_for(a, "guided_choice", CONSTRAINT_CHOICE, a->v);
+    return params_constrain(a, "guided_choice", CONSTRAINT_CHOICE, a->v);
 }
 
 int params_parse_guided_grammar(const struct field_args *a)
 {
-    return spec_for(a, "guided_grammar", CONSTRAINT_GRAMMAR, a->v);
+    return params_constrain(a, "guided_grammar", CONSTRAINT_GRAMMAR, a->v);
 }
 
 static int any_object(const struct field_args *a, const char *field, const cJSON *wanted)
@@ -58,7 +58,7 @@ static int any_object(const struct field_args *a, const char *field, const cJSON
 
     if (field_bool(wanted, field, &is_wanted, a->e) < 0)
         return ERR_INVAL;
-    return is_wanted ? spec_for(a, field, CONSTRAINT_JSON, NULL) : 0;
+    return is_wanted ? params_constrain(a, field, CONSTRAINT_JSON, NULL) : 0;
 }
 
 int params_parse_structured_outputs(const struct field_args *a)
@@ -80,7 +80,7 @@ int params_parse_structured_outputs(const struct field_args *a)
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]) && rc == 0; i++) {
         v = field_find(a->v, members[i].name);
         if (v != NULL)
-            rc = spec_for(a, members[i].field, members[i].kind, v);
+            rc = params_constrain(a, members[i].field, members[i].kind, v);
     }
     v = field_find(a->v, "json_object");
     if (rc == 0 && v != NULL)
@@ -102,7 +102,16 @@ static int parse_schema_format(const struct field_args *a)
     if (schema == NULL)
         return api_error_set(a->e, 400, a->name, NULL, "'%s.%sschema' is required", a->name,
                              a->p->form == PARAMS_RESPONSES ? "" : "json_schema.");
-    return spec_for(a, a->name, CONSTRAINT_SCHEMA, schema);
+    return params_constrain(a, a->name, CONSTRAINT_SCHEMA, schema);
+}
+
+int params_set_format(const struct field_args *a, const char *field, const cJSON *format)
+{
+    struct field_args in = *a;
+
+    in.v = format;
+    in.name = field;
+    return params_parse_response_format(&in);
 }
 
 int params_parse_response_format(const struct field_args *a)
@@ -117,7 +126,7 @@ int params_parse_response_format(const struct field_args *a)
     if (strcmp(name, "json_object") == 0) {
         if (field_find(a->v, "schema") != NULL)
             return parse_schema_format(a);
-        return spec_for(a, a->name, CONSTRAINT_JSON, NULL);
+        return params_constrain(a, a->name, CONSTRAINT_JSON, NULL);
     }
     return params_refuse(a, "must be an object whose type is text, json_object or json_schema");
 }

@@ -19,7 +19,8 @@ struct field_args { /* what a parse function gets */
 
 /* Each takes the field into *a->p. 0, or a negative ERR_* with *a->e filled. */
 #define FIELD(name, forms, row) int params_parse_##row(const struct field_args *a);
-#define NO_EFFECT(name, forms, row)
+#define NO_EFFECT(name, forms, why)
+#define REFUSED(name, forms, harmless, why)
 #define BOOL_FIELD(name, forms, row, member)
 #define UINT_FIELD(name, forms, row, min, max, member)
 #define FLOAT_FIELD(name, forms, row, min, max, member)
@@ -29,10 +30,24 @@ struct field_args { /* what a parse function gets */
 /* The entry of a token, a new one if need be; NULL when there are too many. */
 struct logit_bias *params_bias_slot(struct params *p, int32_t id);
 
-/* What llama-server takes for the knobs of XTC, mirostat and DRY. */
+/* What llama-server takes for the knobs of XTC, mirostat and DRY, and its order of samplers. */
 void params_set_sampling_defaults(struct params *p);
+void params_set_sampler_defaults(struct params *p);
+/* How many of the last tokens penalties look at; below 0: all, 0: there are no penalties. */
+void params_set_window(struct params *p, double last_n);
+/* Of a body that says nothing: the wire format's own, and before these what `d` (or NULL) says. */
+void sampling_defaults_apply(const struct sampling_defaults *d, struct params *p);
 /* Knobs of what is not on do nothing. */
 void params_settle_sampling(struct params *p);
+/* The chain of the stages that are on, where the sampler's own order is not the one that is
+ * wanted. */
+int params_settle_samplers(struct params *p, struct api_error *e);
+
+/* What a body of Ollama's asks for that says nothing; of others nothing changes. */
+void params_set_ollama_defaults(struct params *p);
+/* The members of an object as the fields of a form. */
+int params_take_fields(struct params *p, enum params_form form, const cJSON *object,
+                       const struct params_limits *limits, struct api_error *e);
 
 /* A 400 that names the field: "'top_k' must be …"; `format` is what follows the name. */
 int params_refuse(const struct field_args *a, const char *format, ...)
@@ -59,6 +74,15 @@ int params_choose_tool(const struct field_args *a, const char *field, const char
 int params_choose_tool_by_word(const struct field_args *a, const char *word);
 int params_choose_either(const struct field_args *a, const char *field, const cJSON *function);
 int params_set_effort(const struct field_args *a, const char *field, const char *effort);
+
+int params_set_format(const struct field_args *a, const char *field, const cJSON *format);
+/* Constrain to what a grammar, a schema or the like in `value` says; one such field at most. */
+int params_constrain(const struct field_args *a, const char *field, enum constraint_kind kind,
+                     const cJSON *value);
+
+/* Of queries and documents: which is not there, NULL: none; then, how many prompts they are. */
+const char *params_missing_pair(const struct params *p);
+int params_settle_pairs(struct params *p, const struct params_limits *limits, struct api_error *e);
 
 /* The fields of a chat against each other. */
 int params_check_chat(const struct params *p, struct api_error *e);

@@ -1,14 +1,12 @@
-/* server/api/params/params_native.c - fields that only llama-server's own endpoints have. */
+/* server/api/params/params_native.c - prompts, and fields that llama-server has. */
 #include "server/api/params/params_impl.h"
 
-#include "core/base/budget.h"
 #include "core/base/err.h"
-#include "core/tokenizer/tokenizer.h"
 #include "server/api/params/field.h"
 
-#include <string.h>
+#include <float.h>
 
-#define BAN (-100.0f) /* what a bias of false means */
+#define MAX_RESPONSE_FIELDS 64
 
 /* ---- prompts ---- */
 
@@ -18,11 +16,27 @@ static bool is_part(const struct field_args *a, const cJSON *v)
     return cJSON_IsString(v) || field_is_int(v, 0, a->limits->n_vocab - 1);
 }
 
-/* A string, or a list of ids and strings. */
+/* {"prompt_string":"…"}: what llama-server takes where there may be images. */
+static int check_object(const struct field_args *a, const cJSON *v)
+{
+    const cJSON *images = field_find(v, "multimodal_data");
+
+    if (images != NULL && !(cJSON_IsArray(images) && images->child == NULL))
+        return api_error_set(a->e, 400, "prompt.multimodal_data", NULL,
+                             "'prompt.multimodal_data' is not supported: this model takes no "
+                             "images, sound or files");
+    if (cJSON_IsString(field_find(v, "prompt_string")))
+        return 0;
+    return params_refuse(a, "must have a string prompt_string where it is an object");
+}
+
+/* A string, a list of ids and strings, or an object with a string. */
 static int check_prompt(const struct field_args *a, const cJSON *v)
 {
     if (cJSON_IsString(v))
         return 0;
+    if (cJSON_IsObject(v))
+        return check_object(a, v);
     if (!cJSON_IsArray(v) || v->child == NULL)
         return params_refuse(
             a, "must be a string, a list of strings and token ids, or a list of such");
@@ -34,8 +48,10 @@ static int check_prompt(const struct field_args *a, const cJSON *v)
 }
 
 /* A list with an id in it is one prompt, any other a list of prompts. */
-int params_parse_native_prompt(const struct field_args *a)
+int params_parse_prompt(const struct field_args *a)
 {
+    const uint32_t most =
+        (a->p->form & PARAMS_POOLED) != 0 ? PARAMS_MAX_TEXTS : PARAMS_MAX_CHOICES;
     uint32_t n = 0;
 
     a->p->prompt = a->v;
@@ -46,13 +62,26 @@ int params_parse_native_prompt(const struct field_args *a)
     if (!a->p->is_prompt_list)
         return check_prompt(a, a->v);
     for (const cJSON *it = a->v->child; it != NULL; it = it->next) {
-        if (++n > PARAMS_MAX_CHOICES)
-            return params_refuse(a, "must hold at most %d prompts", PARAMS_MAX_CHOICES);
+        if (++n > most)
+            return params_refuse(a, "must hold at most %u prompts", most);
         if (check_prompt(a, it) < 0)
             return ERR_INVAL;
     }
     a->p->n_prompts = n;
     return 0;
+}
+
+/* Of embeddings: their texts are as /completion has its prompts. */
+int params_parse_input(const struct field_args *a)
+{
+    a->p->has_content = false;
+    return params_parse_prompt(a);
+}
+
+int params_parse_content(const struct field_args *a)
+{
+    a->p->has_content = true;
+    return params_parse_prompt(a);
 }
 
 static int parse_text(const struct field_args *a, const char **out)
@@ -101,21 +130,32 @@ int params_parse_input_extra(const struct field_args *a)
 
 /* ---- how much, and how ---- */
 
-/* -1: no limit; -2: until the context is full, which is the same. */
-int params_parse_n_predict(const struct field_args *a)
+static int parse_most(const struct field_args *a, int least)
 {
-    if (!field_is_int(a->v, -2, INT32_MAX))
-        return params_refuse(a, "must be an integer, -1 for no limit");
+    if (!cJSON_IsNumber(a->v))
+        return params_refuse(a, "must be an integer");
+    if (!field_is_int(a->v, least, INT32_MAX))
+        return params_refuse(a, "must be an integer between %d and %d, got %.17g", least, INT32_MAX,
+                             a->v->valuedouble);
     a->p->max_tokens = a->v->valuedouble < 0 ? PARAMS_NO_LIMIT : (uint32_t)a->v->valuedouble;
     return 0;
 }
 
-/* Of no effect: penalties look at the whole text. */
-int params_parse_repeat_last_n(const struct field_args *a)
+/* -1: no limit, but for Anthropic, whose clients have to say one. */
+int params_parse_max_tokens(const struct field_args *a)
 {
-    if (field_is_int(a->v, -1, INT32_MAX))
-        return 0;
-    return params_refuse(a, "must be an integer from -1 on");
+    return parse_most(a, (a->p->form & PARAMS_ANTHROPIC) != 0 ? 0 : -1);
+}
+
+int params_parse_max_completion_tokens(const struct field_args *a)
+{
+    return params_parse_max_tokens(a);
+}
+
+/* -2: until the context is full, which is the same. */
+int params_parse_n_predict(const struct field_args *a)
+{
+    return parse_most(a, -2);
 }
 
 /* -1, and what llama-server has for it as an unsigned number: another seed each time. */
@@ -132,103 +172,76 @@ int params_parse_n_probs(const struct field_args *a)
 
     if (field_uint(a->v, a->name, 0, PARAMS_MAX_LOGPROBS, &n, a->e) < 0)
         return ERR_INVAL;
-    a->p->sampling.n_top = n > 0 ? (int32_t)n : -1;
+    if (n > 0)
+        a->p->sampling.n_top = (int32_t)n;
     return 0;
 }
 
-int params_parse_post_sampling_probs(const struct field_args *a)
+/* Some clients send -1 for none. */
+int params_parse_t_max_predict_ms(const struct field_args *a)
 {
-    if (cJSON_IsFalse(a->v))
-        return 0;
-    return params_refuse(a, "is not supported: only false");
+    if (!field_is_int(a->v, -1, 0x1p53))
+        return params_refuse(a, "must be an integer of milliseconds, -1 or 0 for no limit");
+    if (a->v->valuedouble > 0)
+        a->p->t_max_predict_ms =
+            a->v->valuedouble < UINT32_MAX ? (uint32_t)a->v->valuedouble : UINT32_MAX;
+    return 0;
 }
 
-/* ---- of no effect ---- */
+int params_parse_response_fields(const struct field_args *a)
+{
+    uint32_t n = 0;
 
-static int ignore_bool(const struct field_args *a)
+    for (const cJSON *it = a->v->child; cJSON_IsArray(a->v) && it != NULL; it = it->next)
+        if (!cJSON_IsString(it) || ++n > MAX_RESPONSE_FIELDS)
+            return params_refuse(a, "must hold at most %d names", MAX_RESPONSE_FIELDS);
+    if (!cJSON_IsArray(a->v))
+        return params_refuse(a, "must be a list of names");
+    if (n == 0)
+        return 0;
+    a->p->response_fields = cJSON_Duplicate(a->v, true);
+    return a->p->response_fields != NULL ? 0 : api_error_no_memory(a->e);
+}
+
+/* ---- of no effect, but checked ---- */
+
+static int check_int(const struct field_args *a, int least)
+{
+    if (field_is_int(a->v, least, INT32_MAX))
+        return 0;
+    return params_refuse(a, "must be an integer from %d on", least);
+}
+
+int params_parse_cache_prompt(const struct field_args *a)
 {
     bool ignored;
 
     return field_bool(a->v, a->name, &ignored, a->e);
 }
 
-int params_parse_cache_prompt(const struct field_args *a)
-{
-    return ignore_bool(a);
-}
-
-int params_parse_timings_per_token(const struct field_args *a)
-{
-    return ignore_bool(a);
-}
-
 int params_parse_id_slot(const struct field_args *a)
 {
-    if (field_is_int(a->v, -1, INT32_MAX))
+    return check_int(a, -1);
+}
+
+int params_parse_n_keep(const struct field_args *a)
+{
+    return check_int(a, -1);
+}
+
+int params_parse_n_discard(const struct field_args *a)
+{
+    return check_int(a, 0);
+}
+
+int params_parse_n_cache_reuse(const struct field_args *a)
+{
+    return check_int(a, 0);
+}
+
+int params_parse_adaptive_target(const struct field_args *a)
+{
+    if (cJSON_IsNumber(a->v) && a->v->valuedouble < 0 && a->v->valuedouble >= -FLT_MAX)
         return 0;
-    return params_refuse(a, "must be an integer from -1 on");
-}
-
-/* ---- logit_bias ---- */
-
-static int add_bias(const struct field_args *a, int32_t id, float bias)
-{
-    struct logit_bias *slot = params_bias_slot(a->p, id);
-
-    if (slot == NULL)
-        return params_refuse(a, "must have at most %d entries", SAMPLING_MAX_BIAS);
-    *slot = (struct logit_bias){id, bias};
-    return 0;
-}
-
-/* Each of the text's tokens. */
-static int add_text_bias(const struct field_args *a, const char *text, float bias)
-{
-    struct token_list list = {0};
-    int rc = 0, encoded;
-
-    encoded = tokenizer_encode(a->limits->tokenizer, text, strlen(text), 0, SAMPLING_MAX_BIAS,
-                               a->limits->budget, &list);
-    if (encoded == ERR_NOMEM)
-        rc = api_error_no_memory(a->e);
-    else if (encoded < 0)
-        rc = params_refuse(a, "%s",
-                           budget_error(a->limits->budget) < 0 ? "takes too many steps to tokenize"
-                                                               : "has a text of too many tokens");
-    for (size_t i = 0; rc == 0 && i < list.n; i++)
-        rc = add_bias(a, list.ids[i], bias);
-    token_list_release(&list);
-    return rc;
-}
-
-static int read_bias(const struct field_args *a, const cJSON *v, float *bias)
-{
-    *bias = BAN;
-    return cJSON_IsFalse(v) ? 0 : field_float(v, a->name, -100, 100, bias, a->e);
-}
-
-/* [15043, 1.5], ["Hello", -0.5] or [15043, false] */
-static int take_pair(const struct field_args *a, const cJSON *pair)
-{
-    float bias;
-
-    if (!cJSON_IsArray(pair) || cJSON_GetArraySize(pair) != 2 || !is_part(a, pair->child))
-        return params_refuse(a, "must hold pairs of a token id below %d or a text, and a bias",
-                             a->limits->n_vocab);
-    if (read_bias(a, pair->child->next, &bias) < 0)
-        return ERR_INVAL;
-    if (cJSON_IsString(pair->child))
-        return add_text_bias(a, pair->child->valuestring, bias);
-    return add_bias(a, (int32_t)pair->child->valuedouble, bias);
-}
-
-int params_parse_native_logit_bias(const struct field_args *a)
-{
-    int rc = 0;
-
-    if (!cJSON_IsArray(a->v))
-        return params_parse_logit_bias(a);
-    for (const cJSON *it = a->v->child; rc == 0 && it != NULL; it = it->next)
-        rc = take_pair(a, it);
-    return rc;
+    return params_refuse(a, "is not supported, but for numbers below 0: there is no such sampler");
 }

@@ -6,50 +6,6 @@
 
 #include <string.h>
 
-static int check_id_list(const struct field_args *a, const cJSON *list)
-{
-    if (list->child == NULL)
-        return params_refuse(a, "has an empty list of token ids");
-    for (const cJSON *it = list->child; it != NULL; it = it->next)
-        if (!field_is_int(it, 0, a->limits->n_vocab - 1))
-            return params_refuse(a, "must hold token ids between 0 and %d", a->limits->n_vocab - 1);
-    return 0;
-}
-
-/* Each element of a list of prompts is of the first one's kind. */
-static int check_prompt_list(const struct field_args *a)
-{
-    const bool strings = cJSON_IsString(a->v->child);
-    uint32_t n = 0;
-
-    for (const cJSON *it = a->v->child; it != NULL; it = it->next) {
-        if (++n > PARAMS_MAX_CHOICES)
-            return params_refuse(a, "must hold at most %d prompts", PARAMS_MAX_CHOICES);
-        if (strings ? !cJSON_IsString(it) : !cJSON_IsArray(it))
-            return params_refuse(a, "mixes kinds of prompts");
-        if (!strings && check_id_list(a, it) < 0)
-            return ERR_INVAL;
-    }
-    a->p->n_prompts = n;
-    return 0;
-}
-
-int params_parse_prompt(const struct field_args *a)
-{
-    a->p->prompt = a->v;
-    a->p->n_prompts = 1;
-    if (cJSON_IsString(a->v))
-        return 0;
-    if (!cJSON_IsArray(a->v) || a->v->child == NULL)
-        return api_error_set(
-            a->e, 400, a->name, NULL,
-            "'%s' must be a string, a list of strings, a list of token ids or a list of lists of "
-            "token ids",
-            a->name);
-    a->p->is_prompt_list = !cJSON_IsNumber(a->v->child);
-    return a->p->is_prompt_list ? check_prompt_list(a) : check_id_list(a, a->v);
-}
-
 int params_parse_best_of(const struct field_args *a)
 {
     if (field_uint(a->v, a->name, 1, PARAMS_MAX_CHOICES, &a->p->n_each, a->e) < 0)
@@ -84,11 +40,6 @@ int params_parse_logprobs(const struct field_args *a)
         return ERR_INVAL;
     a->p->sampling.n_top = (int32_t)n;
     return 0;
-}
-
-int params_parse_input(const struct field_args *a)
-{
-    return params_parse_prompt(a);
 }
 
 int params_parse_dimensions(const struct field_args *a)

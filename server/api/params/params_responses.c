@@ -1,7 +1,7 @@
 /* server/api/params/params_responses.c - the fields that only OpenAI's Responses have.
  *
- * The stateless part of that API: instructions and input items become messages. A function_call and
- * a reasoning item go into the assistant's message that is open; each function_call_output is a
+ * Instructions, the items of kept responses and those of the input become messages. A function_call
+ * and a reasoning item go into the assistant's message that is open; each function_call_output is a
  * message of the role tool. Beside these fields, a body may have every field of a chat that
  * Responses do not define otherwise. https://platform.openai.com/docs/api-reference/responses
  */
@@ -138,15 +138,53 @@ static int take_item(const struct field_args *a, const struct field_path *p, con
     return field_refuse(p, "type", "message, function_call, function_call_output or reasoning");
 }
 
+bool params_is_reference(const cJSON *item)
+{
+    const char *type = field_text(item, "type");
+
+    if (type != NULL)
+        return strcmp(type, "item_reference") == 0;
+    return field_text(item, "id") != NULL && field_find(item, "role") == NULL;
+}
+
+/* An item of the input, or the kept one that it stands for. */
+static int take_any(const struct field_args *a, const struct field_path *p, const cJSON *item)
+{
+    const cJSON *found = NULL;
+    const char *id;
+
+    if (!params_is_reference(item))
+        return take_item(a, p, item);
+    id = field_need_text(p, item, "id");
+    if (id != NULL && a->limits->kept != NULL)
+        found = field_find(field_find(a->limits->kept, "items"), id);
+    if (found != NULL)
+        return take_item(a, p, found);
+    return id != NULL ? field_refuse(p, "type", "another one than item_reference: no responses are "
+                                                "kept here (responses_db)")
+                      : ERR_INVAL;
+}
+
+/* The conversation so far. */
+static int take_before(const struct field_args *a)
+{
+    const struct field_args before = {field_find(a->limits->kept, "before"), "previous_response_id",
+                                      a->p, a->limits, a->e};
+
+    return before.v != NULL ? params_take_each(&before, take_item) : 0;
+}
+
 int params_parse_items(const struct field_args *a)
 {
     a->p->has_messages = true;
+    if (take_before(a) < 0)
+        return ERR_INVAL;
     if (cJSON_IsString(a->v))
         return params_add_message(a, "user") == 0 ? params_add_text(a, a->v->valuestring)
                                                   : ERR_INVAL;
     if (!cJSON_IsArray(a->v) || a->v->child == NULL)
         return params_refuse(a, "must be a string or a list of items");
-    return params_take_each(a, take_item);
+    return params_take_each(a, take_any);
 }
 
 /* ---- tools and formats ---- */
@@ -158,9 +196,10 @@ static int take_tool(const struct field_args *a, const struct field_path *p, con
                         .parameters = field_find(v, "parameters"),
                         .strict = field_find(v, "strict")};
 
-    if (type == NULL || strcmp(type, "function") != 0)
-        return params_refuse(a, "has one of type '%.60s', and only functions are known here",
-                             type != NULL ? type : "");
+    if (type == NULL)
+        return field_refuse(p, "type", "a string");
+    if (strcmp(type, "function") != 0) /* a tool of OpenAI's own: the answer says so */
+        return 0;
     tool.name = field_need_text(p, v, "name");
     return tool.name != NULL ? params_add_tool(a, p, &tool) : ERR_INVAL;
 }
@@ -178,14 +217,14 @@ int params_parse_flat_choice(const struct field_args *a)
 /* {"format":{"type":"json_schema","name":…,"schema":…}} */
 int params_parse_text(const struct field_args *a)
 {
-    const cJSON *format = field_find(a->v, "format");
-    struct field_args in = *a;
+    const cJSON *format = field_find(a->v, "format"), *verbosity = field_find(a->v, "verbosity");
 
-    if (format == NULL)
-        return 0;
-    in.v = format;
-    in.name = "text.format";
-    return params_parse_response_format(&in);
+    if (verbosity != NULL &&
+        !(cJSON_IsString(verbosity) && strcmp(verbosity->valuestring, "medium") == 0))
+        return api_error_set(a->e, 400, "text.verbosity", NULL,
+                             "'text.verbosity' is not supported, but for medium. Chat templates "
+                             "know of none.");
+    return format != NULL ? params_set_format(a, "text.format", format) : 0;
 }
 
 int params_parse_reasoning(const struct field_args *a)
@@ -195,33 +234,4 @@ int params_parse_reasoning(const struct field_args *a)
     if (effort == NULL)
         return 0;
     return params_set_effort(a, "reasoning.effort", cJSON_GetStringValue(effort));
-}
-
-/* ---- what needs a memory ---- */
-
-static int refuse_state(const struct field_args *a)
-{
-    return params_refuse(a, "is not supported: nothing is kept between requests");
-}
-
-int params_parse_previous_response_id(const struct field_args *a)
-{
-    return refuse_state(a);
-}
-
-int params_parse_conversation(const struct field_args *a)
-{
-    return refuse_state(a);
-}
-
-int params_parse_stored_prompt(const struct field_args *a)
-{
-    return refuse_state(a);
-}
-
-int params_parse_background(const struct field_args *a)
-{
-    if (cJSON_IsTrue(a->v))
-        return params_refuse(a, "is not supported");
-    return 0;
 }

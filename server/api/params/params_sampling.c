@@ -22,54 +22,6 @@ int params_parse_seed(const struct field_args *a)
     return field_seed(a->v, a->name, &a->p->sampling.seed, a->e);
 }
 
-/* A token id written as a decimal string without sign or leading zeros; -1 when it is none. */
-static int32_t id_of_key(const char *key, int32_t n_vocab)
-{
-    int64_t id = 0;
-
-    if (key[0] == '\0' || (key[0] == '0' && key[1] != '\0'))
-        return -1;
-    for (; *key != '\0'; key++) {
-        if (*key < '0' || *key > '9')
-            return -1;
-        id = id * 10 + (*key - '0');
-        if (id >= n_vocab)
-            return -1;
-    }
-    return (int32_t)id;
-}
-
-/* Of duplicate keys the last one holds here as well. */
-struct logit_bias *params_bias_slot(struct params *p, int32_t id)
-{
-    for (uint32_t i = 0; i < p->sampling.n_bias; i++)
-        if (p->bias[i].id == id)
-            return &p->bias[i];
-    return p->sampling.n_bias < SAMPLING_MAX_BIAS ? &p->bias[p->sampling.n_bias++] : NULL;
-}
-
-int params_parse_logit_bias(const struct field_args *a)
-{
-    if (!cJSON_IsObject(a->v))
-        return params_refuse(a, "must be an object");
-    for (const cJSON *it = a->v->child; it != NULL; it = it->next) {
-        const int32_t id = id_of_key(it->string, a->limits->n_vocab);
-        struct logit_bias bias = {.id = id};
-        struct logit_bias *slot;
-
-        if (id < 0)
-            return params_refuse(a, "must have token ids between 0 and %d as keys",
-                                 a->limits->n_vocab - 1);
-        if (field_float(it, a->name, -100, 100, &bias.bias, a->e) < 0)
-            return ERR_INVAL;
-        slot = params_bias_slot(a->p, id);
-        if (slot == NULL)
-            return params_refuse(a, "must have at most %d entries", SAMPLING_MAX_BIAS);
-        *slot = bias;
-    }
-    return 0;
-}
-
 static int add_stop(const struct field_args *a, const cJSON *v)
 {
     struct stop_list *list = &a->p->stop;
@@ -107,6 +59,16 @@ int params_parse_prompt_logprobs(const struct field_args *a)
     if (field_uint(a->v, a->name, 0, PARAMS_MAX_LOGPROBS, &n, a->e) < 0)
         return ERR_INVAL;
     a->p->prompt_logprobs = (int32_t)n;
+    return 0;
+}
+
+int params_parse_skip_special_tokens(const struct field_args *a)
+{
+    bool skips = true;
+
+    if (field_bool(a->v, a->name, &skips, a->e) < 0)
+        return ERR_INVAL;
+    a->p->shows_special = !skips;
     return 0;
 }
 

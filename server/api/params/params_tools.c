@@ -60,6 +60,42 @@ int params_parse_tools(const struct field_args *a)
     return params_take_tools(a, take_tool);
 }
 
+/* ---- OpenAI's older shape ---- */
+
+static int take_function(const struct field_args *a, const struct field_path *p,
+                         const cJSON *function)
+{
+    const struct tool out = {.name = field_need_text(p, function, "name"),
+                             .description = field_find(function, "description"),
+                             .parameters = field_find(function, "parameters")};
+
+    return out.name != NULL ? params_add_tool(a, p, &out) : ERR_INVAL;
+}
+
+/* An answer has one call at most. */
+int params_parse_functions(const struct field_args *a)
+{
+    if (a->p->chat.n_tools > 0)
+        return params_refuse(a, "and 'tools' exclude each other");
+    if (params_take_tools(a, take_function) < 0)
+        return ERR_INVAL;
+    a->p->has_functions = a->p->chat.n_tools > 0;
+    return 0;
+}
+
+int params_parse_function_call(const struct field_args *a)
+{
+    if (!a->p->has_functions)
+        return params_refuse(a, "wants 'functions'");
+    if (cJSON_IsObject(a->v))
+        return params_choose_tool(a, "function_call.name", field_text(a->v, "name"));
+    if (cJSON_IsString(a->v) && strcmp(a->v->valuestring, "required") != 0)
+        return params_choose_tool_by_word(a, a->v->valuestring);
+    return params_refuse(a, "must be auto, none or name a function");
+}
+
+/* ---- the choice ---- */
+
 int params_choose_tool(const struct field_args *a, const char *field, const char *name)
 {
     if (name == NULL || strlen(name) > PARAMS_MAX_TOOL_NAME)

@@ -14,7 +14,7 @@ void stop_list_release(struct stop_list *list)
 
 void stop_init(struct stop *s, const struct stop_list *list)
 {
-    s->list = list;
+    *s = (struct stop){.list = list};
     buf_init(&s->held, (size_t)1 << 20); /* a stop string and one token's text, with much room */
 }
 
@@ -91,7 +91,7 @@ bool stop_feed(struct stop *s, const char *text, size_t n, bool is_armed, struct
         return false;
     }
     if (find(s, &start)) {
-        release_front(s, start, out);
+        release_front(s, s->keeps_found ? start + strlen(s->found) : start, out);
         buf_clear(&s->held);
         return true;
     }

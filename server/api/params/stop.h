@@ -27,6 +27,7 @@ void stop_list_release(struct stop_list *list);
 struct stop {
     const struct stop_list *list; /* borrowed */
     struct buf held;
+    bool keeps_found;  /* the caller's: it goes out, too */
     const char *found; /* the string that was found, or NULL */
 };
 

@@ -2,6 +2,7 @@
 #include "server/api/response/choice.h"
 
 #include "core/base/json.h"
+#include "server/api/response/reasoning.h"
 #include "server/http/http_call.h"
 
 #include <string.h>
@@ -41,7 +42,10 @@ void choice_init(struct choice *c, uint32_t index, struct prompt *prompt,
 {
     *c = (struct choice){.index = index, .prompt = prompt, .rules = rules};
     detok_init(&c->detok, rules->tokenizer, prompt->at_start);
+    c->detok.show_control = rules->shows_special;
     stop_init(&c->stop, rules->stop);
+    c->stop.keeps_found = rules->includes_stop;
+    indent_init(&c->indent, rules->n_indent);
     logprobs_init(&c->logprobs);
     buf_init(&c->text, HTTP_MAX_REPLY / 4);
     buf_init(&c->ids, HTTP_MAX_REPLY / 4);
@@ -49,7 +53,7 @@ void choice_init(struct choice *c, uint32_t index, struct prompt *prompt,
     if (rules->wants_prompt_scores && prompt->scores.len == 0)
         buf_add_str(&prompt->scores, "null");
     if (rules->style != NULL && rules->has_forced_call)
-        output_parser_init_forced(&c->output, rules->forced_name);
+        output_parser_init_forced(&c->output, rules->forced_name, rules->style, prompt->thinks);
     else if (rules->style != NULL)
         output_parser_init(&c->output, rules->style, rules->finds_calls, prompt->thinks);
     if (rules->echo)
@@ -59,6 +63,7 @@ void choice_init(struct choice *c, uint32_t index, struct prompt *prompt,
 void choice_release(struct choice *c)
 {
     stop_release(&c->stop);
+    indent_release(&c->indent);
     logprobs_release(&c->logprobs);
     output_parser_release(&c->output);
     buf_release(&c->text);
@@ -77,6 +82,8 @@ static void add_logprob(struct choice *c, const struct event *e)
                                         .logprob = &e->logprob,
                                         .top = e->top,
                                         .n_top = at_most(e->n_top, c->rules->n_top),
+                                        .as_ids = c->rules->tokens_as_ids,
+                                        .has_shares = c->rules->has_shares,
                                         .offset = c->n_chars};
 
     if (c->rules->style != NULL || c->rules->has_entries)
@@ -123,29 +130,58 @@ static void show_marks(struct choice *c, int32_t token)
     if (c->rules->style == NULL || !tokenizer_is_control(t, token))
         return;
     piece = tokenizer_piece(t, token, &n);
-    c->detok.show_control = output_parser_is_mark(c->rules->style, piece, n);
+    c->detok.show_control =
+        c->rules->shows_special || output_parser_is_mark(c->rules->style, piece, n);
 }
 
-/* What is certain goes on to be taken apart. */
+/* What is certain goes on to be taken apart. Where one call is all that is wanted, nothing behind
+ * it is. */
 static void pass_on(struct choice *c)
 {
+    const size_t n = c->output.text.len;
+
     if (c->rules->style == NULL)
         return;
     output_parser_feed(&c->output, c->text.data, c->text.len);
+    reasoning_place(c, n, false);
     if (c->text.err == 0)
         buf_clear(&c->text);
+    if (c->rules->has_one_call && c->output.n_calls > 0 && c->output.calls[0].is_over)
+        c->has_stopped = true;
+}
+
+void choice_progress(struct choice *c, const struct event *e, uint64_t now_us)
+{
+    if (c->n_computed == 0)
+        c->n_cached = e->rank;
+    if (e->pos > c->n_computed) /* not what a preempted one computes again */
+        c->n_computed = e->pos;
+    c->computed_us = now_us;
+    c->has_progress = true;
+}
+
+/* The text that came: *to is where it goes first. */
+static void take_text(struct choice *c, const char *text, size_t n, bool is_armed)
+{
+    struct buf *to = c->rules->n_indent > 0 ? &c->indent.held : &c->text;
+
+    c->has_stopped = stop_feed(&c->stop, text, n, is_armed, to);
+    if (c->rules->n_indent > 0 && indent_pass(&c->indent, c->has_stopped, &c->text))
+        c->has_run_out = true;
 }
 
 bool choice_token(struct choice *c, const struct event *e, struct buf *scratch)
 {
-    if (c->has_stopped)
+    bool thinks;
+
+    if (c->has_stopped || c->has_run_out)
         return false;
     c->n_tokens++;
     c->sum_logprob += (double)e->logprob;
-    if (c->rules->style != NULL && output_parser_is_thinking(&c->output))
-        c->n_thinking++;
+    thinks = c->rules->style != NULL && output_parser_is_thinking(&c->output);
+    c->n_thinking += thinks;
     add_id(c, e->token);
-    if (c->rules->wants_logprobs)
+    if (c->rules->wants_logprobs && !(thinks && c->rules->skips_thoughts))
         add_logprob(c, e);
     if (e->is_eog)
         return false;
@@ -156,33 +192,40 @@ bool choice_token(struct choice *c, const struct event *e, struct buf *scratch)
     c->n_chars += json_n_chars(scratch->data, scratch->len);
     c->has_new_line = c->has_new_line ||
                       (scratch->len > 0 && memchr(scratch->data, '\n', scratch->len) != NULL);
-    c->has_stopped = stop_feed(&c->stop, scratch->data, scratch->len,
-                               c->n_tokens >= c->rules->min_tokens, &c->text);
+    take_text(c, scratch->data, scratch->len, c->n_tokens >= c->rules->min_tokens);
     pass_on(c);
-    return c->has_stopped;
+    return c->has_stopped || c->has_run_out;
 }
 
 /* The text's last bytes; a stop string may end in them. */
 static enum finish finish_text(struct choice *c, enum finish finish, struct buf *scratch)
 {
-    if (c->has_stopped)
-        return FINISH_STOP;
+    if (c->has_stopped || c->has_run_out)
+        return c->has_stopped ? FINISH_STOP : FINISH_LENGTH;
     buf_clear(scratch);
     detok_finish(&c->detok, scratch);
-    if (stop_feed(&c->stop, scratch->data, scratch->len, true, &c->text))
-        return FINISH_STOP;
-    stop_flush(&c->stop, &c->text);
+    take_text(c, scratch->data, scratch->len, true);
+    if (c->has_stopped || c->has_run_out)
+        return c->has_stopped ? FINISH_STOP : FINISH_LENGTH;
+    stop_flush(&c->stop, c->rules->n_indent > 0 ? &c->indent.held : &c->text);
+    if (c->rules->n_indent > 0 && indent_pass(&c->indent, true, &c->text))
+        return FINISH_LENGTH;
     return finish;
 }
 
 void choice_end(struct choice *c, enum finish finish, struct buf *scratch)
 {
+    size_t n;
+
     if (finish == FINISH_LENGTH && c->is_complete) /* with the very last token: nothing was cut */
         finish = FINISH_STOP;
     c->finish = finish_text(c, finish, scratch);
     pass_on(c);
-    if (c->rules->style != NULL)
-        output_parser_end(&c->output);
+    if (c->rules->style == NULL)
+        return;
+    n = c->output.text.len;
+    output_parser_end(&c->output);
+    reasoning_place(c, n, true);
 }
 
 bool choice_has_output(const struct choice *c)
@@ -198,19 +241,17 @@ void choice_clear(struct choice *c)
     buf_clear(&c->ids);
     buf_clear(&c->entries);
     logprobs_clear(&c->logprobs);
-    if (c->rules->style != NULL) {
-        buf_clear(&c->output.text);
-        buf_clear(&c->output.thought);
-        c->output.n_sent = c->output.n_calls;
-    }
+    if (c->rules->style != NULL)
+        output_parser_clear(&c->output);
 }
 
 const char *choice_finish_name(const struct choice *c)
 {
     if (c->finish == FINISH_NONE)
         return NULL;
-    if (c->finish == FINISH_STOP && c->output.n_calls > 0)
-        return "tool_calls";
+    if (c->finish == FINISH_STOP && c->output.n_calls > 0 &&
+        output_parser_calls_are_whole(&c->output))
+        return c->rules->has_functions ? "function_call" : "tool_calls";
     return finish_name(c->finish);
 }
 
@@ -219,6 +260,7 @@ int choice_error(const struct choice *c)
     const struct buf *bufs[] = {&c->text,
                                 &c->ids,
                                 &c->entries,
+                                &c->indent.held,
                                 &c->prompt->scores,
                                 &c->logprobs.tokens,
                                 &c->logprobs.values,

@@ -16,7 +16,9 @@
 #include "core/tokenizer/tokenizer.h"
 #include "scheduler/queue.h"
 #include "server/api/chat/output_parser.h"
+#include "server/api/params/params.h"
 #include "server/api/params/stop.h"
+#include "server/api/response/indent.h"
 #include "server/api/response/logprobs.h"
 
 struct prompt { /* one prompt of the request, shared by its n choices */
@@ -27,7 +29,13 @@ struct prompt { /* one prompt of the request, shared by its n choices */
     bool has_added_bos; /* ids[0] was not written by the client */
     bool at_start;      /* nothing in it is text: the completion begins one */
     float *pooled;      /* [n_embd] of an embedding, the engine's until its end */
+    uint32_t n_pooled;  /* vectors in it; more than one, or is_each: one for each token */
+    bool is_each;
+    float *labels;      /* [n_labels] behind them, of the classifier; NULL: it was not asked */
+    uint32_t second_at; /* where the second of two texts begins, or 0 */
+    uint64_t pooled_bytes; /* of all of that */
     bool thinks;        /* a chat's prompt that ends inside a thought */
+    struct thought thought; /* as its requests begin */
     uint64_t hash;      /* of the ids */
     uint32_t twin;      /* the first prompt of the request with the same ids: itself, if none is */
     struct buf scores;  /* prompt_logprobs: "null,{…}", by its first choice, for all of them */
@@ -38,9 +46,16 @@ struct choice_rules { /* the same for all choices of a request */
     const struct stop_list *stop;
     const struct output_style *style; /* of a chat; NULL: the text is not taken apart */
     bool finds_calls;                 /* tools were offered */
-    bool has_forced_call;             /* nothing but a call may come */
+    bool has_forced_call;             /* nothing but a call may come, behind a thought */
     const char *forced_name;          /* of the function, NULL: of any */
+    bool has_one_call;                /* a second one is not wanted: the first ends the text */
     bool has_entries; /* log-probabilities as chats have them, with ids */
+    bool has_functions;               /* calls are told in OpenAI's older shape */
+    enum reasoning_format reasoning;  /* where thoughts go; never LEGACY */
+    bool includes_stop, shows_special;
+    bool skips_thoughts;              /* log-probabilities are those of the text alone */
+    bool has_shares, tokens_as_ids;   /* log-probabilities are shares; tokens are told by ids */
+    uint32_t n_indent;                /* 0, or how many blanks a line must begin with */
     bool echo, wants_logprobs, wants_ids, wants_timings;
     uint32_t n_top;          /* alternatives of each token, with wants_logprobs */
     bool wants_prompt_scores;
@@ -57,6 +72,7 @@ struct choice {
     const struct choice_rules *rules;
     struct detok detok, echo_detok;
     struct stop stop;
+    struct indent indent;
     struct buf text;          /* certain, not yet sent; of a chat it is in `output` */
     struct output_parser output; /* chat only */
     struct logprobs logprobs; /* not yet sent */
@@ -68,6 +84,11 @@ struct choice {
     double sum_logprob;            /* of those, where the engine was asked for it */
     bool has_opened;               /* its first frame was sent */
     bool has_new_line;             /* in what was generated */
+    bool has_run_out; /* of time, or of indented lines: the same, and it is cut */
+    bool has_open_thought; /* in the content, where thoughts go there */
+    bool has_progress;     /* something of the prompt was computed since the last frame */
+    uint32_t n_cached, n_computed; /* of the prompt, as told by progress */
+    uint64_t begun_us, computed_us;
     bool has_stopped; /* a stop string was found: what still comes is not wanted */
     bool is_complete; /* the latest token completed what a constraint asks for */
     bool has_prompt_ids_sent;
@@ -85,7 +106,10 @@ void choice_release(struct choice *c);
 /* A prompt token's log-probability. */
 void choice_score(struct choice *c, const struct event *e);
 
-/* A generated token. `scratch` is emptied and used. Returns true when it completed a stop string:
+/* Some of the prompt was computed. */
+void choice_progress(struct choice *c, const struct event *e, uint64_t now_us);
+
+/* A generated token. `scratch` is emptied and used. Returns true when nothing more is wanted:
  * the engine may be told to stop. */
 bool choice_token(struct choice *c, const struct event *e, struct buf *scratch);
 

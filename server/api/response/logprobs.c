@@ -48,21 +48,34 @@ void logprobs_add_token(struct buf *b, const struct tokenizer *t, int32_t id)
     buf_add_char(b, '"');
 }
 
+static void add_name(struct buf *b, const struct tokenizer *t, const struct logprob_entry *e,
+                     int32_t id)
+{
+    if (e->as_ids)
+        buf_printf(b, "\"token_id:%d\"", id);
+    else
+        logprobs_add_token(b, t, id);
+}
+
 /* Two ids may have the same text; a JSON object should have each key once. */
-static bool has_same_text(const struct tokenizer *t, int32_t a, int32_t b)
+static bool has_same_text(const struct tokenizer *t, const struct logprob_entry *e, int32_t a,
+                          int32_t b)
 {
     size_t n_a = 0, n_b = 0;
     const char *text_a = tokenizer_piece(t, a, &n_a);
     const char *text_b = tokenizer_piece(t, b, &n_b);
 
+    if (e->as_ids)
+        return a == b;
     return n_a == n_b && memcmp(text_a, text_b, n_a) == 0;
 }
 
-static void add_member(struct buf *b, const struct tokenizer *t, int32_t id, float logprob)
+static void add_member(struct buf *b, const struct tokenizer *t, const struct logprob_entry *e,
+                       int32_t id, float logprob)
 {
     if (b->data[b->len - 1] != '{')
         buf_add_char(b, ',');
-    logprobs_add_token(b, t, id);
+    add_name(b, t, e, id);
     buf_add_char(b, ':');
     json_add_float(b, logprob);
 }
@@ -77,17 +90,17 @@ static void add_top(struct buf *b, const struct tokenizer *t, const struct logpr
     for (uint32_t i = 0; i < e->n_top; i++) {
         bool is_duplicate = false;
 
-        if (e->top[i].id != e->id && has_same_text(t, e->top[i].id, e->id))
+        if (e->top[i].id != e->id && has_same_text(t, e, e->top[i].id, e->id))
             continue; /* the key belongs to the token that was chosen */
         for (uint32_t k = 0; k < i; k++)
-            is_duplicate = is_duplicate || has_same_text(t, e->top[i].id, e->top[k].id);
+            is_duplicate = is_duplicate || has_same_text(t, e, e->top[i].id, e->top[k].id);
         if (is_duplicate)
             continue;
         seen = seen || e->top[i].id == e->id;
-        add_member(b, t, e->top[i].id, e->top[i].logprob);
+        add_member(b, t, e, e->top[i].id, e->top[i].logprob);
     }
     if (!seen)
-        add_member(b, t, e->id, *e->logprob);
+        add_member(b, t, e, e->id, *e->logprob);
     buf_add_char(b, '}');
 }
 
@@ -99,7 +112,7 @@ void logprobs_add(struct logprobs *l, const struct tokenizer *t, const struct lo
         buf_add_char(&l->tops, ',');
         buf_add_char(&l->offsets, ',');
     }
-    logprobs_add_token(&l->tokens, t, e->id);
+    add_name(&l->tokens, t, e, e->id);
     buf_printf(&l->offsets, "%llu", (unsigned long long)e->offset);
     if (e->logprob == NULL) {
         buf_add_str(&l->values, "null");
@@ -129,19 +142,19 @@ void logprobs_render(const struct logprobs *l, struct buf *out)
     buf_add_char(out, '}');
 }
 
-static void add_chat_token(struct buf *b, const struct tokenizer *t, int32_t id, float logprob,
-                           bool with_id)
+static void add_chat_token(struct buf *b, const struct tokenizer *t, const struct logprob_entry *e,
+                           struct top_logprob x, bool with_id)
 {
     size_t n = 0;
-    const char *piece = tokenizer_piece(t, id, &n);
+    const char *piece = tokenizer_piece(t, x.id, &n);
 
     buf_add_char(b, '{');
     if (with_id)
-        buf_printf(b, "\"id\":%d,", id);
+        buf_printf(b, "\"id\":%d,", x.id);
     buf_add_str(b, "\"token\":");
-    logprobs_add_token(b, t, id);
-    buf_add_str(b, ",\"logprob\":");
-    json_add_float(b, logprob);
+    add_name(b, t, e, x.id);
+    buf_add_str(b, e->has_shares ? ",\"prob\":" : ",\"logprob\":");
+    json_add_float(b, x.logprob);
     buf_add_str(b, ",\"bytes\":[");
     for (size_t i = 0; i < n; i++)
         buf_printf(b, i > 0 ? ",%u" : "%u", (unsigned char)piece[i]);
@@ -153,12 +166,12 @@ void logprobs_add_entry(struct buf *b, const struct tokenizer *t, const struct l
 {
     if (b->len > 0)
         buf_add_char(b, ',');
-    add_chat_token(b, t, e->id, *e->logprob, with_ids);
-    buf_add_str(b, ",\"top_logprobs\":[");
+    add_chat_token(b, t, e, (struct top_logprob){e->id, *e->logprob}, with_ids);
+    buf_add_str(b, e->has_shares ? ",\"top_probs\":[" : ",\"top_logprobs\":[");
     for (uint32_t i = 0; i < e->n_top; i++) {
         if (i > 0)
             buf_add_char(b, ',');
-        add_chat_token(b, t, e->top[i].id, e->top[i].logprob, with_ids);
+        add_chat_token(b, t, e, e->top[i], with_ids);
         buf_add_char(b, '}');
     }
     buf_add_str(b, "]}");

@@ -28,6 +28,8 @@ struct logprob_entry {
     const struct top_logprob *top; /* [n_top], best first */
     uint32_t n_top;
     uint64_t offset; /* characters before it */
+    bool as_ids;     /* tokens are called "token_id:5" */
+    bool has_shares; /* the numbers are shares: they are called prob and top_probs in an entry */
 };
 
 void logprobs_init(struct logprobs *l);

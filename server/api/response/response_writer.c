@@ -37,6 +37,7 @@ int response_init(struct response_writer *a, const struct wire_format *wire_form
     buf_init(&a->frame_head, HEAD_MAX);
     buf_init(&a->piece, HTTP_MAX_REPLY / 4);
     buf_init(&a->items, HTTP_MAX_REPLY / 4);
+    buf_init(&a->probs, HTTP_MAX_REPLY / 4);
     wire_format->begin(a);
     return a->head.err < 0 ? a->head.err : a->frame_head.err;
 }
@@ -47,6 +48,7 @@ void response_release(struct response_writer *a)
     buf_release(&a->frame_head);
     buf_release(&a->piece);
     buf_release(&a->items);
+    buf_release(&a->probs);
 }
 
 void response_add_head(const struct response_writer *a, const char *object, struct buf *out)
@@ -61,7 +63,18 @@ void response_add_head(const struct response_writer *a, const char *object, stru
 
 void response_end_choices(const struct response_writer *a, struct buf *out)
 {
-    buf_add_str(out, a->include_usage ? "],\"usage\":null}" : "]}");
+    buf_add_char(out, ']');
+    if (a->include_usage && a->params->continuous_usage) {
+        buf_add_char(out, ',');
+        response_add_usage(out, &a->usage, (a->params->form & PARAMS_CHATS) != 0);
+    } else if (a->include_usage) {
+        buf_add_str(out, ",\"usage\":null");
+    }
+    if (a->current != NULL && a->params->timings_per_token)
+        response_add_rates(out, a->current);
+    if (a->current != NULL)
+        response_add_progress(a, out, a->current);
+    buf_add_char(out, '}');
     response_end_frame(out);
 }
 

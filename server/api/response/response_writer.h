@@ -28,6 +28,7 @@ struct server_model;
 
 struct wire_format {
     const char *id_prefix;
+    const char *stream_type; /* Content-Type of its streams; NULL: text/event-stream */
     enum params_form form; /* 0: the body is no request, `answer` reads it */
     /* Where bodies of several forms are taken: the wire format of this one. NULL: there is one
      * form. */
@@ -36,6 +37,8 @@ struct wire_format {
      * ERR_NOMEM. */
     int (*echo)(const cJSON *body, struct buf *echo);
     bool keeps_text; /* the prompts' text is wanted later */
+    bool gives_tokens;    /* a vector for each token has a place in the answer */
+    bool gives_documents; /* so is that of documents, unless the body says otherwise */
     /* Calls that need no engine: append the answer to p->echo, by the thread that has parsed the
      * body; NULL: it is answered by the functions below. 0, or ERR_* with p->error filled. */
     int (*answer)(struct api_request *p, const struct server_model *model, const cJSON *body);
@@ -48,6 +51,13 @@ struct wire_format {
     void (*close)(struct response_writer *a, struct buf *out);
     /* The end of a stream that failed. */
     void (*failure)(const struct api_error *e, struct buf *out);
+};
+
+struct response_labels { /* of the model's classifier */
+    uint32_t n;          /* 0: there is none */
+    char *const *names;  /* [n], borrowed; NULL: they have none */
+    bool is_cross;       /* label `yes` says how well two texts fit that are read as one */
+    uint32_t yes;
 };
 
 struct response_usage { /* tokens */
@@ -65,10 +75,15 @@ struct response_writer {
     uint32_t n_blocks;         /* for wire formats that number the parts of a stream */
     uint32_t open_block;       /* what the last of them is, 0 = it was closed */
     uint32_t n_events;         /* for wire formats that number those */
+    struct buf probs;          /* of the open text of a stream, for the same */
     struct buf piece, items;   /* for wire formats that repeat everything at the end of a stream */
     const struct params *params; /* borrowed */
     uint32_t n_embd;
+    struct response_labels labels;
+    bool has_raw_tokens;         /* vectors of tokens are as they are, unless it was told how */
+    bool has_mean;               /* an embedding is a sum, of which the mean counts */
     const struct buf *echo;    /* what `echo` left for the answer; borrowed */
+    struct choice *current;    /* whose frame is written; NULL: no one's */
     bool include_usage;        /* in a stream */
     struct response_usage usage; /* complete before close() and whole() */
 };
@@ -83,14 +98,37 @@ extern const struct wire_format wire_openai_chat;        /* /v1/chat/completions
 extern const struct wire_format wire_openai_embeddings;  /* /v1/embeddings: no stream */
 extern const struct wire_format wire_openai_responses;   /* /v1/responses */
 extern const struct wire_format wire_anthropic_messages; /* /v1/messages */
+extern const struct wire_format wire_llamacpp_embeddings; /* /embedding: no stream */
+extern const struct wire_format wire_rerank;             /* /v1/rerank: none of these has one */
+extern const struct wire_format wire_llamacpp_rerank;    /* /v1/reranking */
+extern const struct wire_format wire_cohere_rerank;      /* /v2/rerank */
+extern const struct wire_format wire_classify;           /* /classify */
+extern const struct wire_format wire_pooling;            /* /pooling */
+extern const struct wire_format wire_score;              /* /score */
 extern const struct wire_format wire_llamacpp;           /* /completion */
 extern const struct wire_format wire_llamacpp_infill;    /* /infill */
+
+extern const struct wire_format wire_ollama_chat;        /* /api/chat */
+extern const struct wire_format wire_ollama_generate;    /* /api/generate */
+extern const struct wire_format wire_ollama_embed;       /* /api/embed: no stream */
+extern const struct wire_format wire_ollama_embeddings;  /* /api/embeddings: no stream */
+
+/* The same without a text: the model is there. */
+extern const struct wire_format wire_ollama_load_chat, wire_ollama_load_generate;
+extern const struct wire_format wire_ollama_load_embed, wire_ollama_load_embeddings;
 
 /* {…}: llama-server's names for how tokens are chosen, and when it is enough. */
 void llamacpp_settings(const struct params *p, uint64_t seed, struct buf *out);
 
+/* The response {…} of wire_openai_responses; with its items and usage when it is over, which it is
+ * for whoever has called whole() or close(). */
+void responses_add(const struct response_writer *a, bool is_over, struct buf *out);
+
 /* Anthropic's error object, for the routes of wire_anthropic_messages. */
 void anthropic_messages_error(const struct api_error *e, struct buf *out);
+
+/* Ollama's error object, for the routes of wire_ollama_…. */
+void ollama_error(const struct api_error *e, struct buf *out);
 
 /* ---- what wire formats share ---- */
 
@@ -98,6 +136,10 @@ void anthropic_messages_error(const struct api_error *e, struct buf *out);
 void response_add_head(const struct response_writer *a, const char *object, struct buf *out);
 /* What follows the choices of a frame. */
 void response_end_choices(const struct response_writer *a, struct buf *out);
+/* ,"timings":{…} as llama-server has them */
+void response_add_rates(struct buf *out, const struct choice *c);
+/* ,"prompt_progress":{…} where it is wanted and there is some */
+void response_add_progress(const struct response_writer *a, struct buf *out, struct choice *c);
 /* The end of OpenAI's stream that failed. */
 void response_add_failure(const struct api_error *e, struct buf *out);
 

@@ -48,6 +48,8 @@ static void parses_one_value(void **state)
     assert_int_equal(PARSE("{} {}"), ERR_INVAL);
     assert_int_equal(PARSE("{}\0"), ERR_INVAL);
     assert_int_equal(PARSE("\"a\\u0000b\""), ERR_INVAL);
+    assert_int_equal(PARSE("\"a\\u00g1b\""), ERR_INVAL);
+    assert_int_equal(PARSE("\"a\\u12\""), ERR_INVAL);
     assert_int_equal(PARSE("\"a\0b\""), ERR_INVAL);
     assert_int_equal(PARSE("\"open"), ERR_INVAL);
     assert_int_equal(PARSE("\"open\\"), ERR_INVAL);

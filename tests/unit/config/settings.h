@@ -32,11 +32,13 @@ static const struct {
 #define INT STR
 #define SIZE STR
 #define ENUM STR
+#define NUM STR
 #include "config/options.inc"
 #undef STR
 #undef INT
 #undef SIZE
 #undef ENUM
+#undef NUM
 };
 #define N_SETTINGS (sizeof(setting_names) / sizeof(setting_names[0]))
 

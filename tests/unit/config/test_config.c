@@ -13,12 +13,15 @@
 #include "tests/unit/config/settings.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 /* The table once more, as text, so that nothing here has to be kept in step with it. */
 struct row {
     const char *name, *type, *def, *words;
     int64_t num, min;
     uint64_t max;
+    double lo, hi;
+    const char *kind;
 };
 
 static const struct row rows[] = {
@@ -26,11 +29,14 @@ static const struct row rows[] = {
 #define INT(sc, n, d, lo, hi, h) {.name = #n, .type = "int", .num = d, .min = lo, .max = hi},
 #define SIZE(sc, n, d, lo, hi, h) {.name = #n, .type = "size", .num = d, .min = lo, .max = hi},
 #define ENUM(sc, n, d, l, h) {.name = #n, .type = "enum", .def = d, .words = CONFIG_WORDS(l)},
+#define NUM(sc, n, k, min, max, h)                                                                 \
+    {.name = #n, .type = "num", .def = "auto", .lo = min, .hi = max, .kind = #k},
 #include "config/options.inc"
 #undef STR
 #undef INT
 #undef SIZE
 #undef ENUM
+#undef NUM
 };
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
 
@@ -51,11 +57,13 @@ static void has_the_defaults_of_the_table(void **state)
 #define INT(sc, n, d, lo, hi, h) assert_int_equal(config.n, d);
 #define SIZE(sc, n, d, lo, hi, h) assert_int_equal(config.n, d);
 #define ENUM(sc, n, d, l, h) assert_int_equal(config.n, config_word_find(CONFIG_WORDS(l), d));
+#define NUM(sc, n, k, min, max, h) assert_true(isnan(config.n));
 #include "config/options.inc"
 #undef STR
 #undef INT
 #undef SIZE
 #undef ENUM
+#undef NUM
     assert_printed("kv_memory", "kv_memory = 1g # default");
     assert_printed("host", "host = 127.0.0.1 # default"); /* S2.35 */
     assert_printed("port", "port = 8080 # default");
@@ -297,6 +305,55 @@ static void keeps_to_the_range_of_every_number(void **state)
     assert_true(n_tried > 10);
 }
 
+/* "a number from 0 to 2, or auto", or as it begins in quire.conf. */
+static void number_text(char *out, size_t size, const struct row *r)
+{
+    snprintf(out, size, "%s %s %.10g to %.10g, or auto",
+             strcmp(r->kind, "WHOLE") == 0 ? "a whole number" : "a number",
+             strcmp(r->kind, "ABOVE") == 0 ? "above" : "from", r->lo, r->hi);
+}
+
+static void keeps_to_the_range_of_every_decimal(void **state)
+{
+    static const char *const junk[] = {"",    "x",   "AUTO",  "1x",  "0x1", "1e",
+                                       "nan", "inf", "1e999", "1,5", "--1", "."};
+    char value[40], allowed[80];
+    size_t n_tried = 0;
+
+    (void)state;
+    for (size_t i = 0; i < N_ROWS; i++) {
+        const struct row *r = &rows[i];
+
+        if (strcmp(r->type, "num") != 0)
+            continue;
+        n_tried++;
+        number_text(allowed, sizeof(allowed), r);
+        snprintf(value, sizeof(value), "%.10g", r->hi);
+        assert_ok(load_one(r->name, value));
+        assert_ok(load_one(r->name, "auto"));
+        snprintf(value, sizeof(value), "%.10g", r->lo);
+        if (strcmp(r->kind, "ABOVE") == 0)
+            refuse_everywhere(r, value, allowed);
+        else
+            assert_ok(load_one(r->name, value));
+        snprintf(value, sizeof(value), "%.10g", r->lo - (*r->kind == 'W' ? 1 : 0.001));
+        refuse_everywhere(r, value, allowed);
+        snprintf(value, sizeof(value), "%.10g", r->hi + (*r->kind == 'W' ? 1 : 0.001));
+        refuse_everywhere(r, value, allowed);
+        if (strcmp(r->kind, "WHOLE") == 0)
+            refuse_everywhere(r, "1.5", allowed);
+        for (size_t j = 0; j < sizeof(junk) / sizeof(junk[0]); j++)
+            refuse_everywhere(r, junk[j], allowed);
+    }
+    assert_true(n_tried > 5);
+    assert_int_equal(LOAD("--temperature", "0.7", "--top-k", "2147483647"), 0);
+    assert_true(config.temperature == 0.7 && config.top_k == 2147483647);
+    assert_printed("temperature", "temperature = 0.7 # command line");
+    assert_printed("top_k", "top_k = 2147483647 # command line");
+    assert_printed("min_p", "min_p = auto # default");
+    config_release(&config);
+}
+
 static void knows_the_words_of_every_enum(void **state)
 {
     size_t n_tried = 0;
@@ -439,7 +496,10 @@ static void check_paragraph(const struct row *r, const char *paragraph, const ch
         size_text(lo, sizeof(lo), (uint64_t)r->num);
     } else {
         expected[0] = '\0';
+        if (strcmp(r->type, "num") == 0)
+            number_text(expected, sizeof(expected), r);
         snprintf(lo, sizeof(lo), "%s", r->def);
+        expected[0] = expected[0] == 'a' ? 'A' : expected[0];
     }
     if (strstr(paragraph, expected) == NULL)
         fail_msg("%s: '%s' is not in: %s", r->name, expected, paragraph);
@@ -572,6 +632,7 @@ int main(void)
         cmocka_unit_test(refuses_what_hides_in_a_file),
         cmocka_unit_test(parses_sizes),
         cmocka_unit_test(keeps_to_the_range_of_every_number),
+        cmocka_unit_test(keeps_to_the_range_of_every_decimal),
         cmocka_unit_test(knows_the_words_of_every_enum),
         cmocka_unit_test(settings_must_fit_together),
         cmocka_unit_test(swapping_needs_a_place),

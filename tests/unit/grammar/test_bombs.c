@@ -243,6 +243,23 @@ static void regex_nested(struct buf *b)
     repeat(b, 120, ")*");
 }
 
+static void regex_looks(struct buf *b) { plain(b, "(?=(.*a){30})(?=(.*b){30})(?!(.*c){30}).*"); }
+static void regex_look_window(struct buf *b) { plain(b, "(?=.*a.{1000}b)(?!.*b.{1000}a).*"); }
+static void regex_unfolded(struct buf *b) { plain(b, "(((\\ba|b\\b){64} ){64}c){64}"); }
+static void regex_tempered(struct buf *b) { plain(b, "((?!(a|b)*c)(a|b(?=(a|c)*b)))*(a?){60}"); }
+
+static void regex_properties(struct buf *b)
+{
+    repeat(b, 400, "\\p{L}");
+}
+
+static void regex_nested_looks(struct buf *b)
+{
+    repeat(b, 60, "(?!.*a.*b(?=");
+    buf_add_str(b, "c");
+    repeat(b, 60, "))x*");
+}
+
 /* ---- schemas ---- */
 
 static void definitions(struct buf *b, uint32_t n, const char *fork, const char *last)
@@ -313,6 +330,45 @@ static void schema_nested_unions(struct buf *b)
         buf_add_str(b, "{\"allOf\":[{\"anyOf\":[{\"minLength\":1},{\"maxLength\":9}]},");
     buf_add_str(b, "{\"type\":\"string\"}");
     repeat(b, 12, "]}");
+}
+
+static void schema_pattern_keys(struct buf *b)
+{
+    buf_add_str(b, "{\"patternProperties\":{");
+    for (uint32_t i = 0; i < 6; i++)
+        add_number(b, i > 0 ? ",\"(a|b)*%u(a|b){%u}\":{}" : "\"(a|b)*%u(a|b){%u}\":{}", i, 3 + i);
+    buf_add_str(b, "},\"propertyNames\":{\"maxLength\":500},\"additionalProperties\":{}}");
+}
+
+static void schema_pattern_names(struct buf *b)
+{
+    buf_add_str(b, "{\"properties\":{");
+    for (uint32_t i = 0; i < 900; i++)
+        add_number(b, i > 0 ? ",\"%u-%x\":{}" : "\"%u-%x\":{}", i * 7919, i * 104729);
+    buf_add_str(b, "},\"patternProperties\":{\"1.*2\":{},\"3.*4\":{}},\"minProperties\":3,"
+                   "\"additionalProperties\":{}}");
+}
+
+static void schema_counted(struct buf *b)
+{
+    buf_add_str(b, "{\"minProperties\":60,\"properties\":{");
+    for (uint32_t i = 0; i < 64; i++)
+        add_number(b, i > 0 ? ",\"p%u\":{}" : "\"p%u\":{}", i, 0);
+    buf_add_str(b, "}}");
+}
+
+static void schema_unique_sets(struct buf *b)
+{
+    buf_add_str(b,
+                "{\"items\":{\"uniqueItems\":true,\"items\":{\"enum\":[1,2,3,4,5,6,7,8,9,10]}}}");
+}
+
+static void schema_many_multiples(struct buf *b)
+{
+    buf_add_str(b, "{\"type\":\"array\",\"prefixItems\":[");
+    for (uint32_t i = 0; i < 200; i++)
+        add_number(b, i > 0 ? ",{\"multipleOf\":%u}" : "{\"multipleOf\":%u}", 201 + i, 0);
+    buf_add_str(b, "]}");
 }
 
 static void deep_value(struct buf *b, uint32_t n, const char *last)
@@ -453,6 +509,12 @@ static const struct bomb bombs[] = {
     {"regex: alternatives", REGEX, regex_alternatives, 1},
     {"regex: classes", REGEX, regex_classes, 1},
     {"regex: nested", REGEX, regex_nested, 1},
+    {"regex: looks", REGEX, regex_looks, 1},
+    {"regex: a window to look at", REGEX, regex_look_window, 1},
+    {"regex: looks unfolded", REGEX, regex_unfolded, 1},
+    {"regex: tempered", REGEX, regex_tempered, 1},
+    {"regex: properties", REGEX, regex_properties, 1},
+    {"regex: nested looks", REGEX, regex_nested_looks, 1},
     {"schema: anyOf twice the next, 40", SCHEMA, schema_any_of, 0},
     {"schema: anyOf twice the next, 2,500", SCHEMA, schema_any_of_long, 1},
     {"schema: allOf twice the next", SCHEMA, schema_all_of, 0},
@@ -470,6 +532,11 @@ static const struct bomb bombs[] = {
     {"schema: oneOf 250 objects", SCHEMA, schema_one_of_objects, 1},
     {"schema: 250 patterns", SCHEMA, schema_patterns, 1},
     {"schema: counts", SCHEMA, schema_counts, 1},
+    {"schema: keys by patterns", SCHEMA, schema_pattern_keys, 1},
+    {"schema: names and patterns", SCHEMA, schema_pattern_names, 1},
+    {"schema: counted members", SCHEMA, schema_counted, 1},
+    {"schema: sets of items", SCHEMA, schema_unique_sets, 1},
+    {"schema: many multiples", SCHEMA, schema_many_multiples, 1},
     {"schema: references", SCHEMA, schema_references, 1},
 };
 

@@ -246,14 +246,16 @@ static void gbnf_is_refused_in_words(void **state)
 static void regex_is_refused_in_words(void **state)
 {
     static const struct refusal refusals[] = {
-        {"(?=a)b", "look-around"},   {"(?!a)b", "look-around"},
-        {"(?<=a)b", "look-around"},  {"(?<!a)b", "look-around"},
-        {"(a)\\1", "back-references"}, {"\\bword", "assertion"},
-        {"\\p{L}", "\\p"},           {"(?i)a", "kind of group"},
+        {"(?=a)b", "no text matches"}, {"a\\bb", "no text matches"},
+        {"(?<=ab)c", "look-behind"}, {"(?:(?=a)b?)*", "may be empty"},
+        {"(?=a)*b", "repeated assertion"},
+        {"(a)\\1", "back-references"}, {"(?i)a", "kind of group"},
+        {"\\p{Frob}", "\\p of something"}, {"\\pL", "\\p of something"},
+        {"(?=.*a.{20}b)(?=.*b.{20}a).*", "too large"},
         {"(?>a)", "kind of group"},  {"a++", "possessive"},
         {"a**", "nothing to repeat"}, {"*a", "nothing to repeat"},
-        {"a^b", "anchor"},           {"a$b", "anchor"},
-        {"(^a)", "anchor"},          {"(a", "not closed"},
+        {"a^b", "no text matches"},  {"a$b", "no text matches"},
+        {"(a", "not closed"},
         {"a)", "not opened"},        {"[a", "does not end"},
         {"[^\\s\\S]", "without"},    {"a{2,1}", "below its least"},
         {"a{999999}", "too large"},  {"a{,3}", "repetition"},

@@ -83,8 +83,9 @@ static void members_in_order_with_any_left_out(void **state)
 
 static void all_integers_in_a_range(void **state)
 {
-    static const int ends[][2] = {{0, 0},    {0, 9},    {3, 7},      {7, 23},   {-5, 5},  {-1, 0},
-                                  {99, 101}, {0, 1000}, {-999, -98}, {123, 456}, {-10, 1100}};
+    static const int ends[][2] = {{0, 0},      {0, 9},     {3, 7},     {7, 23},
+                                  {-5, 5},     {-1, 0},    {99, 101},  {0, 1000},
+                                  {-999, -98}, {123, 456}, {-10, 1100}};
     char schema[120], text[16];
     (void)state;
 
@@ -183,14 +184,149 @@ static void arrays_and_unions(void **state)
           {"[]", true}, {"[[],[[],[[]]]]", true}, {"[1]", false});
 }
 
+static void all_multiples_in_a_range(void **state)
+{
+    static const struct {
+        int of, zeros, low, high;
+    } ranges[] = {{2, 0, -9, 9},     {3, 0, -3000, 3000},    {7, 0, 5, 2999},
+                  {7, 0, -2999, -8}, {25, 0, -3000, 3000},   {6, 1, -3000, 3000},
+                  {13, 2, 0, 3000},  {1024, 0, -3000, 3000}, {399, 0, -3000, 2000}};
+    char schema[120], text[16];
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+        int of = ranges[i].of;
+        struct constraint *c;
+
+        for (int k = 0; k < ranges[i].zeros; k++)
+            of *= 10;
+        snprintf(schema, sizeof(schema),
+                 "{\"type\":\"integer\",\"multipleOf\":%d,\"minimum\":%d,\"maximum\":%d}", of,
+                 ranges[i].low, ranges[i].high);
+        c = compile(schema);
+        for (int n = -3100; n <= 3100; n++) {
+            snprintf(text, sizeof(text), "%d", n);
+            if (takes(c, text) != (n % of == 0 && n >= ranges[i].low && n <= ranges[i].high))
+                fail_msg("%s: %s", schema, text);
+        }
+        assert_false(takes(c, "-0") || takes(c, "00") || takes(c, ""));
+        constraint_unref(&c);
+    }
+    CHECK("{\"type\":\"number\",\"multipleOf\":0.25,\"minimum\":-1.5,\"maximum\":1000000}",
+          {"0", true}, {"-1.50", true}, {"-1.75", false}, {"0.25", true}, {"0.26", false},
+          {"777777.75", true}, {"777777.85", false}, {"3", true}, {"1000000.25", false});
+    CHECK("{\"type\":\"integer\",\"multipleOf\":2.5}", {"5", true}, {"2", false}, {"-15", true});
+    CHECK("{\"type\":\"integer\",\"multipleOf\":9}", {"999999999999999", true},
+          {"999999999999991", false}, {"-123456789", true}, {"0", true});
+}
+
+static void items_that_differ(void **state)
+{
+    (void)state;
+    CHECK("{\"items\":{\"enum\":[1,\"a\",1.0,2]},\"uniqueItems\":true,\"minItems\":1}",
+          {"[]", false}, {"[1]", true}, {"[2,1, \"a\"]", true}, {"[1,2,1]", false},
+          {"[1,1]", false}, {"[1,2,\"a\",2]", false});
+    CHECK("{\"items\":{\"type\":\"boolean\"},\"uniqueItems\":true}", {"[]", true},
+          {"[true,false]", true}, {"[true,true]", false}, {"[null]", false});
+    CHECK("{\"items\":{\"enum\":[1,2,3,4,5,6,7,8,9,10,11,12]},\"uniqueItems\":true,\"maxItems\":3}",
+          {"[12,1,2]", true}, {"[1,2,3,4]", false}, {"[1,2,1]", false});
+}
+
+static void keys_by_patterns(void **state)
+{
+    (void)state;
+    CHECK("{\"patternProperties\":{\"^a\":{\"type\":\"integer\"},\"b$\":{\"maximum\":9}}}",
+          {"{}", true}, {"{\"a\":10}", true}, {"{\"xb\":9}", true}, {"{\"xb\":10}", false},
+          {"{\"ab\":9,\"a\":11}", true}, {"{\"ab\":10}", false}, {"{\"c\":1}", false});
+    CHECK("{\"properties\":{\"a1\":{\"maximum\":9},\"z\":{\"const\":0}},\"patternProperties\":{\"^"
+          "a\":{"
+          "\"type\":\"integer\",\"minimum\":8}},\"additionalProperties\":{\"type\":\"null\"}}",
+          {"{\"a1\":8}", true}, {"{\"a1\":7}", false}, {"{\"a1\":10}", false},
+          {"{\"z\":0,\"a2\":99}", true}, {"{\"a2\":3}", false}, {"{\"q\":null}", true},
+          {"{\"z\":null}", false}, {"{\"q\":8}", false});
+    CHECK(
+        "{\"propertyNames\":{\"pattern\":\"^[a-c]+$\",\"maxLength\":3},\"properties\":{\"abcd\":{},"
+        "\"ab\":{\"const\":1}},\"additionalProperties\":{\"const\":2}}",
+        {"{\"ab\":1,\"c\":2,\"cab\":2}", true}, {"{\"abcd\":1}", false}, {"{\"ab\":2}", false},
+        {"{\"aaaa\":2}", false}, {"{\"d\":2}", false}, {"{\"\":2}", false});
+    CHECK("{\"type\":\"object\",\"propertyNames\":false}", {"{}", true}, {"{\"a\":1}", false});
+}
+
+/* Each subset of four members, against the counts. */
+static void members_are_counted(void **state)
+{
+    static const char *const members[] = {"\"a\":1", "\"b\":2", "\"c\":3", "\"x\":null"};
+    char schema[300], text[100];
+    (void)state;
+
+    for (int min = 0; min <= 4; min++)
+        for (int max = min > 1 ? min : 1; max <= 4; max++) {
+            struct constraint *c;
+
+            snprintf(
+                schema, sizeof(schema),
+                "{\"properties\":{\"a\":{\"const\":1},\"b\":{\"const\":2},\"c\":{\"const\":3}},"
+                "\"required\":[\"b\"],\"additionalProperties\":{\"type\":\"null\"},"
+                "\"minProperties\":%d,\"maxProperties\":%d}",
+                min, max);
+            c = compile(schema);
+            for (unsigned bits = 0; bits < 16; bits++) {
+                const int count = __builtin_popcount(bits);
+                size_t n = (size_t)snprintf(text, sizeof(text), "{");
+
+                for (int i = 0; i < 4; i++)
+                    if (bits >> i & 1)
+                        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", n > 1 ? "," : "",
+                                              members[i]);
+                snprintf(text + n, sizeof(text) - n, "}");
+                if (takes(c, text) != ((bits & 2) && count >= min && count <= max))
+                    fail_msg("%s: %s", schema, text);
+            }
+            constraint_unref(&c);
+        }
+}
+
+static void what_others_write(void **state)
+{
+    (void)state;
+    CHECK("{\"type\":\"string\",\"format\":\"int64\"}", {"\"x\"", true});
+    CHECK("{\"format\":\"int64\"}", {"7", true});
+    CHECK("{\"type\":\"string\",\"format\":\"date\",\"pattern\":\"^2024\"}",
+          {"\"2024-02-28\"", true}, {"\"2023-02-28\"", false}, {"\"2024-02-30\"", false});
+    CHECK("{\"type\":\"string\",\"pattern\":\"b\",\"minLength\":2,\"maxLength\":3}",
+          {"\"ab\"", true}, {"\"b\"", false}, {"\"abcd\"", false}, {"\"aaa\"", false},
+          {"\"\\n\\\"b\"", true});
+    CHECK("{\"type\":\"string\",\"nullable\":true}", {"null", true}, {"\"\"", true}, {"1", false});
+    CHECK("{\"type\":\"string\",\"enum\":[\"a\"],\"nullable\":true}", {"null", false},
+          {"\"a\"", true});
+    CHECK("{\"$defs\":{\"a\":{\"const\":1}},\"$ref\":\"#/$defs/a\",\"nullable\":true}",
+          {"null", true}, {"1", true});
+    CHECK("{\"allOf\":[{\"type\":\"integer\",\"nullable\":true},{\"minimum\":3}]}", {"null", true},
+          {"3", true}, {"2", false});
+    CHECK("{\"allOf\":[{\"type\":\"integer\",\"nullable\":true},{\"type\":\"integer\"}]}",
+          {"null", false}, {"3", true});
+    CHECK("{\"items\":[{\"const\":1},{\"const\":2}],\"additionalItems\":{\"const\":3}}",
+          {"[1,2]", true}, {"[1,2,3,3]", true}, {"[1,2,4]", false}, {"[2]", false});
+    CHECK("{\"items\":[{\"const\":1}]}", {"[1]", true}, {"[1,2]", false});
+    CHECK("{\"type\":\"array\",\"items\":[]}", {"[]", true}, {"[1]", true});
+    CHECK("{\"allOf\":[{\"prefixItems\":[{\"minimum\":3}]},{\"items\":{\"type\":\"integer\"}}]}",
+          {"[3]", true}, {"[2]", false}, {"[3,2]", true}, {"[3.5]", false});
+    CHECK("{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", {"1", true}, {"1.5", true});
+    CHECK("{\"enum\":[1,5,\"ab\",\"abc\"],\"minimum\":2,\"maxLength\":2,\"pattern\":\"b$\"}",
+          {"1", false}, {"5", true}, {"\"ab\"", true}, {"\"abc\"", false});
+    CHECK("{\"const\":9007199254740992}", {"9007199254740992", true});
+    CHECK("{\"type\":\"number\",\"minimum\":0,\"maximum\":1}", {"0.5", true}, {"0.50", true},
+          {"1.5", false});
+}
+
 /* 64 objects within each other, and what happens where the stack ends. */
 /* 1e300 is an integer, and no int64_t. */
 static void numbers_of_any_size(void **state)
 {
     (void)state;
     check("{\"type\":\"integer\",\"enum\":[1e300,-1e300,0.5,7]}",
-          (const struct example[]){{"1e+300", true}, {"-1e+300", true}, {"0.5", false},
-                                   {"7", true}, {NULL, false}});
+          (const struct example[]){
+              {"1e+300", true}, {"-1e+300", true}, {"0.5", false}, {"7", true}, {NULL, false}});
 }
 
 static void deep_nesting(void **state)
@@ -221,8 +357,16 @@ static void deep_nesting(void **state)
 static void out_of_memory(void **state)
 {
     static const char text[] =
-        "{\"$defs\":{\"a\":{\"enum\":[1,2]}},\"type\":\"object\",\"properties\":{\"x\":{\"$ref\":"
-        "\"#/$defs/a\"},\"y\":{\"type\":\"string\",\"maxLength\":9}},\"additionalProperties\":{"
+        "{\"$defs\":{\"a\":{\"enum\":[1,2]},\"b\":{\"items\":{\"$ref\":\"#/$defs/"
+        "a\"},\"uniqueItems\":true},"
+        "\"c\":{\"type\":\"string\",\"pattern\":\"^(?!b)a+\\\\b\",\"maxLength\":5},\"d\":{"
+        "\"patternProperties\":{\"^a\":{},\"b$\":{\"type\":\"integer\",\"multipleOf\":7,"
+        "\"nullable\":true}},"
+        "\"propertyNames\":{\"maxLength\":4},\"minProperties\":1,\"properties\":{\"q\":{\"$ref\":"
+        "\"#/$defs/b\"},"
+        "\"r\":{\"$ref\":\"#/$defs/c\"}}}},\"type\":\"object\",\"properties\":{\"x\":{\"$ref\":"
+        "\"#/$defs/a\"},\"z\":{\"$ref\":\"#/$defs/"
+        "d\"},\"y\":{\"type\":\"string\",\"maxLength\":9}},\"additionalProperties\":{"
         "\"type\":\"integer\",\"minimum\":3}}";
     cJSON *schema = cJSON_Parse(text);
     (void)state;
@@ -253,6 +397,11 @@ int main(void)
         cmocka_unit_test(other_keys_are_no_known_ones),
         cmocka_unit_test(arrays_and_unions),
         cmocka_unit_test(numbers_of_any_size),
+        cmocka_unit_test(all_multiples_in_a_range),
+        cmocka_unit_test(items_that_differ),
+        cmocka_unit_test(keys_by_patterns),
+        cmocka_unit_test(members_are_counted),
+        cmocka_unit_test(what_others_write),
         cmocka_unit_test(deep_nesting),
         cmocka_unit_test(out_of_memory),
     };

@@ -8,6 +8,7 @@
 #include "core/grammar/token_trie.h"
 #include "core/runtime/batch.h"
 #include "core/runtime/random.h"
+#include "core/runtime/thought.h"
 #include "tests/unit/runtime/sampled_row.h"
 
 /* Known answers of Philox 4x32-10 (the Random123 distribution's test vectors). */
@@ -179,6 +180,56 @@ static void the_end_comes_where_it_may(void **state)
     assert_int_equal(pick(f, 3), 2);
     assert_false(f->out.is_complete || f->out.is_broken);
     unbind(f, b);
+    teardown(f);
+}
+
+/* Tokens 1000 and 1001 are the marks. Inside of a thought any token may come but an end; the budget
+ * closes it, whatever else is asked for; then the constraint begins. */
+static void a_constraint_waits_for_the_thought(void **state)
+{
+    struct fixture *f = setup();
+    struct bound *b = bind(f, "root ::= \"a\" \"b\"");
+    struct thought thought = {THOUGHT_MAY_OPEN, 1000, 1001, 2};
+    struct logit_bias bias = {1001, -INFINITY};
+    (void)state;
+
+    f->out.thought = &thought;
+    f->logits[1000] = 80;
+    assert_int_equal(pick(f, 1), 1000);
+    assert_int_equal(thought.phase, THOUGHT_OPEN);
+    f->logits[1000] = 0;
+    f->logits[2] = 90; /* an end */
+    f->logits[700] = 70;
+    assert_int_equal(pick(f, 2), 700);
+    f->sampling.bias = &bias;
+    f->sampling.n_bias = 1;
+    assert_int_equal(pick(f, 3), 700);
+    assert_int_equal(pick(f, 4), 1001);
+    assert_int_equal(thought.phase, THOUGHT_NONE);
+    assert_int_equal(pick(f, 5), 'a');
+    assert_int_equal(pick(f, 6), 'b');
+    assert_true(f->out.is_complete && !f->out.is_broken);
+    unbind(f, b);
+    teardown(f);
+}
+
+/* Without a constraint the text may end in a thought, and one may open later. */
+static void a_thought_has_a_budget(void **state)
+{
+    struct fixture *f = setup();
+    struct thought thought = {THOUGHT_MAY_OPEN, 1000, 1001, 0};
+    (void)state;
+
+    f->out.thought = &thought;
+    f->logits[700] = 70;
+    assert_int_equal(pick(f, 1), 700);
+    f->logits[1000] = 80;
+    assert_int_equal(pick(f, 2), 1000);
+    assert_int_equal(pick(f, 3), 1001);
+    assert_int_equal(pick(f, 4), 1000); /* it is over: no mark any more */
+    thought = (struct thought){THOUGHT_OPEN, 1000, 1001, THOUGHT_NO_LIMIT};
+    f->logits[2] = 90;
+    assert_int_equal(pick(f, 5), 2);
     teardown(f);
 }
 
@@ -406,6 +457,8 @@ int main(void)
         cmocka_unit_test(bias_and_bans_come_first),
         cmocka_unit_test(constraints_leave_no_choice),
         cmocka_unit_test(the_end_comes_where_it_may),
+        cmocka_unit_test(a_constraint_waits_for_the_thought),
+        cmocka_unit_test(a_thought_has_a_budget),
         cmocka_unit_test(penalties_follow_the_counts),
         cmocka_unit_test(cuts_keep_exactly_the_nucleus),
         cmocka_unit_test(frequencies_match_the_weights),

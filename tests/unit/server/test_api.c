@@ -600,7 +600,10 @@ static void echo_without_logprobs_waits_for_nothing(void **state)
 static void begin_answer(struct stage *s, struct response_writer *a,
                          const struct wire_format *wire_format)
 {
+    static const struct params plain = {.form = PARAMS_TEXT};
+
     assert_int_equal(response_init(a, wire_format, "a \"model\"", &s->choice, 1), 0);
+    a->params = &plain;
     buf_clear(&a->head);
     buf_clear(&a->frame_head);
     buf_add_str(&a->head, "{\"id\":\"x\",\"choices\":[");

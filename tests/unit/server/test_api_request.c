@@ -101,6 +101,24 @@ static const struct body bodies[] = {
     {&wire_detokenize, "{\"tokens\":[5,6,7]}"},
     {&wire_apply_template, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"},
     {&wire_count_tokens, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"},
+    {&wire_ollama_generate,
+     "{\"model\":\"m:latest\",\"system\":\"s\",\"prompt\":\"p\",\"context\":[5,6],\"format\":"
+     "{\"type\":\"boolean\"},\"options\":{\"stop\":[\"x\"],\"num_predict\":4,"
+     "\"dry_multiplier\":1}}"},
+    {&wire_ollama_generate, "{\"prompt\":\"p\",\"raw\":true,\"format\":\"json\"}"},
+    {&wire_ollama_generate, "{}"},
+    {&wire_ollama_chat,
+     "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":"
+     "\"a long story, which does not fit\"},{\"role\":\"assistant\",\"thinking\":\"t\","
+     "\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{\"a\":1}}}]},"
+     "{\"role\":\"tool\",\"tool_name\":\"f\",\"content\":\"4\"},{\"role\":\"user\",\"content\":"
+     "\"hi\"}],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],"
+     "\"options\":{\"num_ctx\":160}}"},
+    {&wire_ollama_chat, "{\"messages\":[]}"},
+    {&wire_ollama_embed, "{\"input\":[\"ab\",\"cd\"],\"options\":{\"num_ctx\":2}}"},
+    {&wire_ollama_embed, "{\"input\":[]}"},
+    {&wire_ollama_embeddings, "{\"prompt\":\"ab\"}"},
+    {&wire_ollama_embeddings, "{\"prompt\":\"\"}"},
 };
 
 /* Whatever allocation fails, cJSON's as well: a 500, or the same request as with enough memory. */
@@ -132,7 +150,8 @@ static void lack_of_memory_is_a_500(void **state)
                     assert_int_equal(p.prompts[0].ids.n, whole.prompts[0].ids.n);
                 if (p.echo.err == 0 && whole.echo.len > 0) {
                     assert_int_equal(p.echo.len, whole.echo.len);
-                    assert_memory_equal(p.echo.data, whole.echo.data, p.echo.len);
+                    if (strstr(whole.echo.data, "created_at") == NULL) /* that is now */
+                        assert_memory_equal(p.echo.data, whole.echo.data, p.echo.len);
                 }
                 assert_int_equal(p.params.stop.n, whole.params.stop.n);
                 assert_true((p.constraint != NULL) == (whole.constraint != NULL));

@@ -51,11 +51,24 @@ static void the_model_is_that_of_the_body(void **state)
     }
 }
 
+static void the_older_member_is_found_beside_it(void **state)
+{
+    struct body_scan s = scan("{\"name\":\"a\",\"x\":{\"name\":\"b\"}}");
+
+    (void)state;
+    assert_true(s.model == NULL && s.n_name == 3 && memcmp(s.name, "\"a\"", 3) == 0);
+    s = scan("{\"model\":\"m\", \"name\" : 5 }");
+    assert_true(s.n_model == 3 && memcmp(s.model, "\"m\"", 3) == 0);
+    assert_true(s.n_name == 1 && s.name[0] == '5');
+    assert_null(scan("{\"x\":\"name\",\"y\":1}").name);
+}
+
 static void bodies_that_may_be_constrained(void **state)
 {
     (void)state;
     assert_true(scan("{\"guided_regex\":\"a\"}").may_be_constrained);
     assert_true(scan("{\"response_format\":{}}").may_be_constrained);
+    assert_true(scan("{\"format\":\"json\"}").may_be_constrained);
     assert_true(scan("{\"extra_body\":{\"grammar\":\"\"}}").may_be_constrained);
     assert_false(scan("{\"prompt\":\"a grammar\"}").may_be_constrained);
     assert_false(scan("{\"prompt\":\"\\\"grammar\\\"\"}").may_be_constrained);
@@ -115,6 +128,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_model_is_that_of_the_body),
+        cmocka_unit_test(the_older_member_is_found_beside_it),
         cmocka_unit_test(bodies_that_may_be_constrained),
         cmocka_unit_test(it_agrees_with_the_parser),
     };

@@ -42,6 +42,7 @@ static void set(struct stage *g, uint32_t n_models)
 
     *g = (struct stage){.scene = {.models = g->models,
                                   .n_models = n_models,
+                                  .names = METRICS_NAMES_QUIRE,
                                   .server_counts = &g->server_counts,
                                   .routes = routes,
                                   .n_routes = 2,
@@ -314,6 +315,68 @@ static void every_value_is_its_models(void **state)
     buf_release(&g.text);
 }
 
+/* The same counters under the names of others, and nothing under those that are not wanted. */
+static void others_names_have_the_same_values(void **state)
+{
+    static const char *const lines[] = {
+        "\nvllm:num_requests_running{model_name=\"be\\\\ta\\n\",engine=\"0\"} 2\n# HELP",
+        "\nvllm:num_requests_waiting{model_name=\"be\\\\ta\\n\",engine=\"0\"} 12\n# HELP",
+        "\nvllm:kv_cache_usage_perc{model_name=\"be\\\\ta\\n\",engine=\"0\"} 0.25\n# HELP",
+        "\nvllm:prompt_tokens_total{model_name=\"be\\\\ta\\n\",engine=\"0\"} "
+        "10000000000000000017\n",
+        "\nvllm:num_preemptions_total{model_name=\"be\\\\ta\\n\",engine=\"0\"} 9\n# HELP",
+        "\nvllm:request_success_total{model_name=\"be\\\\ta\\n\",engine=\"0\","
+        "finished_reason=\"abort\"} 7\n",
+        "\nvllm:inter_token_latency_seconds_sum{model_name=\"be\\\\ta\\n\",engine=\"0\"} 6\n",
+        "\nvllm:time_per_output_token_seconds_sum{model_name=\"be\\\\ta\\n\",engine=\"0\"} 6\n",
+        "\nllamacpp:prompt_tokens_total{model=\"be\\\\ta\\n\"} 10000000000000000000\n# HELP",
+        "\nllamacpp:prompt_tokens_cached_total{model=\"be\\\\ta\\n\"} 17\n# HELP",
+        "\nllamacpp:requests_deferred{model=\"be\\\\ta\\n\"} 12\n# HELP",
+        "\nllamacpp:tokens_predicted_seconds_total{model=\"be\\\\ta\\n\"} 4\n# HELP",
+        "\nllamacpp:predicted_tokens_seconds{model=\"al\\\"pha\"} 0\n"
+        "llamacpp:predicted_tokens_seconds{model=\"be\\\\ta\\n\"} 2.5\n# HELP",
+        "\nllamacpp:n_busy_slots_per_decode{model=\"be\\\\ta\\n\"} 3\n",
+    };
+    struct engine_stats *s;
+    struct stage g;
+    const char *text;
+    (void)state;
+
+    set(&g, 2);
+    g.scene.names = METRICS_NAMES_VLLM | METRICS_NAMES_LLAMACPP;
+    s = &g.models[1].stats;
+    s->n_running = 2;
+    s->n_preempted = 2;
+    for (int i = 0; i < PRIORITY_COUNT; i++)
+        s->n_waiting[i] = 1 + (uint32_t)i;
+    s->blocks_held = 1;
+    s->blocks_total = 4;
+    s->prompt_tokens = 10000000000000000000u;
+    s->cached_tokens = 17;
+    s->preemptions_recompute = 4;
+    s->preemptions_swap = 5;
+    g.counts[1].outcomes[OUTCOME_CANCELLED] = 3;
+    g.counts[1].outcomes[OUTCOME_TIMEOUT] = 4;
+    hist_add(&g.counts[1].itl, 6);
+    hist_add(&g.counts[1].decode, 4);
+    s->generation_tokens = 10;
+    hist_add(&s->batch_sequences, 2);
+    hist_add(&s->batch_sequences, 4);
+    text = render(&g);
+    HAS_LINES(text, lines);
+    assert_null(strstr(text, "quire_"));
+    assert_non_null(strstr(text, "process_open_fds"));
+    buf_release(&g.text);
+
+    set(&g, 1);
+    g.scene.names = METRICS_NAMES_LLAMACPP;
+    text = render(&g);
+    assert_non_null(strstr(text, "\nllamacpp:requests_processing 0\n"));
+    assert_null(strstr(text, "vllm:"));
+    buf_release(&g.text);
+    assert_int_equal(metrics_names_of("vllm , quire"), METRICS_NAMES_QUIRE | METRICS_NAMES_VLLM);
+}
+
 /* An engine that has not begun has no bounds for its histograms. */
 static void what_nobody_feeds_is_left_out(void **state)
 {
@@ -489,6 +552,7 @@ int main(void)
         cmocka_unit_test(one_model_has_no_label),
         cmocka_unit_test(several_models_are_told_apart),
         cmocka_unit_test(every_value_is_its_models),
+        cmocka_unit_test(others_names_have_the_same_values),
         cmocka_unit_test(what_nobody_feeds_is_left_out),
         cmocka_unit_test(rejections_of_the_server),
         cmocka_unit_test(http_is_counted_by_route),

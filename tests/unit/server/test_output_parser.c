@@ -19,21 +19,49 @@ struct said {
     char thought[400], text[400], calls[600];
 };
 
-/* Everything that came out, as a sender that clears each time would see it. */
+static void put(char *to, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void put(char *to, size_t size, const char *format, ...)
+{
+    const size_t n = strlen(to);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(to + n, size - n, format, args);
+    va_end(args);
+}
+
+/* Everything that came out, as a stream would send it: "f({…});" is a whole call, "f({…" a cut
+ * one. */
 static void take(struct output_parser *s, struct said *out)
 {
     if (s->thought.len > 0)
         strncat(out->thought, s->thought.data, s->thought.len);
     if (s->text.len > 0)
         strncat(out->text, s->text.data, s->text.len);
-    buf_clear(&s->thought);
-    buf_clear(&s->text);
-    for (; s->n_sent < s->n_calls; s->n_sent++) {
-        const struct output_call *c = &s->calls[s->n_sent];
+    for (uint32_t i = s->n_sent; i < s->n_calls; i++) {
+        const struct output_call *c = &s->calls[i];
 
-        snprintf(out->calls + strlen(out->calls), sizeof(out->calls) - strlen(out->calls),
-                 "%s(%s);", c->name, c->arguments);
+        if (!c->was_announced)
+            put(out->calls, sizeof(out->calls), "%s(", c->name);
+        if (c->arguments.len > c->n_sent)
+            strncat(out->calls, c->arguments.data + c->n_sent, c->arguments.len - c->n_sent);
+        if (c->is_over)
+            put(out->calls, sizeof(out->calls), "%s", c->is_whole ? ");" : "~;");
     }
+    output_parser_clear(s);
+}
+
+static void start(struct output_parser *s, const struct output_style *style, bool tools,
+                  bool thinks)
+{
+    if (style->syntax == OUTPUT_FORCED)
+        output_parser_init_forced(s, NULL, style, thinks);
+    else if (style->syntax == OUTPUT_FORCED_NAMED)
+        output_parser_init_forced(s, "f", style, thinks);
+    else
+        output_parser_init(s, style, tools, thinks);
 }
 
 static struct said say(const struct output_style *style, bool tools, bool thinks, const char *text,
@@ -43,7 +71,7 @@ static struct said say(const struct output_style *style, bool tools, bool thinks
     struct said out = {"", "", ""};
     struct output_parser s;
 
-    output_parser_init(&s, style, tools, thinks);
+    start(&s, style, tools, thinks);
     for (size_t i = 0; i < n; i += step) {
         output_parser_feed(&s, text + i, n - i < step ? n - i : step);
         take(&s, &out);
@@ -82,8 +110,36 @@ static const struct scene scenes[] = {
      "f({});"},
     {OUTPUT_HERMES, false, true, false, "<tool_call>{\"name\":\"f\",</tool_call> x", "",
      "<tool_call>{\"name\":\"f\",</tool_call> x", ""},
-    {OUTPUT_HERMES, false, true, false, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":", "",
-     "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":", ""},
+    {OUTPUT_HERMES, false, true, false, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":", "", "",
+     "f({\"a\":~;"},
+    {OUTPUT_HERMES, false, true, false, "<tool_call>{\"name\":\"f\"", "", "", "f(~;"},
+    {OUTPUT_HERMES, false, true, false, "<tool_call>{\"na", "", "<tool_call>{\"na", ""},
+    {OUTPUT_HERMES, false, true, false,
+     "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\": oops}}</tool_call> so", "", "so",
+     "f({\"a\": oops}}~;"},
+    {OUTPUT_HERMES, false, true, false,
+     "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"</tool_call>\"}}</tool_call>", "", "",
+     "f({\"a\":\"</tool_call>\"});"},
+    {OUTPUT_HERMES, false, true, false,
+     "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"x\ny\tz\"}}</tool_call>", "", "",
+     "f({\"a\":\"x\\ny\\tz\"});"},
+    {OUTPUT_HERMES, false, true, false,
+     "<tool_call>{\"name\":\"f\",\"arguments\":{}}}\n</tool_call>so", "", "so", "f({});"},
+    {OUTPUT_HERMES, false, true, false, "<tool_call>{\"name\":\"f\",\"arguments\":{}}} and", "",
+     "} and", "f({});"},
+    {OUTPUT_HERMES, false, true, false,
+     "<tool_call>{\"id\":7,\"name\":\"f\",\"arguments\":{},\"x\":[{\"name\":1}]}</tool_call>", "",
+     "", "f({});"},
+    {OUTPUT_HERMES, false, true, false,
+     "<tool_call>{\"arguments\":{\"name\":\"g\"},\"n\\u0061me\":\"f\"}</tool_call>", "", "",
+     "f({\"name\":\"g\"});"},
+    {OUTPUT_HERMES, false, true, false,
+     "<tool_call>{\"name\":\"\\\"f\\\"\",\"arguments\":{\"a\":1}}</tool_call>", "", "",
+     "\"f\"({\"a\":1});"},
+    {OUTPUT_HERMES, false, true, false, "<tool_call></tool_call>", "", "<tool_call></tool_call>",
+     ""},
+    {OUTPUT_HERMES, false, true, false, "<tool_call>what <tool_call>{\"name\":\"f\"}</tool_call>",
+     "", "<tool_call>what", "f({});"},
     {OUTPUT_HERMES, false, true, false, "<tool_call>{\"name\":7}</tool_call>", "",
      "<tool_call>{\"name\":7}</tool_call>", ""},
     {OUTPUT_HERMES, false, false, false, "<tool_call>{\"name\":\"f\"}</tool_call>", "",
@@ -98,9 +154,21 @@ static const struct scene scenes[] = {
      "f({});g({});"},
     {OUTPUT_LLAMA3, false, true, false, "{\"answer\": 42} is it", "", "{\"answer\": 42} is it", ""},
     {OUTPUT_LLAMA3, false, true, false, "A set: {1, 2}", "", "A set: {1, 2}", ""},
+    {OUTPUT_LLAMA3, false, true, false, "{\"name\": \"Ada\", \"age\": 36}", "", "", "Ada({});"},
+    {OUTPUT_LLAMA3, false, true, false, "{\"name\": \"Ada\", \"a", "", "{\"name\": \"Ada\", \"a",
+     ""},
+    {OUTPUT_LLAMA3, false, true, false, "{\"name\":\"f\",\"parameters\":{\"a\":\"};\"}} bye", "",
+     "bye", "f({\"a\":\"};\"});"},
     {OUTPUT_MISTRAL, false, true, false,
      "[TOOL_CALLS][{\"name\":\"f\",\"arguments\":{\"a\":[]}},{\"name\":\"g\",\"arguments\":{}}]",
      "", "", "f({\"a\":[]});g({});"},
+    {OUTPUT_MISTRAL, false, true, false,
+     "So. [TOOL_CALLS]get_x[ARGS]{\"a\": 1}[TOOL_CALLS]g[CALL_ID]abcdefghi[ARGS]{\"b\"", "", "So.",
+     "get_x({\"a\": 1});g({\"b\"~;"},
+    {OUTPUT_MISTRAL, false, true, false, "[TOOL_CALLS]get_x", "", "[TOOL_CALLS]get_x", ""},
+    {OUTPUT_MISTRAL, false, true, false, "[TOOL_CALLS]f[ARGS]", "", "", "f(~;"},
+    {OUTPUT_MISTRAL, false, true, false, "[TOOL_CALLS][{\"name\":\"f\",\"arguments\":{}},{\"na", "",
+     "", "f({});"},
     {OUTPUT_GRANITE, true, true, false, "<|tool_call|>[{\"name\":\"f\",\"arguments\":{}}]", "", "",
      "f({});"},
     {OUTPUT_GRANITE, true, true, false, "<|tool_call|>[]", "", "<|tool_call|>[]", ""},
@@ -109,6 +177,45 @@ static const struct scene scenes[] = {
      "```json\n{\"a\": 1}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n"
      "```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
      "so", "", "f({\"a\": 1});g({});"},
+    {OUTPUT_DEEPSEEK, true, true, true,
+     "so</think><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": "
+     "\"```\"}<｜tool▁call▁end｜>"
+     "<｜tool▁call▁begin｜>g<｜tool▁sep｜>{\"b\":<｜tool▁calls▁end｜>.",
+     "so", ".", "f({\"a\": \"```\"});g({\"b\":~;"},
+    {OUTPUT_DEEPSEEK, false, true, false,
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```py", "",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```py", ""},
+    {OUTPUT_HARMONY, true, true, false,
+     "<|channel|>commentary to=functions.f<|message|>{\"a\":1}<|call|><|start|>assistant<|channel|>"
+     "final<|message|>Hi",
+     "", "Hi", "f({\"a\":1});"},
+    {OUTPUT_HARMONY, true, true, false,
+     "<|channel|>commentary to=functions.f<|message|>{\"a\":1<|end|><|start|>assistant<|channel|>"
+     "final<|message|>Hi",
+     "", "Hi", "f({\"a\":1~;"},
+    {OUTPUT_HARMONY, true, true, false,
+     "<|channel|>commentary to=functions.f<|message|>no<|end|><|channel|>final<|message|>Hi", "",
+     "noHi", ""},
+    {OUTPUT_FORCED, false, true, false,
+     "[{\"name\": \"f\", \"arguments\": {\"a\": [1]}}, {\"name\": \"g\", \"arguments\": {\"b\": "
+     "\"x",
+     "", "", "f({\"a\": [1]});g({\"b\": \"x~;"},
+    {OUTPUT_FORCED, false, true, false, "[{\"name\":\"f\",\"argu", "", "", "f(~;"},
+    {OUTPUT_FORCED, false, true, false, "[{\"na", "", "", ""},
+    {OUTPUT_FORCED, true, true, true, "Hm.\n</think>\n\n[{\"name\":\"f\",\"arguments\":{}}]", "Hm.",
+     "", "f({});"},
+    {OUTPUT_FORCED, true, true, false, "<think>Hm.</think>[{\"name\":\"f\",\"arguments\":{}}]",
+     "Hm.", "", "f({});"},
+    {OUTPUT_FORCED, true, true, false, "[{\"name\":\"f\",\"arguments\":{}}]", "", "", "f({});"},
+    {OUTPUT_FORCED, true, true, false, "<think>Hm", "Hm", "", ""},
+    {OUTPUT_FORCED_NAMED, true, true, true, "Hm.</think>{\"a\":1}", "Hm.", "", "f({\"a\":1});"},
+    {OUTPUT_FORCED_NAMED, true, true, false, "{\"a\":1", "", "", "f({\"a\":1~;"},
+    {OUTPUT_FORCED, false, true, false, "[{\"name\":\"f\",\"arguments\":{}},{\"name\":\"g", "", "",
+     "f({});"},
+    {OUTPUT_FORCED_NAMED, false, true, false, "{\"a\": 1, \"b\": [", "", "",
+     "f({\"a\": 1, \"b\": [~;"},
+    {OUTPUT_FORCED_NAMED, false, true, false, " {\"a\": 1}\n", "", "", "f({\"a\": 1});"},
+    {OUTPUT_FORCED_NAMED, false, true, false, " ", "", "", "f(~;"},
     {OUTPUT_HARMONY, true, true, false,
      "<|channel|>analysis<|message|>Let me think.<|end|><|start|>assistant<|channel|>commentary "
      "to=functions.f <|constrain|>json<|message|>{\"a\":1}",
@@ -131,7 +238,7 @@ static void scenes_in_any_cut(void **state)
 
             if (strcmp(got.thought, scene->thought) != 0 || strcmp(got.text, scene->text) != 0 ||
                 strcmp(got.calls, scene->calls) != 0)
-                fail_msg("scene %zu by %zu: thought '%s' text '%s' calls '%s'", i, step,
+                fail_msg("%s by %zu: thought '%s' text '%s' calls '%s'", scene->said, step,
                          got.thought, got.text, got.calls);
         }
     }
@@ -205,6 +312,54 @@ static void styles_are_read_off_templates(void **state)
     style = output_style_find("[TOOL_CALLS]");
     assert_true(output_parser_is_mark(&style, "[TOOL_CALLS]", 12));
     assert_false(output_parser_is_mark(&style, "[INST]", 6));
+}
+
+/* Arguments grow with what is written. */
+static void arguments_come_at_once(void **state)
+{
+    const struct output_style style = {OUTPUT_HERMES, false};
+    static const char head[] = "<tool_call>{\"name\":\"f\",\"arguments\":{";
+    struct output_parser s;
+    struct buf object;
+    (void)state;
+
+    output_parser_init(&s, &style, true, false);
+    output_parser_feed(&s, head, strlen(head));
+    assert_int_equal(s.n_calls, 1);
+    assert_string_equal(s.calls[0].arguments.data, "{");
+    output_parser_feed(&s, "\"a\": \"x", 7);
+    assert_string_equal(s.calls[0].arguments.data, "{\"a\": \"x");
+    assert_true(output_parser_has_more(&s));
+    output_parser_clear(&s);
+    assert_false(output_parser_has_more(&s));
+    assert_int_equal(s.n_sent, 0); /* it goes on */
+    output_parser_feed(&s, "y", 1);
+    assert_true(output_parser_has_more(&s));
+    output_parser_end(&s);
+    assert_false(output_parser_calls_are_whole(&s));
+    buf_init(&object, 100);
+    output_call_add_object(&s.calls[0], &object);
+    assert_string_equal(object.data, "{\"a\": \"xy\"}");
+    buf_release(&object);
+    output_parser_release(&s);
+}
+
+/* More calls than there may be: the first are kept, and the rest is no reason to stop reading. */
+static void calls_are_counted(void **state)
+{
+    const struct output_style style = {OUTPUT_HERMES, false};
+    static const char call[] = "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>";
+    struct output_parser s;
+    (void)state;
+
+    output_parser_init(&s, &style, true, false);
+    for (int i = 0; i < OUTPUT_MAX_CALLS + 3; i++)
+        output_parser_feed(&s, call, strlen(call));
+    output_parser_end(&s);
+    assert_int_equal(output_parser_error(&s), 0);
+    assert_int_equal(s.n_calls, OUTPUT_MAX_CALLS);
+    assert_int_equal(s.text.len, 3 * strlen(call));
+    output_parser_release(&s);
 }
 
 /* Parts of a JSON text as they were written. */
@@ -284,6 +439,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scenes_in_any_cut),
         cmocka_unit_test(text_comes_at_once),
+        cmocka_unit_test(arguments_come_at_once),
+        cmocka_unit_test(calls_are_counted),
         cmocka_unit_test(ids_suit_the_template),
         cmocka_unit_test(styles_are_read_off_templates),
         cmocka_unit_test(json_parts),

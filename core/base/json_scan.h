@@ -1,0 +1,54 @@
+/* core/base/json_scan.h - a JSON text looked at byte by byte, as it arrives.
+ *
+ * Says where values and names begin and end, and which byte cannot stand where it does, without
+ * keeping any of them. It takes what json_parse() takes: control characters in strings, but no
+ * \u0000, no half of a surrogate pair, no depth beyond JSON_MAX_DEPTH. That the text is UTF-8 is
+ * the caller's business.
+ *
+ * Thread: one owner.
+ * Memory: none but the struct.
+ */
+#ifndef CORE_BASE_JSON_SCAN_H
+#define CORE_BASE_JSON_SCAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+#include "core/base/json.h"
+
+enum json_event {               /* several of one byte are or-ed */
+    JSON_EVENT_BAD = 1,         /* it cannot stand here; so it is for all that follow */
+    JSON_EVENT_BEGIN = 2,       /* the first of a value */
+    JSON_EVENT_END = 4,         /* the last of a value */
+    JSON_EVENT_ENDED = 8,       /* a number ended with the byte before */
+    JSON_EVENT_OPEN_NAME = 16,  /* the quote before a member's name */
+    JSON_EVENT_CLOSE_NAME = 32, /* the quote behind it */
+};
+
+struct json_scan {
+    uint8_t state;
+    uint8_t n_digits;    /* of \uXXXX, so far */
+    uint8_t n_literal;   /* of true, false, null */
+    char literal;        /* its first letter */
+    bool is_name;        /* the string is a member's name */
+    uint16_t unit, high; /* of UTF-16; the first half of a pair, or 0 */
+    uint32_t depth;      /* objects and lists that are open */
+    uint8_t objects[(JSON_MAX_DEPTH + 7) / 8]; /* a bit each: it is an object */
+};
+
+void json_scan_init(struct json_scan *s);
+
+/* The json_events of the next byte, or-ed. */
+unsigned json_scan_byte(struct json_scan *s, char c);
+
+/* Is what comes next inside a string, and no part of an escape? */
+bool json_scan_is_in_string(const struct json_scan *s);
+
+/* Append the object or list text[0..n), which may be cut anywhere, with what closes it: a string
+ * that was cut ends there, a member without its whole value is left out, and so is a number that
+ * might have gone on. A text that is no beginning of an object or a list gives "{}". 0 or ERR_*. */
+int json_add_closed(struct buf *out, const char *text, size_t n);
+
+#endif

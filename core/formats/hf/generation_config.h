@@ -1,0 +1,25 @@
+/* core/formats/hf/generation_config.h - generation_config.json of a model folder, as GGUF keys.
+ *
+ * Of its members those are read that vLLM takes as a server's defaults: temperature, top_p, top_k,
+ * min_p, repetition_penalty, presence_penalty, frequency_penalty and max_new_tokens. They become
+ * general.sampling.* (core/model/sampling_defaults.h), which checks their ranges. do_sample is not
+ * looked at, as there.
+ *
+ * Thread: the one that loads.
+ * Memory: the writer's copies.
+ * Errors: a sentence in the folder's `err` for a file that is no JSON object, or a member that is
+ *         no number; no file is no error.
+ */
+#ifndef CORE_FORMATS_HF_GENERATION_CONFIG_H
+#define CORE_FORMATS_HF_GENERATION_CONFIG_H
+
+#include <stddef.h>
+
+struct hf_folder;
+
+/* Read the file and add its keys to the folder's writer. */
+int hf_generation_config_add(struct hf_folder *f);
+/* The same for a file that was read already. */
+int hf_generation_config_take(struct hf_folder *f, const char *text, size_t n);
+
+#endif

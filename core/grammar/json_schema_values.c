@@ -1,0 +1,224 @@
+/* core/grammar/json_schema_values.c - enum and const: the values that the rest of the schema
+ * allows, as they stand. */
+#include "core/grammar/json_schema_impl.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/grammar/expr.h"
+#include "core/grammar/regex.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a value is checked against, beside its type. */
+static const char *const checked[] = {"minLength",        "maxLength", "pattern",
+                                      "minimum",          "maximum",   "exclusiveMinimum",
+                                      "exclusiveMaximum", "format",    NULL};
+
+static unsigned type_of(const cJSON *v)
+{
+    if (cJSON_IsNumber(v))
+        return v->valuedouble == floor(v->valuedouble) ? SCHEMA_INTEGER : SCHEMA_NUMBER;
+    return cJSON_IsNull(v)     ? SCHEMA_NULL
+           : cJSON_IsBool(v)   ? SCHEMA_BOOLEAN
+           : cJSON_IsString(v) ? SCHEMA_STRING
+           : cJSON_IsArray(v)  ? SCHEMA_ARRAY
+                               : SCHEMA_OBJECT;
+}
+
+/* ---- as text ---- */
+
+/* The shortest that is read as the same number. */
+static void add_number(struct buf *b, double v)
+{
+    char text[40] = "";
+
+    if (v == floor(v) && fabs(v) < 1e15)
+        snprintf(text, sizeof(text), "%.0f", v);
+    for (int digits = 15; digits <= 17 && (text[0] == '\0' || strtod(text, NULL) != v); digits++)
+        snprintf(text, sizeof(text), "%.*g", digits, v);
+    buf_add_str(b, text);
+}
+
+static void add_value(struct schema *s, struct buf *b, const cJSON *v)
+{
+    const cJSON *it;
+
+    schema_spend(s, 5);
+    if (cJSON_IsNumber(v)) {
+        add_number(b, v->valuedouble);
+    } else if (cJSON_IsString(v)) {
+        json_add_cstring(b, v->valuestring);
+    } else if (cJSON_IsArray(v) || cJSON_IsObject(v)) {
+        buf_add_str(b, cJSON_IsArray(v) ? "[" : "{");
+        cJSON_ArrayForEach(it, v)
+        {
+            if (it != v->child)
+                buf_add_str(b, ",");
+            if (cJSON_IsObject(v)) {
+                json_add_cstring(b, it->string);
+                buf_add_str(b, ":");
+            }
+            add_value(s, b, it);
+        }
+        buf_add_str(b, cJSON_IsArray(v) ? "]" : "}");
+    } else {
+        buf_add_str(b, cJSON_IsNull(v) ? "null" : cJSON_IsTrue(v) ? "true" : "false");
+    }
+}
+
+char *schema_value_text(struct schema *s, const cJSON *v)
+{
+    struct buf b;
+    char *text = NULL;
+
+    buf_init(&b, 64u << 20);
+    add_value(s, &b, v);
+    buf_add(&b, "", 1);
+    if (b.err == 0)
+        text = mem_strdup(b.data);
+    if (text == NULL)
+        grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
+    buf_release(&b);
+    return text;
+}
+
+/* ---- what else the schema says ---- */
+
+static bool is_checked(const char *keyword)
+{
+    for (int i = 0; checked[i] != NULL; i++)
+        if (strcmp(keyword, checked[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Other keywords cannot be checked against values. */
+static void check_keywords(struct schema *s, const struct schema_node *at)
+{
+    const cJSON *it;
+
+    cJSON_ArrayForEach(it, at->schema)
+    {
+        if (schema_is_annotation(it->string) || strcmp(it->string, "enum") == 0 ||
+            strcmp(it->string, "const") == 0 || strcmp(it->string, "type") == 0)
+            continue;
+        if (!is_checked(it->string))
+            schema_refuse(s, at, "'%.40s' beside enum or const is not supported", it->string);
+    }
+}
+
+static bool is_within(const cJSON *schema, const char *keyword, double v, int sign, bool or_equal)
+{
+    const cJSON *bound = schema_get(schema, keyword);
+    const double beyond = cJSON_IsNumber(bound) ? sign * (v - bound->valuedouble) : 1;
+
+    return beyond > 0 || (or_equal && beyond >= 0);
+}
+
+static bool number_fits(const cJSON *schema, double v)
+{
+    return is_within(schema, "minimum", v, 1, true) && is_within(schema, "maximum", v, -1, true) &&
+           is_within(schema, "exclusiveMinimum", v, 1, false) &&
+           is_within(schema, "exclusiveMaximum", v, -1, false);
+}
+
+/* The format of a value that is listed is the schema's business. */
+static bool string_fits(struct schema *s, const struct schema_node *at, const char *text)
+{
+    const cJSON *pattern = schema_get(at->schema, "pattern");
+    struct expr_set *e = NULL;
+    uint64_t n = 0;
+    bool fits;
+
+    for (const char *c = text; *c != '\0'; c++)
+        n += ((uint8_t)*c & 0xC0) != 0x80;
+    schema_spend(s, 10 + n);
+    fits = n >= schema_count(s, at, "minLength", 0) &&
+           n <= schema_count(s, at, "maxLength", GRAMMAR_NO_LIMIT);
+    if (pattern == NULL || !fits)
+        return fits;
+    if (!cJSON_IsString(pattern)) {
+        schema_refuse(s, at, "'pattern' must be a string");
+        return false;
+    }
+    if (regex_alphabet(&e, s->b, REGEX_JSON) == 0)
+        fits = expr_matches(e,
+                            grammar_regex_expr(e, s->b, pattern->valuestring,
+                                               strlen(pattern->valuestring), REGEX_SEARCH),
+                            text);
+    expr_destroy(&e);
+    schema_point(s, at, "pattern");
+    return fits;
+}
+
+static bool fits(struct schema *s, const struct schema_node *at, const cJSON *v)
+{
+    if (cJSON_IsNumber(v))
+        return number_fits(at->schema, v->valuedouble);
+    return !cJSON_IsString(v) || string_fits(s, at, v->valuestring);
+}
+
+/* ---- writing ---- */
+
+bool schema_next_value(struct schema *s, const struct schema_node *at, const cJSON **v)
+{
+    const cJSON *list = schema_get(at->schema, "enum"), *only = schema_get(at->schema, "const");
+    const unsigned types = schema_types(s, at);
+
+    if (list == NULL) {
+        *v = *v == NULL ? only : NULL;
+        list = only;
+    } else {
+        *v = *v == NULL ? list->child : (*v)->next;
+    }
+    for (; *v != NULL && !schema_has_failed(s); *v = list == only ? NULL : (*v)->next) {
+        schema_spend(s, 4);
+        if (cJSON_IsNumber(*v) && !isfinite((*v)->valuedouble))
+            schema_refuse(s, at, "a number of enum or const is too large");
+        if ((type_of(*v) & types) != 0 && (only == NULL || schema_equal(s, *v, only)) &&
+            fits(s, at, *v))
+            return true;
+    }
+    return false;
+}
+
+static struct grammar_piece write_texts(struct schema *s, const struct schema_node *at, uint32_t n)
+{
+    struct text_ref *texts = mem_calloc(n, sizeof(*texts));
+    struct grammar_piece p = {0};
+    const cJSON *v = NULL;
+    uint32_t n_texts = 0;
+
+    if (texts == NULL)
+        grammar_builder_fail(s->b, ERR_NOMEM, "out of memory");
+    while (!schema_has_failed(s) && n_texts < n && schema_next_value(s, at, &v)) {
+        char *text = schema_value_text(s, v);
+
+        if (text != NULL)
+            texts[n_texts++] = (struct text_ref){text, strlen(text)};
+        schema_spend(s, 10 + (text != NULL ? texts[n_texts - 1].n / 5 : 0));
+    }
+    if (n_texts == 0 && !schema_has_failed(s))
+        schema_refuse(s, at, "no value of enum or const is allowed by the rest");
+    if (!schema_has_failed(s))
+        p = grammar_choice(s->b, texts, n_texts);
+    for (uint32_t i = 0; i < n_texts; i++)
+        mem_free((void *)(uintptr_t)texts[i].bytes);
+    mem_free(texts);
+    return p;
+}
+
+struct grammar_piece schema_values(struct schema *s, const struct schema_node *at)
+{
+    const cJSON *list = schema_get(at->schema, "enum");
+
+    check_keywords(s, at);
+    if (list != NULL && (!cJSON_IsArray(list) || list->child == NULL))
+        return schema_refuse(s, at, "'enum' must be a list with at least one value");
+    if (schema_has_failed(s))
+        return (struct grammar_piece){0};
+    return write_texts(s, at, list != NULL ? (uint32_t)cJSON_GetArraySize(list) : 1);
+}

@@ -1,0 +1,52 @@
+/* core/model/sampling_defaults.h - how to sample where a request says nothing.
+ *
+ * Files may say how their model wants to be sampled: a GGUF file in keys general.sampling.*, a
+ * folder in generation_config.json, which becomes the same keys. Settings come before the file; a
+ * request's own field comes before both. What nobody says is left to the caller.
+ *
+ * Thread: filled while the model is loaded, then constant.
+ * Memory: none.
+ * Errors: none. A key that cannot be obeyed is a line of the log, and as if it were not there.
+ * Source: the keys' names are those of llama.cpp's gguf-py, constants.py (Keys.General); it has
+ *         none for penalty_present, penalty_freq and max_tokens.
+ */
+#ifndef CORE_MODEL_SAMPLING_DEFAULTS_H
+#define CORE_MODEL_SAMPLING_DEFAULTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gguf;
+
+enum sampling_default {
+    SAMPLING_TEMPERATURE = 0,
+    SAMPLING_TOP_P,
+    SAMPLING_TOP_K, /* 0 and below: off */
+    SAMPLING_MIN_P,
+    SAMPLING_REPETITION_PENALTY,
+    SAMPLING_PRESENCE_PENALTY,
+    SAMPLING_FREQUENCY_PENALTY,
+    SAMPLING_MAX_TOKENS,
+    SAMPLING_XTC_PROBABILITY,
+    SAMPLING_XTC_THRESHOLD,
+    SAMPLING_MIROSTAT, /* 0 or 2 */
+    SAMPLING_MIROSTAT_TAU,
+    SAMPLING_MIROSTAT_ETA,
+    SAMPLING_PENALTY_LAST_N, /* tokens that penalties look at; -1: all of them, 0: no penalties */
+    SAMPLING_DEFAULT_COUNT
+};
+
+struct sampling_defaults { /* zero says nothing */
+    uint32_t has;          /* bit i: value[i] is one */
+    double value[SAMPLING_DEFAULT_COUNT];
+};
+
+/* What the file says, within the ranges that a request's fields have. */
+void sampling_defaults_read(struct sampling_defaults *d, const struct gguf *g);
+
+void sampling_defaults_set(struct sampling_defaults *d, enum sampling_default what, double value);
+/* `otherwise` where it says nothing, or is NULL. */
+double sampling_defaults_get(const struct sampling_defaults *d, enum sampling_default what,
+                             double otherwise);
+
+#endif

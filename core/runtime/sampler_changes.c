@@ -1,0 +1,96 @@
+/* core/runtime/sampler_changes.c - penalties, and tokens that may not come; see sampler_impl.h. */
+#include "core/runtime/sampler_impl.h"
+
+#include <math.h>
+
+/* ---- penalties ---- */
+
+bool sampler_has_penalties(const struct batch_output *o)
+{
+    const struct sampling *p = o->sampling;
+
+    return o->n_counts > 0 ||
+           (p->penalty_last_n > 0 && (p->repetition_penalty != 1.0f ||
+                                      p->frequency_penalty != 0.0f ||
+                                      p->presence_penalty != 0.0f));
+}
+
+static float repeated(const struct sampling *p, float logit)
+{
+    return logit > 0 ? logit / p->repetition_penalty : logit * p->repetition_penalty;
+}
+
+static void penalise_counted(const struct batch_output *o, float *x)
+{
+    const struct sampling *p = o->sampling;
+
+    for (uint32_t i = 0; i < o->n_counts; i++) {
+        const struct token_count *c = &o->counts[i];
+
+        x[c->id] = repeated(p, x[c->id]);
+        if (c->n_generated > 0)
+            x[c->id] -= p->frequency_penalty * (float)c->n_generated + p->presence_penalty;
+    }
+}
+
+/* As llama-server has them: a window, and prompt and answer are the same. */
+static void penalise_window(uint32_t *counts, const struct batch_output *o, float *x)
+{
+    const struct sampling *p = o->sampling;
+    const uint32_t n = p->penalty_last_n < o->pos ? p->penalty_last_n : o->pos;
+    const int32_t *last = o->history + (o->pos - n);
+
+    for (uint32_t i = 0; i < n; i++)
+        counts[last[i]]++;
+    for (uint32_t i = 0; i < n; i++) {
+        const int32_t id = last[i];
+
+        if (counts[id] > 0)
+            x[id] = repeated(p, x[id]) -
+                    (p->frequency_penalty * (float)counts[id] + p->presence_penalty);
+        counts[id] = 0;
+    }
+}
+
+void sampler_penalties(uint32_t *counts, const struct batch_output *o, float *logits)
+{
+    if (o->sampling->penalty_last_n == 0)
+        penalise_counted(o, logits);
+    else if (sampler_has_penalties(o))
+        penalise_window(counts, o, logits);
+}
+
+/* ---- bans ---- */
+
+static void keep_allowed(const uint32_t *allowed, float *x, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!(allowed[i >> 5] >> (i & 31) & 1))
+            x[i] = -INFINITY;
+}
+
+/* Does the text end with all of the word's n ids but the last? */
+static bool would_end(const struct batch_output *o, const int32_t *word, uint32_t n)
+{
+    if (o->pos < n - 1)
+        return false;
+    for (uint32_t i = 0; i + 1 < n; i++)
+        if (o->history[o->pos - (n - 1) + i] != word[i])
+            return false;
+    return true;
+}
+
+void sampler_bans(const struct batch_output *o, float *logits, uint32_t n_vocab)
+{
+    const int32_t *at = o->sampling->bad_words;
+
+    if (o->sampling->allowed != NULL)
+        keep_allowed(o->sampling->allowed, logits, n_vocab);
+    while (at != NULL && *at > 0) {
+        const uint32_t n = (uint32_t)*at++;
+
+        if (would_end(o, at, n))
+            logits[at[n - 1]] = -INFINITY;
+        at += n;
+    }
+}

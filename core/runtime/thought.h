@@ -1,0 +1,69 @@
+/* core/runtime/thought.h - whether a text is inside a thought, by its tokens: a constraint is for
+ * what comes behind it, and a thought may have a budget.
+ *
+ * While a thought is open nothing is constrained, but where a constraint waits the text may not
+ * end. When its tokens are used up, the next one is the closing mark. Where a thought may open, a
+ * constraint allows the opening mark as the very first token.
+ *
+ * Thread: the engine's, as the rest of a request.
+ * Memory: none.
+ */
+#ifndef CORE_RUNTIME_THOUGHT_H
+#define CORE_RUNTIME_THOUGHT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define THOUGHT_NO_LIMIT UINT32_MAX
+
+enum thought_phase {
+    THOUGHT_NONE = 0, /* it is over, or there was none */
+    THOUGHT_MAY_OPEN, /* the first token decides; without a constraint, any */
+    THOUGHT_OPEN,
+};
+
+struct thought { /* zero: none */
+    enum thought_phase phase;
+    int32_t open, close; /* the marks */
+    uint32_t n_left;     /* tokens before the closing mark, or THOUGHT_NO_LIMIT */
+};
+
+/* Must the next token be the closing mark? */
+static inline bool thought_must_close(const struct thought *t)
+{
+    return t != NULL && t->phase == THOUGHT_OPEN && t->n_left == 0;
+}
+
+/* Does a constraint wait for its end? */
+static inline bool thought_is_open(const struct thought *t)
+{
+    return t != NULL && t->phase == THOUGHT_OPEN;
+}
+
+/* May it open with the next token? */
+static inline bool thought_may_open(const struct thought *t)
+{
+    return t != NULL && t->phase == THOUGHT_MAY_OPEN;
+}
+
+/* Go on behind a token. Does it belong to the thought, marks included? */
+static inline bool thought_take(struct thought *t, int32_t id, bool is_constrained)
+{
+    if (t == NULL || t->phase == THOUGHT_NONE)
+        return false;
+    if (t->phase == THOUGHT_MAY_OPEN) {
+        if (id == t->open)
+            t->phase = THOUGHT_OPEN;
+        else if (is_constrained)
+            t->phase = THOUGHT_NONE;
+        return id == t->open;
+    }
+    if (id == t->close)
+        t->phase = THOUGHT_NONE;
+    else if (t->n_left != THOUGHT_NO_LIMIT && t->n_left > 0)
+        t->n_left--;
+    return true;
+}
+
+#endif

@@ -1,0 +1,180 @@
+/* server/api/api_request_chat.c - a conversation as tokens; see api_request_impl.h.
+ *
+ * Ollama's goes on from the tokens of an earlier one, and may lose messages where it is too long.
+ */
+#include "server/api/api_request_impl.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/base/spans.h"
+#include "core/tokenizer/tokenizer.h"
+#include "server/api/chat/chat.h"
+#include "server/api/response/response_writer.h"
+
+#include <string.h>
+
+/* What the sampler has to know of thoughts, where a constraint waits for their end or they have a
+ * budget. */
+static void begin_thought(const struct api_request *p, const struct server_model *model,
+                          const struct buf *text, struct prompt *prompt)
+{
+    const struct params *params = &p->params;
+    const struct chat_marks marks = chat_marks(model->chat);
+    const bool may_open = params->add_generation_prompt && !params->continue_final_message &&
+                          chat_wants_thoughts(params) &&
+                          !output_parser_prompt_has_thought(chat_style(model->chat), text->data,
+                                                            text->len);
+
+    prompt->thought = (struct thought){.open = marks.open, .close = marks.close};
+    prompt->thought.n_left = params->thinking_budget;
+    if (marks.close == TOKEN_NONE)
+        return;
+    if (p->constraint == NULL && params->thinking_budget == THOUGHT_NO_LIMIT)
+        return;
+    if (prompt->thinks)
+        prompt->thought.phase = THOUGHT_OPEN;
+    else if (may_open)
+        prompt->thought.phase = THOUGHT_MAY_OPEN;
+}
+
+/* The text that the model reads. A constraint is for content, not for thoughts: where the sampler
+ * cannot see them end, there are none. What the server writes to end them is no client's. */
+static int render_chat(struct api_request *p, const struct server_model *model,
+                       struct prompt *prompt, struct buf *text, struct spans *own)
+{
+    const struct output_style *style = chat_style(model->chat);
+    int rc = chat_render(model->chat, &p->params, p->budget, text, own, &p->error);
+    size_t n;
+
+    if (rc == 0 && text->data == NULL && buf_add_str(text, "") < 0)
+        rc = api_request_no_memory(p);
+    if (rc < 0)
+        return rc;
+    n = text->len;
+    prompt->thinks = output_parser_prompt_thinks(style, text->data, n);
+    begin_thought(p, model, text, prompt);
+    if (prompt->thinks && p->constraint != NULL && prompt->thought.phase == THOUGHT_NONE) {
+        output_parser_close_thought(style, text);
+        spans_add(own, n, text->len);
+        prompt->thinks = false;
+    }
+    return text->err < 0 || own->err < 0 ? api_request_no_memory(p) : 0;
+}
+
+/* The tokens of Ollama's `context` come first, and have the one that begins a text. */
+static int put_context_first(struct api_request *p, const struct server_model *model,
+                             struct prompt *prompt)
+{
+    const size_t max = api_request_context(p, model);
+    const int32_t bos = tokenizer_bos(model->tokenizer);
+    const size_t from = bos != TOKEN_NONE && prompt->ids.ids[0] == bos;
+    struct token_list all = {0};
+    int rc = 0;
+
+    for (const cJSON *it = p->params.context->child; rc == 0 && it != NULL; it = it->next)
+        rc = token_list_add(&all, (int32_t)it->valuedouble, max);
+    for (size_t i = from; rc == 0 && i < prompt->ids.n; i++)
+        rc = token_list_add(&all, prompt->ids.ids[i], max);
+    token_list_release(&prompt->ids);
+    prompt->ids = all;
+    if (rc == ERR_LIMIT)
+        return api_request_too_long(p, model, 0);
+    return rc < 0 ? api_request_no_memory(p) : 0;
+}
+
+/* A template writes the special tokens out, the first one as well. */
+static int take_turns(struct api_request *p, const struct server_model *model,
+                     struct prompt *prompt)
+{
+    struct spans own = {0};
+    struct buf text;
+    int rc;
+
+    buf_init(&text, CHAT_MAX_PROMPT);
+    rc = render_chat(p, model, prompt, &text, &own);
+    if (rc == 0) {
+        prompt->text = buf_detach(&text, &prompt->n_text);
+        rc = api_request_encode_text(p, model, prompt, &own);
+    }
+    if (rc == 0 && p->params.context != NULL)
+        rc = put_context_first(p, model, prompt);
+    buf_release(&text);
+    spans_release(&own);
+    return rc;
+}
+
+/* Has the conversation failed, or is it there, but without room for `answer` tokens behind it? */
+static bool is_too_long(const struct api_request *p, const struct server_model *model,
+                        const struct prompt *prompt, uint32_t answer)
+{
+    if (p->error.status != 0)
+        return p->error.code != NULL && strcmp(p->error.code, "context_length_exceeded") == 0;
+    return prompt->ids.n + answer > api_request_context(p, model);
+}
+
+/* The conversation without the first n of `all` its messages. */
+static int take_without(struct api_request *p, const struct server_model *model,
+                        struct prompt *prompt, const struct chat_message *all, uint32_t n_all,
+                        uint32_t n)
+{
+    memcpy(p->params.chat.messages, all, n_all * sizeof(*all));
+    p->params.chat.n_messages = n_all;
+    conversation_drop(&p->params.chat, n);
+    mem_free(prompt->text);
+    token_list_release(&prompt->ids);
+    *prompt = (struct prompt){0};
+    p->error = (struct api_error){0};
+    p->reason = REJECTION_INVALID;
+    return take_turns(p, model, prompt);
+}
+
+/* Of steps, or of memory: another try would not help. */
+static bool has_run_out(const struct api_request *p)
+{
+    return budget_error(p->budget) < 0 || p->error.status >= 500;
+}
+
+/* Without as few of the oldest messages as it takes to leave room for an answer: for what it may
+ * have at most, or a quarter of the context. A template may refuse what is left over, as where no
+ * user begins: then more go. */
+static int drop_messages(struct api_request *p, const struct server_model *model,
+                         struct prompt *prompt, const struct chat_message *all, uint32_t n_all)
+{
+    const uint32_t most = api_request_context(p, model) / 4;
+    const uint32_t answer = p->params.max_tokens < most ? p->params.max_tokens : most;
+    uint32_t low = 1, high = n_all - 1;
+    int rc;
+
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+
+        rc = take_without(p, model, prompt, all, n_all, middle);
+        if (rc < 0 && has_run_out(p))
+            return rc;
+        if (is_too_long(p, model, prompt, answer))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    do {
+        rc = take_without(p, model, prompt, all, n_all, low);
+    } while (rc < 0 && !has_run_out(p) && ++low < n_all);
+    return rc;
+}
+
+int api_request_take_chat(struct api_request *p, const struct server_model *model,
+                          struct prompt *prompt)
+{
+    const uint32_t n_all = p->params.chat.n_messages;
+    struct chat_message *all;
+    int rc = take_turns(p, model, prompt);
+
+    if (!p->params.drops_messages || n_all < 2 || !is_too_long(p, model, prompt, 1))
+        return rc;
+    all = mem_dup(p->params.chat.messages, n_all * sizeof(*all));
+    if (all == NULL)
+        return api_request_no_memory(p);
+    rc = drop_messages(p, model, prompt, all, n_all);
+    mem_free(all);
+    return rc;
+}

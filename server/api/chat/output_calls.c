@@ -1,0 +1,173 @@
+/* server/api/chat/output_calls.c - the list of a chat's tool calls. */
+#include "server/api/chat/output_parser_impl.h"
+
+#include "core/base/err.h"
+#include "core/base/json.h"
+#include "core/base/mem.h"
+#include "server/api/params/field.h"
+#include "server/http/http_call.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* Nine letters and digits behind "call_" as clients know it from OpenAI; Mistral's templates want
+ * nothing but the nine. */
+static void make_id(const struct output_parser *s, struct output_call *call)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                  "0123456789xy";
+    unsigned char random[9] = {0};
+    char text[10] = "";
+
+    (void)!getrandom(random, sizeof(random), 0);
+    for (size_t i = 0; i < sizeof(random); i++)
+        text[i] = letters[random[i] % 64];
+    snprintf(call->id, sizeof(call->id), s->style.syntax == OUTPUT_MISTRAL ? "%s" : "call_%s",
+             text);
+}
+
+static char *copy(const char *text, size_t n)
+{
+    char *to = mem_alloc(n + 1);
+
+    if (to == NULL)
+        return NULL;
+    memcpy(to, text, n);
+    to[n] = '\0';
+    return to;
+}
+
+static struct output_call *no_memory(struct output_parser *s)
+{
+    s->err = ERR_NOMEM;
+    return NULL;
+}
+
+struct output_call *output_calls_begin(struct output_parser *s, const char *name, size_t n)
+{
+    struct output_call *call;
+
+    if (n == 0 || s->n_calls == OUTPUT_MAX_CALLS)
+        return NULL;
+    if (s->calls == NULL)
+        s->calls = mem_calloc(OUTPUT_MAX_CALLS, sizeof(*s->calls));
+    if (s->calls == NULL)
+        return no_memory(s);
+    call = &s->calls[s->n_calls];
+    *call = (struct output_call){.name = copy(name, n)};
+    if (call->name == NULL)
+        return no_memory(s);
+    buf_init(&call->arguments, HTTP_MAX_REPLY / 4);
+    make_id(s, call);
+    s->n_calls++;
+    return call;
+}
+
+struct output_call *output_calls_begin_literal(struct output_parser *s, const char *text, size_t n)
+{
+    const char *why = NULL;
+    struct output_call *call = NULL;
+    cJSON *name = NULL;
+    const int rc = json_parse(text, n, &name, &why);
+
+    if (rc == ERR_NOMEM)
+        return no_memory(s);
+    if (rc == 0 && cJSON_IsString(name))
+        call = output_calls_begin(s, name->valuestring, strlen(name->valuestring));
+    cJSON_Delete(name);
+    return call;
+}
+
+/* ---- whole objects ---- */
+
+/* Is this JSON text an object? */
+static bool is_object(struct output_parser *s, const char *text)
+{
+    const char *why = NULL;
+    cJSON *json = NULL;
+    const int rc = json_parse(text, strlen(text), &json, &why);
+    const bool yes = cJSON_IsObject(json);
+
+    if (rc == ERR_NOMEM)
+        s->err = rc;
+    cJSON_Delete(json);
+    return yes;
+}
+
+/* The arguments as the model wrote them; a string that holds an object is that object. */
+static bool find_arguments(struct output_parser *s, const cJSON *object, const char *text, size_t n,
+                           const char **arguments, size_t *len)
+{
+    const char *key = field_find(object, "arguments") != NULL ? "arguments" : "parameters";
+    const cJSON *v = field_find(object, key);
+
+    *arguments = "{}";
+    *len = 2;
+    if (v == NULL)
+        return true;
+    if (cJSON_IsObject(v))
+        return json_member_text(text, n, key, arguments, len);
+    if (!cJSON_IsString(v) || !is_object(s, v->valuestring))
+        return false;
+    *arguments = v->valuestring;
+    *len = strlen(v->valuestring);
+    return true;
+}
+
+static bool add_whole(struct output_parser *s, const char *name, const char *arguments, size_t n)
+{
+    struct output_call *call = output_calls_begin(s, name, strlen(name));
+
+    if (call == NULL)
+        return false;
+    buf_add(&call->arguments, arguments, n);
+    call->is_over = call->is_whole = true;
+    return true;
+}
+
+bool output_calls_add(struct output_parser *s, const char *object, size_t n)
+{
+    const char *why = NULL, *arguments = NULL;
+    const cJSON *name;
+    cJSON *json = NULL;
+    size_t len = 0;
+    bool done;
+
+    if (json_parse(object, n, &json, &why) == ERR_NOMEM)
+        s->err = ERR_NOMEM;
+    name = field_find(json, "name");
+    done = cJSON_IsString(name) && find_arguments(s, json, object, n, &arguments, &len) &&
+           add_whole(s, name->valuestring, arguments, len);
+    cJSON_Delete(json);
+    return done;
+}
+
+/* ---- the list ---- */
+
+void output_calls_release(struct output_parser *s)
+{
+    for (uint32_t i = 0; i < s->n_calls; i++) {
+        mem_free(s->calls[i].name);
+        buf_release(&s->calls[i].arguments);
+    }
+    mem_free(s->calls);
+}
+
+bool output_parser_calls_are_whole(const struct output_parser *s)
+{
+    for (uint32_t i = 0; i < s->n_calls; i++)
+        if (!s->calls[i].is_whole)
+            return false;
+    return true;
+}
+
+void output_call_add_object(const struct output_call *call, struct buf *out)
+{
+    const struct buf *text = &call->arguments;
+
+    if (call->is_whole)
+        buf_add(out, text->data, text->len);
+    else
+        json_add_closed(out, text->data != NULL ? text->data : "", text->len);
+}

@@ -1,0 +1,198 @@
+/* server/api/completion_keep.c - a response that is kept: its row is written while it is computed,
+ * and again before its client has the end; see completion_impl.h. */
+#include "server/api/completion_impl.h"
+
+#include "core/base/err.h"
+#include "core/base/json.h"
+#include "core/base/list.h"
+#include "core/base/log.h"
+#include "server/http/http_call.h"
+
+#include <string.h>
+
+static struct completion *completion_of(struct completion_keep *k)
+{
+    return list_entry(k, struct completion, keep);
+}
+
+void completion_keep_release(struct completion_keep *k)
+{
+    buf_release(&k->first);
+    buf_release(&k->body);
+    buf_release(&k->output);
+    buf_release(&k->tail);
+    buf_release(&k->why);
+}
+
+static bool is_background(const struct completion *c)
+{
+    return c->api.request.params.background;
+}
+
+/* ---- the begin ---- */
+
+static void on_begin(struct response_job *job, struct response_store *store)
+{
+    struct completion_keep *k = list_entry(job, struct completion_keep, begin);
+    const struct completion *c = completion_of(k);
+    const char *previous = c->api.request.params.previous_id;
+    const struct response_start start = {.previous = previous[0] != '\0' ? previous : NULL,
+                                         .created = c->answer.created,
+                                         .is_background = is_background(c),
+                                         .body = &k->first,
+                                         .input = &c->api.request.input};
+
+    if (k->first.err < 0)
+        api_error_no_memory(&k->begin_error);
+    else
+        response_store_begin(store, &k->name, &start, &k->begin_error);
+}
+
+/* What cannot be kept is not computed to its end. */
+static void after_begin(struct response_job *job)
+{
+    struct completion_keep *k = list_entry(job, struct completion_keep, begin);
+    struct completion *c = completion_of(k);
+    struct http_call *call = c->api.call;
+
+    if (k->begin_error.status != 0) {
+        completion_fail(c, &k->begin_error);
+        completion_abandon(c);
+    } else if (is_background(c) && call != NULL) {
+        c->api.call = NULL;
+        http_call_reply(call, 200, "application/json", &k->first);
+    }
+    buf_release(&k->first);
+}
+
+static void on_cancel(struct response_run *run)
+{
+    struct completion_keep *k = list_entry(run, struct completion_keep, run);
+
+    completion_abandon(completion_of(k));
+}
+
+void completion_keep_begin(struct completion *c)
+{
+    struct completion_keep *k = &c->keep;
+
+    *k = (struct completion_keep){.is_on = true, .name = {c->api.tenant, c->answer.id}};
+    buf_init(&k->first, HTTP_MAX_REPLY);
+    buf_init(&k->body, HTTP_MAX_REPLY);
+    buf_init(&k->output, HTTP_MAX_REPLY);
+    buf_init(&k->tail, HTTP_MAX_REPLY);
+    buf_init(&k->why, 4096);
+    responses_add(&c->answer, false, &k->first);
+    k->begin.work = on_begin;
+    k->begin.done = after_begin;
+    k->run.name = k->name;
+    k->run.cancel = on_cancel;
+    response_keeper_post(c->api.engine->keeper, &k->begin, c->api.tenant);
+    if (is_background(c))
+        response_keeper_add(c->api.engine->keeper, &k->run);
+}
+
+/* ---- the end ---- */
+
+static void on_end(struct response_job *job, struct response_store *store)
+{
+    struct completion_keep *k = list_entry(job, struct completion_keep, end);
+
+    if (k->status != NULL)
+        response_store_give_up(store, &k->name, k->status,
+                               k->why.len > 0 && k->why.err == 0 ? k->why.data : NULL,
+                               &k->end_error);
+    else
+        response_store_end(store, &k->name, &k->body, &k->output, &k->end_error);
+    if (k->end_error.status != 0 && k->status == NULL) { /* perhaps less of it can be written */
+        struct api_error ignored = {0};
+
+        response_store_give_up(store, &k->name, "failed", NULL, &ignored);
+    }
+}
+
+/* The end of the answer, which waited for the file. */
+static void answer(struct completion *c)
+{
+    struct completion_keep *k = &c->keep;
+    struct http_call *call = c->api.call;
+
+    c->api.call = NULL;
+    if (!c->api.request.params.stream)
+        http_call_reply(call, 200, "application/json", &k->body);
+    else if (k->tail.err < 0 || http_call_write(call, k->tail.data, k->tail.len) < 0)
+        http_call_abort(call);
+    else
+        http_call_end(call);
+}
+
+static void after_end(struct response_job *job)
+{
+    struct completion_keep *k = list_entry(job, struct completion_keep, end);
+    struct completion *c = completion_of(k);
+
+    if (c->api.call != NULL && k->end_error.status != 0)
+        completion_fail(c, &k->end_error);
+    else if (c->api.call != NULL)
+        answer(c);
+    completion_destroy(c);
+}
+
+/* A stream without its reader has lost what would have been its last items. */
+static bool has_answer(const struct completion *c, struct api_error *why)
+{
+    const bool has_reader = c->api.call != NULL || is_background(c);
+
+    return !completion_is_failure(c, &c->choices[0], why) && has_reader;
+}
+
+static void write_answer(struct completion *c)
+{
+    struct completion_keep *k = &c->keep;
+
+    if (c->api.request.params.stream) {
+        c->answer.current = NULL;
+        c->answer.wire_format->close(&c->answer, &k->tail);
+        responses_add(&c->answer, true, &k->body);
+    } else {
+        c->answer.wire_format->whole(&c->answer, &k->body);
+    }
+    buf_add_char(&k->output, '[');
+    buf_add(&k->output, c->answer.items.data, c->answer.items.len);
+    buf_add_char(&k->output, ']');
+    if (k->body.err < 0 || k->output.err < 0) {
+        k->status = "failed";
+        api_error_no_memory(&k->end_error);
+    }
+}
+
+static void give_up(struct completion *c, const struct api_error *why)
+{
+    struct completion_keep *k = &c->keep;
+    const enum finish finish = c->choices[0].finish;
+
+    k->status = "cancelled";
+    if (finish == FINISH_STOP || finish == FINISH_LENGTH ||
+        (finish == FINISH_CANCELLED && !c->api.engine->is_stopping))
+        return;
+    k->status = "failed";
+    buf_add_str(&k->why, "{\"code\":\"server_error\",\"message\":");
+    json_add_cstring(&k->why, why->message);
+    buf_add(&k->why, "}", 2); /* with its 0 */
+}
+
+void completion_keep_end(struct completion *c)
+{
+    struct completion_keep *k = &c->keep;
+    struct api_error why = {0};
+
+    if (is_background(c))
+        response_keeper_remove(&k->run);
+    if (has_answer(c, &why))
+        write_answer(c);
+    else
+        give_up(c, &why);
+    k->end.work = on_end;
+    k->end.done = after_end;
+    response_keeper_post(c->api.engine->keeper, &k->end, c->api.tenant);
+}

@@ -1,0 +1,53 @@
+/* server/api/formats/pooling.c - answers of POST /pooling, in the shape of vLLM: a text's vector,
+ * the numbers of its labels, or a vector for each of its tokens.
+ */
+#include "server/api/response/response_writer.h"
+
+#include "core/base/json.h"
+#include "server/api/formats/embedding.h"
+#include "server/api/formats/scores.h"
+
+#include <inttypes.h>
+
+static void begin(struct response_writer *a)
+{
+    (void)a;
+}
+
+static void add_data(struct response_writer *a, uint32_t i, struct buf *out)
+{
+    struct prompt *prompt = a->choices[i].prompt;
+
+    if (prompt->labels != NULL) {
+        scores_of_labels(a, prompt, prompt->labels);
+        embedding_add_numbers(a, prompt->labels, a->labels.n, out);
+    } else if (prompt->is_each) {
+        embedding_add_tokens(a, i, out);
+    } else {
+        embedding_add(a, i, out);
+    }
+}
+
+static void whole(struct response_writer *a, struct buf *out)
+{
+    buf_printf(out, "{\"id\":\"%s\",\"object\":\"list\",\"created\":%" PRId64 ",\"model\":", a->id,
+               a->created);
+    json_add_cstring(out, a->model);
+    buf_add_str(out, ",\"data\":[");
+    for (uint32_t i = 0; i < a->n_choices; i++) {
+        buf_printf(out, "%s{\"index\":%u,\"object\":\"pooling\",\"data\":", i > 0 ? "," : "", i);
+        add_data(a, i, out);
+        buf_add_char(out, '}');
+    }
+    buf_printf(out, "],\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"total_tokens\":%" PRIu64
+                    ",\"completion_tokens\":0}}",
+               a->usage.prompt, a->usage.prompt);
+}
+
+const struct wire_format wire_pooling = {
+    .id_prefix = "pool-",
+    .form = PARAMS_POOL,
+    .gives_tokens = true,
+    .begin = begin,
+    .whole = whole,
+};

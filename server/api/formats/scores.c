@@ -1,0 +1,113 @@
+/* server/api/formats/scores.c - answers of POST /score, in the shape of vLLM; and the scores of all
+ * wire formats (scores.h).
+ */
+#include "server/api/formats/scores.h"
+
+#include "core/base/json.h"
+#include "server/api/response/response_writer.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static double dot(const float *x, const float *y, uint32_t n)
+{
+    double sum = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)y[i];
+    return sum;
+}
+
+/* The lengths of the vectors do not matter, so a mean need not be divided. */
+static double cosine(const float *x, const float *y, uint32_t n)
+{
+    const double length = sqrt(dot(x, x, n)) * sqrt(dot(y, y, n));
+
+    return length > 0 ? dot(x, y, n) / length : 0;
+}
+
+/* A sigmoid of one number, a softmax of several. */
+struct shares {
+    double top, sum;
+};
+
+static struct shares shares_of(const float *x, uint32_t n)
+{
+    struct shares s = {n == 1 ? 0 : (double)x[0], n == 1 ? 1 : 0};
+
+    for (uint32_t i = 1; i < n; i++)
+        s.top = (double)x[i] > s.top ? (double)x[i] : s.top;
+    for (uint32_t i = 0; i < n && n > 1; i++)
+        s.sum += exp((double)x[i] - s.top);
+    return s;
+}
+
+static double share(const struct shares *s, double x, uint32_t n)
+{
+    return n == 1 ? 1 / (1 + exp(-x)) : exp(x - s->top) / s->sum;
+}
+
+void scores_of_labels(const struct response_writer *a, const struct prompt *prompt, float *out)
+{
+    const uint32_t n = a->labels.n;
+    const struct shares s = shares_of(prompt->labels, n);
+
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = a->params->without_activation ? prompt->labels[i]
+                                               : (float)share(&s, (double)prompt->labels[i], n);
+}
+
+static double of_cross(const struct response_writer *a, const struct prompt *prompt)
+{
+    const uint32_t n = a->labels.n;
+    const struct shares s = shares_of(prompt->labels, n);
+    const double x = (double)prompt->labels[a->labels.yes];
+
+    return a->params->without_activation ? x : share(&s, x, n);
+}
+
+double scores_of(const struct response_writer *a, uint32_t i)
+{
+    const struct params *p = a->params;
+    const uint32_t query = p->n_queries > 1 ? i : 0;
+
+    if (a->labels.is_cross)
+        return of_cross(a, a->choices[i].prompt);
+    return cosine(a->choices[query].prompt->pooled, a->choices[p->n_queries + i].prompt->pooled,
+                  a->n_embd);
+}
+
+const char *scores_document(const struct response_writer *a, uint32_t i)
+{
+    const uint32_t at = a->labels.is_cross ? i : a->params->n_queries + i;
+
+    return a->params->return_documents ? a->choices[at].prompt->text : NULL;
+}
+
+static void begin(struct response_writer *a)
+{
+    (void)a;
+}
+
+static void whole(struct response_writer *a, struct buf *out)
+{
+    buf_printf(out, "{\"id\":\"%s\",\"object\":\"list\",\"created\":%" PRId64 ",\"model\":", a->id,
+               a->created);
+    json_add_cstring(out, a->model);
+    buf_add_str(out, ",\"data\":[");
+    for (uint32_t i = 0; i < a->params->n_documents; i++) {
+        buf_printf(out, "%s{\"index\":%u,\"object\":\"score\",\"score\":", i > 0 ? "," : "", i);
+        json_add_float(out, (float)scores_of(a, i));
+        buf_add_char(out, '}');
+    }
+    buf_printf(out, "],\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"total_tokens\":%" PRIu64
+                    ",\"completion_tokens\":0}}",
+               a->usage.prompt, a->usage.prompt);
+}
+
+const struct wire_format wire_score = {
+    .id_prefix = "score-",
+    .form = PARAMS_SCORE,
+    .begin = begin,
+    .whole = whole,
+};

@@ -1,0 +1,103 @@
+/* server/api/kept_input.c - see kept_input.h. */
+#include "server/api/kept_input.h"
+
+#include "core/base/err.h"
+#include "server/api/params/field.h"
+#include "server/api/params/params.h"
+#include "server/api/response/response_writer.h"
+
+#include <string.h>
+
+#define MAX_WISHES ((size_t)64 << 10) /* bytes of ids */
+
+_Static_assert(RESPONSE_MAX_ID == PARAMS_MAX_RESPONSE_ID, "an id that is taken can be looked up");
+
+/* ---- what is wanted ---- */
+
+static int wish_for(const cJSON *item, struct response_wish *wish, struct api_error *e)
+{
+    const char *id = field_text(item, "id");
+
+    if (id == NULL || id[0] == '\0' || strlen(id) > RESPONSE_MAX_ID)
+        return api_error_set(e, 400, "input", NULL,
+                             "'input' has an item_reference without an item's id");
+    if (buf_add(&wish->items, id, strlen(id) + 1) == 0)
+        return 0;
+    return wish->items.err == ERR_NOMEM
+               ? api_error_no_memory(e)
+               : api_error_set(e, 400, "input", NULL, "'input' has too many item_references");
+}
+
+int kept_input_wish(const cJSON *body, struct response_wish *wish, struct api_error *e)
+{
+    const char *previous = field_text(body, "previous_response_id");
+    const cJSON *input = field_find(body, "input");
+
+    *wish = (struct response_wish){0};
+    buf_init(&wish->items, MAX_WISHES);
+    if (previous != NULL && strlen(previous) <= RESPONSE_MAX_ID) /* else it is refused later */
+        memcpy(wish->previous, previous, strlen(previous) + 1);
+    if (!cJSON_IsArray(input))
+        return 0;
+    for (const cJSON *it = input->child; it != NULL; it = it->next)
+        if (params_is_reference(it) && wish_for(it, wish, e) < 0)
+            return ERR_INVAL;
+    return 0;
+}
+
+/* ---- what is kept ---- */
+
+/* {"id":…,"type":… before its own members, where it lacks these. */
+static int add_item(const cJSON *item, const char *hex, unsigned n, struct buf *out)
+{
+    const char *id = field_text(item, "id"), *type = field_text(item, "type");
+    char *text = cJSON_PrintUnformatted(item);
+
+    if (text == NULL)
+        return ERR_NOMEM;
+    buf_add_char(out, '{');
+    if (id == NULL || id[0] == '\0' || strlen(id) > RESPONSE_MAX_ID)
+        buf_printf(out, "\"id\":\"%s_%s%u\",",
+                   type == NULL || strcmp(type, "message") == 0 ? "msg" : "item", hex, n);
+    if (type == NULL)
+        buf_add_str(out, "\"type\":\"message\",");
+    buf_add_str(out, text + 1);
+    cJSON_free(text);
+    return out->err;
+}
+
+static int add_text(const cJSON *input, const char *hex, struct buf *out)
+{
+    buf_printf(out,
+               "{\"id\":\"msg_%s0\",\"type\":\"message\",\"status\":\"completed\","
+               "\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":",
+               hex);
+    json_add_cstring(out, input->valuestring);
+    return buf_add_str(out, "}]}");
+}
+
+static const cJSON *resolve(const cJSON *item, const cJSON *kept)
+{
+    return params_is_reference(item) ? field_find(field_find(kept, "items"), field_text(item, "id"))
+                                     : item;
+}
+
+int kept_input_list(const cJSON *body, const cJSON *kept, struct buf *out)
+{
+    const cJSON *input = field_find(body, "input");
+    unsigned n = 0;
+    char hex[25];
+    int rc = 0;
+
+    response_random_hex(hex);
+    buf_add_char(out, '[');
+    if (cJSON_IsString(input))
+        rc = add_text(input, hex, out);
+    else
+        for (const cJSON *it = input->child; rc == 0 && it != NULL; it = it->next, n++) {
+            if (n > 0)
+                buf_add_char(out, ',');
+            rc = add_item(resolve(it, kept), hex, n, out);
+        }
+    return rc < 0 ? rc : buf_add_char(out, ']');
+}

@@ -1,0 +1,21 @@
+/* server/api/kept_input.h - the input of OpenAI's Responses, where responses are kept.
+ *
+ * Thread: any.
+ * Memory: none but what is appended.
+ */
+#ifndef SERVER_API_KEPT_INPUT_H
+#define SERVER_API_KEPT_INPUT_H
+
+#include "core/base/json.h"
+#include "server/http/error.h"
+#include "server/responses/response_store.h"
+
+/* What an unchecked body wants of kept responses. 0, or ERR_* with *e filled; wish->items is the
+ * caller's to release. */
+int kept_input_wish(const cJSON *body, struct response_wish *wish, struct api_error *e);
+
+/* The items of a checked body as a list, each with an id; those that stand for kept ones as they
+ * are in `kept` (see params.h). 0 or ERR_NOMEM. */
+int kept_input_list(const cJSON *body, const cJSON *kept, struct buf *out);
+
+#endif

@@ -1,0 +1,170 @@
+/* server/api/kept_responses.c - see kept_responses.h. */
+#include "server/api/kept_responses.h"
+
+#include "config/weights.h"
+#include "core/base/err.h"
+#include "core/base/json.h"
+#include "core/base/list.h"
+#include "core/base/mem.h"
+#include "server/api/server_options.h"
+#include "server/auth/api_keys.h"
+#include "server/http/http_call.h"
+#include "server/responses/response_keeper.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_PAGE 100
+#define DEFAULT_PAGE 20
+
+struct asker {
+    struct response_job job;
+    struct http_call *call; /* NULL: it has gone */
+    enum kept_responses_page page;
+    bool deletes;
+    char id[RESPONSE_MAX_ID + 1], owner[WEIGHTS_MAX_NAME + 2], after[RESPONSE_MAX_ID + 1];
+    struct response_page items;
+    struct buf out;
+    struct api_error error;
+};
+
+/* ---- the answer ---- */
+
+static struct response_name name_of(const struct asker *a)
+{
+    return (struct response_name){a->owner, a->id};
+}
+
+static void delete_one(struct asker *a, struct response_store *s)
+{
+    const struct response_name name = name_of(a);
+
+    if (response_store_delete(s, &name, &a->error) < 0)
+        return;
+    buf_add_str(&a->out, "{\"id\":");
+    json_add_cstring(&a->out, a->id);
+    buf_add_str(&a->out, ",\"object\":\"response\",\"deleted\":true}");
+}
+
+static void on_work(struct response_job *job, struct response_store *s)
+{
+    struct asker *a = list_entry(job, struct asker, job);
+    const struct response_name name = name_of(a);
+
+    if (a->page == KEPT_RESPONSES_CANCEL)
+        response_store_cancel(s, &name, &a->out, &a->error);
+    else if (a->page == KEPT_RESPONSES_ITEMS)
+        response_store_items(s, &name, &a->items, &a->out, &a->error);
+    else if (a->deletes)
+        delete_one(a, s);
+    else
+        response_store_get(s, &name, &a->out, &a->error);
+}
+
+static void on_done(struct response_job *job)
+{
+    struct asker *a = list_entry(job, struct asker, job);
+
+    if (a->call != NULL && a->error.status != 0)
+        http_call_reply_error(a->call, &a->error);
+    else if (a->call != NULL)
+        http_call_reply(a->call, 200, "application/json", &a->out);
+    buf_release(&a->out);
+    mem_free(a);
+}
+
+static void on_gone(void *ud)
+{
+    ((struct asker *)ud)->call = NULL;
+}
+
+/* ---- the question ---- */
+
+static int read_page(struct asker *a)
+{
+    const char *limit = http_call_query(a->call, "limit"),
+               *order = http_call_query(a->call, "order");
+    const char *after = http_call_query(a->call, "after");
+    const unsigned long n = limit != NULL ? strtoul(limit, NULL, 10) : DEFAULT_PAGE;
+
+    if (limit != NULL && (limit[strspn(limit, "0123456789")] != '\0' || n < 1 || n > MAX_PAGE))
+        return api_error_set(&a->error, 400, "limit", NULL, "'limit' must be from 1 to %d",
+                             MAX_PAGE);
+    if (order != NULL && strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
+        return api_error_set(&a->error, 400, "order", NULL, "'order' must be asc or desc");
+    if (after != NULL && strlen(after) > RESPONSE_MAX_ID)
+        return api_error_set(&a->error, 400, "after", NULL, "'after' must be an item's id");
+    a->items.limit = (uint32_t)n;
+    a->items.is_ascending = order != NULL && strcmp(order, "asc") == 0;
+    if (after != NULL)
+        a->items.after = memcpy(a->after, after, strlen(after) + 1);
+    return 0;
+}
+
+/* As an API call's (api_call.c). */
+static void read_owner(struct asker *a, const struct server_options *server)
+{
+    const struct key *key = http_call_owner(a->call);
+    const char *name = server->tenant_header;
+    const char *value = name[0] != '\0' ? http_call_header(a->call, name) : NULL;
+
+    if (key != NULL)
+        value = key->spec.tenant;
+    snprintf(a->owner, sizeof(a->owner), "%s", value != NULL ? value : "");
+}
+
+static int read_call(struct asker *a, const struct server_options *server)
+{
+    const char *id = http_call_tail(a->call), *stream = http_call_query(a->call, "stream");
+
+    if (strlen(id) > RESPONSE_MAX_ID)
+        return api_error_set(&a->error, 404, NULL, NULL, "no response of such a name is kept here");
+    memcpy(a->id, id, strlen(id) + 1);
+    if (stream != NULL && strcmp(stream, "false") != 0 && a->page == KEPT_RESPONSES_ONE)
+        return api_error_set(&a->error, 400, "stream", NULL,
+                             "'stream' is not supported: a kept response comes as a whole");
+    a->deletes = http_call_is(a->call, HTTP_DELETE);
+    read_owner(a, server);
+    return a->page == KEPT_RESPONSES_ITEMS ? read_page(a) : 0;
+}
+
+static void refuse(struct http_call *call, int status, const char *message)
+{
+    struct api_error e;
+
+    api_error_set(&e, status, NULL, NULL, "%s", message);
+    http_call_reply_error(call, &e);
+}
+
+void kept_responses_ask(struct response_keeper *k, const struct server_options *server,
+                        struct http_call *call, enum kept_responses_page page)
+{
+    struct response_name name;
+    struct asker *a;
+
+    if (k == NULL) {
+        refuse(call, 400, "no responses are kept here (the setting 'responses_db')");
+        return;
+    }
+    a = mem_calloc(1, sizeof(*a));
+    if (a == NULL) {
+        refuse(call, 500, "out of memory");
+        return;
+    }
+    a->call = call;
+    a->page = page;
+    buf_init(&a->out, HTTP_MAX_REPLY);
+    if (read_call(a, server) < 0) {
+        http_call_reply_error(call, &a->error);
+        mem_free(a);
+        return;
+    }
+    name = name_of(a);
+    if (a->deletes || page == KEPT_RESPONSES_CANCEL)
+        response_keeper_cancel(k, &name);
+    http_call_on_gone(call, on_gone, a);
+    a->job.work = on_work;
+    a->job.done = on_done;
+    response_keeper_post(k, &a->job, a->owner);
+}

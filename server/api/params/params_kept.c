@@ -1,0 +1,46 @@
+/* server/api/params/params_kept.c - the fields of OpenAI's Responses about what is kept. */
+#include "server/api/params/params_impl.h"
+
+#include "core/base/err.h"
+
+#include <string.h>
+
+#define NOT_KEPT "is not supported: no responses are kept here (the setting 'responses_db')"
+
+/* Its items are in limits->kept by now, and input takes them. */
+int params_parse_previous_response_id(const struct field_args *a)
+{
+    if (!cJSON_IsString(a->v) || a->v->valuestring[0] == '\0' ||
+        strlen(a->v->valuestring) > PARAMS_MAX_RESPONSE_ID)
+        return params_refuse(a, "must be a response's id");
+    if (!a->limits->keeps)
+        return params_refuse(a, NOT_KEPT);
+    memcpy(a->p->previous_id, a->v->valuestring, strlen(a->v->valuestring) + 1);
+    return 0;
+}
+
+int params_parse_store(const struct field_args *a)
+{
+    bool wanted = false;
+
+    if (field_bool(a->v, a->name, &wanted, a->e) < 0)
+        return ERR_INVAL;
+    a->p->store = wanted && a->limits->keeps;
+    return 0;
+}
+
+int params_parse_background(const struct field_args *a)
+{
+    if (field_bool(a->v, a->name, &a->p->background, a->e) < 0)
+        return ERR_INVAL;
+    if (!a->p->background)
+        return 0;
+    if (!a->limits->keeps)
+        return params_refuse(a, NOT_KEPT);
+    if (!a->p->store)
+        return params_refuse(a, "wants 'store': true");
+    if (a->p->stream)
+        return params_refuse(a, "and 'stream' do not go together: GET the response until it is "
+                                "over");
+    return 0;
+}

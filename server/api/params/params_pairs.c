@@ -1,0 +1,152 @@
+/* server/api/params/params_pairs.c - queries and documents of rankings and scores. */
+#include "server/api/params/params_impl.h"
+
+#include "core/base/err.h"
+#include "server/api/params/field.h"
+
+#include <string.h>
+
+/* A text, or an object with one: NULL for anything else. */
+static const cJSON *text_of(const cJSON *v)
+{
+    const cJSON *text = cJSON_IsObject(v) ? field_find(v, "text") : v;
+
+    return cJSON_IsString(text) ? text : NULL;
+}
+
+static int take_texts(const struct field_args *a, const cJSON **out, uint32_t *n)
+{
+    *out = a->v;
+    *n = 1;
+    if (text_of(a->v) != NULL)
+        return 0;
+    if (!cJSON_IsArray(a->v) || a->v->child == NULL)
+        return params_refuse(a, "must be a text, an object with a 'text', or a list of these");
+    *n = 0;
+    for (const cJSON *it = a->v->child; it != NULL; it = it->next) {
+        if (text_of(it) == NULL)
+            return params_refuse(a, "must hold texts or objects with a 'text': element %u is none",
+                                 *n);
+        if (++*n > PARAMS_MAX_TEXTS)
+            return params_refuse(a, "must hold at most %d texts", PARAMS_MAX_TEXTS);
+    }
+    return 0;
+}
+
+int params_parse_query(const struct field_args *a)
+{
+    if (text_of(a->v) == NULL)
+        return params_refuse(a, "must be a string, or an object with a 'text'");
+    return take_texts(a, &a->p->queries, &a->p->n_queries);
+}
+
+int params_parse_documents(const struct field_args *a)
+{
+    a->p->is_texts = false;
+    return take_texts(a, &a->p->documents, &a->p->n_documents);
+}
+
+int params_parse_texts(const struct field_args *a)
+{
+    a->p->is_texts = true;
+    return take_texts(a, &a->p->documents, &a->p->n_documents);
+}
+
+int params_parse_text_1(const struct field_args *a)
+{
+    return take_texts(a, &a->p->queries, &a->p->n_queries);
+}
+
+int params_parse_data_1(const struct field_args *a)
+{
+    return params_parse_text_1(a);
+}
+
+int params_parse_queries(const struct field_args *a)
+{
+    return params_parse_text_1(a);
+}
+
+int params_parse_text_2(const struct field_args *a)
+{
+    return take_texts(a, &a->p->documents, &a->p->n_documents);
+}
+
+int params_parse_data_2(const struct field_args *a)
+{
+    return params_parse_text_2(a);
+}
+
+int params_parse_score_items(const struct field_args *a)
+{
+    return params_parse_text_2(a);
+}
+
+int params_parse_return_documents(const struct field_args *a)
+{
+    a->p->has_return_documents = true;
+    return field_bool(a->v, a->name, &a->p->return_documents, a->e);
+}
+
+int params_parse_return_text(const struct field_args *a)
+{
+    return params_parse_return_documents(a);
+}
+
+int params_parse_activation(const struct field_args *a)
+{
+    return params_parse_use_activation(a);
+}
+
+int params_parse_task(const struct field_args *a)
+{
+    static const char *const names[] = {
+        [TASK_EMBED] = "embed", [TASK_CLASSIFY] = "classify", [TASK_TOKEN_EMBED] = "token_embed"};
+
+    for (int i = TASK_EMBED; cJSON_IsString(a->v) && i <= TASK_TOKEN_EMBED; i++)
+        if (strcmp(a->v->valuestring, names[i]) == 0) {
+            a->p->task = (enum pooling_task)i;
+            return 0;
+        }
+    return params_refuse(a, "must be embed, classify or token_embed");
+}
+
+const char *params_missing_pair(const struct params *p)
+{
+    if (p->queries == NULL)
+        return p->form == PARAMS_RERANK ? "query" : "text_1";
+    if (p->documents == NULL)
+        return p->form == PARAMS_RERANK ? "documents" : "text_2";
+    return NULL;
+}
+
+int params_settle_pairs(struct params *p, const struct params_limits *limits, struct api_error *e)
+{
+    if (p->n_queries != 1 && p->n_queries != p->n_documents)
+        return api_error_set(e, 400, "text_1", NULL,
+                             "%u texts cannot be compared with %u: there must be one, or as many",
+                             p->n_queries, p->n_documents);
+    p->cuts_end = true;
+    p->n_prompts = limits->is_cross ? p->n_documents : p->n_queries + p->n_documents;
+    return 0;
+}
+
+static const cJSON *nth(const cJSON *list, uint32_t i)
+{
+    if (!cJSON_IsArray(list))
+        return text_of(list);
+    list = list->child;
+    while (i-- > 0)
+        list = list->next;
+    return text_of(list);
+}
+
+const cJSON *params_query(const struct params *p, uint32_t i)
+{
+    return nth(p->queries, i);
+}
+
+const cJSON *params_document(const struct params *p, uint32_t i)
+{
+    return nth(p->documents, i);
+}

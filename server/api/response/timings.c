@@ -1,0 +1,44 @@
+/* server/api/response/timings.c - times and progress as llama-server tells them; see
+ * response_writer.h. */
+#include "server/api/response/response_writer.h"
+
+#include <inttypes.h>
+
+/* "predicted_n":8,"predicted_ms":… and what follows from the two */
+static void add_rate(struct buf *out, const char *what, uint64_t n, uint64_t us)
+{
+    const double ms = (double)us / 1e3;
+
+    buf_printf(out, "\"%s_n\":%" PRIu64 ",\"%s_ms\":%.3f,", what, n, what, ms);
+    buf_printf(out, "\"%s_per_token_ms\":%.3f,\"%s_per_second\":%.3f", what,
+               n > 0 ? ms / (double)n : 0, what, us > 0 ? (double)n * 1e6 / (double)us : 0);
+}
+
+/* At the end the engine's own times; before it what was seen from here. */
+void response_add_rates(struct buf *out, const struct choice *c)
+{
+    const bool is_over = c->finish != FINISH_NONE;
+    const uint32_t n_cached = is_over ? c->times.n_cached : c->n_cached;
+    const uint64_t prefill = is_over ? c->times.prefill_us
+                             : c->computed_us > c->begun_us ? c->computed_us - c->begun_us
+                                                            : 0;
+
+    buf_printf(out, ",\"timings\":{\"cache_n\":%u,", n_cached);
+    add_rate(out, "prompt", c->prompt->ids.n - n_cached, prefill);
+    buf_add_char(out, ',');
+    add_rate(out, "predicted", c->n_tokens,
+             is_over ? c->times.decode_us : c->last_us - c->first_us);
+    buf_add_char(out, '}');
+}
+
+void response_add_progress(const struct response_writer *a, struct buf *out, struct choice *c)
+{
+    if (!a->params->return_progress || !c->has_progress)
+        return;
+    c->has_progress = false;
+    buf_printf(out,
+               ",\"prompt_progress\":{\"total\":%zu,\"cache\":%u,\"processed\":%u,"
+               "\"time_ms\":%" PRIu64 "}",
+               c->prompt->ids.n, c->n_cached, c->n_computed,
+               (c->computed_us - c->begun_us) / 1000);
+}

@@ -1,0 +1,28 @@
+/* server/instance_sampling.c - see instance.h: how a model wants to be sampled. */
+#include "server/instance.h"
+
+#include "config/config.h"
+
+#include <math.h>
+
+static void take(struct sampling_defaults *d, enum sampling_default what, double setting)
+{
+    if (!isnan(setting)) /* auto */
+        sampling_defaults_set(d, what, setting);
+}
+
+void instance_read_sampling(struct sampling_defaults *d, const struct gguf *g,
+                            const struct config *c)
+{
+    *d = (struct sampling_defaults){0};
+    if (c->file_sampling == CONFIG_ON)
+        sampling_defaults_read(d, g);
+    take(d, SAMPLING_TEMPERATURE, c->temperature);
+    take(d, SAMPLING_TOP_P, c->top_p);
+    take(d, SAMPLING_TOP_K, c->top_k);
+    take(d, SAMPLING_MIN_P, c->min_p);
+    take(d, SAMPLING_REPETITION_PENALTY, c->repetition_penalty);
+    take(d, SAMPLING_PRESENCE_PENALTY, c->presence_penalty);
+    take(d, SAMPLING_FREQUENCY_PENALTY, c->frequency_penalty);
+    take(d, SAMPLING_MAX_TOKENS, c->max_tokens);
+}

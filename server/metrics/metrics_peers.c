@@ -1,0 +1,151 @@
+/* server/metrics/metrics_peers.c - the same counters under the names that dashboards for vLLM and
+ * llama-server look for; see metrics_impl.h.
+ *
+ * Where what they count is not what is counted here, the family is left out: llama-server's
+ * n_tokens_max, and all about speculation, adapters, images and other machines.
+ *
+ * Source: vLLM, v1/metrics/loggers.py; llama.cpp, tools/server/server-task.cpp and README.md.
+ */
+#include "server/metrics/metrics_family.h"
+#include "server/metrics/metrics_impl.h"
+
+#define N_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/* ---- values that are made of several ---- */
+
+/* With the preempted, which both put back into their queue. */
+static uint64_t n_waiting(const struct metrics_model *m)
+{
+    uint64_t n = m->stats.n_preempted;
+
+    for (int i = 0; i < PRIORITY_COUNT; i++)
+        n += m->stats.n_waiting[i];
+    return n;
+}
+
+static uint64_t n_preemptions(const struct metrics_model *m)
+{
+    return m->stats.preemptions_recompute + m->stats.preemptions_swap;
+}
+
+/* vLLM counts those too that were found in the cache. */
+static uint64_t all_prompt_tokens(const struct metrics_model *m)
+{
+    return m->stats.prompt_tokens + m->stats.cached_tokens;
+}
+
+static uint64_t n_aborted(const struct metrics_model *m)
+{
+    return m->counts->outcomes[OUTCOME_CANCELLED] + m->counts->outcomes[OUTCOME_TIMEOUT];
+}
+
+static double or_zero(double a, double b)
+{
+    return b > 0 ? a / b : 0;
+}
+
+static double prompt_rate(const struct metrics_model *m)
+{
+    return or_zero((double)m->stats.prompt_tokens, m->counts->prefill.sum);
+}
+
+static double generation_rate(const struct metrics_model *m)
+{
+    return or_zero((double)m->stats.generation_tokens, m->counts->decode.sum);
+}
+
+static double batch_size(const struct metrics_model *m)
+{
+    return or_zero(m->stats.batch_sequences.sum,
+                   (double)hist_total(&m->stats.batch_sequences));
+}
+
+/* ---- vLLM ---- */
+
+/* One engine serves a model. */
+#define ENGINE "engine=\"0\""
+
+static const struct metrics_family vllm_families[] = {
+    {"vllm:num_requests_running", "gauge", "Requests with a place in the batch.",
+     {{ENGINE, MODEL(stats.n_running)}}},
+    {"vllm:num_requests_waiting", "gauge", "Requests that wait, preempted ones too.",
+     {{ENGINE, COUNT_OF(n_waiting)}}},
+    {"vllm:kv_cache_usage_perc", "gauge", "Part of the KV cache's blocks in use, 0 to 1.",
+     {{ENGINE, AT(FORM_USAGE, stats)}}},
+    {"vllm:prefix_cache_queries_total", "counter", "Tokens looked up in the prefix cache.",
+     {{ENGINE, MODEL(stats.prefix_queries)}}},
+    {"vllm:prefix_cache_hits_total", "counter", "Tokens of these that were found.",
+     {{ENGINE, MODEL(stats.prefix_hits)}}},
+    {"vllm:num_preemptions_total", "counter", "Preemptions.", {{ENGINE, COUNT_OF(n_preemptions)}}},
+    {"vllm:prompt_tokens_total", "counter", "Prompt tokens, computed or cached.",
+     {{ENGINE, COUNT_OF(all_prompt_tokens)}}},
+    {"vllm:prompt_tokens_cached_total", "counter", "Of these: cached.",
+     {{ENGINE, MODEL(stats.cached_tokens)}}},
+    {"vllm:generation_tokens_total", "counter", "Tokens generated.",
+     {{ENGINE, MODEL(stats.generation_tokens)}}},
+    {"vllm:request_success_total", "counter", "Choices that ended, by reason.",
+     {{ENGINE ",finished_reason=\"stop\"", COUNTS(outcomes[OUTCOME_STOP])},
+      {ENGINE ",finished_reason=\"length\"", COUNTS(outcomes[OUTCOME_LENGTH])},
+      {ENGINE ",finished_reason=\"abort\"", COUNT_OF(n_aborted)},
+      {ENGINE ",finished_reason=\"error\"", COUNTS(outcomes[OUTCOME_ERROR])}}},
+    {"vllm:request_prompt_tokens", "histogram", "Tokens of a prompt.",
+     {{ENGINE, COUNTS(prompt_tokens)}}},
+    {"vllm:request_generation_tokens", "histogram", "Tokens generated for a request.",
+     {{ENGINE, COUNTS(generation_tokens)}}},
+    {"vllm:iteration_tokens_total", "histogram", "Tokens computed in one step.",
+     {{ENGINE, MODEL(stats.iteration_tokens)}}},
+    {"vllm:time_to_first_token_seconds", "histogram", "From arrival to the first token.",
+     {{ENGINE, COUNTS(ttft)}}},
+    {"vllm:inter_token_latency_seconds", "histogram", "Between two tokens of a request.",
+     {{ENGINE, COUNTS(itl)}}},
+    {"vllm:time_per_output_token_seconds", "histogram", "The older name of the one before.",
+     {{ENGINE, COUNTS(itl)}}},
+    {"vllm:e2e_request_latency_seconds", "histogram", "From arrival to the end.",
+     {{ENGINE, COUNTS(e2e)}}},
+    {"vllm:request_queue_time_seconds", "histogram", "From arrival to the first step.",
+     {{ENGINE, COUNTS(queue)}}},
+    {"vllm:request_prefill_time_seconds", "histogram", "From the first step to the first token.",
+     {{ENGINE, COUNTS(prefill)}}},
+    {"vllm:request_decode_time_seconds", "histogram", "From the first token to the end.",
+     {{ENGINE, COUNTS(decode)}}},
+};
+
+/* ---- llama-server ---- */
+
+static const struct metrics_family llamacpp_families[] = {
+    {"llamacpp:prompt_tokens_total", "counter", "Prompt tokens computed.",
+     {{NULL, MODEL(stats.prompt_tokens)}}},
+    {"llamacpp:prompt_tokens_cached_total", "counter", "Prompt tokens that were cached.",
+     {{NULL, MODEL(stats.cached_tokens)}}},
+    {"llamacpp:prompt_seconds_total", "counter",
+     "Time from the first step to the first token, of all requests.",
+     {{NULL, COUNTS_AT(FORM_SUM, prefill.sum)}}},
+    {"llamacpp:tokens_predicted_total", "counter", "Tokens generated.",
+     {{NULL, MODEL(stats.generation_tokens)}}},
+    {"llamacpp:tokens_predicted_seconds_total", "counter",
+     "Time from the first token to the end, of all requests.",
+     {{NULL, COUNTS_AT(FORM_SUM, decode.sum)}}},
+    {"llamacpp:n_decode_total", "counter", "Steps of the engine.",
+     {{NULL, MODEL(stats.iterations)}}},
+    {"llamacpp:prompt_tokens_seconds", "gauge",
+     "Prompt tokens a second of a request, since the start.", {{NULL, NUMBER_OF(prompt_rate)}}},
+    {"llamacpp:predicted_tokens_seconds", "gauge",
+     "Generated tokens a second of a request, since the start.",
+     {{NULL, NUMBER_OF(generation_rate)}}},
+    {"llamacpp:requests_processing", "gauge", "Requests with a place in the batch.",
+     {{NULL, MODEL(stats.n_running)}}},
+    {"llamacpp:requests_deferred", "gauge", "Requests that wait, preempted ones too.",
+     {{NULL, COUNT_OF(n_waiting)}}},
+    {"llamacpp:n_busy_slots_per_decode", "gauge", "Sequences in a step, on average.",
+     {{NULL, NUMBER_OF(batch_size)}}},
+};
+
+void metrics_peers_add(const struct metrics_scene *scene, struct buf *b)
+{
+    if ((scene->names & METRICS_NAMES_VLLM) != 0)
+        metrics_families_add(vllm_families, N_OF(vllm_families), scene, METRICS_LABEL_MODEL_NAME,
+                             b);
+    if ((scene->names & METRICS_NAMES_LLAMACPP) != 0)
+        metrics_families_add(llamacpp_families, N_OF(llamacpp_families), scene,
+                             METRICS_LABEL_MODEL, b);
+}

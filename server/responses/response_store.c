@@ -1,0 +1,519 @@
+/* server/responses/response_store.c - see response_store.h. A build without SQLite has
+ * response_store_none.c in its place. */
+#ifdef QUIRE_SQLITE
+#include "server/responses/response_store.h"
+
+#include "core/base/err.h"
+#include "core/base/json.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "server/responses/response_file.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define DAY_S 86400
+/* Responses that one goes on from, at most. */
+#define MAX_CHAIN 4096
+
+enum statement {
+#define SQL(name, text) SQL_##name,
+#include "server/responses/response_sql.inc"
+#undef SQL
+    N_SQL
+};
+
+static const char *const texts[] = {
+#define SQL(name, text) text,
+#include "server/responses/response_sql.inc"
+#undef SQL
+};
+
+struct response_store {
+    sqlite3 *db;
+    sqlite3_stmt *statements[N_SQL];
+    uint64_t max_bytes;
+    int64_t max_age_s;
+};
+
+/* ---- statements ---- */
+
+/* A statement with its parameters: t text, b the bytes of a buffer, i a number. NULL texts are
+ * SQL's. Until the next use of the statement they are borrowed. */
+static sqlite3_stmt *bind(struct response_store *s, enum statement which, const char *types, ...)
+{
+    sqlite3_stmt *st = s->statements[which];
+    va_list ap;
+
+    sqlite3_reset(st);
+    sqlite3_clear_bindings(st);
+    va_start(ap, types);
+    for (int i = 1; types[i - 1] != '\0'; i++) {
+        if (types[i - 1] == 'i') {
+            sqlite3_bind_int64(st, i, va_arg(ap, int64_t));
+        } else if (types[i - 1] == 't') {
+            sqlite3_bind_text(st, i, va_arg(ap, const char *), -1, SQLITE_STATIC);
+        } else {
+            const struct buf *b = va_arg(ap, const struct buf *);
+
+            sqlite3_bind_text64(st, i, b->data != NULL ? b->data : "", b->len, SQLITE_STATIC,
+                                SQLITE_UTF8);
+        }
+    }
+    va_end(ap);
+    return st;
+}
+
+/* One step: 1 with a row, 0 without, or the ERR_* of the file. */
+static int step(struct response_store *s, sqlite3_stmt *st, struct api_error *e)
+{
+    const int rc = sqlite3_step(st);
+    char quoted[300];
+
+    if (rc == SQLITE_ROW)
+        return 1;
+    if (rc == SQLITE_DONE) {
+        sqlite3_reset(st);
+        return 0;
+    }
+    log_error("responses", "event=database_failed code=%d reason=%s",
+              sqlite3_extended_errcode(s->db),
+              log_quote(quoted, sizeof(quoted), sqlite3_errmsg(s->db)));
+    api_error_set(e, rc == SQLITE_NOMEM ? 500 : 503, NULL, "responses_db",
+                  "kept responses cannot be read or written now: %s", sqlite3_errmsg(s->db));
+    sqlite3_reset(st);
+    return rc == SQLITE_NOMEM ? ERR_NOMEM : ERR_IO;
+}
+
+static int run(struct response_store *s, enum statement which, struct api_error *e)
+{
+    return step(s, bind(s, which, ""), e);
+}
+
+static void roll_back(struct response_store *s)
+{
+    struct api_error ignored = {0};
+
+    if (sqlite3_get_autocommit(s->db) == 0)
+        (void)run(s, SQL_ROLLBACK, &ignored);
+}
+
+/* What was begun holds if rc is 0, else nothing of it. */
+static int end_change(struct response_store *s, int rc, struct api_error *e)
+{
+    if (rc >= 0)
+        rc = run(s, SQL_COMMIT, e);
+    if (rc < 0)
+        roll_back(s);
+    return rc < 0 ? rc : 0;
+}
+
+static int64_t oldest(const struct response_store *s)
+{
+    return (int64_t)time(NULL) - s->max_age_s;
+}
+
+static int not_found(struct api_error *e, const char *what, const char *id)
+{
+    api_error_set(e, 404, NULL, NULL, "no %s '%.*s' is kept here", what, RESPONSE_MAX_ID, id);
+    return ERR_NOENT;
+}
+
+/* The row of a response, by FIND or GET; 0 with *st at it. */
+static int find(struct response_store *s, enum statement which, const struct response_name *name,
+                sqlite3_stmt **st, struct api_error *e)
+{
+    int rc;
+
+    *st = bind(s, which, "tti", name->id, name->owner, oldest(s));
+    rc = step(s, *st, e);
+    return rc == 0 ? not_found(e, "response", name->id) : rc < 0 ? rc : 0;
+}
+
+static void add_column(struct buf *out, sqlite3_stmt *st, int i)
+{
+    const char *text = (const char *)sqlite3_column_text(st, i);
+
+    if (text != NULL)
+        buf_add(out, text, (size_t)sqlite3_column_bytes(st, i));
+}
+
+static int check_out(const struct buf *out, struct api_error *e)
+{
+    if (out->err == 0)
+        return 0;
+    if (out->err == ERR_NOMEM)
+        return api_error_no_memory(e);
+    api_error_set(e, 400, "previous_response_id", NULL,
+                  "the conversation so far is longer than a body may be (max_body)");
+    return ERR_LIMIT;
+}
+
+/* ---- what goes ---- */
+
+/* Bytes of the file that are in use. */
+static int used(struct response_store *s, uint64_t *bytes, struct api_error *e)
+{
+    sqlite3_stmt *st = bind(s, SQL_N_PAGES, "");
+    const int rc = step(s, st, e);
+
+    *bytes =
+        rc == 1 ? (uint64_t)sqlite3_column_int64(st, 0) * (uint64_t)sqlite3_column_int64(st, 1) : 0;
+    sqlite3_reset(st);
+    return rc < 0 ? rc : 0;
+}
+
+/* All but the response `last`, or "", may go. */
+static int prune(struct response_store *s, const char *last, struct api_error *e)
+{
+    uint64_t bytes = 0;
+    int rc = step(s, bind(s, SQL_DELETE_OLD, "i", oldest(s)), e);
+
+    while (rc >= 0) {
+        rc = used(s, &bytes, e);
+        if (rc < 0 || bytes <= s->max_bytes)
+            break;
+        rc = step(s, bind(s, SQL_DELETE_OLDEST, "t", last), e);
+        if (rc < 0 || sqlite3_changes(s->db) == 0)
+            break;
+    }
+    return rc;
+}
+
+/* ---- life ---- */
+
+static int prepare(struct response_store *s)
+{
+    for (int i = 0; i < N_SQL; i++)
+        if (sqlite3_prepare_v3(s->db, texts[i], -1, SQLITE_PREPARE_PERSISTENT, &s->statements[i],
+                               NULL) != SQLITE_OK)
+            return ERR_FORMAT;
+    return 0;
+}
+
+int response_store_open(struct response_store **out, const struct response_store_options *options,
+                        char *err, size_t err_len)
+{
+    struct response_store *s = mem_calloc(1, sizeof(*s));
+    struct api_error e = {0};
+    int rc;
+
+    *out = NULL;
+    if (s == NULL)
+        return snprintf(err, err_len, "no memory for kept responses"), ERR_NOMEM;
+    s->max_bytes = options->max_bytes;
+    s->max_age_s = (int64_t)options->max_days * DAY_S;
+    rc = response_file_open(&s->db, options->path, err, err_len);
+    if (rc == 0 && prepare(s) < 0) {
+        snprintf(err, err_len, "'%s' is no database of kept responses: %s", options->path,
+                 sqlite3_errmsg(s->db));
+        rc = ERR_FORMAT;
+    }
+    if (rc == 0 && (run(s, SQL_FAIL_OPEN, &e) < 0 || prune(s, "", &e) < 0)) {
+        snprintf(err, err_len, "'%s': %s", options->path, e.message);
+        rc = ERR_IO;
+    }
+    if (rc < 0)
+        response_store_close(&s);
+    *out = s;
+    return rc;
+}
+
+void response_store_close(struct response_store **store)
+{
+    struct response_store *s = store != NULL ? *store : NULL;
+
+    if (s == NULL)
+        return;
+    for (int i = 0; i < N_SQL; i++)
+        sqlite3_finalize(s->statements[i]);
+    sqlite3_close(s->db);
+    mem_free(s);
+    *store = NULL;
+}
+
+/* ---- a response ---- */
+
+int response_store_begin(struct response_store *s, const struct response_name *name,
+                         const struct response_start *start, struct api_error *e)
+{
+    int rc;
+
+    if (start->body->len + start->input->len > s->max_bytes) {
+        api_error_set(e, 400, "store", NULL,
+                      "the request is larger than all that may be kept (responses_size): send "
+                      "'store': false");
+        return ERR_LIMIT;
+    }
+    rc = run(s, SQL_BEGIN, e);
+    if (rc == 0)
+        rc = step(s,
+                  bind(s, SQL_INSERT, "tttiib", name->id, name->owner, start->previous,
+                       start->created, (int64_t)start->is_background, start->body),
+                  e);
+    if (rc == 0)
+        rc = step(
+            s, bind(s, SQL_ADD_ITEMS, "ttib", name->id, name->owner, (int64_t)0, start->input), e);
+    return end_change(s, rc, e);
+}
+
+int response_store_end(struct response_store *s, const struct response_name *name,
+                       const struct buf *body, const struct buf *output, struct api_error *e)
+{
+    int rc = run(s, SQL_BEGIN, e);
+
+    if (rc == 0)
+        rc = step(s, bind(s, SQL_END, "ttb", name->id, name->owner, body), e);
+    if (rc == 0 && sqlite3_changes(s->db) > 0)
+        rc = step(s, bind(s, SQL_ADD_ITEMS, "ttib", name->id, name->owner, (int64_t)1, output), e);
+    if (rc == 0)
+        rc = prune(s, name->id, e);
+    return end_change(s, rc, e);
+}
+
+int response_store_give_up(struct response_store *s, const struct response_name *name,
+                           const char *status, const char *error, struct api_error *e)
+{
+    return step(s, bind(s, SQL_GIVE_UP, "tttt", name->id, name->owner, status, error), e);
+}
+
+int response_store_get(struct response_store *s, const struct response_name *name, struct buf *out,
+                       struct api_error *e)
+{
+    sqlite3_stmt *st;
+    const int rc = find(s, SQL_GET, name, &st, e);
+
+    if (rc < 0)
+        return rc;
+    add_column(out, st, 0);
+    sqlite3_reset(st);
+    return check_out(out, e);
+}
+
+int response_store_delete(struct response_store *s, const struct response_name *name,
+                          struct api_error *e)
+{
+    const int rc = step(s, bind(s, SQL_DELETE, "tti", name->id, name->owner, oldest(s)), e);
+
+    if (rc < 0)
+        return rc;
+    return sqlite3_changes(s->db) > 0 ? 0 : not_found(e, "response", name->id);
+}
+
+int response_store_cancel(struct response_store *s, const struct response_name *name,
+                          struct buf *out, struct api_error *e)
+{
+    sqlite3_stmt *st;
+    int rc = find(s, SQL_FIND, name, &st, e);
+    bool is_background;
+
+    if (rc < 0)
+        return rc;
+    is_background = sqlite3_column_int(st, 3) != 0;
+    sqlite3_reset(st);
+    if (!is_background) {
+        api_error_set(e, 400, NULL, NULL,
+                      "only a response in the background can be cancelled; of another one its "
+                      "client closes the connection");
+        return ERR_INVAL;
+    }
+    rc = response_store_give_up(s, name, "cancelled", NULL, e);
+    return rc < 0 ? rc : response_store_get(s, name, out, e);
+}
+
+/* ---- items ---- */
+
+static int find_number(struct response_store *s, const struct response_name *name, int64_t *n,
+                       struct api_error *e)
+{
+    sqlite3_stmt *st;
+    const int rc = find(s, SQL_FIND, name, &st, e);
+
+    if (rc < 0)
+        return rc;
+    *n = sqlite3_column_int64(st, 0);
+    sqlite3_reset(st);
+    return 0;
+}
+
+/* The place behind which a page begins. */
+static int find_place(struct response_store *s, int64_t n, const struct response_page *page,
+                      int64_t *place, struct api_error *e)
+{
+    sqlite3_stmt *st;
+    int rc;
+
+    *place = page->is_ascending ? -1 : INT64_MAX;
+    if (page->after == NULL)
+        return 0;
+    st = bind(s, SQL_PLACE, "it", n, page->after);
+    rc = step(s, st, e);
+    if (rc == 0) {
+        api_error_set(e, 400, "after", NULL, "'after' must be the id of an item of this response");
+        return ERR_INVAL;
+    }
+    *place = rc > 0 ? sqlite3_column_int64(st, 0) : 0;
+    sqlite3_reset(st);
+    return rc < 0 ? rc : 0;
+}
+
+static void add_ends(struct buf *out, char ends[2][RESPONSE_MAX_ID + 1], uint32_t n)
+{
+    static const char *const names[] = {"first_id", "last_id"};
+
+    for (int i = 0; i < 2; i++) {
+        buf_printf(out, ",\"%s\":", names[i]);
+        if (n > 0)
+            json_add_cstring(out, ends[i]);
+        else
+            buf_add_str(out, "null");
+    }
+}
+
+int response_store_items(struct response_store *s, const struct response_name *name,
+                         const struct response_page *page, struct buf *out, struct api_error *e)
+{
+    char ends[2][RESPONSE_MAX_ID + 1];
+    int64_t response = 0, place = 0;
+    sqlite3_stmt *st;
+    uint32_t n = 0;
+    int rc = find_number(s, name, &response, e);
+
+    if (rc == 0)
+        rc = find_place(s, response, page, &place, e);
+    if (rc < 0)
+        return rc;
+    buf_add_str(out, "{\"object\":\"list\",\"data\":[");
+    st = bind(s, page->is_ascending ? SQL_PAGE_UP : SQL_PAGE_DOWN, "iii", response, place,
+              (int64_t)page->limit + 1);
+    while ((rc = step(s, st, e)) == 1 && n < page->limit) {
+        if (n > 0)
+            buf_add_char(out, ',');
+        add_column(out, st, 1);
+        for (int i = n > 0; i < 2; i++)
+            snprintf(ends[i], sizeof(ends[i]), "%s", (const char *)sqlite3_column_text(st, 0));
+        n++;
+    }
+    sqlite3_reset(st);
+    if (rc < 0)
+        return rc;
+    buf_add_char(out, ']');
+    add_ends(out, ends, n);
+    buf_printf(out, ",\"has_more\":%s}", rc == 1 ? "true" : "false");
+    return check_out(out, e);
+}
+
+/* ---- conversations ---- */
+
+struct chain {
+    int64_t n[MAX_CHAIN]; /* the newest first */
+    uint32_t length;
+};
+
+/* A link of the chain; `id` becomes the one before it, or "". */
+static int follow(struct response_store *s, const char *owner, char id[RESPONSE_MAX_ID + 1],
+                  struct chain *chain, struct api_error *e)
+{
+    const struct response_name name = {owner, id};
+    const char *previous;
+    sqlite3_stmt *st;
+    int rc = find(s, SQL_FIND, &name, &st, e);
+
+    if (rc == ERR_NOENT)
+        api_error_set(e, 404, "previous_response_id", "previous_response_not_found",
+                      chain->length == 0 ? "no response '%s' is kept here"
+                                         : "the response '%s', which this one goes on from, is "
+                                           "kept no more",
+                      id);
+    if (rc < 0)
+        return rc;
+    if (sqlite3_column_int(st, 2) != 0) {
+        rc = ERR_INVAL;
+        api_error_set(e, 400, "previous_response_id", NULL, "the response '%s' is in progress", id);
+    } else if (chain->length == MAX_CHAIN) {
+        rc = ERR_LIMIT;
+        api_error_set(e, 400, "previous_response_id", NULL,
+                      "a conversation may have at most %d responses", MAX_CHAIN);
+    } else {
+        chain->n[chain->length++] = sqlite3_column_int64(st, 0);
+        previous = (const char *)sqlite3_column_text(st, 1);
+        snprintf(id, RESPONSE_MAX_ID + 1, "%s", previous != NULL ? previous : "");
+    }
+    sqlite3_reset(st);
+    return rc;
+}
+
+static int add_items_of(struct response_store *s, int64_t n, struct buf *out, bool *is_first,
+                        struct api_error *e)
+{
+    sqlite3_stmt *st = bind(s, SQL_ITEMS_OF, "i", n);
+    int rc;
+
+    while ((rc = step(s, st, e)) == 1 && out->err == 0) {
+        if (!*is_first)
+            buf_add_char(out, ',');
+        *is_first = false;
+        add_column(out, st, 1);
+    }
+    sqlite3_reset(st);
+    return rc < 0 ? rc : 0;
+}
+
+static int add_before(struct response_store *s, const char *owner, const char *previous,
+                      struct buf *out, struct api_error *e)
+{
+    struct chain *chain = mem_calloc(1, sizeof(*chain));
+    char id[RESPONSE_MAX_ID + 1];
+    bool is_first = true;
+    int rc = 0;
+
+    if (chain == NULL)
+        return api_error_no_memory(e);
+    snprintf(id, sizeof(id), "%s", previous);
+    while (rc == 0 && id[0] != '\0')
+        rc = follow(s, owner, id, chain, e);
+    for (uint32_t i = chain->length; rc == 0 && i > 0; i--)
+        rc = add_items_of(s, chain->n[i - 1], out, &is_first, e);
+    mem_free(chain);
+    return rc;
+}
+
+static int add_item(struct response_store *s, const char *owner, const char *id, struct buf *out,
+                    struct api_error *e)
+{
+    sqlite3_stmt *st = bind(s, SQL_ITEM, "tti", id, owner, oldest(s));
+    const int rc = step(s, st, e);
+
+    if (rc == 0)
+        return not_found(e, "item", id);
+    if (rc < 0)
+        return rc;
+    json_add_cstring(out, id);
+    buf_add_char(out, ':');
+    add_column(out, st, 1);
+    sqlite3_reset(st);
+    return 0;
+}
+
+int response_store_history(struct response_store *s, const char *owner,
+                           const struct response_wish *wish, struct buf *out, struct api_error *e)
+{
+    const char *id = wish->items.data;
+    const char *end = id != NULL ? id + wish->items.len : NULL;
+    int rc;
+
+    buf_add_str(out, "{\"before\":[");
+    rc = add_before(s, owner, wish->previous, out, e);
+    buf_add_str(out, "],\"items\":{");
+    for (; rc == 0 && id != end; id += strlen(id) + 1) {
+        if (id != wish->items.data)
+            buf_add_char(out, ',');
+        rc = add_item(s, owner, id, out, e);
+    }
+    buf_add_str(out, "}}");
+    return rc < 0 ? rc : check_out(out, e);
+}
+
+#endif

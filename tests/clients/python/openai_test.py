@@ -1,0 +1,205 @@
+"""The openai package; the same tests for the newest release and for the last one of 1.x."""
+import json
+import math
+import threading
+import time
+
+import openai
+from case import MODEL, PERSON, STORY, ZONE, ClientCase, check_retry, clock, main
+from pydantic import BaseModel, Field
+
+CHAT = [{"role": "user", "content": STORY}]
+CLOCK = {"type": "function", "function": {"name": "clock", "description": "The time.", "strict": True,
+                                          "parameters": ZONE}}
+
+
+class Person(BaseModel):
+    name: str = Field(max_length=12)
+    age: int = Field(ge=0, le=120)
+
+
+class OpenAITest(ClientCase):
+    def setUp(self):
+        self.client = openai.OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0)
+
+    def tearDown(self):
+        self.client.close()
+
+    def test_models(self):
+        self.assertEqual([m.id for m in self.client.models.list()], [MODEL])
+        self.assertEqual(self.client.models.retrieve(MODEL).object, "model")
+        with self.assertRaises(openai.NotFoundError):
+            self.client.models.retrieve("other")
+
+    def test_completions(self):
+        answer = self.client.completions.create(model=MODEL, prompt=[STORY, "One day"], max_tokens=12, temperature=0,
+                                                logprobs=2, echo=True, n=2, seed=1)
+        self.assertEqual([c.index for c in answer.choices], [0, 1, 2, 3])
+        self.assertTrue(answer.choices[2].text.startswith("One day"))
+        for choice in answer.choices:
+            self.assertEqual(choice.finish_reason, "length")
+            self.assertTrue("".join(choice.logprobs.tokens).endswith(choice.text))  # before it what begins a prompt
+        self.assertEqual(answer.usage.completion_tokens, 48)
+
+    def test_completions_streams(self):
+        params = {"model": MODEL, "prompt": STORY, "max_tokens": 12, "temperature": 0}
+        whole = self.client.completions.create(**params)
+        chunks = list(self.client.completions.create(**params, stream=True, stream_options={"include_usage": True}))
+        self.assertEqual("".join(c.choices[0].text for c in chunks[:-1]), whole.choices[0].text)
+        self.assertEqual(chunks[-1].usage.total_tokens, whole.usage.total_tokens)
+
+    def test_chat(self):
+        answer = self.client.chat.completions.create(model=MODEL, messages=CHAT, max_completion_tokens=10,
+                                                     temperature=0, logprobs=True, top_logprobs=2, n=2, seed=3,
+                                                     stop=["zebra"], user="someone")
+        for choice in answer.choices:
+            self.assertEqual(choice.message.role, "assistant")
+            self.assertEqual(b"".join(bytes(t.bytes) for t in choice.logprobs.content).decode(), choice.message.content)
+            self.assertTrue(all(len(t.top_logprobs) == 2 for t in choice.logprobs.content))
+        self.assertEqual(answer.usage.total_tokens, answer.usage.prompt_tokens + answer.usage.completion_tokens)
+
+    def test_streams(self):
+        params = {"model": MODEL, "messages": CHAT, "max_tokens": 10, "temperature": 0}
+        whole = self.client.chat.completions.create(**params)
+        stream = self.client.chat.completions.create(**params, stream=True, stream_options={"include_usage": True})
+        chunks = list(stream)
+        self.assertEqual("".join(c.choices[0].delta.content or "" for c in chunks[:-1]), whole.choices[0].message.content)
+        self.assertEqual(chunks[-1].choices, [])
+        self.assertEqual(chunks[-1].usage.completion_tokens, whole.usage.completion_tokens)
+        self.assertEqual(chunks[-2].choices[0].finish_reason, whole.choices[0].finish_reason)
+
+    def test_tools_rounds(self):
+        messages = [{"role": "user", "content": "What time is it?"}]
+        for choice in ("required", {"type": "function", "function": {"name": "clock"}}):
+            answer = self.client.chat.completions.create(model=MODEL, messages=messages, tools=[CLOCK], seed=4,
+                                                         tool_choice=choice, parallel_tool_calls=False).choices[0]
+            self.assertIn(answer.finish_reason, ("tool_calls", "stop"))
+            [call] = answer.message.tool_calls
+            self.assertEqual(call.function.name, "clock")
+            result = clock(**json.loads(call.function.arguments))
+            messages += [answer.message, {"role": "tool", "tool_call_id": call.id, "content": result}]
+        last = self.client.chat.completions.create(model=MODEL, messages=messages, tools=[CLOCK], tool_choice="none",
+                                                   max_tokens=6)
+        self.assertIsNone(last.choices[0].message.tool_calls)
+        self.assertTrue(last.choices[0].message.content)
+
+    def test_tools_streamed(self):
+        params = {"model": MODEL, "messages": CHAT, "tools": [CLOCK], "tool_choice": "required", "seed": 4,
+                  "parallel_tool_calls": False}
+        whole = self.client.chat.completions.create(**params).choices[0].message.tool_calls[0]
+        name, arguments, ids = "", "", set()
+        for chunk in self.client.chat.completions.create(**params, stream=True):
+            for call in chunk.choices[0].delta.tool_calls or []:
+                self.assertEqual(call.index, 0)
+                name += call.function.name or ""
+                arguments += call.function.arguments or ""
+                ids |= {call.id} - {None}
+        self.assertEqual((name, arguments), (whole.function.name, whole.function.arguments))
+        self.assertEqual(len(ids), 1)
+
+    def test_schemas(self):
+        parse = getattr(self.client.chat.completions, "parse", None) or self.client.beta.chat.completions.parse
+        answer = parse(model=MODEL, messages=CHAT, response_format=Person).choices[0]
+        self.assertEqual(answer.finish_reason, "stop")
+        self.assertIsInstance(answer.message.parsed, Person)
+
+    def test_schemas_streamed(self):
+        form = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON, "strict": True}}
+        stream = self.client.chat.completions.create(model=MODEL, messages=CHAT, response_format=form, stream=True)
+        self.check_person(json.loads("".join(c.choices[0].delta.content or "" for c in stream)))
+
+    def test_embeddings(self):
+        answer = self.client.embeddings.create(model=MODEL, input=["one text", "another"])
+        for item in answer.data:
+            self.assertAlmostEqual(math.hypot(*item.embedding), 1, 4)
+        plain = self.client.embeddings.create(model=MODEL, input="one text", encoding_format="float").data[0].embedding
+        self.assertTrue(all(abs(a - b) < 1e-6 for a, b in zip(plain, answer.data[0].embedding)))
+
+    def test_responses(self):
+        params = {"model": MODEL, "input": STORY, "instructions": "Tell a story.", "max_output_tokens": 16, "temperature": 0}
+        whole = self.client.responses.create(**params)
+        self.assertEqual(whole.status, "incomplete")
+        events = list(self.client.responses.create(**params, stream=True))
+        text = "".join(e.delta for e in events if e.type == "response.output_text.delta")
+        self.assertEqual(text, whole.output_text)
+        self.assertEqual(events[-1].type, "response.incomplete")
+
+    def test_responses_tools(self):
+        tool = {"type": "function", "name": "clock", "description": "The time.", "parameters": ZONE, "strict": True}
+        items = [{"role": "user", "content": "What time is it?"}]
+        for _ in range(2):
+            answer = self.client.responses.create(model=MODEL, input=items, tools=[tool], tool_choice="required",
+                                                  parallel_tool_calls=False, store=False)
+            [call] = [item for item in answer.output if item.type == "function_call"]
+            result = clock(**json.loads(call.arguments))
+            items += [*answer.output, {"type": "function_call_output", "call_id": call.call_id, "output": result}]
+        last = self.client.responses.create(model=MODEL, input=items, tools=[tool], tool_choice="none", max_output_tokens=16)
+        self.assertTrue(last.output_text)
+
+    def test_responses_schemas(self):
+        answer = self.client.responses.parse(model=MODEL, input=STORY, text_format=Person)
+        self.assertIsInstance(answer.output_parsed, Person)
+
+    def test_cancel(self):
+        before = self.cancelled()
+        stream = self.client.chat.completions.create(model=MODEL, messages=CHAT, max_tokens=900, stream=True,
+                                                     extra_body={"ignore_eos": True})
+        next(iter(stream))
+        self.assertEqual(self.running(), 1)
+        stream.close()
+        self.check_cancelled(before)
+
+    def test_cancel_timeout(self):
+        """Who gives up an answer that is not streamed frees its place too."""
+        before = self.cancelled()
+        client = self.client.with_options(timeout=openai.Timeout(0.3, connect=30))
+        with self.assertRaises(openai.APITimeoutError):
+            client.completions.create(model=MODEL, prompt=STORY, max_tokens=900, n=16, extra_body={"ignore_eos": True})
+        self.check_cancelled(before)
+
+    def test_retry(self):
+        def make_call(url, key):
+            client = openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=4)
+            return lambda: client.chat.completions.create(model=MODEL, messages=CHAT, max_tokens=2)
+        check_retry(self, make_call)
+
+    def test_retry_exhausted(self):
+        """Without retries the refusal is the package's own class, with the wait in its headers."""
+        def make_call(url, key):
+            client = openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0)
+
+            def call():
+                try:
+                    client.models.list()
+                    client.completions.create(model=MODEL, prompt=STORY, max_tokens=2)
+                except openai.RateLimitError as e:
+                    self.assertGreaterEqual(int(e.response.headers["retry-after"]), 1)
+                    self.assertEqual(e.code, "rate_limit_exceeded")
+            return call
+        check_retry(self, make_call)
+
+    def test_errors(self):
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.client.chat.completions.create(model=MODEL, messages=CHAT, temperature=9)
+        self.assertEqual(caught.exception.param, "temperature")
+        with self.assertRaises(openai.NotFoundError) as caught:
+            self.client.chat.completions.create(model="other", messages=CHAT)
+        self.assertEqual(caught.exception.code, "model_not_found")
+
+    def test_threads(self):
+        """One client in many threads, as web programs have it: its connections are kept."""
+        texts, begin = [], time.monotonic()
+
+        def ask(i):
+            answer = self.client.completions.create(model=MODEL, prompt=STORY, max_tokens=4, seed=i, timeout=60)
+            texts.append(answer.choices[0].text)
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(texts), 12, f"after {time.monotonic() - begin:.1f} s")
+
+
+if __name__ == "__main__":
+    main()

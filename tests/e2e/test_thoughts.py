@@ -1,0 +1,168 @@
+"""Constraints behind thoughts, and thoughts with a budget: a model whose marks are tokens, as reasoning models have
+them. Its weights are random, so it thinks nonsense, and ends that when a bias says so."""
+import json
+import pathlib
+import sys
+
+import jsonschema
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "reference"))
+import fixture  # noqa: E402
+import fixtures  # noqa: E402
+from quire import Server  # noqa: E402
+
+CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+SCHEMA = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}, "b": {"type": "integer", "maximum": 9, "minimum": 0}},
+          "required": ["a", "b"], "additionalProperties": False}
+FORMAT = {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": SCHEMA}}
+ASK = [{"role": "user", "content": "why"}]
+OPEN, CLOSE = 256, 257
+
+
+def byte_names():
+    """The 256 bytes as GPT-2's vocabularies write them."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    rest = iter(range(256, 512))
+    return [chr(b) if b in plain else chr(next(rest)) for b in range(256)]
+
+
+class Thinker(fixture.Fixture):
+    def tokenizer(self):
+        self.keys.update({
+            "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2",
+            "tokenizer.ggml.tokens": byte_names() + ["<think>", "</think>", "<|end|>"],
+            "tokenizer.ggml.token_type": [1] * 256 + [4, 4, 3], "tokenizer.ggml.merges": [],
+            "tokenizer.ggml.eos_token_id": 258})
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    f = Thinker("qwen3", "plain", "F32", 1, 1024)
+    f.n_vocab = 259
+    fixtures.qwen3(f)
+    file = tmp_path_factory.mktemp("thinker") / "m.gguf"
+    file.write_bytes(f.bytes())
+    return file
+
+
+def serve(model, opens):
+    """Its template begins each answer inside a thought, or leaves that to the model."""
+    file = model.parent / f"t{opens}.jinja"
+    file.write_text("{% for m in messages %}{{ m.content }}{% endfor %}{% if enable_thinking %}" +
+                    ("<think>" if opens else "") + "{% else %}<think></think>{% endif %}")
+    s = Server("--model", str(model), "--chat-template", str(file))
+    yield s
+    s.stop()
+
+
+@pytest.fixture(scope="module")
+def opened(model):
+    yield from serve(model, True)
+
+
+@pytest.fixture(scope="module")
+def asked(model):
+    yield from serve(model, False)
+
+
+def ask(server, **fields):
+    r = server.post(CHAT, {"messages": ASK, "max_tokens": 600, "temperature": 1, **fields})
+    assert r.status == 200, r.body
+    return r.json
+
+
+def streamed(server, **fields):
+    """(reasoning, content) of the same as a stream."""
+    parts = server.frames(CHAT, {"messages": ASK, "max_tokens": 600, "temperature": 1, **fields})
+    deltas = [json.loads(p)["choices"][0]["delta"] for p in parts[:-1] if json.loads(p)["choices"]]
+    return ["".join(d.get(k) or "" for d in deltas) for k in ("reasoning_content", "content")]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_constraint_begins_behind_the_thought(opened, seed):
+    fields = {"seed": seed, "response_format": FORMAT, "logit_bias": {str(CLOSE): 3}}
+    a = ask(opened, **fields)
+    m = a["choices"][0]["message"]
+    assert a["choices"][0]["finish_reason"] == "stop"
+    jsonschema.validate(json.loads(m["content"]), SCHEMA)
+    assert a["usage"]["completion_tokens_details"]["reasoning_tokens"] > 0
+    assert streamed(opened, **fields) == [m.get("reasoning_content", ""), m["content"]]
+
+
+def test_thoughts_are_as_without_a_constraint(opened):
+    """Until its end the thought is what it would have been."""
+    fields = {"seed": 7, "max_tokens": 40, "logit_bias": {"258": -100, str(CLOSE): -100}}
+    plain = ask(opened, **fields)["choices"][0]
+    bound = ask(opened, **fields, response_format=FORMAT)["choices"][0]
+    assert plain["message"] == bound["message"] and bound["finish_reason"] == "length"
+    assert bound["message"]["content"] == "" and bound["message"]["reasoning_content"]
+
+
+def test_a_thought_does_not_end_the_answer(opened):
+    """Where a constraint waits, the end of the text has to wait, too."""
+    fields = {"seed": 1, "response_format": FORMAT, "logit_bias": {"258": 100, str(CLOSE): 90}}
+    c = ask(opened, **fields)["choices"][0]
+    jsonschema.validate(json.loads(c["message"]["content"]), SCHEMA)
+    c = ask(opened, seed=1, logit_bias=fields["logit_bias"])["choices"][0]
+    assert c["finish_reason"] == "stop" and c["message"]["content"] == ""
+
+
+def test_calls_behind_a_thought(opened):
+    for choice in ("required", {"type": "function", "function": {"name": "f"}}):
+        c = ask(opened, seed=2, tools=[TOOL], tool_choice=choice, logit_bias={str(CLOSE): 3})["choices"][0]
+        assert c["finish_reason"] == "tool_calls" and c["message"]["reasoning_content"]
+        for call in c["message"]["tool_calls"]:
+            jsonschema.validate(json.loads(call["function"]["arguments"]), SCHEMA)
+
+
+def test_the_model_opens_a_thought(asked):
+    """Its first token decides; who wants none says so."""
+    thinks, thoughts = {str(OPEN): 6, str(CLOSE): 6}, []
+    for seed in range(5):
+        m = ask(asked, seed=seed, response_format=FORMAT, logit_bias=thinks)["choices"][0]["message"]
+        jsonschema.validate(json.loads(m["content"]), SCHEMA)
+        thoughts.append(m.get("reasoning_content", ""))
+    assert any(thoughts)
+    m = ask(asked, seed=3, response_format=FORMAT, logit_bias={str(OPEN): -100})["choices"][0]["message"]
+    assert "reasoning_content" not in m
+    jsonschema.validate(json.loads(m["content"]), SCHEMA)
+    for off in ({"chat_template_kwargs": {"enable_thinking": False}}, {"reasoning_effort": "none"}):
+        m = ask(asked, seed=3, response_format=FORMAT, logit_bias=thinks, **off)["choices"][0]["message"]
+        assert "reasoning_content" not in m
+        jsonschema.validate(json.loads(m["content"]), SCHEMA)
+
+
+def messages(server, budget, **fields):
+    r = server.post(MESSAGES, {"messages": ASK, "max_tokens": 200, "temperature": 1, **fields,
+                               "thinking": {"type": "enabled", "budget_tokens": budget}})
+    assert r.status == 200, r.body
+    return r.json["content"]
+
+
+def test_a_thought_ends_with_its_budget(opened, asked):
+    """Of tokens of one byte each: what the mark follows is as long as the budget."""
+    for server, bias in ((opened, {}), (asked, {str(OPEN): 100})):
+        for budget in (4, 10, 40):
+            fields = {"seed": 5, "logit_bias": {"258": -100, str(CLOSE): -100, **bias}}
+            free = messages(server, 100000, **fields)
+            assert [b["type"] for b in free] == ["thinking"]
+            thought, text = messages(server, budget, **fields)
+            assert thought["thinking"] == free[0]["thinking"][:len(thought["thinking"])]
+            assert 0 < len(thought["thinking"].encode("utf-8", "replace")) <= 7 * budget
+            assert text["type"] == "text"
+
+
+def test_a_call_behind_a_thought_with_a_budget(opened):
+    tools = [{"name": "f", "input_schema": SCHEMA}]
+    thought, call = messages(opened, 9, seed=1, tools=tools, tool_choice={"type": "tool", "name": "f"},
+                             logit_bias={str(CLOSE): -100})
+    assert thought["type"] == "thinking" and call["type"] == "tool_use"
+    jsonschema.validate(call["input"], SCHEMA)
+
+
+def test_bad_budgets(opened):
+    for bad in (0, -1, "x", 1.5):
+        r = opened.post(MESSAGES, {"messages": ASK, "max_tokens": 5, "thinking": {"type": "enabled", "budget_tokens": bad}})
+        assert r.status == 400 and "thinking.budget_tokens" in r.json["error"]["message"], r.body
