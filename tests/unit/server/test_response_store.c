@@ -288,7 +288,7 @@ static void test_the_oldest_go_first(void **state)
     struct api_error e = {0};
     static char large[20100];
     struct stat st;
-    char id[8];
+    char id[16];
 
     (void)state;
     snprintf(large, sizeof(large), "[{\"id\":\"x\",\"t\":\"%020000d\"}]", 0);
