@@ -20,6 +20,7 @@
 struct built_rule {
     char *name;
     uint32_t start; /* NOWHERE until it is defined */
+    bool is_free;   /* see struct grammar_rule */
 };
 
 struct grammar_builder {

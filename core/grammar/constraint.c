@@ -230,11 +230,48 @@ enum constraint_status constraint_advance(struct constraint_state *s,
     return can_go_on(w) ? CONSTRAINT_OPEN : CONSTRAINT_DONE;
 }
 
+bool constraint_is_waiting(const struct constraint_state *s)
+{
+    const struct grammar *g = s->c->g;
+
+    for (uint32_t i = 0; i < s->n_readings; i++) {
+        const struct grammar_node *n = &g->nodes[s->readings[i].node];
+
+        if (g->rules[n->rule].is_free ||
+            (n->kind == GRAMMAR_CALL && g->rules[n->arg].is_free)) /* nothing has been said yet */
+            return true;
+    }
+    return false;
+}
+
+static bool is_mark(const struct token_trie *t, int32_t id)
+{
+    return t->marks != NULL && (t->marks[id >> 5] >> (id & 31) & 1) != 0;
+}
+
+static enum constraint_status take_mark(struct constraint_state *s, struct constraint_scratch *w,
+                                        int32_t id)
+{
+    const struct token_trie *t = s->c->trie;
+    enum constraint_status status = CONSTRAINT_BROKEN;
+
+    if (!constraint_is_waiting(s))
+        return status;
+    if (t->text[id] != NULL)
+        status = constraint_advance(s, w, t->text[id], t->len[id]);
+    if (status != CONSTRAINT_BROKEN)
+        return status;
+    constraint_state_init(s, s->c);
+    return CONSTRAINT_OPEN;
+}
+
 enum constraint_status constraint_take(struct constraint_state *s, struct constraint_scratch *w,
                                        int32_t id)
 {
     const struct token_trie *t = s->c->trie;
 
+    if (is_mark(t, id))
+        return take_mark(s, w, id);
     if (t->text[id] == NULL)
         return CONSTRAINT_BROKEN;
     return constraint_advance(s, w, t->text[id], t->len[id]);

@@ -58,16 +58,21 @@ size_t constraint_state_bytes(void);
 void constraint_state_init(struct constraint_state *s, const struct constraint *c);
 
 /* Set bit `id` of bits[0 .. n_vocab / 32] for each text token that may come next, clear all
- * others. Returns whether the text may end here. */
+ * others; n_vocab is that of the trie or more. Returns whether the text may end here. */
 bool constraint_mask(const struct constraint_state *s, struct constraint_scratch *w,
                      uint32_t *bits, uint32_t n_vocab);
+/* Of a lazy grammar (lazy.h): has no trigger been completed yet? Then the mask has the tokens that
+ * are no text as well. */
+bool constraint_is_waiting(const struct constraint_state *s);
 
 enum constraint_status {
     CONSTRAINT_OPEN = 0, /* something may follow */
     CONSTRAINT_DONE,     /* the text is complete, and nothing may follow */
     CONSTRAINT_BROKEN,   /* the token was not allowed; the state is as it was */
 };
-/* Go on behind these bytes, or behind a token's; what the mask allowed never breaks. */
+/* Go on behind these bytes, or behind a token's; what the mask allowed never breaks. A token that
+ * is no text, before a trigger, stands for its name; where that cannot follow, the text begins anew
+ * behind it. */
 enum constraint_status constraint_advance(struct constraint_state *s, struct constraint_scratch *w,
                                           const char *bytes, size_t n);
 enum constraint_status constraint_take(struct constraint_state *s, struct constraint_scratch *w,

@@ -201,6 +201,14 @@ static void add_readings(const struct mask *m)
     walk_trie(m, m->c->trie, 0, &all, CONSTRAINT_MAX_WORK);
 }
 
+static void add_marks(const struct mask *m)
+{
+    const uint32_t *marks = m->c->trie->marks;
+
+    for (uint32_t i = 0; i < m->n_words && marks != NULL; i++)
+        m->bits[i] |= marks[i];
+}
+
 bool constraint_mask(const struct constraint_state *s, struct constraint_scratch *scratch,
                      uint32_t *bits, uint32_t n_vocab)
 {
@@ -218,5 +226,7 @@ bool constraint_mask(const struct constraint_state *s, struct constraint_scratch
         constraint_load(s, m.w);
         walk_trie(&m, m.c->trie, 0, &all, 0);
     }
+    if (constraint_is_waiting(s))
+        add_marks(&m);
     return may_end;
 }

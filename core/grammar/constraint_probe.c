@@ -240,7 +240,7 @@ static int keep_rests(struct place *place, const struct probe *p)
         return ERR_NOMEM;
     }
     for (uint32_t i = 0; i < p->n_rests; i++) {
-        texts[i] = (struct trie_text){p->text + p->rests[i].at, p->rests[i].n, (int32_t)i};
+        texts[i] = (struct trie_text){p->text + p->rests[i].at, p->rests[i].n, (int32_t)i, false};
         place->out_ids[i] = p->rests[i].token.id;
         place->out_more[i] = (uint8_t)p->rests[i].token.more;
     }

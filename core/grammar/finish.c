@@ -57,6 +57,7 @@ static void lay_out_rule(struct layout *l, uint32_t rule)
     uint32_t at = g->n_nodes;
 
     g->rules[rule].start = place_of(l, l->b->rules[rule].start);
+    g->rules[rule].is_free = l->b->rules[rule].is_free;
     for (; at < g->n_nodes && g->n_nodes <= GRAMMAR_MAX_NODES; at++) {
         struct grammar_node n = l->b->nodes[l->old[at]];
 

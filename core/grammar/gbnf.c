@@ -370,9 +370,11 @@ static void definition(struct reader *r)
         reader_fail(r, ERR_INVAL, "a parenthesis that was not opened");
 }
 
-static void read_all(struct reader *r)
+/* The rule `root`, which is made first. */
+static uint32_t read_all(struct reader *r)
 {
-    rule_named(r, "root", 4); /* the first: where a text begins */
+    const uint32_t root = rule_named(r, "root", 4);
+
     skip(r, true);
     if (r->at == r->n)
         reader_fail(r, ERR_INVAL, "there is no rule");
@@ -380,27 +382,44 @@ static void read_all(struct reader *r)
         definition(r);
         skip(r, true);
     }
+    return root;
+}
+
+/* The text's rules in a builder; returns its root. */
+static uint32_t read_rules(struct grammar_builder *b, const char *text, size_t n)
+{
+    struct rule_names names = {.cap = 4 * GRAMMAR_MAX_RULES};
+    struct reader r = {.b = b, .text = text, .n = n, .has_lines = true, .names = &names};
+    uint32_t root = 0;
+
+    names.slots = mem_calloc(names.cap, sizeof(*names.slots));
+    if (names.slots == NULL)
+        grammar_builder_fail(b, ERR_NOMEM, "out of memory");
+    else
+        root = read_all(&r);
+    mem_free(names.slots);
+    return root;
+}
+
+struct grammar_piece grammar_gbnf(struct grammar_builder *b, const char *text, size_t n)
+{
+    const uint32_t root = read_rules(b, text, n);
+
+    return grammar_call(b, root);
 }
 
 int grammar_from_gbnf(struct grammar **out, const char *text, size_t n, struct budget *budget,
                       char *err, size_t err_len)
 {
-    struct rule_names names = {.cap = 4 * GRAMMAR_MAX_RULES};
-    struct reader r = {.text = text, .n = n, .has_lines = true, .names = &names};
-    int rc = grammar_builder_create(&r.b, budget);
+    struct grammar_builder *b;
+    int rc = grammar_builder_create(&b, budget);
 
     *out = NULL;
     snprintf(err, err_len, "out of memory");
     if (rc < 0)
         return rc;
-    names.slots = mem_calloc(names.cap, sizeof(*names.slots));
-    if (names.slots == NULL) {
-        rc = ERR_NOMEM;
-    } else {
-        read_all(&r);
-        rc = grammar_builder_finish(r.b, out, err, err_len);
-    }
-    mem_free(names.slots);
-    grammar_builder_destroy(&r.b);
+    read_rules(b, text, n);
+    rc = grammar_builder_finish(b, out, err, err_len);
+    grammar_builder_destroy(&b);
     return rc;
 }

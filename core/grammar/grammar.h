@@ -62,6 +62,7 @@ struct grammar_rule {
     uint32_t start;        /* its first node */
     struct byte_set first; /* bytes that a text of the rule can begin with */
     bool is_nullable;      /* does the empty text match? */
+    bool is_free;          /* of a lazy grammar: text before any trigger (lazy.h) */
     uint32_t probe; /* where it is repeated: a LOOP of it without limits that nothing leads to, and
                      * that leads out to nothing. GRAMMAR_NO_LIMIT where it is not. */
 };

@@ -402,15 +402,17 @@ static void write_rules(struct schema *s)
     }
 }
 
-static int create(struct schema *s, const cJSON *root, struct budget *budget)
+/* Room for the schema's rules, merged schemas and the table of known ones. */
+static int create(struct schema *s, struct grammar_builder *b, const cJSON *root)
 {
-    *s = (struct schema){.root = root, .character = -1, .value = -1, .plain = -1};
+    *s = (struct schema){.b = b, .root = root, .character = -1, .value = -1, .plain = -1};
     s->rules = mem_calloc(SCHEMA_MAX_RULES, sizeof(*s->rules));
     s->merged = mem_calloc(SCHEMA_MAX_MERGED, sizeof(*s->merged));
     s->known = mem_calloc(SCHEMA_KNOWN_SLOTS, sizeof(*s->known));
-    if (s->rules == NULL || s->merged == NULL || s->known == NULL)
-        return ERR_NOMEM;
-    return grammar_builder_create(&s->b, budget);
+    if (s->rules != NULL && s->merged != NULL && s->known != NULL)
+        return 0;
+    grammar_builder_fail(b, ERR_NOMEM, "out of memory");
+    return ERR_NOMEM;
 }
 
 static void release(struct schema *s)
@@ -420,36 +422,42 @@ static void release(struct schema *s)
     mem_free(s->merged);
     mem_free(s->known);
     mem_free(s->rules);
-    grammar_builder_destroy(&s->b);
+}
+
+/* The schema's rules in a builder; returns the one of the whole, which is made first. */
+static uint32_t write_schema(struct grammar_builder *b, const cJSON *schema)
+{
+    const struct schema_node at = {.schema = schema, .pointer = "#"};
+    uint32_t root = 0;
+    struct schema s;
+
+    if (create(&s, b, schema) == 0) {
+        root = rule_of(&s, &at, schema, "#");
+        write_rules(&s);
+    }
+    release(&s);
+    return root;
+}
+
+struct grammar_piece grammar_schema(struct grammar_builder *b, const cJSON *schema)
+{
+    const uint32_t root = write_schema(b, schema);
+
+    return grammar_call(b, root);
 }
 
 int schema_to_grammar(struct grammar **out, const cJSON *schema, struct budget *budget, char *err,
                       size_t err_len)
 {
-    const struct schema_node at = {.schema = schema, .pointer = "#"};
-    struct schema s;
-    int rc = create(&s, schema, budget);
+    struct grammar_builder *b;
+    int rc = grammar_builder_create(&b, budget);
 
     *out = NULL;
     snprintf(err, err_len, "out of memory");
-    if (rc == 0) {
-        rule_of(&s, &at, schema, "#");
-        write_rules(&s);
-        rc = grammar_builder_finish(s.b, out, err, err_len);
-    }
-    release(&s);
-    return rc;
-}
-
-int schema_any_object(struct grammar **out, char *err, size_t err_len)
-{
-    static const char text[] = "{\"type\":\"object\"}";
-    cJSON *schema = cJSON_Parse(text);
-    const int rc = schema != NULL ? schema_to_grammar(out, schema, NULL, err, err_len)
-                                  : ERR_NOMEM;
-
-    if (schema == NULL)
-        snprintf(err, err_len, "out of memory");
-    cJSON_Delete(schema);
+    if (rc < 0)
+        return rc;
+    write_schema(b, schema);
+    rc = grammar_builder_finish(b, out, err, err_len);
+    grammar_builder_destroy(&b);
     return rc;
 }

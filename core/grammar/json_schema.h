@@ -4,32 +4,45 @@
  * where a schema allows more than is useful to write, less is written:
  *   - members stand in the order of `properties`; optional ones may be left out;
  *   - members beyond `properties` come last, and only where additionalProperties is true or a
- * schema, where a pattern matches their key, or where there are neither properties nor patterns;
- * their keys have no escapes, and some 64 characters at most where there are no patterns;
+ *     schema, where a pattern matches their key, or where there are neither properties nor
+ *     patterns; their keys have no escapes, and some 64 characters at most where there are no
+ *     patterns;
  *   - all of a tuple are written, and what comes behind only where its schema is given;
  *   - a schema without `type` that has keywords of one type is of that type;
  *   - integers have up to 16 digits, numbers with bounds no exponent, and behind ',' and ':' one
- * blank at most may stand.
+ *     blank at most may stand.
  *
  * What is kept to, beside type, enum, const, properties, required, additionalProperties, items,
  * anyOf, allOf, $ref within the schema, $defs, definitions, minItems, maxItems, minLength,
- * maxLength, minimum, maximum, exclusiveMinimum and exclusiveMaximum: pattern         what regex.h
- * says; beside lengths and a format as well format          date, time, date-time, duration, uuid,
- * email, ipv4, ipv6, hostname, uri; any other is a note to the reader, and so is each of them
- * beside enum or const oneOf           is an anyOf: that only one branch matches is not seen to
- *   patternProperties, propertyNames
- *                   up to 6 patterns; what they match at once has a value of all their schemas.
- *                   propertyNames may say type, enum, const, pattern, format and lengths
- *   minProperties, maxProperties
- *                   a minimum up to the number of properties, and one more where others may stand
- *   prefixItems     or a list in `items` (draft 4 to 7), with additionalItems for what is behind
- *   uniqueItems     of items that are listed (enum, const, booleans, null), up to 16 values;
- * otherwise refused, for a grammar does not remember what it wrote multipleOf      by the decimal
- * digits, as they are written: 0.07 is a multiple of 0.01. Up to 6 digits behind the point. Of
- * large steps 2,000 multiples are written nullable        null as well, but where the values are
- * listed enum, const     the values that type, lengths, pattern and bounds allow Annotations are
- * passed over. Everything else is refused, with the keyword and a JSON pointer to it: not, if,
- * contains, dependentRequired, unevaluatedProperties and so on.
+ * maxLength, minimum, maximum, exclusiveMinimum and exclusiveMaximum:
+ *
+ *   - pattern: what regex.h says; beside lengths and a format as well.
+ *
+ *   - format: date, time, date-time, duration, uuid, email, ipv4, ipv6, hostname, uri; any other is
+ *     a note to the reader, and so is each of them beside enum or const.
+ *
+ *   - oneOf: is an anyOf; that only one branch matches is not seen to.
+ *
+ *   - patternProperties, propertyNames: up to 6 patterns; what they match at once has a value of
+ *     all their schemas. propertyNames may say type, enum, const, pattern, format and lengths.
+ *
+ *   - minProperties, maxProperties: a minimum up to the number of properties, and one more where
+ *     others may stand.
+ *
+ *   - prefixItems: or a list in `items` (draft 4 to 7), with additionalItems for what is behind.
+ *
+ *   - uniqueItems: of items that are listed (enum, const, booleans, null), up to 16 values;
+ *     otherwise refused, for a grammar does not remember what it wrote.
+ *
+ *   - multipleOf: by the decimal digits, as they are written: 0.07 is a multiple of 0.01. Up to 6
+ *     digits behind the point. Of large steps 2,000 multiples are written.
+ *
+ *   - nullable: null as well, but where the values are listed.
+ *
+ *   - enum, const: the values that type, lengths, pattern and bounds allow.
+ *
+ * Annotations are passed over. Everything else is refused, with the keyword and a JSON pointer to
+ * it: not, if, contains, dependentRequired, unevaluatedProperties and so on.
  *
  * Thread: any. Memory: the grammar's; scratch in proportion to the schema.
  * Errors: ERR_UNSUPPORTED, ERR_INVAL, ERR_LIMIT, ERR_CANCELED, ERR_NOMEM with a sentence.
@@ -40,13 +53,17 @@
 #include <stddef.h>
 
 #include "core/base/json.h"
-
-struct budget;
-struct grammar;
+#include "core/grammar/builder.h"
 
 /* The budget may be NULL: no limit. */
 int schema_to_grammar(struct grammar **out, const cJSON *schema, struct budget *budget, char *err,
                       size_t err_len);
+
+/* The schema as a piece of a larger grammar; errors are the builder's. */
+struct grammar_piece grammar_schema(struct grammar_builder *b, const cJSON *schema);
+
+/* The schema as a piece of a larger grammar; errors are the builder's. */
+struct grammar_piece grammar_schema(struct grammar_builder *b, const cJSON *schema);
 
 /* Any JSON object. */
 int schema_any_object(struct grammar **out, char *err, size_t err_len);

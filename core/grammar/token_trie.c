@@ -32,7 +32,7 @@ static uint32_t common(const struct trie_text *a, const struct trie_text *b)
 
 static bool is_usable(const struct trie_text *t)
 {
-    return t->n > 0 && t->n <= TOKEN_TRIE_MAX_BYTES;
+    return t->n > 0 && t->n <= TOKEN_TRIE_MAX_BYTES && !t->is_mark;
 }
 
 /* Sorted texts: each adds the nodes that it does not share with the one before. */
@@ -54,12 +54,23 @@ static void add_text(struct token_trie *t, const struct trie_text *text, uint32_
         t->has_byte[(uint8_t)text->bytes[0] >> 6] |= (uint64_t)1 << (text->bytes[0] & 63);
 }
 
+static void add_mark(struct token_trie *t, const struct trie_text *mark)
+{
+    t->marks[mark->id >> 5] |= (uint32_t)1 << (mark->id & 31);
+    if (mark->n == 0 || mark->n > TOKEN_TRIE_MAX_BYTES)
+        return;
+    t->text[mark->id] = mark->bytes;
+    t->len[mark->id] = (uint8_t)mark->n;
+}
+
 static void fill(struct token_trie *t, const struct trie_text *texts, size_t n)
 {
     uint32_t path[TOKEN_TRIE_MAX_BYTES];
     const struct trie_text *before = NULL;
 
     for (size_t i = 0; i < n; i++) {
+        if (texts[i].is_mark)
+            add_mark(t, &texts[i]);
         if (!is_usable(&texts[i]))
             continue;
         add_text(t, &texts[i], before != NULL ? common(before, &texts[i]) : 0, path);
@@ -84,14 +95,22 @@ static size_t count_nodes(const struct trie_text *texts, size_t n)
 static int allocate(struct token_trie *t, const struct trie_text *texts, size_t n)
 {
     const size_t n_nodes = count_nodes(texts, n);
+    bool has_marks = false;
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        has_marks = has_marks || texts[i].is_mark;
         if ((uint32_t)texts[i].id >= t->n_vocab)
             t->n_vocab = (uint32_t)texts[i].id + 1;
+    }
     t->nodes = n_nodes < UINT32_MAX ? mem_calloc(n_nodes + 1, sizeof(*t->nodes)) : NULL;
     t->ids = mem_calloc(n + 1, sizeof(*t->ids));
     t->text = mem_calloc((size_t)t->n_vocab + 1, sizeof(*t->text));
     t->len = mem_calloc((size_t)t->n_vocab + 1, 1);
+    if (has_marks) {
+        t->marks = mem_calloc((size_t)t->n_vocab / 32 + 1, sizeof(*t->marks));
+        if (t->marks == NULL)
+            return ERR_NOMEM;
+    }
     return t->nodes != NULL && t->ids != NULL && t->text != NULL && t->len != NULL ? 0 : ERR_NOMEM;
 }
 
@@ -124,8 +143,7 @@ int token_trie_of(struct token_trie **out, const struct tokenizer *t)
     if (texts == NULL)
         return ERR_NOMEM;
     for (int32_t id = 0; id < n_vocab; id++) {
-        if (!tokenizer_is_text(t, id))
-            continue;
+        texts[n].is_mark = !tokenizer_is_text(t, id);
         texts[n].bytes = tokenizer_piece(t, id, &len);
         texts[n].n = len <= TOKEN_TRIE_MAX_BYTES ? (uint32_t)len : 0;
         texts[n++].id = id;
@@ -145,6 +163,7 @@ void token_trie_destroy(struct token_trie **trie)
     mem_free(t->ids);
     mem_free(t->text);
     mem_free(t->len);
+    mem_free(t->marks);
     mem_free(t);
     *trie = NULL;
 }

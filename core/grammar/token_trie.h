@@ -10,6 +10,7 @@
 #ifndef CORE_GRAMMAR_TOKEN_TRIE_H
 #define CORE_GRAMMAR_TOKEN_TRIE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,19 +33,22 @@ struct token_trie {
     uint64_t has_byte[4]; /* bit b: a text is the byte b alone */
     const char **text;    /* [n_vocab] the bytes behind an id, borrowed; NULL when it is left out */
     uint8_t *len;         /* [n_vocab] */
+    uint32_t *marks;      /* [n_vocab / 32 + 1] bits of ids that are no text; they have a name in
+                           * `text`, and no node. NULL: there are none */
 };
 
 struct trie_text {
     const char *bytes;
     uint32_t n;
     int32_t id;
+    bool is_mark; /* no text: `bytes` is its name */
 };
 
 /* From texts in any order, which are sorted in place; empty and too long ones are left out. Ids
  * are below n_vocab, or below the largest one + 1 where that is more. */
 int token_trie_create(struct token_trie **out, struct trie_text *texts, size_t n,
                       uint32_t n_vocab);
-/* From all tokens that are text: not those that control, end a generation or are unused. */
+/* From all tokens that are text; those that control, end a generation or are unused are marks. */
 int token_trie_of(struct token_trie **out, const struct tokenizer *t);
 void token_trie_destroy(struct token_trie **t);
 

@@ -168,10 +168,11 @@ static void close_thought(struct sampler_scratch *s, const struct thought *thoug
     s->logits[thought->close] = 0;
 }
 
-/* May the text not end here? A thought is no answer to a constraint. */
+/* May the text not end here? A thought is no answer to a constraint that holds from the start. */
 static bool bans_end(const struct batch_output *o)
 {
-    return o->ban_eog || (o->constraint != NULL && thought_is_open(o->thought));
+    return o->ban_eog || (o->constraint != NULL && thought_is_open(o->thought) &&
+                          !constraint_is_waiting(o->constraint));
 }
 
 static const float *changed_logits(struct sampler_scratch *s, const float *logits,
@@ -438,6 +439,7 @@ static void go_on(struct sampler_scratch *s, const int32_t *eog, size_t n_eog,
                   struct batch_output *o)
 {
     const bool ends = is_among(o->token, eog, n_eog);
+    const bool ends_too_early = ends && bans_end(o);
     const bool is_thought = thought_take(o->thought, o->token, o->constraint != NULL);
     enum constraint_status status = CONSTRAINT_OPEN;
 
@@ -446,7 +448,7 @@ static void go_on(struct sampler_scratch *s, const int32_t *eog, size_t n_eog,
     if (!ends && !is_thought)
         status = constraint_take(o->constraint, s->walk, o->token);
     o->is_complete = status == CONSTRAINT_DONE;
-    o->is_broken = status == CONSTRAINT_BROKEN || (ends && (o->ban_eog || is_thought));
+    o->is_broken = status == CONSTRAINT_BROKEN || ends_too_early;
 }
 
 static bool is_greedy(const struct sampling *p)

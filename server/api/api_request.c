@@ -308,6 +308,8 @@ void api_request_parse(struct api_request *p, const struct server_model *model,
     p->params.context = NULL;
     p->params.infill = (struct infill_spec){0};
     p->params.constraint.value = NULL;
+    p->params.constraint.triggers = NULL;
+    p->params.triggers = NULL;
     p->budget = NULL;
     p->kept = NULL;
     cJSON_Delete(json);

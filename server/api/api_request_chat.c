@@ -38,7 +38,7 @@ static void begin_thought(const struct api_request *p, const struct server_model
 }
 
 /* The text that the model reads. A constraint is for content, not for thoughts: where the sampler
- * cannot see them end, there are none. What the server writes to end them is no client's. */
+ * cannot see them end, there are none, but for a lazy grammar, which waits for its trigger. What the server writes to end them is no client's. */
 static int render_chat(struct api_request *p, const struct server_model *model,
                        struct prompt *prompt, struct buf *text, struct spans *own)
 {
@@ -53,7 +53,8 @@ static int render_chat(struct api_request *p, const struct server_model *model,
     n = text->len;
     prompt->thinks = output_parser_prompt_thinks(style, text->data, n);
     begin_thought(p, model, text, prompt);
-    if (prompt->thinks && p->constraint != NULL && prompt->thought.phase == THOUGHT_NONE) {
+    if (prompt->thinks && p->constraint != NULL && p->params.constraint.triggers == NULL &&
+        prompt->thought.phase == THOUGHT_NONE) {
         output_parser_close_thought(style, text);
         spans_add(own, n, text->len);
         prompt->thinks = false;

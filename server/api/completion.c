@@ -67,6 +67,8 @@ static void make_rules(struct completion *c)
                                      .min_tokens = p->min_tokens};
     c->rules.includes_stop = p->includes_stop;
     c->rules.shows_special = p->shows_special;
+    c->rules.preserved = p->preserved;
+    c->rules.n_preserved = p->n_preserved;
     c->rules.has_shares = p->sampling.wants_shares;
     c->rules.tokens_as_ids = p->tokens_as_ids;
     c->rules.n_indent = p->n_indent;

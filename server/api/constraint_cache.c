@@ -4,13 +4,9 @@
 #include "core/base/err.h"
 #include "core/base/list.h"
 #include "core/base/mem.h"
-#include "core/grammar/builder.h"
 #include "core/grammar/constraint.h"
-#include "core/grammar/gbnf.h"
-#include "core/grammar/grammar.h"
-#include "core/grammar/json_schema.h"
-#include "core/grammar/regex.h"
 #include "core/grammar/token_trie.h"
+#include "server/api/constraint_compile.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -153,145 +149,53 @@ static void remember(struct constraint_cache *c, struct key *key, struct constra
     pthread_mutex_unlock(&c->lock);
 }
 
-/* ---- compiling ---- */
-
-static int choice_grammar(struct grammar **out, const cJSON *list, struct budget *budget, char *err,
-                          size_t err_len)
-{
-    struct grammar_builder *b;
-    struct text_ref *texts;
-    const cJSON *it;
-    uint32_t rule;
-    size_t n = 0;
-    int rc;
-
-    texts = mem_calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof(*texts));
-    rc = texts != NULL ? grammar_builder_create(&b, budget) : ERR_NOMEM;
-    if (rc == 0) {
-        cJSON_ArrayForEach(it, list)
-            texts[n++] = (struct text_ref){it->valuestring, strlen(it->valuestring)};
-        rule = grammar_rule(b, "the choice");
-        grammar_define(b, rule, grammar_choice(b, texts, n));
-        rc = grammar_builder_finish(b, out, err, err_len);
-        grammar_builder_destroy(&b);
-    } else {
-        snprintf(err, err_len, "out of memory");
-    }
-    mem_free(texts);
-    return rc;
-}
-
-static int schema_grammar(struct grammar **out, const cJSON *value, struct budget *budget,
-                          char *err, size_t err_len)
-{
-    const char *why = NULL;
-    cJSON *parsed;
-    int rc;
-
-    if (!cJSON_IsString(value))
-        return schema_to_grammar(out, value, budget, err, err_len);
-    rc = json_parse(value->valuestring, strlen(value->valuestring), &parsed, &why);
-    if (rc < 0) {
-        snprintf(err, err_len, "it holds no JSON Schema");
-        return rc;
-    }
-    rc = schema_to_grammar(out, parsed, budget, err, err_len);
-    cJSON_Delete(parsed);
-    return rc;
-}
-
-static int make_grammar(struct grammar **out, const struct constraint_spec *w,
-                        struct budget *budget, char *err, size_t err_len)
-{
-    const char *text = cJSON_IsString(w->value) ? w->value->valuestring : "";
-
-    switch (w->kind) {
-    case CONSTRAINT_GRAMMAR:
-        return grammar_from_gbnf(out, text, strlen(text), budget, err, err_len);
-    case CONSTRAINT_REGEX:
-        return grammar_from_regex(out, text, strlen(text), budget, err, err_len);
-    case CONSTRAINT_CHOICE:
-        return choice_grammar(out, w->value, budget, err, err_len);
-    case CONSTRAINT_SCHEMA:
-        return schema_grammar(out, w->value, budget, err, err_len);
-    case CONSTRAINT_JSON:
-    case CONSTRAINT_NONE:
-        break;
-    }
-    return schema_any_object(out, err, err_len);
-}
-
-static int compile(struct constraint_cache *c, const struct constraint_spec *w,
-                   struct budget *budget, struct constraint **out, char *err, size_t err_len)
-{
-    struct grammar *g = NULL;
-    int rc = make_grammar(&g, w, budget, err, err_len);
-
-    if (rc == 0)
-        rc = constraint_create(out, g, c->trie, budget, err, err_len);
-    if (rc < 0)
-        grammar_destroy(&g);
-    return rc;
-}
-
 /* ---- specs ---- */
 
-static int refuse(const struct constraint_spec *w, struct api_error *e, const char *what)
+static char *text_of(const cJSON *value)
 {
-    return api_error_set(e, 400, w->field, NULL, "'%s' %s", w->field, what);
+    char *printed, *copy;
+
+    if (value == NULL)
+        return mem_strdup("");
+    if (cJSON_IsString(value))
+        return mem_strdup(value->valuestring);
+    printed = cJSON_PrintUnformatted(value);
+    copy = printed != NULL ? mem_strdup(printed) : NULL;
+    cJSON_free(printed);
+    return copy;
 }
 
-static int check_choices(const struct constraint_spec *w, struct api_error *e)
+/* The value, and the triggers behind a NUL, of which they have none. */
+static int make_text(struct key *key, const struct constraint_spec *w)
 {
-    const cJSON *it;
-    uint32_t n = 0;
+    char *value = text_of(w->value), *triggers = text_of(w->triggers);
+    const size_t n_value = value != NULL ? strlen(value) : 0;
+    const size_t n_triggers = triggers != NULL ? strlen(triggers) : 0;
 
-    cJSON_ArrayForEach(it, w->value) {
-        if (!cJSON_IsString(it) || ++n > CONSTRAINT_MAX_CHOICES)
-            return refuse(w, e, "must be a list of at most 10000 strings");
+    key->n = n_value + 1 + n_triggers;
+    if (value != NULL && triggers != NULL)
+        key->text = mem_alloc(key->n + 1);
+    if (key->text != NULL) {
+        memcpy(key->text, value, n_value + 1);
+        memcpy(key->text + n_value + 1, triggers, n_triggers + 1);
     }
-    return n > 0 ? 0 : refuse(w, e, "must hold at least one string");
+    mem_free(value);
+    mem_free(triggers);
+    return key->text != NULL ? 0 : ERR_NOMEM;
 }
 
-static int check_spec(const struct constraint_spec *w, struct api_error *e)
-{
-    switch (w->kind) {
-    case CONSTRAINT_GRAMMAR:
-    case CONSTRAINT_REGEX:
-        return cJSON_IsString(w->value) ? 0 : refuse(w, e, "must be a string");
-    case CONSTRAINT_CHOICE:
-        return cJSON_IsArray(w->value) ? check_choices(w, e)
-                                       : refuse(w, e, "must be a list of strings");
-    case CONSTRAINT_SCHEMA:
-        if (cJSON_IsObject(w->value) || cJSON_IsBool(w->value) || cJSON_IsString(w->value))
-            return 0;
-        return refuse(w, e, "must be a JSON Schema");
-    case CONSTRAINT_JSON:
-    case CONSTRAINT_NONE:
-        break;
-    }
-    return 0;
-}
-
+/* What has no text of the client's is everyone's. */
 static int make_key(struct key *key, const struct constraint_spec *w, struct api_error *e)
 {
-    char *printed;
+    const bool is_common = w->kind == CONSTRAINT_JSON && w->triggers == NULL;
 
-    *key = (struct key){.kind = w->kind, .owner = w->kind == CONSTRAINT_JSON ? 0 : w->owner};
-    if (w->kind == CONSTRAINT_JSON) {
-        key->text = mem_strdup("");
-    } else if (cJSON_IsString(w->value)) {
-        key->text = mem_strdup(w->value->valuestring);
-    } else {
-        printed = cJSON_PrintUnformatted(w->value);
-        key->text = printed != NULL ? mem_strdup(printed) : NULL;
-        cJSON_free(printed);
-    }
-    if (key->text == NULL)
+    *key = (struct key){.kind = w->kind, .owner = is_common ? 0 : w->owner};
+    if (make_text(key, w) < 0)
         return api_error_no_memory(e);
-    key->n = strlen(key->text);
     key->hash = XXH3_64bits(key->text, key->n);
-    return key->n <= CONSTRAINT_MAX_TEXT ? 0 : refuse(w, e, "is larger than 256 KiB");
+    if (key->n > CONSTRAINT_MAX_TEXT)
+        return api_error_set(e, 400, w->field, NULL, "'%s' is larger than 256 KiB", w->field);
+    return 0;
 }
 
 static int compile_and_remember(struct constraint_cache *c, const struct constraint_spec *w,
@@ -299,7 +203,7 @@ static int compile_and_remember(struct constraint_cache *c, const struct constra
                                 struct api_error *e)
 {
     char why[220];
-    const int rc = compile(c, w, budget, out, why, sizeof(why));
+    const int rc = constraint_compile(out, w, c->trie, budget, why, sizeof(why));
 
     if (rc == 0) {
         remember(c, key, *out);
@@ -317,7 +221,7 @@ int constraint_cache_get(struct constraint_cache *c, const struct constraint_spe
                          struct budget *budget, struct constraint **out, struct api_error *e)
 {
     struct key key;
-    int rc = check_spec(spec, e);
+    int rc = constraint_check_spec(spec, e);
 
     *out = NULL;
     if (rc < 0)

@@ -19,8 +19,7 @@
 #include "server/api/params/constraint_spec.h"
 #include "server/http/error.h"
 
-#define CONSTRAINT_MAX_TEXT ((size_t)256 << 10) /* of a grammar or schema */
-#define CONSTRAINT_MAX_CHOICES 10000
+#define CONSTRAINT_MAX_TEXT ((size_t)256 << 10) /* of a grammar or schema, with triggers */
 
 struct budget;
 struct constraint_cache;

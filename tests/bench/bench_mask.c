@@ -66,7 +66,7 @@ static struct token_trie *made_up(void)
         make_text(bytes[i], n);
         if (i < 256)
             bytes[i][0] = (char)i;
-        texts[i] = (struct trie_text){bytes[i], n, i};
+        texts[i] = (struct trie_text){bytes[i], n, i, false};
     }
     return token_trie_create(&trie, texts, N_MADE, 0) == 0 ? trie : NULL;
 }

@@ -74,7 +74,7 @@ LLAMA_SAMPLING = {
     "dry_allowed_length": 3, "dry_penalty_last_n": 9, "dry_sequence_breakers": ["x"], "mirostat": 2, "mirostat_tau": 4,
     "mirostat_eta": 0.2, "samplers": ["top_k", "temperature"], "min_keep": 2, "adaptive_target": 0.5,
     "adaptive_decay": 0.5, "seed": 1, "ignore_eos": True, "logit_bias": [["dog", False]], "stop": ["x"],
-    "grammar": 'root ::= "a"', "json_schema": SCHEMA, "grammar_lazy": True, "grammar_triggers": [{"type": 1}],
+    "grammar": 'root ::= "a"', "json_schema": SCHEMA, "grammar_lazy": True, "grammar_triggers": [{"type": 1, "value": "a"}],
     "preserved_tokens": ["<a>"], "n_predict": 2, "max_tokens": 2, "max_completion_tokens": 2, "n_keep": 5,
     "n_discard": 5, "n_cache_reuse": 5, "cache_prompt": False, "id_slot": 0, "lora": [{"id": 0, "scale": 1}],
     "sse_ping_interval": 1, "backend_sampling": True, "chat_format": 1, "chat_parser": "x", "parse_tool_calls": False,

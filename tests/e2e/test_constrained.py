@@ -213,3 +213,63 @@ def test_deeply_nested(random_model):
     only_down = 'root ::= v\nv ::= "a" v "b" | "a" v "c" | "x"'
     text = ask(random_model, {"grammar": only_down, "logit_bias": {}}).text
     assert re.fullmatch("a*x[bc]*", text)
+
+
+# ---- lazy grammars ----
+
+def lazy(*triggers, grammar='root ::= "e" "<" [0-9]{3} ">"', **fields):
+    return {"grammar": grammar, "grammar_lazy": True, "grammar_triggers": list(triggers), "max_tokens": 400, **fields}
+
+
+WORD_E = {"type": 1, "value": "e"}
+
+
+def test_a_lazy_grammar_begins_at_its_trigger(random_model):
+    n_calls = 0
+    for seed in range(12):
+        r = ask(random_model, lazy(WORD_E, seed=seed)).json["choices"][0]
+        free, _, call = r["text"].partition("e")
+        if call:
+            assert re.fullmatch("<[0-9]{3}>", call) and r["finish_reason"] == "stop", r["text"]
+            n_calls += 1
+    assert n_calls >= 6
+
+
+def test_before_its_trigger_nothing_is_constrained(random_model):
+    never = {"type": 1, "value": "no text has this in it"}
+    for i in range(8):
+        greedy = {"temperature": 0, "max_tokens": 100, "prompt": f"{i}"}
+        plain = ask(random_model, greedy).text.partition("\ufffd")[0]  # no grammar has what is no UTF-8
+        assert ask(random_model, {**lazy(never), **greedy}).text.startswith(plain)
+        begun = ask(random_model, {**lazy(WORD_E), **greedy}).text
+        free = begun.partition("e")[0]
+        # a token that would have gone on behind the trigger is the first one that is missing
+        same = next((k for k, c in enumerate(plain) if free[k:k + 1] != c), len(plain))
+        assert same == len(plain) or "e" in plain[same:same + 16], (plain, begun)
+
+
+def test_kinds_of_triggers(random_model):
+    e = random_model.post("/tokenize", {"content": "e", "add_special": False}).json["tokens"]
+    assert random_model.post("/detokenize", {"tokens": e[-1:]}).json["content"] == "e"
+    word = [ask(random_model, lazy(WORD_E, seed=i)).text for i in range(4)]
+    for same in ({"type": 0, "value": "", "token": e[-1]}, {"type": 2, "value": "e"}, {"type": 3, "value": "[\\s\\S]*e"}):
+        assert [ask(random_model, lazy(same, seed=i)).text for i in range(4)] == word, same
+    two = lazy(WORD_E, {"type": 2, "value": "[aA]"}, grammar='root ::= [aAe] "<" [0-9]{3} ">"', seed=1)
+    assert re.fullmatch("[^aAe]*([aAe]<[0-9]{3}>)?", ask(random_model, two).text)
+    schema = {"json_schema": {"type": "object", "properties": {"e": {"type": "integer"}}, "required": ["e"]},
+              "grammar_lazy": True, "grammar_triggers": [WORD_E], "seed": 2, "max_tokens": 2000}
+    text = ask(random_model, schema).text
+    assert "e" not in text or isinstance(json.loads(text[text.rindex("{"):])["e"], int)
+
+
+def test_lazy_grammars_that_say_nothing(random_model):
+    for fields, says in (({"grammar_triggers": []}, "grammar_triggers"),
+                         (lazy({"type": 2, "value": "x*"}), "a trigger matches the empty text"),
+                         (lazy({"type": 2, "value": "("}), "at character"),
+                         (lazy(WORD_E, grammar="root ::= ("), "line 1")):
+        r = ask(random_model, {"grammar": 'root ::= "a"', "grammar_lazy": True, **fields})
+        assert r.status == 400 and says in r.json["error"]["message"], r.body
+    free = ask(random_model, {"grammar_lazy": True, "grammar_triggers": [WORD_E], "seed": 1, "max_tokens": 20})
+    assert free.text == ask(random_model, {"seed": 1, "max_tokens": 20}).text
+    eager = ask(random_model, {"grammar": 'root ::= "ab"', "grammar_triggers": [WORD_E]})
+    assert eager.text == "ab"

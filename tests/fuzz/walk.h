@@ -40,10 +40,10 @@ static inline const struct token_trie *walk_trie(void)
         return trie;
     for (int32_t i = 0; i < 256; i++) {
         bytes[i] = (char)i;
-        texts[i] = (struct trie_text){&bytes[i], 1, i};
+        texts[i] = (struct trie_text){&bytes[i], 1, i, false};
     }
     for (int32_t i = 0; i < N_WORDS; i++)
-        texts[256 + i] = (struct trie_text){words[i], (uint32_t)strlen(words[i]), 256 + i};
+        texts[256 + i] = (struct trie_text){words[i], (uint32_t)strlen(words[i]), 256 + i, false};
     require(token_trie_create(&trie, texts, 256 + N_WORDS, 256 + N_WORDS) == 0);
     return trie;
 }

@@ -43,7 +43,7 @@ static void make_language(void)
         language.bytes[id][0] = id < 256 ? (char)id : used[id % 10];
         language.bytes[id][1] = used[id / 10 % 10];
         if (id != EOG)
-            texts[n++] = (struct trie_text){language.bytes[id], len, id};
+            texts[n++] = (struct trie_text){language.bytes[id], len, id, false};
     }
     assert_int_equal(token_trie_create(&language.trie, texts, n, VOCAB), 0);
     assert_int_equal(grammar_from_gbnf(&g, gbnf, strlen(gbnf), NULL, err, sizeof(err)), 0);

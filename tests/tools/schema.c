@@ -37,7 +37,7 @@ static void tool_init(struct tool *t)
 
     for (int i = 0; i < 256; i++) {
         all[i] = (char)i;
-        texts[i] = (struct trie_text){all + i, 1, i};
+        texts[i] = (struct trie_text){all + i, 1, i, false};
     }
     t->state = malloc(constraint_state_bytes());
     if (t->state == NULL || token_trie_create(&t->bytes, texts, 256, 256) < 0 ||

@@ -19,10 +19,20 @@ enum constraint_kind {
     CONSTRAINT_JSON,    /* any JSON object; no value */
 };
 
+enum constraint_trigger { /* llama-server's numbers */
+    CONSTRAINT_TRIGGER_TOKEN = 0, /* the id `token` */
+    CONSTRAINT_TRIGGER_WORD,
+    CONSTRAINT_TRIGGER_PATTERN,
+    CONSTRAINT_TRIGGER_WHOLE_PATTERN, /* for all of the text so far */
+    CONSTRAINT_TRIGGER_COUNT,
+};
+
 struct constraint_spec {
     enum constraint_kind kind;
     const char *field;  /* static: what the client called it */
     const cJSON *value; /* borrowed from the body */
+    const cJSON *triggers; /* of a lazy grammar: checked objects with a `type` of constraint_trigger
+                            * and a `value` or a `token`; borrowed; NULL: it holds from the start */
     uint64_t owner;     /* a number for the tenant: what one has compiled another does not find, or
                          * the time it takes would tell what others ask for */
 };

@@ -316,6 +316,8 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
         p->n_each = p->n;
     if (check_combinations(p, e) < 0)
         return ERR_INVAL;
+    if (params_settle_lazy(p, e) < 0)
+        return ERR_INVAL;
     if ((form & PARAMS_PAIRS) != 0)
         return params_settle_pairs(p, limits, e);
     return (form & PARAMS_TURNS) != 0 ? params_force_call(p, e) : 0;

@@ -25,6 +25,8 @@
 #define PARAMS_MAX_CHOICES 128 /* prompts x n of one HTTP request */
 #define PARAMS_MAX_TEXTS 2048 /* that one HTTP request has embedded, ranked or scored */
 #define PARAMS_MAX_LOGPROBS SAMPLING_MAX_TOP
+#define PARAMS_MAX_TRIGGER 1024 /* bytes */
+#define PARAMS_MAX_PRESERVED 64
 #define PARAMS_MAX_BREAKERS 16
 #define PARAMS_MAX_BREAKER 40 /* bytes */
 #define PARAMS_MAX_SALT 256 /* bytes */
@@ -125,6 +127,10 @@ struct params {
     struct stop_list stop;
     char cache_salt[PARAMS_MAX_SALT + 1]; /* "" = none */
     struct constraint_spec constraint;    /* NONE where there is none; its value is the tree's */
+    bool is_lazy;              /* it begins at one of the triggers */
+    const cJSON *triggers;     /* as struct constraint_spec has them; NULL: none */
+    uint32_t n_preserved;      /* control tokens that are text in the answer */
+    int32_t preserved[PARAMS_MAX_PRESERVED];
     uint32_t n_indent;         /* the text ends before a line that is indented by less; 0 = off */
     uint32_t t_max_predict_ms; /* after a first line it ends when so long generated; 0 = off */
     cJSON *response_fields;    /* the members of the answer that are wanted; owned; NULL: all */

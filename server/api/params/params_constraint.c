@@ -1,9 +1,10 @@
 /* server/api/params/params_constraint.c - the fields that constrain what is generated: those of
  * llama-server, of OpenAI, and of vLLM under its new and its old names. One of them at most may be
- * set. */
+ * set; llama-server's triggers make any of them lazy. */
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
+#include "core/grammar/lazy.h"
 
 #include <string.h>
 
@@ -129,4 +130,57 @@ int params_parse_response_format(const struct field_args *a)
         return params_constrain(a, a->name, CONSTRAINT_JSON, NULL);
     }
     return params_refuse(a, "must be an object whose type is text, json_object or json_schema");
+}
+
+/* ---- lazy grammars ---- */
+
+static int refuse_trigger(const struct field_args *a)
+{
+    return params_refuse(a,
+                         "must hold at most %d objects with a type (0 token, 1 word, 2 pattern, 3 "
+                         "pattern for all of the text) and a value of 1 to %d bytes, or, with type "
+                         "0, a token id below %d",
+                         GRAMMAR_MAX_TRIGGERS, PARAMS_MAX_TRIGGER, a->limits->n_vocab);
+}
+
+static bool is_trigger(const struct field_args *a, const cJSON *it)
+{
+    const cJSON *type = cJSON_IsObject(it) ? field_find(it, "type") : NULL;
+    const cJSON *value;
+
+    if (type == NULL || !field_is_int(type, 0, CONSTRAINT_TRIGGER_COUNT - 1))
+        return false;
+    if (type->valueint == CONSTRAINT_TRIGGER_TOKEN) {
+        value = field_find(it, "token");
+        return value != NULL && field_is_int(value, 0, a->limits->n_vocab - 1);
+    }
+    value = field_find(it, "value");
+    return cJSON_IsString(value) && value->valuestring[0] != '\0' &&
+           strlen(value->valuestring) <= PARAMS_MAX_TRIGGER;
+}
+
+int params_parse_grammar_triggers(const struct field_args *a)
+{
+    const cJSON *it;
+
+    if (!cJSON_IsArray(a->v) || cJSON_GetArraySize(a->v) > GRAMMAR_MAX_TRIGGERS)
+        return refuse_trigger(a);
+    cJSON_ArrayForEach(it, a->v) {
+        if (!is_trigger(a, it))
+            return refuse_trigger(a);
+    }
+    a->p->triggers = a->v->child != NULL ? a->v : NULL;
+    return 0;
+}
+
+int params_settle_lazy(struct params *p, struct api_error *e)
+{
+    if (!p->is_lazy || p->constraint.kind == CONSTRAINT_NONE)
+        return 0;
+    if (p->triggers == NULL)
+        return api_error_set(e, 400, "grammar_triggers", NULL,
+                             "'grammar_lazy' needs 'grammar_triggers': what the grammar begins "
+                             "with");
+    p->constraint.triggers = p->triggers;
+    return 0;
 }

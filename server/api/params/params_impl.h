@@ -80,6 +80,9 @@ int params_set_format(const struct field_args *a, const char *field, const cJSON
 int params_constrain(const struct field_args *a, const char *field, enum constraint_kind kind,
                      const cJSON *value);
 
+/* All fields are known: a lazy grammar gets its triggers. */
+int params_settle_lazy(struct params *p, struct api_error *e);
+
 /* Of queries and documents: which is not there, NULL: none; then, how many prompts they are. */
 const char *params_missing_pair(const struct params *p);
 int params_settle_pairs(struct params *p, const struct params_limits *limits, struct api_error *e);

@@ -1,5 +1,5 @@
-/* server/api/params/params_vocab.c - fields that name tokens: biases, what is allowed, and words
- * that may not appear. */
+/* server/api/params/params_vocab.c - fields that name tokens: biases, what is allowed, words
+ * that may not appear, and control tokens that are text. */
 #include "server/api/params/params_impl.h"
 
 #include "core/base/budget.h"
@@ -14,13 +14,15 @@
 
 #define MAX_BAD_WORDS 128
 #define MAX_BAD_IDS 1024 /* all of their tokens */
+#define MAX_PRESERVED_IDS 64 /* of one text */
 
 /* The text's tokens, without any that begin or end it, at most `max`. */
-static int encode(const struct field_args *a, const char *text, size_t max, struct token_list *list)
+static int encode(const struct field_args *a, const char *text, unsigned flags, size_t max,
+                  struct token_list *list)
 {
     struct budget *budget = a->limits->budget;
     const int rc =
-        tokenizer_encode(a->limits->tokenizer, text, strlen(text), 0, max, budget, list);
+        tokenizer_encode(a->limits->tokenizer, text, strlen(text), flags, max, budget, list);
 
     if (rc == ERR_NOMEM)
         return api_error_no_memory(a->e);
@@ -60,7 +62,7 @@ static int add_text_bias(const struct field_args *a, const char *text, float bia
 
     if (text[0] == '\0')
         return params_refuse(a, "has an empty text");
-    rc = encode(a, text, SAMPLING_MAX_BIAS, &list);
+    rc = encode(a, text, 0, SAMPLING_MAX_BIAS, &list);
     for (size_t i = 0; rc == 0 && i < list.n; i++)
         rc = add_bias(a, list.ids[i], bias);
     token_list_release(&list);
@@ -148,7 +150,7 @@ static int add_bad_ids(const struct field_args *a, const char *text)
     struct token_list list = {0};
     int32_t *to = a->p->bad_words + a->p->n_bad_words - 1;
     const size_t room = 2 * MAX_BAD_WORDS + MAX_BAD_IDS - a->p->n_bad_words;
-    const int rc = encode(a, text, MAX_BAD_IDS, &list);
+    const int rc = encode(a, text, 0, MAX_BAD_IDS, &list);
 
     if (rc == 0 && list.n + 1 > room) {
         token_list_release(&list);
@@ -204,4 +206,35 @@ int params_parse_bad_words(const struct field_args *a)
     }
     a->p->sampling.bad_words = a->p->bad_words;
     return 0;
+}
+
+/* ---- preserved_tokens ---- */
+
+/* As in llama-server, a text that is not one token alone says nothing. */
+static int preserve(const struct field_args *a, const char *text)
+{
+    struct token_list list = {0};
+    int rc = encode(a, text, TOKENIZER_PARSE_SPECIAL, MAX_PRESERVED_IDS, &list);
+
+    if (rc == 0 && list.n == 1 && a->p->n_preserved < PARAMS_MAX_PRESERVED)
+        a->p->preserved[a->p->n_preserved++] = list.ids[0];
+    token_list_release(&list);
+    return rc;
+}
+
+int params_parse_preserved_tokens(const struct field_args *a)
+{
+    const cJSON *it;
+    int rc = 0;
+
+    if (!cJSON_IsArray(a->v) || cJSON_GetArraySize(a->v) > PARAMS_MAX_PRESERVED)
+        return params_refuse(a, "must be a list of at most %d texts", PARAMS_MAX_PRESERVED);
+    a->p->n_preserved = 0;
+    cJSON_ArrayForEach(it, a->v) {
+        if (!cJSON_IsString(it))
+            return params_refuse(a, "must be a list of at most %d texts", PARAMS_MAX_PRESERVED);
+        if (rc == 0)
+            rc = preserve(a, it->valuestring);
+    }
+    return rc;
 }

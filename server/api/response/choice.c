@@ -120,18 +120,27 @@ static void add_id(struct choice *c, int32_t id)
         buf_printf(&c->ids, c->ids.len > 0 ? ",%d" : "%d", id);
 }
 
-/* Control tokens are no text, but a model may mark its thoughts and calls with some. */
+static bool is_preserved(const struct choice_rules *r, int32_t token)
+{
+    for (uint32_t i = 0; i < r->n_preserved; i++)
+        if (r->preserved[i] == token)
+            return true;
+    return false;
+}
+
+/* Control tokens are no text, but a model may mark its thoughts and calls with some, and a client
+ * may ask for some. */
 static void show_marks(struct choice *c, int32_t token)
 {
-    const struct tokenizer *t = c->rules->tokenizer;
+    const struct choice_rules *r = c->rules;
     const char *piece;
     size_t n;
 
-    if (c->rules->style == NULL || !tokenizer_is_control(t, token))
+    if ((r->style == NULL && r->n_preserved == 0) || !tokenizer_is_control(r->tokenizer, token))
         return;
-    piece = tokenizer_piece(t, token, &n);
-    c->detok.show_control =
-        c->rules->shows_special || output_parser_is_mark(c->rules->style, piece, n);
+    piece = tokenizer_piece(r->tokenizer, token, &n);
+    c->detok.show_control = r->shows_special || is_preserved(r, token) ||
+                            (r->style != NULL && output_parser_is_mark(r->style, piece, n));
 }
 
 /* What is certain goes on to be taken apart. Where one call is all that is wanted, nothing behind

@@ -53,6 +53,8 @@ struct choice_rules { /* the same for all choices of a request */
     bool has_functions;               /* calls are told in OpenAI's older shape */
     enum reasoning_format reasoning;  /* where thoughts go; never LEGACY */
     bool includes_stop, shows_special;
+    const int32_t *preserved;         /* [n_preserved] control tokens that are text */
+    uint32_t n_preserved;
     bool skips_thoughts;              /* log-probabilities are those of the text alone */
     bool has_shares, tokens_as_ids;   /* log-probabilities are shares; tokens are told by ids */
     uint32_t n_indent;                /* 0, or how many blanks a line must begin with */

@@ -40,7 +40,7 @@ static inline int set_up(void **state)
 
     for (int i = 0; i < 256; i++) {
         all[i] = (char)i;
-        texts[i] = (struct trie_text){all + i, 1, i};
+        texts[i] = (struct trie_text){all + i, 1, i, false};
     }
     state_of_text = malloc(constraint_state_bytes());
     return token_trie_create(&bytes, texts, 256, 0) + constraint_scratch_create(&scratch);

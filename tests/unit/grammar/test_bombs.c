@@ -61,7 +61,7 @@ static int make_trie(void **state)
             bytes[i][k] = i < 256 ? (char)i
                           : i % 8 == 0 ? 'a'
                                        : letters[below(sizeof(letters) - 1)];
-        texts[i] = (struct trie_text){bytes[i], n, i};
+        texts[i] = (struct trie_text){bytes[i], n, i, false};
     }
     return token_trie_create(&trie, texts, 256 + N_WORDS, 256 + N_WORDS);
 }

@@ -321,7 +321,7 @@ static void make_vocab(int32_t n)
         add_token(bytes, len);
     }
     for (int32_t i = 0; i < vocab.n; i++)
-        texts[i] = (struct trie_text){vocab.bytes[i], vocab.len[i], i};
+        texts[i] = (struct trie_text){vocab.bytes[i], vocab.len[i], i, false};
     assert_int_equal(token_trie_create(&vocab.trie, texts, (size_t)vocab.n, 0), 0);
 }
 
@@ -489,10 +489,10 @@ static size_t counted_vocab(char (*bytes)[COUNTED_LONG + 2], struct trie_text *t
                 for (uint32_t i = 0; i < len; i++)
                     bytes[n][i] = "ab"[i < 32 && (word >> i & 1)];
                 bytes[n][len] = 'c';
-                texts[n] = (struct trie_text){bytes[n], len + c, (int32_t)n};
+                texts[n] = (struct trie_text){bytes[n], len + c, (int32_t)n, false};
             }
     bytes[n][0] = 'c';
-    texts[n] = (struct trie_text){bytes[n], 1, (int32_t)n};
+    texts[n] = (struct trie_text){bytes[n], 1, (int32_t)n, false};
     return n + 1;
 }
 
@@ -552,7 +552,7 @@ static const char *bytes_only(struct token_trie **trie)
 
     for (int i = 0; i < 256; i++) {
         all[i] = (char)i;
-        texts[i] = (struct trie_text){all + i, 1, i};
+        texts[i] = (struct trie_text){all + i, 1, i, false};
     }
     assert_int_equal(token_trie_create(trie, texts, 256, 0), 0);
     return all;
@@ -609,7 +609,8 @@ static void ambiguity_is_bounded(void **state)
 /* A vocabulary without some bytes: what cannot be spelled is never begun. */
 static void unspellable_ways_are_not_taken(void **state)
 {
-    struct trie_text texts[] = {{"a", 1, 0}, {"b", 1, 1}, {"ac", 2, 2}};
+    struct trie_text texts[] = {
+        {"a", 1, 0, false}, {"b", 1, 1, false}, {"ac", 2, 2, false}};
     static const char gbnf[] = "root ::= \"a\" \"c\" \"c\" | \"a\" \"b\"";
     static const char never[] = "root ::= \"c\"";
     struct constraint_state *s = malloc(constraint_state_bytes());

@@ -119,7 +119,7 @@ static struct bound *bind(struct fixture *f, const char *gbnf)
 
     for (int32_t i = 32; i < 127; i++) {
         b->bytes[i][0] = (char)i;
-        texts[n++] = (struct trie_text){b->bytes[i], 1, i};
+        texts[n++] = (struct trie_text){b->bytes[i], 1, i, false};
     }
     assert_int_equal(token_trie_create(&b->trie, texts, n, V), 0);
     assert_int_equal(grammar_from_gbnf(&g, gbnf, strlen(gbnf), NULL, err, sizeof(err)), 0);
