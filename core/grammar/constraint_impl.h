@@ -33,7 +33,7 @@
  * ids are in ascending order of that. */
 struct place {
     uint32_t n_ids, n_words;
-    int32_t *ids;                      /* [n_ids] */
+    int32_t *ids;                      /* [n_ids]; NULL where `all` is all there is to say */
     uint32_t upto[TOKEN_TRIE_MAX_BYTES + 1]; /* ids that need so many iterations or fewer */
     uint32_t *all;                     /* [n_words] mask of all of them, or NULL: a list alone */
     uint32_t *levels;                  /* [PLACE_LEVELS][n_words] where a count matters, or NULL */

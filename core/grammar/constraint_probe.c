@@ -222,7 +222,12 @@ static int keep_fits(struct place *place, const struct probe *p)
         place->ids[at[p->fits[i].more]++] = p->fits[i].id;
     if (p->n_fits <= PLACE_FEW)
         return 0;
-    return make_masks(place, p, place->upto[0] < p->n_fits);
+    if (place->upto[0] == p->n_fits) { /* all or nothing of them: the mask says it */
+        mem_free(place->ids);
+        place->ids = NULL;
+        return make_masks(place, p, false);
+    }
+    return make_masks(place, p, true);
 }
 
 static int keep_rests(struct place *place, const struct probe *p)
@@ -251,8 +256,10 @@ static int keep_rests(struct place *place, const struct probe *p)
 
 static size_t place_bytes(const struct place *p)
 {
-    size_t sum = sizeof(*p) + p->n_ids * sizeof(*p->ids);
+    size_t sum = sizeof(*p);
 
+    if (p->ids != NULL)
+        sum += p->n_ids * sizeof(*p->ids);
     if (p->all != NULL)
         sum += p->n_words * sizeof(*p->all);
     if (p->levels != NULL)

@@ -1,14 +1,15 @@
 /* core/grammar/lazy.h - grammars that hold from a trigger on ("lazy" in llama.cpp).
  *
- * A lazy grammar is the texts in which no trigger has been completed, each of them alone or followed
- * by a text of another grammar, G. G reads the trigger, too: where a text completes a trigger, G
- * must have begun inside it or before. So a trigger that G cannot read is never completed, and a
- * token that ends a trigger and goes on behind it is allowed only where G goes on as well.
+ * A lazy grammar is the texts in which no trigger has been completed, each of them alone or
+ * followed by a text of another grammar, G. G reads the trigger, too: where a text completes a
+ * trigger, G must have begun inside it or before. So a trigger that G cannot read is never
+ * completed, and a token that ends a trigger and goes on behind it is allowed only where G goes on
+ * as well.
  *
  * A pattern has been completed when it matches anything before the end of the text so far; a whole
  * pattern when all of the text so far matches. What a pattern looks ahead for must be there, too.
- * llama.cpp begins G at the pattern's first group; here G begins wherever the rest fits. As in every
- * grammar the text is well-formed UTF-8.
+ * llama.cpp begins G at the pattern's first group; here G begins wherever the rest fits. As in
+ * every grammar the text is well-formed UTF-8.
  *
  * Source: llama.cpp, tools/server/README.md ("grammar_lazy"), common.h (common_grammar_trigger).
  *
@@ -20,8 +21,6 @@
 #include <stddef.h>
 
 #include "core/grammar/builder.h"
-
-#define GRAMMAR_MAX_TRIGGERS 64
 
 enum grammar_trigger_kind {
     TRIGGER_WORD = 0,      /* the text itself */
@@ -35,7 +34,7 @@ struct grammar_trigger {
     size_t n;
 };
 
-/* Texts without a trigger, of which there are 1 .. GRAMMAR_MAX_TRIGGERS; its rules become the
+/* Texts without a trigger, of which there is at least one; its rules become the
  * grammar's free ones (struct grammar_rule). Where each text has one, the empty one too, it is
  * ERR_INVAL. */
 struct grammar_piece grammar_untriggered(struct grammar_builder *b,

@@ -2,8 +2,9 @@
  * what comes behind it, and a thought may have a budget.
  *
  * While a thought is open nothing is constrained, but where a constraint waits the text may not
- * end, unless it waits for a trigger besides (core/grammar/lazy.h). When its tokens are used up, the next one is the closing mark. Where a thought may open, a
- * constraint allows the opening mark as the very first token.
+ * end, unless it waits for a trigger besides (core/grammar/lazy.h). When the thought's tokens are
+ * used up, the next one is the closing mark. Where a thought may open, a constraint allows the
+ * opening mark as the very first token.
  *
  * Thread: the engine's, as the rest of a request.
  * Memory: none.

@@ -11,6 +11,7 @@
 #include "server/api/infill.h"
 #include "server/api/kept_input.h"
 #include "server/api/response/response_writer.h"
+#include "server/api/strict_calls.h"
 #include "server/http/http_call.h"
 
 #include <string.h>
@@ -197,6 +198,13 @@ static int take_constraint(struct api_request *p, const struct server_model *mod
                                 &p->error);
 }
 
+static int hold_strict_calls(struct api_request *p, const struct server_model *model)
+{
+    if ((p->params.form & PARAMS_TURNS) == 0)
+        return 0;
+    return strict_calls_constrain(&p->params, chat_style(model->chat), &p->error);
+}
+
 static int check_task(struct api_request *p, const struct server_model *model)
 {
     if ((p->wire_format->form & PARAMS_POOLED) != 0)
@@ -238,7 +246,7 @@ static int build_requests(struct api_request *p, const struct server_model *mode
         return ERR_INVAL;
     if (params_parse(&p->params, p->wire_format->form, body, &limits, &p->error) < 0 ||
         check_think(p, model) < 0 || take_priority(p, headers->priority) < 0 ||
-        check_tenant(p, headers) < 0 || take_seed(p) < 0 ||
+        check_tenant(p, headers) < 0 || take_seed(p) < 0 || hold_strict_calls(p, model) < 0 ||
         take_constraint(p, model, headers) < 0 || find_breakers(p, model->tokenizer) < 0)
         return ERR_INVAL;
     if (!p->params.has_return_documents)

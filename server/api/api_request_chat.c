@@ -38,7 +38,8 @@ static void begin_thought(const struct api_request *p, const struct server_model
 }
 
 /* The text that the model reads. A constraint is for content, not for thoughts: where the sampler
- * cannot see them end, there are none, but for a lazy grammar, which waits for its trigger. What the server writes to end them is no client's. */
+ * cannot see them end, there are none, but for a lazy grammar, which waits for its trigger. What
+ * the server writes to end them is no client's. */
 static int render_chat(struct api_request *p, const struct server_model *model,
                        struct prompt *prompt, struct buf *text, struct spans *own)
 {

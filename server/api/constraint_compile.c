@@ -11,6 +11,7 @@
 #include "core/grammar/lazy.h"
 #include "core/grammar/regex.h"
 #include "core/grammar/token_trie.h"
+#include "server/api/constraint_calls.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -49,6 +50,7 @@ int constraint_check_spec(const struct constraint_spec *w, struct api_error *e)
             return 0;
         return refuse(w, e, "must be a JSON Schema");
     case CONSTRAINT_JSON:
+    case CONSTRAINT_CALLS:
     case CONSTRAINT_NONE:
         break;
     }
@@ -121,6 +123,8 @@ static struct grammar_piece spec_piece(struct grammar_builder *b, const struct c
         return choice_piece(b, w->value);
     case CONSTRAINT_SCHEMA:
         return schema_piece(b, w->value);
+    case CONSTRAINT_CALLS:
+        return constraint_calls_piece(b, w->value);
     case CONSTRAINT_JSON:
     case CONSTRAINT_NONE:
         break;
@@ -131,8 +135,8 @@ static struct grammar_piece spec_piece(struct grammar_builder *b, const struct c
 /* ---- triggers ---- */
 
 struct trigger_list {
-    struct grammar_trigger at[GRAMMAR_MAX_TRIGGERS];
-    char names[GRAMMAR_MAX_TRIGGERS][TOKEN_TRIE_MAX_BYTES + 1]; /* of tokens */
+    struct grammar_trigger at[CONSTRAINT_MAX_TRIGGERS];
+    char names[CONSTRAINT_MAX_TRIGGERS][TOKEN_TRIE_MAX_BYTES + 1]; /* of tokens */
     uint32_t n;
 };
 

@@ -14,6 +14,7 @@
 #include "core/grammar/gbnf.h"
 #include "core/grammar/grammar.h"
 #include "core/grammar/json_schema.h"
+#include "core/grammar/lazy.h"
 #include "core/grammar/regex.h"
 #include "core/grammar/token_trie.h"
 #include "core/runtime/sampler.h"
@@ -88,7 +89,7 @@ static struct token_trie *from_file(const char *path)
 
 /* ---- constraints ---- */
 
-enum notation { SCHEMA, GBNF, REGEX };
+enum notation { SCHEMA, GBNF, REGEX, LAZY /* GBNF behind "<tool_call>" */ };
 
 static const struct {
     const char *name;
@@ -116,7 +117,24 @@ static const struct {
     {"schema: any object", SCHEMA, "{\"type\":\"object\"}"},
     {"gbnf: lines of words", GBNF, "root ::= line+\nline ::= [^\\n]{1,80} \"\\n\""},
     {"regex: words", REGEX, "[a-z]+( [a-z]+)*\\."},
+    {"lazy: a call, before it", LAZY, "root ::= \"<tool_call>\" [a-z]+ \"</tool_call>\""},
 };
+
+static void compile_lazy(struct grammar **g, const char *text, char *err, size_t err_len)
+{
+    static const struct grammar_trigger trigger = {TRIGGER_WORD, "<tool_call>", 11};
+    struct grammar_builder *b;
+    struct grammar_piece p;
+    uint32_t root;
+
+    if (grammar_builder_create(&b, NULL) < 0)
+        return;
+    root = grammar_rule(b, "");
+    p = grammar_untriggered(b, &trigger, 1);
+    grammar_define(b, root, grammar_then(b, p, grammar_gbnf(b, text, strlen(text))));
+    grammar_builder_finish(b, g, err, err_len);
+    grammar_builder_destroy(&b);
+}
 
 static struct constraint *compile(size_t i, const struct token_trie *trie)
 {
@@ -130,6 +148,8 @@ static struct constraint *compile(size_t i, const struct token_trie *trie)
         schema = cJSON_Parse(text);
         schema_to_grammar(&g, schema, NULL, err, sizeof(err));
         cJSON_Delete(schema);
+    } else if (cases[i].notation == LAZY) {
+        compile_lazy(&g, text, err, sizeof(err));
     } else if (cases[i].notation == GBNF) {
         grammar_from_gbnf(&g, text, strlen(text), NULL, err, sizeof(err));
     } else {

@@ -41,6 +41,15 @@ enum output_syntax { /* of tool calls */
 struct output_style {
     enum output_syntax syntax;
     bool has_thoughts; /* <think> … </think>, or a channel for them */
+    bool names_first;  /* MISTRAL: NAME[ARGS]{…} */
+};
+
+struct output_call_form { /* calls that are JSON between two texts */
+    const char *open, *close; /* "": none */
+    bool may_be_bare;         /* a text that begins with a call needs no mark */
+    bool is_list;             /* one list of calls, else each call has marks of its own */
+    bool is_single;           /* one call a text */
+    const char *arguments;    /* the name of the member */
 };
 
 /* The habits that a chat template shows. */
@@ -60,6 +69,9 @@ bool output_parser_prompt_has_thought(const struct output_style *style, const ch
 /* The marks around reasoning; NULL where the style has none. */
 const char *output_parser_think_open(const struct output_style *style);
 const char *output_parser_think_close(const struct output_style *style);
+
+/* How calls of the style are written; false where that takes more than JSON between two marks. */
+bool output_style_call_form(const struct output_style *style, struct output_call_form *out);
 
 /* Append the end of that thought, an empty one. */
 void output_parser_close_thought(const struct output_style *style, struct buf *prompt);

@@ -50,6 +50,7 @@ struct output_style output_style_find(const char *chat_template)
         i++;
     if (i < sizeof(signs) / sizeof(signs[0]))
         style.syntax = signs[i].syntax;
+    style.names_first = style.syntax == OUTPUT_MISTRAL && strstr(chat_template, "[ARGS]") != NULL;
     style.has_thoughts =
         style.syntax == OUTPUT_HARMONY || strstr(chat_template, "</think>") != NULL;
     return style;
@@ -114,4 +115,30 @@ void output_parser_close_thought(const struct output_style *style, struct buf *p
     buf_add_str(prompt, "\n");
     buf_add_str(prompt, output_marks(style->syntax)->think_close);
     buf_add_str(prompt, "\n\n");
+}
+
+bool output_style_call_form(const struct output_style *style, struct output_call_form *out)
+{
+    const struct output_marks *m = output_marks(style->syntax);
+
+    *out = (struct output_call_form){.open = m->call_open, .close = "", .arguments = "arguments"};
+    switch (style->syntax) {
+    case OUTPUT_HERMES:
+        out->close = m->call_close;
+        return true;
+    case OUTPUT_LLAMA3:
+        out->arguments = "parameters";
+        out->may_be_bare = out->is_single = true;
+        return true;
+    case OUTPUT_MISTRAL:
+    case OUTPUT_GRANITE:
+        out->is_list = true;
+        return !style->names_first;
+    case OUTPUT_DEEPSEEK:
+    case OUTPUT_HARMONY:
+    case OUTPUT_FORCED:
+    case OUTPUT_FORCED_NAMED:
+        break;
+    }
+    return false;
 }

@@ -17,6 +17,7 @@ enum constraint_kind {
     CONSTRAINT_CHOICE,  /* a list of strings */
     CONSTRAINT_SCHEMA,  /* a JSON Schema, or a string that holds one */
     CONSTRAINT_JSON,    /* any JSON object; no value */
+    CONSTRAINT_CALLS,   /* tool calls, as constraint_calls.h has them */
 };
 
 enum constraint_trigger { /* llama-server's numbers */
@@ -26,6 +27,8 @@ enum constraint_trigger { /* llama-server's numbers */
     CONSTRAINT_TRIGGER_WHOLE_PATTERN, /* for all of the text so far */
     CONSTRAINT_TRIGGER_COUNT,
 };
+
+#define CONSTRAINT_MAX_TRIGGERS 64
 
 struct constraint_spec {
     enum constraint_kind kind;

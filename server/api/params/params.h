@@ -30,6 +30,7 @@
 #define PARAMS_MAX_BREAKERS 16
 #define PARAMS_MAX_BREAKER 40 /* bytes */
 #define PARAMS_MAX_SALT 256 /* bytes */
+#define PARAMS_MAX_CALLS 16 /* of tools in one constrained text */
 #define PARAMS_MAX_TOOL_NAME 128
 #define PARAMS_MAX_RESPONSE_ID 127 /* bytes */
 #define PARAMS_NO_LIMIT UINT32_MAX /* max_tokens: as many as there is room for */
@@ -173,7 +174,7 @@ struct params {
     bool has_functions;           /* OpenAI's older shape of tools, and of calls in the answer */
     enum tool_choice tool_choice;
     char tool_name[PARAMS_MAX_TOOL_NAME + 1];
-    cJSON *forced_schema; /* what a call that is insisted on must be; owned */
+    cJSON *forced_schema; /* what the constraint of tool calls borrows; owned */
     bool parallel_tool_calls, add_generation_prompt, continue_final_message;
     /* RESPONSES */
     bool store, background;

@@ -4,7 +4,6 @@
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
-#include "core/grammar/lazy.h"
 
 #include <string.h>
 
@@ -140,7 +139,7 @@ static int refuse_trigger(const struct field_args *a)
                          "must hold at most %d objects with a type (0 token, 1 word, 2 pattern, 3 "
                          "pattern for all of the text) and a value of 1 to %d bytes, or, with type "
                          "0, a token id below %d",
-                         GRAMMAR_MAX_TRIGGERS, PARAMS_MAX_TRIGGER, a->limits->n_vocab);
+                         CONSTRAINT_MAX_TRIGGERS, PARAMS_MAX_TRIGGER, a->limits->n_vocab);
 }
 
 static bool is_trigger(const struct field_args *a, const cJSON *it)
@@ -163,7 +162,7 @@ int params_parse_grammar_triggers(const struct field_args *a)
 {
     const cJSON *it;
 
-    if (!cJSON_IsArray(a->v) || cJSON_GetArraySize(a->v) > GRAMMAR_MAX_TRIGGERS)
+    if (!cJSON_IsArray(a->v) || cJSON_GetArraySize(a->v) > CONSTRAINT_MAX_TRIGGERS)
         return refuse_trigger(a);
     cJSON_ArrayForEach(it, a->v) {
         if (!is_trigger(a, it))

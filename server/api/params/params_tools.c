@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_PARALLEL 16
 #define MAX_TOOLS 1024
 
 /* ---- tools ---- */
@@ -34,7 +33,9 @@ static int take_tool(const struct field_args *a, const struct field_path *p, con
     const char *type = field_text(tool, "type");
     const cJSON *function = field_find(tool, "function");
     const struct field_path in = field_path_in(p, "function", -1);
-    struct tool out = {.given = tool, .parameters = field_find(function, "parameters")};
+    struct tool out = {.given = tool,
+                       .parameters = field_find(function, "parameters"),
+                       .strict = field_find(function, "strict")};
 
     if (!cJSON_IsObject(tool))
         return field_refuse(p, "", "an object");
@@ -197,7 +198,7 @@ static cJSON *list_schema(const struct params *p)
 
     cJSON_AddStringToObject(list, "type", "array");
     cJSON_AddNumberToObject(list, "minItems", 1);
-    cJSON_AddNumberToObject(list, "maxItems", p->parallel_tool_calls ? MAX_PARALLEL : 1);
+    cJSON_AddNumberToObject(list, "maxItems", p->parallel_tool_calls ? PARAMS_MAX_CALLS : 1);
     any = cJSON_AddArrayToObject(cJSON_AddObjectToObject(list, "items"), "anyOf");
     for (uint32_t i = 0; i < p->chat.n_tools; i++)
         if (json_put(any, NULL, call_schema(&p->chat.tools[i], i)) == NULL) {
