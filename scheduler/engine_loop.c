@@ -155,7 +155,7 @@ static void emit_output(struct engine_loop *l, const struct batch_output *o,
         .request = r->id,
         .kind = o->want == BATCH_SAMPLE ? EVENT_TOKEN : EVENT_SCORE,
         .token = o->token,
-        .pos = o->want == BATCH_SAMPLE ? o->pos - r->n_prompt : o->pos,
+        .pos = o->want == BATCH_SAMPLE ? o->n_discarded + o->pos - r->n_prompt : o->pos,
         .logprob = o->logprob,
         .rank = o->rank,
         .n_top = o->n_top,
@@ -184,7 +184,8 @@ static void emit_progress(struct engine_loop *l, const struct plan_item *item)
 
 static bool reports(const struct plan_item *item)
 {
-    return item->request->reports_progress && item->first < item->request->n_prompt;
+    return item->request->reports_progress && item->n_discarded == 0 &&
+           item->first < item->request->n_prompt;
 }
 
 static void emit_outputs(struct engine_loop *l, const struct plan *plan)
@@ -231,7 +232,8 @@ static void add_sample(struct engine_loop *l, const struct plan_item *item, uint
     o->pos = item->first + item->n;
     o->counts = r->counts.list;
     o->n_counts = r->counts.n;
-    o->ban_eog = o->pos - r->n_prompt < r->min_tokens;
+    o->n_discarded = item->n_discarded;
+    o->ban_eog = o->n_discarded + o->pos - r->n_prompt < r->min_tokens;
     o->constraint = r->constraint;
     o->thought = r->thought.phase != THOUGHT_NONE ? &r->thought : NULL;
     o->history = r->ids;

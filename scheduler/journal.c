@@ -236,6 +236,11 @@ void journal_post(struct journal *j, const struct request *r, uint64_t now_us)
     put_number(j, r->key.salt, 16);
     put_text(j, "\"");
     put_nonzero(j, "max_tokens", r->max_tokens);
+    if (request_may_shift(r)) {
+        put_value(j, "max_known", r->max_known);
+        put_nonzero(j, "n_keep", r->n_keep);
+        put_value(j, "n_discard", r->n_discard);
+    }
     put_nonzero(j, "min_tokens", r->min_tokens);
     put_nonzero(j, "ignore_eos", r->ignore_eos);
     put_nonzero(j, "score_prompt", request_wants_rows(r));

@@ -77,6 +77,7 @@ struct engine_stats { /* copied out by value */
                                                                             * blocks, blocks */
     uint64_t block_bytes;
     struct swap_stats swap;  /* in blocks */
+    uint64_t context_shifts; /* of sequences that were full */
     uint64_t swap_fallbacks; /* copies lost or refused, computed again instead */
     /* what lies ahead, for forecasts */
     uint64_t waiting_tokens[PRIORITY_COUNT]; /* prompt tokens of the waiting, still to compute */

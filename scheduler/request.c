@@ -16,7 +16,7 @@ static void place_arrays(struct request *r, size_t n_hashes, size_t state_bytes,
     r->key.hashes = (struct prefix_hash *)(void *)(behind + state_bytes);
     counts = (uint8_t *)(r->key.hashes + n_hashes);
     if (count_bytes > 0)
-        token_counts_init(&r->counts, counts, r->n_prompt + r->max_tokens);
+        token_counts_init(&r->counts, counts, r->max_known);
     r->sampling.bias = (struct logit_bias *)(void *)(counts + count_bytes);
     r->ids = (int32_t *)(void *)(r->sampling.bias + r->sampling.n_bias);
     r->key.ids = r->ids;
@@ -24,13 +24,16 @@ static void place_arrays(struct request *r, size_t n_hashes, size_t state_bytes,
 
 int request_create(struct request **out, const struct request_size *size)
 {
-    const uint64_t n_ids = (uint64_t)size->n_prompt + size->max_tokens;
+    const uint64_t n_all = (uint64_t)size->n_prompt + size->max_tokens;
+    const uint64_t n_ids = size->max_known > 0 && size->max_known < n_all ? size->max_known : n_all;
     const size_t state_bytes = (size->constraint_bytes + 15) / 16 * 16;
     size_t n_hashes, count_bytes, bytes;
     struct request *r;
 
     *out = NULL;
-    if (n_ids >= UINT32_MAX / 8 || size->n_bias > SAMPLING_MAX_BIAS)
+    if (n_ids < n_all && n_ids <= size->n_prompt)
+        return ERR_INVAL;
+    if (n_ids >= UINT32_MAX / 8 || n_all > INT32_MAX || size->n_bias > SAMPLING_MAX_BIAS)
         return ERR_LIMIT;
     count_bytes = size->penalties ? token_counts_bytes((uint32_t)n_ids) : 0;
     n_hashes = (size_t)(n_ids / BLOCK_TOKENS);
@@ -41,6 +44,8 @@ int request_create(struct request **out, const struct request_size *size)
         return ERR_NOMEM;
     r->n_prompt = size->n_prompt;
     r->max_tokens = size->max_tokens;
+    r->max_known = (uint32_t)n_ids;
+    r->n_discard = r->max_known / 2;
     r->sampling.n_bias = size->n_bias;
     place_arrays(r, n_hashes, state_bytes, count_bytes);
     r->priority = PRIORITY_NORMAL;
@@ -67,6 +72,13 @@ bool request_wants_rows(const struct request *r)
 {
     return r->score_prompt || r->pooling == POOLING_MEAN || r->pooling == POOLING_FIRST ||
            r->pooling == POOLING_ALL;
+}
+
+uint32_t request_n_shifts(const struct request *r, uint32_t n_generated)
+{
+    const uint64_t n = (uint64_t)r->n_prompt + n_generated;
+
+    return n <= r->max_known ? 0 : (uint32_t)((n - r->max_known - 1) / r->n_discard + 1);
 }
 
 bool sampling_has_penalty(const struct sampling *s)
@@ -113,7 +125,8 @@ const char *finish_name(enum finish f)
 
 int request_create_dry_run(struct request **out, const struct request *like)
 {
-    const struct request_size size = {.n_prompt = like->n_prompt, .max_tokens = like->max_tokens};
+    const struct request_size size = {.n_prompt = like->n_prompt, .max_tokens = like->max_tokens,
+                                      .max_known = like->max_known};
 
     if (request_create(out, &size) < 0)
         return ERR_NOMEM;

@@ -3,7 +3,17 @@
  *
  * The server fills it, posts it, and knows it by id from then on. All that a request will ever
  * need is allocated here, before the post, so that the engine allocates nothing: `ids` has room
- * for the prompt and every token it may generate.
+ * for the prompt and every token it may generate, or for max_known tokens, if that is less.
+ *
+ * Context shift, where max_known < n_prompt + max_tokens. Once max_known tokens are known and the
+ * request is to go on, ids[n_keep .. n_keep + n_discard) are thrown away, those behind them move to
+ * the front, and all keys and values are computed again at the new positions (the prefix cache has
+ * the kept beginning). So P1 goes on to hold: the next tokens are those of a request whose prompt
+ * is what stays in ids, with the same state of its sampler. That state goes on: the tokens
+ * generated so far count for max_tokens and min_tokens, random numbers are drawn for the positions
+ * counted from the true beginning, and constraint, thought and mirostat_mu stay as they are.
+ * Penalties and DRY look at ids: what was thrown away is forgotten, and what was the prompt's stays
+ * the prompt's.
  *
  * Thread: the server's until queue_post() returns 0, then the engine's.
  * Memory: one allocation; request_destroy() frees it (the engine does, at the terminal event).
@@ -58,6 +68,9 @@ struct request {
     uint32_t weight;      /* of that tenant, 1 .. REQUEST_MAX_WEIGHT */
     uint32_t n_prompt;    /* tokens in ids[] at the start, >= 1 */
     uint32_t max_tokens;  /* >= 0; with 0 the prompt is only scored */
+    uint32_t max_known;   /* tokens in ids[] at a time; n_prompt < max_known where it is shifted */
+    uint32_t n_keep;      /* of a shift: the first tokens, which stay, < max_known - 1, */
+    uint32_t n_discard;   /* and those behind them, which go; 1 to max_known - 1 - n_keep */
     uint32_t min_tokens;  /* no end-of-generation token or stop id ends it before so many */
     bool ignore_eos;      /* end-of-generation tokens do not end it */
     bool score_prompt;    /* EVENT_SCORE for prompt tokens 1 .. n_prompt-1 */
@@ -75,7 +88,7 @@ struct request {
     int32_t stop_ids[REQUEST_MAX_STOP_IDS];
     struct sampling sampling; /* sampling.bias points behind the request's own memory */
     float mirostat_mu;        /* state of mirostat; 2 tau at the start */
-    int32_t *ids;             /* [n_prompt + max_tokens] */
+    int32_t *ids;             /* [max_known] */
     struct kv_key key;        /* key.salt is the server's to fill; the rest is set up */
     struct token_counts counts; /* kept by the scheduler; `list` is NULL when no penalty is set */
     struct constraint_state *constraint; /* what may be generated, or NULL; kept by the sampler */
@@ -86,13 +99,16 @@ struct request {
 
 struct request_size {
     uint32_t n_prompt, max_tokens, n_bias;
+    uint32_t max_known; /* 0, or more than that: n_prompt + max_tokens */
     bool penalties; /* any of the three is on */
     size_t constraint_bytes; /* of the state; 0 = there is none */
 };
 
 /* Allocate with room for everything; ids, key, sampling.bias and counts are set up, counts empty, a
  * constraint's state zeroed, priority normal, tenant 0 of weight 1, the sampling set to greedy
- * without log-probs. ERR_NOMEM, ERR_LIMIT (2^31 tokens and more). */
+ * without log-probs. Where the context will be shifted, half of it is discarded, and nothing kept.
+ * ERR_NOMEM, ERR_LIMIT (2^31 tokens and more), ERR_INVAL (max_known leaves no room
+ * behind the prompt). */
 int request_create(struct request **out, const struct request_size *size);
 /* A dry run: it asks what `like` would find, and nothing is computed. */
 int request_create_dry_run(struct request **out, const struct request *like);
@@ -100,6 +116,14 @@ void request_destroy(struct request **r);
 
 /* Must every row of the prompt be computed for it, whatever is cached? */
 bool request_wants_rows(const struct request *r);
+
+/* Will the context be shifted, should it generate all its tokens? */
+static inline bool request_may_shift(const struct request *r)
+{
+    return r->max_known < (uint64_t)r->n_prompt + r->max_tokens;
+}
+/* How often it has been once n_generated tokens have come. */
+uint32_t request_n_shifts(const struct request *r, uint32_t n_generated);
 
 /* Is one of the three penalties on? */
 bool sampling_has_penalty(const struct sampling *s);

@@ -47,9 +47,11 @@ static bool take_arrays(struct sched *s)
     s->swapped_out = mem_calloc(o->max_requests, sizeof(*s->swapped_out));
     s->swapped_in = mem_calloc(o->max_requests, sizeof(*s->swapped_in));
     s->admitted = mem_calloc(o->max_requests, sizeof(*s->admitted));
+    s->shifted = mem_calloc(n, sizeof(*s->shifted));
     return s->tenants != NULL && s->running != NULL && s->slots != NULL && s->tables != NULL &&
            s->items != NULL && s->item_seq != NULL && s->ends != NULL && s->preempted != NULL &&
-           s->swapped_out != NULL && s->swapped_in != NULL && s->admitted != NULL;
+           s->swapped_out != NULL && s->swapped_in != NULL && s->admitted != NULL &&
+           s->shifted != NULL;
 }
 
 static int set_up(struct sched *s)
@@ -69,6 +71,7 @@ static int set_up(struct sched *s)
     s->plan.swapped_out = s->swapped_out;
     s->plan.swapped_in = s->swapped_in;
     s->plan.admitted = s->admitted;
+    s->plan.shifted = s->shifted;
     return 0;
 }
 
@@ -127,6 +130,7 @@ void sched_destroy(struct sched **sched)
     mem_free(s->swapped_out);
     mem_free(s->swapped_in);
     mem_free(s->admitted);
+    mem_free(s->shifted);
     mem_free(s);
     *sched = NULL;
 }
@@ -283,12 +287,9 @@ static void end_seq(struct sched *s, struct seq *seq, enum seq_state state, enum
 
 /* ---- arrivals and cancels ---- */
 
-bool sched_can_ever_fit(const struct sched_options *o, uint32_t n_prompt, uint32_t max_tokens)
+bool sched_can_ever_fit(const struct sched_options *o, uint32_t n_prompt, uint32_t max_known)
 {
-    const uint64_t n = (uint64_t)n_prompt + max_tokens;
-
-    return n_prompt > 0 && n <= o->max_context &&
-           kv_manager_can_hold(o->kv, (uint32_t)n);
+    return n_prompt > 0 && max_known <= o->max_context && kv_manager_can_hold(o->kv, max_known);
 }
 
 /* The earlier of two times, of which 0 is never. */
@@ -309,7 +310,7 @@ static struct seq *find_prefix_owner(const struct sched *s, const struct request
     struct seq *prefix_owner = r->prefix_owner != 0 ? seq_set_find(&s->set, r->prefix_owner) : NULL;
 
     if (prefix_owner == NULL || request_wants_rows(r) ||
-        prefix_owner->n_peak >= prefix_owner->request->n_prompt)
+        prefix_owner->n_discarded > 0 || prefix_owner->n_peak >= prefix_owner->request->n_prompt)
         return NULL;
     return prefix_owner;
 }
@@ -319,7 +320,7 @@ int sched_add(struct sched *s, struct request *r, uint64_t now_us)
     struct seq *seq, *prefix_owner;
 
     assert(r->tenant < s->opt.max_tenants);
-    if (!sched_can_ever_fit(&s->opt, r->n_prompt, r->max_tokens))
+    if (!sched_can_ever_fit(&s->opt, r->n_prompt, r->max_known))
         return ERR_RANGE;
     if (s->set.n + s->n_ends >= s->opt.max_requests)
         return ERR_AGAIN;
@@ -328,7 +329,7 @@ int sched_add(struct sched *s, struct request *r, uint64_t now_us)
         r->arrival_us = now_us;
     seq->ticket = s->next_ticket++;
     seq->node.key = sched_key(s, r, seq->ticket);
-    seq_count_prompt(seq);
+    seq_count_ids(seq);
     kv_key_extend(&r->key, r->n_prompt);
     if (r->tenant >= s->n_tenants)
         s->n_tenants = r->tenant + 1;
@@ -408,7 +409,7 @@ static void count_rows(struct sched *s, struct seq *seq, const struct plan_item 
     const uint32_t end = item->first + item->n;
     const uint32_t fresh_from =
         seq->n_peak > item->first ? sched_min(seq->n_peak, end) : item->first;
-    const uint32_t n_prompt = seq->request->n_prompt;
+    const uint32_t n_prompt = seq->n_discarded > 0 ? 0 : seq->request->n_prompt;
 
     s->recomputed_tokens += fresh_from - item->first;
     if (fresh_from < n_prompt)
@@ -433,7 +434,7 @@ static enum finish take_token(struct sched *s, struct seq *seq, int32_t token, b
     tenant_charge(&s->tenants[r->tenant], 1);
     if (may_stop && ((is_eog && !r->ignore_eos) || is_stop_id(r, token)))
         return FINISH_STOP;
-    if (seq_n_generated(seq) == r->max_tokens || seq->n_known == s->opt.max_context)
+    if (seq_n_generated(seq) == r->max_tokens)
         return FINISH_LENGTH;
     return FINISH_NONE;
 }

@@ -35,6 +35,11 @@
  * lacks a block, and is admitted again only when all the blocks that it may ever need are there
  * beside all that the others may need.
  *
+ * A running sequence that is full (request.h: context shift) throws tokens away at the head of the
+ * next plan. It keeps its slot, gives its blocks back, takes what the prefix cache has of the
+ * tokens that stay, and is a running prefill until the rest is computed; its tenant is charged for
+ * that.
+ *
  * Time. Beside running streams a step takes as many prompt rows as keep its predicted time within
  * the target; when the streams alone take more than half of that, prompts still get half of it, or
  * no request would be admitted while all slots decode. At least SCHED_MIN_CHUNK rows in any case;
@@ -105,6 +110,7 @@ struct plan_item {
     uint32_t slot;             /* the sequence's slot, stable while it runs */
     uint32_t first, n;
     bool wants_token;          /* the last row yields a token */
+    uint32_t n_discarded;      /* tokens that stood before ids[0] once */
     uint32_t score_from;       /* rows from this position on are still to be scored (echo) */
     const uint32_t *table;     /* block table, of the first group of layers */
     uint32_t group_stride;     /* entries from there to the next group's */
@@ -120,11 +126,12 @@ struct plan {
     const struct kv_move *moves; /* to be carried out first, in order, also when n_items is 0 */
     uint32_t n_moves;
     /* request ids, in the order in which it happened; an id may stand in several */
-    const uint64_t *preempted, *swapped_out, *swapped_in, *admitted;
+    const uint64_t *preempted, *swapped_out, *swapped_in, *admitted, *shifted;
     uint32_t n_preempted;      /* to be swapped in or recomputed */
     uint32_t n_swapped_out;    /* of these: with a copy */
     uint32_t n_swapped_in;     /* of the admitted: from a copy */
     uint32_t n_admitted;       /* got a slot */
+    uint32_t n_shifted;        /* threw tokens away, before everything else */
 };
 
 struct sched_end {
@@ -139,9 +146,9 @@ int sched_create(struct sched **out, const struct sched_options *options);
 /* Destroys what is still inside. */
 void sched_destroy(struct sched **s);
 
-/* Can this many tokens ever run? The edge asks before posting (400 otherwise). */
+/* Can so many tokens ever run (struct request)? The edge asks before posting (400 otherwise). */
 bool sched_can_ever_fit(const struct sched_options *options, uint32_t n_prompt,
-                        uint32_t max_tokens);
+                        uint32_t max_known);
 
 /* 0: taken. ERR_AGAIN: max_requests reached, ERR_RANGE: can never fit; still the caller's. */
 int sched_add(struct sched *s, struct request *r, uint64_t now_us);

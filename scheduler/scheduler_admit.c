@@ -9,10 +9,10 @@
 
 /* ---- room ---- */
 
-/* Tokens that a sequence will have at the end at most. */
+/* Tokens that a sequence will have at a time at most. */
 static uint32_t worst_case(const struct seq *seq)
 {
-    return seq->request->n_prompt + seq->request->max_tokens;
+    return seq->request->max_known;
 }
 
 /* Blocks that a running sequence still needs: for what it knows and one token more; all it may
@@ -51,10 +51,13 @@ static const struct seq *fork_parent(const struct sched *s, const struct seq *se
 {
     const struct request *r = seq->request;
     const struct seq *prefix_owner =
-        r->prefix_owner != 0 && seq->n_peak == 0 ? seq_set_find(&s->set, r->prefix_owner) : NULL;
+        r->prefix_owner != 0 && seq->n_peak == 0 && seq->n_discarded == 0
+            ? seq_set_find(&s->set, r->prefix_owner)
+            : NULL;
 
     if (prefix_owner == NULL || prefix_owner->state != SEQ_RUNNING ||
-        prefix_owner->n_done < r->n_prompt || request_wants_rows(r) || s->opt.whole_prompts ||
+        prefix_owner->n_discarded > 0 || prefix_owner->n_done < r->n_prompt ||
+        request_wants_rows(r) || s->opt.whole_prompts ||
         !kv_manager_can_fork(s->kv, &prefix_owner->kv, r->n_prompt - 1))
         return NULL;
     assert(prefix_owner->request->n_prompt == r->n_prompt &&
@@ -186,6 +189,29 @@ static void admit(struct sched *s, struct seq *seq)
     sched_plan_chunk(s, seq);
 }
 
+/* ---- context shift ---- */
+
+/* Nobody waits for its tokens: all but the last are computed. */
+static void shift(struct sched *s, struct seq *seq)
+{
+    struct request *r = seq->request;
+
+    assert(seq->prefix_waiters == NULL && seq->kv.swap == SWAP_NONE && r->pooling == POOLING_NONE);
+    kv_manager_release(s->kv, &seq->kv);
+    seq_shift(seq);
+    seq->n_done = kv_manager_attach(s->kv, &seq->kv, &r->key, reusable(s, seq));
+    tenant_charge(&s->tenants[r->tenant], seq->n_peak - seq->n_done);
+    s->shifted[s->plan.n_shifted++] = r->id;
+    s->context_shifts++;
+}
+
+void sched_shift_full(struct sched *s)
+{
+    for (uint32_t i = 0; i < s->n_running; i++)
+        if (seq_is_full(s->running[i]))
+            shift(s, s->running[i]);
+}
+
 /* ---- copies ---- */
 
 /* The copy is lost, or cannot be had while nothing else moves: compute again. */
@@ -279,7 +305,8 @@ static struct seq *who_computes(const struct sched *s, const struct seq *seq, ui
 /* Many come at once with one long beginning: the first computes it, the others wait for that. */
 static bool waits_for_prefix(struct sched *s, struct seq *seq)
 {
-    const bool is_new = seq->n_peak == 0 && seq->kv.swap == SWAP_NONE;
+    const bool is_new =
+        seq->n_peak == 0 && seq->n_discarded == 0 && seq->kv.swap == SWAP_NONE;
     struct seq *prefix_owner;
     uint32_t n_awaited;
 

@@ -44,13 +44,14 @@ struct sched {
     struct plan_item *items; /* [max_sequences] */
     struct seq **item_seq;   /* [max_sequences] */
     uint64_t *preempted, *swapped_out, *swapped_in, *admitted; /* [max_requests] */
+    uint64_t *shifted; /* [max_sequences] */
     uint32_t rows_left, prefill_left; /* budgets of the plan being made */
     uint64_t room_ns;                 /* time left in it for prompt rows, or SCHED_NO_LIMIT */
     uint32_t n_streams;               /* decode rows planned */
     uint64_t serial;                  /* of the plan being made; marks the sequences tried in it */
     /* counters */
     uint64_t prompt_tokens, generation_tokens, recomputed_tokens, cached_tokens;
-    uint64_t preemptions, preemptions_swap, swap_fallbacks, iterations;
+    uint64_t preemptions, preemptions_swap, swap_fallbacks, iterations, context_shifts;
 };
 
 /* ---- scheduler_run_order.c ---- */
@@ -111,6 +112,8 @@ void sched_plan_chunk(struct sched *s, struct seq *seq);
 
 /* ---- scheduler_admit.c ---- */
 
+/* Shift the contexts of the running sequences that are full. */
+void sched_shift_full(struct sched *s);
 /* Admit a waiting sequence, if its copy is in RAM and there is room or can be made, or hold it back
  * until another one has computed its prefix. False: neither it nor those behind it are admitted. */
 bool sched_try_admit(struct sched *s, struct seq *seq);

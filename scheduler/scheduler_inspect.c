@@ -15,7 +15,7 @@ struct event_probe sched_probe(const struct sched *s, struct request *r)
     kv_key_extend(&r->key, r->n_prompt);
     if (!s->opt.whole_prompts && !request_wants_rows(r))
         probe.n_cached = kv_manager_match(s->kv, &r->key, r->n_prompt - 1).n_tokens;
-    probe.n_blocks = kv_manager_needed(s->kv, r->n_prompt + r->max_tokens);
+    probe.n_blocks = kv_manager_needed(s->kv, r->max_known);
     probe.n_ahead = rank;
     for (uint32_t i = 0; i < s->n_tenants; i++) /* which are served in turn with it */
         if (&s->tenants[i] != own)
@@ -53,7 +53,7 @@ static void fill_running(const struct sched *s, struct engine_stats *out)
         const struct request *r = seq->request;
 
         out->running_prefill += seq_behind(seq) - 1;
-        out->running_left += r->n_prompt + r->max_tokens - seq->n_known;
+        out->running_left += r->max_tokens - seq_n_generated(seq);
         if (seq_behind(seq) == 1) {
             out->streams.n_decode++;
             out->streams.kv_decode += seq->n_known;
@@ -77,6 +77,7 @@ void sched_fill_stats(const struct sched *s, struct engine_stats *out)
     out->preemptions_recompute = s->preemptions;
     out->preemptions_swap = s->preemptions_swap;
     out->swap_fallbacks = s->swap_fallbacks;
+    out->context_shifts = s->context_shifts;
     out->iterations = s->iterations;
 }
 
@@ -106,6 +107,7 @@ static void add_seq(const struct sched *s, const struct seq *seq, struct snapsho
         .n_prompt = r->n_prompt,
         .max_tokens = r->max_tokens,
         .n_known = seq->n_known,
+        .n_discarded = seq->n_discarded,
         .n_done = seq->n_done,
         .n_cached = seq->n_cached,
         .n_blocks = kv_manager_n_mapped(s->kv, &seq->kv),
@@ -161,7 +163,8 @@ static bool check_running(const struct sched *s)
     for (uint32_t i = 0; i < s->n_running; i++) {
         const struct seq *seq = s->running[i];
 
-        if (seq->state != SEQ_RUNNING || seq->n_done > seq->n_known || seq->kv.swap != SWAP_NONE ||
+        if (seq->state != SEQ_RUNNING || seq->n_done > seq->n_known ||
+            seq->n_known > seq->request->max_known || seq->kv.swap != SWAP_NONE ||
             block_table_missing(&seq->kv.table, seq->n_done) > 0 ||
             (i > 0 && sched_runs_before(s, seq, s->running[i - 1])))
             return false;

@@ -55,6 +55,7 @@ static void add_item(struct sched *s, struct seq *seq, uint32_t n, bool is_prefi
         .first = seq->n_done,
         .n = n,
         .wants_token = seq->n_done + n == seq->n_known && r->max_tokens > 0,
+        .n_discarded = seq->n_discarded,
         .score_from = seq->n_scored,
         .table = seq->kv.table.blocks,
         .group_stride = seq->kv.table.cap,
@@ -226,7 +227,8 @@ static void begin(struct sched *s, uint64_t now_us, const struct sched_limits *l
     struct plan *p = &s->plan;
 
     assert(p->n_items == 0);
-    p->n_tokens = p->n_preempted = p->n_swapped_out = p->n_swapped_in = p->n_admitted = 0;
+    p->n_tokens = p->n_preempted = p->n_swapped_out = p->n_swapped_in = p->n_admitted =
+        p->n_shifted = 0;
     p->work = (struct step_work){0};
     p->predicted_ns = 0;
     s->serial++;
@@ -242,6 +244,7 @@ const struct plan *sched_plan(struct sched *s, uint64_t now_us, const struct sch
 
     begin(s, now_us, limits);
     sched_end_expired(s, now_us);
+    sched_shift_full(s);
     plan_decodes(s);
     set_room(s);
     plan_prompts(s);

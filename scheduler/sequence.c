@@ -5,6 +5,7 @@
 #include "core/base/mem.h"
 
 #include <assert.h>
+#include <string.h>
 
 static bool is_legal_edge(enum seq_state from, enum seq_state to)
 {
@@ -44,14 +45,47 @@ void seq_append(struct seq *s, int32_t token)
         token_counts_at(&r->counts, token)->n_generated++;
 }
 
-void seq_count_prompt(struct seq *s)
+void seq_count_ids(struct seq *s)
 {
     struct request *r = s->request;
 
     if (r->counts.list == NULL)
         return;
-    for (uint32_t i = 0; i < r->n_prompt; i++)
-        token_counts_at(&r->counts, r->ids[i])->n_prompt++;
+    for (uint32_t i = 0; i < s->n_known; i++) {
+        struct token_count *count = token_counts_at(&r->counts, r->ids[i]);
+
+        if (i < s->n_prompt_left)
+            count->n_prompt++;
+        else
+            count->n_generated++;
+    }
+}
+
+/* Of the first n, those within the discarded range. */
+static uint32_t n_lost(const struct request *r, uint32_t n)
+{
+    const uint32_t behind = n > r->n_keep ? n - r->n_keep : 0;
+
+    return behind < r->n_discard ? behind : r->n_discard;
+}
+
+void seq_shift(struct seq *s)
+{
+    struct request *r = s->request;
+    const uint32_t from = r->n_keep + r->n_discard;
+
+    assert(s->n_known == r->max_known && from < s->n_known && s->kv.table.n == 0);
+    memmove(r->ids + r->n_keep, r->ids + from, (s->n_known - from) * sizeof(*r->ids));
+    s->n_prompt_left -= n_lost(r, s->n_prompt_left);
+    s->n_known -= r->n_discard;
+    s->n_discarded += r->n_discard;
+    s->n_done = 0;
+    s->n_peak = s->n_known - 1;
+    if (r->key.n_hashed > r->n_keep / BLOCK_TOKENS)
+        r->key.n_hashed = r->n_keep / BLOCK_TOKENS;
+    if (r->counts.list != NULL)
+        token_counts_clear(&r->counts);
+    seq_count_ids(s);
 }
 
 void seq_end_preemption(struct seq *s, uint64_t now_us)
@@ -129,6 +163,7 @@ struct seq *seq_set_take(struct seq_set *set, struct request *r)
     *s = (struct seq){
         .request = r,
         .n_known = r->n_prompt,
+        .n_prompt_left = r->n_prompt,
         .slot = SEQ_NO_SLOT,
         .item = SEQ_NO_ITEM,
         .kv = {.swap = SWAP_NONE},

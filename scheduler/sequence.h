@@ -43,8 +43,10 @@ struct seq {
     enum seq_state state;
     uint64_t ticket;   /* order of arrival in the scheduler */
     uint32_t n_known;  /* tokens in request->ids */
+    uint32_t n_discarded; /* thrown away by context shifts */
     uint32_t n_done;   /* of them computed, with keys and values in blocks or in a swapped copy */
-    uint32_t n_peak;   /* most n_done ever was: below it work is recomputation */
+    uint32_t n_peak;   /* most n_done ever was: below it work is recomputation; since the latest
+                        * shift: all that stayed but the last token */
     uint32_t n_scored; /* prompt rows whose score was reported */
     uint32_t slot;     /* while running, else SEQ_NO_SLOT */
     uint32_t item;     /* index in the plan being made, or SEQ_NO_ITEM */
@@ -58,6 +60,7 @@ struct seq {
     uint32_t n_awaited;    /* while held back: tokens that the prefix owner is to have computed */
     uint64_t expiry_us;    /* when it is given up; 0 = never */
     uint32_t heap_expiry;  /* position, kept by struct heap */
+    uint32_t n_prompt_left; /* leading ids that are the prompt's */
     uint32_t n_cached;     /* prompt tokens that were there at the first admission */
     struct seq *hash_next; /* chain of the id table, or the free list */
     /* times */
@@ -84,14 +87,24 @@ static inline uint32_t seq_behind(const struct seq *s)
 
 static inline uint32_t seq_n_generated(const struct seq *s)
 {
-    return s->n_known - s->request->n_prompt;
+    return s->n_known + s->n_discarded - s->request->n_prompt;
 }
+
+/* Are its tokens as many as may be, and more to come? */
+static inline bool seq_is_full(const struct seq *s)
+{
+    return s->n_known == s->request->max_known && request_may_shift(s->request);
+}
+
+/* Throw tokens away, as request.h has it: none is computed then. The sequence is full, and holds no
+ * blocks. */
+void seq_shift(struct seq *s);
 
 /* Append a chosen token, and count it where penalties want that. */
 void seq_append(struct seq *s, int32_t token);
 
-/* Enter the prompt into the request's count table (none: nothing). */
-void seq_count_prompt(struct seq *s);
+/* Enter all ids into the request's count table (none: nothing), which is empty. */
+void seq_count_ids(struct seq *s);
 
 /* Add the time since the preemption to the right accounts; the copy is still there, if there is
  * one. */

@@ -25,6 +25,7 @@ struct seq_info {
     enum priority priority;
     uint32_t tenant;
     uint32_t n_prompt, max_tokens;
+    uint32_t n_discarded;     /* tokens thrown away by context shifts */
     uint32_t n_known, n_done; /* tokens known, tokens computed (and kept, in blocks or swapped) */
     uint32_t n_cached;        /* of the prompt, from the prefix cache */
     uint32_t n_blocks;

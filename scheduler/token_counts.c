@@ -1,6 +1,8 @@
 /* scheduler/token_counts.c - see token_counts.h. */
 #include "scheduler/token_counts.h"
 
+#include <string.h>
+
 #define SMALLEST 16u
 
 static uint32_t capacity_for(uint32_t n)
@@ -23,6 +25,14 @@ void token_counts_init(struct token_counts *c, void *memory, uint32_t max)
 
     *c = (struct token_counts){
         .list = list, .index = (uint32_t *)(void *)(list + max), .capacity = SMALLEST};
+}
+
+/* Every table up to the one in use has been written to. */
+void token_counts_clear(struct token_counts *c)
+{
+    memset(c->index + SMALLEST, 0, (2 * (size_t)c->capacity - SMALLEST) * sizeof(*c->index));
+    c->n = 0;
+    c->capacity = SMALLEST;
 }
 
 /* Where the token is in the table in use, or belongs. */

@@ -30,6 +30,8 @@ struct token_counts { /* zero counts nothing */
 size_t token_counts_bytes(uint32_t max);
 /* `memory` is borrowed until the counts are not used any more. */
 void token_counts_init(struct token_counts *c, void *memory, uint32_t max);
+/* Count nothing again. */
+void token_counts_clear(struct token_counts *c);
 /* The token's count, which is zero if it is new. Amortised O(1); the pointer is good until the next
  * call. */
 struct token_count *token_counts_at(struct token_counts *c, int32_t token);

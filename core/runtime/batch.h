@@ -105,6 +105,8 @@ struct batch_output {
     const struct token_count *counts; /* [n_counts], each id once; NULL when no penalty is on */
     uint32_t n_counts;
     const int32_t *history; /* [pos] tokens before it */
+    uint32_t n_discarded;   /* tokens that stood before these once: random numbers are drawn for
+                             * the position n_discarded + pos */
     float *mirostat_mu;     /* the request's state; moved on by each choice */
     bool ban_eog;  /* min_tokens is not reached: end-of-generation tokens may not be chosen */
     struct constraint_state *constraint; /* what may follow, or NULL; goes on behind the token */

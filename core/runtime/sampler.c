@@ -494,7 +494,7 @@ void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, cons
         if (is_greedy(p))
             o->token = largest(kern, x, s->n_vocab);
         else
-            o->token = draw(kern, s, x, o, random_uniform(p->seed, o->pos));
+            o->token = draw(kern, s, x, o, random_uniform(p->seed, o->n_discarded + o->pos));
         if (o->constraint != NULL || o->thought != NULL)
             go_on(s, eog, n_eog, o);
     }

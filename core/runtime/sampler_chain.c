@@ -206,7 +206,7 @@ int32_t sampler_chain(const struct kern_table *kern, struct sampler_scratch *s, 
     c.is_whole = true;
     share(&c);
     for (uint32_t i = 0; i < p->n_chain; i++)
-        run(&c, (enum sampling_stage)p->chain[i], o->pos);
+        run(&c, (enum sampling_stage)p->chain[i], o->n_discarded + o->pos);
     chosen = sampler_draw_one(c.picks, c.n, u);
     if (p->wants_shares)
         report(&c, chosen, o);

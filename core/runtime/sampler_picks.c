@@ -123,7 +123,7 @@ int32_t sampler_draw_picks(struct pick *picks, uint32_t n, const struct batch_ou
     if (sampler_is_typical(p))
         n = sampler_cut_typical(picks, n, p->typical_p, 0);
     if (p->xtc_probability > 0.0f &&
-        random_uniform_second(p->seed, o->pos) < (double)p->xtc_probability) {
+        random_uniform_second(p->seed, o->n_discarded + o->pos) < (double)p->xtc_probability) {
         const float all = (float)sum_of(picks, n);
 
         n = sampler_cut_xtc(picks, n, p->xtc_threshold * all, 0);

@@ -194,7 +194,8 @@ static void make_up(const struct simulate_arrival *a, int32_t *ids)
 static struct request *make_request(const struct simulate *s, size_t i)
 {
     const struct simulate_arrival *a = &s->arrivals[i];
-    const struct request_size size = {.n_prompt = a->n_prompt, .max_tokens = a->max_tokens};
+    const struct request_size size = {.n_prompt = a->n_prompt, .max_tokens = a->max_tokens,
+                                      .max_known = a->max_known};
     struct request *r;
 
     if (request_create(&r, &size) < 0)
@@ -208,6 +209,9 @@ static struct request *make_request(const struct simulate *s, size_t i)
     r->tenant = a->tenant;
     r->weight = a->weight > 0 ? a->weight : 1;
     r->score_prompt = a->score_prompt;
+    r->n_keep = a->n_keep;
+    if (a->n_discard > 0)
+        r->n_discard = a->n_discard;
     r->key.salt = a->salt;
     if (a->prompt != NULL)
         memcpy(r->ids, a->prompt, a->n_prompt * sizeof(*r->ids));

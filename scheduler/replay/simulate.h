@@ -25,6 +25,7 @@ struct simulate_arrival {
     uint64_t at_us;
     uint32_t n_prompt;
     uint32_t max_tokens;
+    uint32_t max_known, n_keep, n_discard; /* as in struct request; 0 as in struct request_size */
     uint32_t n_output;     /* tokens that come: fewer than max_tokens means that it stops itself */
     const int32_t *prompt; /* [n_prompt], or NULL: made up from `seed`; borrowed */
     const int32_t *output; /* [n_output], or NULL; borrowed */

@@ -57,10 +57,10 @@ static void add_request(struct buf *out, const struct seq_info *q, const struct 
     add_name(out, names->tenant(names->ud, q->tenant));
     buf_printf(out,
                ",\"prompt_tokens\":%u,\"max_tokens\":%u,\"known_tokens\":%u,"
-               "\"computed_tokens\":%u,\"cached_tokens\":%u,\"blocks\":%u,\"n_preempted\":%u,"
-               "\"swapped\":",
-               q->n_prompt, q->max_tokens, q->n_known, q->n_done, q->n_cached, q->n_blocks,
-               q->n_preempted);
+               "\"discarded_tokens\":%u,\"computed_tokens\":%u,\"cached_tokens\":%u,\"blocks\":%u,"
+               "\"n_preempted\":%u,\"swapped\":",
+               q->n_prompt, q->max_tokens, q->n_known, q->n_discarded, q->n_done, q->n_cached,
+               q->n_blocks, q->n_preempted);
     add_name(out, swap_name(q->swap));
     buf_printf(out, ",\"age_ms\":%.3f,\"queue_ms\":%.3f", ms_of(q->age_us), ms_of(q->waited_us));
     add_time(out, "deadline_in_ms", q->deadline_in_us);
@@ -249,7 +249,8 @@ void debug_render_slots(const struct snapshot *s, uint32_t n_slots, uint32_t n_c
         if (q != NULL)
             buf_printf(out, ",\"next_token\":{\"has_next_token\":true,\"n_remain\":%u,"
                             "\"n_decoded\":%u}",
-                       q->n_prompt + q->max_tokens - q->n_known, q->n_known - q->n_prompt);
+                       q->n_prompt + q->max_tokens - q->n_discarded - q->n_known,
+                       q->n_known + q->n_discarded - q->n_prompt);
         buf_add_char(out, '}');
     }
     buf_add_char(out, ']');

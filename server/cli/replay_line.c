@@ -211,6 +211,17 @@ static void parse_request(struct line *l, const cJSON *o, struct request *q)
     parse_stop(l, o, q);
 }
 
+/* The range that is thrown away lies before the last token. */
+static void parse_shift(struct line *l, const cJSON *o, struct request *q)
+{
+    if (!request_may_shift(q))
+        return;
+    q->n_keep = (uint32_t)may(l, o, "n_keep", q->max_known - 2);
+    q->n_discard = (uint32_t)want(l, o, "n_discard", q->max_known - 1 - q->n_keep);
+    if (q->n_discard == 0)
+        wrong(l, "n_discard", "is 0");
+}
+
 static void parse_post(struct line *l, const cJSON *o, struct replay_record *r)
 {
     struct request_size size = {0};
@@ -220,6 +231,9 @@ static void parse_post(struct line *l, const cJSON *o, struct replay_record *r)
     r->now_us = want(l, o, "now", MAX_EXACT);
     if (size.n_prompt == 0)
         wrong(l, "prompt", "is empty");
+    size.max_known = (uint32_t)may(l, o, "max_known", INT32_MAX);
+    if (size.max_known > 0 && size.max_known <= size.n_prompt)
+        wrong(l, "max_known", "leaves no room behind the prompt");
     /* A line does not make us take much more memory than it has itself. */
     if (size.max_tokens > 1u << 24)
         wrong(l, "max_tokens", "is too large");
@@ -229,6 +243,7 @@ static void parse_post(struct line *l, const cJSON *o, struct replay_record *r)
         memcpy(r->request->ids, prompt, size.n_prompt * sizeof(*prompt));
         r->request->id = r->id;
         parse_request(l, o, r->request);
+        parse_shift(l, o, r->request);
     }
     mem_free(prompt);
 }

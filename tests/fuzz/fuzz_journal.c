@@ -110,7 +110,10 @@ static void check_fields(const struct replay_record *r)
             again.request->deadline_us == 12 && again.request->timeout_us == 13 &&
             again.request->queue_until_us == 14 && again.request->prefix_owner == 15 &&
             again.request->tenant == 16 && again.request->weight == 17 &&
-            again.request->min_tokens == 18 && again.request->max_tokens == q->max_tokens);
+            again.request->min_tokens == 18 && again.request->max_tokens == q->max_tokens &&
+            again.request->max_known == q->max_known &&
+            (!request_may_shift(q) || (again.request->n_keep == q->n_keep &&
+                                       again.request->n_discard == q->n_discard)));
     replay_record_release(&again);
     journal_destroy(&j);
     *q = kept;

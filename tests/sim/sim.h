@@ -34,6 +34,9 @@
 struct record { /* what the simulator knows of a request, by id */
     uint32_t n_prompt, max_tokens;
     enum priority priority;
+    uint32_t max_known, n_discard; /* of a context shift */
+    uint32_t n_known;
+    uint32_t n_shifted;
     uint32_t next_pos;     /* position that must be computed next */
     bool anywhere;         /* it may begin wherever its past is there */
     uint32_t n_tokens;     /* tokens it got */
@@ -140,25 +143,39 @@ static inline void sim_free(struct sim *s)
     free(s);
 }
 
-static inline struct request *make(struct sim *s, uint32_t n_prompt, uint32_t max_tokens,
-                            enum priority priority)
+static inline struct request *make_sized(struct sim *s, const struct request_size *size)
 {
-    const struct request_size size = {.n_prompt = n_prompt, .max_tokens = max_tokens};
     struct request *r;
 
-    assert_int_equal(request_create(&r, &size), 0);
+    assert_int_equal(request_create(&r, size), 0);
     r->id = ++s->n_ids;
     r->arrival_us = s->now;
-    r->priority = priority;
-    for (uint32_t i = 0; i < n_prompt; i++)
+    for (uint32_t i = 0; i < size->n_prompt; i++)
         r->ids[i] = (int32_t)(10 + rnd(s, s->n_words));
     return r;
 }
 
-static inline uint64_t post(struct sim *s, struct request *r)
+static inline struct request *make(struct sim *s, uint32_t n_prompt, uint32_t max_tokens,
+                            enum priority priority)
+{
+    const struct request_size size = {.n_prompt = n_prompt, .max_tokens = max_tokens};
+    struct request *r = make_sized(s, &size);
+
+    r->priority = priority;
+    return r;
+}
+
+static inline void expect(struct sim *s, const struct request *r)
 {
     s->rec[r->id] = (struct record){.n_prompt = r->n_prompt, .max_tokens = r->max_tokens,
-                                    .priority = r->priority, .anywhere = true};
+                                    .max_known = r->max_known, .n_discard = r->n_discard,
+                                    .n_known = r->n_prompt, .priority = r->priority,
+                                    .anywhere = true};
+}
+
+static inline uint64_t post(struct sim *s, struct request *r)
+{
+    expect(s, r);
     assert_int_equal(sched_add(s->sched, r, s->now), 0);
     return s->n_ids;
 }
@@ -320,14 +337,31 @@ static inline void check_preempted(struct sim *s, const struct plan *p)
         assert_true(has(p->admitted, p->n_admitted, p->swapped_in[i]));
 }
 
+/* Only one that runs, is full and is to go on throws tokens away, and each such one does. */
+static inline void check_shifted(struct sim *s, const struct plan *p)
+{
+    for (uint32_t i = 0; i < p->n_shifted; i++) {
+        struct record *rec = &s->rec[p->shifted[i]];
+
+        assert_true(rec->running && rec->ends == 0 && rec->n_known == rec->max_known);
+        rec->n_known -= rec->n_discard;
+        rec->anywhere = true;
+        rec->n_shifted++;
+        for (uint32_t j = 0; j < s->n_last; j++) /* it is a prefill again, and no stream */
+            if (s->last_items[j] == p->shifted[i])
+                s->last_items[j--] = s->last_items[--s->n_last];
+    }
+}
+
 static inline void check_item(struct sim *s, const struct plan_item *item)
 {
     struct record *rec = &s->rec[item->request->id];
     const struct block_pool *pool = kv_manager_pool(s->kv);
-    const uint32_t known = rec->n_prompt + rec->n_tokens, end = item->first + item->n;
+    const uint32_t known = rec->n_known, end = item->first + item->n;
 
     assert_true(rec->anywhere || item->first == rec->next_pos); /* each once, in order */
-    assert_true(item->n > 0 && end <= known);
+    assert_true(item->n > 0 && end <= known && known < rec->max_known + (rec->max_tokens == 0));
+    assert_int_equal(item->n_discarded, rec->n_shifted * rec->n_discard);
     assert_int_equal(item->wants_token, end == known && rec->max_tokens > 0);
     for (uint32_t group = 0; group < kv_groups_n(&s->groups); group++)
         for (uint32_t b = 0; b <= (end - 1) / BLOCK_TOKENS; b++) {
@@ -343,6 +377,7 @@ static inline void check_item(struct sim *s, const struct plan_item *item)
     if (rec->first_step == 0)
         rec->first_step = s->steps + 1;
     rec->n_tokens += item->wants_token;
+    rec->n_known += item->wants_token;
     mix(s, item->request->id);
     mix(s, item->first);
     mix(s, item->n);
@@ -398,6 +433,7 @@ static inline bool step(struct sim *s, uint32_t budget)
     set_budget(s, budget);
     p = sched_plan(s->sched, s->now, &s->limits);
     take_ends(s);
+    check_shifted(s, p);
     check_preempted(s, p);
     check_sums(s, p);
     assert_true(sched_check(s->sched));
@@ -427,14 +463,19 @@ static inline void run_dry(struct sim *s, uint64_t limit)
     assert_int_equal(s->n_ended, s->n_ids);
 }
 
-/* A request that begins with the first `shared` tokens of text number `text`. */
+/* Its first `shared` tokens are those of text number `text`. */
+static inline void begin_like(struct request *r, uint32_t text, uint32_t shared)
+{
+    for (uint32_t i = 0; i < shared && i < r->n_prompt; i++)
+        r->ids[i] = (int32_t)(10 + (text * 7919 + i * i * 31 + i) % 900);
+}
+
 static inline struct request *make_like(struct sim *s, uint32_t text, uint32_t shared,
                                         uint32_t n_prompt, uint32_t max_tokens)
 {
     struct request *r = make(s, n_prompt, max_tokens, PRIORITY_NORMAL);
 
-    for (uint32_t i = 0; i < shared && i < n_prompt; i++)
-        r->ids[i] = (int32_t)(10 + (text * 7919 + i * i * 31 + i) % 900);
+    begin_like(r, text, shared);
     return r;
 }
 

@@ -77,8 +77,8 @@ static void too_large_is_refused(void **state)
     struct request *r;
     (void)state;
 
-    assert_false(sched_can_ever_fit(&s->opt, 100, 61));
-    assert_true(sched_can_ever_fit(&s->opt, 100, 60));
+    assert_false(sched_can_ever_fit(&s->opt, 100, 161));
+    assert_true(sched_can_ever_fit(&s->opt, 100, 160));
     assert_false(sched_can_ever_fit(&s->opt, 0, 5));
     assert_int_equal(request_create(&r, &size), 0);
     r->id = 99;
@@ -101,7 +101,7 @@ static void deadlines_end_requests(void **state)
         r->id = ++s->n_ids;
         r->arrival_us = s->now;
         r->deadline_us = s->now + 20000;
-        s->rec[r->id] = (struct record){.n_prompt = 8, .max_tokens = 1000};
+        expect(s, r);
         assert_int_equal(sched_add(s->sched, r, s->now), 0);
     }
     for (int i = 0; i < 30; i++)
@@ -129,7 +129,7 @@ static void stops_follow_the_request(void **state)
         r->arrival_us = s->now;
         r->min_tokens = i == 0 ? 5 : 0;
         r->ignore_eos = i == 1;
-        s->rec[r->id] = (struct record){.n_prompt = 8, .max_tokens = 20};
+        expect(s, r);
         assert_int_equal(sched_add(s->sched, r, s->now), 0);
     }
     run_dry(s, 100);
@@ -213,10 +213,169 @@ static void chunks_fit_into_a_shared_step(void **state)
     sim_free(s);
 }
 
+/* ---- context shift ---- */
+
+static struct request *make_shifting(struct sim *s, uint32_t n_prompt, uint32_t max_tokens,
+                                     uint32_t max_known)
+{
+    const struct request_size size = {.n_prompt = n_prompt, .max_tokens = max_tokens,
+                                      .max_known = max_known, .penalties = true};
+
+    return make_sized(s, &size);
+}
+
+struct text { /* what a request has in ids, told by a list of all its tokens */
+    struct { int32_t id; bool is_prompt; } tokens[512];
+    uint32_t n;
+};
+
+static void discard(struct text *t, uint32_t from, uint32_t n)
+{
+    for (uint32_t i = from; i + n < t->n; i++)
+        t->tokens[i] = t->tokens[i + n];
+    t->n -= n;
+}
+
+/* The counts are those of the tokens that are left, each where it came from. */
+static void check_text(const struct text *t, struct request *r)
+{
+    uint64_t n_counted = 0;
+
+    for (uint32_t i = 0; i < t->n; i++) {
+        const int32_t id = t->tokens[i].id;
+        uint32_t n_prompt = 0, n_generated = 0;
+
+        for (uint32_t j = 0; j < t->n; j++) {
+            n_prompt += t->tokens[j].id == id && t->tokens[j].is_prompt;
+            n_generated += t->tokens[j].id == id && !t->tokens[j].is_prompt;
+        }
+        assert_int_equal(r->ids[i], id);
+        assert_int_equal(token_counts_at(&r->counts, id)->n_prompt, n_prompt);
+        assert_int_equal(token_counts_at(&r->counts, id)->n_generated, n_generated);
+    }
+    for (uint32_t i = 0; i < r->counts.n; i++)
+        n_counted += r->counts.list[i].n_prompt + r->counts.list[i].n_generated;
+    assert_int_equal(n_counted, t->n);
+}
+
+static void follow(struct sim *s, struct text *t, const struct plan *p)
+{
+    const struct plan_item *item = &p->items[0];
+    struct request *r = item->request;
+
+    if (p->n_shifted > 0)
+        discard(t, r->n_keep, r->n_discard);
+    check_shifted(s, p);
+    check_text(t, r);
+    run_moves(s, p);
+    check_item(s, item);
+    compute(s, item);
+    s->tokens[0] = 10 + (int32_t)rnd(s, 12);
+    if (item->wants_token) {
+        t->tokens[t->n].is_prompt = false;
+        t->tokens[t->n++].id = s->tokens[0];
+    }
+    sched_commit(s->sched, s->tokens, NULL, NULL, s->now);
+    assert_true(sched_check(s->sched));
+    take_ends(s);
+}
+
+/* The first n_keep tokens stay, n_discard behind them go, whenever max_known are there and more are
+ * to come: with one that is in the prefix cache, the kept blocks are found there. */
+static void shift_one(uint32_t n_prompt, uint32_t n_keep, uint32_t n_discard, uint32_t max_tokens)
+{
+    struct sim *s = sim_open(&(struct sim_options){.n_blocks = 40, .max_sequences = 4, .batch = 64,
+                                                   .chunk = 16, .prefix_cache = true});
+    struct request *r = make_shifting(s, n_prompt, max_tokens, 64);
+    const uint32_t n_all = n_prompt + max_tokens, n_shifts = (n_all - 65) / n_discard + 1;
+    struct engine_stats stats = {0};
+    struct text t = {.n = n_prompt};
+    const uint64_t id = r->id;
+
+    r->n_keep = n_keep;
+    r->n_discard = n_discard;
+    assert_int_equal(request_n_shifts(r, max_tokens), n_shifts);
+    for (uint32_t i = 0; i < n_prompt; i++) {
+        t.tokens[i].id = r->ids[i] = (int32_t)(10 + i % 9);
+        t.tokens[i].is_prompt = true;
+    }
+    post(s, r);
+    for (int i = 0; i < 3000 && !sched_is_idle(s->sched); i++) {
+        set_budget(s, NO_BUDGET);
+        follow(s, &t, sched_plan(s->sched, s->now += 1000, &s->limits));
+    }
+    sched_fill_stats(s->sched, &stats);
+    assert_int_equal(s->rec[id].ends, 1);
+    assert_int_equal(s->rec[id].finish, FINISH_LENGTH);
+    assert_int_equal(s->rec[id].n_tokens, max_tokens);
+    assert_int_equal(s->rec[id].n_shifted, n_shifts);
+    assert_int_equal(stats.context_shifts, n_shifts);
+    assert_int_equal(stats.prompt_tokens, n_prompt);
+    assert_int_equal(stats.generation_tokens, max_tokens);
+    assert_true(stats.recomputed_tokens <= n_shifts * (63 - n_discard - n_keep / 16 * 16));
+    sim_free(s);
+}
+
+static void full_contexts_lose_their_middle(void **state)
+{
+    (void)state;
+    shift_one(20, 0, 32, 45);
+    shift_one(20, 0, 32, 150);
+    shift_one(20, 20, 22, 150);
+    shift_one(63, 7, 40, 150);
+    shift_one(40, 48, 5, 100);
+    shift_one(1, 0, 63, 300);  /* only the last token stays */
+    shift_one(1, 62, 1, 100);  /* all but one do */
+    shift_one(33, 16, 1, 60);
+}
+
+/* The tenant pays for what is computed again. A request that ends in time is not shifted. */
+static void only_full_contexts_are_shifted(void **state)
+{
+    struct sim *s = sim_new(40, 4, 64, 32, SCHED_PRIORITY);
+    struct engine_stats stats = {0};
+    struct request *r = make_shifting(s, 20, 100, 64);
+    (void)state;
+
+    r->stop_ids[0] = 5; /* comes 64 - 20 tokens in */
+    r->n_stop_ids = 1;
+    post(s, r);
+    for (int i = 0; i < 44; i++) {
+        const struct plan *p = sched_plan(s->sched, s->now += 1000, &s->limits);
+
+        assert_int_equal(p->n_shifted, 0);
+        run_moves(s, p);
+        s->tokens[0] = i == 43 ? 5 : 11;
+        sched_commit(s->sched, s->tokens, NULL, NULL, s->now);
+    }
+    take_ends(s);
+    assert_int_equal(s->rec[1].finish, FINISH_STOP);
+    sched_fill_stats(s->sched, &stats);
+    assert_int_equal(stats.context_shifts, 0);
+    sim_free(s);
+}
+
+/* ---- storms ---- */
+
+/* Every fourth of those that want many tokens goes on beyond its context. */
+static struct request *make_at_random(struct sim *s, uint32_t n)
+{
+    const uint32_t max_tokens = rnd(s, 60), text = rnd(s, 3), shared = rnd(s, 2) * rnd(s, n + 1);
+    struct request *r;
+
+    if (max_tokens < 20 || rnd(s, 4) > 0)
+        return make_like(s, text, shared, n, max_tokens);
+    r = make_shifting(s, n, 4 * max_tokens, n + 2 + rnd(s, 60));
+    begin_like(r, text, shared);
+    r->n_keep = rnd(s, r->max_known - 1);
+    r->n_discard = 1 + rnd(s, r->max_known - 1 - r->n_keep);
+    return r;
+}
+
 static void add_at_random(struct sim *s)
 {
     const uint32_t n = 1 + rnd(s, rnd(s, 10) == 0 ? 300 : 40);
-    struct request *r = make_like(s, rnd(s, 3), rnd(s, 2) * rnd(s, n + 1), n, rnd(s, 60));
+    struct request *r = make_at_random(s, n);
     uint64_t id;
 
     r->priority = (enum priority)rnd(s, PRIORITY_COUNT);
@@ -299,7 +458,7 @@ static void run_storms(bool has_windows)
 {
     const char *n = getenv("QUIRE_STORMS");
     const uint32_t n_storms = n != NULL ? (uint32_t)strtoul(n, NULL, 10) : 30;
-    uint64_t preempted = 0, swapped = 0, cached = 0, from_file = 0;
+    uint64_t preempted = 0, swapped = 0, cached = 0, from_file = 0, shifted = 0;
 
     for (uint32_t seed = 1; seed <= n_storms; seed++) {
         struct sim_options o = storm_options(seed % 40);
@@ -316,12 +475,14 @@ static void run_storms(bool has_windows)
         swapped += stats.preemptions_swap;
         cached += stats.cached_tokens;
         from_file += stats.swap.blocks_in[1];
+        shifted += stats.context_shifts;
         sim_free(s);
     }
-    printf("note: %u storms: %u preempted, %u swapped, %u tokens cached, %u blocks from file\n",
+    printf("note: %u storms: %u preempted, %u swapped, %u tokens cached, %u blocks from file, "
+           "%u contexts shifted\n",
            n_storms, (unsigned)preempted, (unsigned)swapped, (unsigned)cached,
-           (unsigned)from_file);
-    assert_true(preempted > 0 && swapped > 0 && cached > 0 && from_file > 0);
+           (unsigned)from_file, (unsigned)shifted);
+    assert_true(preempted > 0 && swapped > 0 && cached > 0 && from_file > 0 && shifted > 0);
 }
 
 /* T3, T6: every policy, way of preemption, tier and sharing. */
@@ -384,6 +545,8 @@ int main(void)
         cmocka_unit_test(stops_follow_the_request),
         cmocka_unit_test(chunks_fit_into_the_step),
         cmocka_unit_test(chunks_fit_into_a_shared_step),
+        cmocka_unit_test(full_contexts_lose_their_middle),
+        cmocka_unit_test(only_full_contexts_are_shifted),
         cmocka_unit_test(random_arrivals_lose_nothing),
         cmocka_unit_test(random_arrivals_with_windows_lose_nothing),
         cmocka_unit_test(plans_are_reproducible),

@@ -87,6 +87,30 @@ static void posts_leave_out_zeros(void **state)
     journal_destroy(&j);
 }
 
+static void posts_tell_of_context_shifts(void **state)
+{
+    const struct request_size size = {.n_prompt = 2, .max_tokens = 90, .max_known = 40};
+    struct journal *j = new_journal(4096);
+    struct request *r;
+    (void)state;
+
+    assert_int_equal(request_create(&r, &size), 0);
+    r->id = 12;
+    r->ids[0] = 5, r->ids[1] = 6;
+    journal_post(j, r, 1000);
+    assert_string_equal(take(j), "{\"post\":12,\"now\":1000,\"arrival\":0,\"priority\":1,"
+        "\"weight\":1,\"salt\":\"0\",\"max_tokens\":90,\"max_known\":40,\"n_discard\":20,"
+        "\"prompt\":[5,6]}\n");
+    r->n_keep = 4;
+    r->n_discard = 9;
+    journal_post(j, r, 1000);
+    assert_string_equal(take(j), "{\"post\":12,\"now\":1000,\"arrival\":0,\"priority\":1,"
+        "\"weight\":1,\"salt\":\"0\",\"max_tokens\":90,\"max_known\":40,\"n_keep\":4,"
+        "\"n_discard\":9,\"prompt\":[5,6]}\n");
+    request_destroy(&r);
+    journal_destroy(&j);
+}
+
 static void plans_and_commits(void **state)
 {
     struct request a = {.id = 3}, b = {.id = 4};
@@ -197,6 +221,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_are_written),
         cmocka_unit_test(posts_leave_out_zeros),
+        cmocka_unit_test(posts_tell_of_context_shifts),
         cmocka_unit_test(plans_and_commits),
         cmocka_unit_test(the_other_lines),
         cmocka_unit_test(a_full_ring_drops_whole_lines),

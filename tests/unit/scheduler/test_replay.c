@@ -82,6 +82,11 @@ static struct simulate_arrival some_arrival(uint64_t *t, uint32_t i)
         a.prefix_owner = i;
         a.at_us = *t = at + rnd(20000);
     }
+    if (a.max_tokens > 60 && rnd(2) == 0) { /* its context is shifted, perhaps often */
+        a.max_known = a.n_prompt + 2 + rnd(30);
+        a.n_keep = rnd(a.max_known - 1);
+        a.n_discard = 1 + rnd(a.max_known - 1 - a.n_keep);
+    }
     last = a;
     a.n_output = rnd(a.max_tokens + 1);
     if (rnd(10) == 0)
@@ -113,6 +118,8 @@ static char *record(struct simulate_options o, uint32_t n, struct simulate_summa
     assert_int_equal(simulate_run(s, UINT64_MAX), 0);
     assert_int_equal(simulate_summarise(s, summary), 0);
     simulate_stats(s, &stats);
+    if (n >= 300)
+        assert_true(stats.context_shifts > 10);
     if (n >= 300 && o.sched.policy >= SCHED_PRIORITY)
         assert_true(stats.preemptions_swap > 10 && stats.swap.blocks_in[1] > 0);
     text[journal_take(o.journal, text, MAX_TEXT - 1)] = '\0';
