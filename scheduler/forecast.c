@@ -127,14 +127,27 @@ static uint64_t under_way_ns(const struct backlog *backlog, const struct engine_
 static uint64_t decode_ns(const struct backlog *backlog, const struct engine_stats *s,
                           const struct forecast_ask *ask)
 {
+    const uint64_t n_all = (uint64_t)ask->n_prompt + ask->max_tokens / 2;
+    const uint64_t n_known = ask->n_shifts > 0 ? least(n_all, ask->max_known) : n_all;
     const uint64_t n = least((uint64_t)s->streams.n_decode + backlog->n_prompts + 1,
                              most(1, ask->max_sequences));
     const struct step_work own = {
         .n_decode = (uint32_t)(n - least(n, s->streams.n_decode)),
-        .kv_decode = s->streams.kv_decode + ask->n_prompt + ask->max_tokens / 2,
+        .kv_decode = s->streams.kv_decode + n_known,
     };
 
     return step_costs_ns(&s->costs, &own) + s->streams.n_decode * s->costs.decode_ns;
+}
+
+/* Of all its context shifts, beside the streams. */
+static uint64_t shifts_ns(const struct backlog *backlog, const struct engine_stats *s,
+                          const struct forecast_ask *ask)
+{
+    const uint64_t one_ns = ceil_div(ask->n_recomputed, backlog->rows) * backlog->base_ns +
+                            step_costs_chunk_ns(&s->costs, ask->max_known - ask->n_recomputed,
+                                                ask->n_recomputed);
+
+    return ask->n_shifts > 0 ? ask->n_shifts * one_ns : 0;
 }
 
 struct forecast forecast_make(const struct engine_stats *s, const struct forecast_ask *ask)
@@ -154,7 +167,9 @@ struct forecast forecast_make(const struct engine_stats *s, const struct forecas
         .is_known = true,
         .start_us = start / 1000,
         .first_us = first / 1000,
-        .finish_us = (first + (most(ask->max_tokens, 1) - 1) * decode_ns(&backlog, s, ask)) / 1000,
+        .finish_us = (first + (most(ask->max_tokens, 1) - 1) * decode_ns(&backlog, s, ask) +
+                      shifts_ns(&backlog, s, ask)) /
+                     1000,
     };
 }
 

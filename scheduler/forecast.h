@@ -20,6 +20,8 @@
 struct forecast_ask {
     uint32_t n_prompt, n_cached; /* cached: of the prompt, already computed */
     uint32_t max_tokens;
+    uint32_t max_known, n_recomputed; /* of a context that is shifted: its length, and what each */
+    uint64_t n_shifts;                /* shift has computed again; n_shifts 0: it is not */
     enum priority priority;
     uint64_t tokens_ahead;       /* prompt tokens posted but not in the statistics yet */
     uint32_t max_batch_tokens, prefill_chunk, max_sequences;

@@ -74,13 +74,6 @@ bool request_wants_rows(const struct request *r)
            r->pooling == POOLING_ALL;
 }
 
-uint32_t request_n_shifts(const struct request *r, uint32_t n_generated)
-{
-    const uint64_t n = (uint64_t)r->n_prompt + n_generated;
-
-    return n <= r->max_known ? 0 : (uint32_t)((n - r->max_known - 1) / r->n_discard + 1);
-}
-
 bool sampling_has_penalty(const struct sampling *s)
 {
     return s->repetition_penalty != 1.0f || s->frequency_penalty != 0.0f ||

@@ -122,8 +122,11 @@ static inline bool request_may_shift(const struct request *r)
 {
     return r->max_known < (uint64_t)r->n_prompt + r->max_tokens;
 }
-/* How often it has been once n_generated tokens have come. */
-uint32_t request_n_shifts(const struct request *r, uint32_t n_generated);
+/* How often one has been that had n tokens in all, prompt and answer. */
+static inline uint64_t request_n_shifts(uint64_t n, uint32_t max_known, uint32_t n_discard)
+{
+    return n <= max_known ? 0 : (n - max_known - 1) / n_discard + 1;
+}
 
 /* Is one of the three penalties on? */
 bool sampling_has_penalty(const struct sampling *s);

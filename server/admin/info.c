@@ -124,7 +124,8 @@ void info_props(const struct server_model *m, struct http_call *call)
     buf_printf(&b, "{\"default_generation_settings\":{\"n_ctx\":%u,\"params\":",
                m->max_context);
     llamacpp_settings(&defaults, 0, &b);
-    buf_printf(&b, "},\"total_slots\":%u,\"model_path\":", m->max_sequences);
+    buf_printf(&b, "},\"context_shift\":%s,\"total_slots\":%u,\"model_path\":",
+               m->shifts_context ? "true" : "false", m->max_sequences);
     json_add_cstring(&b, m->id);
     buf_add_str(&b, ",\"model_alias\":");
     json_add_cstring(&b, m->id);

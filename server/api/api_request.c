@@ -18,26 +18,6 @@
 #include <sys/random.h>
 #include <xxhash.h>
 
-/* *max_tokens is what was asked for, at most what the context and the KV cache leave. */
-static int fit_tokens(struct api_request *p, const struct server_model *model, uint32_t n_prompt,
-                      uint32_t *max_tokens)
-{
-    const uint32_t room = api_request_context(p, model) - n_prompt;
-
-    *max_tokens = p->params.max_tokens < room ? p->params.max_tokens : room;
-    if (room == 0 && p->params.max_tokens > 0)
-        return api_request_too_long(p, model, n_prompt);
-    if (p->params.max_tokens == p->params.default_max_tokens && n_prompt < model->max_kv_tokens &&
-        *max_tokens > model->max_kv_tokens - n_prompt)
-        *max_tokens = model->max_kv_tokens - n_prompt;
-    if ((uint64_t)n_prompt + *max_tokens <= model->max_kv_tokens)
-        return 0;
-    p->reason = REJECTION_CONTEXT;
-    return api_error_set(&p->error, 400, "max_tokens", "context_length_exceeded",
-                         "prompt and completion take %u tokens, and the whole KV cache holds %u",
-                         n_prompt + *max_tokens, model->max_kv_tokens);
-}
-
 /* Cached prefixes and constraints are shared by requests of the same tenant with the same salt. The
  * name ends where the salt begins, and the seed is secret, so that no client can make its salt meet
  * another's. */
@@ -107,11 +87,12 @@ static int make_requests(struct api_request *p, const struct server_model *model
 
         if (p->constraint != NULL)
             size.constraint_bytes = constraint_state_bytes();
-        if (fit_tokens(p, model, size.n_prompt, &size.max_tokens) < 0)
+        if (api_request_fit(p, model, &size) < 0)
             return ERR_INVAL;
         if (request_create(&p->requests[i], &size) < 0)
             return api_request_no_memory(p);
         fill_request(p->requests[i], params, prompt, i % params->n_each, salt);
+        api_request_set_shift(params, model->tokenizer, p->requests[i]);
         constrain_request(p->requests[i], p->constraint);
         if ((params->form & PARAMS_POOLED) != 0 &&
             api_request_pool(p, model, p->requests[i], prompt) < 0)
@@ -234,6 +215,7 @@ static int build_requests(struct api_request *p, const struct server_model *mode
                                          .aliases = model->aliases,
                                          .tokenizer = model->tokenizer,
                                          .defaults = model->sampling,
+                                         .shifts_context = model->shifts_context,
                                          .keeps = headers->keeps,
                                          .kept = p->kept,
                                          .can_infill = infill_is_known(model->tokenizer),

@@ -28,8 +28,14 @@ int api_request_take_pair(struct api_request *p, const struct server_model *mode
 int api_request_check_pooling(struct api_request *p, const struct server_model *model);
 int api_request_pool(struct api_request *p, const struct server_model *model, struct request *r,
                      struct prompt *prompt);
-/* Tokens of a prompt and its answer together, at most. */
+/* Tokens of a prompt and its answer together, at most; of a context that is shifted, at a time. */
 uint32_t api_request_context(const struct api_request *p, const struct server_model *model);
+/* Of a size with n_prompt: the rest, from what was asked for and what context and KV cache leave.
+ * 0, or ERR_INVAL with p->error filled. */
+int api_request_fit(struct api_request *p, const struct server_model *model,
+                    struct request_size *size);
+/* What is kept and thrown away where the context is shifted. */
+void api_request_set_shift(const struct params *p, const struct tokenizer *t, struct request *r);
 
 /* prompt->text as ids. A client's own prompt may name special tokens anywhere, and gets those that
  * the model begins with; a chat's, which has them, only in the spans (else NULL). */

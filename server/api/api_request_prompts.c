@@ -13,13 +13,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-uint32_t api_request_context(const struct api_request *p, const struct server_model *model)
-{
-    const uint32_t wanted = p->params.max_context;
-
-    return wanted > 0 && wanted < model->max_context ? wanted : model->max_context;
-}
-
 int api_request_no_memory(struct api_request *p)
 {
     return api_error_no_memory(&p->error);

@@ -111,8 +111,13 @@ static int make_choices(struct completion *c)
         return ERR_NOMEM;
     for (uint32_t i = 0; i < n; i++)
         choice_init(&c->choices[i], i, &c->api.request.prompts[i / p->n_each], &c->rules);
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
+        const struct request *r = c->api.request.requests[i];
+
         c->choices[i].begun_us = c->api.arrival_us;
+        c->choices[i].max_known = r->max_known;
+        c->choices[i].n_discard = r->n_discard;
+    }
     c->n_choices = n;
     rc = response_init(&c->answer, c->api.request.wire_format, c->api.engine->model->id,
                        c->choices, n);

@@ -53,6 +53,8 @@ static void add_prompt(const struct plan_job *j, uint32_t i, uint64_t ahead, str
     struct engine_client *engine = j->api.engine;
     const struct request *r = j->api.request.requests[i * j->api.request.params.n_each];
     const struct event_probe *found = &j->probe.found[i];
+    const uint64_t n_shifts = request_n_shifts((uint64_t)r->n_prompt + r->max_tokens,
+                                               r->max_known, r->n_discard);
     const struct forecast f = engine_client_forecast(engine, r, found->n_cached, ahead);
 
     buf_printf(out,
@@ -61,7 +63,7 @@ static void add_prompt(const struct plan_job *j, uint32_t i, uint64_t ahead, str
                r->n_prompt, r->max_tokens, found->n_cached, (unsigned long long)found->n_blocks,
                engine->model->n_blocks, engine_client_position_behind(engine, found->n_ahead, i));
     add_forecast(out, &f, j->api.request.params.form != PARAMS_EMBED);
-    buf_add_str(out, ",\"fits\":true}");
+    buf_printf(out, ",\"context_shifts\":%llu,\"fits\":true}", (unsigned long long)n_shifts);
 }
 
 static void answer(struct plan_job *j)

@@ -6,11 +6,12 @@
  *
  * {"object":"plan","model":…,"prompts":[{"prompt_tokens":…,"max_tokens":…,"cached_tokens":…,
  *  "blocks":…,"blocks_total":…,"queue_position":…,"predicted_ms":{"start":…,"first_token":…,
- *  "finish":…},"fits":true}]}
+ *  "finish":…},"context_shifts":…,"fits":true}]}
  *
- * `blocks` is what prompt and max_tokens need together; predicted_ms is null until the engine has
- * made enough steps to tell. Each prompt is looked at by itself, with the ones before it ahead. An
- * embedding has no tokens: max_tokens is 0, and first_token null.
+ * `blocks` is what prompt and max_tokens need together, at most a context that is shifted;
+ * predicted_ms is null until the engine has made enough steps to tell. Each prompt is looked at by
+ * itself, with the ones before it ahead. An embedding has no tokens: max_tokens is 0, and
+ * first_token null.
  *
  * Thread: the loop's.
  * Memory: as for an API call.

@@ -34,6 +34,7 @@ static struct server_model info_before(const struct served *m)
         .max_batch_tokens = (uint32_t)c->max_batch_tokens,
         .max_outstanding = (uint32_t)(c->max_sequences + c->queue_limit),
         .request_timeout_s = (uint32_t)c->request_timeout,
+        .shifts_context = c->context_shift == CONFIG_ON,
         .max_queue_ms = (uint32_t)c->max_queue_ms,
         .journal_path = c->journal[0] != '\0' ? c->journal : NULL,
         .journal = m->journal,

@@ -250,7 +250,7 @@ def test_plan_shape(server):
     assert len(plan["prompts"]) == 2
     for p in plan["prompts"]:
         assert list(p) == ["prompt_tokens", "max_tokens", "cached_tokens", "blocks", "blocks_total",
-                           "queue_position", "predicted_ms", "fits"]
+                           "queue_position", "predicted_ms", "context_shifts", "fits"]
         assert p["blocks"] == -(-(p["prompt_tokens"] + 30) // 16) and p["fits"] is True
         assert p["cached_tokens"] == 0 and p["queue_position"] == 0 and p["max_tokens"] == 30
     assert server.metrics()["quire_requests_running"] == 0

@@ -122,7 +122,7 @@ def test_plan_of_an_embedding(server):
     assert r.status == 200 and list(r.json) == ["object", "model", "prompts"]
     for text, p in zip(TEXTS, r.json["prompts"], strict=True):
         assert list(p) == ["prompt_tokens", "max_tokens", "cached_tokens", "blocks", "blocks_total", "queue_position",
-                           "predicted_ms", "fits"]
+                           "predicted_ms", "context_shifts", "fits"]
         assert p["prompt_tokens"] == len(ids(server, text)) and p["max_tokens"] == 0 and p["fits"] is True
         assert p["blocks"] == -(-p["prompt_tokens"] // 16)
     # With a prompt it is a completion that is planned, and nobody knows `input`.

@@ -294,7 +294,7 @@ static void shift_one(uint32_t n_prompt, uint32_t n_keep, uint32_t n_discard, ui
 
     r->n_keep = n_keep;
     r->n_discard = n_discard;
-    assert_int_equal(request_n_shifts(r, max_tokens), n_shifts);
+    assert_int_equal(request_n_shifts(n_all, 64, n_discard), n_shifts);
     for (uint32_t i = 0; i < n_prompt; i++) {
         t.tokens[i].id = r->ids[i] = (int32_t)(10 + i % 9);
         t.tokens[i].is_prompt = true;

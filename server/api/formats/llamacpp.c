@@ -109,6 +109,7 @@ void llamacpp_settings(const struct params *p, uint64_t seed, struct buf *out)
     add_number(out, "mirostat_eta", s->mirostat_eta);
     add_stops(out, p);
     add_samplers(out, p);
+    buf_printf(out, ",\"n_keep\":%d,\"n_discard\":%u", p->n_keep, p->n_discard);
     buf_printf(out, ",\"min_tokens\":%u,\"ignore_eos\":%s,\"stream\":%s,\"n_probs\":%d,",
                p->min_tokens, yes_no(p->ignore_eos), yes_no(p->stream),
                s->n_top > 0 ? s->n_top : 0);
@@ -165,10 +166,19 @@ static void add_probabilities(struct buf *out, const struct choice *c)
     buf_add_char(out, ']');
 }
 
-/* Was it the context that ended it? */
+/* Tokens that were known at the end, without those that context shifts threw away. */
+static uint64_t n_known(const struct choice *c)
+{
+    const uint64_t n = c->prompt->ids.n + c->n_tokens;
+
+    return n - request_n_shifts(n, c->max_known, c->n_discard) * c->n_discard;
+}
+
+/* Was the context shifted, or was it what ended the text? */
 static bool is_truncated(const struct response_writer *a, const struct choice *c)
 {
-    return c->finish == FINISH_LENGTH && !c->has_run_out && c->n_tokens < a->params->max_tokens;
+    return c->prompt->ids.n + c->n_tokens > c->max_known ||
+           (c->finish == FINISH_LENGTH && !c->has_run_out && c->n_tokens < a->params->max_tokens);
 }
 
 static void add_all(const struct response_writer *a, struct buf *out, struct choice *c);
@@ -244,7 +254,7 @@ static void add_all(const struct response_writer *a, struct buf *out, struct cho
                yes_no(c->has_new_line), yes_no(is_truncated(a, c)), stop_type(c));
     buf_add_str(out, ",\"stopping_word\":");
     json_add_cstring(out, c->stop.found != NULL ? c->stop.found : "");
-    buf_printf(out, ",\"tokens_cached\":%zu", n_prompt + c->n_tokens - (c->n_tokens > 0));
+    buf_printf(out, ",\"tokens_cached\":%" PRIu64, n_known(c) - (c->n_tokens > 0));
     response_add_rates(out, c);
     add_probabilities(out, c);
     buf_add_char(out, '}');

@@ -139,6 +139,10 @@ struct params {
     uint32_t max_prompt;  /* longer prompts are cut to so many tokens; UINT32_MAX: to those that
                            * fit; 0 = none is cut */
     bool cuts_end;        /* and lose their end, not their beginning */
+    int32_t n_keep;       /* of a context that is shifted: the first tokens, which stay; -1: the
+                           * prompt */
+    uint32_t n_discard;   /* those behind them, which go; 0: half of the rest */
+    bool ends_with_context; /* it is not to be shifted */
     uint32_t max_context; /* tokens of prompt and answer; 0 = as many as there is room for */
     bool drops_messages;  /* OLLAMA: the oldest ones go where a conversation is too long */
     const cJSON *context; /* OLLAMA_GENERATE: ids that come before the conversation, or NULL */
@@ -190,6 +194,7 @@ struct params_limits {
     const struct tokenizer *tokenizer;
     const struct sampling_defaults *defaults; /* the model's; NULL: none */
     bool can_infill;
+    bool shifts_context; /* where a request does not say otherwise */
     bool keeps;        /* responses are kept */
     const cJSON *kept; /* what of them the body goes on from: {"before":[…],"items":{id:item}}, or
                         * NULL */

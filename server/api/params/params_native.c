@@ -226,12 +226,10 @@ int params_parse_id_slot(const struct field_args *a)
 
 int params_parse_n_keep(const struct field_args *a)
 {
-    return check_int(a, -1);
-}
-
-int params_parse_n_discard(const struct field_args *a)
-{
-    return check_int(a, 0);
+    if (check_int(a, -1) < 0)
+        return ERR_INVAL;
+    a->p->n_keep = (int32_t)a->v->valuedouble;
+    return 0;
 }
 
 int params_parse_n_cache_reuse(const struct field_args *a)

@@ -16,6 +16,8 @@ void params_set_ollama_defaults(struct params *p)
 {
     p->stream = (p->form & PARAMS_OLLAMA_TEXTS) != 0;
     p->drops_messages = p->form == PARAMS_OLLAMA_CHAT;
+    if ((p->form & PARAMS_OLLAMA_TEXTS) != 0)
+        p->n_keep = 4;
     if ((p->form & PARAMS_OLLAMA_VECTORS) != 0) {
         p->max_prompt = UINT32_MAX;
         p->cuts_end = true;
@@ -271,4 +273,17 @@ int params_parse_num_ctx(const struct field_args *a)
 int params_parse_num_keep(const struct field_args *a)
 {
     return params_parse_n_keep(a);
+}
+
+int params_parse_shift(const struct field_args *a)
+{
+    bool wanted = false;
+
+    if (field_bool(a->v, a->name, &wanted, a->e) < 0)
+        return ERR_INVAL;
+    a->p->ends_with_context = !wanted;
+    if (wanted && !a->limits->shifts_context)
+        return params_refuse(a, "must be false: here an answer ends where the context does "
+                                "(setting context_shift)");
+    return 0;
 }

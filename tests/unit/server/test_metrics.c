@@ -499,7 +499,8 @@ static void the_engine_is_shown(void **state)
     *s = (struct engine_stats){.n_swapped = 2, .pressure = KV_LOW, .block_bytes = 100,
                                .cached_tokens = 11, .recomputed_tokens = 12,
                                .preemptions_recompute = 13, .preemptions_swap = 14,
-                               .swap_fallbacks = 22, .context_shifts = 37, .prefix_queries = 23, .prefix_hits = 24,
+                               .swap_fallbacks = 22, .context_shifts = 37,
+                               .prefix_queries = 23, .prefix_hits = 24,
                                .prefix_evictions = 25, .blocks_copied = 26,
                                .turn_wait_us = 33500000};
     s->swap = (struct swap_stats){.ram_used = 3, .file_used = 5, .ram_slots = 7, .file_slots = 9,
