@@ -167,10 +167,10 @@ static void emit_output(struct engine_loop *l, const struct batch_output *o,
     queue_emit(l->opt.queue, &e);
 }
 
-static void emit_progress(struct engine_loop *l, const struct plan_item *item)
+/* The rows up to `end` are computed. */
+static void emit_progress(struct engine_loop *l, const struct plan_item *item, uint32_t end)
 {
     const struct request *r = item->request;
-    const uint32_t end = item->first + item->n;
     const struct event e = {
         .request = r->id,
         .kind = EVENT_PROGRESS,
@@ -188,11 +188,22 @@ static bool reports(const struct plan_item *item)
            item->first < item->request->n_prompt;
 }
 
+/* What is cached of the prompts that come to their first step. */
+static void emit_begins(struct engine_loop *l, const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n_items; i++) {
+        if (!plan->items[i].is_begin || !reports(&plan->items[i]))
+            continue;
+        queue_wait_room(l->opt.queue, 1);
+        emit_progress(l, &plan->items[i], plan->items[i].first);
+    }
+}
+
 static void emit_outputs(struct engine_loop *l, const struct plan *plan)
 {
     for (uint32_t i = 0; i < plan->n_items; i++)
         if (reports(&plan->items[i]))
-            emit_progress(l, &plan->items[i]);
+            emit_progress(l, &plan->items[i], plan->items[i].first + plan->items[i].n);
     for (uint32_t i = 0; i < l->batch->n_outputs; i++) {
         const struct batch_output *o = &l->batch->outputs[i];
 
@@ -549,6 +560,7 @@ static int engine_loop_step(struct engine_loop *l)
     n_moves = plan->n_moves;
     move_blocks(l, plan);
     start_io(l);
+    emit_begins(l, plan);
     publish(l);
     give_snapshot(l);
     if (plan->n_items == 0) {

@@ -24,7 +24,8 @@
 enum event_kind {
     EVENT_TOKEN = 0, /* one generated token, in order */
     EVENT_SCORE,     /* log-probability of prompt token `pos` (score_prompt), in order */
-    EVENT_PROGRESS,  /* the rows rank .. pos-1 of the prompt are computed (reports_progress) */
+    EVENT_PROGRESS,  /* the rows rank .. pos-1 of the prompt are computed (reports_progress); before
+                      * the first step none: the rows before pos were cached */
     EVENT_END,       /* the last event of its request; no token */
 };
 

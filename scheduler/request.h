@@ -74,7 +74,8 @@ struct request {
     uint32_t min_tokens;  /* no end-of-generation token or stop id ends it before so many */
     bool ignore_eos;      /* end-of-generation tokens do not end it */
     bool score_prompt;    /* EVENT_SCORE for prompt tokens 1 .. n_prompt-1 */
-    bool reports_progress; /* EVENT_PROGRESS after each step that computes some of the prompt */
+    bool reports_progress; /* EVENT_PROGRESS before the first step, and after each that computes
+                            * some of the prompt */
     enum pooling pooling;
     float *pooled;        /* [n_pooled], zeroed; the server's, which keeps it until the end: the
                            * engine adds to it; with POOLING_ALL [n_prompt][n_pooled] */

@@ -110,6 +110,7 @@ struct plan_item {
     uint32_t slot;             /* the sequence's slot, stable while it runs */
     uint32_t first, n;
     bool wants_token;          /* the last row yields a token */
+    bool is_begin;             /* nothing has been computed for it yet */
     uint32_t n_discarded;      /* tokens that stood before ids[0] once */
     uint32_t score_from;       /* rows from this position on are still to be scored (echo) */
     const uint32_t *table;     /* block table, of the first group of layers */

@@ -74,9 +74,12 @@ static void on_work(void *ud, struct http_call *call)
 
 static void on_props(void *ud, struct http_call *call)
 {
+    const struct server *s = ud;
     const struct served_model *h = model_for(ud, call);
 
-    if (h != NULL)
+    if (h != NULL && http_call_is(call, HTTP_POST))
+        info_post_props(s->opt.takes_props, call);
+    else if (h != NULL)
         info_props(&h->model, call);
 }
 

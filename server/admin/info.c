@@ -138,6 +138,22 @@ void info_props(const struct server_model *m, struct http_call *call)
     reply(call, &b);
 }
 
+void info_post_props(bool is_taken, struct http_call *call)
+{
+    struct api_error e = {0};
+    struct buf b;
+
+    if (!is_taken) {
+        api_error_set(&e, 501, NULL, NULL,
+                      "POST /props is not taken here: the setting props is off");
+        http_call_reply_error(call, &e);
+        return;
+    }
+    buf_init(&b, 64);
+    buf_add_str(&b, "{\"success\":true}");
+    reply(call, &b);
+}
+
 void info_openapi(struct http_call *call)
 {
     struct buf b;

@@ -42,6 +42,8 @@ void info_health(struct http_call *call, const char *trouble);
 void info_version(struct http_call *call);
 /* GET /props, as llama-server has it. */
 void info_props(const struct server_model *m, struct http_call *call);
+/* POST /props: where it is taken it changes nothing, as in llama-server; else a 501. */
+void info_post_props(bool is_taken, struct http_call *call);
 void info_openapi(struct http_call *call);
 void info_models(struct http_call *call, const struct server_model *const *models, uint32_t n);
 void info_model(struct http_call *call, const struct server_model *m);

@@ -83,6 +83,7 @@ struct server_options {
     unsigned unix_socket_mode;
     const char *api_keys; /* path; NULL or "" = no keys are needed */
     bool has_open_metrics;
+    bool takes_props; /* POST /props */
     const char *metrics_names; /* checked */
     const char *cors_origins; /* checked; NULL or "" = none */
     const char *allowed_hosts; /* checked; NULL or "" = by the address that is listened on */

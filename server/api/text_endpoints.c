@@ -217,6 +217,7 @@ static int count_input(struct api_request *p, const struct server_model *model, 
     return 0;
 }
 
+const struct wire_format wire_chat_input_tokens = {.form = PARAMS_CHAT, .answer = count_input};
 const struct wire_format wire_input_tokens = {.form = PARAMS_RESPONSES, .answer = count_input};
 
 /* ---- a call ---- */

@@ -7,7 +7,8 @@
  *   as vLLM's do.
  * POST /apply-template: a chat's body -> {"prompt":…}.
  * POST /v1/messages/count_tokens: a body of Anthropic's -> {"input_tokens":…}.
- * POST /v1/responses/input_tokens: the same of a body of OpenAI's Responses.
+ * POST /v1/responses/input_tokens, /v1/chat/completions/input_tokens: the same of OpenAI's bodies
+ *      -> {"object":"response.input_tokens","input_tokens":…}.
  *
  * Chats are read and checked as those that are to be answered. The thread that parses a body
  * (api_call.h) writes its answer too.
@@ -24,7 +25,7 @@ struct http_call;
 struct wire_format;
 
 extern const struct wire_format wire_tokenize, wire_detokenize, wire_apply_template,
-    wire_count_tokens, wire_input_tokens;
+    wire_count_tokens, wire_input_tokens, wire_chat_input_tokens;
 
 void text_endpoints_start(struct engine_client *engine, struct http_call *call,
                           const struct wire_format *wire_format, const struct body_scan *scan);

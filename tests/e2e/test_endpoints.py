@@ -30,6 +30,27 @@ def test_version(server):
     assert server.get("/version").json["version"] not in ("", "unknown")
 
 
+def test_post_props(server, start):
+    """llama-server's --props: it is taken, and changes nothing."""
+    e = server.post("/props", {"a": 1})
+    assert (e.status, e.json["error"]["type"]) == (501, "not_supported_error")
+    s = start("--props", "on")
+    before = s.get("/props").json
+    r = s.post("/props", {"default_generation_settings": {"params": {"temperature": 0}}})
+    assert (r.status, r.json) == (200, {"success": True})
+    assert s.get("/props").json == before
+    assert s.post("/props?model=x", {}).status == 404
+
+
+def test_input_tokens(server):
+    chat = {"messages": [{"role": "system", "content": "Book"}, {"role": "user", "content": "What is the best book"}]}
+    n = server.post("/v1/chat/completions", {**chat, "max_tokens": 1}).json["usage"]["prompt_tokens"]
+    for path in ("/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"):
+        r = server.post(path, chat)
+        assert (r.status, r.json) == (200, {"object": "response.input_tokens", "input_tokens": n})
+    assert server.post("/chat/completions/input_tokens", {}).status == 400
+
+
 def test_models(server):
     r = server.get("/v1/models").json
     assert r["object"] == "list" and len(r["data"]) == 1

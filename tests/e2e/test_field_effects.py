@@ -207,12 +207,14 @@ def test_timings_and_progress(server):
     n = frames[-1]["tokens_evaluated"]
     progress = [f["prompt_progress"] for f in frames if "prompt_progress" in f]
     assert progress and progress[-1]["processed"] == progress[-1]["total"] == n
+    assert progress[0]["processed"] == progress[0]["cache"] == 0  # before the first step
     assert [p["processed"] for p in progress] == sorted({p["processed"] for p in progress})
     assert all(set(p) == {"total", "cache", "processed", "time_ms"} for p in progress)
     assert all("timings" in f for f in frames)
     again = [json.loads(p) for p in server.frames("/completion", {"prompt": long, **GREEDY, "n_predict": 4,
                                                                   "stream": True, **fields})]
-    assert next(f["prompt_progress"]["cache"] for f in again if "prompt_progress" in f) > 0
+    first = next(f["prompt_progress"] for f in again if "prompt_progress" in f)
+    assert first["processed"] == first["cache"] > 0
     for path, body in ((CHAT, {"messages": [{"role": "user", "content": long}]}), ("/v1/completions", {"prompt": long})):
         frames = [json.loads(p) for p in server.frames(path, {**body, "max_tokens": 3, "stream": True, **fields})
                   if p != "[DONE]"]

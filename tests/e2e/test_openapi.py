@@ -100,7 +100,7 @@ def test_routes_are_served(doc, server):
         url = path.replace("{model}", "quire-demo")
         other = "POST" if method == "GET" else "GET"
         r = server.request(method, url, {} if method == "POST" else None)
-        assert r.status in (200, 400), (method, path, r.status)
+        assert r.status in (200, 400) or (path, method, r.status) == ("/props", "POST", 501), (method, path, r.status)
         if (path, other) in taken:
             continue
         r = server.request(other, url, {} if other == "POST" else None)
@@ -237,6 +237,7 @@ def test_answers_are_as_described(doc, server):
         "/v1/responses": [{"input": "Once", "max_output_tokens": 3},
                           {"input": "Once", "max_output_tokens": 3, "tools": [{"type": "web_search"}]}],
         "/v1/responses/input_tokens": [{"input": "Once"}],
+        "/v1/chat/completions/input_tokens": [{"messages": chat}],
         "/v1/messages": [{"messages": chat, "max_tokens": 3}],
         "/v1/messages/count_tokens": [{"messages": chat}],
         "/apply-template": [{"messages": chat}],
@@ -254,6 +255,8 @@ def test_answers_are_as_described(doc, server):
     seen = 0
     for path, method, o in operations(doc):
         if "{response_id}" in path:  # of kept responses: test_responses_store.py
+            continue
+        if (path, method) == ("/props", "POST"):  # with a setting: test_endpoints.py
             continue
         content = o["responses"]["200"]["content"]
         first = re.search(r" Another name for (/\S+)\.$", o["summary"])
