@@ -13,6 +13,8 @@
 #define WORDS_pooling(W)                                                                           \
     W(POOLING_AUTO, "auto") W(POOLING_MEAN, "mean") W(POOLING_FIRST, "first")                      \
     W(POOLING_LAST, "last") W(POOLING_NONE, "none")
+#define WORDS_reasoning(W)                                                                         \
+    W(REASONING_AUTO, "auto") W(REASONING_ON, "on") W(REASONING_OFF, "off")
 #define WORDS_pin(W) W(PIN_NONE, "none") W(PIN_CORES, "cores")
 #define WORDS_isa(W)                                                                               \
     W(ISA_AUTO, "auto") W(ISA_SCALAR, "scalar") W(ISA_AVX2, "avx2") W(ISA_AVXVNNI, "avxvnni")      \
@@ -40,6 +42,7 @@
 enum config_switch { WORDS_switch(CONFIG_WORD_ID) };
 enum config_load_type { WORDS_load_type(CONFIG_WORD_ID) };
 enum config_pooling { WORDS_pooling(CONFIG_WORD_ID) };
+enum config_reasoning { WORDS_reasoning(CONFIG_WORD_ID) };
 enum config_pin { WORDS_pin(CONFIG_WORD_ID) };
 enum config_isa { WORDS_isa(CONFIG_WORD_ID) };
 enum config_kv_type { WORDS_kv_type(CONFIG_WORD_ID) };

@@ -2,6 +2,7 @@
 #include "server/admin/info.h"
 
 #include "core/base/clock.h"
+#include "core/base/err.h"
 #include "core/base/json.h"
 #include "core/base/name_list.h"
 #include "core/base/version.h"
@@ -10,6 +11,7 @@
 #include "server/api/chat/chat.h"
 #include "server/api/constraint_cache.h"
 #include "server/api/engine_client.h"
+#include "server/api/params/request_defaults.h"
 #include "server/api/response/response_writer.h"
 #include "server/http/http_call.h"
 
@@ -114,6 +116,24 @@ static void add_chat_caps(const struct chat *chat, struct buf *b)
     buf_add_char(b, '}');
 }
 
+/* In the words of the settings. */
+static void add_chat_defaults(const struct request_defaults *d, struct buf *b)
+{
+    static const char *const names[] = {
+        [THINKING_UNSET] = "auto", [THINKING_OFF] = "off", [THINKING_ON] = "on"};
+    char *kwargs;
+
+    if (d == NULL)
+        return;
+    kwargs = d->template_kwargs != NULL ? cJSON_PrintUnformatted(d->template_kwargs) : NULL;
+    if (d->template_kwargs != NULL && kwargs == NULL)
+        b->err = ERR_NOMEM;
+    buf_printf(b, ",\"reasoning\":\"%s\",\"reasoning_budget\":%d,\"chat_template_kwargs\":",
+               names[d->thinking], d->reasoning_budget);
+    buf_add_str(b, kwargs != NULL ? kwargs : "{}");
+    cJSON_free(kwargs);
+}
+
 void info_props(const struct server_model *m, struct http_call *call)
 {
     struct params defaults;
@@ -123,7 +143,7 @@ void info_props(const struct server_model *m, struct http_call *call)
     buf_init(&b, (size_t)8 << 20);
     buf_printf(&b, "{\"default_generation_settings\":{\"n_ctx\":%u,\"params\":",
                m->max_context);
-    llamacpp_settings(&defaults, 0, &b);
+    llamacpp_settings(&defaults, m->request_defaults != NULL ? m->request_defaults->seed : 0, &b);
     buf_printf(&b, "},\"context_shift\":%s,\"total_slots\":%u,\"model_path\":",
                m->shifts_context ? "true" : "false", m->max_sequences);
     json_add_cstring(&b, m->id);
@@ -132,6 +152,7 @@ void info_props(const struct server_model *m, struct http_call *call)
     buf_add_str(&b, ",\"chat_template\":");
     json_add_cstring(&b, chat_source(m->chat));
     add_chat_caps(m->chat, &b);
+    add_chat_defaults(m->request_defaults, &b);
     buf_add_str(&b, ",\"modalities\":{\"vision\":false,\"audio\":false},\"build_info\":");
     json_add_cstring(&b, quire_version());
     buf_add_str(&b, ",\"is_sleeping\":false}");

@@ -215,6 +215,7 @@ static int build_requests(struct api_request *p, const struct server_model *mode
                                          .aliases = model->aliases,
                                          .tokenizer = model->tokenizer,
                                          .defaults = model->sampling,
+                                         .request_defaults = model->request_defaults,
                                          .shifts_context = model->shifts_context,
                                          .keeps = headers->keeps,
                                          .kept = p->kept,

@@ -23,6 +23,7 @@ struct swap_store;
 struct tokenizer;
 struct journal;
 struct constraint_cache;
+struct request_defaults;
 struct sampling_defaults;
 
 struct server_model { /* a served model; what it points to is borrowed */
@@ -59,6 +60,7 @@ struct server_model { /* a served model; what it points to is borrowed */
     bool shares_prefixes;
     const struct tokenizer *tokenizer;
     const struct sampling_defaults *sampling; /* for requests that say nothing */
+    const struct request_defaults *request_defaults;
     const struct chat *chat;
     struct constraint_cache *constraint_cache;
     struct swap_store *swap; /* or NULL; closed by its owner after server_run() */

@@ -12,6 +12,7 @@
 #include "server/api/constraint_cache.h"
 
 #include <stdatomic.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -41,6 +42,24 @@ static struct server_model info_before(const struct served *m)
     };
 }
 
+/* ---- what requests get that say nothing ---- */
+
+static int read_request_defaults(struct served *m, char *err, size_t err_len)
+{
+    static const enum thinking thinking[] = {[CONFIG_REASONING_AUTO] = THINKING_UNSET,
+                                             [CONFIG_REASONING_ON] = THINKING_ON,
+                                             [CONFIG_REASONING_OFF] = THINKING_OFF};
+    const struct config *c = &m->config;
+
+    m->defaults = (struct request_defaults){
+        .has_seed = !isnan(c->seed),
+        .seed = isnan(c->seed) ? 0 : (uint64_t)c->seed,
+        .thinking = thinking[c->reasoning],
+        .reasoning_budget = (int32_t)c->reasoning_budget,
+    };
+    return request_defaults_take_kwargs(&m->defaults, c->chat_template_kwargs, err, err_len);
+}
+
 int served_init(struct served *m, const struct config *c, uint32_t i, char *err, size_t err_len)
 {
     *m = (struct served){0};
@@ -52,7 +71,7 @@ int served_init(struct served *m, const struct config *c, uint32_t i, char *err,
         return EXIT_FAILED;
     }
     m->info = info_before(m);
-    return EXIT_OK;
+    return read_request_defaults(m, err, err_len) < 0 ? EXIT_FAILED : EXIT_OK;
 }
 
 /* ---- loading ---- */
@@ -216,6 +235,7 @@ void served_complete(struct served *m)
     m->info.keeps_tokens = m->config.pooling == CONFIG_POOLING_NONE;
     m->info.created = (int64_t)time(NULL);
     m->info.sampling = &m->engine.sampling;
+    m->info.request_defaults = &m->defaults;
     m->info.chat = m->chat;
     m->info.constraint_cache = m->constraint_cache;
 }
@@ -239,6 +259,7 @@ void served_release(struct served *m)
     journal_destroy(&m->journal);
     constraint_cache_destroy(&m->constraint_cache);
     chat_destroy(&m->chat);
+    request_defaults_release(&m->defaults);
     instance_release(&m->engine);
     config_release(&m->config);
 }

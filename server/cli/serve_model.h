@@ -12,6 +12,7 @@
 
 #include "config/config.h"
 #include "server/instance.h"
+#include "server/api/params/request_defaults.h"
 #include "server/server.h"
 
 struct engine_loop;
@@ -22,6 +23,7 @@ struct served { /* zero is empty */
     struct server_model info;
     struct instance engine;
     struct chat *chat;
+    struct request_defaults defaults;
     struct constraint_cache *constraint_cache;
     struct journal *journal;
     struct queue *queue;

@@ -406,28 +406,39 @@ static struct value tools_of(const struct source *c, const struct params *p)
     return out;
 }
 
+/* The request's own word first, in any of its fields, then that of the settings. */
 bool chat_wants_thoughts(const struct params *p)
 {
     const cJSON *by_name = field_find(p->template_kwargs, "enable_thinking");
+    const cJSON *by_default = field_find(p->default_kwargs, "enable_thinking");
 
     if (cJSON_IsBool(by_name))
         return cJSON_IsTrue(by_name);
     if (p->thinking != THINKING_UNSET)
         return p->thinking == THINKING_ON;
-    return p->reasoning_effort == NULL || strcmp(p->reasoning_effort, "none") != 0;
+    if (p->reasoning_effort != NULL)
+        return strcmp(p->reasoning_effort, "none") != 0;
+    if (p->default_thinking != THINKING_UNSET)
+        return p->default_thinking == THINKING_ON;
+    return by_default == NULL || cJSON_IsTrue(by_default);
+}
+
+static void add_kwargs(struct value_pool *pool, struct value out, const cJSON *kwargs)
+{
+    for (const cJSON *it = kwargs != NULL ? kwargs->child : NULL; it != NULL; it = it->next)
+        value_dict_set(pool, out, it->string, value_of(pool, it));
 }
 
 static void add_thinking(struct value_pool *pool, struct value out, const struct params *p,
                          const struct chat_caps *caps)
 {
-    const cJSON *kwargs = p->template_kwargs;
     const char *effort = p->reasoning_effort;
 
+    add_kwargs(pool, out, p->default_kwargs);
     if (effort != NULL && (strcmp(effort, "none") != 0 || !caps->refuses_none))
         value_dict_set(pool, out, "reasoning_effort", value_own(value_text(effort)));
     value_dict_set(pool, out, "enable_thinking", value_bool(chat_wants_thoughts(p)));
-    for (const cJSON *it = kwargs != NULL ? kwargs->child : NULL; it != NULL; it = it->next)
-        value_dict_set(pool, out, it->string, value_of(pool, it));
+    add_kwargs(pool, out, p->template_kwargs);
 }
 
 static struct value token_value(struct chat_text text)

@@ -1,5 +1,6 @@
 /* server/api/params/params.c - see params.h. One row of the table for each known field. */
 #include "server/api/params/params_impl.h"
+#include "server/api/params/request_defaults.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
@@ -306,6 +307,7 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
                  const struct params_limits *limits, struct api_error *e)
 {
     params_set_defaults(p, form, limits->defaults);
+    request_defaults_apply(limits->request_defaults, p);
     p->store = form == PARAMS_RESPONSES && limits->keeps;
     if (params_take_fields(p, form, body, limits, e) < 0)
         return ERR_INVAL;

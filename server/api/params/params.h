@@ -173,6 +173,8 @@ struct params {
     const cJSON *template_kwargs; /* NULL or an object */
     const char *reasoning_effort; /* static; NULL: not given */
     enum thinking thinking;       /* Anthropic's switch */
+    const cJSON *default_kwargs;    /* the settings', as template_kwargs */
+    enum thinking default_thinking; /* theirs, where the request does not say */
     uint32_t thinking_budget;     /* tokens of a thought, or THOUGHT_NO_LIMIT */
     enum reasoning_format reasoning_format;
     bool has_functions;           /* OpenAI's older shape of tools, and of calls in the answer */
@@ -185,6 +187,7 @@ struct params {
     char previous_id[PARAMS_MAX_RESPONSE_ID + 1]; /* or "" */
 };
 
+struct request_defaults;
 struct sampling_defaults;
 
 struct params_limits {
@@ -193,6 +196,7 @@ struct params_limits {
     const char *aliases; /* others that it answers to; NULL: none */
     const struct tokenizer *tokenizer;
     const struct sampling_defaults *defaults; /* the model's; NULL: none */
+    const struct request_defaults *request_defaults; /* the settings'; NULL: none */
     bool can_infill;
     bool shifts_context; /* where a request does not say otherwise */
     bool keeps;        /* responses are kept */

@@ -166,18 +166,25 @@ int params_parse_messages(const struct field_args *a)
 
 /* ---- the template ---- */
 
-/* The names that the server itself gives a meaning cannot be taken. */
-int params_parse_chat_template_kwargs(const struct field_args *a)
+const char *params_taken_kwarg(const cJSON *object)
 {
     static const char *const taken[] = {"messages", "tools", "add_generation_prompt", "bos_token",
                                         "eos_token", "tokenize", "chat_template"};
 
+    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
+        if (cJSON_GetObjectItemCaseSensitive(object, taken[i]) != NULL)
+            return taken[i];
+    return NULL;
+}
+
+int params_parse_chat_template_kwargs(const struct field_args *a)
+{
+    const char *taken = params_taken_kwarg(a->v);
+
     if (!cJSON_IsObject(a->v))
         return params_refuse(a, "must be an object");
-    for (const cJSON *it = a->v->child; it != NULL; it = it->next)
-        for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
-            if (strcmp(it->string, taken[i]) == 0)
-                return params_refuse(a, "may not set '%s'", taken[i]);
+    if (taken != NULL)
+        return params_refuse(a, "may not set '%s'", taken);
     a->p->template_kwargs = a->v;
     return 0;
 }

@@ -32,6 +32,9 @@ struct logit_bias *params_bias_slot(struct params *p, int32_t id);
 
 /* What llama-server takes for the knobs of XTC, mirostat and DRY, and its order of samplers. */
 void params_set_sampling_defaults(struct params *p);
+/* A name among the members that the server itself gives a meaning, or NULL: a template's variable
+ * cannot have it. */
+const char *params_taken_kwarg(const cJSON *object);
 void params_set_sampler_defaults(struct params *p);
 /* How many of the last tokens penalties look at; below 0: all, 0: there are no penalties. */
 void params_set_window(struct params *p, double last_n);

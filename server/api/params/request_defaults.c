@@ -1,0 +1,63 @@
+/* server/api/params/request_defaults.c - see request_defaults.h. */
+#include "server/api/params/request_defaults.h"
+
+#include "core/base/err.h"
+#include "server/api/params/params_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int check_kwargs(const cJSON *object, char *err, size_t err_len)
+{
+    const char *taken = params_taken_kwarg(object);
+    const cJSON *thinking = cJSON_GetObjectItemCaseSensitive(object, "enable_thinking");
+
+    if (!cJSON_IsObject(object))
+        snprintf(err, err_len, "'chat_template_kwargs' must be a JSON object");
+    else if (taken != NULL)
+        snprintf(err, err_len, "'chat_template_kwargs' may not set '%s'", taken);
+    else if (thinking != NULL && !cJSON_IsBool(thinking))
+        snprintf(err, err_len,
+                 "'chat_template_kwargs': 'enable_thinking' must be true or false");
+    else
+        return 0;
+    return ERR_INVAL;
+}
+
+int request_defaults_take_kwargs(struct request_defaults *d, const char *text, char *err,
+                                 size_t err_len)
+{
+    const char *why = NULL;
+    int rc;
+
+    if (text[0] == '\0')
+        return 0;
+    rc = json_parse(text, strlen(text), &d->template_kwargs, &why);
+    if (rc < 0) {
+        snprintf(err, err_len, "'chat_template_kwargs' must be a JSON object: %s", why);
+        return rc;
+    }
+    return check_kwargs(d->template_kwargs, err, err_len);
+}
+
+void request_defaults_release(struct request_defaults *d)
+{
+    cJSON_Delete(d->template_kwargs);
+    *d = (struct request_defaults){0};
+}
+
+void request_defaults_apply(const struct request_defaults *d, struct params *p)
+{
+    if (d == NULL)
+        return;
+    if (d->has_seed && (p->form & PARAMS_POOLED) == 0) {
+        p->has_seed = true;
+        p->sampling.seed = d->seed;
+    }
+    if ((p->form & PARAMS_TURNS) == 0)
+        return;
+    p->default_kwargs = d->template_kwargs;
+    p->default_thinking = d->reasoning_budget == 0 ? THINKING_OFF : d->thinking;
+    if (d->reasoning_budget > 0)
+        p->thinking_budget = (uint32_t)d->reasoning_budget;
+}

@@ -1,0 +1,34 @@
+/* server/api/params/request_defaults.h - what the settings say of a request that does not: its
+ * seed, whether and how long to think, and variables of the chat template.
+ *
+ * How to sample is in core/model/sampling_defaults.h, for the model's file has a say in that. A
+ * request's own field comes first; of template variables, each for itself.
+ *
+ * Thread: filled before the I/O thread runs, then constant.
+ * Memory: the tree of variables; request_defaults_release().
+ */
+#ifndef SERVER_API_PARAMS_REQUEST_DEFAULTS_H
+#define SERVER_API_PARAMS_REQUEST_DEFAULTS_H
+
+#include <stddef.h>
+
+#include "server/api/params/params.h"
+
+struct request_defaults { /* zero says nothing, but that thoughts have a budget of 0 */
+    bool has_seed;
+    uint64_t seed;
+    enum thinking thinking;
+    int32_t reasoning_budget; /* tokens of a thought; 0: none, -1: no limit */
+    cJSON *template_kwargs;   /* an object, or NULL */
+};
+
+/* Read the object of variables from its JSON text; "" is none. ERR_INVAL, ERR_NOMEM: *err says
+ * why. */
+int request_defaults_take_kwargs(struct request_defaults *d, const char *text, char *err,
+                                 size_t err_len);
+void request_defaults_release(struct request_defaults *d);
+
+/* Into a body's params before its fields are read; NULL: nothing. */
+void request_defaults_apply(const struct request_defaults *d, struct params *p);
+
+#endif
