@@ -33,7 +33,8 @@ static struct snapshot *make(void)
     memcpy(s->map, "fhscHC", 6);
     s->n_seqs = 2;
     s->seqs[0] = (struct seq_info){.id = 77, .state = SNAPSHOT_RUNNING, .priority = PRIORITY_HIGH,
-                                   .tenant = 2, .n_prompt = 9, .max_tokens = 5, .n_known = 11, .n_discarded = 3,
+                                   .tenant = 2, .n_prompt = 9, .max_tokens = 5, .n_known = 11,
+                                   .n_discarded = 3,
                                    .n_done = 10, .n_cached = 4, .n_blocks = 1, .swap = -1,
                                    .age_us = 2500, .waited_us = 1, .deadline_in_us = 7000};
     s->seqs[1] = (struct seq_info){.id = 5, .state = SNAPSHOT_PREEMPTED, .swap = SWAP_READING,
@@ -75,11 +76,13 @@ static void requests_to_the_letter(void **state)
           "{\"object\":\"debug.requests\",\"n_waiting\":0,\"n_following\":0,\"n_running\":1,"
           "\"n_preempted\":1,\"requests\":["
           "{\"id\":77,\"request_id\":\"req-1\",\"state\":\"running\",\"priority\":\"high\","
-          "\"tenant\":\"al\\\"ice\",\"prompt_tokens\":9,\"max_tokens\":5,\"known_tokens\":11,\"discarded_tokens\":3,"
+          "\"tenant\":\"al\\\"ice\",\"prompt_tokens\":9,\"max_tokens\":5,\"known_tokens\":11,"
+          "\"discarded_tokens\":3,"
           "\"computed_tokens\":10,\"cached_tokens\":4,\"blocks\":1,\"n_preempted\":0,"
           "\"swapped\":null,\"age_ms\":2.500,\"queue_ms\":0.001,\"deadline_in_ms\":7.000},"
           "{\"id\":5,\"request_id\":null,\"state\":\"preempted\",\"priority\":\"low\","
-          "\"tenant\":null,\"prompt_tokens\":0,\"max_tokens\":0,\"known_tokens\":0,\"discarded_tokens\":0,"
+          "\"tenant\":null,\"prompt_tokens\":0,\"max_tokens\":0,\"known_tokens\":0,"
+          "\"discarded_tokens\":0,"
           "\"computed_tokens\":0,\"cached_tokens\":0,\"blocks\":0,\"n_preempted\":1,"
           "\"swapped\":\"reading\",\"age_ms\":0.000,\"queue_ms\":0.000,"
           "\"deadline_in_ms\":null}],"
