@@ -77,7 +77,8 @@ static void calls_are_as_their_schemas_say(void **state)
         {"<tool_call>", "I look: <tool_call>\n{\"name\": \"weather\", \"arguments\": " CITY
                         "}\n</tool_call>", MATCH},
         {"<tool_call>", "<tool_call>{\"name\":\"weather\",\"arguments\":" CITY "}</tool_call>\n"
-                        "<tool_call>{\"name\":\"free\",\"arguments\":{\"a\":[1]}}</tool_call>", MATCH},
+                        "<tool_call>{\"name\":\"free\",\"arguments\":{\"a\":[1]}}</tool_call>",
+         MATCH},
         {"<tool_call>", "<tool_call>{\"name\":\"weather\",\"arguments\":{\"city\":\"y\"", WRONG},
         {"<tool_call>", "<tool_call>{\"name\":\"storm\"", WRONG},
         {"<tool_call>", "<tool_call>{\"name\":\"free\",\"arguments\":1", WRONG},
@@ -89,7 +90,7 @@ static void calls_are_as_their_schemas_say(void **state)
         {"<|tool_call|>", "<|tool_call|>[ {\"name\":\"free\",\"arguments\":{}} ]", MATCH},
         {"<|tool_call|>", "<|tool_call|>[]", WRONG},
         {"<|python_tag|>", " {\"name\": \"weather\", \"parameters\": " CITY "}", MATCH},
-        {"<|python_tag|>", "<|python_tag|>{\"name\": \"weather\", \"parameters\": " CITY "}", MATCH},
+        {"<|python_tag|>", "<|python_tag|>{\"name\": \"free\", \"parameters\": {}}", MATCH},
         {"<|python_tag|>", "{\"name\": \"storm", WRONG},
         {"<|python_tag|>", "{\"names\": [\"storm\"]}", MATCH},
         {"<|python_tag|>", "{\"a\": \"name\"}", MATCH},
