@@ -14,6 +14,7 @@
 #include "scheduler/cost_model.h"
 #include "scheduler/engine_arbiter.h"
 #include "scheduler/journal.h"
+#include "scheduler/prefix_copy.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -307,17 +308,27 @@ static void refuse(struct engine_loop *l, struct request *r, int rc)
     request_destroy(&r);
 }
 
+/* The scheduler is not asked, so a replay could not go on from here. */
+static void copy_prefix(struct engine_loop *l, struct request *r)
+{
+    journal_gap(l->opt.journal);
+    prefix_copy_run(r->copy, l->opt.sched.kv, l->opt.kv, &r->key);
+}
+
 /* A question is answered at once, between two steps. */
 static void answer_dry_run(struct engine_loop *l, struct request *r)
 {
-    const struct event e = {
+    struct event e = {
         .request = r->id,
         .kind = EVENT_END,
         .finish = FINISH_DRY_RUN,
         .token = -1,
-        .probe = sched_probe(l->sched, r),
     };
 
+    if (r->copy != NULL)
+        copy_prefix(l, r);
+    else
+        e.probe = sched_probe(l->sched, r);
     queue_wait_room(l->opt.queue, 1);
     queue_emit(l->opt.queue, &e);
     queue_publish(l->opt.queue, &l->stats);

@@ -166,6 +166,16 @@ static void end(struct journal *j)
     pthread_mutex_unlock(&j->lock);
 }
 
+void journal_gap(struct journal *j)
+{
+    if (j == NULL)
+        return;
+    pthread_mutex_lock(&j->lock);
+    j->n_missing++;
+    j->n_dropped++;
+    pthread_mutex_unlock(&j->lock);
+}
+
 /* ---- the lines ---- */
 
 static void put_sched(struct journal *j, const struct sched_options *o)

@@ -22,6 +22,8 @@
  * the ring is full whole lines are dropped and counted, and the next line that fits is preceded by
  * {"dropped":n}: what follows cannot be replayed, and the replay says so there.
  *
+ * The same stands where blocks were copied beside the scheduler (prefix_copy.h).
+ *
  * The journal holds the token ids of prompts and answers: it is as confidential as the texts.
  *
  * Thread: journal_take() one other thread; the rest the engine thread.
@@ -69,6 +71,10 @@ void journal_io_done(struct journal *j, uint32_t copy, int rc);
 /* Before sched_commit(), with the same arguments. */
 void journal_commit(struct journal *j, const struct plan *plan, const int32_t *tokens,
                     uint64_t now_us);
+
+/* Blocks were copied into the cache or out of it, beside the scheduler: counts as a line that is
+ * lost, before the next one. */
+void journal_gap(struct journal *j);
 
 /* ---- the other thread ---- */
 

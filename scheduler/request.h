@@ -85,6 +85,7 @@ struct request {
     uint32_t second_at;   /* where the second of two texts begins that are read together; 0: there
                            * is one */
     bool is_dry_run;      /* only asks: its one event is an EVENT_END with `probe` filled in */
+    struct prefix_copy *copy; /* of a dry run: what it copies instead (prefix_copy.h), or NULL */
     uint32_t n_stop_ids;
     int32_t stop_ids[REQUEST_MAX_STOP_IDS];
     struct sampling sampling; /* sampling.bias points behind the request's own memory */
