@@ -10,10 +10,12 @@
 #include "core/base/hold.h"
 #include "core/base/log.h"
 #include "core/base/utf8.h"
+#include "core/base/version.h"
 #include "core/formats/gguf/gguf.h"
 #include "core/formats/hf/model.h"
 #include "core/formats/model_folder.h"
 #include "core/model/model.h"
+#include "core/model/weight_cache.h"
 #include "core/runtime/runner.h"
 #include "core/runtime/thread_pool.h"
 #include "core/tokenizer/tokenizer.h"
@@ -27,6 +29,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 /* A bar on a terminal, redrawn at most at every whole per cent. */
 struct progress {
@@ -189,6 +192,30 @@ struct origin {
     bool only_plan;
 };
 
+/* A later version may compute other bits. */
+static void identify(struct instance *e, const struct gguf *g, const struct config *c)
+{
+    struct {
+        uint64_t model_bytes, directory[2], samples[2];
+        uint64_t context, kv_type, load_type;
+        char version[64];
+    } what = {0};
+    struct weight_cache_id id;
+    XXH128_hash_t hash;
+
+    weight_cache_identify(&id, g, NULL, 0);
+    what.model_bytes = id.model_bytes;
+    memcpy(what.directory, id.directory, sizeof(what.directory));
+    memcpy(what.samples, id.samples, sizeof(what.samples));
+    what.context = e->model->shape.n_ctx;
+    what.kv_type = (uint64_t)c->kv_type;
+    what.load_type = (uint64_t)c->load_type;
+    snprintf(what.version, sizeof(what.version), "%s", quire_version());
+    hash = XXH3_128bits(&what, sizeof(what));
+    e->kv_id[0] = hash.low64;
+    e->kv_id[1] = hash.high64;
+}
+
 static int load_model(struct instance *e, const struct config *c, const struct origin *from,
                       char *err, size_t err_len)
 {
@@ -218,6 +245,8 @@ static int load_model(struct instance *e, const struct config *c, const struct o
     }
     if (rc == 0)
         instance_read_sampling(&e->sampling, g, c);
+    if (rc == 0 && c->slot_save_path[0] != '\0')
+        identify(e, g, c);
     if (gguf_check_read(g, err, err_len) < 0)
         rc = ERR_IO;
     gguf_close(&g);

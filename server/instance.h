@@ -47,6 +47,8 @@ struct instance {
     enum kern_isa isa;
     enum kern_kv kv_type;
     uint32_t threads;
+    uint64_t kv_id[2]; /* of the file and the settings that keys and values depend on; with
+                        * slot_save_path only */
     struct sched_options sched; /* ready for engine_loop_create() */
 };
 

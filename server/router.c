@@ -13,6 +13,7 @@
 #include "server/api/engine_client.h"
 #include "server/api/kept_responses.h"
 #include "server/api/response/response_writer.h"
+#include "server/api/slot_call.h"
 #include "server/api/text_endpoints.h"
 #include "server/auth/tenants.h"
 #include "server/model_router.h"
@@ -70,6 +71,14 @@ static void on_work(void *ud, struct http_call *call)
 
     if (engine != NULL)
         work->start(engine, call, work->wire_format, &scan);
+}
+
+static void on_slot(void *ud, struct http_call *call)
+{
+    struct served_model *h = model_for(ud, call);
+
+    if (h != NULL)
+        slot_call_start(h->engine, call);
 }
 
 static void on_props(void *ud, struct http_call *call)

@@ -19,11 +19,13 @@ int served_model_open(struct served_model *h, const struct served_model_shared *
         .text_pool = shared->text_pool,
         .constraint_pool = shared->constraint_pool,
         .keeper = shared->keeper,
+        .slots = &h->slots,
         .memory = shared->memory,
     };
 
     *h = (struct served_model){.model = *model};
     metrics_init(&h->metrics);
+    slots_init(&h->slots, shared->options->slot_save_path);
     if (engine_client_create(&h->engine, &engine) < 0) {
         snprintf(err, err_len, "no memory for %u requests", model->max_outstanding);
         return ERR_NOMEM;
@@ -38,6 +40,7 @@ int served_model_open(struct served_model *h, const struct served_model_shared *
 void served_model_close(struct served_model *h)
 {
     engine_client_destroy(&h->engine);
+    slots_release(&h->slots);
     journal_file_close(&h->journal);
 }
 

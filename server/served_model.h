@@ -13,6 +13,7 @@
 #include "server/admin/debug.h"
 #include "server/admin/info.h"
 #include "server/api/server_options.h"
+#include "server/api/slot_call.h"
 #include "server/engine_io/swap_transfers.h"
 #include "server/metrics/metrics.h"
 
@@ -39,6 +40,7 @@ struct served_model { /* zero is closed */
     struct journal_file *journal;
     struct debug debug;
     struct swap_transfers transfers;
+    struct slots slots;
 };
 
 /* `h` stays where it is until served_model_close(). On failure `err` has a sentence. */

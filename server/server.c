@@ -25,6 +25,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* Connections beyond the requests that may be outstanding: health checks, metrics, keep-alive. */
 #define EXTRA_CONNECTIONS 256
@@ -259,6 +261,18 @@ static int open_keeper(struct server *s, char *err, size_t err_len)
     return response_keeper_open(&s->keeper, &o, err, err_len);
 }
 
+static int check_slot_folder(const struct server *s, char *err, size_t err_len)
+{
+    const char *path = or_empty(s->opt.slot_save_path);
+    struct stat st;
+
+    if (path[0] == '\0' || (stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
+                            access(path, R_OK | W_OK | X_OK) == 0))
+        return 0;
+    snprintf(err, err_len, "slot_save_path '%s' is no folder that can be read and written", path);
+    return ERR_IO;
+}
+
 /* Limits and checks for clients on the network. */
 static int open_locks(struct server *s, char *err, size_t err_len)
 {
@@ -363,7 +377,9 @@ static int open_parts(struct server *s, char *err, size_t err_len)
     rc = open_pools(s);
     if (rc < 0)
         return snprintf(err, err_len, "the pools of the parsing threads cannot be set up"), rc;
-    rc = open_keeper(s, err, err_len);
+    rc = check_slot_folder(s, err, err_len);
+    if (rc == 0)
+        rc = open_keeper(s, err, err_len);
     if (rc == 0)
         rc = open_models(s, err, err_len);
     if (rc == 0)

@@ -120,6 +120,7 @@ static const struct request_doc {
     {"OllamaRefusedRequest", "OllamaRefusedRequest", 0, "[]"},
     {"TokenizeRequest", "TokenizeRequest", 0, "[]"},
     {"DetokenizeRequest", "DetokenizeRequest", 0, "['tokens']"},
+    {"SlotActionRequest", "SlotActionRequest", 0, "[]"},
 };
 #define N_REQUESTS (sizeof(requests) / sizeof(requests[0]))
 

@@ -21,15 +21,21 @@
 /* Cached prefixes and constraints are shared by requests of the same tenant with the same salt. The
  * name ends where the salt begins, and the seed is secret, so that no client can make its salt meet
  * another's. */
-static uint64_t salt_of(const struct api_request *p, const struct api_headers *headers)
+uint64_t api_request_salt(const char *tenant, const char *cache_salt, uint64_t seed)
 {
     char text[WEIGHTS_MAX_NAME + PARAMS_MAX_SALT + 2] = "";
-    const char *tenant = headers->tenant != NULL ? headers->tenant : "";
-    const size_t n = strlen(tenant) + 1, n_salt = strlen(p->params.cache_salt);
+    const size_t n = strlen(tenant) + 1, n_salt = strlen(cache_salt);
 
     memcpy(text, tenant, n);
-    memcpy(text + n, p->params.cache_salt, n_salt);
-    return XXH3_64bits_withSeed(text, n + n_salt, headers->salt_seed);
+    memcpy(text + n, cache_salt, n_salt);
+    return XXH3_64bits_withSeed(text, n + n_salt, seed);
+}
+
+static uint64_t salt_of(const struct api_request *p, const struct api_headers *headers)
+{
+    const char *tenant = headers->tenant != NULL ? headers->tenant : "";
+
+    return api_request_salt(tenant, p->params.cache_salt, headers->salt_seed);
 }
 
 /* Choices of one prompt differ by their seeds; the same seed gives the same n choices. The first

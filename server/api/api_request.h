@@ -58,4 +58,8 @@ void api_request_release(struct api_request *p);
 /* What the requests may take at most: prompts and max_tokens. */
 uint64_t api_request_n_tokens(const struct api_request *p);
 
+/* The prefix cache of a tenant ("": of all without one) and of those with the same cache_salt
+ * ("": none) is their own; `seed` is the server's. */
+uint64_t api_request_salt(const char *tenant, const char *cache_salt, uint64_t seed);
+
 #endif

@@ -7,6 +7,7 @@
 #include "core/base/mem.h"
 #include "server/api/admission.h"
 #include "server/api/chat/chat.h"
+#include "server/api/slot_call.h"
 #include "server/auth/tenants.h"
 #include "server/http/http_call.h"
 
@@ -67,6 +68,9 @@ static void make_rules(struct completion *c)
                                      .min_tokens = p->min_tokens};
     c->rules.includes_stop = p->includes_stop;
     c->rules.shows_special = p->shows_special;
+    c->rules.slot = p->slot;
+    c->rules.keeps_tokens = slots_are_on(c->api.engine->slots) && p->cache_salt[0] == '\0' &&
+                            (p->form & PARAMS_POOLED) == 0;
     c->rules.preserved = p->preserved;
     c->rules.n_preserved = p->n_preserved;
     c->rules.has_shares = p->sampling.wants_shares;

@@ -5,7 +5,9 @@
 #include "core/base/list.h"
 #include "core/base/log.h"
 #include "server/api/refusal.h"
+#include "server/api/slot_call.h"
 #include "server/http/http_call.h"
+#include "server/slots/slot_table.h"
 
 #include <string.h>
 
@@ -281,6 +283,16 @@ static void go_on(struct completion *c)
     completion_post(c);
 }
 
+/* Its text can be saved from now on. */
+static void keep_slot(struct completion *c, const struct choice *choice)
+{
+    const struct slot_name name = {c->api.tenant, c->rules.slot + choice->index};
+    const struct token_list *ids = &choice->prompt->ids;
+
+    slot_table_set(&c->api.engine->slots->table, &name, (struct slot_text){ids->ids, ids->n},
+                   (struct slot_text){choice->tokens.ids, choice->tokens.n});
+}
+
 static void on_end(struct completion *c, uint32_t i, const struct event *e)
 {
     const struct response_usage *u = &c->answer.usage;
@@ -296,6 +308,8 @@ static void on_end(struct completion *c, uint32_t i, const struct event *e)
     choice->total_us = now - c->api.arrival_us;
     choice->blocked_us = blocked_us(c, &e->times, now);
     choice_end(choice, e->finish, &c->api.engine->scratch);
+    if (c->rules.keeps_tokens)
+        keep_slot(c, choice);
     count_end(c, choice, &e->times);
     note_end(c, choice, &e->times);
     if (c->api.call != NULL && completion_is_failure(c, choice, &error))

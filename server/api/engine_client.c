@@ -41,6 +41,7 @@ int engine_client_create(struct engine_client **out, const struct engine_client_
     engine->text_pool = o->text_pool;
     engine->constraint_pool = o->constraint_pool;
     engine->keeper = o->keeper;
+    engine->slots = o->slots;
     engine->memory = o->memory;
     buf_init(&engine->scratch, (size_t)1 << 20); /* one token's text */
     buf_init(&engine->frame, HTTP_MAX_REPLY);

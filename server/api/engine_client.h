@@ -28,6 +28,7 @@
 struct request_memory;
 struct tenants;
 struct response_keeper;
+struct slots;
 struct worker_pool;
 
 /* What posts requests and gets their events: embedded in a completion or a probe, and alive until
@@ -46,6 +47,7 @@ struct engine_client {                   /* read by completions, dry runs and en
     struct worker_pool *text_pool;       /* parses requests: templates and tokens */
     struct worker_pool *constraint_pool; /* the same for requests with a schema or a grammar */
     struct response_keeper *keeper;      /* NULL: responses are not kept */
+    struct slots *slots;                 /* the model's; NULL: there are none */
     struct request_memory *memory;       /* what requests hold outside the KV cache */
     struct queue *queue; /* attached later, as is http */
     bool is_draining;
@@ -63,6 +65,7 @@ struct engine_client_options { /* see struct engine_client */
     struct tenants *tenants;
     struct worker_pool *text_pool, *constraint_pool;
     struct response_keeper *keeper;
+    struct slots *slots;
     struct request_memory *memory;
 };
 

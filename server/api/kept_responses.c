@@ -7,7 +7,7 @@
 #include "core/base/list.h"
 #include "core/base/mem.h"
 #include "server/api/server_options.h"
-#include "server/auth/api_keys.h"
+#include "server/auth/auth.h"
 #include "server/http/http_call.h"
 #include "server/responses/response_keeper.h"
 
@@ -102,18 +102,6 @@ static int read_page(struct asker *a)
     return 0;
 }
 
-/* As an API call's (api_call.c). */
-static void read_owner(struct asker *a, const struct server_options *server)
-{
-    const struct key *key = http_call_owner(a->call);
-    const char *name = server->tenant_header;
-    const char *value = name[0] != '\0' ? http_call_header(a->call, name) : NULL;
-
-    if (key != NULL)
-        value = key->spec.tenant;
-    snprintf(a->owner, sizeof(a->owner), "%s", value != NULL ? value : "");
-}
-
 static int read_call(struct asker *a, const struct server_options *server)
 {
     const char *id = http_call_tail(a->call), *stream = http_call_query(a->call, "stream");
@@ -125,7 +113,7 @@ static int read_call(struct asker *a, const struct server_options *server)
         return api_error_set(&a->error, 400, "stream", NULL,
                              "'stream' is not supported: a kept response comes as a whole");
     a->deletes = http_call_is(a->call, HTTP_DELETE);
-    read_owner(a, server);
+    auth_tenant(a->call, server->tenant_header, a->owner, sizeof(a->owner));
     return a->page == KEPT_RESPONSES_ITEMS ? read_page(a) : 0;
 }
 

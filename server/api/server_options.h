@@ -49,6 +49,7 @@ struct server_model { /* a served model; what it points to is borrowed */
     uint32_t block_tokens;   /* tokens in a block */
     uint64_t n_params, size; /* parameters; bytes of the file */
     const char *kv_type;     /* what keys and values are stored as */
+    uint64_t kv_id[2];       /* of the model and the settings that they depend on */
     enum pooling pooling;    /* of embeddings */
     bool keeps_tokens;       /* where nothing else is asked, each token has a vector */
     uint32_t n_labels;       /* of its classifier; 0: it has none */
@@ -99,6 +100,7 @@ struct server_options {
     uint64_t salt_seed; /* filled in by server_create() */
     const struct server_model *models; /* [n_models], copied; the first is the default */
     uint32_t n_models;                 /* 1 to SERVER_MAX_MODELS */
+    const char *slot_save_path; /* a folder; NULL or "" = slots are not saved */
     const char *responses_db; /* path; NULL or "" = responses are not kept */
     uint32_t responses_days;
     uint64_t responses_size;

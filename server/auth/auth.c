@@ -8,6 +8,7 @@
 #include "server/http/retry_after.h"
 #include "server/metrics/metrics.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -139,4 +140,14 @@ int auth_admit(struct auth *g, struct http_call *call, unsigned flags)
     if (g->keys == NULL && check_tenant(g, call, flags) < 0)
         return ERR_CANCELED;
     return g->is_loading && (flags & AUTH_EARLY) == 0 ? refuse_loading(g, call) : 0;
+}
+
+void auth_tenant(const struct http_call *call, const char *tenant_header, char *out, size_t size)
+{
+    const struct key *key = http_call_owner(call);
+    const char *value = tenant_header[0] != '\0' ? http_call_header(call, tenant_header) : NULL;
+
+    if (key != NULL)
+        value = key->spec.tenant;
+    snprintf(out, size, "%s", value != NULL ? value : "");
 }

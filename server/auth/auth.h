@@ -13,6 +13,7 @@
 #define SERVER_AUTH_AUTH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct http_call;
@@ -46,6 +47,10 @@ struct auth {
 
 /* 0, or a negative ERR_*: then the call has been answered. */
 int auth_admit(struct auth *g, struct http_call *call, unsigned flags);
+
+/* Whose a call is: its key's tenant or, where no keys are needed, what the header of that name says;
+ * "" without either. out has room for WEIGHTS_MAX_NAME + 2 bytes. */
+void auth_tenant(const struct http_call *call, const char *tenant_header, char *out, size_t size);
 
 /* Retry-After for an answer that is given while models are loaded. */
 void auth_set_retry(const struct auth *g, struct http_call *call);

@@ -160,6 +160,7 @@ static int make_server(struct service *s, const struct server_model *models)
         .tenant_weights = c->tenant_weights,
         .max_tenants = (uint32_t)c->max_tenants,
         .tenant_limit = (uint32_t)c->tenant_limit,
+        .slot_save_path = c->slot_save_path,
         .responses_db = c->responses_db,
         .responses_days = (uint32_t)c->responses_days,
         .responses_size = c->responses_size,

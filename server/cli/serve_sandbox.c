@@ -45,6 +45,8 @@ static void add_server(struct sandbox_paths *p, const struct config *c)
     sandbox_read_replaced(p, c->tls_certificate);
     sandbox_read_replaced(p, c->tls_key);
     sandbox_allow_folder_of(p, c->log_file, LANDLOCK_APPEND);
+    if (c->slot_save_path[0] != '\0')
+        sandbox_allow(p, c->slot_save_path, LANDLOCK_READ | LANDLOCK_CHANGE);
     sandbox_allow_folder_of(p, c->unix_socket, LANDLOCK_REMOVE);
 }
 

@@ -1,7 +1,8 @@
 /* server/api/formats/llamacpp.c - answers of POST /completion and /infill, in the shape of
  * llama-server.
  *
- * There are no slots: id_slot is the number of the choice.
+ * A slot is a name for a text (server/slots): id_slot is the request's, or 0, plus the number of
+ * the choice.
  */
 #include "server/api/response/response_writer.h"
 
@@ -154,7 +155,8 @@ static void open_object(struct buf *out, const struct choice *c)
 {
     buf_printf(out, "{\"index\":%u,\"content\":", c->index);
     json_add_string(out, c->text.data, c->text.len);
-    buf_printf(out, ",\"tokens\":[%s],\"id_slot\":%u", c->ids.len > 0 ? c->ids.data : "", c->index);
+    buf_printf(out, ",\"tokens\":[%s],\"id_slot\":%u", c->ids.len > 0 ? c->ids.data : "",
+               c->rules->slot + c->index);
 }
 
 static void add_probabilities(struct buf *out, const struct choice *c)

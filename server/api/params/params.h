@@ -128,6 +128,7 @@ struct params {
     struct stop_list stop;
     char cache_salt[PARAMS_MAX_SALT + 1]; /* "" = none */
     struct constraint_spec constraint;    /* NONE where there is none; its value is the tree's */
+    uint32_t slot;             /* of the first choice: a name for its text (server/slots) */
     bool is_lazy;              /* it begins at one of the triggers */
     const cJSON *triggers;     /* as struct constraint_spec has them; NULL: none */
     uint32_t n_preserved;      /* control tokens that are text in the answer */

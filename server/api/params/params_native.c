@@ -219,9 +219,16 @@ int params_parse_cache_prompt(const struct field_args *a)
     return field_bool(a->v, a->name, &ignored, a->e);
 }
 
+/* -1: whichever is free. */
 int params_parse_id_slot(const struct field_args *a)
 {
-    return check_int(a, -1);
+    double id;
+
+    if (check_int(a, -1) < 0)
+        return ERR_INVAL;
+    id = a->v->valuedouble;
+    a->p->slot = id >= 0 ? (uint32_t)id : 0;
+    return 0;
 }
 
 int params_parse_n_keep(const struct field_args *a)

@@ -68,6 +68,7 @@ void choice_release(struct choice *c)
     output_parser_release(&c->output);
     buf_release(&c->text);
     buf_release(&c->ids);
+    token_list_release(&c->tokens);
     buf_release(&c->entries);
 }
 
@@ -190,6 +191,8 @@ bool choice_token(struct choice *c, const struct event *e, struct buf *scratch)
     thinks = c->rules->style != NULL && output_parser_is_thinking(&c->output);
     c->n_thinking += thinks;
     add_id(c, e->token);
+    if (c->rules->keeps_tokens && token_list_add(&c->tokens, e->token, SIZE_MAX) < 0)
+        token_list_release(&c->tokens);
     if (c->rules->wants_logprobs && !(thinks && c->rules->skips_thoughts))
         add_logprob(c, e);
     if (e->is_eog)

@@ -55,6 +55,8 @@ struct choice_rules { /* the same for all choices of a request */
     bool includes_stop, shows_special;
     const int32_t *preserved;         /* [n_preserved] control tokens that are text */
     uint32_t n_preserved;
+    bool keeps_tokens;                /* all that are generated, for a slot */
+    uint32_t slot;                    /* of the first choice */
     bool skips_thoughts;              /* log-probabilities are those of the text alone */
     bool has_shares, tokens_as_ids;   /* log-probabilities are shares; tokens are told by ids */
     uint32_t n_indent;                /* 0, or how many blanks a line must begin with */
@@ -81,6 +83,7 @@ struct choice {
     struct logprobs logprobs; /* not yet sent */
     struct buf entries;       /* the same as a chat has them: "{…},{…}" */
     struct buf ids;           /* "1,2,3", not yet sent */
+    struct token_list tokens; /* with keeps_tokens: as far as there was memory */
     uint64_t n_chars;         /* decoded so far, sent or not */
     uint32_t n_scores_due; /* prompt tokens whose score has not come: until then nothing goes out */
     uint32_t n_tokens, n_thinking; /* generated; of them inside thoughts */

@@ -1,0 +1,346 @@
+/* server/slots/slot_file.c - see slot_file.h. */
+#include "server/slots/slot_file.h"
+
+#include "core/base/err.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#define MAGIC "quireslt"
+#define VERSION 1
+#define BYTE_ORDER_MARK 0x01020304u
+#define BLOCK 16 /* tokens */
+
+struct header {
+    char magic[8];
+    uint32_t version, byte_order;
+    uint64_t kv_id[2];
+    uint64_t owner, block_bytes;
+    uint32_t n_ids, n_blocks;
+    uint64_t sum; /* of the header with 0 here, the ids and the sums */
+};
+
+struct slot_file {
+    int fd;
+    struct header head;
+    int32_t *ids;   /* [head.n_ids] */
+    uint64_t *sums; /* [head.n_blocks] */
+    char *path, *part; /* `part`: while it is written */
+};
+
+static const char *last_part(const struct slot_file *f)
+{
+    const char *slash = strrchr(f->path, '/');
+
+    return slash != NULL ? slash + 1 : f->path;
+}
+
+/* ---- errors ---- */
+
+static int refuse(const struct slot_file *f, struct api_error *e, const char *why)
+{
+    return api_error_set(e, 400, "filename", NULL, "the file '%s' %s", last_part(f), why);
+}
+
+static int fail(const struct slot_file *f, struct api_error *e, const char *what)
+{
+    const int number = errno;
+
+    log_error("slots", "file=%s %s=failed errno=%d", last_part(f), what, number);
+    return api_error_set(e, 503, "filename", NULL, "the file '%s' cannot be %s: %s", last_part(f),
+                         what, strerror(number));
+}
+
+/* ---- life ---- */
+
+bool slot_file_is_name(const char *name)
+{
+    const size_t n = strlen(name);
+
+    if (n == 0 || n > SLOT_FILE_MAX_NAME || name[0] == '.')
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)name[i] < ' ' || name[i] == '/' || name[i] == '\\' || name[i] == 127)
+            return false;
+    return true;
+}
+
+static int make(struct slot_file **out, const char *folder, const char *name, struct api_error *e)
+{
+    const size_t n = strlen(folder) + strlen(name) + 2;
+    struct slot_file *f = mem_calloc(1, sizeof(*f));
+
+    *out = f;
+    if (f == NULL)
+        return api_error_no_memory(e);
+    f->fd = -1;
+    f->path = mem_alloc(n);
+    if (f->path == NULL) {
+        slot_file_close(out);
+        return api_error_no_memory(e);
+    }
+    snprintf(f->path, n, "%s/%s", folder, name);
+    return 0;
+}
+
+void slot_file_close(struct slot_file **file)
+{
+    struct slot_file *f = file != NULL ? *file : NULL;
+
+    if (f == NULL)
+        return;
+    if (f->fd >= 0)
+        close(f->fd);
+    if (f->fd >= 0 && f->part != NULL)
+        unlink(f->part);
+    mem_free(f->ids);
+    mem_free(f->sums);
+    mem_free(f->path);
+    mem_free(f->part);
+    mem_free(f);
+    *file = NULL;
+}
+
+const int32_t *slot_file_ids(const struct slot_file *f, uint32_t *n_ids)
+{
+    *n_ids = f->head.n_ids;
+    return f->ids;
+}
+
+uint32_t slot_file_n_blocks(const struct slot_file *f)
+{
+    return f->head.n_blocks;
+}
+
+/* ---- where what lies ---- */
+
+static uint64_t ids_bytes(const struct slot_file *f)
+{
+    return (uint64_t)f->head.n_ids * sizeof(*f->ids);
+}
+
+static uint64_t sums_bytes(const struct slot_file *f)
+{
+    return (uint64_t)f->head.n_blocks * sizeof(*f->sums);
+}
+
+static uint64_t place_of(const struct slot_file *f, uint32_t block)
+{
+    return sizeof(f->head) + ids_bytes(f) + sums_bytes(f) + block * f->head.block_bytes;
+}
+
+uint64_t slot_file_bytes(const struct slot_file *f)
+{
+    return place_of(f, f->head.n_blocks);
+}
+
+static int take_memory(struct slot_file *f)
+{
+    f->ids = mem_alloc(ids_bytes(f) + 1);
+    f->sums = mem_calloc((size_t)f->head.n_blocks + 1, sizeof(*f->sums));
+    return f->ids != NULL && f->sums != NULL ? 0 : ERR_NOMEM;
+}
+
+static uint64_t sum_of(const struct slot_file *f)
+{
+    struct header head = f->head;
+    uint64_t sum;
+
+    head.sum = 0;
+    sum = XXH3_64bits(&head, sizeof(head));
+    sum = XXH3_64bits_withSeed(f->ids, ids_bytes(f), sum);
+    return XXH3_64bits_withSeed(f->sums, sums_bytes(f), sum);
+}
+
+static int move(int fd, void *bytes, uint64_t n, uint64_t at, bool is_write)
+{
+    uint8_t *p = bytes;
+
+    while (n > 0) {
+        const ssize_t got = is_write ? pwrite(fd, p, n, (off_t)at) : pread(fd, p, n, (off_t)at);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got == 0)
+            errno = EIO;
+        if (got <= 0)
+            return ERR_IO;
+        p += got;
+        at += (uint64_t)got;
+        n -= (uint64_t)got;
+    }
+    return 0;
+}
+
+/* ---- writing ---- */
+
+/* A name that no client can give. */
+static int open_part(struct slot_file *f, struct api_error *e)
+{
+    static atomic_uint n_made;
+    const size_t n = strlen(f->path) + 32;
+    const size_t n_folder = (size_t)(last_part(f) - f->path);
+
+    f->part = mem_alloc(n);
+    if (f->part == NULL)
+        return api_error_no_memory(e);
+    snprintf(f->part, n, "%.*s.slot-%ld-%u", (int)n_folder, f->path, (long)getpid(),
+             atomic_fetch_add(&n_made, 1));
+    f->fd = open(f->part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return f->fd >= 0 ? 0 : fail(f, e, "written");
+}
+
+int slot_file_create(struct slot_file **out, const char *folder, const char *name,
+                     const struct slot_file_owner *owner, const int32_t *ids, uint32_t n_ids,
+                     uint32_t n_blocks, struct api_error *e)
+{
+    int rc = make(out, folder, name, e);
+    struct slot_file *f = *out;
+
+    if (rc < 0)
+        return rc;
+    f->head = (struct header){.magic = MAGIC,
+                              .version = VERSION,
+                              .byte_order = BYTE_ORDER_MARK,
+                              .kv_id = {owner->kv_id[0], owner->kv_id[1]},
+                              .owner = owner->owner,
+                              .block_bytes = owner->block_bytes,
+                              .n_ids = n_ids,
+                              .n_blocks = n_blocks};
+    if (take_memory(f) < 0)
+        rc = api_error_no_memory(e);
+    else
+        memcpy(f->ids, ids, ids_bytes(f));
+    if (rc == 0)
+        rc = open_part(f, e);
+    if (rc < 0)
+        slot_file_close(out);
+    return rc;
+}
+
+int slot_file_write(struct slot_file *f, uint32_t first, uint32_t n, const uint8_t *bytes,
+                    struct api_error *e)
+{
+    const size_t size = f->head.block_bytes;
+
+    for (uint32_t i = 0; i < n; i++)
+        f->sums[first + i] = XXH3_64bits(bytes + i * size, size);
+    if (move(f->fd, (uint8_t *)bytes, n * size, place_of(f, first), true) < 0)
+        return fail(f, e, "written");
+    return 0;
+}
+
+int slot_file_finish(struct slot_file *f, struct api_error *e)
+{
+    uint64_t at = sizeof(f->head);
+
+    f->head.sum = sum_of(f);
+    if (move(f->fd, &f->head, sizeof(f->head), 0, true) < 0 ||
+        move(f->fd, f->ids, ids_bytes(f), at, true) < 0 ||
+        move(f->fd, f->sums, sums_bytes(f), at + ids_bytes(f), true) < 0 || fsync(f->fd) < 0 ||
+        rename(f->part, f->path) < 0)
+        return fail(f, e, "written");
+    mem_free(f->part);
+    f->part = NULL;
+    return 0;
+}
+
+/* ---- reading ---- */
+
+static int refuse_missing(const struct slot_file *f, struct api_error *e)
+{
+    return api_error_set(e, 404, "filename", "not_found", "there is no saved slot '%s'",
+                         last_part(f));
+}
+
+static int check_head(const struct slot_file *f, const struct slot_file_owner *owner,
+                      struct api_error *e)
+{
+    const struct header *h = &f->head;
+
+    if (memcmp(h->magic, MAGIC, sizeof(h->magic)) != 0 || h->byte_order != BYTE_ORDER_MARK)
+        return refuse(f, e, "is no saved slot");
+    if (h->version != VERSION)
+        return refuse(f, e, "is a saved slot of another version");
+    if (h->owner != owner->owner)
+        return refuse_missing(f, e);
+    if (h->kv_id[0] != owner->kv_id[0] || h->kv_id[1] != owner->kv_id[1] ||
+        h->block_bytes != owner->block_bytes)
+        return refuse(f, e, "was saved with another model, kv_type or max_context");
+    if (h->n_ids > owner->max_tokens || h->n_blocks > h->n_ids / BLOCK)
+        return refuse(f, e, "is damaged: its sizes cannot be");
+    return 0;
+}
+
+static int read_tables(struct slot_file *f, const struct slot_file_owner *owner,
+                       struct api_error *e)
+{
+    const uint64_t at = sizeof(f->head);
+
+    if (take_memory(f) < 0)
+        return api_error_no_memory(e);
+    if (move(f->fd, f->ids, ids_bytes(f), at, false) < 0 ||
+        move(f->fd, f->sums, sums_bytes(f), at + ids_bytes(f), false) < 0)
+        return fail(f, e, "read");
+    if (f->head.sum != sum_of(f))
+        return refuse(f, e, "is damaged: its checksum is wrong");
+    for (uint32_t i = 0; i < f->head.n_ids; i++)
+        if (f->ids[i] < 0 || (uint32_t)f->ids[i] >= owner->n_vocab)
+            return refuse(f, e, "is damaged: a token that the model does not have");
+    return 0;
+}
+
+static int read_all(struct slot_file *f, const struct slot_file_owner *owner, struct api_error *e)
+{
+    struct stat s;
+    int rc;
+
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (f->fd < 0 && (errno == ENOENT || errno == ELOOP))
+        return refuse_missing(f, e);
+    if (f->fd < 0 || fstat(f->fd, &s) < 0)
+        return fail(f, e, "read");
+    if (!S_ISREG(s.st_mode) || (uint64_t)s.st_size < sizeof(f->head))
+        return refuse(f, e, "is no saved slot");
+    if (move(f->fd, &f->head, sizeof(f->head), 0, false) < 0)
+        return fail(f, e, "read");
+    rc = check_head(f, owner, e);
+    if (rc < 0)
+        return rc;
+    if ((uint64_t)s.st_size != slot_file_bytes(f))
+        return refuse(f, e, "is damaged: it is cut, or longer than it says");
+    return read_tables(f, owner, e);
+}
+
+int slot_file_open(struct slot_file **out, const char *folder, const char *name,
+                   const struct slot_file_owner *owner, struct api_error *e)
+{
+    int rc = make(out, folder, name, e);
+
+    if (rc == 0)
+        rc = read_all(*out, owner, e);
+    if (rc < 0)
+        slot_file_close(out);
+    return rc;
+}
+
+int slot_file_read(struct slot_file *f, uint32_t first, uint32_t n, uint8_t *bytes,
+                   struct api_error *e)
+{
+    const size_t size = f->head.block_bytes;
+
+    if (move(f->fd, bytes, n * size, place_of(f, first), false) < 0)
+        return fail(f, e, "read");
+    for (uint32_t i = 0; i < n; i++)
+        if (f->sums[first + i] != XXH3_64bits(bytes + i * size, size))
+            return refuse(f, e, "is damaged: a block's checksum is wrong");
+    return 0;
+}
