@@ -1,5 +1,5 @@
-/* server/slots/slot_table.h - the texts of slots, as token ids: what llama-server's actions on slots
- * save.
+/* server/slots/slot_table.h - the texts of slots, as token ids: what llama-server's actions on
+ * slots save.
  *
  * Sequences share one paged cache here, so a slot is a name: the latest text of a tenant whose
  * request said id_slot. Their keys and values stay in the prefix cache like all others.

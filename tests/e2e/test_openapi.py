@@ -100,7 +100,8 @@ def test_routes_are_served(doc, server):
         url = path.replace("{model}", "quire-demo")
         other = "POST" if method == "GET" else "GET"
         r = server.request(method, url, {} if method == "POST" else None)
-        assert r.status in (200, 400) or (path, method, r.status) == ("/props", "POST", 501), (method, path, r.status)
+        is_off = path in ("/props", "/slots/{id_slot}") and method == "POST"
+        assert r.status in ((200, 400, 501) if is_off else (200, 400)), (method, path, r.status)
         if (path, other) in taken:
             continue
         r = server.request(other, url, {} if other == "POST" else None)
@@ -256,6 +257,8 @@ def test_answers_are_as_described(doc, server):
     for path, method, o in operations(doc):
         if "{response_id}" in path:  # of kept responses: test_responses_store.py
             continue
+        if "{id_slot}" in path:  # with a setting: test_slots.py
+            continue
         if (path, method) == ("/props", "POST"):  # with a setting: test_endpoints.py
             continue
         content = o["responses"]["200"]["content"]
@@ -274,7 +277,7 @@ def test_answers_are_as_described(doc, server):
     for path, method, o in operations(doc):
         if "requestBody" in o:
             wrong = server.request(method, path, [])
-            assert wrong.status == 400
+            assert wrong.status == (501 if "{id_slot}" in path else 400)  # which is off
             error = o["responses"]["default"]["content"]["application/json"]["schema"]["$ref"]
             validate(doc, error.rsplit("/", 1)[1], wrong.json)
     validate(doc, "Error", server.get("/nowhere").json)

@@ -1,4 +1,4 @@
-/* tests/unit/scheduler/test_prefix_copy.c - blocks of a prefix out of the cache, and back into it. */
+/* tests/unit/scheduler/test_prefix_copy.c - blocks of a prefix out of the cache, and back in. */
 #include "core/base/err.h"
 #include "kvcache/kv_store.h"
 #include "scheduler/prefix_copy.h"
