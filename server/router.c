@@ -4,6 +4,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/version.h"
+#include "server/admin/anthropic_pages.h"
 #include "server/admin/info.h"
 #include "server/admin/ollama_pages.h"
 #include "server/admin/vllm_pages.h"
@@ -106,7 +107,10 @@ static void on_models(void *ud, struct http_call *call)
     const struct server_model *models[SERVER_MAX_MODELS];
     const uint32_t n = list_models(ud, models);
 
-    info_models(call, models, n);
+    if (anthropic_pages_are_wanted(call))
+        anthropic_pages_models(call, models, n);
+    else
+        info_models(call, models, n);
 }
 
 static void on_server_info(void *ud, struct http_call *call)
@@ -175,10 +179,12 @@ static void on_model(void *ud, struct http_call *call)
     const struct served_model *h =
         model_router_find(s->models, s->opt.n_models, http_call_tail(call));
 
-    if (h != NULL)
-        info_model(call, &h->model);
-    else
+    if (h == NULL)
         model_router_refuse(call, http_call_tail(call));
+    else if (anthropic_pages_are_wanted(call))
+        anthropic_pages_model(call, &h->model);
+    else
+        info_model(call, &h->model);
 }
 
 static void on_live(void *ud, struct http_call *call)
@@ -244,10 +250,12 @@ static void on_metrics(void *ud, struct http_call *call);
     ((flags) & AUTH_ANTHROPIC ? anthropic_messages_error                                           \
      : (flags) & AUTH_OLLAMA  ? ollama_error                                                       \
                               : NULL)
+#define ID_HEADER(flags) ((flags) & (AUTH_ANTHROPIC | AUTH_BY_VERSION) ? "Request-Id" : NULL)
+#define TAKES_ANY(flags) (((flags) & AUTH_OLLAMA) != 0)
 
 static const struct http_route routes[] = {
 #define ROUTE(path, also, tail, methods, id, handler, flags, body, reply, text)                    \
-    {path, methods, handler, ERRORS(flags), flags, also},
+    {path, methods, handler, ERRORS(flags), flags, also, ID_HEADER(flags), TAKES_ANY(flags)},
 #include "server/api/routes.inc"
 #undef ROUTE
 };

@@ -14,7 +14,9 @@
 #include "core/base/hold.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "server/admin/anthropic_pages.h"
 #include "server/api/engine_client.h"
+#include "server/api/response/response_writer.h"
 #include "server/auth/api_keys.h"
 #include "server/auth/tenants.h"
 #include "server/http/tls.h"
@@ -56,6 +58,8 @@ static bool on_hold(void *ud, int64_t bytes, bool may_refuse)
 
 static int on_admit(void *ud, struct http_call *call, unsigned flags)
 {
+    if ((flags & AUTH_BY_VERSION) != 0 && anthropic_pages_are_wanted(call))
+        http_call_render_errors(call, anthropic_messages_error);
     return auth_admit(&((struct server *)ud)->auth, call, flags);
 }
 

@@ -1,6 +1,7 @@
 /* server/api/api_request_chat.c - a conversation as tokens; see api_request_impl.h.
  *
- * Ollama's goes on from the tokens of an earlier one, and may lose messages where it is too long.
+ * Ollama's goes on from the tokens of an earlier one, and may lose messages where it is too long;
+ * Anthropic's may come with edits that take out of it what is old.
  */
 #include "server/api/api_request_impl.h"
 
@@ -164,6 +165,76 @@ static int drop_messages(struct api_request *p, const struct server_model *model
     return rc;
 }
 
+static void drop_prompt(struct prompt *prompt)
+{
+    mem_free(prompt->text);
+    token_list_release(&prompt->ids);
+    *prompt = (struct prompt){0};
+}
+
+/* The prompt of an edited conversation in place of *prompt. Where the edit saves too little, *prompt
+ * stays, and the edit has not been applied. */
+static int take_edited(struct api_request *p, const struct server_model *model,
+                       struct prompt *prompt, struct context_edit *edit)
+{
+    struct prompt edited = {0};
+    const int rc = take_turns(p, model, &edited);
+    size_t saved;
+
+    if (rc < 0) {
+        drop_prompt(&edited);
+        return rc;
+    }
+    saved = prompt->ids.n > edited.ids.n ? prompt->ids.n - edited.ids.n : 0;
+    if (saved < edit->clear_at_least) {
+        edit->n_cleared = 0;
+        drop_prompt(&edited);
+        return 0;
+    }
+    edit->n_tokens = (uint32_t)saved;
+    drop_prompt(prompt);
+    *prompt = edited;
+    return 0;
+}
+
+static int apply_edit(struct api_request *p, const struct server_model *model,
+                      struct prompt *prompt, struct context_edit *edit)
+{
+    struct conversation *c = &p->params.chat;
+    struct chat_message *messages = mem_dup(c->messages, c->n_messages * sizeof(*messages));
+    struct tool_call *calls = c->n_calls > 0 ? mem_dup(c->calls, c->n_calls * sizeof(*calls)) : NULL;
+    int rc = messages == NULL || (calls == NULL && c->n_calls > 0) ? ERR_NOMEM : 0;
+
+    if (rc == 0)
+        rc = context_edit_apply(edit, c, (uint32_t)prompt->ids.n, p->budget);
+    if (rc < 0)
+        rc = budget_error(p->budget) < 0 ? api_request_cannot_encode(p) : api_request_no_memory(p);
+    else if (edit->n_cleared > 0)
+        rc = take_edited(p, model, prompt, edit);
+    if (rc == 0 && edit->n_cleared == 0) {
+        memcpy(c->messages, messages, c->n_messages * sizeof(*messages));
+        for (uint32_t i = 0; i < c->n_calls; i++)
+            c->calls[i] = calls[i];
+    }
+    mem_free(messages);
+    mem_free(calls);
+    return rc;
+}
+
+static int apply_edits(struct api_request *p, const struct server_model *model,
+                       struct prompt *prompt)
+{
+    struct context_edits *edits = &p->params.edits;
+    int rc = 0;
+
+    edits->n_original = (uint32_t)prompt->ids.n;
+    for (uint32_t i = 0; rc == 0 && i < edits->n; i++)
+        rc = apply_edit(p, model, prompt, &edits->list[i]);
+    for (uint32_t i = 0; i < edits->n; i++) /* they were the tree's */
+        edits->list[i].exclude = edits->list[i].inputs_of = NULL;
+    return rc;
+}
+
 int api_request_take_chat(struct api_request *p, const struct server_model *model,
                           struct prompt *prompt)
 {
@@ -171,6 +242,8 @@ int api_request_take_chat(struct api_request *p, const struct server_model *mode
     struct chat_message *all;
     int rc = take_turns(p, model, prompt);
 
+    if (rc == 0 && p->params.edits.is_wanted)
+        return apply_edits(p, model, prompt);
     if (!p->params.drops_messages || n_all < 2 || !is_too_long(p, model, prompt, 1))
         return rc;
     all = mem_dup(p->params.chat.messages, n_all * sizeof(*all));

@@ -69,7 +69,7 @@ int api_request_too_long(struct api_request *p, const struct server_model *model
     return ERR_INVAL;
 }
 
-/* A prompt that is cut may be longer than the context; of one that is refused llama-server's
+/* A prompt that is cut or edited may be longer than the context; of one that is refused llama-server's
  * clients want to know how long it is. A token stands for a byte at least, which a normalization
  * may make 4; some may be added. */
 static size_t max_ids(const struct api_request *p, const struct server_model *model, size_t n_text)
@@ -77,7 +77,7 @@ static size_t max_ids(const struct api_request *p, const struct server_model *mo
     const size_t context = api_request_context(p, model), most = n_text * 4 + 16;
 
     if (p->params.max_prompt == 0 && (p->params.form & PARAMS_LLAMA) == 0 &&
-        p->wire_format->answer == NULL)
+        p->params.edits.n == 0 && p->wire_format->answer == NULL)
         return context;
     return most > context ? most : context;
 }

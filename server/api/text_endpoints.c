@@ -203,7 +203,11 @@ const struct wire_format wire_apply_template = {
 static int count(struct api_request *p, const struct server_model *model, const cJSON *body)
 {
     (void)model, (void)body;
-    buf_printf(&p->echo, "{\"input_tokens\":%zu}", p->prompts->ids.n);
+    buf_printf(&p->echo, "{\"input_tokens\":%zu", p->prompts->ids.n);
+    if (p->params.edits.is_wanted)
+        buf_printf(&p->echo, ",\"context_management\":{\"original_input_tokens\":%u}",
+                   p->params.edits.n_original);
+    buf_add_char(&p->echo, '}');
     return 0;
 }
 

@@ -30,7 +30,9 @@ enum auth_flags {              /* of a route */
     AUTH_EARLY = 1u << 4,      /* answered before the models are there */
     AUTH_ANTHROPIC = 1u << 5,  /* errors have Anthropic's shape */
     AUTH_ALWAYS = 1u << 6,     /* answered when all connections are in use */
-    AUTH_OLLAMA = 1u << 7,     /* errors have Ollama's shape */
+    AUTH_OLLAMA = 1u << 7,     /* errors have Ollama's shape; bodies may have any type */
+    AUTH_BY_VERSION = 1u << 8, /* answers have Anthropic's shape where the request has its header
+                                * anthropic-version */
 };
 
 struct auth {

@@ -249,12 +249,16 @@ static void add_framing(struct http_call *c, struct buf *wire)
 
 static void add_head(struct http_call *c, struct buf *wire)
 {
+    const struct http_route *route = route_of(c);
+
     c->closes = c->closes || c->http->is_draining;
     buf_printf(wire, "HTTP/1.1 %d %s\r\n", c->status, reason_of(c->status));
     add_date(wire);
     if (c->type[0] != '\0')
         buf_printf(wire, "Content-Type: %s\r\n", c->type);
     buf_printf(wire, "X-Request-Id: %s\r\n", c->id);
+    if (route != NULL && route->id_header != NULL)
+        buf_printf(wire, "%s: %s\r\n", route->id_header, c->id);
     for (size_t i = 0; i < c->n_headers; i++)
         buf_printf(wire, "%s: %s\r\n", c->headers[i].name, c->headers[i].value);
     add_framing(c, wire);
@@ -412,6 +416,12 @@ void http_call_set_header(struct http_call *c, const char *name, const char *val
     c->n_headers++;
 }
 
+void http_call_render_errors(struct http_call *c,
+                             void (*render)(const struct api_error *e, struct buf *out))
+{
+    c->render_error = render;
+}
+
 void http_call_on_gone(struct http_call *c, void (*gone)(void *ud), void *ud)
 {
     c->gone = gone;
@@ -446,7 +456,9 @@ void http_call_reply_error(struct http_call *c, const struct api_error *e)
     struct buf body;
 
     buf_init(&body, HTTP_MAX_REPLY);
-    if (route != NULL && route->render_error != NULL)
+    if (c->render_error != NULL)
+        c->render_error(e, &body);
+    else if (route != NULL && route->render_error != NULL)
         route->render_error(e, &body);
     else
         api_error_render(e, &body);

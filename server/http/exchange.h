@@ -44,6 +44,7 @@ struct http_call {
     bool is_discarding; /* the body is of no interest: a refusal waits for its end */
     bool closes;        /* the connection ends with the answer */
     int status;
+    void (*render_error)(const struct api_error *e, struct buf *out); /* NULL: the route's */
     char type[64];
     char id[132];
     char tail[260]; /* cut where no name is that long */

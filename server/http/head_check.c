@@ -226,6 +226,23 @@ static bool is_json_type(const char *type)
     return end - name > 5 && strncasecmp(end - 5, json, 5) == 0;
 }
 
+/* What browsers say of a page that sends something elsewhere: Origin with every POST, and since 2020
+ * Sec-Fetch-Site; before that Referer at least. */
+static bool is_from_page(const struct http_call *c)
+{
+    return http_parser_field(c->request, "Origin") != NULL ||
+           http_parser_field(c->request, "Sec-Fetch-Site") != NULL ||
+           http_parser_field(c->request, "Referer") != NULL;
+}
+
+/* curl -d says that its JSON is a form. Where a route takes that, it is only from programs: a page
+ * would need no leave to send one. */
+static bool is_type_taken(const struct http_call *c, const struct http_route *route)
+{
+    return is_json_type(http_parser_field(c->request, "Content-Type")) ||
+           (route->takes_any_type && !is_from_page(c));
+}
+
 static bool is_coded(const struct http_call *c)
 {
     const char *coding = http_parser_field(c->request, "Content-Encoding");
@@ -265,8 +282,7 @@ static void check_route(struct http_call *c, const char *method, bool is_reserve
     } else if (route->methods == HTTP_POST && is_coded(c)) {
         exchange_refuse(c, 415, NULL,
                         "a coded body is not read here: Content-Encoding must be identity");
-    } else if (route->methods == HTTP_POST &&
-               !is_json_type(http_parser_field(c->request, "Content-Type"))) {
+    } else if (route->methods == HTTP_POST && !is_type_taken(c, route)) {
         exchange_refuse(c, 415, NULL, "the content type must be application/json");
     }
 }

@@ -3,7 +3,10 @@
  * In this order: fields that are read must not stand twice (400); the host must be one that is
  * answered here, against DNS rebinding (403); a web page's origin must be the request's own host or
  * have been allowed, against cross-site requests (403); then path, method, keys, and what the
- * body is said to be.
+ * body is said to be: JSON, or nothing at all. A page may send a form or a plain text elsewhere
+ * without asking the server first, so those are refused even where no Origin gives the page away;
+ * a route that takes any type (Ollama's, for curl -d) takes them only from a request without any of
+ * the headers by which browsers do, Origin, Sec-Fetch-Site and Referer.
  *
  * Thread: the loop's.
  * Memory: none.

@@ -39,6 +39,8 @@ struct http_route {
     void (*render_error)(const struct api_error *e, struct buf *out);
     unsigned flags; /* for admit() */
     const char *also; /* other paths of it, with blanks between; NULL or "": none */
+    const char *id_header; /* another name that its answers give X-Request-Id; NULL: none */
+    bool takes_any_type;   /* of a body that no page sends (head_check.h) */
 };
 
 const char *http_call_id(const struct http_call *c);                       /* X-Request-Id */
@@ -67,6 +69,10 @@ struct access *http_call_access(const struct http_call *c);
 
 /* Since when the client's socket has not taken all that was written, clock_us(); 0: it has. */
 uint64_t http_call_blocked_since(const struct http_call *c);
+
+/* How the call's errors look, in place of its route's render_error. */
+void http_call_render_errors(struct http_call *c,
+                             void (*render)(const struct api_error *e, struct buf *out));
 
 /* Add a header to the answer to come (at most 16; both are copied). */
 void http_call_set_header(struct http_call *c, const char *name, const char *value);

@@ -31,13 +31,15 @@ OPENAI_RESPONSES = {**OPENAI_SAMPLING, "background": True, "context_management":
                     "text": {"format": {"type": "json_object"}}, "tool_choice": "none",
                     "tools": [{"type": "function", **FUNCTION}], "top_logprobs": 1, "truncation": "auto"}
 ANTHROPIC_COUNT = {"model": "quire-demo", "messages": CHAT, "cache_control": {"type": "ephemeral"},
+                   "billing_policy": {"type": "billing_policy", "bill_to": "self"}, "compaction": {"type": "summarize"},
                    "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
                    "mcp_servers": [{"type": "url", "url": "http://a", "name": "a"}],
                    "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}},
                    "output_format": {"type": "json_schema", "schema": SCHEMA}, "system": "Be kind.",
                    "thinking": {"type": "disabled"}, "tool_choice": {"type": "none"}, "speed": "fast",
                    "tools": [{"name": "f", "input_schema": SCHEMA}]}
-ANTHROPIC_MESSAGES = {**ANTHROPIC_COUNT, "container": "c", "inference_geo": "us", "max_tokens": 2, "thread": {"type": "create"},
+ANTHROPIC_MESSAGES = {**ANTHROPIC_COUNT, "container": "c", "diagnostics": {"previous_message_id": "msg_1"},
+                      "fallback_credit_token": "t", "fallbacks": [{"model": "m"}], "inference_geo": "us", "max_tokens": 2, "thread": {"type": "create"},
                       "metadata": {"user_id": "u"}, "service_tier": "auto", "stop_sequences": ["x"], "stream": True,
                       "temperature": 0.5, "top_k": 5, "top_p": 0.5}
 

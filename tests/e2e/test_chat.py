@@ -222,7 +222,7 @@ def test_messages(server):
 
 @pytest.mark.parametrize("name,fields", [
     ("max_tokens", {"max_tokens": None}), ("messages", {"messages": []}), ("n", {"n": 2}),
-    ("messages[0].role", {"messages": [{"role": "system", "content": "x"}]}),
+    ("messages[0].role", {"messages": [{"role": "king", "content": "x"}]}),
     ("messages[0].content[0].type", {"messages": [{"role": "user", "content": [{"type": "image"}]}]}),
     ("messages[0].content[0].tool_use_id", {"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}),
     ("messages[0].content[0].input", {"messages": [{"role": "assistant", "content": [

@@ -100,7 +100,7 @@ SYSTEM = {"role": "system", "content": "Be brief."}
     ([SYSTEM, HI], "[user:Be brief.\nhi]"),
     ([{"role": "developer", "content": "Dev."}, SYSTEM, HI, HI], "[user:Dev.\nBe brief.\nhi][user:hi]"),
     ([SYSTEM], "[user:Be brief.]"),
-    ([HI, SYSTEM, {"role": "assistant", "content": "yes"}], "[user:hi][user:Be brief.][assistant:yes]"),
+    ([HI, SYSTEM, {"role": "assistant", "content": "yes"}], "[user:hi\nBe brief.][assistant:yes]"),
 ])
 def test_a_template_without_a_system_role(renderer, messages, text):
     assert rendered(renderer, NO_SYSTEM, messages) == text

@@ -312,7 +312,7 @@ def test_formats_of_messages(server):
         assert json.loads(r.json["content"][0]["text"]) == {"a": 7}
     for fields, name in (({"output_config": {"effort": "x"}}, "output_config.effort"),
                          ({"output_config": {"format": {"type": "x"}}}, "output_config.format"),
-                         ({"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, "context_management")):
+                         ({"context_management": {"edits": [{"type": "compact_20260112"}]}}, "context_management")):
         r = server.post("/v1/messages", {**body, **fields})
         assert r.status == 400 and name in r.json["error"]["message"], r.body
 

@@ -52,6 +52,17 @@ def test_content_type(server, kind, status):
     assert r.status == status, r.body
 
 
+def test_any_type_from_a_program(server):
+    """curl -d says that its JSON is a form: Ollama's routes take that, but not from what may be a page."""
+    body = json.dumps({"model": "quire-demo"}).encode()
+    for kind in ("application/x-www-form-urlencoded", "text/plain"):
+        form = {"Content-Type": kind}
+        assert server.post("/api/generate", body, headers=form).json["done_reason"] == "load"
+        for mark in ("Origin", "Sec-Fetch-Site", "Referer"):
+            value = f"http://127.0.0.1:{server.port}" if mark == "Origin" else "same-origin"
+            assert server.post("/api/generate", body, headers={**form, mark: value}).status == 415, mark
+
+
 def test_body_too_large(start):
     s = start("--max-body", "4k")
     fits = json.dumps({"prompt": "a" * 100, "max_tokens": 1})

@@ -446,7 +446,7 @@ def test_checks_of_life(server):
     assert server.request("HEAD", "/api/tags").status == 200
 
 
-@pytest.mark.parametrize("path", ["pull", "push", "create", "copy", "delete"])
+@pytest.mark.parametrize("path", ["pull", "push", "create", "copy", "delete", "blobs/sha256:abc"])
 def test_models_are_not_changed(server, path):
     r = server.request("DELETE" if path == "delete" else "POST", f"/api/{path}", {"model": "quire-demo"})
     is_refused(r, "settings")

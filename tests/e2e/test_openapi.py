@@ -250,7 +250,7 @@ def test_answers_are_as_described(doc, server):
         "/api/embed": [{"input": "Once"}, {"input": ["a", "b"], "dimensions": 3}, {"input": ""}],
         "/api/embeddings": [{"prompt": "Once"}],
         "/api/show": [{"model": "quire-demo"}, {"name": "quire-demo:latest"}],
-        "/api/pull": [], "/api/push": [], "/api/create": [], "/api/copy": [], "/api/delete": [],  # refused
+        "/api/blobs/{digest}": [], "/api/pull": [], "/api/push": [], "/api/create": [], "/api/copy": [], "/api/delete": [],  # refused
         "/detokenize": [{"tokens": [5]}, {"tokens": [5], "model": "default"}],
     }
     seen = 0

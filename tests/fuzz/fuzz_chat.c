@@ -51,7 +51,8 @@ static void render(const struct template *t, const struct params *p, uint8_t for
 {
     const struct chat_caps caps = {.knows_system = forms & 1, .knows_developer = forms & 2,
                                    .typed_content = forms & 4, .string_arguments = forms & 8,
-                                   .null_content = forms & 16, .full_tools = forms & 32};
+                                   .null_content = forms & 16, .full_tools = forms & 32,
+                                   .late_system = forms & 64};
     struct spans own = {0};
     struct buf out, plain;
     const int rc = render_into(t, p, &caps, &own, &out);

@@ -63,6 +63,7 @@ static void add_caps(struct reply *r, const struct chat_caps *caps)
     const struct value dict = value_dict(&r->pool);
 
     value_dict_set(&r->pool, dict, "knows_system", value_bool(caps->knows_system));
+    value_dict_set(&r->pool, dict, "late_system", value_bool(caps->late_system));
     value_dict_set(&r->pool, dict, "knows_developer", value_bool(caps->knows_developer));
     value_dict_set(&r->pool, dict, "typed_content", value_bool(caps->typed_content));
     value_dict_set(&r->pool, dict, "string_arguments", value_bool(caps->string_arguments));

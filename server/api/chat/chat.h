@@ -10,8 +10,9 @@
  * chat_template_kwargs. Parts of a content are joined by line ends, a content that is null or
  * absent is an empty string, and arguments of tool calls are objects. Where the template is made
  * for something else it gets that: chat_caps.h says how this is found. The role developer becomes
- * system where the template does not know it, and a system message becomes the beginning of the
- * user's message behind it where the template has no such role.
+ * system where the template does not know it, and where it takes no system
+ * message at its place that becomes the end of the user's message before it or, if there is none
+ * directly, the beginning of the next.
  *
  * Names of special tokens are those tokens only where the template's own text has them, or the role
  * of a message, or bos_token and eos_token. A name any byte of which came from a client - in

@@ -9,6 +9,7 @@
 
 /* Texts that no template contains. */
 #define SYSTEM "quire-system"
+#define FIRST_SYSTEM "quire-first"
 #define USER "quire-user"
 #define TOOL "quire_tool"
 #define VALUE "quire-value"
@@ -107,6 +108,20 @@ static void probe_system(struct probe *p, struct chat_caps *caps)
     caps->knows_system = !(has(p, SYSTEM) && has(p, USER));
 }
 
+/* Some want it first, and fail for one elsewhere, or print one only. */
+static void probe_late_system(struct probe *p, struct chat_caps *caps)
+{
+    begin(p);
+    say(p, "system", FIRST_SYSTEM);
+    say(p, "user", USER);
+    say(p, "system", SYSTEM);
+    say(p, "assistant", "It is 4.");
+    say(p, "user", USER);
+    caps->late_system = caps->knows_system;
+    render(p, caps);
+    caps->late_system = caps->knows_system && has(p, FIRST_SYSTEM) && has(p, SYSTEM);
+}
+
 /* Most templates print whatever role there is: that they know it takes that they name it. */
 static void probe_developer(struct probe *p, const char *source, struct chat_caps *caps)
 {
@@ -194,6 +209,7 @@ int chat_caps_probe(struct chat_caps *out, const struct template *t, const char 
     buf_init(&p.text, CHAT_PROBE_MEMORY);
     probe_content(&p, out);
     probe_system(&p, out);
+    probe_late_system(&p, out);
     probe_developer(&p, source, out);
     probe_effort(&p, out);
     probe_tools(&p, parameters, out);

@@ -56,31 +56,60 @@ static struct value part_of(struct value_pool *pool, struct value text)
     return out;
 }
 
-static struct value parts_of(const struct source *c, const struct chat_message *m)
+static bool is_system(const struct source *c, const struct chat_message *m)
+{
+    return strcmp(m->role, "system") == 0 ||
+           (strcmp(m->role, "developer") == 0 && !c->caps->knows_developer);
+}
+
+/* The system's messages behind one of the user that the template takes at no such place. */
+static uint32_t count_behind(const struct source *c, const struct chat_message *m)
+{
+    const struct chat_message *end = c->conversation->messages + c->conversation->n_messages;
+    uint32_t n = 0;
+
+    if (strcmp(m->role, "user") != 0 || (c->caps->knows_system && c->caps->late_system))
+        return 0;
+    while (m + 1 + n < end && is_system(c, m + 1 + n))
+        n++;
+    return n;
+}
+
+static void add_parts(const struct source *c, const struct chat_message *m, struct value list)
+{
+    for (uint32_t i = 0; i < m->n_parts; i++) {
+        const char *text = c->conversation->parts[m->first_part + i];
+
+        value_list_add(c->pool, list, part_of(c->pool, text_of(c->pool, text)));
+    }
+}
+
+/* With the messages of the system that go into it, before and behind what it says. */
+static struct value parts_of(const struct source *c, const struct chat_message *m, uint32_t n_behind)
 {
     const struct value out = value_list(c->pool);
 
     if (c->before.len > 0)
         value_list_add(c->pool, out,
                        part_of(c->pool, value_string(c->pool, c->before.data, c->before.len)));
-    for (uint32_t i = 0; i < m->n_parts; i++) {
-        const char *text = c->conversation->parts[m->first_part + i];
-
-        value_list_add(c->pool, out, part_of(c->pool, text_of(c->pool, text)));
-    }
+    for (uint32_t i = 0; i <= n_behind; i++)
+        add_parts(c, m + i, out);
     return out;
 }
 
-static struct value joined_content(const struct source *c, const struct chat_message *m)
+static struct value joined_content(const struct source *c, const struct chat_message *m,
+                                   uint32_t n_behind)
 {
     struct value out;
     struct buf text;
 
     buf_init(&text, CHAT_MAX_PROMPT);
     buf_add(&text, c->before.data, c->before.len);
-    if (c->before.len > 0 && m->n_parts > 0)
-        buf_add_char(&text, '\n');
-    conversation_join(c->conversation, m, &text);
+    for (uint32_t i = 0; i <= n_behind; i++) {
+        if (text.len > 0 && m[i].n_parts > 0)
+            buf_add_char(&text, '\n');
+        conversation_join(c->conversation, m + i, &text);
+    }
     if (text.err < 0)
         c->pool->err = text.err;
     out = value_string(c->pool, text.data != NULL ? text.data : "", text.len);
@@ -99,13 +128,15 @@ static bool is_empty(const struct source *c, const struct chat_message *m)
 /* With what goes before it. A content that is null or absent is an empty one. */
 static struct value content_of(const struct source *c, const struct chat_message *m)
 {
+    const uint32_t n_behind = count_behind(c, m);
+
     if (c->caps->null_content && m->n_calls > 0 && is_empty(c, m))
         return value_null();
     if (c->caps->typed_content)
-        return parts_of(c, m);
-    if (c->before.len == 0 && m->n_parts <= 1)
+        return parts_of(c, m, n_behind);
+    if (c->before.len == 0 && n_behind == 0 && m->n_parts <= 1)
         return text_of(c->pool, m->n_parts == 1 ? c->conversation->parts[m->first_part] : "");
-    return joined_content(c, m);
+    return joined_content(c, m, n_behind);
 }
 
 /* {"a": 1} as JSON text, spaced as Python and most models write it. */
@@ -277,12 +308,13 @@ static void add_pending(struct source *c, struct value list)
     buf_clear(&c->before);
 }
 
-static void add_message(struct source *c, struct value list, const struct chat_message *m)
+/* Where the template takes no message of the system, its text waits for the user's next one. */
+static void add_message(struct source *c, struct value list, const struct chat_message *m,
+                        bool is_late)
 {
-    const bool is_developer = strcmp(m->role, "developer") == 0;
-    const char *role = is_developer && !c->caps->knows_developer ? "system" : m->role;
+    const char *role = is_system(c, m) ? "system" : m->role;
 
-    if (strcmp(role, "system") == 0 && !c->caps->knows_system) {
+    if (is_system(c, m) && (!c->caps->knows_system || (is_late && !c->caps->late_system))) {
         if (c->before.len > 0)
             buf_add_char(&c->before, '\n');
         conversation_join(c->conversation, m, &c->before);
@@ -297,10 +329,16 @@ static void add_message(struct source *c, struct value list, const struct chat_m
 static struct value messages_of(struct source *c)
 {
     const struct value out = value_list(c->pool);
+    bool is_late = false;
 
     buf_init(&c->before, CHAT_MAX_PROMPT);
-    for (uint32_t i = 0; i < c->conversation->n_messages; i++)
-        add_message(c, out, &c->conversation->messages[i]);
+    for (uint32_t i = 0; i < c->conversation->n_messages; i++) {
+        const struct chat_message *m = &c->conversation->messages[i];
+
+        add_message(c, out, m, is_late);
+        i += count_behind(c, m);
+        is_late = is_late || !is_system(c, m);
+    }
     if (c->before.len > 0)
         add_pending(c, out);
     if (c->before.err < 0)

@@ -30,6 +30,8 @@ struct chat_tokens {
 /* What a template can be given; see chat_caps.h. */
 struct chat_caps {
     bool knows_system;     /* else a system message goes into the user's message behind it */
+    bool late_system;      /* it may come behind others; else it goes into the user's message before
+                            * it, or without one directly there into the next */
     bool knows_developer;  /* else that role becomes system */
     bool typed_content;    /* contents are lists of parts, not strings */
     bool string_arguments; /* of calls: JSON text, not an object */

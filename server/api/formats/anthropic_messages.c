@@ -50,13 +50,39 @@ static void add_usage(struct buf *out, const struct response_usage *u)
                u->prompt - u->cached, u->cached, u->completion);
 }
 
-/* ---- whole ---- */
-
 static void add_separator(struct buf *out, uint32_t *n)
 {
     if ((*n)++ > 0)
         buf_add_char(out, ',');
 }
+
+/* ,"context_management":{"applied_edits":[…]}, where the body has any edits */
+static void add_edits(const struct response_writer *a, struct buf *out)
+{
+    static const struct {
+        const char *type, *what;
+    } kinds[] = {[CONTEXT_EDIT_TOOL_USES] = {"clear_tool_uses_20250919", "cleared_tool_uses"},
+                 [CONTEXT_EDIT_THINKING] = {"clear_thinking_20251015", "cleared_thinking_turns"}};
+    const struct context_edits *edits = &a->params->edits;
+    uint32_t n = 0;
+
+    if (!edits->is_wanted)
+        return;
+    buf_add_str(out, ",\"context_management\":{\"applied_edits\":[");
+    for (uint32_t i = 0; i < edits->n; i++) {
+        const struct context_edit *edit = &edits->list[i];
+
+        if (edit->n_cleared == 0)
+            continue;
+        add_separator(out, &n);
+        buf_printf(out, "{\"type\":\"%s\",\"%s\":%u,\"cleared_input_tokens\":%u}",
+                   kinds[edit->kind].type, kinds[edit->kind].what, edit->n_cleared,
+                   edit->n_tokens);
+    }
+    buf_add_str(out, "]}");
+}
+
+/* ---- whole ---- */
 
 static void add_blocks(struct buf *out, const struct output_parser *s)
 {
@@ -94,6 +120,7 @@ static void whole(struct response_writer *a, struct buf *out)
     buf_add_str(out, "],");
     add_stop(out, c);
     add_usage(out, &a->usage);
+    add_edits(a, out);
     buf_add_char(out, '}');
     response_pass_choice(out, c);
 }
@@ -221,6 +248,7 @@ static void end(struct response_writer *a, struct buf *out)
     add_stop(out, &a->choices[0]);
     buf_add_char(out, '}');
     add_usage(out, &a->usage);
+    add_edits(a, out);
     close_event(out);
     open_event(out, "message_stop");
     close_event(out);

@@ -10,8 +10,12 @@ void conversation_release(struct conversation *c)
 {
     mem_free(c->messages);
     mem_free((void *)c->parts);
+    for (uint32_t i = 0; i < c->n_owned; i++)
+        mem_free(c->owned[i]);
+    mem_free(c->owned);
     mem_free(c->calls);
     mem_free(c->tools);
+    mem_free(c->changes);
     *c = (struct conversation){0};
 }
 
@@ -40,18 +44,43 @@ struct chat_message *conversation_last(const struct conversation *c)
     return c->n_messages > 0 ? &c->messages[c->n_messages - 1] : NULL;
 }
 
-int conversation_add_text(struct conversation *c, const char *text)
+int conversation_add_part(struct conversation *c, const char *text)
 {
-    struct chat_message *m = conversation_last(c);
     void *grew = grown((void *)c->parts, c->n_parts, sizeof(*c->parts));
 
     if (grew == NULL)
         return ERR_NOMEM;
     c->parts = grew;
     c->parts[c->n_parts++] = text;
+    return 0;
+}
+
+int conversation_add_text(struct conversation *c, const char *text)
+{
+    struct chat_message *m = conversation_last(c);
+
+    if (conversation_add_part(c, text) < 0)
+        return ERR_NOMEM;
     m->has_content = true;
     m->n_parts++;
     return 0;
+}
+
+int conversation_add_composed(struct conversation *c, struct buf *text)
+{
+    void *grew = grown(c->owned, c->n_owned, sizeof(*c->owned));
+    size_t n;
+    char *own;
+
+    if (grew != NULL)
+        c->owned = grew;
+    if (grew == NULL || buf_add_char(text, '\0') < 0) {
+        buf_release(text);
+        return ERR_NOMEM;
+    }
+    own = buf_detach(text, &n);
+    c->owned[c->n_owned++] = own;
+    return conversation_add_text(c, own);
 }
 
 int conversation_add_call(struct conversation *c, const struct tool_call *call)
@@ -87,11 +116,58 @@ void conversation_drop(struct conversation *c, uint32_t n)
     c->n_messages = kept;
 }
 
-const struct tool *conversation_tool(const struct conversation *c, const char *name)
+void conversation_drop_passed(struct conversation *c)
+{
+    uint32_t last = 0, kept = 0;
+
+    for (uint32_t i = 0; i < c->n_messages; i++)
+        if (strcmp(c->messages[i].role, "user") == 0 || strcmp(c->messages[i].role, "tool") == 0)
+            last = i;
+    for (uint32_t i = 0; i < c->n_messages; i++)
+        if (i >= last || !c->messages[i].is_passing)
+            c->messages[kept++] = c->messages[i];
+    c->n_messages = kept;
+}
+
+struct tool *conversation_tool(const struct conversation *c, const char *name)
 {
     for (uint32_t i = 0; i < c->n_tools; i++)
         if (strcmp(c->tools[i].name, name) == 0)
             return &c->tools[i];
+    return NULL;
+}
+
+int conversation_add_change(struct conversation *c, const struct tool_change *change)
+{
+    void *grew = grown(c->changes, c->n_changes, sizeof(*c->changes));
+
+    if (grew == NULL)
+        return ERR_NOMEM;
+    c->changes = grew;
+    c->changes[c->n_changes++] = *change;
+    return 0;
+}
+
+static void drop_hidden(struct conversation *c)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < c->n_tools; i++)
+        if (!c->tools[i].is_hidden)
+            c->tools[kept++] = c->tools[i];
+    c->n_tools = kept;
+}
+
+const char *conversation_apply_changes(struct conversation *c)
+{
+    for (uint32_t i = 0; i < c->n_changes; i++) {
+        struct tool *tool = conversation_tool(c, c->changes[i].name);
+
+        if (tool == NULL)
+            return c->changes[i].name;
+        tool->is_hidden = c->changes[i].removes;
+    }
+    drop_hidden(c);
     return NULL;
 }
 

@@ -4,9 +4,8 @@
  * chat template, the constraint of a forced call and the output parser read it.
  *
  * Thread: any.
- * Memory: the arrays are the conversation's; texts, schemas and `given` are borrowed from the
- *          body's
- *         JSON tree.
+ * Memory: the arrays are the conversation's, and so are texts that were composed for it; other
+ *         texts, schemas and `given` are borrowed from the body's JSON tree.
  * Errors: ERR_NOMEM.
  */
 #ifndef SERVER_API_PARAMS_CONVERSATION_H
@@ -30,6 +29,7 @@ struct chat_message {
     bool has_content;             /* an empty one, too */
     uint32_t first_part, n_parts; /* of the conversation's parts: the texts of its content */
     uint32_t first_call, n_calls; /* of the conversation's calls */
+    bool is_passing;              /* not shown once the user has said more */
     const char *reasoning;        /* NULL: none */
     const char *tool_call_id;     /* which call it answers, or NULL */
     const char *tool_name;        /* whose result it is, in Ollama's bodies, or NULL */
@@ -40,6 +40,12 @@ struct tool {
     const char *name;
     const cJSON *description, *parameters, *strict; /* NULL where not given */
     const cJSON *given;                             /* OpenAI's chat: the whole tool */
+    bool is_hidden; /* the model is not told of it, and cannot call it */
+};
+
+struct tool_change { /* what a message says of the tools from there on */
+    const char *name;
+    bool removes;
 };
 
 struct conversation { /* zero is empty */
@@ -47,7 +53,9 @@ struct conversation { /* zero is empty */
     const char **parts;
     struct tool_call *calls;
     struct tool *tools;
-    uint32_t n_messages, n_parts, n_calls, n_tools;
+    char **owned; /* parts that were composed */
+    struct tool_change *changes;
+    uint32_t n_messages, n_parts, n_calls, n_tools, n_owned, n_changes;
     bool numbers_calls; /* calls without an id get one, and so do the results that follow */
 };
 
@@ -57,16 +65,27 @@ void conversation_release(struct conversation *c);
 struct chat_message *conversation_add_message(struct conversation *c, const char *role);
 /* The last message, or NULL. */
 struct chat_message *conversation_last(const struct conversation *c);
+/* A part of no message: its index is n_parts before the call. */
+int conversation_add_part(struct conversation *c, const char *text);
 /* To the last message: it has content from now on. */
 int conversation_add_text(struct conversation *c, const char *text);
+/* The same of a text that was composed; the buffer is empty afterwards, also on failure. */
+int conversation_add_composed(struct conversation *c, struct buf *text);
 int conversation_add_call(struct conversation *c, const struct tool_call *call);
 int conversation_add_tool(struct conversation *c, const struct tool *tool);
 
 /* Without the first n messages but for those of the system. */
 void conversation_drop(struct conversation *c, uint32_t n);
 
+/* Without the messages that are passing and have one of the user, or a tool's result, behind them. */
+void conversation_drop_passed(struct conversation *c);
+
 /* The tool of that name, or NULL. */
-const struct tool *conversation_tool(const struct conversation *c, const char *name);
+struct tool *conversation_tool(const struct conversation *c, const char *name);
+int conversation_add_change(struct conversation *c, const struct tool_change *change);
+/* Show and hide tools as the changes say, one after another, and drop those that are hidden then.
+ * NULL, or the name in a change that no tool has. */
+const char *conversation_apply_changes(struct conversation *c);
 
 /* Append the message's content as one text, with line ends between its parts. */
 void conversation_join(const struct conversation *c, const struct chat_message *m, struct buf *out);

@@ -105,15 +105,15 @@ struct field_path field_path_in(const struct field_path *p, const char *member, 
 {
     struct field_path in = {.e = p->e};
 
-    snprintf(in.text, sizeof(in.text), i < 0 ? "%.24s.%s" : "%.24s.%s[%d]", p->text, member, i);
+    snprintf(in.text, sizeof(in.text), i < 0 ? "%.36s.%s" : "%.36s.%s[%d]", p->text, member, i);
     return in;
 }
 
 int field_refuse(const struct field_path *p, const char *member, const char *what)
 {
-    char name[64];
+    char name[96];
 
-    snprintf(name, sizeof(name), member[0] != '\0' ? "%.40s.%.20s" : "%.40s", p->text, member);
+    snprintf(name, sizeof(name), member[0] != '\0' ? "%s.%.24s" : "%s", p->text, member);
     return api_error_set(p->e, 400, name, NULL, "'%s' must be %s", name, what);
 }
 

@@ -38,7 +38,7 @@ const char *field_text(const cJSON *object, const char *name);
 
 struct field_path { /* where a value stands: "messages[3].tool_calls[0].function" */
     struct api_error *e;
-    char text[48];
+    char text[64];
 };
 
 /* "messages[3]", and of a value's member "messages[3].content[1]"; i < 0: without an index. */

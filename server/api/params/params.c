@@ -316,6 +316,8 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
         return ERR_INVAL;
     if (p->n_each == 0)
         p->n_each = p->n;
+    if ((form & PARAMS_ANTHROPIC) != 0 && params_settle_anthropic(p, e) < 0)
+        return ERR_INVAL;
     if (check_combinations(p, e) < 0)
         return ERR_INVAL;
     if (params_settle_lazy(p, e) < 0)

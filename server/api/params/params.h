@@ -17,6 +17,7 @@
 #include "core/base/json.h"
 #include "scheduler/request.h"
 #include "server/api/params/constraint_spec.h"
+#include "server/api/params/context_edits.h"
 #include "server/api/params/conversation.h"
 #include "server/api/params/infill_spec.h"
 #include "server/api/params/stop.h"
@@ -176,6 +177,7 @@ struct params {
     enum thinking thinking;       /* Anthropic's switch */
     const cJSON *default_kwargs;    /* the settings', as template_kwargs */
     enum thinking default_thinking; /* theirs, where the request does not say */
+    struct context_edits edits;   /* what is done to the conversation before the model reads it */
     uint32_t thinking_budget;     /* tokens of a thought, or THOUGHT_NO_LIMIT */
     enum reasoning_format reasoning_format;
     bool has_functions;           /* OpenAI's older shape of tools, and of calls in the answer */

@@ -1,7 +1,7 @@
 /* server/api/params/params_anthropic.c - the fields that only Anthropic's Messages have.
  *
- * Content blocks become the parts, calls and reasoning of messages; each tool_result is a message
- * of the role tool. Beside these fields, a body may have every field of a chat that Messages do not
+ * What is in the messages' content: params_blocks.c; the edits of context_management:
+ * context_edits.c. Beside these fields, a body may have every field of a chat that Messages do not
  * define otherwise. https://docs.anthropic.com/en/api/messages
  */
 #include "server/api/params/params_impl.h"
@@ -10,120 +10,40 @@
 
 #include <string.h>
 
-#define TEXT_BLOCKS "a string or a list of text blocks"
-
-/* A string or blocks of text, to the last message. */
-static int take_texts(const struct field_args *a, const struct field_path *p, const char *member,
-                      const cJSON *v)
-{
-    if (cJSON_IsString(v))
-        return params_add_text(a, v->valuestring);
-    if (!cJSON_IsArray(v))
-        return field_refuse(p, member, TEXT_BLOCKS);
-    conversation_last(&a->p->chat)->has_content = true;
-    for (const cJSON *it = v->child; it != NULL; it = it->next) {
-        const char *type = field_text(it, "type"), *text = field_text(it, "text");
-
-        if (type == NULL || strcmp(type, "text") != 0 || text == NULL)
-            return field_refuse(p, member, TEXT_BLOCKS);
-        if (params_add_text(a, text) < 0)
-            return ERR_INVAL;
-    }
-    return 0;
-}
-
 int params_parse_system(const struct field_args *a)
 {
     const struct field_path p = field_path(a->name, -1, a->e);
 
     if (params_add_message(a, "system") < 0)
         return ERR_INVAL;
-    return take_texts(a, &p, "", a->v);
+    return params_take_system(a, &p, "", a->v);
 }
 
-/* ---- blocks ---- */
+/* ---- messages ---- */
 
-static int take_text(const struct field_args *a, const struct field_path *p, const cJSON *block)
+static bool is(const char *text, const char *word)
 {
-    const char *text = field_need_text(p, block, "text");
-
-    return text != NULL ? params_add_text(a, text) : ERR_INVAL;
+    return text != NULL && strcmp(text, word) == 0;
 }
 
-static int take_tool_use(const struct field_args *a, const struct field_path *p,
-                         const cJSON *block)
+/* A message of the system between those of the others. An effort of its own would hold for its turn
+ * alone. */
+static int take_system_turn(const struct field_args *a, const struct field_path *p,
+                            const cJSON *message)
 {
-    struct tool_call call = {.id = field_need_text(p, block, "id"),
-                             .input = field_find(block, "input")};
+    const cJSON *clear_at = field_find(message, "clear_at");
+    const cJSON *config = field_find(message, "output_config");
 
-    if (call.id == NULL)
+    if (config != NULL && (!cJSON_IsObject(config) || config->child != NULL))
+        return field_refuse(p, "output_config", "empty: only the request has one");
+    if (clear_at != NULL && !is(cJSON_GetStringValue(clear_at), "never") &&
+        !is(cJSON_GetStringValue(clear_at), "next_user_message"))
+        return field_refuse(p, "clear_at", "next_user_message or never");
+    if (params_add_message(a, "system") < 0)
         return ERR_INVAL;
-    call.name = field_need_text(p, block, "name");
-    if (call.name == NULL)
-        return ERR_INVAL;
-    if (!cJSON_IsObject(call.input))
-        return field_refuse(p, "input", "an object");
-    return params_add_call(a, &call);
-}
-
-static int take_thinking(const struct field_args *a, const struct field_path *p,
-                         const cJSON *block)
-{
-    const char *text = field_need_text(p, block, "thinking");
-
-    if (text == NULL)
-        return ERR_INVAL;
-    conversation_last(&a->p->chat)->reasoning = text;
-    return 0;
-}
-
-static int take_tool_result(const struct field_args *a, const struct field_path *p,
-                            const cJSON *block)
-{
-    const cJSON *content = field_find(block, "content");
-    const char *id = field_need_text(p, block, "tool_use_id");
-
-    if (id == NULL || params_add_message(a, "tool") < 0)
-        return ERR_INVAL;
-    conversation_last(&a->p->chat)->tool_call_id = id;
-    return content != NULL ? take_texts(a, p, "content", content) : params_add_text(a, "");
-}
-
-static const struct block {
-    const char *type, *role;
-    int (*take)(const struct field_args *a, const struct field_path *p, const cJSON *block);
-} blocks[] = {
-    {"text", "user", take_text},           {"tool_result", "user", take_tool_result},
-    {"text", "assistant", take_text},      {"tool_use", "assistant", take_tool_use},
-    {"thinking", "assistant", take_thinking},
-};
-
-/* The blocks of a turn go into one message, but that a tool_result is one of its own: *is_open says
- * whether the last message is the one that the block goes into. */
-static int take_block(const struct field_args *a, const struct field_path *p, const char *role,
-                      const cJSON *block, bool *is_open)
-{
-    const char *type = field_need_text(p, block, "type");
-    const struct block *b = blocks, *end = blocks + sizeof(blocks) / sizeof(blocks[0]);
-
-    if (type == NULL)
-        return ERR_INVAL;
-    if (strcmp(role, "assistant") == 0 && strcmp(type, "redacted_thinking") == 0)
-        return 0;
-    while (b < end && (strcmp(b->role, role) != 0 || strcmp(b->type, type) != 0))
-        b++;
-    if (b == end)
-        return field_refuse(p, "type", strcmp(role, "user") == 0
-                                           ? "text or tool_result: this model takes nothing else"
-                                           : "text, thinking or tool_use");
-    if (b->take == take_tool_result) {
-        *is_open = false;
-        return take_tool_result(a, p, block);
-    }
-    if (!*is_open && params_add_message(a, b->role) < 0)
-        return ERR_INVAL;
-    *is_open = true;
-    return b->take(a, p, block);
+    conversation_last(&a->p->chat)->is_passing =
+        is(cJSON_GetStringValue(clear_at), "next_user_message");
+    return params_take_system(a, p, "content", field_find(message, "content"));
 }
 
 static int take_turn(const struct field_args *a, const struct field_path *p, const cJSON *message)
@@ -133,8 +53,10 @@ static int take_turn(const struct field_args *a, const struct field_path *p, con
     bool is_open = false;
     int i = 0;
 
-    if (role == NULL || (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0))
-        return field_refuse(p, "role", "user or assistant");
+    if (is(role, "system"))
+        return take_system_turn(a, p, message);
+    if (!is(role, "user") && !is(role, "assistant"))
+        return field_refuse(p, "role", "user, assistant or system");
     if (cJSON_IsString(content))
         return params_add_message(a, role) == 0 ? params_add_text(a, content->valuestring)
                                                 : ERR_INVAL;
@@ -143,7 +65,7 @@ static int take_turn(const struct field_args *a, const struct field_path *p, con
     for (const cJSON *it = content->child; it != NULL; it = it->next) {
         const struct field_path block = field_path_in(p, "content", i++);
 
-        if (take_block(a, &block, role, it, &is_open) < 0)
+        if (params_take_block(a, &block, role, it, &is_open) < 0)
             return ERR_INVAL;
     }
     return 0;
@@ -154,21 +76,35 @@ int params_parse_turns(const struct field_args *a)
     a->p->has_messages = true;
     if (!cJSON_IsArray(a->v) || a->v->child == NULL)
         return params_refuse(a, "must be a list of messages");
-    return params_take_each(a, take_turn);
+    if (params_take_each(a, take_turn) < 0)
+        return ERR_INVAL;
+    conversation_drop_passed(&a->p->chat);
+    return 0;
 }
 
 /* ---- tools ---- */
 
-static int take_tool(const struct field_args *a, const struct field_path *p, const cJSON *v)
+/* Tools that Anthropic defines have a type and no schema: some it runs itself, and of the others
+ * its models know the parameters. */
+static int refuse_type(const struct field_args *a, const struct field_path *p, const char *type)
+{
+    return api_error_set(a->e, 400, p->text, NULL,
+                         "'%s' is a tool of type '%.60s', which this server neither runs nor knows "
+                         "the parameters of: leave it out, or give it a name and an input_schema "
+                         "and run it yourself", p->text, type);
+}
+
+int params_take_custom_tool(const struct field_args *a, const struct field_path *p, const cJSON *v)
 {
     const char *type = field_text(v, "type");
     const struct tool tool = {.name = field_text(v, "name"),
                               .description = field_find(v, "description"),
-                              .parameters = field_find(v, "input_schema")};
+                              .parameters = field_find(v, "input_schema"),
+                              .strict = field_find(v, "strict"),
+                              .is_hidden = cJSON_IsTrue(field_find(v, "defer_loading"))};
 
     if (type != NULL && strcmp(type, "custom") != 0)
-        return api_error_set(a->e, 400, p->text, NULL, "'%s' is a tool of type '%.60s', and only "
-                             "custom tools are known here", p->text, type);
+        return refuse_type(a, p, type);
     if (tool.name == NULL || !cJSON_IsObject(tool.parameters))
         return api_error_set(a->e, 400, p->text, NULL,
                              "'%s' must have a name and an input_schema", p->text);
@@ -177,7 +113,7 @@ static int take_tool(const struct field_args *a, const struct field_path *p, con
 
 int params_parse_custom_tools(const struct field_args *a)
 {
-    return params_take_tools(a, take_tool);
+    return params_take_tools(a, params_take_custom_tool);
 }
 
 int params_parse_typed_choice(const struct field_args *a)
@@ -209,11 +145,18 @@ int params_parse_thinking(const struct field_args *a)
 {
     const char *type = field_text(a->v, "type");
     const cJSON *budget = field_find(a->v, "budget_tokens");
+    const cJSON *display = field_find(a->v, "display");
 
     if (type == NULL || (strcmp(type, "enabled") != 0 && strcmp(type, "disabled") != 0 &&
                          strcmp(type, "adaptive") != 0))
         return api_error_set(a->e, 400, "thinking.type", NULL,
                              "'thinking.type' must be enabled, adaptive or disabled");
+    if (display != NULL && !is(cJSON_GetStringValue(display), "summarized") &&
+        !is(cJSON_GetStringValue(display), "omitted"))
+        return api_error_set(a->e, 400, "thinking.display", NULL,
+                             "'thinking.display' must be summarized or omitted");
+    if (is(cJSON_GetStringValue(display), "omitted"))
+        a->p->reasoning_format = REASONING_HIDDEN;
     a->p->thinking = strcmp(type, "disabled") == 0 ? THINKING_OFF : THINKING_ON;
     if (budget != NULL)
         return field_uint(budget, "thinking.budget_tokens", 1, UINT32_MAX - 1,
@@ -228,6 +171,10 @@ int params_parse_output_config(const struct field_args *a)
 
     if (!cJSON_IsObject(a->v))
         return params_refuse(a, "must be an object");
+    if (field_find(a->v, "task_budget") != NULL)
+        return api_error_set(a->e, 400, "output_config.task_budget", NULL,
+                             "'output_config.task_budget' is not supported. Models are told of no "
+                             "budget; max_tokens bounds an answer");
     if (effort != NULL &&
         params_set_effort(a, "output_config.effort", cJSON_GetStringValue(effort)) < 0)
         return ERR_INVAL;
@@ -240,19 +187,20 @@ int params_parse_output_format(const struct field_args *a)
     return params_set_format(a, a->name, a->v);
 }
 
-/* Edits that leave the conversation as it is. */
-int params_parse_context_management(const struct field_args *a)
+/* ---- the fields against each other ---- */
+
+/* Tools are shown and hidden by what the messages say of them, and an answer goes on with a last
+ * message of the assistant. */
+int params_settle_anthropic(struct params *p, struct api_error *e)
 {
-    const cJSON *edits = field_find(a->v, "edits");
+    const struct chat_message *last = conversation_last(&p->chat);
+    const char *unknown = conversation_apply_changes(&p->chat);
 
-    if (!cJSON_IsObject(a->v) || (edits != NULL && !cJSON_IsArray(edits)))
-        return params_refuse(a, "must be an object with a list of edits");
-    for (const cJSON *it = edits != NULL ? edits->child : NULL; it != NULL; it = it->next) {
-        const char *type = field_text(it, "type"), *keep = field_text(it, "keep");
-
-        if (type == NULL || strncmp(type, "clear_thinking_", strlen("clear_thinking_")) != 0 ||
-            keep == NULL || strcmp(keep, "all") != 0)
-            return params_refuse(a, "is not supported, but for edits that keep all thoughts");
-    }
+    if (unknown != NULL)
+        return api_error_set(e, 400, "tools", NULL,
+                             "'tools' lacks the tool '%.100s' that a message refers to", unknown);
+    if (last != NULL && strcmp(last->role, "assistant") == 0 && last->has_content &&
+        last->n_calls == 0 && p->add_generation_prompt)
+        p->continue_final_message = true;
     return 0;
 }

@@ -64,6 +64,17 @@ int params_add_call(const struct field_args *a, const struct tool_call *call);
 /* p: where the tool's name and parameters stand. */
 int params_add_tool(const struct field_args *a, const struct field_path *p,
                     const struct tool *tool);
+/* Anthropic's: a block of a turn of `role`. The blocks of a turn go into one message, but that a
+ * tool_result is one of its own: *is_open says whether the last message is the one that the block
+ * goes into. Then, a string or blocks of a message of the system, to the last message; a tool. */
+int params_take_block(const struct field_args *a, const struct field_path *p, const char *role,
+                      const cJSON *block, bool *is_open);
+int params_take_system(const struct field_args *a, const struct field_path *p, const char *member,
+                       const cJSON *v);
+int params_take_custom_tool(const struct field_args *a, const struct field_path *p,
+                            const cJSON *v);
+/* The fields of Anthropic's bodies against each other. */
+int params_settle_anthropic(struct params *p, struct api_error *e);
 /* Take each item of the list a->v; of `tools`, which must be a list. */
 int params_take_each(const struct field_args *a,
                      int (*take)(const struct field_args *a, const struct field_path *p,

@@ -1,0 +1,24 @@
+/* server/admin/anthropic_pages.h - the served models, as Anthropic's API tells them.
+ *
+ * It has the paths of OpenAI's. Which of the two a client speaks is told by the header
+ * anthropic-version, which Anthropic's API demands.
+ *
+ * Thread: the loop's; each is answered within its handler.
+ * Memory: the reply only.
+ */
+#ifndef SERVER_ADMIN_ANTHROPIC_PAGES_H
+#define SERVER_ADMIN_ANTHROPIC_PAGES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct http_call;
+struct server_model;
+
+bool anthropic_pages_are_wanted(const struct http_call *call);
+/* /v1/models?limit=…&after_id=… or before_id=…: a page of the list. */
+void anthropic_pages_models(struct http_call *call, const struct server_model *const *models,
+                            uint32_t n);
+void anthropic_pages_model(struct http_call *call, const struct server_model *m);
+
+#endif
