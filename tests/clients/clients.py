@@ -133,6 +133,7 @@ CLIENTS = [
     Npm("langchain", "@langchain/openai"),
     Npm("anthropic", "@anthropic-ai/sdk"),
     Npm("ollama", "ollama"),
+    Npm("claude-code", "@anthropic-ai/claude-code"),
 ]
 
 
