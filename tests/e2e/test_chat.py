@@ -396,3 +396,40 @@ def test_what_is_constrained_is_not_thought(start, tmp_path):
     assert r["content"][0]["type"] == "thinking" and r["content"][0]["thinking"]
     r = server.post("/v1/responses", {"input": ONCE, "max_output_tokens": 6, "temperature": 0}).json
     assert r["output"][0]["type"] == "reasoning"
+
+
+# ---- a response that is cut ----
+
+def statuses(server, **fields):
+    """[(type, status)] of the items, as the whole response has them, the stream's end and its output_item.done events."""
+    body = {"input": "Once", "temperature": 0, **fields}
+    a = server.post("/v1/responses", body).json
+    whole = [(i["type"], i["status"]) for i in a["output"]]
+    events = [json.loads(line.removeprefix("data: ")) for line in
+              server.post("/v1/responses", {**body, "stream": True}).body.decode().split("\n") if line.startswith("data: ")]
+    assert events[-1]["type"] == f"response.{a['status']}" and events[-1]["response"]["status"] == a["status"]
+    for items in (events[-1]["response"]["output"], [e["item"] for e in events if e["type"] == "response.output_item.done"]):
+        assert [(i["type"], i["status"]) for i in items] == whole
+    assert all(e["item"]["status"] == "in_progress" for e in events if e["type"] == "response.output_item.added")
+    return a["status"], whole
+
+
+def test_the_last_item_of_a_response_that_is_cut(start, tmp_path):
+    file = tmp_path / "t.jinja"
+    file.write_text("{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}{# </think> #}")
+    server = start("--chat-template", str(file))
+    thought = 'root ::= "<think>ab cd</think>ef gh"'
+    whole = [("reasoning", "completed"), ("message", "completed")]
+    assert statuses(server, grammar=thought) == ("completed", whole)
+    assert statuses(server, max_output_tokens=5) == ("incomplete", [("message", "incomplete")])
+    n = server.post("/v1/responses", {"input": "Once", "temperature": 0, "grammar": thought}).json["usage"]["output_tokens"]
+    seen = {tuple(statuses(server, grammar=thought, max_output_tokens=k)[1]) for k in range(1, n)}
+    assert (("reasoning", "incomplete"),) in seen and (whole[0], ("message", "incomplete")) in seen
+    assert not any(status == "incomplete" for items in seen for _, status in items[:-1])
+
+
+def test_a_call_behind_a_text_that_is_not_cut(server):
+    call = 'root ::= "ab" "<tool_call>{\\"name\\":\\"look\\",\\"arguments\\":{}}</tool_call>"'
+    tools = [{"type": "function", "name": "look", "parameters": {"type": "object"}}]
+    status, items = statuses(server, grammar=call, tools=tools)
+    assert status == "completed" and items == [("message", "completed"), ("function_call", "completed")]

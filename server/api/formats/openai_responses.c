@@ -56,18 +56,23 @@ static void add_part(enum item item, const struct buf *text, const struct buf *e
     buf_add_char(out, '}');
 }
 
-/* An item of text; without `text` it has only begun. */
-static void add_text_item(const struct response_writer *a, enum item item, uint32_t n,
-                          const struct buf *text, struct buf *out)
+static bool is_cut(const struct response_writer *a)
 {
+    return a->choices[0].finish == FINISH_LENGTH;
+}
+
+/* An item of text; without `text` it has only begun. The answer's last one is cut where that is. */
+static void add_text_item(const struct response_writer *a, enum item item, uint32_t n,
+                          const struct buf *text, bool is_last, struct buf *out)
+{
+    const char *status = text == NULL ? "in_progress" : is_last && is_cut(a) ? "incomplete"
+                                                                              : "completed";
+
     buf_add_str(out, "{\"id\":");
     add_item_id(a, prefix_of(item), n, out);
-    if (item == ITEM_THOUGHT)
-        buf_add_str(out, ",\"type\":\"reasoning\",\"summary\":[],\"content\":[");
-    else
-        buf_printf(out,
-                   ",\"type\":\"message\",\"status\":\"%s\",\"role\":\"assistant\",\"content\":[",
-                   text != NULL ? "completed" : "in_progress");
+    buf_printf(out, ",\"type\":\"%s\",\"status\":\"%s\",%s,\"content\":[",
+               item == ITEM_THOUGHT ? "reasoning" : "message", status,
+               item == ITEM_THOUGHT ? "\"summary\":[]" : "\"role\":\"assistant\"");
     if (text != NULL)
         add_part(item, text, &a->probs, out);
     buf_add_str(out, "]}");
@@ -109,11 +114,6 @@ static void add_usage(const struct response_writer *a, struct buf *out)
                ",\"output_tokens_details\":{\"reasoning_tokens\":%" PRIu64
                "},\"total_tokens\":%" PRIu64 "}",
                u->prompt, u->cached, u->completion, u->thinking, u->prompt + u->completion);
-}
-
-static bool is_cut(const struct response_writer *a)
-{
-    return a->choices[0].finish == FINISH_LENGTH;
 }
 
 /* What is in force: what the request did not say may be a setting's or the model's file's. */
@@ -165,11 +165,15 @@ static void whole(struct response_writer *a, struct buf *out)
 {
     struct choice *c = &a->choices[0];
 
+    const bool has_calls = c->output.n_calls > 0, has_thought = c->output.thought.len > 0;
+    const bool has_text = c->output.text.len > 0 || !(has_calls || (has_thought && is_cut(a)));
+
     buf_add(&a->probs, c->entries.data, c->entries.len);
-    if (c->output.thought.len > 0)
-        add_text_item(a, ITEM_THOUGHT, a->n_blocks++, &c->output.thought, next_item(a));
-    if (c->output.text.len > 0 || c->output.n_calls == 0)
-        add_text_item(a, ITEM_MESSAGE, a->n_blocks++, &c->output.text, next_item(a));
+    if (has_thought)
+        add_text_item(a, ITEM_THOUGHT, a->n_blocks++, &c->output.thought, !has_text && !has_calls,
+                      next_item(a));
+    if (has_text)
+        add_text_item(a, ITEM_MESSAGE, a->n_blocks++, &c->output.text, !has_calls, next_item(a));
     for (uint32_t i = 0; i < c->output.n_calls; i++)
         add_call_item(a, &c->output.calls[i], a->n_blocks++, true, next_item(a));
     responses_add(a, true, out);
@@ -225,7 +229,7 @@ static void open_text(struct response_writer *a, enum item item, struct buf *out
 
     a->open_block = item;
     begin_item_event(a, "response.output_item.added", out);
-    add_text_item(a, item, a->n_blocks, NULL, out);
+    add_text_item(a, item, a->n_blocks, NULL, false, out);
     close_event(out);
     begin_part_event(a, "response.content_part.added", out);
     buf_add_str(out, ",\"part\":");
@@ -233,7 +237,7 @@ static void open_text(struct response_writer *a, enum item item, struct buf *out
     close_event(out);
 }
 
-static void close_text(struct response_writer *a, struct buf *out)
+static void close_text(struct response_writer *a, bool is_last, struct buf *out)
 {
     const enum item item = (enum item)a->open_block;
     const bool is_message = item == ITEM_MESSAGE;
@@ -252,9 +256,9 @@ static void close_text(struct response_writer *a, struct buf *out)
     add_part(item, &a->piece, &a->probs, out);
     close_event(out);
     begin_item_event(a, "response.output_item.done", out);
-    add_text_item(a, item, a->n_blocks, &a->piece, out);
+    add_text_item(a, item, a->n_blocks, &a->piece, is_last, out);
     close_event(out);
-    add_text_item(a, item, a->n_blocks, &a->piece, next_item(a));
+    add_text_item(a, item, a->n_blocks, &a->piece, is_last, next_item(a));
     buf_clear(&a->piece);
     if (is_message)
         buf_clear(&a->probs);
@@ -280,7 +284,7 @@ static void add_piece(struct response_writer *a, enum item item, struct choice *
     if (text->len == 0)
         return;
     if (a->open_block != item) {
-        close_text(a, out);
+        close_text(a, false, out);
         open_text(a, item, out);
     }
     begin_part_event(a, is_message ? "response.output_text.delta" : "response.reasoning_text.delta",
@@ -298,7 +302,7 @@ static void add_piece(struct response_writer *a, enum item item, struct choice *
 
 static void open_call(struct response_writer *a, const struct output_call *call, struct buf *out)
 {
-    close_text(a, out);
+    close_text(a, false, out);
     a->open_block = ITEM_CALL;
     begin_item_event(a, "response.output_item.added", out);
     add_call_item(a, call, a->n_blocks, false, out);
@@ -363,7 +367,7 @@ static void end(struct response_writer *a, struct buf *out)
 {
     if (a->n_blocks == 0 && a->open_block == ITEM_NONE) /* a message, if an empty one */
         open_text(a, ITEM_MESSAGE, out);
-    close_text(a, out);
+    close_text(a, true, out);
     add_response_event(a, is_cut(a) ? "response.incomplete" : "response.completed", true, out);
 }
 
