@@ -265,6 +265,7 @@ _Static_assert(N_ROUTES < METRICS_MAX_ROUTES, "each route is a label, and so is 
 static void on_metrics(void *ud, struct http_call *call)
 {
     struct server *s = ud;
+    const struct response_counts kept = response_keeper_counts(s->keeper);
     const char *labels[N_ROUTES + 1];
     struct metrics_model models[SERVER_MAX_MODELS];
     struct metrics_scene scene = {
@@ -279,6 +280,8 @@ static void on_metrics(void *ud, struct http_call *call)
         .pools = {worker_pool_stats(s->text_pool), worker_pool_stats(s->constraint_pool)},
         .memory_used = s->memory.used,
         .memory_max = s->memory.max,
+        .n_kept = kept.n,
+        .kept_bytes = kept.bytes,
         .n_connections = http_n_connections(s->http),
         .edge = http_edge_counts(s->http),
         .n_tenants = tenants_n(s->tenants),

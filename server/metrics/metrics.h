@@ -105,6 +105,7 @@ struct metrics_scene { /* everything that the text needs; pointers are borrowed 
     const char *isa, *version;
     struct worker_pool_stats pools[METRICS_POOLS]; /* in the order of METRICS_POOL_NAMES */
     uint64_t memory_used, memory_max; /* bytes that requests hold, and may hold */
+    uint64_t n_kept, kept_bytes;       /* responses_db: responses, and bytes in use */
     uint32_t n_connections, n_tenants;
     const uint64_t *edge; /* [HTTP_EDGE_COUNT] */
     uint64_t n_tenants_shared;

@@ -99,6 +99,11 @@ uint64_t response_keeper_oldest_us(struct response_keeper *k)
     return k != NULL ? worker_pool_stats(k->pool).oldest_us : 0;
 }
 
+struct response_counts response_keeper_counts(const struct response_keeper *k)
+{
+    return response_store_counts(k != NULL ? k->store : NULL);
+}
+
 /* ---- what runs in the background ---- */
 
 void response_keeper_add(struct response_keeper *k, struct response_run *run)

@@ -44,6 +44,9 @@ bool response_keeper_is_idle(const struct response_keeper *k);
 /* Since when the job that runs has been running, clock_us(); 0: none does. */
 uint64_t response_keeper_oldest_us(struct response_keeper *k);
 
+/* Of a keeper, or NULL: nothing is kept. */
+struct response_counts response_keeper_counts(const struct response_keeper *k);
+
 struct response_run {          /* a response in the background */
     struct response_name name; /* borrowed */
     void (*cancel)(struct response_run *run);

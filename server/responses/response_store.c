@@ -10,6 +10,7 @@
 #include "server/responses/response_file.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -36,6 +37,8 @@ struct response_store {
     sqlite3_stmt *statements[N_SQL];
     uint64_t max_bytes;
     int64_t max_age_s;
+    int64_t n; /* rows, with what the change under way has done to them */
+    _Atomic uint64_t n_shown, bytes_shown; /* since the last change that has ended */
 };
 
 /* ---- statements ---- */
@@ -165,21 +168,49 @@ static int used(struct response_store *s, uint64_t *bytes, struct api_error *e)
     return rc < 0 ? rc : 0;
 }
 
+static void show_counts(struct response_store *s)
+{
+    struct api_error ignored;
+    uint64_t bytes;
+
+    atomic_store_explicit(&s->n_shown, (uint64_t)s->n, memory_order_relaxed);
+    if (used(s, &bytes, &ignored) == 0)
+        atomic_store_explicit(&s->bytes_shown, bytes, memory_order_relaxed);
+}
+
+struct response_counts response_store_counts(const struct response_store *s)
+{
+    if (s == NULL)
+        return (struct response_counts){0, 0};
+    return (struct response_counts){atomic_load_explicit(&s->n_shown, memory_order_relaxed),
+                                    atomic_load_explicit(&s->bytes_shown, memory_order_relaxed)};
+}
+
+/* A statement that deletes responses. The number of them, or a negative ERR_*. */
+static int drop(struct response_store *s, sqlite3_stmt *st, struct api_error *e)
+{
+    const int rc = step(s, st, e);
+    const int n = rc < 0 ? 0 : sqlite3_changes(s->db);
+
+    s->n -= n;
+    return rc < 0 ? rc : n;
+}
+
 /* All but the response `last`, or "", may go. */
 static int prune(struct response_store *s, const char *last, struct api_error *e)
 {
     uint64_t bytes = 0;
-    int rc = step(s, bind(s, SQL_DELETE_OLD, "i", oldest(s)), e);
+    int rc = drop(s, bind(s, SQL_DELETE_OLD, "i", oldest(s)), e);
 
     while (rc >= 0) {
         rc = used(s, &bytes, e);
         if (rc < 0 || bytes <= s->max_bytes)
             break;
-        rc = step(s, bind(s, SQL_DELETE_OLDEST, "t", last), e);
-        if (rc < 0 || sqlite3_changes(s->db) == 0)
+        rc = drop(s, bind(s, SQL_DELETE_OLDEST, "t", last), e);
+        if (rc <= 0)
             break;
     }
-    return rc;
+    return rc < 0 ? rc : 0;
 }
 
 /* ---- life ---- */
@@ -191,6 +222,16 @@ static int prepare(struct response_store *s)
                                NULL) != SQLITE_OK)
             return ERR_FORMAT;
     return 0;
+}
+
+static int count_rows(struct response_store *s, struct api_error *e)
+{
+    sqlite3_stmt *st = bind(s, SQL_COUNT, "");
+    const int rc = step(s, st, e);
+
+    s->n = rc == 1 ? sqlite3_column_int64(st, 0) : 0;
+    sqlite3_reset(st);
+    return rc < 0 ? rc : 0;
 }
 
 int response_store_open(struct response_store **out, const struct response_store_options *options,
@@ -211,12 +252,15 @@ int response_store_open(struct response_store **out, const struct response_store
                  sqlite3_errmsg(s->db));
         rc = ERR_FORMAT;
     }
-    if (rc == 0 && (run(s, SQL_FAIL_OPEN, &e) < 0 || prune(s, "", &e) < 0)) {
+    if (rc == 0 && (count_rows(s, &e) < 0 || run(s, SQL_FAIL_OPEN, &e) < 0 ||
+                    prune(s, "", &e) < 0)) {
         snprintf(err, err_len, "'%s': %s", options->path, e.message);
         rc = ERR_IO;
     }
     if (rc < 0)
         response_store_close(&s);
+    else
+        show_counts(s);
     *out = s;
     return rc;
 }
@@ -236,9 +280,20 @@ void response_store_close(struct response_store **store)
 
 /* ---- a response ---- */
 
+/* The end of a change before which there were n. */
+static int end_counted(struct response_store *s, int64_t n, int rc, struct api_error *e)
+{
+    rc = end_change(s, rc, e);
+    if (rc < 0)
+        s->n = n;
+    show_counts(s);
+    return rc;
+}
+
 int response_store_begin(struct response_store *s, const struct response_name *name,
                          const struct response_start *start, struct api_error *e)
 {
+    const int64_t n = s->n;
     int rc;
 
     if (start->body->len + start->input->len > s->max_bytes) {
@@ -253,15 +308,18 @@ int response_store_begin(struct response_store *s, const struct response_name *n
                   bind(s, SQL_INSERT, "tttiib", name->id, name->owner, start->previous,
                        start->created, (int64_t)start->is_background, start->body),
                   e);
-    if (rc == 0)
+    if (rc == 0) {
+        s->n++;
         rc = step(
             s, bind(s, SQL_ADD_ITEMS, "ttib", name->id, name->owner, (int64_t)0, start->input), e);
-    return end_change(s, rc, e);
+    }
+    return end_counted(s, n, rc, e);
 }
 
 int response_store_end(struct response_store *s, const struct response_name *name,
                        const struct buf *body, const struct buf *output, struct api_error *e)
 {
+    const int64_t n = s->n;
     int rc = run(s, SQL_BEGIN, e);
 
     if (rc == 0)
@@ -270,7 +328,7 @@ int response_store_end(struct response_store *s, const struct response_name *nam
         rc = step(s, bind(s, SQL_ADD_ITEMS, "ttib", name->id, name->owner, (int64_t)1, output), e);
     if (rc == 0)
         rc = prune(s, name->id, e);
-    return end_change(s, rc, e);
+    return end_counted(s, n, rc, e);
 }
 
 int response_store_give_up(struct response_store *s, const struct response_name *name,
@@ -295,11 +353,12 @@ int response_store_get(struct response_store *s, const struct response_name *nam
 int response_store_delete(struct response_store *s, const struct response_name *name,
                           struct api_error *e)
 {
-    const int rc = step(s, bind(s, SQL_DELETE, "tti", name->id, name->owner, oldest(s)), e);
+    const int rc = drop(s, bind(s, SQL_DELETE, "tti", name->id, name->owner, oldest(s)), e);
 
     if (rc < 0)
         return rc;
-    return sqlite3_changes(s->db) > 0 ? 0 : not_found(e, "response", name->id);
+    show_counts(s);
+    return rc > 0 ? 0 : not_found(e, "response", name->id);
 }
 
 int response_store_cancel(struct response_store *s, const struct response_name *name,

@@ -9,7 +9,8 @@
  * The file is locked for this process, and opened with all that belongs to it at the start: nothing
  * is opened or made later. What is deleted is overwritten.
  *
- * Thread: any, one call at a time; every call may wait for a disk, so never the I/O thread's.
+ * Thread: any, one call at a time; every call may wait for a disk, so never the I/O thread's, but
+ *         for response_store_counts().
  * Memory: a cache of 4 MiB, the statements, and what SQLite's calls take.
  * Errors: opening fails with a sentence; calls fill *e: a 400 or 404 of the client's making, a 503
  *         when the file cannot be read or written. Nothing has changed then, and the next call
@@ -40,6 +41,12 @@ struct response_store_options {
 int response_store_open(struct response_store **out, const struct response_store_options *options,
                         char *err, size_t err_len);
 void response_store_close(struct response_store **s);
+
+struct response_counts {
+    uint64_t n, bytes; /* responses that are kept, open ones too; of the file, in use */
+};
+/* As of the last change. From any thread, at any time; NULL: nothing is kept. */
+struct response_counts response_store_counts(const struct response_store *s);
 
 struct response_name {
     const char *owner, *id;

@@ -311,6 +311,38 @@ def test_the_oldest_go_first(tmp_path):
     assert s.stop() == 0
 
 
+def test_what_is_kept_is_counted(tmp_path):
+    """After every kind of change, and after a start: what the file says itself."""
+    path, flags = tmp_path / "r.db", ("--responses-db", str(tmp_path / "r.db"), "--responses-size", "1m")
+
+    def kept(s):
+        m = s.metrics()
+        return m["quire_kept_responses"], m["quire_kept_responses_bytes"]
+
+    s = Server(*flags)
+    n, empty = kept(s)
+    assert n == 0 and 0 < empty < 1 << 20
+    names = [answer(s)["id"] for _ in range(3)]
+    n, some = kept(s)
+    assert n == 3 and some >= empty
+    answer(s, store=False)
+    assert delete(s, names[0]).status == 200 and delete(s, names[0]).status == 404 and kept(s)[0] == 2
+    b = answer(s, background=True, **LONG)["id"]
+    s.post(f"{PATH}/{b}/cancel", {})
+    assert kept(s)[0] == 3
+    big = {"metadata": {"a": "y" * 30000}, "max_output_tokens": 1}
+    for _ in range(60):
+        answer(s, "x" * 50, **big)
+    n, full = kept(s)
+    assert 3 < n < 63 and some < full <= 1 << 20
+    assert s.stop() == 0
+    with connect(path) as db:
+        assert db.execute("SELECT count(*) FROM response").fetchone() == (n,)
+    s = Server(*flags)
+    assert kept(s)[0] == n
+    assert s.stop() == 0
+
+
 def test_files_that_are_refused(tmp_path):
     text, other = tmp_path / "text", tmp_path / "other.db"
     text.write_text("hello " * 1000)
