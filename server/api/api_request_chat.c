@@ -172,7 +172,7 @@ static void drop_prompt(struct prompt *prompt)
     *prompt = (struct prompt){0};
 }
 
-/* The prompt of an edited conversation in place of *prompt. Where the edit saves too little, *prompt
+/* The prompt of an edited conversation in place of *prompt. Where the edit saves too little, that
  * stays, and the edit has not been applied. */
 static int take_edited(struct api_request *p, const struct server_model *model,
                        struct prompt *prompt, struct context_edit *edit)
@@ -202,9 +202,11 @@ static int apply_edit(struct api_request *p, const struct server_model *model,
 {
     struct conversation *c = &p->params.chat;
     struct chat_message *messages = mem_dup(c->messages, c->n_messages * sizeof(*messages));
-    struct tool_call *calls = c->n_calls > 0 ? mem_dup(c->calls, c->n_calls * sizeof(*calls)) : NULL;
-    int rc = messages == NULL || (calls == NULL && c->n_calls > 0) ? ERR_NOMEM : 0;
+    struct tool_call *calls = NULL;
+    int rc = messages != NULL ? 0 : ERR_NOMEM;
 
+    if (c->n_calls > 0 && (calls = mem_dup(c->calls, c->n_calls * sizeof(*calls))) == NULL)
+        rc = ERR_NOMEM;
     if (rc == 0)
         rc = context_edit_apply(edit, c, (uint32_t)prompt->ids.n, p->budget);
     if (rc < 0)

@@ -69,9 +69,9 @@ int api_request_too_long(struct api_request *p, const struct server_model *model
     return ERR_INVAL;
 }
 
-/* A prompt that is cut or edited may be longer than the context; of one that is refused llama-server's
- * clients want to know how long it is. A token stands for a byte at least, which a normalization
- * may make 4; some may be added. */
+/* A prompt that is cut or edited may be longer than the context; of one that is refused
+ * llama-server's clients want to know how long it is. A token stands for a byte at least, which a
+ * normalization may make 4; some may be added. */
 static size_t max_ids(const struct api_request *p, const struct server_model *model, size_t n_text)
 {
     const size_t context = api_request_context(p, model), most = n_text * 4 + 16;

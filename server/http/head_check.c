@@ -226,8 +226,8 @@ static bool is_json_type(const char *type)
     return end - name > 5 && strncasecmp(end - 5, json, 5) == 0;
 }
 
-/* What browsers say of a page that sends something elsewhere: Origin with every POST, and since 2020
- * Sec-Fetch-Site; before that Referer at least. */
+/* What browsers say of a page that sends something elsewhere: Origin with every POST, and since
+ * 2020 Sec-Fetch-Site; before that Referer at least. */
 static bool is_from_page(const struct http_call *c)
 {
     return http_parser_field(c->request, "Origin") != NULL ||

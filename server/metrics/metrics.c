@@ -62,7 +62,8 @@ static void add_server(const struct metrics_scene *scene, struct buf *b)
     add_count(b, "quire_tenants", "gauge", scene->n_tenants, "Tenants that are told apart.");
     add_count(b, "quire_tenants_shared_total", "counter", scene->n_tenants_shared,
               "Requests of tenants for which there was no place: they share one.");
-    add_count(b, "quire_kept_responses", "gauge", scene->n_kept, "Responses that responses_db has.");
+    add_count(b, "quire_kept_responses", "gauge", scene->n_kept,
+              "Responses that responses_db has.");
     add_count(b, "quire_kept_responses_bytes", "gauge", scene->kept_bytes,
               "What they take of its file (at most responses_size).");
     add_count(b, "quire_log_dropped_total", "counter", scene->n_log_dropped,

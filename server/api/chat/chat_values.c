@@ -85,7 +85,8 @@ static void add_parts(const struct source *c, const struct chat_message *m, stru
 }
 
 /* With the messages of the system that go into it, before and behind what it says. */
-static struct value parts_of(const struct source *c, const struct chat_message *m, uint32_t n_behind)
+static struct value parts_of(const struct source *c, const struct chat_message *m,
+                             uint32_t n_behind)
 {
     const struct value out = value_list(c->pool);
 

@@ -77,7 +77,7 @@ int conversation_add_tool(struct conversation *c, const struct tool *tool);
 /* Without the first n messages but for those of the system. */
 void conversation_drop(struct conversation *c, uint32_t n);
 
-/* Without the messages that are passing and have one of the user, or a tool's result, behind them. */
+/* Without the passing messages that have one of the user, or a tool's result, behind them. */
 void conversation_drop_passed(struct conversation *c);
 
 /* The tool of that name, or NULL. */
