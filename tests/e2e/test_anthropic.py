@@ -184,6 +184,14 @@ def test_a_tool_of_anthropics_is_refused_by_its_type(serve):
         assert r.status == 400 and kind in r.json["error"]["message"] and "leave it out" in r.json["error"]["message"]
 
 
+def test_a_strict_tool(serve):
+    """It is one to the template, and to strict_calls, as those of the other APIs are."""
+    schema = {"type": "object", "properties": {"at": {"enum": ["here"]}}, "required": ["at"], "additionalProperties": False}
+    tools = [{"name": "look", "input_schema": schema, "strict": True}]
+    reads(serve("{{ tools | tojson }}"), json.dumps([{"type": "function", "function": {
+        "name": "look", "parameters": schema, "strict": True}}]), [HI], tools=tools)
+
+
 # ---- what is taken out ----
 
 def turns(n, words=20):

@@ -53,6 +53,8 @@ static void set(struct stage *g, uint32_t n_models)
                                   .edge = edge,
                                   .n_tenants = 30,
                                   .n_tenants_shared = 31,
+                                  .n_kept = 34,
+                                  .kept_bytes = 35,
                                   .n_log_dropped = 32,
                                   .n_syscalls_refused = 33}};
     for (uint32_t i = 0; i < n_models; i++) {
@@ -100,6 +102,8 @@ static const struct {
     {"quire_connections", SERVER_COUNTS},
     {"quire_tenants", SERVER_COUNTS},
     {"quire_tenants_shared_total", SERVER_COUNTS},
+    {"quire_kept_responses", SERVER_COUNTS},
+    {"quire_kept_responses_bytes", SERVER_COUNTS},
     {"quire_log_dropped_total", SERVER_COUNTS},
     {"quire_sandbox_refused_total", SERVER_COUNTS},
     {"quire_request_memory_bytes", SERVER_COUNTS},
@@ -486,6 +490,8 @@ static void the_engine_is_shown(void **state)
         "\nquire_rejections_total{reason=\"queue_timeout\"} 29\n",
         "\nquire_tenants 30\n",
         "\nquire_tenants_shared_total 31\n",
+        "\nquire_kept_responses 34\n",
+        "\nquire_kept_responses_bytes 35\n",
         "\nquire_log_dropped_total 32\n",
         "\nquire_sandbox_refused_total 33\n",
         "\nquire_model_share 32\n",
