@@ -74,10 +74,10 @@ static void remove_place(void)
 static void begin(struct side *s)
 {
     static const struct http_route routes[] = {
-        {"/health", HTTP_GET, on_request, NULL, NULL, 0, "/v1/health /ready"},
-        {"/tokenize", HTTP_POST, on_request, NULL, NULL, 0, ""},
-        {"/c", HTTP_POST, on_stream, NULL, NULL, 0, NULL},
-        {"/ping", HTTP_GET | HTTP_POST, on_request, NULL, NULL, 0, NULL},
+        {"/health", HTTP_GET, on_request, NULL, NULL, 0, "/v1/health /ready", NULL, false},
+        {"/tokenize", HTTP_POST, on_request, NULL, NULL, 0, "", NULL, false},
+        {"/c", HTTP_POST, on_stream, NULL, NULL, 0, NULL, NULL, false},
+        {"/ping", HTTP_GET | HTTP_POST, on_request, NULL, NULL, 0, NULL, NULL, false},
     };
     struct http_options o = {
         .loop = &s->loop, .host = "", .unix_mode = 0600, .max_body = 2048, .max_connections = 8,

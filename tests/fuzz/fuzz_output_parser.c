@@ -56,7 +56,7 @@ static void check_calls(const struct output_parser *s)
 
 static void say(struct said *out, const uint8_t *how, const char *text, size_t n, uint32_t cuts)
 {
-    const struct output_style style = {(enum output_syntax)(how[0] % 6), (how[1] & 1) != 0};
+    const struct output_style style = {(enum output_syntax)(how[0] % 6), (how[1] & 1) != 0, false};
     struct output_parser s;
 
     buf_init(&out->thought, MAX_SAID);

@@ -231,7 +231,7 @@ static void scenes_in_any_cut(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(scenes) / sizeof(scenes[0]); i++) {
         const struct scene *scene = &scenes[i];
-        const struct output_style style = {scene->syntax, scene->thoughts};
+        const struct output_style style = {scene->syntax, scene->thoughts, false};
 
         for (size_t step = 1; step <= strlen(scene->said); step++) {
             const struct said got = say(&style, scene->tools, scene->thinks, scene->said, step);
@@ -247,7 +247,7 @@ static void scenes_in_any_cut(void **state)
 /* Nothing is held back that cannot be the beginning of a mark. */
 static void text_comes_at_once(void **state)
 {
-    const struct output_style style = {OUTPUT_HERMES, true};
+    const struct output_style style = {OUTPUT_HERMES, true, false};
     struct output_parser s;
     (void)state;
 
@@ -263,7 +263,7 @@ static void text_comes_at_once(void **state)
 
 static void ids_suit_the_template(void **state)
 {
-    const struct output_style openai = {OUTPUT_HERMES, false}, mistral = {OUTPUT_MISTRAL, false};
+    const struct output_style openai = {OUTPUT_HERMES, false, false}, mistral = {OUTPUT_MISTRAL, false, false};
     struct output_parser s;
     (void)state;
 
@@ -317,7 +317,7 @@ static void styles_are_read_off_templates(void **state)
 /* Arguments grow with what is written. */
 static void arguments_come_at_once(void **state)
 {
-    const struct output_style style = {OUTPUT_HERMES, false};
+    const struct output_style style = {OUTPUT_HERMES, false, false};
     static const char head[] = "<tool_call>{\"name\":\"f\",\"arguments\":{";
     struct output_parser s;
     struct buf object;
@@ -347,7 +347,7 @@ static void arguments_come_at_once(void **state)
 /* More calls than there may be: the first are kept, and the rest is no reason to stop reading. */
 static void calls_are_counted(void **state)
 {
-    const struct output_style style = {OUTPUT_HERMES, false};
+    const struct output_style style = {OUTPUT_HERMES, false, false};
     static const char call[] = "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>";
     struct output_parser s;
     (void)state;
@@ -388,7 +388,7 @@ static void json_parts(void **state)
 /* A failed allocation is an error, not a shorter answer. */
 static void lack_of_memory_shows(void **state)
 {
-    const struct output_style style = {OUTPUT_HERMES, true};
+    const struct output_style style = {OUTPUT_HERMES, true, false};
     static const char text[] = "<think>a</think>b<tool_call>{\"name\":\"f\"}</tool_call>";
     int64_t n = 0;
     (void)state;
@@ -419,7 +419,7 @@ static void blanks_without_end(void **state)
     (void)state;
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        const struct output_style style = {all[i], true};
+        const struct output_style style = {all[i], true, false};
         struct output_parser s;
 
         alarm(120);
