@@ -263,7 +263,8 @@ static void text_comes_at_once(void **state)
 
 static void ids_suit_the_template(void **state)
 {
-    const struct output_style openai = {OUTPUT_HERMES, false, false}, mistral = {OUTPUT_MISTRAL, false, false};
+    const struct output_style openai = {OUTPUT_HERMES, false, false};
+    const struct output_style mistral = {OUTPUT_MISTRAL, false, false};
     struct output_parser s;
     (void)state;
 
