@@ -353,6 +353,11 @@ static int read_filename(struct slot_job *j, const struct http_call *call)
                          SLOT_FILE_MAX_NAME);
 }
 
+static uint64_t owner_of(const char *tenant)
+{
+    return tenant[0] != '\0' ? XXH3_64bits(tenant, strlen(tenant)) : 0;
+}
+
 /* What is needed of the engine: whose keys and values these are, and how large. */
 static int read_engine(struct slot_job *j)
 {
@@ -370,7 +375,7 @@ static int read_engine(struct slot_job *j)
                              "kept, so its slots cannot be saved",
                              m->id);
     j->owner = (struct slot_file_owner){.kv_id = {m->kv_id[0], m->kv_id[1]},
-                                        .owner = XXH3_64bits(j->tenant, strlen(j->tenant)),
+                                        .owner = owner_of(j->tenant),
                                         .block_bytes = stats.block_bytes,
                                         .n_vocab = m->n_vocab,
                                         .max_tokens = m->max_context};

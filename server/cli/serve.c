@@ -196,12 +196,13 @@ static int make_engine_arbiter(struct service *s)
     return engine_arbiter_create(&s->arbiter, shares, s->n_models);
 }
 
-/* Of libuv's pool: each model may keep two threads at its swap file; one loads, one is the
- * journal's. */
+/* Of libuv's pool: each model may keep two threads at its swap file, and one at a slot's; one
+ * loads, one is the journal's. */
 static int size_pool(struct service *s)
 {
     const char *set = getenv("UV_THREADPOOL_SIZE");
-    const unsigned n = set != NULL ? (unsigned)strtoul(set, NULL, 10) : 2 + 2 * s->n_models;
+    const unsigned n_each = s->config.slot_save_path[0] != '\0' ? 3 : 2;
+    const unsigned n = set != NULL ? (unsigned)strtoul(set, NULL, 10) : 2 + n_each * s->n_models;
     char text[16];
     int rc;
 

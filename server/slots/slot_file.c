@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,28 +35,27 @@ struct slot_file {
     int32_t *ids;   /* [head.n_ids] */
     uint64_t *sums; /* [head.n_blocks] */
     char *path, *part; /* `part`: while it is written */
+    size_t n_before;   /* bytes of the path before the client's name */
 };
 
-static const char *last_part(const struct slot_file *f)
+static const char *name_of(const struct slot_file *f)
 {
-    const char *slash = strrchr(f->path, '/');
-
-    return slash != NULL ? slash + 1 : f->path;
+    return f->path + f->n_before;
 }
 
 /* ---- errors ---- */
 
 static int refuse(const struct slot_file *f, struct api_error *e, const char *why)
 {
-    return api_error_set(e, 400, "filename", NULL, "the file '%s' %s", last_part(f), why);
+    return api_error_set(e, 400, "filename", NULL, "the file '%s' %s", name_of(f), why);
 }
 
 static int fail(const struct slot_file *f, struct api_error *e, const char *what)
 {
     const int number = errno;
 
-    log_error("slots", "file=%s %s=failed errno=%d", last_part(f), what, number);
-    return api_error_set(e, 503, "filename", NULL, "the file '%s' cannot be %s: %s", last_part(f),
+    log_error("slots", "file=%s %s=failed errno=%d", name_of(f), what, number);
+    return api_error_set(e, 503, "filename", NULL, "the file '%s' cannot be %s: %s", name_of(f),
                          what, strerror(number));
 }
 
@@ -73,9 +73,11 @@ bool slot_file_is_name(const char *name)
     return true;
 }
 
-static int make(struct slot_file **out, const char *folder, const char *name, struct api_error *e)
+/* An owner's files have a dot in front, so no client can name another one's. */
+static int make(struct slot_file **out, const char *folder, const char *name, uint64_t owner,
+                struct api_error *e)
 {
-    const size_t n = strlen(folder) + strlen(name) + 2;
+    const size_t n = strlen(folder) + strlen(name) + 32;
     struct slot_file *f = mem_calloc(1, sizeof(*f));
 
     *out = f;
@@ -87,7 +89,11 @@ static int make(struct slot_file **out, const char *folder, const char *name, st
         slot_file_close(out);
         return api_error_no_memory(e);
     }
-    snprintf(f->path, n, "%s/%s", folder, name);
+    f->n_before = strlen(folder) + (owner != 0 ? 19 : 1);
+    if (owner != 0)
+        snprintf(f->path, n, "%s/.%016" PRIx64 ".%s", folder, owner, name);
+    else
+        snprintf(f->path, n, "%s/%s", folder, name);
     return 0;
 }
 
@@ -187,7 +193,7 @@ static int open_part(struct slot_file *f, struct api_error *e)
 {
     static atomic_uint n_made;
     const size_t n = strlen(f->path) + 32;
-    const size_t n_folder = (size_t)(last_part(f) - f->path);
+    const size_t n_folder = (size_t)(strrchr(f->path, '/') + 1 - f->path);
 
     f->part = mem_alloc(n);
     if (f->part == NULL)
@@ -202,7 +208,7 @@ int slot_file_create(struct slot_file **out, const char *folder, const char *nam
                      const struct slot_file_owner *owner, const int32_t *ids, uint32_t n_ids,
                      uint32_t n_blocks, struct api_error *e)
 {
-    int rc = make(out, folder, name, e);
+    int rc = make(out, folder, name, owner->owner, e);
     struct slot_file *f = *out;
 
     if (rc < 0)
@@ -258,7 +264,7 @@ int slot_file_finish(struct slot_file *f, struct api_error *e)
 static int refuse_missing(const struct slot_file *f, struct api_error *e)
 {
     return api_error_set(e, 404, "filename", "not_found", "there is no saved slot '%s'",
-                         last_part(f));
+                         name_of(f));
 }
 
 static int check_head(const struct slot_file *f, const struct slot_file_owner *owner,
@@ -323,7 +329,7 @@ static int read_all(struct slot_file *f, const struct slot_file_owner *owner, st
 int slot_file_open(struct slot_file **out, const char *folder, const char *name,
                    const struct slot_file_owner *owner, struct api_error *e)
 {
-    int rc = make(out, folder, name, e);
+    int rc = make(out, folder, name, owner->owner, e);
 
     if (rc == 0)
         rc = read_all(*out, owner, e);

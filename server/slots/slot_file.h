@@ -9,8 +9,9 @@
  *   blocks   keys and values of 16 tokens each, as they lie in the cache, from the beginning on
  *
  * `kv_id` says what computed them: another model, another type of keys or another context, and the
- * file is refused. `owner` says for whom: to all others the file is not there. Nothing in a file is
- * believed: what differs, is cut, or fails its checksum is refused with a sentence.
+ * file is refused. `owner` says for whom: each has file names of its own, and another one's file is
+ * not there. Nothing in a file is believed: what differs, is cut, or fails its checksum is refused
+ * with a sentence.
  *
  * A file is written under another name, synced and renamed, so a reader sees all or nothing.
  *
@@ -27,13 +28,13 @@
 
 #include "server/http/error.h"
 
-#define SLOT_FILE_MAX_NAME 255 /* bytes */
+#define SLOT_FILE_MAX_NAME 200 /* bytes: on the disk an owner's names are longer */
 
 struct slot_file;
 
 struct slot_file_owner {
     uint64_t kv_id[2];
-    uint64_t owner;
+    uint64_t owner; /* 0: nobody */
     uint64_t block_bytes;
     uint32_t n_vocab;
     uint32_t max_tokens; /* that a text may have */

@@ -109,7 +109,7 @@ def test_what_is_refused(model, folder):
         r = act(s, action, slot=slot)
         assert r.status == 400 and r.json["error"]["type"] == "invalid_request_error", (slot, action, r.body)
     assert s.post("/slots/0", {"filename": "x"}).status == 400
-    for name in ("", ".", "..", ".hidden", "a/b", "a\\b", "/etc/passwd", "../x", "a\nb", "x" * 256, 5, None, [], {}):
+    for name in ("", ".", "..", ".hidden", "a/b", "a\\b", "/etc/passwd", "../x", "a\nb", "x" * 201, 5, None, [], {}):
         for action in ("save", "restore"):
             assert act(s, action, name=name).status == 400, name
     for body in ("", "{", "[]", '"x"'):
@@ -165,6 +165,8 @@ def test_keys_do_not_share_slots(model, folder, tmp_path):
     assert act(s, "save").status == 400  # its slot 0 is empty
     assert act(s, "restore").status == 404
     assert ask(s)["timings"]["cache_n"] <= 1
+    assert act(s, "save").status == 200  # under the same name: another file
+    assert len(os.listdir(folder)) == 2
     s.key = a
     assert act(s, "restore").status == 200
     assert bits(ask(s)) == bits(plain)

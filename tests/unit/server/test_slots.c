@@ -77,7 +77,7 @@ static char *path_of(const char *name)
 {
     static char path[300];
 
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    snprintf(path, sizeof(path), "%s/.%016x.%s", folder, (unsigned)owner.owner, name);
     return path;
 }
 
