@@ -9,7 +9,7 @@
 #include "core/tokenizer/tokenizer.h"
 #include "server/admin/openapi.h"
 #include "server/api/chat/chat.h"
-#include "server/api/constraint_cache.h"
+#include "server/api/constraint/constraint_cache.h"
 #include "server/api/engine_client.h"
 #include "server/api/params/request_defaults.h"
 #include "server/api/response/response_writer.h"

@@ -7,11 +7,11 @@
 #include "core/grammar/constraint.h"
 #include "core/tokenizer/tokenizer.h"
 #include "server/api/chat/chat.h"
-#include "server/api/constraint_cache.h"
+#include "server/api/constraint/constraint_cache.h"
 #include "server/api/infill.h"
 #include "server/api/kept_input.h"
 #include "server/api/response/response_writer.h"
-#include "server/api/strict_calls.h"
+#include "server/api/constraint/strict_calls.h"
 #include "server/http/http_call.h"
 
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "scheduler/engine_loop.h"
 #include "scheduler/journal.h"
 #include "server/api/chat/chat.h"
-#include "server/api/constraint_cache.h"
+#include "server/api/constraint/constraint_cache.h"
 
 #include <stdatomic.h>
 #include <math.h>

@@ -15,7 +15,7 @@
 #include "server/api/body_scan.h"
 #include "server/api/text_endpoints.h"
 #include "server/api/chat/chat.h"
-#include "server/api/constraint_cache.h"
+#include "server/api/constraint/constraint_cache.h"
 #include "server/api/response/response_writer.h"
 #include "tests/fuzz/target.h"
 #include "tests/unit/server/byte_tokenizer.inc"

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "server/api/chat/chat.h"
-#include "server/api/constraint_cache.h"
+#include "server/api/constraint/constraint_cache.h"
 #include "server/api/api_request.h"
 #include "server/api/response/response_writer.h"
 #include "server/api/text_endpoints.h"

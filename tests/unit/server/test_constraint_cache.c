@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "core/grammar/constraint.h"
-#include "server/api/constraint_cache.h"
+#include "server/api/constraint/constraint_cache.h"
 #include "tests/unit/server/byte_tokenizer.inc"
 
 static struct tokenizer *tokenizer;

@@ -13,9 +13,9 @@
 #include "core/base/mem.h"
 #include "core/grammar/constraint.h"
 #include "server/api/chat/output_parser.h"
-#include "server/api/constraint_cache.h"
+#include "server/api/constraint/constraint_cache.h"
 #include "server/api/params/params.h"
-#include "server/api/strict_calls.h"
+#include "server/api/constraint/strict_calls.h"
 #include "tests/unit/server/byte_tokenizer.inc"
 
 #define CITY "{\"city\":\"x\"}"

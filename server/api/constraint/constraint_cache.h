@@ -1,4 +1,4 @@
-/* server/api/constraint_cache.h - the constraints that clients ask for, compiled once each.
+/* server/api/constraint/constraint_cache.h - the constraints that clients ask for, compiled once each.
  *
  * A cache of the latest ones, found by owner, kind and text; texts are compared, so no two can be
  * taken for one another. What is evicted lives on while requests use it.
@@ -7,8 +7,8 @@
  * Memory: the trie of the vocabulary, and constraints up to the options' limits.
  * Errors: a 400 that names the field and the place in it, or a 500 without memory.
  */
-#ifndef SERVER_API_CONSTRAINT_CACHE_H
-#define SERVER_API_CONSTRAINT_CACHE_H
+#ifndef SERVER_API_CONSTRAINT_CONSTRAINT_CACHE_H
+#define SERVER_API_CONSTRAINT_CONSTRAINT_CACHE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,11 +1,11 @@
-/* server/api/constraint_compile.h - what a request wants its text to be constrained by, as a
+/* server/api/constraint/constraint_compile.h - what a request wants its text to be constrained by, as a
  * constraint.
  *
  * Thread: any.
  * Memory: scratch in proportion to the text; the constraint is the caller's.
  */
-#ifndef SERVER_API_CONSTRAINT_COMPILE_H
-#define SERVER_API_CONSTRAINT_COMPILE_H
+#ifndef SERVER_API_CONSTRAINT_CONSTRAINT_COMPILE_H
+#define SERVER_API_CONSTRAINT_CONSTRAINT_COMPILE_H
 
 #include <stddef.h>
 

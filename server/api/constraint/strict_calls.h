@@ -1,4 +1,4 @@
-/* server/api/strict_calls.h - calls that the model decides on, held to their tools' schemas.
+/* server/api/constraint/strict_calls.h - calls that the model decides on, held to their tools' schemas.
  *
  * Where one of the tools is strict, the model may call but need not (tool_choice auto), and nothing
  * else constrains the text, a lazy grammar begins at the mark of a call: the name is that of a
@@ -10,8 +10,8 @@
  *
  * Thread: any. Memory: params->forced_schema holds what the constraint borrows.
  */
-#ifndef SERVER_API_STRICT_CALLS_H
-#define SERVER_API_STRICT_CALLS_H
+#ifndef SERVER_API_CONSTRAINT_STRICT_CALLS_H
+#define SERVER_API_CONSTRAINT_STRICT_CALLS_H
 
 #include "server/http/error.h"
 

@@ -1,5 +1,5 @@
-/* server/api/strict_calls.c - see strict_calls.h. */
-#include "server/api/strict_calls.h"
+/* server/api/constraint/strict_calls.c - see strict_calls.h. */
+#include "server/api/constraint/strict_calls.h"
 
 #include "core/base/json.h"
 #include "server/api/chat/output_parser.h"

@@ -1,12 +1,12 @@
-/* server/api/constraint_cache.c - see constraint_cache.h. */
-#include "server/api/constraint_cache.h"
+/* server/api/constraint/constraint_cache.c - see constraint_cache.h. */
+#include "server/api/constraint/constraint_cache.h"
 
 #include "core/base/err.h"
 #include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/grammar/constraint.h"
 #include "core/grammar/token_trie.h"
-#include "server/api/constraint_compile.h"
+#include "server/api/constraint/constraint_compile.h"
 
 #include <pthread.h>
 #include <stdio.h>

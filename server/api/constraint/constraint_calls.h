@@ -1,4 +1,4 @@
-/* server/api/constraint_calls.h - tool calls in a model's own syntax as a piece of a grammar.
+/* server/api/constraint/constraint_calls.h - tool calls in a model's own syntax as a piece of a grammar.
  *
  * `calls` is an object:
  *   open, close   texts around each call, or around the list of them; "" where there is none
@@ -13,8 +13,8 @@
  *
  * Thread: any. Memory, errors: the builder's; of a schema, those of core/grammar/json_schema.h.
  */
-#ifndef SERVER_API_CONSTRAINT_CALLS_H
-#define SERVER_API_CONSTRAINT_CALLS_H
+#ifndef SERVER_API_CONSTRAINT_CONSTRAINT_CALLS_H
+#define SERVER_API_CONSTRAINT_CONSTRAINT_CALLS_H
 
 #include "core/base/json.h"
 #include "core/grammar/builder.h"

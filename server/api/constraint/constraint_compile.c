@@ -1,5 +1,5 @@
-/* server/api/constraint_compile.c - see constraint_compile.h. */
-#include "server/api/constraint_compile.h"
+/* server/api/constraint/constraint_compile.c - see constraint_compile.h. */
+#include "server/api/constraint/constraint_compile.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
@@ -11,7 +11,7 @@
 #include "core/grammar/lazy.h"
 #include "core/grammar/regex.h"
 #include "core/grammar/token_trie.h"
-#include "server/api/constraint_calls.h"
+#include "server/api/constraint/constraint_calls.h"
 
 #include <stdio.h>
 #include <string.h>

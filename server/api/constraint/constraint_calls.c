@@ -1,5 +1,5 @@
-/* server/api/constraint_calls.c - see constraint_calls.h. */
-#include "server/api/constraint_calls.h"
+/* server/api/constraint/constraint_calls.c - see constraint_calls.h. */
+#include "server/api/constraint/constraint_calls.h"
 
 #include "core/grammar/json_schema.h"
 
