@@ -12,7 +12,8 @@
 static int compare(const void *a, const void *b)
 {
     const struct trie_text *x = a, *y = b;
-    const int order = memcmp(x->bytes, y->bytes, x->n < y->n ? x->n : y->n);
+    const size_t n = x->n < y->n ? x->n : y->n;
+    const int order = n > 0 ? memcmp(x->bytes, y->bytes, n) : 0;
 
     if (order != 0)
         return order;

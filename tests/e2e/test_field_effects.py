@@ -336,3 +336,17 @@ def test_log_probabilities_of_responses(server):
 def test_tokens_as_vllm_tells_them(server):
     r = server.post("/tokenize", {"prompt": "a dog", "return_token_strs": True, "add_special_tokens": False}).json
     assert "".join(r["token_strs"]) == "a dog" and len(r["token_strs"]) == r["count"]
+
+
+def test_a_chats_shares(server):
+    """llama-server gives them on chats as well: what is left of the probabilities once all has been cut."""
+    fields = {"messages": [{"role": "user", "content": "Once"}], "logprobs": True, "top_logprobs": 4, "max_tokens": 3,
+              "post_sampling_probs": True, "top_k": 4, "top_p": 1, "min_p": 0, "seed": 3}
+    r = server.post("/v1/chat/completions", fields)
+    assert r.status == 200, r.body
+    content = r.json["choices"][0]["logprobs"]["content"]
+    assert len(content) == 3
+    for entry in content:
+        assert "logprob" not in entry and 0 < entry["prob"] <= 1 and len(entry["top_probs"]) == 4
+        assert abs(sum(t["prob"] for t in entry["top_probs"]) - 1) < 1e-4
+    assert server.post("/v1/completions", {"prompt": "Once", "post_sampling_probs": True}).status == 400

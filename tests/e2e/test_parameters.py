@@ -111,7 +111,7 @@ FIELDS = {
     "repeat_penalty": (ALL, [0.01, 1, 10], NUMBERS + [0, -1, 10.1]),
     "repeat_last_n": (ALL, [-1, 0, 64], INTS + [-2]),
     "n_probs": (ALL, [0, 1, 20], INTS + [-1, 21]),
-    "post_sampling_probs": ((NATIVE,), [True, False], BOOLS),
+    "post_sampling_probs": ((NATIVE, CHAT), [True, False], BOOLS),
     "return_tokens": (ALL, [True, False], BOOLS),
     "timings_per_token": (ALL, [True, False], BOOLS),
     "cache_prompt": (ALL, [True, False], BOOLS),
