@@ -1,4 +1,5 @@
-/* server/api/constraint/constraint_cache.h - the constraints that clients ask for, compiled once each.
+/* server/api/constraint/constraint_cache.h - the constraints that clients ask for,
+ * compiled once each.
  *
  * A cache of the latest ones, found by owner, kind and text; texts are compared, so no two can be
  * taken for one another. What is evicted lives on while requests use it.

@@ -1,4 +1,5 @@
-/* server/api/constraint/constraint_calls.h - tool calls in a model's own syntax as a piece of a grammar.
+/* server/api/constraint/constraint_calls.h - tool calls in a model's own syntax as a
+ * piece of a grammar.
  *
  * `calls` is an object:
  *   open, close   texts around each call, or around the list of them; "" where there is none

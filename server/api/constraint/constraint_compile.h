@@ -1,5 +1,5 @@
-/* server/api/constraint/constraint_compile.h - what a request wants its text to be constrained by, as a
- * constraint.
+/* server/api/constraint/constraint_compile.h - what a request wants its text to be constrained by,
+ * as a constraint.
  *
  * Thread: any.
  * Memory: scratch in proportion to the text; the constraint is the caller's.

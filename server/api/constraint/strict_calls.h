@@ -1,4 +1,5 @@
-/* server/api/constraint/strict_calls.h - calls that the model decides on, held to their tools' schemas.
+/* server/api/constraint/strict_calls.h - calls that the model decides on, held to their
+ * tools' schemas.
  *
  * Where one of the tools is strict, the model may call but need not (tool_choice auto), and nothing
  * else constrains the text, a lazy grammar begins at the mark of a call: the name is that of a
