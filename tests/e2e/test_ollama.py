@@ -468,3 +468,29 @@ def test_streams_that_fail(start):
     assert list(lines[-1]) == ["error"] and "time" in lines[-1]["error"]
     assert all(not o["done"] for o in lines[:-1])
     is_refused(s.post(CHAT, {**body, "stream": False}), "time", 408)
+
+
+def test_open_webuis_calls(server):
+    """What its backend sends to either API: headers of its own, all of its options, one of which nobody has."""
+    headers = {"Authorization": "Bearer x", "X-OpenWebUI-User-Name": "A%20B", "X-OpenWebUI-Chat-Id": "1"}
+    options = {"temperature": 0.5, "top_p": 0.9, "seed": 1, "mirostat": 0, "mirostat_eta": 0.1, "mirostat_tau": 5, "num_ctx": 512,
+               "num_batch": 512, "num_keep": 4, "repeat_last_n": 64, "tfs_z": 1, "top_k": 40, "min_p": 0, "use_mmap": True,
+               "use_mlock": False, "num_thread": 2, "num_gpu": 0, "num_predict": 8, "repeat_penalty": 1.1,
+               "new_topic_penalty": 0.5, "stop": ["x"]}
+    assert server.get("/api/version", headers=headers).json["version"]
+    [tag] = server.get("/api/tags", headers=headers).json["models"]
+    [loaded] = server.get("/api/ps", headers=headers).json["models"]
+    assert loaded["name"] == tag["name"] and datetime.datetime.fromisoformat(loaded["expires_at"])
+    messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Once"}]
+    r = server.post("/api/chat", {"model": tag["model"], "messages": messages, "stream": True, "options": options,
+                                  "keep_alive": "5m", "format": None}, headers=headers)
+    assert r.status == 200 and json.loads(r.body.splitlines()[-1])["done"], r.body
+    assert server.post("/api/embed", {"model": tag["model"], "input": ["a", "b"], "truncate": True}, headers=headers).status == 200
+    [model] = server.get("/v1/models", headers=headers).json["data"]
+    r = server.post("/v1/chat/completions", {
+        "model": model["id"], "messages": [{"role": "user", "content": [{"type": "text", "text": "Once"}]}], "stream": True,
+        "stream_options": {"include_usage": True}, "max_tokens": 5, "frequency_penalty": 0.1, "stop": []}, headers=headers)
+    assert r.status == 200 and r.body.endswith(b"data: [DONE]\n\n"), r.body
+    titled = server.post("/v1/chat/completions", {"model": model["id"], "messages": messages, "stream": False, "max_tokens": 5},
+                         headers=headers)
+    assert titled.json["choices"][0]["message"]["content"]
