@@ -98,7 +98,8 @@ int hf_read_bytes(const struct hf_folder *f, const char *file, uint64_t at, char
     return rc;
 }
 
-int hf_parse(const struct hf_folder *f, const char *file, const char *text, size_t n, cJSON **out)
+static int parse(const struct hf_folder *f, const char *file, const char *text, size_t n,
+                 cJSON **out)
 {
     static const char subject[] = "the body "; /* of a request; here, of a file */
     const char *why = "";
@@ -108,14 +109,28 @@ int hf_parse(const struct hf_folder *f, const char *file, const char *text, size
         why += strncmp(why, subject, sizeof(subject) - 1) == 0 ? sizeof(subject) - 1 : 0;
         return hf_fail(f, ERR_FORMAT, file, "%s", why);
     }
-    if (cJSON_IsObject(*out))
+    return 0;
+}
+
+/* Keep what was parsed if it is what was wanted. */
+static int keep_if(const struct hf_folder *f, bool is_wanted, const char *file, const char *what,
+                   cJSON **out)
+{
+    if (is_wanted)
         return 0;
     cJSON_Delete(*out);
     *out = NULL;
-    return hf_fail(f, ERR_FORMAT, file, "is no JSON object");
+    return hf_fail(f, ERR_FORMAT, file, "is no JSON %s", what);
 }
 
-int hf_read(const struct hf_folder *f, const char *file, size_t max, cJSON **out)
+int hf_parse(const struct hf_folder *f, const char *file, const char *text, size_t n, cJSON **out)
+{
+    const int rc = parse(f, file, text, n, out);
+
+    return rc == 0 ? keep_if(f, cJSON_IsObject(*out), file, "object", out) : rc;
+}
+
+static int read_any(const struct hf_folder *f, const char *file, size_t max, cJSON **out)
 {
     uint64_t size = 0;
     size_t n = 0;
@@ -134,9 +149,23 @@ int hf_read(const struct hf_folder *f, const char *file, size_t max, cJSON **out
         return hf_fail(f, ERR_NOMEM, file, "out of memory");
     rc = hf_read_bytes(f, file, 0, text, &n, &size);
     if (rc == 0)
-        rc = hf_parse(f, file, text, n, out);
+        rc = parse(f, file, text, n, out);
     mem_free(text);
     return rc;
+}
+
+int hf_read(const struct hf_folder *f, const char *file, size_t max, cJSON **out)
+{
+    const int rc = read_any(f, file, max, out);
+
+    return rc == 0 ? keep_if(f, cJSON_IsObject(*out), file, "object", out) : rc;
+}
+
+int hf_read_list(const struct hf_folder *f, const char *file, size_t max, cJSON **out)
+{
+    const int rc = read_any(f, file, max, out);
+
+    return rc == 0 ? keep_if(f, cJSON_IsArray(*out), file, "list", out) : rc;
 }
 
 /* ---- members ---- */

@@ -37,6 +37,7 @@ struct hf_folder {
     /* What hf_config_add() finds: */
     const char *arch; /* as GGUF files name it */
     uint32_t n_vocab, n_layer, n_rot;
+    bool is_bert;                 /* an encoder: there is no output */
     bool is_tied;                 /* the output is the embedding */
     uint32_t n_divisors;          /* 0, or n_rot / 2: */
     float divisors[HF_MAX_HEAD];  /* of rope, for each pair */
@@ -58,7 +59,9 @@ int hf_path(const struct hf_folder *f, const char *file, char path[HF_MAX_PATH])
 
 /* The JSON object in a file of at most `max` bytes. ERR_NOENT: there is none. */
 int hf_read(const struct hf_folder *f, const char *file, size_t max, cJSON **out);
-/* The same for bytes that were read already. */
+/* The same for a list of a file. */
+int hf_read_list(const struct hf_folder *f, const char *file, size_t max, cJSON **out);
+/* hf_read() of bytes that were read already. */
 int hf_parse(const struct hf_folder *f, const char *file, const char *text, size_t n, cJSON **out);
 /* `n` bytes of a regular file from `at` on (less at its end: *n); its size goes to *size. */
 int hf_read_bytes(const struct hf_folder *f, const char *file, uint64_t at, char *to, size_t *n,

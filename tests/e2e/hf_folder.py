@@ -109,3 +109,61 @@ def write(folder, keys, tensors, shards=1, **changes):
         (folder / f).write_bytes(safetensors({n: named[n] for n in names if where[n] == f}))
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": where}))
     return folder
+
+
+# ---- BertModel, as sentence-transformers publishes it ----
+
+BERT_LAYER = {"attn_q": "attention.self.query", "attn_k": "attention.self.key", "attn_v": "attention.self.value",
+              "attn_output": "attention.output.dense", "attn_output_norm": "attention.output.LayerNorm",
+              "ffn_up": "intermediate.dense", "ffn_down": "output.dense", "layer_output_norm": "output.LayerNorm"}
+BERT_WHOLE = {"token_embd": "word_embeddings", "position_embd": "position_embeddings",
+              "token_types": "token_type_embeddings", "token_embd_norm": "LayerNorm"}
+BERT_MODULES = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
+
+
+def bert_name(name):
+    if not name.startswith("blk."):
+        part, end = name.split(".")
+        return f"embeddings.{BERT_WHOLE[part]}.{end}"
+    _, layer, part, end = name.split(".")
+    return f"encoder.layer.{layer}.{BERT_LAYER[part]}.{end}"
+
+
+def bert_config(keys):
+    def key(suffix):
+        return keys[f"bert.{suffix}"]
+
+    return {"architectures": ["BertModel"], "hidden_act": "gelu", "hidden_size": key("embedding_length"),
+            "intermediate_size": key("feed_forward_length"), "num_hidden_layers": key("block_count"),
+            "num_attention_heads": key("attention.head_count"), "max_position_embeddings": key("context_length"),
+            "layer_norm_eps": key("attention.layer_norm_epsilon"), "type_vocab_size": 2,
+            "vocab_size": len(tokens_of(keys)), "position_embedding_type": "absolute"}
+
+
+def word_piece(tokens):
+    """tokenizer.json of the tokens as GGUF files have them; the first five are special."""
+    theirs = tokens[:5] + [t[1:] if t[0] == "\u2581" else "##" + t for t in tokens[5:]]
+    cls, sep = ({"SpecialToken": {"id": t, "type_id": 0}} for t in ("[CLS]", "[SEP]"))
+    return {"version": "1.0", "truncation": None, "padding": None,
+            "added_tokens": [added(i, t, True) for i, t in enumerate(tokens[:5])],
+            "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
+                           "strip_accents": None, "lowercase": True},
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "post_processor": {"type": "TemplateProcessing", "single": [cls, {"Sequence": {"id": "A", "type_id": 0}}, sep]},
+            "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                      "max_input_chars_per_word": 100, "vocab": {t: i for i, t in enumerate(theirs)}}}
+
+
+def write_bert(folder, keys, tensors, prefix="", pooling="mean_tokens"):
+    (folder / "1_Pooling").mkdir(parents=True)
+    modes = {f"pooling_mode_{m}": m == pooling for m in ("cls_token", "mean_tokens", "max_tokens")}
+    for name, content in [("config.json", bert_config(keys)), ("tokenizer.json", word_piece(tokens_of(keys))),
+                          ("1_Pooling/config.json", modes),
+                          ("modules.json", [{"path": p, "type": f"sentence_transformers.models.{t}"}
+                                            for p, t in BERT_MODULES])]:
+        (folder / name).write_text(json.dumps(content))
+    named = {prefix + bert_name(n): t for n, t in tensors.items()}
+    named[prefix + "embeddings.position_ids"] = ("I64", (1, 1), bytes(8))
+    named[prefix + "pooler.dense.bias"] = ("F32", (2,), bytes(8))
+    (folder / "model.safetensors").write_bytes(safetensors(named))
+    return folder

@@ -21,6 +21,7 @@ static const struct {
     {"LlamaForCausalLM", "llama", 0},
     {"Qwen2ForCausalLM", "qwen2", 0},
     {"Qwen3ForCausalLM", "qwen3", 128},
+    {"BertModel", "bert", 0},
 };
 
 struct sizes {
@@ -63,8 +64,8 @@ static int find_arch(struct hf_folder *f, uint32_t *head_dim)
             return 0;
         }
     return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
-                   "architecture '%s' is not supported (LlamaForCausalLM, Qwen2ForCausalLM and "
-                   "Qwen3ForCausalLM are, and more as GGUF files)",
+                   "architecture '%s' is not supported (LlamaForCausalLM, Qwen2ForCausalLM, "
+                   "Qwen3ForCausalLM and BertModel are, and more as GGUF files)",
                    hf_printable(shown, sizeof(shown), class));
 }
 
@@ -262,6 +263,9 @@ int hf_config_add(struct hf_folder *f)
     struct sizes s = {.eps = 1e-6, .rope_base = 10000.0};
     int rc = find_arch(f, &s.head_dim);
 
+    f->is_bert = rc == 0 && strcmp(f->arch, "bert") == 0;
+    if (f->is_bert)
+        return hf_bert_add(f);
     if (rc == 0)
         rc = check_neutral(f);
     if (rc == 0)

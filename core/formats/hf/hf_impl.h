@@ -1,10 +1,11 @@
 /* core/formats/hf/hf_impl.h - the parts of a model folder (hf_folder.h) as keys of a GGUF header.
  *
- * config.json: Llama, Qwen2 and Qwen3. A setting that would change the arithmetic in a way that is
+ * config.json: Llama, Qwen2, Qwen3 and BERT. A setting that would change the arithmetic in a way that is
  * not computed here is refused, not ignored.
  *
  * tokenizer.json: byte-level BPE, whose pretokenizer is recognised by its patterns and named as in
- * GGUF files, and SentencePiece's BPE with byte fallback, whose merges become scores. A token is
+ * GGUF files; SentencePiece's BPE with byte fallback, whose merges become scores; WordPiece with
+ * what BERT does to texts before. A token is
  * special if the file says so or its name is one that special tokens have by custom.
  *
  * Thread: the one that loads.
@@ -14,6 +15,8 @@
 #ifndef CORE_FORMATS_HF_HF_IMPL_H
 #define CORE_FORMATS_HF_HF_IMPL_H
 
+#include "core/formats/gguf/gguf.h"
+
 #include <cjson/cJSON.h>
 #include <stdbool.h>
 
@@ -22,8 +25,17 @@ struct hf_folder;
 /* config.json: adds the keys to the writer, and fills what the folder knows of its model. */
 int hf_config_add(struct hf_folder *f);
 
+/* The same for BertModel, with the pooling that sentence-transformers writes beside it. */
+int hf_bert_add(struct hf_folder *f);
+/* The name of a tensor of BertModel in GGUF files; those that take no part are left out. */
+bool hf_bert_name(const char *theirs, char ours[GGUF_MAX_NAME]);
+bool hf_bert_leaves_out(const char *theirs);
+
 /* tokenizer.json and the chat template: adds the keys to the writer; after hf_config_add(). */
 int hf_tokenizer_add(struct hf_folder *f);
+
+/* tokenizer.json of the kind WordPiece; what it asks for and is not done here is refused. */
+int hf_wordpiece_add(struct hf_folder *f);
 
 /* The chat template, from tokenizer_config.json or chat_template.jinja; none is no error. */
 int hf_template_add(struct hf_folder *f);

@@ -57,6 +57,8 @@ static bool ends_with(const char *text, const char *end)
 /* What takes no part: an output that is the embedding, frequencies that follow from the rest. */
 static bool is_left_out(const struct hf_folder *f, const char *name)
 {
+    if (f->is_bert)
+        return hf_bert_leaves_out(name);
     return (f->is_tied && strcmp(name, "lm_head.weight") == 0) ||
            ends_with(name, ".rotary_emb.inv_freq");
 }
@@ -82,8 +84,10 @@ static bool name_in_layer(const char *theirs, char ours[GGUF_MAX_NAME])
     return false;
 }
 
-static bool name_of(const char *theirs, char ours[GGUF_MAX_NAME])
+static bool name_of(const struct hf_folder *f, const char *theirs, char ours[GGUF_MAX_NAME])
 {
+    if (f->is_bert)
+        return hf_bert_name(theirs, ours);
     for (size_t i = 0; i < sizeof(whole_model) / sizeof(whole_model[0]); i++)
         if (strcmp(theirs, whole_model[i].theirs) == 0) {
             snprintf(ours, GGUF_MAX_NAME, "%s", whole_model[i].ours);
@@ -123,7 +127,7 @@ static int add_tensor(struct opening *o, const struct safetensor *t)
 
     if (is_left_out(&o->f, t->name))
         return 0;
-    if (!name_of(t->name, name))
+    if (!name_of(&o->f, t->name, name))
         return fail_tensor(o, t, ERR_UNSUPPORTED, "is no part of the model as it is read here");
     if (!find_type(t->type, &type))
         return fail_tensor(o, t, ERR_UNSUPPORTED, "is not F32, F16 or BF16");
@@ -142,7 +146,7 @@ static int add_tensor(struct opening *o, const struct safetensor *t)
 static int add_tensors(struct opening *o)
 {
     const uint64_t n_divisors = o->f.n_divisors;
-    bool has_output = o->f.is_tied;
+    bool has_output = o->f.is_tied || o->f.is_bert;
     int rc = 0;
 
     o->places = mem_calloc(o->files.n_items + 1, sizeof(*o->places));

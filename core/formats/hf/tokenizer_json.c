@@ -427,7 +427,7 @@ static int open_vocab(struct vocab *v)
 
     if (v->model == NULL || (type != NULL && strcmp(type, "BPE") != 0))
         return hf_fail(v->f, ERR_UNSUPPORTED, HF_TOKENIZER,
-                       "the tokenizer is of the kind '%s', but only BPE is supported",
+                       "the tokenizer is of the kind '%s', but only BPE and, of BertModel, WordPiece are supported",
                        type != NULL ? hf_printable(shown, sizeof(shown), type) : "");
     v->is_spm = cJSON_IsTrue(hf_member(v->model, "byte_fallback"));
     v->names = mem_calloc(room, sizeof(*v->names));
@@ -451,7 +451,7 @@ static void close_vocab(struct vocab *v)
     mem_free(v->joined);
 }
 
-int hf_tokenizer_add(struct hf_folder *f)
+static int add_vocab(struct hf_folder *f)
 {
     struct vocab v = {.f = f, .model = hf_member(f->tokenizer, "model"), .n = f->n_vocab};
     int rc = open_vocab(&v);
@@ -470,8 +470,15 @@ int hf_tokenizer_add(struct hf_folder *f)
     }
     if (rc == 0)
         rc = add_roles(&v);
-    if (rc == 0)
-        rc = hf_template_add(f);
     close_vocab(&v);
     return rc;
+}
+
+int hf_tokenizer_add(struct hf_folder *f)
+{
+    const char *type = hf_text(hf_member(f->tokenizer, "model"), "type");
+    const bool is_wordpiece = f->is_bert && type != NULL && strcmp(type, "WordPiece") == 0;
+    const int rc = is_wordpiece ? hf_wordpiece_add(f) : add_vocab(f);
+
+    return rc == 0 ? hf_template_add(f) : rc;
 }

@@ -1,0 +1,257 @@
+/* core/formats/hf/bert.c - see hf_impl.h: config.json of BertModel, and what sentence-transformers
+ * writes beside it. */
+#include "core/formats/hf/hf_impl.h"
+
+#include "core/base/err.h"
+#include "core/formats/gguf/write.h"
+#include "core/formats/hf_folder.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_SIZE (1u << 20)
+#define MAX_VOCAB (1u << 22)
+#define MAX_LAYERS 1024
+#define MAX_FILE ((size_t)1 << 20)
+#define MODULES "modules.json"
+#define POOLING_FOLDER "1_Pooling"
+#define POOLING POOLING_FOLDER "/config.json"
+
+enum { MEAN = 1, FIRST = 2 }; /* values of pooling_type */
+
+/* ---- names of tensors ---- */
+
+static const struct {
+    const char *theirs, *ours;
+} whole_model[] = {
+    {"embeddings.word_embeddings.weight", "token_embd.weight"},
+    {"embeddings.position_embeddings.weight", "position_embd.weight"},
+    {"embeddings.token_type_embeddings.weight", "token_types.weight"},
+    {"embeddings.LayerNorm.weight", "token_embd_norm.weight"},
+    {"embeddings.LayerNorm.bias", "token_embd_norm.bias"},
+};
+
+static const struct {
+    const char *theirs, *ours;
+} of_layer[] = {
+    {"attention.self.query", "attn_q"},
+    {"attention.self.key", "attn_k"},
+    {"attention.self.value", "attn_v"},
+    {"attention.output.dense", "attn_output"},
+    {"attention.output.LayerNorm", "attn_output_norm"},
+    {"intermediate.dense", "ffn_up"},
+    {"output.dense", "ffn_down"},
+    {"output.LayerNorm", "layer_output_norm"},
+};
+
+static const char *without_prefix(const char *name)
+{
+    return strncmp(name, "bert.", 5) == 0 ? name + 5 : name;
+}
+
+bool hf_bert_leaves_out(const char *theirs)
+{
+    const char *name = without_prefix(theirs);
+
+    return strcmp(name, "embeddings.position_ids") == 0 || strncmp(name, "pooler.", 7) == 0;
+}
+
+bool hf_bert_name(const char *theirs, char ours[GGUF_MAX_NAME])
+{
+    const char *name = without_prefix(theirs), *dot = strrchr(name, '.');
+    unsigned layer;
+    int n = 0;
+
+    for (size_t i = 0; i < sizeof(whole_model) / sizeof(whole_model[0]); i++)
+        if (strcmp(name, whole_model[i].theirs) == 0) {
+            snprintf(ours, GGUF_MAX_NAME, "%s", whole_model[i].ours);
+            return true;
+        }
+    if (sscanf(name, "encoder.layer.%5u.%n", &layer, &n) != 1 || n == 0)
+        return false;
+    name += n;
+    if (dot < name || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0))
+        return false;
+    for (size_t i = 0; i < sizeof(of_layer) / sizeof(of_layer[0]); i++)
+        if (strlen(of_layer[i].theirs) == (size_t)(dot - name) &&
+            strncmp(name, of_layer[i].theirs, (size_t)(dot - name)) == 0) {
+            snprintf(ours, GGUF_MAX_NAME, "blk.%u.%s%s", layer, of_layer[i].ours, dot);
+            return true;
+        }
+    return false;
+}
+
+/* ---- config.json ---- */
+
+/* Absent, or the one value that is computed here. */
+static int check_text(const struct hf_folder *f, const char *name, const char *only)
+{
+    const char *found = hf_text(f->config, name);
+    char shown[32];
+
+    if (found == NULL && hf_member(f->config, name) == NULL)
+        return 0;
+    if (found != NULL && strcmp(found, only) == 0)
+        return 0;
+    return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG, "'%s' is '%s', but only %s is supported", name,
+                   found != NULL ? hf_printable(shown, sizeof(shown), found) : "?", only);
+}
+
+static int check_false(const struct hf_folder *f, const char *name)
+{
+    bool v = false;
+    const int rc = hf_bool(f, HF_CONFIG, f->config, name, &v);
+
+    return rc < 0 || !v ? rc
+                        : hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
+                                  "'%s' is true, which is not supported", name);
+}
+
+static int check_neutral(const struct hf_folder *f)
+{
+    int rc = check_text(f, "hidden_act", "gelu");
+
+    if (rc == 0)
+        rc = check_text(f, "position_embedding_type", "absolute");
+    if (rc == 0)
+        rc = check_false(f, "is_decoder");
+    if (rc == 0)
+        rc = check_false(f, "add_cross_attention");
+    if (rc == 0 && hf_member(f->config, "quantization_config") != NULL)
+        rc = hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
+                     "the weights are quantised ('quantization_config'), but only F32, F16 and "
+                     "BF16 are supported in safetensors");
+    return rc;
+}
+
+static int add_sizes(struct hf_folder *f)
+{
+    const struct {
+        const char *name, *key;
+        uint32_t most;
+    } sizes[] = {
+        {"hidden_size", "bert.embedding_length", MAX_SIZE},
+        {"intermediate_size", "bert.feed_forward_length", MAX_SIZE},
+        {"num_hidden_layers", "bert.block_count", MAX_LAYERS},
+        {"num_attention_heads", "bert.attention.head_count", MAX_SIZE},
+        {"max_position_embeddings", "bert.context_length", MAX_SIZE},
+        {"type_vocab_size", "tokenizer.ggml.token_type_count", MAX_SIZE},
+        {"vocab_size", NULL, MAX_VOCAB},
+    };
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        uint32_t v = 0;
+        const int rc = hf_u32(f, HF_CONFIG, f->config, sizes[i].name, 1, sizes[i].most, &v);
+
+        if (rc < 0)
+            return rc;
+        if (v == 0)
+            return hf_fail(f, ERR_FORMAT, HF_CONFIG, "'%s' is missing", sizes[i].name);
+        if (sizes[i].key != NULL)
+            gguf_writer_u32(f->w, sizes[i].key, v);
+        else
+            f->n_vocab = v;
+    }
+    return 0;
+}
+
+/* ---- what sentence-transformers writes ---- */
+
+/* A module of the pipeline: what does not follow a Transformer here is refused. */
+static int check_module(const struct hf_folder *f, const cJSON *module)
+{
+    const char *type = hf_text(module, "type"), *path = hf_text(module, "path");
+    const char *dot = type != NULL ? strrchr(type, '.') : NULL;
+    const char *kind = dot != NULL ? dot + 1 : "";
+    char shown[80];
+
+    if (strcmp(kind, "Normalize") == 0)
+        return 0;
+    if (strcmp(kind, "Transformer") == 0 && path != NULL && path[0] == '\0')
+        return 0;
+    if (strcmp(kind, "Pooling") == 0 && path != NULL && strcmp(path, POOLING_FOLDER) == 0)
+        return 0;
+    return hf_fail(f, ERR_UNSUPPORTED, MODULES,
+                   "the module '%s' is not supported (Transformer in the folder itself, Pooling "
+                   "in " POOLING_FOLDER " and Normalize are)",
+                   type != NULL ? hf_printable(shown, sizeof(shown), type) : "");
+}
+
+static int check_modules(const struct hf_folder *f)
+{
+    cJSON *list = NULL;
+    const cJSON *m;
+    int rc = hf_read_list(f, MODULES, MAX_FILE, &list);
+
+    if (rc == ERR_NOENT)
+        return 0;
+    cJSON_ArrayForEach(m, list)
+    {
+        if (rc == 0)
+            rc = check_module(f, m);
+    }
+    cJSON_Delete(list);
+    return rc;
+}
+
+/* Exactly one of the pooling_mode_* is true; which one goes to *type. */
+static int find_mode(const struct hf_folder *f, const cJSON *o, uint32_t *type)
+{
+    static const char start[] = "pooling_mode_";
+    unsigned n = 0;
+    const cJSON *m;
+
+    cJSON_ArrayForEach(m, o)
+    {
+        const char *mode = m->string + sizeof(start) - 1;
+        char shown[48];
+
+        if (strncmp(m->string, start, sizeof(start) - 1) != 0 || !cJSON_IsTrue(m))
+            continue;
+        if (strcmp(mode, "mean_tokens") != 0 && strcmp(mode, "cls_token") != 0)
+            return hf_fail(f, ERR_UNSUPPORTED, POOLING,
+                           "'%s' is true, but only pooling_mode_mean_tokens and "
+                           "pooling_mode_cls_token are supported",
+                           hf_printable(shown, sizeof(shown), m->string));
+        *type = mode[0] == 'm' ? MEAN : FIRST;
+        n++;
+    }
+    return n == 1 ? 0
+                  : hf_fail(f, ERR_UNSUPPORTED, POOLING,
+                            "%u of the 'pooling_mode_*' are true, but exactly 1 is supported", n);
+}
+
+/* No such file: the setting `pooling` or its default, as for a GGUF file that says nothing. */
+static int add_pooling(struct hf_folder *f)
+{
+    cJSON *o = NULL;
+    uint32_t type = 0;
+    int rc = hf_read(f, POOLING, MAX_FILE, &o);
+
+    if (rc == ERR_NOENT)
+        return 0;
+    if (rc == 0)
+        rc = find_mode(f, o, &type);
+    cJSON_Delete(o);
+    if (rc == 0)
+        gguf_writer_u32(f->w, "bert.pooling_type", type);
+    return rc;
+}
+
+int hf_bert_add(struct hf_folder *f)
+{
+    double eps = 1e-12;
+    int rc = check_neutral(f);
+
+    if (rc == 0)
+        rc = hf_positive(f, HF_CONFIG, f->config, "layer_norm_eps", &eps);
+    if (rc < 0)
+        return rc;
+    gguf_writer_str(f->w, "general.architecture", "bert");
+    gguf_writer_f32(f->w, "bert.attention.layer_norm_epsilon", (float)eps);
+    gguf_writer_bool(f->w, "bert.attention.causal", false);
+    rc = add_sizes(f);
+    if (rc == 0)
+        rc = check_modules(f);
+    return rc == 0 ? add_pooling(f) : rc;
+}
