@@ -98,6 +98,11 @@ def add_module(folder):
     change_json("modules.json", lambda m: m.append({"path": "3_Dense", "type": "sentence_transformers.models.Dense"}))(folder)
 
 
+def lower_twice(folder):
+    in_normalizer(lowercase=False)(folder)
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 64, "do_lower_case": true}')
+
+
 NORM = "embeddings.LayerNorm.weight"
 DAMAGES = {
     "act": (in_config(hidden_act="gelu_new"), "'hidden_act' is 'gelu_new', but only gelu is supported"),
@@ -122,6 +127,11 @@ DAMAGES = {
     "max": (in_pooling(pooling_mode_max_tokens=True, pooling_mode_mean_tokens=False), "'pooling_mode_max_tokens' is true"),
     "two": (in_pooling(pooling_mode_cls_token=True), "2 of the 'pooling_mode_*' are true"),
     "dense": (add_module, "the module 'sentence_transformers.models.Dense' is not supported"),
+    "kind": (in_model(type="BPE"), "the tokenizer of BertModel is not of the kind WordPiece"),
+    "added": (in_tokenizer(lambda t: t.update(added_tokens=3)), "'added_tokens' is no list"),
+    "lower": (lower_twice, "'do_lower_case' is true"),
+    "prompt": (lambda f: (f / "config_sentence_transformers.json").write_text('{"default_prompt_name": "query"}'),
+               "'default_prompt_name' is 'query'"),
     "modules": (lambda f: (f / "modules.json").write_text("{}"), "modules.json: is no JSON list"),
 }
 

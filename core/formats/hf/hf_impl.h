@@ -1,7 +1,7 @@
 /* core/formats/hf/hf_impl.h - the parts of a model folder (hf_folder.h) as keys of a GGUF header.
  *
- * config.json: Llama, Qwen2, Qwen3 and BERT. A setting that would change the arithmetic in a way that is
- * not computed here is refused, not ignored.
+ * config.json: Llama, Qwen2, Qwen3 and BERT. A setting that would change the arithmetic in a way
+ * that is not computed here is refused, not ignored.
  *
  * tokenizer.json: byte-level BPE, whose pretokenizer is recognised by its patterns and named as in
  * GGUF files; SentencePiece's BPE with byte fallback, whose merges become scores; WordPiece with
@@ -34,7 +34,8 @@ bool hf_bert_leaves_out(const char *theirs);
 /* tokenizer.json and the chat template: adds the keys to the writer; after hf_config_add(). */
 int hf_tokenizer_add(struct hf_folder *f);
 
-/* tokenizer.json of the kind WordPiece; what it asks for and is not done here is refused. */
+/* tokenizer.json of BertModel, which is of the kind WordPiece; what it asks for and is not done
+ * here is refused. */
 int hf_wordpiece_add(struct hf_folder *f);
 
 /* The chat template, from tokenizer_config.json or chat_template.jinja; none is no error. */

@@ -427,7 +427,7 @@ static int open_vocab(struct vocab *v)
 
     if (v->model == NULL || (type != NULL && strcmp(type, "BPE") != 0))
         return hf_fail(v->f, ERR_UNSUPPORTED, HF_TOKENIZER,
-                       "the tokenizer is of the kind '%s', but only BPE and, of BertModel, WordPiece are supported",
+                       "the tokenizer is of the kind '%s', but only BPE is supported",
                        type != NULL ? hf_printable(shown, sizeof(shown), type) : "");
     v->is_spm = cJSON_IsTrue(hf_member(v->model, "byte_fallback"));
     v->names = mem_calloc(room, sizeof(*v->names));
@@ -476,9 +476,7 @@ static int add_vocab(struct hf_folder *f)
 
 int hf_tokenizer_add(struct hf_folder *f)
 {
-    const char *type = hf_text(hf_member(f->tokenizer, "model"), "type");
-    const bool is_wordpiece = f->is_bert && type != NULL && strcmp(type, "WordPiece") == 0;
-    const int rc = is_wordpiece ? hf_wordpiece_add(f) : add_vocab(f);
+    const int rc = f->is_bert ? hf_wordpiece_add(f) : add_vocab(f);
 
     return rc == 0 ? hf_template_add(f) : rc;
 }

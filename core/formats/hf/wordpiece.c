@@ -88,8 +88,11 @@ static int put_added(struct pieces *p, const cJSON *added)
 static int read_tokens(struct pieces *p)
 {
     const cJSON *vocab = hf_member(p->model, "vocab"), *t;
+    const cJSON *added = hf_member(p->f->tokenizer, "added_tokens");
     int rc = 0;
 
+    if (added != NULL && !cJSON_IsArray(added))
+        return hf_fail(p->f, ERR_FORMAT, HF_TOKENIZER, "'added_tokens' is no list");
     if (!cJSON_IsObject(vocab))
         return hf_fail(p->f, ERR_FORMAT, HF_TOKENIZER, "'vocab' is no object");
     cJSON_ArrayForEach(t, vocab)
@@ -98,7 +101,7 @@ static int read_tokens(struct pieces *p)
         if (rc < 0)
             return rc;
     }
-    cJSON_ArrayForEach(t, hf_member(p->f->tokenizer, "added_tokens"))
+    cJSON_ArrayForEach(t, added)
     {
         rc = put_added(p, t);
         if (rc < 0)
@@ -178,6 +181,8 @@ static int check_rules(const struct pieces *p)
     const char *inner = hf_text(p->model, "continuing_subword_prefix");
     const cJSON *longest = hf_member(p->model, "max_input_chars_per_word");
 
+    if (!has_type(p->model, "WordPiece"))
+        return refuse(p->f, "the tokenizer of BertModel is not of the kind WordPiece");
     if (inner != NULL && strcmp(inner, INNER) != 0)
         return refuse(p->f, "'continuing_subword_prefix' is not '##'");
     if (longest != NULL && (!cJSON_IsNumber(longest) || longest->valuedouble != LONGEST_WORD))
