@@ -1,7 +1,7 @@
 /* tests/fuzz/fuzz_hf_tokenizer.c - libFuzzer: any bytes as the tokenizer.json of a model's folder.
  *
  * What is accepted becomes the header of a GGUF file, which must be one, and if a tokenizer comes
- * of that, it is used. The same bytes are read as a generation_config.json.
+ * of that, it is used; once as that of a decoder, once as BertModel's. The same bytes are read as a generation_config.json.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -80,13 +80,13 @@ static void read_generation_config(const uint8_t *data, size_t n)
     gguf_writer_destroy(&f.w);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+static void read_tokenizer(const uint8_t *data, size_t n, bool is_bert)
 {
     char err[300] = "";
     struct hf_folder f = {.path = "fuzz", .forced_pre = "", .err = err, .err_len = sizeof(err),
-                          .arch = "llama", .n_vocab = 300, .n_layer = 1};
+                          .arch = is_bert ? "bert" : "llama", .is_bert = is_bert,
+                          .n_vocab = 300, .n_layer = 1};
 
-    read_generation_config(data, n);
     if (hf_parse(&f, "tokenizer.json", (const char *)data, n, &f.tokenizer) == 0) {
         f.config = cJSON_CreateObject();
         require(gguf_writer_create(&f.w) == 0);
@@ -98,5 +98,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     cJSON_Delete(f.tokenizer);
     cJSON_Delete(f.config);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    read_generation_config(data, n);
+    read_tokenizer(data, n, false);
+    read_tokenizer(data, n, true);
     return 0;
 }
