@@ -1,7 +1,8 @@
 /* tests/fuzz/fuzz_hf_tokenizer.c - libFuzzer: any bytes as the tokenizer.json of a model's folder.
  *
  * What is accepted becomes the header of a GGUF file, which must be one, and if a tokenizer comes
- * of that, it is used; once as that of a decoder, once as BertModel's. The same bytes are read as a generation_config.json.
+ * of that, it is used; once as that of a decoder, once as BertModel's. The same bytes are read as a
+ * generation_config.json.
  */
 #include <stdlib.h>
 #include <string.h>
