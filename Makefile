@@ -338,7 +338,7 @@ DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev python3 python3-pytest pyth
 DEB_LINT  := cppcheck
 DEB_CLIENTS := nodejs npm python3-venv
 DEB_FUZZ  := clang libclang-rt-14-dev
-deps: deps-test deps-lint ## make sure that all Debian packages are there
+deps: ; @sh tests/deps.sh $(DEB_TEST) $(DEB_LINT) ## make sure that all Debian packages are there
 deps-build: ; @sh tests/deps.sh $(DEB_BUILD)
 deps-test:  ; @sh tests/deps.sh $(DEB_TEST)
 deps-lint:  ; @sh tests/deps.sh $(DEB_LINT)
