@@ -441,6 +441,7 @@ static int make_runner(struct instance *e, const struct config *c, struct thread
         .isa = e->isa,
         .pool = pool,
         .max_rows = e->sched.max_batch_tokens,
+        .takes_adapters = c->adapters[0] != '\0' || c->adapters_dir[0] != '\0',
     };
 
     if (pool == NULL) {

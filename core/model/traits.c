@@ -14,7 +14,8 @@
 #define FFN_NORM_B (BIT(FFN_NORM) | BIT(FFN_NORM_BIAS))
 #define PRE_NORMS (BIT(ATTN_NORM) | BIT(FFN_NORM))
 #define POST_NORMS (BIT(ATTN_POST_NORM) | BIT(FFN_POST_NORM))
-#define GRANITE (TRAIT_LOGIT_DIVIDE | TRAIT_EXPERT_NORM | TRAIT_ROPE_SWITCH)
+#define GRANITE                                                                                    \
+    (TRAIT_LOGIT_DIVIDE | TRAIT_EXPERT_NORM | TRAIT_ROPE_SWITCH | TRAIT_PAIRED_ROWS)
 #define SUM_NORMS                                                                                  \
     (BIT(ATTN_SUM_NORM) | BIT(ATTN_SUM_NORM_BIAS) | BIT(FFN_SUM_NORM) | BIT(FFN_SUM_NORM_BIAS))
 #define BIASES                                                                                     \
@@ -33,8 +34,11 @@
 
 /* Rows without a kind of norm have RMS norms, without an activation silu. */
 static const struct traits table[] = {
-    {.arch = "llama", .required = LLAMA, .flags = TRAIT_EXPERT_NORM},
-    {.arch = "smollm3", .required = LLAMA, .no_rope_period = 4},
+    {.arch = "llama", .required = LLAMA, .flags = TRAIT_EXPERT_NORM | TRAIT_PAIRED_ROWS},
+    {.arch = "smollm3",
+     .required = LLAMA,
+     .flags = TRAIT_PAIRED_ROWS,
+     .no_rope_period = 4},
     {.arch = "qwen2", .required = LLAMA | QKV_BIAS, .flags = TRAIT_NEOX},
     {.arch = "qwen2moe",
      .required = LLAMA,
@@ -105,7 +109,7 @@ static const struct traits table[] = {
      .flags = TRAIT_NEOX | TRAIT_PARALLEL,
      .norm = NORM_LAYER,
      .act = KERN_ACT_GELU_ERF},
-    {.arch = "internlm2", .required = LLAMA},
+    {.arch = "internlm2", .required = LLAMA, .flags = TRAIT_PAIRED_ROWS},
     {.arch = "exaone", .required = LLAMA, .flags = TRAIT_NEOX},
     {.arch = "command-r",
      .required = BIT(ATTN_NORM) | ATTENTION | GATED_FFN,

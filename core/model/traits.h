@@ -131,6 +131,8 @@ enum trait_flag {
     TRAIT_QK_EACH = 1 << 13,       /* ... over each head, with weights of its own */
     TRAIT_MLA = 1 << 14,
     TRAIT_ROPE_SWITCH = 1 << 15,   /* rope.scaling.finetuned false: no layer is turned */
+    TRAIT_PAIRED_ROWS = 1 << 16,   /* GGUF files have rows of q and k in another order than weights
+                                    * as they are published: pairs that rotate are neighbours */
 };
 
 struct traits {

@@ -182,7 +182,8 @@ static void pick_outputs(struct runner *r, struct thread_pool_worker *w)
 
 static void outputs(struct runner *r, struct thread_pool_worker *w)
 {
-    const struct product p = {&r->model->output, r->logits, r->vocab_stride};
+    const struct product p = {
+        .w = &r->model->output, .out = r->logits, .out_stride = r->vocab_stride};
     const struct input in = {r->lrows, r->embd_stride, r->qrows, r->qrow_stride};
 
     for (uint32_t at = 0; at < r->batch->n_outputs; at += LOGIT_ROWS) {

@@ -124,11 +124,12 @@ static void quantise_rows(struct runner *r, struct thread_pool_worker *w, const 
 void project_out(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
                  const float *x, size_t stride, bool has_quantised)
 {
-    const struct product p = {&l->attn_out, r->delta, r->embd_stride};
+    const struct product p = {&l->attn_out, r->delta, r->embd_stride, ADAPTER_ATTN_OUT, l};
     const struct input in = {x, stride, r->qrows, r->qrow_stride};
 
     if (is_quantised(&l->attn_out) && !has_quantised)
         quantise_rows(r, w, x, stride, l->attn_out.n_in);
+    adapters_take(r, w, l, ADAPTER_IN_ATTN_OUT, x, stride);
     products(r, w, &p, 1, &in, r->batch->n_rows, RUNNER_ATTN_OUT);
 }
 
@@ -136,12 +137,13 @@ void attention(struct runner *r, struct thread_pool_worker *w, uint32_t layer)
 {
     const struct model_layer *l = &r->model->layers[layer];
     const struct product p[3] = {
-        {&l->q, r->qkv, r->qkv_stride},
-        {&l->k, r->qkv + r->k_at, r->qkv_stride},
-        {&l->v, r->qkv + r->v_at, r->qkv_stride},
+        {&l->q, r->qkv, r->qkv_stride, ADAPTER_Q, l},
+        {&l->k, r->qkv + r->k_at, r->qkv_stride, ADAPTER_K, l},
+        {&l->v, r->qkv + r->v_at, r->qkv_stride, ADAPTER_V, l},
     };
     const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
 
+    adapters_take(r, w, l, ADAPTER_IN_ATTENTION, r->norm, r->embd_stride);
     products(r, w, p, 3, &in, r->batch->n_rows, RUNNER_QKV);
     qkv_finish(r, w, l, layer);
     attend(r, w, layer, r->qkv, r->qkv_stride);

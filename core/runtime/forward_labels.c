@@ -68,8 +68,9 @@ static void store(struct runner *r, struct thread_pool_worker *w, uint32_t at, u
 void label_pools(struct runner *r, struct thread_pool_worker *w)
 {
     const struct model_head *h = &r->model->head;
-    const struct product dense = {&h->dense, r->head_rows, r->embd_stride};
-    const struct product out = {&h->out, r->head_out, r->label_stride};
+    const struct product dense = {
+        .w = &h->dense, .out = r->head_rows, .out_stride = r->embd_stride};
+    const struct product out = {.w = &h->out, .out = r->head_out, .out_stride = r->label_stride};
     const bool is_deep = matrix_exists(&h->dense);
     const struct input pooled = {r->lrows, r->embd_stride, r->qrows, r->qrow_stride};
     const struct input deep = {is_deep ? r->head_rows : r->lrows, r->embd_stride, r->qrows,

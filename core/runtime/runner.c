@@ -5,6 +5,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/model/model.h"
+#include "core/runtime/forward.h"
 #include "core/runtime/runner_impl.h"
 #include "core/runtime/thread_pool.h"
 #include "kvcache/kv_store.h"
@@ -165,6 +166,18 @@ static int create_mla_rows(struct runner *r, const struct runner_options *o)
     return 0;
 }
 
+static int create_adapter_rows(struct runner *r, const struct runner_options *o)
+{
+    const size_t n = o->max_rows, n_threads = thread_pool_n_threads(o->pool), f = sizeof(float);
+
+    if (!o->takes_adapters)
+        return 0;
+    r->adapters = mem_calloc(n, sizeof(*r->adapters));
+    r->adapter_in = take(r, n, ADAPTER_IN_STRIDE, f);
+    r->adapter_out = take(r, n_threads, ADAPTER_TILE_ROWS * ADAPTER_TILE, f);
+    return r->adapters != NULL && r->adapter_in != NULL && r->adapter_out != NULL ? 0 : ERR_NOMEM;
+}
+
 static int create_samplers(struct runner *r, const struct runner_options *o)
 {
     const uint32_t n_threads = thread_pool_n_threads(o->pool);
@@ -185,6 +198,7 @@ static int create_buffers(struct runner *r, const struct runner_options *o)
     const uint32_t window = r->model->shape.window;
 
     if (create_rows(r, o) < 0 || create_expert_rows(r, o) < 0 || create_mla_rows(r, o) < 0 ||
+        create_adapter_rows(r, o) < 0 ||
         create_head_rows(r) < 0 || create_samplers(r, o) < 0 ||
         create_split_kv(r, o, &r->split_kv, 0) < 0)
         return ERR_NOMEM;
@@ -250,7 +264,7 @@ static void free_rows(struct runner *r)
         r->router,     r->shared_gate,  r->slot_rows,    r->expert_gate, r->expert_up, r->slot_out,
         r->slot_qrows, r->expert_qrows, r->picks,        r->active,      r->lora,      r->mla_q,
         r->heads,      r->head_qrows,   r->attn_scratch, r->expert_slots, r->head_rows,
-        r->head_out};
+        r->head_out,   r->adapters,     r->adapter_in,   r->adapter_out};
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         mem_free(all[i]);
@@ -285,6 +299,7 @@ void runner_step(struct runner *r, struct batch *b)
     r->batch = b;
     r->since_ns = clock_ns();
     split_kv_make(&r->split_kv, b);
+    adapters_gather(r);
     if (r->model->shape.window > 0)
         split_kv_make(&r->window_split_kv, b);
     thread_pool_run(r->pool, runner_forward, r);
