@@ -284,6 +284,7 @@ bench: $(BENCH) $(TOOLS) $(BUILD)/quire ## kernels, plans, threads and a whole m
 	@$(BUILD)/bench/bench_plan
 	@$(BUILD)/bench/bench_thread_pool
 	@$(BUILD)/bench/bench_mask
+	@mkdir -p $(dir $(BENCH_MODEL))
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
 	@$(BUILD)/quire bench --model $(BENCH_MODEL) $(ARGS)
 bench-kern: $(BUILD)/bench/bench_kern ## single kernels beside the machine's limits; ARGS= adds flags and names
@@ -297,8 +298,14 @@ test-novels: $(BUILD)/bench/bench_tokenizer ## 31 MB of novels come back byte fo
 	@$(BUILD)/bench/bench_tokenizer --rules all $(DATA)/text/pd_english_novels.txt $(DATA)/vocabs/ggml-vocab-gpt-2.gguf
 
 bench-serving: $(BUILD)/quire $(TOOLS) ## what clients feel: shared prefixes, a flooding tenant, a long prompt beside streams, two models
+	@mkdir -p $(dir $(BENCH_MODEL))
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
 	@QUIRE_BIN=$(BUILD)/quire $(PYTHON) tests/bench/bench_serving.py $(BENCH_MODEL)
+
+bench-adapters: $(BUILD)/quire $(TOOLS) ## what LoRA adapters cost in a batch of 16 streams (ARGS='16 64': ranks)
+	@mkdir -p $(dir $(BENCH_MODEL))
+	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
+	@QUIRE_BIN=$(BUILD)/quire $(PYTHON) tests/bench/bench_adapters.py $(BENCH_MODEL) $(ARGS)
 
 lint: deps-lint ## include table, lone headers, banned functions, layout, cppcheck
 	@CC='$(CC)' sh tests/lint/lint.sh

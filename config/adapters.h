@@ -1,4 +1,4 @@
-/* config/adapters.h - the LoRA adapters of a model, as in "sql=/adapters/sql.gguf, fr=/adapters/fr".
+/* config/adapters.h - the LoRA adapters of a model, as in "sql=/a/sql.gguf, french=/a/french".
  *
  * Items are NAME=PATH with commas between; blanks around them do not count. Names are as models'
  * (models.h), since requests call adapters like models.

@@ -37,31 +37,27 @@ static const struct adapter_layer *layer_of(const struct runner *r, const struct
     return &a->adapter->layers[l - r->model->layers];
 }
 
-/* Tiles of rows that a thread takes at a time. */
-static uint32_t n_tiles(const struct adapter_rows *a)
-{
-    return (a->n + ADAPTER_TILE_ROWS - 1) / ADAPTER_TILE_ROWS;
-}
-
-/* Row tiles of each panel of an A are items: 0 where the adapter changes nothing here. */
+/* Tiles of rows are items: 0 where the adapter changes nothing here. */
 static uint32_t n_items(const struct runner *r, const struct adapter_rows *a,
                         const struct model_layer *l, enum adapter_input in)
 {
-    return layer_of(r, a, l)->down[in].n_panels * n_tiles(a);
+    return matrix_exists(&layer_of(r, a, l)->down[in])
+               ? (a->n + ADAPTER_TILE_ROWS - 1) / ADAPTER_TILE_ROWS
+               : 0;
 }
 
-/* One panel of A and a tile of rows. */
+/* All of an A, and a tile of rows. */
 static void take_item(struct runner *r, const struct adapter_rows *a, const struct matrix *down,
                       uint32_t item, const float *x, size_t stride)
 {
-    const uint32_t panel = item / n_tiles(a), from = item % n_tiles(a) * ADAPTER_TILE_ROWS;
+    const uint32_t from = item * ADAPTER_TILE_ROWS;
     const uint32_t n = a->n - from < ADAPTER_TILE_ROWS ? a->n - from : ADAPTER_TILE_ROWS;
     const size_t row = a->row0 + from;
     const struct product p = {
         .w = down, .out = r->adapter_in + row * ADAPTER_IN_STRIDE, .out_stride = ADAPTER_IN_STRIDE};
     const struct input in = {.x = x + row * stride, .stride = stride};
 
-    run_product(r, &p, 0, &in, n, panel, panel + 1);
+    run_product(r, &p, 0, &in, n, 0, down->n_panels);
 }
 
 void adapters_take(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,

@@ -304,7 +304,7 @@ static int load_new(struct adapter_set *s, const char *name, const char *path, b
     if (rc == 0 && old != NULL && !replaces)
         rc = api_error_set(e, 400, "lora_name", NULL, "there is an adapter '%s' already", name);
     if (rc == 0 && old != NULL)
-        forget(s, old);
+        old->name[0] = '\0'; /* what holds for requests that say nothing is the name */
     if (rc == 0) {
         struct entry *entry = find_id(s, id);
 
@@ -324,7 +324,7 @@ int adapter_set_load(struct adapter_set *s, const char *name, const char *path, 
     if (!models_is_name(name, strlen(name)))
         return api_error_set(e, 400, "lora_name", NULL, MODELS_NAME_RULE);
     if (s->folder[0] == '\0')
-        return api_error_set(e, 403, NULL, NULL,
+        return api_error_set(e, 501, NULL, NULL,
                              "clients may not load adapters: the setting adapters_dir is empty");
     if (!adapter_file_find(s->folder, path, found))
         return api_error_set(e, 404, "lora_path", NULL,

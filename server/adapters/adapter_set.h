@@ -66,8 +66,8 @@ int adapter_set_take(struct adapter_set *s, const char *name, bool may_read, str
                      struct api_error *e);
 
 /* A client's adapter: `path` is a file or folder in the set's folder, relative or absolute. A name
- * that is taken is an error, unless `replaces`: then requests from now on get the new numbers. Reads
- * the file. */
+ * that is taken is an error, unless `replaces`: then requests from now on get the new numbers.
+ * Reads the file. */
 int adapter_set_load(struct adapter_set *s, const char *name, const char *path, bool replaces,
                      struct api_error *e);
 /* Forget a name, the settings' too. */

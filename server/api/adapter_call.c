@@ -50,7 +50,7 @@ static int take_text(const cJSON *body, const char *name, char *to, size_t size,
 static struct adapter_set *set_of(struct engine_client *engine, struct api_error *e)
 {
     if (engine->model->adapters == NULL)
-        api_error_set(e, 403, NULL, NULL,
+        api_error_set(e, 501, NULL, NULL,
                       "the model '%.100s' takes no adapters: start the server with the setting "
                       "adapters or adapters_dir",
                       engine->model->id);

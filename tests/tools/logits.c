@@ -3,8 +3,8 @@
  * Each model that is named runs over the same ids, alone, in chunks of a given size. What it yields
  * goes to standard output as one record: int32 rows, int32 columns, rows * columns floats. A model
  * that is refused yields -1, the length of the sentence, and the sentence. With --hidden the rows
- * are the normed hidden ones that embeddings are made of; the text is then one chunk. With --adapter
- * all of it is computed with a LoRA adapter, at a scale in thousandths.
+ * are the normed hidden ones that embeddings are made of; the text is then one chunk. With
+ * --adapter all of it is computed with a LoRA adapter, at a scale in thousandths.
  */
 #include "server/cli/command.h"
 
