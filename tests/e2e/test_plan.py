@@ -84,7 +84,8 @@ def test_plan_of_several_models_adds_up(model, tmp_path):
     assert plan["total_bytes"] == sum(m[r] for m in (long, demo) for r in rooms) + plan["process_bytes"]
     assert plan["process_bytes"] < long["process_bytes"] + demo["process_bytes"]
     # What does not depend on what the process has done so far is as with one model.
-    alone = json.loads(quire("plan", "--json", "--model", "demo=", "--kv-memory", "32m").stdout)
+    alone = json.loads(quire("plan", "--json", "--model", "demo=", "--kv-memory", "32m",
+                             "--adapters-dir", "/tmp").stdout)
     assert "model" not in alone
     assert {k: demo[k] for k in [*rooms, "cache_tokens", "token_bytes", "sequence_bytes", "context"]} == \
         {k: alone[k] for k in [*rooms, "cache_tokens", "token_bytes", "sequence_bytes", "context"]}
