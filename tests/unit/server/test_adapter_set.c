@@ -1,4 +1,4 @@
-/* tests/unit/server/test_adapter_set.c - adapters by name, their memory, and a start without any. */
+/* tests/unit/server/test_adapter_set.c - adapters by name, their memory, and starts without any. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
