@@ -307,6 +307,10 @@ bench-adapters: $(BUILD)/quire $(TOOLS) ## what LoRA adapters cost in a batch of
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
 	@QUIRE_BIN=$(BUILD)/quire $(PYTHON) tests/bench/bench_adapters.py $(BENCH_MODEL) $(ARGS)
 
+bench-embeddings: deps-real $(BUILD)/quire ## 10,000 short texts through a real embedder (PEER=python3 with sentence-transformers: beside that)
+	@folder=$$($(PYTHON) tests/real/packages.py --folder $(REAL) minilm) && \
+	    QUIRE_BIN=$(BUILD)/quire PEER='$(PEER)' $(PYTHON) tests/bench/bench_embeddings.py $$folder
+
 lint: deps-lint ## include table, lone headers, banned functions, layout, cppcheck
 	@CC='$(CC)' sh tests/lint/lint.sh
 format: ## clang-format in place
