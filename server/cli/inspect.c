@@ -2,6 +2,7 @@
 #include "server/cli/command.h"
 
 #include "core/formats/gguf/gguf.h"
+#include "core/hub/pull.h"
 #include "server/instance.h"
 
 #include <inttypes.h>
@@ -94,7 +95,9 @@ int cmd_inspect(int argc, char **argv)
 {
     struct gguf *g;
     char err[512];
+    char path[HUB_PULL_MAX_PATH];
     uint64_t n_params;
+    int code;
 
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         puts("quire inspect FILE   print the keys and tensors of a GGUF file or of the model in a\n"
@@ -104,7 +107,10 @@ int cmd_inspect(int argc, char **argv)
     }
     if (argc != 2)
         return command_fail(EXIT_USAGE, "usage: quire inspect FILE");
-    if (instance_open_gguf(&g, argv[1], "", err, sizeof(err)) < 0)
+    code = command_model_path(argv[1], false, path, sizeof(path));
+    if (code != EXIT_OK)
+        return code;
+    if (instance_open_gguf(&g, path, "", err, sizeof(err)) < 0)
         return command_fail(EXIT_FAILED, "%s", err);
     printf("%s: GGUF version %u, %" PRIu64 " bytes\n", gguf_name(g), gguf_version(g),
            gguf_file_bytes(g));

@@ -60,6 +60,7 @@ static void print_help(void)
           "  quire replay FILE                    plan a recorded journal again, or otherwise\n"
           "  quire key --name NAME                make an API key\n"
           "  quire plan [settings]                the memory a server would take\n"
+          "  quire pull hf:OWNER/NAME[:QUANT]     fetch a model of the Hugging Face Hub\n"
           "  quire bench                          how fast a model is here, beside the limits\n"
           "\n"
           "Settings; also NAME = value in a file, or QUIRE_NAME in the environment:\n",
