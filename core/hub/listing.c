@@ -107,8 +107,8 @@ int hub_listing_add_page(struct hub_listing *l, const char *json, size_t n, char
         return hub_fail(ERR_FORMAT, err, err_len, "the listing of the repository: %s", why);
     if (!cJSON_IsArray(page))
         rc = hub_fail(ERR_FORMAT, err, err_len, "the listing of the repository is no list");
-    if (rc == 0)
-        cJSON_ArrayForEach(entry, page) if (rc == 0) rc = add_entry(l, entry, err, err_len);
+    for (entry = page->child; rc == 0 && entry != NULL; entry = entry->next)
+        rc = add_entry(l, entry, err, err_len);
     cJSON_Delete(page);
     return rc;
 }

@@ -135,17 +135,18 @@ static void print_version(void)
 int command_model_path(const char *text, bool is_offline, char *path, size_t size)
 {
     char err[1024], found[HUB_PULL_MAX_PATH];
-    int n;
+    size_t n;
 
     if (hub_reference_is(text)) {
         if (hub_pull(text, is_offline, found, err, sizeof(err)) < 0)
             return command_fail(EXIT_FAILED, "%s", err);
         text = found;
     }
-    n = snprintf(path, size, "%s", text);
-    return n >= 0 && (size_t)n < size
-               ? EXIT_OK
-               : command_fail(EXIT_USAGE, "%.200s...: the path is too long", text);
+    n = strlen(text) + 1;
+    if (n > size)
+        return command_fail(EXIT_USAGE, "%.200s...: the path is too long", text);
+    memmove(path, text, n);
+    return EXIT_OK;
 }
 
 /* An item as it was, or its name and its path in the cache. */

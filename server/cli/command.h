@@ -38,8 +38,8 @@ bool command_take_float(int *argc, char **argv, const char *name, double min, do
 /* "quire: <message>" on standard error; returns `code`. */
 int command_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A path, or the path in the cache of a model of the Hub, which is fetched: at most size - 1 bytes.
- * Returns an exit_code, with a message. */
+/* A path, or the path in the cache of a model of the Hub, which is fetched: at most size - 1 bytes;
+ * `path` may be where the text is. Returns an exit_code, with a message. */
 int command_model_path(const char *text, bool is_offline, char *path, size_t size);
 
 struct config;
