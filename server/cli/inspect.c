@@ -133,7 +133,7 @@ int cmd_inspect(int argc, char **argv)
     n_params = print_tensors(g);
     printf("%" PRIu64 " parameters\n", n_params);
     fflush(stdout);
-    if (gguf_check_read(g, err, sizeof(err)) < 0)
+    if (gguf_check_unchanged(g, err, sizeof(err)) < 0)
         code = command_fail(EXIT_FAILED, "%s", err);
     else if (instance_check_model(g, err, sizeof(err)) < 0)
         code = command_fail(EXIT_FAILED, "cannot be served: %s", err);

@@ -52,7 +52,7 @@ static int tokenize(const char *path, const char *pre, bool only_ids, unsigned f
     rc = instance_open_gguf(&g, path, pre, err, sizeof(err));
     if (rc == 0)
         rc = tokenizer_create_as(&t, g, pre, err, sizeof(err));
-    if (g != NULL && gguf_check_read(g, err, sizeof(err)) < 0)
+    if (g != NULL && gguf_check_unchanged(g, err, sizeof(err)) < 0)
         rc = ERR_IO;
     if (rc < 0) {
         command_fail(EXIT_FAILED, "%s", err);
