@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from bad_disk import BadDisk
 from quire import BIN, DEBUG_BIN, TOOLS, make_model
 from test_safetensors import parts as hf_parts
 from test_safetensors import write_folder
@@ -79,10 +80,11 @@ CHANGES = {"all": lambda p: cut(p, 0), "most": lambda p: cut(p, 0.02), "half": l
 
 
 def check(models, tmp_path, kind, command, hold, change):
+    """`command`: a name of COMMANDS, or the flags before the model as a tuple."""
     folder, kinds = models
     shutil.copytree(folder, tmp_path / "models")
     model, victim = (tmp_path / "models" / name for name in kinds[kind])
-    held = Held(tmp_path, [*COMMANDS[command], model], hold)
+    held = Held(tmp_path, [*COMMANDS.get(command, command), model], hold)
     CHANGES[change](victim)
     status, err = held.go_on()
     assert status == 1, (status, err)  # a signal would be a negative one
@@ -107,8 +109,8 @@ def test_commands(models, tmp_path, command, kind, change):
 @pytest.mark.parametrize("hold", ["PACK", "PACKED"])
 def test_weight_cache(models, tmp_path, hold):
     """What was packed of a file that changed is not kept: the next start would serve zeros, were the file whole again."""
-    COMMANDS["cached"] = ["serve", "--port", "0", "--weight-cache", "on", "--model"]
-    check(models, tmp_path, "whole", "cached", hold, "half")
+    args = ("serve", "--port", "0", "--weight-cache", "on", "--model")
+    check(models, tmp_path, "whole", args, hold, "half")
 
 
 @pytest.mark.parametrize("kind", ["whole", "last part", "folder"])
@@ -141,3 +143,51 @@ def test_at_random_moments(tmp_path, kind):
         statuses.append(run.returncode)
         shutil.rmtree(folder)
     assert 1 in statuses
+
+
+# ---- a disk that cannot be read
+
+
+@pytest.fixture
+def disk(tmp_path):
+    data = make_model(tmp_path / "m.gguf", *SHAPE).read_bytes()
+    (tmp_path / "disk").mkdir()
+    try:
+        made = BadDisk(tmp_path / "disk", data)
+    except OSError as e:
+        pytest.skip(f"skip: no file system of our own can be mounted: {e.strerror}")
+    yield made
+    made.close()
+
+
+def run(command, folder, *flags):
+    args = [BIN, *COMMANDS[command], f"{folder}/m.gguf", *flags]
+    done = subprocess.run(args, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+    return done.returncode, done.stdout, done.stderr.decode(errors="replace")
+
+
+@pytest.mark.parametrize("at", [0, 0.001, 0.5, 0.99])
+@pytest.mark.parametrize("command", list(COMMANDS))
+def test_bad_disk(disk, command, at):
+    """Reads fail in the keys, or in the weights, of which some commands read none."""
+    disk.fails_at = int(len(disk.data) * at)
+    if command == "serve" or at < 0.02 or command in ("generate", "score"):
+        status, _, err = run(command, disk.folder)
+        assert status == 1 and disk.n_failed > 0, (status, err)
+        assert "m.gguf: the file was cut short while it was read, or cannot be read" in err, err
+    else:
+        assert run(command, disk.folder)[0] == 0
+
+
+def test_bad_disk_that_recovers(disk, tmp_path):
+    """The zeros that stood for what could not be read are not in the weight cache of the next start."""
+    (tmp_path / "cache").mkdir()
+    flags = ["--weight-cache", str(tmp_path / "cache")]
+    expected = run("generate", tmp_path)[1]
+    disk.fails_at = len(disk.data) * 3 // 4
+    assert run("generate", disk.folder, *flags)[0] == 1 and disk.n_failed > 0
+    assert not list((tmp_path / "cache").iterdir())
+    disk.fails_at = None
+    for _ in range(2):
+        status, out, err = run("generate", disk.folder, *flags)
+        assert status == 0 and out == expected, err
