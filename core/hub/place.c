@@ -140,12 +140,24 @@ static int find_endpoint(struct hub_place *p, char *err, size_t err_len)
     return 0;
 }
 
+/* What must be trusted behind a proxy that opens TLS. */
+static const char *find_ca_file(void)
+{
+    static const char *const names[] = {"CURL_CA_BUNDLE", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"};
+    const char *path = NULL;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && path == NULL; i++)
+        path = variable(names[i]);
+    return path;
+}
+
 int hub_place_init(struct hub_place *p, char *err, size_t err_len)
 {
     int rc;
 
     memset(p, 0, sizeof(*p));
     p->is_offline = is_true("HF_HUB_OFFLINE") || is_true("TRANSFORMERS_OFFLINE");
+    p->ca_file = find_ca_file();
     rc = find_endpoint(p, err, err_len);
     if (rc == 0)
         rc = find_cache(p, err, err_len);

@@ -2,7 +2,8 @@
  *
  * The variables are those of the Hub's own clients: HF_ENDPOINT; HF_TOKEN, else the file
  * HF_TOKEN_PATH or HF_HOME/token; HF_HUB_OFFLINE; HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME/hub,
- * XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub. Proxies are libcurl's business.
+ * XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub. CURL_CA_BUNDLE, SSL_CERT_FILE or
+ * REQUESTS_CA_BUNDLE names certificates in place of the system's. Proxies are libcurl's business.
  *
  * Thread: the one that starts the program; it reads the environment.
  * Memory: none.
@@ -22,6 +23,7 @@ struct hub_place {
     char endpoint[256]; /* without a slash at its end */
     char cache[HUB_MAX_FOLDER];
     char token[HUB_MAX_TOKEN]; /* "": none */
+    const char *ca_file;       /* of the environment, or NULL: the system's */
     bool is_offline;
     bool is_plain; /* the endpoint says http: whoever set it wants no TLS */
 };

@@ -68,6 +68,8 @@ static void set_options(struct hub_transfer *t)
     curl_easy_setopt(c, CURLOPT_MAXREDIRS, MAX_REDIRECTS);
     curl_easy_setopt(c, CURLOPT_SSL_VERIFYPEER, 1L);
     curl_easy_setopt(c, CURLOPT_SSL_VERIFYHOST, 2L);
+    if (t->place->ca_file != NULL)
+        curl_easy_setopt(c, CURLOPT_CAINFO, t->place->ca_file);
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, CONNECT_S);
     curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L);
@@ -152,6 +154,14 @@ static void set_request(struct hub_transfer *t, const struct hub_request *r, cha
     curl_easy_setopt(t->curl, CURLOPT_HTTPHEADER, is_own ? t->with_token : t->without);
 }
 
+/* Errors that the next try would have as well: of certificates, of where a redirect leads. */
+static bool is_lasting(CURLcode code)
+{
+    return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
+           code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT ||
+           code == CURLE_TOO_MANY_REDIRECTS;
+}
+
 int hub_transfer_run(struct hub_transfer *t, const struct hub_request *r, struct hub_answer *a,
                      char *err, size_t err_len)
 {
@@ -172,8 +182,8 @@ int hub_transfer_run(struct hub_transfer *t, const struct hub_request *r, struct
         return t->sink_rc; /* with its own sentence */
     if (code == CURLE_OK)
         return 0;
-    return hub_fail(ERR_IO, err, err_len, "%.200s: %s", t->place->endpoint,
-                    t->why[0] != '\0' ? t->why : curl_easy_strerror(code));
+    return hub_fail(is_lasting(code) ? ERR_INVAL : ERR_IO, err, err_len, "%.200s: %s",
+                    t->place->endpoint, t->why[0] != '\0' ? t->why : curl_easy_strerror(code));
 }
 
 #else

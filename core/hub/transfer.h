@@ -6,8 +6,9 @@
  *
  * Thread: one owner.
  * Memory: one connection is kept open between exchanges.
- * Errors: ERR_IO with a sentence: no answer, or one that was cut; ERR_CANCELED: a signal came; what
- *         the sink said. An answer with any status is none. ERR_UNSUPPORTED: built without libcurl.
+ * Errors: ERR_IO with a sentence: no answer, or one that was cut; ERR_INVAL: none that another
+ *         try would get (certificates, redirects); ERR_CANCELED: a signal came; what the
+ *         sink said. An answer with any status is none. ERR_UNSUPPORTED: built without libcurl.
  * Source: the headers' names are those of huggingface_hub, constants.py and file_download.py.
  */
 #ifndef CORE_HUB_TRANSFER_H

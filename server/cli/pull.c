@@ -26,7 +26,8 @@ static void print_help(void)
         "  --offline   ask nobody: what was fetched before, or an error\n"
         "\n"
         "Variables, as for the Hub's own clients: HF_TOKEN (else the file of `hf auth login`),\n"
-        "HF_HUB_CACHE, HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE; https_proxy and no_proxy.\n",
+        "HF_HUB_CACHE, HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE; https_proxy and no_proxy;\n"
+          "CURL_CA_BUNDLE or SSL_CERT_FILE, a file of certificates to trust.\n",
         stdout);
 }
 

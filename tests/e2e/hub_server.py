@@ -8,6 +8,7 @@ import hashlib
 import http.server
 import json
 import re
+import ssl
 import threading
 import urllib.parse
 
@@ -193,9 +194,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Hub:
-    """repos: "owner/name" -> Repo. Attributes that tests set: see below."""
+    """repos: "owner/name" -> Repo. tls: the files of a certificate and its key; then the CDN has none, and the Hub no port for HTTP.
+    Attributes that tests set: see below."""
 
-    def __init__(self, **repos):
+    def __init__(self, tls=None, **repos):
         self.repos = {name.replace("__", "/"): repo for name, repo in repos.items()}
         self.moved = {}         # old name -> new name
         self.page = 1000        # entries of a page of the listing
@@ -215,7 +217,11 @@ class Hub:
         self.server.daemon_threads = True
         self.server.hub = self
         self.port = self.server.server_port
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}"
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*tls)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def close(self):

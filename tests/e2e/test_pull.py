@@ -14,7 +14,7 @@ import pytest
 
 import hf_folder
 from hub_server import COMMIT, Hub, Repo, git_sha1
-from quire import BIN, Server
+from quire import BIN, Server, make_certificate
 from test_bert_folder import parts as bert_parts
 from test_safetensors import parts as parts_of
 from test_safetensors import write_folder
@@ -28,7 +28,7 @@ TEXT = {"README.md": b"# a model\n", "config.json": b"{}"}
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     for name in list(os.environ):
-        if name.startswith(("HF_", "HUGGING", "TRANSFORMERS_")) or name.lower().endswith("_proxy"):
+        if name.startswith(("HF_", "HUGGING", "TRANSFORMERS_")) or name.lower().endswith(("_proxy", "_ca_bundle", "ssl_cert_file")):
             monkeypatch.delenv(name)
     h = Hub(owner__name=Repo({"x-Q8_0.gguf": DEMO, "x-Q4_K_M.gguf": NOISE, **TEXT}))
     monkeypatch.setenv("HF_ENDPOINT", h.url)
@@ -426,6 +426,39 @@ def test_endpoint(hub, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", hub.url.replace("http:", "https:"))  # no TLS there: never without
     refused("hf:owner/name")
     assert hub.asked == []
+
+
+def test_tls(hub, tmp_path, monkeypatch):
+    """An unknown certificate is refused, one for another host too, and a redirect to plain HTTP is not followed."""
+    secure = Hub(tls=make_certificate(tmp_path, "hub"), owner__name=Repo({"x.gguf": b"small", "x-Q8_0.gguf": DEMO}))
+    try:
+        monkeypatch.setenv("HF_ENDPOINT", secure.url)
+        monkeypatch.setenv("HF_TOKEN", "hf_secret")
+        assert "certificate" in refused("hf:owner/name:x.gguf") and secure.asked == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "hub.pem"))
+        assert pathlib.Path(pull("hf:owner/name:x.gguf")[0]).read_bytes() == b"small"
+        assert {a[3] for a in secure.asked} == {"Bearer hf_secret"}
+        said = refused("hf:owner/name:x-Q8_0.gguf")
+        assert 'Protocol "http" not supported' in said or "disabled" in said, said
+        n = len(secure.asked)
+        monkeypatch.setenv("HF_ENDPOINT", secure.url.replace("127.0.0.1", "localhost"))
+        refused("hf:owner/name:x.gguf", env={**os.environ, "HF_HOME": str(tmp_path / "other")})
+        assert len(secure.asked) == n
+    finally:
+        secure.close()
+
+
+def test_proxy(hub, monkeypatch):
+    """By the usual variables: the proxy is asked, and nobody looks the endpoint's name up."""
+    monkeypatch.setenv("http_proxy", hub.url)
+    monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
+    assert pathlib.Path(pull("hf:owner/name:Q8_0")[0]).read_bytes() == DEMO
+    assert hub.asked[0][2].startswith("http://hub.invalid/api/models/owner/name/")
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
+    n = len(hub.asked)
+    assert pull("hf:owner/name:Q8_0") and len(hub.asked) > n
 
 
 def test_no_hub(hub, monkeypatch):
