@@ -127,6 +127,16 @@ static int choose(struct pull *p)
     return hub_choose(&p->listing, p->reference.want, &p->first, p->err, sizeof(p->err));
 }
 
+/* A cache that is read-only, and has all the files, will do. */
+static void note_commit(struct pull *p)
+{
+    char quoted[400];
+
+    if (hub_cache_set_commit(&p->place, &p->reference, p->commit, p->err, sizeof(p->err)) < 0)
+        log_warn("hub", "event=revision-not-kept cause=%s",
+                 log_quote(quoted, sizeof(quoted), p->err));
+}
+
 static int fetch_all(struct pull *p)
 {
     uint64_t missing = 0;
@@ -140,7 +150,7 @@ static int fetch_all(struct pull *p)
         if (p->listing.files[i].is_chosen)
             rc = hub_download(&p->asker, p->commit, &p->listing.files[i], p->err, sizeof(p->err));
     if (rc == 0)
-        rc = hub_cache_set_commit(&p->place, &p->reference, p->commit, p->err, sizeof(p->err));
+        note_commit(p);
     return rc;
 }
 

@@ -89,7 +89,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(307, b"", Location=self.path.replace(name, hub.moved[name]))
         elif repo is None:
             self.refuse(401, "RepoNotFound", "Invalid username or password.")
-        elif repo.gated and self.headers.get("Authorization") != f"Bearer {repo.gated}":
+        elif repo.gated and (hub.gates_api or "/resolve/" in self.path) and self.headers.get("Authorization") != f"Bearer {repo.gated}":
             status = 403 if self.headers.get("Authorization") else 401
             self.refuse(status, "GatedRepo", f"Access to model {name} is restricted.")
         else:
@@ -108,6 +108,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             repo = self.repo(hub, m[1])
             if repo and self.commit(repo, m[2]):
                 self.listing(hub, repo, urllib.parse.parse_qs(url.query))
+        elif m := re.fullmatch(r"/api/resolve-cache/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", url.path):
+            repo = self.repo(hub, m[1])
+            if repo:
+                self.resolve_cache(hub, repo, m[2], urllib.parse.unquote(m[3]))
         elif m := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", url.path):
             repo = self.repo(hub, m[1])
             commit = repo and self.commit(repo, m[2])
@@ -142,8 +146,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             key = urllib.parse.quote(f"{repo.etag(path)}/{path}")
             self.answer(302, b"Found. Redirecting", Location=f"http://localhost:{hub.port}/cdn/{key}?Signature=x",
                         X_Linked_Etag=f'"{repo.etag(path)}"', X_Linked_Size=str(len(data)), **headers)
-        else:
-            self.send_data(hub, path, data, headers)
+        else:  # on the Hub itself, but elsewhere
+            self.answer(307, b"Temporary Redirect", Location="/api/resolve-cache" + urllib.parse.urlsplit(self.path).path, **headers)
+
+    def resolve_cache(self, hub, repo, commit, path):
+        self.send_data(hub, path, repo.files[path], {"X_Repo_Commit": commit, "ETag": f'W/"{repo.etag(path)}"'})
 
     def cdn(self, hub, url):
         etag, path = urllib.parse.unquote(url.path).removeprefix("/cdn/").split("/", 1)
@@ -199,6 +206,7 @@ class Hub:
 
     def __init__(self, tls=None, **repos):
         self.repos = {name.replace("__", "/"): repo for name, repo in repos.items()}
+        self.gates_api = True   # of a gated repository; False: its listing is for all, its files are not
         self.moved = {}         # old name -> new name
         self.page = 1000        # entries of a page of the listing
         self.next_base = None   # of the link to the next page, where it is another than the Hub's

@@ -388,6 +388,15 @@ def test_token_goes_to_the_hub_only(hub, monkeypatch, tmp_path):
     assert {a[3] for a in hub.asked} == {"Bearer hf_of_the_file"}
 
 
+def test_gated_files(hub, monkeypatch):
+    """As the Hub does it: everybody may see the listing."""
+    hub.repos["owner/name"].gated, hub.gates_api = "hf_good", False
+    said = refused("hf:owner/name:Q8_0")
+    assert "owner/name is gated" in said and "accept its terms" in said and hub.asked[-1][0] == "HEAD"
+    monkeypatch.setenv("HF_TOKEN", "hf_good")
+    assert pathlib.Path(pull("hf:owner/name:Q8_0")[0]).read_bytes() == DEMO
+
+
 def test_gated(hub, monkeypatch):
     hub.repos["owner/name"].gated = "hf_good"
     said = refused("hf:owner/name:Q8_0")
@@ -589,7 +598,7 @@ def test_readme(hub, tmp_path):
     assert plain(run.stderr + run.stdout) == plain(shown[2])
 
 
-def test_other_commands(hub):
+def test_other_commands(hub, tmp_path):
     run = subprocess.run([BIN, "inspect", "hf:owner/name:Q8_0"], capture_output=True, text=True, check=True, timeout=60)
     assert "Quire demo stories" in run.stdout
     args = ["generate", "--model", "me=hf:owner/name:Q8_0", "--prompt", "Once", "--max-tokens", "4"]
@@ -600,6 +609,9 @@ def test_other_commands(hub):
     assert run.stdout.strip()
     run = subprocess.run([BIN, "plan", "--model", "hf:owner/none"], capture_output=True, text=True, check=False, timeout=60)
     assert run.returncode == 1 and "hf:owner/none" in run.stderr
+    (tmp_path / "q.conf").write_text("[chat]\nmodel = hf:owner/name:Q8_0\nkv_memory = 32m\n")
+    run = subprocess.run([BIN, "plan", "--config", tmp_path / "q.conf"], capture_output=True, text=True, check=True, timeout=60)
+    assert run.stdout.startswith("chat (llama") and re.search(r"KV cache +(3[01]|32)\.\d MiB", run.stdout), run.stdout
     n = len(hub.asked)
     subprocess.run([BIN, "serve", "--model", "hf:owner/name", "--print-config"], check=True, stdout=subprocess.DEVNULL)
     assert len(hub.asked) == n  # a question about settings fetches nothing
