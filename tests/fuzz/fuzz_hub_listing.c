@@ -1,7 +1,7 @@
 /* tests/fuzz/fuzz_hub_listing.c - libFuzzer: the Hub's listing of a repository, heads of its
  * answers, and references.
  *
- * The input is a page of a listing as JSON, a newline byte 0, lines of a head, a byte 0, and what
+ * The input is a page of a listing as JSON, a byte 0, lines of a head, a byte 0, and what
  * is wanted of the repository. Of what is accepted every path may be made below a folder, every
  * hash is one, and what is chosen is of the listing.
  */
