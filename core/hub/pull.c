@@ -154,6 +154,18 @@ static int fetch_all(struct pull *p)
     return rc;
 }
 
+/* Where the reference leaves open which file, the Hub's listing might have had another one. */
+static int choose_cached(struct pull *p)
+{
+    const int rc = choose(p);
+    char quoted[300];
+
+    if (rc == 0 && p->reference.want[0] == '\0' && p->first[0] != '\0')
+        log_warn("hub", "event=chosen-of-the-cache file=%s",
+                 log_quote(quoted, sizeof(quoted), p->first));
+    return rc;
+}
+
 static int look_up(struct pull *p)
 {
     int rc = hub_cache_commit(&p->place, &p->reference, p->commit);
@@ -166,7 +178,7 @@ static int look_up(struct pull *p)
         return hub_fail(ERR_NOENT, p->err, sizeof(p->err),
                         "it is not in the cache (%.300s), and the Hub is not asked offline",
                         p->place.cache);
-    return rc == 0 ? choose(p) : rc;
+    return rc == 0 ? choose_cached(p) : rc;
 }
 
 /* The Hub does not answer: what was fetched before will do, and the log says so. */

@@ -360,6 +360,9 @@ def test_offline(hub, monkeypatch):
     path = pull("hf:owner/name:Q8_0")
     n = len(hub.asked)
     assert pull("--offline", "hf:owner/name:Q8_0") == path
+    run = subprocess.run([BIN, "pull", "--offline", "hf:owner/name"], capture_output=True, text=True, check=True, timeout=60)
+    assert run.stdout.splitlines() == path  # not the Hub's Q4_K_M, which is not there, and that is said
+    assert 'W hub event=chosen-of-the-cache file="x-Q8_0.gguf"' in run.stderr
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert pull("hf:owner/name:q8_0") == path and len(hub.asked) == n
     assert "there is no GGUF file 'Q4_K_M'" in refused("hf:owner/name:Q4_K_M")
