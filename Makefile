@@ -97,6 +97,11 @@ ifneq ($(shell pkg-config --exists sqlite3 2>/dev/null && echo yes),)
 LIBS    += $(shell pkg-config --libs sqlite3)
 $(BUILD)/server/responses/%.o: DEFS = -DQUIRE_SQLITE $(shell pkg-config --cflags sqlite3)
 endif
+# So is libcurl: without it nothing is fetched from the Hub (`quire pull`).
+ifneq ($(shell pkg-config --exists libcurl 2>/dev/null && echo yes),)
+LIBS    += $(shell pkg-config --libs libcurl)
+$(BUILD)/core/hub/%.o: DEFS = -DQUIRE_CURL $(shell pkg-config --cflags libcurl)
+endif
 $(BUILD)/core/base/version.o: DEFS = -DQUIRE_VERSION='"$(VERSION)"'
 
 define compile
@@ -342,7 +347,7 @@ clean: ## remove everything built
 
 # Debian packages: what is missing is installed when that is allowed, else the command is printed.
 DEB_BUILD := gcc libc6-dev pkg-config libgnutls28-dev libuv1-dev libcjson-dev libxxhash-dev \
-             libinih-dev libunistring-dev libseccomp-dev libsqlite3-dev
+             libinih-dev libunistring-dev libseccomp-dev libsqlite3-dev libcurl4-gnutls-dev ca-certificates
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 \
              python3-numpy libopenblas0-serial python3-pytest-xdist prometheus haproxy \
              openssl curl

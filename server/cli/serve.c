@@ -57,11 +57,12 @@ static void print_help(void)
           "  quire [serve] [settings]             serve a model over HTTP\n"
           "  quire generate --prompt TEXT         continue a text on the terminal\n"
           "  quire score --ids F.json | --text F  mean negative log-likelihood of a text\n"
-          "  quire inspect FILE                   what is in a GGUF file\n"
+          "  quire inspect FILE                   what is in a file, and can it be served\n"
           "  quire tokenize [--ids]               standard input as tokens\n"
           "  quire replay FILE                    plan a recorded journal again, or otherwise\n"
           "  quire key --name NAME                make an API key\n"
           "  quire plan [settings]                the memory a server would take\n"
+          "  quire pull hf:OWNER/NAME[:QUANT]     fetch a model of the Hugging Face Hub\n"
           "  quire bench                          how fast a model is here, beside the limits\n"
           "\n"
           "Settings; also NAME = value in a file, or QUIRE_NAME in the environment:\n",

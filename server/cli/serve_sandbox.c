@@ -69,6 +69,7 @@ static void add_debug(struct sandbox_paths *p)
 {
 #ifdef QUIRE_DEBUG
     static const char *const variables[] = {"QUIRE_DEBUG_HOLD_LOAD", "QUIRE_DEBUG_HOLD_READ",
+                                            "QUIRE_DEBUG_HOLD_PACK", "QUIRE_DEBUG_HOLD_PACKED",
                                             "QUIRE_DEBUG_HOLD_PARSE", "QUIRE_DEBUG_HOLD_RELOAD"};
 
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
