@@ -61,14 +61,15 @@ static int read_flag(const struct gguf *g, const char *key, bool *flag, char *er
 }
 
 /* What holds where the file does not say otherwise. BERT's texts stand between [CLS] and [SEP], and
- * its words begin with a space that is none of the text's. */
+ * its words begin with a space that is none of the text's. Of models with a unigram vocabulary only
+ * XLM-RoBERTa has a separator, which it wants between two texts. */
 static void set_flags(struct vocab *v)
 {
     v->add_bos =
         v->model == VOCAB_SPM || v->model == VOCAB_WPM ||
         (v->model == VOCAB_BPE && (pretokenizer_traits(v->rules) & PRETOKENIZER_ADD_BOS) != 0);
     v->add_eos = v->model == VOCAB_UGM;
-    v->add_separator = v->model == VOCAB_WPM;
+    v->add_separator = v->model == VOCAB_WPM || v->model == VOCAB_UGM;
     v->add_space_prefix = v->model != VOCAB_BPE;
     v->lower_case = true;
 }

@@ -423,10 +423,11 @@ def bert(f):
     f.sizes(LAYER_EPS)
     f.key("attention.causal", False)
     f.key("pooling_type", 1)
-    f.keys["tokenizer.ggml.token_type_count"] = 2
+    n_types = 1 if f.variant in XLM_ROBERTA else 2
+    f.keys["tokenizer.ggml.token_type_count"] = n_types
     with_rope = f.arch == "nomic-bert"
     f.matrix("token_embd", f.n_vocab, f.n_embd, gain=f.n_embd ** 0.5)
-    f.vector("token_types.weight", 2, f.n_embd)
+    f.vector("token_types.weight", n_types, f.n_embd)
     f.norm("token_embd_norm", bias=True)
     if with_rope:
         f.key("rope.freq_base", 1000.0)
@@ -443,11 +444,17 @@ def bert(f):
 
     if f.variant in HEADS:
         classifier(f, *HEADS[f.variant])
+    if f.variant in XLM_ROBERTA:
+        f.tokenizer = lambda: unigram(f)
 
+
+# XLM-RoBERTa in bert's files: one type of token, and a vocabulary of SentencePiece's unigram model. The rows of positions that
+# it never uses are cut when a file is made.
+XLM_ROBERTA = ("xlm-roberta", "xlm-rank")
 
 # Of classifiers, which are no architecture's variants: labels, their names, whether there is a layer before them.
 HEADS = {"rank": (1, None, True), "flat": (1, None, False), "labels": (3, ["good", "bad", "so-so"], True),
-         "unnamed": (2, None, False), "yes": (2, ["no", "yes"], True)}
+         "unnamed": (2, None, False), "yes": (2, ["no", "yes"], True), "xlm-rank": (1, None, True)}
 
 
 def classifier(f, n, names, is_deep):
@@ -469,6 +476,20 @@ def word_pieces(f):
             "\u2581" + token_name(i) for i in range(f.n_vocab - 5)],
         "tokenizer.ggml.token_type": [3, 2, 3, 3, 3] + [1] * (f.n_vocab - 5), "tokenizer.ggml.unknown_token_id": 1,
         "tokenizer.ggml.cls_token_id": 2, "tokenizer.ggml.seperator_token_id": 3})
+
+
+def unigram(f):
+    """XLM-RoBERTa's, with words of one piece."""
+    n = f.n_vocab - 4
+    f.keys.update({
+        "tokenizer.ggml.model": "t5", "tokenizer.ggml.pre": "default",
+        "tokenizer.ggml.tokens": ["<s>", "<pad>", "</s>", "<unk>"] + ["\u2581" + token_name(i) for i in range(n)],
+        "tokenizer.ggml.scores": [0.0] * 4 + [-2.0 - i / 8 for i in range(n)],
+        "tokenizer.ggml.token_type": [3, 3, 3, 2] + [1] * n, "tokenizer.ggml.bos_token_id": 0,
+        "tokenizer.ggml.eos_token_id": 2, "tokenizer.ggml.unknown_token_id": 3, "tokenizer.ggml.padding_token_id": 1,
+        "tokenizer.ggml.seperator_token_id": 2, "tokenizer.ggml.cls_token_id": 0,
+        "tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.add_eos_token": True,
+        "tokenizer.ggml.add_space_prefix": True, "tokenizer.ggml.remove_extra_whitespaces": True})
 
 
 BUILDERS = {
@@ -498,7 +519,7 @@ BUILDERS = {
     "cohere2": (command_r, ("plain",)),
     "deepseek2": (deepseek2, ("old", "new", "yarn-old", "yarn", "q-lora", "v3", "groups", "v3-groups")),
     "gpt-oss": (gpt_oss, ("plain", "fused", "mxfp4")),
-    "bert": (bert, ("plain",)),
+    "bert": (bert, ("plain", "xlm-roberta")),
     "nomic-bert": (bert, ("plain",)),
 }
 
