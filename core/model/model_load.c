@@ -215,9 +215,12 @@ static int check_norms(struct load *l, uint32_t i)
 {
     const struct model_layer *layer = &l->m->layers[i], *first = &l->m->layers[0];
 
-    if ((layer->ffn_norm.weight == NULL && layer->ffn_norm.bias != NULL) ||
+    if ((layer->attn_norm.weight == NULL && layer->attn_norm.bias != NULL) ||
+        (layer->ffn_norm.weight == NULL && layer->ffn_norm.bias != NULL) ||
         (layer->ffn_norm.weight == NULL) != (first->ffn_norm.weight == NULL))
-        return load_fail(l, ERR_FORMAT, "layer %u has not the norms that layer 0 has", i);
+        return load_fail(l, ERR_FORMAT,
+                         "layer %u has not the norms that layer 0 has, or a bias without its norm",
+                         i);
     return 0;
 }
 

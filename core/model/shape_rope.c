@@ -173,6 +173,7 @@ int load_rope(struct load *l)
 /* Does the layer see a window only? The file's own pattern, or the family's period. */
 static int has_window(struct load *l, uint32_t i, bool *yes)
 {
+    const bool is_full_first = (l->traits->flags & TRAIT_FULL_FIRST) != 0;
     uint32_t period = l->traits->window_period;
     const struct gguf_kv *kv;
     char key[GGUF_MAX_NAME];
@@ -191,8 +192,21 @@ static int has_window(struct load *l, uint32_t i, bool *yes)
         return 0;
     }
     rc = key_u32(l, "attention.sliding_window_pattern", KEY_OPTIONAL, 0, UINT32_MAX, &period);
-    *yes = period == 0 || i % period < period - 1;
+    *yes = period == 0 || (is_full_first ? i % period > 0 : i % period < period - 1);
     return rc;
+}
+
+/* An encoder's window reaches as far behind a token as before it: half of it each way. */
+static void set_window(const struct model_shape *s, struct model_layer *to, bool is_local)
+{
+    const uint32_t half = s->window / 2;
+
+    if (!s->is_encoder) {
+        to->window = is_local && s->window < s->n_ctx ? s->window : 0;
+        return;
+    }
+    to->window = is_local && half + 1 < s->n_ctx ? half + 1 : 0;
+    to->ahead = to->window > 0 ? half : 0;
 }
 
 int load_layer_rope(struct load *l, uint32_t i)
@@ -203,7 +217,7 @@ int load_layer_rope(struct load *l, uint32_t i)
     bool is_local;
     const int rc = has_window(l, i, &is_local);
 
-    to->window = is_local && s->window < s->n_ctx ? s->window : 0;
+    set_window(s, to, is_local);
     to->rope = is_local && (t->flags & TRAIT_WINDOW_ROPE) != 0 ? 1 : 0;
     if (s->n_rot == 0 || (t->no_rope_period > 0 && (i + 1) % t->no_rope_period == 0) ||
         ((t->flags & TRAIT_FULL_NO_ROPE) != 0 && !is_local))

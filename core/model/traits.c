@@ -127,13 +127,22 @@ static const struct traits table[] = {
      .window_period = 2},
     {.arch = "bert",
      .required = ATTENTION | PLAIN_FFN | SUM_NORMS,
-     .flags = TRAIT_ENCODER | TRAIT_LEARNED_POS,
+     .flags = TRAIT_ENCODER | TRAIT_EMBED_NORM | TRAIT_LEARNED_POS,
      .norm = NORM_LAYER,
      .act = KERN_ACT_GELU_ERF},
     {.arch = "nomic-bert",
      .required = ATTENTION | GATED_FFN | SUM_NORMS,
-     .flags = TRAIT_NEOX | TRAIT_ENCODER,
+     .flags = TRAIT_NEOX | TRAIT_ENCODER | TRAIT_EMBED_NORM,
      .norm = NORM_LAYER},
+    {.arch = "modern-bert",
+     .required = LLAMA,
+     .optional = BIT(ATTN_NORM_BIAS) | BIT(FFN_NORM_BIAS),
+     .flags = TRAIT_NEOX | TRAIT_ENCODER | TRAIT_EMBED_NORM | TRAIT_OUT_NORM | TRAIT_WINDOW_ROPE |
+              TRAIT_FULL_FIRST | TRAIT_BARE_FIRST | TRAIT_ACT_KEY | TRAIT_MEAN_HEAD,
+     .norm = NORM_LAYER,
+     .act = KERN_ACT_GELU_ERF,
+     .window_base = 10000.0f,
+     .window_period = 3},
 };
 
 #define VECTOR(name, n, each, member)                                                              \
@@ -234,10 +243,14 @@ const struct traits *traits_find(struct gguf_str arch)
 
 /* Experts, which all have gates, take the place of the dense net. */
 struct traits_tensors traits_tensors(const struct traits *t, const struct model_shape *s,
-                                     bool has_experts)
+                                     uint32_t i, bool has_experts)
 {
     struct traits_tensors set = {t->required, t->optional | BIASES};
 
+    if (i == 0 && (t->flags & TRAIT_BARE_FIRST) != 0) {
+        set.required &= ~BIT(ATTN_NORM);
+        set.optional |= BIT(ATTN_NORM);
+    }
     if (has_experts) {
         set.required = (set.required & ~GATED_FFN) | EXPERTS;
         set.optional = (set.optional & ~(BIT(GATE_BIAS) | BIT(UP_BIAS) | BIT(DOWN_BIAS))) |

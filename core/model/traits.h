@@ -131,6 +131,12 @@ enum trait_flag {
     TRAIT_QK_EACH = 1 << 13,       /* ... over each head, with weights of its own */
     TRAIT_MLA = 1 << 14,
     TRAIT_ROPE_SWITCH = 1 << 15,   /* rope.scaling.finetuned false: no layer is turned */
+    TRAIT_EMBED_NORM = 1 << 16,    /* an encoder's embeddings are normed ... */
+    TRAIT_OUT_NORM = 1 << 17,      /* ... and its last states */
+    TRAIT_FULL_FIRST = 1 << 18,    /* of window_period layers the first sees everything, not the last */
+    TRAIT_BARE_FIRST = 1 << 19,    /* layer 0 may have no norm before attention */
+    TRAIT_ACT_KEY = 1 << 20,       /* hidden_activation may name another activation */
+    TRAIT_MEAN_HEAD = 1 << 21,     /* see enum head_kind */
 };
 
 struct traits {
@@ -143,7 +149,7 @@ struct traits {
     float rope_base;        /* where the file does not say; 0: 10000 */
     float window_base;      /* of TRAIT_WINDOW_ROPE; 0: as without a window */
     uint32_t window;        /* where the file does not say */
-    uint32_t window_period; /* the last layer of so many sees everything; 0: none does */
+    uint32_t window_period; /* one layer of so many sees everything; 0: none does */
     uint32_t no_rope_period; /* the last layer of so many is not turned */
     float attn_cap, logit_cap; /* where the file does not say */
     uint32_t wide_layers;   /* with so many layers, scores are scaled by 1/sqrt(n_embd / n_head) */
@@ -160,7 +166,7 @@ struct traits_tensors {
     uint64_t required, optional;
 };
 struct traits_tensors traits_tensors(const struct traits *t, const struct model_shape *s,
-                                     bool has_experts);
+                                     uint32_t i, bool has_experts);
 
 const struct layer_tensor_row *traits_layer_tensor(enum layer_tensor t);
 uint32_t traits_dim(const struct model_shape *s, enum dim dim);

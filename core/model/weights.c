@@ -316,7 +316,7 @@ static int add_layer(struct load *l, uint32_t i)
 {
     const struct model_shape *s = &l->m->shape;
     const bool has_experts = s->n_expert > 0 && i >= l->n_dense_lead;
-    struct traits_tensors set = traits_tensors(l->traits, s, has_experts);
+    struct traits_tensors set = traits_tensors(l->traits, s, i, has_experts);
     bool has_latent;
     int rc = add_latent(l, i, &has_latent);
 
@@ -348,17 +348,31 @@ static int add_token_type(struct load *l)
                                                  .n_rows = 1});
 }
 
+/* NAME.weight and, of a layer norm, NAME.bias, which must be there where the layers' must. */
+static int add_norm(struct load *l, const char *name, struct norm *norm)
+{
+    const uint32_t n = l->m->shape.n_embd;
+    const bool has_biases = (l->traits->required >> LAYER_ATTN_SUM_NORM_BIAS & 1) != 0;
+    char tensor[GGUF_MAX_NAME];
+    int rc;
+
+    snprintf(tensor, sizeof(tensor), "%s.weight", name);
+    rc = add_vector(l, tensor, TENSOR_REQUIRED, n, &norm->weight);
+    snprintf(tensor, sizeof(tensor), "%s.bias", name);
+    if (rc == 0 && l->m->shape.norm == NORM_LAYER)
+        rc = add_vector(l, tensor, has_biases ? TENSOR_REQUIRED : TENSOR_OPTIONAL, n, &norm->bias);
+    return rc;
+}
+
 static int add_encoder(struct load *l)
 {
     struct model *m = l->m;
     int rc = add_token_type(l);
 
-    if (rc == 0)
-        rc = add_vector(l, "token_embd_norm.weight", TENSOR_REQUIRED, m->shape.n_embd,
-                        &m->embed_norm.weight);
-    if (rc == 0)
-        rc = add_vector(l, "token_embd_norm.bias", TENSOR_REQUIRED, m->shape.n_embd,
-                        &m->embed_norm.bias);
+    if (rc == 0 && (l->traits->flags & TRAIT_EMBED_NORM) != 0)
+        rc = add_norm(l, "token_embd_norm", &m->embed_norm);
+    if (rc == 0 && (l->traits->flags & TRAIT_OUT_NORM) != 0)
+        rc = add_norm(l, "output_norm", &m->output_norm);
     return rc;
 }
 
@@ -383,6 +397,8 @@ static int add_head(struct load *l)
     rc = add_matrix(l, "cls.weight", TENSOR_OPTIONAL, n, n, &h->dense);
     if (rc == 0 && matrix_exists(&h->dense))
         rc = add_vector(l, "cls.bias", TENSOR_OPTIONAL, n, &h->dense_bias);
+    if (rc == 0 && l->m->shape.head_kind == HEAD_MEAN && matrix_exists(&h->dense))
+        rc = add_norm(l, "cls.norm", &h->norm);
     if (rc == 0)
         rc = add_matrix(l, "cls.output.weight", TENSOR_REQUIRED, n, l->m->shape.n_labels, &h->out);
     if (rc == 0)

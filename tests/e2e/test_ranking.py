@@ -305,6 +305,24 @@ def test_qwen3_reranker(start, tmp_path):
     assert [r["relevance_score"] for r in a["results"]] == pytest.approx(sorted(expected, reverse=True), abs=CLOSE)
 
 
+def test_modern_bert(classifier):
+    """[CLS] query [SEP] document [SEP]; its head takes the mean of all states."""
+    m, server = classifier("rank", arch="modern-bert")
+    cls, sep = (m["token_embd.weight"].shape[0] - n for n in (2, 1))
+
+    def number(ids):
+        return forward.labels(m, forward.forward(m, ids, None, as_f16).mean(axis=0))[0]
+
+    def pieces(text):
+        return [ord(c) - ord("a") for c in text]
+    pairs = [("bed", "cdefg"), ("b", "k"), ("gb", "cb" * 20)]
+    want = [number([cls, *pieces(q), sep, *pieces(d), sep]) for q, d in pairs]
+    assert [score(server, q, d, use_activation=False)[0] for q, d in pairs] == pytest.approx(want, abs=CLOSE)
+    assert score(server, *pairs[0])[0] == pytest.approx(sigmoid(want[0]), abs=CLOSE)
+    [pool] = post(server, "/pooling", input="bed", use_activation=False)["data"]
+    assert pool["data"] == pytest.approx([number([cls, *pieces("bed"), sep])], abs=CLOSE)
+
+
 XLM_PAIRS = [("a b", "c d e"), ("a b", "f"), ("a  b ", "b a " * 10)]
 
 

@@ -452,6 +452,52 @@ def bert(f):
 # it never uses are cut when a file is made.
 XLM_ROBERTA = ("xlm-roberta", "xlm-rank")
 
+def modern_bert(f):
+    """Its layers add little each, so that the error of rounded numbers does not grow with them."""
+    f.n_kv_head = f.n_head
+    f.n_layer = 4
+    biases = f.variant == "biases"
+    f.sizes(LAYER_EPS)
+    f.key("attention.causal", False)
+    f.key("pooling_type", 1)
+    f.key("rope.freq_base", 2000.0)
+    f.key("rope.scaling.type", "none")
+    f.key("attention.sliding_window", 9)
+    f.key("attention.sliding_window_pattern", [True, False, True, True] if biases else 3)
+    if f.variant == "silu":
+        f.key("rope.freq_base_swa", 500.0)
+        f.key("hidden_activation", "silu")
+    else:
+        f.key("hidden_activation", "gelu")
+    f.matrix("token_embd", f.n_vocab, f.n_embd, gain=f.n_embd ** 0.5)
+    f.norm("token_embd_norm", bias=biases)
+    f.norm("output_norm", bias=biases)
+    for i in range(f.n_layer):
+        b = f"blk.{i}."
+        if i > 0 or biases:
+            f.norm(b + "attn_norm", bias=biases)
+        f.attention(i, fused=True, bias=biases, out_bias=biases)
+        f.norm(b + "ffn_norm", bias=biases)
+        f.biased(b + "ffn_up", 2 * f.n_ff, f.n_embd, biases, gain=1.5)
+        f.biased(b + "ffn_down", f.n_embd, f.n_ff, biases, gain=0.6)
+    if f.variant == "rank":
+        classifier(f, 1, None, True)
+        f.norm("cls.norm", bias=True)
+        f.tokenizer = lambda: letters(f, "[CLS]", "[SEP]")
+
+
+def letters(f, begin, end):
+    """GPT-2's, with a token before each text and one behind it."""
+    n = f.n_vocab
+    Fixture.tokenizer(f)
+    f.keys["tokenizer.ggml.tokens"][n - 2:] = [begin, end]
+    f.keys["tokenizer.ggml.token_type"][n - 2:] = [3, 3]
+    for role, i in (("bos", n - 2), ("cls", n - 2), ("eos", n - 1), ("seperator", n - 1)):
+        f.keys[f"tokenizer.ggml.{role}_token_id"] = i
+    for role in ("bos", "eos", "sep"):
+        f.keys[f"tokenizer.ggml.add_{role}_token"] = True
+
+
 # Of classifiers, which are no architecture's variants: labels, their names, whether there is a layer before them.
 HEADS = {"rank": (1, None, True), "flat": (1, None, False), "labels": (3, ["good", "bad", "so-so"], True),
          "unnamed": (2, None, False), "yes": (2, ["no", "yes"], True), "xlm-rank": (1, None, True)}
@@ -521,6 +567,7 @@ BUILDERS = {
     "gpt-oss": (gpt_oss, ("plain", "fused", "mxfp4")),
     "bert": (bert, ("plain", "xlm-roberta")),
     "nomic-bert": (bert, ("plain",)),
+    "modern-bert": (modern_bert, ("plain", "biases", "silu")),
 }
 
 

@@ -411,6 +411,35 @@ def bert(m, ids, n_ctx, with_rope=False, second_at=None):
     return x
 
 
+# ---- ModernBERT: norms before each part, and windows that reach both ways ----
+
+ACTIVATIONS = {"gelu": gelu, "silu": silu}
+
+
+def modern_bert(m, ids, n_ctx, second_at=None):
+    """The first of three layers sees everything, the others half a window before them and behind. Both
+    halves of the feed-forward are one matrix, the one that is activated first."""
+    s = Shape(m)
+    everywhere = rope.make(m, "neox", n_ctx, s.n_rot)
+    nearby = rope.make(m, "neox", n_ctx, s.n_rot, m.key("rope.freq_base_swa", 10000.0), scaled=False)
+    positions = np.arange(len(ids))
+    act = ACTIVATIONS[m.key("hidden_activation", "gelu")]
+    pattern = m.key("attention.sliding_window_pattern", 3)
+    x = norm(m["token_embd.weight"][ids], m.tensors, "token_embd_norm", s.eps)
+    for i in range(m.n_layer):
+        b = m.block(i)
+        is_local = pattern[i] if isinstance(pattern, list) else i % pattern > 0
+        turn = (nearby if is_local else everywhere).turn
+        q, k, v = heads(b, norm(x, b, "attn_norm", s.eps) if "attn_norm.weight" in b else x, s)
+        y = s.attention(turn(q, positions), turn(k, positions), v, causal=False,
+                        reach=m.key("attention.sliding_window") // 2 if is_local else None)
+        x = x + linear(y, b["attn_output.weight"], b.get("attn_output.bias"))
+        both = linear(norm(x, b, "ffn_norm", s.eps), b["ffn_up.weight"], b.get("ffn_up.bias"))
+        gate, up = np.split(both, 2, axis=1)
+        x = x + linear(act(gate) * up, b["ffn_down.weight"], b.get("ffn_down.bias"))
+    return norm(x, m.tensors, "output_norm", s.eps)
+
+
 FAMILIES = {
     "llama": (llama, {}),
     "smollm3": (llama, {"unroped_every": 4}),
@@ -440,8 +469,9 @@ FAMILIES = {
     "gpt-oss": (gpt_oss, {}),
     "bert": (bert, {}),
     "nomic-bert": (bert, {"with_rope": True}),
+    "modern-bert": (modern_bert, {}),
 }
-EMBEDDERS = ("bert", "nomic-bert")
+EMBEDDERS = ("bert", "nomic-bert", "modern-bert")
 
 
 def forward(m, ids, n_ctx=None, cache=np.asarray, **more):
@@ -455,7 +485,10 @@ def forward(m, ids, n_ctx=None, cache=np.asarray, **more):
 
 def labels(m, row):
     """The numbers that a classifier makes of a pooled row."""
-    if m.get("cls.weight") is not None:
+    if m.arch == "modern-bert" and m.get("cls.weight") is not None:
+        row = gelu(linear(row, m["cls.weight"], m.get("cls.bias")))
+        row = norm(row, m.tensors, "cls.norm", m.key("attention.layer_norm_epsilon"))
+    elif m.get("cls.weight") is not None:
         row = np.tanh(linear(row, m["cls.weight"], m.get("cls.bias")))
     return linear(row, m["cls.output.weight"], m.get("cls.output.bias"))
 
