@@ -127,6 +127,7 @@ struct model_shape {
                             * a classifier */
     uint32_t n_labels;     /* of the classifier; 0: there is none */
     enum head_kind head_kind;
+    uint32_t n_wide;       /* the widest of what the projections make; 0: there are none */
     uint32_t n_token_types; /* of an encoder: 1, or 2 and more, of which the second is a second
                              * text's */
     enum norm_kind norm;
@@ -145,6 +146,7 @@ struct model_shape {
 };
 
 #define MODEL_N_ROPE 2
+#define MODEL_N_PROJECTION 2
 
 struct rope_table {
     const float *cos, *sin; /* [n_ctx][n_rot/2] */
@@ -175,6 +177,8 @@ struct model {
     struct matrix output;              /* shares embed's panels when tied; an encoder has none */
     const float *output_bias;          /* [n_vocab] or NULL */
     struct model_head head;            /* with n_labels */
+    struct matrix projections[MODEL_N_PROJECTION]; /* of pooled vectors, one after the other; in the
+                                        * end they have n_embd numbers again; each may be missing */
     char **labels;                     /* [n_labels] names, or NULL */
     struct model_layer *layers;        /* [n_layer] */
     struct kv_groups groups;           /* of layers, in the KV cache */

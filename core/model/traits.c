@@ -143,6 +143,13 @@ static const struct traits table[] = {
      .act = KERN_ACT_GELU_ERF,
      .window_base = 10000.0f,
      .window_period = 3},
+    {.arch = "gemma-embedding",
+     .required = LLAMA | POST_NORMS | QK_NORM,
+     .flags = TRAIT_NEOX | TRAIT_ENCODER | TRAIT_EMBED_ROOT | TRAIT_OUT_NORM | TRAIT_WINDOW_ROPE |
+              TRAIT_PROJECTED,
+     .act = KERN_ACT_GELU,
+     .window_base = 10000.0f,
+     .window_period = 6},
 };
 
 #define VECTOR(name, n, each, member)                                                              \

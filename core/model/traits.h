@@ -133,10 +133,11 @@ enum trait_flag {
     TRAIT_ROPE_SWITCH = 1 << 15,   /* rope.scaling.finetuned false: no layer is turned */
     TRAIT_EMBED_NORM = 1 << 16,    /* an encoder's embeddings are normed ... */
     TRAIT_OUT_NORM = 1 << 17,      /* ... and its last states */
-    TRAIT_FULL_FIRST = 1 << 18,    /* of window_period layers the first sees everything, not the last */
+    TRAIT_FULL_FIRST = 1 << 18,    /* of window_period layers the first sees all, not the last */
     TRAIT_BARE_FIRST = 1 << 19,    /* layer 0 may have no norm before attention */
     TRAIT_ACT_KEY = 1 << 20,       /* hidden_activation may name another activation */
     TRAIT_MEAN_HEAD = 1 << 21,     /* see enum head_kind */
+    TRAIT_PROJECTED = 1 << 22,     /* there may be dense layers behind the pooling */
 };
 
 struct traits {

@@ -213,5 +213,6 @@ void runner_forward(void *ud, struct thread_pool_worker *w)
     residual_norm(r, w, pending, &none, false);
     pool_rows(r, w);
     label_pools(r, w);
+    project_pools(r, w);
     outputs(r, w);
 }

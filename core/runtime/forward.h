@@ -7,6 +7,7 @@
  *
  *   forward.c            the pass, embeddings, outputs
  *   forward_labels.c     classifiers
+ *   forward_projection.c layers behind the pooling
  *   forward_rows.c       residuals, norms, rotation: row by row
  *   forward_products.c   products of a matrix and all rows
  *   forward_attention.c  attention over the paged cache
@@ -65,6 +66,11 @@ bool is_quantised(const struct matrix *m);
 
 /* The numbers for labels of the pools that want them, once these are summed up. */
 void label_pools(struct runner *r, struct thread_pool_worker *w);
+
+/* ---- projections ---- */
+
+/* Pooled vectors, but those of single tokens, through the layers behind the pooling. */
+void project_pools(struct runner *r, struct thread_pool_worker *w);
 
 /* ---- rows ---- */
 

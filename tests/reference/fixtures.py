@@ -151,7 +151,7 @@ def gemma(f):
         f.gated(i)
 
 
-def gemma_layers(f, head_norms):
+def gemma_layers(f, head_norms, part=1.0):
     """Many layers add little each, so that the error of rounded numbers does not grow with them."""
     for i in range(f.n_layer):
         b = f"blk.{i}."
@@ -162,7 +162,7 @@ def gemma_layers(f, head_norms):
             f.norm(b + "attn_k_norm", f.head)
         f.norm(b + "ffn_norm")
         for name in ("post_attention_norm", "post_ffw_norm"):
-            f.norm(b + name, mean=1.0 if f.n_layer < 40 else 0.3)
+            f.norm(b + name, mean=part if f.n_layer < 40 else 0.3)
         f.gated(i)
 
 
@@ -203,6 +203,27 @@ def gemma3(f):
         f.scaling("linear", 2.0)
     f.ends(tied=f.variant != "global")
     gemma_layers(f, head_norms=True)
+
+
+def gemma_embedding(f):
+    f.free_heads()
+    f.n_layer = 7
+    f.sizes()
+    f.key("attention.causal", False)
+    f.key("pooling_type", 1)
+    f.key("rope.freq_base", 2000.0)
+    f.key("attention.sliding_window", 9)
+    if f.variant == "keys":
+        f.key("attention.sliding_window_pattern", [True, False, True, True, False, True, True])
+        f.key("rope.freq_base_swa", 500.0)
+    f.ends(tied=True)
+    gemma_layers(f, head_norms=True, part=0.4)
+    if f.variant != "plain":
+        return
+    for name, n_out, n_in in (("dense_2", 2 * f.n_embd, f.n_embd), ("dense_3", f.n_embd, 2 * f.n_embd)):
+        f.matrix(name, n_out, n_in)
+        f.key(f"{name}_feat_in", n_in)
+        f.key(f"{name}_feat_out", n_out)
 
 
 def olmo2(f):
@@ -568,6 +589,7 @@ BUILDERS = {
     "bert": (bert, ("plain", "xlm-roberta")),
     "nomic-bert": (bert, ("plain",)),
     "modern-bert": (modern_bert, ("plain", "biases", "silu")),
+    "gemma-embedding": (gemma_embedding, ("plain", "keys")),
 }
 
 

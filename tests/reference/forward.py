@@ -440,6 +440,29 @@ def modern_bert(m, ids, n_ctx, second_at=None):
     return norm(x, m.tensors, "output_norm", s.eps)
 
 
+def gemma_embedding(m, ids, n_ctx, second_at=None):
+    """Gemma 3 whose tokens see both ways, and what comes behind its pooling, which is the same for a
+    row as for a mean of rows."""
+    s = Shape(m)
+    everywhere = rope.make(m, "neox", n_ctx, s.n_rot)
+    nearby = rope.make(m, "neox", n_ctx, s.n_rot, m.key("rope.freq_base_swa", 10000.0), scaled=False)
+    positions = np.arange(len(ids))
+    x = m["token_embd.weight"][ids] * math.sqrt(s.n_embd)
+    for i, window in enumerate(windows(m, 6)):
+        b = m.block(i)
+        q, k, v = heads(b, rms_norm(x, b["attn_norm.weight"], s.eps), s)
+        turn = (nearby if window else everywhere).turn
+        y = s.attention(turn(q, positions), turn(k, positions), v, causal=False,
+                        reach=window // 2 if window else None)
+        x = x + rms_norm(linear(y, b["attn_output.weight"]), b["post_attention_norm.weight"], s.eps)
+        y = gated(rms_norm(x, b["ffn_norm.weight"], s.eps), b, gelu_tanh)
+        x = x + rms_norm(y, b["post_ffw_norm.weight"], s.eps)
+    x = rms_norm(x, m["output_norm.weight"], s.eps)
+    for name in ("dense_2.weight", "dense_3.weight"):
+        x = x if m.get(name) is None else linear(x, m[name])
+    return x
+
+
 FAMILIES = {
     "llama": (llama, {}),
     "smollm3": (llama, {"unroped_every": 4}),
@@ -470,8 +493,9 @@ FAMILIES = {
     "bert": (bert, {}),
     "nomic-bert": (bert, {"with_rope": True}),
     "modern-bert": (modern_bert, {}),
+    "gemma-embedding": (gemma_embedding, {}),
 }
-EMBEDDERS = ("bert", "nomic-bert", "modern-bert")
+EMBEDDERS = ("bert", "nomic-bert", "modern-bert", "gemma-embedding")
 
 
 def forward(m, ids, n_ctx=None, cache=np.asarray, **more):
