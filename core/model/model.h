@@ -67,6 +67,8 @@ struct model_layer {
     struct matrix attn_out;                /* [n_embd][n_head*head_out] */
     const float *attn_out_bias;            /* [n_embd] or NULL */
     struct norm attn_post_norm, attn_sum_norm, ffn_norm;
+    struct norm attn_input_norm;           /* of what attn_sum_norm has made and x before attention,
+                                            * added up; without a weight x is not added again */
     struct ffn ffn;                        /* of a layer with experts: the shared one, if any */
     struct matrix router;                  /* [n_expert][n_embd] of a layer with experts */
     const float *router_bias;              /* [n_expert] or NULL: added to its outputs */
@@ -180,6 +182,7 @@ struct model {
     struct matrix projections[MODEL_N_PROJECTION]; /* of pooled vectors, one after the other; in the
                                         * end they have n_embd numbers again; each may be missing */
     char **labels;                     /* [n_labels] names, or NULL */
+    float *slopes;                     /* [n_head] of ALiBi, or NULL: see kern_attn */
     struct model_layer *layers;        /* [n_layer] */
     struct kv_groups groups;           /* of layers, in the KV cache */
     struct rope_table ropes[MODEL_N_ROPE]; /* model_layer.rope says which */

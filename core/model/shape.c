@@ -81,6 +81,8 @@ static int check_neutral(struct load *l)
         float v = 0.0f;
         int rc;
 
+        if ((l->traits->flags & TRAIT_ALIBI) != 0 && strstr(keys[i].suffix, "alibi") != NULL)
+            continue;
         key_name(l, keys[i].suffix, key);
         rc = gguf_get_f32(l->g, key, &v, l->err, l->err_len);
         if (rc < 0 && rc != ERR_NOENT)
@@ -360,5 +362,6 @@ int load_shape(struct load *l, uint32_t n_ctx)
     if (rc < 0)
         return rc;
     choose_ctx(s, n_ctx);
-    return load_rope(l);
+    rc = load_rope(l);
+    return rc == 0 && (l->traits->flags & TRAIT_ALIBI) != 0 ? load_alibi(l) : rc;
 }

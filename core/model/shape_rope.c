@@ -2,6 +2,7 @@
 #include "core/model/load.h"
 
 #include "core/base/err.h"
+#include "core/base/mem.h"
 #include "core/model/keys.h"
 
 #include <math.h>
@@ -143,7 +144,7 @@ int load_rope(struct load *l)
     int rc = read_window(l);
 
     l->divisors_name = "rope_freqs.weight";
-    if (rc < 0 || (l->traits->flags & TRAIT_LEARNED_POS) != 0)
+    if (rc < 0 || (l->traits->flags & (TRAIT_LEARNED_POS | TRAIT_ALIBI)) != 0)
         return rc;
     rc = read_rotated(l);
     if (rc == 0 && (l->traits->flags & TRAIT_ROPE_SWITCH) != 0)
@@ -166,6 +167,33 @@ int load_rope(struct load *l)
     if (rc == 0 && (l->traits->flags & TRAIT_WINDOW_ROPE) != 0 && s->window > 0)
         rc = read_window_rope(l, base);
     return rc;
+}
+
+/* ---- ALiBi ---- */
+
+/* The slopes of its paper (Press et al. 2022): with n heads, n a power of two, a row from
+ * 2^(-max/n) down to 2^-max; with more, those and every other one of twice as many. */
+int load_alibi(struct load *l)
+{
+    struct model *m = l->m;
+    const uint32_t n_head = m->shape.n_head;
+    float most = 8.0f;
+    uint32_t n = 1;
+    const int rc = key_positive(l, "attention.max_alibi_bias", KEY_OPTIONAL, &most);
+
+    if (rc < 0)
+        return rc;
+    m->slopes = mem_calloc(n_head, sizeof(*m->slopes));
+    if (m->slopes == NULL)
+        return load_fail(l, ERR_NOMEM, "out of memory");
+    while (2 * n <= n_head)
+        n *= 2;
+    for (uint32_t h = 0; h < n_head; h++) {
+        const double share = h < n ? (double)(h + 1) : (double)(h - n) + 0.5;
+
+        m->slopes[h] = (float)exp2(-(double)most * share / n);
+    }
+    return 0;
 }
 
 /* ---- layer by layer ---- */

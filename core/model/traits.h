@@ -57,6 +57,8 @@ enum layer_tensor {
     LAYER_V_BIAS,
     LAYER_Q_NORM,
     LAYER_K_NORM,
+    LAYER_Q_NORM_BIAS,
+    LAYER_K_NORM_BIAS,
     LAYER_SINKS,
     LAYER_ATTN_OUT,
     LAYER_ATTN_OUT_BIAS,
@@ -64,6 +66,8 @@ enum layer_tensor {
     LAYER_ATTN_POST_NORM_AS_FFN, /* gpt-oss: the name of the norm before the experts */
     LAYER_ATTN_SUM_NORM,
     LAYER_ATTN_SUM_NORM_BIAS,
+    LAYER_ATTN_NORM_2_AS_INPUT, /* jina-bert-v2: of the sum with what attention took */
+    LAYER_ATTN_NORM_2_AS_INPUT_BIAS,
     LAYER_FFN_NORM,
     LAYER_FFN_NORM_BIAS,
     LAYER_GATE,
@@ -138,6 +142,7 @@ enum trait_flag {
     TRAIT_ACT_KEY = 1 << 20,       /* hidden_activation may name another activation */
     TRAIT_MEAN_HEAD = 1 << 21,     /* see enum head_kind */
     TRAIT_PROJECTED = 1 << 22,     /* there may be dense layers behind the pooling */
+    TRAIT_ALIBI = 1 << 23,         /* scores say how far away tokens are; no rope */
 };
 
 struct traits {

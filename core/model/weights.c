@@ -301,7 +301,8 @@ static int add_latent(struct load *l, uint32_t layer, bool *is_done)
 static int add_layer(struct load *l, uint32_t i)
 {
     const struct model_shape *s = &l->m->shape;
-    const bool has_experts = s->n_expert > 0 && i >= l->n_dense_lead;
+    const bool has_experts = s->n_expert > 0 && i >= l->n_dense_lead &&
+                             (l->expert_period == 0 || i % l->expert_period == 1);
     struct traits_tensors set = traits_tensors(l->traits, s, i, has_experts);
     bool has_latent;
     int rc = add_latent(l, i, &has_latent);

@@ -80,6 +80,7 @@ struct residual {
     const float *bias;  /* [n_embd] or NULL: is added to each row first */
     struct norm post;   /* of the branch */
     struct norm sum;    /* of x, once it has the branch */
+    struct norm input;  /* of x, once it has the branch's input a second time */
 };
 
 /* out = norm of n numbers, or they themselves where there is none; out may be x. */

@@ -59,6 +59,7 @@ static void attend_item(struct runner *r, struct thread_pool_worker *w, uint32_t
         .value_dim = s->value_dim,
         .scale = s->attn_scale,
         .cap = s->attn_cap,
+        .slopes = r->model->slopes != NULL ? r->model->slopes + kv_head * group : NULL,
         .sinks = l->sinks != NULL ? l->sinks + kv_head * group : NULL,
         .seg0 = item->seg0,
         .seg1 = item->seg1,

@@ -1,8 +1,8 @@
 /* core/runtime/forward_projection.c - layers behind the pooling; see forward.h.
  *
  * A pooled vector goes through the model's projections in place, in tiles of pools. They have no
- * biases, so it does not matter that a mean is a sum here. Vectors of single tokens are left as they
- * are.
+ * biases, so it does not matter that a mean is a sum here. Vectors of single tokens are left as
+ * they are.
  */
 #include "core/runtime/forward.h"
 

@@ -46,6 +46,7 @@ NUMBERS = {
     "attention.layer_norm_rms_epsilon": lambda v: 0.05,
     "attention.layer_norm_epsilon": lambda v: 0.05,
     "attention.scale": lambda v: v * 1.3,
+    "attention.max_alibi_bias": lambda v: v * 1.6,
     "attention.sliding_window": lambda v: v - 2,
     "attention.sliding_window_pattern": lambda v: v - 1 if isinstance(v, int) else v[::-1],
     "attn_logit_softcapping": lambda v: v * 0.6,
@@ -68,7 +69,7 @@ YARN_CONTEXT = "rope.scaling.original_context_length"
 PART_ROTATED = ("gptneox", "phi2", "stablelm")
 
 # Without positions in the keys, a bias on them moves all the scores of a query alike.
-WITHOUT_EFFECT = {("bert", "attn_k.bias")}
+WITHOUT_EFFECT = {("bert", "attn_k.bias"), ("jina-bert-v2", "attn_k.bias"), ("jina-bert-v2", "attn_k_norm.bias")}
 
 
 def random_ids(m, n):

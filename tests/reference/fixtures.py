@@ -446,27 +446,59 @@ def bert(f):
     f.key("pooling_type", 1)
     n_types = 1 if f.variant in XLM_ROBERTA else 2
     f.keys["tokenizer.ggml.token_type_count"] = n_types
-    with_rope = f.arch == "nomic-bert"
+    by_rows = f.arch == "bert"
+    is_plain_nomic = f.arch == "nomic-bert"
+    is_fused = f.arch in ("nomic-bert", "nomic-bert-moe", "jina-bert-v3")
     f.matrix("token_embd", f.n_vocab, f.n_embd, gain=f.n_embd ** 0.5)
     f.vector("token_types.weight", n_types, f.n_embd)
     f.norm("token_embd_norm", bias=True)
-    if with_rope:
-        f.key("rope.freq_base", 1000.0)
-    else:
+    if by_rows:
         f.vector("position_embd.weight", f.n_ctx, f.n_embd, std=0.5)
+    elif f.arch != "jina-bert-v2":
+        f.key("rope.freq_base", 1000.0)
+    if f.arch == "nomic-bert-moe":
+        f.n_layer, f.n_ff_exp = 3, f.n_ff
+        f.key("block_count", f.n_layer)
+        f.expert_keys()
+        f.key("moe_every_n_layers", 2)
     for i in range(f.n_layer):
-        f.attention(i, fused=with_rope, bias=not with_rope, out_bias=not with_rope)
-        f.norm(f"blk.{i}.attn_output_norm", bias=True)
-        if with_rope:
+        b = f"blk.{i}."
+        f.attention(i, fused=is_fused, bias=not is_plain_nomic, out_bias=not is_plain_nomic)
+        f.norm(b + "attn_output_norm", bias=True)
+        if f.arch == "jina-bert-v2":
+            jina_bert_v2(f, i, b)
+        elif is_plain_nomic:
             f.gated(i)
+        elif f.arch == "nomic-bert-moe" and i % 2 == 1:
+            f.matrix(b + "ffn_gate_inp", f.n_expert, f.n_embd, gain=3.5, kind="F32")
+            f.matrix(b + "ffn_up_exps", f.n_expert, f.n_ff, f.n_embd, gain=1.5)
+            f.matrix(b + "ffn_down_exps", f.n_expert, f.n_embd, f.n_ff)
         else:
             f.plain(i)
-        f.norm(f"blk.{i}.layer_output_norm", bias=True)
+        f.norm(b + "layer_output_norm", bias=True)
 
     if f.variant in HEADS:
         classifier(f, *HEADS[f.variant])
     if f.variant in XLM_ROBERTA:
         f.tokenizer = lambda: unigram(f)
+
+
+def jina_bert_v2(f, i, b):
+    """Files for texts have a gate, apart or in one matrix with what it gates; those for code have norms
+    of queries and keys, and one behind the sum with what attention took."""
+    if f.variant == "plain":
+        f.gated(i)
+        f.vector(b + "ffn_down.bias", f.n_embd)
+    elif f.variant == "ungated":
+        f.plain(i)
+        f.key("attention.max_alibi_bias", 5.0)
+    else:
+        f.biased(b + "ffn_up", 2 * f.n_ff, f.n_embd, True, gain=1.5)
+        f.biased(b + "ffn_down", f.n_embd, f.n_ff, True)
+    if f.variant == "code":
+        f.norm(b + "attn_q_norm", f.n_embd, bias=True)
+        f.norm(b + "attn_k_norm", f.n_embd, bias=True)
+        f.norm(b + "attn_norm_2", bias=True)
 
 
 # XLM-RoBERTa in bert's files: one type of token, and a vocabulary of SentencePiece's unigram model. The rows of positions that
@@ -588,6 +620,9 @@ BUILDERS = {
     "gpt-oss": (gpt_oss, ("plain", "fused", "mxfp4")),
     "bert": (bert, ("plain", "xlm-roberta")),
     "nomic-bert": (bert, ("plain",)),
+    "nomic-bert-moe": (bert, ("plain",)),
+    "jina-bert-v2": (bert, ("plain", "code", "ungated")),
+    "jina-bert-v3": (bert, ("plain",)),
     "modern-bert": (modern_bert, ("plain", "biases", "silu")),
     "gemma-embedding": (gemma_embedding, ("plain", "keys")),
 }
