@@ -231,6 +231,77 @@ def test_embeddings(start, tmp_path, arch):
         assert np.abs(np.array(r.json["data"][0]["embedding"]) - expected).max() < CLOSE
 
 
+# ---- what is no encoder of these ----
+
+def other_file(arch, variant, keys=None, tensors=None):
+    """A fixture with other keys and tensors; None takes one away."""
+    old_keys, old_tensors = gguf_file.read_parts(fixtures.make(arch, variant, "F32"))
+
+    def changed(old, new):
+        return {k: v for k, v in {**old, **new}.items() if v is not None}
+    return gguf_file.write(changed(old_keys, {f"{arch}.{k}": v for k, v in (keys or {}).items()}),
+                           changed(old_tensors, tensors or {}))
+
+
+def zeros(*shape):
+    return "F32", shape, bytes(4 * int(np.prod(shape)))
+
+
+REFUSED = [
+    ("modern-bert", "plain", {"hidden_activation": "relu"}, {}, "hidden_activation': is 'relu', but only gelu"),
+    ("modern-bert", "plain", {}, {"blk.0.attn_norm.bias": zeros(72)}, "layer 0 has not the norms .* or a bias without"),
+    ("modern-bert", "plain", {}, {"blk.1.attn_norm.weight": None}, "tensor 'blk.1.attn_norm.weight' is missing"),
+    ("modern-bert", "plain", {}, {"output_norm.weight": None}, "tensor 'output_norm.weight' is missing"),
+    ("modern-bert", "rank", {}, {"cls.norm.weight": None}, "tensor 'cls.norm.weight' is missing"),
+    ("modern-bert", "plain", {"attention.causal": True}, {}, "encoders whose tokens see only what is before"),
+    ("gemma-embedding", "plain", {"dense_2_feat_out": 143}, {}, "'dense_2.weight': maps 72 numbers to 144, but its keys say 72 "
+     "and 143"),
+    ("gemma-embedding", "plain", {}, {"dense_2.weight": None}, "tensor 'dense_2.weight' is missing"),
+    ("gemma-embedding", "plain", {"dense_3_feat_in": None, "dense_3_feat_out": None}, {"dense_3.weight": None},
+     "make vectors of 144 numbers, but only as many as the embedding has, 72"),
+    ("gemma-embedding", "plain", {}, {"dense_2.bias": zeros(144)}, "'dense_2.bias' is no part"),
+    ("nomic-bert-moe", "plain", {"moe_every_n_layers": 3}, {}, "is no part|is missing"),
+    ("nomic-bert-moe", "plain", {}, {"blk.1.ffn_gate_exps.weight": zeros(5, 88, 72)}, "'blk.1.ffn_gate_exps.weight' is no part"),
+    ("jina-bert-v2", "plain", {"attention.max_alibi_bias": 0.0}, {}, "max_alibi_bias': is 0, but must be above 0"),
+    ("jina-bert-v2", "plain", {}, {"blk.1.attn_q_norm.bias": zeros(72)}, "layer 1 has not the norms .* or a bias without"),
+    ("jina-bert-v2", "plain", {"pooling_type": 4}, {"cls.weight": zeros(1, 72)}, "'cls.output.weight' is missing"),
+    ("jina-bert-v3", "plain", {"attention.max_alibi_bias": 8.0}, {}, "ALiBi positions are not supported"),
+]
+
+
+@pytest.mark.parametrize("arch,variant,keys,tensors,sentence", REFUSED)
+def test_refused(tmp_path, arch, variant, keys, tensors, sentence):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(other_file(arch, variant, keys, tensors))
+    with pytest.raises(AssertionError, match=sentence):
+        engine([path], [1, 2], 0, True)
+
+
+def test_one_projection(tmp_path):
+    """That makes as many numbers as it takes."""
+    rng = np.random.default_rng(5)
+    dense = "F32", (72, 72), rng.normal(0, 0.1, (72, 72)).astype("<f4").tobytes()
+    for name in ("dense_2.weight", "dense_3.weight"):
+        data = other_file("gemma-embedding", "keys", {}, {name: dense})
+        path = tmp_path / "model.gguf"
+        path.write_bytes(data)
+        m = gguf_file.read(data)
+        ids = random_ids(m, 20)
+        assert distance(engine([path], ids, 0, True)[0], reference(m, ids, 0)) < CLOSE
+
+
+@pytest.mark.parametrize("window", [0, 1, 2, 3, 119, 120, 121, 1000])
+def test_reaches(tmp_path, window):
+    """No windows, ones of no other token, of a neighbour on each side, and of more than the text."""
+    data = other_file("modern-bert", "plain", {"attention.sliding_window": window})
+    path = tmp_path / "model.gguf"
+    path.write_bytes(data)
+    m = gguf_file.read(data)
+    ids = random_ids(m, N_TOKENS)
+    found = engine([path], ids, 0, True)[0]
+    assert distance(found, reference(m, ids, 0)) < CLOSE
+
+
 # ---- nothing is ignored ----
 
 def changed_tensor(kind, shape, data, rng):

@@ -457,7 +457,7 @@ def bert(f):
     elif f.arch != "jina-bert-v2":
         f.key("rope.freq_base", 1000.0)
     if f.arch == "nomic-bert-moe":
-        f.n_layer, f.n_ff_exp = 3, f.n_ff
+        f.n_layer, f.n_ff_exp = 4, f.n_ff
         f.key("block_count", f.n_layer)
         f.expert_keys()
         f.key("moe_every_n_layers", 2)

@@ -469,15 +469,15 @@ def modern_bert(m, ids, n_ctx, second_at=None):
     nearby = rope.make(m, "neox", n_ctx, s.n_rot, m.key("rope.freq_base_swa", 10000.0), scaled=False)
     positions = np.arange(len(ids))
     act = ACTIVATIONS[m.key("hidden_activation", "gelu")]
-    pattern = m.key("attention.sliding_window_pattern", 3)
+    window, pattern = m.key("attention.sliding_window", 0), m.key("attention.sliding_window_pattern", 3)
     x = norm(m["token_embd.weight"][ids], m.tensors, "token_embd_norm", s.eps)
     for i in range(m.n_layer):
         b = m.block(i)
-        is_local = pattern[i] if isinstance(pattern, list) else i % pattern > 0
+        is_local = window > 0 and (pattern[i] if isinstance(pattern, list) else i % pattern > 0)
         turn = (nearby if is_local else everywhere).turn
         q, k, v = heads(b, norm(x, b, "attn_norm", s.eps) if "attn_norm.weight" in b else x, s)
         y = s.attention(turn(q, positions), turn(k, positions), v, causal=False,
-                        reach=m.key("attention.sliding_window") // 2 if is_local else None)
+                        reach=window // 2 if is_local else None)
         x = x + linear(y, b["attn_output.weight"], b.get("attn_output.bias"))
         both = linear(norm(x, b, "ffn_norm", s.eps), b["ffn_up.weight"], b.get("ffn_up.bias"))
         gate, up = np.split(both, 2, axis=1)
