@@ -100,10 +100,12 @@ enum qk_norm {
 
 enum norm_kind { NORM_RMS = 0, NORM_LAYER };
 
-/* What makes numbers for labels of an encoder's states. */
+/* What makes numbers for labels of a text's states. */
 enum head_kind {
     HEAD_FIRST = 0, /* of the first one: out tanh(dense x) */
     HEAD_MEAN,      /* of their mean: out norm(gelu(dense x)) */
+    HEAD_SINGLE,    /* of the first one: tanh(out x) */
+    HEAD_LAST,      /* a decoder's, of the last one: out tanh(dense x) */
 };
 
 /* How the outputs of a router become weights of the experts chosen. */

@@ -307,11 +307,11 @@ static int read_topology(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
     const uint32_t flags = l->traits->flags;
-    bool is_parallel = true, is_causal = false;
+    const bool is_encoder = (flags & TRAIT_ENCODER) != 0;
+    bool is_parallel = true, is_causal = !is_encoder;
     int rc = 0;
 
-    s->is_encoder = (flags & TRAIT_ENCODER) != 0;
-    s->head_kind = (flags & TRAIT_MEAN_HEAD) != 0 ? HEAD_MEAN : HEAD_FIRST;
+    s->head_kind = (flags & TRAIT_MEAN_HEAD) != 0 ? HEAD_MEAN : is_encoder ? HEAD_FIRST : HEAD_LAST;
     s->is_parallel = (flags & TRAIT_PARALLEL) != 0;
     if ((flags & TRAIT_PARALLEL_KEY) != 0) {
         rc = key_bool(l, "use_parallel_residual", &is_parallel);
@@ -319,9 +319,10 @@ static int read_topology(struct load *l)
     }
     if ((flags & TRAIT_PARALLEL_BARE) != 0)
         s->is_parallel = gguf_tensor_find(l->g, "blk.0.ffn_norm.weight") == NULL;
-    if (rc == 0 && s->is_encoder)
+    if (rc == 0)
         rc = key_bool(l, "attention.causal", &is_causal);
-    if (rc == 0 && is_causal)
+    s->is_encoder = !is_causal;
+    if (rc == 0 && is_encoder && is_causal)
         return load_fail(l, ERR_UNSUPPORTED, "key '%s.attention.causal': is true, but encoders "
                                              "whose tokens see only what is before are not "
                                              "supported",

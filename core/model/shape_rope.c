@@ -131,8 +131,16 @@ static int read_window(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
 
+    int rc;
+
     s->window = l->traits->window;
-    return key_u32(l, "attention.sliding_window", KEY_OPTIONAL, 0, UINT32_MAX, &s->window);
+    rc = key_u32(l, "attention.sliding_window", KEY_OPTIONAL, 0, UINT32_MAX, &s->window);
+    if (rc == 0 && s->window > 0 && s->is_encoder && (l->traits->flags & TRAIT_ENCODER) == 0)
+        return load_fail(l, ERR_UNSUPPORTED,
+                         "key '%s.attention.causal': is false, but windows of %u tokens are only "
+                         "supported where tokens see what is before them",
+                         l->traits->arch, s->window);
+    return rc;
 }
 
 int load_rope(struct load *l)

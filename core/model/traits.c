@@ -144,7 +144,7 @@ static const struct traits table[] = {
      .required = ATTENTION | PLAIN_FFN | SUM_NORMS,
      .optional = BIT(GATE) | QK_NORM_B | BIT(ATTN_NORM_2_AS_INPUT) |
                  BIT(ATTN_NORM_2_AS_INPUT_BIAS),
-     .flags = TRAIT_ENCODER | TRAIT_EMBED_NORM | TRAIT_ALIBI | TRAIT_QK_ROW,
+     .flags = TRAIT_ENCODER | TRAIT_EMBED_NORM | TRAIT_ALIBI | TRAIT_QK_ROW | TRAIT_SINGLE_HEAD,
      .norm = NORM_LAYER,
      .act = KERN_ACT_GELU_ERF},
     {.arch = "jina-bert-v3",

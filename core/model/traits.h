@@ -143,6 +143,7 @@ enum trait_flag {
     TRAIT_MEAN_HEAD = 1 << 21,     /* see enum head_kind */
     TRAIT_PROJECTED = 1 << 22,     /* there may be dense layers behind the pooling */
     TRAIT_ALIBI = 1 << 23,         /* scores say how far away tokens are; no rope */
+    TRAIT_SINGLE_HEAD = 1 << 24,   /* a classifier may have cls alone, without cls.output */
 };
 
 struct traits {

@@ -115,14 +115,50 @@ static int add_encoder(struct load *l)
     return rc;
 }
 
+/* What stands before the last matrix of a classifier. */
+static int add_dense(struct load *l)
+{
+    struct model_head *h = &l->m->head;
+    const uint32_t n = l->m->shape.n_embd;
+    int rc = weights_add_matrix(l, "cls.weight", TENSOR_OPTIONAL, n, n, &h->dense);
+
+    if (rc < 0 || !matrix_exists(&h->dense))
+        return rc;
+    rc = weights_add_vector(l, "cls.bias", TENSOR_OPTIONAL, n, &h->dense_bias);
+    return rc == 0 && l->m->shape.head_kind == HEAD_MEAN ? add_norm(l, "cls.norm", &h->norm) : rc;
+}
+
+/* The last matrix, NAME.weight, which has a row for each label. */
+static int add_labels(struct load *l, const char *name, const struct gguf_tensor *t)
+{
+    struct model_head *h = &l->m->head;
+    char weight[GGUF_MAX_NAME], bias[GGUF_MAX_NAME];
+    int rc;
+
+    snprintf(weight, sizeof(weight), "%s.weight", name);
+    snprintf(bias, sizeof(bias), "%s.bias", name);
+    if (t->dims[1] > MAX_LABELS)
+        return load_fail(l, ERR_UNSUPPORTED, "tensor '%s': has more than %d labels", weight,
+                         MAX_LABELS);
+    l->m->shape.n_labels = (uint32_t)t->dims[1];
+    rc = weights_add_matrix(l, weight, TENSOR_REQUIRED, l->m->shape.n_embd, l->m->shape.n_labels,
+                            &h->out);
+    if (rc == 0)
+        rc = weights_add_vector(l, bias, TENSOR_OPTIONAL, l->m->shape.n_labels, &h->out_bias);
+    return rc == 0 ? load_labels(l) : rc;
+}
+
 /* The classifier of a model that ranks or labels texts. */
 static int add_head(struct load *l)
 {
     const struct gguf_tensor *t = gguf_tensor_find(l->g, "cls.output.weight");
-    struct model_head *h = &l->m->head;
-    const uint32_t n = l->m->shape.n_embd;
     int rc;
 
+    if (t == NULL && (l->traits->flags & TRAIT_SINGLE_HEAD) != 0 &&
+        (t = gguf_tensor_find(l->g, "cls.weight")) != NULL) {
+        l->m->shape.head_kind = HEAD_SINGLE;
+        return add_labels(l, "cls", t);
+    }
     if (t == NULL && l->m->shape.pooling_type != POOLING_TYPE_RANK)
         return 0;
     if (t == NULL)
@@ -130,22 +166,17 @@ static int add_head(struct load *l)
                          "tensor 'cls.output.weight' is missing: the key "
                          "'%s.pooling_type' says that texts are ranked",
                          l->traits->arch);
-    if (t->dims[1] > MAX_LABELS)
-        return load_fail(l, ERR_UNSUPPORTED, "tensor 'cls.output.weight': has more than %d labels",
-                         MAX_LABELS);
-    l->m->shape.n_labels = (uint32_t)t->dims[1];
-    rc = weights_add_matrix(l, "cls.weight", TENSOR_OPTIONAL, n, n, &h->dense);
-    if (rc == 0 && matrix_exists(&h->dense))
-        rc = weights_add_vector(l, "cls.bias", TENSOR_OPTIONAL, n, &h->dense_bias);
-    if (rc == 0 && l->m->shape.head_kind == HEAD_MEAN && matrix_exists(&h->dense))
-        rc = add_norm(l, "cls.norm", &h->norm);
-    if (rc == 0)
-        rc = weights_add_matrix(l, "cls.output.weight", TENSOR_REQUIRED, n, l->m->shape.n_labels,
-                                &h->out);
-    if (rc == 0)
-        rc = weights_add_vector(l, "cls.output.bias", TENSOR_OPTIONAL, l->m->shape.n_labels,
-                                &h->out_bias);
-    return rc == 0 ? load_labels(l) : rc;
+    rc = add_dense(l);
+    return rc == 0 ? add_labels(l, "cls.output", t) : rc;
+}
+
+/* A tensor that is there for what is not computed here is no error. */
+static void use(struct load *l, const char *name)
+{
+    const struct gguf_tensor *t = gguf_tensor_find(l->g, name);
+
+    if (t != NULL)
+        l->used[t - gguf_tensor_at(l->g, 0)] = true;
 }
 
 static int add_output(struct load *l)
@@ -158,6 +189,11 @@ static int add_output(struct load *l)
     if (rc == 0 && s->norm == NORM_LAYER)
         rc = weights_add_vector(l, "output_norm.bias", TENSOR_OPTIONAL, s->n_embd,
                                 &m->output_norm.bias);
+    if (rc == 0 && s->is_encoder) { /* a decoder's body, for embeddings only */
+        use(l, "output.weight");
+        use(l, "output.bias");
+        return 0;
+    }
     if (rc == 0)
         rc = weights_add_matrix(l, "output.weight", TENSOR_OPTIONAL, s->n_embd, s->n_vocab,
                                 &m->output);
@@ -166,15 +202,7 @@ static int add_output(struct load *l)
     return rc;
 }
 
-/* Tables of rope divisors that are there but not for this context are no errors. */
-static void use(struct load *l, const char *name)
-{
-    const struct gguf_tensor *t = gguf_tensor_find(l->g, name);
-
-    if (t != NULL)
-        l->used[t - gguf_tensor_at(l->g, 0)] = true;
-}
-
+/* Those for another context than the one that is served are left. */
 static int add_divisors(struct load *l)
 {
     use(l, "rope_factors_long.weight");
@@ -185,7 +213,7 @@ static int add_divisors(struct load *l)
 
 int weights_add_ends(struct load *l)
 {
-    int rc = l->m->shape.is_encoder ? add_encoder(l) : add_output(l);
+    int rc = (l->traits->flags & TRAIT_ENCODER) != 0 ? add_encoder(l) : add_output(l);
 
     if (rc == 0)
         rc = add_head(l);

@@ -65,6 +65,8 @@ static void store(struct runner *r, struct thread_pool_worker *w, uint32_t at, u
             memcpy(labels, r->head_out + i * r->label_stride, n * sizeof(*labels));
             if (r->model->head.out_bias != NULL)
                 r->kern.add(labels, r->model->head.out_bias, 1.0f, n);
+            if (r->model->shape.head_kind == HEAD_SINGLE)
+                r->kern.cap(labels, 1.0f, n); /* tanh */
         }
     end_region(r, w, RUNNER_NORM);
 }

@@ -264,7 +264,9 @@ REFUSED = [
     ("nomic-bert-moe", "plain", {}, {"blk.1.ffn_gate_exps.weight": zeros(5, 88, 72)}, "'blk.1.ffn_gate_exps.weight' is no part"),
     ("jina-bert-v2", "plain", {"attention.max_alibi_bias": 0.0}, {}, "max_alibi_bias': is 0, but must be above 0"),
     ("jina-bert-v2", "plain", {}, {"blk.1.attn_q_norm.bias": zeros(72)}, "layer 1 has not the norms .* or a bias without"),
-    ("jina-bert-v2", "plain", {"pooling_type": 4}, {"cls.weight": zeros(1, 72)}, "'cls.output.weight' is missing"),
+    ("jina-bert-v2", "plain", {"pooling_type": 4}, {}, "'cls.output.weight' is missing"),
+    ("gemma3", "plain", {"attention.causal": False}, {}, "causal': is false, but windows of 9 tokens"),
+    ("jina-bert-v3", "plain", {}, {"cls.weight": zeros(1, 72)}, "'cls.weight' is no part"),
     ("jina-bert-v3", "plain", {"attention.max_alibi_bias": 8.0}, {}, "ALiBi positions are not supported"),
 ]
 
@@ -275,6 +277,21 @@ def test_refused(tmp_path, arch, variant, keys, tensors, sentence):
     path.write_bytes(other_file(arch, variant, keys, tensors))
     with pytest.raises(AssertionError, match=sentence):
         engine([path], [1, 2], 0, True)
+
+
+@pytest.mark.parametrize("arch,variant", [("qwen2", "plain"), ("qwen3", "tied"), ("llama", "moe"), ("gpt2", "plain")])
+def test_decoders_that_see_both_ways(tmp_path, arch, variant):
+    """Embedders with a decoder's body: their states are those that the output would take."""
+    data = other_file(arch, variant, {"attention.causal": False})
+    path = tmp_path / "model.gguf"
+    path.write_bytes(data)
+    m = gguf_file.read(data)
+    ids = random_ids(m, N_TOKENS)
+    found = engine([path], ids, 0, True)[0].astype(np.float64)
+    expected = reference(m, ids, 0)
+    assert distance_to(m, forward.output(m, found), expected) < CLOSE
+    m.keys[f"{arch}.attention.causal"] = True
+    assert distance(reference(m, ids, 0), expected) > FELT
 
 
 def test_one_projection(tmp_path):

@@ -207,6 +207,14 @@ def test_cross_encoder(classifier, variant):
     assert score(server, "a b", "c d e f g", truncate_prompt_tokens=8) == score(server, "a b", "c d e")
 
 
+def test_a_head_of_one_matrix(classifier):
+    """jina-reranker-v1's files have no more: its tanh is the score."""
+    m, server = classifier("single", arch="jina-bert-v2")
+    want = [numbers(m, q, d)[0] for q, d in PAIRS]
+    assert np.ptp(want) > 10 * CLOSE
+    assert score(server, "a b", [d for _, d in PAIRS], use_activation=False) == pytest.approx(want, abs=CLOSE)
+
+
 def test_the_second_text_is_told_from_the_first(classifier):
     """Of the same ids, with another end of the first text."""
     m, server = classifier("rank")
@@ -321,6 +329,21 @@ def test_modern_bert(classifier):
     assert score(server, *pairs[0])[0] == pytest.approx(sigmoid(want[0]), abs=CLOSE)
     [pool] = post(server, "/pooling", input="bed", use_activation=False)["data"]
     assert pool["data"] == pytest.approx([number([cls, *pieces("bed"), sep])], abs=CLOSE)
+
+
+def test_roberta(start, tmp_path):
+    """<s> query </s></s> document </s> of byte pairs."""
+    f = fixtures.Fixture("bert", "rank", "F32", 1, 512)
+    fixtures.bert(f)
+    f.tokenizer = lambda: fixtures.letters(f, "<s>", "</s>")
+    path = tmp_path / "roberta.gguf"
+    path.write_bytes(f.bytes())
+    m = gguf_file.read(f.bytes())
+    begin, end = f.n_vocab - 2, f.n_vocab - 1
+    q, d = ([ord(c) - ord("a") for c in text] for text in ("bed", "cdef"))
+    want = numbers_of_ids(m, [begin, *q, end, end, *d, end], len(q) + 3)
+    server = start("--kv-memory", "64m", model=path)
+    assert score(server, "bed", "cdef", use_activation=False) == pytest.approx(want, abs=CLOSE)
 
 
 XLM_PAIRS = [("a b", "c d e"), ("a b", "f"), ("a  b ", "b a " * 10)]

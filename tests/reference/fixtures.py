@@ -448,9 +448,10 @@ def bert(f):
     f.keys["tokenizer.ggml.token_type_count"] = n_types
     by_rows = f.arch == "bert"
     is_plain_nomic = f.arch == "nomic-bert"
-    is_fused = f.arch in ("nomic-bert", "nomic-bert-moe", "jina-bert-v3")
+    is_fused = f.arch in ("nomic-bert", "nomic-bert-moe", "jina-bert-v3") or f.variant == "fused"
     f.matrix("token_embd", f.n_vocab, f.n_embd, gain=f.n_embd ** 0.5)
-    f.vector("token_types.weight", n_types, f.n_embd)
+    if f.variant != "fused":
+        f.vector("token_types.weight", n_types, f.n_embd)
     f.norm("token_embd_norm", bias=True)
     if by_rows:
         f.vector("position_embd.weight", f.n_ctx, f.n_embd, std=0.5)
@@ -479,6 +480,10 @@ def bert(f):
 
     if f.variant in HEADS:
         classifier(f, *HEADS[f.variant])
+    if f.variant == "single":
+        del f.keys[f"{f.arch}.pooling_type"]  # its files do not say it
+        f.biased("cls", 1, f.n_embd, True, gain=1.5)
+        f.tokenizer = lambda: word_pieces(f)
     if f.variant in XLM_ROBERTA:
         f.tokenizer = lambda: unigram(f)
 
@@ -618,7 +623,7 @@ BUILDERS = {
     "cohere2": (command_r, ("plain",)),
     "deepseek2": (deepseek2, ("old", "new", "yarn-old", "yarn", "q-lora", "v3", "groups", "v3-groups")),
     "gpt-oss": (gpt_oss, ("plain", "fused", "mxfp4")),
-    "bert": (bert, ("plain", "xlm-roberta")),
+    "bert": (bert, ("plain", "fused", "xlm-roberta")),
     "nomic-bert": (bert, ("plain",)),
     "nomic-bert-moe": (bert, ("plain",)),
     "jina-bert-v2": (bert, ("plain", "code", "ungated")),

@@ -26,12 +26,14 @@ class Shape:
         self.n_q, self.n_kv = self.n_head * self.head, self.n_kv_head * self.head
         self.eps = m.key("attention.layer_norm_rms_epsilon", m.key("attention.layer_norm_epsilon", None))
         self.cache = m.cache
+        self.is_causal = m.key("attention.causal", True)
 
     def kept(self, x):
         """As the cache keeps it."""
         return self.cache(x)
 
     def attention(self, q, k, v, scale=None, **more):
+        more.setdefault("causal", self.is_causal)
         return attention(q, self.kept(k), self.kept(v), scale or 1 / math.sqrt(self.head), **more)
 
 
@@ -560,6 +562,8 @@ def labels(m, row):
     if m.arch == "modern-bert" and m.get("cls.weight") is not None:
         row = gelu(linear(row, m["cls.weight"], m.get("cls.bias")))
         row = norm(row, m.tensors, "cls.norm", m.key("attention.layer_norm_epsilon"))
+    elif m.get("cls.output.weight") is None:
+        return np.tanh(linear(row, m["cls.weight"], m["cls.bias"]))
     elif m.get("cls.weight") is not None:
         row = np.tanh(linear(row, m["cls.weight"], m.get("cls.bias")))
     return linear(row, m["cls.output.weight"], m.get("cls.output.bias"))
