@@ -69,7 +69,9 @@ static void set_flags(struct vocab *v)
         v->model == VOCAB_SPM || v->model == VOCAB_WPM ||
         (v->model == VOCAB_BPE && (pretokenizer_traits(v->rules) & PRETOKENIZER_ADD_BOS) != 0);
     v->add_eos = v->model == VOCAB_UGM;
-    v->add_separator = v->model == VOCAB_WPM || v->model == VOCAB_UGM;
+    v->add_separator =
+        v->model == VOCAB_WPM || v->model == VOCAB_UGM ||
+        (v->model == VOCAB_BPE && (pretokenizer_traits(v->rules) & PRETOKENIZER_ADD_SEP) != 0);
     v->add_space_prefix = v->model != VOCAB_BPE;
     v->lower_case = true;
 }

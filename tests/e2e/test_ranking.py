@@ -331,11 +331,16 @@ def test_modern_bert(classifier):
     assert pool["data"] == pytest.approx([number([cls, *pieces("bed"), sep])], abs=CLOSE)
 
 
-def test_roberta(start, tmp_path):
-    """<s> query </s></s> document </s> of byte pairs."""
+@pytest.mark.parametrize("says", [True, None])
+def test_roberta(start, tmp_path, says):
+    """<s> query </s></s> document </s> of byte pairs, also where an older file does not say so."""
     f = fixtures.Fixture("bert", "rank", "F32", 1, 512)
     fixtures.bert(f)
-    f.tokenizer = lambda: fixtures.letters(f, "<s>", "</s>")
+    fixtures.letters(f, "<s>", "</s>")
+    f.tokenizer = lambda: None
+    if not says:
+        del f.keys["tokenizer.ggml.add_sep_token"]
+        f.keys["tokenizer.ggml.pre"] = "roberta-bpe"
     path = tmp_path / "roberta.gguf"
     path.write_bytes(f.bytes())
     m = gguf_file.read(f.bytes())
