@@ -216,9 +216,15 @@ static int check_norms(struct load *l, uint32_t i)
 {
     const struct model_layer *layer = &l->m->layers[i], *first = &l->m->layers[0];
 
-    if ((layer->ffn_norm.weight == NULL && layer->ffn_norm.bias != NULL) ||
+    if ((layer->attn_norm.weight == NULL && layer->attn_norm.bias != NULL) ||
+        (layer->ffn_norm.weight == NULL && layer->ffn_norm.bias != NULL) ||
+        (layer->q_norm.weight == NULL && layer->q_norm.bias != NULL) ||
+        (layer->k_norm.weight == NULL && layer->k_norm.bias != NULL) ||
+        (layer->attn_input_norm.weight == NULL && layer->attn_input_norm.bias != NULL) ||
         (layer->ffn_norm.weight == NULL) != (first->ffn_norm.weight == NULL))
-        return load_fail(l, ERR_FORMAT, "layer %u has not the norms that layer 0 has", i);
+        return load_fail(l, ERR_FORMAT,
+                         "layer %u has not the norms that layer 0 has, or a bias without its norm",
+                         i);
     return 0;
 }
 
@@ -371,6 +377,7 @@ void model_destroy(struct model **mp)
     for (uint32_t i = 0; m->labels != NULL && i < m->shape.n_labels; i++)
         mem_free(m->labels[i]);
     mem_free(m->labels);
+    mem_free(m->slopes);
     mem_free(m->layers);
     mem_free(m);
     *mp = NULL;

@@ -66,14 +66,15 @@ static void embed(struct runner *r, struct thread_pool_worker *w)
 
 static struct residual attention_residual(const struct runner *r, const struct model_layer *l)
 {
-    return (struct residual){r->delta, l->attn_out_bias, l->attn_post_norm, l->attn_sum_norm};
+    return (struct residual){r->delta, l->attn_out_bias, l->attn_post_norm, l->attn_sum_norm,
+                             l->attn_input_norm};
 }
 
 /* Experts have had their biases. */
 static struct residual ffn_residual(const struct runner *r, const struct model_layer *l)
 {
     return (struct residual){r->ffn_out, matrix_exists(&l->router) ? NULL : l->ffn.down_bias,
-                             l->ffn_post_norm, l->ffn_sum_norm};
+                             l->ffn_post_norm, l->ffn_sum_norm, {0}};
 }
 
 static bool attention_quantises(const struct model_layer *l)
@@ -214,5 +215,6 @@ void runner_forward(void *ud, struct thread_pool_worker *w)
     residual_norm(r, w, pending, &none, false);
     pool_rows(r, w);
     label_pools(r, w);
+    project_pools(r, w);
     outputs(r, w);
 }

@@ -7,6 +7,7 @@
  *
  *   forward.c            the pass, embeddings, outputs
  *   forward_labels.c     classifiers
+ *   forward_projection.c layers behind the pooling
  *   forward_rows.c       residuals, norms, rotation: row by row
  *   forward_products.c   products of a matrix and all rows
  *   forward_attention.c  attention over the paged cache
@@ -83,6 +84,11 @@ void adapters_add(struct runner *r, const struct thread_pool_worker *w, const st
 /* The numbers for labels of the pools that want them, once these are summed up. */
 void label_pools(struct runner *r, struct thread_pool_worker *w);
 
+/* ---- projections ---- */
+
+/* Pooled vectors, but those of single tokens, through the layers behind the pooling. */
+void project_pools(struct runner *r, struct thread_pool_worker *w);
+
 /* ---- rows ---- */
 
 /* What a branch has computed and x has not got yet. */
@@ -91,6 +97,7 @@ struct residual {
     const float *bias;  /* [n_embd] or NULL: is added to each row first */
     struct norm post;   /* of the branch */
     struct norm sum;    /* of x, once it has the branch */
+    struct norm input;  /* of x, once it has the branch's input a second time */
 };
 
 /* out = norm of n numbers, or they themselves where there is none; out may be x. */

@@ -80,6 +80,9 @@ struct runner {
     /* classifiers: [LOGIT_ROWS][embd_stride] and [LOGIT_ROWS][label_stride] */
     float *head_rows, *head_out;
     size_t label_stride; /* floats */
+    /* layers behind the pooling: [LOGIT_ROWS][wide_stride] */
+    float *wide_rows, *wide_out;
+    size_t wide_stride; /* floats */
     float *lrows;  /* [LOGIT_ROWS][embd_stride] normed rows of outputs */
     struct split_kv split_kv,
         window_split_kv;   /* of layers that see everything, and of those that do not */

@@ -193,10 +193,12 @@ static enum pooling pooling_of(enum config_pooling setting, const struct model_s
 {
     const bool is_auto = setting == CONFIG_POOLING_AUTO || setting == CONFIG_POOLING_NONE;
 
-    if (setting == CONFIG_POOLING_MEAN || (is_auto && s->pooling_type == 1))
+    const bool is_head = is_auto && s->n_labels > 0 && s->head_kind != HEAD_LAST;
+
+    if (setting == CONFIG_POOLING_MEAN || (is_auto && s->pooling_type == 1) ||
+        (is_head && s->pooling_type != 2 && s->head_kind == HEAD_MEAN))
         return POOLING_MEAN;
-    if (setting == CONFIG_POOLING_FIRST || (is_auto && s->pooling_type == 2) ||
-        (is_auto && s->n_labels > 0 && s->is_encoder)) /* which is made for what comes first */
+    if (setting == CONFIG_POOLING_FIRST || (is_auto && s->pooling_type == 2) || is_head)
         return POOLING_FIRST;
     return POOLING_LAST;
 }
