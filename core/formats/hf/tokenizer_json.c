@@ -19,11 +19,11 @@ struct vocab {
     uint32_t n;
     struct gguf_str *names; /* [n + 1]; data NULL: no token has this id */
     int32_t *types;
-    char (*pads)[16];       /* [n] names of those */
-    float *scores;          /* SentencePiece only */
-    uint32_t *by_name;      /* [n] ids in the order of their names; SentencePiece only */
+    char (*pads)[16];  /* [n] names of those */
+    float *scores;     /* SentencePiece only */
+    uint32_t *by_name; /* [n] ids in the order of their names; SentencePiece only */
     struct gguf_str *merges;
-    char **joined;          /* [n_merges] where the file has pairs, their text; else NULL */
+    char **joined; /* [n_merges] where the file has pairs, their text; else NULL */
     size_t n_merges;
     bool is_spm;
 };
@@ -476,7 +476,7 @@ static int add_vocab(struct hf_folder *f)
 
 int hf_tokenizer_add(struct hf_folder *f)
 {
-    const int rc = f->is_bert ? hf_wordpiece_add(f) : add_vocab(f);
+    const int rc = strcmp(f->arch, "bert") == 0 ? hf_wordpiece_add(f) : add_vocab(f);
 
     return rc == 0 ? hf_template_add(f) : rc;
 }
