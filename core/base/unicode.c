@@ -157,6 +157,18 @@ int unicode_decimal_value(uint32_t cp)
     return uc_decimal_value(cp);
 }
 
+bool unicode_is_white(uint32_t cp)
+{
+    return uc_is_property_white_space(cp);
+}
+
+bool unicode_is_word(uint32_t cp)
+{
+    return uc_is_property_alphabetic(cp) || uc_is_property_join_control(cp) ||
+           uc_is_general_category_withtable(cp, UC_CATEGORY_MASK_M | UC_CATEGORY_MASK_Nd |
+                                                    UC_CATEGORY_MASK_Pc);
+}
+
 bool unicode_is_name(uint32_t cp, bool first)
 {
     if (cp == '_')

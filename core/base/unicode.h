@@ -39,6 +39,9 @@ bool unicode_is_upper(uint32_t cp);
 bool unicode_is_lower(uint32_t cp);
 bool unicode_is_title(uint32_t cp);
 int unicode_decimal_value(uint32_t cp); /* 0..9, or -1 */
+/* \s and \w of regular expressions (Unicode's annex C of UTS 18). */
+bool unicode_is_white(uint32_t cp);
+bool unicode_is_word(uint32_t cp);
 /* May it begin, or go on in, an identifier? */
 bool unicode_is_name(uint32_t cp, bool first);
 

@@ -20,12 +20,21 @@
 #include <stdint.h>
 
 struct gguf_writer;
+struct hf_class;
 
 #define HF_CONFIG "config.json"
 #define HF_TOKENIZER "tokenizer.json"
 #define HF_TOKENIZER_CONFIG "tokenizer_config.json"
 #define HF_MAX_PATH 4096
 #define HF_MAX_HEAD 128 /* pairs of numbers that rope rotates in a head: longest head / 2 */
+
+/* A small tensor that config.json has: of rope, a number for each pair. */
+#define HF_MAX_VECTORS 2
+struct hf_vector {
+    const char *name;
+    uint32_t n;
+    float v[HF_MAX_HEAD];
+};
 
 struct hf_folder {
     const char *path;
@@ -35,12 +44,14 @@ struct hf_folder {
     char *err;
     size_t err_len;
     /* What hf_config_add() finds: */
+    const struct hf_class *class;
     const char *arch; /* as GGUF files name it */
-    uint32_t n_vocab, n_layer, n_rot;
-    bool is_bert;                 /* an encoder: there is no output */
-    bool is_tied;                 /* the output is the embedding */
-    uint32_t n_divisors;          /* 0, or n_rot / 2: */
-    float divisors[HF_MAX_HEAD];  /* of rope, for each pair */
+    uint32_t n_vocab, n_ctx, n_layer, n_embd, n_ff, n_head, n_kv_head, head_dim, n_rot;
+    double rope_base;
+    bool is_tied;     /* the output is the embedding */
+    bool is_parallel; /* StableLM: no norm before a layer's second branch */
+    struct hf_vector vectors[HF_MAX_VECTORS];
+    uint32_t n_vectors;
 };
 
 /* Read the JSON files and make the writer. */

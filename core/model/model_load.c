@@ -143,32 +143,47 @@ static int fail_not_finite(struct load *l, const struct gguf_tensor *t)
                      (int)t->name.len, t->name.data);
 }
 
-/* The numbers first .. first + n - 1 of row i; blocks of one number, so any may be the first. */
-static int decode_vector_row(struct load *l, const struct vector_job *job, uint32_t i)
+/* The numbers first .. first + n - 1 of row i; blocks of one number, so any may be the first.
+ * `room`: of rows that are made, whose jobs reach into no other row. */
+static int decode_vector_row(struct load *l, const struct vector_job *job, uint32_t i,
+                             uint8_t *room)
 {
     const struct arena *a = l->m->arena;
     const struct gguf_tensor *t = job->src;
     const size_t elem = block_format(t->type)->bytes;
-    const uint8_t *from = (const uint8_t *)t->data + (i * t->dims[0] + job->first) * elem;
     float *dst = a->floats + job->at + (size_t)i * job->n;
 
-    block_decode(t->type, from, dst, job->n);
+    assert(t->recipe == NULL || job->first + job->n <= t->dims[0]);
+    block_decode(t->type, gguf_row(t, i, room) + job->first * elem, dst, job->n);
     for (uint32_t j = 0; j < job->n; j++)
         if (!isfinite(dst[j]))
             return fail_not_finite(l, t);
     return 0;
 }
 
+static int decode_vector(struct load *l, const struct vector_job *job)
+{
+    uint8_t *room = NULL;
+    int rc = 0;
+
+    if (job->src->recipe != NULL) {
+        room = mem_alloc((size_t)gguf_row_bytes(job->src));
+        if (room == NULL)
+            return load_fail(l, ERR_NOMEM, "out of memory");
+    }
+    for (uint32_t row = 0; row < job->n_rows && rc == 0; row++)
+        rc = decode_vector_row(l, job, row, room);
+    mem_free(room);
+    return rc;
+}
+
 static int decode_vectors(struct load *l)
 {
-    for (size_t i = 0; i < l->n_vectors; i++)
-        for (uint32_t row = 0; row < l->vectors[i].n_rows; row++) {
-            const int rc = decode_vector_row(l, &l->vectors[i], row);
+    int rc = 0;
 
-            if (rc < 0)
-                return rc;
-        }
-    return 0;
+    for (size_t i = 0; i < l->n_vectors && rc == 0; i++)
+        rc = decode_vector(l, &l->vectors[i]);
+    return rc;
 }
 
 static int fill_ropes(struct load *l)

@@ -34,16 +34,10 @@ struct worker {
     struct work *w;
     pthread_t thread;
     bool reports;
-    uint8_t *rows; /* of a panel, quantised; NULL when no job wants that */
-    float *row;    /* behind them: one as floats */
+    uint8_t *rows; /* of a panel, made or quantised; NULL when no job wants that */
+    uint8_t *made; /* one made row that is to be quantised, or turned */
+    float *row;    /* one as floats */
 };
-
-static uint64_t row_bytes(const struct gguf_tensor *t)
-{
-    const struct block_format *f = block_format(t->type);
-
-    return t->dims[0] / f->elems * f->bytes;
-}
 
 /* Finite numbers only: an infinity in a weight would become NaN in every answer. */
 
@@ -150,10 +144,10 @@ static uint32_t n_outputs(const struct matrix_job *job, uint64_t p)
     return job->dst->n_out - first < KERN_LANES ? job->dst->n_out - first : KERN_LANES;
 }
 
-/* Row `i` of the tensor, or NULL when it is not finite. */
-static const uint8_t *finite_row(const struct gguf_tensor *t, uint64_t i)
+/* Row `i` of the tensor, made into `room` if it is made; NULL when it is not finite. */
+static const uint8_t *finite_row(const struct gguf_tensor *t, uint64_t i, uint8_t *room)
 {
-    const uint8_t *row = (const uint8_t *)t->data + i * row_bytes(t);
+    const uint8_t *row = gguf_row(t, i, room);
 
     return row_is_finite(t->type, row, (size_t)t->dims[0]) ? row : NULL;
 }
@@ -187,7 +181,8 @@ static void put_number(enum kern_weight type, uint8_t *row, size_t i, float v)
 }
 
 /* Lanes of a transposed matrix are columns of the tensor. */
-static bool pack_transposed(const struct matrix_job *job, uint64_t p, uint8_t *panel)
+static bool pack_transposed(const struct worker *me, const struct matrix_job *job, uint64_t p,
+                            uint8_t *panel)
 {
     const struct matrix *m = job->dst;
     const uint32_t first = (uint32_t)(p % m->n_panels) * KERN_LANES, n = n_outputs(job, p);
@@ -198,7 +193,7 @@ static bool pack_transposed(const struct matrix_job *job, uint64_t p, uint8_t *p
     for (uint32_t lane = 0; lane < n; lane++)
         rows[lane] = turned[lane];
     for (uint32_t i = 0; i < m->n_in; i++) {
-        const uint8_t *row = finite_row(job->src, first_row(job, p) + i);
+        const uint8_t *row = finite_row(job->src, first_row(job, p) + i, me->made);
 
         if (row == NULL)
             return false;
@@ -232,23 +227,47 @@ static size_t q8_0_bytes(uint64_t n)
     return (size_t)(n / f->elems * f->bytes);
 }
 
-/* Room for a panel of the job with the longest rows; NULL with ERR_NOMEM when there is none. */
+static size_t most(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t cache_lines(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Room for the longest rows of the jobs that need it. */
 static int take_rows(const struct work *w, struct worker *to)
 {
-    uint64_t longest = 0;
-    size_t rows;
+    size_t row = 0, made = 0, n = 0;
 
-    for (size_t i = 0; i < w->n_jobs; i++)
-        if (is_quantising(&w->jobs[i]) && w->jobs[i].src->dims[0] > longest)
-            longest = w->jobs[i].src->dims[0];
-    if (longest == 0)
+    for (size_t i = 0; i < w->n_jobs; i++) {
+        const struct gguf_tensor *t = w->jobs[i].src;
+        const size_t bytes = t->recipe != NULL ? (size_t)gguf_row_bytes(t) : 0;
+
+        made = most(made, bytes);
+        row = most(row, bytes);
+        if (is_quantising(&w->jobs[i])) {
+            row = most(row, q8_0_bytes(t->dims[0]));
+            n = most(n, (size_t)t->dims[0]);
+        }
+    }
+    if (row == 0)
         return 0;
-    rows = (KERN_LANES * q8_0_bytes(longest) + 63) / 64 * 64;
-    to->rows = mem_aligned(1, rows + (size_t)longest * sizeof(float));
+    to->rows = mem_aligned(1, cache_lines(KERN_LANES * row) + cache_lines(made) +
+                                  n * sizeof(float));
     if (to->rows == NULL)
         return ERR_NOMEM;
-    to->row = (void *)(to->rows + rows);
+    to->made = to->rows + cache_lines(KERN_LANES * row);
+    to->row = (void *)(to->made + cache_lines(made));
     return 0;
+}
+
+/* Where a lane's row is made that is packed as it is. */
+static uint8_t *room_of(const struct worker *me, const struct gguf_tensor *t, uint32_t lane)
+{
+    return t->recipe != NULL ? me->rows + lane * gguf_row_bytes(t) : NULL;
 }
 
 static const uint8_t *quantise(const struct worker *me, const struct gguf_tensor *t,
@@ -269,9 +288,10 @@ static bool pack_panel(const struct worker *me, const struct matrix_job *job, ui
     const void *rows[KERN_LANES] = {0};
 
     if (job->is_transposed)
-        return pack_transposed(job, p, panel);
+        return pack_transposed(me, job, p, panel);
     for (uint32_t lane = 0; lane < n_outputs(job, p); lane++) {
-        const uint8_t *row = finite_row(job->src, first_row(job, p) + lane);
+        uint8_t *room = is_quantising(job) ? me->made : room_of(me, job->src, lane);
+        const uint8_t *row = finite_row(job->src, first_row(job, p) + lane, room);
 
         if (row == NULL)
             return false;
@@ -298,23 +318,24 @@ static void note_bad(struct work *w, size_t job)
         ;
 }
 
-/* From the first to the last row of a chunk in the file; with parts of other matrices between, if
- * the tensor holds several. A transposed matrix needs all of its rows again and again. */
-static const uint8_t *chunk_rows(const struct matrix_job *job, uint64_t chunk, uint64_t *bytes)
+/* The first row of a chunk, and how many up to its last one; with parts of other matrices between,
+ * if the tensor holds several. A transposed matrix needs all of its rows again and again. */
+static uint64_t chunk_rows(const struct matrix_job *job, uint64_t chunk, uint64_t *n_rows)
 {
     const uint64_t per = chunk_panels(job), begin = chunk * per, n = total_panels(job);
     const uint64_t last = begin + per < n ? begin + per - 1 : n - 1;
     const uint64_t from = first_row(job, begin), to = first_row(job, last) + n_outputs(job, last);
 
-    *bytes = job->is_transposed ? 0 : (to - from) * row_bytes(job->src);
-    return (const uint8_t *)job->src->data + from * row_bytes(job->src);
+    *n_rows = job->is_transposed ? 0 : to - from;
+    return from;
 }
 
 uint64_t pack_job_bytes(const struct matrix_job *job)
 {
     const struct matrix *m = job->dst;
 
-    return (uint64_t)m->n_each * (job->is_transposed ? m->n_in : m->n_out) * row_bytes(job->src);
+    return (uint64_t)m->n_each * (job->is_transposed ? m->n_in : m->n_out) *
+           gguf_row_bytes(job->src);
 }
 
 /* Bytes of the file that chunks up to this one pack; exact at the job's end. */
@@ -329,31 +350,29 @@ static void pack_chunk(const struct worker *me, size_t i, uint64_t chunk)
     const struct matrix_job *job = &w->jobs[i];
     const uint64_t per = chunk_panels(job), begin = chunk * per, n = total_panels(job);
     const uint64_t end = begin + per < n ? begin + per : n;
-    const uint8_t *rows;
-    uint64_t bytes;
+    uint64_t row, n_rows;
 
     for (uint64_t p = begin; p < end; p++)
         if (!pack_panel(me, job, p)) {
             note_bad(w, i);
             break;
         }
-    rows = chunk_rows(job, chunk, &bytes);
-    gguf_has_read(w->g, rows, bytes);
+    row = chunk_rows(job, chunk, &n_rows);
+    gguf_has_read(w->g, job->src, row, n_rows);
     atomic_fetch_add_explicit(&w->done, bytes_until(job, end) - bytes_until(job, begin),
                               memory_order_relaxed);
 }
 
 static void read_ahead(const struct work *w, size_t job, uint64_t c)
 {
-    const uint8_t *rows;
-    uint64_t bytes;
+    uint64_t row, n_rows;
 
     if (c >= w->first[w->n_jobs])
         return;
     while (c >= w->first[job + 1])
         job++;
-    rows = chunk_rows(&w->jobs[job], c - w->first[job], &bytes);
-    gguf_will_read(w->g, rows, bytes);
+    row = chunk_rows(&w->jobs[job], c - w->first[job], &n_rows);
+    gguf_will_read(w->g, w->jobs[job].src, row, n_rows);
 }
 
 static void *run(void *arg)

@@ -245,7 +245,11 @@ static int encode_word(struct encoder *e, const char *word, size_t n)
 {
     const struct tokenizer *t = e->t;
     const bool whole = t->bpe->whole_words || (t->vocab.raw && word[0] == '\n');
-    const int32_t id = whole ? vocab_find(&t->vocab, word, n) : TOKEN_NONE;
+    const int32_t found = whole ? vocab_find(&t->vocab, word, n) : TOKEN_NONE;
+    /* Where a token did not count that stands alone only, no word is it. */
+    const bool is_alone = found != TOKEN_NONE && t->vocab.sides != NULL &&
+                          (t->vocab.sides[found] & TOKEN_ALONE) != 0;
+    const int32_t id = is_alone ? TOKEN_NONE : found;
 
     return id != TOKEN_NONE ? encoder_push(e, id) : merge_word(e, word, n);
 }

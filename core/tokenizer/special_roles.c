@@ -130,6 +130,10 @@ static int read_flags(struct vocab *v, const struct gguf *g, char *err, size_t e
     if (rc == 0)
         rc = read_flag(g, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix, err, err_len);
     if (rc == 0)
+        rc = read_flag(g, "tokenizer.ggml.space_prefix_first", &v->prefix_first, err, err_len);
+    if (rc == 0)
+        rc = read_flag(g, "tokenizer.ggml.space_prefix_once", &v->prefix_once, err, err_len);
+    if (rc == 0)
         rc = read_normaliser(v, g, err, err_len);
     v->add_bos = v->add_bos && v->bos != TOKEN_NONE;
     v->add_eos = v->add_eos && v->eos != TOKEN_NONE;

@@ -4,6 +4,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/base/spans.h"
+#include "core/base/unicode.h"
 #include "core/formats/gguf/gguf.h"
 #include "core/tokenizer/vocab.h"
 
@@ -199,39 +200,86 @@ static bool takes_right(const struct special *s, const char *name, size_t n, int
            (n != 13 || memcmp(name, "<|endoftext|>", 13) != 0);
 }
 
-static bool is_space(char c)
+/* What the token asks of the text around it; of a file that does not say so, what its family
+ * does. */
+static unsigned sides_of(const struct special *s, const struct special_match *m, const char *text)
 {
-    return c == ' ' || (c >= '\t' && c <= '\r');
+    if (s->vocab->sides != NULL)
+        return s->vocab->sides[m->id];
+    return (takes_right(s, text + m->at, m->len, m->id) ? TOKEN_TAKES_RIGHT : 0) |
+           (m->id == s->vocab->gap ? TOKEN_TAKES_LEFT : 0);
 }
 
-static void take_spaces(const struct special *s, const char *text, size_t n, size_t from,
-                        struct special_match *match)
+/* A file's own sides are of all spaces that Unicode knows, a family's of ASCII's. */
+static bool is_space(const struct special *s, uint32_t c)
 {
-    const bool right = takes_right(s, text + match->at, match->len, match->id);
-
-    for (; right && match->at + match->len < n && is_space(text[match->at + match->len]);)
-        match->len++;
-    if (match->id != s->vocab->gap) /* a mask takes the spaces in front */
-        return;
-    for (; match->at > from && is_space(text[match->at - 1]); match->at--)
-        match->len++;
+    return s->vocab->sides != NULL ? unicode_is_white(c) : c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-bool special_find(const struct special *s, const char *text, size_t n, size_t from,
+static void take_right(const struct special *s, const char *text, size_t n,
+                       struct special_match *m)
+{
+    size_t end = m->at + m->len, len;
+
+    if (end < m->white_end) /* no space is looked at twice */
+        end = m->white_end;
+    while (end < n && is_space(s, unicode_at(text + end, n - end, &len)))
+        end += len;
+    m->white_end = end;
+    m->len = end - m->at;
+}
+
+static void take_left(const struct special *s, const char *text, size_t from,
+                      struct special_match *m)
+{
+    while (m->at > from) {
+        const size_t len = unicode_last(text + from, m->at - from);
+        size_t same;
+
+        if (!is_space(s, unicode_at(text + m->at - len, len, &same)))
+            return;
+        m->at -= len;
+        m->len += len;
+    }
+}
+
+/* Does no word go on in front of it, or behind? */
+static bool is_alone(const char *text, size_t n, const struct special_match *m)
+{
+    const size_t end = m->at + m->len;
+    size_t len = m->at > 0 ? unicode_last(text, m->at) : 0;
+
+    if (m->at > 0 && unicode_is_word(unicode_at(text + m->at - len, len, &len)))
+        return false;
+    return end == n || !unicode_is_word(unicode_at(text + end, n - end, &len));
+}
+
+bool special_find(const struct special *s, const char *text, size_t n, size_t at, size_t from,
                   enum special_scope scope, const struct spans *own, struct special_match *match)
 {
     const struct search search = {s, text, n, scope, own};
     const bool *begins = s->begins[scope];
 
-    for (size_t i = from; i < n; i++) {
+    for (size_t i = at; i < n; i++) {
+        unsigned sides;
+
         if (!begins[(uint8_t)text[i]])
             continue;
         match->len = longest_name(&search, i, &match->id);
         match->at = i;
-        if (match->len > 0) {
-            take_spaces(s, text, n, from, match);
-            return true;
+        if (match->len == 0)
+            continue;
+        match->name_end = i + match->len;
+        sides = sides_of(s, match, text);
+        if ((sides & TOKEN_ALONE) != 0 && !is_alone(text, n, match)) {
+            i += match->len - 1; /* nor does a shorter name in it count */
+            continue;
         }
+        if ((sides & TOKEN_TAKES_RIGHT) != 0)
+            take_right(s, text, n, match);
+        if ((sides & TOKEN_TAKES_LEFT) != 0)
+            take_left(s, text, from, match);
+        return true;
     }
     return false;
 }

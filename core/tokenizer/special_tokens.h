@@ -35,9 +35,11 @@ enum special_scope { /* which names count: user-defined tokens', and */
     SPECIAL_ALL = 1,          /* those of control tokens and of the unknown one */
 };
 
-struct special_match { /* spaces that go with the token are part of it */
+struct special_match { /* zero before the first; spaces that go with the token are part of it */
     size_t at;
     size_t len;
+    size_t name_end; /* where to look for the next one: names may begin within spaces taken */
+    size_t white_end; /* spaces behind this name or one before reach up to here */
     int32_t id;
 };
 
@@ -46,9 +48,10 @@ int special_load(struct special *s, const struct vocab *v, const struct gguf *g,
                  size_t err_len);
 void special_release(struct special *s);
 
-/* The first match at or after `from`. Where `own` is not NULL, names of other than user-defined
- * tokens count only where they lie in one of those spans as a whole. */
-bool special_find(const struct special *s, const char *text, size_t n, size_t from,
+/* The first match of a name at or after `at`; it takes no spaces in front of `from`, up to which
+ * the text is done with (its name may begin there). Where `own` is not NULL, names of other than
+ * user-defined tokens count only where they lie in one of those spans as a whole. */
+bool special_find(const struct special *s, const char *text, size_t n, size_t at, size_t from,
                   enum special_scope scope, const struct spans *own, struct special_match *match);
 
 #endif

@@ -88,8 +88,12 @@ int spm_encode(struct encoder *e, const char *text, size_t n, bool prefix)
         return ERR_NOMEM;
     if (prefix && e->t->vocab.add_space_prefix)
         copy[len++] = ' ';
-    len += unescape_spaces(text, n, copy + len);
-    rc = encoder_parts(e, copy, len, encode_part);
+    n = unescape_spaces(text, n, copy + len);
+    if (len > 0 && n > 0 && e->t->vocab.prefix_once && copy[1] == ' ')
+        memmove(copy, copy + 1, n); /* the text has one already */
+    else
+        n += len;
+    rc = encoder_parts(e, copy, n, encode_part);
     mem_free(copy);
     return rc;
 }

@@ -203,18 +203,23 @@ static int encode_text(struct encoder *e, const char *text, size_t n, bool behin
 static int encode_all(struct encoder *e, const char *text, size_t n, enum special_scope scope)
 {
     bool behind_special = true; /* SentencePiece counts the start of the text, too */
+    struct special_match match = {0};
+    size_t search = 0;
     int rc = 0;
 
-    for (size_t at = 0; rc == 0 && at < n;) {
-        struct special_match match;
-        const bool found = special_find(&e->t->special, text, n, at, scope, e->own, &match);
+    for (size_t at = 0; rc == 0 && (at < n || search < n);) {
+        const bool found =
+            special_find(&e->t->special, text, n, search, at, scope, e->own, &match);
         const size_t end = found ? match.at : n;
 
-        rc = encode_text(e, text + at, end - at, behind_special);
+        if (end > at)
+            rc = encode_text(e, text + at, end - at,
+                             behind_special && (at == 0 || !e->t->vocab.prefix_first));
         behind_special = found;
         if (rc == 0 && found)
             rc = encoder_push(e, match.id);
         at = found ? match.at + match.len : n;
+        search = found ? match.name_end : n;
     }
     return rc;
 }
@@ -226,7 +231,8 @@ static bool is_hopeless(const struct encoder *e, size_t n)
     const struct vocab *v = &e->t->vocab;
     const size_t most = v->longest > SPECIAL_MAX_NAME ? v->longest : SPECIAL_MAX_NAME;
 
-    if (v->model == VOCAB_WPM || v->model == VOCAB_UGM || v->rstrip) /* spaces may cost nothing */
+    if (v->model == VOCAB_WPM || v->model == VOCAB_UGM || v->rstrip ||
+        v->sides != NULL) /* spaces may cost nothing */
         return false;
     for (int b = 0; b < 256; b++) {
         if (v->byte_id[b] == TOKEN_NONE)

@@ -16,6 +16,7 @@
 
 #define KEY_TOKENS "tokenizer.ggml.tokens"
 #define KEY_TYPES "tokenizer.ggml.token_type"
+#define KEY_SIDES "tokenizer.ggml.token_sides"
 #define KEY_SCORES "tokenizer.ggml.scores"
 #define MAX_TOKENS (1 << 24) /* sixty times the largest vocabulary in use */
 #define META "\xE2\x96\x81"  /* U+2581, SentencePiece's way to write a space */
@@ -408,6 +409,33 @@ static int find_arrays(struct load *l)
     return 0;
 }
 
+static int read_sides(struct load *l)
+{
+    const struct gguf_kv *sides;
+    struct vocab *v = l->v;
+    int rc = gguf_get_array(l->g, KEY_SIDES, GGUF_I32, &sides, l->err, l->err_len);
+
+    if (rc != 0)
+        return rc == ERR_NOENT ? 0 : rc;
+    if (sides->count != l->tokens->count)
+        return text_fail(l->g, ERR_FORMAT, l->err, l->err_len,
+                         KEY_SIDES " has %llu elements for %d tokens",
+                         (unsigned long long)sides->count, (int)v->n);
+    v->sides = mem_calloc((size_t)v->n, sizeof(*v->sides));
+    if (v->sides == NULL)
+        return text_fail(l->g, ERR_NOMEM, l->err, l->err_len, "no memory for " KEY_SIDES);
+    for (int32_t id = 0; id < v->n; id++) {
+        const int64_t side = gguf_array_int(sides, (uint64_t)id);
+
+        if (side < 0 || side > (TOKEN_TAKES_LEFT | TOKEN_TAKES_RIGHT | TOKEN_ALONE))
+            return text_fail(l->g, ERR_FORMAT, l->err, l->err_len,
+                             KEY_SIDES " has %lld for token %d, 0 to 7 are supported",
+                             (long long)side, (int)id);
+        v->sides[id] = (uint8_t)side;
+    }
+    return 0;
+}
+
 static int load_all(struct load *l)
 {
     struct vocab *v = l->v;
@@ -422,6 +450,8 @@ static int load_all(struct load *l)
     if (v->at == NULL || v->type == NULL)
         return text_fail(l->g, ERR_NOMEM, l->err, l->err_len, "no memory for " KEY_TOKENS);
     rc = read_types(l);
+    if (rc == 0)
+        rc = read_sides(l);
     if (rc == 0)
         rc = vocab_load_roles(v, l->g, l->err, l->err_len);
     if (rc == 0 && (v->model == VOCAB_SPM || v->model == VOCAB_UGM))
@@ -457,6 +487,7 @@ void vocab_release(struct vocab *v)
     mem_free(v->bytes);
     mem_free(v->at);
     mem_free(v->type);
+    mem_free(v->sides);
     mem_free(v->score);
     mem_free(v->slots);
     mem_free(v->eog);

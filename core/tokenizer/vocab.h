@@ -31,6 +31,14 @@ enum token_type { /* the numbers of tokenizer.ggml.token_type */
                   TOKEN_BYTE = 6,
 };
 
+/* What a special token asks of the text around it: tokenizer.ggml.token_sides, a key that only
+ * Quire knows, for vocabularies of tokenizer.json. */
+enum token_side {
+    TOKEN_TAKES_LEFT = 1 << 0,  /* spaces in front go with it (lstrip) */
+    TOKEN_TAKES_RIGHT = 1 << 1, /* spaces behind (rstrip) */
+    TOKEN_ALONE = 1 << 2,       /* it counts only where no word goes on at its ends (single_word) */
+};
+
 struct vocab {
     enum vocab_model model;
     int rules;   /* BPE: how text is cut (pretokenizer.h) */
@@ -41,6 +49,7 @@ struct vocab {
     char *bytes;     /* all pieces, one after the other */
     uint32_t *at;    /* [n + 1] where each begins */
     uint8_t *type;   /* [n] enum token_type */
+    uint8_t *sides;  /* [n] enum token_side of special tokens, or NULL: as families have it */
     float *score;    /* [n], SPM and UGM only */
     uint32_t *slots; /* open addressing: id + 1, 0 = empty */
     uint32_t mask;
@@ -49,6 +58,9 @@ struct vocab {
     int32_t bos, eos, unknown; /* or TOKEN_NONE; bos is [CLS] where texts begin so */
     int32_t separator, gap;    /* or TOKEN_NONE; gap: [MASK], what is to be guessed */
     bool add_bos, add_eos, add_separator, add_space_prefix;
+    /* SPM, of tokenizer.json's Metaspace (keys that only Quire knows): the added space stands only
+     * where the text begins, not behind special tokens; and not in front of another one. */
+    bool prefix_first, prefix_once;
     bool separates_pairs; /* one more separator stands between two texts */
     bool merge_spaces;                /* UGM: runs of spaces are one, those at the ends none */
     bool lower_case, without_accents; /* WPM: what is done to a text before */

@@ -108,7 +108,7 @@ DAMAGES = {
     "act": (in_config(hidden_act="gelu_new"), "'hidden_act' is 'gelu_new', but only gelu is supported"),
     "positions": (in_config(position_embedding_type="relative_key"), "'position_embedding_type' is 'relative_key'"),
     "decoder": (in_config(is_decoder=True), "'is_decoder' is true"),
-    "quantised": (in_config(quantization_config={}), "the weights are quantised"),
+    "quantised": (in_config(quantization_config={}), "'quant_method' of 'quantization_config' is '?'"),
     "no-types": (without("type_vocab_size"), "'type_vocab_size' is missing"),
     "layers-more": (in_config(num_hidden_layers=3), "'blk.2."),
     "embd-other": (in_config(hidden_size=144), "has dimensions"),

@@ -222,7 +222,15 @@ RULES = {"gpt-2": (hf_folder.byte_level(True), False),
          "llama-bpe": (hf_folder.sequence(hf_folder.split(hf_folder.LLAMA3), hf_folder.byte_level(False)), True),
          "smaug-bpe": (hf_folder.sequence(hf_folder.split(hf_folder.LLAMA3), hf_folder.byte_level(False)), False),
          "qwen2": (hf_folder.sequence(hf_folder.split(hf_folder.QWEN2), hf_folder.byte_level(False)), False),
-         "smollm": (hf_folder.sequence({"type": "Digits", "individual_digits": True}, hf_folder.byte_level(True)), False)}
+         "smollm": (hf_folder.sequence({"type": "Digits", "individual_digits": True}, hf_folder.byte_level(True)), False),
+         "falcon": (hf_folder.sequence({"type": "Punctuation", "behavior": "Contiguous"}, hf_folder.byte_level(True),
+                                       {"type": "Digits", "individual_digits": False},
+                                       hf_folder.split("[0-9][0-9][0-9]")), False),
+         "tekken": (hf_folder.sequence(hf_folder.split(hf_folder.cased("", "")), hf_folder.byte_level(False)), True),
+         "gpt-4o": (hf_folder.sequence(hf_folder.split(hf_folder.O200K), hf_folder.byte_level(False)), False),
+         "granite-embed-multi-97m": (hf_folder.sequence(hf_folder.split(hf_folder.O200K), hf_folder.byte_level(False)), True),
+         "deepseek-v3": (hf_folder.sequence(hf_folder.split(r"\p{N}{1,3}"), hf_folder.split("[一-龥぀-ゟ゠-ヿ]+"),
+                                            hf_folder.split(hf_folder.DEEPSEEK), hf_folder.byte_level(False)), False)}
 
 
 def vocabulary():
@@ -400,10 +408,10 @@ DAMAGES = {
     "embd-other": (in_config(hidden_size=128), "has dimensions"),
     "heads-odd": (in_config(head_dim=7), "heads of 7 numbers are not supported"),
     "activation": (in_config(hidden_act="gelu"), "'hidden_act' is 'gelu'"),
-    "quantised": (in_config(quantization_config={}), "the weights are quantised"),
+    "quantised": (in_config(quantization_config={}), "'quant_method' of 'quantization_config' is '?'"),
     "rope-other": (in_config(rope_interleaved=True), "'rope_interleaved' is true"),
     "window": (in_config(use_sliding_window=True), "'use_sliding_window' is true"),
-    "rope-unknown": (in_config(rope_scaling={"type": "dynamic"}), "scaling 'dynamic' of rope is not supported"),
+    "rope-unknown": (in_config(rope_scaling={"type": "spiral"}), "scaling 'spiral' of rope is not supported"),
     "rope-zero": (in_config(rope_theta=0), "'rope_theta' is no number above 0"),
     "rope-factors": (in_config(rope_scaling={"type": "llama3", "factor": 8, "high_freq_factor": 1}),
                      "'high_freq_factor' of rope is 1"),
@@ -413,9 +421,6 @@ DAMAGES = {
     "tokens-none": (in_tokenizer(lambda t: t["model"].update(vocab=3)), "'vocab' is no object"),
     "tokens-id": (in_tokenizer(lambda t: t["model"]["vocab"].update(a=-1)), "the id of token 'a' is no whole number"),
     "tokens-same": (in_tokenizer(lambda t: t["model"]["vocab"].update(a=1)), "two tokens have the id 1"),
-    "tokens-strip": (in_tokenizer(lambda t: t["added_tokens"].append(
-                        {"id": 0, "content": "<|a|>", "special": True, "rstrip": True})),
-                     "the added token '<|a|>' has 'rstrip': true"),
     "merges-none": (in_tokenizer(lambda t: t["model"].pop("merges") and None), "'merges' is no list"),
     "merges-one": (in_tokenizer(lambda t: t["model"].update(merges=["ab"])), "is no two pieces"),
     "merges-number": (in_tokenizer(lambda t: t["model"].update(merges=[[1, 2]])), "neither a text nor a pair"),

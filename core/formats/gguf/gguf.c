@@ -102,6 +102,8 @@ void gguf_close(struct gguf **gp)
     for (uint32_t i = 0; i < g->n_kv; i++)
         mem_free((void *)g->kv[i].index);
     mem_free(g->kv);
+    for (uint32_t i = 0; i < g->n_tensors && g->owns_recipes; i++)
+        mem_free((void *)g->tensors[i].recipe);
     mem_free(g->tensors);
     name_index_release(&g->kv_index);
     name_index_release(&g->tensor_index);
@@ -160,31 +162,6 @@ int gguf_check_unchanged(const struct gguf *g, char *err, size_t err_len)
     for (uint32_t i = 0; i <= g->n_more && rc == 0; i++)
         rc = mapped_file_check(&file_at(g, i)->file, file_at(g, i)->name, err, err_len);
     return rc;
-}
-
-/* The file whose mapping has the data, or NULL. */
-static const struct mapped_file *file_of(const struct gguf *g, const void *data)
-{
-    for (uint32_t i = 0; i <= g->n_more; i++)
-        if (mapped_file_holds(&file_at(g, i)->file, data))
-            return &file_at(g, i)->file;
-    return NULL;
-}
-
-void gguf_will_read(const struct gguf *g, const void *data, uint64_t bytes)
-{
-    const struct mapped_file *f = file_of(g, data);
-
-    if (f != NULL)
-        mapped_file_will_read(f, data, bytes);
-}
-
-void gguf_has_read(const struct gguf *g, const void *data, uint64_t bytes)
-{
-    const struct mapped_file *f = file_of(g, data);
-
-    if (f != NULL)
-        mapped_file_has_read(f, data, bytes);
 }
 
 const char *gguf_name(const struct gguf *g)

@@ -57,13 +57,35 @@ struct gguf_kv {
     const uint64_t *index; /* arrays of strings: [count + 1] offsets of elements from `data` */
 };
 
+/* A run of bytes in one of the files. */
+struct gguf_part {
+    uint32_t file;
+    uint64_t offset, bytes;
+    const uint8_t *data; /* set by gguf_open_placed() */
+};
+
+/* How the rows of a tensor are made that no file has as it is: each when it is asked for, so that a
+ * model never lies in memory twice. Rows are counted through all dimensions but the first. Rows
+ * rows_each * k and so on come from the parts n_each * k and so on. `make` may be called by several
+ * threads at once and writes gguf_row_bytes(). One block of memory, freed with mem_free(). */
+struct gguf_recipe {
+    void (*make)(const struct gguf_recipe *r, uint64_t row, uint8_t *to);
+    struct gguf_part *parts; /* [n_parts], in the same block */
+    uint32_t n_parts, n_each;
+    uint64_t rows_each;
+    bool is_in_order; /* row i of n stands in bytes i/n .. (i + 1)/n of its parts */
+    uint64_t id;      /* another one for whatever makes other rows of the same parts */
+};
+
 struct gguf_tensor {
     struct gguf_str name;
     enum block_type type;
     uint32_t n_dims;
     uint64_t dims[GGUF_MAX_DIMS]; /* dims[0] is contiguous (row length); unused ones are 1 */
     uint64_t bytes;
-    const void *data; /* 8-byte aligned, but where gguf_open_placed() was told another offset */
+    const void *data; /* 8-byte aligned, but where gguf_open_placed() was told another offset;
+                       * NULL: rows are made */
+    const struct gguf_recipe *recipe; /* of those, else NULL */
 };
 
 struct gguf;
@@ -80,13 +102,14 @@ int gguf_open_memory(struct gguf **out, const char *name, const void *data, size
 void gguf_close(struct gguf **g);
 
 /* The same for a header in memory whose tensors lie elsewhere: tensor i of it `offset` bytes into
- * file `places[i].file` of `paths`, or, with GGUF_OWN_DATA, behind the header as in any file. They
- * must be whole and not overlap there either. `head` is taken, to be freed with mem_free(), when
- * this succeeds. */
+ * file `places[i].file` of `paths`, or, with GGUF_OWN_DATA, behind the header as in any file, or,
+ * with a recipe, in its parts. They must be whole and not overlap there either. `head` and the
+ * recipes are taken, to be freed with mem_free(), when this succeeds. */
 #define GGUF_OWN_DATA UINT32_MAX
 struct gguf_location {
     uint32_t file;
     uint64_t offset;
+    struct gguf_recipe *recipe; /* or NULL; with one, the others count for nothing */
 };
 struct gguf_placed {
     const char *const *paths;
@@ -97,11 +120,15 @@ struct gguf_placed {
 int gguf_open_placed(struct gguf **out, const char *name, uint8_t *head, size_t bytes,
                      const struct gguf_placed *placed, char *err, size_t err_len);
 
-/* Hints about tensor data of this file: bytes that will be read soon (from the disk, ahead of the
- * reader), and bytes that will not be read again (they leave the process's memory; reading them
- * after all brings them back). Nothing for bytes in memory. Any thread. */
-void gguf_will_read(const struct gguf *g, const void *data, uint64_t bytes);
-void gguf_has_read(const struct gguf *g, const void *data, uint64_t bytes);
+/* A row: its bytes, and where it lies; of a tensor whose rows are made, it is made into `room`. */
+uint64_t gguf_row_bytes(const struct gguf_tensor *t);
+const uint8_t *gguf_row(const struct gguf_tensor *t, uint64_t row, uint8_t *room);
+
+/* Hints about rows first .. first + n - 1 of a tensor: they will be read soon (from the disk, ahead
+ * of the reader), or will not be read again (they leave the process's memory; reading them after
+ * all brings them back). Nothing for bytes in memory. Any thread. */
+void gguf_will_read(const struct gguf *g, const struct gguf_tensor *t, uint64_t first, uint64_t n);
+void gguf_has_read(const struct gguf *g, const struct gguf_tensor *t, uint64_t first, uint64_t n);
 
 /* Path or name as given; of a set, the path of its first part. */
 const char *gguf_name(const struct gguf *g);

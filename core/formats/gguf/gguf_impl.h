@@ -33,6 +33,7 @@ struct gguf {
     uint32_t n_more;
     /* Of the tensors, while they are parsed; NULL: in the file. */
     const struct gguf_location *places;
+    bool owns_recipes; /* of the tensors */
     uint64_t data_at; /* of the tensors' data */
     uint32_t version;
     uint64_t alignment; /* of tensor data: a power of two, 8 .. 65536 */

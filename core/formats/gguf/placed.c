@@ -10,10 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a tensor is, for sorting. */
+/* Where a tensor is, or a part of what it is made from; for sorting. */
 struct spot {
     uint32_t file, tensor;
-    uint64_t offset;
+    uint64_t offset, bytes;
+    const uint8_t **data; /* where to put the address */
 };
 
 static int by_place(const void *a, const void *b)
@@ -25,13 +26,13 @@ static int by_place(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-static int fail_past_end(const struct gguf *in, const struct gguf_tensor *t, uint64_t offset,
-                         char *err, size_t err_len)
+static int fail_past_end(const struct gguf *in, const struct gguf_tensor *t,
+                         const struct spot *spot, char *err, size_t err_len)
 {
     snprintf(err, err_len,
              "%s: tensor '%.*s': %" PRIu64 " bytes at offset %" PRIu64
              " reach past the end of the file, which has %" PRIu64,
-             in->name, (int)t->name.len, t->name.data, t->bytes, offset, in->file.bytes);
+             in->name, (int)t->name.len, t->name.data, spot->bytes, spot->offset, in->file.bytes);
     return ERR_FORMAT;
 }
 
@@ -44,41 +45,68 @@ static int fail_overlap(const struct gguf *in, const struct gguf_tensor *a,
 }
 
 /* Give the tensors of sorted spots their data. */
-static int place_sorted(struct gguf *g, const struct spot *spots, uint32_t n, char *err,
+static int place_sorted(struct gguf *g, const struct spot *spots, size_t n, char *err,
                         size_t err_len)
 {
-    for (uint32_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         struct gguf *in = g->more[spots[i].file];
-        struct gguf_tensor *t = &g->tensors[spots[i].tensor];
-        const struct gguf_tensor *before = i > 0 ? &g->tensors[spots[i - 1].tensor] : NULL;
+        const struct gguf_tensor *t = &g->tensors[spots[i].tensor];
 
-        if (spots[i].offset > in->file.bytes || t->bytes > in->file.bytes - spots[i].offset)
-            return fail_past_end(in, t, spots[i].offset, err, err_len);
-        if (before != NULL && spots[i - 1].file == spots[i].file &&
-            spots[i].offset < spots[i - 1].offset + before->bytes)
-            return fail_overlap(in, before, t, err, err_len);
-        t->data = in->file.base + spots[i].offset;
+        if (spots[i].offset > in->file.bytes || spots[i].bytes > in->file.bytes - spots[i].offset)
+            return fail_past_end(in, t, &spots[i], err, err_len);
+        if (i > 0 && spots[i - 1].file == spots[i].file &&
+            spots[i].offset < spots[i - 1].offset + spots[i - 1].bytes)
+            return fail_overlap(in, &g->tensors[spots[i - 1].tensor], t, err, err_len);
+        *spots[i].data = in->file.base + spots[i].offset;
         in->n_own_tensors++;
     }
     return 0;
 }
 
+/* The spots of tensor i: itself, or the parts that it is made from. */
+static size_t add_spots(struct gguf *g, uint32_t i, const struct gguf_location *place,
+                        struct spot *spots)
+{
+    struct gguf_tensor *t = &g->tensors[i];
+    struct gguf_recipe *r = place->recipe;
+
+    if (r == NULL && place->file == GGUF_OWN_DATA)
+        return 0;
+    if (r == NULL) {
+        spots[0] = (struct spot){place->file, i, place->offset, t->bytes,
+                                 (const uint8_t **)(void *)&t->data};
+        return 1;
+    }
+    for (uint32_t p = 0; p < r->n_parts; p++)
+        spots[p] = (struct spot){r->parts[p].file, i, r->parts[p].offset, r->parts[p].bytes,
+                                 &r->parts[p].data};
+    t->recipe = r;
+    return r->n_parts;
+}
+
+static size_t count_spots(const struct gguf *g, const struct gguf_location *places)
+{
+    size_t n = 1;
+
+    for (uint32_t i = 0; i < g->n_tensors; i++)
+        n += places[i].recipe != NULL ? places[i].recipe->n_parts : 1;
+    return n;
+}
+
 static int place_all(struct gguf *g, const struct gguf_location *places, char *err, size_t err_len)
 {
-    struct spot *spots = mem_calloc((size_t)g->n_tensors + 1, sizeof(*spots));
-    uint32_t n = 0;
+    struct spot *spots = mem_calloc(count_spots(g, places), sizeof(*spots));
+    size_t n = 0;
     int rc;
 
     if (spots == NULL) {
         snprintf(err, err_len, "%s: out of memory", g->name);
         return ERR_NOMEM;
     }
-    for (uint32_t i = 0; i < g->n_tensors; i++) {
-        if (places[i].file == GGUF_OWN_DATA)
-            continue;
-        assert(places[i].file < g->n_more);
-        spots[n++] = (struct spot){places[i].file, i, places[i].offset};
-    }
+    for (uint32_t i = 0; i < g->n_tensors; i++)
+        n += add_spots(g, i, &places[i], spots + n);
+    for (size_t i = 0; i < n; i++)
+        assert(spots[i].file < g->n_more);
     qsort(spots, n, sizeof(*spots), by_place);
     rc = place_sorted(g, spots, n, err, err_len);
     mem_free(spots);
@@ -121,6 +149,7 @@ int gguf_open_placed(struct gguf **out, const char *name, uint8_t *head, size_t 
         gguf_close(&g);
         return rc;
     }
+    g->owns_recipes = true;
     g->owned = head;
     *out = g;
     return 0;

@@ -148,7 +148,8 @@ int gguf_parse_tensors(struct gguf *g, struct cursor *p, uint32_t n)
         rc = cursor_fail(p, ERR_NOMEM, "out of memory");
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         rc = parse_tensor(g, p, i, &extents[n_here]);
-        n_here += g->places == NULL || g->places[i].file == GGUF_OWN_DATA;
+        n_here += g->places == NULL ||
+                  (g->places[i].recipe == NULL && g->places[i].file == GGUF_OWN_DATA);
     }
     g->n_own_tensors = n_here;
     if (rc == 0)

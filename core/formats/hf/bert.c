@@ -1,6 +1,6 @@
 /* core/formats/hf/bert.c - see hf_impl.h: config.json of BertModel, and what sentence-transformers
  * writes beside it. */
-#include "core/formats/hf/hf_impl.h"
+#include "core/formats/hf/config.h"
 
 #include "core/base/err.h"
 #include "core/formats/gguf/write.h"
@@ -9,9 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_SIZE (1u << 20)
-#define MAX_VOCAB (1u << 22)
-#define MAX_LAYERS 1024
 #define MAX_FILE ((size_t)1 << 20)
 #define MODULES "modules.json"
 #define POOLING_FOLDER "1_Pooling"
@@ -22,108 +19,18 @@
 
 enum { MEAN = 1, FIRST = 2 }; /* values of pooling_type */
 
-/* ---- names of tensors ---- */
-
-static const struct {
-    const char *theirs, *ours;
-} whole_model[] = {
-    {"embeddings.word_embeddings.weight", "token_embd.weight"},
-    {"embeddings.position_embeddings.weight", "position_embd.weight"},
-    {"embeddings.token_type_embeddings.weight", "token_types.weight"},
-    {"embeddings.LayerNorm.weight", "token_embd_norm.weight"},
-    {"embeddings.LayerNorm.bias", "token_embd_norm.bias"},
-};
-
-static const struct {
-    const char *theirs, *ours;
-} of_layer[] = {
-    {"attention.self.query", "attn_q"},
-    {"attention.self.key", "attn_k"},
-    {"attention.self.value", "attn_v"},
-    {"attention.output.dense", "attn_output"},
-    {"attention.output.LayerNorm", "attn_output_norm"},
-    {"intermediate.dense", "ffn_up"},
-    {"output.dense", "ffn_down"},
-    {"output.LayerNorm", "layer_output_norm"},
-};
-
-static const char *without_prefix(const char *name)
-{
-    return strncmp(name, "bert.", 5) == 0 ? name + 5 : name;
-}
-
-bool hf_bert_leaves_out(const char *theirs)
-{
-    const char *name = without_prefix(theirs);
-
-    return strcmp(name, "embeddings.position_ids") == 0 || strncmp(name, "pooler.", 7) == 0;
-}
-
-bool hf_bert_name(const char *theirs, char ours[GGUF_MAX_NAME])
-{
-    const char *name = without_prefix(theirs), *dot = strrchr(name, '.');
-    unsigned layer;
-    int n = 0;
-
-    for (size_t i = 0; i < sizeof(whole_model) / sizeof(whole_model[0]); i++)
-        if (strcmp(name, whole_model[i].theirs) == 0) {
-            snprintf(ours, GGUF_MAX_NAME, "%s", whole_model[i].ours);
-            return true;
-        }
-    if (sscanf(name, "encoder.layer.%5u.%n", &layer, &n) != 1 || n == 0)
-        return false;
-    name += n;
-    if (dot < name || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0))
-        return false;
-    for (size_t i = 0; i < sizeof(of_layer) / sizeof(of_layer[0]); i++)
-        if (strlen(of_layer[i].theirs) == (size_t)(dot - name) &&
-            strncmp(name, of_layer[i].theirs, (size_t)(dot - name)) == 0) {
-            snprintf(ours, GGUF_MAX_NAME, "blk.%u.%s%s", layer, of_layer[i].ours, dot);
-            return true;
-        }
-    return false;
-}
-
 /* ---- config.json ---- */
-
-/* Absent, or the one value that is computed here. */
-static int check_text(const struct hf_folder *f, const char *name, const char *only)
-{
-    const char *found = hf_text(f->config, name);
-    char shown[32];
-
-    if (found == NULL && hf_member(f->config, name) == NULL)
-        return 0;
-    if (found != NULL && strcmp(found, only) == 0)
-        return 0;
-    return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG, "'%s' is '%s', but only %s is supported", name,
-                   found != NULL ? hf_printable(shown, sizeof(shown), found) : "?", only);
-}
-
-static int check_false(const struct hf_folder *f, const char *name)
-{
-    bool v = false;
-    const int rc = hf_bool(f, HF_CONFIG, f->config, name, &v);
-
-    return rc < 0 || !v ? rc
-                        : hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
-                                  "'%s' is true, which is not supported", name);
-}
 
 static int check_neutral(const struct hf_folder *f)
 {
-    int rc = check_text(f, "hidden_act", "gelu");
+    int rc = hf_only_text(f, "hidden_act", "gelu");
 
     if (rc == 0)
-        rc = check_text(f, "position_embedding_type", "absolute");
+        rc = hf_only_text(f, "position_embedding_type", "absolute");
     if (rc == 0)
-        rc = check_false(f, "is_decoder");
+        rc = hf_only_bool(f, "is_decoder", false);
     if (rc == 0)
-        rc = check_false(f, "add_cross_attention");
-    if (rc == 0 && hf_member(f->config, "quantization_config") != NULL)
-        rc = hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
-                     "the weights are quantised ('quantization_config'), but only F32, F16 and "
-                     "BF16 are supported in safetensors");
+        rc = hf_only_bool(f, "add_cross_attention", false);
     return rc;
 }
 
@@ -133,13 +40,13 @@ static int add_sizes(struct hf_folder *f)
         const char *name, *key;
         uint32_t most;
     } sizes[] = {
-        {"hidden_size", "bert.embedding_length", MAX_SIZE},
-        {"intermediate_size", "bert.feed_forward_length", MAX_SIZE},
-        {"num_hidden_layers", "bert.block_count", MAX_LAYERS},
-        {"num_attention_heads", "bert.attention.head_count", MAX_SIZE},
-        {"max_position_embeddings", "bert.context_length", MAX_SIZE},
-        {"type_vocab_size", "tokenizer.ggml.token_type_count", MAX_SIZE},
-        {"vocab_size", NULL, MAX_VOCAB},
+        {"hidden_size", "bert.embedding_length", HF_MAX_SIZE},
+        {"intermediate_size", "bert.feed_forward_length", HF_MAX_SIZE},
+        {"num_hidden_layers", "bert.block_count", HF_MAX_LAYERS},
+        {"num_attention_heads", "bert.attention.head_count", HF_MAX_SIZE},
+        {"max_position_embeddings", "bert.context_length", HF_MAX_SIZE},
+        {"type_vocab_size", "tokenizer.ggml.token_type_count", HF_MAX_SIZE},
+        {"vocab_size", NULL, HF_MAX_VOCAB},
     };
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -154,6 +61,8 @@ static int add_sizes(struct hf_folder *f)
             gguf_writer_u32(f->w, sizes[i].key, v);
         else
             f->n_vocab = v;
+        if (strcmp(sizes[i].name, "num_hidden_layers") == 0)
+            f->n_layer = v;
     }
     return 0;
 }

@@ -1,33 +1,16 @@
-/* core/formats/hf/config_json.c - see hf_impl.h. */
-#include "core/formats/hf/hf_impl.h"
+/* core/formats/hf/config_json.c - see config.h: what most classes have. */
+#include "core/formats/hf/config.h"
 
 #include "core/base/err.h"
+#include "core/base/mem.h"
 #include "core/formats/gguf/write.h"
-#include "core/formats/hf_folder.h"
+#include "core/formats/hf/classes.h"
+#include "core/formats/hf/hf_impl.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_SIZE (1u << 20)
-#define MAX_VOCAB (1u << 22)
-#define MAX_LAYERS 1024
-#define MAX_CONTEXT (1u << 30)
-
-static const struct {
-    const char *class, *arch;
-    uint32_t head_dim; /* when the file has none; 0: an equal share of the embedding */
-} known[] = {
-    {"LlamaForCausalLM", "llama", 0},
-    {"Qwen2ForCausalLM", "qwen2", 0},
-    {"Qwen3ForCausalLM", "qwen3", 128},
-    {"BertModel", "bert", 0},
-};
-
-struct sizes {
-    uint32_t n_embd, n_ff, n_head, n_kv_head, head_dim, n_ctx;
-    double eps, rope_base;
-};
+/* ---- keys ---- */
 
 static const char *key(const struct hf_folder *f, const char *suffix, char name[GGUF_MAX_NAME])
 {
@@ -35,21 +18,110 @@ static const char *key(const struct hf_folder *f, const char *suffix, char name[
     return name;
 }
 
-static void add_u32(struct hf_folder *f, const char *suffix, uint32_t v)
+void hf_key_u32(struct hf_folder *f, const char *suffix, uint32_t v)
 {
     char name[GGUF_MAX_NAME];
 
     gguf_writer_u32(f->w, key(f, suffix, name), v);
 }
 
-static void add_f32(struct hf_folder *f, const char *suffix, double v)
+void hf_key_f32(struct hf_folder *f, const char *suffix, double v)
 {
     char name[GGUF_MAX_NAME];
 
     gguf_writer_f32(f->w, key(f, suffix, name), (float)v);
 }
 
-static int find_arch(struct hf_folder *f, uint32_t *head_dim)
+void hf_key_bool(struct hf_folder *f, const char *suffix, bool v)
+{
+    char name[GGUF_MAX_NAME];
+
+    gguf_writer_bool(f->w, key(f, suffix, name), v);
+}
+
+void hf_key_text(struct hf_folder *f, const char *suffix, const char *v)
+{
+    char name[GGUF_MAX_NAME];
+
+    gguf_writer_str(f->w, key(f, suffix, name), v);
+}
+
+int hf_need_key(struct hf_folder *f, const char *name, uint32_t most, const char *suffix)
+{
+    uint32_t v = 0;
+    const int rc = hf_u32(f, HF_CONFIG, f->config, name, 1, most, &v);
+
+    if (rc == 0 && v == 0)
+        return hf_fail(f, ERR_FORMAT, HF_CONFIG, "'%s' is missing", name);
+    if (rc == 0)
+        hf_key_u32(f, suffix, v);
+    return rc;
+}
+
+int hf_number_key(struct hf_folder *f, const char *name, const char *suffix)
+{
+    double v = 0.0;
+    const int rc = hf_positive(f, HF_CONFIG, f->config, name, &v);
+
+    if (rc == 0 && v > 0.0)
+        hf_key_f32(f, suffix, v);
+    return rc;
+}
+
+/* ---- settings of which one value is computed ---- */
+
+int hf_only_bool(const struct hf_folder *f, const char *name, bool only)
+{
+    bool v = only;
+    const int rc = hf_bool(f, HF_CONFIG, f->config, name, &v);
+
+    return rc < 0 || v == only
+               ? rc
+               : hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG, "'%s' is %s, which is not supported", name,
+                         v ? "true" : "false");
+}
+
+int hf_only_text(const struct hf_folder *f, const char *name, const char *only)
+{
+    const char *found = hf_text(f->config, name);
+    char shown[32];
+
+    if (found == NULL && hf_member(f->config, name) == NULL)
+        return 0;
+    if (found != NULL && strcmp(found, only) == 0)
+        return 0;
+    return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG, "'%s' is '%s', but only %s is supported", name,
+                   found != NULL ? hf_printable(shown, sizeof(shown), found) : "?", only);
+}
+
+int hf_only_number(const struct hf_folder *f, const char *name, double only)
+{
+    const cJSON *m = hf_member(f->config, name);
+
+    if (m == NULL || (cJSON_IsNumber(m) && m->valuedouble == only))
+        return 0;
+    return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG, "'%s' is %g, but only %g is supported", name,
+                   cJSON_IsNumber(m) ? m->valuedouble : 0.0, only);
+}
+
+const cJSON *hf_any_member(const struct hf_folder *f, const char *names, char name[64])
+{
+    while (*names != '\0') {
+        const size_t n = strcspn(names, ",");
+        const cJSON *m;
+
+        snprintf(name, 64, "%.*s", (int)n, names);
+        m = hf_member(f->config, name);
+        if (m != NULL)
+            return m;
+        names += n + (names[n] == ',');
+    }
+    return NULL;
+}
+
+/* ---- the class ---- */
+
+static int find_class(struct hf_folder *f)
 {
     const cJSON *list = hf_member(f->config, "architectures");
     const char *class = cJSON_GetStringValue(cJSON_GetArrayItem(list, 0));
@@ -57,232 +129,211 @@ static int find_arch(struct hf_folder *f, uint32_t *head_dim)
 
     if (class == NULL)
         return hf_fail(f, ERR_FORMAT, HF_CONFIG, "'architectures' names none");
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-        if (strcmp(class, known[i].class) == 0) {
-            f->arch = known[i].arch;
-            *head_dim = known[i].head_dim;
-            return 0;
-        }
+    f->class = hf_class_find(class);
+    if (f->class != NULL) {
+        f->arch = f->class->arch;
+        return 0;
+    }
     return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
-                   "architecture '%s' is not supported (LlamaForCausalLM, Qwen2ForCausalLM, "
-                   "Qwen3ForCausalLM and BertModel are, and more as GGUF files)",
+                   "architecture '%s' is not supported (README.md lists those that are, and "
+                   "more as GGUF files)",
                    hf_printable(shown, sizeof(shown), class));
+}
+
+/* Is the text one of several with commas between? */
+static bool is_one_of(const char *text, const char *list)
+{
+    const size_t n = strlen(text);
+
+    while (*list != '\0') {
+        const size_t here = strcspn(list, ",");
+
+        if (here == n && strncmp(list, text, n) == 0)
+            return true;
+        list += here + (list[here] == ',');
+    }
+    return false;
 }
 
 /* What is not computed here must be off. */
 static int check_neutral(struct hf_folder *f)
 {
-    const char *act = hf_text(f->config, "hidden_act");
-    double rotated = 1.0;
-    bool has_window = false, interleaved = false;
-    char shown[32];
-    int rc = hf_positive(f, HF_CONFIG, f->config, "partial_rotary_factor", &rotated);
+    char name[64], shown[32];
+    const cJSON *m =
+        hf_any_member(f, "hidden_activation,hidden_act,activation_function,activation", name);
+    const char *act = cJSON_GetStringValue(m);
+    int rc = hf_only_bool(f, "use_sliding_window", false);
 
     if (rc == 0)
-        rc = hf_bool(f, HF_CONFIG, f->config, "use_sliding_window", &has_window);
+        rc = hf_only_bool(f, "rope_interleaved", false);
     if (rc == 0)
-        rc = hf_bool(f, HF_CONFIG, f->config, "rope_interleaved", &interleaved);
-    if (rc < 0)
-        return rc;
-    if (hf_member(f->config, "quantization_config") != NULL)
-        return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
-                       "the weights are quantised ('quantization_config'), but only F32, F16 and "
-                       "BF16 are supported in safetensors");
-    if (act != NULL && strcmp(act, "silu") != 0)
-        return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
-                       "'hidden_act' is '%s', but only silu is supported",
-                       hf_printable(shown, sizeof(shown), act));
-    if (rotated != 1.0)
-        return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
-                       "'partial_rotary_factor' is %g, but only 1 is supported", rotated);
-    if (has_window || interleaved)
-        return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG, "'%s' is true, which is not supported",
-                       has_window ? "use_sliding_window" : "rope_interleaved");
-    return 0;
-}
-
-/* ---- rope ---- */
-
-struct scaling {
-    double factor, low, high, attention, fast, slow;
-    uint32_t n_ctx_orig;
-};
-
-/* Llama 3.1's: long waves are divided by the factor, short ones are not, and between them it is a
- * mixture of both. */
-static void add_llama3(struct hf_folder *f, const struct sizes *s, const struct scaling *r)
-{
-    const double orig = r->n_ctx_orig;
-
-    f->n_divisors = f->n_rot / 2;
-    for (uint32_t i = 0; i < f->n_divisors; i++) {
-        const double wave = 2.0 * M_PI * pow(s->rope_base, 2.0 * i / f->n_rot);
-        const double mix = (orig / wave - r->low) / (r->high - r->low);
-
-        if (wave < orig / r->high)
-            f->divisors[i] = 1.0f;
-        else if (wave > orig / r->low)
-            f->divisors[i] = (float)r->factor;
-        else
-            f->divisors[i] = (float)(1.0 / ((1.0 - mix) / r->factor + mix));
-    }
-}
-
-static void add_scaled(struct hf_folder *f, const char *type, const struct scaling *r)
-{
-    char name[GGUF_MAX_NAME];
-
-    gguf_writer_str(f->w, key(f, "rope.scaling.type", name), type);
-    add_f32(f, "rope.scaling.factor", r->factor);
-}
-
-static void add_yarn(struct hf_folder *f, const struct scaling *r)
-{
-    const double usual = r->factor > 1.0 ? 0.1 * log(r->factor) + 1.0 : 1.0;
-
-    add_scaled(f, "yarn", r);
-    add_u32(f, "rope.scaling.original_context_length", r->n_ctx_orig);
-    add_f32(f, "rope.scaling.yarn_beta_fast", r->fast);
-    add_f32(f, "rope.scaling.yarn_beta_slow", r->slow);
-    if (r->attention > 0.0)
-        add_f32(f, "rope.scaling.attn_factor", r->attention / usual);
-}
-
-static int read_scaling(struct hf_folder *f, const cJSON *o, struct scaling *r)
-{
-    const struct {
-        const char *name;
-        double *v;
-    } numbers[] = {
-        {"factor", &r->factor},           {"low_freq_factor", &r->low},
-        {"high_freq_factor", &r->high},   {"attention_factor", &r->attention},
-        {"beta_fast", &r->fast},          {"beta_slow", &r->slow},
-    };
-    int rc = hf_u32(f, HF_CONFIG, o, "original_max_position_embeddings", 1, MAX_CONTEXT,
-                    &r->n_ctx_orig);
-
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]) && rc == 0; i++)
-        rc = hf_positive(f, HF_CONFIG, o, numbers[i].name, numbers[i].v);
-    if (rc == 0 && (hf_member(o, "mscale") != NULL || hf_member(o, "mscale_all_dim") != NULL))
-        return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG, "'mscale' of rope is not supported");
-    if (rc == 0 && !(r->high > r->low))
-        return hf_fail(f, ERR_FORMAT, HF_CONFIG,
-                       "'high_freq_factor' of rope is %g, but must be above 'low_freq_factor', %g",
-                       r->high, r->low);
+        rc = hf_only_bool(f, "add_cross_attention", false);
+    if (rc == 0 && m != NULL && (act == NULL || !is_one_of(act, f->class->acts)))
+        return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG, "'%s' is '%s', but only %s is supported",
+                       name, act != NULL ? hf_printable(shown, sizeof(shown), act) : "?",
+                       f->class->acts);
     return rc;
-}
-
-static int add_scaling(struct hf_folder *f, const struct sizes *s, const cJSON *o)
-{
-    struct scaling r = {1.0, 1.0, 4.0, 0.0, 32.0, 1.0, s->n_ctx};
-    const char *type = hf_text(o, "rope_type");
-    char shown[32];
-    int rc = 0;
-
-    type = type != NULL ? type : hf_text(o, "type");
-    if (type == NULL)
-        type = "default";
-    if (strcmp(type, "default") == 0)
-        return 0;
-    rc = read_scaling(f, o, &r);
-    if (rc < 0)
-        return rc;
-    if (strcmp(type, "linear") == 0)
-        add_scaled(f, type, &r);
-    else if (strcmp(type, "yarn") == 0)
-        add_yarn(f, &r);
-    else if (strcmp(type, "llama3") == 0)
-        add_llama3(f, s, &r);
-    else
-        return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
-                       "scaling '%s' of rope is not supported (default, linear, yarn and llama3 "
-                       "are)",
-                       hf_printable(shown, sizeof(shown), type));
-    return 0;
-}
-
-static int add_rope(struct hf_folder *f, struct sizes *s)
-{
-    const cJSON *newer = hf_member(f->config, "rope_parameters");
-    const cJSON *scaling = newer != NULL ? newer : hf_member(f->config, "rope_scaling");
-    char name[GGUF_MAX_NAME];
-    int rc = hf_positive(f, HF_CONFIG, f->config, "rope_theta", &s->rope_base);
-
-    if (rc == 0)
-        rc = hf_positive(f, HF_CONFIG, newer, "rope_theta", &s->rope_base);
-    if (rc < 0)
-        return rc;
-    add_f32(f, "rope.freq_base", s->rope_base);
-    add_u32(f, "rope.dimension_count", f->n_rot);
-    /* Llama's own files have the rows of queries and keys in another order than these. */
-    gguf_writer_bool(f->w, key(f, "rope.halves", name), true);
-    return scaling != NULL ? add_scaling(f, s, scaling) : 0;
 }
 
 /* ---- sizes ---- */
 
-static int read_sizes(struct hf_folder *f, struct sizes *s)
+/* The first of the names that is there, in *v; *v stays 0 when none is and it may miss. */
+static int read_size(struct hf_folder *f, const char *names, uint32_t most, bool may_miss,
+                     uint32_t *v)
 {
+    char name[64];
+
+    if (hf_any_member(f, names, name) != NULL)
+        return hf_u32(f, HF_CONFIG, f->config, name, 1, most, v);
+    if (*v == 0 && !may_miss)
+        return hf_fail(f, ERR_FORMAT, HF_CONFIG, "'%.*s' is missing", (int)strcspn(names, ","),
+                       names);
+    return 0;
+}
+
+static int read_sizes(struct hf_folder *f)
+{
+    const uint32_t flags = f->class->flags;
     const struct {
-        const char *name;
+        const char *names;
         uint32_t most, *v;
         bool may_miss;
-    } numbers[] = {
-        {"hidden_size", MAX_SIZE, &s->n_embd, false},
-        {"intermediate_size", MAX_SIZE, &s->n_ff, false},
-        {"num_hidden_layers", MAX_LAYERS, &f->n_layer, false},
-        {"num_attention_heads", MAX_SIZE, &s->n_head, false},
-        {"num_key_value_heads", MAX_SIZE, &s->n_kv_head, true},
-        {"head_dim", 2 * HF_MAX_HEAD, &s->head_dim, true},
-        {"max_position_embeddings", MAX_CONTEXT, &s->n_ctx, false},
-        {"vocab_size", MAX_VOCAB, &f->n_vocab, false},
+    } sizes[] = {
+        {"hidden_size,n_embd", HF_MAX_SIZE, &f->n_embd, false},
+        {"intermediate_size,n_inner,ffn_hidden_size", HF_MAX_SIZE, &f->n_ff,
+         (flags & (HF_WIDE_FF | HF_EXPERTS)) != 0},
+        {"num_hidden_layers,n_layer,num_layers", HF_MAX_LAYERS, &f->n_layer, false},
+        {"num_attention_heads,n_head", HF_MAX_SIZE, &f->n_head, false},
+        {"num_key_value_heads", HF_MAX_SIZE, &f->n_kv_head, true},
+        {"head_dim", 2 * HF_MAX_HEAD, &f->head_dim, true},
+        {"max_position_embeddings,n_positions", HF_MAX_CONTEXT, &f->n_ctx, false},
+        {"vocab_size", HF_MAX_VOCAB, &f->n_vocab, false},
     };
 
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        const int rc = hf_u32(f, HF_CONFIG, f->config, numbers[i].name, 1, numbers[i].most,
-                              numbers[i].v);
+    f->head_dim = f->class->head_dim;
+    f->n_ctx = f->class->n_ctx;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        const int rc = read_size(f, sizes[i].names, sizes[i].most, sizes[i].may_miss, sizes[i].v);
 
         if (rc < 0)
             return rc;
-        if (*numbers[i].v == 0 && !numbers[i].may_miss)
-            return hf_fail(f, ERR_FORMAT, HF_CONFIG, "'%s' is missing", numbers[i].name);
     }
-    if (s->n_kv_head == 0)
-        s->n_kv_head = s->n_head;
-    if (s->head_dim == 0)
-        s->head_dim = s->n_embd / s->n_head;
-    if (s->head_dim < 2 || s->head_dim > 2 * HF_MAX_HEAD || s->head_dim % 2 != 0)
+    f->n_kv_head = f->n_kv_head == 0 ? f->n_head : f->n_kv_head;
+    f->head_dim = f->head_dim == 0 ? f->n_embd / f->n_head : f->head_dim;
+    f->n_ff = f->n_ff == 0 ? 4 * f->n_embd : f->n_ff;
+    if (f->head_dim < 2 || f->head_dim > 2 * HF_MAX_HEAD || f->head_dim % 2 != 0)
         return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG, "heads of %u numbers are not supported",
-                       s->head_dim);
-    f->n_rot = s->head_dim;
-    return hf_positive(f, HF_CONFIG, f->config, "rms_norm_eps", &s->eps);
+                       f->head_dim);
+    f->is_tied = (flags & HF_TIED) != 0;
+    return hf_bool(f, HF_CONFIG, f->config, "tie_word_embeddings", &f->is_tied);
+}
+
+static int add_sizes(struct hf_folder *f)
+{
+    static const char eps_names[] = "rms_norm_eps,layer_norm_eps,layer_norm_epsilon,norm_epsilon";
+    double eps = f->class->eps > 0.0 ? f->class->eps : 1e-6;
+    char name[64];
+    int rc = 0;
+
+    if (hf_any_member(f, eps_names, name) != NULL)
+        rc = hf_positive(f, HF_CONFIG, f->config, name, &eps);
+    gguf_writer_str(f->w, "general.architecture", f->arch);
+    hf_key_u32(f, "block_count", f->n_layer);
+    hf_key_u32(f, "context_length", f->n_ctx);
+    hf_key_u32(f, "embedding_length", f->n_embd);
+    hf_key_u32(f, "feed_forward_length", f->n_ff);
+    hf_key_u32(f, "attention.head_count", f->n_head);
+    hf_key_f32(f,
+               (f->class->flags & HF_LAYER_NORM) != 0 ? "attention.layer_norm_epsilon"
+                                                      : "attention.layer_norm_rms_epsilon",
+               eps);
+    return rc;
+}
+
+/* Keys that `more` may have changed. */
+static void add_heads(struct hf_folder *f)
+{
+    hf_key_u32(f, "attention.head_count_kv", f->n_kv_head);
+    if (strcmp(f->arch, "deepseek2") == 0)
+        return;
+    hf_key_u32(f, "attention.key_length", f->head_dim);
+    hf_key_u32(f, "attention.value_length", f->head_dim);
+}
+
+/* ---- windows ---- */
+
+/* layer_types, one for each layer, as yes and no. */
+static int add_layer_types(struct hf_folder *f, const cJSON *list, bool has_window)
+{
+    int32_t *yes = mem_calloc(f->n_layer, sizeof(*yes));
+    char name[GGUF_MAX_NAME], shown[32];
+    const cJSON *m;
+    uint32_t i = 0;
+    int rc = yes != NULL ? 0 : hf_fail(f, ERR_NOMEM, HF_CONFIG, "out of memory");
+
+    if (rc == 0 && (uint32_t)cJSON_GetArraySize(list) != f->n_layer)
+        rc = hf_fail(f, ERR_FORMAT, HF_CONFIG, "'layer_types' has %d elements for %u layers",
+                     cJSON_GetArraySize(list), f->n_layer);
+    cJSON_ArrayForEach(m, list)
+    {
+        const char *type = cJSON_GetStringValue(m);
+
+        if (rc < 0)
+            break;
+        yes[i] = type != NULL && strcmp(type, "sliding_attention") == 0;
+        if (type == NULL || (yes[i] == 0 && strcmp(type, "full_attention") != 0) ||
+            (yes[i] != 0 && !has_window))
+            rc = hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
+                         "'layer_types' has '%s', which is not "
+                         "supported here",
+                         hf_printable(shown, sizeof(shown), type ? type : "?"));
+        i++;
+    }
+    if (rc == 0 && has_window)
+        gguf_writer_i32_array(f->w, key(f, "attention.sliding_window_pattern", name), yes,
+                              f->n_layer);
+    mem_free(yes);
+    return rc;
+}
+
+static int add_window(struct hf_folder *f)
+{
+    const cJSON *types = hf_member(f->config, "layer_types");
+    uint32_t window = 0, period = 0;
+    int rc = 0;
+
+    if ((f->class->flags & HF_WINDOW) == 0)
+        return types != NULL ? add_layer_types(f, types, false) : 0;
+    rc = hf_u32(f, HF_CONFIG, f->config, "sliding_window", 0, HF_MAX_CONTEXT, &window);
+    if (rc == 0)
+        rc = hf_u32(f, HF_CONFIG, f->config, "sliding_window_pattern", 0, HF_MAX_LAYERS, &period);
+    if (rc < 0)
+        return rc;
+    hf_key_u32(f, "attention.sliding_window", window);
+    if (types != NULL)
+        return add_layer_types(f, types, true);
+    if (period > 0)
+        hf_key_u32(f, "attention.sliding_window_pattern", period);
+    return 0;
 }
 
 int hf_config_add(struct hf_folder *f)
 {
-    struct sizes s = {.eps = 1e-6, .rope_base = 10000.0};
-    int rc = find_arch(f, &s.head_dim);
+    int rc = find_class(f);
 
-    f->is_bert = rc == 0 && strcmp(f->arch, "bert") == 0;
-    if (f->is_bert)
-        return hf_bert_add(f);
+    if (rc == 0 && f->class->config != NULL)
+        return f->class->config(f);
     if (rc == 0)
         rc = check_neutral(f);
     if (rc == 0)
-        rc = read_sizes(f, &s);
+        rc = read_sizes(f);
     if (rc == 0)
-        rc = hf_bool(f, HF_CONFIG, f->config, "tie_word_embeddings", &f->is_tied);
-    if (rc < 0)
-        return rc;
-    gguf_writer_str(f->w, "general.architecture", f->arch);
-    add_u32(f, "block_count", f->n_layer);
-    add_u32(f, "context_length", s.n_ctx);
-    add_u32(f, "embedding_length", s.n_embd);
-    add_u32(f, "feed_forward_length", s.n_ff);
-    add_u32(f, "attention.head_count", s.n_head);
-    add_u32(f, "attention.head_count_kv", s.n_kv_head);
-    add_u32(f, "attention.key_length", s.head_dim);
-    add_u32(f, "attention.value_length", s.head_dim);
-    add_f32(f, "attention.layer_norm_rms_epsilon", s.eps);
-    return add_rope(f, &s);
+        rc = add_sizes(f);
+    if (rc == 0 && f->class->more != NULL)
+        rc = f->class->more(f);
+    if (rc == 0)
+        add_heads(f);
+    if (rc == 0 && (f->class->flags & HF_NO_ROPE) == 0)
+        rc = hf_rope_add(f);
+    return rc == 0 ? add_window(f) : rc;
 }

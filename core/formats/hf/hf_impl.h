@@ -1,7 +1,7 @@
 /* core/formats/hf/hf_impl.h - the parts of a model folder (hf_folder.h) as keys of a GGUF header.
  *
- * config.json: Llama, Qwen2, Qwen3 and BERT. A setting that would change the arithmetic in a way
- * that is not computed here is refused, not ignored.
+ * config.json: the classes of classes.h. A setting that would change the arithmetic in a way that
+ * is not computed here is refused, not ignored (config.h).
  *
  * tokenizer.json: byte-level BPE, whose pretokenizer is recognised by its patterns and named as in
  * GGUF files; SentencePiece's BPE with byte fallback, whose merges become scores; WordPiece with
@@ -24,12 +24,6 @@ struct hf_folder;
 
 /* config.json: adds the keys to the writer, and fills what the folder knows of its model. */
 int hf_config_add(struct hf_folder *f);
-
-/* The same for BertModel, with the pooling that sentence-transformers writes beside it. */
-int hf_bert_add(struct hf_folder *f);
-/* The name of a tensor of BertModel in GGUF files; those that take no part are left out. */
-bool hf_bert_name(const char *theirs, char ours[GGUF_MAX_NAME]);
-bool hf_bert_leaves_out(const char *theirs);
 
 /* tokenizer.json and the chat template: adds the keys to the writer; after hf_config_add(). */
 int hf_tokenizer_add(struct hf_folder *f);

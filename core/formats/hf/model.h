@@ -1,7 +1,9 @@
 /* core/formats/hf/model.h - a folder with config.json and *.safetensors, opened as if it were GGUF.
  *
  * The header that a GGUF file of the model would have is made in memory; the tensors stay where
- * they are, in the mapped safetensors files. Names become GGUF's; types are F32, F16 and BF16.
+ * they are, in the mapped safetensors files, and what GGUF has otherwise is made row by row when
+ * the model is packed (recipe.h). Names become GGUF's; types are F32, F16, BF16 and what quant.h
+ * says.
  *
  * Thread: the one that loads.
  * Memory: the handle's, see gguf.h.

@@ -5,18 +5,44 @@
 
 #include <string.h>
 
+#define MAX_STEPS 8
+
+/* Steps that are no pattern of the file's. */
+#define GPT2 "ByteLevel" /* GPT-2's pattern */
+#define DIGIT "Digits one by one"
+#define DIGITS "Digits"
+#define MARKS "Punctuation"
+
 #define ANY_CASE "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define WORD "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
-#define REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define SPACES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACES
+#define CASED(end)                                                                                 \
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"     \
+    "+" end "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}"   \
+            "\\p{M}]*" end
+#define CASED_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES
+#define LLAMA3 ANY_CASE "|" WORD "|\\p{N}{1,3}" REST
+#define O200K CASED("(?i:'s|'t|'re|'ve|'m|'ll|'d)?") "|\\p{N}{1,3}" CASED_REST
+#define DEEPSEEK3                                                                                  \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?"           \
+    "[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|" SPACES
 
 static const struct {
-    const char *pattern;
-    bool whole_words;
     const char *name;
+    bool whole_words; /* "ignore_merges" */
+    const char *steps[MAX_STEPS + 1];
 } known[] = {
-    {ANY_CASE "|" WORD "|\\p{N}{1,3}" REST, true, "llama-bpe"},
-    {ANY_CASE "|" WORD "|\\p{N}{1,3}" REST, false, "smaug-bpe"}, /* the same, merging all */
-    {ANY_CASE "|" WORD "|\\p{N}" REST, false, "qwen2"},
+    {"gpt-2", false, {GPT2}},
+    {"smollm", false, {DIGIT, GPT2}},
+    {"falcon", false, {MARKS, GPT2, DIGITS, "[0-9][0-9][0-9]"}},
+    {"llama-bpe", true, {LLAMA3}},
+    {"smaug-bpe", false, {LLAMA3}}, /* the same, merging all */
+    {"qwen2", false, {ANY_CASE "|" WORD "|\\p{N}" REST}},
+    {"tekken", true, {CASED("") "|\\p{N}" CASED_REST}},
+    {"gpt-4o", false, {O200K}},
+    {"granite-embed-multi-97m", true, {O200K}}, /* the same, with whole words */
+    {"deepseek-v3", false, {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK3}},
 };
 
 static bool has_type(const cJSON *step, const char *type)
@@ -26,49 +52,75 @@ static bool has_type(const cJSON *step, const char *type)
     return found != NULL && strcmp(found, type) == 0;
 }
 
-/* Bytes become letters; with `cuts`, GPT-2's pattern cuts words before. */
-static bool is_byte_level(const cJSON *step, bool cuts)
+static bool is_true(const cJSON *step, const char *name)
+{
+    return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(step, name));
+}
+
+static bool has_behavior(const cJSON *step, const char *behavior)
+{
+    const char *found = hf_text(step, "behavior");
+
+    return found != NULL && strcmp(found, behavior) == 0;
+}
+
+/* What a step cuts by: one of the names above, the pattern whose matches, and what is between
+ * them, are the words; or NULL, when it is none that is known. "": by nothing. */
+static const char *cut_of(const cJSON *step)
 {
     const cJSON *regex = cJSON_GetObjectItemCaseSensitive(step, "use_regex");
 
-    return has_type(step, "ByteLevel") &&
-           !cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(step, "add_prefix_space")) &&
-           cuts == !cJSON_IsFalse(regex);
-}
-
-/* The pattern whose matches, and what is between them, are the words. */
-static const char *pattern_of(const cJSON *step)
-{
-    const char *behavior = hf_text(step, "behavior");
-
-    if (!has_type(step, "Split") || behavior == NULL || strcmp(behavior, "Isolated") != 0 ||
-        cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(step, "invert")))
+    if (has_type(step, "ByteLevel") && !is_true(step, "add_prefix_space"))
+        return cJSON_IsFalse(regex) ? "" : GPT2;
+    if (has_type(step, "Digits"))
+        return is_true(step, "individual_digits") ? DIGIT : DIGITS;
+    if (has_type(step, "Punctuation"))
+        return has_behavior(step, "Contiguous") ? MARKS : NULL;
+    if (!has_type(step, "Split") || !has_behavior(step, "Isolated") || is_true(step, "invert"))
         return NULL;
     return hf_text(cJSON_GetObjectItemCaseSensitive(step, "pattern"), "Regex");
 }
 
-static const char *name_of(const cJSON *first, bool whole_words)
+/* The cuts of all steps; false: there is one that is not known, or too many. *turns: do bytes
+ * become letters on the way? */
+static bool list_cuts(const cJSON *first, bool is_list, const char *cuts[MAX_STEPS + 1],
+                      bool *turns)
 {
-    const char *pattern = pattern_of(first);
+    size_t n = 0;
 
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]) && pattern != NULL; i++)
-        if (strcmp(pattern, known[i].pattern) == 0 && whole_words == known[i].whole_words)
-            return known[i].name;
-    return NULL;
+    for (const cJSON *step = first; step != NULL; step = is_list ? step->next : NULL) {
+        const char *cut = cut_of(step);
+
+        if (cut == NULL || n == MAX_STEPS)
+            return false;
+        *turns |= has_type(step, "ByteLevel");
+        if (cut[0] != '\0')
+            cuts[n++] = cut;
+    }
+    cuts[n] = NULL;
+    return true;
+}
+
+static bool same_cuts(const char *const a[], const char *const b[])
+{
+    size_t i = 0;
+
+    while (a[i] != NULL && b[i] != NULL && strcmp(a[i], b[i]) == 0)
+        i++;
+    return a[i] == NULL && b[i] == NULL;
 }
 
 const char *hf_pretokenizer_name(const cJSON *pre_tokenizer, bool whole_words)
 {
     const cJSON *steps = cJSON_GetObjectItemCaseSensitive(pre_tokenizer, "pretokenizers");
     const bool is_list = has_type(pre_tokenizer, "Sequence") && cJSON_IsArray(steps);
-    const cJSON *first = is_list ? cJSON_GetArrayItem(steps, 0) : pre_tokenizer;
-    const int n = is_list ? cJSON_GetArraySize(steps) : 1;
-    const cJSON *second = n == 2 ? cJSON_GetArrayItem(steps, 1) : NULL;
+    const char *cuts[MAX_STEPS + 1];
+    bool turns = false;
 
-    if (n == 1 && is_byte_level(first, true) && !whole_words)
-        return "gpt-2";
-    if (n == 2 && has_type(first, "Digits") && is_byte_level(second, true) && !whole_words &&
-        cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(first, "individual_digits")))
-        return "smollm";
-    return n == 2 && is_byte_level(second, false) ? name_of(first, whole_words) : NULL;
+    if (!list_cuts(is_list ? steps->child : pre_tokenizer, is_list, cuts, &turns) || !turns)
+        return NULL;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (same_cuts(cuts, known[i].steps) && whole_words == known[i].whole_words)
+            return known[i].name;
+    return NULL;
 }

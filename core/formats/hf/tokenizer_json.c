@@ -13,17 +13,21 @@
 
 enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
 
+#define META "\xE2\x96\x81" /* U+2581, SentencePiece's way to write a space */
+
 struct vocab {
     struct hf_folder *f;
     const cJSON *model;
     uint32_t n;
     struct gguf_str *names; /* [n + 1]; data NULL: no token has this id */
     int32_t *types;
-    char (*pads)[16];       /* [n] names of those */
-    float *scores;          /* SentencePiece only */
-    uint32_t *by_name;      /* [n] ids in the order of their names; SentencePiece only */
+    int32_t *sides; /* [n] what added tokens ask of the text around them */
+    bool has_sides;
+    char (*pads)[16];  /* [n] names of those */
+    float *scores;     /* SentencePiece only */
+    uint32_t *by_name; /* [n] ids in the order of their names; SentencePiece only */
     struct gguf_str *merges;
-    char **joined;          /* [n_merges] where the file has pairs, their text; else NULL */
+    char **joined; /* [n_merges] where the file has pairs, their text; else NULL */
     size_t n_merges;
     bool is_spm;
 };
@@ -106,18 +110,16 @@ static int read_pieces(struct vocab *v)
     return 0;
 }
 
-/* Tokens that take the spaces around them, or want to be words of their own, would cut texts in
- * other places than they do here. */
-static int check_sides(struct vocab *v, const cJSON *added, const char *name)
+/* What an added token asks of the text around it, as tokenizer.ggml.token_sides has it. */
+static int32_t sides_of(const cJSON *added)
 {
     static const char *const flags[] = {"lstrip", "rstrip", "single_word"};
+    int32_t sides = 0;
 
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
         if (cJSON_IsTrue(hf_member(added, flags[i])))
-            return hf_fail(v->f, ERR_UNSUPPORTED, HF_TOKENIZER,
-                           "the added token '%.80s' has '%s': true, which is not supported", name,
-                           flags[i]);
-    return 0;
+            sides |= 1 << i;
+    return sides;
 }
 
 static int read_added(struct vocab *v)
@@ -136,8 +138,6 @@ static int read_added(struct vocab *v)
 
         if (name == NULL)
             return fail(v, "an element of 'added_tokens' has no 'content'");
-        if (check_sides(v, a, name) < 0)
-            return ERR_UNSUPPORTED;
         if (special || looks_special(name))
             type = CONTROL;
         if (v->is_spm && unknown != NULL && strcmp(name, unknown) == 0)
@@ -145,6 +145,8 @@ static int read_added(struct vocab *v)
         rc = put_token(v, name, hf_member(a, "id"), type);
         if (rc < 0)
             return rc;
+        v->sides[(uint32_t)hf_member(a, "id")->valuedouble] = sides_of(a);
+        v->has_sides |= sides_of(a) != 0;
     }
     return 0;
 }
@@ -313,12 +315,27 @@ static bool adds_space(const struct hf_folder *f)
     return false;
 }
 
+static bool is_text(const cJSON *o, const char *name, const char *wanted)
+{
+    const char *found = hf_text(o, name);
+
+    return found != NULL && strcmp(found, wanted) == 0;
+}
+
 /* A step that writes spaces as U+2581, or one before the text. */
 static bool is_space_step(const cJSON *step)
 {
-    const char *type = hf_text(step, "type");
+    return (is_text(step, "type", "Prepend") && is_text(step, "prepend", META)) ||
+           (is_text(step, "type", "Replace") && is_text(step, "content", META) &&
+            is_text(hf_member(step, "pattern"), "String", " "));
+}
 
-    return type != NULL && (strcmp(type, "Prepend") == 0 || strcmp(type, "Replace") == 0);
+/* Metaspace; or, of Gemma, words apart at spaces, of which there are none behind the normalizer. */
+static bool is_space_cut(const struct hf_folder *f, const cJSON *pre)
+{
+    return is_text(pre, "type", "Metaspace") ||
+           (is_text(pre, "type", "Split") && is_text(hf_member(pre, "pattern"), "String", " ") &&
+            is_text(hf_member(f->tokenizer, "normalizer"), "type", "Replace"));
 }
 
 /* Is all that happens before the merges what SentencePiece does? */
@@ -327,9 +344,8 @@ static bool is_sentencepiece(const struct hf_folder *f)
     const cJSON *normalizer = hf_member(f->tokenizer, "normalizer"), *step;
     const cJSON *pre = hf_member(f->tokenizer, "pre_tokenizer");
     const cJSON *steps = hf_member(normalizer, "normalizers");
-    const char *type = hf_text(pre, "type");
 
-    if (pre != NULL && (type == NULL || strcmp(type, "Metaspace") != 0))
+    if (pre != NULL && !is_space_cut(f, pre))
         return false;
     cJSON_ArrayForEach(step, steps)
     {
@@ -339,9 +355,26 @@ static bool is_sentencepiece(const struct hf_folder *f)
     return normalizer == NULL || steps != NULL || is_space_step(normalizer);
 }
 
+/* Metaspace cuts before each space, if it is not told not to: nothing changes by it where no piece
+ * has a space but at its start. */
+static int check_split(const struct vocab *v, const cJSON *pre)
+{
+    if (!is_text(pre, "type", "Metaspace") || cJSON_IsFalse(hf_member(pre, "split")))
+        return 0;
+    for (uint32_t i = 0; i < v->n; i++)
+        if (v->types[i] == NORMAL && v->names[i].len > 0 &&
+            memmem(v->names[i].data + 1, v->names[i].len - 1, META, strlen(META)) != NULL)
+            return hf_fail(v->f, ERR_UNSUPPORTED, HF_TOKENIZER,
+                           "its 'pre_tokenizer' cuts before each space, but token %u has one "
+                           "within: that is not supported",
+                           i);
+    return 0;
+}
+
 static int add_spm(struct vocab *v)
 {
-    const int rc = make_scores(v);
+    const cJSON *pre = hf_member(v->f->tokenizer, "pre_tokenizer");
+    int rc = make_scores(v);
 
     if (rc < 0)
         return rc;
@@ -349,9 +382,17 @@ static int add_spm(struct vocab *v)
         return hf_fail(v->f, ERR_UNSUPPORTED, HF_TOKENIZER,
                        "it falls back on bytes, but its 'normalizer' or 'pre_tokenizer' is not "
                        "SentencePiece's");
+    rc = check_split(v, pre);
+    if (rc < 0)
+        return rc;
     gguf_writer_str(v->f->w, "tokenizer.ggml.model", "llama");
     gguf_writer_f32_array(v->f->w, "tokenizer.ggml.scores", v->scores, v->n);
     gguf_writer_bool(v->f->w, "tokenizer.ggml.add_space_prefix", adds_space(v->f));
+    if (is_text(pre, "type", "Metaspace")) {
+        gguf_writer_bool(v->f->w, "tokenizer.ggml.space_prefix_once", true);
+        gguf_writer_bool(v->f->w, "tokenizer.ggml.space_prefix_first",
+                         is_text(pre, "prepend_scheme", "first"));
+    }
     return 0;
 }
 
@@ -432,8 +473,9 @@ static int open_vocab(struct vocab *v)
     v->is_spm = cJSON_IsTrue(hf_member(v->model, "byte_fallback"));
     v->names = mem_calloc(room, sizeof(*v->names));
     v->types = mem_calloc(room, sizeof(*v->types));
+    v->sides = mem_calloc(room, sizeof(*v->sides));
     v->pads = mem_calloc(room, sizeof(*v->pads));
-    if (v->names == NULL || v->types == NULL || v->pads == NULL)
+    if (v->names == NULL || v->types == NULL || v->sides == NULL || v->pads == NULL)
         return hf_fail(v->f, ERR_NOMEM, HF_TOKENIZER, "out of memory");
     return 0;
 }
@@ -444,6 +486,7 @@ static void close_vocab(struct vocab *v)
         mem_free(v->joined[i]);
     mem_free(v->names);
     mem_free(v->types);
+    mem_free(v->sides);
     mem_free(v->pads);
     mem_free(v->scores);
     mem_free(v->by_name);
@@ -466,6 +509,8 @@ static int add_vocab(struct hf_folder *f)
         fill_gaps(&v);
         gguf_writer_str_array(f->w, "tokenizer.ggml.tokens", v.names, v.n);
         gguf_writer_i32_array(f->w, "tokenizer.ggml.token_type", v.types, v.n);
+        if (v.has_sides)
+            gguf_writer_i32_array(f->w, "tokenizer.ggml.token_sides", v.sides, v.n);
         rc = v.is_spm ? add_spm(&v) : add_bpe(&v);
     }
     if (rc == 0)
@@ -476,7 +521,7 @@ static int add_vocab(struct hf_folder *f)
 
 int hf_tokenizer_add(struct hf_folder *f)
 {
-    const int rc = f->is_bert ? hf_wordpiece_add(f) : add_vocab(f);
+    const int rc = strcmp(f->arch, "bert") == 0 ? hf_wordpiece_add(f) : add_vocab(f);
 
     return rc == 0 ? hf_template_add(f) : rc;
 }

@@ -232,8 +232,8 @@ static int add_template(struct pieces *p)
     }
     rc = add_role(p, first, "the first of 'post_processor',", "tokenizer.ggml.cls_token_id");
     if (rc == 0)
-        rc = add_role(p, last, "the last of 'post_processor',",
-                      "tokenizer.ggml.seperator_token_id");
+        rc =
+            add_role(p, last, "the last of 'post_processor',", "tokenizer.ggml.seperator_token_id");
     return rc;
 }
 

@@ -14,7 +14,7 @@
 #define MAX_HEAD ((size_t)32 << 20) /* some hundred bytes a tensor */
 #define MAX_FILES 1024
 #define MAX_HEADS ((size_t)64 << 20) /* of all files: their trees stay in memory */
-#define MAX_TENSORS ((size_t)1 << 16)
+#define MAX_TENSORS ((size_t)1 << 18) /* each expert has its own, and each scale */
 #define EXACT 9007199254740992.0 /* 2^53: whole numbers up to here are exact in JSON's doubles */
 
 static const struct {
@@ -98,6 +98,7 @@ static int read_tensor(const struct hf_folder *f, const char *file, const cJSON 
     if (__builtin_mul_overflow(n, (uint64_t)type_bytes(t->type), &bytes) || bytes != end - begin)
         return fail_tensor(f, file, t->name, "its shape does not fit its bytes");
     t->offset = begin;
+    t->bytes = bytes;
     return 0;
 }
 

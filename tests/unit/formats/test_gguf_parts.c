@@ -123,8 +123,8 @@ static void test_set(void **arg)
             t = gguf_tensor_find(g, tensor);
             assert_non_null(t);
             assert_true(((const float *)t->data)[7] == (float)(no * 100 + 17));
-            gguf_will_read(g, t->data, t->bytes);
-            gguf_has_read(g, t->data, t->bytes);
+            gguf_will_read(g, t, 0, 1);
+            gguf_has_read(g, t, 0, 1);
             assert_true(((const float *)t->data)[0] == (float)(no * 100 + 10));
         }
         assert_int_equal(gguf_check_unchanged(g, err, sizeof(err)), 0);
@@ -177,8 +177,8 @@ static void test_refused_tensors(void **arg)
     snprintf(first, sizeof(first), "%s", part_path(0));
     write_set();
     write_part(first, (struct part){0, N_PARTS, all + 1, "t"});
-    refused(first, ERR_FORMAT,
-            "key 'split.tensors.count': is 7, but the 3 parts have 6 tensors", first);
+    refused(first, ERR_FORMAT, "key 'split.tensors.count': is 7, but the 3 parts have 6 tensors",
+            first);
     write_part(first, (struct part){0, N_PARTS, 0, "t"});
     refused(first, ERR_FORMAT, "key 'split.tensors.count' is missing", first);
     write_set();
@@ -268,10 +268,9 @@ static void test_behind_4_gib(void **arg)
     assert_true(gguf_file_bytes(g) > UINT64_C(1) << 32);
     t = gguf_tensor_find(g, "behind");
     assert_int_equal(gguf_tensor_find(g, "big")->bytes, UINT64_C(1) << 32);
-    assert_true((uint64_t)((const uint8_t *)t->data - gguf_file_at(g, 0).data) >
-                UINT64_C(1) << 32);
+    assert_true((uint64_t)((const uint8_t *)t->data - gguf_file_at(g, 0).data) > UINT64_C(1) << 32);
     assert_memory_equal(t->data, v, sizeof(v));
-    gguf_has_read(g, t->data, t->bytes);
+    gguf_has_read(g, t, 0, 1);
     assert_memory_equal(t->data, v, sizeof(v));
     gguf_close(&g);
     unlink(path);
@@ -300,6 +299,8 @@ static void test_no_memory_for_a_set(void **arg)
 
 /* ---- headers in memory ---- */
 
+#define PLACE(file, offset) ((struct gguf_location){file, offset, NULL})
+
 static uint8_t *make_head(size_t *bytes)
 {
     static const uint64_t dims[1] = {8};
@@ -321,7 +322,7 @@ static uint8_t *make_head(size_t *bytes)
 static int open_placed(struct gguf **g, struct gguf_location a, struct gguf_location b)
 {
     const char *paths[2] = {path_of("one"), path_of("two")};
-    const struct gguf_location places[3] = {a, {GGUF_OWN_DATA, 0}, b};
+    const struct gguf_location places[3] = {a, PLACE(GGUF_OWN_DATA, 0), b};
     const struct gguf_placed placed = {paths, 2, places, 3};
     size_t bytes;
     uint8_t *head = make_head(&bytes);
@@ -347,8 +348,7 @@ static void test_placed(void **arg)
         assert_int_equal(fwrite(bytes, 1, sizeof(bytes), f), sizeof(bytes));
         assert_int_equal(fclose(f), 0);
     }
-    assert_int_equal(
-        open_placed(&g, (struct gguf_location){1, 13}, (struct gguf_location){1, 45}), 0);
+    assert_int_equal(open_placed(&g, PLACE(1, 13), PLACE(1, 45)), 0);
     assert_string_equal(gguf_name(g), "mixed");
     assert_true(gguf_is_file(g));
     assert_int_equal(gguf_n_files(g), 3);
@@ -359,27 +359,110 @@ static void test_placed(void **arg)
     assert_true(((const float *)gguf_tensor_find(g, "own")->data)[7] == 2.0f);
     gguf_close(&g);
 
-    assert_int_equal(open_placed(&g, (struct gguf_location){0, 0}, (struct gguf_location){1, 49}),
-                     ERR_FORMAT);
+    assert_int_equal(open_placed(&g, PLACE(0, 0), PLACE(1, 49)), ERR_FORMAT);
     snprintf(want, sizeof(want),
              "%s: tensor 'b': 16 bytes at offset 49 reach past the end of the file, which has 64",
              path_of("two"));
     assert_string_equal(err, want);
-    assert_int_equal(open_placed(&g, (struct gguf_location){0, UINT64_MAX},
-                                 (struct gguf_location){0, 0}),
-                     ERR_FORMAT);
-    assert_int_equal(open_placed(&g, (struct gguf_location){0, 4}, (struct gguf_location){0, 35}),
-                     ERR_FORMAT);
+    assert_int_equal(open_placed(&g, PLACE(0, UINT64_MAX), PLACE(0, 0)), ERR_FORMAT);
+    assert_int_equal(open_placed(&g, PLACE(0, 4), PLACE(0, 35)), ERR_FORMAT);
     snprintf(want, sizeof(want), "%s: tensor 'b': overlaps tensor 'a'", path_of("one"));
     assert_string_equal(err, want);
     unlink(path_of("two"));
-    assert_int_equal(open_placed(&g, (struct gguf_location){0, 0}, (struct gguf_location){0, 32}),
-                     ERR_IO);
+    assert_int_equal(open_placed(&g, PLACE(0, 0), PLACE(0, 32)), ERR_IO);
+}
+
+/* Row i: all of it is byte i of the first part, its last byte that of the second. */
+static void make_row(const struct gguf_recipe *r, uint64_t row, uint8_t *to)
+{
+    const struct gguf_part *parts = r->parts + row / r->rows_each * r->n_each;
+
+    memset(to, parts[0].data[row % r->rows_each], 8);
+    to[7] = parts[1].data[row % r->rows_each];
+}
+
+/* Two groups of two parts, of two rows each: bytes 0 and 1 of these places. */
+static struct gguf_recipe *make_recipe(const uint64_t at[4])
+{
+    struct gguf_recipe *r = mem_calloc(1, sizeof(*r) + 4 * sizeof(*r->parts));
+
+    assert_non_null(r);
+    *r = (struct gguf_recipe){.make = make_row,
+                              .parts = (struct gguf_part *)(r + 1),
+                              .n_parts = 4,
+                              .n_each = 2,
+                              .rows_each = 2,
+                              .is_in_order = true};
+    for (int i = 0; i < 4; i++)
+        r->parts[i] = (struct gguf_part){.file = 0, .offset = at[i], .bytes = 2};
+    return r;
+}
+
+static int open_made(struct gguf **g, struct gguf_recipe *r)
+{
+    static const uint64_t dims[2] = {2, 4};
+    const char *path = path_of("one");
+    const struct gguf_location place = {.recipe = r};
+    const struct gguf_placed placed = {&path, 1, &place, 1};
+    struct gguf_writer *w;
+    uint8_t *head;
+    size_t bytes;
+    int rc;
+
+    assert_int_equal(gguf_writer_create(&w), 0);
+    gguf_writer_tensor_elsewhere(w, "made", BLOCK_F32, 2, dims);
+    assert_int_equal(gguf_writer_finish(w, &head, &bytes), 0);
+    gguf_writer_destroy(&w);
+    rc = gguf_open_placed(g, "made", head, bytes, &placed, err, sizeof(err));
+    if (rc < 0) {
+        mem_free(head);
+        mem_free(r);
+    }
+    return rc;
+}
+
+static void write_one(void)
+{
+    FILE *f = fopen(path_of("one"), "w");
+
+    for (int i = 0; i < 64; i++)
+        assert_int_equal(fputc(i, f), i);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void test_made(void **arg)
+{
+    static const uint8_t expected[4][2] = {{3, 9}, {4, 10}, {20, 30}, {21, 31}};
+    uint8_t row[8];
+    struct gguf *g;
+    const struct gguf_tensor *t;
+
+    (void)arg;
+    write_one();
+    assert_int_equal(open_made(&g, make_recipe((const uint64_t[4]){3, 9, 20, 30})), 0);
+    t = gguf_tensor_find(g, "made");
+    assert_null(t->data);
+    assert_int_equal(gguf_row_bytes(t), 8);
+    for (uint64_t i = 0; i < 4; i++) {
+        gguf_will_read(g, t, i, 4 - i);
+        assert_ptr_equal(gguf_row(t, i, row), row);
+        assert_int_equal(row[0], expected[i][0]);
+        assert_int_equal(row[7], expected[i][1]);
+        gguf_has_read(g, t, 0, i + 1);
+    }
+    assert_int_equal(gguf_check_unchanged(g, err, sizeof(err)), 0);
+    gguf_close(&g);
+
+    assert_int_equal(open_made(&g, make_recipe((const uint64_t[4]){3, 9, 20, 63})), ERR_FORMAT);
+    assert_non_null(strstr(err, "2 bytes at offset 63 reach past the end of the file"));
+    assert_int_equal(open_made(&g, make_recipe((const uint64_t[4]){3, 4, 20, 30})), ERR_FORMAT);
+    assert_non_null(strstr(err, "tensor 'made': overlaps tensor 'made'"));
 }
 
 static void test_no_memory_for_placed(void **arg)
 {
-    static const struct gguf_location places[3] = {{0, 0}, {GGUF_OWN_DATA, 0}, {0, 32}};
+    static const struct gguf_location places[3] = {
+        {0, 0, NULL}, {GGUF_OWN_DATA, 0, NULL}, {0, 32, NULL}};
     const char *paths[1] = {path_of("one")};
     const struct gguf_placed placed = {paths, 1, places, 3};
     struct gguf *g;
@@ -428,6 +511,7 @@ int main(void)
         cmocka_unit_test(test_behind_4_gib),
         cmocka_unit_test(test_no_memory_for_a_set),
         cmocka_unit_test(test_placed),
+        cmocka_unit_test(test_made),
         cmocka_unit_test(test_no_memory_for_placed),
     };
 

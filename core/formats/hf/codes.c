@@ -1,0 +1,182 @@
+/* core/formats/hf/codes.c - see recipe.h: numbers that are codes with scales. */
+#include "core/formats/hf/recipe.h"
+
+#include <math.h>
+#include <string.h>
+
+#define BLOCK 32
+
+float hf_scale(enum block_type type, const uint8_t *data, uint64_t i)
+{
+    float v;
+
+    block_decode(type, data + i * block_format(type)->bytes, &v, 1);
+    return v;
+}
+
+/* Sign, four bits of exponent (less 7), three of fraction; all ones are no number. */
+float hf_fp8(uint8_t code)
+{
+    /* A half has a bit more of exponent and seven more of fraction, and its exponent is less 15. */
+    const uint16_t half = (uint16_t)((code & 0x80) << 8 | (code & 0x7f) << 7);
+
+    return (code & 0x7f) == 0x7f ? NAN : block_f16_to_f32(half) * 256.0f;
+}
+
+static uint32_t word(const uint8_t *data, uint64_t i)
+{
+    uint32_t v;
+
+    memcpy(&v, data + 4 * i, 4);
+    return v;
+}
+
+static uint32_t field(uint32_t w, uint32_t i, uint32_t bits)
+{
+    return w >> (i * bits) & ((1u << bits) - 1);
+}
+
+/* The group of an input, which the file's list may put anywhere; a list that was changed since it
+ * was checked reaches into no other tensor. */
+static uint64_t group_at(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t col)
+{
+    const uint64_t group =
+        parts[ROLE_ORDER].bytes > 0 ? word(parts[ROLE_ORDER].data, col) : col / r->cols_each;
+
+    return group < r->n_groups ? group : r->n_groups - 1;
+}
+
+/* The scale of a number, and so its group. */
+static uint64_t scale_at(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
+                         uint64_t col)
+{
+    switch (r->code) {
+    case CODE_GPTQ:
+    case CODE_AWQ:
+        return group_at(r, parts, col) * r->n_rows + row;
+    default:
+        return row / r->rows_each * r->n_scale_cols + col / r->cols_each;
+    }
+}
+
+static const uint8_t awq_place[8] = {0, 4, 1, 5, 2, 6, 3, 7}; /* of output i, in its word */
+
+static uint32_t zero_at(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
+                        uint64_t col)
+{
+    const uint32_t n = 32 / r->bits;
+    const uint8_t *zeros = parts[ROLE_ZERO].data;
+    const uint64_t at = scale_at(r, parts, row, col);
+
+    if (r->is_symmetric)
+        return 1u << (r->bits - 1);
+    if (r->code == CODE_AWQ)
+        return field(word(zeros, at / n), awq_place[row % 8], 4);
+    if (r->code == CODE_GPTQ)
+        return field(word(zeros, at / n), (uint32_t)(row % n), r->bits) + r->zero_more;
+    return field(word(zeros, row / n * r->n_scale_cols + col / r->cols_each), (uint32_t)(row % n),
+                 r->bits);
+}
+
+static uint32_t code_at(const struct hf_recipe *r, const uint8_t *data, uint64_t row, uint64_t col)
+{
+    const uint32_t n = 32 / r->bits;
+
+    if (r->code == CODE_AWQ)
+        return field(word(data, (col * r->n_rows + row) / 8), awq_place[row % 8], 4);
+    if (r->code == CODE_GPTQ)
+        return field(word(data, col / n * r->n_rows + row), (uint32_t)(col % n), r->bits);
+    return field(word(data, (row * r->n_in + col) / n), (uint32_t)(col % n), r->bits);
+}
+
+void hf_codes(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row, uint64_t col,
+              int16_t codes[BLOCK])
+{
+    const uint8_t *data = parts[ROLE_WEIGHT].data;
+
+    for (uint64_t i = 0; i < BLOCK && col + i < r->n_in; i++) {
+        if (r->code == CODE_INT8)
+            codes[i] = (int8_t)data[row * r->n_in + col + i];
+        else
+            codes[i] = (int16_t)((int)code_at(r, data, row, col + i) -
+                                 (int)zero_at(r, parts, row, col + i));
+    }
+}
+
+/* ---- rows ---- */
+
+static float number(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
+                    uint64_t col, int16_t code)
+{
+    const float scale =
+        hf_scale(r->scale_type, parts[ROLE_SCALE].data, scale_at(r, parts, row, col));
+
+    return r->code == CODE_FP8 ? hf_fp8(parts[ROLE_WEIGHT].data[row * r->n_in + col]) * scale
+                               : (float)code * scale;
+}
+
+static void put_rounded(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
+                        uint64_t col, const int16_t codes[BLOCK], uint8_t *to)
+{
+    for (uint64_t i = 0; i < BLOCK && col + i < r->n_in; i++) {
+        const uint16_t v = block_f32_to_bf16(number(r, parts, row, col + i, codes[i]));
+
+        memcpy(to + 2 * (col + i), &v, 2);
+    }
+}
+
+/* A block of Q4_0 (two codes a byte: i and i + 16) or Q8_0, behind its scale. */
+static void put_block(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
+                      uint64_t col, const int16_t codes[BLOCK], uint8_t *to)
+{
+    const uint16_t d = block_f32_to_f16(
+        hf_scale(r->scale_type, parts[ROLE_SCALE].data, scale_at(r, parts, row, col)));
+
+    to += col / BLOCK * block_format(r->to)->bytes;
+    memcpy(to, &d, 2);
+    if (r->to == BLOCK_Q4_0)
+        for (int i = 0; i < BLOCK / 2; i++)
+            to[2 + i] = (uint8_t)((codes[i] + 8) | (codes[i + 16] + 8) << 4);
+    else
+        for (int i = 0; i < BLOCK; i++)
+            to[2 + i] = (uint8_t)codes[i];
+}
+
+/* Published blocks have numbers 2i and 2i + 1 in byte i, GGUF's i and i + 16. */
+static void mxfp4_row(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
+                      uint8_t *to)
+{
+    const uint64_t n = r->n_in / BLOCK;
+
+    for (uint64_t b = 0; b < n; b++) {
+        const uint8_t *from = parts[ROLE_WEIGHT].data + (row * n + b) * 16;
+        uint8_t *block = to + b * 17;
+
+        block[0] = parts[ROLE_SCALE].data[row * n + b];
+        for (int i = 0; i < 16; i++) {
+            const int low = from[i / 2] >> 4 * (i % 2) & 15;
+            const int high = from[8 + i / 2] >> 4 * (i % 2) & 15;
+
+            block[1 + i] = (uint8_t)(low | high << 4);
+        }
+    }
+}
+
+void hf_coded_row(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
+                  uint8_t *to)
+{
+    int16_t codes[BLOCK] = {0};
+
+    if (r->code == CODE_MXFP4) {
+        mxfp4_row(r, parts, row, to);
+        return;
+    }
+    for (uint64_t col = 0; col < r->n_in; col += BLOCK) {
+        if (r->code != CODE_FP8)
+            hf_codes(r, parts, row, col, codes);
+        if (r->to == BLOCK_BF16)
+            put_rounded(r, parts, row, col, codes, to);
+        else
+            put_block(r, parts, row, col, codes, to);
+    }
+}

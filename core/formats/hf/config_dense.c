@@ -1,0 +1,114 @@
+/* core/formats/hf/config_dense.c - see config.h: families with gated layers and no experts. */
+#include "core/formats/hf/config.h"
+
+#include "core/base/err.h"
+#include "core/formats/hf/classes.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- Gemma ---- */
+
+/* Scores are divided by the root of this number, not of the head's size. */
+static int add_query_scale(struct hf_folder *f)
+{
+    double v = f->head_dim;
+    const int rc = hf_positive(f, HF_CONFIG, f->config, "query_pre_attn_scalar", &v);
+
+    if (rc == 0)
+        hf_key_f32(f, "attention.scale", 1.0 / sqrt(v));
+    return rc;
+}
+
+/* A cap; null: none, where GGUF's default would be one. */
+static int add_cap(struct hf_folder *f, const char *name, double usual, const char *suffix)
+{
+    const bool is_null = cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(f->config, name));
+    double v = is_null ? 0.0 : usual;
+    const int rc = hf_positive(f, HF_CONFIG, f->config, name, &v);
+
+    if (rc == 0)
+        hf_key_f32(f, suffix, v);
+    return rc;
+}
+
+int hf_gemma2_add(struct hf_folder *f)
+{
+    int rc = hf_only_bool(f, "use_bidirectional_attention", false);
+
+    if (rc == 0)
+        rc = add_query_scale(f);
+    if (rc == 0)
+        rc = add_cap(f, "attn_logit_softcapping", 50.0, "attn_logit_softcapping");
+    return rc == 0 ? add_cap(f, "final_logit_softcapping", 30.0, "final_logit_softcapping") : rc;
+}
+
+int hf_gemma3_add(struct hf_folder *f)
+{
+    int rc = hf_only_bool(f, "use_bidirectional_attention", false);
+
+    if (rc == 0)
+        rc = add_query_scale(f);
+    if (rc == 0)
+        rc = add_cap(f, "attn_logit_softcapping", 0.0, "attn_logit_softcapping");
+    return rc == 0 ? add_cap(f, "final_logit_softcapping", 0.0, "final_logit_softcapping") : rc;
+}
+
+/* ---- SmolLM 3: every fourth layer is not turned ---- */
+
+int hf_smollm3_add(struct hf_folder *f)
+{
+    const cJSON *list = hf_member(f->config, "no_rope_layers"), *m;
+    uint32_t i = 0;
+    int rc = hf_only_number(f, "no_rope_layer_interval", 4);
+
+    cJSON_ArrayForEach(m, list)
+    {
+        const double wanted = ++i % 4 != 0 ? 1.0 : 0.0;
+
+        if (rc == 0 && !(cJSON_IsNumber(m) && m->valuedouble == wanted))
+            rc = hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
+                         "'no_rope_layers' is not 0 for every fourth layer and 1 for all others, "
+                         "which is all that is supported");
+    }
+    return rc;
+}
+
+/* ---- Granite ---- */
+
+int hf_granite_add(struct hf_folder *f)
+{
+    int rc = hf_number_key(f, "embedding_multiplier", "embedding_scale");
+
+    if (rc == 0)
+        rc = hf_number_key(f, "residual_multiplier", "residual_scale");
+    if (rc == 0)
+        rc = hf_number_key(f, "logits_scaling", "logit_scale");
+    /* Without it a score is not scaled: by 1. */
+    if (rc == 0 && hf_member(f->config, "attention_multiplier") == NULL)
+        hf_key_f32(f, "attention.scale", 1.0);
+    return rc == 0 ? hf_number_key(f, "attention_multiplier", "attention.scale") : rc;
+}
+
+/* ---- Cohere ---- */
+
+int hf_cohere_add(struct hf_folder *f)
+{
+    int rc = hf_number_key(f, "logit_scale", "logit_scale");
+
+    if (rc == 0 && hf_member(f->config, "logit_scale") == NULL)
+        hf_key_f32(f, "logit_scale", 0.0625);
+    if (rc == 0)
+        rc = hf_only_bool(f, "use_parallel_embedding", false);
+    if (rc == 0)
+        rc = hf_only_bool(f, "use_parallel_block", true);
+    return rc == 0 ? hf_only_bool(f, "use_gated_activation", true) : rc;
+}
+
+/* ---- StableLM ---- */
+
+/* A file has a norm before the second branch, or both are side by side. */
+int hf_stablelm_add(struct hf_folder *f)
+{
+    return hf_bool(f, HF_CONFIG, f->config, "use_parallel_residual", &f->is_parallel);
+}

@@ -1,0 +1,82 @@
+/* core/formats/hf/names.c - the name of a folder's tensor in GGUF files (see classes.h). */
+#include "core/formats/hf/classes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Digits at *at, five at most: their value, and *at is behind them. */
+static bool take_number(const char **at, uint32_t *n)
+{
+    const size_t digits = strspn(*at, "0123456789");
+
+    if (digits < 1 || digits > 5)
+        return false;
+    *n = 0;
+    for (size_t i = 0; i < digits; i++)
+        *n = *n * 10 + (uint32_t)((*at)[i] - '0');
+    *at += digits;
+    return true;
+}
+
+static const char *behind(const char *text, const char *start)
+{
+    const size_t n = strlen(start);
+
+    return strncmp(text, start, n) == 0 ? text + n : text;
+}
+
+/* Does the name begin as the pattern says? *rest: what follows. */
+static bool begins(const char *name, const char *pattern, struct hf_found *found, const char **rest)
+{
+    found->is_expert = false;
+    for (; *pattern != '\0'; pattern++) {
+        if (*pattern == '*') {
+            found->is_expert = take_number(&name, &found->expert);
+            if (!found->is_expert)
+                return false;
+        } else if (*pattern != *name++) {
+            return false;
+        }
+    }
+    *rest = name;
+    return true;
+}
+
+/* The row for a name, or NULL. */
+static const struct hf_name *find(const struct hf_name *rows, const char *name,
+                                  struct hf_found *found, const char **rest)
+{
+    for (; rows->theirs != NULL; rows++)
+        if (begins(name, rows->theirs, found, rest) &&
+            (**rest == '\0' || strcmp(*rest, ".weight") == 0 || strcmp(*rest, ".bias") == 0))
+            return rows;
+    return NULL;
+}
+
+bool hf_class_name(const struct hf_class *c, uint32_t n_layer, const char *theirs,
+                   struct hf_found *found)
+{
+    const char *name = behind(theirs, c->root), *at = behind(name, c->layers), *rest = "";
+    const struct hf_name *row;
+    uint32_t layer = 0;
+    const bool in_layer = at != name && take_number(&at, &layer) && *at == '.';
+
+    name = in_layer ? at : name;
+    *found = (struct hf_found){0};
+    if (in_layer && layer >= n_layer && (c->flags & HF_MORE_LAYERS) != 0)
+        return true;
+    row = find(c->names, name, found, &rest);
+    if (row == NULL || (row->theirs[0] == '.') != in_layer)
+        return false;
+    found->fit = row->fit;
+    if (row->ours == NULL)
+        return true;
+    /* A whole name has its end in both; the end of another one stays. */
+    if ((strchr(row->ours, '.') != NULL) != (*rest == '\0'))
+        return false;
+    if (in_layer)
+        snprintf(found->name, sizeof(found->name), "blk.%u.%s%s", layer, row->ours, rest);
+    else
+        snprintf(found->name, sizeof(found->name), "%s%s", row->ours, rest);
+    return true;
+}

@@ -1,0 +1,151 @@
+"""tokenizer.json: what added tokens ask of the text around them, and where SentencePiece's space is added.
+
+The expected ids are made here, by the rules that the library `tokenizers` has for added tokens, of vocabularies whose
+other tokens are single characters.
+"""
+import json
+import random
+import re
+
+import pytest
+
+import hf_folder
+from test_safetensors import quire
+
+LEFT, RIGHT, ALONE = 1, 2, 4
+NAMES = ["<|a|>", "<|ab|>", "<b>", "word", "<mask>", " x", "\u00e91"]
+PARTS = NAMES + ["a", "b", "x", "_", "1", " ", "  ", "\n", "\t", "\u00a0", "\u3000", "\u00e9", "\u6f22", "-", "\u0301", "\u200d"]
+CHARS = sorted({c for part in PARTS for c in part})
+
+
+def folder_of(tmp_path, tok):
+    """A folder without weights of use; only its vocabulary is read."""
+    tokens = {**tok["model"]["vocab"], **{a["content"]: a["id"] for a in tok["added_tokens"]}}
+    folder = tmp_path / "m"
+    folder.mkdir(exist_ok=True)
+    n = max(tokens.values()) + 1
+    (folder / "config.json").write_text(json.dumps({
+        "architectures": ["LlamaForCausalLM"], "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+        "num_attention_heads": 1, "max_position_embeddings": 64, "vocab_size": n, "tie_word_embeddings": True}))
+    (folder / "tokenizer.json").write_text(json.dumps(tok))
+    (folder / "model.safetensors").write_bytes(hf_folder.safetensors(
+        {"model.embed_tokens.weight": ("F32", (n, 8), bytes(n * 32))}))
+    return folder
+
+
+def ids_of(folder, text):
+    return [int(i) for i in quire("tokenize", "--model", folder, "--ids", text=text.encode())[0].split()]
+
+
+# ---- added tokens ----
+
+def is_word(c):
+    """\\w of Unicode's regular expressions: Python's lacks marks and joiners."""
+    return re.match(r"\w", c) is not None or c in "\u0301\u200d"
+
+
+def cut(text, sides):
+    """(is a token, its text) of each part, as `tokenizers` cuts. sides: name -> bits."""
+    found, done = [], 0
+    for m in re.finditer("|".join(re.escape(n) for n in sorted(sides, key=len, reverse=True)), text):
+        start, stop, side = m.start(), m.end(), sides[m[0]]
+        if side & ALONE and (start > 0 and is_word(text[start - 1]) or stop < len(text) and is_word(text[stop])):
+            continue
+        if side & LEFT:
+            start = max(done, start - len(re.search(r"\s*$", text[:start])[0]))
+        if side & RIGHT:
+            stop += len(re.match(r"\s*", text[stop:])[0])
+        if start > done:
+            found.append((False, text[done:start]))
+        found.append((True, m[0]))
+        done = stop
+    return found + [(False, text[done:])]
+
+
+def byte_level(char):
+    return "".join(hf_letters()[b] for b in char.encode())
+
+
+def hf_letters():
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    rest = [b for b in range(256) if b not in plain]
+    return {**{b: chr(b) for b in plain}, **{b: chr(256 + i) for i, b in enumerate(rest)}}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_sides(tmp_path, seed):
+    rng = random.Random(seed)
+    sides = {n: sum(bit for bit in (LEFT, RIGHT, ALONE) if rng.random() < 0.4) for n in NAMES}
+    vocab = {c: i for i, c in enumerate(hf_letters().values())}
+    added = [{**hf_folder.added(256 + i, n, rng.random() < 0.5), "lstrip": bool(sides[n] & LEFT),
+              "rstrip": bool(sides[n] & RIGHT), "single_word": bool(sides[n] & ALONE)} for i, n in enumerate(NAMES)]
+    folder = folder_of(tmp_path, hf_folder.tokenizer(vocab, [], hf_folder.byte_level(True), added))
+    for _ in range(25):
+        text = "".join(rng.choice(PARTS) for _ in range(rng.randint(1, 16)))
+        expected = []
+        for is_token, part in cut(text, sides):
+            expected += [256 + NAMES.index(part)] if is_token else [vocab[hf_letters()[b]] for b in part.encode()]
+        assert ids_of(folder, text) == expected, (text, sides)
+
+
+def test_spaces_take_no_time(tmp_path):
+    """A token that is a space, takes all that follow, and stands between others that take none."""
+    vocab = {c: i for i, c in enumerate(hf_letters().values())}
+    added = [{**hf_folder.added(256, " ", False), "rstrip": True}, hf_folder.added(257, "\t", False)]
+    folder = folder_of(tmp_path, hf_folder.tokenizer(vocab, [], hf_folder.byte_level(True), added))
+    assert ids_of(folder, " \t" * 100_000) == [256, 257] * 100_000
+
+
+# ---- SentencePiece's space ----
+
+def pieces(pre, normalizer, more=()):
+    vocab = {t: i for i, t in enumerate(["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), "\u2581", "a", "b",
+                                         "\u2581a", *more])}
+    added = [hf_folder.added(i, t, True) for i, t in enumerate(["<unk>", "<s>", "</s>"])]
+    tok = hf_folder.tokenizer(vocab, ["\u2581 a"], pre, added, byte_fallback=True, unk_token="<unk>")
+    return {**tok, "normalizer": normalizer}, vocab
+
+
+def metaspace(scheme, **more):
+    return {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": scheme, **more}
+
+
+REPLACE = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}
+PREPEND = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"}, REPLACE]}
+WORDS = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+# Of the texts "ab", " ab", "a</s>a" and "</s> a": what stands before, and behind the token.
+SCHEMES = {
+    "legacy": (None, PREPEND, ["_a b", "_ _a b", "_a E _a", "E _ _a"]),
+    "gemma": (WORDS, REPLACE, ["a b", "_a b", "a E a", "E _a"]),
+    "never": (metaspace("never", split=False), None, ["a b", "_a b", "a E a", "E _a"]),
+    "first": (metaspace("first", split=False), None, ["_a b", "_a b", "_a E a", "E _a"]),
+    "always": (metaspace("always", split=False), None, ["_a b", "_a b", "_a E _a", "E _a"]),
+    "cut": (metaspace("always"), None, ["_a b", "_a b", "_a E _a", "E _a"]),
+}
+
+
+@pytest.mark.parametrize("name", list(SCHEMES))
+def test_added_space(tmp_path, name):
+    pre, normalizer, expected = SCHEMES[name]
+    tok, vocab = pieces(pre, normalizer)
+    folder = folder_of(tmp_path, tok)
+    letters = {"_": "\u2581", "_a": "\u2581a", "E": "</s>"}
+    for text, ids in zip(["ab", " ab", "a</s>a", "</s> a"], expected):
+        assert ids_of(folder, text) == [vocab[letters.get(i, i)] for i in ids.split()]
+
+
+REFUSED = {
+    "cut": (metaspace("always"), None, ["a\u2581b"], "cuts before each space, but token 263 has one within"),
+    "replace": (None, {"type": "Replace", "pattern": {"String": "a"}, "content": "b"}, [], "is not SentencePiece's"),
+    "regex": (None, {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "\u2581"}, [], "is not SentencePiece's"),
+    "prepend": (None, {"type": "Prepend", "prepend": "x"}, [], "is not SentencePiece's"),
+    "words": (WORDS, None, [], "is not SentencePiece's"),
+}
+
+
+@pytest.mark.parametrize("name", list(REFUSED))
+def test_refused(tmp_path, name):
+    pre, normalizer, more, expected = REFUSED[name]
+    folder = folder_of(tmp_path, pieces(pre, normalizer, more)[0])
+    _, err = quire("tokenize", "--model", folder, text=b"a", status=1)
+    assert expected in err
