@@ -239,7 +239,7 @@ static int add_tensor(struct opening *o, const struct safetensor *t)
     dims[0] = t->dims[1];
     dims[1] = t->dims[0];
     gguf_writer_tensor_elsewhere(o->f.w, name, types[i], 2, dims);
-    o->places[o->n_places++] = (struct gguf_location){0, t->offset};
+    o->places[o->n_places++] = (struct gguf_location){.file = 0, .offset = t->offset};
     return 0;
 }
 
