@@ -11,8 +11,7 @@
 static void gather(struct runner *r, struct thread_pool_worker *w, uint32_t at, uint32_t n_pools)
 {
     const struct matrix *first = &r->model->projections[0];
-    const bool quantised =
-        is_quantised(matrix_exists(first) ? first : &r->model->projections[1]);
+    const bool quantised = is_quantised(matrix_exists(first) ? first : &r->model->projections[1]);
     const size_t n = r->model->shape.n_embd;
     uint32_t from, to;
 
@@ -60,8 +59,8 @@ static void store(struct runner *r, struct thread_pool_worker *w, uint32_t at, u
 void project_pools(struct runner *r, struct thread_pool_worker *w)
 {
     const struct matrix *first = &r->model->projections[0], *second = &r->model->projections[1];
-    const struct product wide = {first, r->wide_rows, r->wide_stride};
-    const struct product out = {second, r->wide_out, r->wide_stride};
+    const struct product wide = {.w = first, .out = r->wide_rows, .out_stride = r->wide_stride};
+    const struct product out = {.w = second, .out = r->wide_out, .out_stride = r->wide_stride};
 
     if (r->model->shape.n_wide == 0)
         return;
