@@ -142,7 +142,6 @@ static int take_pair(struct adapter_loading *l, uint32_t layer, const char *suff
                      const struct matrix *w, uint32_t n_all, struct adapter_pair *to, bool *done)
 {
     const struct gguf_tensor *a = find(l, layer, suffix, 'a'), *b = find(l, layer, suffix, 'b');
-    const struct gguf_tensor *first = gguf_tensor_at(l->g, 0);
 
     *done = false;
     if (a == NULL && b == NULL)
@@ -164,7 +163,7 @@ static int take_pair(struct adapter_loading *l, uint32_t layer, const char *suff
                             ", but the model's matrix is %u x %u",
                             (int)a->name.len, a->name.data, a->dims[0], a->dims[1], b->dims[0],
                             b->dims[1], w->n_in, n_all);
-    l->used[a - first] = l->used[b - first] = *done = true;
+    l->used[a - gguf_tensor_at(l->g, 0)] = l->used[b - gguf_tensor_at(l->g, 0)] = *done = true;
     *to = (struct adapter_pair){
         .a = a, .b = b, .n_in = w->n_in, .n_out = w->n_out, .rank = (uint32_t)a->dims[1]};
     return 0;
