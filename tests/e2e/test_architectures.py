@@ -27,6 +27,7 @@ N_TOKENS = 60
 N_TOKENS_Q8 = 500     # the mean of more rows: each is off by some of the error of 32 rounded numbers
 N_TOKENS_BITS = 100
 N_TOKENS_CHANGED = 30
+N_TOKENS_TWO_SEGMENTS = 300  # of the softmax
 CLOSE = 1e-3          # of the largest number of a row
 FELT = 5 * CLOSE      # what a changed file must do to the reference, so that CLOSE tells
 EDGE = 1e-3           # between two experts' scores
@@ -222,7 +223,7 @@ def test_embeddings(start, tmp_path, arch):
     path.write_bytes(data)
     m = gguf_file.read(data)
     s = start("--kv-memory", "64m", "--prefill-chunk", "8", model=path)
-    for n in (1, 5, N_TOKENS):
+    for n in (1, 5, N_TOKENS, N_TOKENS_TWO_SEGMENTS):
         ids = random_ids(m, n)
         r = s.post("/v1/embeddings", {"input": ids})
         assert r.status == 200, r.body
