@@ -175,7 +175,8 @@ struct kern_attn {
     uint32_t n_row;
     uint32_t n_seen; /* 0: it sees tokens up to its own, p; else tokens up to n_seen - 1 ... */
     uint32_t window; /* ... 0: from token 0 on; else from p + 1 - window on, and at least one */
-    uint32_t ahead;  /* with n_seen, 0: nothing more; else none behind p + ahead either */
+    uint32_t ahead;  /* looked at with n_seen only. 0: no more limits; else it sees none behind
+                        p + ahead */
     uint32_t n_head; /* query heads sharing this KV head */
     uint32_t key_dim, value_dim;
     float scale;

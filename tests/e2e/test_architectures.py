@@ -27,6 +27,7 @@ N_TOKENS = 60
 N_TOKENS_Q8 = 500     # the mean of more rows: each is off by some of the error of 32 rounded numbers
 N_TOKENS_BITS = 100
 N_TOKENS_CHANGED = 30
+N_TOKENS_TWO_SEGMENTS = 300  # of the softmax
 CLOSE = 1e-3          # of the largest number of a row
 FELT = 5 * CLOSE      # what a changed file must do to the reference, so that CLOSE tells
 EDGE = 1e-3           # between two experts' scores
@@ -216,18 +217,19 @@ def test_q8_0_cache(tmp_path, arch, variant):
 
 @pytest.mark.parametrize("arch", forward.EMBEDDERS)
 def test_embeddings(start, tmp_path, arch):
-    """Over HTTP: the mean of the rows, as the file wants it, of length 1."""
+    """Over HTTP: the mean of the rows, or the last, as the file wants it, of length 1."""
     data = fixtures.make(arch, "plain", "F32")
     path = tmp_path / "model.gguf"
     path.write_bytes(data)
     m = gguf_file.read(data)
     s = start("--kv-memory", "64m", "--prefill-chunk", "8", model=path)
-    for n in (1, 5, N_TOKENS):
+    for n in (1, 5, N_TOKENS, N_TOKENS_TWO_SEGMENTS):
         ids = random_ids(m, n)
         r = s.post("/v1/embeddings", {"input": ids})
         assert r.status == 200, r.body
-        mean = reference(m, ids, 0).mean(axis=0)
-        expected = mean / np.linalg.norm(mean)
+        rows = reference(m, ids, 0)
+        pooled = rows[-1] if m.key("pooling_type") == 3 else rows.mean(axis=0)
+        expected = pooled / np.linalg.norm(pooled)
         assert np.abs(np.array(r.json["data"][0]["embedding"]) - expected).max() < CLOSE
 
 

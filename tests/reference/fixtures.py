@@ -544,6 +544,16 @@ def modern_bert(f):
         f.tokenizer = lambda: letters(f, "[CLS]", "[SEP]")
 
 
+def eurobert(f):
+    biases = f.variant == "biases"
+    llama(f, bias=biases, out_bias=biases, ffn_bias=biases, tied=True)
+    f.matrix("token_embd", f.n_vocab, f.n_embd, gain=f.n_embd ** 0.5)  # it has no output to share it with
+    f.key("rope.freq_base", 2500.0)
+    f.key("rope.scaling.type", "none")
+    f.key("attention.causal", False)
+    f.key("pooling_type", 3)
+
+
 def letters(f, begin, end):
     """GPT-2's, with a token before each text and one behind it."""
     n = f.n_vocab
@@ -629,6 +639,7 @@ BUILDERS = {
     "jina-bert-v2": (bert, ("plain", "code", "ungated")),
     "jina-bert-v3": (bert, ("plain",)),
     "modern-bert": (modern_bert, ("plain", "biases", "silu")),
+    "eurobert": (eurobert, ("plain", "biases")),
     "gemma-embedding": (gemma_embedding, ("plain", "keys")),
 }
 

@@ -487,6 +487,21 @@ def modern_bert(m, ids, n_ctx, second_at=None):
     return norm(x, m.tensors, "output_norm", s.eps)
 
 
+def eurobert(m, ids, n_ctx, second_at=None):
+    """Llama's layers, and tokens that see both ways."""
+    s = Shape(m)
+    turn = rope.make(m, "neox", n_ctx, s.n_rot).turn
+    positions = np.arange(len(ids))
+    x = m["token_embd.weight"][ids]
+    for i in range(m.n_layer):
+        b = m.block(i)
+        q, k, v = heads(b, rms_norm(x, b["attn_norm.weight"], s.eps), s)
+        y = s.attention(turn(q, positions), turn(k, positions), v, causal=False)
+        x = x + linear(y, b["attn_output.weight"], b.get("attn_output.bias"))
+        x = x + gated(rms_norm(x, b["ffn_norm.weight"], s.eps), b, silu)
+    return rms_norm(x, m["output_norm.weight"], s.eps)
+
+
 def gemma_embedding(m, ids, n_ctx, second_at=None):
     """Gemma 3 whose tokens see both ways, and what comes behind its pooling, which is the same for a
     row as for a mean of rows."""
@@ -543,9 +558,11 @@ FAMILIES = {
     "jina-bert-v2": (bert, {"positions_by": "alibi"}),
     "jina-bert-v3": (bert, {"positions_by": "rope"}),
     "modern-bert": (modern_bert, {}),
+    "eurobert": (eurobert, {}),
     "gemma-embedding": (gemma_embedding, {}),
 }
-EMBEDDERS = ("bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert", "gemma-embedding")
+EMBEDDERS = ("bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert", "eurobert",
+             "gemma-embedding")
 
 
 def forward(m, ids, n_ctx=None, cache=np.asarray, **more):
