@@ -260,21 +260,38 @@ static const struct hf_name deepseek[] = {
     {".self_attn.o_proj", "attn_output", 0},
     END};
 
-static const struct hf_name bert[] = {{"embeddings.word_embeddings", "token_embd", 0},
-                                      {"embeddings.position_embeddings", "position_embd", 0},
-                                      {"embeddings.token_type_embeddings", "token_types", 0},
-                                      {"embeddings.LayerNorm", "token_embd_norm", 0},
-                                      {"embeddings.position_ids", NULL, 0},
-                                      {"pooler.dense", NULL, 0},
-                                      {".attention.self.query", "attn_q", 0},
-                                      {".attention.self.key", "attn_k", 0},
-                                      {".attention.self.value", "attn_v", 0},
-                                      {".attention.output.dense", "attn_output", 0},
-                                      {".attention.output.LayerNorm", "attn_output_norm", 0},
-                                      {".intermediate.dense", "ffn_up", 0},
-                                      {".output.dense", "ffn_down", 0},
-                                      {".output.LayerNorm", "layer_output_norm", 0},
-                                      END};
+#define BERT                                                                                       \
+    {"embeddings.word_embeddings", "token_embd", 0},                                               \
+        {"embeddings.token_type_embeddings", "token_types", 0},                                    \
+        {"embeddings.LayerNorm", "token_embd_norm", 0}, {"embeddings.position_ids", NULL, 0},      \
+        {".attention.self.query", "attn_q", 0}, {".attention.self.key", "attn_k", 0},              \
+        {".attention.self.value", "attn_v", 0}, {".attention.output.dense", "attn_output", 0},     \
+        {".attention.output.LayerNorm", "attn_output_norm", 0},                                    \
+        {".intermediate.dense", "ffn_up", 0}, {".output.dense", "ffn_down", 0},                    \
+    {                                                                                              \
+        ".output.LayerNorm", "layer_output_norm", 0                                                \
+    }
+#define POSITIONS(fit)                                                                             \
+    {                                                                                              \
+        "embeddings.position_embeddings", "position_embd", fit                                     \
+    }
+
+static const struct hf_name bert[] = {BERT, POSITIONS(0), {"pooler.dense", NULL, 0}, END};
+static const struct hf_name bert_labels[] = {BERT,
+                                             POSITIONS(0),
+                                             {"pooler.dense", "cls", 0},
+                                             {"classifier.weight", "cls.output.weight", 0},
+                                             {"classifier.bias", "cls.output.bias", 0},
+                                             END};
+static const struct hf_name xlm_roberta[] = {
+    BERT, POSITIONS(FIT_BEHIND_PAD), {"pooler.dense", NULL, 0}, END};
+static const struct hf_name xlm_roberta_labels[] = {
+    BERT,
+    POSITIONS(FIT_BEHIND_PAD),
+    {"classifier.dense", "cls", 0},
+    {"classifier.out_proj.weight", "cls.output.weight", 0},
+    {"classifier.out_proj.bias", "cls.output.bias", 0},
+    END};
 
 /* ---- classes ---- */
 
@@ -339,6 +356,12 @@ static const struct hf_class classes[] = {
      .more = hf_deepseek_add},
     {"BertModel", "bert", .root = "bert.", .layers = "encoder.layer.", .names = bert,
      .flags = HF_ENCODER, .config = hf_bert_add},
+    {"BertForSequenceClassification", "bert", .root = "bert.", .layers = "encoder.layer.",
+     .names = bert_labels, .flags = HF_ENCODER | HF_LABELS, .config = hf_bert_add},
+    {"XLMRobertaModel", "bert", .root = "roberta.", .layers = "encoder.layer.",
+     .names = xlm_roberta, .flags = HF_ENCODER, .config = hf_bert_add},
+    {"XLMRobertaForSequenceClassification", "bert", .root = "roberta.", .layers = "encoder.layer.",
+     .names = xlm_roberta_labels, .flags = HF_ENCODER | HF_LABELS, .config = hf_bert_add},
 };
 
 const struct hf_class *hf_class_find(const char *name)

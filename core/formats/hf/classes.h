@@ -24,11 +24,12 @@ struct hf_folder;
 /* How the tensor of a folder becomes that of a GGUF file; see recipe.h. */
 enum hf_fit {
     FIT_PLAIN = 0,
-    FIT_PLUS_ONE,  /* norms that multiply by 1 + weight; as F32 */
-    FIT_TURNED,    /* [in][out] becomes [out][in]; vectors stay */
-    FIT_HEAD_QKV,  /* rows of each head: q, k, v; become all q, all k, all v */
-    FIT_GROUP_QKV, /* rows of each KV head: its q's, k, v */
-    FIT_PAIRS,     /* rows (of a vector: numbers) g u g u become g g u u */
+    FIT_PLUS_ONE,   /* norms that multiply by 1 + weight; as F32 */
+    FIT_TURNED,     /* [in][out] becomes [out][in]; vectors stay */
+    FIT_HEAD_QKV,   /* rows of each head: q, k, v; become all q, all k, all v */
+    FIT_GROUP_QKV,  /* rows of each KV head: its q's, k, v */
+    FIT_BEHIND_PAD, /* positions count from behind the padding: rows before are left out */
+    FIT_PAIRS,      /* rows (of a vector: numbers) g u g u become g g u u */
 };
 
 struct hf_name {
@@ -49,6 +50,7 @@ enum hf_class_flag {
     HF_WIDE_FF = 1 << 5,     /* intermediate_size may miss: 4 times the embedding */
     HF_ENCODER = 1 << 6,     /* no output */
     HF_EXPERTS = 1 << 7,     /* intermediate_size may miss: no layer is dense */
+    HF_LABELS = 1 << 9,      /* an encoder that ranks texts or gives them labels */
     HF_MORE_LAYERS = 1 << 8, /* layers behind the last predict further tokens: no part */
 };
 

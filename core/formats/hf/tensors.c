@@ -122,6 +122,22 @@ static int add_in_place(struct adding *a, const struct piece *p, enum block_type
     return 0;
 }
 
+/* The same without its first rows. */
+static int add_behind_pad(struct adding *a, const struct piece *p, enum block_type type,
+                          struct shape *s)
+{
+    const uint64_t skipped = a->f->n_skipped;
+    struct safetensor t = *p->t;
+    struct piece rest = *p;
+
+    if (s->n_dims != 2 || s->dims[1] <= skipped)
+        return fail_tensor(a, p->t, ERR_FORMAT, "has no rows behind the padding's");
+    s->dims[1] -= skipped;
+    t.offset += skipped * s->dims[0] * block_format(type)->bytes;
+    rest.t = &t;
+    return add_in_place(a, &rest, type, s);
+}
+
 /* ---- made ones ---- */
 
 static void set_part(struct hf_recipe *r, uint32_t group, enum hf_role role,
@@ -196,6 +212,8 @@ static int add_plain(struct adding *a, const struct piece *p, uint32_t n)
     for (uint32_t i = 1; i < n; i++)
         if (!is_same_kind(p->t, p[i].t))
             return fail_tensor(a, p[i].t, ERR_FORMAT, "has not the shape and type of the first");
+    if (p->found.fit == FIT_BEHIND_PAD)
+        return add_behind_pad(a, p, type, &s);
     if (!p->found.is_expert &&
         (p->found.fit == FIT_PLAIN || (p->found.fit == FIT_TURNED && s.n_dims != 2)))
         return add_in_place(a, p, type, &s);
