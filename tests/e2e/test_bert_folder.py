@@ -1,11 +1,13 @@
 """Folders of BertModel: the same bits as the GGUF file with the same numbers, the same tokens; and what is refused."""
 
+import base64
 import json
 
 import numpy as np
 import pytest
 
 import hf_folder
+from test_vocab_families import RULES, charsmap
 from test_safetensors import change_json, fixtures, gguf_file, in_config, in_head, in_tokenizer, quire, to_bf16, without
 
 WORDS = ["▁a", "b", "c", "▁un", "able", "▁cafe", "▁,", "▁!", "▁漢", "▁ab", "▁the", "d", "▁wor", "▁#", "▁-"]
@@ -180,6 +182,18 @@ def test_unigram(tmp_path, text, expected):
         assert found[1] == 3 and found[-1] == 2
     else:
         assert found == [0, *map(names.index, expected), 2]
+
+
+def test_charsmap(tmp_path):
+    """A map as the file has it, in base64: a ligature becomes two letters, a tab a space, a joiner nothing."""
+    _, folder = pair(tmp_path, "xlm", None)
+    data = base64.b64encode(bytes(charsmap(RULES))).decode()
+    in_tokenizer(lambda t: t.update(
+        normalizer={"type": "Precompiled", "precompiled_charsmap": data},
+        pre_tokenizer={"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, {
+            "type": "Metaspace", "replacement": "▁", "add_prefix_space": True}]}) and None)(folder)
+    names = [p[0] for p in PIECES]
+    assert ids(folder, "the\t\u3000a\u200bb\n") == [0, names.index("▁the"), names.index("▁ab"), 2]
 
 
 @pytest.mark.parametrize("family,head", [("bert", "rank"), ("bert", "labels"), ("xlm", "rank"), ("xlm", "labels")])

@@ -84,6 +84,14 @@ def test_gpt_oss(tmp_path):
     assert a.tobytes() == b.tobytes()
 
 
+@pytest.mark.parametrize("kind", ["F32", "F16"])
+def test_gpt_oss_that_is_not_quantised(tmp_path, kind):
+    """Experts as [inputs][outputs], whose columns of gates and ups stand in turn."""
+    keys, tensors = parts("gpt-oss", "fused", kind)
+    a, b = answers(pair(tmp_path, "GptOssForCausalLM", keys, tensors, quantization_config=None), keys)
+    assert a.tobytes() == b.tobytes()
+
+
 @pytest.mark.parametrize("n_ctx", [fixtures.SHORT_CTX, fixtures.N_CTX])
 def test_longrope(tmp_path, n_ctx):
     """The factors for the context that is served; the magnitude follows from both contexts."""

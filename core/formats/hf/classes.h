@@ -24,12 +24,13 @@ struct hf_folder;
 /* How the tensor of a folder becomes that of a GGUF file; see recipe.h. */
 enum hf_fit {
     FIT_PLAIN = 0,
-    FIT_PLUS_ONE,   /* norms that multiply by 1 + weight; as F32 */
-    FIT_TURNED,     /* [in][out] becomes [out][in]; vectors stay */
-    FIT_HEAD_QKV,   /* rows of each head: q, k, v; become all q, all k, all v */
-    FIT_GROUP_QKV,  /* rows of each KV head: its q's, k, v */
-    FIT_BEHIND_PAD, /* positions count from behind the padding: rows before are left out */
-    FIT_PAIRS,      /* rows (of a vector: numbers) g u g u become g g u u */
+    FIT_PLUS_ONE,     /* norms that multiply by 1 + weight; as F32 */
+    FIT_TURNED,       /* [in][out] becomes [out][in]; vectors stay */
+    FIT_HEAD_QKV,     /* rows of each head: q, k, v; become all q, all k, all v */
+    FIT_GROUP_QKV,    /* rows of each KV head: its q's, k, v */
+    FIT_BEHIND_PAD,   /* positions count from behind the padding: rows before are left out */
+    FIT_PAIRS,        /* rows (of a vector: numbers) g u g u become g g u u */
+    FIT_TURNED_PAIRS, /* both: columns g u g u become rows g g u u */
 };
 
 struct hf_name {

@@ -164,7 +164,7 @@ static void shape_plain(struct hf_recipe *r, const struct piece *p, struct shape
     const bool is_vector = s->n_dims == 1 || ends_with(p->found.name, ".bias");
     uint64_t n = 1;
 
-    if (r->fit == FIT_TURNED) {
+    if (r->fit == FIT_TURNED || r->fit == FIT_TURNED_PAIRS) {
         const uint64_t in = s->dims[0];
 
         s->dims[0] = s->dims[1];
@@ -184,7 +184,7 @@ static int check_order(const struct adding *a, const struct piece *p, const stru
     const uint64_t n = r->n_rows == 1 ? r->n_in : r->n_rows;
     const uint64_t all = ((uint64_t)f->n_head + 2 * (uint64_t)f->n_kv_head) * f->head_dim;
 
-    if ((r->fit == FIT_PAIRS && n % 2 != 0) ||
+    if (((r->fit == FIT_PAIRS || r->fit == FIT_TURNED_PAIRS) && n % 2 != 0) ||
         ((r->fit == FIT_HEAD_QKV || r->fit == FIT_GROUP_QKV) &&
          (n != all || f->n_head % f->n_kv_head != 0)))
         return fail_tensor(a, p->t, ERR_FORMAT, "its shape does not fit the heads");
@@ -215,12 +215,14 @@ static int add_plain(struct adding *a, const struct piece *p, uint32_t n)
     if (p->found.fit == FIT_BEHIND_PAD)
         return add_behind_pad(a, p, type, &s);
     if (!p->found.is_expert &&
-        (p->found.fit == FIT_PLAIN || (p->found.fit == FIT_TURNED && s.n_dims != 2)))
+        (p->found.fit == FIT_PLAIN || (p->found.fit == FIT_TURNED && s.n_dims == 1)))
         return add_in_place(a, p, type, &s);
+    if (p->found.fit == FIT_TURNED_PAIRS && s.n_dims == 1)
+        return fail_tensor(a, p->t, ERR_FORMAT, "is no matrix");
     r = hf_recipe_create(n);
     if (r == NULL)
         return fail_tensor(a, p->t, ERR_NOMEM, "out of memory");
-    r->fit = p->found.fit == FIT_TURNED && s.n_dims != 2 ? FIT_PLAIN : p->found.fit;
+    r->fit = p->found.fit == FIT_TURNED && s.n_dims == 1 ? FIT_PLAIN : p->found.fit;
     r->from = type;
     r->to = r->fit == FIT_PLUS_ONE ? BLOCK_F32 : type;
     set_heads(a, r);
@@ -295,7 +297,7 @@ static int add_coded(struct adding *a, const struct piece *p, uint32_t n, uint32
     r->fit = p->found.fit;
     set_heads(a, r);
     rc = shape_groups(a, p, n, n_roles, r, &n_each);
-    if (rc == 0 && (r->fit == FIT_PLUS_ONE || r->fit == FIT_TURNED))
+    if (rc == 0 && (r->fit == FIT_PLUS_ONE || r->fit == FIT_TURNED || r->fit == FIT_TURNED_PAIRS))
         rc = fail_tensor(a, p->t, ERR_UNSUPPORTED, "is quantised, which is not supported here");
     if (rc == 0)
         rc = check_order(a, p, r);
