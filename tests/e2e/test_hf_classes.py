@@ -115,6 +115,13 @@ def test_made_rows_are_quantised(tmp_path, cls, arch, variant):
     assert a.tobytes() == b.tobytes() != plain.tobytes()
 
 
+def test_deepseek_without_groups(tmp_path):
+    """V2 Lite's way to choose experts, whatever the file says of groups."""
+    keys, tensors = parts("deepseek2", "old")
+    a, b = answers(pair(tmp_path, "DeepseekV2ForCausalLM", keys, tensors, topk_method="greedy", n_group=7, topk_group=2), keys)
+    assert a.tobytes() == b.tobytes()
+
+
 def test_window_of_mistral(tmp_path):
     keys, tensors = parts("llama", "plain")
     files = pair(tmp_path, "MistralForCausalLM", {**keys, "llama.attention.sliding_window": 8}, tensors)
@@ -194,6 +201,7 @@ SETTINGS = [
     ("GPTNeoXForCausalLM", "gptneox", "parallel", {"num_attention_heads": 4}, "does not fit the heads"),
     ("GPT2LMHeadModel", "gpt2", "plain", {"scale_attn_by_inverse_layer_idx": True}, "'scale_attn_by_inverse_layer_idx' is true"),
     ("GPTBigCodeForCausalLM", "starcoder", "plain", {"multi_query": False}, "'multi_query' is false"),
+    ("FalconForCausalLM", "falcon", "40b", {"num_kv_heads": 0}, "'num_kv_heads' is no whole number from 1"),
     ("FalconForCausalLM", "falcon", "7b", {"alibi": True}, "'alibi' is true"),
     ("DeepseekV2ForCausalLM", "deepseek2", "old", {"topk_method": "noaux_tc"}, "'topk_method' is 'noaux_tc'"),
     ("DeepseekV3ForCausalLM", "deepseek2", "v3", {"scoring_func": "softmax"}, "'scoring_func' is 'softmax'"),

@@ -23,7 +23,7 @@ import fixtures  # noqa: E402
 import gguf_file  # noqa: E402
 from rounding import as_bf16  # noqa: E402
 
-MATRICES = ("attn_q.", "attn_k.", "attn_v.", "attn_output.", "ffn_gate", "ffn_up", "ffn_down")
+MATRICES = ("attn_q.", "attn_k.", "attn_v.", "attn_output.", "attn_kv_b.", "ffn_gate", "ffn_up", "ffn_down")
 N = 32      # columns of a block
 GROUP = 64
 
@@ -275,6 +275,14 @@ def test_same_bits(tmp_path, name):
 @pytest.mark.parametrize("name", ["fp8-blocks", "gptq", "awq", "ct-int4"])
 def test_experts(tmp_path, name):
     folder, path, _ = write(tmp_path, name, "MixtralForCausalLM", "llama", "moe")
+    a, b = answers([folder, path])
+    assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("name", ["fp8-blocks", "fp8-tensor"])
+def test_latent_attention(tmp_path, name):
+    """A matrix of made rows, a part of which is turned when it is packed."""
+    folder, path, _ = write(tmp_path, name, "DeepseekV2ForCausalLM", "deepseek2", "old")
     a, b = answers([folder, path])
     assert a.tobytes() == b.tobytes()
 
