@@ -213,6 +213,62 @@ def test_labels(start, tmp_path, family, head):
         assert {d["label"] for d in answers[1]} <= {"good", "bad", "so-so"}
 
 
+NOMIC = {"attn_qkv": "attn.Wqkv", "attn_output": "attn.out_proj", "attn_output_norm": "norm1", "layer_output_norm": "norm2",
+         "ffn_up": "mlp.fc11", "ffn_gate": "mlp.fc12", "ffn_down": "mlp.fc2"}
+
+
+def nomic(tmp_path, kind="F32", **fields):
+    """A GGUF file and a folder of NomicBertModel."""
+    f = fixtures.Fixture("nomic-bert", "plain", kind, 1, 128)
+    f.n_vocab = len(SPECIAL) + len(WORDS)
+    fixtures.bert(f)
+    fixtures.word_pieces(f)
+    f.keys["tokenizer.ggml.tokens"] = SPECIAL + WORDS
+    keys, tensors = gguf_file.read_parts(gguf_file.write(f.keys, f.tensors))
+    (tmp_path / "m.gguf").write_bytes(gguf_file.write(keys, tensors))
+    folder = tmp_path / "hf"
+    folder.mkdir()
+
+    def name(ours):
+        if not ours.startswith("blk."):
+            part, end = ours.split(".")
+            return f"emb_ln.{end}" if part == "token_embd_norm" else f"embeddings.{hf_folder.BERT_WHOLE[part]}.{end}"
+        _, layer, part, end = ours.split(".")
+        return f"encoder.layers.{layer}.{NOMIC[part]}.{end}"
+
+    def key(suffix):
+        return keys[f"nomic-bert.{suffix}"]
+
+    config = {"architectures": ["NomicBertModel"], "activation_function": "swiglu", "n_embd": key("embedding_length"),
+              "n_inner": key("feed_forward_length"), "n_layer": key("block_count"), "n_head": key("attention.head_count"),
+              "n_positions": 8192, "max_trained_positions": key("context_length"), "rotary_emb_base": key("rope.freq_base"),
+              "rotary_scaling_factor": 2, "layer_norm_epsilon": key("attention.layer_norm_epsilon"), "type_vocab_size": 2,
+              "vocab_size": f.n_vocab, "prenorm": False, "rotary_emb_fraction": 1.0, "rotary_emb_scale_base": None}
+    (folder / "config.json").write_text(json.dumps({**config, **fields}))
+    (folder / "tokenizer.json").write_text(json.dumps(hf_folder.word_piece(SPECIAL + WORDS)))
+    (folder / "model.safetensors").write_bytes(hf_folder.safetensors({name(n): t for n, t in tensors.items()}))
+    return tmp_path / "m.gguf", folder
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16"])
+def test_nomic(start, tmp_path, kind):
+    path, folder = nomic(tmp_path, kind)
+    expected = embed(start, path, TEXTS, "--pooling", "mean")
+    assert embed(start, folder, TEXTS, "--pooling", "mean") == expected
+    assert np.unique(np.array(expected), axis=0).shape[0] == len(TEXTS)
+
+
+@pytest.mark.parametrize("fields,expected", [
+    ({"activation_function": "geglu"}, "'activation_function' is 'geglu'"), ({"prenorm": True}, "'prenorm' is true"),
+    ({"rotary_emb_fraction": 0.5}, "'rotary_emb_fraction' is 0.5"), ({"moe_every_n_layers": 2}, "'moe_every_n_layers' is 2"),
+    ({"rotary_emb_scale_base": 512}, "'rotary_emb_scale_base' is there"), ({"n_positions": None}, "'n_positions' is missing"),
+    ({"n_inner": None}, "'n_inner' is missing")])
+def test_nomic_that_is_refused(tmp_path, fields, expected):
+    _, folder = nomic(tmp_path, **fields)
+    _, err = quire("generate", "--model", folder, "--prompt", "a", "--max-tokens", 1, "--log-level", "off", status=1)
+    assert expected in err
+
+
 ENCODERS = {
     "problem": ("bert", "labels", {"problem_type": "multi_label_classification"}, "'problem_type' is neither"),
     "label": ("bert", "labels", {"id2label": {"0": "a", "2": "b"}}, "'id2label' has no text for label 1"),

@@ -155,7 +155,7 @@ static int add_pooling(struct hf_folder *f)
         rc = find_mode(f, o, &type);
     cJSON_Delete(o);
     if (rc == 0)
-        gguf_writer_u32(f->w, "bert.pooling_type", type);
+        hf_key_u32(f, "pooling_type", type);
     return rc;
 }
 
@@ -194,6 +194,19 @@ static int check_prompts(const struct hf_folder *f)
                      "remove the key, and let clients send the prompt with their texts",
                      hf_printable(shown, sizeof(shown), hf_text(o, "default_prompt_name")));
     cJSON_Delete(o);
+    return rc;
+}
+
+int hf_sentence_add(struct hf_folder *f)
+{
+    int rc = check_modules(f);
+
+    if (rc == 0)
+        rc = check_sentence(f);
+    if (rc == 0)
+        rc = check_prompts(f);
+    if (rc == 0 && (f->class->flags & HF_LABELS) == 0)
+        rc = add_pooling(f);
     return rc;
 }
 
@@ -264,12 +277,6 @@ int hf_bert_add(struct hf_folder *f)
     if (rc == 0)
         rc = add_sizes(f);
     if (rc == 0)
-        rc = check_modules(f);
-    if (rc == 0)
-        rc = check_sentence(f);
-    if (rc == 0)
-        rc = check_prompts(f);
-    if (rc == 0 && (f->class->flags & HF_LABELS) != 0)
-        return add_labels(f);
-    return rc == 0 ? add_pooling(f) : rc;
+        rc = hf_sentence_add(f);
+    return rc == 0 && (f->class->flags & HF_LABELS) != 0 ? add_labels(f) : rc;
 }

@@ -295,6 +295,18 @@ static const struct hf_name xlm_roberta_labels[] = {
     {"classifier.out_proj.bias", "cls.output.bias", 0},
     END};
 
+static const struct hf_name nomic[] = {{"embeddings.word_embeddings", "token_embd", 0},
+                                       {"embeddings.token_type_embeddings", "token_types", 0},
+                                       {"emb_ln", "token_embd_norm", 0},
+                                       {".attn.Wqkv", "attn_qkv", 0},
+                                       {".attn.out_proj", "attn_output", 0},
+                                       {".norm1", "attn_output_norm", 0},
+                                       {".norm2", "layer_output_norm", 0},
+                                       {".mlp.fc11", "ffn_up", 0},
+                                       {".mlp.fc12", "ffn_gate", 0},
+                                       {".mlp.fc2", "ffn_down", 0},
+                                       END};
+
 /* ---- classes ---- */
 
 #define MODEL .root = "model.", .layers = "layers."
@@ -364,6 +376,8 @@ static const struct hf_class classes[] = {
      .names = xlm_roberta, .flags = HF_ENCODER, .config = hf_bert_add},
     {"XLMRobertaForSequenceClassification", "bert", .root = "roberta.", .layers = "encoder.layer.",
      .names = xlm_roberta_labels, .flags = HF_ENCODER | HF_LABELS, .config = hf_bert_add},
+    {"NomicBertModel", "nomic-bert", .root = "bert.", .layers = "encoder.layers.", .names = nomic,
+     .flags = HF_ENCODER, .config = hf_nomic_add},
 };
 
 const struct hf_class *hf_class_find(const char *name)
