@@ -97,6 +97,11 @@ ifneq ($(shell pkg-config --exists sqlite3 2>/dev/null && echo yes),)
 LIBS    += $(shell pkg-config --libs sqlite3)
 $(BUILD)/server/responses/%.o: DEFS = -DQUIRE_SQLITE $(shell pkg-config --cflags sqlite3)
 endif
+# So is libcurl: without it nothing is fetched from the Hub (`quire pull`).
+ifneq ($(shell pkg-config --exists libcurl 2>/dev/null && echo yes),)
+LIBS    += $(shell pkg-config --libs libcurl)
+$(BUILD)/core/hub/%.o: DEFS = -DQUIRE_CURL $(shell pkg-config --cflags libcurl)
+endif
 $(BUILD)/core/base/version.o: DEFS = -DQUIRE_VERSION='"$(VERSION)"'
 
 define compile
@@ -284,6 +289,7 @@ bench: $(BENCH) $(TOOLS) $(BUILD)/quire ## kernels, plans, threads and a whole m
 	@$(BUILD)/bench/bench_plan
 	@$(BUILD)/bench/bench_thread_pool
 	@$(BUILD)/bench/bench_mask
+	@mkdir -p $(dir $(BENCH_MODEL))
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
 	@$(BUILD)/quire bench --model $(BENCH_MODEL) $(ARGS)
 bench-kern: $(BUILD)/bench/bench_kern ## single kernels beside the machine's limits; ARGS= adds flags and names
@@ -297,8 +303,18 @@ test-novels: $(BUILD)/bench/bench_tokenizer ## 31 MB of novels come back byte fo
 	@$(BUILD)/bench/bench_tokenizer --rules all $(DATA)/text/pd_english_novels.txt $(DATA)/vocabs/ggml-vocab-gpt-2.gguf
 
 bench-serving: $(BUILD)/quire $(TOOLS) ## what clients feel: shared prefixes, a flooding tenant, a long prompt beside streams, two models
+	@mkdir -p $(dir $(BENCH_MODEL))
 	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
 	@QUIRE_BIN=$(BUILD)/quire $(PYTHON) tests/bench/bench_serving.py $(BENCH_MODEL)
+
+bench-adapters: $(BUILD)/quire $(TOOLS) ## what LoRA adapters cost in a batch of 16 streams (ARGS='16 64': ranks)
+	@mkdir -p $(dir $(BENCH_MODEL))
+	@test -f $(BENCH_MODEL) || $(BUILD)/tools/mkmodel --shape qwen2.5-0.5b --type Q8_0 --out $(BENCH_MODEL)
+	@QUIRE_BIN=$(BUILD)/quire $(PYTHON) tests/bench/bench_adapters.py $(BENCH_MODEL) $(ARGS)
+
+bench-embeddings: deps-real $(BUILD)/quire ## 10,000 short texts through a real embedder (PEER=python3 with sentence-transformers: beside that)
+	@folder=$$($(PYTHON) tests/real/packages.py --folder $(REAL) minilm) && \
+	    QUIRE_BIN=$(BUILD)/quire PEER='$(PEER)' $(PYTHON) tests/bench/bench_embeddings.py $$folder
 
 lint: deps-lint ## include table, lone headers, banned functions, layout, cppcheck
 	@CC='$(CC)' sh tests/lint/lint.sh
@@ -331,7 +347,7 @@ clean: ## remove everything built
 
 # Debian packages: what is missing is installed when that is allowed, else the command is printed.
 DEB_BUILD := gcc libc6-dev pkg-config libgnutls28-dev libuv1-dev libcjson-dev libxxhash-dev \
-             libinih-dev libunistring-dev libseccomp-dev libsqlite3-dev
+             libinih-dev libunistring-dev libseccomp-dev libsqlite3-dev libcurl4-gnutls-dev ca-certificates
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 \
              python3-numpy libopenblas0-serial python3-pytest-xdist prometheus haproxy \
              openssl curl

@@ -187,6 +187,18 @@ uint32_t config_n_models(const struct config *c)
     return n > 0 ? (uint32_t)n : 1;
 }
 
+int config_set_models(struct config *c, const char *list, char *err, size_t err_len)
+{
+    const int n = models_check(list, err, err_len);
+
+    if (n < 0)
+        return n;
+    if (option_set(option_at(OPTION_ID_model), c, list) == 0)
+        return 0;
+    snprintf(err, err_len, "no memory for the list of models");
+    return ERR_NOMEM;
+}
+
 static int copy_values(struct config *out, const struct config *c, const char *model)
 {
     const struct config_section *section = setting_section(c, model);

@@ -1,6 +1,7 @@
 /* config/config_validate.c - see config_impl.h. */
 #include "config/config_impl.h"
 
+#include "config/adapters.h"
 #include "config/config.h"
 #include "config/hosts.h"
 #include "config/origins.h"
@@ -197,11 +198,19 @@ static int check_metrics_names(const struct config *c, char *err, size_t err_len
     return ERR_INVAL;
 }
 
+static int check_adapters(const struct config *c, char *err, size_t err_len)
+{
+    const int n = adapters_check(c->adapters, err, err_len);
+
+    return n < 0 ? n : 0;
+}
+
 int config_validate(const struct config *c, char *err, size_t err_len)
 {
     static int (*const checks[])(const struct config *c, char *err, size_t err_len) = {
         check_batch, check_swap, check_watermarks, check_header, check_weights,
         check_listen, check_tls, check_origins, check_hosts, check_alias, check_metrics_names,
+        check_adapters,
     };
     int rc = 0;
 

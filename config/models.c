@@ -3,6 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/file_stem.h"
+#include "core/hub/reference.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -71,7 +72,8 @@ static int take_name(struct model_item *out, struct span name, struct span item,
 static void name_after_path(struct model_item *out)
 {
     const char *stem;
-    const size_t len = file_stem(out->path, &stem);
+    const size_t len = hub_reference_is(out->path) ? hub_reference_name(out->path, &stem)
+                                                   : file_stem(out->path, &stem);
 
     snprintf(out->name, sizeof(out->name), "%.*s", len > 0 ? (int)len : (int)strlen(MODELS_DEMO),
              len > 0 ? stem : MODELS_DEMO);

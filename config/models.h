@@ -2,8 +2,9 @@
  *
  * Items are PATH or NAME=PATH with commas between; blanks around them do not count. What stands
  * before the first '=' is a name unless it holds a '/', so that ./a=b.gguf is a path. An empty path
- * is the demo model inside the binary: "" lists that one alone, and "NAME=" gives it a name. Where
- * no name is given, the model is called after its file or folder.
+ * is the demo model inside the binary: "" lists that one alone, and "NAME=" gives it a name. A path
+ * may be a model of the Hub, hf:OWNER/NAME:QUANT (core/hub/reference.h), until it has been fetched.
+ * Where no name is given, the model is called after its file, folder or repository.
  *
  * Thread: any.
  * Memory: none.

@@ -175,10 +175,13 @@ struct kern_attn {
     uint32_t n_row;
     uint32_t n_seen; /* 0: it sees tokens up to its own, p; else tokens up to n_seen - 1 ... */
     uint32_t window; /* ... 0: from token 0 on; else from p + 1 - window on, and at least one */
+    uint32_t ahead;  /* with n_seen, 0: nothing more; else none behind p + ahead either */
     uint32_t n_head; /* query heads sharing this KV head */
     uint32_t key_dim, value_dim;
     float scale;
     float cap;          /* 0: none; else a score s becomes cap * tanh(s / cap) */
+    const float *slopes; /* [n_head] or NULL; ALiBi: of the score of token t in head h,
+                            slopes[h] * |p - t| is taken off */
     const float *sinks; /* [n_head] or NULL: a score beside those of the tokens, without a value */
     uint32_t seg0, seg1; /* the softmax segments to visit: seg0 .. seg1 - 1, those that exist */
     /* NULL: all segments that a row sees are visited and `out` gets the result. Else `out` is not
@@ -257,7 +260,8 @@ struct kern_table {
     void (*rope)(float *x, size_t n_head, size_t head_dim, size_t n_rot, const float *cos,
                  const float *sin, bool neox);
 
-    /* Scores: fma chain over key_dim ascending from 0, then * scale; then `cap`, if there is one.
+    /* Scores: fma chain over key_dim ascending from 0, then * scale; then `cap`, if there is one;
+     * then, with slopes, s = fma(-slopes[h], (float)|p - t|, s).
      * Per segment of 256 absolute positions with a visible token: m = max of the visible scores;
      * e[t] = exp(score[t] - m); l = sum of e in 16 virtual lanes (lane t % 16, ascending) then
      * kern_lanes_sum; o[d] = fma chain over visible t ascending from 0 of e[t] * v[t][d]. Segments

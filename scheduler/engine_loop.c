@@ -280,21 +280,46 @@ static void add_pool(struct engine_loop *l, const struct plan_item *item, uint32
     }
 }
 
+static void add_item(struct engine_loop *l, const struct plan_item *item, uint32_t i)
+{
+    const uint32_t row0 = batch_add_span(l->batch, item->request->ids + item->first, item->n,
+                                         item->first, item->table, item->group_stride);
+    struct batch_span *span = &l->batch->spans[l->batch->n_spans - 1];
+
+    span->second_at = item->request->second_at;
+    span->adapter = item->request->adapter;
+    span->adapter_scale = item->request->adapter_scale;
+    l->batch->has_adapters = l->batch->has_adapters || span->adapter != NULL;
+    if (item->request->score_prompt)
+        add_scores(l, item, i, row0);
+    add_pool(l, item, row0);
+    if (item->wants_token)
+        add_sample(l, item, i, row0 + item->n - 1);
+}
+
+static bool has_same_adapter(const struct plan_item *a, const struct plan_item *b)
+{
+    return a->request->adapter == b->request->adapter &&
+           a->request->adapter_scale == b->request->adapter_scale;
+}
+
+/* The items whose adapter is that of item `first`, unless one before it has it too. */
+static void add_items_like(struct engine_loop *l, const struct plan *plan, uint32_t first)
+{
+    for (uint32_t i = 0; i < first; i++)
+        if (has_same_adapter(&plan->items[i], &plan->items[first]))
+            return;
+    for (uint32_t i = first; i < plan->n_items; i++)
+        if (has_same_adapter(&plan->items[i], &plan->items[first]))
+            add_item(l, &plan->items[i], i);
+}
+
+/* Sequences with the same adapter stand together, in the order of the first of them. */
 static void build_batch(struct engine_loop *l, const struct plan *plan)
 {
     batch_clear(l->batch);
-    for (uint32_t i = 0; i < plan->n_items; i++) {
-        const struct plan_item *item = &plan->items[i];
-        const uint32_t row0 = batch_add_span(l->batch, item->request->ids + item->first, item->n,
-                                             item->first, item->table, item->group_stride);
-
-        l->batch->spans[l->batch->n_spans - 1].second_at = item->request->second_at;
-        if (item->request->score_prompt)
-            add_scores(l, item, i, row0);
-        add_pool(l, item, row0);
-        if (item->wants_token)
-            add_sample(l, item, i, row0 + item->n - 1);
-    }
+    for (uint32_t i = 0; i < plan->n_items; i++)
+        add_items_like(l, plan, i);
 }
 
 /* ---- what comes in ---- */

@@ -64,6 +64,8 @@ void request_destroy(struct request **r)
         return;
     if ((*r)->drop_constraint != NULL)
         (*r)->drop_constraint(&(*r)->constraint_of);
+    if ((*r)->drop_adapter != NULL)
+        (*r)->drop_adapter(&(*r)->adapter);
     mem_free(*r);
     *r = NULL;
 }

@@ -97,6 +97,10 @@ struct request {
     struct thought thought; /* what comes before it; kept by the sampler */
     struct constraint *constraint_of; /* what that state is a state of: counted */
     void (*drop_constraint)(struct constraint **c); /* called with it at the end, if not NULL */
+    struct adapter *adapter; /* that its tokens are computed with, or NULL; counted. Its keys and
+                              * values are others than without: key.salt tells them apart */
+    float adapter_scale;
+    void (*drop_adapter)(struct adapter **a); /* called with it at the end, if not NULL */
 };
 
 struct request_size {

@@ -69,8 +69,8 @@ static int open_folder(struct gguf **out, const char *folder, const char *pre, c
                  : gguf_open(out, path, err, err_len);
 }
 
-int instance_open_gguf(struct gguf **out, const char *path, const char *pre, char *err,
-                       size_t err_len)
+static int open_any(struct gguf **out, const char *path, const char *pre, char *err,
+                    size_t err_len)
 {
     size_t bytes;
     const void *data;
@@ -81,6 +81,16 @@ int instance_open_gguf(struct gguf **out, const char *path, const char *pre, cha
         return gguf_open(out, path, err, err_len);
     data = demo_model(&bytes);
     return gguf_open_memory(out, "the built-in demo model", data, bytes, err, err_len);
+}
+
+int instance_open_gguf(struct gguf **out, const char *path, const char *pre, char *err,
+                       size_t err_len)
+{
+    const int rc = open_any(out, path, pre, err, err_len);
+
+    if (rc == 0)
+        hold_here("QUIRE_DEBUG_HOLD_READ");
+    return rc;
 }
 
 _Static_assert(CONFIG_ISA_SCALAR - CONFIG_ISA_SCALAR == (int)KERN_ISA_SCALAR &&
@@ -216,6 +226,34 @@ static void identify(struct instance *e, const struct gguf *g, const struct conf
     e->kv_id[1] = hash.high64;
 }
 
+/* The file's tokenizer and model, which must have the same vocabulary. */
+static int make_model(struct instance *e, const struct gguf *g, const char *pre,
+                      const struct model_options *options, char *err, size_t err_len)
+{
+    int rc = tokenizer_create_as(&e->tokenizer, g, pre, err, err_len);
+
+    if (rc == 0)
+        rc = model_load(&e->model, g, options, err, err_len);
+    if (rc == 0 && tokenizer_n_vocab(e->tokenizer) != (int32_t)e->model->shape.n_vocab) {
+        snprintf(err, err_len, "%s: the tokenizer has %d tokens, the model %u", gguf_name(g),
+                 tokenizer_n_vocab(e->tokenizer), e->model->shape.n_vocab);
+        rc = ERR_FORMAT;
+    }
+    return rc;
+}
+
+int instance_check_model(const struct gguf *g, char *err, size_t err_len)
+{
+    const struct model_options options = {.threads = 1, .only_plan = true};
+    struct instance e = {0};
+    int rc = make_model(&e, g, "", &options, err, err_len);
+
+    instance_release(&e);
+    if (gguf_check_unchanged(g, err, err_len) < 0)
+        rc = ERR_IO;
+    return rc;
+}
+
 static int load_model(struct instance *e, const struct config *c, const struct origin *from,
                       char *err, size_t err_len)
 {
@@ -234,20 +272,12 @@ static int load_model(struct instance *e, const struct config *c, const struct o
 
     if (rc < 0)
         return rc;
-    hold_here("QUIRE_DEBUG_HOLD_READ");
-    rc = tokenizer_create_as(&e->tokenizer, g, c->tokenizer_pre, err, err_len);
-    if (rc == 0)
-        rc = model_load(&e->model, g, &options, err, err_len);
-    if (rc == 0 && tokenizer_n_vocab(e->tokenizer) != (int32_t)e->model->shape.n_vocab) {
-        snprintf(err, err_len, "%s: the tokenizer has %d tokens, the model %u", gguf_name(g),
-                 tokenizer_n_vocab(e->tokenizer), e->model->shape.n_vocab);
-        rc = ERR_FORMAT;
-    }
+    rc = make_model(e, g, c->tokenizer_pre, &options, err, err_len);
     if (rc == 0)
         instance_read_sampling(&e->sampling, g, c);
     if (rc == 0 && c->slot_save_path[0] != '\0')
         identify(e, g, c);
-    if (gguf_check_read(g, err, err_len) < 0)
+    if (gguf_check_unchanged(g, err, err_len) < 0)
         rc = ERR_IO;
     gguf_close(&g);
     return rc;
@@ -441,6 +471,7 @@ static int make_runner(struct instance *e, const struct config *c, struct thread
         .isa = e->isa,
         .pool = pool,
         .max_rows = e->sched.max_batch_tokens,
+        .takes_adapters = c->adapters[0] != '\0' || c->adapters_dir[0] != '\0',
     };
 
     if (pool == NULL) {

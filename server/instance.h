@@ -83,6 +83,9 @@ int instance_one_model(struct model_item *out, const char *list, char *err, size
 void instance_release(struct instance *e);
 
 struct gguf;
+/* Can it be served, as far as that is known without reading a weight? The checks of a load: keys,
+ * tokenizer, tensors, their types and shapes. 0, or ERR_* with the sentence of a load. */
+int instance_check_model(const struct gguf *g, char *err, size_t err_len);
 /* How the file, with `file_sampling`, and the settings want it to be sampled. */
 void instance_read_sampling(struct sampling_defaults *d, const struct gguf *g,
                             const struct config *c);

@@ -21,6 +21,7 @@ static const struct command {
     {"bench", cmd_bench},
     {"key", cmd_key},
     {"plan", cmd_plan},
+    {"pull", cmd_pull},
 };
 
 /* `quire --port 80` is `quire serve --port 80`. */
@@ -36,6 +37,6 @@ int main(int argc, char **argv)
     return command_fail(
         EXIT_USAGE,
         "unknown command '%s'; the commands are serve, generate, score, inspect, "
-        "tokenize, replay, bench, key and plan (quire --help)",
+        "tokenize, replay, bench, key, plan and pull (quire --help)",
         argv[1]);
 }

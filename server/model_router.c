@@ -3,6 +3,7 @@
 
 #include "core/base/json.h"
 #include "core/base/name_list.h"
+#include "server/adapters/adapter_set.h"
 #include "server/api/body_scan.h"
 #include "server/http/error.h"
 #include "server/http/http_call.h"
@@ -12,7 +13,7 @@
 
 #define MAX_NAME_TEXT 4096 /* bytes of a name in a body; longer ones are left to the parser */
 
-static struct served_model *find_as_written(struct served_model *all, uint32_t n, const char *name)
+static struct served_model *find_exact(struct served_model *all, uint32_t n, const char *name)
 {
     for (uint32_t i = 0; i < n; i++)
         if (strcmp(all[i].model.id, name) == 0)
@@ -20,12 +21,25 @@ static struct served_model *find_as_written(struct served_model *all, uint32_t n
     for (uint32_t i = 0; i < n; i++)
         if (name_list_has(all[i].model.aliases, name))
             return &all[i];
-    if (strcmp(name, "default") == 0)
-        return &all[0];
-    for (uint32_t i = 0; i < n; i++)
+    return strcmp(name, "default") == 0 ? &all[0] : NULL;
+}
+
+static struct served_model *find_as_written(struct served_model *all, uint32_t n, const char *name)
+{
+    struct served_model *found = find_exact(all, n, name);
+
+    for (uint32_t i = 0; i < n && found == NULL; i++)
+        if (adapter_set_has(all[i].model.adapters, name))
+            found = &all[i];
+    for (uint32_t i = 0; i < n && found == NULL; i++)
         if (name_list_matches(all[i].model.aliases, name))
-            return &all[i];
-    return NULL;
+            found = &all[i];
+    return found;
+}
+
+bool model_router_has_model(struct served_model *all, uint32_t n, const char *name)
+{
+    return find_exact(all, n, name) != NULL;
 }
 
 struct served_model *model_router_find(struct served_model *all, uint32_t n, const char *name)

@@ -1,9 +1,9 @@
 /* server/model_router.h - to which of the served models a call goes.
  *
  * A body says so in its member "model", any call in ?model=NAME; who says nothing, or "default",
- * gets the first model. Names are a model's own, then its aliases, then their patterns, then all of
- * these without Ollama's tag ":latest". The body is
- * parsed afterwards, for a model, with its tokenizer and its limits, perhaps on another thread;
+ * gets the first model. Names are a model's own, then its aliases, then its adapters, then the
+ * aliases' patterns, then all of these without Ollama's tag ":latest". The body is parsed
+ * afterwards, for a model, with its tokenizer and its limits, perhaps on another thread;
  * body_scan() has found the name in its text. A value that is no name, and a body that is no JSON,
  * are left to the parser.
  *
@@ -12,6 +12,7 @@
 #ifndef SERVER_MODEL_ROUTER_H
 #define SERVER_MODEL_ROUTER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,8 +20,10 @@ struct body_scan;
 struct served_model;
 struct http_call;
 
-/* The model of that name among the n, or NULL. */
+/* The model of that name among the n, or the one whose adapter has it; or NULL. */
 struct served_model *model_router_find(struct served_model *all, uint32_t n, const char *name);
+/* Is it the name of a model, or an alias that is no pattern? No adapter may have it. */
+bool model_router_has_model(struct served_model *all, uint32_t n, const char *name);
 
 /* The model that ?model= asks for, or the first. NULL: there is none of that name, and the call has
  * been answered. */

@@ -8,6 +8,7 @@
 #include "server/admin/info.h"
 #include "server/admin/ollama_pages.h"
 #include "server/admin/vllm_pages.h"
+#include "server/api/adapter_call.h"
 #include "server/api/body_scan.h"
 #include "server/api/completion.h"
 #include "server/api/dry_run.h"
@@ -80,6 +81,37 @@ static void on_slot(void *ud, struct http_call *call)
 
     if (h != NULL)
         slot_call_start(h->engine, call);
+}
+
+static bool is_model_name(void *ud, const char *name)
+{
+    struct server *s = ud;
+
+    return model_router_has_model(s->models, s->opt.n_models, name);
+}
+
+static void on_load_adapter(void *ud, struct http_call *call)
+{
+    struct served_model *h = model_for(ud, call);
+
+    if (h != NULL)
+        adapter_call_load(h->engine, call, is_model_name, ud);
+}
+
+static void on_unload_adapter(void *ud, struct http_call *call)
+{
+    struct served_model *h = model_for(ud, call);
+
+    if (h != NULL)
+        adapter_call_unload(h->engine, call);
+}
+
+static void on_adapters(void *ud, struct http_call *call)
+{
+    struct served_model *h = model_for(ud, call);
+
+    if (h != NULL)
+        adapter_call_list(h->engine, call);
 }
 
 static void on_props(void *ud, struct http_call *call)
@@ -176,15 +208,15 @@ static void on_ollama_refuse(void *ud, struct http_call *call)
 static void on_model(void *ud, struct http_call *call)
 {
     struct server *s = ud;
-    const struct served_model *h =
-        model_router_find(s->models, s->opt.n_models, http_call_tail(call));
+    const char *name = http_call_tail(call);
+    const struct served_model *h = model_router_find(s->models, s->opt.n_models, name);
 
     if (h == NULL)
-        model_router_refuse(call, http_call_tail(call));
+        model_router_refuse(call, name);
     else if (anthropic_pages_are_wanted(call))
         anthropic_pages_model(call, &h->model);
     else
-        info_model(call, &h->model);
+        info_model(call, &h->model, name);
 }
 
 static void on_live(void *ud, struct http_call *call)

@@ -42,6 +42,7 @@ struct load {
     const float *divisors; /* rope_freqs.weight or a longrope's factors, decoded, or NULL */
     const char *divisors_name;
     uint32_t n_dense_lead; /* first layers of a model with experts that have none */
+    uint32_t expert_period; /* of so many layers only the second has experts; 0: all have */
     struct matrix_job *matrices;
     size_t n_matrices;
     struct vector_job *vectors;
@@ -66,6 +67,7 @@ int load_shape(struct load *l, uint32_t n_ctx);
 /* Parts of that. */
 int load_experts(struct load *l);
 int load_rope(struct load *l);
+int load_alibi(struct load *l);
 
 /* The window of layer i, and its rope table. */
 int load_layer_rope(struct load *l, uint32_t i);

@@ -67,6 +67,8 @@ struct model_layer {
     struct matrix attn_out;                /* [n_embd][n_head*head_out] */
     const float *attn_out_bias;            /* [n_embd] or NULL */
     struct norm attn_post_norm, attn_sum_norm, ffn_norm;
+    struct norm attn_input_norm;           /* of what attn_sum_norm has made and x before attention,
+                                            * added up; without a weight x is not added again */
     struct ffn ffn;                        /* of a layer with experts: the shared one, if any */
     struct matrix router;                  /* [n_expert][n_embd] of a layer with experts */
     const float *router_bias;              /* [n_expert] or NULL: added to its outputs */
@@ -82,7 +84,9 @@ struct model_layer {
     struct norm latent_norm;     /* [n_latent] */
     struct matrix key_up;        /* n_head of [n_latent][n_nope] */
     struct matrix value_up;      /* n_head of [head_out][n_latent] */
-    uint32_t window;             /* tokens that it sees; 0: all */
+    uint32_t window;             /* tokens that it sees, its own the last; 0: all */
+    uint32_t ahead;              /* of an encoder with a window: as many behind its own; window is
+                                  * ahead + 1 */
     struct kv_location kv;          /* where its keys and values are in the cache */
     uint32_t rope;               /* index in the model's rope tables, or MODEL_NO_ROPE */
 };
@@ -95,6 +99,14 @@ enum qk_norm {
 };
 
 enum norm_kind { NORM_RMS = 0, NORM_LAYER };
+
+/* What makes numbers for labels of a text's states. */
+enum head_kind {
+    HEAD_FIRST = 0, /* of the first one: out tanh(dense x) */
+    HEAD_MEAN,      /* of their mean: out norm(gelu(dense x)) */
+    HEAD_SINGLE,    /* of the first one: tanh(out x) */
+    HEAD_LAST,      /* a decoder's, of the last one: out tanh(dense x) */
+};
 
 /* How the outputs of a router become weights of the experts chosen. */
 enum expert_gate { EXPERT_SOFTMAX = 0, EXPERT_SIGMOID };
@@ -109,7 +121,8 @@ struct model_shape {
     uint32_t n_rot;              /* dimensions that rope rotates, even; 0: none */
     uint32_t n_ctx_train;
     uint32_t n_ctx;              /* positions this instance serves: rope tables reach this far */
-    uint32_t window;             /* of the layers that have one; 0: no layer has */
+    uint32_t window;             /* of the layers that have one, an encoder's on both sides
+                                  * together; 0: no layer has */
     uint32_t n_expert, n_expert_used, n_ff_expert, n_ff_shared;
     uint32_t n_expert_group, n_expert_group_used; /* a token's experts are all of so many groups,
                                                    * each of n_expert / n_expert_group in a row;
@@ -117,6 +130,8 @@ struct model_shape {
     uint32_t pooling_type; /* of embeddings, as the file numbers it: 1 mean, 2 first, 3 last, 4 for
                             * a classifier */
     uint32_t n_labels;     /* of the classifier; 0: there is none */
+    enum head_kind head_kind;
+    uint32_t n_wide;       /* the widest of what the projections make; 0: there are none */
     uint32_t n_token_types; /* of an encoder: 1, or 2 and more, of which the second is a second
                              * text's */
     enum norm_kind norm;
@@ -135,15 +150,17 @@ struct model_shape {
 };
 
 #define MODEL_N_ROPE 2
+#define MODEL_N_PROJECTION 2
 
 struct rope_table {
     const float *cos, *sin; /* [n_ctx][n_rot/2] */
 };
 
-/* What makes numbers for labels of a pooled row x: out tanh(dense x). */
+/* See enum head_kind. */
 struct model_head {
     struct matrix dense; /* may be missing: then x is taken as it is */
     const float *dense_bias;
+    struct norm norm;
     struct matrix out;
     const float *out_bias;
 };
@@ -164,7 +181,10 @@ struct model {
     struct matrix output;              /* shares embed's panels when tied; an encoder has none */
     const float *output_bias;          /* [n_vocab] or NULL */
     struct model_head head;            /* with n_labels */
+    struct matrix projections[MODEL_N_PROJECTION]; /* of pooled vectors, one after the other; in the
+                                        * end they have n_embd numbers again; each may be missing */
     char **labels;                     /* [n_labels] names, or NULL */
+    float *slopes;                     /* [n_head] of ALiBi, or NULL: see kern_attn */
     struct model_layer *layers;        /* [n_layer] */
     struct kv_groups groups;           /* of layers, in the KV cache */
     struct rope_table ropes[MODEL_N_ROPE]; /* model_layer.rope says which */

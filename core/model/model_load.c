@@ -3,6 +3,7 @@
 
 #include "core/base/err.h"
 #include "core/base/file_stem.h"
+#include "core/base/hold.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/model/load.h"
@@ -230,9 +231,15 @@ static int check_norms(struct load *l, uint32_t i)
 {
     const struct model_layer *layer = &l->m->layers[i], *first = &l->m->layers[0];
 
-    if ((layer->ffn_norm.weight == NULL && layer->ffn_norm.bias != NULL) ||
+    if ((layer->attn_norm.weight == NULL && layer->attn_norm.bias != NULL) ||
+        (layer->ffn_norm.weight == NULL && layer->ffn_norm.bias != NULL) ||
+        (layer->q_norm.weight == NULL && layer->q_norm.bias != NULL) ||
+        (layer->k_norm.weight == NULL && layer->k_norm.bias != NULL) ||
+        (layer->attn_input_norm.weight == NULL && layer->attn_input_norm.bias != NULL) ||
         (layer->ffn_norm.weight == NULL) != (first->ffn_norm.weight == NULL))
-        return load_fail(l, ERR_FORMAT, "layer %u has not the norms that layer 0 has", i);
+        return load_fail(l, ERR_FORMAT,
+                         "layer %u has not the norms that layer 0 has, or a bias without its norm",
+                         i);
     return 0;
 }
 
@@ -274,6 +281,18 @@ static int pack(struct load *l, const struct model_options *options)
     return rc < 0 ? load_fail(l, rc, "out of memory") : 0;
 }
 
+/* The same, of a file that stayed as it was: else zeros may stand where it could not be read, and
+ * must not be written to a cache. */
+static int pack_unchanged(struct load *l, const struct model_options *options)
+{
+    int rc;
+
+    hold_here("QUIRE_DEBUG_HOLD_PACK");
+    rc = pack(l, options);
+    hold_here("QUIRE_DEBUG_HOLD_PACKED");
+    return rc == 0 ? gguf_check_unchanged(l->g, l->err, l->err_len) : rc;
+}
+
 /* The panels from the cache, or packed and, when there is to be a cache, written to it. */
 static int pack_or_fetch(struct load *l, const struct model_options *options)
 {
@@ -284,7 +303,7 @@ static int pack_or_fetch(struct load *l, const struct model_options *options)
 
     if (options->weight_cache == NULL || !gguf_is_file(l->g) ||
         weight_cache_path(path, options->weight_cache, gguf_name(l->g)) < 0)
-        return pack(l, options);
+        return pack_unchanged(l, options);
     weight_cache_identify(&id, l->g, l->matrices, l->n_matrices);
     rc = weight_cache_load(path, &id, a->panels, a->panel_bytes, options->threads, cause);
     l->m->is_cached = rc == 0;
@@ -293,7 +312,7 @@ static int pack_or_fetch(struct load *l, const struct model_options *options)
     if (rc != ERR_NOENT)
         log_warn("model", "event=weight-cache-refused file=%s cause=%s",
                  log_quote(quoted, sizeof(quoted), path), log_quote(why, sizeof(why), cause));
-    rc = pack(l, options);
+    rc = pack_unchanged(l, options);
     if (rc == 0)
         a->writer = weight_cache_write(path, &id, a->panels, a->panel_bytes);
     return rc;
@@ -373,6 +392,7 @@ void model_destroy(struct model **mp)
     for (uint32_t i = 0; m->labels != NULL && i < m->shape.n_labels; i++)
         mem_free(m->labels[i]);
     mem_free(m->labels);
+    mem_free(m->slopes);
     mem_free(m->layers);
     mem_free(m);
     *mp = NULL;

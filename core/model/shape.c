@@ -81,6 +81,8 @@ static int check_neutral(struct load *l)
         float v = 0.0f;
         int rc;
 
+        if ((l->traits->flags & TRAIT_ALIBI) != 0 && strstr(keys[i].suffix, "alibi") != NULL)
+            continue;
         key_name(l, keys[i].suffix, key);
         rc = gguf_get_f32(l->g, key, &v, l->err, l->err_len);
         if (rc < 0 && rc != ERR_NOENT)
@@ -110,13 +112,43 @@ static int read_sizes(struct load *l)
     return rc;
 }
 
+/* The activation by the name that its trainers gave it. */
+static int read_act(struct load *l)
+{
+    static const struct {
+        const char *name;
+        enum kern_act act;
+    } acts[] = {{"gelu", KERN_ACT_GELU_ERF},
+                {"gelu_pytorch_tanh", KERN_ACT_GELU},
+                {"silu", KERN_ACT_SILU}};
+    struct gguf_str name = {0};
+    char printable[32];
+    const int rc = key_str(l, "hidden_activation", &name);
+
+    if (rc < 0 || name.len == 0)
+        return rc;
+    for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++)
+        if (strlen(acts[i].name) == name.len && memcmp(acts[i].name, name.data, name.len) == 0) {
+            l->m->shape.act = acts[i].act;
+            return 0;
+        }
+    load_printable(printable, sizeof(printable), name);
+    return load_fail(l, ERR_UNSUPPORTED,
+                     "key '%s.hidden_activation': is '%s', but only gelu, gelu_pytorch_tanh and "
+                     "silu are supported",
+                     l->traits->arch, printable);
+}
+
 static int read_norms(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
     const uint32_t flags = l->traits->flags;
+    int rc = 0;
 
     s->norm = l->traits->norm;
     s->act = l->traits->act;
+    if ((flags & TRAIT_ACT_KEY) != 0 && (rc = read_act(l)) < 0)
+        return rc;
     s->qk_norm = (flags & TRAIT_QK_ROW) != 0    ? QK_NORM_ROW
                  : (flags & TRAIT_QK_EACH) != 0 ? QK_NORM_EACH_HEAD
                                                 : QK_NORM_HEAD;
@@ -275,10 +307,11 @@ static int read_topology(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
     const uint32_t flags = l->traits->flags;
-    bool is_parallel = true, is_causal = false;
+    const bool is_encoder = (flags & TRAIT_ENCODER) != 0;
+    bool is_parallel = true, is_causal = !is_encoder;
     int rc = 0;
 
-    s->is_encoder = (flags & TRAIT_ENCODER) != 0;
+    s->head_kind = (flags & TRAIT_MEAN_HEAD) != 0 ? HEAD_MEAN : is_encoder ? HEAD_FIRST : HEAD_LAST;
     s->is_parallel = (flags & TRAIT_PARALLEL) != 0;
     if ((flags & TRAIT_PARALLEL_KEY) != 0) {
         rc = key_bool(l, "use_parallel_residual", &is_parallel);
@@ -286,9 +319,10 @@ static int read_topology(struct load *l)
     }
     if ((flags & TRAIT_PARALLEL_BARE) != 0)
         s->is_parallel = gguf_tensor_find(l->g, "blk.0.ffn_norm.weight") == NULL;
-    if (rc == 0 && s->is_encoder)
+    if (rc == 0)
         rc = key_bool(l, "attention.causal", &is_causal);
-    if (rc == 0 && is_causal)
+    s->is_encoder = !is_causal;
+    if (rc == 0 && is_encoder && is_causal)
         return load_fail(l, ERR_UNSUPPORTED, "key '%s.attention.causal': is true, but encoders "
                                              "whose tokens see only what is before are not "
                                              "supported",
@@ -329,5 +363,6 @@ int load_shape(struct load *l, uint32_t n_ctx)
     if (rc < 0)
         return rc;
     choose_ctx(s, n_ctx);
-    return load_rope(l);
+    rc = load_rope(l);
+    return rc == 0 && (l->traits->flags & TRAIT_ALIBI) != 0 ? load_alibi(l) : rc;
 }

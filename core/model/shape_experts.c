@@ -87,6 +87,8 @@ int load_experts(struct load *l)
         rc = key_u32(l, "leading_dense_block_count", KEY_OPTIONAL, 0, s->n_layer,
                      &l->n_dense_lead);
     if (rc == 0)
+        rc = key_u32(l, "moe_every_n_layers", KEY_OPTIONAL, 0, UINT32_MAX, &l->expert_period);
+    if (rc == 0)
         rc = read_widths(l);
     if (rc == 0)
         rc = read_gate(l);

@@ -2,6 +2,7 @@
 #include "core/model/load.h"
 
 #include "core/base/err.h"
+#include "core/base/mem.h"
 #include "core/model/keys.h"
 
 #include <math.h>
@@ -130,8 +131,16 @@ static int read_window(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
 
+    int rc;
+
     s->window = l->traits->window;
-    return key_u32(l, "attention.sliding_window", KEY_OPTIONAL, 0, UINT32_MAX, &s->window);
+    rc = key_u32(l, "attention.sliding_window", KEY_OPTIONAL, 0, UINT32_MAX, &s->window);
+    if (rc == 0 && s->window > 0 && s->is_encoder && (l->traits->flags & TRAIT_ENCODER) == 0)
+        return load_fail(l, ERR_UNSUPPORTED,
+                         "key '%s.attention.causal': is false, but windows of %u tokens are only "
+                         "supported where tokens see what is before them",
+                         l->traits->arch, s->window);
+    return rc;
 }
 
 int load_rope(struct load *l)
@@ -143,7 +152,7 @@ int load_rope(struct load *l)
     int rc = read_window(l);
 
     l->divisors_name = "rope_freqs.weight";
-    if (rc < 0 || (l->traits->flags & TRAIT_LEARNED_POS) != 0)
+    if (rc < 0 || (l->traits->flags & (TRAIT_LEARNED_POS | TRAIT_ALIBI)) != 0)
         return rc;
     rc = read_rotated(l);
     if (rc == 0 && (l->traits->flags & TRAIT_ROPE_SWITCH) != 0)
@@ -168,11 +177,39 @@ int load_rope(struct load *l)
     return rc;
 }
 
+/* ---- ALiBi ---- */
+
+/* The slopes of its paper (Press et al. 2022): with n heads, n a power of two, a row from
+ * 2^(-max/n) down to 2^-max; with more, those and every other one of twice as many. */
+int load_alibi(struct load *l)
+{
+    struct model *m = l->m;
+    const uint32_t n_head = m->shape.n_head;
+    float most = 8.0f;
+    uint32_t n = 1;
+    const int rc = key_positive(l, "attention.max_alibi_bias", KEY_OPTIONAL, &most);
+
+    if (rc < 0)
+        return rc;
+    m->slopes = mem_calloc(n_head, sizeof(*m->slopes));
+    if (m->slopes == NULL)
+        return load_fail(l, ERR_NOMEM, "out of memory");
+    while (2 * n <= n_head)
+        n *= 2;
+    for (uint32_t h = 0; h < n_head; h++) {
+        const double share = h < n ? (double)(h + 1) : (double)(h - n) + 0.5;
+
+        m->slopes[h] = (float)exp2(-(double)most * share / n);
+    }
+    return 0;
+}
+
 /* ---- layer by layer ---- */
 
 /* Does the layer see a window only? The file's own pattern, or the family's period. */
 static int has_window(struct load *l, uint32_t i, bool *yes)
 {
+    const bool is_full_first = (l->traits->flags & TRAIT_FULL_FIRST) != 0;
     uint32_t period = l->traits->window_period;
     const struct gguf_kv *kv;
     char key[GGUF_MAX_NAME];
@@ -191,8 +228,21 @@ static int has_window(struct load *l, uint32_t i, bool *yes)
         return 0;
     }
     rc = key_u32(l, "attention.sliding_window_pattern", KEY_OPTIONAL, 0, UINT32_MAX, &period);
-    *yes = period == 0 || i % period < period - 1;
+    *yes = period == 0 || (is_full_first ? i % period > 0 : i % period < period - 1);
     return rc;
+}
+
+/* An encoder's window reaches as far behind a token as before it: half of it each way. */
+static void set_window(const struct model_shape *s, struct model_layer *to, bool is_local)
+{
+    const uint32_t half = s->window / 2;
+
+    if (!s->is_encoder) {
+        to->window = is_local && s->window < s->n_ctx ? s->window : 0;
+        return;
+    }
+    to->window = is_local && half + 1 < s->n_ctx ? half + 1 : 0;
+    to->ahead = to->window > 0 ? half : 0;
 }
 
 int load_layer_rope(struct load *l, uint32_t i)
@@ -203,7 +253,7 @@ int load_layer_rope(struct load *l, uint32_t i)
     bool is_local;
     const int rc = has_window(l, i, &is_local);
 
-    to->window = is_local && s->window < s->n_ctx ? s->window : 0;
+    set_window(s, to, is_local);
     to->rope = is_local && (t->flags & TRAIT_WINDOW_ROPE) != 0 ? 1 : 0;
     if (s->n_rot == 0 || (t->no_rope_period > 0 && (i + 1) % t->no_rope_period == 0) ||
         ((t->flags & TRAIT_FULL_NO_ROPE) != 0 && !is_local))

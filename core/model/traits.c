@@ -10,11 +10,13 @@
 #define GATED_FFN (PLAIN_FFN | BIT(GATE))
 #define QKV_BIAS (BIT(Q_BIAS) | BIT(K_BIAS) | BIT(V_BIAS))
 #define QK_NORM (BIT(Q_NORM) | BIT(K_NORM))
+#define QK_NORM_B (QK_NORM | BIT(Q_NORM_BIAS) | BIT(K_NORM_BIAS))
 #define ATTN_NORM_B (BIT(ATTN_NORM) | BIT(ATTN_NORM_BIAS))
 #define FFN_NORM_B (BIT(FFN_NORM) | BIT(FFN_NORM_BIAS))
 #define PRE_NORMS (BIT(ATTN_NORM) | BIT(FFN_NORM))
 #define POST_NORMS (BIT(ATTN_POST_NORM) | BIT(FFN_POST_NORM))
-#define GRANITE (TRAIT_LOGIT_DIVIDE | TRAIT_EXPERT_NORM | TRAIT_ROPE_SWITCH)
+#define GRANITE                                                                                    \
+    (TRAIT_LOGIT_DIVIDE | TRAIT_EXPERT_NORM | TRAIT_ROPE_SWITCH | TRAIT_PAIRED_ROWS)
 #define SUM_NORMS                                                                                  \
     (BIT(ATTN_SUM_NORM) | BIT(ATTN_SUM_NORM_BIAS) | BIT(FFN_SUM_NORM) | BIT(FFN_SUM_NORM_BIAS))
 #define BIASES                                                                                     \
@@ -33,8 +35,11 @@
 
 /* Rows without a kind of norm have RMS norms, without an activation silu. */
 static const struct traits table[] = {
-    {.arch = "llama", .required = LLAMA, .flags = TRAIT_EXPERT_NORM},
-    {.arch = "smollm3", .required = LLAMA, .no_rope_period = 4},
+    {.arch = "llama", .required = LLAMA, .flags = TRAIT_EXPERT_NORM | TRAIT_PAIRED_ROWS},
+    {.arch = "smollm3",
+     .required = LLAMA,
+     .flags = TRAIT_PAIRED_ROWS,
+     .no_rope_period = 4},
     {.arch = "qwen2", .required = LLAMA | QKV_BIAS, .flags = TRAIT_NEOX},
     {.arch = "qwen2moe",
      .required = LLAMA,
@@ -105,7 +110,7 @@ static const struct traits table[] = {
      .flags = TRAIT_NEOX | TRAIT_PARALLEL,
      .norm = NORM_LAYER,
      .act = KERN_ACT_GELU_ERF},
-    {.arch = "internlm2", .required = LLAMA},
+    {.arch = "internlm2", .required = LLAMA, .flags = TRAIT_PAIRED_ROWS},
     {.arch = "exaone", .required = LLAMA, .flags = TRAIT_NEOX},
     {.arch = "command-r",
      .required = BIT(ATTN_NORM) | ATTENTION | GATED_FFN,
@@ -127,13 +132,46 @@ static const struct traits table[] = {
      .window_period = 2},
     {.arch = "bert",
      .required = ATTENTION | PLAIN_FFN | SUM_NORMS,
-     .flags = TRAIT_ENCODER | TRAIT_LEARNED_POS,
+     .flags = TRAIT_ENCODER | TRAIT_EMBED_NORM | TRAIT_LEARNED_POS,
      .norm = NORM_LAYER,
      .act = KERN_ACT_GELU_ERF},
     {.arch = "nomic-bert",
      .required = ATTENTION | GATED_FFN | SUM_NORMS,
-     .flags = TRAIT_NEOX | TRAIT_ENCODER,
+     .flags = TRAIT_NEOX | TRAIT_ENCODER | TRAIT_EMBED_NORM,
      .norm = NORM_LAYER},
+    {.arch = "nomic-bert-moe",
+     .required = ATTENTION | PLAIN_FFN | SUM_NORMS,
+     .flags = TRAIT_NEOX | TRAIT_ENCODER | TRAIT_EMBED_NORM,
+     .norm = NORM_LAYER,
+     .act = KERN_ACT_GELU_ERF},
+    {.arch = "jina-bert-v2",
+     .required = ATTENTION | PLAIN_FFN | SUM_NORMS,
+     .optional = BIT(GATE) | QK_NORM_B | BIT(ATTN_NORM_2_AS_INPUT) |
+                 BIT(ATTN_NORM_2_AS_INPUT_BIAS),
+     .flags = TRAIT_ENCODER | TRAIT_EMBED_NORM | TRAIT_ALIBI | TRAIT_QK_ROW | TRAIT_SINGLE_HEAD,
+     .norm = NORM_LAYER,
+     .act = KERN_ACT_GELU_ERF},
+    {.arch = "jina-bert-v3",
+     .required = ATTENTION | PLAIN_FFN | SUM_NORMS,
+     .flags = TRAIT_NEOX | TRAIT_ENCODER | TRAIT_EMBED_NORM,
+     .norm = NORM_LAYER,
+     .act = KERN_ACT_GELU_ERF},
+    {.arch = "modern-bert",
+     .required = LLAMA,
+     .optional = BIT(ATTN_NORM_BIAS) | BIT(FFN_NORM_BIAS),
+     .flags = TRAIT_NEOX | TRAIT_ENCODER | TRAIT_EMBED_NORM | TRAIT_OUT_NORM | TRAIT_WINDOW_ROPE |
+              TRAIT_FULL_FIRST | TRAIT_BARE_FIRST | TRAIT_ACT_KEY | TRAIT_MEAN_HEAD,
+     .norm = NORM_LAYER,
+     .act = KERN_ACT_GELU_ERF,
+     .window_base = 10000.0f,
+     .window_period = 3},
+    {.arch = "gemma-embedding",
+     .required = LLAMA | POST_NORMS | QK_NORM,
+     .flags = TRAIT_NEOX | TRAIT_ENCODER | TRAIT_EMBED_ROOT | TRAIT_OUT_NORM | TRAIT_WINDOW_ROPE |
+              TRAIT_PROJECTED,
+     .act = KERN_ACT_GELU,
+     .window_base = 10000.0f,
+     .window_period = 6},
 };
 
 #define VECTOR(name, n, each, member)                                                              \
@@ -160,6 +198,8 @@ static const struct layer_tensor_row layer_tensors[] = {
     [LAYER_V_BIAS] = VECTOR("attn_v.bias", V, ONE, v_bias),
     [LAYER_Q_NORM] = VECTOR("attn_q_norm.weight", Q_NORM, QK_HEADS, q_norm.weight),
     [LAYER_K_NORM] = VECTOR("attn_k_norm.weight", K_NORM, QK_KV_HEADS, k_norm.weight),
+    [LAYER_Q_NORM_BIAS] = VECTOR("attn_q_norm.bias", Q_NORM, QK_HEADS, q_norm.bias),
+    [LAYER_K_NORM_BIAS] = VECTOR("attn_k_norm.bias", K_NORM, QK_KV_HEADS, k_norm.bias),
     [LAYER_SINKS] = VECTOR("attn_sinks.weight", HEADS, ONE, sinks),
     [LAYER_ATTN_OUT] = MATRIX("attn_output.weight", ATTN_OUT, EMBD, ONE, attn_out),
     [LAYER_ATTN_OUT_BIAS] = VECTOR("attn_output.bias", EMBD, ONE, attn_out_bias),
@@ -169,6 +209,10 @@ static const struct layer_tensor_row layer_tensors[] = {
         VECTOR("post_attention_norm.weight", EMBD, ONE, ffn_norm.weight),
     [LAYER_ATTN_SUM_NORM] = VECTOR("attn_output_norm.weight", EMBD, ONE, attn_sum_norm.weight),
     [LAYER_ATTN_SUM_NORM_BIAS] = VECTOR("attn_output_norm.bias", EMBD, ONE, attn_sum_norm.bias),
+    [LAYER_ATTN_NORM_2_AS_INPUT] =
+        VECTOR("attn_norm_2.weight", EMBD, ONE, attn_input_norm.weight),
+    [LAYER_ATTN_NORM_2_AS_INPUT_BIAS] =
+        VECTOR("attn_norm_2.bias", EMBD, ONE, attn_input_norm.bias),
     [LAYER_FFN_NORM] = VECTOR("ffn_norm.weight", EMBD, ONE, ffn_norm.weight),
     [LAYER_FFN_NORM_BIAS] = VECTOR("ffn_norm.bias", EMBD, ONE, ffn_norm.bias),
     [LAYER_GATE] = MATRIX("ffn_gate.weight", EMBD, FF, ONE, ffn.gate),
@@ -232,14 +276,20 @@ const struct traits *traits_find(struct gguf_str arch)
     return NULL;
 }
 
-/* Experts, which all have gates, take the place of the dense net. */
+/* Experts, which have gates where the dense net must have one, take its place. */
 struct traits_tensors traits_tensors(const struct traits *t, const struct model_shape *s,
-                                     bool has_experts)
+                                     uint32_t i, bool has_experts)
 {
     struct traits_tensors set = {t->required, t->optional | BIASES};
 
+    if (i == 0 && (t->flags & TRAIT_BARE_FIRST) != 0) {
+        set.required &= ~BIT(ATTN_NORM);
+        set.optional |= BIT(ATTN_NORM);
+    }
     if (has_experts) {
         set.required = (set.required & ~GATED_FFN) | EXPERTS;
+        if ((t->required & BIT(GATE)) == 0)
+            set.required &= ~BIT(GATE_EXPERTS);
         set.optional = (set.optional & ~(BIT(GATE_BIAS) | BIT(UP_BIAS) | BIT(DOWN_BIAS))) |
                        EXPERT_BIASES;
         if (s->n_ff_shared > 0)
@@ -247,7 +297,7 @@ struct traits_tensors traits_tensors(const struct traits *t, const struct model_
     } else {
         set.optional &= ~BIT(SHARED_GATE);
     }
-    if ((t->required & BIT(GATE)) == 0)
+    if (((t->required | t->optional) & BIT(GATE)) == 0)
         set.optional &= ~(BIT(GATE_BIAS) | BIT(GATE_EXPERTS_BIAS));
     if ((t->flags & TRAIT_MLA) != 0) {
         set.optional &= ~QKV_BIAS;

@@ -57,6 +57,8 @@ enum layer_tensor {
     LAYER_V_BIAS,
     LAYER_Q_NORM,
     LAYER_K_NORM,
+    LAYER_Q_NORM_BIAS,
+    LAYER_K_NORM_BIAS,
     LAYER_SINKS,
     LAYER_ATTN_OUT,
     LAYER_ATTN_OUT_BIAS,
@@ -64,6 +66,8 @@ enum layer_tensor {
     LAYER_ATTN_POST_NORM_AS_FFN, /* gpt-oss: the name of the norm before the experts */
     LAYER_ATTN_SUM_NORM,
     LAYER_ATTN_SUM_NORM_BIAS,
+    LAYER_ATTN_NORM_2_AS_INPUT, /* jina-bert-v2: of the sum with what attention took */
+    LAYER_ATTN_NORM_2_AS_INPUT_BIAS,
     LAYER_FFN_NORM,
     LAYER_FFN_NORM_BIAS,
     LAYER_GATE,
@@ -131,6 +135,17 @@ enum trait_flag {
     TRAIT_QK_EACH = 1 << 13,       /* ... over each head, with weights of its own */
     TRAIT_MLA = 1 << 14,
     TRAIT_ROPE_SWITCH = 1 << 15,   /* rope.scaling.finetuned false: no layer is turned */
+    TRAIT_PAIRED_ROWS = 1 << 25,   /* GGUF files have rows of q and k in another order than weights
+                                    * as they are published: pairs that rotate are neighbours */
+    TRAIT_EMBED_NORM = 1 << 16,    /* an encoder's embeddings are normed ... */
+    TRAIT_OUT_NORM = 1 << 17,      /* ... and its last states */
+    TRAIT_FULL_FIRST = 1 << 18,    /* of window_period layers the first sees all, not the last */
+    TRAIT_BARE_FIRST = 1 << 19,    /* layer 0 may have no norm before attention */
+    TRAIT_ACT_KEY = 1 << 20,       /* hidden_activation may name another activation */
+    TRAIT_MEAN_HEAD = 1 << 21,     /* see enum head_kind */
+    TRAIT_PROJECTED = 1 << 22,     /* there may be dense layers behind the pooling */
+    TRAIT_ALIBI = 1 << 23,         /* scores say how far away tokens are; no rope */
+    TRAIT_SINGLE_HEAD = 1 << 24,   /* a classifier may have cls alone, without cls.output */
 };
 
 struct traits {
@@ -143,7 +158,7 @@ struct traits {
     float rope_base;        /* where the file does not say; 0: 10000 */
     float window_base;      /* of TRAIT_WINDOW_ROPE; 0: as without a window */
     uint32_t window;        /* where the file does not say */
-    uint32_t window_period; /* the last layer of so many sees everything; 0: none does */
+    uint32_t window_period; /* one layer of so many sees everything; 0: none does */
     uint32_t no_rope_period; /* the last layer of so many is not turned */
     float attn_cap, logit_cap; /* where the file does not say */
     uint32_t wide_layers;   /* with so many layers, scores are scaled by 1/sqrt(n_embd / n_head) */
@@ -160,7 +175,7 @@ struct traits_tensors {
     uint64_t required, optional;
 };
 struct traits_tensors traits_tensors(const struct traits *t, const struct model_shape *s,
-                                     bool has_experts);
+                                     uint32_t i, bool has_experts);
 
 const struct layer_tensor_row *traits_layer_tensor(enum layer_tensor t);
 uint32_t traits_dim(const struct model_shape *s, enum dim dim);

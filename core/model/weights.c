@@ -3,7 +3,7 @@
  * Every tensor that the architecture has is looked up, checked against the shape, and given room.
  * A tensor of the file that nothing asked for is refused: what a model holds, it was trained with.
  */
-#include "core/model/load.h"
+#include "core/model/weights.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
@@ -13,28 +13,23 @@
 #include <string.h>
 
 #define PANEL_ALIGN 64
-#define MAX_LABELS 65536
-#define MAX_TOKEN_TYPES 16
-#define POOLING_TYPE_RANK 4 /* as files number it */
 #define FLOAT_ALIGN 16 /* floats: vectors begin on a cache line */
-
-enum { TENSOR_REQUIRED = 0, TENSOR_OPTIONAL = 1 };
 
 static enum kern_weight packed_type(enum block_type type)
 {
     static const uint8_t packed[] = {
-        [BLOCK_F32] = KERN_F32,          [BLOCK_F16] = KERN_F16,
-        [BLOCK_BF16] = KERN_BF16,        [BLOCK_Q4_0] = KERN_Q4_0,
-        [BLOCK_Q4_1] = KERN_Q4_1,        [BLOCK_Q5_0] = KERN_Q5_0,
-        [BLOCK_Q5_1] = KERN_Q5_1,        [BLOCK_Q8_0] = KERN_Q8_0,
-        [BLOCK_Q2_K] = KERN_Q2_K,        [BLOCK_Q3_K] = KERN_Q3_K,
-        [BLOCK_Q4_K] = KERN_Q4_K,        [BLOCK_Q5_K] = KERN_Q5_K,
-        [BLOCK_Q6_K] = KERN_Q6_K,        [BLOCK_IQ2_XXS] = KERN_IQ2_XXS,
-        [BLOCK_IQ2_XS] = KERN_IQ2_XS,    [BLOCK_IQ3_XXS] = KERN_IQ3_XXS,
-        [BLOCK_IQ1_S] = KERN_IQ1_S,      [BLOCK_IQ4_NL] = KERN_IQ4_NL,
-        [BLOCK_IQ3_S] = KERN_IQ3_S,      [BLOCK_IQ2_S] = KERN_IQ2_S,
-        [BLOCK_IQ4_XS] = KERN_IQ4_XS,    [BLOCK_IQ1_M] = KERN_IQ1_M,
-        [BLOCK_TQ1_0] = KERN_TQ1_0,      [BLOCK_TQ2_0] = KERN_TQ2_0,
+        [BLOCK_F32] = KERN_F32,       [BLOCK_F16] = KERN_F16,
+        [BLOCK_BF16] = KERN_BF16,     [BLOCK_Q4_0] = KERN_Q4_0,
+        [BLOCK_Q4_1] = KERN_Q4_1,     [BLOCK_Q5_0] = KERN_Q5_0,
+        [BLOCK_Q5_1] = KERN_Q5_1,     [BLOCK_Q8_0] = KERN_Q8_0,
+        [BLOCK_Q2_K] = KERN_Q2_K,     [BLOCK_Q3_K] = KERN_Q3_K,
+        [BLOCK_Q4_K] = KERN_Q4_K,     [BLOCK_Q5_K] = KERN_Q5_K,
+        [BLOCK_Q6_K] = KERN_Q6_K,     [BLOCK_IQ2_XXS] = KERN_IQ2_XXS,
+        [BLOCK_IQ2_XS] = KERN_IQ2_XS, [BLOCK_IQ3_XXS] = KERN_IQ3_XXS,
+        [BLOCK_IQ1_S] = KERN_IQ1_S,   [BLOCK_IQ4_NL] = KERN_IQ4_NL,
+        [BLOCK_IQ3_S] = KERN_IQ3_S,   [BLOCK_IQ2_S] = KERN_IQ2_S,
+        [BLOCK_IQ4_XS] = KERN_IQ4_XS, [BLOCK_IQ1_M] = KERN_IQ1_M,
+        [BLOCK_TQ1_0] = KERN_TQ1_0,   [BLOCK_TQ2_0] = KERN_TQ2_0,
         [BLOCK_MXFP4] = KERN_MXFP4,
     };
 
@@ -43,17 +38,13 @@ static enum kern_weight packed_type(enum block_type type)
 
 /* ---- one tensor ---- */
 
-struct extent {
-    uint64_t n_in, n_out, n_each;
-};
-
-static bool has_extent(const struct gguf_tensor *t, struct extent e)
+bool tensor_has_extent(const struct gguf_tensor *t, struct extent e)
 {
     return t->dims[0] == e.n_in && t->dims[1] == e.n_out && t->dims[2] == e.n_each &&
            t->dims[3] == 1;
 }
 
-static int fail_extent(struct load *l, const char *name, const struct gguf_tensor *t,
+int tensor_fail_extent(struct load *l, const char *name, const struct gguf_tensor *t,
                        struct extent e)
 {
     char wanted[96];
@@ -77,8 +68,8 @@ static int find(struct load *l, const char *name, int need, struct extent e,
     if (*t == NULL)
         return need == TENSOR_OPTIONAL ? 0
                                        : load_fail(l, ERR_FORMAT, "tensor '%s' is missing", name);
-    if (!has_extent(*t, e))
-        return fail_extent(l, name, *t, e);
+    if (!tensor_has_extent(*t, e))
+        return tensor_fail_extent(l, name, *t, e);
     l->used[*t - gguf_tensor_at(l->g, 0)] = true;
     return 0;
 }
@@ -112,8 +103,8 @@ static void add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in,
 {
     struct matrix *dst = job.dst;
 
-    *dst = (struct matrix){
-        .type = job_type(l, &job), .n_in = n_in, .n_out = n_out, .n_each = n_each};
+    *dst =
+        (struct matrix){.type = job_type(l, &job), .n_in = n_in, .n_out = n_out, .n_each = n_each};
     dst->n_panels = n_out / KERN_LANES + (n_out % KERN_LANES != 0);
     dst->panel_bytes = kern_panel_bytes(dst->type, n_in);
     job.at = l->panel_bytes;
@@ -122,8 +113,8 @@ static void add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in,
     l->matrices[l->n_matrices++] = job;
 }
 
-static int add_matrix(struct load *l, const char *name, int need, uint32_t n_in, uint32_t n_out,
-                      struct matrix *dst)
+int weights_add_matrix(struct load *l, const char *name, int need, uint32_t n_in, uint32_t n_out,
+                       struct matrix *dst)
 {
     const struct gguf_tensor *t;
     const int rc = find(l, name, need, (struct extent){n_in, n_out, 1}, &t);
@@ -133,7 +124,7 @@ static int add_matrix(struct load *l, const char *name, int need, uint32_t n_in,
     return rc;
 }
 
-static int add_vector_job(struct load *l, struct vector_job job)
+int weights_add_vector_job(struct load *l, struct vector_job job)
 {
     const enum block_type type = job.src->type;
 
@@ -142,20 +133,20 @@ static int add_vector_job(struct load *l, struct vector_job job)
                          "tensor '%.*s': has type %s, but a vector must be F32, F16 or BF16",
                          (int)job.src->name.len, job.src->name.data, block_format(type)->name);
     job.at = l->n_floats;
-    l->n_floats +=
-        ((size_t)job.n * job.n_rows + FLOAT_ALIGN - 1) / FLOAT_ALIGN * FLOAT_ALIGN;
+    l->n_floats += ((size_t)job.n * job.n_rows + FLOAT_ALIGN - 1) / FLOAT_ALIGN * FLOAT_ALIGN;
     l->vectors[l->n_vectors++] = job;
     return 0;
 }
 
-static int add_vector(struct load *l, const char *name, int need, uint32_t n, const float **dst)
+int weights_add_vector(struct load *l, const char *name, int need, uint32_t n, const float **dst)
 {
     const struct gguf_tensor *t;
     const int rc = find(l, name, need, (struct extent){n, 1, 1}, &t);
 
     if (rc < 0 || t == NULL)
         return rc;
-    return add_vector_job(l, (struct vector_job){.src = t, .dst = dst, .n = n, .n_rows = 1});
+    return weights_add_vector_job(l,
+                                  (struct vector_job){.src = t, .dst = dst, .n = n, .n_rows = 1});
 }
 
 /* ---- the tensors of a layer ---- */
@@ -182,17 +173,16 @@ static int add_part(struct load *l, uint32_t layer, enum layer_tensor t,
 
     l->used[src - gguf_tensor_at(l->g, 0)] = true;
     if (!row->is_matrix)
-        return add_vector_job(l, (struct vector_job){.src = src,
-                                                     .dst = dst,
-                                                     .first = (uint32_t)first,
-                                                     .n = (uint32_t)e.n_in,
-                                                     .n_rows = (uint32_t)e.n_out});
-    add_matrix_job(l,
-                   (struct matrix_job){.src = src,
-                                       .dst = dst,
-                                       .row0 = (uint32_t)first,
-                                       .row_stride = (uint32_t)src->dims[1]},
-                   (uint32_t)e.n_in, (uint32_t)e.n_out, (uint32_t)e.n_each);
+        return weights_add_vector_job(l, (struct vector_job){.src = src,
+                                                             .dst = dst,
+                                                             .first = (uint32_t)first,
+                                                             .n = (uint32_t)e.n_in,
+                                                             .n_rows = (uint32_t)e.n_out});
+    add_matrix_job(
+        l,
+        (struct matrix_job){
+            .src = src, .dst = dst, .row0 = (uint32_t)first, .row_stride = (uint32_t)src->dims[1]},
+        (uint32_t)e.n_in, (uint32_t)e.n_out, (uint32_t)e.n_each);
     return 0;
 }
 
@@ -255,7 +245,7 @@ static const struct gguf_tensor *find_fused(const struct load *l, struct traits_
         }
         if (!has_all || !has_t || (src = find_in_layer(l, layer, f->suffix)) == NULL)
             continue;
-        if (has_extent(src, fused_extent(l, f, t, first)) && !has_own(l, f, layer))
+        if (tensor_has_extent(src, fused_extent(l, f, t, first)) && !has_own(l, f, layer))
             return src;
     }
     return NULL;
@@ -269,11 +259,11 @@ static int add_layer_tensor(struct load *l, struct traits_tensors set, uint32_t 
     char name[GGUF_MAX_NAME];
     uint64_t first = 0;
 
-    if (src != NULL && has_extent(src, extent_of(l, t)))
+    if (src != NULL && tensor_has_extent(src, extent_of(l, t)))
         return add_part(l, layer, t, src, 0);
     snprintf(name, sizeof(name), "blk.%u.%s", layer, row->suffix);
     if (src != NULL && find_fused(l, set, layer, t, &first) == NULL)
-        return fail_extent(l, name, src, extent_of(l, t));
+        return tensor_fail_extent(l, name, src, extent_of(l, t));
     src = find_fused(l, set, layer, t, &first);
     if (src != NULL)
         return add_part(l, layer, t, src, first);
@@ -291,32 +281,29 @@ static int add_latent(struct load *l, uint32_t layer, bool *is_done)
     const uint32_t stride = s->n_nope + s->head_out;
     const struct extent e = {s->n_latent, (uint64_t)s->n_head * stride, 1};
 
-    *is_done = s->n_latent > 0 && src != NULL &&
-               find_in_layer(l, layer, "attn_k_b.weight") == NULL;
+    *is_done = s->n_latent > 0 && src != NULL && find_in_layer(l, layer, "attn_k_b.weight") == NULL;
     if (!*is_done)
         return 0;
-    if (!has_extent(src, e))
-        return fail_extent(l, "attn_kv_b.weight", src, e);
+    if (!tensor_has_extent(src, e))
+        return tensor_fail_extent(l, "attn_kv_b.weight", src, e);
     l->used[src - gguf_tensor_at(l->g, 0)] = true;
     add_matrix_job(l,
-                   (struct matrix_job){.src = src,
-                                       .dst = &to->key_up,
-                                       .row_stride = stride,
-                                       .is_transposed = true},
+                   (struct matrix_job){
+                       .src = src, .dst = &to->key_up, .row_stride = stride, .is_transposed = true},
                    s->n_nope, s->n_latent, s->n_head);
-    add_matrix_job(
-        l,
-        (struct matrix_job){
-            .src = src, .dst = &to->value_up, .row0 = s->n_nope, .row_stride = stride},
-        s->n_latent, s->head_out, s->n_head);
+    add_matrix_job(l,
+                   (struct matrix_job){
+                       .src = src, .dst = &to->value_up, .row0 = s->n_nope, .row_stride = stride},
+                   s->n_latent, s->head_out, s->n_head);
     return 0;
 }
 
 static int add_layer(struct load *l, uint32_t i)
 {
     const struct model_shape *s = &l->m->shape;
-    const bool has_experts = s->n_expert > 0 && i >= l->n_dense_lead;
-    struct traits_tensors set = traits_tensors(l->traits, s, has_experts);
+    const bool has_experts = s->n_expert > 0 && i >= l->n_dense_lead &&
+                             (l->expert_period == 0 || i % l->expert_period == 1);
+    struct traits_tensors set = traits_tensors(l->traits, s, i, has_experts);
     bool has_latent;
     int rc = add_latent(l, i, &has_latent);
 
@@ -326,100 +313,6 @@ static int add_layer(struct load *l, uint32_t i)
         if (((set.required | set.optional) >> t & 1) != 0)
             rc = add_layer_tensor(l, set, i, (enum layer_tensor)t);
     return rc;
-}
-
-/* ---- the tensors beside the layers ---- */
-
-/* What is added to every token: the first type's, or the second's in a second text. */
-static int add_token_type(struct load *l)
-{
-    const uint32_t n = l->m->shape.n_embd;
-    const struct gguf_tensor *t = gguf_tensor_find(l->g, "token_types.weight");
-
-    if (t == NULL)
-        return 0;
-    if (!has_extent(t, (struct extent){n, t->dims[1], 1}) || t->dims[1] > MAX_TOKEN_TYPES)
-        return fail_extent(l, "token_types.weight", t, (struct extent){n, 1, 1});
-    l->m->shape.n_token_types = (uint32_t)t->dims[1];
-    l->used[t - gguf_tensor_at(l->g, 0)] = true;
-    return add_vector_job(l, (struct vector_job){.src = t,
-                                                 .dst = &l->m->type_embed,
-                                                 .n = n * l->m->shape.n_token_types,
-                                                 .n_rows = 1});
-}
-
-static int add_encoder(struct load *l)
-{
-    struct model *m = l->m;
-    int rc = add_token_type(l);
-
-    if (rc == 0)
-        rc = add_vector(l, "token_embd_norm.weight", TENSOR_REQUIRED, m->shape.n_embd,
-                        &m->embed_norm.weight);
-    if (rc == 0)
-        rc = add_vector(l, "token_embd_norm.bias", TENSOR_REQUIRED, m->shape.n_embd,
-                        &m->embed_norm.bias);
-    return rc;
-}
-
-/* The classifier of a model that ranks or labels texts. */
-static int add_head(struct load *l)
-{
-    const struct gguf_tensor *t = gguf_tensor_find(l->g, "cls.output.weight");
-    struct model_head *h = &l->m->head;
-    const uint32_t n = l->m->shape.n_embd;
-    int rc;
-
-    if (t == NULL && l->m->shape.pooling_type != POOLING_TYPE_RANK)
-        return 0;
-    if (t == NULL)
-        return load_fail(l, ERR_FORMAT, "tensor 'cls.output.weight' is missing: the key "
-                                        "'%s.pooling_type' says that texts are ranked",
-                         l->traits->arch);
-    if (t->dims[1] > MAX_LABELS)
-        return load_fail(l, ERR_UNSUPPORTED, "tensor 'cls.output.weight': has more than %d labels",
-                         MAX_LABELS);
-    l->m->shape.n_labels = (uint32_t)t->dims[1];
-    rc = add_matrix(l, "cls.weight", TENSOR_OPTIONAL, n, n, &h->dense);
-    if (rc == 0 && matrix_exists(&h->dense))
-        rc = add_vector(l, "cls.bias", TENSOR_OPTIONAL, n, &h->dense_bias);
-    if (rc == 0)
-        rc = add_matrix(l, "cls.output.weight", TENSOR_REQUIRED, n, l->m->shape.n_labels, &h->out);
-    if (rc == 0)
-        rc = add_vector(l, "cls.output.bias", TENSOR_OPTIONAL, l->m->shape.n_labels, &h->out_bias);
-    return rc == 0 ? load_labels(l) : rc;
-}
-
-static int add_output(struct load *l)
-{
-    struct model *m = l->m;
-    const struct model_shape *s = &m->shape;
-    int rc = add_vector(l, "output_norm.weight", TENSOR_REQUIRED, s->n_embd,
-                        &m->output_norm.weight);
-
-    if (rc == 0 && s->norm == NORM_LAYER)
-        rc = add_vector(l, "output_norm.bias", TENSOR_OPTIONAL, s->n_embd, &m->output_norm.bias);
-    if (rc == 0)
-        rc = add_matrix(l, "output.weight", TENSOR_OPTIONAL, s->n_embd, s->n_vocab, &m->output);
-    if (rc == 0)
-        rc = add_vector(l, "output.bias", TENSOR_OPTIONAL, s->n_vocab, &m->output_bias);
-    return rc;
-}
-
-/* Tables of rope divisors that are there but not for this context are no errors. */
-static void use(struct load *l, const char *name)
-{
-    const struct gguf_tensor *t = gguf_tensor_find(l->g, name);
-
-    if (t != NULL)
-        l->used[t - gguf_tensor_at(l->g, 0)] = true;
-}
-
-static int add_divisors(struct load *l)
-{
-    use(l, "rope_factors_long.weight");
-    use(l, "rope_factors_short.weight");
-    return add_vector(l, l->divisors_name, TENSOR_OPTIONAL, l->m->shape.n_rot / 2, &l->divisors);
 }
 
 static int check_all_used(struct load *l)
@@ -456,18 +349,15 @@ int load_weights(struct load *l)
     int rc = make_room(l);
 
     if (rc == 0)
-        rc = add_matrix(l, "token_embd.weight", TENSOR_REQUIRED, s->n_embd, s->n_vocab, &m->embed);
+        rc = weights_add_matrix(l, "token_embd.weight", TENSOR_REQUIRED, s->n_embd, s->n_vocab,
+                                &m->embed);
     if (rc == 0 && (l->traits->flags & TRAIT_LEARNED_POS) != 0)
-        rc = add_matrix(l, "position_embd.weight", TENSOR_REQUIRED, s->n_embd, s->n_ctx_train,
-                        &m->pos_embed);
+        rc = weights_add_matrix(l, "position_embd.weight", TENSOR_REQUIRED, s->n_embd,
+                                s->n_ctx_train, &m->pos_embed);
     for (uint32_t i = 0; i < s->n_layer && rc == 0; i++)
         rc = add_layer(l, i);
     if (rc == 0)
-        rc = s->is_encoder ? add_encoder(l) : add_output(l);
-    if (rc == 0)
-        rc = add_head(l);
-    if (rc == 0 && s->n_rot > 0)
-        rc = add_divisors(l);
+        rc = weights_add_ends(l);
     return rc == 0 ? check_all_used(l) : rc;
 }
 

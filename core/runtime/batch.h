@@ -17,6 +17,8 @@
 #define SAMPLING_MAX_TOP 20   /* most alternatives reported beside a token */
 #define SAMPLING_MAX_BIAS 300 /* most logit_bias entries */
 
+struct adapter; /* core/model/adapter.h */
+
 struct logit_bias {
     int32_t id;
     float bias; /* added to the logit; -inf bans */
@@ -86,6 +88,8 @@ struct batch_span {
                             * table[i * group_stride + p / 16] */
     uint32_t group_stride;
     uint32_t second_at; /* where a second text begins that an encoder reads; 0: there is none */
+    const struct adapter *adapter; /* of its sequence, or NULL; by how much it counts: */
+    float adapter_scale;
 };
 
 struct constraint_state; /* core/grammar/constraint.h */
@@ -142,6 +146,7 @@ struct batch {
     uint32_t n_rows, n_spans, n_outputs;
     uint32_t n_pools; /* at most one for each span */
     bool has_labels;  /* of one of them at least */
+    bool has_adapters; /* some span has one; those with the same one stand together */
     int32_t *ids;        /* [n_rows] */
     uint32_t *pos;       /* [n_rows] */
     uint32_t *span_of;   /* [n_rows] index of the row's span */

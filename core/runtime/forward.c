@@ -66,14 +66,15 @@ static void embed(struct runner *r, struct thread_pool_worker *w)
 
 static struct residual attention_residual(const struct runner *r, const struct model_layer *l)
 {
-    return (struct residual){r->delta, l->attn_out_bias, l->attn_post_norm, l->attn_sum_norm};
+    return (struct residual){r->delta, l->attn_out_bias, l->attn_post_norm, l->attn_sum_norm,
+                             l->attn_input_norm};
 }
 
 /* Experts have had their biases. */
 static struct residual ffn_residual(const struct runner *r, const struct model_layer *l)
 {
     return (struct residual){r->ffn_out, matrix_exists(&l->router) ? NULL : l->ffn.down_bias,
-                             l->ffn_post_norm, l->ffn_sum_norm};
+                             l->ffn_post_norm, l->ffn_sum_norm, {0}};
 }
 
 static bool attention_quantises(const struct model_layer *l)
@@ -182,7 +183,8 @@ static void pick_outputs(struct runner *r, struct thread_pool_worker *w)
 
 static void outputs(struct runner *r, struct thread_pool_worker *w)
 {
-    const struct product p = {&r->model->output, r->logits, r->vocab_stride};
+    const struct product p = {
+        .w = &r->model->output, .out = r->logits, .out_stride = r->vocab_stride};
     const struct input in = {r->lrows, r->embd_stride, r->qrows, r->qrow_stride};
 
     for (uint32_t at = 0; at < r->batch->n_outputs; at += LOGIT_ROWS) {
@@ -213,5 +215,6 @@ void runner_forward(void *ud, struct thread_pool_worker *w)
     residual_norm(r, w, pending, &none, false);
     pool_rows(r, w);
     label_pools(r, w);
+    project_pools(r, w);
     outputs(r, w);
 }

@@ -7,12 +7,14 @@
  *
  *   forward.c            the pass, embeddings, outputs
  *   forward_labels.c     classifiers
+ *   forward_projection.c layers behind the pooling
  *   forward_rows.c       residuals, norms, rotation: row by row
  *   forward_products.c   products of a matrix and all rows
  *   forward_attention.c  attention over the paged cache
  *   forward_mla.c        the same with latent keys and values (MLA)
  *   forward_ffn.c        the dense feed-forward net
  *   forward_moe.c        mixtures of experts
+ *   forward_adapters.c   what LoRA adapters add to products
  *
  * Thread: all of the thread pool's, inside a step.
  * Memory: the runner's buffers; nothing is taken.
@@ -20,6 +22,7 @@
 #ifndef CORE_RUNTIME_FORWARD_H
 #define CORE_RUNTIME_FORWARD_H
 
+#include "core/model/adapter.h"
 #include "core/model/model.h"
 #include "core/runtime/runner_impl.h"
 #include "core/runtime/thread_pool.h"
@@ -37,6 +40,8 @@ struct product {
     const struct matrix *w;
     float *out;
     size_t out_stride;
+    enum adapter_target target; /* what adapters know it as, in this layer */
+    const struct model_layer *layer;
 };
 
 /* The rows that products take: as floats or quantised, as their weights want. */
@@ -61,10 +66,28 @@ void products(struct runner *r, struct thread_pool_worker *w, const struct produ
 /* Of a matrix that is there. */
 bool is_quantised(const struct matrix *m);
 
+/* ---- adapters ---- */
+
+/* Which rows of the batch have which adapter. */
+void adapters_gather(struct runner *r);
+
+/* Where adapters are in the batch, these are a product's last part: x, the rows that the products
+ * of this input take, goes through the As first, as a region of its own. Then, once some panels of
+ * a product are done, adapters_add() adds what Bs make of that to them. */
+void adapters_take(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
+                   enum adapter_input in, const float *x, size_t stride);
+void adapters_add(struct runner *r, const struct thread_pool_worker *w, const struct product *p,
+                  uint32_t from, uint32_t to);
+
 /* ---- classifiers ---- */
 
 /* The numbers for labels of the pools that want them, once these are summed up. */
 void label_pools(struct runner *r, struct thread_pool_worker *w);
+
+/* ---- projections ---- */
+
+/* Pooled vectors, but those of single tokens, through the layers behind the pooling. */
+void project_pools(struct runner *r, struct thread_pool_worker *w);
 
 /* ---- rows ---- */
 
@@ -74,6 +97,7 @@ struct residual {
     const float *bias;  /* [n_embd] or NULL: is added to each row first */
     struct norm post;   /* of the branch */
     struct norm sum;    /* of x, once it has the branch */
+    struct norm input;  /* of x, once it has the branch's input a second time */
 };
 
 /* out = norm of n numbers, or they themselves where there is none; out may be x. */

@@ -51,13 +51,15 @@ static void attend_item(struct runner *r, struct thread_pool_worker *w, uint32_t
         .table = span->table + l->kv.group * span->group_stride,
         .pos0 = span->pos0 + item->from,
         .n_row = item->n,
-        .n_seen = s->is_encoder ? span->pos0 + span->n_row : 0,
+        .n_seen = s->is_encoder && l->window != 1 ? span->pos0 + span->n_row : 0,
         .window = l->window,
+        .ahead = l->ahead,
         .n_head = group,
         .key_dim = s->key_dim,
         .value_dim = s->value_dim,
         .scale = s->attn_scale,
         .cap = s->attn_cap,
+        .slopes = r->model->slopes != NULL ? r->model->slopes + kv_head * group : NULL,
         .sinks = l->sinks != NULL ? l->sinks + kv_head * group : NULL,
         .seg0 = item->seg0,
         .seg1 = item->seg1,
@@ -124,11 +126,12 @@ static void quantise_rows(struct runner *r, struct thread_pool_worker *w, const 
 void project_out(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
                  const float *x, size_t stride, bool has_quantised)
 {
-    const struct product p = {&l->attn_out, r->delta, r->embd_stride};
+    const struct product p = {&l->attn_out, r->delta, r->embd_stride, ADAPTER_ATTN_OUT, l};
     const struct input in = {x, stride, r->qrows, r->qrow_stride};
 
     if (is_quantised(&l->attn_out) && !has_quantised)
         quantise_rows(r, w, x, stride, l->attn_out.n_in);
+    adapters_take(r, w, l, ADAPTER_IN_ATTN_OUT, x, stride);
     products(r, w, &p, 1, &in, r->batch->n_rows, RUNNER_ATTN_OUT);
 }
 
@@ -136,12 +139,13 @@ void attention(struct runner *r, struct thread_pool_worker *w, uint32_t layer)
 {
     const struct model_layer *l = &r->model->layers[layer];
     const struct product p[3] = {
-        {&l->q, r->qkv, r->qkv_stride},
-        {&l->k, r->qkv + r->k_at, r->qkv_stride},
-        {&l->v, r->qkv + r->v_at, r->qkv_stride},
+        {&l->q, r->qkv, r->qkv_stride, ADAPTER_Q, l},
+        {&l->k, r->qkv + r->k_at, r->qkv_stride, ADAPTER_K, l},
+        {&l->v, r->qkv + r->v_at, r->qkv_stride, ADAPTER_V, l},
     };
     const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
 
+    adapters_take(r, w, l, ADAPTER_IN_ATTENTION, r->norm, r->embd_stride);
     products(r, w, p, 3, &in, r->batch->n_rows, RUNNER_QKV);
     qkv_finish(r, w, l, layer);
     attend(r, w, layer, r->qkv, r->qkv_stride);

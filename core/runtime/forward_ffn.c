@@ -26,10 +26,11 @@ void activate(const struct runner *r, const struct ffn *net, uint32_t each,
 /* Gate and up projections with the activation fused: the thread that has computed some columns of
  * both activates them while they are in its cache. An item is two panels, which give one group of
  * the quantised input of `down`. */
-static void gate_up(struct runner *r, struct thread_pool_worker *w, const struct ffn *net)
+static void gate_up(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
-    const struct product gate = {&net->gate, r->gate, r->ff_stride};
-    const struct product up = {&net->up, r->up, r->ff_stride};
+    const struct ffn *net = &l->ffn;
+    const struct product gate = {&net->gate, r->gate, r->ff_stride, ADAPTER_GATE, l};
+    const struct product up = {&net->up, r->up, r->ff_stride, ADAPTER_UP, l};
     const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
     const struct activation a = {r->gate, r->up, r->ff_stride, r->ff_rows, r->ff_row_stride};
     const uint32_t n_panels = net->up.n_panels, n_items = (n_panels + 1) / 2;
@@ -43,17 +44,22 @@ static void gate_up(struct runner *r, struct thread_pool_worker *w, const struct
         if (matrix_exists(&net->gate))
             run_product(r, &gate, 0, &in, n_rows, 2 * from, end);
         run_product(r, &up, 0, &in, n_rows, 2 * from, end);
-        activate(r, net, 0, &a, 0, n_rows, (size_t)2 * from * KERN_LANES,
-                 (size_t)end * KERN_LANES);
+        if (r->n_adapters > 0) {
+            adapters_add(r, w, &gate, 2 * from, end);
+            adapters_add(r, w, &up, 2 * from, end);
+        }
+        activate(r, net, 0, &a, 0, n_rows, (size_t)2 * from * KERN_LANES, (size_t)end * KERN_LANES);
     }
     end_region(r, w, RUNNER_GATE_UP);
 }
 
 void feed_forward(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
-    const struct product down = {&l->ffn.down, r->ffn_out, r->embd_stride};
+    const struct product down = {&l->ffn.down, r->ffn_out, r->embd_stride, ADAPTER_DOWN, l};
     const struct input in = {r->gate, r->ff_stride, r->ff_rows, r->ff_row_stride};
 
-    gate_up(r, w, &l->ffn);
+    adapters_take(r, w, l, ADAPTER_IN_FFN, r->norm, r->embd_stride);
+    gate_up(r, w, l);
+    adapters_take(r, w, l, ADAPTER_IN_DOWN, r->gate, r->ff_stride);
     products(r, w, &down, 1, &in, r->batch->n_rows, RUNNER_DOWN);
 }

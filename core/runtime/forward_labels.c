@@ -27,7 +27,7 @@ static void gather(struct runner *r, struct thread_pool_worker *w, uint32_t at, 
     end_region(r, w, RUNNER_NORM);
 }
 
-/* Bias and tanh of what dense has made. */
+/* Bias and activation of what dense has made, and its norm. */
 static void activate_dense(struct runner *r, struct thread_pool_worker *w, uint32_t n_pools)
 {
     const struct model_head *h = &r->model->head;
@@ -40,7 +40,11 @@ static void activate_dense(struct runner *r, struct thread_pool_worker *w, uint3
 
             if (h->dense_bias != NULL)
                 r->kern.add(x, h->dense_bias, 1.0f, n);
-            r->kern.cap(x, 1.0f, n);
+            if (r->model->shape.head_kind == HEAD_MEAN)
+                r->kern.act[KERN_ACT_GELU_ERF](x, x, NULL, n);
+            else
+                r->kern.cap(x, 1.0f, n); /* tanh */
+            norm_row(r, x, x, &h->norm, n);
             if (is_quantised(&h->out))
                 quantise_row(r, i, x, n);
         }
@@ -61,6 +65,8 @@ static void store(struct runner *r, struct thread_pool_worker *w, uint32_t at, u
             memcpy(labels, r->head_out + i * r->label_stride, n * sizeof(*labels));
             if (r->model->head.out_bias != NULL)
                 r->kern.add(labels, r->model->head.out_bias, 1.0f, n);
+            if (r->model->shape.head_kind == HEAD_SINGLE)
+                r->kern.cap(labels, 1.0f, n); /* tanh */
         }
     end_region(r, w, RUNNER_NORM);
 }
@@ -68,8 +74,9 @@ static void store(struct runner *r, struct thread_pool_worker *w, uint32_t at, u
 void label_pools(struct runner *r, struct thread_pool_worker *w)
 {
     const struct model_head *h = &r->model->head;
-    const struct product dense = {&h->dense, r->head_rows, r->embd_stride};
-    const struct product out = {&h->out, r->head_out, r->label_stride};
+    const struct product dense = {
+        .w = &h->dense, .out = r->head_rows, .out_stride = r->embd_stride};
+    const struct product out = {.w = &h->out, .out = r->head_out, .out_stride = r->label_stride};
     const bool is_deep = matrix_exists(&h->dense);
     const struct input pooled = {r->lrows, r->embd_stride, r->qrows, r->qrow_stride};
     const struct input deep = {is_deep ? r->head_rows : r->lrows, r->embd_stride, r->qrows,

@@ -29,7 +29,8 @@ static void head_products(struct runner *r, struct thread_pool_worker *w,
         for (uint32_t h = from / each; h * each < to; h++) {
             const uint32_t a = from > h * each ? from - h * each : 0;
             const uint32_t b = to < (h + 1) * each ? to - h * each : each;
-            const struct product one = {p->w, p->out + h * p->to_each, p->out_stride};
+            const struct product one = {
+                .w = p->w, .out = p->out + h * p->to_each, .out_stride = p->out_stride};
             const struct input in = {p->in.x + h * p->from_each, p->in.stride,
                                      p->in.q + h * p->q_each, p->in.q_stride};
 
@@ -55,9 +56,10 @@ static void project_queries(struct runner *r, struct thread_pool_worker *w,
                             const struct model_layer *l)
 {
     const size_t n = l->q_down.n_out;
-    const struct product down[2] = {{&l->q_down, r->lora, r->lora_stride},
-                                    {&l->k, r->qkv + r->k_at, r->qkv_stride}};
-    const struct product up = {&l->q, r->qkv, r->qkv_stride};
+    const struct product down[2] = {
+        {.w = &l->q_down, .out = r->lora, .out_stride = r->lora_stride},
+        {.w = &l->k, .out = r->qkv + r->k_at, .out_stride = r->qkv_stride}};
+    const struct product up = {.w = &l->q, .out = r->qkv, .out_stride = r->qkv_stride};
     const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
     const struct input lora = {r->lora, r->lora_stride, r->qrows, r->qrow_stride};
     uint32_t from, to;
@@ -77,8 +79,9 @@ static void project_queries(struct runner *r, struct thread_pool_worker *w,
 
 static void project(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
-    const struct product p[2] = {{&l->q, r->qkv, r->qkv_stride},
-                                 {&l->k, r->qkv + r->k_at, r->qkv_stride}};
+    const struct product p[2] = {
+        {.w = &l->q, .out = r->qkv, .out_stride = r->qkv_stride},
+        {.w = &l->k, .out = r->qkv + r->k_at, .out_stride = r->qkv_stride}};
     const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
 
     if (matrix_exists(&l->q_down))

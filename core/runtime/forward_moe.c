@@ -85,16 +85,16 @@ static void choose(struct runner *r, float *ranks, const struct router_scores *b
     }
     sum = sum > LEAST_SUM ? sum : LEAST_SUM;
     for (uint32_t j = 0; j < s->n_expert_used; j++)
-        picks[j].weight = (s->expert_norm ? picks[j].weight / sum : picks[j].weight) *
-                          s->expert_scale;
+        picks[j].weight =
+            (s->expert_norm ? picks[j].weight / sum : picks[j].weight) * s->expert_scale;
 }
 
 /* The order of the weights is that of the logits; where they are added up they must be there. */
 static void fill_ranks(const struct model_shape *s, const struct model_layer *l,
                        const struct router_scores *b, float *ranks)
 {
-    const bool adds = l->choice_bias != NULL ||
-                      (s->n_expert_group > 0 && s->expert_gate == EXPERT_SIGMOID);
+    const bool adds =
+        l->choice_bias != NULL || (s->n_expert_group > 0 && s->expert_gate == EXPERT_SIGMOID);
 
     if (!adds)
         memcpy(ranks, b->logits, s->n_expert * sizeof(*ranks));
@@ -121,7 +121,8 @@ static void choose_row(struct runner *r, const struct model_layer *l, uint32_t r
 
 static void choose_rows(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
-    const struct product p = {&l->router, r->router, 2 * r->router_stride};
+    const struct product p = {
+        .w = &l->router, .out = r->router, .out_stride = 2 * r->router_stride};
     const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
     uint32_t from, to;
 
@@ -170,8 +171,8 @@ static void fill_slots(struct runner *r, struct thread_pool_worker *w, const str
             const uint32_t row = i / used, slot = r->picks[i].slot;
 
             if (quantised)
-                memcpy(r->slot_qrows + slot * r->slot_qrow_stride,
-                       r->qrows + row * r->qrow_stride, q_bytes);
+                memcpy(r->slot_qrows + slot * r->slot_qrow_stride, r->qrows + row * r->qrow_stride,
+                       q_bytes);
             if (plain)
                 memcpy(r->slot_rows + slot * r->embd_stride, r->norm + row * r->embd_stride,
                        r->model->shape.n_embd * sizeof(float));
@@ -183,8 +184,7 @@ static void fill_slots(struct runner *r, struct thread_pool_worker *w, const str
 
 /* Part from .. to - 1 of the items of all active experts, `each` of an expert, that belongs to the
  * i-th of them: false when none does. */
-static bool part_of(uint32_t i, uint32_t each, uint32_t from, uint32_t to, uint32_t *a,
-                    uint32_t *b)
+static bool part_of(uint32_t i, uint32_t each, uint32_t from, uint32_t to, uint32_t *a, uint32_t *b)
 {
     const uint32_t first = i * each;
 
@@ -198,8 +198,8 @@ static void expert_gate_up(struct runner *r, const struct ffn *net, const struct
 {
     float *gate_out = r->expert_gate + e->slot0 * r->expert_stride;
     float *up_out = r->expert_up + e->slot0 * r->expert_stride;
-    const struct product gate = {&net->gate, gate_out, r->expert_stride};
-    const struct product up = {&net->up, up_out, r->expert_stride};
+    const struct product gate = {.w = &net->gate, .out = gate_out, .out_stride = r->expert_stride};
+    const struct product up = {.w = &net->up, .out = up_out, .out_stride = r->expert_stride};
     const struct input in = {r->slot_rows + e->slot0 * r->embd_stride, r->embd_stride,
                              r->slot_qrows + e->slot0 * r->slot_qrow_stride, r->slot_qrow_stride};
     const struct activation a = {r->expert_gate, r->expert_up, r->expert_stride, r->expert_qrows,
@@ -233,10 +233,10 @@ static void all_down(struct runner *r, struct thread_pool_worker *w, const struc
     for (uint32_t go = 0; thread_pool_take(w, total, grain_for(r, total, go), &from, &to); go++)
         for (uint32_t i = from / each; i * each < to; i++) {
             const struct expert_rows *e = &r->active[i];
-            const struct product down = {&net->down, r->slot_out + e->slot0 * r->embd_stride,
-                                         r->embd_stride};
-            const struct input in = {r->expert_gate + e->slot0 * r->expert_stride,
-                                     r->expert_stride,
+            const struct product down = {.w = &net->down,
+                                         .out = r->slot_out + e->slot0 * r->embd_stride,
+                                         .out_stride = r->embd_stride};
+            const struct input in = {r->expert_gate + e->slot0 * r->expert_stride, r->expert_stride,
                                      r->expert_qrows + e->slot0 * r->expert_qrow_stride,
                                      r->expert_qrow_stride};
 
@@ -291,7 +291,8 @@ static void sum_rows(struct runner *r, struct thread_pool_worker *w, const struc
 
 static void gate_shared(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
-    const struct product p = {&l->shared_gate, r->shared_gate, KERN_LANES};
+    const struct product p = {
+        .w = &l->shared_gate, .out = r->shared_gate, .out_stride = KERN_LANES};
     const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
 
     products(r, w, &p, 1, &in, r->batch->n_rows, RUNNER_ROUTE);

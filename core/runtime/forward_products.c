@@ -53,8 +53,11 @@ void products(struct runner *r, struct thread_pool_worker *w, const struct produ
             const uint32_t end = first + p[i].w->n_panels;
             const uint32_t a = from > first ? from : first, b = to < end ? to : end;
 
-            if (a < b)
-                run_product(r, &p[i], 0, in, n_rows, a - first, b - first);
+            if (a >= b)
+                continue;
+            run_product(r, &p[i], 0, in, n_rows, a - first, b - first);
+            if (p[i].target != ADAPTER_NONE && r->n_adapters > 0)
+                adapters_add(r, w, &p[i], a - first, b - first);
         }
     }
     end_region(r, w, part);

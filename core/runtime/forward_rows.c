@@ -36,14 +36,21 @@ void norm_row(const struct runner *r, float *out, const float *x, const struct n
 static void add_residual(const struct runner *r, float *x, const struct residual *b, uint32_t row)
 {
     const struct model_shape *s = &r->model->shape;
+    float *before = r->norm + row * r->embd_stride; /* is free until x is normed into it */
     /* No other thread reads this row of the branch. */
     float *delta = (float *)b->delta + row * r->embd_stride;
 
     if (b->bias != NULL)
         r->kern.add(delta, b->bias, 1.0f, s->n_embd);
     norm_row(r, delta, delta, &b->post, s->n_embd);
+    if (b->input.weight != NULL)
+        memcpy(before, x, s->n_embd * sizeof(*x));
     r->kern.add(x, delta, s->residual_scale, s->n_embd);
     norm_row(r, x, x, &b->sum, s->n_embd);
+    if (b->input.weight != NULL) {
+        r->kern.add(x, before, 1.0f, s->n_embd);
+        norm_row(r, x, x, &b->input, s->n_embd);
+    }
 }
 
 void residual_norm(struct runner *r, struct thread_pool_worker *w,

@@ -5,6 +5,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/model/model.h"
+#include "core/runtime/forward.h"
 #include "core/runtime/runner_impl.h"
 #include "core/runtime/thread_pool.h"
 #include "kvcache/kv_store.h"
@@ -40,8 +41,10 @@ static void set_strides(struct runner *r)
     r->ff_stride = panels(max_size(s->n_ff, s->n_ff_shared));
     r->vocab_stride = panels(s->n_vocab);
     r->label_stride = panels(s->n_labels);
+    r->wide_stride = panels(s->n_wide);
     r->qrow_stride = kern_qrow_bytes(
-        panels(max_size(max_size(s->n_embd, s->n_lora_q), max_size(att, heads))) + 16);
+        panels(max_size(max_size(max_size(s->n_embd, s->n_lora_q), s->n_wide),
+                        max_size(att, heads))) + 16);
     r->ff_row_stride = kern_qrow_bytes(r->ff_stride + 16);
     r->attn_scratch_bytes = (kern_attn_scratch(ATTN_ROWS, s->n_head / s->n_kv_head, s->key_dim,
                                                s->value_dim) + 63) / 64 * 64;
@@ -114,6 +117,15 @@ static int create_head_rows(struct runner *r)
     return r->head_rows != NULL && r->head_out != NULL ? 0 : ERR_NOMEM;
 }
 
+static int create_wide_rows(struct runner *r)
+{
+    if (r->model->shape.n_wide == 0)
+        return 0;
+    r->wide_rows = take(r, LOGIT_ROWS, r->wide_stride, sizeof(float));
+    r->wide_out = take(r, LOGIT_ROWS, r->wide_stride, sizeof(float));
+    return r->wide_rows != NULL && r->wide_out != NULL ? 0 : ERR_NOMEM;
+}
+
 /* Do some experts take rows as floats? */
 static bool has_float_experts(const struct model *m)
 {
@@ -165,6 +177,18 @@ static int create_mla_rows(struct runner *r, const struct runner_options *o)
     return 0;
 }
 
+static int create_adapter_rows(struct runner *r, const struct runner_options *o)
+{
+    const size_t n = o->max_rows, n_threads = thread_pool_n_threads(o->pool), f = sizeof(float);
+
+    if (!o->takes_adapters)
+        return 0;
+    r->adapters = mem_calloc(n, sizeof(*r->adapters));
+    r->adapter_in = take(r, n, ADAPTER_IN_STRIDE, f);
+    r->adapter_out = take(r, n_threads, ADAPTER_TILE_ROWS * ADAPTER_TILE, f);
+    return r->adapters != NULL && r->adapter_in != NULL && r->adapter_out != NULL ? 0 : ERR_NOMEM;
+}
+
 static int create_samplers(struct runner *r, const struct runner_options *o)
 {
     const uint32_t n_threads = thread_pool_n_threads(o->pool);
@@ -185,7 +209,8 @@ static int create_buffers(struct runner *r, const struct runner_options *o)
     const uint32_t window = r->model->shape.window;
 
     if (create_rows(r, o) < 0 || create_expert_rows(r, o) < 0 || create_mla_rows(r, o) < 0 ||
-        create_head_rows(r) < 0 || create_samplers(r, o) < 0 ||
+        create_adapter_rows(r, o) < 0 || create_head_rows(r) < 0 || create_wide_rows(r) < 0 ||
+        create_samplers(r, o) < 0 ||
         create_split_kv(r, o, &r->split_kv, 0) < 0)
         return ERR_NOMEM;
     return window > 0 ? create_split_kv(r, o, &r->window_split_kv, window) : 0;
@@ -250,7 +275,8 @@ static void free_rows(struct runner *r)
         r->router,     r->shared_gate,  r->slot_rows,    r->expert_gate, r->expert_up, r->slot_out,
         r->slot_qrows, r->expert_qrows, r->picks,        r->active,      r->lora,      r->mla_q,
         r->heads,      r->head_qrows,   r->attn_scratch, r->expert_slots, r->head_rows,
-        r->head_out};
+        r->head_out,   r->wide_rows,    r->wide_out,     r->adapters,    r->adapter_in,
+        r->adapter_out};
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         mem_free(all[i]);
@@ -285,6 +311,7 @@ void runner_step(struct runner *r, struct batch *b)
     r->batch = b;
     r->since_ns = clock_ns();
     split_kv_make(&r->split_kv, b);
+    adapters_gather(r);
     if (r->model->shape.window > 0)
         split_kv_make(&r->window_split_kv, b);
     thread_pool_run(r->pool, runner_forward, r);

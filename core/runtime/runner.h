@@ -29,6 +29,7 @@ struct runner_options {
     enum kern_isa isa;
     struct thread_pool *pool;   /* borrowed; runners may share one if they step in turns */
     uint32_t max_rows;          /* most rows in a batch */
+    bool takes_adapters;        /* spans may have some */
     const int32_t *eog;         /* ids that end a generation, for ban_eog; copied */
     size_t n_eog;
 };

@@ -10,6 +10,7 @@
 #ifndef CORE_RUNTIME_RUNNER_IMPL_H
 #define CORE_RUNTIME_RUNNER_IMPL_H
 
+#include "core/model/adapter.h"
 #include "core/runtime/runner.h"
 #include "core/runtime/sampler.h"
 #include "core/runtime/split_kv.h"
@@ -30,6 +31,13 @@ struct expert_pick {
 struct expert_rows {
     uint32_t expert;
     uint32_t slot0, n;
+};
+
+/* Neighbouring rows of a batch that have an adapter in common. */
+struct adapter_rows {
+    const struct adapter *adapter;
+    float scale;
+    uint32_t row0, n;
 };
 
 struct runner {
@@ -63,10 +71,18 @@ struct runner {
     size_t head_qrow_stride;                           /* bytes */
     float *lora, *mla_q, *heads;
     uint8_t *head_qrows;                               /* [max_rows][n_head] */
+    /* adapters; NULL where none are taken */
+    struct adapter_rows *adapters; /* [max_rows], of this step n_adapters */
+    uint32_t n_adapters;
+    float *adapter_in;  /* [max_rows][ADAPTER_IN_STRIDE]: what the As have made of the rows */
+    float *adapter_out; /* [threads][ADAPTER_TILE_ROWS][ADAPTER_TILE]: a tile of what the Bs make */
     float *logits; /* [LOGIT_ROWS][vocab_stride] */
     /* classifiers: [LOGIT_ROWS][embd_stride] and [LOGIT_ROWS][label_stride] */
     float *head_rows, *head_out;
     size_t label_stride; /* floats */
+    /* layers behind the pooling: [LOGIT_ROWS][wide_stride] */
+    float *wide_rows, *wide_out;
+    size_t wide_stride; /* floats */
     float *lrows;  /* [LOGIT_ROWS][embd_stride] normed rows of outputs */
     struct split_kv split_kv,
         window_split_kv;   /* of layers that see everything, and of those that do not */
@@ -80,6 +96,11 @@ struct runner {
     uint64_t since_ns;    /* when the part that is being computed began; thread 0 only */
     struct runner_times times;
 };
+
+#define ADAPTER_IN_STRIDE ((size_t)ADAPTER_MAX_SHARED * ADAPTER_MAX_RANK) /* floats */
+#define ADAPTER_TILE_ROWS 32
+#define ADAPTER_TILE_PANELS 16
+#define ADAPTER_TILE ((size_t)ADAPTER_TILE_PANELS * KERN_LANES)
 
 /* The step, run by every thread of the thread pool; ud is the runner. */
 void runner_forward(void *ud, struct thread_pool_worker *w);

@@ -22,6 +22,8 @@ enum pretokenizer_traits {
     PRETOKENIZER_WHOLE_WORDS = 1u << 0, /* a word that is a token is taken without merges */
     PRETOKENIZER_ADD_BOS = 1u << 1,     /* texts begin with BOS unless the file says otherwise */
     PRETOKENIZER_RAW = 1u << 2,         /* pieces are UTF-8 with U+2581 for spaces */
+    PRETOKENIZER_ADD_SEP = 1u << 3,     /* two texts have a separator between them, beside the end
+                                         * of the first, unless the file says otherwise */
 };
 
 /* The number of the rules of that name, or -1. */

@@ -61,14 +61,17 @@ static int read_flag(const struct gguf *g, const char *key, bool *flag, char *er
 }
 
 /* What holds where the file does not say otherwise. BERT's texts stand between [CLS] and [SEP], and
- * its words begin with a space that is none of the text's. */
+ * its words begin with a space that is none of the text's. Of models with a unigram vocabulary only
+ * XLM-RoBERTa has a separator, which it wants between two texts. */
 static void set_flags(struct vocab *v)
 {
     v->add_bos =
         v->model == VOCAB_SPM || v->model == VOCAB_WPM ||
         (v->model == VOCAB_BPE && (pretokenizer_traits(v->rules) & PRETOKENIZER_ADD_BOS) != 0);
     v->add_eos = v->model == VOCAB_UGM;
-    v->add_separator = v->model == VOCAB_WPM;
+    v->add_separator =
+        v->model == VOCAB_WPM || v->model == VOCAB_UGM ||
+        (v->model == VOCAB_BPE && (pretokenizer_traits(v->rules) & PRETOKENIZER_ADD_SEP) != 0);
     v->add_space_prefix = v->model != VOCAB_BPE;
     v->lower_case = true;
 }
@@ -102,6 +105,17 @@ static int read_normaliser(struct vocab *v, const struct gguf *g, char *err, siz
     return rc;
 }
 
+/* Does a token of its own stand between two texts, beside the end of the first? Not where [SEP], as
+ * in BERT's texts and ModernBERT's, ends both. */
+static bool separates_pairs(const struct vocab *v, const struct gguf *g)
+{
+    const struct gguf_kv *tokens = gguf_find(g, "tokenizer.ggml.tokens");
+
+    return v->add_separator && v->separator != TOKEN_NONE && v->model != VOCAB_WPM &&
+           !(v->separator == v->eos &&
+             is_text(gguf_array_str(tokens, (uint64_t)v->separator), "[SEP]"));
+}
+
 static int read_flags(struct vocab *v, const struct gguf *g, char *err, size_t err_len)
 {
     int rc;
@@ -123,8 +137,7 @@ static int read_flags(struct vocab *v, const struct gguf *g, char *err, size_t e
         rc = read_normaliser(v, g, err, err_len);
     v->add_bos = v->add_bos && v->bos != TOKEN_NONE;
     v->add_eos = v->add_eos && v->eos != TOKEN_NONE;
-    v->separates_pairs =
-        v->add_separator && v->separator != TOKEN_NONE && v->model != VOCAB_WPM;
+    v->separates_pairs = separates_pairs(v, g);
     v->add_separator = v->add_separator && v->separator != TOKEN_NONE && v->model == VOCAB_WPM;
     v->add_space_prefix = v->add_space_prefix && v->model != VOCAB_BPE;
     return rc;

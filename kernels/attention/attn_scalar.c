@@ -9,8 +9,15 @@ struct softmax_state {
     float sum;
 };
 
+/* A row and head: its numbers as the segments take them, its position and ALiBi's slope. */
+struct query {
+    const float *q;
+    size_t pos;
+    float slope;
+};
+
 /* Tokens [t0, t1) of one segment: the state, and o[value_dim]; e: room for a segment, by column. */
-typedef struct softmax_state segment_fn(const struct kern_attn *a, const float *q, size_t t0,
+typedef struct softmax_state segment_fn(const struct kern_attn *a, const struct query *q, size_t t0,
                                         size_t t1, float *e, float *o);
 
 static const uint8_t *key_block(const struct kern_attn *a, size_t t)
@@ -26,22 +33,24 @@ static const uint8_t *value_block(const struct kern_attn *a, size_t t)
 /* A stored number as a float. */
 typedef float load_fn(const void *p);
 
-static float cap_score(const struct kern_attn *a, float s)
+/* A scaled score of token t to what the rest takes. */
+static float finish_score(const struct kern_attn *a, const struct query *q, float s, size_t t)
 {
-    return a->cap != 0 ? kern_cap_inline(s, a->cap) : s;
+    s = a->cap != 0 ? kern_cap_inline(s, a->cap) : s;
+    return a->slopes ? fmaf(-q->slope, fabsf((float)q->pos - (float)t), s) : s;
 }
 
-static float score(const struct kern_attn *a, load_fn *load, const float *q, size_t t)
+static float score(const struct kern_attn *a, load_fn *load, const struct query *q, size_t t)
 {
     const uint8_t *keys = key_block(a, t);
     float s = 0;
 
     for (size_t d = 0; d < a->key_dim; d++)
-        s = fmaf(q[d], load(keys + 2 * (d * KERN_BLOCK + t % KERN_BLOCK)), s);
-    return cap_score(a, s * a->scale);
+        s = fmaf(q->q[d], load(keys + 2 * (d * KERN_BLOCK + t % KERN_BLOCK)), s);
+    return finish_score(a, q, s * a->scale, t);
 }
 
-static struct softmax_state segment(const struct kern_attn *a, load_fn *load, const float *q,
+static struct softmax_state segment(const struct kern_attn *a, load_fn *load, const struct query *q,
                                     size_t t0, size_t t1, float *e, float *o)
 {
     float lane[KERN_LANES] = {0};
@@ -64,20 +73,21 @@ static struct softmax_state segment(const struct kern_attn *a, load_fn *load, co
     return (struct softmax_state){m, kern_lanes_sum_inline(lane)};
 }
 
-static struct softmax_state segment_f16(const struct kern_attn *a, const float *q, size_t t0,
+static struct softmax_state segment_f16(const struct kern_attn *a, const struct query *q, size_t t0,
                                         size_t t1, float *e, float *o)
 {
     return segment(a, kern_load_f16, q, t0, t1, e, o);
 }
 
-static struct softmax_state segment_bf16(const struct kern_attn *a, const float *q, size_t t0,
-                                         size_t t1, float *e, float *o)
+static struct softmax_state segment_bf16(const struct kern_attn *a, const struct query *q,
+                                         size_t t0, size_t t1, float *e, float *o)
 {
     return segment(a, kern_load_bf16, q, t0, t1, e, o);
 }
 
 /* ---- the 8-bit store ---- */
 
+/* Scaled, since the query's numbers were, before they were quantised. */
 static float score_q8(const struct kern_attn *a, const struct kern_qrow *q, size_t t)
 {
     const uint8_t *group = key_block(a, t);
@@ -93,7 +103,7 @@ static float score_q8(const struct kern_attn *a, const struct kern_qrow *q, size
                  q->code[g * KERN_GROUP + d];
         s = fmaf((float)n, kern_load_f16(group + 2 * slot) * q->scale[g], s);
     }
-    return cap_score(a, s);
+    return s;
 }
 
 /* o += the values of tokens [t0, t1), all of one group, weighted with codes e and their scale. */
@@ -107,8 +117,7 @@ static void add_group_q8(const struct kern_attn *a, const int8_t *e, float scale
             const size_t slot = t % KERN_BLOCK;
             const uint8_t *codes = value_block(a, t) + KERN_KV_Q8_CODES;
 
-            n += (codes[(slot / 4 * a->value_dim + d) * 4 + slot % 4] - 128) *
-                 e[t % KERN_SEGMENT];
+            n += (codes[(slot / 4 * a->value_dim + d) * 4 + slot % 4] - 128) * e[t % KERN_SEGMENT];
         }
         o[d] = fmaf((float)n, scale, o[d]);
     }
@@ -135,16 +144,16 @@ static void values_q8(const struct kern_attn *a, size_t t0, size_t t1, float *e,
 }
 
 /* q: the numbers that were quantised. */
-static struct softmax_state segment_q8(const struct kern_attn *a, const float *q, size_t t0,
+static struct softmax_state segment_q8(const struct kern_attn *a, const struct query *q, size_t t0,
                                        size_t t1, float *e, float *o)
 {
-    const struct kern_qrow codes = kern_qrow(q, a->key_dim);
+    const struct kern_qrow codes = kern_qrow(q->q, a->key_dim);
     float lane[KERN_LANES] = {0};
     float m = -INFINITY;
 
     memset(e, 0, KERN_SEGMENT * sizeof *e);
     for (size_t t = t0; t < t1; t++) {
-        e[t % KERN_SEGMENT] = score_q8(a, &codes, t);
+        e[t % KERN_SEGMENT] = finish_score(a, q, score_q8(a, &codes, t), t);
         m = e[t % KERN_SEGMENT] > m ? e[t % KERN_SEGMENT] : m;
     }
     for (size_t t = t0; t < t1; t++) {
@@ -192,12 +201,22 @@ static void keep_part(const struct kern_attn *a, size_t query, size_t seg, struc
     memcpy(part + 2, o, a->value_dim * sizeof *o);
 }
 
-/* q: the query's numbers as segment_of takes them. */
-static void attend(const struct kern_attn *a, segment_fn *segment_of, const float *q, size_t row,
-                   size_t head)
+/* The end of the tokens that the query at `pos` sees. */
+static size_t seen_to(const struct kern_attn *a, size_t pos)
 {
-    const size_t end = (size_t)a->pos0 + row + 1;
-    const size_t n = a->n_seen ? a->n_seen : end; /* it sees tokens from .. n - 1 */
+    if (a->n_seen == 0)
+        return pos + 1;
+    return a->ahead && pos + 1 + a->ahead < a->n_seen ? pos + 1 + a->ahead : a->n_seen;
+}
+
+/* numbers: the query's, as segment_of takes them. */
+static void attend(const struct kern_attn *a, segment_fn *segment_of, const float *numbers,
+                   size_t row, size_t head)
+{
+    const struct query query = {numbers, a->pos0 + row, a->slopes ? a->slopes[head] : 0};
+    const struct query *q = &query;
+    const size_t end = q->pos + 1;
+    const size_t n = seen_to(a, q->pos); /* it sees tokens from .. n - 1 */
     const size_t from = a->window && end > a->window ? end - a->window : 0;
     const size_t first = from / KERN_SEGMENT;
     float *out = a->part ? NULL : a->out + row * a->out_stride + head * a->value_dim;

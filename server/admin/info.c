@@ -7,6 +7,7 @@
 #include "core/base/name_list.h"
 #include "core/base/version.h"
 #include "core/tokenizer/tokenizer.h"
+#include "server/adapters/adapter_set.h"
 #include "server/admin/openapi.h"
 #include "server/api/chat/chat.h"
 #include "server/api/constraint/constraint_cache.h"
@@ -21,6 +22,8 @@
 #define JSON "application/json"
 /* Sixteen models whose ids are 255 quotes, each escaped, take three of these. */
 #define METRICS_MAX_TEXT ((size_t)8 << 20)
+/* As many with ADAPTER_SET_MAX adapters each, some 700 bytes at most for one. */
+#define MAX_MODELS ((size_t)16 << 20)
 
 static void reply(struct http_call *call, struct buf *body)
 {
@@ -213,6 +216,16 @@ static void add_aliases(struct buf *b, const char *list)
     buf_add_char(b, ']');
 }
 
+/* What ends each of them. */
+static void add_meta(struct buf *b, const struct server_model *m)
+{
+    buf_printf(b,
+               ",\"meta\":{\"vocab_type\":%d,\"n_vocab\":%u,\"n_ctx_train\":%u,\"n_embd\":%u,"
+               "\"n_params\":%" PRIu64 ",\"size\":%" PRIu64 ",\"kv_type\":\"%s\"}}",
+               vocab_type(m->tokenizer), m->n_vocab, m->n_ctx_train, m->n_embd, m->n_params,
+               m->size, m->kv_type);
+}
+
 static void add_model(struct buf *b, const struct server_model *m)
 {
     buf_add_str(b, "{\"id\":");
@@ -222,35 +235,61 @@ static void add_model(struct buf *b, const struct server_model *m)
                m->created);
     buf_printf(b, ",\"max_model_len\":%u,\"root\":", m->max_context);
     json_add_cstring(b, m->id);
+    buf_add_str(b, ",\"parent\":null");
+    add_meta(b, m);
+}
+
+/* As vLLM lists them, the model as parent; but for the path, which is the operator's matter. */
+static void add_adapter(struct buf *b, const struct server_model *m, const struct adapter_info *a)
+{
+    buf_add_str(b, "{\"id\":");
+    json_add_cstring(b, a->name);
     buf_printf(b,
-               ",\"parent\":null,\"meta\":{\"vocab_type\":%d,\"n_vocab\":%u,"
-               "\"n_ctx_train\":%u,\"n_embd\":%u,"
-               "\"n_params\":%" PRIu64 ",\"size\":%" PRIu64 ",\"kv_type\":\"%s\"}}",
-               vocab_type(m->tokenizer), m->n_vocab, m->n_ctx_train, m->n_embd, m->n_params,
-               m->size, m->kv_type);
+               ",\"aliases\":[],\"object\":\"model\",\"created\":%" PRId64
+               ",\"owned_by\":\"quire\",\"max_model_len\":%u,\"root\":",
+               a->created, m->max_context);
+    json_add_cstring(b, a->name);
+    buf_add_str(b, ",\"parent\":");
+    json_add_cstring(b, m->id);
+    add_meta(b, m);
+}
+
+static void add_adapters(struct buf *b, const struct server_model *m)
+{
+    struct adapter_info a;
+
+    for (uint32_t from = 0; adapter_set_next(m->adapters, from, &a); from = a.id + 1) {
+        buf_add_char(b, ',');
+        add_adapter(b, m, &a);
+    }
 }
 
 void info_models(struct http_call *call, const struct server_model *const *models, uint32_t n)
 {
     struct buf b;
 
-    buf_init(&b, (size_t)64 << 10);
+    buf_init(&b, MAX_MODELS);
     buf_add_str(&b, "{\"object\":\"list\",\"data\":[");
     for (uint32_t i = 0; i < n; i++) {
         if (i > 0)
             buf_add_char(&b, ',');
         add_model(&b, models[i]);
+        add_adapters(&b, models[i]);
     }
     buf_add_str(&b, "]}");
     reply(call, &b);
 }
 
-void info_model(struct http_call *call, const struct server_model *m)
+void info_model(struct http_call *call, const struct server_model *m, const char *name)
 {
+    struct adapter_info a;
     struct buf b;
 
-    buf_init(&b, (size_t)64 << 10);
-    add_model(&b, m);
+    buf_init(&b, MAX_MODELS);
+    if (adapter_set_find(m->adapters, name, &a))
+        add_adapter(&b, m, &a);
+    else
+        add_model(&b, m);
     reply(call, &b);
 }
 
@@ -258,6 +297,7 @@ void info_fill_metrics(struct engine_client *engine, struct metrics_model *out)
 {
     const struct server_model *m = engine->model;
     struct constraint_cache_stats constraints;
+    struct adapter_set_stats adapters;
 
     *out = (struct metrics_model){
         .id = m->id,
@@ -273,6 +313,12 @@ void info_fill_metrics(struct engine_client *engine, struct metrics_model *out)
         queue_get_stats(engine->queue, &out->stats);
     if (m->constraint_cache == NULL)
         return;
+    adapter_set_get_stats(m->adapters, &adapters);
+    out->adapters_known = adapters.n_known;
+    out->adapters_resident = adapters.n_resident;
+    out->adapter_bytes = adapters.bytes;
+    out->adapter_reads = adapters.n_reads;
+    out->adapter_evictions = adapters.n_evicted;
     constraints = constraint_cache_stats(m->constraint_cache);
     out->constraints_compiled = constraints.n_compiled;
     out->constraints_found = constraints.n_hits;

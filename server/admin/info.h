@@ -46,7 +46,8 @@ void info_props(const struct server_model *m, struct http_call *call);
 void info_post_props(bool is_taken, struct http_call *call);
 void info_openapi(struct http_call *call);
 void info_models(struct http_call *call, const struct server_model *const *models, uint32_t n);
-void info_model(struct http_call *call, const struct server_model *m);
+/* The model, or its adapter of that name. */
+void info_model(struct http_call *call, const struct server_model *m, const char *name);
 /* What /metrics says of the engine client's model, with a copy of its engine's statistics as they
  * are now: zeros before there is an engine. */
 void info_fill_metrics(struct engine_client *engine, struct metrics_model *out);

@@ -121,6 +121,8 @@ static const struct request_doc {
     {"TokenizeRequest", "TokenizeRequest", 0, "[]"},
     {"DetokenizeRequest", "DetokenizeRequest", 0, "['tokens']"},
     {"SlotActionRequest", "SlotActionRequest", 0, "[]"},
+    {"LoadAdapterRequest", "LoadAdapterRequest", 0, "['lora_name','lora_path']"},
+    {"UnloadAdapterRequest", "UnloadAdapterRequest", 0, "['lora_name']"},
 };
 #define N_REQUESTS (sizeof(requests) / sizeof(requests[0]))
 

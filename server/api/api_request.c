@@ -5,6 +5,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/grammar/constraint.h"
+#include "core/model/adapter.h"
 #include "core/tokenizer/tokenizer.h"
 #include "server/api/chat/chat.h"
 #include "server/api/constraint/constraint_cache.h"
@@ -17,6 +18,9 @@
 #include <string.h>
 #include <sys/random.h>
 #include <xxhash.h>
+
+/* Of a budget, for an adapter that is read: more than a moment on the I/O thread has. */
+#define ADAPTER_READ_STEPS 1000000
 
 /* Cached prefixes and constraints are shared by requests of the same tenant with the same salt. The
  * name ends where the salt begins, and the seed is secret, so that no client can make its salt meet
@@ -36,6 +40,27 @@ static uint64_t salt_of(const struct api_request *p, const struct api_headers *h
     const char *tenant = headers->tenant != NULL ? headers->tenant : "";
 
     return api_request_salt(tenant, p->params.cache_salt, headers->salt_seed);
+}
+
+/* Keys and values that an adapter has made are no others'; the same numbers under another name or
+ * read again make the same ones. */
+static uint64_t prefix_salt(const struct api_request *p, const struct api_headers *headers)
+{
+    const uint64_t salt = salt_of(p, headers);
+    struct {
+        uint64_t adapter[2];
+        float scale, unused;
+    } made_by = {.scale = p->adapter_scale};
+
+    if (p->adapter == NULL)
+        return salt;
+    memcpy(made_by.adapter, p->adapter->id, sizeof(made_by.adapter));
+    return XXH3_64bits_withSeed(&made_by, sizeof(made_by), salt);
+}
+
+const char *api_request_model(const struct api_request *p, const struct server_model *model)
+{
+    return p->params.is_adapter_model ? p->params.adapter.name : model->id;
 }
 
 /* Choices of one prompt differ by their seeds; the same seed gives the same n choices. The first
@@ -77,12 +102,20 @@ static void constrain_request(struct request *r, struct constraint *c)
     r->drop_constraint = constraint_unref;
 }
 
+static void adapt_request(struct request *r, const struct api_request *p)
+{
+    if (p->adapter == NULL)
+        return;
+    r->adapter = adapter_ref(p->adapter);
+    r->adapter_scale = p->adapter_scale;
+    r->drop_adapter = adapter_unref;
+}
 
 static int make_requests(struct api_request *p, const struct server_model *model,
                          const struct api_headers *headers)
 {
     const struct params *params = &p->params;
-    const uint64_t salt = salt_of(p, headers);
+    const uint64_t salt = prefix_salt(p, headers);
 
     for (uint32_t i = 0; i < p->n_choices; i++) {
         struct prompt *prompt = &p->prompts[i / params->n_each];
@@ -100,6 +133,7 @@ static int make_requests(struct api_request *p, const struct server_model *model
         fill_request(p->requests[i], params, prompt, i % params->n_each, salt);
         api_request_set_shift(params, model->tokenizer, p->requests[i]);
         constrain_request(p->requests[i], p->constraint);
+        adapt_request(p->requests[i], p);
         if ((params->form & PARAMS_POOLED) != 0 &&
             api_request_pool(p, model, p->requests[i], prompt) < 0)
             return ERR_INVAL;
@@ -185,6 +219,25 @@ static int take_constraint(struct api_request *p, const struct server_model *mod
                                 &p->error);
 }
 
+/* One that has to be read from its file is: not on the I/O thread, whose steps are too few. */
+static int take_adapter(struct api_request *p, const struct server_model *model)
+{
+    struct adapter_choice choice = p->params.adapter;
+    int rc;
+
+    if (choice.name[0] == '\0' && !p->params.has_lora)
+        adapter_set_default(model->adapters, &choice);
+    if (choice.name[0] == '\0' || p->wire_format->answer != NULL)
+        return 0;
+    p->adapter_scale = choice.scale;
+    rc = adapter_set_take(model->adapters, choice.name, false, &p->adapter, &p->error);
+    if (rc != ERR_AGAIN)
+        return rc;
+    if (budget_spend(p->budget, ADAPTER_READ_STEPS) < 0)
+        return api_request_cannot_encode(p);
+    return adapter_set_take(model->adapters, choice.name, true, &p->adapter, &p->error);
+}
+
 static int hold_strict_calls(struct api_request *p, const struct server_model *model)
 {
     if ((p->params.form & PARAMS_TURNS) == 0)
@@ -219,6 +272,7 @@ static int build_requests(struct api_request *p, const struct server_model *mode
 {
     const struct params_limits limits = {.model = model->id,
                                          .aliases = model->aliases,
+                                         .adapters = model->adapters,
                                          .tokenizer = model->tokenizer,
                                          .defaults = model->sampling,
                                          .request_defaults = model->request_defaults,
@@ -236,6 +290,7 @@ static int build_requests(struct api_request *p, const struct server_model *mode
     if (params_parse(&p->params, p->wire_format->form, body, &limits, &p->error) < 0 ||
         check_think(p, model) < 0 || take_priority(p, headers->priority) < 0 ||
         check_tenant(p, headers) < 0 || take_seed(p) < 0 || hold_strict_calls(p, model) < 0 ||
+        take_adapter(p, model) < 0 ||
         take_constraint(p, model, headers) < 0 || find_breakers(p, model->tokenizer) < 0)
         return ERR_INVAL;
     if (!p->params.has_return_documents)
@@ -327,6 +382,7 @@ void api_request_release(struct api_request *p)
     mem_free(p->prompts);
     mem_free(p->breakers);
     constraint_unref(&p->constraint);
+    adapter_unref(&p->adapter);
     params_release(&p->params);
     buf_release(&p->echo);
     buf_release(&p->input);

@@ -43,6 +43,8 @@ struct api_request { /* zero is empty */
                                 * an element that was posted is set to NULL by the completion */
     uint32_t n_choices;
     struct constraint *constraint; /* counted, or NULL */
+    struct adapter *adapter;       /* the same; by how much it counts: */
+    float adapter_scale;
     struct api_error error; /* status 0 when all is well */
     enum rejection reason;  /* when it is not */
 };
@@ -57,6 +59,9 @@ void api_request_release(struct api_request *p);
 
 /* What the requests may take at most: prompts and max_tokens. */
 uint64_t api_request_n_tokens(const struct api_request *p);
+
+/* The name that answers call the model by: an adapter's, where the body did so. */
+const char *api_request_model(const struct api_request *p, const struct server_model *model);
 
 /* The prefix cache of a tenant ("": of all without one) and of those with the same cache_salt
  * ("": none) is their own; `seed` is the server's. */

@@ -70,7 +70,7 @@ static void make_rules(struct completion *c)
     c->rules.shows_special = p->shows_special;
     c->rules.slot = p->slot;
     c->rules.keeps_tokens = slots_are_on(c->api.engine->slots) && p->cache_salt[0] == '\0' &&
-                            (p->form & PARAMS_POOLED) == 0;
+                            c->api.request.adapter == NULL && (p->form & PARAMS_POOLED) == 0;
     c->rules.preserved = p->preserved;
     c->rules.n_preserved = p->n_preserved;
     c->rules.has_shares = p->sampling.wants_shares;
@@ -123,8 +123,8 @@ static int make_choices(struct completion *c)
         c->choices[i].n_discard = r->n_discard;
     }
     c->n_choices = n;
-    rc = response_init(&c->answer, c->api.request.wire_format, c->api.engine->model->id,
-                       c->choices, n);
+    rc = response_init(&c->answer, c->api.request.wire_format,
+                       api_request_model(&c->api.request, c->api.engine->model), c->choices, n);
     c->answer.include_usage = p->include_usage;
     c->answer.echo = &c->api.request.echo;
     c->answer.params = p;

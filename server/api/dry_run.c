@@ -74,7 +74,7 @@ static void answer(struct plan_job *j)
 
     buf_init(&out, (size_t)1 << 20);
     buf_add_str(&out, "{\"object\":\"plan\",\"model\":");
-    json_add_cstring(&out, j->api.engine->model->id);
+    json_add_cstring(&out, api_request_model(p, j->api.engine->model));
     buf_add_str(&out, ",\"prompts\":[");
     for (uint32_t i = 0; i < p->params.n_prompts; i++) {
         if (i > 0)

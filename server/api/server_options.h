@@ -17,6 +17,7 @@
 #define SERVER_DRY_RUNS 128
 #define SERVER_MAX_MODELS 16
 
+struct adapter_set;
 struct chat;
 struct queue;
 struct swap_store;
@@ -64,6 +65,7 @@ struct server_model { /* a served model; what it points to is borrowed */
     const struct request_defaults *request_defaults;
     const struct chat *chat;
     struct constraint_cache *constraint_cache;
+    struct adapter_set *adapters; /* or NULL */
     struct swap_store *swap; /* or NULL; closed by its owner after server_run() */
     const char *isa;         /* that its kernels are for */
 };

@@ -2,8 +2,12 @@
 #include "server/cli/command.h"
 
 #include "config/config.h"
+#include "config/models.h"
+#include "core/base/buf.h"
 #include "core/base/log.h"
 #include "core/base/version.h"
+#include "core/hub/pull.h"
+#include "core/hub/reference.h"
 #include "server/instance.h"
 
 #include <errno.h>
@@ -126,10 +130,75 @@ static void print_version(void)
     printf("\n");
 }
 
+/* ---- models of the Hub ---- */
+
+int command_model_path(const char *text, bool is_offline, char *path, size_t size)
+{
+    char err[1024], found[HUB_PULL_MAX_PATH];
+    size_t n;
+
+    if (hub_reference_is(text)) {
+        if (hub_pull(text, is_offline, found, err, sizeof(err)) < 0)
+            return command_fail(EXIT_FAILED, "%s", err);
+        text = found;
+    }
+    n = strlen(text) + 1;
+    if (n > size)
+        return command_fail(EXIT_USAGE, "%.200s...: the path is too long", text);
+    memmove(path, text, n);
+    return EXIT_OK;
+}
+
+/* An item as it was, or its name and its path in the cache. */
+static int add_fetched(struct buf *list, struct model_item *item)
+{
+    char text[MODELS_MAX_TEXT];
+    int code;
+
+    code = command_model_path(item->path, false, item->path, sizeof(item->path));
+    if (code == EXIT_OK && strchr(item->path, ',') != NULL)
+        return command_fail(EXIT_USAGE,
+                            "%s: a comma cannot be in the path of a model: set "
+                            "HF_HUB_CACHE to another folder",
+                            item->path);
+    models_text(item, text);
+    buf_printf(list, "%s%s", list->len > 0 ? "," : "", text);
+    return code;
+}
+
+/* Every model of the Hub in the setting `model` becomes its path. Returns an exit_code. */
+static int fetch_models(struct config *c)
+{
+    struct model_item item;
+    struct buf list;
+    char err[512];
+    bool is_any = false;
+    int code = EXIT_OK;
+
+    for (uint32_t i = 0; i < config_n_models(c); i++) {
+        models_get(c->model, i, &item);
+        is_any |= hub_reference_is(item.path);
+    }
+    if (!is_any)
+        return EXIT_OK;
+    buf_init(&list, MODELS_MAX * MODELS_MAX_TEXT);
+    for (uint32_t i = 0; i < config_n_models(c) && code == EXIT_OK; i++) {
+        models_get(c->model, i, &item);
+        code = add_fetched(&list, &item);
+    }
+    if (code == EXIT_OK && list.err < 0)
+        code = command_fail(EXIT_FAILED, "no memory for the list of models");
+    else if (code == EXIT_OK && config_set_models(c, list.data, err, sizeof(err)) < 0)
+        code = command_fail(EXIT_USAGE, "%s", err);
+    buf_release(&list);
+    return code;
+}
+
 int command_config(struct config *c, int argc, char **argv, void (*help)(void), bool *done)
 {
     enum config_action action;
     char err[512];
+    int code = EXIT_OK;
 
     *done = true;
     if (config_load(c, argc, argv, &action, err, sizeof(err)) < 0)
@@ -141,10 +210,10 @@ int command_config(struct config *c, int argc, char **argv, void (*help)(void), 
         print_version();
     else if (action == CONFIG_PRINT)
         config_print(c, stdout);
-    else {
-        *done = false;
-        return EXIT_OK;
-    }
-    config_release(c);
-    return EXIT_OK;
+    else
+        code = fetch_models(c);
+    *done = action != CONFIG_RUN || code != EXIT_OK;
+    if (*done)
+        config_release(c);
+    return code;
 }

@@ -10,6 +10,7 @@
 #define SERVER_CLI_COMMAND_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 int cmd_serve(int argc, char **argv);
@@ -21,6 +22,7 @@ int cmd_replay(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_key(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_pull(int argc, char **argv);
 
 /* Take `--name value` (or --name=value) out of the arguments; *value stays as it was when it is
  * not there. False, with a message, when the value is missing. */
@@ -36,9 +38,14 @@ bool command_take_float(int *argc, char **argv, const char *name, double min, do
 /* "quire: <message>" on standard error; returns `code`. */
 int command_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* A path, or the path in the cache of a model of the Hub, which is fetched: at most size - 1 bytes;
+ * `path` may be where the text is. Returns an exit_code, with a message. */
+int command_model_path(const char *text, bool is_offline, char *path, size_t size);
+
 struct config;
 /* config_load() for a command: --help, --version and --print-config are answered here (then *done
- * is true and the return value is the exit code). */
+ * is true and the return value is the exit code). Models of the Hub have been fetched then, and are
+ * paths. */
 int command_config(struct config *c, int argc, char **argv, void (*help)(void), bool *done);
 
 #endif

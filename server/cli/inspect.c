@@ -1,7 +1,9 @@
-/* server/cli/inspect.c - `quire inspect FILE`: what is in a GGUF file. */
+/* server/cli/inspect.c - `quire inspect FILE`: what is in a GGUF file, and whether it can be
+ * served. */
 #include "server/cli/command.h"
 
 #include "core/formats/gguf/gguf.h"
+#include "core/hub/pull.h"
 #include "server/instance.h"
 
 #include <inttypes.h>
@@ -94,17 +96,27 @@ int cmd_inspect(int argc, char **argv)
 {
     struct gguf *g;
     char err[512];
+    char path[HUB_PULL_MAX_PATH];
     uint64_t n_params;
+    int code;
 
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         puts("quire inspect FILE   print the keys and tensors of a GGUF file or of the model in a\n"
              "                     folder, after checking it (an empty name, '', is the built-in\n"
-             "                     demo model)");
+             "                     demo model; hf:OWNER/NAME:QUANT a model of the Hugging Face "
+             "Hub),\n"
+             "                     and whether it can be served, as far as can be known without\n"
+             "                     reading the weights: if not, the key, tensor or type that is "
+             "the\n"
+             "                     reason, and the exit code is 1");
         return EXIT_OK;
     }
     if (argc != 2)
         return command_fail(EXIT_USAGE, "usage: quire inspect FILE");
-    if (instance_open_gguf(&g, argv[1], "", err, sizeof(err)) < 0)
+    code = command_model_path(argv[1], false, path, sizeof(path));
+    if (code != EXIT_OK)
+        return code;
+    if (instance_open_gguf(&g, path, "", err, sizeof(err)) < 0)
         return command_fail(EXIT_FAILED, "%s", err);
     printf("%s: GGUF version %u, %" PRIu64 " bytes\n", gguf_name(g), gguf_version(g),
            gguf_file_bytes(g));
@@ -120,10 +132,13 @@ int cmd_inspect(int argc, char **argv)
     printf("%" PRIu64 " tensors\n", gguf_n_tensors(g));
     n_params = print_tensors(g);
     printf("%" PRIu64 " parameters\n", n_params);
-    if (gguf_check_read(g, err, sizeof(err)) < 0) {
-        gguf_close(&g);
-        return command_fail(EXIT_FAILED, "%s", err);
-    }
+    fflush(stdout);
+    if (gguf_check_unchanged(g, err, sizeof(err)) < 0)
+        code = command_fail(EXIT_FAILED, "%s", err);
+    else if (instance_check_model(g, err, sizeof(err)) < 0)
+        code = command_fail(EXIT_FAILED, "cannot be served: %s", err);
+    else
+        puts("can be served");
     gguf_close(&g);
-    return EXIT_OK;
+    return code;
 }

@@ -26,6 +26,7 @@
 
 struct memory_estimate {
     uint64_t swap;                                  /* bytes, when sequences are swapped out */
+    uint64_t adapters;                              /* bytes at most; 0: there are none */
     uint64_t weights, tables, cache, rows, process; /* bytes */
     uint64_t token;    /* bytes of a token in the cache, in all layers */
     uint32_t n_tokens; /* that the cache holds */
@@ -60,8 +61,9 @@ static uint64_t resident_bytes(void)
     return now.resident_bytes;
 }
 
-/* `process`: what it takes with this model and no other. */
-static struct memory_estimate plan_of(const struct instance *e, uint64_t swap_ram, uint64_t process)
+/* `own`: the settings' limits; `process`: what it takes with this model and no other. */
+static struct memory_estimate plan_of(const struct instance *e, const struct memory_estimate *own,
+                                      uint64_t process)
 {
     const size_t block = e->kv->block_stride; /* its bytes and the room beside them */
     const uint32_t n_groups = kv_groups_n(&e->cache.groups), n_ctx = e->sched.max_context;
@@ -72,7 +74,8 @@ static struct memory_estimate plan_of(const struct instance *e, uint64_t swap_ra
         .cache = (uint64_t)e->kv->n_blocks * block,
         .rows = runner_scratch_bytes(e->runner),
         .process = process,
-        .swap = swap_ram,
+        .swap = own->swap,
+        .adapters = own->adapters,
         .token = n_groups * block / BLOCK_TOKENS,
         .n_tokens = e->kv->n_blocks / n_groups * BLOCK_TOKENS,
         .sequence = kv_groups_peak(&e->cache.groups, n_ctx, 1) * block,
@@ -95,6 +98,7 @@ static struct memory_estimate sum_of(const struct planned *all, uint32_t n, uint
         sum.cache += all[i].plan.cache;
         sum.rows += all[i].plan.rows;
         sum.swap += all[i].plan.swap;
+        sum.adapters += all[i].plan.adapters;
     }
     return sum;
 }
@@ -112,6 +116,9 @@ static void print_end(const struct memory_estimate *p, uint64_t requests)
     printf("in all       %10.1f MiB   when the cache and a step are full\n", mib(in_all(p)));
     printf("              + %8.1f MiB   while preempted sequences are kept (swap_ram)\n",
            mib(p->swap));
+    if (p->adapters > 0)
+        printf("              + %8.1f MiB   at most, for LoRA adapters (adapter_memory)\n",
+               mib(p->adapters));
     printf("              + %8.1f MiB   at most, for what requests hold beside it "
            "(request_memory)\n\n",
            mib(requests));
@@ -177,10 +184,10 @@ static void print_members(const struct instance *e, const struct memory_estimate
     printf("{\"context\":%u,\"weight_bytes\":%" PRIu64 ",\"table_bytes\":%" PRIu64
            ",\"cache_bytes\":%" PRIu64 ",\"cache_tokens\":%u,\"token_bytes\":%" PRIu64
            ",\"activation_bytes\":%" PRIu64 ",\"process_bytes\":%" PRIu64
-           ",\"swap_bytes\":%" PRIu64 ",\"request_bytes\":%" PRIu64 ",\"total_bytes\":%" PRIu64
-           ",\"sequence_bytes\":%" PRIu64,
+           ",\"swap_bytes\":%" PRIu64 ",\"adapter_bytes\":%" PRIu64 ",\"request_bytes\":%" PRIu64
+           ",\"total_bytes\":%" PRIu64 ",\"sequence_bytes\":%" PRIu64,
            e->sched.max_context, p->weights, p->tables, p->cache, p->n_tokens, p->token, p->rows,
-           p->process, p->swap, requests, in_all(p), p->sequence);
+           p->process, p->swap, p->adapters, requests, in_all(p), p->sequence);
 }
 
 static void print_json(const struct planned *all, uint32_t n, const struct memory_estimate *sum,
@@ -205,16 +212,18 @@ static void print_json(const struct planned *all, uint32_t n, const struct memor
 /* ---- the command ---- */
 
 /* Model i with its own settings. Returns an exit_code; on EXIT_OK the engine is to be released. */
-static int make_engine(struct instance *e, uint64_t *swap_ram, const struct config *c, uint32_t i,
-                       char *err, size_t err_len)
+static int make_engine(struct planned *p, const struct config *c, uint32_t i, char *err,
+                       size_t err_len)
 {
     struct config own;
     int code;
 
     if (config_model(&own, c, i, err, err_len) < 0)
         return EXIT_FAILED;
-    code = instance_init(e, &own, INSTANCE_PLAN | INSTANCE_ENCODERS, err, err_len);
-    *swap_ram = own.swap_ram;
+    code = instance_init(&p->engine, &own, INSTANCE_PLAN | INSTANCE_ENCODERS, err, err_len);
+    p->plan.swap = own.swap_ram;
+    if (own.adapters[0] != '\0' || own.adapters_dir[0] != '\0')
+        p->plan.adapters = own.adapter_memory;
     config_release(&own);
     return code;
 }
@@ -229,13 +238,13 @@ static int make_plans(struct planned *all, uint32_t n, uint32_t *made, const str
 
     for (*made = 0; *made < n; (*made)++) {
         struct planned *p = &all[*made];
-        uint64_t swap_ram, now;
-        const int code = make_engine(&p->engine, &swap_ram, c, *made, err, err_len);
+        const int code = make_engine(p, c, *made, err, err_len);
+        uint64_t now;
 
         if (code != EXIT_OK)
             return code;
         now = resident_bytes();
-        p->plan = plan_of(&p->engine, swap_ram, program + now - before + SERVER_BYTES);
+        p->plan = plan_of(&p->engine, &p->plan, program + now - before + SERVER_BYTES);
         before = now;
     }
     return EXIT_OK;

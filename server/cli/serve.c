@@ -1,12 +1,14 @@
 /* server/cli/serve.c - `quire serve`: build everything in order, serve, tear down in reverse. */
 #include "server/cli/command.h"
 
+#include "config/adapters.h"
 #include "config/config.h"
 #include "config/models.h"
 #include "core/base/err.h"
 #include "core/base/hold.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/name_list.h"
 #include "core/base/stop_signals.h"
 #include "core/runtime/thread_pool.h"
 #include "scheduler/engine_arbiter.h"
@@ -55,11 +57,12 @@ static void print_help(void)
           "  quire [serve] [settings]             serve a model over HTTP\n"
           "  quire generate --prompt TEXT         continue a text on the terminal\n"
           "  quire score --ids F.json | --text F  mean negative log-likelihood of a text\n"
-          "  quire inspect FILE                   what is in a GGUF file\n"
+          "  quire inspect FILE                   what is in a file, and can it be served\n"
           "  quire tokenize [--ids]               standard input as tokens\n"
           "  quire replay FILE                    plan a recorded journal again, or otherwise\n"
           "  quire key --name NAME                make an API key\n"
           "  quire plan [settings]                the memory a server would take\n"
+          "  quire pull hf:OWNER/NAME[:QUANT]     fetch a model of the Hugging Face Hub\n"
           "  quire bench                          how fast a model is here, beside the limits\n"
           "\n"
           "Settings; also NAME = value in a file, or QUIRE_NAME in the environment:\n",
@@ -223,6 +226,41 @@ static bool has_twin(const struct service *s, uint32_t i)
     return false;
 }
 
+/* Requests call adapters as they call models: each name is one's alone. */
+static bool find_name(const struct service *s, uint32_t but, const char *name)
+{
+    for (uint32_t i = 0; i < s->n_models; i++) {
+        const char *list = s->models[i].config.adapters;
+        struct model_item item;
+        char err[8];
+
+        if (strcmp(s->models[i].id, name) == 0 || name_list_has(s->models[i].config.alias, name))
+            return true;
+        while (i != but && adapters_next(&list, &item, err, sizeof(err)) > 0)
+            if (strcmp(item.name, name) == 0)
+                return true;
+    }
+    return strcmp(name, "default") == 0;
+}
+
+static int check_adapters(struct service *s)
+{
+    for (uint32_t i = 0; i < s->n_models; i++) {
+        const char *list = s->models[i].config.adapters;
+        struct model_item item;
+
+        while (adapters_next(&list, &item, s->err, sizeof(s->err)) > 0)
+            if (find_name(s, i, item.name)) {
+                snprintf(s->err, sizeof(s->err),
+                         "'adapters': '%s' is the name of a model or of another model's adapter "
+                         "already",
+                         item.name);
+                return EXIT_USAGE;
+            }
+    }
+    return EXIT_OK;
+}
+
 static int build(struct service *s)
 {
     struct server_model models[MODELS_MAX];
@@ -246,6 +284,8 @@ static int build(struct service *s)
         }
         models[i] = s->models[i].info;
     }
+    if (check_adapters(s) != EXIT_OK)
+        return EXIT_USAGE;
     if (size_pool(s) != EXIT_OK)
         return EXIT_FAILED;
     snprintf(s->err, sizeof(s->err), "no memory");

@@ -8,6 +8,7 @@
 #include "core/tokenizer/tokenizer.h"
 #include "scheduler/engine_loop.h"
 #include "scheduler/journal.h"
+#include "server/adapters/adapter_set.h"
 #include "server/api/chat/chat.h"
 #include "server/api/constraint/constraint_cache.h"
 
@@ -146,6 +147,18 @@ static int make_constraint_cache(struct served *m)
     return constraint_cache_create(&m->constraint_cache, &options);
 }
 
+static int make_adapters(struct served *m, char *err, size_t err_len)
+{
+    const struct adapter_set_options options = {.list = m->config.adapters,
+                                                .folder = m->config.adapters_dir,
+                                                .max_bytes = m->config.adapter_memory,
+                                                .model = m->engine.model};
+
+    if (options.list[0] == '\0' && options.folder[0] == '\0')
+        return 0;
+    return adapter_set_create(&m->adapters, &options, err, err_len);
+}
+
 int served_load(struct served *m, const struct served_company *company, char *err, size_t err_len)
 {
     const struct instance_company among = {.pool = company->pool, .progress = &m->progress};
@@ -155,7 +168,7 @@ int served_load(struct served *m, const struct served_company *company, char *er
 
     if (code != EXIT_OK)
         return code;
-    if (make_chat(m, err, err_len) < 0)
+    if (make_chat(m, err, err_len) < 0 || make_adapters(m, err, err_len) < 0)
         return EXIT_FAILED;
     rc = make_constraint_cache(m);
     if (rc == 0)
@@ -180,10 +193,12 @@ static enum pooling pooling_of(enum config_pooling setting, const struct model_s
 {
     const bool is_auto = setting == CONFIG_POOLING_AUTO || setting == CONFIG_POOLING_NONE;
 
-    if (setting == CONFIG_POOLING_MEAN || (is_auto && s->pooling_type == 1))
+    const bool is_head = is_auto && s->n_labels > 0 && s->head_kind != HEAD_LAST;
+
+    if (setting == CONFIG_POOLING_MEAN || (is_auto && s->pooling_type == 1) ||
+        (is_head && s->pooling_type != 2 && s->head_kind == HEAD_MEAN))
         return POOLING_MEAN;
-    if (setting == CONFIG_POOLING_FIRST || (is_auto && s->pooling_type == 2) ||
-        (is_auto && s->n_labels > 0 && s->is_encoder)) /* which is made for what comes first */
+    if (setting == CONFIG_POOLING_FIRST || (is_auto && s->pooling_type == 2) || is_head)
         return POOLING_FIRST;
     return POOLING_LAST;
 }
@@ -240,6 +255,7 @@ void served_complete(struct served *m)
     m->info.request_defaults = &m->defaults;
     m->info.chat = m->chat;
     m->info.constraint_cache = m->constraint_cache;
+    m->info.adapters = m->adapters;
 }
 
 void served_stop(struct served *m)
@@ -260,6 +276,7 @@ void served_release(struct served *m)
     queue_destroy(&m->queue);
     journal_destroy(&m->journal);
     constraint_cache_destroy(&m->constraint_cache);
+    adapter_set_destroy(&m->adapters); /* which no request holds any more */
     chat_destroy(&m->chat);
     request_defaults_release(&m->defaults);
     instance_release(&m->engine);

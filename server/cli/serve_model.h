@@ -25,6 +25,7 @@ struct served { /* zero is empty */
     struct chat *chat;
     struct request_defaults defaults;
     struct constraint_cache *constraint_cache;
+    struct adapter_set *adapters; /* NULL: the settings want none */
     struct journal *journal;
     struct queue *queue;
     struct engine_loop *loop;

@@ -1,6 +1,7 @@
 /* server/cli/serve_sandbox.c - see serve_sandbox.h. */
 #include "server/cli/serve_sandbox.h"
 
+#include "config/adapters.h"
 #include "config/config.h"
 #include "config/models.h"
 #include "core/base/err.h"
@@ -38,6 +39,19 @@ static void add_model(struct sandbox_paths *p, const struct config *c)
     sandbox_allow_folder_of(p, c->swap_file, LANDLOCK_CHANGE);
 }
 
+/* Read again whenever they have left memory. */
+static void add_adapters(struct sandbox_paths *p, const struct config *c)
+{
+    const char *list = c->adapters;
+    struct model_item item;
+    char err[8];
+
+    while (adapters_next(&list, &item, err, sizeof(err)) > 0)
+        sandbox_read(p, item.path);
+    if (c->adapters_dir[0] != '\0')
+        sandbox_allow(p, c->adapters_dir, LANDLOCK_READ);
+}
+
 /* What is read again on SIGHUP, opened again on SIGUSR1, and removed at the end. */
 static void add_server(struct sandbox_paths *p, const struct config *c)
 {
@@ -55,6 +69,7 @@ static void add_debug(struct sandbox_paths *p)
 {
 #ifdef QUIRE_DEBUG
     static const char *const variables[] = {"QUIRE_DEBUG_HOLD_LOAD", "QUIRE_DEBUG_HOLD_READ",
+                                            "QUIRE_DEBUG_HOLD_PACK", "QUIRE_DEBUG_HOLD_PACKED",
                                             "QUIRE_DEBUG_HOLD_PARSE", "QUIRE_DEBUG_HOLD_RELOAD"};
 
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
@@ -73,8 +88,10 @@ int serve_sandbox_enter(const struct config *c, const struct served *models, uin
 
     if (rc < 0)
         return snprintf(err, err_len, "no memory for the sandbox"), rc;
-    for (uint32_t i = 0; i < n_models; i++)
+    for (uint32_t i = 0; i < n_models; i++) {
         add_model(paths, &models[i].config);
+        add_adapters(paths, &models[i].config);
+    }
     add_server(paths, c);
     add_debug(paths);
     rc = sandbox_enter((enum sandbox_mode)c->sandbox, paths, state, err, err_len);

@@ -52,7 +52,7 @@ static int tokenize(const char *path, const char *pre, bool only_ids, unsigned f
     rc = instance_open_gguf(&g, path, pre, err, sizeof(err));
     if (rc == 0)
         rc = tokenizer_create_as(&t, g, pre, err, sizeof(err));
-    if (g != NULL && gguf_check_read(g, err, sizeof(err)) < 0)
+    if (g != NULL && gguf_check_unchanged(g, err, sizeof(err)) < 0)
         rc = ERR_IO;
     if (rc < 0) {
         command_fail(EXIT_FAILED, "%s", err);
@@ -83,6 +83,7 @@ int cmd_tokenize(int argc, char **argv)
     bool only_ids, no_special;
     struct model_item item;
     char err[1024];
+    int code;
 
     if (command_take_switch(&argc, argv, "--help") || command_take_switch(&argc, argv, "-h")) {
         puts("quire tokenize [--model FILE] [--tokenizer-pre NAME] [--ids] [--no-special] < TEXT\n"
@@ -102,6 +103,9 @@ int cmd_tokenize(int argc, char **argv)
                             argv[1]);
     if (instance_one_model(&item, model, err, sizeof(err)) != EXIT_OK)
         return command_fail(EXIT_USAGE, "%s", err);
+    code = command_model_path(item.path, false, item.path, sizeof(item.path));
+    if (code != EXIT_OK)
+        return code;
     return tokenize(item.path, pre, only_ids,
                     no_special ? 0 : TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL);
 }

@@ -168,7 +168,8 @@ int exchange_receive(struct http_call *c, const char *bytes, size_t n)
             exchange_refuse(c, 413, NULL, "the request's body is too large");
         return ERR_LIMIT;
     }
-    if (c->is_discarding || (route != NULL && (route->methods & HTTP_GET) != 0))
+    if (c->is_discarding || (route != NULL && (route->methods & HTTP_GET) != 0 &&
+                             !http_call_is(c, HTTP_POST)))
         return 0;
     if (!http_hold(c->http, (int64_t)n, true)) {
         exchange_refuse(c, 429, "request_memory",

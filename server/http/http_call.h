@@ -32,7 +32,7 @@ struct http_call;
 struct http_route {
     const char *path; /* "/v1/models"; with a slash at the end it takes whatever follows, "/" itself
                        * nothing; a star stands for one part, between slashes */
-    unsigned methods; /* enum http_methods; where GET is one of them no body is read */
+    unsigned methods; /* enum http_methods; GET's body is read and forgotten */
     void (*handle)(void *ud, struct http_call *call);
     const void *arg; /* http_call_arg() */
     /* How its errors look; NULL: as everybody's (api_error_render). */

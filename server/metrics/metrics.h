@@ -78,6 +78,7 @@ struct metrics_model { /* one of those served; pointers are borrowed */
     uint32_t max_context;
     uint64_t n_params, bytes;
     uint32_t share;               /* of the machine's time, beside the other models' shares */
+    uint64_t adapters_known, adapters_resident, adapter_bytes, adapter_reads, adapter_evictions;
     uint64_t constraints_compiled, constraints_found, constraints_refused;
     const struct metrics *counts;
     struct engine_stats stats;    /* one copy: its gauges add up */

@@ -103,18 +103,23 @@ void sandbox_allow(struct sandbox_paths *p, const char *path, unsigned access)
     add(p, path, access, writes ? W_OK | X_OK : R_OK);
 }
 
-/* Files in it may be links to somewhere else, as in a cache of downloaded models. */
-static void read_folder(struct sandbox_paths *p, const char *path)
+/* Files in it, and in its folders (1_Pooling), may be links to somewhere else, as in a cache of
+ * downloaded models. */
+static void read_folder(struct sandbox_paths *p, const char *path, bool is_inner)
 {
     DIR *d = opendir(path);
     char inside[PATH_MAX];
 
-    add(p, path, LANDLOCK_READ, R_OK | X_OK);
+    add(p, path, is_inner ? 0 : LANDLOCK_READ, R_OK | X_OK);
     for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL; e = readdir(d)) {
         if (e->d_name[0] == '.' ||
             snprintf(inside, sizeof(inside), "%s/%s", path, e->d_name) >= (int)sizeof(inside))
             continue;
-        add(p, inside, e->d_type == DT_LNK || e->d_type == DT_UNKNOWN ? LANDLOCK_READ : 0, R_OK);
+        if (e->d_type == DT_DIR && !is_inner)
+            read_folder(p, inside, true);
+        else
+            add(p, inside, e->d_type == DT_LNK || e->d_type == DT_UNKNOWN ? LANDLOCK_READ : 0,
+                R_OK);
     }
     if (d != NULL)
         closedir(d);
@@ -127,8 +132,7 @@ static unsigned n_parts(const char *path)
     unsigned no, of;
     int end = 0;
 
-    if (n <= m || sscanf(path + n - m, "-%5u-of-%5u.gguf%n", &no, &of, &end) != 2 ||
-        end != (int)m)
+    if (n <= m || sscanf(path + n - m, "-%5u-of-%5u.gguf%n", &no, &of, &end) != 2 || end != (int)m)
         return 0;
     return of < MAX_PARTS ? of : MAX_PARTS;
 }
@@ -149,7 +153,7 @@ void sandbox_read(struct sandbox_paths *p, const char *path)
     struct stat st;
 
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        read_folder(p, path);
+        read_folder(p, path, false);
     else if (n_parts(path) > 0)
         read_parts(p, path, n_parts(path));
     else

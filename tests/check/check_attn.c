@@ -13,9 +13,11 @@
 /* What rows see, and what becomes of their scores. */
 struct view {
     size_t window;
-    bool all; /* rows see tokens after their own */
+    bool all;     /* rows see tokens after their own ... */
+    size_t ahead; /* ... at most so many, unless it is 0 */
     float cap;
     bool sinks;
+    bool slopes;
 };
 
 /* A kind of head. */
@@ -37,7 +39,8 @@ struct arena {
     uint32_t *table;
     float *q; /* [n_tok][q_stride] */
     size_t q_stride;
-    float *sinks; /* or NULL */
+    float *sinks;  /* or NULL */
+    float *slopes; /* or NULL */
     float *scratch;
 };
 
@@ -49,10 +52,12 @@ struct tokens {
 
 static struct tokens row_sees(const struct arena *r, size_t pos)
 {
-    const size_t window = r->s.view.window;
+    const size_t window = r->s.view.window, ahead = r->s.view.ahead;
+    size_t to = r->n_seen ? r->n_seen : pos + 1;
 
-    return (struct tokens){window != 0 && pos + 1 > window ? pos + 1 - window : 0,
-                           r->n_seen ? r->n_seen : pos + 1};
+    if (ahead != 0 && to > pos + 1 + ahead)
+        to = pos + 1 + ahead;
+    return (struct tokens){window != 0 && pos + 1 > window ? pos + 1 - window : 0, to};
 }
 
 /* Of any of n_row rows from pos0 on. */
@@ -175,6 +180,10 @@ static void make_queries(struct check *c, struct arena *r, float q_scale)
     r->q_stride = width + check_below(c, 4);
     r->q = check_alloc(((r->n_tok - 1) * r->q_stride + width) * sizeof *r->q, 4);
     check_fill(c, r->q, (r->n_tok - 1) * r->q_stride + width, q_scale);
+    if (r->s.view.slopes) {
+        r->slopes = check_alloc(r->s.n_head * sizeof *r->slopes, 4);
+        check_fill(c, r->slopes, r->s.n_head, 0.2f);
+    }
     if (!r->s.view.sinks)
         return;
     r->sinks = check_alloc(r->s.n_head * sizeof *r->sinks, 4);
@@ -241,12 +250,14 @@ static struct kern_attn call(const struct arena *r, size_t pos0, size_t n_row, f
                               .n_row = (uint32_t)n_row,
                               .n_seen = (uint32_t)r->n_seen,
                               .window = (uint32_t)r->s.view.window,
+                              .ahead = (uint32_t)r->s.view.ahead,
                               .n_head = (uint32_t)r->s.n_head,
                               .key_dim = (uint32_t)r->s.key_dim,
                               .value_dim = (uint32_t)r->s.value_dim,
                               .scale = scale_of(&r->s),
                               .cap = r->s.view.cap,
                               .sinks = r->sinks,
+                              .slopes = r->slopes,
                               .seg1 = UINT32_MAX,
                               .scratch = r->scratch};
 }
@@ -270,8 +281,7 @@ static void merge_query(struct check *c, const struct arena *r, size_t pos, size
     const size_t from = seg0 * KERN_ATTN_PART(r->s.value_dim);
     const size_t to = seg1 * KERN_ATTN_PART(r->s.value_dim);
 
-    check_that(c,
-               check_untouched(part, from * 4) && check_untouched(part + to, (stride - to) * 4),
+    check_that(c, check_untouched(part, from * 4) && check_untouched(part + to, (stride - to) * 4),
                "heads=%zu dim=%zu pos=%zu: wrote outside the query's segments", r->s.n_head,
                r->s.value_dim, pos);
     c->test->attn_merge(out, part + from, seg1 - seg0, r->s.value_dim,
@@ -337,8 +347,8 @@ static void read_numbers(const struct arena *r, struct tokens seen, struct numbe
 
     for (size_t t = seen.from; t < seen.to; t++) {
         for (size_t d = 0; d < dk; d++)
-            n->k[t * dk + d] = number_at(r, key_at(r, t, d),
-                                         codes ? check_half(*key_scale_at(r, t, d)) : 0);
+            n->k[t * dk + d] =
+                number_at(r, key_at(r, t, d), codes ? check_half(*key_scale_at(r, t, d)) : 0);
         for (size_t d = 0; d < dv; d++)
             n->vc[t * dv + d] = number_at(r, value_at(r, t, d), 1);
         n->vs[t] = codes ? check_half(*value_scale_at(r, t)) : 1;
@@ -380,7 +390,8 @@ static double round_weights(double *w, size_t n_tok)
 }
 
 /* The scores of what a row sees; returns the largest. */
-static double formula_scores(const struct arena *r, const struct numbers *n, struct tokens seen)
+static double formula_scores(const struct arena *r, const struct numbers *n, struct tokens seen,
+                             size_t pos, size_t head)
 {
     const double cap = (double)r->s.view.cap;
     double max = -INFINITY;
@@ -391,6 +402,8 @@ static double formula_scores(const struct arena *r, const struct numbers *n, str
             n->e[t] += n->q[d] * n->k[t * r->s.key_dim + d];
         if (cap != 0)
             n->e[t] = cap * tanh(n->e[t] / cap);
+        if (r->slopes)
+            n->e[t] -= (double)r->slopes[head] * fabs((double)pos - (double)t);
         max = fmax(max, n->e[t]);
     }
     return max;
@@ -399,10 +412,10 @@ static double formula_scores(const struct arena *r, const struct numbers *n, str
 /* Plain softmax attention of one row and head. Returns by how much the result may differ: in fp32
  * a weight may fall to the other side of two codes, and that counts as much as the largest value
  * code; a capped score is exact to a part of the cap. */
-static double formula(const struct arena *r, const struct numbers *n, struct tokens seen,
-                      size_t head)
+static double formula(const struct arena *r, const struct numbers *n, size_t pos, size_t head)
 {
-    const double max = formula_scores(r, n, seen);
+    const struct tokens seen = row_sees(r, pos);
+    const double max = formula_scores(r, n, seen, pos, head);
     double sum = r->sinks ? exp((double)r->sinks[head] - max) : 0;
     double code = 0;
 
@@ -443,7 +456,7 @@ static void check_formula(struct check *c, const struct arena *r, size_t pos0, s
         const float *got = out + row * out_stride + head * dv;
 
         read_query(r, r->q + (pos0 + row) * r->q_stride + head * dk, n.q);
-        const double most = formula(r, &n, row_sees(r, pos0 + row), head);
+        const double most = formula(r, &n, pos0 + row, head);
         for (size_t d = 0; d < dv; d++)
             check_that(c, fabs((double)got[d] - n.out[d]) < most,
                        "heads=%zu dims=%zu/%zu window=%zu pos=%zu: [%zu][%zu] %.9g, formula %.9g",
@@ -551,6 +564,10 @@ static void check_shape(struct check *c, struct shape s)
         {.all = true, .window = 70, .cap = 50},
         {.window = 1, .sinks = true},
         {.cap = 20},
+        {.all = true, .window = 33, .ahead = 32},
+        {.all = true, .slopes = true},
+        {.window = 20, .cap = 20, .sinks = true, .slopes = true},
+        {.all = true, .window = 257, .ahead = 1, .slopes = true},
     };
 
     for (size_t i = 0; i < CHECK_COUNT(LENGTHS); i++) {
@@ -580,12 +597,39 @@ static void check_windows(struct check *c, enum kern_kv kv)
         }
 }
 
+/* The same, ending behind the row, too. */
+static void check_ahead(struct check *c, enum kern_kv kv)
+{
+    static const size_t AHEAD[] = {1, 2, 7, 15, 16, 64, 255, 256, 300};
+    static const size_t LENGTHS[] = {30, 257, 285, 530, 700};
+
+    for (size_t w = 0; w < CHECK_COUNT(AHEAD); w++)
+        for (size_t i = 0; i < CHECK_COUNT(LENGTHS); i++) {
+            const struct shape s = {.kv = kv,
+                                    .n_head = 1 + (w + i) % 3 * 3,
+                                    .key_dim = 32,
+                                    .value_dim = i % 2 ? 32 : 64,
+                                    .view = {.window = w % 4 == 3 ? 9 : AHEAD[w] + 1,
+                                             .all = true,
+                                             .ahead = AHEAD[w],
+                                             .slopes = w % 2 == 1}};
+            struct arena r;
+
+            check_length(c, &s, LENGTHS[i], 29, 2);
+            make_arena(c, &r, &s, LENGTHS[i], 2);
+            check_rows(c, &r, 0, 30);
+            check_rows(c, &r, LENGTHS[i] / 2, 14);
+            check_blind(c, &r, LENGTHS[i] / 3);
+            check_free_all();
+        }
+}
+
 static void check_store(struct check *c, enum kern_kv kv)
 {
     static const size_t HEADS[] = {1, 4, 7, 8, 13};
-    static const size_t DIMS[][2] = {{8, 8},     {24, 24},   {32, 32},   {40, 40},   {64, 64},
-                                     {80, 80},   {96, 96},   {112, 112}, {128, 128}, {256, 256},
-                                     {192, 128}, {64, 160},  {8, 40},    {576, 512}, {32, 576}};
+    static const size_t DIMS[][2] = {{8, 8},     {24, 24},  {32, 32},   {40, 40},   {64, 64},
+                                     {80, 80},   {96, 96},  {112, 112}, {128, 128}, {256, 256},
+                                     {192, 128}, {64, 160}, {8, 40},    {576, 512}, {32, 576}};
     const uint32_t group = kern_kv_group(kv);
 
     for (size_t i = 0; i < CHECK_COUNT(DIMS) * CHECK_COUNT(HEADS); i++) {
@@ -610,6 +654,7 @@ static void check_store(struct check *c, enum kern_kv kv)
         check_free_all();
     }
     check_windows(c, kv);
+    check_ahead(c, kv);
 }
 
 void check_attn_f16(struct check *c)

@@ -125,6 +125,7 @@ CLIENTS = [
     Python("pydantic-ai", ["pydantic-ai-slim[openai,anthropic]"], file="pydantic_ai"),
     Python("instructor", ["instructor[anthropic]"]),
     Python("ollama", ["ollama"]),
+    Python("huggingface-hub", ["huggingface_hub"], file="huggingface_hub"),
     Python("guidellm", ["guidellm"]),
     Python("aiperf", ["aiperf"]),
     Python("inference-perf", ["inference-perf"], file="inference_perf", oldest="3.12"),

@@ -80,7 +80,7 @@ LLAMA_SAMPLING = {
     "adaptive_decay": 0.5, "seed": 1, "ignore_eos": True, "logit_bias": [["dog", False]], "stop": ["x"],
     "grammar": 'root ::= "a"', "json_schema": SCHEMA, "grammar_lazy": True, "grammar_triggers": [{"type": 1, "value": "a"}],
     "preserved_tokens": ["<a>"], "n_predict": 2, "max_tokens": 2, "max_completion_tokens": 2, "n_keep": 5,
-    "n_discard": 5, "n_cache_reuse": 5, "cache_prompt": False, "id_slot": 0, "lora": [{"id": 0, "scale": 1}],
+    "n_discard": 5, "n_cache_reuse": 5, "cache_prompt": False, "id_slot": 0, "lora": [],
     "sse_ping_interval": 1, "backend_sampling": True, "chat_format": 1, "chat_parser": "x", "parse_tool_calls": False,
     "generation_prompt": "x", "reasoning_control": True, "reasoning_budget_message": "x",
     "reasoning_budget_start_tag": "x", "reasoning_budget_end_tag": "x", "reasoning_budget_end_tags": ["x"],

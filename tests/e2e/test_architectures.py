@@ -13,6 +13,8 @@ import sys
 import numpy as np
 import pytest
 
+from quire import in_threads, isa_levels
+
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 
 import fixtures  # noqa: E402
@@ -44,8 +46,9 @@ NUMBERS = {
     "attention.layer_norm_rms_epsilon": lambda v: 0.05,
     "attention.layer_norm_epsilon": lambda v: 0.05,
     "attention.scale": lambda v: v * 1.3,
+    "attention.max_alibi_bias": lambda v: v * 1.6,
     "attention.sliding_window": lambda v: v - 2,
-    "attention.sliding_window_pattern": lambda v: v[::-1],
+    "attention.sliding_window_pattern": lambda v: v - 1 if isinstance(v, int) else v[::-1],
     "attn_logit_softcapping": lambda v: v * 0.6,
     "final_logit_softcapping": lambda v: v * 0.6,
     "embedding_scale": lambda v: v * 1.3,
@@ -66,7 +69,7 @@ YARN_CONTEXT = "rope.scaling.original_context_length"
 PART_ROTATED = ("gptneox", "phi2", "stablelm")
 
 # Without positions in the keys, a bias on them moves all the scores of a query alike.
-WITHOUT_EFFECT = {("bert", "attn_k.bias")}
+WITHOUT_EFFECT = {("bert", "attn_k.bias"), ("jina-bert-v2", "attn_k.bias"), ("jina-bert-v2", "attn_k_norm.bias")}
 
 
 def random_ids(m, n):
@@ -161,6 +164,40 @@ def test_same_bits(tmp_path, arch, variant):
         assert len(set(rows)) == 1, [r == rows[0] for r in rows]
 
 
+EMBEDDERS = [c for c in CASES if c[0] in forward.EMBEDDERS]
+
+
+@pytest.mark.parametrize("arch,variant", EMBEDDERS, ids=["-".join(c) for c in EMBEDDERS])
+def test_same_bits_of_an_encoder(tmp_path, arch, variant):
+    """With more threads, and by the definitions of the kernels."""
+    path = tmp_path / "model.gguf"
+    for kind in ("F32", "Q8_0"):
+        data = fixtures.make(arch, variant, kind)
+        path.write_bytes(data)
+        ids = random_ids(gguf_file.read(data), N_TOKENS_CHANGED)
+        rows = [engine([path], ids, 0, True, *settings)[0].tobytes()
+                for settings in ([], ["--threads", 3], *(["--isa", isa] for isa in isa_levels()))]
+        assert len(set(rows)) == 1, [r == rows[0] for r in rows]
+
+
+@pytest.mark.parametrize("arch,variant", EMBEDDERS, ids=["-".join(c) for c in EMBEDDERS])
+@pytest.mark.parametrize("kind", ["F32", "Q8_0"])
+def test_same_bits_in_a_batch(start, tmp_path, arch, variant, kind):
+    """Texts of many lengths together, and each alone."""
+    data = fixtures.make(arch, variant, kind)
+    path = tmp_path / "model.gguf"
+    path.write_bytes(data)
+    m = gguf_file.read(data)
+    s = start("--kv-memory", "64m", "--max-batch-tokens", "320", model=path)
+    texts = [random_ids(m, n)[::1 if n % 2 else -1] for n in (1, 300, 2, 17, 64, 33, 5, 100, 16, 280)]
+
+    def embed(some):
+        return [d["embedding"] for d in s.post("/v1/embeddings", {"input": some}).json["data"]]
+    alone = [embed([t])[0] for t in texts]
+    assert embed(texts) == alone
+    assert [v for [v] in in_threads([lambda t=t: embed([t]) for t in texts])] == alone
+
+
 # ---- other caches ----
 
 @pytest.mark.parametrize("arch,variant", OTHER_CACHES, ids=[c[0] for c in OTHER_CACHES])
@@ -194,6 +231,94 @@ def test_embeddings(start, tmp_path, arch):
         assert np.abs(np.array(r.json["data"][0]["embedding"]) - expected).max() < CLOSE
 
 
+# ---- what is no encoder of these ----
+
+def other_file(arch, variant, keys=None, tensors=None):
+    """A fixture with other keys and tensors; None takes one away."""
+    old_keys, old_tensors = gguf_file.read_parts(fixtures.make(arch, variant, "F32"))
+
+    def changed(old, new):
+        return {k: v for k, v in {**old, **new}.items() if v is not None}
+    return gguf_file.write(changed(old_keys, {f"{arch}.{k}": v for k, v in (keys or {}).items()}),
+                           changed(old_tensors, tensors or {}))
+
+
+def zeros(*shape):
+    return "F32", shape, bytes(4 * int(np.prod(shape)))
+
+
+REFUSED = [
+    ("modern-bert", "plain", {"hidden_activation": "relu"}, {}, "hidden_activation': is 'relu', but only gelu"),
+    ("modern-bert", "plain", {}, {"blk.0.attn_norm.bias": zeros(72)}, "layer 0 has not the norms .* or a bias without"),
+    ("modern-bert", "plain", {}, {"blk.1.attn_norm.weight": None}, "tensor 'blk.1.attn_norm.weight' is missing"),
+    ("modern-bert", "plain", {}, {"output_norm.weight": None}, "tensor 'output_norm.weight' is missing"),
+    ("modern-bert", "rank", {}, {"cls.norm.weight": None}, "tensor 'cls.norm.weight' is missing"),
+    ("modern-bert", "plain", {"attention.causal": True}, {}, "encoders whose tokens see only what is before"),
+    ("gemma-embedding", "plain", {"dense_2_feat_out": 143}, {}, "'dense_2.weight': maps 72 numbers to 144, but its keys say 72 "
+     "and 143"),
+    ("gemma-embedding", "plain", {}, {"dense_2.weight": None}, "tensor 'dense_2.weight' is missing"),
+    ("gemma-embedding", "plain", {"dense_3_feat_in": None, "dense_3_feat_out": None}, {"dense_3.weight": None},
+     "make vectors of 144 numbers, but only as many as the embedding has, 72"),
+    ("gemma-embedding", "plain", {}, {"dense_2.bias": zeros(144)}, "'dense_2.bias' is no part"),
+    ("nomic-bert-moe", "plain", {"moe_every_n_layers": 3}, {}, "is no part|is missing"),
+    ("nomic-bert-moe", "plain", {}, {"blk.1.ffn_gate_exps.weight": zeros(5, 88, 72)}, "'blk.1.ffn_gate_exps.weight' is no part"),
+    ("jina-bert-v2", "plain", {"attention.max_alibi_bias": 0.0}, {}, "max_alibi_bias': is 0, but must be above 0"),
+    ("jina-bert-v2", "plain", {}, {"blk.1.attn_q_norm.bias": zeros(72)}, "layer 1 has not the norms .* or a bias without"),
+    ("jina-bert-v2", "plain", {"pooling_type": 4}, {}, "'cls.output.weight' is missing"),
+    ("gemma3", "plain", {"attention.causal": False}, {}, "causal': is false, but windows of 9 tokens"),
+    ("jina-bert-v3", "plain", {}, {"cls.weight": zeros(1, 72)}, "'cls.weight' is no part"),
+    ("jina-bert-v3", "plain", {"attention.max_alibi_bias": 8.0}, {}, "ALiBi positions are not supported"),
+]
+
+
+@pytest.mark.parametrize("arch,variant,keys,tensors,sentence", REFUSED)
+def test_refused(tmp_path, arch, variant, keys, tensors, sentence):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(other_file(arch, variant, keys, tensors))
+    with pytest.raises(AssertionError, match=sentence):
+        engine([path], [1, 2], 0, True)
+
+
+@pytest.mark.parametrize("arch,variant", [("qwen2", "plain"), ("qwen3", "tied"), ("llama", "moe"), ("gpt2", "plain")])
+def test_decoders_that_see_both_ways(tmp_path, arch, variant):
+    """Embedders with a decoder's body: their states are those that the output would take."""
+    data = other_file(arch, variant, {"attention.causal": False})
+    path = tmp_path / "model.gguf"
+    path.write_bytes(data)
+    m = gguf_file.read(data)
+    ids = random_ids(m, N_TOKENS)
+    found = engine([path], ids, 0, True)[0].astype(np.float64)
+    expected = reference(m, ids, 0)
+    assert distance_to(m, forward.output(m, found), expected) < CLOSE
+    m.keys[f"{arch}.attention.causal"] = True
+    assert distance(reference(m, ids, 0), expected) > FELT
+
+
+def test_one_projection(tmp_path):
+    """That makes as many numbers as it takes."""
+    rng = np.random.default_rng(5)
+    dense = "F32", (72, 72), rng.normal(0, 0.1, (72, 72)).astype("<f4").tobytes()
+    for name in ("dense_2.weight", "dense_3.weight"):
+        data = other_file("gemma-embedding", "keys", {}, {name: dense})
+        path = tmp_path / "model.gguf"
+        path.write_bytes(data)
+        m = gguf_file.read(data)
+        ids = random_ids(m, 20)
+        assert distance(engine([path], ids, 0, True)[0], reference(m, ids, 0)) < CLOSE
+
+
+@pytest.mark.parametrize("window", [0, 1, 2, 3, 119, 120, 121, 1000])
+def test_reaches(tmp_path, window):
+    """No windows, ones of no other token, of a neighbour on each side, and of more than the text."""
+    data = other_file("modern-bert", "plain", {"attention.sliding_window": window})
+    path = tmp_path / "model.gguf"
+    path.write_bytes(data)
+    m = gguf_file.read(data)
+    ids = random_ids(m, N_TOKENS)
+    found = engine([path], ids, 0, True)[0]
+    assert distance(found, reference(m, ids, 0)) < CLOSE
+
+
 # ---- nothing is ignored ----
 
 def changed_tensor(kind, shape, data, rng):
@@ -205,6 +330,8 @@ def changed_tensor(kind, shape, data, rng):
 
 def numbers_of(arch, variant, keys):
     numbers = dict(NUMBERS)
+    if arch == "modern-bert":
+        numbers["hidden_activation"] = lambda v: "silu" if v == "gelu" else "gelu"
     if keys.get(f"{arch}.rope.scaling.type") == "yarn" or variant == "longrope":
         numbers[YARN_CONTEXT] = lambda v: v * 32
     if arch in PART_ROTATED:

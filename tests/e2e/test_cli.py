@@ -327,7 +327,7 @@ def test_generate_repeats_itself_with_a_seed():
 
 # ---- broken model files
 
-@pytest.mark.parametrize("command", [["--reader-only", BIN, "inspect", "{}"],
+@pytest.mark.parametrize("command", [[BIN, "inspect", "{}"],
                                      [BIN, "score", "--model", "{}", "--text", "/dev/null",
                                       "--log-level", "off"]])
 def test_hostile_files(command):

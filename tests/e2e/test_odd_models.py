@@ -118,6 +118,63 @@ def test_refused(tmp_path, arch, variant, change, named):
     change(keys, tensors)
     path = tmp_path / "odd.gguf"
     path.write_bytes(gguf_file.write(keys, tensors))
-    run = subprocess.run([BIN, "plan", "--model", path], capture_output=True, text=True, timeout=60, check=False)
-    assert run.returncode == 1, run.stdout + run.stderr
-    assert run.stderr.startswith("quire: ") and run.stderr.count("\n") == 1 and named in run.stderr
+    for command, said in ((["plan", "--model", path], "quire: "), (["inspect", path], "quire: cannot be served: ")):
+        run = subprocess.run([BIN, *command], capture_output=True, text=True, timeout=60, check=False)
+        assert run.returncode == 1, run.stdout + run.stderr
+        assert run.stderr.startswith(said) and run.stderr.count("\n") == 1 and named in run.stderr
+
+
+def without_norm(keys, tensors):
+    del tensors["blk.1.ffn_norm.weight"]
+
+
+def other_shape(keys, tensors):
+    kind, shape, data = tensors["blk.1.attn_q.weight"]
+    tensors["blk.1.attn_q.weight"] = kind, (shape[0] // 2, shape[1]), data[:len(data) // 2]
+
+
+def other_architecture(keys, tensors):
+    keys["general.architecture"] = "mamba"
+
+
+def no_layers(keys, tensors):
+    del keys["llama.block_count"]
+
+
+def tokens_too_few(keys, tensors):
+    keys["tokenizer.ggml.tokens"] = keys["tokenizer.ggml.tokens"][:-1]
+
+
+def other_tokenizer(keys, tensors):
+    keys["tokenizer.ggml.model"] = "rwkv"
+
+
+def one_more(keys, tensors):
+    tensors["blk.0.ssm_a"] = tensors["blk.0.attn_norm.weight"]
+
+
+def heads_that_do_not_share(keys, tensors):
+    keys["llama.attention.head_count"] = 5
+
+
+NOT_SERVED = [(without_norm, "tensor 'blk.1.ffn_norm.weight' is missing"), (other_shape, "tensor 'blk.1.attn_q.weight': has dimensions"),
+              (other_architecture, "mamba"), (no_layers, "llama.block_count"), (tokens_too_few, "token"), (other_tokenizer, "rwkv"),
+              (one_more, "blk.0.ssm_a"), (heads_that_do_not_share, "5 heads cannot share 2 KV heads")]
+
+
+@pytest.mark.parametrize("change, said", NOT_SERVED, ids=[c[0].__name__ for c in NOT_SERVED])
+def test_inspect_says_why_not(tmp_path, change, said):
+    """What is in the file is printed all the same, then one line, which a load would say too."""
+    keys, tensors = gguf_file.read_parts(fixtures.make("llama", "plain", "F16"))
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf_file.write(keys, tensors))
+    good = subprocess.run([BIN, "inspect", path], capture_output=True, text=True, timeout=60, check=False)
+    assert good.returncode == 0 and good.stdout.endswith("parameters\ncan be served\n") and good.stderr == ""
+    change(keys, tensors)
+    path.write_bytes(gguf_file.write(keys, tensors))
+    run = subprocess.run([BIN, "inspect", path], capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 1 and run.stdout.endswith("parameters\n") and run.stderr.count("\n") == 1
+    assert run.stderr.startswith(f"quire: cannot be served: {path}: ") and said in run.stderr
+    load = subprocess.run([BIN, "generate", "--model", path, "--prompt", "a", "--log-level", "off"], capture_output=True, text=True,
+                          timeout=60, check=False)
+    assert load.returncode == 1 and load.stderr == run.stderr.replace("cannot be served: ", "")

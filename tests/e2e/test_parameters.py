@@ -45,6 +45,7 @@ FIELDS = {
     "min_keep": (ALL, [0, 1, BIG], INTS + [-1, BIG + 1]),
     "samplers": (ALL, [[], ["top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"], ["dry", "penalties", "top_n_sigma"],
                        "edskypmxt", "", ["top_k"] * 16], [1, True, {}, ["x"], [1], ["infill"], "q", ["top_k"] * 17]),
+    "lora": (ALL, [[]], [{}, "x", 1, [1], ["x"], [{}], [{"id": 0, "scale": 1}], [{"id": -1, "scale": 0}]]),  # there are none
     "allowed_token_ids": (ALL, [[5], list(range(256))], ["a", 1, {}, [], ["a"], [-1], [10**9], [0.5]]),
     "bad_words": (ALL, [[], ["a"], [" a", "é"], ["a"] * 128], ["a", 1, {}, [1], [""], ["a"] * 129, ["ab " * 1300]]),
     "include_stop_str_in_output": (ALL, [True, False], BOOLS),

@@ -71,11 +71,12 @@ def test_plan_is_what_a_long_context_takes(model):
 def test_plan_of_several_models_adds_up(model, tmp_path):
     file = tmp_path / "q.conf"
     file.write_text(f"model = long={model}, demo=\nkv_memory = 64m\n[demo]\nkv_memory = 32m\n"
-                    "swap_ram = 1m\n")
+                    "swap_ram = 1m\nadapters_dir = /tmp\nadapter_memory = 5m\n")
     plan = json.loads(quire("plan", "--json", "--config", str(file)).stdout)
     long, demo = plan["models"]
     assert [long["model"], demo["model"]] == ["long", "demo"]
     assert (long["swap_bytes"], demo["swap_bytes"]) == (256 << 20, 1 << 20)
+    assert (long["adapter_bytes"], demo["adapter_bytes"]) == (0, 5 << 20)
     assert 60 << 20 < long["cache_bytes"] <= 64 << 20 and 30 << 20 < demo["cache_bytes"] <= 32 << 20
     rooms = ["weight_bytes", "table_bytes", "cache_bytes", "activation_bytes"]
     for part in long, demo:
@@ -83,7 +84,8 @@ def test_plan_of_several_models_adds_up(model, tmp_path):
     assert plan["total_bytes"] == sum(m[r] for m in (long, demo) for r in rooms) + plan["process_bytes"]
     assert plan["process_bytes"] < long["process_bytes"] + demo["process_bytes"]
     # What does not depend on what the process has done so far is as with one model.
-    alone = json.loads(quire("plan", "--json", "--model", "demo=", "--kv-memory", "32m").stdout)
+    alone = json.loads(quire("plan", "--json", "--model", "demo=", "--kv-memory", "32m",
+                             "--adapters-dir", "/tmp").stdout)
     assert "model" not in alone
     assert {k: demo[k] for k in [*rooms, "cache_tokens", "token_bytes", "sequence_bytes", "context"]} == \
         {k: alone[k] for k in [*rooms, "cache_tokens", "token_bytes", "sequence_bytes", "context"]}

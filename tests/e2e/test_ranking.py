@@ -207,6 +207,14 @@ def test_cross_encoder(classifier, variant):
     assert score(server, "a b", "c d e f g", truncate_prompt_tokens=8) == score(server, "a b", "c d e")
 
 
+def test_a_head_of_one_matrix(classifier):
+    """jina-reranker-v1's files have no more: its tanh is the score."""
+    m, server = classifier("single", arch="jina-bert-v2")
+    want = [numbers(m, q, d)[0] for q, d in PAIRS]
+    assert np.ptp(want) > 10 * CLOSE
+    assert score(server, "a b", [d for _, d in PAIRS], use_activation=False) == pytest.approx(want, abs=CLOSE)
+
+
 def test_the_second_text_is_told_from_the_first(classifier):
     """Of the same ids, with another end of the first text."""
     m, server = classifier("rank")
@@ -268,6 +276,105 @@ def test_a_decoder_ranks_by_its_last_state(start, tmp_path):
         assert labels["label"] == ("yes", "no")[int(np.argmax(want))]
     [s] = score(server, "a b c", "d e f")
     assert 0 < s < 1 and s != score(server, "a b c", "a b c")[0]
+
+
+def test_qwen3_reranker(start, tmp_path):
+    """A decoder that says yes or no behind its template: its head is these two rows of the output, and what it says is a
+    softmax of both."""
+    f = fixtures.Fixture("qwen3", "rerank", "F32", 1, 512)
+    fixtures.qwen3(f)
+    letters = "bcdefghij"
+    yes, no, begin, end = 24, 13, 30, 31
+    _, shape, output = f.tensors["output.weight"]
+    rows = np.frombuffer(output, "<f4").reshape(shape)[[yes, no]]
+    f.add("cls.output.weight", "F32", rows)
+    f.key("pooling_type", 4)
+    f.key("classifier.output_labels", ["yes", "no"])
+    f.tokenizer()
+    f.keys["tokenizer.ggml.tokens"][begin:end + 1] = ["<|im_start|>", "<|im_end|>"]
+    f.keys["tokenizer.ggml.token_type"][begin:end + 1] = [3, 3]
+    f.keys["tokenizer.chat_template.rerank"] = "<|im_start|>q{query}w{document}<|im_end|>k"
+    f.tokenizer = lambda: None
+    path = tmp_path / "reranker.gguf"
+    path.write_bytes(f.bytes())
+    m = gguf_file.read(f.bytes())
+    server = start("--kv-memory", "64m", "--prefill-chunk", "5", model=path)
+    documents = [letters * n for n in (1, 3, 2)] + ["e"]
+
+    def want(query, document):
+        ids = [ord(c) - ord("a") for c in f"{query}w{document}"]
+        return softmax(forward.forward(m, [begin, ord("q") - ord("a"), *ids, end, ord("k") - ord("a")], None, as_f16)[-1][
+            [yes, no]])[0]
+    expected = [want("bed", d) for d in documents]
+    assert np.ptp(expected) > 10 * CLOSE
+    assert score(server, "bed", documents) == pytest.approx(expected, abs=CLOSE)
+    a = post(server, "/rerank", query="bed", documents=documents)
+    assert [r["index"] for r in a["results"]] == sorted(range(4), key=lambda i: -expected[i])
+    assert [r["relevance_score"] for r in a["results"]] == pytest.approx(sorted(expected, reverse=True), abs=CLOSE)
+
+
+def test_modern_bert(classifier):
+    """[CLS] query [SEP] document [SEP]; its head takes the mean of all states."""
+    m, server = classifier("rank", arch="modern-bert")
+    cls, sep = (m["token_embd.weight"].shape[0] - n for n in (2, 1))
+
+    def number(ids):
+        return forward.labels(m, forward.forward(m, ids, None, as_f16).mean(axis=0))[0]
+
+    def pieces(text):
+        return [ord(c) - ord("a") for c in text]
+    pairs = [("bed", "cdefg"), ("b", "k"), ("gb", "cb" * 20)]
+    want = [number([cls, *pieces(q), sep, *pieces(d), sep]) for q, d in pairs]
+    assert [score(server, q, d, use_activation=False)[0] for q, d in pairs] == pytest.approx(want, abs=CLOSE)
+    assert score(server, *pairs[0])[0] == pytest.approx(sigmoid(want[0]), abs=CLOSE)
+    [pool] = post(server, "/pooling", input="bed", use_activation=False)["data"]
+    assert pool["data"] == pytest.approx([number([cls, *pieces("bed"), sep])], abs=CLOSE)
+
+
+@pytest.mark.parametrize("says", [True, None])
+def test_roberta(start, tmp_path, says):
+    """<s> query </s></s> document </s> of byte pairs, also where an older file does not say so."""
+    f = fixtures.Fixture("bert", "rank", "F32", 1, 512)
+    fixtures.bert(f)
+    fixtures.letters(f, "<s>", "</s>")
+    f.tokenizer = lambda: None
+    if not says:
+        del f.keys["tokenizer.ggml.add_sep_token"]
+        f.keys["tokenizer.ggml.pre"] = "roberta-bpe"
+    path = tmp_path / "roberta.gguf"
+    path.write_bytes(f.bytes())
+    m = gguf_file.read(f.bytes())
+    begin, end = f.n_vocab - 2, f.n_vocab - 1
+    q, d = ([ord(c) - ord("a") for c in text] for text in ("bed", "cdef"))
+    want = numbers_of_ids(m, [begin, *q, end, end, *d, end], len(q) + 3)
+    server = start("--kv-memory", "64m", model=path)
+    assert score(server, "bed", "cdef", use_activation=False) == pytest.approx(want, abs=CLOSE)
+
+
+XLM_PAIRS = [("a b", "c d e"), ("a b", "f"), ("a  b ", "b a " * 10)]
+
+
+@pytest.mark.parametrize("separates", [True, None])
+def test_xlm_roberta(start, tmp_path, separates):
+    """<s> query </s></s> document </s>, also where an older file does not say so."""
+    f = fixtures.Fixture("bert", "xlm-rank", "F32", 1, 512)
+    fixtures.bert(f)
+    f.tokenizer()
+    if separates is not None:
+        f.keys["tokenizer.ggml.add_sep_token"] = separates
+    f.tokenizer = lambda: None
+    path = tmp_path / "xlm.gguf"
+    path.write_bytes(f.bytes())
+    m = gguf_file.read(f.bytes())
+    server = start("--kv-memory", "64m", model=path)
+
+    def pieces(text):
+        return [i - 1 for i in word_ids(text)]
+    want = [numbers_of_ids(m, [0, *pieces(q), 2, 2, *pieces(d), 2])[0] for q, d in XLM_PAIRS]
+    got = [score(server, q, d, use_activation=False)[0] for q, d in XLM_PAIRS]
+    assert got == pytest.approx(want, abs=CLOSE)
+    r = server.post("/tokenize", {"content": "a b", "add_special": True}).json
+    assert r["tokens"] == [0, *pieces("a b"), 2]
 
 
 @pytest.mark.parametrize("path,body", [("/rerank", {"query": "a", "documents": ["b"]}),

@@ -470,6 +470,7 @@ def test_damaged(whole, tmp_path, name):
     damage(folder)
     _, err = quire("generate", "--model", folder, "--prompt", "a", "--max-tokens", 1, "--log-level", "off", status=1)
     assert err.count("\n") == 1 and err.startswith("quire: ") and expected in err and str(folder) in err
+    assert quire("inspect", folder, status=1)[1].replace("cannot be served: ", "") == err
 
 
 def test_forced_rules(whole, tmp_path):

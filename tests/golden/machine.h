@@ -179,6 +179,7 @@ struct setup {
     bool alone;         /* one request after the other */
     bool two_waves;     /* the second half comes when the first is decoding */
     bool prefix_cache;
+    bool takes_adapters;
     enum sched_preemption preemption;
     uint32_t n_ram, n_file; /* swap slots */
     uint32_t n_writes_ok;   /* transfers to the file that succeed before the disk is "full" */
@@ -298,7 +299,8 @@ static void build_machine(struct machine *m, const struct model *model, const st
     static const int32_t eog[] = {EOG};
     struct runner_options ro = {.model = model, .isa = s->isa,
                                 .kv_type = s->kv_type, .max_rows = MAX_ROWS,
-                                .eog = eog, .n_eog = 1};
+                                .eog = eog, .n_eog = 1,
+                                .takes_adapters = s->takes_adapters};
     struct engine_loop_options lo = {.eog = eog, .n_eog = 1, .step_target_ms = 0};
     struct queue_options qo = {.max_outstanding = 64, .max_events = 4096, .max_tenants = 1,
                                .n_blocks = s->n_blocks, .wake = on_wake, .wake_ud = &m->wake};

@@ -151,7 +151,7 @@ def gemma(f):
         f.gated(i)
 
 
-def gemma_layers(f, head_norms):
+def gemma_layers(f, head_norms, part=1.0):
     """Many layers add little each, so that the error of rounded numbers does not grow with them."""
     for i in range(f.n_layer):
         b = f"blk.{i}."
@@ -162,7 +162,7 @@ def gemma_layers(f, head_norms):
             f.norm(b + "attn_k_norm", f.head)
         f.norm(b + "ffn_norm")
         for name in ("post_attention_norm", "post_ffw_norm"):
-            f.norm(b + name, mean=1.0 if f.n_layer < 40 else 0.3)
+            f.norm(b + name, mean=part if f.n_layer < 40 else 0.3)
         f.gated(i)
 
 
@@ -203,6 +203,27 @@ def gemma3(f):
         f.scaling("linear", 2.0)
     f.ends(tied=f.variant != "global")
     gemma_layers(f, head_norms=True)
+
+
+def gemma_embedding(f):
+    f.free_heads()
+    f.n_layer = 7
+    f.sizes()
+    f.key("attention.causal", False)
+    f.key("pooling_type", 1)
+    f.key("rope.freq_base", 2000.0)
+    f.key("attention.sliding_window", 9)
+    if f.variant == "keys":
+        f.key("attention.sliding_window_pattern", [True, False, True, True, False, True, True])
+        f.key("rope.freq_base_swa", 500.0)
+    f.ends(tied=True)
+    gemma_layers(f, head_norms=True, part=0.4)
+    if f.variant != "plain":
+        return
+    for name, n_out, n_in in (("dense_2", 2 * f.n_embd, f.n_embd), ("dense_3", f.n_embd, 2 * f.n_embd)):
+        f.matrix(name, n_out, n_in)
+        f.key(f"{name}_feat_in", n_in)
+        f.key(f"{name}_feat_out", n_out)
 
 
 def olmo2(f):
@@ -423,31 +444,121 @@ def bert(f):
     f.sizes(LAYER_EPS)
     f.key("attention.causal", False)
     f.key("pooling_type", 1)
-    f.keys["tokenizer.ggml.token_type_count"] = 2
-    with_rope = f.arch == "nomic-bert"
+    n_types = 1 if f.variant in XLM_ROBERTA else 2
+    f.keys["tokenizer.ggml.token_type_count"] = n_types
+    by_rows = f.arch == "bert"
+    is_plain_nomic = f.arch == "nomic-bert"
+    is_fused = f.arch in ("nomic-bert", "nomic-bert-moe", "jina-bert-v3") or f.variant == "fused"
     f.matrix("token_embd", f.n_vocab, f.n_embd, gain=f.n_embd ** 0.5)
-    f.vector("token_types.weight", 2, f.n_embd)
+    if f.variant != "fused":
+        f.vector("token_types.weight", n_types, f.n_embd)
     f.norm("token_embd_norm", bias=True)
-    if with_rope:
-        f.key("rope.freq_base", 1000.0)
-    else:
+    if by_rows:
         f.vector("position_embd.weight", f.n_ctx, f.n_embd, std=0.5)
+    elif f.arch != "jina-bert-v2":
+        f.key("rope.freq_base", 1000.0)
+    if f.arch == "nomic-bert-moe":
+        f.n_layer, f.n_ff_exp = 4, f.n_ff
+        f.key("block_count", f.n_layer)
+        f.expert_keys()
+        f.key("moe_every_n_layers", 2)
     for i in range(f.n_layer):
-        f.attention(i, fused=with_rope, bias=not with_rope, out_bias=not with_rope)
-        f.norm(f"blk.{i}.attn_output_norm", bias=True)
-        if with_rope:
+        b = f"blk.{i}."
+        f.attention(i, fused=is_fused, bias=not is_plain_nomic, out_bias=not is_plain_nomic)
+        f.norm(b + "attn_output_norm", bias=True)
+        if f.arch == "jina-bert-v2":
+            jina_bert_v2(f, i, b)
+        elif is_plain_nomic:
             f.gated(i)
+        elif f.arch == "nomic-bert-moe" and i % 2 == 1:
+            f.matrix(b + "ffn_gate_inp", f.n_expert, f.n_embd, gain=3.5, kind="F32")
+            f.matrix(b + "ffn_up_exps", f.n_expert, f.n_ff, f.n_embd, gain=1.5)
+            f.matrix(b + "ffn_down_exps", f.n_expert, f.n_embd, f.n_ff)
         else:
             f.plain(i)
-        f.norm(f"blk.{i}.layer_output_norm", bias=True)
+        f.norm(b + "layer_output_norm", bias=True)
 
     if f.variant in HEADS:
         classifier(f, *HEADS[f.variant])
+    if f.variant == "single":
+        del f.keys[f"{f.arch}.pooling_type"]  # its files do not say it
+        f.biased("cls", 1, f.n_embd, True, gain=1.5)
+        f.tokenizer = lambda: word_pieces(f)
+    if f.variant in XLM_ROBERTA:
+        f.tokenizer = lambda: unigram(f)
+
+
+def jina_bert_v2(f, i, b):
+    """Files for texts have a gate, apart or in one matrix with what it gates; those for code have norms
+    of queries and keys, and one behind the sum with what attention took."""
+    if f.variant == "plain":
+        f.gated(i)
+        f.vector(b + "ffn_down.bias", f.n_embd)
+    elif f.variant == "ungated":
+        f.plain(i)
+        f.key("attention.max_alibi_bias", 5.0)
+    else:
+        f.biased(b + "ffn_up", 2 * f.n_ff, f.n_embd, True, gain=1.5)
+        f.biased(b + "ffn_down", f.n_embd, f.n_ff, True)
+    if f.variant == "code":
+        f.norm(b + "attn_q_norm", f.n_embd, bias=True)
+        f.norm(b + "attn_k_norm", f.n_embd, bias=True)
+        f.norm(b + "attn_norm_2", bias=True)
+
+
+# XLM-RoBERTa in bert's files: one type of token, and a vocabulary of SentencePiece's unigram model. The rows of positions that
+# it never uses are cut when a file is made.
+XLM_ROBERTA = ("xlm-roberta", "xlm-rank")
+
+def modern_bert(f):
+    """Its layers add little each, so that the error of rounded numbers does not grow with them."""
+    f.n_kv_head = f.n_head
+    f.n_layer = 4
+    biases = f.variant == "biases"
+    f.sizes(LAYER_EPS)
+    f.key("attention.causal", False)
+    f.key("pooling_type", 1)
+    f.key("rope.freq_base", 2000.0)
+    f.key("rope.scaling.type", "none")
+    f.key("attention.sliding_window", 9)
+    f.key("attention.sliding_window_pattern", [True, False, True, True] if biases else 3)
+    if f.variant == "silu":
+        f.key("rope.freq_base_swa", 500.0)
+        f.key("hidden_activation", "silu")
+    else:
+        f.key("hidden_activation", "gelu")
+    f.matrix("token_embd", f.n_vocab, f.n_embd, gain=f.n_embd ** 0.5)
+    f.norm("token_embd_norm", bias=biases)
+    f.norm("output_norm", bias=biases)
+    for i in range(f.n_layer):
+        b = f"blk.{i}."
+        if i > 0 or biases:
+            f.norm(b + "attn_norm", bias=biases)
+        f.attention(i, fused=True, bias=biases, out_bias=biases)
+        f.norm(b + "ffn_norm", bias=biases)
+        f.biased(b + "ffn_up", 2 * f.n_ff, f.n_embd, biases, gain=1.5)
+        f.biased(b + "ffn_down", f.n_embd, f.n_ff, biases, gain=0.6)
+    if f.variant == "rank":
+        classifier(f, 1, None, True)
+        f.norm("cls.norm", bias=True)
+        f.tokenizer = lambda: letters(f, "[CLS]", "[SEP]")
+
+
+def letters(f, begin, end):
+    """GPT-2's, with a token before each text and one behind it."""
+    n = f.n_vocab
+    Fixture.tokenizer(f)
+    f.keys["tokenizer.ggml.tokens"][n - 2:] = [begin, end]
+    f.keys["tokenizer.ggml.token_type"][n - 2:] = [3, 3]
+    for role, i in (("bos", n - 2), ("cls", n - 2), ("eos", n - 1), ("seperator", n - 1)):
+        f.keys[f"tokenizer.ggml.{role}_token_id"] = i
+    for role in ("bos", "eos", "sep"):
+        f.keys[f"tokenizer.ggml.add_{role}_token"] = True
 
 
 # Of classifiers, which are no architecture's variants: labels, their names, whether there is a layer before them.
 HEADS = {"rank": (1, None, True), "flat": (1, None, False), "labels": (3, ["good", "bad", "so-so"], True),
-         "unnamed": (2, None, False), "yes": (2, ["no", "yes"], True)}
+         "unnamed": (2, None, False), "yes": (2, ["no", "yes"], True), "xlm-rank": (1, None, True)}
 
 
 def classifier(f, n, names, is_deep):
@@ -469,6 +580,20 @@ def word_pieces(f):
             "\u2581" + token_name(i) for i in range(f.n_vocab - 5)],
         "tokenizer.ggml.token_type": [3, 2, 3, 3, 3] + [1] * (f.n_vocab - 5), "tokenizer.ggml.unknown_token_id": 1,
         "tokenizer.ggml.cls_token_id": 2, "tokenizer.ggml.seperator_token_id": 3})
+
+
+def unigram(f):
+    """XLM-RoBERTa's, with words of one piece."""
+    n = f.n_vocab - 4
+    f.keys.update({
+        "tokenizer.ggml.model": "t5", "tokenizer.ggml.pre": "default",
+        "tokenizer.ggml.tokens": ["<s>", "<pad>", "</s>", "<unk>"] + ["\u2581" + token_name(i) for i in range(n)],
+        "tokenizer.ggml.scores": [0.0] * 4 + [-2.0 - i / 8 for i in range(n)],
+        "tokenizer.ggml.token_type": [3, 3, 3, 2] + [1] * n, "tokenizer.ggml.bos_token_id": 0,
+        "tokenizer.ggml.eos_token_id": 2, "tokenizer.ggml.unknown_token_id": 3, "tokenizer.ggml.padding_token_id": 1,
+        "tokenizer.ggml.seperator_token_id": 2, "tokenizer.ggml.cls_token_id": 0,
+        "tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.add_eos_token": True,
+        "tokenizer.ggml.add_space_prefix": True, "tokenizer.ggml.remove_extra_whitespaces": True})
 
 
 BUILDERS = {
@@ -498,8 +623,13 @@ BUILDERS = {
     "cohere2": (command_r, ("plain",)),
     "deepseek2": (deepseek2, ("old", "new", "yarn-old", "yarn", "q-lora", "v3", "groups", "v3-groups")),
     "gpt-oss": (gpt_oss, ("plain", "fused", "mxfp4")),
-    "bert": (bert, ("plain",)),
+    "bert": (bert, ("plain", "fused", "xlm-roberta")),
     "nomic-bert": (bert, ("plain",)),
+    "nomic-bert-moe": (bert, ("plain",)),
+    "jina-bert-v2": (bert, ("plain", "code", "ungated")),
+    "jina-bert-v3": (bert, ("plain",)),
+    "modern-bert": (modern_bert, ("plain", "biases", "silu")),
+    "gemma-embedding": (gemma_embedding, ("plain", "keys")),
 }
 
 

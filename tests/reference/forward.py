@@ -26,12 +26,14 @@ class Shape:
         self.n_q, self.n_kv = self.n_head * self.head, self.n_kv_head * self.head
         self.eps = m.key("attention.layer_norm_rms_epsilon", m.key("attention.layer_norm_epsilon", None))
         self.cache = m.cache
+        self.is_causal = m.key("attention.causal", True)
 
     def kept(self, x):
         """As the cache keeps it."""
         return self.cache(x)
 
     def attention(self, q, k, v, scale=None, **more):
+        more.setdefault("causal", self.is_causal)
         return attention(q, self.kept(k), self.kept(v), scale or 1 / math.sqrt(self.head), **more)
 
 
@@ -388,7 +390,51 @@ def gpt_oss(m, ids, n_ctx):
 
 # ---- BERT: every token sees every other; what it makes is embeddings ----
 
-def bert(m, ids, n_ctx, with_rope=False, second_at=None):
+def alibi_slopes(n_head, most):
+    """A row of powers for as many heads as there is a power of two, and for the others every other
+    one of the row for twice as many."""
+    def row(n):
+        return [2 ** (-most * (i + 1) / n) for i in range(n)]
+    n = 2 ** int(math.log2(n_head))
+    return row(n) + row(2 * n)[0::2][:n_head - n]
+
+
+def row_heads(b, x, s):
+    """Queries, keys and values; norms of the first two are taken over all heads at once."""
+    q, k, v = queries_keys_values(b, x, s.n_q, s.n_kv)
+    if "attn_q_norm.weight" in b:
+        q = norm(q, b, "attn_q_norm", s.eps)
+    if "attn_k_norm.weight" in b:
+        k = norm(k, b, "attn_k_norm", s.eps)
+    return (split_heads(y, s.head) for y in (q, k, v))
+
+
+def ungated_experts(m, b, x):
+    """The chosen ones' answers by their shares among all."""
+    scores = linear(x, b["ffn_gate_inp.weight"])
+    chosen = choose(m, scores, m.key("expert_used_count"))
+    weights = np.take_along_axis(softmax(scores), chosen, axis=1)
+    y = np.zeros_like(x)
+    for t, place in np.ndindex(chosen.shape):
+        e = chosen[t, place]
+        y[t] += weights[t, place] * linear(gelu(linear(x[t], b["ffn_up_exps.weight"][e])), b["ffn_down_exps.weight"][e])
+    return y
+
+
+def bert_feed_forward(m, b, x):
+    if "ffn_gate_inp.weight" in b:
+        return ungated_experts(m, b, x)
+    if m.arch == "jina-bert-v2" and len(b["ffn_up.weight"]) == 2 * b["ffn_down.weight"].shape[1]:
+        gate, up = np.split(linear(x, b["ffn_up.weight"], b.get("ffn_up.bias")), 2, axis=1)
+        return linear(gelu(gate) * up, b["ffn_down.weight"], b.get("ffn_down.bias"))
+    if "ffn_gate.weight" in b:
+        return gated(x, b, gelu if m.arch == "jina-bert-v2" else silu)
+    return plain(x, b, gelu)
+
+
+def bert(m, ids, n_ctx, positions_by="rows", second_at=None):
+    """positions_by: rows of a matrix, rope, or alibi."""
+    with_rope = positions_by == "rope"
     s = Shape(m)
     positions = np.arange(len(ids))
     turn = rope.make(m, "neox", n_ctx, s.n_rot).turn if with_rope else lambda y, _: y
@@ -397,17 +443,70 @@ def bert(m, ids, n_ctx, with_rope=False, second_at=None):
         kinds = np.zeros(len(ids), int)
         kinds[len(ids) if second_at is None else second_at:] = 1
         x = x + m["token_types.weight"][kinds]
-    if not with_rope:
+    if positions_by == "rows":
         x = x + m["position_embd.weight"][positions]
+    slopes = alibi_slopes(s.n_head, m.key("attention.max_alibi_bias", 8.0)) if positions_by == "alibi" else None
     x = norm(x, m.tensors, "token_embd_norm", s.eps)
     for i in range(m.n_layer):
         b = m.block(i)
-        q, k, v = heads(b, x, s)
-        y = s.attention(turn(q, positions), turn(k, positions), v, causal=False)
+        q, k, v = row_heads(b, x, s)
+        y = s.attention(turn(q, positions), turn(k, positions), v, causal=False, slopes=slopes)
         y = linear(y, b["attn_output.weight"], b.get("attn_output.bias"))
-        x = norm(x + y, b, "attn_output_norm", s.eps)
-        y = gated(x, b, silu) if "ffn_gate.weight" in b else plain(x, b, gelu)
-        x = norm(x + y, b, "layer_output_norm", s.eps)
+        y = norm(x + y, b, "attn_output_norm", s.eps)
+        x = norm(x + y, b, "attn_norm_2", s.eps) if "attn_norm_2.weight" in b else y
+        x = norm(x + bert_feed_forward(m, b, x), b, "layer_output_norm", s.eps)
+    return x
+
+
+# ---- ModernBERT: norms before each part, and windows that reach both ways ----
+
+ACTIVATIONS = {"gelu": gelu, "silu": silu}
+
+
+def modern_bert(m, ids, n_ctx, second_at=None):
+    """The first of three layers sees everything, the others half a window before them and behind. Both
+    halves of the feed-forward are one matrix, the one that is activated first."""
+    s = Shape(m)
+    everywhere = rope.make(m, "neox", n_ctx, s.n_rot)
+    nearby = rope.make(m, "neox", n_ctx, s.n_rot, m.key("rope.freq_base_swa", 10000.0), scaled=False)
+    positions = np.arange(len(ids))
+    act = ACTIVATIONS[m.key("hidden_activation", "gelu")]
+    window, pattern = m.key("attention.sliding_window", 0), m.key("attention.sliding_window_pattern", 3)
+    x = norm(m["token_embd.weight"][ids], m.tensors, "token_embd_norm", s.eps)
+    for i in range(m.n_layer):
+        b = m.block(i)
+        is_local = window > 0 and (pattern[i] if isinstance(pattern, list) else i % pattern > 0)
+        turn = (nearby if is_local else everywhere).turn
+        q, k, v = heads(b, norm(x, b, "attn_norm", s.eps) if "attn_norm.weight" in b else x, s)
+        y = s.attention(turn(q, positions), turn(k, positions), v, causal=False,
+                        reach=window // 2 if is_local else None)
+        x = x + linear(y, b["attn_output.weight"], b.get("attn_output.bias"))
+        both = linear(norm(x, b, "ffn_norm", s.eps), b["ffn_up.weight"], b.get("ffn_up.bias"))
+        gate, up = np.split(both, 2, axis=1)
+        x = x + linear(act(gate) * up, b["ffn_down.weight"], b.get("ffn_down.bias"))
+    return norm(x, m.tensors, "output_norm", s.eps)
+
+
+def gemma_embedding(m, ids, n_ctx, second_at=None):
+    """Gemma 3 whose tokens see both ways, and what comes behind its pooling, which is the same for a
+    row as for a mean of rows."""
+    s = Shape(m)
+    everywhere = rope.make(m, "neox", n_ctx, s.n_rot)
+    nearby = rope.make(m, "neox", n_ctx, s.n_rot, m.key("rope.freq_base_swa", 10000.0), scaled=False)
+    positions = np.arange(len(ids))
+    x = m["token_embd.weight"][ids] * math.sqrt(s.n_embd)
+    for i, window in enumerate(windows(m, 6)):
+        b = m.block(i)
+        q, k, v = heads(b, rms_norm(x, b["attn_norm.weight"], s.eps), s)
+        turn = (nearby if window else everywhere).turn
+        y = s.attention(turn(q, positions), turn(k, positions), v, causal=False,
+                        reach=window // 2 if window else None)
+        x = x + rms_norm(linear(y, b["attn_output.weight"]), b["post_attention_norm.weight"], s.eps)
+        y = gated(rms_norm(x, b["ffn_norm.weight"], s.eps), b, gelu_tanh)
+        x = x + rms_norm(y, b["post_ffw_norm.weight"], s.eps)
+    x = rms_norm(x, m["output_norm.weight"], s.eps)
+    for name in ("dense_2.weight", "dense_3.weight"):
+        x = x if m.get(name) is None else linear(x, m[name])
     return x
 
 
@@ -439,9 +538,14 @@ FAMILIES = {
     "deepseek2": (deepseek2, {}),
     "gpt-oss": (gpt_oss, {}),
     "bert": (bert, {}),
-    "nomic-bert": (bert, {"with_rope": True}),
+    "nomic-bert": (bert, {"positions_by": "rope"}),
+    "nomic-bert-moe": (bert, {"positions_by": "rope"}),
+    "jina-bert-v2": (bert, {"positions_by": "alibi"}),
+    "jina-bert-v3": (bert, {"positions_by": "rope"}),
+    "modern-bert": (modern_bert, {}),
+    "gemma-embedding": (gemma_embedding, {}),
 }
-EMBEDDERS = ("bert", "nomic-bert")
+EMBEDDERS = ("bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert", "gemma-embedding")
 
 
 def forward(m, ids, n_ctx=None, cache=np.asarray, **more):
@@ -455,7 +559,12 @@ def forward(m, ids, n_ctx=None, cache=np.asarray, **more):
 
 def labels(m, row):
     """The numbers that a classifier makes of a pooled row."""
-    if m.get("cls.weight") is not None:
+    if m.arch == "modern-bert" and m.get("cls.weight") is not None:
+        row = gelu(linear(row, m["cls.weight"], m.get("cls.bias")))
+        row = norm(row, m.tensors, "cls.norm", m.key("attention.layer_norm_epsilon"))
+    elif m.get("cls.output.weight") is None:
+        return np.tanh(linear(row, m["cls.weight"], m["cls.bias"]))
+    elif m.get("cls.weight") is not None:
         row = np.tanh(linear(row, m["cls.weight"], m.get("cls.bias")))
     return linear(row, m["cls.output.weight"], m.get("cls.output.bias"))
 

@@ -53,11 +53,12 @@ def linear(x, weight, bias=None):
 
 # ---- attention ----
 
-def attention(q, k, v, scale, causal=True, window=0, cap=0.0, sinks=None):
+def attention(q, k, v, scale, causal=True, window=0, cap=0.0, sinks=None, reach=None, slopes=None):
     """q: [tokens][heads][size]; k, v: [tokens][groups][size]; heads share the keys of their group.
 
-    window: a token sees itself and the window - 1 tokens before it; 0: all before it. sinks: one
-    score for each head that takes its share of the softmax and has no value."""
+    window: a token sees itself and the window - 1 tokens before it; 0: all before it. reach: it sees
+    so many tokens before it and behind it. sinks: one score for each head that takes its share of the
+    softmax and has no value. slopes: of ALiBi, what a head takes off a score for each token between."""
     n, n_head = q.shape[:2]
     # From here on [heads][tokens][size].
     q = q.transpose(1, 0, 2)
@@ -65,11 +66,15 @@ def attention(q, k, v, scale, causal=True, window=0, cap=0.0, sinks=None):
     scores = q @ k.transpose(0, 2, 1) * scale
     scores = soft_cap(scores, cap)
     behind = np.arange(n)[:, None] - np.arange(n)
+    if slopes is not None:
+        scores = scores - np.asarray(slopes)[:, None, None] * np.abs(behind)
     hidden = np.zeros((n, n), dtype=bool)
     if causal:
         hidden |= behind < 0
     if window:
         hidden |= behind >= window
+    if reach is not None:
+        hidden |= np.abs(behind) > reach
     scores = np.where(hidden, -np.inf, scores)
     if sinks is not None:
         scores = np.concatenate([scores, np.broadcast_to(sinks[:, None, None], (n_head, n, 1))], axis=2)

@@ -3,17 +3,21 @@
  * Each model that is named runs over the same ids, alone, in chunks of a given size. What it yields
  * goes to standard output as one record: int32 rows, int32 columns, rows * columns floats. A model
  * that is refused yields -1, the length of the sentence, and the sentence. With --hidden the rows
- * are the normed hidden ones that embeddings are made of; the text is then one chunk.
+ * are the normed hidden ones that embeddings are made of; the text is then one chunk. With
+ * --adapter all of it is computed with a LoRA adapter, at a scale in thousandths.
  */
 #include "server/cli/command.h"
 
 #include "config/config.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/model/adapter.h"
 #include "core/model/model.h"
 #include "core/runtime/batch.h"
 #include "core/runtime/runner_impl.h"
 #include "kvcache/kv_manager.h"
+#include "server/adapters/adapter_file.h"
 #include "server/instance.h"
 
 #include <stdio.h>
@@ -24,6 +28,9 @@
 #define MAX_IDS 65536
 
 struct text {
+    const char *adapter_path; /* NULL: none */
+    int64_t adapter_permille;
+    struct adapter *adapter;
     int32_t ids[MAX_IDS];
     uint32_t n;
     uint32_t chunk;
@@ -32,7 +39,9 @@ struct text {
 
 static void print_help(void)
 {
-    fputs("logits --ids 1,2,3 [--chunk N] [--hidden] [settings] -- MODEL...\n", stdout);
+    fputs("logits --ids 1,2,3 [--chunk N] [--hidden] [--adapter PATH [--adapter-permille N]] "
+          "[settings] -- MODEL...\n",
+          stdout);
 }
 
 static void put_head(int32_t rows, int32_t columns)
@@ -54,14 +63,23 @@ static bool parse_ids(struct text *t, const char *list)
     return false;
 }
 
+static void add_span(struct batch *b, const struct text *t, uint32_t at, uint32_t rows,
+                     const struct kv_seq *kv)
+{
+    batch_clear(b);
+    batch_add_span(b, t->ids + at, rows, at, kv->table.blocks, kv->table.cap);
+    b->spans[0].adapter = t->adapter;
+    b->spans[0].adapter_scale = (float)t->adapter_permille / 1000.0f;
+    b->has_adapters = t->adapter != NULL;
+}
+
 /* One step over `rows` tokens from `at` on, for the logits of n of them from `first` on. */
 static void step(struct instance *e, struct batch *b, const struct text *t, uint32_t at,
                  uint32_t rows, uint32_t first, uint32_t n, const struct kv_seq *kv)
 {
     static const struct sampling sampling = {.n_top = 0};
 
-    batch_clear(b);
-    batch_add_span(b, t->ids + at, rows, at, kv->table.blocks, kv->table.cap);
+    add_span(b, t, at, rows, kv);
     for (uint32_t i = first; i < first + n; i++) {
         struct batch_output *o = batch_add_output(b, i);
 
@@ -100,8 +118,7 @@ static int put_hidden(struct instance *e, struct batch *b, const struct text *t,
 
     for (uint32_t i = 0; rc == 0 && i < t->n; i++) {
         memset(sum, 0, n_embd * sizeof(*sum));
-        batch_clear(b);
-        batch_add_span(b, t->ids, t->n, 0, kv->table.blocks, kv->table.cap);
+        add_span(b, t, 0, t->n, kv);
         batch_add_pool(b, i, 1, sum);
         runner_step(e->runner, b);
         fwrite(sum, sizeof(float), n_embd, stdout);
@@ -138,8 +155,29 @@ static int run(struct instance *e, const struct text *t)
     return rc;
 }
 
+static int load_adapter(struct text *t, const struct model *m, char *err, size_t err_len)
+{
+    struct gguf *g;
+    int rc;
+
+    if (t->adapter_path == NULL)
+        return 0;
+    rc = adapter_file_open(&g, t->adapter_path, err, err_len);
+    if (rc == 0)
+        rc = adapter_load(&t->adapter, g, m, err, err_len);
+    gguf_close(&g);
+    return rc;
+}
+
+static int refuse(const char *err)
+{
+    put_head(-1, (int32_t)strlen(err));
+    fputs(err, stdout);
+    return EXIT_OK;
+}
+
 /* One model, with the settings that all share. */
-static int run_model(const struct text *t, int argc, char **argv, char *path)
+static int run_model(struct text *t, int argc, char **argv, char *path)
 {
     char *args[MAX_SETTINGS + 3];
     struct config config;
@@ -157,12 +195,13 @@ static int run_model(const struct text *t, int argc, char **argv, char *path)
         return code != EXIT_OK ? code : EXIT_USAGE;
     code = instance_init(&e, &config, t->hidden ? INSTANCE_ENCODERS : 0, err, sizeof(err));
     config_release(&config);
-    if (code != EXIT_OK) {
-        put_head(-1, (int32_t)strlen(err));
-        fputs(err, stdout);
-        return EXIT_OK;
-    }
-    code = run(&e, t) < 0 ? EXIT_FAILED : EXIT_OK;
+    if (code != EXIT_OK)
+        return refuse(err);
+    if (load_adapter(t, e.model, err, sizeof(err)) < 0)
+        code = refuse(err);
+    else
+        code = run(&e, t) < 0 ? EXIT_FAILED : EXIT_OK;
+    adapter_unref(&t->adapter);
     instance_release(&e);
     return code;
 }
@@ -175,7 +214,11 @@ int main(int argc, char **argv)
     int code = EXIT_OK, n = 0;
 
     text.hidden = command_take_switch(&argc, argv, "--hidden");
+    text.adapter_permille = 1000;
     if (!command_take_value(&argc, argv, "--ids", &ids) ||
+        !command_take_value(&argc, argv, "--adapter", &text.adapter_path) ||
+        !command_take_int(&argc, argv, "--adapter-permille", -1000000, 1000000,
+                          &text.adapter_permille) ||
         !command_take_int(&argc, argv, "--chunk", 1, MAX_IDS, &chunk))
         return EXIT_USAGE;
     while (n < argc && strcmp(argv[n], "--") != 0)

@@ -230,6 +230,16 @@ static int list_files(struct safetensors *s, const struct hf_folder *f, const cJ
     return 0;
 }
 
+static int take_file(struct safetensors *s, const struct hf_folder *f, const char *name)
+{
+    s->files = mem_calloc(1, sizeof(*s->files));
+    if (s->files == NULL)
+        return hf_fail(f, ERR_NOMEM, name, "out of memory");
+    s->files[0] = name;
+    s->n_files = 1;
+    return 0;
+}
+
 /* One file, or those of the index. */
 static int find_files(struct safetensors *s, const struct hf_folder *f)
 {
@@ -244,14 +254,7 @@ static int find_files(struct safetensors *s, const struct hf_folder *f)
                            "is not there, nor is " SAFETENSORS_INDEX);
         return rc == 0 ? list_files(s, f, hf_member(s->index, "weight_map")) : rc;
     }
-    if (rc < 0)
-        return rc;
-    s->files = mem_calloc(1, sizeof(*s->files));
-    if (s->files == NULL)
-        return hf_fail(f, ERR_NOMEM, SAFETENSORS_ONE, "out of memory");
-    s->files[0] = SAFETENSORS_ONE;
-    s->n_files = 1;
-    return 0;
+    return rc == 0 ? take_file(s, f, SAFETENSORS_ONE) : rc;
 }
 
 static int check_names(const struct safetensors *s, const struct hf_folder *f)
@@ -284,14 +287,11 @@ static int check_index(const struct safetensors *s, const struct hf_folder *f)
     return 0;
 }
 
-int safetensors_read(struct safetensors *s, const struct hf_folder *f)
+/* What is in the files that were found. */
+static int read_files(struct safetensors *s, const struct hf_folder *f)
 {
-    int rc;
+    int rc = 0;
 
-    *s = (struct safetensors){0};
-    rc = find_files(s, f);
-    if (rc < 0)
-        return rc;
     s->heads = mem_calloc(s->n_files, sizeof(*s->heads));
     if (s->heads == NULL)
         return hf_fail(f, ERR_NOMEM, s->files[0], "out of memory");
@@ -303,6 +303,24 @@ int safetensors_read(struct safetensors *s, const struct hf_folder *f)
         qsort(s->items, s->n_items, sizeof(*s->items), by_name);
     rc = check_names(s, f);
     return rc == 0 && s->index != NULL ? check_index(s, f) : rc;
+}
+
+int safetensors_read(struct safetensors *s, const struct hf_folder *f)
+{
+    int rc;
+
+    *s = (struct safetensors){0};
+    rc = find_files(s, f);
+    return rc == 0 ? read_files(s, f) : rc;
+}
+
+int safetensors_read_file(struct safetensors *s, const struct hf_folder *f, const char *name)
+{
+    int rc;
+
+    *s = (struct safetensors){0};
+    rc = take_file(s, f, name);
+    return rc == 0 ? read_files(s, f) : rc;
 }
 
 void safetensors_release(struct safetensors *s)

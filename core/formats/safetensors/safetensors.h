@@ -46,6 +46,8 @@ struct safetensors { /* zero is a valid empty one */
 };
 
 int safetensors_read(struct safetensors *s, const struct hf_folder *f);
+/* The one file of that name (borrowed). */
+int safetensors_read_file(struct safetensors *s, const struct hf_folder *f, const char *name);
 void safetensors_release(struct safetensors *s);
 
 #endif

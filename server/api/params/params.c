@@ -30,7 +30,8 @@ int params_parse_model(const struct field_args *a)
 {
     if (!cJSON_IsString(a->v))
         return params_refuse(a, "must be a string");
-    if (params_is_model(a->limits->model, a->limits->aliases, a->v->valuestring))
+    if (params_take_adapter(a, a->v->valuestring) ||
+        params_is_model(a->limits->model, a->limits->aliases, a->v->valuestring))
         return 0;
     return api_error_no_model(a->e, a->v->valuestring);
 }

@@ -16,6 +16,7 @@
 
 #include "core/base/json.h"
 #include "scheduler/request.h"
+#include "server/adapters/adapter_set.h"
 #include "server/api/params/constraint_spec.h"
 #include "server/api/params/context_edits.h"
 #include "server/api/params/conversation.h"
@@ -111,6 +112,9 @@ struct params {
     uint32_t deadline_ms;  /* 0 = none */
     uint32_t max_queue_ms; /* 0 = what the settings say */
     enum priority priority;
+    struct adapter_choice adapter; /* that the body names, by its name as a model or in `lora` */
+    bool is_adapter_model;
+    bool has_lora;         /* then no other adapter is meant than that one, or none */
     struct sampling sampling; /* n_top -1 = no logprobs; bias and seed as below */
     uint32_t n_samplers;      /* the order of the stages; of them those that are on are a chain */
     uint8_t samplers[SAMPLING_MAX_CHAIN]; /* enum sampling_stage */
@@ -197,6 +201,7 @@ struct params_limits {
     uint32_t n_embd;
     const char *model;   /* the served name */
     const char *aliases; /* others that it answers to; NULL: none */
+    const struct adapter_set *adapters; /* the model's; NULL: none */
     const struct tokenizer *tokenizer;
     const struct sampling_defaults *defaults; /* the model's; NULL: none */
     const struct request_defaults *request_defaults; /* the settings'; NULL: none */

@@ -27,6 +27,9 @@ struct field_args { /* what a parse function gets */
 #define ABOVE_ZERO_FIELD(name, forms, row, max, member)
 #include "server/api/params/params_fields.inc"
 
+/* Is it the name of an adapter? Then it is the body's. */
+bool params_take_adapter(const struct field_args *a, const char *name);
+
 /* The entry of a token, a new one if need be; NULL when there are too many. */
 struct logit_bias *params_bias_slot(struct params *p, int32_t id);
 

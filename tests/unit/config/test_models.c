@@ -36,6 +36,11 @@ static void reads_paths_and_names(void **state)
     assert_item(&text, "x", "e@1:2/x.gguf");
     assert_item(&text, "c", "d e/");
     assert_end(text);
+    /* A model of the Hub is called after its repository. */
+    text = "hf:owner/x-GGUF@v1:Q8_0,me=hf:owner/x-GGUF:sub/y.gguf";
+    assert_item(&text, "x-GGUF", "hf:owner/x-GGUF@v1:Q8_0");
+    assert_item(&text, "me", "hf:owner/x-GGUF:sub/y.gguf");
+    assert_end(text);
     /* A name ends at the first '=', unless it would hold a slash. */
     text = "a=b=c,./a=b.gguf,/x=y/z,~{|}!=/t";
     assert_item(&text, "a", "b=c");

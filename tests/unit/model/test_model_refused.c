@@ -78,7 +78,8 @@ static void test_refused_keys(void **arg)
            L("architecture 'bart?' is not supported (these are: llama, smollm3, qwen2, qwen2moe, "
              "qwen3, qwen3moe, gemma, gemma2, gemma3, phi2, phi3, granite, granitemoe, olmo2, "
              "starcoder2, starcoder, stablelm, gptneox, gpt2, falcon, internlm2, exaone, "
-             "command-r, cohere2, deepseek2, gpt-oss, bert, nomic-bert)"));
+             "command-r, cohere2, deepseek2, gpt-oss, bert, nomic-bert, nomic-bert-moe, "
+             "jina-bert-v2, jina-bert-v3, modern-bert, gemma-embedding)"));
     refuse(f, "general.architecture", arch_number, ERR_FORMAT,
            L("key 'general.architecture': has type u32, but string is wanted"));
     refuse(f, "general.name", no_name, ERR_FORMAT,

@@ -1,0 +1,301 @@
+/* core/formats/hf/peft.c - see peft.h. */
+#include "core/formats/hf/peft.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/formats/gguf/gguf.h"
+#include "core/formats/gguf/write.h"
+#include "core/formats/hf_folder.h"
+#include "core/formats/safetensors/safetensors.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_CONFIG ((size_t)1 << 20)
+#define MAX_RANK 65536 /* what a model takes is checked when the adapter is loaded for it */
+#define MAX_LAYERS 1024
+#define PREFIX "base_model.model."
+
+/* Modules of a layer; encoders name theirs in another way. */
+static const struct {
+    const char *theirs, *ours;
+} modules[] = {
+    {"self_attn.q_proj", "attn_q"},
+    {"self_attn.k_proj", "attn_k"},
+    {"self_attn.v_proj", "attn_v"},
+    {"self_attn.o_proj", "attn_output"},
+    {"self_attn.qkv_proj", "attn_qkv"},
+    {"mlp.gate_proj", "ffn_gate"},
+    {"mlp.up_proj", "ffn_up"},
+    {"mlp.down_proj", "ffn_down"},
+    {"mlp.gate_up_proj", "ffn_up"},
+    {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+    {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+    {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
+    {"attention.self.query", "attn_q"},
+    {"attention.self.key", "attn_k"},
+    {"attention.self.value", "attn_v"},
+    {"attention.output.dense", "attn_output"},
+    {"intermediate.dense", "ffn_up"},
+    {"output.dense", "ffn_down"},
+};
+
+struct opening {
+    struct hf_folder f;
+    cJSON *config;
+    struct safetensors file;
+    struct gguf_location *places;
+    uint64_t n_places;
+};
+
+static int refuse(const struct opening *o, int rc, const char *what)
+{
+    return hf_fail(&o->f, rc, PEFT_CONFIG, "%s", what);
+}
+
+/* ---- adapter_config.json ---- */
+
+/* Switches that change what is computed. */
+static int check_switches(const struct opening *o)
+{
+    static const char *const names[] = {"use_dora", "fan_in_fan_out", "lora_bias", "use_qalora"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        bool is_on = false;
+        const int rc = hf_bool(&o->f, PEFT_CONFIG, o->config, names[i], &is_on);
+
+        if (rc < 0)
+            return rc;
+        if (is_on)
+            return hf_fail(&o->f, ERR_UNSUPPORTED, PEFT_CONFIG,
+                           "'%s' is true, which is not supported", names[i]);
+    }
+    return 0;
+}
+
+static bool is_empty(const cJSON *v)
+{
+    return v == NULL || cJSON_IsNull(v) || cJSON_IsFalse(v) ||
+           ((cJSON_IsArray(v) || cJSON_IsObject(v)) && v->child == NULL);
+}
+
+/* Lists and maps that must say nothing. */
+static int check_lists(const struct opening *o)
+{
+    static const char *const names[] = {
+        "modules_to_save",   "alpha_pattern",    "layer_replication", "trainable_token_indices",
+        "target_parameters", "megatron_config",  "corda_config",      "alora_invocation_tokens",
+        "arrow_config",      "monteclora_config"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (!is_empty(cJSON_GetObjectItemCaseSensitive(o->config, names[i])))
+            return hf_fail(&o->f, ERR_UNSUPPORTED, PEFT_CONFIG,
+                           "'%s' is not empty, which is not supported", names[i]);
+    return 0;
+}
+
+/* Some ways to begin change the base model's weights, which the file then belongs to. */
+static int check_start(const struct opening *o)
+{
+    static const char *const changing[] = {"pissa", "olora", "corda", "loftq", "lora_ga"};
+    const char *start = hf_text(o->config, "init_lora_weights");
+    const char *bias = hf_text(o->config, "bias");
+    const char *type = hf_text(o->config, "peft_type");
+    char shown[48];
+
+    if (type == NULL || strcmp(type, "LORA") != 0)
+        return hf_fail(&o->f, ERR_UNSUPPORTED, PEFT_CONFIG,
+                       "'peft_type' is '%s', but only LORA is supported",
+                       type != NULL ? hf_printable(shown, sizeof(shown), type) : "");
+    if (bias != NULL && strcmp(bias, "none") != 0)
+        return hf_fail(&o->f, ERR_UNSUPPORTED, PEFT_CONFIG,
+                       "'bias' is '%s', but only none is supported",
+                       hf_printable(shown, sizeof(shown), bias));
+    for (size_t i = 0; start != NULL && i < sizeof(changing) / sizeof(changing[0]); i++)
+        if (strncmp(start, changing[i], strlen(changing[i])) == 0)
+            return hf_fail(&o->f, ERR_UNSUPPORTED, PEFT_CONFIG,
+                           "'init_lora_weights' is '%s': such an adapter belongs to changed "
+                           "weights of its base model; convert it to a plain one first",
+                           hf_printable(shown, sizeof(shown), start));
+    return 0;
+}
+
+/* alpha / rank is the scale of GGUF adapters; rank-stabilised ones have alpha / sqrt(rank). */
+static int add_alpha(const struct opening *o)
+{
+    const bool varies = !is_empty(cJSON_GetObjectItemCaseSensitive(o->config, "rank_pattern"));
+    double alpha = 8.0; /* LoraConfig's own */
+    bool is_stabilised = false;
+    uint32_t rank = 8;
+    int rc = hf_positive(&o->f, PEFT_CONFIG, o->config, "lora_alpha", &alpha);
+
+    if (rc == 0)
+        rc = hf_u32(&o->f, PEFT_CONFIG, o->config, "r", 1, MAX_RANK, &rank);
+    if (rc == 0)
+        rc = hf_bool(&o->f, PEFT_CONFIG, o->config, "use_rslora", &is_stabilised);
+    if (rc < 0)
+        return rc;
+    if (is_stabilised && varies)
+        return refuse(o, ERR_UNSUPPORTED, "'use_rslora' with a 'rank_pattern' is not supported");
+    gguf_writer_f32(o->f.w, "adapter.lora.alpha",
+                    (float)(is_stabilised ? alpha * sqrt((double)rank) : alpha));
+    return 0;
+}
+
+static int read_config(struct opening *o)
+{
+    int rc = hf_read(&o->f, PEFT_CONFIG, MAX_CONFIG, &o->config);
+
+    if (rc == ERR_NOENT)
+        return hf_fail(&o->f, ERR_NOENT, PEFT_CONFIG, "is not there");
+    if (rc == 0)
+        rc = check_start(o);
+    if (rc == 0)
+        rc = check_switches(o);
+    if (rc == 0)
+        rc = check_lists(o);
+    if (rc < 0)
+        return rc;
+    gguf_writer_str(o->f.w, "general.type", "adapter");
+    gguf_writer_str(o->f.w, "adapter.type", "lora");
+    gguf_writer_bool(o->f.w, "adapter.lora.halves", true);
+    return add_alpha(o);
+}
+
+/* ---- tensors ---- */
+
+static const char *find_module(const char *name, size_t n)
+{
+    for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
+        if (strlen(modules[i].theirs) == n && strncmp(name, modules[i].theirs, n) == 0)
+            return modules[i].ours;
+    return NULL;
+}
+
+/* What stands behind the layer's number, whatever the model calls its list of layers; or NULL. */
+static const char *skip_layer(const char *name, unsigned *layer)
+{
+    static const char *const lists[] = {"model.layers.", "layers.", "encoder.layer.",
+                                        "bert.encoder.layer."};
+
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        const size_t n_list = strlen(lists[i]);
+        int n = 0;
+
+        if (strncmp(name, lists[i], n_list) == 0 &&
+            sscanf(name + n_list, "%5u.%n", layer, &n) == 1 && n > 0)
+            return name + n_list + n;
+    }
+    return NULL;
+}
+
+/* base_model.model.model.layers.3.self_attn.q_proj.lora_A.weight -> blk.3.attn_q.weight.lora_a */
+static bool name_of(const char *theirs, char ours[GGUF_MAX_NAME])
+{
+    const char *end = strstr(theirs, ".lora_"), *module, *found;
+    unsigned layer = 0;
+
+    if (strncmp(theirs, PREFIX, strlen(PREFIX)) != 0 || end == NULL ||
+        (strcmp(end, ".lora_A.weight") != 0 && strcmp(end, ".lora_B.weight") != 0))
+        return false;
+    module = skip_layer(theirs + strlen(PREFIX), &layer);
+    if (module == NULL || module >= end || layer >= MAX_LAYERS)
+        return false;
+    found = find_module(module, (size_t)(end - module));
+    if (found == NULL)
+        return false;
+    snprintf(ours, GGUF_MAX_NAME, "blk.%u.%s.weight.lora_%c", layer, found,
+             end[6] == 'A' ? 'a' : 'b');
+    return true;
+}
+
+static int fail_tensor(const struct opening *o, const struct safetensor *t, int rc,
+                       const char *what)
+{
+    char shown[120];
+
+    return hf_fail(&o->f, rc, PEFT_WEIGHTS, "tensor '%s': %s",
+                   hf_printable(shown, sizeof(shown), t->name), what);
+}
+
+static int add_tensor(struct opening *o, const struct safetensor *t)
+{
+    static const enum block_type types[] = {BLOCK_F32, BLOCK_F16, BLOCK_BF16};
+    char name[GGUF_MAX_NAME];
+    uint64_t dims[2];
+    size_t i = 0;
+
+    while (i < 3 && strcmp(t->type, block_format(types[i])->name) != 0)
+        i++;
+    if (i == 3)
+        return fail_tensor(o, t, ERR_UNSUPPORTED, "is not F32, F16 or BF16");
+    if (!name_of(t->name, name))
+        return fail_tensor(o, t, ERR_UNSUPPORTED,
+                           "is no LoRA pair of a layer's projections (q, k, v, o, gate, up, "
+                           "down), which are what is supported");
+    if (t->n_dims != 2 || t->dims[0] == 0 || t->dims[1] == 0)
+        return fail_tensor(o, t, ERR_FORMAT, "is no matrix");
+    dims[0] = t->dims[1];
+    dims[1] = t->dims[0];
+    gguf_writer_tensor_elsewhere(o->f.w, name, types[i], 2, dims);
+    o->places[o->n_places++] = (struct gguf_location){.file = 0, .offset = t->offset};
+    return 0;
+}
+
+static int add_tensors(struct opening *o)
+{
+    int rc = safetensors_read_file(&o->file, &o->f, PEFT_WEIGHTS);
+
+    if (rc < 0)
+        return rc;
+    o->places = mem_calloc(o->file.n_items + 1, sizeof(*o->places));
+    if (o->places == NULL)
+        return hf_fail(&o->f, ERR_NOMEM, PEFT_WEIGHTS, "out of memory");
+    for (size_t i = 0; i < o->file.n_items && rc == 0; i++)
+        rc = add_tensor(o, &o->file.items[i]);
+    return rc;
+}
+
+/* ---- the handle ---- */
+
+static int open_placed(struct opening *o, struct gguf **out)
+{
+    char path[HF_MAX_PATH];
+    const char *const paths[] = {path};
+    const struct gguf_placed placed = {paths, 1, o->places, o->n_places};
+    uint8_t *head;
+    size_t bytes;
+    int rc = hf_path(&o->f, PEFT_WEIGHTS, path);
+
+    if (rc < 0)
+        return rc;
+    rc = gguf_writer_finish(o->f.w, &head, &bytes);
+    if (rc < 0)
+        return refuse(o, rc, err_text(rc));
+    rc = gguf_open_placed(out, o->f.path, head, bytes, &placed, o->f.err, o->f.err_len);
+    if (rc < 0)
+        mem_free(head);
+    return rc;
+}
+
+int peft_open(struct gguf **out, const char *folder, char *err, size_t err_len)
+{
+    struct opening o = {.f = {.path = folder, .err = err, .err_len = err_len}};
+    int rc = gguf_writer_create(&o.f.w);
+
+    *out = NULL;
+    if (rc < 0)
+        snprintf(err, err_len, "%s: out of memory", folder);
+    if (rc == 0)
+        rc = read_config(&o);
+    if (rc == 0)
+        rc = add_tensors(&o);
+    if (rc == 0)
+        rc = open_placed(&o, out);
+    cJSON_Delete(o.config);
+    safetensors_release(&o.file);
+    mem_free(o.places);
+    gguf_writer_destroy(&o.f.w);
+    return rc;
+}

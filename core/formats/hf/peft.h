@@ -1,0 +1,28 @@
+/* core/formats/hf/peft.h - a folder with a LoRA adapter as PEFT saves it, opened as if it were a
+ * GGUF adapter.
+ *
+ * adapter_config.json says how it is applied, adapter_model.safetensors holds the pairs. Names
+ * become GGUF's (blk.0.attn_q.weight.lora_a); the key adapter.lora.halves, which only Quire knows,
+ * says that rows of queries and keys are in the order of published weights. What would change the
+ * arithmetic beyond y = W x + scale * B (A x) is refused by its name: DoRA, biases, saved modules,
+ * scales that differ from module to module, transposed weights.
+ *
+ * Thread: the one that loads.
+ * Memory: the handle's, see gguf.h.
+ * Errors: a sentence that names the folder, the file and what was found.
+ * Source: huggingface.co/docs/peft, "PEFT checkpoint format" and LoraConfig.
+ */
+#ifndef CORE_FORMATS_HF_PEFT_H
+#define CORE_FORMATS_HF_PEFT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct gguf;
+
+#define PEFT_CONFIG "adapter_config.json"
+#define PEFT_WEIGHTS "adapter_model.safetensors"
+
+int peft_open(struct gguf **out, const char *folder, char *err, size_t err_len);
+
+#endif

@@ -1,0 +1,46 @@
+/* core/hub/ask.h - questions to the Hub: asked again where that helps, and refusals in words.
+ *
+ * A cut or a failing server (408, 5xx) is tried again a few times, later each time; 429 waits for
+ * as long as the Hub says. Other refusals are sentences that say what to do: which terms to accept,
+ * which token to set.
+ *
+ * Thread: one owner.
+ * Memory: the caller's buffer.
+ * Errors: ERR_IO: the Hub cannot be reached, or fails; ERR_INVAL: it refuses; ERR_NOENT: there is
+ * no such repository, revision or file; ERR_CANCELED; ERR_LIMIT: the answer is too long.
+ */
+#ifndef CORE_HUB_ASK_H
+#define CORE_HUB_ASK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct buf;
+struct hub_answer;
+struct hub_place;
+struct hub_reference;
+struct hub_transfer;
+
+struct hub_asker {
+    struct hub_transfer *transfer;
+    const struct hub_place *place;
+    const struct hub_reference *reference;
+};
+
+/* GET into `body`, or, with body NULL, HEAD, whose answer may be a redirect to another host. 0 for
+ * a status that is no error. */
+int hub_ask(const struct hub_asker *k, const char *url, struct buf *body, struct hub_answer *a,
+            char *err, size_t err_len);
+
+/* The sentence for a status that is an error; `what` is asked for. Returns ERR_*. */
+int hub_refused(const struct hub_asker *k, const struct hub_answer *a, const char *what, char *err,
+                size_t err_len);
+
+/* Is it worth while to ask again after this status? */
+bool hub_status_passes(long status);
+
+/* How long to wait before the next of the tries without success (1, 2, ...), in ms: what the Hub
+ * said, else longer each time. UINT64_MAX: no more. */
+unsigned long hub_wait_ms(const struct hub_answer *a, unsigned n_failed);
+
+#endif

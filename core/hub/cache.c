@@ -1,0 +1,288 @@
+/* core/hub/cache.c - see cache.h. */
+#include "core/hub/cache.h"
+
+#include "core/base/err.h"
+#include "core/base/log.h"
+#include "core/hub/hub_impl.h"
+#include "core/hub/interrupt.h"
+#include "core/hub/listing.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define MAX_DEPTH 8
+#define LOCK_NAP_MS 100
+#define KEPT_FREE ((uint64_t)16 << 20) /* bytes that a download leaves of a disk */
+
+/* As https://bford.info/cachedir/ has it: programs that make backups leave the folder out. */
+#define CACHEDIR_TAG "Signature: 8a477f597d28d172789f06886806bc55\n"
+
+int hub_cache_fail(const char *path, const char *verb, char *err, size_t err_len)
+{
+    const int errnum = errno;
+
+    return hub_fail(err_from_errno(errnum), err, err_len, "%.600s: cannot %s: %s", path, verb,
+                    strerror(errnum));
+}
+
+/* OWNER--NAME for OWNER/NAME. */
+static void flat_name(char out[HUB_MAX_REPO + 2], const char *repo)
+{
+    const size_t owner = strcspn(repo, "/");
+
+    snprintf(out, HUB_MAX_REPO + 2, "%.*s--%s", (int)owner, repo, repo + owner + 1);
+}
+
+void hub_cache_path(char path[HUB_MAX_LOCAL], const struct hub_place *p, const char *repo,
+                    enum hub_part part, const char *name, const char *below)
+{
+    static const char *const parts[] = {[HUB_FOLDER] = "",
+                                        [HUB_REFS] = "/refs",
+                                        [HUB_BLOBS] = "/blobs",
+                                        [HUB_SNAPSHOTS] = "/snapshots",
+                                        [HUB_LOCKS] = ""};
+    char flat[HUB_MAX_REPO + 2];
+
+    flat_name(flat, repo);
+    snprintf(path, HUB_MAX_LOCAL, "%s%s/models--%s%s%s%s%s%s", p->cache,
+             part == HUB_LOCKS ? "/.locks" : "", flat, parts[part], name[0] != '\0' ? "/" : "",
+             name, below[0] != '\0' ? "/" : "", below);
+}
+
+int hub_cache_commit(const struct hub_place *p, const struct hub_reference *r, char commit[41])
+{
+    char path[HUB_MAX_LOCAL];
+    ssize_t n;
+    int fd;
+
+    if (hub_is_commit(r->revision)) {
+        memcpy(commit, r->revision, 41);
+        return 0;
+    }
+    hub_cache_path(path, p, r->repo, HUB_REFS, r->revision, "");
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return ERR_NOENT;
+    n = read(fd, commit, 40);
+    close(fd);
+    commit[n > 0 ? n : 0] = '\0';
+    return hub_is_commit(commit) ? 0 : ERR_NOENT;
+}
+
+static int write_small(const char *path, const char *text, char *err, size_t err_len)
+{
+    const size_t n = strlen(text);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    int rc = fd >= 0 && write(fd, text, n) == (ssize_t)n ? 0 : -1;
+
+    if (rc < 0)
+        rc = hub_cache_fail(path, "write", err, err_len);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+/* By a rename: who reads it meanwhile sees one or the other. */
+int hub_cache_set_commit(const struct hub_place *p, const struct hub_reference *r,
+                         const char *commit, char *err, size_t err_len)
+{
+    char path[HUB_MAX_LOCAL], made[HUB_MAX_LOCAL + 32], now[41];
+    int rc;
+
+    if (strcmp(r->revision, commit) == 0 ||
+        (hub_cache_commit(p, r, now) == 0 && strcmp(now, commit) == 0))
+        return 0;
+    hub_cache_path(path, p, r->repo, HUB_REFS, r->revision, "");
+    snprintf(made, sizeof(made), "%s.%ld.tmp", path, (long)getpid());
+    rc = hub_cache_make_folders(path, err, err_len);
+    if (rc == 0)
+        rc = write_small(made, commit, err, err_len);
+    if (rc == 0 && rename(made, path) < 0) {
+        rc = hub_cache_fail(path, "write", err, err_len);
+        (void)unlink(made);
+    }
+    return rc;
+}
+
+/* ---- what is there ---- */
+
+bool hub_cache_has(const char *path, uint64_t size)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == size;
+}
+
+/* `root` is the snapshot and its slash; behind it, from `at` on, the path of a folder in it. */
+static int list_folder(struct hub_listing *l, char path[HUB_MAX_LOCAL], size_t root, int depth,
+                       char *err, size_t err_len)
+{
+    const size_t at = strlen(path);
+    const struct dirent *e;
+    DIR *d = opendir(path);
+    int rc = 0;
+
+    while (d != NULL && rc == 0 && (e = readdir(d)) != NULL) {
+        struct stat st;
+
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+            at + strlen(e->d_name) + 2 > HUB_MAX_LOCAL)
+            continue;
+        snprintf(path + at, HUB_MAX_LOCAL - at, "%s%s", path[at - 1] == '/' ? "" : "/", e->d_name);
+        if (stat(path, &st) < 0)
+            continue;
+        if (S_ISDIR(st.st_mode) && depth < MAX_DEPTH)
+            rc = list_folder(l, path, root, depth + 1, err, err_len);
+        else if (S_ISREG(st.st_mode) && hub_path_is_safe(path + root))
+            rc = hub_listing_add(l, path + root, (uint64_t)st.st_size, "", err, err_len);
+    }
+    path[at] = '\0';
+    if (d != NULL)
+        closedir(d);
+    return rc;
+}
+
+int hub_cache_list(struct hub_listing *l, const struct hub_place *p, const char *repo,
+                   const char *commit, char *err, size_t err_len)
+{
+    char path[HUB_MAX_LOCAL];
+    size_t n;
+
+    hub_cache_path(path, p, repo, HUB_SNAPSHOTS, commit, "");
+    n = strlen(path);
+    snprintf(path + n, sizeof(path) - n, "/");
+    return list_folder(l, path, n + 1, 0, err, err_len);
+}
+
+/* ---- what is made ---- */
+
+int hub_cache_make_folders(const char *path, char *err, size_t err_len)
+{
+    char folder[HUB_MAX_LOCAL];
+
+    for (const char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
+        if (mkdir(folder, 0777) < 0 && errno != EEXIST) {
+            const int errnum = errno;
+            struct stat st;
+
+            if (stat(folder, &st) == 0 && S_ISDIR(st.st_mode))
+                continue; /* of a disk that is read-only, say */
+            errno = errnum;
+            return hub_cache_fail(folder, "make the folder", err, err_len);
+        }
+    }
+    return 0;
+}
+
+int hub_cache_link(const struct hub_place *p, const char *repo, const char *commit,
+                   const char *path, const char *hash, char *err, size_t err_len)
+{
+    char link[HUB_MAX_LOCAL], target[HUB_MAX_PATH + HUB_HASH_TEXT + 32] = "../../";
+    size_t n = strlen(target);
+    int rc;
+
+    hub_cache_path(link, p, repo, HUB_SNAPSHOTS, commit, path);
+    for (const char *s = strchr(path, '/'); s != NULL; s = strchr(s + 1, '/'))
+        n += (size_t)snprintf(target + n, sizeof(target) - n, "../");
+    snprintf(target + n, sizeof(target) - n, "blobs/%s", hash);
+    rc = hub_cache_make_folders(link, err, err_len);
+    if (rc < 0)
+        return rc;
+    (void)unlink(link); /* one whose blob is gone, or of another size */
+    if (symlink(target, link) < 0 && errno != EEXIST)
+        return hub_cache_fail(link, "make the link", err, err_len);
+    return 0;
+}
+
+static void tag_cache(const struct hub_place *p)
+{
+    char path[HUB_MAX_LOCAL], err[8];
+
+    snprintf(path, sizeof(path), "%s/CACHEDIR.TAG", p->cache);
+    if (access(path, F_OK) < 0)
+        (void)write_small(path, CACHEDIR_TAG, err, sizeof(err));
+}
+
+/* Whoever had it may have removed the file: then the lock is of nothing that others see. */
+static bool is_still(int fd, const char *path)
+{
+    struct stat mine, there;
+
+    return fstat(fd, &mine) == 0 && stat(path, &there) == 0 && mine.st_ino == there.st_ino &&
+           mine.st_dev == there.st_dev;
+}
+
+/* The lock, or ERR_AGAIN: another process has it. */
+static int try_lock(const char *path, char *err, size_t err_len)
+{
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0664);
+    int rc = fd;
+
+    if (fd < 0)
+        return hub_cache_fail(path, "open", err, err_len);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        rc = errno == EWOULDBLOCK || errno == EINTR ? ERR_AGAIN
+                                                    : hub_cache_fail(path, "lock", err, err_len);
+    else if (!is_still(fd, path))
+        rc = ERR_AGAIN;
+    if (rc < 0)
+        close(fd);
+    return rc;
+}
+
+int hub_cache_lock(const struct hub_place *p, const char *repo, const char *hash, char *err,
+                   size_t err_len)
+{
+    char path[HUB_MAX_LOCAL], file[HUB_HASH_TEXT + 8], quoted[HUB_HASH_TEXT];
+    bool is_told = false;
+    int rc;
+
+    snprintf(file, sizeof(file), "%s.lock", hash);
+    hub_cache_path(path, p, repo, HUB_LOCKS, file, "");
+    rc = hub_cache_make_folders(path, err, err_len);
+    if (rc < 0)
+        return rc;
+    tag_cache(p);
+    while ((rc = try_lock(path, err, err_len)) == ERR_AGAIN) {
+        if (!is_told)
+            log_info("hub", "event=waiting blob=%s reason=\"another process fetches it\"",
+                     hub_printable(quoted, sizeof(quoted), hash));
+        is_told = true;
+        if (!hub_interrupt_sleep(LOCK_NAP_MS))
+            return hub_fail(ERR_CANCELED, err, err_len, "interrupted");
+    }
+    return rc;
+}
+
+/* Of the first folder that is there: the cache may have to be made. */
+int hub_cache_check_room(const struct hub_place *p, uint64_t bytes, char *err, size_t err_len)
+{
+    char folder[HUB_MAX_FOLDER];
+    struct statvfs fs;
+    char *slash;
+    uint64_t room;
+
+    snprintf(folder, sizeof(folder), "%s", p->cache);
+    while (statvfs(folder, &fs) < 0) {
+        slash = strrchr(folder, '/');
+        if (slash == NULL || slash == folder)
+            return 0; /* it will be said when it is made */
+        *slash = '\0';
+    }
+    room = (uint64_t)fs.f_bavail * fs.f_frsize;
+    if (bytes == 0 || (bytes <= room && room - bytes >= KEPT_FREE))
+        return 0;
+    return hub_fail(ERR_LIMIT, err, err_len,
+                    "%.600s: the disk has %" PRIu64 " MiB left, and the files that are missing "
+                    "take %" PRIu64 " MiB: make room, or set HF_HUB_CACHE to a folder elsewhere",
+                    p->cache, room >> 20, (bytes >> 20) + 1);
+}

@@ -1,0 +1,54 @@
+/* core/model/adapter.c - who holds an adapter; see adapter.h. */
+#include "core/model/adapter.h"
+
+#include "core/base/mem.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+
+struct adapter *adapter_ref(struct adapter *a)
+{
+    /* Relaxed: whoever counts up holds it already. */
+    atomic_fetch_add_explicit(&a->n_refs, 1, memory_order_relaxed);
+    return a;
+}
+
+void adapter_unref(struct adapter **ap)
+{
+    struct adapter *a = *ap;
+
+    *ap = NULL;
+    /* Release what this holder has read, acquire what all others have, before it is freed. */
+    if (a == NULL || atomic_fetch_sub_explicit(&a->n_refs, 1, memory_order_acq_rel) > 1)
+        return;
+    mem_free(a->layers);
+    mem_free(a->panels);
+    mem_free(a);
+}
+
+bool adapter_is_alone(const struct adapter *a)
+{
+    return atomic_load_explicit(&a->n_refs, memory_order_acquire) == 1;
+}
+
+enum adapter_input adapter_input_of(enum adapter_target t)
+{
+    switch (t) {
+    case ADAPTER_NONE:
+    case ADAPTER_N_TARGET:
+        assert(false);
+        return ADAPTER_N_INPUT;
+    case ADAPTER_Q:
+    case ADAPTER_K:
+    case ADAPTER_V:
+        return ADAPTER_IN_ATTENTION;
+    case ADAPTER_ATTN_OUT:
+        return ADAPTER_IN_ATTN_OUT;
+    case ADAPTER_GATE:
+    case ADAPTER_UP:
+        return ADAPTER_IN_FFN;
+    case ADAPTER_DOWN:
+        return ADAPTER_IN_DOWN;
+    }
+    return ADAPTER_N_INPUT;
+}

@@ -1,0 +1,85 @@
+/* core/model/adapter.h - a LoRA adapter (arXiv 2106.09685) of a loaded model.
+ *
+ * An adapter changes products of a layer: y = W x becomes y + scale * (B (A x)), with A of `rank`
+ * rows and B of `rank` columns, one pair for each product that it targets. The As of products with
+ * the same input lie one below another as one matrix, so that an input is read once for them all.
+ *
+ * From a GGUF file of the type `adapter`, as convert_lora_to_gguf.py of llama.cpp writes it, or
+ * from a folder of PEFT opened as one (core/formats/hf/peft.h). Products that can be targets: the
+ * attention's q, k, v and output, and gate, up and down of a dense net or of the shared expert.
+ * Anything else that a file has is refused by its name, and so are adapters for models with latent
+ * attention. Numbers stay F16 or BF16 where all of the file's are, and become F32 otherwise.
+ *
+ * Thread: load from any thread; a loaded adapter is read-only, and counted by any thread.
+ * Memory: its own, freed when the last holder lets go.
+ * Errors: a sentence that names the file, the key or tensor, and what was found.
+ */
+#ifndef CORE_MODEL_ADAPTER_H
+#define CORE_MODEL_ADAPTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/model/model.h"
+
+struct gguf;
+
+#define ADAPTER_MAX_RANK 256
+#define ADAPTER_MAX_SHARED 3 /* targets that have their input in common */
+
+enum adapter_input {                           /* what A is multiplied by */
+                     ADAPTER_IN_ATTENTION = 0, /* the normed rows that q, k and v take */
+                     ADAPTER_IN_ATTN_OUT,      /* the heads' results */
+                     ADAPTER_IN_FFN,           /* the normed rows that gate and up take */
+                     ADAPTER_IN_DOWN,          /* what was activated */
+                     ADAPTER_N_INPUT,
+};
+
+enum adapter_target { /* the product that is changed */
+                      ADAPTER_NONE = 0,
+                      ADAPTER_Q,
+                      ADAPTER_K,
+                      ADAPTER_V,
+                      ADAPTER_ATTN_OUT,
+                      ADAPTER_GATE,
+                      ADAPTER_UP,
+                      ADAPTER_DOWN,
+                      ADAPTER_N_TARGET,
+};
+
+struct adapter_layer {
+    struct matrix down[ADAPTER_N_INPUT]; /* [sum of ranks][n_in]: the As; may be missing */
+    struct matrix up[ADAPTER_N_TARGET];  /* [n_out][rank]: B; missing: not changed */
+    uint32_t at[ADAPTER_N_TARGET];       /* B's columns among the outputs of the As */
+    float scale[ADAPTER_N_TARGET];       /* alpha / rank */
+};
+
+struct adapter {
+    uint32_t n_layer;
+    uint32_t max_rank;
+    size_t bytes; /* of memory */
+    uint64_t n_params;
+    uint64_t id[2];               /* of its numbers: equal ones give equal keys and values */
+    struct adapter_layer *layers; /* [n_layer] */
+    uint8_t *panels;              /* private: behind all matrices */
+    _Atomic uint32_t n_refs;
+};
+
+/* Load for this model; the caller holds it once. `g` may be closed afterwards. ERR_FORMAT,
+ * ERR_UNSUPPORTED, ERR_IO, ERR_NOMEM with a sentence. */
+int adapter_load(struct adapter **out, const struct gguf *g, const struct model *m, char *err,
+                 size_t err_len);
+
+/* The bytes that it will take, at most, known from the file's directory. */
+size_t adapter_most_bytes(const struct gguf *g);
+
+/* One holder more, and one less: NULL is allowed there, *a becomes NULL. */
+struct adapter *adapter_ref(struct adapter *a);
+void adapter_unref(struct adapter **a);
+/* Is the caller's own hold the only one? */
+bool adapter_is_alone(const struct adapter *a);
+
+enum adapter_input adapter_input_of(enum adapter_target t);
+
+#endif

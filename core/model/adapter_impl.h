@@ -1,0 +1,47 @@
+/* core/model/adapter_impl.h - what the steps of adapter_load() share.
+ *
+ * Private to core/model: adapter_load.c finds the tensors and checks them, adapter_pack.c makes the
+ * panels.
+ *
+ * Thread: the loading thread.
+ * Memory: the adapter's, and the tables of struct adapter_loading.
+ * Errors: adapter_fail() writes the sentence, FILE: SUBJECT: WHAT WAS FOUND.
+ */
+#ifndef CORE_MODEL_ADAPTER_IMPL_H
+#define CORE_MODEL_ADAPTER_IMPL_H
+
+#include "core/formats/gguf/gguf.h"
+#include "core/model/adapter.h"
+
+/* A and B of a target; B's rows for it begin with row0. */
+struct adapter_pair {
+    const struct gguf_tensor *a, *b; /* NULL: it is none of the adapter's */
+    uint32_t row0, n_out, n_in, rank;
+};
+
+struct adapter_loading {
+    const struct gguf *g;
+    const struct model *m;
+    struct adapter *out;
+    struct adapter_pair (*pairs)[ADAPTER_N_TARGET]; /* [n_layer] */
+    bool *used;                                     /* [tensors of the file] */
+    float alpha;                                    /* 0: scale is 1 */
+    /* In a head, number i of a file's rows of q and k is rotated with its neighbour, or with that
+     * of the second half: where the model has them the other way, rows change places. */
+    bool turns_rows, file_has_pairs;
+    enum kern_weight type; /* of all panels */
+    float *row;            /* one, decoded */
+    uint8_t *at;           /* where the next matrix's panels begin */
+    char *err;
+    size_t err_len;
+};
+
+int adapter_fail(struct adapter_loading *l, int rc, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+int adapter_fail_tensor(struct adapter_loading *l, int rc, const struct gguf_tensor *t,
+                        const char *what);
+
+/* The panels of all pairs, and the adapter's id. */
+int adapter_pack(struct adapter_loading *l);
+
+#endif

@@ -1,0 +1,221 @@
+/* core/model/weights_ends.c - the tensors behind the layers: norms, outputs, heads (see weights.h).
+ */
+#include "core/model/weights.h"
+
+#include "core/base/err.h"
+#include "core/model/keys.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define MAX_LABELS 65536
+#define MAX_TOKEN_TYPES 16
+#define MAX_WIDE (1u << 17)
+#define POOLING_TYPE_RANK 4 /* as files number it */
+
+/* What is added to every token: the first type's, or the second's in a second text. */
+static int add_token_type(struct load *l)
+{
+    const uint32_t n = l->m->shape.n_embd;
+    const struct gguf_tensor *t = gguf_tensor_find(l->g, "token_types.weight");
+
+    if (t == NULL)
+        return 0;
+    if (!tensor_has_extent(t, (struct extent){n, t->dims[1], 1}) || t->dims[1] > MAX_TOKEN_TYPES)
+        return tensor_fail_extent(l, "token_types.weight", t, (struct extent){n, 1, 1});
+    l->m->shape.n_token_types = (uint32_t)t->dims[1];
+    l->used[t - gguf_tensor_at(l->g, 0)] = true;
+    return weights_add_vector_job(l, (struct vector_job){.src = t,
+                                                         .dst = &l->m->type_embed,
+                                                         .n = n * l->m->shape.n_token_types,
+                                                         .n_rows = 1});
+}
+
+/* NAME.weight and, of a layer norm, NAME.bias, which must be there where the layers' must. */
+static int add_norm(struct load *l, const char *name, struct norm *norm)
+{
+    const uint32_t n = l->m->shape.n_embd;
+    const bool has_biases = (l->traits->required >> LAYER_ATTN_SUM_NORM_BIAS & 1) != 0;
+    char tensor[GGUF_MAX_NAME];
+    int rc;
+
+    snprintf(tensor, sizeof(tensor), "%s.weight", name);
+    rc = weights_add_vector(l, tensor, TENSOR_REQUIRED, n, &norm->weight);
+    snprintf(tensor, sizeof(tensor), "%s.bias", name);
+    if (rc == 0 && l->m->shape.norm == NORM_LAYER)
+        rc = weights_add_vector(l, tensor, has_biases ? TENSOR_REQUIRED : TENSOR_OPTIONAL, n,
+                                &norm->bias);
+    return rc;
+}
+
+/* A dense layer behind the pooling: NAME.weight, which takes n_in numbers and makes *n_out, and has
+ * the sizes that the keys NAME_feat_in and NAME_feat_out say. */
+static int add_projection(struct load *l, const char *name, uint32_t n_in, struct matrix *dst,
+                          uint32_t *n_out)
+{
+    const struct gguf_tensor *t;
+    char tensor[GGUF_MAX_NAME], in[64], out[64];
+    uint32_t said_in = 0, said_out = 0;
+    int rc;
+
+    snprintf(tensor, sizeof(tensor), "%s.weight", name);
+    snprintf(in, sizeof(in), "%s_feat_in", name);
+    snprintf(out, sizeof(out), "%s_feat_out", name);
+    t = gguf_tensor_find(l->g, tensor);
+    rc = key_u32(l, in, KEY_OPTIONAL, 1, MAX_WIDE, &said_in);
+    if (rc == 0)
+        rc = key_u32(l, out, KEY_OPTIONAL, 1, MAX_WIDE, &said_out);
+    if (rc < 0)
+        return rc;
+    if (t == NULL && said_in == 0 && said_out == 0)
+        return 0;
+    if (t != NULL && (t->dims[1] > MAX_WIDE || (said_in > 0 && said_in != t->dims[0]) ||
+                      (said_out > 0 && said_out != t->dims[1])))
+        return load_fail(l, ERR_FORMAT,
+                         "tensor '%s': maps %" PRIu64 " numbers to %" PRIu64
+                         ", but its keys say %u and %u",
+                         tensor, t->dims[0], t->dims[1], said_in, said_out);
+    *n_out = t != NULL ? (uint32_t)t->dims[1] : said_out;
+    return weights_add_matrix(l, tensor, TENSOR_REQUIRED, n_in, *n_out, dst);
+}
+
+static int add_projections(struct load *l)
+{
+    static const char *const names[MODEL_N_PROJECTION] = {"dense_2", "dense_3"};
+    struct model *m = l->m;
+    uint32_t n = m->shape.n_embd;
+
+    for (int i = 0; i < MODEL_N_PROJECTION; i++) {
+        const int rc = add_projection(l, names[i], n, &m->projections[i], &n);
+
+        if (rc < 0)
+            return rc;
+        if (matrix_exists(&m->projections[i]) && n > m->shape.n_wide)
+            m->shape.n_wide = n;
+    }
+    if (n != m->shape.n_embd)
+        return load_fail(l, ERR_UNSUPPORTED,
+                         "tensors 'dense_2.weight' and 'dense_3.weight': make vectors of %u "
+                         "numbers, but only as many as the embedding has, %u, are supported",
+                         n, m->shape.n_embd);
+    return 0;
+}
+
+static int add_encoder(struct load *l)
+{
+    struct model *m = l->m;
+    int rc = add_token_type(l);
+
+    if (rc == 0 && (l->traits->flags & TRAIT_EMBED_NORM) != 0)
+        rc = add_norm(l, "token_embd_norm", &m->embed_norm);
+    if (rc == 0 && (l->traits->flags & TRAIT_OUT_NORM) != 0)
+        rc = add_norm(l, "output_norm", &m->output_norm);
+    if (rc == 0 && (l->traits->flags & TRAIT_PROJECTED) != 0)
+        rc = add_projections(l);
+    return rc;
+}
+
+/* What stands before the last matrix of a classifier. */
+static int add_dense(struct load *l)
+{
+    struct model_head *h = &l->m->head;
+    const uint32_t n = l->m->shape.n_embd;
+    int rc = weights_add_matrix(l, "cls.weight", TENSOR_OPTIONAL, n, n, &h->dense);
+
+    if (rc < 0 || !matrix_exists(&h->dense))
+        return rc;
+    rc = weights_add_vector(l, "cls.bias", TENSOR_OPTIONAL, n, &h->dense_bias);
+    return rc == 0 && l->m->shape.head_kind == HEAD_MEAN ? add_norm(l, "cls.norm", &h->norm) : rc;
+}
+
+/* The last matrix, NAME.weight, which has a row for each label. */
+static int add_labels(struct load *l, const char *name, const struct gguf_tensor *t)
+{
+    struct model_head *h = &l->m->head;
+    char weight[GGUF_MAX_NAME], bias[GGUF_MAX_NAME];
+    int rc;
+
+    snprintf(weight, sizeof(weight), "%s.weight", name);
+    snprintf(bias, sizeof(bias), "%s.bias", name);
+    if (t->dims[1] > MAX_LABELS)
+        return load_fail(l, ERR_UNSUPPORTED, "tensor '%s': has more than %d labels", weight,
+                         MAX_LABELS);
+    l->m->shape.n_labels = (uint32_t)t->dims[1];
+    rc = weights_add_matrix(l, weight, TENSOR_REQUIRED, l->m->shape.n_embd, l->m->shape.n_labels,
+                            &h->out);
+    if (rc == 0)
+        rc = weights_add_vector(l, bias, TENSOR_OPTIONAL, l->m->shape.n_labels, &h->out_bias);
+    return rc == 0 ? load_labels(l) : rc;
+}
+
+/* The classifier of a model that ranks or labels texts. */
+static int add_head(struct load *l)
+{
+    const struct gguf_tensor *t = gguf_tensor_find(l->g, "cls.output.weight");
+    int rc;
+
+    if (t == NULL && (l->traits->flags & TRAIT_SINGLE_HEAD) != 0 &&
+        (t = gguf_tensor_find(l->g, "cls.weight")) != NULL) {
+        l->m->shape.head_kind = HEAD_SINGLE;
+        return add_labels(l, "cls", t);
+    }
+    if (t == NULL && l->m->shape.pooling_type != POOLING_TYPE_RANK)
+        return 0;
+    if (t == NULL)
+        return load_fail(l, ERR_FORMAT,
+                         "tensor 'cls.output.weight' is missing: the key "
+                         "'%s.pooling_type' says that texts are ranked",
+                         l->traits->arch);
+    rc = add_dense(l);
+    return rc == 0 ? add_labels(l, "cls.output", t) : rc;
+}
+
+/* A tensor that is there for what is not computed here is no error. */
+static void use(struct load *l, const char *name)
+{
+    const struct gguf_tensor *t = gguf_tensor_find(l->g, name);
+
+    if (t != NULL)
+        l->used[t - gguf_tensor_at(l->g, 0)] = true;
+}
+
+static int add_output(struct load *l)
+{
+    struct model *m = l->m;
+    const struct model_shape *s = &m->shape;
+    int rc = weights_add_vector(l, "output_norm.weight", TENSOR_REQUIRED, s->n_embd,
+                                &m->output_norm.weight);
+
+    if (rc == 0 && s->norm == NORM_LAYER)
+        rc = weights_add_vector(l, "output_norm.bias", TENSOR_OPTIONAL, s->n_embd,
+                                &m->output_norm.bias);
+    if (rc == 0 && s->is_encoder) { /* a decoder's body, for embeddings only */
+        use(l, "output.weight");
+        use(l, "output.bias");
+        return 0;
+    }
+    if (rc == 0)
+        rc = weights_add_matrix(l, "output.weight", TENSOR_OPTIONAL, s->n_embd, s->n_vocab,
+                                &m->output);
+    if (rc == 0)
+        rc = weights_add_vector(l, "output.bias", TENSOR_OPTIONAL, s->n_vocab, &m->output_bias);
+    return rc;
+}
+
+/* Those for another context than the one that is served are left. */
+static int add_divisors(struct load *l)
+{
+    use(l, "rope_factors_long.weight");
+    use(l, "rope_factors_short.weight");
+    return weights_add_vector(l, l->divisors_name, TENSOR_OPTIONAL, l->m->shape.n_rot / 2,
+                              &l->divisors);
+}
+
+int weights_add_ends(struct load *l)
+{
+    int rc = (l->traits->flags & TRAIT_ENCODER) != 0 ? add_encoder(l) : add_output(l);
+
+    if (rc == 0)
+        rc = add_head(l);
+    return rc == 0 && l->m->shape.n_rot > 0 ? add_divisors(l) : rc;
+}

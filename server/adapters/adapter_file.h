@@ -1,0 +1,22 @@
+/* server/adapters/adapter_file.h - where an adapter's file is, and what kind it is.
+ *
+ * Thread: any.
+ * Memory: the caller's.
+ */
+#ifndef SERVER_ADAPTERS_ADAPTER_FILE_H
+#define SERVER_ADAPTERS_ADAPTER_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define ADAPTER_FILE_MAX_PATH 4096
+
+struct gguf;
+
+/* A GGUF file, a folder as PEFT saves it, or a folder with one GGUF file. ERR_* with a sentence. */
+int adapter_file_open(struct gguf **out, const char *path, char *err, size_t err_len);
+
+/* A client's path, links resolved: false unless it is there and within the folder. */
+bool adapter_file_find(const char *folder, const char *path, char found[ADAPTER_FILE_MAX_PATH]);
+
+#endif

@@ -1,0 +1,254 @@
+/* server/api/adapter_call.c - see adapter_call.h. */
+#include "server/api/adapter_call.h"
+
+#include "core/base/json.h"
+#include "core/base/mem.h"
+#include "server/adapters/adapter_set.h"
+#include "server/api/engine_client.h"
+#include "server/api/params/field.h"
+#include "server/http/http_call.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_REPLY ((size_t)8 << 20)
+
+struct adapter_job { /* a load */
+    uv_work_t work;
+    struct engine_client *engine;
+    struct http_call *call; /* NULL: it has gone, and the adapter is loaded all the same */
+    char name[ADAPTER_SET_MAX_NAME + 1], path[ADAPTER_SET_MAX_PATH];
+    bool replaces;
+    struct api_error error;
+};
+
+/* ---- bodies ---- */
+
+static int parse_body(struct http_call *call, cJSON **out, struct api_error *e)
+{
+    const struct buf *body = http_call_body(call);
+    const char *why = NULL;
+
+    if (json_parse(body->data, body->len, out, &why) == 0)
+        return 0;
+    return api_error_set(e, 400, NULL, NULL, "%s", why);
+}
+
+static int take_text(const cJSON *body, const char *name, char *to, size_t size,
+                     struct api_error *e)
+{
+    const char *text = field_text(body, name);
+
+    if (text == NULL || text[0] == '\0' || strlen(text) >= size)
+        return api_error_set(e, 400, name, NULL, "'%s' must be a string of 1 to %zu bytes", name,
+                             size - 1);
+    memcpy(to, text, strlen(text) + 1);
+    return 0;
+}
+
+/* The set that the call is about. */
+static struct adapter_set *set_of(struct engine_client *engine, struct api_error *e)
+{
+    if (engine->model->adapters == NULL)
+        api_error_set(e, 501, NULL, NULL,
+                      "the model '%.100s' takes no adapters: start the server with the setting "
+                      "adapters or adapters_dir",
+                      engine->model->id);
+    return engine->model->adapters;
+}
+
+static void reply_text(struct http_call *call, const char *name, const char *what)
+{
+    struct buf out;
+
+    buf_init(&out, 4096);
+    buf_printf(&out, "Success: LoRA adapter '%s' %s successfully.", name, what);
+    http_call_reply(call, 200, "text/plain; charset=utf-8", &out);
+}
+
+/* ---- loading ---- */
+
+static void on_gone(void *ud)
+{
+    ((struct adapter_job *)ud)->call = NULL;
+}
+
+static void on_work(uv_work_t *work)
+{
+    struct adapter_job *j = work->data;
+
+    adapter_set_load(j->engine->model->adapters, j->name, j->path, j->replaces, &j->error);
+}
+
+static void end(struct adapter_job *j)
+{
+    if (j->call != NULL && j->error.status != 0)
+        http_call_reply_error(j->call, &j->error);
+    else if (j->call != NULL)
+        reply_text(j->call, j->name, "added");
+    j->engine->n_jobs--;
+    mem_free(j);
+}
+
+static void after_work(uv_work_t *work, int status)
+{
+    (void)status; /* never canceled */
+    end(work->data);
+}
+
+static int read_load(struct adapter_job *j)
+{
+    const cJSON *inplace;
+    cJSON *body = NULL;
+    int rc = parse_body(j->call, &body, &j->error);
+
+    if (rc == 0)
+        rc = take_text(body, "lora_name", j->name, sizeof(j->name), &j->error);
+    if (rc == 0)
+        rc = take_text(body, "lora_path", j->path, sizeof(j->path), &j->error);
+    inplace = rc == 0 ? field_find(body, "load_inplace") : NULL;
+    if (inplace != NULL)
+        rc = field_bool(inplace, "load_inplace", &j->replaces, &j->error);
+    cJSON_Delete(body);
+    return rc;
+}
+
+void adapter_call_load(struct engine_client *engine, struct http_call *call,
+                       bool (*is_taken)(void *ud, const char *name), void *ud)
+{
+    struct adapter_job *j = mem_calloc(1, sizeof(*j));
+    struct api_error none;
+
+    if (j == NULL) {
+        api_error_no_memory(&none);
+        http_call_reply_error(call, &none);
+        return;
+    }
+    j->engine = engine;
+    j->call = call;
+    j->work.data = j;
+    engine->n_jobs++;
+    if (set_of(engine, &j->error) == NULL || read_load(j) < 0) {
+        end(j);
+        return;
+    }
+    if (is_taken(ud, j->name)) {
+        api_error_set(&j->error, 400, "lora_name", NULL, "'%s' is the name of a model", j->name);
+        end(j);
+        return;
+    }
+    http_call_on_gone(call, on_gone, j);
+    if (uv_queue_work(engine->loop, &j->work, on_work, after_work) != 0) {
+        api_error_no_memory(&j->error);
+        end(j);
+    }
+}
+
+void adapter_call_unload(struct engine_client *engine, struct http_call *call)
+{
+    char name[ADAPTER_SET_MAX_NAME + 1];
+    struct adapter_set *set;
+    struct api_error e = {0};
+    cJSON *body = NULL;
+
+    set = set_of(engine, &e);
+    if (set == NULL || parse_body(call, &body, &e) < 0 ||
+        take_text(body, "lora_name", name, sizeof(name), &e) < 0 ||
+        adapter_set_unload(set, name, &e) < 0)
+        http_call_reply_error(call, &e);
+    else
+        reply_text(call, name, "removed");
+    cJSON_Delete(body);
+}
+
+/* ---- the list ---- */
+
+static void add_item(struct buf *out, const struct adapter_info *a)
+{
+    buf_printf(out, "{\"id\":%u,\"name\":", a->id);
+    json_add_cstring(out, a->name);
+    buf_add_str(out, ",\"path\":");
+    json_add_cstring(out, a->path);
+    buf_printf(out, ",\"scale\":%.9g,\"rank\":%u,\"bytes\":%llu,\"loaded\":%s}", (double)a->scale,
+               a->rank, (unsigned long long)a->bytes, a->is_resident ? "true" : "false");
+}
+
+static void reply_list(struct engine_client *engine, struct http_call *call)
+{
+    struct adapter_info a;
+    struct buf out;
+
+    buf_init(&out, MAX_REPLY);
+    buf_add_char(&out, '[');
+    for (uint32_t from = 0; adapter_set_next(engine->model->adapters, from, &a); from = a.id + 1) {
+        if (out.len > 1)
+            buf_add_char(&out, ',');
+        add_item(&out, &a);
+    }
+    buf_add_char(&out, ']');
+    http_call_reply(call, 200, "application/json", &out);
+}
+
+static int take_scale(struct adapter_set *set, int i, const cJSON *item, struct adapter_choice *to,
+                      struct api_error *e)
+{
+    const struct field_path p = field_path("", i, e);
+    const cJSON *id = cJSON_GetObjectItemCaseSensitive(item, "id");
+    const cJSON *scale = cJSON_GetObjectItemCaseSensitive(item, "scale");
+    char name[ADAPTER_SET_MAX_NAME + 1];
+
+    if (!field_is_int(id, 0, UINT32_MAX - 1.0) ||
+        !adapter_set_name(set, (uint32_t)id->valuedouble, name))
+        return field_refuse(&p, "id", "must be the id of an adapter");
+    if (!cJSON_IsNumber(scale) || !(scale->valuedouble >= -1000 && scale->valuedouble <= 1000))
+        return field_refuse(&p, "scale", "must be a number between -1000 and 1000");
+    if ((float)scale->valuedouble == 0.0f)
+        return 0;
+    if (to->name[0] != '\0')
+        return field_refuse(&p, "scale", "must be 0: one adapter at most holds for all requests");
+    memcpy(to->name, name, sizeof(name));
+    to->scale = (float)scale->valuedouble;
+    return 0;
+}
+
+/* Those that are not in the body's list get the scale 0. */
+static int apply(struct adapter_set *set, const cJSON *body, struct api_error *e)
+{
+    struct adapter_choice choice = {.name = ""};
+    const cJSON *item;
+    int i = 0;
+
+    if (!cJSON_IsArray(body))
+        return api_error_set(e, 400, NULL, NULL,
+                             "the body must be a list of objects with id and scale");
+    cJSON_ArrayForEach(item, body)
+    {
+        const int rc = take_scale(set, i++, item, &choice, e);
+
+        if (rc < 0)
+            return rc;
+    }
+    return adapter_set_apply(set, &choice, e);
+}
+
+void adapter_call_list(struct engine_client *engine, struct http_call *call)
+{
+    struct api_error e = {0};
+    struct adapter_set *set;
+    cJSON *body = NULL;
+    struct buf out;
+
+    if (!http_call_is(call, HTTP_POST)) {
+        reply_list(engine, call);
+        return;
+    }
+    set = set_of(engine, &e);
+    if (set == NULL || parse_body(call, &body, &e) < 0 || apply(set, body, &e) < 0) {
+        http_call_reply_error(call, &e);
+    } else {
+        buf_init(&out, 4096);
+        buf_add_str(&out, "{\"success\":true}");
+        http_call_reply(call, 200, "application/json", &out);
+    }
+    cJSON_Delete(body);
+}

@@ -1,0 +1,55 @@
+/* server/cli/pull.c - `quire pull`: fetch models of the Hugging Face Hub, and say where they are.
+ */
+#include "server/cli/command.h"
+
+#include "core/hub/pull.h"
+#include "core/hub/reference.h"
+#include "server/instance.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void print_help(void)
+{
+    fputs(
+        "quire pull [--offline] hf:OWNER/NAME[@REVISION][:QUANT|FILE] ...\n"
+        "\n"
+        "Fetches what is missing of a model of the Hugging Face Hub into the cache that the Hub's\n"
+        "own clients use too, checks it, and prints where it is: a GGUF file, or a folder. The\n"
+        "same name can be given wherever a model is (--model hf:OWNER/NAME:QUANT).\n"
+        "\n"
+        "  @REVISION   a branch, a tag or a commit; main where none is given\n"
+        "  :QUANT      of several GGUF files the one of this quantization, such as Q8_0; where\n"
+        "              none is given Q4_K_M, else Q8_0, else the first\n"
+        "  :FILE       the path of a GGUF file in the repository\n"
+        "  :safetensors the folder of weights, where there are GGUF files too\n"
+        "  --offline   ask nobody: what was fetched before, or an error\n"
+        "\n"
+        "Variables, as for the Hub's own clients: HF_TOKEN (else the file of `hf auth login`),\n"
+        "HF_HUB_CACHE, HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE; https_proxy and no_proxy;\n"
+          "CURL_CA_BUNDLE or SSL_CERT_FILE, a file of certificates to trust.\n",
+        stdout);
+}
+
+int cmd_pull(int argc, char **argv)
+{
+    const bool is_question =
+        command_take_switch(&argc, argv, "--help") || command_take_switch(&argc, argv, "-h");
+    const bool is_offline = command_take_switch(&argc, argv, "--offline");
+    char path[HUB_PULL_MAX_PATH];
+    int code = EXIT_OK;
+
+    if (is_question)
+        return print_help(), EXIT_OK;
+    if (argc < 2)
+        return command_fail(EXIT_USAGE, "usage: quire pull [--offline] hf:OWNER/NAME[:QUANT]");
+    for (int i = 1; i < argc && code == EXIT_OK; i++) {
+        if (!hub_reference_is(argv[i]))
+            return command_fail(EXIT_USAGE, "'%s' is no model of the Hub: hf:OWNER/NAME[:QUANT]",
+                                argv[i]);
+        code = command_model_path(argv[i], is_offline, path, sizeof(path));
+        if (code == EXIT_OK)
+            puts(path);
+    }
+    return code;
+}
