@@ -269,6 +269,79 @@ def test_nomic_that_is_refused(tmp_path, fields, expected):
     assert expected in err
 
 
+MODERN = {"attn_norm": "attn_norm", "attn_qkv": "attn.Wqkv", "attn_output": "attn.Wo", "ffn_norm": "mlp_norm",
+          "ffn_up": "mlp.Wi", "ffn_down": "mlp.Wo"}
+MODERN_WHOLE = {"token_embd": "embeddings.tok_embeddings", "token_embd_norm": "embeddings.norm", "output_norm": "final_norm"}
+
+
+def modern_bert(tmp_path, variant="plain", kind="F32", **fields):
+    """A GGUF file and a folder of ModernBertModel, whose texts stand between [CLS] and [SEP]."""
+    f = fixtures.Fixture("modern-bert", variant, kind, 1, 128)
+    fixtures.modern_bert(f)
+    fixtures.letters(f, "[CLS]", "[SEP]")
+    keys, tensors = gguf_file.read_parts(gguf_file.write(f.keys, f.tensors))
+    (tmp_path / "m.gguf").write_bytes(gguf_file.write(keys, tensors))
+    folder = tmp_path / "hf"
+    folder.mkdir()
+
+    def name(ours):
+        if not ours.startswith("blk."):
+            part, end = ours.split(".")
+            return f"model.{MODERN_WHOLE[part]}.{end}"
+        _, layer, part, end = ours.split(".")
+        return f"model.layers.{layer}.{MODERN[part]}.{end}"
+
+    def key(suffix, default=None):
+        return keys.get(f"modern-bert.{suffix}", default)
+
+    n = key("block_count")
+    config = {"architectures": ["ModernBertModel"], "hidden_size": key("embedding_length"), "num_hidden_layers": n,
+              "intermediate_size": key("feed_forward_length"), "num_attention_heads": key("attention.head_count"),
+              "max_position_embeddings": key("context_length"), "norm_eps": key("attention.layer_norm_epsilon"),
+              "global_rope_theta": key("rope.freq_base"), "local_rope_theta": key("rope.freq_base_swa", 10000.0),
+              "local_attention": key("attention.sliding_window"), "global_attn_every_n_layers": 3,
+              "hidden_activation": key("hidden_activation"), "vocab_size": f.n_vocab,
+              "layer_types": ["sliding_attention" if i % 3 else "full_attention" for i in range(n)]}
+    tok = hf_folder.plain_tokenizer(keys)
+    tokens = hf_folder.tokens_of(keys)
+    tok["added_tokens"] = [hf_folder.added(len(tokens) - 2 + i, t, True) for i, t in enumerate(tokens[-2:])]
+    tok["post_processor"] = {"type": "TemplateProcessing", "single": [
+        {"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+        {"SpecialToken": {"id": "[SEP]", "type_id": 0}}]}
+    (folder / "config.json").write_text(json.dumps({**config, **fields}))
+    (folder / "tokenizer.json").write_text(json.dumps(tok))
+    (folder / "model.safetensors").write_bytes(hf_folder.safetensors({name(n): t for n, t in tensors.items()}))
+    return tmp_path / "m.gguf", folder
+
+
+@pytest.mark.parametrize("variant,kind", [("plain", "F32"), ("silu", "F32"), ("plain", "F16")])
+def test_modern_bert(start, tmp_path, variant, kind):
+    path, folder = modern_bert(tmp_path, variant, kind)
+    texts = ["abc", "a" * 40, "cab" * 9, ""]
+    expected = embed(start, path, texts, "--pooling", "mean")
+    assert embed(start, folder, texts, "--pooling", "mean") == expected
+    assert np.unique(np.array(expected), axis=0).shape[0] == len(texts)
+    assert ids(folder, "abc")[0] == ids(path, "abc")[0] and ids(folder, "abc") == ids(path, "abc")
+
+
+@pytest.mark.parametrize("fields,expected", [
+    ({"hidden_activation": "relu"}, "'hidden_activation' is 'relu', but only gelu and silu"),
+    ({"layer_types": ["full_attention"] * 4}, "'layer_types' is not full_attention for the first of every 3 layers"),
+    ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "'rope_type' is not default"),
+    ({"intermediate_size": None}, "'intermediate_size' is missing"), ({"local_attention": 0}, "'local_attention' is no whole")])
+def test_modern_bert_that_is_refused(tmp_path, fields, expected):
+    _, folder = modern_bert(tmp_path, **fields)
+    _, err = quire("generate", "--model", folder, "--prompt", "a", "--max-tokens", 1, "--log-level", "off", status=1)
+    assert expected in err
+
+
+def test_newer_bases(start, tmp_path):
+    """transformers 5 writes the bases of rope in an object for each kind of layer."""
+    path, folder = modern_bert(tmp_path, "silu", global_rope_theta=None, local_rope_theta=None, rope_parameters={
+        "full_attention": {"rope_theta": 2000.0, "rope_type": "default"}, "sliding_attention": {"rope_theta": 500.0}})
+    assert embed(start, folder, ["abcabc"], "--pooling", "mean") == embed(start, path, ["abcabc"], "--pooling", "mean")
+
+
 ENCODERS = {
     "problem": ("bert", "labels", {"problem_type": "multi_label_classification"}, "'problem_type' is neither"),
     "label": ("bert", "labels", {"id2label": {"0": "a", "2": "b"}}, "'id2label' has no text for label 1"),
@@ -354,7 +427,7 @@ DAMAGES = {
     "max": (in_pooling(pooling_mode_max_tokens=True, pooling_mode_mean_tokens=False), "'pooling_mode_max_tokens' is true"),
     "two": (in_pooling(pooling_mode_cls_token=True), "2 of the 'pooling_mode_*' are true"),
     "dense": (add_module, "the module 'sentence_transformers.models.Dense' is not supported"),
-    "kind": (in_model(type="BPE"), "the tokenizer of BertModel is not of the kind WordPiece"),
+    "kind": (in_model(type="WordLevel"), "the tokenizer of BertModel is not of the kind WordPiece"),
     "added": (in_tokenizer(lambda t: t.update(added_tokens=3)), "'added_tokens' is no list"),
     "lower": (lower_twice, "'do_lower_case' is true"),
     "prompt": (lambda f: (f / "config_sentence_transformers.json").write_text('{"default_prompt_name": "query"}'),

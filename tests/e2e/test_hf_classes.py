@@ -171,7 +171,7 @@ def test_every_class_is_tested():
     root = pathlib.Path(__file__).parent.parent.parent
     table = set(re.findall(r'^    \{"(\w+)", "[\w-]+", (?:MODEL|GPT|\.root)', (root / "core/formats/hf/classes.c").read_text(), re.M))
     beside = {"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "BertModel", "GptOssForCausalLM",
-              "BertForSequenceClassification", "XLMRobertaModel", "XLMRobertaForSequenceClassification", "NomicBertModel"}
+              "BertForSequenceClassification", "XLMRobertaModel", "XLMRobertaForSequenceClassification", "NomicBertModel", "ModernBertModel"}
     assert table == {c[0] for c in CASES} | beside
     readme = (root / "README.md").read_text()
     assert {c for c in table if f"`{c}`" in readme} == table

@@ -307,6 +307,17 @@ static const struct hf_name nomic[] = {{"embeddings.word_embeddings", "token_emb
                                        {".mlp.fc2", "ffn_down", 0},
                                        END};
 
+static const struct hf_name modern_bert[] = {{"embeddings.tok_embeddings", "token_embd", 0},
+                                             {"embeddings.norm", "token_embd_norm", 0},
+                                             {"final_norm", "output_norm", 0},
+                                             {".attn_norm", "attn_norm", 0},
+                                             {".attn.Wqkv", "attn_qkv", 0},
+                                             {".attn.Wo", "attn_output", 0},
+                                             {".mlp_norm", "ffn_norm", 0},
+                                             {".mlp.Wi", "ffn_up", 0},
+                                             {".mlp.Wo", "ffn_down", 0},
+                                             END};
+
 /* ---- classes ---- */
 
 #define MODEL .root = "model.", .layers = "layers."
@@ -378,6 +389,8 @@ static const struct hf_class classes[] = {
      .names = xlm_roberta_labels, .flags = HF_ENCODER | HF_LABELS, .config = hf_bert_add},
     {"NomicBertModel", "nomic-bert", .root = "bert.", .layers = "encoder.layers.", .names = nomic,
      .flags = HF_ENCODER, .config = hf_nomic_add},
+    {"ModernBertModel", "modern-bert", MODEL, .names = modern_bert, .flags = HF_ENCODER,
+     .config = hf_modern_bert_add},
 };
 
 const struct hf_class *hf_class_find(const char *name)

@@ -49,6 +49,7 @@ int hf_rope_add(struct hf_folder *f);
  */
 int hf_bert_add(struct hf_folder *f);
 int hf_nomic_add(struct hf_folder *f);
+int hf_modern_bert_add(struct hf_folder *f);
 /* What sentence-transformers writes: pooling; modules, prompts and settings that are not done here
  * are refused. */
 int hf_sentence_add(struct hf_folder *f);

@@ -514,7 +514,7 @@ static int add_vocab(struct hf_folder *f)
         rc = v.is_spm ? add_spm(&v) : add_bpe(&v);
     }
     if (rc == 0)
-        rc = add_roles(&v);
+        rc = (f->class->flags & HF_ENCODER) != 0 ? hf_ends_add(f, v.names, v.n) : add_roles(&v);
     close_vocab(&v);
     return rc;
 }
@@ -528,6 +528,7 @@ int hf_tokenizer_add(struct hf_folder *f)
     if (is_encoder && type != NULL && strcmp(type, "Unigram") == 0)
         rc = hf_unigram_add(f);
     else
-        rc = is_encoder ? hf_wordpiece_add(f) : add_vocab(f);
+        rc = is_encoder && (type == NULL || strcmp(type, "BPE") != 0) ? hf_wordpiece_add(f)
+                                                                      : add_vocab(f);
     return rc == 0 ? hf_template_add(f) : rc;
 }

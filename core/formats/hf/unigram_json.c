@@ -188,41 +188,7 @@ static int read_rules(struct pieces *p)
     return rc;
 }
 
-/* ---- what stands around texts ---- */
-
-static int add_role(struct pieces *p, const cJSON *step, const char *key)
-{
-    const char *name = hf_text(hf_member(step, "SpecialToken"), "id");
-
-    for (uint32_t i = 0; i < p->n && name != NULL; i++)
-        if (p->names[i].len == strlen(name) && memcmp(p->names[i].data, name, strlen(name)) == 0) {
-            gguf_writer_u32(p->f->w, key, i);
-            return 0;
-        }
-    return refuse(p, "the 'post_processor' does not put a text between two special tokens");
-}
-
-/* <s> a </s>, and of two texts <s> a </s></s> b </s>, or one </s> between. */
-static int add_template(struct pieces *p)
-{
-    const cJSON *o = hf_member(p->f->tokenizer, "post_processor");
-    const cJSON *single = hf_member(o, "single");
-    const int n = cJSON_GetArraySize(single), n_pair = cJSON_GetArraySize(hf_member(o, "pair"));
-    int rc = n == 3 && hf_member(cJSON_GetArrayItem(single, 1), "Sequence") != NULL
-                 ? 0
-                 : refuse(p, "the 'post_processor' does not put a text between two special tokens");
-
-    if (rc == 0)
-        rc = add_role(p, cJSON_GetArrayItem(single, 0), "tokenizer.ggml.bos_token_id");
-    if (rc == 0)
-        rc = add_role(p, cJSON_GetArrayItem(single, 2), "tokenizer.ggml.eos_token_id");
-    if (rc == 0)
-        rc = add_role(p, cJSON_GetArrayItem(single, 2), "tokenizer.ggml.seperator_token_id");
-    gguf_writer_bool(p->f->w, "tokenizer.ggml.add_bos_token", true);
-    gguf_writer_bool(p->f->w, "tokenizer.ggml.add_eos_token", true);
-    gguf_writer_bool(p->f->w, "tokenizer.ggml.add_sep_token", n_pair == 6);
-    return rc;
-}
+/* ---- keys ---- */
 
 static void add_keys(struct pieces *p)
 {
@@ -264,7 +230,7 @@ int hf_unigram_add(struct hf_folder *f)
     if (rc == 0)
         rc = read_rules(&p);
     if (rc == 0)
-        rc = add_template(&p);
+        rc = hf_ends_add(f, p.names, p.n);
     if (rc == 0)
         add_keys(&p);
     buf_release(&p.charsmap);
