@@ -131,6 +131,17 @@ def test_window_of_mistral(tmp_path):
     assert a.tobytes() == b.tobytes() != wide.tobytes()
 
 
+@pytest.mark.parametrize("window,wanted", [("absent", 4096), (None, 0), (5, 5)])
+def test_window_that_is_not_said(tmp_path, window, wanted):
+    """An absent sliding_window is what the class has by default, null is none."""
+    keys, tensors = parts("llama", "plain")
+    _, folder = pair(tmp_path, "MistralForCausalLM", keys, tensors)
+    data = json.loads((folder / "config.json").read_text())
+    data.pop("sliding_window")
+    (folder / "config.json").write_text(json.dumps(data if window == "absent" else {**data, "sliding_window": window}))
+    assert re.search(rf"llama\.attention\.sliding_window\s+.*\b{wanted}\b", quire("inspect", folder)[0])
+
+
 def test_weight_cache(tmp_path):
     """A folder whose numbers stay and whose making differs is packed again."""
     keys, tensors = parts("gptneox", "parallel")
@@ -178,12 +189,15 @@ def test_every_class_is_tested():
 
 
 SETTINGS = [
+    ("GptOssForCausalLM", "gpt-oss", "fused", {"rope_scaling": None, "quantization_config": None}, "'rope_scaling' is missing"),
+    ("GptOssForCausalLM", "gpt-oss", "fused", {"swiglu_alpha": 1.5, "quantization_config": None}, "'swiglu_alpha' is 1.5"),
     ("MistralForCausalLM", "llama", "plain", {"hidden_act": "gelu"}, "'hidden_act' is 'gelu'"),
     ("MistralForCausalLM", "llama", "plain", {"sliding_window": -1}, "'sliding_window' is no whole number"),
     ("MixtralForCausalLM", "llama", "moe", {"num_local_experts": None}, "'num_local_experts' is missing"),
     ("MixtralForCausalLM", "llama", "moe", {"num_local_experts": 4}, "ffn_gate_inp.weight': has dimensions"),
     ("Qwen3MoeForCausalLM", "qwen3moe", "plain", {"mlp_only_layers": [1]}, "'mlp_only_layers' names layers"),
     ("Qwen3MoeForCausalLM", "qwen3moe", "plain", {"decoder_sparse_step": 2}, "'decoder_sparse_step' is 2"),
+    ("GemmaForCausalLM", "gemma", "plain", {"hidden_activation": "gelu"}, "'hidden_activation' is 'gelu'"),
     ("Gemma2ForCausalLM", "gemma2", "plain", {"hidden_activation": "gelu"}, "'hidden_activation' is 'gelu'"),
     ("Gemma3ForCausalLM", "gemma3", "plain", {"use_bidirectional_attention": True}, "'use_bidirectional_attention' is true"),
     ("Gemma3ForCausalLM", "gemma3", "keys", {"layer_types": ["full_attention"]}, "'layer_types' has 1 elements for 7 layers"),

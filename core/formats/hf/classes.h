@@ -63,8 +63,9 @@ struct hf_class {
     const char *acts;            /* values of hidden_act that are computed, with commas between */
     uint32_t head_dim;           /* where the file has none; 0: an equal share of the embedding */
     uint32_t n_ctx;              /* where the file has none; 0: it must */
-    double eps, rope_base;       /* where the file has none; 0: 1e-6 and 10000 */
-    double rotated;              /* partial_rotary_factor where the file has none; 0: 1 */
+    uint32_t window; /* sliding_window where the file has none; null means that there is none */
+    double eps, rope_base; /* where the file has none; 0: 1e-6 and 10000 */
+    double rotated;        /* partial_rotary_factor where the file has none; 0: 1 */
     uint32_t flags;
     /* All of config.json, or, NULL, what most have; then what the class has beside it, or NULL. */
     int (*config)(struct hf_folder *f);

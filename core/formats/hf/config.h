@@ -60,6 +60,7 @@ int hf_gpt_oss_add(struct hf_folder *f);
 int hf_granite_moe_add(struct hf_folder *f);
 int hf_deepseek_add(struct hf_folder *f);
 
+int hf_gemma_add(struct hf_folder *f);
 int hf_gemma2_add(struct hf_folder *f);
 int hf_gemma3_add(struct hf_folder *f);
 int hf_smollm3_add(struct hf_folder *f);
