@@ -73,7 +73,8 @@ static uint32_t zero_at(const struct hf_recipe *r, const struct gguf_part *parts
     if (r->code == CODE_AWQ)
         return field(word(zeros, at / n), awq_place[row % 8], 4);
     if (r->code == CODE_GPTQ)
-        return field(word(zeros, at / n), (uint32_t)(row % n), r->bits) + r->zero_more;
+        return (field(word(zeros, at / n), (uint32_t)(row % n), r->bits) + r->zero_more) &
+               ((1u << r->bits) - 1);
     return field(word(zeros, row / n * r->n_scale_cols + col / r->cols_each), (uint32_t)(row % n),
                  r->bits);
 }
