@@ -18,3 +18,19 @@ void base64_add(struct buf *out, const void *bytes, size_t n)
     buf_add(out, text.data, text.size);
     gnutls_free(text.data);
 }
+
+int base64_decode(struct buf *out, const char *text, size_t n)
+{
+    const gnutls_datum_t in = {(unsigned char *)(uintptr_t)text, (unsigned)n};
+    gnutls_datum_t bytes;
+    int rc;
+
+    if (n == 0)
+        return 0;
+    rc = gnutls_base64_decode2(&in, &bytes);
+    if (rc < 0)
+        return rc == GNUTLS_E_MEMORY_ERROR ? ERR_NOMEM : ERR_FORMAT;
+    rc = buf_add(out, bytes.data, bytes.size);
+    gnutls_free(bytes.data);
+    return rc;
+}

@@ -48,6 +48,7 @@ struct hf_folder {
     const char *arch; /* as GGUF files name it */
     uint32_t n_vocab, n_ctx, n_layer, n_embd, n_ff, n_head, n_kv_head, head_dim, n_rot;
     double rope_base;
+    uint32_t n_skipped; /* positions before the first: FIT_BEHIND_PAD */
     bool is_tied;     /* the output is the embedding */
     bool is_parallel; /* StableLM: no norm before a layer's second branch */
     struct hf_vector vectors[HF_MAX_VECTORS];

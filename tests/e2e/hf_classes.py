@@ -188,7 +188,9 @@ def gpt_oss_experts(tensors):
             continue
         _, layer, part, end = n.split(".")
         name = base.format(layer) + {"ffn_gate_up_exps": "gate_up_proj", "ffn_down_exps": "down_proj"}[part]
-        if end == "bias":
+        if end == "weight" and t[0] != "MXFP4":
+            out[name] = tensor(t[0], (interleaved(array(t)) if "gate_up" in part else array(t)).swapaxes(1, 2))
+        elif end == "bias":
             out[f"{name}_bias"] = tensor(t[0], interleaved(array(t)) if "gate_up" in part else array(t))
         else:
             blocks, scales = mxfp4(t)

@@ -84,6 +84,14 @@ def test_gpt_oss(tmp_path):
     assert a.tobytes() == b.tobytes()
 
 
+@pytest.mark.parametrize("kind", ["F32", "F16"])
+def test_gpt_oss_that_is_not_quantised(tmp_path, kind):
+    """Experts as [inputs][outputs], whose columns of gates and ups stand in turn."""
+    keys, tensors = parts("gpt-oss", "fused", kind)
+    a, b = answers(pair(tmp_path, "GptOssForCausalLM", keys, tensors, quantization_config=None), keys)
+    assert a.tobytes() == b.tobytes()
+
+
 @pytest.mark.parametrize("n_ctx", [fixtures.SHORT_CTX, fixtures.N_CTX])
 def test_longrope(tmp_path, n_ctx):
     """The factors for the context that is served; the magnitude follows from both contexts."""
@@ -107,6 +115,13 @@ def test_made_rows_are_quantised(tmp_path, cls, arch, variant):
     assert a.tobytes() == b.tobytes() != plain.tobytes()
 
 
+def test_deepseek_without_groups(tmp_path):
+    """V2 Lite's way to choose experts, whatever the file says of groups."""
+    keys, tensors = parts("deepseek2", "old")
+    a, b = answers(pair(tmp_path, "DeepseekV2ForCausalLM", keys, tensors, topk_method="greedy", n_group=7, topk_group=2), keys)
+    assert a.tobytes() == b.tobytes()
+
+
 def test_window_of_mistral(tmp_path):
     keys, tensors = parts("llama", "plain")
     files = pair(tmp_path, "MistralForCausalLM", {**keys, "llama.attention.sliding_window": 8}, tensors)
@@ -114,6 +129,17 @@ def test_window_of_mistral(tmp_path):
     (tmp_path / "wide").mkdir()
     wide, _ = answers(pair(tmp_path / "wide", "MistralForCausalLM", keys, tensors), keys)
     assert a.tobytes() == b.tobytes() != wide.tobytes()
+
+
+@pytest.mark.parametrize("window,wanted", [("absent", 4096), (None, 0), (5, 5)])
+def test_window_that_is_not_said(tmp_path, window, wanted):
+    """An absent sliding_window is what the class has by default, null is none."""
+    keys, tensors = parts("llama", "plain")
+    _, folder = pair(tmp_path, "MistralForCausalLM", keys, tensors)
+    data = json.loads((folder / "config.json").read_text())
+    data.pop("sliding_window")
+    (folder / "config.json").write_text(json.dumps(data if window == "absent" else {**data, "sliding_window": window}))
+    assert re.search(rf"llama\.attention\.sliding_window\s+.*\b{wanted}\b", quire("inspect", folder)[0])
 
 
 def test_weight_cache(tmp_path):
@@ -155,19 +181,23 @@ def test_every_class_is_tested():
     """README lists those that are read, and all of them are here or beside."""
     root = pathlib.Path(__file__).parent.parent.parent
     table = set(re.findall(r'^    \{"(\w+)", "[\w-]+", (?:MODEL|GPT|\.root)', (root / "core/formats/hf/classes.c").read_text(), re.M))
-    beside = {"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "BertModel", "GptOssForCausalLM"}
+    beside = {"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "BertModel", "GptOssForCausalLM",
+              "BertForSequenceClassification", "XLMRobertaModel", "XLMRobertaForSequenceClassification", "NomicBertModel", "ModernBertModel"}
     assert table == {c[0] for c in CASES} | beside
     readme = (root / "README.md").read_text()
     assert {c for c in table if f"`{c}`" in readme} == table
 
 
 SETTINGS = [
+    ("GptOssForCausalLM", "gpt-oss", "fused", {"rope_scaling": None, "quantization_config": None}, "'rope_scaling' is missing"),
+    ("GptOssForCausalLM", "gpt-oss", "fused", {"swiglu_alpha": 1.5, "quantization_config": None}, "'swiglu_alpha' is 1.5"),
     ("MistralForCausalLM", "llama", "plain", {"hidden_act": "gelu"}, "'hidden_act' is 'gelu'"),
     ("MistralForCausalLM", "llama", "plain", {"sliding_window": -1}, "'sliding_window' is no whole number"),
     ("MixtralForCausalLM", "llama", "moe", {"num_local_experts": None}, "'num_local_experts' is missing"),
     ("MixtralForCausalLM", "llama", "moe", {"num_local_experts": 4}, "ffn_gate_inp.weight': has dimensions"),
     ("Qwen3MoeForCausalLM", "qwen3moe", "plain", {"mlp_only_layers": [1]}, "'mlp_only_layers' names layers"),
     ("Qwen3MoeForCausalLM", "qwen3moe", "plain", {"decoder_sparse_step": 2}, "'decoder_sparse_step' is 2"),
+    ("GemmaForCausalLM", "gemma", "plain", {"hidden_activation": "gelu"}, "'hidden_activation' is 'gelu'"),
     ("Gemma2ForCausalLM", "gemma2", "plain", {"hidden_activation": "gelu"}, "'hidden_activation' is 'gelu'"),
     ("Gemma3ForCausalLM", "gemma3", "plain", {"use_bidirectional_attention": True}, "'use_bidirectional_attention' is true"),
     ("Gemma3ForCausalLM", "gemma3", "keys", {"layer_types": ["full_attention"]}, "'layer_types' has 1 elements for 7 layers"),
@@ -185,6 +215,7 @@ SETTINGS = [
     ("GPTNeoXForCausalLM", "gptneox", "parallel", {"num_attention_heads": 4}, "does not fit the heads"),
     ("GPT2LMHeadModel", "gpt2", "plain", {"scale_attn_by_inverse_layer_idx": True}, "'scale_attn_by_inverse_layer_idx' is true"),
     ("GPTBigCodeForCausalLM", "starcoder", "plain", {"multi_query": False}, "'multi_query' is false"),
+    ("FalconForCausalLM", "falcon", "40b", {"num_kv_heads": 0}, "'num_kv_heads' is no whole number from 1"),
     ("FalconForCausalLM", "falcon", "7b", {"alibi": True}, "'alibi' is true"),
     ("DeepseekV2ForCausalLM", "deepseek2", "old", {"topk_method": "noaux_tc"}, "'topk_method' is 'noaux_tc'"),
     ("DeepseekV3ForCausalLM", "deepseek2", "v3", {"scoring_func": "softmax"}, "'scoring_func' is 'softmax'"),

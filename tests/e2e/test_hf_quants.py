@@ -23,7 +23,7 @@ import fixtures  # noqa: E402
 import gguf_file  # noqa: E402
 from rounding import as_bf16  # noqa: E402
 
-MATRICES = ("attn_q.", "attn_k.", "attn_v.", "attn_output.", "ffn_gate", "ffn_up", "ffn_down")
+MATRICES = ("attn_q.", "attn_k.", "attn_v.", "attn_output.", "attn_kv_b.", "ffn_gate", "ffn_up", "ffn_down")
 N = 32      # columns of a block
 GROUP = 64
 
@@ -109,12 +109,12 @@ def gptq(x, bits, symmetric, version, order=None):
     group = GROUP
     scales = halves(rng, (n_out, n_in // group)) * (1 if bits == 4 else np.float16(1 / 16))
     middle = 2 ** (bits - 1)
-    zeros = np.full(scales.shape, middle) if symmetric else rng.integers(1, 2 ** bits, scales.shape)
+    zeros = np.full(scales.shape, middle) if symmetric else rng.integers(0, 2 ** bits, scales.shape)
     place = np.arange(n_in) // group if order is None else rng.permutation(np.arange(n_in) // group)
     s, z = scales.astype("f4")[:, place], zeros[:, place]
     codes = np.clip(np.rint(x / s) + z, 0, 2 ** bits - 1).astype("i8")
     values = ((codes - z).astype("f4") * s)
-    stored = zeros - (0 if version == "gptq_v2" else 1)
+    stored = (zeros - (0 if version == "gptq_v2" else 1)) % 2 ** bits
     tensors = {".qweight": ("I32", (n_in * bits // 32, n_out), words(codes.T, bits, 0).tobytes()),
                ".qzeros": ("I32", (n_in // group, n_out * bits // 32), words(stored.T, bits, 1).tobytes()),
                ".scales": ("F16", (n_in // group, n_out), np.ascontiguousarray(scales.T).tobytes()),
@@ -275,6 +275,14 @@ def test_same_bits(tmp_path, name):
 @pytest.mark.parametrize("name", ["fp8-blocks", "gptq", "awq", "ct-int4"])
 def test_experts(tmp_path, name):
     folder, path, _ = write(tmp_path, name, "MixtralForCausalLM", "llama", "moe")
+    a, b = answers([folder, path])
+    assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("name", ["fp8-blocks", "fp8-tensor"])
+def test_latent_attention(tmp_path, name):
+    """A matrix of made rows, a part of which is turned when it is packed."""
+    folder, path, _ = write(tmp_path, name, "DeepseekV2ForCausalLM", "deepseek2", "old")
     a, b = answers([folder, path])
     assert a.tobytes() == b.tobytes()
 

@@ -10,7 +10,7 @@ import re
 import pytest
 
 import hf_folder
-from test_safetensors import quire
+from test_safetensors import fixtures, gguf_file, quire
 
 LEFT, RIGHT, ALONE = 1, 2, 4
 NAMES = ["<|a|>", "<|ab|>", "<b>", "word", "<mask>", " x", "\u00e91"]
@@ -148,4 +148,15 @@ def test_refused(tmp_path, name):
     pre, normalizer, more, expected = REFUSED[name]
     folder = folder_of(tmp_path, pieces(pre, normalizer, more)[0])
     _, err = quire("tokenize", "--model", folder, text=b"a", status=1)
+    assert expected in err
+
+
+@pytest.mark.parametrize("sides,expected", [([0], "token_sides has 1 elements for 37 tokens"),
+                                            ([8] * 37, "token_sides has 8 for token 0, 0 to 7 are supported")])
+def test_sides_that_are_refused(tmp_path, sides, expected):
+    """The key in a GGUF file."""
+    keys, tensors = gguf_file.read_parts(fixtures.make("llama", "plain", "F32"))
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf_file.write({**keys, "tokenizer.ggml.token_sides": sides}, tensors))
+    _, err = quire("tokenize", "--model", path, text=b"a", status=1)
     assert expected in err

@@ -11,6 +11,7 @@
 #include "core/base/mem.h"
 #include "core/formats/gguf/gguf.h"
 #include "core/formats/gguf/write.h"
+#include "core/formats/hf/classes.h"
 #include "core/formats/hf/generation_config.h"
 #include "core/formats/hf/hf_impl.h"
 #include "core/formats/hf_folder.h"
@@ -85,7 +86,8 @@ static void read_tokenizer(const uint8_t *data, size_t n, bool is_bert)
 {
     char err[300] = "";
     struct hf_folder f = {.path = "fuzz", .forced_pre = "", .err = err, .err_len = sizeof(err),
-                          .arch = is_bert ? "bert" : "llama", .is_bert = is_bert,
+                          .arch = is_bert ? "bert" : "llama",
+                          .class = hf_class_find(is_bert ? "BertModel" : "LlamaForCausalLM"),
                           .n_vocab = 300, .n_layer = 1};
 
     if (hf_parse(&f, "tokenizer.json", (const char *)data, n, &f.tokenizer) == 0) {

@@ -3,7 +3,9 @@
 #include "core/formats/hf/config.h"
 
 #include "core/base/err.h"
+#include "core/base/mem.h"
 #include "core/formats/gguf/write.h"
+#include "core/formats/hf/classes.h"
 #include "core/formats/hf_folder.h"
 
 #include <stdio.h>
@@ -17,7 +19,7 @@
 #define SENTENCE "sentence_bert_config.json"
 #define PROMPTS "config_sentence_transformers.json"
 
-enum { MEAN = 1, FIRST = 2 }; /* values of pooling_type */
+enum { MEAN = 1, FIRST = 2, RANK = 4 }; /* values of pooling_type */
 
 /* ---- config.json ---- */
 
@@ -57,6 +59,13 @@ static int add_sizes(struct hf_folder *f)
             return rc;
         if (v == 0)
             return hf_fail(f, ERR_FORMAT, HF_CONFIG, "'%s' is missing", sizes[i].name);
+        if (strcmp(sizes[i].name, "max_position_embeddings") == 0) {
+            if (v <= f->n_skipped)
+                return hf_fail(f, ERR_FORMAT, HF_CONFIG,
+                               "'max_position_embeddings' is %u, but must be above %u", v,
+                               f->n_skipped);
+            v -= f->n_skipped;
+        }
         if (sizes[i].key != NULL)
             gguf_writer_u32(f->w, sizes[i].key, v);
         else
@@ -146,7 +155,7 @@ static int add_pooling(struct hf_folder *f)
         rc = find_mode(f, o, &type);
     cJSON_Delete(o);
     if (rc == 0)
-        gguf_writer_u32(f->w, "bert.pooling_type", type);
+        hf_key_u32(f, "pooling_type", type);
     return rc;
 }
 
@@ -188,6 +197,70 @@ static int check_prompts(const struct hf_folder *f)
     return rc;
 }
 
+int hf_sentence_add(struct hf_folder *f)
+{
+    int rc = check_modules(f);
+
+    if (rc == 0)
+        rc = check_sentence(f);
+    if (rc == 0)
+        rc = check_prompts(f);
+    if (rc == 0 && (f->class->flags & HF_LABELS) == 0)
+        rc = add_pooling(f);
+    return rc;
+}
+
+/* ---- labels ---- */
+
+static const char *label_of(const cJSON *names, int i)
+{
+    char number[16];
+
+    snprintf(number, sizeof(number), "%d", i);
+    return hf_text(names, number);
+}
+
+/* Names of the labels, by their numbers; one label alone needs none. */
+static int add_labels(struct hf_folder *f)
+{
+    const cJSON *names = hf_member(f->config, "id2label");
+    const int n = cJSON_IsObject(names) ? cJSON_GetArraySize(names) : 0;
+    struct gguf_str *list = mem_calloc((size_t)n + 1, sizeof(*list));
+    const char *problem = hf_text(f->config, "problem_type");
+    int rc = list != NULL ? 0 : hf_fail(f, ERR_NOMEM, HF_CONFIG, "out of memory");
+
+    if (rc == 0 && problem != NULL && strcmp(problem, "single_label_classification") != 0 &&
+        strcmp(problem, "regression") != 0)
+        rc = hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
+                     "'problem_type' is neither single_label_classification nor regression");
+    for (int i = 0; i < n && rc == 0; i++) {
+        const char *name = label_of(names, i);
+
+        if (name == NULL)
+            rc = hf_fail(f, ERR_FORMAT, HF_CONFIG, "'id2label' has no text for label %d", i);
+        else
+            list[i] = (struct gguf_str){name, strlen(name)};
+    }
+    if (rc == 0 && n > 1)
+        gguf_writer_str_array(f->w, "bert.classifier.output_labels", list, (size_t)n);
+    gguf_writer_u32(f->w, "bert.pooling_type", RANK);
+    mem_free(list);
+    return rc;
+}
+
+/* RoBERTa counts positions from behind the padding's number on. */
+static int read_skipped(struct hf_folder *f)
+{
+    uint32_t pad = 1;
+    int rc = 0;
+
+    if (strcmp(f->class->root, "roberta.") != 0)
+        return 0;
+    rc = hf_u32(f, HF_CONFIG, f->config, "pad_token_id", 0, HF_MAX_VOCAB, &pad);
+    f->n_skipped = pad + 1;
+    return rc;
+}
+
 int hf_bert_add(struct hf_folder *f)
 {
     double eps = 1e-12;
@@ -200,12 +273,10 @@ int hf_bert_add(struct hf_folder *f)
     gguf_writer_str(f->w, "general.architecture", "bert");
     gguf_writer_f32(f->w, "bert.attention.layer_norm_epsilon", (float)eps);
     gguf_writer_bool(f->w, "bert.attention.causal", false);
-    rc = add_sizes(f);
+    rc = read_skipped(f);
     if (rc == 0)
-        rc = check_modules(f);
+        rc = add_sizes(f);
     if (rc == 0)
-        rc = check_sentence(f);
-    if (rc == 0)
-        rc = check_prompts(f);
-    return rc == 0 ? add_pooling(f) : rc;
+        rc = hf_sentence_add(f);
+    return rc == 0 && (f->class->flags & HF_LABELS) != 0 ? add_labels(f) : rc;
 }

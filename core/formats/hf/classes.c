@@ -92,8 +92,10 @@ static const struct hf_name gpt_oss[] = {
     {".self_attn.sinks", "attn_sinks.weight", 0},
     {".mlp.router", "ffn_gate_inp", 0},
     {".mlp.experts.gate_up_proj.weight", "ffn_gate_up_exps.weight", FIT_PAIRS},
+    {".mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight", FIT_TURNED_PAIRS}, /* not quantised */
     {".mlp.experts.gate_up_proj_bias", "ffn_gate_up_exps.bias", FIT_PAIRS},
     {".mlp.experts.down_proj.weight", "ffn_down_exps.weight", 0},
+    {".mlp.experts.down_proj", "ffn_down_exps.weight", FIT_TURNED},
     {".mlp.experts.down_proj_bias", "ffn_down_exps.bias", 0},
     END};
 
@@ -260,21 +262,61 @@ static const struct hf_name deepseek[] = {
     {".self_attn.o_proj", "attn_output", 0},
     END};
 
-static const struct hf_name bert[] = {{"embeddings.word_embeddings", "token_embd", 0},
-                                      {"embeddings.position_embeddings", "position_embd", 0},
-                                      {"embeddings.token_type_embeddings", "token_types", 0},
-                                      {"embeddings.LayerNorm", "token_embd_norm", 0},
-                                      {"embeddings.position_ids", NULL, 0},
-                                      {"pooler.dense", NULL, 0},
-                                      {".attention.self.query", "attn_q", 0},
-                                      {".attention.self.key", "attn_k", 0},
-                                      {".attention.self.value", "attn_v", 0},
-                                      {".attention.output.dense", "attn_output", 0},
-                                      {".attention.output.LayerNorm", "attn_output_norm", 0},
-                                      {".intermediate.dense", "ffn_up", 0},
-                                      {".output.dense", "ffn_down", 0},
-                                      {".output.LayerNorm", "layer_output_norm", 0},
-                                      END};
+#define BERT                                                                                       \
+    {"embeddings.word_embeddings", "token_embd", 0},                                               \
+        {"embeddings.token_type_embeddings", "token_types", 0},                                    \
+        {"embeddings.LayerNorm", "token_embd_norm", 0}, {"embeddings.position_ids", NULL, 0},      \
+        {".attention.self.query", "attn_q", 0}, {".attention.self.key", "attn_k", 0},              \
+        {".attention.self.value", "attn_v", 0}, {".attention.output.dense", "attn_output", 0},     \
+        {".attention.output.LayerNorm", "attn_output_norm", 0},                                    \
+        {".intermediate.dense", "ffn_up", 0}, {".output.dense", "ffn_down", 0},                    \
+    {                                                                                              \
+        ".output.LayerNorm", "layer_output_norm", 0                                                \
+    }
+#define POSITIONS(fit)                                                                             \
+    {                                                                                              \
+        "embeddings.position_embeddings", "position_embd", fit                                     \
+    }
+
+static const struct hf_name bert[] = {BERT, POSITIONS(0), {"pooler.dense", NULL, 0}, END};
+static const struct hf_name bert_labels[] = {BERT,
+                                             POSITIONS(0),
+                                             {"pooler.dense", "cls", 0},
+                                             {"classifier.weight", "cls.output.weight", 0},
+                                             {"classifier.bias", "cls.output.bias", 0},
+                                             END};
+static const struct hf_name xlm_roberta[] = {
+    BERT, POSITIONS(FIT_BEHIND_PAD), {"pooler.dense", NULL, 0}, END};
+static const struct hf_name xlm_roberta_labels[] = {
+    BERT,
+    POSITIONS(FIT_BEHIND_PAD),
+    {"classifier.dense", "cls", 0},
+    {"classifier.out_proj.weight", "cls.output.weight", 0},
+    {"classifier.out_proj.bias", "cls.output.bias", 0},
+    END};
+
+static const struct hf_name nomic[] = {{"embeddings.word_embeddings", "token_embd", 0},
+                                       {"embeddings.token_type_embeddings", "token_types", 0},
+                                       {"emb_ln", "token_embd_norm", 0},
+                                       {".attn.Wqkv", "attn_qkv", 0},
+                                       {".attn.out_proj", "attn_output", 0},
+                                       {".norm1", "attn_output_norm", 0},
+                                       {".norm2", "layer_output_norm", 0},
+                                       {".mlp.fc11", "ffn_up", 0},
+                                       {".mlp.fc12", "ffn_gate", 0},
+                                       {".mlp.fc2", "ffn_down", 0},
+                                       END};
+
+static const struct hf_name modern_bert[] = {{"embeddings.tok_embeddings", "token_embd", 0},
+                                             {"embeddings.norm", "token_embd_norm", 0},
+                                             {"final_norm", "output_norm", 0},
+                                             {".attn_norm", "attn_norm", 0},
+                                             {".attn.Wqkv", "attn_qkv", 0},
+                                             {".attn.Wo", "attn_output", 0},
+                                             {".mlp_norm", "ffn_norm", 0},
+                                             {".mlp.Wi", "ffn_up", 0},
+                                             {".mlp.Wo", "ffn_down", 0},
+                                             END};
 
 /* ---- classes ---- */
 
@@ -285,7 +327,8 @@ static const struct hf_name bert[] = {{"embeddings.word_embeddings", "token_embd
 
 static const struct hf_class classes[] = {
     {"LlamaForCausalLM", "llama", MODEL, .names = llama, SILU, .flags = HF_HALVES},
-    {"MistralForCausalLM", "llama", MODEL, .names = llama, SILU, .flags = HF_HALVES | HF_WINDOW},
+    {"MistralForCausalLM", "llama", MODEL, .names = llama, SILU, .window = 4096,
+     .flags = HF_HALVES | HF_WINDOW},
     {"MixtralForCausalLM", "llama", MODEL, .names = mixtral, SILU, .eps = 1e-5, .rope_base = 1e6,
      .flags = HF_HALVES | HF_WINDOW, .more = hf_mixtral_add},
     {"Qwen2ForCausalLM", "qwen2", MODEL, .names = llama, SILU, .flags = HF_HALVES},
@@ -295,13 +338,14 @@ static const struct hf_class classes[] = {
     {"Qwen3MoeForCausalLM", "qwen3moe", MODEL, .names = qwen_moe, SILU, .head_dim = 0,
      .flags = HF_HALVES | HF_EXPERTS, .more = hf_qwen_moe_add},
     {"GptOssForCausalLM", "gpt-oss", MODEL, .names = gpt_oss, SILU, .head_dim = 64, .eps = 1e-5,
-     .rope_base = 150000, .flags = HF_HALVES | HF_WINDOW, .more = hf_gpt_oss_add},
+     .rope_base = 150000, .window = 128, .flags = HF_HALVES | HF_WINDOW, .more = hf_gpt_oss_add},
     {"GemmaForCausalLM", "gemma", MODEL, .names = gemma, .acts = "gelu_pytorch_tanh,gelu",
-     .head_dim = 256, .flags = HF_HALVES | HF_TIED},
-    {"Gemma2ForCausalLM", "gemma2", MODEL, .names = gemma2, TANH, .head_dim = 256,
+     .head_dim = 256, .flags = HF_HALVES | HF_TIED, .more = hf_gemma_add},
+    {"Gemma2ForCausalLM", "gemma2", MODEL, .names = gemma2, TANH, .head_dim = 256, .window = 4096,
      .flags = HF_HALVES | HF_TIED | HF_WINDOW, .more = hf_gemma2_add},
     {"Gemma3ForCausalLM", "gemma3", MODEL, .names = gemma2, TANH, .head_dim = 256, .n_ctx = 131072,
-     .rope_base = 1e6, .flags = HF_HALVES | HF_TIED | HF_WINDOW, .more = hf_gemma3_add},
+     .rope_base = 1e6, .window = 4096, .flags = HF_HALVES | HF_TIED | HF_WINDOW,
+     .more = hf_gemma3_add},
     {"Phi3ForCausalLM", "phi3", MODEL, .names = phi3, SILU, .eps = 1e-5,
      .flags = HF_HALVES | HF_WINDOW},
     {"SmolLM3ForCausalLM", "smollm3", MODEL, .names = llama, SILU, .rope_base = 2e6,
@@ -312,10 +356,10 @@ static const struct hf_class classes[] = {
      .more = hf_granite_moe_add},
     {"CohereForCausalLM", "command-r", MODEL, .names = cohere, SILU, .eps = 1e-5,
      .flags = HF_LAYER_NORM | HF_TIED, .more = hf_cohere_add},
-    {"Cohere2ForCausalLM", "cohere2", MODEL, .names = cohere, SILU, .eps = 1e-5,
+    {"Cohere2ForCausalLM", "cohere2", MODEL, .names = cohere, SILU, .eps = 1e-5, .window = 4096,
      .flags = HF_LAYER_NORM | HF_TIED | HF_WINDOW, .more = hf_cohere_add},
     {"Olmo2ForCausalLM", "olmo2", MODEL, .names = olmo2, SILU, .eps = 1e-5, .flags = HF_HALVES},
-    {"Olmo3ForCausalLM", "olmo2", MODEL, .names = olmo2, SILU, .eps = 1e-5,
+    {"Olmo3ForCausalLM", "olmo2", MODEL, .names = olmo2, SILU, .eps = 1e-5, .window = 4096,
      .flags = HF_HALVES | HF_WINDOW},
     {"InternLM2ForCausalLM", "internlm2", MODEL, .names = internlm2, SILU, .flags = HF_HALVES},
     {"ExaoneForCausalLM", "exaone", GPT, .names = exaone, SILU, .eps = 1e-5, .flags = HF_HALVES},
@@ -339,6 +383,16 @@ static const struct hf_class classes[] = {
      .more = hf_deepseek_add},
     {"BertModel", "bert", .root = "bert.", .layers = "encoder.layer.", .names = bert,
      .flags = HF_ENCODER, .config = hf_bert_add},
+    {"BertForSequenceClassification", "bert", .root = "bert.", .layers = "encoder.layer.",
+     .names = bert_labels, .flags = HF_ENCODER | HF_LABELS, .config = hf_bert_add},
+    {"XLMRobertaModel", "bert", .root = "roberta.", .layers = "encoder.layer.",
+     .names = xlm_roberta, .flags = HF_ENCODER, .config = hf_bert_add},
+    {"XLMRobertaForSequenceClassification", "bert", .root = "roberta.", .layers = "encoder.layer.",
+     .names = xlm_roberta_labels, .flags = HF_ENCODER | HF_LABELS, .config = hf_bert_add},
+    {"NomicBertModel", "nomic-bert", .root = "bert.", .layers = "encoder.layers.", .names = nomic,
+     .flags = HF_ENCODER, .config = hf_nomic_add},
+    {"ModernBertModel", "modern-bert", MODEL, .names = modern_bert, .flags = HF_ENCODER,
+     .config = hf_modern_bert_add},
 };
 
 const struct hf_class *hf_class_find(const char *name)

@@ -24,11 +24,13 @@ struct hf_folder;
 /* How the tensor of a folder becomes that of a GGUF file; see recipe.h. */
 enum hf_fit {
     FIT_PLAIN = 0,
-    FIT_PLUS_ONE,  /* norms that multiply by 1 + weight; as F32 */
-    FIT_TURNED,    /* [in][out] becomes [out][in]; vectors stay */
-    FIT_HEAD_QKV,  /* rows of each head: q, k, v; become all q, all k, all v */
-    FIT_GROUP_QKV, /* rows of each KV head: its q's, k, v */
-    FIT_PAIRS,     /* rows (of a vector: numbers) g u g u become g g u u */
+    FIT_PLUS_ONE,     /* norms that multiply by 1 + weight; as F32 */
+    FIT_TURNED,       /* [in][out] becomes [out][in]; vectors stay */
+    FIT_HEAD_QKV,     /* rows of each head: q, k, v; become all q, all k, all v */
+    FIT_GROUP_QKV,    /* rows of each KV head: its q's, k, v */
+    FIT_BEHIND_PAD,   /* positions count from behind the padding: rows before are left out */
+    FIT_PAIRS,        /* rows (of a vector: numbers) g u g u become g g u u */
+    FIT_TURNED_PAIRS, /* both: columns g u g u become rows g g u u */
 };
 
 struct hf_name {
@@ -49,6 +51,7 @@ enum hf_class_flag {
     HF_WIDE_FF = 1 << 5,     /* intermediate_size may miss: 4 times the embedding */
     HF_ENCODER = 1 << 6,     /* no output */
     HF_EXPERTS = 1 << 7,     /* intermediate_size may miss: no layer is dense */
+    HF_LABELS = 1 << 9,      /* an encoder that ranks texts or gives them labels */
     HF_MORE_LAYERS = 1 << 8, /* layers behind the last predict further tokens: no part */
 };
 
@@ -60,8 +63,9 @@ struct hf_class {
     const char *acts;            /* values of hidden_act that are computed, with commas between */
     uint32_t head_dim;           /* where the file has none; 0: an equal share of the embedding */
     uint32_t n_ctx;              /* where the file has none; 0: it must */
-    double eps, rope_base;       /* where the file has none; 0: 1e-6 and 10000 */
-    double rotated;              /* partial_rotary_factor where the file has none; 0: 1 */
+    uint32_t window; /* sliding_window where the file has none; null means that there is none */
+    double eps, rope_base; /* where the file has none; 0: 1e-6 and 10000 */
+    double rotated;        /* partial_rotary_factor where the file has none; 0: 1 */
     uint32_t flags;
     /* All of config.json, or, NULL, what most have; then what the class has beside it, or NULL. */
     int (*config)(struct hf_folder *f);

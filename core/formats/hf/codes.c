@@ -73,7 +73,8 @@ static uint32_t zero_at(const struct hf_recipe *r, const struct gguf_part *parts
     if (r->code == CODE_AWQ)
         return field(word(zeros, at / n), awq_place[row % 8], 4);
     if (r->code == CODE_GPTQ)
-        return field(word(zeros, at / n), (uint32_t)(row % n), r->bits) + r->zero_more;
+        return (field(word(zeros, at / n), (uint32_t)(row % n), r->bits) + r->zero_more) &
+               ((1u << r->bits) - 1);
     return field(word(zeros, row / n * r->n_scale_cols + col / r->cols_each), (uint32_t)(row % n),
                  r->bits);
 }
@@ -89,38 +90,52 @@ static uint32_t code_at(const struct hf_recipe *r, const uint8_t *data, uint64_t
     return field(word(data, (row * r->n_in + col) / n), (uint32_t)(col % n), r->bits);
 }
 
+/* The first column behind `col` that may have another scale and zero point. */
+static uint64_t group_end(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t col)
+{
+    return parts[ROLE_ORDER].bytes > 0 ? col + 1 : (col / r->cols_each + 1) * r->cols_each;
+}
+
 void hf_codes(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row, uint64_t col,
               int16_t codes[BLOCK])
 {
     const uint8_t *data = parts[ROLE_WEIGHT].data;
+    uint64_t end = 0;
+    int zero = 0;
 
     for (uint64_t i = 0; i < BLOCK && col + i < r->n_in; i++) {
-        if (r->code == CODE_INT8)
+        if (r->code == CODE_INT8) {
             codes[i] = (int8_t)data[row * r->n_in + col + i];
-        else
-            codes[i] = (int16_t)((int)code_at(r, data, row, col + i) -
-                                 (int)zero_at(r, parts, row, col + i));
+            continue;
+        }
+        if (col + i >= end) {
+            zero = (int)zero_at(r, parts, row, col + i);
+            end = group_end(r, parts, col + i);
+        }
+        codes[i] = (int16_t)((int)code_at(r, data, row, col + i) - zero);
     }
 }
 
 /* ---- rows ---- */
 
-static float number(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
-                    uint64_t col, int16_t code)
-{
-    const float scale =
-        hf_scale(r->scale_type, parts[ROLE_SCALE].data, scale_at(r, parts, row, col));
-
-    return r->code == CODE_FP8 ? hf_fp8(parts[ROLE_WEIGHT].data[row * r->n_in + col]) * scale
-                               : (float)code * scale;
-}
-
 static void put_rounded(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
                         uint64_t col, const int16_t codes[BLOCK], uint8_t *to)
 {
-    for (uint64_t i = 0; i < BLOCK && col + i < r->n_in; i++) {
-        const uint16_t v = block_f32_to_bf16(number(r, parts, row, col + i, codes[i]));
+    const uint8_t *data = parts[ROLE_WEIGHT].data;
+    uint64_t end = 0;
+    float scale = 0.0f;
 
+    for (uint64_t i = 0; i < BLOCK && col + i < r->n_in; i++) {
+        uint16_t v;
+
+        if (col + i >= end) {
+            scale =
+                hf_scale(r->scale_type, parts[ROLE_SCALE].data, scale_at(r, parts, row, col + i));
+            end = group_end(r, parts, col + i);
+        }
+        v = block_f32_to_bf16(
+            (r->code == CODE_FP8 ? hf_fp8(data[row * r->n_in + col + i]) : (float)codes[i]) *
+            scale);
         memcpy(to + 2 * (col + i), &v, 2);
     }
 }

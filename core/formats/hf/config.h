@@ -48,6 +48,11 @@ int hf_rope_add(struct hf_folder *f);
 /* The same for what has no common part: BertModel, with what sentence-transformers writes beside.
  */
 int hf_bert_add(struct hf_folder *f);
+int hf_nomic_add(struct hf_folder *f);
+int hf_modern_bert_add(struct hf_folder *f);
+/* What sentence-transformers writes: pooling; modules, prompts and settings that are not done here
+ * are refused. */
+int hf_sentence_add(struct hf_folder *f);
 
 int hf_mixtral_add(struct hf_folder *f);
 int hf_qwen_moe_add(struct hf_folder *f);
@@ -55,6 +60,7 @@ int hf_gpt_oss_add(struct hf_folder *f);
 int hf_granite_moe_add(struct hf_folder *f);
 int hf_deepseek_add(struct hf_folder *f);
 
+int hf_gemma_add(struct hf_folder *f);
 int hf_gemma2_add(struct hf_folder *f);
 int hf_gemma3_add(struct hf_folder *f);
 int hf_smollm3_add(struct hf_folder *f);

@@ -12,7 +12,7 @@
 /* Scores are divided by the root of this number, not of the head's size. */
 static int add_query_scale(struct hf_folder *f)
 {
-    double v = f->head_dim;
+    double v = 256.0;
     const int rc = hf_positive(f, HF_CONFIG, f->config, "query_pre_attn_scalar", &v);
 
     if (rc == 0)
@@ -30,6 +30,12 @@ static int add_cap(struct hf_folder *f, const char *name, double usual, const ch
     if (rc == 0)
         hf_key_f32(f, suffix, v);
     return rc;
+}
+
+/* The first files say gelu in hidden_act, and mean by it what hidden_activation is by default. */
+int hf_gemma_add(struct hf_folder *f)
+{
+    return hf_only_text(f, "hidden_activation", "gelu_pytorch_tanh");
 }
 
 int hf_gemma2_add(struct hf_folder *f)

@@ -61,6 +61,12 @@ int hf_gpt_oss_add(struct hf_folder *f)
     int rc = hf_only_number(f, "swiglu_limit", 7.0);
 
     if (rc == 0)
+        rc = hf_only_number(f, "swiglu_alpha", 1.702);
+    /* Without it, the class has a scaling of its own. */
+    if (rc == 0 && hf_member(f->config, "rope_scaling") == NULL &&
+        hf_member(f->config, "rope_parameters") == NULL)
+        rc = hf_fail(f, ERR_FORMAT, HF_CONFIG, "'rope_scaling' is missing");
+    if (rc == 0)
         rc = add_counts(f, "num_local_experts", "num_experts_per_tok");
     if (rc == 0)
         hf_key_u32(f, "expert_feed_forward_length", f->n_ff);
@@ -107,7 +113,8 @@ static int add_choice(struct hf_folder *f, bool is_v3)
 static int add_deepseek_experts(struct hf_folder *f)
 {
     const bool is_v3 = strcmp(f->class->name, "DeepseekV3ForCausalLM") == 0;
-    uint32_t lead = 0;
+    double scale = is_v3 ? 2.5 : 1.0;
+    uint32_t lead = is_v3 ? 3 : 0;
     int rc = hf_only_number(f, "moe_layer_freq", 1);
 
     if (rc == 0 && !is_v3)
@@ -119,7 +126,8 @@ static int add_deepseek_experts(struct hf_folder *f)
     if (rc == 0)
         rc = hf_need_key(f, "n_shared_experts", MAX_EXPERTS, "expert_shared_count");
     if (rc == 0)
-        rc = hf_number_key(f, "routed_scaling_factor", "expert_weights_scale");
+        rc = hf_positive(f, HF_CONFIG, f->config, "routed_scaling_factor", &scale);
+    hf_key_f32(f, "expert_weights_scale", scale);
     if (rc == 0)
         rc = hf_u32(f, HF_CONFIG, f->config, "first_k_dense_replace", 0, f->n_layer, &lead);
     if (rc == 0)

@@ -37,6 +37,7 @@ int hf_gpt2_add(struct hf_folder *f)
 int hf_falcon_add(struct hf_folder *f)
 {
     bool is_new = false, shares = true;
+    char name[64];
     int rc = hf_only_bool(f, "alibi", false);
 
     if (rc == 0)
@@ -49,7 +50,7 @@ int hf_falcon_add(struct hf_folder *f)
         return hf_fail(f, ERR_UNSUPPORTED, HF_CONFIG,
                        "'multi_query' is false, which is not supported");
     f->n_kv_head = is_new ? f->n_head : 1;
-    if (rc == 0 && is_new)
-        rc = hf_u32(f, HF_CONFIG, f->config, "num_kv_heads", 1, f->n_head, &f->n_kv_head);
+    if (rc == 0 && is_new && hf_any_member(f, "num_kv_heads,n_head_kv", name) != NULL)
+        rc = hf_u32(f, HF_CONFIG, f->config, name, 1, f->n_head, &f->n_kv_head);
     return rc;
 }

@@ -199,7 +199,7 @@ static int read_sizes(struct hf_folder *f)
         uint32_t most, *v;
         bool may_miss;
     } sizes[] = {
-        {"hidden_size,n_embd", HF_MAX_SIZE, &f->n_embd, false},
+        {"hidden_size,n_embd,n_embed", HF_MAX_SIZE, &f->n_embd, false},
         {"intermediate_size,n_inner,ffn_hidden_size", HF_MAX_SIZE, &f->n_ff,
          (flags & (HF_WIDE_FF | HF_EXPERTS)) != 0},
         {"num_hidden_layers,n_layer,num_layers", HF_MAX_LAYERS, &f->n_layer, false},
@@ -304,6 +304,8 @@ static int add_window(struct hf_folder *f)
 
     if ((f->class->flags & HF_WINDOW) == 0)
         return types != NULL ? add_layer_types(f, types, false) : 0;
+    if (cJSON_GetObjectItemCaseSensitive(f->config, "sliding_window") == NULL)
+        window = f->class->window;
     rc = hf_u32(f, HF_CONFIG, f->config, "sliding_window", 0, HF_MAX_CONTEXT, &window);
     if (rc == 0)
         rc = hf_u32(f, HF_CONFIG, f->config, "sliding_window_pattern", 0, HF_MAX_LAYERS, &period);

@@ -32,6 +32,16 @@ int hf_tokenizer_add(struct hf_folder *f);
  * here is refused. */
 int hf_wordpiece_add(struct hf_folder *f);
 
+/* tokenizer.json of the kind Unigram, whose texts stand between two special tokens. */
+int hf_unigram_add(struct hf_folder *f);
+
+/* <s> a </s>, and of two texts <s> a </s></s> b </s>, or one </s> between, as "post_processor" has
+ * it. `names`: of the tokens [n]. */
+int hf_ends_add(struct hf_folder *f, const struct gguf_str *names, uint32_t n);
+
+/* What an element of "added_tokens" asks of the text around it: tokenizer.ggml.token_sides. */
+int32_t hf_token_sides(const cJSON *added);
+
 /* The chat template, from tokenizer_config.json or chat_template.jinja; none is no error. */
 int hf_template_add(struct hf_folder *f);
 

@@ -20,7 +20,7 @@
 #define CASED(end)                                                                                 \
     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"     \
     "+" end "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}"   \
-            "\\p{M}]*" end
+    "\\p{M}]*" end
 #define CASED_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES
 #define LLAMA3 ANY_CASE "|" WORD "|\\p{N}{1,3}" REST
 #define O200K CASED("(?i:'s|'t|'re|'ve|'m|'ll|'d)?") "|\\p{N}{1,3}" CASED_REST

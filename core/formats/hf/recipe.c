@@ -27,6 +27,7 @@ static uint64_t ordered(const struct hf_recipe *r, uint64_t i, uint64_t n)
     case FIT_GROUP_QKV:
         return grouped(i, r->n_kv_head, r->n_head / r->n_kv_head, r->head);
     case FIT_PAIRS:
+    case FIT_TURNED_PAIRS:
         return i < n / 2 ? 2 * i : 2 * (i - n / 2) + 1;
     default:
         return i;
@@ -40,14 +41,20 @@ static size_t width(const struct hf_recipe *r)
     return block_format(r->from)->bytes;
 }
 
+static bool is_turned(const struct hf_recipe *r)
+{
+    return r->fit == FIT_TURNED || r->fit == FIT_TURNED_PAIRS;
+}
+
 static void plain_row(const struct hf_recipe *r, const uint8_t *data, uint64_t row, uint8_t *to)
 {
     const size_t bytes = width(r);
 
-    if (r->fit == FIT_TURNED)
+    if (is_turned(r)) {
+        row = ordered(r, row, r->n_rows);
         for (uint64_t i = 0; i < r->n_in; i++)
             memcpy(to + i * bytes, data + (i * r->n_rows + row) * bytes, bytes);
-    else if (r->n_rows == 1) /* a vector */
+    } else if (r->n_rows == 1) /* a vector */
         for (uint64_t i = 0; i < r->n_in; i++)
             memcpy(to + i * bytes, data + ordered(r, i, r->n_in) * bytes, bytes);
     else
@@ -99,8 +106,7 @@ void hf_recipe_finish(struct hf_recipe *r)
     const bool is_order = r->fit == FIT_HEAD_QKV || r->fit == FIT_GROUP_QKV || r->fit == FIT_PAIRS;
 
     r->base.make = make;
-    r->base.is_in_order =
-        !is_order && r->fit != FIT_TURNED && r->code != CODE_GPTQ && r->code != CODE_AWQ;
+    r->base.is_in_order = !is_order && !is_turned(r) && r->code != CODE_GPTQ && r->code != CODE_AWQ;
     r->base.id = 1 + (uint64_t)r->fit + ((uint64_t)r->code << 8) + ((uint64_t)r->bits << 16) +
                  ((uint64_t)r->zero_more << 24) + (r->cols_each << 32);
 }

@@ -14,8 +14,8 @@
  * Q4_0, Q8_0 and MXFP4 hold the very numbers that were published: only BF16 rounds.
  *
  * Layouts of packed integers, of which each word holds 32 / bits codes, the lowest bits first:
- *   GPTQ   words along the inputs, [in / 8][out]; zero points [groups][out / 8], less 1 but for
- *          "gptq_v2"; g_idx: the group of each input
+ *   GPTQ   words along the inputs, [in / 8][out]; zero points [groups][out / 8], less 1 (0 is the
+ *          highest) but for "gptq_v2"; g_idx: the group of each input
  *   AWQ    words along the outputs, [in][out / 8], whose codes are of outputs 0 2 4 6 1 3 5 7;
  *          zero points [groups][out / 8] alike
  *   packed (compressed-tensors) words along the inputs, [out][in / 8]; zero points [out /

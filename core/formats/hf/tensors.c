@@ -122,6 +122,22 @@ static int add_in_place(struct adding *a, const struct piece *p, enum block_type
     return 0;
 }
 
+/* The same without its first rows. */
+static int add_behind_pad(struct adding *a, const struct piece *p, enum block_type type,
+                          struct shape *s)
+{
+    const uint64_t skipped = a->f->n_skipped;
+    struct safetensor t = *p->t;
+    struct piece rest = *p;
+
+    if (s->n_dims != 2 || s->dims[1] <= skipped)
+        return fail_tensor(a, p->t, ERR_FORMAT, "has no rows behind the padding's");
+    s->dims[1] -= skipped;
+    t.offset += skipped * s->dims[0] * block_format(type)->bytes;
+    rest.t = &t;
+    return add_in_place(a, &rest, type, s);
+}
+
 /* ---- made ones ---- */
 
 static void set_part(struct hf_recipe *r, uint32_t group, enum hf_role role,
@@ -148,7 +164,7 @@ static void shape_plain(struct hf_recipe *r, const struct piece *p, struct shape
     const bool is_vector = s->n_dims == 1 || ends_with(p->found.name, ".bias");
     uint64_t n = 1;
 
-    if (r->fit == FIT_TURNED) {
+    if (r->fit == FIT_TURNED || r->fit == FIT_TURNED_PAIRS) {
         const uint64_t in = s->dims[0];
 
         s->dims[0] = s->dims[1];
@@ -168,7 +184,7 @@ static int check_order(const struct adding *a, const struct piece *p, const stru
     const uint64_t n = r->n_rows == 1 ? r->n_in : r->n_rows;
     const uint64_t all = ((uint64_t)f->n_head + 2 * (uint64_t)f->n_kv_head) * f->head_dim;
 
-    if ((r->fit == FIT_PAIRS && n % 2 != 0) ||
+    if (((r->fit == FIT_PAIRS || r->fit == FIT_TURNED_PAIRS) && n % 2 != 0) ||
         ((r->fit == FIT_HEAD_QKV || r->fit == FIT_GROUP_QKV) &&
          (n != all || f->n_head % f->n_kv_head != 0)))
         return fail_tensor(a, p->t, ERR_FORMAT, "its shape does not fit the heads");
@@ -196,13 +212,17 @@ static int add_plain(struct adding *a, const struct piece *p, uint32_t n)
     for (uint32_t i = 1; i < n; i++)
         if (!is_same_kind(p->t, p[i].t))
             return fail_tensor(a, p[i].t, ERR_FORMAT, "has not the shape and type of the first");
+    if (p->found.fit == FIT_BEHIND_PAD)
+        return add_behind_pad(a, p, type, &s);
     if (!p->found.is_expert &&
-        (p->found.fit == FIT_PLAIN || (p->found.fit == FIT_TURNED && s.n_dims != 2)))
+        (p->found.fit == FIT_PLAIN || (p->found.fit == FIT_TURNED && s.n_dims == 1)))
         return add_in_place(a, p, type, &s);
+    if (p->found.fit == FIT_TURNED_PAIRS && s.n_dims == 1)
+        return fail_tensor(a, p->t, ERR_FORMAT, "is no matrix");
     r = hf_recipe_create(n);
     if (r == NULL)
         return fail_tensor(a, p->t, ERR_NOMEM, "out of memory");
-    r->fit = p->found.fit == FIT_TURNED && s.n_dims != 2 ? FIT_PLAIN : p->found.fit;
+    r->fit = p->found.fit == FIT_TURNED && s.n_dims == 1 ? FIT_PLAIN : p->found.fit;
     r->from = type;
     r->to = r->fit == FIT_PLUS_ONE ? BLOCK_F32 : type;
     set_heads(a, r);
@@ -277,7 +297,7 @@ static int add_coded(struct adding *a, const struct piece *p, uint32_t n, uint32
     r->fit = p->found.fit;
     set_heads(a, r);
     rc = shape_groups(a, p, n, n_roles, r, &n_each);
-    if (rc == 0 && (r->fit == FIT_PLUS_ONE || r->fit == FIT_TURNED))
+    if (rc == 0 && (r->fit == FIT_PLUS_ONE || r->fit == FIT_TURNED || r->fit == FIT_TURNED_PAIRS))
         rc = fail_tensor(a, p->t, ERR_UNSUPPORTED, "is quantised, which is not supported here");
     if (rc == 0)
         rc = check_order(a, p, r);

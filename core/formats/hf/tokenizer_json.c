@@ -1,4 +1,5 @@
 /* core/formats/hf/tokenizer_json.c - see hf_impl.h. */
+#include "core/formats/hf/classes.h"
 #include "core/formats/hf/hf_impl.h"
 
 #include "core/base/err.h"
@@ -110,8 +111,7 @@ static int read_pieces(struct vocab *v)
     return 0;
 }
 
-/* What an added token asks of the text around it, as tokenizer.ggml.token_sides has it. */
-static int32_t sides_of(const cJSON *added)
+int32_t hf_token_sides(const cJSON *added)
 {
     static const char *const flags[] = {"lstrip", "rstrip", "single_word"};
     int32_t sides = 0;
@@ -145,8 +145,8 @@ static int read_added(struct vocab *v)
         rc = put_token(v, name, hf_member(a, "id"), type);
         if (rc < 0)
             return rc;
-        v->sides[(uint32_t)hf_member(a, "id")->valuedouble] = sides_of(a);
-        v->has_sides |= sides_of(a) != 0;
+        v->sides[(uint32_t)hf_member(a, "id")->valuedouble] = hf_token_sides(a);
+        v->has_sides |= hf_token_sides(a) != 0;
     }
     return 0;
 }
@@ -514,14 +514,21 @@ static int add_vocab(struct hf_folder *f)
         rc = v.is_spm ? add_spm(&v) : add_bpe(&v);
     }
     if (rc == 0)
-        rc = add_roles(&v);
+        rc = (f->class->flags & HF_ENCODER) != 0 ? hf_ends_add(f, v.names, v.n) : add_roles(&v);
     close_vocab(&v);
     return rc;
 }
 
 int hf_tokenizer_add(struct hf_folder *f)
 {
-    const int rc = strcmp(f->arch, "bert") == 0 ? hf_wordpiece_add(f) : add_vocab(f);
+    const char *type = hf_text(hf_member(f->tokenizer, "model"), "type");
+    const bool is_encoder = (f->class->flags & HF_ENCODER) != 0;
+    int rc;
 
+    if (is_encoder && type != NULL && strcmp(type, "Unigram") == 0)
+        rc = hf_unigram_add(f);
+    else
+        rc = is_encoder && (type == NULL || strcmp(type, "BPE") != 0) ? hf_wordpiece_add(f)
+                                                                      : add_vocab(f);
     return rc == 0 ? hf_template_add(f) : rc;
 }
