@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "e2e"))
 from quire import Server  # noqa: E402
 
 FOLDER, PEER = pathlib.Path(sys.argv[1]), os.environ.get("PEER")
-N, CALL, AT_ONCE, RUNS = 10000, 256, 4, 3
+N, CALL, AT_ONCE, RUNS = int(os.environ.get("TEXTS", "10000")), 256, 4, 3
 THREADS = len(os.sched_getaffinity(0))
 
 PROGRAM = """
