@@ -6,6 +6,7 @@
 #include "server/adapters/adapter_set.h"
 #include "server/api/engine_client.h"
 #include "server/api/params/field.h"
+#include "server/api/params/params.h"
 #include "server/http/http_call.h"
 
 #include <stdio.h>
@@ -189,28 +190,6 @@ static void reply_list(struct engine_client *engine, struct http_call *call)
     http_call_reply(call, 200, "application/json", &out);
 }
 
-static int take_scale(struct adapter_set *set, int i, const cJSON *item, struct adapter_choice *to,
-                      struct api_error *e)
-{
-    const struct field_path p = field_path("", i, e);
-    const cJSON *id = cJSON_GetObjectItemCaseSensitive(item, "id");
-    const cJSON *scale = cJSON_GetObjectItemCaseSensitive(item, "scale");
-    char name[ADAPTER_SET_MAX_NAME + 1];
-
-    if (!field_is_int(id, 0, UINT32_MAX - 1.0) ||
-        !adapter_set_name(set, (uint32_t)id->valuedouble, name))
-        return field_refuse(&p, "id", "must be the id of an adapter");
-    if (!cJSON_IsNumber(scale) || !(scale->valuedouble >= -1000 && scale->valuedouble <= 1000))
-        return field_refuse(&p, "scale", "must be a number between -1000 and 1000");
-    if ((float)scale->valuedouble == 0.0f)
-        return 0;
-    if (to->name[0] != '\0')
-        return field_refuse(&p, "scale", "must be 0: one adapter at most holds for all requests");
-    memcpy(to->name, name, sizeof(name));
-    to->scale = (float)scale->valuedouble;
-    return 0;
-}
-
 /* Those that are not in the body's list get the scale 0. */
 static int apply(struct adapter_set *set, const cJSON *body, struct api_error *e)
 {
@@ -223,7 +202,8 @@ static int apply(struct adapter_set *set, const cJSON *body, struct api_error *e
                              "the body must be a list of objects with id and scale");
     cJSON_ArrayForEach(item, body)
     {
-        const int rc = take_scale(set, i++, item, &choice, e);
+        const struct field_path p = field_path("", i++, e);
+        const int rc = params_take_adapter_item(set, &p, item, &choice);
 
         if (rc < 0)
             return rc;

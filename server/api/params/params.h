@@ -224,6 +224,12 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
                  const struct params_limits *limits, struct api_error *e);
 void params_release(struct params *p);
 
+/* {"id","scale"} of a list of adapters, of which one at most has a scale that is not 0: that one
+ * becomes *to, whose name is "" before. 0, or a negative ERR_* with the path's error filled. */
+struct field_path;
+int params_take_adapter_item(const struct adapter_set *set, const struct field_path *p,
+                             const cJSON *item, struct adapter_choice *to);
+
 /* Does an item of Responses' input stand for one that was kept? */
 bool params_is_reference(const cJSON *item);
 

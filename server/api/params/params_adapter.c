@@ -25,25 +25,31 @@ bool params_take_adapter(const struct field_args *a, const char *name)
     return true;
 }
 
-static int take_item(const struct field_args *a, const struct field_path *p, const cJSON *item)
+int params_take_adapter_item(const struct adapter_set *set, const struct field_path *p,
+                             const cJSON *item, struct adapter_choice *to)
 {
     const cJSON *id = cJSON_GetObjectItemCaseSensitive(item, "id");
     const cJSON *scale = cJSON_GetObjectItemCaseSensitive(item, "scale");
     char name[ADAPTER_SET_MAX_NAME + 1];
 
     if (!field_is_int(id, 0, UINT32_MAX - 1.0) ||
-        !adapter_set_name(a->limits->adapters, (uint32_t)id->valuedouble, name))
+        !adapter_set_name(set, (uint32_t)id->valuedouble, name))
         return field_refuse(p, "id", "must be the id of an adapter (GET /lora-adapters)");
     if (!cJSON_IsNumber(scale) || !(scale->valuedouble >= -1000 && scale->valuedouble <= 1000))
         return field_refuse(p, "scale", "must be a number between -1000 and 1000");
     if ((float)scale->valuedouble == 0.0f)
         return 0;
-    if (a->p->adapter.name[0] != '\0')
+    if (to->name[0] != '\0')
         return field_refuse(p, "scale",
-                            "must be 0: a request has one adapter at most, and another is named");
-    memcpy(a->p->adapter.name, name, sizeof(name));
-    a->p->adapter.scale = (float)scale->valuedouble;
+                            "must be 0: one adapter at most counts, and another is named");
+    memcpy(to->name, name, sizeof(name));
+    to->scale = (float)scale->valuedouble;
     return 0;
+}
+
+static int take_item(const struct field_args *a, const struct field_path *p, const cJSON *item)
+{
+    return params_take_adapter_item(a->limits->adapters, p, item, &a->p->adapter);
 }
 
 int params_parse_lora(const struct field_args *a)
