@@ -71,12 +71,12 @@ bool is_quantised(const struct matrix *m);
 /* Which rows of the batch have which adapter. */
 void adapters_gather(struct runner *r);
 
-/* Where adapters are in the batch, these are a product's last part: x, the rows that the products
- * of this input take, goes through the As first, as a region of its own. Then, once some panels of
- * a product are done, adapters_add() adds what Bs make of that to them. */
-void adapters_take(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
+/* LoRA's two halves, in vLLM's words. Shrink, a region of its own: x, the rows that the products of
+ * this input take, through the As. Expand, once some panels of a product are done: what the Bs make
+ * of that is added to them. */
+void adapters_shrink(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
                    enum adapter_input in, const float *x, size_t stride);
-void adapters_add(struct runner *r, const struct thread_pool_worker *w, const struct product *p,
+void adapters_expand(struct runner *r, const struct thread_pool_worker *w, const struct product *p,
                   uint32_t from, uint32_t to);
 
 /* ---- classifiers ---- */

@@ -47,8 +47,8 @@ static uint32_t n_items(const struct runner *r, const struct adapter_rows *a,
 }
 
 /* All of an A, and a tile of rows. */
-static void take_item(struct runner *r, const struct adapter_rows *a, const struct matrix *down,
-                      uint32_t item, const float *x, size_t stride)
+static void shrink_item(struct runner *r, const struct adapter_rows *a, const struct matrix *down,
+                        uint32_t item, const float *x, size_t stride)
 {
     const uint32_t from = item * ADAPTER_TILE_ROWS;
     const uint32_t n = a->n - from < ADAPTER_TILE_ROWS ? a->n - from : ADAPTER_TILE_ROWS;
@@ -60,8 +60,8 @@ static void take_item(struct runner *r, const struct adapter_rows *a, const stru
     run_product(r, &p, 0, &in, n, 0, down->n_panels);
 }
 
-void adapters_take(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
-                   enum adapter_input in, const float *x, size_t stride)
+void adapters_shrink(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
+                     enum adapter_input in, const float *x, size_t stride)
 {
     static const enum runner_part parts[ADAPTER_N_INPUT] = {
         [ADAPTER_IN_ATTENTION] = RUNNER_QKV,
@@ -83,7 +83,7 @@ void adapters_take(struct runner *r, struct thread_pool_worker *w, const struct 
             const uint32_t end = first + n_items(r, a, l, in);
 
             for (uint32_t at = from > first ? from : first; at < to && at < end; at++)
-                take_item(r, a, &layer_of(r, a, l)->down[in], at - first, x, stride);
+                shrink_item(r, a, &layer_of(r, a, l)->down[in], at - first, x, stride);
             first = end;
         }
     }
@@ -91,8 +91,8 @@ void adapters_take(struct runner *r, struct thread_pool_worker *w, const struct 
 }
 
 /* A tile of B's outputs, n rows and panels from .. to - 1, added to those of the product. */
-static void add_tile(struct runner *r, const struct adapter_rows *a, const struct product *p,
-                     float *tile, uint32_t row, uint32_t n, uint32_t from, uint32_t to)
+static void expand_tile(struct runner *r, const struct adapter_rows *a, const struct product *p,
+                        float *tile, uint32_t row, uint32_t n, uint32_t from, uint32_t to)
 {
     const struct adapter_layer *l = layer_of(r, a, p->layer);
     const struct matrix *up = &l->up[p->target];
@@ -106,25 +106,25 @@ static void add_tile(struct runner *r, const struct adapter_rows *a, const struc
                     tile + i * ADAPTER_TILE, scale, (size_t)(to - from) * KERN_LANES);
 }
 
-static void add_rows(struct runner *r, const struct adapter_rows *a, const struct product *p,
-                     float *tile, uint32_t from, uint32_t to)
+static void expand_rows(struct runner *r, const struct adapter_rows *a, const struct product *p,
+                        float *tile, uint32_t from, uint32_t to)
 {
     for (uint32_t row = 0; row < a->n; row += ADAPTER_TILE_ROWS) {
         const uint32_t left = a->n - row;
         const uint32_t n = left < ADAPTER_TILE_ROWS ? left : ADAPTER_TILE_ROWS;
 
         for (uint32_t at = from; at < to; at += ADAPTER_TILE_PANELS)
-            add_tile(r, a, p, tile, a->row0 + row, n, at,
-                     to - at < ADAPTER_TILE_PANELS ? to : at + ADAPTER_TILE_PANELS);
+            expand_tile(r, a, p, tile, a->row0 + row, n, at,
+                        to - at < ADAPTER_TILE_PANELS ? to : at + ADAPTER_TILE_PANELS);
     }
 }
 
-void adapters_add(struct runner *r, const struct thread_pool_worker *w, const struct product *p,
-                  uint32_t from, uint32_t to)
+void adapters_expand(struct runner *r, const struct thread_pool_worker *w, const struct product *p,
+                     uint32_t from, uint32_t to)
 {
     float *tile = r->adapter_out + w->index * (ADAPTER_TILE_ROWS * ADAPTER_TILE);
 
     for (uint32_t i = 0; i < r->n_adapters; i++)
         if (matrix_exists(&layer_of(r, &r->adapters[i], p->layer)->up[p->target]))
-            add_rows(r, &r->adapters[i], p, tile, from, to);
+            expand_rows(r, &r->adapters[i], p, tile, from, to);
 }

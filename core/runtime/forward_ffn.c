@@ -45,8 +45,8 @@ static void gate_up(struct runner *r, struct thread_pool_worker *w, const struct
             run_product(r, &gate, 0, &in, n_rows, 2 * from, end);
         run_product(r, &up, 0, &in, n_rows, 2 * from, end);
         if (r->n_adapters > 0) {
-            adapters_add(r, w, &gate, 2 * from, end);
-            adapters_add(r, w, &up, 2 * from, end);
+            adapters_expand(r, w, &gate, 2 * from, end);
+            adapters_expand(r, w, &up, 2 * from, end);
         }
         activate(r, net, 0, &a, 0, n_rows, (size_t)2 * from * KERN_LANES, (size_t)end * KERN_LANES);
     }
@@ -58,8 +58,8 @@ void feed_forward(struct runner *r, struct thread_pool_worker *w, const struct m
     const struct product down = {&l->ffn.down, r->ffn_out, r->embd_stride, ADAPTER_DOWN, l};
     const struct input in = {r->gate, r->ff_stride, r->ff_rows, r->ff_row_stride};
 
-    adapters_take(r, w, l, ADAPTER_IN_FFN, r->norm, r->embd_stride);
+    adapters_shrink(r, w, l, ADAPTER_IN_FFN, r->norm, r->embd_stride);
     gate_up(r, w, l);
-    adapters_take(r, w, l, ADAPTER_IN_DOWN, r->gate, r->ff_stride);
+    adapters_shrink(r, w, l, ADAPTER_IN_DOWN, r->gate, r->ff_stride);
     products(r, w, &down, 1, &in, r->batch->n_rows, RUNNER_DOWN);
 }

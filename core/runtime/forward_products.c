@@ -57,7 +57,7 @@ void products(struct runner *r, struct thread_pool_worker *w, const struct produ
                 continue;
             run_product(r, &p[i], 0, in, n_rows, a - first, b - first);
             if (p[i].target != ADAPTER_NONE && r->n_adapters > 0)
-                adapters_add(r, w, &p[i], a - first, b - first);
+                adapters_expand(r, w, &p[i], a - first, b - first);
         }
     }
     end_region(r, w, part);

@@ -18,14 +18,14 @@
  *          highest) but for "gptq_v2"; g_idx: the group of each input
  *   AWQ    words along the outputs, [in][out / 8], whose codes are of outputs 0 2 4 6 1 3 5 7;
  *          zero points [groups][out / 8] alike
- *   packed (compressed-tensors) words along the inputs, [out][in / 8]; zero points [out /
- * 8][groups]
+ *   packed (compressed-tensors) words along the inputs, [out][in / 8];
+ *          zero points [out / 8][groups]
  *
  * Thread: rows are made by any.
  * Memory: a recipe is one block, freed with mem_free(), see gguf.h.
  * Sources: github.com/AutoGPTQ/AutoGPTQ and casper-hansen/AutoAWQ (their packing), and
- *          github.com/vllm-project/compressed-tensors; OCP Microscaling Formats (MXFP4, E8M0) and
- * OFP8.
+ *          github.com/vllm-project/compressed-tensors; OCP Microscaling Formats
+ *          (MXFP4, E8M0) and OFP8.
  */
 #ifndef CORE_FORMATS_HF_RECIPE_H
 #define CORE_FORMATS_HF_RECIPE_H
