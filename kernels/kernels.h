@@ -93,7 +93,8 @@ enum kern_weight {
     KERN_F32 = 0,
     KERN_F16,
     KERN_BF16,
-    KERN_Q8_0,
+    KERN_N_FLOAT_WEIGHT,
+    KERN_Q8_0 = KERN_N_FLOAT_WEIGHT,
     KERN_Q4_0,
     KERN_Q4_K,
     KERN_Q6_K,
@@ -212,6 +213,18 @@ enum kern_act {
     KERN_N_ACT,
 };
 
+/* What will be read after a product: it may fetch these ranges into the cache while it multiplies,
+ * since a product of many rows leaves memory idle for a part of its time. A hint, which bodies are
+ * free to ignore. */
+struct kern_range {
+    const void *at;
+    size_t bytes;
+};
+struct kern_prefetch {
+    const struct kern_range *ranges;
+    size_t n;
+};
+
 struct kern_table {
     /* out[i * out_stride + 16 p + lane] = x[i] . w[16 p + lane], for i < m, p < n_panels.
      * x: float rows (x_stride bytes apart) for float weights, quantised rows otherwise.
@@ -236,9 +249,17 @@ struct kern_table {
      *  IQ2_S, IQ2_XS, IQ1_M: as Q6_K with the sums of v * x code, and (d * sc) * 0.125 for d * sc.
      *  IQ1_S: as Q4_1 with d * sc for d and (d * (float)t) * 0.125 for m; t = +-sc - 8 sc, the sign
      *    that of the shift.
-     * Any m >= 1; out_stride >= 16 * n_panels. */
+     * Any m >= 1; out_stride >= 16 * n_panels. `next`: see struct kern_prefetch; may be NULL. */
     void (*gemm[KERN_N_WEIGHT])(float *out, size_t out_stride, const void *x, size_t x_stride,
-                                size_t m, const void *panels, size_t n_panels, size_t k);
+                                size_t m, const void *panels, size_t n_panels, size_t k,
+                                const struct kern_prefetch *next);
+
+    /* LoRA's second half: y = fma(c, scale, y) for y = out[i * out_stride + 16 p + lane], i < m,
+     * p < n_panels; c = fma(x[i][j], w[16 p + lane][j], c) from 0 for j < k ascending. x: rows of
+     * floats, x_stride floats apart. Made for k up to 256 and a few rows. */
+    void (*lora_expand[KERN_N_FLOAT_WEIGHT])(float *out, size_t out_stride, const float *x,
+                                             size_t x_stride, size_t m, const void *panels,
+                                             size_t n_panels, size_t k, float scale);
 
     /* Quantise columns from .. from + n - 1 of a row of k, whose numbers are x[0..n); from and n
      * are multiples of 32. Per group: a = max |x|; scale = a / 127; code = rne(x * (127 / a)),

@@ -8,11 +8,16 @@
 #ifndef KERNELS_KERNELS_IMPL_H
 #define KERNELS_KERNELS_IMPL_H
 
+#include "kernels/kern_math.h"
 #include "kernels/kernels.h"
 
 #define KERN_GEMM_PARAMS                                                                           \
     (float *out, size_t out_stride, const void *x, size_t x_stride, size_t m, const void *panels,  \
-     size_t n_panels, size_t k)
+     size_t n_panels, size_t k, const struct kern_prefetch *next)
+
+#define KERN_LORA_EXPAND_PARAMS                                                                    \
+    (float *out, size_t out_stride, const float *x, size_t x_stride, size_t m, const void *panels, \
+     size_t n_panels, size_t k, float scale)
 
 #define KERN_GEMM(weight, name)                                                                    \
     void kern_gemm_##name##_scalar KERN_GEMM_PARAMS;                                               \
@@ -90,6 +95,15 @@ _Static_assert(sizeof(struct kern_table) == KERN_N_LINE * sizeof(void (*)(void))
 #define KERN_IQ1_S_CODES 96
 #define KERN_IQ1_M_GROUP 1312
 #define KERN_IQ1_M_CODES 288
+
+/* Number i of a panel of a float type. */
+static inline float kern_float_at(enum kern_weight w, const uint8_t *panel, size_t i)
+{
+    if (w == KERN_F32)
+        return ((const float *)(const void *)panel)[i];
+    return w == KERN_F16 ? kern_load_f16(panel + 2 * i)
+                         : kern_bf16_to_f32(kern_load16(panel + 2 * i));
+}
 
 /* Bytes of a GGUF row of k columns, as kern_pack() reads it. */
 size_t kern_row_bytes(enum kern_weight w, size_t k);

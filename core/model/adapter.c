@@ -22,7 +22,10 @@ void adapter_unref(struct adapter **ap)
     if (a == NULL || atomic_fetch_sub_explicit(&a->n_refs, 1, memory_order_acq_rel) > 1)
         return;
     mem_free(a->layers);
-    mem_free(a->panels);
+    if (a->mapped > 0)
+        mem_unmap(a->panels, a->mapped);
+    else
+        mem_free(a->panels);
     mem_free(a);
 }
 

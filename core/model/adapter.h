@@ -63,6 +63,7 @@ struct adapter {
     uint64_t id[2];               /* of its numbers: equal ones give equal keys and values */
     struct adapter_layer *layers; /* [n_layer] */
     uint8_t *panels;              /* private: behind all matrices */
+    size_t mapped;                /* their bytes, in huge pages; 0: few, in the allocator's */
     _Atomic uint32_t n_refs;
 };
 

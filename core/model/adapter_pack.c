@@ -9,6 +9,12 @@
 #include <xxhash.h>
 
 #define PANEL_ALIGN 64
+#define HUGE_PAGE ((size_t)2 << 20)
+
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
 
 /* ---- room ---- */
 
@@ -25,7 +31,7 @@ static enum kern_weight choose_type(const struct gguf *g)
 
 static size_t matrix_bytes(const struct matrix *m)
 {
-    return (m->n_panels * m->panel_bytes + PANEL_ALIGN - 1) / PANEL_ALIGN * PANEL_ALIGN;
+    return round_up(m->n_panels * m->panel_bytes, PANEL_ALIGN);
 }
 
 static struct matrix make_matrix(enum kern_weight type, uint32_t n_in, uint32_t n_out)
@@ -65,6 +71,19 @@ static size_t shape_layer(const struct adapter_loading *l, const struct adapter_
     return bytes;
 }
 
+/* A step reads all panels of all its adapters, so in small pages every one would be looked up
+ * anew: what fills a huge page gets some. */
+static void take_panels(struct adapter *a)
+{
+    if (a->bytes < HUGE_PAGE) {
+        a->panels = mem_aligned(a->bytes, 1);
+        return;
+    }
+    a->bytes = round_up(a->bytes, HUGE_PAGE);
+    a->panels = mem_map(a->bytes);
+    a->mapped = a->panels != NULL ? a->bytes : 0;
+}
+
 static int take_room(struct adapter_loading *l)
 {
     struct adapter *a = l->out;
@@ -81,7 +100,7 @@ static int take_room(struct adapter_loading *l)
     }
     longest = longest > a->max_rank ? longest : a->max_rank;
     l->row = mem_calloc(longest + (size_t)1, sizeof(*l->row));
-    a->panels = mem_aligned(a->bytes, 1);
+    take_panels(a);
     l->at = a->panels;
     a->bytes += sizeof(*a) + a->n_layer * sizeof(*a->layers);
     return l->row != NULL && a->panels != NULL ? 0 : adapter_fail(l, ERR_NOMEM, "out of memory");
@@ -263,5 +282,5 @@ size_t adapter_most_bytes(const struct gguf *g)
 
         bytes += (size_t)(t->dims[0] * lanes * elem) + PANEL_ALIGN;
     }
-    return bytes;
+    return bytes < HUGE_PAGE ? bytes : round_up(bytes, HUGE_PAGE);
 }

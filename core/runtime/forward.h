@@ -76,8 +76,15 @@ void adapters_gather(struct runner *r);
  * of that is added to them. */
 void adapters_shrink(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
                    enum adapter_input in, const float *x, size_t stride);
-void adapters_expand(struct runner *r, const struct thread_pool_worker *w, const struct product *p,
-                  uint32_t from, uint32_t to);
+void adapters_expand(struct runner *r, const struct product *p, uint32_t from, uint32_t to);
+
+/* The matrices of adapters that are read soon after panels from .. to - 1 of a product, for it to
+ * prefetch: the same panels of the Bs, and a share of the As that take the input after this one.
+ * Returns their number, ADAPTER_MAX_RANGES at most. */
+#define ADAPTER_MAX_RANGES 64
+#define ADAPTER_GRAIN 32 /* panels of a product in one go: what it fetched is still in the cache */
+size_t adapters_ahead(const struct runner *r, const struct product *p, uint32_t from, uint32_t to,
+                      struct kern_range ranges[ADAPTER_MAX_RANGES]);
 
 /* ---- classifiers ---- */
 

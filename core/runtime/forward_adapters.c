@@ -3,6 +3,10 @@
  * Rows of one adapter stand together in the batch, so that its matrices are read once for all of
  * them. A row's sums are those of its own numbers in one order: sum of A over the input, sum of B
  * over the rank, then y = fma(sum, scale, y); who else is in the batch changes nothing.
+ *
+ * Each adapter of a batch adds its matrices to what a step reads, while the products that they
+ * belong to, with many rows, leave memory idle for half of the time: so those fetch what the next
+ * halves will read.
  */
 #include "core/runtime/forward.h"
 
@@ -90,41 +94,86 @@ void adapters_shrink(struct runner *r, struct thread_pool_worker *w, const struc
     end_region(r, w, parts[in]);
 }
 
-/* A tile of B's outputs, n rows and panels from .. to - 1, added to those of the product. */
-static void expand_tile(struct runner *r, const struct adapter_rows *a, const struct product *p,
-                        float *tile, uint32_t row, uint32_t n, uint32_t from, uint32_t to)
+void adapters_expand(struct runner *r, const struct product *p, uint32_t from, uint32_t to)
 {
-    const struct adapter_layer *l = layer_of(r, a, p->layer);
-    const struct matrix *up = &l->up[p->target];
-    const float *in = r->adapter_in + row * ADAPTER_IN_STRIDE + l->at[p->target];
-    const float scale = a->scale * l->scale[p->target];
+    for (uint32_t i = 0; i < r->n_adapters; i++) {
+        const struct adapter_rows *a = &r->adapters[i];
+        const struct adapter_layer *l = layer_of(r, a, p->layer);
+        const struct matrix *up = &l->up[p->target];
 
-    r->kern.gemm[up->type](tile, ADAPTER_TILE, in, ADAPTER_IN_STRIDE * sizeof(*in), n,
-                           up->data + from * up->panel_bytes, to - from, up->n_in);
-    for (uint32_t i = 0; i < n; i++)
-        r->kern.add(p->out + (row + i) * p->out_stride + (size_t)from * KERN_LANES,
-                    tile + i * ADAPTER_TILE, scale, (size_t)(to - from) * KERN_LANES);
-}
-
-static void expand_rows(struct runner *r, const struct adapter_rows *a, const struct product *p,
-                        float *tile, uint32_t from, uint32_t to)
-{
-    for (uint32_t row = 0; row < a->n; row += ADAPTER_TILE_ROWS) {
-        const uint32_t left = a->n - row;
-        const uint32_t n = left < ADAPTER_TILE_ROWS ? left : ADAPTER_TILE_ROWS;
-
-        for (uint32_t at = from; at < to; at += ADAPTER_TILE_PANELS)
-            expand_tile(r, a, p, tile, a->row0 + row, n, at,
-                        to - at < ADAPTER_TILE_PANELS ? to : at + ADAPTER_TILE_PANELS);
+        if (!matrix_exists(up))
+            continue;
+        r->kern.lora_expand[up->type](
+            p->out + a->row0 * p->out_stride + (size_t)from * KERN_LANES, p->out_stride,
+            r->adapter_in + a->row0 * ADAPTER_IN_STRIDE + l->at[p->target], ADAPTER_IN_STRIDE, a->n,
+            up->data + from * up->panel_bytes, to - from, up->n_in, a->scale * l->scale[p->target]);
     }
 }
 
-void adapters_expand(struct runner *r, const struct thread_pool_worker *w, const struct product *p,
-                     uint32_t from, uint32_t to)
+/* The As that take the input which this product is a part of making; NULL: none. */
+static const struct adapter_layer *layer_ahead(const struct runner *r, const struct adapter *a,
+                                               const struct product *p, enum adapter_input *in)
 {
-    float *tile = r->adapter_out + w->index * (ADAPTER_TILE_ROWS * ADAPTER_TILE);
+    static const enum adapter_input after[ADAPTER_N_TARGET] = {
+        [ADAPTER_Q] = ADAPTER_IN_ATTN_OUT,
+        [ADAPTER_ATTN_OUT] = ADAPTER_IN_FFN,
+        [ADAPTER_UP] = ADAPTER_IN_DOWN,
+        [ADAPTER_DOWN] = ADAPTER_IN_ATTENTION,
+    };
+    const size_t layer = (size_t)(p->layer - r->model->layers) + (p->target == ADAPTER_DOWN);
+
+    if (p->target == ADAPTER_K || p->target == ADAPTER_V || p->target == ADAPTER_GATE ||
+        layer >= a->n_layer)
+        return NULL;
+    *in = after[p->target];
+    return &a->layers[layer];
+}
+
+static size_t matrix_bytes(const struct matrix *m)
+{
+    return matrix_exists(m) ? m->n_panels * m->panel_bytes : 0;
+}
+
+/* Threads take panels and adapters alike in order: the first panels' thread is that of the first
+ * adapters, so that what it fetches is in its own cache. */
+static size_t downs_ahead(const struct runner *r, const struct product *p, uint32_t from,
+                          uint32_t to, struct kern_range *ranges, size_t n)
+{
+    const struct adapter_layer *l;
+    enum adapter_input in;
+    size_t total = 0, at = 0;
 
     for (uint32_t i = 0; i < r->n_adapters; i++)
-        if (matrix_exists(&layer_of(r, &r->adapters[i], p->layer)->up[p->target]))
-            expand_rows(r, &r->adapters[i], p, tile, from, to);
+        if ((l = layer_ahead(r, r->adapters[i].adapter, p, &in)) != NULL)
+            total += matrix_bytes(&l->down[in]);
+    for (uint32_t i = 0; i < r->n_adapters && n < ADAPTER_MAX_RANGES; i++) {
+        const size_t a = total * from / p->w->n_panels, b = total * to / p->w->n_panels;
+
+        if ((l = layer_ahead(r, r->adapters[i].adapter, p, &in)) == NULL)
+            continue;
+        const size_t end = at + matrix_bytes(&l->down[in]);
+        const size_t first = a > at ? a : at, last = b < end ? b : end;
+
+        if (first < last)
+            ranges[n++] = (struct kern_range){l->down[in].data + (first - at), last - first};
+        at = end;
+    }
+    return n;
+}
+
+size_t adapters_ahead(const struct runner *r, const struct product *p, uint32_t from, uint32_t to,
+                      struct kern_range ranges[ADAPTER_MAX_RANGES])
+{
+    size_t n = 0;
+
+    if (r->n_adapters == 0 || p->target == ADAPTER_NONE)
+        return 0;
+    for (uint32_t i = 0; i < r->n_adapters && n < ADAPTER_MAX_RANGES; i++) {
+        const struct matrix *up = &layer_of(r, &r->adapters[i], p->layer)->up[p->target];
+
+        if (matrix_exists(up))
+            ranges[n++] = (struct kern_range){up->data + from * up->panel_bytes,
+                                              (to - from) * up->panel_bytes};
+    }
+    return downs_ahead(r, p, from, to, ranges, n);
 }

@@ -45,8 +45,8 @@ static void gate_up(struct runner *r, struct thread_pool_worker *w, const struct
             run_product(r, &gate, 0, &in, n_rows, 2 * from, end);
         run_product(r, &up, 0, &in, n_rows, 2 * from, end);
         if (r->n_adapters > 0) {
-            adapters_expand(r, w, &gate, 2 * from, end);
-            adapters_expand(r, w, &up, 2 * from, end);
+            adapters_expand(r, &gate, 2 * from, end);
+            adapters_expand(r, &up, 2 * from, end);
         }
         activate(r, net, 0, &a, 0, n_rows, (size_t)2 * from * KERN_LANES, (size_t)end * KERN_LANES);
     }

@@ -7,12 +7,13 @@ uint32_t grain_for(const struct runner *r, uint32_t n_items, uint32_t n)
      * little, so that a thread that was interrupted does not hold up the others for long. */
     const uint32_t n_threads = thread_pool_n_threads(r->pool);
     const uint32_t eighth = n_items / (n_threads * 8);
+    uint32_t grain = n_items;
 
-    if (n_threads == 1)
-        return n_items > 0 ? n_items : 1;
-    if (eighth == 0)
-        return 1;
-    return n == 0 ? 5 * eighth : eighth;
+    if (n_threads > 1)
+        grain = n == 0 ? 5 * eighth : eighth;
+    if (r->n_adapters > 0 && grain > ADAPTER_GRAIN)
+        grain = ADAPTER_GRAIN;
+    return grain > 0 ? grain : 1;
 }
 
 bool is_quantised(const struct matrix *m)
@@ -34,9 +35,12 @@ void run_product(struct runner *r, const struct product *p, uint32_t each, const
     const void *rows = quantised ? (const void *)in->q : (const void *)in->x;
     const size_t stride = quantised ? in->q_stride : in->stride * sizeof(float);
     const size_t first = (size_t)each * w->n_panels + from;
+    struct kern_range ranges[ADAPTER_MAX_RANGES];
+    const struct kern_prefetch next = {ranges, adapters_ahead(r, p, from, to, ranges)};
 
     r->kern.gemm[w->type](p->out + (size_t)from * KERN_LANES, p->out_stride, rows, stride, n_rows,
-                          w->data + first * w->panel_bytes, to - from, w->n_in);
+                          w->data + first * w->panel_bytes, to - from, w->n_in,
+                          next.n > 0 ? &next : NULL);
 }
 
 void products(struct runner *r, struct thread_pool_worker *w, const struct product *p, uint32_t n,
@@ -57,7 +61,7 @@ void products(struct runner *r, struct thread_pool_worker *w, const struct produ
                 continue;
             run_product(r, &p[i], 0, in, n_rows, a - first, b - first);
             if (p[i].target != ADAPTER_NONE && r->n_adapters > 0)
-                adapters_expand(r, w, &p[i], a - first, b - first);
+                adapters_expand(r, &p[i], a - first, b - first);
         }
     }
     end_region(r, w, part);

@@ -179,14 +179,13 @@ static int create_mla_rows(struct runner *r, const struct runner_options *o)
 
 static int create_adapter_rows(struct runner *r, const struct runner_options *o)
 {
-    const size_t n = o->max_rows, n_threads = thread_pool_n_threads(o->pool), f = sizeof(float);
+    const size_t n = o->max_rows;
 
     if (!o->takes_adapters)
         return 0;
     r->adapters = mem_calloc(n, sizeof(*r->adapters));
-    r->adapter_in = take(r, n, ADAPTER_IN_STRIDE, f);
-    r->adapter_out = take(r, n_threads, ADAPTER_TILE_ROWS * ADAPTER_TILE, f);
-    return r->adapters != NULL && r->adapter_in != NULL && r->adapter_out != NULL ? 0 : ERR_NOMEM;
+    r->adapter_in = take(r, n, ADAPTER_IN_STRIDE, sizeof(float));
+    return r->adapters != NULL && r->adapter_in != NULL ? 0 : ERR_NOMEM;
 }
 
 static int create_samplers(struct runner *r, const struct runner_options *o)
@@ -275,8 +274,7 @@ static void free_rows(struct runner *r)
         r->router,     r->shared_gate,  r->slot_rows,    r->expert_gate, r->expert_up, r->slot_out,
         r->slot_qrows, r->expert_qrows, r->picks,        r->active,      r->lora,      r->mla_q,
         r->heads,      r->head_qrows,   r->attn_scratch, r->expert_slots, r->head_rows,
-        r->head_out,   r->wide_rows,    r->wide_out,     r->adapters,    r->adapter_in,
-        r->adapter_out};
+        r->head_out,   r->wide_rows,    r->wide_out,     r->adapters,    r->adapter_in};
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         mem_free(all[i]);

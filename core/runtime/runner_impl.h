@@ -75,7 +75,6 @@ struct runner {
     struct adapter_rows *adapters; /* [max_rows], of this step n_adapters */
     uint32_t n_adapters;
     float *adapter_in;  /* [max_rows][ADAPTER_IN_STRIDE]: what the As have made of the rows */
-    float *adapter_out; /* [threads][ADAPTER_TILE_ROWS][ADAPTER_TILE]: a tile of what the Bs make */
     float *logits; /* [LOGIT_ROWS][vocab_stride] */
     /* classifiers: [LOGIT_ROWS][embd_stride] and [LOGIT_ROWS][label_stride] */
     float *head_rows, *head_out;
@@ -99,8 +98,6 @@ struct runner {
 
 #define ADAPTER_IN_STRIDE ((size_t)ADAPTER_MAX_SHARED * ADAPTER_MAX_RANK) /* floats */
 #define ADAPTER_TILE_ROWS 32
-#define ADAPTER_TILE_PANELS 16
-#define ADAPTER_TILE ((size_t)ADAPTER_TILE_PANELS * KERN_LANES)
 
 /* The step, run by every thread of the thread pool; ud is the runner. */
 void runner_forward(void *ud, struct thread_pool_worker *w);

@@ -19,7 +19,7 @@
 #define GEMM_SAME(name, other)                                                                     \
     void name KERN_GEMM_PARAMS                                                                     \
     {                                                                                              \
-        other(out, out_stride, x, x_stride, m, panels, n_panels, k);                               \
+        other(out, out_stride, x, x_stride, m, panels, n_panels, k, next);                         \
     }
 
 /* Activation rows of a product, and the chunk of their columns that is to be repacked. */

@@ -21,6 +21,15 @@
 #define CUT_W_BYTES (512 * 1024) /* of a run of panels: half of what a CPU with VNNI has nearby */
 #define CUT_AHEAD 4096           /* bytes: twice what memory sends while it answers a request */
 
+/* The caller's ranges, prefetched at an even pace over all tiles of a product. */
+struct cut_next {
+    const struct kern_range *range; /* at work; n more after it */
+    size_t n;
+    const uint8_t *p, *end; /* of it */
+    size_t due;             /* bytes that should have been prefetched */
+    size_t pace;            /* bytes for each call of cut_fetch(); 0: nothing is left */
+};
+
 /* The prefetching that a tile does while it multiplies: cache lines of one panel's columns after
  * the other's. */
 struct cut_ahead {
@@ -30,6 +39,7 @@ struct cut_ahead {
     size_t skip;        /* from their end to the next panel's */
     size_t due;         /* bytes that should have been prefetched */
     size_t pace;        /* bytes for each cut_kind.group columns that are multiplied */
+    struct cut_next *next;
 };
 
 /* One tile of rows against a run of panels, over one chunk of columns. */
@@ -54,12 +64,56 @@ struct cut_kind {
     void (*const *tile)(const struct cut_tile *t); /* by number of rows - 1 */
 };
 
+static inline void cut_next_range(struct cut_next *next)
+{
+    while (next->p >= next->end && next->n > 0) {
+        next->p = next->range->at;
+        next->end = next->p + next->range->bytes;
+        next->range++;
+        next->n--;
+    }
+    if (next->p >= next->end)
+        next->pace = 0;
+}
+
+/* All of the ranges within n_calls of cut_fetch(). */
+static inline struct cut_next cut_next(const struct kern_prefetch *ranges, size_t n_calls)
+{
+    struct cut_next next = {0};
+    size_t bytes = 0;
+
+    if (ranges == NULL)
+        return next;
+    for (size_t i = 0; i < ranges->n; i++)
+        bytes += ranges->ranges[i].bytes;
+    next.range = ranges->ranges;
+    next.n = ranges->n;
+    next.pace = bytes / n_calls + 1;
+    cut_next_range(&next);
+    return next;
+}
+
+GEMM_INLINE void cut_fetch_next(struct cut_next *next)
+{
+    size_t due = next->due + next->pace;
+
+    for (; due >= 64; due -= 64) {
+        __builtin_prefetch(next->p, 0, 2);
+        next->p += 64;
+        if (next->p >= next->end)
+            cut_next_range(next);
+    }
+    next->due = due;
+}
+
 /* Ask for what is due when another group has been multiplied. A row or two take a panel's bytes as
  * fast as they come, so they want theirs in the first-level cache. */
 GEMM_INLINE void cut_fetch(struct cut_ahead *a, const size_t T)
 {
     size_t due = a->due + a->pace;
 
+    if (a->next->pace > 0)
+        cut_fetch_next(a->next);
     for (; due >= 64; due -= 64) {
         if (T <= 2) /* the level is an immediate */
             __builtin_prefetch(a->p, 0, 3);
@@ -78,13 +132,15 @@ GEMM_INLINE void cut_fetch(struct cut_ahead *a, const size_t T)
  * run of panels, tile i prefetches its share of the next run, so that memory is busy all the time
  * and not only while the first tile runs. */
 static inline struct cut_ahead cut_ahead(const struct cut_kind *kind, const struct cut_tile *t,
-                                         size_t i, size_t n, const uint8_t *next)
+                                         size_t i, size_t n, const uint8_t *next,
+                                         struct cut_next *wanted)
 {
     const size_t cols_bytes = kern_panel_bytes(kind->weight, t->cols);
     struct cut_ahead a = {
         .whole = cols_bytes,
         .skip = t->panel_bytes - cols_bytes,
         .pace = kern_panel_bytes(kind->weight, 256) * kind->group / 256 / n + 1,
+        .next = wanted,
     };
 
     if (n == 1) {
@@ -108,6 +164,7 @@ struct cut_pass {
     size_t n_tile;
     struct cut_tile t;
     const uint8_t *next; /* the first panel of the pass that follows, at its first column */
+    struct cut_next *wanted; /* by the caller */
 };
 
 static inline void cut_pass(const struct cut_pass *pass)
@@ -125,14 +182,14 @@ static inline void cut_pass(const struct cut_pass *pass)
         pass->kind->pack(packed, pass->kind->weight, &rows);
         t.x = packed;
         t.out += r0 * t.out_stride;
-        t.ahead = cut_ahead(pass->kind, &t, i, n, pass->next);
+        t.ahead = cut_ahead(pass->kind, &t, i, n, pass->next, pass->wanted);
         pass->kind->tile[rows.m - 1](&t);
     }
 }
 
 static inline void cut_drive(const struct cut_kind *kind, float *out, size_t out_stride,
                              const void *x, size_t x_stride, size_t m, const void *panels,
-                             size_t n_panels, size_t k)
+                             size_t n_panels, size_t k, const struct kern_prefetch *next)
 {
     const size_t n_tile = (m + kind->max_tile - 1) / kind->max_tile;
     const size_t fits = kind->room((m + n_tile - 1) / n_tile);
@@ -140,7 +197,9 @@ static inline void cut_drive(const struct cut_kind *kind, float *out, size_t out
     const size_t in_cache = CUT_W_BYTES / kern_panel_bytes(kind->weight, cols) + 1;
     const size_t run = n_tile == 1 ? n_panels : gemm_min(in_cache, n_panels);
     const size_t panel_bytes = kern_panel_bytes(kind->weight, k);
+    struct cut_next wanted = cut_next(next, n_panels * n_tile * (k / kind->group + 1));
     struct cut_pass pass = {.kind = kind,
+                            .wanted = &wanted,
                             .x = {.x = x, .stride = x_stride, .m = m, .k = k},
                             .n_tile = n_tile,
                             .t = {.out_stride = out_stride, .panel_bytes = panel_bytes}};

@@ -226,6 +226,7 @@ static void drive(enum kern_weight w, const tile_fn tiles[F_ROWS], float *out, s
                                         name##_6};                                                 \
         const struct gemm_rows rows = {.x = x, .stride = x_stride, .m = m, .k = k};                \
                                                                                                    \
+        (void)next;                                                                                \
         drive(weight, tiles, out, out_stride, rows, panels, n_panels);                             \
     }
 

@@ -262,6 +262,7 @@ static void drive(const struct kind *kind, float *out, size_t out_stride, struct
         };                                                                                         \
         const struct gemm_rows rows = {.x = x, .stride = x_stride, .m = m, .k = k};                \
                                                                                                    \
+        (void)next;                                                                                \
         drive(&kind, out, out_stride, rows, panels, n_panels);                                     \
     }
 

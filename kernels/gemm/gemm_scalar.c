@@ -250,17 +250,6 @@ static void gemm_quantised(enum kern_weight w, dot_fn dot, float *out, size_t ou
     }
 }
 
-/* Element (j, lane) of a float panel. */
-static float weight_at(enum kern_weight w, const uint8_t *panel, size_t j, size_t lane)
-{
-    const size_t i = j * KERN_LANES + lane;
-
-    if (w == KERN_F32)
-        return ((const float *)(const void *)panel)[i];
-    return w == KERN_F16 ? kern_load_f16(panel + 2 * i)
-                         : kern_bf16_to_f32(kern_load16(panel + 2 * i));
-}
-
 static float dot_float(enum kern_weight w, const float *x, const uint8_t *panel, size_t lane,
                        size_t k)
 {
@@ -271,7 +260,7 @@ static float dot_float(enum kern_weight w, const float *x, const uint8_t *panel,
         float c = 0;
 
         for (size_t j = j0; j < end; j++)
-            c = fmaf(x[j], weight_at(w, panel, j, lane), c);
+            c = fmaf(x[j], kern_float_at(w, panel, j * KERN_LANES + lane), c);
         s = s + c;
     }
     return s;
@@ -295,11 +284,13 @@ static void gemm_float(enum kern_weight w, float *out, size_t out_stride, const 
 #define QUANTISED(weight, name)                                                                    \
     void kern_gemm_##name##_scalar KERN_GEMM_PARAMS                                                \
     {                                                                                              \
+        (void)next; \
         gemm_quantised(weight, dot_##name, out, out_stride, x, x_stride, m, panels, n_panels, k);  \
     }
 #define FLOAT(weight, name)                                                                        \
     void kern_gemm_##name##_scalar KERN_GEMM_PARAMS                                                \
     {                                                                                              \
+        (void)next; \
         gemm_float(weight, out, out_stride, x, x_stride, m, panels, n_panels, k);                  \
     }
 

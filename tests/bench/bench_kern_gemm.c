@@ -35,7 +35,7 @@ static void call_product(void *arg, uint32_t i, uint32_t n, size_t rep)
     const uint8_t *matrix = p->b->weights + rep % p->n_copy * p->n_panels * panel_bytes;
 
     p->b->t.gemm[p->w](p->out + 16 * first, 16 * p->n_panels, p->x, p->x_stride, p->m,
-                       matrix + first * panel_bytes, last - first, p->k);
+                       matrix + first * panel_bytes, last - first, p->k, NULL);
 }
 
 /* Rows with plausible scales, so that no product meets infinities or subnormals. */

@@ -71,6 +71,15 @@ static void write_kv(const struct elem *e, enum kern_kv kv)
 }
 
 /* Bytes read and written per number. */
+/* Two rows of rank 16 against n numbers of their product. */
+static void expand_lora(struct elem *e, enum kern_weight w)
+{
+    e->b->t.lora_expand[w](e->z, 0, e->x, 16, 2, e->b->weights, e->n / KERN_LANES, 16, 0.5f);
+}
+
+ELEM(lora_expand_f32, expand_lora(e, KERN_F32), 896, 64)
+ELEM(lora_expand_f16, expand_lora(e, KERN_F16), 896, 32)
+ELEM(lora_expand_bf16, expand_lora(e, KERN_BF16), 896, 32)
 ELEM(quantise, e->b->t.quantise(e->out, e->n, e->x, 0, e->n), 4864, 5.4)
 ELEM(rmsnorm, e->b->t.rmsnorm(e->z, e->x, e->y, e->n, 1e-6f), 896, 12)
 ELEM(layernorm, e->b->t.layernorm(e->z, e->x, e->y, e->y, e->n, 1e-6f), 896, 12)
