@@ -254,10 +254,10 @@ asan-e2e: ## of these, kernels and the server
 	@$(MAKE) --no-print-directory $(TOOLS)
 	@QUIRE_BIN=build/asan/quire QUIRE_DEBUG_BIN=build/asan/quire QUIRE_TOOLS=$(BUILD)/tools \
 	    $(PYTHON) -m pytest -q -rs $(BESIDE) -p no:cacheprovider $(PYTEST) tests/e2e
-# Which third the commit says: each test has its turn within a few commits.
-asan-e2e-part: ## of the server's tests a third, another one with each commit
+# Which fifth the commit says: each test has its turn within a few commits.
+asan-e2e-part: ## of the server's tests a fifth, another one with each commit
 	@$(MAKE) --no-print-directory asan-e2e \
-	    PYTEST="--part=$$(( 0x$$(git rev-parse --short=7 HEAD) % 3 ))/3"
+	    PYTEST="--part=$$(( 0x$$(git rev-parse --short=7 HEAD) % 5 ))/5"
 TSAN_UNIT := base/test_log_ring model/test_weight_cache runtime/test_thread_pool scheduler/test_queue \
              scheduler/test_engine_arbiter server/test_worker_pool
 tsan: ## threads: the queue, the thread pool, and the server under load, with the thread sanitizer
