@@ -87,18 +87,20 @@ ifdef NATIVE
 $(BUILD)/kernels/kernels$(FOR).o: DEFS = -DKERN_NATIVE=KERN_ISA_$(shell echo $(NATIVE) | tr a-z A-Z)
 $(BUILD)/kernels/kernels$(FOR).o: kernels/kernels.c $(BUILD)/hardening.stamp ; $(compile)
 endif
-# libseccomp is used where it is installed: without it there is no filter of system calls.
-ifneq ($(shell pkg-config --exists libseccomp 2>/dev/null && echo yes),)
+# Libraries that are used where they are installed, unless WITHOUT names them.
+optional = $(if $(filter $(1),$(WITHOUT)),,$(shell pkg-config --exists $(1) 2>/dev/null && echo yes))
+# Without libseccomp there is no filter of system calls.
+ifneq ($(call optional,libseccomp),)
 LIBS    += $(shell pkg-config --libs libseccomp)
 $(BUILD)/server/process/syscall_filter.o: DEFS = -DQUIRE_SECCOMP $(shell pkg-config --cflags libseccomp)
 endif
-# So is SQLite: without it no responses are kept (responses_db).
-ifneq ($(shell pkg-config --exists sqlite3 2>/dev/null && echo yes),)
+# Without SQLite no responses are kept (responses_db).
+ifneq ($(call optional,sqlite3),)
 LIBS    += $(shell pkg-config --libs sqlite3)
 $(BUILD)/server/responses/%.o: DEFS = -DQUIRE_SQLITE $(shell pkg-config --cflags sqlite3)
 endif
-# So is libcurl: without it nothing is fetched from the Hub (`quire pull`).
-ifneq ($(shell pkg-config --exists libcurl 2>/dev/null && echo yes),)
+# Without libcurl nothing is fetched from the Hub (`quire pull`).
+ifneq ($(call optional,libcurl),)
 LIBS    += $(shell pkg-config --libs libcurl)
 $(BUILD)/core/hub/%.o: DEFS = -DQUIRE_CURL $(shell pkg-config --cflags libcurl)
 endif
@@ -202,11 +204,14 @@ check: $(CHECK) ## every kernel of every instruction set against its definition
 # their time. A file's tests stay together and share their servers, which have one thread each unless
 # the test says more: e2e-avx2, asan-e2e and tsan have as many as there are cores.
 BESIDE := -n $(shell expr $$(nproc) + 1) --dist loadfile
-e2e: $(BUILD)/quire $(TOOLS) ## the server over loopback, release and debug build
+e2e: $(BUILD)/quire $(TOOLS) bare ## the server over loopback, release and debug build
 	@$(MAKE) --no-print-directory $(DEBUG) build/debug/quire
 	@QUIRE_THREADS=1 QUIRE_BIN=$(BUILD)/quire QUIRE_DEBUG_BIN=build/debug/quire QUIRE_TOOLS=$(BUILD)/tools \
 	    $(PYTHON) -m pytest -q -rs $(BESIDE) -p no:cacheprovider tests/e2e
 	@$(MAKE) --no-print-directory e2e-avx2 PYTEST='-m isa'
+
+bare: $(VOBJ) ## build/bare/quire, without the libraries that may be missing (WITHOUT='libcurl': without some)
+	@$(MAKE) --no-print-directory BUILD=build/bare WITHOUT='libseccomp sqlite3 libcurl' build/bare/quire
 
 # Most machines have no more than AVX2: what a test asks of a CPU must hold there.
 e2e-avx2: ## the server as on a CPU without AVX-VNNI and AVX-512, debug build (PYTEST='-m isa')

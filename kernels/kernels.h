@@ -71,6 +71,12 @@ enum kern_isa {
  *         numbers of E2M1; the scale is 2^(e - 128) (272 bytes)
  *   TQ2_0 per 256: 16 f16 d, then per group of 32 pairs as in Q6_K; code = q + 1 (1056 bytes)
  *   TQ1_0 as TQ2_0
+ *   Q2_0  per 64: 16 f16 d, then per group of 32 pairs as in Q6_K; code = q + 1 (288 bytes)
+ *   Q1_0  per 128: 16 f16 d, then per group of 32 bits as the top ones of Q5_0; 1 stands for 1 and
+ *         0 for -1 (288 bytes)
+ *   NVFP4 per 64: [4 halves][16 lanes] bytes e, then per group of 32 nibbles as in MXFP4; the scale
+ *         is half of e as a number with four bits of exponent, biased by 7, and three of mantissa
+ *         (576 bytes)
  *   IQ3_S, IQ3_XXS  per 256: 16 f16 d, [4 pairs of groups][16 lanes] u8 with the scale of the even
  *         group in the low nibble and that of the odd one in the high one, then per group of 32
  *         nibbles as in Q4_0: three bits of magnitude, one of sign (2144 bytes)
@@ -82,11 +88,14 @@ enum kern_isa {
  *         bit 3; then per group of 32 pairs; code in 0 .. 2 (1120 bytes)
  *   IQ1_M per 256: 16 f16 d, [16 halves][16 lanes] u8 with a scale in bits 0-2 and the signs of the
  *         shifts of either 8 numbers in bits 3 and 4, then per group of 32 pairs (1312 bytes)
- * TQ1_0 takes 22 % more than its file has, IQ3_S 22, IQ3_XXS 37, IQ2_S 29, IQ2_XS 43, IQ2_XXS 55,
- * IQ1_S 40 and IQ1_M 46: of a panel that kept the file's indices, every quad would be a gather of
- * 16 patterns, some 12 ns where we measured. So it would stream 2 GB/s a core, a tenth of what
- * panels of codes do, and a product of many rows would wait for it too. Taking five ternary digits
- * out of a byte costs several times what pairs of bits do.
+ *   IQ4_K, IQ3_K, IQ2_K  per 256: 16 f16 d, [16 halves][16 lanes] i8 2 sc + e, then per group of 32
+ *         nibbles (2336 bytes), pairs and top bits as in Q3_K (1824), or pairs (1312); e shifts the
+ *         numbers of a half that the codes stand for: by 4, 4 and 5
+ * IQ2_K takes 8 % more than its file has, TQ1_0 22, IQ3_S 22, IQ3_XXS 37, IQ2_S 29, IQ2_XS 43,
+ * IQ2_XXS 55, IQ1_S 40 and IQ1_M 46: of a panel that kept the file's indices, every quad would
+ * be a gather of 16 patterns, some 12 ns where we measured. So it would stream 2 GB/s a core, a
+ * tenth of what panels of codes do, and a product of many rows would wait for it too. Taking
+ * five ternary digits out of a byte costs several times what pairs of bits do.
  * A quad is 4 consecutive k: quad j of a group holds k = 4j .. 4j+3. Rows past the matrix are zero
  * rows (scales 0, codes at the offset). */
 enum kern_weight {
@@ -116,12 +125,18 @@ enum kern_weight {
     KERN_IQ2_XXS,
     KERN_IQ1_S,
     KERN_IQ1_M,
+    KERN_Q2_0,
+    KERN_Q1_0,
+    KERN_NVFP4,
+    KERN_IQ4_K,
+    KERN_IQ3_K,
+    KERN_IQ2_K,
     KERN_N_WEIGHT,
 };
 
 /* Does the product take quantised activation rows (kern.quantise) instead of float rows? */
 bool kern_weight_is_quantised(enum kern_weight w);
-/* k must be a multiple of this: 1, 32 or 256. */
+/* k must be a multiple of this: 1, 32, 64, 128 or 256. */
 size_t kern_weight_group(enum kern_weight w);
 const char *kern_weight_name(enum kern_weight w);
 
@@ -242,11 +257,13 @@ struct kern_table {
      *    s = fma((float)n, d * xs[g], s); then for each half h, the first one first,
      *    s = fma(-(dmin * mn[h]), xs[g] * (float)(sum of the half's x codes), s).
      *  The rest, where v is the number that a code stands for (codebook.h):
-     *  IQ4_NL, MXFP4, TQ2_0, TQ1_0, IQ4_XS, IQ3_S, IQ3_XXS, IQ2_XXS: n = sum of v * x code;
-     *    s = fma((float)n, D * xs[g], s). D is d; 2^(e - 128); d; d; d * sc; d * sc;
-     *    (d * sc) * 0.25; (d * sc) * 0.125;
+     *  IQ4_NL, MXFP4, TQ2_0, TQ1_0, Q2_0, Q1_0, IQ4_XS, IQ3_S, IQ3_XXS, IQ2_XXS: n = sum of
+     *    v * x code; s = fma((float)n, D * xs[g], s). D is d; 2^(e - 128); d; d; d; d; d * sc;
+     *    d * sc; (d * sc) * 0.25; (d * sc) * 0.125;
      *    sc is 2 s + 1 where s is a scale of four bits or three.
      *  IQ2_S, IQ2_XS, IQ1_M: as Q6_K with the sums of v * x code, and (d * sc) * 0.125 for d * sc.
+     *  NVFP4: the same with the half's scale for d * sc.
+     *  IQ4_K, IQ3_K, IQ2_K: as Q6_K with the sums of v * x code.
      *  IQ1_S: as Q4_1 with d * sc for d and (d * (float)t) * 0.125 for m; t = +-sc - 8 sc, the sign
      *    that of the shift.
      * Any m >= 1; out_stride >= 16 * n_panels. `next`: see struct kern_prefetch; may be NULL. */

@@ -43,7 +43,7 @@ enum {
 _Static_assert(sizeof(struct kern_table) == KERN_N_LINE * sizeof(void (*)(void)),
                "kernels.inc and struct kern_table list different kernels");
 
-/* Bytes of one group of 32 or 256 (K formats) columns of a panel, and where the
+/* Bytes of one group of columns (kern_weight_group()) of a panel, and where the
  * parts of a K group start. kernels.h draws the layouts. */
 #define KERN_Q8_0_GROUP 544
 #define KERN_Q4_0_GROUP 288
@@ -95,6 +95,17 @@ _Static_assert(sizeof(struct kern_table) == KERN_N_LINE * sizeof(void (*)(void))
 #define KERN_IQ1_S_CODES 96
 #define KERN_IQ1_M_GROUP 1312
 #define KERN_IQ1_M_CODES 288
+#define KERN_Q2_0_GROUP 288 /* d, groups as in TQ2_0 */
+#define KERN_Q1_0_GROUP 288
+#define KERN_Q1_0_CODES 32
+#define KERN_Q1_0_SUB 64
+#define KERN_NVFP4_GROUP 576
+#define KERN_NVFP4_CODES 64
+#define KERN_NVFP4_SUB 256
+#define KERN_IQ4_K_GROUP 2336 /* d, scales and the place of codes as in Q6_K */
+#define KERN_IQ4_K_SUB 256
+#define KERN_IQ3_K_GROUP 1824
+#define KERN_IQ2_K_GROUP 1312
 
 /* Number i of a panel of a float type. */
 static inline float kern_float_at(enum kern_weight w, const uint8_t *panel, size_t i)

@@ -257,6 +257,10 @@ int instance_check_model(const struct gguf *g, char *err, size_t err_len)
 static int load_model(struct instance *e, const struct config *c, const struct origin *from,
                       char *err, size_t err_len)
 {
+    static const enum block_type load_types[] = {[CONFIG_LOAD_AS_IS] = BLOCK_F32,
+                                                 [CONFIG_LOAD_Q8_0] = BLOCK_Q8_0,
+                                                 [CONFIG_LOAD_Q6_K] = BLOCK_Q6_K,
+                                                 [CONFIG_LOAD_Q4_0] = BLOCK_Q4_0};
     struct progress progress = {.start_ms = clock_ms(), .shown = -1, .told = from->told};
     const struct model_options options = {
         .n_ctx = (uint32_t)c->context,
@@ -265,7 +269,7 @@ static int load_model(struct instance *e, const struct config *c, const struct o
         .progress = show_progress,
         .progress_ud = &progress,
         .only_plan = from->only_plan,
-        .to_q8_0 = c->load_type == CONFIG_LOAD_Q8_0,
+        .load_type = load_types[c->load_type],
     };
     struct gguf *g;
     int rc = instance_open_gguf(&g, from->item.path, c->tokenizer_pre, err, err_len);

@@ -2,6 +2,7 @@
 #include "server/served_model.h"
 
 #include "core/base/err.h"
+#include "server/adapters/adapter_set.h"
 #include "server/api/engine_client.h"
 #include "server/engine_io/journal_file.h"
 
@@ -77,12 +78,18 @@ void served_model_drain(struct served_model *h, bool now)
 {
     engine_client_close(h->engine, now);
     debug_close(&h->debug);
+    adapter_set_close(h->model.adapters);
 }
 
 bool served_model_is_over(const struct served_model *h)
 {
     return h->engine->n_jobs == 0 && served_model_n_outstanding(h) == 0 &&
            journal_file_is_idle(h->journal) && swap_transfers_is_idle(&h->transfers);
+}
+
+bool served_model_is_reading(const struct served_model *h)
+{
+    return !adapter_set_is_idle(h->model.adapters);
 }
 
 uint32_t served_model_n_outstanding(const struct served_model *h)

@@ -60,8 +60,9 @@ const char *served_model_trouble(struct served_model *h);
 
 /* Refuse from now on; with `now` what runs is cancelled as well. */
 void served_model_drain(struct served_model *h, bool now);
-/* Nothing is under way any more. */
+/* Nothing is under way any more, but for files that nobody waits for: served_model_is_reading(). */
 bool served_model_is_over(const struct served_model *h);
+bool served_model_is_reading(const struct served_model *h);
 /* Requests that have been posted and not ended. */
 uint32_t served_model_n_outstanding(const struct served_model *h);
 

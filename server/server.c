@@ -14,6 +14,7 @@
 #include "core/base/hold.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "server/adapters/adapter_set.h"
 #include "server/admin/anthropic_pages.h"
 #include "server/api/engine_client.h"
 #include "server/api/response/response_writer.h"
@@ -43,8 +44,10 @@
  * get to read their last bytes. */
 #define DRAIN_TICK_MS 20
 #define FLUSH_US 500000u
-/* Requests that wait to be parsed, in each pool; then 429. */
+/* Requests that wait to be parsed, in each pool, and adapters that wait to be read; then 429. */
 #define MAX_PREPARING 1024
+/* One after the other: a disk is no faster for two files at once. */
+#define ADAPTER_THREADS 1
 
 static void on_done(void *ud, size_t route, int status)
 {
@@ -70,6 +73,7 @@ static void end_loop(struct server *s)
     http_stop(s->http);
     worker_pool_stop(s->text_pool);
     worker_pool_stop(s->constraint_pool);
+    worker_pool_stop(s->adapter_pool);
     response_keeper_stop(s->keeper);
     uv_close((uv_handle_t *)&s->wake, NULL);
     uv_close((uv_handle_t *)&s->stop, NULL);
@@ -97,23 +101,45 @@ static void pump_models(struct server *s)
         served_model_pump(&s->models[i]);
 }
 
+/* Work of another thread cannot be called off: the loop is left while it goes on. */
+static void abandon(struct server *s)
+{
+    http_stop(s->http);
+    uv_stop(&s->loop);
+}
+
+static bool is_reading(const struct server *s)
+{
+    for (uint32_t i = 0; i < s->opt.n_models; i++)
+        if (served_model_is_reading(&s->models[i]))
+            return true;
+    return false;
+}
+
+/* Files of adapters are read no further than to the next row, unless the disk does not answer. */
 static void on_tick(uv_timer_t *tick)
 {
     struct server *s = tick->data;
 
     pump_models(s);
-    if (is_over(s))
+    if (!is_over(s))
+        return;
+    if (!is_reading(s)) {
         end_loop(s);
+    } else if (s->over_us == 0) {
+        s->over_us = clock_us();
+    } else if (clock_us() - s->over_us > FLUSH_US) {
+        s->has_abandoned_read = true;
+        abandon(s);
+    }
 }
 
-/* No request is under way but probes of /health. The work cannot be called
- * off: the loop is left while it goes on. */
+/* No request is under way but probes of /health. */
 static void abandon_load(struct server *s, int number)
 {
     log_info("server", "event=stopping signal=%s outstanding=0", number == SIGINT ? "INT" : "TERM");
     s->has_abandoned_load = true;
-    http_stop(s->http);
-    uv_stop(&s->loop);
+    abandon(s);
 }
 
 static uint32_t n_outstanding(const struct server *s)
@@ -230,23 +256,27 @@ static int init_loop(struct server *s)
     return 0;
 }
 
-/* What clients make us compute before a request is queued; each kind has its own threads, made in
+/* What is done for clients before a request is queued; each kind has its own threads, made in
  * server_run(). */
 static int open_pools(struct server *s)
 {
     const struct worker_pool_options o = {.loop = &s->loop, .max_waiting = MAX_PREPARING};
-    const int rc = worker_pool_create(&s->text_pool, &o);
+    int rc = worker_pool_create(&s->text_pool, &o);
 
-    return rc == 0 ? worker_pool_create(&s->constraint_pool, &o) : rc;
+    if (rc == 0)
+        rc = worker_pool_create(&s->constraint_pool, &o);
+    return rc == 0 ? worker_pool_create(&s->adapter_pool, &o) : rc;
 }
 
 static int start_pools(struct server *s)
 {
-    const int rc = worker_pool_start(s->text_pool, s->opt.n_text_threads);
+    int rc = worker_pool_start(s->text_pool, s->opt.n_text_threads);
 
     if (rc == 0 && s->keeper != NULL && response_keeper_start(s->keeper) < 0)
         return ERR_INTERNAL;
-    return rc == 0 ? worker_pool_start(s->constraint_pool, s->opt.n_constraint_threads) : rc;
+    if (rc == 0)
+        rc = worker_pool_start(s->constraint_pool, s->opt.n_constraint_threads);
+    return rc == 0 ? worker_pool_start(s->adapter_pool, ADAPTER_THREADS) : rc;
 }
 
 static const char *or_empty(const char *text)
@@ -380,7 +410,7 @@ static int open_parts(struct server *s, char *err, size_t err_len)
     }
     rc = open_pools(s);
     if (rc < 0)
-        return snprintf(err, err_len, "the pools of the parsing threads cannot be set up"), rc;
+        return snprintf(err, err_len, "the pools of threads cannot be set up"), rc;
     rc = check_slot_folder(s, err, err_len);
     if (rc == 0)
         rc = open_keeper(s, err, err_len);
@@ -423,6 +453,7 @@ int server_create(struct server **out, const struct server_options *options, cha
 void server_set_model(struct server *s, uint32_t i, const struct server_model *model)
 {
     served_model_set_model(&s->models[i], model);
+    adapter_set_read_on(model->adapters, s->adapter_pool);
 }
 
 void server_attach(struct server *s, uint32_t i, struct queue *q)
@@ -469,7 +500,7 @@ int server_run(struct server *s)
         return ERR_INTERNAL;
     http_start(s->http);
     uv_run(&s->loop, UV_RUN_DEFAULT);
-    return s->has_abandoned_load ? ERR_BUSY : 0;
+    return s->has_abandoned_load ? ERR_BUSY : s->has_abandoned_read ? ERR_AGAIN : 0;
 }
 
 static void close_handle(uv_handle_t *handle, void *ud)
@@ -495,6 +526,7 @@ void server_destroy(struct server **server)
     http_destroy(&s->http);
     worker_pool_destroy(&s->text_pool);
     worker_pool_destroy(&s->constraint_pool);
+    worker_pool_destroy(&s->adapter_pool);
     response_keeper_close(&s->keeper);
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         served_model_close(&s->models[i]);

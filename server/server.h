@@ -6,7 +6,8 @@
  *
  * The server turns HTTP into posted requests and events into bytes. The I/O thread parses a
  * request itself only if a moment's budget is enough; threads of two pools do the others, one for
- * texts and one for schemas and grammars (process/worker_pool.h). /health, /metrics and
+ * texts and one for schemas and grammars, and one of a third pool reads the files of adapters
+ * (process/worker_pool.h). /health, /metrics and
  * /version are answered from counters alone.
  *
  * Thread: the I/O thread (the one that calls server_run()).
@@ -53,6 +54,9 @@ void server_tell_to_stop(void *server, int number, unsigned nth);
  * cancels what is left. Returns when every connection has been answered and the queues'
  * requests have ended; the engine threads end by themselves after queue_close(). SIGHUP reads the
  * files of keys and certificates again; SIGUSR1 opens the log file again.
+ *
+ * ERR_AGAIN: all that, but a disk does not give back the thread that reads an adapter: nothing but
+ * the engines' threads may be given back, and the process should end.
  *
  * ERR_BUSY: told to stop while the load's work is still going on. The sockets are closed; nothing
  * may be freed, and the process should end. */

@@ -22,7 +22,7 @@ struct server {
     uv_signal_t on_hup, on_usr1;
     atomic_uint n_stops; /* signals that told it to stop: set by their thread, read in on_stop() */
     atomic_int stop_number;
-    struct worker_pool *text_pool, *constraint_pool;
+    struct worker_pool *text_pool, *constraint_pool, *adapter_pool;
     struct response_keeper *keeper; /* or NULL */
     struct request_memory memory;
     uv_timer_t tick;
@@ -38,8 +38,9 @@ struct server {
     bool is_draining;
     uint64_t start_us;
     uint64_t stopped_us; /* when everything was cancelled; 0 before */
+    uint64_t over_us; /* since when files that nobody waits for are all that is left; or 0 */
     bool has_loop;
-    bool has_abandoned_load;
+    bool has_abandoned_load, has_abandoned_read; /* work of another thread that goes on */
 };
 
 /* All routes in the order of routes.inc; their handlers get the server. */

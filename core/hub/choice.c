@@ -224,11 +224,26 @@ static bool is_weight_file(const char *path, enum weights kind)
     return strncmp(path, "adapter", 7) != 0 && strncmp(path, "consolidated", 12) != 0;
 }
 
+/* A LoRA adapter as PEFT saves it, and no model beside it. */
+static bool choose_adapter(struct hub_listing *l)
+{
+    struct hub_file *config = hub_listing_find(l, "adapter_config.json");
+    struct hub_file *weights = hub_listing_find(l, "adapter_model.safetensors");
+
+    if (config == NULL || weights == NULL || hub_listing_find(l, "config.json") != NULL)
+        return false;
+    config->is_chosen = weights->is_chosen = true;
+    return true;
+}
+
 static int choose_folder(struct hub_listing *l, const char **first, char *err, size_t err_len)
 {
     const enum weights kind = weights_of(l);
     size_t n_weights = 0;
 
+    *first = "";
+    if (choose_adapter(l))
+        return 0;
     for (size_t i = 0; i < l->n; i++) {
         struct hub_file *f = &l->files[i];
         const bool is_weight = is_weight_file(f->path, kind);
@@ -237,11 +252,11 @@ static int choose_folder(struct hub_listing *l, const char **first, char *err, s
                        (kind != WEIGHTS_ONE && strcmp(f->path, INDEX) == 0);
         n_weights += is_weight;
     }
-    *first = "";
     if (n_weights > 0 && hub_listing_find(l, "config.json") != NULL)
         return 0;
     return hub_fail(ERR_NOENT, err, err_len,
-                    "the repository has neither a GGUF file nor config.json with safetensors");
+                    "the repository has neither a GGUF file nor config.json with safetensors nor "
+                    "an adapter (adapter_config.json with adapter_model.safetensors)");
 }
 
 int hub_choose(struct hub_listing *l, const char *want, const char **first, char *err,

@@ -4,7 +4,8 @@
  * the quantization that is wanted; else Q4_K_M, else Q8_0, else the first by name, as llama.cpp
  * chooses. Projectors of images (mmproj) and importance matrices are no models. Where there are
  * none, or "safetensors" is wanted, it is the folder: config.json, what belongs to the tokenizer,
- * to sampling and to pooling, and the weights with their index; never pickles or other formats.
+ * to sampling and to pooling, and the weights with their index; never pickles or other formats. A
+ * repository that holds an adapter of PEFT and no model is the adapter's folder.
  *
  * Thread: any.
  * Memory: none.

@@ -17,6 +17,7 @@
 #ifndef CORE_MODEL_ADAPTER_H
 #define CORE_MODEL_ADAPTER_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -68,9 +69,10 @@ struct adapter {
 };
 
 /* Load for this model; the caller holds it once. `g` may be closed afterwards. ERR_FORMAT,
- * ERR_UNSUPPORTED, ERR_IO, ERR_NOMEM with a sentence. */
-int adapter_load(struct adapter **out, const struct gguf *g, const struct model *m, char *err,
-                 size_t err_len);
+ * ERR_UNSUPPORTED, ERR_IO, ERR_NOMEM with a sentence; ERR_CANCELED soon after another thread has
+ * set `canceled` (NULL: nobody does): before the next row is read. */
+int adapter_load(struct adapter **out, const struct gguf *g, const struct model *m,
+                 const atomic_bool *canceled, char *err, size_t err_len);
 
 /* The bytes that it will take, at most, known from the file's directory. */
 size_t adapter_most_bytes(const struct gguf *g);

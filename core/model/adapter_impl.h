@@ -22,6 +22,7 @@ struct adapter_pair {
 struct adapter_loading {
     const struct gguf *g;
     const struct model *m;
+    const atomic_bool *canceled; /* or NULL */
     struct adapter *out;
     struct adapter_pair (*pairs)[ADAPTER_N_TARGET]; /* [n_layer] */
     bool *used;                                     /* [tensors of the file] */

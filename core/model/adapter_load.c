@@ -233,6 +233,7 @@ static void count_params(struct adapter_loading *l)
     }
 }
 
+/* A file that changed meanwhile is also why anything else may have failed. */
 static int load(struct adapter_loading *l)
 {
     int rc = check_kind(l);
@@ -241,16 +242,19 @@ static int load(struct adapter_loading *l)
         rc = find_pairs(l);
     if (rc == 0)
         rc = adapter_pack(l);
-    if (rc < 0)
-        return rc;
-    count_params(l);
-    return gguf_check_unchanged(l->g, l->err, l->err_len);
+    if (rc == 0)
+        count_params(l);
+    if (rc != ERR_CANCELED && rc != ERR_NOMEM &&
+        gguf_check_unchanged(l->g, l->err, l->err_len) < 0)
+        return ERR_IO;
+    return rc;
 }
 
-int adapter_load(struct adapter **out, const struct gguf *g, const struct model *m, char *err,
-                 size_t err_len)
+int adapter_load(struct adapter **out, const struct gguf *g, const struct model *m,
+                 const atomic_bool *canceled, char *err, size_t err_len)
 {
-    struct adapter_loading l = {.g = g, .m = m, .err = err, .err_len = err_len};
+    struct adapter_loading l = {
+        .g = g, .m = m, .canceled = canceled, .err = err, .err_len = err_len};
     int rc = ERR_NOMEM;
 
     *out = NULL;

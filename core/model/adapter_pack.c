@@ -2,6 +2,7 @@
 #include "core/model/adapter_impl.h"
 
 #include "core/base/err.h"
+#include "core/base/hold.h"
 #include "core/base/mem.h"
 
 #include <math.h>
@@ -115,6 +116,8 @@ static int decode_row(struct adapter_loading *l, const struct gguf_tensor *t, ui
     const size_t n = (size_t)t->dims[0];
     uint8_t *packed = (uint8_t *)l->row;
 
+    if (l->canceled != NULL && atomic_load_explicit(l->canceled, memory_order_relaxed))
+        return adapter_fail(l, ERR_CANCELED, "nobody wants it any more");
     block_decode(t->type, (const uint8_t *)t->data + i * (n / f->elems * f->bytes), l->row, n);
     for (size_t j = 0; j < n; j++)
         if (!isfinite(l->row[j]))
@@ -167,6 +170,7 @@ static int begin_rows(struct adapter_loading *l, struct rows *r, struct matrix *
 {
     const size_t elem = l->type == KERN_F32 ? 4 : 2;
 
+    hold_here("QUIRE_DEBUG_HOLD_ADAPTER");
     *r = (struct rows){.to = to, .row_bytes = to->n_in * elem};
     r->lanes = mem_calloc(KERN_LANES, r->row_bytes);
     if (r->lanes == NULL)

@@ -50,7 +50,7 @@ struct load {
     size_t n_floats;      /* of all vectors */
     uint64_t panel_bytes; /* of all matrices */
     bool *used;           /* [tensors of the file] */
-    bool to_q8_0;         /* see model_options */
+    enum block_type load_type; /* see model_options */
     char *err;
     size_t err_len;
 };

@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/formats/gguf/blocks.h"
 #include "kernels/kernels.h"
 #include "kvcache/kv_groups.h"
 
@@ -33,6 +34,8 @@ struct matrix {
     uint32_t n_panels;  /* of one: ceil(n_out / 16) */
     size_t panel_bytes; /* panel p of matrix e at data + (e * n_panels + p) * panel_bytes */
     const uint8_t *data;
+    uint32_t n_scale;   /* products are multiplied by scale[0], or of each matrix by its own; */
+    const float *scale; /* [n_scale] NULL: they are not */
 };
 
 static inline bool matrix_exists(const struct matrix *m)
@@ -204,9 +207,11 @@ struct model_options {
     /* Only what the metadata tells: the model has its shape, its sizes and its room, but no numbers
      * in it, and no memory behind it. */
     bool only_plan;
-    /* Matrices in F32, F16 and BF16 become Q8_0, row by row while they are packed, where quantised
-     * files have that: not routers and learned positions, and rows of whole blocks only. */
-    bool to_q8_0;
+    /* Matrices in F32, F16 and BF16 become Q8_0, Q6_K or Q4_0, row by row while they are packed,
+     * where quantised files have that: not routers and learned positions. Rows that are no whole
+     * blocks of it become Q8_0, or stay; with Q4_0 the output matrix becomes Q6_K. BLOCK_F32: all
+     * stay as they are. */
+    enum block_type load_type;
 };
 
 int model_load(struct model **out, const struct gguf *g, const struct model_options *options,

@@ -66,7 +66,9 @@ static void set_totals(struct load *l)
         BLOCK_Q5_0,  BLOCK_Q5_1,   BLOCK_Q8_0,    BLOCK_Q2_K,   BLOCK_Q3_K,
         BLOCK_Q4_K,  BLOCK_Q5_K,   BLOCK_Q6_K,    BLOCK_IQ4_NL, BLOCK_IQ4_XS,
         BLOCK_MXFP4, BLOCK_TQ2_0,  BLOCK_TQ1_0,   BLOCK_IQ3_S,  BLOCK_IQ3_XXS,
-        BLOCK_IQ2_S, BLOCK_IQ2_XS, BLOCK_IQ2_XXS, BLOCK_IQ1_S,  BLOCK_IQ1_M};
+        BLOCK_IQ2_S, BLOCK_IQ2_XS, BLOCK_IQ2_XXS, BLOCK_IQ1_S,  BLOCK_IQ1_M,
+        BLOCK_NVFP4, BLOCK_Q1_0,   BLOCK_Q2_0,    BLOCK_IQ2_K,  BLOCK_IQ3_K,
+        BLOCK_IQ4_K};
     struct model *m = l->m;
     uint64_t most = 0;
 
@@ -358,7 +360,7 @@ static int load(struct load *l, const struct model_options *options)
 int model_load(struct model **out, const struct gguf *g, const struct model_options *options,
                char *err, size_t err_len)
 {
-    struct load l = {.g = g, .to_q8_0 = options->to_q8_0, .err = err, .err_len = err_len};
+    struct load l = {.g = g, .load_type = options->load_type, .err = err, .err_len = err_len};
     int rc;
 
     *out = NULL;

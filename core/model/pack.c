@@ -92,13 +92,15 @@ static const struct {
     [BLOCK_Q4_1] = {0, 2},     [BLOCK_Q5_1] = {0, 2},     [BLOCK_Q4_K] = {0, 2},
     [BLOCK_Q5_K] = {0, 2},     [BLOCK_Q2_K] = {80, 82},   [BLOCK_Q3_K] = {108, 108},
     [BLOCK_Q6_K] = {208, 208}, [BLOCK_TQ1_0] = {52, 52},  [BLOCK_TQ2_0] = {64, 64},
-    [BLOCK_MXFP4] = {0, 0}, /* the last type; of all others a block begins with its scale */
+    [BLOCK_IQ4_K] = {0, 0}, /* the last type; of all others a block begins with its scale */
 };
 
 static bool blocks_are_finite(enum block_type type, const uint8_t *row, size_t stride, size_t n)
 {
     if (type == BLOCK_MXFP4)
         return exponents_are_finite(row, stride, n);
+    if (type == BLOCK_NVFP4) /* there is no scale that is no number */
+        return true;
     if (type == BLOCK_IQ1_M)
         return split_halves_are_finite(row + 48, stride, n);
     return halves_are_finite(row + halves[type].scale, stride, n) &&
@@ -212,7 +214,12 @@ static bool pack_transposed(const struct worker *me, const struct matrix_job *jo
 
 enum block_type pack_job_type(const struct matrix_job *job)
 {
-    return job->dst->type == KERN_Q8_0 ? BLOCK_Q8_0 : job->src->type;
+    const enum kern_weight type = job->dst->type;
+
+    return type == KERN_Q8_0   ? BLOCK_Q8_0
+           : type == KERN_Q6_K ? BLOCK_Q6_K
+           : type == KERN_Q4_0 ? BLOCK_Q4_0
+                               : job->src->type;
 }
 
 static bool is_quantising(const struct matrix_job *job)
@@ -220,11 +227,12 @@ static bool is_quantising(const struct matrix_job *job)
     return pack_job_type(job) != job->src->type;
 }
 
-static size_t q8_0_bytes(uint64_t n)
+/* Of a row as it is packed. */
+static size_t packed_bytes(const struct matrix_job *job)
 {
-    const struct block_format *f = block_format(BLOCK_Q8_0);
+    const struct block_format *f = block_format(pack_job_type(job));
 
-    return (size_t)(n / f->elems * f->bytes);
+    return (size_t)(job->src->dims[0] / f->elems * f->bytes);
 }
 
 static size_t most(size_t a, size_t b)
@@ -249,7 +257,7 @@ static int take_rows(const struct work *w, struct worker *to)
         made = most(made, bytes);
         row = most(row, bytes);
         if (is_quantising(&w->jobs[i])) {
-            row = most(row, q8_0_bytes(t->dims[0]));
+            row = most(row, packed_bytes(&w->jobs[i]));
             n = most(n, (size_t)t->dims[0]);
         }
     }
@@ -270,13 +278,14 @@ static uint8_t *room_of(const struct worker *me, const struct gguf_tensor *t, ui
     return t->recipe != NULL ? me->rows + lane * gguf_row_bytes(t) : NULL;
 }
 
-static const uint8_t *quantise(const struct worker *me, const struct gguf_tensor *t,
+static const uint8_t *quantise(const struct worker *me, const struct matrix_job *job,
                                const uint8_t *row, uint32_t lane)
 {
-    uint8_t *to = me->rows + lane * q8_0_bytes(t->dims[0]);
+    const size_t n = (size_t)job->src->dims[0];
+    uint8_t *to = me->rows + lane * packed_bytes(job);
 
-    block_decode(t->type, row, me->row, (size_t)t->dims[0]);
-    block_encode(BLOCK_Q8_0, me->row, to, (size_t)t->dims[0]);
+    block_decode(job->src->type, row, me->row, n);
+    block_encode(pack_job_type(job), me->row, to, n);
     return to;
 }
 
@@ -295,7 +304,7 @@ static bool pack_panel(const struct worker *me, const struct matrix_job *job, ui
 
         if (row == NULL)
             return false;
-        rows[lane] = is_quantising(job) ? quantise(me, job->src, row, lane) : row;
+        rows[lane] = is_quantising(job) ? quantise(me, job, row, lane) : row;
     }
     kern_pack(m->type, panel, rows, m->n_in);
     return true;

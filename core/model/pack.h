@@ -1,7 +1,7 @@
 /* core/model/pack.h - matrices of a file into panels, on several threads.
  *
- * Every type is interleaved as it is: the kernels know them all. Only floats that the job wants as
- * Q8_0 are quantised on the way, a panel's rows at a time.
+ * Every type is interleaved as it is: the kernels know them all. Only floats that the job wants in
+ * another type are quantised on the way, a panel's rows at a time.
  *
  * Thread: the calling thread packs too, and makes the progress calls.
  * Memory: none but the panels, whose room the caller has taken.

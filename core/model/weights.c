@@ -30,7 +30,10 @@ static enum kern_weight packed_type(enum block_type type)
         [BLOCK_IQ3_S] = KERN_IQ3_S,   [BLOCK_IQ2_S] = KERN_IQ2_S,
         [BLOCK_IQ4_XS] = KERN_IQ4_XS, [BLOCK_IQ1_M] = KERN_IQ1_M,
         [BLOCK_TQ1_0] = KERN_TQ1_0,   [BLOCK_TQ2_0] = KERN_TQ2_0,
-        [BLOCK_MXFP4] = KERN_MXFP4,
+        [BLOCK_MXFP4] = KERN_MXFP4,   [BLOCK_NVFP4] = KERN_NVFP4,
+        [BLOCK_Q1_0] = KERN_Q1_0,     [BLOCK_Q2_0] = KERN_Q2_0,
+        [BLOCK_IQ2_K] = KERN_IQ2_K,   [BLOCK_IQ3_K] = KERN_IQ3_K,
+        [BLOCK_IQ4_K] = KERN_IQ4_K,
     };
 
     return (enum kern_weight)packed[type];
@@ -85,21 +88,68 @@ static bool may_be_quantised(const struct gguf_tensor *t)
     return t->dims[0] % block_format(BLOCK_Q8_0)->elems == 0;
 }
 
+static bool is_called(const struct gguf_tensor *t, const char *name)
+{
+    return t->name.len == strlen(name) && memcmp(t->name.data, name, t->name.len) == 0;
+}
+
+/* Does it make the logits? Errors there are felt most. */
+static bool is_output(const struct load *l, const struct gguf_tensor *t)
+{
+    return is_called(t, "output.weight") ||
+           (is_called(t, "token_embd.weight") && gguf_tensor_find(l->g, "output.weight") == NULL);
+}
+
+/* What a matrix of floats becomes. */
+static enum kern_weight small_type(const struct load *l, const struct gguf_tensor *t)
+{
+    enum block_type type = l->load_type;
+
+    if (type == BLOCK_Q4_0 && is_output(l, t))
+        type = BLOCK_Q6_K;
+    return packed_type(t->dims[0] % block_format(type)->elems == 0 ? type : BLOCK_Q8_0);
+}
+
 /* Panels of a matrix are of its tensor's type; those of a transposed one are of floats, as exact
  * as the tensor is (a block's scales go along its rows, so codes cannot be turned). */
 static enum kern_weight job_type(const struct load *l, const struct matrix_job *job)
 {
     const enum kern_weight type = packed_type(job->src->type);
 
-    if (l->to_q8_0 && !job->is_transposed && !kern_weight_is_quantised(type) &&
+    if (l->load_type != BLOCK_F32 && !job->is_transposed && !kern_weight_is_quantised(type) &&
         may_be_quantised(job->src))
-        return KERN_Q8_0;
-
+        return small_type(l, job->src);
     return job->is_transposed && kern_weight_is_quantised(type) ? KERN_F16 : type;
 }
 
-static void add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in, uint32_t n_out,
-                           uint32_t n_each)
+/* X.scale, if the file has it: what products with X.weight are multiplied by, or for each expert
+ * with its own. Rows of embeddings are looked up, and have none. */
+static int add_scale(struct load *l, const struct matrix_job *job)
+{
+    static const char weight[] = ".weight";
+    const struct gguf_str whole = job->src->name;
+    const size_t n = whole.len - (sizeof(weight) - 1);
+    const uint32_t n_scale = (uint32_t)job->src->dims[2];
+    const struct gguf_tensor *t;
+    char name[GGUF_MAX_NAME];
+
+    if (whole.len < sizeof(weight) || memcmp(whole.data + n, weight, sizeof(weight) - 1) != 0 ||
+        job->dst == &l->m->embed)
+        return 0;
+    snprintf(name, sizeof(name), "%.*s.scale", (int)n, whole.data);
+    t = gguf_tensor_find(l->g, name);
+    if (t == NULL)
+        return 0;
+    if (!tensor_has_extent(t, (struct extent){n_scale, 1, 1}))
+        return tensor_fail_extent(l, name, t, (struct extent){n_scale, 1, 1});
+    l->used[t - gguf_tensor_at(l->g, 0)] = true;
+    job->dst->n_scale = n_scale;
+    return weights_add_vector_job(
+        l, (struct vector_job){.src = t, .dst = &job->dst->scale, .n = n_scale, .n_rows = 1});
+}
+
+static int add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in, uint32_t n_out,
+                          uint32_t n_each)
 {
     struct matrix *dst = job.dst;
 
@@ -111,6 +161,7 @@ static void add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in,
     l->panel_bytes += ((uint64_t)n_each * dst->n_panels * dst->panel_bytes + PANEL_ALIGN - 1) /
                       PANEL_ALIGN * PANEL_ALIGN;
     l->matrices[l->n_matrices++] = job;
+    return add_scale(l, &job);
 }
 
 int weights_add_matrix(struct load *l, const char *name, int need, uint32_t n_in, uint32_t n_out,
@@ -119,9 +170,9 @@ int weights_add_matrix(struct load *l, const char *name, int need, uint32_t n_in
     const struct gguf_tensor *t;
     const int rc = find(l, name, need, (struct extent){n_in, n_out, 1}, &t);
 
-    if (rc == 0 && t != NULL)
-        add_matrix_job(l, (struct matrix_job){.src = t, .dst = dst}, n_in, n_out, 1);
-    return rc;
+    if (rc < 0 || t == NULL)
+        return rc;
+    return add_matrix_job(l, (struct matrix_job){.src = t, .dst = dst}, n_in, n_out, 1);
 }
 
 int weights_add_vector_job(struct load *l, struct vector_job job)
@@ -178,12 +229,11 @@ static int add_part(struct load *l, uint32_t layer, enum layer_tensor t,
                                                              .first = (uint32_t)first,
                                                              .n = (uint32_t)e.n_in,
                                                              .n_rows = (uint32_t)e.n_out});
-    add_matrix_job(
+    return add_matrix_job(
         l,
         (struct matrix_job){
             .src = src, .dst = dst, .row0 = (uint32_t)first, .row_stride = (uint32_t)src->dims[1]},
         (uint32_t)e.n_in, (uint32_t)e.n_out, (uint32_t)e.n_each);
-    return 0;
 }
 
 static const struct gguf_tensor *find_in_layer(const struct load *l, uint32_t layer,
@@ -280,6 +330,7 @@ static int add_latent(struct load *l, uint32_t layer, bool *is_done)
     struct model_layer *to = &l->m->layers[layer];
     const uint32_t stride = s->n_nope + s->head_out;
     const struct extent e = {s->n_latent, (uint64_t)s->n_head * stride, 1};
+    int rc;
 
     *is_done = s->n_latent > 0 && src != NULL && find_in_layer(l, layer, "attn_k_b.weight") == NULL;
     if (!*is_done)
@@ -287,15 +338,20 @@ static int add_latent(struct load *l, uint32_t layer, bool *is_done)
     if (!tensor_has_extent(src, e))
         return tensor_fail_extent(l, "attn_kv_b.weight", src, e);
     l->used[src - gguf_tensor_at(l->g, 0)] = true;
-    add_matrix_job(l,
-                   (struct matrix_job){
-                       .src = src, .dst = &to->key_up, .row_stride = stride, .is_transposed = true},
-                   s->n_nope, s->n_latent, s->n_head);
-    add_matrix_job(l,
-                   (struct matrix_job){
-                       .src = src, .dst = &to->value_up, .row0 = s->n_nope, .row_stride = stride},
-                   s->n_latent, s->head_out, s->n_head);
-    return 0;
+    rc = add_matrix_job(l,
+                        (struct matrix_job){.src = src,
+                                            .dst = &to->key_up,
+                                            .row_stride = stride,
+                                            .is_transposed = true},
+                        s->n_nope, s->n_latent, s->n_head);
+    if (rc < 0)
+        return rc;
+    return add_matrix_job(l,
+                          (struct matrix_job){.src = src,
+                                              .dst = &to->value_up,
+                                              .row0 = s->n_nope,
+                                              .row_stride = stride},
+                          s->n_latent, s->head_out, s->n_head);
 }
 
 static int add_layer(struct load *l, uint32_t i)
@@ -315,12 +371,21 @@ static int add_layer(struct load *l, uint32_t i)
     return rc;
 }
 
+/* X.input_scale: activations in 4 bits, which ours are not. */
+static bool is_input_scale(struct gguf_str name)
+{
+    static const char end[] = ".input_scale";
+    const size_t n = sizeof(end) - 1;
+
+    return name.len > n && memcmp(name.data + name.len - n, end, n) == 0;
+}
+
 static int check_all_used(struct load *l)
 {
     for (uint64_t i = 0; i < gguf_n_tensors(l->g); i++) {
         const struct gguf_str name = gguf_tensor_at(l->g, i)->name;
 
-        if (!l->used[i])
+        if (!l->used[i] && !is_input_scale(name))
             return load_fail(l, ERR_UNSUPPORTED,
                              "tensor '%.*s' is no part of architecture %s as we compute it",
                              (int)name.len, name.data, l->traits->arch);

@@ -41,6 +41,9 @@ void run_product(struct runner *r, const struct product *p, uint32_t each, const
     r->kern.gemm[w->type](p->out + (size_t)from * KERN_LANES, p->out_stride, rows, stride, n_rows,
                           w->data + first * w->panel_bytes, to - from, w->n_in,
                           next.n > 0 ? &next : NULL);
+    for (uint32_t i = 0; w->scale != NULL && i < n_rows; i++)
+        r->kern.scale(p->out + i * p->out_stride + (size_t)from * KERN_LANES,
+                      w->scale[w->n_scale > 1 ? each : 0], (size_t)(to - from) * KERN_LANES);
 }
 
 void products(struct runner *r, struct thread_pool_worker *w, const struct product *p, uint32_t n,

@@ -30,10 +30,17 @@ extern const uint16_t KERN_IQ1_GRID[2048];
  * bit: bit 3, or bit 2 in IQ2 and (of the shift) in IQ1_M. */
 #define KERN_VALUES_IQ2 8, 25, 43, 0, -8, -25, -43, 0
 #define KERN_VALUES_IQ4 -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
+#define KERN_VALUES_E2M1 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
 static const int8_t KERN_VALUES[KERN_N_WEIGHT][16] = {
     [KERN_IQ4_NL] = {KERN_VALUES_IQ4},
     [KERN_IQ4_XS] = {KERN_VALUES_IQ4},
-    [KERN_MXFP4] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12},
+    [KERN_MXFP4] = {KERN_VALUES_E2M1},
+    [KERN_NVFP4] = {KERN_VALUES_E2M1},
+    [KERN_IQ4_K] = {KERN_VALUES_IQ4},
+    [KERN_IQ3_K] = {-63, -40, -23, -10, 1, 13, 28, 47},
+    [KERN_IQ2_K] = {-31, -13, 1, 17},
+    [KERN_Q2_0] = {-1, 0, 1, 2},
+    [KERN_Q1_0] = {-1, 1},
     [KERN_TQ2_0] = {-1, 0, 1, 2},
     [KERN_TQ1_0] = {-1, 0, 1, 2},
     [KERN_IQ3_S] = {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15},
@@ -44,6 +51,12 @@ static const int8_t KERN_VALUES[KERN_N_WEIGHT][16] = {
     [KERN_IQ1_S] = {0, 1, 2},
     [KERN_IQ1_M] = {-7, 1, 9, 0, -9, -1, 7, 0},
 };
+
+/* By how much the numbers of a half are greater where its scale says so. */
+static inline int kern_values_shift(enum kern_weight w)
+{
+    return w == KERN_IQ4_K || w == KERN_IQ3_K ? 4 : w == KERN_IQ2_K ? 5 : 0;
+}
 
 /* Eight signs of which seven are stored: the eighth makes the number of ones even. */
 static inline uint8_t kern_even_signs(unsigned seven)

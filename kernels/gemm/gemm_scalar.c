@@ -183,7 +183,8 @@ static int32_t value_sum(enum kern_weight w, const struct kern_qrow *x, size_t g
 
 static bool has_half_scales(enum kern_weight w)
 {
-    return w == KERN_IQ2_S || w == KERN_IQ2_XS || w == KERN_IQ1_M;
+    return w == KERN_IQ2_S || w == KERN_IQ2_XS || w == KERN_IQ1_M || w == KERN_NVFP4 ||
+           kern_values_shift(w) > 0;
 }
 
 static float dot_values(enum kern_weight w, const struct kern_qrow *x, const uint8_t *panel,
@@ -234,6 +235,12 @@ VALUES(KERN_IQ2_XS, iq2_xs)
 VALUES(KERN_IQ2_XXS, iq2_xxs)
 VALUES(KERN_IQ1_S, iq1_s)
 VALUES(KERN_IQ1_M, iq1_m)
+VALUES(KERN_Q2_0, q2_0)
+VALUES(KERN_Q1_0, q1_0)
+VALUES(KERN_NVFP4, nvfp4)
+VALUES(KERN_IQ4_K, iq4_k)
+VALUES(KERN_IQ3_K, iq3_k)
+VALUES(KERN_IQ2_K, iq2_k)
 
 static void gemm_quantised(enum kern_weight w, dot_fn dot, float *out, size_t out_stride,
                            const uint8_t *x, size_t x_stride, size_t m, const uint8_t *panels,
@@ -319,3 +326,9 @@ QUANTISED(KERN_IQ2_XS, iq2_xs)
 QUANTISED(KERN_IQ2_XXS, iq2_xxs)
 QUANTISED(KERN_IQ1_S, iq1_s)
 QUANTISED(KERN_IQ1_M, iq1_m)
+QUANTISED(KERN_Q2_0, q2_0)
+QUANTISED(KERN_Q1_0, q1_0)
+QUANTISED(KERN_NVFP4, nvfp4)
+QUANTISED(KERN_IQ4_K, iq4_k)
+QUANTISED(KERN_IQ3_K, iq3_k)
+QUANTISED(KERN_IQ2_K, iq2_k)

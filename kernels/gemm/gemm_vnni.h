@@ -22,7 +22,7 @@ enum vnni_finish {
 struct vnni_type {
     enum vnni_finish finish;
     int32_t offset;      /* of the codes */
-    size_t block_groups; /* groups of 32 that share a block: 1 or 8 */
+    size_t block_groups; /* groups of 32 that share a block: 1, 2, 4 or 8 */
     size_t block_bytes;
     size_t codes;      /* where the codes start in a block */
     size_t code_bytes; /* of a group */
@@ -49,6 +49,12 @@ static const struct vnni_type VNNI_TYPE[KERN_N_WEIGHT] = {
     [KERN_IQ2_XXS] = {VNNI_SCALE, 64, 8, KERN_IQ2_XXS_GROUP, KERN_IQ2_XXS_CODES, KERN_IQ2_SUB},
     [KERN_IQ1_S] = {VNNI_MINIMUM, 0, 8, KERN_IQ1_S_GROUP, KERN_IQ1_S_CODES, KERN_TQ2_0_SUB},
     [KERN_IQ1_M] = {VNNI_HALVES, 16, 8, KERN_IQ1_M_GROUP, KERN_IQ1_M_CODES, KERN_TQ2_0_SUB},
+    [KERN_Q2_0] = {VNNI_SCALE, 1, 2, KERN_Q2_0_GROUP, KERN_TQ2_0_CODES, KERN_TQ2_0_SUB},
+    [KERN_Q1_0] = {VNNI_SCALE, 1, 4, KERN_Q1_0_GROUP, KERN_Q1_0_CODES, KERN_Q1_0_SUB},
+    [KERN_NVFP4] = {VNNI_HALVES, 12, 2, KERN_NVFP4_GROUP, KERN_NVFP4_CODES, KERN_NVFP4_SUB},
+    [KERN_IQ4_K] = {VNNI_HALVES, 128, 8, KERN_IQ4_K_GROUP, KERN_Q6_K_CODES, KERN_IQ4_K_SUB},
+    [KERN_IQ3_K] = {VNNI_HALVES, 128, 8, KERN_IQ3_K_GROUP, KERN_Q6_K_CODES, KERN_Q3_K_SUB},
+    [KERN_IQ2_K] = {VNNI_HALVES, 32, 8, KERN_IQ2_K_GROUP, KERN_Q6_K_CODES, KERN_TQ2_0_SUB},
 };
 
 /* Groups that a packed tile of T rows has room for, of 32 codes and three numbers each. */

@@ -225,6 +225,12 @@ static void pack_group(enum kern_weight w, uint8_t *dst, const uint8_t *const bl
     case KERN_IQ2_XXS:
     case KERN_IQ1_S:
     case KERN_IQ1_M:
+    case KERN_Q2_0:
+    case KERN_Q1_0:
+    case KERN_NVFP4:
+    case KERN_IQ4_K:
+    case KERN_IQ3_K:
+    case KERN_IQ2_K:
         kern_pack_values(w, dst, blocks);
         return;
     case KERN_F32:

@@ -123,6 +123,106 @@ static void pack_tq2_0(uint8_t *dst, size_t lane, const uint8_t *b)
                         b + 32 * i);
 }
 
+/* b: d, pairs in the order of the numbers. */
+static void pack_q2_0(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    uint16_t pattern[4];
+
+    pack_store_half(dst, lane, b);
+    for (size_t g = 0; g < 2; g++) {
+        for (size_t i = 0; i < 4; i++)
+            pattern[i] = load_16(b + 2 + 8 * g + 2 * i);
+        put_patterns(dst + KERN_TQ2_0_CODES + KERN_TQ2_0_SUB * g, lane, pattern);
+    }
+}
+
+/* b: d, bits in the order of the numbers. */
+static void pack_q1_0(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    pack_store_half(dst, lane, b);
+    for (size_t g = 0; g < 4; g++)
+        pack_store_quad(dst + KERN_Q1_0_CODES + KERN_Q1_0_SUB * g, 0, lane,
+                        pack_spread_tops(load_32(b + 2 + 4 * g)));
+}
+
+/* There is no sign; what would be no number is 0, but not where the sign's bit is set. */
+static uint8_t e4m3_bits(uint8_t e)
+{
+    return e == 0x7f ? 0 : e & 0x7f;
+}
+
+/* b: four scales, and for each 8 bytes of numbers j and j + 8. */
+static void pack_nvfp4(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    uint32_t quad[8];
+
+    for (size_t h = 0; h < 4; h++)
+        dst[16 * h + lane] = e4m3_bits(b[h]);
+    for (size_t g = 0; g < 2; g++) {
+        for (size_t h = 0; h < 2; h++)
+            for (size_t j = 0; j < 2; j++) {
+                const uint32_t both = load_32(b + 4 + 16 * g + 8 * h + 4 * j);
+
+                quad[4 * h + j] = both & 0x0f0f0f0f;
+                quad[4 * h + 2 + j] = both >> 4 & 0x0f0f0f0f;
+            }
+        put_nibbles(dst + KERN_NVFP4_CODES + KERN_NVFP4_SUB * g, lane, quad);
+    }
+}
+
+/* Half h has the scale sc, and shifted numbers where its bit is set. */
+static void put_shifted(uint8_t *dst, size_t lane, size_t h, int sc, uint32_t shifts)
+{
+    dst[KERN_SC + 16 * h + lane] = (uint8_t)(2 * sc + (int)(shifts >> h & 1));
+}
+
+/* b: d, shifts, high pairs of scales, nibbles of them, codes. */
+static void pack_iq4_k(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    const uint32_t high = load_32(b + 4);
+
+    pack_store_half(dst, lane, b);
+    for (size_t h = 0; h < 16; h++)
+        put_shifted(dst, lane, h,
+                    (int)((b[8 + h / 2] >> 4 * (h % 2) & 15u) | (high >> 2 * h & 3) << 4) - 32,
+                    load_16(b + 2));
+    for (size_t g = 0; g < 8; g++)
+        pack_move_quads(dst + KERN_Q6_K_CODES + KERN_IQ4_K_SUB * g, lane, b + 16 + 16 * g, 4, 0);
+}
+
+/* b: d, shifts, signs of scales, nibbles of them, pairs of bits, top bits. */
+static void pack_iq3_k(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    pack_store_half(dst, lane, b);
+    for (size_t h = 0; h < 16; h++) {
+        const int sc = 2 * (b[6 + h / 2] >> 4 * (h % 2) & 15) + 1;
+
+        put_shifted(dst, lane, h, load_16(b + 4) >> h & 1 ? -sc : sc, load_16(b + 2));
+    }
+    for (size_t i = 0; i < 2; i++)
+        pack_deal_pairs(dst + KERN_Q6_K_CODES + 4 * i * KERN_Q3_K_SUB, KERN_Q3_K_SUB, lane,
+                        b + 14 + 32 * i);
+    for (size_t g = 0; g < 8; g++) {
+        uint32_t tops = 0;
+
+        for (size_t i = 0; i < 32; i++)
+            tops |= (uint32_t)(b[78 + i] >> g & 1) << i;
+        pack_store_quad(dst + KERN_Q6_K_CODES + KERN_Q3_K_SUB * g + KERN_Q3_K_TOP, 0, lane,
+                        pack_spread_tops(tops));
+    }
+}
+
+/* b: d, shifts, nibbles of scales, pairs of bits. */
+static void pack_iq2_k(uint8_t *dst, size_t lane, const uint8_t *b)
+{
+    pack_store_half(dst, lane, b);
+    for (size_t h = 0; h < 16; h++)
+        put_shifted(dst, lane, h, (b[4 + h / 2] >> 4 * (h % 2) & 15) - 8, load_16(b + 2));
+    for (size_t i = 0; i < 2; i++)
+        pack_deal_pairs(dst + KERN_Q6_K_CODES + 4 * i * KERN_TQ2_0_SUB, KERN_TQ2_0_SUB, lane,
+                        b + 12 + 32 * i);
+}
+
 /* `digits` quads, `step` apart, of four bytes of ternary digits: a byte is a fraction of 256, whose
  * digits leave it at the top when it is multiplied by 3. The bytes are 16 bits apart meanwhile. */
 static void ternary_quads(uint32_t *quad, const uint8_t *src, size_t digits, size_t step)
@@ -306,6 +406,11 @@ static const uint8_t ZERO_TQ1_0[54] = {TIMES_32(128), TIMES_16(128), TIMES_4(128
 static const uint8_t ZERO_IQ1_S[50] = {
     [2] = TIMES_32(255), /* the last pattern: all 1 */
     [34] = 255,          15, 255, 15, 255, 15, 255, 15, 255, 15, 255, 15, 255, 15, 255, 15};
+/* Here both are negative. */
+static const uint8_t ZERO_IQ4_K[144];
+static const uint8_t ZERO_IQ3_K[110] = {[4] = 255, 255};
+static const uint8_t ZERO_Q2_0[18] = {[2] = TIMES_16(0x55)};
+static const uint8_t ZERO_Q1_0[18] = {[2] = TIMES_16(255)};
 static const uint8_t ZERO_IQ1_M[56] = {TIMES_32(255), TIMES_16(0x77)};
 
 const uint8_t *kern_zero_values(enum kern_weight w)
@@ -323,6 +428,14 @@ const uint8_t *kern_zero_values(enum kern_weight w)
         return ZERO_IQ1_S;
     case KERN_IQ1_M:
         return ZERO_IQ1_M;
+    case KERN_IQ4_K:
+        return ZERO_IQ4_K;
+    case KERN_IQ3_K:
+        return ZERO_IQ3_K;
+    case KERN_Q2_0:
+        return ZERO_Q2_0;
+    case KERN_Q1_0:
+        return ZERO_Q1_0;
     default:
         return ZERO;
     }
@@ -355,6 +468,18 @@ void kern_pack_values(enum kern_weight w, uint8_t *dst, const uint8_t *const blo
         PACK_LANES(pack_iq1_s);
     case KERN_IQ1_M:
         PACK_LANES(pack_iq1_m);
+    case KERN_Q2_0:
+        PACK_LANES(pack_q2_0);
+    case KERN_Q1_0:
+        PACK_LANES(pack_q1_0);
+    case KERN_NVFP4:
+        PACK_LANES(pack_nvfp4);
+    case KERN_IQ4_K:
+        PACK_LANES(pack_iq4_k);
+    case KERN_IQ3_K:
+        PACK_LANES(pack_iq3_k);
+    case KERN_IQ2_K:
+        PACK_LANES(pack_iq2_k);
     default:
         return;
     }

@@ -61,6 +61,13 @@ static inline float kern_e8m0_half(uint8_t e)
     return kern_from_bits(e ? (uint32_t)e << 23 : 0x400000) * 0.5f;
 }
 
+/* Half of an e4m3 number without a sign, subnormal where its exponent is 0: 2^119 moves a float's
+ * bias to half of that one. */
+static inline float kern_ue4m3_half(uint8_t e)
+{
+    return kern_from_bits((uint32_t)e << 20) * 0x1p119f;
+}
+
 /* What code i of group g stands for. */
 static inline int kern_value(enum kern_weight w, const uint8_t *block, size_t g, size_t lane,
                              size_t i)
@@ -73,6 +80,21 @@ static inline int kern_value(enum kern_weight w, const uint8_t *block, size_t g,
         break;
     case KERN_MXFP4:
         code = kern_code_4(block + KERN_MXFP4_CODES, lane, i);
+        break;
+    case KERN_NVFP4:
+        code = kern_code_4(block + KERN_NVFP4_CODES + KERN_NVFP4_SUB * g, lane, i);
+        break;
+    case KERN_IQ4_K:
+        code = kern_code_4(block + KERN_Q6_K_CODES + KERN_IQ4_K_SUB * g, lane, i);
+        break;
+    case KERN_IQ3_K:
+        code = kern_code_3(block + KERN_Q6_K_CODES + KERN_Q3_K_SUB * g, lane, i);
+        break;
+    case KERN_IQ2_K:
+        code = kern_code_2(block + KERN_Q6_K_CODES + KERN_TQ2_0_SUB * g, lane, i);
+        break;
+    case KERN_Q1_0:
+        code = kern_code_1(block + KERN_Q1_0_CODES + KERN_Q1_0_SUB * g, lane, i);
         break;
     case KERN_IQ3_S:
     case KERN_IQ3_XXS:
@@ -95,10 +117,12 @@ static inline int kern_value(enum kern_weight w, const uint8_t *block, size_t g,
         code = kern_code_2(block + KERN_IQ1_M_CODES + KERN_TQ2_0_SUB * g, lane, i);
         code |= (block[KERN_SC + 32 * g + 16 * (i / 16) + lane] >> (3 + i % 16 / 8) & 1) << 2;
         break;
-    default: /* TQ2_0, TQ1_0 */
+    default: /* TQ2_0, TQ1_0, Q2_0 */
         code = kern_code_2(block + KERN_TQ2_0_CODES + KERN_TQ2_0_SUB * g, lane, i);
         break;
     }
+    if (kern_values_shift(w) > 0 && (block[KERN_SC + 32 * g + 16 * (i / 16) + lane] & 1) != 0)
+        return KERN_VALUES[w][code] + kern_values_shift(w);
     return KERN_VALUES[w][code];
 }
 
@@ -117,10 +141,16 @@ static inline float kern_value_scale(enum kern_weight w, const uint8_t *block, s
 
     if (w == KERN_MXFP4)
         return kern_e8m0_half(block[lane]);
+    if (w == KERN_NVFP4)
+        return kern_ue4m3_half(block[32 * g + 16 * h + lane]);
     d = kern_load_f16(block + 2 * lane);
     switch (w) {
     case KERN_IQ4_XS:
         return d * (float)(int8_t)sc[16 * g];
+    case KERN_IQ4_K:
+    case KERN_IQ3_K:
+    case KERN_IQ2_K:
+        return d * (float)((int8_t)(sc[32 * g + 16 * h] & 0xfe) / 2);
     case KERN_IQ3_S:
         return d * (float)(2 * kern_scale_nibble(block, g, lane) + 1);
     case KERN_IQ3_XXS:

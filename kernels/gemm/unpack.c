@@ -151,6 +151,12 @@ static void unpack_group(enum kern_weight w, float *out, const uint8_t *src, siz
     case KERN_IQ2_XS:
     case KERN_IQ2_XXS:
     case KERN_IQ1_M:
+    case KERN_Q2_0:
+    case KERN_Q1_0:
+    case KERN_NVFP4:
+    case KERN_IQ4_K:
+    case KERN_IQ3_K:
+    case KERN_IQ2_K:
         unpack_values(w, out, src, lane);
         return;
     case KERN_N_WEIGHT:

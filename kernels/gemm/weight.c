@@ -35,6 +35,12 @@ static const struct weight_format FORMAT[KERN_N_WEIGHT] = {
     [KERN_IQ2_XXS] = {"IQ2_XXS", true, 256, 66, KERN_IQ2_XXS_GROUP},
     [KERN_IQ1_S] = {"IQ1_S", true, 256, 50, KERN_IQ1_S_GROUP},
     [KERN_IQ1_M] = {"IQ1_M", true, 256, 56, KERN_IQ1_M_GROUP},
+    [KERN_Q2_0] = {"Q2_0", true, 64, 18, KERN_Q2_0_GROUP},
+    [KERN_Q1_0] = {"Q1_0", true, 128, 18, KERN_Q1_0_GROUP},
+    [KERN_NVFP4] = {"NVFP4", true, 64, 36, KERN_NVFP4_GROUP},
+    [KERN_IQ4_K] = {"IQ4_K", true, 256, 144, KERN_IQ4_K_GROUP},
+    [KERN_IQ3_K] = {"IQ3_K", true, 256, 110, KERN_IQ3_K_GROUP},
+    [KERN_IQ2_K] = {"IQ2_K", true, 256, 76, KERN_IQ2_K_GROUP},
 };
 
 bool kern_weight_is_quantised(enum kern_weight w)

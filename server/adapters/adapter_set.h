@@ -7,7 +7,11 @@
  * requests hold fill it, a request is told to come again. What a request holds stays as it is, also
  * when its name is unloaded or given to other numbers.
  *
- * Thread: any; a mutex protects the list, and nobody holds it while a file is read.
+ * A file takes as long as its disk does: it is read on a thread that does nothing else, and who
+ * needs it waits without one.
+ *
+ * Thread: any; a mutex protects the list, and nobody holds it while a file is read. Waits and reads
+ * are the I/O thread's.
  * Memory: the list, at most ADAPTER_SET_MAX names, and adapters within max_bytes.
  * Errors: *e filled, with an HTTP status.
  */
@@ -18,10 +22,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/list.h"
 #include "server/http/error.h"
 
 struct adapter;
 struct model;
+struct worker_pool;
 
 #define ADAPTER_SET_MAX 1024
 #define ADAPTER_SET_MAX_NAME 127
@@ -60,16 +66,53 @@ void adapter_set_default(const struct adapter_set *s, struct adapter_choice *out
 int adapter_set_apply(struct adapter_set *s, const struct adapter_choice *choice,
                       struct api_error *e);
 
-/* Hold the adapter of that name; adapter_unref() lets go. It may have to be read, which takes as
- * long as the disk does: ERR_AGAIN without *e, unless may_read. */
-int adapter_set_take(struct adapter_set *s, const char *name, bool may_read, struct adapter **out,
-                     struct api_error *e);
+/* ---- reading: all of this on the I/O thread ---- */
 
-/* A client's adapter: `path` is a file or folder in the set's folder, relative or absolute. A name
- * that is taken is an error, unless `replaces`: then requests from now on get the new numbers.
- * Reads the file. */
-int adapter_set_load(struct adapter_set *s, const char *name, const char *path, bool replaces,
-                     struct api_error *e);
+struct adapter_read;
+
+/* Who waits for a file to be read: embedded in it, and untouched until done(). Zero waits for
+ * none. */
+struct adapter_wait {
+    /* Once, unless adapter_wait_cancel() came first; perhaps before the wait's function returns.
+     * The wait may be freed there, or wait again. */
+    void (*done)(struct adapter_wait *w);
+    struct adapter *adapter; /* for done(): held for it; NULL: there is none, because of */
+    struct api_error error;
+    /* private */
+    struct adapter_read *read;
+    struct list link;
+};
+
+/* Files are read on a thread of this pool from here on, one job each, whoever waits for it; before,
+ * and with NULL, on the thread that asks. A set may be NULL. */
+void adapter_set_read_on(struct adapter_set *s, struct worker_pool *pool);
+
+/* Hold the adapter of that name; adapter_unref() lets go. ERR_AGAIN without *e: its file is read,
+ * and `w` gets it. */
+int adapter_set_take(struct adapter_set *s, const char *name, struct adapter_wait *w,
+                     struct adapter **out, struct api_error *e);
+
+struct adapter_source { /* what a client wants to be loaded; borrowed for the call */
+    const char *name;
+    const char *path; /* a file or folder in the set's folder, relative or absolute */
+    bool replaces;    /* a name that is taken is no error: requests from now on get these numbers */
+};
+/* ERR_AGAIN without *e: its file is read, and `w` gets it when the name is there. */
+int adapter_set_load(struct adapter_set *s, const struct adapter_source *what,
+                     struct adapter_wait *w, struct api_error *e);
+
+/* Nobody wants it any more: done() will not be called. A file that no one else waits for is read no
+ * further than to its next row. False: it does not wait. */
+bool adapter_wait_cancel(struct adapter_wait *w);
+
+/* All that wait get a 503, and so does who comes later; files that are being read are read no
+ * further. NULL is allowed. */
+void adapter_set_close(struct adapter_set *s);
+/* Is no file being read? Before that the pool must not be stopped. */
+bool adapter_set_is_idle(const struct adapter_set *s);
+
+/* ---- names ---- */
+
 /* Forget a name, the settings' too. */
 int adapter_set_unload(struct adapter_set *s, const char *name, struct api_error *e);
 

@@ -1,12 +1,15 @@
 /* server/api/adapter_call.c - see adapter_call.h. */
 #include "server/api/adapter_call.h"
 
+#include "core/base/err.h"
 #include "core/base/json.h"
 #include "core/base/mem.h"
+#include "core/model/adapter.h"
 #include "server/adapters/adapter_set.h"
 #include "server/api/engine_client.h"
 #include "server/api/params/field.h"
 #include "server/api/params/params.h"
+#include "server/api/refusal.h"
 #include "server/http/http_call.h"
 
 #include <stdio.h>
@@ -15,9 +18,9 @@
 #define MAX_REPLY ((size_t)8 << 20)
 
 struct adapter_job { /* a load */
-    uv_work_t work;
+    struct adapter_wait wait;
     struct engine_client *engine;
-    struct http_call *call; /* NULL: it has gone, and the adapter is loaded all the same */
+    struct http_call *call;
     char name[ADAPTER_SET_MAX_NAME + 1], path[ADAPTER_SET_MAX_PATH];
     bool replaces;
     struct api_error error;
@@ -69,32 +72,33 @@ static void reply_text(struct http_call *call, const char *name, const char *wha
 
 /* ---- loading ---- */
 
-static void on_gone(void *ud)
-{
-    ((struct adapter_job *)ud)->call = NULL;
-}
-
-static void on_work(uv_work_t *work)
-{
-    struct adapter_job *j = work->data;
-
-    adapter_set_load(j->engine->model->adapters, j->name, j->path, j->replaces, &j->error);
-}
-
+/* `error` is its outcome. */
 static void end(struct adapter_job *j)
 {
-    if (j->call != NULL && j->error.status != 0)
-        http_call_reply_error(j->call, &j->error);
-    else if (j->call != NULL)
+    if (j->error.status != 0)
+        refusal_reply_error(j->engine, j->call, &j->error);
+    else
         reply_text(j->call, j->name, "added");
     j->engine->n_jobs--;
     mem_free(j);
 }
 
-static void after_work(uv_work_t *work, int status)
+static void on_read(struct adapter_wait *w)
 {
-    (void)status; /* never canceled */
-    end(work->data);
+    struct adapter_job *j = list_entry(w, struct adapter_job, wait);
+
+    j->error = w->error;
+    adapter_unref(&w->adapter); /* the set has it */
+    end(j);
+}
+
+static void on_gone(void *ud)
+{
+    struct adapter_job *j = ud;
+
+    adapter_wait_cancel(&j->wait);
+    j->engine->n_jobs--;
+    mem_free(j);
 }
 
 static int read_load(struct adapter_job *j)
@@ -114,6 +118,22 @@ static int read_load(struct adapter_job *j)
     return rc;
 }
 
+/* ERR_AGAIN: the file is being read. */
+static int begin_load(struct adapter_job *j, bool (*is_taken)(void *ud, const char *name), void *ud)
+{
+    struct adapter_set *set = set_of(j->engine, &j->error);
+    struct adapter_source what = {.name = j->name, .path = j->path};
+
+    if (set == NULL || read_load(j) < 0)
+        return ERR_INVAL;
+    if (is_taken(ud, j->name))
+        return api_error_set(&j->error, 400, "lora_name", NULL, "'%s' is the name of a model",
+                             j->name);
+    what.replaces = j->replaces;
+    http_call_on_gone(j->call, on_gone, j);
+    return adapter_set_load(set, &what, &j->wait, &j->error);
+}
+
 void adapter_call_load(struct engine_client *engine, struct http_call *call,
                        bool (*is_taken)(void *ud, const char *name), void *ud)
 {
@@ -125,24 +145,12 @@ void adapter_call_load(struct engine_client *engine, struct http_call *call,
         http_call_reply_error(call, &none);
         return;
     }
+    j->wait.done = on_read;
     j->engine = engine;
     j->call = call;
-    j->work.data = j;
     engine->n_jobs++;
-    if (set_of(engine, &j->error) == NULL || read_load(j) < 0) {
+    if (begin_load(j, is_taken, ud) != ERR_AGAIN)
         end(j);
-        return;
-    }
-    if (is_taken(ud, j->name)) {
-        api_error_set(&j->error, 400, "lora_name", NULL, "'%s' is the name of a model", j->name);
-        end(j);
-        return;
-    }
-    http_call_on_gone(call, on_gone, j);
-    if (uv_queue_work(engine->loop, &j->work, on_work, after_work) != 0) {
-        api_error_no_memory(&j->error);
-        end(j);
-    }
 }
 
 void adapter_call_unload(struct engine_client *engine, struct http_call *call)

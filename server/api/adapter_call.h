@@ -1,8 +1,9 @@
 /* server/api/adapter_call.h - the endpoints of LoRA adapters: vLLM's to load and unload one by its
  * name, llama-server's to list them and to say which one holds for requests that name none.
  *
- * A file is read on a thread of libuv's pool. When it is there the name is; requests that run are
- * not disturbed, and keep what they hold when a name is unloaded or given to another file.
+ * A load waits for its file to be read, for as long as its client does. When the file is there the
+ * name is; requests that run are not disturbed, and keep what they hold when a name is unloaded or
+ * given to another file.
  *
  * Source: vLLM, docs/features/lora.md, "Dynamically serving LoRA Adapters"; llama.cpp,
  * tools/server/README.md, "GET /lora-adapters" and "POST /lora-adapters".

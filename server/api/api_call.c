@@ -1,5 +1,5 @@
 /* server/api/api_call.c - see api_call.h. */
-#include "server/api/api_call.h"
+#include "server/api/api_call_impl.h"
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -121,6 +121,30 @@ static void set_memory(struct api_call *api, uint64_t bytes)
         p->reason = REJECTION_MEMORY;
 }
 
+static void set_limits(struct api_call *api)
+{
+    if (api->key != NULL)
+        lower_priority(&api->request, api->key->spec.max_priority);
+    set_times(api);
+}
+
+/* There is nothing left to wait for. */
+static void finish(struct api_call *api)
+{
+    struct api_request *p = &api->request;
+
+    if (p->error.status != 0) {
+        struct refusal why = {.error = p->error,
+                              .reason = p->reason,
+                              .is_final = p->error.status == 408}; /* the time is over */
+
+        request_memory_release(&api->share);
+        if (api->call != NULL)
+            api_call_refuse(api, &why);
+    }
+    api->ready(api);
+}
+
 static void look_up(struct api_call *api);
 
 static void after_parse(struct api_call *api)
@@ -136,18 +160,10 @@ static void after_parse(struct api_call *api)
     if (p->error.status == 0)
         set_memory(api, request_memory_of_parsed(p));
     api->engine->metrics->unknown_fields += p->params.n_unknown;
-    if (p->error.status != 0) {
-        struct refusal why = {.error = p->error, .reason = p->reason};
-
-        request_memory_release(&api->share);
-        if (api->call != NULL)
-            api_call_refuse(api, &why);
-    } else {
-        if (api->key != NULL)
-            lower_priority(p, api->key->spec.max_priority);
-        set_times(api);
-    }
-    api->ready(api);
+    if (p->error.status == 0)
+        set_limits(api);
+    if (p->error.status != 0 || api->call == NULL || api_call_take_adapter(api, finish))
+        finish(api);
 }
 
 static void do_parse(struct api_call *api, uint64_t steps)
@@ -301,6 +317,8 @@ void api_call_leave(struct api_call *api)
 {
     api->call = NULL;
     worker_job_cancel(&api->job);
+    if (api_call_stop_waiting(api))
+        finish(api);
 }
 
 void api_call_grow(struct api_call *api, uint64_t bytes)

@@ -5,8 +5,9 @@
  * headers. The I/O thread does it for a short body as long as a moment's budget allows; else
  * threads of a pool do: those of constraint_pool for bodies that ask for a constraint, those of
  * text_pool for others. One that goes on from kept responses is parsed again when these have been
- * looked up. What is refused is answered here. Embedded as the first member of what goes
- * on with it (a completion, a dry run).
+ * looked up. One whose adapter is not in memory waits, without a thread, until that was read. What
+ * is refused is answered here. Embedded as the first member of what goes on with it (a completion,
+ * a dry run).
  *
  * Thread: the loop's, except parsing.
  * Memory: bounded by max_body, and by 128 choices of at most max_context tokens.
@@ -18,6 +19,7 @@
 
 #include "config/weights.h"
 #include "core/base/budget.h"
+#include "server/adapters/adapter_set.h"
 #include "server/api/api_request.h"
 #include "server/api/request_memory.h"
 #include "server/auth/api_keys.h"
@@ -51,6 +53,9 @@ struct api_call {
     struct memory_share share;
     struct buf body;
     bool is_constrained;         /* who parses it */
+    struct adapter_wait adapter_wait;
+    struct list adapter_link; /* then: of engine_client.adapter_waits, and it calls */
+    void (*adapted)(struct api_call *api);
     struct response_job look_up; /* of what it goes on from */
     struct response_wish wish;
     struct buf kept;
@@ -65,7 +70,8 @@ struct api_call {
 void api_call_start(struct api_call *api, struct engine_client *engine, struct http_call *call,
                     const struct wire_format *wire_format, const struct body_scan *scan,
                     void (*ready)(struct api_call *api));
-/* Its client has gone: parsing stops, and `ready` comes soon if it has not yet. */
+/* Its client has gone: parsing stops, and so does a wait for an adapter. `ready` comes soon if it
+ * has not yet, perhaps before this returns. */
 void api_call_leave(struct api_call *api);
 void api_call_release(struct api_call *api);
 

@@ -19,9 +19,6 @@
 #include <sys/random.h>
 #include <xxhash.h>
 
-/* Of a budget, for an adapter that is read: more than a moment on the I/O thread has. */
-#define ADAPTER_READ_STEPS 1000000
-
 /* Cached prefixes and constraints are shared by requests of the same tenant with the same salt. The
  * name ends where the salt begins, and the seed is secret, so that no client can make its salt meet
  * another's. */
@@ -44,18 +41,28 @@ static uint64_t salt_of(const struct api_request *p, const struct api_headers *h
 
 /* Keys and values that an adapter has made are no others'; the same numbers under another name or
  * read again make the same ones. */
-static uint64_t prefix_salt(const struct api_request *p, const struct api_headers *headers)
+static uint64_t salt_with(uint64_t salt, const struct adapter *a, float scale)
 {
-    const uint64_t salt = salt_of(p, headers);
     struct {
         uint64_t adapter[2];
         float scale, unused;
-    } made_by = {.scale = p->adapter_scale};
+    } made_by = {.scale = scale};
 
-    if (p->adapter == NULL)
-        return salt;
-    memcpy(made_by.adapter, p->adapter->id, sizeof(made_by.adapter));
+    memcpy(made_by.adapter, a->id, sizeof(made_by.adapter));
     return XXH3_64bits_withSeed(&made_by, sizeof(made_by), salt);
+}
+
+void api_request_adapt(struct api_request *p, struct adapter *a)
+{
+    p->adapter = a;
+    for (uint32_t i = 0; i < p->n_choices; i++) {
+        struct request *r = p->requests[i];
+
+        r->adapter = adapter_ref(a);
+        r->adapter_scale = p->params.adapter.scale;
+        r->drop_adapter = adapter_unref;
+        r->key.salt = salt_with(r->key.salt, a, r->adapter_scale);
+    }
 }
 
 const char *api_request_model(const struct api_request *p, const struct server_model *model)
@@ -102,20 +109,11 @@ static void constrain_request(struct request *r, struct constraint *c)
     r->drop_constraint = constraint_unref;
 }
 
-static void adapt_request(struct request *r, const struct api_request *p)
-{
-    if (p->adapter == NULL)
-        return;
-    r->adapter = adapter_ref(p->adapter);
-    r->adapter_scale = p->adapter_scale;
-    r->drop_adapter = adapter_unref;
-}
-
 static int make_requests(struct api_request *p, const struct server_model *model,
                          const struct api_headers *headers)
 {
     const struct params *params = &p->params;
-    const uint64_t salt = prefix_salt(p, headers);
+    const uint64_t salt = salt_of(p, headers);
 
     for (uint32_t i = 0; i < p->n_choices; i++) {
         struct prompt *prompt = &p->prompts[i / params->n_each];
@@ -133,7 +131,6 @@ static int make_requests(struct api_request *p, const struct server_model *model
         fill_request(p->requests[i], params, prompt, i % params->n_each, salt);
         api_request_set_shift(params, model->tokenizer, p->requests[i]);
         constrain_request(p->requests[i], p->constraint);
-        adapt_request(p->requests[i], p);
         if ((params->form & PARAMS_POOLED) != 0 &&
             api_request_pool(p, model, p->requests[i], prompt) < 0)
             return ERR_INVAL;
@@ -219,25 +216,6 @@ static int take_constraint(struct api_request *p, const struct server_model *mod
                                 &p->error);
 }
 
-/* One that has to be read from its file is: not on the I/O thread, whose steps are too few. */
-static int take_adapter(struct api_request *p, const struct server_model *model)
-{
-    struct adapter_choice choice = p->params.adapter;
-    int rc;
-
-    if (choice.name[0] == '\0' && !p->params.has_lora)
-        adapter_set_default(model->adapters, &choice);
-    if (choice.name[0] == '\0' || p->wire_format->answer != NULL)
-        return 0;
-    p->adapter_scale = choice.scale;
-    rc = adapter_set_take(model->adapters, choice.name, false, &p->adapter, &p->error);
-    if (rc != ERR_AGAIN)
-        return rc;
-    if (budget_spend(p->budget, ADAPTER_READ_STEPS) < 0)
-        return api_request_cannot_encode(p);
-    return adapter_set_take(model->adapters, choice.name, true, &p->adapter, &p->error);
-}
-
 static int hold_strict_calls(struct api_request *p, const struct server_model *model)
 {
     if ((p->params.form & PARAMS_TURNS) == 0)
@@ -290,9 +268,10 @@ static int build_requests(struct api_request *p, const struct server_model *mode
     if (params_parse(&p->params, p->wire_format->form, body, &limits, &p->error) < 0 ||
         check_think(p, model) < 0 || take_priority(p, headers->priority) < 0 ||
         check_tenant(p, headers) < 0 || take_seed(p) < 0 || hold_strict_calls(p, model) < 0 ||
-        take_adapter(p, model) < 0 ||
         take_constraint(p, model, headers) < 0 || find_breakers(p, model->tokenizer) < 0)
         return ERR_INVAL;
+    if (p->params.adapter.name[0] == '\0' && !p->params.has_lora)
+        adapter_set_default(model->adapters, &p->params.adapter);
     if (!p->params.has_return_documents)
         p->params.return_documents =
             p->wire_format->gives_documents && !p->params.is_texts;

@@ -43,8 +43,7 @@ struct api_request { /* zero is empty */
                                 * an element that was posted is set to NULL by the completion */
     uint32_t n_choices;
     struct constraint *constraint; /* counted, or NULL */
-    struct adapter *adapter;       /* the same; by how much it counts: */
-    float adapter_scale;
+    struct adapter *adapter;       /* the same: set by api_request_adapt() */
     struct api_error error; /* status 0 when all is well */
     enum rejection reason;  /* when it is not */
 };
@@ -56,6 +55,9 @@ void api_request_parse(struct api_request *p, const struct server_model *model,
                    const struct wire_format *wire_format, const struct buf *body,
                    const struct api_headers *headers, struct budget *budget);
 void api_request_release(struct api_request *p);
+
+/* The requests are computed with the adapter that params.adapter names, by as much as it says. */
+void api_request_adapt(struct api_request *p, struct adapter *a /* takes */);
 
 /* What the requests may take at most: prompts and max_tokens. */
 uint64_t api_request_n_tokens(const struct api_request *p);

@@ -38,9 +38,9 @@ void completion_cancel(struct completion *c, struct choice *choice)
 /* The client has left. */
 void completion_abandon(struct completion *c)
 {
-    api_call_leave(&c->api);
     for (uint32_t i = 0; i < c->n_choices; i++)
         completion_cancel(c, &c->choices[i]);
+    api_call_leave(&c->api); /* at last: one that has not begun may be gone then */
 }
 
 static void on_gone(void *ud)

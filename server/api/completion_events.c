@@ -249,11 +249,10 @@ bool completion_is_failure(const struct completion *c, const struct choice *choi
     case FINISH_LENGTH:
         return false;
     case FINISH_TIMEOUT:
-        api_error_set(e, 408, NULL, "deadline_exceeded", "the request ran out of time");
+        refusal_say_timeout(e);
         return true;
     case FINISH_QUEUE_TIMEOUT:
-        api_error_set(e, 429, NULL, "queue_timeout",
-                      "the request did not come to its first step in time (max_queue_ms)");
+        refusal_say_queue_timeout(e);
         return true;
     case FINISH_CANCELLED:
         if (c->api.engine->is_stopping) {

@@ -45,6 +45,9 @@ int engine_client_create(struct engine_client **out, const struct engine_client_
     engine->memory = o->memory;
     buf_init(&engine->scratch, (size_t)1 << 20); /* one token's text */
     buf_init(&engine->frame, HTTP_MAX_REPLY);
+    list_init(&engine->adapter_waits);
+    engine->expiry.data = engine;
+    uv_timer_init(engine->loop, &engine->expiry); /* cannot fail */
     *out = engine;
     return 0;
 }

@@ -19,6 +19,7 @@
 #include <uv.h>
 
 #include "core/base/buf.h"
+#include "core/base/list.h"
 #include "scheduler/forecast.h"
 #include "scheduler/queue.h"
 #include "server/api/server_options.h"
@@ -49,6 +50,8 @@ struct engine_client {                   /* read by completions, dry runs and en
     struct response_keeper *keeper;      /* NULL: responses are not kept */
     struct slots *slots;                 /* the model's; NULL: there are none */
     struct request_memory *memory;       /* what requests hold outside the KV cache */
+    struct list adapter_waits;           /* struct api_call: their adapters are being read; */
+    uv_timer_t expiry;                   /* then it runs, for those whose time is over */
     struct queue *queue; /* attached later, as is http */
     bool is_draining;
     bool is_stopping;       /* the second signal came: cancellations are ours */

@@ -31,6 +31,17 @@ void refusal_reply_error(struct engine_client *engine, struct http_call *call,
     http_call_reply_error(call, e);
 }
 
+void refusal_say_timeout(struct api_error *e)
+{
+    api_error_set(e, 408, NULL, "deadline_exceeded", "the request ran out of time");
+}
+
+void refusal_say_queue_timeout(struct api_error *e)
+{
+    api_error_set(e, 429, NULL, "queue_timeout",
+                  "the request did not come to its first step in time (max_queue_ms)");
+}
+
 void refusal_send_no_memory(struct engine_client *engine, struct http_call *call)
 {
     struct api_error e;

@@ -32,6 +32,10 @@ void refusal_send(struct refusal *r, struct engine_client *engine, struct http_c
 void refusal_reply_error(struct engine_client *engine, struct http_call *call,
                          const struct api_error *e);
 
+/* What a call is told whose time is over: altogether, or for coming to its first step. */
+void refusal_say_timeout(struct api_error *e);
+void refusal_say_queue_timeout(struct api_error *e);
+
 /* There was no memory to begin with a call. */
 void refusal_send_no_memory(struct engine_client *engine, struct http_call *call);
 

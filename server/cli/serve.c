@@ -34,8 +34,9 @@ _Static_assert(MODELS_MAX <= SERVER_MAX_MODELS, "the server has room for what se
 #define PREPARING_THREADS 2
 /* A second SIGTERM or SIGINT ends the process within a second, whatever it is doing. */
 #define KILL_AFTER_MS 900
-/* Beside libuv's: those that prepare, that of kept responses, of the signals, the log's. */
-#define OTHER_THREADS (2 * PREPARING_THREADS + 3)
+/* Beside libuv's: those that prepare, that of adapters, of kept responses, of the signals, the
+ * log's. */
+#define OTHER_THREADS (2 * PREPARING_THREADS + 4)
 
 struct service {
     struct config config;  /* of the server */
@@ -383,21 +384,28 @@ static int begin(struct service *s)
     return EXIT_FAILED;
 }
 
+/* A thread goes on and uses what would be freed: there is no way but out. */
+static void leave(void)
+{
+    log_info("main", "stopped=1");
+    (void)log_flush(LOG_STOP_MS);
+    _exit(EXIT_OK);
+}
+
 static int serve(struct service *s)
 {
     int rc;
 
     print_places(s);
     rc = server_run(s->server);
-    if (rc == ERR_BUSY) { /* the load goes on and uses everything: there is no way but out */
-        log_info("main", "stopped=1");
-        (void)log_flush(LOG_STOP_MS);
-        _exit(EXIT_OK);
-    }
+    if (rc == ERR_BUSY) /* the load uses everything */
+        leave();
     for (uint32_t i = 0; i < s->n_models; i++) /* whatever ended the server: engines end too */
         served_stop(&s->models[i]);
     for (uint32_t i = 0; i < s->n_models; i++)
         served_join(&s->models[i]);
+    if (rc == ERR_AGAIN) /* the reader of adapters uses the models */
+        leave();
     if (s->code != EXIT_OK)
         return command_fail(s->code, "%s", s->err);
     if (rc < 0)

@@ -1,9 +1,14 @@
 /* server/cli/serve_model.c - see serve_model.h. */
 #include "server/cli/serve_model.h"
 
+#include "config/adapters.h"
 #include "config/models.h"
+#include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/hub/pull.h"
+#include "core/hub/reference.h"
 #include "core/model/model.h"
 #include "core/tokenizer/tokenizer.h"
 #include "scheduler/engine_loop.h"
@@ -61,12 +66,58 @@ static int read_request_defaults(struct served *m, char *err, size_t err_len)
     return request_defaults_take_kwargs(&m->defaults, c->chat_template_kwargs, err, err_len);
 }
 
+/* Adapters of the Hub become paths of its cache. */
+static int add_fetched(struct buf *list, const struct model_item *item, char *err, size_t err_len)
+{
+    char path[HUB_PULL_MAX_PATH];
+
+    snprintf(path, sizeof(path), "%s", item->path);
+    if (hub_reference_is(item->path) && hub_pull(item->path, false, path, err, err_len) < 0)
+        return ERR_IO;
+    if (strchr(path, ',') != NULL) {
+        snprintf(err, err_len,
+                 "%.200s: a comma cannot be in the path of an adapter: set HF_HUB_CACHE to another "
+                 "folder",
+                 path);
+        return ERR_INVAL;
+    }
+    buf_printf(list, "%s%s=%s", list->len > 0 ? "," : "", item->name, path);
+    return 0;
+}
+
+static int fetch_adapters(struct config *c, char *err, size_t err_len)
+{
+    const char *text = c->adapters;
+    struct model_item item;
+    struct buf list;
+    char *fetched;
+    int rc;
+
+    buf_init(&list, ADAPTERS_MAX * sizeof(item));
+    while ((rc = adapters_next(&text, &item, err, err_len)) > 0)
+        if ((rc = add_fetched(&list, &item, err, err_len)) < 0)
+            break;
+    fetched = rc == 0 && list.len > 0 && list.err == 0 ? mem_strdup(list.data) : NULL;
+    if (rc == 0 && list.len > 0 && fetched == NULL) {
+        snprintf(err, err_len, "no memory for the list of adapters");
+        rc = ERR_NOMEM;
+    }
+    buf_release(&list);
+    if (fetched == NULL)
+        return rc;
+    mem_free(c->adapters);
+    c->adapters = fetched;
+    return 0;
+}
+
 int served_init(struct served *m, const struct config *c, uint32_t i, char *err, size_t err_len)
 {
     *m = (struct served){0};
     if (config_model(&m->config, c, i, err, err_len) < 0)
         return EXIT_FAILED; /* no memory */
     instance_name_model(m->config.model, m->id, sizeof(m->id));
+    if (fetch_adapters(&m->config, err, err_len) < 0)
+        return EXIT_FAILED;
     if (m->config.journal[0] != '\0' && journal_create(&m->journal, JOURNAL_BYTES) < 0) {
         snprintf(err, err_len, "no memory for the journal of '%s'", m->id);
         return EXIT_FAILED;

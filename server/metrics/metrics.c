@@ -97,7 +97,8 @@ static void add_pools(const struct metrics_scene *scene, struct buf *b)
     add_count(b, "quire_request_memory_limit_bytes", "gauge", scene->memory_max,
               "How much that may be (request_memory).");
     prom_family(b, "quire_prepare_jobs", "gauge",
-                "Requests whose texts or constraints are being parsed, or wait for that.");
+                "Requests whose texts or constraints are being parsed, adapters that are being "
+                "read, and those that wait for that.");
     for (int i = 0; i < METRICS_POOLS; i++)
         buf_printf(b,
                    "quire_prepare_jobs{pool=\"%s\",state=\"running\"} %u\n"

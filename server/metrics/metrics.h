@@ -84,8 +84,8 @@ struct metrics_model { /* one of those served; pointers are borrowed */
     struct engine_stats stats;    /* one copy: its gauges add up */
 };
 
-#define METRICS_POOLS 2
-#define METRICS_POOL_NAMES {"text", "constraint"}
+#define METRICS_POOLS 3
+#define METRICS_POOL_NAMES {"text", "constraint", "adapter"}
 
 
 enum metrics_names { /* whose names the page has */

@@ -92,7 +92,7 @@ static void *work(void *ud)
     return NULL;
 }
 
-/* Signals are other threads' business. */
+/* Signals are other threads' business. The lock: the first threads may have jobs already. */
 static int start_threads(struct worker_pool *p, uint32_t n)
 {
     sigset_t all, before;
@@ -100,6 +100,7 @@ static int start_threads(struct worker_pool *p, uint32_t n)
     sigfillset(&all);
     sigdelset(&all, SIGSYS); /* of a system call that the sandbox refuses */
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_mutex_lock(&p->lock);
     while (p->n_threads < n) {
         struct worker *w = &p->workers[p->n_threads];
 
@@ -108,6 +109,7 @@ static int start_threads(struct worker_pool *p, uint32_t n)
             break;
         p->n_threads++;
     }
+    pthread_mutex_unlock(&p->lock);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return p->n_threads == n ? 0 : ERR_INTERNAL;
 }

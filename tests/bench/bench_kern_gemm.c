@@ -51,6 +51,8 @@ static void fill_panel(enum kern_weight w, uint8_t *panel, size_t k)
         [KERN_MXFP4] = {32, 17},     [KERN_TQ2_0] = {256, 66, 64},  [KERN_TQ1_0] = {256, 54, 52},
         [KERN_IQ3_S] = {256, 110},   [KERN_IQ3_XXS] = {256, 98},    [KERN_IQ2_S] = {256, 82},
         [KERN_IQ2_XS] = {256, 74},   [KERN_IQ2_XXS] = {256, 66},    [KERN_IQ1_S] = {256, 50},
+        [KERN_Q2_0] = {64, 18},      [KERN_Q1_0] = {128, 18},       [KERN_NVFP4] = {64, 36},
+        [KERN_IQ4_K] = {256, 144},   [KERN_IQ3_K] = {256, 110},     [KERN_IQ2_K] = {256, 76},
         [KERN_IQ1_M] = {256, 56, 54}}; /* there the top of a scale that is spread out */
     const bool has_minimum = w == KERN_Q4_K || w == KERN_Q5_K || w == KERN_Q2_K ||
                              w == KERN_Q4_1 || w == KERN_Q5_1;

@@ -19,7 +19,10 @@ const struct decode_format decode_formats[KERN_N_WEIGHT] = {
     [KERN_IQ3_S] = {256, 110, 1, {0}},    [KERN_IQ3_XXS] = {256, 98, 1, {0}},
     [KERN_IQ2_S] = {256, 82, 1, {0}},     [KERN_IQ2_XS] = {256, 74, 1, {0}},
     [KERN_IQ2_XXS] = {256, 66, 1, {0}},   [KERN_IQ1_S] = {256, 50, 1, {0}},
-    [KERN_IQ1_M] = {256, 56, 1, {48}},
+    [KERN_IQ1_M] = {256, 56, 1, {48}},    [KERN_Q2_0] = {64, 18, 1, {0}},
+    [KERN_Q1_0] = {128, 18, 1, {0}},      [KERN_NVFP4] = {64, 36, 0, {0}},
+    [KERN_IQ4_K] = {256, 144, 1, {0}},    [KERN_IQ3_K] = {256, 110, 1, {0}},
+    [KERN_IQ2_K] = {256, 76, 1, {0}},
 };
 
 double check_half(uint16_t h)

@@ -3,6 +3,8 @@
  * The codebooks are those of kernels/ (tests/unit/formats/test_blocks.c has their checksums);
  * everything else is written for the check alone.
  */
+#include <math.h>
+
 #include "kernels/gemm/codebook.h"
 #include "tests/check/check.h"
 #include "tests/check/decode.h"
@@ -142,6 +144,38 @@ static int e2m1_twice(unsigned code)
     return code < 8 ? OF[code] : -OF[code - 8];
 }
 
+static struct decode_value iq_k(enum kern_weight w, const uint8_t *b, size_t i)
+{
+    static const int TWO[] = {-31, -13, 1, 17}, THREE[] = {-63, -40, -23, -10, 1, 13, 28, 47};
+    const size_t h = i / 16, pair = i / 128 * 32 + i % 32, at = i % 128 / 32 * 2;
+    const int is_shifted = (int)bits(b + 2, h, 1);
+    int sc;
+
+    if (w == KERN_IQ2_K)
+        return (struct decode_value){half_at(b) * ((int)bits(b + 4, 4 * h, 4) - 8),
+                                     TWO[bits(b + 12 + pair, at, 2)] + 5 * is_shifted};
+    if (w == KERN_IQ3_K) {
+        sc = 2 * (int)bits(b + 6, 4 * h, 4) + 1;
+        return (struct decode_value){
+            half_at(b) * (bits(b + 4, h, 1) ? -sc : sc),
+            THREE[bits(b + 14 + pair, at, 2) | bits(b + 78 + i % 32, i / 32, 1) << 2] +
+                4 * is_shifted};
+    }
+    sc = (int)(bits(b + 8, 4 * h, 4) | bits(b + 4, 2 * h, 2) << 4) - 32;
+    return (struct decode_value){half_at(b) * sc,
+                                 iq4(b + 16 + 16 * (i / 32), i % 32) + 4 * is_shifted};
+}
+
+/* Half of four bits of exponent, biased by 7, and three of mantissa. */
+static double e4m3_half(unsigned x)
+{
+    const int e = (int)(x >> 3 & 15);
+
+    if (x == 127)
+        return 0;
+    return ldexp((e > 0 ? 8 : 0) + (double)(x & 7), (e > 0 ? e : 1) - 11);
+}
+
 struct decode_value decode_value(enum kern_weight w, const uint8_t *b, size_t i)
 {
     const size_t g = i / 32;
@@ -158,6 +192,17 @@ struct decode_value decode_value(enum kern_weight w, const uint8_t *b, size_t i)
         for (unsigned n = b[0]; n > 0; n--)
             e *= 2;
         return (struct decode_value){e, e2m1_twice(i < 16 ? b[1 + i] & 15u : b[i - 15] >> 4)};
+    case KERN_NVFP4:
+        return (struct decode_value){
+            e4m3_half(b[i / 16]), e2m1_twice(bits(b + 4 + i / 16 * 8 + i % 8, i % 16 / 8 * 4, 4))};
+    case KERN_IQ4_K:
+    case KERN_IQ3_K:
+    case KERN_IQ2_K:
+        return iq_k(w, b, i);
+    case KERN_Q2_0:
+        return (struct decode_value){half_at(b), (int)bits(b + 2, 2 * i, 2) - 1};
+    case KERN_Q1_0:
+        return (struct decode_value){half_at(b), bits(b + 2, i, 1) ? 1 : -1};
     case KERN_TQ2_0:
         return (struct decode_value){half_at(b + 64),
                                      (int)bits(b + i / 128 * 32 + i % 32, i % 128 / 32 * 2, 2) - 1};

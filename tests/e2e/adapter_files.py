@@ -75,15 +75,20 @@ def in_halves(b, head):
     return np.swapaxes(pairs, 1, 2).reshape(b.shape)
 
 
-def peft(folder, adapter, alpha, kind="F32", head=0, **config):
+def llama_module(name):
+    """Which of its modules a matrix of a model's GGUF file is."""
+    _, layer, part, _ = name.split(".")
+    return f"model.layers.{layer}.{MODULES[part]}"
+
+
+def peft(folder, adapter, alpha, kind="F32", head=0, module=llama_module, **config):
     """A folder as PEFT saves it. head: the length of heads whose rows GGUF files have in pairs; 0:
-    they have them as they are published."""
+    they have them as they are published. module: as llama_module, of another class."""
     tensors = {}
     for name, (a, b) in adapter.items():
-        _, layer, part, _ = name.split(".")
-        if head and part in ("attn_q", "attn_k"):
+        if head and name.split(".")[2] in ("attn_q", "attn_k"):
             b = in_halves(b, head)
-        begin = f"base_model.model.model.layers.{layer}.{MODULES[part]}"
+        begin = f"base_model.model.{module(name)}"
         tensors[f"{begin}.lora_A.weight"], tensors[f"{begin}.lora_B.weight"] = raw(kind, a), raw(kind, b)
     folder.mkdir()
     rank = max(len(a) for a, _ in adapter.values())

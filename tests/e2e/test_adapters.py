@@ -12,6 +12,7 @@ import adapter_files  # noqa: E402
 import fixtures  # noqa: E402
 import forward  # noqa: E402
 import gguf_file  # noqa: E402
+import hf_classes  # noqa: E402
 import hf_folder  # noqa: E402
 from rounding import as_f16  # noqa: E402
 from test_architectures import CLOSE, distance_to, engine, random_ids  # noqa: E402
@@ -105,6 +106,56 @@ def test_peft_like_gguf(tmp_path, arch, paired):
     assert run(path, ids, folder).tobytes() == run(path, ids, file).tobytes()
 
 
+NOMIC = {"attn_qkv": "attn.Wqkv", "attn_output": "attn.out_proj", "ffn_up": "mlp.fc11", "ffn_gate": "mlp.fc12", "ffn_down": "mlp.fc2"}
+MODERN_BERT = {"attn_qkv": "attn.Wqkv", "attn_output": "attn.Wo", "ffn_up": "mlp.Wi", "ffn_down": "mlp.Wo"}
+CLASSES = [("GPT2LMHeadModel", "gpt2"), ("GPTBigCodeForCausalLM", "starcoder"), ("ExaoneForCausalLM", "exaone"),
+           ("StableLmForCausalLM", "stablelm"), ("Starcoder2ForCausalLM", "starcoder2"), ("PhiForCausalLM", "phi2"),
+           ("CohereForCausalLM", "command-r"), ("Olmo2ForCausalLM", "olmo2"), ("Gemma2ForCausalLM", "gemma2"),
+           ("GraniteForCausalLM", "granite"), ("Qwen2MoeForCausalLM", "qwen2moe"), ("Phi3ForCausalLM", "phi3"),
+           ("InternLM2ForCausalLM", "internlm2"), ("GPTNeoXForCausalLM", "gptneox"), ("FalconForCausalLM", "falcon"),
+           (NOMIC, "nomic-bert"), (MODERN_BERT, "modern-bert")]
+TURNED = ("granite",)  # rows of q and k are in pairs in GGUF files
+INTERLEAVED = ("internlm2", "gptneox", "falcon")  # q, k and v of each head together
+VARIANTS = {"gptneox": "parallel", "falcon": "7b"}
+
+
+def module_of(cls):
+    """The name of a matrix in a class's checkpoint."""
+    def module(name):
+        _, layer, part, _ = name.split(".")
+        if isinstance(cls, dict):
+            return f"{'encoder.layers' if cls is NOMIC else 'layers'}.{layer}.{cls[part]}"
+        return hf_classes.rename(hf_classes.NAMES.get(cls, hf_classes.LLAMA), name).removesuffix(".weight")
+    return module
+
+
+@pytest.mark.parametrize("cls,arch", CLASSES, ids=[c[1] for c in CLASSES])
+def test_modules_of_each_class(tmp_path, cls, arch):
+    """The same adapter by the names of its class and by those of GGUF files."""
+    path, m = base(tmp_path, arch, VARIANTS.get(arch, "plain"))
+    hidden = arch in forward.EMBEDDERS
+    adapter = adapter_files.make(m, 8)
+    if arch in INTERLEAVED:
+        adapter = {n: pair for n, pair in adapter.items() if n.split(".")[2] not in ("attn_q", "attn_k", "attn_v", "attn_qkv")}
+    assert len(adapter) >= 3
+    file = tmp_path / "a.gguf"
+    file.write_bytes(adapter_files.gguf(arch, adapter, 16))
+    head = m.key("attention.key_length", m.key("embedding_length") // m.key("attention.head_count"))
+    folder = adapter_files.peft(tmp_path / "peft", adapter, 16, head=head if arch in TURNED else 0, module=module_of(cls),
+                                fan_in_fan_out=arch == "gpt2")
+    ids = random_ids(m, N_TOKENS)
+    assert run(path, ids, folder, hidden=hidden).tobytes() == run(path, ids, file, hidden=hidden).tobytes()
+
+
+@pytest.mark.parametrize("module", ["gpt_neox.layers.0.attention.query_key_value", "transformer.h.0.self_attention.query_key_value",
+                                    "model.layers.0.attention.wqkv", "model.layers.0.mlp.experts.3.up_proj",
+                                    "model.layers.0.self_attn.other_proj", "model.layers.123456.self_attn.q_proj", "model.layers.x.self_attn.q_proj"])
+def test_modules_that_are_no_rename(tmp_path, module):
+    path, m = base(tmp_path, "qwen2")
+    folder = adapter_files.peft(tmp_path / "peft", adapter_files.make(m, 4, only="blk.0.attn_q."), 8, module=lambda _: module)
+    assert f"{module}.lora_A.weight': is no LoRA pair of a layer's projections" in refusal(path, m, folder)
+
+
 def test_both_on_a_folder_of_safetensors(tmp_path):
     """Its rows are in the order that they are published in, those of a GGUF adapter are not."""
     keys, tensors = gguf_file.read_parts(fixtures.make("llama", "plain", "F32"))
@@ -142,7 +193,7 @@ def test_rank_stabilised(tmp_path):
 
 @pytest.mark.parametrize("config,named", [
     ({"peft_type": "IA3"}, "'peft_type' is 'IA3'"), ({"use_dora": True}, "'use_dora' is true"),
-    ({"bias": "all"}, "'bias' is 'all'"), ({"fan_in_fan_out": True}, "'fan_in_fan_out' is true"),
+    ({"bias": "all"}, "'bias' is 'all'"), ({"lora_bias": True}, "'lora_bias' is true"),
     ({"modules_to_save": ["lm_head"]}, "'modules_to_save' is not empty"),
     ({"alpha_pattern": {"q_proj": 4}}, "'alpha_pattern' is not empty"),
     ({"init_lora_weights": "pissa_niter_4"}, "'init_lora_weights' is 'pissa_niter_4'"),

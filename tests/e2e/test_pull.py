@@ -8,16 +8,21 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
 
-import hf_folder
-from hub_server import COMMIT, Hub, Repo, git_sha1
-from quire import BIN, Server, make_certificate
-from test_bert_folder import parts as bert_parts
-from test_safetensors import parts as parts_of
-from test_safetensors import write_folder
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
+
+import adapter_files  # noqa: E402
+import gguf_file  # noqa: E402
+import hf_folder  # noqa: E402
+from hub_server import COMMIT, Hub, Repo, git_sha1  # noqa: E402
+from quire import BIN, Server, make_certificate, serve_in_vain  # noqa: E402
+from test_bert_folder import parts as bert_parts  # noqa: E402
+from test_safetensors import parts as parts_of  # noqa: E402
+from test_safetensors import write_folder  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parents[2]
 DEMO = (ROOT / "config/demo/quire-demo.gguf").read_bytes()
@@ -588,6 +593,39 @@ def test_serve_an_encoder(hub, tmp_path):
         assert len(s.post("/v1/embeddings", {"input": "a"}).json["data"][0]["embedding"]) > 1
     finally:
         assert s.stop() == 0
+
+
+def test_serve_adapters(hub, tmp_path):
+    """A folder of PEFT's, without what else there is, and a GGUF file: fetched, read in the sandbox, and read again."""
+    demo = gguf_file.read(DEMO)
+    head = demo.key("embedding_length") // demo.key("attention.head_count")
+    made = [adapter_files.make(demo, 32, "F16", seed=i) for i in range(2)]
+    folder = adapter_files.peft(tmp_path / "peft", made[0], 64, "F16", head=head)
+    hub.repos["owner/peft"] = Repo({**folder_of_bytes(folder), "tokenizer.json": b"{}", "README.md": b"x"})
+    hub.repos["owner/lora"] = Repo({"lora-F16.gguf": adapter_files.gguf("llama", made[1], 64, "F16")})
+    (path,) = pull("hf:owner/peft")
+    assert sorted(p.name for p in pathlib.Path(path).iterdir()) == ["adapter_config.json", "adapter_model.safetensors"]
+    (tmp_path / "1.gguf").write_bytes(hub.repos["owner/lora"].files["lora-F16.gguf"])
+    room = "2m"  # for one of them
+    s = Server("--sandbox", "auto", "--adapters", "a=hf:owner/peft, b=hf:owner/lora", "--adapter-memory", room)
+    plain = Server("--adapters", f"a={folder},b={tmp_path}/1.gguf")
+    try:
+        sizes = [a["bytes"] for a in plain.get("/lora-adapters").json]
+        assert max(sizes) < 2 << 20 < sum(sizes)
+        for name in "aba":
+            texts = [x.post("/v1/completions", {"prompt": "Once", "max_tokens": 8, "temperature": 0, "model": name}).text for x in (s, plain)]
+            assert texts[0] == texts[1]
+        assert s.metrics()["quire_adapter_evictions_total"] >= 3
+    finally:
+        assert s.stop() == 0 and plain.stop() == 0
+    done = serve_in_vain("--adapters", "a=hf:owner/none")
+    assert done.returncode == 1 and "hf:owner/none" in done.stderr, done.stderr
+    s = Server("--adapters-dir", str(tmp_path))
+    try:
+        r = s.post("/v1/load_lora_adapter", {"lora_name": "x", "lora_path": "hf:owner/peft"})
+    finally:
+        assert s.stop() == 0
+    assert r.status == 400 and "setting adapters" in r.json["error"]["message"]
 
 
 def test_readme(hub, tmp_path):

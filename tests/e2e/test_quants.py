@@ -10,7 +10,11 @@ import pytest
 from quire import BIN, TOOLS, Server, isa_levels, make_model
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
+import fixtures  # noqa: E402
+import gguf_file  # noqa: E402
 import quants  # noqa: E402
+import rounding  # noqa: E402
+from test_architectures import engine, random_ids  # noqa: E402
 
 
 # Finite halves at the edges: zeros, subnormals, the least normal numbers, ones, the largest.
@@ -35,7 +39,7 @@ def put_scales(name, blocks, rng):
 
 def random_blocks(name, rng):
     elems, size = quants.BLOCKS[name]
-    n = {1: 65536, 32: 4096, 256: 2048}[elems]
+    n = {1: 65536, 256: 2048}.get(elems, 4096)
     if name in ("F16", "BF16"):
         return np.arange(65536).astype("<u2").tobytes()
     blocks = rng.integers(0, 256, (n, size), dtype=np.uint8)
@@ -75,9 +79,9 @@ def test_double_precision_agrees():
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory):
-    """A model whose 28 matrices take turns at all the types."""
+    """A model whose 35 matrices take turns at all the types."""
     return make_model(tmp_path_factory.mktemp("quants") / "mixed.gguf", "--arch", "qwen2", "--embd", "256",
-                      "--layers", "4", "--heads", "4", "--kv-heads", "2", "--head-dim", "64", "--ff", "512", "--vocab",
+                      "--layers", "5", "--heads", "4", "--kv-heads", "2", "--head-dim", "64", "--ff", "512", "--vocab",
                       "600", "--context", "256", "--type",
                       ",".join(["Q8_0", *(t for t in quants.BLOCKS if t != "Q8_0")]))
 
@@ -102,3 +106,83 @@ def test_a_mixed_file_answers_the_same_on_every_isa(mixed):
     assert all(a == answers[0] for a in answers)
     assert len(answers[0][1]["token_logprobs"]) == 8
     assert len(set(answers[0][1]["token_logprobs"])) > 1, "not all the same number"
+
+
+# ---- load_type ----
+
+def small_type(kind, name, n_in, has_output):
+    """What a matrix becomes, as quire.conf says."""
+    if kind == "Q4_0" and name == ("output.weight" if has_output else "token_embd.weight"):
+        kind = "Q6_K"
+    return kind if n_in % quants.BLOCKS[kind][0] == 0 else "Q8_0"
+
+
+@pytest.mark.parametrize("source", ["F32", "F16", "BF16"])
+@pytest.mark.parametrize("kind", ["Q8_0", "Q6_K", "Q4_0"])
+def test_quantised_at_load(tmp_path, kind, source):
+    """The bits of the file whose matrices are quantised, with rows that are no whole blocks of 256 among them."""
+    whole = make_model(tmp_path / "whole.gguf", "--arch", "qwen2", "--embd", "256", "--layers", "2", "--heads", "4", "--kv-heads", "2",
+                       "--head-dim", "64", "--ff", "480", "--vocab", "600", "--context", "256", "--type", source)
+    keys, tensors = gguf_file.read_parts(whole.read_bytes())
+    small, kinds = {}, set()
+    for name, (t, shape, data) in tensors.items():
+        wanted = small_type(kind, name, shape[-1], "output.weight" in tensors) if len(shape) > 1 else t
+        x = gguf_file.to_array(t, shape, data)
+        small[name] = (wanted, shape, rounding.encode(wanted, x)) if wanted != t else (t, shape, data)
+        kinds |= {wanted} if len(shape) > 1 else set()
+    assert kinds == {"Q8_0": {"Q8_0"}, "Q6_K": {"Q6_K", "Q8_0"}, "Q4_0": {"Q4_0", "Q6_K"}}[kind]
+    path = tmp_path / "small.gguf"
+    path.write_bytes(gguf_file.write(keys, small))
+    ids = random_ids({"token_embd.weight": np.empty((600, 1))}, 40)
+    expected, = engine([path], ids, 0, False)
+    found, = engine([whole], ids, 0, False, "--load-type", kind.lower())
+    assert found.tobytes() == expected.tobytes()
+    assert engine([whole], ids, 0, False)[0].tobytes() != expected.tobytes()
+
+
+# ---- X.scale beside X.weight ----
+
+def with_scales(tensors, rng):
+    """Weights divided by powers of two, which stand beside them: one for a matrix, or one for each expert."""
+    out = dict(tensors)
+    for name, (kind, shape, data) in tensors.items():
+        if len(shape) < 2 or not name.startswith("blk.") or not name.endswith(".weight"):
+            continue
+        n = shape[0] if len(shape) == 3 else 1
+        scale = 2.0 ** rng.integers(-3, 4, n)
+        x = gguf_file.to_array(kind, shape, data) / scale.reshape(-1, *[1] * (len(shape) - 1))
+        out[name] = kind, shape, x.astype("<f4").tobytes()
+        out[name.replace(".weight", ".scale")] = "F32", (n,), scale.astype("<f4").tobytes()
+        out[name.replace(".weight", ".input_scale")] = "F32", (1,), np.array([0.3], "<f4").tobytes()
+    return out
+
+
+@pytest.mark.parametrize("arch,variant", [("qwen2", "plain"), ("llama", "moe"), ("phi3", "plain"), ("deepseek2", "old"), ("gpt2", "plain")])
+def test_scales_of_matrices(tmp_path, arch, variant):
+    """As files of NVFP4 have them, of any type: the bits of the weights that they make."""
+    keys, tensors = gguf_file.read_parts(fixtures.make(arch, variant, "F32"))
+    scaled = with_scales(tensors, np.random.default_rng(5))
+    assert len(scaled) > len(tensors) + 10
+    files = tmp_path / "plain.gguf", tmp_path / "scaled.gguf"
+    for path, t in zip(files, (tensors, scaled)):
+        path.write_bytes(gguf_file.write(keys, t))
+    ids = random_ids({"token_embd.weight": np.empty((tensors["token_embd.weight"][1][0], 1))}, 40)
+    a, b = engine(files, ids, 0, False)
+    assert a.tobytes() == b.tobytes()
+    one = next(n for n in scaled if n.endswith("attn_output.scale"))
+    scaled[one] = "F32", (1,), np.array([1.7], "<f4").tobytes()  # is felt
+    files[1].write_bytes(gguf_file.write(keys, scaled))
+    assert engine(files[1:], ids, 0, False)[0].tobytes() != a.tobytes()
+
+
+@pytest.mark.parametrize("name,shape,value,words", [("blk.0.attn_q.scale", (2,), 1, "blk.0.attn_q.scale': has dimensions 2"),
+                                                    ("blk.0.attn_q.scale", (1,), np.nan, "blk.0.attn_q.scale"),
+                                                    ("token_embd.scale", (1,), 1, "token_embd.scale' is no part"),
+                                                    ("blk.0.attn_norm.scale", (1,), 1, "blk.0.attn_norm.scale' is no part")])
+def test_scales_that_are_refused(tmp_path, name, shape, value, words):
+    keys, tensors = gguf_file.read_parts(fixtures.make("qwen2", "plain", "F32"))
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf_file.write(keys, {**tensors, name: ("F32", shape, np.full(shape, value, "<f4").tobytes())}))
+    with pytest.raises(AssertionError) as e:
+        engine([path], [1, 2, 3], 0, False)
+    assert words in str(e.value)

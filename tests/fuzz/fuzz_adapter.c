@@ -51,7 +51,7 @@ static void load(const struct gguf *g)
     struct adapter *a;
     char err[400] = "";
 
-    if (adapter_load(&a, g, m, err, sizeof(err)) < 0) {
+    if (adapter_load(&a, g, m, NULL, err, sizeof(err)) < 0) {
         require(a == NULL && err[0] != '\0');
         return;
     }

@@ -67,7 +67,7 @@ static struct adapter *make_adapter(int i)
     assert_int_equal(gguf_writer_finish(w, &data, &bytes), 0);
     gguf_writer_destroy(&w);
     if (gguf_open_memory(&g, "adapter", data, bytes, err, sizeof(err)) < 0 ||
-        adapter_load(&a, g, shared.model, err, sizeof(err)) < 0)
+        adapter_load(&a, g, shared.model, NULL, err, sizeof(err)) < 0)
         fail_msg("%s", err);
     assert_true(a->bytes <= adapter_most_bytes(g) + sizeof(*a) + LAYERS * sizeof(a->layers[0]));
     assert_int_equal(a->max_rank, ranks[i]);

@@ -91,12 +91,13 @@ static void add_blocks(struct gguf_writer *w, const char *name, enum block_type 
 
 static void add_layer(struct gguf_writer *w, int layer)
 {
-    static const enum block_type types[] = {
-        BLOCK_Q8_0,  BLOCK_Q4_K,   BLOCK_Q6_K,    BLOCK_F16,    BLOCK_Q4_0,
-        BLOCK_BF16,  BLOCK_F32,    BLOCK_Q5_0,    BLOCK_Q4_1,   BLOCK_Q5_1,
-        BLOCK_Q5_K,  BLOCK_Q3_K,   BLOCK_Q2_K,    BLOCK_IQ4_NL, BLOCK_IQ4_XS,
-        BLOCK_MXFP4, BLOCK_TQ2_0,  BLOCK_TQ1_0,   BLOCK_IQ3_S,  BLOCK_IQ3_XXS,
-        BLOCK_IQ2_S, BLOCK_IQ2_XS, BLOCK_IQ2_XXS, BLOCK_IQ1_S,  BLOCK_IQ1_M};
+    /* One for each matrix: all but F32 and those whose panels are another type's (TQ1_0, IQ2_S). */
+    static const enum block_type types[7 * LAYERS] = {
+        BLOCK_Q8_0,   BLOCK_Q4_K,  BLOCK_Q6_K,    BLOCK_F16,   BLOCK_Q4_0,    BLOCK_BF16,
+        BLOCK_Q5_0,   BLOCK_Q4_1,  BLOCK_Q5_1,    BLOCK_Q5_K,  BLOCK_Q3_K,    BLOCK_Q2_K,
+        BLOCK_IQ4_NL, BLOCK_IQ4_XS, BLOCK_MXFP4,  BLOCK_TQ2_0, BLOCK_IQ3_S,   BLOCK_IQ3_XXS,
+        BLOCK_IQ2_XS, BLOCK_IQ2_XXS, BLOCK_IQ1_S, BLOCK_IQ1_M, BLOCK_NVFP4,   BLOCK_Q1_0,
+        BLOCK_Q2_0,   BLOCK_IQ2_K, BLOCK_IQ3_K,   BLOCK_IQ4_K};
     static const struct {
         const char *name;
         uint64_t cols, rows;
@@ -110,7 +111,7 @@ static void add_layer(struct gguf_writer *w, int layer)
 
     for (int i = 0; i < 7; i++) {
         snprintf(name, sizeof(name), "blk.%d.%s.weight", layer, matrices[i].name);
-        add_blocks(w, name, types[(i + 7 * layer) % 25], matrices[i].cols, matrices[i].rows);
+        add_blocks(w, name, types[i + 7 * layer], matrices[i].cols, matrices[i].rows);
     }
     snprintf(name, sizeof(name), "blk.%d.attn_norm.weight", layer);
     add_tensor(w, name, BLOCK_F32, EMBD, 1, 0.1f, 1);

@@ -38,7 +38,7 @@ MAY = {
     "server/responses": ["core/base", "server/process", "server/http"],
     "server/slots": ["core/base", "server/http"],
     "server/adapters": ["core/base", "config", "core/formats/gguf", "core/formats", "core/formats/hf",
-                        "core/model", "server/http"],
+                        "core/model", "server/process", "server/http"],
     "server/metrics": ["core/base", "scheduler", "server/process", "server/http"],
     "server/auth": ["core/base", "config", "scheduler", "server/http", "server/metrics"],
     "server/api/params": ["core/base", "core/tokenizer", "core/model", "scheduler", "server/http",

@@ -24,13 +24,15 @@ BLOCKS = {
     "IQ4_NL": (32, 18), "IQ4_XS": (256, 136), "MXFP4": (32, 17), "TQ2_0": (256, 66), "TQ1_0": (256, 54),
     "IQ3_S": (256, 110), "IQ3_XXS": (256, 98), "IQ2_S": (256, 82), "IQ2_XS": (256, 74),
     "IQ2_XXS": (256, 66), "IQ1_S": (256, 50), "IQ1_M": (256, 56),
+    "Q2_0": (64, 18), "Q1_0": (128, 18), "NVFP4": (64, 36), "IQ4_K": (256, 144), "IQ3_K": (256, 110), "IQ2_K": (256, 76),
 }
 
-# Where a block has its f16 scales (a byte each); MXFP4 has an exponent and IQ1_M a scattered half.
+# Where a block has its f16 scales (a byte each); MXFP4 has an exponent, NVFP4 bytes and IQ1_M a scattered half.
 SCALES = {
     "Q8_0": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q2_K": [80, 82], "Q3_K": [108],
     "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0], "TQ2_0": [64],
     "TQ1_0": [52], "IQ3_S": [0], "IQ3_XXS": [0], "IQ2_S": [0], "IQ2_XS": [0], "IQ2_XXS": [0], "IQ1_S": [0],
+    "Q2_0": [0], "Q1_0": [0], "IQ4_K": [0], "IQ3_K": [0], "IQ2_K": [0],
 }
 
 # The codebooks: ascending lists of patterns, as the gaps between them (low bytes, then high bytes,
@@ -230,6 +232,51 @@ def _iq4_xs(b):
 def _mxfp4(b):
     q = _nibbles_32(b, 1)
     return q, 16, np.ldexp(1.0, b.raw[:, :1].astype(int) - 128), E2M1_TWICE[q], None
+
+
+IQ3_K = np.array([-63, -40, -23, -10, 1, 13, 28, 47])
+IQ2_K = np.array([-31, -13, 1, 17])
+
+
+def _iq4_k(b):
+    """A bit of the half word at 2 for each 16: their numbers are by 4 greater."""
+    h = I // 16
+    q = b.pick(8 * (16 + I // 32 * 16 + I % 16) + 4 * (I % 32 // 16), 4)
+    scale = b.pick(64 + 4 * h, 4) + 16 * b.pick(32 + 2 * h, 2) - 32
+    return q, 16, b.half(0) * scale, IQ4[q] + 4 * b.pick(16 + h, 1), None
+
+
+def _iq3_k(b):
+    h = I // 16
+    q = _pairs_of_128(b, 14) + 4 * b.pick(8 * (78 + I % 32) + I // 32, 1)
+    scale = (2 * b.pick(48 + 4 * h, 4) + 1) * (1 - 2 * b.pick(32 + h, 1))
+    return q, 8, b.half(0) * scale, IQ3_K[q] + 4 * b.pick(16 + h, 1), None
+
+
+def _iq2_k(b):
+    h = I // 16
+    q = _pairs_of_128(b, 12)
+    return q, 4, b.half(0) * (b.pick(32 + 4 * h, 4) - 8), IQ2_K[q] + 5 * b.pick(16 + h, 1), None
+
+
+def _nvfp4(b):
+    """Numbers j and j + 8 of each 16 share a byte; half of an e4m3 number, its sign apart, or 0 for none."""
+    i = np.arange(64)
+    q = b.pick(8 * (4 + i // 16 * 8 + i % 8) + 4 * (i % 16 // 8), 4)
+    x = b.raw[:, i // 16].astype(int)
+    e, m = x >> 3 & 15, x & 7
+    scale = np.where(e > 0, np.ldexp(1 + m / 8, e - 7), np.ldexp(m / 8, -6)) / 2
+    return q, 16, np.where(x == 127, 0, scale), E2M1_TWICE[q], None
+
+
+def _q2_0(b):
+    q = b.pick(16 + 2 * np.arange(64), 2)
+    return q, 4, b.half(0), q - 1, None
+
+
+def _q1_0(b):
+    q = b.pick(16 + np.arange(128), 1)
+    return q, 2, b.half(0), 2 * q - 1, None
 
 
 def _tq2_0(b):

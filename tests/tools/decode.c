@@ -24,7 +24,7 @@ static void die(const char *what)
 
 static enum block_type block_named(const char *name)
 {
-    for (uint32_t t = 0; t < 64; t++)
+    for (uint32_t t = 0; t < 256; t++)
         if (block_format(t) != NULL && strcmp(block_format(t)->name, name) == 0)
             return (enum block_type)t;
     die("there is no such type");

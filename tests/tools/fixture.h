@@ -125,6 +125,15 @@ static inline void fixture_iq1_m_scale(uint64_t *state, uint8_t *words, float d)
             (uint8_t)((words[2 * i + 1] & 15) | (half[i / 2] >> 4 * (i % 2) & 15) << 4);
 }
 
+/* NVFP4: four times the byte of e4m3 that is nearest to d, at least to its exponent. */
+static inline void fixture_e4m3(uint8_t *dst, float d)
+{
+    const int e = (int)floorf(log2f(d)) + 7;
+    const float m = e > 0 ? (ldexpf(d, 7 - e) - 1) * 8 : ldexpf(d, 9);
+
+    memset(dst, (uint8_t)((e > 0 ? e << 3 : 0) | (int)fminf(7, rintf(m))), 4);
+}
+
 /* One quantised block of random codes. The divisors are the standard deviation of the codes. */
 static inline void fixture_block(uint64_t *state, enum block_type type, float std, uint8_t *b)
 {
@@ -172,6 +181,24 @@ static inline void fixture_block(uint64_t *state, enum block_type type, float st
         break;
     case BLOCK_MXFP4:
         b[0] = (uint8_t)fmaxf(0, fminf(252, 128 + rintf(log2f(std / 5.81f))));
+        break;
+    case BLOCK_NVFP4:
+        fixture_e4m3(b, 2 * std / 5.81f);
+        break;
+    case BLOCK_IQ2_K:
+        fixture_scale(state, b, std / 84.0f);
+        break;
+    case BLOCK_IQ3_K:
+        fixture_scale(state, b, std / 640.0f);
+        break;
+    case BLOCK_IQ4_K:
+        fixture_scale(state, b, std / 1250.0f);
+        break;
+    case BLOCK_Q1_0:
+        fixture_scale(state, b, std);
+        break;
+    case BLOCK_Q2_0:
+        fixture_scale(state, b, std / 1.23f);
         break;
     case BLOCK_TQ2_0:
         fixture_scale(state, b + 64, std / 1.23f);

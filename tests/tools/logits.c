@@ -164,7 +164,7 @@ static int load_adapter(struct text *t, const struct model *m, char *err, size_t
         return 0;
     rc = adapter_file_open(&g, t->adapter_path, err, err_len);
     if (rc == 0)
-        rc = adapter_load(&t->adapter, g, m, err, err_len);
+        rc = adapter_load(&t->adapter, g, m, NULL, err, err_len);
     gguf_close(&g);
     return rc;
 }

@@ -123,7 +123,7 @@ static uint32_t number(const char *text)
 
 static enum block_type type_named(const char *name)
 {
-    for (uint32_t t = 0; t < 64; t++)
+    for (uint32_t t = 0; t < 256; t++)
         if (block_format(t) != NULL && strcmp(block_format(t)->name, name) == 0)
             return (enum block_type)t;
     fprintf(stderr, "mkmodel: there is no type '%s'\n", name);

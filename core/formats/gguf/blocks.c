@@ -276,6 +276,12 @@ static const struct format_row {
     {BLOCK_TQ1_0, {"TQ1_0", 256, 54}, blocks_decode_tq1_0, NULL},
     {BLOCK_TQ2_0, {"TQ2_0", 256, 66}, blocks_decode_tq2_0, NULL},
     {BLOCK_MXFP4, {"MXFP4", 32, 17}, blocks_decode_mxfp4, NULL},
+    {BLOCK_NVFP4, {"NVFP4", 64, 36}, blocks_decode_nvfp4, NULL},
+    {BLOCK_Q1_0, {"Q1_0", 128, 18}, blocks_decode_q1_0, NULL},
+    {BLOCK_Q2_0, {"Q2_0", 64, 18}, blocks_decode_q2_0, NULL},
+    {BLOCK_IQ2_K, {"IQ2_K", 256, 76}, blocks_decode_iq2_k, NULL},
+    {BLOCK_IQ3_K, {"IQ3_K", 256, 110}, blocks_decode_iq3_k, NULL},
+    {BLOCK_IQ4_K, {"IQ4_K", 256, 144}, blocks_decode_iq4_k, NULL},
 };
 
 static const struct format_row *find(uint32_t type)

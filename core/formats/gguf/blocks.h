@@ -42,11 +42,17 @@ enum block_type { /* the tensor types that we define, with the numbers of the fi
                   BLOCK_TQ1_0 = 34,
                   BLOCK_TQ2_0 = 35,
                   BLOCK_MXFP4 = 39,
+                  BLOCK_NVFP4 = 40,
+                  BLOCK_Q1_0 = 41,
+                  BLOCK_Q2_0 = 42,
+                  BLOCK_IQ2_K = 137, /* these of ik_llama.cpp */
+                  BLOCK_IQ3_K = 138,
+                  BLOCK_IQ4_K = 139,
 };
 
 struct block_format {
     const char *name; /* "Q4_K" */
-    uint32_t elems;   /* numbers in a block: 1, 32 or 256 */
+    uint32_t elems;   /* numbers in a block: 1, 32, 64, 128 or 256 */
     uint32_t bytes;   /* bytes of a block */
 };
 

@@ -43,6 +43,12 @@ static inline float blocks_load_f16(const uint8_t *p)
 void blocks_decode_iq4_nl(const uint8_t *src, float *dst, size_t n_blocks);
 void blocks_decode_iq4_xs(const uint8_t *src, float *dst, size_t n_blocks);
 void blocks_decode_mxfp4(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_nvfp4(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_q1_0(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_q2_0(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_iq2_k(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_iq3_k(const uint8_t *src, float *dst, size_t n_blocks);
+void blocks_decode_iq4_k(const uint8_t *src, float *dst, size_t n_blocks);
 void blocks_decode_tq1_0(const uint8_t *src, float *dst, size_t n_blocks);
 void blocks_decode_tq2_0(const uint8_t *src, float *dst, size_t n_blocks);
 void blocks_decode_iq3_s(const uint8_t *src, float *dst, size_t n_blocks);

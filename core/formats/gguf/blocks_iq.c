@@ -4,6 +4,13 @@
  *   IQ4_NL   d  qs[16], nibbles of numbers j and j + 16
  *   IQ4_XS   d  high[2], pairs  low[4], nibbles of 8 scales  qs[128], 16 bytes a group of 32
  *   MXFP4    e  qs[16] as in IQ4_NL
+ *   NVFP4    e[4], a scale of each 16  qs[32], for each 16 nibbles of numbers j and j + 8
+ *   Q1_0     d  qs[16], bits in order
+ *   Q2_0     d  qs[16], pairs of bits in order
+ *   IQ2_K    d  shifts, a bit for each 16  scales[8], nibbles  qs[64] as in TQ2_0
+ *   IQ3_K    d  shifts  signs, bits  scales[8], nibbles  qs[64] as in TQ2_0
+ *            qh[32], bit g is of group g
+ *   IQ4_K    d  shifts  high[4], pairs  low[8], nibbles of scales  qs[128] as in IQ4_XS
  *   TQ2_0    qs[64], pairs of bits of numbers j, j + 32, j + 64, j + 96 of each 128  d
  *   TQ1_0    qs[48]  qh[4]  d: five ternary digits in a byte, of qh four
  *   IQ3_S    d  qs[64]  qh[8], ninth bits  signs[32]  scales[4]
@@ -19,6 +26,7 @@
  */
 #include "core/formats/gguf/blocks_impl.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "kernels/gemm/codebook.h"
@@ -93,6 +101,46 @@ void blocks_decode_mxfp4(const uint8_t *src, float *dst, size_t n)
         table_numbers(dst, e8m0_half(src[0]), TABLE_E2M1, src + 1);
 }
 
+/* Half of an e4m3 number, whose sign's bit says nothing; what would be no number is 0. */
+static float ue4m3_half(uint8_t x)
+{
+    const int e = x >> 3 & 15, m = x & 7;
+
+    if (x == 0x7f)
+        return 0.0f;
+    return e == 0 ? ldexpf((float)m, -10) : ldexpf((float)(8 + m), e - 11);
+}
+
+void blocks_decode_nvfp4(const uint8_t *src, float *dst, size_t n)
+{
+    for (; n > 0; n--, src += 36, dst += 64)
+        for (int i = 0; i < 64; i++) {
+            const int code = src[4 + i / 16 * 8 + i % 8] >> (i % 16 / 8 * 4) & 15;
+
+            dst[i] = ue4m3_half(src[i / 16]) * (float)TABLE_E2M1[code];
+        }
+}
+
+void blocks_decode_q1_0(const uint8_t *src, float *dst, size_t n)
+{
+    for (; n > 0; n--, src += 18, dst += 128) {
+        const float d = blocks_load_f16(src);
+
+        for (int i = 0; i < 128; i++)
+            dst[i] = src[2 + i / 8] >> i % 8 & 1 ? d : -d;
+    }
+}
+
+void blocks_decode_q2_0(const uint8_t *src, float *dst, size_t n)
+{
+    for (; n > 0; n--, src += 18, dst += 64) {
+        const float d = blocks_load_f16(src);
+
+        for (int i = 0; i < 64; i++)
+            dst[i] = d * (float)((src[2 + i / 4] >> i % 4 * 2 & 3) - 1);
+    }
+}
+
 void blocks_decode_tq2_0(const uint8_t *src, float *dst, size_t n)
 {
     for (; n > 0; n--, src += 66, dst += QK) {
@@ -102,6 +150,64 @@ void blocks_decode_tq2_0(const uint8_t *src, float *dst, size_t n)
             const int code = src[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
 
             dst[i] = d * (float)(code - 1);
+        }
+    }
+}
+
+/* A table's numbers, all of them by `shift` greater in the halves whose bits of the half word at
+ * src + 2 are set. */
+static float shifted(const uint8_t *src, int half, const int8_t *table, uint32_t code, int shift)
+{
+    return (float)(table[code] + ((load_16(src + 2) >> half & 1) != 0 ? shift : 0));
+}
+
+void blocks_decode_iq2_k(const uint8_t *src, float *dst, size_t n)
+{
+    static const int8_t table[4] = {-31, -13, 1, 17};
+
+    for (; n > 0; n--, src += 76, dst += QK) {
+        const float d = blocks_load_f16(src);
+
+        for (int i = 0; i < QK; i++) {
+            const uint32_t code = src[12 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+            const int scale = (int)nibble(src + 4, i / 16) - 8;
+
+            dst[i] = d * (float)scale * shifted(src, i / 16, table, code, 5);
+        }
+    }
+}
+
+void blocks_decode_iq3_k(const uint8_t *src, float *dst, size_t n)
+{
+    static const int8_t table[8] = {-63, -40, -23, -10, 1, 13, 28, 47};
+
+    for (; n > 0; n--, src += 110, dst += QK) {
+        const float d = blocks_load_f16(src);
+
+        for (int i = 0; i < QK; i++) {
+            const uint32_t low = src[14 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+            const uint32_t high = src[78 + i % 32] >> (i / 32) & 1;
+            const int scale = 2 * (int)nibble(src + 6, i / 16) + 1;
+            const bool is_minus = (load_16(src + 4) >> (i / 16) & 1) != 0;
+
+            dst[i] = d * (float)(is_minus ? -scale : scale) *
+                     shifted(src, i / 16, table, low | high << 2, 4);
+        }
+    }
+}
+
+void blocks_decode_iq4_k(const uint8_t *src, float *dst, size_t n)
+{
+    for (; n > 0; n--, src += 144, dst += QK) {
+        const float d = blocks_load_f16(src);
+
+        for (int i = 0; i < QK; i++) {
+            const int h = i / 16;
+            const uint32_t code = src[16 + i / 32 * 16 + i % 16] >> (i % 32 / 16 * 4) & 15;
+            const int scale =
+                (int)(nibble(src + 8, h) | (load_32(src + 4) >> 2 * h & 3) << 4) - 32;
+
+            dst[i] = d * (float)scale * shifted(src, h, TABLE_IQ4, code, 4);
         }
     }
 }

@@ -395,6 +395,11 @@ static const struct hf_class classes[] = {
      .config = hf_modern_bert_add},
 };
 
+const struct hf_class *hf_class_at(size_t i)
+{
+    return i < sizeof(classes) / sizeof(classes[0]) ? &classes[i] : NULL;
+}
+
 const struct hf_class *hf_class_find(const char *name)
 {
     for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)

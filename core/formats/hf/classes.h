@@ -73,6 +73,7 @@ struct hf_class {
 };
 
 const struct hf_class *hf_class_find(const char *name);
+const struct hf_class *hf_class_at(size_t i); /* NULL: there are no more */
 
 struct hf_found {
     char name[GGUF_MAX_NAME]; /* in GGUF files; empty: takes no part */

@@ -5,6 +5,7 @@
 #include "core/base/mem.h"
 #include "core/formats/gguf/gguf.h"
 #include "core/formats/gguf/write.h"
+#include "core/formats/hf/classes.h"
 #include "core/formats/hf_folder.h"
 #include "core/formats/safetensors/safetensors.h"
 
@@ -14,32 +15,7 @@
 
 #define MAX_CONFIG ((size_t)1 << 20)
 #define MAX_RANK 65536 /* what a model takes is checked when the adapter is loaded for it */
-#define MAX_LAYERS 1024
 #define PREFIX "base_model.model."
-
-/* Modules of a layer; encoders name theirs in another way. */
-static const struct {
-    const char *theirs, *ours;
-} modules[] = {
-    {"self_attn.q_proj", "attn_q"},
-    {"self_attn.k_proj", "attn_k"},
-    {"self_attn.v_proj", "attn_v"},
-    {"self_attn.o_proj", "attn_output"},
-    {"self_attn.qkv_proj", "attn_qkv"},
-    {"mlp.gate_proj", "ffn_gate"},
-    {"mlp.up_proj", "ffn_up"},
-    {"mlp.down_proj", "ffn_down"},
-    {"mlp.gate_up_proj", "ffn_up"},
-    {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
-    {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
-    {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
-    {"attention.self.query", "attn_q"},
-    {"attention.self.key", "attn_k"},
-    {"attention.self.value", "attn_v"},
-    {"attention.output.dense", "attn_output"},
-    {"intermediate.dense", "ffn_up"},
-    {"output.dense", "ffn_down"},
-};
 
 struct opening {
     struct hf_folder f;
@@ -59,7 +35,7 @@ static int refuse(const struct opening *o, int rc, const char *what)
 /* Switches that change what is computed. */
 static int check_switches(const struct opening *o)
 {
-    static const char *const names[] = {"use_dora", "fan_in_fan_out", "lora_bias", "use_qalora"};
+    static const char *const names[] = {"use_dora", "lora_bias", "use_qalora"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         bool is_on = false;
@@ -165,49 +141,40 @@ static int read_config(struct opening *o)
 
 /* ---- tensors ---- */
 
-static const char *find_module(const char *name, size_t n)
+/* model.layers.3.self_attn.q_proj.weight -> blk.3.attn_q.weight, whatever class has it: those that
+ * have a name in common mean the same matrix by it. Rows are an adapter's as they are the matrix's,
+ * and how that lies in a file does not matter. */
+static bool find_module(const char *theirs, struct hf_found *found)
 {
-    for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
-        if (strlen(modules[i].theirs) == n && strncmp(name, modules[i].theirs, n) == 0)
-            return modules[i].ours;
-    return NULL;
-}
+    const struct hf_class *c;
 
-/* What stands behind the layer's number, whatever the model calls its list of layers; or NULL. */
-static const char *skip_layer(const char *name, unsigned *layer)
-{
-    static const char *const lists[] = {"model.layers.", "layers.", "encoder.layer.",
-                                        "bert.encoder.layer."};
-
-    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
-        const size_t n_list = strlen(lists[i]);
-        int n = 0;
-
-        if (strncmp(name, lists[i], n_list) == 0 &&
-            sscanf(name + n_list, "%5u.%n", layer, &n) == 1 && n > 0)
-            return name + n_list + n;
-    }
-    return NULL;
+    for (size_t i = 0; (c = hf_class_at(i)) != NULL; i++)
+        if (hf_class_name(c, UINT32_MAX, theirs, found) && !found->is_expert &&
+            strncmp(found->name, "blk.", 4) == 0 &&
+            (found->fit == FIT_PLAIN || found->fit == FIT_TURNED))
+            return true;
+    return false;
 }
 
 /* base_model.model.model.layers.3.self_attn.q_proj.lora_A.weight -> blk.3.attn_q.weight.lora_a */
 static bool name_of(const char *theirs, char ours[GGUF_MAX_NAME])
 {
-    const char *end = strstr(theirs, ".lora_"), *module, *found;
-    unsigned layer = 0;
+    const char *end = strstr(theirs, ".lora_");
+    char module[2 * GGUF_MAX_NAME];
+    struct hf_found found;
+    int n;
 
     if (strncmp(theirs, PREFIX, strlen(PREFIX)) != 0 || end == NULL ||
         (strcmp(end, ".lora_A.weight") != 0 && strcmp(end, ".lora_B.weight") != 0))
         return false;
-    module = skip_layer(theirs + strlen(PREFIX), &layer);
-    if (module == NULL || module >= end || layer >= MAX_LAYERS)
+    theirs += strlen(PREFIX);
+    if (end <= theirs || end - theirs >= GGUF_MAX_NAME)
         return false;
-    found = find_module(module, (size_t)(end - module));
-    if (found == NULL)
+    snprintf(module, sizeof(module), "%.*s.weight", (int)(end - theirs), theirs);
+    if (!find_module(module, &found))
         return false;
-    snprintf(ours, GGUF_MAX_NAME, "blk.%u.%s.weight.lora_%c", layer, found,
-             end[6] == 'A' ? 'a' : 'b');
-    return true;
+    n = snprintf(ours, GGUF_MAX_NAME, "%s.lora_%c", found.name, end[6] == 'A' ? 'a' : 'b');
+    return n > 0 && n < GGUF_MAX_NAME;
 }
 
 static int fail_tensor(const struct opening *o, const struct safetensor *t, int rc,

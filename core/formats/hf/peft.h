@@ -2,10 +2,12 @@
  * GGUF adapter.
  *
  * adapter_config.json says how it is applied, adapter_model.safetensors holds the pairs. Names
- * become GGUF's (blk.0.attn_q.weight.lora_a); the key adapter.lora.halves, which only Quire knows,
- * says that rows of queries and keys are in the order of published weights. What would change the
- * arithmetic beyond y = W x + scale * B (A x) is refused by its name: DoRA, biases, saved modules,
- * scales that differ from module to module, transposed weights.
+ * become GGUF's (blk.0.attn_q.weight.lora_a) as those of the classes do whose folders are read
+ * (classes.h), where the matrix has its rows in the same order in both; the key
+ * adapter.lora.halves, which only Quire knows, says that rows of queries and keys are in the order
+ * of published weights. What would change the arithmetic beyond y = W x + scale * B (A x) is
+ * refused by its name: DoRA, biases, saved modules, scales that differ from module to module.
+ * fan_in_fan_out says only how the base model's weights lie.
  *
  * Thread: the one that loads.
  * Memory: the handle's, see gguf.h.

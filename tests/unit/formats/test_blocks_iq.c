@@ -87,6 +87,123 @@ static void pack_mxfp4(uint8_t *b, double *want)
     }
 }
 
+/* The value of an e4m3 byte, written down once more. */
+static double e4m3(uint32_t x)
+{
+    const uint32_t e = x >> 3 & 15, m = x & 7;
+
+    if (x == 0x7f)
+        return 0;
+    return e == 0 ? ldexp(m, -9) : ldexp(1 + m / 8.0, (int)e - 7);
+}
+
+static void pack_nvfp4(uint8_t *b, double *want)
+{
+    for (size_t s = 0; s < 4; s++) {
+        const uint32_t scale = rnd(8) == 0 ? 0x7f : rnd(256);
+
+        put(b, 8 * s, 8, scale);
+        for (size_t i = 0; i < 16; i++) {
+            const uint32_t q = rnd(16);
+
+            put(b + 4 + 8 * s, i % 8 * 8 + i / 8 * 4, 4, q);
+            want[16 * s + i] = e4m3(scale) * E2M1[q];
+        }
+    }
+}
+
+/* Of each 16: a bit at `from` where its numbers are greater. */
+static uint32_t put_shift(uint8_t *b, size_t h)
+{
+    const uint32_t is_shifted = rnd(2);
+
+    put(b + 2, h, 1, is_shifted);
+    return is_shifted;
+}
+
+static void pack_iq2_k(uint8_t *b, double *want)
+{
+    static const int table[2][4] = {{-31, -13, 1, 17}, {-26, -8, 6, 22}};
+    const uint16_t d = put_scale(b);
+
+    for (size_t h = 0; h < 16; h++) {
+        const uint32_t scale = rnd(16), shift = put_shift(b, h);
+
+        put(b + 4, 4 * h, 4, scale);
+        for (size_t i = 16 * h; i < 16 * h + 16; i++) {
+            const uint32_t q = rnd(4);
+
+            put(b + 12 + i / 128 * 32 + i % 32, i % 128 / 32 * 2, 2, q);
+            want[i] = half(d) * ((double)scale - 8) * table[shift][q];
+        }
+    }
+}
+
+static void pack_iq3_k(uint8_t *b, double *want)
+{
+    static const int table[2][8] = {{-63, -40, -23, -10, 1, 13, 28, 47},
+                                    {-59, -36, -19, -6, 5, 17, 32, 51}};
+    const uint16_t d = put_scale(b);
+
+    for (size_t h = 0; h < 16; h++) {
+        const uint32_t scale = rnd(16), minus = rnd(2), shift = put_shift(b, h);
+
+        put(b + 4, h, 1, minus);
+        put(b + 6, 4 * h, 4, scale);
+        for (size_t i = 16 * h; i < 16 * h + 16; i++) {
+            const uint32_t q = rnd(8);
+
+            put(b + 14 + i / 128 * 32 + i % 32, i % 128 / 32 * 2, 2, q & 3);
+            put(b + 78 + i % 32, i / 32, 1, q >> 2);
+            want[i] = half(d) * (2.0 * scale + 1) * (minus ? -1 : 1) * table[shift][q];
+        }
+    }
+}
+
+static void pack_iq4_k(uint8_t *b, double *want)
+{
+    static const int shifted[16] = {-123, -100, -79, -61, -45, -31, -18, -6,
+                                    5,    17,   29,  42,  57,  73,  93,  117};
+    const uint16_t d = put_scale(b);
+
+    for (size_t h = 0; h < 16; h++) {
+        const uint32_t scale = rnd(64), shift = put_shift(b, h);
+
+        put(b + 4, 2 * h, 2, scale >> 4);
+        put(b + 8, 4 * h, 4, scale & 15);
+        for (size_t i = 16 * h; i < 16 * h + 16; i++) {
+            const uint32_t q = rnd(16);
+
+            put(b + 16 + i / 32 * 16 + i % 16, i % 32 / 16 * 4, 4, q);
+            want[i] = half(d) * ((double)scale - 32) * (shift ? shifted : IQ4)[q];
+        }
+    }
+}
+
+static void pack_q1_0(uint8_t *b, double *want)
+{
+    const uint16_t d = put_scale(b);
+
+    for (size_t i = 0; i < 128; i++) {
+        const uint32_t q = rnd(2);
+
+        put(b + 2, i, 1, q);
+        want[i] = q ? half(d) : -half(d);
+    }
+}
+
+static void pack_q2_0(uint8_t *b, double *want)
+{
+    const uint16_t d = put_scale(b);
+
+    for (size_t i = 0; i < 64; i++) {
+        const uint32_t q = rnd(4);
+
+        put(b + 2, 2 * i, 2, q);
+        want[i] = half(d) * ((double)q - 1);
+    }
+}
+
 static void pack_tq2_0(uint8_t *b, double *want)
 {
     const uint16_t d = put_scale(b + 64);
@@ -294,6 +411,9 @@ static const struct packed packed[] = {
     {18, "IQ3_XXS", 256, 98, pack_iq3_xxs}, {22, "IQ2_S", 256, 82, pack_iq2_s},
     {17, "IQ2_XS", 256, 74, pack_iq2_xs},   {16, "IQ2_XXS", 256, 66, pack_iq2_xxs},
     {19, "IQ1_S", 256, 50, pack_iq1_s},     {29, "IQ1_M", 256, 56, pack_iq1_m},
+    {40, "NVFP4", 64, 36, pack_nvfp4},      {41, "Q1_0", 128, 18, pack_q1_0},
+    {42, "Q2_0", 64, 18, pack_q2_0},        {137, "IQ2_K", 256, 76, pack_iq2_k},
+    {138, "IQ3_K", 256, 110, pack_iq3_k},   {139, "IQ4_K", 256, 144, pack_iq4_k},
 };
 #define N_PACKED (sizeof(packed) / sizeof(packed[0]))
 
@@ -325,9 +445,20 @@ static void test_known_blocks(void **arg)
     static const uint8_t b_iq2_xxs[66] = {0, 0x3c, 1, 0, 0, 0, 1, 0, 0, 0x10};
     static const uint8_t b_iq1_s[50] = {0, 0x3c, 255, [34] = 7, 0xa0};
     static const uint8_t b_tq1_0[54] = {0, 255, [52] = 0, 0x40};
+    static const uint8_t b_nvfp4[36] = {0x38, 0x7f, 0x01,       0x7e,       0x21,
+                                        [12] = 0x21, [20] = 0x02, [28] = 0x07};
+    static const uint8_t b_q1_0[18] = {0, 0x3c, 0x01};
+    static const uint8_t b_q2_0[18] = {0, 0x3c, 0xe4};
     float x[256];
 
     (void)arg;
+    block_decode(BLOCK_NVFP4, b_nvfp4, x, 64); /* scales 1, none, the least, the greatest */
+    assert_true(x[0] == 0.5f && x[8] == 1.0f && x[16] == 0.0f && x[24] == 0.0f);
+    assert_true(x[32] == 0x1p-9f && x[48] == 448.0f * 6.0f);
+    block_decode(BLOCK_Q1_0, b_q1_0, x, 128);
+    assert_true(x[0] == 1.0f && x[1] == -1.0f && x[127] == -1.0f);
+    block_decode(BLOCK_Q2_0, b_q2_0, x, 64);
+    assert_true(x[0] == -1.0f && x[1] == 0.0f && x[2] == 1.0f && x[3] == 2.0f && x[4] == -1.0f);
     block_decode(BLOCK_IQ4_NL, b_iq4_nl, x, 32);
     for (int i = 0; i < 8; i++) {
         assert_true(x[i] == IQ4[2 * i]);

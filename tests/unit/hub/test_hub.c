@@ -113,6 +113,10 @@ static void choices(void **state)
          "", "", "1_Pooling/config.json,config.json,weights.safetensors"},
         {"config.json,model.safetensors,x.gguf", "SafeTensors", "",
          "config.json,model.safetensors"},
+        {"README.md,adapter_config.json,adapter_model.safetensors,tokenizer.json", "", "",
+         "adapter_config.json,adapter_model.safetensors"},
+        {"adapter_config.json,adapter_model.safetensors,config.json,model.safetensors", "", "",
+         "config.json,model.safetensors"},
     };
 
     (void)state;
@@ -147,6 +151,7 @@ static void no_choice(void **state)
         {"config.json,pytorch_model.bin", "", "neither a GGUF file nor config.json"},
         {"model.safetensors", "", "neither a GGUF file nor config.json"},
         {"mmproj-F16.gguf", "", "neither a GGUF file nor config.json"},
+        {"adapter_config.json,adapter_model.bin", "", "neither a GGUF file nor config.json"},
     };
 
     (void)state;

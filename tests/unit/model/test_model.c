@@ -145,7 +145,9 @@ static const struct {
     {BLOCK_MXFP4, KERN_MXFP4},   {BLOCK_TQ2_0, KERN_TQ2_0},     {BLOCK_TQ1_0, KERN_TQ1_0},
     {BLOCK_IQ3_S, KERN_IQ3_S},   {BLOCK_IQ3_XXS, KERN_IQ3_XXS}, {BLOCK_IQ2_S, KERN_IQ2_S},
     {BLOCK_IQ2_XS, KERN_IQ2_XS}, {BLOCK_IQ2_XXS, KERN_IQ2_XXS}, {BLOCK_IQ1_S, KERN_IQ1_S},
-    {BLOCK_IQ1_M, KERN_IQ1_M},
+    {BLOCK_IQ1_M, KERN_IQ1_M},   {BLOCK_NVFP4, KERN_NVFP4},     {BLOCK_Q1_0, KERN_Q1_0},
+    {BLOCK_Q2_0, KERN_Q2_0},     {BLOCK_IQ2_K, KERN_IQ2_K},     {BLOCK_IQ3_K, KERN_IQ3_K},
+    {BLOCK_IQ4_K, KERN_IQ4_K},
 };
 #define N_TYPES (sizeof(types) / sizeof(types[0]))
 
@@ -206,6 +208,8 @@ static uint64_t most_percent(enum block_type type)
         return 147;
     case BLOCK_IQ2_XXS:
         return 155;
+    case BLOCK_IQ2_K:
+        return 108;
     default:
         return 105;
     }

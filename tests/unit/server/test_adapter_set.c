@@ -12,10 +12,12 @@
 
 #include "config/demo.h"
 #include "core/base/err.h"
+#include "core/base/list.h"
 #include "core/formats/gguf/gguf.h"
 #include "core/formats/gguf/write.h"
 #include "core/model/adapter.h"
 #include "server/adapters/adapter_set.h"
+#include "server/process/worker_pool.h"
 #include "tests/fixtures/failing_memory.h"
 
 #define EMBD 256 /* of the demo model */
@@ -67,12 +69,60 @@ static int create(struct adapter_set **s, const char *list, uint64_t max_bytes)
     return rc;
 }
 
+/* One that waits: what it was told, and how often. */
+struct waiting {
+    struct adapter_wait wait;
+    int n_told;
+};
+
+static void on_told(struct adapter_wait *w)
+{
+    list_entry(w, struct waiting, wait)->n_told++;
+}
+
+static struct waiting waiting(void)
+{
+    return (struct waiting){.wait.done = on_told};
+}
+
+/* Without a pool: the file is read before this returns. */
+static int try_take(struct adapter_set *s, const char *name, struct adapter **out,
+                    struct api_error *e)
+{
+    struct waiting w = waiting();
+    const int rc = adapter_set_take(s, name, &w.wait, out, e);
+
+    assert_int_equal(w.n_told, rc == ERR_AGAIN);
+    if (rc != ERR_AGAIN)
+        return rc;
+    *out = w.wait.adapter;
+    *e = w.wait.error;
+    return *out != NULL ? 0 : ERR_INVAL;
+}
+
+static int load(struct adapter_set *s, const char *name, const char *path, bool replaces,
+                struct api_error *e)
+{
+    const struct adapter_source what = {name, path, replaces};
+    struct waiting w = waiting();
+    const int rc = adapter_set_load(s, &what, &w.wait, e);
+
+    assert_int_equal(w.n_told, rc == ERR_AGAIN);
+    if (rc != ERR_AGAIN)
+        return rc;
+    *e = w.wait.error;
+    if (w.wait.adapter == NULL)
+        return ERR_INVAL;
+    adapter_unref(&w.wait.adapter);
+    return 0;
+}
+
 static struct adapter *take(struct adapter_set *s, const char *name)
 {
     struct api_error e = {0};
     struct adapter *a = NULL;
 
-    assert_int_equal(adapter_set_take(s, name, true, &a, &e), 0);
+    assert_int_equal(try_take(s, name, &a, &e), 0);
     assert_non_null(a);
     return a;
 }
@@ -124,7 +174,7 @@ static void the_least_recently_used_leaves(void **state)
 
         snprintf(name, sizeof(name), "n%d", i);
         snprintf(path, sizeof(path), "%d.gguf", i);
-        assert_int_equal(adapter_set_load(s, name, path, false, &e), 0);
+        assert_int_equal(load(s, name, path, false, &e), 0);
     }
     one = bytes_of(s, "n2");
     assert_int_equal(stats_of(s).bytes, bytes_of(s, "n0") + bytes_of(s, "n1") + one);
@@ -132,19 +182,18 @@ static void the_least_recently_used_leaves(void **state)
 
     /* Room for two: n0 is held, so n1 leaves for n2, and comes back for it. */
     assert_int_equal(create(&s, "", 2 * one + 1024), 0);
-    assert_int_equal(adapter_set_load(s, "n0", "0.gguf", false, &e), 0);
-    assert_int_equal(adapter_set_load(s, "n1", "1.gguf", false, &e), 0);
+    assert_int_equal(load(s, "n0", "0.gguf", false, &e), 0);
+    assert_int_equal(load(s, "n1", "1.gguf", false, &e), 0);
     a = take(s, "n0");
-    assert_int_equal(adapter_set_load(s, "n2", "2.gguf", false, &e), 0);
+    assert_int_equal(load(s, "n2", "2.gguf", false, &e), 0);
     assert_int_equal(stats_of(s).n_resident, 2);
     assert_int_equal(stats_of(s).n_evicted, 1);
-    assert_int_equal(adapter_set_take(s, "n1", false, &b, &e), ERR_AGAIN);
     b = take(s, "n1");
     assert_int_equal(stats_of(s).n_evicted, 2);
     assert_int_equal(b->max_rank, 2);
 
     /* All are held: no room, and the reason. */
-    assert_true(adapter_set_take(s, "n2", true, &none, &e) < 0);
+    assert_true(try_take(s, "n2", &none, &e) < 0);
     assert_null(none);
     assert_int_equal(e.status, 429);
     adapter_unref(&a);
@@ -165,12 +214,12 @@ static void what_is_held_stays(void **state)
     (void)state;
 
     assert_int_equal(create(&s, "", 1u << 30), 0);
-    assert_int_equal(adapter_set_load(s, "x", "0.gguf", false, &e), 0);
+    assert_int_equal(load(s, "x", "0.gguf", false, &e), 0);
     a = take(s, "x");
     memcpy(id, a->id, sizeof(id));
-    assert_true(adapter_set_load(s, "x", "1.gguf", false, &e) < 0);
+    assert_true(load(s, "x", "1.gguf", false, &e) < 0);
     assert_int_equal(e.status, 400);
-    assert_int_equal(adapter_set_load(s, "x", "1.gguf", true, &e), 0);
+    assert_int_equal(load(s, "x", "1.gguf", true, &e), 0);
     assert_int_equal(a->max_rank, 1);
     assert_memory_equal(a->id, id, sizeof(id));
     assert_int_equal(stats_of(s).n_known, 1);
@@ -194,9 +243,9 @@ static void ids_are_of_numbers(void **state)
     (void)state;
 
     assert_int_equal(create(&s, "", 1u << 30), 0);
-    assert_int_equal(adapter_set_load(s, "x", "0.gguf", false, &e), 0);
-    assert_int_equal(adapter_set_load(s, "y", "0.gguf", false, &e), 0);
-    assert_int_equal(adapter_set_load(s, "z", "1.gguf", false, &e), 0);
+    assert_int_equal(load(s, "x", "0.gguf", false, &e), 0);
+    assert_int_equal(load(s, "y", "0.gguf", false, &e), 0);
+    assert_int_equal(load(s, "z", "1.gguf", false, &e), 0);
     a[0] = take(s, "x");
     a[1] = take(s, "y");
     a[2] = take(s, "z");
@@ -230,7 +279,7 @@ static void survives_a_failure_of_any_allocation(void **state)
         const bool is_made = create(&s, list, 1u << 30) == 0;
 
         assert_true(n < MOST_ALLOCATIONS);
-        if (is_made && adapter_set_load(s, "y", "1.gguf", false, &e) < 0)
+        if (is_made && load(s, "y", "1.gguf", false, &e) < 0)
             assert_true(e.status == 500 || e.status == 400);
         if (is_made && mem_has_failed()) {
             struct adapter *a;
@@ -238,12 +287,199 @@ static void survives_a_failure_of_any_allocation(void **state)
             mem_fail_after(-1);
             a = take(s, "x");
             adapter_unref(&a);
-            assert_int_equal(adapter_set_load(s, "z", "2.gguf", false, &e), 0);
+            assert_int_equal(load(s, "z", "2.gguf", false, &e), 0);
             mem_fail_after(0); /* for each_failure(): */
             assert_null(mem_alloc(1));
         }
         adapter_set_destroy(&s);
     }
+}
+
+/* ---- with a pool ---- */
+
+/* A set with room for one adapter, y; x has to be read again, on a thread of the pool, which has
+ * none before run(). */
+struct world {
+    uv_loop_t loop;
+    struct worker_pool *pool;
+    struct adapter_set *set;
+};
+
+static void begin(struct world *w, uint32_t max_waiting)
+{
+    const struct worker_pool_options o = {.loop = &w->loop, .max_waiting = max_waiting};
+    char list[200];
+    uint64_t one;
+
+    snprintf(list, sizeof(list), "x=%s/0.gguf,y=%s/0.gguf", shared.folder, shared.folder);
+    assert_int_equal(uv_loop_init(&w->loop), 0);
+    assert_int_equal(worker_pool_create(&w->pool, &o), 0);
+    assert_int_equal(create(&w->set, list, 1u << 30), 0);
+    one = bytes_of(w->set, "x");
+    adapter_set_destroy(&w->set);
+    assert_int_equal(create(&w->set, list, one + 1024), 0);
+    assert_int_equal(stats_of(w->set).n_resident, 1);
+    adapter_set_read_on(w->set, w->pool);
+}
+
+static void run(struct world *w)
+{
+    assert_int_equal(worker_pool_start(w->pool, 1), 0);
+    while (!adapter_set_is_idle(w->set))
+        uv_run(&w->loop, UV_RUN_ONCE);
+}
+
+static void end(struct world *w)
+{
+    worker_pool_stop(w->pool);
+    uv_run(&w->loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&w->loop), 0);
+    worker_pool_destroy(&w->pool);
+    adapter_set_destroy(&w->set);
+}
+
+static void wait_for(struct world *w, const char *name, struct waiting *to)
+{
+    struct api_error e = {0};
+    struct adapter *a;
+
+    *to = waiting();
+    assert_int_equal(adapter_set_take(w->set, name, &to->wait, &a, &e), ERR_AGAIN);
+    assert_null(a);
+    assert_int_equal(e.status, 0);
+}
+
+static void is_served(struct waiting *w)
+{
+    assert_int_equal(w->n_told, 1);
+    assert_int_equal(w->wait.error.status, 0);
+    assert_non_null(w->wait.adapter);
+    assert_int_equal(w->wait.adapter->max_rank, 1);
+    adapter_unref(&w->wait.adapter);
+}
+
+static void one_leaves_and_the_others_are_served(void **state)
+{
+    struct waiting w[3];
+    struct world world;
+    (void)state;
+
+    begin(&world, 8);
+    for (int i = 0; i < 3; i++)
+        wait_for(&world, "x", &w[i]);
+    assert_true(adapter_wait_cancel(&w[1].wait));
+    assert_false(adapter_wait_cancel(&w[1].wait));
+    run(&world);
+    is_served(&w[0]);
+    assert_int_equal(w[1].n_told, 0);
+    is_served(&w[2]);
+    assert_int_equal(stats_of(world.set).n_reads, 3); /* y and x at the start, x once more */
+    end(&world);
+}
+
+static void a_file_that_nobody_waits_for_is_not_read(void **state)
+{
+    const struct adapter_source what = {"z", "1.gguf", false};
+    struct waiting w, load = waiting();
+    struct api_error e = {0};
+    struct world world;
+    (void)state;
+
+    begin(&world, 8);
+    wait_for(&world, "x", &w);
+    assert_int_equal(adapter_set_load(world.set, &what, &load.wait, &e), ERR_AGAIN);
+    assert_true(adapter_wait_cancel(&w.wait));
+    assert_true(adapter_wait_cancel(&load.wait));
+    run(&world);
+    assert_int_equal(w.n_told + load.n_told, 0);
+    assert_int_equal(stats_of(world.set).n_reads, 2);
+    assert_int_equal(stats_of(world.set).bytes, bytes_of(world.set, "y"));
+    assert_false(adapter_set_has(world.set, "z"));
+    end(&world);
+}
+
+/* The read was canceled before its thread came to it: it is begun again for the one that came. */
+static void a_wait_after_the_last_has_left_is_served(void **state)
+{
+    struct waiting w, later;
+    struct world world;
+    (void)state;
+
+    begin(&world, 8);
+    wait_for(&world, "x", &w);
+    assert_true(adapter_wait_cancel(&w.wait));
+    wait_for(&world, "x", &later);
+    run(&world);
+    is_served(&later);
+    end(&world);
+}
+
+static void too_many_reads_are_refused(void **state)
+{
+    const struct adapter_source what = {"z", "1.gguf", false};
+    struct waiting w, load = waiting();
+    struct api_error e = {0};
+    struct world world;
+    (void)state;
+
+    begin(&world, 1);
+    wait_for(&world, "x", &w);
+    assert_int_equal(adapter_set_load(world.set, &what, &load.wait, &e), ERR_AGAIN);
+    assert_int_equal(load.n_told, 1);
+    assert_int_equal(load.wait.error.status, 429);
+    assert_null(load.wait.adapter);
+    run(&world);
+    is_served(&w);
+    assert_false(adapter_set_has(world.set, "z"));
+    end(&world);
+}
+
+static void a_name_that_is_unloaded_meanwhile(void **state)
+{
+    struct api_error e = {0};
+    struct waiting w;
+    struct world world;
+    (void)state;
+
+    begin(&world, 8);
+    wait_for(&world, "x", &w);
+    assert_int_equal(adapter_set_unload(world.set, "x", &e), 0);
+    run(&world);
+    assert_int_equal(stats_of(world.set).n_known, 1);
+    is_served(&w);
+    assert_int_equal(adapter_set_unload(world.set, "y", &e), 0);
+    assert_int_equal(stats_of(world.set).bytes, 0);
+    end(&world);
+}
+
+/* At the end of the server all are told, and nothing is begun. */
+static void closed(void **state)
+{
+    const struct adapter_source what = {"z", "1.gguf", false};
+    struct api_error e = {0};
+    struct waiting w[2];
+    struct adapter *a;
+    struct world world;
+    (void)state;
+
+    begin(&world, 8);
+    wait_for(&world, "x", &w[0]);
+    wait_for(&world, "x", &w[1]);
+    adapter_set_close(world.set);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(w[i].n_told, 1);
+        assert_int_equal(w[i].wait.error.status, 503);
+        assert_false(adapter_wait_cancel(&w[i].wait));
+    }
+    assert_true(adapter_set_take(world.set, "x", &w[0].wait, &a, &e) != ERR_AGAIN);
+    assert_int_equal(e.status, 503);
+    e = (struct api_error){0};
+    assert_true(adapter_set_load(world.set, &what, &w[0].wait, &e) != ERR_AGAIN);
+    assert_int_equal(e.status, 503);
+    assert_false(adapter_set_is_idle(world.set));
+    run(&world);
+    assert_int_equal(stats_of(world.set).n_reads, 2);
+    end(&world);
 }
 
 static int set_up(void **state)
@@ -288,6 +524,12 @@ int main(void)
         cmocka_unit_test(ids_are_of_numbers),
         cmocka_unit_test(wrong_settings),
         cmocka_unit_test(survives_a_failure_of_any_allocation),
+        cmocka_unit_test(one_leaves_and_the_others_are_served),
+        cmocka_unit_test(a_file_that_nobody_waits_for_is_not_read),
+        cmocka_unit_test(a_wait_after_the_last_has_left_is_served),
+        cmocka_unit_test(too_many_reads_are_refused),
+        cmocka_unit_test(a_name_that_is_unloaded_meanwhile),
+        cmocka_unit_test(closed),
     };
 
     return cmocka_run_group_tests(tests, set_up, finish);

@@ -1,0 +1,61 @@
+"""A binary without the libraries that may be missing (`make bare`): it serves, and says what it cannot do."""
+import os
+import subprocess
+
+import pytest
+
+from hub_server import Hub, Repo
+from quire import BIN, Server
+from test_pull import DEMO
+
+BARE = os.environ.get("QUIRE_BARE_BIN", "build/bare/quire")
+
+
+@pytest.fixture(autouse=True)
+def is_built():
+    assert os.access(BARE, os.X_OK), f"{BARE}: run `make bare`"
+
+
+def run(*args, **env):
+    return subprocess.run([BARE, *args], capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **env})
+
+
+@pytest.fixture
+def hub(tmp_path):
+    h = Hub(owner__name=Repo({"x-Q8_0.gguf": DEMO}))
+    h.env = {"HF_ENDPOINT": h.url, "HF_HOME": str(tmp_path / "home")}
+    yield h
+    h.close()
+
+
+def test_pull_says_what_is_missing(hub):
+    for args in (["pull", "hf:owner/name"], ["generate", "--prompt", "a", "--model", "hf:owner/name"]):
+        done = run(*args, **hub.env)
+        assert done.returncode == 1 and "built without libcurl (Debian: libcurl4-gnutls-dev)" in done.stderr, done.stderr
+    assert hub.asked == []
+
+
+def test_pull_offline(hub):
+    """What another binary has fetched is found, with and without being asked to look there alone."""
+    fetched = subprocess.run([BIN, "pull", "hf:owner/name"], capture_output=True, text=True, timeout=60, check=True, env={**os.environ, **hub.env})
+    n = len(hub.asked)
+    for flags in (["--offline"], []):
+        done = run("pull", *flags, "hf:owner/name", **hub.env)
+        assert done.returncode == 0 and done.stdout == fetched.stdout, done.stderr
+    assert len(hub.asked) == n
+
+
+def test_serves():
+    bare, whole = Server(binary=BARE), Server()
+    try:
+        body = {"prompt": "Once upon a time", "max_tokens": 12, "temperature": 0}
+        assert bare.post("/v1/completions", body).text == whole.post("/v1/completions", body).text
+        assert "seccomp=none" in bare.read_log()
+    finally:
+        assert bare.stop() == 0 and whole.stop() == 0
+
+
+def test_settings_that_need_a_library(tmp_path):
+    for flags, words in ((["--responses-db", f"{tmp_path}/r.db"], "SQLite"), (["--sandbox", "strict"], "libseccomp")):
+        done = run("serve", "--port", "0", *flags)
+        assert done.returncode != 0 and words in done.stderr, done.stderr
