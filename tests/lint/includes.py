@@ -17,6 +17,7 @@ MAY = {
     "kernels/simd": ["kernels"],
     "kernels/elementwise": ["kernels", "kernels/simd"],
     "kernels/gemm": ["kernels", "kernels/simd"],
+    "kernels/lora": ["kernels", "kernels/simd", "kernels/gemm"],
     "kernels/attention": ["kernels", "kernels/simd", "kernels/gemm"],
     "kvcache": ["core/base"],
     "core/hub": ["core/base"],
