@@ -18,6 +18,7 @@ MAY = {
     "kernels/elementwise": ["kernels", "kernels/simd"],
     "kernels/gemm": ["kernels", "kernels/simd"],
     "kernels/attention": ["kernels", "kernels/simd", "kernels/gemm"],
+    "kernels/recurrent": ["kernels", "kernels/simd"],
     "kvcache": ["core/base"],
     "core/hub": ["core/base"],
     "config": ["core/base", "core/hub"],
