@@ -59,6 +59,16 @@
 #define KERN_SWIGLU_CLAMP 7.0f
 #define KERN_SWIGLU_ALPHA 1.702f
 
+/* log(1 + e) for e in 0 .. 1 is 2 atanh(f), f = e / (2 + e), at most 1/3: the odd terms of its
+ * series up to f^15; the first one left out is < 1e-9. */
+#define KERN_LOG1P_C15 (1.0f / 15)
+#define KERN_LOG1P_C13 (1.0f / 13)
+#define KERN_LOG1P_C11 (1.0f / 11)
+#define KERN_LOG1P_C9 (1.0f / 9)
+#define KERN_LOG1P_C7 (1.0f / 7)
+#define KERN_LOG1P_C5 (1.0f / 5)
+#define KERN_LOG1P_C3 (1.0f / 3)
+
 /* Below this maximum 127 / a may overflow: such a group counts as zero. */
 #define KERN_QUANT_TINY 0x1p-100f
 
@@ -110,6 +120,23 @@ static inline float kern_cap_inline(float x, float cap)
     const float z = x / cap;
 
     return cap * (1.0f - 2.0f / (1.0f + kern_exp_inline(z + z)));
+}
+
+static inline float kern_softplus_inline(float z)
+{
+    const float e = kern_exp_inline(-fabsf(z));
+    const float f = e / (2.0f + e);
+    const float s = f * f;
+    float p = KERN_LOG1P_C15;
+
+    p = fmaf(p, s, KERN_LOG1P_C13);
+    p = fmaf(p, s, KERN_LOG1P_C11);
+    p = fmaf(p, s, KERN_LOG1P_C9);
+    p = fmaf(p, s, KERN_LOG1P_C7);
+    p = fmaf(p, s, KERN_LOG1P_C5);
+    p = fmaf(p, s, KERN_LOG1P_C3);
+    p = fmaf(p, s, 1.0f);
+    return (z > 0.0f ? z : 0.0f) + (f + f) * p;
 }
 
 static inline float kern_lanes_sum_inline(const float l[KERN_LANES])

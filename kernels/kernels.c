@@ -181,6 +181,11 @@ size_t kern_kv_value_bytes(enum kern_kv kv, uint32_t value_dim)
     return (size_t)value_dim * KERN_BLOCK * sizeof(uint16_t);
 }
 
+size_t kern_state_floats(size_t n_row, size_t n_column)
+{
+    return (n_column + KERN_LANES - 1) / KERN_LANES * KERN_LANES * n_row;
+}
+
 size_t kern_attn_scratch(uint32_t n_row, uint32_t n_head, uint32_t key_dim, uint32_t value_dim)
 {
     /* Scores of a segment and its output, for a tile; of every query its state and its numbers. */

@@ -24,6 +24,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/recurrent.h"
+
 #define KERN_LANES 16     /* output rows in a panel */
 #define KERN_GROUP 32     /* activation codes that share a scale */
 #define KERN_BLOCK 16     /* tokens in a KV block */
@@ -219,12 +221,18 @@ size_t kern_attn_scratch(uint32_t n_row, uint32_t n_head, uint32_t key_dim, uint
  *   GELU      by tanh: f(x) = x / (1 + kern_exp(-2 * u)), u = 0.79788456 * (x + 0.044715 * x^3)
  *   GELU_ERF  f(x) = (0.5 * x) * (1 + erf(x / sqrt(2))), erf within 3e-7 of the real one
  *   SWIGLU_CLAMPED  up must be there: g = min(gate, 7), u = min(max(up, -7), 7),
- *             out = (g * s(1.702 * g)) * (u + 1) */
+ *             out = (g * s(1.702 * g)) * (u + 1)
+ *   SIGMOID   f(x) = s(x)
+ *   RELU_SQR  f(x) = x * x where x > 0, else 0
+ *   LINEAR    f(x) = x: a plain product */
 enum kern_act {
     KERN_ACT_SILU = 0,
     KERN_ACT_GELU,
     KERN_ACT_GELU_ERF,
     KERN_ACT_SWIGLU_CLAMPED,
+    KERN_ACT_SIGMOID,
+    KERN_ACT_RELU_SQR,
+    KERN_ACT_LINEAR,
     KERN_N_ACT,
 };
 
@@ -331,7 +339,7 @@ struct kern_table {
     void (*kv_write[KERN_N_KV])(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
                                 const float *v, size_t n_kv, size_t key_dim, size_t value_dim);
 
-    /* See enum kern_act. out may be gate. */
+    /* See enum kern_act. out may be gate, or up. */
     void (*act[KERN_N_ACT])(float *out, const float *gate, const float *up, size_t n);
 
     /* out[i] = fma(x[i], scale, out[i]): with scale 1 a plain sum. */
@@ -351,6 +359,22 @@ struct kern_table {
 
     /* sum of kern_exp((x[i] - max) * scale) in 16 virtual lanes, then kern_lanes_sum. */
     float (*sum_exp)(const float *x, size_t n, float max, float scale);
+
+    /* Recurrent layers: see recurrent.h. */
+    void (*conv)(const struct kern_conv *a);
+    void (*mamba1)(const struct kern_mamba1 *a);
+    void (*mamba2)(const struct kern_mamba2 *a);
+    void (*delta)(const struct kern_delta *a);
+
+    /* out[i] = x[i] * r, r = scale / sqrt(ss + eps); ss as in rmsnorm. out may be x. */
+    void (*l2norm)(float *out, const float *x, size_t n, float eps, float scale);
+
+    /* softplus p(z) = max(z, 0) + l(kern_exp(-|z|)); l(e) = log(1 + e): f = e / (2 + e), s = f * f,
+     * p = 1/15, then p = fma(p, s, 1 / n) for n = 13, 11 ... 1; l = (f + f) * p. |error| < 3e-7 of
+     * it, but for z < -87.33, where it is 0.
+     * out[i] = p(x[i] + bias[i]); with a, kern_exp(a[i] * p(x[i] + bias[i])): what is kept of a
+     * state. out may be x. */
+    void (*softplus)(float *out, const float *x, const float *bias, const float *a, size_t n);
 };
 
 /* The best level that this CPU and OS allow (checks XCR0 as well as CPUID). In debug builds the

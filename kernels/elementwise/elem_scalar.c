@@ -188,6 +188,23 @@ static float gelu_erf(float x)
     return (0.5f * x) * one_and_erf(x);
 }
 
+static float sigmoid(float x)
+{
+    return 1.0f / (1.0f + kern_exp_inline(-x));
+}
+
+static float relu_sqr(float x)
+{
+    const float y = x > 0.0f ? x : 0.0f;
+
+    return y * y;
+}
+
+static float linear(float x)
+{
+    return x;
+}
+
 typedef float act_fn(float x);
 
 static void activate(act_fn *f, float *out, const float *gate, const float *up, size_t n)
@@ -209,6 +226,21 @@ void kern_act_gelu_scalar(float *out, const float *gate, const float *up, size_t
 void kern_act_gelu_erf_scalar(float *out, const float *gate, const float *up, size_t n)
 {
     activate(gelu_erf, out, gate, up, n);
+}
+
+void kern_act_sigmoid_scalar(float *out, const float *gate, const float *up, size_t n)
+{
+    activate(sigmoid, out, gate, up, n);
+}
+
+void kern_act_relu_sqr_scalar(float *out, const float *gate, const float *up, size_t n)
+{
+    activate(relu_sqr, out, gate, up, n);
+}
+
+void kern_act_linear_scalar(float *out, const float *gate, const float *up, size_t n)
+{
+    activate(linear, out, gate, up, n);
 }
 
 void kern_act_swiglu_clamped_scalar(float *out, const float *gate, const float *up, size_t n)

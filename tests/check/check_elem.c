@@ -286,6 +286,15 @@ static double act_formula(enum kern_act act, double g, double u, double *most)
         y = g / (1 + exp(-1.702 * g)) * (fmin(fmax(u, -7), 7) + 1);
         tilt = 3e-7 * fabs(g);
         break;
+    case KERN_ACT_SIGMOID:
+        y = 1 / (1 + exp(-g)) * u;
+        break;
+    case KERN_ACT_RELU_SQR:
+        y = fmax(g, 0) * fmax(g, 0) * u;
+        break;
+    case KERN_ACT_LINEAR:
+        y = g * u;
+        break;
     default:
         abort();
     }
@@ -343,6 +352,11 @@ static void check_act(struct check *c, enum kern_act act)
         memcpy(got, g, n * sizeof *g);
         c->test->act[act](got, got, u, n);
         same(c, got, want, n, "in place");
+        if (u) {
+            memcpy(got, u, n * sizeof *u);
+            c->test->act[act](got, g, got, n);
+            same(c, got, want, n, "in place of up");
+        }
         if (c->isa == KERN_ISA_SCALAR)
             check_act_values(c, act, want, g, u, n);
     }
@@ -395,6 +409,24 @@ void check_act_swiglu_clamped(struct check *c)
 {
     check_act(c, KERN_ACT_SWIGLU_CLAMPED);
     check_act_range(c, KERN_ACT_SWIGLU_CLAMPED);
+}
+
+void check_act_sigmoid(struct check *c)
+{
+    check_act(c, KERN_ACT_SIGMOID);
+    check_act_range(c, KERN_ACT_SIGMOID);
+}
+
+void check_act_relu_sqr(struct check *c)
+{
+    check_act(c, KERN_ACT_RELU_SQR);
+    check_act_range(c, KERN_ACT_RELU_SQR);
+}
+
+void check_act_linear(struct check *c)
+{
+    check_act(c, KERN_ACT_LINEAR);
+    check_act_range(c, KERN_ACT_LINEAR);
 }
 
 /* ---- add, scale, cap, max, sum_exp */

@@ -19,6 +19,7 @@ MAY = {
     "kernels/gemm": ["kernels", "kernels/simd"],
     "kernels/lora": ["kernels", "kernels/simd", "kernels/gemm"],
     "kernels/attention": ["kernels", "kernels/simd", "kernels/gemm"],
+    "kernels/recurrent": ["kernels", "kernels/simd"],
     "kvcache": ["core/base"],
     "core/hub": ["core/base"],
     "config": ["core/base", "core/hub"],

@@ -3,6 +3,7 @@
 make(arch, variant, kind) gives the bytes of a file whose matrices are of the type `kind`. cases()
 are all the architectures with their variants.
 """
+import hybrid_fixtures
 from fixture import N_CTX, SHORT_CTX, Fixture, token_name
 
 
@@ -641,6 +642,7 @@ BUILDERS = {
     "modern-bert": (modern_bert, ("plain", "biases", "silu")),
     "eurobert": (eurobert, ("plain", "biases")),
     "gemma-embedding": (gemma_embedding, ("plain", "keys")),
+    **{arch: hybrid_fixtures.BUILDERS[arch] for arch in hybrid_fixtures.SERVED},
 }
 
 

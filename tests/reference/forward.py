@@ -2,13 +2,14 @@
 
 logits(model, ids) gives [tokens][vocabulary]; hidden(model, ids), for models that make embeddings,
 [tokens][n_embd]. FAMILIES says which function a file's architecture is for, and how it differs
-from its relatives. n_ctx is the context that is served: it chooses between the short and the long
+from its relatives; families with recurrent layers stand in hybrid.py. n_ctx is the context that is served: it chooses between the short and the long
 factors of models that have both.
 """
 import math
 
 import numpy as np
 
+import hybrid
 import rope
 from layers import (attention, best, experts, gated, gelu, gelu_tanh, layer_norm, linear, plain,
                     queries_keys_values, rms_norm, sigmoid, silu, soft_cap, softmax, split_heads, swiglu)
@@ -20,7 +21,8 @@ class Shape:
     def __init__(self, m):
         self.n_embd = m.key("embedding_length")
         self.n_head = m.key("attention.head_count")
-        self.n_kv_head = m.key("attention.head_count_kv", self.n_head)
+        n_kv_head = m.key("attention.head_count_kv", self.n_head)
+        self.n_kv_head = max(n_kv_head) if isinstance(n_kv_head, list) else n_kv_head  # 0: recurrent layers
         self.head = m.key("attention.key_length", self.n_embd // self.n_head)
         self.n_rot = m.key("rope.dimension_count", self.head)
         self.n_q, self.n_kv = self.n_head * self.head, self.n_kv_head * self.head
@@ -569,7 +571,7 @@ def forward(m, ids, n_ctx=None, cache=np.asarray, **more):
     """The rows that a model makes of ids: logits, or hidden rows of an embedder. cache: how keys and
     values are rounded. m.edge tells afterwards how near each token was to going to
     other experts."""
-    function, traits = FAMILIES[m.arch]
+    function, traits = FAMILIES[m.arch] if m.arch in FAMILIES else hybrid.FAMILIES[m.arch]
     m.cache, m.edge = cache, np.full(len(ids), np.inf)
     return function(m, np.asarray(ids), n_ctx or m.key("context_length"), **traits, **more)
 
