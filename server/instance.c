@@ -299,7 +299,7 @@ static int choose_kv_type(struct instance *e, const struct config *c, char *err,
 
     e->kv_type = (enum kern_kv)c->kv_type;
     group = kern_kv_group(e->kv_type);
-    if (s->key_dim % group == 0 && s->value_dim % group == 0)
+    if (runner_kv_fits(e->model, e->kv_type))
         return 0;
     snprintf(err, err_len,
              "kv_type '%s' needs heads whose sizes are multiples of %u; this model's keys have %u "
@@ -310,10 +310,7 @@ static int choose_kv_type(struct instance *e, const struct config *c, char *err,
 
 static int make_store(struct instance *e, const struct config *c, char *err, size_t err_len)
 {
-    const struct model_shape *s = &e->model->shape;
-    const struct kv_shape shape = {e->model->groups.n_layer, s->n_kv_head,
-                                   kern_kv_key_bytes(e->kv_type, s->key_dim),
-                                   kern_kv_value_bytes(e->kv_type, s->value_dim)};
+    const struct kv_shape shape = runner_kv_shape(e->model, e->kv_type);
     const uint32_t n_blocks = kv_store_blocks_for(&shape, c->kv_memory);
     int rc;
 

@@ -64,6 +64,28 @@ int key_u32_of_layers(struct load *l, const char *suffix, enum key_need need, ui
     return check_range(l, key, *v, lo, hi);
 }
 
+int key_u32_at(struct load *l, const char *suffix, enum key_need need, uint32_t i, uint32_t lo,
+               uint32_t hi, uint32_t *v)
+{
+    char key[GGUF_MAX_NAME];
+    const struct gguf_kv *kv;
+    int64_t found;
+
+    key_name(l, suffix, key);
+    kv = gguf_find(l->g, key);
+    if (kv == NULL || kv->type != GGUF_ARRAY || kv->elem == GGUF_STRING ||
+        kv->elem == GGUF_F32 || kv->elem == GGUF_F64)
+        return key_u32(l, suffix, need, lo, hi, v);
+    if (kv->count <= i)
+        return load_fail(l, ERR_FORMAT, "key '%s': has %llu numbers, but one for each layer is "
+                         "wanted", key, (unsigned long long)kv->count);
+    found = gguf_array_int(kv, i);
+    if (found < 0 || found > UINT32_MAX)
+        return load_fail(l, ERR_FORMAT, "key '%s': is %lld", key, (long long)found);
+    *v = (uint32_t)found;
+    return check_range(l, key, *v, lo, hi);
+}
+
 /* The number; *is_there tells whether there is one. */
 static int key_f32(struct load *l, const char *suffix, enum key_need need, char *key, float *v,
                    bool *is_there)

@@ -22,6 +22,9 @@ int key_u32(struct load *l, const char *suffix, enum key_need need, uint32_t lo,
 /* The same where a file may have one for each layer, if they are all equal. */
 int key_u32_of_layers(struct load *l, const char *suffix, enum key_need need, uint32_t lo,
                       uint32_t hi, uint32_t *v);
+/* That of layer i where a file has one for each, else the only one. */
+int key_u32_at(struct load *l, const char *suffix, enum key_need need, uint32_t i, uint32_t lo,
+               uint32_t hi, uint32_t *v);
 /* A number greater than 0. */
 int key_positive(struct load *l, const char *suffix, enum key_need need, float *v);
 /* A number that is 0 (off) or more. */

@@ -42,7 +42,9 @@ struct load {
     const float *divisors; /* rope_freqs.weight or a longrope's factors, decoded, or NULL */
     const char *divisors_name;
     uint32_t n_dense_lead; /* first layers of a model with experts that have none */
-    uint32_t expert_period; /* of so many layers only the second has experts; 0: all have */
+    uint32_t expert_period, expert_at; /* of so many layers only number expert_at (from 0) has
+                                        * experts; 0: all have */
+    uint32_t n_nextn;      /* layers behind the model's, whose tensors are left */
     struct matrix_job *matrices;
     size_t n_matrices;
     struct vector_job *vectors;
@@ -68,9 +70,23 @@ int load_shape(struct load *l, uint32_t n_ctx);
 int load_experts(struct load *l);
 int load_rope(struct load *l);
 int load_alibi(struct load *l);
+/* What queries are multiplied by, position by position: the model's query_scale, n_ctx and the
+ * original context (ropes[0]) being known. */
+int load_temperature(struct load *l);
+/* The model's ones, where a family has norms without weights. */
+int load_ones(struct load *l);
 
 /* The window of layer i, and its rope table. */
 int load_layer_rope(struct load *l, uint32_t i);
+/* Does it see a window only? */
+int load_has_window(struct load *l, uint32_t i, bool *yes);
+
+/* The sizes that may differ from layer to layer: those of all layers into the shape, the largest of
+ * each, and those of layer i. */
+int load_layer_sizes(struct load *l);
+int load_layer_shape(struct load *l, uint32_t i);
+/* The shape as it would be if all layers were as this one. */
+struct model_shape load_shape_of_layer(const struct load *l, uint32_t i);
 
 /* Find every tensor that the shape asks for, check it, and list it in l->matrices and
  * l->vectors with its offset; refuse files that lack one or have another. */

@@ -56,6 +56,7 @@ struct ffn {
 };
 
 #define MODEL_NO_ROPE UINT32_MAX
+#define MODEL_MAX_STREAMS 4
 #define MODEL_MAX_EXPERTS_USED 64 /* by one token */
 #define MODEL_MAX_EXPERT_GROUPS 64
 
@@ -65,18 +66,42 @@ struct model_layer {
     struct norm attn_norm;                 /* [n_embd] */
     struct matrix q, k, v;                 /* [n_head*key_dim | n_kv_head*key_dim | ..][n_embd] */
     const float *q_bias, *k_bias, *v_bias; /* [n_out] or NULL */
-    struct norm q_norm, k_norm;            /* before rope; see model_shape.qk_norm */
+    struct norm q_norm, k_norm;            /* see model_shape.qk_norm */
+    struct norm v_norm;                    /* [value_dim], of each head */
     const float *sinks;                    /* [n_head] or NULL: see kern_attn */
     struct matrix attn_out;                /* [n_embd][n_head*head_out] */
     const float *attn_out_bias;            /* [n_embd] or NULL */
+    struct norm attn_sub_norm;             /* [n_head*head_out], of what attn_out takes */
     struct norm attn_post_norm, attn_sum_norm, ffn_norm;
     struct norm attn_input_norm;           /* of what attn_sum_norm has made and x before attention,
                                             * added up; without a weight x is not added again */
     struct ffn ffn;                        /* of a layer with experts: the shared one, if any */
+    struct norm ffn_sub_norm;              /* [n_ff], of what ffn.down takes */
+    bool is_sparse;                        /* gates below their mean plus so many standard ... */
+    float sparsity;                        /* ... deviations count as there, and from there on */
     struct matrix router;                  /* [n_expert][n_embd] of a layer with experts */
     const float *router_bias;              /* [n_expert] or NULL: added to its outputs */
     const float *choice_bias;              /* [n_expert] or NULL: counts for the choice only */
     struct ffn experts;                    /* n_expert of them */
+    /* Where the dense net stays beside them, each part has norms of its own. */
+    struct norm router_norm, experts_norm; /* [n_embd], of x, before it ... */
+    struct norm beside_post_norm, experts_post_norm; /* ... and behind it */
+    /* Of a layer that is told once more which token it is: out(act(gate x) * its part of the
+     * token's row), normed, is added to x. */
+    struct matrix per_layer_gate, per_layer_out; /* [n_per_layer][n_embd], [n_embd][n_per_layer] */
+    struct norm per_layer_post_norm;       /* [n_embd] */
+    const float *out_scale;                /* [1] or NULL: of x behind the layer */
+    /* Of a model with several streams (AltUp, arXiv 2301.13310; n_streams): a router of its first
+     * stream weighs them. See forward_streams.c. */
+    struct matrix stream_router;           /* [n_streams][n_embd] */
+    struct norm stream_router_norm;        /* [n_embd] */
+    struct matrix stream_predict;          /* [n_streams*n_streams][n_streams] */
+    struct matrix stream_correct;          /* [n_streams][n_streams] */
+    const float *stream_scale;             /* [n_embd], of what per_layer_gate takes */
+    /* A low-rank net beside attention (LAuReL, arXiv 2411.07501): what attention takes, and
+     * out(in(..)) of it, normed, are added too. */
+    struct matrix laurel_in, laurel_out;   /* [n_laurel][n_embd], [n_embd][n_laurel] */
+    struct norm laurel_norm;
     struct matrix shared_gate;             /* [1][n_embd]: its sigmoid scales the shared one */
     struct norm ffn_post_norm, ffn_sum_norm;
     /* Latent attention (DeepSeek's MLA). Queries: q of q_down, normed, when that is there. Keys
@@ -87,11 +112,17 @@ struct model_layer {
     struct norm latent_norm;     /* [n_latent] */
     struct matrix key_up;        /* n_head of [n_latent][n_nope] */
     struct matrix value_up;      /* n_head of [head_out][n_latent] */
+    /* What the shape has, or, where layers with a window differ from others, of this one. Of MLA as
+     * in the shape. */
+    uint32_t n_kv_head, key_dim, value_dim, n_rot, n_ff;
+    bool shares_kv;              /* has no keys and values: those of the last layer of its kind that
+                                  * has are its own; see kv */
     uint32_t window;             /* tokens that it sees, its own the last; 0: all */
     uint32_t ahead;              /* of an encoder with a window: as many behind its own; window is
                                   * ahead + 1 */
     struct kv_location kv;          /* where its keys and values are in the cache */
     uint32_t rope;               /* index in the model's rope tables, or MODEL_NO_ROPE */
+    const float *query_scale;    /* [n_ctx] or NULL: a query is multiplied by its position's */
 };
 
 /* What q_norm and k_norm are taken over. */
@@ -112,13 +143,24 @@ enum head_kind {
 };
 
 /* How the outputs of a router become weights of the experts chosen. */
-enum expert_gate { EXPERT_SOFTMAX = 0, EXPERT_SIGMOID };
+enum expert_gate {
+    EXPERT_SOFTMAX = 0,
+    EXPERT_SIGMOID,
+    EXPERT_MIXER, /* a softmax over those that are left and all but as good as the one chosen
+                   * (SparseMixer, arXiv 2409.12136): see forward_moe.c */
+};
 
 struct model_shape {
     uint32_t n_vocab, n_embd, n_layer;
-    uint32_t n_ff;               /* of dense layers; 0: there are none */
+    uint32_t n_ff;               /* of dense layers, of the widest; 0: there are none */
     uint32_t n_head, n_kv_head;
     uint32_t key_dim, value_dim; /* numbers that a token's KV head has in the cache */
+    uint32_t window_dim;         /* both, of layers with a window; 0: the same */
+    uint32_t window_rot;         /* n_rot of these layers */
+    uint32_t n_shared_kv;        /* layers, the last ones, that have no keys and values */
+    uint32_t n_streams;          /* of AltUp; 1: x alone */
+    uint32_t n_laurel;           /* rank of LAuReL's net */
+    uint32_t n_per_layer;        /* numbers of a token's row for each layer; 0: there is none */
     uint32_t head_out;           /* numbers that a head hands to attn_out: value_dim, but of MLA */
     uint32_t n_latent, n_lora_q, n_nope; /* MLA, else 0; n_nope: of a head's query, not rotated */
     uint32_t n_rot;              /* dimensions that rope rotates, even; 0: none */
@@ -126,6 +168,7 @@ struct model_shape {
     uint32_t n_ctx;              /* positions this instance serves: rope tables reach this far */
     uint32_t window;             /* of the layers that have one, an encoder's on both sides
                                   * together; 0: no layer has */
+    bool is_chunked;             /* windows begin at multiples of their size, KERN_SEGMENTs */
     uint32_t n_expert, n_expert_used, n_ff_expert, n_ff_shared;
     uint32_t n_expert_group, n_expert_group_used; /* a token's experts are all of so many groups,
                                                    * each of n_expert / n_expert_group in a row;
@@ -140,10 +183,15 @@ struct model_shape {
     enum norm_kind norm;
     float norm_eps;
     enum qk_norm qk_norm;
+    bool late_qk_norm;           /* they come behind the rotation */
     enum kern_act act;
     enum expert_gate expert_gate;
     bool expert_norm;            /* weights of the chosen experts are made to sum to 1 */
     float expert_scale;
+    bool experts_weigh_input;    /* weights multiply what experts take, not what they make */
+    float router_scale, router_cap; /* of its outputs: a factor, then a soft cap; 0: none */
+    bool has_beside;             /* the dense net stays beside the experts, as the shared one ... */
+    float moe_scale;             /* ... and the sum of both is multiplied by this */
     bool rope_neox;
     bool is_parallel;            /* both branches of a layer take the same x */
     bool is_encoder;             /* tokens see all tokens; no logits: embeddings only */
@@ -177,6 +225,11 @@ struct model {
     uint64_t file_bytes, weight_bytes; /* in the file; packed */
     uint64_t table_bytes;              /* of the rope tables beside them */
     struct matrix embed;               /* [n_vocab][n_embd]; row look-up by kern_unpack_row */
+    struct matrix stream_in, stream_out; /* n_streams-1 of [n_embd][n_embd]: of the embedding, and
+                                          * of what the layers have made of each */
+    struct matrix per_layer_embed;     /* [n_vocab][n_layer*n_per_layer], with n_per_layer */
+    struct matrix per_layer_in;        /* [n_layer*n_per_layer][n_embd], of the embedding */
+    struct norm per_layer_norm;        /* [n_per_layer], of what it makes for each layer */
     struct matrix pos_embed;           /* [n_ctx_train][n_embd], where positions are learned */
     const float *type_embed;           /* [n_token_types][n_embd] or NULL: added to tokens */
     struct norm embed_norm;
@@ -188,6 +241,8 @@ struct model {
                                         * end they have n_embd numbers again; each may be missing */
     char **labels;                     /* [n_labels] names, or NULL */
     float *slopes;                     /* [n_head] of ALiBi, or NULL: see kern_attn */
+    float *query_scale;                /* [n_ctx] or NULL: what layers' query_scale are */
+    float *ones;                       /* for norms without weights, or NULL */
     struct model_layer *layers;        /* [n_layer] */
     struct kv_groups groups;           /* of layers, in the KV cache */
     struct rope_table ropes[MODEL_N_ROPE]; /* model_layer.rope says which */

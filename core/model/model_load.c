@@ -208,13 +208,25 @@ static int fill_ropes(struct load *l)
     return 0;
 }
 
-/* Which layers lie together in the cache. An encoder never drops anything. */
+/* The last of the first n layers that rotates and sees as layer i does. */
+static uint32_t owner_of(const struct model *m, uint32_t n, uint32_t i)
+{
+    const struct model_layer *of = &m->layers[i];
+    uint32_t j = n;
+
+    while (j > 0 && (m->layers[j - 1].window != of->window || m->layers[j - 1].rope != of->rope))
+        j--;
+    return j > 0 ? j - 1 : UINT32_MAX;
+}
+
+/* Which layers lie together in the cache, of those that have keys and values. An encoder never
+ * drops anything. ERR_FORMAT: a layer has none, and no layer before it is its like. */
 static int assign_layers(struct model *m)
 {
-    const uint32_t n = m->shape.n_layer;
+    const uint32_t n_layer = m->shape.n_layer, n = n_layer - m->shape.n_shared_kv;
     uint32_t *windows = mem_calloc(n, sizeof(*windows));
     struct kv_location *places = mem_calloc(n, sizeof(*places));
-    const int rc = windows != NULL && places != NULL ? 0 : ERR_NOMEM;
+    int rc = windows != NULL && places != NULL ? 0 : ERR_NOMEM;
 
     if (rc == 0) {
         for (uint32_t i = 0; i < n; i++)
@@ -222,6 +234,14 @@ static int assign_layers(struct model *m)
         kv_groups_assign(windows, n, &m->groups, places);
         for (uint32_t i = 0; i < n; i++)
             m->layers[i].kv = places[i];
+    }
+    for (uint32_t i = n; rc == 0 && i < n_layer; i++) {
+        const uint32_t owner = owner_of(m, n, i);
+
+        if (owner == UINT32_MAX)
+            rc = ERR_FORMAT;
+        else
+            m->layers[i].kv = places[owner];
     }
     mem_free(windows);
     mem_free(places);
@@ -245,13 +265,28 @@ static int check_norms(struct load *l, uint32_t i)
     return 0;
 }
 
+/* grok's norm of what the experts add has one of two names; keys that are values as well must be as
+ * long as these. */
+static int check_tensors(struct load *l, uint32_t i)
+{
+    const struct model_layer *layer = &l->m->layers[i];
+
+    if (l->m->shape.n_latent == 0 && !layer->shares_kv && !matrix_exists(&layer->v) &&
+        layer->key_dim != layer->value_dim)
+        return load_fail(l, ERR_FORMAT, "tensor 'blk.%u.attn_v.weight' is missing", i);
+    if ((l->traits->optional >> LAYER_FFN_SUM_NORM_AS_POST & 1) == 0 ||
+        layer->ffn_post_norm.weight != NULL)
+        return 0;
+    return load_fail(l, ERR_FORMAT, "tensor 'blk.%u.post_ffw_norm.weight' is missing", i);
+}
+
 /* What a layer is beside its tensors; where one norm serves both branches, it is both norms. */
 static int settle_layers(struct load *l)
 {
     int rc = 0;
 
     for (uint32_t i = 0; i < l->m->shape.n_layer && rc == 0; i++)
-        rc = check_norms(l, i);
+        rc = check_norms(l, i) < 0 ? ERR_FORMAT : check_tensors(l, i);
     for (uint32_t i = 0; i < l->m->shape.n_layer; i++) {
         struct model_layer *layer = &l->m->layers[i];
 
@@ -270,7 +305,11 @@ static int settle_layers(struct load *l)
             layer->attn_norm = second;
         }
     }
-    return assign_layers(l->m) < 0 ? load_fail(l, ERR_NOMEM, "out of memory") : 0;
+    rc = assign_layers(l->m);
+    if (rc == ERR_FORMAT)
+        return load_fail(l, rc, "key '%s.attention.shared_kv_layers': is %u, but no layer before "
+                         "these is like some of them", l->traits->arch, l->m->shape.n_shared_kv);
+    return rc < 0 ? load_fail(l, rc, "out of memory") : 0;
 }
 
 static int pack(struct load *l, const struct model_options *options)
@@ -395,6 +434,8 @@ void model_destroy(struct model **mp)
         mem_free(m->labels[i]);
     mem_free(m->labels);
     mem_free(m->slopes);
+    mem_free(m->query_scale);
+    mem_free(m->ones);
     mem_free(m->layers);
     mem_free(m);
     *mp = NULL;

@@ -17,20 +17,17 @@
  * of two of them and an element size overflows 64 bits. */
 #define MAX_LAYERS 1024
 #define MAX_EMBD (1u << 17)
-#define MAX_FF (1u << 20)
 #define MAX_HEADS 1024
 #define MAX_VOCAB (1u << 22)
 #define MAX_CTX (1u << 20) /* a rope table of 128 dimensions then takes 512 MiB */
 
-/* The names, for the sentence that refuses another. */
-static void list_names(char *dst, size_t size)
+static size_t n_traits(void)
 {
-    const struct traits *t;
     size_t n = 0;
 
-    dst[0] = '\0';
-    for (size_t i = 0; (t = traits_at(i)) != NULL && n < size; i++)
-        n += (size_t)snprintf(dst + n, size - n, "%s%s", i > 0 ? ", " : "", t->arch);
+    while (traits_at(n) != NULL)
+        n++;
+    return n;
 }
 
 static int find_traits(struct load *l)
@@ -44,12 +41,13 @@ static int find_traits(struct load *l)
         return rc;
     l->traits = traits_find(arch);
     if (l->traits == NULL) {
-        char name[64], names[512];
+        char name[64];
 
         load_printable(name, sizeof(name), arch);
-        list_names(names, sizeof(names));
-        return load_fail(l, ERR_UNSUPPORTED, "architecture '%s' is not supported (these are: %s)",
-                         name, names);
+        return load_fail(l, ERR_UNSUPPORTED,
+                         "architecture '%s' is not one of the %zu that are supported (see "
+                         "README.md, Models and weights)",
+                         name, n_traits());
     }
     snprintf(l->m->arch, sizeof(l->m->arch), "%s", l->traits->arch);
     return 0;
@@ -63,17 +61,18 @@ static int check_neutral(struct load *l)
         const char *suffix;
         float usual;
         const char *what;
+        uint32_t computed; /* by architectures with this enum attn_trait */
     } keys[] = {
-        {"attention.clamp_kqv", 0.0f, "clamped keys and values"},
-        {"attention.max_alibi_bias", 0.0f, "ALiBi positions"},
-        {"attention.temperature_scale", 0.0f, "attention temperatures"},
-        {"attention.output_scale", 1.0f, "scaled attention outputs"},
-        {"attention.value_scale", 1.0f, "scaled values"},
-        {"attention.shared_kv_layers", 0.0f, "shared KV layers"},
-        {"router_logit_softcapping", 0.0f, "soft caps of routers"},
-        {"rope.scaling.alpha", 0.0f, "alphas of rope"},
-        {"rope.scaling.yarn_ext_factor", 1.0f, "other mixtures of yarn"},
-        {"rope.scaling.yarn_attn_factor", 1.0f, "other magnitudes of yarn"},
+        {"attention.clamp_kqv", 0.0f, "clamped keys and values", 0},
+        {"attention.max_alibi_bias", 0.0f, "ALiBi positions", 0},
+        {"attention.temperature_scale", 0.0f, "attention temperatures", ATTN_TRAIT_TEMPERATURE},
+        {"attention.output_scale", 1.0f, "scaled attention outputs", ATTN_TRAIT_OUTPUT_SCALE},
+        {"router_logit_softcapping", 0.0f, "soft caps of routers", ATTN_TRAIT_OUTPUT_SCALE},
+        {"attention.value_scale", 1.0f, "scaled values", 0},
+        {"attention.shared_kv_layers", 0.0f, "shared KV layers", ATTN_TRAIT_SHARED_KV},
+        {"rope.scaling.alpha", 0.0f, "alphas of rope", 0},
+        {"rope.scaling.yarn_ext_factor", 1.0f, "other mixtures of yarn", 0},
+        {"rope.scaling.yarn_attn_factor", 1.0f, "other magnitudes of yarn", 0},
     };
     char key[GGUF_MAX_NAME];
 
@@ -82,6 +81,8 @@ static int check_neutral(struct load *l)
         int rc;
 
         if ((l->traits->flags & TRAIT_ALIBI) != 0 && strstr(keys[i].suffix, "alibi") != NULL)
+            continue;
+        if ((l->traits->attention & keys[i].computed) != 0)
             continue;
         key_name(l, keys[i].suffix, key);
         rc = gguf_get_f32(l->g, key, &v, l->err, l->err_len);
@@ -94,15 +95,25 @@ static int check_neutral(struct load *l)
     return 0;
 }
 
-static int read_sizes(struct load *l)
+/* Layers, and behind them those that predict more than one token at a time: they are left. */
+static int read_layers(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
     int rc = key_u32(l, "block_count", KEY_REQUIRED, 1, MAX_LAYERS, &s->n_layer);
 
     if (rc == 0)
-        rc = key_u32(l, "embedding_length", KEY_REQUIRED, 1, MAX_EMBD, &s->n_embd);
+        rc = key_u32(l, "nextn_predict_layers", KEY_OPTIONAL, 0, s->n_layer - 1, &l->n_nextn);
+    s->n_layer -= rc == 0 ? l->n_nextn : 0;
+    return rc;
+}
+
+static int read_sizes(struct load *l)
+{
+    struct model_shape *s = &l->m->shape;
+    int rc = read_layers(l);
+
     if (rc == 0)
-        rc = key_u32_of_layers(l, "feed_forward_length", KEY_REQUIRED, 1, MAX_FF, &s->n_ff);
+        rc = key_u32(l, "embedding_length", KEY_REQUIRED, 1, MAX_EMBD, &s->n_embd);
     if (rc == 0)
         rc = key_u32(l, "context_length", KEY_REQUIRED, 1,
                      (l->traits->flags & TRAIT_LEARNED_POS) != 0 ? MAX_CTX : UINT32_MAX,
@@ -143,6 +154,7 @@ static int read_norms(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
     const uint32_t flags = l->traits->flags;
+    const char *eps_key = l->traits->eps_key;
     int rc = 0;
 
     s->norm = l->traits->norm;
@@ -152,10 +164,11 @@ static int read_norms(struct load *l)
     s->qk_norm = (flags & TRAIT_QK_ROW) != 0    ? QK_NORM_ROW
                  : (flags & TRAIT_QK_EACH) != 0 ? QK_NORM_EACH_HEAD
                                                 : QK_NORM_HEAD;
-    return key_positive(l,
-                        s->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon"
-                                            : "attention.layer_norm_epsilon",
-                        KEY_REQUIRED, &s->norm_eps);
+    s->late_qk_norm = (l->traits->attention & ATTN_TRAIT_LATE_NORMS) != 0;
+    if (eps_key == NULL)
+        eps_key = s->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon"
+                                      : "attention.layer_norm_epsilon";
+    return key_positive(l, eps_key, KEY_REQUIRED, &s->norm_eps);
 }
 
 static int check_head(struct load *l, const char *what, uint32_t n)
@@ -166,6 +179,24 @@ static int check_head(struct load *l, const char *what, uint32_t n)
                          "supported",
                          what, n, KERN_MAX_HEAD);
     return 0;
+}
+
+/* Heads of layers with a window may have another size, one for keys and values. */
+static int read_window_dims(struct load *l)
+{
+    struct model_shape *s = &l->m->shape;
+    uint32_t value_dim;
+    int rc = key_u32(l, "attention.key_length_swa", KEY_OPTIONAL, 1, MAX_EMBD, &s->window_dim);
+
+    value_dim = s->window_dim;
+    if (rc == 0)
+        rc = key_u32(l, "attention.value_length_swa", KEY_OPTIONAL, 1, MAX_EMBD, &value_dim);
+    if (rc == 0 && value_dim != s->window_dim)
+        return load_fail(l, ERR_UNSUPPORTED,
+                         "key '%s.attention.value_length_swa': is %u, but only the length of the "
+                         "keys, %u, is supported",
+                         l->traits->arch, value_dim, s->window_dim);
+    return rc;
 }
 
 /* key_dim and value_dim: the keys, or an equal share of the embedding. */
@@ -179,7 +210,7 @@ static int read_head_dims(struct load *l)
     if (rc == 0)
         rc = key_u32(l, "attention.value_length", KEY_OPTIONAL, 1, MAX_EMBD, &s->value_dim);
     s->head_out = s->value_dim;
-    return rc;
+    return rc == 0 ? read_window_dims(l) : rc;
 }
 
 /* Latent attention: the lengths of a head's query and result are those of the .._mla keys; files
@@ -215,26 +246,67 @@ static int read_latent(struct load *l)
     return 0;
 }
 
+/* Layers that have the keys and values of others, and those that are told their tokens again. */
+static int read_shared_kv(struct load *l)
+{
+    struct model_shape *s = &l->m->shape;
+
+    if ((l->traits->attention & ATTN_TRAIT_SHARED_KV) == 0)
+        return 0;
+    const int rc = key_u32(l, "attention.shared_kv_layers", KEY_OPTIONAL, 0, s->n_layer - 1,
+                           &s->n_shared_kv);
+    return rc == 0 ? key_u32(l, "embedding_length_per_layer_input", KEY_OPTIONAL, 0, MAX_EMBD / 16,
+                             &s->n_per_layer)
+                   : rc;
+}
+
+/* AltUp's streams, of which the first is run through the layers, and LAuReL's rank, which only its
+ * tensors tell. */
+static int read_streams(struct load *l)
+{
+    const struct gguf_tensor *t = gguf_tensor_find(l->g, "blk.0.laurel_l.weight");
+    struct model_shape *s = &l->m->shape;
+    uint32_t active = 0;
+    int rc;
+
+    s->n_streams = 1;
+    if ((l->traits->required >> LAYER_STREAM_ROUTER & 1) == 0)
+        return 0;
+    rc = key_u32(l, "altup.num_inputs", KEY_REQUIRED, 2, MODEL_MAX_STREAMS, &s->n_streams);
+    if (rc == 0)
+        rc = key_u32(l, "altup.active_idx", KEY_OPTIONAL, 0, 0, &active);
+    if (rc < 0)
+        return rc;
+    if (t == NULL || t->dims[1] > MAX_EMBD)
+        return load_fail(l, ERR_FORMAT, "tensor 'blk.0.laurel_l.weight' is missing or too large");
+    s->n_laurel = (uint32_t)t->dims[1];
+    return s->n_per_layer > 0 ? 0
+                              : load_fail(l, ERR_FORMAT,
+                                          "key '%s.embedding_length_per_layer_input' is missing",
+                                          l->traits->arch);
+}
+
 static int read_heads(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
     int rc = key_u32_of_layers(l, "attention.head_count", KEY_REQUIRED, 1, MAX_HEADS, &s->n_head);
 
-    s->n_kv_head = s->n_head;
     if (rc == 0)
-        rc = key_u32_of_layers(l, "attention.head_count_kv", KEY_OPTIONAL, 1, MAX_HEADS,
-                               &s->n_kv_head);
+        rc = load_layer_sizes(l);
     if (rc == 0)
         rc = read_head_dims(l);
+    if (rc == 0)
+        rc = read_shared_kv(l);
+    if (rc == 0)
+        rc = read_streams(l);
     if (rc == 0 && (l->traits->flags & TRAIT_MLA) != 0)
         rc = read_latent(l);
     if (rc < 0)
         return rc;
-    if (s->n_head % s->n_kv_head != 0)
-        return load_fail(l, ERR_FORMAT, "%u heads cannot share %u KV heads equally", s->n_head,
-                         s->n_kv_head);
     rc = check_head(l, "keys", s->key_dim);
-    return rc == 0 ? check_head(l, "values", s->value_dim) : rc;
+    if (rc == 0)
+        rc = check_head(l, "values", s->value_dim);
+    return rc == 0 && s->window_dim > 0 ? check_head(l, "keys in windows", s->window_dim) : rc;
 }
 
 /* The embedding's rows are the vocabulary; a tokenizer in the file must agree. */
@@ -270,6 +342,12 @@ static int read_factor(struct load *l, const char *suffix, float *v)
     return rc;
 }
 
+/* A family's own where it has one. */
+static void use_usual(float *v, float usual)
+{
+    *v = usual != 0.0f ? usual : *v;
+}
+
 /* The factors that families put here and there. */
 static int read_scales(struct load *l)
 {
@@ -283,6 +361,9 @@ static int read_scales(struct load *l)
         (t->flags & TRAIT_EMBED_ROOT) != 0 ? (float)sqrt((double)s->n_embd) : 1.0f;
     s->residual_scale = s->logit_scale = 1.0f;
     s->attn_scale = (float)(1.0 / sqrt(is_wide ? (double)s->n_embd / s->n_head : query));
+    use_usual(&s->embed_scale, t->embed_scale);
+    use_usual(&s->logit_scale, t->logit_scale);
+    use_usual(&s->attn_scale, t->attn_scale);
     s->attn_cap = t->attn_cap;
     s->logit_cap = t->logit_cap;
     rc = read_factor(l, "embedding_scale", &s->embed_scale);
@@ -292,6 +373,8 @@ static int read_scales(struct load *l)
         rc = read_factor(l, "logit_scale", &s->logit_scale);
     if (rc == 0)
         rc = read_factor(l, "attention.scale", &s->attn_scale);
+    if (rc == 0 && (t->attention & ATTN_TRAIT_OUTPUT_SCALE) != 0)
+        rc = read_factor(l, "attention.output_scale", &s->attn_scale);
     if (rc == 0)
         rc = key_not_negative(l, "attn_logit_softcapping", &s->attn_cap);
     if (rc == 0)
@@ -364,5 +447,9 @@ int load_shape(struct load *l, uint32_t n_ctx)
         return rc;
     choose_ctx(s, n_ctx);
     rc = load_rope(l);
+    if (rc == 0)
+        rc = load_temperature(l);
+    if (rc == 0)
+        rc = load_ones(l);
     return rc == 0 && (l->traits->flags & TRAIT_ALIBI) != 0 ? load_alibi(l) : rc;
 }

@@ -4,6 +4,9 @@
 #include "core/base/err.h"
 #include "core/model/keys.h"
 
+#include <math.h>
+#include <stdio.h>
+
 #define MAX_EXPERTS 1024
 #define MAX_FF (1u << 20)
 
@@ -14,12 +17,12 @@ enum { GATING_SOFTMAX = 1, GATING_SIGMOID = 2, GATING_SOFTMAX_OF_CHOSEN = 3 };
 static int read_widths(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
-    const bool is_shared = (l->traits->optional >> LAYER_SHARED_GATE & 1) != 0;
-    uint32_t n_shared = 0;
+    const bool is_gated = (l->traits->optional >> LAYER_SHARED_GATE & 1) != 0;
+    uint32_t n_shared = (l->traits->experts & EXPERT_TRAIT_SHARED) != 0 ? 1 : 0;
     int rc;
 
-    s->n_ff_expert = is_shared ? s->n_ff / s->n_expert_used : s->n_ff;
-    s->n_ff_shared = is_shared ? s->n_ff : 0;
+    s->n_ff_expert = is_gated ? s->n_ff / s->n_expert_used : s->n_ff;
+    s->n_ff_shared = is_gated ? s->n_ff : 0;
     rc = key_u32_of_layers(l, "expert_feed_forward_length", KEY_OPTIONAL, 1, MAX_FF,
                            &s->n_ff_expert);
     if (rc == 0)
@@ -35,15 +38,33 @@ static int read_widths(struct load *l)
     return rc;
 }
 
+/* Files from before there was a key leave it to the architecture, or, of DeepSeek's line, to
+ * whether there are biases of the choice, which came with sigmoids. */
+static uint32_t usual_gating(const struct load *l)
+{
+    char name[GGUF_MAX_NAME];
+
+    snprintf(name, sizeof(name), "blk.%u.exp_probs_b.bias", l->n_dense_lead);
+    if ((l->traits->experts & EXPERT_TRAIT_SIGMOID) != 0 ||
+        ((l->traits->experts & EXPERT_TRAIT_SIGMOID_BIASED) != 0 &&
+         gguf_tensor_find(l->g, name) != NULL))
+        return GATING_SIGMOID;
+    return GATING_SOFTMAX;
+}
+
 static int read_gate(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
-    uint32_t gating = GATING_SOFTMAX;
+    uint32_t gating = 0;
     int rc = key_u32(l, "expert_gating_func", KEY_OPTIONAL, 0, 3, &gating);
 
+    if (gating == 0)
+        gating = usual_gating(l);
     s->expert_norm = (l->traits->flags & TRAIT_EXPERT_NORM) != 0;
     s->expert_scale = 1.0f;
-    s->expert_gate = gating == GATING_SIGMOID ? EXPERT_SIGMOID : EXPERT_SOFTMAX;
+    s->expert_gate = (l->traits->experts & EXPERT_TRAIT_MIXER) != 0 ? EXPERT_MIXER
+                     : gating == GATING_SIGMOID                     ? EXPERT_SIGMOID
+                                                                    : EXPERT_SOFTMAX;
     if (rc == 0)
         rc = key_bool(l, "expert_weights_norm", &s->expert_norm);
     if (gating == GATING_SOFTMAX_OF_CHOSEN) /* the same as a softmax of all, made to sum to 1 */
@@ -73,6 +94,40 @@ static int read_groups(struct load *l)
     return 0;
 }
 
+/* Of so many layers one has experts: the second or, by the other name of the key, the last. */
+static int read_period(struct load *l)
+{
+    uint32_t step = 0;
+    int rc = key_u32(l, "moe_every_n_layers", KEY_OPTIONAL, 0, UINT32_MAX, &l->expert_period);
+
+    l->expert_at = 1;
+    if (rc == 0)
+        rc = key_u32(l, "interleave_moe_layer_step", KEY_OPTIONAL, 1, UINT32_MAX, &step);
+    if (rc < 0 || step == 0)
+        return rc;
+    l->expert_period = step;
+    l->expert_at = step - 1;
+    return 0;
+}
+
+/* What the traits say of a mixture, and whether a dense net is beside it. */
+static void take_traits(struct load *l)
+{
+    struct model_shape *s = &l->m->shape;
+    const uint32_t traits = l->traits->experts;
+
+    s->experts_weigh_input = (traits & EXPERT_TRAIT_WEIGH_INPUT) != 0;
+    s->router_cap = l->traits->router_cap;
+    s->router_scale = 1.0f;
+    s->has_beside = (traits & EXPERT_TRAIT_BESIDE) != 0 &&
+                    gguf_tensor_find(l->g, "blk.0.ffn_up.weight") != NULL;
+    s->moe_scale = s->has_beside ? 0.70710678f : 1.0f; /* sqrt(1/2) */
+    if ((traits & EXPERT_TRAIT_APART) == 0)
+        return;
+    s->has_beside = true;
+    s->router_scale = (float)(1.0 / sqrt(s->n_embd));
+}
+
 int load_experts(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
@@ -80,6 +135,7 @@ int load_experts(struct load *l)
 
     if (rc < 0 || s->n_expert == 0)
         return rc;
+    take_traits(l);
     rc = key_u32(l, "expert_used_count", KEY_REQUIRED, 1,
                  s->n_expert < MODEL_MAX_EXPERTS_USED ? s->n_expert : MODEL_MAX_EXPERTS_USED,
                  &s->n_expert_used);
@@ -87,13 +143,15 @@ int load_experts(struct load *l)
         rc = key_u32(l, "leading_dense_block_count", KEY_OPTIONAL, 0, s->n_layer,
                      &l->n_dense_lead);
     if (rc == 0)
-        rc = key_u32(l, "moe_every_n_layers", KEY_OPTIONAL, 0, UINT32_MAX, &l->expert_period);
+        rc = read_period(l);
     if (rc == 0)
         rc = read_widths(l);
     if (rc == 0)
         rc = read_gate(l);
     if (rc == 0)
         rc = read_groups(l);
+    if (rc == 0)
+        rc = key_not_negative(l, "router_logit_softcapping", &s->router_cap);
     if (rc == 0 && s->expert_scale == 0.0f)
         s->expert_scale = 1.0f; /* how files say that there is none */
     return rc;

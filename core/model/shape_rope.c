@@ -35,7 +35,8 @@ static int read_yarn(struct load *l, struct rope_options *r)
     r->is_exact = (l->traits->flags & TRAIT_YARN_EXACT) != 0;
     r->beta_fast = (double)fast;
     r->beta_slow = (double)slow;
-    weight = (double)log_multiplier / 0.1;
+    weight = (l->traits->attention & ATTN_TRAIT_YARN_WHOLE) != 0 ? (double)log_multiplier
+                                                                 : (double)log_multiplier / 0.1;
     if (s->n_latent > 0 && weight > 0.0) {
         s->attn_scale *= (float)(mscale(r->factor, weight) * mscale(r->factor, weight));
         return rc;
@@ -91,6 +92,24 @@ static int read_scaling(struct load *l, struct rope_options *r)
     return 0;
 }
 
+/* Positions of images have several parts, and their rope as many sections; those of texts have the
+ * same number in each, so that nothing but the order of pairs tells the two ropes apart. */
+static bool has_sections(const struct load *l)
+{
+    char key[GGUF_MAX_NAME];
+    const struct gguf_kv *kv;
+
+    key_name(l, "rope.dimension_sections", key);
+    kv = gguf_find(l->g, key);
+    if (kv == NULL || kv->type != GGUF_ARRAY || kv->elem == GGUF_STRING || kv->elem == GGUF_F32 ||
+        kv->elem == GGUF_F64)
+        return false;
+    for (uint64_t i = 0; i < kv->count; i++)
+        if (gguf_array_int(kv, i) != 0)
+            return true;
+    return false;
+}
+
 /* rope.halves is a key that only Quire knows, for weights whose rows are not in the order of the
  * architecture's files: number i of a head rotates with number i of its second half (true), or
  * neighbours do. */
@@ -100,14 +119,20 @@ static int read_rotated(struct load *l)
     const uint32_t most = s->n_latent > 0 ? s->key_dim - s->n_latent : s->key_dim;
     int rc;
 
+    const uint32_t most_window = s->window_dim > 0 ? s->window_dim : most;
+
     s->n_rot = most;
-    s->rope_neox = (l->traits->flags & TRAIT_NEOX) != 0;
+    s->rope_neox = (l->traits->flags & TRAIT_NEOX) != 0 ||
+                   ((l->traits->attention & ATTN_TRAIT_SECTION_HALVES) != 0 && has_sections(l));
     rc = key_bool(l, "rope.halves", &s->rope_neox);
     if (rc == 0)
         rc = key_u32(l, "rope.dimension_count", KEY_OPTIONAL, 2, most, &s->n_rot);
-    if (rc == 0 && s->n_rot % 2 != 0)
+    s->window_rot = s->n_rot < most_window ? s->n_rot : most_window;
+    if (rc == 0)
+        rc = key_u32(l, "rope.dimension_count_swa", KEY_OPTIONAL, 2, most_window, &s->window_rot);
+    if (rc == 0 && (s->n_rot % 2 != 0 || s->window_rot % 2 != 0))
         return load_fail(l, ERR_FORMAT, "key '%s.rope.dimension_count': is %u, but must be even",
-                         l->traits->arch, s->n_rot);
+                         l->traits->arch, s->n_rot % 2 != 0 ? s->n_rot : s->window_rot);
     return rc;
 }
 
@@ -119,7 +144,7 @@ static int read_window_rope(struct load *l, float base)
     if (l->traits->window_base > 0.0f)
         base = l->traits->window_base;
     *r = (struct rope_options){.n_ctx = l->m->shape.n_ctx,
-                               .n_rot = l->m->shape.n_rot,
+                               .n_rot = l->m->shape.window_rot,
                                .factor = 1.0,
                                .magnitude = 1.0};
     const int rc = key_positive(l, "rope.freq_base_swa", KEY_OPTIONAL, &base);
@@ -134,7 +159,13 @@ static int read_window(struct load *l)
     int rc;
 
     s->window = l->traits->window;
+    s->is_chunked = (l->traits->attention & ATTN_TRAIT_CHUNKED) != 0;
     rc = key_u32(l, "attention.sliding_window", KEY_OPTIONAL, 0, UINT32_MAX, &s->window);
+    if (rc == 0 && s->is_chunked && s->window % KERN_SEGMENT != 0)
+        return load_fail(l, ERR_UNSUPPORTED,
+                         "key '%s.attention.sliding_window': is %u, but only chunks of multiples "
+                         "of %d tokens are supported",
+                         l->traits->arch, s->window, KERN_SEGMENT);
     if (rc == 0 && s->window > 0 && s->is_encoder && (l->traits->flags & TRAIT_ENCODER) == 0)
         return load_fail(l, ERR_UNSUPPORTED,
                          "key '%s.attention.causal': is false, but windows of %u tokens are only "
@@ -158,7 +189,7 @@ int load_rope(struct load *l)
     if (rc == 0 && (l->traits->flags & TRAIT_ROPE_SWITCH) != 0)
         rc = key_bool(l, "rope.scaling.finetuned", &is_turned);
     if (rc == 0 && !is_turned)
-        s->n_rot = 0;
+        s->n_rot = s->window_rot = 0;
     if (rc < 0 || !is_turned)
         return rc;
     rc = key_positive(l, "rope.freq_base", KEY_OPTIONAL, &base);
@@ -206,8 +237,8 @@ int load_alibi(struct load *l)
 
 /* ---- layer by layer ---- */
 
-/* Does the layer see a window only? The file's own pattern, or the family's period. */
-static int has_window(struct load *l, uint32_t i, bool *yes)
+/* The file's own pattern, or the family's period. */
+int load_has_window(struct load *l, uint32_t i, bool *yes)
 {
     const bool is_full_first = (l->traits->flags & TRAIT_FULL_FIRST) != 0;
     uint32_t period = l->traits->window_period;
@@ -245,18 +276,33 @@ static void set_window(const struct model_shape *s, struct model_layer *to, bool
     to->ahead = to->window > 0 ? half : 0;
 }
 
+/* Is it a layer of a family that turns none that sees everything? */
+static bool is_unturned(const struct load *l, bool is_local)
+{
+    if ((l->traits->flags & TRAIT_FULL_NO_ROPE) == 0 || is_local)
+        return false;
+    return (l->traits->attention & ATTN_TRAIT_PLAIN_ROPE) == 0 || l->m->shape.window > 0;
+}
+
 int load_layer_rope(struct load *l, uint32_t i)
 {
     const struct traits *t = l->traits;
     const struct model_shape *s = &l->m->shape;
     struct model_layer *to = &l->m->layers[i];
     bool is_local;
-    const int rc = has_window(l, i, &is_local);
+    const int rc = load_has_window(l, i, &is_local);
 
     set_window(s, to, is_local);
     to->rope = is_local && (t->flags & TRAIT_WINDOW_ROPE) != 0 ? 1 : 0;
     if (s->n_rot == 0 || (t->no_rope_period > 0 && (i + 1) % t->no_rope_period == 0) ||
-        ((t->flags & TRAIT_FULL_NO_ROPE) != 0 && !is_local))
+        is_unturned(l, is_local))
         to->rope = MODEL_NO_ROPE;
+    if ((t->attention & ATTN_TRAIT_UNTURNED_WARM) == 0 || to->rope == MODEL_NO_ROPE)
+        to->query_scale = l->m->query_scale;
+    if (l->m->ones != NULL && (t->attention & ATTN_TRAIT_UNIT_VALUES) != 0)
+        to->v_norm.weight = l->m->ones;
+    if (l->m->ones != NULL && (t->attention & ATTN_TRAIT_UNIT_NORMS) != 0 &&
+        to->rope != MODEL_NO_ROPE)
+        to->q_norm.weight = to->k_norm.weight = l->m->ones;
     return rc;
 }

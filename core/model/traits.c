@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define BIT(t) (UINT64_C(1) << LAYER_##t)
+#define BIT(t) ((tensor_set)1 << LAYER_##t)
 
 #define ATTENTION (BIT(Q) | BIT(K) | BIT(V) | BIT(ATTN_OUT))
 #define PLAIN_FFN (BIT(UP) | BIT(DOWN))
@@ -26,6 +26,13 @@
 #define EXPERT_BIASES                                                                              \
     (BIT(ROUTER_BIAS) | BIT(CHOICE_BIAS) | BIT(GATE_EXPERTS_BIAS) | BIT(UP_EXPERTS_BIAS) |         \
      BIT(DOWN_EXPERTS_BIAS))
+#define APART_NORMS                                                                                \
+    (BIT(ROUTER_NORM) | BIT(EXPERTS_NORM) | BIT(BESIDE_POST_NORM) | BIT(EXPERTS_POST_NORM))
+#define KEYS_VALUES (BIT(K) | BIT(V) | BIT(K_NORM))
+#define PER_LAYER (BIT(PER_LAYER_GATE) | BIT(PER_LAYER_OUT) | BIT(PER_LAYER_POST_NORM))
+#define STREAMS                                                                                    \
+    (BIT(STREAM_ROUTER) | BIT(STREAM_ROUTER_NORM) | BIT(STREAM_PREDICT) | BIT(STREAM_CORRECT) |    \
+     BIT(STREAM_SCALE) | BIT(LAUREL_IN) | BIT(LAUREL_OUT) | BIT(LAUREL_NORM))
 #define SHARED_EXPERT (BIT(GATE_SHARED) | BIT(UP_SHARED) | BIT(DOWN_SHARED))
 
 #define LLAMA (PRE_NORMS | ATTENTION | GATED_FFN)
@@ -67,6 +74,24 @@ static const struct traits table[] = {
      .window_base = 10000.0f,
      .window_period = 6,
      .wide_layers = 62},
+    {.arch = "gemma3n",
+     .required = LLAMA | POST_NORMS | QK_NORM | STREAMS,
+     .flags = TRAIT_NEOX | TRAIT_EMBED_ROOT | TRAIT_WINDOW_ROPE,
+     .attention = ATTN_TRAIT_UNIT_VALUES | ATTN_TRAIT_SHARED_KV,
+     .act = KERN_ACT_GELU,
+     .window_base = 10000.0f,
+     .window_period = 5,
+     .attn_scale = 1.0f},
+    {.arch = "gemma4",
+     .required = PRE_NORMS | POST_NORMS | QK_NORM | BIT(Q) | BIT(K) | BIT(ATTN_OUT) | GATED_FFN,
+     .optional = BIT(V) | BIT(OUT_SCALE),
+     .flags = TRAIT_NEOX | TRAIT_EMBED_ROOT | TRAIT_WINDOW_ROPE | TRAIT_EXPERT_NORM,
+     .attention = ATTN_TRAIT_UNIT_VALUES | ATTN_TRAIT_SHARED_KV,
+     .experts = EXPERT_TRAIT_APART,
+     .act = KERN_ACT_GELU,
+     .window_base = 10000.0f,
+     .window_period = 6,
+     .attn_scale = 1.0f},
     {.arch = "phi2",
      .required = ATTN_NORM_B | ATTENTION | PLAIN_FFN,
      .flags = TRAIT_NEOX | TRAIT_PARALLEL,
@@ -124,12 +149,89 @@ static const struct traits table[] = {
      .window_period = 4},
     {.arch = "deepseek2",
      .required = PRE_NORMS | LATENT | GATED_FFN,
-     .flags = TRAIT_MLA},
+     .flags = TRAIT_MLA,
+     .attention = ATTN_TRAIT_TEMPERATURE,
+     .experts = EXPERT_TRAIT_SIGMOID_BIASED},
+    {.arch = "plm",
+     .required = PRE_NORMS | LATENT | PLAIN_FFN,
+     .flags = TRAIT_MLA,
+     .act = KERN_ACT_RELU_SQR},
     {.arch = "gpt-oss",
      .required = BIT(ATTN_NORM) | BIT(ATTN_POST_NORM_AS_FFN) | ATTENTION | BIT(SINKS) | GATED_FFN,
      .flags = TRAIT_NEOX | TRAIT_EXPERT_NORM | TRAIT_YARN_EXACT,
      .act = KERN_ACT_SWIGLU_CLAMPED,
      .window_period = 2},
+    {.arch = "glm4",
+     .required = LLAMA | POST_NORMS,
+     .attention = ATTN_TRAIT_SECTION_HALVES},
+    {.arch = "glm4moe",
+     .required = BIT(ATTN_NORM) | BIT(ATTN_POST_NORM_AS_FFN) | ATTENTION | GATED_FFN,
+     .optional = QK_NORM,
+     .flags = TRAIT_NEOX,
+     .experts = EXPERT_TRAIT_SIGMOID},
+    {.arch = "ernie4_5", .required = LLAMA},
+    {.arch = "ernie4_5-moe", .required = LLAMA, .flags = TRAIT_EXPERT_NORM},
+    {.arch = "hunyuan-dense",
+     .required = LLAMA | QK_NORM,
+     .flags = TRAIT_NEOX,
+     .attention = ATTN_TRAIT_LATE_NORMS},
+    {.arch = "hunyuan-moe",
+     .required = LLAMA | QK_NORM,
+     .flags = TRAIT_NEOX | TRAIT_EXPERT_NORM,
+     .attention = ATTN_TRAIT_LATE_NORMS,
+     .experts = EXPERT_TRAIT_SHARED},
+    {.arch = "seed_oss",
+     .required = BIT(ATTN_NORM) | BIT(ATTN_POST_NORM_AS_FFN) | ATTENTION | GATED_FFN,
+     .flags = TRAIT_NEOX},
+    {.arch = "exaone4",
+     .required = ATTENTION | GATED_FFN | POST_NORMS | QK_NORM,
+     .flags = TRAIT_NEOX | TRAIT_FULL_NO_ROPE,
+     .attention = ATTN_TRAIT_PLAIN_ROPE,
+     .window_period = 4},
+    {.arch = "olmoe", .required = LLAMA | QK_NORM, .flags = TRAIT_NEOX | TRAIT_QK_ROW},
+    {.arch = "phimoe",
+     .required = ATTN_NORM_B | FFN_NORM_B | ATTENTION | GATED_FFN,
+     .flags = TRAIT_NEOX,
+     .experts = EXPERT_TRAIT_MIXER,
+     .norm = NORM_LAYER,
+     .eps_key = "attention.layer_norm_rms_epsilon"},
+    {.arch = "dots1", .required = LLAMA | QK_NORM, .flags = TRAIT_NEOX},
+    {.arch = "minimax-m2",
+     .required = LLAMA | QK_NORM,
+     .flags = TRAIT_NEOX | TRAIT_QK_ROW | TRAIT_EXPERT_NORM},
+    {.arch = "mistral3",
+     .required = LLAMA,
+     .flags = TRAIT_EXPERT_NORM | TRAIT_PAIRED_ROWS,
+     .attention = ATTN_TRAIT_TEMPERATURE | ATTN_TRAIT_YARN_WHOLE},
+    {.arch = "qwen2vl", .required = LLAMA | QKV_BIAS, .flags = TRAIT_NEOX},
+    {.arch = "qwen3vl", .required = LLAMA | QK_NORM, .flags = TRAIT_NEOX},
+    {.arch = "qwen3vlmoe", .required = LLAMA | QK_NORM, .flags = TRAIT_NEOX | TRAIT_EXPERT_NORM},
+    {.arch = "llama4",
+     .required = LLAMA,
+     .flags = TRAIT_FULL_NO_ROPE,
+     .attention = ATTN_TRAIT_CHUNKED | ATTN_TRAIT_PLAIN_ROPE | ATTN_TRAIT_UNIT_NORMS |
+                  ATTN_TRAIT_LATE_NORMS | ATTN_TRAIT_TEMPERATURE | ATTN_TRAIT_UNTURNED_WARM,
+     .experts = EXPERT_TRAIT_SIGMOID | EXPERT_TRAIT_SHARED | EXPERT_TRAIT_WEIGH_INPUT,
+     .window = 8192,
+     .window_period = 4,
+     .bare_experts = 128,
+     .temperature = 0.1f,
+     .temperature_length = 8192},
+    {.arch = "bitnet",
+     .required = LLAMA | BIT(ATTN_SUB_NORM) | BIT(FFN_SUB_NORM),
+     .flags = TRAIT_NEOX},
+    {.arch = "grok",
+     .required = LLAMA | BIT(ATTN_SUM_NORM_AS_POST),
+     .optional = BIT(FFN_POST_NORM) | BIT(FFN_SUM_NORM_AS_POST),
+     .flags = TRAIT_NEOX,
+     .attention = ATTN_TRAIT_OUTPUT_SCALE,
+     .experts = EXPERT_TRAIT_BESIDE,
+     .act = KERN_ACT_GELU,
+     .attn_cap = 30.0f,
+     .embed_scale = 78.38367176906169f,
+     .logit_scale = 0.5773502691896257f,
+     .attn_scale = 0.08838834764831845f,
+     .router_cap = 30.0f},
     {.arch = "bert",
      .required = ATTENTION | PLAIN_FFN | SUM_NORMS,
      .flags = TRAIT_ENCODER | TRAIT_EMBED_NORM | TRAIT_LEARNED_POS,
@@ -250,10 +352,38 @@ static const struct layer_tensor_row layer_tensors[] = {
     [LAYER_LATENT_NORM] = VECTOR("attn_kv_a_norm.weight", LATENT, ONE, latent_norm.weight),
     [LAYER_KEY_UP] = MATRIX("attn_k_b.weight", NOPE, LATENT, HEADS, key_up),
     [LAYER_VALUE_UP] = MATRIX("attn_v_b.weight", LATENT, HEAD_OUT, HEADS, value_up),
+    [LAYER_ATTN_SUB_NORM] = VECTOR("attn_sub_norm.weight", ATTN_OUT, ONE, attn_sub_norm.weight),
+    [LAYER_FFN_SUB_NORM] = VECTOR("ffn_sub_norm.weight", FF, ONE, ffn_sub_norm.weight),
+    [LAYER_ATTN_SUM_NORM_AS_POST] =
+        VECTOR("attn_output_norm.weight", EMBD, ONE, attn_post_norm.weight),
+    [LAYER_FFN_SUM_NORM_AS_POST] =
+        VECTOR("layer_output_norm.weight", EMBD, ONE, ffn_post_norm.weight),
+    [LAYER_ROUTER_NORM] = VECTOR("ffn_gate_inp.scale", EMBD, ONE, router_norm.weight),
+    [LAYER_EXPERTS_NORM] = VECTOR("pre_ffw_norm_2.weight", EMBD, ONE, experts_norm.weight),
+    [LAYER_BESIDE_POST_NORM] =
+        VECTOR("post_ffw_norm_1.weight", EMBD, ONE, beside_post_norm.weight),
+    [LAYER_EXPERTS_POST_NORM] =
+        VECTOR("post_ffw_norm_2.weight", EMBD, ONE, experts_post_norm.weight),
+    [LAYER_PER_LAYER_GATE] = MATRIX("inp_gate.weight", EMBD, PER_LAYER, ONE, per_layer_gate),
+    [LAYER_PER_LAYER_OUT] = MATRIX("proj.weight", PER_LAYER, EMBD, ONE, per_layer_out),
+    [LAYER_PER_LAYER_POST_NORM] =
+        VECTOR("post_norm.weight", EMBD, ONE, per_layer_post_norm.weight),
+    [LAYER_STREAM_ROUTER] = MATRIX("altup_router.weight", EMBD, STREAMS, ONE, stream_router),
+    [LAYER_STREAM_ROUTER_NORM] =
+        VECTOR("altup_router_norm.weight", EMBD, ONE, stream_router_norm.weight),
+    [LAYER_STREAM_PREDICT] =
+        MATRIX("altup_predict_coef.weight", STREAMS, STREAMS_SQUARED, ONE, stream_predict),
+    [LAYER_STREAM_CORRECT] =
+        MATRIX("altup_correct_coef.weight", STREAMS, STREAMS, ONE, stream_correct),
+    [LAYER_STREAM_SCALE] = VECTOR("altup_correct_scale.weight", EMBD, ONE, stream_scale),
+    [LAYER_LAUREL_IN] = MATRIX("laurel_l.weight", EMBD, LAUREL, ONE, laurel_in),
+    [LAYER_LAUREL_OUT] = MATRIX("laurel_r.weight", LAUREL, EMBD, ONE, laurel_out),
+    [LAYER_LAUREL_NORM] = VECTOR("laurel_post_norm.weight", EMBD, ONE, laurel_norm.weight),
+    [LAYER_OUT_SCALE] = VECTOR("layer_output_scale.weight", ONE, ONE, out_scale),
 };
 _Static_assert(sizeof(layer_tensors) / sizeof(layer_tensors[0]) == LAYER_N_TENSOR,
                "a row for every tensor of a layer");
-_Static_assert(LAYER_N_TENSOR <= 64, "a bit for every tensor of a layer");
+_Static_assert(LAYER_N_TENSOR <= 8 * sizeof(tensor_set), "a bit for every tensor of a layer");
 
 static const struct fused_row fused[] = {
     {"attn_qkv.weight", 3, {LAYER_Q, LAYER_K, LAYER_V}},
@@ -290,18 +420,26 @@ struct traits_tensors traits_tensors(const struct traits *t, const struct model_
         set.optional |= BIT(ATTN_NORM);
     }
     if (has_experts) {
-        set.required = (set.required & ~GATED_FFN) | EXPERTS;
+        set.required = (set.required & ~(s->has_beside ? 0 : GATED_FFN)) | EXPERTS;
         if ((t->required & BIT(GATE)) == 0)
             set.required &= ~BIT(GATE_EXPERTS);
         set.optional = (set.optional & ~(BIT(GATE_BIAS) | BIT(UP_BIAS) | BIT(DOWN_BIAS))) |
                        EXPERT_BIASES;
         if (s->n_ff_shared > 0)
             set.required |= SHARED_EXPERT;
+        if ((t->experts & EXPERT_TRAIT_APART) != 0)
+            set.required |= APART_NORMS;
     } else {
         set.optional &= ~BIT(SHARED_GATE);
     }
     if (((t->required | t->optional) & BIT(GATE)) == 0)
         set.optional &= ~(BIT(GATE_BIAS) | BIT(GATE_EXPERTS_BIAS));
+    if (i >= s->n_layer - s->n_shared_kv) {
+        set.required &= ~KEYS_VALUES;
+        set.optional &= ~(KEYS_VALUES | BIT(K_BIAS) | BIT(V_BIAS));
+    }
+    if (s->n_per_layer > 0)
+        set.required |= PER_LAYER;
     if ((t->flags & TRAIT_MLA) != 0) {
         set.optional &= ~QKV_BIAS;
         set.required |= s->n_lora_q > 0 ? BIT(Q_DOWN) | BIT(Q_DOWN_NORM) | BIT(Q_UP) : BIT(Q);
@@ -360,6 +498,14 @@ uint32_t traits_dim(const struct model_shape *s, enum dim dim)
         return s->n_latent;
     case DIM_NOPE:
         return s->n_nope;
+    case DIM_PER_LAYER:
+        return s->n_per_layer;
+    case DIM_STREAMS:
+        return s->n_streams;
+    case DIM_STREAMS_SQUARED:
+        return s->n_streams * s->n_streams;
+    case DIM_LAUREL:
+        return s->n_laurel;
     }
     return 0;
 }

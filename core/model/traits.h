@@ -42,6 +42,10 @@ enum dim {
     DIM_LORA_Q,
     DIM_LATENT,
     DIM_NOPE,
+    DIM_PER_LAYER,
+    DIM_STREAMS,
+    DIM_STREAMS_SQUARED,
+    DIM_LAUREL,
 };
 
 enum layer_tensor {
@@ -99,8 +103,31 @@ enum layer_tensor {
     LAYER_LATENT_NORM,
     LAYER_KEY_UP,
     LAYER_VALUE_UP,
+    LAYER_ATTN_SUB_NORM,
+    LAYER_FFN_SUB_NORM,
+    LAYER_ATTN_SUM_NORM_AS_POST, /* grok's names of the norms of what is added */
+    LAYER_FFN_SUM_NORM_AS_POST,
+    LAYER_ROUTER_NORM,
+    LAYER_EXPERTS_NORM,
+    LAYER_BESIDE_POST_NORM,
+    LAYER_EXPERTS_POST_NORM,
+    LAYER_PER_LAYER_GATE,
+    LAYER_PER_LAYER_OUT,
+    LAYER_PER_LAYER_POST_NORM,
+    LAYER_OUT_SCALE,
+    LAYER_STREAM_ROUTER,
+    LAYER_STREAM_ROUTER_NORM,
+    LAYER_STREAM_PREDICT,
+    LAYER_STREAM_CORRECT,
+    LAYER_STREAM_SCALE,
+    LAYER_LAUREL_IN,
+    LAYER_LAUREL_OUT,
+    LAYER_LAUREL_NORM,
     LAYER_N_TENSOR,
 };
+
+/* A bit for each tensor of a layer. */
+__extension__ typedef unsigned __int128 tensor_set;
 
 struct layer_tensor_row {
     const char *suffix; /* the name after "blk.N." */
@@ -148,12 +175,42 @@ enum trait_flag {
     TRAIT_SINGLE_HEAD = 1 << 24,   /* a classifier may have cls alone, without cls.output */
 };
 
+/* How attention differs. */
+enum attn_trait {
+    ATTN_TRAIT_LATE_NORMS = 1 << 0,    /* norms of queries and keys come behind their rotation */
+    ATTN_TRAIT_TEMPERATURE = 1 << 1,   /* queries grow with their position if the keys say so */
+    ATTN_TRAIT_YARN_WHOLE = 1 << 2,    /* yarn_log_multiplier is the weight, not a tenth of it */
+    ATTN_TRAIT_SECTION_HALVES = 1 << 3, /* TRAIT_NEOX where positions have several sections */
+    ATTN_TRAIT_PLAIN_ROPE = 1 << 4,    /* TRAIT_FULL_NO_ROPE holds only where some have a window */
+    ATTN_TRAIT_CHUNKED = 1 << 5,       /* windows begin at multiples of their size */
+    ATTN_TRAIT_UNIT_NORMS = 1 << 6,    /* turned queries and keys have norms without weights */
+    ATTN_TRAIT_UNIT_VALUES = 1 << 8,   /* values have such norms */
+    ATTN_TRAIT_OUTPUT_SCALE = 1 << 10, /* output_scale is that of scores; routers may be capped */
+    ATTN_TRAIT_SHARED_KV = 1 << 9,     /* the last layers may have those of one before them */
+    ATTN_TRAIT_UNTURNED_WARM = 1 << 7, /* only layers without rope have a temperature; it counts
+                                        * positions from 1 */
+};
+
+/* How mixtures of experts differ. */
+enum expert_trait {
+    EXPERT_TRAIT_SIGMOID = 1 << 0,     /* the router's gate where the file does not say ... */
+    EXPERT_TRAIT_SIGMOID_BIASED = 1 << 1, /* ... or so if there are biases of the choice */
+    EXPERT_TRAIT_MIXER = 1 << 2,       /* see EXPERT_MIXER */
+    EXPERT_TRAIT_SHARED = 1 << 3,      /* there is a shared one, an expert wide if not said */
+    EXPERT_TRAIT_WEIGH_INPUT = 1 << 4, /* weights multiply what experts take */
+    EXPERT_TRAIT_BESIDE = 1 << 5,      /* the dense net may stay beside them: see moe_scale */
+    EXPERT_TRAIT_APART = 1 << 6,       /* it stays, and has other norms than they and the router */
+};
+
 struct traits {
     const char *arch;  /* general.architecture, and the prefix of its keys */
-    uint64_t required; /* bits of enum layer_tensor; of layers with experts, see traits_tensors() */
-    uint64_t optional;
-    uint32_t flags;
+    tensor_set required; /* of enum layer_tensor; of layers with experts, see traits_tensors() */
+    tensor_set optional;
+    uint32_t flags;     /* enum trait_flag */
+    uint32_t attention; /* enum attn_trait */
+    uint32_t experts;   /* enum expert_trait */
     enum norm_kind norm;
+    const char *eps_key; /* of the norms; NULL: the kind's own */
     enum kern_act act;
     float rope_base;        /* where the file does not say; 0: 10000 */
     float window_base;      /* of TRAIT_WINDOW_ROPE; 0: as without a window */
@@ -162,6 +219,11 @@ struct traits {
     uint32_t no_rope_period; /* the last layer of so many is not turned */
     float attn_cap, logit_cap; /* where the file does not say */
     uint32_t wide_layers;   /* with so many layers, scores are scaled by 1/sqrt(n_embd / n_head) */
+    uint32_t bare_experts;  /* with so many experts, there are no ATTN_TRAIT_UNIT_NORMS */
+    /* Where the file does not say; 0: as usual. */
+    float temperature;
+    uint32_t temperature_length;
+    float embed_scale, logit_scale, attn_scale, router_cap;
 };
 
 /* The row of an architecture, or NULL. */
@@ -172,7 +234,7 @@ const struct traits *traits_at(size_t i);
 
 /* The tensors that layer `i` must have and may have. */
 struct traits_tensors {
-    uint64_t required, optional;
+    tensor_set required, optional;
 };
 struct traits_tensors traits_tensors(const struct traits *t, const struct model_shape *s,
                                      uint32_t i, bool has_experts);

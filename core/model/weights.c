@@ -80,7 +80,7 @@ static int find(struct load *l, const char *name, int need, struct extent e,
 /* Is it a matrix that quantisers make small? */
 static bool may_be_quantised(const struct gguf_tensor *t)
 {
-    static const char *const kept[] = {"ffn_gate_inp", "position_embd"};
+    static const char *const kept[] = {"ffn_gate_inp", "position_embd", "altup_router", "_coef"};
 
     for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
         if (memmem(t->name.data, t->name.len, kept[i], strlen(kept[i])) != NULL)
@@ -134,8 +134,8 @@ static int add_scale(struct load *l, const struct matrix_job *job)
     char name[GGUF_MAX_NAME];
 
     if (whole.len < sizeof(weight) || memcmp(whole.data + n, weight, sizeof(weight) - 1) != 0 ||
-        job->dst == &l->m->embed)
-        return 0;
+        job->dst == &l->m->embed || memmem(whole.data, n, "ffn_gate_inp", 12) != NULL)
+        return 0; /* of a router it is a norm's: LAYER_ROUTER_NORM */
     snprintf(name, sizeof(name), "%.*s.scale", (int)n, whole.data);
     t = gguf_tensor_find(l->g, name);
     if (t == NULL)
@@ -164,15 +164,23 @@ static int add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in, 
     return add_scale(l, &job);
 }
 
-int weights_add_matrix(struct load *l, const char *name, int need, uint32_t n_in, uint32_t n_out,
-                       struct matrix *dst)
+int weights_add_matrices(struct load *l, const char *name, int need, uint32_t n_in, uint32_t n_out,
+                         uint32_t n_each, struct matrix *dst)
 {
     const struct gguf_tensor *t;
-    const int rc = find(l, name, need, (struct extent){n_in, n_out, 1}, &t);
+    const int rc = find(l, name, need, (struct extent){n_in, n_out, n_each}, &t);
 
     if (rc < 0 || t == NULL)
         return rc;
-    return add_matrix_job(l, (struct matrix_job){.src = t, .dst = dst}, n_in, n_out, 1);
+    return add_matrix_job(
+        l, (struct matrix_job){.src = t, .dst = dst, .row_stride = n_each > 1 ? n_out : 0}, n_in,
+        n_out, n_each);
+}
+
+int weights_add_matrix(struct load *l, const char *name, int need, uint32_t n_in, uint32_t n_out,
+                       struct matrix *dst)
+{
+    return weights_add_matrices(l, name, need, n_in, n_out, 1, dst);
 }
 
 int weights_add_vector_job(struct load *l, struct vector_job job)
@@ -202,15 +210,15 @@ int weights_add_vector(struct load *l, const char *name, int need, uint32_t n, c
 
 /* ---- the tensors of a layer ---- */
 
-static struct extent extent_of(const struct load *l, enum layer_tensor t)
+static struct extent extent_of(const struct load *l, uint32_t layer, enum layer_tensor t)
 {
-    const struct model_shape *s = &l->m->shape;
+    const struct model_shape s = load_shape_of_layer(l, layer);
     const struct layer_tensor_row *row = traits_layer_tensor(t);
 
     return (struct extent){
-        .n_in = traits_dim(s, row->n_in),
-        .n_out = traits_dim(s, row->n_out),
-        .n_each = row->is_matrix ? traits_dim(s, row->n_each) : 1,
+        .n_in = traits_dim(&s, row->n_in),
+        .n_out = traits_dim(&s, row->n_out),
+        .n_each = row->is_matrix ? traits_dim(&s, row->n_each) : 1,
     };
 }
 
@@ -219,7 +227,7 @@ static int add_part(struct load *l, uint32_t layer, enum layer_tensor t,
                     const struct gguf_tensor *src, uint64_t first)
 {
     const struct layer_tensor_row *row = traits_layer_tensor(t);
-    const struct extent e = extent_of(l, t);
+    const struct extent e = extent_of(l, layer, t);
     void *dst = (char *)&l->m->layers[layer] + row->offset;
 
     l->used[src - gguf_tensor_at(l->g, 0)] = true;
@@ -246,15 +254,15 @@ static const struct gguf_tensor *find_in_layer(const struct load *l, uint32_t la
 }
 
 /* What a tensor with all of the parts would measure; *first: where part `t` begins in it. */
-static struct extent fused_extent(const struct load *l, const struct fused_row *f,
+static struct extent fused_extent(const struct load *l, const struct fused_row *f, uint32_t layer,
                                   enum layer_tensor t, uint64_t *first)
 {
-    struct extent sum = extent_of(l, f->parts[0]);
+    struct extent sum = extent_of(l, layer, f->parts[0]);
     const bool is_matrix = traits_layer_tensor(t)->is_matrix;
     uint64_t n = 0;
 
     for (int i = 0; i < f->n_parts; i++) {
-        const struct extent e = extent_of(l, f->parts[i]);
+        const struct extent e = extent_of(l, layer, f->parts[i]);
 
         if (f->parts[i] == t)
             *first = n;
@@ -295,7 +303,7 @@ static const struct gguf_tensor *find_fused(const struct load *l, struct traits_
         }
         if (!has_all || !has_t || (src = find_in_layer(l, layer, f->suffix)) == NULL)
             continue;
-        if (tensor_has_extent(src, fused_extent(l, f, t, first)) && !has_own(l, f, layer))
+        if (tensor_has_extent(src, fused_extent(l, f, layer, t, first)) && !has_own(l, f, layer))
             return src;
     }
     return NULL;
@@ -309,11 +317,11 @@ static int add_layer_tensor(struct load *l, struct traits_tensors set, uint32_t 
     char name[GGUF_MAX_NAME];
     uint64_t first = 0;
 
-    if (src != NULL && tensor_has_extent(src, extent_of(l, t)))
+    if (src != NULL && tensor_has_extent(src, extent_of(l, layer, t)))
         return add_part(l, layer, t, src, 0);
     snprintf(name, sizeof(name), "blk.%u.%s", layer, row->suffix);
     if (src != NULL && find_fused(l, set, layer, t, &first) == NULL)
-        return tensor_fail_extent(l, name, src, extent_of(l, t));
+        return tensor_fail_extent(l, name, src, extent_of(l, layer, t));
     src = find_fused(l, set, layer, t, &first);
     if (src != NULL)
         return add_part(l, layer, t, src, first);
@@ -358,13 +366,18 @@ static int add_layer(struct load *l, uint32_t i)
 {
     const struct model_shape *s = &l->m->shape;
     const bool has_experts = s->n_expert > 0 && i >= l->n_dense_lead &&
-                             (l->expert_period == 0 || i % l->expert_period == 1);
+                             (l->expert_period == 0 || i % l->expert_period == l->expert_at);
     struct traits_tensors set = traits_tensors(l->traits, s, i, has_experts);
     bool has_latent;
-    int rc = add_latent(l, i, &has_latent);
+    int rc = load_layer_shape(l, i);
+
+    if (rc == 0)
+        rc = add_latent(l, i, &has_latent);
+    if (rc < 0)
+        return rc;
 
     if (has_latent)
-        set.required &= ~(UINT64_C(1) << LAYER_KEY_UP | UINT64_C(1) << LAYER_VALUE_UP);
+        set.required &= ~((tensor_set)1 << LAYER_KEY_UP | (tensor_set)1 << LAYER_VALUE_UP);
     for (int t = 0; t < LAYER_N_TENSOR && rc == 0; t++)
         if (((set.required | set.optional) >> t & 1) != 0)
             rc = add_layer_tensor(l, set, i, (enum layer_tensor)t);
@@ -380,12 +393,46 @@ static bool is_input_scale(struct gguf_str name)
     return name.len > n && memcmp(name.data + name.len - n, end, n) == 0;
 }
 
+/* The layer of "blk.N.SUFFIX", or UINT32_MAX. */
+static uint32_t layer_in(struct gguf_str name, struct gguf_str *suffix)
+{
+    uint32_t layer = 0;
+    size_t i = 4;
+
+    if (name.len < 6 || memcmp(name.data, "blk.", 4) != 0)
+        return UINT32_MAX;
+    for (; i < name.len && name.data[i] >= '0' && name.data[i] <= '9' && layer < 10000; i++)
+        layer = 10 * layer + (uint32_t)(name.data[i] - '0');
+    if (i == 4 || i >= name.len || name.data[i] != '.')
+        return UINT32_MAX;
+    *suffix = (struct gguf_str){name.data + i + 1, name.len - i - 1};
+    return layer;
+}
+
+/* Is it there for nothing that is computed: of a layer that predicts tokens beyond the next one, or
+ * keys and values of a layer that has those of another? */
+static bool is_left(const struct load *l, struct gguf_str name)
+{
+    static const char *const kv[] = {"attn_k.", "attn_v.", "attn_k_norm."};
+    const struct model_shape *s = &l->m->shape;
+    struct gguf_str suffix = {0};
+    const uint32_t layer = layer_in(name, &suffix);
+
+    if (layer >= s->n_layer)
+        return layer < s->n_layer + l->n_nextn;
+    for (size_t i = 0; i < sizeof(kv) / sizeof(kv[0]); i++)
+        if (l->m->layers[layer].shares_kv && suffix.len > strlen(kv[i]) &&
+            memcmp(suffix.data, kv[i], strlen(kv[i])) == 0)
+            return true;
+    return false;
+}
+
 static int check_all_used(struct load *l)
 {
     for (uint64_t i = 0; i < gguf_n_tensors(l->g); i++) {
         const struct gguf_str name = gguf_tensor_at(l->g, i)->name;
 
-        if (!l->used[i] && !is_input_scale(name))
+        if (!l->used[i] && !is_input_scale(name) && !is_left(l, name))
             return load_fail(l, ERR_UNSUPPORTED,
                              "tensor '%.*s' is no part of architecture %s as we compute it",
                              (int)name.len, name.data, l->traits->arch);
@@ -416,6 +463,8 @@ int load_weights(struct load *l)
     if (rc == 0)
         rc = weights_add_matrix(l, "token_embd.weight", TENSOR_REQUIRED, s->n_embd, s->n_vocab,
                                 &m->embed);
+    if (rc == 0 && s->n_per_layer > 0)
+        rc = weights_add_per_layer(l);
     if (rc == 0 && (l->traits->flags & TRAIT_LEARNED_POS) != 0)
         rc = weights_add_matrix(l, "position_embd.weight", TENSOR_REQUIRED, s->n_embd,
                                 s->n_ctx_train, &m->pos_embed);

@@ -26,9 +26,15 @@ int tensor_fail_extent(struct load *l, const char *name, const struct gguf_tenso
  */
 int weights_add_matrix(struct load *l, const char *name, int need, uint32_t n_in, uint32_t n_out,
                        struct matrix *dst);
+/* The same of several, [n_each][n_out][n_in]. */
+int weights_add_matrices(struct load *l, const char *name, int need, uint32_t n_in, uint32_t n_out,
+                         uint32_t n_each, struct matrix *dst);
 int weights_add_vector(struct load *l, const char *name, int need, uint32_t n, const float **dst);
 /* ERR_UNSUPPORTED where its tensor is not of floats. */
 int weights_add_vector_job(struct load *l, struct vector_job job);
+
+/* What layers get of each token beside x (n_per_layer). */
+int weights_add_per_layer(struct load *l);
 
 /* Everything that belongs to no layer, but embeddings. */
 int weights_add_ends(struct load *l);

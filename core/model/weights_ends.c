@@ -211,6 +211,29 @@ static int add_divisors(struct load *l)
                               &l->divisors);
 }
 
+int weights_add_per_layer(struct load *l)
+{
+    struct model *m = l->m;
+    const struct model_shape *s = &m->shape;
+    const uint32_t n = s->n_layer * s->n_per_layer;
+    int rc = weights_add_matrix(l, "per_layer_token_embd.weight", TENSOR_REQUIRED, n, s->n_vocab,
+                                &m->per_layer_embed);
+
+    if (rc == 0)
+        rc = weights_add_matrix(l, "per_layer_model_proj.weight", TENSOR_REQUIRED, s->n_embd, n,
+                                &m->per_layer_in);
+    if (rc == 0)
+        rc = weights_add_vector(l, "per_layer_proj_norm.weight", TENSOR_REQUIRED, s->n_per_layer,
+                                &m->per_layer_norm.weight);
+    if (rc == 0 && s->n_streams > 1)
+        rc = weights_add_matrices(l, "altup_proj.weight", TENSOR_REQUIRED, s->n_embd, s->n_embd,
+                                  s->n_streams - 1, &m->stream_in);
+    if (rc == 0 && s->n_streams > 1)
+        rc = weights_add_matrices(l, "altup_unembd_proj.weight", TENSOR_REQUIRED, s->n_embd,
+                                  s->n_embd, s->n_streams - 1, &m->stream_out);
+    return rc;
+}
+
 int weights_add_ends(struct load *l)
 {
     int rc = (l->traits->flags & TRAIT_ENCODER) != 0 ? add_encoder(l) : add_output(l);

@@ -64,26 +64,27 @@ static void embed(struct runner *r, struct thread_pool_worker *w)
 
 /* ---- layers ---- */
 
-static struct residual attention_residual(const struct runner *r, const struct model_layer *l)
+struct residual attention_residual(const struct runner *r, const struct model_layer *l)
 {
     return (struct residual){r->delta, l->attn_out_bias, l->attn_post_norm, l->attn_sum_norm,
-                             l->attn_input_norm};
+                             l->attn_input_norm, NULL};
 }
 
 /* Experts have had their biases. */
-static struct residual ffn_residual(const struct runner *r, const struct model_layer *l)
+struct residual ffn_residual(const struct runner *r, const struct model_layer *l)
 {
     return (struct residual){r->ffn_out, matrix_exists(&l->router) ? NULL : l->ffn.down_bias,
-                             l->ffn_post_norm, l->ffn_sum_norm, {0}};
+                             l->ffn_post_norm, l->ffn_sum_norm, {0},
+                             matrix_exists(&l->per_layer_gate) ? NULL : l->out_scale};
 }
 
-static bool attention_quantises(const struct model_layer *l)
+bool attention_quantises(const struct model_layer *l)
 {
     return is_quantised(&l->q_down) || is_quantised(&l->k) || is_quantised(&l->v) ||
            (!matrix_exists(&l->q_down) && is_quantised(&l->q)); /* else it takes q_down's outputs */
 }
 
-static bool ffn_quantises(const struct model_layer *l)
+bool ffn_quantises(const struct model_layer *l)
 {
     return is_quantised(&l->ffn.gate) || is_quantised(&l->ffn.up) || is_quantised(&l->router) ||
            is_quantised(&l->experts.gate) || is_quantised(&l->experts.up) ||
@@ -113,6 +114,16 @@ static void run_layer(struct runner *r, struct thread_pool_worker *w, uint32_t i
     if (!is_parallel)
         pending[0] = none[0];
     pending[1] = ffn_residual(r, l);
+    if (matrix_exists(&l->per_layer_gate))
+        per_layer(r, w, i, pending);
+}
+
+static void run_streams(struct runner *r, struct thread_pool_worker *w)
+{
+    streams_begin(r, w);
+    for (uint32_t i = 0; i < r->model->shape.n_layer; i++)
+        streams_layer(r, w, i);
+    streams_end(r, w);
 }
 
 /* ---- outputs ---- */
@@ -210,7 +221,11 @@ void runner_forward(void *ud, struct thread_pool_worker *w)
     const struct norm none = {0};
 
     embed(r, w);
-    for (uint32_t i = 0; i < r->model->shape.n_layer; i++)
+    if (r->model->shape.n_per_layer > 0)
+        per_layer_inputs(r, w);
+    if (r->model->shape.n_streams > 1)
+        run_streams(r, w);
+    for (uint32_t i = 0; r->model->shape.n_streams <= 1 && i < r->model->shape.n_layer; i++)
         run_layer(r, w, i, pending);
     residual_norm(r, w, pending, &none, false);
     pool_rows(r, w);

@@ -14,6 +14,10 @@
  *   forward_mla.c        the same with latent keys and values (MLA)
  *   forward_ffn.c        the dense feed-forward net
  *   forward_moe.c        mixtures of experts
+ *   forward_moe_apart.c  mixtures whose dense net has other norms
+ *   forward_streams.c    models with several streams
+ *   forward_sparse.c     activations that are mostly cut away
+ *   forward_per_layer.c  what layers are told of their tokens once more
  *   forward_adapters.c   what LoRA adapters add to products
  *
  * Thread: all of the thread pool's, inside a step.
@@ -105,6 +109,7 @@ struct residual {
     struct norm post;   /* of the branch */
     struct norm sum;    /* of x, once it has the branch */
     struct norm input;  /* of x, once it has the branch's input a second time */
+    const float *scale; /* [1] or NULL: of x in the end */
 };
 
 /* out = norm of n numbers, or they themselves where there is none; out may be x. */
@@ -121,11 +126,38 @@ void qkv_finish(struct runner *r, struct thread_pool_worker *w, const struct mod
                 uint32_t layer);
 
 /* Norms of all heads of a row, and their rotation. */
-void norm_heads(const struct runner *r, float *x, uint32_t n_head, const struct norm *norm);
+void norm_heads(const struct runner *r, float *x, uint32_t n_head, size_t dim,
+                const struct norm *norm);
 void rope_heads(const struct runner *r, const struct model_layer *l, float *x, uint32_t n_head,
                 size_t stride, uint32_t pos);
+/* The n numbers of a row's queries, as their position wants them. */
+void scale_query(const struct runner *r, const struct model_layer *l, float *q, uint32_t pos,
+                 size_t n);
 /* Keys and values of a row into its slot. */
 void store_row(struct runner *r, uint32_t layer, uint32_t row, const float *k, const float *v);
+
+/* ---- per-layer embeddings ---- */
+
+/* r->per_layer: what each layer will get of each token, from x, the embedding. */
+void per_layer_inputs(struct runner *r, struct thread_pool_worker *w);
+/* r->delta = what layer i makes of that and of r->norm. */
+void per_layer_out(struct runner *r, struct thread_pool_worker *w, uint32_t i);
+/* What layer i makes of that and of x, which gets `pending` first; then it is what is pending. */
+void per_layer(struct runner *r, struct thread_pool_worker *w, uint32_t i,
+               struct residual pending[2]);
+
+/* ---- several streams ---- */
+
+/* The streams from x, the embedding; a layer of all of them; x from what has become of them. */
+void streams_begin(struct runner *r, struct thread_pool_worker *w);
+void streams_layer(struct runner *r, struct thread_pool_worker *w, uint32_t i);
+void streams_end(struct runner *r, struct thread_pool_worker *w);
+
+/* What a layer's branches leave for x, and whether they take quantised rows. */
+struct residual attention_residual(const struct runner *r, const struct model_layer *l);
+struct residual ffn_residual(const struct runner *r, const struct model_layer *l);
+bool attention_quantises(const struct model_layer *l);
+bool ffn_quantises(const struct model_layer *l);
 
 /* ---- attention ---- */
 
@@ -144,11 +176,20 @@ void project_out(struct runner *r, struct thread_pool_worker *w, const struct mo
 
 /* r->ffn_out = the dense net of r->norm, without bias. */
 void feed_forward(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l);
-/* r->ffn_out = the chosen experts of r->norm, and the shared one. */
+/* The experts that each row chooses, by the router's outputs of r->norm. */
+void moe_choose(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l);
+/* r->ffn_out = those, of r->norm, and the shared one unless it is apart. */
+void moe_run(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l);
+/* Both; where the dense net is beside experts with other norms (experts_norm), r->norm is as it
+ * wants it, and all norms but ffn_post_norm are done here. */
 void moe(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l);
 
+/* Gates cut to their largest, and activated (is_sparse). */
+void sparse_activate(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l);
+
 /* Columns from .. to - 1 of what an expert (or dense net, each 0) activates, n rows beginning with
- * row0 of `gate` and `up` [..][stride]: biases, activation, and quantised for `down` into q. */
+ * row0 of `gate` and `up` [..][stride]: biases, activation, and quantised for `down` into q, unless
+ * that is NULL. */
 struct activation {
     float *gate, *up;
     size_t stride;

@@ -3,13 +3,14 @@
 #include "kvcache/kv_store.h"
 
 /* The attention output of some heads of a row is done: the next product wants it quantised. */
-static void quantise_heads(struct runner *r, uint32_t row, uint32_t head, uint32_t n)
+static void quantise_heads(struct runner *r, const struct model_layer *l, uint32_t row,
+                           uint32_t head, uint32_t n)
 {
-    const struct model_shape *s = &r->model->shape;
-    const size_t from = (size_t)head * s->value_dim;
+    const size_t from = (size_t)head * l->value_dim;
 
-    r->kern.quantise(r->qrows + row * r->qrow_stride, (size_t)s->n_head * s->value_dim,
-                     r->att + row * r->att_stride + from, from, (size_t)n * s->value_dim);
+    r->kern.quantise(r->qrows + row * r->qrow_stride,
+                     (size_t)r->model->shape.n_head * l->value_dim,
+                     r->att + row * r->att_stride + from, from, (size_t)n * l->value_dim);
 }
 
 /* Do the heads of a KV head fill whole groups, so that the item that computes them can quantise
@@ -18,8 +19,8 @@ static bool quantises_heads(const struct runner *r, const struct model_layer *l)
 {
     const struct model_shape *s = &r->model->shape;
 
-    return s->n_latent == 0 && is_quantised(&l->attn_out) &&
-           s->n_head / s->n_kv_head * s->value_dim % KERN_GROUP == 0;
+    return s->n_latent == 0 && is_quantised(&l->attn_out) && l->attn_sub_norm.weight == NULL &&
+           s->n_head / l->n_kv_head * l->value_dim % KERN_GROUP == 0;
 }
 
 static const struct split_kv *split_kv_of(const struct runner *r, const struct model_layer *l)
@@ -32,6 +33,13 @@ struct queries {
     size_t stride;
 };
 
+/* The first token of the chunk that a position is in. Chunks are whole segments of the softmax, so
+ * that attention may count from there as well as from 0. */
+static uint32_t chunk_at(const struct runner *r, const struct model_layer *l, uint32_t pos)
+{
+    return r->model->shape.is_chunked && l->window > 0 ? pos / l->window * l->window : 0;
+}
+
 static void attend_item(struct runner *r, struct thread_pool_worker *w, uint32_t layer,
                         const struct queries *queries, const struct attn_item *item,
                         uint32_t kv_head)
@@ -39,24 +47,27 @@ static void attend_item(struct runner *r, struct thread_pool_worker *w, uint32_t
     const struct model_shape *s = &r->model->shape;
     const struct model_layer *l = &r->model->layers[layer];
     const struct batch_span *span = &r->batch->spans[item->span];
-    const uint32_t row = span->row0 + item->from, group = s->n_head / s->n_kv_head;
+    const uint32_t row = span->row0 + item->from, group = s->n_head / l->n_kv_head;
+    const uint32_t pos0 = span->pos0 + item->from, chunk = chunk_at(r, l, pos0);
     const struct kern_attn a = {
-        .q = queries->q + row * queries->stride + (size_t)kv_head * group * s->key_dim,
-        .out = r->att + row * r->att_stride + (size_t)kv_head * group * s->value_dim,
+        .q = queries->q + row * queries->stride + (size_t)kv_head * group * l->key_dim,
+        .out = r->att + row * r->att_stride + (size_t)kv_head * group * l->value_dim,
         .q_stride = queries->stride,
         .out_stride = r->att_stride,
-        .keys = kv_store_keys(r->kv, 0, l->kv.at) + kv_head * r->kv->shape.key_bytes,
-        .values = kv_store_values(r->kv, 0, l->kv.at) + kv_head * r->kv->shape.value_bytes,
+        .keys = kv_store_keys(r->kv, 0, l->kv.at) +
+                kv_head * kern_kv_key_bytes(r->kv_type, l->key_dim),
+        .values = kv_store_values(r->kv, 0, l->kv.at) +
+                  kv_head * kern_kv_value_bytes(r->kv_type, l->value_dim),
         .block_stride = r->kv->block_stride,
-        .table = span->table + l->kv.group * span->group_stride,
-        .pos0 = span->pos0 + item->from,
+        .table = span->table + l->kv.group * span->group_stride + chunk / BLOCK_TOKENS,
+        .pos0 = pos0 - chunk,
         .n_row = item->n,
         .n_seen = s->is_encoder && l->window != 1 ? span->pos0 + span->n_row : 0,
-        .window = l->window,
+        .window = s->is_chunked ? 0 : l->window,
         .ahead = l->ahead,
         .n_head = group,
-        .key_dim = s->key_dim,
-        .value_dim = s->value_dim,
+        .key_dim = l->key_dim,
+        .value_dim = l->value_dim,
         .scale = s->attn_scale,
         .cap = s->attn_cap,
         .slopes = r->model->slopes != NULL ? r->model->slopes + kv_head * group : NULL,
@@ -72,24 +83,24 @@ static void attend_item(struct runner *r, struct thread_pool_worker *w, uint32_t
     r->kern.attn[r->kv_type](&a);
     if (item->part == NULL && quantises_heads(r, l))
         for (uint32_t i = 0; i < item->n; i++)
-            quantise_heads(r, row + i, kv_head * group, group);
+            quantise_heads(r, l, row + i, kv_head * group, group);
 }
 
 /* The heads of a KV head of a row whose segments were shared out. */
 static void merge_split(struct runner *r, const struct model_layer *l,
                         const struct attn_split *split, uint32_t kv_head)
 {
-    const struct model_shape *s = &r->model->shape;
-    const uint32_t group = s->n_head / s->n_kv_head;
-    const float *part = split->part + kv_head * split->kv_head_stride;
+    const uint32_t group = r->model->shape.n_head / l->n_kv_head;
+    const size_t first = ((size_t)kv_head * split->n_row + split->i_row) * group;
+    const float *part = split->part + first * split->part_stride;
     const float *sinks = l->sinks != NULL ? l->sinks + kv_head * group : NULL;
-    float *out = r->att + split->row * r->att_stride + (size_t)kv_head * group * s->value_dim;
+    float *out = r->att + split->row * r->att_stride + (size_t)kv_head * group * l->value_dim;
 
     for (uint32_t h = 0; h < group; h++)
-        r->kern.attn_merge(out + h * s->value_dim, part + h * split->part_stride, split->n_seg,
-                           s->value_dim, sinks != NULL ? sinks + h : NULL);
+        r->kern.attn_merge(out + h * l->value_dim, part + h * split->part_stride, split->n_seg,
+                           l->value_dim, sinks != NULL ? sinks + h : NULL);
     if (quantises_heads(r, l))
-        quantise_heads(r, split->row, kv_head * group, group);
+        quantise_heads(r, l, split->row, kv_head * group, group);
 }
 
 /* The longest contexts come last in a prompt, so single items are handed out. */
@@ -99,7 +110,7 @@ void attend(struct runner *r, struct thread_pool_worker *w, uint32_t layer, cons
     const struct model_layer *l = &r->model->layers[layer];
     const struct split_kv *split_kv = split_kv_of(r, l);
     const struct queries queries = {q, q_stride};
-    const uint32_t n_kv = r->model->shape.n_kv_head;
+    const uint32_t n_kv = l->n_kv_head;
     uint32_t from, to;
 
     while (thread_pool_take(w, split_kv->n_items * n_kv, 1, &from, &to))
@@ -135,6 +146,20 @@ void project_out(struct runner *r, struct thread_pool_worker *w, const struct mo
     products(r, w, &p, 1, &in, r->batch->n_rows, RUNNER_ATTN_OUT);
 }
 
+/* The heads' results of each row, normed as one. */
+static void norm_results(struct runner *r, struct thread_pool_worker *w, const struct norm *norm,
+                         size_t n)
+{
+    uint32_t from, to;
+
+    if (norm->weight == NULL)
+        return;
+    while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
+        for (uint32_t i = from; i < to; i++)
+            norm_row(r, r->att + i * r->att_stride, r->att + i * r->att_stride, norm, n);
+    end_region(r, w, RUNNER_ATTENTION);
+}
+
 void attention(struct runner *r, struct thread_pool_worker *w, uint32_t layer)
 {
     const struct model_layer *l = &r->model->layers[layer];
@@ -149,5 +174,6 @@ void attention(struct runner *r, struct thread_pool_worker *w, uint32_t layer)
     products(r, w, p, 3, &in, r->batch->n_rows, RUNNER_QKV);
     qkv_finish(r, w, l, layer);
     attend(r, w, layer, r->qkv, r->qkv_stride);
+    norm_results(r, w, &l->attn_sub_norm, l->attn_out.n_in);
     project_out(r, w, l, r->att, r->att_stride, quantises_heads(r, l));
 }

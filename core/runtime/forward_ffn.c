@@ -18,7 +18,7 @@ void activate(const struct runner *r, const struct ffn *net, uint32_t each,
         if (net->up_bias != NULL)
             r->kern.add(up, net->up_bias + at, 1.0f, to - from);
         r->kern.act[act](gate, in, is_gated ? up : NULL, to - from);
-        if (quantised)
+        if (quantised && a->q != NULL)
             r->kern.quantise(a->q + i * a->q_stride, n_ff, gate, from, to - from);
     }
 }
@@ -32,7 +32,9 @@ static void gate_up(struct runner *r, struct thread_pool_worker *w, const struct
     const struct product gate = {&net->gate, r->gate, r->ff_stride, ADAPTER_GATE, l};
     const struct product up = {&net->up, r->up, r->ff_stride, ADAPTER_UP, l};
     const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
-    const struct activation a = {r->gate, r->up, r->ff_stride, r->ff_rows, r->ff_row_stride};
+    const bool is_last = l->ffn_sub_norm.weight == NULL; /* is nothing done before `down`? */
+    const struct activation a = {r->gate, r->up, r->ff_stride, is_last ? r->ff_rows : NULL,
+                                 r->ff_row_stride};
     const uint32_t n_panels = net->up.n_panels, n_items = (n_panels + 1) / 2;
     const uint32_t n_rows = r->batch->n_rows;
     uint32_t from, to;
@@ -48,9 +50,31 @@ static void gate_up(struct runner *r, struct thread_pool_worker *w, const struct
             adapters_expand(r, &gate, 2 * from, end);
             adapters_expand(r, &up, 2 * from, end);
         }
-        activate(r, net, 0, &a, 0, n_rows, (size_t)2 * from * KERN_LANES, (size_t)end * KERN_LANES);
+        if (!l->is_sparse)
+            activate(r, net, 0, &a, 0, n_rows, (size_t)2 * from * KERN_LANES,
+                     (size_t)end * KERN_LANES);
     }
     end_region(r, w, RUNNER_GATE_UP);
+}
+
+/* What is activated, normed before `down` takes it. */
+static void norm_activated(struct runner *r, struct thread_pool_worker *w,
+                           const struct model_layer *l)
+{
+    const size_t n = l->ffn.down.n_in;
+    uint32_t from, to;
+
+    if (l->ffn_sub_norm.weight == NULL)
+        return;
+    while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
+        for (uint32_t i = from; i < to; i++) {
+            float *x = r->gate + i * r->ff_stride;
+
+            norm_row(r, x, x, &l->ffn_sub_norm, n);
+            if (is_quantised(&l->ffn.down))
+                r->kern.quantise(r->ff_rows + i * r->ff_row_stride, n, x, 0, n);
+        }
+    end_region(r, w, RUNNER_DOWN);
 }
 
 void feed_forward(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
@@ -60,6 +84,9 @@ void feed_forward(struct runner *r, struct thread_pool_worker *w, const struct m
 
     adapters_shrink(r, w, l, ADAPTER_IN_FFN, r->norm, r->embd_stride);
     gate_up(r, w, l);
+    if (l->is_sparse)
+        sparse_activate(r, w, l);
+    norm_activated(r, w, l);
     adapters_shrink(r, w, l, ADAPTER_IN_DOWN, r->gate, r->ff_stride);
     products(r, w, &down, 1, &in, r->batch->n_rows, RUNNER_DOWN);
 }

@@ -102,6 +102,7 @@ static void mla_finish_row(struct runner *r, const struct model_layer *l, uint32
     float *mla_q = r->mla_q + row * r->mla_q_stride;
 
     rope_heads(r, l, q + s->n_nope, s->n_head, head, pos);
+    scale_query(r, l, q, pos, s->n_head * head);
     for (uint32_t h = 0; h < s->n_head; h++)
         memcpy(mla_q + h * s->key_dim + s->n_latent, q + h * head + s->n_nope,
                s->n_rot * sizeof(*q));

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <string.h>
 
+#define MIXER_JITTER 0.01f /* router_jitter_noise, which no published file changes */
 #define LEAST_SUM 0x1p-100f /* of weights that are made to sum to 1: all of them may be 0 */
 
 /* ---- the choice ---- */
@@ -67,6 +68,21 @@ static void drop_groups(struct runner *r, float *ranks)
         ranks[e] = is_kept[e / each] ? ranks[e] : -INFINITY;
 }
 
+/* The weight of the best of those that are left, of a mixer: its share among all whose outputs are
+ * not behind it by more than 2 jitters, in parts of the larger magnitude: Phi-3.5-MoE's code. */
+static float mixer_weight(const float *ranks, uint32_t n, float best)
+{
+    float sum = 0.0f;
+
+    for (uint32_t e = 0; e < n; e++) {
+        const float size = fabsf(ranks[e]) > best ? fabsf(ranks[e]) : best;
+
+        if (ranks[e] > -INFINITY && best - ranks[e] <= MIXER_JITTER * 2.0f * size)
+            sum += kern_exp(ranks[e] - best);
+    }
+    return 1.0f / (sum > 1.0f ? sum : 1.0f);
+}
+
 /* The experts with the highest numbers in `ranks`, which loses them; of equals the lowest first. */
 static void choose(struct runner *r, float *ranks, const struct router_scores *b,
                    struct expert_pick *picks)
@@ -78,9 +94,12 @@ static void choose(struct runner *r, float *ranks, const struct router_scores *b
         const float best = r->kern.max(ranks, s->n_expert);
         const size_t at = r->kern.find(ranks, s->n_expert, best);
         const uint32_t expert = at < s->n_expert ? (uint32_t)at : j;
+        const float weight = s->expert_gate == EXPERT_MIXER
+                                 ? mixer_weight(ranks, s->n_expert, best)
+                                 : weight_of(s, b, expert);
 
         ranks[expert] = -INFINITY;
-        picks[j] = (struct expert_pick){.expert = expert, .weight = weight_of(s, b, expert)};
+        picks[j] = (struct expert_pick){.expert = expert, .weight = weight};
         sum += picks[j].weight;
     }
     sum = sum > LEAST_SUM ? sum : LEAST_SUM;
@@ -111,6 +130,10 @@ static void choose_row(struct runner *r, const struct model_layer *l, uint32_t r
 
     if (l->router_bias != NULL)
         r->kern.add(logits, l->router_bias, 1.0f, s->n_expert);
+    if (s->router_scale != 1.0f)
+        r->kern.scale(logits, s->router_scale, s->n_expert);
+    if (s->router_cap > 0.0f)
+        r->kern.cap(logits, s->router_cap, s->n_expert);
     b.max = r->kern.max(logits, s->n_expert);
     b.sum = r->kern.sum_exp(logits, s->n_expert, b.max, 1.0f);
     fill_ranks(s, l, &b, ranks);
@@ -119,7 +142,7 @@ static void choose_row(struct runner *r, const struct model_layer *l, uint32_t r
     choose(r, ranks, &b, r->picks + (size_t)row * s->n_expert_used);
 }
 
-static void choose_rows(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
+void moe_choose(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const struct product p = {
         .w = &l->router, .out = r->router, .out_stride = 2 * r->router_stride};
@@ -157,6 +180,18 @@ static void assign_slots(struct runner *r)
         r->picks[i].slot = count[r->picks[i].expert]++;
 }
 
+/* A row's copy for an expert, multiplied by the weight that it has there. */
+static void weigh_slot(struct runner *r, uint32_t row, const struct expert_pick *p, bool quantised)
+{
+    const size_t n = r->model->shape.n_embd;
+    float *x = r->slot_rows + p->slot * r->embd_stride;
+
+    memcpy(x, r->norm + row * r->embd_stride, n * sizeof(*x));
+    r->kern.scale(x, p->weight, n);
+    if (quantised)
+        r->kern.quantise(r->slot_qrows + p->slot * r->slot_qrow_stride, n, x, 0, n);
+}
+
 /* Copies of the rows, as the experts take them. */
 static void fill_slots(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
@@ -170,6 +205,10 @@ static void fill_slots(struct runner *r, struct thread_pool_worker *w, const str
         for (uint32_t i = from * used; i < to * used; i++) {
             const uint32_t row = i / used, slot = r->picks[i].slot;
 
+            if (r->model->shape.experts_weigh_input) {
+                weigh_slot(r, row, &r->picks[i], quantised);
+                continue;
+            }
             if (quantised)
                 memcpy(r->slot_qrows + slot * r->slot_qrow_stride, r->qrows + row * r->qrow_stride,
                        q_bytes);
@@ -253,7 +292,7 @@ static void begin_row(struct runner *r, const struct model_layer *l, uint32_t ro
 {
     const size_t n = r->model->shape.n_embd;
 
-    if (!matrix_exists(&l->ffn.up)) {
+    if (!matrix_exists(&l->ffn.up) || l->experts_norm.weight != NULL) {
         memset(out, 0, n * sizeof(*out));
         return;
     }
@@ -283,8 +322,10 @@ static void sum_rows(struct runner *r, struct thread_pool_worker *w, const struc
                 if (l->experts.down_bias != NULL)
                     r->kern.add(one, l->experts.down_bias + (size_t)p->expert * s->n_embd, 1.0f,
                                 s->n_embd);
-                r->kern.add(out, one, p->weight, s->n_embd);
+                r->kern.add(out, one, s->experts_weigh_input ? 1.0f : p->weight, s->n_embd);
             }
+            if (s->moe_scale != 1.0f)
+                r->kern.scale(out, s->moe_scale, s->n_embd);
         }
     end_region(r, w, RUNNER_DOWN);
 }
@@ -298,9 +339,8 @@ static void gate_shared(struct runner *r, struct thread_pool_worker *w, const st
     products(r, w, &p, 1, &in, r->batch->n_rows, RUNNER_ROUTE);
 }
 
-void moe(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
+void moe_run(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
-    choose_rows(r, w, l);
     if (w->index == 0)
         assign_slots(r);
     thread_pool_barrier(w);
@@ -309,7 +349,7 @@ void moe(struct runner *r, struct thread_pool_worker *w, const struct model_laye
     all_down(r, w, &l->experts);
     if (matrix_exists(&l->shared_gate))
         gate_shared(r, w, l);
-    if (matrix_exists(&l->ffn.up))
+    if (matrix_exists(&l->ffn.up) && l->experts_norm.weight == NULL)
         feed_forward(r, w, l);
     sum_rows(r, w, l);
 }

@@ -51,6 +51,8 @@ static void add_residual(const struct runner *r, float *x, const struct residual
         r->kern.add(x, before, 1.0f, s->n_embd);
         norm_row(r, x, x, &b->input, s->n_embd);
     }
+    if (b->scale != NULL)
+        r->kern.scale(x, *b->scale, s->n_embd);
 }
 
 void residual_norm(struct runner *r, struct thread_pool_worker *w,
@@ -75,21 +77,22 @@ void residual_norm(struct runner *r, struct thread_pool_worker *w,
 
 /* ---- queries, keys and values ---- */
 
-void norm_heads(const struct runner *r, float *x, uint32_t n_head, const struct norm *norm)
+void norm_heads(const struct runner *r, float *x, uint32_t n_head, size_t dim,
+                const struct norm *norm)
 {
     const struct model_shape *s = &r->model->shape;
-    const size_t next = s->qk_norm == QK_NORM_EACH_HEAD ? s->key_dim : 0;
+    const size_t next = s->qk_norm == QK_NORM_EACH_HEAD ? dim : 0;
 
     if (norm->weight == NULL)
         return;
     if (s->qk_norm == QK_NORM_ROW) {
-        norm_row(r, x, x, norm, (size_t)n_head * s->key_dim);
+        norm_row(r, x, x, norm, n_head * dim);
         return;
     }
     for (uint32_t h = 0; h < n_head; h++) {
         const struct norm own = {.weight = norm->weight + h * next};
 
-        norm_row(r, x + (size_t)h * s->key_dim, x + (size_t)h * s->key_dim, &own, s->key_dim);
+        norm_row(r, x + h * dim, x + h * dim, &own, dim);
     }
 }
 
@@ -103,22 +106,22 @@ void rope_heads(const struct runner *r, const struct model_layer *l, float *x, u
         return;
     assert(pos < s->n_ctx);
     t = &r->model->ropes[l->rope];
-    r->kern.rope(x, n_head, stride, s->n_rot, t->cos + (size_t)pos * (s->n_rot / 2),
-                 t->sin + (size_t)pos * (s->n_rot / 2), s->rope_neox);
+    r->kern.rope(x, n_head, stride, l->n_rot, t->cos + (size_t)pos * (l->n_rot / 2),
+                 t->sin + (size_t)pos * (l->n_rot / 2), s->rope_neox);
 }
 
 void store_row(struct runner *r, uint32_t layer, uint32_t row, const float *k, const float *v)
 {
-    const struct model_shape *s = &r->model->shape;
+    const struct model_layer *l = &r->model->layers[layer];
     const uint32_t pos = r->batch->pos[row];
     const struct batch_span *span = &r->batch->spans[r->batch->span_of[row]];
-    const struct kv_location *at = &r->model->layers[layer].kv;
+    const struct kv_location *at = &l->kv;
     const block_id block = span->table[at->group * span->group_stride + pos / BLOCK_TOKENS];
 
-    assert(block != BLOCK_NONE && pos < s->n_ctx);
+    assert(block != BLOCK_NONE && pos < r->model->shape.n_ctx);
     r->kern.kv_write[r->kv_type](kv_store_keys(r->kv, block, at->at),
                                  kv_store_values(r->kv, block, at->at), pos % BLOCK_TOKENS, k, v,
-                                 s->n_kv_head, s->key_dim, s->value_dim);
+                                 l->n_kv_head, l->key_dim, l->value_dim);
 }
 
 static void add_bias(const struct runner *r, float *x, const float *bias, size_t n)
@@ -127,19 +130,62 @@ static void add_bias(const struct runner *r, float *x, const float *bias, size_t
         r->kern.add(x, bias, 1.0f, n);
 }
 
+void scale_query(const struct runner *r, const struct model_layer *l, float *q, uint32_t pos,
+                 size_t n)
+{
+    if (l->query_scale != NULL)
+        r->kern.scale(q, l->query_scale[pos], n);
+}
+
+/* Heads as they are compared: normed and turned, in the model's order. */
+static void position_heads(const struct runner *r, const struct model_layer *l, float *x,
+                           uint32_t n_head, const struct norm *norm, uint32_t pos)
+{
+    const bool is_late = r->model->shape.late_qk_norm;
+
+    if (!is_late)
+        norm_heads(r, x, n_head, l->key_dim, norm);
+    rope_heads(r, l, x, n_head, l->key_dim, pos);
+    if (is_late)
+        norm_heads(r, x, n_head, l->key_dim, norm);
+}
+
+static void finish_queries(const struct runner *r, const struct model_layer *l, float *q,
+                           uint32_t pos)
+{
+    const uint32_t n_head = r->model->shape.n_head;
+    const size_t n = (size_t)n_head * l->key_dim;
+
+    add_bias(r, q, l->q_bias, n);
+    position_heads(r, l, q, n_head, &l->q_norm, pos);
+    scale_query(r, l, q, pos, n);
+}
+
+/* Where a layer has no values of its own, they are its keys before their norm and rotation. */
+static void finish_keys(const struct runner *r, const struct model_layer *l, float *k, float *v,
+                        uint32_t pos)
+{
+    const size_t n = (size_t)l->n_kv_head * l->key_dim;
+
+    add_bias(r, k, l->k_bias, n);
+    if (!matrix_exists(&l->v))
+        memcpy(v, k, n * sizeof(*v));
+    add_bias(r, v, l->v_bias, (size_t)l->n_kv_head * l->value_dim);
+    position_heads(r, l, k, l->n_kv_head, &l->k_norm, pos);
+    for (uint32_t h = 0; l->v_norm.weight != NULL && h < l->n_kv_head; h++)
+        norm_row(r, v + (size_t)h * l->value_dim, v + (size_t)h * l->value_dim, &l->v_norm,
+                 l->value_dim);
+}
+
 static void finish_row(struct runner *r, const struct model_layer *l, uint32_t layer, uint32_t row)
 {
-    const struct model_shape *s = &r->model->shape;
     const uint32_t pos = r->batch->pos[row];
     float *q = r->qkv + row * r->qkv_stride, *k = q + r->k_at, *v = q + r->v_at;
 
-    add_bias(r, q, l->q_bias, (size_t)s->n_head * s->key_dim);
-    add_bias(r, k, l->k_bias, (size_t)s->n_kv_head * s->key_dim);
-    add_bias(r, v, l->v_bias, (size_t)s->n_kv_head * s->value_dim);
-    norm_heads(r, q, s->n_head, &l->q_norm);
-    norm_heads(r, k, s->n_kv_head, &l->k_norm);
-    rope_heads(r, l, q, s->n_head, s->key_dim, pos);
-    rope_heads(r, l, k, s->n_kv_head, s->key_dim, pos);
+    finish_queries(r, l, q, pos);
+    if (l->shares_kv)
+        return;
+    finish_keys(r, l, k, v, pos);
     store_row(r, layer, row, k, v);
 }
 

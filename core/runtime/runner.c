@@ -10,6 +10,7 @@
 #include "core/runtime/thread_pool.h"
 #include "kvcache/kv_store.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,31 +24,47 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+static uint32_t least_kv_heads(const struct model *m)
+{
+    uint32_t n = m->shape.n_kv_head;
+
+    for (uint32_t i = 0; i < m->shape.n_layer; i++)
+        n = m->layers[i].n_kv_head < n ? m->layers[i].n_kv_head : n;
+    return n;
+}
+
 static void set_strides(struct runner *r)
 {
     const struct model_shape *s = &r->model->shape;
-    const size_t query = s->n_latent > 0 ? s->n_nope + s->n_rot : s->key_dim;
+    const size_t key_dim = max_size(s->key_dim, s->window_dim);
+    const size_t value_dim = max_size(s->value_dim, s->window_dim);
+    const size_t query = s->n_latent > 0 ? s->n_nope + s->n_rot : key_dim;
     const size_t q = panels(s->n_head * query);
-    const size_t k = panels((size_t)s->n_kv_head * s->key_dim);
-    const size_t v = panels((size_t)s->n_kv_head * s->value_dim);
-    const size_t att = panels((size_t)s->n_head * s->value_dim);
-    const size_t heads = panels((size_t)s->n_head * s->head_out);
+    const size_t k = panels(s->n_kv_head * key_dim);
+    const size_t v = panels(s->n_kv_head * value_dim);
+    const size_t att = panels(s->n_head * value_dim);
+    const size_t heads = panels((size_t)s->n_head * (s->n_latent > 0 ? s->head_out : value_dim));
 
     r->embd_stride = panels(s->n_embd);
     r->k_at = q;
     r->v_at = q + k;
     r->qkv_stride = q + k + v;
     r->att_stride = att;
-    r->ff_stride = panels(max_size(s->n_ff, s->n_ff_shared));
+    r->ff_stride = panels(max_size(max_size(s->n_ff, s->n_ff_shared),
+                                   max_size(s->n_per_layer, s->n_laurel)));
+    r->per_layer_stride = panels((size_t)s->n_layer * s->n_per_layer);
+    r->per_layer_scales[0] = (float)(1.0 / sqrt(s->n_embd));
+    r->per_layer_scales[1] = (float)sqrt(s->n_per_layer);
     r->vocab_stride = panels(s->n_vocab);
     r->label_stride = panels(s->n_labels);
     r->wide_stride = panels(s->n_wide);
     r->qrow_stride = kern_qrow_bytes(
         panels(max_size(max_size(max_size(s->n_embd, s->n_lora_q), s->n_wide),
-                        max_size(att, heads))) + 16);
+                        max_size(max_size(att, heads), s->n_per_layer))) + 16);
     r->ff_row_stride = kern_qrow_bytes(r->ff_stride + 16);
-    r->attn_scratch_bytes = (kern_attn_scratch(ATTN_ROWS, s->n_head / s->n_kv_head, s->key_dim,
-                                               s->value_dim) + 63) / 64 * 64;
+    r->attn_scratch_bytes =
+        (kern_attn_scratch(ATTN_ROWS, s->n_head / least_kv_heads(r->model), (uint32_t)key_dim,
+                           (uint32_t)value_dim) + 63) / 64 * 64;
     r->router_stride = panels(s->n_expert);
     r->expert_stride = panels(s->n_ff_expert);
     r->slot_qrow_stride = kern_qrow_bytes(r->embd_stride + 16);
@@ -75,8 +92,9 @@ static int create_split_kv(struct runner *r, const struct runner_options *o,
         .n_ctx = s->n_ctx,
         .n_head = s->n_head,
         .n_kv_head = s->n_kv_head,
-        .value_dim = s->value_dim,
+        .value_dim = s->window_dim > s->value_dim ? s->window_dim : s->value_dim,
         .window = window,
+        .is_chunked = s->is_chunked,
         .is_encoder = s->is_encoder,
     };
 
@@ -144,7 +162,8 @@ static int create_expert_rows(struct runner *r, const struct runner_options *o)
         return 0;
     r->router = take(r, rows, 2 * r->router_stride, f);
     r->shared_gate = take(r, rows, KERN_LANES, f);
-    r->slot_rows = take(r, has_float_experts(r->model) ? n : 1, r->embd_stride, f);
+    r->slot_rows = take(r, s->experts_weigh_input || has_float_experts(r->model) ? n : 1,
+                        r->embd_stride, f);
     r->expert_gate = take(r, n, r->expert_stride, f);
     r->expert_up = take(r, n, r->expert_stride, f);
     r->slot_out = take(r, n, r->embd_stride, f);
@@ -159,6 +178,28 @@ static int create_expert_rows(struct runner *r, const struct runner_options *o)
         r->active == NULL || r->expert_slots == NULL)
         return ERR_NOMEM;
     return 0;
+}
+
+static int create_per_layer_rows(struct runner *r, const struct runner_options *o)
+{
+    if (r->model->shape.n_per_layer == 0)
+        return 0;
+    r->per_layer = take(r, o->max_rows, r->per_layer_stride, sizeof(float));
+    r->per_layer_row =
+        take(r, thread_pool_n_threads(o->pool), r->per_layer_stride, sizeof(float));
+    return r->per_layer != NULL && r->per_layer_row != NULL ? 0 : ERR_NOMEM;
+}
+
+static int create_streams(struct runner *r, const struct runner_options *o)
+{
+    const size_t n = r->model->shape.n_streams;
+
+    if (n <= 1)
+        return 0;
+    r->streams = take(r, o->max_rows, n * r->embd_stride, sizeof(float));
+    r->stream_row = take(r, thread_pool_n_threads(o->pool), n * r->embd_stride, sizeof(float));
+    r->laurel = take(r, o->max_rows, r->embd_stride, sizeof(float));
+    return r->streams != NULL && r->stream_row != NULL && r->laurel != NULL ? 0 : ERR_NOMEM;
 }
 
 static int create_mla_rows(struct runner *r, const struct runner_options *o)
@@ -208,6 +249,7 @@ static int create_buffers(struct runner *r, const struct runner_options *o)
     const uint32_t window = r->model->shape.window;
 
     if (create_rows(r, o) < 0 || create_expert_rows(r, o) < 0 || create_mla_rows(r, o) < 0 ||
+        create_per_layer_rows(r, o) < 0 || create_streams(r, o) < 0 ||
         create_adapter_rows(r, o) < 0 || create_head_rows(r) < 0 || create_wide_rows(r) < 0 ||
         create_samplers(r, o) < 0 ||
         create_split_kv(r, o, &r->split_kv, 0) < 0)
@@ -215,16 +257,51 @@ static int create_buffers(struct runner *r, const struct runner_options *o)
     return window > 0 ? create_split_kv(r, o, &r->window_split_kv, window) : 0;
 }
 
+bool runner_kv_fits(const struct model *m, enum kern_kv type)
+{
+    const uint32_t group = kern_kv_group(type);
+
+    for (uint32_t i = 0; i < m->shape.n_layer; i++)
+        if (m->layers[i].key_dim % group != 0 || m->layers[i].value_dim % group != 0)
+            return false;
+    return true;
+}
+
+struct kv_shape runner_kv_shape(const struct model *m, enum kern_kv type)
+{
+    const struct model_layer *first = &m->layers[0];
+    struct kv_shape shape = {m->groups.n_layer, first->n_kv_head,
+                             kern_kv_key_bytes(type, first->key_dim),
+                             kern_kv_value_bytes(type, first->value_dim)};
+    bool is_mixed = false;
+
+    for (uint32_t i = 1; i < m->shape.n_layer; i++)
+        is_mixed |= m->layers[i].n_kv_head != first->n_kv_head ||
+                    m->layers[i].key_dim != first->key_dim ||
+                    m->layers[i].value_dim != first->value_dim;
+    if (!is_mixed)
+        return shape;
+    shape = (struct kv_shape){.n_layer = m->groups.n_layer, .n_kv_head = 1};
+    for (uint32_t i = 0; i < m->shape.n_layer; i++) {
+        const struct model_layer *l = &m->layers[i];
+
+        shape.key_bytes =
+            max_size(shape.key_bytes, l->n_kv_head * kern_kv_key_bytes(type, l->key_dim));
+        shape.value_bytes =
+            max_size(shape.value_bytes, l->n_kv_head * kern_kv_value_bytes(type, l->value_dim));
+    }
+    return shape;
+}
+
 static int check_options(const struct runner_options *o, char *err, size_t err_len)
 {
     const struct model_shape *s = &o->model->shape;
     const struct kv_shape *kv = &o->kv->shape;
+    const struct kv_shape wanted = runner_kv_shape(o->model, o->kv_type);
 
-    if (s->key_dim % kern_kv_group(o->kv_type) != 0 ||
-        s->value_dim % kern_kv_group(o->kv_type) != 0 || kv->n_layer != o->model->groups.n_layer ||
-        kv->n_kv_head != s->n_kv_head ||
-        kv->key_bytes != kern_kv_key_bytes(o->kv_type, s->key_dim) ||
-        kv->value_bytes != kern_kv_value_bytes(o->kv_type, s->value_dim)) {
+    if (!runner_kv_fits(o->model, o->kv_type) || kv->n_layer != wanted.n_layer ||
+        kv->n_kv_head != wanted.n_kv_head || kv->key_bytes != wanted.key_bytes ||
+        kv->value_bytes != wanted.value_bytes) {
         snprintf(err, err_len, "the KV store's shape is not the model's");
         return ERR_INVAL;
     }
@@ -274,7 +351,8 @@ static void free_rows(struct runner *r)
         r->router,     r->shared_gate,  r->slot_rows,    r->expert_gate, r->expert_up, r->slot_out,
         r->slot_qrows, r->expert_qrows, r->picks,        r->active,      r->lora,      r->mla_q,
         r->heads,      r->head_qrows,   r->attn_scratch, r->expert_slots, r->head_rows,
-        r->head_out,   r->wide_rows,    r->wide_out,     r->adapters,    r->adapter_in};
+        r->head_out,   r->wide_rows,    r->wide_out,     r->adapters,    r->adapter_in,
+        r->per_layer,  r->per_layer_row, r->streams,      r->stream_row,   r->laurel};
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         mem_free(all[i]);

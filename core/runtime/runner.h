@@ -18,6 +18,7 @@
 #include "kernels/kernels.h"
 
 struct model;
+struct kv_shape;
 struct kv_store;
 struct runner;
 struct thread_pool;
@@ -33,6 +34,11 @@ struct runner_options {
     const int32_t *eog;         /* ids that end a generation, for ban_eog; copied */
     size_t n_eog;
 };
+
+/* The KV cache that a model needs: where layers differ, a slot takes the largest. */
+struct kv_shape runner_kv_shape(const struct model *m, enum kern_kv type);
+/* Do its heads fill whole groups of that type? */
+bool runner_kv_fits(const struct model *m, enum kern_kv type);
 
 int runner_create(struct runner **out, const struct runner_options *options, char *err,
                   size_t err_len);

@@ -66,6 +66,13 @@ struct runner {
     struct expert_rows *active;                        /* [n_expert], n_active of them */
     uint32_t *expert_slots;                            /* [n_expert] */
     uint32_t n_active;
+    /* what layers get of tokens beside x: [max_rows][per_layer_stride], a row for each thread */
+    size_t per_layer_stride;                           /* floats */
+    float *per_layer, *per_layer_row;
+    float per_layer_scales[2];                         /* of its two parts */
+    /* several streams: [max_rows][n_streams][embd_stride], one such row for each thread, and what
+     * is added beside attention, [max_rows][embd_stride] */
+    float *streams, *stream_row, *laurel;
     /* latent attention: [max_rows][stride] */
     size_t lora_stride, mla_q_stride, heads_stride;    /* floats */
     size_t head_qrow_stride;                           /* bytes */

@@ -61,9 +61,14 @@ static uint64_t item_work(const struct split_kv *c, const struct batch_span *s, 
     return n * (window > 0 && window + n < before ? window + n : before);
 }
 
-static uint32_t rows_at(const struct batch_span *s, uint32_t from)
+/* Rows of the item that begins at `from`: none of another chunk. */
+static uint32_t rows_at(const struct split_kv *c, const struct batch_span *s, uint32_t from)
 {
-    return s->n_row - from < ATTN_ROWS ? s->n_row - from : ATTN_ROWS;
+    const uint32_t n = s->n_row - from < ATTN_ROWS ? s->n_row - from : ATTN_ROWS;
+    const uint32_t chunk = c->options.is_chunked ? c->options.window : 0;
+    const uint32_t left = chunk > 0 ? chunk - (s->pos0 + from) % chunk : n;
+
+    return n < left ? n : left;
 }
 
 static uint64_t total_work(const struct split_kv *c, const struct batch *b)
@@ -71,23 +76,24 @@ static uint64_t total_work(const struct split_kv *c, const struct batch *b)
     uint64_t work = 0;
 
     for (uint32_t i = 0; i < b->n_spans; i++)
-        for (uint32_t from = 0; from < b->spans[i].n_row; from += ATTN_ROWS)
-            work += item_work(c, &b->spans[i], from, rows_at(&b->spans[i], from));
+        for (uint32_t from = 0, n; from < b->spans[i].n_row; from += n) {
+            n = rows_at(c, &b->spans[i], from);
+            work += item_work(c, &b->spans[i], from, n);
+        }
     return work;
 }
 
 static void note_splits(struct split_kv *c, const struct batch_span *s,
                         const struct attn_item *item)
 {
-    const size_t row_stride = c->options.n_head / c->options.n_kv_head * item->part_stride;
-
     for (uint32_t i = 0; i < item->n; i++)
         c->splits[c->n_splits++] = (struct attn_split){
             .row = s->row0 + item->from + i,
             .n_seg = (uint32_t)segments(s->pos0 + item->from + i + 1),
-            .part = item->part + i * row_stride,
+            .part = item->part,
+            .i_row = i,
+            .n_row = item->n,
             .part_stride = item->part_stride,
-            .kv_head_stride = item->n * row_stride,
         };
 }
 
@@ -125,8 +131,8 @@ void split_kv_make(struct split_kv *c, const struct batch *b)
     c->n_items = c->n_splits = 0;
     c->parts_used = 0;
     for (uint32_t i = 0; i < b->n_spans; i++)
-        for (uint32_t from = 0; from < b->spans[i].n_row; from += ATTN_ROWS) {
-            const uint32_t n = rows_at(&b->spans[i], from);
+        for (uint32_t from = 0, n; from < b->spans[i].n_row; from += n) {
+            n = rows_at(c, &b->spans[i], from);
             const struct attn_item item = {.span = i, .from = from, .n = n, .seg1 = UINT32_MAX};
             const uint64_t work = item_work(c, &b->spans[i], from, n);
 

@@ -32,9 +32,9 @@ struct attn_item {
 /* A row of the batch whose segments were split. */
 struct attn_split {
     uint32_t row, n_seg;
-    const float *part;       /* the row's first query; the others of its KV head follow */
+    const float *part;       /* its item's queries, see there */
+    uint32_t i_row, n_row;   /* the row is number i_row of the item's n_row */
     size_t part_stride;
-    size_t kv_head_stride;   /* floats from a KV head to the next */
 };
 
 struct split_kv_options {
@@ -42,6 +42,7 @@ struct split_kv_options {
     uint32_t n_ctx;           /* longest sequence */
     uint32_t n_head, n_kv_head, value_dim;
     uint32_t window;          /* tokens that a row sees, 0: all before it. Windows are not split */
+    bool is_chunked;          /* a window begins at a multiple of its size, and so do items */
     bool is_encoder;          /* rows of a span see all of the span */
 };
 

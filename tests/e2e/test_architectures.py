@@ -42,13 +42,17 @@ CAUSAL = [c for c in CASES if c[0] not in forward.EMBEDDERS]
 OTHER_CACHES = [("llama", "plain"), ("gemma2", "plain"), ("gemma3", "plain"), ("gpt-oss", "plain"),
                 ("deepseek2", "new")]
 
+# Chunks of attention are whole segments of the softmax: such a model needs texts of more than one.
+CHUNK = 256
+LONG = ("llama4",)
+
 # The numbers in the metadata that multiply, bound or choose something, and their other value.
 NUMBERS = {
     "attention.layer_norm_rms_epsilon": lambda v: 0.05,
     "attention.layer_norm_epsilon": lambda v: 0.05,
     "attention.scale": lambda v: v * 1.3,
     "attention.max_alibi_bias": lambda v: v * 1.6,
-    "attention.sliding_window": lambda v: v - 2,
+    "attention.sliding_window": lambda v: 2 * v if v == CHUNK else v - 2,
     "attention.sliding_window_pattern": lambda v: v - 1 if isinstance(v, int) else v[::-1],
     "attn_logit_softcapping": lambda v: v * 0.6,
     "final_logit_softcapping": lambda v: v * 0.6,
@@ -65,14 +69,23 @@ NUMBERS = {
     "rope.scaling.yarn_beta_slow": lambda v: v * 0.3,
     "rope.scaling.yarn_log_multiplier": lambda v: v * 2.0,
     "ssm.dt_b_c_rms": lambda v: not v,
+    "activation_sparsity_scale": lambda v: [x + 0.4 for x in v],
+    "attention.output_scale": lambda v: v * 1.3,
+    "router_logit_softcapping": lambda v: v * 0.6,
+    "attention.temperature_scale": lambda v: v * 2.0,
+    "attention.temperature_length": lambda v: v // 2,
 }
 # Numbers that only some architectures heed.
 YARN_CONTEXT = "rope.scaling.original_context_length"
-PART_ROTATED = ("gptneox", "phi2", "stablelm", "qwen3next", "qwen35")
+PART_ROTATED = ("gptneox", "phi2", "stablelm", "glm4", "glm4moe", "minimax-m2", "qwen3next", "qwen35")
 
 # Without positions in the keys, a bias on them moves all the scores of a query alike.
 WITHOUT_EFFECT = {("bert", "attn_k.bias"), ("jina-bert-v2", "attn_k.bias"), ("jina-bert-v2", "attn_k_norm.bias"),
                   ("nemotron_h", "attn_k.bias")}
+
+
+def n_tokens(arch, usual):
+    return N_TOKENS_TWO_SEGMENTS if arch in LONG else usual
 
 
 def random_ids(m, n):
@@ -129,7 +142,7 @@ def both(tmp_path, arch, variant, kind, n_ctx, kv_type="f16", cache=as_f16):
     path = tmp_path / "model.gguf"
     path.write_bytes(data)
     m = gguf_file.read(data)
-    n = N_TOKENS_Q8 if kind == "Q8_0" and arch not in forward.EMBEDDERS else N_TOKENS
+    n = N_TOKENS_Q8 if kind == "Q8_0" and arch not in forward.EMBEDDERS else n_tokens(arch, N_TOKENS)
     ids = random_ids(m, min(n, n_ctx or n))
     found, = engine([path], ids, n_ctx, arch in forward.EMBEDDERS, "--kv-type", kv_type)
     return m, ids, found, reference(m, ids, n_ctx, cache)
@@ -160,9 +173,9 @@ def test_same_bits(tmp_path, arch, variant):
     for kind in ("F32", "Q8_0"):
         data = fixtures.make(arch, variant, kind)
         path.write_bytes(data)
-        ids = random_ids(gguf_file.read(data), N_TOKENS_BITS)
+        ids = random_ids(gguf_file.read(data), n_tokens(arch, N_TOKENS_BITS))
         rows = [engine([path], ids, 0, False, *settings)[0].tobytes() for settings in
-                (["--chunk", 32], ["--chunk", 7], ["--chunk", N_TOKENS_BITS, "--threads", 3],
+                (["--chunk", 32], ["--chunk", 7], ["--chunk", len(ids), "--threads", 3],
                  ["--chunk", 32, "--isa", "scalar"])]
         assert len(set(rows)) == 1, [r == rows[0] for r in rows]
 
@@ -272,6 +285,26 @@ REFUSED = [
     ("gemma3", "plain", {"attention.causal": False}, {}, "causal': is false, but windows of 9 tokens"),
     ("jina-bert-v3", "plain", {}, {"cls.weight": zeros(1, 72)}, "'cls.weight' is no part"),
     ("jina-bert-v3", "plain", {"attention.max_alibi_bias": 8.0}, {}, "ALiBi positions are not supported"),
+    ("llama4", "plain", {"attention.sliding_window": 300}, {}, "is 300, but only chunks of multiples of 256 tokens"),
+    ("llama4", "plain", {"interleave_moe_layer_step": 3}, {}, "is missing|is no part"),
+    ("grok", "plain", {"attention.temperature_length": 100}, {}, "temperature_length': is 100, but .*serve a context of 100"),
+    ("grok", "plain", {}, {"blk.1.post_ffw_norm.weight": None}, "'blk.1.post_ffw_norm.weight' is missing"),
+    ("llama", "plain", {"attention.output_scale": 0.5}, {}, "scaled attention outputs are not supported"),
+    ("llama", "moe", {"router_logit_softcapping": 3.0}, {}, "soft caps of routers are not supported"),
+    ("llama", "plain", {"attention.shared_kv_layers": 1}, {}, "shared KV layers are not supported"),
+    ("llama", "plain", {"attention.temperature_scale": 0.1}, {}, "attention temperatures are not supported"),
+    ("gemma4", "rows", {"attention.shared_kv_layers": 3}, {}, "shared_kv_layers': is 3, but no layer before these"),
+    ("gemma4", "rows", {"attention.value_length_swa": 24}, {}, "value_length_swa': is 24, but only the length of the keys, 16"),
+    ("gemma4", "rows", {"feed_forward_length": [88, 88]}, {}, "has 2 numbers, but one for each layer is wanted"),
+    ("gemma4", "experts", {}, {"blk.1.pre_ffw_norm_2.weight": None}, "'blk.1.pre_ffw_norm_2.weight' is missing"),
+    ("gemma4", "experts", {"attention.value_length": 16}, {"blk.2.attn_output.weight": zeros(72, 64)},
+     "'blk.2.attn_v.weight' is missing"),
+    ("gemma3n", "plain", {"activation_sparsity_scale": [0.5, float("nan"), 0.5, 0.8]}, {}, "activation_sparsity_scale': is (-)?nan"),
+    ("gemma3n", "plain", {"altup.active_idx": 1}, {}, "active_idx': is 1, but 0 to 0 is supported"),
+    ("gemma3n", "plain", {"altup.num_inputs": None}, {}, "altup.num_inputs' is missing"),
+    ("gemma3n", "plain", {"activation_sparsity_scale": 0.5}, {}, "is not one number for each layer"),
+    ("glm4moe", "nextn", {"nextn_predict_layers": None}, {}, "'blk.2.* is missing|is no part"),
+    ("glm4moe", "nextn", {"nextn_predict_layers": 3}, {}, "nextn_predict_layers': is 3, but 0 to 2 is supported"),
 ]
 
 
@@ -342,6 +375,8 @@ def numbers_of(arch, variant, keys):
         numbers[YARN_CONTEXT] = lambda v: v * 32
     if arch in PART_ROTATED and f"{arch}.rope.dimension_sections" not in keys:
         numbers["rope.dimension_count"] = lambda v: v - 2
+    if arch == "gemma4":  # its heads have other sizes then
+        del numbers["attention.sliding_window_pattern"]
     return {f"{arch}.{n}": other for n, other in numbers.items() if keys.get(f"{arch}.{n}")}
 
 
@@ -390,7 +425,7 @@ def compare_changes(folder, arch, variant):
         paths[-1].write_bytes(gguf_file.write(keys, tensors))
         new = {name: gguf_file.to_array(*tensors[name])} if name in tensors else {}
         models.append(gguf_file.Model(keys, {**plain.tensors, **new}))
-    ids = random_ids(plain, N_TOKENS_CHANGED)
+    ids = random_ids(plain, n_tokens(arch, N_TOKENS_CHANGED))
     felt, wrong = set(), {}
     for n_ctx in contexts(variant):
         before = reference(plain, ids, n_ctx)

@@ -49,7 +49,7 @@ def under_pressure(s, bodies, expected, counter):
     raise AssertionError(f"nobody had to make room: {s.gauges()}")
 
 
-@pytest.mark.parametrize("arch,variant", [("gemma3", "plain"), ("gpt-oss", "plain")])
+@pytest.mark.parametrize("arch,variant", [("gemma3", "plain"), ("gpt-oss", "plain"), ("gemma4", "rows"), ("llama4", "plain")])
 def test_pressure_changes_no_answer(start, tmp_path, arch, variant):
     """P1, P2 and P3: alone, thrown out and computed again, copied to RAM, with shared beginnings or without.
     And the journal says all that the plans depend on."""

@@ -3,6 +3,7 @@
 make(arch, variant, kind) gives the bytes of a file whose matrices are of the type `kind`. cases()
 are all the architectures with their variants.
 """
+import decoder_fixtures
 import hybrid_fixtures
 from fixture import N_CTX, SHORT_CTX, Fixture, token_name
 
@@ -353,6 +354,8 @@ def deepseek2(f):
     if f.variant in ("groups", "v3-groups"):
         f.n_expert, f.n_used = 12, 4
     f.n_layer, f.n_head = 3, 3
+    is_flash = f.variant == "flash"  # GLM-4.7-Flash's: V3's form, a layer that predicts more, and nothing said of the gate
+    v3 = f.variant in ("v3", "v3-groups", "flash")
     part, n_rot, n_value, rank = (24, 8, 16, 48) if f.kind == "F32" else (32, 32, 32, 64)
     old = f.variant in ("old", "yarn-old")
     f.n_kv_head = f.n_head if old else 1
@@ -378,11 +381,15 @@ def deepseek2(f):
     if f.variant.startswith("yarn"):
         f.scaling("yarn")
         f.key("rope.scaling.yarn_log_multiplier", 0.0707)
-    if f.variant in ("q-lora", "v3", "v3-groups"):
+    if f.variant == "q-lora" or v3:
         f.key("attention.q_lora_rank", rank)
-    if f.variant in ("v3", "v3-groups"):
-        f.key("expert_gating_func", 2)
+    if v3:
         f.key("expert_weights_norm", True)
+        if not is_flash:
+            f.key("expert_gating_func", 2)
+    if is_flash:
+        f.key("attention.temperature_scale", 0.1)  # Mistral Large 3's, of the same form
+        f.key("attention.temperature_length", 12)
     f.ends()
     for i in range(f.n_layer):
         latent_attention(f, f"blk.{i}.", part, n_rot, n_value, rank, old)
@@ -392,14 +399,16 @@ def deepseek2(f):
         else:
             f.experts(i)
             f.gated(i, 2 * f.n_ff_exp, "_shexp")
-            if f.variant in ("v3", "v3-groups"):
+            if v3:
                 f.vector(f"blk.{i}.exp_probs_b.bias", f.n_expert)
+    if is_flash:
+        decoder_fixtures.nextn_layer(f, f.n_layer)
 
 
 def latent_attention(f, b, part, n_rot, n_value, rank, old):
     n_q = f.n_head * (part + n_rot)
     f.norm(b + "attn_norm")
-    if f.variant in ("q-lora", "v3", "v3-groups"):
+    if f.variant in ("q-lora", "v3", "v3-groups", "flash"):
         f.matrix(b + "attn_q_a", rank, f.n_embd)
         f.norm(b + "attn_q_a_norm", rank)
         f.matrix(b + "attn_q_b", n_q, rank, gain=1.1)
@@ -632,7 +641,7 @@ BUILDERS = {
     "exaone": (exaone, ("plain", "factors")),
     "command-r": (command_r, ("plain", "norms")),
     "cohere2": (command_r, ("plain",)),
-    "deepseek2": (deepseek2, ("old", "new", "yarn-old", "yarn", "q-lora", "v3", "groups", "v3-groups")),
+    "deepseek2": (deepseek2, ("old", "new", "yarn-old", "yarn", "q-lora", "v3", "groups", "v3-groups", "flash")),
     "gpt-oss": (gpt_oss, ("plain", "fused", "mxfp4")),
     "bert": (bert, ("plain", "fused", "xlm-roberta")),
     "nomic-bert": (bert, ("plain",)),
@@ -643,6 +652,7 @@ BUILDERS = {
     "eurobert": (eurobert, ("plain", "biases")),
     "gemma-embedding": (gemma_embedding, ("plain", "keys")),
     **{arch: hybrid_fixtures.BUILDERS[arch] for arch in hybrid_fixtures.SERVED},
+    **decoder_fixtures.BUILDERS,
 }
 
 

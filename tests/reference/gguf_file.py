@@ -34,7 +34,7 @@ class Model:
     def __init__(self, keys, tensors):
         self.keys, self.tensors = keys, tensors
         self.arch = keys["general.architecture"]
-        self.n_layer = self.key("block_count")
+        self.n_layer = self.key("block_count") - self.key("nextn_predict_layers", 0)
         self.cache, self.edge = np.asarray, None  # the forward pass's: see there
 
     def key(self, suffix, *default):

@@ -101,7 +101,7 @@ def gated_attention(m, b, x, s, turn):
 def qwen_next(m, ids, n_ctx):
     """All positions of a text's token are the same, so rope of several parts is rope."""
     s = forward.Shape(m)
-    n_layer = m.n_layer - m.key("nextn_predict_layers", 0)
+    n_layer = m.n_layer
     turn = rope.make(m, "neox", n_ctx, s.n_rot).turn
     x = m["token_embd.weight"][ids]
     for i, is_recurrent in enumerate(delta_layers(m, n_layer)):
@@ -244,7 +244,7 @@ def nemotron_h(m, ids, n_ctx):
     s = forward.Shape(m)
     kinds = list(zip(per_layer(m, "attention.head_count_kv"), per_layer(m, "feed_forward_length")))
     x = m["token_embd.weight"][ids]
-    for i, (n_kv, n_ff) in enumerate(kinds[:m.n_layer - m.key("nextn_predict_layers", 0)]):
+    for i, (n_kv, n_ff) in enumerate(kinds[:m.n_layer]):
         b = m.block(i)
         y = rms_norm(x, b["attn_norm.weight"], s.eps)
         if n_ff:

@@ -16,6 +16,10 @@ def silu(x):
     return x * sigmoid(x)
 
 
+def relu_squared(x):
+    return np.maximum(x, 0) ** 2
+
+
 def gelu(x):
     """The exact one."""
     return x * 0.5 * (1 + erf(x / math.sqrt(2)))
@@ -53,12 +57,14 @@ def linear(x, weight, bias=None):
 
 # ---- attention ----
 
-def attention(q, k, v, scale, causal=True, window=0, cap=0.0, sinks=None, reach=None, slopes=None):
+def attention(q, k, v, scale, causal=True, window=0, cap=0.0, sinks=None, reach=None, slopes=None,
+              chunk=0):
     """q: [tokens][heads][size]; k, v: [tokens][groups][size]; heads share the keys of their group.
 
     window: a token sees itself and the window - 1 tokens before it; 0: all before it. reach: it sees
     so many tokens before it and behind it. sinks: one score for each head that takes its share of the
-    softmax and has no value. slopes: of ALiBi, what a head takes off a score for each token between."""
+    softmax and has no value. slopes: of ALiBi, what a head takes off a score for each token between.
+    chunk: a token sees those of its own chunk of so many only."""
     n, n_head = q.shape[:2]
     # From here on [heads][tokens][size].
     q = q.transpose(1, 0, 2)
@@ -73,6 +79,8 @@ def attention(q, k, v, scale, causal=True, window=0, cap=0.0, sinks=None, reach=
         hidden |= behind < 0
     if window:
         hidden |= behind >= window
+    if chunk:
+        hidden |= np.arange(n)[:, None] // chunk != np.arange(n) // chunk
     if reach is not None:
         hidden |= np.abs(behind) > reach
     scores = np.where(hidden, -np.inf, scores)

@@ -56,10 +56,11 @@ def scaling_factor(m):
     return m.key("rope.scaling.factor", m.key("rope.scale_linear", 0.0)) or 1.0
 
 
-def make(m, pairs, n_ctx, n_rot, base=None, scaled=True, whole=True):
+def make(m, pairs, n_ctx, n_rot, base=None, scaled=True, whole=True, all_dims=False):
     """The rope of a model. n_ctx: the context that is served, which chooses between short and long
     factors. base: other than the file's. scaled: False for layers that no scaling applies to.
-    whole: yarn's two bounds are rounded outwards to whole pairs."""
+    whole: yarn's two bounds are rounded outwards to whole pairs. all_dims: yarn's log multiplier is what the
+    length is divided by, not a tenth of what multiplies scores."""
     base = base or m.key("rope.freq_base", 10000.0)
     f = base_frequencies(n_rot, base)
     if not scaled:
@@ -70,8 +71,9 @@ def make(m, pairs, n_ctx, n_rot, base=None, scaled=True, whole=True):
     if kind == "yarn":
         mix = yarn_mix(m, n_rot, base, whole)
         f = f * mix + f / factor * (1 - mix)
-        if m.key("rope.scaling.yarn_log_multiplier", 0.0) == 0:
-            length *= yarn_length(factor)
+        multiplier = m.key("rope.scaling.yarn_log_multiplier", 0.0)
+        if multiplier == 0 or all_dims:
+            length *= yarn_length(factor) / yarn_length(factor, multiplier)
     else:
         f = f / factor
     if m.get("rope_freqs.weight") is not None:

@@ -75,11 +75,8 @@ static void test_refused_keys(void **arg)
     (void)arg;
     refuse(f, "general.architecture", NULL, ERR_FORMAT, L("key 'general.architecture' is missing"));
     refuse(f, "general.architecture", arch_bart, ERR_UNSUPPORTED,
-           L("architecture 'bart?' is not supported (these are: llama, smollm3, qwen2, qwen2moe, "
-             "qwen3, qwen3moe, gemma, gemma2, gemma3, phi2, phi3, granite, granitemoe, olmo2, "
-             "starcoder2, starcoder, stablelm, gptneox, gpt2, falcon, internlm2, exaone, "
-             "command-r, cohere2, deepseek2, gpt-oss, bert, nomic-bert, nomic-bert-moe, "
-             "jina-bert-v2, jina-bert-v3, modern-bert, eurobert, gemma-embedding)"));
+           L("architecture 'bart?' is not one of the 56 that are supported (see README.md, Models "
+             "and weights)"));
     refuse(f, "general.architecture", arch_number, ERR_FORMAT,
            L("key 'general.architecture': has type u32, but string is wanted"));
     refuse(f, "general.name", no_name, ERR_FORMAT,

@@ -79,7 +79,6 @@ static void check_items(const struct split_kv *c, const struct batch *b)
 /* A split row is named once, where its item writes; rows of whole items are not. */
 static void check_splits(const struct split_kv *c, const struct batch *b)
 {
-    const uint32_t group = c->options.n_head / c->options.n_kv_head;
     uint32_t named[MAX_ROWS] = {0};
 
     for (uint32_t i = 0; i < c->n_splits; i++) {
@@ -100,9 +99,10 @@ static void check_splits(const struct split_kv *c, const struct batch *b)
                 continue;
             while (s->row != row)
                 s++;
-            assert_ptr_equal(s->part, item->part + j * group * item->part_stride);
+            assert_ptr_equal(s->part, item->part);
             assert_int_equal(s->part_stride, item->part_stride);
-            assert_int_equal(s->kv_head_stride, item->n * group * item->part_stride);
+            assert_int_equal(s->i_row, j);
+            assert_int_equal(s->n_row, item->n);
         }
     }
 }
@@ -110,7 +110,7 @@ static void check_splits(const struct split_kv *c, const struct batch *b)
 /* States of different queries never share memory, and all lie in the room that was taken. */
 static void check_parts(const struct split_kv *c)
 {
-    const uint32_t n_kv = c->options.n_kv_head, group = c->options.n_head / n_kv;
+    const uint32_t n_head = c->options.n_head;
     const float *last = c->parts;
 
     for (uint32_t i = 0; i < c->n_splits; i++) { /* in the order of the rows of an item */
@@ -118,10 +118,10 @@ static void check_parts(const struct split_kv *c)
         const size_t query = s->n_seg * KERN_ATTN_PART(c->options.value_dim);
 
         assert_true(query <= s->part_stride);
-        assert_true(s->part >= last);
-        assert_true(s->part + (n_kv - 1) * s->kv_head_stride + group * s->part_stride <=
-                    c->parts + c->n_parts);
-        last = s->part + group * s->part_stride;
+        assert_true(s->i_row > 0 ? s->part + s->n_row * n_head * s->part_stride == last
+                                 : s->part >= last);
+        last = s->part + s->n_row * n_head * s->part_stride;
+        assert_true(last <= c->parts + c->n_parts);
     }
 }
 
@@ -213,6 +213,33 @@ static void test_windows_and_encoders(void **unused)
     batch_destroy(&b);
 }
 
+/* Where windows are chunks, no item has rows of two, and every row is there once. */
+static void test_chunks(void **unused)
+{
+    struct split_kv_options o = SHAPE(8, N_CTX, 14, 2, 64);
+    struct batch *b;
+
+    (void)unused;
+    assert_int_equal(batch_create(&b, MAX_ROWS, MAX_SPANS, 1), 0);
+    o.is_chunked = true;
+    for (int round = 0; round < 200; round++) {
+        struct split_kv c;
+
+        o.window = KERN_SEGMENT * (1 + below(4));
+        assert_int_equal(split_kv_create(&c, &o), 0);
+        make_batch(b, 1 + below(60), 1 + below(N_CTX - 320));
+        split_kv_make(&c, b);
+        check_items(&c, b);
+        for (uint32_t i = 0; i < c.n_items; i++) {
+            const uint32_t pos0 = b->spans[c.items[i].span].pos0 + c.items[i].from;
+
+            assert_int_equal(pos0 / o.window, (pos0 + c.items[i].n - 1) / o.window);
+        }
+        split_kv_release(&c);
+    }
+    batch_destroy(&b);
+}
+
 static void test_no_memory(void **unused)
 {
     const struct split_kv_options o = SHAPE(2, N_CTX, 14, 2, 64);
@@ -234,7 +261,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cover),
         cmocka_unit_test(test_fair), cmocka_unit_test(test_windows_and_encoders),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_chunks), cmocka_unit_test(test_no_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
