@@ -40,6 +40,9 @@ NAMES = {
                               ".ffn_gate_up_exps": SPARSE + "input_linear", ".ffn_down_exps": SPARSE + "output_linear"},
     "Olmo2ForCausalLM": {**LLAMA, ".post_attention_norm": "model.layers.#.post_attention_layernorm",
                          ".post_ffw_norm": "model.layers.#.post_feedforward_layernorm"},
+    "Glm4ForCausalLM": {**LLAMA, ".post_attention_norm": "model.layers.#.post_self_attn_layernorm",
+                        ".post_ffw_norm": "model.layers.#.post_mlp_layernorm", ".ffn_up": "model.layers.#.mlp.gate_up_proj"},
+    "SeedOssForCausalLM": {**LLAMA, ".post_attention_norm": "model.layers.#.post_attention_layernorm"},
     "InternLM2ForCausalLM": {"token_embd.weight": "model.tok_embeddings.weight", "output_norm.weight": "model.norm.weight",
                              "output.weight": "output.weight", ".attn_norm": "model.layers.#.attention_norm",
                              ".ffn_norm": "model.layers.#.ffn_norm", ".attn_qkv": "model.layers.#.attention.wqkv",
@@ -83,8 +86,10 @@ NAMES = {
                                  for p in ("gate", "up", "down")}},
 }
 NAMES["DeepseekV3ForCausalLM"] = NAMES["DeepseekV2ForCausalLM"]
+NAMES["Exaone4ForCausalLM"] = NAMES["Olmo2ForCausalLM"]
 NAMES["Olmo3ForCausalLM"] = NAMES["Olmo2ForCausalLM"]
-UNTURNED = ("CohereForCausalLM", "Cohere2ForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM")
+UNTURNED = ("CohereForCausalLM", "Cohere2ForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "Glm4ForCausalLM",
+            "Ernie4_5ForCausalLM")
 PLUS_ONE = ("GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM")
 TYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
@@ -290,6 +295,10 @@ def config(cls, keys, tensors):
                                        "layer_types": layer_types([i % 4 != 3 for i in range(n_layer)])},
         "Olmo3ForCausalLM": lambda: {"sliding_window": windowed,
                                      "layer_types": layer_types([i % 4 != 3 for i in range(n_layer)])},
+        "Glm4ForCausalLM": lambda: turned,
+        "SeedOssForCausalLM": lambda: {},
+        "Exaone4ForCausalLM": lambda: {"sliding_window": windowed, "layer_types": ["full_attention"] * n_layer},
+        "Ernie4_5ForCausalLM": lambda: {},
         "InternLM2ForCausalLM": lambda: {"rope_scaling": {"type": "dynamic", "factor": 2.0}},
         "ExaoneForCausalLM": lambda: {"num_layers": n_layer, "layer_norm_epsilon": eps, "activation_function": "silu"},
         "StableLmForCausalLM": lambda: {**layer_norm, **turned, "use_parallel_residual": "blk.0.ffn_norm.weight" not in tensors},

@@ -31,6 +31,8 @@ CASES = [("MistralForCausalLM", "llama", "plain"), ("MixtralForCausalLM", "llama
          ("CohereForCausalLM", "command-r", "plain"), ("CohereForCausalLM", "command-r", "norms"),
          ("Cohere2ForCausalLM", "cohere2", "plain"), ("Olmo2ForCausalLM", "olmo2", "plain"),
          ("Olmo3ForCausalLM", "olmo2", "window"), ("InternLM2ForCausalLM", "internlm2", "plain"),
+         ("Glm4ForCausalLM", "glm4", "plain"), ("SeedOssForCausalLM", "seed_oss", "plain"),
+         ("Exaone4ForCausalLM", "exaone4", "global"), ("Ernie4_5ForCausalLM", "ernie4_5", "plain"),
          ("ExaoneForCausalLM", "exaone", "plain"), ("StableLmForCausalLM", "stablelm", "plain"),
          ("StableLmForCausalLM", "stablelm", "biases"), ("StableLmForCausalLM", "stablelm", "12b"),
          ("Starcoder2ForCausalLM", "starcoder2", "plain"), ("Starcoder2ForCausalLM", "starcoder2", "tied"),

@@ -144,6 +144,22 @@ static const struct hf_name olmo2[] = {ENDS,
                                        {".post_feedforward_layernorm", "post_ffw_norm", 0},
                                        END};
 
+static const struct hf_name glm4[] = {
+    ENDS,
+    ATTENTION,
+    {".input_layernorm", "attn_norm", 0},
+    {".post_self_attn_layernorm", "post_attention_norm", 0},
+    {".post_attention_layernorm", "ffn_norm", 0},
+    {".post_mlp_layernorm", "post_ffw_norm", 0},
+    {".mlp.gate_up_proj", "ffn_up", 0},
+    {".mlp.down_proj", "ffn_down", 0},
+    END};
+
+static const struct hf_name seed_oss[] = {
+    ENDS,  ATTENTION, {".input_layernorm", "attn_norm", 0},
+    GATED, {".post_attention_layernorm", "post_attention_norm", 0},
+    END};
+
 static const struct hf_name cohere[] = {
     ENDS, ATTENTION, QK_NORMS, GATED, {".input_layernorm", "attn_norm", 0}, END};
 
@@ -361,6 +377,14 @@ static const struct hf_class classes[] = {
     {"Olmo2ForCausalLM", "olmo2", MODEL, .names = olmo2, SILU, .eps = 1e-5, .flags = HF_HALVES},
     {"Olmo3ForCausalLM", "olmo2", MODEL, .names = olmo2, SILU, .eps = 1e-5, .window = 4096,
      .flags = HF_HALVES | HF_WINDOW},
+    {"Glm4ForCausalLM", "glm4", MODEL, .names = glm4, SILU, .head_dim = 128, .eps = 1.5625e-7,
+     .rotated = 0.5},
+    {"SeedOssForCausalLM", "seed_oss", MODEL, .names = seed_oss, SILU, .head_dim = 128,
+     .flags = HF_HALVES},
+    {"Exaone4ForCausalLM", "exaone4", MODEL, .names = olmo2, SILU, .eps = 1e-5, .window = 4096,
+     .flags = HF_HALVES | HF_WINDOW},
+    {"Ernie4_5ForCausalLM", "ernie4_5", MODEL, .names = llama, SILU, .head_dim = 128, .eps = 1e-5,
+     .rope_base = 5e5, .flags = HF_TIED},
     {"InternLM2ForCausalLM", "internlm2", MODEL, .names = internlm2, SILU, .flags = HF_HALVES},
     {"ExaoneForCausalLM", "exaone", GPT, .names = exaone, SILU, .eps = 1e-5, .flags = HF_HALVES},
     {"StableLmForCausalLM", "stablelm", MODEL, .names = stablelm, SILU, .eps = 1e-5,
