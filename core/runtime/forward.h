@@ -86,7 +86,7 @@ void adapters_expand(struct runner *r, const struct product *p, uint32_t from, u
  * prefetch: the same panels of the Bs, and a share of the As that take the input after this one.
  * Returns their number, ADAPTER_MAX_RANGES at most. */
 #define ADAPTER_MAX_RANGES 64
-#define ADAPTER_GRAIN 32 /* panels of a product in one go: what it fetched is still in the cache */
+#define ADAPTER_GRAIN 64 /* panels of a product in one go: what it fetched is still in the cache */
 size_t adapters_ahead(const struct runner *r, const struct product *p, uint32_t from, uint32_t to,
                       struct kern_range ranges[ADAPTER_MAX_RANGES]);
 
