@@ -268,7 +268,8 @@ static size_t most_percent(enum kern_weight w)
 {
     static const uint8_t MORE[KERN_N_WEIGHT] = {
         [KERN_TQ1_0] = 123,  [KERN_IQ3_S] = 122,   [KERN_IQ3_XXS] = 137, [KERN_IQ2_S] = 130,
-        [KERN_IQ2_XS] = 144, [KERN_IQ2_XXS] = 155, [KERN_IQ1_S] = 140,   [KERN_IQ1_M] = 147};
+        [KERN_IQ2_XS] = 144, [KERN_IQ2_XXS] = 155, [KERN_IQ1_S] = 140,   [KERN_IQ1_M] = 147,
+        [KERN_IQ2_K] = 108};
 
     return MORE[w] ? MORE[w] : 105;
 }
