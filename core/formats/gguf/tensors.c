@@ -19,7 +19,7 @@ static const char *foreign_type(uint32_t type)
 {
     static const char *const names[] = {
         [9] = "Q8_1", [15] = "Q8_K", [24] = "I8",    [25] = "I16",  [26] = "I32",
-        [27] = "I64", [28] = "F64",  [40] = "NVFP4", [41] = "Q1_0",
+        [27] = "I64", [28] = "F64",
     };
 
     if (type >= sizeof(names) / sizeof(names[0]) || names[type] == NULL)

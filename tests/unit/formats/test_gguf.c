@@ -488,8 +488,8 @@ static void test_bad_tensors(void **arg)
     bad_tensor(
         "t", 2, dims_64x2, BLOCK_Q4_K, 0, 512, ERR_FORMAT,
         "file: tensor 't': rows of 64 numbers are no multiple of the 256 in a block of Q4_K");
-    bad_tensor("t", 2, dims_64x2, 40, 0, 512, ERR_UNSUPPORTED,
-               "file: tensor 't': has type 40 (NVFP4), which is not supported");
+    bad_tensor("t", 2, dims_64x2, 28, 0, 512, ERR_UNSUPPORTED,
+               "file: tensor 't': has type 28 (F64), which is not supported");
     bad_tensor("t", 2, dims_64x2, 4, 0, 512, ERR_UNSUPPORTED,
                "file: tensor 't': has type 4 (unknown), which is not supported");
     bad_tensor("t", 2, dims_64x2, UINT32_MAX, 0, 512, ERR_UNSUPPORTED,
