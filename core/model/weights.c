@@ -134,8 +134,11 @@ static int add_scale(struct load *l, const struct matrix_job *job)
     char name[GGUF_MAX_NAME];
 
     if (whole.len < sizeof(weight) || memcmp(whole.data + n, weight, sizeof(weight) - 1) != 0 ||
-        job->dst == &l->m->embed || memmem(whole.data, n, "ffn_gate_inp", 12) != NULL)
-        return 0; /* of a router it is a norm's: LAYER_ROUTER_NORM */
+        job->dst == &l->m->embed)
+        return 0;
+    if ((l->traits->experts & EXPERT_TRAIT_APART) != 0 &&
+        memmem(whole.data, n, "ffn_gate_inp", 12) != NULL)
+        return 0; /* it is a norm's: LAYER_ROUTER_NORM */
     snprintf(name, sizeof(name), "%.*s.scale", (int)n, whole.data);
     t = gguf_tensor_find(l->g, name);
     if (t == NULL)
