@@ -17,7 +17,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define HUGE_PAGE ((size_t)2 << 20)
 #define LARGE_BYTES (256 << 10) /* mapped on its own */
 #define LAZY_BYTES ((size_t)1 << 20) /* from here on zeroing by the page is worth a system call */
 
@@ -178,16 +177,17 @@ void *mem_map(size_t bytes)
     size_t size, head;
     char *p;
 
-    if (must_fail() || bytes == 0 || bytes > SIZE_MAX - 2 * HUGE_PAGE)
+    if (must_fail() || bytes == 0 || bytes > SIZE_MAX - 2 * MEM_HUGE_PAGE)
         return NULL;
-    size = (bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
-    p = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size = (bytes + MEM_HUGE_PAGE - 1) & ~(MEM_HUGE_PAGE - 1);
+    p = mmap(NULL, size + MEM_HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+             0);
     if (p == MAP_FAILED)
         return NULL;
-    head = (HUGE_PAGE - ((uintptr_t)p & (HUGE_PAGE - 1))) & (HUGE_PAGE - 1);
+    head = (MEM_HUGE_PAGE - ((uintptr_t)p & (MEM_HUGE_PAGE - 1))) & (MEM_HUGE_PAGE - 1);
     if (head > 0)
         munmap(p, head);
-    munmap(p + head + size, HUGE_PAGE - head);
+    munmap(p + head + size, MEM_HUGE_PAGE - head);
     p += head;
     (void)madvise(p, size, MADV_HUGEPAGE); /* a hint: refused on kernels without it */
     return p;
@@ -196,12 +196,12 @@ void *mem_map(size_t bytes)
 void mem_unmap(void *p, size_t bytes)
 {
     if (p != NULL)
-        munmap(p, (bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1));
+        munmap(p, (bytes + MEM_HUGE_PAGE - 1) & ~(MEM_HUGE_PAGE - 1));
 }
 
 int mem_spread_over(void *p, size_t bytes, uint64_t nodes)
 {
-    const size_t size = (bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+    const size_t size = (bytes + MEM_HUGE_PAGE - 1) & ~(MEM_HUGE_PAGE - 1);
     const int n = __builtin_popcountll(nodes);
 
     /* The kernel counts one bit more than it reads. */

@@ -32,6 +32,8 @@ void mem_trim(void);
 /* Zeroed, 64-byte aligned; for tables that kernels read. Freed by mem_free(). */
 void *mem_aligned(size_t count, size_t bytes);
 
+#define MEM_HUGE_PAGE ((size_t)2 << 20)
+
 /* Big arenas (packed weights, KV): anonymous pages, zeroed, advised to use huge pages,
  * aligned to 2 MiB. mem_unmap() wants the same size back; NULL is allowed. */
 void *mem_map(size_t bytes);

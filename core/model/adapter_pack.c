@@ -10,7 +10,6 @@
 #include <xxhash.h>
 
 #define PANEL_ALIGN 64
-#define HUGE_PAGE ((size_t)2 << 20)
 
 static size_t round_up(size_t n, size_t to)
 {
@@ -76,11 +75,11 @@ static size_t shape_layer(const struct adapter_loading *l, const struct adapter_
  * anew: what fills a huge page gets some. */
 static void take_panels(struct adapter *a)
 {
-    if (a->bytes < HUGE_PAGE) {
+    if (a->bytes < MEM_HUGE_PAGE) {
         a->panels = mem_aligned(a->bytes, 1);
         return;
     }
-    a->bytes = round_up(a->bytes, HUGE_PAGE);
+    a->bytes = round_up(a->bytes, MEM_HUGE_PAGE);
     a->panels = mem_map(a->bytes);
     a->mapped = a->panels != NULL ? a->bytes : 0;
 }
@@ -286,5 +285,5 @@ size_t adapter_most_bytes(const struct gguf *g)
 
         bytes += (size_t)(t->dims[0] * lanes * elem) + PANEL_ALIGN;
     }
-    return bytes < HUGE_PAGE ? bytes : round_up(bytes, HUGE_PAGE);
+    return bytes < MEM_HUGE_PAGE ? bytes : round_up(bytes, MEM_HUGE_PAGE);
 }

@@ -22,7 +22,7 @@
 #define CUT_AHEAD 4096           /* bytes: twice what memory sends while it answers a request */
 
 /* The caller's ranges, prefetched at an even pace over all tiles of a product. */
-struct cut_next {
+struct cut_wanted {
     const struct kern_range *range; /* at work; n more after it */
     size_t n;
     const uint8_t *p, *end; /* of it */
@@ -39,7 +39,7 @@ struct cut_ahead {
     size_t skip;        /* from their end to the next panel's */
     size_t due;         /* bytes that should have been prefetched */
     size_t pace;        /* bytes for each cut_kind.group columns that are multiplied */
-    struct cut_next *next;
+    struct cut_wanted *wanted;
 };
 
 /* One tile of rows against a run of panels, over one chunk of columns. */
@@ -64,46 +64,46 @@ struct cut_kind {
     void (*const *tile)(const struct cut_tile *t); /* by number of rows - 1 */
 };
 
-static inline void cut_next_range(struct cut_next *next)
+static inline void cut_wanted_range(struct cut_wanted *w)
 {
-    while (next->p >= next->end && next->n > 0) {
-        next->p = next->range->at;
-        next->end = next->p + next->range->bytes;
-        next->range++;
-        next->n--;
+    while (w->p >= w->end && w->n > 0) {
+        w->p = w->range->at;
+        w->end = w->p + w->range->bytes;
+        w->range++;
+        w->n--;
     }
-    if (next->p >= next->end)
-        next->pace = 0;
+    if (w->p >= w->end)
+        w->pace = 0;
 }
 
 /* All of the ranges within n_calls of cut_fetch(). */
-static inline struct cut_next cut_next(const struct kern_prefetch *ranges, size_t n_calls)
+static inline struct cut_wanted cut_wanted(const struct kern_prefetch *ranges, size_t n_calls)
 {
-    struct cut_next next = {0};
+    struct cut_wanted w = {0};
     size_t bytes = 0;
 
     if (ranges == NULL)
-        return next;
+        return w;
     for (size_t i = 0; i < ranges->n; i++)
         bytes += ranges->ranges[i].bytes;
-    next.range = ranges->ranges;
-    next.n = ranges->n;
-    next.pace = bytes / n_calls + 1;
-    cut_next_range(&next);
-    return next;
+    w.range = ranges->ranges;
+    w.n = ranges->n;
+    w.pace = bytes / n_calls + 1;
+    cut_wanted_range(&w);
+    return w;
 }
 
-GEMM_INLINE void cut_fetch_next(struct cut_next *next)
+GEMM_INLINE void cut_fetch_wanted(struct cut_wanted *w)
 {
-    size_t due = next->due + next->pace;
+    size_t due = w->due + w->pace;
 
     for (; due >= 64; due -= 64) {
-        __builtin_prefetch(next->p, 0, 2);
-        next->p += 64;
-        if (next->p >= next->end)
-            cut_next_range(next);
+        __builtin_prefetch(w->p, 0, 2);
+        w->p += 64;
+        if (w->p >= w->end)
+            cut_wanted_range(w);
     }
-    next->due = due;
+    w->due = due;
 }
 
 /* Ask for what is due when another group has been multiplied. A row or two take a panel's bytes as
@@ -112,8 +112,8 @@ GEMM_INLINE void cut_fetch(struct cut_ahead *a, const size_t T)
 {
     size_t due = a->due + a->pace;
 
-    if (a->next->pace > 0)
-        cut_fetch_next(a->next);
+    if (a->wanted->pace > 0)
+        cut_fetch_wanted(a->wanted);
     for (; due >= 64; due -= 64) {
         if (T <= 2) /* the level is an immediate */
             __builtin_prefetch(a->p, 0, 3);
@@ -133,14 +133,14 @@ GEMM_INLINE void cut_fetch(struct cut_ahead *a, const size_t T)
  * and not only while the first tile runs. */
 static inline struct cut_ahead cut_ahead(const struct cut_kind *kind, const struct cut_tile *t,
                                          size_t i, size_t n, const uint8_t *next,
-                                         struct cut_next *wanted)
+                                         struct cut_wanted *wanted)
 {
     const size_t cols_bytes = kern_panel_bytes(kind->weight, t->cols);
     struct cut_ahead a = {
         .whole = cols_bytes,
         .skip = t->panel_bytes - cols_bytes,
         .pace = kern_panel_bytes(kind->weight, 256) * kind->group / 256 / n + 1,
-        .next = wanted,
+        .wanted = wanted,
     };
 
     if (n == 1) {
@@ -164,7 +164,7 @@ struct cut_pass {
     size_t n_tile;
     struct cut_tile t;
     const uint8_t *next; /* the first panel of the pass that follows, at its first column */
-    struct cut_next *wanted; /* by the caller */
+    struct cut_wanted *wanted; /* by the caller */
 };
 
 static inline void cut_pass(const struct cut_pass *pass)
@@ -197,7 +197,7 @@ static inline void cut_drive(const struct cut_kind *kind, float *out, size_t out
     const size_t in_cache = CUT_W_BYTES / kern_panel_bytes(kind->weight, cols) + 1;
     const size_t run = n_tile == 1 ? n_panels : gemm_min(in_cache, n_panels);
     const size_t panel_bytes = kern_panel_bytes(kind->weight, k);
-    struct cut_next wanted = cut_next(next, n_panels * n_tile * (k / kind->group + 1));
+    struct cut_wanted wanted = cut_wanted(next, n_panels * n_tile * (k / kind->group + 1));
     struct cut_pass pass = {.kind = kind,
                             .wanted = &wanted,
                             .x = {.x = x, .stride = x_stride, .m = m, .k = k},

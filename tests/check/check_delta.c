@@ -77,8 +77,10 @@ static double delta_step(const struct kern_delta *a, double *s, size_t t, size_t
     return o;
 }
 
-static void delta_formula(struct check *c, const struct kern_delta *a, const struct rows *before)
+static void delta_formula(struct check *c, const void *call, const struct rows *before)
 {
+    const struct kern_delta *a = call;
+
     for (size_t j = 0; j < a->value_dim; j++) {
         double s[KERN_MAX_STATE];
 
@@ -121,34 +123,37 @@ static void delta_columns(const struct kern_table *k, struct kern_delta a, uint3
     k->delta(&a);
 }
 
+static void delta_run(const struct kern_table *k, const void *call)
+{
+    k->delta(call);
+}
+
+static void delta_halves(struct check *c, const void *call)
+{
+    const struct kern_delta *a = call;
+
+    if (check_below(c, 2))
+        delta_cut(c->test, *a, check_below(c, a->n_row + 1));
+    else
+        delta_columns(c->test, *a, check_below(c, a->value_dim / 16 + 1) * 16);
+}
+
 static void check_delta_case(struct check *c)
 {
     struct kern_delta a = delta_case(c);
-    const struct rows before = rows_state(c, a.key_dim, a.value_dim, 0.3f);
-    const struct rows out = rows_of(c, a.n_row, a.value_dim, true);
-    const struct rows want = rows_copy(&before), state = rows_copy(&before);
-    const struct rows half = rows_copy(&before);
-    const struct rows got = rows_copy(&out), cut = rows_copy(&out);
+    const struct scan s = {.call = &a,
+                           .out = &a.out,
+                           .state = &a.state,
+                           .out_stride = &a.out_stride,
+                           .n_row = a.n_row,
+                           .width = a.value_dim,
+                           .n_state = a.key_dim,
+                           .fill = 0.3f,
+                           .run = delta_run,
+                           .cut = delta_halves,
+                           .formula = delta_formula};
 
-    a.out_stride = out.stride;
-    a.out = out.p;
-    a.state = want.p;
-    c->ref->delta(&a);
-    if (c->isa == KERN_ISA_SCALAR)
-        delta_formula(c, &a, &before);
-    a.out = got.p;
-    a.state = state.p;
-    c->test->delta(&a);
-    rows_same(c, &got, &out, "out");
-    rows_same(c, &state, &want, "state");
-    a.out = cut.p;
-    a.state = half.p;
-    if (check_below(c, 2))
-        delta_cut(c->test, a, check_below(c, a.n_row + 1));
-    else
-        delta_columns(c->test, a, check_below(c, a.value_dim / 16 + 1) * 16);
-    rows_same(c, &cut, &out, "cut");
-    rows_same(c, &half, &want, "state, cut");
+    rows_scan(c, &s);
 }
 
 void check_delta(struct check *c)

@@ -145,8 +145,10 @@ static struct kern_mamba1 mamba1_case(struct check *c)
                                 .n_state = n_state};
 }
 
-static void mamba1_formula(struct check *c, const struct kern_mamba1 *a, const struct rows *before)
+static void mamba1_formula(struct check *c, const void *call, const struct rows *before)
 {
+    const struct kern_mamba1 *a = call;
+
     for (size_t i = 0; i < a->n_channel; i++) {
         double s[64];
 
@@ -167,46 +169,43 @@ static void mamba1_formula(struct check *c, const struct kern_mamba1 *a, const s
     }
 }
 
-static void mamba1_cut(const struct kern_table *k, struct kern_mamba1 a, uint32_t at)
+static void mamba1_cut(struct check *c, const void *call)
 {
-    const uint32_t n = a.n_row;
+    struct kern_mamba1 a = *(const struct kern_mamba1 *)call;
+    const uint32_t n = a.n_row, at = check_below(c, n + 1);
 
     a.n_row = at;
-    k->mamba1(&a);
+    c->test->mamba1(&a);
     a.x += at * a.x_stride;
     a.dt += at * a.dt_stride;
     a.b += at * a.bc_stride;
     a.c += at * a.bc_stride;
     a.out += at * a.out_stride;
     a.n_row = n - at;
-    k->mamba1(&a);
+    c->test->mamba1(&a);
+}
+
+static void mamba1_run(const struct kern_table *k, const void *call)
+{
+    k->mamba1(call);
 }
 
 static void check_mamba1_case(struct check *c)
 {
     struct kern_mamba1 a = mamba1_case(c);
-    const struct rows before = rows_state(c, a.n_state, a.n_channel, 1);
-    const struct rows out = rows_of(c, a.n_row, a.n_channel, true);
-    const struct rows want = rows_copy(&before), state = rows_copy(&before);
-    const struct rows half = rows_copy(&before);
-    const struct rows got = rows_copy(&out), cut = rows_copy(&out);
+    const struct scan s = {.call = &a,
+                           .out = &a.out,
+                           .state = &a.state,
+                           .out_stride = &a.out_stride,
+                           .n_row = a.n_row,
+                           .width = a.n_channel,
+                           .n_state = a.n_state,
+                           .fill = 1,
+                           .run = mamba1_run,
+                           .cut = mamba1_cut,
+                           .formula = mamba1_formula};
 
-    a.out_stride = out.stride;
-    a.out = out.p;
-    a.state = want.p;
-    c->ref->mamba1(&a);
-    if (c->isa == KERN_ISA_SCALAR)
-        mamba1_formula(c, &a, &before);
-    a.out = got.p;
-    a.state = state.p;
-    c->test->mamba1(&a);
-    rows_same(c, &got, &out, "out");
-    rows_same(c, &state, &want, "state");
-    a.out = cut.p;
-    a.state = half.p;
-    mamba1_cut(c->test, a, check_below(c, a.n_row + 1));
-    rows_same(c, &cut, &out, "cut");
-    rows_same(c, &half, &want, "state, cut");
+    rows_scan(c, &s);
 }
 
 void check_mamba1(struct check *c)
@@ -240,8 +239,10 @@ static struct kern_mamba2 mamba2_case(struct check *c)
                                 .n_state = n_state};
 }
 
-static void mamba2_formula(struct check *c, const struct kern_mamba2 *a, const struct rows *before)
+static void mamba2_formula(struct check *c, const void *call, const struct rows *before)
 {
+    const struct kern_mamba2 *a = call;
+
     for (size_t i = 0; i < a->head_dim; i++) {
         double s[160];
 
@@ -261,46 +262,43 @@ static void mamba2_formula(struct check *c, const struct kern_mamba2 *a, const s
     }
 }
 
-static void mamba2_cut(const struct kern_table *k, struct kern_mamba2 a, uint32_t at)
+static void mamba2_cut(struct check *c, const void *call)
 {
-    const uint32_t n = a.n_row;
+    struct kern_mamba2 a = *(const struct kern_mamba2 *)call;
+    const uint32_t n = a.n_row, at = check_below(c, n + 1);
 
     a.n_row = at;
-    k->mamba2(&a);
+    c->test->mamba2(&a);
     a.x += at * a.x_stride;
     a.dt += at * a.dt_stride;
     a.b += at * a.bc_stride;
     a.c += at * a.bc_stride;
     a.out += at * a.out_stride;
     a.n_row = n - at;
-    k->mamba2(&a);
+    c->test->mamba2(&a);
+}
+
+static void mamba2_run(const struct kern_table *k, const void *call)
+{
+    k->mamba2(call);
 }
 
 static void check_mamba2_case(struct check *c)
 {
     struct kern_mamba2 a = mamba2_case(c);
-    const struct rows before = rows_state(c, a.n_state, a.head_dim, 1);
-    const struct rows out = rows_of(c, a.n_row, a.head_dim, true);
-    const struct rows want = rows_copy(&before), state = rows_copy(&before);
-    const struct rows half = rows_copy(&before);
-    const struct rows got = rows_copy(&out), cut = rows_copy(&out);
+    const struct scan s = {.call = &a,
+                           .out = &a.out,
+                           .state = &a.state,
+                           .out_stride = &a.out_stride,
+                           .n_row = a.n_row,
+                           .width = a.head_dim,
+                           .n_state = a.n_state,
+                           .fill = 1,
+                           .run = mamba2_run,
+                           .cut = mamba2_cut,
+                           .formula = mamba2_formula};
 
-    a.out_stride = out.stride;
-    a.out = out.p;
-    a.state = want.p;
-    c->ref->mamba2(&a);
-    if (c->isa == KERN_ISA_SCALAR)
-        mamba2_formula(c, &a, &before);
-    a.out = got.p;
-    a.state = state.p;
-    c->test->mamba2(&a);
-    rows_same(c, &got, &out, "out");
-    rows_same(c, &state, &want, "state");
-    a.out = cut.p;
-    a.state = half.p;
-    mamba2_cut(c->test, a, check_below(c, a.n_row + 1));
-    rows_same(c, &cut, &out, "cut");
-    rows_same(c, &half, &want, "state, cut");
+    rows_scan(c, &s);
 }
 
 void check_mamba2(struct check *c)

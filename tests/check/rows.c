@@ -96,3 +96,32 @@ struct rows rows_state(struct check *c, size_t n_row, size_t n_column, float sca
             r.p[rows_place(i, j, n_row)] = check_normal(c) * scale;
     return r;
 }
+
+static void aim(const struct scan *s, const struct rows *out, const struct rows *state)
+{
+    *s->out = out->p;
+    *s->out_stride = out->stride;
+    *s->state = state->p;
+}
+
+void rows_scan(struct check *c, const struct scan *s)
+{
+    const struct rows before = rows_state(c, s->n_state, s->width, s->fill);
+    const struct rows out = rows_of(c, s->n_row, s->width, true);
+    const struct rows want = rows_copy(&before), state = rows_copy(&before);
+    const struct rows half = rows_copy(&before);
+    const struct rows got = rows_copy(&out), cut = rows_copy(&out);
+
+    aim(s, &out, &want);
+    s->run(c->ref, s->call);
+    if (c->isa == KERN_ISA_SCALAR)
+        s->formula(c, s->call, &before);
+    aim(s, &got, &state);
+    s->run(c->test, s->call);
+    rows_same(c, &got, &out, "out");
+    rows_same(c, &state, &want, "state");
+    aim(s, &cut, &half);
+    s->cut(c, s->call);
+    rows_same(c, &cut, &out, "cut");
+    rows_same(c, &half, &want, "state, cut");
+}

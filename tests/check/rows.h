@@ -34,6 +34,22 @@ void rows_same(struct check *c, const struct rows *got, const struct rows *want,
 /* A number beside its formula; scale: of what it is a sum of. */
 void rows_near(struct check *c, float got, double want, double scale, const char *what);
 
+/* A kernel that takes rows in order and keeps a state, and a call of it, whose results go where
+ * `out`, `out_stride` and `state` point to. */
+struct scan {
+    void *call;
+    float **out, **state;
+    size_t *out_stride;
+    size_t n_row, width;    /* of out; the state has as many columns */
+    size_t n_state;         /* rows of the state */
+    float fill;             /* its numbers are about so large */
+    void (*run)(const struct kern_table *k, const void *call);
+    void (*cut)(struct check *c, const void *call); /* in two halves */
+    void (*formula)(struct check *c, const void *call, const struct rows *before);
+};
+/* The scalar body beside the formula, the tested one beside that, and both halves. */
+void rows_scan(struct check *c, const struct scan *s);
+
 /* Numbers as models have them, or around the widths of vectors. */
 uint32_t rows_width(struct check *c, uint32_t most);
 uint32_t rows_count(struct check *c);
