@@ -21,22 +21,24 @@
 /* ---- creation ---- */
 
 /* Between two kv_manager_moves_done() a sequence is attached and grown once, and each of the two
- * copies at most one block of each group, into one of its own; it is swapped out or in once, so
- * each RAM slot is loaded from and saved into at most once. A caller that does more may get
- * ERR_AGAIN. */
+ * copies at most one block of each group, into one of its own, and its state into a slot of its
+ * own; it is swapped out or in once, so each RAM slot is loaded from and saved into at most once. A
+ * caller that does more may get ERR_AGAIN. */
 static uint64_t most_moves(const struct kv_manager_options *o)
 {
-    return 2 * ((uint64_t)o->n_blocks + o->n_ram);
+    return 2 * ((uint64_t)o->n_blocks + o->n_ram + o->states.n_slots);
 }
 
-/* Blocks of the longest sequence's copy. */
+/* Slots of the longest sequence's copy. */
 static uint32_t most_swapped(const struct kv_manager_options *o)
 {
     const uint64_t n_tokens = (uint64_t)o->max_table * BLOCK_TOKENS;
     const uint64_t n =
         kv_groups_peak(&o->groups, n_tokens < UINT32_MAX ? (uint32_t)n_tokens : UINT32_MAX, 1);
+    const uint64_t n_all =
+        (o->states.is_all ? 0 : n) + (o->states.n_slots > 0 ? o->states.n_parts : 0);
 
-    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+    return n_all < UINT32_MAX ? (uint32_t)n_all : UINT32_MAX;
 }
 
 static int create_parts(struct kv_manager *m)
@@ -46,6 +48,8 @@ static int create_parts(struct kv_manager *m)
 
     if (rc == 0 && o->prefix_cache)
         rc = prefix_index_create(&m->index, o->n_blocks, m->n_groups);
+    if (rc == 0 && o->states.n_slots > 0)
+        rc = kv_states_create(&m->states, o->states.n_slots, o->n_blocks);
     if (rc == 0 && o->n_ram > 0)
         rc = swap_create(&m->swap, &(struct swap_options){.n_ram = o->n_ram,
                                                           .n_file = o->n_file,
@@ -65,7 +69,10 @@ static int create_parts(struct kv_manager *m)
 static bool is_sane(const struct kv_manager_options *o)
 {
     const struct kv_groups *l = &o->groups;
+    const struct kv_state_options *s = &o->states;
 
+    if (s->n_slots > 0 ? s->interval == 0 || s->n_parts == 0 : s->is_all)
+        return false;
     return o->max_table > 0 && (o->n_file == 0 || o->n_ram > 0) && most_moves(o) <= UINT32_MAX &&
            l->n_window <= kv_groups_n(l) && (l->n_window == 0) == (l->window == 0) &&
            (kv_groups_n_full(l) > 0 || kv_groups_n(l) == 1);
@@ -101,6 +108,7 @@ void kv_manager_destroy(struct kv_manager **manager)
         return;
     block_pool_destroy(&m->pool);
     prefix_index_destroy(&m->index);
+    kv_states_destroy(&m->states);
     swap_destroy(&m->swap);
     mem_free(m->moves);
     mem_free(m->in_window);
@@ -154,6 +162,8 @@ static void forget_entry(struct kv_manager *m, block_id entry)
         if (group_block != BLOCK_NONE)
             kv_must(block_pool_keep(m->pool, group_block, false));
     }
+    if (m->states != NULL)
+        kv_states_forget(m->states, entry);
     prefix_index_remove(m->index, entry);
     kv_must(block_pool_keep(m->pool, entry, false));
 }
@@ -206,8 +216,15 @@ bool kv_manager_can_note(const struct kv_manager *m, uint32_t n)
 
 void kv_manager_note(struct kv_manager *m, enum kv_move_kind kind, uint32_t from, uint32_t to)
 {
-    m->moves[m->n_moves++] = (struct kv_move){.kind = kind, .from = from, .to = to};
+    kv_manager_note_part(m, kind, from, to, 0);
     m->n_copied += kind == KV_COPY;
+}
+
+void kv_manager_note_part(struct kv_manager *m, enum kv_move_kind kind, uint32_t from, uint32_t to,
+                          uint32_t part)
+{
+    m->moves[m->n_moves++] =
+        (struct kv_move){.kind = kind, .from = from, .to = to, .part = part};
 }
 
 block_id kv_manager_last(const struct kv_seq *kv)
@@ -236,20 +253,17 @@ uint64_t kv_manager_needed(const struct kv_manager *m, uint32_t n_tokens)
     return n > m->opt.n_blocks && kv_manager_can_hold(m, n_tokens) ? m->opt.n_blocks : n;
 }
 
-/* Of the first n blocks of tokens. */
-static uint32_t over_groups(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n)
+uint32_t kv_manager_n_swapped(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done)
 {
-    return n > 0 ? m->n_groups * n - (m->n_groups - m->n_full) * kv->first : 0;
-}
+    const uint32_t n_blocks = kv_manager_over_groups(m, kv, block_table_needed(n_done));
+    const uint32_t n = m->opt.states.is_all ? 0 : n_blocks;
 
-uint32_t kv_manager_held(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done)
-{
-    return over_groups(m, kv, block_table_needed(n_done));
+    return n + (m->states != NULL && n_done > 0 ? m->opt.states.n_parts : 0);
 }
 
 uint32_t kv_manager_n_mapped(const struct kv_manager *m, const struct kv_seq *kv)
 {
-    return over_groups(m, kv, kv->table.n);
+    return kv_manager_over_groups(m, kv, kv->table.n);
 }
 
 /* ---- growth ---- */
@@ -258,7 +272,9 @@ bool kv_manager_can_fork(const struct kv_manager *m, const struct kv_seq *parent
                          uint32_t n_tokens)
 {
     return block_table_needed(n_tokens) <= parent->table.n &&
-           parent->first <= kv_groups_seen(&m->opt.groups, n_tokens);
+           parent->first <= kv_groups_seen(&m->opt.groups, n_tokens) &&
+           (m->states == NULL || n_tokens == 0 ||
+            (n_tokens == parent->n_state && kv_states_can_take(m->states)));
 }
 
 uint32_t kv_manager_n_forked(const struct kv_manager *m, uint32_t n_tokens)
@@ -283,6 +299,8 @@ void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv
         kv_must(block_pool_ref(m->pool, theirs, n - from));
         memcpy(block_table_at(&child->table, group, from), theirs, (n - from) * sizeof(*theirs));
     }
+    if (n > 0)
+        kv_state_fork(m, child, parent);
     child->table.n = n;
     child->n_indexed = parent->n_indexed < n_full ? parent->n_indexed : n_full;
 }
@@ -372,11 +390,13 @@ int kv_manager_grow(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint
     assert(kv->table.cap <= m->opt.max_table && kv->table.n_groups == m->n_groups);
     assert(from <= kv->table.n * BLOCK_TOKENS);
     assert(kv->first <= kv_groups_seen(&m->opt.groups, from));
+    assert(m->states == NULL || from == kv->n_state);
     if (block_table_needed(to) > kv->table.cap)
         return ERR_RANGE;
-    if (n == 0)
+    if (from >= to || (n == 0 && !kv_state_is_missing(m, kv)))
         return 0;
-    if (n > kv_manager_n_available(m) || !kv_manager_can_note(m, n_copies))
+    if (n > kv_manager_n_available(m) || !kv_state_can_grow(m, kv) ||
+        !kv_manager_can_note(m, n_copies + (m->states != NULL)))
         return ERR_AGAIN;
     kv_manager_take(m, n, kv_manager_last(kv), m->scratch);
     n_used = copy_on_write(m, kv, from, m->scratch);
@@ -387,6 +407,7 @@ int kv_manager_grow(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint
         for (uint32_t b = kv->table.n; b < kv->table.n + n_new; b++)
             kv_manager_place(m, kv, group, b, *ids++);
     kv->table.n += n_new;
+    kv_state_grow(m, kv);
     return 0;
 }
 
@@ -462,6 +483,7 @@ void kv_manager_free_out_of_window(struct kv_manager *m, struct kv_seq *kv, uint
     const uint32_t first = kv_groups_first(&m->opt.groups, n_done);
 
     assert(block_table_needed(n_done) <= kv->table.n);
+    kv->n_state = n_done;
     if (first <= kv->first)
         return;
     give_blocks(m, kv, m->n_full, kv->first, first);
@@ -477,11 +499,14 @@ void kv_manager_commit(struct kv_manager *m, struct kv_seq *kv, struct kv_key *k
         while (kv->n_indexed < n_done / BLOCK_TOKENS && index_next(m, kv, key))
             kv->n_indexed++;
     }
+    kv->n_state = n_done;
+    kv_state_commit(m, kv);
     kv_manager_free_out_of_window(m, kv, n_done);
 }
 
 void kv_manager_give(struct kv_manager *m, struct kv_seq *kv)
 {
+    kv_state_release(m, kv);
     give_blocks(m, kv, 0, 0, kv->table.n);
     kv->table.n = kv->n_indexed = kv->first = 0;
 }
@@ -502,10 +527,23 @@ uint32_t kv_manager_n_exclusive(const struct kv_manager *m, const struct kv_seq 
     return n;
 }
 
+/* With states: what stands behind the last snapshot that others or the index keep. */
+static uint32_t n_behind_snapshot(const struct kv_manager *m, const struct kv_seq *kv)
+{
+    uint32_t b = kv->n_indexed;
+
+    while (b > kv_group_from(m, kv, 0) &&
+           kv_states_at(m->states, kv->table.blocks[b - 1]) == STATE_NONE)
+        b--;
+    return (kv->table.n - b) * BLOCK_TOKENS;
+}
+
 uint32_t kv_manager_n_alone(const struct kv_manager *m, const struct kv_seq *kv)
 {
     uint32_t n = kv_group_from(m, kv, 0); /* blocks before it have been released */
 
+    if (m->states != NULL)
+        return n_behind_snapshot(m, kv);
     for (uint32_t b = n; b < kv->table.n; b++)
         n += block_pool_holders(m->pool, kv->table.blocks[b]) == 1;
     return n * BLOCK_TOKENS;

@@ -1,9 +1,9 @@
 /* kvcache/kv_manager.h - the paged cache as the scheduler sees it: sequences, not blocks.
  *
- * Puts pool, prefix index and swap tiers together. A sequence has a table of blocks that hold the
- * keys and values of its first n_done tokens; full blocks are shared through the index, also with
- * sequences that come later; a block is written only by a sequence that alone holds it. Nothing
- * here touches bytes: copies are written down as moves and carried out before the step's
+ * Puts pool, prefix index, states and swap tiers together. A sequence has a table of blocks that
+ * hold the keys and values of its first n_done tokens; full blocks are shared through the index,
+ * also with sequences that come later; a block is written only by a sequence that alone holds it.
+ * Nothing here touches bytes: copies are written down as moves and carried out before the step's
  * arithmetic; reads and writes of the swap file are handed out as I/O.
  *
  * Layers are assigned to groups (kv_groups.h), each with blocks of its own. In groups with a window
@@ -17,6 +17,12 @@
  * of any other group ends the entry (it has no children in the index: a prefix is always used at
  * least as recently as what follows it). Where all layers have the window, the beginning is what
  * was used longest ago, and all that follows it leaves the index too.
+ *
+ * Of a recurrent model a sequence has, beside its blocks, a state (kv_states.h): one slot that each
+ * step overwrites. Where a chunk ends behind a multiple of kv_state_options.interval blocks, the
+ * slot becomes the snapshot of the index's entry there, and the next step goes on in another one, a
+ * copy. A prefix can be taken up behind a snapshot only, a sequence forked where it stands only. A
+ * swapped copy holds the state too.
  *
  * All-or-nothing everywhere: a call that does not return 0 has changed nothing.
  *
@@ -33,8 +39,16 @@
 #include "kvcache/block_table.h"
 #include "kvcache/kv_groups.h"
 #include "kvcache/kv_move.h"
+#include "kvcache/kv_states.h"
 #include "kvcache/prefix_index.h"
 #include "kvcache/swap.h"
+
+struct kv_state_options {
+    uint32_t n_slots;  /* 0: the model has no states */
+    uint32_t interval; /* blocks of tokens between two snapshots, >= 1 */
+    uint32_t n_parts;  /* swap slots that a state takes, >= 1 */
+    bool is_all;       /* blocks hold no bytes: no layer has keys */
+};
 
 struct kv_manager_options {
     uint32_t n_blocks;
@@ -44,6 +58,7 @@ struct kv_manager_options {
     uint32_t max_sequences;  /* swapped at a time */
     uint32_t max_table;      /* blocks of a group in a table */
     struct kv_groups groups; /* {0}: one, without a window */
+    struct kv_state_options states;
     uint32_t max_chunk;      /* most tokens of a sequence between two commits; 0: any number */
     uint32_t low_percent, critical_percent; /* watermarks of kv_manager_pressure() */
 };
@@ -55,6 +70,9 @@ struct kv_seq {
                          * on; from kv_groups_first() to kv_groups_seen() of the tokens computed */
     uint32_t n_indexed; /* leading blocks of tokens that are in the index */
     uint32_t swap;      /* its copy in the tiers, or SWAP_NONE */
+    state_id state;     /* of a recurrent model: the slot of its state; STATE_NONE: it has had no
+                         * token yet */
+    uint32_t n_state;   /* tokens that the state is behind of: all that are computed */
 };
 
 /* `blocks` has cap entries for each of the n_groups. */
@@ -78,6 +96,7 @@ struct kv_manager_stats {
     struct kv_groups groups;
     struct block_pool_stats pool;
     struct swap_stats swap;
+    struct kv_states_stats states;
     uint32_t n_indexed;
     uint64_t n_copied;        /* blocks: copy on write and reuse of a part */
     uint64_t query_tokens;    /* tokens that kv_manager_attach() was asked for */
@@ -114,10 +133,21 @@ uint64_t kv_manager_owed(const struct kv_manager *m, const struct kv_seq *kv, ui
 /* The tokens behind the first n_done for which kv_manager_grow() finds blocks now, whether the
  * table holds them or not. */
 uint32_t kv_manager_room(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done);
-/* The blocks of a sequence's first n_done tokens, all it has computed: of its copy in a tier. */
-uint32_t kv_manager_held(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done);
+/* The swap slots that a copy of a sequence's first n_done tokens, all it has computed, takes. */
+uint32_t kv_manager_n_swapped(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done);
 /* The blocks that are in its table. */
 uint32_t kv_manager_n_mapped(const struct kv_manager *m, const struct kv_seq *kv);
+
+/* ---- recurrent states ---- */
+
+bool kv_manager_has_states(const struct kv_manager *m);
+/* Sequences that can be there at a time, without those in the swap tiers: each has a slot. */
+uint32_t kv_manager_most_sequences(const struct kv_manager *m);
+/* The tokens that a chunk behind the first n_done should have at most, so that it ends where a
+ * snapshot is kept; UINT32_MAX: any number. */
+uint32_t kv_manager_to_snapshot(const struct kv_manager *m, uint32_t n_done);
+/* Blocks from a place where a prefix can be taken up to the next one: 1 without states. */
+uint32_t kv_manager_resume_blocks(const struct kv_manager *m);
 
 /* ---- prefixes ---- */
 
@@ -129,8 +159,8 @@ struct kv_match {
 };
 
 /* How much of the key's first `limit` tokens is there: every group without the window has all of
- * it, and one with the window what is seen from its end. O(blocks found). Changes nothing; hashes
- * that the key lacks are computed and forgotten. */
+ * it, one with the window what is seen from its end, and there is a snapshot of its state. O(blocks
+ * found). Changes nothing; hashes that the key lacks are computed and forgotten. */
 struct kv_match kv_manager_match(const struct kv_manager *m, const struct kv_key *key,
                                  uint32_t limit);
 
@@ -143,13 +173,15 @@ uint32_t kv_manager_attach(struct kv_manager *m, struct kv_seq *kv, struct kv_ke
 /* Has a sequence all blocks that one of its first n_tokens tokens needs to go on from there: in
  * groups with the window, what the next query sees? One that has come there by
  * computing has them from the last token before a block boundary on, until it has computed the
- * block behind that; where there is no window, always. */
+ * block behind that; where there is no window, always. And of a recurrent model, is its state that
+ * behind n_tokens, and is there a slot for another one? */
 bool kv_manager_can_fork(const struct kv_manager *m, const struct kv_seq *parent,
                          uint32_t n_tokens);
 /* The blocks that cost a fork of n_tokens nothing as long as it lives; see struct kv_match. */
 uint32_t kv_manager_n_forked(const struct kv_manager *m, uint32_t n_tokens);
 /* Let an empty sequence share the first n_tokens of another one's blocks, the last one included
- * even when it is not full: the first of the two that writes into it gets a copy. */
+ * even when it is not full: the first of the two that writes into it gets a copy. The state is
+ * copied at once. */
 void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv_seq *parent,
                      uint32_t n_tokens);
 
@@ -157,8 +189,9 @@ void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv
 
 /* Make positions from .. to-1 of a sequence writable: blocks are added, and the one that `from`
  * falls into is replaced by a copy if others hold it or it is in the index (and so is what stands
- * behind it: `from` may go back, with windows only as far as the sequence could be forked).
- * ERR_AGAIN: too few blocks; ERR_RANGE: the table is too short. */
+ * behind it: `from` may go back, with windows only as far as the sequence could be forked, with
+ * states not at all). So is the state, if it is a snapshot. ERR_AGAIN: too few blocks, or no slot
+ * for a state; ERR_RANGE: the table is too short. */
 int kv_manager_grow(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint32_t to);
 /* Blocks that kv_manager_grow() would take, at most. */
 uint32_t kv_manager_missing(const struct kv_manager *m, const struct kv_seq *kv, uint32_t from,
@@ -166,8 +199,9 @@ uint32_t kv_manager_missing(const struct kv_manager *m, const struct kv_seq *kv,
 
 /* The first n_done tokens are computed: full blocks enter the index. Where an equal block is there
  * already, that one is shared and the sequence's own given back (P1: their bytes are equal), unless
- * a fork holds the own one too; indexing stops there then and goes on in a later call. Then what is
- * out of sight is given back, as by kv_manager_free_out_of_window(). */
+ * a fork holds the own one too; indexing stops there then and goes on in a later call. The state
+ * becomes a snapshot where one is due, as blocks enter the index. Then what is out of sight is
+ * given back, as by kv_manager_free_out_of_window(). */
 void kv_manager_commit(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
                        uint32_t n_done);
 

@@ -1,6 +1,7 @@
 /* kvcache/kv_manager_impl.h - what the files of the manager share: private to them.
  *
  * kv_manager.c: room, growth, commit. kv_manager_prefix.c: what is found in the index.
+ * kv_manager_state.c: recurrent states.
  * kv_manager_swap.c: the tiers, the moves and the I/O. kv_manager_inspect.c: counts and checks.
  *
  * Thread: engine thread only.
@@ -18,6 +19,7 @@ struct kv_manager {
     struct block_pool *pool;
     struct prefix_index *index; /* NULL: no prefix cache */
     struct swap *swap;          /* NULL: no swapping */
+    struct kv_states *states;   /* NULL: the model has none */
     struct kv_move *moves;      /* [max_moves] */
     uint32_t n_moves, max_moves;
     uint32_t n_groups, n_full;  /* n_full: without the window, the first ones */
@@ -37,7 +39,8 @@ static inline void kv_must(int rc)
 /* An empty sequence, as kv_seq_init() makes it? Only asserted. */
 static inline bool kv_seq_is_empty(const struct kv_seq *kv)
 {
-    return kv->table.n == 0 && kv->n_indexed == 0 && kv->first == 0 && kv->swap == SWAP_NONE;
+    return kv->table.n == 0 && kv->n_indexed == 0 && kv->first == 0 && kv->swap == SWAP_NONE &&
+           kv->state == STATE_NONE;
 }
 
 /* The first block that a group of a sequence has. */
@@ -45,6 +48,13 @@ static inline uint32_t kv_group_from(const struct kv_manager *m, const struct kv
                                      uint32_t group)
 {
     return group < m->n_full ? 0 : kv->first;
+}
+
+/* Blocks that a sequence has for the first n blocks of tokens. */
+static inline uint32_t kv_manager_over_groups(const struct kv_manager *m, const struct kv_seq *kv,
+                                              uint32_t n)
+{
+    return n > 0 ? m->n_groups * n - (m->n_groups - m->n_full) * kv->first : 0;
 }
 
 /* Enter a block that was taken into a table. */
@@ -67,9 +77,32 @@ block_id kv_manager_last(const struct kv_seq *kv);
 /* Do n more moves fit into the log? */
 bool kv_manager_can_note(const struct kv_manager *m, uint32_t n);
 void kv_manager_note(struct kv_manager *m, enum kv_move_kind kind, uint32_t from, uint32_t to);
+void kv_manager_note_part(struct kv_manager *m, enum kv_move_kind kind, uint32_t from, uint32_t to,
+                          uint32_t part);
 
 /* The entries of the leading whole blocks of a key that are in the index, into m->entries; whether
  * they have blocks in groups with the window is another matter. Returns how many. */
 uint32_t kv_manager_find_entries(struct kv_manager *m, struct kv_key *key, uint32_t n_tokens);
+
+/* ---- kv_manager_state.c: no-ops of a model without states ---- */
+
+/* Must the sequence have another slot before it is written to? */
+bool kv_state_is_missing(const struct kv_manager *m, const struct kv_seq *kv);
+/* Can it have one? */
+bool kv_state_can_grow(const struct kv_manager *m, const struct kv_seq *kv);
+/* Give it one that it may write to, a copy of the old one if there was one. */
+void kv_state_grow(struct kv_manager *m, struct kv_seq *kv);
+/* A sequence's state becomes that of the entry which its last block is, if one is due. */
+void kv_state_commit(struct kv_manager *m, struct kv_seq *kv);
+/* Is there a snapshot of an entry, or is none needed? */
+bool kv_state_is_at(const struct kv_manager *m, block_id entry);
+/* An empty sequence that takes n blocks of tokens over, the last of them `entry`, takes its
+ * snapshot too. */
+void kv_state_attach(struct kv_manager *m, struct kv_seq *kv, block_id entry, uint32_t n);
+void kv_state_fork(struct kv_manager *m, struct kv_seq *child, const struct kv_seq *parent);
+void kv_state_release(struct kv_manager *m, struct kv_seq *kv);
+/* Note the moves of a state into the swap slots ram[], or back into a new slot. */
+void kv_state_save(struct kv_manager *m, const struct kv_seq *kv, const uint32_t *ram);
+void kv_state_load(struct kv_manager *m, struct kv_seq *kv, const uint32_t *ram, uint32_t n_done);
 
 #endif

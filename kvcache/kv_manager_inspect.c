@@ -15,6 +15,8 @@ struct kv_manager_stats kv_manager_stats(const struct kv_manager *m)
         stats.n_indexed = prefix_index_n(m->index);
     if (m->swap != NULL)
         stats.swap = swap_stats(m->swap);
+    if (m->states != NULL)
+        stats.states = kv_states_stats(m->states);
     return stats;
 }
 
@@ -85,9 +87,26 @@ static bool check_cached(const struct kv_manager *m)
     return m->index == NULL || check_oldest(m);
 }
 
+static bool is_entry(const struct kv_manager *m, block_id id)
+{
+    uint32_t group;
+
+    return prefix_index_entry_of(m->index, id, &group) == id;
+}
+
+/* Only entries have snapshots. */
+static bool check_states(const struct kv_manager *m)
+{
+    for (block_id id = 1; m->states != NULL && id <= m->opt.n_blocks; id++)
+        if (kv_states_at(m->states, id) != STATE_NONE &&
+            (m->index == NULL || !is_entry(m, id)))
+            return false;
+    return m->states == NULL || kv_states_check(m->states);
+}
+
 bool kv_manager_check(const struct kv_manager *m)
 {
     return block_pool_check(m->pool) && (m->index == NULL || prefix_index_check(m->index)) &&
-           (m->swap == NULL || swap_check(m->swap)) && check_cached(m) &&
+           (m->swap == NULL || swap_check(m->swap)) && check_cached(m) && check_states(m) &&
            m->n_moves <= m->max_moves;
 }

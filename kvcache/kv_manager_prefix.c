@@ -52,15 +52,16 @@ static bool cursor_next(const struct kv_manager *m, struct prefix_cursor *p, uin
 }
 
 /* An entry that begins as the next one of the key does, for *n tokens, and has blocks in all
- * groups. Where all layers have the window, making room for the copy could take the source along.
- */
+ * groups. Where all layers have the window, making room for the copy could take the source along;
+ * where there are states, none is there but behind whole blocks. */
 static block_id cursor_part(const struct kv_manager *m, const struct prefix_cursor *p,
                             uint32_t limit, uint32_t *n)
 {
     const block_id entry = prefix_index_find_partial(m->index, p->hash, p->block, cursor_tokens(p),
                                                      limit - p->n * BLOCK_TOKENS, n);
 
-    if (entry != BLOCK_NONE && m->n_full > 0 && prefix_index_is_whole(m->index, entry))
+    if (entry != BLOCK_NONE && m->n_full > 0 && m->states == NULL &&
+        prefix_index_is_whole(m->index, entry))
         return entry;
     *n = 0;
     return BLOCK_NONE;
@@ -70,7 +71,8 @@ static block_id cursor_part(const struct kv_manager *m, const struct prefix_curs
  * and need those from kv_groups_seen() on. */
 static bool is_end(const struct kv_manager *m, const struct prefix_cursor *p, uint32_t run)
 {
-    return run <= kv_groups_seen(&m->opt.groups, p->n * BLOCK_TOKENS);
+    return run <= kv_groups_seen(&m->opt.groups, p->n * BLOCK_TOKENS) &&
+           kv_state_is_at(m, p->block);
 }
 
 struct prefix {
@@ -172,6 +174,7 @@ uint32_t kv_manager_attach(struct kv_manager *m, struct kv_seq *kv, struct kv_ke
     found = longest(m, key, limit, m->entries);
     kv->first = kv_groups_seen(&m->opt.groups, found.end.n * BLOCK_TOKENS);
     share(m, kv, found.end.n);
+    kv_state_attach(m, kv, found.end.block, found.end.n);
     n = found.end.n * BLOCK_TOKENS + attach_part(m, kv, &found.end, limit);
     m->query_tokens += limit;
     m->hit_tokens += n;

@@ -7,16 +7,16 @@
 
 bool kv_manager_can_swap_out(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done)
 {
-    const uint32_t n = kv_manager_held(m, kv, n_done);
+    const uint32_t n = kv_manager_n_swapped(m, kv, n_done);
 
     return m->swap != NULL && swap_can_add(m->swap, n) && kv_manager_can_note(m, n);
 }
 
-/* A copy has the blocks of the first group, then those of the next: of groups with the window from
- * kv->first on, which stays as it is. */
+/* A copy has the blocks of the first group, then those of the next, if they have bytes: of groups
+ * with the window from kv->first on, which stays as it is. Behind them stands the state. */
 int kv_manager_swap_out(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done)
 {
-    const uint32_t n = block_table_needed(n_done), n_copy = kv_manager_held(m, kv, n_done);
+    const uint32_t n = block_table_needed(n_done), n_copy = kv_manager_n_swapped(m, kv, n_done);
     const uint32_t first = kv->first;
     const uint32_t *ram;
     int64_t copy;
@@ -29,9 +29,10 @@ int kv_manager_swap_out(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done
     copy = swap_add(m->swap, n_copy, &ram);
     if (copy < 0)
         return ERR_AGAIN;
-    for (uint32_t group = 0; group < m->n_groups; group++)
+    for (uint32_t group = 0; group < m->n_groups && !m->opt.states.is_all; group++)
         for (uint32_t b = kv_group_from(m, kv, group); b < n; b++)
             kv_manager_note(m, KV_SAVE, *block_table_at(&kv->table, group, b), *ram++);
+    kv_state_save(m, kv, ram);
     kv->swap = (uint32_t)copy;
     kv_manager_give(m, kv);
     kv->first = first;
@@ -75,42 +76,49 @@ static void hold_shared(struct kv_manager *m, struct kv_seq *kv, uint32_t n_entr
     kv->table.n = kv->n_indexed = n_entries;
 }
 
-/* Put the n_load blocks of m->scratch where the table has none, and load them. */
-static void load_rest(struct kv_manager *m, struct kv_seq *kv, uint32_t n, const uint32_t *ram)
+/* Put the blocks of m->scratch where the table has none, and load them; behind them the state. */
+static void load_rest(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done,
+                      const uint32_t *ram)
 {
+    const uint32_t n = block_table_needed(n_done), step = m->opt.states.is_all ? 0 : 1;
     const block_id *id = m->scratch;
 
     for (uint32_t group = 0; group < m->n_groups; group++)
-        for (uint32_t b = kv_group_from(m, kv, group); b < n; b++, ram++) {
+        for (uint32_t b = kv_group_from(m, kv, group); b < n; b++, ram += step) {
             if (*block_table_at(&kv->table, group, b) != BLOCK_NONE)
                 continue;
-            kv_manager_note(m, KV_LOAD, *ram, *id);
+            if (step > 0)
+                kv_manager_note(m, KV_LOAD, *ram, *id);
             kv_manager_place(m, kv, group, b, *id++);
         }
     kv->table.n = n;
+    kv_state_load(m, kv, ram, n_done);
 }
 
 int kv_manager_swap_in(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
                        uint32_t n_done)
 {
     const uint32_t n = block_table_needed(n_done);
-    uint32_t n_copy, n_entries, n_cached, n_load;
+    uint32_t n_copy, n_entries, n_shared, n_cached, n_new, n_load;
     const uint32_t *ram;
 
     assert(kv->swap != SWAP_NONE && kv->table.n == 0 && n <= kv->table.cap);
     ram = swap_slots(m->swap, kv->swap, &n_copy);
     if (ram == NULL)
         return kv_manager_where(m, kv) == SWAP_LOST ? ERR_IO : ERR_BUSY;
-    assert(n_copy == kv_manager_held(m, kv, n_done));
+    assert(n_copy == kv_manager_n_swapped(m, kv, n_done));
     n_entries = kv_manager_find_entries(m, key, n_done);
-    n_load = n_copy - enter_shared(m, kv, n_entries, &n_cached);
-    if (n_load > kv_manager_n_available(m) - n_cached || !kv_manager_can_note(m, n_load)) {
+    n_shared = enter_shared(m, kv, n_entries, &n_cached);
+    n_new = kv_manager_over_groups(m, kv, n) - n_shared;
+    n_load = n_copy - (m->opt.states.is_all ? 0 : n_shared);
+    if (n_new > kv_manager_n_available(m) - n_cached || !kv_manager_can_note(m, n_load) ||
+        !kv_state_can_grow(m, kv)) {
         clear_shared(m, kv, n_entries);
         return ERR_AGAIN;
     }
     hold_shared(m, kv, n_entries);
-    kv_manager_take(m, n_load, kv_manager_last(kv), m->scratch);
-    load_rest(m, kv, n, ram);
+    kv_manager_take(m, n_new, kv_manager_last(kv), m->scratch);
+    load_rest(m, kv, n_done, ram);
     swap_used(m->swap, kv->swap, n_load);
     kv->swap = SWAP_NONE;
     return 0;

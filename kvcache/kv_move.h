@@ -13,21 +13,34 @@
 #include <stdint.h>
 
 struct kv_store;
+struct state_store;
 struct swap_store;
 
 enum kv_move_kind {
     KV_COPY = 0, /* block `from` -> block `to` (copy on write, reuse of a part) */
     KV_SAVE,     /* block `from` -> RAM slot `to` */
     KV_LOAD,     /* RAM slot `from` -> block `to` */
+    KV_COPY_STATE, /* state slot `from` -> state slot `to` */
+    KV_SAVE_STATE, /* part `part` of state slot `from` -> RAM slot `to` */
+    KV_LOAD_STATE, /* RAM slot `from` -> part `part` of state slot `to` */
 };
 
 struct kv_move {
     enum kv_move_kind kind;
     uint32_t from, to;
+    uint32_t part; /* of a state: as many bytes as a RAM slot has, from part times that on */
 };
 
-/* Carry out. `swap` may be NULL when there are only copies. */
-void kv_move_run(const struct kv_move *moves, uint32_t n, struct kv_store *kv,
-                 struct swap_store *swap);
+/* As many blocks' bytes; a state is n_parts of them. */
+uint32_t kv_move_blocks(const struct kv_move *moves, uint32_t n, uint32_t n_parts);
+
+struct kv_bytes {
+    struct kv_store *kv;
+    struct swap_store *swap;    /* NULL: there are only copies */
+    struct state_store *states; /* slots are whole parts; NULL: the model has none */
+};
+
+/* Carry out. */
+void kv_move_run(const struct kv_move *moves, uint32_t n, const struct kv_bytes *bytes);
 
 #endif

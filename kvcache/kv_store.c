@@ -43,7 +43,7 @@ int kv_store_create(struct kv_store **out, const struct kv_shape *shape, uint32_
     size_t bytes;
 
     *out = NULL;
-    if (n_blocks == 0 || kv_store_block_bytes(shape) == 0)
+    if (n_blocks == 0 || (shape->n_layer > 0 && kv_store_block_bytes(shape) == 0))
         return ERR_INVAL;
     if (__builtin_mul_overflow((size_t)n_blocks + 1, stride_of(shape), &bytes))
         return ERR_NOMEM;
@@ -55,12 +55,13 @@ int kv_store_create(struct kv_store **out, const struct kv_shape *shape, uint32_
     s->layer_stride = layer_bytes(shape);
     s->block_stride = stride_of(shape);
     s->bytes = bytes;
-    s->data = mem_map(bytes);
-    if (s->data == NULL) {
+    s->data = bytes > 0 ? mem_map(bytes) : NULL;
+    if (bytes > 0 && s->data == NULL) {
         mem_free(s);
         return ERR_NOMEM;
     }
-    (void)mem_spread(s->data, bytes); /* any thread may read any block */
+    if (bytes > 0)
+        (void)mem_spread(s->data, bytes); /* any thread may read any block */
     *out = s;
     return 0;
 }
@@ -69,7 +70,8 @@ void kv_store_destroy(struct kv_store **s)
 {
     if (s == NULL || *s == NULL)
         return;
-    mem_unmap((*s)->data, (*s)->bytes);
+    if ((*s)->bytes > 0)
+        mem_unmap((*s)->data, (*s)->bytes);
     mem_free(*s);
     *s = NULL;
 }
@@ -94,5 +96,7 @@ void *kv_store_block(const struct kv_store *s, block_id block)
 void kv_store_copy_block(struct kv_store *s, block_id from, block_id to)
 {
     assert(from != to);
+    if (s->bytes == 0)
+        return;
     memcpy(kv_store_block(s, to), kv_store_block(s, from), kv_store_block_bytes(&s->shape));
 }

@@ -37,6 +37,8 @@ size_t kv_store_block_bytes(const struct kv_shape *shape);
 /* Whole blocks that fit into a budget (0 when not even one does), at most UINT32_MAX / 2. */
 uint32_t kv_store_blocks_for(const struct kv_shape *shape, size_t budget_bytes);
 
+/* Without layers blocks have no bytes, and there is no mapping. ERR_INVAL: no blocks, or no bytes
+ * in a layer; ERR_NOMEM. */
 int kv_store_create(struct kv_store **out, const struct kv_shape *shape, uint32_t n_blocks);
 void kv_store_destroy(struct kv_store **s);
 

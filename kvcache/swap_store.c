@@ -198,6 +198,11 @@ static char *ram_slot(const struct swap_store *s, uint32_t ram)
     return s->ram + ram * s->block_bytes;
 }
 
+size_t swap_store_block_bytes(const struct swap_store *s)
+{
+    return s->block_bytes;
+}
+
 void swap_store_save(struct swap_store *s, uint32_t ram, const void *block)
 {
     memcpy(ram_slot(s, ram), block, s->block_bytes);

@@ -31,6 +31,8 @@ int swap_store_open(struct swap_store **out, const struct swap_store_options *op
                     size_t err_len);
 void swap_store_close(struct swap_store **s);
 
+size_t swap_store_block_bytes(const struct swap_store *s);
+
 void swap_store_save(struct swap_store *s, uint32_t ram, const void *block);
 void swap_store_load(const struct swap_store *s, uint32_t ram, void *block);
 

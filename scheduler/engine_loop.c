@@ -287,6 +287,7 @@ static void add_item(struct engine_loop *l, const struct plan_item *item, uint32
     struct batch_span *span = &l->batch->spans[l->batch->n_spans - 1];
 
     span->second_at = item->request->second_at;
+    span->state = item->state;
     span->adapter = item->request->adapter;
     span->adapter_scale = item->request->adapter_scale;
     l->batch->has_adapters = l->batch->has_adapters || span->adapter != NULL;
@@ -415,8 +416,10 @@ static void move_blocks(struct engine_loop *l, const struct plan *plan)
     const uint64_t from = clock_us();
 
     if (n > 0) {
-        kv_move_run(plan->moves, n, l->opt.kv, l->opt.swap);
-        cost_observe_swap(&l->cost, n, clock_us() - from, false);
+        kv_move_run(plan->moves, n, &(struct kv_bytes){l->opt.kv, l->opt.swap, l->opt.states});
+        cost_observe_swap(&l->cost,
+                          kv_move_blocks(plan->moves, n, l->opt.kv_options->states.n_parts),
+                          clock_us() - from, false);
         journal_moves_done(l->opt.journal);
         sched_moves_done(l->sched);
     }

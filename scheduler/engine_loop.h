@@ -19,6 +19,7 @@ struct journal;
 struct kv_store;
 struct engine_loop;
 struct runner;
+struct state_store;
 struct swap_store;
 struct engine_arbiter;
 
@@ -28,6 +29,7 @@ struct engine_loop_options {
     const struct kv_manager_options *kv_options; /* what sched.kv was made from: for the journal */
     struct kv_store *kv;
     struct swap_store *swap; /* NULL without swap tiers */
+    struct state_store *states; /* NULL: the model has none */
     struct runner *runner;
     uint32_t step_target_ms; /* prompt chunks shrink so that a step with running streams stays
                               * within this, with the steps of other engines that have

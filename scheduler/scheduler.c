@@ -80,6 +80,7 @@ static bool is_sane(const struct sched_options *o)
     return o->max_sequences > 0 && o->max_requests >= o->max_sequences &&
            o->max_batch_tokens >= o->max_sequences && o->prefill_chunk > 0 &&
            o->max_context > 0 && o->max_tenants > 0 &&
+           o->max_sequences <= kv_manager_most_sequences(o->kv) &&
            (!o->whole_prompts || (o->max_context <= o->prefill_chunk &&
                                   o->max_context <= o->max_batch_tokens));
 }
@@ -235,6 +236,20 @@ void sched_free_prefix_waiters(struct sched *s, struct seq *prefix_owner, uint32
     }
 }
 
+bool sched_has_choices(const struct sched *s, const struct seq *seq)
+{
+    const struct seq *f = kv_manager_has_states(s->kv) ? seq->prefix_waiters : NULL;
+
+    while (f != NULL && f->request->prefix_owner != seq->request->id)
+        f = f->next_prefix_waiter;
+    return f != NULL;
+}
+
+uint32_t sched_awaited_by_choice(const struct sched *s, const struct request *r)
+{
+    return kv_manager_has_states(s->kv) ? r->n_prompt - 1 : r->n_prompt;
+}
+
 /* Parallel choices find another prefix owner in the first of them, the others fend for themselves.
  */
 void sched_leave_prefix_waiters(struct sched *s, struct seq *prefix_owner, bool is_gone)
@@ -254,7 +269,7 @@ void sched_leave_prefix_waiters(struct sched *s, struct seq *prefix_owner, bool 
         }
         unlink_prefix_waiter(s, f);
         f->request->prefix_owner = successor->request->id;
-        sched_hold_back(s, f, successor, f->request->n_prompt);
+        sched_hold_back(s, f, successor, sched_awaited_by_choice(s, f->request));
     }
 }
 
@@ -341,7 +356,7 @@ int sched_add(struct sched *s, struct request *r, uint64_t now_us)
         sched_enter_waiting(s, seq);
     } else {
         count_waiting(s, seq, true);
-        sched_hold_back(s, seq, prefix_owner, r->n_prompt);
+        sched_hold_back(s, seq, prefix_owner, sched_awaited_by_choice(s, r));
     }
     return 0;
 }

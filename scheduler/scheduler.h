@@ -115,6 +115,7 @@ struct plan_item {
     uint32_t score_from;       /* rows from this position on are still to be scored (echo) */
     const uint32_t *table;     /* block table, of the first group of layers */
     uint32_t group_stride;     /* entries from there to the next group's */
+    uint32_t state;            /* slot of the sequence's state; 0: the model has none */
 };
 
 struct plan {

@@ -60,6 +60,7 @@ static void add_item(struct sched *s, struct seq *seq, uint32_t n, bool is_prefi
         .score_from = seq->n_scored,
         .table = seq->kv.table.blocks,
         .group_stride = seq->kv.table.cap,
+        .state = seq->kv.state,
     };
     w = work_of(&s->items[p->n_items++], is_prefill);
     p->work.n_prefill += w.n_prefill;
@@ -126,6 +127,17 @@ static uint32_t whole_in_time(const struct sched *s, const struct seq *seq, uint
     return s->room_ns == SCHED_NO_LIMIT || s->plan.work.n_prefill == 0 || ns <= s->room_ns ? n : 0;
 }
 
+/* Of n tokens behind those done, up to where the state is wanted: a snapshot, or a copy for
+ * parallel choices, which compute the prompt's last token themselves. */
+static uint32_t until_wanted(const struct sched *s, const struct seq *seq, uint32_t n)
+{
+    const uint32_t last = seq->request->n_prompt - 1;
+
+    if (seq->n_done < last && sched_has_choices(s, seq))
+        n = sched_min(n, last - seq->n_done);
+    return sched_min(n, kv_manager_to_snapshot(s->kv, seq->n_done));
+}
+
 /* The next chunk of a running prefill: as much as budgets and free blocks allow. */
 void sched_plan_chunk(struct sched *s, struct seq *seq)
 {
@@ -133,7 +145,8 @@ void sched_plan_chunk(struct sched *s, struct seq *seq)
     uint64_t ns;
 
     n = sched_min(n, kv_manager_room(s->kv, &seq->kv, seq->n_done));
-    n = s->opt.whole_prompts ? whole_in_time(s, seq, n) : rows_in_time(s, seq, n);
+    n = s->opt.whole_prompts ? whole_in_time(s, seq, n)
+                             : until_wanted(s, seq, rows_in_time(s, seq, n));
     if (n == 0 || kv_manager_grow(s->kv, &seq->kv, seq->n_done, seq->n_done + n) < 0)
         return;
     add_item(s, seq, n, true);

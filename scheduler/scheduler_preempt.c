@@ -9,7 +9,7 @@ static uint64_t swap_back_ns(const struct sched *s, const struct seq *seq)
 {
     const struct step_costs *c = &s->limits->costs;
 
-    return 2 * c->swap_ns * kv_manager_held(s->kv, &seq->kv, seq->n_done);
+    return 2 * c->swap_ns * kv_manager_n_swapped(s->kv, &seq->kv, seq->n_done);
 }
 
 /* Blocks that other sequences hold too are not lost: a prefix lookup finds them again. */

@@ -1,5 +1,5 @@
 /* server/instance.c - see instance.h. */
-#include "server/instance.h"
+#include "server/instance_impl.h"
 
 #include "config/config.h"
 #include "config/demo.h"
@@ -21,6 +21,7 @@
 #include "core/tokenizer/tokenizer.h"
 #include "kvcache/kv_manager.h"
 #include "kvcache/kv_store.h"
+#include "kvcache/state_store.h"
 #include "kvcache/swap_store.h"
 
 #include <inttypes.h>
@@ -287,187 +288,13 @@ static int load_model(struct instance *e, const struct config *c, const struct o
     return rc;
 }
 
-_Static_assert((int)CONFIG_KV_F16 == KERN_KV_F16 && (int)CONFIG_KV_BF16 == KERN_KV_BF16 &&
-                   (int)CONFIG_KV_Q8_0 == KERN_KV_Q8_0,
-               "types are in the order of their words");
-
-/* What the keys and values are stored as; some types want heads of certain sizes. */
-static int choose_kv_type(struct instance *e, const struct config *c, char *err, size_t err_len)
-{
-    const struct model_shape *s = &e->model->shape;
-    uint32_t group;
-
-    e->kv_type = (enum kern_kv)c->kv_type;
-    group = kern_kv_group(e->kv_type);
-    if (runner_kv_fits(e->model, e->kv_type))
-        return 0;
-    snprintf(err, err_len,
-             "kv_type '%s' needs heads whose sizes are multiples of %u; this model's keys have %u "
-             "numbers and its values %u: use kv_type 'f16'",
-             kern_kv_name(e->kv_type), group, s->key_dim, s->value_dim);
-    return ERR_UNSUPPORTED;
-}
-
-static int make_store(struct instance *e, const struct config *c, char *err, size_t err_len)
-{
-    const struct kv_shape shape = runner_kv_shape(e->model, e->kv_type);
-    const uint32_t n_blocks = kv_store_blocks_for(&shape, c->kv_memory);
-    int rc;
-
-    if (n_blocks < e->model->groups.n) {
-        snprintf(err, err_len,
-                 "kv_memory %" PRIu64 " is too small: one block of 16 tokens takes %zu bytes",
-                 c->kv_memory, e->model->groups.n * kv_store_block_bytes(&shape));
-        return ERR_RANGE;
-    }
-    rc = kv_store_create(&e->kv, &shape, n_blocks);
-    if (rc < 0)
-        snprintf(err, err_len, "cannot reserve %" PRIu64 " bytes for the KV cache: %s",
-                 c->kv_memory, err_text(rc));
-    return rc;
-}
-
-/* ---- swapping ---- */
-
-static uint32_t slots_for(uint64_t bytes, size_t block_bytes)
-{
-    const uint64_t n = bytes / block_bytes;
-
-    return n < UINT32_MAX / 2 ? (uint32_t)n : UINT32_MAX / 2;
-}
-
-/* Copies go through RAM on their way to the file. Where no RAM was granted, take what one sequence
- * may need, and enough for a few short ones. */
-static uint32_t staging_slots(const struct instance *e)
-{
-    const uint64_t longest = kv_groups_peak(&e->model->groups, e->sched.max_context, 1);
-
-    return longest > 16 ? (uint32_t)longest : 16;
-}
-
-static int size_swap(struct instance *e, const struct config *c, char *err, size_t err_len)
-{
-    const size_t block_bytes = kv_store_block_bytes(&e->kv->shape);
-    const bool has_file = c->swap_file[0] != '\0';
-
-    e->cache.n_ram = slots_for(c->swap_ram, block_bytes);
-    e->cache.n_file = has_file ? slots_for(c->swap_file_size, block_bytes) : 0;
-    if (has_file && e->cache.n_file == 0) {
-        snprintf(err, err_len,
-                 "swap_file_size %" PRIu64 " is too small: one block of 16 tokens takes %zu bytes",
-                 c->swap_file_size, block_bytes);
-        return ERR_RANGE;
-    }
-    if (has_file && e->cache.n_ram == 0)
-        e->cache.n_ram = staging_slots(e);
-    return 0;
-}
-
-static int open_swap(struct instance *e, const struct config *c, char *err, size_t err_len)
-{
-    const struct swap_store_options options = {
-        .block_bytes = kv_store_block_bytes(&e->kv->shape),
-        .n_ram = e->cache.n_ram,
-        .n_file = e->cache.n_file,
-        .path = c->swap_file,
-    };
-
-    return options.n_ram > 0 ? swap_store_open(&e->swap, &options, err, err_len) : 0;
-}
-
-/* ---- who holds what ---- */
-
-_Static_assert((int)CONFIG_PLACEMENT_FIRST_FIT == BLOCK_FIRST_FIT &&
-                   (int)CONFIG_PLACEMENT_BEST_FIT == BLOCK_BEST_FIT &&
-                   (int)CONFIG_PLACEMENT_ROUND_ROBIN == BLOCK_ROUND_ROBIN,
-               "placements are in the order of their words");
-
-/* Each priority may have thrown out a batch of the one below it; more copies than slots are never
- * needed. */
-static uint32_t max_copies(const struct instance *e)
-{
-    const uint64_t slots = (uint64_t)e->cache.n_ram + e->cache.n_file;
-    const uint64_t wanted = (uint64_t)PRIORITY_COUNT * e->sched.max_sequences;
-
-    return (uint32_t)(slots < wanted ? slots : wanted);
-}
-
-static int make_manager(struct instance *e, const struct config *c, char *err, size_t err_len)
-{
-    int rc;
-
-    e->cache.n_blocks = e->kv->n_blocks;
-    e->cache.placement = (enum block_placement)c->placement;
-    e->cache.prefix_cache = c->prefix_cache == CONFIG_ON && !e->model->shape.is_encoder;
-    e->cache.max_sequences = max_copies(e);
-    e->cache.max_table = block_table_needed(e->sched.max_context);
-    e->cache.groups = e->model->groups;
-    e->cache.max_chunk = e->sched.prefill_chunk;
-    e->cache.low_percent = (uint32_t)c->kv_low_percent;
-    e->cache.critical_percent = (uint32_t)c->kv_critical_percent;
-    rc = kv_manager_create(&e->manager, &e->cache);
-    if (rc < 0)
-        snprintf(err, err_len, "cannot set up the KV cache of %u blocks: %s", e->kv->n_blocks,
-                 err_text(rc));
-    return rc;
-}
-
-static int make_cache(struct instance *e, const struct config *c, unsigned flags, char *err,
-                      size_t err_len)
-{
-    int rc = 0;
-
-    if ((flags & INSTANCE_SWAP) != 0)
-        rc = size_swap(e, c, err, err_len);
-    if (rc == 0)
-        rc = open_swap(e, c, err, err_len);
-    if (rc == 0)
-        rc = make_manager(e, c, err, err_len);
-    return rc;
-}
-
-/* ---- the scheduler's options ---- */
-
-_Static_assert((int)CONFIG_POLICY_FCFS == SCHED_FCFS && (int)CONFIG_POLICY_SJF == SCHED_SJF &&
-                   (int)CONFIG_POLICY_PRIORITY == SCHED_PRIORITY &&
-                   (int)CONFIG_POLICY_ADAPTIVE == SCHED_ADAPTIVE,
-               "policies are in the order of their words");
-_Static_assert((int)CONFIG_PREEMPTION_AUTO == SCHED_AUTO &&
-                   (int)CONFIG_PREEMPTION_RECOMPUTE == SCHED_RECOMPUTE &&
-                   (int)CONFIG_PREEMPTION_SWAP == SCHED_SWAP,
-               "ways to preempt are in the order of their words");
-
-static void fill_sched_options(struct instance *e, const struct config *c)
-{
-    const uint32_t kv_tokens = kv_groups_most_tokens(&e->model->groups, e->kv->n_blocks);
-    const bool is_encoder = e->model->shape.is_encoder;
-    const uint32_t rows = (uint32_t)c->max_batch_tokens;
-    uint32_t n_ctx = e->model->shape.n_ctx;
-
-    if (is_encoder && n_ctx > rows) /* whose texts go into one step */
-        n_ctx = rows;
-    e->sched = (struct sched_options){
-        .policy = (enum sched_policy)c->policy,
-        .preemption = (enum sched_preemption)c->preemption,
-        .aging_milli = (uint32_t)c->aging,
-        .max_wait_ms = (uint32_t)c->max_wait_ms,
-        .max_preemptions = (uint32_t)c->max_preemptions,
-        .max_tenants = (uint32_t)c->max_tenants,
-        .max_sequences = (uint32_t)c->max_sequences,
-        .max_requests = (uint32_t)(c->max_sequences + c->queue_limit),
-        .max_context = kv_tokens < n_ctx ? kv_tokens : n_ctx,
-        .max_batch_tokens = rows,
-        .prefill_chunk = is_encoder ? rows : (uint32_t)c->prefill_chunk,
-        .whole_prompts = is_encoder,
-    };
-}
-
 static int make_runner(struct instance *e, const struct config *c, struct thread_pool *pool,
                        char *err, size_t err_len)
 {
     struct runner_options options = {
         .model = e->model,
         .kv = e->kv,
+        .states = e->states,
         .kv_type = e->kv_type,
         .isa = e->isa,
         .pool = pool,
@@ -482,19 +309,6 @@ static int make_runner(struct instance *e, const struct config *c, struct thread
     }
     options.eog = tokenizer_eog(e->tokenizer, &options.n_eog);
     return runner_create(&e->runner, &options, err, err_len);
-}
-
-static void log_swap(const struct instance *e, const struct config *c)
-{
-    const size_t block_bytes = kv_store_block_bytes(&e->kv->shape);
-    char path[300]; /* a longer one is cut */
-
-    log_info("engine",
-             "swap_ram_blocks=%u swap_ram_bytes=%" PRIu64 " swap_ram_use=%s swap_file_blocks=%u "
-             "swap_file_bytes=%" PRIu64 " swap_file=%s",
-             e->cache.n_ram, (uint64_t)e->cache.n_ram * block_bytes,
-             c->swap_ram == 0 ? "staging_for_the_file" : "copies", e->cache.n_file,
-             (uint64_t)e->cache.n_file * block_bytes, log_quote(path, sizeof(path), c->swap_file));
 }
 
 static void log_sizes(const struct instance *e, const struct config *c, uint64_t load_ms)
@@ -513,8 +327,7 @@ static void log_sizes(const struct instance *e, const struct config *c, uint64_t
              kern_isa_name(e->isa), e->threads, kern_kv_name(e->kv_type), e->kv->n_blocks,
              m->groups.n, m->groups.n_window, e->kv->bytes, e->sched.max_context,
              runner_scratch_bytes(e->runner));
-    if (e->swap != NULL)
-        log_swap(e, c);
+    instance_log_cache(e, c);
 }
 
 int instance_init(struct instance *e, const struct config *c, unsigned flags, char *err,
@@ -547,16 +360,10 @@ int instance_init_among(struct instance *e, const struct config *c, unsigned fla
                  e->id);
         goto fail;
     }
-    if (choose_kv_type(e, c, err, err_len) < 0 || make_store(e, c, err, err_len) < 0) {
+    if (instance_make_cache(e, c, flags, err, err_len) < 0) {
         code = EXIT_USAGE;
         goto fail;
     }
-    fill_sched_options(e, c);
-    if (make_cache(e, c, flags, err, err_len) < 0) {
-        code = EXIT_USAGE;
-        goto fail;
-    }
-    e->sched.kv = e->manager;
     if (make_runner(e, c, company->pool, err, err_len) < 0)
         goto fail;
     if (!from.only_plan)
@@ -574,6 +381,7 @@ void instance_release(struct instance *e)
     thread_pool_destroy(&e->own_pool);
     kv_manager_destroy(&e->manager);
     swap_store_close(&e->swap);
+    state_store_destroy(&e->states);
     kv_store_destroy(&e->kv);
     model_destroy(&e->model);
     tokenizer_destroy(&e->tokenizer);

@@ -23,6 +23,7 @@ struct kv_store;
 struct model;
 struct model_item;
 struct runner;
+struct state_store;
 struct swap_store;
 struct thread_pool;
 struct tokenizer;
@@ -37,6 +38,7 @@ struct instance {
     struct tokenizer *tokenizer;
     struct model *model;
     struct kv_store *kv;
+    struct state_store *states; /* NULL: the model has none */
     struct swap_store *swap; /* NULL: no tiers */
     struct kv_manager_options cache;
     struct kv_manager *manager;

@@ -244,7 +244,9 @@ struct model {
     float *query_scale;                /* [n_ctx] or NULL: what layers' query_scale are */
     float *ones;                       /* for norms without weights, or NULL */
     struct model_layer *layers;        /* [n_layer] */
-    struct kv_groups groups;           /* of layers, in the KV cache */
+    struct kv_groups groups;           /* of layers with keys, in the KV cache; if there are none
+                                        * one group of no layers */
+    size_t state_floats;               /* of a sequence's recurrent states; 0: no layer has one */
     struct rope_table ropes[MODEL_N_ROPE]; /* model_layer.rope says which */
     bool is_cached;                    /* the panels came from the weight cache */
     void *arena;                       /* private: the mappings behind the pointers above */

@@ -87,6 +87,10 @@ struct batch_span {
     const uint32_t *table; /* block table: in group i of layers position p is in block
                             * table[i * group_stride + p / 16] */
     uint32_t group_stride;
+    uint32_t state;     /* slot of the sequence's state (kvcache/state_store.h), which holds what is
+                         * behind the row before pos0; at pos0 == 0 it is cleared first; afterwards
+                         * what is behind the last row. No two spans have the same one; 0: the model
+                         * has none */
     uint32_t second_at; /* where a second text begins that an encoder reads; 0: there is none */
     const struct adapter *adapter; /* of its sequence, or NULL; by how much it counts: */
     float adapter_scale;

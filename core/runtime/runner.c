@@ -267,6 +267,11 @@ bool runner_kv_fits(const struct model *m, enum kern_kv type)
     return true;
 }
 
+size_t runner_state_bytes(const struct model *m)
+{
+    return m->state_floats * sizeof(float);
+}
+
 struct kv_shape runner_kv_shape(const struct model *m, enum kern_kv type)
 {
     const struct model_layer *first = &m->layers[0];

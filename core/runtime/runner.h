@@ -21,11 +21,14 @@ struct model;
 struct kv_shape;
 struct kv_store;
 struct runner;
+struct state_store;
 struct thread_pool;
 
 struct runner_options {
     const struct model *model;  /* borrowed */
     struct kv_store *kv;        /* borrowed; its shape is the model's with kv_type: model->groups */
+    struct state_store *states; /* borrowed; slots of runner_state_bytes() at least; NULL: the model
+                                 * has none */
     enum kern_kv kv_type;
     enum kern_isa isa;
     struct thread_pool *pool;   /* borrowed; runners may share one if they step in turns */
@@ -37,6 +40,8 @@ struct runner_options {
 
 /* The KV cache that a model needs: where layers differ, a slot takes the largest. */
 struct kv_shape runner_kv_shape(const struct model *m, enum kern_kv type);
+/* Bytes of a sequence's recurrent states; 0: the model has none. */
+size_t runner_state_bytes(const struct model *m);
 /* Do its heads fill whole groups of that type? */
 bool runner_kv_fits(const struct model *m, enum kern_kv type);
 

@@ -114,6 +114,13 @@ static bool are_groups_believable(const struct kv_groups *l)
            l->n_window <= l->n && (l->n_window == 0) == (l->window == 0);
 }
 
+static bool are_states_believable(const struct kv_state_options *s, uint32_t max_sequences)
+{
+    return s->n_slots == 0 ? !s->is_all
+                           : s->n_slots >= max_sequences && s->n_slots <= MAX_BLOCKS &&
+                                 s->interval > 0 && s->n_parts > 0 && s->n_parts <= MAX_BLOCKS;
+}
+
 static bool is_believable(const struct replay_record *rec)
 {
     const struct sched_options *s = &rec->sched;
@@ -128,7 +135,9 @@ static bool is_believable(const struct replay_record *rec)
            k->n_file <= MAX_BLOCKS && (k->n_file == 0 || k->n_ram > 0) &&
            k->max_sequences <= MAX_REQUESTS && k->max_table <= MAX_BLOCKS &&
            k->max_table >= (s->max_context - 1) / BLOCK_TOKENS + 1 &&
-           are_groups_believable(&k->groups) && is_table_believable(k, s->max_sequences) &&
+           are_groups_believable(&k->groups) &&
+           are_states_believable(&k->states, s->max_sequences) &&
+           is_table_believable(k, s->max_sequences) &&
            is_table_believable(k, k->max_sequences) && k->critical_percent <= 100 &&
            k->low_percent <= 100 && k->placement <= BLOCK_ROUND_ROBIN;
 }

@@ -298,7 +298,7 @@ static void take_inbox(struct simulate *s)
 /* Returns what the moves took. */
 static uint64_t move_blocks(struct simulate *s, const struct plan *plan)
 {
-    const uint32_t n = plan->n_moves;
+    const uint32_t n = kv_move_blocks(plan->moves, plan->n_moves, s->opt.kv.states.n_parts);
     const uint64_t us = n * s->opt.truth.swap_ns / 1000;
 
     if (n > 0) {

@@ -152,6 +152,7 @@ static int add_span(struct bench *b, struct stream *s, uint32_t n, bool output)
     }
     if (rc == 0) {
         row = batch_add_span(b->batch, ids, n, s->n, s->kv.table.blocks, s->kv.table.cap);
+        b->batch->spans[b->batch->n_spans - 1].state = s->kv.state;
         s->n += n;
         if (output)
             batch_add_output(b->batch, row + n - 1)->sampling = &greedy;

@@ -152,6 +152,10 @@ static void parse_kv(struct line *l, const cJSON *o, struct kv_manager_options *
     k->groups.n = want32(l, o, "lanes");
     k->groups.n_window = want32(l, o, "window_lanes");
     k->groups.window = want32(l, o, "window");
+    k->states.n_slots = want32(l, o, "state_slots");
+    k->states.interval = want32(l, o, "state_interval");
+    k->states.n_parts = want32(l, o, "state_parts");
+    k->states.is_all = want(l, o, "state_alone", 1) != 0;
     k->max_chunk = want32(l, o, "max_chunk");
     k->low_percent = want32(l, o, "low_percent");
     k->critical_percent = want32(l, o, "critical_percent");

@@ -115,6 +115,7 @@ static int score_window(struct instance *e, struct batch *b, struct kv_seq *kv, 
             return rc;
         batch_clear(b);
         batch_add_span(b, ids + at, rows, at, kv->table.blocks, kv->table.cap);
+        b->spans[0].state = kv->state;
         for (uint32_t i = 0; i < rows; i++) {
             struct batch_output *o = batch_add_output(b, i);
 

@@ -153,6 +153,7 @@ static int start_loop(struct served *m, const struct served_company *company)
         .kv_options = &m->engine.cache,
         .kv = m->engine.kv,
         .swap = m->engine.swap,
+        .states = m->engine.states,
         .step_target_ms = (uint32_t)m->config.step_target_ms,
         .arbiter = company->arbiter,
         .engine = company->index,
@@ -281,6 +282,7 @@ static void complete_model(struct server_model *f, const struct model *m)
 
 static void complete_engine(struct server_model *f, const struct instance *e)
 {
+    f->max_sequences = e->sched.max_sequences;
     f->max_context = e->sched.max_context;
     f->max_kv_tokens = kv_groups_most_tokens(&e->cache.groups, e->cache.n_blocks);
     f->n_blocks = e->cache.n_blocks;

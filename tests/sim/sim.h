@@ -1,12 +1,12 @@
 /* tests/sim/sim.h - the scheduler without a model: scripted arrivals, made-up tokens.
  *
- * The cache's bytes are played by numbers: a slot of a block holds the hash of all tokens up to
- * its position, and the group of layers. Moves between blocks, RAM slots and file slots are carried
- * out on them. So every run, through step(), checks after each plan and commit: blocks add up (P3,
- * T3, S2.30), what a sequence reads is its own past wherever it came from (prefix hits, copies,
- * swaps), positions follow one another and each row is written once, by a sequence that alone holds
- * the block (T2, S2.5), no running stream is left out of a step unless it was preempted (P7), every
- * request ends exactly once (P2).
+ * The cache's bytes are played by numbers: a slot of a block holds the hash of all tokens up to its
+ * position, and the group of layers; a recurrent state, of the last one's. Moves between blocks,
+ * states, RAM slots and file slots are carried out on them. So every run, through step(), checks
+ * after each plan and commit: blocks add up (P3, T3, S2.30), what a sequence reads is its own past
+ * wherever it came from (prefix hits, copies, swaps), positions follow one another and each row is
+ * written once, by a sequence that alone holds the block (T2, S2.5), no running stream is left out
+ * of a step unless it was preempted (P7), every request ends exactly once (P2).
  */
 #ifndef TESTS_SIM_SIM_H
 #define TESTS_SIM_SIM_H
@@ -28,6 +28,7 @@
 
 #define MAX_REQUESTS 4096
 #define MAX_BLOCKS 2048
+#define MAX_STATES 512
 #define EOG 7
 #define NO_BUDGET UINT32_MAX
 
@@ -54,10 +55,13 @@ struct sim {
     struct kv_manager *kv;
     struct sched *sched;
     struct kv_groups groups;
+    struct kv_state_options states;
     struct sched_options opt;
     struct sched_limits limits;
     struct record rec[MAX_REQUESTS + 1];
     cells blocks[MAX_BLOCKS + 1], ram[MAX_BLOCKS], file[MAX_BLOCKS];
+    uint64_t state[MAX_STATES + 1];
+    uint64_t stepped[MAX_STATES + 1]; /* 1 + the step in which a slot was last written */
     struct swap_io io[SWAP_MAX_IO];
     uint32_t n_io;
     uint32_t io_fail_percent;
@@ -85,6 +89,7 @@ struct sim_options {
     bool prefix_cache;
     uint32_t n_ram, n_file, max_tenants;
     struct kv_groups groups;
+    struct kv_state_options states;
 };
 
 static inline struct sim *sim_open(const struct sim_options *o)
@@ -96,6 +101,7 @@ static inline struct sim *sim_open(const struct sim_options *o)
                                           .max_sequences = MAX_REQUESTS,
                                           .max_table = 4096 / BLOCK_TOKENS,
                                           .groups = o->groups,
+                                          .states = o->states,
                                           .max_chunk = o->chunk,
                                           .low_percent = 30,
                                           .critical_percent = 10};
@@ -104,6 +110,7 @@ static inline struct sim *sim_open(const struct sim_options *o)
     assert_non_null(s);
     assert_int_equal(kv_manager_create(&s->kv, &ko), 0);
     s->groups = o->groups;
+    s->states = o->states;
     sched_options_default(&s->opt);
     s->opt.kv = s->kv;
     s->opt.policy = o->policy;
@@ -137,6 +144,7 @@ static inline uint32_t n_held(const struct sim *s)
 static inline void sim_free(struct sim *s)
 {
     assert_int_equal(n_held(s), 0);
+    assert_int_equal(kv_manager_stats(s->kv).states.slots.n_held, 0);
     sched_destroy(&s->sched);
     assert_true(kv_manager_check(s->kv));
     kv_manager_destroy(&s->kv);
@@ -237,6 +245,17 @@ static inline void run_moves(struct sim *s, const struct plan *p)
         case KV_LOAD:
             memcpy(s->blocks[m->to], s->ram[m->from], sizeof(cells));
             break;
+        case KV_COPY_STATE:
+            s->state[m->to] = s->state[m->from];
+            break;
+        case KV_SAVE_STATE:
+            s->ram[m->to][0] = s->state[m->from] + m->part;
+            break;
+        case KV_LOAD_STATE:
+            if (m->part == 0)
+                s->state[m->to] = s->ram[m->from][0];
+            assert_true(s->state[m->to] + m->part == s->ram[m->from][0]);
+            break;
         }
     }
     if (p->n_moves > 0)
@@ -285,15 +304,31 @@ static inline bool is_seen(const struct sim *s, const struct plan_item *item, ui
     return group < kv_groups_n_full(&s->groups) || pos + s->groups.window > item->first;
 }
 
+/* The state is that behind the tokens before, and becomes that behind the item's; no other item of
+ * the step has the slot. */
+static inline void compute_state(struct sim *s, const struct plan_item *item, uint64_t before,
+                                 uint64_t behind)
+{
+    assert_true((item->state != STATE_NONE) == (s->states.n_slots > 0));
+    if (item->state == STATE_NONE)
+        return;
+    assert_true(item->first == 0 || s->state[item->state] == before);
+    assert_true(s->stepped[item->state] != s->steps + 1);
+    s->stepped[item->state] = s->steps + 1;
+    s->state[item->state] = behind;
+}
+
 /* Read the past as far as it is seen, write the item's rows. */
 static inline void compute(struct sim *s, const struct plan_item *item)
 {
+    const uint32_t n_groups = s->states.is_all ? 0 : kv_groups_n(&s->groups);
     const struct request *r = item->request;
-    uint64_t cell = 0;
+    uint64_t cell = 0, before = 0;
 
     for (uint32_t pos = 0; pos < item->first + item->n; pos++) {
+        before = pos == item->first ? cell : before;
         cell = cell_of(cell, r->ids[pos]);
-        for (uint32_t group = 0; group < kv_groups_n(&s->groups); group++) {
+        for (uint32_t group = 0; group < n_groups; group++) {
             const block_id block = block_at(item, group, pos);
             uint64_t *slot = &s->blocks[block][pos % BLOCK_TOKENS];
 
@@ -305,6 +340,7 @@ static inline void compute(struct sim *s, const struct plan_item *item)
             *slot = cell + group;
         }
     }
+    compute_state(s, item, before, cell);
 }
 
 /* ---- plans ---- */

@@ -6,7 +6,8 @@
  * rounds of planning are followed by the moves, the writing and the I/O, as in the engine; then
  * each sequence must read its own tokens everywhere (in groups with a window: where it looks), a
  * block that is written must be in one table only, and what the prefix cache finds is compared with
- * a search through all that was entered.
+ * a search through all that was entered. In some runs sequences have recurrent states besides: the
+ * hash of all tokens that a state is behind of.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,6 +33,8 @@ enum {
     MAX_TOKENS = CAP * BLOCK_TOKENS,
     MAX_ENTERED = 4096,
     MAX_GROUPS = 4,
+    MAX_STATES = 40,
+    MAX_PARTS = 3,
 };
 
 struct seq {
@@ -51,6 +54,7 @@ struct seq {
 struct entered {
     uint64_t salt, before, chain;
     int32_t ids[BLOCK_TOKENS];
+    bool has_state; /* a snapshot was kept behind it */
 };
 
 struct io {
@@ -64,6 +68,7 @@ struct sim {
     struct seq seq[N_SEQ];
     uint64_t blocks[MAX_BLOCKS + 1][BLOCK_TOKENS];
     uint64_t ram[MAX_RAM][BLOCK_TOKENS], file[MAX_FILE][BLOCK_TOKENS];
+    uint64_t states[MAX_STATES + 1][MAX_PARTS];
     struct entered entered[MAX_ENTERED];
     uint32_t n_entered;
     struct io io[SWAP_MAX_IO];
@@ -71,6 +76,7 @@ struct sim {
     uint64_t n_exact, n_partial, n_loaded, n_lost, n_forked, n_waited;
     uint64_t n_dropped, n_hits, n_far; /* with windows: far hits have left blocks behind */
     uint64_t n_late; /* and late forks a block that as many tokens of their own would have kept */
+    uint64_t n_snapshots, n_resumed, n_state_forks, n_states_loaded, n_written_over;
 };
 
 static struct sim sim;
@@ -103,6 +109,37 @@ static bool has_windows(const struct sim *s)
     return s->o.groups.n_window > 0;
 }
 
+static bool has_states(const struct sim *s)
+{
+    return s->o.states.n_slots > 0;
+}
+
+/* What a part of the state behind the tokens with the hash h holds. */
+static uint64_t state_part(uint64_t h, uint32_t part)
+{
+    return h + 100 + part;
+}
+
+/* Sequences that hold a slot. */
+static uint32_t n_holders(const struct sim *s, state_id slot)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < N_SEQ; i++)
+        n += s->seq[i].is_live && s->seq[i].kv.state == slot;
+    return n;
+}
+
+/* Slots that no sequence holds. */
+static uint32_t n_state_slots(const struct sim *s)
+{
+    uint32_t n = 0;
+
+    for (state_id slot = 1; slot <= s->o.states.n_slots; slot++)
+        n += n_holders(s, slot) == 0;
+    return n;
+}
+
 static uint64_t chain(const struct seq *q, uint32_t n)
 {
     uint64_t h = 17;
@@ -131,11 +168,29 @@ static void note_entered(struct sim *s, const struct seq *q)
 
         if (s->n_entered == MAX_ENTERED || find_entered(s, q->key.salt, h) != NULL)
             continue;
+        e->has_state = false;
         e->salt = q->key.salt;
         e->before = chain(q, b * BLOCK_TOKENS);
         e->chain = h;
         memcpy(e->ids, q->ids + b * BLOCK_TOKENS, sizeof(e->ids));
         s->n_entered++;
+    }
+}
+
+/* Has a snapshot been kept where a sequence stands? */
+static void note_snapshot(struct sim *s, const struct seq *q)
+{
+    const uint32_t step = s->o.states.interval * BLOCK_TOKENS;
+    struct entered *e;
+
+    if (!has_states(s) || q->n_done % step != 0 || q->kv.n_indexed * BLOCK_TOKENS != q->n_done)
+        return;
+    for (uint32_t i = 0; i < s->n_entered; i++) {
+        e = &s->entered[i];
+        if (e->salt != q->key.salt || e->chain != chain(q, q->n_done))
+            continue;
+        s->n_snapshots += !e->has_state;
+        e->has_state = true;
     }
 }
 
@@ -163,6 +218,12 @@ static struct found search(const struct sim *s, const struct seq *q, uint32_t li
     while ((f.n_blocks + 1) * BLOCK_TOKENS <= limit &&
            find_entered(s, q->key.salt, chain(q, (f.n_blocks + 1) * BLOCK_TOKENS)) != NULL)
         f.n_blocks++;
+    if (has_states(s)) {
+        while (f.n_blocks > 0 &&
+               !find_entered(s, q->key.salt, chain(q, f.n_blocks * BLOCK_TOKENS))->has_state)
+            f.n_blocks--;
+        return f;
+    }
     h = chain(q, f.n_blocks * BLOCK_TOKENS);
     left = limit - f.n_blocks * BLOCK_TOKENS;
     left = left < BLOCK_TOKENS ? left : BLOCK_TOKENS;
@@ -190,7 +251,8 @@ static void check_match(struct sim *s, const struct seq *q, uint32_t limit, stru
         return;
     assert_true(match.n_blocks <= f.n_blocks);
     assert_true(match.n_blocks < f.n_blocks || match.n_tokens % BLOCK_TOKENS <= f.n_part);
-    if (kv_manager_stats(s->m).pool.n_evicted > 0 || has_windows(s))
+    if (kv_manager_stats(s->m).pool.n_evicted > 0 || has_windows(s) ||
+        kv_manager_stats(s->m).states.slots.n_evicted > 0)
         return;
     assert_int_equal(match.n_blocks, f.n_blocks);
     if (f.n_siblings <= PREFIX_MAX_SIBLINGS)
@@ -201,8 +263,8 @@ static void check_match(struct sim *s, const struct seq *q, uint32_t limit, stru
 /* ---- what nothing may change ---- */
 
 struct snapshot {
-    struct block_pool_stats pool;
-    uint32_t n_moves, ram_used, n_indexed;
+    struct block_pool_stats pool, states;
+    uint32_t n_moves, ram_used, n_indexed, n_snapshots;
     struct kv_seq kv;
     block_id blocks[MAX_GROUPS * CAP];
     block_id oldest;
@@ -211,7 +273,9 @@ struct snapshot {
 static struct snapshot snap(const struct sim *s, const struct seq *q)
 {
     const struct kv_manager_stats stats = kv_manager_stats(s->m);
-    struct snapshot shot = {.pool = stats.pool, .ram_used = stats.swap.ram_used, .kv = q->kv,
+    struct snapshot shot = {.pool = stats.pool, .states = stats.states.slots,
+                            .n_snapshots = stats.states.n_snapshots,
+                            .ram_used = stats.swap.ram_used, .kv = q->kv,
                             .oldest = block_pool_oldest(kv_manager_pool(s->m))};
 
     (void)kv_manager_moves(s->m, &shot.n_moves);
@@ -229,6 +293,12 @@ static void expect_unchanged(const struct sim *s, const struct seq *q, const str
     assert_int_equal(b.pool.n_cached, a->pool.n_cached);
     assert_int_equal(b.pool.n_taken, a->pool.n_taken);
     assert_int_equal(b.pool.n_given, a->pool.n_given);
+    assert_int_equal(b.states.n_free, a->states.n_free);
+    assert_int_equal(b.states.n_held, a->states.n_held);
+    assert_int_equal(b.states.n_taken, a->states.n_taken);
+    assert_int_equal(b.n_snapshots, a->n_snapshots);
+    assert_int_equal(b.kv.state, a->kv.state);
+    assert_int_equal(b.kv.n_state, a->kv.n_state);
     assert_int_equal(b.n_moves, a->n_moves);
     assert_int_equal(b.ram_used, a->ram_used);
     assert_int_equal(b.n_indexed, a->n_indexed);
@@ -245,7 +315,7 @@ static bool has_moves(const struct sim *s, uint32_t n)
     uint32_t have;
 
     (void)kv_manager_moves(s->m, &have);
-    return have + n <= 2 * (s->o.n_blocks + s->o.n_ram);
+    return have + n <= 2 * (s->o.n_blocks + s->o.n_ram + s->o.states.n_slots);
 }
 
 /* ---- planning ---- */
@@ -277,6 +347,8 @@ static void op_arrive(struct sim *s, struct seq *q)
     s->n_partial += q->n_done % BLOCK_TOKENS != 0;
     assert_int_equal(q->kv.n_indexed, match.n_blocks);
     assert_int_equal(q->kv.table.n, block_table_needed(q->n_done));
+    assert_int_equal(q->kv.state != STATE_NONE, has_states(s) && q->n_done > 0);
+    s->n_resumed += q->kv.state != STATE_NONE;
     s->n_hits += has_windows(s) && q->n_done > 0;
     s->n_far += q->kv.first > 0;
     q->is_live = true;
@@ -284,13 +356,31 @@ static void op_arrive(struct sim *s, struct seq *q)
     q->is_whole = false;
 }
 
-static void op_grow(struct sim *s, struct seq *q)
+/* Is there a slot that a sequence may write its state to, or can it have one? */
+static bool has_state_room(const struct sim *s, const struct seq *q)
+{
+    return !has_states(s) || n_state_slots(s) > 0 ||
+           (q->kv.state != STATE_NONE && n_holders(s, q->kv.state) == 1);
+}
+
+/* Where a chunk is to end: anywhere, at the end of a block, or where a snapshot is kept. */
+static uint32_t some_end(const struct sim *s, const struct seq *q)
 {
     const uint32_t spec = q->n_done + (rnd(8) == 0 ? MAX_TOKENS + 20 - q->n_done : rnd(40));
-    const uint32_t to = rnd(3) == 0 ? block_table_needed(spec) * BLOCK_TOKENS : spec;
+    const uint32_t left = kv_manager_to_snapshot(s->m, q->n_done);
+
+    if (left < MAX_TOKENS && rnd(2) == 0)
+        return q->n_done + left;
+    return rnd(3) == 0 ? block_table_needed(spec) * BLOCK_TOKENS : spec;
+}
+
+static void op_grow(struct sim *s, struct seq *q)
+{
+    const uint32_t to = some_end(s, q);
     const uint32_t most = to - q->n_done;
     const uint32_t missing = kv_manager_missing(s->m, &q->kv, q->n_done, to);
-    const bool fits = missing <= kv_manager_n_available(s->m) && has_moves(s, missing);
+    const bool fits = missing <= kv_manager_n_available(s->m) && has_moves(s, missing) &&
+                      (has_state_room(s, q) || q->n_done >= to);
     const uint64_t owed = kv_manager_owed(s->m, &q->kv, q->n_done, to);
     const uint32_t room = kv_manager_room(s->m, &q->kv, q->n_done);
     const struct snapshot before = snap(s, q);
@@ -303,7 +393,7 @@ static void op_grow(struct sim *s, struct seq *q)
     assert_int_equal(missing <= before.pool.n_free + before.pool.n_cached, most <= room);
     if (to > MAX_TOKENS)
         assert_int_equal(rc, ERR_RANGE);
-    else if (missing <= kv_manager_n_available(s->m) && !has_moves(s, missing))
+    else if (missing <= kv_manager_n_available(s->m) && !has_moves(s, missing + 1))
         assert_true(rc == 0 || rc == ERR_AGAIN); /* not all that is missing needs a move */
     else
         assert_int_equal(rc, fits ? 0 : ERR_AGAIN);
@@ -315,7 +405,12 @@ static void op_grow(struct sim *s, struct seq *q)
     if (q->kv.table.n == block_table_needed(to) && (s->o.max_chunk == 0 || most <= s->o.max_chunk))
         assert_true(kv_manager_n_mapped(s->m, &q->kv) <=
                     kv_groups_peak(&s->o.groups, to, s->o.max_chunk));
-    q->to = to;
+    if (has_states(s) && q->n_done < to) {
+        assert_int_not_equal(q->kv.state, STATE_NONE);
+        s->n_written_over += q->kv.state == before.kv.state &&
+                             kv_manager_stats(s->m).states.n_snapshots < before.n_snapshots;
+    }
+    q->to = to > q->n_done ? to : q->n_done;
     q->is_planned = true;
 }
 
@@ -338,9 +433,24 @@ static bool can_go_on(const struct sim *s, const struct seq *q, uint32_t n)
         for (uint32_t group = 0; group < n_groups(s); group++)
             is_there &= !is_seen(s, n, group, pos) ||
                         q->blocks[group * CAP + pos / BLOCK_TOKENS] != BLOCK_NONE;
+    if (has_states(s) && n > 0) {
+        assert_true(can == (is_there && n == q->n_done && n_state_slots(s) > 0) || !can);
+        assert_true(can || n != q->n_done || n_state_slots(s) == 0 || has_windows(s));
+        return can;
+    }
     assert_true(can == is_there || (is_there && (n == 0 || s->o.groups.window == 1)));
     assert_true(can || n + 1 < end || !q->is_whole);
     return can;
+}
+
+static void op_release(struct sim *s, struct seq *q)
+{
+    kv_manager_release(s->m, &q->kv);
+    assert_int_equal(q->kv.table.n, 0);
+    assert_int_equal(q->kv.n_indexed, 0);
+    assert_int_equal(q->kv.swap, SWAP_NONE);
+    assert_int_equal(q->kv.state, STATE_NONE);
+    q->is_live = false;
 }
 
 /* Go back, as far as its blocks allow, and do the rest differently. */
@@ -348,7 +458,7 @@ static void op_rewind(const struct sim *s, struct seq *q)
 {
     const uint32_t n = q->n_done > 0 ? rnd(q->n_done) : 0;
 
-    if (!can_go_on(s, q, n))
+    if (!can_go_on(s, q, n) || has_states(s))
         return;
     q->is_whole = false;
     q->n_done = q->to = n;
@@ -358,12 +468,30 @@ static void op_rewind(const struct sim *s, struct seq *q)
         q->key.n_hashed = n / BLOCK_TOKENS;
 }
 
-/* Of all that is computed, of all but the last token, or of any number. */
+/* Of all that is computed, of all but the last token, or of any number; with states of all. */
+static uint32_t some_beginning(const struct sim *s, const struct seq *parent)
+{
+    const uint32_t back = has_states(s) ? 0 : rnd(2);
+
+    return rnd(3) == 0 ? rnd(parent->n_done + 1)
+                       : parent->n_done - (back < parent->n_done ? back : 0);
+}
+
+/* The parent may write into the last block in this round: part from it at once. */
+static void part_from_parent(struct sim *s, struct seq *child)
+{
+    s->n_state_forks++;
+    assert_int_not_equal(child->kv.state, STATE_NONE);
+    if (kv_manager_grow(s->m, &child->kv, child->n_done, child->n_done + 1) < 0)
+        op_release(s, child);
+    else
+        child->to = child->n_done + 1;
+}
+
 static void op_fork(struct sim *s, struct seq *child, const struct seq *parent)
 {
-    const uint32_t back = rnd(2), held = kv_manager_stats(s->m).pool.n_held;
-    const uint32_t n = rnd(3) == 0 ? rnd(parent->n_done + 1)
-                                   : parent->n_done - (back < parent->n_done ? back : 0);
+    const uint32_t held = kv_manager_stats(s->m).pool.n_held;
+    const uint32_t n = some_beginning(s, parent);
 
     if (!can_go_on(s, parent, n))
         return;
@@ -385,21 +513,14 @@ static void op_fork(struct sim *s, struct seq *child, const struct seq *parent)
                                                                  : child->key.n_hashed;
     child->is_planned = true;
     s->n_forked++;
-}
-
-static void op_release(struct sim *s, struct seq *q)
-{
-    kv_manager_release(s->m, &q->kv);
-    assert_int_equal(q->kv.table.n, 0);
-    assert_int_equal(q->kv.n_indexed, 0);
-    assert_int_equal(q->kv.swap, SWAP_NONE);
-    q->is_live = false;
+    if (has_states(s) && n > 0 && n < MAX_TOKENS)
+        part_from_parent(s, child);
 }
 
 static void op_swap_out(struct sim *s, struct seq *q)
 {
     const bool can = kv_manager_can_swap_out(s->m, &q->kv, q->n_done);
-    const uint32_t held = kv_manager_held(s->m, &q->kv, q->n_done);
+    const uint32_t held = kv_manager_n_swapped(s->m, &q->kv, q->n_done);
     const struct snapshot before = snap(s, q);
     const int rc = kv_manager_swap_out(s->m, &q->kv, q->n_done);
 
@@ -420,6 +541,7 @@ static void op_swap_in(struct sim *s, struct seq *q)
     const uint32_t n_load = n_groups(s) * (block_table_needed(q->n_done) - match.n_blocks);
     const uint32_t n_cached = n_groups(s) * match.n_blocks - match.n_held;
     const bool fits = n_load <= kv_manager_n_available(s->m) - n_cached && has_moves(s, n_load);
+    const bool is_sure = !has_windows(s) && !has_states(s);
     const struct snapshot before = snap(s, q);
     const int rc = kv_manager_swap_in(s->m, &q->kv, &q->key, q->n_done);
 
@@ -427,8 +549,11 @@ static void op_swap_in(struct sim *s, struct seq *q)
         assert_int_equal(rc, ERR_IO);
     else if (place == SWAP_FILE || place == SWAP_READING)
         assert_int_equal(rc, ERR_BUSY);
-    else if (has_windows(s)) /* a window needs less, and an entry may lack some */
-        assert_true(rc == 0 || rc == ERR_AGAIN);
+    else if (!is_sure) /* a window needs less, and an entry may lack some; blocks without a
+                        * snapshot are shared too */
+        assert_true(rc == 0 || (rc == ERR_AGAIN &&
+                                (!fits || has_windows(s) || n_state_slots(s) == 0 ||
+                                 !has_moves(s, n_load + MAX_PARTS))));
     else
         assert_int_equal(rc, fits ? 0 : ERR_AGAIN);
     if (rc < 0) {
@@ -440,7 +565,9 @@ static void op_swap_in(struct sim *s, struct seq *q)
         }
         return;
     }
-    assert_true(q->kv.n_indexed == match.n_blocks || has_windows(s));
+    assert_true(q->kv.n_indexed == match.n_blocks || !is_sure);
+    assert_int_equal(q->kv.state != STATE_NONE, has_states(s));
+    s->n_states_loaded += has_states(s);
     s->n_loaded += n_load;
     q->is_planned = true;
 }
@@ -465,6 +592,8 @@ static void plan_op(struct sim *s)
         op_arrive(s, q);
     else if (q->kv.swap != SWAP_NONE)
         kind < 16 ? op_swap_in(s, q) : kind < 28 ? op_fetch(s, q) : op_release(s, q);
+    else if (q->is_planned && has_states(s) && kind >= 20 && kind < 26 && !other->is_live)
+        op_fork(s, other, q); /* also of one that goes on in this round */
     else if (q->is_planned && kind < 26)
         return; /* once a round */
     else if (kind < 18)
@@ -491,7 +620,14 @@ static void run_moves(struct sim *s)
         uint64_t *to = v->kind == KV_SAVE ? s->ram[v->to] : s->blocks[v->to];
         const uint64_t *from = v->kind == KV_LOAD ? s->ram[v->from] : s->blocks[v->from];
 
-        memcpy(to, from, sizeof(s->blocks[0]));
+        if (v->kind == KV_COPY_STATE)
+            memcpy(s->states[v->to], s->states[v->from], sizeof(s->states[0]));
+        else if (v->kind == KV_SAVE_STATE)
+            s->ram[v->to][0] = s->states[v->from][v->part];
+        else if (v->kind == KV_LOAD_STATE)
+            s->states[v->to][v->part] = s->ram[v->from][0];
+        else
+            memcpy(to, from, sizeof(s->blocks[0]));
     }
     kv_manager_moves_done(s->m);
 }
@@ -506,6 +642,14 @@ static uint32_t n_tables(const struct sim *s, block_id id)
             for (uint32_t b = 0; b < s->seq[i].kv.table.n; b++)
                 n += s->seq[i].blocks[group * CAP + b] == id;
     return n;
+}
+
+/* The state goes on to the tokens with the hash h, in a slot that nobody else sees. */
+static void write_state(struct sim *s, const struct seq *q, uint64_t h)
+{
+    assert_int_equal(n_holders(s, q->kv.state), 1);
+    for (uint32_t part = 0; part < s->o.states.n_parts; part++)
+        s->states[q->kv.state][part] = state_part(h, part);
 }
 
 static void write_tokens(struct sim *s, struct seq *q)
@@ -523,11 +667,14 @@ static void write_tokens(struct sim *s, struct seq *q)
             s->blocks[block][slot] = cell(h, group);
         }
     }
+    if (has_states(s))
+        write_state(s, q, h);
     s->n_dropped += kv_groups_first(&s->o.groups, q->to) - kv_groups_first(&s->o.groups, q->n_done);
     q->is_whole |= q->to / BLOCK_TOKENS > q->n_done / BLOCK_TOKENS;
     q->n_done = q->to;
     kv_manager_commit(s->m, &q->kv, &q->key, q->n_done);
     note_entered(s, q);
+    note_snapshot(s, q);
 }
 
 static void transfer(struct sim *s, const struct swap_io *io, bool fails)
@@ -573,12 +720,25 @@ static void finish_io(struct sim *s)
 
 /* ---- checking ---- */
 
+static void check_state(const struct sim *s, const struct seq *q)
+{
+    const uint64_t h = chain(q, q->n_done);
+
+    if (!has_states(s) || q->kv.swap != SWAP_NONE || q->n_done == 0)
+        return;
+    assert_int_equal(q->kv.n_state, q->n_done);
+    for (uint32_t part = 0; part < s->o.states.n_parts; part++)
+        assert_true(s->states[q->kv.state][part] == state_part(h, part));
+}
+
 /* What a sequence would read is its own. */
 static void check_bytes(const struct sim *s, const struct seq *q)
 {
     uint64_t h = chain(q, 0);
 
-    for (uint32_t pos = 0; q->kv.swap == SWAP_NONE && pos < q->n_done; pos++) {
+    check_state(s, q);
+    for (uint32_t pos = 0; q->kv.swap == SWAP_NONE && !s->o.states.is_all && pos < q->n_done;
+         pos++) {
         h = mix(h, (uint64_t)q->ids[pos] + 1);
         for (uint32_t group = 0; group < n_groups(s); group++) {
             const block_id block = q->blocks[group * CAP + pos / BLOCK_TOKENS];
@@ -636,7 +796,7 @@ static void check_kinds(const struct sim *s)
 static void check_all(const struct sim *s)
 {
     const struct kv_manager_stats stats = kv_manager_stats(s->m);
-    uint32_t exclusive = 0, n_copies = 0;
+    uint32_t exclusive = 0, n_copies = 0, n_states = 0;
     char map[MAX_BLOCKS];
 
     kv_manager_map(s->m, map);
@@ -657,6 +817,9 @@ static void check_all(const struct sim *s)
         exclusive -= kv_manager_n_exclusive(s->m, &q->kv);
         n_copies += q->kv.swap != SWAP_NONE;
     }
+    for (state_id slot = 1; slot <= s->o.states.n_slots; slot++)
+        n_states += n_holders(s, slot) > 0;
+    assert_int_equal(stats.states.slots.n_held, n_states);
     check_kinds(s);
     assert_int_equal(exclusive, 0);
     assert_int_equal(stats.swap.n_copies, n_copies);
@@ -711,6 +874,13 @@ static void begin(struct sim *s, bool is_large)
         s->o.n_blocks = is_large ? MAX_BLOCKS : s->o.n_blocks * s->o.groups.n;
         s->o.max_chunk = rnd(40);
     }
+    if (rnd(2) == 0) {
+        const uint32_t most = is_large ? MAX_STATES : N_SEQ + 4;
+
+        s->o.states = (struct kv_state_options){
+            .n_slots = 1 + rnd(most), .interval = 1 + rnd(4), .n_parts = 1 + rnd(MAX_PARTS)};
+        s->o.states.is_all = s->o.groups.n <= 1 && s->o.groups.n_window == 0 && rnd(3) == 0;
+    }
     assert_int_equal(kv_manager_create(&s->m, &s->o), 0);
 }
 
@@ -724,6 +894,7 @@ static void end(struct sim *s)
         kv_manager_io_done(s->m, s->io[--s->n_io].io.copy, 0);
     check_all(s);
     assert_int_equal(kv_manager_n_available(s->m), s->o.n_blocks);
+    assert_int_equal(kv_manager_stats(s->m).states.slots.n_held, 0);
     assert_int_equal(kv_manager_stats(s->m).swap.ram_used, 0);
     assert_int_equal(kv_manager_stats(s->m).swap.file_used, 0);
     kv_manager_destroy(&s->m);
@@ -733,7 +904,7 @@ static void end(struct sim *s)
 static void manager_agrees_with_a_naive_model(void **state)
 {
     const uint64_t ops = sim_ops(25);
-    uint64_t total[10] = {0};
+    uint64_t total[15] = {0};
     (void)state;
 
     for (uint64_t done = 0, episode = 0; done < ops; episode++) {
@@ -753,19 +924,27 @@ static void manager_agrees_with_a_naive_model(void **state)
         total[7] += sim.n_hits;
         total[8] += sim.n_far;
         total[9] += sim.n_late;
+        total[10] += sim.n_snapshots;
+        total[11] += sim.n_resumed;
+        total[12] += sim.n_state_forks;
+        total[13] += sim.n_states_loaded;
+        total[14] += sim.n_written_over;
         end(&sim);
     }
     print_message("note: manager: %llu operations: %llu exact matches, %llu parts copied, %llu "
                   "forks, %llu blocks loaded, %llu reads from the file, %llu lost; with windows "
                   "%llu blocks dropped a group, %llu hits, %llu of them without the beginning, "
-                  "%llu late forks\n",
+                  "%llu late forks; with states %llu snapshots, %llu taken up, %llu copied for "
+                  "forks, %llu loaded, %llu written over\n",
                   (unsigned long long)ops, (unsigned long long)total[0],
                   (unsigned long long)total[1], (unsigned long long)total[2],
                   (unsigned long long)total[3], (unsigned long long)total[4],
                   (unsigned long long)total[5], (unsigned long long)total[6],
                   (unsigned long long)total[7], (unsigned long long)total[8],
-                  (unsigned long long)total[9]);
-    for (int i = 0; i < 10 && ops >= 10000; i++)
+                  (unsigned long long)total[9], (unsigned long long)total[10],
+                  (unsigned long long)total[11], (unsigned long long)total[12],
+                  (unsigned long long)total[13], (unsigned long long)total[14]);
+    for (int i = 0; i < 15 && ops >= 10000; i++)
         assert_true(total[i] > 0); /* each path was taken */
 }
 

@@ -453,8 +453,19 @@ static void assign_groups(struct sim_options *o, uint32_t seed)
     o->n_file *= n;
 }
 
+/* States beside one group of layers, or several; or alone. */
+static void add_states(struct sim_options *o, uint32_t seed)
+{
+    if (seed % 3 == 0)
+        assign_groups(o, seed);
+    o->states = (struct kv_state_options){.n_slots = o->max_sequences + seed % 20,
+                                          .interval = 1 + seed % 5,
+                                          .n_parts = 1 + seed % 4,
+                                          .is_all = seed % 3 == 1};
+}
+
 /* QUIRE_STORMS sets how many. */
-static void run_storms(bool has_windows)
+static void run_storms(void (*change)(struct sim_options *o, uint32_t seed))
 {
     const char *n = getenv("QUIRE_STORMS");
     const uint32_t n_storms = n != NULL ? (uint32_t)strtoul(n, NULL, 10) : 30;
@@ -465,8 +476,8 @@ static void run_storms(bool has_windows)
         struct engine_stats stats = {0};
         struct sim *s;
 
-        if (has_windows)
-            assign_groups(&o, seed);
+        if (change != NULL)
+            change(&o, seed);
         s = sim_open(&o);
         s->io_fail_percent = seed % 4 == 0 ? 20 : 0;
         storm(s, seed, 1000);
@@ -489,14 +500,21 @@ static void run_storms(bool has_windows)
 static void random_arrivals_lose_nothing(void **state)
 {
     (void)state;
-    run_storms(false);
+    run_storms(NULL);
 }
 
 /* The same with layers that drop what is past. */
 static void random_arrivals_with_windows_lose_nothing(void **state)
 {
     (void)state;
-    run_storms(true);
+    run_storms(assign_groups);
+}
+
+/* The same with recurrent states. */
+static void random_arrivals_with_states_lose_nothing(void **state)
+{
+    (void)state;
+    run_storms(add_states);
 }
 
 /* The same arrivals give the same plans: what a journal replays. */
@@ -549,6 +567,7 @@ int main(void)
         cmocka_unit_test(only_full_contexts_are_shifted),
         cmocka_unit_test(random_arrivals_lose_nothing),
         cmocka_unit_test(random_arrivals_with_windows_lose_nothing),
+        cmocka_unit_test(random_arrivals_with_states_lose_nothing),
         cmocka_unit_test(plans_are_reproducible),
         cmocka_unit_test(cancel_all_frees_everything),
     };

@@ -201,6 +201,120 @@ static void a_stampede_outlives_its_first(void **state)
     sim_free(s);
 }
 
+/* ---- recurrent states ---- */
+
+static struct sim *sim_states(uint32_t n_slots, uint32_t interval, uint32_t chunk)
+{
+    return sim_open(&(struct sim_options){
+        .n_blocks = 400, .max_sequences = 8, .batch = 600, .chunk = chunk, .prefix_cache = true,
+        .states = {.n_slots = n_slots, .interval = interval, .n_parts = 2}});
+}
+
+/* A prompt is taken up at the last snapshot before it parts from an earlier one. */
+static void snapshots_are_taken_up(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 200; n++) {
+        struct sim *s = sim_states(40, 2, 512);
+        const uint64_t first = post(s, make_like(s, 1, 200, 200, 8));
+        uint64_t id;
+
+        run_dry(s, 100);
+        id = post(s, make_like(s, 1, n, 201, 2));
+        run_dry(s, 100);
+        assert_int_equal(s->rec[first].n_cached, 0);
+        assert_int_equal(s->rec[id].n_cached, n / 32 * 32);
+        sim_free(s);
+    }
+}
+
+/* Those that were used last stay; a slot that holds one is taken when no other is left. */
+static void snapshots_are_evicted(void **state)
+{
+    struct sim *s = sim_states(8, 1, 512);
+    uint64_t id;
+    (void)state;
+
+    post(s, make_like(s, 1, 320, 320, 1)); /* 20 boundaries, 8 slots */
+    run_dry(s, 100);
+    assert_int_equal(kv_manager_stats(s->kv).states.n_snapshots, 8);
+    id = post(s, make_like(s, 1, 100, 100, 1)); /* these have gone */
+    run_dry(s, 100);
+    assert_int_equal(s->rec[id].n_cached, 0);
+    id = post(s, make_like(s, 1, 320, 330, 1)); /* the newest one has not */
+    run_dry(s, 100);
+    assert_int_equal(s->rec[id].n_cached, 320);
+    sim_free(s);
+}
+
+/* Without a prefix cache nobody looks for them, and chunks are not cut. */
+static void no_cache_no_snapshots(void **state)
+{
+    struct sim *s = sim_open(&(struct sim_options){
+        .n_blocks = 100, .max_sequences = 4, .batch = 600, .chunk = 512,
+        .states = {.n_slots = 4, .interval = 1, .n_parts = 1}});
+    (void)state;
+
+    post(s, make(s, 300, 2, PRIORITY_NORMAL));
+    run_dry(s, 100);
+    assert_int_equal(s->steps, 2);
+    assert_int_equal(kv_manager_stats(s->kv).states.n_snapshots, 0);
+    sim_free(s);
+}
+
+/* Choices copy the state in front of the prompt's last token, which each computes itself. */
+static void choices_copy_the_state(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 100; n++) {
+        struct sim *s = sim_states(8, 1 + n % 4, 64);
+        struct engine_stats stats = {0};
+
+        post_choices(s, 8, n, 20);
+        run_dry(s, 200);
+        sched_fill_stats(s->sched, &stats);
+        assert_int_equal(stats.prompt_tokens, n + 7);
+        assert_int_equal(stats.cached_tokens, 7 * (n - 1));
+        assert_int_equal(stats.generation_tokens, 8 * 20);
+        sim_free(s);
+    }
+}
+
+/* Many come at once: the first computes what they have in common, up to a snapshot. */
+static void a_stampede_waits_for_a_snapshot(void **state)
+{
+    struct sim *s = sim_states(20, 4, 256);
+    struct engine_stats stats = {0};
+    (void)state;
+
+    for (int i = 0; i < 8; i++)
+        post(s, make_like(s, 5, 500, 544, 4));
+    run_dry(s, 100);
+    sched_fill_stats(s->sched, &stats);
+    assert_int_equal(stats.cached_tokens, 7 * 448);
+    assert_int_equal(stats.prompt_tokens, 448 + 8 * 96);
+    sim_free(s);
+}
+
+/* More sequences than slots could all stand still. */
+static void too_few_slots_are_refused(void **state)
+{
+    struct kv_manager_options ko = {.n_blocks = 10, .max_table = 10, .max_sequences = 1,
+                                    .states = {.n_slots = 3, .interval = 1, .n_parts = 1}};
+    struct sched_options so;
+    struct sched *sched;
+    (void)state;
+
+    sched_options_default(&so);
+    assert_int_equal(kv_manager_create(&so.kv, &ko), 0);
+    so.max_sequences = 4;
+    assert_int_equal(sched_create(&sched, &so), ERR_INVAL);
+    so.max_sequences = 3;
+    assert_int_equal(sched_create(&sched, &so), 0);
+    sched_destroy(&sched);
+    kv_manager_destroy(&so.kv);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +326,12 @@ int main(void)
         cmocka_unit_test(waiters_outlive_their_prefix_owner),
         cmocka_unit_test(a_stampede_computes_once),
         cmocka_unit_test(a_stampede_outlives_its_first),
+        cmocka_unit_test(snapshots_are_taken_up),
+        cmocka_unit_test(snapshots_are_evicted),
+        cmocka_unit_test(no_cache_no_snapshots),
+        cmocka_unit_test(choices_copy_the_state),
+        cmocka_unit_test(a_stampede_waits_for_a_snapshot),
+        cmocka_unit_test(too_few_slots_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,6 +68,7 @@ static void add_span(struct batch *b, const struct text *t, uint32_t at, uint32_
 {
     batch_clear(b);
     batch_add_span(b, t->ids + at, rows, at, kv->table.blocks, kv->table.cap);
+    b->spans[0].state = kv->state;
     b->spans[0].adapter = t->adapter;
     b->spans[0].adapter_scale = (float)t->adapter_permille / 1000.0f;
     b->has_adapters = t->adapter != NULL;

@@ -46,7 +46,7 @@ static void last_token_is_always_computed(void **state)
     assert_int_equal(attach(m, &b, 31), 31);
     assert_int_equal(b.kv.n_indexed, 1);
     assert_int_equal(b.blocks[0], a.blocks[0]);
-    expect_moves(m, 1, MOVES({KV_COPY, a.blocks[1], b.blocks[1]}));
+    expect_moves(m, 1, MOVES({KV_COPY, a.blocks[1], b.blocks[1], 0}));
     assert_int_equal(kv_manager_missing(m, &b.kv, 31, 32), 0); /* the copy is its own */
     compute(m, &b, 32);
     assert_int_equal(b.blocks[1], a.blocks[1]); /* equal now: shared, the copy given back */
@@ -69,8 +69,8 @@ static void parts_are_copied(void **state)
     compute(m, &a, 48);
     assert_int_equal(attach(m, &b, 40), 21);
     assert_int_equal(attach(m, &c, 19), 19);
-    expect_moves(m, 2, MOVES({KV_COPY, a.blocks[1], b.blocks[1]},
-                             {KV_COPY, a.blocks[1], c.blocks[1]}));
+    expect_moves(m, 2, MOVES({KV_COPY, a.blocks[1], b.blocks[1], 0},
+                             {KV_COPY, a.blocks[1], c.blocks[1], 0}));
     assert_int_equal(kv_manager_stats(m).n_copied, 2);
     release(m, &a);
     release(m, &b);
@@ -97,7 +97,7 @@ static void source_of_a_copy_is_not_evicted(void **state)
     release(m, &b);
     assert_int_equal(block_pool_oldest(kv_manager_pool(m)), source);
     assert_int_equal(attach(m, &c, 20), 10);
-    expect_moves(m, 1, MOVES({KV_COPY, source, other}));
+    expect_moves(m, 1, MOVES({KV_COPY, source, other, 0}));
     assert_int_equal(block_pool_stats(kv_manager_pool(m)).n_pinned, 0);
     release(m, &c);
     kv_manager_destroy(&m);
@@ -213,7 +213,7 @@ static void fork_copies_on_write(void **state)
     assert_int_equal(grow(m, &b, 21), 0);
     assert_int_equal(a.blocks[1], shared);
     assert_int_not_equal(b.blocks[1], shared);
-    expect_moves(m, 1, MOVES({KV_COPY, shared, b.blocks[1]}));
+    expect_moves(m, 1, MOVES({KV_COPY, shared, b.blocks[1], 0}));
     assert_int_equal(kv_manager_missing(m, &a.kv, 20, 21), 0); /* alone again */
     assert_int_equal(grow(m, &a, 21), 0);
     assert_int_equal(a.blocks[1], shared);
@@ -243,7 +243,7 @@ static void indexed_blocks_are_never_written(void **state)
     release(m, &a);
     assert_int_equal(block_pool_holders(kv_manager_pool(m), indexed), 1);
     assert_int_equal(grow(m, &b, 21), 0);
-    expect_moves(m, 1, MOVES({KV_COPY, indexed, b.blocks[1]}));
+    expect_moves(m, 1, MOVES({KV_COPY, indexed, b.blocks[1], 0}));
     assert_int_equal(block_pool_state(kv_manager_pool(m), indexed), BLOCK_CACHED);
     assert_int_equal(kv_manager_match(m, &a.key, 48).n_blocks, 3);
     release(m, &b);
@@ -339,7 +339,7 @@ static void writing_may_go_back(void **state)
     a.key.n_hashed = 1;
     assert_int_equal(grow(m, &a, 21), 0);
     assert_int_equal(a.kv.n_indexed, 1);
-    expect_moves(m, 2, MOVES({KV_COPY, old[1], a.blocks[1]}, {KV_COPY, old[2], a.blocks[2]}));
+    expect_moves(m, 2, MOVES({KV_COPY, old[1], a.blocks[1], 0}, {KV_COPY, old[2], a.blocks[2], 0}));
     assert_int_equal(block_pool_oldest(kv_manager_pool(m)), old[2]);
     compute(m, &a, 48);
     assert_int_equal(kv_manager_stats(m).n_indexed, 5);

@@ -80,7 +80,7 @@ static void run_moves(struct cache *c)
     uint32_t n;
     const struct kv_move *moves = kv_manager_moves(c->m, &n);
 
-    kv_move_run(moves, n, c->kv, c->swap);
+    kv_move_run(moves, n, &(struct kv_bytes){.kv = c->kv, .swap = c->swap});
     kv_manager_moves_done(c->m);
 }
 

@@ -16,7 +16,7 @@ static void swaps_out_and_in(void **state)
     assert_false(kv_manager_can_swap_out(m, &a.kv, 4 * BLOCK_TOKENS));
     assert_int_equal(kv_manager_swap_out(m, &a.kv, 40), 0);
     check(m);
-    expect_moves(m, 3, MOVES({KV_SAVE, 1, 0}, {KV_SAVE, 2, 1}, {KV_SAVE, 3, 2}));
+    expect_moves(m, 3, MOVES({KV_SAVE, 1, 0, 0}, {KV_SAVE, 2, 1, 0}, {KV_SAVE, 3, 2, 0}));
     assert_int_equal(a.kv.table.n, 0);
     assert_int_equal(kv_manager_where(m, &a.kv), SWAP_RAM);
     assert_int_equal(kv_manager_stats(m).pool.n_cached, 2);
@@ -28,8 +28,8 @@ static void swaps_out_and_in(void **state)
     release(m, &b);
     assert_int_equal(kv_manager_swap_in(m, &a.kv, &a.key, 40), 0);
     check(m);
-    expect_moves(m, 3, MOVES({KV_LOAD, 0, a.blocks[0]}, {KV_LOAD, 1, a.blocks[1]},
-                             {KV_LOAD, 2, a.blocks[2]}));
+    expect_moves(m, 3, MOVES({KV_LOAD, 0, a.blocks[0], 0}, {KV_LOAD, 1, a.blocks[1], 0},
+                             {KV_LOAD, 2, a.blocks[2], 0}));
     assert_int_equal(a.kv.swap, SWAP_NONE);
     assert_int_equal(kv_manager_stats(m).swap.ram_used, 0);
     assert_int_equal(kv_manager_stats(m).swap.blocks_out[0], 3);
@@ -60,7 +60,7 @@ static void swap_in_shares_first(void **state)
     assert_int_equal(kv_manager_swap_in(m, &a.kv, &a.key, 56), 0);
     check(m);
     assert_memory_equal(a.blocks, before, sizeof(before));
-    expect_moves(m, 2, MOVES({KV_LOAD, 2, a.blocks[2]}, {KV_LOAD, 3, a.blocks[3]}));
+    expect_moves(m, 2, MOVES({KV_LOAD, 2, a.blocks[2], 0}, {KV_LOAD, 3, a.blocks[3], 0}));
     assert_int_equal(a.kv.n_indexed, 2);
     kv_manager_commit(m, &a.kv, &a.key, 56);
     assert_int_equal(a.kv.n_indexed, 3);

@@ -75,7 +75,7 @@ static void blocks_out_of_sight_are_given_back(void **state)
             assert_int_equal(at(&a, 2, b) == BLOCK_NONE, b < 4);
         }
         assert_int_equal(n_held(m), 7 + 3 + 3);
-        assert_int_equal(kv_manager_held(m, &a.kv, 100), 13);
+        assert_int_equal(kv_manager_n_swapped(m, &a.kv, 100), 13);
         assert_int_equal(kv_manager_n_mapped(m, &a.kv), 13);
         assert_int_equal(kv_manager_n_exclusive(m, &a.kv), 13);
         assert_int_equal(kv_manager_n_alone(m, &a.kv), 7 * 16);
@@ -188,8 +188,8 @@ static void hits_leave_the_beginning_behind(void **state)
     assert_memory_equal(a.blocks, b.blocks, 5 * sizeof(block_id));
     assert_int_equal(at(&b, 1, 2), BLOCK_NONE);
     assert_int_equal(at(&b, 1, 4), at(&a, 1, 4));
-    expect_moves(m, 2, MOVES({KV_COPY, at(&a, 0, 5), at(&b, 0, 5)},
-                             {KV_COPY, at(&a, 1, 5), at(&b, 1, 5)}));
+    expect_moves(m, 2, MOVES({KV_COPY, at(&a, 0, 5), at(&b, 0, 5), 0},
+                             {KV_COPY, at(&a, 1, 5), at(&b, 1, 5), 0}));
     assert_int_equal(kv_manager_match(m, &b.key, 95).n_held, 5);
     compute(m, &b, 96); /* equal: the copies are given back, and the window moves on */
     assert_memory_equal(a.blocks, b.blocks, 2 * CAP * sizeof(block_id));
@@ -296,8 +296,8 @@ static void forks_need_what_is_seen(void **state)
     assert_int_equal(kv_manager_n_exclusive(m, &a.kv), 0);
     assert_int_equal(kv_manager_missing(m, &b.kv, 70, 71), 2); /* both groups are copied */
     assert_int_equal(grow(m, &b, 71), 0);
-    expect_moves(m, 2, MOVES({KV_COPY, at(&a, 0, 4), at(&b, 0, 4)},
-                             {KV_COPY, at(&a, 1, 4), at(&b, 1, 4)}));
+    expect_moves(m, 2, MOVES({KV_COPY, at(&a, 0, 4), at(&b, 0, 4), 0},
+                             {KV_COPY, at(&a, 1, 4), at(&b, 1, 4), 0}));
     compute_in_chunks(m, &a, 100); /* the child still sees what the parent drops */
     assert_int_equal(block_pool_holders(kv_manager_pool(m), at(&b, 1, 2)), 1);
     release(m, &a);
@@ -373,7 +373,7 @@ static void a_fork_is_copied_as_it_is(void **state)
         kv_manager_fork(m, &b.kv, &a.kv, 79);
         b.n_done = 79;
         assert_int_equal(b.kv.first, 3); /* 79 tokens of its own would have left two behind */
-        assert_int_equal(kv_manager_held(m, &b.kv, 79), 5 + 2);
+        assert_int_equal(kv_manager_n_swapped(m, &b.kv, 79), 5 + 2);
         assert_int_equal(grow(m, &b, 80), 0);
         assert_true(kv_manager_can_swap_out(m, &b.kv, 79));
         assert_int_equal(kv_manager_swap_out(m, &b.kv, 79), 0);

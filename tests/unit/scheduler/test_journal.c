@@ -35,7 +35,8 @@ static void options_are_written(void **state)
         .prefill_chunk = 80, .whole_prompts = true};
     const struct kv_manager_options ko = {.n_blocks = 99, .placement = 2, .prefix_cache = true,
         .n_ram = 10, .n_file = 20, .max_sequences = 7, .max_table = 33,
-        .groups = {.n = 3, .n_window = 2, .window = 40}, .max_chunk = 64, .low_percent = 25,
+        .groups = {.n = 3, .n_window = 2, .window = 40},
+        .states = {.n_slots = 6, .interval = 16, .n_parts = 3}, .max_chunk = 64, .low_percent = 25,
         .critical_percent = 10};
     const int32_t eog[] = {7, 9};
     struct journal *j = new_journal(4096);
@@ -49,7 +50,8 @@ static void options_are_written(void **state)
         "\"whole_prompts\":1},"
         "\"kv\":{\"n_blocks\":99,\"placement\":2,\"prefix_cache\":1,\"n_ram\":10,\"n_file\":20,"
         "\"max_sequences\":7,\"max_table\":33,\"lanes\":3,\"window_lanes\":2,"
-        "\"window\":40,\"max_chunk\":64,\"low_percent\":25,\"critical_percent\":10},"
+        "\"window\":40,\"state_slots\":6,\"state_interval\":16,\"state_parts\":3,"
+        "\"state_alone\":0,\"max_chunk\":64,\"low_percent\":25,\"critical_percent\":10},"
         "\"eog\":[7,9]}\n");
     journal_destroy(&j);
 }

@@ -52,6 +52,8 @@ static struct simulate_options crowded(enum sched_policy policy)
         o.kv.max_chunk = 96;
         o.kv.n_blocks = 80;
     }
+    if (policy == SCHED_ADAPTIVE) /* and recurrent states */
+        o.kv.states = (struct kv_state_options){.n_slots = 16, .interval = 2, .n_parts = 2};
     o.truth = (struct step_costs){.is_known = true, .step_ns = 15000000, .prefill_ns = 1400000,
         .decode_ns = 2000000, .kv_decode_ps = 1000, .kv_prefill_ps = 400, .swap_ns = 50000,
         .file_ns = 500000};
@@ -287,7 +289,8 @@ static void what_makes_no_sense_is_told(void **state)
         "\"whole_prompts\":0},"
         "\"kv\":{\"n_blocks\":99,\"placement\":0,\"prefix_cache\":1,\"n_ram\":10,\"n_file\":20,"
         "\"max_sequences\":7,\"max_table\":33,\"lanes\":3,\"window_lanes\":2,"
-        "\"window\":40,\"max_chunk\":64,\"low_percent\":25,\"critical_percent\":10},"
+        "\"window\":40,\"state_slots\":6,\"state_interval\":16,\"state_parts\":3,"
+        "\"state_alone\":0,\"max_chunk\":64,\"low_percent\":25,\"critical_percent\":10},"
         "\"eog\":[7]}\n";
     static const char post[] = "{\"post\":1,\"now\":50,\"arrival\":40,\"priority\":1,"
                                "\"weight\":1,\"salt\":\"a\",\"max_tokens\":2,\"prompt\":[5]}\n";

@@ -1,0 +1,143 @@
+/* kvcache/kv_manager_state.c - the states of a recurrent model's sequences; see kv_manager.h. */
+#include "kvcache/kv_manager_impl.h"
+
+bool kv_manager_has_states(const struct kv_manager *m)
+{
+    return m->states != NULL;
+}
+
+uint32_t kv_manager_most_sequences(const struct kv_manager *m)
+{
+    return m->states != NULL ? m->opt.states.n_slots : UINT32_MAX;
+}
+
+/* Without an index there is nobody for whom snapshots would be kept. */
+uint32_t kv_manager_to_snapshot(const struct kv_manager *m, uint32_t n_done)
+{
+    const uint64_t step = (uint64_t)m->opt.states.interval * BLOCK_TOKENS;
+    uint64_t left;
+
+    if (m->states == NULL || m->index == NULL)
+        return UINT32_MAX;
+    left = step - n_done % step;
+    return left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
+}
+
+uint32_t kv_manager_resume_blocks(const struct kv_manager *m)
+{
+    return m->states != NULL ? m->opt.states.interval : 1;
+}
+
+/* ---- growth ---- */
+
+/* Held by this sequence alone, and no snapshot. */
+static bool is_writable(const struct kv_manager *m, state_id slot)
+{
+    return kv_states_holders(m->states, slot) == 1 &&
+           kv_states_entry_of(m->states, slot) == BLOCK_NONE;
+}
+
+bool kv_state_is_missing(const struct kv_manager *m, const struct kv_seq *kv)
+{
+    return m->states != NULL && (kv->state == STATE_NONE || !is_writable(m, kv->state));
+}
+
+/* When all slots are held, a snapshot that nobody else holds is written over. */
+bool kv_state_can_grow(const struct kv_manager *m, const struct kv_seq *kv)
+{
+    return !kv_state_is_missing(m, kv) || kv_states_can_take(m->states) ||
+           (kv->state != STATE_NONE && kv_states_holders(m->states, kv->state) == 1);
+}
+
+void kv_state_grow(struct kv_manager *m, struct kv_seq *kv)
+{
+    const state_id old = kv->state;
+
+    if (!kv_state_is_missing(m, kv))
+        return;
+    if (!kv_states_can_take(m->states)) {
+        kv_states_forget(m->states, kv_states_entry_of(m->states, old));
+        return;
+    }
+    kv->state = kv_states_take(m->states);
+    if (old == STATE_NONE)
+        return;
+    kv_manager_note(m, KV_COPY_STATE, old, kv->state);
+    kv_states_give(m->states, old);
+}
+
+/* ---- snapshots ---- */
+
+/* Of two equal states the sequence's own is given back, as of two equal blocks. */
+void kv_state_commit(struct kv_manager *m, struct kv_seq *kv)
+{
+    const uint32_t n = kv->n_indexed;
+    block_id entry;
+    state_id there;
+
+    if (m->states == NULL || n == 0 || n % m->opt.states.interval != 0 ||
+        n * BLOCK_TOKENS != kv->n_state)
+        return;
+    entry = kv->table.blocks[n - 1];
+    there = kv_states_at(m->states, entry);
+    if (there == kv->state)
+        return;
+    if (there == STATE_NONE) {
+        kv_states_put(m->states, entry, kv->state);
+        return;
+    }
+    kv_states_ref(m->states, there);
+    kv_states_give(m->states, kv->state);
+    kv->state = there;
+}
+
+bool kv_state_is_at(const struct kv_manager *m, block_id entry)
+{
+    return m->states == NULL || kv_states_at(m->states, entry) != STATE_NONE;
+}
+
+/* ---- coming and going ---- */
+
+void kv_state_attach(struct kv_manager *m, struct kv_seq *kv, block_id entry, uint32_t n)
+{
+    if (m->states == NULL || n == 0)
+        return;
+    kv->state = kv_states_at(m->states, entry);
+    kv->n_state = n * BLOCK_TOKENS;
+    kv_states_ref(m->states, kv->state);
+}
+
+void kv_state_fork(struct kv_manager *m, struct kv_seq *child, const struct kv_seq *parent)
+{
+    if (m->states == NULL)
+        return;
+    child->state = kv_states_take(m->states);
+    child->n_state = parent->n_state;
+    kv_manager_note(m, KV_COPY_STATE, parent->state, child->state);
+}
+
+void kv_state_release(struct kv_manager *m, struct kv_seq *kv)
+{
+    if (kv->state != STATE_NONE)
+        kv_states_give(m->states, kv->state);
+    kv->state = STATE_NONE;
+    kv->n_state = 0;
+}
+
+/* ---- swapping ---- */
+
+void kv_state_save(struct kv_manager *m, const struct kv_seq *kv, const uint32_t *ram)
+{
+    for (uint32_t i = 0; m->states != NULL && i < m->opt.states.n_parts; i++)
+        kv_manager_note_part(m, KV_SAVE_STATE, kv->state, ram[i], i);
+}
+
+void kv_state_load(struct kv_manager *m, struct kv_seq *kv, const uint32_t *ram, uint32_t n_done)
+{
+    if (m->states == NULL)
+        return;
+    kv->state = kv_states_take(m->states);
+    kv->n_state = n_done;
+    for (uint32_t i = 0; i < m->opt.states.n_parts; i++)
+        kv_manager_note_part(m, KV_LOAD_STATE, ram[i], kv->state, i);
+}

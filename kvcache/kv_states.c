@@ -1,0 +1,150 @@
+/* kvcache/kv_states.c - see kv_states.h. A slot is kept by the pool while it is a snapshot. */
+#include "kvcache/kv_states.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+
+#include <assert.h>
+
+struct kv_states {
+    struct block_pool *pool; /* of slots */
+    uint32_t n_slots, n_blocks, n_snapshots;
+    state_id *snapshots; /* [n_blocks + 1] by entry */
+    block_id *entries;   /* [n_slots + 1] by slot */
+};
+
+static void must(int rc)
+{
+    assert(rc == 0);
+    (void)rc;
+}
+
+int kv_states_create(struct kv_states **out, uint32_t n_slots, uint32_t n_blocks)
+{
+    struct kv_states *s;
+    int rc;
+
+    *out = NULL;
+    if (n_blocks == 0 || n_blocks > UINT32_MAX / 2)
+        return ERR_INVAL;
+    s = mem_calloc(1, sizeof(*s));
+    if (s == NULL)
+        return ERR_NOMEM;
+    s->n_slots = n_slots;
+    s->n_blocks = n_blocks;
+    rc = block_pool_create(&s->pool, n_slots, BLOCK_FIRST_FIT);
+    if (rc == 0) {
+        s->snapshots = mem_calloc((size_t)n_blocks + 1, sizeof(*s->snapshots));
+        s->entries = mem_calloc((size_t)n_slots + 1, sizeof(*s->entries));
+        rc = s->snapshots != NULL && s->entries != NULL ? 0 : ERR_NOMEM;
+    }
+    if (rc < 0)
+        kv_states_destroy(&s);
+    *out = s;
+    return rc;
+}
+
+void kv_states_destroy(struct kv_states **states)
+{
+    struct kv_states *s = states != NULL ? *states : NULL;
+
+    if (s == NULL)
+        return;
+    block_pool_destroy(&s->pool);
+    mem_free(s->snapshots);
+    mem_free(s->entries);
+    mem_free(s);
+    *states = NULL;
+}
+
+bool kv_states_can_take(const struct kv_states *s)
+{
+    return block_pool_n_free(s->pool) > 0 || block_pool_oldest(s->pool) != BLOCK_NONE;
+}
+
+state_id kv_states_take(struct kv_states *s)
+{
+    state_id slot = STATE_NONE;
+
+    if (block_pool_n_free(s->pool) == 0 && kv_states_can_take(s))
+        kv_states_forget(s, s->entries[block_pool_oldest(s->pool)]);
+    if (block_pool_n_free(s->pool) > 0)
+        must(block_pool_take(s->pool, 1, BLOCK_NONE, &slot));
+    return slot;
+}
+
+void kv_states_ref(struct kv_states *s, state_id slot)
+{
+    must(block_pool_ref(s->pool, &slot, 1));
+}
+
+void kv_states_give(struct kv_states *s, state_id slot)
+{
+    must(block_pool_give(s->pool, &slot, 1));
+}
+
+/* ---- snapshots ---- */
+
+state_id kv_states_at(const struct kv_states *s, block_id entry)
+{
+    assert(entry <= s->n_blocks);
+    return s->snapshots[entry];
+}
+
+void kv_states_put(struct kv_states *s, block_id entry, state_id slot)
+{
+    assert(entry != BLOCK_NONE && entry <= s->n_blocks);
+    assert(s->snapshots[entry] == STATE_NONE && s->entries[slot] == BLOCK_NONE);
+    must(block_pool_keep(s->pool, slot, true));
+    s->snapshots[entry] = slot;
+    s->entries[slot] = entry;
+    s->n_snapshots++;
+}
+
+void kv_states_forget(struct kv_states *s, block_id entry)
+{
+    const state_id slot = kv_states_at(s, entry);
+
+    if (slot == STATE_NONE)
+        return;
+    s->snapshots[entry] = STATE_NONE;
+    s->entries[slot] = BLOCK_NONE;
+    s->n_snapshots--;
+    must(block_pool_keep(s->pool, slot, false));
+}
+
+block_id kv_states_entry_of(const struct kv_states *s, state_id slot)
+{
+    assert(slot <= s->n_slots);
+    return s->entries[slot];
+}
+
+/* ---- inspection ---- */
+
+uint32_t kv_states_holders(const struct kv_states *s, state_id slot)
+{
+    return block_pool_holders(s->pool, slot);
+}
+
+struct kv_states_stats kv_states_stats(const struct kv_states *s)
+{
+    return (struct kv_states_stats){block_pool_stats(s->pool), s->n_snapshots};
+}
+
+bool kv_states_check(const struct kv_states *s)
+{
+    uint32_t n = 0;
+
+    for (state_id slot = 1; slot <= s->n_slots; slot++) {
+        const block_id entry = s->entries[slot];
+
+        if (entry == BLOCK_NONE ? block_pool_state(s->pool, slot) == BLOCK_CACHED
+                                : s->snapshots[entry] != slot ||
+                                      block_pool_state(s->pool, slot) == BLOCK_FREE)
+            return false;
+        n += entry != BLOCK_NONE;
+    }
+    for (block_id entry = 0; entry <= s->n_blocks; entry++)
+        n -= s->snapshots[entry] != STATE_NONE;
+    return n == 0 && block_pool_check(s->pool);
+}
