@@ -11,6 +11,7 @@
 #include "core/runtime/batch.h"
 #include "core/runtime/runner.h"
 #include "kvcache/kv_store.h"
+#include "kvcache/swap_store.h"
 #include "scheduler/cost_model.h"
 #include "scheduler/engine_arbiter.h"
 #include "scheduler/journal.h"
@@ -48,7 +49,8 @@ static void on_granted(void *ud)
 static void init_stats(struct engine_loop *l)
 {
     l->stats.target_us = (uint64_t)l->opt.step_target_ms * 1000;
-    l->stats.block_bytes = kv_store_block_bytes(&l->opt.kv->shape);
+    l->stats.block_bytes = l->opt.swap != NULL ? swap_store_block_bytes(l->opt.swap)
+                                               : kv_store_block_bytes(&l->opt.kv->shape);
     hist_init_ratio(&l->stats.cost_error);
     hist_init_tokens(&l->stats.iteration_tokens);
     hist_init_itl(&l->stats.iteration_seconds);

@@ -78,6 +78,7 @@ struct engine_stats { /* copied out by value */
                                                                             * blocks, blocks */
     uint64_t block_bytes;
     struct swap_stats swap;  /* in blocks */
+    struct kv_states_stats states; /* zeros: the model has none */
     uint64_t context_shifts; /* of sequences that were full */
     uint64_t swap_fallbacks; /* copies lost or refused, computed again instead */
     /* what lies ahead, for forecasts */

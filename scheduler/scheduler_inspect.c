@@ -42,6 +42,7 @@ static void fill_kv(const struct sched *s, struct engine_stats *out)
     out->prefix_evictions = kv.pool.n_evicted;
     out->blocks_copied = kv.n_copied;
     out->swap = kv.swap;
+    out->states = kv.states;
 }
 
 static void fill_running(const struct sched *s, struct engine_stats *out)

@@ -197,6 +197,16 @@ static void add_groups(struct buf *out, const struct snapshot *s)
     buf_add_str(out, "},");
 }
 
+/* Of recurrent layers; zeros where the model has none. */
+static void add_states(struct buf *out, const struct kv_states_stats *s)
+{
+    buf_printf(out,
+               "\"states\":{\"total\":%u,\"free\":%u,\"cached\":%u,\"held\":%u,"
+               "\"snapshots\":%u,\"evicted\":%" PRIu64 "}",
+               s->slots.n_blocks, s->slots.n_free, s->slots.n_cached, s->slots.n_held,
+               s->n_snapshots, s->slots.n_evicted);
+}
+
 void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct buf *out)
 {
     const struct kv_manager_stats *k = &s->kv;
@@ -211,8 +221,10 @@ void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct buf
     buf_printf(out,
                "\"prefix\":{\"indexed_blocks\":%u,\"query_tokens\":%" PRIu64
                ",\"hit_tokens\":%" PRIu64 ",\"evicted_blocks\":%" PRIu64
-               ",\"copied_blocks\":%" PRIu64 "},\"swap\":",
+               ",\"copied_blocks\":%" PRIu64 "},",
                k->n_indexed, k->query_tokens, k->hit_tokens, p->n_evicted, k->n_copied);
+    add_states(out, &k->states);
+    buf_add_str(out, ",\"swap\":");
     add_swap(out, &k->swap);
     buf_add_str(out, ",\"map\":\"");
     buf_add(out, s->map, s->n_blocks); /* letters only */

@@ -374,6 +374,11 @@ static int read_engine(struct slot_job *j)
                              "the model '%s' has layers with a window: what lies before it is not "
                              "kept, so its slots cannot be saved",
                              m->id);
+    if (stats.states.slots.n_blocks > 0)
+        return api_error_set(&j->error, 501, NULL, NULL,
+                             "the model '%s' has recurrent layers, whose states are not saved "
+                             "with slots",
+                             m->id);
     j->owner = (struct slot_file_owner){.kv_id = {m->kv_id[0], m->kv_id[1]},
                                         .owner = owner_of(j->tenant),
                                         .block_bytes = stats.block_bytes,

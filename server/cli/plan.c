@@ -14,6 +14,7 @@
 #include "core/model/model.h"
 #include "core/runtime/runner.h"
 #include "kvcache/kv_store.h"
+#include "kvcache/state_store.h"
 #include "server/instance.h"
 #include "server/metrics/process_stats.h"
 
@@ -27,7 +28,8 @@
 struct memory_estimate {
     uint64_t swap;                                  /* bytes, when sequences are swapped out */
     uint64_t adapters;                              /* bytes at most; 0: there are none */
-    uint64_t weights, tables, cache, rows, process; /* bytes */
+    uint64_t weights, tables, cache, states, rows, process; /* bytes; states: of recurrent layers */
+    uint64_t state;    /* bytes of one; 0: the model has none */
     uint64_t token;    /* bytes of a token in the cache, in all layers */
     uint32_t n_tokens; /* that the cache holds */
     uint64_t sequence; /* bytes of the longest one; layers with a window drop what is past */
@@ -67,24 +69,27 @@ static struct memory_estimate plan_of(const struct instance *e, const struct mem
 {
     const size_t block = e->kv->block_stride; /* its bytes and the room beside them */
     const uint32_t n_groups = kv_groups_n(&e->cache.groups), n_ctx = e->sched.max_context;
+    const uint64_t state = e->states != NULL ? state_store_slot_bytes(e->states) : 0;
 
     return (struct memory_estimate){
         .weights = whole_pages(e->model->weight_bytes),
         .tables = whole_pages(e->model->table_bytes),
         .cache = (uint64_t)e->kv->n_blocks * block,
+        .states = e->cache.states.n_slots * state,
+        .state = state,
         .rows = runner_scratch_bytes(e->runner),
         .process = process,
         .swap = own->swap,
         .adapters = own->adapters,
         .token = n_groups * block / BLOCK_TOKENS,
         .n_tokens = e->kv->n_blocks / n_groups * BLOCK_TOKENS,
-        .sequence = kv_groups_peak(&e->cache.groups, n_ctx, 1) * block,
+        .sequence = kv_groups_peak(&e->cache.groups, n_ctx, 1) * block + state,
     };
 }
 
 static uint64_t in_all(const struct memory_estimate *p)
 {
-    return p->weights + p->tables + p->cache + p->rows + p->process;
+    return p->weights + p->tables + p->cache + p->states + p->rows + p->process;
 }
 
 /* The process is one, whatever the number of models: what it takes with all of them. */
@@ -95,7 +100,7 @@ static struct memory_estimate sum_of(const struct planned *all, uint32_t n, uint
     for (uint32_t i = 0; i < n; i++) {
         sum.weights += all[i].plan.weights;
         sum.tables += all[i].plan.tables;
-        sum.cache += all[i].plan.cache;
+        sum.cache += all[i].plan.cache + all[i].plan.states;
         sum.rows += all[i].plan.rows;
         sum.swap += all[i].plan.swap;
         sum.adapters += all[i].plan.adapters;
@@ -124,6 +129,15 @@ static void print_end(const struct memory_estimate *p, uint64_t requests)
            mib(requests));
 }
 
+/* Sequences of the whole context that fit. */
+static double n_longest(const struct instance *e, const struct memory_estimate *p)
+{
+    const uint64_t keys = p->sequence - p->state;
+    const double by_keys = keys > 0 ? (double)p->cache / (double)keys : e->sched.max_sequences;
+
+    return p->states > 0 && by_keys > e->sched.max_sequences ? e->sched.max_sequences : by_keys;
+}
+
 static void print_table(const struct instance *e, const struct memory_estimate *p,
                         uint64_t requests)
 {
@@ -136,11 +150,15 @@ static void print_table(const struct instance *e, const struct memory_estimate *
     printf("rope tables  %10.1f MiB   for the context\n", mib(p->tables));
     printf("KV cache     %10.1f MiB   %u tokens of %" PRIu64 " bytes (%s)\n", mib(p->cache),
            p->n_tokens, p->token, kern_kv_name(e->kv_type));
+    if (p->states > 0)
+        printf("states       %10.1f MiB   %u of recurrent layers, %.1f MiB each: at most %u for "
+               "requests, the others snapshots\n",
+               mib(p->states), e->cache.states.n_slots, mib(p->state), e->sched.max_sequences);
     printf("activations  %10.1f MiB   for steps of %u rows\n", mib(p->rows),
            e->sched.max_batch_tokens);
     print_end(p, requests);
     printf("A sequence of %u tokens takes %.1f MiB of the cache, which holds %.1f of them.\n",
-           e->sched.max_context, mib(p->sequence), (double)p->cache / (double)p->sequence);
+           e->sched.max_context, mib(p->sequence), n_longest(e, p));
 }
 
 static void print_sum(const struct memory_estimate *sum, uint32_t n, uint64_t requests)
@@ -185,9 +203,11 @@ static void print_members(const struct instance *e, const struct memory_estimate
            ",\"cache_bytes\":%" PRIu64 ",\"cache_tokens\":%u,\"token_bytes\":%" PRIu64
            ",\"activation_bytes\":%" PRIu64 ",\"process_bytes\":%" PRIu64
            ",\"swap_bytes\":%" PRIu64 ",\"adapter_bytes\":%" PRIu64 ",\"request_bytes\":%" PRIu64
-           ",\"total_bytes\":%" PRIu64 ",\"sequence_bytes\":%" PRIu64,
+           ",\"total_bytes\":%" PRIu64 ",\"sequence_bytes\":%" PRIu64
+           ",\"states_bytes\":%" PRIu64 ",\"state_bytes\":%" PRIu64,
            e->sched.max_context, p->weights, p->tables, p->cache, p->n_tokens, p->token, p->rows,
-           p->process, p->swap, p->adapters, requests, in_all(p), p->sequence);
+           p->process, p->swap, p->adapters, requests, in_all(p), p->sequence, p->states,
+           p->state);
 }
 
 static void print_json(const struct planned *all, uint32_t n, const struct memory_estimate *sum,

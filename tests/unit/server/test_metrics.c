@@ -118,6 +118,8 @@ static const struct {
     {"quire_kv_blocks_total", MODEL},
     {"quire_kv_usage_ratio", MODEL},
     {"quire_kv_pressure", MODEL},
+    {"quire_states", MODEL},
+    {"quire_state_snapshots", MODEL},
     {"quire_swap_bytes", MODEL},
     {"quire_swap_capacity_bytes", MODEL},
     {"quire_prompt_tokens_total", MODEL},
@@ -133,6 +135,7 @@ static const struct {
     {"quire_prefix_cache_queries_tokens_total", MODEL},
     {"quire_prefix_cache_hits_tokens_total", MODEL},
     {"quire_prefix_evictions_total", MODEL},
+    {"quire_state_evictions_total", MODEL},
     {"quire_kv_blocks_copied_total", MODEL},
     {"quire_iterations_total", MODEL},
     {"quire_constraints_total", MODEL},
@@ -467,6 +470,11 @@ static void the_engine_is_shown(void **state)
     static const char *const lines[] = {
         "\nquire_requests_swapped 2\n",
         "\nquire_kv_pressure 1\n",
+        "\nquire_states{state=\"free\"} 4\n",
+        "\nquire_states{state=\"cached\"} 3\n",
+        "\nquire_states{state=\"held\"} 2\n",
+        "\nquire_state_snapshots 6\n",
+        "\nquire_state_evictions_total 5\n",
         "\nquire_swap_bytes{tier=\"ram\"} 300\n",
         "\nquire_swap_bytes{tier=\"file\"} 500\n",
         "\nquire_swap_capacity_bytes{tier=\"ram\"} 700\n",
@@ -513,6 +521,8 @@ static void the_engine_is_shown(void **state)
                                .prefix_queries = 23, .prefix_hits = 24,
                                .prefix_evictions = 25, .blocks_copied = 26,
                                .turn_wait_us = 33500000};
+    s->states = (struct kv_states_stats){
+        {.n_free = 4, .n_held = 2, .n_cached = 3, .n_evicted = 5}, 6};
     s->swap = (struct swap_stats){.ram_used = 3, .file_used = 5, .ram_slots = 7, .file_slots = 9,
                                   .blocks_out = {15, 16}, .blocks_in = {17, 18},
                                   .n_write_errors = 19, .n_read_errors = 20, .n_refused = 21};

@@ -46,6 +46,8 @@ static struct snapshot *make(void)
                                      .n_sequences = 2, .took_us = 900};
     s->costs = (struct step_costs){.is_known = true, .step_ns = 7};
     s->kv.pool = (struct block_pool_stats){.n_blocks = 6, .n_free = 1, .n_held = 3, .n_cached = 2};
+    s->kv.states = (struct kv_states_stats){
+        {.n_blocks = 9, .n_free = 4, .n_held = 2, .n_cached = 3, .n_evicted = 5}, 4};
     s->kv.swap = (struct swap_stats){.n_copies = 1, .ram_slots = 8, .blocks_in = {3, 4}};
     s->kv.groups = (struct kv_groups){.n = 5, .n_window = 4, .window = 512, .n_layer = 3};
     s->kinds[0] = (struct kv_kind){.n_groups = 1, .n_held = 2};
@@ -126,7 +128,9 @@ static void the_cache_to_the_letter(void **state)
           "\"full\":{\"lanes\":1,\"held\":2,\"cached\":0},"
           "\"window\":{\"tokens\":512,\"lanes\":4,\"held\":1,\"cached\":2}},"
           "\"prefix\":{\"indexed_blocks\":0,\"query_tokens\":0,\"hit_tokens\":0,"
-          "\"evicted_blocks\":0,\"copied_blocks\":0},\"swap\":{\"copies\":1,"
+          "\"evicted_blocks\":0,\"copied_blocks\":0},"
+          "\"states\":{\"total\":9,\"free\":4,\"cached\":3,\"held\":2,\"snapshots\":4,"
+          "\"evicted\":5},\"swap\":{\"copies\":1,"
           "\"ram\":{\"slots\":8,\"used\":0,\"blocks_out\":0,\"blocks_in\":3},"
           "\"file\":{\"slots\":0,\"used\":0,\"blocks_out\":0,\"blocks_in\":4},"
           "\"n_refused\":0,\"n_write_errors\":0,\"n_read_errors\":0},\"map\":\"fhscHC\"}");
