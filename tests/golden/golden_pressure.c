@@ -5,8 +5,8 @@
  * disk that gets full, every token and every log-probability equals the undisturbed run (P1),
  * nobody gets an error (P2), and the scheduler's whole state is checked after every step (P3: the
  * loop asserts it in this build). T3, T4, T5, T9; S2.29, S3.7. The same with a model of which half
- * of the layers have a window, and drop what is past, with one of which three in four have one, and
- * with one of which all have.
+ * of the layers have a window, and drop what is past, with one of which three in four have one,
+ * with one of which all have, and with one whose other layers keep a state.
  */
 #include "tests/fixtures/random.h"
 #include "tests/golden/machine.h"
@@ -55,11 +55,14 @@ static const struct kind {
     uint32_t window;
     int32_t pattern[LAYERS];
     uint32_t n_groups, n_window, n_blocks;
+    uint32_t n_swap; /* blocks' bytes of a copy, for each block of a group */
+    bool is_hybrid;
 } kinds[] = {
-    {"no window", 0, {0}, 1, 0, N_BLOCKS},
-    {"a window in half of the layers", WINDOW, {1, 0, 1, 0}, 2, 1, 8 * (11 + 5)},
-    {"a window in most layers", WINDOW, {1, 1, 0, 1}, 4, 3, 8 * (11 + 3 * 5)},
-    {"a window in all layers", WINDOW, {1, 1, 1, 1}, 1, 1, 8 * 5},
+    {"no window", 0, {0}, 1, 0, N_BLOCKS, 1, false},
+    {"a window in half of the layers", WINDOW, {1, 0, 1, 0}, 2, 1, 8 * (11 + 5), 2, false},
+    {"a window in most layers", WINDOW, {1, 1, 0, 1}, 4, 3, 8 * (11 + 3 * 5), 4, false},
+    {"a window in all layers", WINDOW, {1, 1, 1, 1}, 1, 1, 8 * 5, 1, false},
+    {"delta nets beside attention", 0, {0}, 1, 0, N_BLOCKS, 4, true},
 };
 
 static struct {
@@ -119,7 +122,7 @@ static struct setup pressed(bool prefix_cache)
 /* RAM slots for two to three sequences. */
 static uint32_t staging(void)
 {
-    return shared.kind->n_blocks * 26 / N_BLOCKS;
+    return shared.kind->n_blocks * 26 / N_BLOCKS * (shared.kind->is_hybrid ? 3 : 1);
 }
 
 static void check_swapped(void)
@@ -151,7 +154,7 @@ static void by_swap_to_ram(void **state)
         struct setup s = pressed(cache);
 
         s.preemption = SCHED_SWAP;
-        s.n_ram = 400 * shared.kind->n_groups;
+        s.n_ram = 400 * shared.kind->n_swap;
         run(&s, shared.got);
         compare(cache ? "RAM, prefix cache" : "RAM");
         check_swapped();
@@ -166,7 +169,7 @@ static void by_swap_to_file(void **state)
 
         s.preemption = SCHED_SWAP;
         s.n_ram = staging();
-        s.n_file = 400 * shared.kind->n_groups;
+        s.n_file = 400 * shared.kind->n_swap;
         run(&s, shared.got);
         compare(cache ? "file, prefix cache" : "file");
         check_swapped();
@@ -182,7 +185,7 @@ static void by_file_on_a_full_disk(void **state)
 
     s.preemption = SCHED_SWAP;
     s.n_ram = staging();
-    s.n_file = 400 * shared.kind->n_groups;
+    s.n_file = 400 * shared.kind->n_swap;
     s.n_writes_ok = 1;
     run(&s, shared.got);
     compare("file on a disk that gets full");
@@ -212,8 +215,10 @@ static int set_up(void **state)
 
     s.alone = true;
     s.n_blocks = 600 * shared.kind->n_groups;
-    shared.model = build_model(shared.kind->window,
-                               shared.kind->window > 0 ? shared.kind->pattern : NULL);
+    shared.model = shared.kind->is_hybrid
+                       ? build_hybrid()
+                       : build_model(shared.kind->window,
+                                     shared.kind->window > 0 ? shared.kind->pattern : NULL);
     assert_int_equal(shared.model->groups.n, shared.kind->n_groups);
     assert_int_equal(shared.model->groups.n_window, shared.kind->n_window);
     run(&s, shared.want);

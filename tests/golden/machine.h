@@ -1,6 +1,7 @@
 /* tests/golden/machine.h - a small random model and a whole engine around it, for tests of P1.
  *
- * The model has 4 layers with GQA, and its matrices use every packed weight type. The machine is
+ * The model has 4 layers with GQA, and its matrices use every packed weight type; or three of its
+ * layers are delta nets, which keep a state. The machine is
  * what the program runs: queue, loop, scheduler, cache manager, swap tiers, runner. The test
  * plays the I/O thread: it takes events and carries out the transfers of the swap tiers.
  */
@@ -30,6 +31,7 @@
 #include "core/runtime/thread_pool.h"
 #include "kvcache/kv_manager.h"
 #include "kvcache/kv_store.h"
+#include "kvcache/state_store.h"
 #include "kvcache/swap_store.h"
 #include "scheduler/engine_loop.h"
 #include "tests/tools/fixture.h"
@@ -158,6 +160,41 @@ static struct model *build_model(uint32_t window, const int32_t *pattern)
     return m;
 }
 
+static struct model *load_fixture(struct fixture *f)
+{
+    const struct model_options options = {.threads = 2};
+    struct gguf_writer *w;
+    struct gguf *g;
+    struct model *m;
+    uint8_t *data;
+    size_t bytes;
+    char err[512];
+
+    assert_int_equal(gguf_writer_create(&w), 0);
+    assert_int_equal(fixture_add(f, w), 0);
+    assert_int_equal(gguf_writer_finish(w, &data, &bytes), 0);
+    gguf_writer_destroy(&w);
+    fixture_release(f);
+    if (gguf_open_memory(&g, "random model", data, bytes, err, sizeof(err)) < 0 ||
+        model_load(&m, g, &options, err, sizeof(err)) < 0)
+        fail_msg("%s", err);
+    gguf_close(&g);
+    mem_free(data);
+    return m;
+}
+
+/* Three layers of four are delta nets. */
+static struct model *build_hybrid(void)
+{
+    struct fixture f = {.arch = "qwen35", .n_embd = EMBD, .n_layer = LAYERS, .n_head = HEADS,
+                        .n_kv_head = KV_HEADS, .head_dim = HEAD_DIM, .n_ff = FF,
+                        .n_delta_key = 2, .n_delta_value = 4, .delta_dim = 32,
+                        .n_vocab = VOCAB, .n_ctx = CONTEXT, .type = BLOCK_Q8_0, .n_mix = 4,
+                        .mix = {BLOCK_Q8_0, BLOCK_F16, BLOCK_Q4_K, BLOCK_F32}, .seed = 3};
+
+    return load_fixture(&f);
+}
+
 /* ---- what a request yields ---- */
 
 struct response_writer {
@@ -183,6 +220,7 @@ struct setup {
     bool takes_adapters;
     enum sched_preemption preemption;
     uint32_t n_ram, n_file; /* swap slots */
+    uint32_t state_interval; /* of a model with states: blocks between snapshots; 0: 2 */
     uint32_t n_writes_ok;   /* transfers to the file that succeed before the disk is "full" */
 };
 
@@ -192,6 +230,7 @@ struct machine {
     struct kv_manager *manager;
     struct kv_store *kv;
     struct swap_store *swap;
+    struct state_store *states;
     uint32_t n_writes;
     char path[64];
     struct thread_pool *pool;
@@ -272,12 +311,25 @@ static void wait_for(struct machine *m, uint32_t n, uint32_t n_tokens)
     }
 }
 
-static void build_cache(struct machine *m, const struct kv_groups *groups)
+/* A slot for each sequence, and some for snapshots; NaN wherever nothing was written. */
+static struct kv_state_options build_states(struct machine *m, size_t bytes, size_t part)
 {
     const struct setup *s = &m->setup;
-    const struct kv_shape shape = {groups->n_layer, KV_HEADS,
-                                   kern_kv_key_bytes(s->kv_type, HEAD_DIM),
-                                   kern_kv_value_bytes(s->kv_type, HEAD_DIM)};
+    const struct kv_state_options o = {.n_slots = s->max_sequences + 8,
+                                       .interval = s->state_interval > 0 ? s->state_interval : 2,
+                                       .n_parts = (uint32_t)((bytes + part - 1) / part)};
+
+    assert_int_equal(state_store_create(&m->states, o.n_parts * part, o.n_slots), 0);
+    for (uint32_t slot = 1; slot <= o.n_slots; slot++)
+        memset(state_store_at(m->states, slot), 0xff, o.n_parts * part);
+    return o;
+}
+
+static void build_cache(struct machine *m, const struct model *model)
+{
+    const struct setup *s = &m->setup;
+    const struct kv_groups *groups = &model->groups;
+    const struct kv_shape shape = runner_kv_shape(model, s->kv_type);
     struct swap_store_options so = {.block_bytes = kv_store_block_bytes(&shape),
                                     .n_ram = s->n_ram, .n_file = s->n_file, .path = m->path};
     char err[256];
@@ -286,6 +338,8 @@ static void build_cache(struct machine *m, const struct kv_groups *groups)
         .n_blocks = s->n_blocks, .prefix_cache = s->prefix_cache, .n_ram = s->n_ram,
         .n_file = s->n_file, .max_sequences = 64, .max_table = CONTEXT / BLOCK_TOKENS,
         .groups = *groups, .max_chunk = s->chunk, .low_percent = 30, .critical_percent = 10};
+    if (runner_state_bytes(model) > 0)
+        m->kv_options.states = build_states(m, runner_state_bytes(model), so.block_bytes);
     assert_int_equal(kv_manager_create(&m->manager, &m->kv_options), 0);
     assert_int_equal(kv_store_create(&m->kv, &shape, s->n_blocks), 0);
     memset(m->kv->data, 0xff, m->kv->bytes); /* NaN wherever nothing was written */
@@ -309,8 +363,9 @@ static void build_machine(struct machine *m, const struct model *model, const st
 
     *m = (struct machine){.setup = *s, .answers = answers};
     sem_init(&m->wake, 0, 0);
-    build_cache(m, &model->groups);
+    build_cache(m, model);
     ro.kv = m->kv;
+    ro.states = m->states;
     assert_int_equal(
         thread_pool_create(&m->pool, &(struct thread_pool_options){.n_threads = s->threads}), 0);
     ro.pool = m->pool;
@@ -320,6 +375,7 @@ static void build_machine(struct machine *m, const struct model *model, const st
     lo.runner = m->runner;
     lo.kv = m->kv;
     lo.swap = m->swap;
+    lo.states = m->states;
     lo.kv_options = &m->kv_options;
     sched_options_default(&lo.sched);
     lo.sched.kv = m->manager;
@@ -346,6 +402,7 @@ static void tear_down(struct machine *m)
     thread_pool_destroy(&m->pool);
     kv_manager_destroy(&m->manager);
     kv_store_destroy(&m->kv);
+    state_store_destroy(&m->states);
     swap_store_close(&m->swap);
     sem_destroy(&m->wake);
 }

@@ -29,9 +29,11 @@ struct fixture_tensor {
 };
 
 struct fixture {
-    const char *arch; /* llama, qwen2, qwen3 or qwen3moe */
+    const char *arch; /* llama, qwen2, qwen3, qwen3moe or qwen35 */
     uint32_t n_embd, n_layer, n_head, n_kv_head, head_dim, n_ff, n_vocab, n_ctx;
     uint32_t n_expert, n_used; /* qwen3moe: each of them n_ff wide */
+    uint32_t n_delta_key, n_delta_value, delta_dim; /* qwen35: heads of its delta nets; one layer of
+                                                     * FIXTURE_FULL_EVERY has attention */
     enum block_type type; /* of the matrices */
     bool mixed;           /* Q4_K_M: of the matrices of type Q4_K some are Q6_K */
     uint32_t n_mix;       /* not 0: the matrices take turns at the types `mix` */
@@ -346,12 +348,45 @@ static inline void fixture_experts(struct fixture *f, struct gguf_writer *w, uin
     fixture_matrices(f, w, i, "ffn_down_exps", f->n_ff, f->n_embd, f->n_expert);
 }
 
-static inline void fixture_layer(struct fixture *f, struct gguf_writer *w, uint32_t i)
+#define FIXTURE_FULL_EVERY 4
+#define FIXTURE_TAPS 4
+
+static inline bool fixture_is_delta(const struct fixture *f, uint32_t i)
+{
+    return f->delta_dim > 0 && (i + 1) % FIXTURE_FULL_EVERY != 0;
+}
+
+/* A vector of numbers as recurrent layers have them: of any mean and deviation. */
+static inline void fixture_numbers(struct fixture *f, struct gguf_writer *w, uint32_t layer,
+                                   const char *suffix, uint32_t n_in, uint32_t n_out, float std,
+                                   float mean)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "blk.%u.%s", layer, suffix);
+    fixture_tensor(f, w, name, BLOCK_F32, n_in, n_out, std, mean);
+}
+
+static inline void fixture_delta(struct fixture *f, struct gguf_writer *w, uint32_t i)
+{
+    const uint32_t keys = f->n_delta_key * f->delta_dim, values = f->n_delta_value * f->delta_dim;
+
+    fixture_matrix(f, w, i, "attn_qkv", f->n_embd, 2 * keys + values);
+    fixture_matrix(f, w, i, "attn_gate", f->n_embd, values);
+    fixture_matrix(f, w, i, "ssm_beta", f->n_embd, f->n_delta_value);
+    fixture_matrix(f, w, i, "ssm_alpha", f->n_embd, f->n_delta_value);
+    fixture_numbers(f, w, i, "ssm_conv1d.weight", FIXTURE_TAPS, 2 * keys + values, 0.5f, 0.2f);
+    fixture_numbers(f, w, i, "ssm_dt.bias", f->n_delta_value, 1, 0.1f, -1.0f);
+    fixture_numbers(f, w, i, "ssm_a", f->n_delta_value, 1, 0.2f, -1.0f);
+    fixture_numbers(f, w, i, "ssm_norm.weight", f->delta_dim, 1, 0.1f, 1.0f);
+    fixture_matrix(f, w, i, "ssm_out", values, f->n_embd);
+}
+
+static inline void fixture_attention(struct fixture *f, struct gguf_writer *w, uint32_t i)
 {
     const uint32_t q = f->n_head * f->head_dim, kv = f->n_kv_head * f->head_dim;
 
-    fixture_vector(f, w, i, "attn_norm.weight", f->n_embd, 1.0f);
-    fixture_matrix(f, w, i, "attn_q", f->n_embd, q);
+    fixture_matrix(f, w, i, "attn_q", f->n_embd, f->delta_dim > 0 ? 2 * q : q);
     fixture_matrix(f, w, i, "attn_k", f->n_embd, kv);
     fixture_matrix(f, w, i, "attn_v", f->n_embd, kv);
     if (f->q_bias || strcmp(f->arch, "qwen2") == 0) {
@@ -364,7 +399,18 @@ static inline void fixture_layer(struct fixture *f, struct gguf_writer *w, uint3
         fixture_vector(f, w, i, "attn_k_norm.weight", f->head_dim, 1.0f);
     }
     fixture_matrix(f, w, i, "attn_output", q, f->n_embd);
-    fixture_vector(f, w, i, "ffn_norm.weight", f->n_embd, 1.0f);
+}
+
+static inline void fixture_layer(struct fixture *f, struct gguf_writer *w, uint32_t i)
+{
+    const char *ffn_norm = f->delta_dim > 0 ? "post_attention_norm.weight" : "ffn_norm.weight";
+
+    fixture_vector(f, w, i, "attn_norm.weight", f->n_embd, 1.0f);
+    if (fixture_is_delta(f, i))
+        fixture_delta(f, w, i);
+    else
+        fixture_attention(f, w, i);
+    fixture_vector(f, w, i, ffn_norm, f->n_embd, 1.0f);
     if (f->n_expert > 0) {
         fixture_experts(f, w, i);
         return;
@@ -405,7 +451,15 @@ static inline void fixture_keys(const struct fixture *f, struct gguf_writer *w)
     fixture_key(f, w, "attention.head_count_kv", f->n_kv_head);
     fixture_key(f, w, "attention.key_length", f->head_dim);
     fixture_key(f, w, "attention.value_length", f->head_dim);
-    fixture_key(f, w, "rope.dimension_count", f->head_dim);
+    fixture_key(f, w, "rope.dimension_count", f->delta_dim > 0 ? f->head_dim / 4 : f->head_dim);
+    if (f->delta_dim > 0) {
+        fixture_key(f, w, "full_attention_interval", FIXTURE_FULL_EVERY);
+        fixture_key(f, w, "ssm.conv_kernel", FIXTURE_TAPS);
+        fixture_key(f, w, "ssm.state_size", f->delta_dim);
+        fixture_key(f, w, "ssm.group_count", f->n_delta_key);
+        fixture_key(f, w, "ssm.time_step_rank", f->n_delta_value);
+        fixture_key(f, w, "ssm.inner_size", f->n_delta_value * f->delta_dim);
+    }
     snprintf(key, sizeof(key), "%s.attention.layer_norm_rms_epsilon", f->arch);
     if (fixture_has(f, key))
         gguf_writer_f32(w, key, 1e-5f);

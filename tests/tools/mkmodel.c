@@ -54,6 +54,31 @@ static const struct {
       .n_vocab = 32768,
       .n_ctx = 32768,
       .tied = true}},
+    {"qwen3.5-0.8b", /* delta nets, and attention in every fourth layer */
+     {.arch = "qwen35",
+      .n_embd = 1024,
+      .n_layer = 24,
+      .n_head = 8,
+      .n_kv_head = 2,
+      .head_dim = 256,
+      .n_ff = 3584,
+      .n_delta_key = 16,
+      .n_delta_value = 16,
+      .delta_dim = 128,
+      .n_vocab = 102400,
+      .n_ctx = 32768,
+      .tied = true}},
+    {"dense-0.8b", /* as many numbers as that, with attention everywhere */
+     {.arch = "qwen3",
+      .n_embd = 1024,
+      .n_layer = 24,
+      .n_head = 8,
+      .n_kv_head = 2,
+      .head_dim = 256,
+      .n_ff = 5024,
+      .n_vocab = 102400,
+      .n_ctx = 32768,
+      .tied = true}},
 };
 
 enum option_id {
@@ -97,7 +122,7 @@ static const struct option options[] = {
 
 static void usage(void)
 {
-    fputs("usage: mkmodel [--shape qwen2.5-0.5b|llama-3.2-1b|qwen3-30b-a3b]\n"
+    fputs("usage: mkmodel [--shape qwen2.5-0.5b|llama-3.2-1b|qwen3-30b-a3b|qwen3.5-0.8b|dense-0.8b]\n"
           "               [--arch llama|qwen2|qwen3|qwen3moe] [--experts N] [--used N]\n"
           "               [--embd N] [--layers N] [--heads N] [--kv-heads N] [--head-dim N]\n"
           "               [--ff N] [--vocab N] [--context N] [--tied] [--seed N]\n"
