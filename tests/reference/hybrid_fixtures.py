@@ -4,7 +4,7 @@ family has them, several with attention. See fixtures.py.
 SERVED names those that the engine serves: fixtures.py has these, and with them the tests.
 """
 
-SERVED = ()
+SERVED = ("qwen3next", "qwen35", "qwen35moe", "lfm2", "lfm2moe", "kimi-linear")
 
 
 def odd(f):
