@@ -8,6 +8,7 @@
 #include <math.h>
 
 #define MAX_RECURRENT_HEADS 1024
+#define PAGE_FLOATS 1024 /* rows a multiple of that apart compete for the same lines of a cache */
 #define MAX_INNER (1u << 18) /* heads of KERN_MAX_STATE numbers */
 
 static uint32_t panels(uint32_t n)
@@ -191,6 +192,8 @@ int load_recurrent(struct load *l)
     else if (r->kind == RECURRENT_DELTA)
         rc = (l->traits->recurrence & RECURRENT_TRAIT_PER_KEY) != 0 ? read_delta_per_key(l, r)
                                                                     : read_delta(l, r);
+    if (r->row_floats % PAGE_FLOATS == 0)
+        r->row_floats += KERN_LANES;
     if (rc == 0)
         place_state(r);
     return rc;
