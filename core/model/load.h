@@ -17,8 +17,8 @@
 #include "core/model/traits.h"
 
 /* Rows of a tensor and the matrix, or matrices, that they become. Row o of matrix e is the tensor's
- * row e * row_stride + row0 + o; of a transposed one that is its column o. With runs, whose rows lie
- * apart in the tensor (of each head those of several matrices), it is row
+ * row e * row_stride + row0 + o; of a transposed one that is its column o. With runs, which lie
+ * apart in the tensor (of each head the rows of several matrices), it is row
  * row0 + o / run * run_stride + o % run. */
 struct matrix_job {
     const struct gguf_tensor *src;
@@ -36,8 +36,8 @@ enum vector_layout {
     VECTOR_REPEATED,   /* each number `stride` times */
 };
 
-/* Numbers of a tensor, first .. first + n - 1 of rows row0 .. row0 + n_rows - 1, and the floats they
- * become. */
+/* Numbers of a tensor, first .. first + n - 1 of rows row0 .. row0 + n_rows - 1, and the floats
+ * that they become. */
 struct vector_job {
     const struct gguf_tensor *src;
     const float **dst; /* NULL: another job's, whose room it shares */

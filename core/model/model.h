@@ -39,8 +39,8 @@ struct ffn {
 #define MODEL_MAX_EXPERTS_USED 64 /* by one token */
 #define MODEL_MAX_EXPERT_GROUPS 64
 
-/* What mixes a layer's tokens is attention, a recurrent part, both side by side (each takes attn_norm's
- * rows, and both are added), or nothing; behind it there is a feed-forward net, or none.
+/* What mixes a layer's tokens is attention, a recurrent part, both side by side (each takes
+ * attn_norm's rows, and both are added), or nothing; behind it there is a feed-forward net or none.
  *
  * Norms stand before a branch (attn_norm, ffn_norm), behind it (.._post_norm, on what it adds), or
  * behind the sum (.._sum_norm). */
@@ -48,7 +48,7 @@ struct model_layer {
     bool has_attention, has_ffn;
     enum recurrent_kind recurrent;         /* NONE: it has no state */
     struct recurrent mix;                  /* the weights of its recurrent part ... */
-    size_t state_at;                       /* ... and where its state is in a sequence's, in floats */
+    size_t state_at;                       /* ... and floats before its state in a sequence's */
     struct norm attn_norm;                 /* [n_embd] */
     struct matrix q, k, v;                 /* [n_head*key_dim | n_kv_head*key_dim | ..][n_embd] */
     const float *q_bias, *k_bias, *v_bias; /* [n_out] or NULL */

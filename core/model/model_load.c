@@ -313,8 +313,8 @@ static int check_tensors(struct load *l, uint32_t i)
 {
     const struct model_layer *layer = &l->m->layers[i];
 
-    if (l->m->shape.n_latent == 0 && layer->has_attention && !layer->shares_kv && !matrix_exists(&layer->v) &&
-        layer->key_dim != layer->value_dim)
+    if (l->m->shape.n_latent == 0 && layer->has_attention && !layer->shares_kv &&
+        !matrix_exists(&layer->v) && layer->key_dim != layer->value_dim)
         return load_fail(l, ERR_FORMAT, "tensor 'blk.%u.attn_v.weight' is missing", i);
     if ((l->traits->optional >> LAYER_FFN_SUM_NORM_AS_POST & 1) == 0 ||
         layer->ffn_post_norm.weight != NULL)

@@ -73,8 +73,8 @@ struct recurrent {
     const float *conv;     /* [n_tap][n_channel] */
     const float *conv_bias; /* [n_channel] or NULL */
     const float *dt_bias;  /* added to alpha (dt), as many as it has */
-    const float *a;        /* -exp(A_log): as many as alpha has; MAMBA1: [n_state][n_inner] in panels,
-                            * as a state; MAMBA2: [n_value_head] */
+    const float *a;        /* -exp(A_log): as many as alpha has; MAMBA1: [n_state][n_inner] in
+                            * panels, as a state; MAMBA2: [n_value_head] */
     const float *d;        /* MAMBA: [n_inner], MAMBA2: [n_value_head] */
     struct norm dt_norm, b_norm, c_norm; /* MAMBA1: [n_rank], [n_state], [n_state] */
     struct norm norm;      /* DELTA: [value_dim], of each head; MAMBA2: [n_inner], of each group */

@@ -319,7 +319,8 @@ int load_layer_rope(struct load *l, uint32_t i)
 
     set_window(s, to, is_local);
     to->rope = is_local && (t->flags & TRAIT_WINDOW_ROPE) != 0 ? 1 : 0;
-    if (s->n_rot == 0 || l->ropes[0].n_ctx == 0 || (t->no_rope_period > 0 && (i + 1) % t->no_rope_period == 0) ||
+    if (s->n_rot == 0 || l->ropes[0].n_ctx == 0 ||
+        (t->no_rope_period > 0 && (i + 1) % t->no_rope_period == 0) ||
         is_unturned(l, is_local))
         to->rope = MODEL_NO_ROPE;
     if ((t->attention & ATTN_TRAIT_UNTURNED_WARM) == 0 || to->rope == MODEL_NO_ROPE)

@@ -213,7 +213,7 @@ enum recurrent_trait {
                                       * but the last layer of so many */
     RECURRENT_TRAIT_ALL = 1 << 1,    /* all layers are; they have neither attention nor FFN */
     RECURRENT_TRAIT_BESIDE = 1 << 2, /* all are, and have attention as well */
-    RECURRENT_TRAIT_ALONE = 1 << 3,  /* a layer with feed-forward has nothing else, others lack it */
+    RECURRENT_TRAIT_ALONE = 1 << 3,  /* a layer has a mixer or a feed-forward net, not both */
     RECURRENT_TRAIT_SPREAD = 1 << 4, /* see recurrent_shape.is_spread */
     RECURRENT_TRAIT_PER_KEY = 1 << 5, /* see recurrent_shape.is_per_key */
 };

@@ -1,9 +1,9 @@
-/* core/model/weights_recurrent.c - the tensors of recurrent layers: delta nets and short convolutions
- * (see weights.h).
+/* core/model/weights_recurrent.c - the tensors of recurrent layers: delta nets and short
+ * convolutions (see weights.h).
  *
  * Files have q, k and v of a delta net in one tensor; here they are three matrices, whose outputs
- * begin on whole panels. The first files of Qwen3-Next have these and z in one tensor, whose rows are
- * grouped by key heads, and so are beta and alpha in all of that family.
+ * begin on whole panels. The first files of Qwen3-Next have these and z in one tensor, whose rows
+ * are grouped by key heads, and so are beta and alpha in all of that family.
  */
 #include "core/model/weights.h"
 

@@ -80,7 +80,8 @@ struct residual ffn_residual(const struct runner *r, const struct model_layer *l
 
 bool attention_quantises(const struct model_layer *l)
 {
-    return recurrent_quantises(l) || is_quantised(&l->attn_gate) || is_quantised(&l->q_down) || is_quantised(&l->k) || is_quantised(&l->v) ||
+    return recurrent_quantises(l) || is_quantised(&l->attn_gate) || is_quantised(&l->q_down) ||
+           is_quantised(&l->k) || is_quantised(&l->v) ||
            (!matrix_exists(&l->q_down) && is_quantised(&l->q)); /* else it takes q_down's outputs */
 }
 

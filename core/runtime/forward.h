@@ -194,8 +194,8 @@ void convolve(const struct runner *r, const struct model_layer *l, const struct 
 /* The kinds. */
 void delta_net(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
                float *out);
-/* `out` = the out-matrix of n_inner numbers of each row of r->mix from `at` on. `has_quantised`: they
- * are in r->mix_qrows already, if the matrix wants that. */
+/* `out` = the out-matrix of n_inner numbers of each row of r->mix from `at` on. `has_quantised`:
+ * they are in r->mix_qrows already, if the matrix wants that. */
 void recurrent_out(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
                    uint32_t at, bool has_quantised, float *out);
 

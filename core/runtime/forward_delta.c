@@ -1,5 +1,5 @@
-/* core/runtime/forward_delta.c - gated delta nets (arXiv 2412.06464), and KDA (arXiv 2510.26692), which
- * has a gate for each key dimension; see forward.h and kernels/recurrent.h.
+/* core/runtime/forward_delta.c - gated delta nets (arXiv 2412.06464), and KDA (arXiv 2510.26692),
+ * which has a gate for each key dimension; see forward.h and kernels/recurrent.h.
  *
  * Of each head of queries and keys: convolution, silu, and length 1. Of each value head: the delta
  * rule with its key head, a norm, and the gate z.
@@ -42,8 +42,8 @@ static void quantise_low(struct runner *r, struct thread_pool_worker *w, const s
         return;
     while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
         for (uint32_t i = from; i < to; i++)
-            r->kern.quantise((uint8_t *)in->q + i * in->q_stride, m->n_in, in->x + i * in->stride, 0,
-                             m->n_in);
+            r->kern.quantise((uint8_t *)in->q + i * in->q_stride, m->n_in, in->x + i * in->stride,
+                             0, m->n_in);
     end_region(r, w, RUNNER_QKV);
 }
 

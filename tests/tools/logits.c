@@ -4,8 +4,8 @@
  * goes to standard output as one record: int32 rows, int32 columns, rows * columns floats. A model
  * that is refused yields -1, the length of the sentence, and the sentence. With --hidden the rows
  * are the normed hidden ones that embeddings are made of; the text is then one chunk. With
- * --adapter all of it is computed with a LoRA adapter, at a scale in thousandths. With --beside each
- * batch has a second sequence, before this one: the same ids, the last one first.
+ * --adapter all of it is computed with a LoRA adapter, at a scale in thousandths. With --beside
+ * each batch has a second sequence, before this one: the same ids, the last one first.
  */
 #include "server/cli/command.h"
 
@@ -83,8 +83,8 @@ static void add_span(struct batch *b, const struct text *t, const struct lane *l
     b->has_adapters = t->adapter != NULL;
 }
 
-/* One step over `rows` tokens from `at` on of all lanes, for the logits of n of the last lane's from
- * `first` on. */
+/* One step over `rows` tokens from `at` on of all lanes, for the logits of n of the first lane's
+ * from `first` on. */
 static void step(struct instance *e, struct batch *b, const struct text *t, uint32_t at,
                  uint32_t rows, uint32_t first, uint32_t n, const struct lane *lanes)
 {
