@@ -120,7 +120,8 @@ static void copy_states(struct instance *e, const struct text *t, const struct l
     }
 }
 
-/* The runner keeps the logits of a few rows: a longer chunk is computed again for each few. */
+/* The runner keeps the logits of a few rows: a longer chunk is computed again for each few. At the
+ * beginning of a text states are left as they are: the runner must clear them. */
 static int put_logits(struct instance *e, struct batch *b, const struct text *t, struct lane *lanes)
 {
     const uint32_t n_lanes = t->has_beside ? 2 : 1;
@@ -135,7 +136,8 @@ static int put_logits(struct instance *e, struct batch *b, const struct text *t,
             return rc;
         copy_states(e, t, lanes, false);
         for (uint32_t i = 0; i < rows; i += LOGIT_ROWS) {
-            copy_states(e, t, lanes, true);
+            if (at > 0)
+                copy_states(e, t, lanes, true);
             step(e, b, t, at, rows, i, rows - i < LOGIT_ROWS ? rows - i : LOGIT_ROWS, lanes);
         }
         for (uint32_t i = 0; i < n_lanes; i++) /* as it is in the server */
