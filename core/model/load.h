@@ -17,20 +17,34 @@
 #include "core/model/traits.h"
 
 /* Rows of a tensor and the matrix, or matrices, that they become. Row o of matrix e is the tensor's
- * row e * row_stride + row0 + o; of a transposed one that is its column o. */
+ * row e * row_stride + row0 + o; of a transposed one that is its column o. With runs, which lie
+ * apart in the tensor (of each head the rows of several matrices), it is row
+ * row0 + o / run * run_stride + o % run. */
 struct matrix_job {
     const struct gguf_tensor *src;
     struct matrix *dst;
     uint64_t at; /* of the panels in their mapping */
     uint32_t row0, row_stride;
+    uint32_t run, run_stride; /* run 0: there are no runs */
     bool is_transposed; /* its panels are of floats */
 };
 
-/* Numbers of a tensor, first .. first + n - 1 of each of its rows, and the floats they become. */
+enum vector_layout {
+    VECTOR_ROWS = 0,   /* one row after the other */
+    VECTOR_TRANSPOSED, /* number j of row i at j * stride + i */
+    VECTOR_PANELS,     /* number j of row i as S[j][i] of a state (kernels/recurrent.h) */
+    VECTOR_REPEATED,   /* each number `stride` times */
+};
+
+/* Numbers of a tensor, first .. first + n - 1 of rows row0 .. row0 + n_rows - 1, and the floats
+ * that they become. */
 struct vector_job {
     const struct gguf_tensor *src;
-    const float **dst;
-    uint32_t first, n, n_rows;
+    const float **dst; /* NULL: another job's, whose room it shares */
+    uint32_t first, n, row0, n_rows;
+    enum vector_layout layout;
+    uint32_t stride;
+    bool is_rate; /* none is above 0 */
     size_t at; /* in floats */
 };
 
@@ -68,6 +82,8 @@ void load_printable(char *dst, size_t size, struct gguf_str s);
 int load_shape(struct load *l, uint32_t n_ctx);
 /* Parts of that. */
 int load_experts(struct load *l);
+/* Sizes of recurrent layers, n_head being known. */
+int load_recurrent(struct load *l);
 int load_rope(struct load *l);
 int load_alibi(struct load *l);
 /* What queries are multiplied by, position by position: the model's query_scale, n_ctx and the
@@ -80,6 +96,12 @@ int load_ones(struct load *l);
 int load_layer_rope(struct load *l, uint32_t i);
 /* Does it see a window only? */
 int load_has_window(struct load *l, uint32_t i, bool *yes);
+
+/* What layer i consists of. */
+struct layer_parts {
+    bool is_recurrent, has_attention, has_ffn;
+};
+int load_layer_parts(struct load *l, uint32_t i, struct layer_parts *parts);
 
 /* The sizes that may differ from layer to layer: those of all layers into the shape, the largest of
  * each, and those of layer i. */

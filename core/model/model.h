@@ -20,33 +20,12 @@
 #include <stdint.h>
 
 #include "core/formats/gguf/blocks.h"
+#include "core/model/matrix.h"
+#include "core/model/recurrent.h"
 #include "kernels/kernels.h"
 #include "kvcache/kv_groups.h"
 
 struct gguf;
-
-/* One matrix, or one for each expert (or head) of the same shape, one after the other. */
-struct matrix {
-    enum kern_weight type;
-    uint32_t n_out;     /* rows of a matrix, as in the file */
-    uint32_t n_in;      /* columns */
-    uint32_t n_each;    /* matrices: 1, or the number of experts; 0: there is none */
-    uint32_t n_panels;  /* of one: ceil(n_out / 16) */
-    size_t panel_bytes; /* panel p of matrix e at data + (e * n_panels + p) * panel_bytes */
-    const uint8_t *data;
-    uint32_t n_scale;   /* products are multiplied by scale[0], or of each matrix by its own; */
-    const float *scale; /* [n_scale] NULL: they are not */
-};
-
-static inline bool matrix_exists(const struct matrix *m)
-{
-    return m->n_each > 0;
-}
-
-/* A norm over n numbers; without a weight there is none. */
-struct norm {
-    const float *weight, *bias; /* [n]; bias or NULL */
-};
 
 /* down(act(gate x) * up x), or down(act(up x)) without a gate; each may have biases. */
 struct ffn {
@@ -60,15 +39,24 @@ struct ffn {
 #define MODEL_MAX_EXPERTS_USED 64 /* by one token */
 #define MODEL_MAX_EXPERT_GROUPS 64
 
-/* Norms stand before a branch (attn_norm, ffn_norm), behind it (.._post_norm, on what it adds), or
+/* What mixes a layer's tokens is attention, a recurrent part, both side by side (each takes
+ * attn_norm's rows, and both are added), or nothing; behind it there is a feed-forward net or none.
+ *
+ * Norms stand before a branch (attn_norm, ffn_norm), behind it (.._post_norm, on what it adds), or
  * behind the sum (.._sum_norm). */
 struct model_layer {
+    bool has_attention, has_ffn;
+    enum recurrent_kind recurrent;         /* NONE: it has no state */
+    struct recurrent mix;                  /* the weights of its recurrent part ... */
+    size_t state_at;                       /* ... and floats before its state in a sequence's */
     struct norm attn_norm;                 /* [n_embd] */
     struct matrix q, k, v;                 /* [n_head*key_dim | n_kv_head*key_dim | ..][n_embd] */
     const float *q_bias, *k_bias, *v_bias; /* [n_out] or NULL */
     struct norm q_norm, k_norm;            /* see model_shape.qk_norm */
     struct norm v_norm;                    /* [value_dim], of each head */
     const float *sinks;                    /* [n_head] or NULL: see kern_attn */
+    struct matrix attn_gate;               /* [n_head*value_dim][n_embd]: the heads' results are
+                                            * multiplied by sigmoids of its outputs */
     struct matrix attn_out;                /* [n_embd][n_head*head_out] */
     const float *attn_out_bias;            /* [n_embd] or NULL */
     struct norm attn_sub_norm;             /* [n_head*head_out], of what attn_out takes */
@@ -114,7 +102,7 @@ struct model_layer {
     struct matrix value_up;      /* n_head of [head_out][n_latent] */
     /* What the shape has, or, where layers with a window differ from others, of this one. Of MLA as
      * in the shape. */
-    uint32_t n_kv_head, key_dim, value_dim, n_rot, n_ff;
+    uint32_t n_kv_head, key_dim, value_dim, n_rot, n_ff; /* n_kv_head 0: it has no attention */
     bool shares_kv;              /* has no keys and values: those of the last layer of its kind that
                                   * has are its own; see kv */
     uint32_t window;             /* tokens that it sees, its own the last; 0: all */
@@ -153,7 +141,8 @@ enum expert_gate {
 struct model_shape {
     uint32_t n_vocab, n_embd, n_layer;
     uint32_t n_ff;               /* of dense layers, of the widest; 0: there are none */
-    uint32_t n_head, n_kv_head;
+    uint32_t n_head, n_kv_head;  /* 0: no layer has attention */
+    struct recurrent_shape recurrent;
     uint32_t key_dim, value_dim; /* numbers that a token's KV head has in the cache */
     uint32_t window_dim;         /* both, of layers with a window; 0: the same */
     uint32_t window_rot;         /* n_rot of these layers */

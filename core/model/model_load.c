@@ -132,7 +132,8 @@ static int take_arena(struct load *l)
     for (size_t i = 0; i < l->n_matrices; i++)
         l->matrices[i].dst->data = (const uint8_t *)a->panels + l->matrices[i].at;
     for (size_t i = 0; i < l->n_vectors; i++)
-        *l->vectors[i].dst = a->floats + l->vectors[i].at;
+        if (l->vectors[i].dst != NULL)
+            *l->vectors[i].dst = a->floats + l->vectors[i].at;
     if (!matrix_exists(&m->output) && !m->shape.is_encoder)
         m->output = m->embed; /* tied */
     place_ropes(l);
@@ -145,6 +146,26 @@ static int fail_not_finite(struct load *l, const struct gguf_tensor *t)
                      (int)t->name.len, t->name.data);
 }
 
+/* Number j of row i to where its layout has it. */
+static void place_number(const struct vector_job *job, float *to, size_t i, size_t j, float v)
+{
+    switch (job->layout) {
+    case VECTOR_ROWS:
+        to[i * job->n + j] = v;
+        break;
+    case VECTOR_TRANSPOSED:
+        to[j * job->stride + i] = v;
+        break;
+    case VECTOR_PANELS:
+        to[(i / KERN_LANES * job->n + j) * KERN_LANES + i % KERN_LANES] = v;
+        break;
+    case VECTOR_REPEATED:
+        for (size_t n = 0; n < job->stride; n++)
+            to[(i * job->n + j) * job->stride + n] = v;
+        break;
+    }
+}
+
 /* The numbers first .. first + n - 1 of row i; blocks of one number, so any may be the first.
  * `room`: of rows that are made, whose jobs reach into no other row. */
 static int decode_vector_row(struct load *l, const struct vector_job *job, uint32_t i,
@@ -153,13 +174,20 @@ static int decode_vector_row(struct load *l, const struct vector_job *job, uint3
     const struct arena *a = l->m->arena;
     const struct gguf_tensor *t = job->src;
     const size_t elem = block_format(t->type)->bytes;
-    float *dst = a->floats + job->at + (size_t)i * job->n;
+    const uint8_t *row = gguf_row(t, job->row0 + i, room) + job->first * elem;
 
     assert(t->recipe == NULL || job->first + job->n <= t->dims[0]);
-    block_decode(t->type, gguf_row(t, i, room) + job->first * elem, dst, job->n);
-    for (uint32_t j = 0; j < job->n; j++)
-        if (!isfinite(dst[j]))
+    for (uint32_t j = 0; j < job->n; j++) {
+        float v;
+
+        block_decode(t->type, row + j * elem, &v, 1);
+        if (!isfinite(v))
             return fail_not_finite(l, t);
+        if (job->is_rate && v > 0.0f)
+            return load_fail(l, ERR_FORMAT, "tensor '%.*s': holds %g, but must not be above 0",
+                             (int)t->name.len, t->name.data, (double)v);
+        place_number(job, a->floats + job->at, i, j, v);
+    }
     return 0;
 }
 
@@ -219,6 +247,24 @@ static uint32_t owner_of(const struct model *m, uint32_t n, uint32_t i)
     return j > 0 ? j - 1 : UINT32_MAX;
 }
 
+/* Of the first n layers those with attention; a model may have none. */
+static void assign_groups(struct model *m, uint32_t n, uint32_t *windows,
+                          struct kv_location *places)
+{
+    uint32_t n_kv = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        if (m->layers[i].has_attention)
+            windows[n_kv++] = m->shape.is_encoder ? 0 : m->layers[i].window;
+    if (n_kv > 0)
+        kv_groups_assign(windows, n_kv, &m->groups, places);
+    else
+        m->groups = (struct kv_groups){.n = 1};
+    for (uint32_t i = 0, at = 0; i < n; i++)
+        if (m->layers[i].has_attention)
+            m->layers[i].kv = places[at++];
+}
+
 /* Which layers lie together in the cache, of those that have keys and values. An encoder never
  * drops anything. ERR_FORMAT: a layer has none, and no layer before it is its like. */
 static int assign_layers(struct model *m)
@@ -228,20 +274,15 @@ static int assign_layers(struct model *m)
     struct kv_location *places = mem_calloc(n, sizeof(*places));
     int rc = windows != NULL && places != NULL ? 0 : ERR_NOMEM;
 
-    if (rc == 0) {
-        for (uint32_t i = 0; i < n; i++)
-            windows[i] = m->shape.is_encoder ? 0 : m->layers[i].window;
-        kv_groups_assign(windows, n, &m->groups, places);
-        for (uint32_t i = 0; i < n; i++)
-            m->layers[i].kv = places[i];
-    }
+    if (rc == 0)
+        assign_groups(m, n, windows, places);
     for (uint32_t i = n; rc == 0 && i < n_layer; i++) {
         const uint32_t owner = owner_of(m, n, i);
 
         if (owner == UINT32_MAX)
             rc = ERR_FORMAT;
         else
-            m->layers[i].kv = places[owner];
+            m->layers[i].kv = m->layers[owner].kv;
     }
     mem_free(windows);
     mem_free(places);
@@ -252,13 +293,14 @@ static int assign_layers(struct model *m)
 static int check_norms(struct load *l, uint32_t i)
 {
     const struct model_layer *layer = &l->m->layers[i], *first = &l->m->layers[0];
+    const bool both_have_ffn = layer->has_ffn && first->has_ffn;
 
     if ((layer->attn_norm.weight == NULL && layer->attn_norm.bias != NULL) ||
         (layer->ffn_norm.weight == NULL && layer->ffn_norm.bias != NULL) ||
         (layer->q_norm.weight == NULL && layer->q_norm.bias != NULL) ||
         (layer->k_norm.weight == NULL && layer->k_norm.bias != NULL) ||
         (layer->attn_input_norm.weight == NULL && layer->attn_input_norm.bias != NULL) ||
-        (layer->ffn_norm.weight == NULL) != (first->ffn_norm.weight == NULL))
+        (both_have_ffn && (layer->ffn_norm.weight == NULL) != (first->ffn_norm.weight == NULL)))
         return load_fail(l, ERR_FORMAT,
                          "layer %u has not the norms that layer 0 has, or a bias without its norm",
                          i);
@@ -271,8 +313,8 @@ static int check_tensors(struct load *l, uint32_t i)
 {
     const struct model_layer *layer = &l->m->layers[i];
 
-    if (l->m->shape.n_latent == 0 && !layer->shares_kv && !matrix_exists(&layer->v) &&
-        layer->key_dim != layer->value_dim)
+    if (l->m->shape.n_latent == 0 && layer->has_attention && !layer->shares_kv &&
+        !matrix_exists(&layer->v) && layer->key_dim != layer->value_dim)
         return load_fail(l, ERR_FORMAT, "tensor 'blk.%u.attn_v.weight' is missing", i);
     if ((l->traits->optional >> LAYER_FFN_SUM_NORM_AS_POST & 1) == 0 ||
         layer->ffn_post_norm.weight != NULL)

@@ -130,12 +130,15 @@ static uint64_t total_panels(const struct matrix_job *job)
     return (uint64_t)job->dst->n_each * job->dst->n_panels;
 }
 
-/* The tensor's row that panel p begins with. */
-static uint64_t first_row(const struct matrix_job *job, uint64_t p)
+/* The tensor's row that is output `lane` of panel p; of a transposed matrix, its first one. */
+static uint64_t row_of(const struct matrix_job *job, uint64_t p, uint32_t lane)
 {
     const uint64_t each = p / job->dst->n_panels, panel = p % job->dst->n_panels;
+    uint64_t row = job->is_transposed ? 0 : panel * KERN_LANES + lane;
 
-    return each * job->row_stride + job->row0 + (job->is_transposed ? 0 : panel * KERN_LANES);
+    if (job->run > 0)
+        row = row / job->run * job->run_stride + row % job->run;
+    return each * job->row_stride + job->row0 + row;
 }
 
 /* Outputs of panel p: 16, or what is left of a matrix. */
@@ -195,7 +198,7 @@ static bool pack_transposed(const struct worker *me, const struct matrix_job *jo
     for (uint32_t lane = 0; lane < n; lane++)
         rows[lane] = turned[lane];
     for (uint32_t i = 0; i < m->n_in; i++) {
-        const uint8_t *row = finite_row(job->src, first_row(job, p) + i, me->made);
+        const uint8_t *row = finite_row(job->src, row_of(job, p, 0) + i, me->made);
 
         if (row == NULL)
             return false;
@@ -300,7 +303,7 @@ static bool pack_panel(const struct worker *me, const struct matrix_job *job, ui
         return pack_transposed(me, job, p, panel);
     for (uint32_t lane = 0; lane < n_outputs(job, p); lane++) {
         uint8_t *room = is_quantising(job) ? me->made : room_of(me, job->src, lane);
-        const uint8_t *row = finite_row(job->src, first_row(job, p) + lane, room);
+        const uint8_t *row = finite_row(job->src, row_of(job, p, lane), room);
 
         if (row == NULL)
             return false;
@@ -333,9 +336,10 @@ static uint64_t chunk_rows(const struct matrix_job *job, uint64_t chunk, uint64_
 {
     const uint64_t per = chunk_panels(job), begin = chunk * per, n = total_panels(job);
     const uint64_t last = begin + per < n ? begin + per - 1 : n - 1;
-    const uint64_t from = first_row(job, begin), to = first_row(job, last) + n_outputs(job, last);
+    const uint64_t from = row_of(job, begin, 0);
 
-    *n_rows = job->is_transposed ? 0 : to - from;
+    *n_rows =
+        job->is_transposed ? 0 : row_of(job, last, n_outputs(job, last) - 1) + 1 - from;
     return from;
 }
 

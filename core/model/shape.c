@@ -1,6 +1,7 @@
 /* core/model/shape.c - the metadata of a model file, checked (see load.h).
  *
- * Here are sizes and heads; shape_rope.c has positions and windows, shape_experts.c mixtures.
+ * Here are sizes and heads; shape_rope.c has positions and windows, shape_experts.c mixtures,
+ * shape_recurrent.c layers with a state.
  */
 #include "core/model/load.h"
 
@@ -286,13 +287,23 @@ static int read_streams(struct load *l)
                                           l->traits->arch);
 }
 
+/* Models whose layers are all recurrent alone have no heads, whatever their keys say. */
 static int read_heads(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
-    int rc = key_u32_of_layers(l, "attention.head_count", KEY_REQUIRED, 1, MAX_HEADS, &s->n_head);
+    const bool has_none = (l->traits->recurrence & RECURRENT_TRAIT_ALL) != 0;
+    int rc = has_none ? 0
+                      : key_u32_of_layers(l, "attention.head_count", KEY_REQUIRED, 1, MAX_HEADS,
+                                          &s->n_head);
 
     if (rc == 0)
+        rc = load_recurrent(l);
+    if (rc == 0)
         rc = load_layer_sizes(l);
+    if (has_none) {
+        s->n_streams = 1;
+        return rc;
+    }
     if (rc == 0)
         rc = read_head_dims(l);
     if (rc == 0)
@@ -360,7 +371,8 @@ static int read_scales(struct load *l)
     s->embed_scale =
         (t->flags & TRAIT_EMBED_ROOT) != 0 ? (float)sqrt((double)s->n_embd) : 1.0f;
     s->residual_scale = s->logit_scale = 1.0f;
-    s->attn_scale = (float)(1.0 / sqrt(is_wide ? (double)s->n_embd / s->n_head : query));
+    s->attn_scale =
+        query > 0 ? (float)(1.0 / sqrt(is_wide ? (double)s->n_embd / s->n_head : query)) : 1.0f;
     use_usual(&s->embed_scale, t->embed_scale);
     use_usual(&s->logit_scale, t->logit_scale);
     use_usual(&s->attn_scale, t->attn_scale);
@@ -409,6 +421,11 @@ static int read_topology(struct load *l)
         return load_fail(l, ERR_UNSUPPORTED, "key '%s.attention.causal': is true, but encoders "
                                              "whose tokens see only what is before are not "
                                              "supported",
+                         l->traits->arch);
+    if (rc == 0 && s->is_encoder && s->recurrent.kind != RECURRENT_NONE)
+        return load_fail(l, ERR_UNSUPPORTED,
+                         "key '%s.attention.causal': is false, but recurrent layers that see what "
+                         "is behind a token are not supported",
                          l->traits->arch);
     return rc;
 }

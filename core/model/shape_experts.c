@@ -25,6 +25,9 @@ static int read_widths(struct load *l)
     s->n_ff_shared = is_gated ? s->n_ff : 0;
     rc = key_u32_of_layers(l, "expert_feed_forward_length", KEY_OPTIONAL, 1, MAX_FF,
                            &s->n_ff_expert);
+    if (rc == 0 && s->n_ff_expert == 0)
+        return load_fail(l, ERR_FORMAT, "key '%s.expert_feed_forward_length' is missing",
+                         l->traits->arch);
     if (rc == 0)
         rc = key_u32(l, "expert_shared_count", KEY_OPTIONAL, 0, MAX_EXPERTS, &n_shared);
     if (n_shared > 0)

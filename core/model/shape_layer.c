@@ -18,15 +18,31 @@ static uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
+/* The width of layer i's dense net; 0 where it has none. Recurrent models whose layers all have
+ * experts may be silent. */
+static int read_width(struct load *l, uint32_t i, const struct layer_parts *parts, uint32_t *n_ff)
+{
+    const bool may_lack = l->traits->recurrent != RECURRENT_NONE;
+
+    *n_ff = 0;
+    return parts->has_ffn ? key_u32_at(l, "feed_forward_length",
+                                       may_lack ? KEY_OPTIONAL : KEY_REQUIRED, i, may_lack ? 0 : 1,
+                                       MAX_FF, n_ff)
+                          : 0;
+}
+
 /* The two numbers of layer i; files may be silent about KV heads. */
-static int read_layer(struct load *l, uint32_t i, uint32_t *n_ff, uint32_t *n_kv_head)
+static int read_layer(struct load *l, uint32_t i, const struct layer_parts *parts, uint32_t *n_ff,
+                      uint32_t *n_kv_head)
 {
     const uint32_t n_head = l->m->shape.n_head;
-    int rc = key_u32_at(l, "feed_forward_length", KEY_REQUIRED, i, 1, MAX_FF, n_ff);
+    int rc = read_width(l, i, parts, n_ff);
 
+    *n_kv_head = 0;
+    if (rc < 0 || !parts->has_attention)
+        return rc;
     *n_kv_head = n_head;
-    if (rc == 0)
-        rc = key_u32_at(l, "attention.head_count_kv", KEY_OPTIONAL, i, 1, MAX_HEADS, n_kv_head);
+    rc = key_u32_at(l, "attention.head_count_kv", KEY_OPTIONAL, i, 1, MAX_HEADS, n_kv_head);
     if (rc == 0 && n_head % *n_kv_head != 0)
         return load_fail(l, ERR_FORMAT, "%u heads cannot share %u KV heads equally", n_head,
                          *n_kv_head);
@@ -39,9 +55,12 @@ int load_layer_sizes(struct load *l)
     int rc = 0;
 
     for (uint32_t i = 0; i < s->n_layer && rc == 0; i++) {
+        struct layer_parts parts;
         uint32_t n_ff, n_kv_head;
 
-        rc = read_layer(l, i, &n_ff, &n_kv_head);
+        rc = load_layer_parts(l, i, &parts);
+        if (rc == 0)
+            rc = read_layer(l, i, &parts, &n_ff, &n_kv_head);
         if (rc < 0)
             return rc;
         s->n_ff = larger(s->n_ff, n_ff);
@@ -74,18 +93,24 @@ int load_layer_shape(struct load *l, uint32_t i)
 {
     const struct model_shape *s = &l->m->shape;
     struct model_layer *to = &l->m->layers[i];
+    struct layer_parts parts;
     bool is_local;
-    int rc = read_layer(l, i, &to->n_ff, &to->n_kv_head);
+    int rc = load_layer_parts(l, i, &parts);
 
+    if (rc == 0)
+        rc = read_layer(l, i, &parts, &to->n_ff, &to->n_kv_head);
     if (rc == 0)
         rc = load_has_window(l, i, &is_local);
     if (rc < 0)
         return rc;
+    to->has_attention = parts.has_attention;
+    to->has_ffn = parts.has_ffn;
+    to->recurrent = parts.is_recurrent ? s->recurrent.kind : RECURRENT_NONE;
     to->key_dim = is_local && s->window_dim > 0 ? s->window_dim : s->key_dim;
     to->value_dim = is_local && s->window_dim > 0 ? s->window_dim : s->value_dim;
     to->n_rot = is_local ? s->window_rot : s->n_rot;
     to->shares_kv = i >= s->n_layer - s->n_shared_kv;
-    if (s->n_latent > 0)
+    if (s->n_latent > 0 && to->has_attention)
         to->n_kv_head = s->n_kv_head;
     return s->n_streams > 1 ? read_sparsity(l, i) : 0;
 }

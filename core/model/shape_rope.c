@@ -110,6 +110,27 @@ static bool has_sections(const struct load *l)
     return false;
 }
 
+/* Where sections of several position axes must not leave a pair to none of them. */
+static int check_sections(struct load *l)
+{
+    char key[GGUF_MAX_NAME];
+    const struct gguf_kv *kv;
+    int64_t sum = 0;
+
+    if ((l->traits->attention & ATTN_TRAIT_WHOLE_SECTIONS) == 0 || !has_sections(l))
+        return 0;
+    key_name(l, "rope.dimension_sections", key);
+    kv = gguf_find(l->g, key);
+    for (uint64_t i = 0; i < kv->count && i < 4; i++)
+        sum += gguf_array_int(kv, i) & 0xffffff;
+    if (sum != l->m->shape.n_rot / 2)
+        return load_fail(l, ERR_UNSUPPORTED,
+                         "key '%s': has sections of %lld pairs in all, but only half of "
+                         "'rope.dimension_count', %u, is supported",
+                         key, (long long)sum, l->m->shape.n_rot);
+    return 0;
+}
+
 /* rope.halves is a key that only Quire knows, for weights whose rows are not in the order of the
  * architecture's files: number i of a head rotates with number i of its second half (true), or
  * neighbours do. */
@@ -133,7 +154,7 @@ static int read_rotated(struct load *l)
     if (rc == 0 && (s->n_rot % 2 != 0 || s->window_rot % 2 != 0))
         return load_fail(l, ERR_FORMAT, "key '%s.rope.dimension_count': is %u, but must be even",
                          l->traits->arch, s->n_rot % 2 != 0 ? s->n_rot : s->window_rot);
-    return rc;
+    return rc == 0 ? check_sections(l) : rc;
 }
 
 /* The table of layers with a window, where the family gives them one: not scaled. */
@@ -185,10 +206,14 @@ int load_rope(struct load *l)
     l->divisors_name = "rope_freqs.weight";
     if (rc < 0 || (l->traits->flags & (TRAIT_LEARNED_POS | TRAIT_ALIBI)) != 0)
         return rc;
+    if (s->n_head == 0)
+        return 0;
     rc = read_rotated(l);
     if (rc == 0 && (l->traits->flags & TRAIT_ROPE_SWITCH) != 0)
         rc = key_bool(l, "rope.scaling.finetuned", &is_turned);
-    if (rc == 0 && !is_turned)
+    if ((l->traits->attention & ATTN_TRAIT_UNTURNED) != 0)
+        is_turned = false;
+    if (rc == 0 && !is_turned && s->n_latent == 0) /* else a part of that size is not turned */
         s->n_rot = s->window_rot = 0;
     if (rc < 0 || !is_turned)
         return rc;
@@ -294,7 +319,8 @@ int load_layer_rope(struct load *l, uint32_t i)
 
     set_window(s, to, is_local);
     to->rope = is_local && (t->flags & TRAIT_WINDOW_ROPE) != 0 ? 1 : 0;
-    if (s->n_rot == 0 || (t->no_rope_period > 0 && (i + 1) % t->no_rope_period == 0) ||
+    if (s->n_rot == 0 || l->ropes[0].n_ctx == 0 ||
+        (t->no_rope_period > 0 && (i + 1) % t->no_rope_period == 0) ||
         is_unturned(l, is_local))
         to->rope = MODEL_NO_ROPE;
     if ((t->attention & ATTN_TRAIT_UNTURNED_WARM) == 0 || to->rope == MODEL_NO_ROPE)

@@ -34,11 +34,20 @@
     (BIT(STREAM_ROUTER) | BIT(STREAM_ROUTER_NORM) | BIT(STREAM_PREDICT) | BIT(STREAM_CORRECT) |    \
      BIT(STREAM_SCALE) | BIT(LAUREL_IN) | BIT(LAUREL_OUT) | BIT(LAUREL_NORM))
 #define SHARED_EXPERT (BIT(GATE_SHARED) | BIT(UP_SHARED) | BIT(DOWN_SHARED))
+/* What a layer without attention lacks, and one without a feed-forward net. */
+#define ATTENTION_PARTS                                                                            \
+    (ATTENTION | LATENT | QKV_BIAS | QK_NORM_B | BIT(SINKS) | BIT(ATTN_OUT_BIAS) |                 \
+     BIT(ATTN_SUB_NORM) | BIT(Q_DOWN) | BIT(Q_DOWN_NORM) | BIT(Q_UP))
+#define FFN_PARTS                                                                                  \
+    (GATED_FFN | BIT(GATE_BIAS) | BIT(UP_BIAS) | BIT(DOWN_BIAS) | EXPERTS | EXPERT_BIASES |        \
+     SHARED_EXPERT | BIT(SHARED_GATE) | FFN_NORM_B | BIT(ATTN_POST_NORM_AS_FFN))
 
 #define LLAMA (PRE_NORMS | ATTENTION | GATED_FFN)
 #define GPT (ATTN_NORM_B | FFN_NORM_B | ATTENTION | PLAIN_FFN)
 #define LATENT                                                                                     \
     (BIT(LATENT) | BIT(LATENT_NORM) | BIT(KEY_UP) | BIT(VALUE_UP) | BIT(ATTN_OUT))
+#define QWEN_NEXT                                                                                  \
+    (BIT(ATTN_NORM) | BIT(ATTN_POST_NORM_AS_FFN) | ATTENTION | QK_NORM | GATED_FFN)
 
 /* Rows without a kind of norm have RMS norms, without an activation silu. */
 static const struct traits table[] = {
@@ -232,6 +241,42 @@ static const struct traits table[] = {
      .logit_scale = 0.5773502691896257f,
      .attn_scale = 0.08838834764831845f,
      .router_cap = 30.0f},
+    {.arch = "qwen3next",
+     .required = QWEN_NEXT,
+     .optional = BIT(SHARED_GATE),
+     .flags = TRAIT_NEOX | TRAIT_EXPERT_NORM,
+     .attention = ATTN_TRAIT_GATED | ATTN_TRAIT_WHOLE_SECTIONS,
+     .recurrent = RECURRENT_DELTA,
+     .recurrence = RECURRENT_TRAIT_PERIOD},
+    {.arch = "qwen35",
+     .required = QWEN_NEXT,
+     .flags = TRAIT_NEOX,
+     .attention = ATTN_TRAIT_GATED | ATTN_TRAIT_WHOLE_SECTIONS,
+     .recurrent = RECURRENT_DELTA,
+     .recurrence = RECURRENT_TRAIT_PERIOD | RECURRENT_TRAIT_SPREAD},
+    {.arch = "qwen35moe",
+     .required = QWEN_NEXT,
+     .optional = BIT(SHARED_GATE),
+     .flags = TRAIT_NEOX | TRAIT_EXPERT_NORM,
+     .attention = ATTN_TRAIT_GATED | ATTN_TRAIT_WHOLE_SECTIONS,
+     .recurrent = RECURRENT_DELTA,
+     .recurrence = RECURRENT_TRAIT_PERIOD | RECURRENT_TRAIT_SPREAD},
+    {.arch = "lfm2",
+     .required = LLAMA | QK_NORM,
+     .flags = TRAIT_NEOX | TRAIT_OUT_NORM_AS_EMBED,
+     .recurrent = RECURRENT_CONV},
+    {.arch = "lfm2moe",
+     .required = LLAMA | QK_NORM,
+     .flags = TRAIT_NEOX | TRAIT_OUT_NORM_AS_EMBED | TRAIT_EXPERT_NORM,
+     .experts = EXPERT_TRAIT_SIGMOID,
+     .recurrent = RECURRENT_CONV},
+    {.arch = "kimi-linear",
+     .required = PRE_NORMS | LATENT | GATED_FFN,
+     .flags = TRAIT_MLA | TRAIT_EXPERT_NORM,
+     .attention = ATTN_TRAIT_UNTURNED,
+     .experts = EXPERT_TRAIT_SIGMOID,
+     .recurrent = RECURRENT_DELTA,
+     .recurrence = RECURRENT_TRAIT_PER_KEY},
     {.arch = "bert",
      .required = ATTENTION | PLAIN_FFN | SUM_NORMS,
      .flags = TRAIT_ENCODER | TRAIT_EMBED_NORM | TRAIT_LEARNED_POS,
@@ -292,6 +337,7 @@ static const struct traits table[] = {
 
 static const struct layer_tensor_row layer_tensors[] = {
     [LAYER_ATTN_NORM] = VECTOR("attn_norm.weight", EMBD, ONE, attn_norm.weight),
+    [LAYER_ATTN_NORM_AS_FFN] = VECTOR("attn_norm.weight", EMBD, ONE, ffn_norm.weight),
     [LAYER_ATTN_NORM_BIAS] = VECTOR("attn_norm.bias", EMBD, ONE, attn_norm.bias),
     [LAYER_ATTN_NORM_2] = VECTOR("attn_norm_2.weight", EMBD, ONE, ffn_norm.weight),
     [LAYER_ATTN_NORM_2_BIAS] = VECTOR("attn_norm_2.bias", EMBD, ONE, ffn_norm.bias),
@@ -409,9 +455,26 @@ const struct traits *traits_find(struct gguf_str arch)
     return NULL;
 }
 
+/* Without what the layer lacks. */
+static void drop_parts(struct traits_tensors *set, const struct model_layer *of)
+{
+    tensor_set lacks = 0;
+
+    if (!of->has_attention)
+        lacks |= ATTENTION_PARTS;
+    if (!of->has_ffn)
+        lacks |= FFN_PARTS;
+    if (!of->has_attention && of->recurrent == RECURRENT_NONE) {
+        lacks |= BIT(ATTN_NORM);
+        set->required |= BIT(ATTN_NORM_AS_FFN);
+    }
+    set->required &= ~lacks;
+    set->optional &= ~lacks;
+}
+
 /* Experts, which have gates where the dense net must have one, take its place. */
 struct traits_tensors traits_tensors(const struct traits *t, const struct model_shape *s,
-                                     uint32_t i, bool has_experts)
+                                     uint32_t i, const struct model_layer *of, bool has_experts)
 {
     struct traits_tensors set = {t->required, t->optional | BIASES};
 
@@ -444,6 +507,9 @@ struct traits_tensors traits_tensors(const struct traits *t, const struct model_
         set.optional &= ~QKV_BIAS;
         set.required |= s->n_lora_q > 0 ? BIT(Q_DOWN) | BIT(Q_DOWN_NORM) | BIT(Q_UP) : BIT(Q);
     }
+    if ((t->attention & ATTN_TRAIT_GATED) != 0)
+        set.optional &= ~QKV_BIAS;
+    drop_parts(&set, of);
     return set;
 }
 

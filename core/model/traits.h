@@ -50,6 +50,7 @@ enum dim {
 
 enum layer_tensor {
     LAYER_ATTN_NORM = 0,
+    LAYER_ATTN_NORM_AS_FFN, /* of a layer that is a feed-forward net alone */
     LAYER_ATTN_NORM_BIAS,
     LAYER_ATTN_NORM_2, /* of attention alone, beside attn_norm for the feed-forward net */
     LAYER_ATTN_NORM_2_BIAS,
@@ -173,6 +174,7 @@ enum trait_flag {
     TRAIT_PROJECTED = 1 << 22,     /* there may be dense layers behind the pooling */
     TRAIT_ALIBI = 1 << 23,         /* scores say how far away tokens are; no rope */
     TRAIT_SINGLE_HEAD = 1 << 24,   /* a classifier may have cls alone, without cls.output */
+    TRAIT_OUT_NORM_AS_EMBED = 1 << 26, /* the last norm has the name of the embedding's */
 };
 
 /* How attention differs. */
@@ -189,6 +191,9 @@ enum attn_trait {
     ATTN_TRAIT_SHARED_KV = 1 << 9,     /* the last layers may have those of one before them */
     ATTN_TRAIT_UNTURNED_WARM = 1 << 7, /* only layers without rope have a temperature; it counts
                                         * positions from 1 */
+    ATTN_TRAIT_GATED = 1 << 11,        /* attn_q has a head's query and then its gate (attn_gate) */
+    ATTN_TRAIT_UNTURNED = 1 << 12,     /* nothing is turned, whatever the keys of rope say */
+    ATTN_TRAIT_WHOLE_SECTIONS = 1 << 13, /* sections must cover all that is turned */
 };
 
 /* How mixtures of experts differ. */
@@ -202,6 +207,17 @@ enum expert_trait {
     EXPERT_TRAIT_APART = 1 << 6,       /* it stays, and has other norms than they and the router */
 };
 
+/* How layers are recurrent. Without one of the first three, those without KV heads are. */
+enum recurrent_trait {
+    RECURRENT_TRAIT_PERIOD = 1 << 0, /* recurrent_layers says which, or full_attention_interval: all
+                                      * but the last layer of so many */
+    RECURRENT_TRAIT_ALL = 1 << 1,    /* all layers are; they have neither attention nor FFN */
+    RECURRENT_TRAIT_BESIDE = 1 << 2, /* all are, and have attention as well */
+    RECURRENT_TRAIT_ALONE = 1 << 3,  /* a layer has a mixer or a feed-forward net, not both */
+    RECURRENT_TRAIT_SPREAD = 1 << 4, /* see recurrent_shape.is_spread */
+    RECURRENT_TRAIT_PER_KEY = 1 << 5, /* see recurrent_shape.is_per_key */
+};
+
 struct traits {
     const char *arch;  /* general.architecture, and the prefix of its keys */
     tensor_set required; /* of enum layer_tensor; of layers with experts, see traits_tensors() */
@@ -209,6 +225,8 @@ struct traits {
     uint32_t flags;     /* enum trait_flag */
     uint32_t attention; /* enum attn_trait */
     uint32_t experts;   /* enum expert_trait */
+    enum recurrent_kind recurrent; /* of the layers that are */
+    uint32_t recurrence; /* enum recurrent_trait */
     enum norm_kind norm;
     const char *eps_key; /* of the norms; NULL: the kind's own */
     enum kern_act act;
@@ -232,12 +250,13 @@ const struct traits *traits_find(struct gguf_str arch);
 /* All of them, i = 0, 1, ...; NULL behind the last. */
 const struct traits *traits_at(size_t i);
 
-/* The tensors that layer `i` must have and may have. */
+/* The tensors that layer `i` must have and may have, but those of its recurrent part; `of` knows
+ * what it consists of. */
 struct traits_tensors {
     tensor_set required, optional;
 };
 struct traits_tensors traits_tensors(const struct traits *t, const struct model_shape *s,
-                                     uint32_t i, bool has_experts);
+                                     uint32_t i, const struct model_layer *of, bool has_experts);
 
 const struct layer_tensor_row *traits_layer_tensor(enum layer_tensor t);
 uint32_t traits_dim(const struct model_shape *s, enum dim dim);

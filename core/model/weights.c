@@ -151,7 +151,7 @@ static int add_scale(struct load *l, const struct matrix_job *job)
         l, (struct vector_job){.src = t, .dst = &job->dst->scale, .n = n_scale, .n_rows = 1});
 }
 
-static int add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in, uint32_t n_out,
+int weights_add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in, uint32_t n_out,
                           uint32_t n_each)
 {
     struct matrix *dst = job.dst;
@@ -167,6 +167,15 @@ static int add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in, 
     return add_scale(l, &job);
 }
 
+int weights_find(struct load *l, uint32_t layer, const char *suffix, int need, struct extent e,
+                 const struct gguf_tensor **t)
+{
+    char name[GGUF_MAX_NAME];
+
+    snprintf(name, sizeof(name), "blk.%u.%s", layer, suffix);
+    return find(l, name, need, e, t);
+}
+
 int weights_add_matrices(struct load *l, const char *name, int need, uint32_t n_in, uint32_t n_out,
                          uint32_t n_each, struct matrix *dst)
 {
@@ -175,7 +184,7 @@ int weights_add_matrices(struct load *l, const char *name, int need, uint32_t n_
 
     if (rc < 0 || t == NULL)
         return rc;
-    return add_matrix_job(
+    return weights_add_matrix_job(
         l, (struct matrix_job){.src = t, .dst = dst, .row_stride = n_each > 1 ? n_out : 0}, n_in,
         n_out, n_each);
 }
@@ -186,6 +195,22 @@ int weights_add_matrix(struct load *l, const char *name, int need, uint32_t n_in
     return weights_add_matrices(l, name, need, n_in, n_out, 1, dst);
 }
 
+/* Of the room that a job takes, its padding included. */
+static size_t vector_floats(const struct vector_job *job)
+{
+    switch (job->layout) {
+    case VECTOR_ROWS:
+        return (size_t)job->n * job->n_rows;
+    case VECTOR_TRANSPOSED:
+        return (size_t)job->n * job->stride;
+    case VECTOR_PANELS:
+        return kern_state_floats(job->n, job->n_rows);
+    case VECTOR_REPEATED:
+        return (size_t)job->n * job->n_rows * job->stride;
+    }
+    return 0;
+}
+
 int weights_add_vector_job(struct load *l, struct vector_job job)
 {
     const enum block_type type = job.src->type;
@@ -194,8 +219,10 @@ int weights_add_vector_job(struct load *l, struct vector_job job)
         return load_fail(l, ERR_UNSUPPORTED,
                          "tensor '%.*s': has type %s, but a vector must be F32, F16 or BF16",
                          (int)job.src->name.len, job.src->name.data, block_format(type)->name);
-    job.at = l->n_floats;
-    l->n_floats += ((size_t)job.n * job.n_rows + FLOAT_ALIGN - 1) / FLOAT_ALIGN * FLOAT_ALIGN;
+    if (job.dst != NULL) {
+        job.at = l->n_floats;
+        l->n_floats += (vector_floats(&job) + FLOAT_ALIGN - 1) / FLOAT_ALIGN * FLOAT_ALIGN;
+    }
     l->vectors[l->n_vectors++] = job;
     return 0;
 }
@@ -209,6 +236,24 @@ int weights_add_vector(struct load *l, const char *name, int need, uint32_t n, c
         return rc;
     return weights_add_vector_job(l,
                                   (struct vector_job){.src = t, .dst = dst, .n = n, .n_rows = 1});
+}
+
+int weights_add_layer_matrix(struct load *l, uint32_t layer, const char *suffix, uint32_t n_in,
+                             uint32_t n_out, struct matrix *dst)
+{
+    char name[GGUF_MAX_NAME];
+
+    snprintf(name, sizeof(name), "blk.%u.%s", layer, suffix);
+    return weights_add_matrix(l, name, TENSOR_REQUIRED, n_in, n_out, dst);
+}
+
+int weights_add_layer_vector(struct load *l, uint32_t layer, const char *suffix, int need,
+                             uint32_t n, const float **dst)
+{
+    char name[GGUF_MAX_NAME];
+
+    snprintf(name, sizeof(name), "blk.%u.%s", layer, suffix);
+    return weights_add_vector(l, name, need, n, dst);
 }
 
 /* ---- the tensors of a layer ---- */
@@ -240,14 +285,14 @@ static int add_part(struct load *l, uint32_t layer, enum layer_tensor t,
                                                              .first = (uint32_t)first,
                                                              .n = (uint32_t)e.n_in,
                                                              .n_rows = (uint32_t)e.n_out});
-    return add_matrix_job(
+    return weights_add_matrix_job(
         l,
         (struct matrix_job){
             .src = src, .dst = dst, .row0 = (uint32_t)first, .row_stride = (uint32_t)src->dims[1]},
         (uint32_t)e.n_in, (uint32_t)e.n_out, (uint32_t)e.n_each);
 }
 
-static const struct gguf_tensor *find_in_layer(const struct load *l, uint32_t layer,
+const struct gguf_tensor *weights_in_layer(const struct load *l, uint32_t layer,
                                                const char *suffix)
 {
     char name[GGUF_MAX_NAME];
@@ -284,7 +329,7 @@ static bool has_own(const struct load *l, const struct fused_row *f, uint32_t la
     for (int i = 0; i < f->n_parts; i++) {
         const char *suffix = traits_layer_tensor(f->parts[i])->suffix;
 
-        if (strcmp(suffix, f->suffix) != 0 && find_in_layer(l, layer, suffix) != NULL)
+        if (strcmp(suffix, f->suffix) != 0 && weights_in_layer(l, layer, suffix) != NULL)
             return true;
     }
     return false;
@@ -304,7 +349,7 @@ static const struct gguf_tensor *find_fused(const struct load *l, struct traits_
             has_all &= ((set.required | set.optional) >> f->parts[j] & 1) != 0;
             has_t |= f->parts[j] == t;
         }
-        if (!has_all || !has_t || (src = find_in_layer(l, layer, f->suffix)) == NULL)
+        if (!has_all || !has_t || (src = weights_in_layer(l, layer, f->suffix)) == NULL)
             continue;
         if (tensor_has_extent(src, fused_extent(l, f, layer, t, first)) && !has_own(l, f, layer))
             return src;
@@ -316,7 +361,7 @@ static int add_layer_tensor(struct load *l, struct traits_tensors set, uint32_t 
                             enum layer_tensor t)
 {
     const struct layer_tensor_row *row = traits_layer_tensor(t);
-    const struct gguf_tensor *src = find_in_layer(l, layer, row->suffix);
+    const struct gguf_tensor *src = weights_in_layer(l, layer, row->suffix);
     char name[GGUF_MAX_NAME];
     uint64_t first = 0;
 
@@ -332,59 +377,43 @@ static int add_layer_tensor(struct load *l, struct traits_tensors set, uint32_t 
                                         : load_fail(l, ERR_FORMAT, "tensor '%s' is missing", name);
 }
 
-/* Older files of latent attention have one tensor that maps the latent vector to each head's
- * key and value. Its rows of values are value_up's; those of keys, transposed, are key_up's. */
-static int add_latent(struct load *l, uint32_t layer, bool *is_done)
+static int add_layer_tensors(struct load *l, uint32_t i)
 {
     const struct model_shape *s = &l->m->shape;
-    const struct gguf_tensor *src = find_in_layer(l, layer, "attn_kv_b.weight");
-    struct model_layer *to = &l->m->layers[layer];
-    const uint32_t stride = s->n_nope + s->head_out;
-    const struct extent e = {s->n_latent, (uint64_t)s->n_head * stride, 1};
-    int rc;
-
-    *is_done = s->n_latent > 0 && src != NULL && find_in_layer(l, layer, "attn_k_b.weight") == NULL;
-    if (!*is_done)
-        return 0;
-    if (!tensor_has_extent(src, e))
-        return tensor_fail_extent(l, "attn_kv_b.weight", src, e);
-    l->used[src - gguf_tensor_at(l->g, 0)] = true;
-    rc = add_matrix_job(l,
-                        (struct matrix_job){.src = src,
-                                            .dst = &to->key_up,
-                                            .row_stride = stride,
-                                            .is_transposed = true},
-                        s->n_nope, s->n_latent, s->n_head);
-    if (rc < 0)
-        return rc;
-    return add_matrix_job(l,
-                          (struct matrix_job){.src = src,
-                                              .dst = &to->value_up,
-                                              .row0 = s->n_nope,
-                                              .row_stride = stride},
-                          s->n_latent, s->head_out, s->n_head);
-}
-
-static int add_layer(struct load *l, uint32_t i)
-{
-    const struct model_shape *s = &l->m->shape;
-    const bool has_experts = s->n_expert > 0 && i >= l->n_dense_lead &&
+    const struct model_layer *to = &l->m->layers[i];
+    const bool has_experts = s->n_expert > 0 && to->has_ffn && i >= l->n_dense_lead &&
                              (l->expert_period == 0 || i % l->expert_period == l->expert_at);
-    struct traits_tensors set = traits_tensors(l->traits, s, i, has_experts);
-    bool has_latent;
-    int rc = load_layer_shape(l, i);
+    struct traits_tensors set = traits_tensors(l->traits, s, i, to, has_experts);
+    tensor_set done = 0;
+    int rc = 0;
 
-    if (rc == 0)
-        rc = add_latent(l, i, &has_latent);
-    if (rc < 0)
-        return rc;
-
-    if (has_latent)
-        set.required &= ~((tensor_set)1 << LAYER_KEY_UP | (tensor_set)1 << LAYER_VALUE_UP);
+    if (to->has_ffn && !has_experts && to->n_ff == 0)
+        return load_fail(l, ERR_FORMAT, "key '%s.feed_forward_length' is missing",
+                         l->traits->arch);
+    if (to->has_attention)
+        rc = weights_add_attention(l, i, &done);
+    if (rc == 0 && to->recurrent != RECURRENT_NONE)
+        rc = weights_add_recurrent(l, i);
+    set.required &= ~done;
+    set.optional &= ~done;
     for (int t = 0; t < LAYER_N_TENSOR && rc == 0; t++)
         if (((set.required | set.optional) >> t & 1) != 0)
             rc = add_layer_tensor(l, set, i, (enum layer_tensor)t);
     return rc;
+}
+
+/* A layer's sizes, the room of its state, and its tensors. */
+static int add_layer(struct load *l, uint32_t i)
+{
+    struct model *m = l->m;
+    const int rc = load_layer_shape(l, i);
+
+    if (rc < 0)
+        return rc;
+    m->layers[i].state_at = m->state_floats;
+    if (m->layers[i].recurrent != RECURRENT_NONE)
+        m->state_floats += m->shape.recurrent.layer_floats;
+    return add_layer_tensors(l, i);
 }
 
 /* X.input_scale: activations in 4 bits, which ours are not. */
@@ -446,7 +475,7 @@ static int check_all_used(struct load *l)
 static int make_room(struct load *l)
 {
     const size_t n = (size_t)gguf_n_tensors(l->g);
-    const size_t most = FUSED_MAX_PARTS * n; /* jobs that the tensors become */
+    const size_t most = TENSOR_MAX_JOBS * n; /* that the tensors become */
 
     l->matrices = mem_calloc(most, sizeof(*l->matrices));
     l->vectors = mem_calloc(most, sizeof(*l->vectors));

@@ -1,6 +1,8 @@
 /* core/model/weights.h - what weights*.c share: from tensors to jobs (see load.h).
  *
- * Private to core/model. weights.c has the tensors of layers, weights_ends.c those behind them.
+ * Private to core/model. weights.c has the tensors of layers, weights_attention.c those that hold
+ * parts of attention in an order of their own, weights_recurrent.c those of recurrent layers, and
+ * weights_ends.c those behind the layers.
  *
  * Thread: the loading thread.
  * Memory: load_weights() has made room for all jobs.
@@ -32,6 +34,38 @@ int weights_add_matrices(struct load *l, const char *name, int need, uint32_t n_
 int weights_add_vector(struct load *l, const char *name, int need, uint32_t n, const float **dst);
 /* ERR_UNSUPPORTED where its tensor is not of floats. */
 int weights_add_vector_job(struct load *l, struct vector_job job);
+
+/* The most jobs that a tensor becomes. */
+#define TENSOR_MAX_JOBS 4
+
+int weights_add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in, uint32_t n_out,
+                           uint32_t n_each);
+
+/* The tensor blk.LAYER.SUFFIX, or NULL. */
+const struct gguf_tensor *weights_in_layer(const struct load *l, uint32_t layer,
+                                           const char *suffix);
+/* The same, its extent checked, as one that is used; *t is NULL where it may be absent and is. */
+int weights_find(struct load *l, uint32_t layer, const char *suffix, int need, struct extent e,
+                 const struct gguf_tensor **t);
+/* Such a tensor becomes *dst. The matrix must be there. */
+int weights_add_layer_matrix(struct load *l, uint32_t layer, const char *suffix, uint32_t n_in,
+                             uint32_t n_out, struct matrix *dst);
+int weights_add_layer_vector(struct load *l, uint32_t layer, const char *suffix, int need,
+                             uint32_t n, const float **dst);
+
+/* The tensors of layer i's attention that are no matrices as they are; *done: what they are. */
+int weights_add_attention(struct load *l, uint32_t i, tensor_set *done);
+
+/* All of its recurrent part. */
+int weights_add_recurrent(struct load *l, uint32_t i);
+
+/* Rows of a tensor [..][n_tap] that become taps of a convolution, of channels from `at` on. */
+struct taps {
+    const struct gguf_tensor *t;
+    uint32_t row0, n, at;
+};
+/* All of the layer's. */
+int weights_add_taps(struct load *l, uint32_t layer, const struct taps *taps, uint32_t n);
 
 /* What layers get of each token beside x (n_per_layer). */
 int weights_add_per_layer(struct load *l);

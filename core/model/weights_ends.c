@@ -183,8 +183,9 @@ static int add_output(struct load *l)
 {
     struct model *m = l->m;
     const struct model_shape *s = &m->shape;
-    int rc = weights_add_vector(l, "output_norm.weight", TENSOR_REQUIRED, s->n_embd,
-                                &m->output_norm.weight);
+    const char *norm = (l->traits->flags & TRAIT_OUT_NORM_AS_EMBED) != 0 ? "token_embd_norm.weight"
+                                                                         : "output_norm.weight";
+    int rc = weights_add_vector(l, norm, TENSOR_REQUIRED, s->n_embd, &m->output_norm.weight);
 
     if (rc == 0 && s->norm == NORM_LAYER)
         rc = weights_add_vector(l, "output_norm.bias", TENSOR_OPTIONAL, s->n_embd,

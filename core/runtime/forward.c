@@ -80,7 +80,8 @@ struct residual ffn_residual(const struct runner *r, const struct model_layer *l
 
 bool attention_quantises(const struct model_layer *l)
 {
-    return is_quantised(&l->q_down) || is_quantised(&l->k) || is_quantised(&l->v) ||
+    return recurrent_quantises(l) || is_quantised(&l->attn_gate) || is_quantised(&l->q_down) ||
+           is_quantised(&l->k) || is_quantised(&l->v) ||
            (!matrix_exists(&l->q_down) && is_quantised(&l->q)); /* else it takes q_down's outputs */
 }
 
@@ -91,6 +92,26 @@ bool ffn_quantises(const struct model_layer *l)
            is_quantised(&l->shared_gate);
 }
 
+/* Attention, the recurrent part, or both; the latter has no other place than r->ffn_out then. */
+static void mix_tokens(struct runner *r, struct thread_pool_worker *w, uint32_t i,
+                       struct residual pending[2])
+{
+    const struct model_layer *l = &r->model->layers[i];
+    const bool is_recurrent = l->recurrent != RECURRENT_NONE;
+
+    residual_norm(r, w, pending, &l->attn_norm, attention_quantises(l));
+    pending[0] = l->has_attention ? attention_residual(r, l) : (struct residual){0};
+    pending[1] = (struct residual){0};
+    if (is_recurrent) { /* first, because attention overwrites what is quantised of r->norm */
+        pending[1].delta = l->has_attention ? r->ffn_out : r->delta;
+        recurrent(r, w, i, l->has_attention ? r->ffn_out : r->delta);
+    }
+    if (l->has_attention && r->model->shape.n_latent > 0)
+        mla_attention(r, w, i);
+    else if (l->has_attention)
+        attention(r, w, i);
+}
+
 /* One layer; `pending` is what the one before has left for x, and then what this one leaves. */
 static void run_layer(struct runner *r, struct thread_pool_worker *w, uint32_t i,
                       struct residual pending[2])
@@ -99,13 +120,10 @@ static void run_layer(struct runner *r, struct thread_pool_worker *w, uint32_t i
     const struct residual none[2] = {{0}};
     const bool is_parallel = r->model->shape.is_parallel;
 
-    residual_norm(r, w, pending, &l->attn_norm, attention_quantises(l));
-    if (r->model->shape.n_latent > 0)
-        mla_attention(r, w, i);
-    else
-        attention(r, w, i);
-    pending[0] = attention_residual(r, l);
-    pending[1] = none[1];
+    if (l->has_attention || l->recurrent != RECURRENT_NONE)
+        mix_tokens(r, w, i, pending);
+    if (!l->has_ffn)
+        return;
     residual_norm(r, w, is_parallel ? none : pending, &l->ffn_norm, ffn_quantises(l));
     if (matrix_exists(&l->router))
         moe(r, w, l);

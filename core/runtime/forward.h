@@ -12,6 +12,8 @@
  *   forward_products.c   products of a matrix and all rows
  *   forward_attention.c  attention over the paged cache
  *   forward_mla.c        the same with latent keys and values (MLA)
+ *   forward_recurrent.c  layers with a state, and short convolutions
+ *   forward_delta.c      delta nets
  *   forward_ffn.c        the dense feed-forward net
  *   forward_moe.c        mixtures of experts
  *   forward_moe_apart.c  mixtures whose dense net has other norms
@@ -171,6 +173,31 @@ void attend(struct runner *r, struct thread_pool_worker *w, uint32_t layer, cons
 /* r->delta = the heads' results x, through attn_out. `has_quantised`: they are in qrows already. */
 void project_out(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
                  const float *x, size_t stride, bool has_quantised);
+
+/* ---- recurrent layers ---- */
+
+/* `out`, [n_rows][embd_stride], = what the layer's recurrent part adds; r->norm is its input, and
+ * stays, r->qrows with it. The states of all spans go on. */
+void recurrent(struct runner *r, struct thread_pool_worker *w, uint32_t layer, float *out);
+/* Does it take quantised rows? */
+bool recurrent_quantises(const struct model_layer *l);
+
+/* What a layer's part of a span's state is; does it begin with zeros? */
+float *layer_state(const struct runner *r, const struct model_layer *l,
+                   const struct batch_span *span);
+bool begins_sequence(const struct batch_span *span);
+/* A row of r->mix. */
+float *mix_row(const struct runner *r, uint32_t row);
+/* Channels from .. to - 1 of all rows of a span through the convolution, in place. */
+void convolve(const struct runner *r, const struct model_layer *l, const struct batch_span *span,
+              uint32_t from, uint32_t to, bool silu);
+/* The kinds. */
+void delta_net(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
+               float *out);
+/* `out` = the out-matrix of n_inner numbers of each row of r->mix from `at` on. `has_quantised`:
+ * they are in r->mix_qrows already, if the matrix wants that. */
+void recurrent_out(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
+                   uint32_t at, bool has_quantised, float *out);
 
 /* ---- feed-forward ---- */
 

@@ -2,17 +2,6 @@
 #include "core/runtime/forward.h"
 #include "kvcache/kv_store.h"
 
-/* The attention output of some heads of a row is done: the next product wants it quantised. */
-static void quantise_heads(struct runner *r, const struct model_layer *l, uint32_t row,
-                           uint32_t head, uint32_t n)
-{
-    const size_t from = (size_t)head * l->value_dim;
-
-    r->kern.quantise(r->qrows + row * r->qrow_stride,
-                     (size_t)r->model->shape.n_head * l->value_dim,
-                     r->att + row * r->att_stride + from, from, (size_t)n * l->value_dim);
-}
-
 /* Do the heads of a KV head fill whole groups, so that the item that computes them can quantise
  * them? */
 static bool quantises_heads(const struct runner *r, const struct model_layer *l)
@@ -21,6 +10,22 @@ static bool quantises_heads(const struct runner *r, const struct model_layer *l)
 
     return s->n_latent == 0 && is_quantised(&l->attn_out) && l->attn_sub_norm.weight == NULL &&
            s->n_head / l->n_kv_head * l->value_dim % KERN_GROUP == 0;
+}
+
+/* The attention output of some heads of a row is done: gate it, and quantise it if the next product
+ * wants that. */
+static void finish_heads(struct runner *r, const struct model_layer *l, uint32_t row, uint32_t head,
+                         uint32_t n)
+{
+    const size_t from = (size_t)head * l->value_dim, n_number = (size_t)n * l->value_dim;
+    float *x = r->att + row * r->att_stride + from;
+    const float *gate = r->qkv + row * r->qkv_stride + r->gate_at + from;
+
+    if (matrix_exists(&l->attn_gate))
+        r->kern.act[KERN_ACT_SIGMOID](x, gate, x, n_number);
+    if (quantises_heads(r, l))
+        r->kern.quantise(r->qrows + row * r->qrow_stride,
+                         (size_t)r->model->shape.n_head * l->value_dim, x, from, n_number);
 }
 
 static const struct split_kv *split_kv_of(const struct runner *r, const struct model_layer *l)
@@ -81,9 +86,8 @@ static void attend_item(struct runner *r, struct thread_pool_worker *w, uint32_t
     };
 
     r->kern.attn[r->kv_type](&a);
-    if (item->part == NULL && quantises_heads(r, l))
-        for (uint32_t i = 0; i < item->n; i++)
-            quantise_heads(r, l, row + i, kv_head * group, group);
+    for (uint32_t i = 0; item->part == NULL && i < item->n; i++)
+        finish_heads(r, l, row + i, kv_head * group, group);
 }
 
 /* The heads of a KV head of a row whose segments were shared out. */
@@ -99,8 +103,7 @@ static void merge_split(struct runner *r, const struct model_layer *l,
     for (uint32_t h = 0; h < group; h++)
         r->kern.attn_merge(out + h * l->value_dim, part + h * split->part_stride, split->n_seg,
                            l->value_dim, sinks != NULL ? sinks + h : NULL);
-    if (quantises_heads(r, l))
-        quantise_heads(r, l, split->row, kv_head * group, group);
+    finish_heads(r, l, split->row, kv_head * group, group);
 }
 
 /* The longest contexts come last in a prompt, so single items are handed out. */
@@ -163,15 +166,16 @@ static void norm_results(struct runner *r, struct thread_pool_worker *w, const s
 void attention(struct runner *r, struct thread_pool_worker *w, uint32_t layer)
 {
     const struct model_layer *l = &r->model->layers[layer];
-    const struct product p[3] = {
+    const struct product p[4] = {
         {&l->q, r->qkv, r->qkv_stride, ADAPTER_Q, l},
         {&l->k, r->qkv + r->k_at, r->qkv_stride, ADAPTER_K, l},
         {&l->v, r->qkv + r->v_at, r->qkv_stride, ADAPTER_V, l},
+        {.w = &l->attn_gate, .out = r->qkv + r->gate_at, .out_stride = r->qkv_stride},
     };
     const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
 
     adapters_shrink(r, w, l, ADAPTER_IN_ATTENTION, r->norm, r->embd_stride);
-    products(r, w, p, 3, &in, r->batch->n_rows, RUNNER_QKV);
+    products(r, w, p, 4, &in, r->batch->n_rows, RUNNER_QKV);
     qkv_finish(r, w, l, layer);
     attend(r, w, layer, r->qkv, r->qkv_stride);
     norm_results(r, w, &l->attn_sub_norm, l->attn_out.n_in);

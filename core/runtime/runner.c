@@ -24,13 +24,38 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* Of the layers that have any; there is one at least. */
 static uint32_t least_kv_heads(const struct model *m)
 {
     uint32_t n = m->shape.n_kv_head;
 
     for (uint32_t i = 0; i < m->shape.n_layer; i++)
-        n = m->layers[i].n_kv_head < n ? m->layers[i].n_kv_head : n;
+        if (m->layers[i].has_attention && m->layers[i].n_kv_head < n)
+            n = m->layers[i].n_kv_head;
     return n;
+}
+
+static bool has_attention(const struct model *m)
+{
+    return m->groups.n_layer > 0;
+}
+
+static bool has_gated_attention(const struct model *m)
+{
+    for (uint32_t i = 0; i < m->shape.n_layer; i++)
+        if (matrix_exists(&m->layers[i].attn_gate))
+            return true;
+    return false;
+}
+
+/* What recurrent layers need. */
+static void set_mix_strides(struct runner *r)
+{
+    const struct recurrent_shape *s = &r->model->shape.recurrent;
+    const size_t low = 2 * kern_qrow_bytes(panels(s->value_dim) + 16);
+
+    r->mix_stride = s->row_floats;
+    r->mix_qrow_stride = max_size(kern_qrow_bytes(panels(s->n_inner) + 16), low);
 }
 
 static void set_strides(struct runner *r)
@@ -48,7 +73,8 @@ static void set_strides(struct runner *r)
     r->embd_stride = panels(s->n_embd);
     r->k_at = q;
     r->v_at = q + k;
-    r->qkv_stride = q + k + v;
+    r->gate_at = q + k + v;
+    r->qkv_stride = r->gate_at + (has_gated_attention(r->model) ? att : 0);
     r->att_stride = att;
     r->ff_stride = panels(max_size(max_size(s->n_ff, s->n_ff_shared),
                                    max_size(s->n_per_layer, s->n_laurel)));
@@ -62,9 +88,10 @@ static void set_strides(struct runner *r)
         panels(max_size(max_size(max_size(s->n_embd, s->n_lora_q), s->n_wide),
                         max_size(max_size(att, heads), s->n_per_layer))) + 16);
     r->ff_row_stride = kern_qrow_bytes(r->ff_stride + 16);
-    r->attn_scratch_bytes =
-        (kern_attn_scratch(ATTN_ROWS, s->n_head / least_kv_heads(r->model), (uint32_t)key_dim,
-                           (uint32_t)value_dim) + 63) / 64 * 64;
+    if (has_attention(r->model))
+        r->attn_scratch_bytes =
+            (kern_attn_scratch(ATTN_ROWS, s->n_head / least_kv_heads(r->model), (uint32_t)key_dim,
+                               (uint32_t)value_dim) + 63) / 64 * 64;
     r->router_stride = panels(s->n_expert);
     r->expert_stride = panels(s->n_ff_expert);
     r->slot_qrow_stride = kern_qrow_bytes(r->embd_stride + 16);
@@ -73,11 +100,14 @@ static void set_strides(struct runner *r)
     r->mla_q_stride = panels((size_t)s->n_head * s->key_dim);
     r->heads_stride = heads;
     r->head_qrow_stride = kern_qrow_bytes(panels(max_size(s->n_nope, s->value_dim)) + 16);
+    set_mix_strides(r);
 }
 
-/* Rows of floats, or, with another size, of bytes; they count as scratch. */
+/* Rows of floats, or, with another size, of bytes; they count as scratch. Rows of nothing, of what
+ * the model has not, take a line, so that NULL has one meaning. */
 static void *take(struct runner *r, size_t rows, size_t stride, size_t size)
 {
+    stride = stride > 0 ? stride : KERN_LANES;
     r->scratch_bytes += rows * stride * size;
     return mem_aligned(rows * stride, size);
 }
@@ -218,6 +248,15 @@ static int create_mla_rows(struct runner *r, const struct runner_options *o)
     return 0;
 }
 
+static int create_mix_rows(struct runner *r, const struct runner_options *o)
+{
+    if (r->model->shape.recurrent.kind == RECURRENT_NONE)
+        return 0;
+    r->mix = take(r, o->max_rows, r->mix_stride, sizeof(float));
+    r->mix_qrows = take(r, o->max_rows, r->mix_qrow_stride, 1);
+    return r->mix != NULL && r->mix_qrows != NULL ? 0 : ERR_NOMEM;
+}
+
 static int create_adapter_rows(struct runner *r, const struct runner_options *o)
 {
     const size_t n = o->max_rows;
@@ -249,10 +288,13 @@ static int create_buffers(struct runner *r, const struct runner_options *o)
     const uint32_t window = r->model->shape.window;
 
     if (create_rows(r, o) < 0 || create_expert_rows(r, o) < 0 || create_mla_rows(r, o) < 0 ||
-        create_per_layer_rows(r, o) < 0 || create_streams(r, o) < 0 ||
-        create_adapter_rows(r, o) < 0 || create_head_rows(r) < 0 || create_wide_rows(r) < 0 ||
-        create_samplers(r, o) < 0 ||
-        create_split_kv(r, o, &r->split_kv, 0) < 0)
+        create_mix_rows(r, o) < 0 || create_per_layer_rows(r, o) < 0 ||
+        create_streams(r, o) < 0 || create_adapter_rows(r, o) < 0 || create_head_rows(r) < 0 ||
+        create_wide_rows(r) < 0 || create_samplers(r, o) < 0)
+        return ERR_NOMEM;
+    if (!has_attention(r->model))
+        return 0;
+    if (create_split_kv(r, o, &r->split_kv, 0) < 0)
         return ERR_NOMEM;
     return window > 0 ? create_split_kv(r, o, &r->window_split_kv, window) : 0;
 }
@@ -262,40 +304,58 @@ bool runner_kv_fits(const struct model *m, enum kern_kv type)
     const uint32_t group = kern_kv_group(type);
 
     for (uint32_t i = 0; i < m->shape.n_layer; i++)
-        if (m->layers[i].key_dim % group != 0 || m->layers[i].value_dim % group != 0)
+        if (m->layers[i].has_attention &&
+            (m->layers[i].key_dim % group != 0 || m->layers[i].value_dim % group != 0))
             return false;
     return true;
 }
 
-size_t runner_state_bytes(const struct model *m)
+/* The first layer with attention, or NULL. */
+static const struct model_layer *first_attention(const struct model *m)
 {
-    return m->state_floats * sizeof(float);
+    for (uint32_t i = 0; i < m->shape.n_layer; i++)
+        if (m->layers[i].has_attention)
+            return &m->layers[i];
+    return NULL;
+}
+
+static bool has_same_heads(const struct model *m, const struct model_layer *as)
+{
+    for (uint32_t i = 0; i < m->shape.n_layer; i++)
+        if (m->layers[i].has_attention &&
+            (m->layers[i].n_kv_head != as->n_kv_head || m->layers[i].key_dim != as->key_dim ||
+             m->layers[i].value_dim != as->value_dim))
+            return false;
+    return true;
 }
 
 struct kv_shape runner_kv_shape(const struct model *m, enum kern_kv type)
 {
-    const struct model_layer *first = &m->layers[0];
-    struct kv_shape shape = {m->groups.n_layer, first->n_kv_head,
-                             kern_kv_key_bytes(type, first->key_dim),
-                             kern_kv_value_bytes(type, first->value_dim)};
-    bool is_mixed = false;
+    const struct model_layer *first = first_attention(m);
+    struct kv_shape shape = {.n_layer = m->groups.n_layer, .n_kv_head = 1};
 
-    for (uint32_t i = 1; i < m->shape.n_layer; i++)
-        is_mixed |= m->layers[i].n_kv_head != first->n_kv_head ||
-                    m->layers[i].key_dim != first->key_dim ||
-                    m->layers[i].value_dim != first->value_dim;
-    if (!is_mixed)
-        return shape;
-    shape = (struct kv_shape){.n_layer = m->groups.n_layer, .n_kv_head = 1};
+    if (first == NULL)
+        return (struct kv_shape){0};
+    if (has_same_heads(m, first))
+        return (struct kv_shape){m->groups.n_layer, first->n_kv_head,
+                                 kern_kv_key_bytes(type, first->key_dim),
+                                 kern_kv_value_bytes(type, first->value_dim)};
     for (uint32_t i = 0; i < m->shape.n_layer; i++) {
         const struct model_layer *l = &m->layers[i];
 
+        if (!l->has_attention)
+            continue;
         shape.key_bytes =
             max_size(shape.key_bytes, l->n_kv_head * kern_kv_key_bytes(type, l->key_dim));
         shape.value_bytes =
             max_size(shape.value_bytes, l->n_kv_head * kern_kv_value_bytes(type, l->value_dim));
     }
     return shape;
+}
+
+size_t runner_state_bytes(const struct model *m)
+{
+    return m->state_floats * sizeof(float);
 }
 
 static int check_options(const struct runner_options *o, char *err, size_t err_len)
@@ -308,6 +368,10 @@ static int check_options(const struct runner_options *o, char *err, size_t err_l
         kv->n_kv_head != wanted.n_kv_head || kv->key_bytes != wanted.key_bytes ||
         kv->value_bytes != wanted.value_bytes) {
         snprintf(err, err_len, "the KV store's shape is not the model's");
+        return ERR_INVAL;
+    }
+    if (runner_state_bytes(o->model) > 0 && o->states == NULL) {
+        snprintf(err, err_len, "the model's recurrent layers have no room for states");
         return ERR_INVAL;
     }
     for (size_t i = 0; i < o->n_eog; i++)
@@ -334,6 +398,7 @@ int runner_create(struct runner **out, const struct runner_options *o, char *err
         return ERR_NOMEM;
     r->model = o->model;
     r->kv = o->kv;
+    r->states = o->states;
     r->kv_type = o->kv_type;
     r->n_eog = o->n_eog;
     kern_init(&r->kern, o->isa);
@@ -357,7 +422,8 @@ static void free_rows(struct runner *r)
         r->slot_qrows, r->expert_qrows, r->picks,        r->active,      r->lora,      r->mla_q,
         r->heads,      r->head_qrows,   r->attn_scratch, r->expert_slots, r->head_rows,
         r->head_out,   r->wide_rows,    r->wide_out,     r->adapters,    r->adapter_in,
-        r->per_layer,  r->per_layer_row, r->streams,      r->stream_row,   r->laurel};
+        r->per_layer,  r->per_layer_row, r->streams,      r->stream_row,   r->laurel,
+        r->mix,        r->mix_qrows};
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         mem_free(all[i]);
@@ -391,9 +457,10 @@ void runner_step(struct runner *r, struct batch *b)
         return;
     r->batch = b;
     r->since_ns = clock_ns();
-    split_kv_make(&r->split_kv, b);
     adapters_gather(r);
-    if (r->model->shape.window > 0)
+    if (has_attention(r->model))
+        split_kv_make(&r->split_kv, b);
+    if (has_attention(r->model) && r->model->shape.window > 0)
         split_kv_make(&r->window_split_kv, b);
     thread_pool_run(r->pool, runner_forward, r);
     r->times.n_steps++;
@@ -409,7 +476,8 @@ const char *runner_part_name(enum runner_part part)
     static const char *const names[RUNNER_N_PART] = {
         [RUNNER_EMBED] = "embed",         [RUNNER_NORM] = "norm",
         [RUNNER_QKV] = "qkv",             [RUNNER_ROPE] = "rope",
-        [RUNNER_ATTENTION] = "attention", [RUNNER_ATTN_OUT] = "attn_out",
+        [RUNNER_ATTENTION] = "attention", [RUNNER_RECURRENT] = "recurrent",
+        [RUNNER_ATTN_OUT] = "attn_out",
         [RUNNER_ROUTE] = "route",         [RUNNER_GATE_UP] = "gate_up",
         [RUNNER_DOWN] = "down",           [RUNNER_LOGITS] = "logits",
         [RUNNER_SAMPLE] = "sample",

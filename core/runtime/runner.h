@@ -63,6 +63,7 @@ enum runner_part {
     RUNNER_QKV,
     RUNNER_ROPE,      /* biases, head norms, rotation, the KV cache's new tokens */
     RUNNER_ATTENTION,
+    RUNNER_RECURRENT, /* convolutions, scans, and what is done to their rows */
     RUNNER_ATTN_OUT,
     RUNNER_ROUTE,     /* of rows to experts */
     RUNNER_GATE_UP,   /* and the activation */

@@ -43,13 +43,14 @@ struct adapter_rows {
 struct runner {
     const struct model *model;
     struct kv_store *kv;
+    struct state_store *states;
     enum kern_kv kv_type;
     struct kern_table kern;
     struct thread_pool *pool;
     int32_t *eog;
     size_t n_eog;
     /* strides in floats, whole panels */
-    size_t embd_stride, qkv_stride, k_at, v_at, att_stride, ff_stride, vocab_stride;
+    size_t embd_stride, qkv_stride, k_at, v_at, gate_at, att_stride, ff_stride, vocab_stride;
     size_t qrow_stride, ff_row_stride; /* bytes of a quantised row */
     /* activations, [max_rows][stride] */
     float *x, *norm, *qkv, *att, *gate, *up, *delta, *ffn_out;
@@ -78,6 +79,12 @@ struct runner {
     size_t head_qrow_stride;                           /* bytes */
     float *lora, *mla_q, *heads;
     uint8_t *head_qrows;                               /* [max_rows][n_head] */
+    /* recurrent layers: [max_rows][mix_stride] rows as recurrent.h has them, and what products take
+     * of them quantised */
+    size_t mix_stride;                                 /* floats */
+    size_t mix_qrow_stride;                            /* bytes */
+    float *mix;
+    uint8_t *mix_qrows;
     /* adapters; NULL where none are taken */
     struct adapter_rows *adapters; /* [max_rows], of this step n_adapters */
     uint32_t n_adapters;

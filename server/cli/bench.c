@@ -204,9 +204,12 @@ static void account_layer(const struct bench *b, struct bench_result *r,
                           const struct model_layer *l, double rows, double step_rows)
 {
     const struct model_shape *s = &b->e.model->shape;
-    const struct matrix *dense[] = {&l->q,       &l->k,      &l->v,           &l->q_down,
-                                    &l->key_up,  &l->value_up, &l->attn_out,  &l->router,
-                                    &l->ffn.gate, &l->ffn.up, &l->ffn.down,   &l->shared_gate};
+    const struct matrix *dense[] = {
+        &l->q,        &l->k,         &l->v,         &l->q_down,    &l->key_up,
+        &l->value_up, &l->attn_gate, &l->attn_out,  &l->router,    &l->ffn.gate,
+        &l->ffn.up,   &l->ffn.down,  &l->shared_gate, &l->mix.in,  &l->mix.q,
+        &l->mix.k,    &l->mix.v,     &l->mix.z,     &l->mix.z_low, &l->mix.alpha,
+        &l->mix.alpha_low, &l->mix.beta, &l->mix.x, &l->mix.dt,    &l->mix.out};
     const struct matrix *experts[] = {&l->experts.gate, &l->experts.up, &l->experts.down};
 
     for (size_t j = 0; j < sizeof(dense) / sizeof(*dense); j++) {
@@ -225,14 +228,18 @@ static void account(const struct bench *b, struct bench_result *r, double rows, 
                     double n_steps, double kv_tokens)
 {
     const struct model *m = b->e.model;
+    uint32_t n_attention = 0;
 
-    for (uint32_t i = 0; i < m->shape.n_layer; i++)
+    for (uint32_t i = 0; i < m->shape.n_layer; i++) {
         account_layer(b, r, &m->layers[i], rows, rows / n_steps);
+        n_attention += m->layers[i].has_attention ? 1 : 0;
+    }
     add_product(b, r, &m->output, outputs);
     add_weights(r, &m->output, 1);
     r->read_bytes *= n_steps;
-    r->read_bytes += kv_tokens * (double)kv_store_block_bytes(&b->e.kv->shape) / BLOCK_TOKENS *
-                     m->shape.n_layer / b->e.kv->shape.n_layer;
+    if (n_attention > 0)
+        r->read_bytes += kv_tokens * (double)kv_store_block_bytes(&b->e.kv->shape) / BLOCK_TOKENS *
+                         n_attention / b->e.kv->shape.n_layer;
 }
 
 static int by_value(const void *a, const void *b)

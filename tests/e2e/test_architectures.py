@@ -168,7 +168,8 @@ def test_quantised(tmp_path, arch, variant):
 
 @pytest.mark.parametrize("arch,variant", CAUSAL, ids=["-".join(c) for c in CAUSAL])
 def test_same_bits(tmp_path, arch, variant):
-    """However the text is cut, with more threads, and by the definitions of the kernels."""
+    """However the text is cut, with more threads, by the definitions of the kernels, and with another
+    sequence in the batches."""
     path = tmp_path / "model.gguf"
     for kind in ("F32", "Q8_0"):
         data = fixtures.make(arch, variant, kind)
@@ -176,7 +177,7 @@ def test_same_bits(tmp_path, arch, variant):
         ids = random_ids(gguf_file.read(data), n_tokens(arch, N_TOKENS_BITS))
         rows = [engine([path], ids, 0, False, *settings)[0].tobytes() for settings in
                 (["--chunk", 32], ["--chunk", 7], ["--chunk", len(ids), "--threads", 3],
-                 ["--chunk", 32, "--isa", "scalar"])]
+                 ["--chunk", 32, "--isa", "scalar"], ["--chunk", 19, "--beside", "--threads", 2])]
         assert len(set(rows)) == 1, [r == rows[0] for r in rows]
 
 
@@ -304,6 +305,34 @@ REFUSED = [
     ("gemma3n", "plain", {"altup.num_inputs": None}, {}, "altup.num_inputs' is missing"),
     ("gemma3n", "plain", {"activation_sparsity_scale": 0.5}, {}, "is not one number for each layer"),
     ("glm4moe", "nextn", {"nextn_predict_layers": None}, {}, "'blk.2.* is missing|is no part"),
+    ("qwen35", "plain", {"ssm.conv_kernel": 9}, {}, "conv_kernel': is 9, but 2 to 8 is supported"),
+    ("qwen35", "plain", {"ssm.conv_kernel": None}, {}, "ssm.conv_kernel' is missing"),
+    ("qwen35", "plain", {"ssm.state_size": 257}, {}, "state_size': is 257, but 1 to 256 is supported"),
+    ("qwen35", "plain", {"ssm.time_step_rank": 3}, {}, "time_step_rank': is 3, but must be a multiple of 'ssm.group_count', 2"),
+    ("qwen35", "plain", {"ssm.inner_size": 96}, {}, "inner_size': is 96, but only 48 is supported"),
+    ("qwen35", "plain", {"rope.dimension_sections": [2, 2, 1, 0]}, {}, "sections of 5 pairs in all, but only half of .*, 12, is"),
+    ("qwen35", "plain", {"attention.causal": False}, {}, "causal': is false, but recurrent layers"),
+    ("qwen35", "plain", {"attention.value_length": 16}, {}, "value_length': is 16, but only the length of the keys, 24"),
+    ("qwen35", "plain", {"full_attention_interval": 0}, {}, "full_attention_interval': is 0, but 1 to"),
+    ("qwen35", "plain", {"feed_forward_length": None}, {}, "feed_forward_length' is missing"),
+    ("qwen35", "layers", {"attention.recurrent_layers": [True, False]}, {}, "is not one yes or no for each layer"),
+    ("qwen35", "plain", {}, {"blk.0.ssm_a": ("F32", (4,), struct.pack("<4f", -1, -1, 0.5, -1))},
+     "'blk.0.ssm_a': holds 0.5, but must not be above 0"),
+    ("qwen35", "plain", {}, {"blk.0.ssm_a": None}, "'blk.0.ssm_a' is missing"),
+    ("qwen35", "plain", {}, {"blk.2.ssm_a": zeros(4)}, "'blk.2.ssm_a' is no part"),
+    ("qwen35", "plain", {}, {"blk.0.ssm_conv1d.bias": zeros(96)}, "'blk.0.ssm_conv1d.bias' is no part"),
+    ("qwen35", "plain", {}, {"blk.0.attn_q.weight": zeros(144, 72)}, "'blk.0.attn_q.weight' is no part"),
+    ("qwen35", "plain", {}, {"blk.2.attn_q.weight": zeros(72, 72)}, "'blk.2.attn_q.weight': .* but 72 x 144 is wanted"),
+    ("qwen35", "plain", {}, {"blk.2.attn_q.bias": zeros(144)}, "'blk.2.attn_q.bias' is no part"),
+    ("qwen35", "mtp", {"nextn_predict_layers": None}, {}, "is missing|is no part"),
+    ("qwen35moe", "plain", {"feed_forward_length": None, "expert_feed_forward_length": None}, {},
+     "expert_feed_forward_length' is missing"),
+    ("lfm2", "plain", {"shortconv.l_cache": 1}, {}, "l_cache': is 1, but 2 to 8 is supported"),
+    ("lfm2", "plain", {"attention.head_count_kv": [0, 0, 3]}, {}, "has 3 numbers, but one for each layer is wanted"),
+    ("lfm2", "plain", {"attention.head_count_kv": [0] * 6}, {}, "'blk.2.attn_\\w+.weight' is no part|shortconv.* is missing"),
+    ("lfm2", "plain", {}, {"blk.0.shortconv.conv.bias": zeros(72)}, "'blk.0.shortconv.conv.bias' is no part"),
+    ("lfm2", "plain", {}, {"token_embd_norm.weight": None}, "'token_embd_norm.weight' is missing"),
+    ("kimi-linear", "plain", {"kda.head_dim": None}, {}, "kda.head_dim' is missing"),
     ("glm4moe", "nextn", {"nextn_predict_layers": 3}, {}, "nextn_predict_layers': is 3, but 0 to 2 is supported"),
 ]
 

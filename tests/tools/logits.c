@@ -4,7 +4,8 @@
  * goes to standard output as one record: int32 rows, int32 columns, rows * columns floats. A model
  * that is refused yields -1, the length of the sentence, and the sentence. With --hidden the rows
  * are the normed hidden ones that embeddings are made of; the text is then one chunk. With
- * --adapter all of it is computed with a LoRA adapter, at a scale in thousandths.
+ * --adapter all of it is computed with a LoRA adapter, at a scale in thousandths. With --beside
+ * each batch has a second sequence, before this one: the same ids, the last one first.
  */
 #include "server/cli/command.h"
 
@@ -17,6 +18,7 @@
 #include "core/runtime/batch.h"
 #include "core/runtime/runner_impl.h"
 #include "kvcache/kv_manager.h"
+#include "kvcache/state_store.h"
 #include "server/adapters/adapter_file.h"
 #include "server/instance.h"
 
@@ -34,13 +36,21 @@ struct text {
     int32_t ids[MAX_IDS];
     uint32_t n;
     uint32_t chunk;
-    bool hidden;
+    bool hidden, has_beside;
+};
+
+/* A sequence of those that run. */
+struct lane {
+    struct kv_seq kv;
+    block_id *blocks;
+    void *before; /* its recurrent state, as it was before the chunk */
+    int32_t ids[MAX_IDS];
 };
 
 static void print_help(void)
 {
-    fputs("logits --ids 1,2,3 [--chunk N] [--hidden] [--adapter PATH [--adapter-permille N]] "
-          "[settings] -- MODEL...\n",
+    fputs("logits --ids 1,2,3 [--chunk N] [--hidden | --beside] [--adapter PATH "
+          "[--adapter-permille N]] [settings] -- MODEL...\n",
           stdout);
 }
 
@@ -63,30 +73,34 @@ static bool parse_ids(struct text *t, const char *list)
     return false;
 }
 
-static void add_span(struct batch *b, const struct text *t, uint32_t at, uint32_t rows,
-                     const struct kv_seq *kv)
+static void add_span(struct batch *b, const struct text *t, const struct lane *lane, uint32_t at,
+                     uint32_t rows)
 {
-    batch_clear(b);
-    batch_add_span(b, t->ids + at, rows, at, kv->table.blocks, kv->table.cap);
-    b->spans[0].state = kv->state;
-    b->spans[0].adapter = t->adapter;
-    b->spans[0].adapter_scale = (float)t->adapter_permille / 1000.0f;
+    batch_add_span(b, lane->ids + at, rows, at, lane->kv.table.blocks, lane->kv.table.cap);
+    b->spans[b->n_spans - 1].adapter = t->adapter;
+    b->spans[b->n_spans - 1].adapter_scale = (float)t->adapter_permille / 1000.0f;
+    b->spans[b->n_spans - 1].state = lane->kv.state;
     b->has_adapters = t->adapter != NULL;
 }
 
-/* One step over `rows` tokens from `at` on, for the logits of n of them from `first` on. */
+/* One step over `rows` tokens from `at` on of all lanes, for the logits of n of the first lane's
+ * from `first` on. */
 static void step(struct instance *e, struct batch *b, const struct text *t, uint32_t at,
-                 uint32_t rows, uint32_t first, uint32_t n, const struct kv_seq *kv)
+                 uint32_t rows, uint32_t first, uint32_t n, const struct lane *lanes)
 {
     static const struct sampling sampling = {.n_top = 0};
+    const uint32_t n_lanes = t->has_beside ? 2 : 1;
 
-    add_span(b, t, at, rows, kv);
+    batch_clear(b);
+    for (uint32_t i = n_lanes; i > 0; i--)
+        add_span(b, t, &lanes[i - 1], at, rows);
+    first += (n_lanes - 1) * rows;
     for (uint32_t i = first; i < first + n; i++) {
         struct batch_output *o = batch_add_output(b, i);
 
         o->want = BATCH_SCORE;
         o->sampling = &sampling;
-        o->pos = at + i + 1;
+        o->pos = b->pos[i] + 1;
     }
     runner_step(e->runner, b);
     for (uint32_t i = 0; i < n; i++)
@@ -94,32 +108,55 @@ static void step(struct instance *e, struct batch *b, const struct text *t, uint
                e->model->shape.n_vocab, stdout);
 }
 
-/* The runner keeps the logits of a few rows: a longer chunk is computed again for each few. */
-static int put_logits(struct instance *e, struct batch *b, const struct text *t, struct kv_seq *kv)
+static void copy_states(struct instance *e, const struct text *t, const struct lane *lanes,
+                        bool is_back)
 {
+    const size_t bytes = runner_state_bytes(e->model);
+
+    for (uint32_t i = 0; bytes > 0 && i < (t->has_beside ? 2 : 1); i++) {
+        void *state = state_store_at(e->states, lanes[i].kv.state);
+
+        memcpy(is_back ? state : lanes[i].before, is_back ? lanes[i].before : state, bytes);
+    }
+}
+
+/* The runner keeps the logits of a few rows: a longer chunk is computed again for each few. At the
+ * beginning of a text states are left as they are: the runner must clear them. */
+static int put_logits(struct instance *e, struct batch *b, const struct text *t, struct lane *lanes)
+{
+    const uint32_t n_lanes = t->has_beside ? 2 : 1;
+    int rc = 0;
+
     for (uint32_t at = 0; at < t->n; at += t->chunk) {
         const uint32_t rows = t->n - at < t->chunk ? t->n - at : t->chunk;
-        const int rc = kv_manager_grow(e->manager, kv, at, at + rows);
 
+        for (uint32_t i = 0; i < n_lanes && rc == 0; i++)
+            rc = kv_manager_grow(e->manager, &lanes[i].kv, at, at + rows);
         if (rc < 0)
             return rc;
-        for (uint32_t i = 0; i < rows; i += LOGIT_ROWS)
-            step(e, b, t, at, rows, i, rows - i < LOGIT_ROWS ? rows - i : LOGIT_ROWS, kv);
-        kv_manager_free_out_of_window(e->manager, kv, at + rows); /* as it is in the server */
+        copy_states(e, t, lanes, false);
+        for (uint32_t i = 0; i < rows; i += LOGIT_ROWS) {
+            if (at > 0)
+                copy_states(e, t, lanes, true);
+            step(e, b, t, at, rows, i, rows - i < LOGIT_ROWS ? rows - i : LOGIT_ROWS, lanes);
+        }
+        for (uint32_t i = 0; i < n_lanes; i++) /* as it is in the server */
+            kv_manager_free_out_of_window(e->manager, &lanes[i].kv, at + rows);
     }
     return 0;
 }
 
 /* A pool over one row is that row. */
-static int put_hidden(struct instance *e, struct batch *b, const struct text *t, struct kv_seq *kv)
+static int put_hidden(struct instance *e, struct batch *b, const struct text *t, struct lane *lane)
 {
     const size_t n_embd = e->model->shape.n_embd;
     float *sum = mem_calloc(n_embd, sizeof(*sum));
-    int rc = sum != NULL ? kv_manager_grow(e->manager, kv, 0, t->n) : ERR_NOMEM;
+    int rc = sum != NULL ? kv_manager_grow(e->manager, &lane->kv, 0, t->n) : ERR_NOMEM;
 
     for (uint32_t i = 0; rc == 0 && i < t->n; i++) {
         memset(sum, 0, n_embd * sizeof(*sum));
-        add_span(b, t, 0, t->n, kv);
+        batch_clear(b);
+        add_span(b, t, lane, 0, t->n);
         batch_add_pool(b, i, 1, sum);
         runner_step(e->runner, b);
         fwrite(sum, sizeof(float), n_embd, stdout);
@@ -128,31 +165,50 @@ static int put_hidden(struct instance *e, struct batch *b, const struct text *t,
     return rc;
 }
 
+static int init_lane(struct instance *e, const struct text *t, struct lane *lane, uint32_t i)
+{
+    const uint32_t cap = block_table_needed(t->n), n_groups = kv_manager_n_groups(e->manager);
+    const size_t bytes = runner_state_bytes(e->model);
+
+    lane->blocks = mem_calloc(n_groups, cap * sizeof(*lane->blocks));
+    lane->before = mem_calloc(1, bytes + 1);
+    kv_seq_init(&lane->kv, lane->blocks, lane->blocks != NULL ? cap : 0, n_groups);
+    for (uint32_t j = 0; j < t->n; j++)
+        lane->ids[j] = t->ids[i == 0 ? j : t->n - 1 - j];
+    return lane->blocks != NULL && lane->before != NULL ? 0 : ERR_NOMEM;
+}
+
+static void release_lane(struct instance *e, struct lane *lane)
+{
+    kv_manager_release(e->manager, &lane->kv);
+    mem_free(lane->blocks);
+    mem_free(lane->before);
+}
+
 static int run(struct instance *e, const struct text *t)
 {
+    static struct lane lanes[2];
     const struct model_shape *s = &e->model->shape;
-    const uint32_t cap = block_table_needed(t->n);
-    const uint32_t n_groups = kv_manager_n_groups(e->manager);
-    block_id *blocks = mem_calloc(n_groups, cap * sizeof(*blocks));
+    const uint32_t n_rows = t->has_beside ? 2 * t->chunk : t->n;
     struct batch *b = NULL;
-    struct kv_seq kv;
-    int rc = blocks == NULL ? ERR_NOMEM : 0;
+    int rc = init_lane(e, t, &lanes[0], 0);
 
-    kv_seq_init(&kv, blocks, blocks != NULL ? cap : 0, n_groups);
-    if (rc == 0 && (t->n > e->sched.max_context || t->n > e->sched.max_batch_tokens))
+    if (init_lane(e, t, &lanes[1], 1) < 0)
+        rc = ERR_NOMEM;
+    if (rc == 0 && (t->n > e->sched.max_context || n_rows > e->sched.max_batch_tokens))
         rc = ERR_RANGE;
     if (rc == 0)
-        rc = batch_create(&b, e->sched.max_batch_tokens, 1, LOGIT_ROWS);
+        rc = batch_create(&b, e->sched.max_batch_tokens, 2, LOGIT_ROWS);
     if (rc == 0) {
         put_head((int32_t)t->n, (int32_t)(t->hidden ? s->n_embd : s->n_vocab));
         if (t->hidden)
-            rc = put_hidden(e, b, t, &kv);
+            rc = put_hidden(e, b, t, &lanes[0]);
         else
-            rc = put_logits(e, b, t, &kv);
+            rc = put_logits(e, b, t, lanes);
     }
-    kv_manager_release(e->manager, &kv);
+    release_lane(e, &lanes[0]);
+    release_lane(e, &lanes[1]);
     batch_destroy(&b);
-    mem_free(blocks);
     return rc;
 }
 
@@ -215,6 +271,7 @@ int main(int argc, char **argv)
     int code = EXIT_OK, n = 0;
 
     text.hidden = command_take_switch(&argc, argv, "--hidden");
+    text.has_beside = command_take_switch(&argc, argv, "--beside");
     text.adapter_permille = 1000;
     if (!command_take_value(&argc, argv, "--ids", &ids) ||
         !command_take_value(&argc, argv, "--adapter", &text.adapter_path) ||

@@ -1,0 +1,84 @@
+/* core/model/recurrent.h - layers that keep a state of fixed size: their sizes and weights.
+ *
+ * A recurrent layer takes normed rows of a sequence in order and adds something to each, as
+ * attention does; instead of keys and values it keeps a state. Kinds: short convolution (LFM2),
+ * gated delta net (arXiv 2412.06464; KDA, arXiv 2510.26692, has a gate for each key dimension),
+ * Mamba-1 (arXiv 2312.00752) and Mamba-2 (arXiv 2405.21060). All recurrent layers of a model have
+ * the same kind and sizes. kernels/recurrent.h has the arithmetic.
+ *
+ * The state of a layer, in floats: the convolution's tail [n_tap - 1][n_channel], then from scan_at
+ * on the states of the heads, kern_state_floats() each. The layer's is at model_layer.state_at of a
+ * sequence's, which has model.state_floats.
+ *
+ * The in-products of a row make row_floats numbers side by side; convolution and heads work on them
+ * in place. The offsets of the parts are below: each part is padded to whole panels.
+ *
+ * Thread: any; read-only once the model is loaded.
+ * Memory: none of its own.
+ */
+#ifndef CORE_MODEL_RECURRENT_H
+#define CORE_MODEL_RECURRENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/model/matrix.h"
+
+enum recurrent_kind {
+    RECURRENT_NONE = 0,
+    RECURRENT_CONV,
+    RECURRENT_DELTA,
+    RECURRENT_MAMBA1,
+    RECURRENT_MAMBA2,
+};
+
+/* What a kind does not have is 0. */
+struct recurrent_shape {
+    enum recurrent_kind kind; /* NONE: no layer is recurrent */
+    uint32_t n_tap;           /* of the convolution, 2 .. KERN_MAX_TAP */
+    uint32_t n_channel;       /* of the convolution, padded: the row's first ones */
+    uint32_t n_inner;         /* numbers that `out` takes */
+    /* DELTA: heads of queries and keys, and of values; n_value_head is a multiple of n_key_head.
+     * MAMBA2: value heads are the heads, key heads the groups of B and C, key_dim is n_state. */
+    uint32_t n_key_head, n_value_head;
+    uint32_t key_dim, value_dim; /* numbers of such a head; key_dim: at most KERN_MAX_STATE */
+    bool is_spread;              /* DELTA: value head h has key head h % n_key_head, else
+                                  * h / (n_value_head / n_key_head) */
+    bool is_per_key;             /* DELTA: a gate for each key dimension (KDA) */
+    enum kern_act gate_act;      /* of z */
+    float query_scale;           /* DELTA: length of its queries */
+    uint32_t n_state, n_rank;    /* MAMBA1: numbers of a channel's state, and what dt is made of */
+    /* Offsets in a row. DELTA: q at 0, k and v behind it, all three through the convolution; z, the
+     * gate of the output; alpha, of which decay comes; beta; low: what a KDA's alpha and z are made
+     * of. CONV: B at 0, C at k_at, X at v_at. */
+    uint32_t k_at, v_at, z_at, alpha_at, beta_at, low_at;
+    uint32_t row_floats;
+    size_t scan_at;       /* of the heads' states in a layer's */
+    size_t layer_floats;  /* of a layer's state, a multiple of 16 */
+};
+
+/* The weights of a layer. */
+struct recurrent {
+    struct matrix in;      /* CONV: B, C and X of a row, [3*n_embd][n_embd]; MAMBA1: x and z;
+                            * MAMBA2: z, x, B, C and dt */
+    struct matrix q, k, v; /* DELTA: [heads*key_dim | value_dim][n_embd] */
+    struct matrix z;       /* DELTA: [n_inner][n_embd], or of z_low's outputs */
+    struct matrix alpha;   /* DELTA: [n_value_head][n_embd], or [n_value_head*key_dim] of
+                            * alpha_low's outputs */
+    struct matrix beta;    /* DELTA: [n_value_head][n_embd] */
+    struct matrix z_low, alpha_low; /* KDA: [value_dim][n_embd] */
+    struct matrix x;       /* MAMBA1: dt, B and C of what the convolution makes */
+    struct matrix dt;      /* MAMBA1: [n_inner][n_rank] */
+    const float *conv;     /* [n_tap][n_channel] */
+    const float *conv_bias; /* [n_channel] or NULL */
+    const float *dt_bias;  /* added to alpha (dt), as many as it has */
+    const float *a;        /* -exp(A_log): as many as alpha has; MAMBA1: [n_state][n_inner] in
+                            * panels, as a state; MAMBA2: [n_value_head] */
+    const float *d;        /* MAMBA: [n_inner], MAMBA2: [n_value_head] */
+    struct norm dt_norm, b_norm, c_norm; /* MAMBA1: [n_rank], [n_state], [n_state] */
+    struct norm norm;      /* DELTA: [value_dim], of each head; MAMBA2: [n_inner], of each group */
+    struct matrix out;     /* [n_embd][n_inner] */
+};
+
+#endif

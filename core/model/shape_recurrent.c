@@ -1,0 +1,200 @@
+/* core/model/shape_recurrent.c - recurrent layers in the metadata: which they are, and their sizes
+ * (see load.h). */
+#include "core/model/load.h"
+
+#include "core/base/err.h"
+#include "core/model/keys.h"
+
+#include <math.h>
+
+#define MAX_RECURRENT_HEADS 1024
+#define PAGE_FLOATS 1024 /* rows a multiple of that apart compete for the same lines of a cache */
+#define MAX_INNER (1u << 18) /* heads of KERN_MAX_STATE numbers */
+
+static uint32_t panels(uint32_t n)
+{
+    return (n + KERN_LANES - 1) / KERN_LANES * KERN_LANES;
+}
+
+/* ---- which layers ---- */
+
+/* The file's own list, or all but the last of so many. */
+static int is_in_period(struct load *l, uint32_t i, bool *yes)
+{
+    uint32_t period = 4;
+    const struct gguf_kv *kv;
+    char key[GGUF_MAX_NAME];
+    int rc;
+
+    key_name(l, "attention.recurrent_layers", key);
+    kv = gguf_find(l->g, key);
+    if (kv == NULL) {
+        rc = key_u32(l, "full_attention_interval", KEY_OPTIONAL, 1, UINT32_MAX, &period);
+        *yes = (i + 1) % period != 0;
+        return rc;
+    }
+    if (kv->type != GGUF_ARRAY || kv->elem == GGUF_STRING || kv->elem == GGUF_F32 ||
+        kv->elem == GGUF_F64 || kv->count < l->m->shape.n_layer)
+        return load_fail(l, ERR_FORMAT, "key '%s': is not one yes or no for each layer", key);
+    *yes = gguf_array_int(kv, i) != 0;
+    return 0;
+}
+
+/* A layer without KV heads is recurrent; where mixers and nets are layers of their own, it is
+ * neither if it has a net. */
+static int parts_by_heads(struct load *l, uint32_t i, struct layer_parts *parts)
+{
+    uint32_t n_kv_head = l->m->shape.n_head, n_ff = 0;
+    int rc = key_u32_at(l, "attention.head_count_kv", KEY_OPTIONAL, i, 0, UINT32_MAX, &n_kv_head);
+
+    parts->has_ffn = true;
+    if (rc == 0 && (l->traits->recurrence & RECURRENT_TRAIT_ALONE) != 0) {
+        rc = key_u32_at(l, "feed_forward_length", KEY_REQUIRED, i, 0, UINT32_MAX, &n_ff);
+        parts->has_ffn = n_ff > 0;
+        if (parts->has_ffn)
+            return rc;
+    }
+    parts->has_attention = n_kv_head > 0;
+    parts->is_recurrent = n_kv_head == 0;
+    return rc;
+}
+
+int load_layer_parts(struct load *l, uint32_t i, struct layer_parts *parts)
+{
+    const uint32_t traits = l->traits->recurrence;
+    int rc;
+
+    *parts = (struct layer_parts){.has_attention = true, .has_ffn = true};
+    if (l->traits->recurrent == RECURRENT_NONE)
+        return 0;
+    if ((traits & (RECURRENT_TRAIT_ALL | RECURRENT_TRAIT_BESIDE)) != 0) {
+        parts->is_recurrent = true;
+        parts->has_attention = parts->has_ffn = (traits & RECURRENT_TRAIT_BESIDE) != 0;
+        return 0;
+    }
+    if ((traits & RECURRENT_TRAIT_PERIOD) != 0) {
+        rc = is_in_period(l, i, &parts->is_recurrent);
+        parts->has_attention = !parts->is_recurrent;
+        return rc;
+    }
+    *parts = (struct layer_parts){0};
+    return parts_by_heads(l, i, parts);
+}
+
+/* ---- sizes ---- */
+
+/* Short convolution: B, C and X as one matrix makes them. */
+static int read_conv(struct load *l, struct recurrent_shape *r)
+{
+    const uint32_t n = l->m->shape.n_embd;
+    const int rc = key_u32(l, "shortconv.l_cache", KEY_REQUIRED, 2, KERN_MAX_TAP, &r->n_tap);
+
+    r->n_inner = n;
+    r->n_channel = panels(n);
+    r->k_at = n;
+    r->v_at = 2 * n;
+    r->row_floats = panels(3 * n);
+    return rc;
+}
+
+/* q, k and v, and behind them what the heads take beside; n_gate: numbers of alpha. */
+static void place_delta(struct recurrent_shape *r, uint32_t n_gate)
+{
+    const uint32_t n_key = panels(r->n_key_head * r->key_dim);
+
+    r->query_scale = (float)(1.0 / sqrt(r->key_dim));
+    r->n_inner = r->n_value_head * r->value_dim;
+    r->k_at = n_key;
+    r->v_at = 2 * n_key;
+    r->n_channel = r->v_at + panels(r->n_inner);
+    r->z_at = r->n_channel;
+    r->alpha_at = r->z_at + panels(r->n_inner);
+    r->beta_at = r->alpha_at + panels(n_gate);
+    r->low_at = r->beta_at + panels(r->n_value_head);
+    r->row_floats = r->low_at + (r->is_per_key ? 2 * panels(r->value_dim) : 0);
+}
+
+static int check_delta(struct load *l, const struct recurrent_shape *r, uint32_t n_inner)
+{
+    if (r->n_value_head % r->n_key_head != 0)
+        return load_fail(l, ERR_FORMAT,
+                         "key '%s.ssm.time_step_rank': is %u, but must be a multiple of "
+                         "'ssm.group_count', %u",
+                         l->traits->arch, r->n_value_head, r->n_key_head);
+    if (n_inner != r->n_value_head * r->key_dim)
+        return load_fail(l, ERR_UNSUPPORTED,
+                         "key '%s.ssm.inner_size': is %u, but only %u is supported: "
+                         "'ssm.time_step_rank', %u, times 'ssm.state_size', %u",
+                         l->traits->arch, n_inner, r->n_value_head * r->key_dim, r->n_value_head,
+                         r->key_dim);
+    return 0;
+}
+
+static int read_delta(struct load *l, struct recurrent_shape *r)
+{
+    uint32_t n_inner = 0;
+    int rc = key_u32(l, "ssm.conv_kernel", KEY_REQUIRED, 2, KERN_MAX_TAP, &r->n_tap);
+
+    if (rc == 0)
+        rc = key_u32(l, "ssm.state_size", KEY_REQUIRED, 1, KERN_MAX_STATE, &r->key_dim);
+    if (rc == 0)
+        rc = key_u32(l, "ssm.group_count", KEY_REQUIRED, 1, MAX_RECURRENT_HEADS, &r->n_key_head);
+    if (rc == 0)
+        rc = key_u32(l, "ssm.time_step_rank", KEY_REQUIRED, 1, MAX_RECURRENT_HEADS,
+                     &r->n_value_head);
+    if (rc == 0)
+        rc = key_u32(l, "ssm.inner_size", KEY_REQUIRED, 1, MAX_INNER, &n_inner);
+    if (rc == 0)
+        rc = check_delta(l, r, n_inner);
+    r->value_dim = r->key_dim;
+    r->is_spread = (l->traits->recurrence & RECURRENT_TRAIT_SPREAD) != 0;
+    r->gate_act = KERN_ACT_SILU;
+    place_delta(r, r->n_value_head);
+    return rc;
+}
+
+/* KDA: as many heads of keys as of values, and a gate for each key dimension. */
+static int read_delta_per_key(struct load *l, struct recurrent_shape *r)
+{
+    int rc = key_u32(l, "ssm.conv_kernel", KEY_REQUIRED, 2, KERN_MAX_TAP, &r->n_tap);
+
+    if (rc == 0)
+        rc = key_u32(l, "kda.head_dim", KEY_REQUIRED, 1, KERN_MAX_STATE, &r->key_dim);
+    r->n_key_head = r->n_value_head = l->m->shape.n_head;
+    r->value_dim = r->key_dim;
+    r->is_per_key = true;
+    r->gate_act = KERN_ACT_SIGMOID;
+    place_delta(r, r->n_value_head * r->key_dim);
+    return rc;
+}
+
+/* Floats of the state of a layer: the tail, and the heads' matrices. */
+static void place_state(struct recurrent_shape *r)
+{
+    size_t heads = 0;
+
+    if (r->kind == RECURRENT_DELTA)
+        heads = r->n_value_head * kern_state_floats(r->key_dim, r->value_dim);
+    r->scan_at = (size_t)(r->n_tap - 1) * r->n_channel;
+    r->layer_floats = r->scan_at + heads;
+}
+
+int load_recurrent(struct load *l)
+{
+    struct recurrent_shape *r = &l->m->shape.recurrent;
+    int rc = 0;
+
+    r->kind = l->traits->recurrent;
+    if (r->kind == RECURRENT_NONE)
+        return 0;
+    if (r->kind == RECURRENT_CONV)
+        rc = read_conv(l, r);
+    else if (r->kind == RECURRENT_DELTA)
+        rc = (l->traits->recurrence & RECURRENT_TRAIT_PER_KEY) != 0 ? read_delta_per_key(l, r)
+                                                                    : read_delta(l, r);
+    if (r->row_floats % PAGE_FLOATS == 0)
+        r->row_floats += KERN_LANES;
+    if (rc == 0)
+        place_state(r);
+    return rc;
+}
