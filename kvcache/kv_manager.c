@@ -274,7 +274,8 @@ bool kv_manager_can_fork(const struct kv_manager *m, const struct kv_seq *parent
     return block_table_needed(n_tokens) <= parent->table.n &&
            parent->first <= kv_groups_seen(&m->opt.groups, n_tokens) &&
            (m->states == NULL || n_tokens == 0 ||
-            (n_tokens == parent->n_state && kv_states_can_take(m->states)));
+            (parent->fork != STATE_NONE && n_tokens == parent->n_fork &&
+             kv_states_can_take(m->states)));
 }
 
 uint32_t kv_manager_n_forked(const struct kv_manager *m, uint32_t n_tokens)

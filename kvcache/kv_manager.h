@@ -21,8 +21,8 @@
  * Of a recurrent model a sequence has, beside its blocks, a state (kv_states.h): one slot that each
  * step overwrites. Where a chunk ends behind a multiple of kv_state_options.interval blocks, the
  * slot becomes the snapshot of the index's entry there, and the next step goes on in another one, a
- * copy. A prefix can be taken up behind a snapshot only, a sequence forked where it stands only. A
- * swapped copy holds the state too.
+ * copy. A prefix can be taken up behind a snapshot only, and a sequence forked only where its state
+ * was kept for that. A swapped copy holds the state too.
  *
  * All-or-nothing everywhere: a call that does not return 0 has changed nothing.
  *
@@ -73,6 +73,8 @@ struct kv_seq {
     state_id state;     /* of a recurrent model: the slot of its state; STATE_NONE: it has had no
                          * token yet */
     uint32_t n_state;   /* tokens that the state is behind of: all that are computed */
+    state_id fork;      /* a state that forks can have, that behind n_fork tokens; or STATE_NONE */
+    uint32_t n_fork;
 };
 
 /* `blocks` has cap entries for each of the n_groups. */
@@ -173,17 +175,23 @@ uint32_t kv_manager_attach(struct kv_manager *m, struct kv_seq *kv, struct kv_ke
 /* Has a sequence all blocks that one of its first n_tokens tokens needs to go on from there: in
  * groups with the window, what the next query sees? One that has come there by
  * computing has them from the last token before a block boundary on, until it has computed the
- * block behind that; where there is no window, always. And of a recurrent model, is its state that
- * behind n_tokens, and is there a slot for another one? */
+ * block behind that; where there is no window, always. And of a recurrent model, has
+ * its state behind n_tokens been kept for forks, and is there a slot for a copy? */
 bool kv_manager_can_fork(const struct kv_manager *m, const struct kv_seq *parent,
                          uint32_t n_tokens);
 /* The blocks that cost a fork of n_tokens nothing as long as it lives; see struct kv_match. */
 uint32_t kv_manager_n_forked(const struct kv_manager *m, uint32_t n_tokens);
 /* Let an empty sequence share the first n_tokens of another one's blocks, the last one included
- * even when it is not full: the first of the two that writes into it gets a copy. The state is
- * copied at once. */
+ * even when it is not full: the first of the two that writes into it gets a copy. So
+ * does a state that was kept. */
 void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv_seq *parent,
                      uint32_t n_tokens);
+
+/* All computed tokens of a recurrent model's sequence can be forked from now on, until it is
+ * released or swapped out, or kv_manager_drop_fork(); what was kept before is dropped. Where slots
+ * are scarce it may be dropped by its owner's growth. */
+void kv_manager_keep_fork(struct kv_manager *m, struct kv_seq *kv);
+void kv_manager_drop_fork(struct kv_manager *m, struct kv_seq *kv);
 
 /* ---- growth ---- */
 

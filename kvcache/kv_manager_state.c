@@ -42,17 +42,37 @@ bool kv_state_is_missing(const struct kv_manager *m, const struct kv_seq *kv)
     return m->states != NULL && (kv->state == STATE_NONE || !is_writable(m, kv->state));
 }
 
-/* When all slots are held, a snapshot that nobody else holds is written over. */
+/* Does dropping what a sequence keeps for forks give it a slot? */
+static bool has_fork_to_give(const struct kv_manager *m, const struct kv_seq *kv)
+{
+    return kv->fork != STATE_NONE && kv->fork != kv->state &&
+           kv_states_holders(m->states, kv->fork) == 1;
+}
+
+/* Does no other sequence hold its state? */
+static bool is_exclusive(const struct kv_manager *m, const struct kv_seq *kv)
+{
+    const uint32_t n_own = 1 + (kv->fork == kv->state);
+
+    return kv->state != STATE_NONE && kv_states_holders(m->states, kv->state) == n_own;
+}
+
+/* When all slots are held, what is kept for forks goes, and a snapshot that nobody else holds is
+ * written over. */
 bool kv_state_can_grow(const struct kv_manager *m, const struct kv_seq *kv)
 {
     return !kv_state_is_missing(m, kv) || kv_states_can_take(m->states) ||
-           (kv->state != STATE_NONE && kv_states_holders(m->states, kv->state) == 1);
+           has_fork_to_give(m, kv) || is_exclusive(m, kv);
 }
 
 void kv_state_grow(struct kv_manager *m, struct kv_seq *kv)
 {
     const state_id old = kv->state;
 
+    if (!kv_state_is_missing(m, kv))
+        return;
+    if (!kv_states_can_take(m->states))
+        kv_manager_drop_fork(m, kv);
     if (!kv_state_is_missing(m, kv))
         return;
     if (!kv_states_can_take(m->states)) {
@@ -111,13 +131,32 @@ void kv_state_fork(struct kv_manager *m, struct kv_seq *child, const struct kv_s
 {
     if (m->states == NULL)
         return;
-    child->state = kv_states_take(m->states);
-    child->n_state = parent->n_state;
-    kv_manager_note(m, KV_COPY_STATE, parent->state, child->state);
+    child->state = parent->fork;
+    child->n_state = parent->n_fork;
+    kv_states_ref(m->states, child->state);
+}
+
+void kv_manager_keep_fork(struct kv_manager *m, struct kv_seq *kv)
+{
+    kv_manager_drop_fork(m, kv);
+    if (kv->state == STATE_NONE)
+        return;
+    kv_states_ref(m->states, kv->state);
+    kv->fork = kv->state;
+    kv->n_fork = kv->n_state;
+}
+
+void kv_manager_drop_fork(struct kv_manager *m, struct kv_seq *kv)
+{
+    if (kv->fork != STATE_NONE)
+        kv_states_give(m->states, kv->fork);
+    kv->fork = STATE_NONE;
+    kv->n_fork = 0;
 }
 
 void kv_state_release(struct kv_manager *m, struct kv_seq *kv)
 {
+    kv_manager_drop_fork(m, kv);
     if (kv->state != STATE_NONE)
         kv_states_give(m->states, kv->state);
     kv->state = STATE_NONE;

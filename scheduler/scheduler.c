@@ -166,6 +166,10 @@ void sched_hold_back(struct sched *s, struct seq *seq, struct seq *prefix_owner,
     *link = seq;
     seq->prefix_owner = prefix_owner;
     seq->n_awaited = n_awaited;
+    if (seq->request->prefix_owner == prefix_owner->request->id) {
+        seq->is_choice = true;
+        prefix_owner->n_choices++;
+    }
     s->tenants[seq->request->tenant].n_held_back++;
 }
 
@@ -236,13 +240,13 @@ void sched_free_prefix_waiters(struct sched *s, struct seq *prefix_owner, uint32
     }
 }
 
-bool sched_has_choices(const struct sched *s, const struct seq *seq)
+void sched_choice_left(struct sched *s, struct seq *seq)
 {
-    const struct seq *f = kv_manager_has_states(s->kv) ? seq->prefix_waiters : NULL;
+    struct seq *owner = seq->is_choice ? seq_set_find(&s->set, seq->request->prefix_owner) : NULL;
 
-    while (f != NULL && f->request->prefix_owner != seq->request->id)
-        f = f->next_prefix_waiter;
-    return f != NULL;
+    seq->is_choice = false;
+    if (owner != NULL && --owner->n_choices == 0)
+        kv_manager_drop_fork(s->kv, &owner->kv);
 }
 
 uint32_t sched_awaited_by_choice(const struct sched *s, const struct request *r)
@@ -292,6 +296,7 @@ static void end_seq(struct sched *s, struct seq *seq, enum seq_state state, enum
     if (seq->state == SEQ_PREEMPTED)
         seq_end_preemption(seq, now_us);
     kv_manager_forget(s->kv, &seq->kv);
+    sched_choice_left(s, seq);
     sched_leave_prefix_waiters(s, seq, true);
     sched_set_expiry(s, seq, 0);
     seq_set_state(seq, state);
@@ -467,6 +472,8 @@ void sched_commit(struct sched *s, const int32_t *tokens, bool (*is_eog)(void *u
         count_rows(s, seq, item);
         seq->n_done += item->n;
         kv_manager_commit(s->kv, &seq->kv, &seq->request->key, seq->n_done);
+        if (seq->n_choices > 0 && seq->n_done == sched_awaited_by_choice(s, seq->request))
+            kv_manager_keep_fork(s->kv, &seq->kv);
         if (sched_min(seq->n_done, n_prompt - 1) > seq->n_scored)
             seq->n_scored = sched_min(seq->n_done, n_prompt - 1);
         if (item->wants_token)

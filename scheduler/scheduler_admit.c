@@ -153,6 +153,7 @@ static void start_seq(struct sched *s, struct seq *seq)
     } else {
         seq->n_done = kv_manager_attach(s->kv, &seq->kv, &r->key, reusable(s, seq));
     }
+    sched_choice_left(s, seq);
     if (seq->n_preempted > 0)
         return;
     seq->n_cached = seq->n_peak = seq->n_done;

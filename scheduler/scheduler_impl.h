@@ -90,8 +90,8 @@ void sched_free_prefix_waiters(struct sched *s, struct seq *prefix_owner, uint32
 /* Tokens that a parallel choice waits for: the prompt. With states all but its last one, because a
  * state can only be copied where its sequence stands, and a choice computes that token itself. */
 uint32_t sched_awaited_by_choice(const struct sched *s, const struct request *r);
-/* Do parallel choices wait to fork from this sequence, of a model with states? */
-bool sched_has_choices(const struct sched *s, const struct seq *seq);
+/* A sequence that is a parallel choice has forked from its prefix owner, or needs it no more. */
+void sched_choice_left(struct sched *s, struct seq *seq);
 /* The owner was preempted, or has ended: release its waiters, or give them a successor. */
 void sched_leave_prefix_waiters(struct sched *s, struct seq *prefix_owner, bool is_gone);
 

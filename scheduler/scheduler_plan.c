@@ -133,7 +133,7 @@ static uint32_t until_wanted(const struct sched *s, const struct seq *seq, uint3
 {
     const uint32_t last = seq->request->n_prompt - 1;
 
-    if (seq->n_done < last && sched_has_choices(s, seq))
+    if (seq->n_done < last && seq->n_choices > 0 && kv_manager_has_states(s->kv))
         n = sched_min(n, last - seq->n_done);
     return sched_min(n, kv_manager_to_snapshot(s->kv, seq->n_done));
 }

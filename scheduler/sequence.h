@@ -58,6 +58,8 @@ struct seq {
     struct seq *prefix_waiters; /* held back until this one has computed what they share */
     struct seq *next_prefix_waiter;
     uint32_t n_awaited;    /* while held back: tokens that the prefix owner is to have computed */
+    uint32_t n_choices;    /* parallel choices that are to fork from this one */
+    bool is_choice;        /* counted there, of the request's prefix owner */
     uint64_t expiry_us;    /* when it is given up; 0 = never */
     uint32_t heap_expiry;  /* position, kept by struct heap */
     uint32_t n_prompt_left; /* leading ids that are the prompt's */

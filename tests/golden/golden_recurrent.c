@@ -145,7 +145,7 @@ static void any_split(void **state)
     s.prefix_cache = true;
     s.state_interval = 4;
     s.n_blocks = 4000;
-    s.max_sequences = 100; /* and so many slots that all snapshots of the text stay */
+    s.max_sequences = 56; /* and so many slots that all snapshots of the text stay */
     build_machine(&b, model, &s, resumed);
     make_ids(ids, LONGEST, 1);
     assert_int_equal(queue_post(b.queue, make_request(1, ids, LONGEST, 2)), 0);

@@ -52,7 +52,7 @@
 
 /* ---- the model ---- */
 
-static float normal(uint64_t *rng)
+static inline float normal(uint64_t *rng)
 {
     float sum = 0;
 
@@ -63,7 +63,7 @@ static float normal(uint64_t *rng)
     return sum * 1.7320508f; /* variance 1 */
 }
 
-static void add_tensor(struct gguf_writer *w, const char *name, enum block_type type, uint64_t cols,
+static inline void add_tensor(struct gguf_writer *w, const char *name, enum block_type type, uint64_t cols,
                        uint64_t rows, float scale, float offset)
 {
     const uint64_t dims[2] = {cols, rows};
@@ -79,7 +79,7 @@ static void add_tensor(struct gguf_writer *w, const char *name, enum block_type 
 }
 
 /* A matrix of any type, its blocks made at random: most types have no encoder here. */
-static void add_blocks(struct gguf_writer *w, const char *name, enum block_type type, uint64_t cols,
+static inline void add_blocks(struct gguf_writer *w, const char *name, enum block_type type, uint64_t cols,
                        uint64_t rows)
 {
     static struct fixture_tensor made[7 * LAYERS]; /* borrowed by the writer */
@@ -91,7 +91,7 @@ static void add_blocks(struct gguf_writer *w, const char *name, enum block_type 
     gguf_writer_tensor_fill(w, name, type, 2, dims, fixture_fill, t);
 }
 
-static void add_layer(struct gguf_writer *w, int layer)
+static inline void add_layer(struct gguf_writer *w, int layer)
 {
     /* One for each matrix: all but F32 and those whose panels are another type's (TQ1_0, IQ2_S). */
     static const enum block_type types[7 * LAYERS] = {
@@ -122,7 +122,7 @@ static void add_layer(struct gguf_writer *w, int layer)
 }
 
 /* Layers may have a window: those whose pattern[] is 1. NULL: none has. */
-static struct model *build_model(uint32_t window, const int32_t *pattern)
+static inline struct model *build_model(uint32_t window, const int32_t *pattern)
 {
     const struct model_options options = {.threads = 2};
     struct gguf_writer *w;
@@ -160,7 +160,7 @@ static struct model *build_model(uint32_t window, const int32_t *pattern)
     return m;
 }
 
-static struct model *load_fixture(struct fixture *f)
+static inline struct model *load_fixture(struct fixture *f)
 {
     const struct model_options options = {.threads = 2};
     struct gguf_writer *w;
@@ -184,7 +184,7 @@ static struct model *load_fixture(struct fixture *f)
 }
 
 /* Three layers of four are delta nets. */
-static struct model *build_hybrid(void)
+static inline struct model *build_hybrid(void)
 {
     struct fixture f = {.arch = "qwen35", .n_embd = EMBD, .n_layer = LAYERS, .n_head = HEADS,
                         .n_kv_head = KV_HEADS, .head_dim = HEAD_DIM, .n_ff = FF,

@@ -48,6 +48,7 @@ struct seq {
     bool is_live;
     bool is_planned;   /* was attached, grown or swapped in this round */
     bool is_whole;     /* has committed a block boundary, and not gone back since */
+    uint32_t n_kept;   /* tokens behind which its state was kept for forks, if it is still there */
 };
 
 /* A block that was entered into the index: what it holds and what it follows. */
@@ -126,7 +127,8 @@ static uint32_t n_holders(const struct sim *s, state_id slot)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < N_SEQ; i++)
-        n += s->seq[i].is_live && s->seq[i].kv.state == slot;
+        n += s->seq[i].is_live *
+             ((s->seq[i].kv.state == slot) + (uint32_t)(s->seq[i].kv.fork == slot));
     return n;
 }
 
@@ -299,6 +301,7 @@ static void expect_unchanged(const struct sim *s, const struct seq *q, const str
     assert_int_equal(b.n_snapshots, a->n_snapshots);
     assert_int_equal(b.kv.state, a->kv.state);
     assert_int_equal(b.kv.n_state, a->kv.n_state);
+    assert_int_equal(b.kv.fork, a->kv.fork);
     assert_int_equal(b.n_moves, a->n_moves);
     assert_int_equal(b.ram_used, a->ram_used);
     assert_int_equal(b.n_indexed, a->n_indexed);
@@ -354,13 +357,17 @@ static void op_arrive(struct sim *s, struct seq *q)
     q->is_live = true;
     q->is_planned = true;
     q->is_whole = false;
+    q->n_kept = 0;
 }
 
 /* Is there a slot that a sequence may write its state to, or can it have one? */
 static bool has_state_room(const struct sim *s, const struct seq *q)
 {
-    return !has_states(s) || n_state_slots(s) > 0 ||
-           (q->kv.state != STATE_NONE && n_holders(s, q->kv.state) == 1);
+    const bool keeps = q->kv.fork != STATE_NONE && q->kv.fork != q->kv.state;
+
+    return !has_states(s) || n_state_slots(s) > 0 || (keeps && n_holders(s, q->kv.fork) == 1) ||
+           (q->kv.state != STATE_NONE &&
+            n_holders(s, q->kv.state) == 1 + (uint32_t)(q->kv.fork == q->kv.state));
 }
 
 /* Where a chunk is to end: anywhere, at the end of a block, or where a snapshot is kept. */
@@ -434,8 +441,9 @@ static bool can_go_on(const struct sim *s, const struct seq *q, uint32_t n)
             is_there &= !is_seen(s, n, group, pos) ||
                         q->blocks[group * CAP + pos / BLOCK_TOKENS] != BLOCK_NONE;
     if (has_states(s) && n > 0) {
-        assert_true(can == (is_there && n == q->n_done && n_state_slots(s) > 0) || !can);
-        assert_true(can || n != q->n_done || n_state_slots(s) == 0 || has_windows(s));
+        assert_true(!can || (is_there && n == q->n_kept));
+        assert_true(can || n != q->n_kept || q->kv.fork == STATE_NONE || has_windows(s) ||
+                    n_state_slots(s) == 0);
         return can;
     }
     assert_true(can == is_there || (is_there && (n == 0 || s->o.groups.window == 1)));
@@ -468,11 +476,14 @@ static void op_rewind(const struct sim *s, struct seq *q)
         q->key.n_hashed = n / BLOCK_TOKENS;
 }
 
-/* Of all that is computed, of all but the last token, or of any number; with states of all. */
+/* Of all that is computed, of all but the last token, or of any number; with states of as many as
+ * one was kept for. */
 static uint32_t some_beginning(const struct sim *s, const struct seq *parent)
 {
-    const uint32_t back = has_states(s) ? 0 : rnd(2);
+    const uint32_t back = rnd(2);
 
+    if (has_states(s) && rnd(4) != 0)
+        return parent->n_kept;
     return rnd(3) == 0 ? rnd(parent->n_done + 1)
                        : parent->n_done - (back < parent->n_done ? back : 0);
 }
@@ -506,6 +517,7 @@ static void op_fork(struct sim *s, struct seq *child, const struct seq *parent)
     assert_int_equal(kv_manager_stats(s->m).pool.n_held, held);
     s->n_late += has_windows(s) && child->kv.first > kv_groups_first(&s->o.groups, n);
     child->is_whole = false;
+    child->n_kept = 0;
     child->n_done = child->to = n;
     for (uint32_t i = n; i < MAX_TOKENS && rnd(3) == 0; i++)
         child->ids[i] = (int32_t)(3000 + rnd(2));
@@ -675,6 +687,12 @@ static void write_tokens(struct sim *s, struct seq *q)
     kv_manager_commit(s->m, &q->kv, &q->key, q->n_done);
     note_entered(s, q);
     note_snapshot(s, q);
+    if (has_states(s) && rnd(6) == 0) {
+        kv_manager_keep_fork(s->m, &q->kv);
+        q->n_kept = q->n_done;
+    } else if (rnd(20) == 0) {
+        kv_manager_drop_fork(s->m, &q->kv);
+    }
 }
 
 static void transfer(struct sim *s, const struct swap_io *io, bool fails)

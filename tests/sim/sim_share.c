@@ -267,7 +267,7 @@ static void choices_copy_the_state(void **state)
 {
     (void)state;
     for (uint32_t n = 1; n <= 100; n++) {
-        struct sim *s = sim_states(8, 1 + n % 4, 64);
+        struct sim *s = sim_states(16, 1 + n % 4, 64);
         struct engine_stats stats = {0};
 
         post_choices(s, 8, n, 20);
