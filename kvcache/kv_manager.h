@@ -19,7 +19,7 @@
  * was used longest ago, and all that follows it leaves the index too.
  *
  * Of a recurrent model a sequence has, beside its blocks, a state (kv_states.h): one slot that each
- * step overwrites. Where a chunk ends behind a multiple of kv_state_options.interval blocks, the
+ * step overwrites. Where a chunk ends at one of the places that kv_state_options.interval says, the
  * slot becomes the snapshot of the index's entry there, and the next step goes on in another one, a
  * copy. A prefix can be taken up behind a snapshot only, and a sequence forked only where its state
  * was kept for that. A swapped copy holds the state too.
@@ -45,7 +45,9 @@
 
 struct kv_state_options {
     uint32_t n_slots;  /* 0: the model has no states */
-    uint32_t interval; /* blocks of tokens between two snapshots, >= 1 */
+    uint32_t interval; /* blocks of tokens between two snapshots, >= 1: behind 16 intervals twice as
+                        * many, behind 32 four times, and so on: never more than an eighth of what
+                        * is before them */
     uint32_t n_parts;  /* swap slots that a state takes, >= 1 */
     bool is_all;       /* blocks hold no bytes: no layer has keys */
 };
@@ -148,8 +150,9 @@ uint32_t kv_manager_most_sequences(const struct kv_manager *m);
 /* The tokens that a chunk behind the first n_done should have at most, so that it ends where a
  * snapshot is kept; UINT32_MAX: any number. */
 uint32_t kv_manager_to_snapshot(const struct kv_manager *m, uint32_t n_done);
-/* Blocks from a place where a prefix can be taken up to the next one: 1 without states. */
-uint32_t kv_manager_resume_blocks(const struct kv_manager *m);
+/* Of the first n_blocks blocks of tokens those up to the last place where a prefix can be taken up:
+ * all without states. */
+uint32_t kv_manager_resumable(const struct kv_manager *m, uint32_t n_blocks);
 
 /* ---- prefixes ---- */
 

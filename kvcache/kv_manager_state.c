@@ -11,21 +11,31 @@ uint32_t kv_manager_most_sequences(const struct kv_manager *m)
     return m->states != NULL ? m->opt.states.n_slots : UINT32_MAX;
 }
 
+/* Blocks from the last place of a snapshot at or before the first n to the next one. */
+static uint64_t interval_at(const struct kv_manager *m, uint32_t n)
+{
+    uint64_t interval = m->opt.states.interval;
+
+    while (n / interval >= 16)
+        interval *= 2;
+    return interval;
+}
+
 /* Without an index there is nobody for whom snapshots would be kept. */
 uint32_t kv_manager_to_snapshot(const struct kv_manager *m, uint32_t n_done)
 {
-    const uint64_t step = (uint64_t)m->opt.states.interval * BLOCK_TOKENS;
-    uint64_t left;
+    uint64_t step, left;
 
     if (m->states == NULL || m->index == NULL)
         return UINT32_MAX;
+    step = interval_at(m, n_done / BLOCK_TOKENS) * BLOCK_TOKENS;
     left = step - n_done % step;
     return left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
 }
 
-uint32_t kv_manager_resume_blocks(const struct kv_manager *m)
+uint32_t kv_manager_resumable(const struct kv_manager *m, uint32_t n_blocks)
 {
-    return m->states != NULL ? m->opt.states.interval : 1;
+    return m->states == NULL ? n_blocks : n_blocks - n_blocks % (uint32_t)interval_at(m, n_blocks);
 }
 
 /* ---- growth ---- */
@@ -95,8 +105,8 @@ void kv_state_commit(struct kv_manager *m, struct kv_seq *kv)
     block_id entry;
     state_id there;
 
-    if (m->states == NULL || n == 0 || n % m->opt.states.interval != 0 ||
-        n * BLOCK_TOKENS != kv->n_state)
+    if (m->states == NULL || n == 0 || n * BLOCK_TOKENS != kv->n_state ||
+        kv_manager_resumable(m, n) != n)
         return;
     entry = kv->table.blocks[n - 1];
     there = kv_states_at(m->states, entry);

@@ -268,10 +268,8 @@ void sched_read_ahead(struct sched *s, const struct seq *next)
 
 #define MIN_AWAITED 4 /* blocks that are worth waiting for */
 
-/* Whole blocks that two prompts begin with, in steps of so many: chained hashes agree up to there
- * and no further. */
-static uint32_t n_common(const struct request *a, const struct request *b, uint32_t from,
-                         uint32_t step)
+/* Whole blocks that two prompts begin with: chained hashes agree up to there and no further. */
+static uint32_t n_common(const struct request *a, const struct request *b, uint32_t from)
 {
     const uint32_t most = (a->n_prompt - 1) / BLOCK_TOKENS;
     uint32_t n = from;
@@ -279,7 +277,7 @@ static uint32_t n_common(const struct request *a, const struct request *b, uint3
     while (n < most && n < b->key.n_hashed &&
            memcmp(&a->key.hashes[n], &b->key.hashes[n], sizeof(a->key.hashes[n])) == 0)
         n++;
-    return n / step * step;
+    return n;
 }
 
 /* The running prefill that is computing the longest part of the newcomer's prefix that is not in
@@ -288,14 +286,13 @@ static struct seq *who_computes(const struct sched *s, const struct seq *seq, ui
 {
     const struct request *r = seq->request;
     const uint32_t there = kv_manager_match(s->kv, &r->key, reusable(s, seq)).n_blocks;
-    const uint32_t step = kv_manager_resume_blocks(s->kv);
     struct seq *best = NULL;
     uint32_t most = there + MIN_AWAITED - 1;
 
     for (uint32_t i = 0; i < s->n_running; i++) {
         struct seq *other = s->running[i];
         const uint32_t n = seq_behind(other) > 1 && !sched_is_above(s, seq, other)
-                               ? n_common(r, other->request, there, step)
+                               ? kv_manager_resumable(s->kv, n_common(r, other->request, there))
                                : 0;
 
         if (n > most && other->n_done < n * BLOCK_TOKENS) {

@@ -73,7 +73,7 @@ static int make_store(struct instance *e, const struct kv_shape *shape, uint64_t
 
 /* ---- recurrent states ---- */
 
-#define LEAST_INTERVAL 16 /* blocks between two snapshots: each ends a prompt's chunk */
+#define INTERVAL 16 /* blocks between two snapshots: each ends a prompt's chunk */
 
 /* A sequence that runs holds one, and as many are left for snapshots. */
 static uint32_t max_sequences(const struct instance *e, const struct config *c)
@@ -81,21 +81,6 @@ static uint32_t max_sequences(const struct instance *e, const struct config *c)
     const uint32_t wanted = (uint32_t)c->max_sequences, n = e->cache.states.n_slots / 2;
 
     return e->cache.states.n_slots == 0 || wanted <= n ? wanted : n > 0 ? n : 1;
-}
-
-/* In blocks: as the settings have it, else so few that the longest prompt takes half of the slots
- * that sequences leave. */
-static uint32_t choose_interval(const struct instance *e, const struct config *c)
-{
-    const uint32_t free = e->cache.states.n_slots - max_sequences(e, c);
-    const uint32_t longest = block_table_needed(e->model->shape.n_ctx);
-    uint32_t interval = LEAST_INTERVAL;
-
-    if (c->state_interval > 0)
-        return block_table_needed((uint32_t)c->state_interval);
-    while (interval < longest && longest / interval > (free + 1) / 2)
-        interval *= 2;
-    return interval;
 }
 
 /* Of kv_memory what the settings say, else half; all of it where nothing else needs any. */
@@ -130,7 +115,8 @@ static int make_states(struct instance *e, const struct config *c, size_t block_
         return ERR_RANGE;
     }
     s->n_slots = n < UINT32_MAX / 2 ? (uint32_t)n : UINT32_MAX / 2;
-    s->interval = choose_interval(e, c);
+    s->interval =
+        c->state_interval > 0 ? block_table_needed((uint32_t)c->state_interval) : INTERVAL;
     *taken = s->n_slots * (uint64_t)(s->n_parts * part);
     rc = state_store_create(&e->states, s->n_parts * part, s->n_slots);
     if (rc < 0)
@@ -327,7 +313,7 @@ static void log_states(const struct instance *e, const struct config *c)
 {
     const struct kv_state_options *s = &e->cache.states;
 
-    log_info("engine", "state_bytes=%zu state_slots=%u snapshot_every_tokens=%u max_sequences=%u",
+    log_info("engine", "state_bytes=%zu state_slots=%u snapshot_interval=%u max_sequences=%u",
              runner_state_bytes(e->model), s->n_slots, s->interval * BLOCK_TOKENS,
              e->sched.max_sequences);
     if (e->sched.max_sequences < c->max_sequences)

@@ -182,9 +182,11 @@ static void note_entered(struct sim *s, const struct seq *q)
 /* Has a snapshot been kept where a sequence stands? */
 static void note_snapshot(struct sim *s, const struct seq *q)
 {
-    const uint32_t step = s->o.states.interval * BLOCK_TOKENS;
+    uint32_t step = s->o.states.interval * BLOCK_TOKENS;
     struct entered *e;
 
+    for (uint32_t from = 16 * step; has_states(s) && from <= q->n_done; from *= 2)
+        step *= 2;
     if (!has_states(s) || q->n_done % step != 0 || q->kv.n_indexed * BLOCK_TOKENS != q->n_done)
         return;
     for (uint32_t i = 0; i < s->n_entered; i++) {

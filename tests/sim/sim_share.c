@@ -228,6 +228,26 @@ static void snapshots_are_taken_up(void **state)
     }
 }
 
+/* The farther from the beginning, the farther apart: never more than an eighth of what is before. */
+static void snapshots_grow_rarer(void **state)
+{
+    struct sim *s = sim_states(120, 1, 512);
+    (void)state;
+
+    post(s, make_like(s, 1, 2100, 2100, 1));
+    run_dry(s, 100);
+    for (uint32_t n = 1; n <= 2100; n += 37) {
+        const uint32_t blocks = n / BLOCK_TOKENS;
+        const uint32_t step = blocks < 16 ? 1 : blocks < 32 ? 2 : blocks < 64 ? 4
+                              : blocks < 128 ? 8 : 16;
+        const uint64_t id = post(s, make_like(s, 1, n, n + 1, 1));
+
+        run_dry(s, 100);
+        assert_int_equal(s->rec[id].n_cached, blocks / step * step * BLOCK_TOKENS);
+    }
+    sim_free(s);
+}
+
 /* Those that were used last stay; a slot that holds one is taken when no other is left. */
 static void snapshots_are_evicted(void **state)
 {
@@ -327,6 +347,7 @@ int main(void)
         cmocka_unit_test(a_stampede_computes_once),
         cmocka_unit_test(a_stampede_outlives_its_first),
         cmocka_unit_test(snapshots_are_taken_up),
+        cmocka_unit_test(snapshots_grow_rarer),
         cmocka_unit_test(snapshots_are_evicted),
         cmocka_unit_test(no_cache_no_snapshots),
         cmocka_unit_test(choices_copy_the_state),
