@@ -130,9 +130,12 @@ static int check_delta(struct load *l, const struct recurrent_shape *r, uint32_t
     return 0;
 }
 
+/* ssm.grouped_heads is a key that only Quire knows: the value heads that share a key head stand
+ * together, as published weights have them, whatever the architecture's files do. */
 static int read_delta(struct load *l, struct recurrent_shape *r)
 {
     uint32_t n_inner = 0;
+    bool is_grouped = false;
     int rc = key_u32(l, "ssm.conv_kernel", KEY_REQUIRED, 2, KERN_MAX_TAP, &r->n_tap);
 
     if (rc == 0)
@@ -146,8 +149,10 @@ static int read_delta(struct load *l, struct recurrent_shape *r)
         rc = key_u32(l, "ssm.inner_size", KEY_REQUIRED, 1, MAX_INNER, &n_inner);
     if (rc == 0)
         rc = check_delta(l, r, n_inner);
+    if (rc == 0)
+        rc = key_bool(l, "ssm.grouped_heads", &is_grouped);
     r->value_dim = r->key_dim;
-    r->is_spread = (l->traits->recurrence & RECURRENT_TRAIT_SPREAD) != 0;
+    r->is_spread = (l->traits->recurrence & RECURRENT_TRAIT_SPREAD) != 0 && !is_grouped;
     r->gate_act = KERN_ACT_SILU;
     place_delta(r, r->n_value_head);
     return rc;

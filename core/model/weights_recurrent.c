@@ -107,14 +107,31 @@ static int add_gates(struct load *l, uint32_t layer, struct recurrent *to)
     return rc == 0 ? add_runs(l, t, run, run, 2 * run, &to->alpha) : rc;
 }
 
+/* Some files have dimensions of 1 among those of their small tensors. */
+static int find_small(struct load *l, uint32_t layer, const char *suffix, struct extent plain,
+                      struct extent other, const struct gguf_tensor **t)
+{
+    *t = weights_in_layer(l, layer, suffix);
+    return weights_find(l, layer, suffix, TENSOR_REQUIRED,
+                        *t != NULL && tensor_has_extent(*t, other) ? other : plain, t);
+}
+
+static int find_taps(struct load *l, uint32_t layer, const char *suffix, uint32_t n_channel,
+                     const struct gguf_tensor **t)
+{
+    const uint32_t n_tap = l->m->shape.recurrent.n_tap;
+
+    return find_small(l, layer, suffix, (struct extent){n_tap, n_channel, 1},
+                      (struct extent){n_tap, 1, n_channel}, t);
+}
+
 /* The taps of q, k and v, each to where its numbers are in a row. */
 static int add_delta_taps(struct load *l, uint32_t layer)
 {
     const struct recurrent_shape *r = &l->m->shape.recurrent;
     const uint32_t n_key = r->n_key_head * r->key_dim;
-    const struct extent e = {r->n_tap, 2ull * n_key + r->n_inner, 1};
     const struct gguf_tensor *t;
-    const int rc = weights_find(l, layer, "ssm_conv1d.weight", TENSOR_REQUIRED, e, &t);
+    const int rc = find_taps(l, layer, "ssm_conv1d.weight", 2 * n_key + r->n_inner, &t);
     const struct taps taps[3] = {
         {t, 0, n_key, 0}, {t, n_key, n_key, r->k_at}, {t, 2 * n_key, r->n_inner, r->v_at}};
 
@@ -194,28 +211,18 @@ static int add_kda_inputs(struct load *l, uint32_t layer, struct recurrent *to)
     return rc;
 }
 
-/* Some files have dimensions of 1 among those of their small tensors. */
-static int find_small(struct load *l, uint32_t layer, const char *suffix, struct extent plain,
-                      struct extent other, const struct gguf_tensor **t)
-{
-    *t = weights_in_layer(l, layer, suffix);
-    return weights_find(l, layer, suffix, TENSOR_REQUIRED,
-                        *t != NULL && tensor_has_extent(*t, other) ? other : plain, t);
-}
-
 static int add_kda_taps(struct load *l, uint32_t layer)
 {
     static const char *const suffixes[3] = {"ssm_conv1d_q.weight", "ssm_conv1d_k.weight",
                                             "ssm_conv1d_v.weight"};
     const struct recurrent_shape *r = &l->m->shape.recurrent;
     const uint32_t at[3] = {0, r->k_at, r->v_at};
-    const struct extent plain = {r->n_tap, r->n_inner, 1}, other = {r->n_tap, 1, r->n_inner};
     struct taps taps[3];
     int rc = 0;
 
     for (int i = 0; i < 3 && rc == 0; i++) {
         taps[i] = (struct taps){NULL, 0, r->n_inner, at[i]};
-        rc = find_small(l, layer, suffixes[i], plain, other, &taps[i].t);
+        rc = find_taps(l, layer, suffixes[i], r->n_inner, &taps[i].t);
     }
     return rc == 0 ? weights_add_taps(l, layer, taps, 3) : rc;
 }
@@ -248,12 +255,11 @@ static int add_conv(struct load *l, uint32_t layer)
 {
     const uint32_t n = l->m->shape.n_embd;
     struct recurrent *to = &l->m->layers[layer].mix;
-    const struct extent e = {l->m->shape.recurrent.n_tap, n, 1};
     struct taps taps = {NULL, 0, n, 0};
     int rc = weights_add_layer_matrix(l, layer, "shortconv.in_proj.weight", n, 3 * n, &to->in);
 
     if (rc == 0)
-        rc = weights_find(l, layer, "shortconv.conv.weight", TENSOR_REQUIRED, e, &taps.t);
+        rc = find_taps(l, layer, "shortconv.conv.weight", n, &taps.t);
     if (rc == 0)
         rc = weights_add_taps(l, layer, &taps, 1);
     return rc == 0 ? weights_add_layer_matrix(l, layer, "shortconv.out_proj.weight", n, n, &to->out)

@@ -226,6 +226,56 @@ static const struct hf_name gpt_neox[] = {{"embed_in", "token_embd", 0},
                                           {".mlp.dense_4h_to_h", "ffn_down", 0},
                                           END};
 
+static const struct hf_name lfm2[] = {EMBED,
+                                      {"embedding_norm", "token_embd_norm", 0},
+                                      OUTPUT,
+                                      QKV,
+                                      {".self_attn.out_proj", "attn_output", 0},
+                                      {".self_attn.q_layernorm", "attn_q_norm", 0},
+                                      {".self_attn.k_layernorm", "attn_k_norm", 0},
+                                      {".operator_norm", "attn_norm", 0},
+                                      {".ffn_norm", "ffn_norm", 0},
+                                      {".conv.in_proj.weight", "shortconv.in_proj.weight", 0},
+                                      {".conv.conv.weight", "shortconv.conv.weight", 0},
+                                      {".conv.out_proj.weight", "shortconv.out_proj.weight", 0},
+                                      {".feed_forward.w1", "ffn_gate", 0},
+                                      {".feed_forward.w2", "ffn_down", 0},
+                                      {".feed_forward.w3", "ffn_up", 0},
+                                      {".feed_forward.gate", "ffn_gate_inp", 0}, /* of experts */
+                                      {".feed_forward.expert_bias", "exp_probs_b.bias", 0},
+                                      {".feed_forward.experts.*.w1", "ffn_gate_exps", 0},
+                                      {".feed_forward.experts.*.w2", "ffn_down_exps", 0},
+                                      {".feed_forward.experts.*.w3", "ffn_up_exps", 0},
+                                      END};
+
+static const struct hf_name qwen_next[] = {
+    EMBED,
+    {"norm", "output_norm", FIT_PLUS_ONE},
+    OUTPUT,
+    ATTENTION,
+    {".self_attn.q_norm", "attn_q_norm", FIT_PLUS_ONE},
+    {".self_attn.k_norm", "attn_k_norm", FIT_PLUS_ONE},
+    {".input_layernorm", "attn_norm", FIT_PLUS_ONE},
+    {".post_attention_layernorm", "post_attention_norm", FIT_PLUS_ONE},
+    {".linear_attn.in_proj_qkvz", "ssm_in", 0}, /* of Qwen3-Next */
+    {".linear_attn.in_proj_ba", "ssm_ba", 0},
+    {".linear_attn.in_proj_qkv", "attn_qkv", 0}, /* of Qwen3.5 */
+    {".linear_attn.in_proj_z", "attn_gate", 0},
+    {".linear_attn.in_proj_b", "ssm_beta", 0},
+    {".linear_attn.in_proj_a", "ssm_alpha", 0},
+    {".linear_attn.conv1d", "ssm_conv1d", 0},
+    {".linear_attn.dt_bias", "ssm_dt.bias", 0},
+    {".linear_attn.A_log", "ssm_a", FIT_MINUS_EXP},
+    {".linear_attn.norm", "ssm_norm", 0},
+    {".linear_attn.out_proj", "ssm_out", 0},
+    GATED,
+    EXPERTS,
+    {".mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight", 0}, /* of Qwen3.5 */
+    {".mlp.experts.down_proj", "ffn_down_exps.weight", 0},
+    SHARED("shared_expert"),
+    {".mlp.shared_expert_gate", "ffn_gate_inp_shexp", 0},
+    END};
+
 #define GPT_ENDS                                                                                   \
     {"wte", "token_embd", 0}, {"wpe", "position_embd", 0}, {"ln_f", "output_norm", 0}, OUTPUT,     \
         {".ln_1", "attn_norm", 0}, {".ln_2", "ffn_norm", 0}, {".attn.bias", NULL, 0},              \
@@ -337,6 +387,7 @@ static const struct hf_name modern_bert[] = {{"embeddings.tok_embeddings", "toke
 /* ---- classes ---- */
 
 #define MODEL .root = "model.", .layers = "layers."
+#define TEXT .root = "model.language_model.", .layers = "layers."
 #define GPT .root = "transformer.", .layers = "h."
 #define SILU .acts = "silu,swish"
 #define TANH .acts = "gelu_pytorch_tanh,gelu_new"
@@ -385,6 +436,24 @@ static const struct hf_class classes[] = {
      .flags = HF_HALVES | HF_WINDOW},
     {"Ernie4_5ForCausalLM", "ernie4_5", MODEL, .names = llama, SILU, .head_dim = 128, .eps = 1e-5,
      .rope_base = 5e5, .flags = HF_TIED},
+    {"Lfm2ForCausalLM", "lfm2", MODEL, .names = lfm2, SILU, .n_ctx = 128000, .eps = 1e-5,
+     .rope_base = 1e6, .flags = HF_HALVES | HF_TIED | HF_RECURRENT, .adjust = hf_lfm2_adjust,
+     .more = hf_lfm2_add},
+    {"Lfm2MoeForCausalLM", "lfm2moe", MODEL, .names = lfm2, SILU, .n_ctx = 128000, .eps = 1e-5,
+     .rope_base = 1e6, .flags = HF_HALVES | HF_TIED | HF_RECURRENT | HF_EXPERTS,
+     .adjust = hf_lfm2_adjust, .more = hf_lfm2_moe_add},
+    {"Qwen3NextForCausalLM", "qwen3next", MODEL, .names = qwen_next, SILU, .head_dim = 256,
+     .rotated = 0.25, .flags = HF_HALVES | HF_RECURRENT | HF_EXPERTS | HF_MTP,
+     .more = hf_qwen_next_add},
+    {"Qwen3_5ForCausalLM", "qwen35", MODEL, .names = qwen_next, SILU, .head_dim = 256,
+     .rotated = 0.25, .flags = HF_HALVES | HF_RECURRENT | HF_MTP, .more = hf_qwen_next_add},
+    {"Qwen3_5ForConditionalGeneration", "qwen35", TEXT, .names = qwen_next, SILU, .head_dim = 256,
+     .rotated = 0.25, .flags = HF_HALVES | HF_RECURRENT | HF_MTP | HF_TEXT_PART,
+     .more = hf_qwen_next_add},
+    {"Qwen3_5MoeForConditionalGeneration", "qwen35moe", TEXT, .names = qwen_next, SILU,
+     .head_dim = 256, .rotated = 0.25,
+     .flags = HF_HALVES | HF_RECURRENT | HF_EXPERTS | HF_MTP | HF_TEXT_PART,
+     .more = hf_qwen_next_add},
     {"InternLM2ForCausalLM", "internlm2", MODEL, .names = internlm2, SILU, .flags = HF_HALVES},
     {"ExaoneForCausalLM", "exaone", GPT, .names = exaone, SILU, .eps = 1e-5, .flags = HF_HALVES},
     {"StableLmForCausalLM", "stablelm", MODEL, .names = stablelm, SILU, .eps = 1e-5,

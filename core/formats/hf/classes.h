@@ -31,6 +31,7 @@ enum hf_fit {
     FIT_BEHIND_PAD,   /* positions count from behind the padding: rows before are left out */
     FIT_PAIRS,        /* rows (of a vector: numbers) g u g u become g g u u */
     FIT_TURNED_PAIRS, /* both: columns g u g u become rows g g u u */
+    FIT_MINUS_EXP,    /* -exp of each number; as F32 */
 };
 
 struct hf_name {
@@ -53,6 +54,10 @@ enum hf_class_flag {
     HF_EXPERTS = 1 << 7,     /* intermediate_size may miss: no layer is dense */
     HF_LABELS = 1 << 9,      /* an encoder that ranks texts or gives them labels */
     HF_MORE_LAYERS = 1 << 8, /* layers behind the last predict further tokens: no part */
+    HF_RECURRENT = 1 << 10,  /* some layers keep a state */
+    HF_MTP = 1 << 11,        /* "mtp." begins names of what predicts further tokens: no part */
+    HF_TEXT_PART = 1 << 12,  /* the text part of a class that reads images too: "model.visual." no
+                              * part, and text_config is its config */
 };
 
 struct hf_class {
@@ -69,6 +74,7 @@ struct hf_class {
     uint32_t flags;
     /* All of config.json, or, NULL, what most have; then what the class has beside it, or NULL. */
     int (*config)(struct hf_folder *f);
+    int (*adjust)(struct hf_folder *f); /* sizes that are not what the file says, or NULL */
     int (*more)(struct hf_folder *f);
 };
 

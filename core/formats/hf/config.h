@@ -2,8 +2,8 @@
  *
  * What most classes have is read by hf_config_add() (config_json.c, rope_json.c), by the row of the
  * class (classes.h); what a family has beside it by the functions at the end, in config_dense.c,
- * config_experts.c and config_gpt.c. A setting that would change the arithmetic in a way that is
- * not computed is refused, not ignored.
+ * config_experts.c, config_gpt.c and config_recurrent.c. A setting that would change the arithmetic
+ * in a way that is not computed is refused, not ignored.
  *
  * Thread: the one that loads.
  * Memory: the writer's copies.
@@ -28,6 +28,7 @@ void hf_key_u32(struct hf_folder *f, const char *suffix, uint32_t v);
 void hf_key_f32(struct hf_folder *f, const char *suffix, double v);
 void hf_key_bool(struct hf_folder *f, const char *suffix, bool v);
 void hf_key_text(struct hf_folder *f, const char *suffix, const char *v);
+void hf_key_i32_array(struct hf_folder *f, const char *suffix, const int32_t *v, uint32_t n);
 
 /* A whole number 1 .. most that must be there, as a key. */
 int hf_need_key(struct hf_folder *f, const char *name, uint32_t most, const char *suffix);
@@ -67,6 +68,12 @@ int hf_smollm3_add(struct hf_folder *f);
 int hf_granite_add(struct hf_folder *f);
 int hf_cohere_add(struct hf_folder *f);
 int hf_stablelm_add(struct hf_folder *f);
+
+/* LFM2's width is not what the file says: it is put right before it is written. */
+int hf_lfm2_adjust(struct hf_folder *f);
+int hf_lfm2_add(struct hf_folder *f);
+int hf_lfm2_moe_add(struct hf_folder *f);
+int hf_qwen_next_add(struct hf_folder *f);
 
 int hf_phi_add(struct hf_folder *f);
 int hf_gpt_neox_add(struct hf_folder *f);

@@ -50,10 +50,10 @@ int hf_qwen_moe_add(struct hf_folder *f)
         rc = add_counts(f, "num_experts", "num_experts_per_tok");
     if (rc == 0)
         rc = hf_need_key(f, "moe_intermediate_size", HF_MAX_SIZE, "expert_feed_forward_length");
-    if (rc == 0 && strcmp(f->arch, "qwen2moe") == 0)
+    if (rc == 0 && strcmp(f->arch, "qwen3moe") != 0)
         rc = hf_need_key(f, "shared_expert_intermediate_size", HF_MAX_SIZE,
                          "expert_shared_feed_forward_length");
-    return rc == 0 ? add_norm(f, false) : rc;
+    return rc == 0 ? add_norm(f, (f->class->flags & HF_RECURRENT) != 0) : rc;
 }
 
 int hf_gpt_oss_add(struct hf_folder *f)

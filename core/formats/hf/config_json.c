@@ -46,6 +46,13 @@ void hf_key_text(struct hf_folder *f, const char *suffix, const char *v)
     gguf_writer_str(f->w, key(f, suffix, name), v);
 }
 
+void hf_key_i32_array(struct hf_folder *f, const char *suffix, const int32_t *v, uint32_t n)
+{
+    char name[GGUF_MAX_NAME];
+
+    gguf_writer_i32_array(f->w, key(f, suffix, name), v, n);
+}
+
 int hf_need_key(struct hf_folder *f, const char *name, uint32_t most, const char *suffix)
 {
     uint32_t v = 0;
@@ -200,7 +207,7 @@ static int read_sizes(struct hf_folder *f)
         bool may_miss;
     } sizes[] = {
         {"hidden_size,n_embd,n_embed", HF_MAX_SIZE, &f->n_embd, false},
-        {"intermediate_size,n_inner,ffn_hidden_size", HF_MAX_SIZE, &f->n_ff,
+        {"block_ff_dim,intermediate_size,n_inner,ffn_hidden_size", HF_MAX_SIZE, &f->n_ff,
          (flags & (HF_WIDE_FF | HF_EXPERTS)) != 0},
         {"num_hidden_layers,n_layer,num_layers", HF_MAX_LAYERS, &f->n_layer, false},
         {"num_attention_heads,n_head", HF_MAX_SIZE, &f->n_head, false},
@@ -230,7 +237,8 @@ static int read_sizes(struct hf_folder *f)
 
 static int add_sizes(struct hf_folder *f)
 {
-    static const char eps_names[] = "rms_norm_eps,layer_norm_eps,layer_norm_epsilon,norm_epsilon";
+    static const char eps_names[] = "rms_norm_eps,layer_norm_eps,layer_norm_epsilon,norm_epsilon,"
+                                    "norm_eps";
     double eps = f->class->eps > 0.0 ? f->class->eps : 1e-6;
     char name[64];
     int rc = 0;
@@ -250,10 +258,11 @@ static int add_sizes(struct hf_folder *f)
     return rc;
 }
 
-/* Keys that `more` may have changed. */
+/* Keys that `more` may have changed; without KV heads it has written their numbers. */
 static void add_heads(struct hf_folder *f)
 {
-    hf_key_u32(f, "attention.head_count_kv", f->n_kv_head);
+    if (f->n_kv_head > 0)
+        hf_key_u32(f, "attention.head_count_kv", f->n_kv_head);
     if (strcmp(f->arch, "deepseek2") == 0)
         return;
     hf_key_u32(f, "attention.key_length", f->head_dim);
@@ -266,7 +275,7 @@ static void add_heads(struct hf_folder *f)
 static int add_layer_types(struct hf_folder *f, const cJSON *list, bool has_window)
 {
     int32_t *yes = mem_calloc(f->n_layer, sizeof(*yes));
-    char name[GGUF_MAX_NAME], shown[32];
+    char shown[32];
     const cJSON *m;
     uint32_t i = 0;
     int rc = yes != NULL ? 0 : hf_fail(f, ERR_NOMEM, HF_CONFIG, "out of memory");
@@ -290,8 +299,7 @@ static int add_layer_types(struct hf_folder *f, const cJSON *list, bool has_wind
         i++;
     }
     if (rc == 0 && has_window)
-        gguf_writer_i32_array(f->w, key(f, "attention.sliding_window_pattern", name), yes,
-                              f->n_layer);
+        hf_key_i32_array(f, "attention.sliding_window_pattern", yes, f->n_layer);
     mem_free(yes);
     return rc;
 }
@@ -302,6 +310,8 @@ static int add_window(struct hf_folder *f)
     uint32_t window = 0, period = 0;
     int rc = 0;
 
+    if ((f->class->flags & HF_RECURRENT) != 0) /* whose types of layers are its family's */
+        return 0;
     if ((f->class->flags & HF_WINDOW) == 0)
         return types != NULL ? add_layer_types(f, types, false) : 0;
     if (cJSON_GetObjectItemCaseSensitive(f->config, "sliding_window") == NULL)
@@ -319,16 +329,43 @@ static int add_window(struct hf_folder *f)
     return 0;
 }
 
+/* Of a class that reads images too: the settings of its text part stand beside those of all, and
+ * before them. */
+static int take_text_part(struct hf_folder *f)
+{
+    cJSON *text = cJSON_DetachItemFromObjectCaseSensitive(f->config, "text_config");
+    cJSON *m;
+
+    if (!cJSON_IsObject(text)) {
+        cJSON_Delete(text);
+        return hf_fail(f, ERR_FORMAT, HF_CONFIG, "'text_config' is missing");
+    }
+    while ((m = f->config->child) != NULL) {
+        cJSON_DetachItemViaPointer(f->config, m);
+        if (cJSON_GetObjectItemCaseSensitive(text, m->string) != NULL)
+            cJSON_Delete(m);
+        else
+            cJSON_AddItemToArray(text, m); /* with its name */
+    }
+    cJSON_Delete(f->config);
+    f->config = text;
+    return 0;
+}
+
 int hf_config_add(struct hf_folder *f)
 {
     int rc = find_class(f);
 
+    if (rc == 0 && (f->class->flags & HF_TEXT_PART) != 0)
+        rc = take_text_part(f);
     if (rc == 0 && f->class->config != NULL)
         return f->class->config(f);
     if (rc == 0)
         rc = check_neutral(f);
     if (rc == 0)
         rc = read_sizes(f);
+    if (rc == 0 && f->class->adjust != NULL)
+        rc = f->class->adjust(f);
     if (rc == 0)
         rc = add_sizes(f);
     if (rc == 0 && f->class->more != NULL)

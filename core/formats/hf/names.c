@@ -63,6 +63,9 @@ bool hf_class_name(const struct hf_class *c, uint32_t n_layer, const char *their
 
     name = in_layer ? at : name;
     *found = (struct hf_found){0};
+    if (((c->flags & HF_MTP) != 0 && behind(theirs, "mtp.") != theirs) ||
+        ((c->flags & HF_TEXT_PART) != 0 && behind(theirs, "model.visual.") != theirs))
+        return true;
     if (in_layer && layer >= n_layer && (c->flags & HF_MORE_LAYERS) != 0)
         return true;
     row = find(c->names, name, found, &rest);
@@ -71,8 +74,8 @@ bool hf_class_name(const struct hf_class *c, uint32_t n_layer, const char *their
     found->fit = row->fit;
     if (row->ours == NULL)
         return true;
-    /* A whole name has its end in both; the end of another one stays. */
-    if ((strchr(row->ours, '.') != NULL) != (*rest == '\0'))
+    /* A whole name has its end in both, or none in either; the end of another one stays. */
+    if ((strchr(row->ours, '.') != NULL || row->fit == FIT_MINUS_EXP) != (*rest == '\0'))
         return false;
     if (in_layer)
         snprintf(found->name, sizeof(found->name), "blk.%u.%s%s", layer, row->ours, rest);

@@ -3,6 +3,7 @@
 
 #include "core/base/mem.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- orders of rows ---- */
@@ -61,6 +62,17 @@ static void plain_row(const struct hf_recipe *r, const uint8_t *data, uint64_t r
         memcpy(to, data + ordered(r, row, r->n_rows) * r->n_in * bytes, r->n_in * bytes);
 }
 
+static void minus_exp(const struct hf_recipe *r, const uint8_t *data, uint8_t *to)
+{
+    for (uint64_t i = 0; i < r->n_in; i++) {
+        float v;
+
+        block_decode(r->from, data + i * width(r), &v, 1);
+        v = (float)-exp((double)v);
+        memcpy(to + 4 * i, &v, 4);
+    }
+}
+
 static void plus_one(const struct hf_recipe *r, const uint8_t *data, uint8_t *to)
 {
     for (uint64_t i = 0; i < r->n_in; i++) {
@@ -84,6 +96,8 @@ static void make(const struct gguf_recipe *base, uint64_t row, uint8_t *to)
         hf_coded_row(r, parts, matrix * r->n_rows + ordered(r, row, r->n_rows), to);
     else if (r->fit == FIT_PLUS_ONE)
         plus_one(r, parts->data + matrix * r->n_in * width(r), to);
+    else if (r->fit == FIT_MINUS_EXP)
+        minus_exp(r, parts->data + matrix * r->n_in * width(r), to);
     else
         plain_row(r, parts->data + matrix * r->n_rows * r->n_in * width(r), row, to);
 }

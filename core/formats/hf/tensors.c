@@ -224,7 +224,7 @@ static int add_plain(struct adding *a, const struct piece *p, uint32_t n)
         return fail_tensor(a, p->t, ERR_NOMEM, "out of memory");
     r->fit = p->found.fit == FIT_TURNED && s.n_dims == 1 ? FIT_PLAIN : p->found.fit;
     r->from = type;
-    r->to = r->fit == FIT_PLUS_ONE ? BLOCK_F32 : type;
+    r->to = r->fit == FIT_PLUS_ONE || r->fit == FIT_MINUS_EXP ? BLOCK_F32 : type;
     set_heads(a, r);
     shape_plain(r, p, &s);
     for (uint32_t i = 0; i < n; i++)
@@ -297,7 +297,8 @@ static int add_coded(struct adding *a, const struct piece *p, uint32_t n, uint32
     r->fit = p->found.fit;
     set_heads(a, r);
     rc = shape_groups(a, p, n, n_roles, r, &n_each);
-    if (rc == 0 && (r->fit == FIT_PLUS_ONE || r->fit == FIT_TURNED || r->fit == FIT_TURNED_PAIRS))
+    if (rc == 0 && (r->fit == FIT_PLUS_ONE || r->fit == FIT_MINUS_EXP || r->fit == FIT_TURNED ||
+                    r->fit == FIT_TURNED_PAIRS))
         rc = fail_tensor(a, p->t, ERR_UNSUPPORTED, "is quantised, which is not supported here");
     if (rc == 0)
         rc = check_order(a, p, r);
