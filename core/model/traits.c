@@ -376,14 +376,17 @@ static const struct layer_tensor_row layer_tensors[] = {
     [LAYER_ROUTER_BIAS] = VECTOR("ffn_gate_inp.bias", EXPERTS, ONE, router_bias),
     [LAYER_CHOICE_BIAS] = VECTOR("exp_probs_b.bias", EXPERTS, ONE, choice_bias),
     [LAYER_GATE_EXPERTS] =
-        MATRIX("ffn_gate_exps.weight", EMBD, FF_EXPERT, EXPERTS, experts.gate),
-    [LAYER_UP_EXPERTS] = MATRIX("ffn_up_exps.weight", EMBD, FF_EXPERT, EXPERTS, experts.up),
+        MATRIX("ffn_gate_exps.weight", EXPERT_IN, FF_EXPERT, EXPERTS, experts.gate),
+    [LAYER_UP_EXPERTS] = MATRIX("ffn_up_exps.weight", EXPERT_IN, FF_EXPERT, EXPERTS, experts.up),
     [LAYER_DOWN_EXPERTS] =
-        MATRIX("ffn_down_exps.weight", FF_EXPERT, EMBD, EXPERTS, experts.down),
+        MATRIX("ffn_down_exps.weight", FF_EXPERT, EXPERT_IN, EXPERTS, experts.down),
+    [LAYER_EXPERTS_IN] = MATRIX("ffn_latent_down.weight", EMBD, EXPERT_IN, ONE, experts_in),
+    [LAYER_EXPERTS_OUT] = MATRIX("ffn_latent_up.weight", EXPERT_IN, EMBD, ONE, experts_out),
     [LAYER_GATE_EXPERTS_BIAS] =
         VECTOR("ffn_gate_exps.bias", FF_EXPERT, EXPERTS, experts.gate_bias),
     [LAYER_UP_EXPERTS_BIAS] = VECTOR("ffn_up_exps.bias", FF_EXPERT, EXPERTS, experts.up_bias),
-    [LAYER_DOWN_EXPERTS_BIAS] = VECTOR("ffn_down_exps.bias", EMBD, EXPERTS, experts.down_bias),
+    [LAYER_DOWN_EXPERTS_BIAS] =
+        VECTOR("ffn_down_exps.bias", EXPERT_IN, EXPERTS, experts.down_bias),
     [LAYER_GATE_SHARED] = MATRIX("ffn_gate_shexp.weight", EMBD, FF_SHARED, ONE, ffn.gate),
     [LAYER_UP_SHARED] = MATRIX("ffn_up_shexp.weight", EMBD, FF_SHARED, ONE, ffn.up),
     [LAYER_DOWN_SHARED] = MATRIX("ffn_down_shexp.weight", FF_SHARED, EMBD, ONE, ffn.down),
@@ -484,12 +487,14 @@ struct traits_tensors traits_tensors(const struct traits *t, const struct model_
     }
     if (has_experts) {
         set.required = (set.required & ~(s->has_beside ? 0 : GATED_FFN)) | EXPERTS;
-        if ((t->required & BIT(GATE)) == 0)
-            set.required &= ~BIT(GATE_EXPERTS);
         set.optional = (set.optional & ~(BIT(GATE_BIAS) | BIT(UP_BIAS) | BIT(DOWN_BIAS))) |
                        EXPERT_BIASES;
         if (s->n_ff_shared > 0)
             set.required |= SHARED_EXPERT;
+        if ((t->required & BIT(GATE)) == 0)
+            set.required &= ~(BIT(GATE_EXPERTS) | BIT(GATE_SHARED));
+        if (s->n_moe_latent > 0)
+            set.required |= BIT(EXPERTS_IN) | BIT(EXPERTS_OUT);
         if ((t->experts & EXPERT_TRAIT_APART) != 0)
             set.required |= APART_NORMS;
     } else {
@@ -558,6 +563,8 @@ uint32_t traits_dim(const struct model_shape *s, enum dim dim)
         return s->n_ff_shared;
     case DIM_EXPERTS:
         return s->n_expert;
+    case DIM_EXPERT_IN:
+        return s->n_moe_latent > 0 ? s->n_moe_latent : s->n_embd;
     case DIM_LORA_Q:
         return s->n_lora_q;
     case DIM_LATENT:
