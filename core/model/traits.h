@@ -76,6 +76,7 @@ enum layer_tensor {
     LAYER_ATTN_NORM_2_AS_INPUT_BIAS,
     LAYER_FFN_NORM,
     LAYER_FFN_NORM_BIAS,
+    LAYER_FFN_NORM_BARE, /* falcon-h1's: its name has no ending */
     LAYER_GATE,
     LAYER_UP,
     LAYER_DOWN,

@@ -387,6 +387,18 @@ static bool layer_has_experts(const struct load *l, uint32_t i)
            (l->expert_period == 0 || i % l->expert_period == l->expert_at);
 }
 
+/* The norm whose name has no ending has one in some files. */
+static void name_ffn_norm(const struct load *l, uint32_t i, struct traits_tensors *set)
+{
+    const tensor_set bare = (tensor_set)1 << LAYER_FFN_NORM_BARE;
+    const char *suffix = traits_layer_tensor(LAYER_FFN_NORM_BARE)->suffix;
+
+    if ((set->required & bare) == 0 || weights_in_layer(l, i, suffix) != NULL)
+        return;
+    set->required &= ~bare;
+    set->required |= (tensor_set)1 << LAYER_FFN_NORM;
+}
+
 static int add_layer_tensors(struct load *l, uint32_t i)
 {
     const struct model_shape *s = &l->m->shape;
@@ -396,6 +408,7 @@ static int add_layer_tensors(struct load *l, uint32_t i)
     tensor_set done = 0;
     int rc = 0;
 
+    name_ffn_norm(l, i, &set);
     if (to->has_ffn && !has_experts && to->n_ff == 0)
         return load_fail(l, ERR_FORMAT, "key '%s.feed_forward_length' is missing",
                          l->traits->arch);

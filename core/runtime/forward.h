@@ -14,6 +14,7 @@
  *   forward_mla.c        the same with latent keys and values (MLA)
  *   forward_recurrent.c  layers with a state, and short convolutions
  *   forward_delta.c      delta nets
+ *   forward_mamba.c      Mamba and Mamba-2
  *   forward_ffn.c        the dense feed-forward net
  *   forward_moe.c        mixtures of experts
  *   forward_moe_apart.c  mixtures whose dense net has other norms
@@ -192,9 +193,15 @@ float *mix_row(const struct runner *r, uint32_t row);
 /* Channels from .. to - 1 of all rows of a span through the convolution, in place. */
 void convolve(const struct runner *r, const struct model_layer *l, const struct batch_span *span,
               uint32_t from, uint32_t to, bool silu);
+/* Panels of a value head that are an item. */
+uint32_t panels_of_item(const struct runner *r);
 /* The kinds. */
 void delta_net(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
                float *out);
+void mamba1(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
+            float *out);
+void mamba2(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
+            float *out);
 /* `out` = the out-matrix of n_inner numbers of each row of r->mix from `at` on. `has_quantised`:
  * they are in r->mix_qrows already, if the matrix wants that. */
 void recurrent_out(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
