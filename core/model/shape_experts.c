@@ -131,11 +131,26 @@ static void take_traits(struct load *l)
     s->router_scale = (float)(1.0 / sqrt(s->n_embd));
 }
 
+/* Some files count experts that no layer has. */
+static bool has_routers(const struct load *l)
+{
+    char name[GGUF_MAX_NAME];
+
+    for (uint32_t i = 0; i < l->m->shape.n_layer; i++) {
+        snprintf(name, sizeof(name), "blk.%u.ffn_gate_inp.weight", i);
+        if (gguf_tensor_find(l->g, name) != NULL)
+            return true;
+    }
+    return false;
+}
+
 int load_experts(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
     int rc = key_u32(l, "expert_count", KEY_OPTIONAL, 0, MAX_EXPERTS, &s->n_expert);
 
+    if ((l->traits->experts & EXPERT_TRAIT_BY_ROUTER) != 0 && !has_routers(l))
+        s->n_expert = 0;
     if (rc < 0 || s->n_expert == 0)
         return rc;
     take_traits(l);

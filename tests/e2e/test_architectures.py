@@ -393,6 +393,22 @@ def test_other_spellings(tmp_path):
         assert one.tobytes() == other.tobytes()
 
 
+def test_experts_that_no_layer_has(tmp_path):
+    """Dense files of Jamba have the keys of a mixture of one expert, which may say that a token uses more."""
+    old, changed = gguf_file.read_parts(fixtures.make("jamba", "plain", "F32"))[1], {}
+    for name, (kind, shape, data) in old.items():
+        if name.endswith("_exps.weight"):
+            changed[name.replace("_exps", "")] = kind, shape[1:], data[:len(data) // shape[0]]
+        if "_exps" in name or "gate_inp" in name:
+            changed[name] = None
+    data = other_file("jamba", "plain", {"expert_count": 1, "expert_used_count": 2}, changed)
+    path = tmp_path / "model.gguf"
+    path.write_bytes(data)
+    m = gguf_file.read(data)
+    ids = random_ids(m, N_TOKENS)
+    assert distance(engine([path], ids, 0, False)[0], reference(m, ids, 0)) < CLOSE
+
+
 @pytest.mark.parametrize("arch,variant", [("qwen2", "plain"), ("qwen3", "tied"), ("llama", "moe"), ("gpt2", "plain")])
 def test_decoders_that_see_both_ways(tmp_path, arch, variant):
     """Embedders with a decoder's body: their states are those that the output would take."""
