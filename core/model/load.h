@@ -84,6 +84,7 @@ int load_shape(struct load *l, uint32_t n_ctx);
 int load_experts(struct load *l);
 /* Sizes of recurrent layers, n_head being known. */
 int load_recurrent(struct load *l);
+int load_mamba(struct load *l, struct recurrent_shape *r);
 int load_rope(struct load *l);
 int load_alibi(struct load *l);
 /* What queries are multiplied by, position by position: the model's query_scale, n_ctx and the

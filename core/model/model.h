@@ -71,6 +71,8 @@ struct model_layer {
     const float *router_bias;              /* [n_expert] or NULL: added to its outputs */
     const float *choice_bias;              /* [n_expert] or NULL: counts for the choice only */
     struct ffn experts;                    /* n_expert of them */
+    /* Where they work on fewer numbers than x has (n_moe_latent): what they take and leave. */
+    struct matrix experts_in, experts_out; /* [n_moe_latent][n_embd], [n_embd][n_moe_latent] */
     /* Where the dense net stays beside them, each part has norms of its own. */
     struct norm router_norm, experts_norm; /* [n_embd], of x, before it ... */
     struct norm beside_post_norm, experts_post_norm; /* ... and behind it */
@@ -159,6 +161,7 @@ struct model_shape {
                                   * together; 0: no layer has */
     bool is_chunked;             /* windows begin at multiples of their size, KERN_SEGMENTs */
     uint32_t n_expert, n_expert_used, n_ff_expert, n_ff_shared;
+    uint32_t n_moe_latent;       /* numbers that experts work on; 0: n_embd */
     uint32_t n_expert_group, n_expert_group_used; /* a token's experts are all of so many groups,
                                                    * each of n_expert / n_expert_group in a row;
                                                    * 0: there are none */

@@ -40,36 +40,42 @@ struct recurrent_shape {
     uint32_t n_channel;       /* of the convolution, padded: the row's first ones */
     uint32_t n_inner;         /* numbers that `out` takes */
     /* DELTA: heads of queries and keys, and of values; n_value_head is a multiple of n_key_head.
-     * MAMBA2: value heads are the heads, key heads the groups of B and C, key_dim is n_state. */
+     * MAMBA2: value heads are the heads, key heads the groups of them that share B and C. */
     uint32_t n_key_head, n_value_head;
-    uint32_t key_dim, value_dim; /* numbers of such a head; key_dim: at most KERN_MAX_STATE */
+    uint32_t key_dim, value_dim; /* numbers of such a head; key_dim: at most KERN_MAX_STATE; MAMBA2
+                                  * has none */
     bool is_spread;              /* DELTA: value head h has key head h % n_key_head, else
                                   * h / (n_value_head / n_key_head) */
     bool is_per_key;             /* DELTA: a gate for each key dimension (KDA) */
     enum kern_act gate_act;      /* of z */
     float query_scale;           /* DELTA: length of its queries */
-    uint32_t n_state, n_rank;    /* MAMBA1: numbers of a channel's state, and what dt is made of */
+    uint32_t n_state;    /* MAMBA: numbers of B and of C, rows of a state; columns are channels */
+    uint32_t n_rank;     /* MAMBA1: numbers that dt is made of */
+    bool has_unit_norms; /* MAMBA1: these, B and C have norms without weights */
     /* Offsets in a row. DELTA: q at 0, k and v behind it, all three through the convolution; z, the
      * gate of the output; alpha, of which decay comes; beta; low: what a KDA's alpha and z are made
-     * of. CONV: B at 0, C at k_at, X at v_at. */
+     * of. CONV: B at 0, C at k_at, X at v_at. MAMBA: x at 0, z, dt, B and C; of MAMBA2 B and C are
+     * behind x, of MAMBA1 behind what dt is made of, at low_at. */
     uint32_t k_at, v_at, z_at, alpha_at, beta_at, low_at;
+    uint32_t dt_at, b_at, c_at;
     uint32_t row_floats;
-    size_t scan_at;       /* of the heads' states in a layer's */
+    size_t scan_at;       /* of the heads' states in a layer's ... */
+    size_t heads_floats;  /* ... and how many floats they are */
     size_t layer_floats;  /* of a layer's state, a multiple of 16 */
 };
 
 /* The weights of a layer. */
 struct recurrent {
-    struct matrix in;      /* CONV: B, C and X of a row, [3*n_embd][n_embd]; MAMBA1: x and z;
-                            * MAMBA2: z, x, B, C and dt */
+    struct matrix in;      /* CONV: B, C and X of a row, [3*n_embd][n_embd]; MAMBA1: x; MAMBA2: x, B
+                            * and C: all that goes through the convolution */
     struct matrix q, k, v; /* DELTA: [heads*key_dim | value_dim][n_embd] */
-    struct matrix z;       /* DELTA: [n_inner][n_embd], or of z_low's outputs */
+    struct matrix z;       /* DELTA, MAMBA: [n_inner][n_embd], or of z_low's outputs */
     struct matrix alpha;   /* DELTA: [n_value_head][n_embd], or [n_value_head*key_dim] of
                             * alpha_low's outputs */
     struct matrix beta;    /* DELTA: [n_value_head][n_embd] */
     struct matrix z_low, alpha_low; /* KDA: [value_dim][n_embd] */
     struct matrix x;       /* MAMBA1: dt, B and C of what the convolution makes */
-    struct matrix dt;      /* MAMBA1: [n_inner][n_rank] */
+    struct matrix dt;      /* MAMBA1: [n_inner][n_rank]; MAMBA2: [n_value_head][n_embd] */
     const float *conv;     /* [n_tap][n_channel] */
     const float *conv_bias; /* [n_channel] or NULL */
     const float *dt_bias;  /* added to alpha (dt), as many as it has */

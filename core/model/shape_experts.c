@@ -131,17 +131,33 @@ static void take_traits(struct load *l)
     s->router_scale = (float)(1.0 / sqrt(s->n_embd));
 }
 
+/* Some files count experts that no layer has. */
+static bool has_routers(const struct load *l)
+{
+    char name[GGUF_MAX_NAME];
+
+    for (uint32_t i = 0; i < l->m->shape.n_layer; i++) {
+        snprintf(name, sizeof(name), "blk.%u.ffn_gate_inp.weight", i);
+        if (gguf_tensor_find(l->g, name) != NULL)
+            return true;
+    }
+    return false;
+}
+
 int load_experts(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
     int rc = key_u32(l, "expert_count", KEY_OPTIONAL, 0, MAX_EXPERTS, &s->n_expert);
 
+    if ((l->traits->experts & EXPERT_TRAIT_BY_ROUTER) != 0 && !has_routers(l))
+        s->n_expert = 0;
     if (rc < 0 || s->n_expert == 0)
         return rc;
     take_traits(l);
-    rc = key_u32(l, "expert_used_count", KEY_REQUIRED, 1,
-                 s->n_expert < MODEL_MAX_EXPERTS_USED ? s->n_expert : MODEL_MAX_EXPERTS_USED,
-                 &s->n_expert_used);
+    rc = key_u32_of_layers(
+        l, "expert_used_count", KEY_REQUIRED, 1,
+        s->n_expert < MODEL_MAX_EXPERTS_USED ? s->n_expert : MODEL_MAX_EXPERTS_USED,
+        &s->n_expert_used);
     if (rc == 0)
         rc = key_u32(l, "leading_dense_block_count", KEY_OPTIONAL, 0, s->n_layer,
                      &l->n_dense_lead);
@@ -155,6 +171,8 @@ int load_experts(struct load *l)
         rc = read_groups(l);
     if (rc == 0)
         rc = key_not_negative(l, "router_logit_softcapping", &s->router_cap);
+    if (rc == 0 && (l->traits->experts & EXPERT_TRAIT_LATENT) != 0)
+        rc = key_u32(l, "moe_latent_size", KEY_OPTIONAL, 0, s->n_embd, &s->n_moe_latent);
     if (rc == 0 && s->expert_scale == 0.0f)
         s->expert_scale = 1.0f; /* how files say that there is none */
     return rc;

@@ -112,6 +112,7 @@ static void place_delta(struct recurrent_shape *r, uint32_t n_gate)
     r->beta_at = r->alpha_at + panels(n_gate);
     r->low_at = r->beta_at + panels(r->n_value_head);
     r->row_floats = r->low_at + (r->is_per_key ? 2 * panels(r->value_dim) : 0);
+    r->heads_floats = r->n_value_head * kern_state_floats(r->key_dim, r->value_dim);
 }
 
 static int check_delta(struct load *l, const struct recurrent_shape *r, uint32_t n_inner)
@@ -176,12 +177,8 @@ static int read_delta_per_key(struct load *l, struct recurrent_shape *r)
 /* Floats of the state of a layer: the tail, and the heads' matrices. */
 static void place_state(struct recurrent_shape *r)
 {
-    size_t heads = 0;
-
-    if (r->kind == RECURRENT_DELTA)
-        heads = r->n_value_head * kern_state_floats(r->key_dim, r->value_dim);
     r->scan_at = (size_t)(r->n_tap - 1) * r->n_channel;
-    r->layer_floats = r->scan_at + heads;
+    r->layer_floats = r->scan_at + r->heads_floats;
 }
 
 int load_recurrent(struct load *l)
@@ -197,6 +194,8 @@ int load_recurrent(struct load *l)
     else if (r->kind == RECURRENT_DELTA)
         rc = (l->traits->recurrence & RECURRENT_TRAIT_PER_KEY) != 0 ? read_delta_per_key(l, r)
                                                                     : read_delta(l, r);
+    else
+        rc = load_mamba(l, r);
     if (r->row_floats % PAGE_FLOATS == 0)
         r->row_floats += KERN_LANES;
     if (rc == 0)

@@ -206,7 +206,8 @@ int load_rope(struct load *l)
     l->divisors_name = "rope_freqs.weight";
     if (rc < 0 || (l->traits->flags & (TRAIT_LEARNED_POS | TRAIT_ALIBI)) != 0)
         return rc;
-    if (s->n_head == 0)
+    if (s->n_head == 0 ||
+        ((l->traits->attention & ATTN_TRAIT_UNTURNED) != 0 && s->n_latent == 0))
         return 0;
     rc = read_rotated(l);
     if (rc == 0 && (l->traits->flags & TRAIT_ROPE_SWITCH) != 0)

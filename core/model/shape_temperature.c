@@ -63,11 +63,16 @@ int load_temperature(struct load *l)
 int load_ones(struct load *l)
 {
     const struct model_shape *s = &l->m->shape;
-    const uint32_t n = s->window_dim > s->key_dim ? s->window_dim : s->key_dim;
+    const struct recurrent_shape *r = &s->recurrent;
+    const bool has_attention_norms =
+        (l->traits->attention & (ATTN_TRAIT_UNIT_NORMS | ATTN_TRAIT_UNIT_VALUES)) != 0 &&
+        (s->n_expert == 0 || s->n_expert != l->traits->bare_experts);
+    uint32_t n = s->window_dim > s->key_dim ? s->window_dim : s->key_dim;
 
-    if ((l->traits->attention & (ATTN_TRAIT_UNIT_NORMS | ATTN_TRAIT_UNIT_VALUES)) == 0 ||
-        (s->n_expert > 0 && s->n_expert == l->traits->bare_experts))
+    if (!has_attention_norms && !r->has_unit_norms)
         return 0;
+    n = n > r->n_rank ? n : r->n_rank;
+    n = n > r->n_state ? n : r->n_state;
     l->m->ones = mem_calloc(n, sizeof(*l->m->ones));
     if (l->m->ones == NULL)
         return load_fail(l, ERR_NOMEM, "out of memory");

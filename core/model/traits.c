@@ -40,7 +40,8 @@
      BIT(ATTN_SUB_NORM) | BIT(Q_DOWN) | BIT(Q_DOWN_NORM) | BIT(Q_UP))
 #define FFN_PARTS                                                                                  \
     (GATED_FFN | BIT(GATE_BIAS) | BIT(UP_BIAS) | BIT(DOWN_BIAS) | EXPERTS | EXPERT_BIASES |        \
-     SHARED_EXPERT | BIT(SHARED_GATE) | FFN_NORM_B | BIT(ATTN_POST_NORM_AS_FFN))
+     SHARED_EXPERT | BIT(SHARED_GATE) | FFN_NORM_B | BIT(FFN_NORM_BARE) |                          \
+     BIT(ATTN_POST_NORM_AS_FFN))
 
 #define LLAMA (PRE_NORMS | ATTENTION | GATED_FFN)
 #define GPT (ATTN_NORM_B | FFN_NORM_B | ATTENTION | PLAIN_FFN)
@@ -48,6 +49,8 @@
     (BIT(LATENT) | BIT(LATENT_NORM) | BIT(KEY_UP) | BIT(VALUE_UP) | BIT(ATTN_OUT))
 #define QWEN_NEXT                                                                                  \
     (BIT(ATTN_NORM) | BIT(ATTN_POST_NORM_AS_FFN) | ATTENTION | QK_NORM | GATED_FFN)
+
+#define NEMOTRON_H (BIT(ATTN_NORM) | ATTENTION | PLAIN_FFN)
 
 /* Rows without a kind of norm have RMS norms, without an activation silu. */
 static const struct traits table[] = {
@@ -277,6 +280,41 @@ static const struct traits table[] = {
      .experts = EXPERT_TRAIT_SIGMOID,
      .recurrent = RECURRENT_DELTA,
      .recurrence = RECURRENT_TRAIT_PER_KEY},
+    {.arch = "mamba",
+     .required = BIT(ATTN_NORM),
+     .recurrent = RECURRENT_MAMBA1,
+     .recurrence = RECURRENT_TRAIT_ALL},
+    {.arch = "mamba2",
+     .required = BIT(ATTN_NORM),
+     .recurrent = RECURRENT_MAMBA2,
+     .recurrence = RECURRENT_TRAIT_ALL},
+    {.arch = "jamba",
+     .required = LLAMA,
+     .attention = ATTN_TRAIT_UNTURNED,
+     .experts = EXPERT_TRAIT_BY_ROUTER,
+     .recurrent = RECURRENT_MAMBA1},
+    {.arch = "granitehybrid",
+     .required = LLAMA,
+     .flags = GRANITE,
+     .recurrent = RECURRENT_MAMBA2},
+    {.arch = "nemotron_h",
+     .required = NEMOTRON_H,
+     .attention = ATTN_TRAIT_UNTURNED,
+     .act = KERN_ACT_RELU_SQR,
+     .recurrent = RECURRENT_MAMBA2,
+     .recurrence = RECURRENT_TRAIT_ALONE},
+    {.arch = "nemotron_h_moe",
+     .required = NEMOTRON_H,
+     .attention = ATTN_TRAIT_UNTURNED,
+     .experts = EXPERT_TRAIT_SIGMOID | EXPERT_TRAIT_LATENT | EXPERT_TRAIT_BY_ROUTER,
+     .act = KERN_ACT_RELU_SQR,
+     .recurrent = RECURRENT_MAMBA2,
+     .recurrence = RECURRENT_TRAIT_ALONE},
+    {.arch = "falcon-h1",
+     .required = BIT(ATTN_NORM) | BIT(FFN_NORM_BARE) | ATTENTION | GATED_FFN,
+     .flags = TRAIT_NEOX,
+     .recurrent = RECURRENT_MAMBA2,
+     .recurrence = RECURRENT_TRAIT_BESIDE},
     {.arch = "bert",
      .required = ATTENTION | PLAIN_FFN | SUM_NORMS,
      .flags = TRAIT_ENCODER | TRAIT_EMBED_NORM | TRAIT_LEARNED_POS,
@@ -366,6 +404,7 @@ static const struct layer_tensor_row layer_tensors[] = {
         VECTOR("attn_norm_2.bias", EMBD, ONE, attn_input_norm.bias),
     [LAYER_FFN_NORM] = VECTOR("ffn_norm.weight", EMBD, ONE, ffn_norm.weight),
     [LAYER_FFN_NORM_BIAS] = VECTOR("ffn_norm.bias", EMBD, ONE, ffn_norm.bias),
+    [LAYER_FFN_NORM_BARE] = VECTOR("ffn_norm", EMBD, ONE, ffn_norm.weight),
     [LAYER_GATE] = MATRIX("ffn_gate.weight", EMBD, FF, ONE, ffn.gate),
     [LAYER_UP] = MATRIX("ffn_up.weight", EMBD, FF, ONE, ffn.up),
     [LAYER_DOWN] = MATRIX("ffn_down.weight", FF, EMBD, ONE, ffn.down),
@@ -376,14 +415,17 @@ static const struct layer_tensor_row layer_tensors[] = {
     [LAYER_ROUTER_BIAS] = VECTOR("ffn_gate_inp.bias", EXPERTS, ONE, router_bias),
     [LAYER_CHOICE_BIAS] = VECTOR("exp_probs_b.bias", EXPERTS, ONE, choice_bias),
     [LAYER_GATE_EXPERTS] =
-        MATRIX("ffn_gate_exps.weight", EMBD, FF_EXPERT, EXPERTS, experts.gate),
-    [LAYER_UP_EXPERTS] = MATRIX("ffn_up_exps.weight", EMBD, FF_EXPERT, EXPERTS, experts.up),
+        MATRIX("ffn_gate_exps.weight", EXPERT_IN, FF_EXPERT, EXPERTS, experts.gate),
+    [LAYER_UP_EXPERTS] = MATRIX("ffn_up_exps.weight", EXPERT_IN, FF_EXPERT, EXPERTS, experts.up),
     [LAYER_DOWN_EXPERTS] =
-        MATRIX("ffn_down_exps.weight", FF_EXPERT, EMBD, EXPERTS, experts.down),
+        MATRIX("ffn_down_exps.weight", FF_EXPERT, EXPERT_IN, EXPERTS, experts.down),
+    [LAYER_EXPERTS_IN] = MATRIX("ffn_latent_down.weight", EMBD, EXPERT_IN, ONE, experts_in),
+    [LAYER_EXPERTS_OUT] = MATRIX("ffn_latent_up.weight", EXPERT_IN, EMBD, ONE, experts_out),
     [LAYER_GATE_EXPERTS_BIAS] =
         VECTOR("ffn_gate_exps.bias", FF_EXPERT, EXPERTS, experts.gate_bias),
     [LAYER_UP_EXPERTS_BIAS] = VECTOR("ffn_up_exps.bias", FF_EXPERT, EXPERTS, experts.up_bias),
-    [LAYER_DOWN_EXPERTS_BIAS] = VECTOR("ffn_down_exps.bias", EMBD, EXPERTS, experts.down_bias),
+    [LAYER_DOWN_EXPERTS_BIAS] =
+        VECTOR("ffn_down_exps.bias", EXPERT_IN, EXPERTS, experts.down_bias),
     [LAYER_GATE_SHARED] = MATRIX("ffn_gate_shexp.weight", EMBD, FF_SHARED, ONE, ffn.gate),
     [LAYER_UP_SHARED] = MATRIX("ffn_up_shexp.weight", EMBD, FF_SHARED, ONE, ffn.up),
     [LAYER_DOWN_SHARED] = MATRIX("ffn_down_shexp.weight", FF_SHARED, EMBD, ONE, ffn.down),
@@ -484,12 +526,14 @@ struct traits_tensors traits_tensors(const struct traits *t, const struct model_
     }
     if (has_experts) {
         set.required = (set.required & ~(s->has_beside ? 0 : GATED_FFN)) | EXPERTS;
-        if ((t->required & BIT(GATE)) == 0)
-            set.required &= ~BIT(GATE_EXPERTS);
         set.optional = (set.optional & ~(BIT(GATE_BIAS) | BIT(UP_BIAS) | BIT(DOWN_BIAS))) |
                        EXPERT_BIASES;
         if (s->n_ff_shared > 0)
             set.required |= SHARED_EXPERT;
+        if ((t->required & BIT(GATE)) == 0)
+            set.required &= ~(BIT(GATE_EXPERTS) | BIT(GATE_SHARED));
+        if (s->n_moe_latent > 0)
+            set.required |= BIT(EXPERTS_IN) | BIT(EXPERTS_OUT);
         if ((t->experts & EXPERT_TRAIT_APART) != 0)
             set.required |= APART_NORMS;
     } else {
@@ -558,6 +602,8 @@ uint32_t traits_dim(const struct model_shape *s, enum dim dim)
         return s->n_ff_shared;
     case DIM_EXPERTS:
         return s->n_expert;
+    case DIM_EXPERT_IN:
+        return s->n_moe_latent > 0 ? s->n_moe_latent : s->n_embd;
     case DIM_LORA_Q:
         return s->n_lora_q;
     case DIM_LATENT:

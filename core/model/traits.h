@@ -39,6 +39,7 @@ enum dim {
     DIM_FF_EXPERT,
     DIM_FF_SHARED,
     DIM_EXPERTS,
+    DIM_EXPERT_IN, /* numbers that an expert takes and makes */
     DIM_LORA_Q,
     DIM_LATENT,
     DIM_NOPE,
@@ -75,6 +76,7 @@ enum layer_tensor {
     LAYER_ATTN_NORM_2_AS_INPUT_BIAS,
     LAYER_FFN_NORM,
     LAYER_FFN_NORM_BIAS,
+    LAYER_FFN_NORM_BARE, /* falcon-h1's: its name has no ending */
     LAYER_GATE,
     LAYER_UP,
     LAYER_DOWN,
@@ -87,6 +89,8 @@ enum layer_tensor {
     LAYER_GATE_EXPERTS,
     LAYER_UP_EXPERTS,
     LAYER_DOWN_EXPERTS,
+    LAYER_EXPERTS_IN,
+    LAYER_EXPERTS_OUT,
     LAYER_GATE_EXPERTS_BIAS,
     LAYER_UP_EXPERTS_BIAS,
     LAYER_DOWN_EXPERTS_BIAS,
@@ -205,6 +209,8 @@ enum expert_trait {
     EXPERT_TRAIT_WEIGH_INPUT = 1 << 4, /* weights multiply what experts take */
     EXPERT_TRAIT_BESIDE = 1 << 5,      /* the dense net may stay beside them: see moe_scale */
     EXPERT_TRAIT_APART = 1 << 6,       /* it stays, and has other norms than they and the router */
+    EXPERT_TRAIT_LATENT = 1 << 7,      /* they may work on fewer numbers than x has */
+    EXPERT_TRAIT_BY_ROUTER = 1 << 8,   /* a layer has some if it has a router */
 };
 
 /* How layers are recurrent. Without one of the first three, those without KV heads are. */

@@ -377,16 +377,38 @@ static int add_layer_tensor(struct load *l, struct traits_tensors set, uint32_t 
                                         : load_fail(l, ERR_FORMAT, "tensor '%s' is missing", name);
 }
 
+static bool layer_has_experts(const struct load *l, uint32_t i)
+{
+    if (l->m->shape.n_expert == 0 || !l->m->layers[i].has_ffn)
+        return false;
+    if ((l->traits->experts & EXPERT_TRAIT_BY_ROUTER) != 0)
+        return weights_in_layer(l, i, "ffn_gate_inp.weight") != NULL;
+    return i >= l->n_dense_lead &&
+           (l->expert_period == 0 || i % l->expert_period == l->expert_at);
+}
+
+/* The norm whose name has no ending has one in some files. */
+static void name_ffn_norm(const struct load *l, uint32_t i, struct traits_tensors *set)
+{
+    const tensor_set bare = (tensor_set)1 << LAYER_FFN_NORM_BARE;
+    const char *suffix = traits_layer_tensor(LAYER_FFN_NORM_BARE)->suffix;
+
+    if ((set->required & bare) == 0 || weights_in_layer(l, i, suffix) != NULL)
+        return;
+    set->required &= ~bare;
+    set->required |= (tensor_set)1 << LAYER_FFN_NORM;
+}
+
 static int add_layer_tensors(struct load *l, uint32_t i)
 {
     const struct model_shape *s = &l->m->shape;
     const struct model_layer *to = &l->m->layers[i];
-    const bool has_experts = s->n_expert > 0 && to->has_ffn && i >= l->n_dense_lead &&
-                             (l->expert_period == 0 || i % l->expert_period == l->expert_at);
+    const bool has_experts = layer_has_experts(l, i);
     struct traits_tensors set = traits_tensors(l->traits, s, i, to, has_experts);
     tensor_set done = 0;
     int rc = 0;
 
+    name_ffn_norm(l, i, &set);
     if (to->has_ffn && !has_experts && to->n_ff == 0)
         return load_fail(l, ERR_FORMAT, "key '%s.feed_forward_length' is missing",
                          l->traits->arch);

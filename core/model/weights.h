@@ -1,8 +1,8 @@
 /* core/model/weights.h - what weights*.c share: from tensors to jobs (see load.h).
  *
  * Private to core/model. weights.c has the tensors of layers, weights_attention.c those that hold
- * parts of attention in an order of their own, weights_recurrent.c those of recurrent layers, and
- * weights_ends.c those behind the layers.
+ * parts of attention in an order of their own, weights_recurrent.c and weights_mamba.c those of
+ * recurrent layers, and weights_ends.c those behind the layers.
  *
  * Thread: the loading thread.
  * Memory: load_weights() has made room for all jobs.
@@ -58,6 +58,7 @@ int weights_add_attention(struct load *l, uint32_t i, tensor_set *done);
 
 /* All of its recurrent part. */
 int weights_add_recurrent(struct load *l, uint32_t i);
+int weights_add_mamba(struct load *l, uint32_t layer);
 
 /* Rows of a tensor [..][n_tap] that become taps of a convolution, of channels from `at` on. */
 struct taps {

@@ -279,7 +279,7 @@ int weights_add_recurrent(struct load *l, uint32_t i)
         return r->is_per_key ? add_kda(l, i) : add_delta(l, i);
     case RECURRENT_MAMBA1:
     case RECURRENT_MAMBA2:
-        return 0; /* no architecture has these yet */
+        return weights_add_mamba(l, i);
     }
     return 0;
 }

@@ -14,9 +14,11 @@
  *   forward_mla.c        the same with latent keys and values (MLA)
  *   forward_recurrent.c  layers with a state, and short convolutions
  *   forward_delta.c      delta nets
+ *   forward_mamba.c      Mamba and Mamba-2
  *   forward_ffn.c        the dense feed-forward net
  *   forward_moe.c        mixtures of experts
  *   forward_moe_apart.c  mixtures whose dense net has other norms
+ *   forward_moe_latent.c experts that work on fewer numbers than x has
  *   forward_streams.c    models with several streams
  *   forward_sparse.c     activations that are mostly cut away
  *   forward_per_layer.c  what layers are told of their tokens once more
@@ -191,9 +193,15 @@ float *mix_row(const struct runner *r, uint32_t row);
 /* Channels from .. to - 1 of all rows of a span through the convolution, in place. */
 void convolve(const struct runner *r, const struct model_layer *l, const struct batch_span *span,
               uint32_t from, uint32_t to, bool silu);
+/* Panels of a value head that are an item. */
+uint32_t panels_of_item(const struct runner *r);
 /* The kinds. */
 void delta_net(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
                float *out);
+void mamba1(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
+            float *out);
+void mamba2(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
+            float *out);
 /* `out` = the out-matrix of n_inner numbers of each row of r->mix from `at` on. `has_quantised`:
  * they are in r->mix_qrows already, if the matrix wants that. */
 void recurrent_out(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,
@@ -210,6 +218,13 @@ void moe_run(struct runner *r, struct thread_pool_worker *w, const struct model_
 /* Both; where the dense net is beside experts with other norms (experts_norm), r->norm is as it
  * wants it, and all norms but ffn_post_norm are done here. */
 void moe(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l);
+
+/* What the experts of a row have made, as they count, is added to `out`. */
+void moe_add_experts(struct runner *r, const struct model_layer *l, uint32_t row, float *out);
+/* Where there is experts_in: r->moe_latent = what the experts take; and r->slot_out, a row for each
+ * of the batch, = what experts_out makes of their sums. */
+void moe_latent_in(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l);
+void moe_latent_out(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l);
 
 /* Gates cut to their largest, and activated (is_sparse). */
 void sparse_activate(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l);

@@ -234,8 +234,8 @@ static void finish_heads(struct runner *r, struct thread_pool_worker *w,
     end_region(r, w, RUNNER_RECURRENT);
 }
 
-/* Panels of an item: all of a head, or fewer where there are not enough heads for the threads. */
-static uint32_t panels_of_item(const struct runner *r)
+/* All of a head, or fewer where there are not enough heads for the threads. */
+uint32_t panels_of_item(const struct runner *r)
 {
     const struct recurrent_shape *s = shape_of(r);
     const uint32_t n_panels = (s->value_dim + KERN_LANES - 1) / KERN_LANES;

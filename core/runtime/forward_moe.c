@@ -192,29 +192,37 @@ static void weigh_slot(struct runner *r, uint32_t row, const struct expert_pick 
         r->kern.quantise(r->slot_qrows + p->slot * r->slot_qrow_stride, n, x, 0, n);
 }
 
+/* A row's copy for an expert: as it is, or what experts_in has made of it. */
+static void copy_slot(struct runner *r, uint32_t row, uint32_t slot, const struct model_layer *l)
+{
+    const bool quantised = is_quantised(&l->experts.up) || is_quantised(&l->experts.gate);
+    const bool is_latent = matrix_exists(&l->experts_in);
+    const size_t n = l->experts.up.n_in;
+    const float *x =
+        is_latent ? r->moe_latent + row * r->moe_latent_stride : r->norm + row * r->embd_stride;
+    uint8_t *q = r->slot_qrows + slot * r->slot_qrow_stride;
+
+    if (quantised && is_latent)
+        r->kern.quantise(q, n, x, 0, n);
+    else if (quantised)
+        memcpy(q, r->qrows + row * r->qrow_stride, kern_qrow_bytes(n));
+    if (takes_floats(&l->experts))
+        memcpy(r->slot_rows + slot * r->embd_stride, x, n * sizeof(*x));
+}
+
 /* Copies of the rows, as the experts take them. */
 static void fill_slots(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const uint32_t used = r->model->shape.n_expert_used;
     const bool quantised = is_quantised(&l->experts.up) || is_quantised(&l->experts.gate);
-    const bool plain = takes_floats(&l->experts);
-    const size_t q_bytes = kern_qrow_bytes(r->model->shape.n_embd);
     uint32_t from, to;
 
     while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
         for (uint32_t i = from * used; i < to * used; i++) {
-            const uint32_t row = i / used, slot = r->picks[i].slot;
-
-            if (r->model->shape.experts_weigh_input) {
-                weigh_slot(r, row, &r->picks[i], quantised);
-                continue;
-            }
-            if (quantised)
-                memcpy(r->slot_qrows + slot * r->slot_qrow_stride, r->qrows + row * r->qrow_stride,
-                       q_bytes);
-            if (plain)
-                memcpy(r->slot_rows + slot * r->embd_stride, r->norm + row * r->embd_stride,
-                       r->model->shape.n_embd * sizeof(float));
+            if (r->model->shape.experts_weigh_input)
+                weigh_slot(r, i / used, &r->picks[i], quantised);
+            else
+                copy_slot(r, i / used, r->picks[i].slot, l);
         }
     end_region(r, w, RUNNER_ROUTE);
 }
@@ -287,6 +295,21 @@ static void all_down(struct runner *r, struct thread_pool_worker *w, const struc
 
 /* ---- the sum ---- */
 
+void moe_add_experts(struct runner *r, const struct model_layer *l, uint32_t row, float *out)
+{
+    const struct model_shape *s = &r->model->shape;
+    const size_t n = l->experts.down.n_out;
+
+    for (uint32_t j = 0; j < s->n_expert_used; j++) {
+        const struct expert_pick *p = &r->picks[(size_t)row * s->n_expert_used + j];
+        float *one = r->slot_out + p->slot * r->embd_stride;
+
+        if (l->experts.down_bias != NULL)
+            r->kern.add(one, l->experts.down_bias + p->expert * n, 1.0f, n);
+        r->kern.add(out, one, s->experts_weigh_input ? 1.0f : p->weight, n);
+    }
+}
+
 /* The shared expert's part of a row, as its own gate lets it pass; or nothing. */
 static void begin_row(struct runner *r, const struct model_layer *l, uint32_t row, float *out)
 {
@@ -315,15 +338,10 @@ static void sum_rows(struct runner *r, struct thread_pool_worker *w, const struc
             float *out = r->ffn_out + i * r->embd_stride;
 
             begin_row(r, l, i, out);
-            for (uint32_t j = 0; j < s->n_expert_used; j++) {
-                const struct expert_pick *p = &r->picks[(size_t)i * s->n_expert_used + j];
-                float *one = r->slot_out + p->slot * r->embd_stride;
-
-                if (l->experts.down_bias != NULL)
-                    r->kern.add(one, l->experts.down_bias + (size_t)p->expert * s->n_embd, 1.0f,
-                                s->n_embd);
-                r->kern.add(out, one, s->experts_weigh_input ? 1.0f : p->weight, s->n_embd);
-            }
+            if (matrix_exists(&l->experts_out))
+                r->kern.add(out, r->slot_out + i * r->embd_stride, 1.0f, s->n_embd);
+            else
+                moe_add_experts(r, l, i, out);
             if (s->moe_scale != 1.0f)
                 r->kern.scale(out, s->moe_scale, s->n_embd);
         }
@@ -344,6 +362,7 @@ void moe_run(struct runner *r, struct thread_pool_worker *w, const struct model_
     if (w->index == 0)
         assign_slots(r);
     thread_pool_barrier(w);
+    moe_latent_in(r, w, l);
     fill_slots(r, w, l);
     all_gate_up(r, w, &l->experts);
     all_down(r, w, &l->experts);
@@ -351,5 +370,6 @@ void moe_run(struct runner *r, struct thread_pool_worker *w, const struct model_
         gate_shared(r, w, l);
     if (matrix_exists(&l->ffn.up) && l->experts_norm.weight == NULL)
         feed_forward(r, w, l);
+    moe_latent_out(r, w, l);
     sum_rows(r, w, l);
 }

@@ -148,7 +148,10 @@ void recurrent(struct runner *r, struct thread_pool_worker *w, uint32_t layer, f
         delta_net(r, w, l, out);
         break;
     case RECURRENT_MAMBA1:
-    case RECURRENT_MAMBA2: /* no architecture has these yet */
+        mamba1(r, w, l, out);
+        break;
+    case RECURRENT_MAMBA2:
+        mamba2(r, w, l, out);
         break;
     }
 }

@@ -55,7 +55,8 @@ static void set_mix_strides(struct runner *r)
     const size_t low = 2 * kern_qrow_bytes(panels(s->value_dim) + 16);
 
     r->mix_stride = s->row_floats;
-    r->mix_qrow_stride = max_size(kern_qrow_bytes(panels(s->n_inner) + 16), low);
+    r->mix_qrow_stride =
+        max_size(kern_qrow_bytes(panels(max_size(s->n_inner, s->n_rank)) + 16), low);
 }
 
 static void set_strides(struct runner *r)
@@ -94,6 +95,7 @@ static void set_strides(struct runner *r)
                                (uint32_t)value_dim) + 63) / 64 * 64;
     r->router_stride = panels(s->n_expert);
     r->expert_stride = panels(s->n_ff_expert);
+    r->moe_latent_stride = panels(s->n_moe_latent);
     r->slot_qrow_stride = kern_qrow_bytes(r->embd_stride + 16);
     r->expert_qrow_stride = kern_qrow_bytes(r->expert_stride + 16);
     r->lora_stride = panels(s->n_lora_q);
@@ -210,6 +212,14 @@ static int create_expert_rows(struct runner *r, const struct runner_options *o)
     return 0;
 }
 
+static int create_moe_latent(struct runner *r, const struct runner_options *o)
+{
+    if (r->model->shape.n_moe_latent == 0)
+        return 0;
+    r->moe_latent = take(r, o->max_rows, r->moe_latent_stride, sizeof(float));
+    return r->moe_latent != NULL ? 0 : ERR_NOMEM;
+}
+
 static int create_per_layer_rows(struct runner *r, const struct runner_options *o)
 {
     if (r->model->shape.n_per_layer == 0)
@@ -287,10 +297,11 @@ static int create_buffers(struct runner *r, const struct runner_options *o)
 {
     const uint32_t window = r->model->shape.window;
 
-    if (create_rows(r, o) < 0 || create_expert_rows(r, o) < 0 || create_mla_rows(r, o) < 0 ||
-        create_mix_rows(r, o) < 0 || create_per_layer_rows(r, o) < 0 ||
-        create_streams(r, o) < 0 || create_adapter_rows(r, o) < 0 || create_head_rows(r) < 0 ||
-        create_wide_rows(r) < 0 || create_samplers(r, o) < 0)
+    if (create_rows(r, o) < 0 || create_expert_rows(r, o) < 0 || create_moe_latent(r, o) < 0 ||
+        create_mla_rows(r, o) < 0 || create_mix_rows(r, o) < 0 ||
+        create_per_layer_rows(r, o) < 0 || create_streams(r, o) < 0 ||
+        create_adapter_rows(r, o) < 0 || create_head_rows(r) < 0 || create_wide_rows(r) < 0 ||
+        create_samplers(r, o) < 0)
         return ERR_NOMEM;
     if (!has_attention(r->model))
         return 0;
@@ -423,7 +434,7 @@ static void free_rows(struct runner *r)
         r->heads,      r->head_qrows,   r->attn_scratch, r->expert_slots, r->head_rows,
         r->head_out,   r->wide_rows,    r->wide_out,     r->adapters,    r->adapter_in,
         r->per_layer,  r->per_layer_row, r->streams,      r->stream_row,   r->laurel,
-        r->mix,        r->mix_qrows};
+        r->mix,        r->mix_qrows,    r->moe_latent};
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         mem_free(all[i]);

@@ -67,6 +67,8 @@ struct runner {
     struct expert_rows *active;                        /* [n_expert], n_active of them */
     uint32_t *expert_slots;                            /* [n_expert] */
     uint32_t n_active;
+    size_t moe_latent_stride;                          /* floats */
+    float *moe_latent;                                 /* [max_rows][moe_latent_stride] */
     /* what layers get of tokens beside x: [max_rows][per_layer_stride], a row for each thread */
     size_t per_layer_stride;                           /* floats */
     float *per_layer, *per_layer_row;

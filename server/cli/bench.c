@@ -209,7 +209,8 @@ static void account_layer(const struct bench *b, struct bench_result *r,
         &l->value_up, &l->attn_gate, &l->attn_out,  &l->router,    &l->ffn.gate,
         &l->ffn.up,   &l->ffn.down,  &l->shared_gate, &l->mix.in,  &l->mix.q,
         &l->mix.k,    &l->mix.v,     &l->mix.z,     &l->mix.z_low, &l->mix.alpha,
-        &l->mix.alpha_low, &l->mix.beta, &l->mix.x, &l->mix.dt,    &l->mix.out};
+        &l->mix.alpha_low, &l->mix.beta, &l->mix.x, &l->mix.dt,    &l->mix.out,
+        &l->experts_in, &l->experts_out};
     const struct matrix *experts[] = {&l->experts.gate, &l->experts.up, &l->experts.down};
 
     for (size_t j = 0; j < sizeof(dense) / sizeof(*dense); j++) {

@@ -333,6 +333,39 @@ REFUSED = [
     ("lfm2", "plain", {}, {"blk.0.shortconv.conv.bias": zeros(72)}, "'blk.0.shortconv.conv.bias' is no part"),
     ("lfm2", "plain", {}, {"token_embd_norm.weight": None}, "'token_embd_norm.weight' is missing"),
     ("kimi-linear", "plain", {"kda.head_dim": None}, {}, "kda.head_dim' is missing"),
+    ("mamba", "plain", {"ssm.state_size": None}, {}, "ssm.state_size' is missing"),
+    ("mamba", "plain", {"ssm.conv_kernel": 1}, {}, "conv_kernel': is 1, but 2 to 8 is supported"),
+    ("mamba", "plain", {"ssm.inner_size": 140}, {}, "'blk.0.ssm_in.weight': .* but 72 x 280 is wanted"),
+    ("mamba", "plain", {"ssm.time_step_rank": 8}, {}, "'blk.0.ssm_x.weight': .* but 144 x 18 is wanted"),
+    ("mamba", "plain", {"ssm.dt_b_c_rms": 1}, {}, "dt_b_c_rms': has type .*, but bool is wanted"),
+    ("mamba", "plain", {}, {"blk.1.ssm_a": ("F32", (144, 5), struct.pack("<f", 0.25) * 720)},
+     "'blk.1.ssm_a': holds 0.25, but must not be above 0"),
+    ("mamba", "plain", {}, {"blk.1.ssm_a": ("F32", (144, 5), struct.pack("<f", float("nan")) * 720)}, "'blk.1.ssm_a': .*not finite"),
+    ("mamba", "plain", {}, {"blk.1.ssm_conv1d.bias": None}, "'blk.1.ssm_conv1d.bias' is missing"),
+    ("mamba", "plain", {}, {"blk.1.ssm_dt_norm.weight": zeros(7)}, "'blk.1.ssm_dt_norm.weight' is no part"),
+    ("mamba", "plain", {}, {"blk.1.attn_q.weight": zeros(72, 72)}, "'blk.1.attn_q.weight' is no part"),
+    ("mamba", "plain", {"attention.causal": False}, {}, "causal': is false, but recurrent layers"),
+    ("mamba2", "plain", {"ssm.group_count": 4}, {}, "time_step_rank': is 6, but must be a multiple of 'ssm.group_count', 4"),
+    ("mamba2", "plain", {"ssm.inner_size": 62}, {}, "inner_size': is 62, but must be a multiple of 'ssm.time_step_rank', 6"),
+    ("mamba2", "plain", {"ssm.time_step_rank": 5000}, {}, "time_step_rank': is 5000, but 1 to 4096 is supported"),
+    ("mamba2", "plain", {"ssm.state_size": 0}, {}, "state_size': is 0, but 1 to 1024 is supported"),
+    ("mamba2", "plain", {}, {"blk.0.ssm_conv1d.bias": None}, "'blk.0.ssm_conv1d.bias' is missing"),
+    ("mamba2", "plain", {}, {"blk.0.ssm_norm.weight": None}, "'blk.0.ssm_norm.weight' is missing"),
+    ("mamba2", "plain", {}, {"blk.0.ssm_d": zeros(6)}, "'blk.0.ssm_d': .* but 1 x 6 is wanted"),
+    ("jamba", "plain", {}, {"blk.0.ssm_b_norm.weight": None}, "'blk.0.ssm_b_norm.weight' is missing"),
+    ("jamba", "plain", {}, {"blk.1.ffn_gate_inp.weight": None}, "'blk.1.ffn_gate.weight' is missing"),
+    ("granitehybrid", "plain", {}, {"blk.0.ssm_norm.weight": None}, "'blk.0.ssm_norm.weight' is missing"),
+    ("granitehybrid", "plain", {}, {"blk.2.ssm_out.weight": zeros(72, 60)}, "'blk.2.ssm_out.weight' is no part"),
+    ("granitehybrid", "plain", {"attention.head_count_kv": [0, 0, 3]}, {}, "has 3 numbers, but one for each layer is wanted"),
+    ("nemotron_h", "plain", {"feed_forward_length": None}, {}, "feed_forward_length' is missing"),
+    ("nemotron_h", "plain", {}, {"blk.1.ffn_norm.weight": zeros(72)}, "'blk.1.ffn_norm.weight' is no part"),
+    ("nemotron_h", "plain", {}, {"blk.1.ffn_gate.weight": zeros(88, 72)}, "'blk.1.ffn_gate.weight' is no part"),
+    ("nemotron_h_moe", "latent", {"moe_latent_size": 73}, {}, "moe_latent_size': is 73, but 0 to 72 is supported"),
+    ("nemotron_h_moe", "latent", {"moe_latent_size": None}, {}, "'blk.1.ffn_up_exps.weight': .* but 72 x 40 x 5 is wanted"),
+    ("nemotron_h_moe", "plain", {"expert_used_count": [2, 2, 1]}, {}, "expert_used_count': differs between layers"),
+    ("nemotron_h_moe", "plain", {"expert_group_count": 5}, {}, "expert_group_used_count' is missing"),
+    ("falcon-h1", "plain", {}, {"blk.1.ffn_norm": None}, "'blk.1.ffn_norm.weight' is missing"),
+    ("falcon-h1", "plain", {}, {"blk.1.ffn_norm.weight": zeros(72)}, "'blk.1.ffn_norm.weight' is no part"),
     ("glm4moe", "nextn", {"nextn_predict_layers": 3}, {}, "nextn_predict_layers': is 3, but 0 to 2 is supported"),
 ]
 
@@ -343,6 +376,37 @@ def test_refused(tmp_path, arch, variant, keys, tensors, sentence):
     path.write_bytes(other_file(arch, variant, keys, tensors))
     with pytest.raises(AssertionError, match=sentence):
         engine([path], [1, 2], 0, True)
+
+
+def test_other_spellings(tmp_path):
+    """A norm with the ending that its name lacks, and one number as one for each layer."""
+    name = "blk.{}.ffn_norm"
+    norms = {i: gguf_file.read_parts(fixtures.make("falcon-h1", "plain", "F32"))[1][name.format(i)] for i in range(4)}
+    renamed = {name.format(i): None for i in norms} | {name.format(i) + ".weight": t for i, t in norms.items()}
+    pairs = [(("falcon-h1", "plain"), ("falcon-h1", "plain", {}, renamed)),
+             (("nemotron_h_moe", "plain"), ("nemotron_h_moe", "plain", {"expert_used_count": [2] * 8}))]
+    for i, parts in enumerate(pairs):
+        paths = [tmp_path / f"{i}-{j}.gguf" for j in range(2)]
+        for path, part in zip(paths, parts):
+            path.write_bytes(other_file(*part))
+        one, other = engine(paths, list(range(N_TOKENS_CHANGED)), 0, False)
+        assert one.tobytes() == other.tobytes()
+
+
+def test_experts_that_no_layer_has(tmp_path):
+    """Dense files of Jamba have the keys of a mixture of one expert, which may say that a token uses more."""
+    old, changed = gguf_file.read_parts(fixtures.make("jamba", "plain", "F32"))[1], {}
+    for name, (kind, shape, data) in old.items():
+        if name.endswith("_exps.weight"):
+            changed[name.replace("_exps", "")] = kind, shape[1:], data[:len(data) // shape[0]]
+        if "_exps" in name or "gate_inp" in name:
+            changed[name] = None
+    data = other_file("jamba", "plain", {"expert_count": 1, "expert_used_count": 2}, changed)
+    path = tmp_path / "model.gguf"
+    path.write_bytes(data)
+    m = gguf_file.read(data)
+    ids = random_ids(m, N_TOKENS)
+    assert distance(engine([path], ids, 0, False)[0], reference(m, ids, 0)) < CLOSE
 
 
 @pytest.mark.parametrize("arch,variant", [("qwen2", "plain"), ("qwen3", "tied"), ("llama", "moe"), ("gpt2", "plain")])

@@ -3,8 +3,10 @@ family has them, several with attention. See fixtures.py.
 
 SERVED names those that the engine serves: fixtures.py has these, and with them the tests.
 """
+import numpy as np
 
-SERVED = ("qwen3next", "qwen35", "qwen35moe", "lfm2", "lfm2moe", "kimi-linear")
+SERVED = ("qwen3next", "qwen35", "qwen35moe", "lfm2", "lfm2moe", "kimi-linear", "mamba", "mamba2", "jamba", "granitehybrid",
+          "nemotron_h", "nemotron_h_moe", "falcon-h1")
 
 
 def odd(f):
@@ -23,7 +25,7 @@ def kv_heads(f, pattern):
 
 def rates(f, name, *shape):
     """-exp(A_log), as files have it."""
-    f.vector(name, *shape, mean=-1.0, std=0.25)
+    f.add(name, "F32", -np.abs(f.rng.normal(-1.0, 0.25, shape)))
 
 
 def convolution(f, name, channels, taps, bias=False):

@@ -1,0 +1,48 @@
+/* core/runtime/forward_moe_latent.c - experts that work on fewer numbers than x has; see forward.h.
+ *
+ * A row goes through experts_in before the experts take it, and what they have made of it, added
+ * up, through experts_out. The router and the shared expert take the row as it is.
+ */
+#include "core/runtime/forward.h"
+
+#include <string.h>
+
+void moe_latent_in(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
+{
+    const struct product p = {
+        .w = &l->experts_in, .out = r->moe_latent, .out_stride = r->moe_latent_stride};
+    const struct input in = {r->norm, r->embd_stride, r->qrows, r->qrow_stride};
+
+    if (matrix_exists(&l->experts_in))
+        products(r, w, &p, 1, &in, r->batch->n_rows, RUNNER_ROUTE);
+}
+
+/* The sums over each row's experts. Nobody takes the rows of r->norm quantised any more. */
+static void sum_latent(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
+{
+    const size_t n = l->experts_out.n_in;
+    uint32_t from, to;
+
+    while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
+        for (uint32_t i = from; i < to; i++) {
+            float *sum = r->moe_latent + i * r->moe_latent_stride;
+
+            memset(sum, 0, n * sizeof(*sum));
+            moe_add_experts(r, l, i, sum);
+            if (is_quantised(&l->experts_out))
+                quantise_row(r, i, sum, n);
+        }
+    end_region(r, w, RUNNER_DOWN);
+}
+
+void moe_latent_out(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
+{
+    const struct product p = {
+        .w = &l->experts_out, .out = r->slot_out, .out_stride = r->embd_stride};
+    const struct input in = {r->moe_latent, r->moe_latent_stride, r->qrows, r->qrow_stride};
+
+    if (!matrix_exists(&l->experts_out))
+        return;
+    sum_latent(r, w, l);
+    products(r, w, &p, 1, &in, r->batch->n_rows, RUNNER_DOWN);
+}
