@@ -1,5 +1,6 @@
 """Models whose layers keep a state: beginnings are taken up at snapshots, whoever has to make room, and nobody notices."""
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -12,9 +13,10 @@ from test_windows import answers, bodies_for, under_pressure
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 
 import fixtures  # noqa: E402
+import hybrid_fixtures  # noqa: E402
 
 # One that has keys beside its states, one whose states are small, one that has nothing else.
-FAMILIES = [("qwen35", "plain"), ("lfm2", "plain")]
+FAMILIES = [("qwen35", "plain"), ("lfm2", "plain"), ("mamba2", "plain")]
 EVERY = 256  # tokens between two snapshots, unless the settings say otherwise
 
 
@@ -55,13 +57,35 @@ def test_a_beginning_is_taken_up_at_a_snapshot(start, path):
         for n in (0, 1, 47, 48, 255, 256, 257, 700, 1024, 1099):
             ids = text[:n] + [(11 * i + n + 5) % vocab for i in range(20)]
             choices, cached = ask(s, ids)
-            assert cached == n // every * every, n
+            step = every if n < 16 * every else 2 * every
+            assert cached == n // step * step, n
             assert choices == ask(plain, ids)[0], n
         s.wait_idle()
         m = s.metrics()
-        assert m["quire_state_snapshots"] >= 1100 // every and states(m)[2] == 0
+        assert m["quire_state_snapshots"] >= min(1100 // every, 16) and states(m)[2] == 0
         assert s.stop() == 0
     assert ask(plain, text)[1] == 0 and plain.metrics()["quire_state_snapshots"] == 0
+
+
+@pytest.mark.parametrize("arch", hybrid_fixtures.SERVED)
+def test_every_split(start, tmp_path, arch):
+    """Prompts that part from a text after n tokens, each taken up at a snapshot: as computed from the beginning, to the bit.
+    QUIRE_SPLITS=1: every n up to 700, not one of some dozen."""
+    file = tmp_path / f"{arch}.gguf"
+    file.write_bytes(fixtures.make(arch, "plain", "Q8_0", n_ctx=1024))
+    vocab = fixtures.Fixture(arch, "plain", "Q8_0", 1, 1024).n_vocab
+    text = [(7 * i * i + i) % vocab for i in range(700)]
+    splits = range(0, 701, int(os.environ.get("QUIRE_SPLITS", "53")))
+    prompts = [text[:n] + [(11 * i + n + 5) % vocab for i in range(3)] for n in splits]
+    found = []
+    for flags in (("--prefix-cache", "off"), ("--state-interval", "64")):
+        s = start("--kv-memory", "512m", "--context", "1024", *flags, model=file, binary=DEBUG_BIN)
+        assert ask(s, text)[1] == 0
+        found.append([answers(s, dict(prompt=prompts[i:i + 32], max_tokens=2, temperature=0, logprobs=3, ignore_eos=True))
+                      for i in range(0, len(prompts), 32)])
+        cached = s.metrics()["quire_cached_tokens_total"]
+        assert cached == (sum(n // 64 * 64 for n in splits) if "off" not in flags else 0)
+    assert found[0] == found[1]
 
 
 def test_snapshots_keep_to_their_room(start, path):
