@@ -1,5 +1,5 @@
-/* server/instance_cache.c - what a served model's cache holds, and who may hold it: keys and values,
- * recurrent states, swap tiers, and the scheduler's limits that follow; see instance_impl.h. */
+/* server/instance_cache.c - what the cache of a served model holds: keys and values, recurrent
+ * states, swap tiers, and the scheduler's limits that follow; see instance_impl.h. */
 #include "server/instance_impl.h"
 
 #include "config/config.h"

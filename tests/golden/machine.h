@@ -63,8 +63,8 @@ static inline float normal(uint64_t *rng)
     return sum * 1.7320508f; /* variance 1 */
 }
 
-static inline void add_tensor(struct gguf_writer *w, const char *name, enum block_type type, uint64_t cols,
-                       uint64_t rows, float scale, float offset)
+static inline void add_tensor(struct gguf_writer *w, const char *name, enum block_type type,
+                              uint64_t cols, uint64_t rows, float scale, float offset)
 {
     const uint64_t dims[2] = {cols, rows};
     float *values = malloc(cols * rows * sizeof(*values));
@@ -79,8 +79,8 @@ static inline void add_tensor(struct gguf_writer *w, const char *name, enum bloc
 }
 
 /* A matrix of any type, its blocks made at random: most types have no encoder here. */
-static inline void add_blocks(struct gguf_writer *w, const char *name, enum block_type type, uint64_t cols,
-                       uint64_t rows)
+static inline void add_blocks(struct gguf_writer *w, const char *name, enum block_type type,
+                              uint64_t cols, uint64_t rows)
 {
     static struct fixture_tensor made[7 * LAYERS]; /* borrowed by the writer */
     static size_t n_made;

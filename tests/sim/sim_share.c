@@ -228,7 +228,7 @@ static void snapshots_are_taken_up(void **state)
     }
 }
 
-/* The farther from the beginning, the farther apart: never more than an eighth of what is before. */
+/* The farther from the beginning, the farther apart: at most an eighth of what is before. */
 static void snapshots_grow_rarer(void **state)
 {
     struct sim *s = sim_states(120, 1, 512);

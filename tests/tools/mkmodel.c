@@ -122,7 +122,8 @@ static const struct option options[] = {
 
 static void usage(void)
 {
-    fputs("usage: mkmodel [--shape qwen2.5-0.5b|llama-3.2-1b|qwen3-30b-a3b|qwen3.5-0.8b|dense-0.8b]\n"
+    fputs("usage: mkmodel [--shape qwen2.5-0.5b|llama-3.2-1b|qwen3-30b-a3b|qwen3.5-0.8b|\n"
+          "                        dense-0.8b]\n"
           "               [--arch llama|qwen2|qwen3|qwen3moe] [--experts N] [--used N]\n"
           "               [--embd N] [--layers N] [--heads N] [--kv-heads N] [--head-dim N]\n"
           "               [--ff N] [--vocab N] [--context N] [--tied] [--seed N]\n"
