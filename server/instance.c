@@ -243,12 +243,13 @@ static int make_model(struct instance *e, const struct gguf *g, const char *pre,
     return rc;
 }
 
-int instance_check_model(const struct gguf *g, char *err, size_t err_len)
+int instance_check_model(const struct gguf *g, size_t *state_bytes, char *err, size_t err_len)
 {
     const struct model_options options = {.threads = 1, .only_plan = true};
     struct instance e = {0};
     int rc = make_model(&e, g, "", &options, err, err_len);
 
+    *state_bytes = rc == 0 ? runner_state_bytes(e.model) : 0;
     instance_release(&e);
     if (gguf_check_unchanged(g, err, err_len) < 0)
         rc = ERR_IO;

@@ -86,8 +86,9 @@ void instance_release(struct instance *e);
 
 struct gguf;
 /* Can it be served, as far as that is known without reading a weight? The checks of a load: keys,
- * tokenizer, tensors, their types and shapes. 0, or ERR_* with the sentence of a load. */
-int instance_check_model(const struct gguf *g, char *err, size_t err_len);
+ * tokenizer, tensors, their types and shapes. 0 and the bytes of a sequence's recurrent state (0:
+ * the model has none), or ERR_* with the sentence of a load. */
+int instance_check_model(const struct gguf *g, size_t *state_bytes, char *err, size_t err_len);
 /* How the file, with `file_sampling`, and the settings want it to be sampled. */
 void instance_read_sampling(struct sampling_defaults *d, const struct gguf *g,
                             const struct config *c);

@@ -92,12 +92,21 @@ static void print_files(const struct gguf *g)
     }
 }
 
+static void print_verdict(size_t state_bytes)
+{
+    puts("can be served");
+    if (state_bytes > 0)
+        printf("recurrent layers: a sequence's state takes %zu bytes, whatever its length\n",
+               state_bytes);
+}
+
 int cmd_inspect(int argc, char **argv)
 {
     struct gguf *g;
     char err[512];
     char path[HUB_PULL_MAX_PATH];
     uint64_t n_params;
+    size_t state_bytes;
     int code;
 
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
@@ -135,10 +144,10 @@ int cmd_inspect(int argc, char **argv)
     fflush(stdout);
     if (gguf_check_unchanged(g, err, sizeof(err)) < 0)
         code = command_fail(EXIT_FAILED, "%s", err);
-    else if (instance_check_model(g, err, sizeof(err)) < 0)
+    else if (instance_check_model(g, &state_bytes, err, sizeof(err)) < 0)
         code = command_fail(EXIT_FAILED, "cannot be served: %s", err);
     else
-        puts("can be served");
+        print_verdict(state_bytes);
     gguf_close(&g);
     return code;
 }

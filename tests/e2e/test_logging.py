@@ -206,7 +206,10 @@ def test_closed_descriptors_of_a_command():
 def test_a_full_disk(bare, flags, shell):
     s = bare("--log-level", "debug", *flags, shell=shell, stdout=subprocess.DEVNULL)
     serves(s)
-    assert s.metrics()[DROPPED] > 10
+    begin = time.monotonic()
+    while s.metrics()[DROPPED] <= 10:  # a thread of its own writes, or tries to
+        assert time.monotonic() - begin < 20
+        time.sleep(0.02)
     assert s.end() == 0
 
 

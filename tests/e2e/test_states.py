@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -146,6 +147,9 @@ def test_room_is_told(start, path):
     """quire plan and the log say what a state takes; too little is refused with the setting's name; no more run than there are states."""
     plan = planned(path, "--kv-memory", "64m")
     assert plan["state_bytes"] > 0 and 0 < plan["states_bytes"] <= 64 << 20
+    inspected = subprocess.run([BIN, "inspect", path], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"a sequence's state takes (\d+) bytes", inspected)
+    assert 0 < int(found.group(1)) <= plan["state_bytes"]
     text = subprocess.run([BIN, "plan", "--model", path], capture_output=True, text=True, check=True).stdout
     assert "of recurrent layers" in text
     few = subprocess.run([BIN, "plan", "--model", path, "--state-memory", str(plan["state_bytes"])], capture_output=True, text=True,
