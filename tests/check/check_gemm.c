@@ -187,15 +187,13 @@ static void check_formula(struct check *c, const struct gemm_case *g, const floa
     free(size);
 }
 
-static void check_case(struct check *c, const struct gemm_case *g)
+/* At one level: 1 to MAX_M rows (by the definition itself some of these), and rows alone. */
+static void check_level_of(struct check *c, const struct gemm_case *g, const float *want,
+                           float *got, float *alone)
 {
     const size_t n = MAX_M * g->out_stride;
     const size_t width = 16 * g->n_panels;
-    float *want = check_out(n * sizeof *want, 4);
-    float *got = check_out(n * sizeof *got, 4);
-    float *alone = check_out(g->out_stride * sizeof *alone, 4);
 
-    run_case(c->ref, g, want, 0, MAX_M);
     for (size_t m = 1; m <= MAX_M; m++) {
         check_refill(got, n * sizeof *got);
         run_case(c->test, g, got, 0, m);
@@ -226,9 +224,21 @@ static void check_case(struct check *c, const struct gemm_case *g)
     run_case(c->test, g, got, 5, 11);
     check_that(c, check_diff(got, want + 5 * g->out_stride, width) == width,
                "k=%zu row 5 first in a batch of 11 differs", g->k);
-    if (c->isa == KERN_ISA_SCALAR)
-        for (size_t i = 0; i < MAX_M; i += 19)
-            check_formula(c, g, want + i * g->out_stride, i);
+}
+
+static void check_case(struct check *c, const struct gemm_case *g)
+{
+    const size_t n = MAX_M * g->out_stride;
+    float *want = check_out(n * sizeof *want, 4);
+    float *got = check_out(n * sizeof *got, 4);
+    float *alone = check_out(g->out_stride * sizeof *alone, 4);
+
+    run_case(c->ref, g, want, 0, MAX_M);
+    for (unsigned i = 0; check_level(c, i); i++) {
+        check_level_of(c, g, want, got, alone);
+        for (size_t row = 0; c->isa == KERN_ISA_SCALAR && row < MAX_M; row += 19)
+            check_formula(c, g, want + row * g->out_stride, row);
+    }
 }
 
 /* A chunk of columns of the vector bodies holds a whole number of 256; these lengths end before,
