@@ -164,9 +164,9 @@ endef
 # Vector kernels are no part of asan and tsan: checkkern ends their buffers at guard pages, and tsan
 # watches steps that use the scalar ones. GCC's manual: sanitizers make this warning unreliable.
 DEBUG := BUILD=build/debug CFLAGS='-O2 -g -DQUIRE_DEBUG'
-ASAN  := BUILD=build/asan OPT=-O1 CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=address,undefined,float-cast-overflow \
+ASAN  := BUILD=build/asan OPT=-O1 CFLAGS='-O1 -g1 -DQUIRE_DEBUG -fsanitize=address,undefined,float-cast-overflow \
          -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-maybe-uninitialized'
-TSAN  := BUILD=build/tsan OPT=-O1 CFLAGS='-O1 -g -DQUIRE_DEBUG -fsanitize=thread -Wno-maybe-uninitialized'
+TSAN  := BUILD=build/tsan OPT=-O1 CFLAGS='-O1 -g1 -DQUIRE_DEBUG -fsanitize=thread -Wno-maybe-uninitialized'
 
 # The kernels for all CPUs take most of the time of a build: to answer soon, this one is for the CPU
 # here alone.
