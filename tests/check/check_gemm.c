@@ -67,6 +67,9 @@ static void fill_row(struct check *c, enum kern_weight w, enum fill fill, uint8_
         fill_float_row(c, w, fill, row, k);
         return;
     }
+    if (decode_head(w) > 0)
+        decode_put_row_scale(row, random_scale(c, fill));
+    row += decode_head(w);
     for (size_t b = 0; b < k / f->elems; b++, row += f->bytes) {
         for (size_t i = 0; i < f->bytes; i++)
             row[i] = fill == FILL_LOW ? 0 : fill == FILL_HIGH ? 0xff : (uint8_t)check_rand(c);
@@ -120,7 +123,7 @@ static void make_case(struct check *c, struct gemm_case *g, enum kern_weight w, 
     *g = (struct gemm_case){.w = w, .fill = fill, .k = k, .n_panels = n_panels};
     g->out_stride = 16 * n_panels + check_below(c, 3);
     g->x_stride = x_bytes + 4 * check_below(c, 5);
-    g->row_bytes = k / decode_formats[w].elems * decode_formats[w].bytes;
+    g->row_bytes = decode_row_bytes(w, k);
     g->blocks = check_alloc(16 * n_panels * g->row_bytes, 1);
     /* All sizes are multiples of 16 and the end is a page's: so the panels may stand at 16. */
     g->panels = check_alloc(n_panels * kern_panel_bytes(w, k), 16);

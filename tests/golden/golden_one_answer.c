@@ -1,13 +1,13 @@
 /* tests/golden/golden_one_answer.c - promise P1: the same bits, whatever happens around a request.
  *
  * 24 requests (greedy and seeded sampling, prompts of 1 to 900 tokens) on a random-weight model
- * of 4 layers with GQA, whose matrices use every packed weight type. Each is first run alone; then
- * all tokens, log-probabilities and alternatives must be equal, bit for bit: all at once, with
- * chunks of 1 to 512, with 1 to 4 threads, in a pool so small that sequences are preempted, and
- * on every instruction set that the machine has (by the definitions of the kernels, which take a
- * hundred times as long, two in three of the requests). Prompt scoring (echo) is compared as well,
- * and every fourth request is bound to a grammar with counts and recursion. With keys and values in
- * 8 bits the answers are others, and as steady: some of it is done again.
+ * of 4 layers with GQA, whose matrices take turns at the packed weight types. Each is first run
+ * alone; then all tokens, log-probabilities and alternatives must be equal, bit for bit: all at
+ * once, with chunks of 1 to 512, with 1 to 4 threads, in a pool so small that sequences are
+ * preempted, and on every instruction set that the machine has (by the definitions of the kernels,
+ * which take a hundred times as long, two in three of the requests). Prompt scoring (echo) is
+ * compared as well, and every fourth request is bound to a grammar with counts and recursion. With
+ * keys and values in 8 bits the answers are others, and as steady: some of it is done again.
  */
 #include "core/grammar/constraint.h"
 #include "core/grammar/gbnf.h"
